@@ -1,0 +1,45 @@
+/* JSON values, parsing and printing. json.c is the only file that includes jansson.h; limits: 64 MiB, depth 64,
+ * duplicate keys refused. Numbers are int64 or double. Object keys keep insertion order. */
+#ifndef CT_BASE_JSON_H
+#define CT_BASE_JSON_H
+
+#include <stdint.h>
+
+#include "base/mem.h"
+
+typedef struct ct_json ct_json; /* a value; children are borrowed from their parent */
+
+/* Errors are CT_DATA with line and column and `where` (a file name or a description). Returns owned. */
+enum ct_status ct_json_parse(const char *text, size_t len, const char *where, ct_json **out) CT_MUST_CHECK;
+ct_json *ct_json_object(void);
+ct_json *ct_json_array(void);
+void ct_json_destroy(ct_json *j);
+
+/* Builders are sticky: out of memory shows at ct_json_dump. Non-finite doubles are written as null. */
+void ct_json_set_str(ct_json *o, const char *key, const char *value);
+void ct_json_set_i64(ct_json *o, const char *key, int64_t value);
+void ct_json_set_f64(ct_json *o, const char *key, double value);
+void ct_json_set_bool(ct_json *o, const char *key, bool value);
+void ct_json_set(ct_json *o, const char *key, ct_json *value); /* takes value */
+void ct_json_push(ct_json *array, ct_json *value);             /* takes value */
+void ct_json_push_str(ct_json *array, const char *value);
+void ct_json_push_i64(ct_json *array, int64_t value);
+/* One line without a newline (pretty: indented by two), appended to out. */
+enum ct_status ct_json_dump(const ct_json *j, bool pretty, struct ct_str *out) CT_MUST_CHECK;
+
+/* Readers: CT_DATA naming the key when it is missing or of another type; *out untouched. Strings are borrowed. */
+enum ct_status ct_json_get_str(const ct_json *o, const char *key, const char **out) CT_MUST_CHECK;
+enum ct_status ct_json_get_i64(const ct_json *o, const char *key, int64_t *out) CT_MUST_CHECK;
+enum ct_status ct_json_get_f64(const ct_json *o, const char *key, double *out) CT_MUST_CHECK; /* integers too */
+enum ct_status ct_json_get_bool(const ct_json *o, const char *key, bool *out) CT_MUST_CHECK;
+const ct_json *ct_json_get(const ct_json *o, const char *key); /* NULL when absent */
+bool ct_json_is_object(const ct_json *j);
+bool ct_json_is_array(const ct_json *j);
+size_t ct_json_len(const ct_json *j); /* members or elements, 0 for others */
+const ct_json *ct_json_at(const ct_json *array, size_t i);
+/* i-th member of an object: its key (borrowed) and value. */
+const char *ct_json_key_at(const ct_json *o, size_t i, const ct_json **value);
+const char *ct_json_as_str(const ct_json *j);         /* NULL when not a string */
+bool ct_json_as_i64(const ct_json *j, int64_t *out);  /* false when not an integer */
+
+#endif

@@ -1,0 +1,35 @@
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11).
+ * A stream is named by (seed, purpose, a, b); its n-th number does not depend on who asks or when. */
+#ifndef CT_BASE_RNG_H
+#define CT_BASE_RNG_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* One block: 10 rounds on the counter with the key. */
+void ct_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
+
+/* What a stream is for: two purposes never share numbers. Values are part of reproducibility: never renumber. */
+enum ct_rng_purpose { CT_RNG_PERMUTE = 1, CT_RNG_INIT, CT_RNG_AUGMENT, CT_RNG_DROPOUT, CT_RNG_SYNTH, CT_RNG_DIGITS, CT_RNG_TEST };
+
+struct ct_rng {
+	uint32_t key[2], ctr[4], block[4];
+	unsigned used; /* numbers taken from block */
+};
+/* key = seed; counter = (draw, purpose, a, b). a: below 2^32 (epoch, layer); b: below 2^32 (sample). */
+void ct_rng_init(struct ct_rng *r, uint64_t seed, enum ct_rng_purpose purpose, uint32_t a, uint32_t b);
+uint32_t ct_rng_u32(struct ct_rng *r);
+uint64_t ct_rng_u64(struct ct_rng *r);
+/* Uniform in [0, n) without bias (Lemire 2019); n > 0. */
+uint32_t ct_rng_below(struct ct_rng *r, uint32_t n);
+/* Uniform in [0, 1), 24 random bits. */
+float ct_rng_uniform(struct ct_rng *r);
+/* Standard normal (Box-Muller). */
+float ct_rng_normal(struct ct_rng *r);
+/* Fisher-Yates permutation of 0..n-1 for (seed, epoch). */
+void ct_rng_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t n);
+/* 64-bit FNV-1a: streams keyed by a name. */
+uint64_t ct_hash64(const void *p, size_t n);
+
+#endif

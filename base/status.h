@@ -1,0 +1,102 @@
+/* Status codes and the error chain.
+ *
+ * Every function that can fail returns `enum ct_status` (0 = done, negative = failed, CT_INPROGRESS = not yet).
+ * The sentence a user reads lives on a thread-local chain: CT_FAIL starts it, CT_WRAP puts "while doing X" in
+ * front, CT_HINT adds what to do, and each CT_TRY on the way up adds a file:line frame (shown at debug level only).
+ * Only `main` prints it, once. Idea after NCCL's and zstd's check macros. */
+#ifndef CT_BASE_STATUS_H
+#define CT_BASE_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* X(name, value, exit code of the program, what it means) */
+#define CT_STATUS_LIST(X)                                                                   \
+	X(OK, 0, 0, "done")                                                                 \
+	X(INPROGRESS, 1, 70, "not finished yet")                                            \
+	X(USAGE, -1, 2, "wrong command line")                                               \
+	X(CONFIG, -2, 2, "wrong configuration")                                             \
+	X(UNSUPPORTED, -3, 2, "not available in this build or on this machine")             \
+	X(MISMATCH, -4, 2, "ranks disagree")                                                \
+	X(DATA, -5, 3, "unusable data")                                                     \
+	X(NOT_FOUND, -6, 3, "not found")                                                    \
+	X(DEVICE, -7, 4, "device error")                                                    \
+	X(NOMEM, -8, 4, "out of memory")                                                    \
+	X(COMM, -9, 5, "communication error")                                               \
+	X(PEER_LOST, -10, 5, "lost a peer")                                                 \
+	X(TIMEOUT, -11, 5, "timed out")                                                     \
+	X(CANCELLED, -12, 5, "cancelled")                                                   \
+	X(NUMERIC, -13, 6, "not a finite number")                                           \
+	X(IO, -14, 7, "file system error")                                                  \
+	X(BUG, -15, 70, "bug in ctrain")                                                    \
+	X(INTERRUPTED, -16, 75, "stopped by a signal")
+
+enum ct_status {
+#define CT_STATUS_ENUM(name, value, code, text) CT_##name = value,
+	CT_STATUS_LIST(CT_STATUS_ENUM)
+#undef CT_STATUS_ENUM
+};
+
+#define CT_MUST_CHECK __attribute__((warn_unused_result))
+#define CT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* Symbol of a status ("PEER_LOST"), its meaning, and the exit code of DESIGN 3.1. Unknown values count as BUG. */
+const char *ct_status_name(enum ct_status st);
+const char *ct_status_text(enum ct_status st);
+int ct_status_exit_code(enum ct_status st);
+
+/* Starts a new chain on this thread (an older one is dropped) and returns `st`. Use through CT_FAIL. */
+enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...) CT_PRINTF(4, 5);
+/* Puts a sentence in front of the message: "loading x.gz: <message>". Returns the chain's status. */
+enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
+/* Sets or appends the hint ("hint: ..." on its own line). */
+void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
+void ct_error_frame(const char *file, int line, const char *func);
+
+/* The message without and the hint of the current chain ("" when there is none). Valid until the next call above. */
+const char *ct_error_message(void);
+const char *ct_error_hint_text(void);
+/* All frames, one a line ("" when there is none). */
+const char *ct_error_frames(void);
+enum ct_status ct_error_status(void);
+void ct_error_clear(void);
+
+/* A copy of a chain, to carry it to another thread or process. Plain data, no pointers. */
+struct ct_error {
+	enum ct_status status;
+	char message[1024];
+	char hint[512];
+};
+void ct_error_save(struct ct_error *out);
+/* Makes `e` this thread's chain and returns e->status. */
+enum ct_status ct_error_restore(const struct ct_error *e);
+
+#define CT_FAIL(st, ...) ct_error_set((st), __FILE__, __LINE__, __VA_ARGS__)
+
+/* Returns from the calling function when `expr` failed. CT_INPROGRESS is not a failure. */
+#define CT_TRY(expr)                                                          \
+	do {                                                                  \
+		enum ct_status ct_try_st_ = (expr);                           \
+		if (ct_try_st_ < 0) {                                         \
+			ct_error_frame(__FILE__, __LINE__, __func__);         \
+			return ct_try_st_;                                    \
+		}                                                             \
+	} while (0)
+
+/* Stores the status in `st` and jumps to `label` when `expr` failed. */
+#define CT_TRY_GOTO(expr, st, label)                                          \
+	do {                                                                  \
+		(st) = (expr);                                                \
+		if ((st) < 0) {                                               \
+			ct_error_frame(__FILE__, __LINE__, __func__);         \
+			goto label;                                           \
+		}                                                             \
+	} while (0)
+
+/* Our own mistakes: prints file:line and aborts, in every build. Input must never reach one. */
+#define CT_ASSERT(cond) ((cond) ? (void)0 : ct_assert_failed(#cond, __FILE__, __LINE__))
+_Noreturn void ct_assert_failed(const char *what, const char *file, int line);
+
+#define CT_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+#endif

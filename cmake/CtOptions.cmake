@@ -1,0 +1,73 @@
+# Options, warnings, sanitizers, and the helpers that the folders use.
+
+option(CTRAIN_ONEDNN "CPU engine on oneDNN" ON)
+option(CTRAIN_GLOO "CPU collectives across hosts on gloo" ON)
+option(CTRAIN_TESTS "Build the tests" ON)
+option(CTRAIN_FUZZ "Build the fuzz targets (needs clang)" OFF)
+option(CTRAIN_WERROR "Warnings are errors" OFF)
+set(CTRAIN_SANITIZE "" CACHE STRING "address;undefined or thread")
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_EXTENSIONS ON) # gnu17: POSIX and Linux calls
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# Assertions stay in release builds: CT_ASSERT does not depend on NDEBUG.
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g1")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
+
+find_program(CTRAIN_CCACHE ccache)
+if(CTRAIN_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CTRAIN_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CTRAIN_CCACHE})
+endif()
+
+add_library(ct_flags INTERFACE)
+target_include_directories(ct_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(ct_flags INTERFACE _GNU_SOURCE)
+target_compile_options(ct_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wvla -Wformat=2 -Wundef -Wpointer-arith
+  $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition>
+  -fno-omit-frame-pointer -ffp-contract=off)
+if(CTRAIN_WERROR)
+  target_compile_options(ct_flags INTERFACE -Werror)
+endif()
+foreach(san IN LISTS CTRAIN_SANITIZE)
+  target_compile_options(ct_flags INTERFACE -fsanitize=${san} -fno-sanitize-recover=all)
+  target_link_options(ct_flags INTERFACE -fsanitize=${san})
+endforeach()
+
+# ct_add_module(name SOURCES... [LINK libs...]): a folder's static library `ct_<name>`.
+function(ct_add_module name)
+  cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
+  add_library(ct_${name} STATIC ${A_SOURCES})
+  target_link_libraries(ct_${name} PUBLIC ct_flags ${A_LINK})
+endfunction()
+
+# ct_add_backend(module NAME source... LINK libs...): compiles a back end into ct_<module> and defines CT_WITH_<NAME>
+# there, or does nothing when the option CTRAIN_<NAME> is off. The registry array is the only reader of CT_WITH_<NAME>.
+function(ct_add_backend module name)
+  cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
+  if(NOT CTRAIN_${name})
+    return()
+  endif()
+  target_sources(ct_${module} PRIVATE ${A_SOURCES})
+  target_compile_definitions(ct_${module} PRIVATE CT_WITH_${name}=1)
+  target_link_libraries(ct_${module} PRIVATE ${A_LINK})
+endfunction()
+
+# ct_add_test(name LABEL unit|ops|dist|... SOURCES... LINK libs... [TIMEOUT s]): a cmocka program run by ctest.
+function(ct_add_test name)
+  cmake_parse_arguments(A "" "LABEL;TIMEOUT" "SOURCES;LINK;ARGS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ct_flags ${A_LINK} ct_cmocka)
+  add_test(NAME ${name} COMMAND ${name} ${A_ARGS})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77)
+endfunction()
