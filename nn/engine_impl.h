@@ -1,0 +1,76 @@
+/* What an engine implements; engine.c holds the checked wrappers and the registry, net.c what all CPU engines share
+ * (slices, arenas, initialisation, digests, accumulation). For files of nn/ only. */
+#ifndef CT_NN_ENGINE_IMPL_H
+#define CT_NN_ENGINE_IMPL_H
+
+#include "nn/engine.h"
+
+struct ct_engine_ops {
+	const char *name;
+	bool (*available)(char *why, size_t why_len);
+	const char *(*version)(void);
+	enum ct_status (*open)(ct_device *device, int threads, ct_engine **out);
+	void (*close)(ct_engine *e);
+	/* Chooses the layout of every parameter for net->opts.batch; fills net->elems[param] (padded counts). May keep its own
+	 * data in net->impl. */
+	enum ct_status (*net_open)(ct_net *net);
+	void (*net_close)(ct_net *net);
+	/* Between logical row-major and the engine's layout; `slice` points at the parameter's first element. */
+	enum ct_status (*pack)(const ct_net *net, int param, const float *logical, float *slice);
+	enum ct_status (*unpack)(const ct_net *net, int param, const float *slice, float *logical);
+	enum ct_status (*program_create)(ct_net *net, int n, enum ct_mode mode, ct_program **out);
+	void (*program_destroy)(ct_program *p);
+	enum ct_status (*forward)(ct_program *p, const struct ct_batch *b, struct ct_metrics *m);
+	/* Writes gradients of node after node into `grads` (net->grads, or scratch when accumulating) and calls
+	 * ct_net_slice_done(net, opts, i) for each slice, in order. */
+	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, float *grads);
+	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
+};
+
+struct ct_engine {
+	const struct ct_engine_ops *ops;
+	ct_device *device;
+	int threads;
+};
+
+struct ct_net {
+	ct_engine *engine;
+	const ct_graph *graph;
+	struct ct_net_opts opts;
+	size_t *elems;           /* [n_params] padded element counts, by the engine */
+	int n_slices;
+	struct ct_slice *slices; /* backward completion order */
+	int *slice_of;           /* [n_params] -> slice */
+	size_t arena_elems, buffer_elems;
+	size_t *buffer_offset;   /* [n_buffers] */
+	float *params, *grads, *buffers;
+	float *scratch_grads;    /* same size as grads, made on the first accumulating backward */
+	bool owns_grads;
+	struct ct_net_memory memory;
+	int n_programs;
+	void *impl;
+};
+
+struct ct_program {
+	ct_net *net;
+	int n;
+	enum ct_mode mode;
+	bool profile;
+	double *forward_s, *backward_s; /* [n_nodes] */
+};
+
+/* Accumulates when asked (scratch into grads) and calls grad_ready. */
+enum ct_status ct_net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice) CT_MUST_CHECK;
+
+/* Loss heads on plain row-major logits [n,K], shared by the CPU engines. dlogits may be NULL (evaluation): it gets the
+ * gradient of the sum of the row losses. */
+void ct_loss_softmax_xent(const float *logits, const int32_t *labels, int n, int k, float smoothing, float *dlogits,
+			  struct ct_metrics *m);
+void ct_loss_mse(const float *y, const float *targets, int n, int k, float *dy, struct ct_metrics *m);
+/* Dropout mask for elements of row `row` of the global batch: bit-identical for any split into ranks. Writes 0 or 1/(1-p). */
+void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
+
+extern const struct ct_engine_ops ct_engine_ops_ref;
+extern const struct ct_engine_ops ct_engine_ops_onednn;
+
+#endif

@@ -1,0 +1,33 @@
+/* Named models and `layers:` lists, each a function that builds a graph with its loss head. */
+#ifndef CT_NN_MODEL_H
+#define CT_NN_MODEL_H
+
+#include "nn/graph.h"
+
+enum ct_loss { CT_LOSS_CROSS_ENTROPY, CT_LOSS_MSE };
+
+struct ct_model_spec {
+	const char *name;            /* "mlp", "lenet", "convnet", "layers" */
+	struct ct_shape input;
+	int n_outputs;               /* classes, or regression targets */
+	enum ct_loss loss;
+	float label_smoothing;       /* [0,1), cross-entropy only */
+	const int *hidden;           /* mlp: hidden widths, n_hidden >= 0 */
+	int n_hidden;
+	float dropout;               /* mlp: after each hidden ReLU; 0 none */
+	const char *const *layers;   /* "layers": one text a layer, see docs/MODELS.md */
+	int n_layers;
+};
+
+/* Returns an owned, finished graph. CT_CONFIG names the model, layer number and text, with a suggestion.
+ *   mlp      flatten, [linear, ReLU, dropout?]*, linear; parameters fc1.weight ... fcN.bias
+ *   lenet    conv1 1->6 5x5 pad 2, ReLU, maxpool 2, conv2 6->16 5x5, ReLU, maxpool 2, fc1 120, fc2 84, fc3 (28x28 input and up)
+ *   convnet  two blocks conv 5x5 pad 2 (16, 32) + BN + ReLU + maxpool 2, then linear; names layer1.0, layer1.1, layer2.0,
+ *            layer2.1, fc, as in the PyTorch mnist-distributed tutorial
+ *   layers   the texts, for example "conv2d 16 kernel=5 padding=2 name=c1", "batch_norm", "relu", "max_pool 2",
+ *            "add from=c1", "flatten", "linear 10", "dropout 0.5", "avg_pool 2", "global_avg_pool" */
+enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out) CT_MUST_CHECK;
+/* NULL past the end: for suggestions and `ctrain info`. */
+const char *ct_model_name_at(size_t i);
+
+#endif
