@@ -1,0 +1,17 @@
+/* Reduce buckets planned from the static graph: contiguous ranges of the gradient arena, in the order in which backward
+ * finishes them. Pure. After PyTorch's DDP (Li et al., VLDB 2020): a small first bucket starts communication early; the cap is
+ * soft, a parameter is never split. */
+#ifndef CT_DIST_BUCKET_H
+#define CT_DIST_BUCKET_H
+
+#include "base/status.h"
+
+struct ct_bucket {
+	size_t offset, n;      /* elements of the arena */
+	int first_slice, n_slices;
+};
+/* offset/n: [n_slices] element ranges, rising and in completion order. Caps in bytes of fp32. Returns owned (ct_free). */
+enum ct_status ct_bucket_plan(const size_t *offset, const size_t *n, int n_slices, size_t first_cap_bytes, size_t cap_bytes,
+			      struct ct_bucket **out, int *n_buckets) CT_MUST_CHECK;
+
+#endif
