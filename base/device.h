@@ -59,6 +59,9 @@ enum ct_status ct_event_test(ct_event *e) CT_MUST_CHECK;
 /* Walks the registry for `ctrain info`: false past the end. */
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len);
 
+/* The back ends, for the registry in device.c. */
+extern const struct ct_device_ops ct_device_cpu_ops;
+
 /* First member of every back end's own struct. */
 struct ct_device {
 	const struct ct_device_ops *ops;

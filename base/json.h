@@ -1,5 +1,5 @@
 /* JSON values, parsing and printing. json.c is the only file that includes jansson.h; limits: 64 MiB, depth 64,
- * duplicate keys refused. Numbers are int64 or double. Object keys keep insertion order. */
+ * one million values; duplicate keys and \u0000 refused. Numbers are int64 or double. Object keys keep insertion order. */
 #ifndef CT_BASE_JSON_H
 #define CT_BASE_JSON_H
 
@@ -24,7 +24,8 @@ void ct_json_set(ct_json *o, const char *key, ct_json *value); /* takes value */
 void ct_json_push(ct_json *array, ct_json *value);             /* takes value */
 void ct_json_push_str(ct_json *array, const char *value);
 void ct_json_push_i64(ct_json *array, int64_t value);
-/* One line without a newline (pretty: indented by two), appended to out. */
+/* One line without a newline (pretty: indented by two), appended to out. Doubles in the fewest digits that read back
+ * to the same value, never looking like integers; bytes of strings that are not UTF-8 become "\xNN" text. */
 enum ct_status ct_json_dump(const ct_json *j, bool pretty, struct ct_str *out) CT_MUST_CHECK;
 
 /* Readers: CT_DATA naming the key when it is missing or of another type; *out untouched. Strings are borrowed. */
@@ -37,8 +38,10 @@ bool ct_json_is_object(const ct_json *j);
 bool ct_json_is_array(const ct_json *j);
 size_t ct_json_len(const ct_json *j); /* members or elements, 0 for others */
 const ct_json *ct_json_at(const ct_json *array, size_t i);
-/* i-th member of an object: its key (borrowed) and value. */
+/* i-th member of an object: its key (borrowed) and value. Walks i members: for large objects take ct_json_next. */
 const char *ct_json_key_at(const ct_json *o, size_t i, const ct_json **value);
+/* Next member: NULL at the end. *cursor starts as NULL; the object stays unchanged meanwhile. */
+const char *ct_json_next(const ct_json *o, void **cursor, const ct_json **value);
 const char *ct_json_as_str(const ct_json *j);         /* NULL when not a string */
 bool ct_json_as_i64(const ct_json *j, int64_t *out);  /* false when not an integer */
 

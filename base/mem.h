@@ -47,6 +47,10 @@ void ct_str_addf(struct ct_str *b, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap);
 /* Adds text from input with control bytes and invalid UTF-8 shown as \xNN, cut after max bytes with "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
+/* The step behind it, without memory: the escaped form of the first character of p (n > 0 bytes) into out,
+ * NUL-terminated; returns how many bytes of p it stands for. */
+size_t ct_escape_next(const char *p, size_t n, char out[5]);
+bool ct_utf8_valid(const char *p, size_t n);
 const char *ct_str_text(const struct ct_str *b);
 enum ct_status ct_str_status(const struct ct_str *b) CT_MUST_CHECK;
 void ct_str_clear(struct ct_str *b); /* keeps the memory */

@@ -1,8 +1,8 @@
 /* Status codes and the error chain.
  *
  * Every function that can fail returns `enum ct_status` (0 = done, negative = failed, CT_INPROGRESS = not yet).
- * The sentence a user reads lives on a thread-local chain: CT_FAIL starts it, CT_WRAP puts "while doing X" in
- * front, CT_HINT adds what to do, and each CT_TRY on the way up adds a file:line frame (shown at debug level only).
+ * The sentence a user reads lives on a thread-local chain: CT_FAIL starts it, ct_error_wrap puts "doing X" in
+ * front, ct_error_hint adds what to do, and each CT_TRY on the way up adds a file:line frame (shown at debug level only).
  * Only `main` prints it, once. Idea after NCCL's and zstd's check macros. */
 #ifndef CT_BASE_STATUS_H
 #define CT_BASE_STATUS_H

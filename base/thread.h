@@ -30,6 +30,9 @@ int ct_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline_n
 
 /* CPUs of the affinity mask, limited by the cgroup quota (v1 and v2), at least 1. */
 int ct_cpu_count(void);
+/* CPUs (a fraction) that the control groups of /proc/self/cgroup's format allow under their mount; 0: no limit.
+ * The tightest of each group and those above it. */
+double ct_cpu_quota(const char *groups_file, const char *mount);
 /* The mask as a list "0-3,8", into buf. */
 void ct_cpu_list(char *buf, size_t len);
 

@@ -1,0 +1,75 @@
+#include "base/clock.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t read_clock(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (int64_t)ts.tv_sec * CT_SEC + ts.tv_nsec;
+}
+
+int64_t ct_now_ns(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+int64_t ct_deadline_in(int64_t span_ns)
+{
+	int64_t at;
+
+	if (__builtin_add_overflow(ct_now_ns(), span_ns, &at))
+		return CT_FOREVER;
+	return at;
+}
+
+int ct_deadline_poll_ms(int64_t deadline_ns)
+{
+	int64_t left, ms;
+
+	if (deadline_ns == CT_FOREVER)
+		return -1;
+	if (__builtin_sub_overflow(deadline_ns, ct_now_ns(), &left) || left <= 0)
+		return 0;
+	ms = left / CT_MS + (left % CT_MS != 0);
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int64_t ct_process_start_ns(void)
+{
+	char buf[1024];
+	int64_t now = ct_now_ns(), boot = read_clock(CLOCK_BOOTTIME), ticks_per_s = sysconf(_SC_CLK_TCK), start;
+	ssize_t n = -1;
+	char *p, *end;
+	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		n = read(fd, buf, sizeof(buf) - 1);
+		close(fd);
+	}
+	if (n <= 0 || ticks_per_s <= 0)
+		return now;
+	buf[n] = '\0';
+	/* Field 22, starttime, in ticks since boot. Field 2 is the program's name and may hold anything, even ')'. */
+	p = strrchr(buf, ')');
+	for (int field = 2; p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	if (!p)
+		return now;
+	start = strtoll(p, &end, 10);
+	if (end == p || start < 0 || start > INT64_MAX / CT_SEC)
+		return now;
+	start = now - (boot - start * (CT_SEC / ticks_per_s));
+	return start < now ? start : now;
+}
+
+double ct_wall_seconds(void)
+{
+	return (double)read_clock(CLOCK_REALTIME) / (double)CT_SEC;
+}

@@ -1,0 +1,96 @@
+#include "base/mem.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define HUGE_BLOCK_BYTES ((size_t)4 << 20)
+
+static _Atomic uint64_t n_allocations;
+static _Atomic uint64_t fail_after; /* set by tests only */
+
+/* Counts the allocation and says whether a test wants it to fail. */
+static bool refused(void)
+{
+	uint64_t left = atomic_load_explicit(&fail_after, memory_order_relaxed);
+
+	atomic_fetch_add_explicit(&n_allocations, 1, memory_order_relaxed);
+	while (left > 0) {
+		if (atomic_compare_exchange_weak(&fail_after, &left, left - 1))
+			return left == 1;
+	}
+	return false;
+}
+
+static void *out_of_memory(size_t n, size_t size)
+{
+	(void)CT_FAIL(CT_NOMEM, "out of memory: no room for %zu x %zu bytes", n, size);
+	ct_error_hint("use a smaller batch or model, or fewer ranks on this host");
+	return NULL;
+}
+
+static bool product(size_t n, size_t size, size_t *bytes)
+{
+	return !__builtin_mul_overflow(n, size, bytes) && *bytes <= PTRDIFF_MAX;
+}
+
+void *ct_calloc(size_t n, size_t size)
+{
+	size_t bytes;
+	void *p = NULL;
+
+	if (!refused() && product(n, size, &bytes))
+		p = calloc(1, bytes ? bytes : 1);
+	return p ? p : out_of_memory(n, size);
+}
+
+void *ct_realloc(void *p, size_t n, size_t size)
+{
+	size_t bytes;
+	void *q = NULL;
+
+	if (!refused() && product(n, size, &bytes))
+		q = realloc(p, bytes ? bytes : 1);
+	return q ? q : out_of_memory(n, size);
+}
+
+void ct_free(void *p)
+{
+	free(p);
+}
+
+void *ct_calloc_aligned(size_t align, size_t bytes)
+{
+	void *p = NULL;
+
+	CT_ASSERT(align > 0 && (align & (align - 1)) == 0);
+	if (align < sizeof(void *))
+		align = sizeof(void *);
+	if (bytes >= HUGE_BLOCK_BYTES && align < HUGE_PAGE_BYTES)
+		align = HUGE_PAGE_BYTES;
+	if (refused() || bytes > PTRDIFF_MAX - align || posix_memalign(&p, align, bytes ? bytes : 1) != 0)
+		return out_of_memory(1, bytes);
+	/* Before the first touch, or the small pages are there already. Whole huge pages only: the rest of the last
+	 * one may hold somebody else's bytes. */
+	if (bytes >= HUGE_BLOCK_BYTES)
+		(void)madvise(p, bytes & ~(HUGE_PAGE_BYTES - 1), MADV_HUGEPAGE);
+	memset(p, 0, bytes);
+	return p;
+}
+
+void ct_free_aligned(void *p)
+{
+	free(p);
+}
+
+uint64_t ct_mem_count(void)
+{
+	return atomic_load_explicit(&n_allocations, memory_order_relaxed);
+}
+
+void ct_mem_fail_after(uint64_t n)
+{
+	atomic_store(&fail_after, n);
+}

@@ -1,0 +1,117 @@
+#include "base/rng.h"
+
+#include <math.h>
+
+#define CHUNK 64 /* numbers drawn ahead by the permutation; a multiple of 4 */
+
+void ct_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
+{
+	uint32_t c0 = ctr[0], c1 = ctr[1], c2 = ctr[2], c3 = ctr[3], k0 = key[0], k1 = key[1];
+
+	for (int round = 0; round < 10; round++) {
+		uint64_t m0 = (uint64_t)0xD2511F53u * c0, m1 = (uint64_t)0xCD9E8D57u * c2;
+
+		c0 = (uint32_t)(m1 >> 32) ^ c1 ^ k0;
+		c1 = (uint32_t)m1;
+		c2 = (uint32_t)(m0 >> 32) ^ c3 ^ k1;
+		c3 = (uint32_t)m0;
+		k0 += 0x9E3779B9u;
+		k1 += 0xBB67AE85u;
+	}
+	out[0] = c0;
+	out[1] = c1;
+	out[2] = c2;
+	out[3] = c3;
+}
+
+void ct_rng_init(struct ct_rng *r, uint64_t seed, enum ct_rng_purpose purpose, uint32_t a, uint32_t b)
+{
+	*r = (struct ct_rng){
+		.key = {(uint32_t)seed, (uint32_t)(seed >> 32)}, .ctr = {0, (uint32_t)purpose, a, b}, .used = 4};
+}
+
+uint32_t ct_rng_u32(struct ct_rng *r)
+{
+	if (r->used == 4) {
+		ct_philox4x32(r->ctr, r->key, r->block);
+		r->ctr[0]++;
+		r->used = 0;
+	}
+	return r->block[r->used++];
+}
+
+uint64_t ct_rng_u64(struct ct_rng *r)
+{
+	uint64_t low = ct_rng_u32(r);
+
+	return low | (uint64_t)ct_rng_u32(r) << 32;
+}
+
+/* The number in [0, n) that x gives, or false when x must be thrown away to keep all equally likely. */
+static bool scale(uint32_t x, uint32_t n, uint32_t *out)
+{
+	uint64_t m = (uint64_t)x * n;
+
+	*out = (uint32_t)(m >> 32);
+	return (uint32_t)m >= n || (uint32_t)m >= -n % n;
+}
+
+uint32_t ct_rng_below(struct ct_rng *r, uint32_t n)
+{
+	uint32_t v;
+
+	CT_ASSERT(n > 0);
+	while (!scale(ct_rng_u32(r), n, &v))
+		;
+	return v;
+}
+
+float ct_rng_uniform(struct ct_rng *r)
+{
+	return (float)(ct_rng_u32(r) >> 8) * 0x1p-24f;
+}
+
+float ct_rng_normal(struct ct_rng *r)
+{
+	/* In double: libm's last bit differs between processors and versions, and rounding to float hides that. */
+	double u = ((double)ct_rng_u32(r) + 1.0) * 0x1p-32, v = (double)ct_rng_u32(r) * 0x1p-32;
+
+	return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586476925 * v));
+}
+
+void ct_rng_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t n)
+{
+	uint32_t at[CHUNK];
+	uint32_t left = n;
+	struct ct_rng r;
+
+	for (uint32_t i = 0; i < n; i++)
+		perm[i] = i;
+	ct_rng_init(&r, seed, CT_RNG_PERMUTE, epoch, 0);
+	/* for (left = n; left > 1; left--) swap(perm[left - 1], perm[ct_rng_below(&r, left)]), with the places drawn
+	 * ahead: the permutation of a large set is bound by cache misses, and these can be asked for early. */
+	while (left > 1) {
+		uint32_t m = left - 1 < CHUNK ? left - 1 : CHUNK;
+
+		for (uint32_t i = 0; i < m; i++) {
+			at[i] = ct_rng_below(&r, left - i);
+			__builtin_prefetch(&perm[at[i]], 1);
+		}
+		for (uint32_t i = 0; i < m; i++, left--) {
+			uint32_t t = perm[left - 1];
+
+			perm[left - 1] = perm[at[i]];
+			perm[at[i]] = t;
+		}
+	}
+}
+
+uint64_t ct_hash64(const void *p, size_t n)
+{
+	const unsigned char *s = p;
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ s[i]) * 0x100000001b3u;
+	return h;
+}

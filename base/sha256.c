@@ -1,0 +1,41 @@
+#include "base/sha256.h"
+
+#include <assert.h>
+#include <nettle/sha2.h>
+
+static_assert(sizeof(struct sha256_ctx) <= sizeof(((struct ct_sha256 *)0)->state), "nettle's state fits");
+static_assert(_Alignof(struct sha256_ctx) <= 16, "nettle's state is aligned");
+
+static struct sha256_ctx *context(struct ct_sha256 *h)
+{
+	return (struct sha256_ctx *)(void *)h->state;
+}
+
+void ct_sha256_init(struct ct_sha256 *h)
+{
+	sha256_init(context(h));
+}
+
+void ct_sha256_update(struct ct_sha256 *h, const void *p, size_t n)
+{
+	if (n > 0)
+		sha256_update(context(h), n, p);
+}
+
+void ct_sha256_final(struct ct_sha256 *h, uint8_t out[CT_SHA256_BYTES])
+{
+	sha256_digest(context(h), CT_SHA256_BYTES, out);
+}
+
+void ct_sha256_final_hex(struct ct_sha256 *h, char out[CT_SHA256_HEX])
+{
+	static const char digits[] = "0123456789abcdef";
+	uint8_t raw[CT_SHA256_BYTES];
+
+	ct_sha256_final(h, raw);
+	for (size_t i = 0; i < CT_SHA256_BYTES; i++) {
+		out[2 * i] = digits[raw[i] >> 4];
+		out[2 * i + 1] = digits[raw[i] & 15];
+	}
+	out[2 * CT_SHA256_BYTES] = '\0';
+}

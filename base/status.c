@@ -1,0 +1,180 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct chain {
+	struct ct_error e;
+	char frames[2048];
+	size_t frames_len;
+};
+
+static _Thread_local struct chain chain;
+
+/* Cuts at the buffer's end on a character boundary and marks the cut. `wanted` is what snprintf returned. */
+static void mark_cut(char *buf, size_t size, int wanted)
+{
+	size_t end = size - 4;
+
+	if (wanted >= 0 && (size_t)wanted < size)
+		return;
+	while (end > 0 && ((unsigned char)buf[end] & 0xC0) == 0x80)
+		end--;
+	memcpy(buf + end, "...", 4);
+}
+
+const char *ct_status_name(enum ct_status st)
+{
+	switch (st) {
+#define STATUS_NAME(name, value, code, text) \
+	case CT_##name:                      \
+		return #name;
+		CT_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+	}
+	return "BUG";
+}
+
+const char *ct_status_text(enum ct_status st)
+{
+	switch (st) {
+#define STATUS_TEXT(name, value, code, text) \
+	case CT_##name:                      \
+		return text;
+		CT_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+	}
+	return ct_status_text(CT_BUG);
+}
+
+int ct_status_exit_code(enum ct_status st)
+{
+	switch (st) {
+#define STATUS_CODE(name, value, code, text) \
+	case CT_##name:                      \
+		return code;
+		CT_STATUS_LIST(STATUS_CODE)
+#undef STATUS_CODE
+	}
+	return ct_status_exit_code(CT_BUG);
+}
+
+enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...)
+{
+	char text[sizeof(chain.e.message)];
+	va_list ap;
+	int n;
+
+	/* Formatted aside first: the arguments may be the old chain's own message. */
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	mark_cut(text, sizeof(text), n);
+	ct_error_clear();
+	chain.e.status = st < 0 ? st : CT_BUG;
+	memcpy(chain.e.message, text, sizeof(text));
+	ct_error_frame(file, line, ct_status_name(chain.e.status));
+	return chain.e.status;
+}
+
+enum ct_status ct_error_wrap(const char *fmt, ...)
+{
+	char front[sizeof(chain.e.message) / 2];
+	char text[sizeof(chain.e.message)];
+	va_list ap;
+	int n;
+
+	if (chain.e.status == CT_OK)
+		CT_FAIL(CT_BUG, "a failure without a message");
+	va_start(ap, fmt);
+	n = vsnprintf(front, sizeof(front), fmt, ap);
+	va_end(ap);
+	mark_cut(front, sizeof(front), n);
+	n = snprintf(text, sizeof(text), "%s: %s", front, chain.e.message);
+	mark_cut(text, sizeof(text), n);
+	memcpy(chain.e.message, text, sizeof(text));
+	return chain.e.status;
+}
+
+void ct_error_hint(const char *fmt, ...)
+{
+	char more[sizeof(chain.e.hint)];
+	char text[sizeof(chain.e.hint)];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(more, sizeof(more), fmt, ap);
+	va_end(ap);
+	mark_cut(more, sizeof(more), n);
+	n = snprintf(text, sizeof(text), "%s%s%s", chain.e.hint, chain.e.hint[0] ? "; " : "", more);
+	mark_cut(text, sizeof(text), n);
+	memcpy(chain.e.hint, text, sizeof(text));
+}
+
+void ct_error_frame(const char *file, int line, const char *func)
+{
+	size_t left = sizeof(chain.frames) - chain.frames_len;
+	int n = snprintf(chain.frames + chain.frames_len, left, "%s:%d: %s\n", file, line, func);
+
+	/* A frame that does not fit is left out: the first ones say most. */
+	if (n < 0 || (size_t)n >= left)
+		chain.frames[chain.frames_len] = '\0';
+	else
+		chain.frames_len += (size_t)n;
+}
+
+const char *ct_error_message(void)
+{
+	return chain.e.message;
+}
+
+const char *ct_error_hint_text(void)
+{
+	return chain.e.hint;
+}
+
+const char *ct_error_frames(void)
+{
+	return chain.frames;
+}
+
+enum ct_status ct_error_status(void)
+{
+	return chain.e.status;
+}
+
+void ct_error_clear(void)
+{
+	chain.e.status = CT_OK;
+	chain.e.message[0] = '\0';
+	chain.e.hint[0] = '\0';
+	chain.frames[0] = '\0';
+	chain.frames_len = 0;
+}
+
+void ct_error_save(struct ct_error *out)
+{
+	/* Zeroed first: the copy may go to another process, and bytes behind the NUL are none of its business. */
+	memset(out, 0, sizeof(*out));
+	out->status = chain.e.status;
+	memcpy(out->message, chain.e.message, strlen(chain.e.message));
+	memcpy(out->hint, chain.e.hint, strlen(chain.e.hint));
+}
+
+enum ct_status ct_error_restore(const struct ct_error *e)
+{
+	ct_error_clear();
+	chain.e.status = e->status;
+	snprintf(chain.e.message, sizeof(chain.e.message), "%.*s", (int)sizeof(e->message) - 1, e->message);
+	snprintf(chain.e.hint, sizeof(chain.e.hint), "%.*s", (int)sizeof(e->hint) - 1, e->hint);
+	return e->status;
+}
+
+void ct_assert_failed(const char *what, const char *file, int line)
+{
+	fprintf(stderr, "%s:%d: bug in ctrain: assertion failed: %s\n", file, line, what);
+	abort();
+}

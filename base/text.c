@@ -1,0 +1,298 @@
+/* The text part of base/mem.h. */
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define SUGGEST_MAX_LEN 63
+
+char *ct_strndup(const char *s, size_t n)
+{
+	size_t len = strnlen(s, n);
+	char *copy = ct_calloc(len + 1, 1);
+
+	if (copy)
+		memcpy(copy, s, len);
+	return copy;
+}
+
+char *ct_strdup(const char *s)
+{
+	return ct_strndup(s, PTRDIFF_MAX);
+}
+
+char *ct_strfmt(const char *fmt, ...)
+{
+	struct ct_str b = {0};
+	va_list ap;
+
+	va_start(ap, fmt);
+	ct_str_addv(&b, fmt, ap);
+	va_end(ap);
+	if (!b.failed && !b.s)
+		return ct_calloc(1, 1);
+	if (b.failed)
+		ct_str_release(&b);
+	return b.s;
+}
+
+/* Room for n more bytes and the NUL. */
+static bool reserve(struct ct_str *b, size_t n)
+{
+	size_t need, cap;
+	char *s;
+
+	if (b->failed)
+		return false;
+	if (__builtin_add_overflow(b->len, n, &need) || need >= PTRDIFF_MAX / 2) {
+		b->failed = true;
+		return false;
+	}
+	if (need + 1 <= b->cap)
+		return true;
+	cap = b->cap ? b->cap * 2 : 64;
+	if (cap < need + 1)
+		cap = need + 1;
+	s = ct_realloc(b->s, cap, 1);
+	if (!s) {
+		b->failed = true;
+		return false;
+	}
+	b->s = s;
+	b->cap = cap;
+	return true;
+}
+
+void ct_str_add_bytes(struct ct_str *b, const void *p, size_t n)
+{
+	if (!reserve(b, n))
+		return;
+	if (n > 0)
+		memcpy(b->s + b->len, p, n);
+	b->len += n;
+	b->s[b->len] = '\0';
+}
+
+void ct_str_add(struct ct_str *b, const char *text)
+{
+	ct_str_add_bytes(b, text, strlen(text));
+}
+
+void ct_str_addf(struct ct_str *b, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	ct_str_addv(b, fmt, ap);
+	va_end(ap);
+}
+
+void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap)
+{
+	va_list again;
+	int n;
+
+	va_copy(again, ap);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	if (n < 0)
+		b->failed = true;
+	else if (reserve(b, (size_t)n)) {
+		vsnprintf(b->s + b->len, (size_t)n + 1, fmt, again);
+		b->len += (size_t)n;
+	}
+	va_end(again);
+}
+
+/* Bytes of the well-formed UTF-8 character at p (Unicode 15, table 3-7), 0 when it is not one. */
+static size_t utf8_len(const unsigned char *p, size_t n)
+{
+	size_t len = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+
+	if (len == 0 || len > n)
+		return 0;
+	for (size_t i = 1; i < len; i++) {
+		if ((p[i] & 0xC0) != 0x80)
+			return 0;
+	}
+	/* Overlong forms, surrogates, past U+10FFFF. */
+	if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
+	    (p[0] == 0xF4 && p[1] > 0x8F))
+		return 0;
+	return len;
+}
+
+bool ct_utf8_valid(const char *p, size_t n)
+{
+	for (size_t i = 0, len; i < n; i += len) {
+		len = utf8_len((const unsigned char *)p + i, n - i);
+		if (len == 0)
+			return false;
+	}
+	return true;
+}
+
+size_t ct_escape_next(const char *p, size_t n, char out[5])
+{
+	const unsigned char *u = (const unsigned char *)p;
+	size_t len = utf8_len(u, n);
+	bool control = len == 0 || u[0] < 0x20 || u[0] == 0x7F || (u[0] == 0xC2 && u[1] < 0xA0);
+
+	if (control) {
+		snprintf(out, 5, "\\x%02x", u[0]);
+		return 1;
+	}
+	memcpy(out, p, len);
+	out[len] = '\0';
+	return len;
+}
+
+void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max)
+{
+	size_t i = 0;
+
+	while (i < n) {
+		char out[5];
+		size_t taken = ct_escape_next(p + i, n - i, out);
+
+		if (i + taken > max) {
+			ct_str_add(b, "...");
+			return;
+		}
+		ct_str_add(b, out);
+		i += taken;
+	}
+}
+
+const char *ct_str_text(const struct ct_str *b)
+{
+	return b->s ? b->s : "";
+}
+
+enum ct_status ct_str_status(const struct ct_str *b)
+{
+	if (b->failed)
+		return CT_FAIL(CT_NOMEM, "out of memory: no room for a text of more than %zu bytes", b->len);
+	return CT_OK;
+}
+
+void ct_str_clear(struct ct_str *b)
+{
+	b->len = 0;
+	b->failed = false;
+	if (b->s)
+		b->s[0] = '\0';
+}
+
+void ct_str_release(struct ct_str *b)
+{
+	ct_free(b->s);
+	*b = (struct ct_str){0};
+}
+
+static size_t min3(size_t a, size_t b, size_t c)
+{
+	size_t m = a < b ? a : b;
+
+	return m < c ? m : c;
+}
+
+/* Edit distance with swaps of neighbours (optimal string alignment), letter case ignored. */
+static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb)
+{
+	size_t rows[3][SUGGEST_MAX_LEN + 1];
+
+	for (size_t j = 0; j <= nb; j++)
+		rows[0][j] = j;
+	for (size_t i = 1; i <= na; i++) {
+		size_t *row = rows[i % 3];
+		const size_t *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
+
+		row[0] = i;
+		for (size_t j = 1; j <= nb; j++) {
+			int ca = tolower((unsigned char)a[i - 1]), cb = tolower((unsigned char)b[j - 1]);
+
+			row[j] = min3(up[j] + 1, row[j - 1] + 1, up[j - 1] + (ca != cb));
+			if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
+			    cb == tolower((unsigned char)a[i - 2]) && up2[j - 2] + 1 < row[j])
+				row[j] = up2[j - 2] + 1;
+		}
+	}
+	return rows[na % 3][nb];
+}
+
+const char *ct_suggest(const char *word, const char *const *words, size_t n)
+{
+	size_t len = strlen(word), best, near;
+	const char *found = NULL;
+
+	if (len == 0 || len > SUGGEST_MAX_LEN)
+		return NULL;
+	/* A third of the letters may be wrong; "cos" for "cosine" counts as just near enough. */
+	near = len < 3 ? 1 : len / 3 + (len % 3 != 0);
+	best = near + 1;
+	for (size_t i = 0; i < n; i++) {
+		size_t other = strlen(words[i]), d;
+
+		if (other > SUGGEST_MAX_LEN)
+			continue;
+		d = edit_distance(word, len, words[i], other);
+		if (d > near && len >= 3 && strncasecmp(word, words[i], len) == 0)
+			d = near;
+		/* Two short words that share no letter are not near. */
+		if (d < best && d < (len > other ? len : other)) {
+			best = d;
+			found = words[i];
+		}
+	}
+	return found;
+}
+
+static enum ct_status bad_number(const char *s, const char *why)
+{
+	struct ct_str b = {0};
+	enum ct_status st;
+
+	ct_str_add_escaped(&b, s, strlen(s), 60);
+	st = CT_FAIL(CT_USAGE, "\"%s\" is %s", ct_str_text(&b), why);
+	ct_str_release(&b);
+	return st;
+}
+
+enum ct_status ct_parse_i64(const char *s, int64_t *out)
+{
+	char *end;
+	long long v;
+
+	if (s[0] == '\0' || s[strspn(s, "+-0123456789")] != '\0')
+		return bad_number(s, "not a whole number");
+	errno = 0;
+	v = strtoll(s, &end, 10);
+	if (*end != '\0' || end == s)
+		return bad_number(s, "not a whole number");
+	if (errno == ERANGE)
+		return bad_number(s, "out of the range of 64-bit whole numbers");
+	*out = v;
+	return CT_OK;
+}
+
+enum ct_status ct_parse_f64(const char *s, double *out)
+{
+	char *end;
+	double v;
+
+	/* Leaves out what strtod takes beyond plain decimals: blanks, hexadecimal, inf, nan. */
+	if (s[0] == '\0' || s[strspn(s, "+-.0123456789eE")] != '\0')
+		return bad_number(s, "not a number");
+	v = strtod(s, &end);
+	if (*end != '\0' || end == s)
+		return bad_number(s, "not a number");
+	if (isinf(v))
+		return bad_number(s, "out of the range of 64-bit floating point");
+	*out = v;
+	return CT_OK;
+}
