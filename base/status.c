@@ -6,7 +6,11 @@
 #include <string.h>
 
 struct chain {
-	struct ct_error e;
+	struct {
+		enum ct_status status;
+		char message[CT_ERROR_MESSAGE_MAX];
+		char hint[512];
+	} e;
 	char frames[2048];
 	size_t frames_len;
 };
@@ -160,7 +164,8 @@ void ct_error_save(struct ct_error *out)
 	/* Zeroed first: the copy may go to another process, and bytes behind the NUL are none of its business. */
 	memset(out, 0, sizeof(*out));
 	out->status = chain.e.status;
-	memcpy(out->message, chain.e.message, strlen(chain.e.message));
+	mark_cut(out->message, sizeof(out->message),
+		 snprintf(out->message, sizeof(out->message), "%s", chain.e.message));
 	memcpy(out->hint, chain.e.hint, strlen(chain.e.hint));
 }
 

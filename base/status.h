@@ -53,6 +53,9 @@ enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
 void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
 void ct_error_frame(const char *file, int line, const char *func);
 
+/* Longer messages (a config file with dozens of problems) are cut here, with "..." at the end. */
+#define CT_ERROR_MESSAGE_MAX 16384
+
 /* The message without and the hint of the current chain ("" when there is none). Valid until the next call above. */
 const char *ct_error_message(void);
 const char *ct_error_hint_text(void);
@@ -61,7 +64,7 @@ const char *ct_error_frames(void);
 enum ct_status ct_error_status(void);
 void ct_error_clear(void);
 
-/* A copy of a chain, to carry it to another thread or process. Plain data, no pointers. */
+/* A copy of a chain, to carry it to another thread or process; a long message is cut. Plain data, no pointers. */
 struct ct_error {
 	enum ct_status status;
 	char message[1024];
