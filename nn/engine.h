@@ -25,7 +25,9 @@ typedef struct ct_program ct_program;
 
 enum ct_mode { CT_TRAIN, CT_EVAL };
 enum ct_input_kind { CT_INPUT_U8_NHWC, CT_INPUT_F32_NCHW };
-enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING }; /* PyTorch: U(-1/sqrt(fan_in), +...) for weight and bias; Kaiming: normal, fan_out, ReLU, bias 0 */
+/* PyTorch: U(-1/sqrt(fan_in), +1/sqrt(fan_in)) for weight and bias. Kaiming: convolutions normal with variance 2/fan_out and
+ * bias 0, linear layers as PyTorch's (torchvision's ResNets). */
+enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
 
 struct ct_net_opts {
 	int batch;                /* rows per rank of a full micro-batch */

@@ -11,6 +11,9 @@ struct ct_engine_ops {
 	const char *(*version)(void);
 	enum ct_status (*open)(ct_device *device, int threads, ct_engine **out);
 	void (*close)(ct_engine *e);
+	/* The wrappers fill the struct ct_engine, ct_net and ct_program that come first in an engine's own structs; open,
+	 * net_open and program_create need to set only what they use themselves. A failing net_open or program_create leaves
+	 * nothing behind. Inputs are checked before (batch sizes, labels, order of calls); forward is not called for 0 rows. */
 	/* Chooses the layout of every parameter for net->opts.batch; fills net->elems[param] (padded counts). May keep its own
 	 * data in net->impl. */
 	enum ct_status (*net_open)(ct_net *net);
@@ -24,7 +27,11 @@ struct ct_engine_ops {
 	/* Writes gradients of node after node into `grads` (net->grads, or scratch when accumulating) and calls
 	 * ct_net_slice_done(net, opts, i) for each slice, in order. */
 	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, float *grads);
+	/* Writes the rows of the last forward (p->rows). */
 	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
+	/* (optional) [the padded count is all there is to say] One text that tells the layout of a parameter from every other
+	 * layout the engine may choose: part of the layout digest, so keep it the same on machines that choose alike. */
+	void (*layout)(const ct_net *net, int param, char *text, size_t len);
 };
 
 struct ct_engine {
@@ -45,7 +52,7 @@ struct ct_net {
 	size_t *buffer_offset;   /* [n_buffers] */
 	float *params, *grads, *buffers;
 	float *scratch_grads;    /* same size as grads, made on the first accumulating backward */
-	bool owns_grads;
+	bool owns_grads, opened;
 	struct ct_net_memory memory;
 	int n_programs;
 	void *impl;
@@ -56,9 +63,13 @@ struct ct_program {
 	int n;
 	enum ct_mode mode;
 	bool profile;
+	bool forward_done; /* and no backward since */
+	int rows;          /* of the last forward */
 	double *forward_s, *backward_s; /* [n_nodes] */
 };
 
+/* Makes scratch_grads once. */
+enum ct_status ct_net_need_scratch(ct_net *net) CT_MUST_CHECK;
 /* Accumulates when asked (scratch into grads) and calls grad_ready. */
 enum ct_status ct_net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice) CT_MUST_CHECK;
 

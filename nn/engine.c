@@ -1,0 +1,214 @@
+#include "nn/engine_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* In order of preference for "auto". */
+static const struct {
+	const char *name;
+	const struct ct_engine_ops *ops; /* NULL: not built in */
+	const char *why;
+} engines[] = {
+#ifdef CT_WITH_ONEDNN
+	{ "onednn", &ct_engine_ops_onednn, "" },
+#else
+	{ "onednn", NULL, "built without it (configure with -DCTRAIN_ONEDNN=ON)" },
+#endif
+	{ "ref", &ct_engine_ops_ref, "" },
+};
+
+bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
+{
+	if (i >= CT_ARRAY_LEN(engines))
+		return false;
+	*name = engines[i].name;
+	snprintf(why, why_len, "%s", engines[i].why);
+	*available = engines[i].ops && engines[i].ops->available(why, why_len);
+	if (*available && why_len)
+		why[0] = '\0';
+	return true;
+}
+
+static enum ct_status no_engine(const char *name, const char *why)
+{
+	char list[256] = "", unused[256];
+	size_t len = 0;
+	const char *other;
+	bool available;
+
+	for (size_t i = 0; ct_engine_at(i, &other, &available, unused, sizeof(unused)); i++) {
+		if (available && len < sizeof(list))
+			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", len ? ", " : "", other);
+	}
+	enum ct_status st = CT_FAIL(CT_UNSUPPORTED, "engine \"%s\" is not available: %s", name, why);
+	ct_error_hint("available engines: %s", list);
+	return st;
+}
+
+enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out)
+{
+	char why[256] = "there is no engine of that name";
+	bool automatic = !strcmp(name, "auto");
+
+	if (threads < 1)
+		return CT_FAIL(CT_CONFIG, "an engine needs at least 1 thread, not %d", threads);
+	for (size_t i = 0; i < CT_ARRAY_LEN(engines); i++) {
+		if (!automatic && strcmp(engines[i].name, name))
+			continue;
+		snprintf(why, sizeof(why), "%s", engines[i].why);
+		if (!engines[i].ops || !engines[i].ops->available(why, sizeof(why))) {
+			if (automatic)
+				continue;
+			return no_engine(name, why);
+		}
+		CT_TRY(engines[i].ops->open(device, threads, out));
+		(*out)->ops = engines[i].ops;
+		(*out)->device = device;
+		(*out)->threads = threads;
+		return CT_OK;
+	}
+	return no_engine(name, why);
+}
+
+void ct_engine_close(ct_engine *e)
+{
+	if (e)
+		e->ops->close(e);
+}
+
+const char *ct_engine_name(const ct_engine *e)
+{
+	return e->ops->name;
+}
+
+const char *ct_engine_version(const ct_engine *e)
+{
+	return e->ops->version();
+}
+
+/* One value per channel has no variance: running_var would become NaN. PyTorch refuses it, too. */
+static enum ct_status check_batch_norm(const ct_graph *g, int n)
+{
+	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
+		const struct ct_node *node = ct_graph_node(g, id);
+		if (node->op == CT_OP_BATCH_NORM && n == 1 && node->shape.h * node->shape.w == 1) {
+			enum ct_status st = CT_FAIL(CT_CONFIG, "%s: batch norm sees one value per channel in a batch of one row",
+						    node->name);
+			ct_error_hint("train with at least 2 samples per rank in every batch (batch.per_rank)");
+			return st;
+		}
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out)
+{
+	size_t n_nodes = (size_t)ct_graph_n_nodes(net->graph);
+	ct_program *p;
+
+	if (n < 1)
+		return CT_FAIL(CT_CONFIG, "batch size %d (at least 1)", n);
+	if (mode == CT_TRAIN && !net->opts.train)
+		return CT_FAIL(CT_BUG, "a training program on a net made for evaluation");
+	if (mode == CT_TRAIN)
+		CT_TRY(check_batch_norm(net->graph, n));
+	CT_TRY(net->engine->ops->program_create(net, n, mode, &p));
+	net->n_programs++;
+	p->net = net;
+	p->n = n;
+	p->mode = mode;
+	p->forward_s = CT_NEW_ARRAY(double, n_nodes);
+	p->backward_s = CT_NEW_ARRAY(double, n_nodes);
+	if (!p->forward_s || !p->backward_s) {
+		ct_program_destroy(p);
+		return CT_NOMEM;
+	}
+	*out = p;
+	return CT_OK;
+}
+
+void ct_program_destroy(ct_program *p)
+{
+	if (!p)
+		return;
+	ct_free(p->forward_s);
+	ct_free(p->backward_s);
+	p->net->n_programs--;
+	p->net->engine->ops->program_destroy(p);
+}
+
+int ct_program_batch(const ct_program *p)
+{
+	return p->n;
+}
+
+static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
+{
+	const struct ct_node *loss = ct_graph_node(p->net->graph, ct_graph_loss(p->net->graph));
+	int classes = ct_graph_node(p->net->graph, loss->in[0])->shape.c;
+
+	if (b->n < 0 || b->n > p->n || (p->mode == CT_TRAIN && b->n != p->n))
+		return CT_FAIL(CT_BUG, "a batch of %d rows for a %s program of %d", b->n, p->mode == CT_TRAIN ? "training" : "evaluation",
+			       p->n);
+	if (b->n && !b->x)
+		return CT_FAIL(CT_BUG, "a batch without images");
+	if (loss->op == CT_OP_MSE)
+		return b->n && !b->targets ? CT_FAIL(CT_DATA, "the model's loss (mse) needs targets, the data has none") : CT_OK;
+	if (b->n && !b->labels)
+		return CT_FAIL(CT_DATA, "the model's loss (cross-entropy) needs class labels, the data has none");
+	for (int i = 0; i < b->n; i++) {
+		if (b->labels[i] < 0 || b->labels[i] >= classes)
+			return CT_FAIL(CT_DATA, "row %d of the batch has label %d, the model has %d classes", i, (int)b->labels[i], classes);
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b, struct ct_metrics *metrics)
+{
+	CT_TRY(check_batch(p, b));
+	p->forward_done = false;
+	if (b->n > 0)
+		CT_TRY(p->net->engine->ops->forward(p, b, metrics));
+	p->rows = b->n;
+	p->forward_done = true;
+	return CT_OK;
+}
+
+enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts *opts)
+{
+	ct_net *net = p->net;
+
+	if (p->mode != CT_TRAIN || !p->forward_done)
+		return CT_FAIL(CT_BUG, "backward follows a forward of a training program");
+	if (opts->accumulate)
+		CT_TRY(ct_net_need_scratch(net));
+	p->forward_done = false; /* activations may be overwritten */
+	return net->engine->ops->backward(p, opts, opts->accumulate ? net->scratch_grads : net->grads);
+}
+
+enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out)
+{
+	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->net->graph));
+	return p->net->engine->ops->read(p, node, gradient, out);
+}
+
+void ct_program_profile(ct_program *p, bool on)
+{
+	size_t bytes = (size_t)ct_graph_n_nodes(p->net->graph) * sizeof(double);
+
+	p->profile = on;
+	memset(p->forward_s, 0, bytes);
+	memset(p->backward_s, 0, bytes);
+}
+
+enum ct_status ct_program_times(const ct_program *p, int node, double *forward_s, double *backward_s)
+{
+	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->net->graph));
+	if (!p->profile)
+		return CT_FAIL(CT_BUG, "times of a program that does not profile");
+	*forward_s = p->forward_s[node];
+	*backward_s = p->backward_s[node];
+	return CT_OK;
+}

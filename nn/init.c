@@ -1,0 +1,81 @@
+#include "nn/engine_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+static void fill_constant(float *x, size_t n, float value)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] = value;
+}
+
+static void fill_uniform(struct ct_rng *r, float *x, size_t n, float bound)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] = (2.0f * ct_rng_uniform(r) - 1.0f) * bound;
+}
+
+static void fill_normal(struct ct_rng *r, float *x, size_t n, float std)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] = std * ct_rng_normal(r);
+}
+
+/* torch.nn.Linear and Conv2d reset_parameters: kaiming_uniform(a = sqrt(5)) is U(+-1/sqrt(fan_in)). Kaiming: He et al.
+ * 2015 with fan_out on convolutions, as torchvision's ResNets, which leave linear layers at the default. */
+static void fill(const struct ct_param *p, bool conv, enum ct_init init, struct ct_rng *r, float *x)
+{
+	bool kaiming = init == CT_INIT_KAIMING && conv;
+
+	switch (p->kind) {
+	case CT_PARAM_WEIGHT:
+		if (kaiming)
+			fill_normal(r, x, p->n, (float)sqrt(2.0 / p->fan_out));
+		else
+			fill_uniform(r, x, p->n, (float)(1.0 / sqrt((double)p->fan_in)));
+		break;
+	case CT_PARAM_BIAS:
+		if (kaiming)
+			fill_constant(x, p->n, 0.0f);
+		else
+			fill_uniform(r, x, p->n, (float)(1.0 / sqrt((double)p->fan_in)));
+		break;
+	case CT_PARAM_BN_WEIGHT:
+	case CT_PARAM_RUNNING_VAR:
+		fill_constant(x, p->n, 1.0f);
+		break;
+	case CT_PARAM_BN_BIAS:
+	case CT_PARAM_RUNNING_MEAN:
+		fill_constant(x, p->n, 0.0f);
+		break;
+	}
+}
+
+enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed)
+{
+	const ct_graph *g = net->graph;
+	size_t largest = 1;
+	float *logical;
+	enum ct_status st = CT_OK;
+
+	for (int i = 0; i < ct_graph_n_params(g); i++) {
+		size_t n = ct_graph_param(g, i)->n;
+		largest = n > largest ? n : largest;
+	}
+	CT_TRY_ALLOC(logical = CT_NEW_ARRAY(float, largest));
+	for (int i = 0; i < ct_graph_n_params(g) && st == CT_OK; i++) {
+		const struct ct_param *p = ct_graph_param(g, i);
+		uint64_t key = ct_hash64(p->name, strlen(p->name));
+		struct ct_rng r;
+		ct_rng_init(&r, seed, CT_RNG_INIT, (uint32_t)key, (uint32_t)(key >> 32));
+		fill(p, ct_graph_node(g, p->node)->op == CT_OP_CONV2D, init, &r, logical);
+		st = ct_net_import(net, net->params, i, logical);
+	}
+	ct_free(logical);
+	for (int i = 0; i < ct_graph_n_buffers(g); i++)
+		fill(ct_graph_buffer(g, i), false, init, NULL, net->buffers + net->buffer_offset[i]);
+	return st;
+}
