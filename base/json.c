@@ -127,29 +127,16 @@ static void mark_failed(json_t *j)
 		json_incref(j);
 }
 
-static void drop_marks(json_t *j)
-{
-	const char *key;
-	json_t *value;
-	size_t i;
-
-	if (is_failed(j))
-		json_decref(j);
-	json_object_foreach(j, key, value)
-		drop_marks(value);
-	json_array_foreach(j, i, value)
-		drop_marks(value);
-}
-
 void ct_json_destroy(ct_json *j)
 {
 	if (!j)
 		return;
-	drop_marks(raw(j));
+	if (is_failed(raw(j)))
+		json_decref(raw(j));
 	json_decref(raw(j));
 }
 
-/* Takes value. A failed value passes its mark on to the parent. */
+/* A failed value passes its mark on to the parent that takes it, so that only roots bear one. */
 static void take_mark(json_t *parent, json_t *value)
 {
 	if (value && is_failed(value)) {
@@ -174,23 +161,10 @@ static void push_raw(json_t *array, json_t *value)
 		mark_failed(array);
 }
 
-/* NULL when out of memory. */
+/* NULL when out of memory. Not checked for UTF-8: the dump sees to that, for keys as well. */
 static json_t *make_string(const char *value)
 {
-	struct ct_str b = {0};
-	json_t *j = NULL;
-	size_t len;
-
-	if (!value)
-		return json_null();
-	len = strlen(value);
-	if (ct_utf8_valid(value, len))
-		return json_stringn_nocheck(value, len);
-	ct_str_add_escaped(&b, value, len, SIZE_MAX);
-	if (!b.failed)
-		j = json_stringn_nocheck(b.s, b.len);
-	ct_str_release(&b);
-	return j;
+	return value ? json_string_nocheck(value) : json_null();
 }
 
 void ct_json_set_str(ct_json *o, const char *key, const char *value)
@@ -233,7 +207,7 @@ void ct_json_push_i64(ct_json *array, int64_t value)
 	push_raw(raw(array), json_integer(value));
 }
 
-static void dump_string(const char *s, size_t n, struct ct_str *out)
+static void dump_valid_string(const char *s, size_t n, struct ct_str *out)
 {
 	static const char plain[] = "\b\t\n\f\r\"\\", letter[] = "btnfr\"\\";
 	size_t start = 0;
@@ -255,6 +229,20 @@ static void dump_string(const char *s, size_t n, struct ct_str *out)
 	}
 	ct_str_add_bytes(out, s + start, n - start);
 	ct_str_add(out, "\"");
+}
+
+static void dump_string(const char *s, size_t n, struct ct_str *out)
+{
+	struct ct_str b = {0};
+
+	if (ct_utf8_valid(s, n)) {
+		dump_valid_string(s, n, out);
+		return;
+	}
+	ct_str_add_escaped(&b, s, n, SIZE_MAX);
+	out->failed |= b.failed;
+	dump_valid_string(ct_str_text(&b), b.len, out);
+	ct_str_release(&b);
 }
 
 static void dump_real(double v, struct ct_str *out)
@@ -284,7 +272,6 @@ static void dump_value(json_t *j, bool pretty, int depth, struct ct_str *out)
 	size_t i;
 
 	CT_ASSERT(depth <= MAX_DEPTH);
-	out->failed |= is_failed(j);
 	switch (json_typeof(j)) {
 	case JSON_OBJECT:
 		ct_str_add(out, "{");
@@ -333,7 +320,7 @@ static void dump_value(json_t *j, bool pretty, int depth, struct ct_str *out)
 
 enum ct_status ct_json_dump(const ct_json *j, bool pretty, struct ct_str *out)
 {
-	if (!j)
+	if (!j || is_failed(raw(j)))
 		return CT_FAIL(CT_NOMEM, "out of memory while building JSON");
 	dump_value(raw(j), pretty, 0, out);
 	CT_TRY(ct_str_status(out));

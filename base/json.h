@@ -15,7 +15,8 @@ ct_json *ct_json_object(void);
 ct_json *ct_json_array(void);
 void ct_json_destroy(ct_json *j);
 
-/* Builders are sticky: out of memory shows at ct_json_dump. Non-finite doubles are written as null. */
+/* Builders are sticky: out of memory shows at ct_json_dump. Non-finite doubles are written as null.
+ * What takes a value may free it at once: fill a value before handing it over. */
 void ct_json_set_str(ct_json *o, const char *key, const char *value);
 void ct_json_set_i64(ct_json *o, const char *key, int64_t value);
 void ct_json_set_f64(ct_json *o, const char *key, double value);

@@ -78,7 +78,7 @@ enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const
 	mark_cut(text, sizeof(text), n);
 	ct_error_clear();
 	chain.e.status = st < 0 ? st : CT_BUG;
-	memcpy(chain.e.message, text, sizeof(text));
+	memcpy(chain.e.message, text, strlen(text) + 1);
 	ct_error_frame(file, line, ct_status_name(chain.e.status));
 	return chain.e.status;
 }
@@ -98,7 +98,7 @@ enum ct_status ct_error_wrap(const char *fmt, ...)
 	mark_cut(front, sizeof(front), n);
 	n = snprintf(text, sizeof(text), "%s: %s", front, chain.e.message);
 	mark_cut(text, sizeof(text), n);
-	memcpy(chain.e.message, text, sizeof(text));
+	memcpy(chain.e.message, text, strlen(text) + 1);
 	return chain.e.status;
 }
 

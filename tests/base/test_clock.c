@@ -1,0 +1,60 @@
+#include "base/clock.h"
+
+#include <limits.h>
+
+#include "tests/base/check.h"
+
+static void test_deadlines(void **state)
+{
+	int64_t now = ct_now_ns(), at = ct_deadline_in(5 * CT_SEC);
+
+	(void)state;
+	assert_true(now > 0);
+	assert_true(at >= now + 5 * CT_SEC);
+	assert_true(ct_now_ns() >= now);
+	assert_true(ct_deadline_in(CT_FOREVER) == CT_FOREVER);
+	assert_true(ct_deadline_in(CT_FOREVER - 1) == CT_FOREVER);
+	assert_true(ct_deadline_in(-CT_SEC) < ct_now_ns());
+}
+
+static void test_poll_milliseconds(void **state)
+{
+	(void)state;
+	assert_int_equal(ct_deadline_poll_ms(CT_FOREVER), -1);
+	assert_int_equal(ct_deadline_poll_ms(0), 0);
+	assert_int_equal(ct_deadline_poll_ms(INT64_MIN), 0);
+	assert_int_equal(ct_deadline_poll_ms(ct_now_ns()), 0);
+	assert_int_equal(ct_deadline_poll_ms(CT_FOREVER - 1), INT_MAX);
+	/* Rounded up: never 0 while there is time, or the caller would spin. An hour away, so a slow machine is fine. */
+	assert_in_range(ct_deadline_poll_ms(ct_deadline_in(3600 * CT_SEC)), 3000 * 1000, 3600 * 1000);
+	for (int i = 0; i < 1000; i++) {
+		int64_t at = ct_deadline_in(100 * 1000);
+		int ms = ct_deadline_poll_ms(at);
+
+		assert_true(ms == 1 || (ms == 0 && ct_now_ns() >= at));
+	}
+}
+
+static void test_process_start(void **state)
+{
+	int64_t start = ct_process_start_ns();
+
+	(void)state;
+	/* 10 ms grain; the clocks are read apart, hence not the same to the nanosecond. */
+	assert_true(start <= ct_now_ns());
+	assert_true(llabs(ct_process_start_ns() - start) < 100 * CT_MS);
+	/* Not the fallback, which is now: the test program is older than that in ticks unless it just began. */
+	assert_true(ct_now_ns() - start < 3600 * CT_SEC);
+	assert_true(ct_wall_seconds() > 1.6e9);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_poll_milliseconds),
+		cmocka_unit_test(test_process_start),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

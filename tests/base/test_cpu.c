@@ -1,0 +1,119 @@
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "tests/base/check.h"
+
+static void put(const char *root, const char *path, const char *text)
+{
+	char *full = ct_path_join(root, path), *dir = ct_path_dir(full);
+
+	assert_ok(ct_dir_make(dir));
+	assert_ok(ct_file_replace(full, text, strlen(text)));
+	ct_free(dir);
+	ct_free(full);
+}
+
+static double quota(const char *root, const char *groups)
+{
+	char *file, *mount = ct_path_join(root, "mount");
+	double q;
+
+	put(root, "groups", groups);
+	file = ct_path_join(root, "groups");
+	q = ct_cpu_quota(file, mount);
+	ct_free(file);
+	ct_free(mount);
+	return q;
+}
+
+static void test_quota_v2(void **state)
+{
+	char *root = ct_path_join(*state, "v2");
+
+	put(root, "mount/job/cpu.max", "max 100000\n");
+	assert_true(quota(root, "0::/job\n") == 0);
+	assert_true(quota(root, "0::/\n") == 0);
+	put(root, "mount/job/cpu.max", "150000 100000\n");
+	assert_true(quota(root, "0::/job\n") == 1.5);
+	/* A group above may be tighter; a group that is not there says nothing. */
+	put(root, "mount/job/step/cpu.max", "400000 100000\n");
+	assert_true(quota(root, "0::/job/step\n") == 1.5);
+	assert_true(quota(root, "0::/job/unseen/below\n") == 1.5);
+	assert_true(quota(root, "0::/elsewhere\n") == 0);
+	put(root, "mount/cpu.max", "50000 100000\n");
+	assert_true(quota(root, "0::/elsewhere/on/the/host\n") == 0.5);
+	assert_true(quota(root, "0::/\n") == 0.5);
+	ct_free(root);
+}
+
+static void test_quota_v1(void **state)
+{
+	char *root = ct_path_join(*state, "v1");
+
+	put(root, "mount/cpu,cpuacct/a/cpu.cfs_quota_us", "-1\n");
+	put(root, "mount/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
+	assert_true(quota(root, "5:cpuset:/a\n4:cpu,cpuacct:/a\n") == 0);
+	put(root, "mount/cpu,cpuacct/a/cpu.cfs_quota_us", "300000\n");
+	assert_true(quota(root, "5:cpuset:/a\n4:cpu,cpuacct:/a\n") == 3);
+	assert_true(quota(root, "5:cpuset:/a\n4:cpuacct:/a\n") == 0);
+	ct_free(root);
+}
+
+static void test_quota_of_nonsense(void **state)
+{
+	static const char *const lines[] = {"", "\n\n", "0", "0:", "0::", ":::::", "x:cpu:", "0::/\xff/../..\n"};
+	char *root = ct_path_join(*state, "bad");
+
+	put(root, "mount/cpu.max", "a lot");
+	for (size_t i = 0; i < CT_ARRAY_LEN(lines); i++)
+		assert_true(quota(root, lines[i]) == 0);
+	put(root, "mount/cpu.max", "100000 0");
+	assert_true(quota(root, "0::/") == 0);
+	put(root, "mount/cpu.max", "100000");
+	assert_true(quota(root, "0::/") == 0);
+	assert_true(ct_cpu_quota("/nonexistent", "/nonexistent") == 0);
+	ct_free(root);
+}
+
+static void test_mask(void **state)
+{
+	cpu_set_t old, one;
+	char list[256], expected[16], tiny[2];
+	int cpu = 0;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(old), &old), 0);
+	assert_in_range(ct_cpu_count(), 1, CPU_COUNT(&old));
+	ct_cpu_list(list, sizeof(list));
+	assert_string_not_equal(list, "");
+	while (!CPU_ISSET(cpu, &old))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	assert_int_equal(ct_cpu_count(), 1);
+	ct_cpu_list(list, sizeof(list));
+	snprintf(expected, sizeof(expected), "%d", cpu);
+	assert_string_equal(list, expected);
+	assert_int_equal(sched_setaffinity(0, sizeof(old), &old), 0);
+	/* What does not fit is left out whole. */
+	ct_cpu_list(tiny, sizeof(tiny));
+	assert_true(strlen(tiny) < sizeof(tiny));
+	if (CPU_COUNT(&old) == 2 && CPU_ISSET(0, &old) && CPU_ISSET(1, &old)) {
+		ct_cpu_list(list, sizeof(list));
+		assert_string_equal(list, "0-1");
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_quota_v2),
+		cmocka_unit_test(test_quota_v1),
+		cmocka_unit_test(test_quota_of_nonsense),
+		cmocka_unit_test(test_mask),
+	};
+
+	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
+}

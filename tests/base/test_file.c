@@ -1,0 +1,300 @@
+#include "tests/base/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The linker sends the library's calls here (--wrap). */
+static struct {
+	int write_err, fsync_err, rename_err; /* errno to fail with, 0: do the work */
+	int fsync_skip;                       /* so many work before */
+	size_t write_max;                     /* 0: any; else writes are cut to this */
+	int n_eintr;
+	int n_fsync;
+} inject;
+
+ssize_t __real_write(int fd, const void *p, size_t n);
+int __real_fsync(int fd);
+int __real_rename(const char *from, const char *to);
+ssize_t __wrap_write(int fd, const void *p, size_t n);
+int __wrap_fsync(int fd);
+int __wrap_rename(const char *from, const char *to);
+
+ssize_t __wrap_write(int fd, const void *p, size_t n)
+{
+	if (fd > 2 && inject.n_eintr > 0) {
+		inject.n_eintr--;
+		errno = EINTR;
+		return -1;
+	}
+	if (fd > 2 && inject.write_err) {
+		errno = inject.write_err;
+		return -1;
+	}
+	return __real_write(fd, p, fd > 2 && inject.write_max && n > inject.write_max ? inject.write_max : n);
+}
+
+int __wrap_fsync(int fd)
+{
+	inject.n_fsync++;
+	if (inject.fsync_err && inject.n_fsync > inject.fsync_skip) {
+		errno = inject.fsync_err;
+		return -1;
+	}
+	return __real_fsync(fd);
+}
+
+int __wrap_rename(const char *from, const char *to)
+{
+	if (inject.rename_err) {
+		errno = inject.rename_err;
+		return -1;
+	}
+	return __real_rename(from, to);
+}
+
+static int work_again(void **state)
+{
+	(void)state;
+	memset(&inject, 0, sizeof(inject));
+	return 0;
+}
+
+static size_t count_entries(const char *dir)
+{
+	char **names;
+	size_t n;
+
+	assert_ok(ct_dir_list(dir, &names, &n));
+	ct_dir_list_free(names, n);
+	return n;
+}
+
+static void assert_holds(const char *path, const char *expected)
+{
+	char *text;
+	size_t len;
+
+	assert_ok(ct_file_read(path, 1 << 20, &text, &len));
+	assert_int_equal(len, strlen(expected));
+	assert_string_equal(text, expected);
+	ct_free(text);
+}
+
+/* A fresh folder in the scratch folder, returns owned. */
+static char *sub_folder(void **state, const char *name)
+{
+	char *dir = ct_path_join(*state, name);
+
+	assert_ok(ct_dir_make(dir));
+	return dir;
+}
+
+static void test_replace(void **state)
+{
+	char *dir = sub_folder(state, "replace"), *path = ct_path_join(dir, "f");
+	uint64_t size;
+
+	assert_false(ct_file_exists(path));
+	assert_ok(ct_file_replace(path, "one", 3));
+	assert_holds(path, "one");
+	assert_int_equal(inject.n_fsync, 2); /* the file and its folder */
+	inject.write_max = 2;
+	inject.n_eintr = 2;
+	assert_ok(ct_file_replace(path, "second", 6));
+	assert_holds(path, "second");
+	assert_true(ct_file_exists(path));
+	assert_ok(ct_file_size(path, &size));
+	assert_int_equal(size, 6);
+	assert_ok(ct_file_replace(path, NULL, 0));
+	assert_holds(path, "");
+	assert_int_equal(count_entries(dir), 1);
+	ct_free(path);
+	ct_free(dir);
+}
+
+static void test_failed_replace_leaves_the_old_file(void **state)
+{
+	char *dir = sub_folder(state, "failed"), *path = ct_path_join(dir, "f"), *absent = ct_path_join(dir, "x/f");
+
+	assert_ok(ct_file_replace(path, "old", 3));
+	inject.write_err = ENOSPC;
+	assert_fails(ct_file_replace(path, "new", 3), CT_IO, "No space left");
+	assert_non_null(strstr(ct_error_message(), path));
+	assert_non_null(strstr(ct_error_hint_text(), "space"));
+	work_again(NULL);
+	inject.fsync_err = EIO;
+	assert_fails(ct_file_replace(path, "new", 3), CT_IO, "sync");
+	work_again(NULL);
+	inject.rename_err = EACCES;
+	assert_fails(ct_file_replace(path, "new", 3), CT_IO, "replace");
+	work_again(NULL);
+	assert_holds(path, "old");
+	assert_int_equal(count_entries(dir), 1);
+	/* Once renamed, the new file stands, but the caller hears that it may not survive a crash. */
+	inject.fsync_err = EIO;
+	inject.fsync_skip = 1;
+	assert_fails(ct_file_replace(path, "new", 3), CT_IO, "sync folder");
+	work_again(NULL);
+	assert_holds(path, "new");
+	assert_int_equal(count_entries(dir), 1);
+	assert_fails(ct_file_replace(absent, "x", 1), CT_NOT_FOUND, absent);
+	/* A folder in the way. */
+	assert_fails(ct_file_replace(dir, "x", 1), CT_IO, "replace");
+	for (uint64_t n = 1; n <= 2; n++) {
+		ct_mem_fail_after(n);
+		assert_int_equal(ct_file_replace(path, "never", 5), CT_NOMEM);
+	}
+	ct_mem_fail_after(0);
+	assert_holds(path, "new");
+	assert_int_equal(count_entries(dir), 1);
+	ct_free(absent);
+	ct_free(path);
+	ct_free(dir);
+}
+
+static void test_read(void **state)
+{
+	char *path = ct_path_join(*state, "read"), *text = NULL, *big = ct_calloc(1, 100000);
+	char part[4];
+	size_t len;
+	int fd;
+
+	memset(big, 'b', 99999);
+	assert_ok(ct_file_replace(path, big, 99999));
+	assert_ok(ct_file_read(path, 99999, &text, &len));
+	assert_int_equal(len, 99999);
+	assert_string_equal(text, big);
+	ct_free(text);
+	assert_fails(ct_file_read(path, 99998, &text, &len), CT_DATA, "99998");
+	assert_fails(ct_file_read("/nonexistent", 10, &text, &len), CT_NOT_FOUND, "/nonexistent");
+	assert_fails(ct_file_read(*state, 10, &text, &len), CT_IO, "directory");
+	/* Size unknown beforehand. */
+	assert_ok(ct_file_read("/proc/self/status", 1 << 20, &text, &len));
+	assert_true(len > 100 && strlen(text) == len);
+	ct_free(text);
+	assert_fails(ct_file_read("/dev/zero", 100000, &text, &len), CT_DATA, "/dev/zero");
+
+	assert_ok(ct_file_replace(path, "0123456789", 10));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_ok(ct_fd_read_at(fd, part, 4, 6, path));
+	assert_memory_equal(part, "6789", 4);
+	assert_fails(ct_fd_read_at(fd, part, 4, 7, path), CT_DATA, "ends at byte 10");
+	assert_fails(ct_fd_read_at(fd, part, 4, UINT64_MAX, path), CT_DATA, "offset");
+	assert_fails(ct_fd_read_at(fd, part, 4, INT64_MAX - 2, path), CT_DATA, "offset");
+	close(fd);
+	assert_fails(ct_fd_read_at(-1, part, 4, 0, "gone"), CT_IO, "gone");
+	assert_fails(ct_fd_write_all(-1, part, 4, "gone"), CT_IO, "gone");
+	ct_free(big);
+	ct_free(path);
+}
+
+static void test_make_list_remove(void **state)
+{
+	char *dir = sub_folder(state, "tree//a/b/"), *top = ct_path_join(*state, "tree"), *file, *link, *keep, **names;
+	size_t n;
+
+	assert_ok(ct_dir_make(dir));
+	assert_int_equal(count_entries(dir), 0);
+	file = ct_path_join(top, "z");
+	assert_ok(ct_file_replace(file, "z", 1));
+	assert_int_equal(ct_dir_make(file), CT_IO);
+	assert_fails(ct_dir_remove(file), CT_IO, file);
+	assert_fails(ct_dir_list(file, &names, &n), CT_IO, file);
+	keep = ct_path_join(*state, "keep");
+	assert_ok(ct_file_replace(keep, "k", 1));
+	/* Links go, what they point at stays. */
+	link = ct_path_join(top, "B");
+	assert_ok(ct_link_replace("..", link));
+	assert_ok(ct_dir_list(top, &names, &n));
+	assert_int_equal(n, 3);
+	assert_string_equal(names[0], "B");
+	assert_string_equal(names[1], "a");
+	assert_string_equal(names[2], "z");
+	ct_dir_list_free(names, n);
+	assert_fails(ct_dir_remove(link), CT_IO, link);
+	assert_ok(ct_dir_remove(top));
+	assert_false(ct_file_exists(top));
+	assert_true(ct_file_exists(keep));
+	assert_ok(ct_dir_remove(top));
+	assert_fails(ct_dir_list(top, &names, &n), CT_NOT_FOUND, top);
+	assert_int_equal(ct_dir_make(""), CT_NOT_FOUND);
+	ct_free(dir);
+	ct_free(top);
+	ct_free(file);
+	ct_free(link);
+	ct_free(keep);
+}
+
+static void test_probe_and_space(void **state)
+{
+	char *dir = sub_folder(state, "probe");
+	uint64_t bytes = 0;
+
+	assert_ok(ct_dir_probe(dir));
+	assert_int_equal(count_entries(dir), 0);
+	inject.write_err = ENOSPC;
+	assert_fails(ct_dir_probe(dir), CT_IO, "not writable");
+	assert_int_equal(count_entries(dir), 0);
+	assert_int_equal(ct_dir_probe("/nonexistent"), CT_NOT_FOUND);
+	assert_ok(ct_dir_free_bytes(dir, &bytes));
+	assert_true(bytes > 0);
+	assert_int_equal(ct_dir_free_bytes("/nonexistent", &bytes), CT_NOT_FOUND);
+	ct_free(dir);
+}
+
+static void test_link(void **state)
+{
+	char *dir = sub_folder(state, "link"), *path = ct_path_join(dir, "last"), to[64] = {0};
+
+	assert_ok(ct_link_replace("step-1", path));
+	assert_ok(ct_link_replace("step-2", path));
+	assert_int_equal(readlink(path, to, sizeof(to) - 1), 6);
+	assert_string_equal(to, "step-2");
+	inject.rename_err = EIO;
+	assert_fails(ct_link_replace("step-3", path), CT_IO, path);
+	assert_int_equal(readlink(path, to, sizeof(to) - 1), 6);
+	assert_string_equal(to, "step-2");
+	assert_int_equal(count_entries(dir), 1);
+	ct_free(path);
+	ct_free(dir);
+}
+
+static void assert_owned(char *got, const char *expected)
+{
+	assert_string_equal(got, expected);
+	ct_free(got);
+}
+
+static void test_paths(void **state)
+{
+	(void)state;
+	assert_owned(ct_path_join("a", "b"), "a/b");
+	assert_owned(ct_path_join("a/", "b"), "a/b");
+	assert_owned(ct_path_join("a", "/b"), "/b");
+	assert_owned(ct_path_join("", "b"), "b");
+	assert_owned(ct_path_dir("a/b"), "a");
+	assert_owned(ct_path_dir("a//b/"), "a");
+	assert_owned(ct_path_dir("b"), ".");
+	assert_owned(ct_path_dir("/b"), "/");
+	assert_owned(ct_path_dir("/"), "/");
+	assert_owned(ct_path_dir(""), ".");
+}
+
+#define TEST(f) cmocka_unit_test_teardown(f, work_again)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_replace),
+		TEST(test_failed_replace_leaves_the_old_file),
+		TEST(test_read),
+		TEST(test_make_list_remove),
+		TEST(test_probe_and_space),
+		TEST(test_link),
+		TEST(test_paths),
+	};
+
+	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
+}

@@ -1,0 +1,147 @@
+#include "tests/base/check.h"
+
+static void test_zeroed_and_counted(void **state)
+{
+	uint64_t before = ct_mem_count();
+	unsigned char *p = ct_calloc(100, 3), *empty = ct_calloc(0, 8);
+
+	(void)state;
+	assert_non_null(p);
+	assert_non_null(empty);
+	for (int i = 0; i < 300; i++)
+		assert_int_equal(p[i], 0);
+	memset(p, 7, 300);
+	p = ct_realloc(p, 200, 3);
+	assert_non_null(p);
+	for (int i = 0; i < 300; i++)
+		assert_int_equal(p[i], 7);
+	assert_int_equal(ct_mem_count() - before, 3);
+	ct_free(p);
+	ct_free(empty);
+	ct_free(NULL);
+}
+
+static void test_overflow(void **state)
+{
+	char *p = ct_calloc(1, 8);
+
+	(void)state;
+	/* The block stays as it was when growing fails */
+	memcpy(p, "intact", 7);
+	assert_null(ct_calloc(SIZE_MAX / 2 + 1, 2));
+	assert_int_equal(ct_error_status(), CT_NOMEM);
+	assert_null(ct_calloc(SIZE_MAX, 1));
+	assert_null(ct_realloc(p, SIZE_MAX / 4, 8));
+	assert_string_equal(p, "intact");
+	assert_null(ct_calloc_aligned(64, SIZE_MAX - 10));
+	assert_null(ct_calloc_aligned(4096, PTRDIFF_MAX));
+	assert_string_not_equal(ct_error_hint_text(), "");
+	ct_free(p);
+	ct_error_clear();
+}
+
+static enum ct_status two_blocks(void **a, void **b)
+{
+	CT_TRY_ALLOC(*a = ct_calloc(1, 1));
+	CT_TRY_ALLOC(*b = ct_calloc(1, 1));
+	return CT_OK;
+}
+
+static void test_fail_after(void **state)
+{
+	void *a = NULL, *b = NULL, *c;
+
+	(void)state;
+	ct_mem_fail_after(2);
+	assert_fails(two_blocks(&a, &b), CT_NOMEM, "out of memory");
+	assert_non_null(a);
+	assert_null(b);
+	assert_non_null(strstr(ct_error_frames(), "two_blocks"));
+	/* One failure only. */
+	c = ct_calloc_aligned(64, 1);
+	assert_non_null(c);
+	ct_mem_fail_after(1);
+	assert_null(ct_calloc_aligned(64, 1));
+	ct_mem_fail_after(1);
+	assert_null(ct_strdup("x"));
+	ct_mem_fail_after(1);
+	assert_null(ct_realloc(NULL, 1, 1));
+	ct_mem_fail_after(5);
+	ct_mem_fail_after(0);
+	ct_free_aligned(c);
+	ct_free(a);
+	ct_error_clear();
+}
+
+static void test_aligned(void **state)
+{
+	static const size_t sizes[] = {0, 1, 63, 4096, (4 << 20) - 1, 4 << 20, (5 << 20) + 12345};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(sizes); i++) {
+		for (size_t align = 1; align <= 4096; align *= 8) {
+			/* Twice: a recycled block must be zeroed, too. */
+			for (int again = 0; again < 2; again++) {
+				unsigned char *p = ct_calloc_aligned(align, sizes[i]);
+				unsigned char any = 0;
+
+				assert_non_null(p);
+				assert_int_equal((uintptr_t)p % align, 0);
+				for (size_t j = 0; j < sizes[i]; j++)
+					any |= p[j];
+				assert_int_equal(any, 0);
+				if (sizes[i] > 0)
+					memset(p, 0xA5, sizes[i]);
+				ct_free_aligned(p);
+			}
+		}
+	}
+	ct_free_aligned(NULL);
+}
+
+/* "hg" in the VmFlags of the mapping that holds p: huge pages were asked for. -1: the kernel does not say. */
+static int asks_for_huge_pages(const void *p)
+{
+	char line[512];
+	bool here = false;
+	int found = -1;
+	FILE *f = fopen("/proc/self/smaps", "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		unsigned long from, to;
+
+		if (sscanf(line, "%lx-%lx", &from, &to) == 2 && strchr(line, '-') && !strstr(line, "kB"))
+			here = (uintptr_t)p >= from && (uintptr_t)p < to;
+		else if (here && strncmp(line, "VmFlags:", 8) == 0)
+			found = strstr(line, " hg") != NULL;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static void test_huge_pages(void **state)
+{
+	char *p = ct_calloc_aligned(64, 16 << 20);
+	int found = asks_for_huge_pages(p + (4 << 20));
+
+	(void)state;
+	assert_int_equal((uintptr_t)p % (2 << 20), 0);
+	ct_free_aligned(p);
+	if (found < 0 || !ct_file_exists("/sys/kernel/mm/transparent_hugepage/enabled")) {
+		print_message("this kernel has no transparent huge pages\n");
+		skip();
+	}
+	assert_int_equal(found, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_zeroed_and_counted), cmocka_unit_test(test_overflow),
+		cmocka_unit_test(test_fail_after),         cmocka_unit_test(test_aligned),
+		cmocka_unit_test(test_huge_pages),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
