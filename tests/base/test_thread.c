@@ -9,32 +9,42 @@
 #include "base/clock.h"
 #include "tests/base/check.h"
 
+struct look {
+	struct ct_queue *go; /* closed when the thread may end */
+	bool blocked;
+};
+
 static void *look_at_signals(void *arg)
 {
+	struct look *look = arg;
 	sigset_t now;
+	void *p;
 
 	pthread_sigmask(SIG_BLOCK, NULL, &now);
-	*(bool *)arg = sigismember(&now, SIGINT) && sigismember(&now, SIGTERM) && sigismember(&now, SIGUSR1) &&
-		       !sigismember(&now, SIGSEGV);
-	return NULL;
+	look->blocked = sigismember(&now, SIGINT) && sigismember(&now, SIGTERM) && sigismember(&now, SIGUSR1) &&
+			!sigismember(&now, SIGSEGV);
+	return ct_queue_pop(look->go, &p, CT_FOREVER) == CT_CANCELLED ? look : NULL;
 }
 
 static void test_thread(void **state)
 {
 	struct ct_thread t = {0};
+	struct look look = {0};
 	char name[16];
-	bool blocked = false;
 	sigset_t mine;
 
 	(void)state;
 	ct_thread_join(&t);
-	assert_ok(ct_thread_start(&t, "a-name-of-many-letters", look_at_signals, &blocked));
+	assert_ok(ct_queue_create(&look.go, 1));
+	assert_ok(ct_thread_start(&t, "a-name-of-many-letters", look_at_signals, &look));
 	assert_int_equal(pthread_getname_np(t.id, name, sizeof(name)), 0);
 	assert_string_equal(name, "a-name-of-many-");
+	ct_queue_close(look.go);
 	ct_thread_join(&t);
 	assert_false(t.running);
 	ct_thread_join(&t);
-	assert_true(blocked);
+	assert_true(look.blocked);
+	ct_queue_destroy(look.go);
 	pthread_sigmask(SIG_BLOCK, NULL, &mine);
 	assert_false(sigismember(&mine, SIGINT));
 }
