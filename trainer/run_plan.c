@@ -1,0 +1,246 @@
+#include "trainer/run_plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/device.h"
+#include "base/file.h"
+#include "base/thread.h"
+
+int ct_plan_local_procs(const struct ct_config *c)
+{
+	if (c->launch.procs > 0)
+		return (int)c->launch.procs;
+	return ct_cpu_count() >= 2 ? 2 : 1;
+}
+
+int ct_plan_threads(const struct ct_config *c, int local_world)
+{
+	if (c->launch.threads > 0)
+		return (int)c->launch.threads;
+	int n = ct_cpu_count() / local_world;
+	return n > 0 ? n : 1;
+}
+
+int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info)
+{
+	if (c->data.workers >= 0)
+		return (int)c->data.workers;
+	bool affine = c->data.augment.degrees > 0 || c->data.augment.translate > 0 || c->data.augment.shear > 0 ||
+		      c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1;
+	return info->in_memory && !affine ? 0 : 1;
+}
+
+char *ct_plan_run_name(const struct ct_config *c)
+{
+	return ct_strdup(c->run.name[0] ? c->run.name : "run");
+}
+
+char *ct_plan_run_dir(const struct ct_config *c)
+{
+	if (c->run.dir[0])
+		return ct_strdup(c->run.dir);
+	return ct_strfmt("runs/%s", c->run.name[0] ? c->run.name : "run");
+}
+
+bool ct_plan_has_val(const struct ct_config *c)
+{
+	return strcmp(c->data.val, "none") != 0;
+}
+
+void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out)
+{
+	const struct ct_int_list *s = &c->data.shape;
+	const char *split = train ? c->data.train : c->data.val;
+	*out = (struct ct_dataset_spec){
+		.name = c->data.name,
+		.dir = c->data.dir,
+		.split = split[0] ? split : train ? "train" : "t10k",
+		.train = train,
+		.n = (uint32_t)(train ? c->data.n_train : c->data.n_val),
+		.c = s->n > 0 ? (int)s->v[0] : 0,
+		.h = s->n > 1 ? (int)s->v[1] : 0,
+		.w = s->n > 2 ? (int)s->v[2] : 0,
+		.n_classes = (int)c->data.classes,
+		.n_targets = (int)c->data.targets,
+		.seed = (uint64_t)c->run.seed,
+	};
+}
+
+static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, struct ct_run_plan *p)
+{
+	uint64_t parts = (uint64_t)world * (uint64_t)c->train.accumulate;
+	uint64_t global = c->batch.global > 0 ? (uint64_t)c->batch.global : (uint64_t)c->batch.per_rank * parts;
+	if (global % parts != 0) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__,
+			     "batch.global %llu can't be cut evenly into %u ranks x train.accumulate %lld",
+			     (unsigned long long)global, world, (long long)c->train.accumulate);
+		ct_error_hint("use a multiple of %llu, for example batch.global=%llu, or give batch.per_rank",
+			      (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
+		return CT_CONFIG;
+	}
+	if (global > UINT32_MAX / 2)
+		return CT_FAIL(CT_CONFIG, "global batch of %llu samples is too large", (unsigned long long)global);
+	p->world = world;
+	p->accumulate = (uint32_t)c->train.accumulate;
+	p->global_batch = (uint32_t)global;
+	p->per_rank = p->global_batch / world;
+	p->micro_rows = p->per_rank / p->accumulate;
+	p->eval_rows = c->batch.eval > 0 ? (uint32_t)c->batch.eval : 256;
+	return CT_OK;
+}
+
+static uint64_t epochs_to_steps(double epochs, uint64_t per_epoch)
+{
+	return (uint64_t)llround(epochs * (double)per_epoch);
+}
+
+static enum ct_schedule_kind schedule_kind(const char *name)
+{
+	static const struct { const char *name; enum ct_schedule_kind kind; } kinds[] = {
+		{ "constant", CT_LR_CONSTANT }, { "step", CT_LR_STEP }, { "multistep", CT_LR_MULTISTEP },
+		{ "cosine", CT_LR_COSINE },	{ "poly", CT_LR_POLY }, { "one_cycle", CT_LR_ONE_CYCLE },
+	};
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
+		if (strcmp(name, kinds[i].name) == 0)
+			return kinds[i].kind;
+	return CT_LR_CONSTANT; /* the schema admits no other name */
+}
+
+static void plan_schedule(const struct ct_config *c, struct ct_run_plan *p)
+{
+	uint64_t per = p->steps_per_epoch;
+	struct ct_schedule *s = &p->schedule;
+	*s = (struct ct_schedule){
+		.kind = schedule_kind(c->schedule.name),
+		.base_lr = p->lr,
+		.total_steps = p->total_steps,
+		.warmup_steps = c->schedule.warmup_steps > 0 ? (uint64_t)c->schedule.warmup_steps
+							      : epochs_to_steps(c->schedule.warmup_epochs, per),
+		.warmup_start = c->schedule.warmup_start,
+		.min_lr = c->schedule.min_lr,
+		.gamma = c->schedule.gamma,
+		.step_size = epochs_to_steps(c->schedule.step_epochs, per),
+		.power = c->schedule.power,
+		.pct_start = c->schedule.pct_start,
+		.div_factor = c->schedule.div_factor,
+		.final_div_factor = c->schedule.final_div_factor,
+	};
+	if (s->step_size == 0)
+		s->step_size = 1;
+	for (int i = 0; i < c->schedule.milestones.n && i < CT_MAX_MILESTONES; i++)
+		s->milestones[s->n_milestones++] = epochs_to_steps(c->schedule.milestones.v[i], per);
+}
+
+static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
+{
+	p->lr = c->optim.lr;
+	if (strcmp(c->optim.lr_rule, "linear") == 0)
+		p->lr *= (double)p->global_batch / (double)c->optim.lr_base_batch;
+	p->optim = (struct ct_optim_opts){
+		.kind = strcmp(c->optim.name, "adamw") == 0 ? CT_ADAMW : CT_SGD,
+		.momentum = (float)c->optim.momentum,
+		.nesterov = c->optim.nesterov,
+		.weight_decay = (float)c->optim.weight_decay,
+		.decay_norm_bias = c->optim.decay_norm_bias,
+		.beta1 = (float)c->optim.beta1,
+		.beta2 = (float)c->optim.beta2,
+		.eps = (float)c->optim.eps,
+		.clip_norm = (float)c->optim.clip_norm,
+	};
+	p->init = strcmp(c->model.init, "kaiming") == 0 ? CT_INIT_KAIMING : CT_INIT_PYTORCH;
+}
+
+static enum ct_status plan_net(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
+{
+	p->net = (struct ct_net_opts){
+		.batch = (int)p->micro_rows,
+		.input = train->kind == CT_SAMPLE_F32 ? CT_INPUT_F32_NCHW : CT_INPUT_U8_NHWC,
+		.seed = (uint64_t)c->run.seed,
+		.train = true,
+	};
+	for (int i = 0; i < 4; i++) {
+		p->net.mean[i] = i < c->data.mean.n ? (float)c->data.mean.v[i] : train->mean[i];
+		p->net.std[i] = i < c->data.std.n ? (float)c->data.std.v[i] : train->std[i];
+		if (p->net.std[i] <= 0)
+			p->net.std[i] = 1;
+	}
+	if (c->data.mean.n > 0 && train->kind == CT_SAMPLE_U8_HWC && c->data.mean.n != train->c)
+		return CT_FAIL(CT_CONFIG, "data.mean has %d values, the images have %d channels", c->data.mean.n, train->c);
+	if (c->data.std.n > 0 && train->kind == CT_SAMPLE_U8_HWC && c->data.std.n != train->c)
+		return CT_FAIL(CT_CONFIG, "data.std has %d values, the images have %d channels", c->data.std.n, train->c);
+	return CT_OK;
+}
+
+static enum ct_status plan_steps(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
+{
+	p->train = (struct ct_sampler){ .n = train->n, .global_batch = p->global_batch, .world = p->world,
+					.accumulate = p->accumulate, .seed = (uint64_t)c->run.seed,
+					.shuffle = c->data.shuffle, .drop_last = c->data.drop_last };
+	p->steps_per_epoch = ct_sampler_steps(&p->train);
+	if (p->steps_per_epoch == 0) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "an epoch of %u samples holds no full batch of %u and data.drop_last is set",
+			     train->n, p->global_batch);
+		ct_error_hint("use a smaller batch or data.drop_last=false");
+		return CT_CONFIG;
+	}
+	uint64_t total = c->train.epochs > 0 ? (uint64_t)c->train.epochs * p->steps_per_epoch : UINT64_MAX;
+	if (c->train.max_steps > 0 && (uint64_t)c->train.max_steps < total)
+		total = (uint64_t)c->train.max_steps;
+	p->total_steps = total;
+	p->epochs = (uint32_t)((total + p->steps_per_epoch - 1) / p->steps_per_epoch);
+	return CT_OK;
+}
+
+enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
+				const struct ct_dataset_info *val, struct ct_run_plan *out)
+{
+	struct ct_run_plan p = { 0 };
+	CT_TRY(plan_batch(c, world, &p));
+	CT_TRY(plan_steps(c, train, &p));
+	plan_optim(c, &p);
+	plan_schedule(c, &p);
+	CT_TRY(plan_net(c, train, &p));
+	p.regression = train->n_targets > 0;
+	p.augment = (struct ct_augment){ .crop_padding = (int)c->data.augment.crop_padding, .flip = c->data.augment.flip,
+					 .degrees = (float)c->data.augment.degrees, .translate = (float)c->data.augment.translate,
+					 .scale_min = (float)c->data.augment.scale_min, .scale_max = (float)c->data.augment.scale_max,
+					 .shear = (float)c->data.augment.shear };
+	if (val) {
+		if (val->c != train->c || val->h != train->h || val->w != train->w || val->n_targets != train->n_targets)
+			return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data %dx%dx%d: they must agree", val->c,
+				       val->h, val->w, train->c, train->h, train->w);
+		p.has_val = true;
+		p.val = (struct ct_sampler){ .n = val->n, .global_batch = p.eval_rows * world, .world = world, .accumulate = 1 };
+	}
+	*out = p;
+	return CT_OK;
+}
+
+enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, ct_graph **out)
+{
+	int hidden[CT_ARRAY_LEN(c->model.hidden.v)];
+	for (int i = 0; i < c->model.hidden.n; i++)
+		hidden[i] = (int)c->model.hidden.v[i];
+	bool regression = train->n_targets > 0;
+	bool mse = strcmp(c->model.loss, "mse") == 0 || (strcmp(c->model.loss, "auto") == 0 && regression);
+	if (mse != regression) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "model.loss is %s but data set %s has %s", c->model.loss, c->data.name,
+			     regression ? "float targets" : "class labels");
+		ct_error_hint("use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
+		return CT_CONFIG;
+	}
+	struct ct_model_spec spec = {
+		.name = c->model.name,
+		.input = { train->c, train->h, train->w },
+		.n_outputs = regression ? train->n_targets : train->n_classes,
+		.loss = mse ? CT_LOSS_MSE : CT_LOSS_CROSS_ENTROPY,
+		.label_smoothing = (float)c->model.label_smoothing,
+		.hidden = hidden,
+		.n_hidden = c->model.hidden.n,
+		.dropout = (float)c->model.dropout,
+		.layers = (const char *const *)c->model.layers.v,
+		.n_layers = c->model.layers.n,
+	};
+	return ct_model_build(&spec, out);
+}

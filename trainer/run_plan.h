@@ -1,0 +1,49 @@
+/* What a config means for one world size and data set: batch sizes, steps, learning rate, and the option structs of nn and data.
+ * Pure but for opening data sets; used by training, `ctrain plan`, `ctrain eval` and the benches, so they can't disagree. */
+#ifndef CT_TRAINER_RUN_PLAN_H
+#define CT_TRAINER_RUN_PLAN_H
+
+#include "data/loader.h"
+#include "nn/model.h"
+#include "nn/optim.h"
+#include "nn/schedule.h"
+#include "trainer/config.h"
+
+struct ct_run_plan {
+	uint32_t world;
+	uint32_t global_batch;    /* samples of an optimizer step */
+	uint32_t per_rank;        /* of these, per rank */
+	uint32_t accumulate, micro_rows;
+	uint32_t eval_rows;       /* per rank and batch */
+	uint64_t steps_per_epoch, total_steps; /* total: after epochs and max_steps */
+	uint32_t epochs;          /* rounded up from total_steps */
+	double lr;                /* after lr_rule */
+	struct ct_schedule schedule;
+	struct ct_optim_opts optim;
+	struct ct_sampler train, val; /* rank 0's; set .rank */
+	struct ct_augment augment;
+	struct ct_net_opts net;
+	enum ct_init init;
+	bool has_val, regression;
+};
+
+/* Ranks of this node: launch.procs, where auto means one per device, on the CPU 2 (1 where there is one CPU). */
+int ct_plan_local_procs(const struct ct_config *c);
+/* launch.threads, where auto means the CPUs divided by the local ranks, at least 1. */
+int ct_plan_threads(const struct ct_config *c, int local_world);
+/* data.workers, where auto means none for small images in memory (made inline faster than handed over), else 1. */
+int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info);
+/* run.dir and run.name with their defaults; return owned. */
+char *ct_plan_run_name(const struct ct_config *c);
+char *ct_plan_run_dir(const struct ct_config *c);
+
+void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out);
+bool ct_plan_has_val(const struct ct_config *c);
+/* CT_CONFIG when the pieces do not fit (batch not divisible by ranks and accumulation, data of another shape than the model,
+ * no step at all ...). val may be NULL. */
+enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
+				const struct ct_dataset_info *val, struct ct_run_plan *out) CT_MUST_CHECK;
+/* The graph that the config asks for on this data. Returns owned. */
+enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, ct_graph **out) CT_MUST_CHECK;
+
+#endif

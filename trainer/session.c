@@ -1,0 +1,236 @@
+#define CT_LOG_COMPONENT "session"
+#include "trainer/session.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "trainer/resume.h"
+#include "trainer/session_data.h"
+
+static double seconds_since(int64_t t0)
+{
+	return (double)(ct_now_ns() - t0) * 1e-9;
+}
+
+void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
+{
+	if (s->watchdog)
+		ct_watchdog_phase(s->watchdog, "%s, step %llu", phase, (unsigned long long)step);
+}
+
+enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes)
+{
+	ct_work *w = NULL;
+	CT_TRY(ct_comm_broadcast(s->comm, buf, bytes, CT_U8, 0, &w));
+	return ct_work_wait(w);
+}
+
+/* Graph, net and plan from open data sets. */
+static enum ct_status build_model(struct ct_session *s, bool train)
+{
+	const struct ct_dataset_info *ti = ct_dataset_info(s->train);
+	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, ti, s->val ? ct_dataset_info(s->val) : NULL, &s->plan));
+	s->plan.net.train = train;
+	if (!train)
+		s->plan.net.batch = (int)s->plan.eval_rows;
+	CT_TRY(ct_plan_graph(s->cfg, ti, &s->graph));
+	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
+}
+
+static enum ct_status build_buckets(struct ct_session *s)
+{
+	int n = ct_net_n_slices(s->net);
+	size_t *ranges = NULL;
+	CT_TRY_ALLOC(ranges = CT_NEW_ARRAY(size_t, (size_t)n * 2));
+	for (int i = 0; i < n; i++) {
+		ranges[i] = ct_net_slice(s->net, i)->offset;
+		ranges[n + i] = ct_net_slice(s->net, i)->n;
+	}
+	double cap = s->cfg->dist.bucket_mib > 0 ? s->cfg->dist.bucket_mib : 4;
+	enum ct_status st = ct_bucket_plan(ranges, ranges + n, n, (size_t)(s->cfg->dist.first_bucket_mib * (1 << 20)),
+					   (size_t)(cap * (1 << 20)), &s->buckets, &s->n_buckets);
+	ct_free(ranges);
+	if (st < 0)
+		return st;
+	/* The tail rides in the last bucket, up to and behind the arena's end. */
+	struct ct_bucket *last = &s->buckets[s->n_buckets - 1];
+	last->n = ct_net_arena_elems(s->net) + CT_TAIL_N - last->offset;
+	return CT_OK;
+}
+
+static enum ct_status build_training(struct ct_session *s)
+{
+	size_t elems = ct_net_arena_elems(s->net);
+	void *grads = NULL;
+	CT_TRY(ct_comm_mem_alloc(s->comm, (elems + CT_TAIL_N) * sizeof(float), &grads));
+	s->tail = (float *)grads + elems;
+	CT_TRY(ct_net_bind_grads(s->net, grads));
+	CT_TRY(build_buckets(s));
+	CT_TRY(ct_reducer_create(s->comm, grads, s->buckets, s->n_buckets, &s->reducer));
+	CT_TRY(ct_optim_create(s->net, &s->plan.optim, &s->optim));
+	CT_TRY(ct_net_init(s->net, s->plan.init, (uint64_t)s->cfg->run.seed));
+	if (s->cfg->train.ema > 0)
+		CT_TRY(ct_ema_create(s->net, (float)s->cfg->train.ema, &s->ema));
+	return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
+}
+
+static enum ct_status agree(struct ct_session *s)
+{
+	char layout[65];
+	ct_net_layout_digest(s->net, layout);
+	struct ct_str lines = { 0 };
+	ct_str_addf(&lines, "version=%s\n%s", CTRAIN_VERSION, s->config_lines);
+	ct_str_addf(&lines, "engine=%s\nmodel graph=%s\ntraining data=%s\nparameter layout=%s\n", ct_engine_version(s->engine),
+		    s->state.graph_digest, s->state.data_digest, layout);
+	enum ct_status st = ct_str_status(&lines);
+	if (st == CT_OK)
+		st = ct_world_agree(&s->world, "start", ct_str_text(&lines),
+				    ct_deadline_in((int64_t)(s->cfg->dist.rendezvous_timeout * 1e9)));
+	ct_str_release(&lines);
+	return st;
+}
+
+static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
+{
+	const struct ct_config *c = s->cfg;
+	struct ct_world_opts wo = { .run_id = c->dist.run_id[0] ? c->dist.run_id : s->run_name,
+				    .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9) };
+	CT_TRY(ct_world_join(id, &wo, &s->world));
+	if (id->world > 1)
+		CT_TRY(ct_watchdog_start(&s->world, &s->watchdog));
+	ct_failpoint("startup");
+	struct ct_comm_opts co = { .timeout_ns = (int64_t)(c->dist.timeout * 1e9),
+				   .iface = c->dist.iface[0] ? c->dist.iface : NULL };
+	CT_TRY(ct_comm_open(c->dist.backend, &s->world, &co, &s->comm));
+	if (s->watchdog)
+		ct_watchdog_set_comm(s->watchdog, s->comm);
+	return CT_OK;
+}
+
+static enum ct_status name_run(struct ct_session *s)
+{
+	CT_TRY_ALLOC(s->run_dir = ct_plan_run_dir(s->cfg));
+	CT_TRY_ALLOC(s->run_name = ct_plan_run_name(s->cfg));
+	struct ct_str lines = { 0 };
+	CT_TRY(ct_config_lines(s->cfg, &lines));
+	s->config_lines = ct_strdup(ct_str_text(&lines));
+	ct_str_release(&lines);
+	if (!s->config_lines)
+		return CT_NOMEM;
+	return ct_config_digest(s->cfg, s->state.config_digest);
+}
+
+static enum ct_status open_compute(struct ct_session *s, int threads)
+{
+	CT_TRY(ct_device_open(s->cfg->device, s->world.id.local_rank, &s->device));
+	if (threads <= 0)
+		threads = ct_plan_threads(s->cfg, s->world.id.local_world > 0 ? s->world.id.local_world : 1);
+	return ct_engine_open(s->cfg->train.engine, s->device, threads, &s->engine);
+}
+
+static void note_digests(struct ct_session *s)
+{
+	ct_graph_digest(s->graph, s->state.graph_digest);
+	ct_dataset_digest(s->train, s->state.data_digest);
+	s->state.best_top1 = s->state.last_top1 = s->state.last_loss = -1;
+	s->state.seed = s->cfg->run.seed;
+	s->state.world = (uint32_t)s->world.id.world;
+	s->state.global_batch = s->plan.global_batch;
+}
+
+enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, struct ct_session *out)
+{
+	struct ct_session s = { .cfg = cfg };
+	struct ct_data_opening data = { 0 };
+	enum ct_status st;
+	int64_t t0 = ct_now_ns();
+	CT_TRY_GOTO(name_run(&s), st, fail);
+	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
+	CT_TRY_GOTO(open_world(&s, id), st, fail_data);
+	s.join_s = seconds_since(t0);
+	CT_TRY_GOTO(open_compute(&s, 0), st, fail_data);
+	CT_TRY_GOTO(ct_data_opening_finish(&data, &s.train, &s.val), st, fail);
+	s.data_s = data.seconds;
+	t0 = ct_now_ns();
+	CT_TRY_GOTO(build_model(&s, true), st, fail);
+	note_digests(&s);
+	CT_TRY_GOTO(agree(&s), st, fail);
+	CT_TRY_GOTO(build_training(&s), st, fail);
+	s.compile_s = seconds_since(t0);
+	CT_TRY_GOTO(ct_resume(&s), st, fail);
+	*out = s;
+	return CT_OK;
+
+fail_data:
+	ct_thread_join(&data.thread);
+	ct_dataset_close(data.train);
+	ct_dataset_close(data.val);
+fail:
+	ct_session_destroy(&s, true);
+	return st;
+}
+
+enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, int threads, struct ct_session *out)
+{
+	struct ct_session s = { .cfg = cfg };
+	struct ct_data_opening data = { 0 };
+	struct ct_identity id = { .world = 1, .local_world = 1, .n_nodes = 1 };
+	struct ct_world_opts wo = { .run_id = "local" };
+	struct ct_comm_opts co = { .timeout_ns = CT_FOREVER };
+	enum ct_status st;
+	CT_TRY_GOTO(name_run(&s), st, fail);
+	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
+	st = ct_data_opening_finish(&data, &s.train, &s.val);
+	CT_TRY_GOTO(st, st, fail);
+	s.data_s = data.seconds;
+	CT_TRY_GOTO(ct_world_join(&id, &wo, &s.world), st, fail);
+	CT_TRY_GOTO(ct_comm_open("self", &s.world, &co, &s.comm), st, fail);
+	CT_TRY_GOTO(open_compute(&s, threads), st, fail);
+	int64_t t0 = ct_now_ns();
+	CT_TRY_GOTO(build_model(&s, train), st, fail);
+	note_digests(&s);
+	if (train)
+		CT_TRY_GOTO(build_training(&s), st, fail);
+	s.compile_s = seconds_since(t0);
+	*out = s;
+	return CT_OK;
+
+fail:
+	ct_session_destroy(&s, true);
+	return st;
+}
+
+void ct_session_destroy(struct ct_session *s, bool failed)
+{
+	struct ct_error keep;
+	if (failed)
+		ct_error_save(&keep); /* undoing must not lose the reason */
+	if (failed && s->watchdog)
+		ct_watchdog_report(s->watchdog);
+	ct_program_destroy(s->eval);
+	ct_program_destroy(s->full);
+	ct_ema_destroy(s->ema);
+	ct_optim_destroy(s->optim);
+	ct_reducer_destroy(s->reducer);
+	ct_free(s->buckets);
+	ct_net_destroy(s->net);
+	if (s->watchdog)
+		ct_watchdog_set_comm(s->watchdog, NULL);
+	ct_comm_close(s->comm);
+	ct_engine_close(s->engine);
+	ct_graph_destroy(s->graph);
+	ct_dataset_close(s->val);
+	ct_dataset_close(s->train);
+	ct_device_close(s->device);
+	ct_watchdog_stop(s->watchdog);
+	ct_world_leave(&s->world, failed);
+	ct_free(s->resumed_from);
+	ct_free(s->config_lines);
+	ct_free(s->run_name);
+	ct_free(s->run_dir);
+	memset(s, 0, sizeof(*s));
+	if (failed && keep.status < 0)
+		ct_error_restore(&keep);
+}

@@ -1,0 +1,159 @@
+#include "trainer/step.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+#define MAX_TAIL_PROGRAMS 8
+
+struct ct_stepper {
+	struct ct_session *s;
+	ct_loader *loader;
+	struct { /* programs for the row counts of an epoch's last, smaller step; compiled when first met */
+		int n;
+		ct_program *program;
+	} tails[MAX_TAIL_PROGRAMS];
+	int n_tails;
+	int64_t begin_ns;
+};
+
+void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t)
+{
+	to->data_ns += t->data_ns;
+	to->forward_ns += t->forward_ns;
+	to->backward_ns += t->backward_ns;
+	to->exposed_ns += t->exposed_ns;
+	to->optim_ns += t->optim_ns;
+	to->step_ns += t->step_ns;
+}
+
+enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
+{
+	ct_stepper *p = NULL;
+	CT_TRY_ALLOC(p = CT_NEW(ct_stepper));
+	p->s = s;
+	struct ct_loader_opts lo = { .sampler = s->plan.train, .augment = s->plan.augment,
+				     .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train)),
+				     .depth = (int)s->cfg->data.depth };
+	lo.sampler.rank = (uint32_t)s->world.id.rank;
+	enum ct_status st = ct_loader_create(s->train, &lo, &p->loader);
+	if (st == CT_OK)
+		st = ct_loader_seek(p->loader, s->state.epoch, s->state.step_in_epoch);
+	if (st < 0) {
+		ct_stepper_destroy(p);
+		return st;
+	}
+	*out = p;
+	return CT_OK;
+}
+
+void ct_stepper_destroy(ct_stepper *p)
+{
+	if (!p)
+		return;
+	for (int i = 0; i < p->n_tails; i++)
+		ct_program_destroy(p->tails[i].program);
+	ct_loader_destroy(p->loader);
+	ct_free(p);
+}
+
+static enum ct_status program_for(ct_stepper *p, int n, ct_program **out)
+{
+	*out = p->s->full;
+	if (n == (int)p->s->plan.micro_rows)
+		return CT_OK;
+	for (int i = 0; i < p->n_tails; i++)
+		if (p->tails[i].n == n) {
+			*out = p->tails[i].program;
+			return CT_OK;
+		}
+	/* Row counts of one rank differ by at most one between micro-batches, but for 0. */
+	CT_ASSERT(p->n_tails < MAX_TAIL_PROGRAMS);
+	CT_TRY(ct_program_create(p->s->net, n, CT_TRAIN, out));
+	p->tails[p->n_tails].n = n;
+	p->tails[p->n_tails++].program = *out;
+	return CT_OK;
+}
+
+static enum ct_status slice_ready(void *user, int slice)
+{
+	return ct_reducer_ready(user, slice);
+}
+
+/* A rank without rows in an epoch's last step contributes zeros. */
+static enum ct_status empty_micro(ct_stepper *p, const struct ct_loader_batch *b)
+{
+	struct ct_session *s = p->s;
+	if (b->micro == 0)
+		memset(ct_net_grads(s->net), 0, ct_net_arena_elems(s->net) * sizeof(float));
+	for (int i = 0; b->last_of_step && i < ct_net_n_slices(s->net); i++)
+		CT_TRY(ct_reducer_ready(s->reducer, i));
+	return CT_OK;
+}
+
+static void set_tail(struct ct_session *s, const struct ct_step_request *req, const struct ct_metrics *m)
+{
+	memset(s->tail, 0, CT_TAIL_N * sizeof(float));
+	s->tail[CT_TAIL_LOSS] = (float)m->loss;
+	s->tail[CT_TAIL_STOP] = req->stop ? 1 : 0;
+	s->tail[CT_TAIL_SAVE] = req->save ? 1 : 0;
+}
+
+static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req, const struct ct_loader_batch *b,
+				struct ct_metrics *m, struct ct_step_times *t)
+{
+	struct ct_session *s = p->s;
+	ct_program *program = NULL;
+	int64_t t0 = ct_now_ns(), t1 = t0;
+	if (b->n > 0) {
+		CT_TRY(program_for(p, (int)b->n, &program));
+		struct ct_batch in = { .n = (int)b->n, .x = b->x, .labels = b->labels, .targets = b->targets, .step = req->step,
+				       .first = b->in_batch };
+		CT_TRY(ct_program_forward(program, &in, m));
+		t1 = ct_now_ns();
+		t->forward_ns += t1 - t0;
+	}
+	if (b->last_of_step)
+		set_tail(s, req, m);
+	if (b->n == 0)
+		return empty_micro(p, b);
+	struct ct_backward_opts bo = { .scale = 1.0f / (float)b->n_global, .accumulate = b->micro > 0,
+				       .grad_ready = b->last_of_step ? slice_ready : NULL, .user = s->reducer };
+	CT_TRY(ct_program_backward(program, &bo));
+	t->backward_ns += ct_now_ns() - t1;
+	return CT_OK;
+}
+
+enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request *req, struct ct_step_result *out,
+				    struct ct_step_times *times)
+{
+	struct ct_session *s = p->s;
+	struct ct_metrics m = { 0 };
+	struct ct_loader_batch b;
+	p->begin_ns = ct_now_ns();
+	ct_reducer_begin(s->reducer, true);
+	do {
+		int64_t t0 = ct_now_ns();
+		CT_TRY(ct_loader_next(p->loader, CT_FOREVER, &b));
+		times->data_ns += ct_now_ns() - t0;
+		CT_TRY(run_micro(p, req, &b, &m, times));
+	} while (!b.last_of_step);
+	int64_t t0 = ct_now_ns();
+	CT_TRY(ct_reducer_finish(s->reducer)); /* the step's one wait for the other ranks */
+	times->exposed_ns += ct_now_ns() - t0;
+	*out = (struct ct_step_result){ .loss_sum = s->tail[CT_TAIL_LOSS], .n_global = b.n_global, .stop = s->tail[CT_TAIL_STOP] > 0,
+					.save = s->tail[CT_TAIL_SAVE] > 0, .last_of_epoch = b.last_of_epoch };
+	return CT_OK;
+}
+
+enum ct_status ct_stepper_update(ct_stepper *p, float lr, double *grad_norm, struct ct_step_times *times)
+{
+	int64_t t0 = ct_now_ns();
+	CT_TRY(ct_optim_step(p->s->optim, lr, grad_norm));
+	if (p->s->ema)
+		ct_ema_update(p->s->ema);
+	int64_t t1 = ct_now_ns();
+	times->optim_ns += t1 - t0;
+	times->step_ns += t1 - p->begin_ns;
+	return CT_OK;
+}
