@@ -15,6 +15,8 @@ struct ct_augment {
 	float shear;          /* degrees, horizontal */
 };
 bool ct_augment_active(const struct ct_augment *a);
+/* CT_CONFIG naming the value that is out of range. The functions here may be called only after this said yes. */
+enum ct_status ct_augment_check(const struct ct_augment *a) CT_MUST_CHECK;
 /* dst and src [h,w,c], distinct; scratch of the same size. Order: affine (bilinear, zeros outside), crop, flip. */
 void ct_augment_apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w, int c,
 		      const uint8_t *src, uint8_t *dst, uint8_t *scratch);

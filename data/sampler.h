@@ -23,6 +23,9 @@ struct ct_sampler_slice {
 	uint32_t n_global;  /* samples of the whole step over all ranks: the divisor of the mean */
 };
 
+/* CT_CONFIG with the reason when no training step can come out of s: a number is 0, rank outside the world, more ranks
+ * than samples in a batch, or drop_last leaves nothing. The functions below may be called only after this said yes. */
+enum ct_status ct_sampler_check(const struct ct_sampler *s) CT_MUST_CHECK;
 /* Steps of an epoch (0 only when drop_last leaves nothing). */
 uint64_t ct_sampler_steps(const struct ct_sampler *s);
 /* Most samples that a micro-batch of any rank can have. */

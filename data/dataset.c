@@ -1,0 +1,101 @@
+#include "data/dataset.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/dataset_impl.h"
+
+/* Normalisations of the two known sets: mean and standard deviation of all training pixels. */
+static const struct ct_dataset_kind kinds[] = {
+	{.name = "mnist", .ops = &ct_dataset_idx_ops, .c = 1, .h = 28, .w = 28, .n_classes = 10, .mean = 0.1307f,
+	 .std = 0.3081f},
+	{.name = "fashion_mnist", .ops = &ct_dataset_idx_ops, .c = 1, .h = 28, .w = 28, .n_classes = 10, .mean = 0.2860f,
+	 .std = 0.3530f, .how_to_get = "put the four files of github.com/zalandoresearch/fashion-mnist there"},
+	{.name = "idx", .ops = &ct_dataset_idx_ops, .mean = 0.5f, .std = 0.5f},
+	{.name = "synthetic", .ops = &ct_dataset_synth_ops, .mean = 0.5f, .std = 0.25f},
+	{.name = "synthetic_regression", .ops = &ct_dataset_regression_ops, .mean = 0, .std = 1},
+};
+
+const char *ct_dataset_name_at(size_t i)
+{
+	return i < CT_ARRAY_LEN(kinds) ? kinds[i].name : NULL;
+}
+
+static enum ct_status unknown_name(const char *name)
+{
+	const char *names[CT_ARRAY_LEN(kinds)], *near;
+	char list[256] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
+		names[i] = kinds[i].name;
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "", names[i]);
+	}
+	near = ct_suggest(name, names, CT_ARRAY_LEN(kinds));
+	(void)CT_FAIL(CT_CONFIG, "unknown data set \"%s\"", name);
+	if (near)
+		ct_error_hint("did you mean \"%s\"? There are: %s", near, list);
+	else
+		ct_error_hint("there are: %s", list);
+	return CT_CONFIG;
+}
+
+enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **out)
+{
+	const char *name = spec->name ? spec->name : "";
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
+		if (strcmp(kinds[i].name, name) == 0) {
+			CT_TRY(kinds[i].ops->open(&kinds[i], spec, out));
+			return CT_OK;
+		}
+	}
+	return unknown_name(name);
+}
+
+void ct_dataset_close(ct_dataset *d)
+{
+	if (d)
+		d->ops->close(d);
+}
+
+void ct_dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t n, int c, int h, int w)
+{
+	d->ops = kind->ops;
+	d->info.n = n;
+	d->info.c = c;
+	d->info.h = h;
+	d->info.w = w;
+	d->info.sample_bytes = (size_t)c * (size_t)h * (size_t)w;
+	snprintf(d->info.name, sizeof(d->info.name), "%s", kind->name);
+	for (size_t i = 0; i < CT_ARRAY_LEN(d->info.mean); i++) {
+		d->info.mean[i] = kind->mean;
+		d->info.std[i] = kind->std;
+	}
+}
+
+const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d)
+{
+	return &d->info;
+}
+
+enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target)
+{
+	if (i >= d->info.n)
+		return CT_FAIL(CT_BUG, "sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
+	return d->ops->read(d, i, x, label, target);
+}
+
+void ct_dataset_digest(const ct_dataset *d, char hex[65])
+{
+	struct ct_sha256 h;
+	char text[128];
+	int n = snprintf(text, sizeof(text), "ctrain data 1 n=%u c=%d h=%d w=%d classes=%d targets=%d\n", d->info.n, d->info.c,
+			 d->info.h, d->info.w, d->info.n_classes, d->info.n_targets);
+
+	ct_sha256_init(&h);
+	ct_sha256_update(&h, text, (size_t)n);
+	d->ops->digest(d, &h);
+	ct_sha256_final_hex(&h, hex);
+}

@@ -1,0 +1,48 @@
+/* Inside of data/: what a data-set format provides. Registry: the array in dataset.c. */
+#ifndef CT_DATA_DATASET_IMPL_H
+#define CT_DATA_DATASET_IMPL_H
+
+#include "base/sha256.h"
+#include "data/dataset.h"
+
+struct ct_dataset_kind;
+
+struct ct_dataset_ops {
+	enum ct_status (*open)(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out);
+	void (*close)(ct_dataset *d);
+	/* i < info.n. */
+	enum ct_status (*read)(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target);
+	/* The content; name, sizes and shape are in the hash already. */
+	void (*digest)(const ct_dataset *d, struct ct_sha256 *h);
+	/* Brings sample i near (optional): the loader calls it some samples ahead. */
+	void (*prefetch)(const ct_dataset *d, uint32_t i);
+};
+
+/* A name in the config: a format and what is known about that very data set. */
+struct ct_dataset_kind {
+	const char *name;
+	const struct ct_dataset_ops *ops;
+	int c, h, w, n_classes; /* 0: as the spec or the files say */
+	float mean, std;        /* of pixels in 0..1, all channels */
+	const char *how_to_get; /* instead of scripts/get_mnist.sh in the hint when files are missing */
+};
+
+/* First member of every format's own struct. */
+struct ct_dataset {
+	const struct ct_dataset_ops *ops;
+	struct ct_dataset_info info;
+};
+
+extern const struct ct_dataset_ops ct_dataset_idx_ops, ct_dataset_synth_ops, ct_dataset_regression_ops;
+
+#define CT_DATASET_MAX_BYTES ((uint64_t)16 << 30)
+
+/* Fills d->info from kind and shape; x is u8 unless n_targets. */
+void ct_dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t n, int c, int h, int w);
+static inline void ct_dataset_prefetch(const ct_dataset *d, uint32_t i)
+{
+	if (d->ops->prefetch)
+		d->ops->prefetch(d, i);
+}
+
+#endif
