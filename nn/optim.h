@@ -1,5 +1,7 @@
 /* Optimizers: one fused pass over parameter, gradient and state arenas of a net. State arenas have the parameter arena's
- * layout, so ct_net_export / ct_net_import move them by name. */
+ * layout, so ct_net_export / ct_net_import move them by name. Formulas are torch.optim.SGD's (dampening 0) and AdamW's;
+ * coefficients are computed in double and rounded to float once a step, as there. Results do not depend on the vector
+ * width of the machine. */
 #ifndef CT_NN_OPTIM_H
 #define CT_NN_OPTIM_H
 
@@ -9,12 +11,12 @@ enum ct_optim_kind { CT_SGD, CT_ADAMW };
 
 struct ct_optim_opts {
 	enum ct_optim_kind kind;
-	float momentum;      /* SGD */
-	bool nesterov;
-	float weight_decay;  /* SGD: added to the gradient (L2); AdamW: decoupled. As PyTorch. */
+	double momentum;      /* SGD, [0,1) */
+	bool nesterov;        /* needs momentum */
+	double weight_decay;  /* SGD: added to the gradient (L2); AdamW: decoupled. As PyTorch. */
 	bool decay_norm_bias; /* false: no decay on biases and batch-norm parameters */
-	float beta1, beta2, eps; /* AdamW */
-	float clip_norm;     /* global L2 norm of the gradient; 0 off */
+	double beta1, beta2, eps; /* AdamW */
+	double clip_norm;     /* global L2 norm of the gradient, as torch.nn.utils.clip_grad_norm_; 0 off */
 };
 
 typedef struct ct_optim ct_optim;
@@ -22,17 +24,19 @@ typedef struct ct_optim ct_optim;
 enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts, ct_optim **out) CT_MUST_CHECK; /* borrows net */
 void ct_optim_destroy(ct_optim *o);
 /* One update with learning rate lr from the gradients in the net's arena. grad_norm (may be NULL) gets the norm before
- * clipping, computed only when asked or when clipping; a norm that is not finite while clipping is CT_NUMERIC and changes nothing. */
-enum ct_status ct_optim_step(ct_optim *o, float lr, double *grad_norm) CT_MUST_CHECK;
+ * clipping, computed only when asked or when clipping; a norm that is not finite while clipping is CT_NUMERIC and changes
+ * nothing. */
+enum ct_status ct_optim_step(ct_optim *o, double lr, double *grad_norm) CT_MUST_CHECK;
 uint64_t ct_optim_steps(const ct_optim *o); /* updates done: AdamW's bias correction */
 void ct_optim_set_steps(ct_optim *o, uint64_t n);
-/* State arenas by name: "momentum_buffer"; "exp_avg", "exp_avg_sq". NULL past the end. */
+/* State arenas by name: "momentum_buffer" (SGD with momentum); "exp_avg", "exp_avg_sq" (AdamW). NULL past the end. */
 const char *ct_optim_state_name(const ct_optim *o, int i);
 float *ct_optim_state(ct_optim *o, int i);
 
 /* Exponential moving average of parameters and buffers: ema = decay*ema + (1-decay)*value, one pass. */
 typedef struct ct_ema ct_ema;
-enum ct_status ct_ema_create(ct_net *net, float decay, ct_ema **out) CT_MUST_CHECK; /* starts as a copy of the net's values */
+/* Starts as a copy of the net's values. decay in [0,1). Borrows net. */
+enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out) CT_MUST_CHECK;
 void ct_ema_destroy(ct_ema *e);
 void ct_ema_update(ct_ema *e);
 /* Exchanges the net's parameters and buffers with the averages; call again to go back. */
