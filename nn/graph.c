@@ -49,10 +49,14 @@ static enum ct_status check_unique_names(const ct_graph *g)
 	return st;
 }
 
+enum ct_status ct_graph_status(const ct_graph *g)
+{
+	return g->error.status == CT_OK ? CT_OK : ct_error_restore(&g->error);
+}
+
 enum ct_status ct_graph_finish(ct_graph *g)
 {
-	if (g->error.status != CT_OK)
-		return ct_error_restore(&g->error);
+	CT_TRY(ct_graph_status(g));
 	if (g->loss < 0)
 		return CT_FAIL(CT_CONFIG, "the model has no loss head");
 	for (int id = 0; id < g->n_nodes; id++) {

@@ -87,6 +87,8 @@ int ct_graph_flatten(ct_graph *g, const char *name, int x);
 int ct_graph_dropout(ct_graph *g, const char *name, int x, float p);
 int ct_graph_softmax_xent(ct_graph *g, int logits, float label_smoothing);
 int ct_graph_mse(ct_graph *g, int prediction);
+/* The first error of the builders so far. */
+enum ct_status ct_graph_status(const ct_graph *g) CT_MUST_CHECK;
 /* Checks the whole: one loss head, every node used, unique names. The first error of the builders is returned here,
  * naming the node ("conv2: kernel 7x7 is larger than the padded input 5x5"). CT_CONFIG. */
 enum ct_status ct_graph_finish(ct_graph *g) CT_MUST_CHECK;
@@ -99,7 +101,8 @@ const struct ct_param *ct_graph_param(const ct_graph *g, int id);
 int ct_graph_n_buffers(const ct_graph *g);
 const struct ct_param *ct_graph_buffer(const ct_graph *g, int id);
 size_t ct_graph_n_elems(const ct_graph *g);   /* of all trainable parameters, logical (no padding) */
-/* Multiply-adds count as two operations, forward pass of one sample (training is about three times that). */
+/* Forward pass of one sample (training is about three times that). Multiply-adds count as two operations; batch norm two, ReLU,
+ * add and dropout one per element, pooling one per tap; the loss none. */
 double ct_graph_flops(const ct_graph *g);
 double ct_graph_node_flops(const ct_graph *g, int node);
 /* Hex SHA-256 over operations, attributes, shapes and names: equal on all ranks or the run is refused. */
