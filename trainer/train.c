@@ -265,18 +265,14 @@ static enum ct_status run(struct loop *l)
 	return CT_INTERRUPTED;
 }
 
-enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns)
+enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals)
 {
-	struct loop l = { .s = s, .metrics = metrics, .start_ns = start_ns, .signals = -1 };
-	enum ct_status st;
+	struct loop l = { .s = s, .metrics = metrics, .start_ns = start_ns, .signals = signals };
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
-	CT_TRY(ct_signals_open(false, &l.signals));
-	CT_TRY_GOTO(ct_stepper_create(s, &l.stepper), st, out);
+	CT_TRY(ct_stepper_create(s, &l.stepper));
 	l.loop_ns = l.window_ns = l.epoch_ns = l.last_save_ns = ct_now_ns();
-	st = run(&l);
+	enum ct_status st = run(&l);
 	ct_stepper_destroy(l.stepper);
-out:
-	ct_signals_close(l.signals);
 	return st;
 }

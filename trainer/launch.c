@@ -1,0 +1,303 @@
+#define CT_LOG_COMPONENT "launch"
+#include "trainer/launch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "dist/store.h"
+#include "trainer/run_dir.h"
+#include "trainer/run_plan.h"
+#include "trainer/signals.h"
+#include "trainer/worker.h"
+#include "trainer/workers.h"
+
+#define KILL_AFTER_NS (2500 * CT_MS) /* from the first failure: everything is gone within 5 s */
+#define MAX_ENV 16
+
+struct launcher {
+	const struct ct_config *cfg;
+	int n, first_rank, world, node, n_nodes;
+	struct ct_worker *workers;
+	ct_store_server *server;
+	struct ct_store_opts store;
+	char store_addr[300];
+	int signals;
+	int n_stop_signals;
+	int64_t kill_at;  /* CT_FOREVER until something failed */
+	int first_failed; /* index, -1 */
+	bool killed;      /* we ended what remained */
+};
+
+/* Ranks of all nodes before this one, of this one, and in all. */
+static enum ct_status count_ranks(struct launcher *l)
+{
+	const struct ct_config *c = l->cfg;
+	l->node = (int)c->launch.node_rank;
+	l->n_nodes = (int)c->launch.nodes;
+	l->n = ct_plan_local_procs(c);
+	l->first_rank = l->node * l->n;
+	l->world = l->n_nodes * l->n;
+	if (!c->launch.procs_list[0])
+		return CT_OK;
+	const char *p = c->launch.procs_list;
+	l->world = l->first_rank = 0;
+	int node = 0;
+	for (; *p; node++) {
+		char *end;
+		long k = strtol(p, &end, 10);
+		if (end == p || k < 1 || k > 4096 || (*end && *end != ','))
+			return CT_FAIL(CT_USAGE, "--procs %s: expected positive numbers separated by commas", c->launch.procs_list);
+		if (node < l->node)
+			l->first_rank += (int)k;
+		if (node == l->node)
+			l->n = (int)k;
+		l->world += (int)k;
+		p = *end ? end + 1 : end;
+	}
+	if (node != l->n_nodes)
+		return CT_FAIL(CT_USAGE, "--procs %s names %d nodes, --nodes is %d", c->launch.procs_list, node, l->n_nodes);
+	return CT_OK;
+}
+
+/* One node: a random token and, unless told otherwise, a free port on the loopback interface. Several: node 0's launcher serves on
+ * the agreed port. With --init the workers meet as the URL says. */
+static enum ct_status start_store(struct launcher *l)
+{
+	const struct ct_config *c = l->cfg;
+	char *name = NULL;
+	if (c->launch.init[0])
+		return CT_OK;
+	CT_TRY_ALLOC(name = ct_plan_run_name(c));
+	snprintf(l->store.run_id, sizeof(l->store.run_id), "%s", c->dist.run_id[0] ? c->dist.run_id : name);
+	ct_free(name);
+	l->store.member = -1;
+	l->store.pid = (int)getpid();
+	(void)gethostname(l->store.host, sizeof(l->store.host) - 1);
+	const char *token = getenv("CTRAIN_TOKEN");
+	if (token && token[0])
+		snprintf(l->store.token, sizeof(l->store.token), "%s", token);
+	else if (l->n_nodes == 1)
+		CT_TRY(ct_token_make(l->store.token));
+	int port = (int)c->launch.master_port;
+	if (l->n_nodes > 1 && port == 0)
+		port = 29400;
+	if (l->node == 0) {
+		CT_TRY(ct_store_server_start(l->n_nodes == 1 ? "127.0.0.1" : NULL, port, &l->store, &l->server));
+		port = ct_store_server_port(l->server);
+	}
+	snprintf(l->store_addr, sizeof(l->store_addr), "%s:%d", l->n_nodes == 1 || l->node == 0 ? "127.0.0.1" : c->launch.master_addr, port);
+	return CT_OK;
+}
+
+static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, char **argv)
+{
+	char *env[MAX_ENV] = { 0 };
+	size_t n = 0;
+	int threads = ct_plan_threads(l->cfg, l->n);
+	env[n++] = ct_strfmt("RANK=%d", l->first_rank + i);
+	env[n++] = ct_strfmt("WORLD_SIZE=%d", l->world);
+	env[n++] = ct_strfmt("LOCAL_RANK=%d", i);
+	env[n++] = ct_strfmt("LOCAL_WORLD_SIZE=%d", l->n);
+	env[n++] = ct_strfmt("CTRAIN_NODE_RANK=%d", l->node);
+	env[n++] = ct_strfmt("CTRAIN_N_NODES=%d", l->n_nodes);
+	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", l->store.run_id);
+	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
+	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
+	if (l->store_addr[0]) {
+		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store_addr);
+		env[n++] = ct_strfmt("CTRAIN_TOKEN=%s", l->store.token);
+	} else {
+		env[n++] = ct_strfmt("CTRAIN_INIT=%s", l->cfg->launch.init);
+	}
+	enum ct_status st = CT_OK;
+	for (size_t k = 0; k < n; k++)
+		if (!env[k])
+			st = CT_NOMEM;
+	if (st == CT_OK)
+		st = ct_worker_start(&l->workers[i], l->first_rank + i, argv, env, n, i == 0 && l->node == 0);
+	for (size_t k = 0; k < n; k++)
+		ct_free(env[k]);
+	return st;
+}
+
+static void signal_all(struct launcher *l, int sig)
+{
+	for (int i = 0; i < l->n; i++)
+		ct_worker_signal(&l->workers[i], sig);
+}
+
+static void kill_all(struct launcher *l)
+{
+	signal_all(l, SIGKILL);
+	l->killed = true;
+	l->kill_at = CT_FOREVER;
+}
+
+static void handle_signals(struct launcher *l)
+{
+	for (int sig; (sig = ct_signals_next(l->signals)) != 0;) {
+		if (sig == SIGCHLD)
+			continue;
+		l->n_stop_signals++;
+		if (sig == SIGINT && l->n_stop_signals > 1) {
+			kill_all(l);
+			continue;
+		}
+		fprintf(stderr, "ctrain: got %s: finishing the step and saving%s\n", strsignal(sig),
+			sig == SIGINT ? "; again to end at once" : "");
+		signal_all(l, sig == SIGHUP ? SIGTERM : sig);
+	}
+}
+
+/* Tells the ranks of all nodes why, in words better than "connection lost". */
+static void publish_failure(struct launcher *l, const struct ct_worker *w)
+{
+	struct ct_failure f = { .rank = w->rank, .pid = (int)w->pid, .status = ct_worker_status(w), .seq = -1 };
+	if (!l->server || !WIFSIGNALED(w->wait_status))
+		return;
+	snprintf(f.host, sizeof(f.host), "%s", l->store.host);
+	snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) was killed by signal %d (%s)", w->rank, (int)w->pid, f.host,
+		 WTERMSIG(w->wait_status), strsignal(WTERMSIG(w->wait_status)));
+	ct_store_server_fail(l->server, &f);
+}
+
+static void note_end(struct launcher *l, int i)
+{
+	const struct ct_worker *w = &l->workers[i];
+	enum ct_status st = ct_worker_status(w);
+	if (st == CT_OK || st == CT_INTERRUPTED || l->killed)
+		return;
+	publish_failure(l, w);
+	if (l->kill_at == CT_FOREVER)
+		l->kill_at = ct_deadline_in(KILL_AFTER_NS);
+	/* A rank that only heard of another's failure gives way to the one that is its cause. */
+	if (l->first_failed < 0 || (ct_worker_is_consequence(&l->workers[l->first_failed]) && !ct_worker_is_consequence(w)))
+		l->first_failed = i;
+}
+
+static int n_running(const struct launcher *l)
+{
+	int n = 0;
+	for (int i = 0; i < l->n; i++)
+		n += l->workers[i].pid > 0 && !l->workers[i].ended;
+	return n;
+}
+
+static enum ct_status wait_for_all(struct launcher *l)
+{
+	struct pollfd *fds = NULL;
+	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->n * 2 + 1));
+	while (n_running(l) > 0) {
+		nfds_t k = 0;
+		fds[k++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
+		for (int i = 0; i < l->n; i++) {
+			fds[k++] = (struct pollfd){ .fd = l->workers[i].out_fd, .events = POLLIN };
+			fds[k++] = (struct pollfd){ .fd = l->workers[i].error_fd, .events = POLLIN };
+		}
+		(void)poll(fds, k, ct_deadline_poll_ms(l->kill_at));
+		handle_signals(l);
+		for (int i = 0; i < l->n; i++)
+			ct_worker_drain(&l->workers[i]);
+		for (int i = 0; i < l->n; i++)
+			if (ct_worker_reap(&l->workers[i]))
+				note_end(l, i);
+		if (ct_now_ns() >= l->kill_at)
+			kill_all(l);
+	}
+	ct_free(fds);
+	return CT_OK;
+}
+
+/* The job's result: the first failing rank's own message. */
+static enum ct_status verdict(const struct launcher *l)
+{
+	const struct ct_worker *stopped = NULL;
+	for (int i = 0; i < l->n; i++)
+		if (ct_worker_status(&l->workers[i]) == CT_INTERRUPTED)
+			stopped = &l->workers[i];
+	if (l->first_failed < 0)
+		return stopped ? ct_error_restore(&stopped->error) : CT_OK;
+	const struct ct_worker *w = &l->workers[l->first_failed];
+	if (w->has_error) {
+		(void)ct_error_restore(&w->error);
+		return l->world > 1 ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid) : w->error.status;
+	}
+	if (!WIFSIGNALED(w->wait_status))
+		return CT_FAIL(CT_BUG, "rank %d (pid %d) ended with exit code %d without saying why", w->rank, (int)w->pid,
+			       WEXITSTATUS(w->wait_status));
+	int sig = WTERMSIG(w->wait_status);
+	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
+	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__, "rank %d (pid %d) was killed by signal %d (%s)", w->rank, (int)w->pid,
+		     sig, strsignal(sig));
+	if (sig == SIGKILL)
+		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg); run the same command again to go on from the newest checkpoint");
+	else
+		ct_error_hint("run the same command again to go on from the newest checkpoint");
+	return crash ? CT_BUG : CT_PEER_LOST;
+}
+
+static enum ct_status run_job(struct launcher *l, char **argv)
+{
+	enum ct_status st = CT_OK;
+	int64_t start = ct_process_start_ns();
+	for (int i = 0; i < l->n && st == CT_OK; i++)
+		st = start_worker(l, i, start, argv);
+	if (st < 0)
+		kill_all(l);
+	struct ct_error first = { 0 };
+	if (st < 0)
+		ct_error_save(&first);
+	CT_TRY(wait_for_all(l));
+	return st < 0 ? ct_error_restore(&first) : verdict(l);
+}
+
+static enum ct_status prepare_run_dir(const struct launcher *l)
+{
+	char *dir = NULL;
+	CT_TRY_ALLOC(dir = ct_plan_run_dir(l->cfg));
+	enum ct_status st = l->node == 0 ? ct_run_dir_prepare(dir, l->cfg->train.resume) : CT_OK;
+	ct_free(dir);
+	return st;
+}
+
+enum ct_status ct_launch(const struct ct_config *cfg, char **argv)
+{
+	struct launcher l = { .cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1 };
+	enum ct_status st;
+	CT_TRY(count_ranks(&l));
+	CT_TRY(prepare_run_dir(&l));
+	CT_TRY(ct_signals_open(true, &l.signals));
+	CT_TRY_GOTO(start_store(&l), st, out_signals);
+	if (!(l.workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l.n))) {
+		st = CT_NOMEM;
+		goto out_store;
+	}
+	for (int i = 0; i < l.n; i++)
+		l.workers[i].out_fd = l.workers[i].error_fd = -1;
+	st = run_job(&l, argv);
+	for (int i = 0; i < l.n; i++)
+		ct_worker_release(&l.workers[i]);
+	ct_free(l.workers);
+out_store:
+	ct_store_server_stop(l.server, st == CT_OK && l.n_nodes > 1 ? ct_deadline_in(10 * CT_SEC) : 0);
+out_signals:
+	ct_signals_close(l.signals);
+	if (l.n_stop_signals > 1 && l.killed) { /* as the shell expects of an interrupted program */
+		signal(SIGINT, SIG_DFL);
+		sigset_t set;
+		sigemptyset(&set);
+		sigaddset(&set, SIGINT);
+		raise(SIGINT);
+		sigprocmask(SIG_UNBLOCK, &set, NULL);
+	}
+	return st;
+}

@@ -1,0 +1,17 @@
+/* A worker: one rank, one process. Whoever started it (our launcher, torchrun, srun, mpirun) gave it its identity. */
+#ifndef CT_TRAINER_WORKER_H
+#define CT_TRAINER_WORKER_H
+
+#include "dist/rendezvous.h"
+#include "trainer/config.h"
+
+/* Environment from our launcher besides identity. */
+#define CT_ENV_ERROR_FD "CTRAIN_ERROR_FD" /* a pipe that takes one struct ct_error when the worker fails */
+#define CT_ENV_START_NS "CTRAIN_START_NS" /* start of the job on the ct_now_ns clock */
+
+/* Trains. On failure the error is delivered to our launcher when it is there, so that main prints it only otherwise. */
+enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id) CT_MUST_CHECK;
+/* Writes the current chain to the launcher's pipe; false when there is none. */
+bool ct_worker_deliver_error(void);
+
+#endif

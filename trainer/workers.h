@@ -1,0 +1,35 @@
+/* The launcher's children: start, output with a rank prefix, reap, kill. */
+#ifndef CT_TRAINER_WORKERS_H
+#define CT_TRAINER_WORKERS_H
+
+#include <sys/types.h>
+
+#include "base/mem.h"
+
+struct ct_worker {
+	int rank;
+	pid_t pid;           /* 0 when reaped */
+	int out_fd, error_fd; /* -1 when closed; out_fd is -1 for ranks that write to our own output */
+	struct ct_str line;  /* unfinished line of output */
+	bool ended;
+	int wait_status;     /* of waitpid */
+	bool has_error;
+	struct ct_error error;
+};
+
+/* Forks and executes this program again with argv and the given extra environment (NAME=VALUE, n of them, replacing what is there).
+ * inherit_output: rank 0 writes straight to our terminal. */
+enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env, bool inherit_output) CT_MUST_CHECK;
+/* Copies what there is to read, each line behind "[rank N] ", and takes the error message when there is one. Non-blocking. */
+void ct_worker_drain(struct ct_worker *w);
+/* Reaps if it has ended: true once. Drains first. */
+bool ct_worker_reap(struct ct_worker *w);
+/* Exit status in the sense of enum ct_status: the delivered error's, PEER_LOST for a signal, CT_OK. */
+enum ct_status ct_worker_status(const struct ct_worker *w);
+/* Only told by others: not the cause of the run's end. */
+bool ct_worker_is_consequence(const struct ct_worker *w);
+/* Sends to its process group. */
+void ct_worker_signal(const struct ct_worker *w, int sig);
+void ct_worker_release(struct ct_worker *w);
+
+#endif
