@@ -12,10 +12,10 @@ typedef struct ct_stream ct_stream;
 typedef struct ct_event ct_event;
 
 struct ct_device_info {
-	char kind[16];  /* "cpu", "cuda" */
-	char name[96];  /* model name of the processor */
+	char kind[16]; /* "cpu", "cuda" */
+	char name[96]; /* model name of the processor */
 	int index;
-	int n_cpus;     /* CPUs this process may use (CPU device) */
+	int n_cpus; /* CPUs this process may use (CPU device) */
 	uint64_t total_bytes, free_bytes;
 };
 
@@ -28,7 +28,8 @@ struct ct_device_ops {
 	enum ct_status (*info)(ct_device *d, struct ct_device_info *out);
 	enum ct_status (*mem_alloc)(ct_device *d, size_t bytes, void **out); /* zeroed, 256-byte aligned */
 	void (*mem_free)(ct_device *d, void *p);
-	enum ct_status (*host_alloc)(ct_device *d, size_t bytes, void **out); /* pinned; (optional) [mem_alloc of the CPU] */
+	/* Pinned. Optional: NULL stands for the CPU's mem_alloc, host_free likewise. */
+	enum ct_status (*host_alloc)(ct_device *d, size_t bytes, void **out);
 	void (*host_free)(ct_device *d, void *p);
 	enum ct_status (*copy)(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s);
 	enum ct_status (*stream_create)(ct_device *d, bool high_priority, ct_stream **out);
@@ -40,7 +41,8 @@ struct ct_device_ops {
 	enum ct_status (*event_test)(ct_event *e); /* CT_OK or CT_INPROGRESS */
 };
 
-/* "cpu", "cuda" or "auto" (first kind with a device). An absent kind is CT_UNSUPPORTED with the reason and what there is. */
+/* "cpu", "cuda" or "auto" (first kind with a device). An absent kind is CT_UNSUPPORTED with the reason and what there
+ * is; any other word is CT_CONFIG. */
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out) CT_MUST_CHECK;
 void ct_device_close(ct_device *d);
 enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out) CT_MUST_CHECK;

@@ -15,7 +15,8 @@
 static enum ct_status fail_errno(const char *doing, const char *path)
 {
 	int err = errno;
-	enum ct_status st = CT_FAIL(err == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot %s %s: %s", doing, path, strerror(err));
+	enum ct_status st =
+		CT_FAIL(err == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot %s %s: %s", doing, path, strerror(err));
 
 	if (err == ENOSPC || err == EDQUOT)
 		ct_error_hint("free some space or choose another folder");
@@ -43,7 +44,8 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
 	fd = open_retry(path, O_RDONLY);
 	if (fd < 0)
 		return fail_errno("open", path);
-	cap = fstat(fd, &sb) == 0 && sb.st_size > 0 && (uint64_t)sb.st_size <= max_bytes ? (size_t)sb.st_size + 2 : 4096;
+	cap = fstat(fd, &sb) == 0 && sb.st_size > 0 && (uint64_t)sb.st_size <= max_bytes ? (size_t)sb.st_size + 2
+											 : 4096;
 	buf = ct_realloc(NULL, cap, 1);
 	if (!buf) {
 		st = CT_NOMEM;
@@ -120,8 +122,8 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 		if (n < 0)
 			return fail_errno("read", path);
 		if (n == 0)
-			return CT_FAIL(CT_DATA, "%s ends at byte %llu, %zu bytes too early", path, (unsigned long long)offset,
-				       len);
+			return CT_FAIL(CT_DATA, "%s ends at byte %llu, %zu bytes too early", path,
+				       (unsigned long long)offset, len);
 		p += n;
 		len -= (size_t)n;
 		offset += (uint64_t)n;

@@ -330,8 +330,8 @@ enum ct_status ct_json_dump(const ct_json *j, bool pretty, struct ct_str *out)
 static const char *type_name(const json_t *j)
 {
 	static const char *const names[] = {
-		[JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array",   [JSON_STRING] = "a string",
-		[JSON_INTEGER] = "an integer", [JSON_REAL] = "a number", [JSON_TRUE] = "true",
+		[JSON_OBJECT] = "an object",   [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+		[JSON_INTEGER] = "an integer", [JSON_REAL] = "a number",  [JSON_TRUE] = "true",
 		[JSON_FALSE] = "false",        [JSON_NULL] = "null",
 	};
 

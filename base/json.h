@@ -1,5 +1,6 @@
 /* JSON values, parsing and printing. json.c is the only file that includes jansson.h; limits: 64 MiB, depth 64,
- * one million values; duplicate keys and \u0000 refused. Numbers are int64 or double. Object keys keep insertion order. */
+ * one million values; duplicate keys and \u0000 refused. Numbers are int64 or double. Object keys keep insertion
+ * order. */
 #ifndef CT_BASE_JSON_H
 #define CT_BASE_JSON_H
 
@@ -43,7 +44,7 @@ const ct_json *ct_json_at(const ct_json *array, size_t i);
 const char *ct_json_key_at(const ct_json *o, size_t i, const ct_json **value);
 /* Next member: NULL at the end. *cursor starts as NULL; the object stays unchanged meanwhile. */
 const char *ct_json_next(const ct_json *o, void **cursor, const ct_json **value);
-const char *ct_json_as_str(const ct_json *j);         /* NULL when not a string */
-bool ct_json_as_i64(const ct_json *j, int64_t *out);  /* false when not an integer */
+const char *ct_json_as_str(const ct_json *j);        /* NULL when not a string */
+bool ct_json_as_i64(const ct_json *j, int64_t *out); /* false when not an integer */
 
 #endif

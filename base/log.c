@@ -35,8 +35,11 @@ static struct {
 	struct levels levels;
 	int rank, world;
 	int fd; /* the log file or -1 */
-} logger = {
-	.lock = PTHREAD_MUTEX_INITIALIZER, .loudest = CT_LOG_INFO, .levels = {.level = CT_LOG_INFO}, .rank = -1, .fd = -1};
+} logger = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	    .loudest = CT_LOG_INFO,
+	    .levels = {.level = CT_LOG_INFO},
+	    .rank = -1,
+	    .fd = -1};
 
 static enum ct_status parse_level(const char *word, size_t len, enum ct_log_level *out)
 {
@@ -65,8 +68,8 @@ static enum ct_status add_rule(struct levels *l, const char *component, size_t l
 	size_t i = 0;
 
 	if (len == 0 || len >= COMPONENT_LEN)
-		return CT_FAIL(CT_CONFIG, "log component \"%.*s\" is not 1 to %d letters long", (int)(len > 40 ? 40 : len),
-			       component, COMPONENT_LEN - 1);
+		return CT_FAIL(CT_CONFIG, "log component \"%.*s\" is not 1 to %d letters long",
+			       (int)(len > 40 ? 40 : len), component, COMPONENT_LEN - 1);
 	while (i < l->n_rules &&
 	       (strncmp(l->rules[i].component, component, len) != 0 || l->rules[i].component[len] != '\0'))
 		i++;

@@ -20,10 +20,10 @@ bool ct_log_enabled(enum ct_log_level level, const char *component);
 void ct_log_write(enum ct_log_level level, const char *component, const char *fmt, ...) CT_PRINTF(3, 4);
 
 /* A .c file says `#define CT_LOG_COMPONENT "dist"` before including this header. */
-#define CT_LOG(level, ...)                                                                  \
-	do {                                                                                \
-		if (ct_log_enabled((level), CT_LOG_COMPONENT))                              \
-			ct_log_write((level), CT_LOG_COMPONENT, __VA_ARGS__);               \
+#define CT_LOG(level, ...)                                                    \
+	do {                                                                  \
+		if (ct_log_enabled((level), CT_LOG_COMPONENT))                \
+			ct_log_write((level), CT_LOG_COMPONENT, __VA_ARGS__); \
 	} while (0)
 #define CT_ERROR(...) CT_LOG(CT_LOG_ERROR, __VA_ARGS__)
 #define CT_WARN(...) CT_LOG(CT_LOG_WARN, __VA_ARGS__)

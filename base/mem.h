@@ -21,12 +21,12 @@ char *ct_strfmt(const char *fmt, ...) CT_PRINTF(1, 2);
 
 #define CT_NEW(type) ((type *)ct_calloc(1, sizeof(type)))
 #define CT_NEW_ARRAY(type, n) ((type *)ct_calloc((n), sizeof(type)))
-#define CT_TRY_ALLOC(assignment)                                              \
-	do {                                                                  \
-		if (!(assignment)) {                                          \
-			ct_error_frame(__FILE__, __LINE__, __func__);         \
-			return CT_NOMEM;                                      \
-		}                                                             \
+#define CT_TRY_ALLOC(assignment)                                      \
+	do {                                                          \
+		if (!(assignment)) {                                  \
+			ct_error_frame(__FILE__, __LINE__, __func__); \
+			return CT_NOMEM;                              \
+		}                                                     \
 	} while (0)
 
 /* Allocations made by this process so far (all of the above): for "a step allocates nothing" tests. */

@@ -11,7 +11,15 @@
 void ct_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 
 /* What a stream is for: two purposes never share numbers. Values are part of reproducibility: never renumber. */
-enum ct_rng_purpose { CT_RNG_PERMUTE = 1, CT_RNG_INIT, CT_RNG_AUGMENT, CT_RNG_DROPOUT, CT_RNG_SYNTH, CT_RNG_DIGITS, CT_RNG_TEST };
+enum ct_rng_purpose {
+	CT_RNG_PERMUTE = 1,
+	CT_RNG_INIT,
+	CT_RNG_AUGMENT,
+	CT_RNG_DROPOUT,
+	CT_RNG_SYNTH,
+	CT_RNG_DIGITS,
+	CT_RNG_TEST
+};
 
 struct ct_rng {
 	uint32_t key[2], ctr[4], block[4];

@@ -1,9 +1,10 @@
 /* Status codes and the error chain.
  *
  * Every function that can fail returns `enum ct_status` (0 = done, negative = failed, CT_INPROGRESS = not yet).
- * The sentence a user reads lives on a thread-local chain: CT_FAIL starts it, ct_error_wrap puts "doing X" in
- * front, ct_error_hint adds what to do, and each CT_TRY on the way up adds a file:line frame (shown at debug level only).
- * Only `main` prints it, once. Idea after NCCL's and zstd's check macros. */
+ * The sentence a user reads lives on a thread-local chain: CT_FAIL starts it, ct_error_wrap puts "doing X" in front,
+ * ct_error_hint adds what to do, and each CT_TRY on the way up adds a file:line frame (shown at debug level only).
+ * Only `main` prints it, once. Idea after NCCL's and zstd's check macros.
+ */
 #ifndef CT_BASE_STATUS_H
 #define CT_BASE_STATUS_H
 
@@ -11,24 +12,24 @@
 #include <stddef.h>
 
 /* X(name, value, exit code of the program, what it means) */
-#define CT_STATUS_LIST(X)                                                                   \
-	X(OK, 0, 0, "done")                                                                 \
-	X(INPROGRESS, 1, 70, "not finished yet")                                            \
-	X(USAGE, -1, 2, "wrong command line")                                               \
-	X(CONFIG, -2, 2, "wrong configuration")                                             \
-	X(UNSUPPORTED, -3, 2, "not available in this build or on this machine")             \
-	X(MISMATCH, -4, 2, "ranks disagree")                                                \
-	X(DATA, -5, 3, "unusable data")                                                     \
-	X(NOT_FOUND, -6, 3, "not found")                                                    \
-	X(DEVICE, -7, 4, "device error")                                                    \
-	X(NOMEM, -8, 4, "out of memory")                                                    \
-	X(COMM, -9, 5, "communication error")                                               \
-	X(PEER_LOST, -10, 5, "lost a peer")                                                 \
-	X(TIMEOUT, -11, 5, "timed out")                                                     \
-	X(CANCELLED, -12, 5, "cancelled")                                                   \
-	X(NUMERIC, -13, 6, "not a finite number")                                           \
-	X(IO, -14, 7, "file system error")                                                  \
-	X(BUG, -15, 70, "bug in ctrain")                                                    \
+#define CT_STATUS_LIST(X)                                                       \
+	X(OK, 0, 0, "done")                                                     \
+	X(INPROGRESS, 1, 70, "not finished yet")                                \
+	X(USAGE, -1, 2, "wrong command line")                                   \
+	X(CONFIG, -2, 2, "wrong configuration")                                 \
+	X(UNSUPPORTED, -3, 2, "not available in this build or on this machine") \
+	X(MISMATCH, -4, 2, "ranks disagree")                                    \
+	X(DATA, -5, 3, "unusable data")                                         \
+	X(NOT_FOUND, -6, 3, "not found")                                        \
+	X(DEVICE, -7, 4, "device error")                                        \
+	X(NOMEM, -8, 4, "out of memory")                                        \
+	X(COMM, -9, 5, "communication error")                                   \
+	X(PEER_LOST, -10, 5, "lost a peer")                                     \
+	X(TIMEOUT, -11, 5, "timed out")                                         \
+	X(CANCELLED, -12, 5, "cancelled")                                       \
+	X(NUMERIC, -13, 6, "not a finite number")                               \
+	X(IO, -14, 7, "file system error")                                      \
+	X(BUG, -15, 70, "bug in ctrain")                                        \
 	X(INTERRUPTED, -16, 75, "stopped by a signal")
 
 enum ct_status {
@@ -77,23 +78,23 @@ enum ct_status ct_error_restore(const struct ct_error *e);
 #define CT_FAIL(st, ...) ct_error_set((st), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Returns from the calling function when `expr` failed. CT_INPROGRESS is not a failure. */
-#define CT_TRY(expr)                                                          \
-	do {                                                                  \
-		enum ct_status ct_try_st_ = (expr);                           \
-		if (ct_try_st_ < 0) {                                         \
-			ct_error_frame(__FILE__, __LINE__, __func__);         \
-			return ct_try_st_;                                    \
-		}                                                             \
+#define CT_TRY(expr)                                                  \
+	do {                                                          \
+		enum ct_status ct_try_st_ = (expr);                   \
+		if (ct_try_st_ < 0) {                                 \
+			ct_error_frame(__FILE__, __LINE__, __func__); \
+			return ct_try_st_;                            \
+		}                                                     \
 	} while (0)
 
 /* Stores the status in `st` and jumps to `label` when `expr` failed. */
-#define CT_TRY_GOTO(expr, st, label)                                          \
-	do {                                                                  \
-		(st) = (expr);                                                \
-		if ((st) < 0) {                                               \
-			ct_error_frame(__FILE__, __LINE__, __func__);         \
-			goto label;                                           \
-		}                                                             \
+#define CT_TRY_GOTO(expr, st, label)                                  \
+	do {                                                          \
+		(st) = (expr);                                        \
+		if ((st) < 0) {                                       \
+			ct_error_frame(__FILE__, __LINE__, __func__); \
+			goto label;                                   \
+		}                                                     \
 	} while (0)
 
 /* Our own mistakes: prints file:line and aborts, in every build. Input must never reach one. */

@@ -115,7 +115,8 @@ enum ct_status ct_queue_push(struct ct_queue *q, void *item, int64_t deadline_ns
 		bool closed = q->closed;
 
 		pthread_mutex_unlock(&q->lock);
-		return closed ? CT_FAIL(CT_CANCELLED, "the queue is closed") : CT_FAIL(CT_TIMEOUT, "the queue stays full");
+		return closed ? CT_FAIL(CT_CANCELLED, "the queue is closed")
+			      : CT_FAIL(CT_TIMEOUT, "the queue stays full");
 	}
 	tail = q->head + q->n;
 	q->items[tail < q->capacity ? tail : tail - q->capacity] = item;
@@ -137,7 +138,8 @@ enum ct_status ct_queue_pop(struct ct_queue *q, void **item, int64_t deadline_ns
 		bool closed = q->closed;
 
 		pthread_mutex_unlock(&q->lock);
-		return closed ? CT_FAIL(CT_CANCELLED, "the queue is closed") : CT_FAIL(CT_TIMEOUT, "the queue stays empty");
+		return closed ? CT_FAIL(CT_CANCELLED, "the queue is closed")
+			      : CT_FAIL(CT_TIMEOUT, "the queue stays empty");
 	}
 	*item = q->items[q->head];
 	q->head = q->head + 1 < q->capacity ? q->head + 1 : 0;

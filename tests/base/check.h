@@ -18,12 +18,12 @@
 
 #define assert_ok(expr) assert_int_equal((expr), CT_OK)
 /* The call fails with `st` and the message holds `part`. */
-#define assert_fails(expr, st, part)                                                                   \
-	do {                                                                                           \
-		assert_int_equal((expr), (st));                                                        \
-		assert_int_equal(ct_error_status(), (st));                                             \
-		if (!strstr(ct_error_message(), (part)))                                               \
-			fail_msg("message \"%s\" does not hold \"%s\"", ct_error_message(), (part));   \
+#define assert_fails(expr, st, part)                                                                 \
+	do {                                                                                         \
+		assert_int_equal((expr), (st));                                                      \
+		assert_int_equal(ct_error_status(), (st));                                           \
+		if (!strstr(ct_error_message(), (part)))                                             \
+			fail_msg("message \"%s\" does not hold \"%s\"", ct_error_message(), (part)); \
 	} while (0)
 
 /* Group set-up and tear-down: *state is the path of an empty folder. */

@@ -25,7 +25,7 @@ static void test_poll_milliseconds(void **state)
 	assert_int_equal(ct_deadline_poll_ms(INT64_MIN), 0);
 	assert_int_equal(ct_deadline_poll_ms(ct_now_ns()), 0);
 	assert_int_equal(ct_deadline_poll_ms(CT_FOREVER - 1), INT_MAX);
-	/* Rounded up: never 0 while there is time, or the caller would spin. An hour away, so a slow machine is fine. */
+	/* Rounded up: never 0 while there is time, or the caller would spin. An hour: fine on a slow machine, too. */
 	assert_in_range(ct_deadline_poll_ms(ct_deadline_in(3600 * CT_SEC)), 3000 * 1000, 3600 * 1000);
 	for (int i = 0; i < 1000; i++) {
 		int64_t at = ct_deadline_in(100 * 1000);

@@ -55,9 +55,14 @@ static void test_doubles_survive(void **state)
 		double v;
 		const char *text;
 	} cases[] = {
-		{0.1, "0.1"},     {1, "1.0"},         {-0.0, "-0.0"},
-		{1e300, "1e+300"}, {1.0 / 3, "0.3333333333333333"}, {5e-324, NULL},
-		{1.7976931348623157e308, NULL},       {123456789012345678.0, NULL},
+		{0.1, "0.1"},
+		{1, "1.0"},
+		{-0.0, "-0.0"},
+		{1e300, "1e+300"},
+		{1.0 / 3, "0.3333333333333333"},
+		{5e-324, NULL},
+		{1.7976931348623157e308, NULL},
+		{123456789012345678.0, NULL},
 	};
 
 	(void)state;
@@ -94,7 +99,8 @@ static void test_strings_of_any_bytes(void **state)
 
 static void test_readers(void **state)
 {
-	ct_json *o = parse("{\"s\":\"x\\u00e9\\ud83d\\ude00\",\"i\":5,\"f\":2.5,\"t\":true,\"n\":null,\"a\":[1,\"b\"]}");
+	ct_json *o =
+		parse("{\"s\":\"x\\u00e9\\ud83d\\ude00\",\"i\":5,\"f\":2.5,\"t\":true,\"n\":null,\"a\":[1,\"b\"]}");
 	const ct_json *value = NULL, *a = ct_json_get(o, "a");
 	const char *s = NULL;
 	void *cursor = NULL;

@@ -57,8 +57,8 @@ static void test_streams_differ(void **state)
 		uint64_t seed;
 		enum ct_rng_purpose purpose;
 		uint32_t a, b;
-	} names[] = {{1, CT_RNG_TEST, 0, 0},          {2, CT_RNG_TEST, 0, 0}, {1 + (1ull << 32), CT_RNG_TEST, 0, 0},
-		     {1, CT_RNG_INIT, 0, 0},          {1, CT_RNG_TEST, 1, 0}, {1, CT_RNG_TEST, 0, 1}};
+	} names[] = {{1, CT_RNG_TEST, 0, 0}, {2, CT_RNG_TEST, 0, 0}, {1 + (1ull << 32), CT_RNG_TEST, 0, 0},
+		     {1, CT_RNG_INIT, 0, 0}, {1, CT_RNG_TEST, 1, 0}, {1, CT_RNG_TEST, 0, 1}};
 	uint64_t first[CT_ARRAY_LEN(names)];
 
 	(void)state;

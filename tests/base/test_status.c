@@ -151,8 +151,8 @@ static void test_names(void **state)
 	(void)state;
 	assert_string_equal(ct_status_name(CT_PEER_LOST), "PEER_LOST");
 	assert_string_equal(ct_status_text(CT_NOMEM), "out of memory");
-	assert_string_equal(ct_status_name((enum ct_status)-99), "BUG");
-	assert_string_equal(ct_status_text((enum ct_status)-99), ct_status_text(CT_BUG));
+	assert_string_equal(ct_status_name((enum ct_status) - 99), "BUG");
+	assert_string_equal(ct_status_text((enum ct_status) - 99), ct_status_text(CT_BUG));
 	/* The program's exit codes are a contract with scripts. */
 	assert_int_equal(ct_status_exit_code(CT_OK), 0);
 	assert_int_equal(ct_status_exit_code(CT_USAGE), 2);
@@ -164,7 +164,7 @@ static void test_names(void **state)
 	assert_int_equal(ct_status_exit_code(CT_NUMERIC), 6);
 	assert_int_equal(ct_status_exit_code(CT_IO), 7);
 	assert_int_equal(ct_status_exit_code(CT_INTERRUPTED), 75);
-	assert_int_equal(ct_status_exit_code((enum ct_status)-99), 70);
+	assert_int_equal(ct_status_exit_code((enum ct_status) - 99), 70);
 }
 
 int main(void)

@@ -62,12 +62,12 @@ static void test_escapes(void **state)
 		{"plain", "plain"},
 		{"a\tb\nc\x7f", "a\\x09b\\x0ac\\x7f"},
 		{"h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", "h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"},
-		{"\xC2\x9B" "31m", "\\xc2\\x9b" "31m"},           /* a control character of two bytes */
-		{"\xC0\xAF", "\\xc0\\xaf"},                       /* overlong */
+		{"\xC2\x9B[m", "\\xc2\\x9b[m"}, /* a control character of two bytes */
+		{"\xC0\xAF", "\\xc0\\xaf"},     /* overlong */
 		{"\xE0\x80\xAF", "\\xe0\\x80\\xaf"},
-		{"\xED\xA0\x80", "\\xed\\xa0\\x80"},              /* surrogate */
-		{"\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},     /* past U+10FFFF */
-		{"\xE2\x82", "\\xe2\\x82"},                       /* ends early */
+		{"\xED\xA0\x80", "\\xed\\xa0\\x80"},          /* surrogate */
+		{"\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* past U+10FFFF */
+		{"\xE2\x82", "\\xe2\\x82"},                   /* ends early */
 		{"\x80x\xFF", "\\x80x\\xff"},
 	};
 
@@ -103,15 +103,27 @@ static void test_escaped_cut(void **state)
 
 static void test_suggest(void **state)
 {
-	static const char *const words[] = {"batch",  "cosine", "constant", "resnet18", "resnet50", "sgd", "adamw",
-					    "global", "lr",     "info",     "per_rank"};
+	static const char *const words[] = {"batch", "cosine", "constant", "resnet18", "resnet50", "sgd",
+					    "adamw", "global", "lr",       "info",     "per_rank"};
 	static const struct {
 		const char *in, *out;
 	} cases[] = {
-		{"bacth", "batch"},   {"resnet5", "resnet50"}, {"ResNet18", "resnet18"}, {"cos", "cosine"},
-		{"sdg", "sgd"},       {"adam", "adamw"},       {"gobal", "global"},      {"per-rank", "per_rank"},
-		{"constnat", "constant"}, {"inof", "info"},    {"zzz", NULL},            {"", NULL},
-		{"x", NULL},          {"transformer", NULL},   {"ab", NULL},             {"lt", "lr"},
+		{"bacth", "batch"},
+		{"resnet5", "resnet50"},
+		{"ResNet18", "resnet18"},
+		{"cos", "cosine"},
+		{"sdg", "sgd"},
+		{"adam", "adamw"},
+		{"gobal", "global"},
+		{"per-rank", "per_rank"},
+		{"constnat", "constant"},
+		{"inof", "info"},
+		{"zzz", NULL},
+		{"", NULL},
+		{"x", NULL},
+		{"transformer", NULL},
+		{"ab", NULL},
+		{"lt", "lr"},
 	};
 	char big[2000];
 
@@ -132,8 +144,21 @@ static void test_suggest(void **state)
 
 static void test_whole_numbers(void **state)
 {
-	static const char *const bad[] = {"",    " 1", "1 ",  "1.0", "0x10", "1e3", "+", "-", "--1", "one",
-					  "1\n", "1,", "9223372036854775808", "-9223372036854775809", "1-1"};
+	static const char *const bad[] = {"",
+					  " 1",
+					  "1 ",
+					  "1.0",
+					  "0x10",
+					  "1e3",
+					  "+",
+					  "-",
+					  "--1",
+					  "one",
+					  "1\n",
+					  "1,",
+					  "9223372036854775808",
+					  "-9223372036854775809",
+					  "1-1"};
 	int64_t v = 77;
 
 	(void)state;
@@ -154,8 +179,8 @@ static void test_whole_numbers(void **state)
 
 static void test_real_numbers(void **state)
 {
-	static const char *const bad[] = {"", " 1", "1 ", "nan", "inf", "-inf", "0x1p3", "1e", "e5", ".", "1.2.3", "1e999",
-					  "1,5"};
+	static const char *const bad[] = {"",   " 1", "1 ", "nan",   "inf",   "-inf", "0x1p3",
+					  "1e", "e5", ".",  "1.2.3", "1e999", "1,5"};
 	double v = 77;
 
 	(void)state;
@@ -176,9 +201,9 @@ static void test_real_numbers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_growing),       cmocka_unit_test(test_out_of_memory_is_sticky),
-		cmocka_unit_test(test_escapes),       cmocka_unit_test(test_escaped_cut),
-		cmocka_unit_test(test_suggest),       cmocka_unit_test(test_whole_numbers),
+		cmocka_unit_test(test_growing),      cmocka_unit_test(test_out_of_memory_is_sticky),
+		cmocka_unit_test(test_escapes),      cmocka_unit_test(test_escaped_cut),
+		cmocka_unit_test(test_suggest),      cmocka_unit_test(test_whole_numbers),
 		cmocka_unit_test(test_real_numbers),
 	};
 
