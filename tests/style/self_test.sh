@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Feeds scripts/check_style.sh a small tree with one offence of each kind and expects each to be named, and no other.
+# usage: self_test.sh PATH/check_style.sh
+set -eu
+
+check=$(realpath "$1")
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+cd "$tree"
+mkdir -p base nn data dist trainer tests/base tests/e2e bench
+
+put() {
+	cat > "$1"
+}
+lines() {
+	for ((i = 0; i < $1; i++)); do echo "extern int x$i;"; done
+}
+
+# What is allowed.
+put base/json.h <<< '#include <stddef.h>'
+put base/json.c <<'C'
+#include "base/json.h"
+
+#include <jansson.h>
+C
+put base/mem.c <<'C'
+#include <stdlib.h>
+void *f(void) { return malloc(1); }
+C
+put base/fine.c <<'C'
+/* malloc(1) and TODO(#12) in a comment,
+ * exit(1) on its second line, #include "nn/net.h" */
+const char *s = "strcpy(a, b) \" sprintf()"; // rand()
+static_assert(1, "x");
+void g(struct ops *o) { o->free(s); o->t.exit(1); my_exit(2); _exit(3); snprintf(s, 1, "%c", '"'); }
+C
+put nn/net.h <<< '#include "base/json.h"'
+put nn/dnnl_shim.c <<'C'
+#include <oneapi/dnnl/dnnl.h>
+#include <omp.h>
+#if CT_WITH_ONEDNN
+#endif
+C
+put trainer/main.c <<'C'
+#include "nn/net.h"
+#include "base/json.h"
+int main(void) { exit(0); }
+C
+put tests/base/test_ok.c <<'C'
+#include <zlib.h>
+#include "base/json.h"
+int main(void) { free(malloc(1)); assert(1); exit(0); }
+C
+put tests/e2e/test_ok.c <<< '#include "trainer/loop.h"'
+put trainer/loop.h <<< 'int loop(void);'
+lines 700 > data/largest.c
+if ! "$check" "$tree" > clean 2>&1; then
+	echo "a clean tree is refused:"
+	cat clean
+	exit 1
+fi
+lines 501 > data/large.c
+"$check" "$tree" 2>&1 | grep -q '^data/large.c:501: warning' || { echo "no warning over 500 lines"; exit 1; }
+
+# What is not: each line of `expected` is the start of a line of output.
+put base/up.c <<< '#include "nn/net.h"'
+put nn/side.c <<< '#include "dist/comm.h"'
+put data/wild.c <<< '#include "loader.h"'
+put dist/tests.c <<< '#include "tests/base/check.h"'
+put tests/base/test_up.c <<< '#include "trainer/loop.h"'
+put bench/b.c <<< '#include "tests/base/check.h"'
+put nn/parse.c <<< '#include <jansson.h>'
+put nn/engine_onednn.c <<< '#  include <dnnl.h>'
+put data/x.c <<< '#include <nettle/sha2.h>'
+put data/z.c <<< '#include <zlib.h>'
+put data/y.c <<< '#include <yaml.h>'
+put data/d.c <<< '#include <libdeflate.h>'
+put dist/g.cc <<< '#include <gloo/context.h>'
+put dist/n.c <<< '#include <nccl.h>'
+put dist/m.c <<< '#include <mpi.h>'
+put nn/c.cu <<< '#include <cudnn.h>'
+put nn/r.c <<< '#include <cuda_runtime.h>'
+put data/j.c <<< '#include <jpeglib.h>'
+put nn/omp.c <<< '#include <omp.h>'
+put dist/registry.c <<'C'
+#if CT_WITH_GLOO
+#endif
+C
+put dist/second.c <<'C'
+#if defined(CT_WITH_GLOO)
+#endif
+C
+put nn/calls.c <<'C'
+int a = atoi("1");
+void b(char *p) { sprintf (p, "x"); /* */ strcpy(p, "y"); }
+int c(void) { return x + rand(); }
+int d(void) { return system("ls"); }
+void *e(void) { return calloc(1, 2); }
+void f(void *p) { free(p); }
+void g(int x) { assert(x); }
+void h(char *p) { char *q = alloca(5); strcat(p, q); }
+#pragma omp parallel
+C
+put tests/base/test_calls.c <<< 'int a = atoi("1");'
+put trainer/leave.c <<< 'void f(void) { exit(3); }'
+put data/todo.c <<'C'
+/* TODO: later */
+int x; // FIXME
+C
+put base/order.h <<< 'int order(void);'
+put base/order.c <<'C'
+#include <stdio.h>
+#include "base/order.h"
+C
+put dist/alone.h <<< 'size_t f(void);'
+lines 701 > data/huge.c
+cat > expected <<'E'
+base/order.c:1: the first include
+base/up.c:1: base must not include "nn/net.h"
+bench/b.c:1: bench must not include "tests/base/check.h"
+data/d.c:1: only data/inflate.c may include <libdeflate.h>
+data/huge.c:701: 701 lines
+data/j.c:1: only data/jpeg.c may include <jpeglib.h>
+data/todo.c:1: a TODO
+data/todo.c:2: a TODO
+data/wild.c:1: include "loader.h" does not start at the root
+data/x.c:1: only base/sha256.c may include <nettle/sha2.h>
+data/y.c:1: only trainer/yaml_events.c may include <yaml.h>
+data/z.c:1: only data/inflate.c may include <zlib.h>
+dist/alone.h:1: does not compile alone
+dist/g.cc:1: only dist/comm_gloo.cc may include <gloo/context.h>
+dist/m.c:1: only dist/comm_mpi.c may include <mpi.h>
+dist/n.c:1: only dist/comm_nccl.c may include <nccl.h>
+dist/second.c:1: CT_WITH_GLOO is read by dist/registry.c
+dist/tests.c:1: dist must not include "tests/base/check.h"
+nn/c.cu:1: only nn/cudnn_shim.c may include <cudnn.h>
+nn/calls.c:1: atoi()
+nn/calls.c:2: sprintf()
+nn/calls.c:2: strcpy()
+nn/calls.c:3: rand()
+nn/calls.c:4: system()
+nn/calls.c:5: calloc()
+nn/calls.c:6: free()
+nn/calls.c:7: assert()
+nn/calls.c:8: alloca()
+nn/calls.c:8: strcat()
+nn/calls.c:9: an OpenMP pragma
+nn/engine_onednn.c:1: only nn/dnnl_shim.c may include <dnnl.h>
+nn/omp.c:1: only nn/dnnl_shim.c may include <omp.h>
+nn/parse.c:1: only base/json.c may include <jansson.h>
+nn/r.c:1: only base/device_cuda.c may include <cuda_runtime.h>
+nn/side.c:1: nn must not include "dist/comm.h"
+tests/base/test_calls.c:1: atoi()
+tests/base/test_up.c:1: tests/base must not include "trainer/loop.h"
+trainer/leave.c:1: exit() is called
+E
+
+rc=0
+"$check" "$tree" > got 2> warnings || rc=$?
+if [ $rc -ne 1 ]; then
+	echo "exit status $rc, not 1"
+	exit 1
+fi
+failed=0
+while IFS= read -r line; do
+	if ! awk -v want="$line" 'index($0, want) == 1 { found = 1 } END { exit !found }' got; then
+		echo "not named: $line"
+		failed=1
+	fi
+done < expected
+if [ "$(wc -l < got)" -ne "$(wc -l < expected)" ]; then
+	echo "other offences than expected:"
+	while IFS= read -r line; do
+		awk -v got="$line" 'index(got, $0) == 1 { found = 1 } END { exit !found }' expected || echo "$line"
+	done < got
+	failed=1
+fi
+exit $failed
