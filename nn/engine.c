@@ -12,11 +12,11 @@ static const struct {
 	const char *why;
 } engines[] = {
 #ifdef CT_WITH_ONEDNN
-	{ "onednn", &ct_engine_ops_onednn, "" },
+	{"onednn", &ct_engine_ops_onednn, ""},
 #else
-	{ "onednn", NULL, "built without it (configure with -DCTRAIN_ONEDNN=ON)" },
+	{"onednn", NULL, "built without it (configure with -DCTRAIN_ONEDNN=ON)"},
 #endif
-	{ "ref", &ct_engine_ops_ref, "" },
+	{"ref", &ct_engine_ops_ref, ""},
 };
 
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
@@ -94,8 +94,9 @@ static enum ct_status check_batch_norm(const ct_graph *g, int n)
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
 		const struct ct_node *node = ct_graph_node(g, id);
 		if (node->op == CT_OP_BATCH_NORM && n == 1 && node->shape.h * node->shape.w == 1) {
-			enum ct_status st = CT_FAIL(CT_CONFIG, "%s: batch norm sees one value per channel in a batch of one row",
-						    node->name);
+			enum ct_status st =
+				CT_FAIL(CT_CONFIG, "%s: batch norm sees one value per channel in a batch of one row",
+					node->name);
 			ct_error_hint("train with at least 2 samples per rank in every batch (batch.per_rank)");
 			return st;
 		}
@@ -150,17 +151,19 @@ static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
 	int classes = ct_graph_node(p->net->graph, loss->in[0])->shape.c;
 
 	if (b->n < 0 || b->n > p->n || (p->mode == CT_TRAIN && b->n != p->n))
-		return CT_FAIL(CT_BUG, "a batch of %d rows for a %s program of %d", b->n, p->mode == CT_TRAIN ? "training" : "evaluation",
-			       p->n);
+		return CT_FAIL(CT_BUG, "a batch of %d rows for a %s program of %d", b->n,
+			       p->mode == CT_TRAIN ? "training" : "evaluation", p->n);
 	if (b->n && !b->x)
 		return CT_FAIL(CT_BUG, "a batch without images");
 	if (loss->op == CT_OP_MSE)
-		return b->n && !b->targets ? CT_FAIL(CT_DATA, "the model's loss (mse) needs targets, the data has none") : CT_OK;
+		return b->n && !b->targets ? CT_FAIL(CT_DATA, "the model's loss (mse) needs targets, the data has none")
+					   : CT_OK;
 	if (b->n && !b->labels)
 		return CT_FAIL(CT_DATA, "the model's loss (cross-entropy) needs class labels, the data has none");
 	for (int i = 0; i < b->n; i++) {
 		if (b->labels[i] < 0 || b->labels[i] >= classes)
-			return CT_FAIL(CT_DATA, "row %d of the batch has label %d, the model has %d classes", i, (int)b->labels[i], classes);
+			return CT_FAIL(CT_DATA, "row %d of the batch has label %d, the model has %d classes", i,
+				       (int)b->labels[i], classes);
 	}
 	return CT_OK;
 }

@@ -5,10 +5,10 @@
  *   program  the net compiled for a batch size N and a mode (training or evaluation); programs share the arenas
  *
  * Arenas. Parameter i occupies the slice [offset, offset+n) of the parameter arena, and the same slice of the gradient
- * arena and of every optimizer-state arena. n may exceed the logical count (blocked layouts pad with zeros; padding stays
- * zero under every optimizer). Slices are ordered by backward completion (the last layer's first) and start on 64-byte
- * bounds, so a reduce bucket is a contiguous range of the gradient arena. The layout is chosen by the first batch size
- * (opts.batch) and kept by all programs of the net. Arena elements are fp32 for the CPU engines.
+ * arena and of every optimizer-state arena. n may exceed the logical count (blocked layouts pad with zeros; padding
+ * stays zero under every optimizer). Slices are ordered by backward completion (the last layer's first) and start on
+ * 64-byte bounds, so a reduce bucket is a contiguous range of the gradient arena. The layout is chosen by the first
+ * batch size (opts.batch) and kept by all programs of the net. Arena elements are fp32 for the CPU engines.
  *
  * A step:  forward(batch) -> metrics;  backward(scale) calls grad_ready for each slice as its gradient becomes final.
  * Gradients are of (scale * sum over rows of the row's loss): with scale = 1/global batch, the sum over ranks is the
@@ -25,25 +25,25 @@ typedef struct ct_program ct_program;
 
 enum ct_mode { CT_TRAIN, CT_EVAL };
 enum ct_input_kind { CT_INPUT_U8_NHWC, CT_INPUT_F32_NCHW };
-/* PyTorch: U(-1/sqrt(fan_in), +1/sqrt(fan_in)) for weight and bias. Kaiming: convolutions normal with variance 2/fan_out and
- * bias 0, linear layers as PyTorch's (torchvision's ResNets). */
+/* PyTorch: U(-1/sqrt(fan_in), +1/sqrt(fan_in)) for weight and bias. Kaiming: convolutions normal with variance
+ * 2/fan_out and bias 0, linear layers as PyTorch's (torchvision's ResNets). */
 enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
 
 struct ct_net_opts {
-	int batch;                /* rows per rank of a full micro-batch */
+	int batch; /* rows per rank of a full micro-batch */
 	enum ct_input_kind input;
-	float mean[4], std[4];    /* per channel: x = (u8/255 - mean)/std; U8 input only */
-	uint64_t seed;            /* dropout masks */
-	bool train;               /* false: no gradient arena, evaluation programs only */
+	float mean[4], std[4]; /* per channel: x = (u8/255 - mean)/std; U8 input only */
+	uint64_t seed;         /* dropout masks */
+	bool train;            /* false: no gradient arena, evaluation programs only */
 };
 
 struct ct_batch {
-	int n;                  /* valid rows; TRAIN programs need n == their N, EVAL programs take 0 <= n <= N */
-	const void *x;          /* uint8 [n,H,W,C] or float [n,C,H,W]; borrowed until the next forward of the program */
-	const int32_t *labels;  /* [n], softmax cross-entropy; in range (checked by the data set) */
-	const float *targets;   /* [n,C], MSE */
-	uint64_t step;          /* optimizer step and */
-	uint64_t first;         /* position of row 0 in the global batch: they key the dropout masks */
+	int n;                 /* valid rows; TRAIN programs need n == their N, EVAL programs take 0 <= n <= N */
+	const void *x;         /* uint8 [n,H,W,C] or float [n,C,H,W]; borrowed until the next forward of the program */
+	const int32_t *labels; /* [n], softmax cross-entropy; in range (checked by the data set) */
+	const float *targets;  /* [n,C], MSE */
+	uint64_t step;         /* optimizer step and */
+	uint64_t first;        /* position of row 0 in the global batch: they key the dropout masks */
 };
 
 /* Sums over rows; add them over batches and ranks, divide at the end. */
@@ -69,7 +69,8 @@ struct ct_net_memory { /* bytes */
 	size_t params, grads, buffers, activations, workspace, activations_unplanned;
 };
 
-/* "auto" takes the first available: onednn, ref. Unknown or absent: CT_UNSUPPORTED with the reason and what there is. */
+/* "auto" takes the first available: onednn, ref. Unknown or absent: CT_UNSUPPORTED with the reason and what there is.
+ * */
 enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out) CT_MUST_CHECK;
 void ct_engine_close(ct_engine *e);
 const char *ct_engine_name(const ct_engine *e);
@@ -78,7 +79,8 @@ const char *ct_engine_version(const ct_engine *e); /* "oneDNN 2.6.3 avx512_core_
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
 
 /* Borrows engine and graph (they outlive the net). */
-enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts, ct_net **out) CT_MUST_CHECK;
+enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts,
+			     ct_net **out) CT_MUST_CHECK;
 void ct_net_destroy(ct_net *net);
 const ct_graph *ct_net_graph(const ct_net *net);
 /* The gradient arena in memory of the caller (for example a communicator's shared memory): zeroed, 256-byte aligned,
@@ -94,7 +96,8 @@ const struct ct_slice *ct_net_slice(const ct_net *net, int i); /* in backward co
 float *ct_net_buffers(ct_net *net);
 size_t ct_net_buffers_elems(const ct_net *net);
 
-/* Fresh values, keyed by (seed, parameter name): the same for every engine and world size. Running mean 0, variance 1. */
+/* Fresh values, keyed by (seed, parameter name): the same for every engine and world size. Running mean 0, variance
+ * 1. */
 enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed) CT_MUST_CHECK;
 /* Between an arena (parameters, gradients or optimizer state) and the logical fp32 layout of parameter `param`. */
 enum ct_status ct_net_export(const ct_net *net, const float *arena, int param, float *logical) CT_MUST_CHECK;
@@ -111,8 +114,9 @@ int ct_program_batch(const ct_program *p);
 /* Adds to *metrics. A TRAIN forward updates running statistics. */
 enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b, struct ct_metrics *metrics) CT_MUST_CHECK;
 enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts *opts) CT_MUST_CHECK;
-/* Value of a node of the last forward / its gradient of the last backward, logical fp32 [N,C,H,W]. Tests and tools; values
- * fused away or overwritten by the memory plan are CT_UNSUPPORTED. The logits (in[0] of the loss) can always be read. */
+/* Value of a node of the last forward / its gradient of the last backward, logical fp32 [N,C,H,W]. Tests and tools;
+ * values fused away or overwritten by the memory plan are CT_UNSUPPORTED. The logits (in[0] of the loss) can always
+ * be read. */
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out) CT_MUST_CHECK;
 /* Seconds spent by node since the last reset, forward and backward (profiling on: ct_program_profile). */
 void ct_program_profile(ct_program *p, bool on);

@@ -5,17 +5,17 @@
 
 #include "nn/engine.h"
 
+/* The wrappers fill the struct ct_engine, ct_net and ct_program that come first in an engine's own structs; open,
+ * net_open and program_create need to set only what they use themselves. A failing net_open or program_create leaves
+ * nothing behind. Inputs are checked before (batch sizes, labels, order of calls); forward is not called for 0 rows. */
 struct ct_engine_ops {
 	const char *name;
 	bool (*available)(char *why, size_t why_len);
 	const char *(*version)(void);
 	enum ct_status (*open)(ct_device *device, int threads, ct_engine **out);
 	void (*close)(ct_engine *e);
-	/* The wrappers fill the struct ct_engine, ct_net and ct_program that come first in an engine's own structs; open,
-	 * net_open and program_create need to set only what they use themselves. A failing net_open or program_create leaves
-	 * nothing behind. Inputs are checked before (batch sizes, labels, order of calls); forward is not called for 0 rows. */
-	/* Chooses the layout of every parameter for net->opts.batch; fills net->elems[param] (padded counts). May keep its own
-	 * data in net->impl. */
+	/* Chooses the layout of every parameter for net->opts.batch; fills net->elems[param] (padded counts). May
+	 * keep its own data in net->impl. */
 	enum ct_status (*net_open)(ct_net *net);
 	void (*net_close)(ct_net *net);
 	/* Between logical row-major and the engine's layout; `slice` points at the parameter's first element. */
@@ -29,8 +29,9 @@ struct ct_engine_ops {
 	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, float *grads);
 	/* Writes the rows of the last forward (p->rows). */
 	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
-	/* (optional) [the padded count is all there is to say] One text that tells the layout of a parameter from every other
-	 * layout the engine may choose: part of the layout digest, so keep it the same on machines that choose alike. */
+	/* (optional) [the padded count is all there is to say] One text that tells the layout of a parameter from
+	 * every other layout the engine may choose: part of the layout digest, so keep it the same on machines that
+	 * choose alike. */
 	void (*layout)(const ct_net *net, int param, char *text, size_t len);
 };
 
@@ -44,14 +45,14 @@ struct ct_net {
 	ct_engine *engine;
 	const ct_graph *graph;
 	struct ct_net_opts opts;
-	size_t *elems;           /* [n_params] padded element counts, by the engine */
+	size_t *elems; /* [n_params] padded element counts, by the engine */
 	int n_slices;
 	struct ct_slice *slices; /* backward completion order */
 	int *slice_of;           /* [n_params] -> slice */
 	size_t arena_elems, buffer_elems;
-	size_t *buffer_offset;   /* [n_buffers] */
+	size_t *buffer_offset; /* [n_buffers] */
 	float *params, *grads, *buffers;
-	float *scratch_grads;    /* same size as grads, made on the first accumulating backward */
+	float *scratch_grads; /* same size as grads, made on the first accumulating backward */
 	bool owns_grads, opened;
 	struct ct_net_memory memory;
 	int n_programs;
@@ -63,8 +64,8 @@ struct ct_program {
 	int n;
 	enum ct_mode mode;
 	bool profile;
-	bool forward_done; /* and no backward since */
-	int rows;          /* of the last forward */
+	bool forward_done;              /* and no backward since */
+	int rows;                       /* of the last forward */
 	double *forward_s, *backward_s; /* [n_nodes] */
 };
 
@@ -78,7 +79,8 @@ enum ct_status ct_net_slice_done(ct_net *net, const struct ct_backward_opts *opt
 void ct_loss_softmax_xent(const float *logits, const int32_t *labels, int n, int k, float smoothing, float *dlogits,
 			  struct ct_metrics *m);
 void ct_loss_mse(const float *y, const float *targets, int n, int k, float *dy, struct ct_metrics *m);
-/* Dropout mask for elements of row `row` of the global batch: bit-identical for any split into ranks. Writes 0 or 1/(1-p). */
+/* Dropout mask for elements of row `row` of the global batch: bit-identical for any split into ranks. Writes 0 or
+ * 1/(1-p). */
 void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
 
 extern const struct ct_engine_ops ct_engine_ops_ref;

@@ -94,14 +94,14 @@ static enum ct_status alloc_value(struct ref_program *p, int id, size_t n, size_
 	bool train = p->base.mode == CT_TRAIN;
 
 	v->elems = (size_t)node->shape.c * (size_t)node->shape.h * (size_t)node->shape.w;
-	CT_TRY_ALLOC(v->y = CT_NEW_ARRAY(float, v->elems * n));
+	CT_TRY_ALLOC(v->y = CT_NEW_ARRAY(float, v->elems *n));
 	*bytes += v->elems * n * sizeof(float);
 	if (train) {
-		CT_TRY_ALLOC(v->dy = CT_NEW_ARRAY(float, v->elems * n));
+		CT_TRY_ALLOC(v->dy = CT_NEW_ARRAY(float, v->elems *n));
 		*bytes += v->elems * n * sizeof(float);
 	}
 	if (node->op == CT_OP_DROPOUT && train) {
-		CT_TRY_ALLOC(v->mask = CT_NEW_ARRAY(float, v->elems * n));
+		CT_TRY_ALLOC(v->mask = CT_NEW_ARRAY(float, v->elems *n));
 		*bytes += v->elems * n * sizeof(float);
 	}
 	if (node->op == CT_OP_BATCH_NORM)
@@ -125,7 +125,7 @@ static enum ct_status alloc_program(struct ref_program *p, size_t *activations, 
 		largest = p->values[i].elems > largest ? p->values[i].elems : largest;
 	}
 	const struct ct_node *loss = ct_graph_node(g, ct_graph_loss(g));
-	CT_TRY_ALLOC(p->dlogits = CT_NEW_ARRAY(float, p->values[loss->in[0]].elems * n));
+	CT_TRY_ALLOC(p->dlogits = CT_NEW_ARRAY(float, p->values[loss->in[0]].elems *n));
 	CT_TRY_ALLOC(p->acc = CT_NEW_ARRAY(double, largest));
 	*workspace += largest * sizeof(double);
 	return CT_OK;
@@ -167,7 +167,8 @@ static void load_input(const struct ref_program *p, const struct ct_batch *b)
 		for (int pos = 0; pos < s.h * s.w; pos++) {
 			for (int c = 0; c < s.c; c++) {
 				float v = (float)*bytes++ / 255.0f;
-				x[((size_t)i * (size_t)s.c + (size_t)c) * (size_t)(s.h * s.w) + (size_t)pos] = (v - o->mean[c]) / o->std[c];
+				x[((size_t)i * (size_t)s.c + (size_t)c) * (size_t)(s.h * s.w) + (size_t)pos] =
+					(v - o->mean[c]) / o->std[c];
 			}
 		}
 	}
@@ -213,7 +214,8 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 		ct_ref_conv_forward(node, in, b->n, a->y, w, bias, v->y, p->acc);
 		break;
 	case CT_OP_BATCH_NORM:
-		ct_ref_batch_norm_forward(node, b->n, train, a->y, w, bias, net->buffers + net->buffer_offset[node->mean],
+		ct_ref_batch_norm_forward(node, b->n, train, a->y, w, bias,
+					  net->buffers + net->buffer_offset[node->mean],
 					  net->buffers + net->buffer_offset[node->var], v->y, v->stat);
 		break;
 	case CT_OP_RELU:
@@ -228,7 +230,7 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 		break;
 	case CT_OP_GLOBAL_AVG_POOL: {
 		struct ct_node whole = *node;
-		whole.win = (struct ct_window){ in.h, in.w, 1, 1, 0, 0, 1, 1 };
+		whole.win = (struct ct_window){in.h, in.w, 1, 1, 0, 0, 1, 1};
 		ct_ref_avg_pool_forward(&whole, in, b->n, a->y, v->y);
 		break;
 	}
@@ -246,7 +248,8 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 		memcpy(v->y, a->y, n_elems * sizeof(float));
 		break;
 	case CT_OP_SOFTMAX_XENT:
-		ct_loss_softmax_xent(a->y, b->labels, b->n, (int)a->elems, node->label_smoothing, train ? p->dlogits : NULL, m);
+		ct_loss_softmax_xent(a->y, b->labels, b->n, (int)a->elems, node->label_smoothing,
+				     train ? p->dlogits : NULL, m);
 		break;
 	case CT_OP_MSE:
 		ct_loss_mse(a->y, b->targets, b->n, (int)a->elems, train ? p->dlogits : NULL, m);
@@ -304,7 +307,7 @@ static void backward_node(const struct ref_program *p, int id, float scale, floa
 		break;
 	case CT_OP_GLOBAL_AVG_POOL: {
 		struct ct_node whole = *node;
-		whole.win = (struct ct_window){ in.h, in.w, 1, 1, 0, 0, 1, 1 };
+		whole.win = (struct ct_window){in.h, in.w, 1, 1, 0, 0, 1, 1};
 		ct_ref_avg_pool_backward(&whole, in, n, v->dy, a->dy);
 		break;
 	}

@@ -16,7 +16,8 @@ void ct_ref_linear_forward(int n, int features, int k, const float *x, const flo
 }
 
 /* acc[f] summed over `terms` rows: coef[t * coef_stride] * rows[t * features + f]. */
-static void weighted_rows(int terms, int features, const float *coef, size_t coef_stride, const float *rows, double *acc)
+static void weighted_rows(int terms, int features, const float *coef, size_t coef_stride, const float *rows,
+			  double *acc)
 {
 	memset(acc, 0, (size_t)features * sizeof(*acc));
 	for (int t = 0; t < terms; t++) {
@@ -27,8 +28,8 @@ static void weighted_rows(int terms, int features, const float *coef, size_t coe
 	}
 }
 
-void ct_ref_linear_backward(int n, int features, int k, const float *x, const float *w, const float *dy, float *dx, float *dw,
-			    float *db, double *acc)
+void ct_ref_linear_backward(int n, int features, int k, const float *x, const float *w, const float *dy, float *dx,
+			    float *dw, float *db, double *acc)
 {
 	for (int i = 0; i < n; i++) {
 		weighted_rows(k, features, dy + (size_t)i * (size_t)k, 1, w, acc);
@@ -64,7 +65,7 @@ static void inside(int in, int out, int stride, int offset, int *begin, int *end
 static struct tap tap_at(const struct ct_node *node, struct ct_shape in, int r, int s)
 {
 	const struct ct_window *w = &node->win;
-	struct tap t = { .dh = r * w->dilation_h - w->pad_h, .dw = s * w->dilation_w - w->pad_w };
+	struct tap t = {.dh = r * w->dilation_h - w->pad_h, .dw = s * w->dilation_w - w->pad_w};
 
 	inside(in.h, node->shape.h, w->stride_h, t.dh, &t.oh0, &t.oh1);
 	inside(in.w, node->shape.w, w->stride_w, t.dw, &t.ow0, &t.ow1);
@@ -78,14 +79,16 @@ struct sizes {
 
 static struct sizes sizes_of(const struct ct_node *node, struct ct_shape in)
 {
-	return (struct sizes){ .groups = node->groups, .k_per_group = node->shape.c / node->groups,
-			       .c_per_group = in.c / node->groups, .taps = node->win.r * node->win.s,
-			       .in_plane = (size_t)in.h * (size_t)in.w,
-			       .out_plane = (size_t)node->shape.h * (size_t)node->shape.w };
+	return (struct sizes){.groups = node->groups,
+			      .k_per_group = node->shape.c / node->groups,
+			      .c_per_group = in.c / node->groups,
+			      .taps = node->win.r * node->win.s,
+			      .in_plane = (size_t)in.h * (size_t)in.w,
+			      .out_plane = (size_t)node->shape.h * (size_t)node->shape.w};
 }
 
-void ct_ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w, const float *b,
-			 float *y, double *acc)
+void ct_ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w,
+			 const float *b, float *y, double *acc)
 {
 	const struct sizes z = sizes_of(node, in);
 	const int sh = node->win.stride_h, sw = node->win.stride_w;
@@ -99,7 +102,9 @@ void ct_ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n, 
 				const float *plane = x + ((size_t)i * (size_t)in.c + (size_t)c) * z.in_plane;
 				for (int rs = 0; rs < z.taps; rs++) {
 					struct tap t = tap_at(node, in, rs / node->win.s, rs % node->win.s);
-					double weight = (double)w[((size_t)k * (size_t)z.c_per_group + (size_t)cg) * (size_t)z.taps + (size_t)rs];
+					double weight = (double)
+						w[((size_t)k * (size_t)z.c_per_group + (size_t)cg) * (size_t)z.taps +
+						  (size_t)rs];
 					for (int oh = t.oh0; oh < t.oh1; oh++) {
 						const float *row = plane + (ptrdiff_t)(oh * sh + t.dh) * in.w;
 						double *out = acc + (size_t)oh * (size_t)node->shape.w;
@@ -115,8 +120,8 @@ void ct_ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n, 
 	}
 }
 
-static void conv_backward_data(const struct ct_node *node, struct ct_shape in, int n, const float *w, const float *dy, float *dx,
-			       double *acc)
+static void conv_backward_data(const struct ct_node *node, struct ct_shape in, int n, const float *w, const float *dy,
+			       float *dx, double *acc)
 {
 	const struct sizes z = sizes_of(node, in);
 	const int sh = node->win.stride_h, sw = node->win.stride_w;
@@ -129,7 +134,9 @@ static void conv_backward_data(const struct ct_node *node, struct ct_shape in, i
 				const float *plane = dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane;
 				for (int rs = 0; rs < z.taps; rs++) {
 					struct tap t = tap_at(node, in, rs / node->win.s, rs % node->win.s);
-					double weight = (double)w[((size_t)k * (size_t)z.c_per_group + (size_t)cg) * (size_t)z.taps + (size_t)rs];
+					double weight = (double)
+						w[((size_t)k * (size_t)z.c_per_group + (size_t)cg) * (size_t)z.taps +
+						  (size_t)rs];
 					for (int oh = t.oh0; oh < t.oh1; oh++) {
 						const float *row = plane + (size_t)oh * (size_t)node->shape.w;
 						double *out = acc + (ptrdiff_t)(oh * sh + t.dh) * in.w;
@@ -146,8 +153,8 @@ static void conv_backward_data(const struct ct_node *node, struct ct_shape in, i
 }
 
 /* Gradient of one weight: over all rows and output positions of channel k that see input channel c through the tap. */
-static double weight_gradient(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *dy, int k, int c,
-			      int rs)
+static double weight_gradient(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *dy,
+			      int k, int c, int rs)
 {
 	const struct sizes z = sizes_of(node, in);
 	const struct tap t = tap_at(node, in, rs / node->win.s, rs % node->win.s);
@@ -166,8 +173,8 @@ static double weight_gradient(const struct ct_node *node, struct ct_shape in, in
 	return sum;
 }
 
-void ct_ref_conv_backward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w, const float *dy,
-			  float *dx, float *dw, float *db, double *acc)
+void ct_ref_conv_backward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w,
+			  const float *dy, float *dx, float *dw, float *db, double *acc)
 {
 	const struct sizes z = sizes_of(node, in);
 	size_t at = 0;

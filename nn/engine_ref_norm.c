@@ -28,8 +28,8 @@ static void batch_statistics(const struct ct_node *node, int n, const float *x, 
 	*var = squares / count;
 }
 
-void ct_ref_batch_norm_forward(const struct ct_node *node, int n, bool train, const float *x, const float *gamma, const float *beta,
-			       float *running_mean, float *running_var, float *y, double *stat)
+void ct_ref_batch_norm_forward(const struct ct_node *node, int n, bool train, const float *x, const float *gamma,
+			       const float *beta, float *running_mean, float *running_var, float *y, double *stat)
 {
 	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
 	const double count = (double)plane * n, m = (double)node->momentum;
@@ -74,7 +74,8 @@ void ct_ref_batch_norm_backward(const struct ct_node *node, int n, const float *
 			float *out = dx + (p - x);
 			for (size_t o = 0; o < plane; o++) {
 				double xh = ((double)p[o] - mean) * inv;
-				out[o] += (float)((double)gamma[c] * inv * ((double)d[o] - sum / count - xh * dot / count));
+				out[o] += (float)((double)gamma[c] * inv *
+						  ((double)d[o] - sum / count - xh * dot / count));
 			}
 		}
 		dgamma[c] = (float)dot;

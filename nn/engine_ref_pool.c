@@ -9,7 +9,7 @@ struct planes {
 
 static struct planes planes_of(const struct ct_node *node, struct ct_shape in, int n)
 {
-	return (struct planes){ n * in.c, in.h, in.w, node->shape.h, node->shape.w };
+	return (struct planes){n * in.c, in.h, in.w, node->shape.h, node->shape.w};
 }
 
 /* Index in the input plane of tap (r,s) of output position (oh,ow), or -1 in the padding. */
@@ -21,7 +21,8 @@ static int source(const struct ct_node *node, const struct planes *p, int oh, in
 	return ih < 0 || ih >= p->in_h || iw < 0 || iw >= p->in_w ? -1 : ih * p->in_w + iw;
 }
 
-void ct_ref_max_pool_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, float *y, int32_t *argmax)
+void ct_ref_max_pool_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, float *y,
+			     int32_t *argmax)
 {
 	const struct planes p = planes_of(node, in, n);
 	size_t o = 0;
@@ -30,7 +31,8 @@ void ct_ref_max_pool_forward(const struct ct_node *node, struct ct_shape in, int
 		for (int pos = 0; pos < p.out_h * p.out_w; pos++, o++) {
 			int best = -1;
 			for (int t = 0; t < node->win.r * node->win.s; t++) {
-				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s, t % node->win.s);
+				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s,
+					       t % node->win.s);
 				if (i >= 0 && (best < 0 || x[i] > x[best] || (isnan(x[i]) && !isnan(x[best]))))
 					best = i;
 			}
@@ -40,8 +42,8 @@ void ct_ref_max_pool_forward(const struct ct_node *node, struct ct_shape in, int
 	}
 }
 
-void ct_ref_max_pool_backward(const struct ct_node *node, struct ct_shape in, int n, const float *dy, const int32_t *argmax,
-			      float *dx)
+void ct_ref_max_pool_backward(const struct ct_node *node, struct ct_shape in, int n, const float *dy,
+			      const int32_t *argmax, float *dx)
 {
 	const struct planes p = planes_of(node, in, n);
 	size_t o = 0;
@@ -62,7 +64,8 @@ void ct_ref_avg_pool_forward(const struct ct_node *node, struct ct_shape in, int
 			double sum = 0;
 			int count = 0;
 			for (int t = 0; t < node->win.r * node->win.s; t++) {
-				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s, t % node->win.s);
+				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s,
+					       t % node->win.s);
 				if (i >= 0) {
 					sum += (double)x[i];
 					count++;
@@ -82,9 +85,11 @@ void ct_ref_avg_pool_backward(const struct ct_node *node, struct ct_shape in, in
 		for (int pos = 0; pos < p.out_h * p.out_w; pos++, o++) {
 			int taps = node->win.r * node->win.s, count = 0;
 			for (int t = 0; t < taps; t++)
-				count += source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s, t % node->win.s) >= 0;
+				count += source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s,
+						t % node->win.s) >= 0;
 			for (int t = 0; t < taps; t++) {
-				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s, t % node->win.s);
+				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s,
+					       t % node->win.s);
 				if (i >= 0)
 					dx[i] += dy[o] / (float)count;
 			}

@@ -10,18 +10,12 @@
 const char *ct_op_name(enum ct_op op)
 {
 	static const char *const names[CT_N_OPS] = {
-		[CT_OP_INPUT] = "input",
-		[CT_OP_LINEAR] = "linear",
-		[CT_OP_CONV2D] = "conv2d",
-		[CT_OP_BATCH_NORM] = "batch_norm",
-		[CT_OP_RELU] = "relu",
-		[CT_OP_MAX_POOL] = "max_pool",
-		[CT_OP_AVG_POOL] = "avg_pool",
-		[CT_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
-		[CT_OP_ADD] = "add",
-		[CT_OP_FLATTEN] = "flatten",
-		[CT_OP_DROPOUT] = "dropout",
-		[CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
+		[CT_OP_INPUT] = "input",       [CT_OP_LINEAR] = "linear",
+		[CT_OP_CONV2D] = "conv2d",     [CT_OP_BATCH_NORM] = "batch_norm",
+		[CT_OP_RELU] = "relu",         [CT_OP_MAX_POOL] = "max_pool",
+		[CT_OP_AVG_POOL] = "avg_pool", [CT_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
+		[CT_OP_ADD] = "add",           [CT_OP_FLATTEN] = "flatten",
+		[CT_OP_DROPOUT] = "dropout",   [CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
 		[CT_OP_MSE] = "mse",
 	};
 	return (unsigned)op < CT_N_OPS ? names[op] : "?";
@@ -164,10 +158,12 @@ void ct_graph_digest(const ct_graph *g, char hex[65])
 	for (int i = 0; i < g->n_nodes; i++) {
 		const struct ct_node *n = &g->nodes[i];
 		const struct ct_window *w = &n->win;
-		int len = snprintf(text, sizeof(text), "%d %s %s in %d %d shape %d %d %d win %d %d %d %d %d %d %d %d groups %d "
-				   "floats %a %a %a %a tensors %d %d %d %d\n", i, ct_op_name(n->op), n->name, n->in[0], n->in[1],
-				   n->shape.c, n->shape.h, n->shape.w, w->r, w->s, w->stride_h, w->stride_w, w->pad_h, w->pad_w,
-				   w->dilation_h, w->dilation_w, n->groups, (double)n->eps, (double)n->momentum, (double)n->p,
+		int len = snprintf(text, sizeof(text),
+				   "%d %s %s in %d %d shape %d %d %d win %d %d %d %d %d %d %d %d groups %d "
+				   "floats %a %a %a %a tensors %d %d %d %d\n",
+				   i, ct_op_name(n->op), n->name, n->in[0], n->in[1], n->shape.c, n->shape.h,
+				   n->shape.w, w->r, w->s, w->stride_h, w->stride_w, w->pad_h, w->pad_w, w->dilation_h,
+				   w->dilation_w, n->groups, (double)n->eps, (double)n->momentum, (double)n->p,
 				   (double)n->label_smoothing, n->weight, n->bias, n->mean, n->var);
 		CT_ASSERT(len > 0 && (size_t)len < sizeof(text));
 		ct_sha256_update(&h, text, (size_t)len);

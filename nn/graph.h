@@ -13,12 +13,12 @@
 
 enum ct_op {
 	CT_OP_INPUT,
-	CT_OP_LINEAR,       /* y = x w^T + b; w [K,C], x is flattened logically (C*H*W features) */
-	CT_OP_CONV2D,       /* w [K,C/groups,R,S] */
-	CT_OP_BATCH_NORM,   /* over N,H,W; parameters gamma, beta [C]; buffers running_mean, running_var [C] */
+	CT_OP_LINEAR,     /* y = x w^T + b; w [K,C], x is flattened logically (C*H*W features) */
+	CT_OP_CONV2D,     /* w [K,C/groups,R,S] */
+	CT_OP_BATCH_NORM, /* over N,H,W; parameters gamma, beta [C]; buffers running_mean, running_var [C] */
 	CT_OP_RELU,
-	CT_OP_MAX_POOL,     /* padding counts as -inf */
-	CT_OP_AVG_POOL,     /* padding is not counted (count_include_pad = false) */
+	CT_OP_MAX_POOL, /* padding counts as -inf */
+	CT_OP_AVG_POOL, /* padding is not counted (count_include_pad = false) */
 	CT_OP_GLOBAL_AVG_POOL,
 	CT_OP_ADD,          /* two inputs of one shape */
 	CT_OP_FLATTEN,      /* [C,H,W] -> C*H*W */
@@ -34,14 +34,21 @@ struct ct_shape {
 };
 
 struct ct_window {
-	int r, s;               /* kernel height, width */
+	int r, s; /* kernel height, width */
 	int stride_h, stride_w;
-	int pad_h, pad_w;       /* on both sides */
+	int pad_h, pad_w; /* on both sides */
 	int dilation_h, dilation_w;
 };
 struct ct_window ct_window_square(int kernel, int stride, int padding); /* dilation 1 */
 
-enum ct_param_kind { CT_PARAM_WEIGHT, CT_PARAM_BIAS, CT_PARAM_BN_WEIGHT, CT_PARAM_BN_BIAS, CT_PARAM_RUNNING_MEAN, CT_PARAM_RUNNING_VAR };
+enum ct_param_kind {
+	CT_PARAM_WEIGHT,
+	CT_PARAM_BIAS,
+	CT_PARAM_BN_WEIGHT,
+	CT_PARAM_BN_BIAS,
+	CT_PARAM_RUNNING_MEAN,
+	CT_PARAM_RUNNING_VAR
+};
 
 /* A named tensor of the model. Trainable ones have an id in 0..n_params-1; buffers (running statistics) are counted
  * separately. */
@@ -59,15 +66,15 @@ struct ct_param {
 struct ct_node {
 	enum ct_op op;
 	char name[64];
-	int in[2];              /* value ids; -1 unused */
-	struct ct_shape shape;  /* of the output, per sample */
-	struct ct_window win;   /* conv, pools */
-	int groups;             /* conv */
-	float eps, momentum;    /* batch norm; momentum as PyTorch: running = (1-m) running + m batch */
-	float p;                /* dropout probability */
-	float label_smoothing;  /* softmax cross-entropy */
-	int weight, bias;       /* parameter ids (batch norm: gamma, beta); -1 none */
-	int mean, var;          /* buffer ids of batch norm; -1 none */
+	int in[2];             /* value ids; -1 unused */
+	struct ct_shape shape; /* of the output, per sample */
+	struct ct_window win;  /* conv, pools */
+	int groups;            /* conv */
+	float eps, momentum;   /* batch norm; momentum as PyTorch: running = (1-m) running + m batch */
+	float p;               /* dropout probability */
+	float label_smoothing; /* softmax cross-entropy */
+	int weight, bias;      /* parameter ids (batch norm: gamma, beta); -1 none */
+	int mean, var;         /* buffer ids of batch norm; -1 none */
 };
 
 typedef struct ct_graph ct_graph;
@@ -95,14 +102,14 @@ enum ct_status ct_graph_finish(ct_graph *g) CT_MUST_CHECK;
 
 int ct_graph_n_nodes(const ct_graph *g);
 const struct ct_node *ct_graph_node(const ct_graph *g, int id);
-int ct_graph_loss(const ct_graph *g);   /* node id of the loss head; its in[0] is the logits / prediction */
+int ct_graph_loss(const ct_graph *g); /* node id of the loss head; its in[0] is the logits / prediction */
 int ct_graph_n_params(const ct_graph *g);
 const struct ct_param *ct_graph_param(const ct_graph *g, int id);
 int ct_graph_n_buffers(const ct_graph *g);
 const struct ct_param *ct_graph_buffer(const ct_graph *g, int id);
-size_t ct_graph_n_elems(const ct_graph *g);   /* of all trainable parameters, logical (no padding) */
-/* Forward pass of one sample (training is about three times that). Multiply-adds count as two operations; batch norm two, ReLU,
- * add and dropout one per element, pooling one per tap; the loss none. */
+size_t ct_graph_n_elems(const ct_graph *g); /* of all trainable parameters, logical (no padding) */
+/* Forward pass of one sample (training is about three times that). Multiply-adds count as two operations; batch norm
+ * two, ReLU, add and dropout one per element, pooling one per tap; the loss none. */
 double ct_graph_flops(const ct_graph *g);
 double ct_graph_node_flops(const ct_graph *g, int node);
 /* Hex SHA-256 over operations, attributes, shapes and names: equal on all ranks or the run is refused. */

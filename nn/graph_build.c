@@ -10,8 +10,14 @@
 
 struct ct_window ct_window_square(int kernel, int stride, int padding)
 {
-	return (struct ct_window){ .r = kernel, .s = kernel, .stride_h = stride, .stride_w = stride, .pad_h = padding,
-				   .pad_w = padding, .dilation_h = 1, .dilation_w = 1 };
+	return (struct ct_window){.r = kernel,
+				  .s = kernel,
+				  .stride_h = stride,
+				  .stride_w = stride,
+				  .pad_h = padding,
+				  .pad_w = padding,
+				  .dilation_h = 1,
+				  .dilation_w = 1};
 }
 
 /* Keeps the first error; builders return 0 from then on. */
@@ -34,7 +40,8 @@ static enum ct_status check_name(const char *name)
 	for (const char *c = name; *c; c++) {
 		bool word = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
 		if (!word && *c != '_' && *c != '.' && *c != '-')
-			return CT_FAIL(CT_CONFIG, "layer name \"%s\" may hold letters, digits, '_', '-' and '.' only", name);
+			return CT_FAIL(CT_CONFIG, "layer name \"%s\" may hold letters, digits, '_', '-' and '.' only",
+				       name);
 	}
 	return CT_OK;
 }
@@ -54,8 +61,15 @@ enum ct_status ct_graph_create(struct ct_shape input, ct_graph **out)
 	g->cap_nodes = 16;
 	g->n_nodes = 1;
 	g->loss = -1;
-	g->nodes[0] = (struct ct_node){ .op = CT_OP_INPUT, .name = "input", .in = { -1, -1 }, .shape = input, .groups = 1,
-					.weight = -1, .bias = -1, .mean = -1, .var = -1 };
+	g->nodes[0] = (struct ct_node){.op = CT_OP_INPUT,
+				       .name = "input",
+				       .in = {-1, -1},
+				       .shape = input,
+				       .groups = 1,
+				       .weight = -1,
+				       .bias = -1,
+				       .mean = -1,
+				       .var = -1};
 	*out = g;
 	return CT_OK;
 }
@@ -85,8 +99,15 @@ static enum ct_status add_node(ct_graph *g, enum ct_op op, const char *name, int
 		g->cap_nodes *= 2;
 	}
 	struct ct_node *node = &g->nodes[g->n_nodes++];
-	*node = (struct ct_node){ .op = op, .in = { a, b }, .shape = g->nodes[a].shape, .groups = 1,
-				  .win = ct_window_square(1, 1, 0), .weight = -1, .bias = -1, .mean = -1, .var = -1 };
+	*node = (struct ct_node){.op = op,
+				 .in = {a, b},
+				 .shape = g->nodes[a].shape,
+				 .groups = 1,
+				 .win = ct_window_square(1, 1, 0),
+				 .weight = -1,
+				 .bias = -1,
+				 .mean = -1,
+				 .var = -1};
 	memcpy(node->name, name, strlen(name) + 1);
 	*out = node;
 	return CT_OK;
@@ -99,14 +120,20 @@ static enum ct_status add_tensor(ct_graph *g, enum ct_param_kind kind, const cha
 	struct ct_param **list = buffer ? &g->buffers : &g->params;
 	int *n = buffer ? &g->n_buffers : &g->n_params, *cap = buffer ? &g->cap_buffers : &g->cap_params;
 	const struct ct_node *node = &g->nodes[g->n_nodes - 1];
-	struct ct_param p = { .kind = kind, .ndim = ndim, .dims = { 1, 1, 1, 1 }, .n = 1, .fan_in = fan[0],
-			      .fan_out = fan[1], .node = g->n_nodes - 1 };
-	struct ct_str text = { 0 };
+	struct ct_param p = {.kind = kind,
+			     .ndim = ndim,
+			     .dims = {1, 1, 1, 1},
+			     .n = 1,
+			     .fan_in = fan[0],
+			     .fan_out = fan[1],
+			     .node = g->n_nodes - 1};
+	struct ct_str text = {0};
 
 	for (int i = 0; i < ndim; i++) {
 		p.dims[i] = dims[i];
 		if (p.n > (size_t)MAX_VALUE_ELEMS / (size_t)dims[i])
-			return CT_FAIL(CT_CONFIG, "%s.%s has more than %d elements", node->name, suffix, MAX_VALUE_ELEMS);
+			return CT_FAIL(CT_CONFIG, "%s.%s has more than %d elements", node->name, suffix,
+				       MAX_VALUE_ELEMS);
 		p.n *= (size_t)dims[i];
 	}
 	ct_str_addf(&text, "%s.%s", node->name, suffix);
@@ -129,7 +156,8 @@ static enum ct_status add_tensor(ct_graph *g, enum ct_param_kind kind, const cha
 	return CT_OK;
 }
 
-static enum ct_status add_weight_bias(ct_graph *g, struct ct_node *node, int ndim, const int *dims, const int fan[2], bool bias)
+static enum ct_status add_weight_bias(ct_graph *g, struct ct_node *node, int ndim, const int *dims, const int fan[2],
+				      bool bias)
 {
 	CT_TRY(add_tensor(g, CT_PARAM_WEIGHT, "weight", ndim, dims, fan, &node->weight));
 	if (bias)
@@ -146,8 +174,8 @@ static enum ct_status linear(ct_graph *g, const char *name, int x, int k, bool b
 		return CT_FAIL(CT_CONFIG, "%s: %d output features (at least 1)", name, k);
 	struct ct_shape in = node->shape;
 	int features = in.c * in.h * in.w;
-	node->shape = (struct ct_shape){ k, 1, 1 };
-	return add_weight_bias(g, node, 2, (int[]){ k, features }, (int[]){ features, k }, bias);
+	node->shape = (struct ct_shape){k, 1, 1};
+	return add_weight_bias(g, node, 2, (int[]){k, features}, (int[]){features, k}, bias);
 }
 
 /* Output extent of a window along one axis. */
@@ -159,22 +187,26 @@ static enum ct_status extent(const struct ct_node *node, bool height, int *out)
 	int64_t dilation = height ? w->dilation_h : w->dilation_w, span = (kernel - 1) * dilation + 1;
 	bool pool = node->op != CT_OP_CONV2D;
 
-	if (kernel < 1 || kernel > 4096 || stride < 1 || stride > 65536 || dilation < 1 || dilation > 65536 || pad < 0 || pad > 65536)
-		return CT_FAIL(CT_CONFIG, "%s: kernel %d, stride %d, padding %d, dilation %d: kernel, stride and dilation are at "
-			       "least 1, padding at least 0", node->name, (int)kernel, (int)stride, (int)pad, (int)dilation);
+	if (kernel < 1 || kernel > 4096 || stride < 1 || stride > 65536 || dilation < 1 || dilation > 65536 ||
+	    pad < 0 || pad > 65536)
+		return CT_FAIL(CT_CONFIG,
+			       "%s: kernel %d, stride %d, padding %d, dilation %d: kernel, stride and dilation are at "
+			       "least 1, padding at least 0",
+			       node->name, (int)kernel, (int)stride, (int)pad, (int)dilation);
 	if (pool && pad * 2 > kernel)
-		return CT_FAIL(CT_CONFIG, "%s: padding %d is more than half of the kernel %d", node->name, (int)pad, (int)kernel);
+		return CT_FAIL(CT_CONFIG, "%s: padding %d is more than half of the kernel %d", node->name, (int)pad,
+			       (int)kernel);
 	if (span > in + 2 * pad)
-		return CT_FAIL(CT_CONFIG, "%s: kernel %dx%d%s is larger than the padded input %dx%d", node->name, w->r, w->s,
-			       w->dilation_h * w->dilation_w > 1 ? " (dilated)" : "", node->shape.h + 2 * w->pad_h,
-			       node->shape.w + 2 * w->pad_w);
+		return CT_FAIL(CT_CONFIG, "%s: kernel %dx%d%s is larger than the padded input %dx%d", node->name, w->r,
+			       w->s, w->dilation_h * w->dilation_w > 1 ? " (dilated)" : "",
+			       node->shape.h + 2 * w->pad_h, node->shape.w + 2 * w->pad_w);
 	*out = (int)((in + 2 * pad - span) / stride + 1);
 	/* With dilation a window can lie on padding alone. */
 	for (int64_t o = 0; pool && dilation > 1 && o < *out; o++) {
 		int64_t first = o * stride - pad, skip = first < 0 ? (-first + dilation - 1) / dilation : 0;
 		if (skip >= kernel || first + skip * dilation >= in)
-			return CT_FAIL(CT_CONFIG, "%s: with dilation %d and padding %d some windows hold padding only", node->name,
-				       (int)dilation, (int)pad);
+			return CT_FAIL(CT_CONFIG, "%s: with dilation %d and padding %d some windows hold padding only",
+				       node->name, (int)dilation, (int)pad);
 	}
 	return CT_OK;
 }
@@ -188,7 +220,7 @@ static enum ct_status apply_window(struct ct_node *node, struct ct_window win, i
 	CT_TRY(extent(node, false, &w));
 	if ((int64_t)h * w > MAX_VALUE_ELEMS / channels)
 		return CT_FAIL(CT_CONFIG, "%s: output %dx%dx%d is too large", node->name, channels, h, w);
-	node->shape = (struct ct_shape){ channels, h, w };
+	node->shape = (struct ct_shape){channels, h, w};
 	return CT_OK;
 }
 
@@ -201,26 +233,29 @@ static enum ct_status conv2d(ct_graph *g, const char *name, int x, int k, struct
 	if (k < 1)
 		return CT_FAIL(CT_CONFIG, "%s: %d output channels (at least 1)", name, k);
 	if (groups < 1 || c % groups || k % groups)
-		return CT_FAIL(CT_CONFIG, "%s: %d groups do not divide %d input and %d output channels", name, groups, c, k);
+		return CT_FAIL(CT_CONFIG, "%s: %d groups do not divide %d input and %d output channels", name, groups,
+			       c, k);
 	CT_TRY(apply_window(node, win, k));
 	node->groups = groups;
 	int64_t fan_in = (int64_t)c / groups * win.r * win.s, fan_out = (int64_t)k * win.r * win.s;
 	if (fan_in > MAX_VALUE_ELEMS || fan_out > MAX_VALUE_ELEMS)
 		return CT_FAIL(CT_CONFIG, "%s: the weight is too large", name);
-	return add_weight_bias(g, node, 4, (int[]){ k, c / groups, win.r, win.s }, (int[]){ (int)fan_in, (int)fan_out }, bias);
+	return add_weight_bias(g, node, 4, (int[]){k, c / groups, win.r, win.s}, (int[]){(int)fan_in, (int)fan_out},
+			       bias);
 }
 
 static enum ct_status batch_norm(ct_graph *g, const char *name, int x, float eps, float momentum)
 {
 	struct ct_node *node;
-	static const int fan[2] = { 1, 1 };
+	static const int fan[2] = {1, 1};
 
 	CT_TRY(add_node(g, CT_OP_BATCH_NORM, name, x, -1, &node));
 	if (!(eps > 0 && eps < 1) || !(momentum >= 0 && momentum <= 1))
-		return CT_FAIL(CT_CONFIG, "%s: eps %g must lie in (0, 1) and momentum %g in [0, 1]", name, (double)eps, (double)momentum);
+		return CT_FAIL(CT_CONFIG, "%s: eps %g must lie in (0, 1) and momentum %g in [0, 1]", name, (double)eps,
+			       (double)momentum);
 	node->eps = eps;
 	node->momentum = momentum;
-	int dims[1] = { node->shape.c };
+	int dims[1] = {node->shape.c};
 	CT_TRY(add_tensor(g, CT_PARAM_BN_WEIGHT, "weight", 1, dims, fan, &node->weight));
 	CT_TRY(add_tensor(g, CT_PARAM_BN_BIAS, "bias", 1, dims, fan, &node->bias));
 	CT_TRY(add_tensor(g, CT_PARAM_RUNNING_MEAN, "running_mean", 1, dims, fan, &node->mean));
@@ -244,8 +279,8 @@ static enum ct_status add(ct_graph *g, const char *name, int a, int b)
 
 	CT_TRY(add_node(g, CT_OP_ADD, name, a, b, &node));
 	if (s.c != t.c || s.h != t.h || s.w != t.w)
-		return CT_FAIL(CT_CONFIG, "%s: %s is %dx%dx%d and %s is %dx%dx%d: shapes to add must be equal", name, g->nodes[a].name,
-			       s.c, s.h, s.w, g->nodes[b].name, t.c, t.h, t.w);
+		return CT_FAIL(CT_CONFIG, "%s: %s is %dx%dx%d and %s is %dx%dx%d: shapes to add must be equal", name,
+			       g->nodes[a].name, s.c, s.h, s.w, g->nodes[b].name, t.c, t.h, t.w);
 	return CT_OK;
 }
 
@@ -255,7 +290,7 @@ static enum ct_status reshape(ct_graph *g, enum ct_op op, const char *name, int 
 
 	CT_TRY(add_node(g, op, name, x, -1, &node));
 	struct ct_shape s = node->shape;
-	node->shape = (struct ct_shape){ flat ? s.c * s.h * s.w : s.c, 1, 1 };
+	node->shape = (struct ct_shape){flat ? s.c * s.h * s.w : s.c, 1, 1};
 	return CT_OK;
 }
 
@@ -279,24 +314,24 @@ static enum ct_status loss(ct_graph *g, enum ct_op op, int x, float label_smooth
 	CT_TRY(add_node(g, op, "loss", x, -1, &node));
 	struct ct_shape s = node->shape;
 	if (s.h != 1 || s.w != 1)
-		return CT_FAIL(CT_CONFIG, "the loss wants a vector but %s gives %dx%dx%d: flatten or pool it first", g->nodes[x].name,
-			       s.c, s.h, s.w);
+		return CT_FAIL(CT_CONFIG, "the loss wants a vector but %s gives %dx%dx%d: flatten or pool it first",
+			       g->nodes[x].name, s.c, s.h, s.w);
 	if (op == CT_OP_SOFTMAX_XENT && s.c < 2)
 		return CT_FAIL(CT_CONFIG, "cross-entropy needs at least 2 classes, %s gives %d", g->nodes[x].name, s.c);
 	if (!(label_smoothing >= 0 && label_smoothing < 1))
 		return CT_FAIL(CT_CONFIG, "label smoothing %g must lie in [0, 1)", (double)label_smoothing);
 	node->label_smoothing = label_smoothing;
-	node->shape = (struct ct_shape){ 1, 1, 1 };
+	node->shape = (struct ct_shape){1, 1, 1};
 	g->loss = g->n_nodes - 1;
 	return CT_OK;
 }
 
 /* Sticky: does nothing after the first error; else the id of the node just made. */
-#define BUILD(g, call)                                  \
-	do {                                            \
-		if ((g)->error.status != CT_OK)         \
-			return 0;                       \
-		enum ct_status st_ = (call);            \
+#define BUILD(g, call)                                              \
+	do {                                                        \
+		if ((g)->error.status != CT_OK)                     \
+			return 0;                                   \
+		enum ct_status st_ = (call);                        \
 		return st_ < 0 ? fail((g), st_) : (g)->n_nodes - 1; \
 	} while (0)
 

@@ -1,5 +1,5 @@
-/* Compiled with -O3: the loops over k are written so that they vectorise without reassociating sums (sixteen fixed partial
- * sums), so results do not depend on the vector width. */
+/* Compiled with -O3: the loops over k are written so that they vectorise without reassociating sums (sixteen fixed
+ * partial sums), so results do not depend on the vector width. */
 #include "nn/engine_impl.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ static float add_lanes(const float *part)
 /* e[j] = exp(z[j] - max); returns their sum. */
 static float row_exp(const float *z, int k, float max, float *e)
 {
-	float part[LANES] = { 0 }, tail = 0.0f;
+	float part[LANES] = {0}, tail = 0.0f;
 	int j = 0;
 
 	for (int i = 0; i < k; i++)

@@ -13,7 +13,7 @@ struct model {
 
 static enum ct_status build_mlp(ct_graph *g, const struct ct_model_spec *spec, int *logits)
 {
-	struct ct_str name = { 0 };
+	struct ct_str name = {0};
 	int x = ct_graph_flatten(g, "flatten", 0);
 
 	for (int i = 0; i < spec->n_hidden; i++) {
@@ -54,9 +54,9 @@ static enum ct_status build_lenet(ct_graph *g, const struct ct_model_spec *spec,
 
 static enum ct_status build_convnet(ct_graph *g, const struct ct_model_spec *spec, int *logits)
 {
-	static const char *const names[2][4] = { { "layer1.0", "layer1.1", "layer1.2", "layer1.3" },
-						 { "layer2.0", "layer2.1", "layer2.2", "layer2.3" } };
-	static const int channels[2] = { 16, 32 };
+	static const char *const names[2][4] = {{"layer1.0", "layer1.1", "layer1.2", "layer1.3"},
+						{"layer2.0", "layer2.1", "layer2.2", "layer2.3"}};
+	static const int channels[2] = {16, 32};
 	int x = 0;
 
 	for (int i = 0; i < 2; i++) {
@@ -70,10 +70,10 @@ static enum ct_status build_convnet(ct_graph *g, const struct ct_model_spec *spe
 }
 
 static const struct model models[] = {
-	{ "mlp", build_mlp },
-	{ "lenet", build_lenet },
-	{ "convnet", build_convnet },
-	{ "layers", ct_model_layers },
+	{"mlp", build_mlp},
+	{"lenet", build_lenet},
+	{"convnet", build_convnet},
+	{"layers", ct_model_layers},
 };
 
 const char *ct_model_name_at(size_t i)

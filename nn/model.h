@@ -7,30 +7,32 @@
 enum ct_loss { CT_LOSS_CROSS_ENTROPY, CT_LOSS_MSE };
 
 struct ct_model_spec {
-	const char *name;            /* "mlp", "lenet", "convnet", "layers" */
+	const char *name; /* "mlp", "lenet", "convnet", "layers" */
 	struct ct_shape input;
-	int n_outputs;               /* classes, or regression targets */
+	int n_outputs; /* classes, or regression targets */
 	enum ct_loss loss;
-	float label_smoothing;       /* [0,1), cross-entropy only */
-	const int *hidden;           /* mlp: hidden widths, n_hidden >= 0 */
+	float label_smoothing; /* [0,1), cross-entropy only */
+	const int *hidden;     /* mlp: hidden widths, n_hidden >= 0 */
 	int n_hidden;
-	float dropout;               /* mlp: after each hidden ReLU; 0 none */
-	const char *const *layers;   /* "layers": one text a layer */
+	float dropout;             /* mlp: after each hidden ReLU; 0 none */
+	const char *const *layers; /* "layers": one text a layer */
 	int n_layers;
 };
 
 /* Returns an owned, finished graph. CT_CONFIG names the model, layer number and text, with a suggestion.
  *   mlp      flatten, [linear, ReLU, dropout?]*, linear; parameters fc1.weight ... fcN.bias
- *   lenet    conv1 1->6 5x5 pad 2, ReLU, maxpool 2, conv2 6->16 5x5, ReLU, maxpool 2, fc1 120, fc2 84, fc3 (28x28 input and up)
- *   convnet  two blocks conv 5x5 pad 2 (16, 32) + BN + ReLU + maxpool 2, then linear; names layer1.0, layer1.1, layer2.0,
- *            layer2.1, fc, as in the PyTorch mnist-distributed tutorial
+ *   lenet    conv1 1->6 5x5 pad 2, ReLU, maxpool 2, conv2 6->16 5x5, ReLU, maxpool 2, fc1 120, fc2 84, fc3 (for
+ *            28x28 input and up)
+ *   convnet  two blocks conv 5x5 pad 2 (16, 32) + BN + ReLU + maxpool 2, then linear; names layer1.0,
+ *            layer1.1, layer2.0, layer2.1, fc, as in the PyTorch mnist-distributed tutorial
  *   layers   one text a layer, the loss is appended:
  *              conv2d CHANNELS kernel=K [stride=1 padding=0 dilation=1 groups=1 bias=true]
  *              linear FEATURES [bias=true]           batch_norm [eps=1e-5 momentum=0.1]
  *              max_pool KERNEL [stride=KERNEL padding=0 dilation=1]    avg_pool KERNEL [stride=KERNEL padding=0]
  *              add from=LAYER    relu    global_avg_pool    flatten    dropout P
- *            Every layer takes name=NAME (default: conv1, conv2, fc1, bn1, relu1, pool1, ...) and from=LAYER (its input, the
- *            layer before by default; "input" is the image). Window values are N or HxW. The last layer gives n_outputs. */
+ *            Every layer takes name=NAME (default: conv1, conv2, fc1, bn1, relu1, pool1, ...) and from=LAYER (its
+ *            input, the layer before by default; "input" is the image). Window values are N or HxW. The last layer
+ *            gives n_outputs. */
 enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out) CT_MUST_CHECK;
 /* NULL past the end: for suggestions and `ctrain info`. */
 const char *ct_model_name_at(size_t i);

@@ -8,8 +8,22 @@
 
 #define MAX_TEXT 256 /* of one layer */
 
-enum key { KEY_CHANNELS, KEY_FEATURES, KEY_KERNEL, KEY_STRIDE, KEY_PADDING, KEY_DILATION, KEY_GROUPS, KEY_BIAS, KEY_EPS,
-	   KEY_MOMENTUM, KEY_P, KEY_NAME, KEY_FROM, N_KEYS };
+enum key {
+	KEY_CHANNELS,
+	KEY_FEATURES,
+	KEY_KERNEL,
+	KEY_STRIDE,
+	KEY_PADDING,
+	KEY_DILATION,
+	KEY_GROUPS,
+	KEY_BIAS,
+	KEY_EPS,
+	KEY_MOMENTUM,
+	KEY_P,
+	KEY_NAME,
+	KEY_FROM,
+	N_KEYS
+};
 #define BIT(key) (1u << (key))
 #define WINDOW (BIT(KEY_KERNEL) | BIT(KEY_STRIDE) | BIT(KEY_PADDING))
 
@@ -29,13 +43,19 @@ static const struct {
 	enum kind kind;
 	int min;
 } keys[N_KEYS] = {
-	[KEY_CHANNELS] = { "channels", KIND_INT, 1 },  [KEY_FEATURES] = { "features", KIND_INT, 1 },
-	[KEY_KERNEL] = { "kernel", KIND_PAIR, 1 },     [KEY_STRIDE] = { "stride", KIND_PAIR, 1 },
-	[KEY_PADDING] = { "padding", KIND_PAIR, 0 },   [KEY_DILATION] = { "dilation", KIND_PAIR, 1 },
-	[KEY_GROUPS] = { "groups", KIND_INT, 1 },      [KEY_BIAS] = { "bias", KIND_BOOL, 0 },
-	[KEY_EPS] = { "eps", KIND_REAL, 0 },           [KEY_MOMENTUM] = { "momentum", KIND_REAL, 0 },
-	[KEY_P] = { "p", KIND_REAL, 0 },               [KEY_NAME] = { "name", KIND_TEXT, 0 },
-	[KEY_FROM] = { "from", KIND_TEXT, 0 },
+	[KEY_CHANNELS] = {"channels", KIND_INT, 1},
+	[KEY_FEATURES] = {"features", KIND_INT, 1},
+	[KEY_KERNEL] = {"kernel", KIND_PAIR, 1},
+	[KEY_STRIDE] = {"stride", KIND_PAIR, 1},
+	[KEY_PADDING] = {"padding", KIND_PAIR, 0},
+	[KEY_DILATION] = {"dilation", KIND_PAIR, 1},
+	[KEY_GROUPS] = {"groups", KIND_INT, 1},
+	[KEY_BIAS] = {"bias", KIND_BOOL, 0},
+	[KEY_EPS] = {"eps", KIND_REAL, 0},
+	[KEY_MOMENTUM] = {"momentum", KIND_REAL, 0},
+	[KEY_P] = {"p", KIND_REAL, 0},
+	[KEY_NAME] = {"name", KIND_TEXT, 0},
+	[KEY_FROM] = {"from", KIND_TEXT, 0},
 };
 
 /* bare: the key of a word without "key="; N_KEYS when the layer has none. name and from are always allowed. */
@@ -45,17 +65,17 @@ static const struct layer {
 	enum key bare;
 	unsigned required, allowed;
 } layers[] = {
-	{ "conv2d", "conv", CT_OP_CONV2D, KEY_CHANNELS, BIT(KEY_CHANNELS) | BIT(KEY_KERNEL),
-	  WINDOW | BIT(KEY_CHANNELS) | BIT(KEY_DILATION) | BIT(KEY_GROUPS) | BIT(KEY_BIAS) },
-	{ "linear", "fc", CT_OP_LINEAR, KEY_FEATURES, BIT(KEY_FEATURES), BIT(KEY_FEATURES) | BIT(KEY_BIAS) },
-	{ "batch_norm", "bn", CT_OP_BATCH_NORM, N_KEYS, 0, BIT(KEY_EPS) | BIT(KEY_MOMENTUM) },
-	{ "relu", "relu", CT_OP_RELU, N_KEYS, 0, 0 },
-	{ "max_pool", "pool", CT_OP_MAX_POOL, KEY_KERNEL, BIT(KEY_KERNEL), WINDOW | BIT(KEY_DILATION) },
-	{ "avg_pool", "pool", CT_OP_AVG_POOL, KEY_KERNEL, BIT(KEY_KERNEL), WINDOW },
-	{ "global_avg_pool", "pool", CT_OP_GLOBAL_AVG_POOL, N_KEYS, 0, 0 },
-	{ "add", "add", CT_OP_ADD, N_KEYS, BIT(KEY_FROM), 0 },
-	{ "flatten", "flatten", CT_OP_FLATTEN, N_KEYS, 0, 0 },
-	{ "dropout", "drop", CT_OP_DROPOUT, KEY_P, BIT(KEY_P), BIT(KEY_P) },
+	{"conv2d", "conv", CT_OP_CONV2D, KEY_CHANNELS, BIT(KEY_CHANNELS) | BIT(KEY_KERNEL),
+	 WINDOW | BIT(KEY_CHANNELS) | BIT(KEY_DILATION) | BIT(KEY_GROUPS) | BIT(KEY_BIAS)},
+	{"linear", "fc", CT_OP_LINEAR, KEY_FEATURES, BIT(KEY_FEATURES), BIT(KEY_FEATURES) | BIT(KEY_BIAS)},
+	{"batch_norm", "bn", CT_OP_BATCH_NORM, N_KEYS, 0, BIT(KEY_EPS) | BIT(KEY_MOMENTUM)},
+	{"relu", "relu", CT_OP_RELU, N_KEYS, 0, 0},
+	{"max_pool", "pool", CT_OP_MAX_POOL, KEY_KERNEL, BIT(KEY_KERNEL), WINDOW | BIT(KEY_DILATION)},
+	{"avg_pool", "pool", CT_OP_AVG_POOL, KEY_KERNEL, BIT(KEY_KERNEL), WINDOW},
+	{"global_avg_pool", "pool", CT_OP_GLOBAL_AVG_POOL, N_KEYS, 0, 0},
+	{"add", "add", CT_OP_ADD, N_KEYS, BIT(KEY_FROM), 0},
+	{"flatten", "flatten", CT_OP_FLATTEN, N_KEYS, 0, 0},
+	{"dropout", "drop", CT_OP_DROPOUT, KEY_P, BIT(KEY_P), BIT(KEY_P)},
 };
 
 static enum ct_status parse_int(const char *s, const char *key, int min, int *out)
@@ -176,7 +196,8 @@ static struct ct_window window_of(const struct words *w)
 	const int *kernel = w->number[KEY_KERNEL], *stride = w->number[KEY_STRIDE], *padding = w->number[KEY_PADDING];
 	const int *dilation = w->number[KEY_DILATION];
 
-	return (struct ct_window){ kernel[0], kernel[1], stride[0], stride[1], padding[0], padding[1], dilation[0], dilation[1] };
+	return (struct ct_window){kernel[0],  kernel[1],  stride[0],   stride[1],
+				  padding[0], padding[1], dilation[0], dilation[1]};
 }
 
 static enum ct_status build_layer(ct_graph *g, const struct layer *layer, const struct words *w, int x, int *out)
@@ -200,7 +221,8 @@ static enum ct_status build_layer(ct_graph *g, const struct layer *layer, const 
 	}
 	switch (layer->op) {
 	case CT_OP_CONV2D:
-		*out = ct_graph_conv2d(g, name, x, w->number[KEY_CHANNELS][0], window_of(w), w->number[KEY_GROUPS][0], w->bias);
+		*out = ct_graph_conv2d(g, name, x, w->number[KEY_CHANNELS][0], window_of(w), w->number[KEY_GROUPS][0],
+				       w->bias);
 		break;
 	case CT_OP_LINEAR:
 		*out = ct_graph_linear(g, name, x, w->number[KEY_FEATURES][0], w->bias);
@@ -237,7 +259,7 @@ static enum ct_status parse_layer(ct_graph *g, const char *text, int x, int *out
 {
 	char copy[MAX_TEXT];
 	const struct layer *layer = NULL;
-	struct words w = { .bias = true };
+	struct words w = {.bias = true};
 
 	if (strlen(text) >= sizeof(copy))
 		return CT_FAIL(CT_CONFIG, "a layer's text has at most %d characters", MAX_TEXT - 1);
@@ -252,7 +274,7 @@ static enum ct_status parse_layer(ct_graph *g, const char *text, int x, int *out
 		if ((layer->required & BIT(key)) && !(w.given & BIT(key)))
 			return CT_FAIL(CT_CONFIG, "%s needs %s", layer->name, keys[key].name);
 	}
-	static const enum key ones[] = { KEY_STRIDE, KEY_DILATION, KEY_GROUPS };
+	static const enum key ones[] = {KEY_STRIDE, KEY_DILATION, KEY_GROUPS};
 	bool pool = layer->op == CT_OP_MAX_POOL || layer->op == CT_OP_AVG_POOL;
 	for (size_t i = 0; i < CT_ARRAY_LEN(ones); i++) {
 		for (int axis = 0; axis < 2 && !(w.given & BIT(ones[i])); axis++)
@@ -267,7 +289,7 @@ static enum ct_status parse_layer(ct_graph *g, const char *text, int x, int *out
 
 static enum ct_status wrap(int i, const char *text)
 {
-	struct ct_str shown = { 0 };
+	struct ct_str shown = {0};
 
 	ct_str_add_escaped(&shown, text, strlen(text), 80);
 	enum ct_status st = ct_error_wrap("layer %d, \"%s\"", i + 1, ct_str_text(&shown));
@@ -287,8 +309,9 @@ enum ct_status ct_model_layers(ct_graph *g, const struct ct_model_spec *spec, in
 	}
 	struct ct_shape s = ct_graph_node(g, x)->shape;
 	if (s.c != spec->n_outputs || s.h != 1 || s.w != 1) {
-		enum ct_status st = CT_FAIL(CT_CONFIG, "the last layer gives %dx%dx%d, but the data asks for %d output%s", s.c, s.h, s.w,
-					    spec->n_outputs, spec->n_outputs == 1 ? "" : "s");
+		enum ct_status st =
+			CT_FAIL(CT_CONFIG, "the last layer gives %dx%dx%d, but the data asks for %d output%s", s.c, s.h,
+				s.w, spec->n_outputs, spec->n_outputs == 1 ? "" : "s");
 		ct_error_hint("end the list with \"linear %d\"", spec->n_outputs);
 		return st;
 	}

@@ -16,7 +16,8 @@ static void add_slice(ct_net *net, int param)
 	if (param < 0)
 		return;
 	net->slice_of[param] = net->n_slices;
-	net->slices[net->n_slices++] = (struct ct_slice){ .offset = net->arena_elems, .n = net->elems[param], .param = param };
+	net->slices[net->n_slices++] =
+		(struct ct_slice){.offset = net->arena_elems, .n = net->elems[param], .param = param};
 	net->arena_elems = align_up(net->arena_elems + net->elems[param]);
 }
 
@@ -55,8 +56,8 @@ static enum ct_status check_opts(const struct ct_net_opts *o, struct ct_shape in
 		return CT_FAIL(CT_CONFIG, "byte images have 1 to 4 channels, the model's input has %d", in.c);
 	for (int i = 0; i < in.c; i++) {
 		if (!isfinite(o->mean[i]) || !isfinite(o->std[i]) || !(o->std[i] > 0))
-			return CT_FAIL(CT_CONFIG, "channel %d: mean %g and standard deviation %g can't normalise", i, (double)o->mean[i],
-				       (double)o->std[i]);
+			return CT_FAIL(CT_CONFIG, "channel %d: mean %g and standard deviation %g can't normalise", i,
+				       (double)o->mean[i], (double)o->std[i]);
 	}
 	return CT_OK;
 }
@@ -125,7 +126,9 @@ void ct_net_destroy(ct_net *net)
 enum ct_status ct_net_bind_grads(ct_net *net, float *grads)
 {
 	if (!net->opts.train || net->n_programs || ((uintptr_t)grads & 255))
-		return CT_FAIL(CT_BUG, "a gradient arena is bound to a training net before its first program, aligned to 256 bytes");
+		return CT_FAIL(
+			CT_BUG,
+			"a gradient arena is bound to a training net before its first program, aligned to 256 bytes");
 	if (net->owns_grads)
 		ct_device_mem_free(net->engine->device, net->grads);
 	net->owns_grads = false;

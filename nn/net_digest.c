@@ -36,7 +36,7 @@ enum ct_status ct_net_digest(const ct_net *net, char hex[65])
 	CT_TRY_ALLOC(order = CT_NEW_ARRAY(struct named, (size_t)net->n_slices));
 	for (int i = 0; i < net->n_slices; i++) {
 		const struct ct_param *p = ct_graph_param(net->graph, i);
-		order[i] = (struct named){ p->name, i };
+		order[i] = (struct named){p->name, i};
 		largest = p->n > largest ? p->n : largest;
 	}
 	qsort(order, (size_t)net->n_slices, sizeof(*order), compare);
@@ -65,7 +65,8 @@ void ct_net_layout_digest(const ct_net *net, char hex[65])
 		layout[0] = '\0';
 		if (net->engine->ops->layout)
 			net->engine->ops->layout(net, s->param, layout, sizeof(layout));
-		len = snprintf(text, sizeof(text), "%s %zu %zu %s\n", ct_graph_param(net->graph, s->param)->name, s->offset, s->n, layout);
+		len = snprintf(text, sizeof(text), "%s %zu %zu %s\n", ct_graph_param(net->graph, s->param)->name,
+			       s->offset, s->n, layout);
 		CT_ASSERT(len > 0 && (size_t)len < sizeof(text));
 		ct_sha256_update(&h, text, (size_t)len);
 	}

@@ -57,7 +57,7 @@ static void plan_segments(ct_optim *o)
 		if (o->n_segments && o->segments[o->n_segments - 1].decay == decay)
 			o->segments[o->n_segments - 1].n += end - s->offset;
 		else
-			o->segments[o->n_segments++] = (struct segment){ s->offset, end - s->offset, decay };
+			o->segments[o->n_segments++] = (struct segment){s->offset, end - s->offset, decay};
 	}
 }
 
@@ -110,13 +110,15 @@ void ct_optim_destroy(ct_optim *o)
 
 static void step_sgd(ct_optim *o, double lr, float clip)
 {
-	struct ct_sgd_coefs c = { .lr = (float)lr, .momentum = (float)o->opts.momentum, .clip = clip, .nesterov = o->opts.nesterov };
+	struct ct_sgd_coefs c = {
+		.lr = (float)lr, .momentum = (float)o->opts.momentum, .clip = clip, .nesterov = o->opts.nesterov};
 	const ct_net *net = o->net;
 
 	for (int i = 0; i < o->n_segments; i++) {
 		const struct segment *s = &o->segments[i];
 		c.weight_decay = s->decay ? (float)o->opts.weight_decay : 0.0f;
-		o->kernels->sgd(s->n, net->params + s->offset, net->grads + s->offset, o->n_states ? o->state[0] + s->offset : NULL, &c);
+		o->kernels->sgd(s->n, net->params + s->offset, net->grads + s->offset,
+				o->n_states ? o->state[0] + s->offset : NULL, &c);
 	}
 }
 
@@ -179,7 +181,7 @@ void ct_optim_set_steps(ct_optim *o, uint64_t n)
 
 const char *ct_optim_state_name(const ct_optim *o, int i)
 {
-	static const char *const sgd[] = { "momentum_buffer" }, *const adamw[] = { "exp_avg", "exp_avg_sq" };
+	static const char *const sgd[] = {"momentum_buffer"}, *const adamw[] = {"exp_avg", "exp_avg_sq"};
 
 	if (i < 0 || i >= o->n_states)
 		return NULL;

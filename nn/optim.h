@@ -1,7 +1,7 @@
-/* Optimizers: one fused pass over parameter, gradient and state arenas of a net. State arenas have the parameter arena's
- * layout, so ct_net_export / ct_net_import move them by name. Formulas are torch.optim.SGD's (dampening 0) and AdamW's;
- * coefficients are computed in double and rounded to float once a step, as there. Results do not depend on the vector
- * width of the machine. */
+/* Optimizers: one fused pass over parameter, gradient and state arenas of a net. State arenas have the parameter
+ * arena's layout, so ct_net_export / ct_net_import move them by name. Formulas are torch.optim.SGD's (dampening 0)
+ * and AdamW's; coefficients are computed in double and rounded to float once a step, as there. Results do not depend
+ * on the vector width of the machine. */
 #ifndef CT_NN_OPTIM_H
 #define CT_NN_OPTIM_H
 
@@ -11,21 +11,22 @@ enum ct_optim_kind { CT_SGD, CT_ADAMW };
 
 struct ct_optim_opts {
 	enum ct_optim_kind kind;
-	double momentum;      /* SGD, [0,1) */
-	bool nesterov;        /* needs momentum */
-	double weight_decay;  /* SGD: added to the gradient (L2); AdamW: decoupled. As PyTorch. */
-	bool decay_norm_bias; /* false: no decay on biases and batch-norm parameters */
+	double momentum;          /* SGD, [0,1) */
+	bool nesterov;            /* needs momentum */
+	double weight_decay;      /* SGD: added to the gradient (L2); AdamW: decoupled. As PyTorch. */
+	bool decay_norm_bias;     /* false: no decay on biases and batch-norm parameters */
 	double beta1, beta2, eps; /* AdamW */
-	double clip_norm;     /* global L2 norm of the gradient, as torch.nn.utils.clip_grad_norm_; 0 off */
+	double clip_norm;         /* global L2 norm of the gradient, as torch.nn.utils.clip_grad_norm_; 0 off */
 };
 
 typedef struct ct_optim ct_optim;
 
-enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts, ct_optim **out) CT_MUST_CHECK; /* borrows net */
+enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts,
+			       ct_optim **out) CT_MUST_CHECK; /* borrows net */
 void ct_optim_destroy(ct_optim *o);
 /* One update with learning rate lr from the gradients in the net's arena. grad_norm (may be NULL) gets the norm before
- * clipping, computed only when asked or when clipping; a norm that is not finite while clipping is CT_NUMERIC and changes
- * nothing. */
+ * clipping, computed only when asked or when clipping; a norm that is not finite while clipping is CT_NUMERIC and
+ * changes nothing. */
 enum ct_status ct_optim_step(ct_optim *o, double lr, double *grad_norm) CT_MUST_CHECK;
 uint64_t ct_optim_steps(const ct_optim *o); /* updates done: AdamW's bias correction */
 void ct_optim_set_steps(ct_optim *o, uint64_t n);
@@ -41,7 +42,7 @@ void ct_ema_destroy(ct_ema *e);
 void ct_ema_update(ct_ema *e);
 /* Exchanges the net's parameters and buffers with the averages; call again to go back. */
 void ct_ema_swap(ct_ema *e);
-float *ct_ema_params(ct_ema *e);  /* arena layout */
+float *ct_ema_params(ct_ema *e); /* arena layout */
 float *ct_ema_buffers(ct_ema *e);
 
 #endif

@@ -15,7 +15,8 @@ BODY void sgd_plain(size_t n, float *restrict p, const float *restrict g, const 
 }
 
 /* torch.optim.SGD takes buf = g in the first step; with buf = 0 before it, momentum*buf + g is the same. */
-BODY void sgd_momentum(size_t n, float *restrict p, const float *restrict g, float *restrict m, const struct ct_sgd_coefs *c)
+BODY void sgd_momentum(size_t n, float *restrict p, const float *restrict g, float *restrict m,
+		       const struct ct_sgd_coefs *c)
 {
 	const float lr = c->lr, momentum = c->momentum, wd = c->weight_decay, clip = c->clip;
 
@@ -27,7 +28,8 @@ BODY void sgd_momentum(size_t n, float *restrict p, const float *restrict g, flo
 	}
 }
 
-BODY void sgd_nesterov(size_t n, float *restrict p, const float *restrict g, float *restrict m, const struct ct_sgd_coefs *c)
+BODY void sgd_nesterov(size_t n, float *restrict p, const float *restrict g, float *restrict m,
+		       const struct ct_sgd_coefs *c)
 {
 	const float lr = c->lr, momentum = c->momentum, wd = c->weight_decay, clip = c->clip;
 
@@ -67,7 +69,7 @@ BODY void adamw(size_t n, float *restrict p, const float *restrict g, float *res
 
 BODY double sum_squares(size_t n, const float *g)
 {
-	double part[LANES] = { 0 }, sum = 0;
+	double part[LANES] = {0}, sum = 0;
 	size_t i = 0;
 
 	for (; i + LANES <= n; i += LANES) {
@@ -88,26 +90,26 @@ BODY void average(size_t n, float *restrict e, const float *restrict x, float de
 }
 
 /* One set of functions and their table, compiled for a target. */
-#define KERNELS(suffix, attribute, target_name)                                                                               \
-	attribute static void sgd_##suffix(size_t n, float *p, const float *g, float *m, const struct ct_sgd_coefs *c)         \
-	{                                                                                                                      \
-		sgd(n, p, g, m, c);                                                                                            \
-	}                                                                                                                      \
-	attribute static void adamw_##suffix(size_t n, float *p, const float *g, float *m, float *v,                           \
-					     const struct ct_adamw_coefs *c)                                                   \
-	{                                                                                                                      \
-		adamw(n, p, g, m, v, c);                                                                                       \
-	}                                                                                                                      \
-	attribute static double sum_squares_##suffix(size_t n, const float *g)                                                 \
-	{                                                                                                                      \
-		return sum_squares(n, g);                                                                                      \
-	}                                                                                                                      \
-	attribute static void average_##suffix(size_t n, float *e, const float *x, float decay, float rest)                    \
-	{                                                                                                                      \
-		average(n, e, x, decay, rest);                                                                                 \
-	}                                                                                                                      \
-	static const struct ct_optim_kernels kernels_##suffix = { target_name, sgd_##suffix, adamw_##suffix,                   \
-								  sum_squares_##suffix, average_##suffix };
+#define KERNELS(suffix, attribute, target_name)                                                                        \
+	attribute static void sgd_##suffix(size_t n, float *p, const float *g, float *m, const struct ct_sgd_coefs *c) \
+	{                                                                                                              \
+		sgd(n, p, g, m, c);                                                                                    \
+	}                                                                                                              \
+	attribute static void adamw_##suffix(size_t n, float *p, const float *g, float *m, float *v,                   \
+					     const struct ct_adamw_coefs *c)                                           \
+	{                                                                                                              \
+		adamw(n, p, g, m, v, c);                                                                               \
+	}                                                                                                              \
+	attribute static double sum_squares_##suffix(size_t n, const float *g)                                         \
+	{                                                                                                              \
+		return sum_squares(n, g);                                                                              \
+	}                                                                                                              \
+	attribute static void average_##suffix(size_t n, float *e, const float *x, float decay, float rest)            \
+	{                                                                                                              \
+		average(n, e, x, decay, rest);                                                                         \
+	}                                                                                                              \
+	static const struct ct_optim_kernels kernels_##suffix = {target_name, sgd_##suffix, adamw_##suffix,            \
+								 sum_squares_##suffix, average_##suffix};
 
 #ifdef __x86_64__
 KERNELS(avx512, __attribute__((target("avx512f,prefer-vector-width=512"))), "avx512f")

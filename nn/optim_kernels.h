@@ -14,8 +14,8 @@ struct ct_sgd_coefs {
 };
 
 struct ct_adamw_coefs {
-	float shrink;             /* 1 - lr*weight_decay */
-	float step;               /* lr / (1 - beta1^t) */
+	float shrink; /* 1 - lr*weight_decay */
+	float step;   /* lr / (1 - beta1^t) */
 	float one_minus_beta1, beta2, one_minus_beta2;
 	float inverse_sqrt_bias2; /* 1 / sqrt(1 - beta2^t) */
 	float eps, clip;

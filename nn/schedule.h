@@ -23,7 +23,7 @@ struct ct_schedule {
 	uint64_t step_size;    /* step: every so many steps */
 	uint64_t milestones[CT_MAX_MILESTONES]; /* multistep: steps after the warm-up, rising */
 	int n_milestones;
-	double power;          /* poly */
+	double power;                                   /* poly */
 	double pct_start, div_factor, final_div_factor; /* one-cycle, cosine annealing as PyTorch's default */
 };
 
