@@ -97,6 +97,20 @@ static void test_below(void **state)
 	}
 }
 
+/* Without throwing any number away, every third value below 3/4 of the range would come twice as often. */
+static void test_below_is_not_biased(void **state)
+{
+	struct ct_rng r;
+	int n = 20000, thirds[3] = {0};
+
+	(void)state;
+	ct_rng_init(&r, 5, CT_RNG_TEST, 1, 0);
+	for (int i = 0; i < n; i++)
+		thirds[ct_rng_below(&r, 0xC0000000u) % 3]++;
+	for (int i = 0; i < 3; i++)
+		assert_true(fabs((double)thirds[i] / n - 1.0 / 3) < 5 * sqrt(2.0 / 9 / n));
+}
+
 static void test_uniform_and_normal(void **state)
 {
 	double sum = 0, squares = 0, fourth = 0;
@@ -227,6 +241,7 @@ int main(void)
 		cmocka_unit_test(test_stream_is_the_counter),
 		cmocka_unit_test(test_streams_differ),
 		cmocka_unit_test(test_below),
+		cmocka_unit_test(test_below_is_not_biased),
 		cmocka_unit_test(test_uniform_and_normal),
 		cmocka_unit_test(test_permutation),
 		cmocka_unit_test(test_all_orders_are_as_likely),
