@@ -25,7 +25,7 @@
 
 struct launcher {
 	const struct ct_config *cfg;
-	int n, first_rank, world, node, n_nodes;
+	struct ct_ranks ranks;
 	struct ct_worker *workers;
 	ct_store_server *server;
 	struct ct_store_opts store;
@@ -36,37 +36,6 @@ struct launcher {
 	int first_failed; /* index, -1 */
 	bool killed;      /* we ended what remained */
 };
-
-/* Ranks of all nodes before this one, of this one, and in all. */
-static enum ct_status count_ranks(struct launcher *l)
-{
-	const struct ct_config *c = l->cfg;
-	l->node = (int)c->launch.node_rank;
-	l->n_nodes = (int)c->launch.nodes;
-	l->n = ct_plan_local_procs(c);
-	l->first_rank = l->node * l->n;
-	l->world = l->n_nodes * l->n;
-	if (!c->launch.procs_list[0])
-		return CT_OK;
-	const char *p = c->launch.procs_list;
-	l->world = l->first_rank = 0;
-	int node = 0;
-	for (; *p; node++) {
-		char *end;
-		long k = strtol(p, &end, 10);
-		if (end == p || k < 1 || k > 4096 || (*end && *end != ','))
-			return CT_FAIL(CT_USAGE, "--procs %s: expected positive numbers separated by commas", c->launch.procs_list);
-		if (node < l->node)
-			l->first_rank += (int)k;
-		if (node == l->node)
-			l->n = (int)k;
-		l->world += (int)k;
-		p = *end ? end + 1 : end;
-	}
-	if (node != l->n_nodes)
-		return CT_FAIL(CT_USAGE, "--procs %s names %d nodes, --nodes is %d", c->launch.procs_list, node, l->n_nodes);
-	return CT_OK;
-}
 
 /* One node: a random token and, unless told otherwise, a free port on the loopback interface. Several: node 0's launcher serves on
  * the agreed port. With --init the workers meet as the URL says. */
@@ -85,16 +54,16 @@ static enum ct_status start_store(struct launcher *l)
 	const char *token = getenv("CTRAIN_TOKEN");
 	if (token && token[0])
 		snprintf(l->store.token, sizeof(l->store.token), "%s", token);
-	else if (l->n_nodes == 1)
+	else if (l->ranks.n_nodes == 1)
 		CT_TRY(ct_token_make(l->store.token));
 	int port = (int)c->launch.master_port;
-	if (l->n_nodes > 1 && port == 0)
+	if (l->ranks.n_nodes > 1 && port == 0)
 		port = 29400;
-	if (l->node == 0) {
-		CT_TRY(ct_store_server_start(l->n_nodes == 1 ? "127.0.0.1" : NULL, port, &l->store, &l->server));
+	if (l->ranks.node == 0) {
+		CT_TRY(ct_store_server_start(l->ranks.n_nodes == 1 ? "127.0.0.1" : NULL, port, &l->store, &l->server));
 		port = ct_store_server_port(l->server);
 	}
-	snprintf(l->store_addr, sizeof(l->store_addr), "%s:%d", l->n_nodes == 1 || l->node == 0 ? "127.0.0.1" : c->launch.master_addr, port);
+	snprintf(l->store_addr, sizeof(l->store_addr), "%s:%d", l->ranks.n_nodes == 1 || l->ranks.node == 0 ? "127.0.0.1" : c->launch.master_addr, port);
 	return CT_OK;
 }
 
@@ -102,13 +71,13 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 {
 	char *env[MAX_ENV] = { 0 };
 	size_t n = 0;
-	int threads = ct_plan_threads(l->cfg, l->n);
-	env[n++] = ct_strfmt("RANK=%d", l->first_rank + i);
-	env[n++] = ct_strfmt("WORLD_SIZE=%d", l->world);
+	int threads = ct_plan_threads(l->cfg, l->ranks.local);
+	env[n++] = ct_strfmt("RANK=%d", l->ranks.first + i);
+	env[n++] = ct_strfmt("WORLD_SIZE=%d", l->ranks.world);
 	env[n++] = ct_strfmt("LOCAL_RANK=%d", i);
-	env[n++] = ct_strfmt("LOCAL_WORLD_SIZE=%d", l->n);
-	env[n++] = ct_strfmt("CTRAIN_NODE_RANK=%d", l->node);
-	env[n++] = ct_strfmt("CTRAIN_N_NODES=%d", l->n_nodes);
+	env[n++] = ct_strfmt("LOCAL_WORLD_SIZE=%d", l->ranks.local);
+	env[n++] = ct_strfmt("CTRAIN_NODE_RANK=%d", l->ranks.node);
+	env[n++] = ct_strfmt("CTRAIN_N_NODES=%d", l->ranks.n_nodes);
 	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", l->store.run_id);
 	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
 	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
@@ -123,7 +92,7 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 		if (!env[k])
 			st = CT_NOMEM;
 	if (st == CT_OK)
-		st = ct_worker_start(&l->workers[i], l->first_rank + i, argv, env, n, i == 0 && l->node == 0);
+		st = ct_worker_start(&l->workers[i], l->ranks.first + i, argv, env, n, i == 0 && l->ranks.node == 0);
 	for (size_t k = 0; k < n; k++)
 		ct_free(env[k]);
 	return st;
@@ -131,7 +100,7 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 
 static void signal_all(struct launcher *l, int sig)
 {
-	for (int i = 0; i < l->n; i++)
+	for (int i = 0; i < l->ranks.local; i++)
 		ct_worker_signal(&l->workers[i], sig);
 }
 
@@ -187,7 +156,7 @@ static void note_end(struct launcher *l, int i)
 static int n_running(const struct launcher *l)
 {
 	int n = 0;
-	for (int i = 0; i < l->n; i++)
+	for (int i = 0; i < l->ranks.local; i++)
 		n += l->workers[i].pid > 0 && !l->workers[i].ended;
 	return n;
 }
@@ -195,19 +164,19 @@ static int n_running(const struct launcher *l)
 static enum ct_status wait_for_all(struct launcher *l)
 {
 	struct pollfd *fds = NULL;
-	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->n * 2 + 1));
+	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->ranks.local * 2 + 1));
 	while (n_running(l) > 0) {
 		nfds_t k = 0;
 		fds[k++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
-		for (int i = 0; i < l->n; i++) {
+		for (int i = 0; i < l->ranks.local; i++) {
 			fds[k++] = (struct pollfd){ .fd = l->workers[i].out_fd, .events = POLLIN };
 			fds[k++] = (struct pollfd){ .fd = l->workers[i].error_fd, .events = POLLIN };
 		}
 		(void)poll(fds, k, ct_deadline_poll_ms(l->kill_at));
 		handle_signals(l);
-		for (int i = 0; i < l->n; i++)
+		for (int i = 0; i < l->ranks.local; i++)
 			ct_worker_drain(&l->workers[i]);
-		for (int i = 0; i < l->n; i++)
+		for (int i = 0; i < l->ranks.local; i++)
 			if (ct_worker_reap(&l->workers[i]))
 				note_end(l, i);
 		if (ct_now_ns() >= l->kill_at)
@@ -221,7 +190,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 static enum ct_status verdict(const struct launcher *l)
 {
 	const struct ct_worker *stopped = NULL;
-	for (int i = 0; i < l->n; i++)
+	for (int i = 0; i < l->ranks.local; i++)
 		if (ct_worker_status(&l->workers[i]) == CT_INTERRUPTED)
 			stopped = &l->workers[i];
 	if (l->first_failed < 0)
@@ -229,7 +198,7 @@ static enum ct_status verdict(const struct launcher *l)
 	const struct ct_worker *w = &l->workers[l->first_failed];
 	if (w->has_error) {
 		(void)ct_error_restore(&w->error);
-		return l->world > 1 ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid) : w->error.status;
+		return l->ranks.world > 1 ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid) : w->error.status;
 	}
 	if (!WIFSIGNALED(w->wait_status))
 		return CT_FAIL(CT_BUG, "rank %d (pid %d) ended with exit code %d without saying why", w->rank, (int)w->pid,
@@ -249,7 +218,7 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 {
 	enum ct_status st = CT_OK;
 	int64_t start = ct_process_start_ns();
-	for (int i = 0; i < l->n && st == CT_OK; i++)
+	for (int i = 0; i < l->ranks.local && st == CT_OK; i++)
 		st = start_worker(l, i, start, argv);
 	if (st < 0)
 		kill_all(l);
@@ -264,7 +233,7 @@ static enum ct_status prepare_run_dir(const struct launcher *l)
 {
 	char *dir = NULL;
 	CT_TRY_ALLOC(dir = ct_plan_run_dir(l->cfg));
-	enum ct_status st = l->node == 0 ? ct_run_dir_prepare(dir, l->cfg->train.resume) : CT_OK;
+	enum ct_status st = l->ranks.node == 0 ? ct_run_dir_prepare(dir, l->cfg->train.resume) : CT_OK;
 	ct_free(dir);
 	return st;
 }
@@ -273,22 +242,22 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv)
 {
 	struct launcher l = { .cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1 };
 	enum ct_status st;
-	CT_TRY(count_ranks(&l));
+	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
 	CT_TRY(prepare_run_dir(&l));
 	CT_TRY(ct_signals_open(true, &l.signals));
 	CT_TRY_GOTO(start_store(&l), st, out_signals);
-	if (!(l.workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l.n))) {
+	if (!(l.workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l.ranks.local))) {
 		st = CT_NOMEM;
 		goto out_store;
 	}
-	for (int i = 0; i < l.n; i++)
+	for (int i = 0; i < l.ranks.local; i++)
 		l.workers[i].out_fd = l.workers[i].error_fd = -1;
 	st = run_job(&l, argv);
-	for (int i = 0; i < l.n; i++)
+	for (int i = 0; i < l.ranks.local; i++)
 		ct_worker_release(&l.workers[i]);
 	ct_free(l.workers);
 out_store:
-	ct_store_server_stop(l.server, st == CT_OK && l.n_nodes > 1 ? ct_deadline_in(10 * CT_SEC) : 0);
+	ct_store_server_stop(l.server, st == CT_OK && l.ranks.n_nodes > 1 ? ct_deadline_in(10 * CT_SEC) : 0);
 out_signals:
 	ct_signals_close(l.signals);
 	if (l.n_stop_signals > 1 && l.killed) { /* as the shell expects of an interrupted program */

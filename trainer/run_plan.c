@@ -1,6 +1,7 @@
 #include "trainer/run_plan.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/device.h"
@@ -12,6 +13,35 @@ int ct_plan_local_procs(const struct ct_config *c)
 	if (c->launch.procs > 0)
 		return (int)c->launch.procs;
 	return ct_cpu_count() >= 2 ? 2 : 1;
+}
+
+enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
+{
+	struct ct_ranks r = { .local = ct_plan_local_procs(c), .node = (int)c->launch.node_rank, .n_nodes = (int)c->launch.nodes };
+	const char *list = c->launch.procs_list;
+	if (r.node >= r.n_nodes)
+		return CT_FAIL(CT_USAGE, "--node-rank %d, but --nodes is %d (node ranks count from 0)", r.node, r.n_nodes);
+	r.first = r.node * r.local;
+	r.world = r.n_nodes * r.local;
+	if (list[0])
+		r.first = r.world = 0;
+	int node = 0;
+	for (const char *p = list; *p; node++) {
+		char *end;
+		long k = strtol(p, &end, 10);
+		if (end == p || k < 1 || k > 4096 || (*end && *end != ',') || (*end && !end[1]))
+			return CT_FAIL(CT_USAGE, "--procs %s: expected positive numbers separated by commas", list);
+		if (node < r.node)
+			r.first += (int)k;
+		if (node == r.node)
+			r.local = (int)k;
+		r.world += (int)k;
+		p = *end ? end + 1 : end;
+	}
+	if (list[0] && node != r.n_nodes)
+		return CT_FAIL(CT_USAGE, "--procs %s names %d nodes, --nodes is %d", list, node, r.n_nodes);
+	*out = r;
+	return CT_OK;
 }
 
 int ct_plan_threads(const struct ct_config *c, int local_world)
@@ -243,4 +273,25 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 		.n_layers = c->model.layers.n,
 	};
 	return ct_model_build(&spec, out);
+}
+
+enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out, int *n_out)
+{
+	int n = ct_net_n_slices(net);
+	size_t *ranges = NULL;
+	if (n == 0) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "the model has no parameters: there is nothing to train");
+		ct_error_hint("give model.layers a linear or conv2d layer");
+		return CT_CONFIG;
+	}
+	CT_TRY_ALLOC(ranges = CT_NEW_ARRAY(size_t, (size_t)n * 2));
+	for (int i = 0; i < n; i++) {
+		ranges[i] = ct_net_slice(net, i)->offset;
+		ranges[n + i] = ct_net_slice(net, i)->n;
+	}
+	double cap = c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4;
+	enum ct_status st = ct_bucket_plan(ranges, ranges + n, n, (size_t)(c->dist.first_bucket_mib * (1 << 20)),
+					   (size_t)(cap * (1 << 20)), out, n_out);
+	ct_free(ranges);
+	return st;
 }

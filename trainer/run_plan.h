@@ -4,6 +4,7 @@
 #define CT_TRAINER_RUN_PLAN_H
 
 #include "data/loader.h"
+#include "dist/bucket.h"
 #include "nn/model.h"
 #include "nn/optim.h"
 #include "nn/schedule.h"
@@ -27,6 +28,12 @@ struct ct_run_plan {
 	bool has_val, regression;
 };
 
+struct ct_ranks {
+	int local, first, world; /* of this node; the first rank here; in all */
+	int node, n_nodes;
+};
+/* From launch.procs (or its per-node list), launch.nodes and launch.node_rank. */
+enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT_MUST_CHECK;
 /* Ranks of this node: launch.procs, where auto means one per device, on the CPU 2 (1 where there is one CPU). */
 int ct_plan_local_procs(const struct ct_config *c);
 /* launch.threads, where auto means the CPUs divided by the local ranks, at least 1. */
@@ -45,5 +52,7 @@ enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const
 				const struct ct_dataset_info *val, struct ct_run_plan *out) CT_MUST_CHECK;
 /* The graph that the config asks for on this data. Returns owned. */
 enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, ct_graph **out) CT_MUST_CHECK;
+/* Reduce buckets over the net's gradient arena, caps from dist.*. Returns owned (ct_free). */
+enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out, int *n) CT_MUST_CHECK;
 
 #endif

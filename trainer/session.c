@@ -41,19 +41,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 
 static enum ct_status build_buckets(struct ct_session *s)
 {
-	int n = ct_net_n_slices(s->net);
-	size_t *ranges = NULL;
-	CT_TRY_ALLOC(ranges = CT_NEW_ARRAY(size_t, (size_t)n * 2));
-	for (int i = 0; i < n; i++) {
-		ranges[i] = ct_net_slice(s->net, i)->offset;
-		ranges[n + i] = ct_net_slice(s->net, i)->n;
-	}
-	double cap = s->cfg->dist.bucket_mib > 0 ? s->cfg->dist.bucket_mib : 4;
-	enum ct_status st = ct_bucket_plan(ranges, ranges + n, n, (size_t)(s->cfg->dist.first_bucket_mib * (1 << 20)),
-					   (size_t)(cap * (1 << 20)), &s->buckets, &s->n_buckets);
-	ct_free(ranges);
-	if (st < 0)
-		return st;
+	CT_TRY(ct_plan_buckets(s->cfg, s->net, &s->buckets, &s->n_buckets));
 	/* The tail rides in the last bucket, up to and behind the arena's end. */
 	struct ct_bucket *last = &s->buckets[s->n_buckets - 1];
 	last->n = ct_net_arena_elems(s->net) + CT_TAIL_N - last->offset;

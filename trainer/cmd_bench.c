@@ -1,0 +1,164 @@
+/* `ctrain bench step|loader|comm`: one part of the work alone, each printing one JSON object. The recipes that compare with other
+ * programs are in bench/. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "dist/bench_comm.h"
+#include "trainer/cli.h"
+#include "trainer/step.h"
+
+static int compare_i64(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+static enum ct_status parse_steps(const struct ct_cli *cli, int64_t fallback, int64_t *out)
+{
+	*out = fallback;
+	if (cli->steps)
+		CT_TRY(ct_parse_i64(cli->steps, out));
+	if (*out < 1 || *out > 1000000)
+		return CT_FAIL(CT_USAGE, "--steps %s: expected 1 to 1000000", cli->steps);
+	return CT_OK;
+}
+
+static enum ct_status print_json(ct_json *j)
+{
+	struct ct_str text = { 0 };
+	enum ct_status st = ct_json_dump(j, false, &text);
+	if (st == CT_OK)
+		printf("%s\n", ct_str_text(&text));
+	ct_str_release(&text);
+	ct_json_destroy(j);
+	return st;
+}
+
+static void set_nodes(ct_json *j, const struct ct_session *s, int64_t steps)
+{
+	ct_json *a = ct_json_array();
+	for (int i = 1; i < ct_graph_n_nodes(s->graph); i++) {
+		double f, b;
+		if (ct_program_times(s->full, i, &f, &b) < 0)
+			continue;
+		ct_json *o = ct_json_object();
+		ct_json_set_str(o, "name", ct_graph_node(s->graph, i)->name);
+		ct_json_set_str(o, "op", ct_op_name(ct_graph_node(s->graph, i)->op));
+		ct_json_set_f64(o, "forward_ms", f * 1e3 / (double)steps);
+		ct_json_set_f64(o, "backward_ms", b * 1e3 / (double)steps);
+		ct_json_push(a, o);
+	}
+	ct_json_set(j, "nodes", a);
+}
+
+static enum ct_status bench_step(struct ct_session *s, int64_t steps)
+{
+	ct_stepper *p = NULL;
+	int64_t *ns = NULL;
+	struct ct_step_times t = { 0 };
+	struct ct_step_result r;
+	enum ct_status st;
+	const int64_t warmup = 5;
+	CT_TRY_ALLOC(ns = CT_NEW_ARRAY(int64_t, (size_t)steps));
+	CT_TRY_GOTO(ct_stepper_create(s, &p), st, out);
+	uint64_t allocations = 0;
+	for (int64_t i = -warmup; i < steps; i++) {
+		if (i == 0) {
+			t = (struct ct_step_times){ 0 };
+			allocations = ct_mem_count();
+		}
+		int64_t t0 = ct_now_ns();
+		struct ct_step_request req = { .step = (uint64_t)(i + warmup) };
+		CT_TRY_GOTO(ct_stepper_gradients(p, &req, &r, &t), st, out);
+		CT_TRY_GOTO(ct_stepper_update(p, (float)s->plan.lr * 0.01f, NULL, &t), st, out);
+		if (i >= 0)
+			ns[i] = ct_now_ns() - t0;
+	}
+	allocations = ct_mem_count() - allocations;
+	qsort(ns, (size_t)steps, sizeof(*ns), compare_i64);
+	ct_program_profile(s->full, true);
+	const int64_t profiled = steps < 20 ? steps : 20;
+	struct ct_step_times unused = { 0 };
+	for (int64_t i = 0; i < profiled; i++) {
+		struct ct_step_request req = { .step = (uint64_t)(i + warmup + steps) };
+		CT_TRY_GOTO(ct_stepper_gradients(p, &req, &r, &unused), st, out);
+	}
+	double ms = 1e-6 / (double)steps, median = (double)ns[steps / 2] * 1e-9, flop = 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
+	ct_json *j = ct_json_object();
+	ct_json_set_str(j, "bench", "step");
+	ct_json_set_str(j, "model", s->cfg->model.name);
+	ct_json_set_str(j, "engine", ct_engine_version(s->engine));
+	ct_json_set_i64(j, "batch", s->plan.per_rank);
+	ct_json_set_i64(j, "steps", steps);
+	ct_json_set_f64(j, "step_ms_median", median * 1e3);
+	ct_json_set_f64(j, "step_ms_min", (double)ns[0] * 1e-6);
+	ct_json_set_f64(j, "images_per_sec", s->plan.per_rank / median);
+	ct_json_set_f64(j, "gflops_per_sec", flop / median * 1e-9);
+	ct_json_set_f64(j, "data_ms", (double)t.data_ns * ms);
+	ct_json_set_f64(j, "forward_ms", (double)t.forward_ns * ms);
+	ct_json_set_f64(j, "backward_ms", (double)t.backward_ns * ms);
+	ct_json_set_f64(j, "optim_ms", (double)t.optim_ns * ms);
+	ct_json_set_i64(j, "allocations", (int64_t)allocations);
+	set_nodes(j, s, profiled);
+	st = print_json(j);
+out:
+	ct_stepper_destroy(p);
+	ct_free(ns);
+	return st;
+}
+
+static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
+{
+	ct_loader *l = NULL;
+	struct ct_loader_batch b;
+	struct ct_loader_opts lo = { .sampler = s->plan.train, .augment = s->plan.augment,
+				     .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train)),
+				     .depth = (int)s->cfg->data.depth };
+	uint64_t images = 0, sum = 0;
+	CT_TRY(ct_loader_create(s->train, &lo, &l));
+	int64_t t0 = ct_now_ns();
+	enum ct_status st = CT_OK;
+	for (int64_t i = 0; i < steps && st == CT_OK; i++) {
+		st = ct_loader_next(l, CT_FOREVER, &b);
+		images += st == CT_OK ? b.n : 0;
+		sum += st == CT_OK && b.n > 0 ? ((const uint8_t *)b.x)[0] : 0;
+	}
+	double seconds = (double)(ct_now_ns() - t0) * 1e-9;
+	ct_loader_destroy(l);
+	CT_TRY(st);
+	ct_json *j = ct_json_object();
+	ct_json_set_str(j, "bench", "loader");
+	ct_json_set_str(j, "data", s->cfg->data.name);
+	ct_json_set_i64(j, "threads", lo.n_threads);
+	ct_json_set_i64(j, "images", (int64_t)images);
+	ct_json_set_i64(j, "checksum", (int64_t)sum);
+	ct_json_set_f64(j, "open_seconds", s->data_s);
+	ct_json_set_f64(j, "images_per_sec", (double)images / seconds);
+	return print_json(j);
+}
+
+static enum ct_status run_local(const struct ct_cli *cli, int64_t default_steps, enum ct_status (*fn)(struct ct_session *, int64_t))
+{
+	struct ct_config *c = NULL;
+	struct ct_session s = { 0 };
+	int64_t steps;
+	CT_TRY(parse_steps(cli, default_steps, &steps));
+	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	enum ct_status st = ct_session_create_local(c, true, 0, &s);
+	if (st == CT_OK)
+		st = fn(&s, steps);
+	ct_session_destroy(&s, st < 0);
+	ct_config_destroy(c);
+	return st;
+}
+
+enum ct_status ct_cmd_bench_step(const struct ct_cli *cli)
+{
+	return run_local(cli, 200, bench_step);
+}
+
+enum ct_status ct_cmd_bench_loader(const struct ct_cli *cli)
+{
+	return run_local(cli, 2000, bench_loader);
+}

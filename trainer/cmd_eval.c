@@ -1,0 +1,44 @@
+/* `ctrain eval CONFIG --checkpoint PATH|best|last`: loss and accuracy of a checkpoint on the evaluation data. */
+#include <stdio.h>
+
+#include "base/thread.h"
+#include "trainer/cli.h"
+#include "trainer/evaluate.h"
+
+static enum ct_status evaluate(const struct ct_cli *cli, struct ct_session *s)
+{
+	char *path = NULL;
+	struct ct_eval_result r;
+	if (!s->val)
+		return CT_FAIL(CT_CONFIG, "data.val is none: there is nothing to evaluate on");
+	CT_TRY(ct_checkpoint_resolve(s->run_dir, cli->checkpoint ? cli->checkpoint : "best", &path));
+	enum ct_status st = ct_checkpoint_verify(path);
+	if (st == CT_OK)
+		st = ct_checkpoint_load_weights(path, s->net, s->cfg->train.ema > 0);
+	if (st == CT_OK)
+		st = ct_evaluate(s, NULL, NULL, &r);
+	if (st == CT_OK && cli->json)
+		printf("{\"v\":1,\"kind\":\"eval\",\"checkpoint\":\"%s\",\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"count\":%llu,"
+		       "\"seconds\":%.3f}\n",
+		       path, r.loss, r.top1, r.top5, (unsigned long long)r.count, r.seconds);
+	else if (st == CT_OK && s->plan.regression)
+		printf("%s: loss %.6g over %llu samples (%.2f s)\n", path, r.loss, (unsigned long long)r.count, r.seconds);
+	else if (st == CT_OK)
+		printf("%s: top1 %.4f  top5 %.4f  loss %.4f over %llu samples (%.2f s)\n", path, r.top1, r.top5, r.loss,
+		       (unsigned long long)r.count, r.seconds);
+	ct_free(path);
+	return st;
+}
+
+enum ct_status ct_cmd_eval(const struct ct_cli *cli)
+{
+	struct ct_config *c = NULL;
+	struct ct_session s = { 0 };
+	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	enum ct_status st = ct_session_create_local(c, false, ct_cpu_count(), &s);
+	if (st == CT_OK)
+		st = evaluate(cli, &s);
+	ct_session_destroy(&s, st < 0);
+	ct_config_destroy(c);
+	return st;
+}
