@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/device.h"
+#include "base/json.h"
 #include "base/thread.h"
 #include "data/dataset.h"
 #include "dist/comm.h"
