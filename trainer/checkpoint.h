@@ -12,8 +12,9 @@ struct ct_train_state {
 	uint32_t epoch;         /* position: next batch is step_in_epoch of epoch */
 	uint64_t step_in_epoch;
 	uint64_t optim_steps;
-	double best_top1;       /* < 0: no evaluation yet */
-	uint64_t best_step;
+	double best_top1;       /* < 0: no evaluation yet, or regression */
+	double best_loss;       /* of the evaluation at best_step */
+	uint64_t best_step;     /* 0: no evaluation yet */
 	double last_top1, last_loss; /* of the newest evaluation; < 0: none */
 	double epoch_loss_sum;  /* of the running epoch so far, all ranks */
 	uint64_t epoch_images;

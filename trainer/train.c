@@ -112,16 +112,16 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 	int64_t t0 = ct_now_ns();
 	ct_session_phase(s, "evaluation", s->state.step);
 	CT_TRY(ct_evaluate(s, l->metrics ? eval_progress : NULL, l, &r));
-	double score = s->plan.regression ? -r.loss : r.top1;
-	double best_before = s->plan.regression ? (s->state.best_step ? -s->state.last_loss : -INFINITY) : s->state.best_top1;
-	*best = s->state.best_step == 0 || score > best_before;
+	struct ct_train_state *t = &s->state;
+	bool better = s->plan.regression ? r.loss < t->best_loss : r.top1 > t->best_top1;
+	*best = t->best_step == 0 || better;
 	if (*best) {
-		s->state.best_top1 = r.top1;
-		s->state.best_step = s->state.step;
+		t->best_top1 = r.top1;
+		t->best_loss = r.loss;
+		t->best_step = t->step;
 	}
-	s->state.last_top1 = r.top1;
-	if (!s->plan.regression || *best)
-		s->state.last_loss = r.loss;
+	t->last_top1 = r.top1;
+	t->last_loss = r.loss;
 	uint32_t epoch = (uint32_t)((s->state.step - 1) / s->plan.steps_per_epoch);
 	if (l->metrics)
 		CT_TRY(ct_metrics_eval(l->metrics, epoch, s->state.step, r.loss, r.top1, r.top5, r.count, r.seconds));
