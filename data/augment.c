@@ -71,39 +71,44 @@ static void draw_map(const struct ct_augment *a, struct ct_rng *r, int h, int w,
 	m->y0 = fixed(cy) - (m->yx * fixed(cx + dx) + m->yy * fixed(cy + dy)) / ONE;
 }
 
+/* Weights of the four neighbours (8 bits of fraction each way) of a place that may lie partly outside: neighbours there
+ * are zero. Their weight goes to 0 and their address is not formed. */
+static void sample_edge(int64_t x0, int64_t y0, int fx, int fy, int h, int w, int c, const uint8_t *src, uint8_t *dst)
+{
+	int left = x0 >= 0 ? 256 - fx : 0, right = x0 + 1 < w ? fx : 0, top = y0 >= 0 ? 256 - fy : 0, bottom = y0 + 1 < h ? fy : 0;
+	const uint8_t *p = src + ((y0 < 0 ? 0 : y0) * w + (x0 < 0 ? 0 : x0)) * c;
+	int64_t dx = x0 >= 0 && right ? c : 0, dy = y0 >= 0 && bottom ? (int64_t)w * c : 0;
+
+	for (int k = 0; k < c; k++) {
+		int upper = left * p[k] + right * p[k + dx], lower = left * p[k + dy] + right * p[k + dy + dx];
+
+		dst[k] = (uint8_t)((top * upper + bottom * lower + HALF) >> 16);
+	}
+}
+
 static void warp(const struct inverse_map *m, int h, int w, int c, const uint8_t *src, uint8_t *dst)
 {
+	ptrdiff_t row_bytes = (ptrdiff_t)w * c;
+
 	for (int y = 0; y < h; y++) {
 		int64_t sx = m->xy * y + m->x0, sy = m->yy * y + m->y0;
 
 		for (int x = 0; x < w; x++, sx += m->xx, sy += m->yx, dst += c) {
 			int64_t x0 = sx >> 16, y0 = sy >> 16;
 			int fx = (int)(sx & (ONE - 1)) >> 8, fy = (int)(sy & (ONE - 1)) >> 8;
-			int wx[2] = {256 - fx, fx}, wy[2] = {256 - fy, fy};
-			const uint8_t *p;
 
-			if (x0 < -1 || x0 >= w || y0 < -1 || y0 >= h) {
+			if (x0 >= 0 && x0 < w - 1 && y0 >= 0 && y0 < h - 1) {
+				const uint8_t *p = src + y0 * row_bytes + x0 * c, *q = p + row_bytes;
+
+				for (int k = 0; k < c; k++) {
+					int upper = 256 * p[k] + fx * (p[k + c] - p[k]), lower = 256 * q[k] + fx * (q[k + c] - q[k]);
+
+					dst[k] = (uint8_t)((256 * upper + fy * (lower - upper) + HALF) >> 16);
+				}
+			} else if (x0 < -1 || x0 >= w || y0 < -1 || y0 >= h) {
 				memset(dst, 0, (size_t)c);
-				continue;
-			}
-			/* Neighbours outside are zero: their weight goes, their address is never formed. */
-			if (x0 < 0)
-				wx[0] = 0;
-			if (x0 + 1 >= w)
-				wx[1] = 0;
-			if (y0 < 0)
-				wy[0] = 0;
-			if (y0 + 1 >= h)
-				wy[1] = 0;
-			p = src + ((y0 < 0 ? 0 : y0) * w + (x0 < 0 ? 0 : x0)) * c;
-			for (int k = 0; k < c; k++) {
-				/* Where a weight is 0 its pixel is replaced by p: in bounds, and of no effect. */
-				int right = x0 >= 0 && wx[1] ? c : 0;
-				int64_t down = y0 >= 0 && wy[1] ? (int64_t)w * c : 0;
-				int top = wx[0] * p[k] + wx[1] * p[k + right];
-				int bottom = wx[0] * p[k + down] + wx[1] * p[k + down + right];
-
-				dst[k] = (uint8_t)((wy[0] * top + wy[1] * bottom + HALF) >> 16);
+			} else {
+				sample_edge(x0, y0, fx, fy, h, w, c, src, dst);
 			}
 		}
 	}

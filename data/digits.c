@@ -69,8 +69,8 @@ static void trace(struct ct_rng *r, const struct ct_digit_shape *shape, struct p
 	int first = 0;
 
 	for (int i = 0; i < shape->n; i++) {
-		v[i].x = (float)shape->p[i].x * 0.01f + 0.035f * bell(r);
-		v[i].y = (float)shape->p[i].y * 0.01f + 0.035f * bell(r);
+		v[i].x = (float)shape->p[i].x * 0.01f + 0.045f * bell(r);
+		v[i].y = (float)shape->p[i].y * 0.01f + 0.045f * bell(r);
 	}
 	path->n = 0;
 	for (int i = 0; i < shape->n; i++) {
@@ -92,9 +92,9 @@ static void trace(struct ct_rng *r, const struct ct_digit_shape *shape, struct p
 /* Elastic field, slant, turn and proportions; then into the box, a little off its centre. */
 static void distort(struct ct_rng *r, struct path *path)
 {
-	float turn = 0.22f * bell(r), slant = -0.12f + 0.45f * bell(r), width = between(r, 0.62f, 1.08f), scale;
+	float turn = 0.36f * bell(r), slant = -0.18f + 0.65f * bell(r), width = between(r, 0.55f, 1.15f), scale;
 	float s = turn - turn * turn * turn / 6, c = 1 - turn * turn / 2; /* near enough to sine and cosine */
-	float elastic = between(r, 0.03f, 0.15f), size = BOX * between(r, 0.82f, 1.04f);
+	float elastic = between(r, 0.06f, 0.24f), size = BOX * between(r, 0.75f, 1.1f);
 	struct vec field[FIELD * FIELD], low = {9, 9}, high = {-9, -9}, shift;
 
 	for (int i = 0; i < FIELD * FIELD; i++)
@@ -110,7 +110,7 @@ static void distort(struct ct_rng *r, struct path *path)
 		path->p[i] = p;
 	}
 	scale = size / fmaxf(fmaxf(high.x - low.x, high.y - low.y), 0.5f);
-	shift = (struct vec){0.5f * SIDE + 1.3f * bell(r), 0.5f * SIDE + 1.3f * bell(r)};
+	shift = (struct vec){0.5f * SIDE + 2.5f * bell(r), 0.5f * SIDE + 2.5f * bell(r)};
 	for (int i = 0; i < path->n; i++) {
 		path->p[i].x = (path->p[i].x - 0.5f * (low.x + high.x)) * scale + shift.x;
 		path->p[i].y = (path->p[i].y - 0.5f * (low.y + high.y)) * scale + shift.y;
@@ -123,7 +123,7 @@ static void press(struct ct_rng *r, struct path *path)
 	float base = between(r, 0.75f, 1.65f), now = 1;
 
 	for (int i = 0; i < path->n; i++) {
-		now += 0.10f * bell(r);
+		now += 0.12f * bell(r);
 		now = fminf(fmaxf(now, 0.75f), 1.25f);
 		path->radius[i] = base * now;
 	}
@@ -152,7 +152,7 @@ static void ink_piece(struct vec a, struct vec b, float ra, float rb, float *ima
 /* Soft focus and paper: a 3x3 blur of weight `blur`, then noise where there is ink. */
 static void finish(struct ct_rng *r, const float *image, uint8_t *out)
 {
-	float blur = between(r, 0.0f, 0.5f), peak = between(r, 215.0f, 262.0f), grain = between(r, 0.0f, 0.12f);
+	float blur = between(r, 0.0f, 0.5f), peak = between(r, 225.0f, 275.0f) * (1 + 0.6f * blur), grain = between(r, 0.0f, 0.12f);
 
 	for (int y = 0; y < SIDE; y++) {
 		for (int x = 0; x < SIDE; x++) {
