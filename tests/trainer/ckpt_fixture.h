@@ -1,0 +1,149 @@
+/* A small net with batch norm, SGD momentum and averages on the reference engine, with values that name their step.
+ * Headers of cmocka come before this one. */
+#ifndef CT_TESTS_TRAINER_CKPT_FIXTURE_H
+#define CT_TESTS_TRAINER_CKPT_FIXTURE_H
+
+#include "base/rng.h"
+#include "nn/model.h"
+#include "tests/trainer/tmpdir.h"
+#include "trainer/checkpoint.h"
+
+struct fixture {
+	ct_device *device;
+	ct_engine *engine;
+	ct_graph *graph;
+	ct_net *net;
+	ct_optim *optim;
+	ct_ema *ema;
+	struct ct_train_state state;
+};
+
+static inline enum ct_status fixture_try_open(struct fixture *f, const char *model, int n_outputs, float momentum)
+{
+	struct ct_model_spec spec = {.name = model, .input = {1, 8, 8}, .n_outputs = n_outputs};
+	struct ct_net_opts opts = {.batch = 2, .input = CT_INPUT_F32_NCHW, .std = {1, 1, 1, 1}, .train = true};
+	struct ct_optim_opts sgd = {.kind = CT_SGD, .momentum = momentum};
+
+	CT_TRY(ct_device_open("cpu", 0, &f->device));
+	CT_TRY(ct_engine_open("ref", f->device, 1, &f->engine));
+	CT_TRY(ct_model_build(&spec, &f->graph));
+	CT_TRY(ct_net_create(f->engine, f->graph, &opts, &f->net));
+	CT_TRY(ct_net_init(f->net, CT_INIT_PYTORCH, 1));
+	CT_TRY(ct_optim_create(f->net, &sgd, &f->optim));
+	CT_TRY(ct_ema_create(f->net, 0.9f, &f->ema));
+	return CT_OK;
+}
+
+static inline void fixture_close(struct fixture *f)
+{
+	ct_ema_destroy(f->ema);
+	ct_optim_destroy(f->optim);
+	ct_net_destroy(f->net);
+	ct_graph_destroy(f->graph);
+	ct_engine_close(f->engine);
+	ct_device_close(f->device);
+}
+
+static inline void fixture_fill_arena(struct fixture *f, float *arena, uint32_t key, uint32_t step)
+{
+	for (int i = 0; i < ct_graph_n_params(f->graph); i++) {
+		size_t n = ct_graph_param(f->graph, i)->n;
+		float *logical = ct_calloc(n, sizeof(float));
+		struct ct_rng r;
+
+		ct_rng_init(&r, 7, CT_RNG_TEST, step, key * 1000 + (uint32_t)i);
+		for (size_t k = 0; k < n; k++)
+			logical[k] = ct_rng_normal(&r);
+		CT_ASSERT(ct_net_import(f->net, arena, i, logical) == CT_OK);
+		ct_free(logical);
+	}
+}
+
+static inline void fixture_fill_buffers(struct fixture *f, float *buffers, uint32_t key, uint32_t step)
+{
+	struct ct_rng r;
+
+	ct_rng_init(&r, 7, CT_RNG_TEST, step, key * 1000 + 999);
+	for (size_t k = 0; k < ct_net_buffers_elems(f->net); k++)
+		buffers[k] = ct_rng_uniform(&r);
+}
+
+/* All values of a step: a function of the step. */
+static inline void fixture_set_step(struct fixture *f, uint32_t step)
+{
+	fixture_fill_arena(f, ct_net_params(f->net), 1, step);
+	fixture_fill_arena(f, ct_optim_state(f->optim, 0), 2, step);
+	fixture_fill_arena(f, ct_ema_params(f->ema), 3, step);
+	fixture_fill_buffers(f, ct_net_buffers(f->net), 4, step);
+	fixture_fill_buffers(f, ct_ema_buffers(f->ema), 5, step);
+	ct_optim_set_steps(f->optim, step);
+	f->state = (struct ct_train_state){.step = step, .epoch = 1, .optim_steps = step, .global_batch = 4, .world = 2};
+}
+
+/* Does the net hold the values of this step? */
+static inline bool fixture_is_step(struct fixture *f, uint32_t step)
+{
+	size_t arena = ct_net_arena_elems(f->net) * sizeof(float), buffers = ct_net_buffers_elems(f->net) * sizeof(float);
+	const float *now[] = {ct_net_params(f->net), ct_optim_state(f->optim, 0), ct_ema_params(f->ema),
+			      ct_net_buffers(f->net), ct_ema_buffers(f->ema)};
+	size_t bytes[] = {arena, arena, arena, buffers, buffers};
+	void *saved[CT_ARRAY_LEN(now)];
+	bool same = ct_optim_steps(f->optim) == step;
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(now); i++) {
+		saved[i] = ct_calloc(bytes[i], 1);
+		memcpy(saved[i], now[i], bytes[i]);
+	}
+	fixture_set_step(f, step);
+	for (size_t i = 0; i < CT_ARRAY_LEN(now); i++) {
+		same = same && memcmp(saved[i], now[i], bytes[i]) == 0;
+		ct_free(saved[i]);
+	}
+	return same;
+}
+
+static inline enum ct_status fixture_save(struct fixture *f, const char *run, uint32_t step, int keep_last, bool best)
+{
+	struct ct_checkpoint_source src = {f->net, f->optim, f->ema, &f->state, "model.name=convnet\noptim.lr=0.1\n"};
+
+	fixture_set_step(f, step);
+	return ct_checkpoint_save(run, &src, keep_last, best, NULL, NULL, NULL);
+}
+
+/* Step of the newest whole checkpoint, after loading it and comparing all values; 0: none; -1: something is wrong. */
+static inline int64_t fixture_newest(struct fixture *f, const char *run)
+{
+	struct ct_train_state state;
+	int64_t step = -1;
+	char *path;
+
+	if (ct_checkpoint_find(run, &path) < 0)
+		return -1;
+	if (!path)
+		return 0;
+	if (ct_checkpoint_load_state(path, &state, NULL) == CT_OK &&
+	    ct_checkpoint_load(path, f->net, f->optim, f->ema) == CT_OK && fixture_is_step(f, (uint32_t)state.step))
+		step = (int64_t)state.step;
+	ct_free(path);
+	return step;
+}
+
+/* How many names in RUN/checkpoints start with `prefix`. */
+static inline int count_names(const char *run, const char *prefix)
+{
+	char *folder = ct_path_join(run, "checkpoints"), **names;
+	int count = 0;
+	size_t n;
+
+	if (ct_dir_list(folder, &names, &n) < 0) {
+		ct_free(folder);
+		return -1;
+	}
+	for (size_t i = 0; i < n; i++)
+		count += strncmp(names[i], prefix, strlen(prefix)) == 0;
+	ct_dir_list_free(names, n);
+	ct_free(folder);
+	return count;
+}
+
+#endif

@@ -1,0 +1,323 @@
+/* What is saved comes back; what does not fit is refused; which checkpoints stay. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/trainer/ckpt_fixture.h"
+#include "trainer/safetensors.h"
+
+static struct fixture fx;
+
+static int setup(void **state)
+{
+	if (tmpdir_setup(state) < 0)
+		return -1;
+	if (fixture_try_open(&fx, "convnet", 3, 0.9f) < 0) {
+		print_error("%s\n", ct_error_message());
+		return -1;
+	}
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fixture_close(&fx);
+	return tmpdir_teardown(state);
+}
+
+static const struct ct_train_state odd_state = {
+	.step = INT64_MAX, .epoch = UINT32_MAX, .step_in_epoch = (uint64_t)1 << 53 | 1, .optim_steps = 12345678901234567,
+	.best_top1 = 0.1 + 0.2, .best_step = 3, .last_top1 = -1, .last_loss = 5e-324, .epoch_loss_sum = 1.7976931348623157e308,
+	.epoch_images = 7, .images = (uint64_t)1 << 62, .train_seconds = 1.0 / 3, .global_batch = 256, .world = 4,
+	.seed = INT64_MIN, .finished = true,
+	.config_digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+	.graph_digest = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+};
+
+static bool same_bits(double a, double b)
+{
+	return memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+static void test_round_trip(void **state)
+{
+	static const double odd_doubles[] = {-0.0, INFINITY, -INFINITY, 1e22, 123456789.0, 2.2250738585072014e-308};
+	const char *run = in_tmpdir("round"), *lines = "a=1\nb=\"two\"\n\xc3\xa9\n";
+	struct ct_train_state in = odd_state, out;
+	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &in, lines};
+	char *path = NULL, *config = NULL;
+	double seconds = -1;
+	uint64_t bytes = 0;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(odd_doubles); i++) {
+		fixture_set_step(&fx, 12);
+		in.last_loss = odd_doubles[i];
+		in.epoch_loss_sum = i ? NAN : 4;
+		assert_ok(ct_checkpoint_save(run, &src, 2, true, &path, &seconds, &bytes));
+		assert_true(seconds >= 0 && bytes > 1000);
+		assert_ok(ct_checkpoint_verify(path));
+		memset(&out, 0xff, sizeof(out));
+		assert_ok(ct_checkpoint_load_state(path, &out, &config));
+		assert_string_equal(config, lines);
+		assert_true(same_bits(in.last_loss, out.last_loss));
+		assert_true(i ? isnan(out.epoch_loss_sum) : out.epoch_loss_sum == 4);
+		assert_true(same_bits(in.best_top1, out.best_top1) && same_bits(in.train_seconds, out.train_seconds));
+		assert_true(in.step == out.step && in.epoch == out.epoch && in.step_in_epoch == out.step_in_epoch);
+		assert_true(in.optim_steps == out.optim_steps && in.images == out.images && in.seed == out.seed);
+		assert_true(out.finished && out.world == 4 && out.global_batch == 256 && out.best_step == 3);
+		assert_string_equal(in.config_digest, out.config_digest);
+		assert_string_equal("", out.data_digest);
+		fixture_set_step(&fx, 13);
+		assert_ok(ct_checkpoint_load(path, fx.net, fx.optim, fx.ema));
+		assert_true(ct_optim_steps(fx.optim) == in.optim_steps);
+		ct_optim_set_steps(fx.optim, 12);
+		assert_true(fixture_is_step(&fx, 12));
+		ct_free(config);
+		ct_free(path);
+	}
+	/* Parts of it: the optimizer's and the averages' tensors may be passed over. */
+	assert_ok(ct_checkpoint_resolve(run, "best", &path));
+	assert_ok(ct_checkpoint_load(path, fx.net, NULL, NULL));
+	assert_ok(ct_checkpoint_load(path, fx.net, fx.optim, NULL));
+	assert_ok(ct_checkpoint_load(path, fx.net, NULL, fx.ema));
+	ct_free(path);
+}
+
+static float first_weight(void)
+{
+	size_t n = ct_graph_param(fx.graph, 0)->n;
+	float *logical = ct_calloc(n, sizeof(float)), v;
+
+	assert_ok(ct_net_export(fx.net, ct_net_params(fx.net), 0, logical));
+	v = logical[0];
+	ct_free(logical);
+	return v;
+}
+
+static void test_weights(void **state)
+{
+	const char *run = in_tmpdir("weights");
+	struct ct_checkpoint_source src = {fx.net, fx.optim, NULL, &fx.state, NULL};
+	float value, average;
+	char *path, *file;
+
+	(void)state;
+	assert_ok(fixture_save(&fx, run, 5, 0, false));
+	value = first_weight();
+	ct_ema_swap(fx.ema);
+	average = first_weight();
+	ct_ema_swap(fx.ema);
+	assert_ok(ct_checkpoint_resolve(run, "last", &path));
+	fixture_set_step(&fx, 6);
+	assert_ok(ct_checkpoint_load_weights(path, fx.net, true));
+	assert_true(first_weight() == average);
+	assert_ok(ct_checkpoint_load_weights(path, fx.net, false));
+	assert_true(first_weight() == value);
+	/* A model file alone will do. */
+	file = ct_path_join(path, "model.safetensors");
+	fixture_set_step(&fx, 6);
+	assert_ok(ct_checkpoint_load_weights(file, fx.net, true));
+	assert_true(first_weight() == value);
+	ct_free(file);
+	ct_free(path);
+	/* Without averages the parameters are taken. */
+	fixture_set_step(&fx, 7);
+	value = first_weight();
+	assert_ok(ct_checkpoint_save(run, &src, 0, false, &path, NULL, NULL));
+	fixture_set_step(&fx, 8);
+	assert_ok(ct_checkpoint_load_weights(path, fx.net, true));
+	assert_true(first_weight() == value);
+	assert_fails(ct_checkpoint_load(path, fx.net, fx.optim, fx.ema), CT_DATA, "ema/layer1.0.weight is missing");
+	ct_free(path);
+}
+
+/* The names that PyTorch's state_dict has. */
+static void test_names(void **state)
+{
+	static const char *const names[] = {"layer1.0.weight", "layer1.1.running_mean", "layer2.1.bias", "fc.bias"};
+	static const char *const optim_names[] = {"momentum_buffer/fc.weight", "ema/fc.weight", "ema/layer1.1.running_var"};
+	const char *run = in_tmpdir("names");
+	ct_safetensors *s;
+	char *path, *file;
+
+	(void)state;
+	assert_ok(fixture_save(&fx, run, 5, 0, false));
+	assert_ok(ct_checkpoint_find(run, &path));
+	file = ct_path_join(path, "model.safetensors");
+	assert_ok(ct_safetensors_open(file, &s));
+	for (size_t i = 0; i < CT_ARRAY_LEN(names); i++)
+		assert_true(ct_safetensors_find(s, names[i]) >= 0);
+	assert_int_equal(ct_safetensors_count(s), ct_graph_n_params(fx.graph) + ct_graph_n_buffers(fx.graph));
+	ct_safetensors_close(s);
+	ct_free(file);
+	file = ct_path_join(path, "optim.safetensors");
+	assert_ok(ct_safetensors_open(file, &s));
+	for (size_t i = 0; i < CT_ARRAY_LEN(optim_names); i++)
+		assert_true(ct_safetensors_find(s, optim_names[i]) >= 0);
+	ct_safetensors_close(s);
+	ct_free(file);
+	ct_free(path);
+}
+
+static void test_does_not_fit(void **state)
+{
+	struct fixture wider = {0}, other = {0}, plain = {0};
+	const char *run = in_tmpdir("fit");
+	char *path;
+
+	(void)state;
+	assert_ok(fixture_try_open(&wider, "convnet", 4, 0.9f));
+	assert_ok(fixture_try_open(&other, "mlp", 3, 0.9f));
+	assert_ok(fixture_try_open(&plain, "convnet", 3, 0));
+	assert_ok(fixture_save(&fx, run, 5, 0, false));
+	assert_ok(ct_checkpoint_find(run, &path));
+	fixture_set_step(&wider, 1);
+	assert_fails(ct_checkpoint_load(path, wider.net, NULL, NULL), CT_DATA, "fc.weight is [3,128], the model's is [4,128]");
+	assert_non_null(strstr(ct_error_message(), "fc.bias is [3]"));
+	assert_true(fixture_is_step(&wider, 1));
+	assert_fails(ct_checkpoint_load(path, other.net, NULL, NULL), CT_DATA, "fc1.weight is missing");
+	assert_non_null(strstr(ct_error_message(), "layer1.0.bias is not in the model"));
+	assert_fails(ct_checkpoint_load(path, plain.net, plain.optim, NULL), CT_DATA, "momentum_buffer/");
+	ct_free(path);
+	fixture_close(&plain);
+	fixture_close(&other);
+	fixture_close(&wider);
+}
+
+static void test_no_optimizer_state(void **state)
+{
+	const char *run = in_tmpdir("nostate");
+	struct fixture plain = {0};
+	struct ct_checkpoint_source src;
+	char *path;
+
+	(void)state;
+	assert_ok(fixture_try_open(&plain, "convnet", 3, 0));
+	plain.state.step = 4;
+	plain.state.optim_steps = 4;
+	src = (struct ct_checkpoint_source){plain.net, plain.optim, NULL, &plain.state, ""};
+	assert_ok(ct_checkpoint_save(run, &src, 1, false, &path, NULL, NULL));
+	assert_ok(ct_checkpoint_verify(path));
+	assert_ok(ct_checkpoint_load(path, plain.net, plain.optim, NULL));
+	assert_true(ct_optim_steps(plain.optim) == 4);
+	ct_free(path);
+	fixture_close(&plain);
+}
+
+static void assert_checkpoints(const char *run, const char *const *names, size_t n)
+{
+	char *folder = ct_path_join(run, "checkpoints"), **found;
+	size_t count, k = 0;
+
+	assert_ok(ct_dir_list(folder, &found, &count));
+	for (size_t i = 0; i < count; i++) {
+		assert_true(k < n);
+		assert_string_equal(found[i], names[k++]);
+	}
+	assert_int_equal(k, n);
+	ct_dir_list_free(found, count);
+	ct_free(folder);
+}
+
+static void assert_link(const char *run, const char *link, const char *target)
+{
+	char path[600], found[64] = {0};
+
+	snprintf(path, sizeof(path), "%s/checkpoints/%s", run, link);
+	assert_true(readlink(path, found, sizeof(found) - 1) > 0);
+	assert_string_equal(found, target);
+}
+
+static void test_keep_last(void **state)
+{
+	static const char *const three[] = {"best", "last", "step-000000000002", "step-000000000009", "step-000000000010"};
+	static const char *const moved[] = {"best", "last", "step-000000000010", "step-000000000011"};
+	static const char *const back[] = {"best", "last", "step-000000000003", "step-000000000010"};
+	const char *run = in_tmpdir("keep");
+
+	(void)state;
+	assert_ok(fixture_save(&fx, run, 1, 2, true));
+	assert_ok(fixture_save(&fx, run, 2, 2, true));
+	assert_ok(fixture_save(&fx, run, 9, 2, false));
+	assert_ok(fixture_save(&fx, run, 10, 2, false));
+	assert_checkpoints(run, three, CT_ARRAY_LEN(three));
+	assert_link(run, "last", "step-000000000010");
+	assert_link(run, "best", "step-000000000002");
+	assert_int_equal(fixture_newest(&fx, run), 10);
+	assert_ok(fixture_save(&fx, run, 10, 2, true));
+	assert_ok(fixture_save(&fx, run, 11, 2, false));
+	assert_checkpoints(run, moved, CT_ARRAY_LEN(moved));
+	/* Training that went back to an earlier step: its saves are the newest, whatever their number. */
+	assert_ok(fixture_save(&fx, run, 3, 1, false));
+	assert_int_equal(fixture_newest(&fx, run), 3);
+	assert_checkpoints(run, back, CT_ARRAY_LEN(back));
+}
+
+/* The same step again replaces what is there. */
+static void test_same_step(void **state)
+{
+	const char *run = in_tmpdir("same");
+	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, ""};
+	struct ct_train_state out;
+	char *path;
+
+	(void)state;
+	assert_ok(fixture_save(&fx, run, 5, 0, false));
+	fx.state.images = 77;
+	assert_ok(ct_checkpoint_save(run, &src, 0, false, &path, NULL, NULL));
+	assert_int_equal(fixture_newest(&fx, run), 5);
+	assert_ok(ct_checkpoint_load_state(path, &out, NULL));
+	assert_int_equal(out.images, 77);
+	assert_int_equal(count_names(run, ""), 2);
+	ct_free(path);
+}
+
+static void test_resolve(void **state)
+{
+	const char *run = in_tmpdir("resolve");
+	char *path, *again, link[600];
+
+	(void)state;
+	assert_fails(ct_checkpoint_resolve(run, "last", &path), CT_NOT_FOUND, "no checkpoint \"last\"");
+	assert_fails(ct_checkpoint_resolve(run, in_tmpdir("nowhere"), &path), CT_NOT_FOUND, "nowhere");
+	assert_ok(ct_checkpoint_find(run, &path));
+	assert_null(path);
+	assert_ok(fixture_save(&fx, run, 5, 0, false));
+	assert_fails(ct_checkpoint_resolve(run, "best", &path), CT_NOT_FOUND, "no checkpoint \"best\"");
+	assert_fails(ct_checkpoint_resolve(NULL, tmpdir, &path), CT_NOT_FOUND, "neither");
+	assert_ok(ct_checkpoint_resolve(run, "last", &path));
+	assert_non_null(strstr(path, "step-000000000005"));
+	/* A run folder stands for its last one, a checkpoint for itself. */
+	assert_ok(ct_checkpoint_resolve(NULL, run, &again));
+	assert_string_equal(path, again);
+	ct_free(again);
+	assert_ok(ct_checkpoint_resolve(NULL, path, &again));
+	assert_string_equal(path, again);
+	ct_free(again);
+	/* A link that leads nowhere is no obstacle. */
+	snprintf(link, sizeof(link), "%s/checkpoints/last", run);
+	assert_ok(ct_link_replace("step-000000000099", link));
+	assert_ok(ct_checkpoint_resolve(run, "last", &again));
+	assert_string_equal(path, again);
+	ct_free(again);
+	ct_free(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_weights),
+		cmocka_unit_test(test_names),        cmocka_unit_test(test_does_not_fit),
+		cmocka_unit_test(test_no_optimizer_state), cmocka_unit_test(test_keep_last),
+		cmocka_unit_test(test_same_step),    cmocka_unit_test(test_resolve),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
