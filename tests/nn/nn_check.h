@@ -1,0 +1,42 @@
+/* What the tests of nn share: graphs from texts, and a rig of device, engine, graph, net and program. */
+#ifndef CT_TESTS_NN_CHECK_H
+#define CT_TESTS_NN_CHECK_H
+
+#include "tests/base/check.h"
+
+#include "base/rng.h"
+#include "nn/engine.h"
+#include "nn/model.h"
+
+#define MAX_LAYERS 64
+
+/* A model from layer texts joined by ';'. The status is the builder's. */
+enum ct_status graph_try(struct ct_shape input, const char *layers, int n_outputs, enum ct_loss loss, float smoothing,
+			 ct_graph **out);
+ct_graph *graph_make(struct ct_shape input, const char *layers, int n_outputs, enum ct_loss loss, float smoothing);
+
+struct rig {
+	ct_device *device;
+	ct_engine *engine;
+	ct_graph *graph; /* owned */
+	ct_net *net;
+	ct_program *program; /* training */
+};
+/* Fresh PyTorch-like parameters from seed 1. opts.batch rows. */
+void rig_open(struct rig *r, const char *engine, ct_graph *graph, const struct ct_net_opts *opts);
+void rig_close(struct rig *r);
+/* Scales and shifts of batch norms away from 1 and 0: the same values on every engine. */
+void vary_norms(ct_net *net);
+
+/* n numbers of stream `stream`: uniform in [-1, 1), bytes, labels below k. */
+void fill_floats(uint32_t stream, float *x, size_t n);
+void fill_bytes(uint32_t stream, uint8_t *x, size_t n);
+void fill_labels(uint32_t stream, int32_t *labels, size_t n, int k);
+
+/* Values of the parameter of that name; returns owned (ct_free). */
+float *export_param(ct_net *net, const float *arena, int param);
+int param_named(const ct_graph *g, const char *name);
+int node_named(const ct_graph *g, const char *name);
+size_t shape_elems(struct ct_shape s);
+
+#endif
