@@ -74,8 +74,10 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 	return CT_OK;
 }
 
-/* Dimensions into a->dims, their product into a->n: above 0, at most max_bytes, and no more than the file can hold. */
-static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_dims, uint64_t max_bytes, struct idx_array *a)
+/* Dimensions into a->dims, their product into a->n: above 0, at most max_bytes less those taken already, and no more
+ * than the file can hold. */
+static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_dims, uint64_t max_bytes, uint64_t taken,
+				 struct idx_array *a)
 {
 	const char *name = ct_inflate_name(f);
 	bool huge = false;
@@ -95,21 +97,23 @@ static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_di
 	for (int i = 1; i < n_dims; i++) {
 		if (a->dims[i] == 0)
 			return CT_FAIL(CT_DATA, "%s: dimension %d is 0 (%s)", name, i, shape);
-		if (a->dims[i] > 65536)
-			return CT_FAIL(CT_DATA, "%s: images of %s are too large", name, shape);
 	}
-	if (huge || a->n > max_bytes) {
+	if (huge || a->n > max_bytes - taken) {
 		(void)CT_FAIL(CT_DATA, "%s declares %s bytes, more than the %llu MiB allowed", name, shape,
 			      (unsigned long long)(max_bytes >> 20));
 		ct_error_hint("if the file really is so large, raise data.max_bytes; else it is damaged: get it again");
 		return CT_DATA;
+	}
+	for (int i = 1; i < n_dims; i++) {
+		if (a->dims[i] > 65536)
+			return CT_FAIL(CT_DATA, "%s: images of %s are too large", name, shape);
 	}
 	if (a->n > ct_inflate_max_content(f))
 		return CT_FAIL(CT_DATA, "%s declares %s bytes, more than it can hold", name, shape);
 	return CT_OK;
 }
 
-static enum ct_status load_array(ct_inflate *f, int n_dims, uint64_t max_bytes, struct idx_array *a)
+static enum ct_status load_array(ct_inflate *f, int n_dims, uint64_t max_bytes, uint64_t taken, struct idx_array *a)
 {
 	uint8_t h[4 + 4 * MAX_DIMS];
 	size_t n_header = 4 + 4 * (size_t)n_dims, got;
@@ -117,7 +121,7 @@ static enum ct_status load_array(ct_inflate *f, int n_dims, uint64_t max_bytes, 
 
 	CT_TRY(ct_inflate_peek(f, h, n_header, &got));
 	CT_TRY(check_magic(f, h, got, n_dims));
-	CT_TRY(check_dims(f, h, n_dims, max_bytes, a));
+	CT_TRY(check_dims(f, h, n_dims, max_bytes, taken, a));
 	/* The header lies before the aligned body: one call inflates both. */
 	CT_TRY_ALLOC(a->block = ct_calloc_aligned(ALIGN, ALIGN + (size_t)a->n));
 	a->body = a->block + ALIGN;
@@ -173,9 +177,9 @@ static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *
 	uint64_t max_bytes = spec->max_bytes ? spec->max_bytes : CT_DATASET_MAX_BYTES;
 
 	/* The small file first: its errors come at once. */
-	CT_TRY(load_array(labels, 1, max_bytes, &s->labels));
+	CT_TRY(load_array(labels, 1, max_bytes, 0, &s->labels));
 	CT_TRY(check_labels(labels, &s->labels, n_classes));
-	CT_TRY(load_array(images, 3, max_bytes - s->labels.n, &s->images));
+	CT_TRY(load_array(images, 3, max_bytes, s->labels.n, &s->images));
 	CT_TRY(check_shape(kind, spec, images, &s->images));
 	if (s->images.dims[0] != s->labels.dims[0])
 		return CT_FAIL(CT_DATA, "%s has %u images, but %s has %u labels", ct_inflate_name(images), s->images.dims[0],
