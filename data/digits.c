@@ -94,7 +94,7 @@ static void distort(struct ct_rng *r, struct path *path)
 {
 	float turn = 0.36f * bell(r), slant = -0.18f + 0.65f * bell(r), width = between(r, 0.55f, 1.15f), scale;
 	float s = turn - turn * turn * turn / 6, c = 1 - turn * turn / 2; /* near enough to sine and cosine */
-	float elastic = between(r, 0.06f, 0.24f), size = BOX * between(r, 0.75f, 1.1f);
+	float elastic = between(r, 0.06f, 0.24f), size = BOX * between(r, 0.72f, 1.05f);
 	struct vec field[FIELD * FIELD], low = {9, 9}, high = {-9, -9}, shift;
 
 	for (int i = 0; i < FIELD * FIELD; i++)
@@ -110,7 +110,7 @@ static void distort(struct ct_rng *r, struct path *path)
 		path->p[i] = p;
 	}
 	scale = size / fmaxf(fmaxf(high.x - low.x, high.y - low.y), 0.5f);
-	shift = (struct vec){0.5f * SIDE + 2.5f * bell(r), 0.5f * SIDE + 2.5f * bell(r)};
+	shift = (struct vec){0.5f * SIDE + 2.2f * bell(r), 0.5f * SIDE + 2.2f * bell(r)};
 	for (int i = 0; i < path->n; i++) {
 		path->p[i].x = (path->p[i].x - 0.5f * (low.x + high.x)) * scale + shift.x;
 		path->p[i].y = (path->p[i].y - 0.5f * (low.y + high.y)) * scale + shift.y;

@@ -1,0 +1,203 @@
+/* The sampler against its contract, by brute force: worlds 1..8, accumulation, uneven tails. */
+#include "fixture.h"
+
+#include <string.h>
+
+#include "data/sampler.h"
+
+static struct ct_sampler sampler(uint32_t n, uint32_t batch, uint32_t world, uint32_t accumulate, bool drop_last)
+{
+	return (struct ct_sampler){.n = n,
+				   .global_batch = batch,
+				   .world = world,
+				   .accumulate = accumulate,
+				   .seed = 42,
+				   .shuffle = true,
+				   .drop_last = drop_last};
+}
+
+/* The slices of a step, rank by rank and micro-batch by micro-batch, tile the global batch without gap or overlap. */
+static void check_step(struct ct_sampler s, uint64_t step, uint32_t start, uint32_t n_global)
+{
+	uint32_t at = 0, last_of_rank = UINT32_MAX;
+
+	for (s.rank = 0; s.rank < s.world; s.rank++) {
+		uint32_t of_rank = 0, last = UINT32_MAX;
+
+		for (uint32_t micro = 0; micro < s.accumulate; micro++) {
+			struct ct_sampler_slice c = ct_sampler_slice(&s, step, micro);
+
+			assert_int_equal(c.first, start + at);
+			assert_int_equal(c.in_batch, at);
+			assert_int_equal(c.n_global, n_global);
+			assert_true(c.count <= ct_sampler_max_rows(&s));
+			/* Even to one sample, larger ones first. */
+			assert_true(last == UINT32_MAX || c.count == last || c.count + 1 == last);
+			last = c.count;
+			of_rank += c.count;
+			at += c.count;
+		}
+		assert_true(of_rank >= n_global / s.world && of_rank <= n_global / s.world + 1);
+		assert_true(of_rank <= last_of_rank);
+		last_of_rank = of_rank;
+	}
+	assert_int_equal(at, n_global);
+}
+
+static void check_epoch(struct ct_sampler s)
+{
+	uint64_t steps = ct_sampler_steps(&s), start = 0;
+
+	assert_int_equal(steps, s.drop_last ? s.n / s.global_batch : (s.n + s.global_batch - 1) / s.global_batch);
+	for (uint64_t step = 0; step < steps; step++) {
+		uint32_t n = s.n - start < s.global_batch ? (uint32_t)(s.n - start) : s.global_batch;
+
+		check_step(s, step, (uint32_t)start, n);
+		start += n;
+	}
+	assert_int_equal(start, s.drop_last ? steps * s.global_batch : s.n);
+	assert_int_equal(ct_sampler_slice(&s, steps, 0).count, 0);
+	assert_int_equal(ct_sampler_slice(&s, UINT64_MAX, 0).count, 0);
+}
+
+static void test_tiling(void **state)
+{
+	static const uint32_t sizes[] = {1, 2, 5, 16, 41, 100, 7 * 41 + 33}, batches[] = {1, 2, 3, 8, 24, 64, 400};
+	int n = 0;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(sizes); i++) {
+		for (size_t b = 0; b < CT_ARRAY_LEN(batches); b++) {
+			for (uint32_t world = 1; world <= 8; world++) {
+				for (uint32_t accumulate = 1; accumulate <= 3; accumulate++) {
+					for (int drop = 0; drop < 2; drop++) {
+						struct ct_sampler s = sampler(sizes[i], batches[b], world, accumulate, drop);
+
+						if (ct_sampler_check(&s) < 0)
+							continue;
+						check_epoch(s);
+						n++;
+					}
+				}
+			}
+		}
+	}
+	assert_in_range(n, 800, 3000);
+}
+
+/* Near 2^32 samples nothing wraps. */
+static void test_large(void **state)
+{
+	struct ct_sampler s = sampler(UINT32_MAX, 4000000000u, 7, 3, false);
+
+	(void)state;
+	assert_ok(ct_sampler_check(&s));
+	assert_int_equal(ct_sampler_steps(&s), 2);
+	check_step(s, 1, 4000000000u, UINT32_MAX - 4000000000u);
+	s.global_batch = UINT32_MAX;
+	assert_int_equal(ct_sampler_steps(&s), 1);
+	check_step(s, 0, 0, UINT32_MAX);
+}
+
+/* Samples of a step as world ranks see them, in order. */
+static void collect(struct ct_sampler s, const uint32_t *perm, uint64_t step, uint32_t *out)
+{
+	for (s.rank = 0; s.rank < s.world; s.rank++) {
+		for (uint32_t micro = 0; micro < s.accumulate; micro++) {
+			struct ct_sampler_slice c = ct_sampler_slice(&s, step, micro);
+
+			memcpy(out + c.in_batch, perm + c.first, c.count * sizeof(*out));
+		}
+	}
+}
+
+/* Any world and accumulation sees the same global batches; together they are each sample once. */
+static void test_same_batches(void **state)
+{
+	enum { N = 320, BATCH = 48 };
+	uint32_t perm[N], one[BATCH], many[BATCH];
+	struct ct_sampler s = sampler(N, BATCH, 1, 1, false);
+
+	(void)state;
+	for (uint32_t epoch = 0; epoch < 3; epoch++) {
+		bool seen[N] = {false};
+
+		ct_sampler_order(&s, epoch, perm);
+		for (uint64_t step = 0; step < ct_sampler_steps(&s); step++) {
+			uint32_t n = ct_sampler_slice(&s, step, 0).n_global;
+
+			collect(s, perm, step, one);
+			for (uint32_t i = 0; i < n; i++) {
+				assert_true(one[i] < N);
+				assert_false(seen[one[i]]);
+				seen[one[i]] = true;
+			}
+			for (uint32_t world = 2; world <= 8; world++) {
+				memset(many, 0, sizeof(many));
+				collect(sampler(N, BATCH, world, 1 + world % 3, false), perm, step, many);
+				assert_memory_equal(one, many, n * sizeof(*one));
+			}
+		}
+		for (uint32_t i = 0; i < N; i++)
+			assert_true(seen[i]);
+	}
+}
+
+static void test_order(void **state)
+{
+	uint32_t a[100], b[100], moved = 0;
+	struct ct_sampler s = sampler(100, 10, 1, 1, false), t = s;
+
+	(void)state;
+	ct_sampler_order(&s, 3, a);
+	t.world = 4;
+	t.rank = 2;
+	t.global_batch = 20;
+	ct_sampler_order(&t, 3, b);
+	assert_memory_equal(a, b, sizeof(a));
+	ct_sampler_order(&s, 4, b);
+	assert_memory_not_equal(a, b, sizeof(a));
+	t.seed++;
+	ct_sampler_order(&t, 3, b);
+	assert_memory_not_equal(a, b, sizeof(a));
+	for (uint32_t i = 0; i < 100; i++)
+		moved += a[i] != i;
+	assert_true(moved > 80);
+	s.shuffle = false;
+	ct_sampler_order(&s, 3, a);
+	for (uint32_t i = 0; i < 100; i++)
+		assert_int_equal(a[i], i);
+}
+
+static void expect_refused(struct ct_sampler s, enum ct_status want, const char *says)
+{
+	assert_int_equal(ct_sampler_check(&s), want);
+	assert_non_null(strstr(ct_error_message(), says));
+}
+
+static void test_check(void **state)
+{
+	struct ct_sampler s = sampler(100, 8, 4, 2, false);
+
+	(void)state;
+	assert_ok(ct_sampler_check(&s));
+	expect_refused(sampler(0, 8, 4, 2, false), CT_DATA, "empty");
+	expect_refused(sampler(100, 0, 4, 2, false), CT_CONFIG, "at least 1");
+	expect_refused(sampler(100, 8, 0, 2, false), CT_CONFIG, "at least 1");
+	expect_refused(sampler(100, 8, 4, 0, false), CT_CONFIG, "at least 1");
+	expect_refused(sampler(100, 7, 4, 2, false), CT_CONFIG, "too small for 4 ranks x 2 micro-batches");
+	expect_refused(sampler(100, 65536, 65536, 65536, false), CT_CONFIG, "too small");
+	expect_refused(sampler(100, 101, 4, 2, true), CT_CONFIG, "larger than the data set");
+	s.rank = 4;
+	expect_refused(s, CT_CONFIG, "rank 4 of a world of 4");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tiling), cmocka_unit_test(test_large), cmocka_unit_test(test_same_batches),
+		cmocka_unit_test(test_order),  cmocka_unit_test(test_check),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
