@@ -35,6 +35,8 @@ static struct {
 	struct levels levels;
 	int rank, world;
 	int fd; /* the log file or -1 */
+	void (*before)(void *user);
+	void *before_user;
 } logger = {.lock = PTHREAD_MUTEX_INITIALIZER,
 	    .loudest = CT_LOG_INFO,
 	    .levels = {.level = CT_LOG_INFO},
@@ -142,6 +144,14 @@ void ct_log_close(void)
 	pthread_mutex_unlock(&logger.lock);
 }
 
+void ct_log_set_before(void (*fn)(void *user), void *user)
+{
+	pthread_mutex_lock(&logger.lock);
+	logger.before = fn;
+	logger.before_user = user;
+	pthread_mutex_unlock(&logger.lock);
+}
+
 bool ct_log_enabled(enum ct_log_level level, const char *component)
 {
 	enum ct_log_level limit;
@@ -217,6 +227,8 @@ void ct_log_write(enum ct_log_level level, const char *component, const char *fm
 		len += 3;
 	}
 	line[len++] = '\n';
+	if (logger.before)
+		logger.before(logger.before_user);
 	write_line(STDERR_FILENO, line, len);
 	if (logger.fd >= 0)
 		write_line(logger.fd, line, len);

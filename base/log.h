@@ -15,6 +15,9 @@ void ct_log_set_rank(int rank, int world);
 /* Also append all lines to `path` (opened O_APPEND; closed by ct_log_close). */
 enum ct_status ct_log_open_file(const char *path) CT_MUST_CHECK;
 void ct_log_close(void);
+/* fn (NULL: none) is called before each line that goes to standard error, under the log's lock, so it must not log: a live status
+ * line takes itself off the terminal there. */
+void ct_log_set_before(void (*fn)(void *user), void *user);
 bool ct_log_enabled(enum ct_log_level level, const char *component);
 /* One line; control bytes in the text are escaped. */
 void ct_log_write(enum ct_log_level level, const char *component, const char *fmt, ...) CT_PRINTF(3, 4);
