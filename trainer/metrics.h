@@ -1,5 +1,7 @@
 /* What a run reports, written by rank 0: metrics.jsonl (DESIGN 3.3, one JSON object a line, "v":1 and "kind"), TensorBoard event
- * files, and the console. A resumed run appends; lines of steps after the resumed checkpoint are cut off first, so no step is there twice. */
+ * files, and the console. A resumed run appends; lines of steps after the resumed checkpoint are cut off first, so no step is there
+ * twice. Epochs count from 0 here and in the files, from 1 on the console. Values that are not finite are written as null.
+ * Failing writes of files are CT_IO naming the path; the console's are ignored. One thread. */
 #ifndef CT_TRAINER_METRICS_H
 #define CT_TRAINER_METRICS_H
 
@@ -11,39 +13,46 @@ struct ct_step_metrics {
 	uint64_t step;
 	uint32_t epoch;
 	double loss, lr, images_per_sec;
-	double data_ms, forward_ms, backward_ms, exposed_comm_ms, optim_ms, other_ms; /* per step, mean since the last line */
+	double data_ms, forward_ms, backward_ms, exposed_comm_ms, optim_ms,
+		other_ms; /* per step, mean since the last line */
 	double grad_norm; /* < 0: not computed */
 };
 
-struct ct_progress { /* for the console's status line */
+struct ct_progress {                /* for the console's status line */
 	uint64_t step, total_steps; /* total 0: unknown */
 	uint32_t epoch, epochs;
 	double loss, images_per_sec, eta_seconds;
-	const char *phase; /* "train", "eval", "saving" */
+	const char *phase; /* a literal: "train", "eval", "saving" */
 };
 
 struct ct_run_summary {
-	const char *status;      /* "done", "target reached", "stopped by signal", "failed" */
+	const char *status; /* "done", "target reached", "stopped by signal", "failed" */
 	uint64_t step, images;
 	uint32_t epoch;
 	double seconds, best_top1 /* < 0 none */, last_loss, images_per_sec, startup_seconds;
 	const char *weights_digest, *checkpoint; /* "" when none */
-	double share[6];         /* data, forward, backward, exposed comm, optim, other: of the step time, sums to 1 */
+	double share[6]; /* data, forward, backward, exposed comm, optim, other: of the step time, sums to 1 */
 };
 
 typedef struct ct_metrics_log ct_metrics_log;
 
-/* resume_step: step of the checkpoint that training goes on from (0: fresh). console: auto | live | plain | off. */
-enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, const char *console, ct_metrics_log **out) CT_MUST_CHECK;
+/* resume_step: step of the checkpoint that training goes on from (0: fresh). Cuts metrics.jsonl (trainer/metrics_cut.h), starts a new
+ * event file in RUN/tb. console: auto | live | plain | off (trainer/console.h). The folder RUN exists. */
+enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, const char *console,
+			       ct_metrics_log **out) CT_MUST_CHECK;
 void ct_metrics_close(ct_metrics_log *m);
-/* Takes the object (kind `run`: host, world_size ...; the caller fills it) and writes it. A failing write is CT_IO: disk full ends the run. */
+/* Takes the object (kind `run`: host, world_size, resumed_step ...; the caller fills it) and writes it with its v and kind. */
 enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s) CT_MUST_CHECK;
-enum ct_status ct_metrics_epoch(ct_metrics_log *m, uint32_t epoch, uint64_t step, double train_loss, uint64_t images, double seconds) CT_MUST_CHECK;
-enum ct_status ct_metrics_eval(ct_metrics_log *m, uint32_t epoch, uint64_t step, double loss, double top1, double top5, uint64_t count, double seconds) CT_MUST_CHECK; /* top1 < 0: regression */
-enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds, uint64_t bytes) CT_MUST_CHECK;
+enum ct_status ct_metrics_epoch(ct_metrics_log *m, uint32_t epoch, uint64_t step, double train_loss, uint64_t images,
+				double seconds) CT_MUST_CHECK;
+enum ct_status ct_metrics_eval(ct_metrics_log *m, uint32_t epoch, uint64_t step, double loss, double top1, double top5,
+			       uint64_t count, double seconds) CT_MUST_CHECK; /* top1 < 0: regression */
+enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds,
+				     uint64_t bytes) CT_MUST_CHECK;
+/* Writes the `end` line, then the table on the console. */
 enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s) CT_MUST_CHECK;
-/* Redraws the live line at most 10 times a second; nothing on a plain console. Cheap to call each step. */
+/* Redraws the live line at most 10 times a second; nothing on a plain console. Cheap to call each step, allocates nothing. */
 void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p);
 /* A line of text above the live line (start banner and the like), on the console only. */
 void ct_metrics_say(ct_metrics_log *m, const char *fmt, ...) CT_PRINTF(2, 3);
