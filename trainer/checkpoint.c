@@ -26,7 +26,7 @@ struct tensor_list {
 	struct origin {
 		const float *arena;
 		int param;
-	} *from; /* for tensors without desc.data */
+	} * from; /* for tensors without desc.data */
 };
 
 static void release_list(struct tensor_list *l)
@@ -125,7 +125,8 @@ out:
 }
 
 /* All files, each synced, and the folder; state.json is the last. */
-static enum ct_status write_files(const char *folder, const struct ct_checkpoint_source *src, uint64_t save_index, uint64_t *bytes)
+static enum ct_status write_files(const char *folder, const struct ct_checkpoint_source *src, uint64_t save_index,
+				  uint64_t *bytes)
 {
 	struct ct_ckpt_state s = {.train = *src->state, .save_index = save_index};
 	uint64_t state_bytes = 0;
@@ -147,7 +148,8 @@ static enum ct_status write_files(const char *folder, const struct ct_checkpoint
 
 static char *temp_name(const char *folder, const char *name)
 {
-	return ct_strfmt("%s/" CT_CKPT_TEMP "%s-%ld-%llx", folder, name, (long)getpid(), (unsigned long long)ct_now_ns());
+	return ct_strfmt("%s/" CT_CKPT_TEMP "%s-%ld-%llx", folder, name, (long)getpid(),
+			 (unsigned long long)ct_now_ns());
 }
 
 /* Deletes a folder that is not a checkpoint any more. Failing does no harm: ct_ckpt_remove_stale tries again. */
@@ -226,7 +228,8 @@ static void prune(const char *folder, const struct ct_ckpt_entry *list, size_t n
 	while (n-- > 0) {
 		const char *name = list[n].name;
 
-		if (strcmp(name, newest) == 0 || kept++ < keep_last || strcmp(name, last) == 0 || strcmp(name, best) == 0)
+		if (strcmp(name, newest) == 0 || kept++ < keep_last || strcmp(name, last) == 0 ||
+		    strcmp(name, best) == 0)
 			continue;
 		ct_failpoint("ckpt.prune");
 		if (retire(folder, name) < 0) {
@@ -267,7 +270,8 @@ out:
 	return st;
 }
 
-static enum ct_status save_in(const char *folder, const struct ct_checkpoint_source *src, int keep_last, bool best, uint64_t *bytes)
+static enum ct_status save_in(const char *folder, const struct ct_checkpoint_source *src, int keep_last, bool best,
+			      uint64_t *bytes)
 {
 	struct ct_ckpt_entry *list = NULL;
 	uint64_t save_index = 1;

@@ -10,30 +10,31 @@
 
 /* Everything a resume needs besides tensors. */
 struct ct_train_state {
-	uint64_t step;          /* optimizer updates done */
-	uint32_t epoch;         /* position: next batch is step_in_epoch of epoch */
+	uint64_t step;  /* optimizer updates done */
+	uint32_t epoch; /* position: next batch is step_in_epoch of epoch */
 	uint64_t step_in_epoch;
 	uint64_t optim_steps;
-	double best_top1;       /* < 0: no evaluation yet, or regression */
-	double best_loss;       /* of the evaluation at best_step */
-	uint64_t best_step;     /* 0: no evaluation yet */
+	double best_top1;            /* < 0: no evaluation yet, or regression */
+	double best_loss;            /* of the evaluation at best_step */
+	uint64_t best_step;          /* 0: no evaluation yet */
 	double last_top1, last_loss; /* of the newest evaluation; < 0: none */
-	double epoch_loss_sum;  /* of the running epoch so far, all ranks */
+	double epoch_loss_sum;       /* of the running epoch so far, all ranks */
 	uint64_t epoch_images;
-	uint64_t images;        /* seen in the whole run */
-	double train_seconds;   /* spent in training so far, over all runs of this folder */
+	uint64_t images;      /* seen in the whole run */
+	double train_seconds; /* spent in training so far, over all runs of this folder */
 	uint32_t global_batch, world;
 	int64_t seed;
-	bool finished;          /* the run had reached its end */
+	bool finished; /* the run had reached its end */
 	char config_digest[65], data_digest[65], graph_digest[65];
 };
 
 struct ct_checkpoint_source {
 	ct_net *net;
 	ct_optim *optim;
-	ct_ema *ema;             /* or NULL */
+	ct_ema *ema; /* or NULL */
 	const struct ct_train_state *state;
-	const char *config_lines; /* ct_config_lines: kept in state.json so that a resume can name the key that differs */
+	const char
+		*config_lines; /* ct_config_lines: kept in state.json so that a resume can name the key that differs */
 };
 
 /* Saves into RUN/checkpoints and moves `last` (and `best`); prunes to the keep_last newest (0: keeps all), never the ones that last
@@ -52,7 +53,8 @@ enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHEC
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path) CT_MUST_CHECK;
 /* Checks presence, sizes and checksums of all files; CT_DATA names file and reason. */
 enum ct_status ct_checkpoint_verify(const char *path) CT_MUST_CHECK;
-enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out, char **config_lines) CT_MUST_CHECK;
+enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out,
+					char **config_lines) CT_MUST_CHECK;
 /* Tensors into the net (and optimizer, EMA, when not NULL) and the optimizer's step count; compares the checksums first. Every name
  * and shape must match the graph: CT_DATA lists the differences and the file's groups are left unchanged. Passed over are
  * PyTorch's *.num_batches_tracked, and averages or optimizer state that no argument takes. */

@@ -198,8 +198,8 @@ static enum ct_status verify_path(const char *path, const struct ct_ckpt_file *f
 
 	CT_TRY(ct_file_size(path, &bytes));
 	if (bytes != file->bytes)
-		return CT_FAIL(CT_DATA, "%s has %llu bytes where %s says %llu", path, (unsigned long long)bytes, CT_CKPT_STATE,
-			       (unsigned long long)file->bytes);
+		return CT_FAIL(CT_DATA, "%s has %llu bytes where %s says %llu", path, (unsigned long long)bytes,
+			       CT_CKPT_STATE, (unsigned long long)file->bytes);
 	CT_TRY(hash_file(path, bytes, hex));
 	if (strcmp(hex, file->sha256) != 0)
 		return CT_FAIL(CT_DATA, "%s is damaged: its checksum is not the one in %s", path, CT_CKPT_STATE);

@@ -21,9 +21,10 @@ struct ct_ckpt_file {
 /* state.json. It begins with its own checksum: SHA-256 of its text with 64 zeros in the checksum's place. */
 struct ct_ckpt_state {
 	struct ct_train_state train;
-	uint64_t save_index; /* 1 + the largest in the folder at the time: order of saving, also where training went back */
+	uint64_t
+		save_index; /* 1 + the largest in the folder at the time: order of saving, also where training went back */
 	struct ct_ckpt_file files[CT_CKPT_N_FILES]; /* in the order of ct_ckpt_file_name */
-	char *config_lines;  /* owned */
+	char *config_lines;                         /* owned */
 };
 const char *ct_ckpt_file_name(int i);
 void ct_ckpt_state_release(struct ct_ckpt_state *s);

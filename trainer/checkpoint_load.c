@@ -65,7 +65,8 @@ static void add_shape(struct ct_str *b, int ndim, const int64_t *dims)
 	ct_str_add(b, "]");
 }
 
-static void compare_shape(const char *prefix, const struct ct_param *p, const struct ct_tensor_desc *t, struct differences *d)
+static void compare_shape(const char *prefix, const struct ct_param *p, const struct ct_tensor_desc *t,
+			  struct differences *d)
 {
 	struct ct_str ours = {0}, theirs = {0};
 	bool same = p->ndim == t->ndim;
@@ -139,7 +140,8 @@ static void compare_rest(const ct_safetensors *s, const ct_graph *g, const struc
 		struct ct_tensor_desc t;
 
 		ct_safetensors_at(s, i, &t, NULL);
-		if ((ignored && strncmp(t.name, ignored, strlen(ignored)) == 0) || is_expected(t.name, g, groups, n_groups))
+		if ((ignored && strncmp(t.name, ignored, strlen(ignored)) == 0) ||
+		    is_expected(t.name, g, groups, n_groups))
 			continue;
 		ct_str_add_escaped(&shown, t.name, strlen(t.name), 100);
 		differ(d, "%s is not in the model", ct_str_text(&shown));
@@ -175,7 +177,8 @@ out:
 }
 
 /* All groups from one file: nothing is imported unless everything fits. */
-static enum ct_status load_file(const char *path, ct_net *net, const struct group *groups, int n_groups, const char *ignored)
+static enum ct_status load_file(const char *path, ct_net *net, const struct group *groups, int n_groups,
+				const char *ignored)
 {
 	struct differences d = {0};
 	ct_safetensors *s;
@@ -186,7 +189,8 @@ static enum ct_status load_file(const char *path, ct_net *net, const struct grou
 		(void)compare_group(s, ct_net_graph(net), &groups[k], &d);
 	compare_rest(s, ct_net_graph(net), groups, n_groups, ignored, &d);
 	if (d.n > 0) {
-		st = CT_FAIL(CT_DATA, "%s does not fit: %s%s", path, ct_str_text(&d.text), d.n > MAX_LISTED ? "; ..." : "");
+		st = CT_FAIL(CT_DATA, "%s does not fit: %s%s", path, ct_str_text(&d.text),
+			     d.n > MAX_LISTED ? "; ..." : "");
 		ct_error_hint("the checkpoint was made with other model, optim or train.ema settings");
 	}
 	for (int k = 0; k < n_groups && st == CT_OK; k++)
@@ -210,7 +214,8 @@ static enum ct_status load_checked(const char *folder, const struct ct_ckpt_stat
 	return st;
 }
 
-static enum ct_status load_optim(const char *folder, const struct ct_ckpt_state *state, ct_net *net, ct_optim *optim, ct_ema *ema)
+static enum ct_status load_optim(const char *folder, const struct ct_ckpt_state *state, ct_net *net, ct_optim *optim,
+				 ct_ema *ema)
 {
 	struct group groups[8];
 	char prefixes[7][64];

@@ -23,27 +23,17 @@ static const struct field {
 	enum field_type type;
 	size_t offset;
 } fields[] = {
-#define FIELD(name, type) {#name, type, offsetof(struct ct_train_state, name)}
-	FIELD(step, FIELD_U64),
-	FIELD(epoch, FIELD_U32),
-	FIELD(step_in_epoch, FIELD_U64),
-	FIELD(optim_steps, FIELD_U64),
-	FIELD(best_top1, FIELD_F64),
-	FIELD(best_loss, FIELD_F64),
-	FIELD(best_step, FIELD_U64),
-	FIELD(last_top1, FIELD_F64),
-	FIELD(last_loss, FIELD_F64),
-	FIELD(epoch_loss_sum, FIELD_F64),
-	FIELD(epoch_images, FIELD_U64),
-	FIELD(images, FIELD_U64),
-	FIELD(train_seconds, FIELD_F64),
-	FIELD(global_batch, FIELD_U32),
-	FIELD(world, FIELD_U32),
-	FIELD(seed, FIELD_I64),
-	FIELD(finished, FIELD_BOOL),
-	FIELD(config_digest, FIELD_HEX),
-	FIELD(data_digest, FIELD_HEX),
-	FIELD(graph_digest, FIELD_HEX),
+#define FIELD(name, type)                                          \
+	{                                                          \
+#name, type, offsetof(struct ct_train_state, name) \
+	}
+	FIELD(step, FIELD_U64),           FIELD(epoch, FIELD_U32),        FIELD(step_in_epoch, FIELD_U64),
+	FIELD(optim_steps, FIELD_U64),    FIELD(best_top1, FIELD_F64),    FIELD(best_loss, FIELD_F64),
+	FIELD(best_step, FIELD_U64),      FIELD(last_top1, FIELD_F64),    FIELD(last_loss, FIELD_F64),
+	FIELD(epoch_loss_sum, FIELD_F64), FIELD(epoch_images, FIELD_U64), FIELD(images, FIELD_U64),
+	FIELD(train_seconds, FIELD_F64),  FIELD(global_batch, FIELD_U32), FIELD(world, FIELD_U32),
+	FIELD(seed, FIELD_I64),           FIELD(finished, FIELD_BOOL),    FIELD(config_digest, FIELD_HEX),
+	FIELD(data_digest, FIELD_HEX),    FIELD(graph_digest, FIELD_HEX),
 #undef FIELD
 };
 
@@ -168,7 +158,8 @@ static enum ct_status get_hex(const ct_json *o, const char *key, bool may_be_emp
 	const char *text;
 
 	CT_TRY(ct_json_get_str(o, key, &text));
-	if (!(text[0] == '\0' && may_be_empty) && (strlen(text) != HEX_LEN || strspn(text, "0123456789abcdef") != HEX_LEN))
+	if (!(text[0] == '\0' && may_be_empty) &&
+	    (strlen(text) != HEX_LEN || strspn(text, "0123456789abcdef") != HEX_LEN))
 		return CT_FAIL(CT_DATA, "key \"%s\" is not a SHA-256 in hexadecimal", key);
 	memcpy(out, text, strlen(text) + 1);
 	return CT_OK;
@@ -180,7 +171,8 @@ static enum ct_status get_natural(const ct_json *o, const char *key, int64_t mos
 
 	CT_TRY(ct_json_get_i64(o, key, &v));
 	if (v < 0 || v > most)
-		return CT_FAIL(CT_DATA, "key \"%s\" is %lld, not a number from 0 to %lld", key, (long long)v, (long long)most);
+		return CT_FAIL(CT_DATA, "key \"%s\" is %lld, not a number from 0 to %lld", key, (long long)v,
+			       (long long)most);
 	*out = (uint64_t)v;
 	return CT_OK;
 }

@@ -41,7 +41,8 @@ static enum ct_status open_file(const char *path, int *fd, uint64_t *bytes)
 	if (!S_ISREG(sb.st_mode))
 		return CT_FAIL(CT_DATA, "%s is not a regular file", path);
 	if (sb.st_size < 8)
-		return CT_FAIL(CT_DATA, "%s is not a safetensors file: it has only %lld bytes", path, (long long)sb.st_size);
+		return CT_FAIL(CT_DATA, "%s is not a safetensors file: it has only %lld bytes", path,
+			       (long long)sb.st_size);
 	*bytes = (uint64_t)sb.st_size;
 	return CT_OK;
 }

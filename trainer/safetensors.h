@@ -26,8 +26,9 @@ typedef enum ct_status (*ct_tensor_fill_fn)(void *user, int i, float *out);
 /* Writes to `path` (must be new; fsynced; removed again on failure); sha gets the hex SHA-256 of the whole file, bytes its size.
  * metadata: pairs key, value, ..., NULL; may be NULL. Holds one tensor at a time: those with data are written from where they are.
  * CT_IO names the path. */
-enum ct_status ct_safetensors_write(const char *path, const struct ct_tensor_desc *t, int n, ct_tensor_fill_fn fill, void *user,
-				    const char *const *metadata, char sha[65], uint64_t *bytes) CT_MUST_CHECK;
+enum ct_status ct_safetensors_write(const char *path, const struct ct_tensor_desc *t, int n, ct_tensor_fill_fn fill,
+				    void *user, const char *const *metadata, char sha[65],
+				    uint64_t *bytes) CT_MUST_CHECK;
 
 typedef struct ct_safetensors ct_safetensors;
 /* Opens and checks the header; CT_DATA names file and what is wrong. Tensors are numbered in the order of their data. */

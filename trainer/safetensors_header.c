@@ -37,11 +37,13 @@ static enum ct_status parse_shape(const ct_json *shape, const char *where, struc
 	if (!shape || !ct_json_is_array(shape))
 		return ct_st_fail(CT_DATA, where, t->desc.name, "has no shape");
 	if (ndim > CT_TENSOR_MAX_DIMS)
-		return ct_st_fail(CT_DATA, where, t->desc.name, "has %zu dimensions; the limit is %d", ndim, CT_TENSOR_MAX_DIMS);
+		return ct_st_fail(CT_DATA, where, t->desc.name, "has %zu dimensions; the limit is %d", ndim,
+				  CT_TENSOR_MAX_DIMS);
 	t->desc.ndim = (int)ndim;
 	for (size_t i = 0; i < ndim; i++) {
 		if (!natural_at(shape, i, &t->desc.dims[i]))
-			return ct_st_fail(CT_DATA, where, t->desc.name, "has a dimension that is not a whole number >= 0");
+			return ct_st_fail(CT_DATA, where, t->desc.name,
+					  "has a dimension that is not a whole number >= 0");
 		empty |= t->desc.dims[i] == 0;
 	}
 	/* Overflow counts even beside a zero, so that no product of dims can overflow anywhere later. */
@@ -55,7 +57,7 @@ static enum ct_status parse_shape(const ct_json *shape, const char *where, struc
 		bytes = 0;
 	if (bytes != t->end - t->begin)
 		return ct_st_fail(CT_DATA, where, t->desc.name, "has %llu bytes of data, its shape needs %llu",
-				   (unsigned long long)(t->end - t->begin), (unsigned long long)bytes);
+				  (unsigned long long)(t->end - t->begin), (unsigned long long)bytes);
 	return CT_OK;
 }
 
@@ -82,8 +84,8 @@ static enum ct_status parse_tensor(const char *name, const ct_json *j, uint64_t 
 	    !natural_at(offsets, 1, &end))
 		return ct_st_fail(CT_DATA, where, name, "has no data_offsets of two whole numbers >= 0");
 	if (begin > end || (uint64_t)end > data_bytes)
-		return ct_st_fail(CT_DATA, where, name, "lies at bytes %lld to %lld of %llu bytes of data", (long long)begin,
-				   (long long)end, (unsigned long long)data_bytes);
+		return ct_st_fail(CT_DATA, where, name, "lies at bytes %lld to %lld of %llu bytes of data",
+				  (long long)begin, (long long)end, (unsigned long long)data_bytes);
 	t->begin = (uint64_t)begin;
 	t->end = (uint64_t)end;
 	return parse_shape(ct_json_get(j, "shape"), where, t);
@@ -98,7 +100,8 @@ static enum ct_status check_metadata(const ct_json *j, const char *where)
 		return CT_FAIL(CT_DATA, "%s: " METADATA " of the header is not an object", where);
 	while (ct_json_next(j, &cursor, &value)) {
 		if (!ct_json_as_str(value))
-			return CT_FAIL(CT_DATA, "%s: " METADATA " of the header holds something that is not text", where);
+			return CT_FAIL(CT_DATA, "%s: " METADATA " of the header holds something that is not text",
+				       where);
 	}
 	return CT_OK;
 }
@@ -133,11 +136,12 @@ static enum ct_status check_cover(const struct ct_st_header *h, uint64_t data_by
 			return ct_st_fail(CT_DATA, where, t->desc.name, "overlaps the tensor before it");
 		if (t->begin > at)
 			return ct_st_fail(CT_DATA, where, t->desc.name, "starts %llu bytes after the data before it",
-					   (unsigned long long)(t->begin - at));
+					  (unsigned long long)(t->begin - at));
 		at = t->end;
 	}
 	if (at != data_bytes)
-		return CT_FAIL(CT_DATA, "%s: %llu bytes after the last tensor", where, (unsigned long long)(data_bytes - at));
+		return CT_FAIL(CT_DATA, "%s: %llu bytes after the last tensor", where,
+			       (unsigned long long)(data_bytes - at));
 	return CT_OK;
 }
 
@@ -208,7 +212,8 @@ enum ct_status ct_st_header_len(const uint8_t first[8], uint64_t file_bytes, con
 
 	memcpy(&n, first, sizeof(n));
 	if (n > CT_ST_MAX_HEADER)
-		return CT_FAIL(CT_DATA, "%s is not a safetensors file: a header of %llu bytes is over the limit of %llu", where,
+		return CT_FAIL(CT_DATA,
+			       "%s is not a safetensors file: a header of %llu bytes is over the limit of %llu", where,
 			       (unsigned long long)n, (unsigned long long)CT_ST_MAX_HEADER);
 	if (n > file_bytes - 8)
 		return CT_FAIL(CT_DATA, "%s is cut short: its header of %llu bytes goes past the end", where,

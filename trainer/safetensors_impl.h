@@ -34,9 +34,11 @@ enum ct_status ct_st_header_parse(const char *text, size_t len, uint64_t data_by
 				  struct ct_st_header *out) CT_MUST_CHECK;
 void ct_st_header_release(struct ct_st_header *h);
 /* Length of the header from the first 8 bytes of a file of file_bytes bytes. */
-enum ct_status ct_st_header_len(const uint8_t first[8], uint64_t file_bytes, const char *where, size_t *len) CT_MUST_CHECK;
+enum ct_status ct_st_header_len(const uint8_t first[8], uint64_t file_bytes, const char *where,
+				size_t *len) CT_MUST_CHECK;
 const struct ct_st_dtype *ct_st_dtype_find(const char *name); /* NULL when unknown */
 /* Fails with "<where>: tensor \"<name, escaped>\" <text>". */
-enum ct_status ct_st_fail(enum ct_status status, const char *where, const char *name, const char *fmt, ...) CT_PRINTF(4, 5);
+enum ct_status ct_st_fail(enum ct_status status, const char *where, const char *name, const char *fmt, ...)
+	CT_PRINTF(4, 5);
 
 #endif

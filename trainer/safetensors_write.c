@@ -56,7 +56,8 @@ static ct_json *describe(const struct ct_tensor_desc *t, uint64_t begin, uint64_
 }
 
 /* The header with its padding, without the length before it. */
-static enum ct_status make_header(const struct ct_tensor_desc *t, int n, const char *const *metadata, struct ct_str *out)
+static enum ct_status make_header(const struct ct_tensor_desc *t, int n, const char *const *metadata,
+				  struct ct_str *out)
 {
 	ct_json *j = ct_json_object(), *pairs = metadata ? ct_json_object() : NULL;
 	enum ct_status st = CT_OK;
@@ -87,7 +88,8 @@ out:
 	return st;
 }
 
-static enum ct_status put_tensors(struct writer *w, const struct ct_tensor_desc *t, int n, ct_tensor_fill_fn fill, void *user)
+static enum ct_status put_tensors(struct writer *w, const struct ct_tensor_desc *t, int n, ct_tensor_fill_fn fill,
+				  void *user)
 {
 	enum ct_status st = CT_OK;
 	float *scratch = NULL;
@@ -121,8 +123,8 @@ static enum ct_status write_synced(struct writer *w, const struct ct_str *header
 	return CT_OK;
 }
 
-enum ct_status ct_safetensors_write(const char *path, const struct ct_tensor_desc *t, int n, ct_tensor_fill_fn fill, void *user,
-				    const char *const *metadata, char sha[65], uint64_t *bytes)
+enum ct_status ct_safetensors_write(const char *path, const struct ct_tensor_desc *t, int n, ct_tensor_fill_fn fill,
+				    void *user, const char *const *metadata, char sha[65], uint64_t *bytes)
 {
 	struct writer w = {.path = path};
 	struct ct_str header = {0};

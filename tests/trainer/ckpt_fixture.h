@@ -77,13 +77,15 @@ static inline void fixture_set_step(struct fixture *f, uint32_t step)
 	fixture_fill_buffers(f, ct_net_buffers(f->net), 4, step);
 	fixture_fill_buffers(f, ct_ema_buffers(f->ema), 5, step);
 	ct_optim_set_steps(f->optim, step);
-	f->state = (struct ct_train_state){.step = step, .epoch = 1, .optim_steps = step, .global_batch = 4, .world = 2};
+	f->state =
+		(struct ct_train_state){.step = step, .epoch = 1, .optim_steps = step, .global_batch = 4, .world = 2};
 }
 
 /* Does the net hold the values of this step? */
 static inline bool fixture_is_step(struct fixture *f, uint32_t step)
 {
-	size_t arena = ct_net_arena_elems(f->net) * sizeof(float), buffers = ct_net_buffers_elems(f->net) * sizeof(float);
+	size_t arena = ct_net_arena_elems(f->net) * sizeof(float),
+	       buffers = ct_net_buffers_elems(f->net) * sizeof(float);
 	const float *now[] = {ct_net_params(f->net), ct_optim_state(f->optim, 0), ct_ema_params(f->ema),
 			      ct_net_buffers(f->net), ct_ema_buffers(f->ema)};
 	size_t bytes[] = {arena, arena, arena, buffers, buffers};

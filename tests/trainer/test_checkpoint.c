@@ -32,10 +32,22 @@ static int teardown(void **state)
 }
 
 static const struct ct_train_state odd_state = {
-	.step = INT64_MAX, .epoch = UINT32_MAX, .step_in_epoch = (uint64_t)1 << 53 | 1, .optim_steps = 12345678901234567,
-	.best_top1 = 0.1 + 0.2, .best_step = 3, .last_top1 = -1, .last_loss = 5e-324, .epoch_loss_sum = 1.7976931348623157e308,
-	.epoch_images = 7, .images = (uint64_t)1 << 62, .train_seconds = 1.0 / 3, .global_batch = 256, .world = 4,
-	.seed = INT64_MIN, .finished = true,
+	.step = INT64_MAX,
+	.epoch = UINT32_MAX,
+	.step_in_epoch = (uint64_t)1 << 53 | 1,
+	.optim_steps = 12345678901234567,
+	.best_top1 = 0.1 + 0.2,
+	.best_step = 3,
+	.last_top1 = -1,
+	.last_loss = 5e-324,
+	.epoch_loss_sum = 1.7976931348623157e308,
+	.epoch_images = 7,
+	.images = (uint64_t)1 << 62,
+	.train_seconds = 1.0 / 3,
+	.global_batch = 256,
+	.world = 4,
+	.seed = INT64_MIN,
+	.finished = true,
 	.config_digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	.graph_digest = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
 };
@@ -142,7 +154,8 @@ static void test_weights(void **state)
 static void test_names(void **state)
 {
 	static const char *const names[] = {"layer1.0.weight", "layer1.1.running_mean", "layer2.1.bias", "fc.bias"};
-	static const char *const optim_names[] = {"momentum_buffer/fc.weight", "ema/fc.weight", "ema/layer1.1.running_var"};
+	static const char *const optim_names[] = {"momentum_buffer/fc.weight", "ema/fc.weight",
+						  "ema/layer1.1.running_var"};
 	const char *run = in_tmpdir("names");
 	ct_safetensors *s;
 	char *path, *file;
@@ -179,7 +192,8 @@ static void test_does_not_fit(void **state)
 	assert_ok(fixture_save(&fx, run, 5, 0, false));
 	assert_ok(ct_checkpoint_find(run, &path));
 	fixture_set_step(&wider, 1);
-	assert_fails(ct_checkpoint_load(path, wider.net, NULL, NULL), CT_DATA, "fc.weight is [3,128], the model's is [4,128]");
+	assert_fails(ct_checkpoint_load(path, wider.net, NULL, NULL), CT_DATA,
+		     "fc.weight is [3,128], the model's is [4,128]");
 	assert_non_null(strstr(ct_error_message(), "fc.bias is [3]"));
 	assert_true(fixture_is_step(&wider, 1));
 	assert_fails(ct_checkpoint_load(path, other.net, NULL, NULL), CT_DATA, "fc1.weight is missing");
@@ -237,7 +251,8 @@ static void assert_link(const char *run, const char *link, const char *target)
 
 static void test_keep_last(void **state)
 {
-	static const char *const three[] = {"best", "last", "step-000000000002", "step-000000000009", "step-000000000010"};
+	static const char *const three[] = {"best", "last", "step-000000000002", "step-000000000009",
+					    "step-000000000010"};
 	static const char *const moved[] = {"best", "last", "step-000000000010", "step-000000000011"};
 	static const char *const back[] = {"best", "last", "step-000000000003", "step-000000000010"};
 	const char *run = in_tmpdir("keep");
@@ -313,10 +328,14 @@ static void test_resolve(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_weights),
-		cmocka_unit_test(test_names),        cmocka_unit_test(test_does_not_fit),
-		cmocka_unit_test(test_no_optimizer_state), cmocka_unit_test(test_keep_last),
-		cmocka_unit_test(test_same_step),    cmocka_unit_test(test_resolve),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_weights),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_does_not_fit),
+		cmocka_unit_test(test_no_optimizer_state),
+		cmocka_unit_test(test_keep_last),
+		cmocka_unit_test(test_same_step),
+		cmocka_unit_test(test_resolve),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

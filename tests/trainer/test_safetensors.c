@@ -119,7 +119,8 @@ static void test_malformed(void **state)
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}", 4, NULL},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]},\"__metadata__\":{}}", 1, NULL},
 		{"{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
-		 "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2, NULL},
+		 "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+		 2, NULL},
 		{"", 0, "not a JSON object"},
 		{"[]", 0, "not a JSON object"},
 		{" {}", 0, "not a JSON object"},
@@ -135,10 +136,12 @@ static void test_malformed(void **state)
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,9]}}", 8, "no data_offsets"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8.0]}}", 8, "no data_offsets"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", 8, "no data_offsets"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9223372036854775808]}}", 8, "not valid JSON"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9223372036854775808]}}", 8,
+		 "not valid JSON"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, "lies at bytes 8 to 0"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7, "of 7 bytes of data"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9223372036854775807]}}", 8, "of 8 bytes of data"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9223372036854775807]}}", 8,
+		 "of 8 bytes of data"},
 		{"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", 8, "has no shape"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", 8, "has no shape"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[\"2\"],\"data_offsets\":[0,8]}}", 8, "not a whole number"},
@@ -146,20 +149,28 @@ static void test_malformed(void **state)
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", 8, "its shape needs 12"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,12]}}", 12, "its shape needs 8"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, "9 dimensions"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0, "larger than any"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,4]}}", 4, "larger than any"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[0,4294967296,4294967296],\"data_offsets\":[0,0]}}", 0, "larger than any"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+		 "larger than any"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,4]}}", 4,
+		 "larger than any"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[0,4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+		 "larger than any"},
 		{"{\"\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "1 to 1024 bytes"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-		 "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "not valid JSON"},
+		 "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+		 8, "not valid JSON"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-		 "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12, "\"b\" overlaps"},
+		 "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+		 12, "\"b\" overlaps"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-		 "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "\"b\" overlaps"},
+		 "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+		 8, "\"b\" overlaps"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-		 "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}", 12, "\"b\" starts 4 bytes after"},
+		 "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",
+		 12, "\"b\" starts 4 bytes after"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "\"a\" starts 4 bytes after"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "4 bytes after the last tensor"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8,
+		 "4 bytes after the last tensor"},
 		{"{\"__metadata__\":[]}", 0, "is not an object"},
 		{"{\"__metadata__\":{\"a\":1}}", 0, "not text"},
 		{"{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "not valid JSON"},
@@ -225,12 +236,11 @@ static void test_damage(void **state)
 
 static void test_other_types(void **state)
 {
-	static const char header[] =
-		"{\"bf\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]},"
-		"\"d\":{\"dtype\":\"F64\",\"shape\":[3],\"data_offsets\":[4,28]},"
-		"\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[28,40]},"
-		"\"l\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[40,48]},"
-		"\"u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[48,49]}}";
+	static const char header[] = "{\"bf\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]},"
+				     "\"d\":{\"dtype\":\"F64\",\"shape\":[3],\"data_offsets\":[4,28]},"
+				     "\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[28,40]},"
+				     "\"l\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[40,48]},"
+				     "\"u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[48,49]}}";
 	static const uint16_t bf[2] = {0x3f80, 0xc000}, h[6] = {0x3c00, 0xc000, 0x0001, 0x7c00, 0x83ff, 0x7bff};
 	static const double d[3] = {1.5, -1e300, 0.1};
 	static const int64_t l = -12345678901;
@@ -252,8 +262,8 @@ static void test_other_types(void **state)
 	assert_ok(ct_safetensors_read(s, ct_safetensors_find(s, "d"), out, 3));
 	assert_true(out[0] == 1.5f && out[1] == -INFINITY && out[2] == 0.1f);
 	assert_ok(ct_safetensors_read(s, ct_safetensors_find(s, "h"), out, 6));
-	assert_true(out[0] == 1 && out[1] == -2 && out[2] == 0x1p-24f && out[3] == INFINITY && out[4] == -1023 * 0x1p-24f &&
-		    out[5] == 65504);
+	assert_true(out[0] == 1 && out[1] == -2 && out[2] == 0x1p-24f && out[3] == INFINITY &&
+		    out[4] == -1023 * 0x1p-24f && out[5] == 65504);
 	assert_ok(ct_safetensors_read(s, ct_safetensors_find(s, "l"), out, 1));
 	assert_true(out[0] == -12345678901.0f);
 	assert_fails(ct_safetensors_read(s, ct_safetensors_find(s, "u"), out, 1), CT_UNSUPPORTED, "element type U8");
@@ -291,9 +301,11 @@ static void test_write_fails(void **state)
 	char sha[65];
 
 	(void)state;
-	assert_fails(ct_safetensors_write(path, three, 4, fill_fails, NULL, NULL, sha, &bytes), CT_DEVICE, "no tensor today");
+	assert_fails(ct_safetensors_write(path, three, 4, fill_fails, NULL, NULL, sha, &bytes), CT_DEVICE,
+		     "no tensor today");
 	assert_false(ct_file_exists(path));
-	assert_fails(ct_safetensors_write(in_tmpdir("no/folder"), three, 1, fill, NULL, NULL, sha, &bytes), CT_IO, "no/folder");
+	assert_fails(ct_safetensors_write(in_tmpdir("no/folder"), three, 1, fill, NULL, NULL, sha, &bytes), CT_IO,
+		     "no/folder");
 	assert_fails(ct_safetensors_write(path, twice, 2, fill, twice, NULL, sha, &bytes), CT_BUG, "twice");
 	/* The same error path as a full disk. */
 	(void)signal(SIGXFSZ, SIG_IGN);
@@ -312,8 +324,9 @@ static void test_write_fails(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_malformed), cmocka_unit_test(test_lengths),
-		cmocka_unit_test(test_damage),      cmocka_unit_test(test_other_types), cmocka_unit_test(test_not_files),
+		cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_lengths),     cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_other_types), cmocka_unit_test(test_not_files),
 		cmocka_unit_test(test_write_fails),
 	};
 

@@ -39,19 +39,19 @@ static const char *in_tmpdir(const char *name)
 }
 
 /* The call went well, or the test fails with the error's message. */
-#define assert_ok(expr)                                                                                  \
-	do {                                                                                             \
-		enum ct_status assert_ok_st_ = (expr);                                                   \
-		if (assert_ok_st_ != CT_OK)                                                              \
+#define assert_ok(expr)                                                                                   \
+	do {                                                                                              \
+		enum ct_status assert_ok_st_ = (expr);                                                    \
+		if (assert_ok_st_ != CT_OK)                                                               \
 			fail_msg("%s: %s: %s", #expr, ct_status_name(assert_ok_st_), ct_error_message()); \
 	} while (0)
 /* The call failed with this status, and the message holds the text. */
-#define assert_fails(expr, status, text)                                                                 \
-	do {                                                                                             \
-		enum ct_status assert_fails_st_ = (expr);                                                \
-		if (assert_fails_st_ != (status) || !strstr(ct_error_message(), (text)))                 \
+#define assert_fails(expr, status, text)                                                                        \
+	do {                                                                                                    \
+		enum ct_status assert_fails_st_ = (expr);                                                       \
+		if (assert_fails_st_ != (status) || !strstr(ct_error_message(), (text)))                        \
 			fail_msg("%s: %s: \"%s\", not %s with \"%s\"", #expr, ct_status_name(assert_fails_st_), \
-				 ct_error_message(), ct_status_name(status), (text));                    \
+				 ct_error_message(), ct_status_name(status), (text));                           \
 	} while (0)
 
 #endif
