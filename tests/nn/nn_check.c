@@ -56,6 +56,18 @@ void rig_close(struct rig *r)
 	ct_graph_destroy(r->graph);
 }
 
+void each_engine(void (*test)(const char *engine))
+{
+	const char *name;
+	bool available;
+	char why[256];
+
+	for (size_t i = 0; ct_engine_at(i, &name, &available, why, sizeof(why)); i++) {
+		if (available)
+			test(name);
+	}
+}
+
 void vary_norms(ct_net *net)
 {
 	const ct_graph *g = ct_net_graph(net);

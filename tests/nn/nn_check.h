@@ -28,6 +28,9 @@ void rig_close(struct rig *r);
 /* Scales and shifts of batch norms away from 1 and 0: the same values on every engine. */
 void vary_norms(ct_net *net);
 
+/* Calls test(engine) for every engine that this build and machine have. */
+void each_engine(void (*test)(const char *engine));
+
 /* n numbers of stream `stream`: uniform in [-1, 1), bytes, labels below k. */
 void fill_floats(uint32_t stream, float *x, size_t n);
 void fill_bytes(uint32_t stream, uint8_t *x, size_t n);

@@ -1,0 +1,253 @@
+/* The wrappers: registry, order of calls, what a batch must have. Every engine. */
+#include "nn/engine.h"
+
+#include "tests/nn/nn_check.h"
+
+static const char *const layers = "conv2d 4 kernel=3;batch_norm;relu;flatten;linear 7;dropout 0.5;linear 3";
+static const struct ct_shape shape = {2, 5, 5};
+#define ROWS 4
+
+struct data {
+	float x[ROWS * 50];
+	int32_t labels[ROWS];
+};
+
+static struct ct_batch make_batch(struct data *d)
+{
+	fill_floats(1, d->x, CT_ARRAY_LEN(d->x));
+	fill_labels(2, d->labels, ROWS, 3);
+	return (struct ct_batch){.n = ROWS, .x = d->x, .labels = d->labels};
+}
+
+static void open_rig(struct rig *r, const char *engine, bool train)
+{
+	struct ct_net_opts opts = {.batch = ROWS, .input = CT_INPUT_F32_NCHW, .train = train};
+
+	rig_open(r, engine, graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0), &opts);
+}
+
+static void test_registry(void **state)
+{
+	ct_device *device;
+	ct_engine *engine = NULL;
+	const char *name = NULL;
+	bool available = false;
+	char why[128];
+	size_t i = 0;
+
+	(void)state;
+	assert_ok(ct_device_open("cpu", 0, &device));
+	for (; ct_engine_at(i, &name, &available, why, sizeof(why)); i++) {
+		assert_true(available == (why[0] == '\0'));
+		if (available) {
+			assert_ok(ct_engine_open(name, device, 1, &engine));
+			assert_string_equal(ct_engine_name(engine), name);
+			assert_true(strlen(ct_engine_version(engine)) > 0);
+			ct_engine_close(engine);
+		} else {
+			assert_fails(ct_engine_open(name, device, 1, &engine), CT_UNSUPPORTED, why);
+			assert_non_null(strstr(ct_error_hint_text(), "ref"));
+		}
+	}
+	assert_string_equal(name, "ref");
+	assert_true(available);
+	assert_ok(ct_engine_open("auto", device, 1, &engine));
+	ct_engine_close(engine);
+	assert_fails(ct_engine_open("gpu9", device, 1, &engine), CT_UNSUPPORTED, "engine \"gpu9\" is not available");
+	assert_fails(ct_engine_open("ref", device, 0, &engine), CT_CONFIG, "at least 1 thread");
+	ct_engine_close(NULL);
+	ct_device_close(device);
+}
+
+static void check_batches(const char *engine)
+{
+	struct rig r;
+	struct data d;
+	struct ct_metrics m = {0};
+	struct ct_backward_opts back = {.scale = 1};
+	struct ct_batch good = make_batch(&d), b = good;
+	ct_program *eval;
+
+	open_rig(&r, engine, true);
+	assert_ok(ct_program_create(r.net, ROWS, CT_EVAL, &eval));
+	assert_int_equal(ct_program_batch(eval), ROWS);
+	b.n = ROWS - 1;
+	assert_fails(ct_program_forward(r.program, &b, &m), CT_BUG, "3 rows for a training program of 4");
+	assert_ok(ct_program_forward(eval, &b, &m));
+	assert_int_equal(m.count, 3);
+	b.n = ROWS + 1;
+	assert_fails(ct_program_forward(eval, &b, &m), CT_BUG, "5 rows");
+	b = good;
+	b.labels = NULL;
+	assert_fails(ct_program_forward(eval, &b, &m), CT_DATA, "class labels");
+	b = good;
+	d.labels[2] = 3;
+	assert_fails(ct_program_forward(r.program, &b, &m), CT_DATA,
+		     "row 2 of the batch has label 3, the model has 3 classes");
+	d.labels[2] = -1;
+	assert_fails(ct_program_forward(r.program, &b, &m), CT_DATA, "label -1");
+	d.labels[2] = 1;
+	b.n = 0;
+	assert_ok(ct_program_forward(eval, &b, &m));
+	assert_int_equal(m.count, 3);
+
+	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "backward follows a forward");
+	assert_ok(ct_program_forward(r.program, &good, &m));
+	assert_ok(ct_program_backward(r.program, &back));
+	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "backward follows a forward");
+	assert_ok(ct_program_forward(eval, &good, &m));
+	assert_fails(ct_program_backward(eval, &back), CT_BUG, "training program");
+	ct_program_destroy(eval);
+	rig_close(&r);
+}
+
+static void test_batches(void **state)
+{
+	(void)state;
+	each_engine(check_batches);
+}
+
+static void check_opts(const char *engine)
+{
+	struct rig r;
+	ct_program *p = NULL;
+	ct_net *net = NULL;
+	struct ct_net_opts opts = {.batch = 0, .input = CT_INPUT_F32_NCHW};
+
+	open_rig(&r, engine, false);
+	assert_fails(ct_program_create(r.net, ROWS, CT_TRAIN, &p), CT_BUG, "made for evaluation");
+	assert_fails(ct_program_create(r.net, 0, CT_EVAL, &p), CT_CONFIG, "batch size 0");
+	assert_null(ct_net_grads(r.net));
+	assert_fails(ct_net_create(r.engine, r.graph, &opts, &net), CT_CONFIG, "batch size 0");
+	opts = (struct ct_net_opts){.batch = 2, .input = CT_INPUT_U8_NHWC, .std = {1, 0}};
+	assert_fails(ct_net_create(r.engine, r.graph, &opts, &net), CT_CONFIG,
+		     "channel 1: mean 0 and standard deviation 0");
+	rig_close(&r);
+
+	ct_graph *wide = graph_make((struct ct_shape){5, 2, 2}, "linear 3", 3, CT_LOSS_MSE, 0);
+	assert_ok(ct_device_open("cpu", 0, &r.device));
+	assert_ok(ct_engine_open(engine, r.device, 1, &r.engine));
+	assert_fails(ct_net_create(r.engine, wide, &opts, &net), CT_CONFIG, "1 to 4 channels, the model's input has 5");
+	ct_graph_destroy(wide);
+
+	ct_graph *norm = graph_make((struct ct_shape){6, 1, 1}, "linear 4;batch_norm;linear 3", 3, CT_LOSS_MSE, 0);
+	opts = (struct ct_net_opts){.batch = 1, .input = CT_INPUT_F32_NCHW, .train = true};
+	assert_ok(ct_net_create(r.engine, norm, &opts, &net));
+	assert_fails(ct_program_create(net, 1, CT_TRAIN, &p), CT_CONFIG, "bn1: batch norm sees one value per channel");
+	ct_net_destroy(net);
+	ct_graph_destroy(norm);
+	ct_engine_close(r.engine);
+	ct_device_close(r.device);
+}
+
+static void test_options(void **state)
+{
+	(void)state;
+	each_engine(check_opts);
+}
+
+static void check_no_allocation(const char *engine)
+{
+	struct rig r;
+	struct data d;
+	struct ct_batch b = make_batch(&d);
+	struct ct_metrics m = {0};
+	struct ct_backward_opts first = {.scale = 0.5f}, second = {.scale = 0.5f, .accumulate = true};
+	uint64_t before = 0;
+
+	open_rig(&r, engine, true);
+	for (int step = 0; step < 4; step++) {
+		if (step == 1)
+			before = ct_mem_count();
+		b.step = (uint64_t)step;
+		assert_ok(ct_program_forward(r.program, &b, &m));
+		assert_ok(ct_program_backward(r.program, &first));
+		assert_ok(ct_program_forward(r.program, &b, &m));
+		assert_ok(ct_program_backward(r.program, &second));
+	}
+	assert_int_equal(ct_mem_count(), before);
+	rig_close(&r);
+}
+
+static void test_a_step_allocates_nothing(void **state)
+{
+	(void)state;
+	each_engine(check_no_allocation);
+}
+
+static void check_profile(const char *engine)
+{
+	struct rig r;
+	struct data d;
+	struct ct_batch b = make_batch(&d);
+	struct ct_metrics m = {0};
+	struct ct_backward_opts back = {.scale = 1};
+	double forward = 0, backward = 0, f, w;
+
+	open_rig(&r, engine, true);
+	assert_fails(ct_program_times(r.program, 1, &f, &w), CT_BUG, "does not profile");
+	ct_program_profile(r.program, true);
+	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(ct_program_backward(r.program, &back));
+	for (int id = 0; id < ct_graph_n_nodes(r.graph); id++) {
+		assert_ok(ct_program_times(r.program, id, &f, &w));
+		forward += f;
+		backward += w;
+	}
+	assert_true(forward > 0 && backward > 0);
+	rig_close(&r);
+}
+
+static void test_profile(void **state)
+{
+	(void)state;
+	each_engine(check_profile);
+}
+
+/* Runs make() with its n-th allocation failing, for n = 1, 2, ... until it succeeds. */
+static void check_out_of_memory(const char *engine)
+{
+	struct ct_net_opts opts = {.batch = ROWS, .input = CT_INPUT_F32_NCHW, .train = true};
+	ct_graph *g = graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0);
+	struct rig r;
+	int failures = 0;
+
+	assert_ok(ct_device_open("cpu", 0, &r.device));
+	assert_ok(ct_engine_open(engine, r.device, 1, &r.engine));
+	for (uint64_t n = 1;; n++) {
+		ct_net *net = NULL;
+		ct_program *p = NULL;
+		ct_mem_fail_after(n);
+		enum ct_status st = ct_net_create(r.engine, g, &opts, &net);
+		if (st == CT_OK)
+			st = ct_program_create(net, ROWS, CT_TRAIN, &p);
+		ct_mem_fail_after(0);
+		ct_program_destroy(p);
+		ct_net_destroy(net);
+		if (st == CT_OK)
+			break;
+		assert_int_equal(st, CT_NOMEM);
+		failures++;
+	}
+	assert_true(failures > 5);
+	ct_engine_close(r.engine);
+	ct_device_close(r.device);
+	ct_graph_destroy(g);
+}
+
+static void test_out_of_memory_leaves_nothing(void **state)
+{
+	(void)state;
+	each_engine(check_out_of_memory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_registry), cmocka_unit_test(test_batches),
+		cmocka_unit_test(test_options),  cmocka_unit_test(test_a_step_allocates_nothing),
+		cmocka_unit_test(test_profile),  cmocka_unit_test(test_out_of_memory_leaves_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,453 @@
+/* Arenas, slices, initial values, digests, and how gradients arrive. Every engine. */
+#include "nn/engine.h"
+
+#include <math.h>
+
+#include "nn/optim.h"
+#include "tests/nn/nn_check.h"
+
+static const char *const layers =
+	"conv2d 5 kernel=3 padding=1 name=c1;batch_norm name=b1;relu;conv2d 6 kernel=3 groups=1 name=c2;"
+	"relu;flatten;linear 11 name=f1;relu;linear 3 name=f2";
+static const struct ct_shape shape = {3, 6, 7};
+#define ROWS 6
+
+static struct ct_net_opts train_opts(int batch)
+{
+	return (struct ct_net_opts){.batch = batch, .input = CT_INPUT_F32_NCHW, .train = true};
+}
+
+static void open_rig(struct rig *r, const char *engine)
+{
+	struct ct_net_opts opts = train_opts(ROWS);
+
+	rig_open(r, engine, graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0), &opts);
+}
+
+static void check_slices(const char *engine)
+{
+	static const char *const order[] = {"f2.weight", "f2.bias",   "f1.weight", "f1.bias",   "c2.weight",
+					    "c2.bias",   "b1.weight", "b1.bias",   "c1.weight", "c1.bias"};
+	struct rig r;
+	size_t end = 0, bytes = 0;
+
+	open_rig(&r, engine);
+	assert_int_equal(ct_net_n_slices(r.net), CT_ARRAY_LEN(order));
+	for (int i = 0; i < ct_net_n_slices(r.net); i++) {
+		const struct ct_slice *s = ct_net_slice(r.net, i);
+		assert_string_equal(ct_graph_param(r.graph, s->param)->name, order[i]);
+		assert_int_equal(s->offset % 16, 0);
+		assert_true(s->offset >= end && s->offset - end < 16);
+		assert_true(s->n >= ct_graph_param(r.graph, s->param)->n);
+		end = s->offset + s->n;
+	}
+	bytes = ct_net_arena_elems(r.net) * sizeof(float);
+	assert_true(ct_net_arena_elems(r.net) >= end && ct_net_arena_elems(r.net) % 16 == 0);
+	assert_int_equal((uintptr_t)ct_net_params(r.net) % 64, 0);
+	assert_int_equal((uintptr_t)ct_net_grads(r.net) % 64, 0);
+	assert_int_equal(ct_net_buffers_elems(r.net), 10);
+	struct ct_net_memory m;
+	ct_net_memory(r.net, &m);
+	assert_int_equal(m.params, bytes);
+	assert_int_equal(m.grads, bytes);
+	assert_int_equal(m.buffers, 40);
+	assert_true(m.activations > 0 && m.activations <= m.activations_unplanned);
+	rig_close(&r);
+}
+
+static void test_slices_in_backward_order(void **state)
+{
+	(void)state;
+	each_engine(check_slices);
+}
+
+static void check_round_trip(const char *engine)
+{
+	struct rig r;
+
+	open_rig(&r, engine);
+	float *arena = CT_NEW_ARRAY(float, ct_net_arena_elems(r.net));
+	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
+		const struct ct_param *p = ct_graph_param(r.graph, i);
+		float *x = CT_NEW_ARRAY(float, p->n);
+		fill_floats((uint32_t)i, x, p->n);
+		assert_ok(ct_net_import(r.net, arena, i, x));
+		ct_free(x);
+	}
+	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
+		const struct ct_param *p = ct_graph_param(r.graph, i);
+		float *x = CT_NEW_ARRAY(float, p->n), *back = export_param(r.net, arena, i);
+		fill_floats((uint32_t)i, x, p->n);
+		assert_memory_equal(x, back, p->n * sizeof(float));
+		ct_free(back);
+		ct_free(x);
+	}
+	/* What is no value of a parameter is zero. */
+	double sum = 0, of_params = 0;
+	for (size_t i = 0; i < ct_net_arena_elems(r.net); i++)
+		sum += fabs((double)arena[i]);
+	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
+		float *x = export_param(r.net, arena, i);
+		for (size_t k = 0; k < ct_graph_param(r.graph, i)->n; k++)
+			of_params += fabs((double)x[k]);
+		ct_free(x);
+	}
+	assert_float_equal(sum, of_params, 1e-9);
+	ct_free(arena);
+	rig_close(&r);
+}
+
+static void test_import_export(void **state)
+{
+	(void)state;
+	each_engine(check_round_trip);
+}
+
+/* Largest and root mean square of a parameter. */
+static void measure(struct rig *r, const char *name, double *max, double *rms)
+{
+	int id = param_named(r->graph, name);
+	size_t n = ct_graph_param(r->graph, id)->n;
+	float *x = export_param(r->net, ct_net_params(r->net), id);
+
+	*max = *rms = 0;
+	for (size_t i = 0; i < n; i++) {
+		*max = fabs((double)x[i]) > *max ? fabs((double)x[i]) : *max;
+		*rms += (double)x[i] * (double)x[i];
+	}
+	*rms = sqrt(*rms / (double)n);
+	ct_free(x);
+}
+
+static void check_init(const char *engine)
+{
+	struct rig r;
+	double max, rms, bound;
+
+	open_rig(&r, engine);
+	assert_ok(ct_net_init(r.net, CT_INIT_PYTORCH, 7));
+	bound = 1 / sqrt(6 * 4 * 5); /* f1: 6 channels of 4x5 */
+	measure(&r, "f1.weight", &max, &rms);
+	assert_true(max <= bound && max > 0.98 * bound);
+	assert_float_equal(rms, bound / sqrt(3), 0.03 * bound);
+	measure(&r, "f1.bias", &max, &rms);
+	assert_true(max <= bound && max > 0.5 * bound);
+	bound = 1 / sqrt(5 * 9);
+	measure(&r, "c2.weight", &max, &rms);
+	assert_true(max <= bound && max > 0.95 * bound);
+	measure(&r, "b1.weight", &max, &rms);
+	assert_true(max == 1 && rms == 1);
+	measure(&r, "b1.bias", &max, &rms);
+	assert_true(max == 0);
+	const float *buffers = ct_net_buffers(r.net);
+	for (int i = 0; i < 10; i++)
+		assert_true(buffers[i] == (i < 5 ? 0.0f : 1.0f)); /* mean, then variance */
+
+	assert_ok(ct_net_init(r.net, CT_INIT_KAIMING, 7));
+	measure(&r, "c2.weight", &max, &rms);
+	assert_float_equal(rms, sqrt(2.0 / (6 * 9)), 0.15 * sqrt(2.0 / (6 * 9)));
+	assert_true(max > 2 * rms);
+	measure(&r, "c2.bias", &max, &rms);
+	assert_true(max == 0);
+	measure(&r, "f1.weight", &max, &rms);
+	assert_true(max <= 1 / sqrt(6 * 4 * 5));
+	rig_close(&r);
+}
+
+static void test_initial_values(void **state)
+{
+	(void)state;
+	each_engine(check_init);
+}
+
+static void digest_with(const char *engine, const char *text, int batch, uint64_t seed, char hex[65])
+{
+	struct ct_net_opts opts = train_opts(batch);
+	struct rig r;
+
+	rig_open(&r, engine, graph_make(shape, text, 3, CT_LOSS_CROSS_ENTROPY, 0), &opts);
+	assert_ok(ct_net_init(r.net, CT_INIT_PYTORCH, seed));
+	assert_ok(ct_net_digest(r.net, hex));
+	rig_close(&r);
+}
+
+/* The digest of the ref engine, batch 6, seed 7. */
+static void check_digest(const char *engine)
+{
+	char ref[65], hex[65];
+
+	digest_with("ref", layers, ROWS, 7, ref);
+	digest_with(engine, layers, ROWS, 7, hex);
+	assert_string_equal(ref, hex);
+	digest_with(engine, layers, 19, 7, hex);
+	assert_string_equal(ref, hex);
+	digest_with(engine, layers, ROWS, 8, hex);
+	assert_string_not_equal(ref, hex);
+}
+
+static void test_digest_is_the_same_everywhere(void **state)
+{
+	(void)state;
+	each_engine(check_digest);
+}
+
+/* Values are keyed by name: a layer more elsewhere changes nothing in the others. */
+static void test_initial_values_are_keyed_by_name(void **state)
+{
+	struct ct_net_opts opts = train_opts(2);
+	struct rig a, b;
+
+	(void)state;
+	rig_open(&a, "ref", graph_make(shape, "linear 5 name=x;linear 3 name=y", 3, CT_LOSS_MSE, 0), &opts);
+	rig_open(&b, "ref", graph_make(shape, "linear 5 name=x;linear 5 name=z;linear 3 name=y", 3, CT_LOSS_MSE, 0),
+		 &opts);
+	int ya = param_named(a.graph, "y.weight"), yb = param_named(b.graph, "y.weight"),
+	    z = param_named(b.graph, "z.weight");
+	float *wa = export_param(a.net, ct_net_params(a.net), ya), *wb = export_param(b.net, ct_net_params(b.net), yb);
+	float *wz = export_param(b.net, ct_net_params(b.net), z);
+	assert_memory_equal(wa, wb, 15 * sizeof(float));
+	assert_memory_not_equal(wa, wz, 15 * sizeof(float));
+	ct_free(wz);
+	ct_free(wb);
+	ct_free(wa);
+	rig_close(&b);
+	rig_close(&a);
+}
+
+static void check_layout_digest(const char *engine)
+{
+	struct rig r, s;
+	char a[65], b[65];
+	struct ct_net_opts opts = train_opts(ROWS);
+
+	open_rig(&r, engine);
+	open_rig(&s, engine);
+	ct_net_layout_digest(r.net, a);
+	ct_net_layout_digest(s.net, b);
+	assert_string_equal(a, b);
+	rig_close(&s);
+	rig_open(&s, engine, graph_make(shape, "linear 4;linear 3", 3, CT_LOSS_MSE, 0), &opts);
+	ct_net_layout_digest(s.net, b);
+	assert_string_not_equal(a, b);
+	rig_close(&s);
+	rig_close(&r);
+}
+
+static void test_layout_digest(void **state)
+{
+	(void)state;
+	each_engine(check_layout_digest);
+}
+
+struct listener {
+	struct rig *rig;
+	int next, fail_at;
+	float *seen; /* copy of the arena, slice by slice, at the time of each call */
+};
+
+static enum ct_status hear(void *user, int slice)
+{
+	struct listener *l = user;
+	const struct ct_slice *s = ct_net_slice(l->rig->net, slice);
+
+	assert_int_equal(slice, l->next++);
+	memcpy(l->seen + s->offset, ct_net_grads(l->rig->net) + s->offset, s->n * sizeof(float));
+	return slice == l->fail_at ? CT_FAIL(CT_PEER_LOST, "rank 3 is gone") : CT_OK;
+}
+
+static void make_batch(struct ct_batch *b, int rows, float *x, int32_t *labels)
+{
+	fill_floats(1, x, (size_t)rows * shape_elems(shape));
+	fill_labels(2, labels, (size_t)rows, 3);
+	*b = (struct ct_batch){.n = rows, .x = x, .labels = labels};
+}
+
+static void check_grad_ready(const char *engine)
+{
+	struct rig r;
+	float x[ROWS * 126];
+	int32_t labels[ROWS];
+	struct ct_batch b;
+	struct ct_metrics m = {0};
+
+	open_rig(&r, engine);
+	make_batch(&b, ROWS, x, labels);
+	struct listener l = {.rig = &r, .fail_at = -1};
+	struct ct_backward_opts back = {.scale = 0.25f, .grad_ready = hear, .user = &l};
+	l.seen = CT_NEW_ARRAY(float, ct_net_arena_elems(r.net));
+	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(ct_program_backward(r.program, &back));
+	assert_int_equal(l.next, ct_net_n_slices(r.net));
+	assert_memory_equal(l.seen, ct_net_grads(r.net),
+			    ct_net_arena_elems(r.net) * sizeof(float)); /* final when told */
+
+	l.next = 0;
+	back.accumulate = true;
+	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(ct_program_backward(r.program, &back));
+	assert_memory_equal(l.seen, ct_net_grads(r.net), ct_net_arena_elems(r.net) * sizeof(float));
+
+	l.next = 0;
+	l.fail_at = 2;
+	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_fails(ct_program_backward(r.program, &back), CT_PEER_LOST, "rank 3 is gone");
+	assert_int_equal(l.next, 3);
+	ct_free(l.seen);
+	rig_close(&r);
+}
+
+static void test_slices_are_final_when_told(void **state)
+{
+	(void)state;
+	each_engine(check_grad_ready);
+}
+
+static void check_bound_grads(const char *engine)
+{
+	struct ct_net_opts opts = train_opts(ROWS);
+	struct rig own, r = {0};
+	float x[ROWS * 126];
+	int32_t labels[ROWS];
+	struct ct_batch b;
+	struct ct_metrics m = {0};
+	struct ct_backward_opts back = {.scale = 1};
+
+	open_rig(&own, engine);
+	make_batch(&b, ROWS, x, labels);
+	assert_fails(ct_net_bind_grads(own.net, (float *)256), CT_BUG, "before its first program");
+	size_t n = ct_net_arena_elems(own.net);
+	float *mine = ct_calloc_aligned(256, n * sizeof(float));
+	r.graph = graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0);
+	assert_ok(ct_device_open("cpu", 0, &r.device));
+	assert_ok(ct_engine_open(engine, r.device, 1, &r.engine));
+	assert_ok(ct_net_create(r.engine, r.graph, &opts, &r.net));
+	assert_ok(ct_net_init(r.net, CT_INIT_PYTORCH, 1));
+	assert_fails(ct_net_bind_grads(r.net, mine + 1), CT_BUG, "aligned to 256");
+	assert_ok(ct_net_bind_grads(r.net, mine));
+	assert_ptr_equal(ct_net_grads(r.net), mine);
+	assert_ok(ct_program_create(r.net, ROWS, CT_TRAIN, &r.program));
+	for (int pass = 0; pass < 2; pass++) {
+		assert_ok(ct_program_forward(r.program, &b, &m));
+		assert_ok(ct_program_backward(r.program, &back));
+		assert_ok(ct_program_forward(own.program, &b, &m));
+		assert_ok(ct_program_backward(own.program, &back));
+		assert_memory_equal(mine, ct_net_grads(own.net), n * sizeof(float));
+		back.accumulate = true;
+	}
+	rig_close(&r);
+	ct_free_aligned(mine);
+	rig_close(&own);
+}
+
+static void test_bound_gradients(void **state)
+{
+	(void)state;
+	each_engine(check_bound_grads);
+}
+
+/* Gradients of `micro` batches of rows/micro rows against those of one batch, for a model without batch norm. */
+static void accumulate_in(const char *engine, int rows, int micro, float *arena_of_first_param)
+{
+	struct ct_net_opts opts = train_opts(rows / micro);
+	struct rig r;
+	float *x = CT_NEW_ARRAY(float, (size_t)rows *shape_elems(shape));
+	int32_t labels[12];
+	struct ct_batch b;
+	struct ct_metrics m = {0};
+
+	rig_open(&r, engine,
+		 graph_make(shape, "conv2d 5 kernel=3;relu;max_pool 2;flatten;dropout 0.3;linear 3", 3,
+			    CT_LOSS_CROSS_ENTROPY, 0.1f),
+		 &opts);
+	make_batch(&b, rows, x, labels);
+	for (int k = 0; k < micro; k++) {
+		struct ct_backward_opts back = {.scale = 1.0f / (float)rows, .accumulate = k > 0};
+		struct ct_batch part = {.n = rows / micro,
+					.x = x + (size_t)(k * (rows / micro)) * shape_elems(shape),
+					.labels = labels + k * (rows / micro),
+					.step = 4,
+					.first = (uint64_t)(k * (rows / micro))};
+		assert_ok(ct_program_forward(r.program, &part, &m));
+		assert_ok(ct_program_backward(r.program, &back));
+	}
+	assert_int_equal(m.count, rows);
+	arena_of_first_param[0] = (float)m.loss;
+	assert_ok(ct_net_export(r.net, ct_net_grads(r.net), param_named(r.graph, "conv1.weight"),
+				arena_of_first_param + 1));
+	rig_close(&r);
+	ct_free(x);
+}
+
+static void check_accumulation(const char *engine)
+{
+	float whole[1 + 135], parts[1 + 135];
+
+	accumulate_in(engine, 12, 1, whole);
+	for (int micro = 2; micro <= 12; micro++) {
+		if (12 % micro)
+			continue;
+		accumulate_in(engine, 12, micro, parts);
+		for (int i = 0; i < 136; i++)
+			assert_float_equal(parts[i], whole[i], 2e-6 * (i ? 1 : 12));
+	}
+}
+
+static void test_accumulation_equals_one_batch(void **state)
+{
+	(void)state;
+	each_engine(check_accumulation);
+}
+
+/* The same net twice gives the same bits, step after step. */
+static void check_repeatable(const char *engine)
+{
+	char hex[2][65];
+
+	for (int run = 0; run < 2; run++) {
+		struct rig r;
+		float x[ROWS * 126];
+		int32_t labels[ROWS];
+		struct ct_batch b;
+		struct ct_metrics m = {0};
+		struct ct_backward_opts back = {.scale = 1.0f / ROWS};
+		struct ct_optim_opts opts = {.kind = CT_SGD, .momentum = 0.9, .weight_decay = 1e-3};
+		ct_optim *o;
+
+		open_rig(&r, engine);
+		make_batch(&b, ROWS, x, labels);
+		assert_ok(ct_optim_create(r.net, &opts, &o));
+		for (int step = 0; step < 5; step++) {
+			assert_ok(ct_program_forward(r.program, &b, &m));
+			assert_ok(ct_program_backward(r.program, &back));
+			assert_ok(ct_optim_step(o, 0.1, NULL));
+		}
+		assert_ok(ct_net_digest(r.net, hex[run]));
+		ct_optim_destroy(o);
+		rig_close(&r);
+	}
+	assert_string_equal(hex[0], hex[1]);
+}
+
+static void test_runs_repeat_to_the_bit(void **state)
+{
+	(void)state;
+	each_engine(check_repeatable);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_slices_in_backward_order),
+		cmocka_unit_test(test_import_export),
+		cmocka_unit_test(test_initial_values),
+		cmocka_unit_test(test_digest_is_the_same_everywhere),
+		cmocka_unit_test(test_initial_values_are_keyed_by_name),
+		cmocka_unit_test(test_layout_digest),
+		cmocka_unit_test(test_slices_are_final_when_told),
+		cmocka_unit_test(test_bound_gradients),
+		cmocka_unit_test(test_accumulation_equals_one_batch),
+		cmocka_unit_test(test_runs_repeat_to_the_bit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
