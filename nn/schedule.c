@@ -24,7 +24,7 @@ static double one_cycle(const struct ct_schedule *s, double t, double total)
 
 	if (t > end)
 		return final;
-	if (t <= peak)
+	if (t < peak)
 		return cosine_between(initial, s->base_lr, t / peak);
 	return end > peak ? cosine_between(s->base_lr, final, (t - peak) / (end - peak)) : s->base_lr;
 }
