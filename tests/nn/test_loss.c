@@ -1,0 +1,152 @@
+/* The shared loss heads against the formulas in double, and what they do at the edges. */
+#include "nn/engine_impl.h"
+
+#include <math.h>
+
+#include "tests/nn/nn_check.h"
+
+#define ROWS 9
+
+struct naive {
+	double loss;
+	int64_t top1, top5;
+};
+
+static struct naive naive_xent(const float *z, int label, int k, double smoothing, double *d)
+{
+	struct naive r = {0};
+	double max = -INFINITY, sum = 0;
+	int before = 0;
+
+	for (int j = 0; j < k; j++)
+		max = (double)z[j] > max ? (double)z[j] : max;
+	for (int j = 0; j < k; j++)
+		sum += exp((double)z[j] - max);
+	for (int j = 0; j < k; j++) {
+		double target = smoothing / k + (j == label ? 1 - smoothing : 0), p = exp((double)z[j] - max) / sum;
+		r.loss -= target * ((double)z[j] - max - log(sum));
+		d[j] = p - target;
+		before += z[j] > z[label] || (z[j] == z[label] && j < label);
+	}
+	r.top1 = before < 1;
+	r.top5 = before < 5;
+	return r;
+}
+
+static void check_xent(int k, float smoothing, float spread)
+{
+	size_t n = (size_t)ROWS * (size_t)k;
+	float *z = CT_NEW_ARRAY(float, n), *d = CT_NEW_ARRAY(float, n);
+	double *want = CT_NEW_ARRAY(double, (size_t)k), loss = 0;
+	int32_t labels[ROWS];
+	struct ct_metrics m = {0}, eval = {0};
+	int64_t top1 = 0, top5 = 0;
+
+	fill_floats((uint32_t)k, z, n);
+	for (size_t i = 0; i < n; i++)
+		z[i] *= spread;
+	fill_labels((uint32_t)k, labels, ROWS, k);
+	ct_loss_softmax_xent(z, labels, ROWS, k, smoothing, d, &m);
+	ct_loss_softmax_xent(z, labels, ROWS, k, smoothing, NULL, &eval);
+	for (int i = 0; i < ROWS; i++) {
+		struct naive r = naive_xent(z + i * k, labels[i], k, (double)smoothing, want);
+		loss += r.loss;
+		top1 += r.top1;
+		top5 += r.top5;
+		for (int j = 0; j < k; j++)
+			assert_float_equal((double)d[i * k + j], want[j], 3e-7);
+	}
+	if (fabs(m.loss - loss) > 2e-6 * fabs(loss) + 2e-6)
+		fail_msg("k %d, smoothing %g, spread %g: loss %.9g, not %.9g", k, (double)smoothing, (double)spread,
+			 m.loss, loss);
+	assert_float_equal(eval.loss, m.loss, 1e-6 * fabs(loss));
+	assert_int_equal(m.count, ROWS);
+	assert_int_equal(m.top1, top1);
+	assert_int_equal(m.top5, top5);
+	assert_int_equal(eval.top1, top1);
+	ct_free(want);
+	ct_free(d);
+	ct_free(z);
+}
+
+static void test_xent(void **state)
+{
+	static const int classes[] = {2, 3, 5, 10, 15, 16, 17, 31, 100, 255, 256, 257, 1000};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(classes); i++) {
+		check_xent(classes[i], 0, 3);
+		check_xent(classes[i], 0.1f, 3);
+		check_xent(classes[i], 0.5f, 60);
+		check_xent(classes[i], 0, 1e-3f);
+		check_xent(classes[i], 0, 1e4f);
+	}
+}
+
+static void test_ties_and_ranks(void **state)
+{
+	const float z[3 * 7] = {1, 1, 1, 1, 1, 1, 1, 7, 6, 5, 4, 3, 2, 1, 0, 9, 9, 0, 0, 0, 0};
+	const int32_t labels[3] = {0, 4, 2};
+	struct ct_metrics m = {0};
+
+	(void)state;
+	ct_loss_softmax_xent(z, labels, 3, 7, 0, NULL, &m);
+	assert_int_equal(m.top1, 1); /* the first of equals; 9 at 1 comes before 9 at 2 */
+	assert_int_equal(m.top5, 3);
+	const int32_t late[3] = {5, 5, 0};
+	m = (struct ct_metrics){0};
+	ct_loss_softmax_xent(z, late, 3, 7, 0, NULL, &m);
+	assert_int_equal(m.top1, 0);
+	assert_int_equal(m.top5, 1);
+}
+
+static void test_extremes(void **state)
+{
+	float z[2 * 4] = {-3e38f, 3e38f, 0, 0, 90, -90, 0, 0}, d[8];
+	const int32_t labels[2] = {1, 0};
+	struct ct_metrics m = {0};
+
+	(void)state;
+	ct_loss_softmax_xent(z, labels, 2, 4, 0, d, &m);
+	assert_float_equal(m.loss, 0, 1e-6);
+	assert_int_equal(m.top1, 2);
+	for (int i = 0; i < 8; i++)
+		assert_float_equal(d[i], 0, 1e-6);
+	for (int bad = 0; bad < 3; bad++) {
+		z[2] = bad == 0 ? NAN : bad == 1 ? INFINITY : -INFINITY;
+		m = (struct ct_metrics){0};
+		ct_loss_softmax_xent(z, labels, 1, 4, 0.1f, d, &m);
+		assert_false(isfinite(m.loss)); /* never a wrong number */
+		assert_int_equal(m.top1, 0);
+	}
+}
+
+static void test_mse(void **state)
+{
+	const float y[2 * 3] = {1, 2, 3, 0, 0, 0.5f}, t[2 * 3] = {1, 0, 6, 0, 0, 0};
+	float d[6];
+	struct ct_metrics m = {0};
+
+	(void)state;
+	ct_loss_mse(y, t, 2, 3, d, &m);
+	assert_float_equal(m.loss, 13.0 / 3 + 0.25 / 3, 1e-12);
+	assert_int_equal(m.count, 2);
+	assert_int_equal(m.top1 + m.top5, 0);
+	const double want[6] = {0, 4.0 / 3, -2, 0, 0, 1.0 / 3};
+	for (int i = 0; i < 6; i++)
+		assert_float_equal(d[i], want[i], 1e-7);
+	ct_loss_mse(y, t, 2, 3, NULL, &m);
+	assert_int_equal(m.count, 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_xent),
+		cmocka_unit_test(test_ties_and_ranks),
+		cmocka_unit_test(test_extremes),
+		cmocka_unit_test(test_mse),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

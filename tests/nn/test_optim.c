@@ -1,0 +1,302 @@
+/* Optimizers and weight average on hand-made gradients, against the formulas in double. Equality with real PyTorch is in
+ * tests/golden. */
+#include "nn/optim.h"
+
+#include <math.h>
+
+#include "nn/optim_kernels.h"
+#include "tests/nn/nn_check.h"
+
+static const struct ct_optim_opts sgd = {.kind = CT_SGD, .momentum = 0.9, .weight_decay = 0.1, .decay_norm_bias = true};
+static const struct ct_optim_opts adamw = {
+	.kind = CT_ADAMW, .weight_decay = 0.1, .decay_norm_bias = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+
+static void open_rig(struct rig *r)
+{
+	struct ct_net_opts opts = {.batch = 2, .input = CT_INPUT_F32_NCHW, .train = true};
+
+	rig_open(r, "ref",
+		 graph_make((struct ct_shape){9, 1, 1}, "linear 7;batch_norm;relu;linear 3", 3, CT_LOSS_CROSS_ENTROPY,
+			    0),
+		 &opts);
+}
+
+static float *copy(const float *x, size_t n)
+{
+	float *out = CT_NEW_ARRAY(float, n);
+
+	assert_non_null(out);
+	memcpy(out, x, n * sizeof(float));
+	return out;
+}
+
+static void test_option_errors(void **state)
+{
+	static const struct {
+		struct ct_optim_opts opts;
+		const char *part;
+	} cases[] = {
+		{{.kind = CT_SGD, .momentum = 1}, "momentum 1"},
+		{{.kind = CT_SGD, .momentum = -0.1}, "momentum -0.1"},
+		{{.kind = CT_SGD, .nesterov = true}, "Nesterov needs"},
+		{{.kind = CT_SGD, .weight_decay = -1}, "weight decay -1"},
+		{{.kind = CT_SGD, .clip_norm = -1}, "clip norm -1"},
+		{{.kind = CT_ADAMW, .beta1 = 1, .eps = 1e-8}, "betas (1, 0)"},
+		{{.kind = CT_ADAMW, .beta2 = 1.5, .eps = 1e-8}, "betas (0, 1.5)"},
+		{{.kind = CT_ADAMW, .beta1 = 0.9, .beta2 = 0.99}, "eps 0"},
+	};
+	struct rig r;
+	ct_optim *o = NULL;
+	ct_ema *e = NULL;
+
+	(void)state;
+	open_rig(&r);
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
+		assert_fails(ct_optim_create(r.net, &cases[i].opts, &o), CT_CONFIG, cases[i].part);
+	assert_fails(ct_ema_create(r.net, 1, &e), CT_CONFIG, "decay of the weight average, 1");
+	ct_optim_destroy(NULL);
+	ct_ema_destroy(NULL);
+	rig_close(&r);
+}
+
+static void test_sgd(void **state)
+{
+	struct rig r;
+	ct_optim *o;
+
+	(void)state;
+	open_rig(&r);
+	size_t n = ct_net_arena_elems(r.net);
+	for (int nesterov = 0; nesterov < 2; nesterov++) {
+		struct ct_optim_opts opts = sgd;
+		opts.nesterov = nesterov;
+		assert_ok(ct_optim_create(r.net, &opts, &o));
+		float *before = copy(ct_net_params(r.net), n);
+		double *p = CT_NEW_ARRAY(double, n), *m = CT_NEW_ARRAY(double, n);
+		for (size_t i = 0; i < n; i++)
+			p[i] = (double)before[i];
+		for (int step = 0; step < 6; step++) {
+			double lr = 0.1 / (step + 1);
+			fill_floats((uint32_t)step, ct_net_grads(r.net), n);
+			assert_ok(ct_optim_step(o, lr, NULL));
+			for (size_t i = 0; i < n; i++) {
+				double d = (double)ct_net_grads(r.net)[i] + 0.1 * p[i];
+				m[i] = step ? 0.9 * m[i] + d : d;
+				p[i] -= lr * (nesterov ? d + 0.9 * m[i] : m[i]);
+			}
+		}
+		assert_int_equal(ct_optim_steps(o), 6);
+		for (size_t i = 0; i < n; i++)
+			assert_float_equal(ct_net_params(r.net)[i], p[i], 1e-6);
+		ct_free(m);
+		ct_free(p);
+		ct_free(before);
+		ct_optim_destroy(o);
+	}
+	rig_close(&r);
+}
+
+static void test_no_decay_on_norms_and_biases(void **state)
+{
+	struct rig r;
+	ct_optim *o;
+
+	(void)state;
+	for (int kind = 0; kind < 2; kind++) {
+		struct ct_optim_opts opts = kind ? adamw : sgd;
+		opts.decay_norm_bias = false;
+		open_rig(&r);
+		size_t n = ct_net_arena_elems(r.net);
+		for (size_t i = 0; i < n; i++)
+			ct_net_params(r.net)[i] = 1; /* the gradient is 0: only decay moves a value */
+		assert_ok(ct_optim_create(r.net, &opts, &o));
+		assert_ok(ct_optim_step(o, 0.5, NULL));
+		for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
+			const struct ct_param *p = ct_graph_param(r.graph, i);
+			float *x = export_param(r.net, ct_net_params(r.net), i),
+			      want = p->kind == CT_PARAM_WEIGHT ? 0.95f : 1.0f;
+			for (size_t k = 0; k < p->n; k++)
+				assert_float_equal(x[k], want, 1e-7);
+			ct_free(x);
+		}
+		ct_optim_destroy(o);
+		rig_close(&r);
+	}
+}
+
+static void test_clipping(void **state)
+{
+	struct rig r;
+	ct_optim *o;
+	double norm = 0, want = 0;
+	struct ct_optim_opts opts = {.kind = CT_SGD, .clip_norm = 0.5};
+
+	(void)state;
+	open_rig(&r);
+	size_t n = ct_net_arena_elems(r.net);
+	float *params = ct_net_params(r.net), *grads = ct_net_grads(r.net), *before = copy(params, n);
+	fill_floats(1, grads, n);
+	for (size_t i = 0; i < n; i++)
+		want += (double)grads[i] * (double)grads[i];
+	want = sqrt(want);
+	assert_ok(ct_optim_create(r.net, &opts, &o));
+	assert_ok(ct_optim_step(o, 1, &norm));
+	assert_float_equal(norm, want, 1e-12 * want);
+	for (size_t i = 0; i < n; i++)
+		assert_float_equal(params[i], before[i] - grads[i] * (float)(0.5 / (want + 1e-6)), 1e-6);
+
+	memcpy(before, params, n * sizeof(float));
+	for (size_t i = 0; i < n; i++)
+		grads[i] *= 1e-3f; /* below the limit: nothing is clipped */
+	assert_ok(ct_optim_step(o, 1, NULL));
+	for (size_t i = 0; i < n; i++)
+		assert_true(params[i] == before[i] - grads[i]);
+
+	memcpy(before, params, n * sizeof(float));
+	grads[5] = NAN;
+	assert_fails(ct_optim_step(o, 1, &norm), CT_NUMERIC, "norm is nan in update 3");
+	grads[5] = INFINITY;
+	assert_fails(ct_optim_step(o, 1, &norm), CT_NUMERIC, "norm is inf");
+	assert_memory_equal(params, before, n * sizeof(float));
+	assert_int_equal(ct_optim_steps(o), 2);
+	ct_optim_destroy(o);
+	ct_free(before);
+	rig_close(&r);
+}
+
+static void test_state_by_name(void **state)
+{
+	struct rig r;
+	ct_optim *o;
+	struct ct_optim_opts plain = {.kind = CT_SGD};
+
+	(void)state;
+	open_rig(&r);
+	assert_ok(ct_optim_create(r.net, &plain, &o));
+	assert_null(ct_optim_state_name(o, 0));
+	assert_null(ct_optim_state(o, 0));
+	ct_optim_destroy(o);
+	assert_ok(ct_optim_create(r.net, &sgd, &o));
+	assert_string_equal(ct_optim_state_name(o, 0), "momentum_buffer");
+	assert_null(ct_optim_state_name(o, 1));
+	ct_optim_destroy(o);
+	assert_ok(ct_optim_create(r.net, &adamw, &o));
+	assert_string_equal(ct_optim_state_name(o, 0), "exp_avg");
+	assert_string_equal(ct_optim_state_name(o, 1), "exp_avg_sq");
+	assert_null(ct_optim_state_name(o, 2));
+	ct_optim_destroy(o);
+	rig_close(&r);
+}
+
+/* Parameters, state and step count carried to another optimizer go on to the bit. */
+static void test_resume(void **state)
+{
+	struct rig a, b;
+	ct_optim *oa, *ob;
+
+	(void)state;
+	open_rig(&a);
+	open_rig(&b);
+	size_t n = ct_net_arena_elems(a.net);
+	assert_ok(ct_optim_create(a.net, &adamw, &oa));
+	assert_ok(ct_optim_create(b.net, &adamw, &ob));
+	for (uint32_t step = 0; step < 6; step++) {
+		if (step == 3) {
+			memcpy(ct_net_params(b.net), ct_net_params(a.net), n * sizeof(float));
+			for (int i = 0; i < 2; i++)
+				memcpy(ct_optim_state(ob, i), ct_optim_state(oa, i), n * sizeof(float));
+			ct_optim_set_steps(ob, ct_optim_steps(oa));
+		}
+		fill_floats(step, ct_net_grads(a.net), n);
+		fill_floats(step, ct_net_grads(b.net), n);
+		assert_ok(ct_optim_step(oa, 1e-2, NULL));
+		if (step >= 3)
+			assert_ok(ct_optim_step(ob, 1e-2, NULL));
+	}
+	assert_memory_equal(ct_net_params(a.net), ct_net_params(b.net), n * sizeof(float));
+	ct_optim_destroy(ob);
+	ct_optim_destroy(oa);
+	rig_close(&b);
+	rig_close(&a);
+}
+
+/* Every vector width gives the same bits. */
+static void test_kernels_agree(void **state)
+{
+	static const struct ct_sgd_coefs cs[] = {{0.1f, 0.9f, 1e-3f, 0.7f, false}, {0.1f, 0.9f, 1e-3f, 1, true}};
+	static const struct ct_adamw_coefs ca = {0.999f, 0.01f, 0.1f, 0.999f, 0.001f, 3, 1e-8f, 0.9f};
+	const size_t n = 1003;
+	float *want = CT_NEW_ARRAY(float, 4 * n), *got = CT_NEW_ARRAY(float, 4 * n), *g = CT_NEW_ARRAY(float, n);
+	const struct ct_optim_kernels *k;
+
+	(void)state;
+	fill_floats(9, g, n);
+	for (size_t i = 0; (k = ct_optim_kernels_at(i)); i++) {
+		float *x = i ? got : want;
+		fill_floats(10, x, 4 * n);
+		for (size_t j = 3 * n; j < 4 * n; j++)
+			x[j] = fabsf(x[j]);
+		k->sgd(n, x, g, NULL, &cs[0]);
+		k->sgd(n, x, g, x + n, &cs[0]);
+		k->sgd(n, x, g, x + n, &cs[1]);
+		k->adamw(n, x, g, x + 2 * n, x + 3 * n, &ca);
+		k->average(n, x + n, g, 0.99f, 0.01f);
+		printf("%s\n", k->target);
+		assert_memory_equal(i ? got : want, want, 4 * n * sizeof(float));
+		assert_true(k->sum_squares(n, g) == ct_optim_kernels_at(0)->sum_squares(n, g));
+	}
+	ct_free(g);
+	ct_free(got);
+	ct_free(want);
+}
+
+static void test_average(void **state)
+{
+	struct rig r;
+	ct_ema *e;
+
+	(void)state;
+	open_rig(&r);
+	size_t n = ct_net_arena_elems(r.net), nb = ct_net_buffers_elems(r.net);
+	float *params = ct_net_params(r.net), *buffers = ct_net_buffers(r.net);
+	float *first = copy(params, n), *last = CT_NEW_ARRAY(float, n);
+	assert_ok(ct_ema_create(r.net, 0.75, &e));
+	assert_memory_equal(ct_ema_params(e), first, n * sizeof(float));
+	assert_memory_equal(ct_ema_buffers(e), buffers, nb * sizeof(float));
+	fill_floats(5, params, n);
+	fill_floats(6, buffers, nb);
+	ct_ema_update(e);
+	ct_ema_update(e);
+	for (size_t i = 0; i < n; i++)
+		assert_float_equal(ct_ema_params(e)[i], 0.5625f * first[i] + 0.4375f * params[i], 1e-6);
+	for (size_t i = 0; i < nb; i++)
+		assert_float_equal(ct_ema_buffers(e)[i], (i < 7 ? 0 : 0.5625f) + 0.4375f * buffers[i], 1e-6);
+	memcpy(last, params, n * sizeof(float));
+	float *average = copy(ct_ema_params(e), n);
+	ct_ema_swap(e);
+	assert_memory_equal(params, average, n * sizeof(float));
+	assert_memory_equal(ct_ema_params(e), last, n * sizeof(float));
+	ct_ema_swap(e);
+	assert_memory_equal(params, last, n * sizeof(float));
+	ct_free(average);
+	ct_ema_destroy(e);
+	ct_free(last);
+	ct_free(first);
+	rig_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_option_errors),
+		cmocka_unit_test(test_sgd),
+		cmocka_unit_test(test_no_decay_on_norms_and_biases),
+		cmocka_unit_test(test_clipping),
+		cmocka_unit_test(test_state_by_name),
+		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_kernels_agree),
+		cmocka_unit_test(test_average),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
