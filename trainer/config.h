@@ -1,7 +1,10 @@
-/* The configuration: one struct, filled through one schema table (trainer/config_schema.c) that drives parsing, range checks,
- * suggestions, `ctrain check`, the resolved dump, docs/CONFIG.md and the JSON Schema.
+/* The configuration: one struct, filled through one schema table (trainer/config_schema.c) that drives parsing, range
+ * checks, suggestions, `ctrain check`, `ctrain help KEY`, the resolved dump, docs/CONFIG.md and the JSON Schema.
  *
  * Precedence: command line (KEY=VALUE and launch options) > environment > file (later `base:` children win) > default.
+ * Between keys that exclude each other (batch.global, batch.per_rank) the one of the higher source stays and the other
+ * reads as not set; keys that belong to another model, data set, optimizer or schedule than the chosen one likewise
+ * fall back to their defaults. Within one source both are errors.
  * All problems of all sources are collected and reported in one go as `file:line:column: error: text`. */
 #ifndef CT_TRAINER_CONFIG_H
 #define CT_TRAINER_CONFIG_H
@@ -30,39 +33,39 @@ struct ct_str_list {
 /* Strings are owned and never NULL ("" = not set). */
 struct ct_config {
 	struct {
-		char *dir;         /* "" = runs/<name> */
-		char *name;        /* "" = file name of the config without .yaml */
-		int64_t seed;      /* 1 */
+		char *dir;    /* runs/<name> unless set */
+		char *name;   /* file name of the config without .yaml unless set */
+		int64_t seed; /* 1 */
 	} run;
-	char *device;              /* auto | cpu | cuda */
-	char *precision;           /* fp32 (bf16 is refused with the reason) */
+	char *device;    /* auto | cpu | cuda */
+	char *precision; /* fp32 (bf16 is refused with the reason) */
 	struct {
-		int64_t procs;     /* ranks per node: auto (devices; on CPU 2, or 1 where there is one CPU) or a number */
-		char *procs_list;  /* "8,2": ranks of each node, "" = same everywhere */
+		int64_t procs; /* ranks per node: auto (devices; on CPU 2, or 1 where there is one CPU) or a number */
+		char *procs_list;         /* "8,2": ranks of each node, "" = same everywhere */
 		int64_t nodes, node_rank; /* 1, 0 */
-		char *master_addr; /* "127.0.0.1" when nodes is 1 */
-		int64_t master_port; /* 0 = free port (one node); 29400 with several nodes */
-		char *init;        /* "" | env:// | tcp://host:port | file:///path */
-		char *devices;     /* "" = all; "0,2" */
-		int64_t threads;   /* compute threads per rank: auto = CPUs / local ranks */
+		char *master_addr;        /* "" = 127.0.0.1, on one node */
+		int64_t master_port;      /* 0 = free port (one node); 29400 with several nodes */
+		char *init;               /* "" | env:// | tcp://host:port | file:///path */
+		char *devices;            /* "" = all; "0,2" */
+		int64_t threads;          /* compute threads per rank: auto = CPUs / local ranks */
 	} launch;
 	struct {
-		char *name;        /* mlp | lenet | convnet | layers */
+		char *name;                /* mlp | lenet | convnet | layers */
 		struct ct_int_list hidden; /* [512, 256] */
 		double dropout;
 		struct ct_str_list layers;
-		char *loss;        /* auto | cross_entropy | mse */
+		char *loss; /* auto | cross_entropy | mse */
 		double label_smoothing;
-		char *init;        /* pytorch | kaiming */
+		char *init; /* pytorch | kaiming */
 	} model;
 	struct {
-		char *name;        /* mnist | fashion_mnist | idx | synthetic | synthetic_regression */
-		char *dir;         /* "" = $CTRAIN_DATA/<name>, else datasets/<name> */
-		char *train, *val; /* file prefixes; "" = the data set's own; val "none": no evaluation */
-		int64_t workers;   /* loader threads per rank: auto */
-		int64_t depth;     /* batches ahead, 4 */
-		bool shuffle, drop_last; /* true, false */
-		int64_t n_train, n_val;  /* synthetic sizes */
+		char *name;               /* mnist | fashion_mnist | idx | synthetic | synthetic_regression */
+		char *dir;                /* $CTRAIN_DATA/<name> or datasets/<name> unless set; "" for synthetic data */
+		char *train, *val;        /* file prefixes; "" = the data set's own; val "none": no evaluation */
+		int64_t workers;          /* loader threads per rank: auto */
+		int64_t depth;            /* batches ahead, 4 */
+		bool shuffle, drop_last;  /* true, false */
+		int64_t n_train, n_val;   /* synthetic sizes */
 		struct ct_int_list shape; /* synthetic [c,h,w] */
 		int64_t classes, targets;
 		struct ct_float_list mean, std; /* empty = the data set's own */
@@ -74,19 +77,20 @@ struct ct_config {
 	} data;
 	struct {
 		int64_t global, per_rank; /* exactly one of them > 0 */
-		int64_t eval;             /* rows per rank of an evaluation batch, 0 = 256 */
+		int64_t eval;             /* rows per rank of an evaluation batch, 256 */
 	} batch;
 	struct {
-		char *name;        /* sgd | adamw */
+		char *name; /* sgd | adamw */
 		double lr, momentum, weight_decay, beta1, beta2, eps, clip_norm;
 		bool nesterov, decay_norm_bias;
-		char *lr_rule;     /* none | linear: lr * global batch / lr_base_batch */
+		char *lr_rule;         /* none | linear: lr * global batch / lr_base_batch */
 		int64_t lr_base_batch; /* 256 */
 	} optim;
 	struct {
-		char *name;        /* constant step multistep cosine poly one_cycle */
-		double warmup_epochs, warmup_start, min_lr, gamma, step_epochs, power, pct_start, div_factor, final_div_factor;
-		int64_t warmup_steps; /* used when > 0 */
+		char *name; /* constant step multistep cosine poly one_cycle */
+		double warmup_epochs, warmup_start, min_lr, gamma, step_epochs, power, pct_start, div_factor,
+			final_div_factor;
+		int64_t warmup_steps;            /* used when > 0 */
 		struct ct_float_list milestones; /* epochs */
 	} schedule;
 	struct {
@@ -99,15 +103,15 @@ struct ct_config {
 		char *engine;              /* auto | onednn | ref */
 	} train;
 	struct {
-		int64_t every_steps, keep_last; /* 0 = off; 2 */
+		int64_t every_steps, keep_last;     /* 0 = off; 2 */
 		double every_epochs, every_minutes; /* 1, 0 */
-		bool best;                 /* true */
+		bool best;                          /* true */
 	} checkpoint;
 	struct {
-		int64_t every;             /* steps between metrics lines, 50 */
-		char *level;               /* info */
-		char *console;             /* auto | live | plain | off */
-		bool tensorboard;          /* true */
+		int64_t every;    /* steps between metrics lines, 50 */
+		char *level;      /* info */
+		char *console;    /* auto | live | plain | off */
+		bool tensorboard; /* true */
 	} log;
 	struct {
 		char *backend;             /* auto | self | shm | gloo | hier */
@@ -116,9 +120,9 @@ struct ct_config {
 		double bucket_mib;         /* 0 = auto: 4 on CPU, 25 on GPU */
 		double first_bucket_mib;   /* 1 */
 		char *iface;
-		char *run_id;              /* "" = made by the launcher or from run.name */
+		char *run_id; /* "" = made by the launcher or from run.name */
 	} dist;
-	void *origins;                     /* per key: where the value came from */
+	void *origins; /* per key: where the value came from */
 };
 
 /* A KEY=VALUE of the command line; `origin` is what errors and `plan` show, for example "--procs" or "argument 3". */
@@ -126,23 +130,28 @@ struct ct_config_set {
 	const char *key, *value, *origin;
 };
 
-/* Reads the file (with its `base:` chain), applies environment and sets, checks all. On failure the error chain holds all problems, one
- * a line, status CT_CONFIG (CT_NOT_FOUND when the file is not there counts as CT_CONFIG too: exit 2). Returns owned. */
-enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets, struct ct_config **out) CT_MUST_CHECK;
+/* Reads the file (with its `base:` chain), applies environment and sets, checks all. On failure the error chain holds
+ * all problems, one a line, status CT_CONFIG (a file that is not there is CT_CONFIG too: exit 2). Returns owned. */
+enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
+			      struct ct_config **out) CT_MUST_CHECK;
 void ct_config_destroy(struct ct_config *c);
 
-/* Where a key's value came from: "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7", "--procs". Borrowed. */
+/* Where a key's value came from: "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7", "--procs", or why it is not
+ * what a file says: "not set: batch.global is". Borrowed; NULL for an unknown key. */
 const char *ct_config_origin(const struct ct_config *c, const char *key);
-/* YAML that loads to the same config; with_origins adds "# from" comments. */
+/* YAML that loads to the same config; with_origins adds where each value came from as a comment. */
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out) CT_MUST_CHECK;
-/* "key=value" lines in schema order of the keys that change what is learned (not paths, logging, launch, limits): compared
- * between ranks and with a checkpoint. */
+/* "key=value" lines in schema order of the keys that change what is learned (not paths, logging, launch, limits):
+ * compared between ranks and with a checkpoint. train.epochs and train.max_steps are among them only where the schedule
+ * depends on the length of the run: a run at a constant rate can be resumed with more epochs. */
 enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_digest(const struct ct_config *c, char hex[65]) CT_MUST_CHECK;
 
 /* Generated reference page (docs/CONFIG.md) and JSON Schema (docs/config.schema.json). */
 enum ct_status ct_config_docs(struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_json_schema(struct ct_str *out) CT_MUST_CHECK;
+/* `ctrain help optim.lr` or `optim`: appends what the schema knows; false when there is no such key or section. */
+bool ct_config_help(const char *name, struct ct_str *out);
 /* Parses YAML text alone against the schema: for the fuzzer. */
 enum ct_status ct_config_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 

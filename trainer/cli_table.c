@@ -1,0 +1,122 @@
+/* All commands and all options: what stands here is what the parser takes and what help shows. */
+#include <string.h>
+
+#include "trainer/cli_impl.h"
+
+#define CONFIG_ARGS "CONFIG.yaml [KEY=VALUE ...]"
+#define FIELD(f) offsetof(struct ct_cli, f)
+
+static const struct ct_command commands[] = {
+	{"train", NULL, CONFIG_ARGS, "train; the word may be left out: ctrain CONFIG.yaml", ct_cmd_train, CT_OPT_SETS,
+	 1, 1},
+	{"eval", NULL, CONFIG_ARGS, "loss and accuracy of a checkpoint on the evaluation data", ct_cmd_eval,
+	 CT_OPT_SETS | CT_OPT_CKPT | CT_OPT_JSON, 1, 1},
+	{"plan", NULL, CONFIG_ARGS,
+	 "what training would do and need, without training: ranks, batch, memory, buckets, config", ct_cmd_plan,
+	 CT_OPT_SETS, 1, 1},
+	{"check", NULL, CONFIG_ARGS, "find everything that is wrong with a configuration", ct_cmd_check, CT_OPT_SETS, 1,
+	 1},
+	{"config", "dump", CONFIG_ARGS, "print the resolved configuration", ct_cmd_config_dump,
+	 CT_OPT_SETS | CT_OPT_ORIGINS | CT_OPT_OUT, 1, 1},
+	{"config", "docs", "", "print the reference of all keys (docs/CONFIG.md)", ct_cmd_config_docs, CT_OPT_OUT, 0,
+	 0},
+	{"config", "schema", "", "print the JSON Schema for editors (docs/config.schema.json)", ct_cmd_config_schema,
+	 CT_OPT_OUT, 0, 0},
+	{"ckpt", "show", "PATH", "what a checkpoint holds", ct_cmd_ckpt_show, CT_OPT_JSON, 1, 1},
+	{"ckpt", "verify", "PATH", "check files, sizes and checksums of a checkpoint", ct_cmd_ckpt_verify, 0, 1, 1},
+	{"data", "digits", "", "draw handwritten-looking digits where MNIST can't be downloaded", ct_cmd_data_digits,
+	 CT_OPT_OUT | CT_OPT_DIGITS, 0, 0},
+	{"info", NULL, "", "devices, engines, back ends and data sets of this build and machine", ct_cmd_info,
+	 CT_OPT_JSON, 0, 0},
+	{"bench", "step", CONFIG_ARGS, "time of a training step and of each layer, as JSON", ct_cmd_bench_step,
+	 CT_OPT_SETS | CT_OPT_STEPS, 1, 1},
+	{"bench", "loader", CONFIG_ARGS, "images per second of the loader alone, as JSON", ct_cmd_bench_loader,
+	 CT_OPT_SETS | CT_OPT_STEPS, 1, 1},
+	{"bench", "comm", CONFIG_ARGS, "bandwidth and latency of collectives over all ranks, as JSON",
+	 ct_cmd_bench_comm, CT_OPT_SETS | CT_OPT_STEPS, 1, 1},
+	{"help", NULL, "[COMMAND|KEY]", "explain a command, a config key (optim.lr) or a section (optim)", NULL, 0, 0,
+	 2},
+};
+
+static const struct ct_option options[] = {
+	{"procs nproc-per-node g gpus", "N|auto|A,B,..", CT_OPT_SETS, CT_OPTION_PROCS, "launch.procs", 0,
+	 "processes (ranks) on this node; A,B,..: of each node"},
+	{"nodes nnodes n", "N", CT_OPT_SETS, CT_OPTION_NODES, "launch.nodes", 0,
+	 "hosts that take part; start ctrain on each"},
+	{"node-rank i", "K", CT_OPT_SETS, CT_OPTION_KEY, "launch.node_rank", 0, "number of this host, from 0"},
+	{"master-addr", "HOST", CT_OPT_SETS, CT_OPTION_KEY, "launch.master_addr", 0, "address of host 0"},
+	{"master-port", "PORT", CT_OPT_SETS, CT_OPTION_KEY, "launch.master_port", 0, "TCP port on host 0"},
+	{"init", "URL", CT_OPT_SETS, CT_OPTION_KEY, "launch.init", 0,
+	 "where ranks meet: env://, tcp://host:port, file:///path"},
+	{"devices", "LIST", CT_OPT_SETS, CT_OPTION_KEY, "launch.devices", 0, "GPUs to use, as in 0,2"},
+	{"standalone", NULL, CT_OPT_SETS, CT_OPTION_STANDALONE, "launch.nodes", 0,
+	 "one node (torchrun's word; the default)"},
+	{"rdzv-endpoint", "HOST[:PORT]", CT_OPT_SETS, CT_OPTION_ENDPOINT, NULL, 0,
+	 "torchrun's way to give --master-addr and --master-port"},
+	{"rdzv-id", "ID", CT_OPT_SETS, CT_OPTION_KEY, "dist.run_id", 0, "keeps runs on one port apart"},
+	{"rdzv-backend", "NAME", CT_OPT_SETS, CT_OPTION_BACKEND, NULL, 0, NULL},
+	{"max-restarts", "N", CT_OPT_SETS, CT_OPTION_RESTARTS, NULL, 0, NULL},
+	{"checkpoint", "PATH|best|last", CT_OPT_CKPT, CT_OPTION_TEXT, NULL, FIELD(checkpoint), "the checkpoint (best)"},
+	{"json", NULL, CT_OPT_JSON, CT_OPTION_FLAG, NULL, FIELD(json), "print JSON"},
+	{"out o", "PATH", CT_OPT_OUT, CT_OPTION_TEXT, NULL, FIELD(out), "where to write"},
+	{"seed", "N", CT_OPT_DIGITS, CT_OPTION_TEXT, NULL, FIELD(seed), "another set of drawings (1)"},
+	{"train", "N", CT_OPT_DIGITS, CT_OPTION_TEXT, NULL, FIELD(train_count), "training images (60000)"},
+	{"test", "N", CT_OPT_DIGITS, CT_OPTION_TEXT, NULL, FIELD(test_count), "test images (10000)"},
+	{"steps", "N", CT_OPT_STEPS, CT_OPTION_TEXT, NULL, FIELD(steps), "steps to time"},
+	{"origins", NULL, CT_OPT_ORIGINS, CT_OPTION_FLAG, NULL, FIELD(origins), "say where each value came from"},
+	{"help h", NULL, CT_OPT_ALL, CT_OPTION_HELP, NULL, 0, "this page"},
+	{"version", NULL, CT_OPT_ALL, CT_OPTION_VERSION, NULL, 0, "version of ctrain"},
+};
+
+const struct ct_command *ct_command_at(size_t i)
+{
+	return i < CT_ARRAY_LEN(commands) ? &commands[i] : NULL;
+}
+
+const struct ct_option *ct_option_at(size_t i)
+{
+	return i < CT_ARRAY_LEN(options) ? &options[i] : NULL;
+}
+
+static bool same_name(const char *a, const char *b, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if ((a[i] == '_' ? '-' : a[i]) != (b[i] == '_' ? '-' : b[i]))
+			return false;
+	}
+	return true;
+}
+
+const struct ct_option *ct_option_find(const char *name, size_t len)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(options); i++) {
+		for (const char *s = options[i].names; *s; s += strspn(s, " ")) {
+			size_t n = strcspn(s, " ");
+
+			if (n == len && same_name(s, name, n))
+				return &options[i];
+			s += n;
+		}
+	}
+	return NULL;
+}
+
+const struct ct_command *ct_command_find(const char *name, const char *sub)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(commands); i++) {
+		const struct ct_command *c = &commands[i];
+
+		if (strcmp(c->name, name) == 0 && (c->sub ? sub && strcmp(c->sub, sub) == 0 : true))
+			return c;
+	}
+	return NULL;
+}
+
+bool ct_command_has_subs(const char *name)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(commands); i++) {
+		if (strcmp(commands[i].name, name) == 0)
+			return commands[i].sub != NULL;
+	}
+	return false;
+}

@@ -1,0 +1,82 @@
+/* A loaded configuration as text: YAML that loads to the same, and the lines that ranks and checkpoints compare. */
+#include <string.h>
+
+#include "base/sha256.h"
+#include "trainer/config_impl.h"
+
+/* Section headings between the previous key and this one: "data:\n  augment:\n". Returns the depth of the key. */
+static int open_sections(const char *last, const char *name, struct ct_str *out)
+{
+	const char *dot;
+	int depth = 0;
+
+	for (const char *part = name; (dot = strchr(part, '.')); part = dot + 1, depth++) {
+		size_t prefix = (size_t)(dot - name) + 1;
+
+		if (strncmp(last, name, prefix) == 0)
+			continue;
+		ct_str_addf(out, "%s%*s%.*s:\n", depth == 0 ? "\n" : "", 2 * depth, "", (int)(dot - part), part);
+	}
+	return depth;
+}
+
+enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out)
+{
+	const char *last = "";
+
+	ct_str_add(out, "# A resolved ctrain configuration: every key that applies, defaults included.\n");
+	for (size_t i = 0; i < ct_key_count(); i++) {
+		const struct ct_key *k = ct_key_at(i);
+		const char *dot = strrchr(k->name, '.'), *where = ct_config_origin(c, k->name);
+		int depth;
+
+		if (!ct_key_applies(k, c) || ct_key_is_unset(k, c))
+			continue;
+		depth = open_sections(last, k->name, out);
+		ct_str_addf(out, "%*s%s: ", 2 * depth, "", dot ? dot + 1 : k->name);
+		ct_key_format(k, c, true, out);
+		if (with_origins) {
+			ct_str_add(out, "  # ");
+			ct_str_add_escaped(out, where, strlen(where), 200);
+		}
+		ct_str_add(out, "\n");
+		last = k->name;
+	}
+	return ct_str_status(out);
+}
+
+/* Do epochs and steps change the learning rate, or only where the run ends? */
+static bool total_matters(const struct ct_config *c)
+{
+	return !ct_choice_has("constant|step|multistep", c->schedule.name);
+}
+
+enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out)
+{
+	for (size_t i = 0; i < ct_key_count(); i++) {
+		const struct ct_key *k = ct_key_at(i);
+		bool learned = k->flags & CT_KEY_LEARNED || (k->flags & CT_KEY_LEARNED_TOTAL && total_matters(c));
+
+		if (!learned || !ct_key_applies(k, c))
+			continue;
+		ct_str_addf(out, "%s=", k->name);
+		ct_key_format(k, c, false, out);
+		ct_str_add(out, "\n");
+	}
+	return ct_str_status(out);
+}
+
+enum ct_status ct_config_digest(const struct ct_config *c, char hex[65])
+{
+	struct ct_str lines = {0};
+	struct ct_sha256 h;
+	enum ct_status st = ct_config_lines(c, &lines);
+
+	if (st == CT_OK) {
+		ct_sha256_init(&h);
+		ct_sha256_update(&h, lines.s, lines.len);
+		ct_sha256_final_hex(&h, hex);
+	}
+	ct_str_release(&lines);
+	return st;
+}
