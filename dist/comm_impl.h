@@ -1,5 +1,5 @@
 /* What a communicator back end implements; comm.c holds the registry, argument checks, the work pool, abort and the wait
- * with its deadline. For files of dist/ only. */
+ * with its deadline. For files of dist/ and tests only. */
 #ifndef CT_DIST_COMM_IMPL_H
 #define CT_DIST_COMM_IMPL_H
 
@@ -26,44 +26,74 @@ struct ct_work {
 	int tag;
 	int64_t seq;
 	_Atomic int status; /* CT_INPROGRESS until done */
-	struct ct_error error;
-	ct_work *next;
-	uint64_t scratch[4]; /* back end's own */
+	ct_work *next;      /* back end's own, as is scratch */
+	uint64_t scratch[6];
 };
 
 struct ct_comm_ops {
 	const char *name;
-	bool (*available)(char *why, size_t why_len);
 	/* Can it serve this world? CT_UNSUPPORTED with the reason. */
 	enum ct_status (*supports)(const struct ct_world *w);
+	/* The back end's own struct begins with a struct ct_comm on which it calls ct_comm_init. */
 	enum ct_status (*open)(struct ct_world *w, const struct ct_comm_opts *opts, ct_comm **out);
-	void (*close)(ct_comm *c);
+	void (*close)(ct_comm *c); /* calls ct_comm_release */
 	enum ct_status (*mem_alloc)(ct_comm *c, size_t bytes, void **out); /* (optional) [aligned heap] */
-	enum ct_status (*post)(ct_comm *c, ct_work *w);    /* never blocks */
+	/* Never blocks. A work that is done at once gets its status set here. */
+	enum ct_status (*post)(ct_comm *c, ct_work *w);
 	enum ct_status (*test)(ct_comm *c, ct_work *w);    /* never blocks */
-	enum ct_status (*wait)(ct_comm *c, ct_work *w, int64_t deadline_ns); /* blocks; returns early on abort */
+	enum ct_status (*wait)(ct_comm *c, ct_work *w, int64_t deadline_ns); /* blocks; returns early when the communicator dies */
 	enum ct_status (*progress)(ct_comm *c); /* (optional) [nothing] */
-	void (*abort)(ct_comm *c);              /* wakes waiters; any thread */
+	void (*abort)(ct_comm *c);              /* the communicator has just died: wakes waiters, tells peers; any thread, once */
 };
 
 struct ct_comm {
 	const struct ct_comm_ops *ops;
 	struct ct_world *world;
 	int rank, size;
-	struct ct_comm_opts opts;
+	struct ct_comm_opts opts;    /* strings point to the two below */
+	char iface[32];
+	char scope[96];              /* prefix of this communicator's own keys in the store; "" for a world of one */
 	_Atomic int64_t seq;
-	_Atomic bool aborted;
-	struct ct_error abort_error; /* written once before aborted */
-	pthread_mutex_t abort_lock;
-	ct_work *free_works;         /* pool */
+	_Atomic bool dead;
+	struct ct_error error;       /* why it is dead: written once, under lock, before `dead` */
+	pthread_mutex_t lock;
+	pthread_cond_t died;
+	ct_work *free_works;
+	struct ct_work_block *blocks;
 	void **mem;                  /* heap blocks of the default mem_alloc */
 	size_t n_mem;
 };
 
-/* dst[i] = dst[i] op src[i]; CT_AVG sums. Vectorised for f32. */
+/* Opens back end `ops` whatever the registry says: tests, and hier for its parts. */
+enum ct_status ct_comm_open_with(const struct ct_comm_ops *ops, struct ct_world *world, const struct ct_comm_opts *opts,
+				 ct_comm **out) CT_MUST_CHECK;
+enum ct_status ct_comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct ct_world *world,
+			    const struct ct_comm_opts *opts) CT_MUST_CHECK;
+void ct_comm_release(ct_comm *c); /* undoes init; fine on a zeroed one */
+/* Ends the communicator with this thread's error chain, unless it has ended before; the end that counts becomes this thread's
+ * chain, its status is returned. Call it without the back end's locks. */
+enum ct_status ct_comm_die(ct_comm *c);
+
+/* "rank 1 (pid 4711 on node7)"; q is this communicator's rank, the text says the world's. */
+void ct_comm_peer_text(const ct_comm *c, int q, char *buf, size_t len);
+int ct_comm_world_rank(const ct_comm *c, int q);
+/* "allreduce sum f32[1024]", "send u8[3] to rank 1 tag 7". */
+void ct_comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root, int tag,
+		     char *buf, size_t len);
+void ct_work_text(const ct_work *w, char *buf, size_t len);
+static inline bool ct_comm_is_p2p(enum ct_comm_kind k)
+{
+	return k == CT_COMM_SEND || k == CT_COMM_RECV;
+}
+
+/* dst[i] = dst[i] op src[i]; CT_AVG sums. Vectorised. Integers wrap around; bf16 is computed in fp32 and rounded to nearest
+ * even each time; min and max hand on a NaN. dst and src are distinct. */
 void ct_reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op);
-/* dst[i] *= 1/k as CT_AVG needs; integers divide rounding toward zero. */
+/* dst[i] /= k, as CT_AVG needs; integers round toward zero. */
 void ct_reduce_scale(void *dst, size_t n, enum ct_dtype t, int k);
+/* out[j][i] = in[0][i] op in[1][i] op ... in this order, for every j, CT_AVG divided by n_in. Inputs and outputs may be the
+ * same vectors. */
+void ct_reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t, enum ct_redop op);
 
 extern const struct ct_comm_ops ct_comm_ops_self;
 extern const struct ct_comm_ops ct_comm_ops_shm;

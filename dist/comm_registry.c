@@ -1,0 +1,91 @@
+/* Which communicator back ends there are and which one "auto" means. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "dist/comm_impl.h"
+
+struct backend {
+	const char *name;
+	const struct ct_comm_ops *ops; /* NULL: not built */
+	const char *why;
+};
+
+static const struct backend backends[] = {
+	{ "self", &ct_comm_ops_self, NULL },
+	{ "shm", &ct_comm_ops_shm, NULL },
+#ifdef CT_WITH_GLOO
+	{ "gloo", &ct_comm_ops_gloo, NULL },
+	{ "hier", &ct_comm_ops_hier, NULL },
+#else
+	{ "gloo", NULL, "built with CTRAIN_GLOO=OFF" },
+	{ "hier", NULL, "needs gloo, and this was built with CTRAIN_GLOO=OFF" },
+#endif
+};
+
+bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
+{
+	if (i >= CT_ARRAY_LEN(backends))
+		return false;
+	*name = backends[i].name;
+	*available = backends[i].ops != NULL;
+	snprintf(why, why_len, "%s", backends[i].why ? backends[i].why : "");
+	return true;
+}
+
+static const struct backend *find(const char *name)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++) {
+		if (strcmp(backends[i].name, name) == 0)
+			return &backends[i];
+	}
+	return NULL;
+}
+
+static const char *auto_backend(const struct ct_world *w)
+{
+	if (w->id.world <= 1)
+		return "self";
+	if (w->n_hosts <= 1)
+		return "shm";
+	for (int i = 1; i < w->id.world; i++) {
+		for (int j = 0; j < i; j++) {
+			if (w->peers[i].node == w->peers[j].node)
+				return "hier";
+		}
+	}
+	return "gloo";
+}
+
+static enum ct_status unknown_backend(const char *name)
+{
+	const char *names[CT_ARRAY_LEN(backends) + 1] = { "auto" };
+	const char *near;
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++)
+		names[i + 1] = backends[i].name;
+	near = ct_suggest(name, names, CT_ARRAY_LEN(names));
+	(void)CT_FAIL(CT_CONFIG, "there is no communicator \"%s\"", name);
+	if (near)
+		ct_error_hint("did you mean \"%s\"?", near);
+	else
+		ct_error_hint("choose auto, self, shm, gloo or hier");
+	return CT_CONFIG;
+}
+
+enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
+{
+	const char *name = strcmp(backend, "auto") == 0 ? auto_backend(world) : backend;
+	const struct backend *b = find(name);
+
+	*out = NULL;
+	if (!b)
+		return unknown_backend(name);
+	if (!b->ops) {
+		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", name, b->why);
+		ct_error_hint("install gloo (libgloo-dev) and build again with -DCTRAIN_GLOO=ON, or run on one host with shm");
+		return CT_UNSUPPORTED;
+	}
+	CT_TRY(ct_comm_open_with(world->id.world > 1 ? b->ops : &ct_comm_ops_self, world, opts, out));
+	return CT_OK;
+}

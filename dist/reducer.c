@@ -1,0 +1,177 @@
+#include "dist/reducer.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+struct ct_reducer {
+	ct_comm *comm;
+	float *arena;
+	struct ct_bucket *buckets;
+	int *pending;      /* [n_buckets] slices not ready yet */
+	ct_work **works;   /* [n_buckets], NULL: not posted or waited for */
+	int *bucket_of;    /* [n_slices] */
+	bool *ready;       /* [n_slices] */
+	int n_buckets, n_slices, n_posted;
+	bool sync;
+	int64_t first_post_ns, exposed_ns, span_ns;
+};
+
+static enum ct_status index_slices(ct_reducer *r)
+{
+	for (int b = 0; b < r->n_buckets; b++) {
+		const struct ct_bucket *k = &r->buckets[b];
+
+		if (k->first_slice != r->n_slices || k->n_slices <= 0)
+			return CT_FAIL(CT_BUG, "bucket %d begins with slice %d, the one before ends at %d", b, k->first_slice, r->n_slices);
+		r->n_slices += k->n_slices;
+	}
+	CT_TRY_ALLOC(r->bucket_of = CT_NEW_ARRAY(int, (size_t)r->n_slices));
+	CT_TRY_ALLOC(r->ready = CT_NEW_ARRAY(bool, (size_t)r->n_slices));
+	for (int b = 0; b < r->n_buckets; b++) {
+		for (int i = 0; i < r->buckets[b].n_slices; i++)
+			r->bucket_of[r->buckets[b].first_slice + i] = b;
+	}
+	return CT_OK;
+}
+
+static enum ct_status build(ct_reducer *r, const struct ct_bucket *buckets)
+{
+	size_t n = (size_t)r->n_buckets;
+
+	CT_TRY_ALLOC(r->buckets = CT_NEW_ARRAY(struct ct_bucket, n));
+	if (n > 0)
+		memcpy(r->buckets, buckets, n * sizeof(*buckets));
+	CT_TRY_ALLOC(r->pending = CT_NEW_ARRAY(int, n));
+	CT_TRY_ALLOC(r->works = CT_NEW_ARRAY(ct_work *, n));
+	return index_slices(r);
+}
+
+enum ct_status ct_reducer_create(ct_comm *c, float *arena, const struct ct_bucket *buckets, int n_buckets, ct_reducer **out)
+{
+	enum ct_status st;
+	ct_reducer *r;
+
+	*out = NULL;
+	CT_TRY_ALLOC(r = CT_NEW(ct_reducer));
+	r->comm = c;
+	r->arena = arena;
+	r->n_buckets = n_buckets;
+	st = build(r, buckets);
+	if (st < 0) {
+		ct_reducer_destroy(r);
+		return st;
+	}
+	*out = r;
+	return CT_OK;
+}
+
+void ct_reducer_destroy(ct_reducer *r)
+{
+	if (!r)
+		return;
+	ct_free(r->ready);
+	ct_free(r->bucket_of);
+	ct_free(r->works);
+	ct_free(r->pending);
+	ct_free(r->buckets);
+	ct_free(r);
+}
+
+void ct_reducer_begin(ct_reducer *r, bool sync)
+{
+	r->sync = sync;
+	r->n_posted = 0;
+	for (int b = 0; b < r->n_buckets; b++)
+		r->pending[b] = r->buckets[b].n_slices;
+	if (r->n_slices > 0)
+		memset(r->ready, 0, (size_t)r->n_slices * sizeof(*r->ready));
+}
+
+static enum ct_status name_bucket(const ct_reducer *r, int b)
+{
+	const struct ct_bucket *k = &r->buckets[b];
+
+	return ct_error_wrap("reducing gradient bucket %d of %d (slices %d to %d, %zu elements)", b, r->n_buckets, k->first_slice,
+			     k->first_slice + k->n_slices - 1, k->n);
+}
+
+enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
+{
+	if (slice < 0 || slice >= r->n_slices || r->ready[slice])
+		return CT_FAIL(CT_BUG, "gradient slice %d of %d %s", slice, r->n_slices,
+			       slice < 0 || slice >= r->n_slices ? "does not exist" : "is ready for the second time");
+	r->ready[slice] = true;
+	r->pending[r->bucket_of[slice]]--;
+	if (!r->sync)
+		return CT_OK;
+	while (r->n_posted < r->n_buckets && r->pending[r->n_posted] == 0) {
+		int b = r->n_posted;
+		const struct ct_bucket *k = &r->buckets[b];
+
+		if (b == 0)
+			r->first_post_ns = ct_now_ns();
+		if (ct_comm_allreduce(r->comm, r->arena + k->offset, k->n, CT_F32, CT_SUM, &r->works[b]) < 0)
+			return name_bucket(r, b);
+		r->n_posted++;
+	}
+	if (r->n_posted > 0)
+		CT_TRY(ct_comm_progress(r->comm));
+	return CT_OK;
+}
+
+/* The works of the buckets behind a failed one are given back too. */
+static void drop_works(ct_reducer *r)
+{
+	struct ct_error e;
+
+	ct_error_save(&e);
+	for (int b = 0; b < r->n_buckets; b++) {
+		if (r->works[b] && ct_work_wait(r->works[b]) < 0)
+			ct_error_clear();
+		r->works[b] = NULL;
+	}
+	(void)ct_error_restore(&e);
+}
+
+static enum ct_status never_ready(const ct_reducer *r)
+{
+	int slice = r->buckets[r->n_posted].first_slice;
+
+	while (slice < r->n_slices - 1 && r->ready[slice])
+		slice++;
+	(void)CT_FAIL(CT_BUG, "gradient slice %d was never ready", slice);
+	return name_bucket(r, r->n_posted);
+}
+
+enum ct_status ct_reducer_finish(ct_reducer *r)
+{
+	int64_t start = ct_now_ns(), end;
+
+	if (!r->sync || r->n_buckets == 0)
+		return CT_OK;
+	if (r->n_posted < r->n_buckets)
+		return never_ready(r); /* what is posted stays so: this process is about to end */
+	for (int b = 0; b < r->n_buckets; b++) {
+		ct_work *w = r->works[b];
+		enum ct_status st;
+
+		r->works[b] = NULL;
+		if (ct_work_wait(w) >= 0)
+			continue;
+		st = name_bucket(r, b);
+		drop_works(r);
+		return st;
+	}
+	end = ct_now_ns();
+	r->exposed_ns += end - start;
+	r->span_ns += end - r->first_post_ns;
+	return CT_OK;
+}
+
+void ct_reducer_take_times(ct_reducer *r, int64_t *exposed_ns, int64_t *span_ns)
+{
+	*exposed_ns = r->exposed_ns;
+	*span_ns = r->span_ns;
+	r->exposed_ns = r->span_ns = 0;
+}
