@@ -1,0 +1,540 @@
+#include "nn/dnnl_shim.h"
+
+#include <dnnl.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#if DNNL_VERSION_MAJOR < 3
+#include "nn/dnnl_v2.h"
+#else
+typedef const_dnnl_memory_desc_t md_arg;
+#define MD(desc) ((desc) ? (desc)->md : NULL)
+#define APPEND_RELU(ops) dnnl_post_ops_append_eltwise((ops), dnnl_eltwise_relu, 0.0f, 0.0f)
+#endif
+
+struct ct_dnnl_desc {
+	dnnl_memory_desc_t md;
+	int ndims, dims[CT_DNNL_MAX_DIMS];
+	bool plain;
+	ct_dnnl_desc *next;
+};
+
+struct ct_dnnl_prim {
+	struct ct_dnnl_spec spec;
+	dnnl_primitive_desc_t pd;
+	dnnl_primitive_t primitive; /* NULL until the first call */
+	const char *impl;
+	ct_dnnl_prim *next;
+};
+
+struct ct_dnnl {
+	dnnl_engine_t engine;
+	dnnl_stream_t stream;
+	dnnl_primitive_attr_t attr, attr_relu; /* scratchpad by the caller; the same and ReLU on the result */
+	ct_dnnl_desc *descs;
+	ct_dnnl_prim *prims;
+};
+
+struct ct_dnnl_call {
+	dnnl_primitive_t primitive;
+	int n;
+	enum ct_dnnl_arg names[CT_DNNL_MAX_ARGS];
+	dnnl_exec_arg_t args[CT_DNNL_MAX_ARGS];
+};
+
+static const int exec_arg[CT_DNNL_N_ARGS] = {
+	[CT_DNNL_SRC] = DNNL_ARG_SRC,
+	[CT_DNNL_OTHER] = DNNL_ARG_SRC_1,
+	[CT_DNNL_WEIGHTS] = DNNL_ARG_WEIGHTS,
+	[CT_DNNL_BIAS] = DNNL_ARG_BIAS,
+	[CT_DNNL_DST] = DNNL_ARG_DST,
+	[CT_DNNL_DIFF_SRC] = DNNL_ARG_DIFF_SRC,
+	[CT_DNNL_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS,
+	[CT_DNNL_DIFF_BIAS] = DNNL_ARG_DIFF_BIAS,
+	[CT_DNNL_DIFF_DST] = DNNL_ARG_DIFF_DST,
+	[CT_DNNL_MEAN] = DNNL_ARG_MEAN,
+	[CT_DNNL_VARIANCE] = DNNL_ARG_VARIANCE,
+	[CT_DNNL_SCALE] = DNNL_ARG_SCALE,
+	[CT_DNNL_SHIFT] = DNNL_ARG_SHIFT,
+	[CT_DNNL_DIFF_SCALE] = DNNL_ARG_DIFF_SCALE,
+	[CT_DNNL_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
+	[CT_DNNL_WORKSPACE] = DNNL_ARG_WORKSPACE,
+	[CT_DNNL_SCRATCHPAD] = DNNL_ARG_SCRATCHPAD,
+};
+
+static enum ct_status check(dnnl_status_t st, const char *what)
+{
+	if (st == dnnl_success)
+		return CT_OK;
+	if (st == dnnl_out_of_memory)
+		return CT_FAIL(CT_NOMEM, "oneDNN is out of memory in %s", what);
+	return CT_FAIL(CT_DEVICE, "oneDNN: %s returned %d (%s)", what, (int)st,
+		       st == dnnl_invalid_arguments ? "invalid arguments" :
+		       st == dnnl_unimplemented     ? "unimplemented" :
+						      "runtime error");
+}
+
+#define DNNL_TRY(call, what) CT_TRY(check((call), (what)))
+
+bool ct_dnnl_available(char *why, size_t why_len)
+{
+	const dnnl_version_t *v = dnnl_version();
+
+	if (v->major != DNNL_VERSION_MAJOR) {
+		snprintf(why, why_len, "oneDNN %d was loaded, this program was built for %d", v->major, DNNL_VERSION_MAJOR);
+		return false;
+	}
+	if (v->cpu_runtime != DNNL_RUNTIME_OMP && v->cpu_runtime != DNNL_RUNTIME_SEQ) {
+		snprintf(why, why_len, "this oneDNN does not use OpenMP threads (runtime %u)", v->cpu_runtime);
+		return false;
+	}
+	return true;
+}
+
+const char *ct_dnnl_version(void)
+{
+	static _Thread_local char text[64];
+	const dnnl_version_t *v = dnnl_version();
+	const char *isa;
+
+	switch ((int)dnnl_get_effective_cpu_isa()) {
+	case dnnl_cpu_isa_sse41:
+		isa = "sse4.1";
+		break;
+	case dnnl_cpu_isa_avx:
+		isa = "avx";
+		break;
+	case dnnl_cpu_isa_avx2:
+		isa = "avx2";
+		break;
+	case dnnl_cpu_isa_avx2_vnni:
+		isa = "avx2_vnni";
+		break;
+	case dnnl_cpu_isa_avx512_core:
+		isa = "avx512_core";
+		break;
+	case dnnl_cpu_isa_avx512_core_vnni:
+		isa = "avx512_core_vnni";
+		break;
+	case dnnl_cpu_isa_avx512_core_bf16:
+		isa = "avx512_core_bf16";
+		break;
+	default:
+		isa = dnnl_get_effective_cpu_isa() > dnnl_cpu_isa_avx512_core_bf16 ? "avx512_core_amx" : "generic";
+	}
+	snprintf(text, sizeof(text), "oneDNN %d.%d.%d %s", v->major, v->minor, v->patch, isa);
+	return text;
+}
+
+void ct_dnnl_use_threads(int n)
+{
+	omp_set_num_threads(n);
+}
+
+static enum ct_status open_context(ct_dnnl *c)
+{
+	dnnl_post_ops_t ops;
+
+	DNNL_TRY(dnnl_engine_create(&c->engine, dnnl_cpu, 0), "engine creation");
+	DNNL_TRY(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_in_order), "stream creation");
+	DNNL_TRY(dnnl_primitive_attr_create(&c->attr), "attribute creation");
+	DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(c->attr, dnnl_scratchpad_mode_user), "scratchpad mode");
+	DNNL_TRY(dnnl_primitive_attr_clone(&c->attr_relu, c->attr), "attribute creation");
+	DNNL_TRY(dnnl_post_ops_create(&ops), "post operations");
+	dnnl_status_t st = APPEND_RELU(ops);
+	if (st == dnnl_success)
+		st = dnnl_primitive_attr_set_post_ops(c->attr_relu, ops);
+	dnnl_post_ops_destroy(ops);
+	return check(st, "post operations");
+}
+
+enum ct_status ct_dnnl_open(ct_dnnl **out)
+{
+	ct_dnnl *c;
+
+	CT_TRY_ALLOC(c = CT_NEW(ct_dnnl));
+	enum ct_status st = open_context(c);
+	if (st < 0) {
+		ct_dnnl_close(c);
+		return st;
+	}
+	*out = c;
+	return CT_OK;
+}
+
+static void destroy_desc(ct_dnnl_desc *d)
+{
+#if DNNL_VERSION_MAJOR >= 3
+	if (d->md)
+		dnnl_memory_desc_destroy(d->md);
+#endif
+	ct_free(d);
+}
+
+void ct_dnnl_close(ct_dnnl *c)
+{
+	if (!c)
+		return;
+	while (c->prims) {
+		ct_dnnl_prim *p = c->prims;
+		c->prims = p->next;
+		if (p->primitive)
+			dnnl_primitive_destroy(p->primitive);
+		if (p->pd)
+			dnnl_primitive_desc_destroy(p->pd);
+		ct_free(p);
+	}
+	while (c->descs) {
+		ct_dnnl_desc *d = c->descs;
+		c->descs = d->next;
+		destroy_desc(d);
+	}
+	if (c->attr_relu)
+		dnnl_primitive_attr_destroy(c->attr_relu);
+	if (c->attr)
+		dnnl_primitive_attr_destroy(c->attr);
+	if (c->stream)
+		dnnl_stream_destroy(c->stream);
+	if (c->engine)
+		dnnl_engine_destroy(c->engine);
+	ct_free(c);
+}
+
+/* The interned twin of md (copied when it is new). */
+static enum ct_status intern(ct_dnnl *c, md_arg md, int ndims, const dnnl_dim_t *dims, const ct_dnnl_desc **out)
+{
+	dnnl_dims_t strides;
+	ct_dnnl_desc *d;
+
+	for (d = c->descs; d; d = d->next) {
+		if (dnnl_memory_desc_equal(MD(d), md)) {
+			*out = d;
+			return CT_OK;
+		}
+	}
+	CT_ASSERT(ndims <= CT_DNNL_MAX_DIMS);
+	CT_TRY_ALLOC(d = CT_NEW(ct_dnnl_desc));
+	d->ndims = ndims;
+	for (int i = ndims - 1; i >= 0; i--) {
+		d->dims[i] = (int)dims[i];
+		strides[i] = i == ndims - 1 ? 1 : strides[i + 1] * dims[i + 1];
+	}
+#if DNNL_VERSION_MAJOR < 3
+	dnnl_memory_desc_t plain;
+	dnnl_status_t st = dnnl_memory_desc_init_by_strides(&plain, ndims, dims, dnnl_f32, strides);
+	d->md = *md;
+	d->plain = st == dnnl_success && dnnl_memory_desc_equal(&plain, md);
+#else
+	dnnl_memory_desc_t plain = NULL;
+	dnnl_status_t st = dnnl_memory_desc_create_with_strides(&plain, ndims, dims, dnnl_f32, strides);
+	d->plain = st == dnnl_success && dnnl_memory_desc_equal(plain, md);
+	if (plain)
+		dnnl_memory_desc_destroy(plain);
+	if (st == dnnl_success)
+		st = dnnl_memory_desc_clone(&d->md, md);
+#endif
+	if (st != dnnl_success) {
+		destroy_desc(d);
+		return check(st, "tensor description");
+	}
+	d->next = c->descs;
+	c->descs = d;
+	*out = d;
+	return CT_OK;
+}
+
+static enum ct_status make_desc(ct_dnnl *c, int ndims, const int *dims, bool any, const ct_dnnl_desc **out)
+{
+	dnnl_dims_t d, strides;
+
+	CT_ASSERT(ndims >= 1 && ndims <= CT_DNNL_MAX_DIMS);
+	for (int i = ndims - 1; i >= 0; i--) {
+		d[i] = dims[i];
+		strides[i] = i == ndims - 1 ? 1 : strides[i + 1] * d[i + 1];
+	}
+#if DNNL_VERSION_MAJOR < 3
+	dnnl_memory_desc_t md;
+	DNNL_TRY(any ? dnnl_memory_desc_init_by_tag(&md, ndims, d, dnnl_f32, dnnl_format_tag_any) :
+		       dnnl_memory_desc_init_by_strides(&md, ndims, d, dnnl_f32, strides),
+		 "tensor description");
+	return intern(c, &md, ndims, d, out);
+#else
+	dnnl_memory_desc_t md;
+	DNNL_TRY(any ? dnnl_memory_desc_create_with_tag(&md, ndims, d, dnnl_f32, dnnl_format_tag_any) :
+		       dnnl_memory_desc_create_with_strides(&md, ndims, d, dnnl_f32, strides),
+		 "tensor description");
+	enum ct_status st = intern(c, md, ndims, d, out);
+	dnnl_memory_desc_destroy(md);
+	return st;
+#endif
+}
+
+enum ct_status ct_dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out)
+{
+	return make_desc(c, ndims, dims, false, out);
+}
+
+enum ct_status ct_dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out)
+{
+	return make_desc(c, ndims, dims, true, out);
+}
+
+int ct_dnnl_desc_ndims(const ct_dnnl_desc *d)
+{
+	return d->ndims;
+}
+
+const int *ct_dnnl_desc_dims(const ct_dnnl_desc *d)
+{
+	return d->dims;
+}
+
+bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d)
+{
+	return d->plain;
+}
+
+size_t ct_dnnl_desc_bytes(const ct_dnnl_desc *d)
+{
+	return dnnl_memory_desc_get_size(MD(d));
+}
+
+void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len)
+{
+	dnnl_dim_t zero[CT_DNNL_MAX_DIMS] = { 0 };
+	const dnnl_dim_t *strides = zero, *blocks = zero, *of_dim = zero;
+	int n_blocks = 0;
+	size_t used = 0;
+
+#if DNNL_VERSION_MAJOR < 3
+	if (d->md.format_kind == dnnl_blocked) {
+		strides = d->md.format_desc.blocking.strides;
+		n_blocks = d->md.format_desc.blocking.inner_nblks;
+		blocks = d->md.format_desc.blocking.inner_blks;
+		of_dim = d->md.format_desc.blocking.inner_idxs;
+	}
+#else
+	const dnnl_dims_t *out_strides, *out_blocks, *out_dims;
+	if (dnnl_memory_desc_query(d->md, dnnl_query_inner_nblks_s32, &n_blocks) == dnnl_success &&
+	    dnnl_memory_desc_query(d->md, dnnl_query_strides, &out_strides) == dnnl_success &&
+	    dnnl_memory_desc_query(d->md, dnnl_query_inner_blks, &out_blocks) == dnnl_success &&
+	    dnnl_memory_desc_query(d->md, dnnl_query_inner_idxs, &out_dims) == dnnl_success) {
+		strides = *out_strides;
+		blocks = *out_blocks;
+		of_dim = *out_dims;
+	}
+#endif
+	text[0] = '\0';
+	for (int i = 0; i < d->ndims + n_blocks && used < len; i++) {
+		if (i < d->ndims)
+			used += (size_t)snprintf(text + used, len - used, "%s%lld", i ? "," : "strides ", (long long)strides[i]);
+		else
+			used += (size_t)snprintf(text + used, len - used, " %lldd%lld", (long long)blocks[i - d->ndims],
+						 (long long)of_dim[i - d->ndims]);
+	}
+}
+
+static unsigned norm_flags(const struct ct_dnnl_spec *s)
+{
+	return (s->op == CT_DNNL_NORM_FORWARD && s->inference ? dnnl_use_global_stats : 0u) | dnnl_use_scale | dnnl_use_shift |
+	       (s->relu ? dnnl_fuse_norm_relu : 0u);
+}
+
+static dnnl_status_t describe_layer(const ct_dnnl *c, const struct ct_dnnl_spec *s, dnnl_primitive_desc_t *pd)
+{
+	const dnnl_prop_kind_t prop = s->inference ? dnnl_forward_inference : dnnl_forward_training;
+	const dnnl_dims_t stride = { s->stride[0], s->stride[1] }, pad = { s->pad[0], s->pad[1] };
+	const dnnl_dims_t gaps = { s->dilation[0] - 1, s->dilation[1] - 1 };
+	const dnnl_alg_kind_t direct = dnnl_convolution_direct;
+	const_dnnl_primitive_attr_t attr = s->relu ? c->attr_relu : c->attr;
+	const_dnnl_primitive_desc_t hint = s->forward ? s->forward->pd : NULL;
+	md_arg src = MD(s->src), weights = MD(s->weights), bias = MD(s->bias), dst = MD(s->dst);
+
+	switch ((enum ct_dnnl_op)s->op) {
+	case CT_DNNL_CONV_FORWARD:
+		return dnnl_convolution_forward_primitive_desc_create(pd, c->engine, prop, direct, src, weights, bias, dst, stride,
+								      gaps, pad, pad, attr);
+	case CT_DNNL_CONV_BACKWARD_DATA:
+		return dnnl_convolution_backward_data_primitive_desc_create(pd, c->engine, direct, src, weights, dst, stride, gaps,
+									    pad, pad, hint, attr);
+	case CT_DNNL_CONV_BACKWARD_WEIGHTS:
+		return dnnl_convolution_backward_weights_primitive_desc_create(pd, c->engine, direct, src, weights, bias, dst,
+									       stride, gaps, pad, pad, hint, attr);
+	case CT_DNNL_LINEAR_FORWARD:
+		return dnnl_inner_product_forward_primitive_desc_create(pd, c->engine, prop, src, weights, bias, dst, attr);
+	case CT_DNNL_LINEAR_BACKWARD_DATA:
+		return dnnl_inner_product_backward_data_primitive_desc_create(pd, c->engine, src, weights, dst, hint, attr);
+	case CT_DNNL_LINEAR_BACKWARD_WEIGHTS:
+		return dnnl_inner_product_backward_weights_primitive_desc_create(pd, c->engine, src, weights, bias, dst, hint, attr);
+	default:
+		return dnnl_invalid_arguments;
+	}
+}
+
+static dnnl_status_t describe(const ct_dnnl *c, const struct ct_dnnl_spec *s, dnnl_primitive_desc_t *pd)
+{
+	const dnnl_prop_kind_t prop = s->inference ? dnnl_forward_inference : dnnl_forward_training;
+	const dnnl_dims_t stride = { s->stride[0], s->stride[1] }, pad = { s->pad[0], s->pad[1] };
+	const dnnl_dims_t kernel = { s->kernel[0], s->kernel[1] }, gaps = { s->dilation[0] - 1, s->dilation[1] - 1 };
+	const dnnl_alg_kind_t pool = s->average ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_max;
+	const dnnl_alg_kind_t relu = dnnl_eltwise_relu_use_dst_for_bwd;
+	const_dnnl_primitive_attr_t attr = s->relu ? c->attr_relu : c->attr;
+	const_dnnl_primitive_desc_t hint = s->forward ? s->forward->pd : NULL;
+	md_arg src = MD(s->src), dst = MD(s->dst), other = MD(s->other);
+
+	switch ((enum ct_dnnl_op)s->op) {
+	case CT_DNNL_NORM_FORWARD:
+		return dnnl_batch_normalization_forward_primitive_desc_create(pd, c->engine, prop, src, dst, s->eps, norm_flags(s),
+									      c->attr);
+	case CT_DNNL_NORM_BACKWARD:
+		return dnnl_batch_normalization_backward_primitive_desc_create(pd, c->engine, dnnl_backward, src, dst, other, s->eps,
+									       norm_flags(s), hint, c->attr);
+	case CT_DNNL_POOL_FORWARD:
+		return dnnl_pooling_forward_primitive_desc_create(pd, c->engine, prop, pool, src, dst, stride, kernel, gaps, pad, pad,
+								  attr);
+	case CT_DNNL_POOL_BACKWARD:
+		return dnnl_pooling_backward_primitive_desc_create(pd, c->engine, pool, src, dst, stride, kernel, gaps, pad, pad,
+								   hint, attr);
+	case CT_DNNL_RELU_FORWARD:
+		return dnnl_eltwise_forward_primitive_desc_create(pd, c->engine, prop, relu, src, dst, 0.0f, 0.0f, attr);
+	case CT_DNNL_RELU_BACKWARD:
+		return dnnl_eltwise_backward_primitive_desc_create(pd, c->engine, relu, src, dst, other, 0.0f, 0.0f, hint, attr);
+	case CT_DNNL_ADD:
+		return dnnl_binary_primitive_desc_create(pd, c->engine, dnnl_binary_add, src, other, dst, attr);
+	case CT_DNNL_REORDER:
+		return dnnl_reorder_primitive_desc_create(pd, src, c->engine, dst, c->engine, attr);
+	default:
+		return describe_layer(c, s, pd);
+	}
+}
+
+enum ct_status ct_dnnl_prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out)
+{
+	ct_dnnl_prim *p;
+
+	for (p = c->prims; p; p = p->next) {
+		if (!memcmp(&p->spec, spec, sizeof(*spec))) {
+			*out = p->pd ? p : NULL;
+			return CT_OK;
+		}
+	}
+	CT_TRY_ALLOC(p = CT_NEW(ct_dnnl_prim));
+	p->spec = *spec;
+	dnnl_status_t st = describe(c, spec, &p->pd);
+	if (st != dnnl_success && st != dnnl_unimplemented) {
+		ct_free(p);
+		return check(st, "choosing an implementation");
+	}
+	if (st == dnnl_unimplemented)
+		p->pd = NULL;
+	else if (dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &p->impl) != dnnl_success)
+		p->impl = "?";
+	p->next = c->prims;
+	c->prims = p;
+	*out = p->pd ? p : NULL;
+	return CT_OK;
+}
+
+static md_arg query_md(const ct_dnnl_prim *p, enum ct_dnnl_arg arg)
+{
+	return dnnl_primitive_desc_query_md(p->pd, dnnl_query_exec_arg_md, exec_arg[arg]);
+}
+
+size_t ct_dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg)
+{
+	md_arg md = query_md(p, arg);
+
+	return md ? dnnl_memory_desc_get_size(md) : 0;
+}
+
+enum ct_status ct_dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnnl_arg arg, const ct_dnnl_desc **out)
+{
+	md_arg md = query_md(p, arg);
+
+	*out = NULL;
+	if (!md || !dnnl_memory_desc_get_size(md))
+		return CT_OK;
+#if DNNL_VERSION_MAJOR < 3
+	return intern(c, md, md->ndims, md->dims, out);
+#else
+	dnnl_dims_t *dims;
+	int ndims;
+	DNNL_TRY(dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &ndims), "tensor query");
+	DNNL_TRY(dnnl_memory_desc_query(md, dnnl_query_dims, &dims), "tensor query");
+	return intern(c, md, ndims, *dims, out);
+#endif
+}
+
+const char *ct_dnnl_prim_impl(const ct_dnnl_prim *p)
+{
+	return p->impl;
+}
+
+int ct_dnnl_prim_rank(const ct_dnnl_prim *p)
+{
+	if (strstr(p->impl, "ref") || strstr(p->impl, "simple"))
+		return 0;
+	bool linear = p->spec.op >= CT_DNNL_LINEAR_FORWARD && p->spec.op <= CT_DNNL_LINEAR_BACKWARD_WEIGHTS;
+	if (!linear && strstr(p->impl, "gemm") && !strstr(p->impl, "brgemm"))
+		return 1;
+	return 2;
+}
+
+static enum ct_status bind_args(const ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n, ct_dnnl_call *call)
+{
+	for (int i = 0; i < n; i++) {
+		md_arg md = query_md(p, binds[i].arg);
+		if (!md || !dnnl_memory_desc_get_size(md))
+			return CT_FAIL(CT_BUG, "oneDNN's %s has no argument %d", p->impl, (int)binds[i].arg);
+		DNNL_TRY(dnnl_memory_create(&call->args[i].memory, md, c->engine, binds[i].ptr), "memory object creation");
+		call->args[i].arg = exec_arg[binds[i].arg];
+		call->names[i] = binds[i].arg;
+		call->n = i + 1;
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n, ct_dnnl_call **out)
+{
+	ct_dnnl_call *call;
+
+	CT_ASSERT(n <= CT_DNNL_MAX_ARGS);
+	if (!p->primitive) /* the interned object is ours; callers hold it const */
+		DNNL_TRY(dnnl_primitive_create(&((ct_dnnl_prim *)(uintptr_t)p)->primitive, p->pd), "kernel compilation");
+	CT_TRY_ALLOC(call = CT_NEW(ct_dnnl_call));
+	call->primitive = p->primitive;
+	enum ct_status st = bind_args(c, p, binds, n, call);
+	if (st < 0) {
+		ct_dnnl_call_destroy(call);
+		return st;
+	}
+	*out = call;
+	return CT_OK;
+}
+
+void ct_dnnl_call_destroy(ct_dnnl_call *call)
+{
+	if (!call)
+		return;
+	for (int i = 0; i < call->n; i++)
+		dnnl_memory_destroy(call->args[i].memory);
+	ct_free(call);
+}
+
+enum ct_status ct_dnnl_call_set(ct_dnnl_call *call, enum ct_dnnl_arg arg, void *ptr)
+{
+	for (int i = 0; i < call->n; i++) {
+		if (call->names[i] == arg)
+			DNNL_TRY(dnnl_memory_set_data_handle(call->args[i].memory, ptr), "setting an argument");
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_dnnl_call_run(ct_dnnl *c, const ct_dnnl_call *call)
+{
+	DNNL_TRY(dnnl_primitive_execute(call->primitive, c->stream, call->n, call->args), "a primitive");
+	return CT_OK;
+}

@@ -1,0 +1,145 @@
+/* Inside of the oneDNN engine. For engine_onednn*.c only.
+ *
+ * A program is a list of tasks, forward then backward, over buffers known by number. Compiling walks the graph once
+ * (engine_onednn_forward.c), lets the primitives choose layouts, and appends tasks; then backwards
+ * (engine_onednn_backward.c). A buffer lives from its first to its last task; the plan (engine_onednn_plan.c) lays all of them
+ * into one arena so that living buffers never overlap, and binds tasks to addresses. Running is a loop over the tasks.
+ *
+ * Values. A node's value lies at its root: itself, or the node whose memory it shares (flatten, dropout in evaluation). A node
+ * whose only user is a ReLU computed in the same pass has no value of its own (fused). Gradients lie at roots, in the layout of
+ * the value, and several users' gradients are summed there. */
+#ifndef CT_NN_ENGINE_ONEDNN_H
+#define CT_NN_ENGINE_ONEDNN_H
+
+#include "nn/dnnl_shim.h"
+#include "nn/engine_impl.h"
+
+struct onednn_engine {
+	ct_engine base;
+	ct_dnnl *dnnl;
+};
+
+struct onednn_net {
+	const ct_dnnl_desc **layout; /* [n_params]; NULL until the first program has chosen */
+};
+
+/* Where the bytes of a task's argument are. */
+enum onednn_where { ONEDNN_BUFFER, ONEDNN_PARAM, ONEDNN_GRAD, ONEDNN_RUNNING };
+struct onednn_ref {
+	enum onednn_where where;
+	int id; /* buffer of the program, parameter, parameter, buffer of the graph */
+};
+
+struct onednn_buffer {
+	size_t bytes, offset;
+	int first, last; /* tasks */
+	int lost;        /* the first task that overwrites it after its last use, INT32_MAX: none */
+};
+
+enum onednn_kind {
+	ONEDNN_CALL,         /* a primitive */
+	ONEDNN_INPUT,        /* [0] out: the batch as plain fp32 */
+	ONEDNN_DROPOUT_MASK, /* [0] out: mask of the task's node, plain */
+	ONEDNN_MULTIPLY,     /* [0] out = [1] * [2] */
+	ONEDNN_RUNNING_STATS, /* [0] running mean, [1] running variance, [2] batch mean, [3] batch variance */
+	ONEDNN_LOSS,         /* [0] logits, [1] gradient of the sum of the row losses (training) */
+	ONEDNN_LOSS_SCALE,   /* [0] out = [1] * scale */
+	ONEDNN_SLICE_DONE    /* parameter `n` has its gradient */
+};
+
+struct onednn_arg {
+	enum ct_dnnl_arg arg;
+	struct onednn_ref ref;
+};
+
+struct onednn_task {
+	enum onednn_kind kind;
+	int node;
+	const ct_dnnl_prim *prim;
+	ct_dnnl_call *call;
+	struct onednn_arg args[CT_DNNL_MAX_ARGS];
+	int n_args;
+	float *ptr[4]; /* of our own kernels, in the order of args */
+	size_t n;
+};
+
+struct onednn_value {
+	int root;                     /* -1: fused into its user */
+	int fused_relu;               /* the ReLU computed with this node, -1 */
+	bool needs_grad;              /* a parameter lies at or before it */
+	const ct_dnnl_desc *desc;     /* layout of a root or fused node */
+	int buffer;                   /* of a root */
+	int grad;                     /* buffer; -1 while there is none */
+	bool grad_shared;             /* the gradient of another value, too: not to be written in place */
+	bool grad_gone;               /* overwritten in place by the gradient of its input */
+	const ct_dnnl_prim *prim;     /* forward */
+	const ct_dnnl_desc *src_desc; /* what it reads, */
+	int src;                      /* and where, for backward */
+	int workspace;                /* of max pool and of norm with ReLU; -1 */
+	int mean, variance;           /* norm in training */
+	int mask;                     /* dropout: in the layout of the value */
+};
+
+struct onednn_program {
+	ct_program base;
+	ct_dnnl *dnnl;
+	struct onednn_value *values; /* [n_nodes] */
+	struct onednn_buffer *buffers;
+	int n_buffers, cap_buffers;
+	struct onednn_task *tasks;
+	int n_tasks, cap_tasks;
+	int n_forward;      /* tasks of the forward pass */
+	int tasks_done;     /* of the last passes: for what `read` may see */
+	int input;          /* buffer of the input, and what its users are bound to now */
+	const void *input_at;
+	int dlogits;
+	float *grads_at;    /* the arena the backward tasks are bound to */
+	char *arena;
+	size_t arena_bytes, unplanned_bytes;
+	const struct ct_batch *batch; /* of the pass that runs */
+	struct ct_metrics *metrics;
+	const struct ct_backward_opts *opts;
+};
+
+/* engine_onednn_plan.c: building blocks of compilation */
+enum ct_status ct_onednn_buffer(struct onednn_program *p, size_t bytes, int *out) CT_MUST_CHECK;
+/* Appends a task; the caller fills it through *out before the next call. */
+enum ct_status ct_onednn_task(struct onednn_program *p, enum onednn_kind kind, int node, struct onednn_task **out) CT_MUST_CHECK;
+void ct_onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, struct onednn_ref ref);
+void ct_onednn_arg_buffer(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, int buffer);
+/* Appends a call of `prim` and gives it a scratchpad when it wants one. */
+enum ct_status ct_onednn_call(struct onednn_program *p, int node, const ct_dnnl_prim *prim, struct onednn_task **out) CT_MUST_CHECK;
+/* The same bytes when the layouts are equal, else a reorder into a new buffer. */
+enum ct_status ct_onednn_relayout(struct onednn_program *p, int node, struct onednn_ref from, const ct_dnnl_desc *from_desc,
+				  const ct_dnnl_desc *to_desc, struct onednn_ref *out) CT_MUST_CHECK;
+/* A prim, or CT_UNSUPPORTED naming the node. */
+enum ct_status ct_onednn_prim(struct onednn_program *p, int node, const struct ct_dnnl_spec *spec,
+			      const ct_dnnl_prim **out) CT_MUST_CHECK;
+/* The prim of the spec with the best implementation, the earliest of equals. */
+enum ct_status ct_onednn_choose(struct onednn_program *p, int node, const struct ct_dnnl_spec *specs, int n,
+				const ct_dnnl_prim **out) CT_MUST_CHECK;
+/* ct_onednn_relayout to what `prim` wants as `arg`. */
+enum ct_status ct_onednn_fit(struct onednn_program *p, int node, const ct_dnnl_prim *prim, enum ct_dnnl_arg arg,
+			     struct onednn_ref from, const ct_dnnl_desc *from_desc, struct onednn_ref *out) CT_MUST_CHECK;
+/* The value of a root seen with these dimensions: its own bytes when possible, else made plain first. */
+enum ct_status ct_onednn_view(struct onednn_program *p, int node, int root, int ndims, const int *dims, const ct_dnnl_desc **desc,
+			      int *buffer) CT_MUST_CHECK;
+/* Lays out the arena, allocates it and binds all tasks. */
+enum ct_status ct_onednn_bind(struct onednn_program *p) CT_MUST_CHECK;
+/* Points backward tasks at another gradient arena, the users of the input at other bytes. */
+enum ct_status ct_onednn_bind_grads(struct onednn_program *p, float *grads) CT_MUST_CHECK;
+enum ct_status ct_onednn_bind_input(struct onednn_program *p, const void *x) CT_MUST_CHECK;
+void *ct_onednn_at(const struct onednn_program *p, struct onednn_ref ref);
+
+/* engine_onednn_forward.c, engine_onednn_backward.c */
+enum ct_status ct_onednn_compile_forward(struct onednn_program *p) CT_MUST_CHECK;
+enum ct_status ct_onednn_compile_backward(struct onednn_program *p) CT_MUST_CHECK;
+/* engine_onednn_kernels.c: our own loops, plain C that vectorises; one thread */
+void ct_onednn_normalise(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std, float *y);
+void ct_onednn_multiply(float *out, const float *a, const float *b, size_t n);
+void ct_onednn_scale(float *out, const float *a, float scale, size_t n);
+/* running = (1-m) running + m batch; the variance made unbiased for `count` values a channel. */
+void ct_onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c, float momentum,
+		       double count);
+
+#endif

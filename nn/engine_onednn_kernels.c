@@ -1,0 +1,48 @@
+/* Compiled with -O3. Element-wise: results do not depend on the vector width. */
+#include "nn/engine_onednn.h"
+
+void ct_onednn_normalise(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std, float *y)
+{
+	const size_t plane = (size_t)s.h * (size_t)s.w, c_count = (size_t)s.c;
+
+	for (size_t i = 0; i < (size_t)n; i++) {
+		for (size_t c = 0; c < c_count; c++) {
+			const float scale = 1.0f / (255.0f * std[c]), shift = -mean[c] / std[c];
+			const uint8_t *from = x + i * plane * c_count + c;
+			float *restrict to = y + (i * c_count + c) * plane;
+			if (c_count == 1) {
+				for (size_t j = 0; j < plane; j++)
+					to[j] = (float)from[j] * scale + shift;
+			} else if (c_count == 3) {
+				for (size_t j = 0; j < plane; j++)
+					to[j] = (float)from[3 * j] * scale + shift;
+			} else {
+				for (size_t j = 0; j < plane; j++)
+					to[j] = (float)from[c_count * j] * scale + shift;
+			}
+		}
+	}
+}
+
+void ct_onednn_multiply(float *out, const float *a, const float *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = a[i] * b[i];
+}
+
+void ct_onednn_scale(float *out, const float *a, float scale, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = a[i] * scale;
+}
+
+void ct_onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c, float momentum,
+		       double count)
+{
+	const float keep = 1.0f - momentum, unbiased = (float)(count / (count - 1));
+
+	for (int i = 0; i < c; i++) {
+		mean[i] = keep * mean[i] + momentum * batch_mean[i];
+		variance[i] = keep * variance[i] + momentum * (batch_variance[i] * unbiased);
+	}
+}
