@@ -442,3 +442,11 @@ bool ct_json_as_i64(const ct_json *j, int64_t *out)
 	*out = json_integer_value(raw(j));
 	return true;
 }
+
+bool ct_json_as_f64(const ct_json *j, double *out)
+{
+	if (!json_is_number(raw(j)))
+		return false;
+	*out = json_number_value(raw(j));
+	return true;
+}

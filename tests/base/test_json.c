@@ -134,6 +134,9 @@ static void test_readers(void **state)
 	assert_int_equal(ct_json_len(ct_json_get(o, "s")), 0);
 	assert_int_equal(ct_json_len(NULL), 0);
 	assert_true(ct_json_as_i64(ct_json_at(a, 0), &i) && i == 1);
+	double real = 0;
+	assert_true(ct_json_as_f64(ct_json_at(a, 0), &real) && real == 1);
+	assert_false(ct_json_as_f64(a, &real));
 	assert_string_equal(ct_json_as_str(ct_json_at(a, 1)), "b");
 	assert_null(ct_json_as_str(ct_json_at(a, 0)));
 	assert_null(ct_json_at(a, 2));
