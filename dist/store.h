@@ -90,7 +90,7 @@ enum ct_status ct_store_delete(ct_store *s, const char *key) CT_MUST_CHECK;
 /* All `n` members call it with the same name, each name once. CT_TIMEOUT says how many came. */
 enum ct_status ct_store_barrier(ct_store *s, const char *name, int n, int64_t deadline_ns) CT_MUST_CHECK;
 
-/* Heartbeat with what this member is doing; cheap, no answer waited for. */
+/* Heartbeat with what this member is doing ("": as before); cheap, no answer waited for. */
 enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase) CT_MUST_CHECK;
 /* States of all members seen so far, sorted by rank; returns owned (ct_free). */
 enum ct_status ct_store_members(ct_store *s, struct ct_member_state **out, int *n) CT_MUST_CHECK;

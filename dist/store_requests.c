@@ -350,7 +350,8 @@ static bool do_beat(struct ct_srv_conn *c, struct ct_wire_reader *r)
 	m = &c->member->state;
 	c->member->beat_ns = ct_now_ns();
 	m->seq = seq;
-	ct_wire_copy(m->phase, sizeof(m->phase), phase);
+	if (phase[0])
+		ct_wire_copy(m->phase, sizeof(m->phase), phase);
 	return true;
 }
 

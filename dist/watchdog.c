@@ -1,0 +1,209 @@
+#include "dist/watchdog.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "dist/failure.h"
+#include "dist/store_wire.h"
+
+#define CT_LOG_COMPONENT "watchdog"
+#include "base/log.h"
+
+#define BEAT_NS CT_SEC
+#define GRACE_NS (2 * CT_SEC)
+#define CONNECT_NS (10 * CT_SEC)
+
+struct ct_watchdog {
+	struct ct_world *world;
+	struct ct_thread thread;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	bool stopping;
+	ct_store *store; /* the thread's own connection: its beats never queue behind the other threads' requests */
+	ct_comm *comm;
+	char phase[48];
+};
+
+static void beat(ct_watchdog *w)
+{
+	char phase[sizeof(w->phase)];
+	int64_t seq;
+
+	pthread_mutex_lock(&w->lock);
+	memcpy(phase, w->phase, sizeof(phase));
+	seq = w->comm ? ct_comm_seq(w->comm) : -1;
+	pthread_mutex_unlock(&w->lock);
+	/* That it fails is what the watch will tell next. */
+	if (ct_store_beat(w->store, seq, phase) != CT_OK)
+		ct_error_clear();
+}
+
+static bool is_stopping(ct_watchdog *w)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&w->lock);
+	stopping = w->stopping;
+	pthread_mutex_unlock(&w->lock);
+	return stopping;
+}
+
+/* Whatever the other threads are stuck in, this process ends, and says why. */
+static void end_process(const struct ct_failure *f)
+{
+	struct ct_str s = {0};
+
+	ct_str_addf(&s, "ctrain: %s\n", f->message);
+	if (f->hint[0])
+		ct_str_addf(&s, "hint: %s\n", f->hint);
+	if (s.len > 0)
+		(void)!write(STDERR_FILENO, s.s, s.len);
+	_exit(ct_status_exit_code((enum ct_status)f->status));
+}
+
+static void run_failed(ct_watchdog *w, const struct ct_failure *f)
+{
+	int64_t deadline = ct_deadline_in(GRACE_NS);
+
+	CT_DEBUG("the run has failed: %s", f->message);
+	pthread_mutex_lock(&w->lock);
+	if (w->comm)
+		ct_comm_abort(w->comm, f);
+	while (!w->stopping && ct_now_ns() < deadline)
+		(void)ct_cond_wait_until(&w->changed, &w->lock, deadline);
+	if (!w->stopping)
+		end_process(f);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* The thread's own connection; false when it is to stop. Without one there is no store any more, which is a failure. */
+static bool connect_own(ct_watchdog *w, struct ct_failure *f)
+{
+	ct_store *s;
+
+	if (ct_store_connect_aux(w->world->store, ct_deadline_in(CONNECT_NS), &s) != CT_OK) {
+		struct ct_member_state m = {.seq = -1};
+
+		/* The first connection may know why. */
+		if (ct_store_watch(w->world->store, 0, f) == CT_OK) {
+			ct_error_clear();
+			return false;
+		}
+		ct_store_owner(w->world->store, &m.rank, &m.pid, m.host);
+		ct_failure_set(f, &m, CT_PEER_LOST, "does not serve the store of this run any more: %s", ct_error_message());
+		ct_error_clear();
+		return false;
+	}
+	pthread_mutex_lock(&w->lock);
+	w->store = s;
+	if (w->stopping)
+		ct_store_cancel_watch(s);
+	pthread_mutex_unlock(&w->lock);
+	return true;
+}
+
+static void *run(void *arg)
+{
+	enum ct_status st = CT_TIMEOUT;
+	ct_watchdog *w = arg;
+	struct ct_failure f;
+
+	if (!connect_own(w, &f))
+		st = CT_OK;
+	while (st == CT_TIMEOUT) {
+		beat(w);
+		st = ct_store_watch(w->store, ct_deadline_in(BEAT_NS), &f);
+	}
+	if (st == CT_OK && !is_stopping(w))
+		run_failed(w, &f);
+	return NULL;
+}
+
+enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out)
+{
+	enum ct_status st = CT_OK;
+	ct_watchdog *w;
+
+	CT_TRY_ALLOC(w = CT_NEW(ct_watchdog));
+	w->world = world;
+	CT_ASSERT(pthread_mutex_init(&w->lock, NULL) == 0);
+	ct_cond_init(&w->changed);
+	if (world->store)
+		st = ct_thread_start(&w->thread, "ct-watchdog", run, w);
+	if (st != CT_OK) {
+		ct_watchdog_stop(w);
+		return st;
+	}
+	*out = w;
+	return CT_OK;
+}
+
+void ct_watchdog_set_comm(ct_watchdog *w, ct_comm *c)
+{
+	pthread_mutex_lock(&w->lock);
+	w->comm = c;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...)
+{
+	char text[sizeof(w->phase)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	pthread_mutex_lock(&w->lock);
+	ct_wire_copy(w->phase, sizeof(w->phase), text);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void ct_watchdog_report(ct_watchdog *w)
+{
+	const struct ct_world *world = w->world;
+	struct ct_member_state m = {.rank = world->id.rank};
+	char phase[sizeof(w->phase)];
+	struct ct_failure f;
+	struct ct_error e;
+	int64_t seq;
+
+	if (!world->store)
+		return;
+	ct_error_save(&e);
+	m.seq = -1;
+	m.pid = world->peers[m.rank].pid;
+	ct_wire_copy(m.host, sizeof(m.host), world->peers[m.rank].host);
+	pthread_mutex_lock(&w->lock);
+	memcpy(phase, w->phase, sizeof(phase));
+	seq = w->comm ? ct_comm_seq(w->comm) : -1;
+	pthread_mutex_unlock(&w->lock);
+	ct_failure_set(&f, &m, e.status, "failed%s%s: %s", phase[0] ? " at " : "", phase, e.message);
+	f.seq = seq;
+	ct_wire_copy(f.phase, sizeof(f.phase), phase);
+	ct_wire_copy(f.hint, sizeof(f.hint), e.hint);
+	if (ct_store_report(world->store, &f) != CT_OK)
+		CT_DEBUG("could not report the failure: %s", ct_error_message());
+	(void)ct_error_restore(&e);
+}
+
+void ct_watchdog_stop(ct_watchdog *w)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->stopping = true;
+	if (w->store)
+		ct_store_cancel_watch(w->store);
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	ct_thread_join(&w->thread);
+	ct_store_close(w->store);
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->lock);
+	ct_free(w);
+}
