@@ -1,0 +1,386 @@
+"""Broken data, full and unwritable folders, damaged and foreign checkpoints: refused by name, and what was whole stays whole."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import unittest
+
+from harness import DATA, IO, NUMERIC, OK, USAGE, Case, libc, main, shared
+
+BAD = shared("data", "bad")
+CLONE_NEWNS, MS_REC, MS_PRIVATE, MS_RDONLY, MS_REMOUNT = 0x00020000, 0x4000, 1 << 18, 1, 32
+# What the message must say for each tag of INDEX.tsv.
+WORDS = {
+    "gzip-isize": "gzip|length|size|damaged|cut off|trailer|check",
+    "magic": "web page|IDX|dimensions|magic",
+    "empty": "empty",
+    "short-header": "header",
+    "dtype": "type 0x07",
+    "ndim": "dimensions",
+    "extra-body": "more|extra|after|longer|behind",
+    "short-body": "cut off|short|fewer|ends|missing|less",
+    "huge": "more than|declares|too large",
+    "zero-dim": "dimension . is 0",
+    "shape": "27 x 28.*28 x 28",
+    "count-mismatch": "16 images.*15 labels",
+    "label-range": "label 255",
+}
+SETS = ("checkpoint.every_steps=4", "checkpoint.keep_last=3", "checkpoint.best=false", "train.eval_every=0", "checkpoint.every_epochs=0")
+
+
+def own_mounts():
+    """Mounts of this process are seen by it and its children alone, and vanish with it. Reason why not, or None."""
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    try:
+        libc("unshare", CLONE_NEWNS)
+        libc("mount", "none", "/", None, MS_REC | MS_PRIVATE, None)
+    except (OSError, AttributeError) as e:
+        return f"no private mounts here: {e}"
+    return None
+
+
+NO_MOUNTS = own_mounts() if __name__ == "__main__" else None
+
+
+def bad_idx():
+    rows = []
+    if BAD:
+        with open(os.path.join(BAD, "INDEX.tsv"), encoding="utf-8") as f:
+            rows = [line.rstrip("\n").split("\t") for line in f]
+    return [r for r in rows if r[0].startswith("idx/")]
+
+
+class BadIdx(Case):
+    def folder(self, name, images="idx/good-images.gz", labels="idx/good-labels.gz"):
+        os.makedirs(self.path(name))
+        for split in ("train", "t10k"):
+            os.symlink(os.path.join(BAD, images), self.path(name, f"{split}-images-idx3-ubyte.gz"))
+            os.symlink(os.path.join(BAD, labels), self.path(name, f"{split}-labels-idx1-ubyte.gz"))
+        return self.path(name)
+
+    @unittest.skipUnless(BAD, "no ../shared/data/bad and no CTRAIN_SHARED")
+    def test_every_file(self):
+        rows = bad_idx()
+        self.assertGreater(len(rows), 20)
+        for path, expectation, tag, _ in rows:
+            with self.subTest(file=path):
+                name = path.replace("/", "-")
+                part = {"labels" if "labels" in path else "images": path}
+                folder = self.folder(name, **part)
+                sets = ("data.name=mnist", f"data.dir={folder}", "batch.global=8", "train.epochs=1")
+                if expectation == "ok":
+                    self.train(*sets, run=f"run-{name}")
+                    self.assertEqual(self.metrics(f"run-{name}", "epoch")[0]["images"], 16)
+                    continue
+                self.assertEqual(expectation, "reject")
+                # Far less address space than bomb.gz or the declared sizes would take, far more than the program does.
+                limit = ["prlimit", f"--as={4 << 30}"] if shutil.which("prlimit") and "asan" not in os.environ.get("CTRAIN_BIN", "") else []
+                r = self.train(*sets, run=f"run-{name}", expect=DATA, prefix=limit)
+                self.assert_last_says(r, re.escape(os.path.join(folder, "train-" + next(iter(part)))), WORDS[tag])
+                self.assertNotRegex(r.err, r"Sanitizer|[\x00-\x08\x0e-\x1f]")
+                self.assertFalse(os.path.exists(self.path(f"run-{name}", "metrics.jsonl")), "training had begun")
+
+    @unittest.skipUnless(BAD, "no ../shared/data/bad and no CTRAIN_SHARED")
+    def test_bad_evaluation_data(self):
+        folder = self.folder("data")
+        os.remove(os.path.join(folder, "t10k-labels-idx1-ubyte.gz"))
+        os.symlink(os.path.join(BAD, "idx/labels-255.gz"), os.path.join(folder, "t10k-labels-idx1-ubyte.gz"))
+        r = self.train("data.name=mnist", f"data.dir={folder}", "batch.global=8", expect=DATA)
+        self.assert_last_says(r, "t10k-labels", "label 255")
+
+    def test_missing_data_names_both_remedies(self):
+        r = self.train("data.name=mnist", f"data.dir={self.path('nowhere')}", expect=DATA)
+        self.assert_last_says(r, re.escape(self.path("nowhere")), "scripts/get_mnist.sh", "ctrain data digits --out", "hint:")
+        r = self.run_ctrain("plan", self.config(), "data.name=mnist", f"data.dir={self.path('nowhere')}", expect=DATA)
+        self.assert_last_says(r, "scripts/get_mnist.sh", "ctrain data digits --out")
+
+    def test_folder_in_the_place_of_a_file(self):
+        os.makedirs(self.path("data", "train-images-idx3-ubyte"))
+        r = self.train("data.name=mnist", f"data.dir={self.path('data')}", run="run", expect=None)
+        self.assertIn(r.code, (DATA, IO), r.describe())
+        self.assert_last_says(r, "train-images-idx3-ubyte")
+
+    def assert_code(self, r, code):
+        if code is not None:
+            super().assert_code(r, code)
+
+
+class RunFolders(Case):
+    def tmpfs(self, name, options):
+        os.makedirs(self.path(name))
+        libc("mount", "tmpfs", self.path(name), "tmpfs", 0, options)
+        self.addCleanup(libc, "umount2", self.path(name), 2)
+        return self.path(name)
+
+    def fill(self, folder):
+        """Leaves not a byte free."""
+        path = os.path.join(folder, "filler")
+        with open(path, "wb", buffering=0) as f:
+            size = 1 << 20
+            while size:
+                try:
+                    if f.write(bytes(size)) < size:
+                        size //= 2
+                except OSError:
+                    size //= 2
+        return path
+
+    def test_unwritable(self):
+        self.write("file", "")
+        for where in (self.path("file"), self.path("file", "run"), "/proc/ctrain-run"):
+            with self.subTest(where=where):
+                r = self.run_ctrain(self.config(), f"run.dir={where}", expect=IO)
+                self.assert_last_says(r, re.escape(where), "hint:.*run.dir")
+                self.assertEqual(self.marked(), {})
+
+    @unittest.skipIf(NO_MOUNTS, NO_MOUNTS)
+    def test_read_only(self):
+        where = self.tmpfs("ro", "size=1m")
+        libc("mount", "tmpfs", where, "tmpfs", MS_REMOUNT | MS_RDONLY, None)
+        r = self.run_ctrain(self.config(), f"run.dir={where}/run", expect=IO)
+        self.assert_last_says(r, re.escape(where), "read-only")
+
+    @unittest.skipIf(NO_MOUNTS, NO_MOUNTS)
+    def test_too_small_from_the_start(self):
+        # 144*1000 weights and two states of them are 1.7 MB a checkpoint.
+        where = self.tmpfs("small", "size=2m")
+        r = self.run_ctrain(self.config(), f"run.dir={where}/run", "model.hidden=1000", expect=IO)
+        self.assert_last_says(r, re.escape(where), "free", "MiB", "hint:")
+        self.fill(where)
+        r = self.run_ctrain(self.config(), f"run.dir={where}/other", expect=IO)
+        self.assert_last_says(r, re.escape(where), "no space|free")
+
+    @unittest.skipIf(NO_MOUNTS, NO_MOUNTS)
+    def test_full_while_training(self):
+        where = self.tmpfs("disk", "size=8m")
+        for i, point in enumerate(("step:10", "ckpt.optim:8", "ckpt.model:12", "ckpt.state:3", "ckpt.link:3", "step:41")):
+            with self.subTest(point=point):
+                run = f"disk/run-{i}"
+                p = self.start_training(*SETS, run=run, env={"CTRAIN_FAILPOINT": f"{point}@0=stop"})
+                pid = self.until_stopped(0, p)
+                filler = self.fill(where)
+                os.kill(pid, signal.SIGCONT)
+                r = p.wait()
+                self.assert_code(r, IO)
+                self.assert_last_says(r, re.escape(self.path("disk", f"run-{i}")), "no space left")
+                self.assert_checkpoints_whole(run, 2)
+                os.remove(filler)
+                self.train(*SETS, run=run)
+                self.assert_equals_reference(*SETS, run=run)
+                shutil.rmtree(self.path(run))
+
+    def test_folder_that_vanishes(self):
+        """Somebody removes the run folder: an error that says so, not a crash and not a silent loss."""
+        p = self.start_training(*SETS, env={"CTRAIN_FAILPOINT": "step:10@0=stop"})
+        pid = self.until_stopped(0, p)
+        os.rename(self.path("run"), self.path("gone"))
+        os.kill(pid, signal.SIGCONT)
+        r = p.wait()
+        self.assertIn(r.code, (OK, IO), r.describe())
+        self.assert_checkpoints_whole("gone", 2)
+
+
+class Damage(Case):
+    """Checkpoints of steps 34, 38 and 42 (the end, step 40 and 36 are of every_steps)."""
+
+    def setUp(self):
+        super().setUp()
+        self.train(*SETS, "train.max_steps=30")
+        self.names = self.checkpoints()
+        self.assertEqual(len(self.names), 3, self.names)
+        self.newest = self.path("run", "checkpoints", self.names[-1])
+
+    def damage(self, name, how):
+        path = os.path.join(self.newest, name)
+        with open(path, "rb") as f:
+            data = bytearray(f.read())
+        if how == "truncated":
+            data = data[:-1]
+        elif how == "cut to half":
+            data = data[:len(data) // 2]
+        elif how == "empty":
+            data = b""
+        elif how == "longer":
+            data += b"\0"
+        elif how == "one bit at the end":
+            data[-5] ^= 1
+        elif how == "one bit in the middle":
+            data[len(data) // 2] ^= 0x10
+        elif how == "other bytes":
+            data[:] = b"\xff" * len(data)
+        os.remove(path)
+        if how != "missing":
+            with open(path, "wb") as f:
+                f.write(data)
+
+    def check(self, name, how):
+        before = self.path("before")
+        shutil.copytree(self.path("run"), before, symlinks=True)
+        try:
+            self.damage(name, how)
+            r = self.run_ctrain("ckpt", "verify", self.newest, expect=DATA)
+            self.assert_last_says(r, re.escape(os.path.join(self.newest, name)))
+            r = self.train(*SETS, f"train.resume={self.newest}", expect=DATA)
+            self.assert_last_says(r, re.escape(os.path.join(self.newest, name)))
+            r = self.run_ctrain("eval", self.config(), *SETS, f"run.dir={self.path('run')}", "--checkpoint", "last", expect=DATA)
+            self.assert_last_says(r, re.escape(self.names[-1]))
+            r = self.train(*SETS)
+            self.assert_says(r, rf"{self.names[-1]} is not used", re.escape(name))
+            self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], int(self.names[-2][-12:]))
+            self.assert_equals_reference(*SETS)
+            self.assert_checkpoints_whole()
+        finally:
+            shutil.rmtree(self.path("run"))
+            os.rename(before, self.path("run"))
+
+    def test_damaged_files(self):
+        for name, how in (("model.safetensors", "truncated"), ("model.safetensors", "one bit at the end"), ("optim.safetensors", "missing"),
+                          ("optim.safetensors", "one bit in the middle"), ("state.json", "cut to half"), ("state.json", "empty"),
+                          ("state.json", "one bit in the middle"), ("model.safetensors", "longer"), ("state.json", "missing"),
+                          ("optim.safetensors", "other bytes")):
+            with self.subTest(file=name, how=how):
+                self.check(name, how)
+
+    def test_all_damaged(self):
+        for name in self.names:
+            os.truncate(self.path("run", "checkpoints", name, "model.safetensors"), 100)
+        r = self.train(*SETS, "train.resume=must", expect=DATA)
+        self.assert_last_says(r, "no whole checkpoint", "train.resume=auto")
+        r = self.train(*SETS)
+        for name in self.names:
+            self.assert_says(r, rf"{name} is not used")
+        self.assert_equals_reference(*SETS)
+
+    def test_broken_links(self):
+        os.remove(self.path("run", "checkpoints", "last"))
+        os.symlink("step-000000009999", self.path("run", "checkpoints", "last"))
+        self.train(*SETS)
+        self.assert_equals_reference(*SETS)
+
+    def test_must(self):
+        r = self.train("train.resume=must", run="fresh", expect=DATA)
+        self.assert_last_says(r, "fresh", "no whole checkpoint")
+
+    def test_rubbish_beside(self):
+        """Names that look like checkpoints or nearly so, and what a crash leaves."""
+        for name in ("step-000000000050", "step-9", "step-000000000060x", ".tmp-step-000000000034-1-1", "notes"):
+            self.write(f"run/checkpoints/{name}/model.safetensors", b"rubbish")
+        self.write("run/checkpoints/step-000000000070", "a file")
+        r = self.train(*SETS)
+        self.assert_says(r, "step-000000000050 is not used")
+        self.assert_equals_reference(*SETS)
+        self.assertFalse(os.path.exists(self.path("run", "checkpoints", ".tmp-step-000000000034-1-1")))
+        self.assertTrue(os.path.exists(self.path("run", "checkpoints", "notes", "model.safetensors")))
+
+    def test_torn_metrics(self):
+        """A crash of the machine leaves half a line; later steps than the checkpoint's are there, too."""
+        path = self.path("run", "metrics.jsonl")
+        with open(path, "r+", encoding="utf-8") as f:
+            text = f.read()
+            f.seek(0)
+            f.write(text + '{"v":1,"kind":"step","step":31,"epoch":1,"loss":9}\n{"v":1,"kind":"st')
+        self.train(*SETS)
+        self.assert_equals_reference(*SETS)
+        with open(path, encoding="utf-8") as f:
+            for line in f:
+                json.loads(line)
+
+
+class Foreign(Case):
+    def test_another_config(self):
+        for sets, words in ((["optim.lr=0.07"], ("optim.lr", "0.05", "0.07")), (["model.hidden=48"], ("model.hidden", "32", "48")),
+                            (["run.seed=5"], ("run.seed", "1", "5")), (["batch.global=96"], ("batch.global", "48", "96")),
+                            (["data.n_train=900"], ("data.n_train", "1000", "900"))):
+            with self.subTest(sets=sets):
+                shutil.rmtree(self.path("run"), ignore_errors=True)
+                self.train(*SETS, "train.max_steps=10")
+                r = self.train(*SETS, *sets, expect=USAGE)
+                self.assert_last_says(r, "step-000000000010", *map(re.escape, words), "hint:", "run.dir")
+                self.assertEqual(self.checkpoints()[-1], "step-000000000010")
+
+    def test_per_rank_batch_on_another_world(self):
+        sets = ("batch.global=0", "batch.per_rank=16")
+        self.train(*sets, "train.max_steps=5")
+        r = self.train(*sets, "--procs", 3, expect=USAGE)
+        self.assert_last_says(r, "batch", "32", "48")
+
+    def test_other_data(self):
+        for name, seed in (("one", 1), ("two", 2)):
+            self.run_ctrain("data", "digits", "--out", self.path(name), "--train", 300, "--test", 50, "--seed", seed)
+        self.train("data.name=mnist", f"data.dir={self.path('one')}", "train.max_steps=3")
+        r = self.train("data.name=mnist", f"data.dir={self.path('two')}", expect=USAGE)
+        self.assert_last_says(r, "training data")
+        os.rename(self.path("one"), self.path("moved"))
+        self.train("data.name=mnist", f"data.dir={self.path('moved')}", "train.max_steps=5")
+
+    def test_other_model(self):
+        self.train("train.max_steps=3", run="mlp")
+        self.train("train.max_steps=3", "model.name=lenet", "data.shape=1,28,28", run="lenet")
+        other = self.path("lenet", "checkpoints", "last")
+        r = self.train(f"train.resume={other}", run="new", expect=USAGE)
+        self.assert_last_says(r, re.escape(other), "model.name")
+        r = self.run_ctrain("eval", self.config(), f"run.dir={self.path('mlp')}", "--checkpoint", other, expect=DATA)
+        self.assert_last_says(r, "does not fit|missing|is not in the model")
+
+    def test_not_a_checkpoint(self):
+        os.makedirs(self.path("empty"))
+        self.write("weights/model.safetensors", b"\x02\0\0\0\0\0\0\0{}")
+        self.write("archive.pth", b"PK\x03\x04 something of PyTorch")
+        for what, code in (("empty", DATA), ("nowhere", DATA), ("weights", DATA), ("archive.pth", DATA)):
+            with self.subTest(what=what):
+                r = self.train(f"train.resume={self.path(what)}", run=f"run-{what}", expect=code)
+                self.assert_last_says(r, re.escape(self.path(what)))
+                r = self.run_ctrain("ckpt", "verify", self.path(what), expect=code)
+                self.assert_last_says(r, re.escape(self.path(what)))
+
+
+class Numbers(Case):
+    def test_loss_that_is_no_number(self):
+        toy = ("data.name=synthetic_regression", "data.shape=10,1,1", "data.targets=5", "model.hidden=10")
+        r = self.train(*toy, *SETS, "optim.lr=1000", "train.epochs=20", expect=NUMERIC)
+        self.assert_last_says(r, r"loss is -?(nan|inf)", r"step \d+", "hint:", r"optim\.lr")
+        self.assertEqual(self.marked(), {})
+        for m in self.metrics(kind="step"):
+            self.assertIsNotNone(m["loss"])
+        for name in self.checkpoints():
+            self.run_ctrain("ckpt", "verify", self.path("run", "checkpoints", name))
+
+
+class Unavailable(Case):
+    def test_what_there_is_not(self):
+        for sets, words in ((["device=cuda"], ("cuda",)), (["precision=bf16"], ("precision", "fp32")),
+                            (["train.engine=onedn"], ("train.engine", "onednn")), (["train.engine=cuda"], ("train.engine", "onednn", "ref")),
+                            (["dist.backend=nccl"], ("dist.backend", "gloo", "shm")), (["dist.backend=glo"], ("dist.backend", 'mean "gloo"')),
+                            (["model.name=resnet50"], ("model.name", "convnet")), (["data.name=imagenet"], ("data.name", "mnist")),
+                            (["optim.name=adam"], ("optim.name", "adamw")), (["log.level=loud"], ("log.level", "info"))):
+            with self.subTest(sets=sets):
+                r = self.train(*sets, expect=USAGE)
+                self.assert_says(r, *map(re.escape, words))
+                self.assertNotIn("[rank", r.err)
+        self.assertFalse(os.path.exists(self.path("run", "metrics.jsonl")))
+
+    def test_all_problems_at_once(self):
+        r = self.train("optim.lr=-1", "model.hiden=3", "train.epochs=two", "--procs", "0", expect=USAGE)
+        self.assert_says(r, r"optim\.lr", r"model\.hiden", r"train\.epochs", "procs")
+
+    def test_batch_that_cannot_be_cut(self):
+        r = self.train("--procs", 5, expect=USAGE)
+        self.assert_last_says(r, r"batch\.global 48", "5 ranks", r"batch\.global=50")
+
+    def test_more_ranks_than_samples(self):
+        r = self.train("--procs", 4, "batch.global=4", "data.n_train=3", "data.n_val=1", "train.epochs=2")
+        self.assertEqual([m["images"] for m in self.metrics(kind="epoch")], [3, 3], r.describe())
+
+    def test_no_end(self):
+        r = self.train("train.epochs=0", expect=USAGE)
+        self.assert_says(r, r"train\.epochs", r"train\.max_steps")
+
+
+if __name__ == "__main__":
+    if NO_MOUNTS:
+        print(f"  {NO_MOUNTS}: some cases are skipped", file=sys.stderr)
+    main()

@@ -1,0 +1,206 @@
+"""Two hosts: network, mount and UTS namespaces joined by a virtual cable, each with Debian's /etc/hosts in which a host's own
+name is 127.0.1.1. The namespaces have no names and end with the processes that hold them."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from harness import COMM, OK, STOPPED, Case, die_with_parent, main
+
+ADDRESS = ("10.77.0.1", "10.77.0.2")
+HOST = ("ctnodea", "ctnodeb")
+PORT = 29871
+
+
+def why_not():
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    for tool in ("ip", "unshare", "nsenter", "mount", "hostname"):
+        if not shutil.which(tool):
+            return f"there is no program `{tool}`"
+    probe = subprocess.run(["unshare", "-n", "-m", "-u", "ip", "link", "add", "ctprobe", "type", "veth"], capture_output=True, text=True)
+    return None if probe.returncode == 0 else "no network namespaces here: " + probe.stderr.strip()
+
+
+NO_HOSTS = why_not() if __name__ == "__main__" else None
+
+
+class Host:
+    def __init__(self, case, k):
+        self.holder = subprocess.Popen(["unshare", "--net", "--mount", "--uts", "--propagation", "private", "sleep", "600"],
+                                       preexec_fn=die_with_parent)
+        case.addCleanup(self.holder.wait)
+        case.addCleanup(self.holder.kill)
+        # Until the program is sleep, it is not yet in its namespaces.
+        case.until(lambda: self.command() == "sleep", "the host was there")
+        hosts = case.write(f"hosts-{k}", f"127.0.0.1 localhost\n127.0.1.1 {HOST[k]}\n{ADDRESS[1 - k]} {HOST[1 - k]}\n")
+        self.prefix = ["nsenter", f"--target={self.holder.pid}", "--net", "--mount", "--uts"]
+        self.run("mount", "--bind", hosts, "/etc/hosts")
+        self.run("hostname", HOST[k])
+        self.run("ip", "link", "set", "lo", "up")
+
+    def command(self):
+        try:
+            with open(f"/proc/{self.holder.pid}/comm", encoding="ascii") as f:
+                return f.read().strip()
+        except FileNotFoundError:
+            return ""
+
+    def run(self, *argv):
+        subprocess.run([*self.prefix, *argv], check=True, capture_output=True, text=True)
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class TwoHosts(Case):
+    def setUp(self):
+        super().setUp()
+        self.hosts = [Host(self, k) for k in (0, 1)]
+        a, b = self.hosts
+        a.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(b.holder.pid))
+        for k, host in enumerate(self.hosts):
+            host.run("ip", "addr", "add", ADDRESS[k] + "/24", "dev", "eth0")
+            host.run("ip", "link", "set", "eth0", "up")
+
+    def node(self, k, *sets, procs=2, env=None, **more):
+        return self.start_training("--nodes", 2, "--node-rank", k, "--procs", procs, "--master-addr", HOST[0], "--master-port", PORT,
+                                   "dist.rendezvous_timeout=10", *sets, prefix=self.hosts[k].prefix,
+                                   env={"CTRAIN_TOKEN": "secret of this job", **(env or {})}, **more)
+
+    def both(self, *sets, **more):
+        return [self.node(k, *sets, **more) for k in (0, 1)]
+
+    def finish(self, nodes, expect=OK):
+        results = [n.wait() for n in nodes]
+        for r in results:
+            self.assert_code(r, expect)
+        self.assertEqual(self.marked(), {})
+        return results
+
+    def assert_reference(self, run="run"):
+        losses, _ = self.reference()
+        mine = self.losses(run)
+        self.assertEqual(sorted(mine), sorted(losses))
+        for step, loss in mine.items():
+            self.assertAlmostEqual(loss / losses[step], 1, delta=1e-6, msg=f"step {step}")
+
+    def test_hierarchy(self):
+        self.finish(self.both("dist.backend=hier"))
+        run = self.metrics(kind="run")[0]
+        self.assertEqual((run["world_size"], run["ranks_per_node"], run["backend"], run["host"]), (4, 2, "hier", HOST[0]))
+        self.assert_reference()
+        digest = self.digest()
+        self.finish(self.both("dist.backend=hier", run="again"))
+        self.assertEqual(self.digest("again"), digest)
+
+    def test_automatic_backend(self):
+        self.finish(self.both())
+        self.assertEqual(self.metrics(kind="run")[0]["backend"], "hier")
+        self.assert_reference()
+
+    def test_gloo_over_all(self):
+        self.finish(self.both("dist.backend=gloo"))
+        self.assertEqual(self.metrics(kind="run")[0]["backend"], "gloo")
+        self.assert_reference()
+
+    def test_one_rank_a_host(self):
+        self.finish(self.both(procs=1))
+        self.assert_reference()
+
+    def test_uneven_hosts(self):
+        self.finish([self.node(k, procs="2,1") for k in (0, 1)])
+        self.assertEqual(self.metrics(kind="run")[0]["world_size"], 3)
+        self.assert_reference()
+
+    def test_second_host_first(self):
+        second = self.node(1)
+        self.until(lambda: self.rank_pid(2), "the second host's ranks had started", second)
+        self.finish([second, self.node(0)])
+        self.assert_reference()
+
+    def test_shm_over_hosts_is_refused(self):
+        for r in self.finish(self.both("dist.backend=shm"), 2):
+            self.assert_last_says(r, "shm", "host")
+
+    def test_workers_by_hand(self):
+        def rank(r):
+            env = {"RANK": r, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": HOST[0], "MASTER_PORT": PORT}
+            return self.start_training(prefix=self.hosts[r].prefix, env={k: str(v) for k, v in env.items()})
+        self.finish([rank(0), rank(1)])
+        self.assert_reference()
+
+    def kill(self, k, victim, *sets):
+        """Kills the launcher of host k, or the given rank, in a step; both hosts must be empty within seconds."""
+        nodes = [self.node(n, "checkpoint.every_steps=4", *sets, env={"CTRAIN_FAILPOINT": "step:9@0=stop"}) for n in (0, 1)]
+        self.until_stopped(0, nodes[0])
+        pid = nodes[k].pid if victim == "launcher" else self.rank_pid(victim)
+        since = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        self.assert_gone(since, nodes[1 - k], 8)
+        results = [n.wait(5) for n in nodes]
+        self.assert_code(results[1 - k], COMM)
+        return results, pid
+
+    def test_killed_launcher(self):
+        for k in (0, 1):
+            with self.subTest(host=k):
+                results, pid = self.kill(k, "launcher")
+                self.assertEqual(results[k].code, -signal.SIGKILL)
+                lost = (0, 1) if k == 0 else (2, 3)
+                self.assert_last_says(results[1 - k], rf"rank ({lost[0]}|{lost[1]})\b.*{HOST[k]}|launcher.*{HOST[k]}|{HOST[k]}.*launcher")
+                self.finish(self.both("checkpoint.every_steps=4"))
+                self.assert_reference()
+                shutil.rmtree(self.path("run"))
+
+    def test_killed_rank(self):
+        for k, victim in ((1, 3), (0, 1)):
+            with self.subTest(rank=victim):
+                results, pid = self.kill(k, victim)
+                self.assert_code(results[k], COMM)
+                for r in results:
+                    self.assert_last_says(r, rf"rank {victim}\b", rf"pid {pid}\b")
+                self.finish(self.both("checkpoint.every_steps=4"))
+                self.assert_reference()
+                shutil.rmtree(self.path("run"))
+
+    def test_signal_to_one_host(self):
+        nodes = [self.node(k, env={"CTRAIN_FAILPOINT": "step:9@2=stop"}) for k in (0, 1)]
+        pid = self.until_stopped(2, nodes[1])
+        nodes[1].signal(signal.SIGTERM)
+        self.until(lambda: "saving" in nodes[1].err, "the launcher said that it got the signal", nodes[1])
+        os.kill(pid, signal.SIGCONT)
+        self.finish(nodes, STOPPED)
+        self.finish(self.both())
+        self.assert_reference()
+
+    def test_missing_host(self):
+        r = self.node(0, "dist.rendezvous_timeout=2").wait(20)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, r"rank (2|3)\b|ranks? .*2.*3|2 of 4")
+
+    def test_wrong_token(self):
+        nodes = [self.node(0, "dist.rendezvous_timeout=3"), self.node(1, "dist.rendezvous_timeout=3", env={"CTRAIN_TOKEN": "guessed"})]
+        r = nodes[1].wait(20)
+        self.assert_code(r, 2)
+        self.assert_last_says(r, "token")
+        self.assert_code(nodes[0].wait(20), COMM)
+
+    def test_cut_cable(self):
+        """Both sides notice that the other host is silent long before the collective's limit."""
+        nodes = [self.node(k, env={"CTRAIN_FAILPOINT": "step:9@0=stop"}) for k in (0, 1)]
+        pid = self.until_stopped(0, nodes[0])
+        self.hosts[1].run("ip", "link", "set", "eth0", "down")
+        os.kill(pid, signal.SIGCONT)
+        since = time.monotonic()
+        self.assert_gone(since, nodes[0], 25)
+        for n in nodes:
+            self.assert_code(n.wait(5), COMM)
+
+
+if __name__ == "__main__":
+    if NO_HOSTS:
+        print(f"  {NO_HOSTS}", file=sys.stderr)
+    main()
