@@ -12,7 +12,7 @@
 
 static char tmpdir[256];
 
-static int tmpdir_setup(void **state)
+static inline int tmpdir_setup(void **state)
 {
 	const char *root = getenv("TMPDIR");
 
@@ -21,14 +21,14 @@ static int tmpdir_setup(void **state)
 	return mkdtemp(tmpdir) ? 0 : -1;
 }
 
-static int tmpdir_teardown(void **state)
+static inline int tmpdir_teardown(void **state)
 {
 	(void)state;
 	return ct_dir_remove(tmpdir) < 0 ? -1 : 0;
 }
 
 /* Path of `name` in the folder; each of the last 8 results stays valid. */
-static const char *in_tmpdir(const char *name)
+static inline const char *in_tmpdir(const char *name)
 {
 	static char paths[8][512];
 	static unsigned next;
