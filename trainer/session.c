@@ -110,9 +110,22 @@ static enum ct_status name_run(struct ct_session *s)
 	return ct_config_digest(s->cfg, s->state.config_digest);
 }
 
+/* A GPU belongs to one rank; all ranks of a host share its CPUs, which are one device. */
+static int device_index(const char *kind, int local_rank)
+{
+	bool any = strcmp(kind, "auto") == 0;
+	const char *name;
+	char why[256];
+	int count;
+	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
+		if (any ? count > 0 : strcmp(name, kind) == 0)
+			return strcmp(name, "cpu") == 0 ? 0 : local_rank;
+	return local_rank;
+}
+
 static enum ct_status open_compute(struct ct_session *s, int threads)
 {
-	CT_TRY(ct_device_open(s->cfg->device, s->world.id.local_rank, &s->device));
+	CT_TRY(ct_device_open(s->cfg->device, device_index(s->cfg->device, s->world.id.local_rank), &s->device));
 	if (threads <= 0)
 		threads = ct_plan_threads(s->cfg, s->world.id.local_world > 0 ? s->world.id.local_world : 1);
 	return ct_engine_open(s->cfg->train.engine, s->device, threads, &s->engine);
