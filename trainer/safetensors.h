@@ -20,7 +20,7 @@ struct ct_tensor_desc {
 /* Product of the dimensions of a description that came from ct_safetensors_at, or that ct_safetensors_write took. */
 size_t ct_tensor_n(const struct ct_tensor_desc *d);
 
-/* Fills `out` [n elements] with tensor i. */
+/* Fills `out` [n elements, n > 0] with tensor i. */
 typedef enum ct_status (*ct_tensor_fill_fn)(void *user, int i, float *out);
 
 /* Writes to `path` (must be new; fsynced; removed again on failure); sha gets the hex SHA-256 of the whole file, bytes its size.

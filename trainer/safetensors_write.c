@@ -101,7 +101,7 @@ static enum ct_status put_tensors(struct writer *w, const struct ct_tensor_desc 
 	}
 	CT_TRY_ALLOC(scratch = ct_realloc(NULL, most ? most : 1, sizeof(float)));
 	for (int i = 0; i < n && st == CT_OK; i++) {
-		if (!t[i].data)
+		if (!t[i].data && ct_tensor_n(&t[i]) > 0)
 			CT_TRY_GOTO(fill(user, i, scratch), st, out);
 		CT_TRY_GOTO(put(w, t[i].data ? t[i].data : scratch, ct_tensor_n(&t[i]) * sizeof(float)), st, out);
 	}
