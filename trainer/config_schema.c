@@ -3,6 +3,7 @@
 #include "trainer/config_impl.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define KEY(field, kind) .name = #field, .type = CT_KEY_##kind, .offset = offsetof(struct ct_config, field)
 #define MLP "model.name=mlp"
@@ -293,6 +294,11 @@ static const char *near_in_section(const char *name)
 		full[n++] = candidate;
 	}
 	near = ct_suggest(name + prefix, words, n);
+	/* `optimizer` for optim. */
+	for (size_t i = 0; !near && i < n; i++) {
+		if (strlen(words[i]) >= 3 && strncasecmp(words[i], name + prefix, strlen(words[i])) == 0)
+			near = words[i];
+	}
 	for (size_t i = 0; near && i < n; i++) {
 		if (words[i] == near)
 			return full[i];

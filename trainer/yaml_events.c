@@ -416,6 +416,11 @@ enum ct_status ct_yaml_parse(const char *text, size_t len, const char *name, str
 	enum ct_status st;
 
 	*out = NULL;
+	/* Windows editors like to start with a byte order mark; libyaml would count it as a column. */
+	if (len >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+		r.text += 3;
+		r.len -= 3;
+	}
 	if (len > CT_YAML_MAX_BYTES) {
 		problem(&r, 1, 1, "larger than 1 MiB: a configuration is a few KiB");
 		return CT_OK;
@@ -425,7 +430,7 @@ enum ct_status ct_yaml_parse(const char *text, size_t len, const char *name, str
 	if (!yaml_parser_initialize(&r.parser))
 		return CT_FAIL(CT_NOMEM, "out of memory while reading %s", name);
 	yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
-	yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
+	yaml_parser_set_input_string(&r.parser, (const unsigned char *)r.text, r.len);
 	r.doc = CT_NEW(struct ct_yaml);
 	st = r.doc ? read_stream(&r) : CT_NOMEM;
 	if (st == CT_OK && !r.doc->root)
