@@ -143,25 +143,25 @@ static void note_digests(struct ct_session *s)
 
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, struct ct_session *out)
 {
-	struct ct_session s = { .cfg = cfg };
+	struct ct_session *s = out; /* built in place: watchdog and communicator keep pointers to its world */
 	struct ct_data_opening data = { 0 };
 	enum ct_status st;
 	int64_t t0 = ct_now_ns();
-	CT_TRY_GOTO(name_run(&s), st, fail);
+	*s = (struct ct_session){ .cfg = cfg };
+	CT_TRY_GOTO(name_run(s), st, fail);
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
-	CT_TRY_GOTO(open_world(&s, id), st, fail_data);
-	s.join_s = seconds_since(t0);
-	CT_TRY_GOTO(open_compute(&s, 0), st, fail_data);
-	CT_TRY_GOTO(ct_data_opening_finish(&data, &s.train, &s.val), st, fail);
-	s.data_s = data.seconds;
+	CT_TRY_GOTO(open_world(s, id), st, fail_data);
+	s->join_s = seconds_since(t0);
+	CT_TRY_GOTO(open_compute(s, 0), st, fail_data);
+	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->train, &s->val), st, fail);
+	s->data_s = data.seconds;
 	t0 = ct_now_ns();
-	CT_TRY_GOTO(build_model(&s, true), st, fail);
-	note_digests(&s);
-	CT_TRY_GOTO(agree(&s), st, fail);
-	CT_TRY_GOTO(build_training(&s), st, fail);
-	s.compile_s = seconds_since(t0);
-	CT_TRY_GOTO(ct_resume(&s), st, fail);
-	*out = s;
+	CT_TRY_GOTO(build_model(s, true), st, fail);
+	note_digests(s);
+	CT_TRY_GOTO(agree(s), st, fail);
+	CT_TRY_GOTO(build_training(s), st, fail);
+	s->compile_s = seconds_since(t0);
+	CT_TRY_GOTO(ct_resume(s), st, fail);
 	return CT_OK;
 
 fail_data:
@@ -169,37 +169,37 @@ fail_data:
 	ct_dataset_close(data.train);
 	ct_dataset_close(data.val);
 fail:
-	ct_session_destroy(&s, true);
+	ct_session_destroy(s, true);
 	return st;
 }
 
 enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, int threads, struct ct_session *out)
 {
-	struct ct_session s = { .cfg = cfg };
+	struct ct_session *s = out;
 	struct ct_data_opening data = { 0 };
 	struct ct_identity id = { .world = 1, .local_world = 1, .n_nodes = 1 };
 	struct ct_world_opts wo = { .run_id = "local" };
 	struct ct_comm_opts co = { .timeout_ns = CT_FOREVER };
 	enum ct_status st;
-	CT_TRY_GOTO(name_run(&s), st, fail);
+	*s = (struct ct_session){ .cfg = cfg };
+	CT_TRY_GOTO(name_run(s), st, fail);
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
-	st = ct_data_opening_finish(&data, &s.train, &s.val);
+	st = ct_data_opening_finish(&data, &s->train, &s->val);
 	CT_TRY_GOTO(st, st, fail);
-	s.data_s = data.seconds;
-	CT_TRY_GOTO(ct_world_join(&id, &wo, &s.world), st, fail);
-	CT_TRY_GOTO(ct_comm_open("self", &s.world, &co, &s.comm), st, fail);
-	CT_TRY_GOTO(open_compute(&s, threads), st, fail);
+	s->data_s = data.seconds;
+	CT_TRY_GOTO(ct_world_join(&id, &wo, &s->world), st, fail);
+	CT_TRY_GOTO(ct_comm_open("self", &s->world, &co, &s->comm), st, fail);
+	CT_TRY_GOTO(open_compute(s, threads), st, fail);
 	int64_t t0 = ct_now_ns();
-	CT_TRY_GOTO(build_model(&s, train), st, fail);
-	note_digests(&s);
+	CT_TRY_GOTO(build_model(s, train), st, fail);
+	note_digests(s);
 	if (train)
-		CT_TRY_GOTO(build_training(&s), st, fail);
-	s.compile_s = seconds_since(t0);
-	*out = s;
+		CT_TRY_GOTO(build_training(s), st, fail);
+	s->compile_s = seconds_since(t0);
 	return CT_OK;
 
 fail:
-	ct_session_destroy(&s, true);
+	ct_session_destroy(s, true);
 	return st;
 }
 
