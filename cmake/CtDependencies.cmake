@@ -9,7 +9,7 @@ pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 
 if(CTRAIN_ONEDNN)
   # CTRAIN_DNNL_ROOT: a oneDNN outside the distribution's folders (tests against another major version).
-  find_path(DNNL_INCLUDE_DIR dnnl.h HINTS ${CTRAIN_DNNL_ROOT}/include PATH_SUFFIXES oneapi/dnnl)
+  find_path(DNNL_INCLUDE_DIR dnnl.h HINTS ${CTRAIN_DNNL_ROOT}/include)
   find_library(DNNL_LIBRARY dnnl HINTS ${CTRAIN_DNNL_ROOT}/lib)
   if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)
     message(FATAL_ERROR "oneDNN not found: install libdnnl-dev, or configure with -DCTRAIN_ONEDNN=OFF")
