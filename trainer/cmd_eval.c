@@ -1,6 +1,7 @@
 /* `ctrain eval CONFIG --checkpoint PATH|best|last`: loss and accuracy of a checkpoint on the evaluation data. */
 #include <stdio.h>
 
+#include "base/log.h"
 #include "base/thread.h"
 #include "trainer/cli.h"
 #include "trainer/evaluate.h"
@@ -35,7 +36,9 @@ enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 	struct ct_config *c = NULL;
 	struct ct_session s = { 0 };
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
-	enum ct_status st = ct_session_create_local(c, false, ct_cpu_count(), &s);
+	enum ct_status st = ct_log_configure(c->log.level);
+	if (st == CT_OK)
+		st = ct_session_create_local(c, false, ct_cpu_count(), &s);
 	if (st == CT_OK)
 		st = evaluate(cli, &s);
 	ct_session_destroy(&s, st < 0);

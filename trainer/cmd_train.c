@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "dist/rendezvous.h"
 #include "trainer/cli.h"
 #include "trainer/launch.h"
@@ -24,7 +25,9 @@ enum ct_status ct_cmd_train(const struct ct_cli *cli)
 {
 	struct ct_config *cfg = NULL;
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
-	enum ct_status st = train_or_launch(cfg, cli->argv);
+	enum ct_status st = ct_log_configure(cfg->log.level);
+	if (st == CT_OK)
+		st = train_or_launch(cfg, cli->argv);
 	ct_config_destroy(cfg);
 	return st;
 }
