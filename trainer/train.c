@@ -129,6 +129,11 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 	return CT_OK;
 }
 
+static bool target_reached(const struct ct_session *s)
+{
+	return s->cfg->train.target_top1 > 0 && s->state.last_top1 >= s->cfg->train.target_top1;
+}
+
 static enum ct_status end_epoch(struct loop *l)
 {
 	struct ct_train_state *t = &l->s->state;
@@ -201,15 +206,13 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	struct ct_session *s = l->s;
 	struct ct_train_state *t = &s->state;
 	const struct ct_config *c = s->cfg;
-	bool best = false, target = false, last = t->step >= s->plan.total_steps;
+	bool best = false, last = t->step >= s->plan.total_steps;
 	if (end_of_epoch)
 		CT_TRY(end_epoch(l));
 	bool eval_due = l->eval_steps > 0 ? t->step % l->eval_steps == 0 || last : last;
-	if (s->plan.has_val && eval_due) {
+	if (s->plan.has_val && eval_due)
 		CT_TRY(evaluate(l, &best));
-		target = c->train.target_top1 > 0 && t->last_top1 >= c->train.target_top1;
-	}
-	t->finished = last || target;
+	t->finished = last || target_reached(s);
 	bool due = (c->checkpoint.every_steps > 0 && t->step % (uint64_t)c->checkpoint.every_steps == 0) ||
 		   (l->save_steps > 0 && t->step % l->save_steps == 0) || (best && c->checkpoint.best) || l->save_now || l->stop;
 	if (due || t->finished)
@@ -245,7 +248,8 @@ static enum ct_status finish(struct loop *l, const char *status)
 static enum ct_status run(struct loop *l)
 {
 	struct ct_session *s = l->s;
-	bool done = s->state.step >= s->plan.total_steps || s->state.finished;
+	/* What ended the run before may have been moved since: more epochs, a higher target. */
+	bool done = s->state.step >= s->plan.total_steps || target_reached(s);
 	const char *status = "done";
 	if (done && s->state.step > 0)
 		status = "already finished";
