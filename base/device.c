@@ -1,15 +1,18 @@
 #include "base/device.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 
-/* The registry: in the order "auto" tries them. A kind that other builds have is listed in kind_names only. */
+/* The registry: in the order "auto" tries them. A kind that other builds have is listed in kind_names and in absent only. */
 static const struct ct_device_ops *const registry[] = {
 	&ct_device_cpu_ops,
 };
 
 static const char *const kind_names[] = {"auto", "cpu", "cuda"};
+static const char *const absent[] = {"cuda"};
+static const char not_built[] = "not in this build";
 
 static void add_hint(void)
 {
@@ -38,8 +41,9 @@ static bool is_known(const char *kind)
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
 {
 	bool any = strcmp(kind, "auto") == 0;
-	char why[256] = "not in this build";
+	char why[256];
 
+	snprintf(why, sizeof(why), "%s", not_built);
 	if (!is_known(kind)) {
 		const char *near = ct_suggest(kind, kind_names, CT_ARRAY_LEN(kind_names));
 
@@ -73,12 +77,13 @@ enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
 
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len)
 {
-	if (why_len > 0)
-		why[0] = '\0';
-	if (i >= CT_ARRAY_LEN(registry))
+	size_t n = CT_ARRAY_LEN(registry);
+
+	if (i >= n + CT_ARRAY_LEN(absent))
 		return false;
-	*kind = registry[i]->kind;
-	*count = registry[i]->count(why, why_len);
+	snprintf(why, why_len, "%s", i < n ? "" : not_built);
+	*kind = i < n ? registry[i]->kind : absent[i - n];
+	*count = i < n ? registry[i]->count(why, why_len) : 0;
 	return true;
 }
 

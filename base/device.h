@@ -58,7 +58,7 @@ enum ct_status ct_event_create(ct_device *d, ct_event **out) CT_MUST_CHECK;
 void ct_event_destroy(ct_event *e);
 enum ct_status ct_event_record(ct_event *e, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_event_test(ct_event *e) CT_MUST_CHECK;
-/* Walks the registry for `ctrain info`: false past the end. */
+/* Walks the registry, then the kinds that only other builds have, for `ctrain info`: false past the end. */
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len);
 
 /* The back ends, for the registry in device.c. */

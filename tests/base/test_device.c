@@ -40,7 +40,7 @@ static void test_absent_kind(void **state)
 
 static void test_registry(void **state)
 {
-	bool cpu = false;
+	bool cpu = false, cuda = false;
 	const char *kind;
 	char why[256];
 	int count;
@@ -49,8 +49,10 @@ static void test_registry(void **state)
 	for (size_t i = 0; ct_device_kind_at(i, &kind, &count, why, sizeof(why)); i++) {
 		assert_true(count > 0 || why[0]);
 		cpu |= strcmp(kind, "cpu") == 0 && count == 1;
+		cuda |= strcmp(kind, "cuda") == 0;
 	}
 	assert_true(cpu);
+	assert_true(cuda);
 }
 
 static void test_cpu(void **state)
