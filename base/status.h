@@ -99,7 +99,7 @@ enum ct_status ct_error_restore(const struct ct_error *e);
 
 /* Our own mistakes: prints file:line and aborts, in every build. Input must never reach one. */
 #define CT_ASSERT(cond) ((cond) ? (void)0 : ct_assert_failed(#cond, __FILE__, __LINE__))
-_Noreturn void ct_assert_failed(const char *what, const char *file, int line);
+__attribute__((noreturn)) void ct_assert_failed(const char *what, const char *file, int line);
 
 #define CT_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
