@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "dist/bench_comm.h"
+#include "base/json.h"
 #include "trainer/cli.h"
 #include "trainer/step.h"
 
