@@ -126,6 +126,16 @@ static enum ct_status try_file(struct ct_world *w, const char *path, const struc
 	return st;
 }
 
+static enum ct_status no_meeting(const char *path, int64_t start)
+{
+	struct ct_error last;
+
+	ct_error_save(&last);
+	(void)CT_FAIL(CT_TIMEOUT, "no meeting through %s within %.1f s: %s", path, (double)(ct_now_ns() - start) / 1e9, last.message);
+	ct_error_hint("is rank 0 up, and does it see the same file?");
+	return CT_TIMEOUT;
+}
+
 static enum ct_status join_file(struct ct_world *w, const char *path, const struct ct_store_opts *o, const char *net_key, int64_t deadline_ns)
 {
 	int64_t pause = 2 * CT_MS, each = 50 * CT_MS, start = ct_now_ns(), told = start + 5 * CT_SEC;
@@ -134,11 +144,10 @@ static enum ct_status join_file(struct ct_world *w, const char *path, const stru
 		enum ct_status st = try_file(w, path, o, net_key, each);
 
 		/* Nothing that is wrong now must stay so: the file may be an old one. */
-		if (st == CT_OK || ct_now_ns() >= deadline_ns) {
-			if (st != CT_OK)
-				ct_error_wrap("no meeting through %s within %.1f s", path, (double)(ct_now_ns() - start) / 1e9);
-			return st == CT_OK || st == CT_MISMATCH ? st : CT_TIMEOUT;
-		}
+		if (st == CT_OK)
+			return CT_OK;
+		if (ct_now_ns() >= deadline_ns)
+			return no_meeting(path, start);
 		if (ct_now_ns() > told) {
 			told = CT_FOREVER;
 			CT_INFO("still waiting for rank 0: %s", ct_error_message());

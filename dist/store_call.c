@@ -72,6 +72,16 @@ static bool take_frames(ct_store *s)
 	return true;
 }
 
+bool ct_call_begin(ct_store *s)
+{
+	bool good;
+
+	pthread_mutex_lock(&s->lock);
+	good = take_frames(s);
+	pthread_mutex_unlock(&s->lock);
+	return good;
+}
+
 /* Room for the rest of a frame that has begun, at least 4 KiB. */
 static bool reserve(ct_store *s)
 {

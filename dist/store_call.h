@@ -41,6 +41,8 @@ struct ct_store {
 	size_t in_len, in_cap;
 };
 
+/* Once, after the greeting: what came behind it (a failure record) is in the buffer already. False: no frames of ours. */
+bool ct_call_begin(ct_store *s);
 /* Sends the frame built in b (its tag is set here) followed by `extra` bytes, and waits for the answer. A reply with a
  * failed status becomes the error chain; so does CT_TIMEOUT, where call->tag names the request that is still under way.
  * call->body is the caller's to free when CT_OK. */

@@ -145,7 +145,7 @@ static enum ct_status read_greeting(ct_store *s, int64_t deadline_ns)
 	at = end + f.len;
 	memmove(s->in, s->in + at, s->in_len - at);
 	s->in_len -= at;
-	return CT_OK;
+	return ct_call_begin(s) ? CT_OK : no_store_there(s);
 }
 
 /* *again: worth another attempt. */
@@ -166,6 +166,20 @@ static enum ct_status attempt(ct_store *s, enum ct_wire_role role, int64_t deadl
 	return st;
 }
 
+static enum ct_status gave_up(const ct_store *s, int64_t start)
+{
+	struct ct_error last;
+
+	ct_error_save(&last);
+	(void)CT_FAIL(CT_TIMEOUT, "no store within %.1f s: %s", (double)(ct_now_ns() - start) / 1e9, last.message);
+	if (last.hint[0])
+		ct_error_hint("%s", last.hint);
+	else
+		ct_error_hint("is rank 0 (or the launcher) up, is %s port %d its address, and does a firewall let it through?",
+			      s->host, s->port);
+	return CT_TIMEOUT;
+}
+
 static enum ct_status connect_role(ct_store *s, enum ct_wire_role role, int64_t deadline_ns)
 {
 	int64_t start = ct_now_ns(), pause = RETRY_FIRST_NS;
@@ -177,13 +191,8 @@ static enum ct_status connect_role(ct_store *s, enum ct_wire_role role, int64_t 
 
 		if (st == CT_OK || !again)
 			return st;
-		if (left <= 0) {
-			ct_error_wrap("no store within %.1f s", (double)(now - start) / 1e9);
-			if (!ct_error_hint_text()[0])
-				ct_error_hint("is rank 0 (or the launcher) up, is %s port %d its address, and does a firewall let it through?",
-					      s->host, s->port);
-			return CT_TIMEOUT;
-		}
+		if (left <= 0)
+			return gave_up(s, start);
 		if (!told && now - start > 5 * CT_SEC) {
 			told = true;
 			CT_INFO("still waiting for the store: %s", ct_error_message());

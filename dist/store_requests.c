@@ -285,8 +285,8 @@ static bool do_cas(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r
 	if (!ct_wire_done(r))
 		return false;
 	now = ct_store_table_get(&c->srv->table, key.s);
-	if (!now || want_absent)
-		swap = !now;
+	if (want_absent || !now)
+		swap = want_absent && !now;
 	else
 		swap = now->len == expected_len && (expected_len == 0 || memcmp(now->data, expected, expected_len) == 0);
 	if (swap && !put(c, tag, key.s, value, len))

@@ -1,0 +1,534 @@
+/* The store's operations, waits and failure record, with the server and its clients in one process. */
+#include "dist/store.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "tests/base/check.h"
+
+#define SOON ct_deadline_in(20 * CT_SEC)
+#define MAX_VALUE ((size_t)16 << 20)
+
+static const char *const token = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+static struct ct_store_opts opts_of(int member)
+{
+	struct ct_store_opts o = {.run_id = "run", .member = member, .pid = (int)getpid()};
+
+	memcpy(o.token, token, sizeof(o.token));
+	snprintf(o.host, sizeof(o.host), "h%d", member);
+	return o;
+}
+
+static ct_store_server *serve(int owner)
+{
+	struct ct_store_opts o = opts_of(owner);
+	ct_store_server *s = NULL;
+
+	assert_ok(ct_store_server_start(NULL, 0, &o, &s));
+	return s;
+}
+
+static ct_store *join(ct_store_server *srv, int member)
+{
+	struct ct_store_opts o = opts_of(member);
+	ct_store *s = NULL;
+
+	assert_ok(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &s));
+	return s;
+}
+
+static void must_hold(ct_store *s, const char *key, const char *value)
+{
+	char *got;
+	size_t len;
+
+	assert_ok(ct_store_get(s, key, SOON, &got, &len));
+	assert_int_equal(len, strlen(value));
+	assert_string_equal(got, value);
+	ct_free(got);
+}
+
+static void test_values(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *a = join(srv, 0), *b = join(srv, 1);
+	int64_t n;
+	bool swapped;
+
+	(void)state;
+	assert_ok(ct_store_set(a, "k", "v", 1));
+	must_hold(b, "k", "v");
+	assert_ok(ct_store_set(b, "k", "other", 5));
+	must_hold(a, "k", "other");
+	assert_ok(ct_store_set(a, "k", "", 0));
+	must_hold(b, "k", "");
+
+	assert_ok(ct_store_add(a, "n", 5, &n));
+	assert_int_equal(n, 5);
+	assert_ok(ct_store_add(b, "n", -7, &n));
+	assert_int_equal(n, -2);
+	must_hold(a, "n", "-2");
+	assert_ok(ct_store_set(a, "n", "x", 1));
+	assert_fails(ct_store_add(a, "n", 1, &n), CT_DATA, "\"n\"");
+	assert_ok(ct_store_set(a, "n", "9223372036854775807", 19));
+	assert_fails(ct_store_add(a, "n", 1, &n), CT_DATA, "64-bit");
+
+	assert_ok(ct_store_cas(a, "c", NULL, 0, "1", 1, &swapped));
+	assert_true(swapped);
+	assert_ok(ct_store_cas(b, "c", NULL, 0, "2", 1, &swapped));
+	assert_false(swapped);
+	assert_ok(ct_store_cas(b, "c", "0", 1, "2", 1, &swapped));
+	assert_false(swapped);
+	assert_ok(ct_store_cas(b, "c", "1", 1, "2", 1, &swapped));
+	assert_true(swapped);
+	must_hold(a, "c", "2");
+	assert_ok(ct_store_delete(a, "c"));
+	assert_ok(ct_store_delete(a, "c"));
+	assert_ok(ct_store_cas(b, "c", "2", 1, "3", 1, &swapped));
+	assert_false(swapped);
+	ct_store_close(a);
+	ct_store_close(b);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void test_many_keys(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *s = join(srv, 0);
+	char key[32];
+
+	(void)state;
+	for (int i = 0; i < 1000; i++) {
+		snprintf(key, sizeof(key), "key/%d", i);
+		assert_ok(ct_store_set(s, key, key, strlen(key)));
+	}
+	for (int i = 0; i < 1000; i += 3) {
+		snprintf(key, sizeof(key), "key/%d", i);
+		must_hold(s, key, key);
+		assert_ok(ct_store_delete(s, key));
+	}
+	must_hold(s, "key/998", "key/998");
+	assert_fails(ct_store_get(s, "key/999", ct_deadline_in(10 * CT_MS), &(char *){NULL}, &(size_t){0}), CT_TIMEOUT, "key/999");
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void test_limits(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *s = join(srv, 0);
+	char *big = ct_calloc(MAX_VALUE + 1, 1), *got, key[258];
+	size_t len;
+	bool swapped;
+
+	(void)state;
+	memset(key, 'k', sizeof(key));
+	key[257] = '\0';
+	assert_fails(ct_store_set(s, key, "", 0), CT_USAGE, "257");
+	assert_fails(ct_store_set(s, "", "", 0), CT_USAGE, "0 bytes");
+	key[256] = '\0';
+	assert_ok(ct_store_set(s, key, "long", 4));
+	must_hold(s, key, "long");
+
+	assert_fails(ct_store_set(s, "big", big, MAX_VALUE + 1), CT_UNSUPPORTED, "16777217");
+	for (size_t i = 0; i < MAX_VALUE; i++)
+		big[i] = (char)(i * 2654435761u >> 13);
+	assert_ok(ct_store_set(s, "big", big, MAX_VALUE));
+	assert_ok(ct_store_get(s, "big", SOON, &got, &len));
+	assert_int_equal(len, MAX_VALUE);
+	assert_memory_equal(got, big, MAX_VALUE);
+	ct_free(got);
+	assert_ok(ct_store_cas(s, "big", big, MAX_VALUE, "small", 5, &swapped));
+	assert_true(swapped);
+
+	/* 64 MiB in all; afterwards the connection and the room that a delete frees are good. */
+	assert_ok(ct_store_set(s, "1", big, MAX_VALUE));
+	assert_ok(ct_store_set(s, "2", big, MAX_VALUE));
+	assert_ok(ct_store_set(s, "3", big, MAX_VALUE / 2));
+	assert_fails(ct_store_set(s, "4", big, MAX_VALUE), CT_NOMEM, "full");
+	assert_ok(ct_store_delete(s, "1"));
+	assert_ok(ct_store_set(s, "4", big, MAX_VALUE));
+	ct_free(big);
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+struct worker {
+	ct_store *s;
+	struct ct_thread t;
+	int i;
+	enum ct_status st;
+	struct ct_failure f;
+	struct ct_error e;
+};
+
+static void *count_up(void *arg)
+{
+	struct worker *w = arg;
+	char key[32];
+	int64_t n;
+
+	for (int i = 0; i < 200 && w->st == CT_OK; i++)
+		w->st = ct_store_add(w->s, "n", 1, &n);
+	snprintf(key, sizeof(key), "done/%d", w->i);
+	if (w->st == CT_OK)
+		w->st = ct_store_set(w->s, key, "1", 1);
+	return NULL;
+}
+
+static void *wait_for_key(void *arg)
+{
+	struct worker *w = arg;
+	char *value;
+	size_t len;
+
+	w->st = ct_store_get(w->s, "go", SOON, &value, &len);
+	if (w->st == CT_OK)
+		ct_free(value);
+	ct_error_save(&w->e);
+	return NULL;
+}
+
+static void *wait_at_barrier(void *arg)
+{
+	struct worker *w = arg;
+
+	w->st = ct_store_barrier(w->s, "b", 2, SOON);
+	return NULL;
+}
+
+static void *watch(void *arg)
+{
+	struct worker *w = arg;
+
+	w->st = ct_store_watch(w->s, SOON, &w->f);
+	return NULL;
+}
+
+/* Threads share one connection: waits, a watch and many small calls at once. */
+static void test_threads(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *s = join(srv, 0);
+	struct worker w[8] = {0}, waiter = {.s = s}, watcher = {.s = s};
+	int64_t n;
+
+	(void)state;
+	assert_ok(ct_thread_start(&waiter.t, "wait", wait_for_key, &waiter));
+	assert_ok(ct_thread_start(&watcher.t, "watch", watch, &watcher));
+	for (int i = 0; i < 8; i++) {
+		w[i].s = s;
+		w[i].i = i;
+		assert_ok(ct_thread_start(&w[i].t, "count", count_up, &w[i]));
+	}
+	for (int i = 0; i < 8; i++) {
+		char key[32];
+
+		snprintf(key, sizeof(key), "done/%d", i);
+		must_hold(s, key, "1");
+		ct_thread_join(&w[i].t);
+		assert_ok(w[i].st);
+	}
+	assert_ok(ct_store_add(s, "n", 0, &n));
+	assert_int_equal(n, 1600);
+	assert_ok(ct_store_set(s, "go", "", 0));
+	ct_thread_join(&waiter.t);
+	assert_ok(waiter.st);
+	ct_store_cancel_watch(s);
+	ct_thread_join(&watcher.t);
+	assert_int_equal(watcher.st, CT_CANCELLED);
+	/* Cancelled for good: a watch that comes later ends as well. */
+	assert_int_equal(ct_store_watch(s, SOON, &watcher.f), CT_CANCELLED);
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void test_barrier(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *a = join(srv, 0), *b = join(srv, 3);
+	struct worker w = {.s = a};
+
+	(void)state;
+	assert_fails(ct_store_barrier(b, "late", 3, ct_deadline_in(20 * CT_MS)), CT_TIMEOUT, "1 of 3 came (rank 3)");
+	assert_ok(ct_store_barrier(a, "alone", 1, SOON));
+	for (int round = 0; round < 3; round++) {
+		assert_ok(ct_thread_start(&w.t, "barrier", wait_at_barrier, &w));
+		assert_ok(ct_store_barrier(b, "b", 2, SOON));
+		ct_thread_join(&w.t);
+		assert_ok(w.st);
+	}
+	ct_store_close(a);
+	ct_store_close(b);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void *first_of_three(void *arg)
+{
+	struct worker *w = arg;
+
+	w->st = ct_store_barrier(w->s, "c", 3, SOON);
+	return NULL;
+}
+
+/* The barrier is left by all when the run fails, and a member that comes twice or with another count is told so. */
+static void test_barrier_misuse(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *a = join(srv, 0), *b = join(srv, 1);
+	struct worker w = {.s = a};
+	struct ct_failure f = {.rank = 1, .status = CT_NUMERIC, .message = "rank 1 failed"};
+
+	(void)state;
+	assert_ok(ct_thread_start(&w.t, "barrier", first_of_three, &w));
+	do
+		assert_int_equal(ct_store_barrier(b, "c", 3, ct_deadline_in(5 * CT_MS)), CT_TIMEOUT);
+	while (!strstr(ct_error_message(), "2 of 3"));
+	assert_fails(ct_store_barrier(b, "c", 2, SOON), CT_MISMATCH, "for 2 members here and for 3 elsewhere");
+	assert_fails(ct_store_barrier(a, "c", 3, SOON), CT_USAGE, "already");
+	assert_ok(ct_store_report(b, &f));
+	ct_thread_join(&w.t);
+	assert_int_equal(w.st, CT_PEER_LOST);
+	assert_fails(ct_store_barrier(b, "d", 2, SOON), CT_PEER_LOST, "rank 1 failed");
+	ct_store_drop(a);
+	ct_store_drop(b);
+	ct_store_server_stop(srv, SOON);
+}
+
+/* A failure ends waits and watches of all, does not take the store away, and is told to who comes later. */
+static void test_failure(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *a = join(srv, 0), *b = join(srv, 1), *late;
+	struct worker waiter = {.s = a}, watcher = {.s = a};
+	struct ct_failure f = {.rank = 1, .pid = 7, .host = "h", .status = CT_NUMERIC, .seq = 12, .phase = "step 3",
+			       .message = "rank 1 (pid 7 on host h) failed: loss is NaN", .hint = "lower optim.lr"};
+	struct ct_failure second = f, got;
+
+	(void)state;
+	assert_ok(ct_thread_start(&waiter.t, "wait", wait_for_key, &waiter));
+	assert_ok(ct_thread_start(&watcher.t, "watch", watch, &watcher));
+	assert_ok(ct_store_report(b, &f));
+	ct_thread_join(&waiter.t);
+	ct_thread_join(&watcher.t);
+	assert_int_equal(waiter.st, CT_PEER_LOST);
+	assert_string_equal(waiter.e.message, f.message);
+	assert_string_equal(waiter.e.hint, f.hint);
+	assert_ok(watcher.st);
+	assert_memory_equal(&watcher.f, &f, sizeof(f));
+
+	second.rank = 0;
+	assert_ok(ct_store_report(a, &second));
+	assert_ok(ct_store_set(a, "after", "1", 1));
+	must_hold(b, "after", "1");
+	late = join(srv, 2);
+	assert_ok(ct_store_watch(late, SOON, &got));
+	assert_int_equal(got.rank, 1);
+	ct_store_close(late);
+	ct_store_drop(a);
+	ct_store_drop(b);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void report_lost_peer(ct_store *s)
+{
+	const struct ct_failure f = {.rank = 0, .status = CT_PEER_LOST, .message = "rank 0 failed: connection reset"};
+
+	assert_ok(ct_store_report(s, &f));
+}
+
+/* "I lost my peer" is not why the run failed if the peer itself, or its end, or the launcher says more. */
+static void test_cause_before_consequence(void **state)
+{
+	struct ct_failure cause = {.rank = 1, .status = CT_DATA, .message = "rank 1 failed: bad file"}, got;
+
+	(void)state;
+	for (int how = 0; how < 4; how++) {
+		ct_store_server *srv = serve(0);
+		ct_store *a = join(srv, 0), *b = join(srv, 1);
+
+		report_lost_peer(a);
+		if (how == 0)
+			assert_ok(ct_store_report(b, &cause));
+		else if (how == 1)
+			ct_store_drop(b);
+		else if (how == 2)
+			ct_store_server_fail(srv, &cause);
+		assert_ok(ct_store_watch(a, SOON, &got));
+		assert_int_equal(got.rank, how == 3 ? 0 : 1);
+		if (how == 1)
+			assert_non_null(strstr(got.message, "is gone"));
+		ct_store_drop(a);
+		if (how != 1)
+			ct_store_drop(b);
+		ct_store_server_stop(srv, SOON);
+	}
+}
+
+/* A launcher knows how its child died; the end of the child's connection, which comes first, waits for that. */
+static void test_launcher_says_how(void **state)
+{
+	struct ct_failure killed = {.rank = 1, .status = CT_PEER_LOST, .message = "rank 1 was killed by signal 9"}, got;
+	ct_store_server *srv = serve(-1);
+	ct_store *a = join(srv, 0), *b = join(srv, 1);
+
+	(void)state;
+	ct_store_drop(b);
+	ct_store_server_fail(srv, &killed);
+	assert_ok(ct_store_watch(a, SOON, &got));
+	assert_string_equal(got.message, killed.message);
+	ct_store_drop(a);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void test_goodbye(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *a = join(srv, 0), *b = join(srv, 1), *observer = join(srv, -1);
+	struct ct_member_state *m;
+	struct ct_failure f;
+	int n;
+
+	(void)state;
+	assert_ok(ct_store_beat(b, 41, "step 7"));
+	assert_ok(ct_store_beat(b, 42, ""));
+	/* The answer to a later request of the same connection: the beats are in. */
+	assert_ok(ct_store_set(b, "x", "1", 1));
+	assert_ok(ct_store_members(a, &m, &n));
+	assert_int_equal(n, 2);
+	assert_int_equal(m[0].rank, 0);
+	assert_true(m[0].connected);
+	assert_true(m[0].beat_age_s < 0);
+	assert_int_equal(m[0].seq, -1);
+	assert_true(m[1].beat_age_s >= 0);
+	assert_int_equal(m[1].seq, 42);
+	assert_string_equal(m[1].phase, "step 7");
+	assert_string_equal(m[1].host, "h1");
+	assert_int_equal(m[1].pid, getpid());
+	ct_free(m);
+
+	ct_store_close(b);
+	ct_store_drop(observer);
+	assert_int_equal(ct_store_watch(a, ct_deadline_in(50 * CT_MS), &f), CT_TIMEOUT);
+	assert_ok(ct_store_members(a, &m, &n));
+	assert_true(m[1].left);
+	assert_false(m[1].connected);
+	ct_free(m);
+	/* After a goodbye the rank may come again. */
+	b = join(srv, 1);
+	ct_store_close(b);
+	ct_store_close(a);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void test_auxiliary(void **state)
+{
+	ct_store_server *srv = serve(0);
+	struct ct_store_opts o = opts_of(1);
+	ct_store *a = join(srv, 0), *b = join(srv, 1), *aux, *fails = NULL;
+	struct ct_member_state *m;
+	struct ct_failure f;
+	int n, rank, pid;
+	char host[64];
+
+	(void)state;
+	assert_ok(ct_store_connect_aux(b, SOON, &aux));
+	assert_ok(ct_store_beat(aux, 5, "step 1"));
+	assert_ok(ct_store_set(aux, "k", "v", 1));
+	must_hold(a, "k", "v");
+	assert_ok(ct_store_members(a, &m, &n));
+	assert_int_equal(n, 2);
+	assert_int_equal(m[1].seq, 5);
+	ct_free(m);
+	ct_store_owner(aux, &rank, &pid, host);
+	assert_int_equal(rank, 0);
+	assert_int_equal(pid, getpid());
+	assert_string_equal(host, "h0");
+	ct_store_drop(aux);
+	assert_int_equal(ct_store_watch(a, ct_deadline_in(50 * CT_MS), &f), CT_TIMEOUT);
+	/* Only one is the first. */
+	assert_fails(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &fails), CT_MISMATCH, "rank 1 is taken");
+	ct_store_close(a);
+	assert_ok(ct_store_connect_aux(b, SOON, &aux));
+	ct_store_close(aux);
+	ct_store_close(b);
+	ct_store_server_stop(srv, SOON);
+}
+
+/* The end of the server is the failure of its owner, for calls, waits and watches. */
+static void test_server_gone(void **state)
+{
+	ct_store_server *srv = serve(0);
+	ct_store *s = join(srv, 1);
+	struct worker waiter = {.s = s}, watcher = {.s = s};
+	enum ct_status st;
+
+	(void)state;
+	assert_ok(ct_thread_start(&waiter.t, "wait", wait_for_key, &waiter));
+	assert_ok(ct_thread_start(&watcher.t, "watch", watch, &watcher));
+	ct_store_server_stop(srv, 0);
+	ct_thread_join(&waiter.t);
+	ct_thread_join(&watcher.t);
+	assert_int_equal(waiter.st, CT_PEER_LOST);
+	assert_ok(watcher.st);
+	assert_int_equal(watcher.f.rank, 0);
+	assert_int_equal(watcher.f.pid, getpid());
+	assert_non_null(strstr(watcher.f.message, "rank 0 (pid "));
+	assert_non_null(strstr(watcher.f.message, "on host h0) is gone"));
+	assert_fails(ct_store_set(s, "k", "v", 1), CT_PEER_LOST, "rank 0");
+	/* The first beat may still go into the socket's buffer. */
+	do
+		st = ct_store_beat(s, 1, "");
+	while (st == CT_OK);
+	assert_int_equal(st, CT_PEER_LOST);
+	ct_store_close(s);
+}
+
+static void test_addresses(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	struct ct_store_opts o = opts_of(0);
+	ct_store *s = join(srv, 1), *v6 = NULL;
+	char addr[64];
+
+	(void)state;
+	assert_ok(ct_store_local_addr(s, addr, sizeof(addr)));
+	assert_string_equal(addr, "127.0.0.1");
+	if (ct_store_connect("::1", ct_store_server_port(srv), &o, ct_deadline_in(CT_SEC), &v6) == CT_OK) {
+		assert_ok(ct_store_local_addr(v6, addr, sizeof(addr)));
+		assert_string_equal(addr, "::1");
+	} else {
+		print_message("no IPv6 here: %s\n", ct_error_message());
+	}
+	ct_store_close(v6);
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void test_token(void **state)
+{
+	char a[CT_TOKEN_HEX], b[CT_TOKEN_HEX];
+
+	(void)state;
+	assert_ok(ct_token_make(a));
+	assert_ok(ct_token_make(b));
+	assert_int_equal(strlen(a), 64);
+	assert_int_equal(strspn(a, "0123456789abcdef"), 64);
+	assert_string_not_equal(a, b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_values), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_threads), cmocka_unit_test(test_barrier), cmocka_unit_test(test_barrier_misuse),
+		cmocka_unit_test(test_failure), cmocka_unit_test(test_cause_before_consequence),
+		cmocka_unit_test(test_launcher_says_how), cmocka_unit_test(test_goodbye), cmocka_unit_test(test_auxiliary),
+		cmocka_unit_test(test_server_gone), cmocka_unit_test(test_addresses), cmocka_unit_test(test_token),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,381 @@
+/* Who must not get into the store, and what must not disturb it: refusals, foreign protocols, broken and greedy clients. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "dist/store_wire.h"
+#include "tests/base/check.h"
+
+#define SOON ct_deadline_in(20 * CT_SEC)
+
+static struct ct_store_opts opts_of(const char *run_id, const char *token, int member)
+{
+	struct ct_store_opts o = {.member = member, .pid = 1000 + member};
+
+	snprintf(o.run_id, sizeof(o.run_id), "%s", run_id);
+	snprintf(o.token, sizeof(o.token), "%s", token);
+	snprintf(o.host, sizeof(o.host), "h%d", member);
+	return o;
+}
+
+static ct_store_server *serve(void)
+{
+	struct ct_store_opts o = opts_of("run-a", "secret", 0);
+	ct_store_server *s = NULL;
+
+	assert_ok(ct_store_server_start("127.0.0.1", 0, &o, &s));
+	return s;
+}
+
+static ct_store *join(ct_store_server *srv, int member)
+{
+	struct ct_store_opts o = opts_of("run-a", "secret", member);
+	ct_store *s = NULL;
+
+	assert_ok(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &s));
+	return s;
+}
+
+static int raw(int port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+/* The peer ends the connection (an orderly end or a reset), possibly after some bytes. */
+static void expect_closed(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char buf[4096];
+	ssize_t n;
+
+	do {
+		assert_int_equal(poll(&p, 1, 20000), 1);
+		n = recv(fd, buf, sizeof(buf), 0);
+	} while (n > 0);
+	close(fd);
+}
+
+static void still_serves(ct_store *s)
+{
+	int64_t n;
+
+	assert_ok(ct_store_add(s, "alive", 1, &n));
+}
+
+static void send_frame(int fd, enum ct_wire_op op, uint64_t tag, const void *body, size_t len)
+{
+	const struct ct_wire_frame f = {.len = (uint32_t)len, .op = (uint16_t)op, .tag = tag};
+	uint8_t header[CT_WIRE_HEADER_LEN];
+
+	ct_wire_encode_header(header, &f);
+	assert_int_equal(send(fd, header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
+	if (len > 0)
+		assert_int_equal(send(fd, body, len, MSG_NOSIGNAL), len);
+}
+
+/* A member of its own making, greeting sent and answered. */
+static int raw_member(ct_store_server *srv, int member)
+{
+	struct ct_wire_hello h = {.run_id = "run-a", .token = "secret", .host = "raw", .member = member, .pid = 77};
+	int fd = raw(ct_store_server_port(srv));
+	struct ct_str b = {0};
+	char answer[CT_WIRE_MAGIC_LEN + CT_WIRE_HEADER_LEN];
+
+	ct_wire_begin(&b, CT_WIRE_HELLO, CT_OK, 0);
+	ct_wire_put_hello(&b, &h);
+	ct_wire_end(&b, 0);
+	assert_int_equal(send(fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL), CT_WIRE_MAGIC_LEN);
+	assert_int_equal(send(fd, b.s, b.len, MSG_NOSIGNAL), b.len);
+	assert_int_equal(recv(fd, answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
+	ct_str_release(&b);
+	return fd;
+}
+
+static void test_refusals(void **state)
+{
+	ct_store_server *srv = serve();
+	int port = ct_store_server_port(srv);
+	ct_store *s = join(srv, 1), *none = NULL;
+	struct ct_store_opts other_run = opts_of("run-b", "secret", 2), wrong = opts_of("run-a", "secreT", 2),
+			     no_token = opts_of("run-a", "", 2), twice = opts_of("run-a", "secret", 1);
+
+	(void)state;
+	assert_fails(ct_store_connect("127.0.0.1", port, &other_run, SOON, &none), CT_MISMATCH, "run \"run-a\" of rank 0");
+	assert_non_null(strstr(ct_error_message(), "not run \"run-b\""));
+	assert_fails(ct_store_connect("127.0.0.1", port, &wrong, SOON, &none), CT_MISMATCH, "wrong token");
+	assert_fails(ct_store_connect("127.0.0.1", port, &no_token, SOON, &none), CT_MISMATCH, "wrong token");
+	twice.pid = 4242;
+	snprintf(twice.host, sizeof(twice.host), "elsewhere");
+	assert_fails(ct_store_connect("127.0.0.1", port, &twice, SOON, &none), CT_MISMATCH, "pid 1001 on host h1");
+	assert_non_null(strstr(ct_error_message(), "pid 4242 on host elsewhere"));
+	assert_string_not_equal(ct_error_hint_text(), "");
+	still_serves(s);
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void test_port_in_use(void **state)
+{
+	struct ct_store_opts o = opts_of("run-b", "secret", 0);
+	ct_store_server *srv = serve(), *second = NULL;
+	int port = ct_store_server_port(srv);
+	char text[64];
+
+	(void)state;
+	snprintf(text, sizeof(text), "port %d: the port is in use by pid %d (", port, (int)getpid());
+	assert_fails(ct_store_server_start("127.0.0.1", port, &o, &second), CT_COMM, text);
+	assert_fails(ct_store_server_start(NULL, port, &o, &second), CT_COMM, "is in use");
+	assert_non_null(strstr(ct_error_hint_text(), "--master-port"));
+	ct_store_server_stop(srv, SOON);
+	/* Connections of the old server in TIME_WAIT are no reason to refuse. */
+	assert_ok(ct_store_server_start("127.0.0.1", port, &o, &second));
+	ct_store_server_stop(second, SOON);
+	assert_fails(ct_store_server_start("192.0.2.1", 0, &o, &second), CT_COMM, "192.0.2.1");
+	assert_fails(ct_store_server_start(NULL, 70000, &o, &second), CT_USAGE, "70000");
+}
+
+static void test_foreign_protocols(void **state)
+{
+	static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+	ct_store_server *srv = serve();
+	ct_store *s = join(srv, 1);
+	uint32_t x = 1;
+	char noise[512];
+	int fd;
+
+	(void)state;
+	fd = raw(ct_store_server_port(srv));
+	assert_int_equal(send(fd, http, sizeof(http) - 1, MSG_NOSIGNAL), sizeof(http) - 1);
+	expect_closed(fd);
+	for (int i = 0; i < 50; i++) {
+		for (size_t k = 0; k < sizeof(noise); k++) {
+			x = x * 1664525u + 1013904223u;
+			noise[k] = (char)(x >> 24);
+		}
+		/* Every other one knows the first words. */
+		if (i % 2)
+			memcpy(noise, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN);
+		fd = raw(ct_store_server_port(srv));
+		(void)!send(fd, noise, sizeof(noise), MSG_NOSIGNAL);
+		expect_closed(fd);
+		still_serves(s);
+	}
+	/* One that goes away in the middle of its greeting, and one that says nothing at all. */
+	fd = raw(ct_store_server_port(srv));
+	assert_int_equal(send(fd, CT_WIRE_MAGIC, 5, MSG_NOSIGNAL), 5);
+	close(fd);
+	close(raw(ct_store_server_port(srv)));
+	still_serves(s);
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+/* Silent connections take no more than their places: the oldest go when too many come, all go after 5 s. */
+static void test_silent_crowd(void **state)
+{
+	ct_store_server *srv = serve();
+	ct_store *s = join(srv, 1), *t;
+	int fds[300];
+
+	(void)state;
+	for (int i = 0; i < 300; i++)
+		fds[i] = raw(ct_store_server_port(srv));
+	for (int i = 0; i < 44; i++)
+		expect_closed(fds[i]);
+	t = join(srv, 2);
+	still_serves(t);
+	for (int i = 44; i < 300; i++)
+		expect_closed(fds[i]);
+	still_serves(s);
+	ct_store_close(t);
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+/* A member whose messages are broken is lost, like one that crashed. */
+static void test_broken_member(void **state)
+{
+	static const uint8_t rest[8] = {0xff, 0xff, 0xff, 0xff, 'k'};
+	struct ct_failure f;
+
+	(void)state;
+	for (int how = 0; how < 5; how++) {
+		ct_store_server *srv = serve();
+		ct_store *s = join(srv, 1);
+		int fd = raw_member(srv, 3);
+		const struct ct_wire_frame huge = {.len = UINT32_MAX, .op = CT_WIRE_SET};
+		uint8_t header[CT_WIRE_HEADER_LEN];
+
+		ct_wire_encode_header(header, &huge);
+		if (how == 0)
+			send_frame(fd, (enum ct_wire_op)99, 1, NULL, 0);
+		else if (how == 1)
+			send_frame(fd, CT_WIRE_SET, 1, rest, sizeof(rest));
+		else if (how == 2)
+			send_frame(fd, CT_WIRE_HELLO, 1, rest, sizeof(rest));
+		else if (how == 3)
+			assert_int_equal(send(fd, header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
+		else
+			assert_int_equal(send(fd, header, 7, MSG_NOSIGNAL), 7);
+		if (how == 4)
+			close(fd);
+		else
+			expect_closed(fd);
+		assert_ok(ct_store_watch(s, SOON, &f));
+		assert_int_equal(f.rank, 3);
+		assert_int_equal(f.pid, 77);
+		assert_int_equal(f.status, how == 4 ? CT_PEER_LOST : CT_BUG);
+		assert_non_null(strstr(f.message, how == 4 ? "is gone" : "broken message"));
+		still_serves(s);
+		ct_store_drop(s);
+		ct_store_server_stop(srv, SOON);
+	}
+}
+
+/* A client that asks and asks and reads nothing holds one copy of the value and its own requests, and nobody else up. */
+static void test_client_that_does_not_read(void **state)
+{
+	ct_store_server *srv = serve();
+	size_t len = (size_t)4 << 20;
+	char *value = ct_calloc(len, 1);
+	ct_store *s = join(srv, 1);
+	int fd = raw_member(srv, 3), n = 0;
+	struct ct_str b = {0};
+	struct ct_failure f;
+
+	(void)state;
+	assert_ok(ct_store_set(s, "big", value, len));
+	ct_wire_begin(&b, CT_WIRE_GET, CT_OK, 1);
+	ct_wire_put_str(&b, "big");
+	ct_wire_put_u8(&b, 1);
+	ct_wire_end(&b, 0);
+	/* The server stops reading this client's requests: at some point our own socket is full. */
+	while (send(fd, b.s, b.len, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)b.len)
+		n++;
+	assert_true(errno == EAGAIN);
+	assert_true(n > 1000);
+	still_serves(s);
+	/* 4 MiB are taken, not n times 4: there is room for 48 more. */
+	for (int i = 0; i < 12; i++) {
+		char key[16];
+
+		snprintf(key, sizeof(key), "%d", i);
+		assert_ok(ct_store_set(s, key, value, len));
+	}
+	close(fd);
+	assert_ok(ct_store_watch(s, SOON, &f));
+	assert_int_equal(f.rank, 3);
+	still_serves(s);
+	ct_free(value);
+	ct_str_release(&b);
+	ct_store_drop(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+struct fake {
+	int fd;
+	struct ct_thread t;
+	const char *says;
+};
+
+static void *answer_one(void *arg)
+{
+	struct fake *f = arg;
+	int fd = accept4(f->fd, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd >= 0) {
+		(void)!send(fd, f->says, strlen(f->says), MSG_NOSIGNAL);
+		expect_closed(fd);
+	}
+	return NULL;
+}
+
+/* Something else listens where the store should be. */
+static void test_foreign_server(void **state)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET};
+	struct ct_store_opts o = opts_of("run-a", "secret", 1);
+	struct fake f = {.says = "HTTP/1.1 400 Bad Request\r\n\r\n"};
+	socklen_t len = sizeof(a);
+	ct_store *s = NULL;
+
+	(void)state;
+	f.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(f.fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(f.fd, 5), 0);
+	assert_int_equal(getsockname(f.fd, (struct sockaddr *)&a, &len), 0);
+	assert_ok(ct_thread_start(&f.t, "fake", answer_one, &f));
+	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, SOON, &s), CT_MISMATCH, "is not a ctrain store");
+	ct_thread_join(&f.t);
+	/* Now it takes connections (the kernel does) and says nothing. */
+	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, ct_deadline_in(100 * CT_MS), &s), CT_TIMEOUT,
+		     "takes connections but does not answer");
+	close(f.fd);
+	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, ct_deadline_in(100 * CT_MS), &s), CT_TIMEOUT, "refused");
+	assert_fails(ct_store_connect("no-such-host.invalid", 1, &o, ct_deadline_in(0), &s), CT_TIMEOUT, "does not resolve");
+	assert_fails(ct_store_connect("127.0.0.1", 0, &o, SOON, &s), CT_USAGE, "port 0");
+}
+
+/* The committed inputs of the fuzzer, and every prefix of a valid conversation, in both of its modes. */
+static void test_parser(void **state)
+{
+	struct ct_wire_hello h = {.run_id = "fuzz", .token = "", .host = "h", .member = 2, .pid = 77};
+	struct ct_str b = {0}, talk = {0};
+
+	(void)state;
+	ct_str_add_bytes(&talk, "\001", 1);
+	ct_str_add_bytes(&talk, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN);
+	ct_wire_begin(&b, CT_WIRE_HELLO, CT_OK, 0);
+	ct_wire_put_hello(&b, &h);
+	ct_wire_end(&b, 0);
+	ct_str_add_bytes(&talk, b.s, b.len);
+	ct_wire_begin(&b, CT_WIRE_SET, CT_OK, 1);
+	ct_wire_put_str(&b, "key");
+	ct_wire_put_str(&b, "value");
+	ct_wire_end(&b, 0);
+	ct_str_add_bytes(&talk, b.s, b.len);
+	ct_wire_begin(&b, CT_WIRE_BYE, CT_OK, 2);
+	ct_wire_end(&b, 0);
+	ct_str_add_bytes(&talk, b.s, b.len);
+	for (size_t n = 0; n <= talk.len; n++)
+		assert_ok(ct_store_parse_fuzz((const uint8_t *)talk.s, n));
+	/* A wrong byte in the first words; an unknown operation behind a greeting that the fuzzer gives itself. */
+	talk.s[1] ^= 1;
+	assert_fails(ct_store_parse_fuzz((const uint8_t *)talk.s, talk.len), CT_COMM, "refused");
+	ct_wire_begin(&b, (enum ct_wire_op)50, CT_OK, 2);
+	ct_wire_end(&b, 0);
+	ct_str_clear(&talk);
+	ct_str_add_bytes(&talk, "\002", 1);
+	ct_str_add_bytes(&talk, b.s, b.len);
+	assert_fails(ct_store_parse_fuzz((const uint8_t *)talk.s, talk.len), CT_COMM, "refused");
+	ct_str_release(&b);
+	ct_str_release(&talk);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refusals), cmocka_unit_test(test_port_in_use), cmocka_unit_test(test_foreign_protocols),
+		cmocka_unit_test(test_silent_crowd), cmocka_unit_test(test_broken_member),
+		cmocka_unit_test(test_client_that_does_not_read), cmocka_unit_test(test_foreign_server),
+		cmocka_unit_test(test_parser),
+	};
+
+	/* The warnings about strangers are many here. */
+	if (ct_log_configure("error") != CT_OK)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
