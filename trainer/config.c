@@ -371,6 +371,7 @@ enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets
 enum ct_status ct_config_parse_fuzz(const uint8_t *data, size_t len)
 {
 	struct ct_config *c = NULL;
+	struct ct_str dump = {0};
 	struct loader *l;
 	enum ct_status st;
 	char *text;
@@ -393,6 +394,9 @@ enum ct_status ct_config_parse_fuzz(const uint8_t *data, size_t len)
 		st = ct_config_check(l->c, "fuzz.yaml", &l->p);
 	if (st == CT_OK)
 		st = ct_problems_status(&l->p);
+	if (st == CT_OK)
+		st = ct_config_dump(l->c, true, &dump);
+	ct_str_release(&dump);
 	ct_free(text);
 	st = finish(l, st, &c);
 	ct_config_destroy(c);

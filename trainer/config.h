@@ -152,7 +152,7 @@ enum ct_status ct_config_docs(struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_json_schema(struct ct_str *out) CT_MUST_CHECK;
 /* `ctrain help optim.lr` or `optim`: appends what the schema knows; false when there is no such key or section. */
 bool ct_config_help(const char *name, struct ct_str *out);
-/* Parses YAML text alone against the schema: for the fuzzer. */
+/* YAML text alone (no base, no environment) through schema, checks and dump: for the fuzzer. */
 enum ct_status ct_config_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 
 #endif
