@@ -1,0 +1,343 @@
+/* The command line: what is taken, what it becomes, what is refused, and that help shows exactly what the parser takes. The
+ * commands themselves are stand-ins here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tmpdir.h"
+#include "trainer/cli_impl.h"
+
+#define STAND_IN(name)                              \
+	enum ct_status name(const struct ct_cli *c) \
+	{                                           \
+		(void)c;                            \
+		return CT_OK;                       \
+	}
+STAND_IN(ct_cmd_train)
+STAND_IN(ct_cmd_eval)
+STAND_IN(ct_cmd_plan)
+STAND_IN(ct_cmd_check)
+STAND_IN(ct_cmd_config_docs)
+STAND_IN(ct_cmd_config_schema)
+STAND_IN(ct_cmd_config_dump)
+STAND_IN(ct_cmd_info)
+STAND_IN(ct_cmd_data_digits)
+STAND_IN(ct_cmd_ckpt_show)
+STAND_IN(ct_cmd_ckpt_verify)
+STAND_IN(ct_cmd_bench_step)
+STAND_IN(ct_cmd_bench_loader)
+STAND_IN(ct_cmd_bench_comm)
+
+#define MAX_WORDS 32
+
+/* A blank-separated line as argv. */
+static enum ct_status parse(const char *line, struct ct_cli *out)
+{
+	static char text[512];
+	static char *argv[MAX_WORDS];
+	int argc = 0;
+
+	snprintf(text, sizeof(text), "ctrain %s", line);
+	for (char *s = strtok(text, " "); s; s = strtok(NULL, " "))
+		argv[argc++] = s;
+	argv[argc] = NULL;
+	return ct_cli_parse(argc, argv, out);
+}
+
+/* The sets of a line as "key=value@origin ...". */
+static void expect_sets(const char *line, const char *want)
+{
+	struct ct_str b = {0};
+	struct ct_cli cli;
+
+	assert_ok(parse(line, &cli));
+	assert_ptr_equal(cli.command->run, ct_cmd_train);
+	assert_string_equal(cli.args[0], "x.yaml");
+	for (size_t i = 0; i < cli.n_sets; i++)
+		ct_str_addf(&b, "%s%s=%s@%s", i > 0 ? " " : "", cli.sets[i].key, cli.sets[i].value, cli.sets[i].origin);
+	if (strcmp(ct_str_text(&b), want) != 0)
+		fail_msg("%s: %s instead of %s", line, ct_str_text(&b), want);
+	ct_str_release(&b);
+	ct_cli_release(&cli);
+}
+
+static void test_sets(void **state)
+{
+	(void)state;
+	expect_sets("x.yaml", "");
+	expect_sets("train x.yaml", "");
+	expect_sets("x.yaml optim.lr=0.1 run.name=", "optim.lr=0.1@argument 2 run.name=@argument 3");
+	expect_sets("x.yaml data.dir=a=b", "data.dir=a=b@argument 2");
+	expect_sets("x.yaml -- optim.lr=-1", "optim.lr=-1@argument 3");
+	/* In the order of the line: the last one wins. */
+	expect_sets("launch.procs=1 x.yaml --procs 2 launch.procs=3",
+		    "launch.procs=1@argument 1 launch.procs=2@--procs launch.procs=3@argument 5");
+}
+
+static void test_launch_options(void **state)
+{
+	(void)state;
+	expect_sets("x.yaml --procs 4", "launch.procs=4@--procs");
+	expect_sets("x.yaml --procs=auto", "launch.procs=auto@--procs");
+	expect_sets("x.yaml --procs 8,2 --nodes 2", "launch.procs_list=8,2@--procs launch.nodes=2@--nodes");
+	expect_sets(
+		"x.yaml --node-rank 1 --master-addr h --master-port 29500 --init tcp://h:1 --devices 0,2",
+		"launch.node_rank=1@--node-rank launch.master_addr=h@--master-addr launch.master_port=29500@--master-port "
+		"launch.init=tcp://h:1@--init launch.devices=0,2@--devices");
+}
+
+static void test_torchrun_spellings(void **state)
+{
+	(void)state;
+	expect_sets("--nproc_per_node 2 x.yaml", "launch.procs=2@--nproc_per_node");
+	expect_sets("--nproc-per-node=2 x.yaml", "launch.procs=2@--nproc-per-node");
+	expect_sets("--nproc_per-node=gpu x.yaml", "device=cuda@--nproc_per-node launch.procs=auto@--nproc_per-node");
+	expect_sets("--nproc_per_node=cpu x.yaml", "device=cpu@--nproc_per_node launch.procs=auto@--nproc_per_node");
+	expect_sets("--standalone --nnodes=1 x.yaml", "launch.nodes=1@--standalone launch.nodes=1@--nnodes");
+	expect_sets("--nnodes 2:2 --node_rank=1 --master_addr=10.0.0.1 --master_port=1234 x.yaml",
+		    "launch.nodes=2@--nnodes launch.node_rank=1@--node_rank launch.master_addr=10.0.0.1@--master_addr "
+		    "launch.master_port=1234@--master_port");
+	expect_sets(
+		"--rdzv_backend=c10d --rdzv_id=7 --rdzv_endpoint=host:29400 --max_restarts=0 x.yaml",
+		"dist.run_id=7@--rdzv_id launch.master_addr=host@--rdzv_endpoint launch.master_port=29400@--rdzv_endpoint");
+	expect_sets("--rdzv-endpoint host x.yaml", "launch.master_addr=host@--rdzv-endpoint");
+	expect_sets("--rdzv-endpoint [::1]:5 x.yaml",
+		    "launch.master_addr=[::1]@--rdzv-endpoint launch.master_port=5@--rdzv-endpoint");
+	expect_sets("--rdzv-endpoint ::1 x.yaml", "launch.master_addr=::1@--rdzv-endpoint");
+	/* The mnist-distributed tutorial's. */
+	expect_sets("-n 2 -g 8,2 -i 0 x.yaml", "launch.nodes=2@-n launch.procs_list=8,2@-g launch.node_rank=0@-i");
+}
+
+static void test_commands(void **state)
+{
+	static const struct {
+		const char *line;
+		enum ct_status (*run)(const struct ct_cli *cli);
+		const char *arg;
+	} lines[] = {
+		{"a/b.yml", ct_cmd_train, "a/b.yml"},
+		{"plan x.yaml", ct_cmd_plan, "x.yaml"},
+		{"check x.yaml optim.lr=1", ct_cmd_check, "x.yaml"},
+		{"eval x.yaml --checkpoint best --json", ct_cmd_eval, "x.yaml"},
+		{"config dump x.yaml --origins", ct_cmd_config_dump, "x.yaml"},
+		{"config docs", ct_cmd_config_docs, NULL},
+		{"config schema -o f", ct_cmd_config_schema, NULL},
+		{"ckpt show p", ct_cmd_ckpt_show, "p"},
+		{"ckpt verify p", ct_cmd_ckpt_verify, "p"},
+		{"data digits --out d --train 5 --test 6 --seed 7", ct_cmd_data_digits, NULL},
+		{"info --json", ct_cmd_info, NULL},
+		{"bench step x.yaml --steps 5", ct_cmd_bench_step, "x.yaml"},
+		{"bench loader x.yaml", ct_cmd_bench_loader, "x.yaml"},
+		{"bench comm x.yaml --procs 3", ct_cmd_bench_comm, "x.yaml"},
+	};
+	struct ct_cli cli;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(lines); i++) {
+		if (parse(lines[i].line, &cli) != CT_OK)
+			fail_msg("%s: %s", lines[i].line, ct_error_message());
+		assert_ptr_equal(cli.command->run, lines[i].run);
+		assert_int_equal(cli.n_args, lines[i].arg ? 1 : 0);
+		if (lines[i].arg)
+			assert_string_equal(cli.args[0], lines[i].arg);
+		ct_cli_release(&cli);
+	}
+	assert_ok(parse("data digits --out d --train 5 --test 6 --seed 7", &cli));
+	assert_string_equal(cli.out, "d");
+	assert_string_equal(cli.train_count, "5");
+	assert_string_equal(cli.test_count, "6");
+	assert_string_equal(cli.seed, "7");
+	ct_cli_release(&cli);
+	assert_ok(parse("eval x.yaml --checkpoint best --json", &cli));
+	assert_string_equal(cli.checkpoint, "best");
+	assert_true(cli.json && !cli.origins);
+	assert_int_equal(cli.argc, 6);
+	assert_string_equal(cli.argv[5], "--json");
+	ct_cli_release(&cli);
+}
+
+/* A file of any name is a configuration when it is there. */
+static void test_existing_file(void **state)
+{
+	char line[600];
+	struct ct_cli cli;
+
+	(void)state;
+	assert_ok(ct_file_replace(in_tmpdir("config.txt"), "x", 1));
+	snprintf(line, sizeof(line), "%s", in_tmpdir("config.txt"));
+	assert_ok(parse(line, &cli));
+	assert_ptr_equal(cli.command->run, ct_cmd_train);
+	ct_cli_release(&cli);
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *line, *message, *hint;
+		enum ct_status st;
+	} lines[] = {
+		{"", "no configuration file given", "ctrain --help", CT_USAGE},
+		{"optim.lr=1", "no configuration file given", "", CT_USAGE},
+		{"trian x.yaml", "\"trian\" is neither", "did you mean \"train\"?", CT_USAGE},
+		{"plna x.yaml", "\"plna\"", "did you mean \"plan\"?", CT_USAGE},
+		{"zzz", "\"zzz\"", "ctrain --help", CT_USAGE},
+		{"ckpt", "\"ckpt\" needs another word", "ctrain help ckpt", CT_USAGE},
+		{"ckpt shwo p", "unknown command \"ckpt shwo\"", "did you mean \"ckpt show\"?", CT_USAGE},
+		{"x.yaml --prcos 2", "unknown option \"--prcos\"", "did you mean --procs?", CT_USAGE},
+		{"x.yaml --nproc_per_nod=2", "unknown option \"--nproc_per_nod\"", "did you mean --nproc-per-node?",
+		 CT_USAGE},
+		{"x.yaml --optim.lr=2", "unknown option", "KEY=VALUE, without dashes", CT_USAGE},
+		{"x.yaml -procs 2", "unknown option", "--procs", CT_USAGE},
+		{"x.yaml --n 2", "unknown option", "", CT_USAGE},
+		{"x.yaml --procs", "--procs needs a value: N|auto|A,B,..", "", CT_USAGE},
+		{"x.yaml --procs --nodes 2", "--procs needs a value", "", CT_USAGE},
+		{"x.yaml --standalone=1", "--standalone takes no value", "", CT_USAGE},
+		{"x.yaml y.yaml", "\"y.yaml\" is one argument too many", "usage: ctrain train", CT_USAGE},
+		{"plan", "plan needs CONFIG.yaml", "", CT_USAGE},
+		{"info --procs 2", "--procs does not go with info", "ctrain help info", CT_USAGE},
+		{"info optim.lr=2", "info takes no KEY=VALUE", "", CT_USAGE},
+		{"x.yaml --checkpoint best", "--checkpoint does not go with train", "", CT_USAGE},
+		{"x.yaml --nnodes 1:4", "can't change while training", "", CT_UNSUPPORTED},
+		{"x.yaml --max-restarts 3", "run the same command again", "", CT_UNSUPPORTED},
+		{"x.yaml --rdzv_backend etcd", "c10d and static", "", CT_UNSUPPORTED},
+		{"x.yaml --rdzv_endpoint :5", "expected HOST", "", CT_USAGE},
+		{"help nonsense", "\"nonsense\" is neither", "", CT_USAGE},
+		{"help ckpt nonsense", "unknown command \"ckpt nonsense\"", "", CT_USAGE},
+	};
+	struct ct_cli cli;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(lines); i++) {
+		enum ct_status st = parse(lines[i].line, &cli);
+
+		if (st != lines[i].st || !strstr(ct_error_message(), lines[i].message) ||
+		    !strstr(ct_error_hint_text(), lines[i].hint))
+			fail_msg("%s: %s \"%s\" hint \"%s\"", lines[i].line, ct_status_name(st), ct_error_message(),
+				 ct_error_hint_text());
+		assert_int_equal(ct_status_exit_code(st), 2);
+		ct_cli_release(&cli);
+	}
+}
+
+/* A line that uses the option with the command, with a value that its text shows. */
+static void option_line(const struct ct_command *c, const struct ct_option *o, const char *name, size_t len,
+			char line[256])
+{
+	snprintf(line, 256, "%s%s%s %s --%.*s%s%s", c->name, c->sub ? " " : "", c->sub ? c->sub : "",
+		 c->min_args > 0 ? "x.yaml" : "", (int)len, name, o->value ? " " : "", o->value ? "1" : "");
+}
+
+/* Every option of a help page is taken by the parser for that command, and every option the parser takes is on the page. */
+static void test_help_and_parser(void **state)
+{
+	const struct ct_command *c;
+	const struct ct_option *o;
+	size_t n_checked = 0;
+
+	(void)state;
+	for (size_t i = 0; (c = ct_command_at(i)) && c->run; i++) {
+		struct ct_str page = {0};
+
+		ct_cli_help(c, &page);
+		assert_true(c->max_args <= CT_MAX_ARGS && c->doc[0]);
+		for (const char *s = page.s; (s = strstr(s, "\n  --")); s++) {
+			size_t len = strcspn(s + 5, " ");
+			char line[256];
+			struct ct_cli cli;
+			enum ct_status st;
+
+			o = ct_option_find(s + 5, len);
+			assert_non_null(o);
+			if (o->kind == CT_OPTION_HELP || o->kind == CT_OPTION_VERSION)
+				continue;
+			option_line(c, o, s + 5, len, line);
+			st = parse(line, &cli);
+			if (st != CT_OK)
+				fail_msg("%s: %s", line, ct_error_message());
+			ct_cli_release(&cli);
+			n_checked++;
+		}
+		for (size_t k = 0; (o = ct_option_at(k)); k++) {
+			char line[256], shown[64];
+			struct ct_cli cli;
+			size_t len = strcspn(o->names, " ");
+
+			if (!o->doc || o->group == CT_OPT_ALL)
+				continue;
+			option_line(c, o, o->names, len, line);
+			snprintf(shown, sizeof(shown), "\n  --%.*s ", (int)len, o->names);
+			if ((parse(line, &cli) == CT_OK) != (strstr(page.s, shown) != NULL))
+				fail_msg("%s: parser and help disagree", line);
+			ct_cli_release(&cli);
+		}
+		ct_str_release(&page);
+	}
+	assert_true(n_checked > 50);
+}
+
+static void test_overview(void **state)
+{
+	const struct ct_command *c;
+	const struct ct_option *o;
+	struct ct_str page = {0};
+
+	(void)state;
+	ct_cli_help(NULL, &page);
+	for (size_t i = 0; (c = ct_command_at(i)); i++)
+		assert_non_null(strstr(page.s, c->doc));
+	for (size_t i = 0; (o = ct_option_at(i)); i++) {
+		if (o->group == CT_OPT_SETS && o->doc)
+			assert_non_null(strstr(page.s, o->doc));
+	}
+	for (int code = 2; code < 8; code++) {
+		char number[16];
+
+		snprintf(number, sizeof(number), "%d ", code);
+		assert_non_null(strstr(page.s, number));
+	}
+	ct_str_release(&page);
+	/* Config keys that options set exist. */
+	for (size_t i = 0; (o = ct_option_at(i)); i++) {
+		if (o->key) {
+			page = (struct ct_str){0};
+			assert_true(ct_config_help(o->key, &page));
+			ct_str_release(&page);
+		}
+	}
+}
+
+static void test_help_words(void **state)
+{
+	static const char *const lines[] = {
+		"--help",        "-h",         "help",        "help plan",      "plan --help",
+		"x.yaml --help", "help ckpt",  "ckpt --help", "help ckpt show", "ckpt show -h",
+		"help optim.lr", "help optim", "--version",   "bogus --help"};
+	struct ct_cli cli;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(lines); i++) {
+		assert_ok(parse(lines[i], &cli));
+		assert_null(cli.command->run);
+		ct_cli_release(&cli);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sets),
+		cmocka_unit_test(test_launch_options),
+		cmocka_unit_test(test_torchrun_spellings),
+		cmocka_unit_test(test_commands),
+		cmocka_unit_test(test_existing_file),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_help_and_parser),
+		cmocka_unit_test(test_overview),
+		cmocka_unit_test(test_help_words),
+	};
+
+	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+}

@@ -1,0 +1,451 @@
+/* Values, precedence, provenance, inheritance, dump and digest of configurations. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tmpdir.h"
+#include "trainer/config_impl.h"
+
+#define GOOD "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\n"
+
+static const char *put(const char *name, const char *text)
+{
+	const char *path = in_tmpdir(name);
+
+	assert_ok(ct_file_replace(path, text, strlen(text)));
+	return path;
+}
+
+static struct ct_config *load(const char *path, const struct ct_config_set *sets, size_t n)
+{
+	struct ct_config *c = NULL;
+
+	assert_ok(ct_config_load(path, sets, n, &c));
+	return c;
+}
+
+static struct ct_config *load_text(const char *text)
+{
+	return load(put("run one.yaml", text), NULL, 0);
+}
+
+/* Where the key's value came from, without the folder. */
+static void expect_origin(const struct ct_config *c, const char *key, const char *want)
+{
+	const char *where = ct_config_origin(c, key);
+	size_t n = strlen(tmpdir);
+
+	assert_non_null(where);
+	assert_string_equal(strncmp(where, tmpdir, n) == 0 ? where + n + 1 : where, want);
+}
+
+static void test_defaults(void **state)
+{
+	struct ct_config *c = load_text(GOOD);
+
+	(void)state;
+	assert_string_equal(c->run.name, "run one");
+	assert_string_equal(c->run.dir, "runs/run one");
+	assert_int_equal(c->run.seed, 1);
+	assert_int_equal(c->launch.procs, CT_CFG_AUTO);
+	assert_int_equal(c->launch.nodes, 1);
+	assert_int_equal(c->launch.threads, CT_CFG_AUTO);
+	assert_int_equal(c->model.hidden.n, 2);
+	assert_int_equal(c->model.hidden.v[0], 512);
+	assert_int_equal(c->model.hidden.v[1], 256);
+	assert_int_equal(c->batch.per_rank, 64);
+	assert_int_equal(c->batch.global, 0);
+	assert_int_equal(c->data.shape.n, 3);
+	assert_true(c->data.shuffle && !c->data.drop_last && c->checkpoint.best);
+	assert_string_equal(c->data.dir, "");
+	assert_string_equal(c->log.level, "info");
+	assert_string_equal(c->train.resume, "auto");
+	assert_true(c->dist.timeout == 600 && c->optim.eps == 1e-8);
+	expect_origin(c, "optim.lr", "default");
+	expect_origin(c, "model.name", "run one.yaml:1:15");
+	assert_null(ct_config_origin(c, "optim.ler"));
+	ct_config_destroy(c);
+}
+
+/* Types come from the schema, whatever a value looks like. */
+static void test_types(void **state)
+{
+	struct ct_config *c = load_text(
+		"model:\n  name: layers\n  layers: [relu, 'a: b', no, 12]\ndata: {name: synthetic, shape: [3, 8, 8], mean: "
+		"[0.5, .25, 1e-1], std: [1, 2., 3]}\n"
+		"train: {epochs: 3}\nrun: {name: no, dir: 1e4, seed: +7}\noptim: {lr: 1e-4, weight_decay: \"5e-4\", clip_norm: 1}\n"
+		"dist: {timeout: 10min, rendezvous_timeout: 500ms, bucket_mib: 512KiB, first_bucket_mib: 1 GiB}\n"
+		"launch: {threads: auto, master_addr: ~}\nlog: {level: \"warn,dist=debug\"}\ncheckpoint: {best: false}\n"
+		"schedule: {name: multistep, milestones: [1, 2.5]}\n");
+
+	(void)state;
+	assert_string_equal(c->run.name, "no");
+	assert_string_equal(c->run.dir, "1e4");
+	assert_string_equal(c->launch.master_addr, "~");
+	assert_int_equal(c->run.seed, 7);
+	assert_true(c->optim.lr == 1e-4 && c->optim.weight_decay == 5e-4 && c->optim.clip_norm == 1);
+	assert_true(c->dist.timeout == 600 && c->dist.rendezvous_timeout == 0.5);
+	assert_true(c->dist.bucket_mib == 0.5 && c->dist.first_bucket_mib == 1024);
+	assert_int_equal(c->model.layers.n, 4);
+	assert_string_equal(c->model.layers.v[1], "a: b");
+	assert_string_equal(c->model.layers.v[2], "no");
+	assert_string_equal(c->model.layers.v[3], "12");
+	assert_true(c->data.mean.n == 3 && c->data.mean.v[2] == 0.1 && c->data.std.v[1] == 2);
+	assert_true(c->schedule.milestones.v[1] == 2.5 && !c->checkpoint.best);
+	ct_config_destroy(c);
+}
+
+static void test_anchors_and_empty_sections(void **state)
+{
+	struct ct_config *c = load_text(
+		"model: {name: mlp, hidden: &h [8, 8]}\ndata:\n  name: synthetic\n  mean: &m [0.5]\n  std: *m\n"
+		"train: {epochs: 1}\noptim:\n  # lr: 1\nlog: {}\n");
+
+	(void)state;
+	assert_true(c->data.std.n == 1 && c->data.std.v[0] == 0.5);
+	ct_config_destroy(c);
+}
+
+static void test_precedence(void **state)
+{
+	const struct ct_config_set sets[] = {{"optim.lr", "0.3", "argument 2"},
+					     {"optim.lr", "0.4", "argument 3"},
+					     {"model.hidden", "[32, 16]", "argument 4"},
+					     {"launch.procs", "3", "--procs"},
+					     {"run.name", "", "argument 5"}};
+	struct ct_config *c;
+
+	(void)state;
+	put("base.yaml", "optim: {lr: 0.1, momentum: 0.5}\nlog: {level: warn, every: 7}\n" GOOD);
+	put("child.yaml", "base: base.yaml\noptim:\n  lr: 0.2\nrun: {name: given}\n");
+	c = load(in_tmpdir("child.yaml"), NULL, 0);
+	assert_true(c->optim.lr == 0.2 && c->optim.momentum == 0.5);
+	expect_origin(c, "optim.lr", "child.yaml:3:7");
+	expect_origin(c, "optim.momentum", "base.yaml:1:28");
+	assert_string_equal(c->log.level, "warn");
+	ct_config_destroy(c);
+
+	setenv("CTRAIN_LOG", "debug", 1);
+	c = load(in_tmpdir("child.yaml"), sets, CT_ARRAY_LEN(sets));
+	unsetenv("CTRAIN_LOG");
+	assert_true(c->optim.lr == 0.4);
+	expect_origin(c, "optim.lr", "argument 3");
+	assert_string_equal(c->log.level, "debug");
+	expect_origin(c, "log.level", "environment CTRAIN_LOG");
+	assert_true(c->model.hidden.n == 2 && c->model.hidden.v[1] == 16);
+	assert_int_equal(c->launch.procs, 3);
+	expect_origin(c, "launch.procs", "--procs");
+	expect_origin(c, "log.every", "base.yaml:2:27");
+	assert_string_equal(c->run.name, "child"); /* set to nothing: back to the file's name */
+	ct_config_destroy(c);
+
+	const struct ct_config_set level[] = {{"log.level", "error", "argument 2"}};
+	setenv("CTRAIN_LOG", "debug", 1);
+	c = load(in_tmpdir("child.yaml"), level, 1);
+	unsetenv("CTRAIN_LOG");
+	assert_string_equal(c->log.level, "error");
+	ct_config_destroy(c);
+}
+
+/* base: is relative to the file that says it, bases of bases too. */
+static void test_base_paths(void **state)
+{
+	struct ct_config *c;
+
+	(void)state;
+	assert_ok(ct_dir_make(in_tmpdir("a/b")));
+	put("root.yaml", GOOD "run: {seed: 11}\noptim: {lr: 0.1}\n");
+	put("a/middle.yaml", "base: ../root.yaml\noptim: {lr: 0.2}\n");
+	put("a/b/leaf.yaml", "base: ../middle.yaml\n");
+	c = load(in_tmpdir("a/b/leaf.yaml"), NULL, 0);
+	assert_int_equal(c->run.seed, 11);
+	assert_true(c->optim.lr == 0.2);
+	assert_string_equal(c->run.name, "leaf");
+	ct_config_destroy(c);
+	assert_ok(ct_file_replace(in_tmpdir("abs.yaml"), "", 0));
+	char *text = ct_strfmt("base: %s/root.yaml\n", tmpdir);
+	put("a/abs.yaml", text);
+	ct_free(text);
+	c = load(in_tmpdir("a/abs.yaml"), NULL, 0);
+	assert_int_equal(c->run.seed, 11);
+	ct_config_destroy(c);
+}
+
+static void test_data_dir(void **state)
+{
+	const char *text = "model: {name: mlp}\ndata: {name: fashion_mnist}\ntrain: {epochs: 1}\n";
+	const struct ct_config_set sets[] = {{"data.dir", "../here", "argument 2"}};
+	struct ct_config *c = load_text(text);
+
+	(void)state;
+	assert_string_equal(c->data.dir, "datasets/fashion_mnist");
+	expect_origin(c, "data.dir", "default");
+	ct_config_destroy(c);
+	setenv("CTRAIN_DATA", "/srv/data", 1);
+	c = load_text(text);
+	assert_string_equal(c->data.dir, "/srv/data/fashion_mnist");
+	expect_origin(c, "data.dir", "environment CTRAIN_DATA");
+	ct_config_destroy(c);
+	c = load(in_tmpdir("run one.yaml"), sets, 1);
+	assert_string_equal(c->data.dir, "../here");
+	expect_origin(c, "data.dir", "argument 2");
+	ct_config_destroy(c);
+	c = load_text(GOOD);
+	assert_string_equal(c->data.dir, "");
+	ct_config_destroy(c);
+	unsetenv("CTRAIN_DATA");
+}
+
+/* The higher source wins over keys that exclude its own. */
+static void test_exclusive_keys(void **state)
+{
+	const struct ct_config_set per_rank[] = {{"batch.per_rank", "16", "argument 2"}},
+				   list[] = {{"launch.procs_list", "2,1", "--procs"},
+					     {"launch.nodes", "2", "--nodes"},
+					     {"launch.master_addr", "h", "--master-addr"}},
+				   automatic[] = {{"launch.procs", "auto", "--procs"}};
+	struct ct_config *c;
+
+	(void)state;
+	c = load_text(GOOD "batch: {global: 256}\nlaunch: {procs: 4}\nschedule: {warmup_epochs: 2}\n");
+	assert_true(c->batch.global == 256 && c->batch.per_rank == 0);
+	expect_origin(c, "batch.per_rank", "not set: batch.global is");
+	ct_config_destroy(c);
+	c = load(in_tmpdir("run one.yaml"), per_rank, 1);
+	assert_true(c->batch.global == 0 && c->batch.per_rank == 16);
+	ct_config_destroy(c);
+	c = load(in_tmpdir("run one.yaml"), list, CT_ARRAY_LEN(list));
+	assert_int_equal(c->launch.procs, CT_CFG_AUTO);
+	assert_string_equal(c->launch.procs_list, "2,1");
+	ct_config_destroy(c);
+	put("batch.yaml", "base: run one.yaml\nbatch: {per_rank: 8}\nschedule: {warmup_steps: 3}\n");
+	c = load(in_tmpdir("batch.yaml"), NULL, 0);
+	assert_true(c->batch.global == 0 && c->batch.per_rank == 8);
+	assert_true(c->schedule.warmup_steps == 3 && c->schedule.warmup_epochs == 0);
+	ct_config_destroy(c);
+	c = load_text(GOOD "launch: {procs_list: \"2\"}\n");
+	assert_string_equal(c->launch.procs_list, "2");
+	ct_config_destroy(c);
+	c = load(in_tmpdir("run one.yaml"), automatic, 1);
+	assert_string_equal(c->launch.procs_list, "");
+	ct_config_destroy(c);
+}
+
+/* Another optimizer on the command line drops the file's keys for the old one. */
+static void test_keys_of_another_kind(void **state)
+{
+	const struct ct_config_set adamw[] = {{"optim.name", "adamw", "argument 2"}},
+				   both[] = {{"optim.name", "adamw", "argument 2"},
+					     {"optim.momentum", "0.5", "argument 3"}};
+	struct ct_config *c;
+
+	(void)state;
+	put("sgd.yaml", GOOD "optim: {momentum: 0.5, nesterov: true}\n");
+	c = load(in_tmpdir("sgd.yaml"), adamw, 1);
+	assert_true(c->optim.momentum == 0.9 && !c->optim.nesterov);
+	assert_non_null(strstr(ct_config_origin(c, "optim.momentum"), "is for another optim.name"));
+	ct_config_destroy(c);
+	assert_fails(ct_config_load(in_tmpdir("sgd.yaml"), both, 2, &c), CT_CONFIG,
+		     "argument 3: error: optim.momentum does not apply");
+}
+
+/* On the command line lists go with and without brackets. */
+static void test_lists_of_the_command_line(void **state)
+{
+	static const struct {
+		const char *text;
+		int n;
+	} lists[] = {{"64", 1}, {"64,32", 2}, {" 64 , 32 ,16", 3}, {"[64, 32]", 2},
+		     {"[]", 0}, {"", 0},      {"[64,32,]", 2}};
+
+	(void)state;
+	put("list.yaml", GOOD);
+	for (size_t i = 0; i < CT_ARRAY_LEN(lists); i++) {
+		const struct ct_config_set set = {"model.hidden", lists[i].text, "argument 2"};
+		struct ct_config *c = load(in_tmpdir("list.yaml"), &set, 1);
+
+		assert_int_equal(c->model.hidden.n, lists[i].n);
+		assert_true(lists[i].n < 2 || c->model.hidden.v[1] == 32);
+		ct_config_destroy(c);
+	}
+	const struct ct_config_set bad[] = {{"model.hidden", "1,,2", "argument 2"},
+					    {"model.hidden", "[1", "argument 2"},
+					    {"model.hidden", "a,2", "argument 2"},
+					    {"model.hidden", "{a: 1}", "argument 2"},
+					    {"run.name", "a\xFF", "argument 2"},
+					    {"optim.lr", "", "argument 2"},
+					    {"base", "x", "argument 2"}};
+	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++) {
+		struct ct_config *c = NULL;
+
+		assert_fails(ct_config_load(in_tmpdir("list.yaml"), &bad[i], 1, &c), CT_CONFIG, "argument 2");
+		assert_null(c);
+	}
+}
+
+static void expect_same(const struct ct_config *a, const struct ct_config *b)
+{
+	for (size_t i = 0; i < ct_key_count(); i++) {
+		struct ct_str x = {0}, y = {0};
+
+		ct_key_format(ct_key_at(i), a, true, &x);
+		ct_key_format(ct_key_at(i), b, true, &y);
+		if (strcmp(ct_str_text(&x), ct_str_text(&y)) != 0)
+			fail_msg("%s: %s and %s", ct_key_at(i)->name, ct_str_text(&x), ct_str_text(&y));
+		ct_str_release(&x);
+		ct_str_release(&y);
+	}
+}
+
+static void expect_round_trip(struct ct_config *c)
+{
+	char digest[65], again[65];
+
+	for (int origins = 0; origins < 2; origins++) {
+		struct ct_str text = {0};
+		struct ct_config *d;
+
+		assert_ok(ct_config_dump(c, origins, &text));
+		d = load(put("dumped.yaml", text.s), NULL, 0);
+		expect_same(c, d);
+		assert_ok(ct_config_digest(c, digest));
+		assert_ok(ct_config_digest(d, again));
+		assert_string_equal(digest, again);
+		assert_int_equal(strlen(digest), 64);
+		ct_config_destroy(d);
+		ct_str_release(&text);
+	}
+	ct_config_destroy(c);
+}
+
+static void test_round_trip(void **state)
+{
+	(void)state;
+	expect_round_trip(load_text(GOOD));
+	expect_round_trip(load_text(
+		GOOD
+		"batch: {global: 300}\nlaunch: {procs_list: \"3\", init: \"file:///x y\"}\n"
+		"run: {name: \"yes\", dir: \"a \\\"b\\\\ #: \\u00e9\\u2028\\uFEFF\\U0001F600\"}\n"
+		"optim: {name: adamw, lr: 0.30000000000000004, beta2: 0.98}\nschedule: {name: one_cycle, warmup_steps: 1000000}\n"
+		"dist: {timeout: 1.5h}\nlog: {level: \"info,data=trace\"}\n"));
+}
+
+/* All files that we ship. */
+static void test_shipped(void **state)
+{
+	char **names;
+	size_t n, n_yaml = 0;
+
+	(void)state;
+	assert_ok(ct_dir_list(CT_SOURCE_DIR "/configs", &names, &n));
+	for (size_t i = 0; i < n; i++) {
+		char *path = ct_path_join(CT_SOURCE_DIR "/configs", names[i]);
+
+		assert_non_null(strstr(names[i], ".yaml"));
+		n_yaml++;
+		expect_round_trip(load(path, NULL, 0));
+		ct_free(path);
+	}
+	ct_dir_list_free(names, n);
+	assert_true(n_yaml >= 5);
+}
+
+static bool has_line(const struct ct_config *c, const char *line)
+{
+	struct ct_str lines = {0};
+	bool found;
+
+	assert_ok(ct_config_lines(c, &lines));
+	found = strstr(ct_str_text(&lines), line) != NULL;
+	ct_str_release(&lines);
+	return found;
+}
+
+/* What is learned is in the digest, where and how fast is not. */
+static void test_lines(void **state)
+{
+	static const char *const learned[] = {"run.seed=2",       "optim.lr=0.2",       "model.hidden=[3]",
+					      "batch.per_rank=5", "train.accumulate=2", "data.augment.flip=true",
+					      "train.ema=0.9"},
+				 *const others[] = {"run.dir=elsewhere", "log.every=3",    "launch.procs=2",
+						    "data.workers=3",    "dist.timeout=3", "checkpoint.keep_last=5",
+						    "train.engine=ref",  "train.epochs=9", "train.target_top1=0.5"};
+	struct ct_config *c = load_text(GOOD), *d;
+	char digest[65], other[65];
+
+	(void)state;
+	assert_ok(ct_config_digest(c, digest));
+	assert_true(has_line(c, "optim.lr=0.05\n") && has_line(c, "model.hidden=[512, 256]\n") &&
+		    has_line(c, "optim.momentum=0.9\n"));
+	assert_false(has_line(c, "run.dir") || has_line(c, "optim.beta1") || has_line(c, "train.epochs"));
+	for (size_t i = 0; i < CT_ARRAY_LEN(learned) + CT_ARRAY_LEN(others); i++) {
+		bool is_learned = i < CT_ARRAY_LEN(learned);
+		const char *text = is_learned ? learned[i] : others[i - CT_ARRAY_LEN(learned)];
+		char *key = ct_strndup(text, strcspn(text, "="));
+		const struct ct_config_set set = {key, strchr(text, '=') + 1, "argument 2"};
+
+		d = load(in_tmpdir("run one.yaml"), &set, 1);
+		assert_ok(ct_config_digest(d, other));
+		if ((strcmp(digest, other) != 0) != is_learned)
+			fail_msg("%s: the digest %s", text, is_learned ? "does not notice" : "should not care");
+		ct_config_destroy(d);
+		ct_free(key);
+	}
+	ct_config_destroy(c);
+	/* Where the rate depends on the length, the length counts. */
+	c = load_text(GOOD "schedule: {name: cosine}\n");
+	assert_true(has_line(c, "train.epochs=1\n"));
+	ct_config_destroy(c);
+}
+
+/* The table itself: fields of the right size, defaults that parse, choices and controllers that exist. */
+static void test_schema(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ct_key_count(); i++) {
+		const struct ct_key *k = ct_key_at(i);
+		bool list = k->type == CT_KEY_INTS || k->type == CT_KEY_FLOATS || k->type == CT_KEY_STRS;
+		bool number = k->type == CT_KEY_INT || k->type == CT_KEY_FLOAT || k->type == CT_KEY_MIB ||
+			      k->type == CT_KEY_SECONDS;
+		size_t controller;
+
+		assert_int_equal(ct_key_index(k->name), i);
+		assert_true(k->doc && k->doc[strlen(k->doc) - 1] == '.');
+		assert_true(!number || (k->hi > k->lo && k->def));
+		assert_true(!list || k->max_n > 0);
+		assert_true(k->type != CT_KEY_BOOL || k->def);
+		if (k->only) {
+			const char *kinds = ct_key_only(k, &controller), *all = ct_key_at(controller)->choices;
+			char word[64];
+
+			for (size_t w = 0; ct_choice_at(kinds, w, word, sizeof(word)); w++)
+				assert_true(ct_choice_has(all, word));
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_schema),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_types),
+		cmocka_unit_test(test_anchors_and_empty_sections),
+		cmocka_unit_test(test_precedence),
+		cmocka_unit_test(test_base_paths),
+		cmocka_unit_test(test_data_dir),
+		cmocka_unit_test(test_exclusive_keys),
+		cmocka_unit_test(test_keys_of_another_kind),
+		cmocka_unit_test(test_lists_of_the_command_line),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_shipped),
+		cmocka_unit_test(test_lines),
+	};
+
+	unsetenv("CTRAIN_LOG");
+	unsetenv("CTRAIN_DATA");
+	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+}

@@ -1,0 +1,419 @@
+/* Malformed configurations: each gets its place and words that help, all in one go, and nothing crashes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tmpdir.h"
+#include "trainer/config.h"
+
+#define GOOD "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\n"
+
+struct bad {
+	const char *what, *text;
+	size_t len; /* 0: strlen */
+	const char *place, *words;
+};
+#define TEXT(s) s, sizeof(s) - 1
+
+static const struct bad cases[] = {
+	{"a good one", GOOD, 0, NULL, NULL},
+	{"a good one with a byte order mark and Windows line ends",
+	 "\xEF\xBB\xBFrun: {seed: 3}\r\n" GOOD "optim:\r\n  lr: 1\r\n", 0, NULL, NULL},
+	/* no YAML at all */
+	{"empty", "", 0, ":1:1:", "empty"},
+	{"blank", "\n\n  \n", 0, ":1:1:", "empty"},
+	{"comment only", "# nothing\n", 0, ":1:1:", "empty"},
+	{"binary", TEXT("model:\n  name: \0\1\2"), ":2:9:", "byte 0x00 is no text"},
+	{"escape byte", TEXT("model:\n  name: \x1b[31m"), ":2:9:", "byte 0x1b"},
+	{"C1 control", TEXT("run:\n  name: a\xC2\x9F"), ":2:10:", "U+009F"},
+	{"latin-1", TEXT("run:\n  name: caf\xE9\n"), ":2:12:", "byte 0xe9 is not UTF-8"},
+	{"overlong UTF-8", TEXT("run:\n  name: \xC0\xAF\n"), ":2:9:", "not UTF-8"},
+	{"UTF-16", TEXT("\xFF\xFEm\0o\0"), ":1:1:", "not UTF-8"},
+	{"cut UTF-8 at the end", TEXT("run:\n  name: \xE2\x82"), ":2:9:", "not UTF-8"},
+	{"no character", TEXT("run:\n  name: a\xEF\xBF\xBF\n"), ":2:10:", "control characters are not allowed"},
+	/* syntax */
+	{"no colon", "model\n  name: mlp\n", 0, ":2:7:", "mapping values are not allowed"},
+	{"tab", "model:\n\tname: mlp\n", 0, ":2:1:", "tab"},
+	{"tab below", "model:\n  name: mlp\n\tloss: mse\n", 0, ":3:1:", "tab"},
+	{"indentation", "model:\n  name: mlp\n loss: mse\n", 0, ":3:2:", "did not find expected"},
+	{"open brace", "model: {name: mlp\n", 0, ":2:1:", "did not find expected"},
+	{"open bracket", "model:\n  hidden: [1, 2\ntrain:\n", 0, ":3:6:", "in \"train:\""},
+	{"open quote", "run:\n  name: \"abc\n", 0, ":3:1:", "quoted scalar"},
+	{"bad escape", "run:\n  name: \"a\\qb\"\n", 0, ":2:11:", "unknown escape character"},
+	{"stray bracket", "model: ]\n", 0, ":1:8:", "did not find expected node content"},
+	{"percent", "model: %x\n", 0, ":1:8:", "cannot start any token"},
+	{"bad directive", "%YAML 9.9\n---\nmodel: {}\n", 0, ":1:1:", "YAML"},
+	/* structure */
+	{"text", "just a text\n", 0, ":1:1:", "a single text"},
+	{"list", "- model\n- data\n", 0, ":1:1:", "this is a list"},
+	{"two documents", GOOD "---\n" GOOD, 0, ":4:1:", "second document"},
+	{"tag", "train:\n  epochs: !!int 3\n", 0, ":2:11:", "tag"},
+	{"local tag", "model: !python/object {name: mlp}\n", 0, ":1:8:", "tag"},
+	{"merge key", "a: &a {name: mlp}\nmodel:\n  <<: *a\n", 0, ":3:3:", "merge keys"},
+	{"unknown alias", "model:\n  name: *nowhere\n", 0, ":2:9:", "alias *nowhere"},
+	{"recursive alias", "model: &m\n  layers: [*m]\n", 0, ":2:12:", "inside the value"},
+	{"list as key", "? [a, b]\n: 1\n", 0, ":1:3:", "a key must be a name"},
+	{"empty key", "\"\": 1\n", 0, ":1:1:", "a key must be a name"},
+	{"duplicate section", "model: {name: mlp}\ntrain: {epochs: 1}\nmodel: {}\n", 0,
+	 ":3:1:", "duplicate key \"model\""},
+	{"duplicate key", "optim:\n  lr: 1\n  momentum: 0.9\n  lr: 2\n", 0, ":4:3:", "stands at line 2 already"},
+	/* keys */
+	{"unknown section", GOOD "optimizer:\n  lr: 1\n", 0, ":4:1:", "did you mean \"optim\"?"},
+	{"misspelt key", GOOD "optim:\n  momentun: 0.9\n", 0,
+	 ":5:3:", "unknown key \"optim.momentun\"; did you mean \"optim.momentum\"?"},
+	{"key of another section", GOOD "lr: 0.1\n", 0, ":4:1:", "did you mean \"optim.lr\"?"},
+	{"misplaced key", GOOD "optim:\n  seed: 1\n", 0, ":5:3:", "did you mean \"run.seed\"?"},
+	{"nested section", GOOD "data2:\n  augment: {}\n", 0, ":4:1:", "did you mean \"data\"?"},
+	{"misspelt in augment",
+	 "model: {name: mlp}\ntrain: {epochs: 1}\ndata:\n  name: mnist\n  augment:\n    flop: true\n", 0,
+	 ":6:5:", "did you mean \"data.augment.flip\"?"},
+	{"dotted key", GOOD "optim.lr: 0.1\n", 0, ":4:1:", "write the section"},
+	{"not alike anything", GOOD "zzzzzz: 1\n", 0, ":4:1:", "unknown key \"zzzzzz\""},
+	{"value for a section", GOOD "optim: sgd\n", 0, ":4:8:", "optim is a section"},
+	{"list for a section", GOOD "optim: [sgd]\n", 0, ":4:8:", "its keys are optim.name"},
+	{"keys for a value", GOOD "optim:\n  lr: {max: 1}\n", 0, ":5:7:", "a group of keys instead of a single value"},
+	{"list for a value", GOOD "optim:\n  lr: [1]\n", 0, ":5:7:", "a list instead of a single value"},
+	{"number for a list", "model: {name: mlp, hidden: 512}\n", 0, ":1:28:", "instead of a list"},
+	/* types and ranges */
+	{"word for a number", GOOD "optim:\n  lr: fast\n", 0, ":5:7:", "optim.lr: \"fast\" is not a number"},
+	{"hexadecimal", GOOD "run:\n  seed: 0x10\n", 0, ":5:9:", "not a whole number"},
+	{"leading zero", GOOD "run:\n  seed: 010\n", 0, ":5:9:", "octal"},
+	{"fraction for a whole number", GOOD "log:\n  every: 1.5\n", 0, ":5:10:", "\"1.5\" is not a whole number"},
+	{"exponent for a whole number", GOOD "log:\n  every: 1e3\n", 0, ":5:10:", "write 1000"},
+	{"too large for 64 bits", GOOD "run:\n  seed: 99999999999999999999\n", 0, ":5:9:", "is not a whole number"},
+	{"auto where it means nothing", GOOD "log:\n  every: auto\n", 0, ":5:10:", "is not a whole number"},
+	{"or auto", GOOD "launch:\n  procs: all\n", 0, ":5:10:", "is not a whole number or auto"},
+	{"nan", GOOD "optim:\n  lr: .nan\n", 0, ":5:7:", "not a number"},
+	{"infinity", GOOD "optim:\n  lr: 1e999\n", 0, ":5:7:", "not a number"},
+	{"negative", GOOD "optim:\n  lr: -0.1\n", 0, ":5:7:", "out of range (above 0 to 1000)"},
+	{"below", GOOD "batch:\n  eval: 0\n", 0, ":5:9:", "out of range (from 1 to 65536)"},
+	{"at an open end", GOOD "model_: 1\noptim:\n  momentum: 1\n", 0, ":6:13:", "from 0 to below 1"},
+	{"yes", GOOD "checkpoint:\n  best: yes\n", 0, ":5:9:", "write true"},
+	{"Off", GOOD "checkpoint:\n  best: Off\n", 0, ":5:9:", "write false"},
+	{"True", GOOD "checkpoint:\n  best: True\n", 0, ":5:9:", "write true"},
+	{"no boolean", GOOD "checkpoint:\n  best: perhaps\n", 0, ":5:9:", "not true or false"},
+	{"no value", GOOD "optim:\n  lr:\n", 0, ":5:6:", "is no value"},
+	{"no value for a choice", "model:\n  name:\n", 0, ":2:8:", "is no value: write mlp, lenet"},
+	{"misspelt choice", "model:\n  name: convent\n", 0, ":2:9:", "did you mean \"convnet\"?"},
+	{"unknown choice", "optim:\n  name: rprop2000\n", 0, ":2:9:", "there is sgd, adamw"},
+	{"empty choice", "optim:\n  name: \"\"\n", 0, ":2:9:", "is unknown"},
+	{"bf16", GOOD "precision: bf16\n", 0, ":4:12:", "computes in fp32"},
+	{"unknown unit", GOOD "dist:\n  timeout: 3 weeks\n", 0, ":5:12:", "units are ms, s, min, h"},
+	{"entry of a list", "model:\n  name: mlp\n  hidden: [64, many]\n", 0,
+	 ":3:16:", "\"many\" is not a whole number"},
+	{"list in a list", "model:\n  name: mlp\n  hidden: [[64]]\n", 0, ":3:12:", "a list instead of a single value"},
+	{"too many entries", "model:\n  name: mlp\n  hidden: [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]\n", 0,
+	 ":3:11:", "at most 16"},
+	{"line break in a text", GOOD "run:\n  name: \"a\\nb\"\n", 0, ":5:9:", "line break"},
+	{"NUL in a text", GOOD "run:\n  name: \"a\\0b\"\n", 0, ":5:9:", "control character"},
+	{"NUL in a number", GOOD "run:\n  seed: \"1\\0\"\n", 0, ":5:9:", "not a whole number"},
+	{"NUL in a key", GOOD "\"run\\0\": {seed: 1}\n", 0, ":4:1:", "unknown key"},
+	/* several keys */
+	{"no model", "data: {name: mnist}\ntrain: {epochs: 1}\n", 0, ":1:1:", "model.name is missing"},
+	{"no data", "model: {name: mlp}\ntrain: {epochs: 1}\n", 0, ":1:1:", "data.name is missing"},
+	{"no end", "model: {name: mlp}\ndata: {name: mnist}\n", 0, ":1:1:", "train.epochs or train.max_steps"},
+	{"no end, said so", "model: {name: mlp}\ndata: {name: mnist}\ntrain:\n  epochs: 0\n", 0, ":4:11:", "no end"},
+	{"two batch sizes", GOOD "batch:\n  global: 256\n  per_rank: 64\n", 0, ":6:13:", "exclude each other"},
+	{"no batch size", GOOD "batch:\n  per_rank: 0\n", 0, ":5:13:", "needs one of global"},
+	{"two warm-ups", GOOD "schedule:\n  warmup_steps: 5\n  warmup_epochs: 1\n", 0, ":5:17:", "exclude each other"},
+	{"key of another model", GOOD "optim:\n  beta1: 0.9\n", 0,
+	 ":5:10:", "does not apply to optim.name sgd (only to adamw)"},
+	{"key of another data set", "model: {name: mlp}\ndata: {name: mnist, n_train: 5}\ntrain: {epochs: 1}\n", 0,
+	 ":2:30:", "does not apply to data.name mnist"},
+	{"no layers", "model: {name: layers}\ndata: {name: mnist}\ntrain: {epochs: 1}\n", 0,
+	 ":1:15:", "needs the list model.layers"},
+	{"loss without labels",
+	 "model: {name: mlp, loss: cross_entropy}\ndata: {name: synthetic_regression}\ntrain: {epochs: 1}\n", 0,
+	 ":1:26:", "use mse"},
+	{"loss without numbers", "model: {name: mlp, loss: mse}\ndata: {name: mnist}\ntrain: {epochs: 1}\n", 0,
+	 ":1:26:", "use cross_entropy"},
+	{"accuracy of a regression",
+	 "model: {name: mlp}\ndata: {name: synthetic_regression}\ntrain: {epochs: 1, target_top1: 0.9}\n", 0,
+	 ":3:33:", "needs class labels"},
+	{"target without evaluation",
+	 "model: {name: mlp}\ndata: {name: mnist, val: none}\ntrain: {epochs: 1, target_top1: 0.9}\n", 0,
+	 ":3:33:", "data.val is none"},
+	{"Nesterov without momentum", GOOD "optim:\n  momentum: 0\n  nesterov: true\n", 0,
+	 ":6:13:", "needs optim.momentum"},
+	{"multistep without steps", GOOD "schedule:\n  name: multistep\n", 0, ":5:9:", "needs schedule.milestones"},
+	{"milestones that fall", GOOD "schedule:\n  name: multistep\n  milestones: [30, 20]\n", 0,
+	 ":6:15:", "must rise"},
+	{"mean without std", "model: {name: mlp}\ndata: {name: mnist, mean: [0.1]}\ntrain: {epochs: 1}\n", 0,
+	 ":2:27:", "give both"},
+	{"shape of two", "model: {name: mlp}\ndata: {name: synthetic, shape: [28, 28]}\ntrain: {epochs: 1}\n", 0,
+	 ":2:32:", "instead of 3"},
+	{"node rank", GOOD "launch: {node_rank: 2}\n", 0, ":4:21:", "launch.nodes 1"},
+	{"nodes without address", GOOD "launch:\n  nodes: 2\n", 0, ":5:10:", "--master-addr"},
+	{"procs of other nodes", GOOD "launch: {nodes: 3, master_addr: a, procs_list: \"8,2\"}\n", 0,
+	 ":4:48:", "is for 2 nodes"},
+	{"procs list", GOOD "launch: {procs_list: \"8,x\"}\n", 0, ":4:22:", "as in \"8,2\""},
+	{"init", GOOD "launch: {init: \"http://a:1\"}\n", 0, ":4:16:", "none of env://"},
+	{"log level", GOOD "log:\n  level: info,dist=debgu\n", 0, ":5:10:", "did you mean \"debug\"?"},
+	{"run name", GOOD "run:\n  name: a/b\n", 0, ":5:9:", "folder name"},
+	{"resume", GOOD "train2: 1\n", 0, ":4:1:", "did you mean \"train\"?"},
+	{"misspelt resume", "model: {name: mlp}\ndata: {name: mnist}\ntrain:\n  epochs: 1\n  resume: atuo\n", 0,
+	 ":5:11:", "did you mean \"auto\"?"},
+	/* base */
+	{"base as list", "base: [a.yaml]\n", 0, ":1:7:", "names one other file"},
+	{"base without value", "base:\n", 0, ":1:6:", "names one other file"},
+	{"base that is not there", "base: nothere.yaml\n", 0, ":1:7:", "No such file"},
+	{"base on itself", "base: bad.yaml\n", 0, ":1:7:", "in a circle"},
+};
+
+static struct ct_config *loaded;
+
+static enum ct_status load(const char *path)
+{
+	enum ct_status st;
+
+	ct_config_destroy(loaded);
+	loaded = NULL;
+	st = ct_config_load(path, NULL, 0, &loaded);
+	return st;
+}
+
+static const char *put(const char *name, const char *text, size_t len)
+{
+	const char *path = in_tmpdir(name);
+
+	assert_ok(ct_file_replace(path, text, len));
+	return path;
+}
+
+static bool matches(const char *what, const char *path, const char *place, const char *words)
+{
+	enum ct_status st = load(path);
+	const char *message = ct_error_message(), *at = strstr(message, place);
+
+	if (st != CT_CONFIG) {
+		print_error("%s: status %s, message \"%s\"\n", what, ct_status_name(st), message);
+		return false;
+	}
+	assert_int_equal(ct_status_exit_code(st), 2);
+	assert_null(loaded);
+	while (at && strncmp(message, tmpdir, strlen(tmpdir)) == 0) {
+		/* The words stand in the line of that place. */
+		const char *end = strchr(at, '\n'), *found = strstr(at, words);
+
+		if (found && (!end || found < end))
+			return true;
+		at = strstr(at + 1, place);
+	}
+	print_error("%s: no \"%s\" with \"%s\" in:\n%s\n", what, place, words, message);
+	return false;
+}
+
+static void expect(const char *what, const char *path, const char *place, const char *words)
+{
+	assert_true(matches(what, path, place, words));
+}
+
+static void test_table(void **state)
+{
+	size_t n_wrong = 0;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		const struct bad *b = &cases[i];
+		const char *path = put("bad.yaml", b->text, b->len ? b->len : strlen(b->text));
+
+		if (b->place)
+			n_wrong += !matches(b->what, path, b->place, b->words);
+		else
+			assert_ok(load(path));
+	}
+	assert_int_equal(n_wrong, 0);
+	assert_true(CT_ARRAY_LEN(cases) >= 40);
+}
+
+/* Each cut of a good file is either good or an error with a place. */
+static void test_truncated(void **state)
+{
+	static const char text[] =
+		"# comment\nmodel: {name: mlp, hidden: [64, 32]}\ndata:\n  name: \"synthetic\"\n  augment:\n"
+		"    flip: true\ntrain: &t {epochs: 3}\noptim: {lr: 1e-4}\n";
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(text); n++) {
+		enum ct_status st = load(put("cut.yaml", text, n));
+
+		assert_true(st == CT_OK || st == CT_CONFIG);
+		if (st == CT_CONFIG)
+			assert_non_null(strstr(ct_error_message(), "cut.yaml:"));
+	}
+}
+
+static void test_huge(void **state)
+{
+	size_t n = (size_t)3 << 20;
+	char *text = ct_calloc(n, 1);
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, '#', n);
+	expect("3 MiB", put("huge.yaml", text, n), ":1:1:", "larger than 1 MiB");
+	memset(text, '[', n);
+	expect("deep", put("deep.yaml", text, (size_t)1 << 20), ":1:18:", "nested more than 16 levels");
+	memset(text, 'a', n);
+	memcpy(text, "run:\n  name: ", 13);
+	expect("long text", put("long.yaml", text, 100000), ":2:9:", "longer than 4096 bytes");
+	ct_free(text);
+}
+
+static void test_many_values(void **state)
+{
+	struct ct_str b = {0};
+
+	(void)state;
+	ct_str_add(&b, "model: {name: layers}\nlist: [0");
+	for (int i = 0; i < 10000; i++)
+		ct_str_add(&b, ",0");
+	ct_str_add(&b, "]\n");
+	assert_ok(ct_str_status(&b));
+	expect("many values", put("many.yaml", b.s, b.len), ":2:", "more than 8192 values");
+	ct_str_clear(&b);
+	for (int i = 0; i < 3000; i++)
+		ct_str_addf(&b, "- &a%d [%d]\n", i, i);
+	expect("many anchors", put("many.yaml", b.s, b.len), ":1:1:", "this is a list");
+	ct_str_release(&b);
+}
+
+/* "Billion laughs": nine lists of nine aliases each. */
+static void test_alias_bomb(void **state)
+{
+	struct ct_str b = {0};
+
+	(void)state;
+	ct_str_add(&b, "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
+	for (int i = 1; i < 9; i++) {
+		ct_str_addf(&b, "a%d: &a%d [", i, i);
+		for (int k = 0; k < 9; k++)
+			ct_str_addf(&b, "%s*a%d", k > 0 ? "," : "", i - 1);
+		ct_str_add(&b, "]\n");
+	}
+	assert_ok(ct_str_status(&b));
+	expect("alias bomb", put("bomb.yaml", b.s, b.len), ":4:42:", "expands the document beyond 8192 values");
+	ct_str_release(&b);
+}
+
+static void test_base_chains(void **state)
+{
+	char name[32], text[64];
+
+	(void)state;
+	put("c1.yaml", "base: c2.yaml\n", 14);
+	put("c2.yaml", "x: 1\nbase: ./c3.yaml\n", 21);
+	put("c3.yaml", "base: c1.yaml\n", 14);
+	expect("circle of three", in_tmpdir("c1.yaml"), "c3.yaml:1:7:", "in a circle");
+	/* The rest of the files is looked at all the same. */
+	assert_non_null(strstr(ct_error_message(), "c2.yaml:1:1: error: unknown key \"x\""));
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "chain%d.yaml", i);
+		snprintf(text, sizeof(text), "base: chain%d.yaml\n", i + 1);
+		put(name, text, strlen(text));
+	}
+	expect("long chain", in_tmpdir("chain0.yaml"), "chain14.yaml:1:7:", "more than 15 files");
+	put("child.yaml", "base: parent.yml\ntrain: {epochs: 2}\n", 36);
+	put("parent.yaml", GOOD, strlen(GOOD));
+	expect("misspelt base", in_tmpdir("child.yaml"), "child.yaml:1:7:", "did you mean \"parent.yaml\"?");
+	put("parent.yml", "model: {name: [\n", 16);
+	expect("broken base", in_tmpdir("child.yaml"), "parent.yml:2:1:", "did not find expected");
+}
+
+static void test_unreadable(void **state)
+{
+	(void)state;
+	assert_fails(load(in_tmpdir("nothing.yaml")), CT_CONFIG, "No such file");
+	assert_non_null(strstr(ct_error_message(), "nothing.yaml"));
+	assert_fails(load(tmpdir), CT_CONFIG, "Is a directory");
+	put("mnist.yaml", GOOD, strlen(GOOD));
+	assert_fails(load(in_tmpdir("mnsit.yaml")), CT_CONFIG, "did you mean \"mnist.yaml\"?");
+}
+
+/* All problems of file, environment and command line come together, and a flood is cut. */
+static void test_all_at_once(void **state)
+{
+	static const struct ct_config_set sets[] = {
+		{"optim.ler", "1", "argument 2"}, {"optim.lr", "x", "argument 3"}, {"batch", "3", "argument 4"}};
+	static const char text[] =
+		"model: {name: covnet}\ndata: {name: mnist, workers: -1}\noptim:\n  lr: no\nfoo: 1\n";
+	const char *path = put("all.yaml", text, sizeof(text) - 1), *message;
+	struct ct_str b = {0};
+
+	(void)state;
+	setenv("CTRAIN_LOG", "loud", 1);
+	assert_int_equal(ct_config_load(path, sets, CT_ARRAY_LEN(sets), &loaded), CT_CONFIG);
+	unsetenv("CTRAIN_LOG");
+	message = ct_error_message();
+	static const char *const parts[] = {
+		"all.yaml:1:15: error: model.name: \"covnet\" is unknown; did you mean \"convnet\"?",
+		"all.yaml:2:30: error: data.workers: \"-1\" is out of range (from 0 to 256)",
+		"all.yaml:4:7: error: optim.lr: \"no\" is not a number",
+		"all.yaml:5:1: error: unknown key \"foo\"",
+		"argument 2: error: unknown key \"optim.ler\"; did you mean \"optim.lr\"?",
+		"argument 3: error: optim.lr: \"x\" is not a number",
+		"argument 4: error: batch is a section, not a single value; its keys are batch.global",
+		"environment CTRAIN_LOG: error: log.level: unknown level \"loud\"",
+		"all.yaml:1:1: error: the training has no end",
+	};
+	size_t lines = 1;
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(parts); i++) {
+		if (!strstr(message, parts[i]))
+			fail_msg("no \"%s\" in\n%s", parts[i], message);
+	}
+	for (const char *s = message; (s = strchr(s, '\n')); s++)
+		lines++;
+	assert_int_equal(lines, CT_ARRAY_LEN(parts));
+
+	for (int i = 0; i < 70; i++)
+		ct_str_addf(&b, "wrong%d: 1\n", i);
+	expect("flood", put("flood.yaml", b.s, b.len), ":50:1:", "unknown key");
+	assert_null(strstr(ct_error_message(), ":51:1:"));
+	assert_non_null(strstr(ct_error_message(), "more problems"));
+	ct_str_release(&b);
+}
+
+/* Out of memory at any point is CT_NOMEM (or, where a text was cut short, a problem), never a crash or a leak. */
+static void test_no_memory(void **state)
+{
+	static const char text[] =
+		"base: base.yaml\nmodel: {layers: [relu, \"conv2d 3\"], hidden: [1]}\nfoo: 1\noptim: {lr: x, beta1: 0.5}\n";
+	const char *path = put("memory.yaml", text, sizeof(text) - 1);
+	enum ct_status st = CT_NOMEM;
+	uint64_t n;
+
+	(void)state;
+	put("base.yaml", GOOD, strlen(GOOD));
+	for (n = 1; n < 2000; n++) {
+		uint64_t before = ct_mem_count();
+
+		ct_mem_fail_after(n);
+		st = ct_config_load(path, NULL, 0, &loaded);
+		ct_mem_fail_after(0);
+		assert_true(st == CT_NOMEM || st == CT_CONFIG);
+		assert_null(loaded);
+		if (ct_mem_count() - before < n)
+			break;
+	}
+	assert_int_equal(st, CT_CONFIG);
+	assert_true(n > 200 && n < 2000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),      cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_huge),       cmocka_unit_test(test_many_values),
+		cmocka_unit_test(test_alias_bomb), cmocka_unit_test(test_base_chains),
+		cmocka_unit_test(test_unreadable), cmocka_unit_test(test_all_at_once),
+		cmocka_unit_test(test_no_memory),
+	};
+
+	unsetenv("CTRAIN_LOG");
+	unsetenv("CTRAIN_DATA");
+	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+}

@@ -1,0 +1,118 @@
+/* docs/CONFIG.md and docs/config.schema.json are what the schema table says. After a change of the table:
+ *   ctrain config docs --out docs/CONFIG.md && ctrain config schema --out docs/config.schema.json
+ * or, without the program: CTRAIN_UPDATE_DOCS=1 test_config_docs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/json.h"
+#include "tmpdir.h"
+#include "trainer/config_impl.h"
+
+static void expect_file(const char *path, const struct ct_str *want)
+{
+	char *have = NULL;
+	size_t len = 0;
+
+	if (getenv("CTRAIN_UPDATE_DOCS"))
+		assert_ok(ct_file_replace(path, ct_str_text(want), want->len));
+	assert_ok(ct_file_read(path, (size_t)1 << 20, &have, &len));
+	if (len != want->len || memcmp(have, want->s, len) != 0)
+		fail_msg("%s is not what trainer/config_schema.c says: see the top of test_config_docs.c", path);
+	ct_free(have);
+}
+
+static void test_page(void **state)
+{
+	struct ct_str text = {0};
+
+	(void)state;
+	assert_ok(ct_config_docs(&text));
+	for (size_t i = 0; i < ct_key_count(); i++) {
+		char row[96];
+
+		snprintf(row, sizeof(row), "\n| `%s` | ", ct_key_at(i)->name);
+		if (!strstr(text.s, row))
+			fail_msg("no row for %s", ct_key_at(i)->name);
+	}
+	expect_file(CT_SOURCE_DIR "/docs/CONFIG.md", &text);
+	ct_str_release(&text);
+}
+
+/* The schema of a key, following its sections. */
+static const ct_json *schema_of(const ct_json *root, const char *name)
+{
+	const ct_json *at = ct_json_get(root, "properties");
+	char part[64];
+
+	while (at) {
+		size_t n = strcspn(name, ".");
+
+		snprintf(part, sizeof(part), "%.*s", (int)n, name);
+		at = ct_json_get(at, part);
+		if (!name[n])
+			break;
+		name += n + 1;
+		at = at ? ct_json_get(at, "properties") : NULL;
+	}
+	return at;
+}
+
+static void test_json_schema(void **state)
+{
+	struct ct_str text = {0};
+	ct_json *root = NULL;
+	const ct_json *lr;
+	double bound;
+
+	(void)state;
+	assert_ok(ct_config_json_schema(&text));
+	assert_ok(ct_json_parse(text.s, text.len, "schema", &root));
+	for (size_t i = 0; i < ct_key_count(); i++) {
+		if (!schema_of(root, ct_key_at(i)->name))
+			fail_msg("no schema for %s", ct_key_at(i)->name);
+	}
+	lr = schema_of(root, "optim.lr");
+	assert_ok(ct_json_get_f64(lr, "exclusiveMinimum", &bound));
+	assert_true(bound == 0);
+	assert_ok(ct_json_get_f64(lr, "maximum", &bound));
+	assert_true(bound == 1000);
+	assert_int_equal(ct_json_len(ct_json_get(schema_of(root, "optim.name"), "enum")), 2);
+	assert_int_equal(ct_json_len(ct_json_get(schema_of(root, "launch.procs"), "anyOf")), 2);
+	ct_json_destroy(root);
+	expect_file(CT_SOURCE_DIR "/docs/config.schema.json", &text);
+	ct_str_release(&text);
+}
+
+static void test_help(void **state)
+{
+	struct ct_str text = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ct_key_count(); i++) {
+		ct_str_clear(&text);
+		assert_true(ct_config_help(ct_key_at(i)->name, &text));
+		assert_non_null(strstr(text.s, ct_key_at(i)->doc));
+	}
+	ct_str_clear(&text);
+	assert_true(ct_config_help("data.augment", &text));
+	assert_non_null(strstr(text.s, "data.augment.shear"));
+	assert_null(strstr(text.s, "data.mean"));
+	assert_false(ct_config_help("optim.l", &text));
+	assert_false(ct_config_help("opt", &text));
+	ct_str_release(&text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_page),
+		cmocka_unit_test(test_json_schema),
+		cmocka_unit_test(test_help),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
