@@ -140,7 +140,7 @@ enum ct_status ct_comm_mem_alloc(ct_comm *c, size_t bytes, void **out)
 
 /* ---- the end of a communicator */
 
-static enum ct_status die(ct_comm *c, const struct ct_error *e)
+void ct_comm_die_of(ct_comm *c, const struct ct_error *e)
 {
 	bool first;
 
@@ -154,7 +154,6 @@ static enum ct_status die(ct_comm *c, const struct ct_error *e)
 	pthread_mutex_unlock(&c->lock);
 	if (first)
 		c->ops->abort(c);
-	return c->error.status;
 }
 
 enum ct_status ct_comm_die(ct_comm *c)
@@ -166,7 +165,7 @@ enum ct_status ct_comm_die(ct_comm *c)
 		(void)CT_FAIL(CT_COMM, "%s communicator failed", c->ops->name);
 		ct_error_save(&e);
 	}
-	(void)die(c, &e);
+	ct_comm_die_of(c, &e);
 	return ct_error_restore(&c->error);
 }
 
@@ -192,18 +191,35 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 		if (keep.status < 0)
 			(void)ct_error_restore(&keep);
 	}
-	(void)die(c, &e);
+	ct_comm_die_of(c, &e);
 }
 
-/* The watchdog hears of a dead peer through the store and knows more than a broken connection tells: let it speak first. */
-static void await_last_words(ct_comm *c)
+void ct_comm_await_last_words(ct_comm *c)
 {
 	int64_t deadline = ct_deadline_in(LAST_WORDS_NS);
 
+	if (!c->scope[0] || c->opts.nested)
+		return; /* no watchdog, or it speaks to the outer one */
 	pthread_mutex_lock(&c->lock);
 	while (!atomic_load(&c->dead) && ct_cond_wait_until(&c->died, &c->lock, deadline) == 0)
 		;
 	pthread_mutex_unlock(&c->lock);
+}
+
+void ct_comm_blame(ct_comm *c, const ct_work *w)
+{
+	struct ct_failure f;
+	struct ct_error e;
+
+	if (!c->scope[0] || c->opts.nested)
+		return;
+	ct_error_save(&e);
+	if (ct_world_blame(c->world, w->seq, &f) != CT_OK) {
+		(void)ct_error_restore(&e);
+		return;
+	}
+	(void)CT_FAIL(CT_TIMEOUT, "%s; %s", e.message, f.message);
+	ct_error_hint("%s", f.hint[0] ? f.hint : e.hint);
 }
 
 /* ---- posting */
@@ -351,8 +367,8 @@ enum ct_status ct_work_wait(ct_work *w)
 	if (st == CT_INPROGRESS)
 		st = c->ops->wait(c, w, ct_deadline_in(c->opts.timeout_ns));
 	if (st < 0) {
-		if (st == CT_PEER_LOST && c->scope[0])
-			await_last_words(c);
+		if (st == CT_PEER_LOST)
+			ct_comm_await_last_words(c);
 		st = ct_comm_die(c);
 	}
 	put_work(c, w);

@@ -29,7 +29,7 @@ struct ct_comm_opts {
 	int64_t timeout_ns;   /* a collective that waits longer for a peer fails with CT_TIMEOUT naming who is late; 0: for ever */
 	const char *iface;    /* network interface for gloo, NULL: the address of the store connection */
 	const char *scope;    /* prefix of the keys in the store, NULL: "comm" */
-	bool background;      /* waited for by a helper thread beside computing ones: never spin */
+	bool nested;          /* part of another communicator, waited for by its helper thread: never spins, does not explain */
 };
 
 /* backend: "auto", "self", "shm", "gloo", "hier". CT_UNSUPPORTED says why one can't be had here (shm over two hosts, gloo not

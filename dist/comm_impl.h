@@ -6,13 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "dist/comm.h"
-
-enum ct_comm_kind {
-	CT_COMM_ALLREDUCE, CT_COMM_REDUCE, CT_COMM_BROADCAST, CT_COMM_ALLGATHER, CT_COMM_GATHER, CT_COMM_SCATTER,
-	CT_COMM_REDUCE_SCATTER, CT_COMM_BARRIER, CT_COMM_SEND, CT_COMM_RECV
-};
-const char *ct_comm_kind_name(enum ct_comm_kind k);
+#include "dist/comm_op.h"
 
 struct ct_work {
 	ct_comm *comm;
@@ -73,6 +67,12 @@ void ct_comm_release(ct_comm *c); /* undoes init; fine on a zeroed one */
 /* Ends the communicator with this thread's error chain, unless it has ended before; the end that counts becomes this thread's
  * chain, its status is returned. Call it without the back end's locks. */
 enum ct_status ct_comm_die(ct_comm *c);
+void ct_comm_die_of(ct_comm *c, const struct ct_error *e); /* the same of a given end; any thread */
+/* The watchdog hears of a dead peer through the store and knows more than a broken connection tells: lets it speak first, for a
+ * moment. Before ct_comm_die. */
+void ct_comm_await_last_words(ct_comm *c);
+/* Adds to a CT_TIMEOUT chain what the store knows of the rank that everybody waits for. */
+void ct_comm_blame(ct_comm *c, const ct_work *w);
 
 /* "rank 1 (pid 4711 on node7)"; q is this communicator's rank, the text says the world's. */
 void ct_comm_peer_text(const ct_comm *c, int q, char *buf, size_t len);
@@ -81,19 +81,6 @@ int ct_comm_world_rank(const ct_comm *c, int q);
 void ct_comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root, int tag,
 		     char *buf, size_t len);
 void ct_work_text(const ct_work *w, char *buf, size_t len);
-static inline bool ct_comm_is_p2p(enum ct_comm_kind k)
-{
-	return k == CT_COMM_SEND || k == CT_COMM_RECV;
-}
-
-/* dst[i] = dst[i] op src[i]; CT_AVG sums. Vectorised. Integers wrap around; bf16 is computed in fp32 and rounded to nearest
- * even each time; min and max hand on a NaN. dst and src are distinct. */
-void ct_reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op);
-/* dst[i] /= k, as CT_AVG needs; integers round toward zero. */
-void ct_reduce_scale(void *dst, size_t n, enum ct_dtype t, int k);
-/* out[j][i] = in[0][i] op in[1][i] op ... in this order, for every j, CT_AVG divided by n_in. Inputs and outputs may be the
- * same vectors. */
-void ct_reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t, enum ct_redop op);
 
 extern const struct ct_comm_ops ct_comm_ops_self;
 extern const struct ct_comm_ops ct_comm_ops_shm;

@@ -160,6 +160,7 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 		      (double)s->base.opts.timeout_ns / 1e9, names,
 		      any_inside || n == 0 ? "stopped inside it" : n > 1 ? "have not come to it" : "has not come to it");
 	ct_error_hint("is that process stopped, swapped out or at something longer than dist.timeout?");
+	ct_comm_blame(&s->base, w);
 	return CT_TIMEOUT;
 }
 
@@ -252,7 +253,7 @@ static bool may_spin(const struct shm *s)
 		if (s->ranks[q].cpu_limit < CPU_COUNT(&s->ranks[q].cpus) && s->ranks[q].cpu_limit < n)
 			n = s->ranks[q].cpu_limit;
 	}
-	return !s->base.opts.background && s->base.size <= n;
+	return !s->base.opts.nested && s->base.size <= n;
 }
 
 enum ct_status shm_watch_open(struct shm *s)

@@ -1,0 +1,50 @@
+/* gloo behind a C face: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc; nothing is thrown out
+ * of it. Not thread safe, except that start may run beside run. After a failure the engine is only good for closing. */
+#ifndef CT_DIST_GLOO_ENGINE_H
+#define CT_DIST_GLOO_ENGINE_H
+
+#include "dist/comm_op.h"
+#include "dist/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_gloo ct_gloo;
+typedef struct ct_gloo_message ct_gloo_message; /* a send or receive under way */
+
+struct ct_gloo_opts {
+	int rank, size;
+	const char *addr;   /* numeric local address to bind to, or NULL: iface */
+	const char *iface;
+	ct_store *store;
+	const char *prefix; /* of the keys in the store */
+	int64_t connect_ns; /* to reach all ranks */
+	int64_t timeout_ns; /* of one operation */
+};
+
+/* tag: the same on all ranks, different for operations that are not the same: what carries another tag is never matched. */
+struct ct_gloo_op {
+	enum ct_comm_kind kind;
+	const void *src;
+	void *dst;
+	size_t n;
+	enum ct_dtype dtype;
+	enum ct_redop op;
+	int root;
+	uint32_t tag;
+};
+
+/* Starts gloo's own thread with the signal mask and scheduling policy of the caller. */
+enum ct_status ct_gloo_open(const struct ct_gloo_opts *opts, ct_gloo **out) CT_MUST_CHECK;
+void ct_gloo_close(ct_gloo *g);
+/* Not send and recv. CT_TIMEOUT, CT_PEER_LOST (a connection broke) or CT_COMM with gloo's words. */
+enum ct_status ct_gloo_run(ct_gloo *g, const struct ct_gloo_op *op) CT_MUST_CHECK;
+/* Send and recv: start does not block, finish waits and frees the message in every case. */
+enum ct_status ct_gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out) CT_MUST_CHECK;
+enum ct_status ct_gloo_finish(ct_gloo *g, ct_gloo_message *m) CT_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
