@@ -39,8 +39,8 @@ enum ct_status ct_augment_check(const struct ct_augment *a)
 	if (a->scale_min == 0 && a->scale_max == 0)
 		return CT_OK;
 	if (!(a->scale_min >= 0.05f && a->scale_min <= a->scale_max && a->scale_max <= 20))
-		return CT_FAIL(CT_CONFIG, "augmentation: zoom from %g to %g is not inside 0.05..20", (double)a->scale_min,
-			       (double)a->scale_max);
+		return CT_FAIL(CT_CONFIG, "augmentation: zoom from %g to %g is not inside 0.05..20",
+			       (double)a->scale_min, (double)a->scale_max);
 	return CT_OK;
 }
 
@@ -75,7 +75,8 @@ static void draw_map(const struct ct_augment *a, struct ct_rng *r, int h, int w,
  * are zero. Their weight goes to 0 and their address is not formed. */
 static void sample_edge(int64_t x0, int64_t y0, int fx, int fy, int h, int w, int c, const uint8_t *src, uint8_t *dst)
 {
-	int left = x0 >= 0 ? 256 - fx : 0, right = x0 + 1 < w ? fx : 0, top = y0 >= 0 ? 256 - fy : 0, bottom = y0 + 1 < h ? fy : 0;
+	int left = x0 >= 0 ? 256 - fx : 0, right = x0 + 1 < w ? fx : 0, top = y0 >= 0 ? 256 - fy : 0,
+	    bottom = y0 + 1 < h ? fy : 0;
 	const uint8_t *p = src + ((y0 < 0 ? 0 : y0) * w + (x0 < 0 ? 0 : x0)) * c;
 	int64_t dx = x0 >= 0 && right ? c : 0, dy = y0 >= 0 && bottom ? (int64_t)w * c : 0;
 
@@ -101,7 +102,8 @@ static void warp(const struct inverse_map *m, int h, int w, int c, const uint8_t
 				const uint8_t *p = src + y0 * row_bytes + x0 * c, *q = p + row_bytes;
 
 				for (int k = 0; k < c; k++) {
-					int upper = 256 * p[k] + fx * (p[k + c] - p[k]), lower = 256 * q[k] + fx * (q[k + c] - q[k]);
+					int upper = 256 * p[k] + fx * (p[k + c] - p[k]),
+					    lower = 256 * q[k] + fx * (q[k + c] - q[k]);
 
 					dst[k] = (uint8_t)((256 * upper + fy * (lower - upper) + HALF) >> 16);
 				}

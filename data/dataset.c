@@ -8,10 +8,23 @@
 
 /* Normalisations of the two known sets: mean and standard deviation of all training pixels. */
 static const struct ct_dataset_kind kinds[] = {
-	{.name = "mnist", .ops = &ct_dataset_idx_ops, .c = 1, .h = 28, .w = 28, .n_classes = 10, .mean = 0.1307f,
+	{.name = "mnist",
+	 .ops = &ct_dataset_idx_ops,
+	 .c = 1,
+	 .h = 28,
+	 .w = 28,
+	 .n_classes = 10,
+	 .mean = 0.1307f,
 	 .std = 0.3081f},
-	{.name = "fashion_mnist", .ops = &ct_dataset_idx_ops, .c = 1, .h = 28, .w = 28, .n_classes = 10, .mean = 0.2860f,
-	 .std = 0.3530f, .how_to_get = "put the four files of github.com/zalandoresearch/fashion-mnist there"},
+	{.name = "fashion_mnist",
+	 .ops = &ct_dataset_idx_ops,
+	 .c = 1,
+	 .h = 28,
+	 .w = 28,
+	 .n_classes = 10,
+	 .mean = 0.2860f,
+	 .std = 0.3530f,
+	 .how_to_get = "put the four files of github.com/zalandoresearch/fashion-mnist there"},
 	{.name = "idx", .ops = &ct_dataset_idx_ops, .mean = 0.5f, .std = 0.5f},
 	{.name = "synthetic", .ops = &ct_dataset_synth_ops, .mean = 0.5f, .std = 0.25f},
 	{.name = "synthetic_regression", .ops = &ct_dataset_regression_ops, .mean = 0, .std = 1},
@@ -91,8 +104,8 @@ void ct_dataset_digest(const ct_dataset *d, char hex[65])
 {
 	struct ct_sha256 h;
 	char text[128];
-	int n = snprintf(text, sizeof(text), "ctrain data 1 n=%u c=%d h=%d w=%d classes=%d targets=%d\n", d->info.n, d->info.c,
-			 d->info.h, d->info.w, d->info.n_classes, d->info.n_targets);
+	int n = snprintf(text, sizeof(text), "ctrain data 1 n=%u c=%d h=%d w=%d classes=%d targets=%d\n", d->info.n,
+			 d->info.c, d->info.h, d->info.w, d->info.n_classes, d->info.n_targets);
 
 	ct_sha256_init(&h);
 	ct_sha256_update(&h, text, (size_t)n);

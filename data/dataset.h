@@ -1,4 +1,5 @@
-/* Data sets behind one table: open, read a sample by index, digest. Reading is thread safe and touches no shared state. */
+/* Data sets behind one table: open, read a sample by index, digest. Any number of threads may read one set at once, and
+ * different sets may be opened at once. Registry: the array in dataset.c. */
 #ifndef CT_DATA_DATASET_H
 #define CT_DATA_DATASET_H
 
@@ -11,8 +12,9 @@ enum ct_sample_kind { CT_SAMPLE_U8_HWC, CT_SAMPLE_F32 };
 struct ct_dataset_spec {
 	const char *name;    /* "mnist", "fashion_mnist", "idx", "synthetic", "synthetic_regression" */
 	const char *dir;     /* folder of the files */
-	const char *split;   /* IDX: prefix of the file names ("train", "t10k"), or a path prefix: PREFIX-images-idx3-ubyte[.gz] and
-	                        PREFIX-labels-idx1-ubyte[.gz]; '.' instead of '-' before idx is accepted */
+	/* IDX: prefix of the file names ("train", "t10k"; NULL: as `train` says), or a path prefix:
+	 * PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz]; '.' instead of '-' before idx is accepted. */
+	const char *split;
 	bool train;          /* synthetic: which half of the stream */
 	uint32_t n;          /* synthetic: number of samples */
 	int c, h, w;         /* synthetic: shape; IDX: expected shape, 0 = any */
@@ -37,12 +39,12 @@ struct ct_dataset_info {
 
 typedef struct ct_dataset ct_dataset;
 
-/* Missing files: CT_NOT_FOUND that names the file and both ways to get it; malformed ones: CT_DATA with path and what is
- * wrong. Files are checked whole before this returns. */
+/* Missing files: CT_NOT_FOUND that names the file and both ways to get it; malformed ones: CT_DATA with path and what
+ * is wrong; an unknown name or a wrong number: CT_CONFIG. Files are checked whole before this returns. */
 enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **out) CT_MUST_CHECK;
 void ct_dataset_close(ct_dataset *d);
 const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d);
-/* Sample i: x gets info.sample_bytes; label (class) or target [n_targets] whichever the set has (the other may be NULL). */
+/* Sample i: x gets info.sample_bytes; label (class) or target [n_targets], whichever the set has; either may be NULL. */
 enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target) CT_MUST_CHECK;
 /* Hex digest of the content (CRC-32s and sizes are enough), to compare ranks and to bind a checkpoint to its data. */
 void ct_dataset_digest(const ct_dataset *d, char hex[65]);

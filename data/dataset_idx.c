@@ -16,8 +16,8 @@ struct idx_array {
 	uint8_t *block;      /* owned, aligned */
 	const uint8_t *body; /* in block */
 	uint32_t dims[MAX_DIMS];
-	uint64_t n;          /* bytes of body */
-	uint32_t crc;        /* of header and body */
+	uint64_t n;   /* bytes of body */
+	uint32_t crc; /* of header and body */
 };
 
 struct idx_set {
@@ -60,15 +60,17 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 	if (got < 4)
 		return CT_FAIL(CT_DATA, "%s is cut off inside its header: %zu bytes of content", name, got);
 	if (h[0] != 0 || h[1] != 0)
-		return CT_FAIL(CT_DATA, "%s is not an IDX file: it starts with %02x %02x %02x %02x", name, h[0], h[1], h[2],
-			       h[3]);
+		return CT_FAIL(CT_DATA, "%s is not an IDX file: it starts with %02x %02x %02x %02x", name, h[0], h[1],
+			       h[2], h[3]);
 	if (h[2] != IDX_U8)
-		return CT_FAIL(CT_DATA, "%s: element type 0x%02x (%s), only 0x08 (unsigned bytes) is supported", name, h[2],
-			       element_name(h[2]));
+		return CT_FAIL(CT_DATA, "%s: element type 0x%02x (%s), only 0x08 (unsigned bytes) is supported", name,
+			       h[2], element_name(h[2]));
 	if (h[3] != n_dims)
-		return CT_FAIL(CT_DATA, "%s has %d dimensions, %s have %d%s", name, h[3], n_dims == 1 ? "labels" : "images", n_dims,
-			       (h[3] == 1) != (n_dims == 1) && (h[3] == 1 || h[3] == 3) ? ": are images and labels swapped?"
-											 : "");
+		return CT_FAIL(CT_DATA, "%s has %d dimensions, %s have %d%s", name, h[3],
+			       n_dims == 1 ? "labels" : "images", n_dims,
+			       (h[3] == 1) != (n_dims == 1) && (h[3] == 1 || h[3] == 3)
+				       ? ": are images and labels swapped?"
+				       : "");
 	if (got < 4 + 4 * (size_t)n_dims)
 		return CT_FAIL(CT_DATA, "%s is cut off inside its header: %zu bytes of content", name, got);
 	return CT_OK;
@@ -134,7 +136,8 @@ static enum ct_status load_array(ct_inflate *f, int n_dims, uint64_t max_bytes, 
 static enum ct_status check_shape(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 				  const ct_inflate *f, const struct idx_array *images)
 {
-	int want_c = spec->c ? spec->c : kind->c, want_h = spec->h ? spec->h : kind->h, want_w = spec->w ? spec->w : kind->w;
+	int want_c = spec->c ? spec->c : kind->c, want_h = spec->h ? spec->h : kind->h,
+	    want_w = spec->w ? spec->w : kind->w;
 	int h = (int)images->dims[1], w = (int)images->dims[2];
 
 	if ((want_h && h != want_h) || (want_w && w != want_w))
@@ -170,8 +173,8 @@ static void close_set(ct_dataset *d)
 	ct_free(s);
 }
 
-static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
-			       ct_inflate *images, ct_inflate *labels)
+static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *kind,
+			       const struct ct_dataset_spec *spec, ct_inflate *images, ct_inflate *labels)
 {
 	int n_classes = spec->n_classes ? spec->n_classes : kind->n_classes ? kind->n_classes : 10;
 	uint64_t max_bytes = spec->max_bytes ? spec->max_bytes : CT_DATASET_MAX_BYTES;
@@ -182,8 +185,8 @@ static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *
 	CT_TRY(load_array(images, 3, max_bytes, s->labels.n, &s->images));
 	CT_TRY(check_shape(kind, spec, images, &s->images));
 	if (s->images.dims[0] != s->labels.dims[0])
-		return CT_FAIL(CT_DATA, "%s has %u images, but %s has %u labels", ct_inflate_name(images), s->images.dims[0],
-			       ct_inflate_name(labels), s->labels.dims[0]);
+		return CT_FAIL(CT_DATA, "%s has %u images, but %s has %u labels", ct_inflate_name(images),
+			       s->images.dims[0], ct_inflate_name(labels), s->labels.dims[0]);
 	ct_dataset_init(&s->base, kind, s->images.dims[0], 1, (int)s->images.dims[1], (int)s->images.dims[2]);
 	s->base.info.kind = CT_SAMPLE_U8_HWC;
 	s->base.info.n_classes = n_classes;
@@ -210,13 +213,16 @@ enum ct_status ct_dataset_idx_load(const struct ct_dataset_kind *kind, const str
 	return CT_OK;
 }
 
-static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *dir, const char *prefix, const char *what)
+static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *dir, const char *prefix,
+				const char *what)
 {
-	(void)CT_FAIL(CT_NOT_FOUND, "no %s of %s: there is no %s-%s[.gz]%s", strncmp(what, "labels", 6) ? "images" : "labels",
-		      kind->name, prefix, what, ct_file_exists(dir) ? "" : ", not even the folder");
+	(void)CT_FAIL(CT_NOT_FOUND, "no %s of %s: there is no %s-%s[.gz]%s",
+		      strncmp(what, "labels", 6) ? "images" : "labels", kind->name, prefix, what,
+		      ct_file_exists(dir) ? "" : ", not even the folder");
 	if (kind->how_to_get)
-		ct_error_hint("%s, or draw digits to try things with: `ctrain data digits --out %s`; data.dir says where data lie",
-			      kind->how_to_get, dir);
+		ct_error_hint(
+			"%s, or draw digits to try things with: `ctrain data digits --out %s`; data.dir says where data lie",
+			kind->how_to_get, dir);
 	else
 		ct_error_hint("get MNIST with `scripts/get_mnist.sh %s`, or draw digits to try things with: "
 			      "`ctrain data digits --out %s`; data.dir says where data lie",
@@ -225,8 +231,8 @@ static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *
 }
 
 /* Opens PREFIX-WHAT, PREFIX-WHAT.gz, or either with '.' before "idx". */
-static enum ct_status open_file(const struct ct_dataset_kind *kind, const char *dir, const char *prefix, const char *what,
-				ct_inflate **out)
+static enum ct_status open_file(const struct ct_dataset_kind *kind, const char *dir, const char *prefix,
+				const char *what, ct_inflate **out)
 {
 	static const char *const suffixes[] = {"", ".gz"};
 	const char *idx = strstr(what, "-idx");
@@ -236,8 +242,8 @@ static enum ct_status open_file(const struct ct_dataset_kind *kind, const char *
 			enum ct_status st;
 			char *path;
 
-			CT_TRY_ALLOC(path = ct_strfmt("%s-%.*s%c%s%s", prefix, (int)(idx - what), what, dot ? '.' : '-', idx + 1,
-						      suffixes[i]));
+			CT_TRY_ALLOC(path = ct_strfmt("%s-%.*s%c%s%s", prefix, (int)(idx - what), what, dot ? '.' : '-',
+						      idx + 1, suffixes[i]));
 			st = ct_inflate_open(path, out);
 			ct_free(path);
 			if (st != CT_NOT_FOUND)
@@ -254,7 +260,9 @@ static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct 
 	enum ct_status st;
 	char *prefix;
 
-	CT_TRY_ALLOC(prefix = ct_path_join(dir, spec->split && spec->split[0] ? spec->split : spec->train ? "train" : "t10k"));
+	CT_TRY_ALLOC(prefix = ct_path_join(dir, spec->split && spec->split[0] ? spec->split
+						: spec->train                 ? "train"
+									      : "t10k"));
 	CT_TRY_GOTO(open_file(kind, dir, prefix, "images-idx3-ubyte", &images), st, done_prefix);
 	CT_TRY_GOTO(open_file(kind, dir, prefix, "labels-idx1-ubyte", &labels), st, done_images);
 	st = ct_dataset_idx_load(kind, spec, images, labels, out);
@@ -292,8 +300,9 @@ static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 {
 	const struct idx_set *s = (const struct idx_set *)d;
 	char text[128];
-	int n = snprintf(text, sizeof(text), "idx images=%llu crc=%08x labels=%llu crc=%08x\n", (unsigned long long)s->images.n,
-			 s->images.crc, (unsigned long long)s->labels.n, s->labels.crc);
+	int n = snprintf(text, sizeof(text), "idx images=%llu crc=%08x labels=%llu crc=%08x\n",
+			 (unsigned long long)s->images.n, s->images.crc, (unsigned long long)s->labels.n,
+			 s->labels.crc);
 
 	ct_sha256_update(h, text, (size_t)n);
 }
@@ -309,7 +318,8 @@ const struct ct_dataset_ops ct_dataset_idx_ops = {
 enum ct_status ct_dataset_idx_open_memory(const struct ct_dataset_spec *spec, const void *images, size_t images_bytes,
 					  const void *labels, size_t labels_bytes, ct_dataset **out)
 {
-	static const struct ct_dataset_kind kind = {.name = "idx", .ops = &ct_dataset_idx_ops, .mean = 0.5f, .std = 0.5f};
+	static const struct ct_dataset_kind kind = {
+		.name = "idx", .ops = &ct_dataset_idx_ops, .mean = 0.5f, .std = 0.5f};
 	ct_inflate *x = NULL, *y = NULL;
 	enum ct_status st;
 

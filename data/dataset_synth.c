@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "data/dataset_impl.h"
 
-#define GRID 7              /* a class is a pattern of GRID x GRID x C cells */
+#define GRID 7 /* a class is a pattern of GRID x GRID x C cells */
 #define MAX_SIDE 4096
 #define MAX_CLASSES 65536
 #define MAX_TARGETS 65536
@@ -15,9 +15,9 @@
 struct synth {
 	ct_dataset base;
 	uint64_t seed;
-	uint32_t half;     /* 0: training, 1: evaluation */
-	int8_t *patterns;  /* images: [n_classes,GRID,GRID,C] */
-	float *map;        /* regression: [n_targets,features] */
+	uint32_t half;    /* 0: training, 1: evaluation */
+	int8_t *patterns; /* images: [n_classes,GRID,GRID,C] */
+	float *map;       /* regression: [n_targets,features] */
 	uint32_t features;
 };
 
@@ -60,7 +60,8 @@ static enum ct_status start(const struct ct_dataset_kind *kind, const struct ct_
 	return CT_OK;
 }
 
-static enum ct_status open_images(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out)
+static enum ct_status open_images(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
+				  ct_dataset **out)
 {
 	int c = spec->c ? spec->c : 1, h = spec->h ? spec->h : 28, w = spec->w ? spec->w : 28;
 	int n_classes = spec->n_classes ? spec->n_classes : 10;
@@ -102,7 +103,7 @@ static enum ct_status read_image(const ct_dataset *d, uint32_t i, void *x, int32
 	ct_rng_init(&r, s->seed, CT_RNG_SYNTH, s->half, i);
 	class = ct_rng_below(&r, (uint32_t)d->info.n_classes);
 	gain = 8 + (int)ct_rng_below(&r, 13);
-	pattern = s->patterns + (size_t)class * GRID * GRID * (size_t)c;
+	pattern = s->patterns + (size_t) class * GRID * GRID * (size_t)c;
 	for (int y = 0; y < h; y++) {
 		const int8_t *row = pattern + (ptrdiff_t)(y * GRID / h) * GRID * c;
 
@@ -121,7 +122,7 @@ static enum ct_status read_image(const ct_dataset *d, uint32_t i, void *x, int32
 		}
 	}
 	if (label)
-		*label = (int32_t)class;
+		*label = (int32_t) class;
 	return CT_OK;
 }
 
@@ -142,7 +143,8 @@ static enum ct_status open_regression(const struct ct_dataset_kind *kind, const 
 	s->map = n <= MAX_FEATURES ? CT_NEW_ARRAY(float, n) : NULL;
 	if (!s->map) {
 		close_synth(&s->base);
-		return n <= MAX_FEATURES ? CT_NOMEM : CT_FAIL(CT_CONFIG, "synthetic data: a map of %zu numbers is too large", n);
+		return n <= MAX_FEATURES ? CT_NOMEM
+					 : CT_FAIL(CT_CONFIG, "synthetic data: a map of %zu numbers is too large", n);
 	}
 	ct_rng_init(&r, s->seed, CT_RNG_SYNTH, STREAM_SHARED, 0);
 	for (size_t i = 0; i < n; i++)
@@ -182,7 +184,8 @@ static void digest_synth(const ct_dataset *d, struct ct_sha256 *h)
 {
 	const struct synth *s = (const struct synth *)d;
 	char text[96];
-	int n = snprintf(text, sizeof(text), "%s 1 seed=%llu half=%u\n", d->info.name, (unsigned long long)s->seed, s->half);
+	int n = snprintf(text, sizeof(text), "%s 1 seed=%llu half=%u\n", d->info.name, (unsigned long long)s->seed,
+			 s->half);
 
 	ct_sha256_update(h, text, (size_t)n);
 }

@@ -8,10 +8,10 @@
 #include "data/digits_strokes.h"
 
 #define SIDE 28
-#define BOX 20.0f         /* MNIST's digits fill a box of 20 x 20 in 28 x 28 */
-#define STEPS 6           /* straight pieces between two control points */
+#define BOX 20.0f /* MNIST's digits fill a box of 20 x 20 in 28 x 28 */
+#define STEPS 6   /* straight pieces between two control points */
 #define MAX_NODES (CT_DIGIT_MAX_POINTS * (STEPS + 1))
-#define FIELD 4           /* the elastic field has FIELD x FIELD random vectors */
+#define FIELD 4 /* the elastic field has FIELD x FIELD random vectors */
 
 struct vec {
 	float x, y;
@@ -47,7 +47,12 @@ static float smooth(float t)
 static struct vec displacement(const struct vec *field, struct vec p)
 {
 	float gx = p.x * (FIELD - 1), gy = p.y * (FIELD - 1), tx, ty;
-	int ix = gx < 0 ? 0 : gx > FIELD - 2 ? FIELD - 2 : (int)gx, iy = gy < 0 ? 0 : gy > FIELD - 2 ? FIELD - 2 : (int)gy;
+	int ix = gx < 0           ? 0
+		 : gx > FIELD - 2 ? FIELD - 2
+				  : (int)gx,
+	    iy = gy < 0           ? 0
+		 : gy > FIELD - 2 ? FIELD - 2
+				  : (int)gy;
 	const struct vec *a = field + iy * FIELD + ix, *b = a + FIELD;
 
 	tx = smooth(fminf(fmaxf(gx - (float)ix, 0), 1));
@@ -152,7 +157,8 @@ static void ink_piece(struct vec a, struct vec b, float ra, float rb, float *ima
 /* Soft focus and paper: a 3x3 blur of weight `blur`, then noise where there is ink. */
 static void finish(struct ct_rng *r, const float *image, uint8_t *out)
 {
-	float blur = between(r, 0.0f, 0.5f), peak = between(r, 225.0f, 275.0f) * (1 + 0.6f * blur), grain = between(r, 0.0f, 0.12f);
+	float blur = between(r, 0.0f, 0.5f), peak = between(r, 225.0f, 275.0f) * (1 + 0.6f * blur),
+	      grain = between(r, 0.0f, 0.12f);
 
 	for (int y = 0; y < SIDE; y++) {
 		for (int x = 0; x < SIDE; x++) {
@@ -160,8 +166,8 @@ static void finish(struct ct_rng *r, const float *image, uint8_t *out)
 			float v = *p, around = 0;
 
 			if (x > 0 && x < SIDE - 1 && y > 0 && y < SIDE - 1) {
-				around = 2 * (p[-1] + p[1] + p[-SIDE] + p[SIDE]) + p[-SIDE - 1] + p[-SIDE + 1] + p[SIDE - 1] +
-					 p[SIDE + 1];
+				around = 2 * (p[-1] + p[1] + p[-SIDE] + p[SIDE]) + p[-SIDE - 1] + p[-SIDE + 1] +
+					 p[SIDE - 1] + p[SIDE + 1];
 				v = (1 - blur) * v + blur * (4 * v + around) * (1.0f / 16.0f);
 			}
 			if (v > 0)

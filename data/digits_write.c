@@ -44,7 +44,8 @@ static void *draw_some(void *arg)
 			ct_rng_init(&r, s->seed, CT_RNG_DIGITS, 1, s->first + i);
 			digit = ct_rng_below(&r, 10);
 			s->labels[LABEL_HEADER + i] = (uint8_t)digit;
-			ct_digits_draw(s->seed, s->first + i, (int)digit, s->images + IMAGE_HEADER + (size_t)i * PIXELS);
+			ct_digits_draw(s->seed, s->first + i, (int)digit,
+				       s->images + IMAGE_HEADER + (size_t)i * PIXELS);
 		}
 	}
 	return NULL;
@@ -74,7 +75,8 @@ static enum ct_status write_one(const char *dir, const char *split, const char *
 	return st;
 }
 
-static enum ct_status write_split(const struct ct_digits_opts *opts, const char *name, uint32_t n, uint32_t first, int n_threads)
+static enum ct_status write_split(const struct ct_digits_opts *opts, const char *name, uint32_t n, uint32_t first,
+				  int n_threads)
 {
 	struct split s = {.seed = opts->seed, .n = n, .first = first};
 	size_t image_bytes = IMAGE_HEADER + (size_t)n * PIXELS, label_bytes = LABEL_HEADER + n;
@@ -105,8 +107,8 @@ enum ct_status ct_digits_write(const struct ct_digits_opts *opts)
 	int n_threads = opts->threads > 0 ? opts->threads : ct_cpu_count();
 
 	if (opts->n_train == 0 || opts->n_test == 0 || opts->n_train > MAX_SAMPLES || opts->n_test > MAX_SAMPLES)
-		return CT_FAIL(CT_USAGE, "cannot draw %u + %u digits: both numbers must be in 1..%u", opts->n_train, opts->n_test,
-			       MAX_SAMPLES);
+		return CT_FAIL(CT_USAGE, "cannot draw %u + %u digits: both numbers must be in 1..%u", opts->n_train,
+			       opts->n_test, MAX_SAMPLES);
 	if (n_threads > MAX_THREADS)
 		n_threads = MAX_THREADS;
 	CT_TRY(ct_dir_make(opts->dir));

@@ -20,9 +20,9 @@
 
 struct ct_inflate {
 	char *name;
-	int fd;             /* -1: memory */
+	int fd; /* -1: memory */
 	const uint8_t *mem;
-	uint8_t *owned;     /* the file's bytes once they have been read */
+	uint8_t *owned; /* the file's bytes once they have been read */
 	uint64_t size;
 	bool gzip;
 };
@@ -69,10 +69,11 @@ static enum ct_status open_file(ct_inflate *f)
 		f->fd = open(f->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	while (f->fd < 0 && errno == EINTR);
 	if (f->fd < 0 || fstat(f->fd, &sb) != 0)
-		return CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open %s: %s", f->name,
-			       strerror(errno));
+		return CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open %s: %s",
+			       f->name, strerror(errno));
 	if (!S_ISREG(sb.st_mode))
-		return CT_FAIL(CT_DATA, "%s is not a file but a %s", f->name, S_ISDIR(sb.st_mode) ? "folder" : "device or pipe");
+		return CT_FAIL(CT_DATA, "%s is not a file but a %s", f->name,
+			       S_ISDIR(sb.st_mode) ? "folder" : "device or pipe");
 	f->size = (uint64_t)sb.st_size;
 	return look_at_magic(f);
 }
@@ -227,8 +228,8 @@ static uint32_t load_le32(const uint8_t *p)
 }
 
 /* One member at in [n] into out [room]. */
-static enum ct_status inflate_member(const ct_inflate *f, struct libdeflate_decompressor *d, const uint8_t *in, size_t n,
-				     uint8_t *out, size_t room, size_t *used, size_t *made, uint32_t *crc)
+static enum ct_status inflate_member(const ct_inflate *f, struct libdeflate_decompressor *d, const uint8_t *in,
+				     size_t n, uint8_t *out, size_t room, size_t *used, size_t *made, uint32_t *crc)
 {
 	size_t header, packed;
 
@@ -246,7 +247,8 @@ static enum ct_status inflate_member(const ct_inflate *f, struct libdeflate_deco
 		return CT_FAIL(CT_DATA, "%s: cut off before the gzip checksum", f->name);
 	*crc = libdeflate_crc32(0, out, *made);
 	if (*crc != load_le32(in + *used))
-		return CT_FAIL(CT_DATA, "%s: gzip checksum is %08x, the data have %08x", f->name, load_le32(in + *used), *crc);
+		return CT_FAIL(CT_DATA, "%s: gzip checksum is %08x, the data have %08x", f->name, load_le32(in + *used),
+			       *crc);
 	if ((uint32_t)*made != load_le32(in + *used + 4))
 		return CT_FAIL(CT_DATA, "%s: gzip length field says %u bytes, the data have %zu", f->name,
 			       load_le32(in + *used + 4), *made);
@@ -317,7 +319,8 @@ enum ct_status ct_inflate_body(ct_inflate *f, void *dst, size_t n, uint32_t *crc
 		if (f->size < n)
 			return short_content(f, n, f->size);
 		if (f->size > n)
-			return CT_FAIL(CT_DATA, "%s holds more data than its header declares: %llu bytes instead of %zu",
+			return CT_FAIL(CT_DATA,
+				       "%s holds more data than its header declares: %llu bytes instead of %zu",
 				       f->name, (unsigned long long)f->size, n);
 		CT_TRY(read_at(f, dst, n, 0));
 		*crc = libdeflate_crc32(0, dst, n);

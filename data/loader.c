@@ -66,8 +66,8 @@ struct ct_loader {
 	pthread_mutex_t lock;
 	pthread_cond_t work, ready, idle;
 	bool stop, hold;
-	unsigned busy;                           /* jobs in work */
-	uint32_t epoch, micro;                   /* position of the batch to open next */
+	unsigned busy;         /* jobs in work */
+	uint32_t epoch, micro; /* position of the batch to open next */
 	uint64_t step;
 	uint32_t row;                            /* next row to take of the newest batch */
 	uint64_t n_opened, n_delivered, n_freed; /* batches since the last seek; batch i lies in slot i % depth */
@@ -185,8 +185,8 @@ static enum ct_status fill_row(ct_loader *l, struct slot *s, uint32_t row, uint8
 
 	CT_TRY(ct_dataset_read(l->data, sample, l->augments ? scratch : x, s->labels ? s->labels + row : NULL, target));
 	if (l->augments)
-		ct_augment_apply(&l->augment, l->sampler.seed, s->batch.epoch, sample, l->info->h, l->info->w, l->info->c, scratch,
-				 x, scratch + l->info->sample_bytes);
+		ct_augment_apply(&l->augment, l->sampler.seed, s->batch.epoch, sample, l->info->h, l->info->w,
+				 l->info->c, scratch, x, scratch + l->info->sample_bytes);
 	return CT_OK;
 }
 
@@ -326,8 +326,8 @@ enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loade
 enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step)
 {
 	if (step > l->steps)
-		return CT_FAIL(CT_DATA, "step %" PRIu64 " of an epoch, which has only %" PRIu64 " steps of %u samples", step,
-			       l->steps, l->sampler.global_batch);
+		return CT_FAIL(CT_DATA, "step %" PRIu64 " of an epoch, which has only %" PRIu64 " steps of %u samples",
+			       step, l->steps, l->sampler.global_batch);
 	pthread_mutex_lock(&l->lock);
 	l->hold = true;
 	while (l->busy)
@@ -357,11 +357,12 @@ static enum ct_status alloc_slot(const ct_loader *l, struct slot *s, size_t rows
 	size_t bytes;
 
 	if (__builtin_mul_overflow(rows, l->info->sample_bytes, &bytes))
-		return CT_FAIL(CT_NOMEM, "out of memory: a batch of %zu samples of %zu bytes", rows, l->info->sample_bytes);
+		return CT_FAIL(CT_NOMEM, "out of memory: a batch of %zu samples of %zu bytes", rows,
+			       l->info->sample_bytes);
 	CT_TRY_ALLOC(s->x = ct_calloc_aligned(ALIGN, bytes));
 	CT_TRY_ALLOC(s->samples = CT_NEW_ARRAY(uint32_t, rows));
 	if (l->info->n_targets)
-		CT_TRY_ALLOC(s->targets = CT_NEW_ARRAY(float, rows * (size_t)l->info->n_targets));
+		CT_TRY_ALLOC(s->targets = CT_NEW_ARRAY(float, rows *(size_t)l->info->n_targets));
 	else
 		CT_TRY_ALLOC(s->labels = CT_NEW_ARRAY(int32_t, rows));
 	return CT_OK;

@@ -15,8 +15,9 @@ struct ct_loader_opts {
 	int depth;                 /* batches of the ring, >= 2; 0: 4 */
 };
 
+/* Pointers are valid until the next call of ct_loader_next, ct_loader_seek or ct_loader_destroy. */
 struct ct_loader_batch {
-	const void *x;            /* uint8 [n,H,W,C] or float [n,...]; 64-byte aligned; valid until the next ct_loader_next */
+	const void *x;            /* uint8 [n,H,W,C] or float [n,...]; 64-byte aligned */
 	const int32_t *labels;    /* [n] or NULL */
 	const float *targets;     /* [n,n_targets] or NULL */
 	const uint32_t *samples;  /* [n] data-set indices */
@@ -30,14 +31,15 @@ struct ct_loader_batch {
 
 typedef struct ct_loader ct_loader;
 
-/* Borrows the data set. */
+/* A loader is used by one thread at a time. Borrows the data set. Options that cannot be: CT_CONFIG. */
 enum ct_status ct_loader_create(const ct_dataset *d, const struct ct_loader_opts *opts, ct_loader **out) CT_MUST_CHECK;
 void ct_loader_destroy(ct_loader *l);
 /* Next batch delivered is micro-batch 0 of this step (position for a resume, O(1) but for the permutation). */
 enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step) CT_MUST_CHECK;
-/* Goes on into the next epoch by itself. Waiting past the deadline is CT_TIMEOUT; a bad sample CT_DATA naming it. */
+/* Goes on into the next epoch by itself. Waiting past the deadline is CT_TIMEOUT, and may be tried again; a bad sample
+ * is CT_DATA naming it, and stays until a seek. With 0 threads there is nothing to wait for: the deadline is not used. */
 enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loader_batch *out) CT_MUST_CHECK;
-/* Nanoseconds the caller waited in ct_loader_next since the last call of this function. */
+/* Nanoseconds the caller waited (with 0 threads: worked) in ct_loader_next since the last call of this function. */
 int64_t ct_loader_take_wait_ns(ct_loader *l);
 
 #endif

@@ -18,8 +18,10 @@ enum ct_status ct_sampler_check(const struct ct_sampler *s)
 		return CT_CONFIG;
 	}
 	if (ct_sampler_steps(s) == 0) {
-		(void)CT_FAIL(CT_CONFIG, "a global batch of %u samples is larger than the data set (%u), and the last one is dropped",
-			      s->global_batch, s->n);
+		(void)CT_FAIL(
+			CT_CONFIG,
+			"a global batch of %u samples is larger than the data set (%u), and the last one is dropped",
+			s->global_batch, s->n);
 		ct_error_hint("lower batch.global or keep the last partial batch");
 		return CT_CONFIG;
 	}

@@ -1,6 +1,6 @@
-/* Which samples a rank sees, as pure functions of (seed, epoch, step): nothing to save but the step, nothing to set each
- * epoch. One global permutation per epoch is cut into global batches, each of those into rank slices, each of those into
- * micro-batches (gradient accumulation). So any world size sees the same global batches. */
+/* Which samples a rank sees, as pure functions of (seed, epoch, step): nothing to save but the step, nothing to set
+ * each epoch. One global permutation per epoch is cut into global batches, each of those into rank slices, each of
+ * those into micro-batches (gradient accumulation). So any world size sees the same global batches. */
 #ifndef CT_DATA_SAMPLER_H
 #define CT_DATA_SAMPLER_H
 

@@ -1,4 +1,4 @@
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,7 +115,8 @@ void temp_dir_remove(char *dir)
 char *shared_path(const char *name)
 {
 	const char *shared = getenv("CTRAIN_SHARED");
-	char *dir = ct_strdup(shared && shared[0] ? shared : CT_SOURCE_DIR "/../shared"), *path = ct_path_join(dir, name);
+	char *dir = ct_strdup(shared && shared[0] ? shared : CT_SOURCE_DIR "/../shared"),
+	     *path = ct_path_join(dir, name);
 
 	assert_non_null(path);
 	if (!ct_file_exists(path)) {

@@ -13,12 +13,12 @@
 #include "base/status.h"
 #include "data/dataset.h"
 
-#define assert_ok(expr)                                                                            \
-	do {                                                                                       \
-		enum ct_status st_ = (expr);                                                       \
-		if (st_ < 0)                                                                       \
-			print_error("%s: %s\n", ct_status_name(st_), ct_error_message());           \
-		assert_int_equal(st_, CT_OK);                                                      \
+#define assert_ok(expr)                                                                   \
+	do {                                                                              \
+		enum ct_status st_ = (expr);                                              \
+		if (st_ < 0)                                                              \
+			print_error("%s: %s\n", ct_status_name(st_), ct_error_message()); \
+		assert_int_equal(st_, CT_OK);                                             \
 	} while (0)
 
 struct bytes {

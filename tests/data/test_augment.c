@@ -1,5 +1,5 @@
 /* Augmentation: keyed by (seed, epoch, sample) alone, exact where it must be exact, never outside its buffers. */
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <math.h>
 #include <string.h>
@@ -140,14 +140,20 @@ static void test_crop_away(void **state)
 
 static void test_keyed(void **state)
 {
-	struct ct_augment a = {.degrees = 20, .translate = 0.2f, .scale_min = 0.8f, .scale_max = 1.2f, .shear = 10, .flip = true,
+	struct ct_augment a = {.degrees = 20,
+			       .translate = 0.2f,
+			       .scale_min = 0.8f,
+			       .scale_max = 1.2f,
+			       .shear = 10,
+			       .flip = true,
 			       .crop_padding = 2};
 	uint8_t src[H * W], *one, *two;
 	static const struct {
 		uint64_t seed;
 		uint32_t epoch, sample;
 		bool same;
-	} keys[] = {{5, 1, 7, true}, {6, 1, 7, false}, {5, 2, 7, false}, {5, 1, 8, false}, {5 + (1ull << 32), 1, 7, false}};
+	} keys[] = {
+		{5, 1, 7, true}, {6, 1, 7, false}, {5, 2, 7, false}, {5, 1, 8, false}, {5 + (1ull << 32), 1, 7, false}};
 
 	(void)state;
 	fill(src, sizeof(src));
@@ -163,7 +169,12 @@ static void test_keyed(void **state)
 /* All channels move alike: C interleaved images give the same as each one alone. */
 static void test_channels(void **state)
 {
-	struct ct_augment a = {.degrees = 30, .translate = 0.2f, .scale_min = 0.7f, .scale_max = 1.4f, .shear = 10, .flip = true,
+	struct ct_augment a = {.degrees = 30,
+			       .translate = 0.2f,
+			       .scale_min = 0.7f,
+			       .scale_max = 1.4f,
+			       .shear = 10,
+			       .flip = true,
 			       .crop_padding = 2};
 	uint8_t planes[3][H * W], mixed[H * W * 3];
 
@@ -240,12 +251,47 @@ static void test_rotation(void **state)
 	assert_true(widest > 1.2);
 }
 
+/* A blob below the centre goes sideways by tan(angle) times its distance. */
+static void test_shear(void **state)
+{
+	enum { N = 41 };
+	struct ct_augment a = {.shear = 40};
+
+	(void)state;
+	for (uint32_t sample = 0; sample < 20; sample++) {
+		uint8_t src[N * N] = {0}, *got;
+		double mass = 0, mx = 0, my = 0, angle = 0;
+		struct ct_rng r;
+
+		for (int y = 29; y <= 31; y++)
+			memset(src + y * N + 19, 200, 3);
+		got = apply(&a, 9, 0, sample, N, N, 1, src);
+		for (int i = 0; i < N * N; i++) {
+			mass += got[i];
+			mx += got[i] * (double)(i % N - 20);
+			my += got[i] * (double)(i / N - 20);
+		}
+		ct_rng_init(&r, 9, CT_RNG_AUGMENT, 0, sample);
+		for (int draw = 0; draw < 4; draw++) /* angle, two shifts, shear */
+			angle = (-40 + 80 * (double)ct_rng_uniform(&r)) * 0.017453292519943295;
+		assert_true(fabs(mx / mass - 10 * tan(angle)) < 0.1);
+		assert_true(fabs(my / mass - 10) < 0.1);
+		ct_free(got);
+	}
+}
+
 /* Extreme settings and shapes: ASan and UBSan look on. */
 static void test_extremes(void **state)
 {
 	static const struct ct_augment all[] = {
 		{.degrees = 180, .translate = 1, .scale_min = 0.05f, .scale_max = 20, .shear = 80},
-		{.degrees = 180, .translate = 1, .scale_min = 20, .scale_max = 20, .shear = 80, .crop_padding = 1024, .flip = true},
+		{.degrees = 180,
+		 .translate = 1,
+		 .scale_min = 20,
+		 .scale_max = 20,
+		 .shear = 80,
+		 .crop_padding = 1024,
+		 .flip = true},
 		{.scale_min = 0.05f, .scale_max = 0.05f},
 		{.shear = 80, .crop_padding = 1},
 	};
@@ -266,11 +312,21 @@ static void test_extremes(void **state)
 static void test_check(void **state)
 {
 	static const struct ct_augment bad[] = {
-		{.crop_padding = -1}, {.crop_padding = 1025},   {.degrees = -1},
-		{.degrees = NAN},     {.degrees = 181},         {.translate = 1.5f},
-		{.translate = NAN},   {.shear = 90},            {.shear = NAN},
-		{.scale_max = 1},     {.scale_min = 1},         {.scale_min = 1.2f, .scale_max = 0.8f},
-		{.scale_min = NAN},   {.scale_min = 1, .scale_max = NAN}, {.scale_min = 1, .scale_max = 21},
+		{.crop_padding = -1},
+		{.crop_padding = 1025},
+		{.degrees = -1},
+		{.degrees = NAN},
+		{.degrees = 181},
+		{.translate = 1.5f},
+		{.translate = NAN},
+		{.shear = 90},
+		{.shear = NAN},
+		{.scale_max = 1},
+		{.scale_min = 1},
+		{.scale_min = 1.2f, .scale_max = 0.8f},
+		{.scale_min = NAN},
+		{.scale_min = 1, .scale_max = NAN},
+		{.scale_min = 1, .scale_max = 21},
 	};
 
 	(void)state;
@@ -283,8 +339,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_off),       cmocka_unit_test(test_crop_flip), cmocka_unit_test(test_flip_alone),
 		cmocka_unit_test(test_crop_away), cmocka_unit_test(test_keyed),     cmocka_unit_test(test_channels),
-		cmocka_unit_test(test_zoom),      cmocka_unit_test(test_rotation),  cmocka_unit_test(test_extremes),
-		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_zoom),      cmocka_unit_test(test_rotation),  cmocka_unit_test(test_shear),
+		cmocka_unit_test(test_extremes),  cmocka_unit_test(test_check),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

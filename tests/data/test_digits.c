@@ -1,5 +1,5 @@
 /* Drawn digits: the same from any number of threads and on any machine, read back as MNIST, and told apart. */
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 enum { PIXELS = 784 };
 
-static const char *const files[] = {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
-				    "t10k-labels-idx1-ubyte.gz"};
+static const char *const files[] = {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+				    "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"};
 
 static char *write_digits(uint32_t n_train, uint32_t n_test, uint64_t seed, int threads)
 {
@@ -41,7 +41,8 @@ static void check_same(const char *a, const char *b, bool same)
 
 static void test_threads(void **state)
 {
-	char *one = write_digits(3000, 700, 5, 1), *many = write_digits(3000, 700, 5, 4), *other = write_digits(3000, 700, 6, 0);
+	char *one = write_digits(3000, 700, 5, 1), *many = write_digits(3000, 700, 5, 4),
+	     *other = write_digits(3000, 700, 6, 0);
 
 	(void)state;
 	check_same(one, many, true);
@@ -132,7 +133,11 @@ static void test_read_back(void **state)
 	assert_ok(ct_dataset_open(&spec, &d));
 	assert_int_equal(ct_dataset_info(d)->n, 1000);
 	for (uint32_t i = 0; i < 1000; i++) {
+		uint8_t of_training[PIXELS];
+
 		assert_ok(ct_dataset_read(d, i, x, &label, NULL));
+		ct_digits_draw(1, i, label, of_training);
+		assert_memory_not_equal(x, of_training, PIXELS);
 		right += nearest(mean, n, x) == label;
 	}
 	ct_dataset_close(d);

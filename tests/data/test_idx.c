@@ -1,5 +1,5 @@
 /* IDX files made here: every way to be wrong is refused by name, at a price bounded by what was declared. */
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <string.h>
 
@@ -33,6 +33,7 @@ static void replace(struct bytes *b, const char *text)
 	*b = bytes_copy(text, strlen(text));
 }
 
+/* clang-format off */
 static void same(struct files *f) { (void)f; }
 static void images_empty(struct files *f) { resize(&f->images, 0); }
 static void labels_empty(struct files *f) { resize(&f->labels, 0); }
@@ -61,6 +62,7 @@ static void huge(struct files *f) { set_be32(f->images, 4, UINT32_MAX); }
 static void label_10(struct files *f) { f->labels.p[f->labels.n - 1] = 10; }
 static void label_255(struct files *f) { f->labels.p[8] = 255; }
 static void shape_other(struct files *f) { set_be32(f->images, 8, 3), set_be32(f->images, 12, 4); }
+/* clang-format on */
 
 static void wraps_64_bits(struct files *f)
 {
@@ -263,8 +265,8 @@ static void expect_open(const struct ct_dataset_spec *spec, uint32_t n)
 
 static void test_names(void **state)
 {
-	struct bytes images = idx_images(12, 28, 28), labels = idx_labels(12), zi = gzip(images), few = idx_images(11, 28, 28),
-		     few_labels = idx_labels(11);
+	struct bytes images = idx_images(12, 28, 28), labels = idx_labels(12), zi = gzip(images),
+		     few = idx_images(11, 28, 28), few_labels = idx_labels(11);
 	char *dir = temp_dir(), *other = ct_strfmt("%s/other", dir), *prefix = ct_path_join(dir, "own");
 	struct ct_dataset_spec spec = {.name = "mnist", .dir = dir, .split = "train"};
 
@@ -313,7 +315,8 @@ static void expect_failure(const struct ct_dataset_spec *spec, enum ct_status wa
 
 static void test_missing(void **state)
 {
-	char *dir = temp_dir(), *none = ct_path_join(dir, "none"), *looked_for = ct_path_join(dir, "train-images-idx3-ubyte");
+	char *dir = temp_dir(), *none = ct_path_join(dir, "none"),
+	     *looked_for = ct_path_join(dir, "train-images-idx3-ubyte");
 	struct ct_dataset_spec spec = {.name = "mnist", .dir = dir, .split = "train"};
 	struct bytes images = idx_images(12, 27, 28);
 

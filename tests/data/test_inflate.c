@@ -1,5 +1,5 @@
 /* gzip and plain files: what is read, what is refused, and what it may cost. */
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static struct bytes slice(struct bytes a, size_t first, size_t n)
 
 static void test_good(void **state)
 {
-	struct bytes a = idx_images(20, 9, 11), z = gzip(a), none = {0}, empty = gzip(none), zeros = bytes_copy("\0\0\0\0\0", 5),
-		     garbage = bytes_copy("garbage", 7), x;
+	struct bytes a = idx_images(20, 9, 11), z = gzip(a), none = {0}, empty = gzip(none),
+		     zeros = bytes_copy("\0\0\0\0\0", 5), garbage = bytes_copy("garbage", 7), x;
 	uint32_t crc_plain, crc_gzip;
 	uint8_t *dst = ct_calloc(a.n, 1);
 
@@ -214,7 +214,8 @@ static void test_bomb(void **state)
 static void test_files(void **state)
 {
 	char *dir = temp_dir(), *plain = ct_path_join(dir, "plain"), *packed = ct_path_join(dir, "packed"),
-	     *pipe = ct_path_join(dir, "pipe"), *none = ct_path_join(dir, "none/none"), *padded = ct_path_join(dir, "padded");
+	     *pipe = ct_path_join(dir, "pipe"), *none = ct_path_join(dir, "none/none"),
+	     *padded = ct_path_join(dir, "padded");
 	struct bytes a = idx_images(20, 9, 11);
 	const char *paths[] = {plain, packed};
 	uint8_t *dst = ct_calloc(a.n, 1), *much = ct_calloc(4 << 20, 1);
@@ -266,12 +267,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bomb), /* first: it looks at the peak of memory */
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_members),
-		cmocka_unit_test(test_long_header),
-		cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_good), cmocka_unit_test(test_members), cmocka_unit_test(test_long_header),
+		cmocka_unit_test(test_bad),  cmocka_unit_test(test_damage),  cmocka_unit_test(test_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* The loader delivers exactly what sampler, data set and augmentation say, for any number of threads, from any start. */
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "data/dataset_impl.h"
 #include "data/loader.h"
 
-enum { N = 103, SIDE = 6, PIXELS = SIDE * SIDE };
+enum { N = 103, SIDE = 6, BIG = 96, MAX_PIXELS = BIG * BIG };
 
 static struct ct_loader_opts options(uint32_t batch, int n_threads)
 {
@@ -27,11 +27,12 @@ static ct_loader *create(const ct_dataset *d, const struct ct_loader_opts *o)
 }
 
 /* What micro-batch (epoch, step, micro) must be, made the plain way. */
-static void check_batch(const ct_dataset *d, const struct ct_loader_opts *o, uint32_t epoch, uint64_t step, uint32_t micro,
-			const struct ct_loader_batch *b)
+static void check_batch(const ct_dataset *d, const struct ct_loader_opts *o, uint32_t epoch, uint64_t step,
+			uint32_t micro, const struct ct_loader_batch *b)
 {
 	const struct ct_sampler *s = &o->sampler;
 	struct ct_sampler_slice slice = ct_sampler_slice(s, step, micro);
+	const struct ct_dataset_info *info = ct_dataset_info(d);
 	uint64_t steps = ct_sampler_steps(s);
 	uint32_t perm[N];
 
@@ -47,21 +48,23 @@ static void check_batch(const ct_dataset *d, const struct ct_loader_opts *o, uin
 	assert_int_equal((uintptr_t)b->x % 64, 0);
 	assert_null(b->targets);
 	for (uint32_t i = 0; i < b->n; i++) {
-		uint8_t x[PIXELS], y[PIXELS], scratch[PIXELS];
+		uint8_t x[MAX_PIXELS], y[MAX_PIXELS], scratch[MAX_PIXELS];
 		int32_t label;
 
 		assert_int_equal(b->samples[i], perm[slice.first + i]);
 		assert_ok(ct_dataset_read(d, b->samples[i], x, &label, NULL));
 		assert_int_equal(b->labels[i], label);
-		memcpy(y, x, sizeof(y));
+		memcpy(y, x, info->sample_bytes);
 		if (ct_augment_active(&o->augment))
-			ct_augment_apply(&o->augment, s->seed, epoch, b->samples[i], SIDE, SIDE, 1, x, y, scratch);
-		assert_memory_equal((const uint8_t *)b->x + i * PIXELS, y, PIXELS);
+			ct_augment_apply(&o->augment, s->seed, epoch, b->samples[i], info->h, info->w, 1, x, y,
+					 scratch);
+		assert_memory_equal((const uint8_t *)b->x + i * info->sample_bytes, y, info->sample_bytes);
 	}
 }
 
 /* From (epoch, step) on, n steps. */
-static void check_run(ct_loader *l, const ct_dataset *d, const struct ct_loader_opts *o, uint32_t epoch, uint64_t step, int n)
+static void check_run(ct_loader *l, const ct_dataset *d, const struct ct_loader_opts *o, uint32_t epoch, uint64_t step,
+		      int n)
 {
 	struct ct_loader_batch b;
 
@@ -84,7 +87,7 @@ static void test_content(void **state)
 		bool drop_last, augment;
 		int depth;
 	} cases[] = {
-		{16, 1, 0, 1, false, false, 0}, {16, 3, 1, 1, false, true, 2}, {16, 8, 7, 2, false, false, 3},
+		{16, 1, 0, 1, false, false, 0}, {16, 3, 1, 1, false, true, 2},   {16, 8, 7, 2, false, false, 3},
 		{16, 2, 0, 3, true, true, 8},   {103, 1, 0, 1, false, false, 4}, {1000, 4, 3, 3, false, true, 8},
 		{1, 1, 0, 1, false, false, 4},  {60, 1, 0, 1, true, false, 16},
 	};
@@ -125,6 +128,29 @@ static void test_tiny_epochs(void **state)
 		o.depth = 32;
 		l = create(d, &o);
 		check_run(l, d, &o, 0, 0, 3000);
+		ct_loader_destroy(l);
+	}
+	ct_dataset_close(d);
+}
+
+/* Samples so large that a batch is many threads' work, in short epochs, with seeks into the middle of it. */
+static void test_shared_batches(void **state)
+{
+	ct_dataset *d = open_images(N, BIG, BIG);
+
+	(void)state;
+	for (int n_threads = 0; n_threads <= 4; n_threads++) {
+		struct ct_loader_opts o = options(50, n_threads);
+		struct ct_loader_batch b;
+		ct_loader *l = create(d, &o);
+
+		check_run(l, d, &o, 0, 0, 20);
+		for (uint32_t i = 0; i < 40; i++) {
+			assert_ok(ct_loader_seek(l, i * 3, i % 3));
+			check_run(l, d, &o, i * 3, i % 3, (int)(i % 4));
+			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+		}
+		check_run(l, d, &o, b.epoch + (b.step == 2), (b.step + 1) % 3, 10);
 		ct_loader_destroy(l);
 	}
 	ct_dataset_close(d);
@@ -209,7 +235,8 @@ static void test_destroy(void **state)
 
 static void test_regression(void **state)
 {
-	struct ct_dataset_spec spec = {.name = "synthetic_regression", .n = N, .c = 10, .n_targets = 5, .seed = 2, .train = true};
+	struct ct_dataset_spec spec = {
+		.name = "synthetic_regression", .n = N, .c = 10, .n_targets = 5, .seed = 2, .train = true};
 	ct_dataset *d;
 
 	(void)state;
@@ -256,7 +283,7 @@ static enum ct_status faulty_read(const ct_dataset *d, uint32_t i, void *x, int3
 	pthread_mutex_unlock(&f->lock);
 	if (i >= f->bad)
 		return CT_FAIL(CT_DATA, "rotten at %u", i);
-	*(uint8_t *)x = (uint8_t)i;
+	memset(x, (int)i, d->info.sample_bytes);
 	*label = 1;
 	return CT_OK;
 }
@@ -265,12 +292,13 @@ static const struct ct_dataset_ops faulty_ops = {.read = faulty_read};
 
 static void faulty_init(struct faulty *f, uint32_t bad, bool shut)
 {
-	*f = (struct faulty){.base = {.ops = &faulty_ops,
-				      .info = {.name = "faulty", .n = N, .c = 1, .h = 1, .w = 1, .n_classes = 2, .sample_bytes = 1}},
-			     .lock = PTHREAD_MUTEX_INITIALIZER,
-			     .opened = PTHREAD_COND_INITIALIZER,
-			     .shut = shut,
-			     .bad = bad};
+	*f = (struct faulty){
+		.base = {.ops = &faulty_ops,
+			 .info = {.name = "faulty", .n = N, .n_classes = 2, .sample_bytes = 65536}}, /* one to a job */
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.opened = PTHREAD_COND_INITIALIZER,
+		.shut = shut,
+		.bad = bad};
 }
 
 static void test_bad_sample(void **state)
@@ -383,9 +411,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_content),    cmocka_unit_test(test_tiny_epochs), cmocka_unit_test(test_seek),
-		cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_destroy), cmocka_unit_test(test_regression),
-		cmocka_unit_test(test_bad_sample), cmocka_unit_test(test_deadline),    cmocka_unit_test(test_bad_options),
+		cmocka_unit_test(test_content),        cmocka_unit_test(test_tiny_epochs),
+		cmocka_unit_test(test_shared_batches), cmocka_unit_test(test_seek),
+		cmocka_unit_test(test_no_allocation),  cmocka_unit_test(test_destroy),
+		cmocka_unit_test(test_regression),     cmocka_unit_test(test_bad_sample),
+		cmocka_unit_test(test_deadline),       cmocka_unit_test(test_bad_options),
 		cmocka_unit_test(test_no_memory),
 	};
 

@@ -1,5 +1,5 @@
 /* The sampler against its contract, by brute force: worlds 1..8, accumulation, uneven tails. */
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <string.h>
 
@@ -71,7 +71,8 @@ static void test_tiling(void **state)
 			for (uint32_t world = 1; world <= 8; world++) {
 				for (uint32_t accumulate = 1; accumulate <= 3; accumulate++) {
 					for (int drop = 0; drop < 2; drop++) {
-						struct ct_sampler s = sampler(sizes[i], batches[b], world, accumulate, drop);
+						struct ct_sampler s =
+							sampler(sizes[i], batches[b], world, accumulate, drop);
 
 						if (ct_sampler_check(&s) < 0)
 							continue;

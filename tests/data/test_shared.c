@@ -1,5 +1,5 @@
 /* The real files and the malformed ones of ../shared/data, which is not part of the project: skipped without it. */
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <string.h>
 #include <unistd.h>

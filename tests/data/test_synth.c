@@ -1,5 +1,5 @@
 /* Synthetic sets: the same for everybody, different where they should be, and with something to learn in them. */
-#include "fixture.h"
+#include "tests/data/fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@ static ct_dataset *open_spec(const struct ct_dataset_spec *spec)
 
 static void test_images(void **state)
 {
-	struct ct_dataset_spec spec = {.name = "synthetic", .n = 500, .c = 3, .h = 10, .w = 8, .n_classes = 7, .seed = 3, .train = true};
+	struct ct_dataset_spec spec = {
+		.name = "synthetic", .n = 500, .c = 3, .h = 10, .w = 8, .n_classes = 7, .seed = 3, .train = true};
 	ct_dataset *a = open_spec(&spec), *b = open_spec(&spec), *other;
 	const struct ct_dataset_info *info = ct_dataset_info(a);
 	int32_t label, again, histogram[7] = {0};
@@ -105,7 +106,8 @@ static void test_learnable(void **state)
 static void test_regression(void **state)
 {
 	enum { N = 4000, F = 10, T = 5 };
-	struct ct_dataset_spec spec = {.name = "synthetic_regression", .n = N, .c = F, .n_targets = T, .seed = 3, .train = true};
+	struct ct_dataset_spec spec = {
+		.name = "synthetic_regression", .n = N, .c = F, .n_targets = T, .seed = 3, .train = true};
 	double sum = 0, squares = 0, cross[2][T][F] = {0};
 
 	(void)state;
