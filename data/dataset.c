@@ -24,7 +24,7 @@ static const struct ct_dataset_kind kinds[] = {
 	 .n_classes = 10,
 	 .mean = 0.2860f,
 	 .std = 0.3530f,
-	 .how_to_get = "put the four files of github.com/zalandoresearch/fashion-mnist there"},
+	 .fetch = "--fashion "},
 	{.name = "idx", .ops = &ct_dataset_idx_ops, .mean = 0.5f, .std = 0.5f},
 	{.name = "synthetic", .ops = &ct_dataset_synth_ops, .mean = 0.5f, .std = 0.25f},
 	{.name = "synthetic_regression", .ops = &ct_dataset_regression_ops, .mean = 0, .std = 1},

@@ -219,14 +219,9 @@ static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *
 	(void)CT_FAIL(CT_NOT_FOUND, "no %s of %s: there is no %s-%s[.gz]%s",
 		      strncmp(what, "labels", 6) ? "images" : "labels", kind->name, prefix, what,
 		      ct_file_exists(dir) ? "" : ", not even the folder");
-	if (kind->how_to_get)
-		ct_error_hint(
-			"%s, or draw digits to try things with: `ctrain data digits --out %s`; data.dir says where data lie",
-			kind->how_to_get, dir);
-	else
-		ct_error_hint("get MNIST with `scripts/get_mnist.sh %s`, or draw digits to try things with: "
-			      "`ctrain data digits --out %s`; data.dir says where data lie",
-			      dir, dir);
+	ct_error_hint("get it with `scripts/get_mnist.sh %s%s`, or draw digits to try things with: "
+		      "`ctrain data digits --out %s`; data.dir says where data lie",
+		      kind->fetch ? kind->fetch : "", dir, dir);
 	return CT_NOT_FOUND;
 }
 

@@ -25,7 +25,7 @@ struct ct_dataset_kind {
 	const struct ct_dataset_ops *ops;
 	int c, h, w, n_classes; /* 0: as the spec or the files say */
 	float mean, std;        /* of pixels in 0..1, all channels */
-	const char *how_to_get; /* instead of scripts/get_mnist.sh in the hint when files are missing */
+	const char *fetch;      /* option of scripts/get_mnist.sh that gets this set; NULL: none needed */
 };
 
 /* First member of every format's own struct. */
