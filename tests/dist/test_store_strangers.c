@@ -100,6 +100,7 @@ static int raw_member(ct_store_server *srv, int member)
 	assert_int_equal(send(fd, b.s, b.len, MSG_NOSIGNAL), b.len);
 	assert_int_equal(recv(fd, answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
 	ct_str_release(&b);
+	send_frame(fd, CT_WIRE_READY, 0, NULL, 0);
 	return fd;
 }
 
