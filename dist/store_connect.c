@@ -122,6 +122,16 @@ static enum ct_status take_answer(ct_store *s, const struct ct_wire_frame *f)
 	return (enum ct_status)f->status;
 }
 
+/* Nothing comes back; if it does not go out, the first request will tell. */
+static void confirm(ct_store *s)
+{
+	const struct ct_wire_frame f = {.op = CT_WIRE_READY};
+	uint8_t header[CT_WIRE_HEADER_LEN];
+
+	ct_wire_encode_header(header, &f);
+	(void)!send(s->fd, header, sizeof(header), MSG_NOSIGNAL);
+}
+
 static enum ct_status read_greeting(ct_store *s, int64_t deadline_ns)
 {
 	size_t at = CT_WIRE_MAGIC_LEN, end = at + CT_WIRE_HEADER_LEN;
@@ -141,6 +151,7 @@ static enum ct_status read_greeting(ct_store *s, int64_t deadline_ns)
 	CT_TRY(read_up_to(s, end + f.len, deadline_ns));
 	f.body = s->in + end;
 	CT_TRY(take_answer(s, &f));
+	confirm(s);
 	/* What followed the greeting (a failure record) stays in the buffer. */
 	at = end + f.len;
 	memmove(s->in, s->in + at, s->in_len - at);

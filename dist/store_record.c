@@ -61,6 +61,19 @@ struct ct_srv_member *ct_srv_member_add(ct_store_server *s, int rank)
 	return m;
 }
 
+void ct_srv_member_remove(ct_store_server *s, struct ct_srv_member *m)
+{
+	int at = place_of(s, m->state.rank);
+
+	for (struct ct_srv_conn *c = s->ready.first; c; c = c->next) {
+		if (c->member == m)
+			c->member = NULL;
+	}
+	s->n_members--;
+	memmove(s->members + at, s->members + at + 1, (size_t)(s->n_members - at) * sizeof(struct ct_srv_member *));
+	ct_free(m);
+}
+
 void ct_srv_send_failure(struct ct_srv_conn *c)
 {
 	struct ct_str b = {0};

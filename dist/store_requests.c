@@ -85,10 +85,24 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_hello *h)
 	return true;
 }
 
+/* A rank that gave up waiting for its welcome and comes again takes the place of its own former self. */
+static void supersede(struct ct_srv_member *m, const struct ct_wire_hello *h)
+{
+	struct ct_srv_conn *old = m->conn;
+
+	if (!old || old->confirmed || m->state.pid != h->pid || strcmp(m->state.host, h->host) != 0)
+		return;
+	old->member = NULL;
+	m->conn = NULL;
+	ct_srv_conn_lost(old, 0);
+}
+
 static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_hello *h)
 {
 	struct ct_srv_member *m = ct_srv_member_find(c->srv, h->member);
 
+	if (m)
+		supersede(m, h);
 	if (m && m->conn) {
 		refuse(c, CT_MISMATCH,
 		       "rank %d is taken: pid %d on host %s has joined as rank %d, and so wants pid %d on host %s", h->member,
@@ -390,7 +404,7 @@ static bool do_report(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 static void do_bye(struct ct_srv_conn *c, uint64_t tag)
 {
 	c->bye = true;
-	if (c->role == CT_ROLE_MEMBER)
+	if (c->role == CT_ROLE_MEMBER && c->member)
 		c->member->state.left = true;
 	ct_srv_reply(c, tag, CT_OK, NULL);
 }
@@ -423,6 +437,9 @@ static bool serve(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 		return do_report(c, f);
 	case CT_WIRE_BYE:
 		do_bye(c, f->tag);
+		return ct_wire_done(&r);
+	case CT_WIRE_READY:
+		c->confirmed = true;
 		return ct_wire_done(&r);
 	default:
 		return false;

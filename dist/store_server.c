@@ -61,11 +61,13 @@ void ct_srv_finish_gone(ct_store_server *s)
 		s->gone = c->next_gone;
 		ct_srv_list_drop(c->ready ? &s->ready : &s->handshakes, c);
 		ct_srv_waits_drop(c);
-		if (m) {
+		if (m)
 			m->conn = NULL;
-			if (!c->bye)
-				ct_srv_member_lost(s, m, c->err);
-		}
+		/* Who gave up before our welcome came (we were stopped, or slow) tries again: that is no failure. */
+		if (m && !c->confirmed && !c->bye)
+			ct_srv_member_remove(s, m);
+		else if (m && !c->bye)
+			ct_srv_member_lost(s, m, c->err);
 		ct_srv_conn_free(c);
 	}
 }

@@ -48,7 +48,7 @@ struct ct_srv_conn {
 	int fd;                          /* -1: none (fuzzer) */
 	char peer[64];
 	bool ready, closing, gone;       /* closing: answer the refusal, read no more */
-	bool bye;                        /* said goodbye */
+	bool confirmed, bye;             /* has read its welcome; said goodbye */
 	int err;                         /* why it is gone: errno, 0 for an orderly end */
 	int64_t deadline;                /* of the handshake */
 	enum ct_wire_role role;
@@ -135,6 +135,7 @@ void ct_srv_waits_fail(ct_store_server *s);
 struct ct_srv_member *ct_srv_member_find(ct_store_server *s, int rank);
 /* NULL on out of memory. */
 struct ct_srv_member *ct_srv_member_add(ct_store_server *s, int rank);
+void ct_srv_member_remove(ct_store_server *s, struct ct_srv_member *m);
 void ct_srv_member_lost(ct_store_server *s, struct ct_srv_member *m, int err);
 /* What is known of a failure: a cause that was reported outweighs a connection that ended, which outweighs a consequence. */
 enum ct_srv_weight { SRV_CONSEQUENCE = 1, SRV_ENDED, SRV_CAUSE };

@@ -18,7 +18,7 @@
 #define CT_WIRE_MAX_BODY (2 * CT_STORE_MAX_VALUE + 1024) /* a swap carries two values */
 
 enum ct_wire_op {
-	/* client to server; all but BEAT are answered by REPLY with the same tag */
+	/* client to server; all but HELLO, READY and BEAT are answered by REPLY with the same tag */
 	CT_WIRE_HELLO = 1,
 	CT_WIRE_SET,
 	CT_WIRE_GET,
@@ -31,6 +31,7 @@ enum ct_wire_op {
 	CT_WIRE_MEMBERS,
 	CT_WIRE_REPORT,
 	CT_WIRE_BYE,
+	CT_WIRE_READY, /* the client has read its welcome; only from then on is its end a failure */
 	/* server to client */
 	CT_WIRE_WELCOME = 64,
 	CT_WIRE_REFUSED,
