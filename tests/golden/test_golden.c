@@ -125,7 +125,7 @@ static void run_case(const char *engine, const ct_json *c)
 	r.engine = engine;
 	r.c = c;
 	rig_open(&r.rig, engine, build(c), &opts);
-	assert_ok(ct_net_init(r.rig.net, CT_INIT_PYTORCH, 11));
+	assert_ok(ct_net_init(r.rig.net, CT_INIT_PYTORCH, (uint64_t)golden_int(c, "init_seed")));
 	assert_ok(ct_optim_create(r.rig.net, &settings, &r.optim));
 	compare_params(&r, "initial", 1e-7);
 	double worst = train(&r);
