@@ -145,6 +145,30 @@ static void test_file_and_no_memory(void **state)
 	ct_free(path);
 }
 
+static void before_line(void *user)
+{
+	(*(int *)user)++;
+	(void)!write(STDERR_FILENO, "<", 1);
+}
+
+static void test_before_each_line(void **state)
+{
+	char *text;
+	int n = 0;
+
+	assert_ok(ct_log_configure("info"));
+	ct_log_set_before(before_line, &n);
+	text = capture(*state, emit_lines);
+	ct_log_set_before(NULL, NULL);
+	/* Not for lines that are filtered. */
+	assert_int_equal(n, 2);
+	assert_int_equal(text[0], '<');
+	assert_non_null(strstr(text, "plain 1\n<"));
+	ct_free(text);
+	ct_free(capture(*state, emit_lines));
+	assert_int_equal(n, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -153,6 +177,7 @@ int main(void)
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_long_lines_are_cut),
 		cmocka_unit_test(test_file_and_no_memory),
+		cmocka_unit_test(test_before_each_line),
 	};
 
 	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
