@@ -91,7 +91,7 @@ static enum ct_status run(struct cutter *c)
 {
 	struct ct_str pending = {0};
 	enum ct_status st;
-	size_t got, used;
+	size_t got = 0, used;
 
 	c->n_dropped = 0;
 	if (lseek(c->in, 0, SEEK_SET) != 0)

@@ -68,7 +68,7 @@ out:
 enum ct_status ct_safetensors_open(const char *path, ct_safetensors **out)
 {
 	enum ct_status st = CT_NOMEM;
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	ct_safetensors *s;
 
 	CT_TRY_ALLOC(s = CT_NEW(ct_safetensors));

@@ -61,7 +61,7 @@ static enum ct_status make_header(const struct ct_tensor_desc *t, int n, const c
 {
 	ct_json *j = ct_json_object(), *pairs = metadata ? ct_json_object() : NULL;
 	enum ct_status st = CT_OK;
-	uint64_t at = 0, bytes;
+	uint64_t at = 0, bytes = 0;
 
 	if (metadata) {
 		for (; metadata[0]; metadata += 2)
