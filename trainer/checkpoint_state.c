@@ -198,7 +198,7 @@ static enum ct_status get_f64(const ct_json *o, const char *key, double *out)
 static enum ct_status get_field(const ct_json *o, const struct field *f, struct ct_train_state *t)
 {
 	void *p = (char *)t + f->offset;
-	uint64_t v;
+	uint64_t v = 0;
 
 	switch (f->type) {
 	case FIELD_U32:
