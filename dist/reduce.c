@@ -12,6 +12,7 @@
 #define CLONES
 #endif
 
+/* NAME: d = d op s. NAME_both: d = s = d op s, the two-rank all-reduce in one pass over memory. */
 #define KERNEL(name, type, expr)                                         \
 	CLONES static void name(void *vd, const void *vs, size_t n)      \
 	{                                                                \
@@ -21,6 +22,16 @@
 		for (size_t i = 0; i < n; i++) {                         \
 			type a = d[i], b = s[i];                         \
 			d[i] = (expr);                                   \
+		}                                                        \
+	}                                                                \
+                                                                         \
+	CLONES static void name##_both(void *vd, void *vs, size_t n)     \
+	{                                                                \
+		type *restrict d = vd, *restrict s = vs;                 \
+                                                                         \
+		for (size_t i = 0; i < n; i++) {                         \
+			type a = d[i], b = s[i];                         \
+			d[i] = s[i] = (expr);                            \
 		}                                                        \
 	}
 
@@ -76,6 +87,16 @@ static inline uint16_t bf16_from_f32(float f)
 			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]);     \
 			d[i] = bf16_from_f32(expr);                             \
 		}                                                               \
+	}                                                                       \
+                                                                                \
+	CLONES static void name##_both(void *vd, void *vs, size_t n)            \
+	{                                                                       \
+		uint16_t *restrict d = vd, *restrict s = vs;                    \
+                                                                                \
+		for (size_t i = 0; i < n; i++) {                                \
+			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]);     \
+			d[i] = s[i] = bf16_from_f32(expr);                      \
+		}                                                               \
 	}
 
 KERNEL_BF16(sum_bf16, a + b)
@@ -83,20 +104,25 @@ KERNEL_BF16(prod_bf16, a *b)
 KERNEL_BF16(min_bf16, a < b || a != a ? a : b)
 KERNEL_BF16(max_bf16, a > b || a != a ? a : b)
 
-typedef void (*kernel_fn)(void *d, const void *s, size_t n);
-
-static const kernel_fn kernels[CT_N_DTYPES][4] = {
-	[CT_F32] = { sum_f32, prod_f32, min_f32, max_f32 },
-	[CT_F64] = { sum_f64, prod_f64, min_f64, max_f64 },
-	[CT_I32] = { sum_i32, prod_i32, min_i32, max_i32 },
-	[CT_I64] = { sum_i64, prod_i64, min_i64, max_i64 },
-	[CT_U8] = { sum_u8, prod_u8, min_u8, max_u8 },
-	[CT_BF16] = { sum_bf16, prod_bf16, min_bf16, max_bf16 },
+struct kernels {
+	void (*into)(void *d, const void *s, size_t n);
+	void (*both)(void *d, void *s, size_t n);
 };
+
+#define ROW(t) { { sum_##t, sum_##t##_both }, { prod_##t, prod_##t##_both }, { min_##t, min_##t##_both }, { max_##t, max_##t##_both } }
+
+static const struct kernels kernels[CT_N_DTYPES][4] = {
+	[CT_F32] = ROW(f32), [CT_F64] = ROW(f64), [CT_I32] = ROW(i32), [CT_I64] = ROW(i64), [CT_U8] = ROW(u8), [CT_BF16] = ROW(bf16),
+};
+
+static const struct kernels *kernels_of(enum ct_dtype t, enum ct_redop op)
+{
+	return &kernels[t][op == CT_AVG ? CT_SUM : op];
+}
 
 void ct_reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op)
 {
-	kernels[t][op == CT_AVG ? CT_SUM : op](dst, src, n);
+	kernels_of(t, op)->into(dst, src, n);
 }
 
 #define SCALE(type, expr)                        \
@@ -135,22 +161,53 @@ void ct_reduce_scale(void *dst, size_t n, enum ct_dtype t, int k)
 	CT_ASSERT(!"element type");
 }
 
+/* Small enough for the first cache, where a block stays between its passes. */
 #define BLOCK_BYTES 8192
+
+static char *at(void *p, size_t offset)
+{
+	return (char *)p + offset;
+}
+
+/* All-reduce in place: the first vector collects, the last step writes two. */
+static void reduce_in_place(void *const *v, int n_v, size_t from, size_t n, size_t elem, const struct kernels *k)
+{
+	for (int r = 1; r < n_v - 1; r++)
+		k->into(at(v[0], from), at(v[r], from), n);
+	k->both(at(v[0], from), at(v[n_v - 1], from), n);
+	for (int r = 1; r < n_v - 1; r++)
+		memcpy(at(v[r], from), at(v[0], from), n * elem);
+}
 
 void ct_reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t, enum ct_redop op)
 {
-	_Alignas(64) unsigned char acc[BLOCK_BYTES];
-	size_t elem = ct_dtype_bytes(t), step = sizeof(acc) / elem;
+	_Alignas(64) char acc[BLOCK_BYTES];
+	const struct kernels *k = kernels_of(t, op);
+	size_t elem = ct_dtype_bytes(t), step = BLOCK_BYTES / elem;
+	bool in_place = n_in == n_out && n_in > 1 && op != CT_AVG, taken = false;
 
+	for (int r = 0; r < n_out && in_place; r++)
+		in_place = in[r] == out[r];
+	/* The first output collects, unless it is still to be read. */
+	for (int r = 1; r < n_in; r++)
+		taken |= out[0] == in[r];
 	for (size_t i = 0; i < n; i += step) {
-		size_t m = n - i < step ? n - i : step, at = i * elem;
+		size_t m = n - i < step ? n - i : step, from = i * elem;
+		char *sum = taken ? acc : at(out[0], from);
 
-		memcpy(acc, (const char *)in[0] + at, m * elem);
+		if (in_place) {
+			reduce_in_place(in, n_in, from, m, elem, k);
+			continue;
+		}
+		if (sum != at(in[0], from))
+			memcpy(sum, at(in[0], from), m * elem);
 		for (int r = 1; r < n_in; r++)
-			ct_reduce_into(acc, (const char *)in[r] + at, m, t, op);
+			k->into(sum, at(in[r], from), m);
 		if (op == CT_AVG)
-			ct_reduce_scale(acc, m, t, n_in);
-		for (int r = 0; r < n_out; r++)
-			memcpy((char *)out[r] + at, acc, m * elem);
+			ct_reduce_scale(sum, m, t, n_in);
+		for (int r = 0; r < n_out; r++) {
+			if (at(out[r], from) != sum)
+				memcpy(at(out[r], from), sum, m * elem);
+		}
 	}
 }

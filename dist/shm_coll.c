@@ -103,6 +103,8 @@ static struct tiles cut(const struct shm *s, size_t bytes)
 	size_t tile = (bytes / 4 / (size_t)s->base.size + 4095) & ~(size_t)4095;
 
 	tile = tile < TILE_MIN ? TILE_MIN : tile > TILE_MAX ? TILE_MAX : tile;
+	while (bytes / tile >= UINT32_MAX / 2) /* tickets have 32 bits */
+		tile *= 2;
 	return (struct tiles){ .bytes = tile, .n = (bytes + tile - 1) / tile };
 }
 
@@ -127,28 +129,44 @@ static void do_tile(struct shm *s, const ct_work *w, char *const *base, struct t
 	ct_reduce_ranks((void *const *)s->in, size, (void *const *)s->out, n_out, len / ct_dtype_bytes(w->dtype), w->dtype, w->op);
 }
 
+/* Even ranks draw from the front (low half of `next`), odd ones from the back (high half), so that two ranks that repeat an
+ * operation keep to their own halves, which lie in their caches. Every draw raises the sum of both halves by one: the first
+ * t.n draws are all different tiles. False when there was none left. */
+static bool draw(const struct shm *s, struct shm_share *share, struct tiles t, uint64_t *tile)
+{
+	uint64_t old = atomic_load_explicit(&share->next, memory_order_relaxed);
+
+	if ((old & UINT32_MAX) + (old >> 32) >= t.n)
+		return false;
+	if (s->base.rank % 2 == 0) {
+		old = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+		*tile = old & UINT32_MAX;
+	} else {
+		old = atomic_fetch_add_explicit(&share->next, (uint64_t)1 << 32, memory_order_relaxed);
+		*tile = t.n - 1 - (old >> 32);
+	}
+	return (old & UINT32_MAX) + (old >> 32) < t.n;
+}
+
 /* Draws tickets, all that are left or no more than this rank's fair share, and does their tiles. True when all of all
  * ranks are finished. */
 static bool do_tiles(struct shm *s, ct_work *w, struct shm_share *share, char *const *base, size_t bytes, bool staged, bool greedy)
 {
 	struct tiles t = cut(s, bytes);
-	uint64_t fair = (t.n + (uint64_t)s->base.size - 1) / (uint64_t)s->base.size;
+	uint64_t fair = (t.n + (uint64_t)s->base.size - 1) / (uint64_t)s->base.size, tile;
 	struct shm_rank *me = shm_me(s);
 
-	while ((greedy || w->scratch[DRAWN] < fair) && atomic_load_explicit(&share->next, memory_order_relaxed) < t.n) {
-		uint64_t i;
-
+	while (greedy || w->scratch[DRAWN] < fair) {
 		atomic_store_explicit(&me->busy, w->scratch[SEQ] + 1, memory_order_relaxed);
-		i = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
-		if (i < t.n) {
-			do_tile(s, w, base, t, i, bytes, staged);
-			w->scratch[DRAWN]++;
-			s->moved = true;
-			if (atomic_fetch_add_explicit(&share->finished, 1, memory_order_acq_rel) + 1 == t.n)
-				shm_wake_all(s);
-		}
-		atomic_store_explicit(&me->busy, 0, memory_order_relaxed);
+		if (!draw(s, share, t, &tile))
+			break;
+		do_tile(s, w, base, t, tile, bytes, staged);
+		w->scratch[DRAWN]++;
+		s->moved = true;
+		if (atomic_fetch_add_explicit(&share->finished, 1, memory_order_acq_rel) + 1 == t.n)
+			shm_wake_all(s);
 	}
+	atomic_store_explicit(&me->busy, 0, memory_order_relaxed);
 	return atomic_load_explicit(&share->finished, memory_order_acquire) == t.n;
 }
 

@@ -53,7 +53,8 @@ struct shm_slot {
 	_Alignas(SHM_LINE) unsigned char data[SHM_INLINE];
 };
 
-/* Work that any rank may do: tickets drawn and tickets finished. Reset by rank 0 before it publishes the next use. */
+/* Work that any rank may do: tickets drawn (from either end) and tickets finished. Reset by rank 0 before it publishes the
+ * next use. */
 struct shm_share {
 	_Alignas(SHM_LINE) _Atomic uint64_t next;
 	_Alignas(SHM_LINE) _Atomic uint64_t finished;

@@ -1,0 +1,26 @@
+/* Times collectives over an open communicator, in the sizes and with the bandwidths of nccl-tests: algbw = bytes / time, busbw =
+ * algbw times what a link must carry per byte for that operation (2(n-1)/n for allreduce, (n-1)/n for allgather and
+ * reduce_scatter, 1 for broadcast; github.com/NVIDIA/nccl-tests doc/PERFORMANCE.md). */
+#ifndef CT_DIST_BENCH_COMM_H
+#define CT_DIST_BENCH_COMM_H
+
+#include "dist/comm.h"
+
+struct ct_bench_comm_opts {
+	size_t min_bytes, max_bytes; /* 0: 4 KiB, 100 MiB */
+	int64_t budget_ns;           /* per operation and size, 0: 200 ms; at least 5 rounds */
+	bool private_buffers;        /* of the heap instead of ct_comm_mem_alloc */
+};
+
+struct ct_bench_comm_row {
+	const char *op;      /* "allreduce", "allgather", "broadcast", "reduce_scatter" */
+	size_t bytes;        /* of the whole vector: for allgather and reduce_scatter that of all ranks together */
+	int rounds;
+	double us;           /* median, of the slowest rank */
+	double algbw, busbw; /* GB/s (1e9) */
+};
+
+/* fp32, sum, sizes min, 4 min, ... max. Collective. Returns owned (ct_free): rows ordered by operation and size. */
+enum ct_status ct_bench_comm(ct_comm *c, const struct ct_bench_comm_opts *opts, struct ct_bench_comm_row **rows, int *n_rows) CT_MUST_CHECK;
+
+#endif
