@@ -169,14 +169,14 @@ static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 		p->lr *= (double)p->global_batch / (double)c->optim.lr_base_batch;
 	p->optim = (struct ct_optim_opts){
 		.kind = strcmp(c->optim.name, "adamw") == 0 ? CT_ADAMW : CT_SGD,
-		.momentum = (float)c->optim.momentum,
+		.momentum = c->optim.momentum,
 		.nesterov = c->optim.nesterov,
-		.weight_decay = (float)c->optim.weight_decay,
+		.weight_decay = c->optim.weight_decay,
 		.decay_norm_bias = c->optim.decay_norm_bias,
-		.beta1 = (float)c->optim.beta1,
-		.beta2 = (float)c->optim.beta2,
-		.eps = (float)c->optim.eps,
-		.clip_norm = (float)c->optim.clip_norm,
+		.beta1 = c->optim.beta1,
+		.beta2 = c->optim.beta2,
+		.eps = c->optim.eps,
+		.clip_norm = c->optim.clip_norm,
 	};
 	p->init = strcmp(c->model.init, "kaiming") == 0 ? CT_INIT_KAIMING : CT_INIT_PYTORCH;
 }

@@ -60,7 +60,7 @@ static enum ct_status build_training(struct ct_session *s)
 	CT_TRY(ct_optim_create(s->net, &s->plan.optim, &s->optim));
 	CT_TRY(ct_net_init(s->net, s->plan.init, (uint64_t)s->cfg->run.seed));
 	if (s->cfg->train.ema > 0)
-		CT_TRY(ct_ema_create(s->net, (float)s->cfg->train.ema, &s->ema));
+		CT_TRY(ct_ema_create(s->net, s->cfg->train.ema, &s->ema));
 	return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 }
 
