@@ -1,9 +1,10 @@
-#include "nn/engine_impl.h"
+#include "nn/engine.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "nn/engine_impl.h"
 
 /* In order of preference for "auto". */
 static const struct {

@@ -1,4 +1,4 @@
-#include "nn/graph_impl.h"
+#include "nn/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "nn/graph_impl.h"
 
 const char *ct_op_name(enum ct_op op)
 {
