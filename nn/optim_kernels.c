@@ -112,7 +112,12 @@ BODY void average(size_t n, float *restrict e, const float *restrict x, float de
 								 sum_squares_##suffix, average_##suffix};
 
 #ifdef __x86_64__
-KERNELS(avx512, __attribute__((target("avx512f,prefer-vector-width=512"))), "avx512f")
+#ifdef __clang__
+#define AVX512 "avx512f"
+#else
+#define AVX512 "avx512f,prefer-vector-width=512" /* else gcc stays at 256 bits */
+#endif
+KERNELS(avx512, __attribute__((target(AVX512))), "avx512f")
 KERNELS(avx2, __attribute__((target("avx2"))), "avx2")
 #endif
 KERNELS(baseline, , "baseline")
