@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tmpdir.h"
+#include "tests/trainer/tmpdir.h"
 #include "trainer/cli_impl.h"
 
 #define STAND_IN(name)                              \
@@ -39,9 +39,10 @@ static enum ct_status parse(const char *line, struct ct_cli *out)
 	static char text[512];
 	static char *argv[MAX_WORDS];
 	int argc = 0;
+	char *rest;
 
 	snprintf(text, sizeof(text), "ctrain %s", line);
-	for (char *s = strtok(text, " "); s; s = strtok(NULL, " "))
+	for (char *s = strtok_r(text, " ", &rest); s; s = strtok_r(NULL, " ", &rest))
 		argv[argc++] = s;
 	argv[argc] = NULL;
 	return ct_cli_parse(argc, argv, out);

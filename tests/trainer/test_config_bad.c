@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tmpdir.h"
+#include "tests/trainer/tmpdir.h"
 #include "trainer/config.h"
 
 #define GOOD "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\n"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "tmpdir.h"
+#include "tests/trainer/tmpdir.h"
 #include "trainer/config_impl.h"
 
 static void expect_file(const char *path, const struct ct_str *want)
