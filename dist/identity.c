@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -337,4 +338,15 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 	complete(&id);
 	*out = id;
 	return CT_OK;
+}
+
+static const char *process_env(const char *name, void *user)
+{
+	(void)user;
+	return getenv(name);
+}
+
+enum ct_status ct_identity_from_env(const char *init_override, struct ct_identity *out)
+{
+	return ct_identity_detect(process_env, NULL, init_override, out);
 }

@@ -32,6 +32,8 @@ typedef const char *(*ct_getenv_fn)(const char *name, void *user);
  * numbers, LOCAL_RANK >= LOCAL_WORLD_SIZE, Slurm against RANK) are CT_USAGE naming both variables and values.
  * Near-miss names (CUDA_VISIBLE_DEVICE, MASTER_IP, WORLDSIZE ...) are warned about. */
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override, struct ct_identity *out) CT_MUST_CHECK;
+/* The same from this process's environment. */
+enum ct_status ct_identity_from_env(const char *init_override, struct ct_identity *out) CT_MUST_CHECK;
 const char *ct_launcher_name(enum ct_launcher l);
 
 struct ct_peer {

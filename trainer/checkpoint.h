@@ -48,6 +48,8 @@ enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoin
 /* Newest whole checkpoint (state.json readable and all checksums right); broken ones are named in warnings and left alone. *path
  * returns owned, NULL when there is none. Also removes the .tmp-* folders of processes that died (told by a lock). */
 enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHECK;
+/* Checkpoint folders in the run folder, whole or not. */
+int ct_checkpoint_count(const char *run_dir);
 /* "best", "last" or a path -> path of a checkpoint folder (owned). A path may also be a run folder (its last checkpoint) or a
  * .safetensors file (for ct_checkpoint_load_weights). Without run_dir (NULL) all are paths. CT_NOT_FOUND. Does not verify. */
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path) CT_MUST_CHECK;

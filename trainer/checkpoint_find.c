@@ -328,3 +328,16 @@ enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char
 	CT_TRY_ALLOC(*path = ct_strdup(what));
 	return CT_OK;
 }
+
+int ct_checkpoint_count(const char *run_dir)
+{
+	struct ct_ckpt_entry *list = NULL;
+	size_t n = 0;
+	char *folder = ct_path_join(run_dir, "checkpoints");
+
+	if (!folder || ct_ckpt_list(folder, &list, &n) < 0)
+		ct_error_clear();
+	ct_free(list);
+	ct_free(folder);
+	return (int)n;
+}

@@ -1,24 +1,23 @@
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "dist/rendezvous.h"
 #include "trainer/cli.h"
 #include "trainer/launch.h"
+#include "trainer/run_plan.h"
 #include "trainer/worker.h"
-
-static const char *get_env(const char *name, void *user)
-{
-	(void)user;
-	return getenv(name);
-}
 
 /* A worker when somebody gave us a rank, else the launcher. */
 static enum ct_status train_or_launch(const struct ct_config *cfg, char **argv)
 {
 	struct ct_identity id;
-	const char *init = cfg->launch.init[0] ? cfg->launch.init : NULL;
-	CT_TRY(ct_identity_detect(get_env, NULL, init, &id));
-	return id.by == CT_LAUNCHER_NONE ? ct_launch(cfg, argv) : ct_worker_run(cfg, &id);
+	char *run_dir = NULL;
+	CT_TRY(ct_identity_from_env(cfg->launch.init[0] ? cfg->launch.init : NULL, &id));
+	if (id.by != CT_LAUNCHER_NONE)
+		return ct_worker_run(cfg, &id);
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
+	enum ct_status st = ct_launch(cfg, argv, run_dir);
+	ct_free(run_dir);
+	return st;
 }
 
 enum ct_status ct_cmd_train(const struct ct_cli *cli)

@@ -42,12 +42,9 @@ struct launcher {
 static enum ct_status start_store(struct launcher *l)
 {
 	const struct ct_config *c = l->cfg;
-	char *name = NULL;
 	if (c->launch.init[0])
 		return CT_OK;
-	CT_TRY_ALLOC(name = ct_plan_run_name(c));
-	snprintf(l->store.run_id, sizeof(l->store.run_id), "%s", c->dist.run_id[0] ? c->dist.run_id : name);
-	ct_free(name);
+	snprintf(l->store.run_id, sizeof(l->store.run_id), "%s", ct_plan_run_id(c));
 	l->store.member = -1;
 	l->store.pid = (int)getpid();
 	(void)gethostname(l->store.host, sizeof(l->store.host) - 1);
@@ -121,21 +118,27 @@ static void handle_signals(struct launcher *l)
 			kill_all(l);
 			continue;
 		}
+		ct_worker_clear_live_line();
 		fprintf(stderr, "ctrain: got %s: finishing the step and saving%s\n", strsignal(sig),
 			sig == SIGINT ? "; again to end at once" : "");
 		signal_all(l, sig == SIGHUP ? SIGTERM : sig);
 	}
 }
 
-/* Tells the ranks of all nodes why, in words better than "connection lost". */
+/* Tells the ranks of all nodes why, in words better than "connection lost"; a rank that failed before it joined told nobody. */
 static void publish_failure(struct launcher *l, const struct ct_worker *w)
 {
 	struct ct_failure f = { .rank = w->rank, .pid = (int)w->pid, .status = ct_worker_status(w), .seq = -1 };
-	if (!l->server || !WIFSIGNALED(w->wait_status))
+	if (!l->server || (w->has_error ? ct_worker_is_consequence(w) : !WIFSIGNALED(w->wait_status)))
 		return;
 	snprintf(f.host, sizeof(f.host), "%s", l->store.host);
-	snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) was killed by signal %d (%s)", w->rank, (int)w->pid, f.host,
-		 WTERMSIG(w->wait_status), strsignal(WTERMSIG(w->wait_status)));
+	if (w->has_error) {
+		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) failed: %.500s", w->rank, (int)w->pid, f.host, w->error.message);
+		snprintf(f.hint, sizeof(f.hint), "%.255s", w->error.hint);
+	} else {
+		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) was killed by signal %d (%s)", w->rank, (int)w->pid, f.host,
+			 WTERMSIG(w->wait_status), strsignal(WTERMSIG(w->wait_status)));
+	}
 	ct_store_server_fail(l->server, &f);
 }
 
@@ -226,24 +229,17 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	if (st < 0)
 		ct_error_save(&first);
 	CT_TRY(wait_for_all(l));
+	ct_worker_clear_live_line();
 	return st < 0 ? ct_error_restore(&first) : verdict(l);
 }
 
-static enum ct_status prepare_run_dir(const struct launcher *l)
-{
-	char *dir = NULL;
-	CT_TRY_ALLOC(dir = ct_plan_run_dir(l->cfg));
-	enum ct_status st = l->ranks.node == 0 ? ct_run_dir_prepare(dir, l->cfg->train.resume) : CT_OK;
-	ct_free(dir);
-	return st;
-}
-
-enum ct_status ct_launch(const struct ct_config *cfg, char **argv)
+enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir)
 {
 	struct launcher l = { .cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1 };
 	enum ct_status st;
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
-	CT_TRY(prepare_run_dir(&l));
+	if (run_dir && l.ranks.node == 0)
+		CT_TRY(ct_run_dir_prepare(run_dir, cfg->train.resume));
 	CT_TRY(ct_signals_open(true, &l.signals));
 	CT_TRY_GOTO(start_store(&l), st, out_signals);
 	if (!(l.workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l.ranks.local))) {

@@ -16,6 +16,12 @@ static enum ct_status find(struct ct_session *s, char **path)
 		return ct_checkpoint_verify(*path);
 	}
 	CT_TRY(ct_checkpoint_find(s->run_dir, path));
+	if (!*path && ct_checkpoint_count(s->run_dir) > 0) {
+		ct_error_set(CT_DATA, __FILE__, __LINE__, "none of the %d checkpoints in %s is whole (the log names what is wrong with each)",
+			     ct_checkpoint_count(s->run_dir), s->run_dir);
+		ct_error_hint("train.resume=never moves this run aside and starts afresh");
+		return CT_DATA;
+	}
 	if (!*path && strcmp(how, "must") == 0) {
 		ct_error_set(CT_NOT_FOUND, __FILE__, __LINE__, "train.resume=must, but %s holds no whole checkpoint", s->run_dir);
 		ct_error_hint("use train.resume=auto to start afresh where there is none");

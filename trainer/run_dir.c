@@ -56,8 +56,13 @@ static enum ct_status make_sub(const char *run_dir, const char *name)
 
 enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 {
-	if (strcmp(resume, "never") == 0 && has_checkpoints(run_dir))
-		CT_TRY(move_aside(run_dir));
+	if (strcmp(resume, "never") == 0 && has_checkpoints(run_dir)) {
+		int lock = -1;
+		CT_TRY(ct_run_dir_lock(run_dir, &lock)); /* not from under a run that goes on */
+		enum ct_status moved = move_aside(run_dir);
+		ct_run_dir_unlock(lock);
+		CT_TRY(moved);
+	}
 	enum ct_status st = ct_dir_make(run_dir);
 	if (st == CT_OK)
 		st = make_sub(run_dir, "log");

@@ -61,9 +61,11 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 	return info->in_memory && !affine ? 0 : 1;
 }
 
-char *ct_plan_run_name(const struct ct_config *c)
+const char *ct_plan_run_id(const struct ct_config *c)
 {
-	return ct_strdup(c->run.name[0] ? c->run.name : "run");
+	if (c->dist.run_id[0])
+		return c->dist.run_id;
+	return c->run.name[0] ? c->run.name : "run";
 }
 
 char *ct_plan_run_dir(const struct ct_config *c)

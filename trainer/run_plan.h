@@ -40,9 +40,10 @@ int ct_plan_local_procs(const struct ct_config *c);
 int ct_plan_threads(const struct ct_config *c, int local_world);
 /* data.workers, where auto means none for small images in memory (made inline faster than handed over), else 1. */
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info);
-/* run.dir and run.name with their defaults; return owned. */
-char *ct_plan_run_name(const struct ct_config *c);
+/* run.dir with its default; returns owned. */
 char *ct_plan_run_dir(const struct ct_config *c);
+/* What the ranks of one run show each other: dist.run_id, else the run's name. Borrowed. */
+const char *ct_plan_run_id(const struct ct_config *c);
 
 void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out);
 bool ct_plan_has_val(const struct ct_config *c);

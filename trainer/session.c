@@ -83,7 +83,7 @@ static enum ct_status agree(struct ct_session *s)
 static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
 {
 	const struct ct_config *c = s->cfg;
-	struct ct_world_opts wo = { .run_id = c->dist.run_id[0] ? c->dist.run_id : s->run_name,
+	struct ct_world_opts wo = { .run_id = ct_plan_run_id(c),
 				    .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9) };
 	CT_TRY(ct_world_join(id, &wo, &s->world));
 	if (id->world > 1)
@@ -100,7 +100,6 @@ static enum ct_status open_world(struct ct_session *s, const struct ct_identity 
 static enum ct_status name_run(struct ct_session *s)
 {
 	CT_TRY_ALLOC(s->run_dir = ct_plan_run_dir(s->cfg));
-	CT_TRY_ALLOC(s->run_name = ct_plan_run_name(s->cfg));
 	struct ct_str lines = { 0 };
 	CT_TRY(ct_config_lines(s->cfg, &lines));
 	s->config_lines = ct_strdup(ct_str_text(&lines));
@@ -229,7 +228,6 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_world_leave(&s->world, failed);
 	ct_free(s->resumed_from);
 	ct_free(s->config_lines);
-	ct_free(s->run_name);
 	ct_free(s->run_dir);
 	memset(s, 0, sizeof(*s));
 	if (failed && keep.status < 0)

@@ -14,7 +14,7 @@ enum ct_tail { CT_TAIL_LOSS, CT_TAIL_STOP, CT_TAIL_SAVE, CT_TAIL_N = 16 };
 struct ct_session {
 	const struct ct_config *cfg;
 	struct ct_run_plan plan;
-	char *run_dir, *run_name;
+	char *run_dir;
 	char *config_lines;
 	struct ct_world world;
 	ct_watchdog *watchdog;   /* NULL in a world of one */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "trainer/evaluate.h"
 #include "trainer/signals.h"
@@ -228,12 +229,14 @@ static enum ct_status finish(struct loop *l, const char *status)
 	if (!l->metrics)
 		return CT_OK;
 	CT_TRY(ct_net_digest(s->net, digest));
+	char *last = NULL;
+	CT_TRY_ALLOC(last = ct_path_join(s->run_dir, "checkpoints/last"));
 	ct_step_times_add(&l->total, &l->window);
 	const struct ct_step_times *t = &l->total;
 	struct ct_run_summary sum = { .status = status, .step = s->state.step, .images = s->state.images, .epoch = s->state.epoch,
 				      .seconds = (double)(ct_now_ns() - l->start_ns) * 1e-9, .best_top1 = s->state.best_top1,
 				      .last_loss = l->loss, .images_per_sec = l->images_per_sec, .startup_seconds = l->startup_s,
-				      .weights_digest = digest, .checkpoint = "" };
+				      .weights_digest = digest, .checkpoint = last };
 	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
 	double whole = fmax(known, (double)t->step_ns);
 	if (whole > 0) {
@@ -242,7 +245,9 @@ static enum ct_status finish(struct loop *l, const char *status)
 			sum.share[i] = (double)part[i] / whole;
 		sum.share[5] = 1 - known / whole;
 	}
-	return ct_metrics_end(l->metrics, &sum);
+	enum ct_status st = ct_metrics_end(l->metrics, &sum);
+	ct_free(last);
+	return st;
 }
 
 static enum ct_status run(struct loop *l)

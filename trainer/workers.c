@@ -97,10 +97,19 @@ out:
 	return st;
 }
 
+void ct_worker_clear_live_line(void)
+{
+	const char *term = getenv("TERM");
+	if (isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0)
+		fputs("\r\033[J", stderr);
+}
+
 static void print_lines(struct ct_worker *w, bool all)
 {
 	const char *text = ct_str_text(&w->line);
 	size_t done = 0;
+	if (strchr(text, '\n') || (all && text[0]))
+		ct_worker_clear_live_line();
 	for (const char *nl; (nl = strchr(text + done, '\n')) != NULL; done = (size_t)(nl - text) + 1)
 		fprintf(stderr, "[rank %d] %.*s\n", w->rank, (int)(nl - text - (ptrdiff_t)done), text + done);
 	if (all && text[done]) {

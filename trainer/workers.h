@@ -30,6 +30,8 @@ enum ct_status ct_worker_status(const struct ct_worker *w);
 bool ct_worker_is_consequence(const struct ct_worker *w);
 /* Sends to its process group. */
 void ct_worker_signal(const struct ct_worker *w, int sig);
+/* Takes what rank 0's live status line left off our terminal, before we write to it ourselves. */
+void ct_worker_clear_live_line(void);
 void ct_worker_release(struct ct_worker *w);
 
 #endif
