@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define MAX_WHERE 300
+#define MAX_WHERE 4200 /* a path of any length and a position */
 
 void ct_problems_add(struct ct_problems *p, const char *where, const char *fmt, ...)
 {

@@ -298,6 +298,7 @@ static void expect_same(const struct ct_config *a, const struct ct_config *b)
 		ct_str_release(&x);
 		ct_str_release(&y);
 	}
+	assert_true(a->optim.lr == b->optim.lr && a->optim.eps == b->optim.eps); /* to the last bit */
 }
 
 static void expect_round_trip(struct ct_config *c)
@@ -328,7 +329,7 @@ static void test_round_trip(void **state)
 	expect_round_trip(load_text(
 		GOOD
 		"batch: {global: 300}\nlaunch: {procs_list: \"3\", init: \"file:///x y\"}\n"
-		"run: {name: \"yes\", dir: \"a \\\"b\\\\ #: \\u00e9\\u2028\\uFEFF\\U0001F600\"}\n"
+		"run: {name: \"yes\", dir: \"a \\\"b\\\\ #: \\u00e9 \\u2028 \\uFEFF\\U0001F600\"}\n"
 		"optim: {name: adamw, lr: 0.30000000000000004, beta2: 0.98}\nschedule: {name: one_cycle, warmup_steps: 1000000}\n"
 		"dist: {timeout: 1.5h}\nlog: {level: \"info,data=trace\"}\n"));
 }
