@@ -50,11 +50,11 @@ enum ct_status ct_meeting_init(struct ct_meeting *m, const char *run_id, const c
 	return CT_OK;
 }
 
-static enum ct_status foreign(const char *path)
+static enum ct_status foreign(enum ct_status st, const char *path)
 {
-	(void)CT_FAIL(CT_DATA, "%s is not a meeting file of ctrain", path);
+	(void)CT_FAIL(st, "%s is not a meeting file of ctrain", path);
 	ct_error_hint("give file:// a path where nothing else lies");
-	return CT_DATA;
+	return st;
 }
 
 /* "name value" of one line. False: another name, or a value that does not fit. */
@@ -93,16 +93,16 @@ enum ct_status ct_meeting_parse(const char *text, const char *path, struct ct_me
 	bool ended = false;
 
 	if (len != strlen(FIRST_LINE) || memcmp(p, FIRST_LINE, len) != 0)
-		return foreign(path);
+		return foreign(CT_DATA, path);
 	while (p[len] == '\n' && p[len + 1] != '\0' && !ended) {
 		p += len + 1;
 		len = strcspn(p, "\n");
 		ended = len == 3 && memcmp(p, "end", 3) == 0;
 		if (!ended && !parse_line(p, len, &m))
-			return foreign(path);
+			return foreign(CT_DATA, path);
 	}
 	if (!ended || m.port == 0 || m.nonce[0] == '\0')
-		return foreign(path);
+		return foreign(CT_DATA, path);
 	*out = m;
 	return CT_OK;
 }
@@ -115,7 +115,7 @@ enum ct_status ct_meeting_read(const char *path, struct ct_meeting *out)
 
 	st = ct_file_read(path, MAX_BYTES, &text, &len);
 	if (st == CT_DATA)
-		return foreign(path);
+		return foreign(CT_DATA, path);
 	CT_TRY(st);
 	if (len == 0)
 		st = CT_FAIL(CT_NOT_FOUND, "%s is empty", path);
@@ -133,7 +133,7 @@ enum ct_status ct_meeting_publish(const struct ct_meeting *m, const char *path)
 
 	/* An old meeting (or an empty file, as mktemp makes it) is replaced, anything else is somebody's. */
 	if (st != CT_OK && st != CT_NOT_FOUND)
-		return st == CT_DATA ? CT_USAGE : st;
+		return st == CT_DATA ? foreign(CT_USAGE, path) : st;
 	ct_str_addf(&b, FIRST_LINE "\nrun %s\nnonce %s\nnet %s\nport %d\n", m->run_id, m->nonce, m->net_key, m->port);
 	for (int i = 0; i < m->n_addrs; i++)
 		ct_str_addf(&b, "addr %s\n", m->addrs[i]);
@@ -142,6 +142,8 @@ enum ct_status ct_meeting_publish(const struct ct_meeting *m, const char *path)
 	if (st == CT_OK)
 		st = ct_file_replace(path, b.s, b.len);
 	ct_str_release(&b);
+	if (st == CT_NOT_FOUND)
+		return CT_FAIL(CT_IO, "no meeting file can be made: %s", ct_error_message());
 	return st;
 }
 
