@@ -1,11 +1,11 @@
 /* `ctrain bench step|loader|comm`: one part of the work alone, each printing one JSON object. The recipes that compare with other
  * programs are in bench/. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "trainer/cli.h"
+#include "trainer/print_json.h"
 #include "trainer/step.h"
 
 static int compare_i64(const void *a, const void *b)
@@ -22,17 +22,6 @@ static enum ct_status parse_steps(const struct ct_cli *cli, int64_t fallback, in
 	if (*out < 1 || *out > 1000000)
 		return CT_FAIL(CT_USAGE, "--steps %s: expected 1 to 1000000", cli->steps);
 	return CT_OK;
-}
-
-static enum ct_status print_json(ct_json *j)
-{
-	struct ct_str text = { 0 };
-	enum ct_status st = ct_json_dump(j, false, &text);
-	if (st == CT_OK)
-		printf("%s\n", ct_str_text(&text));
-	ct_str_release(&text);
-	ct_json_destroy(j);
-	return st;
 }
 
 static void set_nodes(ct_json *j, const struct ct_session *s, int64_t steps)
@@ -101,7 +90,7 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	ct_json_set_f64(j, "optim_ms", (double)t.optim_ns * ms);
 	ct_json_set_i64(j, "allocations", (int64_t)allocations);
 	set_nodes(j, s, profiled);
-	st = print_json(j);
+	st = ct_print_json(j, false);
 out:
 	ct_stepper_destroy(p);
 	ct_free(ns);
@@ -135,7 +124,7 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 	ct_json_set_i64(j, "checksum", (int64_t)sum);
 	ct_json_set_f64(j, "open_seconds", s->data_s);
 	ct_json_set_f64(j, "images_per_sec", (double)images / seconds);
-	return print_json(j);
+	return ct_print_json(j, false);
 }
 
 static enum ct_status run_local(const struct ct_cli *cli, int64_t default_steps, enum ct_status (*fn)(struct ct_session *, int64_t))

@@ -1,11 +1,11 @@
 /* `ctrain bench comm`: the run's communicator alone, over sizes, as nccl-tests prints them. Starts its ranks as training does. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/json.h"
 #include "dist/bench_comm.h"
 #include "dist/watchdog.h"
 #include "trainer/cli.h"
+#include "trainer/print_json.h"
 #include "trainer/launch.h"
 #include "trainer/run_plan.h"
 #include "trainer/signals.h"
@@ -13,7 +13,6 @@
 static enum ct_status print_rows(const ct_comm *c, const struct ct_bench_comm_row *rows, int n)
 {
 	ct_json *j = ct_json_object(), *list = ct_json_array();
-	struct ct_str text = { 0 };
 	for (int i = 0; i < n; i++) {
 		ct_json *o = ct_json_object();
 		ct_json_set_str(o, "op", rows[i].op);
@@ -28,12 +27,7 @@ static enum ct_status print_rows(const ct_comm *c, const struct ct_bench_comm_ro
 	ct_json_set_str(j, "backend", ct_comm_name(c));
 	ct_json_set_i64(j, "world_size", ct_comm_size(c));
 	ct_json_set(j, "rows", list);
-	enum ct_status st = ct_json_dump(j, false, &text);
-	if (st == CT_OK)
-		printf("%s\n", ct_str_text(&text));
-	ct_str_release(&text);
-	ct_json_destroy(j);
-	return st;
+	return ct_print_json(j, false);
 }
 
 static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_identity *id)

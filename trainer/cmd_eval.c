@@ -5,6 +5,21 @@
 #include "base/thread.h"
 #include "trainer/cli.h"
 #include "trainer/evaluate.h"
+#include "trainer/print_json.h"
+
+static ct_json *as_json(const char *path, const struct ct_eval_result *r)
+{
+	ct_json *j = ct_json_object();
+	ct_json_set_i64(j, "v", 1);
+	ct_json_set_str(j, "kind", "eval");
+	ct_json_set_str(j, "checkpoint", path);
+	ct_json_set_f64(j, "loss", r->loss);
+	ct_json_set_f64(j, "top1", r->top1);
+	ct_json_set_f64(j, "top5", r->top5);
+	ct_json_set_i64(j, "count", (int64_t)r->count);
+	ct_json_set_f64(j, "seconds", r->seconds);
+	return j;
+}
 
 static enum ct_status evaluate(const struct ct_cli *cli, struct ct_session *s)
 {
@@ -19,9 +34,7 @@ static enum ct_status evaluate(const struct ct_cli *cli, struct ct_session *s)
 	if (st == CT_OK)
 		st = ct_evaluate(s, NULL, NULL, &r);
 	if (st == CT_OK && cli->json)
-		printf("{\"v\":1,\"kind\":\"eval\",\"checkpoint\":\"%s\",\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"count\":%llu,"
-		       "\"seconds\":%.3f}\n",
-		       path, r.loss, r.top1, r.top5, (unsigned long long)r.count, r.seconds);
+		st = ct_print_json(as_json(path, &r), false);
 	else if (st == CT_OK && s->plan.regression)
 		printf("%s: loss %.6g over %llu samples (%.2f s)\n", path, r.loss, (unsigned long long)r.count, r.seconds);
 	else if (st == CT_OK)

@@ -9,6 +9,7 @@
 #include "nn/engine.h"
 #include "nn/model.h"
 #include "trainer/cli.h"
+#include "trainer/print_json.h"
 
 static ct_json *entry(const char *name, bool available, const char *why)
 {
@@ -95,27 +96,27 @@ static ct_json *collect(void)
 	return j;
 }
 
+static enum ct_status print_text(const ct_json *j)
+{
+	int64_t cpus = 0;
+	const char *list = "";
+	CT_TRY(ct_json_get_i64(j, "cpus", &cpus));
+	CT_TRY(ct_json_get_str(j, "cpu_list", &list));
+	printf("ctrain     " CTRAIN_VERSION "\ncpus       %lld (%s)\n", (long long)cpus, list);
+	print_backends("device", ct_json_get(j, "devices"));
+	print_backends("engine", ct_json_get(j, "engines"));
+	print_backends("dist", ct_json_get(j, "communicators"));
+	print_names("models", ct_json_get(j, "models"));
+	print_names("data", ct_json_get(j, "data"));
+	return CT_OK;
+}
+
 enum ct_status ct_cmd_info(const struct ct_cli *cli)
 {
 	ct_json *j = collect();
-	struct ct_str text = { 0 };
-	enum ct_status st = ct_json_dump(j, true, &text);
-	if (st == CT_OK && cli->json) {
-		printf("%s\n", ct_str_text(&text));
-	} else if (st == CT_OK) {
-		int64_t cpus = 0;
-		const char *list = "";
-		st = ct_json_get_i64(j, "cpus", &cpus);
-		if (st == CT_OK)
-			st = ct_json_get_str(j, "cpu_list", &list);
-		printf("ctrain     " CTRAIN_VERSION "\ncpus       %lld (%s)\n", (long long)cpus, list);
-		print_backends("device", ct_json_get(j, "devices"));
-		print_backends("engine", ct_json_get(j, "engines"));
-		print_backends("dist", ct_json_get(j, "communicators"));
-		print_names("models", ct_json_get(j, "models"));
-		print_names("data", ct_json_get(j, "data"));
-	}
-	ct_str_release(&text);
+	if (cli->json)
+		return ct_print_json(j, true);
+	enum ct_status st = print_text(j);
 	ct_json_destroy(j);
 	return st;
 }

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "trainer/resume.h"
 #include "trainer/session_data.h"
 
 static double seconds_since(int64_t t0)

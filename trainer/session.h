@@ -37,8 +37,8 @@ struct ct_session {
 	double join_s, data_s, compile_s; /* how long the start took, for the log */
 };
 
-/* Joins the world of `id`, loads data, compiles, agrees with the other ranks on config, graph, data and layout, resumes from the
- * newest whole checkpoint as train.resume says, broadcasts rank 0's parameters. Borrows cfg. On failure everything is undone
+/* Joins the world of `id`, loads data, compiles, agrees with the other ranks on config, graph, data and layout. The weights are fresh
+ * until ct_resume (trainer/resume.h). Borrows cfg. On failure everything is undone
  * and the other ranks are told. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, struct ct_session *out) CT_MUST_CHECK;
 /* failed: leave the world without a goodbye, after ct_watchdog_report. Zeroed sessions are fine. */

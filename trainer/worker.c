@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "trainer/resume.h"
 #include "trainer/run_dir.h"
 #include "trainer/signals.h"
 #include "trainer/train.h"
@@ -124,7 +125,9 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	ct_metrics_log *metrics = NULL;
 	int64_t start = env_i64(CT_ENV_START_NS, ct_process_start_ns());
 	CT_TRY(ct_session_create(cfg, id, &s));
-	enum ct_status st = id->rank == 0 ? open_outputs(&s, &metrics) : CT_OK;
+	enum ct_status st = ct_resume(&s);
+	if (st == CT_OK && id->rank == 0)
+		st = open_outputs(&s, &metrics);
 	if (st == CT_OK)
 		st = ct_train(&s, metrics, start, signals);
 	ct_metrics_close(metrics);
