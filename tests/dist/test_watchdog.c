@@ -1,0 +1,239 @@
+/* The watchdog in real processes: what survivors say and how they end when a rank dies or fails. */
+#include "dist/watchdog.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "procs.h"
+#include "tests/base/check.h"
+
+#define LONG (20 * CT_SEC)
+
+struct role {
+	int rank, world;
+	bool comm; /* open a communicator and wait in it */
+};
+
+static void join(const struct role *r, int port, struct ct_world *w)
+{
+	struct ct_identity id = {.by = CT_LAUNCHER_CTRAIN, .rank = r->rank, .world = r->world, .local_rank = r->rank,
+				 .local_world = r->world, .n_nodes = 1};
+	struct ct_world_opts o = {.run_id = "run", .token = "t", .timeout_ns = LONG};
+
+	snprintf(id.init, sizeof(id.init), "store://127.0.0.1:%d", port);
+	CHECK(ct_world_join(&id, &o, w) == CT_OK);
+}
+
+/* Hangs for ever in its main thread, as a rank in a collective of somebody else's making would. */
+static void hang(void)
+{
+	for (;;)
+		(void)poll(NULL, 0, -1);
+}
+
+static void wait_in_collective(struct proc *me, struct ct_world *w, ct_watchdog *dog)
+{
+	const struct ct_comm_opts opts = {.timeout_ns = LONG};
+	enum ct_status st;
+	ct_comm *c;
+	ct_work *work;
+	float x = 1;
+
+	CHECK(ct_comm_open("shm", w, &opts, &c) == CT_OK);
+	ct_watchdog_set_comm(dog, c);
+	proc_send(me, 0, "ready");
+	if (w->id.rank == 1)
+		hang();
+	CHECK(ct_comm_allreduce(c, &x, 1, CT_F32, CT_SUM, &work) == CT_OK);
+	st = ct_work_wait(work);
+	proc_send(me, st, ct_error_message());
+	ct_watchdog_set_comm(dog, NULL);
+	ct_comm_close(c);
+}
+
+static void rank_main(struct proc *me, void *arg)
+{
+	const struct role *r = arg;
+	struct ct_world w = {0};
+	ct_watchdog *dog;
+	struct note n;
+
+	join(r, proc_hear(me).v, &w);
+	CHECK(ct_watchdog_start(&w, &dog) == CT_OK);
+	ct_watchdog_phase(dog, "step %d", 120 + r->rank);
+	if (r->comm) {
+		wait_in_collective(me, &w, dog);
+	} else {
+		proc_send(me, 0, "ready");
+		n = proc_hear(me);
+		if (strcmp(n.text, "hang") == 0)
+			hang();
+		if (strcmp(n.text, "report") == 0) {
+			(void)CT_FAIL(CT_NUMERIC, "loss is NaN");
+			ct_error_hint("lower optim.lr");
+			ct_watchdog_report(dog);
+			CHECK(ct_error_status() == CT_NUMERIC);
+			proc_send(me, 0, "reported");
+			(void)proc_hear(me);
+		}
+	}
+	ct_watchdog_stop(dog);
+	ct_world_leave(&w, false);
+	exit(40 + r->rank);
+}
+
+/* Server in the test; ranks are forked first, so that they may have threads. */
+static ct_store_server *start_all(struct proc *p, struct role *r, int n)
+{
+	struct ct_store_opts o = {.run_id = "run", .token = "t", .member = -1, .host = "here", .pid = (int)getpid()};
+	ct_store_server *srv = NULL;
+
+	for (int i = 0; i < n; i++)
+		proc_start_quiet(&p[i], rank_main, &r[i]);
+	assert_ok(ct_store_server_start("127.0.0.1", 0, &o, &srv));
+	for (int i = 0; i < n; i++)
+		proc_send(&p[i], ct_store_server_port(srv), NULL);
+	for (int i = 0; i < n; i++)
+		assert_string_equal(proc_hear(&p[i]).text, "ready");
+	return srv;
+}
+
+static void expect_end(struct proc *p, int code, const char *const *say)
+{
+	char text[4096];
+	int status;
+
+	proc_errors(p, text, sizeof(text));
+	status = proc_end(p);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != code)
+		fail_msg("status %x instead of exit code %d; it said: %s", (unsigned)status, code, text);
+	for (; *say; say++) {
+		if (!strstr(text, *say))
+			fail_msg("\"%s\" does not hold \"%s\"", text, *say);
+	}
+}
+
+/* Rank 1 is killed; ranks 0 and 2 hang in code that knows nothing of it, and end all the same. */
+static void test_killed(void **state)
+{
+	struct role r[3] = {{0, 3, false}, {1, 3, false}, {2, 3, false}};
+	ct_store_server *srv;
+	struct proc p[3];
+	char who[64];
+
+	(void)state;
+	srv = start_all(p, r, 3);
+	proc_send(&p[0], 0, "hang");
+	proc_send(&p[2], 0, "hang");
+	proc_kill(&p[1], SIGKILL);
+	snprintf(who, sizeof(who), "ctrain: rank 1 (pid %d on host ", (int)p[1].pid);
+	expect_end(&p[0], 5, (const char *const[]){who, "is gone", "step 121", "hint: ", NULL});
+	expect_end(&p[2], 5, (const char *const[]){who, "is gone", NULL});
+	(void)proc_end(&p[1]);
+	ct_store_server_stop(srv, ct_deadline_in(LONG));
+}
+
+/* Rank 1 reports why it fails: the others say that, and end with its code. */
+static void test_report(void **state)
+{
+	struct role r[2] = {{0, 2, false}, {1, 2, false}};
+	ct_store_server *srv;
+	struct proc p[2];
+	char who[64];
+
+	(void)state;
+	srv = start_all(p, r, 2);
+	proc_send(&p[0], 0, "hang");
+	proc_send(&p[1], 0, "report");
+	assert_string_equal(proc_hear(&p[1]).text, "reported");
+	snprintf(who, sizeof(who), "rank 1 (pid %d on host ", (int)p[1].pid);
+	expect_end(&p[0], 6, (const char *const[]){who, "failed at step 121: loss is NaN\n", "hint: lower optim.lr\n", NULL});
+	/* So does the one that reported, if it does not manage to end. */
+	expect_end(&p[1], 6, (const char *const[]){"failed at step 121", NULL});
+	ct_store_server_stop(srv, ct_deadline_in(LONG));
+}
+
+/* Who ends by itself in time does it in its own way, silently. */
+static void test_in_time(void **state)
+{
+	struct role r[2] = {{0, 2, false}, {1, 2, false}};
+	ct_store_server *srv;
+	struct proc p[2];
+	char text[256];
+
+	(void)state;
+	srv = start_all(p, r, 2);
+	proc_send(&p[0], 0, "end");
+	proc_errors(&p[0], text, sizeof(text));
+	assert_string_equal(text, "");
+	expect_end(&p[0], 40, (const char *const[]){NULL});
+	proc_send(&p[1], 0, "end");
+	expect_end(&p[1], 41, (const char *const[]){NULL});
+	ct_store_server_stop(srv, CT_FOREVER);
+}
+
+/* The server's process is gone: nobody is left to tell, everybody knows. */
+static void test_server_gone(void **state)
+{
+	struct role r[2] = {{0, 2, false}, {1, 2, false}};
+	ct_store_server *srv;
+	struct proc p[2];
+
+	(void)state;
+	srv = start_all(p, r, 2);
+	proc_send(&p[0], 0, "hang");
+	proc_send(&p[1], 0, "hang");
+	ct_store_server_stop(srv, 0);
+	for (int i = 0; i < 2; i++)
+		expect_end(&p[i], 5, (const char *const[]){"the launcher (pid ", "on host here) is gone", NULL});
+}
+
+/* A collective that waits for the dead ends with the reason. */
+static void test_collective(void **state)
+{
+	struct role r[2] = {{0, 2, true}, {1, 2, true}};
+	ct_store_server *srv;
+	struct proc p[2];
+	struct note n;
+	char who[64];
+
+	(void)state;
+	srv = start_all(p, r, 2);
+	proc_kill(&p[1], SIGKILL);
+	n = proc_hear(&p[0]);
+	snprintf(who, sizeof(who), "rank 1 (pid %d on host ", (int)p[1].pid);
+	assert_int_equal(n.v, CT_PEER_LOST);
+	if (!strstr(n.text, who))
+		fail_msg("\"%s\" does not hold \"%s\"", n.text, who);
+	(void)proc_end(&p[1]);
+	expect_end(&p[0], 40, (const char *const[]){NULL});
+	ct_store_server_stop(srv, ct_deadline_in(LONG));
+}
+
+static void test_alone(void **state)
+{
+	struct ct_world w = {.id = {.world = 1}};
+	ct_watchdog *dog = NULL;
+
+	(void)state;
+	assert_ok(ct_watchdog_start(&w, &dog));
+	ct_watchdog_phase(dog, "evaluation");
+	ct_watchdog_set_comm(dog, NULL);
+	ct_watchdog_report(dog);
+	ct_watchdog_stop(dog);
+	ct_watchdog_stop(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_killed),	    cmocka_unit_test(test_report),     cmocka_unit_test(test_in_time),
+		cmocka_unit_test(test_server_gone), cmocka_unit_test(test_collective), cmocka_unit_test(test_alone),
+	};
+
+	if (ct_log_configure("error") != CT_OK)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
