@@ -158,6 +158,7 @@ static void close_comm(ct_comm *c)
 	ct_comm_worker_stop(&g->worker);
 	ct_gloo_sockets_release(&g->sockets);
 	ct_gloo_close(g->engine);
+	ct_gloo_history_release(&g->history);
 	ct_comm_release(c);
 	ct_free(g);
 }
@@ -172,6 +173,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 
 	CT_TRY_ALLOC(g = CT_NEW(struct comm_gloo));
 	CT_TRY_GOTO(ct_comm_init(&g->base, &ct_comm_ops_gloo, world, opts), st, fail);
+	ct_gloo_history_init(&g->history);
 	block_sigpipe(&old);
 	st = connect_mesh(g);
 	restore_sigpipe(&old);
@@ -199,11 +201,17 @@ static struct ct_gloo_op describe(const ct_work *w)
 				    .tag = (uint32_t)w->scratch[TAG] };
 }
 
-static enum ct_status name_lost(struct comm_gloo *g, const ct_work *w)
+/* A connection broke. The peer may have given up because it saw that we do something else; or the store knows who failed. */
+static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
 {
 	int q = ct_gloo_sockets_lost(&g->sockets);
 	char who[128], what[128];
+	struct ct_error e;
 
+	ct_error_save(&e);
+	if (!atomic_load(&g->base.dead))
+		CT_TRY(ct_gloo_diagnose(&g->base, &g->history, w, false));
+	(void)ct_error_restore(&e);
 	ct_work_text(w, what, sizeof(what));
 	if (q < 0)
 		return ct_error_wrap("%s (operation %lld)", what, (long long)w->seq);
@@ -222,7 +230,7 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 		st = ct_gloo_finish(g->engine, (ct_gloo_message *)(uintptr_t)w->scratch[MESSAGE]);
 	else
 		st = ct_gloo_run(g->engine, &op);
-	return st == CT_PEER_LOST ? name_lost(g, w) : st;
+	return st == CT_PEER_LOST ? explain_loss(g, w) : st;
 }
 
 static enum ct_status post(ct_comm *c, ct_work *w)
@@ -240,7 +248,7 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 		st = ct_gloo_start(g->engine, &op, &m);
 		restore_sigpipe(&old);
 		if (st == CT_PEER_LOST)
-			return name_lost(g, w);
+			return explain_loss(g, w);
 		CT_TRY(st);
 		w->scratch[MESSAGE] = (uint64_t)(uintptr_t)m;
 	}

@@ -6,8 +6,10 @@
 #include "base/mem.h"
 #include "dist/comm_worker.h"
 
-/* The parts time out first, with the better message. */
-#define BEHIND_NS (2 * CT_SEC)
+/* An operation has three legs: inside the host, between hosts, inside the host. Each later one is that much more patient, so
+ * that the rank nearest to the cause times out first and what it says is what all say. */
+#define LEG_NS (2 * CT_SEC)
+enum leg { GATHER_UP, ACROSS, HAND_DOWN, N_LEGS };
 
 struct hier {
 	struct ct_comm base;
@@ -139,9 +141,17 @@ fail:
 
 /* ---- collectives, on the worker thread */
 
-static enum ct_status now(enum ct_status posted, ct_work **w)
+static int64_t patience(const struct hier *h, int leg)
+{
+	int64_t t = h->base.opts.timeout_ns, more = leg * LEG_NS;
+
+	return t > CT_FOREVER - more ? CT_FOREVER : t + more;
+}
+
+static enum ct_status now(const struct hier *h, enum leg leg, enum ct_status posted, ct_work **w)
 {
 	CT_TRY(posted);
+	(*w)->comm->opts.timeout_ns = patience(h, leg);
 	return ct_work_wait(*w);
 }
 
@@ -162,13 +172,13 @@ static enum ct_status allreduce(struct hier *h, void *buf, size_t n, enum ct_dty
 	enum ct_redop part = op == CT_AVG ? CT_SUM : op;
 	ct_work *w;
 
-	CT_TRY(now(ct_comm_reduce(h->local, buf, n, t, part, 0, &w), &w));
+	CT_TRY(now(h, GATHER_UP, ct_comm_reduce(h->local, buf, n, t, part, 0, &w), &w));
 	if (h->leaders) {
-		CT_TRY(now(ct_comm_allreduce(h->leaders, buf, n, t, part, &w), &w));
+		CT_TRY(now(h, ACROSS, ct_comm_allreduce(h->leaders, buf, n, t, part, &w), &w));
 		if (op == CT_AVG && n > 0)
 			ct_reduce_scale(buf, n, t, h->base.size);
 	}
-	return now(ct_comm_broadcast(h->local, buf, n, t, 0, &w), &w);
+	return now(h, HAND_DOWN, ct_comm_broadcast(h->local, buf, n, t, 0, &w), &w);
 }
 
 static enum ct_status broadcast(struct hier *h, void *buf, size_t n, enum ct_dtype t, int root)
@@ -177,11 +187,11 @@ static enum ct_status broadcast(struct hier *h, void *buf, size_t n, enum ct_dty
 	ct_work *w;
 
 	if (at_home)
-		CT_TRY(now(ct_comm_broadcast(h->local, buf, n, t, h->place[root], &w), &w));
+		CT_TRY(now(h, GATHER_UP, ct_comm_broadcast(h->local, buf, n, t, h->place[root], &w), &w));
 	if (h->leaders)
-		CT_TRY(now(ct_comm_broadcast(h->leaders, buf, n, t, h->host[root], &w), &w));
+		CT_TRY(now(h, ACROSS, ct_comm_broadcast(h->leaders, buf, n, t, h->host[root], &w), &w));
 	if (!at_home)
-		CT_TRY(now(ct_comm_broadcast(h->local, buf, n, t, 0, &w), &w));
+		CT_TRY(now(h, HAND_DOWN, ct_comm_broadcast(h->local, buf, n, t, 0, &w), &w));
 	return CT_OK;
 }
 
@@ -195,13 +205,13 @@ static enum ct_status allgather(struct hier *h, const void *src, void *dst, size
 	CT_TRY(need_scratch(h, block * (size_t)(h->n_hosts + 1)));
 	mine = h->scratch;
 	all = mine + block;
-	CT_TRY(now(ct_comm_gather(h->local, src, mine, n, t, 0, &w), &w));
+	CT_TRY(now(h, GATHER_UP, ct_comm_gather(h->local, src, mine, n, t, 0, &w), &w));
 	if (h->leaders) {
-		CT_TRY(now(ct_comm_allgather(h->leaders, mine, all, n * (size_t)h->most, t, &w), &w));
+		CT_TRY(now(h, ACROSS, ct_comm_allgather(h->leaders, mine, all, n * (size_t)h->most, t, &w), &w));
 		for (int q = 0; part > 0 && q < h->base.size; q++)
 			memcpy((char *)dst + (size_t)q * part, all + (size_t)h->host[q] * block + (size_t)h->place[q] * part, part);
 	}
-	return now(ct_comm_broadcast(h->local, dst, n * (size_t)h->base.size, t, 0, &w), &w);
+	return now(h, HAND_DOWN, ct_comm_broadcast(h->local, dst, n * (size_t)h->base.size, t, 0, &w), &w);
 }
 
 /* The three below move more than they must; training does not use them. */
@@ -250,10 +260,10 @@ static enum ct_status barrier(struct hier *h)
 {
 	ct_work *w;
 
-	CT_TRY(now(ct_comm_barrier(h->local, &w), &w));
+	CT_TRY(now(h, GATHER_UP, ct_comm_barrier(h->local, &w), &w));
 	if (h->leaders)
-		CT_TRY(now(ct_comm_barrier(h->leaders, &w), &w));
-	return now(ct_comm_barrier(h->local, &w), &w);
+		CT_TRY(now(h, ACROSS, ct_comm_barrier(h->leaders, &w), &w));
+	return now(h, HAND_DOWN, ct_comm_barrier(h->local, &w), &w);
 }
 
 static enum ct_status run(ct_comm *c, ct_work *w)
@@ -323,7 +333,8 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 			ct_comm_blame(c, w);
 		return st;
 	}
-	st = ct_comm_worker_wait(&h->worker, w, deadline_ns > CT_FOREVER - BEHIND_NS ? deadline_ns : deadline_ns + BEHIND_NS);
+	(void)deadline_ns;
+	st = ct_comm_worker_wait(&h->worker, w, ct_deadline_in(patience(h, N_LEGS)));
 	if (st != CT_INPROGRESS)
 		return st;
 	ct_work_text(w, what, sizeof(what));

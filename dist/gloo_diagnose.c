@@ -9,6 +9,7 @@
 
 /* Use of ct_work.scratch. */
 enum { NUMBER = 5 };
+#define NOTHING (-1) /* kind of an issue that is none */
 
 static uint32_t mix(uint32_t h, uint64_t v)
 {
@@ -17,13 +18,27 @@ static uint32_t mix(uint32_t h, uint64_t v)
 	return h;
 }
 
-uint32_t ct_gloo_history_add(struct ct_gloo_history *h, ct_work *w)
+void ct_gloo_history_init(struct ct_gloo_history *h)
 {
-	bool message = ct_comm_is_p2p(w->kind);
-	int64_t number = message ? -1 - h->n_messages++ : h->n_collectives++;
-	uint32_t tag = 2166136261u;
+	pthread_mutex_init(&h->lock, NULL);
+	for (int i = 0; i < CT_GLOO_HISTORY; i++)
+		h->last[i].kind = NOTHING;
+	h->ready = true;
+}
 
-	w->scratch[NUMBER] = (uint64_t)number;
+void ct_gloo_history_release(struct ct_gloo_history *h)
+{
+	if (h->ready)
+		pthread_mutex_destroy(&h->lock);
+	h->ready = false;
+}
+
+static int64_t note(struct ct_gloo_history *h, const ct_work *w)
+{
+	int64_t number;
+
+	pthread_mutex_lock(&h->lock);
+	number = ct_comm_is_p2p(w->kind) ? -1 - h->n_messages++ : h->n_collectives++;
 	h->last[h->n_issued++ % CT_GLOO_HISTORY] = (struct ct_gloo_issue){ .number = number,
 									   .n = (int64_t)w->n,
 									   .kind = (int32_t)w->kind,
@@ -31,9 +46,19 @@ uint32_t ct_gloo_history_add(struct ct_gloo_history *h, ct_work *w)
 									   .op = (int32_t)w->op,
 									   .root = w->root,
 									   .tag = w->tag };
+	pthread_mutex_unlock(&h->lock);
+	return number;
+}
+
+uint32_t ct_gloo_history_add(struct ct_gloo_history *h, ct_work *w)
+{
+	int64_t number = note(h, w);
+	uint32_t tag = 2166136261u;
+
+	w->scratch[NUMBER] = (uint64_t)number;
 	tag = mix(tag, w->n);
 	tag = mix(tag, (uint64_t)w->dtype);
-	if (message)
+	if (ct_comm_is_p2p(w->kind))
 		return mix(tag, (uint64_t)(uint32_t)w->tag);
 	tag = mix(tag, (uint64_t)w->kind);
 	tag = mix(tag, (uint64_t)w->op);
@@ -48,18 +73,22 @@ static void key_of(const ct_comm *c, const char *what, int q, char *buf, size_t 
 
 static enum ct_status publish(ct_comm *c, struct ct_gloo_history *h)
 {
+	struct ct_gloo_issue copy[CT_GLOO_HISTORY];
+	int64_t n_issued, n;
 	char key[128];
-	int64_t n;
 
-	if (h->published == h->n_issued)
+	pthread_mutex_lock(&h->lock);
+	n_issued = h->published == h->n_issued ? -1 : h->n_issued;
+	memcpy(copy, h->last, sizeof(copy));
+	h->published = h->n_issued;
+	pthread_mutex_unlock(&h->lock);
+	if (n_issued < 0)
 		return CT_OK;
 	key_of(c, "issued", c->rank, key, sizeof(key));
-	CT_TRY(ct_store_set(c->world->store, key, h->last, sizeof(h->last)));
+	CT_TRY(ct_store_set(c->world->store, key, copy, sizeof(copy)));
 	/* What others may ask for without waiting for it. */
 	key_of(c, "waits", c->rank, key, sizeof(key));
-	CT_TRY(ct_store_add(c->world->store, key, 1, &n));
-	h->published = h->n_issued;
-	return CT_OK;
+	return ct_store_add(c->world->store, key, 1, &n);
 }
 
 /* *known: rank q has said something. */
@@ -121,7 +150,11 @@ static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const s
 	*came = false;
 	for (int k = 0; k < CT_GLOO_HISTORY; k++) {
 		const struct ct_gloo_issue *i = &issued[k];
-		bool same = i->n == (int64_t)w->n && i->dtype == (int32_t)w->dtype;
+		bool same;
+
+		if (i->kind == NOTHING)
+			continue;
+		same = i->n == (int64_t)w->n && i->dtype == (int32_t)w->dtype;
 
 		if (ct_comm_is_p2p(w->kind)) {
 			if (is_counterpart(c, w, q, i)) {

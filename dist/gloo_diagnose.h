@@ -13,12 +13,17 @@ struct ct_gloo_issue {
 	int32_t kind, dtype, op, root, tag, unused;
 };
 
+/* The poster adds, whoever waits or fails publishes. */
 struct ct_gloo_history {
+	pthread_mutex_t lock;
 	struct ct_gloo_issue last[CT_GLOO_HISTORY]; /* ring */
 	int64_t n_issued, n_collectives, n_messages;
 	int64_t published; /* n_issued at the last publication */
+	bool ready;
 };
 
+void ct_gloo_history_init(struct ct_gloo_history *h);
+void ct_gloo_history_release(struct ct_gloo_history *h);
 /* Notes a posted operation; returns its tag for gloo, equal on all ranks that issue the same as their k-th collective. */
 uint32_t ct_gloo_history_add(struct ct_gloo_history *h, ct_work *w);
 /* CT_MISMATCH when a rank that also waits has issued something else in w's place. final: the wait is over, so otherwise it is

@@ -1,0 +1,465 @@
+/* What communicators say when ranks disagree, die, stop, come late or give up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "dist/comm_impl.h"
+#include "ranks.h"
+
+#define LONG (60 * CT_SEC)
+
+struct scene {
+	const char *backend;
+	int64_t timeout_ns;
+	int variant;
+	int *outcome; /* [MAX_RANKS] statuses the ranks ended with */
+};
+
+static ct_comm *open_comm(struct ct_world *w, const struct scene *s)
+{
+	struct ct_comm_opts o = { .timeout_ns = s->timeout_ns };
+	ct_comm *c;
+
+	CHECK(ct_comm_open(s->backend, w, &o, &c) == CT_OK);
+	return c;
+}
+
+static enum ct_status run(enum ct_status posted, ct_work **w)
+{
+	return posted < 0 ? posted : ct_work_wait(*w);
+}
+
+static enum ct_status barrier(ct_comm *c)
+{
+	ct_work *w;
+
+	return run(ct_comm_barrier(c, &w), &w);
+}
+
+static bool says(const char *text)
+{
+	return strstr(ct_error_message(), text) != NULL;
+}
+
+/* Holds ranks back until rank 0 lets them go, through the store and not the communicator under test. */
+static void release_all(struct ct_world *w, const char *key)
+{
+	CHECK(ct_store_set(w->store, key, "1", 1) == CT_OK);
+}
+
+static void held(struct ct_world *w, const char *key)
+{
+	char *v;
+	size_t len;
+
+	CHECK(ct_store_get(w->store, key, ct_deadline_in(LONG), &v, &len) == CT_OK);
+	ct_free(v);
+}
+
+/* After the first error everything else ends with the same one. */
+static void is_dead(ct_comm *c, enum ct_status st)
+{
+	char first[512];
+	ct_work *w;
+
+	snprintf(first, sizeof(first), "%.500s", ct_error_message());
+	CHECK(ct_comm_barrier(c, &w) == st && w == NULL);
+	CHECK(strncmp(first, ct_error_message(), strlen(first)) == 0);
+	CHECK(ct_comm_progress(c) == st);
+}
+
+static void play(const char *backend, int size, const int *nodes, int64_t timeout_ns, rank_fn fn, int variant, int bad, int *outcome)
+{
+	struct scene s = { .backend = backend, .timeout_ns = timeout_ns, .variant = variant };
+
+	s.outcome = shared_zeroed(MAX_RANKS * sizeof(int));
+	assert_non_null(s.outcome);
+	assert_int_equal(run_ranks(size, nodes, fn, &s, NULL), bad);
+	if (outcome)
+		memcpy(outcome, s.outcome, MAX_RANKS * sizeof(int));
+}
+
+static bool built(const char *backend)
+{
+	const char *name;
+	bool available = false;
+	char why[256];
+
+	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
+		if (strcmp(name, backend) == 0)
+			return available;
+	}
+	return false;
+}
+
+static const int two_hosts[] = { 0, 0, 1 };
+
+/* ---- disagreement */
+
+enum { KIND, COUNT, TYPE, OPERATION, ROOT, SMALL, N_VARIANTS };
+
+static void disagree(struct ct_world *world, void *arg)
+{
+	struct scene *s = arg;
+	ct_comm *c = open_comm(world, s);
+	bool odd = world->id.rank == 1;
+	static float x[4000], y[16000];
+	enum ct_status st = CT_BUG;
+	ct_work *w;
+
+	CHECK(barrier(c) == CT_OK);
+	switch (s->variant) {
+	case KIND:
+		st = odd ? run(ct_comm_allgather(c, x, y, 1000, CT_F32, &w), &w)
+			 : run(ct_comm_allreduce(c, x, 1000, CT_F32, CT_SUM, &w), &w);
+		break;
+	case COUNT:
+		st = run(ct_comm_allreduce(c, x, odd ? 3001 : 3000, CT_F32, CT_SUM, &w), &w);
+		break;
+	case TYPE:
+		st = run(ct_comm_allreduce(c, x, 2000, odd ? CT_I32 : CT_F32, CT_SUM, &w), &w);
+		break;
+	case OPERATION:
+		st = run(ct_comm_allreduce(c, x, 2000, CT_F32, odd ? CT_MAX : CT_SUM, &w), &w);
+		break;
+	case ROOT:
+		st = run(ct_comm_broadcast(c, x, 2000, CT_F32, odd ? 1 : 0, &w), &w);
+		break;
+	case SMALL:
+		st = odd ? barrier(c) : run(ct_comm_allreduce(c, x, 1, CT_F32, CT_SUM, &w), &w);
+		break;
+	default:
+		break;
+	}
+	/* Over several hosts the news may come as the loss of the rank that noticed; the run's watchdog brings the rest. */
+	CHECK(st == CT_MISMATCH || (strcmp(s->backend, "hier") == 0 && st == CT_PEER_LOST));
+	if (st == CT_MISMATCH) {
+		CHECK(says("rank 0 (pid") && says("rank 1 (pid"));
+		CHECK(s->variant != COUNT || strcmp(s->backend, "hier") == 0 || (says("[3000]") && says("[3001]")));
+		CHECK(s->variant != KIND || strcmp(s->backend, "hier") == 0 || (says("allgather") && says("allreduce")));
+		CHECK(ct_error_hint_text()[0]);
+	}
+	s->outcome[world->id.rank] = st;
+	is_dead(c, st);
+	ct_comm_close(c);
+}
+
+static void test_disagree_shm(void **state)
+{
+	(void)state;
+	for (int v = 0; v < N_VARIANTS; v++) {
+		play("shm", 2, NULL, LONG, disagree, v, 0, NULL);
+		play("shm", 3, NULL, LONG, disagree, v, 0, NULL);
+	}
+}
+
+static void test_disagree_gloo(void **state)
+{
+	(void)state;
+	if (!built("gloo"))
+		skip();
+	for (int v = 0; v < N_VARIANTS; v++)
+		play("gloo", 2, NULL, LONG, disagree, v, 0, NULL);
+}
+
+static void test_disagree_hier(void **state)
+{
+	int outcome[MAX_RANKS];
+
+	(void)state;
+	if (!built("hier"))
+		skip();
+	play("hier", 3, two_hosts, LONG, disagree, COUNT, 0, outcome);
+	assert_true(outcome[0] == CT_MISMATCH && outcome[1] == CT_MISMATCH);
+}
+
+static void disagree_message(struct ct_world *world, void *arg)
+{
+	struct scene *s = arg;
+	ct_comm *c = open_comm(world, s);
+	double x[10] = { 0 };
+	ct_work *w;
+
+	if (world->id.rank == 0)
+		CHECK(run(ct_comm_send(c, x, 10, CT_F64, 1, 3, &w), &w) == CT_MISMATCH);
+	else
+		CHECK(run(ct_comm_recv(c, x, 9, CT_F64, 0, 3, &w), &w) == CT_MISMATCH);
+	CHECK(says("f64[10]") && says("f64[9]") && says("tag 3"));
+	ct_comm_close(c);
+}
+
+static void test_disagree_message(void **state)
+{
+	(void)state;
+	play("shm", 2, NULL, LONG, disagree_message, 0, 0, NULL);
+	if (built("gloo"))
+		play("gloo", 2, NULL, LONG, disagree_message, 0, 0, NULL);
+}
+
+static void disagree_memory(struct ct_world *world, void *arg)
+{
+	ct_comm *c = open_comm(world, arg);
+	void *p;
+
+	CHECK(ct_comm_mem_alloc(c, 10000, &p) == CT_OK);
+	CHECK(ct_comm_mem_alloc(c, world->id.rank == 2 ? 5000 : 4000, &p) == CT_MISMATCH);
+	CHECK(says("4000") && says("5000") && says("rank 2 (pid"));
+	ct_comm_close(c);
+}
+
+static void test_disagree_memory(void **state)
+{
+	(void)state;
+	play("shm", 3, NULL, LONG, disagree_memory, 0, 0, NULL);
+}
+
+/* ---- the end from another thread */
+
+static void *abort_it(void *arg)
+{
+	struct ct_failure why = { .rank = 7, .pid = 4711, .host = "nowhere", .status = CT_NUMERIC, .phase = "step 12",
+				  .message = "loss is not finite", .hint = "lower the learning rate" };
+
+	(void)ct_error_set(CT_IO, __FILE__, __LINE__, "own chain");
+	ct_comm_abort(arg, &why);
+	CHECK(ct_error_status() == CT_IO);
+	return NULL;
+}
+
+static void aborted(struct ct_world *world, void *arg)
+{
+	struct scene *s = arg;
+	ct_comm *c = open_comm(world, s);
+	struct ct_thread t = { 0 };
+	enum ct_status st;
+	static float x[100000];
+	ct_work *w;
+
+	if (world->id.rank == 0) {
+		CHECK(ct_comm_allreduce(c, x, 100000, CT_F32, CT_SUM, &w) == CT_OK);
+		CHECK(ct_thread_start(&t, "aborter", abort_it, c) == CT_OK);
+		CHECK(ct_work_wait(w) == CT_NUMERIC);
+		CHECK(says("rank 7 (pid 4711 on nowhere) failed in step 12: loss is not finite"));
+		CHECK(strstr(ct_error_hint_text(), "lower the learning rate"));
+		ct_thread_join(&t);
+		is_dead(c, CT_NUMERIC);
+		release_all(world, "aborted");
+	} else {
+		held(world, "aborted");
+		st = run(ct_comm_allreduce(c, x, 100000, CT_F32, CT_SUM, &w), &w);
+		CHECK(st == CT_PEER_LOST);
+	}
+	CHECK(ct_store_barrier(world->store, "end", world->id.world, ct_deadline_in(LONG)) == CT_OK);
+	ct_comm_close(c);
+}
+
+static void test_abort(void **state)
+{
+	(void)state;
+	play("shm", 2, NULL, LONG, aborted, 0, 0, NULL);
+	if (!built("gloo"))
+		return;
+	play("gloo", 2, NULL, LONG, aborted, 0, 0, NULL);
+	play("hier", 3, two_hosts, LONG, aborted, 0, 0, NULL);
+}
+
+/* ---- death, at rest and in the middle of traffic */
+
+static void killed(struct ct_world *world, void *arg)
+{
+	struct scene *s = arg;
+	ct_comm *c = open_comm(world, s);
+	int last = world->id.world - 1, rounds = s->variant;
+	static float x[300000];
+	enum ct_status st = CT_OK;
+	char name[32];
+	ct_work *w;
+
+	for (int i = 0; st == CT_OK; i++) {
+		if (world->id.rank == last && i == rounds)
+			raise(SIGKILL);
+		st = run(ct_comm_allreduce(c, x, 300000, CT_F32, CT_SUM, &w), &w);
+	}
+	CHECK(st == CT_PEER_LOST);
+	/* Others leave too when they see it; where gloo is between, one of them may be seen first. */
+	snprintf(name, sizeof(name), "rank %d ", last);
+	CHECK(says(name) || strcmp(s->backend, "shm") != 0);
+	CHECK(says("rank "));
+	is_dead(c, st);
+	ct_comm_close(c);
+}
+
+static void test_killed(void **state)
+{
+	(void)state;
+	for (int rounds = 0; rounds <= 40; rounds += 20) {
+		play("shm", 2, NULL, LONG, killed, rounds, 1, NULL);
+		play("shm", 4, NULL, LONG, killed, rounds, 1, NULL);
+		if (!built("gloo"))
+			continue;
+		play("gloo", 2, NULL, LONG, killed, rounds, 1, NULL);
+		play("gloo", 3, NULL, LONG, killed, rounds, 1, NULL);
+		play("hier", 3, two_hosts, LONG, killed, rounds, 1, NULL);
+		play("hier", 4, (const int[]){ 0, 0, 1, 1 }, LONG, killed, rounds, 1, NULL);
+	}
+}
+
+/* ---- silence: a rank stopped by a signal, one that does not come, one that has left */
+
+static void stopped(struct ct_world *world, void *arg)
+{
+	struct scene *s = arg;
+	ct_comm *c = open_comm(world, s);
+	int last = world->id.world - 1;
+	enum ct_status st = CT_OK;
+	static float x[300000];
+	ct_work *w;
+
+	for (int i = 0; st == CT_OK; i++) {
+		if (world->id.rank == last && i == 3)
+			raise(SIGSTOP);
+		st = run(ct_comm_allreduce(c, x, 300000, CT_F32, CT_SUM, &w), &w);
+	}
+	/* The first to run out of patience ends it for the others. */
+	CHECK(st == CT_TIMEOUT || st == CT_PEER_LOST);
+	if (st == CT_TIMEOUT)
+		CHECK(says("allreduce sum f32[300000]") && (says("for rank 2 (pid") || says("for rank 1 (pid")));
+	s->outcome[world->id.rank] = st;
+	ct_comm_close(c);
+}
+
+static void test_stopped(void **state)
+{
+	int outcome[MAX_RANKS];
+
+	(void)state;
+	play("shm", 2, NULL, CT_SEC, stopped, 0, 1, outcome);
+	assert_int_equal(outcome[0], CT_TIMEOUT);
+	play("shm", 3, NULL, CT_SEC, stopped, 0, 1, outcome);
+	assert_true(outcome[0] == CT_TIMEOUT || outcome[1] == CT_TIMEOUT);
+	if (!built("gloo"))
+		return;
+	play("gloo", 3, NULL, CT_SEC, stopped, 0, 1, outcome);
+	assert_true(outcome[0] == CT_TIMEOUT || outcome[1] == CT_TIMEOUT);
+	play("hier", 3, two_hosts, CT_SEC, stopped, 0, 1, outcome);
+	assert_true(outcome[0] == CT_TIMEOUT || outcome[1] == CT_TIMEOUT);
+}
+
+static void late(struct ct_world *world, void *arg)
+{
+	struct scene *s = arg;
+	ct_comm *c = open_comm(world, s);
+	char x[8] = { 0 };
+	ct_work *w;
+
+	if (world->id.rank == 0) {
+		if (s->variant)
+			CHECK(run(ct_comm_recv(c, x, 8, CT_U8, 1, 0, &w), &w) == CT_TIMEOUT);
+		else
+			CHECK(barrier(c) == CT_TIMEOUT);
+		CHECK(says(s->variant ? "recv u8[8] from rank 1" : "barrier") && says("rank 1 (pid"));
+		CHECK(says("not come to it"));
+		release_all(world, "late");
+	} else {
+		/* Rank 0 did issue its barrier; what comes after that fails. */
+		held(world, "late");
+		while (barrier(c) == CT_OK)
+			;
+		CHECK(ct_error_status() == CT_PEER_LOST || ct_error_status() == CT_TIMEOUT);
+	}
+	ct_comm_close(c);
+}
+
+static void test_late(void **state)
+{
+	(void)state;
+	for (int v = 0; v < 2; v++) {
+		play("shm", 2, NULL, CT_SEC / 4, late, v, 0, NULL);
+		if (built("gloo"))
+			play("gloo", 2, NULL, CT_SEC / 4, late, v, 0, NULL);
+	}
+}
+
+static void left(struct ct_world *world, void *arg)
+{
+	struct scene *s = arg;
+	ct_comm *c = open_comm(world, s);
+
+	if (world->id.rank != 1) {
+		CHECK(barrier(c) == CT_PEER_LOST);
+		CHECK(says("rank "));
+	}
+	ct_comm_close(c);
+	CHECK(ct_store_barrier(world->store, "end", world->id.world, ct_deadline_in(LONG)) == CT_OK);
+}
+
+static void test_left(void **state)
+{
+	(void)state;
+	play("shm", 3, NULL, LONG, left, 0, 0, NULL);
+	if (built("gloo"))
+		play("gloo", 2, NULL, LONG, left, 0, 0, NULL);
+}
+
+/* ---- wrong requests */
+
+static void wrong_requests(struct ct_world *world, void *arg)
+{
+	ct_comm *c = open_comm(world, arg), *other;
+	struct ct_comm_opts o = { .timeout_ns = LONG };
+	float x[4] = { 0 };
+	ct_work *w;
+
+	CHECK(ct_comm_allreduce(c, x, SIZE_MAX / 2, CT_F32, CT_SUM, &w) == CT_BUG);
+	CHECK(ct_comm_allreduce(c, NULL, 1, CT_F32, CT_SUM, &w) == CT_BUG);
+	CHECK(ct_comm_allreduce(c, x, 4, CT_N_DTYPES, CT_SUM, &w) == CT_BUG);
+	CHECK(ct_comm_allreduce(c, x, 4, CT_F32, (enum ct_redop)9, &w) == CT_BUG);
+	CHECK(ct_comm_broadcast(c, x, 4, CT_F32, world->id.world, &w) == CT_BUG);
+	CHECK(ct_comm_broadcast(c, x, 4, CT_F32, -1, &w) == CT_BUG);
+	CHECK(ct_comm_send(c, x, 4, CT_F32, world->id.rank, 0, &w) == CT_BUG);
+	CHECK(w == NULL);
+	CHECK(ct_work_wait(NULL) == CT_OK);
+	/* None of that hurt the communicator. */
+	CHECK(barrier(c) == CT_OK);
+	CHECK(ct_comm_open("gluu", world, &o, &other) == CT_CONFIG && other == NULL);
+	CHECK(strstr(ct_error_hint_text(), "gloo"));
+	CHECK(ct_comm_open("self", world, &o, &other) == CT_UNSUPPORTED && says("2"));
+	world->peers[1].node = 1;
+	CHECK(ct_comm_open("shm", world, &o, &other) == CT_UNSUPPORTED && says("host"));
+	ct_comm_close(c);
+}
+
+static void test_wrong_requests(void **state)
+{
+	(void)state;
+	play("shm", 2, NULL, LONG, wrong_requests, 0, 0, NULL);
+	play("auto", 2, NULL, LONG, wrong_requests, 0, 0, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_disagree_shm),
+		cmocka_unit_test(test_disagree_gloo),
+		cmocka_unit_test(test_disagree_hier),
+		cmocka_unit_test(test_disagree_message),
+		cmocka_unit_test(test_disagree_memory),
+		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_left),
+		cmocka_unit_test(test_wrong_requests),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
