@@ -1,0 +1,368 @@
+/* The reducer over a communicator that records what is posted, delays completion and fails on request; then over a real one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "dist/comm_impl.h"
+#include "dist/reducer.h"
+#include "ranks.h"
+
+/* ---- the mock: multiplies by ten when an operation completes, `delay` progress calls after it was posted */
+
+#define MAX_EVENTS 256
+
+struct mock {
+	struct ct_comm base;
+	struct ct_world world;
+	ct_work *queue[MAX_EVENTS];
+	int left[MAX_EVENTS];
+	int n_posted, n_done, delay, fail_at; /* fail_at: which post's wait fails, -1 none */
+	float *posted_buf[MAX_EVENTS];
+	size_t posted_n[MAX_EVENTS];
+};
+
+static enum ct_status mock_post(ct_comm *c, ct_work *w)
+{
+	struct mock *m = (struct mock *)c;
+
+	assert_int_equal(w->kind, CT_COMM_ALLREDUCE);
+	assert_int_equal(w->dtype, CT_F32);
+	assert_int_equal(w->op, CT_SUM);
+	m->queue[m->n_posted] = w;
+	m->left[m->n_posted] = m->delay;
+	m->posted_buf[m->n_posted] = w->dst;
+	m->posted_n[m->n_posted] = w->n;
+	m->n_posted++;
+	return CT_OK;
+}
+
+static void complete(struct mock *m)
+{
+	ct_work *w = m->queue[m->n_done++];
+	float *x = w->dst;
+
+	for (size_t i = 0; i < w->n; i++)
+		x[i] *= 10;
+	atomic_store(&w->status, CT_OK);
+}
+
+static enum ct_status mock_progress(ct_comm *c)
+{
+	struct mock *m = (struct mock *)c;
+
+	for (int i = m->n_done; i < m->n_posted; i++)
+		m->left[i]--;
+	while (m->n_done < m->n_posted && m->left[m->n_done] <= 0)
+		complete(m);
+	return CT_OK;
+}
+
+static enum ct_status mock_test(ct_comm *c, ct_work *w)
+{
+	(void)c;
+	return (enum ct_status)atomic_load(&w->status);
+}
+
+static enum ct_status mock_wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
+{
+	struct mock *m = (struct mock *)c;
+
+	(void)deadline_ns;
+	if (atomic_load(&c->dead))
+		return ct_error_restore(&c->error);
+	while (atomic_load(&w->status) == CT_INPROGRESS) {
+		if (m->n_done == m->fail_at)
+			return CT_FAIL(CT_PEER_LOST, "rank 1 ended");
+		complete(m);
+	}
+	return CT_OK;
+}
+
+static void mock_abort(ct_comm *c)
+{
+	(void)c;
+}
+
+static const struct ct_comm_ops mock_ops = {
+	.name = "mock", .post = mock_post, .test = mock_test, .wait = mock_wait, .progress = mock_progress, .abort = mock_abort,
+};
+
+#define N_SLICES 12
+#define N_BUCKETS 5
+
+static const struct ct_bucket buckets[N_BUCKETS] = {
+	{ .offset = 0, .n = 10, .first_slice = 0, .n_slices = 2 },
+	{ .offset = 16, .n = 30, .first_slice = 2, .n_slices = 3 },
+	{ .offset = 48, .n = 5, .first_slice = 5, .n_slices = 1 },
+	{ .offset = 64, .n = 20, .first_slice = 6, .n_slices = 4 },
+	{ .offset = 96, .n = 9, .first_slice = 10, .n_slices = 2 },
+};
+
+struct fixture {
+	struct mock m;
+	float arena[128];
+	ct_reducer *r;
+};
+
+static int setup(void **state)
+{
+	struct ct_comm_opts o = { 0 };
+	struct fixture *f = ct_calloc(1, sizeof(*f));
+
+	if (!f)
+		return -1;
+	f->m.world.id = (struct ct_identity){ .world = 1 };
+	f->m.fail_at = -1;
+	if (ct_comm_init(&f->m.base, &mock_ops, &f->m.world, &o) != CT_OK ||
+	    ct_reducer_create(&f->m.base, f->arena, buckets, N_BUCKETS, &f->r) != CT_OK)
+		return -1;
+	for (int i = 0; i < 128; i++)
+		f->arena[i] = 1;
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	ct_reducer_destroy(f->r);
+	ct_comm_release(&f->m.base);
+	ct_free(f);
+	return 0;
+}
+
+static void check_step(struct fixture *f, int first_post)
+{
+	assert_int_equal(f->m.n_posted, first_post + N_BUCKETS);
+	for (int b = 0; b < N_BUCKETS; b++) {
+		assert_ptr_equal(f->m.posted_buf[first_post + b], f->arena + buckets[b].offset);
+		assert_int_equal(f->m.posted_n[first_post + b], buckets[b].n);
+	}
+}
+
+/* Each bucket goes out with its last slice, while later slices are not ready. */
+static void test_posts_early(void **state)
+{
+	struct fixture *f = *state;
+	int expect = 0;
+
+	f->m.delay = 1000;
+	ct_reducer_begin(f->r, true);
+	for (int i = 0; i < N_SLICES; i++) {
+		if (i == buckets[expect].first_slice + buckets[expect].n_slices)
+			expect++;
+		assert_int_equal(f->m.n_posted, expect);
+		assert_int_equal(ct_reducer_ready(f->r, i), CT_OK);
+	}
+	assert_int_equal(f->m.n_done, 0);
+	assert_int_equal(ct_reducer_finish(f->r), CT_OK);
+	check_step(f, 0);
+	for (int b = 0; b < N_BUCKETS; b++) {
+		for (size_t i = 0; i < buckets[b].n; i++)
+			assert_true(f->arena[buckets[b].offset + i] == 10);
+	}
+	assert_true(f->arena[10] == 1);
+}
+
+/* Readiness in any order, buckets in index order, on many shuffles and with and without delay. */
+static void test_order_of_posts(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t seed = 1;
+
+	for (int round = 0; round < 40; round++) {
+		int order[N_SLICES];
+		int first = f->m.n_posted;
+
+		f->m.delay = round % 4;
+		for (int i = 0; i < N_SLICES; i++)
+			order[i] = i;
+		for (int i = N_SLICES - 1; i > 0; i--) {
+			int j, t = order[i];
+
+			seed = seed * 1664525u + 1013904223u;
+			j = (int)((seed >> 8) % (uint32_t)(i + 1));
+			order[i] = order[j];
+			order[j] = t;
+		}
+		ct_reducer_begin(f->r, true);
+		for (int i = 0; i < N_SLICES; i++)
+			assert_int_equal(ct_reducer_ready(f->r, order[i]), CT_OK);
+		assert_int_equal(ct_reducer_finish(f->r), CT_OK);
+		check_step(f, first);
+	}
+}
+
+static void test_accumulation_is_silent(void **state)
+{
+	struct fixture *f = *state;
+	int64_t exposed, span;
+
+	for (int step = 0; step < 3; step++) {
+		ct_reducer_begin(f->r, false);
+		for (int i = 0; i < N_SLICES; i++)
+			assert_int_equal(ct_reducer_ready(f->r, i), CT_OK);
+		assert_int_equal(ct_reducer_finish(f->r), CT_OK);
+	}
+	assert_int_equal(f->m.n_posted, 0);
+	assert_true(f->arena[0] == 1);
+	ct_reducer_take_times(f->r, &exposed, &span);
+	assert_true(exposed == 0 && span == 0);
+	ct_reducer_begin(f->r, true);
+	for (int i = 0; i < N_SLICES; i++)
+		assert_int_equal(ct_reducer_ready(f->r, i), CT_OK);
+	assert_int_equal(ct_reducer_finish(f->r), CT_OK);
+	check_step(f, 0);
+	ct_reducer_take_times(f->r, &exposed, &span);
+	assert_true(exposed > 0 && span >= exposed);
+	ct_reducer_take_times(f->r, &exposed, &span);
+	assert_true(exposed == 0 && span == 0);
+}
+
+/* A step allocates nothing. */
+static void test_no_allocation(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t before = ct_mem_count();
+
+	for (int step = 0; step < 5; step++) {
+		ct_reducer_begin(f->r, true);
+		for (int i = 0; i < N_SLICES; i++)
+			assert_int_equal(ct_reducer_ready(f->r, i), CT_OK);
+		assert_int_equal(ct_reducer_finish(f->r), CT_OK);
+	}
+	assert_true(ct_mem_count() == before);
+}
+
+static void test_failure_names_bucket(void **state)
+{
+	struct fixture *f = *state;
+
+	f->m.delay = 1000;
+	f->m.fail_at = 3;
+	ct_reducer_begin(f->r, true);
+	for (int i = 0; i < N_SLICES; i++)
+		assert_int_equal(ct_reducer_ready(f->r, i), CT_OK);
+	assert_int_equal(ct_reducer_finish(f->r), CT_PEER_LOST);
+	assert_non_null(strstr(ct_error_message(), "gradient bucket 3 of 5 (slices 6 to 9, 20 elements): rank 1 ended"));
+	/* The next step fails when it posts. */
+	ct_reducer_begin(f->r, true);
+	assert_int_equal(ct_reducer_ready(f->r, 0), CT_OK);
+	assert_int_equal(ct_reducer_ready(f->r, 1), CT_PEER_LOST);
+	assert_non_null(strstr(ct_error_message(), "gradient bucket 0 of 5"));
+}
+
+static void test_wrong_slices(void **state)
+{
+	struct fixture *f = *state;
+	struct ct_bucket hole[2] = { buckets[0], buckets[2] };
+	ct_reducer *r;
+
+	ct_reducer_begin(f->r, true);
+	assert_int_equal(ct_reducer_ready(f->r, -1), CT_BUG);
+	assert_int_equal(ct_reducer_ready(f->r, N_SLICES), CT_BUG);
+	for (int i = 0; i < N_SLICES; i++) {
+		if (i != 7)
+			assert_int_equal(ct_reducer_ready(f->r, i), CT_OK);
+	}
+	assert_int_equal(ct_reducer_ready(f->r, 3), CT_BUG);
+	assert_int_equal(f->m.n_posted, 3);
+	assert_int_equal(ct_reducer_finish(f->r), CT_BUG);
+	assert_non_null(strstr(ct_error_message(), "bucket 3 of 5"));
+	assert_non_null(strstr(ct_error_message(), "slice 7 was never ready"));
+	assert_int_equal(ct_reducer_create(&f->m.base, f->arena, hole, 2, &r), CT_BUG);
+	assert_null(r);
+}
+
+static void test_no_memory(void **state)
+{
+	struct fixture *f = *state;
+	ct_reducer *r;
+
+	for (uint64_t n = 1;; n++) {
+		enum ct_status st;
+
+		ct_mem_fail_after(n);
+		st = ct_reducer_create(&f->m.base, f->arena, buckets, N_BUCKETS, &r);
+		ct_mem_fail_after(0);
+		if (st == CT_OK)
+			break;
+		assert_int_equal(st, CT_NOMEM);
+		assert_null(r);
+	}
+	ct_reducer_destroy(r);
+	ct_reducer_destroy(NULL);
+}
+
+/* ---- with real ranks: the sums, over several steps, with readiness in another order on every rank */
+
+static void train(struct ct_world *world, void *arg)
+{
+	struct ct_comm_opts o = { .timeout_ns = 60 * CT_SEC };
+	size_t offset[40], n[40], at = 0;
+	int n_buckets, rank = world->id.rank, size = world->id.world;
+	struct ct_bucket *plan;
+	ct_reducer *r;
+	ct_comm *c;
+	float *x;
+
+	for (int i = 0; i < 40; i++) {
+		offset[i] = at;
+		n[i] = (size_t)(i * 397 % 5000 + 1);
+		at += (n[i] + 15) & ~(size_t)15;
+	}
+	CHECK(ct_bucket_plan(offset, n, 40, 16 << 10, 64 << 10, &plan, &n_buckets) == CT_OK);
+	CHECK(n_buckets > 3);
+	CHECK(ct_comm_open(arg, world, &o, &c) == CT_OK);
+	CHECK(ct_comm_mem_alloc(c, at * sizeof(float), (void **)&x) == CT_OK);
+	CHECK(ct_reducer_create(c, x, plan, n_buckets, &r) == CT_OK);
+	for (int step = 0; step < 10; step++) {
+		ct_reducer_begin(r, true);
+		for (int k = 0; k < 40; k++) {
+			int i = (k * 7 + rank * step) % 40;
+
+			for (size_t j = 0; j < n[i]; j++)
+				x[offset[i] + j] = (float)(rank + step + (int)(j % 100));
+			CHECK(ct_reducer_ready(r, i) == CT_OK);
+		}
+		CHECK(ct_reducer_finish(r) == CT_OK);
+		for (int i = 0; i < 40; i++) {
+			for (size_t j = 0; j < n[i]; j++)
+				CHECK(x[offset[i] + j] == (float)(size * (step + (int)(j % 100)) + size * (size - 1) / 2));
+		}
+	}
+	ct_reducer_destroy(r);
+	ct_comm_close(c);
+	ct_free(plan);
+}
+
+static void test_real_ranks(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(1, NULL, train, "auto", NULL), 0);
+	for (int size = 2; size <= 4; size++)
+		assert_int_equal(run_ranks(size, NULL, train, "auto", NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_posts_early, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_order_of_posts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_accumulation_is_silent, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_allocation, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_failure_names_bucket, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wrong_slices, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
+		cmocka_unit_test(test_real_ranks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
