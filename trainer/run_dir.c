@@ -68,6 +68,8 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 		st = make_sub(run_dir, "log");
 	if (st == CT_OK)
 		st = make_sub(run_dir, "checkpoints");
+	if (st == CT_NOT_FOUND) /* of a folder that is to be made: no missing data */
+		st = CT_FAIL(CT_IO, "%s", ct_error_message());
 	if (st < 0) {
 		ct_error_wrap("run folder %s can't be used", run_dir);
 		ct_error_hint("give a folder that you may write to: run.dir=PATH");
