@@ -142,6 +142,14 @@ static void publish_failure(struct launcher *l, const struct ct_worker *w)
 	ct_store_server_fail(l->server, &f);
 }
 
+/* Does this rank's message say that `other` failed? What a rank is told by others has their status. */
+static bool blames(const struct ct_worker *w, const struct ct_worker *other)
+{
+	char name[48];
+	snprintf(name, sizeof(name), "rank %d (pid %d ", other->rank, (int)other->pid);
+	return w->has_error && strstr(w->error.message, name) != NULL;
+}
+
 static void note_end(struct launcher *l, int i)
 {
 	const struct ct_worker *w = &l->workers[i];
@@ -152,7 +160,8 @@ static void note_end(struct launcher *l, int i)
 	if (l->kill_at == CT_FOREVER)
 		l->kill_at = ct_deadline_in(KILL_AFTER_NS);
 	/* A rank that only heard of another's failure gives way to the one that is its cause. */
-	if (l->first_failed < 0 || (ct_worker_is_consequence(&l->workers[l->first_failed]) && !ct_worker_is_consequence(w)))
+	const struct ct_worker *first = l->first_failed < 0 ? NULL : &l->workers[l->first_failed];
+	if (!first || (!blames(w, first) && (blames(first, w) || (ct_worker_is_consequence(first) && !ct_worker_is_consequence(w)))))
 		l->first_failed = i;
 }
 
