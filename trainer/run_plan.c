@@ -63,9 +63,10 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 
 const char *ct_plan_run_id(const struct ct_config *c)
 {
+	size_t len = strlen(c->run.name), most = 48; /* the store takes little more; the end of a long name tells runs apart */
 	if (c->dist.run_id[0])
 		return c->dist.run_id;
-	return c->run.name[0] ? c->run.name : "run";
+	return len == 0 ? "run" : len > most ? c->run.name + len - most : c->run.name;
 }
 
 char *ct_plan_run_dir(const struct ct_config *c)
