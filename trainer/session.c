@@ -159,7 +159,6 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	CT_TRY_GOTO(agree(s), st, fail);
 	CT_TRY_GOTO(build_training(s), st, fail);
 	s->compile_s = seconds_since(t0);
-	CT_TRY_GOTO(ct_resume(s), st, fail);
 	return CT_OK;
 
 fail_data:
