@@ -232,32 +232,38 @@ enum ct_status ct_checkpoint_verify(const char *path)
 	return st;
 }
 
+/* *path is set when the checkpoint is whole, else a warning says why it is not. */
+static enum ct_status try_candidate(const char *folder, const char *name, char **path)
+{
+	char *candidate;
+
+	CT_TRY_ALLOC(candidate = ct_path_join(folder, name));
+	if (ct_checkpoint_verify(candidate) == CT_OK) {
+		*path = candidate;
+		return CT_OK;
+	}
+	CT_WARN("checkpoint %s is not used: %s", name, ct_error_message());
+	ct_error_clear();
+	ct_free(candidate);
+	return CT_OK;
+}
+
 enum ct_status ct_checkpoint_find(const char *run_dir, char **path)
 {
 	struct ct_ckpt_entry *list = NULL;
 	enum ct_status st = CT_OK;
+	size_t n, n_ageless = 0;
 	char *folder;
-	size_t n;
 
 	*path = NULL;
 	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
 	ct_ckpt_remove_stale(folder);
 	CT_TRY_GOTO(ct_ckpt_list(folder, &list, &n), st, out);
-	while (n-- > 0 && !*path) {
-		char *candidate = ct_path_join(folder, list[n].name);
-
-		if (!candidate) {
-			st = CT_NOMEM;
-			goto out;
-		}
-		if (ct_checkpoint_verify(candidate) == CT_OK) {
-			*path = candidate;
-			break;
-		}
-		CT_WARN("checkpoint %s is not used: %s", list[n].name, ct_error_message());
-		ct_error_clear();
-		ct_free(candidate);
-	}
+	/* Without a state.json their age is not known. They stand first, but one of them may have been the newest: it is named. */
+	while (n_ageless < n && list[n_ageless].save_index == 0 && !*path)
+		CT_TRY_GOTO(try_candidate(folder, list[n_ageless++].name, path), st, out);
+	while (n > n_ageless && !*path)
+		CT_TRY_GOTO(try_candidate(folder, list[--n].name, path), st, out);
 out:
 	ct_free(list);
 	ct_free(folder);
@@ -308,6 +314,14 @@ static bool holds(const char *folder, const char *name)
 	return there;
 }
 
+static bool is_safetensors(const char *path)
+{
+	static const char ending[] = ".safetensors";
+	size_t n = strlen(path), k = strlen(ending);
+
+	return n >= k && strcmp(path + n - k, ending) == 0;
+}
+
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path)
 {
 	struct stat sb;
@@ -320,7 +334,7 @@ enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char
 	/* A run folder stands for its last checkpoint. */
 	if (S_ISDIR(sb.st_mode) && !holds(what, CT_CKPT_STATE) && holds(what, CT_CKPT_FOLDER))
 		return resolve_link(what, "last", path);
-	if (S_ISDIR(sb.st_mode) && !holds(what, CT_CKPT_STATE) && !holds(what, CT_CKPT_MODEL)) {
+	if (S_ISDIR(sb.st_mode) ? !holds(what, CT_CKPT_STATE) && !holds(what, CT_CKPT_MODEL) : !is_safetensors(what)) {
 		(void)CT_FAIL(CT_NOT_FOUND, "%s is neither a checkpoint nor a run folder", what);
 		ct_error_hint("a checkpoint is a folder such as RUN/checkpoints/step-000000001234");
 		return CT_NOT_FOUND;
