@@ -62,7 +62,7 @@ def libc(name, *args):
 
 def read_text(path):
     try:
-        with open(path, encoding="utf-8", errors="replace") as f:
+        with open(path, encoding="utf-8", errors="replace", newline="") as f:
             return f.read()
     except FileNotFoundError:
         return ""
@@ -174,7 +174,9 @@ class Case(unittest.TestCase):
         return path
 
     def config(self, text=TINY, name="tiny.yaml"):
-        return self.write(name, text)
+        """Written once: programs that started a moment ago may be reading it."""
+        path = self.path(name)
+        return path if read_text(path) == text else self.write(name, text)
 
     # ---- processes
 

@@ -165,10 +165,10 @@ class RunFolders(Case):
                 filler = self.fill(where)
                 os.kill(pid, signal.SIGCONT)
                 r = p.wait()
+                os.remove(filler)
                 self.assert_code(r, IO)
                 self.assert_last_says(r, re.escape(self.path("disk", f"run-{i}")), "no space left")
-                self.assert_checkpoints_whole(run, 2)
-                os.remove(filler)
+                self.assert_checkpoints_whole(run)
                 self.train(*SETS, run=run)
                 self.assert_equals_reference(*SETS, run=run)
                 shutil.rmtree(self.path(run))
@@ -185,7 +185,7 @@ class RunFolders(Case):
 
 
 class Damage(Case):
-    """Checkpoints of steps 34, 38 and 42 (the end, step 40 and 36 are of every_steps)."""
+    """On a run of 30 steps with checkpoints of steps 24, 28 and 30."""
 
     def setUp(self):
         super().setUp()
@@ -248,12 +248,14 @@ class Damage(Case):
     def test_all_damaged(self):
         for name in self.names:
             os.truncate(self.path("run", "checkpoints", name, "model.safetensors"), 100)
-        r = self.train(*SETS, "train.resume=must", expect=DATA)
-        self.assert_last_says(r, "no whole checkpoint", "train.resume=auto")
-        r = self.train(*SETS)
-        for name in self.names:
-            self.assert_says(r, rf"{name} is not used")
+        for resume in ("must", "auto"):
+            r = self.train(*SETS, f"train.resume={resume}", expect=DATA)
+            for name in self.names:
+                self.assert_says(r, rf"{name} is not used")
+            self.assert_last_says(r, "none of the 3 checkpoints", "train.resume=never")
+        self.train(*SETS, "train.resume=never")
         self.assert_equals_reference(*SETS)
+        self.assertEqual(self.checkpoints("run.old-1"), self.names)
 
     def test_broken_links(self):
         os.remove(self.path("run", "checkpoints", "last"))
@@ -269,7 +271,6 @@ class Damage(Case):
         """Names that look like checkpoints or nearly so, and what a crash leaves."""
         for name in ("step-000000000050", "step-9", "step-000000000060x", ".tmp-step-000000000034-1-1", "notes"):
             self.write(f"run/checkpoints/{name}/model.safetensors", b"rubbish")
-        self.write("run/checkpoints/step-000000000070", "a file")
         r = self.train(*SETS)
         self.assert_says(r, "step-000000000050 is not used")
         self.assert_equals_reference(*SETS)

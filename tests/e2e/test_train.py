@@ -194,10 +194,10 @@ class Runs(Case):
                            "convnet": [big], "layers": [layers]}.items():
             with self.subTest(model=name):
                 model = "mlp" if name == "linear" else name
-                self.train(f"model.name={model}", *sets, "train.max_steps=12", "optim.lr=0.02", run=name)
+                self.train(f"model.name={model}", *sets, "train.max_steps=40", "optim.lr=0.01", run=name)
                 losses = self.losses(name)
-                self.assertEqual(sorted(losses), list(range(1, 13)))
-                self.assertLess(losses[12], losses[1], f"{name} does not learn")
+                self.assertEqual(sorted(losses), list(range(1, 41)))
+                self.assertLess(sum(losses[s] for s in range(36, 41)) / 5, 0.97 * losses[1], f"{name} does not learn")
 
     def test_optimizers_and_schedules(self):
         for i, sets in enumerate((["optim.name=adamw", "optim.lr=1e-3", "schedule.name=cosine", "schedule.warmup_steps=3"],
@@ -313,8 +313,9 @@ class Commands(Case):
         for what in ("last", "best", self.path("run", "checkpoints", "last")):
             j = self.run_ctrain("eval", *config, "--checkpoint", what, "--json").json()
             step = int(os.path.realpath(j["checkpoint"])[-12:])
-            self.assertEqual((j["count"], j["top1"]), (230, evals[step]["top1"]), what)
-            self.assertAlmostEqual(j["loss"] / evals[step]["loss"], 1, delta=1e-5)
+            self.assertEqual(j["count"], 230)
+            self.assertAlmostEqual(j["top1"], evals[step]["top1"], delta=1e-8, msg=what)
+            self.assertAlmostEqual(j["loss"] / evals[step]["loss"], 1, delta=1e-5, msg=what)
         self.assertRegex(self.run_ctrain("eval", *config).out, r"top1 0\.\d{4}.* 230 ")
         r = self.run_ctrain("eval", *config, "--checkpoint", self.path("nowhere"), expect=3)
         self.assert_says(r, "nowhere")
@@ -328,7 +329,7 @@ class Commands(Case):
         self.run_ctrain("ckpt", "verify", last)
 
     def test_check(self):
-        self.assertRegex(self.run_ctrain("check", self.config()).out, r"tiny\.yaml")
+        self.assertRegex(self.run_ctrain("check", self.config()).out, r"^ok: .*\n.*mlp on synthetic, batch 48")
         bad = self.config(TINY.replace("lr: 0.05", "lr: fast").replace("hidden", "hiden"), "bad.yaml")
         r = self.run_ctrain("check", bad, expect=USAGE)
         self.assert_says(r, r"bad\.yaml:4:\d+", r"bad\.yaml:1:\d+", "did you mean.*hidden")
