@@ -12,8 +12,12 @@
 #else
 typedef const_dnnl_memory_desc_t md_arg;
 #define MD(desc) ((desc) ? (desc)->md : NULL)
-#define APPEND_RELU(ops) dnnl_post_ops_append_eltwise((ops), dnnl_eltwise_relu, 0.0f, 0.0f)
+#define APPEND_RELU(ops, slope) dnnl_post_ops_append_eltwise((ops), dnnl_eltwise_relu, (slope), 0.0f)
 #endif
+
+/* oneDNN's ReLU turns NaN into 0: a net that has overflowed would go on with a finite loss. Its leaky ReLU keeps NaN, and with
+ * this slope below zero what leaks is lost in the rounding of any sum it enters. */
+#define NAN_SLOPE 1e-30f
 
 struct ct_dnnl_desc {
 	dnnl_memory_desc_t md;
@@ -72,9 +76,9 @@ static enum ct_status check(dnnl_status_t st, const char *what)
 	if (st == dnnl_out_of_memory)
 		return CT_FAIL(CT_NOMEM, "oneDNN is out of memory in %s", what);
 	return CT_FAIL(CT_DEVICE, "oneDNN: %s returned %d (%s)", what, (int)st,
-		       st == dnnl_invalid_arguments ? "invalid arguments" :
-		       st == dnnl_unimplemented     ? "unimplemented" :
-						      "runtime error");
+		       st == dnnl_invalid_arguments ? "invalid arguments"
+		       : st == dnnl_unimplemented   ? "unimplemented"
+						    : "runtime error");
 }
 
 #define DNNL_TRY(call, what) CT_TRY(check((call), (what)))
@@ -84,7 +88,8 @@ bool ct_dnnl_available(char *why, size_t why_len)
 	const dnnl_version_t *v = dnnl_version();
 
 	if (v->major != DNNL_VERSION_MAJOR) {
-		snprintf(why, why_len, "oneDNN %d was loaded, this program was built for %d", v->major, DNNL_VERSION_MAJOR);
+		snprintf(why, why_len, "oneDNN %d was loaded, this program was built for %d", v->major,
+			 DNNL_VERSION_MAJOR);
 		return false;
 	}
 	if (v->cpu_runtime != DNNL_RUNTIME_OMP && v->cpu_runtime != DNNL_RUNTIME_SEQ) {
@@ -134,6 +139,21 @@ void ct_dnnl_use_threads(int n)
 	omp_set_num_threads(n);
 }
 
+/* The one OpenMP pragma of the program: our own loops share the threads that oneDNN's primitives run on, so that no second
+ * pool of threads competes with them. */
+void ct_dnnl_parallel(int n, void (*run)(void *arg, int begin, int end), void *arg)
+{
+	if (omp_get_max_threads() == 1) {
+		run(arg, 0, n);
+		return;
+	}
+#pragma omp parallel
+	{
+		int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
+		run(arg, (int)(n * me / threads), (int)(n * (me + 1) / threads));
+	}
+}
+
 static enum ct_status open_context(ct_dnnl *c)
 {
 	dnnl_post_ops_t ops;
@@ -144,7 +164,7 @@ static enum ct_status open_context(ct_dnnl *c)
 	DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(c->attr, dnnl_scratchpad_mode_user), "scratchpad mode");
 	DNNL_TRY(dnnl_primitive_attr_clone(&c->attr_relu, c->attr), "attribute creation");
 	DNNL_TRY(dnnl_post_ops_create(&ops), "post operations");
-	dnnl_status_t st = APPEND_RELU(ops);
+	dnnl_status_t st = APPEND_RELU(ops, NAN_SLOPE);
 	if (st == dnnl_success)
 		st = dnnl_primitive_attr_set_post_ops(c->attr_relu, ops);
 	dnnl_post_ops_destroy(ops);
@@ -246,26 +266,20 @@ static enum ct_status intern(ct_dnnl *c, md_arg md, int ndims, const dnnl_dim_t 
 	return CT_OK;
 }
 
-static enum ct_status make_desc(ct_dnnl *c, int ndims, const int *dims, bool any, const ct_dnnl_desc **out)
+static enum ct_status make_desc(ct_dnnl *c, int ndims, const int *dims, dnnl_format_tag_t tag, const ct_dnnl_desc **out)
 {
-	dnnl_dims_t d, strides;
+	dnnl_dims_t d;
 
 	CT_ASSERT(ndims >= 1 && ndims <= CT_DNNL_MAX_DIMS);
-	for (int i = ndims - 1; i >= 0; i--) {
+	for (int i = 0; i < ndims; i++)
 		d[i] = dims[i];
-		strides[i] = i == ndims - 1 ? 1 : strides[i + 1] * d[i + 1];
-	}
 #if DNNL_VERSION_MAJOR < 3
 	dnnl_memory_desc_t md;
-	DNNL_TRY(any ? dnnl_memory_desc_init_by_tag(&md, ndims, d, dnnl_f32, dnnl_format_tag_any) :
-		       dnnl_memory_desc_init_by_strides(&md, ndims, d, dnnl_f32, strides),
-		 "tensor description");
+	DNNL_TRY(dnnl_memory_desc_init_by_tag(&md, ndims, d, dnnl_f32, tag), "tensor description");
 	return intern(c, &md, ndims, d, out);
 #else
 	dnnl_memory_desc_t md;
-	DNNL_TRY(any ? dnnl_memory_desc_create_with_tag(&md, ndims, d, dnnl_f32, dnnl_format_tag_any) :
-		       dnnl_memory_desc_create_with_strides(&md, ndims, d, dnnl_f32, strides),
-		 "tensor description");
+	DNNL_TRY(dnnl_memory_desc_create_with_tag(&md, ndims, d, dnnl_f32, tag), "tensor description");
 	enum ct_status st = intern(c, md, ndims, d, out);
 	dnnl_memory_desc_destroy(md);
 	return st;
@@ -274,12 +288,22 @@ static enum ct_status make_desc(ct_dnnl *c, int ndims, const int *dims, bool any
 
 enum ct_status ct_dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out)
 {
-	return make_desc(c, ndims, dims, false, out);
+	static const dnnl_format_tag_t tags[CT_DNNL_MAX_DIMS + 1] = {
+		dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
+
+	CT_ASSERT(ndims >= 1 && ndims <= CT_DNNL_MAX_DIMS);
+	return make_desc(c, ndims, dims, tags[ndims], out);
 }
 
 enum ct_status ct_dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out)
 {
-	return make_desc(c, ndims, dims, true, out);
+	return make_desc(c, ndims, dims, dnnl_format_tag_any, out);
+}
+
+enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out)
+{
+	CT_ASSERT(block == 8 || block == 16);
+	return make_desc(c, 4, dims, block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b, out);
 }
 
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d)
@@ -304,7 +328,7 @@ size_t ct_dnnl_desc_bytes(const ct_dnnl_desc *d)
 
 void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len)
 {
-	dnnl_dim_t zero[CT_DNNL_MAX_DIMS] = { 0 };
+	dnnl_dim_t zero[CT_DNNL_MAX_DIMS] = {0};
 	const dnnl_dim_t *strides = zero, *blocks = zero, *of_dim = zero;
 	int n_blocks = 0;
 	size_t used = 0;
@@ -330,7 +354,8 @@ void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len)
 	text[0] = '\0';
 	for (int i = 0; i < d->ndims + n_blocks && used < len; i++) {
 		if (i < d->ndims)
-			used += (size_t)snprintf(text + used, len - used, "%s%lld", i ? "," : "strides ", (long long)strides[i]);
+			used += (size_t)snprintf(text + used, len - used, "%s%lld", i ? "," : "strides ",
+						 (long long)strides[i]);
 		else
 			used += (size_t)snprintf(text + used, len - used, " %lldd%lld", (long long)blocks[i - d->ndims],
 						 (long long)of_dim[i - d->ndims]);
@@ -339,15 +364,15 @@ void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len)
 
 static unsigned norm_flags(const struct ct_dnnl_spec *s)
 {
-	return (s->op == CT_DNNL_NORM_FORWARD && s->inference ? dnnl_use_global_stats : 0u) | dnnl_use_scale | dnnl_use_shift |
-	       (s->relu ? dnnl_fuse_norm_relu : 0u);
+	return (s->op == CT_DNNL_NORM_FORWARD && s->inference ? dnnl_use_global_stats : 0u) | dnnl_use_scale |
+	       dnnl_use_shift | (s->relu ? dnnl_fuse_norm_relu : 0u);
 }
 
 static dnnl_status_t describe_layer(const ct_dnnl *c, const struct ct_dnnl_spec *s, dnnl_primitive_desc_t *pd)
 {
 	const dnnl_prop_kind_t prop = s->inference ? dnnl_forward_inference : dnnl_forward_training;
-	const dnnl_dims_t stride = { s->stride[0], s->stride[1] }, pad = { s->pad[0], s->pad[1] };
-	const dnnl_dims_t gaps = { s->dilation[0] - 1, s->dilation[1] - 1 };
+	const dnnl_dims_t stride = {s->stride[0], s->stride[1]}, pad = {s->pad[0], s->pad[1]};
+	const dnnl_dims_t gaps = {s->dilation[0] - 1, s->dilation[1] - 1};
 	const dnnl_alg_kind_t direct = dnnl_convolution_direct;
 	const_dnnl_primitive_attr_t attr = s->relu ? c->attr_relu : c->attr;
 	const_dnnl_primitive_desc_t hint = s->forward ? s->forward->pd : NULL;
@@ -355,20 +380,23 @@ static dnnl_status_t describe_layer(const ct_dnnl *c, const struct ct_dnnl_spec 
 
 	switch ((enum ct_dnnl_op)s->op) {
 	case CT_DNNL_CONV_FORWARD:
-		return dnnl_convolution_forward_primitive_desc_create(pd, c->engine, prop, direct, src, weights, bias, dst, stride,
-								      gaps, pad, pad, attr);
+		return dnnl_convolution_forward_primitive_desc_create(pd, c->engine, prop, direct, src, weights, bias,
+								      dst, stride, gaps, pad, pad, attr);
 	case CT_DNNL_CONV_BACKWARD_DATA:
-		return dnnl_convolution_backward_data_primitive_desc_create(pd, c->engine, direct, src, weights, dst, stride, gaps,
-									    pad, pad, hint, attr);
+		return dnnl_convolution_backward_data_primitive_desc_create(pd, c->engine, direct, src, weights, dst,
+									    stride, gaps, pad, pad, hint, attr);
 	case CT_DNNL_CONV_BACKWARD_WEIGHTS:
-		return dnnl_convolution_backward_weights_primitive_desc_create(pd, c->engine, direct, src, weights, bias, dst,
-									       stride, gaps, pad, pad, hint, attr);
+		return dnnl_convolution_backward_weights_primitive_desc_create(
+			pd, c->engine, direct, src, weights, bias, dst, stride, gaps, pad, pad, hint, attr);
 	case CT_DNNL_LINEAR_FORWARD:
-		return dnnl_inner_product_forward_primitive_desc_create(pd, c->engine, prop, src, weights, bias, dst, attr);
+		return dnnl_inner_product_forward_primitive_desc_create(pd, c->engine, prop, src, weights, bias, dst,
+									attr);
 	case CT_DNNL_LINEAR_BACKWARD_DATA:
-		return dnnl_inner_product_backward_data_primitive_desc_create(pd, c->engine, src, weights, dst, hint, attr);
+		return dnnl_inner_product_backward_data_primitive_desc_create(pd, c->engine, src, weights, dst, hint,
+									      attr);
 	case CT_DNNL_LINEAR_BACKWARD_WEIGHTS:
-		return dnnl_inner_product_backward_weights_primitive_desc_create(pd, c->engine, src, weights, bias, dst, hint, attr);
+		return dnnl_inner_product_backward_weights_primitive_desc_create(pd, c->engine, src, weights, bias, dst,
+										 hint, attr);
 	default:
 		return dnnl_invalid_arguments;
 	}
@@ -377,8 +405,8 @@ static dnnl_status_t describe_layer(const ct_dnnl *c, const struct ct_dnnl_spec 
 static dnnl_status_t describe(const ct_dnnl *c, const struct ct_dnnl_spec *s, dnnl_primitive_desc_t *pd)
 {
 	const dnnl_prop_kind_t prop = s->inference ? dnnl_forward_inference : dnnl_forward_training;
-	const dnnl_dims_t stride = { s->stride[0], s->stride[1] }, pad = { s->pad[0], s->pad[1] };
-	const dnnl_dims_t kernel = { s->kernel[0], s->kernel[1] }, gaps = { s->dilation[0] - 1, s->dilation[1] - 1 };
+	const dnnl_dims_t stride = {s->stride[0], s->stride[1]}, pad = {s->pad[0], s->pad[1]};
+	const dnnl_dims_t kernel = {s->kernel[0], s->kernel[1]}, gaps = {s->dilation[0] - 1, s->dilation[1] - 1};
 	const dnnl_alg_kind_t pool = s->average ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_max;
 	const dnnl_alg_kind_t relu = dnnl_eltwise_relu_use_dst_for_bwd;
 	const_dnnl_primitive_attr_t attr = s->relu ? c->attr_relu : c->attr;
@@ -387,21 +415,23 @@ static dnnl_status_t describe(const ct_dnnl *c, const struct ct_dnnl_spec *s, dn
 
 	switch ((enum ct_dnnl_op)s->op) {
 	case CT_DNNL_NORM_FORWARD:
-		return dnnl_batch_normalization_forward_primitive_desc_create(pd, c->engine, prop, src, dst, s->eps, norm_flags(s),
-									      c->attr);
+		return dnnl_batch_normalization_forward_primitive_desc_create(pd, c->engine, prop, src, dst, s->eps,
+									      norm_flags(s), c->attr);
 	case CT_DNNL_NORM_BACKWARD:
-		return dnnl_batch_normalization_backward_primitive_desc_create(pd, c->engine, dnnl_backward, src, dst, other, s->eps,
-									       norm_flags(s), hint, c->attr);
+		return dnnl_batch_normalization_backward_primitive_desc_create(
+			pd, c->engine, dnnl_backward, src, dst, other, s->eps, norm_flags(s), hint, c->attr);
 	case CT_DNNL_POOL_FORWARD:
-		return dnnl_pooling_forward_primitive_desc_create(pd, c->engine, prop, pool, src, dst, stride, kernel, gaps, pad, pad,
-								  attr);
+		return dnnl_pooling_forward_primitive_desc_create(pd, c->engine, prop, pool, src, dst, stride, kernel,
+								  gaps, pad, pad, attr);
 	case CT_DNNL_POOL_BACKWARD:
-		return dnnl_pooling_backward_primitive_desc_create(pd, c->engine, pool, src, dst, stride, kernel, gaps, pad, pad,
-								   hint, attr);
+		return dnnl_pooling_backward_primitive_desc_create(pd, c->engine, pool, src, dst, stride, kernel, gaps,
+								   pad, pad, hint, attr);
 	case CT_DNNL_RELU_FORWARD:
-		return dnnl_eltwise_forward_primitive_desc_create(pd, c->engine, prop, relu, src, dst, 0.0f, 0.0f, attr);
+		return dnnl_eltwise_forward_primitive_desc_create(pd, c->engine, prop, relu, src, dst, NAN_SLOPE, 0.0f,
+								  attr);
 	case CT_DNNL_RELU_BACKWARD:
-		return dnnl_eltwise_backward_primitive_desc_create(pd, c->engine, relu, src, dst, other, 0.0f, 0.0f, hint, attr);
+		return dnnl_eltwise_backward_primitive_desc_create(pd, c->engine, relu, src, dst, other, 0.0f, 0.0f,
+								   hint, attr);
 	case CT_DNNL_ADD:
 		return dnnl_binary_primitive_desc_create(pd, c->engine, dnnl_binary_add, src, other, dst, attr);
 	case CT_DNNL_REORDER:
@@ -483,27 +513,33 @@ int ct_dnnl_prim_rank(const ct_dnnl_prim *p)
 	return 2;
 }
 
-static enum ct_status bind_args(const ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n, ct_dnnl_call *call)
+static enum ct_status bind_args(const ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n,
+				ct_dnnl_call *call)
 {
 	for (int i = 0; i < n; i++) {
+		/* Only 2.x counts the shift among the inputs of a norm's backward pass. */
+		if (DNNL_VERSION_MAJOR >= 3 && p->spec.op == CT_DNNL_NORM_BACKWARD && binds[i].arg == CT_DNNL_SHIFT)
+			continue;
 		md_arg md = query_md(p, binds[i].arg);
 		if (!md || !dnnl_memory_desc_get_size(md))
 			return CT_FAIL(CT_BUG, "oneDNN's %s has no argument %d", p->impl, (int)binds[i].arg);
-		DNNL_TRY(dnnl_memory_create(&call->args[i].memory, md, c->engine, binds[i].ptr), "memory object creation");
-		call->args[i].arg = exec_arg[binds[i].arg];
-		call->names[i] = binds[i].arg;
-		call->n = i + 1;
+		DNNL_TRY(dnnl_memory_create(&call->args[call->n].memory, md, c->engine, binds[i].ptr),
+			 "memory object creation");
+		call->args[call->n].arg = exec_arg[binds[i].arg];
+		call->names[call->n++] = binds[i].arg;
 	}
 	return CT_OK;
 }
 
-enum ct_status ct_dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n, ct_dnnl_call **out)
+enum ct_status ct_dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n,
+				   ct_dnnl_call **out)
 {
 	ct_dnnl_call *call;
 
 	CT_ASSERT(n <= CT_DNNL_MAX_ARGS);
 	if (!p->primitive) /* the interned object is ours; callers hold it const */
-		DNNL_TRY(dnnl_primitive_create(&((ct_dnnl_prim *)(uintptr_t)p)->primitive, p->pd), "kernel compilation");
+		DNNL_TRY(dnnl_primitive_create(&((ct_dnnl_prim *)(uintptr_t)p)->primitive, p->pd),
+			 "kernel compilation");
 	CT_TRY_ALLOC(call = CT_NEW(ct_dnnl_call));
 	call->primitive = p->primitive;
 	enum ct_status st = bind_args(c, p, binds, n, call);

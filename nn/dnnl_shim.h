@@ -69,7 +69,7 @@ struct ct_dnnl_spec {
 	const ct_dnnl_prim *forward;                       /* of a backward operation */
 	int32_t kernel[2], stride[2], pad[2], dilation[2]; /* height, width; dilation 1: dense */
 	int32_t op;                                        /* enum ct_dnnl_op */
-	int32_t inference, relu, average;                  /* relu: applied to the result; average: of a pool, padding not counted */
+	int32_t inference, relu, average; /* relu: applied to the result; average: of a pool, padding not counted */
 	float eps;
 	int32_t unused;
 };
@@ -83,6 +83,8 @@ enum ct_status ct_dnnl_open(ct_dnnl **out) CT_MUST_CHECK;
 void ct_dnnl_close(ct_dnnl *c);
 /* Compute threads of calls made by this thread from now on (OpenMP's count is per calling thread). */
 void ct_dnnl_use_threads(int n);
+/* Cuts 0..n-1 into a range for each of those threads, as oneDNN cuts a batch, and waits for all. */
+void ct_dnnl_parallel(int n, void (*run)(void *arg, int begin, int end), void *arg);
 
 /* Row-major, or `any`: for oneDNN to choose. */
 enum ct_status ct_dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
@@ -90,6 +92,8 @@ enum ct_status ct_dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d);
 const int *ct_dnnl_desc_dims(const ct_dnnl_desc *d);
 bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d);
+/* [N,C/block,H,W,block], block 8 or 16. */
+enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out) CT_MUST_CHECK;
 size_t ct_dnnl_desc_bytes(const ct_dnnl_desc *d); /* with padding */
 /* Strides and blocks in words. */
 void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);
@@ -97,7 +101,8 @@ void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);
 /* *out is NULL when oneDNN has no implementation for the spec. */
 enum ct_status ct_dnnl_prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out) CT_MUST_CHECK;
 /* The layout of an argument; NULL when the prim has no such argument. */
-enum ct_status ct_dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnnl_arg arg, const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_status ct_dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnnl_arg arg,
+				 const ct_dnnl_desc **out) CT_MUST_CHECK;
 size_t ct_dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg); /* 0: no such argument */
 const char *ct_dnnl_prim_impl(const ct_dnnl_prim *p);
 /* How good the implementation is by its name: 0 naive loops, 1 a convolution through a copy and a matrix product, 2 made for

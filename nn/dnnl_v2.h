@@ -10,7 +10,7 @@ typedef const_dnnl_primitive_attr_t attr_arg;
 typedef const dnnl_dim_t *dims_arg;
 
 #define MD(desc) ((desc) ? &(desc)->md : NULL)
-#define APPEND_RELU(ops) dnnl_post_ops_append_eltwise((ops), 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f)
+#define APPEND_RELU(ops, slope) dnnl_post_ops_append_eltwise((ops), 1.0f, dnnl_eltwise_relu, (slope), 0.0f)
 #define INIT(call)                               \
 	do {                                     \
 		dnnl_status_t init_st_ = (call); \
@@ -19,42 +19,43 @@ typedef const dnnl_dim_t *dims_arg;
 	} while (0)
 
 static dnnl_status_t dnnl_convolution_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop,
-								     dnnl_alg_kind_t alg, md_arg src, md_arg weights, md_arg bias,
-								     md_arg dst, dims_arg stride, dims_arg gaps, dims_arg pad_l,
-								     dims_arg pad_r, attr_arg attr)
+								    dnnl_alg_kind_t alg, md_arg src, md_arg weights,
+								    md_arg bias, md_arg dst, dims_arg stride,
+								    dims_arg gaps, dims_arg pad_l, dims_arg pad_r,
+								    attr_arg attr)
 {
 	dnnl_convolution_desc_t d;
 
-	INIT(dnnl_dilated_convolution_forward_desc_init(&d, prop, alg, src, weights, bias, dst, stride, gaps, pad_l, pad_r));
+	INIT(dnnl_dilated_convolution_forward_desc_init(&d, prop, alg, src, weights, bias, dst, stride, gaps, pad_l,
+							pad_r));
 	return dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
 }
 
-static dnnl_status_t dnnl_convolution_backward_data_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg,
-									  md_arg diff_src, md_arg weights, md_arg diff_dst,
-									  dims_arg stride, dims_arg gaps, dims_arg pad_l,
-									  dims_arg pad_r, pd_hint hint, attr_arg attr)
+static dnnl_status_t dnnl_convolution_backward_data_primitive_desc_create(
+	pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg, md_arg diff_src, md_arg weights, md_arg diff_dst,
+	dims_arg stride, dims_arg gaps, dims_arg pad_l, dims_arg pad_r, pd_hint hint, attr_arg attr)
 {
 	dnnl_convolution_desc_t d;
 
-	INIT(dnnl_dilated_convolution_backward_data_desc_init(&d, alg, diff_src, weights, diff_dst, stride, gaps, pad_l, pad_r));
+	INIT(dnnl_dilated_convolution_backward_data_desc_init(&d, alg, diff_src, weights, diff_dst, stride, gaps, pad_l,
+							      pad_r));
 	return dnnl_primitive_desc_create(pd, &d, attr, e, hint);
 }
 
-static dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg,
-									     md_arg src, md_arg diff_weights, md_arg diff_bias,
-									     md_arg diff_dst, dims_arg stride, dims_arg gaps,
-									     dims_arg pad_l, dims_arg pad_r, pd_hint hint,
-									     attr_arg attr)
+static dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
+	pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg, md_arg src, md_arg diff_weights, md_arg diff_bias,
+	md_arg diff_dst, dims_arg stride, dims_arg gaps, dims_arg pad_l, dims_arg pad_r, pd_hint hint, attr_arg attr)
 {
 	dnnl_convolution_desc_t d;
 
-	INIT(dnnl_dilated_convolution_backward_weights_desc_init(&d, alg, src, diff_weights, diff_bias, diff_dst, stride, gaps, pad_l,
-								 pad_r));
+	INIT(dnnl_dilated_convolution_backward_weights_desc_init(&d, alg, src, diff_weights, diff_bias, diff_dst,
+								 stride, gaps, pad_l, pad_r));
 	return dnnl_primitive_desc_create(pd, &d, attr, e, hint);
 }
 
-static dnnl_status_t dnnl_inner_product_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop, md_arg src,
-								      md_arg weights, md_arg bias, md_arg dst, attr_arg attr)
+static dnnl_status_t dnnl_inner_product_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop,
+								      md_arg src, md_arg weights, md_arg bias,
+								      md_arg dst, attr_arg attr)
 {
 	dnnl_inner_product_desc_t d;
 
@@ -63,8 +64,8 @@ static dnnl_status_t dnnl_inner_product_forward_primitive_desc_create(pd_out pd,
 }
 
 static dnnl_status_t dnnl_inner_product_backward_data_primitive_desc_create(pd_out pd, dnnl_engine_t e, md_arg diff_src,
-									    md_arg weights, md_arg diff_dst, pd_hint hint,
-									    attr_arg attr)
+									    md_arg weights, md_arg diff_dst,
+									    pd_hint hint, attr_arg attr)
 {
 	dnnl_inner_product_desc_t d;
 
@@ -74,7 +75,8 @@ static dnnl_status_t dnnl_inner_product_backward_data_primitive_desc_create(pd_o
 
 static dnnl_status_t dnnl_inner_product_backward_weights_primitive_desc_create(pd_out pd, dnnl_engine_t e, md_arg src,
 									       md_arg diff_weights, md_arg diff_bias,
-									       md_arg diff_dst, pd_hint hint, attr_arg attr)
+									       md_arg diff_dst, pd_hint hint,
+									       attr_arg attr)
 {
 	dnnl_inner_product_desc_t d;
 
@@ -83,8 +85,9 @@ static dnnl_status_t dnnl_inner_product_backward_weights_primitive_desc_create(p
 }
 
 /* 2.x has one descriptor for source and result of batch normalisation and of element-wise operations. */
-static dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop,
-									    md_arg src, md_arg dst, float eps, unsigned flags,
+static dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e,
+									    dnnl_prop_kind_t prop, md_arg src,
+									    md_arg dst, float eps, unsigned flags,
 									    attr_arg attr)
 {
 	dnnl_batch_normalization_desc_t d;
@@ -94,9 +97,11 @@ static dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(pd_o
 	return dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
 }
 
-static dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop,
-									     md_arg diff_src, md_arg diff_dst, md_arg src, float eps,
-									     unsigned flags, pd_hint hint, attr_arg attr)
+static dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_create(pd_out pd, dnnl_engine_t e,
+									     dnnl_prop_kind_t prop, md_arg diff_src,
+									     md_arg diff_dst, md_arg src, float eps,
+									     unsigned flags, pd_hint hint,
+									     attr_arg attr)
 {
 	dnnl_batch_normalization_desc_t d;
 
@@ -106,8 +111,8 @@ static dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_create(pd_
 }
 
 static dnnl_status_t dnnl_eltwise_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop,
-								dnnl_alg_kind_t alg, md_arg src, md_arg dst, float alpha, float beta,
-								attr_arg attr)
+								dnnl_alg_kind_t alg, md_arg src, md_arg dst,
+								float alpha, float beta, attr_arg attr)
 {
 	dnnl_eltwise_desc_t d;
 
@@ -116,9 +121,9 @@ static dnnl_status_t dnnl_eltwise_forward_primitive_desc_create(pd_out pd, dnnl_
 	return dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
 }
 
-static dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg, md_arg diff_src,
-								 md_arg diff_dst, md_arg data, float alpha, float beta,
-								 pd_hint hint, attr_arg attr)
+static dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg,
+								 md_arg diff_src, md_arg diff_dst, md_arg data,
+								 float alpha, float beta, pd_hint hint, attr_arg attr)
 {
 	dnnl_eltwise_desc_t d;
 
@@ -129,9 +134,9 @@ static dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(pd_out pd, dnnl
 
 /* Only the second version of pooling knows dilation, and only the first has fast implementations. */
 static dnnl_status_t dnnl_pooling_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop,
-								dnnl_alg_kind_t alg, md_arg src, md_arg dst, dims_arg stride,
-								dims_arg kernel, dims_arg gaps, dims_arg pad_l, dims_arg pad_r,
-								attr_arg attr)
+								dnnl_alg_kind_t alg, md_arg src, md_arg dst,
+								dims_arg stride, dims_arg kernel, dims_arg gaps,
+								dims_arg pad_l, dims_arg pad_r, attr_arg attr)
 {
 	if (gaps[0] == 0 && gaps[1] == 0) {
 		dnnl_pooling_desc_t d;
@@ -143,9 +148,10 @@ static dnnl_status_t dnnl_pooling_forward_primitive_desc_create(pd_out pd, dnnl_
 	return dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
 }
 
-static dnnl_status_t dnnl_pooling_backward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg, md_arg diff_src,
-								 md_arg diff_dst, dims_arg stride, dims_arg kernel, dims_arg gaps,
-								 dims_arg pad_l, dims_arg pad_r, pd_hint hint, attr_arg attr)
+static dnnl_status_t dnnl_pooling_backward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg,
+								 md_arg diff_src, md_arg diff_dst, dims_arg stride,
+								 dims_arg kernel, dims_arg gaps, dims_arg pad_l,
+								 dims_arg pad_r, pd_hint hint, attr_arg attr)
 {
 	if (gaps[0] == 0 && gaps[1] == 0) {
 		dnnl_pooling_desc_t d;
@@ -157,8 +163,8 @@ static dnnl_status_t dnnl_pooling_backward_primitive_desc_create(pd_out pd, dnnl
 	return dnnl_primitive_desc_create(pd, &d, attr, e, hint);
 }
 
-static dnnl_status_t dnnl_binary_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg, md_arg src0, md_arg src1,
-						       md_arg dst, attr_arg attr)
+static dnnl_status_t dnnl_binary_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_alg_kind_t alg, md_arg src0,
+						       md_arg src1, md_arg dst, attr_arg attr)
 {
 	dnnl_binary_desc_t d;
 

@@ -1,6 +1,6 @@
 #include "nn/engine_onednn.h"
 
-#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,7 +81,8 @@ static enum ct_status plain_of(const ct_net *net, int param, const ct_dnnl_desc 
 
 	/* Weights of grouped convolutions and of linear layers on images have a dimension or two more than the graph says. */
 	if (impl->layout[param])
-		return ct_dnnl_plain(dnnl_of(net), ct_dnnl_desc_ndims(impl->layout[param]), ct_dnnl_desc_dims(impl->layout[param]), out);
+		return ct_dnnl_plain(dnnl_of(net), ct_dnnl_desc_ndims(impl->layout[param]),
+				     ct_dnnl_desc_dims(impl->layout[param]), out);
 	return ct_dnnl_plain(dnnl_of(net), par->ndim, par->dims, out);
 }
 
@@ -124,9 +125,10 @@ static enum ct_status onednn_net_open(ct_net *net)
 }
 
 /* One reorder outside of any program: import, export, reading a value. Only `from` is read. */
-static enum ct_status reorder(ct_dnnl *dnnl, const ct_dnnl_desc *from_desc, const void *from, const ct_dnnl_desc *to_desc, void *to)
+static enum ct_status reorder(ct_dnnl *dnnl, const ct_dnnl_desc *from_desc, const void *from,
+			      const ct_dnnl_desc *to_desc, void *to)
 {
-	const struct ct_dnnl_spec spec = { .op = CT_DNNL_REORDER, .src = from_desc, .dst = to_desc };
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_REORDER, .src = from_desc, .dst = to_desc};
 	const ct_dnnl_prim *prim;
 	ct_dnnl_call *call;
 	void *scratch = NULL;
@@ -138,11 +140,11 @@ static enum ct_status reorder(ct_dnnl *dnnl, const ct_dnnl_desc *from_desc, cons
 	CT_TRY(ct_dnnl_prim_get(dnnl, &spec, &prim));
 	if (!prim)
 		return CT_FAIL(CT_UNSUPPORTED, "%s can't reorder a tensor", ct_dnnl_version());
-	struct ct_dnnl_bind binds[3] = { { CT_DNNL_SRC, (void *)(uintptr_t)from }, { CT_DNNL_DST, to } };
+	struct ct_dnnl_bind binds[3] = {{CT_DNNL_SRC, (void *)(uintptr_t)from}, {CT_DNNL_DST, to}};
 	size_t bytes = ct_dnnl_prim_bytes(prim, CT_DNNL_SCRATCHPAD);
 	if (bytes) {
 		CT_TRY_ALLOC(scratch = ct_calloc_aligned(64, bytes));
-		binds[2] = (struct ct_dnnl_bind){ CT_DNNL_SCRATCHPAD, scratch };
+		binds[2] = (struct ct_dnnl_bind){CT_DNNL_SCRATCHPAD, scratch};
 	}
 	enum ct_status st = ct_dnnl_call_create(dnnl, prim, binds, bytes ? 3 : 2, &call);
 	if (st == CT_OK) {
@@ -219,10 +221,11 @@ static void draw_mask(const struct onednn_program *p, const struct onednn_task *
 	const struct ct_node *node = ct_graph_node(p->base.net->graph, t->node);
 
 	for (int i = 0; i < p->base.n; i++)
-		ct_dropout_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first + (uint64_t)i, node->p, t->n,
-				t->ptr[0] + (size_t)i * t->n);
+		ct_dropout_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first + (uint64_t)i, node->p,
+				t->n, t->ptr[0] + (size_t)i * t->n);
 }
 
+/* oneDNN's norm with ReLU turns NaN into 0, which must not hide it from the loss. */
 static void run_loss(const struct onednn_program *p, const struct onednn_task *t)
 {
 	const struct ct_node *node = ct_graph_node(p->base.net->graph, t->node);
@@ -231,10 +234,37 @@ static void run_loss(const struct onednn_program *p, const struct onednn_task *t
 	if (node->op == CT_OP_MSE)
 		ct_loss_mse(t->ptr[0], p->batch->targets, p->batch->n, (int)t->n, dlogits, p->metrics);
 	else
-		ct_loss_softmax_xent(t->ptr[0], p->batch->labels, p->batch->n, (int)t->n, node->label_smoothing, dlogits, p->metrics);
+		ct_loss_softmax_xent(t->ptr[0], p->batch->labels, p->batch->n, (int)t->n, node->label_smoothing,
+				     dlogits, p->metrics);
+	if (p->not_finite)
+		p->metrics->loss = NAN;
 }
 
-static enum ct_status run_task(const struct onednn_program *p, const struct onednn_task *t)
+static void run_norm_pool(const struct onednn_program *p, const struct onednn_task *t)
+{
+	const bool forward = t->kind == ONEDNN_NORM_POOL;
+	struct ct_norm_pool op = {.shape = ct_onednn_norm_pool_shape(p, t->node),
+				  .x = t->ptr[NORM_POOL_X],
+				  .gamma = t->ptr[NORM_POOL_GAMMA],
+				  .beta = t->ptr[NORM_POOL_BETA],
+				  .mean = t->ptr[NORM_POOL_MEAN],
+				  .variance = t->ptr[NORM_POOL_VARIANCE],
+				  .picked = t->ptr[NORM_POOL_PICKED],
+				  .taps = (uint8_t *)t->ptr[NORM_POOL_TAPS],
+				  .partials = (struct ct_norm_pool_partial *)t->ptr[NORM_POOL_PARTIALS],
+				  .y = forward ? t->ptr[NORM_POOL_Y] : NULL,
+				  .dy = forward ? NULL : t->ptr[NORM_POOL_Y],
+				  .dx = t->ptr[NORM_POOL_DX],
+				  .dgamma = t->ptr[NORM_POOL_DGAMMA],
+				  .dbeta = t->ptr[NORM_POOL_DBETA]};
+
+	if (forward)
+		ct_norm_pool_forward(&op);
+	else
+		ct_norm_pool_backward(&op);
+}
+
+static enum ct_status run_task(struct onednn_program *p, const struct onednn_task *t)
 {
 	const struct ct_node *node = ct_graph_node(p->base.net->graph, t->node);
 
@@ -251,7 +281,13 @@ static enum ct_status run_task(const struct onednn_program *p, const struct oned
 		ct_onednn_multiply(t->ptr[0], t->ptr[1], t->ptr[2], t->n);
 		break;
 	case ONEDNN_RUNNING_STATS:
-		ct_onednn_running(t->ptr[0], t->ptr[1], t->ptr[2], t->ptr[3], node->shape.c, node->momentum, (double)t->n);
+		if (!ct_onednn_running(t->ptr[0], t->ptr[1], t->ptr[2], t->ptr[3], node->shape.c, node->momentum,
+				       (double)t->n))
+			p->not_finite = true;
+		break;
+	case ONEDNN_NORM_POOL:
+	case ONEDNN_NORM_POOL_BACKWARD:
+		run_norm_pool(p, t);
 		break;
 	case ONEDNN_LOSS:
 		run_loss(p, t);
@@ -282,11 +318,12 @@ static enum ct_status run_tasks(struct onednn_program *p, int begin, int end, do
 static enum ct_status onednn_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
 {
 	struct onednn_program *p = (struct onednn_program *)base;
-	const struct onednn_ref own = { ONEDNN_BUFFER, p->input };
+	const struct onednn_ref own = {ONEDNN_BUFFER, p->input};
 	bool direct = base->net->opts.input == CT_INPUT_F32_NCHW && b->n == base->n;
 
 	p->batch = b;
 	p->metrics = m;
+	p->not_finite = false;
 	CT_TRY(ct_onednn_bind_input(p, direct ? b->x : ct_onednn_at(p, own)));
 	return run_tasks(p, 0, p->n_forward, base->forward_s);
 }
@@ -313,9 +350,12 @@ static enum ct_status onednn_read(ct_program *base, int node, bool gradient, flo
 
 	if (node == ct_graph_loss(base->net->graph) || buffer < 0)
 		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", n->name, gradient ? "gradient" : "value");
-	if (p->buffers[buffer].lost < p->tasks_done || (gradient && (v->grad_gone || p->tasks_done <= p->n_forward)))
-		return CT_FAIL(CT_UNSUPPORTED, "%s: the memory of its %s has been used again", n->name, gradient ? "gradient" : "value");
-	const void *at = root == 0 ? p->input_at : ct_onednn_at(p, (struct onednn_ref){ ONEDNN_BUFFER, buffer });
+	const bool after_backward = p->tasks_done > p->n_forward;
+	if (p->buffers[buffer].lost < p->tasks_done ||
+	    (gradient ? v->grad_gone || !after_backward : v->value_gone && after_backward))
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the memory of its %s has been used again", n->name,
+			       gradient ? "gradient" : "value");
+	const void *at = root == 0 ? p->input_at : ct_onednn_at(p, (struct onednn_ref){ONEDNN_BUFFER, buffer});
 	CT_TRY(ct_dnnl_plain(p->dnnl, ct_dnnl_desc_ndims(v->desc), ct_dnnl_desc_dims(v->desc), &plain));
 	CT_TRY_ALLOC(all = ct_calloc((size_t)base->n * elems, sizeof(float)));
 	enum ct_status st = reorder(p->dnnl, v->desc, at, plain, all);

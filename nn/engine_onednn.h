@@ -13,6 +13,7 @@
 
 #include "nn/dnnl_shim.h"
 #include "nn/engine_impl.h"
+#include "nn/engine_onednn_norm_pool.h"
 
 struct onednn_engine {
 	ct_engine base;
@@ -30,6 +31,8 @@ struct onednn_ref {
 	int id; /* buffer of the program, parameter, parameter, buffer of the graph */
 };
 
+#define ONEDNN_BUF(i) ((struct onednn_ref){ONEDNN_BUFFER, (i)})
+
 struct onednn_buffer {
 	size_t bytes, offset;
 	int first, last; /* tasks */
@@ -37,14 +40,31 @@ struct onednn_buffer {
 };
 
 enum onednn_kind {
-	ONEDNN_CALL,         /* a primitive */
-	ONEDNN_INPUT,        /* [0] out: the batch as plain fp32 */
-	ONEDNN_DROPOUT_MASK, /* [0] out: mask of the task's node, plain */
-	ONEDNN_MULTIPLY,     /* [0] out = [1] * [2] */
+	ONEDNN_CALL,          /* a primitive */
+	ONEDNN_INPUT,         /* [0] out: the batch as plain fp32 */
+	ONEDNN_DROPOUT_MASK,  /* [0] out: mask of the task's node, plain */
+	ONEDNN_MULTIPLY,      /* [0] out = [1] * [2] */
 	ONEDNN_RUNNING_STATS, /* [0] running mean, [1] running variance, [2] batch mean, [3] batch variance */
-	ONEDNN_LOSS,         /* [0] logits, [1] gradient of the sum of the row losses (training) */
-	ONEDNN_LOSS_SCALE,   /* [0] out = [1] * scale */
-	ONEDNN_SLICE_DONE    /* parameter `n` has its gradient */
+	ONEDNN_NORM_POOL,     /* norm, ReLU, max pool: enum onednn_norm_pool_arg */
+	ONEDNN_NORM_POOL_BACKWARD,
+	ONEDNN_LOSS,       /* [0] logits, [1] gradient of the sum of the row losses (training) */
+	ONEDNN_LOSS_SCALE, /* [0] out = [1] * scale */
+	ONEDNN_SLICE_DONE  /* parameter `n` has its gradient */
+};
+
+enum onednn_norm_pool_arg {
+	NORM_POOL_X,
+	NORM_POOL_GAMMA,
+	NORM_POOL_BETA,
+	NORM_POOL_MEAN,
+	NORM_POOL_VARIANCE,
+	NORM_POOL_PICKED,
+	NORM_POOL_TAPS,
+	NORM_POOL_PARTIALS,
+	NORM_POOL_Y, /* backward: dy */
+	NORM_POOL_DX,
+	NORM_POOL_DGAMMA,
+	NORM_POOL_DBETA
 };
 
 struct onednn_arg {
@@ -59,18 +79,21 @@ struct onednn_task {
 	ct_dnnl_call *call;
 	struct onednn_arg args[CT_DNNL_MAX_ARGS];
 	int n_args;
-	float *ptr[4]; /* of our own kernels, in the order of args */
+	float *ptr[CT_DNNL_MAX_ARGS]; /* of our own kernels, in the order of args */
 	size_t n;
 };
 
 struct onednn_value {
 	int root;                     /* -1: fused into its user */
 	int fused_relu;               /* the ReLU computed with this node, -1 */
+	int fused_pool;               /* the max pool computed with this node and its ReLU, -1 */
+	int user;                     /* the only node that reads it, -1: several */
 	bool needs_grad;              /* a parameter lies at or before it */
 	const ct_dnnl_desc *desc;     /* layout of a root or fused node */
 	int buffer;                   /* of a root */
 	int grad;                     /* buffer; -1 while there is none */
 	bool grad_shared;             /* the gradient of another value, too: not to be written in place */
+	bool value_gone;              /* overwritten in place by its own gradient */
 	bool grad_gone;               /* overwritten in place by the gradient of its input */
 	const ct_dnnl_prim *prim;     /* forward */
 	const ct_dnnl_desc *src_desc; /* what it reads, */
@@ -78,6 +101,7 @@ struct onednn_value {
 	int workspace;                /* of max pool and of norm with ReLU; -1 */
 	int mean, variance;           /* norm in training */
 	int mask;                     /* dropout: in the layout of the value */
+	int picked, taps;             /* norm with pool */
 };
 
 struct onednn_program {
@@ -88,30 +112,34 @@ struct onednn_program {
 	int n_buffers, cap_buffers;
 	struct onednn_task *tasks;
 	int n_tasks, cap_tasks;
-	int n_forward;      /* tasks of the forward pass */
-	int tasks_done;     /* of the last passes: for what `read` may see */
-	int input;          /* buffer of the input, and what its users are bound to now */
+	int n_forward;  /* tasks of the forward pass */
+	int tasks_done; /* of the last passes: for what `read` may see */
+	int input;      /* buffer of the input, and what its users are bound to now */
 	const void *input_at;
 	int dlogits;
-	float *grads_at;    /* the arena the backward tasks are bound to */
+	float *grads_at; /* the arena the backward tasks are bound to */
 	char *arena;
 	size_t arena_bytes, unplanned_bytes;
 	const struct ct_batch *batch; /* of the pass that runs */
 	struct ct_metrics *metrics;
+	bool not_finite; /* a norm has met NaN or infinity */
 	const struct ct_backward_opts *opts;
 };
 
 /* engine_onednn_plan.c: building blocks of compilation */
 enum ct_status ct_onednn_buffer(struct onednn_program *p, size_t bytes, int *out) CT_MUST_CHECK;
 /* Appends a task; the caller fills it through *out before the next call. */
-enum ct_status ct_onednn_task(struct onednn_program *p, enum onednn_kind kind, int node, struct onednn_task **out) CT_MUST_CHECK;
+enum ct_status ct_onednn_task(struct onednn_program *p, enum onednn_kind kind, int node,
+			      struct onednn_task **out) CT_MUST_CHECK;
 void ct_onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, struct onednn_ref ref);
 void ct_onednn_arg_buffer(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, int buffer);
 /* Appends a call of `prim` and gives it a scratchpad when it wants one. */
-enum ct_status ct_onednn_call(struct onednn_program *p, int node, const ct_dnnl_prim *prim, struct onednn_task **out) CT_MUST_CHECK;
+enum ct_status ct_onednn_call(struct onednn_program *p, int node, const ct_dnnl_prim *prim,
+			      struct onednn_task **out) CT_MUST_CHECK;
 /* The same bytes when the layouts are equal, else a reorder into a new buffer. */
-enum ct_status ct_onednn_relayout(struct onednn_program *p, int node, struct onednn_ref from, const ct_dnnl_desc *from_desc,
-				  const ct_dnnl_desc *to_desc, struct onednn_ref *out) CT_MUST_CHECK;
+enum ct_status ct_onednn_relayout(struct onednn_program *p, int node, struct onednn_ref from,
+				  const ct_dnnl_desc *from_desc, const ct_dnnl_desc *to_desc,
+				  struct onednn_ref *out) CT_MUST_CHECK;
 /* A prim, or CT_UNSUPPORTED naming the node. */
 enum ct_status ct_onednn_prim(struct onednn_program *p, int node, const struct ct_dnnl_spec *spec,
 			      const ct_dnnl_prim **out) CT_MUST_CHECK;
@@ -120,10 +148,11 @@ enum ct_status ct_onednn_choose(struct onednn_program *p, int node, const struct
 				const ct_dnnl_prim **out) CT_MUST_CHECK;
 /* ct_onednn_relayout to what `prim` wants as `arg`. */
 enum ct_status ct_onednn_fit(struct onednn_program *p, int node, const ct_dnnl_prim *prim, enum ct_dnnl_arg arg,
-			     struct onednn_ref from, const ct_dnnl_desc *from_desc, struct onednn_ref *out) CT_MUST_CHECK;
+			     struct onednn_ref from, const ct_dnnl_desc *from_desc,
+			     struct onednn_ref *out) CT_MUST_CHECK;
 /* The value of a root seen with these dimensions: its own bytes when possible, else made plain first. */
-enum ct_status ct_onednn_view(struct onednn_program *p, int node, int root, int ndims, const int *dims, const ct_dnnl_desc **desc,
-			      int *buffer) CT_MUST_CHECK;
+enum ct_status ct_onednn_view(struct onednn_program *p, int node, int root, int ndims, const int *dims,
+			      const ct_dnnl_desc **desc, int *buffer) CT_MUST_CHECK;
 /* Lays out the arena, allocates it and binds all tasks. */
 enum ct_status ct_onednn_bind(struct onednn_program *p) CT_MUST_CHECK;
 /* Points backward tasks at another gradient arena, the users of the input at other bytes. */
@@ -134,12 +163,29 @@ void *ct_onednn_at(const struct onednn_program *p, struct onednn_ref ref);
 /* engine_onednn_forward.c, engine_onednn_backward.c */
 enum ct_status ct_onednn_compile_forward(struct onednn_program *p) CT_MUST_CHECK;
 enum ct_status ct_onednn_compile_backward(struct onednn_program *p) CT_MUST_CHECK;
+/* engine_onednn_forward_ops.c, engine_onednn_backward_ops.c: operations other than convolution and linear */
+const struct ct_node *ct_onednn_node(const struct onednn_program *p, int id);
+void ct_onednn_dims(const struct onednn_program *p, int id, int dims[4]); /* [N,C,H,W] */
+/* Gives the node's result a buffer in the layout of its prim; what is fused into the node owns it then. */
+enum ct_status ct_onednn_own_result(struct onednn_program *p, int id, const ct_dnnl_desc *desc) CT_MUST_CHECK;
+int ct_onednn_result(const struct onednn_program *p, int id);
+enum ct_status ct_onednn_forward_op(struct onednn_program *p, int id) CT_MUST_CHECK;
+/* A gradient of input `in` of `node` lies in `buffer`: brings it into the layout of the input's root and adds it there.
+ * shared: somebody else's gradient is in the same buffer. */
+enum ct_status ct_onednn_give_grad(struct onednn_program *p, int node, int in, int buffer, const ct_dnnl_desc *desc,
+				   bool shared) CT_MUST_CHECK;
+enum ct_status ct_onednn_slice_done(struct onednn_program *p, int id, int param) CT_MUST_CHECK;
+struct ct_norm_pool_shape ct_onednn_norm_pool_shape(const struct onednn_program *p, int id);
+void ct_onednn_norm_pool_args(struct onednn_program *p, struct onednn_task *t, int partials);
+enum ct_status ct_onednn_backward_op(struct onednn_program *p, int id) CT_MUST_CHECK;
+
 /* engine_onednn_kernels.c: our own loops, plain C that vectorises; one thread */
 void ct_onednn_normalise(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std, float *y);
 void ct_onednn_multiply(float *out, const float *a, const float *b, size_t n);
 void ct_onednn_scale(float *out, const float *a, float scale, size_t n);
-/* running = (1-m) running + m batch; the variance made unbiased for `count` values a channel. */
-void ct_onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c, float momentum,
-		       double count);
+/* running = (1-m) running + m batch; the variance made unbiased for `count` values a channel. False when the batch statistics
+ * are not finite. */
+bool ct_onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c,
+		       float momentum, double count);
 
 #endif

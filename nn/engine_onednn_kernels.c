@@ -24,6 +24,16 @@ void ct_onednn_normalise(const uint8_t *x, int n, struct ct_shape s, const float
 	}
 }
 
+bool ct_onednn_norm_pool_usable(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+#else
+	return true;
+#endif
+}
+
 void ct_onednn_multiply(float *out, const float *a, const float *b, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -36,13 +46,16 @@ void ct_onednn_scale(float *out, const float *a, float scale, size_t n)
 		out[i] = a[i] * scale;
 }
 
-void ct_onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c, float momentum,
-		       double count)
+bool ct_onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c,
+		       float momentum, double count)
 {
 	const float keep = 1.0f - momentum, unbiased = (float)(count / (count - 1));
+	float zero = 0.0f;
 
 	for (int i = 0; i < c; i++) {
 		mean[i] = keep * mean[i] + momentum * batch_mean[i];
 		variance[i] = keep * variance[i] + momentum * (batch_variance[i] * unbiased);
+		zero += 0.0f * batch_mean[i] + 0.0f * batch_variance[i];
 	}
+	return zero == 0.0f; /* else NaN */
 }

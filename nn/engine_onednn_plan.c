@@ -16,7 +16,8 @@ enum ct_status ct_onednn_buffer(struct onednn_program *p, size_t bytes, int *out
 		p->buffers = b;
 		p->cap_buffers = cap;
 	}
-	p->buffers[p->n_buffers] = (struct onednn_buffer){ .bytes = bytes, .first = INT32_MAX, .last = -1, .lost = INT32_MAX };
+	p->buffers[p->n_buffers] =
+		(struct onednn_buffer){.bytes = bytes, .first = INT32_MAX, .last = -1, .lost = INT32_MAX};
 	*out = p->n_buffers++;
 	return CT_OK;
 }
@@ -31,7 +32,7 @@ enum ct_status ct_onednn_task(struct onednn_program *p, enum onednn_kind kind, i
 		p->cap_tasks = cap;
 	}
 	*out = &p->tasks[p->n_tasks++];
-	**out = (struct onednn_task){ .kind = kind, .node = node };
+	**out = (struct onednn_task){.kind = kind, .node = node};
 	return CT_OK;
 }
 
@@ -40,7 +41,7 @@ void ct_onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl
 	int at = (int)(t - p->tasks);
 
 	CT_ASSERT(t->n_args < CT_DNNL_MAX_ARGS);
-	t->args[t->n_args++] = (struct onednn_arg){ arg, ref };
+	t->args[t->n_args++] = (struct onednn_arg){arg, ref};
 	if (ref.where != ONEDNN_BUFFER)
 		return;
 	struct onednn_buffer *b = &p->buffers[ref.id];
@@ -50,7 +51,7 @@ void ct_onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl
 
 void ct_onednn_arg_buffer(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, int buffer)
 {
-	ct_onednn_arg(p, t, arg, (struct onednn_ref){ ONEDNN_BUFFER, buffer });
+	ct_onednn_arg(p, t, arg, (struct onednn_ref){ONEDNN_BUFFER, buffer});
 }
 
 enum ct_status ct_onednn_call(struct onednn_program *p, int node, const ct_dnnl_prim *prim, struct onednn_task **out)
@@ -67,10 +68,10 @@ enum ct_status ct_onednn_call(struct onednn_program *p, int node, const ct_dnnl_
 	return CT_OK;
 }
 
-enum ct_status ct_onednn_relayout(struct onednn_program *p, int node, struct onednn_ref from, const ct_dnnl_desc *from_desc,
-				  const ct_dnnl_desc *to_desc, struct onednn_ref *out)
+enum ct_status ct_onednn_relayout(struct onednn_program *p, int node, struct onednn_ref from,
+				  const ct_dnnl_desc *from_desc, const ct_dnnl_desc *to_desc, struct onednn_ref *out)
 {
-	const struct ct_dnnl_spec spec = { .op = CT_DNNL_REORDER, .src = from_desc, .dst = to_desc };
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_REORDER, .src = from_desc, .dst = to_desc};
 	const ct_dnnl_prim *prim;
 	struct onednn_task *t;
 	int buffer;
@@ -83,18 +84,19 @@ enum ct_status ct_onednn_relayout(struct onednn_program *p, int node, struct one
 	CT_TRY(ct_onednn_call(p, node, prim, &t));
 	ct_onednn_arg(p, t, CT_DNNL_SRC, from);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, buffer);
-	*out = (struct onednn_ref){ ONEDNN_BUFFER, buffer };
+	*out = (struct onednn_ref){ONEDNN_BUFFER, buffer};
 	return CT_OK;
 }
 
-enum ct_status ct_onednn_prim(struct onednn_program *p, int node, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out)
+enum ct_status ct_onednn_prim(struct onednn_program *p, int node, const struct ct_dnnl_spec *spec,
+			      const ct_dnnl_prim **out)
 {
 	CT_TRY(ct_dnnl_prim_get(p->dnnl, spec, out));
 	if (*out)
 		return CT_OK;
 	const struct ct_node *n = ct_graph_node(p->base.net->graph, node);
-	enum ct_status st = CT_FAIL(CT_UNSUPPORTED, "%s: %s has no implementation of this %s", n->name, ct_dnnl_version(),
-				    ct_op_name(n->op));
+	enum ct_status st = CT_FAIL(CT_UNSUPPORTED, "%s: %s has no implementation of this %s", n->name,
+				    ct_dnnl_version(), ct_op_name(n->op));
 	ct_error_hint("the engine \"ref\" computes everything, slowly");
 	return st;
 }
@@ -122,11 +124,11 @@ enum ct_status ct_onednn_fit(struct onednn_program *p, int node, const ct_dnnl_p
 	return ct_onednn_relayout(p, node, from, from_desc, want, out);
 }
 
-enum ct_status ct_onednn_view(struct onednn_program *p, int node, int root, int ndims, const int *dims, const ct_dnnl_desc **desc,
-			      int *buffer)
+enum ct_status ct_onednn_view(struct onednn_program *p, int node, int root, int ndims, const int *dims,
+			      const ct_dnnl_desc **desc, int *buffer)
 {
 	const ct_dnnl_desc *d = p->values[root].desc, *plain;
-	struct onednn_ref at = { ONEDNN_BUFFER, p->values[root].buffer };
+	struct onednn_ref at = {ONEDNN_BUFFER, p->values[root].buffer};
 
 	if (ct_dnnl_desc_ndims(d) != ndims || memcmp(ct_dnnl_desc_dims(d), dims, (size_t)ndims * sizeof(*dims))) {
 		CT_TRY(ct_dnnl_plain(p->dnnl, ct_dnnl_desc_ndims(d), ct_dnnl_desc_dims(d), &plain));
@@ -221,7 +223,7 @@ static enum ct_status plan_arena(struct onednn_program *p)
 	for (int i = 0; i < p->n_buffers; i++) {
 		p->buffers[i].bytes = (p->buffers[i].bytes + ALIGN - 1) / ALIGN * ALIGN;
 		if (p->buffers[i].last >= 0)
-			by_size[n++] = (struct placed){ p->buffers[i].bytes, i };
+			by_size[n++] = (struct placed){p->buffers[i].bytes, i};
 	}
 	qsort(by_size, (size_t)n, sizeof(*by_size), compare_placed);
 	place(p, by_size, n, order);
@@ -259,7 +261,7 @@ static enum ct_status bind_task(struct onednn_program *p, struct onednn_task *t)
 		return CT_OK;
 	}
 	for (int i = 0; i < t->n_args; i++)
-		binds[i] = (struct ct_dnnl_bind){ t->args[i].arg, ct_onednn_at(p, t->args[i].ref) };
+		binds[i] = (struct ct_dnnl_bind){t->args[i].arg, ct_onednn_at(p, t->args[i].ref)};
 	return ct_dnnl_call_create(p->dnnl, t->prim, binds, t->n_args, &t->call);
 }
 
@@ -268,7 +270,7 @@ enum ct_status ct_onednn_bind(struct onednn_program *p)
 	CT_TRY(plan_arena(p));
 	CT_TRY_ALLOC(p->arena = ct_calloc_aligned(ALIGN, p->arena_bytes));
 	p->grads_at = p->base.net->grads;
-	p->input_at = ct_onednn_at(p, (struct onednn_ref){ ONEDNN_BUFFER, p->input });
+	p->input_at = ct_onednn_at(p, (struct onednn_ref){ONEDNN_BUFFER, p->input});
 	for (int i = 0; i < p->n_tasks; i++)
 		CT_TRY(bind_task(p, &p->tasks[i]));
 	return CT_OK;

@@ -1,0 +1,225 @@
+#include "nn/engine_onednn.h"
+
+#include <string.h>
+
+/* Where a gradient of the same layout as the value `v` may go: over v's own gradient unless others read it. */
+static enum ct_status in_place(struct onednn_program *p, struct onednn_value *v, int *out)
+{
+	*out = v->grad;
+	if (v->grad_shared)
+		return ct_onednn_buffer(p, ct_dnnl_desc_bytes(v->desc), out);
+	v->grad_gone = true;
+	return CT_OK;
+}
+
+/* dx = dy where y > 0, for the ReLU node `id` whose input's gradient has the same layout. */
+static enum ct_status emit_relu(struct onednn_program *p, int id, int *dx)
+{
+	struct onednn_value *v = &p->values[id];
+	struct ct_dnnl_spec spec = {.op = CT_DNNL_RELU_FORWARD, .src = v->desc, .dst = v->desc};
+	const ct_dnnl_prim *prim;
+	struct onednn_task *t;
+	int dy = v->grad;
+
+	CT_TRY(ct_onednn_prim(p, id, &spec, &spec.forward));
+	spec.op = CT_DNNL_RELU_BACKWARD;
+	spec.other = v->desc;
+	CT_TRY(ct_onednn_prim(p, id, &spec, &prim));
+	CT_TRY(in_place(p, v, dx));
+	CT_TRY(ct_onednn_call(p, id, prim, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, *dx);
+	return CT_OK;
+}
+
+static enum ct_status compile_relu(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *x = &p->values[node->in[0]];
+	int dx;
+
+	if (x->fused_relu != id) {
+		CT_TRY(emit_relu(p, id, &dx));
+		return ct_onednn_give_grad(p, id, node->in[0], dx, p->values[id].desc, false);
+	}
+	if (x->fused_pool >= 0)
+		return CT_OK;
+	if (ct_onednn_node(p, node->in[0])->op == CT_OP_BATCH_NORM) {
+		/* The norm's own backward applies the ReLU. */
+		x->grad = p->values[id].grad;
+		x->grad_shared = p->values[id].grad_shared;
+		p->values[id].grad_gone = true;
+		return CT_OK;
+	}
+	CT_TRY(emit_relu(p, id, &x->grad));
+	x->grad_shared = false;
+	return CT_OK;
+}
+
+static enum ct_status compile_norm(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_NORM_BACKWARD,
+					  .src = v->desc,
+					  .dst = v->desc,
+					  .other = v->desc,
+					  .relu = v->fused_relu >= 0,
+					  .eps = node->eps,
+					  .forward = v->prim};
+	const ct_dnnl_prim *prim;
+	struct onednn_task *t;
+	int dx, dy = v->grad;
+
+	CT_TRY(ct_onednn_prim(p, id, &spec, &prim));
+	CT_TRY(in_place(p, v, &dx));
+	CT_TRY(ct_onednn_call(p, id, prim, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
+	ct_onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, node->weight});
+	ct_onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
+	if (v->workspace >= 0)
+		ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->workspace);
+	CT_TRY(ct_onednn_slice_done(p, id, node->weight));
+	CT_TRY(ct_onednn_slice_done(p, id, node->bias));
+	if (!p->values[node->in[0]].needs_grad)
+		return CT_OK;
+	return ct_onednn_give_grad(p, id, node->in[0], dx, v->desc, false);
+}
+
+static enum ct_status compile_norm_pool(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct ct_norm_pool_shape s = ct_onednn_norm_pool_shape(p, id);
+	const struct onednn_value *v = &p->values[id];
+	struct onednn_task *t;
+	struct onednn_value *x = &p->values[node->in[0]];
+	int partials, dx;
+
+	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_n_planes(&s) * sizeof(struct ct_norm_pool_partial), &partials));
+	/* Nobody else needs a convolution's output any more. */
+	x->value_gone = x->user == id && x->buffer == v->src && ct_onednn_node(p, node->in[0])->op == CT_OP_CONV2D;
+	if (x->value_gone)
+		dx = v->src;
+	else
+		CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(v->desc), &dx));
+	CT_TRY(ct_onednn_task(p, ONEDNN_NORM_POOL_BACKWARD, id, &t));
+	ct_onednn_norm_pool_args(p, t, partials);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
+	CT_TRY(ct_onednn_slice_done(p, id, node->weight));
+	CT_TRY(ct_onednn_slice_done(p, id, node->bias));
+	if (!p->values[node->in[0]].needs_grad)
+		return CT_OK;
+	return ct_onednn_give_grad(p, id, node->in[0], dx, v->desc, false);
+}
+
+static enum ct_status compile_pool(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	struct ct_window w = node->win;
+	struct onednn_task *t;
+	const ct_dnnl_prim *prim;
+	int dx;
+
+	if (node->op == CT_OP_GLOBAL_AVG_POOL) {
+		const int *dims = ct_dnnl_desc_dims(v->src_desc);
+		w = (struct ct_window){dims[2], dims[3], 1, 1, 0, 0, 1, 1};
+	}
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_POOL_BACKWARD,
+					  .src = v->src_desc,
+					  .dst = v->desc,
+					  .average = node->op != CT_OP_MAX_POOL,
+					  .kernel = {w.r, w.s},
+					  .stride = {w.stride_h, w.stride_w},
+					  .pad = {w.pad_h, w.pad_w},
+					  .dilation = {w.dilation_h, w.dilation_w},
+					  .forward = v->prim};
+	CT_TRY(ct_onednn_prim(p, id, &spec, &prim));
+	CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(v->src_desc), &dx));
+	CT_TRY(ct_onednn_call(p, id, prim, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, v->grad);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	if (v->workspace >= 0)
+		ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->workspace);
+	return ct_onednn_give_grad(p, id, node->in[0], dx, v->src_desc, false);
+}
+
+static enum ct_status compile_add(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	const bool both = p->values[node->in[0]].needs_grad && p->values[node->in[1]].needs_grad;
+
+	for (int i = 0; i < 2; i++) {
+		if (p->values[node->in[i]].needs_grad)
+			CT_TRY(ct_onednn_give_grad(p, id, node->in[i], v->grad, v->desc, both || v->grad_shared));
+	}
+	return CT_OK;
+}
+
+static enum ct_status compile_dropout(struct onednn_program *p, int id)
+{
+	struct onednn_value *v = &p->values[id];
+	struct onednn_task *t;
+	int dx, dy = v->grad;
+
+	CT_TRY(in_place(p, v, &dx));
+	CT_TRY(ct_onednn_task(p, ONEDNN_MULTIPLY, id, &t));
+	t->n = ct_dnnl_desc_bytes(v->desc) / sizeof(float);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_OTHER, v->mask);
+	return ct_onednn_give_grad(p, id, ct_onednn_node(p, id)->in[0], dx, v->desc, false);
+}
+
+static enum ct_status compile_loss(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct ct_shape s = ct_onednn_node(p, node->in[0])->shape;
+	const int dims[2] = {p->base.n, s.c * s.h * s.w};
+	const ct_dnnl_desc *plain;
+	struct onednn_task *t;
+	int grad;
+
+	CT_TRY(ct_dnnl_plain(p->dnnl, 2, dims, &plain));
+	CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(plain), &grad));
+	CT_TRY(ct_onednn_task(p, ONEDNN_LOSS_SCALE, id, &t));
+	t->n = (size_t)dims[0] * (size_t)dims[1];
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, grad);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, p->dlogits);
+	return ct_onednn_give_grad(p, id, node->in[0], grad, plain, false);
+}
+
+enum ct_status ct_onednn_backward_op(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+
+	switch (node->op) {
+	case CT_OP_BATCH_NORM:
+		return p->values[id].fused_pool >= 0 ? compile_norm_pool(p, id) : compile_norm(p, id);
+	case CT_OP_RELU:
+		return compile_relu(p, id);
+	case CT_OP_MAX_POOL:
+	case CT_OP_AVG_POOL:
+	case CT_OP_GLOBAL_AVG_POOL:
+		return p->values[id].src >= 0 ? compile_pool(p, id) : CT_OK; /* else the norm's backward pass has it */
+	case CT_OP_ADD:
+		return compile_add(p, id);
+	case CT_OP_DROPOUT:
+		return compile_dropout(p, id);
+	case CT_OP_SOFTMAX_XENT:
+	case CT_OP_MSE:
+		return compile_loss(p, id);
+	default: /* input; flatten: its users give their gradients to the root */
+		return CT_OK;
+	}
+}

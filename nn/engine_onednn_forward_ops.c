@@ -1,0 +1,310 @@
+#include "nn/engine_onednn.h"
+
+#include <string.h>
+
+/* The value of `id` as [N,C,H,W], or as [N,C] when that is what it is or when it has been flattened. */
+static enum ct_status view_natural(struct onednn_program *p, int node, int id, const ct_dnnl_desc **desc, int *buffer)
+{
+	int root = p->values[id].root, dims[4];
+	const ct_dnnl_desc *d = p->values[root].desc;
+
+	ct_onednn_dims(p, id, dims);
+	bool same = ct_dnnl_desc_ndims(d) == 4 && !memcmp(ct_dnnl_desc_dims(d), dims, sizeof(dims));
+	return ct_onednn_view(p, node, root, !same && dims[2] * dims[3] == 1 ? 2 : 4, dims, desc, buffer);
+}
+
+static void running_statistics(struct onednn_program *p, int id, struct onednn_task *t)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+
+	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->mean});
+	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->var});
+	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
+	t->n = (size_t)p->base.n * (size_t)node->shape.h * (size_t)node->shape.w;
+}
+
+static enum ct_status norm_statistics(struct onednn_program *p, int id, struct onednn_task *t)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	const struct onednn_ref running[2] = {{ONEDNN_RUNNING, node->mean}, {ONEDNN_RUNNING, node->var}};
+
+	if (p->base.mode == CT_EVAL) {
+		ct_onednn_arg(p, t, CT_DNNL_MEAN, running[0]);
+		ct_onednn_arg(p, t, CT_DNNL_VARIANCE, running[1]);
+		return CT_OK;
+	}
+	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
+	if (v->workspace >= 0)
+		ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->workspace);
+	CT_TRY(ct_onednn_task(p, ONEDNN_RUNNING_STATS, id, &t));
+	running_statistics(p, id, t);
+	return CT_OK;
+}
+
+/* The arguments that both directions have, in the order of enum onednn_norm_pool_arg. */
+void ct_onednn_norm_pool_args(struct onednn_program *p, struct onednn_task *t, int partials)
+{
+	const struct ct_node *node = ct_onednn_node(p, t->node);
+	const struct onednn_value *v = &p->values[t->node];
+	const bool forward = t->kind == ONEDNN_NORM_POOL;
+
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
+	ct_onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, node->weight});
+	ct_onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
+	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->picked);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->taps);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SCRATCHPAD, partials);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST,
+			     forward ? p->values[v->fused_pool].buffer : p->values[v->fused_pool].grad);
+}
+
+struct ct_norm_pool_shape ct_onednn_norm_pool_shape(const struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id), *pool = ct_onednn_node(p, p->values[id].fused_pool);
+
+	return (struct ct_norm_pool_shape){.n = p->base.n,
+					   .channels = node->shape.c,
+					   .in = node->shape,
+					   .out = pool->shape,
+					   .win = pool->win,
+					   .eps = node->eps};
+}
+
+/* Norm, ReLU and max pool in one, where the layout suits our own kernels. */
+static enum ct_status norm_pool(struct onednn_program *p, int id, bool *done)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	const ct_dnnl_desc *blocked, *dst;
+	struct onednn_task *t;
+	int dims[4], partials;
+
+	*done = false;
+	if (v->fused_pool < 0)
+		return CT_OK;
+	ct_onednn_dims(p, id, dims);
+	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, CT_NORM_POOL_BLOCK, &blocked));
+	if (v->src_desc != blocked || !ct_onednn_norm_pool_usable()) {
+		v->fused_pool = -1;
+		return CT_OK;
+	}
+	*done = true;
+	const struct ct_norm_pool_shape s = ct_onednn_norm_pool_shape(p, id);
+	const size_t elems = ct_norm_pool_out_elems(&s), channels = (size_t)node->shape.c * sizeof(float);
+	ct_onednn_dims(p, v->fused_pool, dims);
+	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, CT_NORM_POOL_BLOCK, &dst));
+	CT_TRY(ct_onednn_own_result(p, id, dst));
+	v->desc = v->src_desc;
+	CT_TRY(ct_onednn_buffer(p, channels, &v->mean));
+	CT_TRY(ct_onednn_buffer(p, channels, &v->variance));
+	CT_TRY(ct_onednn_buffer(p, elems * sizeof(float), &v->picked));
+	CT_TRY(ct_onednn_buffer(p, elems, &v->taps));
+	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_n_planes(&s) * sizeof(struct ct_norm_pool_partial), &partials));
+	CT_TRY(ct_onednn_task(p, ONEDNN_NORM_POOL, id, &t));
+	ct_onednn_norm_pool_args(p, t, partials);
+	CT_TRY(ct_onednn_task(p, ONEDNN_RUNNING_STATS, id, &t));
+	running_statistics(p, id, t);
+	return CT_OK;
+}
+
+static enum ct_status compile_norm(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const size_t channels = (size_t)node->shape.c * sizeof(float);
+	struct onednn_value *v = &p->values[id];
+	struct ct_dnnl_spec spec = {.op = CT_DNNL_NORM_FORWARD,
+				    .inference = p->base.mode == CT_EVAL,
+				    .relu = v->fused_relu >= 0,
+				    .eps = node->eps};
+	struct onednn_task *t;
+
+	CT_TRY(view_natural(p, id, node->in[0], &v->src_desc, &v->src));
+	bool done;
+	CT_TRY(norm_pool(p, id, &done));
+	if (done)
+		return CT_OK;
+	spec.src = spec.dst = v->src_desc;
+	CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &v->prim));
+	if (!v->prim && spec.relu) {
+		v->fused_relu = -1;
+		spec.relu = 0;
+	}
+	CT_TRY(ct_onednn_prim(p, id, &spec, &v->prim));
+	CT_TRY(ct_onednn_own_result(p, id, v->src_desc));
+	CT_TRY(ct_onednn_buffer(p, channels, &v->mean));
+	CT_TRY(ct_onednn_buffer(p, channels, &v->variance));
+	if (ct_dnnl_prim_bytes(v->prim, CT_DNNL_WORKSPACE))
+		CT_TRY(ct_onednn_buffer(p, ct_dnnl_prim_bytes(v->prim, CT_DNNL_WORKSPACE), &v->workspace));
+	CT_TRY(ct_onednn_call(p, id, v->prim, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, ct_onednn_result(p, id));
+	ct_onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, node->weight});
+	ct_onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
+	return norm_statistics(p, id, t);
+}
+
+static enum ct_status compile_pool(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct ct_window w = node->win;
+	struct onednn_value *v = &p->values[id];
+	const ct_dnnl_desc *dst;
+	struct onednn_task *t;
+	int dims[4];
+
+	ct_onednn_dims(p, node->in[0], dims);
+	if (node->op == CT_OP_GLOBAL_AVG_POOL)
+		w = (struct ct_window){dims[2], dims[3], 1, 1, 0, 0, 1, 1};
+	struct ct_dnnl_spec spec = {.op = CT_DNNL_POOL_FORWARD,
+				    .inference = p->base.mode == CT_EVAL,
+				    .average = node->op != CT_OP_MAX_POOL,
+				    .kernel = {w.r, w.s},
+				    .stride = {w.stride_h, w.stride_w},
+				    .pad = {w.pad_h, w.pad_w},
+				    .dilation = {w.dilation_h, w.dilation_w}};
+	CT_TRY(ct_onednn_view(p, id, p->values[node->in[0]].root, 4, dims, &v->src_desc, &v->src));
+	spec.src = v->src_desc;
+	ct_onednn_dims(p, id, dims);
+	CT_TRY(ct_dnnl_any(p->dnnl, 4, dims, &spec.dst));
+	CT_TRY(ct_onednn_prim(p, id, &spec, &v->prim));
+	CT_TRY(ct_dnnl_prim_desc(p->dnnl, v->prim, CT_DNNL_DST, &dst));
+	CT_TRY(ct_onednn_own_result(p, id, dst));
+	if (ct_dnnl_prim_bytes(v->prim, CT_DNNL_WORKSPACE))
+		CT_TRY(ct_onednn_buffer(p, ct_dnnl_prim_bytes(v->prim, CT_DNNL_WORKSPACE), &v->workspace));
+	CT_TRY(ct_onednn_call(p, id, v->prim, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);
+	if (v->workspace >= 0)
+		ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->workspace);
+	return CT_OK;
+}
+
+static enum ct_status compile_relu(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	const struct onednn_value *x = &p->values[p->values[node->in[0]].root];
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_RELU_FORWARD, .src = x->desc, .dst = x->desc};
+	struct onednn_task *t;
+
+	CT_TRY(ct_onednn_prim(p, id, &spec, &v->prim));
+	CT_TRY(ct_onednn_own_result(p, id, x->desc));
+	CT_TRY(ct_onednn_call(p, id, v->prim, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, x->buffer);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);
+	return CT_OK;
+}
+
+static enum ct_status compile_add(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	struct ct_dnnl_spec spec = {.op = CT_DNNL_ADD, .relu = v->fused_relu >= 0};
+	const ct_dnnl_desc *a_desc, *b_desc;
+	struct onednn_ref b;
+	struct onednn_task *t;
+	int a_buffer, b_buffer;
+
+	CT_TRY(view_natural(p, id, node->in[0], &a_desc, &a_buffer));
+	CT_TRY(ct_onednn_view(p, id, p->values[node->in[1]].root, ct_dnnl_desc_ndims(a_desc), ct_dnnl_desc_dims(a_desc),
+			      &b_desc, &b_buffer));
+	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(b_buffer), b_desc, a_desc, &b));
+	spec.src = spec.other = spec.dst = a_desc;
+	CT_TRY(ct_onednn_prim(p, id, &spec, &v->prim));
+	CT_TRY(ct_onednn_own_result(p, id, a_desc));
+	CT_TRY(ct_onednn_call(p, id, v->prim, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, a_buffer);
+	ct_onednn_arg(p, t, CT_DNNL_OTHER, b);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, ct_onednn_result(p, id));
+	return CT_OK;
+}
+
+static enum ct_status compile_dropout(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	const struct onednn_value *x = &p->values[p->values[node->in[0]].root];
+	const ct_dnnl_desc *plain;
+	struct onednn_task *t;
+	struct onednn_ref mask;
+	int drawn;
+
+	if (p->base.mode == CT_EVAL) {
+		v->root = p->values[node->in[0]].root;
+		return CT_OK;
+	}
+	CT_TRY(ct_dnnl_plain(p->dnnl, ct_dnnl_desc_ndims(x->desc), ct_dnnl_desc_dims(x->desc), &plain));
+	CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(plain), &drawn));
+	CT_TRY(ct_onednn_task(p, ONEDNN_DROPOUT_MASK, id, &t));
+	t->n = (size_t)node->shape.c * (size_t)node->shape.h * (size_t)node->shape.w;
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, drawn);
+	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(drawn), plain, x->desc, &mask));
+	v->mask = mask.id;
+	CT_TRY(ct_onednn_own_result(p, id, x->desc));
+	CT_TRY(ct_onednn_task(p, ONEDNN_MULTIPLY, id, &t));
+	t->n = ct_dnnl_desc_bytes(x->desc) / sizeof(float);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, x->buffer);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_OTHER, v->mask);
+	return CT_OK;
+}
+
+static enum ct_status compile_loss(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct ct_shape s = ct_onednn_node(p, node->in[0])->shape;
+	const int root = p->values[node->in[0]].root, dims[2] = {p->base.n, s.c * s.h * s.w};
+	const ct_dnnl_desc *desc, *plain;
+	struct onednn_ref logits;
+	struct onednn_task *t;
+	int buffer;
+
+	CT_TRY(ct_dnnl_plain(p->dnnl, 2, dims, &plain));
+	CT_TRY(ct_onednn_view(p, id, root, 2, dims, &desc, &buffer));
+	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(buffer), desc, plain, &logits));
+	CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(plain), &p->dlogits));
+	CT_TRY(ct_onednn_task(p, ONEDNN_LOSS, id, &t));
+	ct_onednn_arg(p, t, CT_DNNL_SRC, logits);
+	if (p->base.mode == CT_TRAIN)
+		ct_onednn_arg_buffer(p, t, CT_DNNL_DST, p->dlogits);
+	t->n = (size_t)dims[1];
+	p->buffers[p->values[root].buffer].last = INT32_MAX - 1; /* can always be read */
+	return CT_OK;
+}
+
+enum ct_status ct_onednn_forward_op(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+
+	if (p->values[id].root >= 0) /* computed with another node */
+		return CT_OK;
+	switch (node->op) {
+	case CT_OP_BATCH_NORM:
+		return compile_norm(p, id);
+	case CT_OP_RELU:
+		/* Has no value when a pool is fused, too. */
+		return p->values[node->in[0]].fused_relu == id ? CT_OK : compile_relu(p, id);
+	case CT_OP_MAX_POOL:
+	case CT_OP_AVG_POOL:
+	case CT_OP_GLOBAL_AVG_POOL:
+		return compile_pool(p, id);
+	case CT_OP_ADD:
+		return compile_add(p, id);
+	case CT_OP_FLATTEN:
+		p->values[id].root = p->values[node->in[0]].root;
+		return CT_OK;
+	case CT_OP_DROPOUT:
+		return compile_dropout(p, id);
+	case CT_OP_SOFTMAX_XENT:
+	case CT_OP_MSE:
+		return compile_loss(p, id);
+	default:
+		return CT_FAIL(CT_BUG, "operation %d in a graph", (int)node->op);
+	}
+}
