@@ -140,7 +140,8 @@ enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *
 	CT_TRY(ct_store_set(w->store, key, lines, strlen(lines)));
 	snprintf(key, sizeof(key), "agree/%d", round);
 	/* Rank 0's deadline comes first, and its word says more. */
-	CT_TRY(ct_verdict_wait(w, key, deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &heard, &extra, &len));
+	CT_TRY(ct_verdict_wait(w, key, deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &heard,
+			       &extra, &len));
 	ct_free(extra);
 	return CT_OK;
 }

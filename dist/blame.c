@@ -54,36 +54,42 @@ static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m,
 	}
 }
 
-static void describe(const struct ct_member_state *m, enum lateness how, int64_t seq, const char *others, struct ct_failure *out)
+static void describe(const struct ct_member_state *m, enum lateness how, int64_t seq, const char *others,
+		     struct ct_failure *out)
 {
 	switch (how) {
 	case LATE_GONE:
 		ct_failure_set(out, m, CT_TIMEOUT, "is gone%s", others);
 		break;
 	case LATE_LEFT:
-		ct_failure_set(out, m, CT_TIMEOUT, "has left the run while others wait for collective %" PRId64 "%s", seq, others);
+		ct_failure_set(out, m, CT_TIMEOUT, "has left the run while others wait for collective %" PRId64 "%s",
+			       seq, others);
 		break;
 	case LATE_SILENT:
 		ct_failure_set(out, m, CT_TIMEOUT, "has not answered for %.0f s%s", m->beat_age_s, others);
-		snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s", m->pid, m->host);
+		snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s",
+			 m->pid, m->host);
 		break;
 	default:
-		ct_failure_set(out, m, CT_TIMEOUT, "is alive but has not entered collective %" PRId64 "%s", seq, others);
-		snprintf(out->hint, sizeof(out->hint), "see what it does: `gdb -p %d -batch -ex 'thread apply all bt'` on %s; if it is "
-			 "only slow, raise dist.timeout", m->pid, m->host);
+		ct_failure_set(out, m, CT_TIMEOUT, "is alive but has not entered collective %" PRId64 "%s", seq,
+			       others);
+		snprintf(out->hint, sizeof(out->hint),
+			 "see what it does: `gdb -p %d -batch -ex 'thread apply all bt'` on %s; if it is "
+			 "only slow, raise dist.timeout",
+			 m->pid, m->host);
 		break;
 	}
 }
 
 /* " (and rank 2, 3)" */
-static void name_others(struct ct_str *b, const struct ct_member_state *m, int n, const struct ct_member_state *worst, int own,
-			int64_t seq, double silent_s)
+static void name_others(struct ct_str *b, const struct ct_member_state *m, int n, const struct ct_member_state *worst,
+			int own, int64_t seq, double silent_s)
 {
 	int named = 0;
 
 	for (int i = 0; i < n; i++) {
-		if (&m[i] != worst && m[i].rank != own && lateness(&m[i], seq, silent_s) == lateness(worst, seq, silent_s) &&
-		    named++ < 8)
+		if (&m[i] != worst && m[i].rank != own &&
+		    lateness(&m[i], seq, silent_s) == lateness(worst, seq, silent_s) && named++ < 8)
 			ct_str_addf(b, "%s%d", named == 1 ? " (and so rank " : ", ", m[i].rank);
 	}
 	if (named > 0)
@@ -101,8 +107,10 @@ static enum ct_status blame_owner(struct ct_world *w, struct ct_failure *out)
 		return CT_OK;
 	}
 	ct_store_owner(w->store, &m.rank, &m.pid, m.host);
-	ct_failure_set(out, &m, CT_TIMEOUT, "serves the store of this run and has not answered for %d s", (int)(ANSWER_NS / CT_SEC));
-	snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s", m.pid, m.host);
+	ct_failure_set(out, &m, CT_TIMEOUT, "serves the store of this run and has not answered for %d s",
+		       (int)(ANSWER_NS / CT_SEC));
+	snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s", m.pid,
+		 m.host);
 	ct_error_clear();
 	return CT_OK;
 }

@@ -14,7 +14,8 @@ void ct_where_text(char *buf, size_t len, int64_t seq, const char *phase);
 /* Fills who, where, status and message ("<member> <what><where>"). */
 void ct_failure_set(struct ct_failure *f, const struct ct_member_state *m, enum ct_status status, const char *fmt, ...)
 	CT_PRINTF(4, 5);
-/* The failure that the end of the connection to the server is for its clients. err: errno of the connection, 0 for its end. */
+/* The failure that the end of the connection to the server is for its clients. err: errno of the connection, 0 for
+ * its end. */
 void ct_failure_server_gone(struct ct_failure *f, int rank, int pid, const char *host, int err);
 /* Did the network fall silent (as against: did the process end)? */
 bool ct_errno_is_silence(int err);

@@ -126,7 +126,9 @@ static void member_row(struct ct_str *b, int rank, const struct ct_member_state 
 {
 	if (m)
 		ct_str_addf(b, "\n  rank %-4d host %-20s pid %-8d %s", rank, m->host, m->pid,
-			    m->left ? "left" : m->connected ? "here" : "gone");
+			    m->left        ? "left"
+			    : m->connected ? "here"
+					   : "gone");
 	else
 		ct_str_addf(b, "\n  rank %-4d MISSING", rank);
 }
@@ -237,7 +239,8 @@ static enum ct_status hear(struct ct_world *w, int64_t deadline_ns, struct hello
 	bool heard;
 
 	/* Rank 0's own deadline comes first, and its verdict says more than ours. */
-	st = ct_verdict_wait(w, "world", deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &heard, &text, &len);
+	st = ct_verdict_wait(w, "world", deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &heard,
+			     &text, &len);
 	if (st == CT_TIMEOUT && !heard)
 		return name_missing(w, (double)(ct_now_ns() - start) / 1e9);
 	CT_TRY(st);
@@ -247,8 +250,8 @@ static enum ct_status hear(struct ct_world *w, int64_t deadline_ns, struct hello
 		read_hello(&r, i, &all[i]);
 	ct_free(text);
 	if (world != (uint32_t)w->id.world) {
-		(void)CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, rank 0 for %u", w->id.rank, w->id.world,
-			      (unsigned)world);
+		(void)CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, rank 0 for %u", w->id.rank,
+			      w->id.world, (unsigned)world);
 		ct_error_hint("start all ranks with the same number of processes and nodes");
 		return CT_MISMATCH;
 	}
@@ -273,8 +276,8 @@ static const char *first_routable(const struct hello *all, int n)
 	return NULL;
 }
 
-/* A rank that reached the store through loopback (its own host's name maps to 127.0.1.1, as Debian does) gives the others the
- * address it has on the way to a rank that did not. */
+/* A rank that reached the store through loopback (its own host's name maps to 127.0.1.1, as Debian does) gives the
+ * others the address it has on the way to a rank that did not. */
 static enum ct_status fix_loopback(struct ct_world *w, struct hello *all, int64_t deadline_ns)
 {
 	const char *target = first_routable(all, w->id.world);
@@ -284,14 +287,15 @@ static enum ct_status fix_loopback(struct ct_world *w, struct hello *all, int64_
 	if (!spans_networks(all, w->id.world))
 		return CT_OK;
 	if (!target) {
-		(void)CT_FAIL(CT_COMM, "the ranks are on several hosts, and all of them reached %s through loopback", w->id.init);
+		(void)CT_FAIL(CT_COMM, "the ranks are on several hosts, and all of them reached %s through loopback",
+			      w->id.init);
 		ct_error_hint("is a port forwarded? Give the address that rank 0 has on the network (--master-addr)");
 		return CT_COMM;
 	}
 	if (ct_net_is_loopback(me->peer.addr)) {
 		CT_TRY(ct_net_route_source(target, me->peer.addr, sizeof(me->peer.addr)));
-		CT_INFO("address %s: the one on the way to %s, for this rank reached the store through loopback", me->peer.addr,
-			target);
+		CT_INFO("address %s: the one on the way to %s, for this rank reached the store through loopback",
+			me->peer.addr, target);
 		snprintf(key, sizeof(key), "addr/%d", w->id.rank);
 		CT_TRY(ct_store_set(w->store, key, me->peer.addr, strlen(me->peer.addr)));
 	}

@@ -14,9 +14,12 @@ void ct_host_facts(struct ct_host_facts *out);
 /* All ranks of w->id.world: fills w->peers and w->n_hosts, and what w->id left open. Collective. */
 enum ct_status ct_hello_exchange(struct ct_world *w, const struct ct_host_facts *me, int64_t deadline_ns) CT_MUST_CHECK;
 
-/* A verdict that rank 0 reaches for all: its own status and error chain go under `key`, so that every rank ends with the same words. */
-enum ct_status ct_verdict_publish(struct ct_world *w, const char *key, enum ct_status st, const void *extra, size_t len) CT_MUST_CHECK;
-/* Waits for it. CT_OK: what came with it, returns owned. *heard false: the failure is of the waiting, not of the verdict. */
+/* A verdict that rank 0 reaches for all: its own status and error chain go under `key`, so that every rank ends
+ * with the same words. */
+enum ct_status ct_verdict_publish(struct ct_world *w, const char *key, enum ct_status st, const void *extra,
+				  size_t len) CT_MUST_CHECK;
+/* Waits for it. CT_OK: what came with it, returns owned. *heard false: the failure is of the waiting, not of the
+ * verdict. */
 enum ct_status ct_verdict_wait(struct ct_world *w, const char *key, int64_t deadline_ns, bool *heard, char **extra,
 			       size_t *len) CT_MUST_CHECK;
 

@@ -37,16 +37,59 @@ struct source {
 
 /* In order of precedence. */
 static const struct source sources[] = {
-	{CT_LAUNCHER_CTRAIN, {"CTRAIN_STORE", NULL}, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-	 "CTRAIN_NODE_RANK", "CTRAIN_N_NODES", "CTRAIN_RESTART"},
-	{CT_LAUNCHER_TORCHRUN, {"TORCHELASTIC_RUN_ID", NULL}, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-	 "GROUP_RANK", "GROUP_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"},
-	{CT_LAUNCHER_ENV, {"RANK", "WORLD_SIZE"}, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, NULL, NULL},
-	{CT_LAUNCHER_MPI, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-	 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, NULL, NULL},
-	{CT_LAUNCHER_SLURM, {"SLURM_STEP_NUM_TASKS", NULL}, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL,
-	 "SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_RESTART_COUNT"},
-	{CT_LAUNCHER_MPI, {"PMI_RANK", "PMI_SIZE"}, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL,
+	{CT_LAUNCHER_CTRAIN,
+	 {"CTRAIN_STORE", NULL},
+	 "RANK",
+	 "WORLD_SIZE",
+	 "LOCAL_RANK",
+	 "LOCAL_WORLD_SIZE",
+	 "CTRAIN_NODE_RANK",
+	 "CTRAIN_N_NODES",
+	 "CTRAIN_RESTART"},
+	{CT_LAUNCHER_TORCHRUN,
+	 {"TORCHELASTIC_RUN_ID", NULL},
+	 "RANK",
+	 "WORLD_SIZE",
+	 "LOCAL_RANK",
+	 "LOCAL_WORLD_SIZE",
+	 "GROUP_RANK",
+	 "GROUP_WORLD_SIZE",
+	 "TORCHELASTIC_RESTART_COUNT"},
+	{CT_LAUNCHER_ENV,
+	 {"RANK", "WORLD_SIZE"},
+	 "RANK",
+	 "WORLD_SIZE",
+	 "LOCAL_RANK",
+	 "LOCAL_WORLD_SIZE",
+	 NULL,
+	 NULL,
+	 NULL},
+	{CT_LAUNCHER_MPI,
+	 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+	 "OMPI_COMM_WORLD_RANK",
+	 "OMPI_COMM_WORLD_SIZE",
+	 "OMPI_COMM_WORLD_LOCAL_RANK",
+	 "OMPI_COMM_WORLD_LOCAL_SIZE",
+	 NULL,
+	 NULL,
+	 NULL},
+	{CT_LAUNCHER_SLURM,
+	 {"SLURM_STEP_NUM_TASKS", NULL},
+	 "SLURM_PROCID",
+	 "SLURM_STEP_NUM_TASKS",
+	 "SLURM_LOCALID",
+	 NULL,
+	 "SLURM_NODEID",
+	 "SLURM_STEP_NUM_NODES",
+	 "SLURM_RESTART_COUNT"},
+	{CT_LAUNCHER_MPI,
+	 {"PMI_RANK", "PMI_SIZE"},
+	 "PMI_RANK",
+	 "PMI_SIZE",
+	 "MPI_LOCALRANKID",
+	 "MPI_LOCALNRANKS",
+	 NULL,
+	 NULL,
 	 NULL},
 };
 
@@ -102,7 +145,9 @@ static enum ct_status read_place(const struct env *e, const struct source *s, st
 	if (!value(e, s->rank) || !value(e, s->world)) {
 		bool both = !value(e, s->rank) && !value(e, s->world);
 
-		return half_set(both ? s->sign[0] : value(e, s->rank) ? s->rank : s->world,
+		return half_set(both                ? s->sign[0]
+				: value(e, s->rank) ? s->rank
+						    : s->world,
 				value(e, s->rank) ? s->world : s->rank);
 	}
 	CT_TRY(read_int(e, s->rank, &id->rank));
@@ -124,11 +169,14 @@ static enum ct_status check_place(const struct source *s, const struct ct_identi
 	if (id->rank >= id->world)
 		return contradiction(s->rank, id->rank, s->world, id->world, "ranks count from 0");
 	if (id->local_rank >= 0 && id->local_world >= 0 && id->local_rank >= id->local_world)
-		return contradiction(s->local_rank, id->local_rank, local_world, id->local_world, "local ranks count from 0");
+		return contradiction(s->local_rank, id->local_rank, local_world, id->local_world,
+				     "local ranks count from 0");
 	if (id->local_world > id->world)
-		return contradiction(local_world, id->local_world, s->world, id->world, "a host has no more ranks than there are");
+		return contradiction(local_world, id->local_world, s->world, id->world,
+				     "a host has no more ranks than there are");
 	if (id->local_rank > id->rank)
-		return contradiction(s->local_rank, id->local_rank, s->rank, id->rank, "a host numbers its ranks in rank order");
+		return contradiction(s->local_rank, id->local_rank, s->rank, id->rank,
+				     "a host numbers its ranks in rank order");
 	if (id->node >= 0 && id->n_nodes >= 0 && id->node >= id->n_nodes)
 		return contradiction(s->node, id->node, s->n_nodes, id->n_nodes, "nodes count from 0");
 	if (id->n_nodes > id->world)
@@ -218,9 +266,11 @@ static enum ct_status meet_mpi(const struct env *e, struct ct_identity *id)
 		job = value(e, "OMPI_MCA_ess_base_jobid");
 	CT_TRY(master_port(e, job ? PORT_BASE + (int)(ct_text_hash(job) % PORT_SPAN) : DEFAULT_PORT, &port));
 	if (!one_host && !value(e, "MASTER_ADDR")) {
-		(void)CT_FAIL(CT_USAGE, "mpirun started %d ranks on several hosts, and MASTER_ADDR does not say where rank 0 is",
+		(void)CT_FAIL(CT_USAGE,
+			      "mpirun started %d ranks on several hosts, and MASTER_ADDR does not say where rank 0 is",
 			      id->world);
-		ct_error_hint("add -x MASTER_ADDR=HOST (mpirun of Open MPI) or -genv MASTER_ADDR HOST (MPICH) with the host of rank 0");
+		ct_error_hint(
+			"name the host of rank 0: -x MASTER_ADDR=HOST (Open MPI) or -genv MASTER_ADDR HOST (MPICH)");
 		return CT_USAGE;
 	}
 	return meet(e, id, "127.0.0.1", port);
@@ -240,7 +290,8 @@ static enum ct_status find_meeting(const struct env *e, const char *override, st
 	if (override) {
 		CT_TRY(ct_init_url_parse(override, &url));
 		if (url.scheme == CT_INIT_STORE)
-			return CT_FAIL(CT_USAGE, "init URL \"%.200s\": store:// is for ctrain's own launcher", override);
+			return CT_FAIL(CT_USAGE, "init URL \"%.200s\": store:// is for ctrain's own launcher",
+				       override);
 		if (url.scheme != CT_INIT_ENV) {
 			ct_wire_copy(id->init, sizeof(id->init), override);
 			return CT_OK;
@@ -259,7 +310,8 @@ static enum ct_status find_meeting(const struct env *e, const char *override, st
 static void name_run(const struct env *e, struct ct_identity *id)
 {
 	const char *own = value(e, "CTRAIN_RUN_ID"), *torch = value(e, "TORCHELASTIC_RUN_ID");
-	const char *job = value(e, "SLURM_JOB_ID"), *step = value(e, "SLURM_STEP_ID"), *mpi = value(e, "PMIX_NAMESPACE");
+	const char *job = value(e, "SLURM_JOB_ID"), *step = value(e, "SLURM_STEP_ID"),
+		   *mpi = value(e, "PMIX_NAMESPACE");
 
 	if (own)
 		ct_wire_copy(id->run_id, sizeof(id->run_id), own);
@@ -274,17 +326,27 @@ static void name_run(const struct env *e, struct ct_identity *id)
 static void warn_near_misses(const struct env *e)
 {
 	static const char *const pairs[][2] = {
-		{"MASTER_IP", "MASTER_ADDR"}, {"MASTER_HOST", "MASTER_ADDR"}, {"MASTERADDR", "MASTER_ADDR"},
-		{"MASTER_ADDRESS", "MASTER_ADDR"}, {"MASTERPORT", "MASTER_PORT"}, {"WORLDSIZE", "WORLD_SIZE"},
-		{"WORD_SIZE", "WORLD_SIZE"}, {"LOCALRANK", "LOCAL_RANK"}, {"LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
-		{"LOCALWORLDSIZE", "LOCAL_WORLD_SIZE"}, {"CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"},
-		{"CUDA_VISABLE_DEVICES", "CUDA_VISIBLE_DEVICES"}, {"CTRAIN_RANK", "RANK"},
-		{"CTRAIN_WORLD_SIZE", "WORLD_SIZE"}, {"CTRAIN_RUNID", "CTRAIN_RUN_ID"},
+		{"MASTER_IP", "MASTER_ADDR"},
+		{"MASTER_HOST", "MASTER_ADDR"},
+		{"MASTERADDR", "MASTER_ADDR"},
+		{"MASTER_ADDRESS", "MASTER_ADDR"},
+		{"MASTERPORT", "MASTER_PORT"},
+		{"WORLDSIZE", "WORLD_SIZE"},
+		{"WORD_SIZE", "WORLD_SIZE"},
+		{"LOCALRANK", "LOCAL_RANK"},
+		{"LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
+		{"LOCALWORLDSIZE", "LOCAL_WORLD_SIZE"},
+		{"CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"},
+		{"CUDA_VISABLE_DEVICES", "CUDA_VISIBLE_DEVICES"},
+		{"CTRAIN_RANK", "RANK"},
+		{"CTRAIN_WORLD_SIZE", "WORLD_SIZE"},
+		{"CTRAIN_RUNID", "CTRAIN_RUN_ID"},
 	};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(pairs); i++) {
 		if (value(e, pairs[i][0]) && !value(e, pairs[i][1]))
-			CT_WARN("the environment has %s, which nothing reads; did you mean %s?", pairs[i][0], pairs[i][1]);
+			CT_WARN("the environment has %s, which nothing reads; did you mean %s?", pairs[i][0],
+				pairs[i][1]);
 	}
 }
 

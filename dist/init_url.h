@@ -1,5 +1,5 @@
-/* The meeting place as text: env:// tcp://host:port file:///path, and store://host:port for a store that our launcher serves.
- * For files of dist/ only. */
+/* The meeting place as text: env:// tcp://host:port file:///path, and store://host:port for a store that our launcher
+ * serves. For files of dist/ only. */
 #ifndef CT_DIST_INIT_URL_H
 #define CT_DIST_INIT_URL_H
 

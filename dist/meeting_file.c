@@ -22,7 +22,8 @@ static void add_addresses(struct ct_meeting *m, const struct ifaddrs *list, int 
 		struct sockaddr_storage a = {0};
 		char *text = m->addrs[m->n_addrs];
 
-		if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || i->ifa_flags & IFF_LOOPBACK)
+		if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) ||
+		    i->ifa_flags & IFF_LOOPBACK)
 			continue;
 		memcpy(&a, i->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
 		if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&a)->sin6_addr))

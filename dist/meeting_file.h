@@ -1,5 +1,5 @@
-/* The file:// meeting: rank 0 publishes where it serves and a nonce in a file on a file system that all ranks see; who reads an old
- * file meets nobody, or is refused for its nonce, and reads again. For files of dist/ only. */
+/* The file:// meeting: rank 0 publishes where it serves and a nonce in a file on a file system that all ranks see;
+ * who reads an old file meets nobody, or is refused for its nonce, and reads again. For files of dist/ only. */
 #ifndef CT_DIST_MEETING_FILE_H
 #define CT_DIST_MEETING_FILE_H
 

@@ -64,8 +64,9 @@ static enum ct_status listen_failed(const char *host, int port, int err)
 	if (err == EADDRINUSE)
 		ct_error_hint("choose another port (--master-port or MASTER_PORT) or end the program that holds it");
 	else if (err == EADDRNOTAVAIL)
-		ct_error_hint("%s is not an address of this machine; rank 0 must run on the host that --master-addr names",
-			      host ? host : "this");
+		ct_error_hint(
+			"%s is not an address of this machine; rank 0 must run on the host that --master-addr names",
+			host ? host : "this");
 	else if (err == EACCES)
 		ct_error_hint("ports below 1024 are for root: choose a higher one");
 	return CT_COMM;
@@ -119,7 +120,7 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
 		return listen_failed(host, port, -*fd);
 	if (getsockname(*fd, (struct sockaddr *)&a, &len) != 0)
 		a.ss_family = AF_UNSPEC;
-	*bound = a.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&a)->sin6_port)
+	*bound = a.ss_family == AF_INET6  ? ntohs(((struct sockaddr_in6 *)&a)->sin6_port)
 		 : a.ss_family == AF_INET ? ntohs(((struct sockaddr_in *)&a)->sin_port)
 					  : port;
 	return CT_OK;

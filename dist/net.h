@@ -1,5 +1,5 @@
-/* Sockets of the store: listening, connecting with a deadline, addresses as text, routes. IPv4 and IPv6; all descriptors are
- * close-on-exec and non-blocking. For files of dist/ only. */
+/* Sockets of the store: listening, connecting with a deadline, addresses as text, routes. IPv4 and IPv6; all
+ * descriptors are close-on-exec and non-blocking. For files of dist/ only. */
 #ifndef CT_DIST_NET_H
 #define CT_DIST_NET_H
 
@@ -10,12 +10,12 @@
 
 #define CT_ADDR_LEN 64 /* a numeric address with scope */
 
-/* host NULL: every interface, IPv6 and IPv4 in one socket. port 0: any, *bound tells. A port in use is CT_COMM that names who
- * holds it where /proc tells. */
+/* host NULL: every interface, IPv6 and IPv4 in one socket. port 0: any, *bound tells. A port in use is CT_COMM that
+ * names who holds it where /proc tells. */
 enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound) CT_MUST_CHECK;
 
-/* One attempt at every address of host. Resolving the name is bounded by the resolver's own limits. *err is the system's
- * error of the last address (0: the name was the trouble); the chain says it in words. */
+/* One attempt at every address of host. Resolving the name is bounded by the resolver's own limits. *err is the
+ * system's error of the last address (0: the name was the trouble); the chain says it in words. */
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err) CT_MUST_CHECK;
 
 /* No delay, keepalive and user timeout such that a host that fell silent is noticed within 15 s. */

@@ -1,5 +1,5 @@
-/* Who listens on a TCP port of this host, from /proc: the port gives a socket's inode, the inode a process. Without the right to
- * look into the process nothing is found, which is fine: it is for an error message only. */
+/* Who listens on a TCP port of this host, from /proc: the port gives a socket's inode, the inode a process. Without
+ * the right to look into the process nothing is found, which is fine: it is for an error message only. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,8 +25,8 @@ static bool listening_inode(const char *table, int port, uint64_t *inode)
 		unsigned local_port, state;
 		uint64_t node;
 
-		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%4x %*[0-9A-Fa-f]:%*x %2x %*s %*s %*s %*u %*u %" SCNu64, &local_port,
-			   &state, &node) != 3)
+		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%4x %*[0-9A-Fa-f]:%*x %2x %*s %*s %*s %*u %*u %" SCNu64,
+			   &local_port, &state, &node) != 3)
 			continue;
 		if (state == TCP_LISTEN_STATE && local_port == (unsigned)port) {
 			*inode = node;

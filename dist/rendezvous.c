@@ -47,7 +47,8 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 		(void)CT_FAIL(CT_USAGE, "the run id \"%.80s\" is longer than %zu bytes", run, sizeof(out->run_id) - 13);
 		return CT_USAGE;
 	}
-	/* A rank left over from before a restart is refused by name. The launcher's own store is new with each start. */
+	/* A rank left over from before a restart is refused by name. The launcher's own store is new with each
+	 * start. */
 	if (id->restart > 0 && id->by != CT_LAUNCHER_CTRAIN)
 		snprintf(out->run_id, sizeof(out->run_id), "%.50s#%d", run, id->restart);
 	else
@@ -71,18 +72,20 @@ static const char *bind_host(const char *host)
 }
 
 /* Rank 0 goes through its own front door, so that its address is the one that the name stands for. */
-static enum ct_status enter_own(const struct ct_init_url *url, const struct ct_store_opts *o, int64_t deadline_ns, ct_store **out)
+static enum ct_status enter_own(const struct ct_init_url *url, const struct ct_store_opts *o, int64_t deadline_ns,
+				ct_store **out)
 {
 	int64_t door = ct_deadline_in(OWN_DOOR_NS);
 
 	if (ct_store_connect(url->host, url->port, o, door < deadline_ns ? door : deadline_ns, out) == CT_OK)
 		return CT_OK;
-	CT_WARN("%s port %d does not lead to rank 0, which serves there: %s; the other ranks may not find it", url->host, url->port,
-		ct_error_message());
+	CT_WARN("%s port %d does not lead to rank 0, which serves there: %s; the other ranks may not find it",
+		url->host, url->port, ct_error_message());
 	return ct_store_connect("127.0.0.1", url->port, o, deadline_ns, out);
 }
 
-static enum ct_status meet_tcp(struct ct_world *w, const struct ct_init_url *url, const struct ct_store_opts *o, int64_t deadline_ns)
+static enum ct_status meet_tcp(struct ct_world *w, const struct ct_init_url *url, const struct ct_store_opts *o,
+			       int64_t deadline_ns)
 {
 	if (w->id.rank != 0 || url->scheme == CT_INIT_STORE)
 		return ct_store_connect(url->host, url->port, o, deadline_ns, &w->store);
@@ -90,7 +93,8 @@ static enum ct_status meet_tcp(struct ct_world *w, const struct ct_init_url *url
 	return enter_own(url, o, deadline_ns, &w->store);
 }
 
-static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct_store_opts *o, const char *net_key, int64_t deadline_ns)
+static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct_store_opts *o, const char *net_key,
+				 int64_t deadline_ns)
 {
 	struct ct_meeting m;
 	char token[CT_TOKEN_HEX];
@@ -108,7 +112,8 @@ static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct
 }
 
 /* One look at the file and one try at each address. */
-static enum ct_status try_file(struct ct_world *w, const char *path, const struct ct_store_opts *o, const char *net_key, int64_t each_ns)
+static enum ct_status try_file(struct ct_world *w, const char *path, const struct ct_store_opts *o, const char *net_key,
+			       int64_t each_ns)
 {
 	struct ct_store_opts with_nonce = *o;
 	struct ct_meeting m;
@@ -131,12 +136,14 @@ static enum ct_status no_meeting(const char *path, int64_t start)
 	struct ct_error last;
 
 	ct_error_save(&last);
-	(void)CT_FAIL(CT_TIMEOUT, "no meeting through %s within %.1f s: %s", path, (double)(ct_now_ns() - start) / 1e9, last.message);
+	(void)CT_FAIL(CT_TIMEOUT, "no meeting through %s within %.1f s: %s", path, (double)(ct_now_ns() - start) / 1e9,
+		      last.message);
 	ct_error_hint("is rank 0 up, and does it see the same file?");
 	return CT_TIMEOUT;
 }
 
-static enum ct_status join_file(struct ct_world *w, const char *path, const struct ct_store_opts *o, const char *net_key, int64_t deadline_ns)
+static enum ct_status join_file(struct ct_world *w, const char *path, const struct ct_store_opts *o,
+				const char *net_key, int64_t deadline_ns)
 {
 	int64_t pause = 2 * CT_MS, each = 50 * CT_MS, start = ct_now_ns(), told = start + 5 * CT_SEC;
 
@@ -158,7 +165,8 @@ static enum ct_status join_file(struct ct_world *w, const char *path, const stru
 	}
 }
 
-static enum ct_status meet(struct ct_world *w, struct ct_store_opts *o, const struct ct_host_facts *me, int64_t deadline_ns)
+static enum ct_status meet(struct ct_world *w, struct ct_store_opts *o, const struct ct_host_facts *me,
+			   int64_t deadline_ns)
 {
 	struct ct_init_url url;
 

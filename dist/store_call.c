@@ -161,6 +161,13 @@ void ct_call_wake(ct_store *s)
 	pthread_cond_broadcast(&s->changed);
 }
 
+/* With the lock held: takes what has come, also for a thread that is in poll for it. */
+static void look(ct_store *s)
+{
+	read_socket(s);
+	ct_call_wake(s);
+}
+
 /* Sends both parts whole. 0, or an errno; EAGAIN only if nothing was sent and `drop` allows to give up. */
 static int send_parts(ct_store *s, struct iovec *iov, int64_t deadline_ns, bool drop)
 {
@@ -191,7 +198,8 @@ static int send_parts(ct_store *s, struct iovec *iov, int64_t deadline_ns, bool 
 	return 0;
 }
 
-static int send_frame(ct_store *s, struct ct_str *b, const void *extra, size_t extra_len, int64_t deadline_ns, bool drop)
+static int send_frame(ct_store *s, struct ct_str *b, const void *extra, size_t extra_len, int64_t deadline_ns,
+		      bool drop)
 {
 	struct iovec iov[2] = {{b->s, b->len}, {(void *)(uintptr_t)extra, extra_len}};
 	int err;
@@ -246,7 +254,8 @@ static enum ct_status no_answer(const ct_store *s)
 	char owner[CT_MEMBER_TEXT];
 
 	ct_member_text(owner, sizeof(owner), s->owner_rank, s->owner_pid, s->owner_host);
-	return CT_FAIL(CT_TIMEOUT, "no answer in time from the store at %s port %d, served by %s", s->host, s->port, owner);
+	return CT_FAIL(CT_TIMEOUT, "no answer in time from the store at %s port %d, served by %s", s->host, s->port,
+		       owner);
 }
 
 enum ct_status ct_call_do(ct_store *s, struct ct_str *b, const void *extra, size_t extra_len, int64_t deadline_ns,
@@ -287,9 +296,8 @@ enum ct_status ct_call_post(ct_store *s, struct ct_str *b)
 	if (err == 0 || err == EAGAIN)
 		return CT_OK;
 	pthread_mutex_lock(&s->lock);
-	read_socket(s); /* a failure record may lie there, which says more than our error */
+	look(s); /* a failure record may lie there, which says more than our error */
 	connection_lost(s, err);
-	pthread_cond_broadcast(&s->changed);
 	(void)ct_failure_raise(&s->failure);
 	pthread_mutex_unlock(&s->lock);
 	return CT_PEER_LOST;
@@ -300,6 +308,8 @@ enum ct_status ct_call_watch(ct_store *s, int64_t deadline_ns, struct ct_failure
 	enum ct_status st;
 
 	pthread_mutex_lock(&s->lock);
+	if (!s->failed)
+		look(s);
 	while (!s->failed && !s->cancelled && wait_round(s, deadline_ns))
 		;
 	st = s->failed ? CT_OK : s->cancelled ? CT_CANCELLED : CT_TIMEOUT;

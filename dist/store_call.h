@@ -1,5 +1,5 @@
-/* The client's connection: many threads, one socket, no thread of its own. A thread that waits for an answer reads the socket
- * for all of them if nobody else does (leader and followers). For files of dist/ only. */
+/* The client's connection: many threads, one socket, no thread of its own. A thread that waits for an answer reads
+ * the socket for all of them if nobody else does (leader and followers). For files of dist/ only. */
 #ifndef CT_DIST_STORE_CALL_H
 #define CT_DIST_STORE_CALL_H
 
@@ -31,9 +31,9 @@ struct ct_store {
 	pthread_mutex_t send_lock; /* one frame after the other */
 	pthread_mutex_t lock;      /* guards what follows */
 	pthread_cond_t changed;
-	bool reading;              /* a thread is in poll for all */
-	bool cancelled;            /* watch */
-	bool failed, dead;         /* failed: `failure` is set. dead: no server any more, then failed too */
+	bool reading;      /* a thread is in poll for all */
+	bool cancelled;    /* watch */
+	bool failed, dead; /* failed: `failure` is set. dead: no server any more, then failed too */
 	struct ct_failure failure;
 	struct ct_call *calls;
 	uint64_t last_tag;
@@ -41,7 +41,8 @@ struct ct_store {
 	size_t in_len, in_cap;
 };
 
-/* Once, after the greeting: what came behind it (a failure record) is in the buffer already. False: no frames of ours. */
+/* Once, after the greeting: what came behind it (a failure record) is in the buffer already. False: no frames of
+ * ours. */
 bool ct_call_begin(ct_store *s);
 /* Sends the frame built in b (its tag is set here) followed by `extra` bytes, and waits for the answer. A reply with a
  * failed status becomes the error chain; so does CT_TIMEOUT, where call->tag names the request that is still under way.

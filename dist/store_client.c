@@ -69,8 +69,8 @@ enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, siz
 	return st;
 }
 
-/* Takes a wait back on the server and learns how many came to its barrier, and who. False, with the error chain as it was,
- * when the server does not answer: then that is the news. */
+/* Takes a wait back on the server and learns how many came to its barrier, and who. False, with the error chain as it
+ * was, when the server does not answer: then that is the news. */
 static bool cancel(ct_store *s, uint64_t tag, uint32_t *came, char *ranks, size_t ranks_len)
 {
 	struct ct_wire_reader r;
@@ -187,7 +187,8 @@ enum ct_status ct_store_barrier(ct_store *s, const char *name, int n, int64_t de
 		if (came == 0)
 			return ct_store_watch(s, 0, &failure) == CT_OK ? ct_failure_raise(&failure) : CT_OK;
 		return CT_FAIL(CT_TIMEOUT, "waited %.1f s at barrier \"%s\": %u of %d came (rank %s)",
-			       (double)(ct_now_ns() - start) / 1e9, name, (unsigned)came, n, ranks[0] ? ranks : "unknown");
+			       (double)(ct_now_ns() - start) / 1e9, name, (unsigned)came, n,
+			       ranks[0] ? ranks : "unknown");
 	}
 	CT_TRY(st);
 	return finish(&call, &r, "barrier");

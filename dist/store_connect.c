@@ -67,8 +67,9 @@ static enum ct_status send_greeting(ct_store *s, enum ct_wire_role role)
 	ct_wire_end(&b, 0);
 	st = ct_str_status(&b);
 	/* A fresh socket's buffer takes so little at once. */
-	if (st == CT_OK && (send(s->fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL | MSG_MORE) != CT_WIRE_MAGIC_LEN ||
-			    send(s->fd, b.s, b.len, MSG_NOSIGNAL) != (ssize_t)b.len))
+	if (st == CT_OK &&
+	    (send(s->fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL | MSG_MORE) != CT_WIRE_MAGIC_LEN ||
+	     send(s->fd, b.s, b.len, MSG_NOSIGNAL) != (ssize_t)b.len))
 		st = CT_FAIL(CT_COMM, "the connection to %s port %d broke: %s", s->host, s->port, strerror(errno));
 	ct_str_release(&b);
 	return st;
@@ -88,9 +89,11 @@ static enum ct_status read_up_to(ct_store *s, size_t want, int64_t deadline_ns)
 		if (n == 0)
 			return CT_FAIL(CT_COMM, "%s port %d closed the connection", s->host, s->port);
 		if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-			return CT_FAIL(CT_COMM, "the connection to %s port %d broke: %s", s->host, s->port, strerror(errno));
+			return CT_FAIL(CT_COMM, "the connection to %s port %d broke: %s", s->host, s->port,
+				       strerror(errno));
 		if (ct_now_ns() >= deadline_ns)
-			return CT_FAIL(CT_TIMEOUT, "%s port %d takes connections but does not answer", s->host, s->port);
+			return CT_FAIL(CT_TIMEOUT, "%s port %d takes connections but does not answer", s->host,
+				       s->port);
 		(void)poll(&p, 1, ct_deadline_poll_ms(deadline_ns));
 	}
 	return CT_OK;
@@ -98,7 +101,8 @@ static enum ct_status read_up_to(ct_store *s, size_t want, int64_t deadline_ns)
 
 static enum ct_status no_store_there(const ct_store *s)
 {
-	(void)CT_FAIL(CT_MISMATCH, "what listens on %s port %d is not a ctrain store of this version", s->host, s->port);
+	(void)CT_FAIL(CT_MISMATCH, "what listens on %s port %d is not a ctrain store of this version", s->host,
+		      s->port);
 	ct_error_hint("choose another port (--master-port or MASTER_PORT), or end the program that holds it");
 	return CT_MISMATCH;
 }
@@ -118,7 +122,8 @@ static enum ct_status take_answer(ct_store *s, const struct ct_wire_frame *f)
 	if (f->op != CT_WIRE_REFUSED || !ct_wire_done(&r) || f->status >= 0)
 		return no_store_there(s);
 	(void)CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused us: %s", s->host, s->port, why);
-	ct_error_hint("two runs need two ports; all ranks of one run need the same run id and token, and each its own rank");
+	ct_error_hint(
+		"two runs need two ports; all ranks of one run need the same run id and token, and each its own rank");
 	return (enum ct_status)f->status;
 }
 
@@ -186,8 +191,9 @@ static enum ct_status gave_up(const ct_store *s, int64_t start)
 	if (last.hint[0])
 		ct_error_hint("%s", last.hint);
 	else
-		ct_error_hint("is rank 0 (or the launcher) up, is %s port %d its address, and does a firewall let it through?",
-			      s->host, s->port);
+		ct_error_hint(
+			"is rank 0 (or the launcher) up, is %s port %d its address, and does no firewall stop us?",
+			s->host, s->port);
 	return CT_TIMEOUT;
 }
 
@@ -230,7 +236,8 @@ static enum ct_status open_role(const char *host, int port, const struct ct_stor
 	return CT_OK;
 }
 
-enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns, ct_store **out)
+enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns,
+				ct_store **out)
 {
 	if (port < 1 || port > 65535)
 		return CT_FAIL(CT_USAGE, "port %d of the store is not in 1 to 65535", port);
@@ -239,8 +246,8 @@ enum ct_status ct_store_connect(const char *host, int port, const struct ct_stor
 
 enum ct_status ct_store_connect_aux(const ct_store *first, int64_t deadline_ns, ct_store **out)
 {
-	return open_role(first->host, first->port, &first->opts, first->opts.member < 0 ? CT_ROLE_OBSERVER : CT_ROLE_AUXILIARY,
-			 deadline_ns, out);
+	return open_role(first->host, first->port, &first->opts,
+			 first->opts.member < 0 ? CT_ROLE_OBSERVER : CT_ROLE_AUXILIARY, deadline_ns, out);
 }
 
 void ct_store_close(ct_store *s)

@@ -8,8 +8,9 @@
 #define CT_LOG_COMPONENT "store"
 #include "base/log.h"
 
-/* How long a weaker report waits for a better one. A launcher knows of a dead child within milliseconds, and how it died; a
- * consequence (a rank lost its peer) reaches us a little before or after the end of that peer's connection. */
+/* How long a weaker report waits for a better one. A launcher knows of a dead child within milliseconds, and how it
+ * died; a consequence (a rank lost its peer) reaches us a little before or after the end of that peer's
+ * connection. */
 #define LAUNCHER_GRACE_NS (100 * CT_MS)
 #define CONSEQUENCE_GRACE_NS (300 * CT_MS)
 
@@ -110,10 +111,10 @@ static void record(ct_store_server *s)
 
 void ct_srv_offer_failure(ct_store_server *s, const struct ct_failure *f, enum ct_srv_weight weight)
 {
-	int64_t grace = weight == SRV_CAUSE ? 0
+	int64_t grace = weight == SRV_CAUSE         ? 0
 			: weight == SRV_CONSEQUENCE ? CONSEQUENCE_GRACE_NS
-			: s->opts.member < 0 ? LAUNCHER_GRACE_NS
-					     : 0;
+			: s->opts.member < 0        ? LAUNCHER_GRACE_NS
+						    : 0;
 	int64_t due = ct_deadline_in(grace);
 
 	if (s->failed)
@@ -140,7 +141,8 @@ void ct_srv_member_lost(ct_store_server *s, struct ct_srv_member *m, int err)
 	struct ct_failure f;
 
 	if (ct_errno_is_silence(err)) {
-		ct_failure_set(&f, &m->state, CT_PEER_LOST, "has not answered on the network for 15 s (%s)", strerror(err));
+		ct_failure_set(&f, &m->state, CT_PEER_LOST, "has not answered on the network for 15 s (%s)",
+			       strerror(err));
 		ct_wire_copy(f.hint, sizeof(f.hint), "is that host up, and the network to it?");
 	} else if (err == EPROTO) {
 		ct_failure_set(&f, &m->state, CT_BUG, "sent the store a broken message");

@@ -74,8 +74,8 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_hello *h)
 
 	if (strcmp(h->run_id, o->run_id) != 0) {
 		ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
-		refuse(c, CT_MISMATCH, "port %d serves run \"%s\" of %s, not run \"%s\"", c->srv->port, o->run_id, owner,
-		       h->run_id);
+		refuse(c, CT_MISMATCH, "port %d serves run \"%s\" of %s, not run \"%s\"", c->srv->port, o->run_id,
+		       owner, h->run_id);
 		return false;
 	}
 	if (!same_token(h->token, o->token)) {
@@ -105,8 +105,8 @@ static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_hello *h)
 		supersede(m, h);
 	if (m && m->conn) {
 		refuse(c, CT_MISMATCH,
-		       "rank %d is taken: pid %d on host %s has joined as rank %d, and so wants pid %d on host %s", h->member,
-		       m->state.pid, m->state.host, h->member, h->pid, h->host);
+		       "rank %d is taken: pid %d on host %s has joined as rank %d, and so wants pid %d on host %s",
+		       h->member, m->state.pid, m->state.host, h->member, h->pid, h->host);
 		return false;
 	}
 	if (!m)
@@ -128,8 +128,8 @@ static bool enter_auxiliary(struct ct_srv_conn *c, const struct ct_wire_hello *h
 	struct ct_srv_member *m = ct_srv_member_find(c->srv, h->member);
 
 	if (!m || !m->conn || m->state.pid != h->pid || strcmp(m->state.host, h->host) != 0) {
-		refuse(c, CT_MISMATCH, "rank %d of pid %d on host %s has no first connection to add one to", h->member, h->pid,
-		       h->host);
+		refuse(c, CT_MISMATCH, "rank %d of pid %d on host %s has no first connection to add one to", h->member,
+		       h->pid, h->host);
 		return false;
 	}
 	c->member = m;
@@ -168,7 +168,8 @@ void ct_srv_hello(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 static bool has_room(struct ct_srv_conn *c, uint64_t tag, size_t n)
 {
 	if (n > CT_STORE_MAX_VALUE) {
-		ct_srv_reply(c, tag, CT_UNSUPPORTED, "a value of %zu bytes; the store takes %zu", n, CT_STORE_MAX_VALUE);
+		ct_srv_reply(c, tag, CT_UNSUPPORTED, "a value of %zu bytes; the store takes %zu", n,
+			     CT_STORE_MAX_VALUE);
 		return false;
 	}
 	if (c->srv->used + n > SRV_MAX_BYTES) {
@@ -302,7 +303,8 @@ static bool do_cas(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r
 	if (want_absent || !now)
 		swap = want_absent && !now;
 	else
-		swap = now->len == expected_len && (expected_len == 0 || memcmp(now->data, expected, expected_len) == 0);
+		swap = now->len == expected_len &&
+		       (expected_len == 0 || memcmp(now->data, expected, expected_len) == 0);
 	if (swap && !put(c, tag, key.s, value, len))
 		return true;
 	ct_wire_begin(&b, CT_WIRE_REPLY, CT_OK, tag);

@@ -204,7 +204,8 @@ static void *run(void *arg)
 	int64_t stop_deadline;
 
 	while (!read_mailbox(s, &stop_deadline)) {
-		int n = epoll_wait(s->epoll_fd, events, MAX_EVENTS, ct_deadline_poll_ms(next_deadline(s, stop_deadline)));
+		int n = epoll_wait(s->epoll_fd, events, MAX_EVENTS,
+				   ct_deadline_poll_ms(next_deadline(s, stop_deadline)));
 
 		for (int i = 0; i < n; i++)
 			handle(s, &events[i]);
@@ -227,7 +228,8 @@ static enum ct_status start(ct_store_server *s, const char *host, int port)
 	return ct_thread_start(&s->thread, "ct-store", run, s);
 }
 
-enum ct_status ct_store_server_start(const char *host, int port, const struct ct_store_opts *opts, ct_store_server **out)
+enum ct_status ct_store_server_start(const char *host, int port, const struct ct_store_opts *opts,
+				     ct_store_server **out)
 {
 	enum ct_status st;
 	ct_store_server *s;

@@ -1,5 +1,6 @@
-/* The server's insides, shared by store_server.c (thread, listening, stop), store_conn.c (bytes in and out), store_requests.c
- * (what each request does) and store_record.c (members and the failure record). One thread runs all of it, the mailbox apart. */
+/* The server's insides, shared by store_server.c (thread, listening, stop), store_conn.c (bytes in and out),
+ * store_requests.c (what each request does) and store_record.c (members and the failure record). One thread runs
+ * all of it, the mailbox apart. */
 #ifndef CT_DIST_STORE_SERVER_IMPL_H
 #define CT_DIST_STORE_SERVER_IMPL_H
 
@@ -13,8 +14,8 @@
 #define SRV_MAX_CONNS 4096
 #define SRV_MAX_HANDSHAKES 256 /* strangers never take more places than this */
 #define SRV_MAX_BYTES ((size_t)64 << 20)
-#define SRV_MAX_WAITS 256      /* pending waits of one connection */
-#define SRV_MAX_UNSENT 256     /* replies; above it the connection's requests wait */
+#define SRV_MAX_WAITS 256  /* pending waits of one connection */
+#define SRV_MAX_UNSENT 256 /* replies; above it the connection's requests wait */
 #define SRV_HANDSHAKE_NS (5 * CT_SEC)
 
 struct ct_srv_conn;
@@ -45,23 +46,23 @@ struct ct_srv_conn {
 	struct ct_srv_conn *prev, *next; /* of srv->handshakes (oldest first) or srv->ready */
 	struct ct_srv_conn *next_gone;
 	ct_store_server *srv;
-	int fd;                          /* -1: none (fuzzer) */
+	int fd; /* -1: none (fuzzer) */
 	char peer[64];
-	bool ready, closing, gone;       /* closing: answer the refusal, read no more */
-	bool confirmed, bye;             /* has read its welcome; said goodbye */
-	int err;                         /* why it is gone: errno, 0 for an orderly end */
-	int64_t deadline;                /* of the handshake */
+	bool ready, closing, gone; /* closing: answer the refusal, read no more */
+	bool confirmed, bye;       /* has read its welcome; said goodbye */
+	int err;                   /* why it is gone: errno, 0 for an orderly end */
+	int64_t deadline;          /* of the handshake */
 	enum ct_wire_role role;
-	struct ct_srv_member *member;    /* NULL for observers */
+	struct ct_srv_member *member; /* NULL for observers */
 	int n_waits;
 	enum ct_srv_stage stage;
 	struct ct_wire_frame frame;
 	uint8_t *in;
 	size_t in_len, in_cap, want;
 	struct ct_srv_out *out_first, **out_end;
-	size_t n_out, out_sent;          /* bytes of out_first already sent */
+	size_t n_out, out_sent; /* bytes of out_first already sent */
 	bool out_broken;
-	uint32_t events;                 /* epoll interest */
+	uint32_t events; /* epoll interest */
 };
 
 struct ct_srv_list {
@@ -82,10 +83,10 @@ struct ct_store_server {
 	struct ct_srv_list handshakes, ready;
 	struct ct_srv_conn *gone; /* to be finished at the end of the round */
 	bool listening;
-	int64_t listen_again;     /* when out of descriptors */
+	int64_t listen_again; /* when out of descriptors */
 	uint64_t n_refused;
 	bool quiet;
-	size_t used;              /* bytes of keys, values, buffers */
+	size_t used; /* bytes of keys, values, buffers */
 	struct ct_store_table table;
 	struct ct_srv_wait *waits;
 	struct ct_srv_member **members; /* [n_members] by rank */
@@ -137,7 +138,8 @@ struct ct_srv_member *ct_srv_member_find(ct_store_server *s, int rank);
 struct ct_srv_member *ct_srv_member_add(ct_store_server *s, int rank);
 void ct_srv_member_remove(ct_store_server *s, struct ct_srv_member *m);
 void ct_srv_member_lost(ct_store_server *s, struct ct_srv_member *m, int err);
-/* What is known of a failure: a cause that was reported outweighs a connection that ended, which outweighs a consequence. */
+/* What is known of a failure: a cause that was reported outweighs a connection that ended, which outweighs a
+ * consequence. */
 enum ct_srv_weight { SRV_CONSEQUENCE = 1, SRV_ENDED, SRV_CAUSE };
 void ct_srv_offer_failure(ct_store_server *s, const struct ct_failure *f, enum ct_srv_weight weight);
 void ct_srv_record_tick(ct_store_server *s, int64_t now);

@@ -78,8 +78,8 @@ void ct_srv_barrier(struct ct_srv_conn *c, uint64_t tag, const char *name, uint3
 		if (!same(w, true, hash, name))
 			continue;
 		if (w->n != n) {
-			ct_srv_reply(c, tag, CT_MISMATCH, "barrier \"%s\" is for %u members here and for %u elsewhere", name,
-				     (unsigned)n, (unsigned)w->n);
+			ct_srv_reply(c, tag, CT_MISMATCH, "barrier \"%s\" is for %u members here and for %u elsewhere",
+				     name, (unsigned)n, (unsigned)w->n);
 			return;
 		}
 		if (here_already(w, c)) {

@@ -1,7 +1,7 @@
 /* Frames of the store protocol: encoding, bounded decoding. No sockets, no state. For files of dist/ only.
  *
- * A client's first 8 bytes are CT_WIRE_MAGIC, so are a server's. Then frames: 16 bytes of header and `len` bytes of body,
- * all little endian: u32 len, u16 op, i16 status, u64 tag. Text and byte strings are u32 length and bytes.
+ * A client's first 8 bytes are CT_WIRE_MAGIC, so are a server's. Then frames: 16 bytes of header and `len` bytes of
+ * body, all little endian: u32 len, u16 op, i16 status, u64 tag. Text and byte strings are u32 length and bytes.
  * docs/DISTRIBUTED.md lists the bodies. */
 #ifndef CT_DIST_STORE_WIRE_H
 #define CT_DIST_STORE_WIRE_H

@@ -17,6 +17,7 @@
 #define BEAT_NS CT_SEC
 #define GRACE_NS (2 * CT_SEC)
 #define CONNECT_NS (10 * CT_SEC)
+#define CONNECT_ONCE_NS (200 * CT_MS)
 
 struct ct_watchdog {
 	struct ct_world *world;
@@ -81,23 +82,25 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* The thread's own connection; false when it is to stop. Without one there is no store any more, which is a failure. */
+/* Connects for as long as the first connection is good; without a store there is a failure, and false. */
 static bool connect_own(ct_watchdog *w, struct ct_failure *f)
 {
+	int64_t deadline = ct_deadline_in(CONNECT_NS);
+	struct ct_member_state owner = {.seq = -1};
 	ct_store *s;
 
-	if (ct_store_connect_aux(w->world->store, ct_deadline_in(CONNECT_NS), &s) != CT_OK) {
-		struct ct_member_state m = {.seq = -1};
+	while (ct_store_connect_aux(w->world->store, ct_deadline_in(CONNECT_ONCE_NS), &s) != CT_OK) {
+		bool failed = ct_store_watch(w->world->store, ct_deadline_in(20 * CT_MS), f) == CT_OK;
 
-		/* The first connection may know why. */
-		if (ct_store_watch(w->world->store, 0, f) == CT_OK) {
-			ct_error_clear();
-			return false;
+		if (!failed && ct_now_ns() >= deadline) {
+			ct_store_owner(w->world->store, &owner.rank, &owner.pid, owner.host);
+			ct_failure_set(f, &owner, CT_PEER_LOST, "does not let the watchdog into the store: %s",
+				       ct_error_message());
+			failed = true;
 		}
-		ct_store_owner(w->world->store, &m.rank, &m.pid, m.host);
-		ct_failure_set(f, &m, CT_PEER_LOST, "does not serve the store of this run any more: %s", ct_error_message());
 		ct_error_clear();
-		return false;
+		if (failed || is_stopping(w))
+			return false;
 	}
 	pthread_mutex_lock(&w->lock);
 	w->store = s;

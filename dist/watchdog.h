@@ -1,6 +1,6 @@
 /* One thread a process that beats the store's heart and waits for the run's failure. When there is one it aborts the
- * communicator, so that every wait ends with who, where and why; if the process has not ended by itself 2 s later it prints the message
- * and ends it with the failure's exit code. */
+ * communicator, so that every wait ends with who, where and why; if the process has not ended by itself 2 s later it
+ * prints the message and ends it with the failure's exit code. */
 #ifndef CT_DIST_WATCHDOG_H
 #define CT_DIST_WATCHDOG_H
 

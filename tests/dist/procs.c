@@ -1,4 +1,4 @@
-#include "procs.h"
+#include "tests/dist/procs.h"
 
 #include <errno.h>
 #include <fcntl.h>

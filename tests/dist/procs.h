@@ -1,5 +1,6 @@
-/* Child processes with a channel to the test, for tests that kill, stop and starve real processes. Everything waits on the channel
- * or on the child's end, nothing sleeps. Fork before the test starts threads: a child may then start its own. */
+/* Child processes with a channel to the test, for tests that kill, stop and starve real processes. Everything waits
+ * on the channel or on the child's end, nothing sleeps. Fork before the test starts threads: a child may then
+ * start its own. */
 #ifndef CT_TESTS_DIST_PROCS_H
 #define CT_TESTS_DIST_PROCS_H
 

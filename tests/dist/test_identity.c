@@ -28,20 +28,27 @@ static const struct good good[] = {
 	{{NULL}, NULL, {CT_LAUNCHER_NONE, 0, 1, 0, 1, 0, 1, "", "", 0}},
 	{{NULL}, "file:///a/b", {CT_LAUNCHER_NONE, 0, 1, 0, 1, 0, 1, "file:///a/b", "", 0}},
 	{{"MASTER_ADDR=h", "MASTER_PORT=1"}, NULL, {CT_LAUNCHER_NONE, 0, 1, 0, 1, 0, 1, "", "", 0}},
-	{{"CTRAIN_STORE=10.0.0.1:4000", "CTRAIN_RUN_ID=r", "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4",
-	  "CTRAIN_NODE_RANK=1", "CTRAIN_N_NODES=2", "MASTER_ADDR=x", "MASTER_PORT=7"},
-	 "tcp://other:9", {CT_LAUNCHER_CTRAIN, 5, 8, 1, 4, 1, 2, "store://10.0.0.1:4000", "r", 0}},
-	{{"CTRAIN_STORE=[::1]:4000", "RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "CTRAIN_RESTART=2"},
-	 NULL, {CT_LAUNCHER_CTRAIN, 0, 1, 0, 1, 0, 1, "store://[::1]:4000", "", 2}},
+	{{"CTRAIN_STORE=10.0.0.1:4000", "CTRAIN_RUN_ID=r", "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1",
+	  "LOCAL_WORLD_SIZE=4", "CTRAIN_NODE_RANK=1", "CTRAIN_N_NODES=2", "MASTER_ADDR=x", "MASTER_PORT=7"},
+	 "tcp://other:9",
+	 {CT_LAUNCHER_CTRAIN, 5, 8, 1, 4, 1, 2, "store://10.0.0.1:4000", "r", 0}},
+	{{"CTRAIN_STORE=[::1]:4000", "RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+	  "CTRAIN_RESTART=2"},
+	 NULL,
+	 {CT_LAUNCHER_CTRAIN, 0, 1, 0, 1, 0, 1, "store://[::1]:4000", "", 2}},
 	{{"TORCHELASTIC_RUN_ID=none", "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
 	  "GROUP_WORLD_SIZE=1", "MASTER_ADDR=localhost", "MASTER_PORT=29500", "TORCHELASTIC_RESTART_COUNT=3"},
-	 NULL, {CT_LAUNCHER_TORCHRUN, 1, 2, 1, 2, 0, 1, "tcp://localhost:29501", "none", 3}},
+	 NULL,
+	 {CT_LAUNCHER_TORCHRUN, 1, 2, 1, 2, 0, 1, "tcp://localhost:29501", "none", 3}},
 	{{"TORCHELASTIC_RUN_ID=x", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=65535"},
-	 "env://", {CT_LAUNCHER_TORCHRUN, 0, 2, -1, -1, -1, -1, "tcp://h:65534", "x", 0}},
+	 "env://",
+	 {CT_LAUNCHER_TORCHRUN, 0, 2, -1, -1, -1, -1, "tcp://h:65534", "x", 0}},
 	{{"RANK=2", "WORLD_SIZE=3", "MASTER_ADDR=fe80::1", "MASTER_PORT=80"},
-	 NULL, {CT_LAUNCHER_ENV, 2, 3, -1, -1, -1, -1, "tcp://[fe80::1]:80", "", 0}},
+	 NULL,
+	 {CT_LAUNCHER_ENV, 2, 3, -1, -1, -1, -1, "tcp://[fe80::1]:80", "", 0}},
 	{{"RANK=2", "WORLD_SIZE=3", "LOCAL_RANK=2", "LOCAL_WORLD_SIZE=3", "MASTER_ADDR=h", "MASTER_PORT=80"},
-	 NULL, {CT_LAUNCHER_ENV, 2, 3, 2, 3, 0, 1, "tcp://h:80", "", 0}},
+	 NULL,
+	 {CT_LAUNCHER_ENV, 2, 3, 2, 3, 0, 1, "tcp://h:80", "", 0}},
 	{{"RANK=0", "WORLD_SIZE=2"}, "tcp://h:81", {CT_LAUNCHER_ENV, 0, 2, -1, -1, -1, -1, "tcp://h:81", "", 0}},
 	{{"RANK=0", "WORLD_SIZE=2"}, "file:///m", {CT_LAUNCHER_ENV, 0, 2, -1, -1, -1, -1, "file:///m", "", 0}},
 	{{"RANK=0", "WORLD_SIZE=1"}, NULL, {CT_LAUNCHER_ENV, 0, 1, 0, 1, 0, 1, "tcp://127.0.0.1:29500", "", 0}},
@@ -49,29 +56,39 @@ static const struct good good[] = {
 	{{"SLURM_STEP_NUM_TASKS=5", "SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NODEID=1", "SLURM_STEP_NUM_NODES=3",
 	  "SLURM_STEP_TASKS_PER_NODE=2(x2),1", "SLURM_JOB_ID=123456", "SLURM_STEP_ID=2", "SLURM_STEP_NODELIST=n[07-09]",
 	  "SLURM_RESTART_COUNT=1"},
-	 NULL, {CT_LAUNCHER_SLURM, 3, 5, 1, 2, 1, 3, "tcp://n07:23458", "slurm-123456.2", 1}},
+	 NULL,
+	 {CT_LAUNCHER_SLURM, 3, 5, 1, 2, 1, 3, "tcp://n07:23458", "slurm-123456.2", 1}},
 	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_STEP_NUM_NODES=2",
-	  "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "MASTER_ADDR=ib0.n1", "MASTER_PORT=5000"},
-	 NULL, {CT_LAUNCHER_SLURM, 0, 2, 0, 1, 0, 2, "tcp://ib0.n1:5000", "slurm-7.0", 0}},
+	  "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "MASTER_ADDR=ib0.n1",
+	  "MASTER_PORT=5000"},
+	 NULL,
+	 {CT_LAUNCHER_SLURM, 0, 2, 0, 1, 0, 2, "tcp://ib0.n1:5000", "slurm-7.0", 0}},
 	/* A batch shell and an interactive step are no workers; a step with RANK that agrees is what RANK says. */
-	{{"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_ID=7", "SLURM_NODELIST=a,b"}, NULL,
+	{{"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_ID=7", "SLURM_NODELIST=a,b"},
+	 NULL,
 	 {CT_LAUNCHER_NONE, 0, 1, 0, 1, 0, 1, "", "", 0}},
-	{{"SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=0", "SLURM_STEP_NODELIST=a", "SLURM_JOB_ID=7"}, NULL,
+	{{"SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=0", "SLURM_STEP_NODELIST=a", "SLURM_JOB_ID=7"},
+	 NULL,
 	 {CT_LAUNCHER_NONE, 0, 1, 0, 1, 0, 1, "", "", 0}},
-	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=5"}, NULL,
+	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=5"},
+	 NULL,
 	 {CT_LAUNCHER_ENV, 1, 2, -1, -1, -1, -1, "tcp://h:5", "", 0}},
 	/* torchrun once per node under srun: its ranks are not Slurm's. */
 	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "TORCHELASTIC_RUN_ID=j", "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1",
-	  "LOCAL_WORLD_SIZE=4", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=5"}, NULL,
+	  "LOCAL_WORLD_SIZE=4", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=5"},
+	 NULL,
 	 {CT_LAUNCHER_TORCHRUN, 5, 8, 1, 4, 1, 2, "tcp://h:6", "j", 0}},
 	/* mpirun, here inside a Slurm job that started its daemons. */
-	{{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
-	  "MASTER_PORT=4000", "SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=3"},
-	 NULL, {CT_LAUNCHER_MPI, 1, 2, 1, 2, 0, 1, "tcp://127.0.0.1:4000", "", 0}},
-	{{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1",
-	  "MASTER_ADDR=a", "MASTER_PORT=4000", "PMIX_NAMESPACE=17"},
-	 NULL, {CT_LAUNCHER_MPI, 1, 2, 0, 1, -1, -1, "tcp://a:4000", "mpi-17", 0}},
-	{{"PMI_RANK=0", "PMI_SIZE=2", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=2"}, NULL,
+	{{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=1",
+	  "OMPI_COMM_WORLD_LOCAL_SIZE=2", "MASTER_PORT=4000", "SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=3"},
+	 NULL,
+	 {CT_LAUNCHER_MPI, 1, 2, 1, 2, 0, 1, "tcp://127.0.0.1:4000", "", 0}},
+	{{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+	  "OMPI_COMM_WORLD_LOCAL_SIZE=1", "MASTER_ADDR=a", "MASTER_PORT=4000", "PMIX_NAMESPACE=17"},
+	 NULL,
+	 {CT_LAUNCHER_MPI, 1, 2, 0, 1, -1, -1, "tcp://a:4000", "mpi-17", 0}},
+	{{"PMI_RANK=0", "PMI_SIZE=2", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=2"},
+	 NULL,
 	 {CT_LAUNCHER_MPI, 0, 2, 0, 2, 0, 1, "tcp://127.0.0.1:29500", "", 0}},
 };
 
@@ -88,8 +105,8 @@ static void test_good(void **state)
 		    id.local_world != w->local_world || id.node != w->node || id.n_nodes != w->n_nodes ||
 		    id.restart != w->restart || strcmp(id.init, w->init) != 0 || strcmp(id.run_id, w->run_id) != 0)
 			fail_msg("case %zu: %s rank %d/%d local %d/%d node %d/%d init %s run \"%s\" restart %d", i,
-				 ct_launcher_name(id.by), id.rank, id.world, id.local_rank, id.local_world, id.node, id.n_nodes,
-				 id.init, id.run_id, id.restart);
+				 ct_launcher_name(id.by), id.rank, id.world, id.local_rank, id.local_world, id.node,
+				 id.n_nodes, id.init, id.run_id, id.restart);
 	}
 }
 
@@ -110,8 +127,12 @@ static const struct bad bad[] = {
 	{{"RANK=-1", "WORLD_SIZE=2", MEET}, NULL, {"RANK is \"-1\"", NULL}},
 	{{"RANK=0", "WORLD_SIZE=99999999999999999999", MEET}, NULL, {"WORLD_SIZE", NULL}},
 	{{"RANK=0", "WORLD_SIZE=0", MEET}, NULL, {"RANK=0 and WORLD_SIZE=0", NULL}},
-	{{"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=1", MEET}, NULL, {"LOCAL_RANK=1 and LOCAL_WORLD_SIZE=1", NULL}},
-	{{"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=4", MEET}, NULL, {"LOCAL_WORLD_SIZE=4 and WORLD_SIZE=2", NULL}},
+	{{"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=1", MEET},
+	 NULL,
+	 {"LOCAL_RANK=1 and LOCAL_WORLD_SIZE=1", NULL}},
+	{{"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=4", MEET},
+	 NULL,
+	 {"LOCAL_WORLD_SIZE=4 and WORLD_SIZE=2", NULL}},
 	{{"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=1", MEET}, NULL, {"LOCAL_RANK=1 and RANK=0", NULL}},
 	{{"RANK=0", "WORLD_SIZE=2"}, NULL, {"MASTER_ADDR is not", NULL}},
 	{{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h"}, NULL, {"MASTER_PORT is not", NULL}},
@@ -124,21 +145,31 @@ static const struct bad bad[] = {
 	{{"CTRAIN_STORE=h", "RANK=0", "WORLD_SIZE=2"}, NULL, {"CTRAIN_STORE", "port is missing"}},
 	{{"CTRAIN_STORE=h:1", "WORLD_SIZE=2"}, NULL, {"WORLD_SIZE is set and RANK is not", NULL}},
 	{{"CTRAIN_STORE=h:1"}, NULL, {"CTRAIN_STORE is set and RANK is not", NULL}},
-	{{"CTRAIN_STORE=h:1", "RANK=0", "WORLD_SIZE=2", "CTRAIN_NODE_RANK=2", "CTRAIN_N_NODES=2"}, NULL,
+	{{"CTRAIN_STORE=h:1", "RANK=0", "WORLD_SIZE=2", "CTRAIN_NODE_RANK=2", "CTRAIN_N_NODES=2"},
+	 NULL,
 	 {"CTRAIN_NODE_RANK=2 and CTRAIN_N_NODES=2", NULL}},
-	{{"CTRAIN_STORE=h:1", "RANK=0", "WORLD_SIZE=2", "CTRAIN_NODE_RANK=0", "CTRAIN_N_NODES=3"}, NULL,
+	{{"CTRAIN_STORE=h:1", "RANK=0", "WORLD_SIZE=2", "CTRAIN_NODE_RANK=0", "CTRAIN_N_NODES=3"},
+	 NULL,
 	 {"CTRAIN_N_NODES=3 and WORLD_SIZE=2", NULL}},
-	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "RANK=1", "WORLD_SIZE=2", MEET}, NULL, {"RANK=1 and SLURM_PROCID=0", NULL}},
-	{{"SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=1", "RANK=1", "WORLD_SIZE=2", MEET}, NULL,
+	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "RANK=1", "WORLD_SIZE=2", MEET},
+	 NULL,
+	 {"RANK=1 and SLURM_PROCID=0", NULL}},
+	{{"SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=1", "RANK=1", "WORLD_SIZE=2", MEET},
+	 NULL,
 	 {"WORLD_SIZE=2 and SLURM_STEP_NUM_TASKS=4", NULL}},
-	{{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "RANK=1", "WORLD_SIZE=2", MEET}, NULL,
+	{{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "RANK=1", "WORLD_SIZE=2", MEET},
+	 NULL,
 	 {"RANK=1 and OMPI_COMM_WORLD_RANK=0", NULL}},
 	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0"}, NULL, {"SLURM_STEP_NODELIST", NULL}},
 	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "SLURM_STEP_NODELIST=n[1-"}, NULL, {"n[1-", NULL}},
 	{{"SLURM_STEP_NUM_TASKS=2"}, NULL, {"SLURM_PROCID", NULL}},
-	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "SLURM_NODEID=5", "SLURM_STEP_TASKS_PER_NODE=1(x2)"}, NULL, {"1(x2)", NULL}},
-	{{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1"},
-	 NULL, {"MASTER_ADDR", NULL}},
+	{{"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "SLURM_NODEID=5", "SLURM_STEP_TASKS_PER_NODE=1(x2)"},
+	 NULL,
+	 {"1(x2)", NULL}},
+	{{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+	  "OMPI_COMM_WORLD_LOCAL_SIZE=1"},
+	 NULL,
+	 {"MASTER_ADDR", NULL}},
 	{{"PMI_RANK=1"}, NULL, {"PMI_SIZE", NULL}},
 };
 
@@ -160,11 +191,11 @@ static void test_bad(void **state)
 /* The same job gives all its ranks one port, other jobs most likely another. */
 static void test_mpi_port(void **state)
 {
-	const char *a[] = {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+	const char *a[] = {"OMPI_COMM_WORLD_RANK=0",       "OMPI_COMM_WORLD_SIZE=2",    "OMPI_COMM_WORLD_LOCAL_RANK=0",
 			   "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=3526295553", NULL};
-	const char *b[] = {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=1",
+	const char *b[] = {"OMPI_COMM_WORLD_RANK=1",       "OMPI_COMM_WORLD_SIZE=2",    "OMPI_COMM_WORLD_LOCAL_RANK=1",
 			   "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=3526295553", NULL};
-	const char *c[] = {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=1",
+	const char *c[] = {"OMPI_COMM_WORLD_RANK=1",       "OMPI_COMM_WORLD_SIZE=2",    "OMPI_COMM_WORLD_LOCAL_RANK=1",
 			   "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=3526295554", NULL};
 	struct ct_identity x, y, z;
 
@@ -192,9 +223,27 @@ static void expect_list(const char *text, const char *joined)
 
 static void test_nodelist(void **state)
 {
-	static const char *const broken[] = {"", ",", "a,", "a,,b", "n[", "n[]", "n]", "n[1", "n[1-]", "n[-1]", "n[1,]", "n[,1]",
-					     "n[3-1]", "n[1-2-3]", "n[a-b]", "n[1]]", "n[[1]]", "n[1 2]", "n[1-200]",
-					     "n[1-99999999999]", "[1-2][1-2][1-2][1-2][1-2][1-2][1-2][1-2][1-2]"};
+	static const char *const broken[] = {"",
+					     ",",
+					     "a,",
+					     "a,,b",
+					     "n[",
+					     "n[]",
+					     "n]",
+					     "n[1",
+					     "n[1-]",
+					     "n[-1]",
+					     "n[1,]",
+					     "n[,1]",
+					     "n[3-1]",
+					     "n[1-2-3]",
+					     "n[a-b]",
+					     "n[1]]",
+					     "n[[1]]",
+					     "n[1 2]",
+					     "n[1-200]",
+					     "n[1-99999999999]",
+					     "[1-2][1-2][1-2][1-2][1-2][1-2][1-2][1-2][1-2]"};
 	char **names, longer[600];
 	size_t n;
 
@@ -236,10 +285,30 @@ static void test_countlist(void **state)
 
 static void test_urls(void **state)
 {
-	static const char *const broken[] = {"", "h:1", "://h:1", "tcp://", "tcp://h", "tcp://h:", "tcp://:1", "tcp://h:0",
-					     "tcp://h:1x", "tcp://a b:1", "tcp://u@h:1", "tcp://h/x:1", "tcp://::1:5", "tcp://[::1",
-					     "tcp://[::1]", "tcp://[]:1", "tcp://[::1]x:1", "file://", "file://rel", "file:///",
-					     "file:///dir/", "env://x", "TCP://h:1", "averyveryverylongscheme://h:1"};
+	static const char *const broken[] = {"",
+					     "h:1",
+					     "://h:1",
+					     "tcp://",
+					     "tcp://h",
+					     "tcp://h:",
+					     "tcp://:1",
+					     "tcp://h:0",
+					     "tcp://h:1x",
+					     "tcp://a b:1",
+					     "tcp://u@h:1",
+					     "tcp://h/x:1",
+					     "tcp://::1:5",
+					     "tcp://[::1",
+					     "tcp://[::1]",
+					     "tcp://[]:1",
+					     "tcp://[::1]x:1",
+					     "file://",
+					     "file://rel",
+					     "file:///",
+					     "file:///dir/",
+					     "env://x",
+					     "TCP://h:1",
+					     "averyveryverylongscheme://h:1"};
 	struct ct_init_url u;
 
 	(void)state;
@@ -263,7 +332,7 @@ static void test_urls(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	 cmocka_unit_test(test_bad),	  cmocka_unit_test(test_mpi_port),
+		cmocka_unit_test(test_good),     cmocka_unit_test(test_bad),       cmocka_unit_test(test_mpi_port),
 		cmocka_unit_test(test_nodelist), cmocka_unit_test(test_countlist), cmocka_unit_test(test_urls),
 	};
 

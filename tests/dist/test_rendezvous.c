@@ -1,4 +1,4 @@
-/* Ranks as real processes that meet, agree or disagree, blame and leave. */
+/* Ranks as real processes that meet, agree or disagree, and leave. */
 #include "dist/rendezvous.h"
 
 #include <arpa/inet.h>
@@ -8,11 +8,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
 #include "dist/hello.h"
 #include "dist/meeting_file.h"
-#include "procs.h"
 #include "tests/base/check.h"
+#include "tests/dist/procs.h"
 
 #define MAX_RANKS 4
 #define LONG (20 * CT_SEC)
@@ -22,14 +21,18 @@ struct plan {
 	char init[256];
 	const char *run_id, *token;
 	int64_t timeout_ns;
-	const char *lines;    /* for agree */
-	int64_t seq;          /* blame: where this rank is */
+	const char *lines; /* for agree */
 };
 
 static enum ct_status join(const struct plan *p, struct ct_world *w)
 {
-	struct ct_identity id = {.by = CT_LAUNCHER_ENV, .rank = p->rank, .world = p->world, .local_rank = -1, .local_world = -1,
-				 .node = -1, .n_nodes = -1};
+	struct ct_identity id = {.by = CT_LAUNCHER_ENV,
+				 .rank = p->rank,
+				 .world = p->world,
+				 .local_rank = -1,
+				 .local_world = -1,
+				 .node = -1,
+				 .n_nodes = -1};
 	struct ct_world_opts o = {.run_id = p->run_id, .token = p->token, .timeout_ns = p->timeout_ns};
 
 	snprintf(id.init, sizeof(id.init), "%s", p->init);
@@ -154,7 +157,8 @@ static void test_alone(void **state)
 /* file://: fresh, after a run that died and left its file, over an empty file, and with the last rank first. */
 static void test_file(void **state)
 {
-	struct ct_meeting stale = {.run_id = "run", .nonce = "00", .port = free_port(), .n_addrs = 1, .addrs = {"127.0.0.1"}};
+	struct ct_meeting stale = {
+		.run_id = "run", .nonce = "00", .port = free_port(), .n_addrs = 1, .addrs = {"127.0.0.1"}};
 	char *path = ct_path_join(*state, "meet"), init[256];
 	struct plan plans[MAX_RANKS];
 	struct ct_host_facts facts;
@@ -174,7 +178,8 @@ static void test_file(void **state)
 	ct_free(path);
 }
 
-/* The stale file's port belongs to another run of ctrain by now, which refuses; and another run's file is not taken for ours. */
+/* The stale file's port belongs to another run of ctrain by now, which refuses; and another run's file is not
+ * taken for ours. */
 static void test_file_of_another_run(void **state)
 {
 	struct ct_store_opts o = {.run_id = "run", .token = "other", .member = 0, .host = "h"};
@@ -222,11 +227,16 @@ static void test_file_of_another_run(void **state)
 
 static void test_file_trouble(void **state)
 {
-	static const char *const broken[] = {
-		"hello\n", "ctrain-rendezvous 2\nend\n", "ctrain-rendezvous 1\n", "ctrain-rendezvous 1\nend\n",
-		"ctrain-rendezvous 1\nport 0\nnonce a\nend\n", "ctrain-rendezvous 1\nport 1\nend\n",
-		"ctrain-rendezvous 1\nport 1\nnonce a\n", "ctrain-rendezvous 1\nport 1\nnonce a\nwhat x\nend\n",
-		"ctrain-rendezvous 1\nport 1\nnonce \nend\n", "ctrain-rendezvous 1\nport 1\nport\nend\n"};
+	static const char *const broken[] = {"hello\n",
+					     "ctrain-rendezvous 2\nend\n",
+					     "ctrain-rendezvous 1\n",
+					     "ctrain-rendezvous 1\nend\n",
+					     "ctrain-rendezvous 1\nport 0\nnonce a\nend\n",
+					     "ctrain-rendezvous 1\nport 1\nend\n",
+					     "ctrain-rendezvous 1\nport 1\nnonce a\n",
+					     "ctrain-rendezvous 1\nport 1\nnonce a\nwhat x\nend\n",
+					     "ctrain-rendezvous 1\nport 1\nnonce \nend\n",
+					     "ctrain-rendezvous 1\nport 1\nport\nend\n"};
 	char *path = ct_path_join(*state, "precious"), *text;
 	struct ct_meeting m;
 	struct plan plans[2];
@@ -272,7 +282,8 @@ static void test_missing_rank(void **state)
 		struct note n = proc_hear(&p[i]);
 
 		assert_int_equal(n.v, CT_TIMEOUT);
-		if (!strstr(n.text, "1 of 3 ranks are missing: 2\n") || !strstr(n.text, "rank 2    MISSING") || !strstr(n.text, "here"))
+		if (!strstr(n.text, "1 of 3 ranks are missing: 2\n") || !strstr(n.text, "rank 2    MISSING") ||
+		    !strstr(n.text, "here"))
 			fail_msg("rank %d: \"%s\"", i, n.text);
 		assert_int_equal(proc_end(&p[i]), 0);
 	}
@@ -431,134 +442,6 @@ static void test_agree(void **state)
 	}
 }
 
-struct heart {
-	struct ct_thread t;
-	ct_store *s;
-	int64_t seq;
-};
-
-/* Beats fast, until the connection is told to stop watching or the run fails. */
-static void *heart_main(void *arg)
-{
-	struct heart *h = arg;
-	struct ct_failure f;
-
-	do
-		CHECK(ct_store_beat(h->s, h->seq, "step 120") == CT_OK);
-	while (ct_store_watch(h->s, ct_deadline_in(50 * CT_MS), &f) == CT_TIMEOUT);
-	return NULL;
-}
-
-/* A rank whose heart beats at the collective that its plan says. */
-static void beating_rank(struct proc *me, void *arg)
-{
-	const struct plan *p = arg;
-	struct heart h = {.seq = p->seq};
-	struct ct_world w = {0};
-	struct note n;
-
-	CHECK(join(p, &w) == CT_OK);
-	CHECK(ct_store_connect_aux(w.store, ct_deadline_in(LONG), &h.s) == CT_OK);
-	CHECK(ct_store_beat(w.store, p->seq, "step 120") == CT_OK);
-	CHECK(ct_thread_start(&h.t, "heart", heart_main, &h) == CT_OK);
-	CHECK(ct_store_barrier(w.store, "all have beaten", p->world, ct_deadline_in(LONG)) == CT_OK);
-	proc_send(me, 0, "ready");
-	n = proc_hear(me);
-	if (strcmp(n.text, "blame") == 0) {
-		struct ct_failure f = {0};
-		enum ct_status st = ct_world_blame(&w, p->seq, &f);
-
-		proc_send(me, st == CT_OK ? f.rank : -1, f.message);
-		n = proc_hear(me);
-	}
-	ct_store_cancel_watch(h.s);
-	ct_thread_join(&h.t);
-	ct_store_close(h.s);
-	ct_world_leave(&w, strcmp(n.text, "leave") != 0);
-}
-
-static void start_beating(struct proc *p, struct plan *plans, const int64_t *seq)
-{
-	plan_tcp(plans, 3, "127.0.0.1");
-	for (int i = 0; i < 3; i++) {
-		plans[i].seq = seq[i];
-		proc_start(&p[i], beating_rank, &plans[i]);
-	}
-	for (int i = 0; i < 3; i++)
-		assert_string_equal(proc_hear(&p[i]).text, "ready");
-}
-
-struct guilt {
-	int64_t seq[3];
-	const char *end; /* what rank 2 does before rank 1 blames */
-	int guilty;
-	const char *say;
-};
-
-/* Rank 1 waits at collective 9: who is behind, stopped, gone or has left? */
-static void test_blame(void **state)
-{
-	static const struct guilt cases[] = {
-		{{9, 9, 8}, NULL, 2, "is alive but has not entered collective 9; last seen at collective 8, step 120"},
-		{{7, 9, 8}, NULL, 0, "is alive but has not entered collective 9 (and so rank 2)"},
-		{{9, 9, 9}, NULL, -1, ""},
-		{{9, 9, 9}, "drop", 2, "is gone"},
-		{{9, 9, 9}, "leave", 2, "has left the run while others wait for collective 9"},
-	};
-
-	(void)state;
-	for (size_t c = 0; c < CT_ARRAY_LEN(cases); c++) {
-		struct plan plans[3];
-		struct proc p[3];
-		struct note n;
-
-		start_beating(p, plans, cases[c].seq);
-		if (cases[c].end) {
-			proc_send(&p[2], 0, cases[c].end);
-			assert_int_equal(proc_end(&p[2]), 0);
-		}
-		proc_send(&p[1], 0, "blame");
-		n = proc_hear(&p[1]);
-		assert_int_equal(n.v, cases[c].guilty);
-		if (!strstr(n.text, cases[c].say))
-			fail_msg("case %zu: \"%s\" does not hold \"%s\"", c, n.text, cases[c].say);
-		proc_send(&p[1], 0, "drop");
-		if (!cases[c].end) {
-			proc_send(&p[2], 0, "drop");
-			assert_int_equal(proc_end(&p[2]), 0);
-		}
-		proc_send(&p[0], 0, "drop");
-		assert_int_equal(proc_end(&p[1]), 0);
-		assert_int_equal(proc_end(&p[0]), 0);
-	}
-}
-
-/* Rank 2 is stopped: its heart does not beat. Then rank 0, which serves the store, is stopped as well. */
-static void test_blame_stopped(void **state)
-{
-	static const int64_t seq[3] = {9, 9, 9};
-	struct plan plans[3];
-	struct proc p[3];
-	struct note n;
-	char who[64];
-
-	(void)state;
-	for (int stopped = 2; stopped >= 0; stopped -= 2) {
-		start_beating(p, plans, seq);
-		proc_kill(&p[stopped], SIGSTOP);
-		proc_send(&p[1], 0, "blame");
-		n = proc_hear(&p[1]);
-		snprintf(who, sizeof(who), "rank %d (pid %d on host ", stopped, (int)p[stopped].pid);
-		assert_int_equal(n.v, stopped);
-		if (!strstr(n.text, who) || !strstr(n.text, "has not answered for"))
-			fail_msg("\"%s\"", n.text);
-		for (int i = 0; i < 3; i++) {
-			proc_kill(&p[i], SIGKILL);
-			(void)proc_end(&p[i]);
-		}
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -572,8 +455,6 @@ int main(void)
 		cmocka_unit_test(test_other_world_size),
 		cmocka_unit_test(test_two_runs),
 		cmocka_unit_test(test_agree),
-		cmocka_unit_test(test_blame),
-		cmocka_unit_test(test_blame_stopped),
 	};
 
 	if (ct_log_configure("error") != CT_OK)

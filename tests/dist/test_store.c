@@ -1,4 +1,4 @@
-/* The store's operations, waits and failure record, with the server and its clients in one process. */
+/* The store's operations, waits and limits, with the server and its clients in one process. */
 #include "dist/store.h"
 
 #include <pthread.h>
@@ -111,7 +111,8 @@ static void test_many_keys(void **state)
 		assert_ok(ct_store_delete(s, key));
 	}
 	must_hold(s, "key/998", "key/998");
-	assert_fails(ct_store_get(s, "key/999", ct_deadline_in(10 * CT_MS), &(char *){NULL}, &(size_t){0}), CT_TIMEOUT, "key/999");
+	assert_fails(ct_store_get(s, "key/999", ct_deadline_in(10 * CT_MS), &(char *){NULL}, &(size_t){0}), CT_TIMEOUT,
+		     "key/999");
 	ct_store_close(s);
 	ct_store_server_stop(srv, SOON);
 }
@@ -298,92 +299,6 @@ static void test_barrier_misuse(void **state)
 	ct_store_server_stop(srv, SOON);
 }
 
-/* A failure ends waits and watches of all, does not take the store away, and is told to who comes later. */
-static void test_failure(void **state)
-{
-	ct_store_server *srv = serve(-1);
-	ct_store *a = join(srv, 0), *b = join(srv, 1), *late;
-	struct worker waiter = {.s = a}, watcher = {.s = a};
-	struct ct_failure f = {.rank = 1, .pid = 7, .host = "h", .status = CT_NUMERIC, .seq = 12, .phase = "step 3",
-			       .message = "rank 1 (pid 7 on host h) failed: loss is NaN", .hint = "lower optim.lr"};
-	struct ct_failure second = f, got;
-
-	(void)state;
-	assert_ok(ct_thread_start(&waiter.t, "wait", wait_for_key, &waiter));
-	assert_ok(ct_thread_start(&watcher.t, "watch", watch, &watcher));
-	assert_ok(ct_store_report(b, &f));
-	ct_thread_join(&waiter.t);
-	ct_thread_join(&watcher.t);
-	assert_int_equal(waiter.st, CT_PEER_LOST);
-	assert_string_equal(waiter.e.message, f.message);
-	assert_string_equal(waiter.e.hint, f.hint);
-	assert_ok(watcher.st);
-	assert_memory_equal(&watcher.f, &f, sizeof(f));
-
-	second.rank = 0;
-	assert_ok(ct_store_report(a, &second));
-	assert_ok(ct_store_set(a, "after", "1", 1));
-	must_hold(b, "after", "1");
-	late = join(srv, 2);
-	assert_ok(ct_store_watch(late, SOON, &got));
-	assert_int_equal(got.rank, 1);
-	ct_store_close(late);
-	ct_store_drop(a);
-	ct_store_drop(b);
-	ct_store_server_stop(srv, SOON);
-}
-
-static void report_lost_peer(ct_store *s)
-{
-	const struct ct_failure f = {.rank = 0, .status = CT_PEER_LOST, .message = "rank 0 failed: connection reset"};
-
-	assert_ok(ct_store_report(s, &f));
-}
-
-/* "I lost my peer" is not why the run failed if the peer itself, or its end, or the launcher says more. */
-static void test_cause_before_consequence(void **state)
-{
-	struct ct_failure cause = {.rank = 1, .status = CT_DATA, .message = "rank 1 failed: bad file"}, got;
-
-	(void)state;
-	for (int how = 0; how < 4; how++) {
-		ct_store_server *srv = serve(0);
-		ct_store *a = join(srv, 0), *b = join(srv, 1);
-
-		report_lost_peer(a);
-		if (how == 0)
-			assert_ok(ct_store_report(b, &cause));
-		else if (how == 1)
-			ct_store_drop(b);
-		else if (how == 2)
-			ct_store_server_fail(srv, &cause);
-		assert_ok(ct_store_watch(a, SOON, &got));
-		assert_int_equal(got.rank, how == 3 ? 0 : 1);
-		if (how == 1)
-			assert_non_null(strstr(got.message, "is gone"));
-		ct_store_drop(a);
-		if (how != 1)
-			ct_store_drop(b);
-		ct_store_server_stop(srv, SOON);
-	}
-}
-
-/* A launcher knows how its child died; the end of the child's connection, which comes first, waits for that. */
-static void test_launcher_says_how(void **state)
-{
-	struct ct_failure killed = {.rank = 1, .status = CT_PEER_LOST, .message = "rank 1 was killed by signal 9"}, got;
-	ct_store_server *srv = serve(-1);
-	ct_store *a = join(srv, 0), *b = join(srv, 1);
-
-	(void)state;
-	ct_store_drop(b);
-	ct_store_server_fail(srv, &killed);
-	assert_ok(ct_store_watch(a, SOON, &got));
-	assert_string_equal(got.message, killed.message);
-	ct_store_drop(a);
-	ct_store_server_stop(srv, SOON);
-}
-
 static void test_goodbye(void **state)
 {
 	ct_store_server *srv = serve(-1);
@@ -450,41 +365,13 @@ static void test_auxiliary(void **state)
 	ct_store_drop(aux);
 	assert_int_equal(ct_store_watch(a, ct_deadline_in(50 * CT_MS), &f), CT_TIMEOUT);
 	/* Only one is the first. */
-	assert_fails(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &fails), CT_MISMATCH, "rank 1 is taken");
+	assert_fails(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &fails), CT_MISMATCH,
+		     "rank 1 is taken");
 	ct_store_close(a);
 	assert_ok(ct_store_connect_aux(b, SOON, &aux));
 	ct_store_close(aux);
 	ct_store_close(b);
 	ct_store_server_stop(srv, SOON);
-}
-
-/* The end of the server is the failure of its owner, for calls, waits and watches. */
-static void test_server_gone(void **state)
-{
-	ct_store_server *srv = serve(0);
-	ct_store *s = join(srv, 1);
-	struct worker waiter = {.s = s}, watcher = {.s = s};
-	enum ct_status st;
-
-	(void)state;
-	assert_ok(ct_thread_start(&waiter.t, "wait", wait_for_key, &waiter));
-	assert_ok(ct_thread_start(&watcher.t, "watch", watch, &watcher));
-	ct_store_server_stop(srv, 0);
-	ct_thread_join(&waiter.t);
-	ct_thread_join(&watcher.t);
-	assert_int_equal(waiter.st, CT_PEER_LOST);
-	assert_ok(watcher.st);
-	assert_int_equal(watcher.f.rank, 0);
-	assert_int_equal(watcher.f.pid, getpid());
-	assert_non_null(strstr(watcher.f.message, "rank 0 (pid "));
-	assert_non_null(strstr(watcher.f.message, "on host h0) is gone"));
-	assert_fails(ct_store_set(s, "k", "v", 1), CT_PEER_LOST, "rank 0");
-	/* The first beat may still go into the socket's buffer. */
-	do
-		st = ct_store_beat(s, 1, "");
-	while (st == CT_OK);
-	assert_int_equal(st, CT_PEER_LOST);
-	ct_store_close(s);
 }
 
 static void test_addresses(void **state)
@@ -523,11 +410,10 @@ static void test_token(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_values), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_threads), cmocka_unit_test(test_barrier), cmocka_unit_test(test_barrier_misuse),
-		cmocka_unit_test(test_failure), cmocka_unit_test(test_cause_before_consequence),
-		cmocka_unit_test(test_launcher_says_how), cmocka_unit_test(test_goodbye), cmocka_unit_test(test_auxiliary),
-		cmocka_unit_test(test_server_gone), cmocka_unit_test(test_addresses), cmocka_unit_test(test_token),
+		cmocka_unit_test(test_values),  cmocka_unit_test(test_many_keys), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_threads), cmocka_unit_test(test_barrier),   cmocka_unit_test(test_barrier_misuse),
+		cmocka_unit_test(test_goodbye), cmocka_unit_test(test_auxiliary), cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_token),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

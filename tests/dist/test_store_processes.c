@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "dist/store.h"
-#include "procs.h"
 #include "tests/base/check.h"
+#include "tests/dist/procs.h"
 
 #define SOON ct_deadline_in(20 * CT_SEC)
 
@@ -193,7 +193,8 @@ static void test_owner_stopped(void **state)
 	proc_kill(&server, SIGSTOP);
 	assert_fails(ct_store_get(s, "k", ct_deadline_in(20 * CT_MS), &v, &len), CT_TIMEOUT, "rank 0 (pid ");
 	assert_fails(ct_store_members_by(s, ct_deadline_in(20 * CT_MS), &m, &n), CT_TIMEOUT, "no answer in time");
-	assert_fails(ct_store_connect("127.0.0.1", port, &o, ct_deadline_in(20 * CT_MS), &late), CT_TIMEOUT, "does not answer");
+	assert_fails(ct_store_connect("127.0.0.1", port, &o, ct_deadline_in(20 * CT_MS), &late), CT_TIMEOUT,
+		     "does not answer");
 	assert_int_equal(ct_store_watch(s, ct_deadline_in(20 * CT_MS), &f), CT_TIMEOUT);
 	/* It goes on, answers what is new, and does not count the rank that gave up at its door as lost. */
 	proc_kill(&server, SIGCONT);

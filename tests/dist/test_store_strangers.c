@@ -1,4 +1,5 @@
-/* Who must not get into the store, and what must not disturb it: refusals, foreign protocols, broken and greedy clients. */
+/* Who must not get into the store, and what must not disturb it: refusals, foreign protocols, broken and greedy
+ * clients. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -113,7 +114,8 @@ static void test_refusals(void **state)
 			     no_token = opts_of("run-a", "", 2), twice = opts_of("run-a", "secret", 1);
 
 	(void)state;
-	assert_fails(ct_store_connect("127.0.0.1", port, &other_run, SOON, &none), CT_MISMATCH, "run \"run-a\" of rank 0");
+	assert_fails(ct_store_connect("127.0.0.1", port, &other_run, SOON, &none), CT_MISMATCH,
+		     "run \"run-a\" of rank 0");
 	assert_non_null(strstr(ct_error_message(), "not run \"run-b\""));
 	assert_fails(ct_store_connect("127.0.0.1", port, &wrong, SOON, &none), CT_MISMATCH, "wrong token");
 	assert_fails(ct_store_connect("127.0.0.1", port, &no_token, SOON, &none), CT_MISMATCH, "wrong token");
@@ -245,7 +247,8 @@ static void test_broken_member(void **state)
 	}
 }
 
-/* A client that asks and asks and reads nothing holds one copy of the value and its own requests, and nobody else up. */
+/* A client that asks and asks and reads nothing holds one copy of the value and its own requests, and nobody else
+ * up. */
 static void test_client_that_does_not_read(void **state)
 {
 	ct_store_server *srv = serve();
@@ -319,14 +322,17 @@ static void test_foreign_server(void **state)
 	assert_int_equal(listen(f.fd, 5), 0);
 	assert_int_equal(getsockname(f.fd, (struct sockaddr *)&a, &len), 0);
 	assert_ok(ct_thread_start(&f.t, "fake", answer_one, &f));
-	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, SOON, &s), CT_MISMATCH, "is not a ctrain store");
+	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, SOON, &s), CT_MISMATCH,
+		     "is not a ctrain store");
 	ct_thread_join(&f.t);
 	/* Now it takes connections (the kernel does) and says nothing. */
 	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, ct_deadline_in(100 * CT_MS), &s), CT_TIMEOUT,
 		     "takes connections but does not answer");
 	close(f.fd);
-	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, ct_deadline_in(100 * CT_MS), &s), CT_TIMEOUT, "refused");
-	assert_fails(ct_store_connect("no-such-host.invalid", 1, &o, ct_deadline_in(0), &s), CT_TIMEOUT, "does not resolve");
+	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, ct_deadline_in(100 * CT_MS), &s), CT_TIMEOUT,
+		     "refused");
+	assert_fails(ct_store_connect("no-such-host.invalid", 1, &o, ct_deadline_in(0), &s), CT_TIMEOUT,
+		     "does not resolve");
 	assert_fails(ct_store_connect("127.0.0.1", 0, &o, SOON, &s), CT_USAGE, "port 0");
 }
 
@@ -369,10 +375,10 @@ static void test_parser(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_port_in_use), cmocka_unit_test(test_foreign_protocols),
-		cmocka_unit_test(test_silent_crowd), cmocka_unit_test(test_broken_member),
-		cmocka_unit_test(test_client_that_does_not_read), cmocka_unit_test(test_foreign_server),
-		cmocka_unit_test(test_parser),
+		cmocka_unit_test(test_refusals),          cmocka_unit_test(test_port_in_use),
+		cmocka_unit_test(test_foreign_protocols), cmocka_unit_test(test_silent_crowd),
+		cmocka_unit_test(test_broken_member),     cmocka_unit_test(test_client_that_does_not_read),
+		cmocka_unit_test(test_foreign_server),    cmocka_unit_test(test_parser),
 	};
 
 	/* The warnings about strangers are many here. */

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "procs.h"
+#include "tests/dist/procs.h"
 #include "tests/base/check.h"
 
 #define LONG (20 * CT_SEC)
@@ -18,8 +18,12 @@ struct role {
 
 static void join(const struct role *r, int port, struct ct_world *w)
 {
-	struct ct_identity id = {.by = CT_LAUNCHER_CTRAIN, .rank = r->rank, .world = r->world, .local_rank = r->rank,
-				 .local_world = r->world, .n_nodes = 1};
+	struct ct_identity id = {.by = CT_LAUNCHER_CTRAIN,
+				 .rank = r->rank,
+				 .world = r->world,
+				 .local_rank = r->rank,
+				 .local_world = r->world,
+				 .n_nodes = 1};
 	struct ct_world_opts o = {.run_id = "run", .token = "t", .timeout_ns = LONG};
 
 	snprintf(id.init, sizeof(id.init), "store://127.0.0.1:%d", port);
@@ -115,6 +119,26 @@ static void expect_end(struct proc *p, int code, const char *const *say)
 	}
 }
 
+/* Until the store has heard of `phase` from a rank. */
+static void await_phase(ct_store_server *srv, int rank, const char *phase)
+{
+	struct ct_store_opts o = {.run_id = "run", .token = "t", .member = -1};
+	bool heard = false;
+	ct_store *s = NULL;
+
+	assert_ok(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, ct_deadline_in(LONG), &s));
+	while (!heard) {
+		struct ct_member_state *m;
+		int n;
+
+		assert_ok(ct_store_members(s, &m, &n));
+		for (int i = 0; i < n; i++)
+			heard |= m[i].rank == rank && strcmp(m[i].phase, phase) == 0;
+		ct_free(m);
+	}
+	ct_store_close(s);
+}
+
 /* Rank 1 is killed; ranks 0 and 2 hang in code that knows nothing of it, and end all the same. */
 static void test_killed(void **state)
 {
@@ -127,6 +151,7 @@ static void test_killed(void **state)
 	srv = start_all(p, r, 3);
 	proc_send(&p[0], 0, "hang");
 	proc_send(&p[2], 0, "hang");
+	await_phase(srv, 1, "step 121");
 	proc_kill(&p[1], SIGKILL);
 	snprintf(who, sizeof(who), "ctrain: rank 1 (pid %d on host ", (int)p[1].pid);
 	expect_end(&p[0], 5, (const char *const[]){who, "is gone", "step 121", "hint: ", NULL});
@@ -149,7 +174,8 @@ static void test_report(void **state)
 	proc_send(&p[1], 0, "report");
 	assert_string_equal(proc_hear(&p[1]).text, "reported");
 	snprintf(who, sizeof(who), "rank 1 (pid %d on host ", (int)p[1].pid);
-	expect_end(&p[0], 6, (const char *const[]){who, "failed at step 121: loss is NaN\n", "hint: lower optim.lr\n", NULL});
+	expect_end(&p[0], 6,
+		   (const char *const[]){who, "failed at step 121: loss is NaN\n", "hint: lower optim.lr\n", NULL});
 	/* So does the one that reported, if it does not manage to end. */
 	expect_end(&p[1], 6, (const char *const[]){"failed at step 121", NULL});
 	ct_store_server_stop(srv, ct_deadline_in(LONG));
@@ -229,7 +255,7 @@ static void test_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),	    cmocka_unit_test(test_report),     cmocka_unit_test(test_in_time),
+		cmocka_unit_test(test_killed),      cmocka_unit_test(test_report),     cmocka_unit_test(test_in_time),
 		cmocka_unit_test(test_server_gone), cmocka_unit_test(test_collective), cmocka_unit_test(test_alone),
 	};
 
