@@ -188,8 +188,14 @@ static void test_no_allocation(void **state)
 	}
 }
 
-/* What an export forgets, an import makes zero. */
-static void assert_padding_zero(ct_net *net, const float *arena)
+/* The blocked layouts and the fused kernels that some tests are about. */
+static bool has_wide_vectors(const struct bench *b)
+{
+	return strstr(ct_engine_version(b->r.engine), "avx512") != NULL;
+}
+
+/* What an export forgets, an import makes zero. Returns the elements of padding. */
+static size_t assert_padding_zero(ct_net *net, const float *arena)
 {
 	float *again = CT_NEW_ARRAY(float, ct_net_arena_elems(net));
 	size_t padded = 0;
@@ -202,8 +208,8 @@ static void assert_padding_zero(ct_net *net, const float *arena)
 		padded += s->n - ct_graph_param(ct_net_graph(net), s->param)->n;
 		ct_free(x);
 	}
-	assert_true(padded > 0);
 	ct_free(again);
+	return padded;
 }
 
 static void test_padding_stays_zero(void **state)
@@ -214,7 +220,8 @@ static void test_padding_stays_zero(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(jobs); i++) {
 		run(&b, jobs[i]);
-		assert_padding_zero(b.r.net, ct_net_params(b.r.net));
+		size_t padded = assert_padding_zero(b.r.net, ct_net_params(b.r.net));
+		assert_true(padded > 0 || !has_wide_vectors(&b)); /* or this tests nothing */
 		assert_padding_zero(b.r.net, ct_net_grads(b.r.net));
 		assert_padding_zero(b.r.net, ct_optim_state(b.optim, 0));
 		bench_close(&b);
@@ -436,7 +443,8 @@ static void test_read(void **state)
 	assert_ok(ct_program_read(b.r.program, 0, false, x));
 	assert_memory_equal(x, b.floats, shape_elems(j.input) * 8 * sizeof(float));
 	assert_fails(ct_program_read(b.r.program, 2, false, x), CT_UNSUPPORTED, "no value is kept"); /* norm */
-	assert_fails(ct_program_read(b.r.program, 1, false, x), CT_UNSUPPORTED, "used again");       /* convolution */
+	if (has_wide_vectors(&b))
+		assert_fails(ct_program_read(b.r.program, 1, false, x), CT_UNSUPPORTED, "used again"); /* convolution */
 	assert_fails(ct_program_read(b.r.program, 0, true, x), CT_UNSUPPORTED, "no gradient is kept");
 	bench_close(&a);
 	bench_close(&b);
