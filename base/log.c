@@ -227,9 +227,11 @@ void ct_log_write(enum ct_log_level level, const char *component, const char *fm
 		len += 3;
 	}
 	line[len++] = '\n';
-	if (logger.before)
-		logger.before(logger.before_user);
-	write_line(STDERR_FILENO, line, len);
+	if (logger.fd < 0 || level != CT_LOG_INFO) {
+		if (logger.before)
+			logger.before(logger.before_user);
+		write_line(STDERR_FILENO, line, len);
+	}
 	if (logger.fd >= 0)
 		write_line(logger.fd, line, len);
 	pthread_mutex_unlock(&logger.lock);
