@@ -44,7 +44,8 @@ static enum ct_status agree(struct bench *b, double *v, bool largest)
 {
 	ct_work *w;
 
-	CT_TRY(largest ? ct_comm_allreduce(b->comm, v, 1, CT_F64, CT_MAX, &w) : ct_comm_broadcast(b->comm, v, 1, CT_F64, 0, &w));
+	CT_TRY(largest ? ct_comm_allreduce(b->comm, v, 1, CT_F64, CT_MAX, &w)
+		       : ct_comm_broadcast(b->comm, v, 1, CT_F64, 0, &w));
 	return ct_work_wait(w);
 }
 
@@ -81,8 +82,8 @@ static enum ct_status measure(struct bench *b, int op, size_t bytes, double *med
 
 static enum ct_status measure_all(struct bench *b, size_t min, size_t max, struct ct_bench_comm_row *rows, int *n_rows)
 {
-	static const char *const names[N_OPS] = { "allreduce", "allgather", "broadcast", "reduce_scatter" };
-	double n = ct_comm_size(b->comm), factor[N_OPS] = { 2 * (n - 1) / n, (n - 1) / n, 1, (n - 1) / n };
+	static const char *const names[N_OPS] = {"allreduce", "allgather", "broadcast", "reduce_scatter"};
+	double n = ct_comm_size(b->comm), factor[N_OPS] = {2 * (n - 1) / n, (n - 1) / n, 1, (n - 1) / n};
 
 	for (int op = 0; op < N_OPS; op++) {
 		for (size_t bytes = min;; bytes = bytes <= max / 4 ? bytes * 4 : max) {
@@ -117,9 +118,11 @@ static enum ct_status alloc_buffers(struct bench *b, size_t bytes, bool private_
 	return CT_OK;
 }
 
-enum ct_status ct_bench_comm(ct_comm *c, const struct ct_bench_comm_opts *opts, struct ct_bench_comm_row **rows, int *n_rows)
+enum ct_status ct_bench_comm(ct_comm *c, const struct ct_bench_comm_opts *opts, struct ct_bench_comm_row **rows,
+			     int *n_rows)
 {
-	size_t min = opts->min_bytes ? opts->min_bytes : 4096, max = opts->max_bytes ? opts->max_bytes : (size_t)100 << 20;
+	size_t min = opts->min_bytes ? opts->min_bytes : 4096,
+	       max = opts->max_bytes ? opts->max_bytes : (size_t)100 << 20;
 	struct ct_bench_comm_row *all = NULL;
 	struct bench *b;
 	enum ct_status st;

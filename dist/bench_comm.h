@@ -13,14 +13,15 @@ struct ct_bench_comm_opts {
 };
 
 struct ct_bench_comm_row {
-	const char *op;      /* "allreduce", "allgather", "broadcast", "reduce_scatter" */
-	size_t bytes;        /* of the whole vector: for allgather and reduce_scatter that of all ranks together */
+	const char *op; /* "allreduce", "allgather", "broadcast", "reduce_scatter" */
+	size_t bytes;   /* of the whole vector: for allgather and reduce_scatter that of all ranks together */
 	int rounds;
 	double us;           /* median, of the slowest rank */
 	double algbw, busbw; /* GB/s (1e9) */
 };
 
 /* fp32, sum, sizes min, 4 min, ... max. Collective. Returns owned (ct_free): rows ordered by operation and size. */
-enum ct_status ct_bench_comm(ct_comm *c, const struct ct_bench_comm_opts *opts, struct ct_bench_comm_row **rows, int *n_rows) CT_MUST_CHECK;
+enum ct_status ct_bench_comm(ct_comm *c, const struct ct_bench_comm_opts *opts, struct ct_bench_comm_row **rows,
+			     int *n_rows) CT_MUST_CHECK;
 
 #endif

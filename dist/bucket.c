@@ -10,8 +10,10 @@ static enum ct_status check(const size_t *offset, const size_t *n, int n_slices)
 
 	for (int i = 0; i < n_slices; i++) {
 		if (offset[i] < end || n[i] > SIZE_MAX / sizeof(float) - offset[i])
-			return CT_FAIL(CT_BUG, "gradient slice %d at %zu of %zu elements overlaps the one before, which ends at %zu", i,
-				       offset[i], n[i], end);
+			return CT_FAIL(
+				CT_BUG,
+				"gradient slice %d at %zu of %zu elements overlaps the one before, which ends at %zu",
+				i, offset[i], n[i], end);
 		end = offset[i] + n[i];
 	}
 	return CT_OK;
@@ -24,8 +26,8 @@ static bool is_full(const struct ct_bucket *b, size_t cap, size_t next_bytes)
 	return bytes >= cap || (bytes >= cap / 2 && next_bytes >= cap);
 }
 
-enum ct_status ct_bucket_plan(const size_t *offset, const size_t *n, int n_slices, size_t first_cap_bytes, size_t cap_bytes,
-			      struct ct_bucket **out, int *n_buckets)
+enum ct_status ct_bucket_plan(const size_t *offset, const size_t *n, int n_slices, size_t first_cap_bytes,
+			      size_t cap_bytes, struct ct_bucket **out, int *n_buckets)
 {
 	struct ct_bucket *all, *b = NULL;
 	int count = 0;

@@ -58,7 +58,8 @@ static enum ct_status add_works(ct_comm *c)
 	return CT_OK;
 }
 
-enum ct_status ct_comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct ct_world *world, const struct ct_comm_opts *opts)
+enum ct_status ct_comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct ct_world *world,
+			    const struct ct_comm_opts *opts)
 {
 	c->ops = ops;
 	c->world = world;
@@ -171,7 +172,7 @@ enum ct_status ct_comm_die(ct_comm *c)
 
 void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 {
-	struct ct_error keep, e = { .status = CT_CANCELLED, .message = "communicator was aborted" };
+	struct ct_error keep, e = {.status = CT_CANCELLED, .message = "communicator was aborted"};
 
 	if (atomic_load(&c->dead))
 		return;
@@ -182,8 +183,9 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 			snprintf(phase, sizeof(phase), " in %s", why->phase);
 		/* The caller's thread keeps its own chain. */
 		ct_error_save(&keep);
-		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "rank %d (pid %d on %s) failed%s: %s",
-			      why->rank, why->pid, why->host, phase, why->message);
+		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST,
+			      "rank %d (pid %d on %s) failed%s: %s", why->rank, why->pid, why->host, phase,
+			      why->message);
 		if (why->hint[0])
 			ct_error_hint("%s", why->hint);
 		ct_error_save(&e);
@@ -290,54 +292,64 @@ static enum ct_status post(ct_comm *c, const ct_work *want, ct_work **out)
 
 enum ct_status ct_comm_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op},
+		    out);
 }
 
-enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root, ct_work **out)
+enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root,
+			      ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_REDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op, .root = root },
-		    out);
+	return post(
+		c,
+		&(ct_work){.kind = CT_COMM_REDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op, .root = root},
+		out);
 }
 
 enum ct_status ct_comm_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root, ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root},
+		    out);
 }
 
 enum ct_status ct_comm_allgather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = t }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = t}, out);
 }
 
-enum ct_status ct_comm_gather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root, ct_work **out)
+enum ct_status ct_comm_gather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
+			      ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_GATHER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_GATHER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root},
+		    out);
 }
 
-enum ct_status ct_comm_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root, ct_work **out)
+enum ct_status ct_comm_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
+			       ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root},
+		    out);
 }
 
-enum ct_status ct_comm_reduce_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, enum ct_redop op,
-				      ct_work **out)
+enum ct_status ct_comm_reduce_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t,
+				      enum ct_redop op, ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_REDUCE_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .op = op }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_REDUCE_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .op = op},
+		    out);
 }
 
 enum ct_status ct_comm_barrier(ct_comm *c, ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_BARRIER, .dtype = CT_U8 }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_BARRIER, .dtype = CT_U8}, out);
 }
 
 enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype t, int peer, int tag, ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_SEND, .src = buf, .n = n, .dtype = t, .root = peer, .tag = tag }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_SEND, .src = buf, .n = n, .dtype = t, .root = peer, .tag = tag}, out);
 }
 
 enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int peer, int tag, ct_work **out)
 {
-	return post(c, &(ct_work){ .kind = CT_COMM_RECV, .dst = buf, .n = n, .dtype = t, .root = peer, .tag = tag }, out);
+	return post(c, &(ct_work){.kind = CT_COMM_RECV, .dst = buf, .n = n, .dtype = t, .root = peer, .tag = tag}, out);
 }
 
 /* ---- waiting */

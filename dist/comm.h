@@ -26,16 +26,17 @@ typedef struct ct_comm ct_comm;
 typedef struct ct_work ct_work; /* a posted operation; freed by wait */
 
 struct ct_comm_opts {
-	int64_t timeout_ns;   /* a collective that waits longer for a peer fails with CT_TIMEOUT naming who is late; 0: for ever */
-	const char *iface;    /* network interface for gloo, NULL: the address of the store connection */
-	const char *scope;    /* prefix of the keys in the store, NULL: "comm" */
-	bool nested;          /* part of another communicator, waited for by its helper thread: never spins, does not explain */
+	int64_t timeout_ns; /* a collective that waits longer for a peer fails with CT_TIMEOUT naming who is late; 0: for ever */
+	const char *iface; /* network interface for gloo, NULL: the address of the store connection */
+	const char *scope; /* prefix of the keys in the store, NULL: "comm" */
+	bool nested; /* part of another communicator, waited for by its helper thread: never spins, does not explain */
 };
 
 /* backend: "auto", "self", "shm", "gloo", "hier". CT_UNSUPPORTED says why one can't be had here (shm over two hosts, gloo not
  * built ...), CT_CONFIG that the name is unknown. A world of one gets self whatever it asks for. Borrows the world; the strings
  * of opts are copied. Collective: all ranks call it. */
-enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out) CT_MUST_CHECK;
+enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts,
+			    ct_comm **out) CT_MUST_CHECK;
 /* NULL is fine. Works not waited for are dropped. */
 void ct_comm_close(ct_comm *c);
 const char *ct_comm_name(const ct_comm *c);
@@ -49,12 +50,16 @@ bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why,
 enum ct_status ct_comm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_CHECK;
 
 /* All in place on buf unless src/dst are given (which must not overlap); n counts elements. root: rank. */
-enum ct_status ct_comm_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_work **out) CT_MUST_CHECK;
+enum ct_status ct_comm_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
+				 ct_work **out) CT_MUST_CHECK;
 /* Elsewhere than at the root buf keeps its values or not, as the back end likes. */
-enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root, ct_work **out) CT_MUST_CHECK;
-enum ct_status ct_comm_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root, ct_work **out) CT_MUST_CHECK;
+enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root,
+			      ct_work **out) CT_MUST_CHECK;
+enum ct_status ct_comm_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,
+				 ct_work **out) CT_MUST_CHECK;
 /* dst [world,n] */
-enum ct_status ct_comm_allgather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, ct_work **out) CT_MUST_CHECK;
+enum ct_status ct_comm_allgather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t,
+				 ct_work **out) CT_MUST_CHECK;
 /* dst [world,n] at root, elsewhere NULL will do */
 enum ct_status ct_comm_gather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
 			      ct_work **out) CT_MUST_CHECK;
@@ -62,13 +67,15 @@ enum ct_status ct_comm_gather(ct_comm *c, const void *src, void *dst, size_t n, 
 enum ct_status ct_comm_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
 			       ct_work **out) CT_MUST_CHECK;
 /* src [world,n] */
-enum ct_status ct_comm_reduce_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, enum ct_redop op,
-				      ct_work **out) CT_MUST_CHECK;
+enum ct_status ct_comm_reduce_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t,
+				      enum ct_redop op, ct_work **out) CT_MUST_CHECK;
 enum ct_status ct_comm_barrier(ct_comm *c, ct_work **out) CT_MUST_CHECK;
 /* Matched by (peer, tag), in order. A send may wait for its receive, so two ranks that exchange post both before they wait.
  * Not part of the common order of collectives, but on gloo a wait also waits for what was posted before. */
-enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype t, int peer, int tag, ct_work **out) CT_MUST_CHECK;
-enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int peer, int tag, ct_work **out) CT_MUST_CHECK;
+enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype t, int peer, int tag,
+			    ct_work **out) CT_MUST_CHECK;
+enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int peer, int tag,
+			    ct_work **out) CT_MUST_CHECK;
 
 /* Makes what progress it can: CT_OK done, CT_INPROGRESS. Never blocks. The work is still to be waited for. */
 enum ct_status ct_work_test(ct_work *w) CT_MUST_CHECK;

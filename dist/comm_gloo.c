@@ -53,7 +53,7 @@ static void block_sigpipe(sigset_t *old)
 /* A SIGPIPE raised meanwhile must not go off now. */
 static void restore_sigpipe(const sigset_t *old)
 {
-	const struct timespec now = { 0 };
+	const struct timespec now = {0};
 	sigset_t pipe;
 
 	if (sigismember(old, SIGPIPE) == 1)
@@ -68,7 +68,7 @@ static void restore_sigpipe(const sigset_t *old)
 /* gloo's loop thread inherits what its creator is. */
 static enum ct_status open_engine(struct comm_gloo *g, const struct ct_gloo_opts *o)
 {
-	struct sched_param param, batch = { 0 };
+	struct sched_param param, batch = {0};
 	sigset_t all, old;
 	enum ct_status st;
 	int policy = sched_getscheduler(0);
@@ -90,7 +90,7 @@ static enum ct_status open_engine(struct comm_gloo *g, const struct ct_gloo_opts
 
 static enum ct_status run_allgather(struct comm_gloo *g, const void *src, void *dst, size_t n)
 {
-	struct ct_gloo_op op = { .kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = CT_U8, .tag = 1 };
+	struct ct_gloo_op op = {.kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = CT_U8, .tag = 1};
 
 	return ct_gloo_run(g->engine, &op);
 }
@@ -124,20 +124,21 @@ static enum ct_status connect_mesh(struct comm_gloo *g)
 	int64_t timeout = c->opts.timeout_ns;
 	char prefix[128];
 	enum ct_status st;
-	struct ct_gloo_opts o = { .rank = c->rank,
-				  .size = c->size,
-				  .addr = c->world->peers[c->rank].addr,
-				  .iface = c->opts.iface,
-				  .store = c->world->store,
-				  .prefix = prefix,
-				  .connect_ns = timeout,
-				  .timeout_ns = timeout > CT_FOREVER - BEHIND_NS ? timeout : timeout + BEHIND_NS };
+	struct ct_gloo_opts o = {.rank = c->rank,
+				 .size = c->size,
+				 .addr = c->world->peers[c->rank].addr,
+				 .iface = c->opts.iface,
+				 .store = c->world->store,
+				 .prefix = prefix,
+				 .connect_ns = timeout,
+				 .timeout_ns = timeout > CT_FOREVER - BEHIND_NS ? timeout : timeout + BEHIND_NS};
 
 	snprintf(prefix, sizeof(prefix), "%s/gloo", c->scope);
 	CT_TRY(ct_gloo_sockets_find(NULL, &before));
 	st = open_engine(g, &o);
 	if (st < 0)
-		(void)ct_error_wrap("connecting rank %d (%s) with gloo", ct_comm_world_rank(c, c->rank), o.iface ? o.iface : o.addr);
+		(void)ct_error_wrap("connecting rank %d (%s) with gloo", ct_comm_world_rank(c, c->rank),
+				    o.iface ? o.iface : o.addr);
 	else
 		st = ct_gloo_sockets_find(&before, &g->sockets);
 	ct_gloo_sockets_release(&before);
@@ -150,7 +151,7 @@ static enum ct_status connect_mesh(struct comm_gloo *g)
 static void close_comm(ct_comm *c)
 {
 	struct comm_gloo *g = (struct comm_gloo *)c;
-	struct ct_error closed = { .status = CT_CANCELLED, .message = "communicator was closed" };
+	struct ct_error closed = {.status = CT_CANCELLED, .message = "communicator was closed"};
 
 	/* What is still under way would block the worker. */
 	if (ct_comm_worker_busy(&g->worker))
@@ -191,14 +192,14 @@ fail:
 
 static struct ct_gloo_op describe(const ct_work *w)
 {
-	return (struct ct_gloo_op){ .kind = w->kind,
-				    .src = w->src,
-				    .dst = w->dst,
-				    .n = w->n,
-				    .dtype = w->dtype,
-				    .op = w->op,
-				    .root = w->root,
-				    .tag = (uint32_t)w->scratch[TAG] };
+	return (struct ct_gloo_op){.kind = w->kind,
+				   .src = w->src,
+				   .dst = w->dst,
+				   .n = w->n,
+				   .dtype = w->dtype,
+				   .op = w->op,
+				   .root = w->root,
+				   .tag = (uint32_t)w->scratch[TAG]};
 }
 
 /* A connection broke. The peer may have given up because it saw that we do something else; or the store knows who failed. */

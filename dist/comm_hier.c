@@ -14,8 +14,8 @@ enum leg { GATHER_UP, ACROSS, HAND_DOWN, N_LEGS };
 struct hier {
 	struct ct_comm base;
 	struct ct_world local_world, leader_world;
-	ct_comm *local;    /* this host's ranks; its rank 0 leads */
-	ct_comm *leaders;  /* NULL: this rank does not lead */
+	ct_comm *local;   /* this host's ranks; its rank 0 leads */
+	ct_comm *leaders; /* NULL: this rank does not lead */
 	ct_comm *messages;
 	int *host;         /* [size] index of the rank's host, hosts counted in the order of their first ranks */
 	int *place;        /* [size] rank within the host */
@@ -74,7 +74,8 @@ static enum ct_status make_world(struct hier *h, const int *which, int value, st
 	return CT_OK;
 }
 
-static enum ct_status open_part(struct hier *h, const struct ct_comm_ops *ops, struct ct_world *w, const char *name, ct_comm **out)
+static enum ct_status open_part(struct hier *h, const struct ct_comm_ops *ops, struct ct_world *w, const char *name,
+				ct_comm **out)
 {
 	struct ct_comm_opts o = h->base.opts;
 	char scope[128];
@@ -102,7 +103,7 @@ static enum ct_status open_parts(struct hier *h)
 static void close_comm(ct_comm *c)
 {
 	struct hier *h = (struct hier *)c;
-	struct ct_error closed = { .status = CT_CANCELLED, .message = "communicator was closed" };
+	struct ct_error closed = {.status = CT_CANCELLED, .message = "communicator was closed"};
 
 	if (ct_comm_worker_busy(&h->worker))
 		ct_comm_die_of(c, &closed);
@@ -209,7 +210,8 @@ static enum ct_status allgather(struct hier *h, const void *src, void *dst, size
 	if (h->leaders) {
 		CT_TRY(now(h, ACROSS, ct_comm_allgather(h->leaders, mine, all, n * (size_t)h->most, t, &w), &w));
 		for (int q = 0; part > 0 && q < h->base.size; q++)
-			memcpy((char *)dst + (size_t)q * part, all + (size_t)h->host[q] * block + (size_t)h->place[q] * part, part);
+			memcpy((char *)dst + (size_t)q * part,
+			       all + (size_t)h->host[q] * block + (size_t)h->place[q] * part, part);
 	}
 	return now(h, HAND_DOWN, ct_comm_broadcast(h->local, dst, n * (size_t)h->base.size, t, 0, &w), &w);
 }
@@ -338,7 +340,8 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 	if (st != CT_INPROGRESS)
 		return st;
 	ct_work_text(w, what, sizeof(what));
-	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s", what, (long long)w->seq, (double)c->opts.timeout_ns / 1e9);
+	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s", what, (long long)w->seq,
+		      (double)c->opts.timeout_ns / 1e9);
 	ct_comm_blame(c, w);
 	(void)ct_comm_die(c);
 	ct_comm_worker_settle(&h->worker, w);
@@ -358,7 +361,7 @@ static enum ct_status mem_alloc(ct_comm *c, size_t bytes, void **out)
 static void abort_comm(ct_comm *c)
 {
 	struct hier *h = (struct hier *)c;
-	ct_comm *parts[] = { h->local, h->leaders, h->messages };
+	ct_comm *parts[] = {h->local, h->leaders, h->messages};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(parts); i++) {
 		if (parts[i])

@@ -16,7 +16,7 @@ struct ct_work {
 	size_t n;
 	enum ct_dtype dtype;
 	enum ct_redop op;
-	int root;  /* or the peer */
+	int root; /* or the peer */
 	int tag;
 	int64_t seq;
 	_Atomic int status; /* CT_INPROGRESS until done */
@@ -30,31 +30,32 @@ struct ct_comm_ops {
 	enum ct_status (*supports)(const struct ct_world *w);
 	/* The back end's own struct begins with a struct ct_comm on which it calls ct_comm_init. */
 	enum ct_status (*open)(struct ct_world *w, const struct ct_comm_opts *opts, ct_comm **out);
-	void (*close)(ct_comm *c); /* calls ct_comm_release */
+	void (*close)(ct_comm *c);                                         /* calls ct_comm_release */
 	enum ct_status (*mem_alloc)(ct_comm *c, size_t bytes, void **out); /* (optional) [aligned heap] */
 	/* Never blocks. A work that is done at once gets its status set here. */
 	enum ct_status (*post)(ct_comm *c, ct_work *w);
-	enum ct_status (*test)(ct_comm *c, ct_work *w);    /* never blocks */
-	enum ct_status (*wait)(ct_comm *c, ct_work *w, int64_t deadline_ns); /* blocks; returns early when the communicator dies */
-	enum ct_status (*progress)(ct_comm *c); /* (optional) [nothing] */
-	void (*abort)(ct_comm *c);              /* the communicator has just died: wakes waiters, tells peers; any thread, once */
+	enum ct_status (*test)(ct_comm *c, ct_work *w); /* never blocks */
+	enum ct_status (*wait)(ct_comm *c, ct_work *w,
+			       int64_t deadline_ns); /* blocks; returns early when the communicator dies */
+	enum ct_status (*progress)(ct_comm *c);      /* (optional) [nothing] */
+	void (*abort)(ct_comm *c); /* the communicator has just died: wakes waiters, tells peers; any thread, once */
 };
 
 struct ct_comm {
 	const struct ct_comm_ops *ops;
 	struct ct_world *world;
 	int rank, size;
-	struct ct_comm_opts opts;    /* strings point to the two below */
+	struct ct_comm_opts opts; /* strings point to the two below */
 	char iface[32];
-	char scope[96];              /* prefix of this communicator's own keys in the store; "" for a world of one */
+	char scope[96]; /* prefix of this communicator's own keys in the store; "" for a world of one */
 	_Atomic int64_t seq;
 	_Atomic bool dead;
-	struct ct_error error;       /* why it is dead: written once, under lock, before `dead` */
+	struct ct_error error; /* why it is dead: written once, under lock, before `dead` */
 	pthread_mutex_t lock;
 	pthread_cond_t died;
 	ct_work *free_works;
 	struct ct_work_block *blocks;
-	void **mem;                  /* heap blocks of the default mem_alloc */
+	void **mem; /* heap blocks of the default mem_alloc */
 	size_t n_mem;
 };
 
@@ -78,8 +79,8 @@ void ct_comm_blame(ct_comm *c, const ct_work *w);
 void ct_comm_peer_text(const ct_comm *c, int q, char *buf, size_t len);
 int ct_comm_world_rank(const ct_comm *c, int q);
 /* "allreduce sum f32[1024]", "send u8[3] to rank 1 tag 7". */
-void ct_comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root, int tag,
-		     char *buf, size_t len);
+void ct_comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root,
+		     int tag, char *buf, size_t len);
 void ct_work_text(const ct_work *w, char *buf, size_t len);
 
 extern const struct ct_comm_ops ct_comm_ops_self;

@@ -6,8 +6,16 @@
 #include "dist/comm.h"
 
 enum ct_comm_kind {
-	CT_COMM_ALLREDUCE, CT_COMM_REDUCE, CT_COMM_BROADCAST, CT_COMM_ALLGATHER, CT_COMM_GATHER, CT_COMM_SCATTER,
-	CT_COMM_REDUCE_SCATTER, CT_COMM_BARRIER, CT_COMM_SEND, CT_COMM_RECV
+	CT_COMM_ALLREDUCE,
+	CT_COMM_REDUCE,
+	CT_COMM_BROADCAST,
+	CT_COMM_ALLGATHER,
+	CT_COMM_GATHER,
+	CT_COMM_SCATTER,
+	CT_COMM_REDUCE_SCATTER,
+	CT_COMM_BARRIER,
+	CT_COMM_SEND,
+	CT_COMM_RECV
 };
 const char *ct_comm_kind_name(enum ct_comm_kind k);
 static inline bool ct_comm_is_p2p(enum ct_comm_kind k)
@@ -22,6 +30,7 @@ void ct_reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum 
 void ct_reduce_scale(void *dst, size_t n, enum ct_dtype t, int k);
 /* out[j][i] = in[0][i] op in[1][i] op ... in this order, for every j, CT_AVG divided by n_in. Inputs and outputs may be the
  * same vectors. */
-void ct_reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t, enum ct_redop op);
+void ct_reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t,
+		     enum ct_redop op);
 
 #endif

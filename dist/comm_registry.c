@@ -12,14 +12,14 @@ struct backend {
 };
 
 static const struct backend backends[] = {
-	{ "self", &ct_comm_ops_self, NULL },
-	{ "shm", &ct_comm_ops_shm, NULL },
+	{"self", &ct_comm_ops_self, NULL},
+	{"shm", &ct_comm_ops_shm, NULL},
 #ifdef CT_WITH_GLOO
-	{ "gloo", &ct_comm_ops_gloo, NULL },
-	{ "hier", &ct_comm_ops_hier, NULL },
+	{"gloo", &ct_comm_ops_gloo, NULL},
+	{"hier", &ct_comm_ops_hier, NULL},
 #else
-	{ "gloo", NULL, "built with CTRAIN_GLOO=OFF" },
-	{ "hier", NULL, "needs gloo, and this was built with CTRAIN_GLOO=OFF" },
+	{"gloo", NULL, "built with CTRAIN_GLOO=OFF"},
+	{"hier", NULL, "needs gloo, and this was built with CTRAIN_GLOO=OFF"},
 #endif
 };
 
@@ -59,7 +59,7 @@ static const char *auto_backend(const struct ct_world *w)
 
 static enum ct_status unknown_backend(const char *name)
 {
-	const char *names[CT_ARRAY_LEN(backends) + 1] = { "auto" };
+	const char *names[CT_ARRAY_LEN(backends) + 1] = {"auto"};
 	const char *near;
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++)
@@ -83,7 +83,8 @@ enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const s
 		return unknown_backend(name);
 	if (!b->ops) {
 		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", name, b->why);
-		ct_error_hint("install gloo (libgloo-dev) and build again with -DCTRAIN_GLOO=ON, or run on one host with shm");
+		ct_error_hint(
+			"install gloo (libgloo-dev) and build again with -DCTRAIN_GLOO=ON, or run on one host with shm");
 		return CT_UNSUPPORTED;
 	}
 	CT_TRY(ct_comm_open_with(world->id.world > 1 ? b->ops : &ct_comm_ops_self, world, opts, out));

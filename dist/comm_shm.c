@@ -8,12 +8,13 @@
 static enum ct_status supports(const struct ct_world *w)
 {
 	if (w->id.world > SHM_MAX_RANKS)
-		return CT_FAIL(CT_UNSUPPORTED, "communicator \"shm\" is for %d ranks at most, this run has %d", SHM_MAX_RANKS,
-			       w->id.world);
+		return CT_FAIL(CT_UNSUPPORTED, "communicator \"shm\" is for %d ranks at most, this run has %d",
+			       SHM_MAX_RANKS, w->id.world);
 	for (int q = 1; q < w->id.world; q++) {
 		if (w->peers[q].node == w->peers[0].node)
 			continue;
-		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"shm\" is for ranks of one host: rank %d is on %s, rank %d on %s",
+		(void)CT_FAIL(CT_UNSUPPORTED,
+			      "communicator \"shm\" is for ranks of one host: rank %d is on %s, rank %d on %s",
 			      w->peers[0].rank, w->peers[0].host, w->peers[q].rank, w->peers[q].host);
 		ct_error_hint("set dist.backend=auto");
 		return CT_UNSUPPORTED;

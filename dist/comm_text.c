@@ -6,10 +6,11 @@
 const char *ct_comm_kind_name(enum ct_comm_kind k)
 {
 	static const char *const names[] = {
-		[CT_COMM_ALLREDUCE] = "allreduce", [CT_COMM_REDUCE] = "reduce",   [CT_COMM_BROADCAST] = "broadcast",
-		[CT_COMM_ALLGATHER] = "allgather", [CT_COMM_GATHER] = "gather",   [CT_COMM_SCATTER] = "scatter",
-		[CT_COMM_BARRIER] = "barrier",	   [CT_COMM_SEND] = "send",	  [CT_COMM_RECV] = "recv",
-		[CT_COMM_REDUCE_SCATTER] = "reduce_scatter",
+		[CT_COMM_ALLREDUCE] = "allreduce", [CT_COMM_REDUCE] = "reduce",
+		[CT_COMM_BROADCAST] = "broadcast", [CT_COMM_ALLGATHER] = "allgather",
+		[CT_COMM_GATHER] = "gather",       [CT_COMM_SCATTER] = "scatter",
+		[CT_COMM_BARRIER] = "barrier",     [CT_COMM_SEND] = "send",
+		[CT_COMM_RECV] = "recv",           [CT_COMM_REDUCE_SCATTER] = "reduce_scatter",
 	};
 
 	return (unsigned)k < CT_ARRAY_LEN(names) ? names[k] : "unknown operation";
@@ -17,7 +18,7 @@ const char *ct_comm_kind_name(enum ct_comm_kind k)
 
 static const char *redop_name(enum ct_redop op)
 {
-	static const char *const names[] = { "sum", "prod", "min", "max", "avg" };
+	static const char *const names[] = {"sum", "prod", "min", "max", "avg"};
 
 	return (unsigned)op < CT_ARRAY_LEN(names) ? names[op] : "?";
 }
@@ -30,13 +31,14 @@ int ct_comm_world_rank(const ct_comm *c, int q)
 void ct_comm_peer_text(const ct_comm *c, int q, char *buf, size_t len)
 {
 	if (c->world->peers)
-		snprintf(buf, len, "rank %d (pid %d on %s)", c->world->peers[q].rank, c->world->peers[q].pid, c->world->peers[q].host);
+		snprintf(buf, len, "rank %d (pid %d on %s)", c->world->peers[q].rank, c->world->peers[q].pid,
+			 c->world->peers[q].host);
 	else
 		snprintf(buf, len, "rank %d", q);
 }
 
-void ct_comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root, int tag,
-		     char *buf, size_t len)
+void ct_comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root,
+		     int tag, char *buf, size_t len)
 {
 	const char *name = ct_comm_kind_name(kind), *type = (unsigned)t < CT_N_DTYPES ? ct_dtype_name(t) : "?";
 	unsigned long long count = n;

@@ -39,13 +39,13 @@ static int64_t note(struct ct_gloo_history *h, const ct_work *w)
 
 	pthread_mutex_lock(&h->lock);
 	number = ct_comm_is_p2p(w->kind) ? -1 - h->n_messages++ : h->n_collectives++;
-	h->last[h->n_issued++ % CT_GLOO_HISTORY] = (struct ct_gloo_issue){ .number = number,
-									   .n = (int64_t)w->n,
-									   .kind = (int32_t)w->kind,
-									   .dtype = (int32_t)w->dtype,
-									   .op = (int32_t)w->op,
-									   .root = w->root,
-									   .tag = w->tag };
+	h->last[h->n_issued++ % CT_GLOO_HISTORY] = (struct ct_gloo_issue){.number = number,
+									  .n = (int64_t)w->n,
+									  .kind = (int32_t)w->kind,
+									  .dtype = (int32_t)w->dtype,
+									  .op = (int32_t)w->op,
+									  .root = w->root,
+									  .tag = w->tag};
 	pthread_mutex_unlock(&h->lock);
 	return number;
 }
@@ -114,8 +114,8 @@ static enum ct_status ask(ct_comm *c, int q, struct ct_gloo_issue issued[CT_GLOO
 
 static void issue_text(const ct_comm *c, const struct ct_gloo_issue *i, char *buf, size_t len)
 {
-	ct_comm_op_text(c, (enum ct_comm_kind)i->kind, (enum ct_dtype)i->dtype, (enum ct_redop)i->op, (uint64_t)i->n, i->root, i->tag,
-			buf, len);
+	ct_comm_op_text(c, (enum ct_comm_kind)i->kind, (enum ct_dtype)i->dtype, (enum ct_redop)i->op, (uint64_t)i->n,
+			i->root, i->tag, buf, len);
 }
 
 static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const struct ct_gloo_issue *other)
@@ -127,10 +127,11 @@ static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const 
 	ct_work_text(w, mine, sizeof(mine));
 	issue_text(c, other, theirs, sizeof(theirs));
 	if (ct_comm_is_p2p(w->kind))
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree on a message: %s issues %s, %s issues %s", me, mine, who, theirs);
+		(void)CT_FAIL(CT_MISMATCH, "ranks disagree on a message: %s issues %s, %s issues %s", me, mine, who,
+			      theirs);
 	else
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, %s issues %s", (long long)other->number, me,
-			      mine, who, theirs);
+		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, %s issues %s",
+			      (long long)other->number, me, mine, who, theirs);
 	ct_error_hint("all ranks must run the same program with the same config");
 	return CT_MISMATCH;
 }
@@ -138,8 +139,8 @@ static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const 
 /* A message of the other direction with the same tag: does it fit? */
 static bool is_counterpart(const ct_comm *c, const ct_work *w, int q, const struct ct_gloo_issue *i)
 {
-	return ct_comm_is_p2p((enum ct_comm_kind)i->kind) && i->number < 0 && i->kind != (int32_t)w->kind && w->root == q &&
-	       i->root == c->rank && i->tag == w->tag;
+	return ct_comm_is_p2p((enum ct_comm_kind)i->kind) && i->number < 0 && i->kind != (int32_t)w->kind &&
+	       w->root == q && i->root == c->rank && i->tag == w->tag;
 }
 
 /* *came: rank q has issued w too. */
@@ -177,8 +178,9 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 	ct_work_text(w, what, sizeof(what));
 	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s%s", what, (long long)w->seq,
 		      (double)c->opts.timeout_ns / 1e9, n ? names : "its peers",
-		      n == 0 ? ": all have come to it, the network is slow or broken"
-			     : n == 1 ? ", which has not come to it" : ", which have not come to it");
+		      n == 0   ? ": all have come to it, the network is slow or broken"
+		      : n == 1 ? ", which has not come to it"
+			       : ", which have not come to it");
 	ct_error_hint("is that process stopped, swapped out or at something longer than dist.timeout?");
 	return CT_TIMEOUT;
 }

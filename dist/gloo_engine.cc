@@ -1,3 +1,5 @@
+#include "dist/gloo_engine.h"
+
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -12,16 +14,17 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 extern "C" {
 #include "base/mem.h"
-#include "dist/gloo_engine.h"
 }
 
-namespace {
+namespace
+{
 
 using std::chrono::milliseconds;
 
@@ -42,9 +45,13 @@ struct StoreError : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
-class Store : public gloo::rendezvous::Store {
-      public:
-	Store(ct_store *store, const char *prefix, int64_t deadline_ns) : store_(store), prefix_(prefix), deadline_ns_(deadline_ns) {}
+class Store : public gloo::rendezvous::Store
+{
+public:
+	Store(ct_store *store, const char *prefix, int64_t deadline_ns)
+		: store_(store), prefix_(prefix), deadline_ns_(deadline_ns)
+	{
+	}
 
 	void set(const std::string &key, const std::vector<char> &data) override
 	{
@@ -68,10 +75,16 @@ class Store : public gloo::rendezvous::Store {
 			(void)get(key);
 	}
 
-	void wait(const std::vector<std::string> &keys, const milliseconds &) override { wait(keys); }
+	void wait(const std::vector<std::string> &keys, const milliseconds &) override
+	{
+		wait(keys);
+	}
 
-      private:
-	std::string name(const std::string &key) const { return prefix_ + "/" + key; }
+private:
+	std::string name(const std::string &key) const
+	{
+		return prefix_ + "/" + key;
+	}
 
 	static void check(enum ct_status st)
 	{
@@ -100,8 +113,7 @@ enum ct_status explain(const char *what)
 }
 
 /* Runs f and turns whatever it throws into a status. */
-template <typename F>
-enum ct_status guarded(F f)
+template <typename F> enum ct_status guarded(F f)
 {
 	try {
 		f();
@@ -133,7 +145,8 @@ struct ct_gloo_message {
 	char nothing = 0; /* what an empty message points at */
 };
 
-namespace {
+namespace
+{
 
 void connect(ct_gloo *g, const struct ct_gloo_opts *o)
 {
@@ -194,7 +207,8 @@ void allreduce(ct_gloo *g, const struct ct_gloo_op *op, void *buf, size_t n)
 		o.setOutput(static_cast<uint64_t *>(buf), n);
 		break;
 	}
-	o.setAlgorithm(len < kRingFrom ? gloo::AllreduceOptions::Algorithm::BCUBE : gloo::AllreduceOptions::Algorithm::RING);
+	o.setAlgorithm(len < kRingFrom ? gloo::AllreduceOptions::Algorithm::BCUBE
+				       : gloo::AllreduceOptions::Algorithm::RING);
 	o.setReduceFunction(reduction(op->dtype, op->op));
 	o.setTag(op->tag);
 	gloo::allreduce(o);

@@ -3,19 +3,19 @@
 #ifndef CT_DIST_GLOO_ENGINE_H
 #define CT_DIST_GLOO_ENGINE_H
 
-#include "dist/comm_op.h"
-#include "dist/store.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#include "dist/comm_op.h"
+#include "dist/store.h"
 
 typedef struct ct_gloo ct_gloo;
 typedef struct ct_gloo_message ct_gloo_message; /* a send or receive under way */
 
 struct ct_gloo_opts {
 	int rank, size;
-	const char *addr;   /* numeric local address to bind to, or NULL: iface */
+	const char *addr; /* numeric local address to bind to, or NULL: iface */
 	const char *iface;
 	ct_store *store;
 	const char *prefix; /* of the keys in the store */

@@ -50,12 +50,12 @@ static bool look_at(int fd, struct ct_gloo_socket *out)
 		return false;
 	if (local.ss_family != AF_INET && local.ss_family != AF_INET6)
 		return false;
-	*out = (struct ct_gloo_socket){ .fd = -1,
-					.inode = sb.st_ino,
-					.local = port_of(&local),
-					.remote = port_of(&remote),
-					.same_host = same_address(&local, &remote),
-					.peer = -1 };
+	*out = (struct ct_gloo_socket){.fd = -1,
+				       .inode = sb.st_ino,
+				       .local = port_of(&local),
+				       .remote = port_of(&remote),
+				       .same_host = same_address(&local, &remote),
+				       .peer = -1};
 	return true;
 }
 
@@ -150,7 +150,8 @@ void ct_gloo_sockets_name(struct ct_gloo_sockets *s, const uint16_t *ports, int 
 	}
 	s->n = kept;
 	if (kept != size - 1)
-		CT_WARN("found %d of %d gloo connections: an abort may have to wait for the collective timeout", kept, size - 1);
+		CT_WARN("found %d of %d gloo connections: an abort may have to wait for the collective timeout", kept,
+			size - 1);
 }
 
 static void set_int(const struct ct_gloo_socket *s, int level, int option, int value, const char *name)
@@ -170,7 +171,8 @@ void ct_gloo_sockets_tune(const struct ct_gloo_sockets *s)
 		set_int(k, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT");
 		set_int(k, IPPROTO_TCP, TCP_USER_TIMEOUT, 15000, "TCP_USER_TIMEOUT");
 		if (k->same_host && setsockopt(k->fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) != 0)
-			CT_DEBUG("gloo connection to rank %d: congestion control stays as it is: %s", k->peer, strerror(errno));
+			CT_DEBUG("gloo connection to rank %d: congestion control stays as it is: %s", k->peer,
+				 strerror(errno));
 	}
 }
 
@@ -183,7 +185,7 @@ void ct_gloo_sockets_shut(const struct ct_gloo_sockets *s)
 int ct_gloo_sockets_lost(const struct ct_gloo_sockets *s)
 {
 	for (int i = 0; i < s->n; i++) {
-		struct pollfd p = { .fd = s->s[i].fd, .events = POLLRDHUP };
+		struct pollfd p = {.fd = s->s[i].fd, .events = POLLRDHUP};
 
 		if (poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 			return s->s[i].peer;

@@ -8,11 +8,11 @@
 #include "base/status.h"
 
 struct ct_gloo_socket {
-	int fd;                 /* our duplicate */
+	int fd; /* our duplicate */
 	uint64_t inode;
 	uint16_t local, remote; /* ports */
 	bool same_host;
-	int peer;               /* rank at the other end; -1 until told */
+	int peer; /* rank at the other end; -1 until told */
 };
 
 struct ct_gloo_sockets {

@@ -13,47 +13,47 @@
 #endif
 
 /* NAME: d = d op s. NAME_both: d = s = d op s, the two-rank all-reduce in one pass over memory. */
-#define KERNEL(name, type, expr)                                         \
-	CLONES static void name(void *vd, const void *vs, size_t n)      \
-	{                                                                \
-		type *restrict d = vd;                                   \
-		const type *restrict s = vs;                             \
-                                                                         \
-		for (size_t i = 0; i < n; i++) {                         \
-			type a = d[i], b = s[i];                         \
-			d[i] = (expr);                                   \
-		}                                                        \
-	}                                                                \
-                                                                         \
-	CLONES static void name##_both(void *vd, void *vs, size_t n)     \
-	{                                                                \
-		type *restrict d = vd, *restrict s = vs;                 \
-                                                                         \
-		for (size_t i = 0; i < n; i++) {                         \
-			type a = d[i], b = s[i];                         \
-			d[i] = s[i] = (expr);                            \
-		}                                                        \
+#define KERNEL(name, type, expr)                                     \
+	CLONES static void name(void *vd, const void *vs, size_t n)  \
+	{                                                            \
+		type *restrict d = vd;                               \
+		const type *restrict s = vs;                         \
+                                                                     \
+		for (size_t i = 0; i < n; i++) {                     \
+			type a = d[i], b = s[i];                     \
+			d[i] = (expr);                               \
+		}                                                    \
+	}                                                            \
+                                                                     \
+	CLONES static void name##_both(void *vd, void *vs, size_t n) \
+	{                                                            \
+		type *restrict d = vd, *restrict s = vs;             \
+                                                                     \
+		for (size_t i = 0; i < n; i++) {                     \
+			type a = d[i], b = s[i];                     \
+			d[i] = s[i] = (expr);                        \
+		}                                                    \
 	}
 
 /* Integers wrap around, so they are added and multiplied as unsigned. Min and max hand on a NaN of either side. */
-KERNEL(sum_f32, float, a + b)
-KERNEL(prod_f32, float, a *b)
+KERNEL(sum_f32, float, (a + b))
+KERNEL(prod_f32, float, (a * b))
 KERNEL(min_f32, float, a < b || a != a ? a : b)
 KERNEL(max_f32, float, a > b || a != a ? a : b)
-KERNEL(sum_f64, double, a + b)
-KERNEL(prod_f64, double, a *b)
+KERNEL(sum_f64, double, (a + b))
+KERNEL(prod_f64, double, (a * b))
 KERNEL(min_f64, double, a < b || a != a ? a : b)
 KERNEL(max_f64, double, a > b || a != a ? a : b)
-KERNEL(sum_i32, uint32_t, a + b)
-KERNEL(prod_i32, uint32_t, a *b)
+KERNEL(sum_i32, uint32_t, (a + b))
+KERNEL(prod_i32, uint32_t, (a * b))
 KERNEL(min_i32, int32_t, a < b ? a : b)
 KERNEL(max_i32, int32_t, a > b ? a : b)
-KERNEL(sum_i64, uint64_t, a + b)
-KERNEL(prod_i64, uint64_t, a *b)
+KERNEL(sum_i64, uint64_t, (a + b))
+KERNEL(prod_i64, uint64_t, (a * b))
 KERNEL(min_i64, int64_t, a < b ? a : b)
 KERNEL(max_i64, int64_t, a > b ? a : b)
 KERNEL(sum_u8, uint8_t, (uint8_t)(a + b))
-KERNEL(prod_u8, uint8_t, (uint8_t)(a * b))
+KERNEL(prod_u8, uint8_t, (uint8_t)(1u * a * b))
 KERNEL(min_u8, uint8_t, a < b ? a : b)
 KERNEL(max_u8, uint8_t, a > b ? a : b)
 
@@ -77,30 +77,30 @@ static inline uint16_t bf16_from_f32(float f)
 	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-#define KERNEL_BF16(name, expr)                                                 \
-	CLONES static void name(void *vd, const void *vs, size_t n)             \
-	{                                                                       \
-		uint16_t *restrict d = vd;                                      \
-		const uint16_t *restrict s = vs;                                \
-                                                                                \
-		for (size_t i = 0; i < n; i++) {                                \
-			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]);     \
-			d[i] = bf16_from_f32(expr);                             \
-		}                                                               \
-	}                                                                       \
-                                                                                \
-	CLONES static void name##_both(void *vd, void *vs, size_t n)            \
-	{                                                                       \
-		uint16_t *restrict d = vd, *restrict s = vs;                    \
-                                                                                \
-		for (size_t i = 0; i < n; i++) {                                \
-			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]);     \
-			d[i] = s[i] = bf16_from_f32(expr);                      \
-		}                                                               \
+#define KERNEL_BF16(name, expr)                                             \
+	CLONES static void name(void *vd, const void *vs, size_t n)         \
+	{                                                                   \
+		uint16_t *restrict d = vd;                                  \
+		const uint16_t *restrict s = vs;                            \
+                                                                            \
+		for (size_t i = 0; i < n; i++) {                            \
+			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]); \
+			d[i] = bf16_from_f32(expr);                         \
+		}                                                           \
+	}                                                                   \
+                                                                            \
+	CLONES static void name##_both(void *vd, void *vs, size_t n)        \
+	{                                                                   \
+		uint16_t *restrict d = vd, *restrict s = vs;                \
+                                                                            \
+		for (size_t i = 0; i < n; i++) {                            \
+			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]); \
+			d[i] = s[i] = bf16_from_f32(expr);                  \
+		}                                                           \
 	}
 
-KERNEL_BF16(sum_bf16, a + b)
-KERNEL_BF16(prod_bf16, a *b)
+KERNEL_BF16(sum_bf16, (a + b))
+KERNEL_BF16(prod_bf16, (a * b))
 KERNEL_BF16(min_bf16, a < b || a != a ? a : b)
 KERNEL_BF16(max_bf16, a > b || a != a ? a : b)
 
@@ -109,10 +109,14 @@ struct kernels {
 	void (*both)(void *d, void *s, size_t n);
 };
 
-#define ROW(t) { { sum_##t, sum_##t##_both }, { prod_##t, prod_##t##_both }, { min_##t, min_##t##_both }, { max_##t, max_##t##_both } }
+/* clang-format off */
+#define ROW(t) \
+	{ {sum_##t, sum_##t##_both}, {prod_##t, prod_##t##_both}, {min_##t, min_##t##_both}, {max_##t, max_##t##_both} }
+/* clang-format on */
 
 static const struct kernels kernels[CT_N_DTYPES][4] = {
-	[CT_F32] = ROW(f32), [CT_F64] = ROW(f64), [CT_I32] = ROW(i32), [CT_I64] = ROW(i64), [CT_U8] = ROW(u8), [CT_BF16] = ROW(bf16),
+	[CT_F32] = ROW(f32), [CT_F64] = ROW(f64), [CT_I32] = ROW(i32),
+	[CT_I64] = ROW(i64), [CT_U8] = ROW(u8),   [CT_BF16] = ROW(bf16),
 };
 
 static const struct kernels *kernels_of(enum ct_dtype t, enum ct_redop op)
@@ -179,7 +183,8 @@ static void reduce_in_place(void *const *v, int n_v, size_t from, size_t n, size
 		memcpy(at(v[r], from), at(v[0], from), n * elem);
 }
 
-void ct_reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t, enum ct_redop op)
+void ct_reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t,
+		     enum ct_redop op)
 {
 	_Alignas(64) char acc[BLOCK_BYTES];
 	const struct kernels *k = kernels_of(t, op);

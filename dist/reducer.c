@@ -8,10 +8,10 @@ struct ct_reducer {
 	ct_comm *comm;
 	float *arena;
 	struct ct_bucket *buckets;
-	int *pending;      /* [n_buckets] slices not ready yet */
-	ct_work **works;   /* [n_buckets], NULL: not posted or waited for */
-	int *bucket_of;    /* [n_slices] */
-	bool *ready;       /* [n_slices] */
+	int *pending;    /* [n_buckets] slices not ready yet */
+	ct_work **works; /* [n_buckets], NULL: not posted or waited for */
+	int *bucket_of;  /* [n_slices] */
+	bool *ready;     /* [n_slices] */
 	int n_buckets, n_slices, n_posted;
 	bool sync;
 	int64_t first_post_ns, exposed_ns, span_ns;
@@ -23,7 +23,8 @@ static enum ct_status index_slices(ct_reducer *r)
 		const struct ct_bucket *k = &r->buckets[b];
 
 		if (k->first_slice != r->n_slices || k->n_slices <= 0)
-			return CT_FAIL(CT_BUG, "bucket %d begins with slice %d, the one before ends at %d", b, k->first_slice, r->n_slices);
+			return CT_FAIL(CT_BUG, "bucket %d begins with slice %d, the one before ends at %d", b,
+				       k->first_slice, r->n_slices);
 		r->n_slices += k->n_slices;
 	}
 	CT_TRY_ALLOC(r->bucket_of = CT_NEW_ARRAY(int, (size_t)r->n_slices));
@@ -47,7 +48,8 @@ static enum ct_status build(ct_reducer *r, const struct ct_bucket *buckets)
 	return index_slices(r);
 }
 
-enum ct_status ct_reducer_create(ct_comm *c, float *arena, const struct ct_bucket *buckets, int n_buckets, ct_reducer **out)
+enum ct_status ct_reducer_create(ct_comm *c, float *arena, const struct ct_bucket *buckets, int n_buckets,
+				 ct_reducer **out)
 {
 	enum ct_status st;
 	ct_reducer *r;
@@ -92,8 +94,8 @@ static enum ct_status name_bucket(const ct_reducer *r, int b)
 {
 	const struct ct_bucket *k = &r->buckets[b];
 
-	return ct_error_wrap("reducing gradient bucket %d of %d (slices %d to %d, %zu elements)", b, r->n_buckets, k->first_slice,
-			     k->first_slice + k->n_slices - 1, k->n);
+	return ct_error_wrap("reducing gradient bucket %d of %d (slices %d to %d, %zu elements)", b, r->n_buckets,
+			     k->first_slice, k->first_slice + k->n_slices - 1, k->n);
 }
 
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice)

@@ -10,7 +10,8 @@
 typedef struct ct_reducer ct_reducer;
 
 /* Borrows comm and arena (of ct_comm_mem_alloc for zero copy); the buckets are copied. */
-enum ct_status ct_reducer_create(ct_comm *c, float *arena, const struct ct_bucket *buckets, int n_buckets, ct_reducer **out) CT_MUST_CHECK;
+enum ct_status ct_reducer_create(ct_comm *c, float *arena, const struct ct_bucket *buckets, int n_buckets,
+				 ct_reducer **out) CT_MUST_CHECK;
 /* Before ct_comm_close. */
 void ct_reducer_destroy(ct_reducer *r);
 /* sync false: an accumulation step without traffic (ready and finish do nothing). */

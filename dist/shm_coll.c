@@ -105,10 +105,11 @@ static struct tiles cut(const struct shm *s, size_t bytes)
 	tile = tile < TILE_MIN ? TILE_MIN : tile > TILE_MAX ? TILE_MAX : tile;
 	while (bytes / tile >= UINT32_MAX / 2) /* tickets have 32 bits */
 		tile *= 2;
-	return (struct tiles){ .bytes = tile, .n = (bytes + tile - 1) / tile };
+	return (struct tiles){.bytes = tile, .n = (bytes + tile - 1) / tile};
 }
 
-static void do_tile(struct shm *s, const ct_work *w, char *const *base, struct tiles t, uint64_t i, size_t bytes, bool staged)
+static void do_tile(struct shm *s, const ct_work *w, char *const *base, struct tiles t, uint64_t i, size_t bytes,
+		    bool staged)
 {
 	size_t at = i * t.bytes, len = bytes - at < t.bytes ? bytes - at : t.bytes;
 	int size = s->base.size, n_out = size;
@@ -126,7 +127,8 @@ static void do_tile(struct shm *s, const ct_work *w, char *const *base, struct t
 		s->out[0] = s->in[staged ? 0 : w->root];
 		n_out = 1;
 	}
-	ct_reduce_ranks((void *const *)s->in, size, (void *const *)s->out, n_out, len / ct_dtype_bytes(w->dtype), w->dtype, w->op);
+	ct_reduce_ranks((void *const *)s->in, size, (void *const *)s->out, n_out, len / ct_dtype_bytes(w->dtype),
+			w->dtype, w->op);
 }
 
 /* Even ranks draw from the front (low half of `next`), odd ones from the back (high half), so that two ranks that repeat an
@@ -150,7 +152,8 @@ static bool draw(const struct shm *s, struct shm_share *share, struct tiles t, u
 
 /* Draws tickets, all that are left or no more than this rank's fair share, and does their tiles. True when all of all
  * ranks are finished. */
-static bool do_tiles(struct shm *s, ct_work *w, struct shm_share *share, char *const *base, size_t bytes, bool staged, bool greedy)
+static bool do_tiles(struct shm *s, ct_work *w, struct shm_share *share, char *const *base, size_t bytes, bool staged,
+		     bool greedy)
 {
 	struct tiles t = cut(s, bytes);
 	uint64_t fair = (t.n + (uint64_t)s->base.size - 1) / (uint64_t)s->base.size, tile;
@@ -261,7 +264,8 @@ static bool same_op(const struct shm_slot *a, const struct shm_slot *b)
 
 static void slot_text(const struct shm *s, const struct shm_slot *d, char *buf, size_t len)
 {
-	ct_comm_op_text(&s->base, (enum ct_comm_kind)d->kind, (enum ct_dtype)d->dtype, (enum ct_redop)d->op, d->n, d->root, 0, buf, len);
+	ct_comm_op_text(&s->base, (enum ct_comm_kind)d->kind, (enum ct_dtype)d->dtype, (enum ct_redop)d->op, d->n,
+			d->root, 0, buf, len);
 }
 
 enum ct_status shm_coll_compare(struct shm *s, uint64_t seq)
@@ -284,8 +288,8 @@ enum ct_status shm_coll_compare(struct shm *s, uint64_t seq)
 		ct_comm_peer_text(&s->base, q, who_b, sizeof(who_b));
 		slot_text(s, a, what_a, sizeof(what_a));
 		slot_text(s, b, what_b, sizeof(what_b));
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %llu: %s issues %s, %s issues %s", (unsigned long long)seq,
-			      who_a, what_a, who_b, what_b);
+		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %llu: %s issues %s, %s issues %s",
+			      (unsigned long long)seq, who_a, what_a, who_b, what_b);
 		ct_error_hint("all ranks must run the same program with the same config");
 		return CT_MISMATCH;
 	}
@@ -335,7 +339,7 @@ static void do_direct(struct shm *s, ct_work *w, bool greedy)
 }
 
 struct round {
-	uint64_t g;   /* counted over all staged collectives */
+	uint64_t g; /* counted over all staged collectives */
 	size_t at, len, pitch;
 };
 
@@ -348,7 +352,7 @@ static struct round round_at(const struct shm *s, const ct_work *w, uint64_t i)
 {
 	size_t pitch = pitch_of(s, w), at = i * pitch, left = total_bytes(w) - at;
 
-	return (struct round){ .g = s->staged_rounds + i, .at = at, .len = left < pitch ? left : pitch, .pitch = pitch };
+	return (struct round){.g = s->staged_rounds + i, .at = at, .len = left < pitch ? left : pitch, .pitch = pitch};
 }
 
 /* Hands in the next round when the buffer's last use has been taken out everywhere. */

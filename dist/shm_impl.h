@@ -31,23 +31,23 @@ enum shm_state { SHM_OPEN, SHM_CLOSED, SHM_DEAD };
 
 struct shm_rank {
 	/* written by its owner */
-	_Alignas(SHM_LINE) _Atomic uint64_t posted;  /* collectives described */
-	_Atomic uint64_t done;                       /* collectives completed */
-	_Atomic uint64_t staged_in, staged_out;      /* staged rounds handed in, taken out */
-	_Atomic uint64_t busy;                       /* 1 + collective on which it holds a ticket, 0: none */
+	_Alignas(SHM_LINE) _Atomic uint64_t posted; /* collectives described */
+	_Atomic uint64_t done;                      /* collectives completed */
+	_Atomic uint64_t staged_in, staged_out;     /* staged rounds handed in, taken out */
+	_Atomic uint64_t busy;                      /* 1 + collective on which it holds a ticket, 0: none */
 	_Atomic uint32_t state;
 	/* sleeping: 1 set by the owner before it sleeps, 2 if it waits for `done` too, 0 set by the waker, who then counts up bell */
 	_Alignas(SHM_LINE) _Atomic uint32_t bell;
 	_Atomic uint32_t sleeping;
-	_Alignas(SHM_LINE) cpu_set_t cpus;           /* where it may run */
+	_Alignas(SHM_LINE) cpu_set_t cpus; /* where it may run */
 	int cpu_limit;
-	char reason[512];                            /* of SHM_DEAD */
+	char reason[512]; /* of SHM_DEAD */
 };
 
 struct shm_slot {
 	_Alignas(SHM_LINE) uint64_t n;
-	uint64_t off;     /* of the buffer in its region */
-	int32_t region;   /* -1: the buffer is private */
+	uint64_t off;   /* of the buffer in its region */
+	int32_t region; /* -1: the buffer is private */
 	int32_t root;
 	uint8_t kind, dtype, op;
 	_Alignas(SHM_LINE) unsigned char data[SHM_INLINE];
@@ -88,7 +88,7 @@ struct shm_ctl {
 };
 
 struct shm_region {
-	char *base;          /* [size][stride] */
+	char *base; /* [size][stride] */
 	size_t bytes, stride;
 };
 
@@ -112,18 +112,18 @@ struct shm {
 	struct shm_channel *channels; /* [from][to] */
 	struct shm_region regions[SHM_MAX_REGIONS];
 	int n_regions;
-	int *pidfd;                   /* [size], -1: not watched */
-	struct shm_p2p *p2p;          /* [size] */
-	char **in, **out;             /* [size], scratch */
+	int *pidfd;          /* [size], -1: not watched */
+	struct shm_p2p *p2p; /* [size] */
+	char **in, **out;    /* [size], scratch */
 
-	ct_work *head, *tail;         /* collectives not complete */
-	ct_work *unpublished;         /* first of them without a slot */
+	ct_work *head, *tail; /* collectives not complete */
+	ct_work *unpublished; /* first of them without a slot */
 	ct_work *p2p_head, **p2p_tail;
 	uint64_t p2p_pass;
 	uint64_t n_posted, n_published, n_done;
 	uint64_t seen_posted, seen_done; /* all ranks are known to have come that far */
-	uint64_t staged_rounds;       /* of the staged collectives completed */
-	bool spins, moved;            /* moved: the last advance changed something */
+	uint64_t staged_rounds;          /* of the staged collectives completed */
+	bool spins, moved;               /* moved: the last advance changed something */
 	int64_t spin_ns, checked_ns;
 };
 
@@ -166,7 +166,7 @@ void shm_p2p_post(struct shm *s, ct_work *w);
 enum ct_status shm_p2p_advance(struct shm *s) CT_MUST_CHECK;
 
 /* shm_wait.c */
-void shm_wake(struct shm *s, int q);     /* after publishing: wakes q if it sleeps */
+void shm_wake(struct shm *s, int q); /* after publishing: wakes q if it sleeps */
 void shm_wake_all(struct shm *s);
 void shm_wake_for_done(struct shm *s);
 enum ct_status shm_advance(struct shm *s, bool greedy) CT_MUST_CHECK;

@@ -23,8 +23,9 @@ static enum ct_status disagree(const struct shm *s, const ct_work *w, uint32_t d
 	char who[128];
 
 	ct_comm_peer_text(&s->base, w->root, who, sizeof(who));
-	return CT_FAIL(CT_MISMATCH, "rank %d %s %s[%zu] %s %s with tag %d, which %s %s[%llu]", ct_comm_world_rank(&s->base, s->base.rank),
-		       sending ? "sends" : "expects", ct_dtype_name(w->dtype), w->n, sending ? "to" : "from", who, w->tag,
+	return CT_FAIL(CT_MISMATCH, "rank %d %s %s[%zu] %s %s with tag %d, which %s %s[%llu]",
+		       ct_comm_world_rank(&s->base, s->base.rank), sending ? "sends" : "expects",
+		       ct_dtype_name(w->dtype), w->n, sending ? "to" : "from", who, w->tag,
 		       sending ? "expects" : "sends", ct_dtype_name((enum ct_dtype)dtype), (unsigned long long)n);
 }
 
@@ -54,7 +55,8 @@ static bool announce(struct shm *s, ct_work *w)
 /* Is it this message's turn in the stream? */
 static bool is_next(const struct shm_channel *ch, uint64_t written, uint64_t id)
 {
-	return atomic_load_explicit(&ch->accepted, memory_order_acquire) > written && ch->order[written % SHM_P2P_RING] == id;
+	return atomic_load_explicit(&ch->accepted, memory_order_acquire) > written &&
+	       ch->order[written % SHM_P2P_RING] == id;
 }
 
 static enum ct_status advance_send(struct shm *s, ct_work *w)
@@ -98,7 +100,8 @@ static struct shm_msg *match(struct shm *s, const ct_work *w)
 
 	for (uint64_t id = *scan; id < s->p2p[w->root].end; id++) {
 		struct shm_msg *m = &ch->msgs[id % SHM_P2P_RING];
-		bool waiting = atomic_load_explicit(&m->state, memory_order_acquire) == SHM_MSG_ANNOUNCED && m->id == id;
+		bool waiting =
+			atomic_load_explicit(&m->state, memory_order_acquire) == SHM_MSG_ANNOUNCED && m->id == id;
 
 		if (!waiting && id == *scan)
 			++*scan;
@@ -156,7 +159,8 @@ static enum ct_status advance_recv(struct shm *s, ct_work *w)
 		s->moved = true;
 		shm_wake(s, w->root);
 	}
-	atomic_store_explicit(&ch->msgs[ch->order[p->read % SHM_P2P_RING] % SHM_P2P_RING].state, SHM_MSG_FREE, memory_order_release);
+	atomic_store_explicit(&ch->msgs[ch->order[p->read % SHM_P2P_RING] % SHM_P2P_RING].state, SHM_MSG_FREE,
+			      memory_order_release);
 	p->read++;
 	w->scratch[STAGE] = FINISHED;
 	shm_wake(s, w->root);

@@ -90,8 +90,10 @@ static enum ct_status open_failed(struct shm *s, int pid, int err)
 	ct_comm_peer_text(&s->base, 0, owner, sizeof(owner));
 	if (err == ENOENT)
 		return CT_FAIL(CT_PEER_LOST, "%s ended before its shared memory could be opened", owner);
-	(void)CT_FAIL(CT_UNSUPPORTED, "cannot open the shared memory of %s: /proc/%d/fd: %s", owner, pid, strerror(err));
-	ct_error_hint("ranks of one host must run as the same user and see each other in /proc; or set dist.backend=gloo");
+	(void)CT_FAIL(CT_UNSUPPORTED, "cannot open the shared memory of %s: /proc/%d/fd: %s", owner, pid,
+		      strerror(err));
+	ct_error_hint(
+		"ranks of one host must run as the same user and see each other in /proc; or set dist.backend=gloo");
 	return CT_UNSUPPORTED;
 }
 
@@ -108,7 +110,8 @@ static enum ct_status attach_segment(struct shm *s, const char *key)
 	n = sscanf(text, "%d %d %" SCNu64 " %zu", &pid, &fd, &nonce, &bytes);
 	ct_free(text);
 	if (n != 4 || bytes != lay_out(s))
-		return CT_FAIL(CT_MISMATCH, "ranks disagree on the layout of shared memory: are they the same build of ctrain?");
+		return CT_FAIL(CT_MISMATCH,
+			       "ranks disagree on the layout of shared memory: are they the same build of ctrain?");
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
 	s->fd = open(path, O_RDWR | O_CLOEXEC);
 	if (s->fd < 0)
@@ -201,7 +204,7 @@ enum ct_status shm_mem_alloc(ct_comm *c, size_t bytes, void **out)
 	CT_TRY_GOTO(reserve(s, p, stride), st, unmap);
 	CT_TRY_GOTO(same_everywhere(s, bytes), st, unmap);
 	(void)madvise(p, all, MADV_POPULATE_WRITE); /* only saves page faults of the first step */
-	s->regions[s->n_regions++] = (struct shm_region){ .base = p, .bytes = bytes, .stride = stride };
+	s->regions[s->n_regions++] = (struct shm_region){.base = p, .bytes = bytes, .stride = stride};
 	s->file_end += all;
 	*out = (char *)p + (size_t)c->rank * stride;
 	return CT_OK;

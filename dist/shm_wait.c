@@ -83,7 +83,7 @@ static bool is_done(const ct_work *w)
 static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_process)
 {
 	uint32_t state = atomic_load_explicit(&s->ranks[q].state, memory_order_acquire);
-	struct pollfd p = { .fd = s->pidfd[q], .events = POLLIN };
+	struct pollfd p = {.fd = s->pidfd[q], .events = POLLIN};
 
 	if (q == s->base.rank)
 		return NULL;
@@ -112,8 +112,9 @@ static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_proces
 		ct_comm_peer_text(&s->base, q, who, sizeof(who));
 		ct_work_text(w, what, sizeof(what));
 		if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_DEAD)
-			return CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)", who,
-				       (int)sizeof(s->ranks[q].reason) - 1, s->ranks[q].reason, what, (long long)w->seq);
+			return CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)",
+				       who, (int)sizeof(s->ranks[q].reason) - 1, s->ranks[q].reason, what,
+				       (long long)w->seq);
 		return CT_FAIL(CT_PEER_LOST, "%s %s while this rank waited in %s (operation %lld)", who, why, what,
 			       (long long)w->seq);
 	}
@@ -158,7 +159,9 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 	ct_work_text(w, what, sizeof(what));
 	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s, which %s", what, (long long)w->seq,
 		      (double)s->base.opts.timeout_ns / 1e9, names,
-		      any_inside || n == 0 ? "stopped inside it" : n > 1 ? "have not come to it" : "has not come to it");
+		      any_inside || n == 0 ? "stopped inside it"
+		      : n > 1              ? "have not come to it"
+					   : "has not come to it");
 	ct_error_hint("is that process stopped, swapped out or at something longer than dist.timeout?");
 	ct_comm_blame(&s->base, w);
 	return CT_TIMEOUT;
@@ -184,7 +187,7 @@ static enum ct_status nap(struct shm *s, ct_work *w, int64_t deadline_ns)
 	now = ct_now_ns();
 	if (!is_done(w) && now < deadline_ns) {
 		int64_t span = deadline_ns - now < SLICE_NS ? deadline_ns - now : SLICE_NS;
-		struct timespec ts = { .tv_sec = span / CT_SEC, .tv_nsec = span % CT_SEC };
+		struct timespec ts = {.tv_sec = span / CT_SEC, .tv_nsec = span % CT_SEC};
 
 		syscall(SYS_futex, &me->bell, FUTEX_WAIT, bell, &ts, NULL, 0);
 		now = ct_now_ns();

@@ -47,7 +47,7 @@ BEGIN {
 	own("^zlib[.]h$", "data/inflate.c")
 	own("^libdeflate[.]h$", "data/inflate.c")
 	own("^(turbo)?jpeg(lib)?[.]h$", "data/jpeg.c")
-	own("^gloo/", "dist/comm_gloo.cc")
+	own("^gloo/", "dist/gloo_engine.cc")
 	own("^nccl[.]h$", "dist/comm_nccl.c")
 	own("^mpi[.]h$", "dist/comm_mpi.c")
 	own("^yaml[.]h$", "trainer/yaml_events.c")

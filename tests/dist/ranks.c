@@ -1,4 +1,4 @@
-#include "ranks.h"
+#include "tests/dist/ranks.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ void *shared_zeroed(size_t bytes)
 /* The server lives until the pipe's other end closes. */
 static void serve(int port_fd, int life_fd)
 {
-	struct ct_store_opts o = { .run_id = "test", .member = -1, .host = "server", .pid = (int)getpid() };
+	struct ct_store_opts o = {.run_id = "test", .member = -1, .host = "server", .pid = (int)getpid()};
 	ct_store_server *s;
 	char c;
 	int port;
@@ -39,7 +39,7 @@ static void serve(int port_fd, int life_fd)
 
 static void make_world(struct ct_world *w, int rank, int size, int port, const int *nodes)
 {
-	struct ct_store_opts o = { .run_id = "test", .member = rank, .pid = (int)getpid() };
+	struct ct_store_opts o = {.run_id = "test", .member = rank, .pid = (int)getpid()};
 	char key[32], text[32], *value;
 	size_t len;
 
@@ -48,7 +48,7 @@ static void make_world(struct ct_world *w, int rank, int size, int port, const i
 	snprintf(key, sizeof(key), "pid/%d", rank);
 	snprintf(text, sizeof(text), "%d", (int)getpid());
 	CHECK(ct_store_set(w->store, key, text, strlen(text)) == CT_OK);
-	w->id = (struct ct_identity){ .rank = rank, .world = size };
+	w->id = (struct ct_identity){.rank = rank, .world = size};
 	w->peers = CT_NEW_ARRAY(struct ct_peer, (size_t)size);
 	CHECK(w->peers);
 	for (int q = 0; q < size; q++) {
@@ -69,7 +69,7 @@ static void make_world(struct ct_world *w, int rank, int size, int port, const i
 
 static void be_rank(int rank, int size, int port, const int *nodes, rank_fn fn, void *arg)
 {
-	struct ct_world w = { 0 };
+	struct ct_world w = {0};
 
 	make_world(&w, rank, size, port, nodes);
 	fn(&w, arg);
@@ -80,7 +80,7 @@ static void be_rank(int rank, int size, int port, const int *nodes, rank_fn fn, 
 
 static pid_t fork_child(void)
 {
-	static const int faults[] = { SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS };
+	static const int faults[] = {SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS};
 	pid_t parent = getpid(), pid;
 
 	fflush(NULL);
@@ -99,7 +99,7 @@ static pid_t fork_child(void)
 /* Waits for all ranks; those that only stopped are killed at the end. */
 static int reap(int size, const pid_t *pids, int *status)
 {
-	bool stopped[MAX_RANKS] = { false };
+	bool stopped[MAX_RANKS] = {false};
 	int bad = 0;
 
 	for (int pass = 0; pass < 2; pass++) {

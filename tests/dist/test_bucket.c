@@ -39,7 +39,7 @@ static struct ct_bucket *plan(const size_t *n, int n_slices, size_t first, size_
 
 static void test_caps(void **state)
 {
-	const size_t n[] = { 100 * KIB, 100 * KIB, 100 * KIB, 400 * KIB, 300 * KIB, 200 * KIB, 600 * KIB, 1 };
+	const size_t n[] = {100 * KIB, 100 * KIB, 100 * KIB, 400 * KIB, 300 * KIB, 200 * KIB, 600 * KIB, 1};
 	struct ct_bucket *b;
 	int k;
 
@@ -58,7 +58,7 @@ static void test_caps(void **state)
 /* What is half full does not wait for a slice as big as a bucket; what is small does, rather than be a bucket of its own. */
 static void test_big_slices(void **state)
 {
-	const size_t half[] = { 512 * KIB, 4096 * KIB, 16 }, little[] = { 2, 4096 * KIB, 2, 4096 * KIB };
+	const size_t half[] = {512 * KIB, 4096 * KIB, 16}, little[] = {2, 4096 * KIB, 2, 4096 * KIB};
 	struct ct_bucket *b;
 	int k;
 
@@ -76,7 +76,7 @@ static void test_big_slices(void **state)
 
 static void test_edges(void **state)
 {
-	const size_t n[] = { 5, 7, 0, 3 }, overlap[] = { 0, 4 }, wrap[] = { 16, SIZE_MAX };
+	const size_t n[] = {5, 7, 0, 3}, overlap[] = {0, 4}, wrap[] = {16, SIZE_MAX};
 	struct ct_bucket *b;
 	int k;
 

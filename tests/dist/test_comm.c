@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dist/comm_impl.h"
-#include "ranks.h"
+#include "tests/dist/ranks.h"
 
 #define TIMEOUT (60 * CT_SEC)
 
@@ -221,7 +221,7 @@ static void movements(struct buffers *b, size_t n, enum ct_dtype t)
 
 static void collectives(struct buffers *b)
 {
-	static const size_t small[] = { 0, 1, 3, 100, 511, 1000 };
+	static const size_t small[] = {0, 1, 3, 100, 511, 1000};
 
 	for (int t = 0; t < CT_N_DTYPES; t++) {
 		for (size_t k = 0; k < CT_ARRAY_LEN(small); k++) {
@@ -277,7 +277,8 @@ static void overlap(struct buffers *b)
 
 static void exchange(struct buffers *b, size_t n)
 {
-	int size = ct_comm_size(b->c), rank = ct_comm_rank(b->c), right = (rank + 1) % size, left = (rank + size - 1) % size;
+	int size = ct_comm_size(b->c), rank = ct_comm_rank(b->c), right = (rank + 1) % size,
+	    left = (rank + size - 1) % size;
 	int32_t *to[3], *from[3];
 	ct_work *s[3], *r[3];
 
@@ -361,8 +362,8 @@ static void same_bits(struct buffers *b, struct suite *s)
 static void conform(struct ct_world *world, void *arg)
 {
 	struct suite *s = arg;
-	struct ct_comm_opts o = { .timeout_ns = TIMEOUT };
-	struct buffers b = { .arena_bytes = (size_t)32 << 20 };
+	struct ct_comm_opts o = {.timeout_ns = TIMEOUT};
+	struct buffers b = {.arena_bytes = (size_t)32 << 20};
 
 	CHECK(ct_comm_open(s->backend, world, &o, &b.c) == CT_OK);
 	CHECK(ct_comm_rank(b.c) == world->id.rank && ct_comm_size(b.c) == world->id.world);
@@ -393,7 +394,7 @@ static void conform(struct ct_world *world, void *arg)
 
 static void run_suite(const char *backend, int size, const int *nodes)
 {
-	struct suite s = { .backend = backend };
+	struct suite s = {.backend = backend};
 
 	s.digests = shared_zeroed(2 * MAX_RANKS * sizeof(uint64_t));
 	assert_non_null(s.digests);
@@ -448,10 +449,10 @@ static void test_hier(void **state)
 	(void)state;
 	if (!built("hier"))
 		skip();
-	run_suite("hier", 2, (const int[]){ 0, 1 });
-	run_suite("hier", 3, (const int[]){ 0, 0, 1 });
-	run_suite("hier", 4, (const int[]){ 0, 1, 0, 1 });
-	run_suite("hier", 4, (const int[]){ 0, 1, 1, 1 });
+	run_suite("hier", 2, (const int[]){0, 1});
+	run_suite("hier", 3, (const int[]){0, 0, 1});
+	run_suite("hier", 4, (const int[]){0, 1, 0, 1});
+	run_suite("hier", 4, (const int[]){0, 1, 1, 1});
 }
 
 int main(void)

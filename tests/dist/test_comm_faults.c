@@ -1,9 +1,9 @@
 /* What communicators say when ranks disagree, die, stop, come late or give up. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "dist/comm_impl.h"
-#include "ranks.h"
+#include "tests/dist/ranks.h"
 
 #define LONG (60 * CT_SEC)
 
@@ -26,7 +26,7 @@ struct scene {
 
 static ct_comm *open_comm(struct ct_world *w, const struct scene *s)
 {
-	struct ct_comm_opts o = { .timeout_ns = s->timeout_ns };
+	struct ct_comm_opts o = {.timeout_ns = s->timeout_ns};
 	ct_comm *c;
 
 	CHECK(ct_comm_open(s->backend, w, &o, &c) == CT_OK);
@@ -77,9 +77,10 @@ static void is_dead(ct_comm *c, enum ct_status st)
 	CHECK(ct_comm_progress(c) == st);
 }
 
-static void play(const char *backend, int size, const int *nodes, int64_t timeout_ns, rank_fn fn, int variant, int bad, int *outcome)
+static void play(const char *backend, int size, const int *nodes, int64_t timeout_ns, rank_fn fn, int variant, int bad,
+		 int *outcome)
 {
-	struct scene s = { .backend = backend, .timeout_ns = timeout_ns, .variant = variant };
+	struct scene s = {.backend = backend, .timeout_ns = timeout_ns, .variant = variant};
 
 	s.outcome = shared_zeroed(MAX_RANKS * sizeof(int));
 	assert_non_null(s.outcome);
@@ -101,7 +102,7 @@ static bool built(const char *backend)
 	return false;
 }
 
-static const int two_hosts[] = { 0, 0, 1 };
+static const int two_hosts[] = {0, 0, 1};
 
 /* ---- disagreement */
 
@@ -145,7 +146,8 @@ static void disagree(struct ct_world *world, void *arg)
 	if (st == CT_MISMATCH) {
 		CHECK(says("rank 0 (pid") && says("rank 1 (pid"));
 		CHECK(s->variant != COUNT || strcmp(s->backend, "hier") == 0 || (says("[3000]") && says("[3001]")));
-		CHECK(s->variant != KIND || strcmp(s->backend, "hier") == 0 || (says("allgather") && says("allreduce")));
+		CHECK(s->variant != KIND || strcmp(s->backend, "hier") == 0 ||
+		      (says("allgather") && says("allreduce")));
 		CHECK(ct_error_hint_text()[0]);
 	}
 	s->outcome[world->id.rank] = st;
@@ -186,7 +188,7 @@ static void disagree_message(struct ct_world *world, void *arg)
 {
 	struct scene *s = arg;
 	ct_comm *c = open_comm(world, s);
-	double x[10] = { 0 };
+	double x[10] = {0};
 	ct_work *w;
 
 	if (world->id.rank == 0)
@@ -226,8 +228,13 @@ static void test_disagree_memory(void **state)
 
 static void *abort_it(void *arg)
 {
-	struct ct_failure why = { .rank = 7, .pid = 4711, .host = "nowhere", .status = CT_NUMERIC, .phase = "step 12",
-				  .message = "loss is not finite", .hint = "lower the learning rate" };
+	struct ct_failure why = {.rank = 7,
+				 .pid = 4711,
+				 .host = "nowhere",
+				 .status = CT_NUMERIC,
+				 .phase = "step 12",
+				 .message = "loss is not finite",
+				 .hint = "lower the learning rate"};
 
 	(void)ct_error_set(CT_IO, __FILE__, __LINE__, "own chain");
 	ct_comm_abort(arg, &why);
@@ -239,7 +246,7 @@ static void aborted(struct ct_world *world, void *arg)
 {
 	struct scene *s = arg;
 	ct_comm *c = open_comm(world, s);
-	struct ct_thread t = { 0 };
+	struct ct_thread t = {0};
 	enum ct_status st;
 	static float x[100000];
 	ct_work *w;
@@ -309,7 +316,7 @@ static void test_killed(void **state)
 		play("gloo", 2, NULL, LONG, killed, rounds, 1, NULL);
 		play("gloo", 3, NULL, LONG, killed, rounds, 1, NULL);
 		play("hier", 3, two_hosts, LONG, killed, rounds, 1, NULL);
-		play("hier", 4, (const int[]){ 0, 0, 1, 1 }, LONG, killed, rounds, 1, NULL);
+		play("hier", 4, (const int[]){0, 0, 1, 1}, LONG, killed, rounds, 1, NULL);
 	}
 }
 
@@ -358,7 +365,7 @@ static void late(struct ct_world *world, void *arg)
 {
 	struct scene *s = arg;
 	ct_comm *c = open_comm(world, s);
-	char x[8] = { 0 };
+	char x[8] = {0};
 	ct_work *w;
 
 	if (world->id.rank == 0) {
@@ -415,8 +422,8 @@ static void test_left(void **state)
 static void wrong_requests(struct ct_world *world, void *arg)
 {
 	ct_comm *c = open_comm(world, arg), *other;
-	struct ct_comm_opts o = { .timeout_ns = LONG };
-	float x[4] = { 0 };
+	struct ct_comm_opts o = {.timeout_ns = LONG};
+	float x[4] = {0};
 	ct_work *w;
 
 	CHECK(ct_comm_allreduce(c, x, SIZE_MAX / 2, CT_F32, CT_SUM, &w) == CT_BUG);

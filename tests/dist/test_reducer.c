@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "dist/comm_impl.h"
 #include "dist/reducer.h"
-#include "ranks.h"
+#include "tests/dist/ranks.h"
 
 /* ---- the mock: multiplies by ten when an operation completes, `delay` progress calls after it was posted */
 
@@ -90,18 +90,23 @@ static void mock_abort(ct_comm *c)
 }
 
 static const struct ct_comm_ops mock_ops = {
-	.name = "mock", .post = mock_post, .test = mock_test, .wait = mock_wait, .progress = mock_progress, .abort = mock_abort,
+	.name = "mock",
+	.post = mock_post,
+	.test = mock_test,
+	.wait = mock_wait,
+	.progress = mock_progress,
+	.abort = mock_abort,
 };
 
 #define N_SLICES 12
 #define N_BUCKETS 5
 
 static const struct ct_bucket buckets[N_BUCKETS] = {
-	{ .offset = 0, .n = 10, .first_slice = 0, .n_slices = 2 },
-	{ .offset = 16, .n = 30, .first_slice = 2, .n_slices = 3 },
-	{ .offset = 48, .n = 5, .first_slice = 5, .n_slices = 1 },
-	{ .offset = 64, .n = 20, .first_slice = 6, .n_slices = 4 },
-	{ .offset = 96, .n = 9, .first_slice = 10, .n_slices = 2 },
+	{.offset = 0, .n = 10, .first_slice = 0, .n_slices = 2},
+	{.offset = 16, .n = 30, .first_slice = 2, .n_slices = 3},
+	{.offset = 48, .n = 5, .first_slice = 5, .n_slices = 1},
+	{.offset = 64, .n = 20, .first_slice = 6, .n_slices = 4},
+	{.offset = 96, .n = 9, .first_slice = 10, .n_slices = 2},
 };
 
 struct fixture {
@@ -112,12 +117,12 @@ struct fixture {
 
 static int setup(void **state)
 {
-	struct ct_comm_opts o = { 0 };
+	struct ct_comm_opts o = {0};
 	struct fixture *f = ct_calloc(1, sizeof(*f));
 
 	if (!f)
 		return -1;
-	f->m.world.id = (struct ct_identity){ .world = 1 };
+	f->m.world.id = (struct ct_identity){.world = 1};
 	f->m.fail_at = -1;
 	if (ct_comm_init(&f->m.base, &mock_ops, &f->m.world, &o) != CT_OK ||
 	    ct_reducer_create(&f->m.base, f->arena, buckets, N_BUCKETS, &f->r) != CT_OK)
@@ -251,7 +256,8 @@ static void test_failure_names_bucket(void **state)
 	for (int i = 0; i < N_SLICES; i++)
 		assert_int_equal(ct_reducer_ready(f->r, i), CT_OK);
 	assert_int_equal(ct_reducer_finish(f->r), CT_PEER_LOST);
-	assert_non_null(strstr(ct_error_message(), "gradient bucket 3 of 5 (slices 6 to 9, 20 elements): rank 1 ended"));
+	assert_non_null(
+		strstr(ct_error_message(), "gradient bucket 3 of 5 (slices 6 to 9, 20 elements): rank 1 ended"));
 	/* The next step fails when it posts. */
 	ct_reducer_begin(f->r, true);
 	assert_int_equal(ct_reducer_ready(f->r, 0), CT_OK);
@@ -262,7 +268,7 @@ static void test_failure_names_bucket(void **state)
 static void test_wrong_slices(void **state)
 {
 	struct fixture *f = *state;
-	struct ct_bucket hole[2] = { buckets[0], buckets[2] };
+	struct ct_bucket hole[2] = {buckets[0], buckets[2]};
 	ct_reducer *r;
 
 	ct_reducer_begin(f->r, true);
@@ -305,7 +311,7 @@ static void test_no_memory(void **state)
 
 static void train(struct ct_world *world, void *arg)
 {
-	struct ct_comm_opts o = { .timeout_ns = 60 * CT_SEC };
+	struct ct_comm_opts o = {.timeout_ns = 60 * CT_SEC};
 	size_t offset[40], n[40], at = 0;
 	int n_buckets, rank = world->id.rank, size = world->id.world;
 	struct ct_bucket *plan;
@@ -335,7 +341,8 @@ static void train(struct ct_world *world, void *arg)
 		CHECK(ct_reducer_finish(r) == CT_OK);
 		for (int i = 0; i < 40; i++) {
 			for (size_t j = 0; j < n[i]; j++)
-				CHECK(x[offset[i] + j] == (float)(size * (step + (int)(j % 100)) + size * (size - 1) / 2));
+				CHECK(x[offset[i] + j] ==
+				      (float)(size * (step + (int)(j % 100)) + size * (size - 1) / 2));
 		}
 	}
 	ct_reducer_destroy(r);

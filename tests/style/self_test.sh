@@ -128,7 +128,7 @@ data/x.c:1: only base/sha256.c may include <nettle/sha2.h>
 data/y.c:1: only trainer/yaml_events.c may include <yaml.h>
 data/z.c:1: only data/inflate.c may include <zlib.h>
 dist/alone.h:1: does not compile alone
-dist/g.cc:1: only dist/comm_gloo.cc may include <gloo/context.h>
+dist/g.cc:1: only dist/gloo_engine.cc may include <gloo/context.h>
 dist/m.c:1: only dist/comm_mpi.c may include <mpi.h>
 dist/n.c:1: only dist/comm_nccl.c may include <nccl.h>
 dist/second.c:1: CT_WITH_GLOO is read by dist/registry.c
