@@ -100,13 +100,20 @@ static enum ct_status open_failed(struct shm *s, int pid, int err)
 static enum ct_status attach_segment(struct shm *s, const char *key)
 {
 	int64_t deadline = ct_deadline_in(s->base.opts.timeout_ns);
-	char path[64], *text = NULL;
+	char path[64], owner[128], *text = NULL;
+	enum ct_status st;
 	uint64_t nonce;
 	struct stat sb;
 	size_t len, bytes;
 	int pid, fd, n;
 
-	CT_TRY(ct_store_get(s->base.world->store, key, deadline, &text, &len));
+	st = ct_store_get(s->base.world->store, key, deadline, &text, &len);
+	if (st == CT_TIMEOUT) {
+		ct_comm_peer_text(&s->base, 0, owner, sizeof(owner));
+		return CT_FAIL(CT_TIMEOUT, "%s has not offered its shared memory within %.1f s: is it stopped?", owner,
+			       (double)s->base.opts.timeout_ns / 1e9);
+	}
+	CT_TRY(st);
 	n = sscanf(text, "%d %d %" SCNu64 " %zu", &pid, &fd, &nonce, &bytes);
 	ct_free(text);
 	if (n != 4 || bytes != lay_out(s))
