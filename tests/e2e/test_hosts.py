@@ -1,5 +1,5 @@
-"""Two hosts: network, mount and UTS namespaces joined by a virtual cable, each with Debian's /etc/hosts in which a host's own
-name is 127.0.1.1. The namespaces have no names and end with the processes that hold them."""
+"""Two hosts: network, process, mount and UTS namespaces joined by a virtual cable, each with Debian's /etc/hosts in which a
+host's own name is 127.0.1.1. The namespaces have no names and end with the processes that hold them."""
 
 import os
 import shutil
@@ -9,11 +9,12 @@ import sys
 import time
 import unittest
 
-from harness import COMM, OK, STOPPED, Case, die_with_parent, main
+from harness import COMM, CTRAIN, OK, STOPPED, USAGE, Case, die_with_parent, main, read_text
 
 ADDRESS = ("10.77.0.1", "10.77.0.2")
 HOST = ("ctnodea", "ctnodeb")
 PORT = 29871
+UNSHARE = ("unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private")
 
 
 def why_not():
@@ -22,36 +23,35 @@ def why_not():
     for tool in ("ip", "unshare", "nsenter", "mount", "hostname"):
         if not shutil.which(tool):
             return f"there is no program `{tool}`"
-    probe = subprocess.run(["unshare", "-n", "-m", "-u", "ip", "link", "add", "ctprobe", "type", "veth"], capture_output=True, text=True)
+    probe = subprocess.run([*UNSHARE, "ip", "link", "add", "ctprobe", "type", "veth"], capture_output=True, text=True)
     return None if probe.returncode == 0 else "no network namespaces here: " + probe.stderr.strip()
 
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
 
 
+def shell(*argv):
+    r = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
+    if r.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, argv))}: {r.stderr.strip()}")
+
+
 class Host:
     def __init__(self, case, k):
-        self.holder = subprocess.Popen(["unshare", "--net", "--mount", "--uts", "--propagation", "private", "sleep", "600"],
-                                       preexec_fn=die_with_parent)
-        case.addCleanup(self.holder.wait)
-        case.addCleanup(self.holder.kill)
-        # Until the program is sleep, it is not yet in its namespaces.
-        case.until(lambda: self.command() == "sleep", "the host was there")
+        holder = subprocess.Popen([*UNSHARE, "sleep", "600"], preexec_fn=die_with_parent, env=case.env({"E2E_HOST": str(k)}))
+        case.addCleanup(holder.wait)
+        case.addCleanup(holder.kill)
+        # The first process of the host; until it is sleep, the host is not ready.
+        self.init = case.until(lambda: next((pid for pid, e in case.everything_marked().items() if e.get("E2E_HOST") == str(k)
+                                             and read_text(f"/proc/{pid}/comm") == "sleep\n"), None), "the host was there")
         hosts = case.write(f"hosts-{k}", f"127.0.0.1 localhost\n127.0.1.1 {HOST[k]}\n{ADDRESS[1 - k]} {HOST[1 - k]}\n")
-        self.prefix = ["nsenter", f"--target={self.holder.pid}", "--net", "--mount", "--uts"]
+        self.prefix = ["nsenter", f"--target={self.init}", "--net", "--mount", "--uts", "--pid"]
         self.run("mount", "--bind", hosts, "/etc/hosts")
         self.run("hostname", HOST[k])
         self.run("ip", "link", "set", "lo", "up")
 
-    def command(self):
-        try:
-            with open(f"/proc/{self.holder.pid}/comm", encoding="ascii") as f:
-                return f.read().strip()
-        except FileNotFoundError:
-            return ""
-
     def run(self, *argv):
-        subprocess.run([*self.prefix, *argv], check=True, capture_output=True, text=True)
+        shell(*self.prefix, *argv)
 
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
@@ -60,7 +60,8 @@ class TwoHosts(Case):
         super().setUp()
         self.hosts = [Host(self, k) for k in (0, 1)]
         a, b = self.hosts
-        a.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(b.holder.pid))
+        # From a's network, but with the outer names of processes.
+        shell("nsenter", f"--target={a.init}", "--net", "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", b.init)
         for k, host in enumerate(self.hosts):
             host.run("ip", "addr", "add", ADDRESS[k] + "/24", "dev", "eth0")
             host.run("ip", "link", "set", "eth0", "up")
@@ -68,7 +69,24 @@ class TwoHosts(Case):
     def node(self, k, *sets, procs=2, env=None, **more):
         return self.start_training("--nodes", 2, "--node-rank", k, "--procs", procs, "--master-addr", HOST[0], "--master-port", PORT,
                                    "dist.rendezvous_timeout=10", *sets, prefix=self.hosts[k].prefix,
-                                   env={"CTRAIN_TOKEN": "secret of this job", **(env or {})}, **more)
+                                   env={"CTRAIN_TOKEN": "secret of this job", "E2E_NODE": str(k), **(env or {})}, **more)
+
+    def everything_marked(self):
+        return super().marked()
+
+    def marked(self):
+        """The hosts themselves are no part of a run."""
+        return {pid: e for pid, e in super().marked().items() if "E2E_HOST" not in e}
+
+    def launcher(self, k):
+        """nsenter waits outside; the launcher is its child inside."""
+        return self.until(lambda: next((pid for pid, e in self.marked().items() if e.get("E2E_NODE") == str(k) and "RANK" not in e
+                                        and read_text(f"/proc/{pid}/cmdline").startswith(CTRAIN)), None), f"the launcher of host {k} was there")
+
+    @staticmethod
+    def inner(pid):
+        """What the process calls itself."""
+        return next(line.split()[-1] for line in read_text(f"/proc/{pid}/status").splitlines() if line.startswith("NSpid:"))
 
     def both(self, *sets, **more):
         return [self.node(k, *sets, **more) for k in (0, 1)]
@@ -122,8 +140,13 @@ class TwoHosts(Case):
         self.assert_reference()
 
     def test_shm_over_hosts_is_refused(self):
-        for r in self.finish(self.both("dist.backend=shm"), 2):
-            self.assert_last_says(r, "shm", "host")
+        nodes = self.both("dist.backend=shm")
+        results = [n.wait() for n in nodes]
+        # Every rank sees it for itself or hears of it from another.
+        self.assertLessEqual({r.code for r in results}, {USAGE, COMM}, results[0].describe() + results[1].describe())
+        self.assertIn(USAGE, [r.code for r in results])
+        for r in results:
+            self.assert_last_says(r, 'communicator "shm" is for ranks of one host', "dist.backend=auto")
 
     def test_workers_by_hand(self):
         def rank(r):
@@ -136,18 +159,19 @@ class TwoHosts(Case):
         """Kills the launcher of host k, or the given rank, in a step; both hosts must be empty within seconds."""
         nodes = [self.node(n, "checkpoint.every_steps=4", *sets, env={"CTRAIN_FAILPOINT": "step:9@0=stop"}) for n in (0, 1)]
         self.until_stopped(0, nodes[0])
-        pid = nodes[k].pid if victim == "launcher" else self.rank_pid(victim)
+        pid = self.launcher(k) if victim == "launcher" else self.rank_pid(victim)
+        name = self.inner(pid)
         since = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         self.assert_gone(since, nodes[1 - k], 8)
         results = [n.wait(5) for n in nodes]
         self.assert_code(results[1 - k], COMM)
-        return results, pid
+        return results, name
 
     def test_killed_launcher(self):
         for k in (0, 1):
             with self.subTest(host=k):
-                results, pid = self.kill(k, "launcher")
+                results, _ = self.kill(k, "launcher")
                 self.assertEqual(results[k].code, -signal.SIGKILL)
                 lost = (0, 1) if k == 0 else (2, 3)
                 self.assert_last_says(results[1 - k], rf"rank ({lost[0]}|{lost[1]})\b.*{HOST[k]}|launcher.*{HOST[k]}|{HOST[k]}.*launcher")
@@ -169,7 +193,7 @@ class TwoHosts(Case):
     def test_signal_to_one_host(self):
         nodes = [self.node(k, env={"CTRAIN_FAILPOINT": "step:9@2=stop"}) for k in (0, 1)]
         pid = self.until_stopped(2, nodes[1])
-        nodes[1].signal(signal.SIGTERM)
+        os.kill(self.launcher(1), signal.SIGTERM)
         self.until(lambda: "saving" in nodes[1].err, "the launcher said that it got the signal", nodes[1])
         os.kill(pid, signal.SIGCONT)
         self.finish(nodes, STOPPED)
@@ -181,10 +205,14 @@ class TwoHosts(Case):
         self.assert_code(r, COMM)
         self.assert_last_says(r, r"rank (2|3)\b|ranks? .*2.*3|2 of 4")
 
+    def test_no_token(self):
+        self.finish(self.both(env={"CTRAIN_TOKEN": ""}))
+        self.assert_reference()
+
     def test_wrong_token(self):
         nodes = [self.node(0, "dist.rendezvous_timeout=3"), self.node(1, "dist.rendezvous_timeout=3", env={"CTRAIN_TOKEN": "guessed"})]
         r = nodes[1].wait(20)
-        self.assert_code(r, 2)
+        self.assert_code(r, USAGE)
         self.assert_last_says(r, "token")
         self.assert_code(nodes[0].wait(20), COMM)
 
