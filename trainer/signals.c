@@ -6,13 +6,18 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+static void add_stop_signals(sigset_t *set)
+{
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGUSR1);
+}
+
 enum ct_status ct_signals_open(bool children, int *out)
 {
 	sigset_t set;
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGUSR1);
+	add_stop_signals(&set);
 	if (children) {
 		sigaddset(&set, SIGCHLD);
 		sigaddset(&set, SIGHUP);
@@ -36,9 +41,10 @@ int ct_signals_next(int fd)
 
 void ct_signals_reset_in_child(void)
 {
-	sigset_t none;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigset_t set;
+	sigemptyset(&set);
+	add_stop_signals(&set);
+	sigprocmask(SIG_SETMASK, &set, NULL);
 	signal(SIGPIPE, SIG_DFL);
 }
 

@@ -10,7 +10,8 @@ enum ct_status ct_signals_open(bool children, int *fd) CT_MUST_CHECK;
 /* Number of the next pending signal, 0 when none. */
 int ct_signals_next(int fd);
 void ct_signals_close(int fd);
-/* Unblocks everything in a child between fork and exec. */
+/* In a child between fork and exec: unblocks all but SIGINT, SIGTERM and SIGUSR1. A stop that comes before the new program's own
+ * ct_signals_open stays pending until then, instead of killing it. */
 void ct_signals_reset_in_child(void);
 
 #endif
