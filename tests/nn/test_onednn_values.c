@@ -1,0 +1,225 @@
+/* What the oneDNN engine computes where it goes its own ways: the fused norm and pool on odd shapes, gradients in shared memory,
+ * values read back, NaN. Skipped in a build without the engine. */
+#include "nn/engine_onednn_norm_pool.h"
+#include "tests/nn/onednn_check.h"
+
+/* Norm, ReLU and max pool in one kernel: windows that overlap, leave a rest, reach over the edge; channels that do not fill a
+ * vector; a norm that reads something else than a convolution. */
+static void test_norm_pool_shapes(void **state)
+{
+	static const char *const layers[] = {
+		"conv2d 17 kernel=3;batch_norm;relu;max_pool 3 stride=2 padding=1;flatten;linear 10",
+		"conv2d 5 kernel=3;batch_norm;relu;max_pool 2;flatten;linear 10",
+		"conv2d 33 kernel=3;batch_norm;relu;max_pool 2x3 stride=1x2 padding=1x0;flatten;linear 10",
+		"conv2d 16 kernel=3;batch_norm;relu;max_pool 2 stride=3;flatten;linear 10",
+		"conv2d 16 kernel=3 name=c;batch_norm;relu;max_pool 3 stride=2;batch_norm;relu;max_pool 2 stride=1;"
+		"global_avg_pool;linear 10",
+		"conv2d 16 kernel=1 name=c;batch_norm;relu;max_pool 3 stride=1 padding=1;add from=c;flatten;linear 10",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(layers); i++) {
+		for (int threads = 1; threads <= 2; threads++) {
+			struct job j = {.engine = "onednn",
+					.layers = layers[i],
+					.input = {2, 11, 13},
+					.threads = threads,
+					.batch = 5,
+					.n = 5,
+					.kind = CT_INPUT_F32_NCHW,
+					.steps = 2};
+			assert_equals_ref(&j, 2e-4);
+		}
+	}
+}
+
+/* Of equal values the first is the maximum, and a NaN is: as in PyTorch. */
+static void test_norm_pool_choice(void **state)
+{
+	_Alignas(64) static float x[4][16], y[16], picked[16];
+	_Alignas(16) static uint8_t taps[16];
+	static float gamma[16], beta[16], mean[16], variance[16];
+	static struct ct_norm_pool_partial partials[1];
+	struct ct_norm_pool p = {.shape = {.n = 1,
+					   .channels = 16,
+					   .in = {16, 2, 2},
+					   .out = {16, 1, 1},
+					   .win = ct_window_square(2, 2, 0),
+					   .eps = 1e-5f},
+				 .x = x[0],
+				 .gamma = gamma,
+				 .beta = beta,
+				 .mean = mean,
+				 .variance = variance,
+				 .y = y,
+				 .picked = picked,
+				 .taps = taps,
+				 .partials = partials};
+
+	(void)state;
+	if (!ct_onednn_norm_pool_usable()) {
+		printf("skipped: this processor has no AVX-512\n");
+		skip();
+	}
+	for (int c = 0; c < 16; c++) {
+		gamma[c] = c % 2 ? 1 : -1;
+		beta[c] = 2;
+	}
+	for (int k = 0; k < 4; k++) {
+		x[k][1] = k == 1 || k == 2 ? 5 : 3; /* two maxima */
+		x[k][2] = k == 1 || k == 2 ? 5 : 3; /* the same, turned round by gamma */
+		x[k][3] = (float)k;
+		x[k][5] = k == 1 ? NAN : 0;
+	}
+	beta[3] = -9; /* the ReLU cuts all */
+	ct_norm_pool_forward(&p);
+	const int want[] = {0, 1, 0, 255, 0};
+	for (int c = 0; c < 5; c++)
+		assert_int_equal(taps[c], want[c]);
+	assert_true(picked[1] == 5 && picked[2] == 3);
+	assert_true(fabsf(y[1] - 3) < 1e-3f && fabsf(y[2] - 3) < 1e-3f && y[3] == 0 && y[0] == 2);
+	assert_true(isnan(y[5]) && taps[5] != 255);
+}
+
+/* Gradients of several users of one value, in every order of those that share memory and those that do not. */
+static void test_fan_out(void **state)
+{
+	static const char *const layers[] = {
+		"conv2d 4 kernel=1 name=a;conv2d 4 kernel=3 padding=1;add from=a name=s;conv2d 4 kernel=1 from=a;add from=s;"
+		"flatten;linear 10",
+		"conv2d 4 kernel=1 name=a;add from=a name=s;add from=a;add from=s;relu;flatten;linear 10",
+		"conv2d 4 kernel=1 name=a;relu name=r;add from=a name=s;relu;add from=r;dropout 0.5;add from=s;flatten;linear 10",
+		"conv2d 4 kernel=1 name=a;flatten name=f;linear 5 name=l;relu;linear 5;add from=l name=m;relu;linear 5;add from=m;"
+		"linear 10",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(layers); i++) {
+		struct job j = {.engine = "onednn",
+				.layers = layers[i],
+				.input = {2, 5, 6},
+				.threads = 1,
+				.batch = 3,
+				.n = 3,
+				.kind = CT_INPUT_F32_NCHW,
+				.steps = 2};
+		assert_equals_ref(&j, 2e-5);
+	}
+}
+
+struct reads {
+	int equal, used_again, not_kept;
+};
+
+/* What can be read equals ref's; the rest is refused. */
+static struct reads compare_reads(ct_program *ref, ct_program *p, const ct_graph *g, int n, bool gradient)
+{
+	struct reads r = {0};
+
+	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
+		size_t elems = shape_elems(ct_graph_node(g, id)->shape) * (size_t)n;
+		float *want = CT_NEW_ARRAY(float, elems), *got = CT_NEW_ARRAY(float, elems);
+		enum ct_status st = ct_program_read(p, id, gradient, got);
+		if (st == CT_OK) {
+			assert_ok(ct_program_read(ref, id, gradient, want));
+			double size = largest(want, NULL, elems), error = largest(want, got, elems);
+			if (!(error <= 1e-4 * size))
+				fail_msg("%s %s is off by %.1e of %.1e", gradient ? "gradient of" : "value of",
+					 ct_graph_node(g, id)->name, error, size);
+			r.equal++;
+		} else {
+			assert_int_equal(st, CT_UNSUPPORTED);
+			*(strstr(ct_error_message(), "used again") ? &r.used_again : &r.not_kept) += 1;
+		}
+		ct_free(want);
+		ct_free(got);
+	}
+	return r;
+}
+
+static void test_read(void **state)
+{
+	static const struct job *const jobs[] = {&convnet, &mixed};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(jobs); i++) {
+		struct bench a, b;
+		struct job j = *jobs[i], ref = j;
+		struct ct_metrics m = {0};
+		ct_program *eval[2];
+		j.steps = ref.steps = 0;
+		ref.engine = "ref";
+		run(&a, &ref);
+		run(&b, &j);
+		const int logits = ct_graph_node(b.r.graph, ct_graph_loss(b.r.graph))->in[0];
+		const struct ct_batch batch = batch_of(&b, &j);
+		const struct ct_backward_opts back = {.scale = 1};
+		float *x = CT_NEW_ARRAY(float, (size_t)j.n * 10);
+		assert_ok(ct_program_forward(a.r.program, &batch, &m));
+		assert_ok(ct_program_forward(b.r.program, &batch, &m));
+		struct reads r = compare_reads(a.r.program, b.r.program, b.r.graph, j.n, false);
+		assert_true(r.equal > 3 && r.not_kept > 1);
+		assert_int_equal(compare_reads(a.r.program, b.r.program, b.r.graph, j.n, true).equal, 0);
+		assert_ok(ct_program_backward(a.r.program, &back));
+		assert_ok(ct_program_backward(b.r.program, &back));
+		r = compare_reads(a.r.program, b.r.program, b.r.graph, j.n, false);
+		assert_true(r.equal > 1 && r.used_again > 0);
+		r = compare_reads(a.r.program, b.r.program, b.r.graph, j.n, true);
+		assert_true(r.equal > 0 && r.used_again > 0 && r.not_kept > 0);
+		assert_ok(ct_program_read(b.r.program, logits, false, x)); /* always */
+		assert_ok(ct_program_create(a.r.net, j.n, CT_EVAL, &eval[0]));
+		assert_ok(ct_program_create(b.r.net, j.n, CT_EVAL, &eval[1]));
+		assert_ok(ct_program_forward(eval[0], &batch, &m));
+		assert_ok(ct_program_forward(eval[1], &batch, &m));
+		r = compare_reads(eval[0], eval[1], b.r.graph, j.n, false);
+		assert_true(r.equal > 1 && r.used_again > 1);
+		assert_ok(ct_program_read(eval[1], logits, false, x));
+		ct_program_destroy(eval[0]);
+		ct_program_destroy(eval[1]);
+		ct_free(x);
+		bench_close(&a);
+		bench_close(&b);
+	}
+}
+
+/* A NaN anywhere shows in the loss: oneDNN's ReLU alone would hide it. */
+static void test_nan_shows(void **state)
+{
+	static const char *const layers[] = {
+		"flatten;linear 32;relu;linear 10",
+		"conv2d 16 kernel=3 name=c;relu;flatten;linear 10",
+		"conv2d 16 kernel=3 name=c;batch_norm;relu;flatten;linear 10",
+		"conv2d 16 kernel=3 name=c;batch_norm;relu;max_pool 2;flatten;linear 10",
+		"conv2d 16 kernel=1 name=c;conv2d 16 kernel=3 padding=1;add from=c;relu;flatten;linear 10",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(layers); i++) {
+		struct job j = {
+			.engine = "onednn", .layers = layers[i], .input = {1, 8, 8}, .threads = 1, .batch = 4, .n = 4};
+		struct bench b;
+		bench_open(&b, &j);
+		step(&b, &j, false);
+		assert_true(isfinite(b.metrics.loss));
+		float *w = export_param(b.r.net, ct_net_params(b.r.net), 0);
+		w[0] = NAN;
+		assert_ok(ct_net_import(b.r.net, ct_net_params(b.r.net), 0, w));
+		step(&b, &j, false);
+		if (!isnan(b.metrics.loss))
+			fail_msg("%s: a weight is NaN, the loss %g", layers[i], b.metrics.loss);
+		ct_free(w);
+		bench_close(&b);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_norm_pool_shapes), cmocka_unit_test(test_norm_pool_choice),
+		cmocka_unit_test(test_fan_out),          cmocka_unit_test(test_read),
+		cmocka_unit_test(test_nan_shows),
+	};
+	int skipped = skip_without_onednn();
+
+	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
+}
