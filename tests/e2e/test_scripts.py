@@ -1,0 +1,245 @@
+"""scripts/get_mnist.sh against servers on this machine: whole, interrupted, damaged and absent downloads; scripts/sum_tests.py."""
+
+import functools
+import http.server
+import os
+import shutil
+import socket
+import sys
+import threading
+import unittest
+
+from harness import OK, SOURCE, Case, Process, main, shared
+
+MNIST = shared("data", "mnist")
+FASHION = shared("data", "fashion-mnist")
+FILES = [f"{split}-{what}-ubyte.gz" for split in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
+IMAGES = FILES[0]
+HALF = 1 << 20
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+class Plain(http.server.SimpleHTTPRequestHandler):
+    """What `python3 -m http.server` does: no ranges. Notes what is asked for."""
+
+    def do_GET(self):
+        self.server.asked.append((os.path.basename(self.path), self.headers.get("Range")))
+        try:
+            super().do_GET()
+        except ConnectionError:
+            pass  # it hung up: it had asked for a range
+
+    def log_message(self, *args):
+        pass
+
+
+class Ranges(Plain):
+    """Ranges `bytes=N-`; sends no more than `server.cut` bytes of a file when that is set, whatever it has announced."""
+
+    def do_GET(self):
+        name, asked = os.path.basename(self.path), self.headers.get("Range")
+        self.server.asked.append((name, asked))
+        data = read(os.path.join(self.directory, name))
+        first = int(asked[len("bytes="):].rstrip("-")) if asked else 0
+        if first >= len(data):
+            self.send_error(416)
+            return
+        self.send_response(206 if asked else 200)
+        self.send_header("Content-Length", str(len(data) - first))
+        if asked:
+            self.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
+        self.end_headers()
+        self.wfile.write(data[first:first + (self.server.cut or len(data))])
+
+
+class GetMnist(Case):
+    def setUp(self):
+        super().setUp()
+        if not shutil.which("curl"):
+            self.skipTest("curl is not installed")
+
+    def serve(self, folder, handler=Ranges, cut=0):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=folder))
+        server.asked, server.cut = [], cut
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        server.url = f"http://127.0.0.1:{server.server_address[1]}"
+        return server
+
+    def get(self, *mirrors, expect=OK, args=()):
+        argv = ["bash", os.path.join(SOURCE, "scripts", "get_mnist.sh"), *args, self.path("mnist")]
+        env = self.env({"CTRAIN_MNIST_MIRROR": " ".join(mirrors), "no_proxy": "127.0.0.1"})
+        r = Process(self, argv, env, self.tmp).wait(60)
+        self.assert_code(r, expect)
+        return r
+
+    def left_half(self, data):
+        return self.write(f"mnist/{IMAGES}.part", data)
+
+    def assert_whole(self, source=MNIST):
+        self.assertEqual(sorted(os.listdir(self.path("mnist"))), sorted(FILES))
+        for name in FILES:
+            self.assertEqual(read(self.path("mnist", name)), read(os.path.join(source, name)), name)
+
+    @staticmethod
+    def closed_port():
+        """A URL where nobody listens."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            return f"http://127.0.0.1:{s.getsockname()[1]}"
+
+
+@unittest.skipUnless(MNIST and FASHION, "no ../shared/data/mnist and fashion-mnist (CTRAIN_SHARED)")
+class Real(GetMnist):
+    def test_whole(self):
+        server = self.serve(MNIST, Plain)
+        r = self.get(server.url)
+        self.assertIn("is complete", r.out)
+        self.assert_whole()
+        server.asked.clear()
+        self.get(server.url)
+        self.assertEqual(server.asked, [], "what is there and right was asked for again")
+
+    def test_fashion(self):
+        self.get(self.serve(FASHION, Plain).url, args=["--fashion"])
+        self.assert_whole(FASHION)
+
+    def test_program_reads_it(self):
+        self.get(self.serve(MNIST, Plain).url)
+        config = self.config("model: {name: mlp, hidden: [8]}\ndata: {name: mnist}\nbatch: {global: 60}\ntrain: {max_steps: 2, epochs: 1}\n"
+                             "launch: {procs: 1}\n", "mnist.yaml")
+        self.train(f"data.dir={self.path('mnist')}", "data.val=t10k", config=config)
+
+    def test_damaged_file_is_replaced(self):
+        shutil.copytree(MNIST, self.path("mnist"), copy_function=shutil.copyfile, ignore=lambda d, names: set(names) - set(FILES))
+        with open(self.path("mnist", IMAGES), "r+b") as f:
+            f.seek(HALF)
+            f.write(b"?")
+        server = self.serve(MNIST)
+        self.get(server.url)
+        self.assertEqual(server.asked, [(IMAGES, None)])
+        self.assert_whole()
+
+    def test_interrupted_then_resumed(self):
+        whole = read(os.path.join(MNIST, IMAGES))
+        cut = self.serve(MNIST, cut=HALF)
+        r = self.get(cut.url, expect=1)
+        self.assert_says(r, IMAGES, "offline", "CTRAIN_MNIST_MIRROR")
+        self.assertFalse(os.path.exists(self.path("mnist", IMAGES)), "half a file under the final name")
+        part = read(self.path("mnist", IMAGES + ".part"))
+        self.assertGreaterEqual(len(part), HALF)
+        self.assertEqual(part, whole[:len(part)])
+        server = self.serve(MNIST)
+        self.get(server.url)
+        self.assertEqual(server.asked[0], (IMAGES, f"bytes={len(part)}-"))
+        self.assertEqual(len(server.asked), 4)
+        self.assert_whole()
+
+    def test_resume_where_the_server_has_no_ranges(self):
+        self.left_half(read(os.path.join(MNIST, IMAGES))[:HALF])
+        self.get(self.serve(MNIST, Plain).url)
+        self.assert_whole()
+
+    def test_half_of_another_file(self):
+        self.left_half(b"\0" * HALF)
+        self.get(self.serve(MNIST).url)
+        self.assert_whole()
+
+    def test_half_that_is_too_long(self):
+        self.left_half(read(os.path.join(MNIST, IMAGES)) + b"\0")
+        self.get(self.serve(MNIST).url)
+        self.assert_whole()
+
+    def test_half_that_is_whole(self):
+        self.left_half(read(os.path.join(MNIST, IMAGES)))
+        server = self.serve(MNIST)
+        self.get(server.url)
+        self.assertNotIn(IMAGES, [name for name, _ in server.asked])
+        self.assert_whole()
+
+    def test_next_mirror(self):
+        """One refuses, one gives other bytes, one is right."""
+        for name in FILES:
+            self.write(f"wrong/{name}", b"not MNIST")
+        self.get(self.closed_port(), self.serve(self.path("wrong")).url, self.serve(MNIST).url)
+        self.assert_whole()
+
+
+class Unavailable(GetMnist):
+    def test_wrong_checksum(self):
+        for name in FILES:
+            self.write(f"wrong/{name}", b"<html>please log in</html>")
+        r = self.get(self.serve(self.path("wrong")).url, expect=1)
+        self.assert_says(r, f"{IMAGES} has a wrong checksum")
+        self.assertEqual(os.listdir(self.path("mnist")), [])
+
+    def test_not_found(self):
+        os.makedirs(self.path("empty"))
+        r = self.get(self.serve(self.path("empty"), Plain).url, expect=1)
+        self.assert_says(r, f"{IMAGES} can't be had", "404")
+
+    def test_offline(self):
+        half = self.left_half(b"half")
+        r = self.get(self.closed_port(), expect=1)
+        self.assert_says(r, "offline", f"put the four files into {self.path('mnist')}", f"ctrain data digits --out {self.path('mnist')}")
+        self.assertEqual(read(half), b"half", "what was there is not lost by being offline")
+
+    def test_unknown_option(self):
+        r = self.get(self.closed_port(), args=["--fashoin"], expect=2)
+        self.assert_says(r, "--fashoin", "--fashion")
+
+
+JUNIT = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuite name="(empty)">
+  <testcase name="fine" status="run"><system-out>[ RUN      ] a
+[       OK ] a
+[ RUN      ] b
+skipped: no such device
+[  SKIPPED ] b
+[  SKIPPED ] 1 test(s), listed below:
+[  SKIPPED ] b
+</system-out></testcase>
+  <testcase name="broken" status="fail"><failure message=""/><system-out/></testcase>
+  <testcase name="absent" status="notrun"><skipped message="Unable to find executable"/><system-out/></testcase>
+  <testcase name="e2e" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>SKIPPED m.C.test_x: no data
+</system-out></testcase>
+  <testcase name="quiet" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>needs root
+</system-out></testcase>
+</testsuite>
+"""
+
+
+class Sum(Case):
+    def sum(self, *files, expect):
+        r = Process(self, [sys.executable, os.path.join(SOURCE, "scripts", "sum_tests.py"), *files], self.env(), self.tmp).wait(20)
+        self.assert_code(r, expect)
+        return r.out.splitlines()
+
+    def test_counts(self):
+        lines = self.sum(self.write("one.xml", JUNIT), self.write("fuzz.txt", "passed idx\nskipped yaml: no clang\n"), expect=1)
+        self.assertEqual(lines, [
+            "skipped one: fine b: no such device",
+            "skipped one: e2e m.C.test_x: no data",
+            "skipped one: quiet: needs root",
+            "skipped fuzz: yaml: no clang",
+            "FAILED  one: broken",
+            "FAILED  one: absent",
+            "2 passed, 2 failed, 4 skipped",
+        ])
+
+    def test_no_results_is_a_failure(self):
+        self.assertEqual(self.sum("gone.xml", expect=1)[-1], "0 passed, 1 failed, 0 skipped")
+
+    def test_nothing_failed(self):
+        self.assertEqual(self.sum(self.write("fuzz.txt", "passed idx\n"), expect=0), ["1 passed, 0 failed, 0 skipped"])
+
+
+if __name__ == "__main__":
+    main()
