@@ -23,12 +23,6 @@ if ! command -v apt-get >/dev/null; then
 	exit 2
 fi
 
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-	command -v sudo >/dev/null || { echo "setup: run as root, or install sudo" >&2; exit 2; }
-	as_root=(sudo)
-fi
-
 missing() {
 	local p
 	for p in "$@"; do
@@ -37,7 +31,12 @@ missing() {
 }
 
 install() {
-	[ $# -eq 0 ] && return 0
+	[ $# -gt 0 ] || return 0
+	local as_root=()
+	if [ "$(id -u)" -ne 0 ]; then
+		command -v sudo >/dev/null || { echo "setup: to install $*: run as root, or install sudo" >&2; exit 2; }
+		as_root=(sudo)
+	fi
 	echo "setup: installing $*"
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq update
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq -y --no-install-recommends \
