@@ -1,10 +1,22 @@
 #!/usr/bin/env bash
 # Configures and builds one preset (release, debug, asan, tsan, fuzz) into build/PRESET.
-#   scripts/build.sh [PRESET] [CMake arguments]
+#   scripts/build.sh [PRESET [CMAKE-ARGUMENTS] [-- TARGETS]]     default: release, everything
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}
 shift || true
-cmake --preset "$preset" "$@" >"build-$preset.log" 2>&1 || { cat "build-$preset.log" >&2; rm -f "build-$preset.log"; exit 1; }
-rm -f "build-$preset.log"
-cmake --build "build/$preset" --parallel "$(nproc)"
+arguments=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+	arguments+=("$1")
+	shift
+done
+targets=()
+[ $# -lt 2 ] || targets=(--target "${@:2}")
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+cmake --preset "$preset" "${arguments[@]}" >"$log" 2>&1 || {
+	cat "$log" >&2
+	exit 1
+}
+cmake --build "build/$preset" --parallel "$(nproc)" "${targets[@]}"

@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of build/fuzz for SECONDS from its kept corpus, two at a time; new inputs go to build/fuzz/corpus.
+# Runs every fuzz target of build/fuzz for SECONDS from its kept corpus, two at a time; new inputs go to build/fuzz/corpus, what
+# crashed to build/fuzz/crashes. build/fuzz/results.txt holds a line "passed NAME" or "failed NAME" for each.
 #   scripts/fuzz.sh [SECONDS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
-run_one() {
-	local name=${1##*/fuzz_} seconds=$2
+results=build/fuzz/results.txt
+: >"$results"
+
+# shellcheck disable=SC2317 # called by xargs
+run_one() { # PROGRAM SECONDS RESULTS
+	local name=${1##*/fuzz_}
 	local work=build/fuzz/corpus/$name kept=tests/fuzz/corpus/$name log=build/fuzz/$name.log
-	mkdir -p "$work" "build/fuzz/crashes"
-	if "$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="build/fuzz/crashes/$name-" \
-		"$work" $([ -d "$kept" ] && echo "$kept") >"$log" 2>&1; then
-		echo "fuzz $name: ok, $(grep -o 'stat::number_of_executed_units: *[0-9]*\|Done [0-9]* runs' "$log" | tail -n 1)"
+	mkdir -p "$work" build/fuzz/crashes
+	local corpora=("$work")
+	[ ! -d "$kept" ] || corpora+=("$kept")
+	if "$1" -max_total_time="$2" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="build/fuzz/crashes/$name-" \
+		"${corpora[@]}" >"$log" 2>&1; then
+		echo "passed $name" >>"$3"
+		echo "fuzz $name: ok, $(grep -o 'Done [0-9]* runs' "$log" | tail -n 1)"
 	else
+		echo "failed $name" >>"$3"
 		echo "fuzz $name: FAILED"
 		tail -n 40 "$log"
 		return 1
@@ -19,5 +28,5 @@ run_one() {
 }
 export -f run_one
 mapfile -t targets < <(find build/fuzz -name 'fuzz_*' -type f -perm -u+x | sort)
-[ ${#targets[@]} -gt 0 ] || { echo "fuzz: no targets in build/fuzz" >&2; exit 1; }
-printf '%s\n' "${targets[@]}" | xargs -P 2 -I{} bash -c 'run_one {} '"$seconds"
+[ ${#targets[@]} -gt 0 ] || { echo "fuzz: no targets in build/fuzz: scripts/build.sh fuzz makes them" >&2; exit 1; }
+printf '%s\n' "${targets[@]}" | xargs -P 2 -I{} bash -c 'run_one "$@"' _ {} "$seconds" "$results"

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Adds up the stages of scripts/test.sh: sum_tests.py FILE...
+
+FILE is what ctest --output-junit wrote (its name without .xml is the stage), or lines "passed|failed|skipped NAME[: reason]" (.txt).
+A test program counts once; a case that a program skips counts as skipped and is listed, even when the rest of the program passed.
+Ends with 1 when something failed.
+"""
+
+import os
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def cases_skipped(output):
+    """(case, reason) of what cmocka programs and tests/e2e/harness.py say they left out."""
+    found, said = [], []
+    for line in output.splitlines():
+        if m := re.match(r"\[ RUN +\] (.*)", line):
+            said = []
+        elif m := re.match(r"\[  SKIPPED \] (\S+)$", line):
+            # cmocka lists them again at its end, after "N test(s)".
+            if not any(case == m[1] for case, _ in found):
+                found.append((m[1], said[-1] if said else "no reason given"))
+        elif m := re.match(r"SKIPPED (\S+): (.*)", line):
+            found.append((m[1], m[2]))
+        elif line.strip():
+            said.append(re.sub(r"^skipped: ", "", line.strip()))
+    return found
+
+
+def read_junit(path):
+    """Yields (verdict, name, [(case, reason)])."""
+    for test in ElementTree.parse(path).getroot().iter("testcase"):
+        output = test.findtext("system-out") or ""
+        skipped, left_out = test.find("skipped"), cases_skipped(output)
+        if skipped is not None and "SKIP_" in skipped.get("message", ""):
+            lines = [line for line in output.splitlines() if line.strip()]
+            yield "skipped", test.get("name"), left_out or [("", re.sub(r"^(skipped|SKIPPED): ", "", lines[-1]) if lines else "no reason given")]
+        else:
+            yield ("passed" if test.get("status") == "run" else "failed"), test.get("name"), left_out
+
+
+def read_lines(path):
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            verdict, _, rest = line.strip().partition(" ")
+            name, _, reason = rest.partition(": ")
+            yield verdict, name, [("", reason)] if verdict == "skipped" else []
+
+
+def main():
+    passed, failed, skipped = 0, [], []
+    for path in sys.argv[1:]:
+        stage = os.path.splitext(os.path.basename(path))[0]
+        if not os.path.exists(path):
+            failed.append(f"{stage}: left no results")
+            continue
+        for verdict, name, left_out in (read_junit if path.endswith(".xml") else read_lines)(path):
+            passed += verdict == "passed"
+            if verdict == "failed":
+                failed.append(f"{stage}: {name}")
+            skipped += [f"{stage}: {name}{' ' + case if case else ''}: {reason}" for case, reason in left_out]
+    for line in skipped:
+        print("skipped", line)
+    for line in failed:
+        print("FAILED ", line)
+    print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
+    sys.exit(1 if failed else 0)
+
+
+main()
