@@ -86,8 +86,8 @@ static void send_frame(int fd, enum ct_wire_op op, uint64_t tag, const void *bod
 		assert_int_equal(send(fd, body, len, MSG_NOSIGNAL), len);
 }
 
-/* A member of its own making, greeting sent and answered. */
-static int raw_member(ct_store_server *srv, int member)
+/* A member of its own making that has read the first words of its welcome. */
+static int raw_newcomer(ct_store_server *srv, int member)
 {
 	struct ct_wire_hello h = {.run_id = "run-a", .token = "secret", .host = "raw", .member = member, .pid = 77};
 	int fd = raw(ct_store_server_port(srv));
@@ -101,6 +101,13 @@ static int raw_member(ct_store_server *srv, int member)
 	assert_int_equal(send(fd, b.s, b.len, MSG_NOSIGNAL), b.len);
 	assert_int_equal(recv(fd, answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
 	ct_str_release(&b);
+	return fd;
+}
+
+static int raw_member(ct_store_server *srv, int member)
+{
+	int fd = raw_newcomer(srv, member);
+
 	send_frame(fd, CT_WIRE_READY, 0, NULL, 0);
 	return fd;
 }
@@ -134,6 +141,7 @@ static void test_port_in_use(void **state)
 	struct ct_store_opts o = opts_of("run-b", "secret", 0);
 	ct_store_server *srv = serve(), *second = NULL;
 	int port = ct_store_server_port(srv);
+	ct_store *s = join(srv, 1);
 	char text[64];
 
 	(void)state;
@@ -141,8 +149,9 @@ static void test_port_in_use(void **state)
 	assert_fails(ct_store_server_start("127.0.0.1", port, &o, &second), CT_COMM, text);
 	assert_fails(ct_store_server_start(NULL, port, &o, &second), CT_COMM, "is in use");
 	assert_non_null(strstr(ct_error_hint_text(), "--master-port"));
-	ct_store_server_stop(srv, SOON);
-	/* Connections of the old server in TIME_WAIT are no reason to refuse. */
+	/* The server ends its connection first: it stays in TIME_WAIT, which is no reason to refuse the next server. */
+	ct_store_server_stop(srv, 0);
+	ct_store_drop(s);
 	assert_ok(ct_store_server_start("127.0.0.1", port, &o, &second));
 	ct_store_server_stop(second, SOON);
 	assert_fails(ct_store_server_start("192.0.2.1", 0, &o, &second), CT_COMM, "192.0.2.1");
@@ -197,12 +206,39 @@ static void test_silent_crowd(void **state)
 		fds[i] = raw(ct_store_server_port(srv));
 	for (int i = 0; i < 44; i++)
 		expect_closed(fds[i]);
+	/* They went to make room, not because their time was over: the youngest is there for a while yet. */
+	for (int i = 0; i < 2000; i++)
+		still_serves(s);
+	assert_int_equal(poll(&(struct pollfd){.fd = fds[299], .events = POLLIN}, 1, 0), 0);
 	t = join(srv, 2);
 	still_serves(t);
 	for (int i = 44; i < 300; i++)
 		expect_closed(fds[i]);
 	still_serves(s);
 	ct_store_close(t);
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+/* Who goes away before its welcome has arrived gave up waiting; it will come again. */
+static void test_gave_up_at_the_door(void **state)
+{
+	ct_store_server *srv = serve();
+	ct_store *s = join(srv, 1);
+	int64_t deadline = SOON;
+	struct ct_failure f;
+	int n;
+
+	(void)state;
+	close(raw_newcomer(srv, 3));
+	do {
+		struct ct_member_state *m;
+
+		assert_ok(ct_store_members(s, &m, &n));
+		ct_free(m);
+	} while (n > 1 && ct_now_ns() < deadline);
+	assert_int_equal(n, 1);
+	assert_int_equal(ct_store_watch(s, ct_deadline_in(10 * CT_MS), &f), CT_TIMEOUT);
 	ct_store_close(s);
 	ct_store_server_stop(srv, SOON);
 }
@@ -375,10 +411,15 @@ static void test_parser(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refusals),          cmocka_unit_test(test_port_in_use),
-		cmocka_unit_test(test_foreign_protocols), cmocka_unit_test(test_silent_crowd),
-		cmocka_unit_test(test_broken_member),     cmocka_unit_test(test_client_that_does_not_read),
-		cmocka_unit_test(test_foreign_server),    cmocka_unit_test(test_parser),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_port_in_use),
+		cmocka_unit_test(test_foreign_protocols),
+		cmocka_unit_test(test_silent_crowd),
+		cmocka_unit_test(test_gave_up_at_the_door),
+		cmocka_unit_test(test_broken_member),
+		cmocka_unit_test(test_client_that_does_not_read),
+		cmocka_unit_test(test_foreign_server),
+		cmocka_unit_test(test_parser),
 	};
 
 	/* The warnings about strangers are many here. */
