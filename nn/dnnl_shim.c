@@ -1,3 +1,4 @@
+/* Longer than the house likes: one file, since no other may know dnnl.h. */
 #include "nn/dnnl_shim.h"
 
 #include <dnnl.h>

@@ -1,7 +1,8 @@
 /* oneDNN 2.x under the names of 3.x, for dnnl_shim.c alone: each function fills an operation descriptor and makes a primitive
- * descriptor of it. Included after dnnl.h. */
+ * descriptor of it. Empty where dnnl.h was not included before: only dnnl_shim.c may. */
 #ifndef CT_NN_DNNL_V2_H
 #define CT_NN_DNNL_V2_H
+#ifdef DNNL_VERSION_MAJOR
 
 typedef const dnnl_memory_desc_t *md_arg;
 typedef dnnl_primitive_desc_t *pd_out;
@@ -172,4 +173,5 @@ static dnnl_status_t dnnl_binary_primitive_desc_create(pd_out pd, dnnl_engine_t 
 	return dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
 }
 
+#endif
 #endif

@@ -182,7 +182,7 @@ FILENAME == files { exists[$0] = 1; last = ""; next }
 		check_include($0)
 	else
 		check_calls(code)
-	if (code ~ /^[ \t]*#[ \t]*pragma[ \t]+omp/)
+	if (code ~ /^[ \t]*#[ \t]*pragma[ \t]+omp/ && FILENAME != "nn/dnnl_shim.c")
 		offence("an OpenMP pragma: threads come from base/thread.h and the engines")
 	if ($0 ~ /(^|[^A-Za-z0-9_])(TODO|FIXME)([^A-Za-z0-9_]|$)/ && $0 !~ /#[0-9]+/)
 		offence("a TODO without its issue's number (#12)")
