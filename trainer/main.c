@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 	if (st == CT_OK && cli.command->run)
 		st = cli.command->run(&cli);
 	/* Workers of our launcher hand their message to it: it prints that of the first rank that failed. */
-	if (st < 0 && !ct_worker_deliver_error())
+	if (st < 0 && !ct_worker_deliver_error(st))
 		report();
 	ct_cli_release(&cli);
 	return ct_status_exit_code(st);

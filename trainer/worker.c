@@ -24,13 +24,14 @@ static int64_t env_i64(const char *name, int64_t fallback)
 	return v;
 }
 
-bool ct_worker_deliver_error(void)
+bool ct_worker_deliver_error(enum ct_status st)
 {
 	int fd = (int)env_i64(CT_ENV_ERROR_FD, -1);
 	struct ct_error e;
 	if (fd < 0)
 		return false;
 	ct_error_save(&e);
+	e.status = st;
 	return write(fd, &e, sizeof(e)) == (ssize_t)sizeof(e);
 }
 

@@ -175,12 +175,19 @@ enum ct_status ct_worker_status(const struct ct_worker *w)
 		return w->error.status;
 	if (WIFSIGNALED(w->wait_status))
 		return CT_PEER_LOST;
-	return WEXITSTATUS(w->wait_status) == 0 ? CT_OK : CT_BUG;
+	int code = WEXITSTATUS(w->wait_status);
+	for (int st = CT_OK; st >= CT_INTERRUPTED; st--)
+		if (ct_status_exit_code((enum ct_status)st) == code)
+			return (enum ct_status)st;
+	return CT_BUG;
 }
 
 bool ct_worker_is_consequence(const struct ct_worker *w)
 {
-	return w->has_error && (w->error.status == CT_PEER_LOST || w->error.status == CT_CANCELLED);
+	if (w->has_error)
+		return w->error.status == CT_PEER_LOST || w->error.status == CT_CANCELLED;
+	/* A watchdog ends a rank that does not react to another's failure. */
+	return WIFEXITED(w->wait_status) && WEXITSTATUS(w->wait_status) == ct_status_exit_code(CT_PEER_LOST);
 }
 
 void ct_worker_signal(const struct ct_worker *w, int sig)

@@ -8,7 +8,7 @@
 
 struct ct_worker {
 	int rank;
-	pid_t pid;           /* 0 when reaped */
+	pid_t pid;           /* 0 when it was never started */
 	int out_fd, error_fd; /* -1 when closed; out_fd is -1 for ranks that write to our own output */
 	struct ct_str line;  /* unfinished line of output */
 	bool ended;
@@ -24,7 +24,7 @@ enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char 
 void ct_worker_drain(struct ct_worker *w);
 /* Reaps if it has ended: true once. Drains first. */
 bool ct_worker_reap(struct ct_worker *w);
-/* Exit status in the sense of enum ct_status: the delivered error's, PEER_LOST for a signal, CT_OK. */
+/* Exit status in the sense of enum ct_status: the delivered error's, PEER_LOST for a signal, else what the exit code stands for. */
 enum ct_status ct_worker_status(const struct ct_worker *w);
 /* Only told by others: not the cause of the run's end. */
 bool ct_worker_is_consequence(const struct ct_worker *w);

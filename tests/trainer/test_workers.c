@@ -1,0 +1,172 @@
+/* The launcher's children. This program is its own worker: started with a mode it plays one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/trainer/tmpdir.h"
+#include "trainer/worker.h"
+#include "trainer/workers.h"
+
+/* What a worker does that was started with this mode; returns its exit code. */
+static int play(const char *mode)
+{
+	if (strcmp(mode, "pause") == 0)
+		return poll(NULL, 0, -1);
+	if (strcmp(mode, "say") == 0)
+		return fputs("one\ntwo", stdout) < 0;
+	if (strcmp(mode, "data") == 0)
+		return ct_worker_deliver_error(CT_FAIL(CT_DATA, "no %s", "such file")) ? 3 : 1;
+	if (strcmp(mode, "peer") == 0)
+		return ct_worker_deliver_error(CT_FAIL(CT_PEER_LOST, "rank 9 is gone")) ? 5 : 1;
+	if (strcmp(mode, "wordless") == 0)
+		return ct_worker_deliver_error(CT_NOMEM) ? 4 : 1;
+	if (strcmp(mode, "env") == 0)
+		return strcmp(getenv("CT_TEST_A"), "new") == 0 && strcmp(getenv("CT_TEST_AB"), "old") == 0 &&
+				       strcmp(getenv("CT_TEST_B"), "added") == 0
+			       ? 0
+			       : 1;
+	return atol(mode) > 0 ? (int)atol(mode) : 99;
+}
+
+static void start(struct ct_worker *w, char *mode)
+{
+	char *argv[] = {"test_workers", mode, NULL}, *env[] = {"CT_TEST_A=new", "CT_TEST_B=added"};
+
+	setenv("CT_TEST_A", "old", 1);
+	setenv("CT_TEST_AB", "old", 1);
+	assert_int_equal(ct_worker_start(w, 3, argv, env, CT_ARRAY_LEN(env), false), CT_OK);
+}
+
+static void wait_for_end(struct ct_worker *w)
+{
+	siginfo_t info;
+
+	assert_int_equal(waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOWAIT), 0);
+	assert_true(ct_worker_reap(w));
+	assert_false(ct_worker_reap(w));
+}
+
+static enum ct_status status_of(char *mode, bool *consequence)
+{
+	struct ct_worker w;
+	enum ct_status st;
+
+	start(&w, mode);
+	wait_for_end(&w);
+	st = ct_worker_status(&w);
+	*consequence = ct_worker_is_consequence(&w);
+	ct_worker_release(&w);
+	return st;
+}
+
+static void test_status(void **state)
+{
+	static const struct {
+		char mode[12];
+		enum ct_status st;
+		bool consequence;
+	} cases[] = {
+		{"env", CT_OK, false},    {"data", CT_DATA, false},  {"peer", CT_PEER_LOST, true},
+		{"2", CT_USAGE, false},   {"3", CT_DATA, false},     {"5", CT_COMM, true},
+		{"6", CT_NUMERIC, false}, {"7", CT_IO, false},       {"75", CT_INTERRUPTED, false},
+		{"70", CT_BUG, false},    {"1", CT_BUG, false},      {"wordless", CT_NOMEM, false},
+	};
+	bool consequence;
+	char mode[12];
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		memcpy(mode, cases[i].mode, sizeof(mode));
+		assert_int_equal(status_of(mode, &consequence), cases[i].st);
+		assert_int_equal(consequence, cases[i].consequence);
+	}
+}
+
+static void test_error_travels(void **state)
+{
+	char mode[] = "data";
+	struct ct_worker w;
+
+	(void)state;
+	start(&w, mode);
+	wait_for_end(&w);
+	assert_true(w.has_error);
+	assert_string_equal(w.error.message, "no such file");
+	ct_worker_release(&w);
+}
+
+static void test_signal_ends_group(void **state)
+{
+	char mode[] = "pause";
+	struct ct_worker w;
+
+	(void)state;
+	start(&w, mode);
+	assert_false(ct_worker_reap(&w));
+	assert_int_equal(getpgid(w.pid), w.pid);
+	ct_worker_signal(&w, SIGKILL);
+	wait_for_end(&w);
+	assert_int_equal(ct_worker_status(&w), CT_PEER_LOST);
+	assert_false(ct_worker_is_consequence(&w));
+	ct_worker_signal(&w, SIGKILL); /* its pid may be another's by now: nothing is sent */
+	ct_worker_release(&w);
+}
+
+/* Standard error of this process during fn. */
+static char *captured(void (*fn)(void))
+{
+	int keep = dup(STDERR_FILENO), fd = open(in_tmpdir("stderr"), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+	char *text;
+	size_t len;
+
+	assert_true(keep >= 0 && fd >= 0);
+	dup2(fd, STDERR_FILENO);
+	fn();
+	(void)fflush(stderr);
+	dup2(keep, STDERR_FILENO);
+	close(keep);
+	close(fd);
+	assert_int_equal(ct_file_read(in_tmpdir("stderr"), 4096, &text, &len), CT_OK);
+	return text;
+}
+
+static void run_say(void)
+{
+	char mode[] = "say";
+	struct ct_worker w;
+
+	start(&w, mode);
+	wait_for_end(&w);
+	ct_worker_release(&w);
+}
+
+static void test_output_has_prefix(void **state)
+{
+	char *text = captured(run_say);
+
+	(void)state;
+	assert_string_equal(text, "[rank 3] one\n[rank 3] two\n");
+	ct_free(text);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_error_travels),
+		cmocka_unit_test(test_signal_ends_group),
+		cmocka_unit_test(test_output_has_prefix),
+	};
+
+	if (argc > 1)
+		return play(argv[1]);
+	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+}
