@@ -203,8 +203,7 @@ fail:
 void ct_session_destroy(struct ct_session *s, bool failed)
 {
 	struct ct_error keep;
-	if (failed)
-		ct_error_save(&keep); /* undoing must not lose the reason */
+	ct_error_save(&keep); /* undoing must not lose the reason, which a stop by a signal has as well */
 	if (failed && s->watchdog)
 		ct_watchdog_report(s->watchdog);
 	ct_program_destroy(s->eval);
@@ -228,6 +227,6 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_free(s->config_lines);
 	ct_free(s->run_dir);
 	memset(s, 0, sizeof(*s));
-	if (failed && keep.status < 0)
-		ct_error_restore(&keep);
+	if (keep.status < 0)
+		(void)ct_error_restore(&keep);
 }
