@@ -31,10 +31,11 @@ struct launcher {
 	struct ct_store_opts store;
 	char store_addr[300];
 	int signals;
-	int n_stop_signals;
+	int n_interrupts; /* SIGINTs so far */
 	int64_t kill_at;  /* CT_FOREVER until something failed */
 	int first_failed; /* index, -1 */
 	bool killed;      /* we ended what remained */
+	bool give_up;     /* the user wants it so */
 };
 
 /* One node: a random token and, unless told otherwise, a free port on the loopback interface. Several: node 0's launcher serves on
@@ -81,8 +82,6 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 	if (l->store_addr[0]) {
 		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store_addr);
 		env[n++] = ct_strfmt("CTRAIN_TOKEN=%s", l->store.token);
-	} else {
-		env[n++] = ct_strfmt("CTRAIN_INIT=%s", l->cfg->launch.init);
 	}
 	enum ct_status st = CT_OK;
 	for (size_t k = 0; k < n; k++)
@@ -113,8 +112,8 @@ static void handle_signals(struct launcher *l)
 	for (int sig; (sig = ct_signals_next(l->signals)) != 0;) {
 		if (sig == SIGCHLD)
 			continue;
-		l->n_stop_signals++;
-		if (sig == SIGINT && l->n_stop_signals > 1) {
+		if (sig == SIGINT && l->n_interrupts++ > 0) {
+			l->give_up = true;
 			kill_all(l);
 			continue;
 		}
@@ -205,15 +204,17 @@ static enum ct_status verdict(const struct launcher *l)
 	for (int i = 0; i < l->ranks.local; i++)
 		if (ct_worker_status(&l->workers[i]) == CT_INTERRUPTED)
 			stopped = &l->workers[i];
+	if (l->first_failed < 0 && stopped)
+		return stopped->has_error ? ct_error_restore(&stopped->error) : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
 	if (l->first_failed < 0)
-		return stopped ? ct_error_restore(&stopped->error) : CT_OK;
+		return CT_OK;
 	const struct ct_worker *w = &l->workers[l->first_failed];
 	if (w->has_error) {
 		(void)ct_error_restore(&w->error);
 		return l->ranks.world > 1 ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid) : w->error.status;
 	}
 	if (!WIFSIGNALED(w->wait_status))
-		return CT_FAIL(CT_BUG, "rank %d (pid %d) ended with exit code %d without saying why", w->rank, (int)w->pid,
+		return CT_FAIL(ct_worker_status(w), "rank %d (pid %d) ended with exit code %d without saying why", w->rank, (int)w->pid,
 			       WEXITSTATUS(w->wait_status));
 	int sig = WTERMSIG(w->wait_status);
 	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
@@ -262,10 +263,11 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		ct_worker_release(&l.workers[i]);
 	ct_free(l.workers);
 out_store:
-	ct_store_server_stop(l.server, st == CT_OK && l.ranks.n_nodes > 1 ? ct_deadline_in(10 * CT_SEC) : 0);
+	/* Ranks of other nodes may still have to hear how it ended, or to say goodbye. */
+	ct_store_server_stop(l.server, l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
 out_signals:
 	ct_signals_close(l.signals);
-	if (l.n_stop_signals > 1 && l.killed) { /* as the shell expects of an interrupted program */
+	if (l.give_up) { /* as the shell expects of an interrupted program */
 		signal(SIGINT, SIG_DFL);
 		sigset_t set;
 		sigemptyset(&set);
