@@ -44,7 +44,7 @@ struct ct_str {
 void ct_str_add(struct ct_str *b, const char *text);
 void ct_str_add_bytes(struct ct_str *b, const void *p, size_t n);
 void ct_str_addf(struct ct_str *b, const char *fmt, ...) CT_PRINTF(2, 3);
-void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap);
+void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap) CT_PRINTF(2, 0);
 /* Adds text from input with control bytes and invalid UTF-8 shown as \xNN, cut after max bytes with "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
 /* The step behind it, without memory: the escaped form of the first character of p (n > 0 bytes) into out,
