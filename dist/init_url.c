@@ -48,7 +48,7 @@ static enum ct_status parse_host_port(const char *text, const char *p, struct ct
 		return bad_url(text, "the host name is too long");
 	memcpy(out->host, p, n);
 	out->host[n] = '\0';
-	if (out->host[strcspn(out->host, "/@ \t")] != '\0')
+	if (out->host[strcspn(out->host, "/@[] \t")] != '\0')
 		return bad_url(text, "the host name holds a character that none has");
 	if (ct_init_port_parse(colon + 1, "the port", &out->port) != CT_OK)
 		return ct_error_wrap("init URL \"%.240s\"", text);

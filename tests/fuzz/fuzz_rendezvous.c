@@ -1,0 +1,36 @@
+/* The texts from which ranks find each other: init URLs, Slurm's lists, meeting files. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "dist/init_url.h"
+#include "dist/meeting_file.h"
+#include "dist/nodelist.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = ct_strndup((const char *)data, size), **names;
+	struct ct_init_url url;
+	struct ct_meeting m;
+	size_t n;
+	int count;
+
+	if (!text)
+		return 0;
+	if (ct_init_url_parse(text, &url) == CT_OK && url.scheme != CT_INIT_ENV && url.scheme != CT_INIT_FILE) {
+		char again[300];
+
+		/* What was understood can be said again. */
+		if (ct_init_url_make(again, sizeof(again), "tcp", url.host, url.port) < 0 ||
+		    ct_init_url_parse(again, &url) < 0)
+			__builtin_trap();
+	}
+	if (ct_nodelist_expand(text, 1000, &names, &n) == CT_OK)
+		ct_nodelist_free(names, n);
+	if (ct_countlist_at(text, 100, &count) < 0 || ct_meeting_parse(text, "fuzz", &m) < 0)
+		ct_error_clear();
+	ct_free(text);
+	return 0;
+}
