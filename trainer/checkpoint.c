@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -74,12 +75,21 @@ static enum ct_status add_arena(struct tensor_list *l, const char *state, const 
 	return CT_OK;
 }
 
+/* A checkpoint of weights that have overflowed would be whole, and resumed from for ever. */
 static enum ct_status fill(void *user, int i, float *out)
 {
 	const struct tensor_list *l = user;
+	size_t n = ct_graph_param(ct_net_graph(l->net), l->from[i].param)->n, n_bad = 0;
 
 	ct_failpoint(l->failpoint);
-	return ct_net_export(l->net, l->from[i].arena, l->from[i].param, out);
+	CT_TRY(ct_net_export(l->net, l->from[i].arena, l->from[i].param, out));
+	for (size_t k = 0; k < n; k++)
+		n_bad += !isfinite(out[k]);
+	if (n_bad == 0)
+		return CT_OK;
+	(void)CT_FAIL(CT_NUMERIC, "%zu of the %zu values of %s are not finite", n_bad, n, l->desc[i].name);
+	ct_error_hint("training has diverged: lower optim.lr, lengthen the warm-up, or set optim.clip_norm");
+	return CT_NUMERIC;
 }
 
 static enum ct_status write_list(struct tensor_list *l, const char *folder, const char *name, struct ct_ckpt_file *out)

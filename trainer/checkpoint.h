@@ -40,7 +40,8 @@ struct ct_checkpoint_source {
 /* Saves into RUN/checkpoints and moves `last` (and `best`); prunes to the keep_last newest (0: keeps all), never the ones that last
  * and best point at. Newest is what was saved last, also where training went back to an earlier step. A checkpoint of the same step
  * is replaced. Needs room for one more than is kept, and memory for the largest tensor. path (may be NULL) returns owned; seconds
- * and bytes may be NULL. CT_IO names the file and leaves the older checkpoints as they are.
+ * and bytes may be NULL. CT_IO names the file and leaves the older checkpoints as they are; so
+ * does CT_NUMERIC, when a parameter or its state is not finite.
  * Failpoints: ckpt.model, ckpt.optim (before each tensor from an arena and after the file), ckpt.state, ckpt.rename, ckpt.link,
  * ckpt.prune. */
 enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,

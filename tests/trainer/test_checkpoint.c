@@ -294,6 +294,28 @@ static void test_same_step(void **state)
 	ct_free(path);
 }
 
+/* Weights that have overflowed are no checkpoint to go on from. */
+static void test_not_finite(void **state)
+{
+	const char *run = in_tmpdir("finite");
+	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, ""};
+	float *arenas[] = {ct_net_params(fx.net), ct_optim_state(fx.optim, 0), ct_ema_params(fx.ema)};
+
+	(void)state;
+	assert_ok(fixture_save(&fx, run, 5, 0, false));
+	fx.state.step = 6;
+	for (size_t i = 0; i < CT_ARRAY_LEN(arenas); i++) {
+		float keep = arenas[i][0];
+
+		arenas[i][0] = i == 1 ? INFINITY : NAN;
+		assert_int_equal(ct_checkpoint_save(run, &src, 0, false, NULL, NULL, NULL), CT_NUMERIC);
+		assert_non_null(strstr(ct_error_message(), "1 of the "));
+		arenas[i][0] = keep;
+	}
+	assert_int_equal(fixture_newest(&fx, run), 5);
+	assert_int_equal(count_names(run, ""), 2);
+}
+
 static void test_resolve(void **state)
 {
 	const char *run = in_tmpdir("resolve");
@@ -335,6 +357,7 @@ int main(void)
 		cmocka_unit_test(test_no_optimizer_state),
 		cmocka_unit_test(test_keep_last),
 		cmocka_unit_test(test_same_step),
+		cmocka_unit_test(test_not_finite),
 		cmocka_unit_test(test_resolve),
 	};
 
