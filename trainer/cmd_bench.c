@@ -60,7 +60,7 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 		int64_t t0 = ct_now_ns();
 		struct ct_step_request req = { .step = (uint64_t)(i + warmup) };
 		CT_TRY_GOTO(ct_stepper_gradients(p, &req, &r, &t), st, out);
-		CT_TRY_GOTO(ct_stepper_update(p, (float)s->plan.lr * 0.01f, NULL, &t), st, out);
+		CT_TRY_GOTO(ct_stepper_update(p, s->plan.lr * 0.01, NULL, &t), st, out);
 		if (i >= 0)
 			ns[i] = ct_now_ns() - t0;
 	}

@@ -158,12 +158,13 @@ enum ct_status ct_console_table(const struct ct_run_summary *s, bool bold, struc
 		row(out, "time", "%s", a);
 	if (s->images_per_sec > 0) {
 		ct_console_rate(s->images_per_sec, b, sizeof(b));
-		row(out, "images", "%s, at last %s a second", grouped(s->images, a, sizeof(a)), b);
+		row(out, "images", "%s, %s a second in training", grouped(s->images, a, sizeof(a)), b);
 	} else {
 		row(out, "images", "%s", grouped(s->images, a, sizeof(a)));
 	}
 	add_shares(s, out);
-	row(out, "training loss", "%.6g", s->last_loss);
+	if (!isnan(s->last_loss))
+		row(out, "training loss", "%.6g", s->last_loss);
 	if (s->best_top1 >= 0)
 		row(out, "best top1", "%.4f", s->best_top1);
 	if (s->checkpoint[0])

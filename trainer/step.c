@@ -146,7 +146,7 @@ enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request 
 	return CT_OK;
 }
 
-enum ct_status ct_stepper_update(ct_stepper *p, float lr, double *grad_norm, struct ct_step_times *times)
+enum ct_status ct_stepper_update(ct_stepper *p, double lr, double *grad_norm, struct ct_step_times *times)
 {
 	int64_t t0 = ct_now_ns();
 	CT_TRY(ct_optim_step(p->s->optim, lr, grad_norm));

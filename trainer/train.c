@@ -22,10 +22,9 @@ struct loop {
 	uint64_t eval_steps, save_steps; /* 0 = never by step count */
 	struct ct_step_times window;     /* since the last metrics line */
 	struct ct_step_times total;
-	uint64_t window_steps, window_images, images;
-	int64_t window_ns;
+	uint64_t window_steps, window_images, images; /* images: of this loop */
+	int64_t window_ns, epoch_ns, images_ns; /* when window, epoch and loop began, moved on by what is not training */
 	double startup_s, images_per_sec, loss;
-	int64_t epoch_ns;
 	bool stop, save_now;
 };
 
@@ -72,7 +71,10 @@ static enum ct_status log_step(struct loop *l, double lr, double grad_norm)
 /* Saving and evaluating are not part of a step's time. */
 static void skip_time(struct loop *l, int64_t since_ns)
 {
-	l->window_ns += ct_now_ns() - since_ns;
+	int64_t ns = ct_now_ns() - since_ns;
+	l->window_ns += ns;
+	l->epoch_ns += ns;
+	l->images_ns += ns;
 }
 
 static enum ct_status save(struct loop *l, bool best)
@@ -115,7 +117,7 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 	CT_TRY(ct_evaluate(s, l->metrics ? eval_progress : NULL, l, &r));
 	struct ct_train_state *t = &s->state;
 	bool better = s->plan.regression ? r.loss < t->best_loss : r.top1 > t->best_top1;
-	*best = t->best_step == 0 || better;
+	*best = !isnan(r.loss) && (t->best_step == 0 || better);
 	if (*best) {
 		t->best_top1 = r.top1;
 		t->best_loss = r.loss;
@@ -157,7 +159,7 @@ static enum ct_status check_loss(const struct loop *l)
 		return CT_OK;
 	ct_error_set(CT_NUMERIC, __FILE__, __LINE__, "the loss is %f at step %llu (epoch %u); the weights were not updated with it", l->loss,
 		     (unsigned long long)s->state.step + 1, s->state.epoch);
-	ct_error_hint("lower optim.lr (now %g), lengthen schedule.warmup_epochs, or set optim.clip_norm; the newest checkpoint in %s is whole",
+	ct_error_hint("lower optim.lr (now %g), lengthen schedule.warmup_epochs, or set optim.clip_norm; what %s holds from before is whole",
 		      s->plan.lr, s->run_dir);
 	return CT_NUMERIC;
 }
@@ -178,7 +180,7 @@ static enum ct_status one_step(struct loop *l, bool *end_of_epoch)
 	l->loss = r.loss_sum / (double)r.n_global;
 	CT_TRY(check_loss(l));
 	double lr = ct_schedule_lr(&s->plan.schedule, t->step), norm = -1;
-	CT_TRY(ct_stepper_update(l->stepper, (float)lr, c->optim.clip_norm > 0 ? &norm : NULL, &l->window));
+	CT_TRY(ct_stepper_update(l->stepper, lr, c->optim.clip_norm > 0 ? &norm : NULL, &l->window));
 	ct_failpoint("step");
 	t->step++;
 	t->step_in_epoch++;
@@ -228,6 +230,7 @@ static enum ct_status finish(struct loop *l, const char *status)
 	char digest[65];
 	if (!l->metrics)
 		return CT_OK;
+	double rate = l->images > 0 ? (double)l->images / ((double)(ct_now_ns() - l->images_ns) * 1e-9) : 0;
 	CT_TRY(ct_net_digest(s->net, digest));
 	char *last = NULL;
 	CT_TRY_ALLOC(last = ct_path_join(s->run_dir, "checkpoints/last"));
@@ -235,7 +238,7 @@ static enum ct_status finish(struct loop *l, const char *status)
 	const struct ct_step_times *t = &l->total;
 	struct ct_run_summary sum = { .status = status, .step = s->state.step, .images = s->state.images, .epoch = s->state.epoch,
 				      .seconds = (double)(ct_now_ns() - l->start_ns) * 1e-9, .best_top1 = s->state.best_top1,
-				      .last_loss = l->loss, .images_per_sec = l->images_per_sec, .startup_seconds = l->startup_s,
+				      .last_loss = l->images > 0 ? l->loss : NAN, .images_per_sec = rate, .startup_seconds = l->startup_s,
 				      .weights_digest = digest, .checkpoint = last };
 	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
 	double whole = fmax(known, (double)t->step_ns);
@@ -280,7 +283,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
 	CT_TRY(ct_stepper_create(s, &l.stepper));
-	l.loop_ns = l.window_ns = l.epoch_ns = l.last_save_ns = ct_now_ns();
+	l.loop_ns = l.window_ns = l.epoch_ns = l.images_ns = l.last_save_ns = ct_now_ns();
 	enum ct_status st = run(&l);
 	ct_stepper_destroy(l.stepper);
 	return st;
