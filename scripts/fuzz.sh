@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of build/fuzz for SECONDS from its kept corpus, two at a time; new inputs go to build/fuzz/corpus, what
-# crashed to build/fuzz/crashes. build/fuzz/results.txt holds a line "passed NAME" or "failed NAME" for each.
+# crashed to build/fuzz/crashes. build/fuzz/fuzz.txt holds a line "passed NAME" or "failed NAME" for each.
 #   scripts/fuzz.sh [SECONDS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
-results=build/fuzz/results.txt
+results=build/fuzz/fuzz.txt
 : >"$results"
 
 # shellcheck disable=SC2317 # called by xargs

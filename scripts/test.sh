@@ -24,6 +24,7 @@ if [ -n "${CTRAIN_SHARED:-}" ] || [ -d ../shared ]; then
 	export CTRAIN_SHARED
 fi
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp}
 failed=0
 results=() # of the stages, for scripts/sum_tests.py
 
@@ -32,9 +33,8 @@ say() { printf '\n== %s (%d s)\n' "$*" $SECONDS; }
 build() { # PRESET ARGS...: as scripts/build.sh; a build that fails is a failed test
 	scripts/build.sh "$@" && return 0
 	failed=1
-	mkdir -p "build/$1"
-	echo "failed the build" >"build/$1/build.txt"
-	results+=("build/$1/build.txt")
+	echo "failed the build" >"build/$1.txt"
+	results+=("build/$1.txt")
 	return 1
 }
 
@@ -77,12 +77,12 @@ if [ $quick = 0 ]; then
 	if ls "$(clang -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.fuzzer* >/dev/null 2>&1; then
 		if build fuzz; then
 			scripts/fuzz.sh "${CTRAIN_FUZZ_SECONDS:-60}" || failed=1
+			results+=(build/fuzz/fuzz.txt)
 		fi
 	else
-		mkdir -p build/fuzz
-		echo "skipped all targets: clang's fuzzer runtime is not installed" >build/fuzz/results.txt
+		echo "skipped all targets: clang's fuzzer runtime is not installed" >build/fuzz.txt
+		results+=(build/fuzz.txt)
 	fi
-	results+=(build/fuzz/results.txt)
 
 	say "release: the rest, end to end and cluster last"
 	run_ctest release-rest build/release -LE '^(unit|ops|dist|e2e|cluster)$'
