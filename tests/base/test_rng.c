@@ -26,6 +26,24 @@ static void test_known_answers(void **state)
 	}
 }
 
+static void test_sixteen_blocks_at_once(void **state)
+{
+	const uint32_t key[2] = {0x89abcdef, 0x01234567};
+	uint32_t all[64], one[4];
+
+	(void)state;
+	for (uint32_t first = 0xfffffff8u - 16; first != 8; first += 4) { /* over the end of the counter, too */
+		const uint32_t ctr[4] = {first, 4, first * 7, ~first};
+		ct_philox4x32_x16(ctr, key, all);
+		for (uint32_t i = 0; i < 16; i++) {
+			const uint32_t at[4] = {first + i, ctr[1], ctr[2], ctr[3]};
+			ct_philox4x32(at, key, one);
+			for (int word = 0; word < 4; word++)
+				assert_int_equal(all[4 * i + (uint32_t)word], one[word]);
+		}
+	}
+}
+
 static void test_stream_is_the_counter(void **state)
 {
 	const uint64_t seed = 0x0123456789abcdefu;
@@ -238,6 +256,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_known_answers),
+		cmocka_unit_test(test_sixteen_blocks_at_once),
 		cmocka_unit_test(test_stream_is_the_counter),
 		cmocka_unit_test(test_streams_differ),
 		cmocka_unit_test(test_below),
