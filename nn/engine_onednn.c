@@ -216,13 +216,27 @@ static void load_input(const struct onednn_program *p, float *x)
 	memset(x + rows * elems, 0, ((size_t)p->base.n - rows) * elems * sizeof(float));
 }
 
+struct mask {
+	const struct onednn_program *p;
+	const struct onednn_task *t;
+};
+
+static void draw_rows(void *arg, int begin, int end)
+{
+	const struct onednn_program *p = ((const struct mask *)arg)->p;
+	const struct onednn_task *t = ((const struct mask *)arg)->t;
+	const float rate = ct_graph_node(p->base.net->graph, t->node)->p;
+
+	for (int i = begin; i < end; i++)
+		ct_dropout_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first + (uint64_t)i, rate,
+				t->n, t->ptr[0] + (size_t)i * t->n);
+}
+
 static void draw_mask(const struct onednn_program *p, const struct onednn_task *t)
 {
-	const struct ct_node *node = ct_graph_node(p->base.net->graph, t->node);
+	struct mask mask = {p, t};
 
-	for (int i = 0; i < p->base.n; i++)
-		ct_dropout_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first + (uint64_t)i, node->p,
-				t->n, t->ptr[0] + (size_t)i * t->n);
+	ct_dnnl_parallel(p->base.n, draw_rows, &mask);
 }
 
 /* oneDNN's norm with ReLU turns NaN into 0, which must not hide it from the loss. */
@@ -288,6 +302,9 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 	case ONEDNN_NORM_POOL:
 	case ONEDNN_NORM_POOL_BACKWARD:
 		run_norm_pool(p, t);
+		break;
+	case ONEDNN_WINOGRAD:
+		ct_onednn_winograd_run(p, t);
 		break;
 	case ONEDNN_LOSS:
 		run_loss(p, t);
