@@ -77,15 +77,15 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 	return st;
 }
 
-enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n_checkpoints)
+enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n)
 {
-	uint64_t have = 0, want = bytes * (uint64_t)(n_checkpoints + 1);
+	uint64_t have = 0, want = bytes * (uint64_t)n;
 	CT_TRY(ct_dir_free_bytes(run_dir, &have));
 	if (have >= want)
 		return CT_OK;
-	ct_error_set(CT_IO, __FILE__, __LINE__, "run folder %s has %.1f MiB free, the checkpoints need %.1f MiB", run_dir,
-		     (double)have / (1 << 20), (double)want / (1 << 20));
-	ct_error_hint("free space, lower checkpoint.keep_last (now %d), or use another run.dir", n_checkpoints);
+	ct_error_set(CT_IO, __FILE__, __LINE__, "run folder %s has %.1f MiB free, %d more checkpoint%s need%s %.1f MiB", run_dir,
+		     (double)have / (1 << 20), n, n == 1 ? "" : "s", n == 1 ? "s" : "", (double)want / (1 << 20));
+	ct_error_hint("free space, lower checkpoint.keep_last, or use another run.dir");
 	return CT_IO;
 }
 

@@ -71,8 +71,11 @@ const char *ct_plan_run_id(const struct ct_config *c)
 
 char *ct_plan_run_dir(const struct ct_config *c)
 {
-	if (c->run.dir[0])
-		return ct_strdup(c->run.dir);
+	size_t len = strlen(c->run.dir);
+	while (len > 1 && c->run.dir[len - 1] == '/')
+		len--;
+	if (len > 0)
+		return ct_strfmt("%.*s", (int)len, c->run.dir);
 	return ct_strfmt("runs/%s", c->run.name[0] ? c->run.name : "run");
 }
 

@@ -40,7 +40,7 @@ int ct_plan_local_procs(const struct ct_config *c);
 int ct_plan_threads(const struct ct_config *c, int local_world);
 /* data.workers, where auto means none for small images in memory (made inline faster than handed over), else 1. */
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info);
-/* run.dir with its default; returns owned. */
+/* run.dir with its default, without slashes at its end (RUN.old-1 stands beside it); returns owned. */
 char *ct_plan_run_dir(const struct ct_config *c);
 /* What the ranks of one run show each other: dist.run_id, else the run's name. Borrowed. */
 const char *ct_plan_run_id(const struct ct_config *c);

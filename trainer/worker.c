@@ -109,10 +109,20 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
 }
 
+/* A save needs room for one more than is kept; those of an earlier run are there already. */
+static enum ct_status check_space(const struct ct_session *s)
+{
+	int n_states = 0;
+	while (ct_optim_state_name(s->optim, n_states))
+		n_states++;
+	uint64_t bytes = (uint64_t)(1 + n_states + (s->ema ? 1 : 0)) * ct_net_arena_elems(s->net) * sizeof(float);
+	int64_t more = s->cfg->checkpoint.keep_last + s->cfg->checkpoint.best + 1 - ct_checkpoint_count(s->run_dir);
+	return ct_run_dir_check_space(s->run_dir, bytes, more > 1 ? (int)more : 1);
+}
+
 static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 {
-	uint64_t bytes = ct_net_arena_elems(s->net) * sizeof(float) * (s->ema ? 4 : 3);
-	CT_TRY(ct_run_dir_check_space(s->run_dir, bytes, (int)s->cfg->checkpoint.keep_last));
+	CT_TRY(check_space(s));
 	CT_TRY(write_config(s));
 	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->cfg->log.console, m));
 	CT_TRY(ct_metrics_run(*m, run_fields(s)));

@@ -1,0 +1,96 @@
+/* The run folder before training: made, moved aside, locked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "tests/trainer/tmpdir.h"
+#include "trainer/run_dir.h"
+
+static bool exists(const char *run, const char *name)
+{
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s%s", run, name);
+	return ct_file_exists(path);
+}
+
+static void add_checkpoint(const char *run)
+{
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/checkpoints/step-000000000001", run);
+	assert_int_equal(ct_dir_make(path), CT_OK);
+}
+
+static void test_never_moves_a_run_aside(void **state)
+{
+	const char *run = in_tmpdir("aside");
+
+	(void)state;
+	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_OK);
+	assert_true(exists(run, "/log") && exists(run, "/checkpoints"));
+	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_OK);
+	assert_false(exists(run, ".old-1")); /* nothing was in it */
+	for (int k = 1; k <= 2; k++) {
+		add_checkpoint(run);
+		assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
+		assert_true(exists(run, "/checkpoints/step-000000000001"));
+		assert_int_equal(ct_run_dir_prepare(run, "never"), CT_OK);
+		assert_false(exists(run, "/checkpoints/step-000000000001"));
+	}
+	assert_true(exists(run, ".old-1/checkpoints/step-000000000001"));
+	assert_true(exists(run, ".old-2/checkpoints/step-000000000001"));
+}
+
+static void test_lock(void **state)
+{
+	const char *run = in_tmpdir("lock");
+	char pid[32];
+	int one = -1, two = -1;
+
+	(void)state;
+	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
+	assert_int_equal(ct_run_dir_lock(run, &one), CT_OK);
+	assert_int_equal(ct_run_dir_lock(run, &two), CT_IO);
+	snprintf(pid, sizeof(pid), "(pid %d)", (int)getpid());
+	assert_non_null(strstr(ct_error_message(), pid));
+	/* Nor is it moved aside while it is in use. */
+	add_checkpoint(run);
+	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_IO);
+	assert_true(exists(run, "/checkpoints/step-000000000001"));
+	ct_run_dir_unlock(one);
+	assert_int_equal(ct_run_dir_lock(run, &two), CT_OK);
+	ct_run_dir_unlock(two);
+}
+
+static void test_space(void **state)
+{
+	(void)state;
+	assert_int_equal(ct_run_dir_check_space(tmpdir, 1, 1), CT_OK);
+	assert_int_equal(ct_run_dir_check_space(tmpdir, (uint64_t)1 << 60, 3), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "3 more checkpoints need"));
+}
+
+static void test_folder_that_cannot_be(void **state)
+{
+	(void)state;
+	assert_int_equal(ct_file_replace(in_tmpdir("file"), "x", 1), CT_OK);
+	assert_int_equal(ct_run_dir_prepare(in_tmpdir("file/run"), "auto"), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "can't be used"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_never_moves_a_run_aside),
+		cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_folder_that_cannot_be),
+	};
+
+	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+}
