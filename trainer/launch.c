@@ -45,7 +45,7 @@ static enum ct_status start_store(struct launcher *l)
 	const struct ct_config *c = l->cfg;
 	if (c->launch.init[0])
 		return CT_OK;
-	snprintf(l->store.run_id, sizeof(l->store.run_id), "%s", ct_plan_run_id(c));
+	snprintf(l->store.run_id, sizeof(l->store.run_id), "%s", ct_plan_run_id(c, ""));
 	l->store.member = -1;
 	l->store.pid = (int)getpid();
 	(void)gethostname(l->store.host, sizeof(l->store.host) - 1);

@@ -61,12 +61,13 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 	return info->in_memory && !affine ? 0 : 1;
 }
 
-const char *ct_plan_run_id(const struct ct_config *c)
+const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)
 {
-	size_t len = strlen(c->run.name), most = 48; /* the store takes little more; the end of a long name tells runs apart */
+	const char *name = launchers[0] ? launchers : c->run.name;
+	size_t len = strlen(name), most = 48; /* the store takes little more; the end of a long name tells runs apart */
 	if (c->dist.run_id[0])
 		return c->dist.run_id;
-	return len == 0 ? "run" : len > most ? c->run.name + len - most : c->run.name;
+	return len == 0 ? "run" : len > most ? name + len - most : name;
 }
 
 char *ct_plan_run_dir(const struct ct_config *c)

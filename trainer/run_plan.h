@@ -42,8 +42,9 @@ int ct_plan_threads(const struct ct_config *c, int local_world);
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info);
 /* run.dir with its default, without slashes at its end (RUN.old-1 stands beside it); returns owned. */
 char *ct_plan_run_dir(const struct ct_config *c);
-/* What the ranks of one run show each other: dist.run_id, else the run's name. Borrowed. */
-const char *ct_plan_run_id(const struct ct_config *c);
+/* What the ranks of one run show each other: dist.run_id, else what who started them calls the run ("": nothing), else its name.
+ * Borrowed. */
+const char *ct_plan_run_id(const struct ct_config *c, const char *launchers);
 
 void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out);
 bool ct_plan_has_val(const struct ct_config *c);

@@ -82,7 +82,7 @@ static enum ct_status agree(struct ct_session *s)
 static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
 {
 	const struct ct_config *c = s->cfg;
-	struct ct_world_opts wo = { .run_id = ct_plan_run_id(c),
+	struct ct_world_opts wo = { .run_id = ct_plan_run_id(c, id->run_id),
 				    .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9) };
 	CT_TRY(ct_world_join(id, &wo, &s->world));
 	if (id->world > 1)

@@ -1,0 +1,200 @@
+/* What a config means: ranks, batch, steps, learning rate. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "tests/trainer/tmpdir.h"
+#include "trainer/run_plan.h"
+
+static const struct ct_dataset_info digits = {.name = "t", .n = 1000, .c = 1, .h = 4, .w = 4, .n_classes = 10, .sample_bytes = 16};
+
+/* The config of these KEY=VALUE texts, ended by NULL. */
+static struct ct_config *load(const char *const *texts)
+{
+	static const char base[] = "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 3}\n";
+	struct ct_config_set sets[16];
+	char keys[16][64];
+	struct ct_config *c = NULL;
+	size_t n = 0;
+
+	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), base, sizeof(base) - 1), CT_OK);
+	for (; texts[n]; n++) {
+		size_t len = strcspn(texts[n], "=");
+
+		snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)len, texts[n]);
+		sets[n] = (struct ct_config_set){keys[n], texts[n] + len + 1, "test"};
+	}
+	if (ct_config_load(in_tmpdir("c.yaml"), sets, n, &c) < 0)
+		print_error("%s\n", ct_error_message());
+	assert_non_null(c);
+	return c;
+}
+
+#define LOAD(...) load((const char *const[]){__VA_ARGS__, NULL})
+
+static enum ct_status plan_of(struct ct_config *c, uint32_t world, struct ct_run_plan *p)
+{
+	enum ct_status st = ct_run_plan_make(c, world, &digits, NULL, p);
+
+	ct_config_destroy(c);
+	return st;
+}
+
+static void test_batch_is_cut_evenly(void **state)
+{
+	static const struct {
+		const char *batch, *accumulate;
+		uint32_t world, global, per_rank, micro;
+	} cases[] = {
+		{"batch.global=48", "train.accumulate=1", 1, 48, 48, 48}, {"batch.global=48", "train.accumulate=1", 4, 48, 12, 12},
+		{"batch.global=48", "train.accumulate=2", 4, 48, 12, 6},  {"batch.per_rank=10", "train.accumulate=1", 3, 30, 10, 10},
+		{"batch.per_rank=10", "train.accumulate=2", 3, 60, 20, 10},
+	};
+	struct ct_run_plan p;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		assert_int_equal(plan_of(LOAD(cases[i].batch, cases[i].accumulate), cases[i].world, &p), CT_OK);
+		assert_int_equal(p.global_batch, cases[i].global);
+		assert_int_equal(p.per_rank, cases[i].per_rank);
+		assert_int_equal(p.micro_rows, cases[i].micro);
+		assert_int_equal(p.net.batch, cases[i].micro);
+		assert_int_equal(ct_sampler_max_rows(&p.train), cases[i].micro);
+	}
+	assert_int_equal(plan_of(LOAD("batch.global=50"), 3, &p), CT_CONFIG);
+	assert_non_null(strstr(ct_error_hint_text(), "batch.global=51"));
+	assert_int_equal(plan_of(LOAD("batch.global=6", "train.accumulate=4"), 2, &p), CT_CONFIG);
+	assert_int_equal(plan_of(LOAD("batch.per_rank=1048576", "train.accumulate=4096"), 1024, &p), CT_CONFIG);
+}
+
+static void test_steps(void **state)
+{
+	struct ct_run_plan p;
+
+	(void)state;
+	assert_int_equal(plan_of(LOAD("batch.global=48"), 2, &p), CT_OK);
+	assert_int_equal(p.steps_per_epoch, 21);
+	assert_int_equal(p.total_steps, 63);
+	assert_int_equal(p.epochs, 3);
+	assert_int_equal(plan_of(LOAD("batch.global=48", "data.drop_last=true"), 2, &p), CT_OK);
+	assert_int_equal(p.total_steps, 60);
+	assert_int_equal(plan_of(LOAD("batch.global=48", "train.max_steps=22"), 2, &p), CT_OK);
+	assert_int_equal(p.total_steps, 22);
+	assert_int_equal(p.epochs, 2);
+	assert_int_equal(plan_of(LOAD("batch.global=48", "train.max_steps=1000000"), 2, &p), CT_OK);
+	assert_int_equal(p.total_steps, 63);
+	assert_int_equal(plan_of(LOAD("batch.global=48", "train.max_steps=1000000", "train.epochs=0"), 2, &p), CT_OK);
+	assert_int_equal(p.total_steps, 1000000);
+	assert_int_equal(plan_of(LOAD("batch.global=1001", "data.drop_last=true"), 1, &p), CT_CONFIG);
+	assert_int_equal(plan_of(LOAD("batch.global=1001"), 1, &p), CT_OK);
+	assert_int_equal(p.steps_per_epoch, 1);
+}
+
+static void test_learning_rate(void **state)
+{
+	struct ct_run_plan p;
+
+	(void)state;
+	assert_int_equal(plan_of(LOAD("batch.per_rank=64", "optim.lr=0.1"), 4, &p), CT_OK);
+	assert_true(p.lr == 0.1);
+	assert_int_equal(plan_of(LOAD("batch.per_rank=64", "optim.lr=0.1", "optim.lr_rule=linear", "optim.lr_base_batch=128"), 4, &p), CT_OK);
+	assert_true(fabs(p.lr - 0.2) < 1e-15);
+	assert_true(p.schedule.base_lr == p.lr);
+}
+
+static void test_schedule_in_steps(void **state)
+{
+	struct ct_run_plan p;
+
+	(void)state;
+	assert_int_equal(plan_of(LOAD("batch.global=48", "train.epochs=9", "schedule.name=multistep", "schedule.milestones=[1.5, 4]",
+				      "schedule.warmup_epochs=0.5"),
+				 2, &p),
+			 CT_OK);
+	assert_int_equal(p.schedule.n_milestones, 2);
+	assert_int_equal(p.schedule.milestones[0], 32); /* 1.5 * 21, rounded */
+	assert_int_equal(p.schedule.milestones[1], 84);
+	assert_int_equal(p.schedule.warmup_steps, 11);
+	assert_int_equal(plan_of(LOAD("batch.global=48", "schedule.warmup_steps=7"), 2, &p), CT_OK);
+	assert_int_equal(p.schedule.warmup_steps, 7);
+	assert_int_equal(plan_of(LOAD("batch.global=48", "schedule.name=step", "schedule.step_epochs=0.001"), 2, &p), CT_OK);
+	assert_int_equal(p.schedule.step_size, 1);
+}
+
+static void test_evaluation_data_must_agree(void **state)
+{
+	struct ct_dataset_info other = digits;
+	struct ct_run_plan p;
+	struct ct_config *c = LOAD("batch.global=48", "batch.eval=100");
+
+	(void)state;
+	other.n = 230;
+	assert_int_equal(ct_run_plan_make(c, 3, &digits, &other, &p), CT_OK);
+	assert_int_equal(p.val.global_batch, 300);
+	assert_int_equal(p.val.n, 230);
+	other.w = 5;
+	assert_int_equal(ct_run_plan_make(c, 3, &digits, &other, &p), CT_DATA);
+	ct_config_destroy(c);
+}
+
+static enum ct_status ranks_of(struct ct_config *c, struct ct_ranks *r)
+{
+	enum ct_status st = ct_plan_ranks(c, r);
+
+	ct_config_destroy(c);
+	return st;
+}
+
+static void test_ranks(void **state)
+{
+	struct ct_ranks r;
+
+	(void)state;
+	assert_int_equal(ranks_of(LOAD("launch.procs=3"), &r), CT_OK);
+	assert_true(r.local == 3 && r.first == 0 && r.world == 3 && r.n_nodes == 1);
+	assert_int_equal(ranks_of(LOAD("launch.procs=3", "launch.nodes=4", "launch.node_rank=2", "launch.master_addr=h"), &r), CT_OK);
+	assert_true(r.local == 3 && r.first == 6 && r.world == 12 && r.node == 2);
+	for (int node = 0; node < 3; node++) {
+		static const int local[] = {8, 2, 5}, first[] = {0, 8, 10};
+		char rank[40];
+
+		snprintf(rank, sizeof(rank), "launch.node_rank=%d", node);
+		assert_int_equal(ranks_of(LOAD("launch.procs_list=8,2,5", "launch.nodes=3", rank, "launch.master_addr=h"), &r), CT_OK);
+		assert_true(r.local == local[node] && r.first == first[node] && r.world == 15);
+	}
+}
+
+static void test_names(void **state)
+{
+	struct ct_config *c = LOAD("run.dir=a/b///", "run.name=mine");
+	char *dir = ct_plan_run_dir(c);
+
+	(void)state;
+	assert_string_equal(dir, "a/b");
+	ct_free(dir);
+	assert_string_equal(ct_plan_run_id(c, ""), "mine");
+	assert_string_equal(ct_plan_run_id(c, "slurm-7.0"), "slurm-7.0");
+	ct_config_destroy(c);
+	c = LOAD("dist.run_id=told", "run.name=mine");
+	assert_string_equal(ct_plan_run_id(c, "slurm-7.0"), "told");
+	ct_config_destroy(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_batch_is_cut_evenly),
+		cmocka_unit_test(test_steps),
+		cmocka_unit_test(test_learning_rate),
+		cmocka_unit_test(test_schedule_in_steps),
+		cmocka_unit_test(test_evaluation_data_must_agree),
+		cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_names),
+	};
+
+	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+}
