@@ -44,6 +44,8 @@ static enum ct_status open_log(const char *run_dir, int rank)
 		if (st == CT_OK)
 			st = ct_log_open_file(path);
 	}
+	if (st == CT_NOT_FOUND) /* of a folder that is to be made: no missing data */
+		st = CT_FAIL(CT_IO, "%s", ct_error_message());
 	ct_free(path);
 	ct_free(dir);
 	return st;
