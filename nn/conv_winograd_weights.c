@@ -1,0 +1,217 @@
+/* Backward-weights. Compiled as conv_winograd.c. */
+#include "nn/conv_winograd.h"
+
+#include <string.h>
+
+#include "nn/conv_winograd_impl.h"
+#include "nn/dnnl_shim.h"
+
+/* Units are cut into groups, each with its own sums: their number, and so the order of additions, is the shape's. */
+struct sums {
+	const struct ct_winograd *op;
+	struct image x, dy;
+	struct ct_winograd_grid grid;
+	struct ct_winograd_scratch sizes;
+	int parts;
+	vec *weights; /* [groups][64][panels of K][C][2] */
+	vec *bias;    /* [groups][K/16] */
+	vec *scratch;
+};
+
+/* A along W; also adds the row up. */
+static void gradient_row(const vec *y, int w, int tiles, vec *to, vec *sum)
+{
+	for (int t = 0; t < tiles; t++, to += POINTS) {
+		const int left = t * RESULTS;
+		vec q[RESULTS], v[POINTS];
+		for (int j = 0; j < RESULTS; j++)
+			q[j] = left + j < w ? y[left + j] : (vec){0};
+		*sum += (q[0] + q[1]) + (q[2] + q[3]);
+		gradient_transform(q, v);
+		for (int j = 0; j < POINTS; j++)
+			to[j] = v[j];
+	}
+}
+
+static void gradient_columns(const struct image *im, const struct ct_winograd_grid *g, struct ct_winograd_unit u,
+			     vec *columns, vec *bias)
+{
+	const size_t pitch = row_pitch(g);
+	const vec *y = (const vec *)im->at;
+
+	for (int i = u.n0 * im->blocks; i < u.n1 * im->blocks; i++) {
+		vec sum = {0};
+		for (int h = u.r0 * RESULTS; h < u.r1 * RESULTS; h++, columns += pitch) {
+			if (h < im->h)
+				gradient_row(y + ((ptrdiff_t)i * im->h + h) * im->w, im->w, g->tiles_w, columns, &sum);
+			else
+				memset(columns, 0, pitch * sizeof(vec));
+		}
+		bias[i % im->blocks] += sum;
+	}
+}
+
+/* Column of points j: A along H. */
+static void gradient_points(const vec *columns, int blocks, const struct ct_winograd_grid *g, struct ct_winograd_unit u,
+			    int j, vec *v)
+{
+	const size_t pitch = row_pitch(g), step = (size_t)blocks * (size_t)u.tiles;
+	const int rows = u.r1 - u.r0;
+
+	for (int i = 0; i < (u.n1 - u.n0) * blocks; i++) {
+		const vec *from = columns + (size_t)i * (size_t)(rows * RESULTS) * pitch + j;
+		vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
+		for (int r = 0; r < rows; r++, from += RESULTS * pitch) {
+			for (int t = 0; t < g->tiles_w; t++, to++) {
+				vec q[RESULTS], o[POINTS];
+				for (int p = 0; p < RESULTS; p++)
+					q[p] = from[(size_t)p * pitch + (size_t)t * POINTS];
+				gradient_transform(q, o);
+				for (int p = 0; p < POINTS; p++)
+					to[(size_t)p * step] = o[p];
+			}
+		}
+	}
+}
+
+/* `rows` channels of x times `cols` blocks of dy, in registers over all tiles. */
+INLINE void outer_block(const float *x, const vec *q, size_t q_step, int tiles, vec *u, const int rows, const int cols)
+{
+	vec sum[16];
+
+	UNROLL
+	for (int i = 0; i < rows * cols; i++)
+		sum[i] = u[i];
+	for (int t = 0; t < tiles; t++, q++, x += LANES) {
+		UNROLL
+		for (int r = 0; r < rows; r++) {
+			UNROLL
+			for (int k = 0; k < cols; k++)
+				sum[r * cols + k] += x[r] * q[(size_t)k * q_step];
+		}
+	}
+	UNROLL
+	for (int i = 0; i < rows * cols; i++)
+		u[i] = sum[i];
+}
+
+/* u[in*16][out] += v[in][tiles]^T times q[out][tiles], of one point */
+static void outer_product(const vec *v, int tiles, int in, const vec *q, int out, vec *u)
+{
+	const size_t step = (size_t)tiles;
+	int k = 0;
+
+	for (; k + 2 <= out; k += 2, q += 2 * step) {
+		for (size_t c = 0; c < (size_t)in; c++, u += 2 * LANES) {
+			outer_block((const float *)(v + c * step), q, step, tiles, u, 8, 2);
+			outer_block((const float *)(v + c * step) + 8, q, step, tiles, u + 16, 8, 2);
+		}
+	}
+	for (size_t c = 0; k < out && c < (size_t)in; c++, u += LANES)
+		outer_block((const float *)(v + c * step), q, step, tiles, u, 16, 1);
+}
+
+static void add_unit(const struct sums *s, struct ct_winograd_unit u, vec *weights, vec *bias, vec *scratch)
+{
+	const size_t in = (size_t)s->x.blocks * (size_t)u.tiles, out = (size_t)s->dy.blocks * (size_t)u.tiles;
+	vec *columns = scratch, *gradient = columns + s->sizes.columns, *v = gradient + s->sizes.gradient_columns;
+	vec *q = v + s->sizes.input;
+
+	ct_winograd_input_columns(&s->x, &s->grid, u, columns);
+	gradient_columns(&s->dy, &s->grid, u, gradient, bias);
+	for (int j = 0; j < POINTS; j++) {
+		ct_winograd_input_points(columns, s->x.blocks, &s->grid, u, j, v);
+		gradient_points(gradient, s->dy.blocks, &s->grid, u, j, q);
+		for (size_t i = 0; i < POINTS; i++, weights += s->sizes.weights / (POINTS * POINTS))
+			outer_product(v + i * in, u.tiles, s->x.blocks, q + i * out, s->dy.blocks, weights);
+	}
+}
+
+static void add_group(const struct sums *s, int group, vec *scratch)
+{
+	const int64_t units = s->grid.units, groups = s->sizes.groups;
+	vec *weights = s->weights + (size_t)group * s->sizes.weights;
+	vec *bias = s->bias + (size_t)group * (size_t)s->dy.blocks;
+
+	memset(weights, 0, s->sizes.weights * sizeof(vec));
+	memset(bias, 0, (size_t)s->dy.blocks * sizeof(vec));
+	for (int64_t i = group * units / groups; i < (group + 1) * units / groups; i++)
+		add_unit(s, ct_winograd_unit(&s->grid, (int)i), weights, bias, scratch);
+}
+
+static void add_parts(void *arg, int begin, int end)
+{
+	const struct sums *s = arg;
+	const int groups = s->sizes.groups;
+
+	for (int i = begin * groups / s->parts; i < end * groups / s->parts; i++)
+		add_group(s, i, s->scratch + (size_t)begin * s->sizes.per_thread);
+}
+
+/* The groups' sums of one channel of x and one block of dy, transformed back. */
+static void finish_channel(const struct sums *s, int c, int k)
+{
+	const size_t point = s->sizes.weights / (POINTS * POINTS);
+	const vec *u = panel(s->weights, s->x.blocks * LANES, s->dy.blocks, c, k);
+	vec *dw = (vec *)s->op->dw + (size_t)(k * s->x.blocks + c / LANES) * TAPS * TAPS * LANES + c % LANES;
+	vec half[TAPS][POINTS];
+
+	for (size_t i = 0; i < POINTS; i++) {
+		vec row[POINTS], g[TAPS];
+		for (size_t j = 0; j < POINTS; j++) {
+			const vec *at = u + (j * POINTS + i) * point;
+			row[j] = *at;
+			for (int n = 1; n < s->sizes.groups; n++)
+				row[j] += at[(size_t)n * s->sizes.weights];
+		}
+		weights_adjoint(row, g);
+		for (int t = 0; t < TAPS; t++)
+			half[t][i] = g[t];
+	}
+	for (int t = 0; t < TAPS; t++) {
+		vec g[TAPS];
+		weights_adjoint(half[t], g);
+		for (int r = 0; r < TAPS; r++)
+			dw[(size_t)(r * TAPS + t) * LANES] = g[r];
+	}
+}
+
+static void finish_bias(const struct sums *s, int k)
+{
+	vec sum = s->bias[k];
+
+	for (int g = 1; g < s->sizes.groups; g++)
+		sum += s->bias[g * s->dy.blocks + k];
+	((vec *)s->op->db)[k] = sum;
+}
+
+static void finish_blocks(void *arg, int begin, int end)
+{
+	const struct sums *s = arg;
+
+	for (int i = begin; i < end; i++) {
+		const int k = i / s->x.blocks, c = i % s->x.blocks;
+		for (int l = 0; l < LANES; l++)
+			finish_channel(s, c * LANES + l, k);
+		if (c == 0 && s->op->db)
+			finish_bias(s, k);
+	}
+}
+
+void ct_winograd_backward_weights(const struct ct_winograd *op)
+{
+	const struct ct_winograd_shape *d = &op->shape;
+	const int h = d->h + 2 * d->pad_h - (TAPS - 1), w = d->w + 2 * d->pad_w - (TAPS - 1);
+	struct sums s = {.op = op,
+			 .x = {op->x, d->c / LANES, d->h, d->w, d->pad_h, d->pad_w},
+			 .dy = {op->dy, d->k / LANES, h, w, 0, 0},
+			 .grid = ct_winograd_grid(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
+			 .sizes = ct_winograd_scratch(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
+			 .parts = op->threads,
+			 .weights = op->scratch};
+
+	s.bias = s.weights + (size_t)s.sizes.groups * s.sizes.weights;
+	s.scratch = s.bias + (size_t)s.sizes.groups * (size_t)s.dy.blocks;
+	ct_dnnl_parallel(s.parts, add_parts, &s);
+	ct_dnnl_parallel(s.x.blocks * s.dy.blocks, finish_blocks, &s);
+}
