@@ -143,7 +143,7 @@ def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0):
         g = torch.Generator().manual_seed(shake)
         with torch.no_grad():
             for p in model.parameters():
-                p.mul_(1 + 2e-7 * torch.randn(p.shape, generator=g))
+                p.mul_(1 + (2e-7 if shake <= 40 else 1e-6) * torch.randn(p.shape, generator=g))
     opt = optimizer(model.parameters(), o)
     losses = []
     for step in range(steps):
@@ -166,7 +166,7 @@ SGD = dict(name='sgd', lr=0.05, momentum=0.9, nesterov=False, weight_decay=5e-4)
 ADAMW = dict(name='adamw', lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=1e-2)
 # model, optimizer, label smoothing, seed of the initial weights
 TRAIN = [('mlp', mlp, dict(SGD, lr=0.02), 0.0, 11), ('mlp', mlp, ADAMW, 0.1, 11), ('lenet', lenet, dict(SGD, lr=0.1), 0.0, 11),
-         ('lenet', lenet, ADAMW, 0.0, 13), ('convnet', convnet, dict(SGD, lr=0.005), 0.1, 13),
+         ('lenet', lenet, ADAMW, 0.0, 13), ('convnet', convnet, dict(SGD, lr=0.005), 0.1, 14),
          ('convnet', convnet, dict(ADAMW, lr=3e-4), 0.0, 11)]
 
 
@@ -178,11 +178,12 @@ def train():
         exact = train_case(make, o, batch, steps, smoothing, seed, double=True)[2]
         deviation = max(abs(a - b) / b for a, b in zip(losses, exact))
         # A max pool or ReLU that flips on the last bit moves later losses by more than rounding does. Cases are chosen so
-        # that none of these shaken runs (rounding errors in the initial weights) comes near the tolerance of the tests.
-        shaken = [train_case(make, o, batch, steps, smoothing, seed, shake=i)[2] for i in range(1, 41)]
+        # that none of these shaken runs (rounding errors in the initial weights, the last six as large as other algorithms
+        # for convolutions make them) comes near the tolerance of the tests.
+        shaken = [train_case(make, o, batch, steps, smoothing, seed, shake=i)[2] for i in range(1, 47)]
         sensitivity = sorted(max(abs(a - b) / b for a, b in zip(s, exact)) for s in shaken)
         print(f'{name:8} {o["name"]:6} loss {losses[0]:.4f} -> {losses[-1]:.4f}, eval {evaluation["loss"]:.4f}, '
-              f'fp32 against fp64 {deviation:.1e}, shaken {sensitivity[20]:.1e} (median) {sensitivity[-1]:.1e} (most)')
+              f'fp32 against fp64 {deviation:.1e}, shaken {sensitivity[23]:.1e} (median) {sensitivity[-1]:.1e} (most)')
         cases.append(dict(model=name, init_seed=seed, batch=batch, steps=steps, label_smoothing=smoothing, optim=o, losses=losses,
                           fp32_against_fp64=deviation, shaken_most=sensitivity[-1], eval=evaluation, initial=initial,
                           params={n: sample(p) for n, p in model.named_parameters()},
