@@ -307,6 +307,11 @@ enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const c
 	return make_desc(c, 4, dims, block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b, out);
 }
 
+enum ct_status ct_dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out)
+{
+	return make_desc(c, 4, dims, dnnl_ABcd16b16a, out);
+}
+
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d)
 {
 	return d->ndims;

@@ -94,6 +94,8 @@ const int *ct_dnnl_desc_dims(const ct_dnnl_desc *d);
 bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d);
 /* [N,C/block,H,W,block], block 8 or 16. */
 enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out) CT_MUST_CHECK;
+/* [K/16,C/16,R,S,16c,16k] */
+enum ct_status ct_dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out) CT_MUST_CHECK;
 size_t ct_dnnl_desc_bytes(const ct_dnnl_desc *d); /* with padding */
 /* Strides and blocks in words. */
 void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);

@@ -303,6 +303,9 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 	case ONEDNN_NORM_POOL_BACKWARD:
 		run_norm_pool(p, t);
 		break;
+	case ONEDNN_WINOGRAD:
+		ct_onednn_winograd_run(p, t);
+		break;
 	case ONEDNN_LOSS:
 		run_loss(p, t);
 		break;

@@ -47,6 +47,7 @@ enum onednn_kind {
 	ONEDNN_RUNNING_STATS, /* [0] running mean, [1] running variance, [2] batch mean, [3] batch variance */
 	ONEDNN_NORM_POOL,     /* norm, ReLU, max pool: enum onednn_norm_pool_arg */
 	ONEDNN_NORM_POOL_BACKWARD,
+	ONEDNN_WINOGRAD,   /* `n`: enum ct_winograd_pass; arguments by name */
 	ONEDNN_LOSS,       /* [0] logits, [1] gradient of the sum of the row losses (training) */
 	ONEDNN_LOSS_SCALE, /* [0] out = [1] * scale */
 	ONEDNN_SLICE_DONE  /* parameter `n` has its gradient */
@@ -178,6 +179,12 @@ enum ct_status ct_onednn_slice_done(struct onednn_program *p, int id, int param)
 struct ct_norm_pool_shape ct_onednn_norm_pool_shape(const struct onednn_program *p, int id);
 void ct_onednn_norm_pool_args(struct onednn_program *p, struct onednn_task *t, int partials);
 enum ct_status ct_onednn_backward_op(struct onednn_program *p, int id) CT_MUST_CHECK;
+
+/* engine_onednn_winograd.c: both passes of a convolution; the choice follows from shape and processor alone */
+bool ct_onednn_winograd_fits(const struct onednn_program *p, int id);
+enum ct_status ct_onednn_winograd_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct_onednn_winograd_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+void ct_onednn_winograd_run(const struct onednn_program *p, const struct onednn_task *t);
 
 /* engine_onednn_kernels.c: our own loops, plain C that vectorises; one thread */
 void ct_onednn_normalise(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std, float *y);

@@ -170,6 +170,8 @@ static enum ct_status compile_node(struct onednn_program *p, int id)
 		return CT_OK;
 	if (node->op != CT_OP_LINEAR && node->op != CT_OP_CONV2D)
 		return ct_onednn_backward_op(p, id);
+	if (ct_onednn_winograd_fits(p, id))
+		return ct_onednn_winograd_backward(p, id);
 	CT_TRY(emit_weights(p, id));
 	return p->values[node->in[0]].needs_grad ? emit_data(p, id) : CT_OK;
 }

@@ -271,7 +271,7 @@ static enum ct_status compile_node(struct onednn_program *p, int id)
 	case CT_OP_LINEAR:
 		return compile_linear(p, id);
 	case CT_OP_CONV2D:
-		return compile_conv(p, id);
+		return ct_onednn_winograd_fits(p, id) ? ct_onednn_winograd_forward(p, id) : compile_conv(p, id);
 	default:
 		return ct_onednn_forward_op(p, id);
 	}

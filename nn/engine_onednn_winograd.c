@@ -1,0 +1,134 @@
+/* Convolutions that conv_winograd.h computes with fewer multiplications than oneDNN's direct ones. */
+#include "nn/conv_winograd.h"
+#include "nn/engine_onednn.h"
+
+#define BLOCK 16
+
+static bool shape_of(const struct onednn_program *p, int id, struct ct_winograd_shape *s)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct ct_window *w = &node->win;
+
+	if (node->op != CT_OP_CONV2D || node->groups != 1 || w->r != 5 || w->s != 5 || w->stride_h != 1 ||
+	    w->stride_w != 1 || w->dilation_h != 1 || w->dilation_w != 1)
+		return false;
+	const struct ct_shape in = ct_onednn_node(p, node->in[0])->shape;
+	*s = (struct ct_winograd_shape){.n = p->base.n,
+					.c = in.c,
+					.k = node->shape.c,
+					.h = in.h,
+					.w = in.w,
+					.pad_h = w->pad_h,
+					.pad_w = w->pad_w};
+	return true;
+}
+
+bool ct_onednn_winograd_fits(const struct onednn_program *p, int id)
+{
+	struct ct_winograd_shape s;
+
+	return shape_of(p, id, &s) && ct_winograd_usable(&s);
+}
+
+static enum ct_status emit(struct onednn_program *p, int id, enum ct_winograd_pass pass, struct onednn_task **out)
+{
+	struct ct_winograd_shape s;
+	int scratch;
+
+	CT_ASSERT(shape_of(p, id, &s));
+	CT_TRY(ct_onednn_buffer(p, ct_winograd_scratch_bytes(&s, pass, p->base.net->engine->threads), &scratch));
+	CT_TRY(ct_onednn_task(p, ONEDNN_WINOGRAD, id, out));
+	(*out)->n = (size_t)pass;
+	ct_onednn_arg_buffer(p, *out, CT_DNNL_SCRATCHPAD, scratch);
+	return CT_OK;
+}
+
+enum ct_status ct_onednn_winograd_forward(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	const ct_dnnl_desc **layout = &((struct onednn_net *)p->base.net->impl)->layout[node->weight], *x_desc, *y_desc;
+	struct onednn_ref x;
+	struct onednn_task *t;
+	int dims[4], weights[4] = {node->shape.c, 0, node->win.r, node->win.s}, x_buffer;
+
+	ct_onednn_dims(p, node->in[0], dims);
+	weights[1] = dims[1];
+	CT_TRY(ct_dnnl_blocked_weights(p->dnnl, weights, layout));
+	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, BLOCK, &v->src_desc));
+	CT_TRY(ct_onednn_view(p, id, p->values[node->in[0]].root, 4, dims, &x_desc, &x_buffer));
+	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(x_buffer), x_desc, v->src_desc, &x));
+	v->src = x.id;
+	ct_onednn_dims(p, id, dims);
+	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, BLOCK, &y_desc));
+	CT_TRY(ct_onednn_own_result(p, id, y_desc));
+	CT_TRY(emit(p, id, CT_WINOGRAD_FORWARD, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
+	ct_onednn_arg(p, t, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight});
+	if (node->bias >= 0)
+		ct_onednn_arg(p, t, CT_DNNL_BIAS, (struct onednn_ref){ONEDNN_PARAM, node->bias});
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, ct_onednn_result(p, id));
+	return CT_OK;
+}
+
+enum ct_status ct_onednn_winograd_backward(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	struct onednn_task *t;
+	int dx;
+
+	CT_TRY(emit(p, id, CT_WINOGRAD_BACKWARD_WEIGHTS, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, v->grad);
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_WEIGHTS, (struct onednn_ref){ONEDNN_GRAD, node->weight});
+	if (node->bias >= 0)
+		ct_onednn_arg(p, t, CT_DNNL_DIFF_BIAS, (struct onednn_ref){ONEDNN_GRAD, node->bias});
+	CT_TRY(ct_onednn_slice_done(p, id, node->weight));
+	CT_TRY(ct_onednn_slice_done(p, id, node->bias));
+	if (!p->values[node->in[0]].needs_grad)
+		return CT_OK;
+	CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(v->src_desc), &dx));
+	CT_TRY(emit(p, id, CT_WINOGRAD_BACKWARD_DATA, &t));
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, v->grad);
+	ct_onednn_arg(p, t, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight});
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	return ct_onednn_give_grad(p, id, node->in[0], dx, v->src_desc, false);
+}
+
+static float *at(const struct onednn_task *t, enum ct_dnnl_arg arg)
+{
+	for (int i = 0; i < t->n_args; i++) {
+		if (t->args[i].arg == arg)
+			return t->ptr[i];
+	}
+	return NULL;
+}
+
+void ct_onednn_winograd_run(const struct onednn_program *p, const struct onednn_task *t)
+{
+	struct ct_winograd op = {.threads = p->base.net->engine->threads,
+				 .scratch = at(t, CT_DNNL_SCRATCHPAD),
+				 .weights = at(t, CT_DNNL_WEIGHTS),
+				 .x = at(t, CT_DNNL_SRC),
+				 .bias = at(t, CT_DNNL_BIAS),
+				 .y = at(t, CT_DNNL_DST),
+				 .relu = p->values[t->node].fused_relu >= 0,
+				 .dy = at(t, CT_DNNL_DIFF_DST),
+				 .dx = at(t, CT_DNNL_DIFF_SRC),
+				 .dw = at(t, CT_DNNL_DIFF_WEIGHTS),
+				 .db = at(t, CT_DNNL_DIFF_BIAS)};
+
+	CT_ASSERT(shape_of(p, t->node, &op.shape));
+	switch ((enum ct_winograd_pass)t->n) {
+	case CT_WINOGRAD_FORWARD:
+		ct_winograd_forward(&op);
+		break;
+	case CT_WINOGRAD_BACKWARD_DATA:
+		ct_winograd_backward_data(&op);
+		break;
+	case CT_WINOGRAD_BACKWARD_WEIGHTS:
+		ct_winograd_backward_weights(&op);
+		break;
+	}
+}
