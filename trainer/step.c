@@ -27,6 +27,38 @@ void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t)
 	to->step_ns += t->step_ns;
 }
 
+static enum ct_status program_for(ct_stepper *p, int n, ct_program **out)
+{
+	*out = p->s->full;
+	if (n == (int)p->s->plan.micro_rows)
+		return CT_OK;
+	for (int i = 0; i < p->n_tails; i++)
+		if (p->tails[i].n == n) {
+			*out = p->tails[i].program;
+			return CT_OK;
+		}
+	/* Row counts of one rank differ by at most one between micro-batches, but for 0. */
+	CT_ASSERT(p->n_tails < MAX_TAIL_PROGRAMS);
+	CT_TRY(ct_program_create(p->s->net, n, CT_TRAIN, out));
+	p->tails[p->n_tails].n = n;
+	p->tails[p->n_tails++].program = *out;
+	return CT_OK;
+}
+
+/* Not every model can be trained on one row (batch norm after a linear layer): known now, not at the end of the first epoch. */
+static enum ct_status check_tail(ct_stepper *p, const struct ct_sampler *sampler)
+{
+	const struct ct_run_plan *plan = &p->s->plan;
+	ct_program *program;
+	for (uint32_t i = 0; i < plan->accumulate && plan->total_steps >= plan->steps_per_epoch; i++) {
+		if (ct_sampler_slice(sampler, plan->steps_per_epoch - 1, i).count != 1 || program_for(p, 1, &program) == CT_OK)
+			continue;
+		ct_error_hint("or leave the last, smaller batch of an epoch out: data.drop_last=true");
+		return ct_error_wrap("the last step of an epoch has one sample for rank %u", sampler->rank);
+	}
+	return CT_OK;
+}
+
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 {
 	ct_stepper *p = NULL;
@@ -36,7 +68,9 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 				     .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train)),
 				     .depth = (int)s->cfg->data.depth };
 	lo.sampler.rank = (uint32_t)s->world.id.rank;
-	enum ct_status st = ct_loader_create(s->train, &lo, &p->loader);
+	enum ct_status st = check_tail(p, &lo.sampler);
+	if (st == CT_OK)
+		st = ct_loader_create(s->train, &lo, &p->loader);
 	if (st == CT_OK)
 		st = ct_loader_seek(p->loader, s->state.epoch, s->state.step_in_epoch);
 	if (st < 0) {
@@ -55,24 +89,6 @@ void ct_stepper_destroy(ct_stepper *p)
 		ct_program_destroy(p->tails[i].program);
 	ct_loader_destroy(p->loader);
 	ct_free(p);
-}
-
-static enum ct_status program_for(ct_stepper *p, int n, ct_program **out)
-{
-	*out = p->s->full;
-	if (n == (int)p->s->plan.micro_rows)
-		return CT_OK;
-	for (int i = 0; i < p->n_tails; i++)
-		if (p->tails[i].n == n) {
-			*out = p->tails[i].program;
-			return CT_OK;
-		}
-	/* Row counts of one rank differ by at most one between micro-batches, but for 0. */
-	CT_ASSERT(p->n_tails < MAX_TAIL_PROGRAMS);
-	CT_TRY(ct_program_create(p->s->net, n, CT_TRAIN, out));
-	p->tails[p->n_tails].n = n;
-	p->tails[p->n_tails++].program = *out;
-	return CT_OK;
 }
 
 static enum ct_status slice_ready(void *user, int slice)

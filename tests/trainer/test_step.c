@@ -1,0 +1,121 @@
+/* Steps of a process on its own: an epoch's last, smaller step, and accumulation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "tests/trainer/tmpdir.h"
+#include "trainer/step.h"
+
+/* 29 samples in steps of 24: the second and last one has 5. */
+#define DATA "data: {name: synthetic, n_train: 29, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref}\nbatch: {global: 24}\n"
+#define MLP "model: {name: mlp, hidden: [8]}\n" DATA
+#define NORM "model: {name: layers, layers: [\"linear 8\", \"batch_norm\", \"relu\", \"linear 10\"]}\n" DATA
+
+struct rig {
+	struct ct_config *cfg;
+	struct ct_session s;
+	ct_stepper *stepper;
+};
+
+static enum ct_status open_rig(struct rig *r, const char *yaml, const char *key, const char *value)
+{
+	struct ct_config_set set = {key, value, "test"};
+
+	*r = (struct rig){0};
+	CT_TRY(ct_file_replace(in_tmpdir("c.yaml"), yaml, strlen(yaml)));
+	CT_TRY(ct_config_load(in_tmpdir("c.yaml"), &set, 1, &r->cfg));
+	CT_TRY(ct_session_create_local(r->cfg, true, 1, &r->s));
+	return ct_stepper_create(&r->s, &r->stepper);
+}
+
+static void close_rig(struct rig *r)
+{
+	ct_stepper_destroy(r->stepper);
+	ct_session_destroy(&r->s, false);
+	ct_config_destroy(r->cfg);
+}
+
+static struct ct_step_result gradients(struct rig *r)
+{
+	struct ct_step_request req = {.step = 0};
+	struct ct_step_times times = {0};
+	struct ct_step_result out;
+
+	assert_int_equal(ct_stepper_gradients(r->stepper, &req, &out, &times), CT_OK);
+	return out;
+}
+
+/* The same sums in other pieces; in the last step the 5 samples fall into 4 micro-batches of 2, 1, 1, 1 and 8 of 1 or none. */
+static void test_accumulation_changes_nothing(void **state)
+{
+	static const char *const accumulate[] = {"4", "8"};
+	struct rig one, many;
+
+	(void)state;
+	for (size_t k = 0; k < CT_ARRAY_LEN(accumulate); k++) {
+		assert_int_equal(open_rig(&one, MLP, "train.accumulate", "1"), CT_OK);
+		assert_int_equal(open_rig(&many, MLP, "train.accumulate", accumulate[k]), CT_OK);
+		for (int step = 0; step < 4; step++) {
+			struct ct_step_result a = gradients(&one), b = gradients(&many);
+
+			assert_int_equal(a.n_global, step % 2 ? 5 : 24);
+			assert_int_equal(b.n_global, a.n_global);
+			assert_int_equal(a.last_of_epoch, step % 2);
+			assert_int_equal(b.last_of_epoch, a.last_of_epoch);
+			assert_true(fabs(a.loss_sum - b.loss_sum) < 1e-5 * a.loss_sum);
+			for (size_t i = 0; i < ct_net_arena_elems(one.s.net); i++)
+				assert_true(fabsf(ct_net_grads(one.s.net)[i] - ct_net_grads(many.s.net)[i]) < 1e-6f);
+		}
+		close_rig(&many);
+		close_rig(&one);
+	}
+}
+
+static void test_wishes_come_back(void **state)
+{
+	struct ct_step_request req = {.stop = true};
+	struct ct_step_times times = {0};
+	struct ct_step_result out;
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(open_rig(&r, MLP, "train.accumulate", "1"), CT_OK);
+	assert_int_equal(ct_stepper_gradients(r.stepper, &req, &out, &times), CT_OK);
+	assert_true(out.stop && !out.save);
+	req = (struct ct_step_request){.save = true};
+	assert_int_equal(ct_stepper_gradients(r.stepper, &req, &out, &times), CT_OK);
+	assert_true(!out.stop && out.save);
+	assert_true(times.forward_ns > 0 && times.backward_ns > 0);
+	close_rig(&r);
+}
+
+/* Batch norm cannot be trained on one row: said before the first step. */
+static void test_last_step_of_one_row(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(open_rig(&r, NORM, "data.n_train", "25"), CT_CONFIG);
+	assert_non_null(strstr(ct_error_message(), "the last step of an epoch has one sample for rank 0"));
+	assert_non_null(strstr(ct_error_hint_text(), "data.drop_last=true"));
+	close_rig(&r);
+	assert_int_equal(open_rig(&r, NORM, "data.n_train", "26"), CT_OK);
+	close_rig(&r);
+	assert_int_equal(open_rig(&r, MLP, "data.n_train", "25"), CT_OK);
+	close_rig(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_accumulation_changes_nothing),
+		cmocka_unit_test(test_wishes_come_back),
+		cmocka_unit_test(test_last_step_of_one_row),
+	};
+
+	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+}
