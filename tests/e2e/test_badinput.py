@@ -131,7 +131,9 @@ class RunFolders(Case):
 
     def test_unwritable(self):
         self.write("file", "")
-        for where in (self.path("file"), self.path("file", "run"), "/proc/ctrain-run"):
+        os.makedirs(self.path("closed"), mode=0o555)
+        closed = [] if os.geteuid() == 0 else [self.path("closed", "run")]
+        for where in (self.path("file"), self.path("file", "run"), "/proc/ctrain-run", *closed):
             with self.subTest(where=where):
                 r = self.run_ctrain(self.config(), f"run.dir={where}", expect=IO)
                 self.assert_last_says(r, re.escape(where), "hint:.*run.dir")
@@ -226,8 +228,11 @@ class Damage(Case):
             self.assert_last_says(r, re.escape(os.path.join(self.newest, name)))
             r = self.train(*SETS, f"train.resume={self.newest}", expect=DATA)
             self.assert_last_says(r, re.escape(os.path.join(self.newest, name)))
-            r = self.run_ctrain("eval", self.config(), *SETS, f"run.dir={self.path('run')}", "--checkpoint", "last", expect=DATA)
-            self.assert_last_says(r, re.escape(self.names[-1]))
+            # Evaluation needs no optimizer.
+            needed = name != "optim.safetensors"
+            r = self.run_ctrain("eval", self.config(), *SETS, f"run.dir={self.path('run')}", "--checkpoint", "last", expect=DATA if needed else OK)
+            if needed:
+                self.assert_last_says(r, re.escape(os.path.join(self.names[-1], name)))
             r = self.train(*SETS)
             self.assert_says(r, rf"{self.names[-1]} is not used", re.escape(name))
             self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], int(self.names[-2][-12:]))

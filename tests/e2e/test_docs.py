@@ -1,0 +1,103 @@
+"""What README and docs/ show is true: examples run, files exist, commands and options are known, fields are those that a run writes."""
+
+import glob
+import os
+import re
+import unittest
+
+from harness import SOURCE, Case, main, read_text
+
+PAGES = sorted(glob.glob(os.path.join(SOURCE, "*.md")) + glob.glob(os.path.join(SOURCE, "d*", "*.md")))
+# What an example that shows one section needs besides.
+REST = """
+data: {name: synthetic, shape: [1, 28, 28], classes: 10, n_train: 256, n_val: 64}
+batch: {per_rank: 32}
+train: {epochs: 1}
+"""
+FOLDERS = ("base", "bench", "cmake", "configs", "data", "dist", "docker", "docs", "nn", "scripts", "tests", "trainer")
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", read_text(page), re.S | re.M)
+
+
+class Docs(Case):
+    def test_models(self):
+        """Every example of MODELS.md is a network that trains."""
+        examples = blocks(os.path.join(SOURCE, "docs", "MODELS.md"), "yaml")
+        self.assertGreater(len(examples), 3)
+        for i, text in enumerate(examples):
+            with self.subTest(example=text):
+                self.train("train.max_steps=2", run=f"run-{i}", config=self.config(text + REST, f"example-{i}.yaml"))
+
+    def test_model_facts(self):
+        page = read_text(os.path.join(SOURCE, "docs", "MODELS.md"))
+        for name, count in re.findall(r"^\| `(\w+)` \|.*\| ([\d,]+)(?: with .*)? \|$", page, re.M):
+            with self.subTest(model=name):
+                r = self.run_ctrain("plan", self.config("model: {}" + REST, "plain.yaml"), f"model.name={name}")
+                self.assertIn(f"{name}: {count.replace(',', '')} parameters", r.out)
+
+    def test_paths(self):
+        """Files of the repository that a page names are there."""
+        for page in PAGES:
+            text = re.sub(r"<!--.*?-->", "", read_text(page), flags=re.S)
+            named = set(re.findall(rf"(?<![\w/.~$-])((?:{'|'.join(FOLDERS)})/[\w./*{{}},-]*[\w*}}])", text))
+            linked = {os.path.join(os.path.relpath(os.path.dirname(page), SOURCE), m) for m in re.findall(r"\]\(([\w./-]+)\)", text)}
+            for path in named | linked:
+                with self.subTest(page=os.path.relpath(page, SOURCE), path=path):
+                    options = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
+                    for one in [options[1] + o + options[3] for o in options[2].split(",")] if options else [path]:
+                        self.assertTrue(glob.glob(os.path.join(SOURCE, one)), f"there is no {one}")
+
+    def test_commands(self):
+        """`ctrain ...` in pages: the command exists and knows the options; keys exist."""
+        known = self.run_ctrain("help").out
+        for page in PAGES:
+            text = read_text(page)
+            shell = re.findall(r"^ctrain (.*)", "\n".join(blocks(page, "sh")), re.M)
+            inline = re.findall(r"`ctrain ([^`\n]*)`", re.sub(r"```.*?```", "", text, flags=re.S))
+            for line in shell + inline:
+                words = line.partition("#")[0].split()
+                if not words or not re.match(r"[a-z]", words[0]):
+                    continue
+                with self.subTest(page=os.path.relpath(page, SOURCE), line=line):
+                    command = [] if "." in words[0] else [words[0]]
+                    if command:
+                        self.assertRegex(known, rf"(?m)^  {re.escape(words[0])} ")
+                    two = len(words) > 1 and re.search(rf"(?m)^  {words[0]} {re.escape(words[1])} ", known)
+                    help_page = self.run_ctrain("help", *(words[:2] if two else command or ["train"])).out
+                    for option in [w for w in words if w.startswith("--")]:
+                        self.assertIn(option.partition("=")[0], help_page)
+                    for key in [w.partition("=")[0] for w in words if re.match(r"[a-z]+\.[a-z_.]+=", w)]:
+                        self.assertIn(key, self.run_ctrain("help", key).out)
+
+    def test_metrics_fields(self):
+        """FORMATS.md names every field of metrics.jsonl, and no other."""
+        table = {}
+        section = read_text(os.path.join(SOURCE, "docs", "FORMATS.md")).partition("## metrics.jsonl")[2].partition("\n## ")[0]
+        for kind, fields in re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M):
+            text = re.sub(r"\(.*?\)|milliseconds per step, mean since the last line:", "", fields)
+            table[kind] = set(re.findall(r"\w+", text))
+        self.train("checkpoint.every_steps=10", "log.tensorboard=true")
+        written = {}
+        for m in self.metrics():
+            written.setdefault(m["kind"], set()).update(set(m) - {"v", "kind"})
+        self.assertEqual(sorted(table), sorted(written))
+        for kind, fields in written.items():
+            self.assertEqual(sorted(fields), sorted(table[kind]), kind)
+
+    def test_run_folder(self):
+        """The files of FORMATS.md's first table are what a run leaves."""
+        page = read_text(os.path.join(SOURCE, "docs", "FORMATS.md")).partition("## metrics")[0]
+        self.train("checkpoint.every_steps=10", "log.tensorboard=true")
+        named = [n for row in re.findall(r"^\| (`.*?) \|", page, re.M) for n in re.findall(r"`(.*?)`", row)]
+        self.assertGreater(len(named), 5)
+        for name in named:
+            pattern = re.sub(r"\d{12}", "*", name)
+            self.assertTrue(glob.glob(self.path("run", pattern)), f"no {name} in the run folder")
+        for left in os.listdir(self.path("run")):
+            self.assertTrue(any(left == n.split("/")[0] for n in named), f"FORMATS.md does not name {left}")
+
+
+if __name__ == "__main__":
+    main()
