@@ -54,6 +54,13 @@ static void child_main(pid_t parent, char **argv, char **env, int out, int error
 	_exit(70);
 }
 
+static enum ct_status out_of(const char *what, int rank)
+{
+	enum ct_status st = CT_FAIL(CT_NOMEM, "can't start rank %d: %s: %s", rank, what, strerror(errno));
+	ct_error_hint("start fewer ranks, or raise the limits of this shell (ulimit -n: open files, ulimit -u: processes)");
+	return st;
+}
+
 enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env, bool inherit_output)
 {
 	int out[2] = { -1, -1 }, error[2] = { -1, -1 };
@@ -62,7 +69,7 @@ enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char 
 	enum ct_status st = CT_OK;
 	*w = (struct ct_worker){ .rank = rank, .out_fd = -1, .error_fd = -1 };
 	if (pipe2(error, O_CLOEXEC) != 0 || (!inherit_output && pipe2(out, O_CLOEXEC) != 0)) {
-		st = CT_FAIL(CT_BUG, "can't make a pipe for rank %d: %s", rank, strerror(errno));
+		st = out_of("pipe", rank);
 		goto out;
 	}
 	snprintf(error_env, sizeof(error_env), "%s=%d", CT_ENV_ERROR_FD, error[1]);
@@ -75,7 +82,7 @@ enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char 
 	if (pid == 0)
 		child_main(parent, argv, env, out[1], error[1]);
 	if (pid < 0) {
-		st = CT_FAIL(CT_BUG, "can't start rank %d: fork: %s", rank, strerror(errno));
+		st = out_of("fork", rank);
 		goto out;
 	}
 	setpgid(pid, pid); /* also here: whoever comes first */

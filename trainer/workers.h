@@ -18,7 +18,7 @@ struct ct_worker {
 };
 
 /* Forks and executes this program again with argv and the given extra environment (NAME=VALUE, n of them, replacing what is there).
- * inherit_output: rank 0 writes straight to our terminal. */
+ * inherit_output: rank 0 writes straight to our terminal. CT_NOMEM when the system has no pipe or process for it. */
 enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env, bool inherit_output) CT_MUST_CHECK;
 /* Copies what there is to read, each line behind "[rank N] ", and takes the error message when there is one. Non-blocking. */
 void ct_worker_drain(struct ct_worker *w);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -157,6 +158,23 @@ static void test_output_has_prefix(void **state)
 	ct_free(text);
 }
 
+static void test_limits_are_no_bug(void **state)
+{
+	char mode[] = "say", *argv[] = {"test_workers", mode, NULL};
+	struct rlimit limit, none;
+	struct ct_worker w;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){0, limit.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(ct_worker_start(&w, 3, argv, NULL, 0, false), CT_NOMEM);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_non_null(strstr(ct_error_message(), "rank 3"));
+	assert_int_equal(ct_worker_status(&w), CT_OK); /* it never was */
+	ct_worker_release(&w);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +182,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_error_travels),
 		cmocka_unit_test(test_signal_ends_group),
 		cmocka_unit_test(test_output_has_prefix),
+		cmocka_unit_test(test_limits_are_no_bug),
 	};
 
 	if (argc > 1)
