@@ -12,42 +12,49 @@
 
 #define FRESH_NS (2500 * CT_MS) /* hearts beat each second: who lives has beaten again by then, on a busy machine too */
 #define POLL_MS 50
-#define STOPPED_S 3.0
+#define ON_ITS_WAY_S 0.2
 #define ANSWER_NS (3 * CT_SEC)
 
 /* The more, the worse. */
 enum lateness { LATE_NOT, LATE_BEHIND, LATE_SILENT, LATE_LEFT, LATE_GONE };
 
-static enum lateness lateness(const struct ct_member_state *m, int64_t seq, double silent_s)
+/* Has the member's heart beaten after we began to ask, `asked_s` ago? A beat that may have been on its way by then
+ * does not count. Who has no watchdog (never beat) is not judged by it. */
+static bool has_spoken(const struct ct_member_state *m, double asked_s)
+{
+	return m->beat_age_s < 0 || m->beat_age_s < asked_s - ON_ITS_WAY_S;
+}
+
+static enum lateness lateness(const struct ct_member_state *m, int64_t seq, double asked_s)
 {
 	if (m->left)
 		return LATE_LEFT;
 	if (!m->connected)
 		return LATE_GONE;
-	if (m->beat_age_s > silent_s)
+	if (!has_spoken(m, asked_s))
 		return LATE_SILENT;
 	return m->seq >= 0 && m->seq < seq ? LATE_BEHIND : LATE_NOT;
 }
 
-/* Has everybody who is not silent spoken since `start`? */
-static bool all_spoke(const struct ct_member_state *m, int n, int own, int64_t start)
+static bool all_spoke(const struct ct_member_state *m, int n, int own, double asked_s)
 {
-	double since_s = (double)(ct_now_ns() - start) / 1e9;
-
 	for (int i = 0; i < n; i++) {
-		if (m[i].rank != own && m[i].connected && m[i].beat_age_s >= 0 && m[i].beat_age_s > since_s)
+		if (m[i].rank != own && m[i].connected && !has_spoken(&m[i], asked_s))
 			return false;
 	}
 	return true;
 }
 
-static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m, int *n)
+/* The members' states once all have spoken, or as they are after FRESH_NS. *asked_s: how long before the last
+ * question the first one was. */
+static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m, int *n, double *asked_s)
 {
 	int64_t start = ct_now_ns();
 
 	for (;;) {
+		*asked_s = (double)(ct_now_ns() - start) / 1e9;
 		CT_TRY(ct_store_members_by(w->store, ct_deadline_in(ANSWER_NS), m, n));
-		if (all_spoke(*m, *n, w->id.rank, start) || ct_now_ns() - start > FRESH_NS)
+		if (all_spoke(*m, *n, w->id.rank, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
 			return CT_OK;
 		ct_free(*m);
 		(void)poll(NULL, 0, POLL_MS);
@@ -83,13 +90,13 @@ static void describe(const struct ct_member_state *m, enum lateness how, int64_t
 
 /* " (and rank 2, 3)" */
 static void name_others(struct ct_str *b, const struct ct_member_state *m, int n, const struct ct_member_state *worst,
-			int own, int64_t seq, double silent_s)
+			int own, int64_t seq, double asked_s)
 {
 	int named = 0;
 
 	for (int i = 0; i < n; i++) {
 		if (&m[i] != worst && m[i].rank != own &&
-		    lateness(&m[i], seq, silent_s) == lateness(worst, seq, silent_s) && named++ < 8)
+		    lateness(&m[i], seq, asked_s) == lateness(worst, seq, asked_s) && named++ < 8)
 			ct_str_addf(b, "%s%d", named == 1 ? " (and so rank " : ", ", m[i].rank);
 	}
 	if (named > 0)
@@ -121,18 +128,15 @@ enum ct_status ct_world_blame(struct ct_world *w, int64_t seq, struct ct_failure
 	enum lateness how = LATE_NOT;
 	struct ct_str others = {0};
 	struct ct_member_state *m;
-	int64_t start = ct_now_ns();
-	double silent_s;
+	double asked_s;
 	int n;
 
 	if (!w->store)
 		return CT_NOT_FOUND;
-	if (ct_store_beat(w->store, seq, "") != CT_OK || states_now(w, &m, &n) != CT_OK)
+	if (ct_store_beat(w->store, seq, "") != CT_OK || states_now(w, &m, &n, &asked_s) != CT_OK)
 		return blame_owner(w, out);
-	/* Whoever had all that time to speak and did not is silent. */
-	silent_s = ct_now_ns() - start > FRESH_NS ? (double)FRESH_NS / 1e9 : STOPPED_S;
 	for (int i = 0; i < n; i++) {
-		enum lateness l = m[i].rank == w->id.rank ? LATE_NOT : lateness(&m[i], seq, silent_s);
+		enum lateness l = m[i].rank == w->id.rank ? LATE_NOT : lateness(&m[i], seq, asked_s);
 
 		if (l > how || (l == how && l != LATE_NOT && m[i].seq < worst->seq)) {
 			worst = &m[i];
@@ -140,7 +144,7 @@ enum ct_status ct_world_blame(struct ct_world *w, int64_t seq, struct ct_failure
 		}
 	}
 	if (worst) {
-		name_others(&others, m, n, worst, w->id.rank, seq, silent_s);
+		name_others(&others, m, n, worst, w->id.rank, seq, asked_s);
 		describe(worst, how, seq, ct_str_text(&others), out);
 	}
 	ct_str_release(&others);
