@@ -19,8 +19,9 @@ static enum ct_status add_grad(struct onednn_program *p, int node, struct onednn
 		CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(v->desc), &sum));
 	CT_TRY(ct_onednn_prim(p, node, &spec, &prim));
 	CT_TRY(ct_onednn_call(p, node, prim, &t));
-	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->grad);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_OTHER, buffer);
+	/* oneDNN promises to write over the first addend, not over the second. */
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, sum == buffer ? buffer : v->grad);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_OTHER, sum == buffer ? v->grad : buffer);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, sum);
 	v->grad = sum;
 	v->grad_shared = false;
