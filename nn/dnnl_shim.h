@@ -36,7 +36,7 @@ enum ct_dnnl_op {
 	CT_DNNL_POOL_BACKWARD,
 	CT_DNNL_RELU_FORWARD,
 	CT_DNNL_RELU_BACKWARD, /* from the output of the forward pass */
-	CT_DNNL_ADD,           /* dst = src + other; dst may be src or other */
+	CT_DNNL_ADD,           /* dst = src + other; dst may be src */
 	CT_DNNL_REORDER        /* dst = src in another layout */
 };
 
