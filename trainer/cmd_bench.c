@@ -134,7 +134,7 @@ static enum ct_status run_local(const struct ct_cli *cli, int64_t default_steps,
 	int64_t steps;
 	CT_TRY(parse_steps(cli, default_steps, &steps));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
-	enum ct_status st = ct_session_create_local(c, true, 0, &s);
+	enum ct_status st = ct_session_create_local(c, true, &s);
 	if (st == CT_OK)
 		st = fn(&s, steps);
 	ct_session_destroy(&s, st < 0);

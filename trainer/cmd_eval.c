@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/thread.h"
 #include "trainer/cli.h"
 #include "trainer/evaluate.h"
 #include "trainer/print_json.h"
@@ -50,7 +49,7 @@ enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	enum ct_status st = ct_log_configure(c->log.level);
 	if (st == CT_OK)
-		st = ct_session_create_local(c, false, ct_cpu_count(), &s);
+		st = ct_session_create_local(c, false, &s);
 	if (st == CT_OK)
 		st = evaluate(cli, &s);
 	ct_session_destroy(&s, st < 0);

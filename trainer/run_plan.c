@@ -61,6 +61,37 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 	return info->in_memory && !affine ? 0 : 1;
 }
 
+/* A GPU belongs to one rank; all ranks of a host share its CPUs, which are one device. */
+static int device_index(const char *kind, int local_rank)
+{
+	bool any = strcmp(kind, "auto") == 0;
+	const char *name;
+	char why[256];
+	int count;
+	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
+		if (any ? count > 0 : strcmp(name, kind) == 0)
+			return strcmp(name, "cpu") == 0 ? 0 : local_rank;
+	return local_rank;
+}
+
+enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out)
+{
+	struct ct_device_info info;
+	ct_device *d;
+	CT_TRY(ct_device_open(c->device, device_index(c->device, local_rank), &d));
+	enum ct_status st = ct_device_info(d, &info);
+	if (st == CT_OK && c->launch.devices[0] && strcmp(info.kind, "cpu") == 0) {
+		st = CT_FAIL(CT_CONFIG, "launch.devices %s names GPUs, and this run would compute on the CPU", c->launch.devices);
+		ct_error_hint("leave launch.devices (--devices) out");
+	}
+	if (st < 0) {
+		ct_device_close(d);
+		return st;
+	}
+	*out = d;
+	return CT_OK;
+}
+
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)
 {
 	const char *name = launchers[0] ? launchers : c->run.name;

@@ -42,6 +42,8 @@ int ct_plan_threads(const struct ct_config *c, int local_world);
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info);
 /* run.dir with its default, without slashes at its end (RUN.old-1 stands beside it); returns owned. */
 char *ct_plan_run_dir(const struct ct_config *c);
+/* The device of a rank: its own GPU, or the host's CPUs. launch.devices without GPUs is CT_CONFIG. */
+enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out) CT_MUST_CHECK;
 /* What the ranks of one run show each other: dist.run_id, else what who started them calls the run ("": nothing), else its name.
  * Borrowed. */
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers);

@@ -108,24 +108,10 @@ static enum ct_status name_run(struct ct_session *s)
 	return ct_config_digest(s->cfg, s->state.config_digest);
 }
 
-/* A GPU belongs to one rank; all ranks of a host share its CPUs, which are one device. */
-static int device_index(const char *kind, int local_rank)
+static enum ct_status open_compute(struct ct_session *s)
 {
-	bool any = strcmp(kind, "auto") == 0;
-	const char *name;
-	char why[256];
-	int count;
-	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
-		if (any ? count > 0 : strcmp(name, kind) == 0)
-			return strcmp(name, "cpu") == 0 ? 0 : local_rank;
-	return local_rank;
-}
-
-static enum ct_status open_compute(struct ct_session *s, int threads)
-{
-	CT_TRY(ct_device_open(s->cfg->device, device_index(s->cfg->device, s->world.id.local_rank), &s->device));
-	if (threads <= 0)
-		threads = ct_plan_threads(s->cfg, s->world.id.local_world > 0 ? s->world.id.local_world : 1);
+	CT_TRY(ct_plan_device_open(s->cfg, s->world.id.local_rank, &s->device));
+	int threads = ct_plan_threads(s->cfg, s->world.id.local_world > 0 ? s->world.id.local_world : 1);
 	return ct_engine_open(s->cfg->train.engine, s->device, threads, &s->engine);
 }
 
@@ -150,7 +136,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
 	CT_TRY_GOTO(open_world(s, id), st, fail_data);
 	s->join_s = seconds_since(t0);
-	CT_TRY_GOTO(open_compute(s, 0), st, fail_data);
+	CT_TRY_GOTO(open_compute(s), st, fail_data);
 	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->train, &s->val), st, fail);
 	s->data_s = data.seconds;
 	t0 = ct_now_ns();
@@ -170,7 +156,7 @@ fail:
 	return st;
 }
 
-enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, int threads, struct ct_session *out)
+enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, struct ct_session *out)
 {
 	struct ct_session *s = out;
 	struct ct_data_opening data = { 0 };
@@ -186,7 +172,7 @@ enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, 
 	s->data_s = data.seconds;
 	CT_TRY_GOTO(ct_world_join(&id, &wo, &s->world), st, fail);
 	CT_TRY_GOTO(ct_comm_open("self", &s->world, &co, &s->comm), st, fail);
-	CT_TRY_GOTO(open_compute(s, threads), st, fail);
+	CT_TRY_GOTO(open_compute(s), st, fail);
 	int64_t t0 = ct_now_ns();
 	CT_TRY_GOTO(build_model(s, train), st, fail);
 	note_digests(s);

@@ -43,9 +43,8 @@ struct ct_session {
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, struct ct_session *out) CT_MUST_CHECK;
 /* failed: leave the world without a goodbye, after ct_watchdog_report. Zeroed sessions are fine. */
 void ct_session_destroy(struct ct_session *s, bool failed);
-/* One process without peers, for eval, plan and benches: data, graph, engine, net. train false: no gradients, optimizer, reducer.
- * threads 0: as the config says. */
-enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, int threads, struct ct_session *out) CT_MUST_CHECK;
+/* One process without peers, for eval, plan and benches: data, graph, engine, net. train false: no gradients, optimizer, reducer. */
+enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, struct ct_session *out) CT_MUST_CHECK;
 
 static inline bool ct_session_is_root(const struct ct_session *s)
 {

@@ -168,6 +168,20 @@ static void test_ranks(void **state)
 	}
 }
 
+static void test_devices(void **state)
+{
+	struct ct_config *c = LOAD("device=cpu");
+	ct_device *d;
+
+	(void)state;
+	assert_int_equal(ct_plan_device_open(c, 3, &d), CT_OK);
+	ct_device_close(d);
+	ct_config_destroy(c);
+	c = LOAD("device=cpu", "launch.devices=0,2");
+	assert_int_equal(ct_plan_device_open(c, 0, &d), CT_CONFIG);
+	ct_config_destroy(c);
+}
+
 static void test_names(void **state)
 {
 	struct ct_config *c = LOAD("run.dir=a/b///", "run.name=mine");
@@ -193,6 +207,7 @@ int main(void)
 		cmocka_unit_test(test_schedule_in_steps),
 		cmocka_unit_test(test_evaluation_data_must_agree),
 		cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_names),
 	};
 

@@ -28,7 +28,7 @@ static enum ct_status open_rig(struct rig *r, const char *yaml, const char *key,
 	*r = (struct rig){0};
 	CT_TRY(ct_file_replace(in_tmpdir("c.yaml"), yaml, strlen(yaml)));
 	CT_TRY(ct_config_load(in_tmpdir("c.yaml"), &set, 1, &r->cfg));
-	CT_TRY(ct_session_create_local(r->cfg, true, 1, &r->s));
+	CT_TRY(ct_session_create_local(r->cfg, true, &r->s));
 	return ct_stepper_create(&r->s, &r->stepper);
 }
 
