@@ -62,6 +62,8 @@ static void share_namespaces(pid_t of)
 		fds[i] = open(path, O_RDONLY | O_CLOEXEC);
 		CHECK(fds[i] >= 0);
 	}
+	/* A sanitizer's own thread shares our root folder, with which no mount namespace can be entered. */
+	CHECK(unshare(CLONE_FS) == 0);
 	for (int i = 0; i < 3; i++) {
 		CHECK(setns(fds[i], 0) == 0);
 		close(fds[i]);
