@@ -1,0 +1,214 @@
+/* The store's failure record: who hears of it, and which of several reports is the cause. */
+#include "dist/store.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "tests/base/check.h"
+
+#define SOON ct_deadline_in(20 * CT_SEC)
+
+static const char *const token = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+static struct ct_store_opts opts_of(int member)
+{
+	struct ct_store_opts o = {.run_id = "run", .member = member, .pid = (int)getpid()};
+
+	memcpy(o.token, token, sizeof(o.token));
+	snprintf(o.host, sizeof(o.host), "h%d", member);
+	return o;
+}
+
+static ct_store_server *serve(int owner)
+{
+	struct ct_store_opts o = opts_of(owner);
+	ct_store_server *s = NULL;
+
+	assert_ok(ct_store_server_start(NULL, 0, &o, &s));
+	return s;
+}
+
+static ct_store *join(ct_store_server *srv, int member)
+{
+	struct ct_store_opts o = opts_of(member);
+	ct_store *s = NULL;
+
+	assert_ok(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &s));
+	return s;
+}
+
+static void must_hold(ct_store *s, const char *key, const char *value)
+{
+	char *got;
+	size_t len;
+
+	assert_ok(ct_store_get(s, key, SOON, &got, &len));
+	assert_int_equal(len, strlen(value));
+	assert_string_equal(got, value);
+	ct_free(got);
+}
+
+struct worker {
+	ct_store *s;
+	struct ct_thread t;
+	int i;
+	enum ct_status st;
+	struct ct_failure f;
+	struct ct_error e;
+};
+
+static void *wait_for_key(void *arg)
+{
+	struct worker *w = arg;
+	char *value;
+	size_t len;
+
+	w->st = ct_store_get(w->s, "go", SOON, &value, &len);
+	if (w->st == CT_OK)
+		ct_free(value);
+	ct_error_save(&w->e);
+	return NULL;
+}
+
+static void *watch(void *arg)
+{
+	struct worker *w = arg;
+
+	w->st = ct_store_watch(w->s, SOON, &w->f);
+	return NULL;
+}
+
+/* A failure ends waits and watches of all, does not take the store away, and is told to who comes later. */
+static void test_failure(void **state)
+{
+	ct_store_server *srv = serve(-1);
+	ct_store *a = join(srv, 0), *b = join(srv, 1), *late;
+	struct worker waiter = {.s = a}, watcher = {.s = a};
+	struct ct_failure f = {.rank = 1,
+			       .pid = 7,
+			       .host = "h",
+			       .status = CT_NUMERIC,
+			       .seq = 12,
+			       .phase = "step 3",
+			       .message = "rank 1 (pid 7 on host h) failed: loss is NaN",
+			       .hint = "lower optim.lr"};
+	struct ct_failure second = f, got;
+
+	(void)state;
+	assert_ok(ct_thread_start(&waiter.t, "wait", wait_for_key, &waiter));
+	assert_ok(ct_thread_start(&watcher.t, "watch", watch, &watcher));
+	assert_ok(ct_store_report(b, &f));
+	ct_thread_join(&waiter.t);
+	ct_thread_join(&watcher.t);
+	assert_int_equal(waiter.st, CT_PEER_LOST);
+	assert_string_equal(waiter.e.message, f.message);
+	assert_string_equal(waiter.e.hint, f.hint);
+	assert_ok(watcher.st);
+	assert_memory_equal(&watcher.f, &f, sizeof(f));
+
+	second.rank = 0;
+	assert_ok(ct_store_report(a, &second));
+	assert_ok(ct_store_set(a, "after", "1", 1));
+	must_hold(b, "after", "1");
+	late = join(srv, 2);
+	assert_ok(ct_store_watch(late, SOON, &got));
+	assert_int_equal(got.rank, 1);
+	ct_store_close(late);
+	ct_store_drop(a);
+	ct_store_drop(b);
+	ct_store_server_stop(srv, SOON);
+}
+
+static void report_lost_peer(ct_store *s)
+{
+	const struct ct_failure f = {.rank = 0, .status = CT_PEER_LOST, .message = "rank 0 failed: connection reset"};
+
+	assert_ok(ct_store_report(s, &f));
+}
+
+/* "I lost my peer" is not why the run failed if the peer itself, or its end, or the launcher says more. */
+static void test_cause_before_consequence(void **state)
+{
+	struct ct_failure cause = {.rank = 1, .status = CT_DATA, .message = "rank 1 failed: bad file"}, got;
+
+	(void)state;
+	for (int how = 0; how < 4; how++) {
+		ct_store_server *srv = serve(0);
+		ct_store *a = join(srv, 0), *b = join(srv, 1);
+
+		report_lost_peer(a);
+		if (how == 0)
+			assert_ok(ct_store_report(b, &cause));
+		else if (how == 1)
+			ct_store_drop(b);
+		else if (how == 2)
+			ct_store_server_fail(srv, &cause);
+		assert_ok(ct_store_watch(a, SOON, &got));
+		assert_int_equal(got.rank, how == 3 ? 0 : 1);
+		if (how == 1)
+			assert_non_null(strstr(got.message, "is gone"));
+		ct_store_drop(a);
+		if (how != 1)
+			ct_store_drop(b);
+		ct_store_server_stop(srv, SOON);
+	}
+}
+
+/* A launcher knows how its child died; the end of the child's connection, which comes first, waits for that. */
+static void test_launcher_says_how(void **state)
+{
+	struct ct_failure killed = {.rank = 1, .status = CT_PEER_LOST, .message = "rank 1 was killed by signal 9"}, got;
+	ct_store_server *srv = serve(-1);
+	ct_store *a = join(srv, 0), *b = join(srv, 1);
+
+	(void)state;
+	ct_store_drop(b);
+	ct_store_server_fail(srv, &killed);
+	assert_ok(ct_store_watch(a, SOON, &got));
+	assert_string_equal(got.message, killed.message);
+	ct_store_drop(a);
+	ct_store_server_stop(srv, SOON);
+}
+
+/* The end of the server is the failure of its owner, for calls, waits and watches. */
+static void test_server_gone(void **state)
+{
+	ct_store_server *srv = serve(0);
+	ct_store *s = join(srv, 1);
+	struct worker waiter = {.s = s}, watcher = {.s = s};
+	enum ct_status st;
+
+	(void)state;
+	assert_ok(ct_thread_start(&waiter.t, "wait", wait_for_key, &waiter));
+	assert_ok(ct_thread_start(&watcher.t, "watch", watch, &watcher));
+	ct_store_server_stop(srv, 0);
+	ct_thread_join(&waiter.t);
+	ct_thread_join(&watcher.t);
+	assert_int_equal(waiter.st, CT_PEER_LOST);
+	assert_ok(watcher.st);
+	assert_int_equal(watcher.f.rank, 0);
+	assert_int_equal(watcher.f.pid, getpid());
+	assert_non_null(strstr(watcher.f.message, "rank 0 (pid "));
+	assert_non_null(strstr(watcher.f.message, "on host h0) is gone"));
+	assert_fails(ct_store_set(s, "k", "v", 1), CT_PEER_LOST, "rank 0");
+	/* The first beat may still go into the socket's buffer. */
+	do
+		st = ct_store_beat(s, 1, "");
+	while (st == CT_OK);
+	assert_int_equal(st, CT_PEER_LOST);
+	ct_store_close(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_failure),
+		cmocka_unit_test(test_cause_before_consequence),
+		cmocka_unit_test(test_launcher_says_how),
+		cmocka_unit_test(test_server_gone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
