@@ -142,9 +142,11 @@ const char *ct_config_origin(const struct ct_config *c, const char *key);
 /* YAML that loads to the same config; with_origins adds where each value came from as a comment. */
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out) CT_MUST_CHECK;
 /* "key=value" lines in schema order of the keys that change what is learned (not paths, logging, launch, limits):
- * compared between ranks and with a checkpoint. train.epochs and train.max_steps are among them only where the schedule
+ * compared with a checkpoint. train.epochs and train.max_steps are among them only where the schedule
  * depends on the length of the run: a run at a constant rate can be resumed with more epochs. */
 enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
+/* These and the keys that say which collectives are issued, and when: compared between the ranks of a run. */
+enum ct_status ct_config_run_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_digest(const struct ct_config *c, char hex[65]) CT_MUST_CHECK;
 
 /* Generated reference page (docs/CONFIG.md) and JSON Schema (docs/config.schema.json). */

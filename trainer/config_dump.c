@@ -51,19 +51,29 @@ static bool total_matters(const struct ct_config *c)
 	return !ct_choice_has("constant|step|multistep", c->schedule.name);
 }
 
-enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out)
+/* The keys with one of the flags. */
+static enum ct_status add_lines(const struct ct_config *c, unsigned flags, struct ct_str *out)
 {
 	for (size_t i = 0; i < ct_key_count(); i++) {
 		const struct ct_key *k = ct_key_at(i);
-		bool learned = k->flags & CT_KEY_LEARNED || (k->flags & CT_KEY_LEARNED_TOTAL && total_matters(c));
 
-		if (!learned || !ct_key_applies(k, c))
+		if (!(k->flags & flags) || !ct_key_applies(k, c))
 			continue;
 		ct_str_addf(out, "%s=", k->name);
 		ct_key_format(k, c, false, out);
 		ct_str_add(out, "\n");
 	}
 	return ct_str_status(out);
+}
+
+enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out)
+{
+	return add_lines(c, CT_KEY_LEARNED | (total_matters(c) ? CT_KEY_LEARNED_TOTAL : 0), out);
+}
+
+enum ct_status ct_config_run_lines(const struct ct_config *c, struct ct_str *out)
+{
+	return add_lines(c, CT_KEY_LEARNED | CT_KEY_LEARNED_TOTAL | CT_KEY_SHARED, out);
 }
 
 enum ct_status ct_config_digest(const struct ct_config *c, char hex[65])

@@ -11,6 +11,7 @@
 #define FILES "data.name=mnist|fashion_mnist|idx"
 #define SYNTHETIC "data.name=synthetic|synthetic_regression"
 #define LEARNED .flags = CT_KEY_LEARNED
+#define SHARED .flags = CT_KEY_SHARED
 
 static const struct ct_section sections[] = {
 	{"run", "What this run is called and where it writes."},
@@ -78,7 +79,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Folder of the files. Empty: $CTRAIN_DATA/<data.name>, without that variable datasets/<data.name>."},
 	{KEY(data.train, STR), .only = FILES,
 	 .doc = "Prefix of the training files. Empty: the data set's own (train)."},
-	{KEY(data.val, STR), .choices = "none", .flags = CT_KEY_OTHERS,
+	{KEY(data.val, STR), .choices = "none", .flags = CT_KEY_OTHERS | CT_KEY_SHARED,
 	 .doc = "Prefix of the evaluation files. Empty: the data set's own (t10k); none: no evaluation."},
 	{KEY(data.workers, INT), .flags = CT_KEY_AUTO, .hi = 256, .def = "auto",
 	 .doc = "Loader threads of each rank; 0: none, load between steps."},
@@ -87,7 +88,7 @@ static const struct ct_key keys[] = {
 	{KEY(data.drop_last, BOOL), LEARNED, .def = "false", .doc = "Leave out the last, smaller batch of an epoch."},
 	{KEY(data.n_train, INT), LEARNED, .lo = 1, .hi = 4294967295, .def = "10000", .only = SYNTHETIC,
 	 .doc = "Training samples to make."},
-	{KEY(data.n_val, INT), .lo = 1, .hi = 4294967295, .def = "1000", .only = SYNTHETIC,
+	{KEY(data.n_val, INT), SHARED, .lo = 1, .hi = 4294967295, .def = "1000", .only = SYNTHETIC,
 	 .doc = "Evaluation samples to make."},
 	{KEY(data.shape, INTS), LEARNED, .lo = 1, .hi = 65536, .max_n = 3,
 	 .only = "data.name=idx|synthetic|synthetic_regression",
@@ -119,7 +120,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Rows of a step over all ranks and accumulation steps."},
 	{KEY(batch.per_rank, INT), .flags = CT_KEY_LEARNED | CT_KEY_HIDE_UNSET, .hi = 1048576, .def = "64",
 	 .doc = "Rows of a batch on each rank; the global batch is this times ranks times train.accumulate."},
-	{KEY(batch.eval, INT), .lo = 1, .hi = 65536, .def = "256", .doc = "Rows of an evaluation batch on each rank."},
+	{KEY(batch.eval, INT), SHARED, .lo = 1, .hi = 65536, .def = "256", .doc = "Rows of an evaluation batch on each rank."},
 
 	{KEY(optim.name, STR), LEARNED, .choices = "sgd|adamw", .def = "sgd",
 	 .doc = "The rule that turns gradients into updates."},
@@ -174,9 +175,9 @@ static const struct ct_key keys[] = {
 	 .doc = "Passes over the training data; 0: no limit."},
 	{KEY(train.max_steps, INT), .flags = CT_KEY_LEARNED_TOTAL, .hi = 1e12, .def = "0",
 	 .doc = "Steps, that is optimizer updates; 0: no limit. The nearer limit ends the run."},
-	{KEY(train.target_top1, FLOAT), .hi = 1, .def = "0",
+	{KEY(train.target_top1, FLOAT), SHARED, .hi = 1, .def = "0",
 	 .doc = "End as soon as an evaluation reaches this accuracy (0.99 is 99 %); 0: off."},
-	{KEY(train.eval_every, FLOAT), .hi = 1000000, .def = "1",
+	{KEY(train.eval_every, FLOAT), SHARED, .hi = 1000000, .def = "1",
 	 .doc = "Epochs between evaluations; 0: only at the end."},
 	{KEY(train.resume, STR), .choices = "auto|never|must", .flags = CT_KEY_OTHERS, .def = "auto",
 	 .doc = "auto: go on from the newest whole checkpoint of the run folder, if any; must: refuse to start afresh; or a checkpoint folder."},
@@ -202,15 +203,15 @@ static const struct ct_key keys[] = {
 	 .doc = "live: one line that is rewritten. auto: live on a terminal, else plain."},
 	{KEY(log.tensorboard, BOOL), .def = "true", .doc = "Also write TensorBoard event files into the run folder."},
 
-	{KEY(dist.backend, STR), .choices = "auto|self|shm|gloo|hier", .def = "auto",
+	{KEY(dist.backend, STR), SHARED, .choices = "auto|self|shm|gloo|hier", .def = "auto",
 	 .doc = "self: one rank; shm: shared memory of one host; gloo: TCP; hier: shm inside hosts, gloo between them."},
 	{KEY(dist.timeout, SECONDS), .flags = CT_KEY_OPEN_LO, .hi = 86400, .def = "600",
 	 .doc = "How long a rank waits for another before the run is ended."},
 	{KEY(dist.rendezvous_timeout, SECONDS), .flags = CT_KEY_OPEN_LO, .hi = 86400, .def = "300",
 	 .doc = "How long ranks wait for all to arrive."},
-	{KEY(dist.bucket_mib, MIB), .hi = 65536, .def = "0",
+	{KEY(dist.bucket_mib, MIB), SHARED, .hi = 65536, .def = "0",
 	 .doc = "Gradients are reduced in buckets of this size. 0: 4 MiB on CPUs, 25 MiB on GPUs."},
-	{KEY(dist.first_bucket_mib, MIB), .flags = CT_KEY_OPEN_LO, .hi = 65536, .def = "1",
+	{KEY(dist.first_bucket_mib, MIB), .flags = CT_KEY_OPEN_LO | CT_KEY_SHARED, .hi = 65536, .def = "1",
 	 .doc = "Size of the first bucket: small, so that communication starts early."},
 	{KEY(dist.iface, STR), .doc = "Network interface between hosts. Empty: the one that reaches host 0."},
 	{KEY(dist.run_id, STR),

@@ -63,20 +63,37 @@ static enum ct_status build_training(struct ct_session *s)
 	return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 }
 
-static enum ct_status agree(struct ct_session *s)
+/* Takes lines. */
+static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 {
-	char layout[65];
-	ct_net_layout_digest(s->net, layout);
-	struct ct_str lines = { 0 };
-	ct_str_addf(&lines, "version=%s\n%s", CTRAIN_VERSION, s->config_lines);
-	ct_str_addf(&lines, "engine=%s\nmodel graph=%s\ntraining data=%s\nparameter layout=%s\n", ct_engine_version(s->engine),
-		    s->state.graph_digest, s->state.data_digest, layout);
-	enum ct_status st = ct_str_status(&lines);
+	enum ct_status st = ct_str_status(lines);
 	if (st == CT_OK)
-		st = ct_world_agree(&s->world, "start", ct_str_text(&lines),
+		st = ct_world_agree(&s->world, "start", ct_str_text(lines),
 				    ct_deadline_in((int64_t)(s->cfg->dist.rendezvous_timeout * 1e9)));
-	ct_str_release(&lines);
+	ct_str_release(lines);
 	return st;
+}
+
+/* Before the ranks open a communicator: they must mean the same one. */
+static enum ct_status agree_on_config(struct ct_session *s)
+{
+	struct ct_str lines = { 0 };
+	ct_str_addf(&lines, "version=%s\n", CTRAIN_VERSION);
+	if (ct_config_run_lines(s->cfg, &lines) < 0)
+		lines.failed = true;
+	return agree(s, &lines);
+}
+
+static enum ct_status agree_on_work(struct ct_session *s)
+{
+	char layout[65], val[65] = "none";
+	struct ct_str lines = { 0 };
+	ct_net_layout_digest(s->net, layout);
+	if (s->val)
+		ct_dataset_digest(s->val, val);
+	ct_str_addf(&lines, "engine=%s\nmodel graph=%s\ntraining data=%s\nevaluation data=%s\nparameter layout=%s\n",
+		    ct_engine_version(s->engine), s->state.graph_digest, s->state.data_digest, val, layout);
+	return agree(s, &lines);
 }
 
 static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
@@ -88,6 +105,7 @@ static enum ct_status open_world(struct ct_session *s, const struct ct_identity 
 	if (id->world > 1)
 		CT_TRY(ct_watchdog_start(&s->world, &s->watchdog));
 	ct_failpoint("startup");
+	CT_TRY(agree_on_config(s));
 	struct ct_comm_opts co = { .timeout_ns = (int64_t)(c->dist.timeout * 1e9),
 				   .iface = c->dist.iface[0] ? c->dist.iface : NULL };
 	CT_TRY(ct_comm_open(c->dist.backend, &s->world, &co, &s->comm));
@@ -142,7 +160,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	t0 = ct_now_ns();
 	CT_TRY_GOTO(build_model(s, true), st, fail);
 	note_digests(s);
-	CT_TRY_GOTO(agree(s), st, fail);
+	CT_TRY_GOTO(agree_on_work(s), st, fail);
 	CT_TRY_GOTO(build_training(s), st, fail);
 	s->compile_s = seconds_since(t0);
 	return CT_OK;

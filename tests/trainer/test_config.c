@@ -365,6 +365,29 @@ static bool has_line(const struct ct_config *c, const char *line)
 	return found;
 }
 
+/* Ranks must agree on what is learned and on when they meet, not on where they write and how they load. */
+static void test_run_lines(void **state)
+{
+	static const char *const shared[] = {"optim.lr=", "train.epochs=", "train.eval_every=", "train.target_top1=", "batch.eval=",
+					     "data.val=", "dist.backend=", "dist.bucket_mib=", "dist.first_bucket_mib="},
+				 *const own[] = {"run.dir=", "data.dir=", "data.workers=", "launch.", "log.", "checkpoint.", "train.resume="};
+	struct ct_config *c = load_text(GOOD);
+	struct ct_str lines = {0};
+
+	(void)state;
+	assert_ok(ct_config_run_lines(c, &lines));
+	for (size_t i = 0; i < CT_ARRAY_LEN(shared); i++) {
+		if (!strstr(lines.s, shared[i]))
+			fail_msg("%s is not compared", shared[i]);
+	}
+	for (size_t i = 0; i < CT_ARRAY_LEN(own); i++) {
+		if (strstr(lines.s, own[i]))
+			fail_msg("%s is compared", own[i]);
+	}
+	ct_str_release(&lines);
+	ct_config_destroy(c);
+}
+
 /* What is learned is in the digest, where and how fast is not. */
 static void test_lines(void **state)
 {
@@ -444,6 +467,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_shipped),
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_run_lines),
 	};
 
 	unsetenv("CTRAIN_LOG");
