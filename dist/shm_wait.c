@@ -82,18 +82,21 @@ static bool is_done(const ct_work *w)
 /* Why nothing more will come from rank q, NULL while it is alive. */
 static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_process)
 {
-	uint32_t state = atomic_load_explicit(&s->ranks[q].state, memory_order_acquire);
 	struct pollfd p = {.fd = s->pidfd[q], .events = POLLIN};
+	bool ended;
 
 	if (q == s->base.rank)
 		return NULL;
-	if (look_at_process && p.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN))
-		return "ended";
-	if (state == SHM_DEAD)
+	ended = look_at_process && p.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
+	/* Looked at after the process: one that closed and then ended left in order, and others may go on without it. */
+	switch (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire)) {
+	case SHM_DEAD:
 		return "gave up";
-	if (state == SHM_CLOSED && (!ct_comm_is_p2p(w->kind) || w->root == q))
-		return "closed the communicator";
-	return NULL;
+	case SHM_CLOSED:
+		return !ct_comm_is_p2p(w->kind) || w->root == q ? "closed the communicator" : NULL;
+	default:
+		return ended ? "ended" : NULL;
+	}
 }
 
 /* What a peer published before it went is complete: only what is still missing then is an error. */
@@ -271,6 +274,9 @@ enum ct_status shm_watch_open(struct shm *s)
 		/* Where the kernel has no pidfds the store's heartbeat alone has to notice a death. */
 		s->pidfd[q] = (int)syscall(SYS_pidfd_open, pid, 0);
 		if (s->pidfd[q] < 0 && errno == ESRCH) {
+			/* All have met: this one may be through already. */
+			if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_CLOSED)
+				continue;
 			ct_comm_peer_text(&s->base, q, who, sizeof(who));
 			return CT_FAIL(CT_PEER_LOST, "%s ended while the communicator was opened", who);
 		}

@@ -1,10 +1,12 @@
 /* What communicators say when ranks disagree, die, stop, come late or give up. */
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -409,9 +411,37 @@ static void left(struct ct_world *world, void *arg)
 	CHECK(ct_store_barrier(world->store, "end", world->id.world, ct_deadline_in(LONG)) == CT_OK);
 }
 
+/* Rank 1 closes and ends; the other two have business of their own. */
+static void left_in_order(struct ct_world *world, void *arg)
+{
+	ct_comm *c = open_comm(world, arg);
+	struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, world->peers[1].pid, 0), .events = POLLIN};
+	uint8_t x[8] = {0};
+	char *v;
+	size_t len;
+	ct_work *w;
+
+	if (world->id.rank == 1) {
+		ct_comm_close(c);
+		return;
+	}
+	CHECK(p.fd >= 0 && poll(&p, 1, (int)(LONG / CT_MS)) == 1);
+	if (world->id.rank == 0) {
+		CHECK(run(ct_comm_recv(c, x, 8, CT_U8, 2, 0, &w), &w) == CT_OK);
+	} else {
+		/* Nobody sets it: rank 0 waits long enough to look at its peers' processes. */
+		CHECK(ct_store_get(world->store, "never", ct_deadline_in(CT_SEC / 5), &v, &len) == CT_TIMEOUT);
+		CHECK(run(ct_comm_send(c, x, 8, CT_U8, 0, 0, &w), &w) == CT_OK);
+	}
+	CHECK(barrier(c) == CT_PEER_LOST);
+	CHECK(says("rank 1 (pid") && says("closed the communicator"));
+	ct_comm_close(c);
+}
+
 static void test_left(void **state)
 {
 	(void)state;
+	play("shm", 3, NULL, LONG, left_in_order, 0, 0, NULL);
 	play("shm", 3, NULL, LONG, left, 0, 0, NULL);
 	if (built("gloo"))
 		play("gloo", 2, NULL, LONG, left, 0, 0, NULL);
