@@ -133,7 +133,34 @@ def optimizer(params, o):
     return torch.optim.AdamW(params, o['lr'], betas=(o['beta1'], o['beta2']), eps=o['eps'], weight_decay=o['weight_decay'])
 
 
-def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0):
+class Noise(torch.autograd.Function):
+    """Errors of so much of the root mean square, on a value and on its gradient."""
+
+    @staticmethod
+    def forward(ctx, x, error, gradient_error, generator):
+        ctx.how = gradient_error, generator
+        return noisy(x, error, generator)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return noisy(dy, *ctx.how), None, None, None
+
+
+def noisy(x, error, generator):
+    return x + error * x.pow(2).mean().sqrt() * torch.randn(x.shape, generator=generator)
+
+
+def add_noise(model, seed):
+    """Convolutions err as fast algorithms for them do (nn/conv_winograd.h): in the result and in both gradients."""
+    g = torch.Generator().manual_seed(seed)
+    for m in model.modules():
+        if isinstance(m, nn.Conv2d) and m.in_channels % 16 == 0:
+            m.register_forward_pre_hook(lambda m, x: (Noise.apply(x[0], 0, 3e-6, g),))
+            m.register_forward_hook(lambda m, x, y: Noise.apply(y, 1.5e-6, 0, g))
+            m.weight.register_hook(lambda dw: noisy(dw, 4e-6, g))
+
+
+def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0, noise=0):
     model = make()
     init_parameters(model, seed)
     initial = {n: sample(p) for n, p in model.named_parameters()}
@@ -143,7 +170,9 @@ def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0):
         g = torch.Generator().manual_seed(shake)
         with torch.no_grad():
             for p in model.parameters():
-                p.mul_(1 + (2e-7 if shake <= 40 else 1e-6) * torch.randn(p.shape, generator=g))
+                p.mul_(1 + 2e-7 * torch.randn(p.shape, generator=g))
+    if noise:
+        add_noise(model, noise)
     opt = optimizer(model.parameters(), o)
     losses = []
     for step in range(steps):
@@ -164,26 +193,27 @@ def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0):
 
 SGD = dict(name='sgd', lr=0.05, momentum=0.9, nesterov=False, weight_decay=5e-4)
 ADAMW = dict(name='adamw', lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=1e-2)
-# model, optimizer, label smoothing, seed of the initial weights
-TRAIN = [('mlp', mlp, dict(SGD, lr=0.02), 0.0, 11), ('mlp', mlp, ADAMW, 0.1, 11), ('lenet', lenet, dict(SGD, lr=0.1), 0.0, 11),
-         ('lenet', lenet, ADAMW, 0.0, 13), ('convnet', convnet, dict(SGD, lr=0.005), 0.1, 14),
-         ('convnet', convnet, dict(ADAMW, lr=3e-4), 0.0, 11)]
+# model, optimizer, label smoothing, seed of the initial weights, batch
+TRAIN = [('mlp', mlp, dict(SGD, lr=0.02), 0.0, 11, 16), ('mlp', mlp, ADAMW, 0.1, 11, 16),
+         ('lenet', lenet, dict(SGD, lr=0.1), 0.0, 11, 16), ('lenet', lenet, ADAMW, 0.0, 13, 16),
+         ('convnet', convnet, dict(SGD, lr=0.005), 0.1, 51, 6), ('convnet', convnet, dict(ADAMW, lr=3e-4), 0.0, 40, 6)]
 
 
 def train():
     cases = []
-    for name, make, o, smoothing, seed in TRAIN:
-        batch, steps = 16, 20
+    for name, make, o, smoothing, seed, batch in TRAIN:
+        steps = 20
         model, initial, losses, evaluation = train_case(make, o, batch, steps, smoothing, seed)
         exact = train_case(make, o, batch, steps, smoothing, seed, double=True)[2]
         deviation = max(abs(a - b) / b for a, b in zip(losses, exact))
         # A max pool or ReLU that flips on the last bit moves later losses by more than rounding does. Cases are chosen so
-        # that none of these shaken runs (rounding errors in the initial weights, the last six as large as other algorithms
-        # for convolutions make them) comes near the tolerance of the tests.
-        shaken = [train_case(make, o, batch, steps, smoothing, seed, shake=i)[2] for i in range(1, 47)]
+        # that none of these runs, with rounding errors in the initial weights or in every step of the convolutions, comes
+        # near the tolerance of the tests.
+        shaken = [train_case(make, o, batch, steps, smoothing, seed, shake=i)[2] for i in range(1, 41)]
+        shaken += [train_case(make, o, batch, steps, smoothing, seed, noise=i)[2] for i in range(1, 41)]
         sensitivity = sorted(max(abs(a - b) / b for a, b in zip(s, exact)) for s in shaken)
         print(f'{name:8} {o["name"]:6} loss {losses[0]:.4f} -> {losses[-1]:.4f}, eval {evaluation["loss"]:.4f}, '
-              f'fp32 against fp64 {deviation:.1e}, shaken {sensitivity[23]:.1e} (median) {sensitivity[-1]:.1e} (most)')
+              f'fp32 against fp64 {deviation:.1e}, shaken {sensitivity[40]:.1e} (median) {sensitivity[-1]:.1e} (most)')
         cases.append(dict(model=name, init_seed=seed, batch=batch, steps=steps, label_smoothing=smoothing, optim=o, losses=losses,
                           fp32_against_fp64=deviation, shaken_most=sensitivity[-1], eval=evaluation, initial=initial,
                           params={n: sample(p) for n, p in model.named_parameters()},
