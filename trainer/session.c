@@ -1,6 +1,7 @@
 #define CT_LOG_COMPONENT "session"
 #include "trainer/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -63,6 +64,40 @@ static enum ct_status build_training(struct ct_session *s)
 	return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 }
 
+/* A rank whose heart has never beaten since it joined; the blame of dist/ does not judge it. */
+static bool find_mute(struct ct_session *s, struct ct_failure *out)
+{
+	struct ct_member_state *m = NULL;
+	int n = 0, found = -1;
+	if (ct_store_members(s->world.store, &m, &n) < 0)
+		return false;
+	for (int i = 0; i < n && found < 0; i++)
+		if (m[i].rank != s->world.id.rank && m[i].connected && m[i].beat_age_s < 0)
+			found = i;
+	if (found >= 0) {
+		snprintf(out->message, sizeof(out->message), "rank %d (pid %d on host %s) has joined and not been heard of since",
+			 m[found].rank, m[found].pid, m[found].host);
+		snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s", m[found].pid,
+			 m[found].host);
+	}
+	ct_free(m);
+	return found >= 0;
+}
+
+/* The store knows which key is missing; its heartbeats know whose fault that is. */
+static enum ct_status name_late(struct ct_session *s)
+{
+	struct ct_error late;
+	struct ct_failure f = { 0 };
+	ct_error_save(&late);
+	if (ct_world_blame(&s->world, -1, &f) != CT_OK && !find_mute(s, &f))
+		return ct_error_restore(&late);
+	ct_error_set(CT_TIMEOUT, __FILE__, __LINE__, "start: %s", f.message);
+	if (f.hint[0])
+		ct_error_hint("%s", f.hint);
+	return CT_TIMEOUT;
+}
+
 /* Takes lines. */
 static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 {
@@ -71,7 +106,7 @@ static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 		st = ct_world_agree(&s->world, "start", ct_str_text(lines),
 				    ct_deadline_in((int64_t)(s->cfg->dist.rendezvous_timeout * 1e9)));
 	ct_str_release(lines);
-	return st;
+	return st == CT_TIMEOUT ? name_late(s) : st;
 }
 
 /* Before the ranks open a communicator: they must mean the same one. */
