@@ -10,7 +10,8 @@
 #include "tests/trainer/tmpdir.h"
 #include "trainer/run_plan.h"
 
-static const struct ct_dataset_info digits = {.name = "t", .n = 1000, .c = 1, .h = 4, .w = 4, .n_classes = 10, .sample_bytes = 16};
+static const struct ct_dataset_info digits = {
+	.name = "t", .n = 1000, .c = 1, .h = 4, .w = 4, .n_classes = 10, .sample_bytes = 16};
 
 /* The config of these KEY=VALUE texts, ended by NULL. */
 static struct ct_config *load(const char *const *texts)
@@ -50,8 +51,10 @@ static void test_batch_is_cut_evenly(void **state)
 		const char *batch, *accumulate;
 		uint32_t world, global, per_rank, micro;
 	} cases[] = {
-		{"batch.global=48", "train.accumulate=1", 1, 48, 48, 48}, {"batch.global=48", "train.accumulate=1", 4, 48, 12, 12},
-		{"batch.global=48", "train.accumulate=2", 4, 48, 12, 6},  {"batch.per_rank=10", "train.accumulate=1", 3, 30, 10, 10},
+		{"batch.global=48", "train.accumulate=1", 1, 48, 48, 48},
+		{"batch.global=48", "train.accumulate=1", 4, 48, 12, 12},
+		{"batch.global=48", "train.accumulate=2", 4, 48, 12, 6},
+		{"batch.per_rank=10", "train.accumulate=1", 3, 30, 10, 10},
 		{"batch.per_rank=10", "train.accumulate=2", 3, 60, 20, 10},
 	};
 	struct ct_run_plan p;
@@ -101,7 +104,10 @@ static void test_learning_rate(void **state)
 	(void)state;
 	assert_int_equal(plan_of(LOAD("batch.per_rank=64", "optim.lr=0.1"), 4, &p), CT_OK);
 	assert_true(p.lr == 0.1);
-	assert_int_equal(plan_of(LOAD("batch.per_rank=64", "optim.lr=0.1", "optim.lr_rule=linear", "optim.lr_base_batch=128"), 4, &p), CT_OK);
+	assert_int_equal(
+		plan_of(LOAD("batch.per_rank=64", "optim.lr=0.1", "optim.lr_rule=linear", "optim.lr_base_batch=128"), 4,
+			&p),
+		CT_OK);
 	assert_true(fabs(p.lr - 0.2) < 1e-15);
 	assert_true(p.schedule.base_lr == p.lr);
 }
@@ -111,8 +117,8 @@ static void test_schedule_in_steps(void **state)
 	struct ct_run_plan p;
 
 	(void)state;
-	assert_int_equal(plan_of(LOAD("batch.global=48", "train.epochs=9", "schedule.name=multistep", "schedule.milestones=[1.5, 4]",
-				      "schedule.warmup_epochs=0.5"),
+	assert_int_equal(plan_of(LOAD("batch.global=48", "train.epochs=9", "schedule.name=multistep",
+				      "schedule.milestones=[1.5, 4]", "schedule.warmup_epochs=0.5"),
 				 2, &p),
 			 CT_OK);
 	assert_int_equal(p.schedule.n_milestones, 2);
@@ -121,7 +127,8 @@ static void test_schedule_in_steps(void **state)
 	assert_int_equal(p.schedule.warmup_steps, 11);
 	assert_int_equal(plan_of(LOAD("batch.global=48", "schedule.warmup_steps=7"), 2, &p), CT_OK);
 	assert_int_equal(p.schedule.warmup_steps, 7);
-	assert_int_equal(plan_of(LOAD("batch.global=48", "schedule.name=step", "schedule.step_epochs=0.001"), 2, &p), CT_OK);
+	assert_int_equal(plan_of(LOAD("batch.global=48", "schedule.name=step", "schedule.step_epochs=0.001"), 2, &p),
+			 CT_OK);
 	assert_int_equal(p.schedule.step_size, 1);
 }
 
@@ -156,14 +163,18 @@ static void test_ranks(void **state)
 	(void)state;
 	assert_int_equal(ranks_of(LOAD("launch.procs=3"), &r), CT_OK);
 	assert_true(r.local == 3 && r.first == 0 && r.world == 3 && r.n_nodes == 1);
-	assert_int_equal(ranks_of(LOAD("launch.procs=3", "launch.nodes=4", "launch.node_rank=2", "launch.master_addr=h"), &r), CT_OK);
+	assert_int_equal(
+		ranks_of(LOAD("launch.procs=3", "launch.nodes=4", "launch.node_rank=2", "launch.master_addr=h"), &r),
+		CT_OK);
 	assert_true(r.local == 3 && r.first == 6 && r.world == 12 && r.node == 2);
 	for (int node = 0; node < 3; node++) {
 		static const int local[] = {8, 2, 5}, first[] = {0, 8, 10};
 		char rank[40];
 
 		snprintf(rank, sizeof(rank), "launch.node_rank=%d", node);
-		assert_int_equal(ranks_of(LOAD("launch.procs_list=8,2,5", "launch.nodes=3", rank, "launch.master_addr=h"), &r), CT_OK);
+		assert_int_equal(
+			ranks_of(LOAD("launch.procs_list=8,2,5", "launch.nodes=3", rank, "launch.master_addr=h"), &r),
+			CT_OK);
 		assert_true(r.local == local[node] && r.first == first[node] && r.world == 15);
 	}
 }

@@ -11,7 +11,8 @@
 #include "trainer/step.h"
 
 /* 29 samples in steps of 24: the second and last one has 5. */
-#define DATA "data: {name: synthetic, n_train: 29, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref}\nbatch: {global: 24}\n"
+#define DATA \
+	"data: {name: synthetic, n_train: 29, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref}\nbatch: {global: 24}\n"
 #define MLP "model: {name: mlp, hidden: [8]}\n" DATA
 #define NORM "model: {name: layers, layers: [\"linear 8\", \"batch_norm\", \"relu\", \"linear 10\"]}\n" DATA
 

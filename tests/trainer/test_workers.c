@@ -19,6 +19,8 @@
 /* What a worker does that was started with this mode; returns its exit code. */
 static int play(const char *mode)
 {
+	int64_t code;
+
 	if (strcmp(mode, "pause") == 0)
 		return poll(NULL, 0, -1);
 	if (strcmp(mode, "say") == 0)
@@ -34,7 +36,7 @@ static int play(const char *mode)
 				       strcmp(getenv("CT_TEST_B"), "added") == 0
 			       ? 0
 			       : 1;
-	return atol(mode) > 0 ? (int)atol(mode) : 99;
+	return ct_parse_i64(mode, &code) == CT_OK ? (int)code : 99;
 }
 
 static void start(struct ct_worker *w, char *mode)
@@ -75,10 +77,10 @@ static void test_status(void **state)
 		enum ct_status st;
 		bool consequence;
 	} cases[] = {
-		{"env", CT_OK, false},    {"data", CT_DATA, false},  {"peer", CT_PEER_LOST, true},
-		{"2", CT_USAGE, false},   {"3", CT_DATA, false},     {"5", CT_COMM, true},
-		{"6", CT_NUMERIC, false}, {"7", CT_IO, false},       {"75", CT_INTERRUPTED, false},
-		{"70", CT_BUG, false},    {"1", CT_BUG, false},      {"wordless", CT_NOMEM, false},
+		{"env", CT_OK, false},    {"data", CT_DATA, false}, {"peer", CT_PEER_LOST, true},
+		{"2", CT_USAGE, false},   {"3", CT_DATA, false},    {"5", CT_COMM, true},
+		{"6", CT_NUMERIC, false}, {"7", CT_IO, false},      {"75", CT_INTERRUPTED, false},
+		{"70", CT_BUG, false},    {"1", CT_BUG, false},     {"wordless", CT_NOMEM, false},
 	};
 	bool consequence;
 	char mode[12];
