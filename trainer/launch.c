@@ -221,9 +221,8 @@ static enum ct_status verdict(const struct launcher *l)
 	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__, "rank %d (pid %d) was killed by signal %d (%s)", w->rank, (int)w->pid,
 		     sig, strsignal(sig));
 	if (sig == SIGKILL)
-		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg); run the same command again to go on from the newest checkpoint");
-	else
-		ct_error_hint("run the same command again to go on from the newest checkpoint");
+		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg)");
+	ct_error_hint("%s to go on from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
 	return crash ? CT_BUG : CT_PEER_LOST;
 }
 

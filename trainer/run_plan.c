@@ -101,6 +101,12 @@ const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)
 	return len == 0 ? "run" : len > most ? name + len - most : name;
 }
 
+const char *ct_plan_how_to_resume(const struct ct_config *c)
+{
+	bool same = strcmp(c->train.resume, "auto") == 0 || strcmp(c->train.resume, "must") == 0;
+	return same ? "run the same command again" : "run the command again with train.resume=auto";
+}
+
 char *ct_plan_run_dir(const struct ct_config *c)
 {
 	size_t len = strlen(c->run.dir);

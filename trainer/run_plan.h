@@ -40,6 +40,8 @@ int ct_plan_local_procs(const struct ct_config *c);
 int ct_plan_threads(const struct ct_config *c, int local_world);
 /* data.workers, where auto means none for small images in memory (made inline faster than handed over), else 1. */
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info);
+/* How a run that ended early goes on, for hints: "run the same command again", where that does not start it afresh. A literal. */
+const char *ct_plan_how_to_resume(const struct ct_config *c);
 /* run.dir with its default, without slashes at its end (RUN.old-1 stands beside it); returns owned. */
 char *ct_plan_run_dir(const struct ct_config *c);
 /* The device of a rank: its own GPU, or the host's CPUs. launch.devices without GPUs is CT_CONFIG. */

@@ -273,7 +273,7 @@ static enum ct_status run(struct loop *l)
 		return CT_OK;
 	ct_error_set(CT_INTERRUPTED, __FILE__, __LINE__, "stopped by a signal at step %llu; the checkpoint is saved",
 		     (unsigned long long)s->state.step);
-	ct_error_hint("run the same command again to go on");
+	ct_error_hint("%s to go on", ct_plan_how_to_resume(s->cfg));
 	return CT_INTERRUPTED;
 }
 

@@ -204,7 +204,11 @@ static void test_names(void **state)
 	assert_string_equal(ct_plan_run_id(c, ""), "mine");
 	assert_string_equal(ct_plan_run_id(c, "slurm-7.0"), "slurm-7.0");
 	ct_config_destroy(c);
+	c = LOAD("train.resume=never");
+	assert_string_equal(ct_plan_how_to_resume(c), "run the command again with train.resume=auto");
+	ct_config_destroy(c);
 	c = LOAD("dist.run_id=told", "run.name=mine");
+	assert_string_equal(ct_plan_how_to_resume(c), "run the same command again");
 	assert_string_equal(ct_plan_run_id(c, "slurm-7.0"), "told");
 	ct_config_destroy(c);
 }
