@@ -45,7 +45,7 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 {
 	ct_stepper *p = NULL;
 	int64_t *ns = NULL;
-	struct ct_step_times t = { 0 };
+	struct ct_step_times t = {0};
 	struct ct_step_result r;
 	enum ct_status st;
 	const int64_t warmup = 5;
@@ -54,11 +54,11 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	uint64_t allocations = 0;
 	for (int64_t i = -warmup; i < steps; i++) {
 		if (i == 0) {
-			t = (struct ct_step_times){ 0 };
+			t = (struct ct_step_times){0};
 			allocations = ct_mem_count();
 		}
 		int64_t t0 = ct_now_ns();
-		struct ct_step_request req = { .step = (uint64_t)(i + warmup) };
+		struct ct_step_request req = {.step = (uint64_t)(i + warmup)};
 		CT_TRY_GOTO(ct_stepper_gradients(p, &req, &r, &t), st, out);
 		CT_TRY_GOTO(ct_stepper_update(p, s->plan.lr * 0.01, NULL, &t), st, out);
 		if (i >= 0)
@@ -68,12 +68,13 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	qsort(ns, (size_t)steps, sizeof(*ns), compare_i64);
 	ct_program_profile(s->full, true);
 	const int64_t profiled = steps < 20 ? steps : 20;
-	struct ct_step_times unused = { 0 };
+	struct ct_step_times unused = {0};
 	for (int64_t i = 0; i < profiled; i++) {
-		struct ct_step_request req = { .step = (uint64_t)(i + warmup + steps) };
+		struct ct_step_request req = {.step = (uint64_t)(i + warmup + steps)};
 		CT_TRY_GOTO(ct_stepper_gradients(p, &req, &r, &unused), st, out);
 	}
-	double ms = 1e-6 / (double)steps, median = (double)ns[steps / 2] * 1e-9, flop = 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
+	double ms = 1e-6 / (double)steps, median = (double)ns[steps / 2] * 1e-9,
+	       flop = 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
 	ct_json *j = ct_json_object();
 	ct_json_set_str(j, "bench", "step");
 	ct_json_set_str(j, "model", s->cfg->model.name);
@@ -101,9 +102,10 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 {
 	ct_loader *l = NULL;
 	struct ct_loader_batch b;
-	struct ct_loader_opts lo = { .sampler = s->plan.train, .augment = s->plan.augment,
-				     .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train)),
-				     .depth = (int)s->cfg->data.depth };
+	struct ct_loader_opts lo = {.sampler = s->plan.train,
+				    .augment = s->plan.augment,
+				    .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train)),
+				    .depth = (int)s->cfg->data.depth};
 	uint64_t images = 0, sum = 0;
 	CT_TRY(ct_loader_create(s->train, &lo, &l));
 	int64_t t0 = ct_now_ns();
@@ -127,10 +129,11 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 	return ct_print_json(j, false);
 }
 
-static enum ct_status run_local(const struct ct_cli *cli, int64_t default_steps, enum ct_status (*fn)(struct ct_session *, int64_t))
+static enum ct_status run_local(const struct ct_cli *cli, int64_t default_steps,
+				enum ct_status (*fn)(struct ct_session *, int64_t))
 {
 	struct ct_config *c = NULL;
-	struct ct_session s = { 0 };
+	struct ct_session s = {0};
 	int64_t steps;
 	CT_TRY(parse_steps(cli, default_steps, &steps));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));

@@ -5,8 +5,8 @@
 #include "dist/bench_comm.h"
 #include "dist/watchdog.h"
 #include "trainer/cli.h"
-#include "trainer/print_json.h"
 #include "trainer/launch.h"
+#include "trainer/print_json.h"
 #include "trainer/run_plan.h"
 #include "trainer/signals.h"
 
@@ -32,15 +32,17 @@ static enum ct_status print_rows(const ct_comm *c, const struct ct_bench_comm_ro
 
 static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_identity *id)
 {
-	struct ct_world world = { 0 };
+	struct ct_world world = {0};
 	ct_watchdog *dog = NULL;
 	ct_comm *comm = NULL;
 	struct ct_bench_comm_row *rows = NULL;
 	int n = 0;
 	enum ct_status st;
-	struct ct_world_opts wo = { .run_id = ct_plan_run_id(cfg, id->run_id), .timeout_ns = (int64_t)(cfg->dist.rendezvous_timeout * 1e9) };
-	struct ct_comm_opts co = { .timeout_ns = (int64_t)(cfg->dist.timeout * 1e9), .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL };
-	struct ct_bench_comm_opts bo = { 0 };
+	struct ct_world_opts wo = {.run_id = ct_plan_run_id(cfg, id->run_id),
+				   .timeout_ns = (int64_t)(cfg->dist.rendezvous_timeout * 1e9)};
+	struct ct_comm_opts co = {.timeout_ns = (int64_t)(cfg->dist.timeout * 1e9),
+				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL};
+	struct ct_bench_comm_opts bo = {0};
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
 	if (id->world > 1)
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);

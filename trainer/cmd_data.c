@@ -21,9 +21,12 @@ enum ct_status ct_cmd_data_digits(const struct ct_cli *cli)
 	CT_TRY(parse_count("--train", cli->train_count, 60000, 10000000, &train));
 	CT_TRY(parse_count("--test", cli->test_count, 10000, 10000000, &test));
 	CT_TRY(parse_count("--seed", cli->seed, 1, INT64_MAX, &seed));
-	struct ct_digits_opts o = { .dir = cli->out ? cli->out : "datasets/mnist", .n_train = (uint32_t)train, .n_test = (uint32_t)test,
-				    .seed = (uint64_t)seed };
+	struct ct_digits_opts o = {.dir = cli->out ? cli->out : "datasets/mnist",
+				   .n_train = (uint32_t)train,
+				   .n_test = (uint32_t)test,
+				   .seed = (uint64_t)seed};
 	CT_TRY(ct_digits_write(&o));
-	printf("%s: %u + %u drawn digits (not MNIST), seed %llu\n", o.dir, o.n_train, o.n_test, (unsigned long long)o.seed);
+	printf("%s: %u + %u drawn digits (not MNIST), seed %llu\n", o.dir, o.n_train, o.n_test,
+	       (unsigned long long)o.seed);
 	return CT_OK;
 }

@@ -34,7 +34,8 @@ static enum ct_status evaluate(const struct ct_cli *cli, struct ct_session *s)
 	if (st == CT_OK && cli->json)
 		st = ct_print_json(as_json(path, &r), false);
 	else if (st == CT_OK && s->plan.regression)
-		printf("%s: loss %.6g over %llu samples (%.2f s)\n", path, r.loss, (unsigned long long)r.count, r.seconds);
+		printf("%s: loss %.6g over %llu samples (%.2f s)\n", path, r.loss, (unsigned long long)r.count,
+		       r.seconds);
 	else if (st == CT_OK)
 		printf("%s: top1 %.4f  top5 %.4f  loss %.4f over %llu samples (%.2f s)\n", path, r.top1, r.top5, r.loss,
 		       (unsigned long long)r.count, r.seconds);
@@ -45,7 +46,7 @@ static enum ct_status evaluate(const struct ct_cli *cli, struct ct_session *s)
 enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 {
 	struct ct_config *c = NULL;
-	struct ct_session s = { 0 };
+	struct ct_session s = {0};
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	enum ct_status st = ct_log_configure(c->log.level);
 	if (st == CT_OK)

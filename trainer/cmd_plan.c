@@ -57,7 +57,7 @@ static double mib(size_t bytes)
 static void print_run(const struct ct_config *c, const struct planned *p)
 {
 	const struct ct_run_plan *r = &p->plan;
-	struct ct_device_info di = { 0 };
+	struct ct_device_info di = {0};
 	char cpus[128], *dir = ct_plan_run_dir(c);
 	if (ct_device_info(p->device, &di) < 0)
 		ct_error_clear();
@@ -74,12 +74,13 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
 	printf("\ndata         %s: %u training samples [%d,%d,%d], %u evaluation samples\n", c->data.name, r->train.n,
-	       ct_dataset_info(p->train)->c, ct_dataset_info(p->train)->h, ct_dataset_info(p->train)->w, r->has_val ? r->val.n : 0);
+	       ct_dataset_info(p->train)->c, ct_dataset_info(p->train)->h, ct_dataset_info(p->train)->w,
+	       r->has_val ? r->val.n : 0);
 	printf("steps        %llu an epoch, %llu in all (%u epochs)\n", (unsigned long long)r->steps_per_epoch,
 	       (unsigned long long)r->total_steps, r->epochs);
 	if (strcmp(c->optim.lr_rule, "linear") == 0)
-		printf("lr           %g = %g x %u / %lld (linear rule), schedule %s", r->lr, c->optim.lr, r->global_batch,
-		       (long long)c->optim.lr_base_batch, c->schedule.name);
+		printf("lr           %g = %g x %u / %lld (linear rule), schedule %s", r->lr, c->optim.lr,
+		       r->global_batch, (long long)c->optim.lr_base_batch, c->schedule.name);
 	else
 		printf("lr           %g (as given: optim.lr_rule none), schedule %s", r->lr, c->schedule.name);
 	printf(", warm-up %llu steps; first step %g, last %g\n", (unsigned long long)r->schedule.warmup_steps,
@@ -89,9 +90,10 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 static void print_model(const struct ct_config *c, const struct planned *p)
 {
 	double flops = ct_graph_flops(p->graph);
-	printf("model        %s: %zu parameters in %d tensors\n", c->model.name, ct_graph_n_elems(p->graph), ct_graph_n_params(p->graph));
-	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and rank\n", flops * 1e-6,
-	       3 * flops * p->plan.per_rank * 1e-9);
+	printf("model        %s: %zu parameters in %d tensors\n", c->model.name, ct_graph_n_elems(p->graph),
+	       ct_graph_n_params(p->graph));
+	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and rank\n",
+	       flops * 1e-6, 3 * flops * p->plan.per_rank * 1e-9);
 	printf("  %-20s %-18s %14s %12s\n", "layer", "output [C,H,W]", "parameters", "MFLOP");
 	for (int i = 0; i < ct_graph_n_nodes(p->graph); i++) {
 		const struct ct_node *n = ct_graph_node(p->graph, i);
@@ -115,10 +117,11 @@ static void print_memory(const struct ct_config *c, const struct planned *p)
 	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0);
 	printf("memory       per rank %.1f MiB: parameters %.2f, gradients %.2f, optimizer %.2f, average %.2f, activations %.2f (%.2f without "
 	       "the memory plan), workspace %.2f, data %.1f\n",
-	       mib(m.params + m.grads + states + ema + m.buffers + m.activations + m.workspace + (size_t)data), mib(m.params), mib(m.grads),
-	       mib(states), mib(ema), mib(m.activations), mib(m.activations_unplanned), mib(m.workspace), mib((size_t)data));
-	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB):\n", p->n_buckets, c->dist.first_bucket_mib,
-	       c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4.0);
+	       mib(m.params + m.grads + states + ema + m.buffers + m.activations + m.workspace + (size_t)data),
+	       mib(m.params), mib(m.grads), mib(states), mib(ema), mib(m.activations), mib(m.activations_unplanned),
+	       mib(m.workspace), mib((size_t)data));
+	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB):\n", p->n_buckets,
+	       c->dist.first_bucket_mib, c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4.0);
 	size_t total = 0;
 	for (int i = 0; i < p->n_buckets; i++) {
 		const struct ct_bucket *b = &p->buckets[i];
@@ -133,7 +136,7 @@ static void print_memory(const struct ct_config *c, const struct planned *p)
 
 static enum ct_status print_origins(const struct ct_config *c)
 {
-	struct ct_str text = { 0 };
+	struct ct_str text = {0};
 	CT_TRY(ct_config_dump(c, true, &text));
 	printf("config\n");
 	for (const char *p = ct_str_text(&text); *p;) {
@@ -148,7 +151,7 @@ static enum ct_status print_origins(const struct ct_config *c)
 enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 {
 	struct ct_config *c = NULL;
-	struct planned p = { 0 };
+	struct planned p = {0};
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	enum ct_status st = make(c, &p);
 	if (st == CT_OK) {

@@ -27,7 +27,8 @@ enum {
 	CT_KEY_LEARNED_TOTAL = 32, /* ... only under schedules that depend on the length of the training */
 	CT_KEY_REQUIRED = 64,
 	CT_KEY_HIDE_UNSET = 128, /* 0, "" or auto mean "not set": left out of a dump */
-	CT_KEY_SHARED = 256      /* ranks that differ in it would not issue the same collectives: part of ct_config_run_lines */
+	CT_KEY_SHARED =
+		256 /* ranks that differ in it would not issue the same collectives: part of ct_config_run_lines */
 };
 
 #define CT_MAX_TEXT 4096 /* bytes of a text value */

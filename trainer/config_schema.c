@@ -120,7 +120,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Rows of a step over all ranks and accumulation steps."},
 	{KEY(batch.per_rank, INT), .flags = CT_KEY_LEARNED | CT_KEY_HIDE_UNSET, .hi = 1048576, .def = "64",
 	 .doc = "Rows of a batch on each rank; the global batch is this times ranks times train.accumulate."},
-	{KEY(batch.eval, INT), SHARED, .lo = 1, .hi = 65536, .def = "256", .doc = "Rows of an evaluation batch on each rank."},
+	{KEY(batch.eval, INT), SHARED, .lo = 1, .hi = 65536, .def = "256",
+	 .doc = "Rows of an evaluation batch on each rank."},
 
 	{KEY(optim.name, STR), LEARNED, .choices = "sgd|adamw", .def = "sgd",
 	 .doc = "The rule that turns gradients into updates."},

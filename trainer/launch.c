@@ -61,13 +61,14 @@ static enum ct_status start_store(struct launcher *l)
 		CT_TRY(ct_store_server_start(l->ranks.n_nodes == 1 ? "127.0.0.1" : NULL, port, &l->store, &l->server));
 		port = ct_store_server_port(l->server);
 	}
-	snprintf(l->store_addr, sizeof(l->store_addr), "%s:%d", l->ranks.n_nodes == 1 || l->ranks.node == 0 ? "127.0.0.1" : c->launch.master_addr, port);
+	snprintf(l->store_addr, sizeof(l->store_addr), "%s:%d",
+		 l->ranks.n_nodes == 1 || l->ranks.node == 0 ? "127.0.0.1" : c->launch.master_addr, port);
 	return CT_OK;
 }
 
 static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, char **argv)
 {
-	char *env[MAX_ENV] = { 0 };
+	char *env[MAX_ENV] = {0};
 	size_t n = 0;
 	int threads = ct_plan_threads(l->cfg, l->ranks.local);
 	env[n++] = ct_strfmt("RANK=%d", l->ranks.first + i);
@@ -127,16 +128,17 @@ static void handle_signals(struct launcher *l)
 /* Tells the ranks of all nodes why, in words better than "connection lost"; a rank that failed before it joined told nobody. */
 static void publish_failure(struct launcher *l, const struct ct_worker *w)
 {
-	struct ct_failure f = { .rank = w->rank, .pid = (int)w->pid, .status = ct_worker_status(w), .seq = -1 };
+	struct ct_failure f = {.rank = w->rank, .pid = (int)w->pid, .status = ct_worker_status(w), .seq = -1};
 	if (!l->server || (w->has_error ? ct_worker_is_consequence(w) : !WIFSIGNALED(w->wait_status)))
 		return;
 	snprintf(f.host, sizeof(f.host), "%s", l->store.host);
 	if (w->has_error) {
-		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) failed: %.500s", w->rank, (int)w->pid, f.host, w->error.message);
+		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) failed: %.500s", w->rank, (int)w->pid,
+			 f.host, w->error.message);
 		snprintf(f.hint, sizeof(f.hint), "%.255s", w->error.hint);
 	} else {
-		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) was killed by signal %d (%s)", w->rank, (int)w->pid, f.host,
-			 WTERMSIG(w->wait_status), strsignal(WTERMSIG(w->wait_status)));
+		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) was killed by signal %d (%s)", w->rank,
+			 (int)w->pid, f.host, WTERMSIG(w->wait_status), strsignal(WTERMSIG(w->wait_status)));
 	}
 	ct_store_server_fail(l->server, &f);
 }
@@ -160,7 +162,8 @@ static void note_end(struct launcher *l, int i)
 		l->kill_at = ct_deadline_in(KILL_AFTER_NS);
 	/* A rank that only heard of another's failure gives way to the one that is its cause. */
 	const struct ct_worker *first = l->first_failed < 0 ? NULL : &l->workers[l->first_failed];
-	if (!first || (!blames(w, first) && (blames(first, w) || (ct_worker_is_consequence(first) && !ct_worker_is_consequence(w)))))
+	if (!first || (!blames(w, first) &&
+		       (blames(first, w) || (ct_worker_is_consequence(first) && !ct_worker_is_consequence(w)))))
 		l->first_failed = i;
 }
 
@@ -178,10 +181,10 @@ static enum ct_status wait_for_all(struct launcher *l)
 	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->ranks.local * 2 + 1));
 	while (n_running(l) > 0) {
 		nfds_t k = 0;
-		fds[k++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
+		fds[k++] = (struct pollfd){.fd = l->signals, .events = POLLIN};
 		for (int i = 0; i < l->ranks.local; i++) {
-			fds[k++] = (struct pollfd){ .fd = l->workers[i].out_fd, .events = POLLIN };
-			fds[k++] = (struct pollfd){ .fd = l->workers[i].error_fd, .events = POLLIN };
+			fds[k++] = (struct pollfd){.fd = l->workers[i].out_fd, .events = POLLIN};
+			fds[k++] = (struct pollfd){.fd = l->workers[i].error_fd, .events = POLLIN};
 		}
 		(void)poll(fds, k, ct_deadline_poll_ms(l->kill_at));
 		handle_signals(l);
@@ -205,21 +208,23 @@ static enum ct_status verdict(const struct launcher *l)
 		if (ct_worker_status(&l->workers[i]) == CT_INTERRUPTED)
 			stopped = &l->workers[i];
 	if (l->first_failed < 0 && stopped)
-		return stopped->has_error ? ct_error_restore(&stopped->error) : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
+		return stopped->has_error ? ct_error_restore(&stopped->error)
+					  : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
 	if (l->first_failed < 0)
 		return CT_OK;
 	const struct ct_worker *w = &l->workers[l->first_failed];
 	if (w->has_error) {
 		(void)ct_error_restore(&w->error);
-		return l->ranks.world > 1 ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid) : w->error.status;
+		return l->ranks.world > 1 ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid)
+					  : w->error.status;
 	}
 	if (!WIFSIGNALED(w->wait_status))
-		return CT_FAIL(ct_worker_status(w), "rank %d (pid %d) ended with exit code %d without saying why", w->rank, (int)w->pid,
-			       WEXITSTATUS(w->wait_status));
+		return CT_FAIL(ct_worker_status(w), "rank %d (pid %d) ended with exit code %d without saying why",
+			       w->rank, (int)w->pid, WEXITSTATUS(w->wait_status));
 	int sig = WTERMSIG(w->wait_status);
 	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
-	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__, "rank %d (pid %d) was killed by signal %d (%s)", w->rank, (int)w->pid,
-		     sig, strsignal(sig));
+	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__, "rank %d (pid %d) was killed by signal %d (%s)",
+		     w->rank, (int)w->pid, sig, strsignal(sig));
 	if (sig == SIGKILL)
 		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg)");
 	ct_error_hint("%s to go on from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
@@ -234,7 +239,7 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 		st = start_worker(l, i, start, argv);
 	if (st < 0)
 		kill_all(l);
-	struct ct_error first = { 0 };
+	struct ct_error first = {0};
 	if (st < 0)
 		ct_error_save(&first);
 	CT_TRY(wait_for_all(l));
@@ -244,7 +249,7 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir)
 {
-	struct launcher l = { .cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1 };
+	struct launcher l = {.cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1};
 	enum ct_status st;
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
 	if (run_dir && l.ranks.node == 0)
@@ -263,7 +268,8 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 	ct_free(l.workers);
 out_store:
 	/* Ranks of other nodes may still have to hear how it ended, or to say goodbye. */
-	ct_store_server_stop(l.server, l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
+	ct_store_server_stop(
+		l.server, l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
 out_signals:
 	ct_signals_close(l.signals);
 	if (l.give_up) { /* as the shell expects of an interrupted program */

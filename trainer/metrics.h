@@ -30,7 +30,7 @@ struct ct_run_summary {
 	uint64_t step, images;
 	uint32_t epoch;
 	double seconds, best_top1 /* < 0 none */, last_loss /* NaN: no step was done */, startup_seconds;
-	double images_per_sec; /* of this process's steps, without evaluating and saving; 0: none */
+	double images_per_sec;                   /* of this process's steps, without evaluating and saving; 0: none */
 	const char *weights_digest, *checkpoint; /* "" when none */
 	double share[6]; /* data, forward, backward, exposed comm, optim, other: of the step time, sums to 1 */
 };

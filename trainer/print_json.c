@@ -4,7 +4,7 @@
 
 enum ct_status ct_print_json(ct_json *j, bool pretty)
 {
-	struct ct_str text = { 0 };
+	struct ct_str text = {0};
 	enum ct_status st = ct_json_dump(j, pretty, &text);
 	if (st == CT_OK)
 		printf("%s\n", ct_str_text(&text));

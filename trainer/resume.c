@@ -17,13 +17,15 @@ static enum ct_status find(struct ct_session *s, char **path)
 	}
 	CT_TRY(ct_checkpoint_find(s->run_dir, path));
 	if (!*path && ct_checkpoint_count(s->run_dir) > 0) {
-		ct_error_set(CT_DATA, __FILE__, __LINE__, "none of the %d checkpoints in %s is whole (the log names what is wrong with each)",
+		ct_error_set(CT_DATA, __FILE__, __LINE__,
+			     "none of the %d checkpoints in %s is whole (the log names what is wrong with each)",
 			     ct_checkpoint_count(s->run_dir), s->run_dir);
 		ct_error_hint("train.resume=never moves this run aside and starts afresh");
 		return CT_DATA;
 	}
 	if (!*path && strcmp(how, "must") == 0) {
-		ct_error_set(CT_NOT_FOUND, __FILE__, __LINE__, "train.resume=must, but %s holds no whole checkpoint", s->run_dir);
+		ct_error_set(CT_NOT_FOUND, __FILE__, __LINE__, "train.resume=must, but %s holds no whole checkpoint",
+			     s->run_dir);
 		ct_error_hint("use train.resume=auto to start afresh where there is none");
 		return CT_NOT_FOUND;
 	}
@@ -40,16 +42,18 @@ static void list_differences(const char *theirs, const char *ours, struct ct_str
 			size_t theirs_key = strcspn(theirs, "=");
 			const char *value = theirs_key < n ? theirs + theirs_key + 1 : theirs;
 			ct_str_addf(out, "%s%.*s was %.*s, is %.*s", out->len ? "; " : "", (int)key, ours,
-				    (int)(n - (size_t)(value - theirs)), value, (int)(m > key ? m - key - 1 : 0), ours + key + 1);
+				    (int)(n - (size_t)(value - theirs)), value, (int)(m > key ? m - key - 1 : 0),
+				    ours + key + 1);
 		}
 		theirs += n + (theirs[n] == '\n');
 		ours += m + (ours[m] == '\n');
 	}
 }
 
-static enum ct_status check_same(const struct ct_session *s, const char *path, const struct ct_train_state *st, const char *lines)
+static enum ct_status check_same(const struct ct_session *s, const char *path, const struct ct_train_state *st,
+				 const char *lines)
 {
-	struct ct_str diff = { 0 };
+	struct ct_str diff = {0};
 	const char *what = NULL;
 	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
 		list_differences(lines, s->config_lines, &diff);
@@ -63,9 +67,10 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 		what = "global batch";
 	}
 	if (what) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "checkpoint %s is of another %s%s%s", path, what, diff.len ? ": " : "",
-			     ct_str_text(&diff));
-		ct_error_hint("give the run another run.dir, go back to the old values, or train.resume=never (moves the old run aside)");
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "checkpoint %s is of another %s%s%s", path, what,
+			     diff.len ? ": " : "", ct_str_text(&diff));
+		ct_error_hint(
+			"give the run another run.dir, go back to the old values, or train.resume=never (moves the old run aside)");
 	}
 	ct_str_release(&diff);
 	return what ? CT_CONFIG : CT_OK;
@@ -94,7 +99,8 @@ out:
 
 static enum ct_status broadcast_values(struct ct_session *s, bool resumed)
 {
-	size_t arena = ct_net_arena_elems(s->net) * sizeof(float), buffers = ct_net_buffers_elems(s->net) * sizeof(float);
+	size_t arena = ct_net_arena_elems(s->net) * sizeof(float),
+	       buffers = ct_net_buffers_elems(s->net) * sizeof(float);
 	CT_TRY(ct_session_broadcast(s, ct_net_params(s->net), arena));
 	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), buffers));
 	if (!resumed)

@@ -83,8 +83,9 @@ enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n
 	CT_TRY(ct_dir_free_bytes(run_dir, &have));
 	if (have >= want)
 		return CT_OK;
-	ct_error_set(CT_IO, __FILE__, __LINE__, "run folder %s has %.1f MiB free, %d more checkpoint%s need%s %.1f MiB", run_dir,
-		     (double)have / (1 << 20), n, n == 1 ? "" : "s", n == 1 ? "s" : "", (double)want / (1 << 20));
+	ct_error_set(CT_IO, __FILE__, __LINE__, "run folder %s has %.1f MiB free, %d more checkpoint%s need%s %.1f MiB",
+		     run_dir, (double)have / (1 << 20), n, n == 1 ? "" : "s", n == 1 ? "s" : "",
+		     (double)want / (1 << 20));
 	ct_error_hint("free space, lower checkpoint.keep_last, or use another run.dir");
 	return CT_IO;
 }
@@ -107,7 +108,8 @@ enum ct_status ct_run_dir_lock(const char *run_dir, int *out)
 	if (rc != 0) {
 		ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
 		pid[n > 0 ? n : 0] = 0;
-		ct_error_set(CT_IO, __FILE__, __LINE__, "run folder %s is in use by another ctrain (pid %s)", run_dir, pid);
+		ct_error_set(CT_IO, __FILE__, __LINE__, "run folder %s is in use by another ctrain (pid %s)", run_dir,
+			     pid);
 		ct_error_hint("wait for it to end, or use another run.dir");
 		close(fd);
 		ct_free(path);

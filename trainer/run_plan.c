@@ -17,10 +17,12 @@ int ct_plan_local_procs(const struct ct_config *c)
 
 enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 {
-	struct ct_ranks r = { .local = ct_plan_local_procs(c), .node = (int)c->launch.node_rank, .n_nodes = (int)c->launch.nodes };
+	struct ct_ranks r = {
+		.local = ct_plan_local_procs(c), .node = (int)c->launch.node_rank, .n_nodes = (int)c->launch.nodes};
 	const char *list = c->launch.procs_list;
 	if (r.node >= r.n_nodes)
-		return CT_FAIL(CT_USAGE, "--node-rank %d, but --nodes is %d (node ranks count from 0)", r.node, r.n_nodes);
+		return CT_FAIL(CT_USAGE, "--node-rank %d, but --nodes is %d (node ranks count from 0)", r.node,
+			       r.n_nodes);
 	r.first = r.node * r.local;
 	r.world = r.n_nodes * r.local;
 	if (list[0])
@@ -81,7 +83,8 @@ enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct
 	CT_TRY(ct_device_open(c->device, device_index(c->device, local_rank), &d));
 	enum ct_status st = ct_device_info(d, &info);
 	if (st == CT_OK && c->launch.devices[0] && strcmp(info.kind, "cpu") == 0) {
-		st = CT_FAIL(CT_CONFIG, "launch.devices %s names GPUs, and this run would compute on the CPU", c->launch.devices);
+		st = CT_FAIL(CT_CONFIG, "launch.devices %s names GPUs, and this run would compute on the CPU",
+			     c->launch.devices);
 		ct_error_hint("leave launch.devices (--devices) out");
 	}
 	if (st < 0) {
@@ -129,7 +132,9 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 	*out = (struct ct_dataset_spec){
 		.name = c->data.name,
 		.dir = c->data.dir,
-		.split = split[0] ? split : train ? "train" : "t10k",
+		.split = split[0] ? split
+			 : train  ? "train"
+				  : "t10k",
 		.train = train,
 		.n = (uint32_t)(train ? c->data.n_train : c->data.n_val),
 		.c = s->n > 0 ? (int)s->v[0] : 0,
@@ -171,9 +176,12 @@ static uint64_t epochs_to_steps(double epochs, uint64_t per_epoch)
 
 static enum ct_schedule_kind schedule_kind(const char *name)
 {
-	static const struct { const char *name; enum ct_schedule_kind kind; } kinds[] = {
-		{ "constant", CT_LR_CONSTANT }, { "step", CT_LR_STEP }, { "multistep", CT_LR_MULTISTEP },
-		{ "cosine", CT_LR_COSINE },	{ "poly", CT_LR_POLY }, { "one_cycle", CT_LR_ONE_CYCLE },
+	static const struct {
+		const char *name;
+		enum ct_schedule_kind kind;
+	} kinds[] = {
+		{"constant", CT_LR_CONSTANT}, {"step", CT_LR_STEP}, {"multistep", CT_LR_MULTISTEP},
+		{"cosine", CT_LR_COSINE},     {"poly", CT_LR_POLY}, {"one_cycle", CT_LR_ONE_CYCLE},
 	};
 	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
 		if (strcmp(name, kinds[i].name) == 0)
@@ -190,7 +198,7 @@ static void plan_schedule(const struct ct_config *c, struct ct_run_plan *p)
 		.base_lr = p->lr,
 		.total_steps = p->total_steps,
 		.warmup_steps = c->schedule.warmup_steps > 0 ? (uint64_t)c->schedule.warmup_steps
-							      : epochs_to_steps(c->schedule.warmup_epochs, per),
+							     : epochs_to_steps(c->schedule.warmup_epochs, per),
 		.warmup_start = c->schedule.warmup_start,
 		.min_lr = c->schedule.min_lr,
 		.gamma = c->schedule.gamma,
@@ -240,21 +248,28 @@ static enum ct_status plan_net(const struct ct_config *c, const struct ct_datase
 			p->net.std[i] = 1;
 	}
 	if (c->data.mean.n > 0 && train->kind == CT_SAMPLE_U8_HWC && c->data.mean.n != train->c)
-		return CT_FAIL(CT_CONFIG, "data.mean has %d values, the images have %d channels", c->data.mean.n, train->c);
+		return CT_FAIL(CT_CONFIG, "data.mean has %d values, the images have %d channels", c->data.mean.n,
+			       train->c);
 	if (c->data.std.n > 0 && train->kind == CT_SAMPLE_U8_HWC && c->data.std.n != train->c)
-		return CT_FAIL(CT_CONFIG, "data.std has %d values, the images have %d channels", c->data.std.n, train->c);
+		return CT_FAIL(CT_CONFIG, "data.std has %d values, the images have %d channels", c->data.std.n,
+			       train->c);
 	return CT_OK;
 }
 
 static enum ct_status plan_steps(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
 {
-	p->train = (struct ct_sampler){ .n = train->n, .global_batch = p->global_batch, .world = p->world,
-					.accumulate = p->accumulate, .seed = (uint64_t)c->run.seed,
-					.shuffle = c->data.shuffle, .drop_last = c->data.drop_last };
+	p->train = (struct ct_sampler){.n = train->n,
+				       .global_batch = p->global_batch,
+				       .world = p->world,
+				       .accumulate = p->accumulate,
+				       .seed = (uint64_t)c->run.seed,
+				       .shuffle = c->data.shuffle,
+				       .drop_last = c->data.drop_last};
 	p->steps_per_epoch = ct_sampler_steps(&p->train);
 	if (p->steps_per_epoch == 0) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "an epoch of %u samples holds no full batch of %u and data.drop_last is set",
-			     train->n, p->global_batch);
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__,
+			     "an epoch of %u samples holds no full batch of %u and data.drop_last is set", train->n,
+			     p->global_batch);
 		ct_error_hint("use a smaller batch or data.drop_last=false");
 		return CT_CONFIG;
 	}
@@ -269,23 +284,28 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out)
 {
-	struct ct_run_plan p = { 0 };
+	struct ct_run_plan p = {0};
 	CT_TRY(plan_batch(c, world, &p));
 	CT_TRY(plan_steps(c, train, &p));
 	plan_optim(c, &p);
 	plan_schedule(c, &p);
 	CT_TRY(plan_net(c, train, &p));
 	p.regression = train->n_targets > 0;
-	p.augment = (struct ct_augment){ .crop_padding = (int)c->data.augment.crop_padding, .flip = c->data.augment.flip,
-					 .degrees = (float)c->data.augment.degrees, .translate = (float)c->data.augment.translate,
-					 .scale_min = (float)c->data.augment.scale_min, .scale_max = (float)c->data.augment.scale_max,
-					 .shear = (float)c->data.augment.shear };
+	p.augment = (struct ct_augment){.crop_padding = (int)c->data.augment.crop_padding,
+					.flip = c->data.augment.flip,
+					.degrees = (float)c->data.augment.degrees,
+					.translate = (float)c->data.augment.translate,
+					.scale_min = (float)c->data.augment.scale_min,
+					.scale_max = (float)c->data.augment.scale_max,
+					.shear = (float)c->data.augment.shear};
 	if (val) {
-		if (val->c != train->c || val->h != train->h || val->w != train->w || val->n_targets != train->n_targets)
-			return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data %dx%dx%d: they must agree", val->c,
-				       val->h, val->w, train->c, train->h, train->w);
+		if (val->c != train->c || val->h != train->h || val->w != train->w ||
+		    val->n_targets != train->n_targets)
+			return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data %dx%dx%d: they must agree",
+				       val->c, val->h, val->w, train->c, train->h, train->w);
 		p.has_val = true;
-		p.val = (struct ct_sampler){ .n = val->n, .global_batch = p.eval_rows * world, .world = world, .accumulate = 1 };
+		p.val = (struct ct_sampler){
+			.n = val->n, .global_batch = p.eval_rows * world, .world = world, .accumulate = 1};
 	}
 	*out = p;
 	return CT_OK;
@@ -299,14 +319,14 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 	bool regression = train->n_targets > 0;
 	bool mse = strcmp(c->model.loss, "mse") == 0 || (strcmp(c->model.loss, "auto") == 0 && regression);
 	if (mse != regression) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "model.loss is %s but data set %s has %s", c->model.loss, c->data.name,
-			     regression ? "float targets" : "class labels");
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "model.loss is %s but data set %s has %s", c->model.loss,
+			     c->data.name, regression ? "float targets" : "class labels");
 		ct_error_hint("use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
 		return CT_CONFIG;
 	}
 	struct ct_model_spec spec = {
 		.name = c->model.name,
-		.input = { train->c, train->h, train->w },
+		.input = {train->c, train->h, train->w},
 		.n_outputs = regression ? train->n_targets : train->n_classes,
 		.loss = mse ? CT_LOSS_MSE : CT_LOSS_CROSS_ENTROPY,
 		.label_smoothing = (float)c->model.label_smoothing,

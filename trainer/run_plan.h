@@ -12,13 +12,13 @@
 
 struct ct_run_plan {
 	uint32_t world;
-	uint32_t global_batch;    /* samples of an optimizer step */
-	uint32_t per_rank;        /* of these, per rank */
+	uint32_t global_batch; /* samples of an optimizer step */
+	uint32_t per_rank;     /* of these, per rank */
 	uint32_t accumulate, micro_rows;
-	uint32_t eval_rows;       /* per rank and batch */
+	uint32_t eval_rows;                    /* per rank and batch */
 	uint64_t steps_per_epoch, total_steps; /* total: after epochs and max_steps */
-	uint32_t epochs;          /* rounded up from total_steps */
-	double lr;                /* after lr_rule */
+	uint32_t epochs;                       /* rounded up from total_steps */
+	double lr;                             /* after lr_rule */
 	struct ct_schedule schedule;
 	struct ct_optim_opts optim;
 	struct ct_sampler train, val; /* rank 0's; set .rank */
@@ -57,8 +57,10 @@ bool ct_plan_has_val(const struct ct_config *c);
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out) CT_MUST_CHECK;
 /* The graph that the config asks for on this data. Returns owned. */
-enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, ct_graph **out) CT_MUST_CHECK;
+enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train,
+			     ct_graph **out) CT_MUST_CHECK;
 /* Reduce buckets over the net's gradient arena, caps from dist.*. Returns owned (ct_free). */
-enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out, int *n) CT_MUST_CHECK;
+enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out,
+			       int *n) CT_MUST_CHECK;
 
 #endif

@@ -31,7 +31,8 @@ enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t byte
 static enum ct_status build_model(struct ct_session *s, bool train)
 {
 	const struct ct_dataset_info *ti = ct_dataset_info(s->train);
-	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, ti, s->val ? ct_dataset_info(s->val) : NULL, &s->plan));
+	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, ti, s->val ? ct_dataset_info(s->val) : NULL,
+				&s->plan));
 	s->plan.net.train = train;
 	if (!train)
 		s->plan.net.batch = (int)s->plan.eval_rows;
@@ -75,10 +76,11 @@ static bool find_mute(struct ct_session *s, struct ct_failure *out)
 		if (m[i].rank != s->world.id.rank && m[i].connected && m[i].beat_age_s < 0)
 			found = i;
 	if (found >= 0) {
-		snprintf(out->message, sizeof(out->message), "rank %d (pid %d on host %s) has joined and not been heard of since",
-			 m[found].rank, m[found].pid, m[found].host);
-		snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s", m[found].pid,
-			 m[found].host);
+		snprintf(out->message, sizeof(out->message),
+			 "rank %d (pid %d on host %s) has joined and not been heard of since", m[found].rank,
+			 m[found].pid, m[found].host);
+		snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s",
+			 m[found].pid, m[found].host);
 	}
 	ct_free(m);
 	return found >= 0;
@@ -88,7 +90,7 @@ static bool find_mute(struct ct_session *s, struct ct_failure *out)
 static enum ct_status name_late(struct ct_session *s)
 {
 	struct ct_error late;
-	struct ct_failure f = { 0 };
+	struct ct_failure f = {0};
 	ct_error_save(&late);
 	if (ct_world_blame(&s->world, -1, &f) != CT_OK && !find_mute(s, &f))
 		return ct_error_restore(&late);
@@ -112,7 +114,7 @@ static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 /* Before the ranks open a communicator: they must mean the same one. */
 static enum ct_status agree_on_config(struct ct_session *s)
 {
-	struct ct_str lines = { 0 };
+	struct ct_str lines = {0};
 	ct_str_addf(&lines, "version=%s\n", CTRAIN_VERSION);
 	if (ct_config_run_lines(s->cfg, &lines) < 0)
 		lines.failed = true;
@@ -122,7 +124,7 @@ static enum ct_status agree_on_config(struct ct_session *s)
 static enum ct_status agree_on_work(struct ct_session *s)
 {
 	char layout[65], val[65] = "none";
-	struct ct_str lines = { 0 };
+	struct ct_str lines = {0};
 	ct_net_layout_digest(s->net, layout);
 	if (s->val)
 		ct_dataset_digest(s->val, val);
@@ -134,15 +136,15 @@ static enum ct_status agree_on_work(struct ct_session *s)
 static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
 {
 	const struct ct_config *c = s->cfg;
-	struct ct_world_opts wo = { .run_id = ct_plan_run_id(c, id->run_id),
-				    .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9) };
+	struct ct_world_opts wo = {.run_id = ct_plan_run_id(c, id->run_id),
+				   .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9)};
 	CT_TRY(ct_world_join(id, &wo, &s->world));
 	if (id->world > 1)
 		CT_TRY(ct_watchdog_start(&s->world, &s->watchdog));
 	ct_failpoint("startup");
 	CT_TRY(agree_on_config(s));
-	struct ct_comm_opts co = { .timeout_ns = (int64_t)(c->dist.timeout * 1e9),
-				   .iface = c->dist.iface[0] ? c->dist.iface : NULL };
+	struct ct_comm_opts co = {.timeout_ns = (int64_t)(c->dist.timeout * 1e9),
+				  .iface = c->dist.iface[0] ? c->dist.iface : NULL};
 	CT_TRY(ct_comm_open(c->dist.backend, &s->world, &co, &s->comm));
 	if (s->watchdog)
 		ct_watchdog_set_comm(s->watchdog, s->comm);
@@ -152,7 +154,7 @@ static enum ct_status open_world(struct ct_session *s, const struct ct_identity 
 static enum ct_status name_run(struct ct_session *s)
 {
 	CT_TRY_ALLOC(s->run_dir = ct_plan_run_dir(s->cfg));
-	struct ct_str lines = { 0 };
+	struct ct_str lines = {0};
 	CT_TRY(ct_config_lines(s->cfg, &lines));
 	s->config_lines = ct_strdup(ct_str_text(&lines));
 	ct_str_release(&lines);
@@ -181,10 +183,10 @@ static void note_digests(struct ct_session *s)
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, struct ct_session *out)
 {
 	struct ct_session *s = out; /* built in place: watchdog and communicator keep pointers to its world */
-	struct ct_data_opening data = { 0 };
+	struct ct_data_opening data = {0};
 	enum ct_status st;
 	int64_t t0 = ct_now_ns();
-	*s = (struct ct_session){ .cfg = cfg };
+	*s = (struct ct_session){.cfg = cfg};
 	CT_TRY_GOTO(name_run(s), st, fail);
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
 	CT_TRY_GOTO(open_world(s, id), st, fail_data);
@@ -212,12 +214,12 @@ fail:
 enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, struct ct_session *out)
 {
 	struct ct_session *s = out;
-	struct ct_data_opening data = { 0 };
-	struct ct_identity id = { .world = 1, .local_world = 1, .n_nodes = 1 };
-	struct ct_world_opts wo = { .run_id = "local" };
-	struct ct_comm_opts co = { .timeout_ns = CT_FOREVER };
+	struct ct_data_opening data = {0};
+	struct ct_identity id = {.world = 1, .local_world = 1, .n_nodes = 1};
+	struct ct_world_opts wo = {.run_id = "local"};
+	struct ct_comm_opts co = {.timeout_ns = CT_FOREVER};
 	enum ct_status st;
-	*s = (struct ct_session){ .cfg = cfg };
+	*s = (struct ct_session){.cfg = cfg};
 	CT_TRY_GOTO(name_run(s), st, fail);
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
 	st = ct_data_opening_finish(&data, &s->train, &s->val);

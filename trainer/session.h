@@ -17,30 +17,31 @@ struct ct_session {
 	char *run_dir;
 	char *config_lines;
 	struct ct_world world;
-	ct_watchdog *watchdog;   /* NULL in a world of one */
+	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
 	ct_dataset *train, *val; /* val may be NULL */
 	ct_graph *graph;
 	ct_engine *engine;
 	ct_comm *comm;
 	ct_net *net;
-	float *tail;             /* [CT_TAIL_N], behind the gradient arena */
+	float *tail; /* [CT_TAIL_N], behind the gradient arena */
 	struct ct_bucket *buckets;
 	int n_buckets;
 	ct_reducer *reducer;
 	ct_optim *optim;
-	ct_ema *ema;             /* NULL when off */
-	ct_program *full;        /* training program for micro_rows */
-	ct_program *eval;        /* made by the first evaluation */
+	ct_ema *ema;      /* NULL when off */
+	ct_program *full; /* training program for micro_rows */
+	ct_program *eval; /* made by the first evaluation */
 	struct ct_train_state state;
-	char *resumed_from;      /* checkpoint folder or NULL */
+	char *resumed_from;               /* checkpoint folder or NULL */
 	double join_s, data_s, compile_s; /* how long the start took, for the log */
 };
 
 /* Joins the world of `id`, loads data, compiles, agrees with the other ranks on config, graph, data and layout. The weights are fresh
  * until ct_resume (trainer/resume.h). Borrows cfg. On failure everything is undone
  * and the other ranks are told. */
-enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, struct ct_session *out) CT_MUST_CHECK;
+enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id,
+				 struct ct_session *out) CT_MUST_CHECK;
 /* failed: leave the world without a goodbye, after ct_watchdog_report. Zeroed sessions are fine. */
 void ct_session_destroy(struct ct_session *s, bool failed);
 /* One process without peers, for eval, plan and benches: data, graph, engine, net. train false: no gradients, optimizer, reducer. */

@@ -27,7 +27,7 @@ static void *opening_main(void *arg)
 
 enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg)
 {
-	*o = (struct ct_data_opening){ .cfg = cfg };
+	*o = (struct ct_data_opening){.cfg = cfg};
 	return ct_thread_start(&o->thread, "ct-open", opening_main, o);
 }
 

@@ -25,7 +25,8 @@ enum ct_status ct_signals_open(bool children, int *out)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	signal(SIGTTOU, SIG_IGN); /* rank 0 writes to the terminal from a process group of its own, `stty tostop` or not */
+	signal(SIGTTOU,
+	       SIG_IGN); /* rank 0 writes to the terminal from a process group of its own, `stty tostop` or not */
 	int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (fd < 0)
 		return CT_FAIL(CT_BUG, "signalfd: %s", strerror(errno));

@@ -51,7 +51,8 @@ static enum ct_status check_tail(ct_stepper *p, const struct ct_sampler *sampler
 	const struct ct_run_plan *plan = &p->s->plan;
 	ct_program *program;
 	for (uint32_t i = 0; i < plan->accumulate && plan->total_steps >= plan->steps_per_epoch; i++) {
-		if (ct_sampler_slice(sampler, plan->steps_per_epoch - 1, i).count != 1 || program_for(p, 1, &program) == CT_OK)
+		if (ct_sampler_slice(sampler, plan->steps_per_epoch - 1, i).count != 1 ||
+		    program_for(p, 1, &program) == CT_OK)
 			continue;
 		ct_error_hint("or leave the last, smaller batch of an epoch out: data.drop_last=true");
 		return ct_error_wrap("the last step of an epoch has one sample for rank %u", sampler->rank);
@@ -64,9 +65,10 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 	ct_stepper *p = NULL;
 	CT_TRY_ALLOC(p = CT_NEW(ct_stepper));
 	p->s = s;
-	struct ct_loader_opts lo = { .sampler = s->plan.train, .augment = s->plan.augment,
-				     .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train)),
-				     .depth = (int)s->cfg->data.depth };
+	struct ct_loader_opts lo = {.sampler = s->plan.train,
+				    .augment = s->plan.augment,
+				    .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train)),
+				    .depth = (int)s->cfg->data.depth};
 	lo.sampler.rank = (uint32_t)s->world.id.rank;
 	enum ct_status st = check_tail(p, &lo.sampler);
 	if (st == CT_OK)
@@ -123,8 +125,12 @@ static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req
 	int64_t t0 = ct_now_ns(), t1 = t0;
 	if (b->n > 0) {
 		CT_TRY(program_for(p, (int)b->n, &program));
-		struct ct_batch in = { .n = (int)b->n, .x = b->x, .labels = b->labels, .targets = b->targets, .step = req->step,
-				       .first = b->in_batch };
+		struct ct_batch in = {.n = (int)b->n,
+				      .x = b->x,
+				      .labels = b->labels,
+				      .targets = b->targets,
+				      .step = req->step,
+				      .first = b->in_batch};
 		CT_TRY(ct_program_forward(program, &in, m));
 		t1 = ct_now_ns();
 		t->forward_ns += t1 - t0;
@@ -133,8 +139,10 @@ static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req
 		set_tail(s, req, m);
 	if (b->n == 0)
 		return empty_micro(p, b);
-	struct ct_backward_opts bo = { .scale = 1.0f / (float)b->n_global, .accumulate = b->micro > 0,
-				       .grad_ready = b->last_of_step ? slice_ready : NULL, .user = s->reducer };
+	struct ct_backward_opts bo = {.scale = 1.0f / (float)b->n_global,
+				      .accumulate = b->micro > 0,
+				      .grad_ready = b->last_of_step ? slice_ready : NULL,
+				      .user = s->reducer};
 	CT_TRY(ct_program_backward(program, &bo));
 	t->backward_ns += ct_now_ns() - t1;
 	return CT_OK;
@@ -144,7 +152,7 @@ enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request 
 				    struct ct_step_times *times)
 {
 	struct ct_session *s = p->s;
-	struct ct_metrics m = { 0 };
+	struct ct_metrics m = {0};
 	struct ct_loader_batch b;
 	p->begin_ns = ct_now_ns();
 	ct_reducer_begin(s->reducer, true);
@@ -157,8 +165,11 @@ enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request 
 	int64_t t0 = ct_now_ns();
 	CT_TRY(ct_reducer_finish(s->reducer)); /* the step's one wait for the other ranks */
 	times->exposed_ns += ct_now_ns() - t0;
-	*out = (struct ct_step_result){ .loss_sum = s->tail[CT_TAIL_LOSS], .n_global = b.n_global, .stop = s->tail[CT_TAIL_STOP] > 0,
-					.save = s->tail[CT_TAIL_SAVE] > 0, .last_of_epoch = b.last_of_epoch };
+	*out = (struct ct_step_result){.loss_sum = s->tail[CT_TAIL_LOSS],
+				       .n_global = b.n_global,
+				       .stop = s->tail[CT_TAIL_STOP] > 0,
+				       .save = s->tail[CT_TAIL_SAVE] > 0,
+				       .last_of_epoch = b.last_of_epoch};
 	return CT_OK;
 }
 

@@ -31,6 +31,7 @@ void ct_stepper_destroy(ct_stepper *p);
 /* Gradients of the global batch's mean loss into the net's arena, on every rank. Adds to times. */
 enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request *req, struct ct_step_result *out,
 				    struct ct_step_times *times) CT_MUST_CHECK;
-enum ct_status ct_stepper_update(ct_stepper *p, double lr, double *grad_norm, struct ct_step_times *times) CT_MUST_CHECK;
+enum ct_status ct_stepper_update(ct_stepper *p, double lr, double *grad_norm,
+				 struct ct_step_times *times) CT_MUST_CHECK;
 
 #endif

@@ -23,7 +23,8 @@ struct loop {
 	struct ct_step_times window;     /* since the last metrics line */
 	struct ct_step_times total;
 	uint64_t window_steps, window_images, images; /* images: of this loop */
-	int64_t window_ns, epoch_ns, images_ns; /* when window, epoch and loop began, moved on by what is not training */
+	int64_t window_ns, epoch_ns,
+		images_ns; /* when window, epoch and loop began, moved on by what is not training */
 	double startup_s, images_per_sec, loss;
 	bool stop, save_now;
 };
@@ -40,8 +41,13 @@ static void report_progress(struct loop *l, const char *phase)
 	if (!l->metrics)
 		return;
 	uint64_t left = s->plan.total_steps - s->state.step;
-	struct ct_progress p = { .step = s->state.step, .total_steps = s->plan.total_steps, .epoch = s->state.epoch,
-				 .epochs = s->plan.epochs, .loss = l->loss, .images_per_sec = l->images_per_sec, .phase = phase };
+	struct ct_progress p = {.step = s->state.step,
+				.total_steps = s->plan.total_steps,
+				.epoch = s->state.epoch,
+				.epochs = s->plan.epochs,
+				.loss = l->loss,
+				.images_per_sec = l->images_per_sec,
+				.phase = phase};
 	p.eta_seconds = l->images_per_sec > 0 ? (double)left * s->plan.global_batch / l->images_per_sec : 0;
 	ct_metrics_progress(l->metrics, &p);
 }
@@ -52,11 +58,17 @@ static enum ct_status log_step(struct loop *l, double lr, double grad_norm)
 	double k = 1e-6 / (double)l->window_steps, total = (double)(now - l->window_ns);
 	const struct ct_step_times *w = &l->window;
 	l->images_per_sec = (double)l->window_images / (total * 1e-9);
-	struct ct_step_metrics m = { .step = l->s->state.step, .epoch = l->s->state.epoch, .loss = l->loss, .lr = lr,
-				     .images_per_sec = l->images_per_sec, .data_ms = (double)w->data_ns * k,
-				     .forward_ms = (double)w->forward_ns * k, .backward_ms = (double)w->backward_ns * k,
-				     .exposed_comm_ms = (double)w->exposed_ns * k, .optim_ms = (double)w->optim_ns * k,
-				     .grad_norm = grad_norm };
+	struct ct_step_metrics m = {.step = l->s->state.step,
+				    .epoch = l->s->state.epoch,
+				    .loss = l->loss,
+				    .lr = lr,
+				    .images_per_sec = l->images_per_sec,
+				    .data_ms = (double)w->data_ns * k,
+				    .forward_ms = (double)w->forward_ns * k,
+				    .backward_ms = (double)w->backward_ns * k,
+				    .exposed_comm_ms = (double)w->exposed_ns * k,
+				    .optim_ms = (double)w->optim_ns * k,
+				    .grad_norm = grad_norm};
 	double known = (double)(w->data_ns + w->forward_ns + w->backward_ns + w->exposed_ns + w->optim_ns);
 	m.other_ms = fmax(0, (total - known) * k);
 	if (l->metrics)
@@ -86,8 +98,8 @@ static enum ct_status save(struct loop *l, bool best)
 		return CT_OK;
 	ct_session_phase(s, "saving", s->state.step);
 	report_progress(l, "saving");
-	struct ct_checkpoint_source src = { .net = s->net, .optim = s->optim, .ema = s->ema, .state = &s->state,
-					    .config_lines = s->config_lines };
+	struct ct_checkpoint_source src = {
+		.net = s->net, .optim = s->optim, .ema = s->ema, .state = &s->state, .config_lines = s->config_lines};
 	char *path = NULL;
 	double seconds = 0;
 	uint64_t bytes = 0;
@@ -157,10 +169,12 @@ static enum ct_status check_loss(const struct loop *l)
 	const struct ct_session *s = l->s;
 	if (isfinite(l->loss))
 		return CT_OK;
-	ct_error_set(CT_NUMERIC, __FILE__, __LINE__, "the loss is %f at step %llu (epoch %u); the weights were not updated with it", l->loss,
+	ct_error_set(CT_NUMERIC, __FILE__, __LINE__,
+		     "the loss is %f at step %llu (epoch %u); the weights were not updated with it", l->loss,
 		     (unsigned long long)s->state.step + 1, s->state.epoch);
-	ct_error_hint("lower optim.lr (now %g), lengthen schedule.warmup_epochs, or set optim.clip_norm; what %s holds from before is whole",
-		      s->plan.lr, s->run_dir);
+	ct_error_hint(
+		"lower optim.lr (now %g), lengthen schedule.warmup_epochs, or set optim.clip_norm; what %s holds from before is whole",
+		s->plan.lr, s->run_dir);
 	return CT_NUMERIC;
 }
 
@@ -175,7 +189,7 @@ static enum ct_status one_step(struct loop *l, bool *end_of_epoch)
 		l->stop = true;
 	bool minutes = c->checkpoint.every_minutes > 0 &&
 		       (double)(ct_now_ns() - l->last_save_ns) * 1e-9 >= c->checkpoint.every_minutes * 60;
-	struct ct_step_request req = { .step = t->step, .stop = l->stop, .save = ct_session_is_root(s) && minutes };
+	struct ct_step_request req = {.step = t->step, .stop = l->stop, .save = ct_session_is_root(s) && minutes};
 	CT_TRY(ct_stepper_gradients(l->stepper, &req, &r, &l->window));
 	l->loss = r.loss_sum / (double)r.n_global;
 	CT_TRY(check_loss(l));
@@ -217,7 +231,8 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 		CT_TRY(evaluate(l, &best));
 	t->finished = last || target_reached(s);
 	bool due = (c->checkpoint.every_steps > 0 && t->step % (uint64_t)c->checkpoint.every_steps == 0) ||
-		   (l->save_steps > 0 && t->step % l->save_steps == 0) || (best && c->checkpoint.best) || l->save_now || l->stop;
+		   (l->save_steps > 0 && t->step % l->save_steps == 0) || (best && c->checkpoint.best) || l->save_now ||
+		   l->stop;
 	if (due || t->finished)
 		CT_TRY(save(l, best && c->checkpoint.best));
 	*done = t->finished;
@@ -236,14 +251,21 @@ static enum ct_status finish(struct loop *l, const char *status)
 	CT_TRY_ALLOC(last = ct_path_join(s->run_dir, "checkpoints/last"));
 	ct_step_times_add(&l->total, &l->window);
 	const struct ct_step_times *t = &l->total;
-	struct ct_run_summary sum = { .status = status, .step = s->state.step, .images = s->state.images, .epoch = s->state.epoch,
-				      .seconds = (double)(ct_now_ns() - l->start_ns) * 1e-9, .best_top1 = s->state.best_top1,
-				      .last_loss = l->images > 0 ? l->loss : NAN, .images_per_sec = rate, .startup_seconds = l->startup_s,
-				      .weights_digest = digest, .checkpoint = last };
+	struct ct_run_summary sum = {.status = status,
+				     .step = s->state.step,
+				     .images = s->state.images,
+				     .epoch = s->state.epoch,
+				     .seconds = (double)(ct_now_ns() - l->start_ns) * 1e-9,
+				     .best_top1 = s->state.best_top1,
+				     .last_loss = l->images > 0 ? l->loss : NAN,
+				     .images_per_sec = rate,
+				     .startup_seconds = l->startup_s,
+				     .weights_digest = digest,
+				     .checkpoint = last};
 	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
 	double whole = fmax(known, (double)t->step_ns);
 	if (whole > 0) {
-		const int64_t part[5] = { t->data_ns, t->forward_ns, t->backward_ns, t->exposed_ns, t->optim_ns };
+		const int64_t part[5] = {t->data_ns, t->forward_ns, t->backward_ns, t->exposed_ns, t->optim_ns};
 		for (int i = 0; i < 5; i++)
 			sum.share[i] = (double)part[i] / whole;
 		sum.share[5] = 1 - known / whole;
@@ -279,7 +301,7 @@ static enum ct_status run(struct loop *l)
 
 enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals)
 {
-	struct loop l = { .s = s, .metrics = metrics, .start_ns = start_ns, .signals = signals };
+	struct loop l = {.s = s, .metrics = metrics, .start_ns = start_ns, .signals = signals};
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
 	CT_TRY(ct_stepper_create(s, &l.stepper));

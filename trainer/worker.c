@@ -53,11 +53,12 @@ static enum ct_status open_log(const char *run_dir, int rank)
 
 static enum ct_status write_config(const struct ct_session *s)
 {
-	struct ct_str text = { 0 };
+	struct ct_str text = {0};
 	char *path = NULL;
 	enum ct_status st = ct_config_dump(s->cfg, true, &text);
 	if (st == CT_OK)
-		st = (path = ct_path_join(s->run_dir, "config.yaml")) ? ct_file_replace(path, text.s, text.len) : CT_NOMEM;
+		st = (path = ct_path_join(s->run_dir, "config.yaml")) ? ct_file_replace(path, text.s, text.len)
+								      : CT_NOMEM;
 	ct_free(path);
 	ct_str_release(&text);
 	return st;
@@ -97,17 +98,21 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
 	const struct ct_identity *id = &s->world.id;
-	ct_metrics_say(m, "ctrain " CTRAIN_VERSION "  %s on %s, %d rank%s x %d thread%s (%s, %s)", s->cfg->model.name, s->cfg->data.name,
-		       id->world, id->world == 1 ? "" : "s", ct_plan_threads(s->cfg, id->local_world),
-		       ct_plan_threads(s->cfg, id->local_world) == 1 ? "" : "s", ct_engine_version(s->engine), ct_comm_name(s->comm));
+	ct_metrics_say(m, "ctrain " CTRAIN_VERSION "  %s on %s, %d rank%s x %d thread%s (%s, %s)", s->cfg->model.name,
+		       s->cfg->data.name, id->world, id->world == 1 ? "" : "s",
+		       ct_plan_threads(s->cfg, id->local_world),
+		       ct_plan_threads(s->cfg, id->local_world) == 1 ? "" : "s", ct_engine_version(s->engine),
+		       ct_comm_name(s->comm));
 	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
 		       ct_graph_flops(s->graph) * 1e-6);
-	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world, p->world == 1 ? "" : "s",
-		       p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr,
+	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world,
+		       p->world == 1 ? "" : "s", p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr,
 		       strcmp(s->cfg->optim.lr_rule, "linear") == 0 ? "scaled with the batch" : "as given");
 	ct_metrics_say(m, "  data    %u training, %u evaluation samples; %llu steps an epoch, %llu in all", p->train.n,
-		       p->has_val ? p->val.n : 0, (unsigned long long)p->steps_per_epoch, (unsigned long long)p->total_steps);
-	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "", s->resumed_from ? s->resumed_from : "");
+		       p->has_val ? p->val.n : 0, (unsigned long long)p->steps_per_epoch,
+		       (unsigned long long)p->total_steps);
+	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",
+		       s->resumed_from ? s->resumed_from : "");
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
 }
 
@@ -134,7 +139,7 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 
 static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, int signals)
 {
-	struct ct_session s = { 0 };
+	struct ct_session s = {0};
 	ct_metrics_log *metrics = NULL;
 	int64_t start = env_i64(CT_ENV_START_NS, ct_process_start_ns());
 	CT_TRY(ct_session_create(cfg, id, &s));
@@ -149,7 +154,8 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	return st;
 }
 
-static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_identity *id, const char *run_dir, int *lock)
+static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_identity *id, const char *run_dir,
+				   int *lock)
 {
 	if (id->rank == 0) {
 		CT_TRY(ct_run_dir_prepare(run_dir, id->by == CT_LAUNCHER_CTRAIN ? "auto" : cfg->train.resume));

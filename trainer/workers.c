@@ -57,17 +57,19 @@ static void child_main(pid_t parent, char **argv, char **env, int out, int error
 static enum ct_status out_of(const char *what, int rank)
 {
 	enum ct_status st = CT_FAIL(CT_NOMEM, "can't start rank %d: %s: %s", rank, what, strerror(errno));
-	ct_error_hint("start fewer ranks, or raise the limits of this shell (ulimit -n: open files, ulimit -u: processes)");
+	ct_error_hint(
+		"start fewer ranks, or raise the limits of this shell (ulimit -n: open files, ulimit -u: processes)");
 	return st;
 }
 
-enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env, bool inherit_output)
+enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
+			       bool inherit_output)
 {
-	int out[2] = { -1, -1 }, error[2] = { -1, -1 };
+	int out[2] = {-1, -1}, error[2] = {-1, -1};
 	char error_env[48];
 	char **env = NULL;
 	enum ct_status st = CT_OK;
-	*w = (struct ct_worker){ .rank = rank, .out_fd = -1, .error_fd = -1 };
+	*w = (struct ct_worker){.rank = rank, .out_fd = -1, .error_fd = -1};
 	if (pipe2(error, O_CLOEXEC) != 0 || (!inherit_output && pipe2(out, O_CLOEXEC) != 0)) {
 		st = out_of("pipe", rank);
 		goto out;

@@ -8,18 +8,19 @@
 
 struct ct_worker {
 	int rank;
-	pid_t pid;           /* 0 when it was never started */
+	pid_t pid;            /* 0 when it was never started */
 	int out_fd, error_fd; /* -1 when closed; out_fd is -1 for ranks that write to our own output */
-	struct ct_str line;  /* unfinished line of output */
+	struct ct_str line;   /* unfinished line of output */
 	bool ended;
-	int wait_status;     /* of waitpid */
+	int wait_status; /* of waitpid */
 	bool has_error;
 	struct ct_error error;
 };
 
 /* Forks and executes this program again with argv and the given extra environment (NAME=VALUE, n of them, replacing what is there).
  * inherit_output: rank 0 writes straight to our terminal. CT_NOMEM when the system has no pipe or process for it. */
-enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env, bool inherit_output) CT_MUST_CHECK;
+enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
+			       bool inherit_output) CT_MUST_CHECK;
 /* Copies what there is to read, each line behind "[rank N] ", and takes the error message when there is one. Non-blocking. */
 void ct_worker_drain(struct ct_worker *w);
 /* Reaps if it has ended: true once. Drains first. */
