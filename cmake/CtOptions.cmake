@@ -13,6 +13,7 @@ set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_ENABLE_EXPORTS ON) # for ct_add_shared_object
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
@@ -62,6 +63,15 @@ function(ct_add_backend module name)
   target_sources(ct_${module} PRIVATE ${A_SOURCES})
   target_compile_definitions(ct_${module} PRIVATE CT_WITH_${name}=1)
   target_link_libraries(ct_${module} PRIVATE ${A_LINK})
+endfunction()
+
+# ct_add_shared_object(name SOURCES... LINK libs...): NAME.so beside the program, opened by ct_module_open. It takes the program's
+# functions from the program, which exports them.
+function(ct_add_shared_object name)
+  cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} MODULE ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ct_flags ${A_LINK})
+  set_target_properties(${name} PROPERTIES PREFIX "" SUFFIX .so LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endfunction()
 
 # ct_add_test(name LABEL unit|ops|dist|... SOURCES... LINK libs... [TIMEOUT s]): a cmocka program run by ctest.

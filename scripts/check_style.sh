@@ -39,6 +39,7 @@ BEGIN {
 	# Header (a regular expression on what stands between the brackets), the file that may include it.
 	own("^jansson(_config)?[.]h$", "base/json.c")
 	own("^nettle/", "base/sha256.c")
+	own("^dlfcn[.]h$", "base/module.c")
 	own("^(cuda|cuda_runtime|cuda_runtime_api)[.]h$", "base/device_cuda.c")
 	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/dnnl_shim.c")
 	own("^omp[.]h$", "nn/dnnl_shim.c")

@@ -1,0 +1,69 @@
+#include "base/module.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+
+static const char *const places[] = {"", "../lib/ctrain", "../.."};
+
+/* The folder of the program, owned; NULL when there is no /proc or no memory. */
+static char *program_folder(void)
+{
+	char exe[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	if (n <= 0)
+		return NULL;
+	exe[n] = '\0';
+	return ct_path_dir(exe);
+}
+
+static enum ct_status find(const char *name, char **path)
+{
+	char *own = program_folder();
+
+	*path = NULL;
+	for (size_t i = 0; own && i < CT_ARRAY_LEN(places) && !*path; i++) {
+		char *folder = places[i][0] ? ct_path_join(own, places[i]) : ct_strdup(own);
+		char *candidate = folder ? ct_path_join(folder, name) : NULL;
+
+		ct_free(folder);
+		if (candidate && ct_file_exists(candidate))
+			*path = candidate;
+		else
+			ct_free(candidate);
+	}
+	if (!*path) {
+		(void)CT_FAIL(CT_UNSUPPORTED, "there is no %s beside the program in %s, nor in ../lib/ctrain", name,
+			      own ? own : "its folder, which /proc/self/exe does not tell");
+		ct_error_hint("it is built and installed together with ctrain: keep both where they were");
+	}
+	ct_free(own);
+	return *path ? CT_OK : CT_UNSUPPORTED;
+}
+
+enum ct_status ct_module_open(const char *name, const char *symbol, const void **out)
+{
+	sigset_t all, old;
+	char *path;
+	void *module;
+
+	*out = NULL;
+	CT_TRY(find(name, &path));
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ct_free(path);
+	if (!module)
+		return CT_FAIL(CT_UNSUPPORTED, "%s can't be loaded: %s", name, dlerror());
+	*out = dlsym(module, symbol);
+	if (!*out)
+		return CT_FAIL(CT_UNSUPPORTED, "%s is not of this program: %s", name, dlerror());
+	return CT_OK;
+}

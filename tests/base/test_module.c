@@ -1,0 +1,52 @@
+#include "base/module.h"
+
+#include "tests/base/check.h"
+
+typedef enum ct_status (*fail_fn)(enum ct_status, const char *, int, const char *, ...);
+
+/* The module's call lands on this program's error chain, not on one of its own. */
+static void test_calls_back(void **state)
+{
+	const void *symbol, *again;
+
+	(void)state;
+	assert_ok(ct_module_open("ct_fixture.so", "ct_fixture_fail", &symbol));
+	assert_fails((*(const fail_fn *)symbol)(CT_DATA, "f", 1, "from %s", "outside"), CT_DATA, "from outside");
+	assert_ok(ct_module_open("ct_fixture.so", "ct_fixture_fail", &again));
+	assert_ptr_equal(symbol, again);
+}
+
+static void test_not_there(void **state)
+{
+	const void *symbol;
+
+	(void)state;
+	assert_fails(ct_module_open("ct_nothing.so", "x", &symbol), CT_UNSUPPORTED, "there is no ct_nothing.so beside the program");
+	assert_non_null(strstr(ct_error_hint_text(), "keep both"));
+	assert_null(symbol);
+	assert_fails(ct_module_open("ct_fixture.so", "ct_other", &symbol), CT_UNSUPPORTED, "ct_fixture.so is not of this program");
+	assert_null(symbol);
+}
+
+static void test_no_module(void **state)
+{
+	const void *symbol;
+
+	(void)state;
+	assert_ok(ct_file_replace("ct_text.so", "no module", 9));
+	/* The working folder is searched only where the program lies in it. */
+	if (ct_module_open("ct_text.so", "x", &symbol) == CT_OK || !strstr(ct_error_message(), "ct_text.so"))
+		fail_msg("\"%s\"", ct_error_message());
+	assert_int_equal(remove("ct_text.so"), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_calls_back),
+		cmocka_unit_test(test_not_there),
+		cmocka_unit_test(test_no_module),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
