@@ -4,22 +4,24 @@
 
 #include "base/mem.h"
 #include "dist/comm_impl.h"
+#include "dist/gloo_engine.h"
 
 struct backend {
 	const char *name;
 	const struct ct_comm_ops *ops; /* NULL: not built */
 	const char *why;
+	enum ct_status (*probe)(void); /* is it really there? NULL: yes */
 };
 
 static const struct backend backends[] = {
-	{"self", &ct_comm_ops_self, NULL},
-	{"shm", &ct_comm_ops_shm, NULL},
+	{"self", &ct_comm_ops_self, NULL, NULL},
+	{"shm", &ct_comm_ops_shm, NULL, NULL},
 #ifdef CT_WITH_GLOO
-	{"gloo", &ct_comm_ops_gloo, NULL},
-	{"hier", &ct_comm_ops_hier, NULL},
+	{"gloo", &ct_comm_ops_gloo, NULL, ct_gloo_available},
+	{"hier", &ct_comm_ops_hier, NULL, ct_gloo_available},
 #else
-	{"gloo", NULL, "built with CTRAIN_GLOO=OFF"},
-	{"hier", NULL, "needs gloo, and this was built with CTRAIN_GLOO=OFF"},
+	{"gloo", NULL, "built with CTRAIN_GLOO=OFF", NULL},
+	{"hier", NULL, "needs gloo, and this was built with CTRAIN_GLOO=OFF", NULL},
 #endif
 };
 
@@ -30,6 +32,11 @@ bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why,
 	*name = backends[i].name;
 	*available = backends[i].ops != NULL;
 	snprintf(why, why_len, "%s", backends[i].why ? backends[i].why : "");
+	if (backends[i].probe && backends[i].probe() < 0) {
+		*available = false;
+		snprintf(why, why_len, "%s", ct_error_message());
+		ct_error_clear();
+	}
 	return true;
 }
 

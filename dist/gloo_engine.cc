@@ -133,7 +133,7 @@ template <typename F> enum ct_status guarded(F f)
 
 } // namespace
 
-struct ct_gloo {
+struct ct_gloo_engine {
 	std::shared_ptr<gloo::transport::Device> device;
 	std::shared_ptr<gloo::rendezvous::Context> context;
 	std::vector<char> scratch;
@@ -148,7 +148,7 @@ struct ct_gloo_message {
 namespace
 {
 
-void connect(ct_gloo *g, const struct ct_gloo_opts *o)
+void connect(ct_gloo_engine *g, const struct ct_gloo_opts *o)
 {
 	gloo::transport::tcp::attr attr;
 
@@ -187,7 +187,7 @@ char *bytes(const void *p)
 	return static_cast<char *>(const_cast<void *>(p));
 }
 
-void allreduce(ct_gloo *g, const struct ct_gloo_op *op, void *buf, size_t n)
+void allreduce(ct_gloo_engine *g, const struct ct_gloo_op *op, void *buf, size_t n)
 {
 	gloo::AllreduceOptions o(g->context);
 	size_t len = n * ct_dtype_bytes(op->dtype);
@@ -216,7 +216,7 @@ void allreduce(ct_gloo *g, const struct ct_gloo_op *op, void *buf, size_t n)
 		ct_reduce_scale(buf, n, op->dtype, g->context->size);
 }
 
-void reduce(ct_gloo *g, const struct ct_gloo_op *op)
+void reduce(ct_gloo_engine *g, const struct ct_gloo_op *op)
 {
 	gloo::ReduceOptions o(g->context);
 
@@ -243,7 +243,7 @@ void reduce(ct_gloo *g, const struct ct_gloo_op *op)
 }
 
 /* gloo has none in its newer interface: all-reduce in a copy, keep the own part. */
-void reduce_scatter(ct_gloo *g, const struct ct_gloo_op *op)
+void reduce_scatter(ct_gloo_engine *g, const struct ct_gloo_op *op)
 {
 	size_t part = op->n * ct_dtype_bytes(op->dtype), all = part * static_cast<size_t>(g->context->size);
 
@@ -254,7 +254,7 @@ void reduce_scatter(ct_gloo *g, const struct ct_gloo_op *op)
 	memcpy(op->dst, g->scratch.data() + part * static_cast<size_t>(g->context->rank), part);
 }
 
-void broadcast(ct_gloo *g, const struct ct_gloo_op *op, size_t len)
+void broadcast(ct_gloo_engine *g, const struct ct_gloo_op *op, size_t len)
 {
 	gloo::BroadcastOptions o(g->context);
 
@@ -264,7 +264,7 @@ void broadcast(ct_gloo *g, const struct ct_gloo_op *op, size_t len)
 	gloo::broadcast(o);
 }
 
-void allgather(ct_gloo *g, const struct ct_gloo_op *op, size_t len)
+void allgather(ct_gloo_engine *g, const struct ct_gloo_op *op, size_t len)
 {
 	gloo::AllgatherOptions o(g->context);
 
@@ -274,7 +274,7 @@ void allgather(ct_gloo *g, const struct ct_gloo_op *op, size_t len)
 	gloo::allgather(o);
 }
 
-void gather(ct_gloo *g, const struct ct_gloo_op *op, size_t len)
+void gather(ct_gloo_engine *g, const struct ct_gloo_op *op, size_t len)
 {
 	gloo::GatherOptions o(g->context);
 
@@ -286,7 +286,7 @@ void gather(ct_gloo *g, const struct ct_gloo_op *op, size_t len)
 	gloo::gather(o);
 }
 
-void scatter(ct_gloo *g, const struct ct_gloo_op *op, size_t len)
+void scatter(ct_gloo_engine *g, const struct ct_gloo_op *op, size_t len)
 {
 	gloo::ScatterOptions o(g->context);
 	std::vector<char *> parts;
@@ -301,7 +301,7 @@ void scatter(ct_gloo *g, const struct ct_gloo_op *op, size_t len)
 	gloo::scatter(o);
 }
 
-void barrier(ct_gloo *g, const struct ct_gloo_op *op)
+void barrier(ct_gloo_engine *g, const struct ct_gloo_op *op)
 {
 	gloo::BarrierOptions o(g->context);
 
@@ -309,7 +309,7 @@ void barrier(ct_gloo *g, const struct ct_gloo_op *op)
 	gloo::barrier(o);
 }
 
-void run(ct_gloo *g, const struct ct_gloo_op *op)
+void run(ct_gloo_engine *g, const struct ct_gloo_op *op)
 {
 	size_t len = op->n * ct_dtype_bytes(op->dtype);
 
@@ -338,30 +338,28 @@ void run(ct_gloo *g, const struct ct_gloo_op *op)
 	return barrier(g, op);
 }
 
-} // namespace
-
-enum ct_status ct_gloo_open(const struct ct_gloo_opts *opts, ct_gloo **out)
+enum ct_status open_engine(const struct ct_gloo_opts *opts, ct_gloo_engine **out)
 {
 	*out = nullptr;
 	return guarded([&] {
-		auto g = std::make_unique<ct_gloo>();
+		auto g = std::make_unique<ct_gloo_engine>();
 
 		connect(g.get(), opts);
 		*out = g.release();
 	});
 }
 
-void ct_gloo_close(ct_gloo *g)
+void close_engine(ct_gloo_engine *g)
 {
 	(void)guarded([&] { delete g; });
 }
 
-enum ct_status ct_gloo_run(ct_gloo *g, const struct ct_gloo_op *op)
+enum ct_status run_op(ct_gloo_engine *g, const struct ct_gloo_op *op)
 {
 	return guarded([&] { run(g, op); });
 }
 
-enum ct_status ct_gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out)
+enum ct_status start_message(ct_gloo_engine *g, const struct ct_gloo_op *op, ct_gloo_message **out)
 {
 	*out = nullptr;
 	return guarded([&] {
@@ -380,7 +378,7 @@ enum ct_status ct_gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_me
 	});
 }
 
-enum ct_status ct_gloo_finish(ct_gloo *g, ct_gloo_message *m)
+enum ct_status finish_message(ct_gloo_engine *g, ct_gloo_message *m)
 {
 	std::unique_ptr<ct_gloo_message> own(m);
 
@@ -391,3 +389,7 @@ enum ct_status ct_gloo_finish(ct_gloo *g, ct_gloo_message *m)
 			throw gloo::IoException("a message was aborted");
 	});
 }
+
+} // namespace
+
+const struct ct_gloo_module ct_gloo_module = {open_engine, close_engine, run_op, start_message, finish_message};

@@ -1,5 +1,5 @@
-/* gloo behind a C face: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc; nothing is thrown out
- * of it. Not thread safe, except that start may run beside run. After a failure the engine is only good for closing. */
+/* gloo behind a C face: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc, which is the shared
+ * object ctrain_gloo.so: it is loaded by the first open (base/module.h). Nothing is thrown out of it. Not thread safe, except that start may run beside run. After a failure the engine is only good for closing. */
 #ifndef CT_DIST_GLOO_ENGINE_H
 #define CT_DIST_GLOO_ENGINE_H
 
@@ -35,6 +35,8 @@ struct ct_gloo_op {
 	uint32_t tag;
 };
 
+/* CT_UNSUPPORTED and why, when the shared object is not there or does not load. */
+enum ct_status ct_gloo_available(void) CT_MUST_CHECK;
 /* Starts gloo's own thread with the signal mask and scheduling policy of the caller. */
 enum ct_status ct_gloo_open(const struct ct_gloo_opts *opts, ct_gloo **out) CT_MUST_CHECK;
 void ct_gloo_close(ct_gloo *g);
@@ -43,6 +45,17 @@ enum ct_status ct_gloo_run(ct_gloo *g, const struct ct_gloo_op *op) CT_MUST_CHEC
 /* Send and recv: start does not block, finish waits and frees the message in every case. */
 enum ct_status ct_gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out) CT_MUST_CHECK;
 enum ct_status ct_gloo_finish(ct_gloo *g, ct_gloo_message *m) CT_MUST_CHECK;
+
+/* What the shared object holds under the name ct_gloo_module; used by gloo_load.c alone. */
+struct ct_gloo_engine;
+struct ct_gloo_module {
+	enum ct_status (*open)(const struct ct_gloo_opts *opts, struct ct_gloo_engine **out);
+	void (*close)(struct ct_gloo_engine *e);
+	enum ct_status (*run)(struct ct_gloo_engine *e, const struct ct_gloo_op *op);
+	enum ct_status (*start)(struct ct_gloo_engine *e, const struct ct_gloo_op *op, ct_gloo_message **out);
+	enum ct_status (*finish)(struct ct_gloo_engine *e, ct_gloo_message *m);
+};
+extern const struct ct_gloo_module ct_gloo_module;
 
 #ifdef __cplusplus
 }
