@@ -74,14 +74,21 @@ static void gradient_points(const vec *columns, int blocks, const struct ct_wino
 	}
 }
 
-/* `rows` channels of x times `cols` blocks of dy, in registers over all tiles. */
-INLINE void outer_block(const float *x, const vec *q, size_t q_step, int tiles, vec *u, const int rows, const int cols)
+/* `rows` channels of x times `cols` blocks of dy, in registers over all tiles; `first`: u has no sums yet. */
+INLINE void outer_block(const float *x, const vec *q, size_t q_step, int tiles, bool first, vec *u, const int rows,
+			const int cols)
 {
 	vec sum[16];
 
-	UNROLL
-	for (int i = 0; i < rows * cols; i++)
-		sum[i] = u[i];
+	if (first) {
+		UNROLL
+		for (int i = 0; i < rows * cols; i++)
+			sum[i] = (vec){0};
+	} else {
+		UNROLL
+		for (int i = 0; i < rows * cols; i++)
+			sum[i] = u[i];
+	}
 	for (int t = 0; t < tiles; t++, q++, x += LANES) {
 		UNROLL
 		for (int r = 0; r < rows; r++) {
@@ -96,22 +103,22 @@ INLINE void outer_block(const float *x, const vec *q, size_t q_step, int tiles, 
 }
 
 /* u[in*16][out] += v[in][tiles]^T times q[out][tiles], of one point */
-static void outer_product(const vec *v, int tiles, int in, const vec *q, int out, vec *u)
+static void outer_product(const vec *v, int tiles, int in, const vec *q, int out, bool first, vec *u)
 {
 	const size_t step = (size_t)tiles;
 	int k = 0;
 
 	for (; k + 2 <= out; k += 2, q += 2 * step) {
 		for (size_t c = 0; c < (size_t)in; c++, u += 2 * LANES) {
-			outer_block((const float *)(v + c * step), q, step, tiles, u, 8, 2);
-			outer_block((const float *)(v + c * step) + 8, q, step, tiles, u + 16, 8, 2);
+			outer_block((const float *)(v + c * step), q, step, tiles, first, u, 8, 2);
+			outer_block((const float *)(v + c * step) + 8, q, step, tiles, first, u + 16, 8, 2);
 		}
 	}
 	for (size_t c = 0; k < out && c < (size_t)in; c++, u += LANES)
-		outer_block((const float *)(v + c * step), q, step, tiles, u, 16, 1);
+		outer_block((const float *)(v + c * step), q, step, tiles, first, u, 16, 1);
 }
 
-static void add_unit(const struct sums *s, struct ct_winograd_unit u, vec *weights, vec *bias, vec *scratch)
+static void add_unit(const struct sums *s, struct ct_winograd_unit u, bool first, vec *weights, vec *bias, vec *scratch)
 {
 	const size_t in = (size_t)s->x.blocks * (size_t)u.tiles, out = (size_t)s->dy.blocks * (size_t)u.tiles;
 	vec *columns = scratch, *gradient = columns + s->sizes.columns, *v = gradient + s->sizes.gradient_columns;
@@ -123,7 +130,7 @@ static void add_unit(const struct sums *s, struct ct_winograd_unit u, vec *weigh
 		ct_winograd_input_points(columns, s->x.blocks, &s->grid, u, j, v);
 		gradient_points(gradient, s->dy.blocks, &s->grid, u, j, q);
 		for (size_t i = 0; i < POINTS; i++, weights += s->sizes.weights / (POINTS * POINTS))
-			outer_product(v + i * in, u.tiles, s->x.blocks, q + i * out, s->dy.blocks, weights);
+			outer_product(v + i * in, u.tiles, s->x.blocks, q + i * out, s->dy.blocks, first, weights);
 	}
 }
 
@@ -133,10 +140,9 @@ static void add_group(const struct sums *s, int group, vec *scratch)
 	vec *weights = s->weights + (size_t)group * s->sizes.weights;
 	vec *bias = s->bias + (size_t)group * (size_t)s->dy.blocks;
 
-	memset(weights, 0, s->sizes.weights * sizeof(vec));
 	memset(bias, 0, (size_t)s->dy.blocks * sizeof(vec));
-	for (int64_t i = group * units / groups; i < (group + 1) * units / groups; i++)
-		add_unit(s, ct_winograd_unit(&s->grid, (int)i), weights, bias, scratch);
+	for (int64_t first = group * units / groups, i = first; i < (group + 1) * units / groups; i++)
+		add_unit(s, ct_winograd_unit(&s->grid, (int)i), i == first, weights, bias, scratch);
 }
 
 static void add_parts(void *arg, int begin, int end)
@@ -148,7 +154,21 @@ static void add_parts(void *arg, int begin, int end)
 		add_group(s, i, s->scratch + (size_t)begin * s->sizes.per_thread);
 }
 
-/* The groups' sums of one channel of x and one block of dy, transformed back. */
+/* Points begin..end-1 of all groups' sums, into the first group's */
+static void sum_groups(void *arg, int begin, int end)
+{
+	const struct sums *s = arg;
+	const size_t point = s->sizes.weights / (POINTS * POINTS);
+
+	for (size_t i = (size_t)begin * point; i < (size_t)end * point; i++) {
+		vec sum = s->weights[i];
+		for (int g = 1; g < s->sizes.groups; g++)
+			sum += s->weights[(size_t)g * s->sizes.weights + i];
+		s->weights[i] = sum;
+	}
+}
+
+/* One channel of x and one block of dy, transformed back. */
 static void finish_channel(const struct sums *s, int c, int k)
 {
 	const size_t point = s->sizes.weights / (POINTS * POINTS);
@@ -158,12 +178,8 @@ static void finish_channel(const struct sums *s, int c, int k)
 
 	for (size_t i = 0; i < POINTS; i++) {
 		vec row[POINTS], g[TAPS];
-		for (size_t j = 0; j < POINTS; j++) {
-			const vec *at = u + (j * POINTS + i) * point;
-			row[j] = *at;
-			for (int n = 1; n < s->sizes.groups; n++)
-				row[j] += at[(size_t)n * s->sizes.weights];
-		}
+		for (size_t j = 0; j < POINTS; j++)
+			row[j] = u[(j * POINTS + i) * point];
 		weights_adjoint(row, g);
 		for (int t = 0; t < TAPS; t++)
 			half[t][i] = g[t];
@@ -213,5 +229,6 @@ void ct_winograd_backward_weights(const struct ct_winograd *op)
 	s.bias = s.weights + (size_t)s.sizes.groups * s.sizes.weights;
 	s.scratch = s.bias + (size_t)s.sizes.groups * (size_t)s.dy.blocks;
 	ct_dnnl_parallel(s.parts, add_parts, &s);
+	ct_dnnl_parallel(POINTS * POINTS, sum_groups, &s);
 	ct_dnnl_parallel(s.x.blocks * s.dy.blocks, finish_blocks, &s);
 }
