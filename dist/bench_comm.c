@@ -8,13 +8,16 @@
 #define MAX_ROUNDS 2000
 #define MIN_ROUNDS 5
 #define N_OPS 4
-#define MAX_SIZES 24
+#define MIN_BYTES 4096
+#define MAX_BYTES ((size_t)100 << 20)
+#define N_SIZES 9 /* 4 KiB, 16 KiB ... 64 MiB, 100 MiB */
+#define BUDGET_NS (200 * CT_MS)
 
 struct bench {
 	ct_comm *comm;
-	char *a, *b; /* max bytes each */
+	char *a, *b; /* MAX_BYTES each */
+	int rounds;  /* 0: what BUDGET_NS allows */
 	double us[MAX_ROUNDS];
-	int64_t budget_ns;
 };
 
 static enum ct_status once(struct bench *b, int op, size_t bytes)
@@ -56,20 +59,31 @@ static int rising(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* How often: as asked for, else what fits into the budget by a few rounds on rank 0. */
+static enum ct_status choose_rounds(struct bench *b, int op, size_t bytes, int *out)
+{
+	int64_t start = ct_now_ns();
+	double rounds;
+
+	*out = b->rounds;
+	if (b->rounds > 0)
+		return CT_OK;
+	for (int i = 0; i < 3; i++)
+		CT_TRY(once(b, op, bytes));
+	rounds = (double)BUDGET_NS * 3 / (double)(ct_now_ns() - start + 1);
+	rounds = rounds < MIN_ROUNDS ? MIN_ROUNDS : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
+	CT_TRY(agree(b, &rounds, false));
+	*out = (int)rounds;
+	return CT_OK;
+}
+
 static enum ct_status measure(struct bench *b, int op, size_t bytes, double *median_us, int *n_rounds)
 {
 	int64_t start;
-	double rounds;
 
 	for (int i = 0; i < 2; i++)
 		CT_TRY(once(b, op, bytes));
-	start = ct_now_ns();
-	for (int i = 0; i < 3; i++)
-		CT_TRY(once(b, op, bytes));
-	rounds = (double)b->budget_ns * 3 / (double)(ct_now_ns() - start + 1);
-	rounds = rounds < MIN_ROUNDS ? MIN_ROUNDS : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
-	CT_TRY(agree(b, &rounds, false));
-	*n_rounds = (int)rounds;
+	CT_TRY(choose_rounds(b, op, bytes, n_rounds));
 	for (int i = 0; i < *n_rounds; i++) {
 		start = ct_now_ns();
 		CT_TRY(once(b, op, bytes));
@@ -80,13 +94,15 @@ static enum ct_status measure(struct bench *b, int op, size_t bytes, double *med
 	return agree(b, median_us, true);
 }
 
-static enum ct_status measure_all(struct bench *b, size_t min, size_t max, struct ct_bench_comm_row *rows, int *n_rows)
+static enum ct_status measure_all(struct bench *b, struct ct_bench_comm_row *rows, int *n_rows)
 {
 	static const char *const names[N_OPS] = {"allreduce", "allgather", "broadcast", "reduce_scatter"};
 	double n = ct_comm_size(b->comm), factor[N_OPS] = {2 * (n - 1) / n, (n - 1) / n, 1, (n - 1) / n};
 
 	for (int op = 0; op < N_OPS; op++) {
-		for (size_t bytes = min;; bytes = bytes <= max / 4 ? bytes * 4 : max) {
+		size_t bytes = MIN_BYTES;
+
+		for (int i = 0; i < N_SIZES; i++, bytes = bytes <= MAX_BYTES / 4 ? bytes * 4 : MAX_BYTES) {
 			struct ct_bench_comm_row *r = &rows[(*n_rows)++];
 
 			r->op = names[op];
@@ -94,60 +110,38 @@ static enum ct_status measure_all(struct bench *b, size_t min, size_t max, struc
 			CT_TRY(measure(b, op, bytes, &r->us, &r->rounds));
 			r->algbw = (double)bytes / r->us / 1e3;
 			r->busbw = r->algbw * factor[op];
-			if (bytes >= max)
-				break;
 		}
 	}
 	return CT_OK;
 }
 
-/* Of the heap when the caller wants to know what that costs; freed by the caller. */
-static enum ct_status alloc_buffers(struct bench *b, size_t bytes, bool private_buffers)
+enum ct_status ct_bench_comm(ct_comm *c, int rounds, struct ct_bench_comm_row **rows, int *n_rows)
 {
-	void *p;
-
-	if (private_buffers) {
-		CT_TRY_ALLOC(b->a = ct_calloc_aligned(4096, bytes));
-		CT_TRY_ALLOC(b->b = ct_calloc_aligned(4096, bytes));
-		return CT_OK;
-	}
-	CT_TRY(ct_comm_mem_alloc(b->comm, bytes, &p));
-	b->a = p;
-	CT_TRY(ct_comm_mem_alloc(b->comm, bytes, &p));
-	b->b = p;
-	return CT_OK;
-}
-
-enum ct_status ct_bench_comm(ct_comm *c, const struct ct_bench_comm_opts *opts, struct ct_bench_comm_row **rows,
-			     int *n_rows)
-{
-	size_t min = opts->min_bytes ? opts->min_bytes : 4096,
-	       max = opts->max_bytes ? opts->max_bytes : (size_t)100 << 20;
 	struct ct_bench_comm_row *all = NULL;
-	struct bench *b;
+	void *a, *b;
+	struct bench *bench;
 	enum ct_status st;
 
 	*rows = NULL;
 	*n_rows = 0;
-	if (min < sizeof(float) || max < min || max / min > (size_t)1 << (2 * (MAX_SIZES - 2)))
-		return CT_FAIL(CT_USAGE, "sizes from %zu to %zu bytes", min, max);
-	CT_TRY_ALLOC(b = CT_NEW(struct bench));
-	b->comm = c;
-	b->budget_ns = opts->budget_ns > 0 ? opts->budget_ns : 200 * CT_MS;
-	CT_TRY_GOTO(alloc_buffers(b, max, opts->private_buffers), st, done);
-	if (!(all = CT_NEW_ARRAY(struct ct_bench_comm_row, N_OPS * MAX_SIZES))) {
+	if (rounds < 0 || rounds > MAX_ROUNDS)
+		return CT_FAIL(CT_USAGE, "%d rounds: there can be 1 to %d", rounds, MAX_ROUNDS);
+	CT_TRY(ct_comm_mem_alloc(c, MAX_BYTES, &a));
+	CT_TRY(ct_comm_mem_alloc(c, MAX_BYTES, &b));
+	CT_TRY_ALLOC(bench = CT_NEW(struct bench));
+	bench->comm = c;
+	bench->a = a;
+	bench->b = b;
+	bench->rounds = rounds;
+	if (!(all = CT_NEW_ARRAY(struct ct_bench_comm_row, N_OPS * N_SIZES))) {
 		st = CT_NOMEM;
 		goto done;
 	}
-	CT_TRY_GOTO(measure_all(b, min, max, all, n_rows), st, done);
+	CT_TRY_GOTO(measure_all(bench, all, n_rows), st, done);
 	*rows = all;
 	all = NULL;
 done:
 	ct_free(all);
-	if (opts->private_buffers) {
-		ct_free_aligned(b->a);
-		ct_free_aligned(b->b);
-	}
-	ct_free(b);
+	ct_free(bench);
 	return st;
 }

@@ -6,12 +6,6 @@
 
 #include "dist/comm.h"
 
-struct ct_bench_comm_opts {
-	size_t min_bytes, max_bytes; /* 0: 4 KiB, 100 MiB */
-	int64_t budget_ns;           /* per operation and size, 0: 200 ms; at least 5 rounds */
-	bool private_buffers;        /* of the heap instead of ct_comm_mem_alloc */
-};
-
 struct ct_bench_comm_row {
 	const char *op; /* "allreduce", "allgather", "broadcast", "reduce_scatter" */
 	size_t bytes;   /* of the whole vector: for allgather and reduce_scatter that of all ranks together */
@@ -20,8 +14,8 @@ struct ct_bench_comm_row {
 	double algbw, busbw; /* GB/s (1e9) */
 };
 
-/* fp32, sum, sizes min, 4 min, ... max. Collective. Returns owned (ct_free): rows ordered by operation and size. */
-enum ct_status ct_bench_comm(ct_comm *c, const struct ct_bench_comm_opts *opts, struct ct_bench_comm_row **rows,
-			     int *n_rows) CT_MUST_CHECK;
+/* fp32, sum, 4 KiB to 100 MiB in steps of four, in memory of ct_comm_mem_alloc. rounds: how often each operation of each size is
+ * timed; 0: as often as 200 ms allow, 5 to 2,000 times. Collective. Returns owned (ct_free): rows ordered by operation and size. */
+enum ct_status ct_bench_comm(ct_comm *c, int rounds, struct ct_bench_comm_row **rows, int *n_rows) CT_MUST_CHECK;
 
 #endif

@@ -403,6 +403,16 @@ enum ct_status ct_cli_parse(int argc, char **argv, struct ct_cli *out)
 	return st;
 }
 
+enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallback, int64_t lo, int64_t hi,
+			     int64_t *out)
+{
+	*out = fallback;
+	if (text && (ct_parse_i64(text, out) < 0 || *out < lo || *out > hi))
+		return CT_FAIL(CT_USAGE, "%s %.40s: expected a whole number from %lld to %lld", option, text,
+			       (long long)lo, (long long)hi);
+	return CT_OK;
+}
+
 void ct_cli_release(struct ct_cli *cli)
 {
 	for (size_t i = 0; i < cli->n_sets; i++) {

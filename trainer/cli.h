@@ -37,6 +37,10 @@ struct ct_command {
 enum ct_status ct_cli_parse(int argc, char **argv, struct ct_cli *out) CT_MUST_CHECK;
 void ct_cli_release(struct ct_cli *cli);
 
+/* The whole number of an option: fallback where text is NULL. CT_USAGE names the option. */
+enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallback, int64_t lo, int64_t hi,
+			     int64_t *out) CT_MUST_CHECK;
+
 /* The overview (command NULL) or one command's page, appended. */
 void ct_cli_help(const struct ct_command *command, struct ct_str *out);
 /* NULL past the end. */

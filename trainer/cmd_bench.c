@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "trainer/cli.h"
 #include "trainer/print_json.h"
 #include "trainer/step.h"
@@ -12,16 +13,6 @@ static int compare_i64(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 	return (x > y) - (x < y);
-}
-
-static enum ct_status parse_steps(const struct ct_cli *cli, int64_t fallback, int64_t *out)
-{
-	*out = fallback;
-	if (cli->steps)
-		CT_TRY(ct_parse_i64(cli->steps, out));
-	if (*out < 1 || *out > 1000000)
-		return CT_FAIL(CT_USAGE, "--steps %s: expected 1 to 1000000", cli->steps);
-	return CT_OK;
 }
 
 static void set_nodes(ct_json *j, const struct ct_session *s, int64_t steps)
@@ -135,9 +126,11 @@ static enum ct_status run_local(const struct ct_cli *cli, int64_t default_steps,
 	struct ct_config *c = NULL;
 	struct ct_session s = {0};
 	int64_t steps;
-	CT_TRY(parse_steps(cli, default_steps, &steps));
+	CT_TRY(ct_cli_number("--steps", cli->steps, default_steps, 1, 1000000, &steps));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
-	enum ct_status st = ct_session_create_local(c, true, &s);
+	enum ct_status st = ct_log_configure(c->log.level);
+	if (st == CT_OK)
+		st = ct_session_create_local(c, true, &s);
 	if (st == CT_OK)
 		st = fn(&s, steps);
 	ct_session_destroy(&s, st < 0);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "dist/bench_comm.h"
 #include "dist/watchdog.h"
 #include "trainer/cli.h"
@@ -30,7 +31,7 @@ static enum ct_status print_rows(const ct_comm *c, const struct ct_bench_comm_ro
 	return ct_print_json(j, false);
 }
 
-static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_identity *id)
+static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_identity *id, int rounds)
 {
 	struct ct_world world = {0};
 	ct_watchdog *dog = NULL;
@@ -42,14 +43,13 @@ static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_iden
 				   .timeout_ns = (int64_t)(cfg->dist.rendezvous_timeout * 1e9)};
 	struct ct_comm_opts co = {.timeout_ns = (int64_t)(cfg->dist.timeout * 1e9),
 				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL};
-	struct ct_bench_comm_opts bo = {0};
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
 	if (id->world > 1)
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);
 	CT_TRY_GOTO(ct_comm_open(cfg->dist.backend, &world, &co, &comm), st, out);
 	if (dog)
 		ct_watchdog_set_comm(dog, comm);
-	CT_TRY_GOTO(ct_bench_comm(comm, &bo, &rows, &n), st, out);
+	CT_TRY_GOTO(ct_bench_comm(comm, rounds, &rows, &n), st, out);
 	if (id->rank == 0)
 		st = print_rows(comm, rows, n);
 out:
@@ -68,15 +68,19 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 {
 	struct ct_config *cfg = NULL;
 	struct ct_identity id;
+	int64_t rounds;
 	int signals = -1;
+	CT_TRY(ct_cli_number("--steps", cli->steps, 0, 1, 2000, &rounds));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
-	enum ct_status st = ct_identity_from_env(cfg->launch.init[0] ? cfg->launch.init : NULL, &id);
+	enum ct_status st = ct_log_configure(cfg->log.level);
+	if (st == CT_OK)
+		st = ct_identity_from_env(cfg->launch.init[0] ? cfg->launch.init : NULL, &id);
 	if (st == CT_OK && id.by == CT_LAUNCHER_NONE) {
 		st = ct_launch(cfg, cli->argv, NULL);
 	} else if (st == CT_OK) {
 		st = ct_signals_open(false, &signals);
 		if (st == CT_OK)
-			st = run_rank(cfg, &id);
+			st = run_rank(cfg, &id, (int)rounds);
 		ct_signals_close(signals);
 	}
 	ct_config_destroy(cfg);
