@@ -157,14 +157,14 @@ static void result_points(const vec *m, int tiles, int blocks, int j, vec *half)
 }
 
 /* One row of results of a row of tiles: A^T along W, bias, ReLU. */
-INLINE void result_row(const vec *half, int tiles, vec bias, const bool relu, int w, vec *y)
+INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool relu, int w, vec *y)
 {
 	for (int t = 0; t < tiles; t++, half += RESULTS * POINTS, y += RESULTS) {
 		const int n = w - t * RESULTS;
 		vec o[RESULTS];
 		result_transform(half, o);
 		for (int i = 0; i < RESULTS; i++) {
-			o[i] += bias;
+			o[i] += *bias;
 			if (relu)
 				o[i] = (vec)((ivec)o[i] & ~(o[i] < (vec){0})); /* a NaN stays */
 		}
@@ -191,9 +191,9 @@ static void results(const struct correlation *c, struct ct_winograd_unit u, cons
 		vec bias = c->bias ? c->bias[k] : (vec){0};
 		for (int r = 0; r < RESULTS && h + r < c->h; r++, to += c->w, from += POINTS) {
 			if (c->relu)
-				result_row(from, tiles_w, bias, true, c->w, to);
+				result_row(from, tiles_w, &bias, true, c->w, to);
 			else
-				result_row(from, tiles_w, bias, false, c->w, to);
+				result_row(from, tiles_w, &bias, false, c->w, to);
 		}
 	}
 }
