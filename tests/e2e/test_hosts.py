@@ -23,6 +23,8 @@ def why_not():
     for tool in ("ip", "unshare", "nsenter", "mount", "hostname"):
         if not shutil.which(tool):
             return f"there is no program `{tool}`"
+    if not os.path.exists("/etc/hosts"):
+        return "there is no /etc/hosts to put the hosts' names over"
     probe = subprocess.run([*UNSHARE, "ip", "link", "add", "ctprobe", "type", "veth"], capture_output=True, text=True)
     return None if probe.returncode == 0 else "no network namespaces here: " + probe.stderr.strip()
 
@@ -45,7 +47,7 @@ class Host:
         self.init = case.until(lambda: next((pid for pid, e in case.everything_marked().items() if e.get("E2E_HOST") == str(k)
                                              and read_text(f"/proc/{pid}/comm") == "sleep\n"), None), "the host was there")
         hosts = case.write(f"hosts-{k}", f"127.0.0.1 localhost\n127.0.1.1 {HOST[k]}\n{ADDRESS[1 - k]} {HOST[1 - k]}\n")
-        self.prefix = ["nsenter", f"--target={self.init}", "--net", "--mount", "--uts", "--pid"]
+        self.prefix = ["nsenter", f"--target={self.init}", "--net", "--mount", "--root", "--uts", "--pid"]
         self.run("mount", "--bind", hosts, "/etc/hosts")
         self.run("hostname", HOST[k])
         self.run("ip", "link", "set", "lo", "up")
