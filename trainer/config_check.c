@@ -233,6 +233,24 @@ static bool init_fine(const char *url)
 	return url[0] == '\0' || strcmp(url, "env://") == 0;
 }
 
+/* A URL, or host and port: of the same source one says where the ranks meet, the other would be ignored. */
+static void check_meeting(struct checker *k)
+{
+	static const char *const keys[] = {"launch.master_addr", "launch.master_port"};
+	const struct ct_config *c = k->c;
+	const bool given[] = {c->launch.master_addr[0] != '\0', c->launch.master_port != 0};
+	const struct ct_origin *init = origin(k, "launch.init");
+
+	if (!init_fine(c->launch.init))
+		problem(k, "launch.init", "launch.init \"%s\" is none of env://, tcp://host:port, file:///path",
+			c->launch.init);
+	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
+		if (c->launch.init[0] && given[i] && fine(k, keys[i]) && origin(k, keys[i])->layer == init->layer)
+			problem(k, keys[i], "%s and launch.init (%s) both say where the ranks meet: set one of them",
+				keys[i], init->where);
+	}
+}
+
 static void check_launch(struct checker *k)
 {
 	const struct ct_config *c = k->c;
@@ -252,9 +270,7 @@ static void check_launch(struct checker *k)
 		problem(k, "launch.nodes",
 			"launch.nodes %lld needs launch.master_addr (--master-addr): the address of node 0",
 			(long long)c->launch.nodes);
-	if (!init_fine(c->launch.init))
-		problem(k, "launch.init", "launch.init \"%s\" is none of env://, tcp://host:port, file:///path",
-			c->launch.init);
+	check_meeting(k);
 	if (count_numbers(c->launch.devices, 0, 1023) < 0)
 		problem(k, "launch.devices", "launch.devices \"%s\": write device numbers, as in \"0,2\"",
 			c->launch.devices);

@@ -20,6 +20,12 @@ static int open_sections(const char *last, const char *name, struct ct_str *out)
 	return depth;
 }
 
+/* Nothing to tell: another key stands in its place. A number of processes that nobody chose is told as `auto`. */
+static bool is_hidden(const struct ct_key *k, const struct ct_config *c, const char *where)
+{
+	return ct_key_is_unset(k, c) && !(k->flags & CT_KEY_AUTO && strncmp(where, "not set", 7) != 0);
+}
+
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out)
 {
 	const char *last = "";
@@ -30,7 +36,7 @@ enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, stru
 		const char *dot = strrchr(k->name, '.'), *where = ct_config_origin(c, k->name);
 		int depth;
 
-		if (!ct_key_applies(k, c) || ct_key_is_unset(k, c))
+		if (!ct_key_applies(k, c) || is_hidden(k, c, where))
 			continue;
 		depth = open_sections(last, k->name, out);
 		ct_str_addf(out, "%*s%s: ", 2 * depth, "", dot ? dot + 1 : k->name);

@@ -234,6 +234,28 @@ static void test_exclusive_keys(void **state)
 	ct_config_destroy(c);
 }
 
+static void expect_dumped(const char *file, const char *yes, const char *no)
+{
+	struct ct_config *c = load_text(file);
+	struct ct_str text = {0};
+
+	assert_ok(ct_config_dump(c, true, &text));
+	if (!strstr(ct_str_text(&text), yes) || (no && strstr(ct_str_text(&text), no)))
+		fail_msg("expected \"%s\" and not \"%s\" in:\n%s", yes, no ? no : "", ct_str_text(&text));
+	ct_str_release(&text);
+	ct_config_destroy(c);
+}
+
+/* The number of processes is shown also where nobody chose it, but not beside the key that stands in its place. */
+static void test_processes_in_the_dump(void **state)
+{
+	(void)state;
+	expect_dumped(GOOD, "  procs: auto  # default\n", "procs_list");
+	expect_dumped(GOOD "launch: {procs: auto}\n", "  procs: auto  # ", "procs_list");
+	expect_dumped(GOOD "launch: {procs: 3}\n", "  procs: 3  # ", "procs_list");
+	expect_dumped(GOOD "launch: {procs_list: \"3\"}\n", "  procs_list: \"3\"  # ", "procs: auto");
+}
+
 /* Another optimizer on the command line drops the file's keys for the old one. */
 static void test_keys_of_another_kind(void **state)
 {
@@ -368,9 +390,11 @@ static bool has_line(const struct ct_config *c, const char *line)
 /* Ranks must agree on what is learned and on when they meet, not on where they write and how they load. */
 static void test_run_lines(void **state)
 {
-	static const char *const shared[] = {"optim.lr=", "train.epochs=", "train.eval_every=", "train.target_top1=", "batch.eval=",
-					     "data.val=", "dist.backend=", "dist.bucket_mib=", "dist.first_bucket_mib="},
-				 *const own[] = {"run.dir=", "data.dir=", "data.workers=", "launch.", "log.", "checkpoint.", "train.resume="};
+	static const char *const shared[] = {"optim.lr=",          "train.epochs=",    "train.eval_every=",
+					     "train.target_top1=", "batch.eval=",      "data.val=",
+					     "dist.backend=",      "dist.bucket_mib=", "dist.first_bucket_mib="},
+				 *const own[] = {"run.dir=", "data.dir=",   "data.workers=", "launch.",
+						 "log.",     "checkpoint.", "train.resume="};
 	struct ct_config *c = load_text(GOOD);
 	struct ct_str lines = {0};
 
@@ -462,6 +486,7 @@ int main(void)
 		cmocka_unit_test(test_base_paths),
 		cmocka_unit_test(test_data_dir),
 		cmocka_unit_test(test_exclusive_keys),
+		cmocka_unit_test(test_processes_in_the_dump),
 		cmocka_unit_test(test_keys_of_another_kind),
 		cmocka_unit_test(test_lists_of_the_command_line),
 		cmocka_unit_test(test_round_trip),

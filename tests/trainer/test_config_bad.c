@@ -147,6 +147,8 @@ static const struct bad cases[] = {
 	 ":2:32:", "instead of 3"},
 	{"node rank", GOOD "launch: {node_rank: 2}\n", 0, ":4:21:", "launch.nodes 1"},
 	{"nodes without address", GOOD "launch:\n  nodes: 2\n", 0, ":5:10:", "--master-addr"},
+	{"two meeting places", GOOD "launch:\n  init: file:///x\n  master_addr: a\n", 0,
+	 ":6:16:", "both say where the ranks meet"},
 	{"procs of other nodes", GOOD "launch: {nodes: 3, master_addr: a, procs_list: \"8,2\"}\n", 0,
 	 ":4:48:", "is for 2 nodes"},
 	{"procs list", GOOD "launch: {procs_list: \"8,x\"}\n", 0, ":4:22:", "as in \"8,2\""},
