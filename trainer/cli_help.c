@@ -69,7 +69,7 @@ static void add_overview(struct ct_str *out)
 		out,
 		"\nKEY=VALUE sets any key of the configuration: optim.lr=0.1, train.epochs=3, model.hidden=[256,128].\n"
 		"`ctrain help COMMAND` shows a command's options, `ctrain help optim.lr` or `ctrain help optim` explains keys.\n"
-		"Precedence: command line > environment (CTRAIN_LOG, CTRAIN_DATA) > file > default.\n\n"
+		"Precedence: command line > environment (CTRAIN_LOG) > file > default ($CTRAIN_DATA moves that of data.dir).\n\n"
 		"exit codes: 0 done, 2 usage or configuration, 3 data, 4 device, 5 communication or lost peer, 6 NaN or Inf,\n"
 		"7 file system, 70 bug, 75 stopped by a signal after saving: run the same command again to go on\n");
 }

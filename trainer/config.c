@@ -301,8 +301,7 @@ static enum ct_status apply_environment(struct loader *l)
 		struct ct_source s = {.layer = CT_LAYER_ENV};
 		enum ct_status st;
 
-		/* CTRAIN_DATA is a folder of data sets: it only moves the default of data.dir (config_check.c). */
-		if (!value || !value[0] || strcmp(k->name, "data.dir") == 0)
+		if (!value || !value[0])
 			continue;
 		ct_str_addf(&name, "environment %s", k->env);
 		s.name = ct_str_text(&name);

@@ -75,7 +75,7 @@ static const struct ct_key keys[] = {
 	{KEY(data.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED,
 	 .choices = "mnist|fashion_mnist|idx|synthetic|synthetic_regression",
 	 .doc = "The data set. idx: any images and labels in IDX files; synthetic: made on the spot, needs no files."},
-	{KEY(data.dir, STR), .env = "CTRAIN_DATA", .only = FILES,
+	{KEY(data.dir, STR), .only = FILES,
 	 .doc = "Folder of the files. Empty: $CTRAIN_DATA/<data.name>, without that variable datasets/<data.name>."},
 	{KEY(data.train, STR), .only = FILES,
 	 .doc = "Prefix of the training files. Empty: the data set's own (train)."},
