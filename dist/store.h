@@ -64,6 +64,8 @@ int ct_store_server_port(const ct_store_server *s);
 void ct_store_server_stop(ct_store_server *s, int64_t deadline_ns);
 /* For a launcher that sees a child die: becomes the failure record if it is the first. */
 void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f);
+/* The run's failure record, with what the rank was last seen doing; false while there is none. Any thread. */
+bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out);
 
 /* Retries (2 ms to 200 ms) until the server is there or the deadline is past. Refusals (run id, token, member taken
  * twice) are CT_MISMATCH at once with the server's reason. */

@@ -90,9 +90,11 @@ static void record(ct_store_server *s)
 	struct ct_str b = {0};
 	struct ct_blob *frame;
 
-	s->failed = true;
 	s->have_pending = false;
+	pthread_mutex_lock(&s->lock); /* ct_store_server_failure reads them from other threads */
 	s->failure = s->pending;
+	s->failed = true;
+	pthread_mutex_unlock(&s->lock);
 	if (!s->quiet)
 		CT_DEBUG("the run has failed: %s", s->failure.message);
 	ct_wire_begin(&b, CT_WIRE_FAILED, CT_PEER_LOST, 0);
@@ -128,6 +130,21 @@ void ct_srv_offer_failure(ct_store_server *s, const struct ct_failure *f, enum c
 	s->have_pending = true;
 	if (grace == 0)
 		record(s);
+}
+
+void ct_srv_add_last_seen(ct_store_server *s, struct ct_failure *f)
+{
+	struct ct_srv_member *m = f->rank >= 0 && !f->phase[0] ? ct_srv_member_find(s, f->rank) : NULL;
+	char where[CT_WHERE_TEXT];
+
+	if (!m)
+		return;
+	f->seq = m->state.seq;
+	ct_wire_copy(f->phase, sizeof(f->phase), m->state.phase);
+	ct_where_text(where, sizeof(where), f->seq, f->phase);
+	size_t len = strlen(f->message);
+	if (len + strlen(where) < sizeof(f->message))
+		memcpy(f->message + len, where, strlen(where) + 1);
 }
 
 void ct_srv_record_tick(ct_store_server *s, int64_t now)

@@ -186,8 +186,10 @@ static bool read_mailbox(ct_store_server *s, int64_t *stop_deadline)
 	s->have_mail = false;
 	*stop_deadline = stop ? s->stop_deadline : CT_FOREVER;
 	pthread_mutex_unlock(&s->lock);
-	if (have_mail)
+	if (have_mail) {
+		ct_srv_add_last_seen(s, &mail);
 		ct_srv_offer_failure(s, &mail, SRV_CAUSE);
+	}
 	if (!stop)
 		return false;
 	for (int i = 0; i < s->n_members; i++) {
@@ -267,6 +269,16 @@ void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f)
 	s->have_mail = true;
 	pthread_mutex_unlock(&s->lock);
 	wake(s);
+}
+
+bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out)
+{
+	pthread_mutex_lock(&s->lock);
+	bool failed = s->failed;
+	if (failed)
+		*out = s->failure;
+	pthread_mutex_unlock(&s->lock);
+	return failed;
 }
 
 void ct_store_server_stop(ct_store_server *s, int64_t deadline_ns)

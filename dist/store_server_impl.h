@@ -75,7 +75,7 @@ struct ct_store_server {
 	int port, listen_fd, epoll_fd, wake_fd;
 	struct ct_thread thread;
 
-	pthread_mutex_t lock; /* guards the mailbox */
+	pthread_mutex_t lock; /* guards the mailbox, and failed and failure against readers of other threads */
 	bool stop, have_mail;
 	int64_t stop_deadline;
 	struct ct_failure mail;
@@ -133,6 +133,8 @@ void ct_srv_waits_drop(struct ct_srv_conn *c);
 void ct_srv_waits_fail(ct_store_server *s);
 
 /* store_record.c */
+/* Adds what the store knows of the rank to a launcher's record: collective and phase of its last heartbeat. */
+void ct_srv_add_last_seen(ct_store_server *s, struct ct_failure *f);
 struct ct_srv_member *ct_srv_member_find(ct_store_server *s, int rank);
 /* NULL on out of memory. */
 struct ct_srv_member *ct_srv_member_add(ct_store_server *s, int rank);

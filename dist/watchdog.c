@@ -162,8 +162,13 @@ void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	pthread_mutex_lock(&w->lock);
+	/* Another activity (not just its next step) is told at once: short ones would end between two beats. */
+	size_t activity = strcspn(text, ",");
+	bool another = w->store && (strcspn(w->phase, ",") != activity || memcmp(w->phase, text, activity) != 0);
 	ct_wire_copy(w->phase, sizeof(w->phase), text);
 	pthread_mutex_unlock(&w->lock);
+	if (another)
+		beat(w);
 }
 
 void ct_watchdog_report(ct_watchdog *w)

@@ -48,7 +48,6 @@ static enum ct_status start_store(struct launcher *l)
 	snprintf(l->store.run_id, sizeof(l->store.run_id), "%s", ct_plan_run_id(c, ""));
 	l->store.member = -1;
 	l->store.pid = (int)getpid();
-	(void)gethostname(l->store.host, sizeof(l->store.host) - 1);
 	const char *token = getenv("CTRAIN_TOKEN");
 	if (token && token[0])
 		snprintf(l->store.token, sizeof(l->store.token), "%s", token);
@@ -223,8 +222,11 @@ static enum ct_status verdict(const struct launcher *l)
 			       w->rank, (int)w->pid, WEXITSTATUS(w->wait_status));
 	int sig = WTERMSIG(w->wait_status);
 	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
-	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__, "rank %d (pid %d) was killed by signal %d (%s)",
-		     w->rank, (int)w->pid, sig, strsignal(sig));
+	struct ct_failure f;
+	bool known = l->server && ct_store_server_failure(l->server, &f) && f.rank == w->rank && f.pid == (int)w->pid;
+	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__,
+		     "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank, (int)w->pid, l->store.host,
+		     sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "", known ? f.phase : "");
 	if (sig == SIGKILL)
 		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg)");
 	ct_error_hint("%s to go on from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
@@ -252,6 +254,7 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 	struct launcher l = {.cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1};
 	enum ct_status st;
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
+	(void)gethostname(l.store.host, sizeof(l.store.host) - 1);
 	if (run_dir && l.ranks.node == 0)
 		CT_TRY(ct_run_dir_prepare(run_dir, cfg->train.resume));
 	CT_TRY(ct_signals_open(true, &l.signals));

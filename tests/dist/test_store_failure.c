@@ -164,10 +164,18 @@ static void test_launcher_says_how(void **state)
 	ct_store *a = join(srv, 0), *b = join(srv, 1);
 
 	(void)state;
+	int64_t sum;
+
+	assert_false(ct_store_server_failure(srv, &got));
+	assert_ok(ct_store_beat(b, 7, "training, step 3"));
+	assert_ok(ct_store_add(b, "after the beat", 1, &sum)); /* answered in order: the server has the beat */
 	ct_store_drop(b);
 	ct_store_server_fail(srv, &killed);
 	assert_ok(ct_store_watch(a, SOON, &got));
-	assert_string_equal(got.message, killed.message);
+	assert_string_equal(got.message, "rank 1 was killed by signal 9; last seen at collective 7, training, step 3");
+	assert_true(ct_store_server_failure(srv, &got));
+	assert_string_equal(got.phase, "training, step 3");
+	assert_int_equal(got.rank, 1);
 	ct_store_drop(a);
 	ct_store_server_stop(srv, SOON);
 }
