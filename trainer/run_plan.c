@@ -169,6 +169,12 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 	return CT_OK;
 }
 
+enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world)
+{
+	struct ct_run_plan p = {0};
+	return plan_batch(c, world, &p);
+}
+
 static uint64_t epochs_to_steps(double epochs, uint64_t per_epoch)
 {
 	return (uint64_t)llround(epochs * (double)per_epoch);

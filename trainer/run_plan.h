@@ -34,6 +34,8 @@ struct ct_ranks {
 };
 /* From launch.procs (or its per-node list), launch.nodes and launch.node_rank. */
 enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT_MUST_CHECK;
+/* CT_CONFIG when the batch can't be cut evenly into ranks and accumulation steps: known before anything is started. */
+enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT_MUST_CHECK;
 /* Ranks of this node: launch.procs, where auto means one per device, on the CPU 2 (1 where there is one CPU). */
 int ct_plan_local_procs(const struct ct_config *c);
 /* launch.threads, where auto means the CPUs divided by the local ranks, at least 1. */

@@ -376,6 +376,8 @@ class Unavailable(Case):
     def test_batch_that_cannot_be_cut(self):
         r = self.train("--procs", 5, expect=USAGE)
         self.assert_last_says(r, r"batch\.global 48", "5 ranks", r"batch\.global=50")
+        self.assertNotIn("rank 0", r.err)
+        self.assertFalse(os.path.exists(self.path("run")), "processes had been started")
 
     def test_more_ranks_than_samples(self):
         r = self.train("--procs", 4, "batch.global=4", "data.n_train=3", "data.n_val=1", "train.epochs=2")

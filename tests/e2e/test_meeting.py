@@ -138,6 +138,25 @@ class Rendezvous(Meeting):
                 self.assert_says(r, *words)
 
 
+    def test_another_number_of_ranks(self):
+        """What the command line asks for and what the launcher says: an error, not one of the two ignored."""
+        for world, local, args, words in ((2, None, ("--procs", 4), ("--procs asks for 4", "there are 2")),
+                                          (3, 3, ("launch.procs=2",), ("asks for 2 ranks on this host", "there are 3")),
+                                          (1, 1, ("--nproc_per_node=2",), ("--nproc_per_node asks for 2", "there are 1"))):
+            with self.subTest(args=args):
+                more = {} if local is None else {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": local}
+                r = self.worker(0, world, self.free_port(), *args, **more).wait()
+                self.assert_code(r, USAGE)
+                self.assert_last_says(r, *words, "hint:")
+        self.wait_all(self.world(2, self.free_port(), "--procs", 2))
+
+    def test_env_url_without_environment(self):
+        for env, word in (({}, "MASTER_ADDR"), ({"MASTER_ADDR": "127.0.0.1"}, "MASTER_PORT")):
+            r = self.train("--init", "env://", env=env, expect=USAGE)
+            self.assert_last_says(r, "env://", f"no {word}", "hint:")
+            self.assertNotIn("rank ", r.err)
+
+
 class Strangers(Meeting):
     def test_port_in_use(self):
         with socket.socket() as s:
