@@ -16,7 +16,7 @@ struct planned {
 	ct_device *device;
 	ct_engine *engine;
 	ct_net *net;
-	ct_program *program;
+	ct_program *program, *eval;
 	struct ct_bucket *buckets;
 	int n_buckets;
 };
@@ -34,12 +34,15 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
 	CT_TRY(ct_net_create(p->engine, p->graph, &p->plan.net, &p->net));
 	CT_TRY(ct_program_create(p->net, (int)p->plan.micro_rows, CT_TRAIN, &p->program));
+	if (p->val)
+		CT_TRY(ct_program_create(p->net, (int)p->plan.eval_rows, CT_EVAL, &p->eval));
 	return ct_plan_buckets(c, p->net, &p->buckets, &p->n_buckets);
 }
 
 static void release(struct planned *p)
 {
 	ct_free(p->buckets);
+	ct_program_destroy(p->eval);
 	ct_program_destroy(p->program);
 	ct_net_destroy(p->net);
 	ct_engine_close(p->engine);

@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import os
+import re
 import struct
 import unittest
 
@@ -297,6 +298,13 @@ class Commands(Case):
             self.assertIn(word, r.out)
         self.assertRegex(r.out, r"ranks +3 ")
         self.assertRegex(r.out, r"lr: 0\.2 .*argument|lr: 0\.2 .*command line")
+
+    def test_plan_counts_the_memory_of_evaluation(self):
+        def activations(*sets):
+            out = self.run_ctrain("plan", self.config(), *sets).out
+            return float(re.search(r"activations ([\d.]+)", out)[1])
+        self.assertGreater(activations("batch.eval=4096"), activations("batch.eval=64") + 1)
+        self.assertLess(activations("data.val=none", "batch.eval=4096"), activations("batch.eval=4096") - 1)
 
     def test_info(self):
         r = self.run_ctrain("info")
