@@ -50,7 +50,7 @@ def read_lines(path):
 
 
 def main():
-    passed, failed, skipped = 0, [], []
+    passed, failed, skipped = 0, [], 0
     for path in sys.argv[1:]:
         stage = os.path.splitext(os.path.basename(path))[0]
         if not os.path.exists(path):
@@ -58,14 +58,15 @@ def main():
             continue
         for verdict, name, left_out in (read_junit if path.endswith(".xml") else read_lines)(path):
             passed += verdict == "passed"
+            skipped += len(left_out)
             if verdict == "failed":
                 failed.append(f"{stage}: {name}")
-            skipped += [f"{stage}: {name}{' ' + case if case else ''}: {reason}" for case, reason in left_out]
-    for line in skipped:
-        print("skipped", line)
+            for why in dict.fromkeys(reason for _, reason in left_out):
+                cases = [case.rpartition(".")[2] for case, reason in left_out if reason == why and case]
+                print(f"skipped {stage}: {name}{' ' if cases else ''}{', '.join(cases)}: {why}")
     for line in failed:
         print("FAILED ", line)
-    print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
+    print(f"{passed} passed, {len(failed)} failed, {skipped} skipped")
     sys.exit(1 if failed else 0)
 
 

@@ -209,6 +209,8 @@ skipped: no such device
   <testcase name="broken" status="fail"><failure message=""/><system-out/></testcase>
   <testcase name="absent" status="notrun"><skipped message="Unable to find executable"/><system-out/></testcase>
   <testcase name="e2e" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>SKIPPED m.C.test_x: no data
+SKIPPED m.C.test_y: no root
+SKIPPED m.C.test_z: no data
 </system-out></testcase>
   <testcase name="quiet" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>needs root
 </system-out></testcase>
@@ -226,12 +228,13 @@ class Sum(Case):
         lines = self.sum(self.write("one.xml", JUNIT), self.write("fuzz.txt", "passed idx\nskipped yaml: no clang\n"), expect=1)
         self.assertEqual(lines, [
             "skipped one: fine b: no such device",
-            "skipped one: e2e m.C.test_x: no data",
+            "skipped one: e2e test_x, test_z: no data",
+            "skipped one: e2e test_y: no root",
             "skipped one: quiet: needs root",
             "skipped fuzz: yaml: no clang",
             "FAILED  one: broken",
             "FAILED  one: absent",
-            "2 passed, 2 failed, 4 skipped",
+            "2 passed, 2 failed, 6 skipped",
         ])
 
     def test_no_results_is_a_failure(self):
