@@ -240,15 +240,18 @@ static const char *cannot_run(void)
 		return "needs iproute2 (ip)";
 	if (RUN("nsenter", "--version") != 0)
 		return "needs util-linux (nsenter)";
+	if (access("/etc/hosts", F_OK) != 0)
+		return "there is no /etc/hosts to put the hosts' names over";
 	pid = fork();
 	if (pid == 0)
 		_exit(unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWPID) == 0 &&
+				      mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
 				      RUN("ip", "link", "add", "ctprobe0", "type", "veth", "peer", "name",
 					  "ctprobe1") == 0
 			      ? 0
 			      : 1);
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
-		return "this machine or container does not let us make namespaces and veth links";
+		return "this machine or container does not let us make namespaces, private mounts and veth links";
 	return NULL;
 }
 
