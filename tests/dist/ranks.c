@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "dist/comm.h"
 
 #define SETUP_NS (60 * CT_SEC)
 
@@ -18,6 +19,22 @@ void *shared_zeroed(size_t bytes)
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
+}
+
+bool comm_built(const char *backend)
+{
+	bool available = false;
+	const char *name;
+	char why[256];
+
+	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
+		if (strcmp(name, backend) == 0)
+			break;
+		available = false;
+	}
+	if (!available)
+		fprintf(stderr, "%s is skipped: %s\n", backend, why);
+	return available;
 }
 
 /* The server lives until the pipe's other end closes. */

@@ -16,6 +16,8 @@ typedef void (*rank_fn)(struct ct_world *w, void *arg);
 /* nodes: [size] host index per rank, NULL: one host. status (optional): [size] wait statuses. Returns how many ranks did not
  * exit with 0. Ranks that are stopped when all others have ended are killed. */
 int run_ranks(int size, const int *nodes, rank_fn fn, void *arg, int *status);
+/* Is that communicator in this build? Prints why not. */
+bool comm_built(const char *backend);
 /* Zeroed memory shared with the ranks forked later; never freed. */
 void *shared_zeroed(size_t bytes);
 

@@ -406,27 +406,11 @@ static void run_suite(const char *backend, int size, const int *nodes)
 	assert_true(s.digests[0] != 0);
 }
 
-static bool built(const char *backend)
-{
-	const char *name;
-	char why[256];
-	bool available;
-
-	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
-		if (strcmp(name, backend) != 0)
-			continue;
-		if (!available)
-			print_message("%s: %s\n", name, why);
-		return available;
-	}
-	return false;
-}
-
 static void test_self(void **state)
 {
 	(void)state;
 	run_suite("self", 1, NULL);
-	if (built("gloo"))
+	if (comm_built("gloo"))
 		run_suite("gloo", 1, NULL);
 }
 
@@ -440,7 +424,7 @@ static void test_shm(void **state)
 static void test_gloo(void **state)
 {
 	(void)state;
-	if (!built("gloo"))
+	if (!comm_built("gloo"))
 		skip();
 	for (int size = 2; size <= 4; size++)
 		run_suite("gloo", size, NULL);
@@ -449,7 +433,7 @@ static void test_gloo(void **state)
 static void test_hier(void **state)
 {
 	(void)state;
-	if (!built("hier"))
+	if (!comm_built("hier"))
 		skip();
 	run_suite("hier", 2, (const int[]){0, 1});
 	run_suite("hier", 3, (const int[]){0, 0, 1});

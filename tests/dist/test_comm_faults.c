@@ -91,19 +91,6 @@ static void play(const char *backend, int size, const int *nodes, int64_t timeou
 		memcpy(outcome, s.outcome, MAX_RANKS * sizeof(int));
 }
 
-static bool built(const char *backend)
-{
-	const char *name;
-	bool available = false;
-	char why[256];
-
-	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
-		if (strcmp(name, backend) == 0)
-			return available;
-	}
-	return false;
-}
-
 static const int two_hosts[] = {0, 0, 1};
 
 /* ---- disagreement */
@@ -169,7 +156,7 @@ static void test_disagree_shm(void **state)
 static void test_disagree_gloo(void **state)
 {
 	(void)state;
-	if (!built("gloo"))
+	if (!comm_built("gloo"))
 		skip();
 	for (int v = 0; v < N_VARIANTS; v++)
 		play("gloo", 2, NULL, LONG, disagree, v, 0, NULL);
@@ -180,7 +167,7 @@ static void test_disagree_hier(void **state)
 	int outcome[MAX_RANKS];
 
 	(void)state;
-	if (!built("hier"))
+	if (!comm_built("hier"))
 		skip();
 	play("hier", 3, two_hosts, LONG, disagree, COUNT, 0, outcome);
 	assert_true(outcome[0] == CT_MISMATCH && outcome[1] == CT_MISMATCH);
@@ -205,7 +192,7 @@ static void test_disagree_message(void **state)
 {
 	(void)state;
 	play("shm", 2, NULL, LONG, disagree_message, 0, 0, NULL);
-	if (built("gloo"))
+	if (comm_built("gloo"))
 		play("gloo", 2, NULL, LONG, disagree_message, 0, 0, NULL);
 }
 
@@ -275,7 +262,7 @@ static void test_abort(void **state)
 {
 	(void)state;
 	play("shm", 2, NULL, LONG, aborted, 0, 0, NULL);
-	if (!built("gloo"))
+	if (!comm_built("gloo"))
 		return;
 	play("gloo", 2, NULL, LONG, aborted, 0, 0, NULL);
 	play("hier", 3, two_hosts, LONG, aborted, 0, 0, NULL);
@@ -313,7 +300,7 @@ static void test_killed(void **state)
 	for (int rounds = 0; rounds <= 40; rounds += 20) {
 		play("shm", 2, NULL, LONG, killed, rounds, 1, NULL);
 		play("shm", 4, NULL, LONG, killed, rounds, 1, NULL);
-		if (!built("gloo"))
+		if (!comm_built("gloo"))
 			continue;
 		play("gloo", 2, NULL, LONG, killed, rounds, 1, NULL);
 		play("gloo", 3, NULL, LONG, killed, rounds, 1, NULL);
@@ -355,7 +342,7 @@ static void test_stopped(void **state)
 	assert_int_equal(outcome[0], CT_TIMEOUT);
 	play("shm", 3, NULL, CT_SEC, stopped, 0, 1, outcome);
 	assert_true(outcome[0] == CT_TIMEOUT || outcome[1] == CT_TIMEOUT);
-	if (!built("gloo"))
+	if (!comm_built("gloo"))
 		return;
 	play("gloo", 3, NULL, CT_SEC, stopped, 0, 1, outcome);
 	assert_true(outcome[0] == CT_TIMEOUT || outcome[1] == CT_TIMEOUT);
@@ -393,7 +380,7 @@ static void test_late(void **state)
 	(void)state;
 	for (int v = 0; v < 2; v++) {
 		play("shm", 2, NULL, CT_SEC / 4, late, v, 0, NULL);
-		if (built("gloo"))
+		if (comm_built("gloo"))
 			play("gloo", 2, NULL, CT_SEC / 4, late, v, 0, NULL);
 	}
 }
@@ -443,7 +430,7 @@ static void test_left(void **state)
 	(void)state;
 	play("shm", 3, NULL, LONG, left_in_order, 0, 0, NULL);
 	play("shm", 3, NULL, LONG, left, 0, 0, NULL);
-	if (built("gloo"))
+	if (comm_built("gloo"))
 		play("gloo", 2, NULL, LONG, left, 0, 0, NULL);
 }
 
