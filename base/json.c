@@ -419,17 +419,6 @@ const char *ct_json_next(const ct_json *o, void **cursor, const ct_json **value)
 	return json_object_iter_key(*cursor);
 }
 
-const char *ct_json_key_at(const ct_json *o, size_t i, const ct_json **value)
-{
-	void *cursor = NULL;
-	const char *key;
-
-	do
-		key = ct_json_next(o, &cursor, value);
-	while (key && i-- > 0);
-	return key;
-}
-
 const char *ct_json_as_str(const ct_json *j)
 {
 	return json_string_value(raw(j));

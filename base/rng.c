@@ -94,13 +94,6 @@ uint32_t ct_rng_u32(struct ct_rng *r)
 	return r->block[r->used++];
 }
 
-uint64_t ct_rng_u64(struct ct_rng *r)
-{
-	uint64_t low = ct_rng_u32(r);
-
-	return low | (uint64_t)ct_rng_u32(r) << 32;
-}
-
 /* The number in [0, n) that x gives, or false when x must be thrown away to keep all equally likely. */
 static bool scale(uint32_t x, uint32_t n, uint32_t *out)
 {

@@ -30,7 +30,6 @@ struct ct_rng {
 /* key = seed; counter = (draw, purpose, a, b). a: below 2^32 (epoch, layer); b: below 2^32 (sample). */
 void ct_rng_init(struct ct_rng *r, uint64_t seed, enum ct_rng_purpose purpose, uint32_t a, uint32_t b);
 uint32_t ct_rng_u32(struct ct_rng *r);
-uint64_t ct_rng_u64(struct ct_rng *r);
 /* Uniform in [0, n) without bias (Lemire 2019); n > 0. */
 uint32_t ct_rng_below(struct ct_rng *r, uint32_t n);
 /* Uniform in [0, 1), 24 random bits. */
