@@ -127,11 +127,6 @@ const char *ct_inflate_name(const ct_inflate *f)
 	return f->name;
 }
 
-bool ct_inflate_is_gzip(const ct_inflate *f)
-{
-	return f->gzip;
-}
-
 uint64_t ct_inflate_max_content(const ct_inflate *f)
 {
 	uint64_t n;

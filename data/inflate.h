@@ -23,7 +23,6 @@ enum ct_status ct_inflate_open_memory(const void *p, size_t n, const char *name,
 void ct_inflate_close(ct_inflate *f);
 
 const char *ct_inflate_name(const ct_inflate *f);
-bool ct_inflate_is_gzip(const ct_inflate *f);
 /* Most bytes that the content can have: the file's size, or 1032 times that (deflate's best ratio) for gzip. */
 uint64_t ct_inflate_max_content(const ct_inflate *f);
 /* The first bytes of the content: dst [n]; *got < n when it ends sooner. Any number of times. */

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "data/dataset_impl.h"
@@ -71,7 +70,6 @@ struct ct_loader {
 	uint64_t step;
 	uint32_t row;                            /* next row to take of the newest batch */
 	uint64_t n_opened, n_delivered, n_freed; /* batches since the last seek; batch i lies in slot i % depth */
-	int64_t wait_ns;
 };
 
 static struct slot *slot_of(const ct_loader *l, uint64_t i)
@@ -279,17 +277,12 @@ static void fill_inline(ct_loader *l)
 
 static enum ct_status wait_ready(ct_loader *l, int64_t deadline_ns)
 {
-	int64_t start_ns;
 	int err = 0;
 
-	if (is_ready(l))
-		return CT_OK;
-	start_ns = ct_now_ns();
-	if (l->n_threads == 0)
+	if (l->n_threads == 0 && !is_ready(l))
 		fill_inline(l);
 	while (!is_ready(l) && err != ETIMEDOUT)
 		err = ct_cond_wait_until(&l->ready, &l->lock, deadline_ns);
-	l->wait_ns += ct_now_ns() - start_ns;
 	if (is_ready(l))
 		return CT_OK;
 	(void)CT_FAIL(CT_TIMEOUT, "no batch from %d loader threads of %s in time", l->n_threads, l->info->name);
@@ -342,14 +335,6 @@ enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step)
 	pthread_cond_broadcast(&l->work);
 	pthread_mutex_unlock(&l->lock);
 	return CT_OK;
-}
-
-int64_t ct_loader_take_wait_ns(ct_loader *l)
-{
-	int64_t ns = l->wait_ns;
-
-	l->wait_ns = 0;
-	return ns;
 }
 
 static enum ct_status alloc_slot(const ct_loader *l, struct slot *s, size_t rows)

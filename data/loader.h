@@ -39,7 +39,5 @@ enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step) CT_MU
 /* Goes on into the next epoch by itself. Waiting past the deadline is CT_TIMEOUT, and may be tried again; a bad sample
  * is CT_DATA naming it, and stays until a seek. With 0 threads there is nothing to wait for: the deadline is not used. */
 enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loader_batch *out) CT_MUST_CHECK;
-/* Nanoseconds the caller waited (with 0 threads: worked) in ct_loader_next since the last call of this function. */
-int64_t ct_loader_take_wait_ns(ct_loader *l);
 
 #endif
