@@ -14,7 +14,7 @@ struct ct_reducer {
 	bool *ready;     /* [n_slices] */
 	int n_buckets, n_slices, n_posted;
 	bool sync;
-	int64_t first_post_ns, exposed_ns, span_ns;
+	int64_t exposed_ns;
 };
 
 static enum ct_status index_slices(ct_reducer *r)
@@ -111,8 +111,6 @@ enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
 		int b = r->n_posted;
 		const struct ct_bucket *k = &r->buckets[b];
 
-		if (b == 0)
-			r->first_post_ns = ct_now_ns();
 		if (ct_comm_allreduce(r->comm, r->arena + k->offset, k->n, CT_F32, CT_SUM, &r->works[b]) < 0)
 			return name_bucket(r, b);
 		r->n_posted++;
@@ -148,7 +146,7 @@ static enum ct_status never_ready(const ct_reducer *r)
 
 enum ct_status ct_reducer_finish(ct_reducer *r)
 {
-	int64_t start = ct_now_ns(), end;
+	int64_t start = ct_now_ns();
 
 	if (!r->sync || r->n_buckets == 0)
 		return CT_OK;
@@ -165,15 +163,14 @@ enum ct_status ct_reducer_finish(ct_reducer *r)
 		drop_works(r);
 		return st;
 	}
-	end = ct_now_ns();
-	r->exposed_ns += end - start;
-	r->span_ns += end - r->first_post_ns;
+	r->exposed_ns += ct_now_ns() - start;
 	return CT_OK;
 }
 
-void ct_reducer_take_times(ct_reducer *r, int64_t *exposed_ns, int64_t *span_ns)
+int64_t ct_reducer_take_exposed_ns(ct_reducer *r)
 {
-	*exposed_ns = r->exposed_ns;
-	*span_ns = r->span_ns;
-	r->exposed_ns = r->span_ns = 0;
+	int64_t ns = r->exposed_ns;
+
+	r->exposed_ns = 0;
+	return ns;
 }

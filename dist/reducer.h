@@ -21,7 +21,7 @@ void ct_reducer_begin(ct_reducer *r, bool sync);
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice) CT_MUST_CHECK;
 /* Waits for all buckets: afterwards the arena holds sums over ranks. CT_BUG if a slice was never ready. Errors name the bucket. */
 enum ct_status ct_reducer_finish(ct_reducer *r) CT_MUST_CHECK;
-/* Nanoseconds that finish blocked, and nanoseconds from the first post to the end of the last all-reduce, since the last call. */
-void ct_reducer_take_times(ct_reducer *r, int64_t *exposed_ns, int64_t *span_ns);
+/* Nanoseconds that finish blocked since the last call: what backward did not hide. */
+int64_t ct_reducer_take_exposed_ns(ct_reducer *r);
 
 #endif

@@ -162,9 +162,8 @@ enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request 
 		times->data_ns += ct_now_ns() - t0;
 		CT_TRY(run_micro(p, req, &b, &m, times));
 	} while (!b.last_of_step);
-	int64_t t0 = ct_now_ns();
 	CT_TRY(ct_reducer_finish(s->reducer)); /* the step's one wait for the other ranks */
-	times->exposed_ns += ct_now_ns() - t0;
+	times->exposed_ns += ct_reducer_take_exposed_ns(s->reducer);
 	*out = (struct ct_step_result){.loss_sum = s->tail[CT_TAIL_LOSS],
 				       .n_global = b.n_global,
 				       .stop = s->tail[CT_TAIL_STOP] > 0,
