@@ -110,6 +110,15 @@ class RunFolder(Case):
         top = max(evals, key=lambda o: (o["top1"], -o["step"]))
         self.assertEqual(best, f"step-{top['step']:012d}")
 
+    def test_every_so_many_minutes(self):
+        """So few that they have passed at every step; by default never."""
+        none = ("checkpoint.every_epochs=0", "checkpoint.best=false", "checkpoint.keep_last=100", "train.epochs=1")
+        self.train(*none, run="never")
+        self.assertEqual([m["step"] for m in self.metrics("never", "checkpoint")], [TINY_STEPS_PER_EPOCH])
+        self.train(*none, "checkpoint.every_minutes=1e-9")
+        self.assertEqual([m["step"] for m in self.metrics(kind="checkpoint")], list(range(1, TINY_STEPS_PER_EPOCH + 1)))
+        self.assertEqual(self.digest(), self.digest("never"))
+
     def test_weights_digest_is_of_the_saved_weights(self):
         self.train("model.name=convnet", "train.max_steps=4", "data.shape=1,28,28", "data.n_train=200")
         tensors, metadata = safetensors(self.path("run", "checkpoints", "last", "model.safetensors"))

@@ -132,6 +132,57 @@ static void test_schedule_in_steps(void **state)
 	assert_int_equal(p.schedule.step_size, 1);
 }
 
+/* Every number has its own value, so that none can stand in another's place. */
+static void test_each_key_has_its_place(void **state)
+{
+	struct ct_dataset_spec spec;
+	struct ct_run_plan p;
+	struct ct_config *c;
+
+	(void)state;
+	assert_int_equal(plan_of(LOAD("schedule.name=one_cycle", "schedule.warmup_start=0.25", "schedule.pct_start=0.5",
+				      "schedule.div_factor=3", "schedule.final_div_factor=7", "optim.momentum=0.75",
+				      "optim.nesterov=true", "optim.weight_decay=0.125", "optim.decay_norm_bias=false",
+				      "optim.clip_norm=9", "model.init=kaiming", "run.seed=77"),
+				 1, &p),
+			 CT_OK);
+	assert_int_equal(p.schedule.kind, CT_LR_ONE_CYCLE);
+	assert_true(p.schedule.warmup_start == 0.25 && p.schedule.pct_start == 0.5);
+	assert_true(p.schedule.div_factor == 3 && p.schedule.final_div_factor == 7);
+	assert_true(p.optim.kind == CT_SGD && p.optim.momentum == 0.75 && p.optim.nesterov);
+	assert_true(p.optim.weight_decay == 0.125 && !p.optim.decay_norm_bias && p.optim.clip_norm == 9);
+	assert_true(p.init == CT_INIT_KAIMING && p.train.seed == 77 && p.net.seed == 77);
+	assert_int_equal(plan_of(LOAD("schedule.name=poly", "schedule.min_lr=0.001", "schedule.power=2",
+				      "optim.name=adamw", "optim.beta1=0.5", "optim.beta2=0.25", "optim.eps=0.0625"),
+				 1, &p),
+			 CT_OK);
+	assert_true(p.schedule.kind == CT_LR_POLY && p.schedule.min_lr == 0.001 && p.schedule.power == 2);
+	assert_true(p.optim.kind == CT_ADAMW && p.optim.beta1 == 0.5 && p.optim.beta2 == 0.25 && p.optim.eps == 0.0625);
+	assert_int_equal(plan_of(LOAD("schedule.name=step", "schedule.gamma=0.5", "schedule.step_epochs=2",
+				      "data.shuffle=false"),
+				 1, &p),
+			 CT_OK);
+	assert_true(p.schedule.kind == CT_LR_STEP && p.schedule.gamma == 0.5 && !p.train.shuffle);
+	assert_int_equal(p.schedule.step_size, 2 * p.steps_per_epoch);
+	assert_int_equal(
+		plan_of(LOAD("data.augment.crop_padding=3", "data.augment.flip=true", "data.augment.degrees=4",
+			     "data.augment.translate=0.5", "data.augment.scale_min=0.75", "data.augment.scale_max=1.25",
+			     "data.augment.shear=6", "data.mean=0.5", "data.std=0.25"),
+			1, &p),
+		CT_OK);
+	assert_true(p.augment.crop_padding == 3 && p.augment.flip && p.augment.degrees == 4);
+	assert_true(p.augment.translate == 0.5f && p.augment.scale_min == 0.75f && p.augment.scale_max == 1.25f);
+	assert_true(p.augment.shear == 6 && p.net.mean[0] == 0.5f && p.net.std[0] == 0.25f);
+	c = LOAD("data.name=idx", "data.dir=/d", "data.train=a", "data.val=b", "data.classes=5",
+		 "data.shape=[1, 2, 3]");
+	ct_plan_dataset_spec(c, true, &spec);
+	assert_true(strcmp(spec.split, "a") == 0 && strcmp(spec.dir, "/d") == 0 && spec.train);
+	assert_true(spec.n_classes == 5 && spec.c == 1 && spec.h == 2 && spec.w == 3);
+	ct_plan_dataset_spec(c, false, &spec);
+	assert_true(strcmp(spec.split, "b") == 0 && !spec.train);
+	ct_config_destroy(c);
+}
+
 static void test_evaluation_data_must_agree(void **state)
 {
 	struct ct_dataset_info other = digits;
@@ -220,6 +271,7 @@ int main(void)
 		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_learning_rate),
 		cmocka_unit_test(test_schedule_in_steps),
+		cmocka_unit_test(test_each_key_has_its_place),
 		cmocka_unit_test(test_evaluation_data_must_agree),
 		cmocka_unit_test(test_ranks),
 		cmocka_unit_test(test_devices),
