@@ -95,7 +95,7 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 	struct ct_loader_batch b;
 	struct ct_loader_opts lo = {.sampler = s->plan.train,
 				    .augment = s->plan.augment,
-				    .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train)),
+				    .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), 1),
 				    .depth = (int)s->cfg->data.depth};
 	uint64_t images = 0, sum = 0;
 	CT_TRY(ct_loader_create(s->train, &lo, &l));

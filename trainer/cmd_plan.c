@@ -67,8 +67,9 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	ct_cpu_list(cpus, sizeof(cpus));
 	printf("run          %s\n", dir ? dir : "?");
 	ct_free(dir);
-	printf("ranks        %d = %d node%s x %d here; threads per rank %d\n", p->ranks.world, p->ranks.n_nodes,
-	       p->ranks.n_nodes == 1 ? "" : "s", p->ranks.local, ct_plan_threads(c, p->ranks.local));
+	printf("ranks        %d = %d node%s x %d here; threads per rank %d, for loading %d\n", p->ranks.world,
+	       p->ranks.n_nodes, p->ranks.n_nodes == 1 ? "" : "s", p->ranks.local, ct_plan_threads(c, p->ranks.local),
+	       ct_plan_loader_threads(c, ct_dataset_info(p->train), p->ranks.local));
 	printf("device       %s: %s, CPUs %s\n", di.kind, di.name, cpus);
 	printf("engine       %s\n", ct_engine_version(p->engine));
 	for (int i = 0; i < p->ranks.local; i++)

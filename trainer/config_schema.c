@@ -55,7 +55,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Where ranks meet: env://, tcp://host:port or file:///path. Empty: follows from the other keys."},
 	{KEY(launch.devices, STR), .doc = "GPUs to use, as in \"0,2\". Empty: all."},
 	{KEY(launch.threads, INT), .flags = CT_KEY_AUTO, .lo = 1, .hi = 1024, .def = "auto",
-	 .doc = "Compute threads of each rank. auto: the CPUs this job may use, divided by the ranks of the host."},
+	 .doc = "Compute threads of each rank. auto: the CPUs this job may use, divided by the ranks of the host; of four and more, an eighth is left to loader threads that distort images."},
 
 	{KEY(model.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED, .choices = "mlp|lenet|convnet|layers",
 	 .doc = "mlp: linear and ReLU; lenet: LeNet-5; convnet: two conv-BN-ReLU-pool blocks; layers: your own list."},
@@ -82,7 +82,7 @@ static const struct ct_key keys[] = {
 	{KEY(data.val, STR), .choices = "none", .flags = CT_KEY_OTHERS | CT_KEY_SHARED,
 	 .doc = "Prefix of the evaluation files. Empty: the data set's own (t10k); none: no evaluation."},
 	{KEY(data.workers, INT), .flags = CT_KEY_AUTO, .hi = 256, .def = "auto",
-	 .doc = "Loader threads of each rank; 0: none, load between steps."},
+	 .doc = "Loader threads of each rank; 0: none, load between steps. auto: none, or some where images are distorted."},
 	{KEY(data.depth, INT), .lo = 2, .hi = 64, .def = "4", .doc = "Batches that the loader prepares ahead."},
 	{KEY(data.shuffle, BOOL), LEARNED, .def = "true", .doc = "A new order of the training samples each epoch."},
 	{KEY(data.drop_last, BOOL), LEARNED, .def = "false", .doc = "Leave out the last, smaller batch of an epoch."},

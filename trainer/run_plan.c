@@ -46,21 +46,39 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 	return CT_OK;
 }
 
-int ct_plan_threads(const struct ct_config *c, int local_world)
+static int cpu_share(int local_world)
 {
-	if (c->launch.threads > 0)
-		return (int)c->launch.threads;
 	int n = ct_cpu_count() / local_world;
 	return n > 0 ? n : 1;
 }
 
-int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info)
+/* Of so many CPUs: one thread distorts 28x28 images about as fast as seven train an MLP on them. */
+static int loader_share(int cpus)
+{
+	return (cpus + 7) / 8;
+}
+
+static bool is_affine(const struct ct_config *c)
+{
+	return c->data.augment.degrees > 0 || c->data.augment.translate > 0 || c->data.augment.shear > 0 ||
+	       c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1;
+}
+
+int ct_plan_threads(const struct ct_config *c, int local_world)
+{
+	if (c->launch.threads > 0)
+		return (int)c->launch.threads;
+	/* Not from data.workers: the weights must not depend on it, and the last bits depend on the compute threads. Of few CPUs
+	 * none can be spared for a thread that is seldom busy. */
+	int n = cpu_share(local_world);
+	return n >= 4 && is_affine(c) ? n - loader_share(n) : n;
+}
+
+int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info, int local_world)
 {
 	if (c->data.workers >= 0)
 		return (int)c->data.workers;
-	bool affine = c->data.augment.degrees > 0 || c->data.augment.translate > 0 || c->data.augment.shear > 0 ||
-		      c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1;
-	return info->in_memory && !affine ? 0 : 1;
+	return info->in_memory && !is_affine(c) ? 0 : loader_share(cpu_share(local_world));
 }
 
 /* A GPU belongs to one rank; all ranks of a host share its CPUs, which are one device. */

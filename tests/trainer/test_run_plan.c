@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "base/thread.h"
 #include "tests/trainer/tmpdir.h"
 #include "trainer/run_plan.h"
 
@@ -230,6 +231,36 @@ static void test_ranks(void **state)
 	}
 }
 
+/* The CPUs of a rank compute; where images are distorted some load. Whoever chooses is obeyed. */
+static void test_threads(void **state)
+{
+	struct ct_dataset_info info = digits;
+	struct ct_config *plain = LOAD("data.workers=auto"), *affine = LOAD("data.augment.degrees=5"),
+			 *told = LOAD("data.augment.degrees=5", "data.workers=3"),
+			 *both = LOAD("launch.threads=5", "data.workers=0");
+	int cpus = ct_cpu_count(), load = (cpus + 7) / 8;
+
+	(void)state;
+	info.in_memory = true;
+	assert_int_equal(ct_plan_threads(plain, 1), cpus);
+	assert_int_equal(ct_plan_loader_threads(plain, &info, 1), 0);
+	assert_int_equal(ct_plan_loader_threads(affine, &info, 1), load);
+	assert_int_equal(ct_plan_threads(affine, 1), cpus >= 4 ? cpus - load : cpus);
+	assert_int_equal(ct_plan_loader_threads(told, &info, 1), 3);
+	assert_int_equal(ct_plan_threads(told, 1), ct_plan_threads(affine, 1)); /* or the weights would differ */
+	assert_int_equal(ct_plan_threads(both, 1), 5);
+	assert_int_equal(ct_plan_loader_threads(both, &info, 1), 0);
+	assert_int_equal(ct_plan_threads(plain, 100000), 1);
+	assert_int_equal(ct_plan_threads(affine, 100000), 1);
+	assert_int_equal(ct_plan_loader_threads(affine, &info, 100000), 1);
+	info.in_memory = false;
+	assert_int_equal(ct_plan_loader_threads(plain, &info, 1), load);
+	ct_config_destroy(plain);
+	ct_config_destroy(affine);
+	ct_config_destroy(told);
+	ct_config_destroy(both);
+}
+
 static void test_devices(void **state)
 {
 	struct ct_config *c = LOAD("device=cpu");
@@ -274,6 +305,7 @@ int main(void)
 		cmocka_unit_test(test_each_key_has_its_place),
 		cmocka_unit_test(test_evaluation_data_must_agree),
 		cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_names),
 	};
