@@ -1,5 +1,5 @@
 /* Log lines: `12:30:01.123 info 1/4 dist: text` on standard error, and in a file when one is set.
- * The level is the program's only mutable global. Thread safe. Logs are not metrics and not a command's result. */
+ * Levels, rank and file are state of the process. Thread safe. Logs are not metrics and not a command's result. */
 #ifndef CT_BASE_LOG_H
 #define CT_BASE_LOG_H
 
