@@ -38,7 +38,8 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT_MUST_CHECK;
 /* Ranks of this node: launch.procs, where auto means one per device, on the CPU 2 (1 where there is one CPU). */
 int ct_plan_local_procs(const struct ct_config *c);
-/* launch.threads, where auto means the CPUs divided by the local ranks, less those that distort images where there are four and more; at least 1. */
+/* launch.threads, where auto means the CPUs divided by the local ranks, at least 1; of four and more, those that distort images are
+ * left to the loader. */
 int ct_plan_threads(const struct ct_config *c, int local_world);
 /* data.workers, where auto means none for small images in memory (made inline faster than handed over), else an eighth of the
  * rank's CPUs, at least 1. */
