@@ -1,7 +1,7 @@
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/device.h"
 #include "base/log.h"
 #include "dist/rendezvous.h"
 #include "trainer/cli.h"
@@ -14,8 +14,11 @@ static enum ct_status check_start(const struct ct_config *cfg)
 {
 	static const char *const needed[] = {"MASTER_ADDR", "MASTER_PORT"};
 	struct ct_ranks ranks;
+	ct_device *device = NULL;
 	CT_TRY(ct_plan_ranks(cfg, &ranks));
 	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)ranks.world));
+	CT_TRY(ct_device_open(cfg->device, 0, &device));
+	ct_device_close(device);
 	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
 		if (getenv(needed[i]))
 			continue;

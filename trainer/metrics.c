@@ -1,3 +1,4 @@
+#define CT_LOG_COMPONENT "metrics"
 #include "trainer/metrics.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "trainer/console.h"
 #include "trainer/metrics_cut.h"
 #include "trainer/tb_events.h"
@@ -226,6 +228,24 @@ enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s)
 	CT_TRY(sync_file(m));
 	ct_console_summary(m->console, s);
 	return CT_OK;
+}
+
+void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double seconds)
+{
+	struct ct_error keep;
+	ct_json *j = new_object("end");
+
+	ct_error_save(&keep);
+	ct_json_set_str(j, "status", "failed");
+	ct_json_set_i64(j, "step", (int64_t)step);
+	ct_json_set_i64(j, "epoch", epoch);
+	ct_json_set_f64(j, "seconds", seconds);
+	ct_json_set_str(j, "error", ct_status_name(keep.status));
+	ct_json_set_str(j, "message", keep.message);
+	/* Where the disk is what failed, this line is lost too. */
+	if (put_line(m, j) < 0 || sync_file(m) < 0)
+		CT_DEBUG("the end of the run is not in metrics.jsonl: %s", ct_error_message());
+	(void)ct_error_restore(&keep);
 }
 
 void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p)

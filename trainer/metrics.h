@@ -53,6 +53,8 @@ enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const cha
 				     uint64_t bytes) CT_MUST_CHECK;
 /* Writes the `end` line, then the table on the console. */
 enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s) CT_MUST_CHECK;
+/* The end of a run that failed: status "failed", with the error chain's status and message, which stay as they are. */
+void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double seconds);
 /* Redraws the live line at most 10 times a second; nothing on a plain console. Cheap to call each step, allocates nothing. */
 void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p);
 /* A line of text above the live line (start banner and the like), on the console only. */

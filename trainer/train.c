@@ -259,7 +259,7 @@ static enum ct_status finish(struct loop *l, const char *status)
 				     .best_top1 = s->state.best_top1,
 				     .last_loss = l->images > 0 ? l->loss : NAN,
 				     .images_per_sec = rate,
-				     .startup_seconds = l->startup_s,
+				     .startup_seconds = l->startup_s > 0 ? l->startup_s : NAN,
 				     .weights_digest = digest,
 				     .checkpoint = last};
 	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -148,6 +149,8 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 		st = open_outputs(&s, &metrics);
 	if (st == CT_OK)
 		st = ct_train(&s, metrics, start, signals);
+	if (st < 0 && st != CT_INTERRUPTED && metrics)
+		ct_metrics_failed(metrics, s.state.step, s.state.epoch, (double)(ct_now_ns() - start) * 1e-9);
 	ct_metrics_close(metrics);
 	/* A stop after a signal is agreed by all ranks: a goodbye, not a failure. */
 	ct_session_destroy(&s, st < 0 && st != CT_INTERRUPTED);
@@ -166,6 +169,7 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id)
 {
+	(void)prctl(PR_SET_NAME, "ctrain"); /* started as /proc/self/exe: ps and top would show "exe" */
 	int signals = -1, lock = -1;
 	char *run_dir = NULL;
 	enum ct_status st;

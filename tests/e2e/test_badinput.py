@@ -349,6 +349,8 @@ class Numbers(Case):
         toy = ("data.name=synthetic_regression", "data.shape=10,1,1", "data.targets=5", "model.hidden=10")
         r = self.train(*toy, *SETS, "optim.lr=1000", "train.epochs=20", expect=NUMERIC)
         self.assert_last_says(r, r"loss is -?(nan|inf)", r"step \d+", "hint:", r"optim\.lr")
+        end = self.metrics(kind="end")[-1]
+        self.assertEqual((end["status"], end["error"]), ("failed", "NUMERIC"))
         self.assertEqual(self.marked(), {})
         for m in self.metrics(kind="step"):
             self.assertIsNotNone(m["loss"])
