@@ -82,6 +82,15 @@ static const struct source sources[] = {
 	 "SLURM_NODEID",
 	 "SLURM_STEP_NUM_NODES",
 	 "SLURM_RESTART_COUNT"},
+	{CT_LAUNCHER_SLURM,
+	 {"SLURM_NTASKS", NULL},
+	 "SLURM_PROCID",
+	 "SLURM_NTASKS",
+	 "SLURM_LOCALID",
+	 NULL,
+	 "SLURM_NODEID",
+	 "SLURM_STEP_NUM_NODES",
+	 "SLURM_RESTART_COUNT"},
 	{CT_LAUNCHER_MPI,
 	 {"PMI_RANK", "PMI_SIZE"},
 	 "PMI_RANK",
@@ -129,11 +138,19 @@ static enum ct_status half_set(const char *have, const char *missing)
 	return CT_USAGE;
 }
 
+/* A batch shell has SLURM_NTASKS and SLURM_PROCID too, but no step; where a step counts its tasks, that count holds. */
+static bool is_uncounted_step(const struct env *e)
+{
+	return !value(e, "SLURM_STEP_NUM_TASKS") && value(e, "SLURM_STEP_ID") && value(e, "SLURM_PROCID");
+}
+
 static bool started_by(const struct env *e, const struct source *s)
 {
 	const char *world;
 
 	if (!value(e, s->sign[0]) && !value(e, s->sign[1]))
+		return false;
+	if (strcmp(s->sign[0], "SLURM_NTASKS") == 0 && !is_uncounted_step(e))
 		return false;
 	/* `srun --pty bash` is a step of one task, and whatever is typed there inherits its variables. */
 	world = s->by == CT_LAUNCHER_SLURM ? value(e, s->world) : NULL;
@@ -248,7 +265,7 @@ static enum ct_status meet_slurm(const struct env *e, struct ct_identity *id)
 	if (!list)
 		list = value(e, "SLURM_JOB_NODELIST");
 	if (!list && !value(e, "MASTER_ADDR"))
-		return half_set("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST");
+		return half_set("SLURM_PROCID", "SLURM_STEP_NODELIST");
 	if (list)
 		CT_TRY(ct_nodelist_expand(list, MAX_NODES, &names, &n));
 	st = meet(e, id, n > 0 ? names[0] : NULL, port);
