@@ -33,7 +33,7 @@ struct ct_comm_opts {
 };
 
 /* backend: "auto", "self", "shm", "gloo", "hier". CT_UNSUPPORTED says why one can't be had here (shm over two hosts, gloo not
- * built ...), CT_CONFIG that the name is unknown. A world of one gets self whatever it asks for. Borrows the world; the strings
+ * built ...), CT_CONFIG that the name, or this host's opts->iface, is unknown. A world of one gets self whatever it asks for. Borrows the world; the strings
  * of opts are copied. Collective: all ranks call it. */
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts,
 			    ct_comm **out) CT_MUST_CHECK;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "dist/comm_impl.h"
 #include "dist/gloo_engine.h"
+#include "dist/net.h"
 
 struct backend {
 	const char *name;
@@ -94,6 +95,9 @@ enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const s
 			"install gloo (libgloo-dev) and build again with -DCTRAIN_GLOO=ON, or run on one host with shm");
 		return CT_UNSUPPORTED;
 	}
+	/* Also where the back end needs no interface: a wrong name must not wait for the run that has a second host. */
+	if (world->id.world > 1 && opts->iface)
+		CT_TRY(ct_net_check_iface(opts->iface));
 	CT_TRY(ct_comm_open_with(world->id.world > 1 ? b->ops : &ct_comm_ops_self, world, opts, out));
 	return CT_OK;
 }

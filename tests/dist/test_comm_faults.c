@@ -462,6 +462,35 @@ static void wrong_requests(struct ct_world *world, void *arg)
 	ct_comm_close(c);
 }
 
+static void wrong_iface(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct ct_comm_opts o = {.timeout_ns = LONG, .iface = "nosuch0"};
+	ct_comm *c;
+
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
+	CHECK(says("dist.iface") && says("\"nosuch0\"; it has ") && says("lo"));
+	CHECK(strstr(ct_error_hint_text(), "leave dist.iface empty"));
+	o.iface = "loo";
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
+	CHECK(strstr(ct_error_hint_text(), "did you mean \"lo\"?"));
+	/* Nothing was opened, so nothing is in the way of the right name. */
+	o.iface = "lo";
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_OK);
+	CHECK(barrier(c) == CT_OK);
+	ct_comm_close(c);
+}
+
+static void test_wrong_iface(void **state)
+{
+	(void)state;
+	play("shm", 2, NULL, LONG, wrong_iface, 0, 0, NULL);
+	if (!comm_built("gloo"))
+		return;
+	play("gloo", 2, NULL, LONG, wrong_iface, 0, 0, NULL);
+	play("hier", 3, two_hosts, LONG, wrong_iface, 0, 0, NULL);
+}
+
 static void test_wrong_requests(void **state)
 {
 	(void)state;
@@ -483,6 +512,7 @@ int main(void)
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_left),
 		cmocka_unit_test(test_wrong_requests),
+		cmocka_unit_test(test_wrong_iface),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
