@@ -40,7 +40,8 @@ bool ct_json_is_object(const ct_json *j);
 bool ct_json_is_array(const ct_json *j);
 size_t ct_json_len(const ct_json *j); /* members or elements, 0 for others */
 const ct_json *ct_json_at(const ct_json *array, size_t i);
-/* Next member of an object: its key (borrowed) and value; NULL at the end. *cursor starts as NULL; the object stays unchanged meanwhile. */
+/* Next member of an object: its key (borrowed) and value; NULL at the end. *cursor starts as NULL; the object stays
+ * unchanged meanwhile. */
 const char *ct_json_next(const ct_json *o, void **cursor, const ct_json **value);
 const char *ct_json_as_str(const ct_json *j);        /* NULL when not a string */
 bool ct_json_as_i64(const ct_json *j, int64_t *out); /* false when not an integer */

@@ -12,12 +12,12 @@ enum ct_log_level { CT_LOG_ERROR, CT_LOG_WARN, CT_LOG_INFO, CT_LOG_DEBUG, CT_LOG
 enum ct_status ct_log_configure(const char *spec) CT_MUST_CHECK;
 /* Shown as rank/world in every line; rank < 0: no rank field. */
 void ct_log_set_rank(int rank, int world);
-/* Also append all lines to `path` (opened O_APPEND; closed by ct_log_close). While a file is open, info lines go only there:
- * the terminal keeps what asks for attention, and what was asked for by a higher level. */
+/* Also append all lines to `path` (opened O_APPEND; closed by ct_log_close). While a file is open, info lines go only
+ * there: the terminal keeps what asks for attention, and what was asked for by a higher level. */
 enum ct_status ct_log_open_file(const char *path) CT_MUST_CHECK;
 void ct_log_close(void);
-/* fn (NULL: none) is called before each line that goes to standard error, under the log's lock, so it must not log: a live status
- * line takes itself off the terminal there. */
+/* fn (NULL: none) is called before each line that goes to standard error, under the log's lock, so it must not log: a
+ * live status line takes itself off the terminal there. */
 void ct_log_set_before(void (*fn)(void *user), void *user);
 bool ct_log_enabled(enum ct_log_level level, const char *component);
 /* One line; control bytes in the text are escaped. */

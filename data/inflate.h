@@ -2,8 +2,8 @@
  * bytes, never by name. The size of the content is known before it is inflated, from a header that `peek` shows; `body`
  * then makes exactly that many bytes, so a bomb costs no more than the honest file would. Also writes gzip.
  *
- * inflate.c is the only file that includes zlib.h and libdeflate.h: zlib streams (peek, member headers), libdeflate does
- * whole members and checksums (MNIST's 47 MB: 37 ms against zlib's 92 ms, and every rank waits for it at start).
+ * inflate.c is the only file that includes zlib.h and libdeflate.h: zlib streams (peek, member headers), libdeflate
+ * does whole members and checksums (MNIST's 47 MB: 37 ms against zlib's 92 ms, and every rank waits for it at start).
  *
  * Errors: CT_NOT_FOUND or CT_IO naming path and reason; CT_DATA naming path and what is wrong with the content.
  * Threads: an object belongs to one thread at a time. */

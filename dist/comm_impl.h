@@ -1,5 +1,5 @@
-/* What a communicator back end implements; comm.c holds the registry, argument checks, the work pool, abort and the wait
- * with its deadline. For files of dist/ and tests only. */
+/* What a communicator back end implements; comm.c holds the registry, argument checks, the work pool, abort and the
+ * wait with its deadline. For files of dist/ and tests only. */
 #ifndef CT_DIST_COMM_IMPL_H
 #define CT_DIST_COMM_IMPL_H
 
@@ -65,12 +65,12 @@ enum ct_status ct_comm_open_with(const struct ct_comm_ops *ops, struct ct_world 
 enum ct_status ct_comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct ct_world *world,
 			    const struct ct_comm_opts *opts) CT_MUST_CHECK;
 void ct_comm_release(ct_comm *c); /* undoes init; fine on a zeroed one */
-/* Ends the communicator with this thread's error chain, unless it has ended before; the end that counts becomes this thread's
- * chain, its status is returned. Call it without the back end's locks. */
+/* Ends the communicator with this thread's error chain, unless it has ended before; the end that counts becomes this
+ * thread's chain, its status is returned. Call it without the back end's locks. */
 enum ct_status ct_comm_die(ct_comm *c);
 void ct_comm_die_of(ct_comm *c, const struct ct_error *e); /* the same of a given end; any thread */
-/* The watchdog hears of a dead peer through the store and knows more than a broken connection tells: lets it speak first, for a
- * moment. Before ct_comm_die. */
+/* The watchdog hears of a dead peer through the store and knows more than a broken connection tells: lets it speak
+ * first, for a moment. Before ct_comm_die. */
 void ct_comm_await_last_words(ct_comm *c);
 /* Adds to a CT_TIMEOUT chain what the store knows of the rank that everybody waits for. */
 void ct_comm_blame(ct_comm *c, const ct_work *w);

@@ -1,5 +1,5 @@
-/* Kinds of operations and the arithmetic of reductions: what communicator back ends share, in C and C++. For files of dist/
- * and tests only. */
+/* Kinds of operations and the arithmetic of reductions: what communicator back ends share, in C and C++. For files of
+ * dist/ and tests only. */
 #ifndef CT_DIST_COMM_OP_H
 #define CT_DIST_COMM_OP_H
 
@@ -23,13 +23,13 @@ static inline bool ct_comm_is_p2p(enum ct_comm_kind k)
 	return k == CT_COMM_SEND || k == CT_COMM_RECV;
 }
 
-/* dst[i] = dst[i] op src[i]; CT_AVG sums. Vectorised. Integers wrap around; bf16 is computed in fp32 and rounded to nearest
- * even each time; min and max hand on a NaN. dst and src are distinct. */
+/* dst[i] = dst[i] op src[i]; CT_AVG sums. Vectorised. Integers wrap around; bf16 is computed in fp32 and rounded to
+ * nearest even each time; min and max hand on a NaN. dst and src are distinct. */
 void ct_reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op);
 /* dst[i] /= k, as CT_AVG needs; integers round toward zero. */
 void ct_reduce_scale(void *dst, size_t n, enum ct_dtype t, int k);
-/* out[j][i] = in[0][i] op in[1][i] op ... in this order, for every j, CT_AVG divided by n_in. Inputs and outputs may be the
- * same vectors. */
+/* out[j][i] = in[0][i] op in[1][i] op ... in this order, for every j, CT_AVG divided by n_in. Inputs and outputs may be
+ * the same vectors. */
 void ct_reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t,
 		     enum ct_redop op);
 

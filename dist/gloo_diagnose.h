@@ -1,5 +1,5 @@
-/* Who is late, and who does something else? gloo itself only sees that nothing arrives. A rank that waits long says in the
- * store which operations it issued last and reads what the others say. */
+/* Who is late, and who does something else? gloo itself only sees that nothing arrives. A rank that waits long says in
+ * the store which operations it issued last and reads what the others say. */
 #ifndef CT_DIST_GLOO_DIAGNOSE_H
 #define CT_DIST_GLOO_DIAGNOSE_H
 
@@ -24,10 +24,11 @@ struct ct_gloo_history {
 
 void ct_gloo_history_init(struct ct_gloo_history *h);
 void ct_gloo_history_release(struct ct_gloo_history *h);
-/* Notes a posted operation; returns its tag for gloo, equal on all ranks that issue the same as their k-th collective. */
+/* Notes a posted operation; returns its tag for gloo, equal on all ranks that issue the same as their k-th collective.
+ */
 uint32_t ct_gloo_history_add(struct ct_gloo_history *h, ct_work *w);
-/* CT_MISMATCH when a rank that also waits has issued something else in w's place. final: the wait is over, so otherwise it is
- * CT_TIMEOUT naming the ranks that have not come to it. Else CT_OK. */
+/* CT_MISMATCH when a rank that also waits has issued something else in w's place. final: the wait is over, so otherwise
+ * it is CT_TIMEOUT naming the ranks that have not come to it. Else CT_OK. */
 enum ct_status ct_gloo_diagnose(ct_comm *c, struct ct_gloo_history *h, const ct_work *w, bool final) CT_MUST_CHECK;
 
 #endif

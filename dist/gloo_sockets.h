@@ -1,5 +1,5 @@
-/* gloo keeps its sockets to itself. We find them as the TCP connections that appear while it connects, hold duplicates, and so
- * can tune them, shut them (abort) and see which peer hung up. */
+/* gloo keeps its sockets to itself. We find them as the TCP connections that appear while it connects, hold duplicates,
+ * and so can tune them, shut them (abort) and see which peer hung up. */
 #ifndef CT_DIST_GLOO_SOCKETS_H
 #define CT_DIST_GLOO_SOCKETS_H
 
@@ -27,7 +27,8 @@ void ct_gloo_sockets_release(struct ct_gloo_sockets *s);
 void ct_gloo_sockets_ports(const struct ct_gloo_sockets *s, uint16_t *ports, int max);
 /* ports: [size][max][2]. Sockets that no rank knows are somebody else's and are dropped. */
 void ct_gloo_sockets_name(struct ct_gloo_sockets *s, const uint16_t *ports, int max, int size, int rank);
-/* A silent or unplugged host is noticed within about 15 s; within one host cubic (measured: up to twice bbr over loopback). */
+/* A silent or unplugged host is noticed within about 15 s; within one host cubic (measured: up to twice bbr over
+ * loopback). */
 void ct_gloo_sockets_tune(const struct ct_gloo_sockets *s);
 /* Every blocked gloo call returns with an error. Any thread. */
 void ct_gloo_sockets_shut(const struct ct_gloo_sockets *s);

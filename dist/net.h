@@ -30,7 +30,8 @@ bool ct_net_is_loopback(const char *addr);
 /* The address that this host would use to reach `peer` (numeric). Sends nothing. */
 enum ct_status ct_net_route_source(const char *peer, char *buf, size_t len) CT_MUST_CHECK;
 
-/* CT_CONFIG, naming the interfaces there are, when this host has none of that name (alias labels such as eth0:1 count). */
+/* CT_CONFIG, naming the interfaces there are, when this host has none of that name (alias labels such as eth0:1 count).
+ */
 enum ct_status ct_net_check_iface(const char *name) CT_MUST_CHECK;
 
 /* Who listens on a TCP port of this host: "pid 4711 (python3)"; false when /proc does not tell. */

@@ -1,15 +1,16 @@
 /* The shared-memory communicator: what lies in the segment, and what a rank keeps for itself.
  *
- * One memfd per communicator, made by rank 0, opened by the others through /proc/PID/fd/FD. Everything is in the file at a
- * place all ranks compute alike, so no pointer is ever stored in it. Counters only rise; each has one writer, except the
- * tickets of shm_share. A rank publishes a counter with release order, the others read it with acquire order.
+ * One memfd per communicator, made by rank 0, opened by the others through /proc/PID/fd/FD. Everything is in the file
+ * at a place all ranks compute alike, so no pointer is ever stored in it. Counters only rise; each has one writer,
+ * except the tickets of shm_share. A rank publishes a counter with release order, the others read it with acquire
+ * order.
  *
- * Collective number s (counted per communicator, the same on all ranks) is described by every rank in its slot s % SHM_RING.
- * When all have posted it, the descriptions are compared and one of three ways is taken, the same on all ranks:
- *   inline  up to SHM_INLINE bytes: the data came with the description, each rank computes its own result
- *   direct  allreduce, reduce, broadcast with all buffers in shared memory: the vector is cut into tiles, ranks draw
- *           tickets for them, reduce over all buffers in rank order and write the result into all buffers
- *   staged  the rest: in rounds through two staging buffers per rank, one staged collective at a time */
+ * Collective number s (counted per communicator, the same on all ranks) is described by every rank in its slot s %
+ * SHM_RING. When all have posted it, the descriptions are compared and one of three ways is taken, the same on all
+ * ranks: inline  up to SHM_INLINE bytes: the data came with the description, each rank computes its own result direct
+ * allreduce, reduce, broadcast with all buffers in shared memory: the vector is cut into tiles, ranks draw tickets for
+ * them, reduce over all buffers in rank order and write the result into all buffers staged  the rest: in rounds through
+ * two staging buffers per rank, one staged collective at a time */
 #ifndef CT_DIST_SHM_IMPL_H
 #define CT_DIST_SHM_IMPL_H
 
@@ -36,7 +37,8 @@ struct shm_rank {
 	_Atomic uint64_t staged_in, staged_out;     /* staged rounds handed in, taken out */
 	_Atomic uint64_t busy;                      /* 1 + collective on which it holds a ticket, 0: none */
 	_Atomic uint32_t state;
-	/* sleeping: 1 set by the owner before it sleeps, 2 if it waits for `done` too, 0 set by the waker, who then counts up bell */
+	/* sleeping: 1 set by the owner before it sleeps, 2 if it waits for `done` too, 0 set by the waker, who then
+	 * counts up bell */
 	_Alignas(SHM_LINE) _Atomic uint32_t bell;
 	_Atomic uint32_t sleeping;
 	_Alignas(SHM_LINE) cpu_set_t cpus; /* where it may run */
@@ -53,8 +55,8 @@ struct shm_slot {
 	_Alignas(SHM_LINE) unsigned char data[SHM_INLINE];
 };
 
-/* Work that any rank may do: tickets drawn (from either end) and tickets finished. Reset by rank 0 before it publishes the
- * next use. */
+/* Work that any rank may do: tickets drawn (from either end) and tickets finished. Reset by rank 0 before it publishes
+ * the next use. */
 struct shm_share {
 	_Alignas(SHM_LINE) _Atomic uint64_t next;
 	_Alignas(SHM_LINE) _Atomic uint64_t finished;
@@ -69,8 +71,8 @@ struct shm_msg {
 	uint64_t id, n, want_n;
 };
 
-/* From one rank to another. The sender announces messages; the receiver accepts them in the order of its matching receives;
- * accepted messages flow through two chunks in the order of acceptance. */
+/* From one rank to another. The sender announces messages; the receiver accepts them in the order of its matching
+ * receives; accepted messages flow through two chunks in the order of acceptance. */
 struct shm_channel {
 	_Alignas(SHM_LINE) _Atomic uint64_t announced; /* sender */
 	_Atomic uint64_t written;                      /* sender: chunks */
@@ -92,10 +94,12 @@ struct shm_region {
 	size_t bytes, stride;
 };
 
-/* A rank's own view of its two channels with one peer: messages announced, fully written, fully read, first not accepted. */
+/* A rank's own view of its two channels with one peer: messages announced, fully written, fully read, first not
+ * accepted. */
 struct shm_p2p {
 	uint64_t announced, written, read, scan;
-	/* What one pass over the works sees of the peer stays the same to its end, lest a later work overtake an earlier one. */
+	/* What one pass over the works sees of the peer stays the same to its end, lest a later work overtake an
+	 * earlier one. */
 	uint64_t pass, end;
 	bool full;
 };
@@ -154,8 +158,8 @@ enum ct_status shm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_CHECK
 /* Region and offset of a buffer; region -1 when it is not all in shared memory. */
 void shm_locate(const struct shm *s, const void *p, size_t bytes, int32_t *region, uint64_t *off);
 
-/* shm_coll.c: publishes queued collectives as far as there is room, does what can be done now, completes in order. greedy: also
- * takes the tickets that would fairly be the others'. */
+/* shm_coll.c: publishes queued collectives as far as there is room, does what can be done now, completes in order.
+ * greedy: also takes the tickets that would fairly be the others'. */
 void shm_coll_post(struct shm *s, ct_work *w);
 enum ct_status shm_coll_advance(struct shm *s, bool greedy) CT_MUST_CHECK;
 /* CT_MISMATCH when ranks that have come to this collective describe it differently. */

@@ -1,13 +1,13 @@
-/* oneDNN behind a few words of our own. dnnl_shim.c is the only file that includes dnnl.h and omp.h, and the only one that
- * knows that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
+/* oneDNN behind a few words of our own. dnnl_shim.c is the only file that includes dnnl.h and omp.h, and the only one
+ * that knows that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
  *
  *   context  engine, stream and everything below, which it owns until it is closed
  *   desc     dimensions and layout of an fp32 tensor. Interned: equal descs are the same pointer
- *   prim     an operation on descs with the implementation oneDNN chose. Interned by its spec, compiled on the first call
+ *   prim     an operation on descs with the implementation oneDNN chose. Interned by its spec, compiled on first use
  *   call     a prim with its argument pointers, ready to run; owned by whoever made it
  *
- * Prims and calls keep no data between runs, scratchpads come from the caller. A context belongs to one thread at a time.
- * Errors: CT_NOMEM, or CT_DEVICE with oneDNN's status in words. */
+ * Prims and calls keep no data between runs, scratchpads come from the caller. A context belongs to one thread at a
+ * time. Errors: CT_NOMEM, or CT_DEVICE with oneDNN's status in words. */
 #ifndef CT_NN_DNNL_SHIM_H
 #define CT_NN_DNNL_SHIM_H
 
@@ -61,9 +61,9 @@ enum ct_dnnl_arg {
 	CT_DNNL_N_ARGS
 };
 
-/* Compared bytewise: zero what is not used. In backward operations src, weights, bias and dst describe the tensors of the
- * forward operation and their gradients alike; `other` is the second addend, or a backward operation's forward data (norm: src,
- * relu: dst). Descs may be `any` where oneDNN shall choose (not for norm and relu). */
+/* Compared bytewise: zero what is not used. In backward operations src, weights, bias and dst describe the tensors of
+ * the forward operation and their gradients alike; `other` is the second addend, or a backward operation's forward data
+ * (norm: src, relu: dst). Descs may be `any` where oneDNN shall choose (not for norm and relu). */
 struct ct_dnnl_spec {
 	const ct_dnnl_desc *src, *other, *weights, *bias, *dst;
 	const ct_dnnl_prim *forward;                       /* of a backward operation */
@@ -107,8 +107,8 @@ enum ct_status ct_dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnnl
 				 const ct_dnnl_desc **out) CT_MUST_CHECK;
 size_t ct_dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg); /* 0: no such argument */
 const char *ct_dnnl_prim_impl(const ct_dnnl_prim *p);
-/* How good the implementation is by its name: 0 naive loops, 1 a convolution through a copy and a matrix product, 2 made for
- * this CPU. */
+/* How good the implementation is by its name: 0 naive loops, 1 a convolution through a copy and a matrix product, 2
+ * made for this CPU. */
 int ct_dnnl_prim_rank(const ct_dnnl_prim *p);
 
 struct ct_dnnl_bind {

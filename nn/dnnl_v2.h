@@ -1,5 +1,5 @@
-/* oneDNN 2.x under the names of 3.x, for dnnl_shim.c alone: each function fills an operation descriptor and makes a primitive
- * descriptor of it. Empty where dnnl.h was not included before: only dnnl_shim.c may. */
+/* oneDNN 2.x under the names of 3.x, for dnnl_shim.c alone: each function fills an operation descriptor and makes a
+ * primitive descriptor of it. Empty where dnnl.h was not included before: only dnnl_shim.c may. */
 #ifndef CT_NN_DNNL_V2_H
 #define CT_NN_DNNL_V2_H
 #ifdef DNNL_VERSION_MAJOR

@@ -2,12 +2,13 @@
  *
  * A program is a list of tasks, forward then backward, over buffers known by number. Compiling walks the graph once
  * (engine_onednn_forward.c), lets the primitives choose layouts, and appends tasks; then backwards
- * (engine_onednn_backward.c). A buffer lives from its first to its last task; the plan (engine_onednn_plan.c) lays all of them
- * into one arena so that living buffers never overlap, and binds tasks to addresses. Running is a loop over the tasks.
+ * (engine_onednn_backward.c). A buffer lives from its first to its last task; the plan (engine_onednn_plan.c) lays all
+ * of them into one arena so that living buffers never overlap, and binds tasks to addresses. Running is a loop over the
+ * tasks.
  *
- * Values. A node's value lies at its root: itself, or the node whose memory it shares (flatten, dropout in evaluation). A node
- * whose only user is a ReLU computed in the same pass has no value of its own (fused). Gradients lie at roots, in the layout of
- * the value, and several users' gradients are summed there. */
+ * Values. A node's value lies at its root: itself, or the node whose memory it shares (flatten, dropout in evaluation).
+ * A node whose only user is a ReLU computed in the same pass has no value of its own (fused). Gradients lie at roots,
+ * in the layout of the value, and several users' gradients are summed there. */
 #ifndef CT_NN_ENGINE_ONEDNN_H
 #define CT_NN_ENGINE_ONEDNN_H
 
@@ -190,8 +191,8 @@ void ct_onednn_winograd_run(const struct onednn_program *p, const struct onednn_
 void ct_onednn_normalise(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std, float *y);
 void ct_onednn_multiply(float *out, const float *a, const float *b, size_t n);
 void ct_onednn_scale(float *out, const float *a, float scale, size_t n);
-/* running = (1-m) running + m batch; the variance made unbiased for `count` values a channel. False when the batch statistics
- * are not finite. */
+/* running = (1-m) running + m batch; the variance made unbiased for `count` values a channel. False when the batch
+ * statistics are not finite. */
 bool ct_onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c,
 		       float momentum, double count);
 

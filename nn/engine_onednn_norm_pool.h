@@ -1,5 +1,5 @@
-/* Batch norm, ReLU and max pool as one operation on [N,C/16,H,W,16] tensors, for training: what lies between them is never
- * written to memory. Plain C on 16-lane vectors, compiled for AVX-512 where the processor is x86; call only when
+/* Batch norm, ReLU and max pool as one operation on [N,C/16,H,W,16] tensors, for training: what lies between them is
+ * never written to memory. Plain C on 16-lane vectors, compiled for AVX-512 where the processor is x86; call only when
  * ct_onednn_norm_pool_usable. Results do not depend on the number of threads. */
 #ifndef CT_NN_ENGINE_ONEDNN_NORM_POOL_H
 #define CT_NN_ENGINE_ONEDNN_NORM_POOL_H

@@ -21,8 +21,8 @@ struct ct_ckpt_file {
 /* state.json. It begins with its own checksum: SHA-256 of its text with 64 zeros in the checksum's place. */
 struct ct_ckpt_state {
 	struct ct_train_state train;
-	uint64_t
-		save_index; /* 1 + the largest in the folder at the time: order of saving, also where training went back */
+	uint64_t save_index; /* 1 + the largest in the folder at the time: order of saving, also where training went
+				back */
 	struct ct_ckpt_file files[CT_CKPT_N_FILES]; /* in the order of ct_ckpt_file_name */
 	char *config_lines;                         /* owned */
 };
@@ -39,15 +39,16 @@ struct ct_ckpt_entry {
 	uint64_t step;       /* of the name */
 	uint64_t save_index; /* 0: state.json cannot be used */
 };
-/* Checkpoints of RUN/checkpoints (`folder`), the oldest first: by save_index, then step. A missing folder is an empty list.
- * Returns owned, ct_free. */
+/* Checkpoints of RUN/checkpoints (`folder`), the oldest first: by save_index, then step. A missing folder is an empty
+ * list. Returns owned, ct_free. */
 enum ct_status ct_ckpt_list(const char *folder, struct ct_ckpt_entry **out, size_t *n) CT_MUST_CHECK;
 void ct_ckpt_name(uint64_t step, char out[40]);
 /* What `last` or `best` of the folder points at, or "" when there is no such link. */
 void ct_ckpt_link_target(const char *folder, const char *link, char *out, size_t size);
 /* Removes what killed processes left in the folder. Failures are ignored: it is done again next time. */
 void ct_ckpt_remove_stale(const char *folder);
-/* A lock that shows others that a temporary folder is in use: its descriptor, closed to unlock; -1 when the file system has none. */
+/* A lock that shows others that a temporary folder is in use: its descriptor, closed to unlock; -1 when the file system
+ * has none. */
 int ct_ckpt_lock(const char *folder);
 
 #endif

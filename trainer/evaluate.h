@@ -10,8 +10,8 @@ struct ct_eval_result {
 	double seconds;
 };
 
-/* Collective: broadcasts rank 0's running statistics first (as DDP, rank 0's are the ones that count), evaluates with the averaged
- * weights when EMA is on. All ranks get the same result. progress (may be NULL) is called now and then. */
+/* Collective: broadcasts rank 0's running statistics first (as DDP, rank 0's are the ones that count), evaluates with
+ * the averaged weights when EMA is on. All ranks get the same result. progress (may be NULL) is called now and then. */
 enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, double done), void *user,
 			   struct ct_eval_result *out) CT_MUST_CHECK;
 

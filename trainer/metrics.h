@@ -1,7 +1,8 @@
-/* What a run reports, written by rank 0: metrics.jsonl (DESIGN 3.3, one JSON object a line, "v":1 and "kind"), TensorBoard event
- * files, and the console. A resumed run appends; lines of steps after the resumed checkpoint are cut off first, so no step is there
- * twice. Epochs count from 0 here and in the files, from 1 on the console. Values that are not finite are written as null.
- * Failing writes of files are CT_IO naming the path; the console's are ignored. One thread. */
+/* What a run reports, written by rank 0: metrics.jsonl (DESIGN 3.3, one JSON object a line, "v":1 and "kind"),
+ * TensorBoard event files, and the console. A resumed run appends; lines of steps after the resumed checkpoint are cut
+ * off first, so no step is there twice. Epochs count from 0 here and in the files, from 1 on the console. Values that
+ * are not finite are written as null. Failing writes of files are CT_IO naming the path; the console's are ignored. One
+ * thread. */
 #ifndef CT_TRAINER_METRICS_H
 #define CT_TRAINER_METRICS_H
 
@@ -37,12 +38,14 @@ struct ct_run_summary {
 
 typedef struct ct_metrics_log ct_metrics_log;
 
-/* resume_step: step of the checkpoint that training goes on from (0: fresh). Cuts metrics.jsonl (trainer/metrics_cut.h), starts a new
- * event file in RUN/tb. console: auto | live | plain | off (trainer/console.h). The folder RUN exists. */
+/* resume_step: step of the checkpoint that training goes on from (0: fresh). Cuts metrics.jsonl
+ * (trainer/metrics_cut.h), starts a new event file in RUN/tb. console: auto | live | plain | off (trainer/console.h).
+ * The folder RUN exists. */
 enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, const char *console,
 			       ct_metrics_log **out) CT_MUST_CHECK;
 void ct_metrics_close(ct_metrics_log *m);
-/* Takes the object (kind `run`: host, world_size, resumed_step ...; the caller fills it) and writes it with its v and kind. */
+/* Takes the object (kind `run`: host, world_size, resumed_step ...; the caller fills it) and writes it with its v and
+ * kind. */
 enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s) CT_MUST_CHECK;
 enum ct_status ct_metrics_epoch(ct_metrics_log *m, uint32_t epoch, uint64_t step, double train_loss, uint64_t images,
@@ -55,7 +58,8 @@ enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const cha
 enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s) CT_MUST_CHECK;
 /* The end of a run that failed: status "failed", with the error chain's status and message, which stay as they are. */
 void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double seconds);
-/* Redraws the live line at most 10 times a second; nothing on a plain console. Cheap to call each step, allocates nothing. */
+/* Redraws the live line at most 10 times a second; nothing on a plain console. Cheap to call each step, allocates
+ * nothing. */
 void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p);
 /* A line of text above the live line (start banner and the like), on the console only. */
 void ct_metrics_say(ct_metrics_log *m, const char *fmt, ...) CT_PRINTF(2, 3);

@@ -1,5 +1,6 @@
-/* What a config means for one world size and data set: batch sizes, steps, learning rate, and the option structs of nn and data.
- * Pure but for opening data sets; used by training, `ctrain plan`, `ctrain eval` and the benches, so they can't disagree. */
+/* What a config means for one world size and data set: batch sizes, steps, learning rate, and the option structs of nn
+ * and data. Pure but for opening data sets; used by training, `ctrain plan`, `ctrain eval` and the benches, so they
+ * can't disagree. */
 #ifndef CT_TRAINER_RUN_PLAN_H
 #define CT_TRAINER_RUN_PLAN_H
 
@@ -38,26 +39,27 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT_MUST_CHECK;
 /* Ranks of this node: launch.procs, where auto means one per device, on the CPU 2 (1 where there is one CPU). */
 int ct_plan_local_procs(const struct ct_config *c);
-/* launch.threads, where auto means the CPUs divided by the local ranks, at least 1; of four and more, those that distort images are
- * left to the loader. */
+/* launch.threads, where auto means the CPUs divided by the local ranks, at least 1; of four and more, those that
+ * distort images are left to the loader. */
 int ct_plan_threads(const struct ct_config *c, int local_world);
-/* data.workers, where auto means none for small images in memory (made inline faster than handed over), else an eighth of the
- * rank's CPUs, at least 1. */
+/* data.workers, where auto means none for small images in memory (made inline faster than handed over), else an eighth
+ * of the rank's CPUs, at least 1. */
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info, int local_world);
-/* How a run that ended early goes on, for hints: "run the same command again", where that does not start it afresh. A literal. */
+/* How a run that ended early goes on, for hints: "run the same command again", where that does not start it afresh. A
+ * literal. */
 const char *ct_plan_how_to_resume(const struct ct_config *c);
 /* run.dir with its default, without slashes at its end (RUN.old-1 stands beside it); returns owned. */
 char *ct_plan_run_dir(const struct ct_config *c);
 /* The device of a rank: its own GPU, or the host's CPUs. launch.devices without GPUs is CT_CONFIG. */
 enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out) CT_MUST_CHECK;
-/* What the ranks of one run show each other: dist.run_id, else what who started them calls the run ("": nothing), else its name.
- * Borrowed. */
+/* What the ranks of one run show each other: dist.run_id, else what who started them calls the run ("": nothing), else
+ * its name. Borrowed. */
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers);
 
 void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out);
 bool ct_plan_has_val(const struct ct_config *c);
-/* CT_CONFIG when the pieces do not fit (batch not divisible by ranks and accumulation, data of another shape than the model,
- * no step at all ...). val may be NULL. */
+/* CT_CONFIG when the pieces do not fit (batch not divisible by ranks and accumulation, data of another shape than the
+ * model, no step at all ...). val may be NULL. */
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out) CT_MUST_CHECK;
 /* The graph that the config asks for on this data. Returns owned. */

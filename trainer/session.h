@@ -1,5 +1,5 @@
-/* A worker's whole state: one create / destroy ladder over world, device, data, graph, engine, net, communicator, reducer,
- * optimizer. The training loop, evaluation and the benches borrow from it. */
+/* A worker's whole state: one create / destroy ladder over world, device, data, graph, engine, net, communicator,
+ * reducer, optimizer. The training loop, evaluation and the benches borrow from it. */
 #ifndef CT_TRAINER_SESSION_H
 #define CT_TRAINER_SESSION_H
 
@@ -8,7 +8,8 @@
 #include "trainer/checkpoint.h"
 #include "trainer/run_plan.h"
 
-/* Values that ride behind the gradients in the last bucket, summed over ranks with them: a step needs no second all-reduce. */
+/* Values that ride behind the gradients in the last bucket, summed over ranks with them: a step needs no second
+ * all-reduce. */
 enum ct_tail { CT_TAIL_LOSS, CT_TAIL_STOP, CT_TAIL_SAVE, CT_TAIL_N = 16 };
 
 struct ct_session {
@@ -37,14 +38,15 @@ struct ct_session {
 	double join_s, data_s, compile_s; /* how long the start took, for the log */
 };
 
-/* Joins the world of `id`, loads data, compiles, agrees with the other ranks on config, graph, data and layout. The weights are fresh
- * until ct_resume (trainer/resume.h). Borrows cfg. On failure everything is undone
- * and the other ranks are told. */
+/* Joins the world of `id`, loads data, compiles, agrees with the other ranks on config, graph, data and layout. The
+ * weights are fresh until ct_resume (trainer/resume.h). Borrows cfg. On failure everything is undone and the other
+ * ranks are told. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* failed: leave the world without a goodbye, after ct_watchdog_report. Zeroed sessions are fine. */
 void ct_session_destroy(struct ct_session *s, bool failed);
-/* One process without peers, for eval, plan and benches: data, graph, engine, net. train false: no gradients, optimizer, reducer. */
+/* One process without peers, for eval, plan and benches: data, graph, engine, net. train false: no gradients,
+ * optimizer, reducer. */
 enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, struct ct_session *out) CT_MUST_CHECK;
 
 static inline bool ct_session_is_root(const struct ct_session *s)

@@ -1,4 +1,5 @@
-/* Opens the training and evaluation data in a thread, while the main thread joins the world and opens engine and communicator. */
+/* Opens the training and evaluation data in a thread, while the main thread joins the world and opens engine and
+ * communicator. */
 #ifndef CT_TRAINER_SESSION_DATA_H
 #define CT_TRAINER_SESSION_DATA_H
 

@@ -1,5 +1,6 @@
-/* One optimizer step of one rank, for the training loop and the step bench: batches -> forward -> backward, with buckets going out as
- * they become final -> wait -> fused update. The only wait for other ranks in a step stands in ct_stepper_gradients. */
+/* One optimizer step of one rank, for the training loop and the step bench: batches -> forward -> backward, with
+ * buckets going out as they become final -> wait -> fused update. The only wait for other ranks in a step stands in
+ * ct_stepper_gradients. */
 #ifndef CT_TRAINER_STEP_H
 #define CT_TRAINER_STEP_H
 

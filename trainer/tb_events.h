@@ -1,5 +1,6 @@
-/* TensorBoard event files: scalars only. A file is a run of TFRecords (length, masked CRC-32C of it, data, masked CRC-32C of the
- * data), each one protobuf message `Event`; format after TensorFlow's record_writer.h and event.proto. */
+/* TensorBoard event files: scalars only. A file is a run of TFRecords (length, masked CRC-32C of it, data, masked
+ * CRC-32C of the data), each one protobuf message `Event`; format after TensorFlow's record_writer.h and event.proto.
+ */
 #ifndef CT_TRAINER_TB_EVENTS_H
 #define CT_TRAINER_TB_EVENTS_H
 
@@ -14,8 +15,8 @@ struct ct_tb_scalar {
 	double value;    /* kept as fp32 */
 };
 
-/* Makes `folder` and a new file events.out.tfevents.<seconds>.<host> in it. resume_step > 0: TensorBoard is told to drop what older
- * files of the folder say about later steps. CT_IO names the path, here and below. */
+/* Makes `folder` and a new file events.out.tfevents.<seconds>.<host> in it. resume_step > 0: TensorBoard is told to
+ * drop what older files of the folder say about later steps. CT_IO names the path, here and below. */
 enum ct_status ct_tb_open(const char *folder, uint64_t resume_step, ct_tb **out) CT_MUST_CHECK;
 void ct_tb_close(ct_tb *tb);
 /* One event with up to 16 scalars. */

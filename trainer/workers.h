@@ -17,15 +17,18 @@ struct ct_worker {
 	struct ct_error error;
 };
 
-/* Forks and executes this program again with argv and the given extra environment (NAME=VALUE, n of them, replacing what is there).
- * inherit_output: rank 0 writes straight to our terminal. CT_NOMEM when the system has no pipe or process for it. */
+/* Forks and executes this program again with argv and the given extra environment (NAME=VALUE, n of them, replacing
+ * what is there). inherit_output: rank 0 writes straight to our terminal. CT_NOMEM when the system has no pipe or
+ * process for it. */
 enum ct_status ct_worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
 			       bool inherit_output) CT_MUST_CHECK;
-/* Copies what there is to read, each line behind "[rank N] ", and takes the error message when there is one. Non-blocking. */
+/* Copies what there is to read, each line behind "[rank N] ", and takes the error message when there is one.
+ * Non-blocking. */
 void ct_worker_drain(struct ct_worker *w);
 /* Reaps if it has ended: true once. Drains first. */
 bool ct_worker_reap(struct ct_worker *w);
-/* Exit status in the sense of enum ct_status: the delivered error's, PEER_LOST for a signal, else what the exit code stands for. */
+/* Exit status in the sense of enum ct_status: the delivered error's, PEER_LOST for a signal, else what the exit code
+ * stands for. */
 enum ct_status ct_worker_status(const struct ct_worker *w);
 /* Only told by others: not the cause of the run's end. */
 bool ct_worker_is_consequence(const struct ct_worker *w);

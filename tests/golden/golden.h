@@ -18,9 +18,9 @@ int golden_int(const ct_json *o, const char *key);
 const char *golden_str(const ct_json *o, const char *key);
 double golden_at(const ct_json *array, size_t i);
 
-/* A sample is {n, step, sum, abs_sum, values}: every step-th of n values, and sums over all. Values may be off by `tolerance`
- * times the largest magnitude of the sample (floor: of at least that); sums by that times n. Returns the largest relative
- * error. */
+/* A sample is {n, step, sum, abs_sum, values}: every step-th of n values, and sums over all. Values may be off by
+ * `tolerance` times the largest magnitude of the sample (floor: of at least that); sums by that times n. Returns the
+ * largest relative error. */
 double golden_compare(const char *what, const ct_json *sample, const float *x, size_t n, double tolerance,
 		      double floor);
 /* Largest magnitude of a sample. */
@@ -28,7 +28,8 @@ double golden_size(const ct_json *sample);
 
 struct ct_optim_opts golden_optim(const ct_json *o);
 
-/* Pseudo images [rows,28,28] and labels of a step: noise, and stripes that depend on the label (images() of make_golden.py). */
+/* Pseudo images [rows,28,28] and labels of a step: noise, and stripes that depend on the label (images() of
+ * make_golden.py). */
 void golden_images(uint32_t step, int rows, uint8_t *x, int32_t *labels);
 
 #endif

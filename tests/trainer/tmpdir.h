@@ -1,5 +1,5 @@
-/* A temporary folder of one test program, made by tmpdir_setup and removed with all in it by tmpdir_teardown. Headers of
- * cmocka come before this one. */
+/* A temporary folder of one test program, made by tmpdir_setup and removed with all in it by tmpdir_teardown. Headers
+ * of cmocka come before this one. */
 #ifndef CT_TESTS_TRAINER_TMPDIR_H
 #define CT_TESTS_TRAINER_TMPDIR_H
 
