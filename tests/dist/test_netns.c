@@ -52,22 +52,27 @@ static int run(const char *const *argv)
 static void share_namespaces(pid_t of)
 {
 	static const char *const kinds[] = {"net", "uts", "mnt"};
-	int fds[3];
+	char path[64];
+	int fds[3], root;
 
 	/* All are opened first: afterwards /proc may be another one. */
 	for (int i = 0; i < 3; i++) {
-		char path[64];
-
 		snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)of, kinds[i]);
 		fds[i] = open(path, O_RDONLY | O_CLOEXEC);
 		CHECK(fds[i] >= 0);
 	}
+	snprintf(path, sizeof(path), "/proc/%d/root", (int)of);
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CHECK(root >= 0);
 	/* A sanitizer's own thread shares our root folder, with which no mount namespace can be entered. */
 	CHECK(unshare(CLONE_FS) == 0);
 	for (int i = 0; i < 3; i++) {
 		CHECK(setns(fds[i], 0) == 0);
 		close(fds[i]);
 	}
+	/* The mount namespace's own root is another folder when all of this happens in a chroot. */
+	CHECK(fchdir(root) == 0 && chroot(".") == 0);
+	close(root);
 }
 
 static void become_host(struct proc *me, const struct host *h)
