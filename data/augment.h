@@ -13,6 +13,14 @@ struct ct_augment {
 	float translate;      /* shift uniform in +- this fraction of the size, both axes */
 	float scale_min, scale_max; /* zoom uniform; 1,1 (or 0,0) off */
 	float shear;          /* degrees, horizontal */
+	/* Colour images, as torchvision.transforms.v2: */
+	float brightness, contrast, saturation; /* factor uniform in 1 +- this, not below 0; in random order */
+	float hue;                              /* turn uniform in +- this, of 0..0.5 */
+	int rand_augment;                       /* RandAugment (Cubuk et al. 2020): so many operations; 0 off */
+	int rand_magnitude;                     /* 0..30 of 31 bins, usual 9 */
+	float erasing;                          /* probability of RandomErasing (Zhong et al. 2020); area 0.02..0.33,
+						 * ratio 0.3..3.3, filled with zero after normalising: the mean */
+	float mean[4];                          /* pixel value of each channel in 0..1 that normalises to zero */
 };
 bool ct_augment_active(const struct ct_augment *a);
 /* CT_CONFIG naming the value that is out of range. The functions here may be called only after this said yes. */

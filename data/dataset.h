@@ -7,11 +7,20 @@
 
 #include "base/status.h"
 
-enum ct_sample_kind { CT_SAMPLE_U8_HWC, CT_SAMPLE_F32 };
+/* ENCODED: compressed images of various sizes, through ct_dataset_fetch and data/transform.h. */
+enum ct_sample_kind { CT_SAMPLE_U8_HWC, CT_SAMPLE_F32, CT_SAMPLE_ENCODED };
 
 struct ct_dataset_spec {
-	const char *name; /* "mnist", "fashion_mnist", "idx", "synthetic", "synthetic_regression" */
+	const char *name; /* a name of the registry (dataset.c) */
 	const char *dir;  /* folder of the files */
+	/* shards: brace lists and globs ("train-{000000..000999}.tar"), several separated by blanks, relative to dir;
+	 * imagefolder: folder with one folder a class (or a flat one), relative to dir. NULL: `train` or `val`. */
+	const char *path;
+	const char *index_dir; /* shards: where indexes are kept; NULL: beside the shards where that can be written,
+				* else $XDG_CACHE_HOME/ctrain */
+	const char *classes;   /* file with class names, one a line ("name" or "index wnid name"); NULL: none, or
+				* classes.txt beside the data */
+	int threads;           /* for building an index; 0: one */
 	/* IDX: prefix of the file names ("train", "t10k"; NULL: as `train` says), or a path prefix:
 	 * PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz]; '.' instead of '-' before idx is accepted.
 	 */
@@ -36,7 +45,20 @@ struct ct_dataset_info {
 	float mean[4], std[4]; /* usual normalisation of pixels in 0..1 */
 	bool in_memory;
 	uint64_t bytes; /* memory held */
+	/* Shards in order: sample group_first[g] is the first of group g; [n_groups + 1], owned by the set. One group
+	 * where there are no shards (group_first NULL). */
+	uint32_t n_groups;
+	const uint32_t *group_first;
+	uint32_t n_skipped;        /* samples that the index left out (no label, no image ...): ct_dataset_skipped */
+	uint32_t max_encoded_bytes; /* of one sample, ENCODED */
 };
+
+/* Memory that grows: data is the owner's to free with ct_free. */
+struct ct_bytes {
+	uint8_t *data;
+	size_t n, cap;
+};
+enum ct_status ct_bytes_reserve(struct ct_bytes *b, size_t cap) CT_MUST_CHECK;
 
 typedef struct ct_dataset ct_dataset;
 
@@ -48,6 +70,17 @@ const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d);
 /* Sample i: x gets info.sample_bytes; label (class) or target [n_targets], whichever the set has; either may be NULL.
  */
 enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target) CT_MUST_CHECK;
+/* ENCODED: the compressed bytes of sample i into *buf (grown as needed), and its label. CT_DATA when the sample is bad
+ * (its shard was truncated or changed, its file is gone): the caller may go on with others. */
+enum ct_status ct_dataset_fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label) CT_MUST_CHECK;
+/* Where sample i comes from, for messages: "train-000003.tar: key \"a/b\" at byte 51200". Names are escaped. */
+void ct_dataset_describe(const ct_dataset *d, uint32_t i, char *text, size_t len);
+/* The key of sample i (shards: member name up to the extension; imagefolder: path below the folder), escaped. */
+void ct_dataset_key(const ct_dataset *d, uint32_t i, char *text, size_t len);
+/* Problem i of info.n_skipped: "train-000003.tar: key \"b\" at byte 1024: label: \"cat\" is no number". */
+void ct_dataset_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len);
+/* NULL when the data does not say. */
+const char *ct_dataset_class_name(const ct_dataset *d, int label);
 /* Hex digest of the content (CRC-32s and sizes are enough), to compare ranks and to bind a checkpoint to its data. */
 void ct_dataset_digest(const ct_dataset *d, char hex[65]);
 /* Registry walk: NULL past the end. */

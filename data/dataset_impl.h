@@ -17,6 +17,12 @@ struct ct_dataset_ops {
 	void (*digest)(const ct_dataset *d, struct ct_sha256 *h);
 	/* Brings sample i near (optional): the loader calls it some samples ahead. */
 	void (*prefetch)(const ct_dataset *d, uint32_t i);
+	/* ENCODED sets; the others leave them NULL. describe, key, skipped and class_name are optional everywhere. */
+	enum ct_status (*fetch)(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label);
+	void (*describe)(const ct_dataset *d, uint32_t i, char *text, size_t len);
+	void (*key)(const ct_dataset *d, uint32_t i, char *text, size_t len);
+	void (*skipped)(const ct_dataset *d, uint32_t i, char *text, size_t len);
+	const char *(*class_name)(const ct_dataset *d, int label);
 };
 
 /* A name in the config: a format and what is known about that very data set. */
@@ -25,6 +31,7 @@ struct ct_dataset_kind {
 	const struct ct_dataset_ops *ops;
 	int c, h, w, n_classes; /* 0: as the spec or the files say */
 	float mean, std;        /* of pixels in 0..1, all channels */
+	const float *channels;  /* of colour images instead: mean and std of each, [6]; NULL */
 	const char *fetch;      /* option of scripts/get_mnist.sh that gets this set; NULL: none needed */
 };
 

@@ -379,14 +379,14 @@ static enum ct_status check_opts(const ct_dataset *d, const struct ct_loader_opt
 	const struct ct_dataset_info *info = ct_dataset_info(d);
 
 	CT_TRY(ct_sampler_check(&opts->sampler));
-	CT_TRY(ct_augment_check(&opts->augment));
+	CT_TRY(ct_augment_check(&opts->transform.augment));
 	if (opts->sampler.n > info->n)
 		return CT_FAIL(CT_BUG, "sampler over %u samples, %s has %u", opts->sampler.n, info->name, info->n);
 	if (opts->n_threads < 0 || opts->n_threads > MAX_THREADS)
 		return CT_FAIL(CT_CONFIG, "%d loader threads: not in 0..%d", opts->n_threads, MAX_THREADS);
 	if (opts->depth && (opts->depth < 2 || opts->depth > MAX_DEPTH))
 		return CT_FAIL(CT_CONFIG, "a loader ring of %d batches: not in 2..%d", opts->depth, MAX_DEPTH);
-	if (ct_augment_active(&opts->augment) && info->kind != CT_SAMPLE_U8_HWC)
+	if (ct_augment_active(&opts->transform.augment) && info->kind != CT_SAMPLE_U8_HWC)
 		return CT_FAIL(CT_CONFIG, "data set %s has no images to augment", info->name);
 	return CT_OK;
 }
@@ -402,8 +402,8 @@ enum ct_status ct_loader_create(const ct_dataset *d, const struct ct_loader_opts
 	l->data = d;
 	l->info = ct_dataset_info(d);
 	l->sampler = opts->sampler;
-	l->augment = opts->augment;
-	l->augments = ct_augment_active(&opts->augment);
+	l->augment = opts->transform.augment;
+	l->augments = ct_augment_active(&opts->transform.augment);
 	l->n_threads = opts->n_threads;
 	l->depth = opts->depth ? (uint32_t)opts->depth : 4;
 	chunk = CHUNK_BYTES / l->info->sample_bytes;

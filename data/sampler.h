@@ -14,6 +14,10 @@ struct ct_sampler {
 	uint32_t world, rank, accumulate;
 	uint64_t seed;
 	bool shuffle, drop_last;
+	/* window > 0: groups (shards) are shuffled, then samples inside every `window` groups in that order:
+	 * sequential reads for slow disks. 0: one permutation of everything. Borrowed; [n_groups + 1]. */
+	uint32_t window, n_groups;
+	const uint32_t *group_first;
 };
 
 struct ct_sampler_slice {

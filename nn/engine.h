@@ -28,6 +28,12 @@ enum ct_input_kind { CT_INPUT_U8_NHWC, CT_INPUT_F32_NCHW };
 /* PyTorch: U(-1/sqrt(fan_in), +1/sqrt(fan_in)) for weight and bias. Kaiming: convolutions normal with variance
  * 2/fan_out and bias 0, linear layers as PyTorch's (torchvision's ResNets). */
 enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
+/* BF16: values, their gradients and convolution inputs in bfloat16; parameters, gradients of parameters, optimizer and
+ * batch-norm statistics stay fp32 in the arenas. */
+enum ct_precision { CT_PRECISION_FP32, CT_PRECISION_BF16 };
+/* BLOCKS: values inside residual blocks are computed again in the backward pass instead of being kept (Chen et al.,
+ * "Training deep nets with sublinear memory cost", 2016). Results are the same to the bit. */
+enum ct_recompute { CT_RECOMPUTE_NONE, CT_RECOMPUTE_BLOCKS };
 
 struct ct_net_opts {
 	int batch; /* rows per rank of a full micro-batch */
@@ -35,6 +41,12 @@ struct ct_net_opts {
 	float mean[4], std[4]; /* per channel: x = (u8/255 - mean)/std; U8 input only */
 	uint64_t seed;         /* dropout masks */
 	bool train;            /* false: no gradient arena, evaluation programs only */
+	enum ct_precision precision;
+	enum ct_recompute recompute;
+	/* Synchronised batch norm: sums v[0..n) over all ranks, blocking, in the same order on each; NULL: statistics
+	 * of the rank's own rows. Called in TRAIN forward and backward. */
+	enum ct_status (*sync)(void *user, double *v, size_t n);
+	void *sync_user;
 };
 
 struct ct_batch {
@@ -42,6 +54,8 @@ struct ct_batch {
 	const void *x;         /* uint8 [n,H,W,C] or float [n,C,H,W]; borrowed until the next forward of the program */
 	const int32_t *labels; /* [n], softmax cross-entropy; in range (checked by the data set) */
 	const float *targets;  /* [n,C], MSE */
+	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
+	const float *mix;        /* [n] weight of `labels`, 1 - mix that of labels_b; the loss is their weighted sum */
 	uint64_t step;         /* optimizer step and */
 	uint64_t first;        /* position of row 0 in the global batch: they key the dropout masks */
 };
@@ -75,6 +89,8 @@ enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, 
 void ct_engine_close(ct_engine *e);
 const char *ct_engine_name(const ct_engine *e);
 const char *ct_engine_version(const ct_engine *e); /* "oneDNN 2.6.3 avx512_core_bf16" */
+/* CT_UNSUPPORTED with the reason and what there is instead ("this CPU has no bfloat16 instructions (avx512_bf16)"). */
+enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p) CT_MUST_CHECK;
 /* Registry walk for `ctrain info`: false past the end; why is "" when available. */
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
 
@@ -109,6 +125,10 @@ void ct_net_layout_digest(const ct_net *net, char hex[65]);
 void ct_net_memory(const ct_net *net, struct ct_net_memory *out); /* of all programs compiled so far */
 
 enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out) CT_MUST_CHECK;
+/* The same for another graph of the same parameters and buffers (names and sizes), as for another image size; borrowed
+ * until the program is destroyed. CT_BUG when they differ. */
+enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
+				     ct_program **out) CT_MUST_CHECK;
 void ct_program_destroy(ct_program *p);
 int ct_program_batch(const ct_program *p);
 /* Adds to *metrics. A TRAIN forward updates running statistics. */

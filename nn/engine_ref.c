@@ -238,6 +238,7 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 		for (size_t i = 0; i < n_elems; i++)
 			v->y[i] = a->y[i] + p->values[node->in[1]].y[i];
 		break;
+	case CT_OP_DROP_PATH:
 	case CT_OP_DROPOUT:
 		if (train) {
 			forward_dropout(p, id, b, a->y);
@@ -321,6 +322,7 @@ static void backward_node(const struct ref_program *p, int id, float scale, floa
 		for (size_t i = 0; i < n_elems; i++)
 			a->dy[i] += v->dy[i];
 		break;
+	case CT_OP_DROP_PATH:
 	case CT_OP_DROPOUT:
 		for (size_t i = 0; i < n_elems; i++)
 			a->dy[i] += v->dy[i] * v->mask[i];

@@ -16,7 +16,7 @@ const char *ct_op_name(enum ct_op op)
 		[CT_OP_RELU] = "relu",         [CT_OP_MAX_POOL] = "max_pool",
 		[CT_OP_AVG_POOL] = "avg_pool", [CT_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
 		[CT_OP_ADD] = "add",           [CT_OP_FLATTEN] = "flatten",
-		[CT_OP_DROPOUT] = "dropout",   [CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
+		[CT_OP_DROPOUT] = "dropout",   [CT_OP_DROP_PATH] = "drop_path",   [CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
 		[CT_OP_MSE] = "mse",
 	};
 	return (unsigned)op < CT_N_OPS ? names[op] : "?";

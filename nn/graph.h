@@ -23,6 +23,8 @@ enum ct_op {
 	CT_OP_ADD,          /* two inputs of one shape */
 	CT_OP_FLATTEN,      /* [C,H,W] -> C*H*W */
 	CT_OP_DROPOUT,      /* keep with 1-p, scale by 1/(1-p); identity in evaluation */
+	CT_OP_DROP_PATH,    /* stochastic depth (Huang et al. 2016), row mode: a row is kept with 1-p and scaled by
+			     * 1/(1-p), or all zero; identity in evaluation */
 	CT_OP_SOFTMAX_XENT, /* loss head: class labels, label smoothing as torch.nn.CrossEntropyLoss */
 	CT_OP_MSE,          /* loss head: float targets [C]; mean over C, as torch.nn.MSELoss */
 	CT_N_OPS
@@ -75,6 +77,8 @@ struct ct_node {
 	float label_smoothing; /* softmax cross-entropy */
 	int weight, bias;      /* parameter ids (batch norm: gamma, beta); -1 none */
 	int mean, var;         /* buffer ids of batch norm; -1 none */
+	bool zero_gamma;       /* batch norm: starts as 0 (Goyal et al. 2017: the last one of a residual block) */
+	int block;             /* residual block this node lies in, counted from 0; -1: none. What recompute forgets */
 };
 
 typedef struct ct_graph ct_graph;
@@ -92,6 +96,12 @@ int ct_graph_global_avg_pool(ct_graph *g, const char *name, int x);
 int ct_graph_add(ct_graph *g, const char *name, int a, int b);
 int ct_graph_flatten(ct_graph *g, const char *name, int x);
 int ct_graph_dropout(ct_graph *g, const char *name, int x, float p);
+int ct_graph_drop_path(ct_graph *g, const char *name, int x, float p);
+/* The batch norm `node` starts with gamma 0. */
+void ct_graph_zero_gamma(ct_graph *g, int node);
+/* Nodes added between the two belong to one residual block. */
+void ct_graph_begin_block(ct_graph *g);
+void ct_graph_end_block(ct_graph *g);
 int ct_graph_softmax_xent(ct_graph *g, int logits, float label_smoothing);
 int ct_graph_mse(ct_graph *g, int prediction);
 /* The first error of the builders so far. */

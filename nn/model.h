@@ -17,6 +17,10 @@ struct ct_model_spec {
 	float dropout;             /* mlp: after each hidden ReLU; 0 none */
 	const char *const *layers; /* "layers": one text a layer */
 	int n_layers;
+	/* resnets */
+	bool small_stem;        /* 3x3 convolution, stride 1, no pool: for 32x32 images; ResNet-20..56 have it always */
+	bool zero_gamma;        /* zero-init of the last batch norm's gamma in each block */
+	float drop_path;        /* stochastic depth: probability of the last block, rising linearly from 0; 0 none */
 };
 
 /* Returns an owned, finished graph. CT_CONFIG names the model, layer number and text, with a suggestion.
@@ -25,6 +29,11 @@ struct ct_model_spec {
  *            28x28 input and up)
  *   convnet  two blocks conv 5x5 pad 2 (16, 32) + BN + ReLU + maxpool 2, then linear; names layer1.0,
  *            layer1.1, layer2.0, layer2.1, fc, as in the PyTorch mnist-distributed tutorial
+ *   resnet18 resnet34 resnet50 resnet101 resnet152   He et al. 2015, v1.5 (stride in the 3x3), torchvision's names
+ *   resnext50_32x4d wide_resnet50_2                  Xie et al. 2016, Zagoruyko et al. 2016
+ *   resnet20 resnet32 resnet44 resnet56              He et al. 2015, section 4.2, for CIFAR: 16, 32, 64 channels;
+ *            shortcuts are option A in the paper; here, as in most PyTorch code, a 1x1 convolution with BN where
+ *            the shape changes (option B)
  *   layers   one text a layer, the loss is appended:
  *              conv2d CHANNELS kernel=K [stride=1 padding=0 dilation=1 groups=1 bias=true]
  *              linear FEATURES [bias=true]           batch_norm [eps=1e-5 momentum=0.1]

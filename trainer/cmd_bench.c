@@ -94,7 +94,7 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 	ct_loader *l = NULL;
 	struct ct_loader_batch b;
 	struct ct_loader_opts lo = {.sampler = s->plan.train,
-				    .augment = s->plan.augment,
+				    .transform.augment = s->plan.augment,
 				    .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), 1),
 				    .depth = (int)s->cfg->data.depth};
 	uint64_t images = 0, sum = 0;

@@ -67,7 +67,7 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 	p->s = s;
 	struct ct_loader_opts lo = {
 		.sampler = s->plan.train,
-		.augment = s->plan.augment,
+		.transform.augment = s->plan.augment,
 		.n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), s->world.id.local_world),
 		.depth = (int)s->cfg->data.depth};
 	lo.sampler.rank = (uint32_t)s->world.id.rank;

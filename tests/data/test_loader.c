@@ -55,8 +55,8 @@ static void check_batch(const ct_dataset *d, const struct ct_loader_opts *o, uin
 		assert_ok(ct_dataset_read(d, b->samples[i], x, &label, NULL));
 		assert_int_equal(b->labels[i], label);
 		memcpy(y, x, info->sample_bytes);
-		if (ct_augment_active(&o->augment))
-			ct_augment_apply(&o->augment, s->seed, epoch, b->samples[i], info->h, info->w, 1, x, y,
+		if (ct_augment_active(&o->transform.augment))
+			ct_augment_apply(&o->transform.augment, s->seed, epoch, b->samples[i], info->h, info->w, 1, x, y,
 					 scratch);
 		assert_memory_equal((const uint8_t *)b->x + i * info->sample_bytes, y, info->sample_bytes);
 	}
@@ -105,7 +105,7 @@ static void test_content(void **state)
 			o.sampler.drop_last = cases[i].drop_last;
 			o.depth = cases[i].depth;
 			if (cases[i].augment)
-				o.augment = (struct ct_augment){.crop_padding = 1, .flip = true, .degrees = 10};
+				o.transform.augment = (struct ct_augment){.crop_padding = 1, .flip = true, .degrees = 10};
 			l = create(d, &o);
 			check_run(l, d, &o, 0, 0, (int)(4 * ct_sampler_steps(&o.sampler)));
 			ct_loader_destroy(l);
@@ -200,7 +200,7 @@ static void test_no_allocation(void **state)
 		uint64_t before;
 		ct_loader *l;
 
-		o.augment.flip = true;
+		o.transform.augment.flip = true;
 		l = create(d, &o);
 		before = ct_mem_count();
 		for (int i = 0; i < 100; i++)
@@ -373,10 +373,10 @@ static void test_bad_options(void **state)
 	o.sampler.n = N + 1;
 	expect_refused(d, o, CT_BUG);
 	o.sampler.n = N;
-	o.augment.degrees = 1000;
+	o.transform.augment.degrees = 1000;
 	expect_refused(d, o, CT_CONFIG);
 	assert_ok(ct_dataset_open(&spec, &floats));
-	o.augment.degrees = 10;
+	o.transform.augment.degrees = 10;
 	expect_refused(floats, o, CT_CONFIG);
 	ct_dataset_close(floats);
 	ct_dataset_close(d);
@@ -393,7 +393,7 @@ static void test_no_memory(void **state)
 		struct ct_loader_opts o = options(10, 2);
 		ct_loader *l;
 
-		o.augment.flip = true;
+		o.transform.augment.flip = true;
 		ct_mem_fail_after(n);
 		st = ct_loader_create(d, &o, &l);
 		ct_mem_fail_after(0);
