@@ -6,6 +6,27 @@ pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(NETTLE REQUIRED IMPORTED_TARGET nettle)
 pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)
+pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
+
+find_package(JPEG)
+if(NOT JPEG_FOUND)
+  message(FATAL_ERROR "libjpeg-turbo not found: install libjpeg-dev (scripts/setup.sh)")
+endif()
+# The original libjpeg and others of its name cannot decode a part of an image.
+include(CMakePushCheckState)
+include(CheckCSourceCompiles)
+cmake_push_check_state(RESET)
+set(CMAKE_REQUIRED_LIBRARIES JPEG::JPEG)
+check_c_source_compiles("
+  #include <stdio.h>
+  #include <jpeglib.h>
+  int main(void) { (void)jpeg_crop_scanline; (void)jpeg_skip_scanlines; (void)jpeg_mem_src; return JCS_EXT_RGBX == 0; }"
+  CT_JPEG_IS_TURBO)
+cmake_pop_check_state()
+if(NOT CT_JPEG_IS_TURBO)
+  message(FATAL_ERROR "the libjpeg found (${JPEG_LIBRARIES}) is not libjpeg-turbo 1.5 or later, which decodes only the "
+    "part of an image that is needed: install libjpeg-turbo's libjpeg-dev, or point CMAKE_PREFIX_PATH at it")
+endif()
 
 if(CTRAIN_ONEDNN)
   # CTRAIN_DNNL_ROOT: a oneDNN outside the distribution's folders (tests against another major version).

@@ -6,7 +6,8 @@
 set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
-	libyaml-dev zlib1g-dev libjansson-dev nettle-dev libdeflate-dev libdnnl-dev libgloo-dev)
+	libyaml-dev zlib1g-dev libjansson-dev nettle-dev libdeflate-dev libjpeg-dev
+	libspng-dev libdnnl-dev libgloo-dev)
 test_packages=(libcmocka-dev clang python3 iproute2 procps psmisc)
 
 want=("${packages[@]}")
