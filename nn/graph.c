@@ -16,8 +16,8 @@ const char *ct_op_name(enum ct_op op)
 		[CT_OP_RELU] = "relu",         [CT_OP_MAX_POOL] = "max_pool",
 		[CT_OP_AVG_POOL] = "avg_pool", [CT_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
 		[CT_OP_ADD] = "add",           [CT_OP_FLATTEN] = "flatten",
-		[CT_OP_DROPOUT] = "dropout",   [CT_OP_DROP_PATH] = "drop_path",   [CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
-		[CT_OP_MSE] = "mse",
+		[CT_OP_DROPOUT] = "dropout",   [CT_OP_DROP_PATH] = "drop_path",
+		[CT_OP_MSE] = "mse",           [CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
 	};
 	return (unsigned)op < CT_N_OPS ? names[op] : "?";
 }
@@ -54,6 +54,8 @@ enum ct_status ct_graph_finish(ct_graph *g)
 	CT_TRY(ct_graph_status(g));
 	if (g->loss < 0)
 		return CT_FAIL(CT_CONFIG, "the model has no loss head");
+	if (g->block >= 0)
+		return CT_FAIL(CT_CONFIG, "block %d has not ended", g->block);
 	for (int id = 0; id < g->n_nodes; id++) {
 		bool used = id == g->loss;
 		for (int user = id + 1; user < g->n_nodes && !used; user++)
@@ -128,6 +130,7 @@ double ct_graph_node_flops(const ct_graph *g, int id)
 	case CT_OP_RELU:
 	case CT_OP_ADD:
 	case CT_OP_DROPOUT:
+	case CT_OP_DROP_PATH:
 		return out;
 	case CT_OP_MAX_POOL:
 	case CT_OP_AVG_POOL:
@@ -161,11 +164,12 @@ void ct_graph_digest(const ct_graph *g, char hex[65])
 		const struct ct_window *w = &n->win;
 		int len = snprintf(text, sizeof(text),
 				   "%d %s %s in %d %d shape %d %d %d win %d %d %d %d %d %d %d %d groups %d "
-				   "floats %a %a %a %a tensors %d %d %d %d\n",
+				   "floats %a %a %a %a tensors %d %d %d %d%s\n",
 				   i, ct_op_name(n->op), n->name, n->in[0], n->in[1], n->shape.c, n->shape.h,
 				   n->shape.w, w->r, w->s, w->stride_h, w->stride_w, w->pad_h, w->pad_w, w->dilation_h,
 				   w->dilation_w, n->groups, (double)n->eps, (double)n->momentum, (double)n->p,
-				   (double)n->label_smoothing, n->weight, n->bias, n->mean, n->var);
+				   (double)n->label_smoothing, n->weight, n->bias, n->mean, n->var,
+				   n->zero_gamma ? " from 0" : "");
 		CT_ASSERT(len > 0 && (size_t)len < sizeof(text));
 		ct_sha256_update(&h, text, (size_t)len);
 	}

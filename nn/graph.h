@@ -97,9 +97,9 @@ int ct_graph_add(ct_graph *g, const char *name, int a, int b);
 int ct_graph_flatten(ct_graph *g, const char *name, int x);
 int ct_graph_dropout(ct_graph *g, const char *name, int x, float p);
 int ct_graph_drop_path(ct_graph *g, const char *name, int x, float p);
-/* The batch norm `node` starts with gamma 0. */
+/* The batch norm `node` starts with gamma 0 (ct_net_init). */
 void ct_graph_zero_gamma(ct_graph *g, int node);
-/* Nodes added between the two belong to one residual block. */
+/* Nodes added between the two belong to one residual block. Blocks do not nest. */
 void ct_graph_begin_block(ct_graph *g);
 void ct_graph_end_block(ct_graph *g);
 int ct_graph_softmax_xent(ct_graph *g, int logits, float label_smoothing);
@@ -119,10 +119,11 @@ int ct_graph_n_buffers(const ct_graph *g);
 const struct ct_param *ct_graph_buffer(const ct_graph *g, int id);
 size_t ct_graph_n_elems(const ct_graph *g); /* of all trainable parameters, logical (no padding) */
 /* Forward pass of one sample (training is about three times that). Multiply-adds count as two operations; batch norm
- * two, ReLU, add and dropout one per element, pooling one per tap; the loss none. */
+ * two, ReLU, add, dropout and drop path one per element, pooling one per tap; the loss none. */
 double ct_graph_flops(const ct_graph *g);
 double ct_graph_node_flops(const ct_graph *g, int node);
-/* Hex SHA-256 over operations, attributes, shapes and names: equal on all ranks or the run is refused. */
+/* Hex SHA-256 over operations, attributes, shapes and names: equal on all ranks or the run is refused. Blocks do not
+ * count: they change no result. */
 void ct_graph_digest(const ct_graph *g, char hex[65]);
 
 #endif

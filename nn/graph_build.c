@@ -61,6 +61,7 @@ enum ct_status ct_graph_create(struct ct_shape input, ct_graph **out)
 	g->cap_nodes = 16;
 	g->n_nodes = 1;
 	g->loss = -1;
+	g->block = -1;
 	g->nodes[0] = (struct ct_node){.op = CT_OP_INPUT,
 				       .name = "input",
 				       .in = {-1, -1},
@@ -69,7 +70,8 @@ enum ct_status ct_graph_create(struct ct_shape input, ct_graph **out)
 				       .weight = -1,
 				       .bias = -1,
 				       .mean = -1,
-				       .var = -1};
+				       .var = -1,
+				       .block = -1};
 	*out = g;
 	return CT_OK;
 }
@@ -107,7 +109,8 @@ static enum ct_status add_node(ct_graph *g, enum ct_op op, const char *name, int
 				 .weight = -1,
 				 .bias = -1,
 				 .mean = -1,
-				 .var = -1};
+				 .var = -1,
+				 .block = g->block};
 	memcpy(node->name, name, strlen(name) + 1);
 	*out = node;
 	return CT_OK;
@@ -294,14 +297,40 @@ static enum ct_status reshape(ct_graph *g, enum ct_op op, const char *name, int 
 	return CT_OK;
 }
 
-static enum ct_status dropout(ct_graph *g, const char *name, int x, float p)
+static enum ct_status dropout(ct_graph *g, enum ct_op op, const char *name, int x, float p)
 {
 	struct ct_node *node;
 
-	CT_TRY(add_node(g, CT_OP_DROPOUT, name, x, -1, &node));
+	CT_TRY(add_node(g, op, name, x, -1, &node));
 	if (!(p >= 0 && p < 1))
-		return CT_FAIL(CT_CONFIG, "%s: dropout probability %g must lie in [0, 1)", name, (double)p);
+		return CT_FAIL(CT_CONFIG, "%s: %s probability %g must lie in [0, 1)", name, ct_op_name(op), (double)p);
 	node->p = p;
+	return CT_OK;
+}
+
+static enum ct_status zero_gamma(ct_graph *g, int id)
+{
+	CT_ASSERT(id >= 0 && id < g->n_nodes);
+	if (g->nodes[id].op != CT_OP_BATCH_NORM)
+		return CT_FAIL(CT_CONFIG, "%s: a %s has no gamma that could start as 0", g->nodes[id].name,
+			       ct_op_name(g->nodes[id].op));
+	g->nodes[id].zero_gamma = true;
+	return CT_OK;
+}
+
+static enum ct_status begin_block(ct_graph *g)
+{
+	if (g->block >= 0)
+		return CT_FAIL(CT_CONFIG, "block %d has not ended: blocks do not lie in blocks", g->block);
+	g->block = g->n_blocks++;
+	return CT_OK;
+}
+
+static enum ct_status end_block(ct_graph *g)
+{
+	if (g->block < 0)
+		return CT_FAIL(CT_CONFIG, "a block ends that has not begun");
+	g->block = -1;
 	return CT_OK;
 }
 
@@ -383,7 +412,30 @@ int ct_graph_flatten(ct_graph *g, const char *name, int x)
 
 int ct_graph_dropout(ct_graph *g, const char *name, int x, float p)
 {
-	BUILD(g, dropout(g, name, x, p));
+	BUILD(g, dropout(g, CT_OP_DROPOUT, name, x, p));
+}
+
+int ct_graph_drop_path(ct_graph *g, const char *name, int x, float p)
+{
+	BUILD(g, dropout(g, CT_OP_DROP_PATH, name, x, p));
+}
+
+void ct_graph_zero_gamma(ct_graph *g, int node)
+{
+	if (g->error.status == CT_OK)
+		fail(g, zero_gamma(g, node));
+}
+
+void ct_graph_begin_block(ct_graph *g)
+{
+	if (g->error.status == CT_OK)
+		fail(g, begin_block(g));
+}
+
+void ct_graph_end_block(ct_graph *g)
+{
+	if (g->error.status == CT_OK)
+		fail(g, end_block(g));
 }
 
 int ct_graph_softmax_xent(ct_graph *g, int logits, float label_smoothing)

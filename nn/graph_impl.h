@@ -8,7 +8,9 @@ struct ct_graph {
 	struct ct_node *nodes;
 	struct ct_param *params, *buffers;
 	int n_nodes, cap_nodes, n_params, cap_params, n_buffers, cap_buffers;
-	int loss; /* node id, -1 before the head is there */
+	int loss;     /* node id, -1 before the head is there */
+	int n_blocks; /* begun so far */
+	int block;    /* that new nodes lie in, -1 */
 	bool finished;
 	struct ct_error error; /* the first one of the builders */
 };

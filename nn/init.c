@@ -26,9 +26,9 @@ static void fill_normal(struct ct_rng *r, float *x, size_t n, float std)
 
 /* torch.nn.Linear and Conv2d reset_parameters: kaiming_uniform(a = sqrt(5)) is U(+-1/sqrt(fan_in)). Kaiming: He et al.
  * 2015 with fan_out on convolutions, as torchvision's ResNets, which leave linear layers at the default. */
-static void fill(const struct ct_param *p, bool conv, enum ct_init init, struct ct_rng *r, float *x)
+static void fill(const struct ct_param *p, const struct ct_node *node, enum ct_init init, struct ct_rng *r, float *x)
 {
-	bool kaiming = init == CT_INIT_KAIMING && conv;
+	bool kaiming = init == CT_INIT_KAIMING && node->op == CT_OP_CONV2D;
 
 	switch (p->kind) {
 	case CT_PARAM_WEIGHT:
@@ -44,6 +44,8 @@ static void fill(const struct ct_param *p, bool conv, enum ct_init init, struct 
 			fill_uniform(r, x, p->n, (float)(1.0 / sqrt((double)p->fan_in)));
 		break;
 	case CT_PARAM_BN_WEIGHT:
+		fill_constant(x, p->n, node->zero_gamma ? 0.0f : 1.0f);
+		break;
 	case CT_PARAM_RUNNING_VAR:
 		fill_constant(x, p->n, 1.0f);
 		break;
@@ -71,11 +73,13 @@ enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed)
 		uint64_t key = ct_hash64(p->name, strlen(p->name));
 		struct ct_rng r;
 		ct_rng_init(&r, seed, CT_RNG_INIT, (uint32_t)key, (uint32_t)(key >> 32));
-		fill(p, ct_graph_node(g, p->node)->op == CT_OP_CONV2D, init, &r, logical);
+		fill(p, ct_graph_node(g, p->node), init, &r, logical);
 		st = ct_net_import(net, net->params, i, logical);
 	}
 	ct_free(logical);
-	for (int i = 0; i < ct_graph_n_buffers(g); i++)
-		fill(ct_graph_buffer(g, i), false, init, NULL, net->buffers + net->buffer_offset[i]);
+	for (int i = 0; i < ct_graph_n_buffers(g); i++) {
+		const struct ct_param *p = ct_graph_buffer(g, i);
+		fill(p, ct_graph_node(g, p->node), init, NULL, net->buffers + net->buffer_offset[i]);
+	}
 	return st;
 }

@@ -76,6 +76,7 @@ static const struct layer {
 	{"add", "add", CT_OP_ADD, N_KEYS, BIT(KEY_FROM), 0},
 	{"flatten", "flatten", CT_OP_FLATTEN, N_KEYS, 0, 0},
 	{"dropout", "drop", CT_OP_DROPOUT, KEY_P, BIT(KEY_P), BIT(KEY_P)},
+	{"drop_path", "path", CT_OP_DROP_PATH, KEY_P, BIT(KEY_P), BIT(KEY_P)},
 };
 
 static enum ct_status parse_int(const char *s, const char *key, int min, int *out)
@@ -247,6 +248,9 @@ static enum ct_status build_layer(ct_graph *g, const struct layer *layer, const 
 		break;
 	case CT_OP_FLATTEN:
 		*out = ct_graph_flatten(g, name, x);
+		break;
+	case CT_OP_DROP_PATH:
+		*out = ct_graph_drop_path(g, name, x, (float)w->real[KEY_P]);
 		break;
 	default:
 		*out = ct_graph_dropout(g, name, x, (float)w->real[KEY_P]);

@@ -154,6 +154,28 @@ static void wrong_dropout(ct_graph *g)
 {
 	ct_graph_dropout(g, "x", 1, 1.0f);
 }
+static void wrong_drop_path(ct_graph *g)
+{
+	ct_graph_drop_path(g, "x", 1, -0.5f);
+}
+static void wrong_zero_gamma(ct_graph *g)
+{
+	ct_graph_zero_gamma(g, 1);
+}
+static void wrong_nested_block(ct_graph *g)
+{
+	ct_graph_begin_block(g);
+	ct_graph_begin_block(g);
+}
+static void wrong_end_of_block(ct_graph *g)
+{
+	ct_graph_end_block(g);
+}
+static void wrong_open_block(ct_graph *g)
+{
+	ct_graph_begin_block(g);
+	ct_graph_mse(g, ct_graph_linear(g, "x", 1, 4, true));
+}
 static void wrong_eps(ct_graph *g)
 {
 	ct_graph_batch_norm(g, "x", 1, 0, 0.1f);
@@ -229,6 +251,11 @@ static void test_errors(void **state)
 		{wrong_linear, "x: -3 output features"},
 		{wrong_huge_linear, "x.weight has more than"},
 		{wrong_dropout, "dropout probability 1 must"},
+		{wrong_drop_path, "drop_path probability -0.5 must"},
+		{wrong_zero_gamma, "first: a conv2d has no gamma"},
+		{wrong_nested_block, "block 0 has not ended: blocks do not lie"},
+		{wrong_end_of_block, "ends that has not begun"},
+		{wrong_open_block, "block 0 has not ended"},
 		{wrong_eps, "x: eps 0"},
 		{wrong_loss_shape, "the loss wants a vector but first gives 4x6x6"},
 		{wrong_smoothing, "label smoothing 1 must"},
@@ -263,6 +290,56 @@ static void test_input_shapes(void **state)
 	for (size_t i = 0; i < CT_ARRAY_LEN(wrong); i++)
 		assert_fails(ct_graph_create(wrong[i], &g), CT_CONFIG, "input shape");
 	ct_graph_destroy(NULL);
+}
+
+/* A block of two nodes between others; `zero`: its norm starts with gamma 0. */
+static ct_graph *with_blocks(bool blocks, bool zero)
+{
+	ct_graph *g = start(4, 5, 5);
+	int first = ct_graph_relu(g, "before", 0);
+
+	for (int i = 0; i < 2; i++) {
+		if (blocks)
+			ct_graph_begin_block(g);
+		int norm = ct_graph_batch_norm(g, i ? "norm1" : "norm0", first, 1e-5f, 0.1f);
+		if (zero && i)
+			ct_graph_zero_gamma(g, norm);
+		int path = ct_graph_drop_path(g, i ? "path1" : "path0", norm, 0.2f);
+		if (blocks)
+			ct_graph_end_block(g);
+		first = ct_graph_add(g, i ? "add1" : "add0", path, first);
+	}
+	ct_graph_mse(g, ct_graph_linear(g, "fc", first, 2, true));
+	assert_ok(ct_graph_finish(g));
+	return g;
+}
+
+static void test_blocks_and_their_last_norm(void **state)
+{
+	static const int blocks[] = {-1, -1, 0, 0, -1, 1, 1, -1, -1, -1};
+	ct_graph *g = with_blocks(true, true), *other;
+	char hex[65], same[65];
+
+	(void)state;
+	assert_int_equal(ct_graph_n_nodes(g), CT_ARRAY_LEN(blocks));
+	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
+		assert_int_equal(ct_graph_node(g, id)->block, blocks[id]);
+		assert_int_equal(ct_graph_node(g, id)->zero_gamma, id == 5);
+	}
+	assert_shape(g, 3, 4, 5, 5);
+	assert_int_equal(ct_graph_node(g, 3)->op, CT_OP_DROP_PATH);
+	assert_float_equal(ct_graph_node(g, 3)->p, 0.2f, 0);
+	assert_float_equal(ct_graph_node_flops(g, 3), 100, 0);
+	ct_graph_digest(g, hex);
+	other = with_blocks(false, true);
+	ct_graph_digest(other, same);
+	assert_string_equal(hex, same); /* blocks change no result */
+	ct_graph_destroy(other);
+	other = with_blocks(true, false);
+	ct_graph_digest(other, same);
+	assert_string_not_equal(hex, same);
+	ct_graph_destroy(other);
+	ct_graph_destroy(g);
 }
 
 static void digest_of(const char *layers, float smoothing, char hex[65])
@@ -312,6 +389,7 @@ int main(void)
 		cmocka_unit_test(test_flops),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_input_shapes),
+		cmocka_unit_test(test_blocks_and_their_last_norm),
 		cmocka_unit_test(test_digest_tells_models_apart),
 	};
 

@@ -160,6 +160,38 @@ static void test_initial_values(void **state)
 	each_engine(check_init);
 }
 
+/* The norm `zero` of the two starts with gamma 0, whatever the initialisation. */
+static void check_zero_gamma(const char *engine)
+{
+	struct ct_net_opts opts = {.batch = 2, .input = CT_INPUT_F32_NCHW};
+	ct_graph *g;
+	struct rig r;
+	double max, rms;
+
+	assert_ok(ct_graph_create((struct ct_shape){3, 4, 4}, &g));
+	int x = ct_graph_batch_norm(g, "zero", 0, 1e-5f, 0.1f);
+	ct_graph_zero_gamma(g, x);
+	ct_graph_mse(g, ct_graph_linear(g, "fc", ct_graph_batch_norm(g, "one", x, 1e-5f, 0.1f), 2, true));
+	assert_ok(ct_graph_finish(g));
+	rig_open(&r, engine, g, &opts);
+	for (int init = 0; init < 2; init++) {
+		assert_ok(ct_net_init(r.net, init ? CT_INIT_KAIMING : CT_INIT_PYTORCH, 3));
+		measure(&r, "zero.weight", &max, &rms);
+		assert_true(max == 0);
+		measure(&r, "one.weight", &max, &rms);
+		assert_true(max == 1 && rms == 1);
+	}
+	for (int i = 0; i < 12; i++)
+		assert_true(ct_net_buffers(r.net)[i] == (float)(i / 3 % 2));
+	rig_close(&r);
+}
+
+static void test_zero_gamma(void **state)
+{
+	(void)state;
+	each_engine(check_zero_gamma);
+}
+
 static void digest_with(const char *engine, const char *text, int batch, uint64_t seed, char hex[65])
 {
 	struct ct_net_opts opts = train_opts(batch);
@@ -440,6 +472,7 @@ int main(void)
 		cmocka_unit_test(test_slices_in_backward_order),
 		cmocka_unit_test(test_import_export),
 		cmocka_unit_test(test_initial_values),
+		cmocka_unit_test(test_zero_gamma),
 		cmocka_unit_test(test_digest_is_the_same_everywhere),
 		cmocka_unit_test(test_initial_values_are_keyed_by_name),
 		cmocka_unit_test(test_layout_digest),
