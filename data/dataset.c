@@ -82,10 +82,13 @@ void ct_dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t
 	d->info.w = w;
 	d->info.sample_bytes = (size_t)c * (size_t)h * (size_t)w;
 	snprintf(d->info.name, sizeof(d->info.name), "%s", kind->name);
-	for (size_t i = 0; i < CT_ARRAY_LEN(d->info.mean); i++) {
-		d->info.mean[i] = kind->mean;
-		d->info.std[i] = kind->std;
+	for (int i = 0; i < (int)CT_ARRAY_LEN(d->info.mean); i++) {
+		bool own = kind->channels && i < 3;
+
+		d->info.mean[i] = own ? kind->channels[i] : kind->mean;
+		d->info.std[i] = own ? kind->channels[3 + i] : kind->std;
 	}
+	d->info.n_groups = 1;
 }
 
 const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d)
@@ -97,7 +100,64 @@ enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t
 {
 	if (i >= d->info.n)
 		return CT_FAIL(CT_BUG, "sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
+	if (!d->ops->read)
+		return CT_FAIL(CT_BUG, "the samples of data set %s are compressed: they are fetched, not read",
+			       d->info.name);
 	return d->ops->read(d, i, x, label, target);
+}
+
+enum ct_status ct_dataset_fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label)
+{
+	if (i >= d->info.n)
+		return CT_FAIL(CT_BUG, "sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
+	if (!d->ops->fetch)
+		return CT_FAIL(CT_BUG, "the samples of data set %s are not compressed: they are read, not fetched",
+			       d->info.name);
+	return d->ops->fetch(d, i, buf, label);
+}
+
+void ct_dataset_describe(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	if (i < d->info.n && d->ops->describe)
+		d->ops->describe(d, i, text, len);
+	else
+		snprintf(text, len, "sample %u of %s", i, d->info.name);
+}
+
+void ct_dataset_key(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	if (i < d->info.n && d->ops->key)
+		d->ops->key(d, i, text, len);
+	else
+		snprintf(text, len, "%u", i);
+}
+
+void ct_dataset_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	if (i < d->info.n_skipped && d->ops->skipped)
+		d->ops->skipped(d, i, text, len);
+	else
+		snprintf(text, len, "problem %u of %s", i, d->info.name);
+}
+
+const char *ct_dataset_class_name(const ct_dataset *d, int label)
+{
+	return label >= 0 && label < d->info.n_classes && d->ops->class_name ? d->ops->class_name(d, label) : NULL;
+}
+
+enum ct_status ct_bytes_reserve(struct ct_bytes *b, size_t cap)
+{
+	size_t more = b->cap + b->cap / 2;
+	uint8_t *p;
+
+	if (cap <= b->cap)
+		return CT_OK;
+	if (more < cap)
+		more = cap;
+	CT_TRY_ALLOC(p = ct_realloc(b->data, more, 1));
+	b->data = p;
+	b->cap = more;
+	return CT_OK;
 }
 
 void ct_dataset_digest(const ct_dataset *d, char hex[65])
