@@ -135,6 +135,11 @@ const char *ct_dnnl_version(void)
 	return text;
 }
 
+bool ct_dnnl_has_bf16(void)
+{
+	return dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_bf16;
+}
+
 void ct_dnnl_use_threads(int n)
 {
 	omp_set_num_threads(n);

@@ -78,6 +78,8 @@ struct ct_dnnl_spec {
 bool ct_dnnl_available(char *why, size_t why_len);
 /* "oneDNN 2.6.3 avx512_core" */
 const char *ct_dnnl_version(void);
+/* Whether this processor multiplies bfloat16 itself; oneDNN emulates it on others, at a loss. */
+bool ct_dnnl_has_bf16(void);
 
 enum ct_status ct_dnnl_open(ct_dnnl **out) CT_MUST_CHECK;
 void ct_dnnl_close(ct_dnnl *c);

@@ -105,20 +105,55 @@ static enum ct_status check_batch_norm(const ct_graph *g, int n)
 	return CT_OK;
 }
 
+enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p)
+{
+	char why[128] = "computes fp32 only";
+
+	if (p == CT_PRECISION_FP32 || (e->ops->precision && e->ops->precision(p, why, sizeof(why))))
+		return CT_OK;
+	enum ct_status st = CT_FAIL(CT_UNSUPPORTED, "precision bf16: the engine \"%s\" %s", e->ops->name, why);
+	ct_error_hint("precision: fp32 works everywhere");
+	return st;
+}
+
+static bool same_tensor(const struct ct_param *a, const struct ct_param *b)
+{
+	return !strcmp(a->name, b->name) && a->ndim == b->ndim && !memcmp(a->dims, b->dims, sizeof(a->dims));
+}
+
+static bool same_tensors(const ct_graph *a, const ct_graph *b)
+{
+	bool same = ct_graph_n_params(a) == ct_graph_n_params(b) && ct_graph_n_buffers(a) == ct_graph_n_buffers(b);
+
+	for (int i = 0; same && i < ct_graph_n_params(a); i++)
+		same = same_tensor(ct_graph_param(a, i), ct_graph_param(b, i));
+	for (int i = 0; same && i < ct_graph_n_buffers(a); i++)
+		same = same_tensor(ct_graph_buffer(a, i), ct_graph_buffer(b, i));
+	return same;
+}
+
 enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out)
 {
-	size_t n_nodes = (size_t)ct_graph_n_nodes(net->graph);
+	return ct_program_create_for(net, net->graph, n, mode, out);
+}
+
+enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
+{
+	size_t n_nodes = (size_t)ct_graph_n_nodes(g);
 	ct_program *p;
 
 	if (n < 1)
 		return CT_FAIL(CT_CONFIG, "batch size %d (at least 1)", n);
+	if (g != net->graph && !same_tensors(g, net->graph))
+		return CT_FAIL(CT_BUG, "a program for a graph of other parameters than its net's");
 	if (mode == CT_TRAIN && !net->opts.train)
 		return CT_FAIL(CT_BUG, "a training program on a net made for evaluation");
 	if (mode == CT_TRAIN)
-		CT_TRY(check_batch_norm(net->graph, n));
-	CT_TRY(net->engine->ops->program_create(net, n, mode, &p));
+		CT_TRY(check_batch_norm(g, n));
+	CT_TRY(net->engine->ops->program_create(net, g, n, mode, &p));
 	net->n_programs++;
 	p->net = net;
+	p->graph = g;
 	p->n = n;
 	p->mode = mode;
 	p->forward_s = CT_NEW_ARRAY(double, n_nodes);
@@ -148,8 +183,8 @@ int ct_program_batch(const ct_program *p)
 
 static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
 {
-	const struct ct_node *loss = ct_graph_node(p->net->graph, ct_graph_loss(p->net->graph));
-	int classes = ct_graph_node(p->net->graph, loss->in[0])->shape.c;
+	const struct ct_node *loss = ct_graph_node(p->graph, ct_graph_loss(p->graph));
+	int classes = ct_graph_node(p->graph, loss->in[0])->shape.c;
 
 	if (b->n < 0 || b->n > p->n || (p->mode == CT_TRAIN && b->n != p->n))
 		return CT_FAIL(CT_BUG, "a batch of %d rows for a %s program of %d", b->n,
@@ -194,13 +229,13 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out)
 {
-	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->net->graph));
+	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->graph));
 	return p->net->engine->ops->read(p, node, gradient, out);
 }
 
 void ct_program_profile(ct_program *p, bool on)
 {
-	size_t bytes = (size_t)ct_graph_n_nodes(p->net->graph) * sizeof(double);
+	size_t bytes = (size_t)ct_graph_n_nodes(p->graph) * sizeof(double);
 
 	p->profile = on;
 	memset(p->forward_s, 0, bytes);
@@ -209,7 +244,7 @@ void ct_program_profile(ct_program *p, bool on)
 
 enum ct_status ct_program_times(const ct_program *p, int node, double *forward_s, double *backward_s)
 {
-	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->net->graph));
+	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->graph));
 	if (!p->profile)
 		return CT_FAIL(CT_BUG, "times of a program that does not profile");
 	*forward_s = p->forward_s[node];

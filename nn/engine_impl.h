@@ -21,7 +21,8 @@ struct ct_engine_ops {
 	/* Between logical row-major and the engine's layout; `slice` points at the parameter's first element. */
 	enum ct_status (*pack)(const ct_net *net, int param, const float *logical, float *slice);
 	enum ct_status (*unpack)(const ct_net *net, int param, const float *slice, float *logical);
-	enum ct_status (*program_create)(ct_net *net, int n, enum ct_mode mode, ct_program **out);
+	/* `g` has the parameters and buffers of net->graph, perhaps other shapes. */
+	enum ct_status (*program_create)(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out);
 	void (*program_destroy)(ct_program *p);
 	enum ct_status (*forward)(ct_program *p, const struct ct_batch *b, struct ct_metrics *m);
 	/* Writes gradients of node after node into `grads` (net->grads, or scratch when accumulating) and calls
@@ -33,6 +34,8 @@ struct ct_engine_ops {
 	 * every other layout the engine may choose: part of the layout digest, so keep it the same on machines that
 	 * choose alike. */
 	void (*layout)(const ct_net *net, int param, char *text, size_t len);
+	/* (optional) [fp32 only] Whether this processor can, else why not. */
+	bool (*precision)(enum ct_precision p, char *why, size_t why_len);
 };
 
 struct ct_engine {
@@ -61,6 +64,7 @@ struct ct_net {
 
 struct ct_program {
 	ct_net *net;
+	const ct_graph *graph; /* what it runs: the net's, or another of the same tensors */
 	int n;
 	enum ct_mode mode;
 	bool profile;

@@ -7,6 +7,15 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+static bool onednn_precision(enum ct_precision precision, char *why, size_t why_len)
+{
+	if (precision == CT_PRECISION_FP32 || ct_dnnl_has_bf16())
+		return true;
+	snprintf(why, why_len, "(%s) finds no bfloat16 instructions on this processor (avx512_bf16 or amx)",
+		 ct_dnnl_version());
+	return false;
+}
+
 static enum ct_status onednn_open(ct_device *device, int threads, ct_engine **out)
 {
 	struct onednn_engine *e;
@@ -50,16 +59,18 @@ static void onednn_program_destroy(ct_program *base)
 	ct_free(p);
 }
 
-static enum ct_status program_new(ct_net *net, int n, enum ct_mode mode, struct onednn_program **out)
+static enum ct_status program_new(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
+				     struct onednn_program **out)
 {
 	struct onednn_program *p;
 
 	CT_TRY_ALLOC(p = CT_NEW(struct onednn_program));
 	p->base.net = net;
+	p->base.graph = g;
 	p->base.n = n;
 	p->base.mode = mode;
 	p->dnnl = dnnl_of(net);
-	p->values = CT_NEW_ARRAY(struct onednn_value, (size_t)ct_graph_n_nodes(net->graph));
+	p->values = CT_NEW_ARRAY(struct onednn_value, (size_t)ct_graph_n_nodes(g));
 	if (!p->values) {
 		ct_free(p);
 		return CT_NOMEM;
@@ -101,7 +112,7 @@ static enum ct_status choose_layouts(ct_net *net)
 	struct onednn_net *impl = net->impl;
 	struct onednn_program *p;
 
-	CT_TRY(program_new(net, net->opts.batch, net->opts.train ? CT_TRAIN : CT_EVAL, &p));
+	CT_TRY(program_new(net, net->graph, net->opts.batch, net->opts.train ? CT_TRAIN : CT_EVAL, &p));
 	onednn_program_destroy(&p->base);
 	for (int i = 0; i < ct_graph_n_params(net->graph); i++) {
 		if (!impl->layout[i])
@@ -182,12 +193,13 @@ static void onednn_layout(const ct_net *net, int param, char *text, size_t len)
 	ct_dnnl_desc_text(impl->layout[param], text, len);
 }
 
-static enum ct_status onednn_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out)
+static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
+					    ct_program **out)
 {
 	struct onednn_program *p;
 	enum ct_status st;
 
-	CT_TRY(program_new(net, n, mode, &p));
+	CT_TRY(program_new(net, g, n, mode, &p));
 	if (mode == CT_TRAIN)
 		CT_TRY_GOTO(ct_onednn_compile_backward(p), st, fail);
 	CT_TRY_GOTO(ct_onednn_bind(p), st, fail);
@@ -203,7 +215,7 @@ fail:
 static void load_input(const struct onednn_program *p, float *x)
 {
 	const struct ct_net *net = p->base.net;
-	const struct ct_shape s = ct_graph_node(net->graph, 0)->shape;
+	const struct ct_shape s = ct_graph_node(p->base.graph, 0)->shape;
 	const struct ct_batch *b = p->batch;
 	const size_t elems = (size_t)s.c * (size_t)s.h * (size_t)s.w, rows = (size_t)b->n;
 
@@ -225,7 +237,7 @@ static void draw_rows(void *arg, int begin, int end)
 {
 	const struct onednn_program *p = ((const struct mask *)arg)->p;
 	const struct onednn_task *t = ((const struct mask *)arg)->t;
-	const float rate = ct_graph_node(p->base.net->graph, t->node)->p;
+	const float rate = ct_graph_node(p->base.graph, t->node)->p;
 
 	for (int i = begin; i < end; i++)
 		ct_dropout_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first + (uint64_t)i, rate,
@@ -242,7 +254,7 @@ static void draw_mask(const struct onednn_program *p, const struct onednn_task *
 /* oneDNN's norm with ReLU turns NaN into 0, which must not hide it from the loss. */
 static void run_loss(const struct onednn_program *p, const struct onednn_task *t)
 {
-	const struct ct_node *node = ct_graph_node(p->base.net->graph, t->node);
+	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
 	float *dlogits = p->base.mode == CT_TRAIN ? t->ptr[1] : NULL;
 
 	if (node->op == CT_OP_MSE)
@@ -280,7 +292,7 @@ static void run_norm_pool(const struct onednn_program *p, const struct onednn_ta
 
 static enum ct_status run_task(struct onednn_program *p, const struct onednn_task *t)
 {
-	const struct ct_node *node = ct_graph_node(p->base.net->graph, t->node);
+	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
 
 	switch (t->kind) {
 	case ONEDNN_CALL:
@@ -357,7 +369,7 @@ static enum ct_status onednn_backward(ct_program *base, const struct ct_backward
 static enum ct_status onednn_read(ct_program *base, int node, bool gradient, float *out)
 {
 	struct onednn_program *p = (struct onednn_program *)base;
-	const struct ct_node *n = ct_graph_node(base->net->graph, node);
+	const struct ct_node *n = ct_graph_node(base->graph, node);
 	const int root = p->values[node].root;
 	const struct onednn_value *v = root >= 0 ? &p->values[root] : NULL;
 	const int buffer = !v ? -1 : gradient ? v->grad : v->buffer;
@@ -365,7 +377,7 @@ static enum ct_status onednn_read(ct_program *base, int node, bool gradient, flo
 	const ct_dnnl_desc *plain;
 	float *all;
 
-	if (node == ct_graph_loss(base->net->graph) || buffer < 0)
+	if (node == ct_graph_loss(base->graph) || buffer < 0)
 		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", n->name, gradient ? "gradient" : "value");
 	const bool after_backward = p->tasks_done > p->n_forward;
 	if (p->buffers[buffer].lost < p->tasks_done ||
@@ -398,4 +410,5 @@ const struct ct_engine_ops ct_engine_ops_onednn = {
 	.backward = onednn_backward,
 	.read = onednn_read,
 	.layout = onednn_layout,
+	.precision = onednn_precision,
 };

@@ -4,7 +4,7 @@
 
 const struct ct_node *ct_onednn_node(const struct onednn_program *p, int id)
 {
-	return ct_graph_node(p->base.net->graph, id);
+	return ct_graph_node(p->base.graph, id);
 }
 
 void ct_onednn_dims(const struct onednn_program *p, int id, int dims[4])
@@ -232,7 +232,7 @@ static bool is_small_pool(const ct_graph *g, int id)
  * ReLU, too, where the layout allows. */
 static void plan_fusion(struct onednn_program *p)
 {
-	const ct_graph *g = p->base.net->graph;
+	const ct_graph *g = p->base.graph;
 
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
 		const struct ct_node *node = ct_graph_node(g, id);
@@ -280,7 +280,7 @@ static enum ct_status compile_node(struct onednn_program *p, int id)
 enum ct_status ct_onednn_compile_forward(struct onednn_program *p)
 {
 	plan_fusion(p);
-	for (int id = 0; id < ct_graph_n_nodes(p->base.net->graph); id++)
+	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
 		CT_TRY(compile_node(p, id));
 	p->n_forward = p->n_tasks;
 	return CT_OK;

@@ -94,7 +94,7 @@ enum ct_status ct_onednn_prim(struct onednn_program *p, int node, const struct c
 	CT_TRY(ct_dnnl_prim_get(p->dnnl, spec, out));
 	if (*out)
 		return CT_OK;
-	const struct ct_node *n = ct_graph_node(p->base.net->graph, node);
+	const struct ct_node *n = ct_graph_node(p->base.graph, node);
 	enum ct_status st = CT_FAIL(CT_UNSUPPORTED, "%s: %s has no implementation of this %s", n->name,
 				    ct_dnnl_version(), ct_op_name(n->op));
 	ct_error_hint("the engine \"ref\" computes everything, slowly");

@@ -74,7 +74,7 @@ static void ref_program_destroy(ct_program *base)
 {
 	struct ref_program *p = (struct ref_program *)base;
 
-	for (int i = 0; p->values && i < ct_graph_n_nodes(base->net->graph); i++) {
+	for (int i = 0; p->values && i < ct_graph_n_nodes(base->graph); i++) {
 		ct_free(p->values[i].y);
 		ct_free(p->values[i].dy);
 		ct_free(p->values[i].mask);
@@ -89,7 +89,7 @@ static void ref_program_destroy(ct_program *base)
 
 static enum ct_status alloc_value(struct ref_program *p, int id, size_t n, size_t *bytes)
 {
-	const struct ct_node *node = ct_graph_node(p->base.net->graph, id);
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	struct value *v = &p->values[id];
 	bool train = p->base.mode == CT_TRAIN;
 
@@ -115,7 +115,7 @@ static enum ct_status alloc_value(struct ref_program *p, int id, size_t n, size_
 
 static enum ct_status alloc_program(struct ref_program *p, size_t *activations, size_t *workspace)
 {
-	const ct_graph *g = p->base.net->graph;
+	const ct_graph *g = p->base.graph;
 	size_t n = (size_t)p->base.n, largest = 1;
 	int n_nodes = ct_graph_n_nodes(g);
 
@@ -131,13 +131,14 @@ static enum ct_status alloc_program(struct ref_program *p, size_t *activations, 
 	return CT_OK;
 }
 
-static enum ct_status ref_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out)
+static enum ct_status ref_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
 {
 	struct ref_program *p;
 	size_t activations = 0, workspace = 0;
 
 	CT_TRY_ALLOC(p = CT_NEW(struct ref_program));
 	p->base.net = net;
+	p->base.graph = g;
 	p->base.n = n;
 	p->base.mode = mode;
 	enum ct_status st = alloc_program(p, &activations, &workspace);
@@ -155,7 +156,7 @@ static enum ct_status ref_program_create(ct_net *net, int n, enum ct_mode mode, 
 static void load_input(const struct ref_program *p, const struct ct_batch *b)
 {
 	const struct ct_net_opts *o = &p->base.net->opts;
-	struct ct_shape s = ct_graph_node(p->base.net->graph, 0)->shape;
+	struct ct_shape s = ct_graph_node(p->base.graph, 0)->shape;
 	float *x = p->values[0].y;
 
 	if (o->input == CT_INPUT_F32_NCHW) {
@@ -186,7 +187,7 @@ static float *grad_at(const ct_net *net, float *arena, int param)
 
 static void forward_dropout(const struct ref_program *p, int id, const struct ct_batch *b, const float *x)
 {
-	const struct ct_node *node = ct_graph_node(p->base.net->graph, id);
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	const struct value *v = &p->values[id];
 
 	for (int i = 0; i < b->n; i++)
@@ -199,9 +200,9 @@ static void forward_dropout(const struct ref_program *p, int id, const struct ct
 static void forward_node(const struct ref_program *p, int id, const struct ct_batch *b, struct ct_metrics *m)
 {
 	const ct_net *net = p->base.net;
-	const struct ct_node *node = ct_graph_node(net->graph, id);
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	const struct value *v = &p->values[id], *a = &p->values[node->in[0]];
-	const struct ct_shape in = ct_graph_node(net->graph, node->in[0])->shape;
+	const struct ct_shape in = ct_graph_node(p->base.graph, node->in[0])->shape;
 	const float *w = param_at(net, net->params, node->weight), *bias = param_at(net, net->params, node->bias);
 	const size_t n_elems = v->elems * (size_t)b->n;
 	const bool train = p->base.mode == CT_TRAIN;
@@ -266,7 +267,7 @@ static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, st
 	struct ref_program *p = (struct ref_program *)base;
 
 	load_input(p, b);
-	for (int id = 1; id < ct_graph_n_nodes(base->net->graph); id++) {
+	for (int id = 1; id < ct_graph_n_nodes(base->graph); id++) {
 		int64_t start = base->profile ? ct_now_ns() : 0;
 		forward_node(p, id, b, m);
 		if (base->profile)
@@ -278,9 +279,9 @@ static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, st
 static void backward_node(const struct ref_program *p, int id, float scale, float *grads)
 {
 	const ct_net *net = p->base.net;
-	const struct ct_node *node = ct_graph_node(net->graph, id);
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	const struct value *v = &p->values[id], *a = &p->values[node->in[0]];
-	const struct ct_shape in = ct_graph_node(net->graph, node->in[0])->shape;
+	const struct ct_shape in = ct_graph_node(p->base.graph, node->in[0])->shape;
 	const float *w = param_at(net, net->params, node->weight);
 	float *dw = grad_at(net, grads, node->weight), *db = grad_at(net, grads, node->bias);
 	const int n = p->base.n;
@@ -343,10 +344,10 @@ static enum ct_status ref_backward(ct_program *base, const struct ct_backward_op
 	struct ref_program *p = (struct ref_program *)base;
 	ct_net *net = base->net;
 
-	for (int id = 0; id < ct_graph_n_nodes(net->graph); id++)
+	for (int id = 0; id < ct_graph_n_nodes(base->graph); id++)
 		memset(p->values[id].dy, 0, p->values[id].elems * (size_t)base->n * sizeof(float));
-	for (int id = ct_graph_n_nodes(net->graph) - 1; id > 0; id--) {
-		const struct ct_node *node = ct_graph_node(net->graph, id);
+	for (int id = ct_graph_n_nodes(base->graph) - 1; id > 0; id--) {
+		const struct ct_node *node = ct_graph_node(base->graph, id);
 		int64_t start = base->profile ? ct_now_ns() : 0;
 		backward_node(p, id, opts->scale, grads);
 		if (base->profile)
@@ -364,8 +365,8 @@ static enum ct_status ref_read(ct_program *base, int node, bool gradient, float 
 	const struct ref_program *p = (struct ref_program *)base;
 	const struct value *v = &p->values[node];
 
-	if (node == ct_graph_loss(base->net->graph) || (gradient && base->mode != CT_TRAIN))
-		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", ct_graph_node(base->net->graph, node)->name,
+	if (node == ct_graph_loss(base->graph) || (gradient && base->mode != CT_TRAIN))
+		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", ct_graph_node(base->graph, node)->name,
 			       gradient ? "gradient" : "value");
 	memcpy(out, gradient ? v->dy : v->y, v->elems * (size_t)base->rows * sizeof(float));
 	return CT_OK;

@@ -1,0 +1,129 @@
+/* Programs of one net for graphs of other image sizes, and the precisions that engines refuse. */
+#include <math.h>
+
+#include "tests/nn/nn_check.h"
+
+#define LAYERS                                                                                                             \
+	"conv2d 16 kernel=3 stride=2 padding=1 bias=false;batch_norm;relu name=r;conv2d 16 kernel=3 padding=1 bias=false;" \
+	"batch_norm;add from=r;relu;global_avg_pool;linear 5"
+#define ROWS 3
+
+static ct_graph *graph_of(int size, const char *layers)
+{
+	return graph_make((struct ct_shape){3, size, size}, layers, 5, CT_LOSS_CROSS_ENTROPY, 0);
+}
+
+static const struct ct_net_opts options = {.batch = ROWS, .input = CT_INPUT_F32_NCHW, .train = true};
+
+/* Loss, logits and gradient of one batch; both exported arrays are owned by the caller. */
+static void run(struct rig *r, ct_program *p, float logits[ROWS * 5], float **dw, struct ct_metrics *m)
+{
+	const ct_graph *g = r->graph;
+	float *x = CT_NEW_ARRAY(float, 3 * 32 * 32 * ROWS);
+	int32_t labels[ROWS] = {0, 3, 4};
+	const struct ct_batch b = {.n = ROWS, .x = x, .labels = labels};
+	const struct ct_backward_opts back = {.scale = 1.0f / ROWS};
+
+	fill_floats(3, x, 3 * 32 * 32 * ROWS);
+	*m = (struct ct_metrics){0};
+	assert_ok(ct_program_forward(p, &b, m));
+	assert_ok(ct_program_read(p, ct_graph_node(g, ct_graph_loss(g))->in[0], false, logits));
+	assert_ok(ct_program_backward(p, &back));
+	*dw = export_param(r->net, ct_net_grads(r->net), 0);
+	ct_free(x);
+}
+
+static double difference(const float *a, const float *b, size_t n)
+{
+	double d = 0;
+
+	for (size_t i = 0; i < n; i++)
+		d = fmax(d, fabs((double)a[i] - (double)b[i]));
+	return d;
+}
+
+/* A net made for 32x32 runs 20x20 as a net made for that. */
+static void check_sizes(const char *engine)
+{
+	struct rig large, small;
+	ct_graph *g = graph_of(20, LAYERS);
+	ct_program *p;
+	float a[ROWS * 5], b[ROWS * 5], *da, *db;
+	struct ct_metrics ma, mb;
+
+	rig_open(&large, engine, graph_of(32, LAYERS), &options);
+	rig_open(&small, engine, graph_of(20, LAYERS), &options);
+	assert_ok(ct_program_create_for(large.net, g, ROWS, CT_TRAIN, &p));
+	run(&large, p, a, &da, &ma);
+	run(&small, small.program, b, &db, &mb);
+	assert_true(fabs(ma.loss - mb.loss) < 1e-5);
+	assert_true(difference(a, b, ROWS * 5) < 1e-5);
+	assert_true(difference(da, db, 16 * 3 * 9) < 1e-5);
+	ct_free(da);
+	run(&large, large.program, b, &da, &mb);
+	assert_true(difference(a, b, ROWS * 5) > 1e-4);
+	ct_free(da);
+	ct_free(db);
+	ct_program_destroy(p);
+	ct_graph_destroy(g);
+	rig_close(&small);
+	rig_close(&large);
+}
+
+static void test_sizes(void **state)
+{
+	(void)state;
+	each_engine(check_sizes);
+}
+
+static void check_other_tensors(const char *engine)
+{
+	static const char *const others[] = {
+		"conv2d 16 kernel=3 name=other;global_avg_pool;linear 5",
+		"conv2d 16 kernel=5 padding=2;global_avg_pool;linear 5",
+		"conv2d 16 kernel=3;batch_norm;global_avg_pool;linear 5",
+	};
+	struct rig r;
+	ct_program *p;
+
+	rig_open(&r, engine, graph_of(16, "conv2d 16 kernel=3;global_avg_pool;linear 5"), &options);
+	for (size_t i = 0; i < CT_ARRAY_LEN(others); i++) {
+		ct_graph *g = graph_of(16, others[i]);
+		assert_fails(ct_program_create_for(r.net, g, ROWS, CT_TRAIN, &p), CT_BUG, "other parameters");
+		ct_graph_destroy(g);
+	}
+	rig_close(&r);
+}
+
+static void test_other_tensors(void **state)
+{
+	(void)state;
+	each_engine(check_other_tensors);
+}
+
+static void test_ref_computes_fp32(void **state)
+{
+	struct rig r = {.graph = graph_of(16, LAYERS)};
+	struct ct_net_opts opts = options;
+
+	(void)state;
+	opts.precision = CT_PRECISION_BF16;
+	assert_ok(ct_device_open("cpu", 0, &r.device));
+	assert_ok(ct_engine_open("ref", r.device, 1, &r.engine));
+	assert_ok(ct_engine_check_precision(r.engine, CT_PRECISION_FP32));
+	assert_fails(ct_engine_check_precision(r.engine, CT_PRECISION_BF16), CT_UNSUPPORTED,
+		     "\"ref\" computes fp32 only");
+	assert_fails(ct_net_create(r.engine, r.graph, &opts, &r.net), CT_UNSUPPORTED, "bf16");
+	rig_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_other_tensors),
+		cmocka_unit_test(test_ref_computes_fp32),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
