@@ -4,6 +4,9 @@
 
 #include "base/mem.h"
 #include "nn/model_layers.h"
+#include "nn/model_resnet.h"
+
+#define MAX_NAMES 32
 
 struct model {
 	const char *name;
@@ -78,34 +81,59 @@ static const struct model models[] = {
 
 const char *ct_model_name_at(size_t i)
 {
-	return i < CT_ARRAY_LEN(models) ? models[i].name : NULL;
+	return i < CT_ARRAY_LEN(models) ? models[i].name : ct_resnet_name_at(i - CT_ARRAY_LEN(models));
 }
 
-static enum ct_status find_model(const char *name, const struct model **out)
+enum ct_init ct_model_init(const char *name)
 {
-	const char *names[CT_ARRAY_LEN(models)];
+	return ct_resnet_exists(name) ? CT_INIT_KAIMING : CT_INIT_PYTORCH;
+}
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(models); i++) {
-		names[i] = models[i].name;
-		if (!strcmp(models[i].name, name)) {
-			*out = &models[i];
-			return CT_OK;
-		}
-	}
-	const char *near = ct_suggest(name, names, CT_ARRAY_LEN(names));
+static enum ct_status unknown_model(const char *name)
+{
+	const char *names[MAX_NAMES];
+	size_t n = 0;
+
+	for (; n < MAX_NAMES && ct_model_name_at(n); n++)
+		names[n] = ct_model_name_at(n);
+	const char *near = ct_suggest(name, names, n);
 	enum ct_status st = CT_FAIL(CT_CONFIG, "unknown model \"%.80s\"", name);
-	if (near)
+	if (near) {
 		ct_error_hint("did you mean \"%s\"?", near);
-	else
-		ct_error_hint("models are mlp, lenet, convnet and layers");
+		return st;
+	}
+	struct ct_str list = {0};
+	for (size_t i = 0; i < n; i++)
+		ct_str_addf(&list, "%s%s", i ? ", " : "", names[i]);
+	ct_error_hint("models are %s", ct_str_text(&list));
+	ct_str_release(&list);
 	return st;
 }
 
-static enum ct_status build(ct_graph *g, const struct model *model, const struct ct_model_spec *spec)
+/* Adds the layers of the named model after node 0. */
+static enum ct_status build_layers(ct_graph *g, const struct ct_model_spec *spec, int *logits)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(models); i++) {
+		if (!strcmp(models[i].name, spec->name))
+			return models[i].build(g, spec, logits);
+	}
+	return ct_resnet_build(g, spec, logits);
+}
+
+static bool exists(const char *name)
+{
+	for (size_t i = 0; ct_model_name_at(i); i++) {
+		if (!strcmp(ct_model_name_at(i), name))
+			return true;
+	}
+	return false;
+}
+
+static enum ct_status build(ct_graph *g, const struct ct_model_spec *spec)
 {
 	int logits;
 
-	CT_TRY(model->build(g, spec, &logits));
+	CT_TRY(build_layers(g, spec, &logits));
 	if (spec->loss == CT_LOSS_MSE)
 		ct_graph_mse(g, logits);
 	else
@@ -115,14 +143,14 @@ static enum ct_status build(ct_graph *g, const struct model *model, const struct
 
 enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out)
 {
-	const struct model *model = NULL;
 	ct_graph *g;
 
-	CT_TRY(find_model(spec->name, &model));
+	if (!exists(spec->name))
+		return unknown_model(spec->name);
 	if (spec->n_outputs < 1)
 		return CT_FAIL(CT_CONFIG, "model %s: %d outputs (at least 1)", spec->name, spec->n_outputs);
 	CT_TRY(ct_graph_create(spec->input, &g));
-	enum ct_status st = build(g, model, spec);
+	enum ct_status st = build(g, spec);
 	if (st < 0) {
 		ct_graph_destroy(g);
 		return ct_error_wrap("model %s", spec->name);

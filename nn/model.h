@@ -2,12 +2,12 @@
 #ifndef CT_NN_MODEL_H
 #define CT_NN_MODEL_H
 
-#include "nn/graph.h"
+#include "nn/engine.h"
 
 enum ct_loss { CT_LOSS_CROSS_ENTROPY, CT_LOSS_MSE };
 
 struct ct_model_spec {
-	const char *name; /* "mlp", "lenet", "convnet", "layers" */
+	const char *name; /* one of those below */
 	struct ct_shape input;
 	int n_outputs; /* classes, or regression targets */
 	enum ct_loss loss;
@@ -18,9 +18,11 @@ struct ct_model_spec {
 	const char *const *layers; /* "layers": one text a layer */
 	int n_layers;
 	/* resnets */
-	bool small_stem;        /* 3x3 convolution, stride 1, no pool: for 32x32 images; ResNet-20..56 have it always */
-	bool zero_gamma;        /* zero-init of the last batch norm's gamma in each block */
-	float drop_path;        /* stochastic depth: probability of the last block, rising linearly from 0; 0 none */
+	bool small_stem; /* 3x3 convolution, stride 1, no pool: for 32x32 images; ResNet-20..56 have it always */
+	bool zero_gamma; /* zero-init of the last batch norm's gamma in each block */
+	/* Stochastic depth, [0,1): block i of n (from 0, over all stages) drops its branch with drop_path * i/(n-1), the
+	 * linear rule of Huang et al. 2016 as torchvision (ConvNeXt, Swin) and timm have it; 0 none. */
+	float drop_path;
 };
 
 /* Returns an owned, finished graph. CT_CONFIG names the model, layer number and text, with a suggestion.
@@ -29,7 +31,8 @@ struct ct_model_spec {
  *            28x28 input and up)
  *   convnet  two blocks conv 5x5 pad 2 (16, 32) + BN + ReLU + maxpool 2, then linear; names layer1.0,
  *            layer1.1, layer2.0, layer2.1, fc, as in the PyTorch mnist-distributed tutorial
- *   resnet18 resnet34 resnet50 resnet101 resnet152   He et al. 2015, v1.5 (stride in the 3x3), torchvision's names
+ *   resnet18 resnet34 resnet50 resnet101 resnet152   He et al. 2015, v1.5 (stride in the 3x3), names, shapes and
+ *            order of all tensors as torchvision's: conv1.weight, bn1.weight, layer1.0.conv1.weight ... fc.bias
  *   resnext50_32x4d wide_resnet50_2                  Xie et al. 2016, Zagoruyko et al. 2016
  *   resnet20 resnet32 resnet44 resnet56              He et al. 2015, section 4.2, for CIFAR: 16, 32, 64 channels;
  *            shortcuts are option A in the paper; here, as in most PyTorch code, a 1x1 convolution with BN where
@@ -45,5 +48,7 @@ struct ct_model_spec {
 enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out) CT_MUST_CHECK;
 /* NULL past the end: for suggestions and `ctrain info`. */
 const char *ct_model_name_at(size_t i);
+/* How the model is initialised where nothing else is asked for: Kaiming for the ResNets, as torchvision does. */
+enum ct_init ct_model_init(const char *name);
 
 #endif

@@ -100,7 +100,9 @@ static void test_names(void **state)
 	size_t n = 0;
 	while (ct_model_name_at(n))
 		n++;
-	assert_int_equal(n, 4);
+	assert_int_equal(n, 15);
+	assert_int_equal(ct_model_init("resnet50"), CT_INIT_KAIMING);
+	assert_int_equal(ct_model_init("convnet"), CT_INIT_PYTORCH);
 }
 
 int main(void)
