@@ -6,7 +6,10 @@
 #include "base/mem.h"
 #include "data/dataset_impl.h"
 
-/* Normalisations of the two known sets: mean and standard deviation of all training pixels. */
+/* Normalisations of the known sets: mean and standard deviation of all training pixels. */
+static const float cifar10_channels[6] = {0.4914f, 0.4822f, 0.4465f, 0.2470f, 0.2435f, 0.2616f};
+static const float cifar100_channels[6] = {0.5071f, 0.4865f, 0.4409f, 0.2673f, 0.2564f, 0.2762f};
+
 static const struct ct_dataset_kind kinds[] = {
 	{.name = "mnist",
 	 .ops = &ct_dataset_idx_ops,
@@ -26,6 +29,20 @@ static const struct ct_dataset_kind kinds[] = {
 	 .std = 0.3530f,
 	 .fetch = "--fashion "},
 	{.name = "idx", .ops = &ct_dataset_idx_ops, .mean = 0.5f, .std = 0.5f},
+	{.name = "cifar10",
+	 .ops = &ct_dataset_cifar_ops,
+	 .c = 3,
+	 .h = 32,
+	 .w = 32,
+	 .n_classes = 10,
+	 .channels = cifar10_channels},
+	{.name = "cifar100",
+	 .ops = &ct_dataset_cifar_ops,
+	 .c = 3,
+	 .h = 32,
+	 .w = 32,
+	 .n_classes = 100,
+	 .channels = cifar100_channels},
 	{.name = "synthetic", .ops = &ct_dataset_synth_ops, .mean = 0.5f, .std = 0.25f},
 	{.name = "synthetic_regression", .ops = &ct_dataset_regression_ops, .mean = 0, .std = 1},
 };

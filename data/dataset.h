@@ -23,7 +23,7 @@ struct ct_dataset_spec {
 	int threads;           /* for building an index; 0: one */
 	/* IDX: prefix of the file names ("train", "t10k"; NULL: as `train` says), or a path prefix:
 	 * PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz]; '.' instead of '-' before idx is accepted.
-	 */
+	 * CIFAR: "train" (those of its files that are there), "test", or names of files; NULL: as `train` says. */
 	const char *split;
 	bool train;         /* synthetic: which half of the stream */
 	uint32_t n;         /* synthetic: number of samples */
