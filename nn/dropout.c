@@ -24,3 +24,9 @@ void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float
 		memcpy(mask + i, word, (n - i < 64 ? n - i : 64) * sizeof(float));
 	}
 }
+
+void ct_drop_path_mask(uint64_t seed, uint64_t step, int node, uint64_t first, float p, int rows, float *mask)
+{
+	for (int i = 0; i < rows; i++)
+		ct_dropout_mask(seed, step, node, first + (uint64_t)i, p, 1, &mask[i]);
+}

@@ -148,7 +148,7 @@ enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum
 		return CT_FAIL(CT_BUG, "a program for a graph of other parameters than its net's");
 	if (mode == CT_TRAIN && !net->opts.train)
 		return CT_FAIL(CT_BUG, "a training program on a net made for evaluation");
-	if (mode == CT_TRAIN)
+	if (mode == CT_TRAIN && !net->opts.sync)
 		CT_TRY(check_batch_norm(g, n));
 	CT_TRY(net->engine->ops->program_create(net, g, n, mode, &p));
 	net->n_programs++;
@@ -181,6 +181,27 @@ int ct_program_batch(const ct_program *p)
 	return p->n;
 }
 
+static enum ct_status check_labels(const int32_t *labels, int n, int classes)
+{
+	for (int i = 0; i < n; i++) {
+		if (labels[i] < 0 || labels[i] >= classes)
+			return CT_FAIL(CT_DATA, "row %d of the batch has label %d, the model has %d classes", i,
+				       (int)labels[i], classes);
+	}
+	return CT_OK;
+}
+
+static enum ct_status check_mix(const struct ct_batch *b, int classes)
+{
+	if (!b->mix)
+		return CT_FAIL(CT_BUG, "a batch of mixed rows without their shares");
+	for (int i = 0; i < b->n; i++) {
+		if (!(b->mix[i] >= 0 && b->mix[i] <= 1))
+			return CT_FAIL(CT_BUG, "row %d of the batch is mixed with a share of %g", i, (double)b->mix[i]);
+	}
+	return check_labels(b->labels_b, b->n, classes);
+}
+
 static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
 {
 	const struct ct_node *loss = ct_graph_node(p->graph, ct_graph_loss(p->graph));
@@ -196,12 +217,8 @@ static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
 					   : CT_OK;
 	if (b->n && !b->labels)
 		return CT_FAIL(CT_DATA, "the model's loss (cross-entropy) needs class labels, the data has none");
-	for (int i = 0; i < b->n; i++) {
-		if (b->labels[i] < 0 || b->labels[i] >= classes)
-			return CT_FAIL(CT_DATA, "row %d of the batch has label %d, the model has %d classes", i,
-				       (int)b->labels[i], classes);
-	}
-	return CT_OK;
+	CT_TRY(check_labels(b->labels, b->n, classes));
+	return b->labels_b ? check_mix(b, classes) : CT_OK;
 }
 
 enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b, struct ct_metrics *metrics)

@@ -260,8 +260,7 @@ static void run_loss(const struct onednn_program *p, const struct onednn_task *t
 	if (node->op == CT_OP_MSE)
 		ct_loss_mse(t->ptr[0], p->batch->targets, p->batch->n, (int)t->n, dlogits, p->metrics);
 	else
-		ct_loss_softmax_xent(t->ptr[0], p->batch->labels, p->batch->n, (int)t->n, node->label_smoothing,
-				     dlogits, p->metrics);
+		ct_loss_softmax_xent(t->ptr[0], p->batch, (int)t->n, node->label_smoothing, dlogits, p->metrics);
 	if (p->not_finite)
 		p->metrics->loss = NAN;
 }
@@ -305,6 +304,10 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 		break;
 	case ONEDNN_MULTIPLY:
 		ct_onednn_multiply(t->ptr[0], t->ptr[1], t->ptr[2], t->n);
+		break;
+	case ONEDNN_ROW_FACTORS:
+	case ONEDNN_SCALE_ROWS:
+		ct_onednn_norm_run(p, t);
 		break;
 	case ONEDNN_RUNNING_STATS:
 		if (!ct_onednn_running(t->ptr[0], t->ptr[1], t->ptr[2], t->ptr[3], node->shape.c, node->momentum,

@@ -45,6 +45,8 @@ enum onednn_kind {
 	ONEDNN_INPUT,         /* [0] out: the batch as plain fp32 */
 	ONEDNN_DROPOUT_MASK,  /* [0] out: mask of the task's node, plain */
 	ONEDNN_MULTIPLY,      /* [0] out = [1] * [2] */
+	ONEDNN_ROW_FACTORS,   /* [0] out: the factor of each row, for the drop path node */
+	ONEDNN_SCALE_ROWS,    /* [0] out = [1] * the row's factor [2]; `n`: elements of a row */
 	ONEDNN_RUNNING_STATS, /* [0] running mean, [1] running variance, [2] batch mean, [3] batch variance */
 	ONEDNN_NORM_POOL,     /* norm, ReLU, max pool: enum onednn_norm_pool_arg */
 	ONEDNN_NORM_POOL_BACKWARD,
@@ -102,7 +104,7 @@ struct onednn_value {
 	int src;                      /* and where, for backward */
 	int workspace;                /* of max pool and of norm with ReLU; -1 */
 	int mean, variance;           /* norm in training */
-	int mask;                     /* dropout: in the layout of the value */
+	int mask;                     /* dropout: in the layout of the value; drop path: one of each row */
 	int picked, taps;             /* norm with pool */
 };
 
@@ -176,10 +178,17 @@ enum ct_status ct_onednn_forward_op(struct onednn_program *p, int id) CT_MUST_CH
  * shared: somebody else's gradient is in the same buffer. */
 enum ct_status ct_onednn_give_grad(struct onednn_program *p, int node, int in, int buffer, const ct_dnnl_desc *desc,
 				   bool shared) CT_MUST_CHECK;
+/* Where a gradient of the same layout as the value `v` may go: over v's own gradient unless others read it. */
+enum ct_status ct_onednn_in_place(struct onednn_program *p, struct onednn_value *v, int *out) CT_MUST_CHECK;
 enum ct_status ct_onednn_slice_done(struct onednn_program *p, int id, int param) CT_MUST_CHECK;
 struct ct_norm_pool_shape ct_onednn_norm_pool_shape(const struct onednn_program *p, int id);
 void ct_onednn_norm_pool_args(struct onednn_program *p, struct onednn_task *t, int partials);
 enum ct_status ct_onednn_backward_op(struct onednn_program *p, int id) CT_MUST_CHECK;
+
+/* engine_onednn_norm.c */
+enum ct_status ct_onednn_drop_path_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct_onednn_drop_path_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+void ct_onednn_norm_run(struct onednn_program *p, const struct onednn_task *t);
 
 /* engine_onednn_winograd.c: both passes of a convolution; the choice follows from shape and processor alone */
 bool ct_onednn_winograd_fits(const struct onednn_program *p, int id);

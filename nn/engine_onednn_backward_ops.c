@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Where a gradient of the same layout as the value `v` may go: over v's own gradient unless others read it. */
-static enum ct_status in_place(struct onednn_program *p, struct onednn_value *v, int *out)
+enum ct_status ct_onednn_in_place(struct onednn_program *p, struct onednn_value *v, int *out)
 {
 	*out = v->grad;
 	if (v->grad_shared)
@@ -25,7 +25,7 @@ static enum ct_status emit_relu(struct onednn_program *p, int id, int *dx)
 	spec.op = CT_DNNL_RELU_BACKWARD;
 	spec.other = v->desc;
 	CT_TRY(ct_onednn_prim(p, id, &spec, &prim));
-	CT_TRY(in_place(p, v, dx));
+	CT_TRY(ct_onednn_in_place(p, v, dx));
 	CT_TRY(ct_onednn_call(p, id, prim, &t));
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
@@ -73,7 +73,7 @@ static enum ct_status compile_norm(struct onednn_program *p, int id)
 	int dx, dy = v->grad;
 
 	CT_TRY(ct_onednn_prim(p, id, &spec, &prim));
-	CT_TRY(in_place(p, v, &dx));
+	CT_TRY(ct_onednn_in_place(p, v, &dx));
 	CT_TRY(ct_onednn_call(p, id, prim, &t));
 	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
@@ -172,7 +172,7 @@ static enum ct_status compile_dropout(struct onednn_program *p, int id)
 	struct onednn_task *t;
 	int dx, dy = v->grad;
 
-	CT_TRY(in_place(p, v, &dx));
+	CT_TRY(ct_onednn_in_place(p, v, &dx));
 	CT_TRY(ct_onednn_task(p, ONEDNN_MULTIPLY, id, &t));
 	t->n = ct_dnnl_desc_bytes(v->desc) / sizeof(float);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
@@ -216,6 +216,8 @@ enum ct_status ct_onednn_backward_op(struct onednn_program *p, int id)
 		return compile_add(p, id);
 	case CT_OP_DROPOUT:
 		return compile_dropout(p, id);
+	case CT_OP_DROP_PATH:
+		return ct_onednn_drop_path_backward(p, id);
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		return compile_loss(p, id);

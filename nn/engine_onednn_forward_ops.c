@@ -301,6 +301,8 @@ enum ct_status ct_onednn_forward_op(struct onednn_program *p, int id)
 		return CT_OK;
 	case CT_OP_DROPOUT:
 		return compile_dropout(p, id);
+	case CT_OP_DROP_PATH:
+		return ct_onednn_drop_path_forward(p, id);
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		return compile_loss(p, id);

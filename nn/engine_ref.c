@@ -8,7 +8,7 @@
 struct value {
 	size_t elems;    /* of one sample */
 	float *y, *dy;   /* [N,C,H,W]; dy in training programs only */
-	float *mask;     /* dropout */
+	float *mask;     /* dropout; drop path: one of each row */
 	double *stat;    /* batch norm */
 	int32_t *argmax; /* max pool */
 };
@@ -104,8 +104,10 @@ static enum ct_status alloc_value(struct ref_program *p, int id, size_t n, size_
 		CT_TRY_ALLOC(v->mask = CT_NEW_ARRAY(float, v->elems *n));
 		*bytes += v->elems * n * sizeof(float);
 	}
+	if (node->op == CT_OP_DROP_PATH && train)
+		CT_TRY_ALLOC(v->mask = CT_NEW_ARRAY(float, n));
 	if (node->op == CT_OP_BATCH_NORM)
-		CT_TRY_ALLOC(v->stat = CT_NEW_ARRAY(double, 2 * (size_t)node->shape.c));
+		CT_TRY_ALLOC(v->stat = CT_NEW_ARRAY(double, CT_REF_NORM_STATS(node->shape.c)));
 	if (node->op == CT_OP_MAX_POOL) {
 		CT_TRY_ALLOC(v->argmax = CT_NEW_ARRAY(int32_t, v->elems * n));
 		*bytes += v->elems * n * sizeof(int32_t);
@@ -197,7 +199,40 @@ static void forward_dropout(const struct ref_program *p, int id, const struct ct
 		v->y[i] = x[i] * v->mask[i];
 }
 
-static void forward_node(const struct ref_program *p, int id, const struct ct_batch *b, struct ct_metrics *m)
+/* y = x times its row's factor */
+static void scale_rows(float *y, const float *x, const float *factor, int rows, size_t elems, bool add)
+{
+	for (int i = 0; i < rows; i++) {
+		for (size_t j = (size_t)i * elems; j < (size_t)(i + 1) * elems; j++)
+			y[j] = (add ? y[j] : 0.0f) + x[j] * factor[i];
+	}
+}
+
+static void forward_drop_path(const struct ref_program *p, int id, const struct ct_batch *b, const float *x)
+{
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
+	const struct value *v = &p->values[id];
+
+	ct_drop_path_mask(p->base.net->opts.seed, b->step, id, b->first, node->p, b->n, v->mask);
+	scale_rows(v->y, x, v->mask, b->n, v->elems, false);
+}
+
+static enum ct_status forward_norm(const struct ref_program *p, const struct ct_node *node, int n, const float *x,
+				   const struct value *v)
+{
+	const ct_net *net = p->base.net;
+	float *mean = net->buffers + net->buffer_offset[node->mean], *var = net->buffers + net->buffer_offset[node->var];
+
+	if (p->base.mode == CT_TRAIN)
+		CT_TRY(ct_ref_batch_norm_statistics(node, n, &net->opts, x, mean, var, v->stat));
+	else
+		ct_ref_batch_norm_running(node, mean, var, v->stat);
+	ct_ref_batch_norm_forward(node, n, x, param_at(net, net->params, node->weight),
+				  param_at(net, net->params, node->bias), v->stat, v->y);
+	return CT_OK;
+}
+
+static enum ct_status forward_node(const struct ref_program *p, int id, const struct ct_batch *b, struct ct_metrics *m)
 {
 	const ct_net *net = p->base.net;
 	const struct ct_node *node = ct_graph_node(p->base.graph, id);
@@ -215,10 +250,7 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 		ct_ref_conv_forward(node, in, b->n, a->y, w, bias, v->y, p->acc);
 		break;
 	case CT_OP_BATCH_NORM:
-		ct_ref_batch_norm_forward(node, b->n, train, a->y, w, bias,
-					  net->buffers + net->buffer_offset[node->mean],
-					  net->buffers + net->buffer_offset[node->var], v->y, v->stat);
-		break;
+		return forward_norm(p, node, b->n, a->y, v);
 	case CT_OP_RELU:
 		for (size_t i = 0; i < n_elems; i++)
 			v->y[i] = a->y[i] <= 0 ? 0.0f : a->y[i]; /* NaN passes */
@@ -239,19 +271,18 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 		for (size_t i = 0; i < n_elems; i++)
 			v->y[i] = a->y[i] + p->values[node->in[1]].y[i];
 		break;
-	case CT_OP_DROP_PATH:
 	case CT_OP_DROPOUT:
-		if (train) {
-			forward_dropout(p, id, b, a->y);
-			break;
-		}
-		/* fall through */
+	case CT_OP_DROP_PATH:
 	case CT_OP_FLATTEN:
-		memcpy(v->y, a->y, n_elems * sizeof(float));
+		if (train && node->op == CT_OP_DROPOUT)
+			forward_dropout(p, id, b, a->y);
+		else if (train && node->op == CT_OP_DROP_PATH)
+			forward_drop_path(p, id, b, a->y);
+		else
+			memcpy(v->y, a->y, n_elems * sizeof(float));
 		break;
 	case CT_OP_SOFTMAX_XENT:
-		ct_loss_softmax_xent(a->y, b->labels, b->n, (int)a->elems, node->label_smoothing,
-				     train ? p->dlogits : NULL, m);
+		ct_loss_softmax_xent(a->y, b, (int)a->elems, node->label_smoothing, train ? p->dlogits : NULL, m);
 		break;
 	case CT_OP_MSE:
 		ct_loss_mse(a->y, b->targets, b->n, (int)a->elems, train ? p->dlogits : NULL, m);
@@ -260,6 +291,7 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 	case CT_N_OPS:
 		break;
 	}
+	return CT_OK;
 }
 
 static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
@@ -269,14 +301,14 @@ static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, st
 	load_input(p, b);
 	for (int id = 1; id < ct_graph_n_nodes(base->graph); id++) {
 		int64_t start = base->profile ? ct_now_ns() : 0;
-		forward_node(p, id, b, m);
+		CT_TRY(forward_node(p, id, b, m));
 		if (base->profile)
 			base->forward_s[id] += (double)(ct_now_ns() - start) * 1e-9;
 	}
 	return CT_OK;
 }
 
-static void backward_node(const struct ref_program *p, int id, float scale, float *grads)
+static enum ct_status backward_node(const struct ref_program *p, int id, float scale, float *grads)
 {
 	const ct_net *net = p->base.net;
 	const struct ct_node *node = ct_graph_node(p->base.graph, id);
@@ -295,8 +327,7 @@ static void backward_node(const struct ref_program *p, int id, float scale, floa
 		ct_ref_conv_backward(node, in, n, a->y, w, v->dy, a->dy, dw, db, p->acc);
 		break;
 	case CT_OP_BATCH_NORM:
-		ct_ref_batch_norm_backward(node, n, a->y, w, v->dy, v->stat, a->dy, dw, db);
-		break;
+		return ct_ref_batch_norm_backward(node, n, &net->opts, a->y, w, v->dy, v->stat, a->dy, dw, db);
 	case CT_OP_RELU:
 		for (size_t i = 0; i < n_elems; i++)
 			a->dy[i] += a->y[i] <= 0 ? 0.0f : v->dy[i];
@@ -323,10 +354,12 @@ static void backward_node(const struct ref_program *p, int id, float scale, floa
 		for (size_t i = 0; i < n_elems; i++)
 			a->dy[i] += v->dy[i];
 		break;
-	case CT_OP_DROP_PATH:
 	case CT_OP_DROPOUT:
 		for (size_t i = 0; i < n_elems; i++)
 			a->dy[i] += v->dy[i] * v->mask[i];
+		break;
+	case CT_OP_DROP_PATH:
+		scale_rows(a->dy, v->dy, v->mask, n, v->elems, true);
 		break;
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
@@ -337,6 +370,7 @@ static void backward_node(const struct ref_program *p, int id, float scale, floa
 	case CT_N_OPS:
 		break;
 	}
+	return CT_OK;
 }
 
 static enum ct_status ref_backward(ct_program *base, const struct ct_backward_opts *opts, float *grads)
@@ -349,7 +383,7 @@ static enum ct_status ref_backward(ct_program *base, const struct ct_backward_op
 	for (int id = ct_graph_n_nodes(base->graph) - 1; id > 0; id--) {
 		const struct ct_node *node = ct_graph_node(base->graph, id);
 		int64_t start = base->profile ? ct_now_ns() : 0;
-		backward_node(p, id, opts->scale, grads);
+		CT_TRY(backward_node(p, id, opts->scale, grads));
 		if (base->profile)
 			base->backward_s[id] += (double)(ct_now_ns() - start) * 1e-9;
 		if (node->weight >= 0)

@@ -18,12 +18,20 @@ void ct_ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n, 
 void ct_ref_conv_backward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w,
 			  const float *dy, float *dx, float *dw, float *db, double *acc);
 
-/* stat [2*C]: mean and 1/sqrt(var + eps) that the forward pass used. train: batch statistics, and running_* are
- * updated with the unbiased variance, as PyTorch. */
-void ct_ref_batch_norm_forward(const struct ct_node *node, int n, bool train, const float *x, const float *gamma,
-			       const float *beta, float *running_mean, float *running_var, float *y, double *stat);
-void ct_ref_batch_norm_backward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *dy,
-				const double *stat, float *dx, float *dgamma, float *dbeta);
+/* stat [CT_REF_NORM_STATS(C)]: of each channel mean and 1/sqrt(var + eps), then the number of values behind them, then
+ * scratch. Batch statistics are those of all ranks where opts->sync is set, and running_* are updated with their
+ * unbiased variance, as PyTorch does. */
+#define CT_REF_NORM_STATS(c) (4 * (size_t)(c) + 2)
+enum ct_status ct_ref_batch_norm_statistics(const struct ct_node *node, int n, const struct ct_net_opts *opts,
+					    const float *x, float *running_mean, float *running_var,
+					    double *stat) CT_MUST_CHECK;
+void ct_ref_batch_norm_running(const struct ct_node *node, const float *running_mean, const float *running_var,
+			       double *stat);
+void ct_ref_batch_norm_forward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *beta,
+			       const double *stat, float *y);
+enum ct_status ct_ref_batch_norm_backward(const struct ct_node *node, int n, const struct ct_net_opts *opts,
+					  const float *x, const float *gamma, const float *dy, double *stat, float *dx,
+					  float *dgamma, float *dbeta) CT_MUST_CHECK;
 
 /* argmax [n,C,OH,OW]: index of the first maximum in its input plane; a NaN counts as the maximum. */
 void ct_ref_max_pool_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, float *y,

@@ -98,36 +98,60 @@ static void count_hits(const float *z, int label, int k, struct ct_metrics *m)
 	m->top5 += before < 5;
 }
 
-void ct_loss_softmax_xent(const float *logits, const int32_t *labels, int n, int k, float smoothing, float *dlogits,
+/* What a row's target is: `hit` shared between two classes, the rest spread over all. */
+struct target {
+	int a, b; /* the same for a row with one label */
+	float weight_a, weight_b, each;
+};
+
+static struct target target_of(const struct ct_batch *batch, int row, int k, float smoothing)
+{
+	const float hit = 1.0f - smoothing, mix = batch->labels_b ? batch->mix[row] : 1.0f;
+
+	return (struct target){.a = batch->labels[row],
+			       .b = batch->labels_b ? batch->labels_b[row] : batch->labels[row],
+			       .weight_a = hit * mix,
+			       .weight_b = hit * (1.0f - mix),
+			       .each = smoothing / (float)k};
+}
+
+static double row_loss(const float *z, int k, const struct target *t, float smoothing, double log_sum)
+{
+	double loss = (double)t->weight_a * (log_sum - (double)z[t->a]);
+
+	if (t->weight_b > 0)
+		loss += (double)t->weight_b * (log_sum - (double)z[t->b]);
+	if (smoothing > 0) {
+		double total = 0;
+		for (int j = 0; j < k; j++)
+			total += (double)z[j];
+		loss += (double)smoothing * (log_sum - total / k);
+	}
+	return loss;
+}
+
+void ct_loss_softmax_xent(const float *logits, const struct ct_batch *b, int k, float smoothing, float *dlogits,
 			  struct ct_metrics *m)
 {
-	const float each = smoothing / (float)k, hit = 1.0f - smoothing;
-
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < b->n; i++) {
 		const float *z = logits + (size_t)i * (size_t)k;
+		const struct target t = target_of(b, i, k, smoothing);
 		float *d = dlogits ? dlogits + (size_t)i * (size_t)k : NULL;
-		int label = labels[i];
 		float max = row_max(z, k);
 		float sum = d ? row_exp(z, k, max, d) : row_exp_sum(z, k, max);
-		double log_sum = (double)max + (double)logf(sum);
-		double loss = (double)hit * (log_sum - (double)z[label]);
-		if (smoothing > 0) {
-			double total = 0;
-			for (int j = 0; j < k; j++)
-				total += (double)z[j];
-			loss += (double)smoothing * (log_sum - total / k);
-		}
+		double loss = row_loss(z, k, &t, smoothing, (double)max + (double)logf(sum));
 		m->loss += loss;
 		if (isfinite(loss))
-			count_hits(z, label, k, m);
+			count_hits(z, t.a, k, m);
 		if (!d)
 			continue;
 		float inverse = 1.0f / sum;
 		for (int j = 0; j < k; j++)
-			d[j] = d[j] * inverse - each;
-		d[label] -= hit;
+			d[j] = d[j] * inverse - t.each;
+		d[t.a] -= t.weight_a;
+		d[t.b] -= t.weight_b;
 	}
-	m->count += n;
+	m->count += b->n;
 }
 
 void ct_loss_mse(const float *y, const float *targets, int n, int k, float *dy, struct ct_metrics *m)

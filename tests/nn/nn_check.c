@@ -95,6 +95,13 @@ void fill_floats(uint32_t stream, float *x, size_t n)
 		x[i] = 2.0f * ct_rng_uniform(&r) - 1.0f;
 }
 
+void fill_shares(uint32_t stream, float *x, size_t n)
+{
+	fill_floats(stream, x, n);
+	for (size_t i = 0; i < n; i++)
+		x[i] = 0.5f + 0.5f * x[i];
+}
+
 void fill_bytes(uint32_t stream, uint8_t *x, size_t n)
 {
 	struct ct_rng r;

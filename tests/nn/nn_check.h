@@ -31,8 +31,9 @@ void vary_norms(ct_net *net);
 /* Calls test(engine) for every engine that this build and machine have. */
 void each_engine(void (*test)(const char *engine));
 
-/* n numbers of stream `stream`: uniform in [-1, 1), bytes, labels below k. */
+/* n numbers of stream `stream`: uniform in [-1, 1), in [0, 1), bytes, labels below k. */
 void fill_floats(uint32_t stream, float *x, size_t n);
+void fill_shares(uint32_t stream, float *x, size_t n);
 void fill_bytes(uint32_t stream, uint8_t *x, size_t n);
 void fill_labels(uint32_t stream, int32_t *labels, size_t n, int k);
 

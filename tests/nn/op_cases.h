@@ -13,6 +13,7 @@ struct op_case {
 	int n_outputs;
 	enum ct_loss loss;
 	float smoothing;
+	bool mixed; /* rows have two labels */
 };
 
 extern const struct op_case op_cases[];

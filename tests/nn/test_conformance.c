@@ -16,8 +16,8 @@
 struct inputs {
 	struct ct_net_opts opts;
 	void *x;
-	int32_t *labels;
-	float *targets;
+	int32_t *labels, *labels_b; /* labels_b NULL: rows are not mixed */
+	float *targets, *mix;
 	size_t row_bytes;
 };
 
@@ -38,8 +38,14 @@ struct comparison {
 
 static struct ct_batch batch_of(const struct inputs *in, int n)
 {
-	return (struct ct_batch){
-		.n = n, .x = in->x, .labels = in->labels, .targets = in->targets, .step = 7, .first = 100};
+	return (struct ct_batch){.n = n,
+				 .x = in->x,
+				 .labels = in->labels,
+				 .labels_b = in->labels_b,
+				 .mix = in->mix,
+				 .targets = in->targets,
+				 .step = 7,
+				 .first = 100};
 }
 
 static void run_backward(struct rig *r, const struct ct_batch *b, bool accumulate)
@@ -184,6 +190,12 @@ static void make_inputs(const struct op_case *c, enum ct_input_kind kind, struct
 	in->labels = CT_NEW_ARRAY(int32_t, (size_t)c->batch);
 	in->targets = CT_NEW_ARRAY(float, (size_t)c->batch *(size_t)c->n_outputs);
 	fill_labels(1, in->labels, (size_t)c->batch, c->n_outputs);
+	in->mix = CT_NEW_ARRAY(float, (size_t)c->batch);
+	fill_shares(4, in->mix, (size_t)c->batch);
+	if (c->mixed) {
+		in->labels_b = CT_NEW_ARRAY(int32_t, (size_t)c->batch);
+		fill_labels(5, in->labels_b, (size_t)c->batch, c->n_outputs);
+	}
 	fill_floats(2, in->targets, (size_t)c->batch * (size_t)c->n_outputs);
 	if (kind == CT_INPUT_F32_NCHW) {
 		in->x = CT_NEW_ARRAY(float, n);
@@ -210,6 +222,8 @@ static void compare_case(struct comparison *cmp, const char *text, enum ct_input
 	outcome_release(&got, ct_graph_n_params(g));
 	ct_graph_destroy(g);
 	ct_free(in.x);
+	ct_free(in.mix);
+	ct_free(in.labels_b);
 	ct_free(in.labels);
 	ct_free(in.targets);
 }

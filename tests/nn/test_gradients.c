@@ -9,8 +9,8 @@
 struct probe {
 	struct rig rig;
 	const struct op_case *c;
-	float *x, *targets;
-	int32_t *labels;
+	float *x, *targets, *mix;
+	int32_t *labels, *labels_b;
 	int tried, skipped;
 	double worst;
 };
@@ -18,8 +18,14 @@ struct probe {
 static double loss_now(struct probe *p)
 {
 	struct ct_metrics m = {0};
-	struct ct_batch b = {
-		.n = p->c->batch, .x = p->x, .labels = p->labels, .targets = p->targets, .step = 3, .first = 11};
+	struct ct_batch b = {.n = p->c->batch,
+			     .x = p->x,
+			     .labels = p->labels,
+			     .labels_b = p->c->mixed ? p->labels_b : NULL,
+			     .mix = p->mix,
+			     .targets = p->targets,
+			     .step = 3,
+			     .first = 11};
 
 	assert_ok(ct_program_forward(p->rig.program, &b, &m));
 	assert_int_equal(m.count, p->c->batch);
@@ -112,10 +118,14 @@ static void check_case(const struct op_case *c)
 	p.x = CT_NEW_ARRAY(float, n);
 	p.targets = CT_NEW_ARRAY(float, (size_t)c->batch *(size_t)c->n_outputs);
 	p.labels = CT_NEW_ARRAY(int32_t, (size_t)c->batch);
+	p.labels_b = CT_NEW_ARRAY(int32_t, (size_t)c->batch);
+	p.mix = CT_NEW_ARRAY(float, (size_t)c->batch);
 	float *dx = CT_NEW_ARRAY(float, n);
 	fill_floats(1, p.x, n);
 	fill_floats(2, p.targets, (size_t)c->batch * (size_t)c->n_outputs);
 	fill_labels(3, p.labels, (size_t)c->batch, c->n_outputs);
+	fill_labels(4, p.labels_b, (size_t)c->batch, c->n_outputs);
+	fill_shares(5, p.mix, (size_t)c->batch);
 
 	loss_now(&p);
 	struct ct_backward_opts back = {.scale = 1.0f / (float)c->batch};
@@ -129,6 +139,8 @@ static void check_case(const struct op_case *c)
 			 p.tried);
 	printf("%-32s %4d elements, %2d at a kink, largest error %.1e\n", c->name, p.tried, p.skipped, p.worst);
 	ct_free(dx);
+	ct_free(p.mix);
+	ct_free(p.labels_b);
 	ct_free(p.labels);
 	ct_free(p.targets);
 	ct_free(p.x);

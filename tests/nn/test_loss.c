@@ -46,8 +46,9 @@ static void check_xent(int k, float smoothing, float spread)
 	for (size_t i = 0; i < n; i++)
 		z[i] *= spread;
 	fill_labels((uint32_t)k, labels, ROWS, k);
-	ct_loss_softmax_xent(z, labels, ROWS, k, smoothing, d, &m);
-	ct_loss_softmax_xent(z, labels, ROWS, k, smoothing, NULL, &eval);
+	const struct ct_batch b = {.n = ROWS, .labels = labels};
+	ct_loss_softmax_xent(z, &b, k, smoothing, d, &m);
+	ct_loss_softmax_xent(z, &b, k, smoothing, NULL, &eval);
 	for (int i = 0; i < ROWS; i++) {
 		struct naive r = naive_xent(z + i * k, labels[i], k, (double)smoothing, want);
 		loss += r.loss;
@@ -83,6 +84,58 @@ static void test_xent(void **state)
 	}
 }
 
+static double naive_mixed(const float *z, int a, int b, double mix, int k, double smoothing, double *d)
+{
+	double *other = CT_NEW_ARRAY(double, (size_t)k);
+	double loss = mix * naive_xent(z, a, k, smoothing, d).loss;
+
+	loss += (1 - mix) * naive_xent(z, b, k, smoothing, other).loss;
+	for (int j = 0; j < k; j++)
+		d[j] = mix * d[j] + (1 - mix) * other[j];
+	ct_free(other);
+	return loss;
+}
+
+static void check_mixed(int k, float smoothing)
+{
+	const float mix[ROWS] = {0, 1, 0.5f, 0.25f, 0.9f, 0.1f, 1, 0, 0.75f};
+	size_t n = (size_t)ROWS * (size_t)k;
+	float *z = CT_NEW_ARRAY(float, n), *d = CT_NEW_ARRAY(float, n);
+	double *want = CT_NEW_ARRAY(double, (size_t)k), loss = 0;
+	int32_t labels[ROWS], labels_b[ROWS];
+	struct ct_metrics m = {0}, plain = {0};
+
+	fill_floats((uint32_t)k, z, n);
+	fill_labels((uint32_t)k, labels, ROWS, k);
+	fill_labels((uint32_t)k + 1, labels_b, ROWS, k);
+	labels_b[4] = labels[4];
+	struct ct_batch b = {.n = ROWS, .labels = labels};
+	ct_loss_softmax_xent(z, &b, k, smoothing, NULL, &plain);
+	b.labels_b = labels_b;
+	b.mix = mix;
+	ct_loss_softmax_xent(z, &b, k, smoothing, d, &m);
+	for (int i = 0; i < ROWS; i++) {
+		loss += naive_mixed(z + i * k, labels[i], labels_b[i], (double)mix[i], k, (double)smoothing, want);
+		for (int j = 0; j < k; j++)
+			assert_float_equal((double)d[i * k + j], want[j], 3e-7);
+	}
+	assert_float_equal(m.loss, loss, 2e-6 * loss);
+	assert_int_equal(m.top1, plain.top1); /* by the first label */
+	assert_int_equal(m.top5, plain.top5);
+	ct_free(want);
+	ct_free(d);
+	ct_free(z);
+}
+
+static void test_mixed_labels(void **state)
+{
+	(void)state;
+	for (int k = 2; k < 40; k += 7) {
+		check_mixed(k, 0);
+		check_mixed(k, 0.1f);
+	}
+}
+
 static void test_ties_and_ranks(void **state)
 {
 	const float z[3 * 7] = {1, 1, 1, 1, 1, 1, 1, 7, 6, 5, 4, 3, 2, 1, 0, 9, 9, 0, 0, 0, 0};
@@ -90,12 +143,12 @@ static void test_ties_and_ranks(void **state)
 	struct ct_metrics m = {0};
 
 	(void)state;
-	ct_loss_softmax_xent(z, labels, 3, 7, 0, NULL, &m);
+	ct_loss_softmax_xent(z, &(struct ct_batch){.n = 3, .labels = labels}, 7, 0, NULL, &m);
 	assert_int_equal(m.top1, 1); /* the first of equals; 9 at 1 comes before 9 at 2 */
 	assert_int_equal(m.top5, 3);
 	const int32_t late[3] = {5, 5, 0};
 	m = (struct ct_metrics){0};
-	ct_loss_softmax_xent(z, late, 3, 7, 0, NULL, &m);
+	ct_loss_softmax_xent(z, &(struct ct_batch){.n = 3, .labels = late}, 7, 0, NULL, &m);
 	assert_int_equal(m.top1, 0);
 	assert_int_equal(m.top5, 1);
 }
@@ -107,7 +160,7 @@ static void test_extremes(void **state)
 	struct ct_metrics m = {0};
 
 	(void)state;
-	ct_loss_softmax_xent(z, labels, 2, 4, 0, d, &m);
+	ct_loss_softmax_xent(z, &(struct ct_batch){.n = 2, .labels = labels}, 4, 0, d, &m);
 	assert_float_equal(m.loss, 0, 1e-6);
 	assert_int_equal(m.top1, 2);
 	for (int i = 0; i < 8; i++)
@@ -115,7 +168,7 @@ static void test_extremes(void **state)
 	for (int bad = 0; bad < 3; bad++) {
 		z[2] = bad == 0 ? NAN : bad == 1 ? INFINITY : -INFINITY;
 		m = (struct ct_metrics){0};
-		ct_loss_softmax_xent(z, labels, 1, 4, 0.1f, d, &m);
+		ct_loss_softmax_xent(z, &(struct ct_batch){.n = 1, .labels = labels}, 4, 0.1f, d, &m);
 		assert_false(isfinite(m.loss)); /* never a wrong number */
 		assert_int_equal(m.top1, 0);
 	}
@@ -143,6 +196,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_xent),
+		cmocka_unit_test(test_mixed_labels),
 		cmocka_unit_test(test_ties_and_ranks),
 		cmocka_unit_test(test_extremes),
 		cmocka_unit_test(test_mse),
