@@ -25,6 +25,8 @@ enum ct_status ct_sampler_check(const struct ct_sampler *s)
 		ct_error_hint("lower batch.global or keep the last partial batch");
 		return CT_CONFIG;
 	}
+	if (s->window && s->group_first && (s->n_groups == 0 || s->group_first[s->n_groups] != s->n))
+		return CT_FAIL(CT_BUG, "a window over groups that end at another place than the %u samples", s->n);
 	return CT_OK;
 }
 
@@ -68,8 +70,52 @@ struct ct_sampler_slice ct_sampler_slice(const struct ct_sampler *s, uint64_t st
 	return out;
 }
 
+/* Fisher-Yates in place. stream: which shuffle of the epoch. */
+static void shuffle(const struct ct_sampler *s, uint32_t epoch, uint32_t stream, uint32_t *p, uint32_t n)
+{
+	struct ct_rng r;
+
+	ct_rng_init(&r, s->seed, CT_RNG_WINDOW, epoch, stream);
+	for (; n > 1; n--) {
+		uint32_t k = ct_rng_below(&r, n), t = p[n - 1];
+
+		p[n - 1] = p[k];
+		p[k] = t;
+	}
+}
+
+static void order_windows(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm)
+{
+	uint32_t n_groups = 0, at = 0, *groups;
+
+	/* The order of the groups lies at the end of perm: each of those to come has a sample, so that what is written
+	 * from the front never reaches what has not been read. Empty groups are left out for that. */
+	for (uint32_t g = 0; g < s->n_groups; g++)
+		n_groups += s->group_first[g + 1] > s->group_first[g];
+	groups = perm + (s->n - n_groups);
+	for (uint32_t g = 0, k = 0; g < s->n_groups; g++) {
+		if (s->group_first[g + 1] > s->group_first[g])
+			groups[k++] = g;
+	}
+	shuffle(s, epoch, 0, groups, n_groups);
+	for (uint32_t k = 0, start = 0; k < n_groups; k++) {
+		uint32_t g = groups[k];
+
+		for (uint32_t i = s->group_first[g]; i < s->group_first[g + 1]; i++)
+			perm[at++] = i;
+		if ((k + 1) % s->window == 0 || k + 1 == n_groups) {
+			shuffle(s, epoch, 1 + k / s->window, perm + start, at - start);
+			start = at;
+		}
+	}
+}
+
 void ct_sampler_order(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm)
 {
+	if (s->shuffle && s->window && s->group_first && s->n_groups > 1) {
+		order_windows(s, epoch, perm);
+		return;
+	}
 	if (s->shuffle) {
 		ct_rng_permutation(s->seed, epoch, perm, s->n);
 		return;

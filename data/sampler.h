@@ -15,7 +15,8 @@ struct ct_sampler {
 	uint64_t seed;
 	bool shuffle, drop_last;
 	/* window > 0: groups (shards) are shuffled, then samples inside every `window` groups in that order:
-	 * sequential reads for slow disks. 0: one permutation of everything. Borrowed; [n_groups + 1]. */
+	 * sequential reads for slow disks. 0: one permutation of everything. Borrowed; [n_groups + 1], from 0 to n;
+	 * NULL: one group. */
 	uint32_t window, n_groups;
 	const uint32_t *group_first;
 };

@@ -170,6 +170,86 @@ static void test_order(void **state)
 		assert_int_equal(a[i], i);
 }
 
+/* Groups of the sizes of real shards, with empty ones: in window mode each run of `window` groups is a block of its own,
+ * whole, mixed, and the blocks come in another order each epoch. */
+static void test_window(void **state)
+{
+	enum { GROUPS = 12, N = 7 * 41 + 33 };
+	static const uint32_t sizes[GROUPS] = {41, 0, 41, 41, 0, 41, 41, 41, 41, 33, 0, 0};
+	uint32_t first[GROUPS + 1] = {0}, group_of[N], perm[N], again[N], orders[2][GROUPS] = {0};
+	struct ct_sampler s = sampler(N, 16, 1, 1, false);
+
+	(void)state;
+	for (uint32_t g = 0; g < GROUPS; g++) {
+		first[g + 1] = first[g] + sizes[g];
+		for (uint32_t i = first[g]; i < first[g + 1]; i++)
+			group_of[i] = g;
+	}
+	s.n_groups = GROUPS;
+	s.group_first = first;
+	for (s.window = 1; s.window <= 10; s.window++) {
+		assert_ok(ct_sampler_check(&s));
+		for (uint32_t epoch = 0; epoch < 2; epoch++) {
+			bool seen[N] = {false}, closed[GROUPS] = {false};
+			uint32_t in_order = 0;
+
+			memset(perm, 0xff, sizeof(perm));
+			ct_sampler_order(&s, epoch, perm);
+			ct_sampler_order(&s, epoch, again);
+			assert_memory_equal(perm, again, sizeof(perm));
+			for (uint32_t at = 0, block = 0; at < N; block++) {
+				uint32_t n_in_block = 0, left = 0;
+				bool in_block[GROUPS] = {false};
+
+				for (; at < N; at++) {
+					uint32_t g;
+
+					assert_true(perm[at] < N && !seen[perm[at]]);
+					g = group_of[perm[at]];
+					if (!in_block[g]) {
+						if (left == 0 && n_in_block == s.window)
+							break;
+						assert_false(closed[g]);
+						in_block[g] = closed[g] = true;
+						n_in_block++;
+						left += sizes[g];
+					}
+					seen[perm[at]] = true;
+					left--;
+					in_order += at > 0 && perm[at] == perm[at - 1] + 1;
+				}
+				assert_int_equal(left, 0);
+				assert_int_equal(n_in_block, at < N || 8 % s.window == 0 ? (s.window < 8 ? s.window : 8)
+											 : 8 % s.window);
+				orders[epoch][block] = group_of[perm[at - 1]];
+			}
+			assert_true(in_order < N / 8);
+		}
+		if (s.window == 1)
+			assert_memory_not_equal(orders[0], orders[1], sizeof(orders[0]));
+	}
+	/* Groups that end elsewhere; no groups at all. */
+	s.n--;
+	assert_int_equal(ct_sampler_check(&s), CT_BUG);
+	s.n++;
+	s.group_first = NULL;
+	s.n_groups = 1;
+	assert_ok(ct_sampler_check(&s));
+	ct_sampler_order(&s, 0, perm);
+	s.window = 0;
+	ct_sampler_order(&s, 0, again);
+	assert_memory_equal(perm, again, sizeof(perm));
+	/* All groups of one sample, or of none. */
+	s.window = 2;
+	s.n = s.n_groups = GROUPS;
+	s.group_first = (const uint32_t[GROUPS + 1]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+	ct_sampler_order(&s, 0, perm);
+	for (uint32_t i = 0, sum = 0; i < GROUPS; i++) {
+		sum |= 1u << perm[i];
+		assert_int_equal(i + 1 == GROUPS ? sum : 0, i + 1 == GROUPS ? 0xfff : 0);
+	}
+}
+
 static void expect_refused(struct ct_sampler s, enum ct_status want, const char *says)
 {
 	assert_int_equal(ct_sampler_check(&s), want);
@@ -196,8 +276,8 @@ static void test_check(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tiling), cmocka_unit_test(test_large), cmocka_unit_test(test_same_batches),
-		cmocka_unit_test(test_order),  cmocka_unit_test(test_check),
+		cmocka_unit_test(test_tiling), cmocka_unit_test(test_large),  cmocka_unit_test(test_same_batches),
+		cmocka_unit_test(test_order),  cmocka_unit_test(test_window), cmocka_unit_test(test_check),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
