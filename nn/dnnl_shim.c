@@ -14,14 +14,18 @@
 typedef const_dnnl_memory_desc_t md_arg;
 #define MD(desc) ((desc) ? (desc)->md : NULL)
 #define APPEND_RELU(ops, slope) dnnl_post_ops_append_eltwise((ops), dnnl_eltwise_relu, (slope), 0.0f)
+#define APPEND_SUM(ops) dnnl_post_ops_append_sum((ops), 1.0f, 0, dnnl_data_type_undef)
 #endif
 
 /* oneDNN's ReLU turns NaN into 0: a net that has overflowed would go on with a finite loss. Its leaky ReLU keeps NaN, and with
  * this slope below zero what leaks is lost in the rounding of any sum it enters. */
 #define NAN_SLOPE 1e-30f
+#define WITH_RELU 1
+#define WITH_SUM 2
 
 struct ct_dnnl_desc {
 	dnnl_memory_desc_t md;
+	enum ct_dnnl_type type;
 	int ndims, dims[CT_DNNL_MAX_DIMS];
 	bool plain;
 	ct_dnnl_desc *next;
@@ -38,7 +42,8 @@ struct ct_dnnl_prim {
 struct ct_dnnl {
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
-	dnnl_primitive_attr_t attr, attr_relu; /* scratchpad by the caller; the same and ReLU on the result */
+	/* Scratchpad by the caller; [1] and ReLU on the result, [2] and a sum with what is there, [3] sum, then ReLU. */
+	dnnl_primitive_attr_t attrs[4];
 	ct_dnnl_desc *descs;
 	ct_dnnl_prim *prims;
 };
@@ -160,21 +165,31 @@ void ct_dnnl_parallel(int n, void (*run)(void *arg, int begin, int end), void *a
 	}
 }
 
-static enum ct_status open_context(ct_dnnl *c)
+static enum ct_status make_attr(dnnl_primitive_attr_t *out, bool relu, bool sum)
 {
 	dnnl_post_ops_t ops;
 
-	DNNL_TRY(dnnl_engine_create(&c->engine, dnnl_cpu, 0), "engine creation");
-	DNNL_TRY(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_in_order), "stream creation");
-	DNNL_TRY(dnnl_primitive_attr_create(&c->attr), "attribute creation");
-	DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(c->attr, dnnl_scratchpad_mode_user), "scratchpad mode");
-	DNNL_TRY(dnnl_primitive_attr_clone(&c->attr_relu, c->attr), "attribute creation");
+	DNNL_TRY(dnnl_primitive_attr_create(out), "attribute creation");
+	DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user), "scratchpad mode");
+	if (!relu && !sum)
+		return CT_OK;
 	DNNL_TRY(dnnl_post_ops_create(&ops), "post operations");
-	dnnl_status_t st = APPEND_RELU(ops, NAN_SLOPE);
+	dnnl_status_t st = sum ? APPEND_SUM(ops) : dnnl_success;
+	if (st == dnnl_success && relu)
+		st = APPEND_RELU(ops, NAN_SLOPE);
 	if (st == dnnl_success)
-		st = dnnl_primitive_attr_set_post_ops(c->attr_relu, ops);
+		st = dnnl_primitive_attr_set_post_ops(*out, ops);
 	dnnl_post_ops_destroy(ops);
 	return check(st, "post operations");
+}
+
+static enum ct_status open_context(ct_dnnl *c)
+{
+	DNNL_TRY(dnnl_engine_create(&c->engine, dnnl_cpu, 0), "engine creation");
+	DNNL_TRY(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_in_order), "stream creation");
+	for (int i = 0; i < (int)CT_ARRAY_LEN(c->attrs); i++)
+		CT_TRY(make_attr(&c->attrs[i], i & WITH_RELU, i & WITH_SUM));
+	return CT_OK;
 }
 
 enum ct_status ct_dnnl_open(ct_dnnl **out)
@@ -218,10 +233,10 @@ void ct_dnnl_close(ct_dnnl *c)
 		c->descs = d->next;
 		destroy_desc(d);
 	}
-	if (c->attr_relu)
-		dnnl_primitive_attr_destroy(c->attr_relu);
-	if (c->attr)
-		dnnl_primitive_attr_destroy(c->attr);
+	for (size_t i = 0; i < CT_ARRAY_LEN(c->attrs); i++) {
+		if (c->attrs[i])
+			dnnl_primitive_attr_destroy(c->attrs[i]);
+	}
 	if (c->stream)
 		dnnl_stream_destroy(c->stream);
 	if (c->engine)
@@ -230,7 +245,8 @@ void ct_dnnl_close(ct_dnnl *c)
 }
 
 /* The interned twin of md (copied when it is new). */
-static enum ct_status intern(ct_dnnl *c, md_arg md, int ndims, const dnnl_dim_t *dims, const ct_dnnl_desc **out)
+static enum ct_status intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int ndims, const dnnl_dim_t *dims,
+			     const ct_dnnl_desc **out)
 {
 	dnnl_dims_t strides;
 	ct_dnnl_desc *d;
@@ -244,18 +260,19 @@ static enum ct_status intern(ct_dnnl *c, md_arg md, int ndims, const dnnl_dim_t 
 	CT_ASSERT(ndims <= CT_DNNL_MAX_DIMS);
 	CT_TRY_ALLOC(d = CT_NEW(ct_dnnl_desc));
 	d->ndims = ndims;
+	d->type = type == dnnl_bf16 ? CT_DNNL_BF16 : CT_DNNL_F32;
 	for (int i = ndims - 1; i >= 0; i--) {
 		d->dims[i] = (int)dims[i];
 		strides[i] = i == ndims - 1 ? 1 : strides[i + 1] * dims[i + 1];
 	}
 #if DNNL_VERSION_MAJOR < 3
 	dnnl_memory_desc_t plain;
-	dnnl_status_t st = dnnl_memory_desc_init_by_strides(&plain, ndims, dims, dnnl_f32, strides);
+	dnnl_status_t st = dnnl_memory_desc_init_by_strides(&plain, ndims, dims, type, strides);
 	d->md = *md;
 	d->plain = st == dnnl_success && dnnl_memory_desc_equal(&plain, md);
 #else
 	dnnl_memory_desc_t plain = NULL;
-	dnnl_status_t st = dnnl_memory_desc_create_with_strides(&plain, ndims, dims, dnnl_f32, strides);
+	dnnl_status_t st = dnnl_memory_desc_create_with_strides(&plain, ndims, dims, type, strides);
 	d->plain = st == dnnl_success && dnnl_memory_desc_equal(plain, md);
 	if (plain)
 		dnnl_memory_desc_destroy(plain);
@@ -272,8 +289,10 @@ static enum ct_status intern(ct_dnnl *c, md_arg md, int ndims, const dnnl_dim_t 
 	return CT_OK;
 }
 
-static enum ct_status make_desc(ct_dnnl *c, int ndims, const int *dims, dnnl_format_tag_t tag, const ct_dnnl_desc **out)
+static enum ct_status make_desc(ct_dnnl *c, enum ct_dnnl_type of, int ndims, const int *dims, dnnl_format_tag_t tag,
+				const ct_dnnl_desc **out)
 {
+	const dnnl_data_type_t type = of == CT_DNNL_BF16 ? dnnl_bf16 : dnnl_f32;
 	dnnl_dims_t d;
 
 	CT_ASSERT(ndims >= 1 && ndims <= CT_DNNL_MAX_DIMS);
@@ -281,40 +300,62 @@ static enum ct_status make_desc(ct_dnnl *c, int ndims, const int *dims, dnnl_for
 		d[i] = dims[i];
 #if DNNL_VERSION_MAJOR < 3
 	dnnl_memory_desc_t md;
-	DNNL_TRY(dnnl_memory_desc_init_by_tag(&md, ndims, d, dnnl_f32, tag), "tensor description");
-	return intern(c, &md, ndims, d, out);
+	DNNL_TRY(dnnl_memory_desc_init_by_tag(&md, ndims, d, type, tag), "tensor description");
+	return intern(c, &md, type, ndims, d, out);
 #else
 	dnnl_memory_desc_t md;
-	DNNL_TRY(dnnl_memory_desc_create_with_tag(&md, ndims, d, dnnl_f32, tag), "tensor description");
-	enum ct_status st = intern(c, md, ndims, d, out);
+	DNNL_TRY(dnnl_memory_desc_create_with_tag(&md, ndims, d, type, tag), "tensor description");
+	enum ct_status st = intern(c, md, type, ndims, d, out);
 	dnnl_memory_desc_destroy(md);
 	return st;
 #endif
 }
 
-enum ct_status ct_dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out)
+enum ct_status ct_dnnl_plain_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
+				const ct_dnnl_desc **out)
 {
 	static const dnnl_format_tag_t tags[CT_DNNL_MAX_DIMS + 1] = {
 		dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
 
 	CT_ASSERT(ndims >= 1 && ndims <= CT_DNNL_MAX_DIMS);
-	return make_desc(c, ndims, dims, tags[ndims], out);
+	return make_desc(c, type, ndims, dims, tags[ndims], out);
+}
+
+enum ct_status ct_dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out)
+{
+	return ct_dnnl_plain_of(c, CT_DNNL_F32, ndims, dims, out);
+}
+
+enum ct_status ct_dnnl_any_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims, const ct_dnnl_desc **out)
+{
+	return make_desc(c, type, ndims, dims, dnnl_format_tag_any, out);
 }
 
 enum ct_status ct_dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out)
 {
-	return make_desc(c, ndims, dims, dnnl_format_tag_any, out);
+	return make_desc(c, CT_DNNL_F32, ndims, dims, dnnl_format_tag_any, out);
+}
+
+enum ct_status ct_dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,
+				  const ct_dnnl_desc **out)
+{
+	CT_ASSERT(block == 8 || block == 16);
+	return make_desc(c, type, 4, dims, block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b, out);
 }
 
 enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out)
 {
-	CT_ASSERT(block == 8 || block == 16);
-	return make_desc(c, 4, dims, block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b, out);
+	return ct_dnnl_blocked_of(c, CT_DNNL_F32, dims, block, out);
 }
 
 enum ct_status ct_dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out)
 {
-	return make_desc(c, 4, dims, dnnl_ABcd16b16a, out);
+	return make_desc(c, CT_DNNL_F32, 4, dims, dnnl_ABcd16b16a, out);
+}
+
+enum ct_dnnl_type ct_dnnl_desc_type(const ct_dnnl_desc *d)
+{
+	return d->type;
 }
 
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d)
@@ -373,6 +414,11 @@ void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len)
 	}
 }
 
+static const_dnnl_primitive_attr_t attr_of(const ct_dnnl *c, const struct ct_dnnl_spec *s)
+{
+	return c->attrs[(s->relu ? WITH_RELU : 0) | (s->sum ? WITH_SUM : 0)];
+}
+
 static unsigned norm_flags(const struct ct_dnnl_spec *s)
 {
 	return (s->op == CT_DNNL_NORM_FORWARD && s->inference ? dnnl_use_global_stats : 0u) | dnnl_use_scale |
@@ -384,21 +430,21 @@ static dnnl_status_t describe_layer(const ct_dnnl *c, const struct ct_dnnl_spec 
 	const dnnl_prop_kind_t prop = s->inference ? dnnl_forward_inference : dnnl_forward_training;
 	const dnnl_dims_t stride = {s->stride[0], s->stride[1]}, pad = {s->pad[0], s->pad[1]};
 	const dnnl_dims_t gaps = {s->dilation[0] - 1, s->dilation[1] - 1};
-	const dnnl_alg_kind_t direct = dnnl_convolution_direct;
-	const_dnnl_primitive_attr_t attr = s->relu ? c->attr_relu : c->attr;
+	const dnnl_alg_kind_t alg = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+	const_dnnl_primitive_attr_t attr = attr_of(c, s);
 	const_dnnl_primitive_desc_t hint = s->forward ? s->forward->pd : NULL;
 	md_arg src = MD(s->src), weights = MD(s->weights), bias = MD(s->bias), dst = MD(s->dst);
 
 	switch ((enum ct_dnnl_op)s->op) {
 	case CT_DNNL_CONV_FORWARD:
-		return dnnl_convolution_forward_primitive_desc_create(pd, c->engine, prop, direct, src, weights, bias,
-								      dst, stride, gaps, pad, pad, attr);
+		return dnnl_convolution_forward_primitive_desc_create(pd, c->engine, prop, alg, src, weights, bias, dst,
+								      stride, gaps, pad, pad, attr);
 	case CT_DNNL_CONV_BACKWARD_DATA:
-		return dnnl_convolution_backward_data_primitive_desc_create(pd, c->engine, direct, src, weights, dst,
+		return dnnl_convolution_backward_data_primitive_desc_create(pd, c->engine, alg, src, weights, dst,
 									    stride, gaps, pad, pad, hint, attr);
 	case CT_DNNL_CONV_BACKWARD_WEIGHTS:
-		return dnnl_convolution_backward_weights_primitive_desc_create(
-			pd, c->engine, direct, src, weights, bias, dst, stride, gaps, pad, pad, hint, attr);
+		return dnnl_convolution_backward_weights_primitive_desc_create(pd, c->engine, alg, src, weights, bias,
+									       dst, stride, gaps, pad, pad, hint, attr);
 	case CT_DNNL_LINEAR_FORWARD:
 		return dnnl_inner_product_forward_primitive_desc_create(pd, c->engine, prop, src, weights, bias, dst,
 									attr);
@@ -420,17 +466,17 @@ static dnnl_status_t describe(const ct_dnnl *c, const struct ct_dnnl_spec *s, dn
 	const dnnl_dims_t kernel = {s->kernel[0], s->kernel[1]}, gaps = {s->dilation[0] - 1, s->dilation[1] - 1};
 	const dnnl_alg_kind_t pool = s->average ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_max;
 	const dnnl_alg_kind_t relu = dnnl_eltwise_relu_use_dst_for_bwd;
-	const_dnnl_primitive_attr_t attr = s->relu ? c->attr_relu : c->attr;
+	const_dnnl_primitive_attr_t attr = attr_of(c, s);
 	const_dnnl_primitive_desc_t hint = s->forward ? s->forward->pd : NULL;
 	md_arg src = MD(s->src), dst = MD(s->dst), other = MD(s->other);
 
 	switch ((enum ct_dnnl_op)s->op) {
 	case CT_DNNL_NORM_FORWARD:
 		return dnnl_batch_normalization_forward_primitive_desc_create(pd, c->engine, prop, src, dst, s->eps,
-									      norm_flags(s), c->attr);
+									      norm_flags(s), c->attrs[0]);
 	case CT_DNNL_NORM_BACKWARD:
 		return dnnl_batch_normalization_backward_primitive_desc_create(
-			pd, c->engine, dnnl_backward, src, dst, other, s->eps, norm_flags(s), hint, c->attr);
+			pd, c->engine, dnnl_backward, src, dst, other, s->eps, norm_flags(s), hint, c->attrs[0]);
 	case CT_DNNL_POOL_FORWARD:
 		return dnnl_pooling_forward_primitive_desc_create(pd, c->engine, prop, pool, src, dst, stride, kernel,
 								  gaps, pad, pad, attr);
@@ -499,13 +545,15 @@ enum ct_status ct_dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnnl
 	if (!md || !dnnl_memory_desc_get_size(md))
 		return CT_OK;
 #if DNNL_VERSION_MAJOR < 3
-	return intern(c, md, md->ndims, md->dims, out);
+	return intern(c, md, md->data_type, md->ndims, md->dims, out);
 #else
 	dnnl_dims_t *dims;
+	dnnl_data_type_t type;
 	int ndims;
+	DNNL_TRY(dnnl_memory_desc_query(md, dnnl_query_data_type, &type), "tensor query");
 	DNNL_TRY(dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &ndims), "tensor query");
 	DNNL_TRY(dnnl_memory_desc_query(md, dnnl_query_dims, &dims), "tensor query");
-	return intern(c, md, ndims, *dims, out);
+	return intern(c, md, type, ndims, *dims, out);
 #endif
 }
 

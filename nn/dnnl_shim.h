@@ -2,7 +2,7 @@
  * that knows that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
  *
  *   context  engine, stream and everything below, which it owns until it is closed
- *   desc     dimensions and layout of an fp32 tensor. Interned: equal descs are the same pointer
+ *   desc     dimensions, element type and layout of a tensor. Interned: equal descs are the same pointer
  *   prim     an operation on descs with the implementation oneDNN chose. Interned by its spec, compiled on first use
  *   call     a prim with its argument pointers, ready to run; owned by whoever made it
  *
@@ -22,6 +22,8 @@ typedef struct ct_dnnl ct_dnnl;
 typedef struct ct_dnnl_desc ct_dnnl_desc;
 typedef struct ct_dnnl_prim ct_dnnl_prim;
 typedef struct ct_dnnl_call ct_dnnl_call;
+
+enum ct_dnnl_type { CT_DNNL_F32, CT_DNNL_BF16 };
 
 enum ct_dnnl_op {
 	CT_DNNL_CONV_FORWARD,
@@ -70,6 +72,8 @@ struct ct_dnnl_spec {
 	int32_t kernel[2], stride[2], pad[2], dilation[2]; /* height, width; dilation 1: dense */
 	int32_t op;                                        /* enum ct_dnnl_op */
 	int32_t inference, relu, average; /* relu: applied to the result; average: of a pool, padding not counted */
+	int32_t winograd;                 /* of a convolution: minimal filtering, F(4x4,3x3), or nothing */
+	int32_t sum;                      /* forward convolution: the result is added to what is in dst, then ReLU */
 	float eps;
 	int32_t unused;
 };
@@ -88,14 +92,21 @@ void ct_dnnl_use_threads(int n);
 /* Cuts 0..n-1 into a range for each of those threads, as oneDNN cuts a batch, and waits for all. */
 void ct_dnnl_parallel(int n, void (*run)(void *arg, int begin, int end), void *arg);
 
-/* Row-major, or `any`: for oneDNN to choose. */
+/* Row-major, or `any`: for oneDNN to choose. fp32; of_ another type. */
 enum ct_status ct_dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct_dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_status ct_dnnl_plain_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
+				const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_status ct_dnnl_any_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
+			      const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_dnnl_type ct_dnnl_desc_type(const ct_dnnl_desc *d);
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d);
 const int *ct_dnnl_desc_dims(const ct_dnnl_desc *d);
 bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d);
-/* [N,C/block,H,W,block], block 8 or 16. */
+/* [N,C/block,H,W,block], block 8 or 16; fp32, or of a type. */
 enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_status ct_dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,
+				  const ct_dnnl_desc **out) CT_MUST_CHECK;
 /* [K/16,C/16,R,S,16c,16k] */
 enum ct_status ct_dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out) CT_MUST_CHECK;
 size_t ct_dnnl_desc_bytes(const ct_dnnl_desc *d); /* with padding */

@@ -12,6 +12,7 @@ typedef const dnnl_dim_t *dims_arg;
 
 #define MD(desc) ((desc) ? &(desc)->md : NULL)
 #define APPEND_RELU(ops, slope) dnnl_post_ops_append_eltwise((ops), 1.0f, dnnl_eltwise_relu, (slope), 0.0f)
+#define APPEND_SUM(ops) dnnl_post_ops_append_sum((ops), 1.0f)
 #define INIT(call)                               \
 	do {                                     \
 		dnnl_status_t init_st_ = (call); \

@@ -190,6 +190,8 @@ enum ct_status ct_onednn_drop_path_forward(struct onednn_program *p, int id) CT_
 enum ct_status ct_onednn_drop_path_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
 void ct_onednn_norm_run(struct onednn_program *p, const struct onednn_task *t);
 
+/* Whether oneDNN's own Winograd, F(4x4,3x3), is to be preferred to its direct convolution in all three directions. */
+bool ct_onednn_winograd_3x3(const struct onednn_program *p, int id);
 /* engine_onednn_winograd.c: both passes of a convolution; the choice follows from shape and processor alone */
 bool ct_onednn_winograd_fits(const struct onednn_program *p, int id);
 enum ct_status ct_onednn_winograd_forward(struct onednn_program *p, int id) CT_MUST_CHECK;

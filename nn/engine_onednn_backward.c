@@ -78,6 +78,7 @@ static struct ct_dnnl_spec layer_spec(const struct onednn_program *p, int id, en
 
 	if (node->op == CT_OP_CONV2D) {
 		spec.op = (int32_t)conv;
+		spec.winograd = ct_onednn_winograd_3x3(p, id);
 		memcpy(spec.stride, (int32_t[]){w->stride_h, w->stride_w}, sizeof(spec.stride));
 		memcpy(spec.pad, (int32_t[]){w->pad_h, w->pad_w}, sizeof(spec.pad));
 		memcpy(spec.dilation, (int32_t[]){w->dilation_h, w->dilation_w}, sizeof(spec.dilation));
@@ -95,7 +96,7 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec specs[2] = {
+	struct ct_dnnl_spec specs[3] = {
 		layer_spec(p, id, CT_DNNL_CONV_BACKWARD_WEIGHTS, CT_DNNL_LINEAR_BACKWARD_WEIGHTS)};
 	const ct_dnnl_desc *layout = specs[0].weights, *chosen;
 	const struct onednn_ref arena = {ONEDNN_GRAD, node->weight};
@@ -105,11 +106,12 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 
 	if (node->bias >= 0)
 		CT_TRY(ct_dnnl_plain(p->dnnl, 1, &node->shape.c, &specs[0].bias));
-	specs[1] = specs[0];
-	CT_TRY(any_like(p, specs[0].src, &specs[1].src));
-	CT_TRY(any_like(p, specs[0].weights, &specs[1].weights));
-	CT_TRY(any_like(p, specs[0].dst, &specs[1].dst));
-	CT_TRY(ct_onednn_choose(p, id, specs, 2, &prim));
+	specs[2] = specs[1] = specs[0];
+	specs[2].winograd = specs[1].winograd = 0;
+	CT_TRY(any_like(p, specs[0].src, &specs[2].src));
+	CT_TRY(any_like(p, specs[0].weights, &specs[2].weights));
+	CT_TRY(any_like(p, specs[0].dst, &specs[2].dst));
+	CT_TRY(ct_onednn_choose(p, id, specs, 3, &prim));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_SRC, ONEDNN_BUF(v->src), v->src_desc, &src));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->grad), v->desc, &dst));
 	CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_DIFF_WEIGHTS, &chosen));
@@ -138,7 +140,7 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec specs[3] = {layer_spec(p, id, CT_DNNL_CONV_BACKWARD_DATA, CT_DNNL_LINEAR_BACKWARD_DATA)};
+	struct ct_dnnl_spec specs[5] = {layer_spec(p, id, CT_DNNL_CONV_BACKWARD_DATA, CT_DNNL_LINEAR_BACKWARD_DATA)};
 	const ct_dnnl_desc *layout = specs[0].weights, *dx_desc;
 	struct onednn_ref dst, weights;
 	const ct_dnnl_prim *prim;
@@ -147,10 +149,13 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 
 	specs[1] = specs[0];
 	CT_TRY(any_like(p, specs[0].weights, &specs[1].weights));
-	specs[2] = specs[1];
-	CT_TRY(any_like(p, specs[0].src, &specs[2].src));
-	CT_TRY(any_like(p, specs[0].dst, &specs[2].dst));
-	CT_TRY(ct_onednn_choose(p, id, specs, 3, &prim));
+	specs[2] = specs[0];
+	specs[3] = specs[1];
+	specs[2].winograd = specs[3].winograd = 0;
+	specs[4] = specs[3];
+	CT_TRY(any_like(p, specs[0].src, &specs[4].src));
+	CT_TRY(any_like(p, specs[0].dst, &specs[4].dst));
+	CT_TRY(ct_onednn_choose(p, id, specs, 5, &prim));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->grad), v->desc, &dst));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight}, layout,
 			     &weights));

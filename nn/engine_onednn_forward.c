@@ -48,6 +48,14 @@ static enum ct_status choose_layer(struct onednn_program *p, int id, struct ct_d
 {
 	struct ct_dnnl_spec specs[3];
 
+	if (spec.winograd) {
+		struct ct_dnnl_spec own = spec;
+		own.src = any_src;
+		CT_TRY(ct_dnnl_prim_get(p->dnnl, &own, out));
+		if (*out)
+			return CT_OK;
+		spec.winograd = 0;
+	}
 	for (int i = 0; i < 3; i++)
 		specs[i] = spec;
 	specs[1].src = any_src;
@@ -101,6 +109,7 @@ static enum ct_status compile_conv(struct onednn_program *p, int id)
 	struct ct_dnnl_spec spec = {.op = CT_DNNL_CONV_FORWARD,
 				    .inference = p->base.mode == CT_EVAL,
 				    .relu = p->values[id].fused_relu >= 0,
+				    .winograd = ct_onednn_winograd_3x3(p, id),
 				    .stride = {w->stride_h, w->stride_w},
 				    .pad = {w->pad_h, w->pad_w},
 				    .dilation = {w->dilation_h, w->dilation_w}};

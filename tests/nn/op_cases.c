@@ -70,6 +70,16 @@ const struct op_case op_cases[] = {
 	{"ends in a global pool", {3, 6, 6}, 3, "conv2d 5 kernel=3;relu;conv2d 4 kernel=1;global_avg_pool", 4, XENT, 0, false},
 	{"lenet-like", {1, 12, 12}, 3, "conv2d 6 kernel=5 padding=2;relu;max_pool 2;conv2d 16 kernel=3;relu;max_pool 2;flatten;linear 20;relu;linear 10", 10, XENT, 0, false},
 	{"convnet-like", {1, 12, 12}, 4, "conv2d 16 kernel=5 padding=2;batch_norm;relu;max_pool 2;conv2d 32 kernel=5 padding=2;batch_norm;relu;max_pool 2;flatten;linear 10", 10, XENT, 0.05f, false},
+	{"conv 3x3, 16 channels", {16, 8, 9}, 2, "conv2d 16 kernel=3 padding=1;relu;conv2d 32 kernel=3 padding=1 bias=false;flatten;linear 3", 3, XENT, 0, false},
+	{"conv 3x3, 64 channels", {64, 10, 7}, 1, "conv2d 64 kernel=3 padding=1 bias=false;relu;conv2d 48 kernel=3;relu;global_avg_pool;linear 3", 3, XENT, 0, false},
+	{"conv 3x3, many channels, one tile", {16, 4, 4}, 3, "conv2d 256 kernel=3 padding=1 bias=false;relu;conv2d 128 kernel=3 padding=1;flatten;linear 3", 3, XENT, 0, false},
+	{"conv 32 groups", {64, 7, 6}, 2, "conv2d 128 kernel=3 padding=1 groups=32 bias=false;relu;conv2d 64 kernel=3 stride=2 padding=1 groups=32;flatten;linear 3", 3, XENT, 0, false},
+	{"stem, blocks of 16", {3, 23, 22}, 1, "conv2d 32 kernel=7 stride=2 padding=3 bias=false;batch_norm;relu;max_pool 3 stride=2 padding=1;conv2d 32 kernel=3 padding=1;flatten;linear 3", 3, XENT, 0, false},
+	{"residual blocks of 16, projection", {16, 9, 9}, 2, "conv2d 32 kernel=3 stride=2 padding=1 bias=false;batch_norm;relu;conv2d 32 kernel=3 padding=1 bias=false;batch_norm name=m;"
+		"conv2d 32 kernel=1 stride=2 bias=false from=input;batch_norm;add from=m;relu name=r;conv2d 32 kernel=3 padding=1 bias=false;batch_norm;relu;"
+		"conv2d 32 kernel=3 padding=1 bias=false;batch_norm;add from=r;relu;global_avg_pool;linear 3", 3, XENT, 0, false},
+	{"bottleneck", {64, 6, 5}, 2, "conv2d 16 kernel=1 bias=false;batch_norm;relu;conv2d 16 kernel=3 padding=1 bias=false;batch_norm;relu;conv2d 64 kernel=1 bias=false;batch_norm;"
+		"add from=input;relu;global_avg_pool;linear 3", 3, XENT, 0, false},
 	{"convnet-like, MSE", {3, 8, 8}, 5, "conv2d 8 kernel=3;batch_norm;relu;max_pool 2;flatten;linear 3", 3, MSE, 0, false},
 };
 /* clang-format on */
