@@ -1,8 +1,8 @@
 /* Decodes one compressed image at a time: JPEG (libjpeg-turbo) and PNG (libspng), told apart by their first bytes.
  * Only the window that is asked for is decoded, bit-identical to the same window of a full decode.
  *
- * All images become RGB: grayscale is tripled, CMYK and YCCK converted (Adobe's are inverted), alpha dropped, 16 bits
- * cut to 8. EXIF orientation is ignored, as torchvision and Pillow do, unless asked for.
+ * All images become RGB: grayscale is tripled, CMYK and YCCK converted (taken as inverted, Adobe's way, like Pillow),
+ * alpha dropped, 16 bits cut to 8. EXIF orientation is ignored, as torchvision and Pillow do, unless asked for.
  *
  * A decoder belongs to one thread; it keeps its memory between images, so that nothing is allocated once it has seen
  * the largest. Input is never trusted: sizes are compared with the limits before anything is allocated. */
@@ -14,8 +14,8 @@
 #include "base/status.h"
 
 struct ct_image_opts {
-	uint64_t max_pixels; /* width * height; 0: 64 Mpixel (64 << 20) */
-	int max_scans;       /* of a progressive JPEG; 0: 500 */
+	uint64_t max_pixels; /* width * height; 0: 64 Mpixel (64 << 20); a side is 65500 at most */
+	int max_scans;       /* of a progressive JPEG; 0: 500; fewer where they cost more than 32 of max_pixels */
 	bool exif;           /* turn and mirror as the EXIF orientation says */
 	bool fast;           /* JPEG: decode at 1/2, 1/4, 1/8 where the window is at least twice `want` (not exact) */
 };
@@ -49,18 +49,29 @@ enum ct_status ct_image_decoder_create(const struct ct_image_opts *opts, ct_imag
 void ct_image_decoder_destroy(ct_image_decoder *d);
 
 /* Reads the header; borrows bytes until the next open. CT_DATA when this is no image that can be used, with a reason
- * that begins with a short tag: "jpeg-truncated: ...", "jpeg-dims: 65500x65500 pixels, the limit is ...",
- * "format-gif: ..." (the tags of shared/data/bad/INDEX.tsv). */
+ * that begins with a short tag: "jpeg-truncated: ...", "jpeg-dims: 65500 x 65500 pixels; ...", "format-gif: ...". Tags:
+ *   empty                no bytes
+ *   jpeg-magic           neither JPEG nor PNG nor anything known
+ *   format-NAME          gif, bmp, tiff, webp, avif, heic, jpeg2000, jpegxl: no decoder here
+ *   jpeg-, png-dims      size zero or over the limits
+ *   jpeg-, png-truncated the file ends before the image does
+ *   jpeg-no-image        complete, but without a picture
+ *   jpeg-header          tables, sampling factors and the like that cannot be
+ *   jpeg-unsupported     12 bits, lossless, hierarchical, odd numbers of components
+ *   jpeg-scans           a progressive image with too many scans
+ *   png-data             anything else that libspng refuses
+ * Most damage shows in decoding only. A JPEG that lacks just its end mark is fine, with a warning; so is one with other
+ * damage that libjpeg gets over, as in Pillow. */
 enum ct_status ct_image_open(ct_image_decoder *d, const void *bytes, size_t n, struct ct_image_header *out) CT_MUST_CHECK;
-/* Decodes the window of the opened image, once per open; the window lies inside the image and is not empty. want: the
- * size it will be resized to, {0,0} to get every pixel. */
+/* Decodes the window of the opened image, once per open, with the same errors (CT_NOMEM: not the image's fault); the
+ * window lies inside the image and is not empty. want: the size it will be resized to, {0,0} to get every pixel. */
 enum ct_status ct_image_decode(ct_image_decoder *d, struct ct_box window, int want_w, int want_h,
 			       struct ct_pixels *out) CT_MUST_CHECK;
 /* What the codec complained about without giving up ("jpeg-warning: premature end"); NULL: nothing. Since the last
  * open. */
 const char *ct_image_warning(const ct_image_decoder *d);
 
-/* Writes 8-bit RGB [h,w,3] as PNG (path ending in .png) or PPM (any other). CT_FS. */
+/* Writes 8-bit RGB [h,w,3] as PNG (path ending in .png) or PPM (any other). CT_IO. */
 enum ct_status ct_image_write(const char *path, const uint8_t *rgb, int w, int h) CT_MUST_CHECK;
 /* Compresses RGB [h,w,3] as baseline 4:2:0 JPEG; *out is owned by the caller (ct_free). quality 1..100. */
 enum ct_status ct_image_encode_jpeg(const uint8_t *rgb, int w, int h, int quality, uint8_t **out, size_t *n) CT_MUST_CHECK;
