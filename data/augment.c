@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "data/augment_impl.h"
 
 #define ONE 65536 /* fixed point: 16 bits of fraction */
 #define HALF (ONE / 2)
@@ -14,6 +15,14 @@ struct inverse_map {
 	int64_t xx, xy, x0, yx, yy, y0;
 };
 
+/* The numbers of one sample's geometry, each uniform in 0..1 or as drawn below. All are drawn in any case: switching
+ * one part on does not change what the others do. */
+struct geometry {
+	float angle, dx, dy, shear, zoom;
+	int crop_x, crop_y;
+	bool flip;
+};
+
 static bool affine_active(const struct ct_augment *a)
 {
 	bool zooms = a->scale_max > 0 && (a->scale_min != 1.0f || a->scale_max != 1.0f);
@@ -21,9 +30,53 @@ static bool affine_active(const struct ct_augment *a)
 	return a->degrees > 0 || a->translate > 0 || a->shear > 0 || zooms;
 }
 
+bool ct_augment_moves(const struct ct_augment *a, bool flip)
+{
+	return a->crop_padding > 0 || (flip && a->flip) || affine_active(a);
+}
+
+static bool jitters(const struct ct_augment *a)
+{
+	return a->brightness > 0 || a->contrast > 0 || a->saturation > 0 || a->hue > 0;
+}
+
+bool ct_augment_distorts(const struct ct_augment *a)
+{
+	return a->rand_augment > 0 || jitters(a) || a->erasing > 0;
+}
+
 bool ct_augment_active(const struct ct_augment *a)
 {
-	return a->crop_padding > 0 || a->flip || affine_active(a);
+	return ct_augment_moves(a, true) || ct_augment_distorts(a);
+}
+
+static enum ct_status check_colours(const struct ct_augment *a)
+{
+	const float jitter[3] = {a->brightness, a->contrast, a->saturation};
+	static const char *const names[3] = {"brightness", "contrast", "saturation"};
+
+	for (int i = 0; i < 3; i++) {
+		if (!(jitter[i] >= 0 && jitter[i] <= 10))
+			return CT_FAIL(CT_CONFIG, "augmentation: %s jitter %g is not in 0..10", names[i],
+				       (double)jitter[i]);
+	}
+	if (!(a->hue >= 0 && a->hue <= 0.5f))
+		return CT_FAIL(CT_CONFIG, "augmentation: hue jitter %g is not in 0..0.5", (double)a->hue);
+	if (a->rand_augment < 0 || a->rand_augment > 16)
+		return CT_FAIL(CT_CONFIG, "augmentation: RandAugment of %d operations is not in 0..16",
+			       a->rand_augment);
+	if (a->rand_magnitude < 0 || a->rand_magnitude > 30)
+		return CT_FAIL(CT_CONFIG, "augmentation: RandAugment of magnitude %d is not in 0..30",
+			       a->rand_magnitude);
+	if (!(a->erasing >= 0 && a->erasing <= 1))
+		return CT_FAIL(CT_CONFIG, "augmentation: erasing with probability %g is not in 0..1",
+			       (double)a->erasing);
+	for (int i = 0; i < 4; i++) {
+		if (!(a->mean[i] >= 0 && a->mean[i] <= 1))
+			return CT_FAIL(CT_CONFIG, "augmentation: mean %g of channel %d is not in 0..1",
+				       (double)a->mean[i], i);
+	}
+	return CT_OK;
 }
 
 enum ct_status ct_augment_check(const struct ct_augment *a)
@@ -36,6 +89,7 @@ enum ct_status ct_augment_check(const struct ct_augment *a)
 		return CT_FAIL(CT_CONFIG, "augmentation: shift by %g of the size is not in 0..1", (double)a->translate);
 	if (!(a->shear >= 0 && a->shear <= 80))
 		return CT_FAIL(CT_CONFIG, "augmentation: shear by %g degrees is not in 0..80", (double)a->shear);
+	CT_TRY(check_colours(a));
 	if (a->scale_min == 0 && a->scale_max == 0)
 		return CT_OK;
 	if (!(a->scale_min >= 0.05f && a->scale_min <= a->scale_max && a->scale_max <= 20))
@@ -44,9 +98,35 @@ enum ct_status ct_augment_check(const struct ct_augment *a)
 	return CT_OK;
 }
 
-static double between(struct ct_rng *r, double low, double high)
+static void draw_geometry(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+			  struct geometry *g)
 {
-	return low + (high - low) * (double)ct_rng_uniform(r);
+	struct ct_rng r;
+
+	ct_rng_init(&r, seed, CT_RNG_AUGMENT, epoch, sample);
+	g->angle = ct_rng_uniform(&r);
+	g->dx = ct_rng_uniform(&r);
+	g->dy = ct_rng_uniform(&r);
+	g->shear = ct_rng_uniform(&r);
+	g->zoom = ct_rng_uniform(&r);
+	g->flip = ct_rng_u32(&r) & 1;
+	g->crop_x = (int)ct_rng_below(&r, 2 * (uint32_t)a->crop_padding + 1) - a->crop_padding;
+	g->crop_y = (int)ct_rng_below(&r, 2 * (uint32_t)a->crop_padding + 1) - a->crop_padding;
+}
+
+bool ct_augment_flips(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample)
+{
+	struct geometry g;
+
+	if (!a->flip)
+		return false;
+	draw_geometry(a, seed, epoch, sample, &g);
+	return g.flip;
+}
+
+static double between(float uniform, double low, double high)
+{
+	return low + (high - low) * (double)uniform;
 }
 
 static int64_t fixed(double v)
@@ -55,12 +135,15 @@ static int64_t fixed(double v)
 }
 
 /* Forward: about the centre, zoom, shear along x, rotate, then shift. Here its inverse. */
-static void draw_map(const struct ct_augment *a, struct ct_rng *r, int h, int w, struct inverse_map *m)
+static void make_map(const struct ct_augment *a, const struct geometry *g, int h, int w, struct inverse_map *m)
 {
 	const double radian = 0.017453292519943295;
-	double angle = between(r, -a->degrees, a->degrees) * radian, dx = between(r, -a->translate, a->translate) * w,
-	       dy = between(r, -a->translate, a->translate) * h, shear = tan(between(r, -a->shear, a->shear) * radian);
-	double zoom = a->scale_max > 0 ? between(r, a->scale_min, a->scale_max) : 1.0, c = cos(angle), s = sin(angle);
+	double angle = between(g->angle, -a->degrees, a->degrees) * radian,
+	       dx = between(g->dx, -a->translate, a->translate) * w,
+	       dy = between(g->dy, -a->translate, a->translate) * h,
+	       shear = tan(between(g->shear, -a->shear, a->shear) * radian);
+	double zoom = a->scale_max > 0 ? between(g->zoom, a->scale_min, a->scale_max) : 1.0, c = cos(angle),
+	       s = sin(angle);
 	double cx = 0.5 * (w - 1), cy = 0.5 * (h - 1);
 
 	m->xx = fixed((c + shear * s) / zoom);
@@ -145,27 +228,35 @@ static void crop_flip(int dx, int dy, bool flip, int h, int w, int c, const uint
 	}
 }
 
+void ct_augment_distort(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+			const struct ct_picture *p, uint8_t *scratch)
+{
+	if (a->rand_augment > 0)
+		ct_rand_augment(a, seed, epoch, sample, p, scratch);
+	if (jitters(a))
+		ct_colour_jitter(a, seed, epoch, sample, p);
+	if (a->erasing > 0)
+		ct_augment_erase(a, seed, epoch, sample, p);
+}
+
 void ct_augment_apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w, int c,
 		      const uint8_t *src, uint8_t *dst, uint8_t *scratch)
 {
-	bool moves = a->crop_padding > 0 || a->flip;
+	bool warps = affine_active(a), shifts = a->crop_padding > 0 || a->flip;
 	struct inverse_map map;
-	struct ct_rng r;
-	int dx, dy;
-	bool flip;
+	struct geometry g;
 
-	/* All numbers are drawn in any case: switching one part on does not change what the others do. */
-	ct_rng_init(&r, seed, CT_RNG_AUGMENT, epoch, sample);
-	draw_map(a, &r, h, w, &map);
-	dx = (int)ct_rng_below(&r, 2 * (uint32_t)a->crop_padding + 1) - a->crop_padding;
-	dy = (int)ct_rng_below(&r, 2 * (uint32_t)a->crop_padding + 1) - a->crop_padding;
-	flip = (ct_rng_u32(&r) & 1) && a->flip;
-	if (affine_active(a)) {
-		warp(&map, h, w, c, src, moves ? scratch : dst);
+	if (warps || shifts)
+		draw_geometry(a, seed, epoch, sample, &g);
+	if (warps) {
+		make_map(a, &g, h, w, &map);
+		warp(&map, h, w, c, src, shifts ? scratch : dst);
 		src = scratch;
 	}
-	if (moves)
-		crop_flip(dx, dy, flip, h, w, c, src, dst);
-	else if (!affine_active(a))
+	if (shifts)
+		crop_flip(g.crop_x, g.crop_y, g.flip && a->flip, h, w, c, src, dst);
+	else if (!warps)
 		memcpy(dst, src, (size_t)h * (size_t)w * (size_t)c);
+	if (ct_augment_distorts(a))
+		ct_augment_distort(a, seed, epoch, sample, &(struct ct_picture){dst, h, w, c}, scratch);
 }
