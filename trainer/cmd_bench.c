@@ -93,11 +93,9 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 {
 	ct_loader *l = NULL;
 	struct ct_loader_batch b;
-	struct ct_loader_opts lo = {.sampler = s->plan.train,
-				    .transform.augment = s->plan.augment,
-				    .n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), 1),
-				    .depth = (int)s->cfg->data.depth};
+	struct ct_loader_opts lo;
 	uint64_t images = 0, sum = 0;
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, 0, 1, &lo);
 	CT_TRY(ct_loader_create(s->train, &lo, &l));
 	int64_t t0 = ct_now_ns();
 	enum ct_status st = CT_OK;

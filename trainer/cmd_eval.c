@@ -25,8 +25,6 @@ static enum ct_status evaluate(const struct ct_cli *cli, struct ct_session *s)
 {
 	char *path = NULL;
 	struct ct_eval_result r;
-	if (!s->val)
-		return CT_FAIL(CT_CONFIG, "data.val is none: there is nothing to evaluate on");
 	CT_TRY(ct_checkpoint_resolve(s->run_dir, cli->checkpoint ? cli->checkpoint : "best", &path));
 	enum ct_status st = ct_checkpoint_load_weights(path, s->net, s->cfg->train.ema > 0);
 	if (st == CT_OK)

@@ -12,7 +12,7 @@ struct planned {
 	struct ct_ranks ranks;
 	struct ct_run_plan plan;
 	ct_dataset *train, *val;
-	ct_graph *graph;
+	ct_graph *graph, *val_graph;
 	ct_device *device;
 	ct_engine *engine;
 	ct_net *net;
@@ -25,17 +25,20 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 {
 	struct ct_data_opening data;
 	CT_TRY(ct_plan_ranks(c, &p->ranks));
-	CT_TRY(ct_data_opening_start(&data, c));
+	CT_TRY(ct_data_opening_start(&data, c, false));
 	CT_TRY(ct_data_opening_finish(&data, &p->train, &p->val));
 	const struct ct_dataset_info *ti = ct_dataset_info(p->train);
 	CT_TRY(ct_run_plan_make(c, (uint32_t)p->ranks.world, ti, p->val ? ct_dataset_info(p->val) : NULL, &p->plan));
-	CT_TRY(ct_plan_graph(c, ti, &p->graph));
+	CT_TRY(ct_plan_graph(c, ti, p->plan.input, &p->graph));
 	CT_TRY(ct_plan_device_open(c, 0, &p->device));
 	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
+	CT_TRY(ct_plan_check_precision(c, p->engine));
 	CT_TRY(ct_net_create(p->engine, p->graph, &p->plan.net, &p->net));
 	CT_TRY(ct_program_create(p->net, (int)p->plan.micro_rows, CT_TRAIN, &p->program));
-	if (p->val)
-		CT_TRY(ct_program_create(p->net, (int)p->plan.eval_rows, CT_EVAL, &p->eval));
+	if (p->val) {
+		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
+		CT_TRY(ct_program_create_for(p->net, p->val_graph, (int)p->plan.eval_rows, CT_EVAL, &p->eval));
+	}
 	return ct_plan_buckets(c, p->net, &p->buckets, &p->n_buckets);
 }
 
@@ -47,6 +50,7 @@ static void release(struct planned *p)
 	ct_net_destroy(p->net);
 	ct_engine_close(p->engine);
 	ct_device_close(p->device);
+	ct_graph_destroy(p->val_graph);
 	ct_graph_destroy(p->graph);
 	ct_dataset_close(p->val);
 	ct_dataset_close(p->train);
@@ -77,9 +81,13 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	printf("batch        %u global = %u per rank x %u ranks", r->global_batch, r->per_rank, r->world);
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
-	printf("\ndata         %s: %u training samples [%d,%d,%d], %u evaluation samples\n", c->data.name, r->train.n,
-	       ct_dataset_info(p->train)->c, ct_dataset_info(p->train)->h, ct_dataset_info(p->train)->w,
-	       r->has_val ? r->val.n : 0);
+	printf("\ndata         %s: %u training samples [%d,%d,%d], %u evaluation samples", c->data.name, r->train.n,
+	       r->input.c, r->input.h, r->input.w, r->has_val ? r->val.n : 0);
+	if (r->has_val && (r->val_input.h != r->input.h || r->val_input.w != r->input.w))
+		printf(" [%d,%d,%d]", r->val_input.c, r->val_input.h, r->val_input.w);
+	for (int i = 1; i < r->n_sizes; i++)
+		printf(", from epoch %u on %dx%d", r->sizes[i].epoch, r->sizes[i].h, r->sizes[i].w);
+	printf("\n");
 	printf("steps        %llu an epoch, %llu in all (%u epochs)\n", (unsigned long long)r->steps_per_epoch,
 	       (unsigned long long)r->total_steps, r->epochs);
 	if (strcmp(c->optim.lr_rule, "linear") == 0)

@@ -146,10 +146,12 @@ static enum ct_status apply_map(struct loader *l, const struct ct_source *s, con
 			continue;
 		CT_TRY_ALLOC(name = ct_strfmt("%s%s", prefix, key->text));
 		index = ct_key_index(name);
+		bool group = value->kind == CT_YAML_MAP && index != SIZE_MAX && ct_key_has_parts(ct_key_at(index)) &&
+			     strcmp(ct_key_at(index)->name, name) == 0;
 		if (strchr(key->text, '.') || strlen(key->text) != key->len ||
 		    (index == SIZE_MAX && !ct_section_exists(name))) {
 			st = unknown_key(l, s, key, name);
-		} else if (index != SIZE_MAX) {
+		} else if (index != SIZE_MAX && !group) {
 			st = ct_key_store(index, l->c, value, s, &l->p);
 		} else if (value->kind == CT_YAML_MAP) {
 			char *deeper = ct_strfmt("%s.", name);

@@ -29,6 +29,13 @@ struct ct_str_list {
 	int n;
 	char **v; /* up to 1,024 entries */
 };
+/* Image sizes by epoch: `224`, or `[[0,128],[10,160]]`, rising from epoch 0. */
+struct ct_size_list {
+	int n;
+	struct {
+		int64_t epoch, size;
+	} v[16];
+};
 
 /* Strings are owned and never NULL ("" = not set). */
 struct ct_config {
@@ -38,7 +45,7 @@ struct ct_config {
 		int64_t seed; /* 1 */
 	} run;
 	char *device;    /* auto | cpu | cuda */
-	char *precision; /* fp32 (bf16 is refused with the reason) */
+	char *precision; /* fp32 | bf16 */
 	struct {
 		int64_t procs; /* ranks per node: auto (devices; on CPU 2, or 1 where there is one CPU) or a number */
 		char *procs_list;         /* "8,2": ranks of each node, "" = same everywhere */
@@ -50,29 +57,47 @@ struct ct_config {
 		int64_t threads;          /* compute threads per rank: auto = CPUs / local ranks */
 	} launch;
 	struct {
-		char *name;                /* mlp | lenet | convnet | layers */
+		char *name;                /* mlp | lenet | convnet | layers | resnet18 ... */
 		struct ct_int_list hidden; /* [512, 256] */
 		double dropout;
 		struct ct_str_list layers;
 		char *loss; /* auto | cross_entropy | mse */
 		double label_smoothing;
-		char *init; /* pytorch | kaiming */
+		char *init; /* auto | pytorch | kaiming */
+		char *stem; /* auto | imagenet | cifar */
+		bool zero_gamma;
+		double drop_path;
+		char *bn; /* local | sync | broadcast */
+		char *weights; /* .safetensors file or checkpoint; "": fresh weights */
+		bool strict;   /* true */
 	} model;
 	struct {
-		char *name;               /* mnist | fashion_mnist | idx | synthetic | synthetic_regression */
+		char *name;               /* mnist | fashion_mnist | idx | cifar10 | cifar100 | imagefolder | shards | synthetic ... */
 		char *dir;                /* $CTRAIN_DATA/<name> or datasets/<name> unless set; "" for synthetic data */
-		char *train, *val;        /* file prefixes; "" = the data set's own; val "none": no evaluation */
+		char *train, *val;        /* file prefixes, folders or shards; "" = the data set's own; val "none": no evaluation */
+		struct ct_size_list train_size; /* data.train.size; n 0: 224 for compressed images, else their own */
+		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0: follows from the others */
+		char *classes_file, *index_dir; /* "": beside the data */
 		int64_t workers;          /* loader threads per rank: auto */
 		int64_t depth;            /* batches ahead, 4 */
-		bool shuffle, drop_last;  /* true, false */
+		char *shuffle;            /* global | window | none */
+		int64_t shuffle_window;   /* shards */
+		bool drop_last;           /* false */
+		char *decode;             /* exact | fast */
+		bool exif;
+		int64_t max_pixels;
+		double max_bad; /* samples; below 1: fraction of the data set */
 		int64_t n_train, n_val;   /* synthetic sizes */
 		struct ct_int_list shape; /* synthetic [c,h,w] */
-		int64_t classes, targets;
+		int64_t classes, targets; /* classes: auto */
 		struct ct_float_list mean, std; /* empty = the data set's own */
 		struct {
 			int64_t crop_padding;
 			bool flip;
 			double degrees, translate, scale_min, scale_max, shear;
+			struct ct_float_list area, ratio; /* 2 each */
+			double brightness, contrast, saturation, hue, erasing, mixup, cutmix;
+			int64_t rand_augment, rand_magnitude;
 		} augment;
 	} data;
 	struct {
@@ -80,8 +105,8 @@ struct ct_config {
 		int64_t eval;             /* rows per rank of an evaluation batch, 256 */
 	} batch;
 	struct {
-		char *name; /* sgd | adamw */
-		double lr, momentum, weight_decay, beta1, beta2, eps, clip_norm;
+		char *name; /* sgd | adamw | lars | lamb */
+		double lr, momentum, weight_decay, beta1, beta2, eps, clip_norm, trust;
 		bool nesterov, decay_norm_bias;
 		char *lr_rule;         /* none | linear: lr * global batch / lr_base_batch */
 		int64_t lr_base_batch; /* 256 */
@@ -100,6 +125,7 @@ struct ct_config {
 		int64_t accumulate;        /* 1 */
 		double ema;                /* 0 = off */
 		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end */
+		char *recompute;           /* none | blocks */
 		char *engine;              /* auto | onednn | ref */
 	} train;
 	struct {

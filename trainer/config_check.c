@@ -159,6 +159,28 @@ static void check_model(struct checker *k)
 		problem(k, "train.target_top1", "train.target_top1 needs evaluations, but data.val is none");
 }
 
+static void check_pair(struct checker *k, const char *key, const struct ct_float_list *l)
+{
+	if (fine(k, key) && l->n == 2 && l->v[0] > l->v[1])
+		problem(k, key, "%s: the smaller number comes first", key);
+}
+
+static void check_val_size(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	int64_t size = c->data.val_size;
+
+	if (size > 0 && size < 8 && fine(k, "data.val.size"))
+		problem(k, "data.val.size", "data.val.size %lld is too small: from 8", (long long)size);
+	if (size == 0 && c->data.train_size.n > 0)
+		size = c->data.train_size.v[c->data.train_size.n - 1].size;
+	if (c->data.val_resize > 0 && c->data.val_resize < size && fine(k, "data.val.size") &&
+	    fine(k, "data.val.resize"))
+		problem(k, "data.val.resize",
+			"data.val.resize %lld is smaller than the image to be cut out of it (data.val.size %lld)",
+			(long long)c->data.val_resize, (long long)size);
+}
+
 static void check_data(struct checker *k)
 {
 	const struct ct_config *c = k->c;
@@ -175,6 +197,13 @@ static void check_data(struct checker *k)
 		problem(k, c->data.std.n > 0 ? "data.std" : "data.mean",
 			"data.mean has %d entries, data.std %d: give both, one per channel", c->data.mean.n,
 			c->data.std.n);
+	if (strcmp(c->data.shuffle, "window") == 0 && strcmp(c->data.name, "shards") != 0 && fine(k, "data.name") &&
+	    fine(k, "data.shuffle"))
+		problem(k, "data.shuffle", "data.shuffle window is for data.name shards: %s has none; use global",
+			c->data.name);
+	check_pair(k, "data.augment.area", &c->data.augment.area);
+	check_pair(k, "data.augment.ratio", &c->data.augment.ratio);
+	check_val_size(k);
 	if (c->data.augment.scale_min > c->data.augment.scale_max && fine(k, "data.augment.scale_min") &&
 	    fine(k, "data.augment.scale_max"))
 		problem(k, "data.augment.scale_min", "data.augment.scale_min is above scale_max");

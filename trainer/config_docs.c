@@ -80,24 +80,19 @@ static void add_row(const struct ct_key *k, struct ct_str *out)
 	ct_str_release(&b);
 }
 
-/* The part before the last dot, as length. */
-static size_t section_length(const char *name)
-{
-	const char *dot = strrchr(name, '.');
-
-	return dot ? (size_t)(dot - name) : 0;
-}
-
+/* The longest that holds the key. */
 static const struct ct_section *section_of(const struct ct_key *k)
 {
-	size_t len = section_length(k->name);
-	const struct ct_section *s;
+	const struct ct_section *s, *best = NULL;
 
 	for (size_t i = 0; (s = ct_section_at(i)); i++) {
-		if (strlen(s->name) == len && strncmp(s->name, k->name, len) == 0)
-			return s;
+		size_t len = strlen(s->name);
+
+		if (strncmp(s->name, k->name, len) == 0 && k->name[len] == '.' &&
+		    (!best || len > strlen(best->name)))
+			best = s;
 	}
-	return NULL;
+	return best;
 }
 
 enum ct_status ct_config_docs(struct ct_str *out)
@@ -163,7 +158,7 @@ static ct_json *type_schema(const char *type)
 
 static void set_bound(ct_json *j, const struct ct_key *k, const char *name, double v)
 {
-	if (k->type == CT_KEY_INT || k->type == CT_KEY_INTS)
+	if (k->type == CT_KEY_INT || k->type == CT_KEY_INTS || k->type == CT_KEY_SIZES)
 		ct_json_set_i64(j, name, (int64_t)v);
 	else
 		ct_json_set_f64(j, name, v);
@@ -171,7 +166,8 @@ static void set_bound(ct_json *j, const struct ct_key *k, const char *name, doub
 
 static ct_json *number_schema(const struct ct_key *k)
 {
-	ct_json *j = type_schema(k->type == CT_KEY_INT || k->type == CT_KEY_INTS ? "integer" : "number");
+	bool whole = k->type == CT_KEY_INT || k->type == CT_KEY_INTS || k->type == CT_KEY_SIZES;
+	ct_json *j = type_schema(whole ? "integer" : "number");
 
 	set_bound(j, k, k->flags & CT_KEY_OPEN_LO ? "exclusiveMinimum" : "minimum", k->lo);
 	set_bound(j, k, k->flags & CT_KEY_OPEN_HI ? "exclusiveMaximum" : "maximum", k->hi);
@@ -200,6 +196,19 @@ static ct_json *either(ct_json *a, ct_json *b)
 	return j;
 }
 
+/* 224, or [[0, 128], [10, 160]] */
+static ct_json *sizes_schema(const struct ct_key *k)
+{
+	ct_json *pair = type_schema("array"), *list = type_schema("array");
+
+	ct_json_set(pair, "items", type_schema("integer"));
+	ct_json_set_i64(pair, "minItems", 2);
+	ct_json_set_i64(pair, "maxItems", 2);
+	ct_json_set(list, "items", pair);
+	ct_json_set_i64(list, "maxItems", k->max_n);
+	return either(number_schema(k), list);
+}
+
 /* JSON Schema's string type is stricter than our reader, which takes `7` or `no` in a text field: hence the second types. */
 static ct_json *value_schema(const struct ct_key *k)
 {
@@ -213,14 +222,18 @@ static ct_json *value_schema(const struct ct_key *k)
 		ct_json_push_str(j, "string");
 		ct_json_push_str(j, "number");
 		ct_json_push_str(j, "boolean");
+		if (ct_key_has_parts(k))
+			ct_json_push_str(j, "object");
 		item = ct_json_object();
 		ct_json_set(item, "type", j);
+		if (ct_key_has_parts(k))
+			return item;
 		if (k->choices && k->flags & CT_KEY_OTHERS)
 			return either(choices_schema(k), item);
 		if (!k->choices)
 			return item;
 		ct_json_destroy(item);
-		return choices_schema(k);
+		return k->alias ? either(choices_schema(k), type_schema("boolean")) : choices_schema(k);
 	case CT_KEY_MIB:
 	case CT_KEY_SECONDS:
 		item = type_schema("string");
@@ -235,6 +248,8 @@ static ct_json *value_schema(const struct ct_key *k)
 		ct_json_set_i64(j, "minItems", k->min_n);
 		ct_json_set_i64(j, "maxItems", k->max_n);
 		return j;
+	case CT_KEY_SIZES:
+		return sizes_schema(k);
 	default:
 		if (!(k->flags & CT_KEY_AUTO))
 			return number_schema(k);
@@ -267,6 +282,22 @@ static ct_json *key_schema(const struct ct_key *k)
 	return j;
 }
 
+static ct_json *properties(const char *prefix);
+
+/* As a group: the key itself and those below it. */
+static void add_parts(const struct ct_key *k, ct_json *j)
+{
+	struct ct_str prefix = {0};
+	ct_json *parts;
+
+	ct_str_addf(&prefix, "%s.", k->name);
+	parts = properties(ct_str_text(&prefix));
+	ct_json_set(parts, CT_KEY_OWN_PART, type_schema("string"));
+	ct_json_set(j, "properties", parts);
+	ct_json_set_bool(j, "additionalProperties", false);
+	ct_str_release(&prefix);
+}
+
 /* The keys and inner sections right below `prefix` ("" or "data."). */
 static ct_json *properties(const char *prefix)
 {
@@ -276,9 +307,14 @@ static ct_json *properties(const char *prefix)
 
 	for (size_t i = 0; i < ct_key_count(); i++) {
 		const struct ct_key *k = ct_key_at(i);
+		ct_json *j;
 
-		if (strncmp(k->name, prefix, len) == 0 && !strchr(k->name + len, '.'))
-			ct_json_set(all, k->name + len, key_schema(k));
+		if (strncmp(k->name, prefix, len) != 0 || strchr(k->name + len, '.'))
+			continue;
+		j = key_schema(k);
+		if (ct_key_has_parts(k))
+			add_parts(k, j);
+		ct_json_set(all, k->name + len, j);
 	}
 	for (size_t i = 0; (s = ct_section_at(i)); i++) {
 		struct ct_str deeper = {0};

@@ -1,4 +1,5 @@
 /* A loaded configuration as text: YAML that loads to the same, and the lines that ranks and checkpoints compare. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/sha256.h"
@@ -26,27 +27,43 @@ static bool is_hidden(const struct ct_key *k, const struct ct_config *c, const c
 	return ct_key_is_unset(k, c) && !(k->flags & CT_KEY_AUTO && strncmp(where, "not set", 7) != 0);
 }
 
+/* A key with parts of which some apply stands among them, as `path`. */
+static bool is_own_part(const struct ct_key *k, const struct ct_config *c)
+{
+	size_t len = strlen(k->name);
+
+	for (size_t i = 0; i < ct_key_count(); i++) {
+		const struct ct_key *part = ct_key_at(i);
+
+		if (strncmp(part->name, k->name, len) == 0 && part->name[len] == '.' && ct_key_applies(part, c))
+			return true;
+	}
+	return false;
+}
+
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out)
 {
-	const char *last = "";
+	char name[96], last[96] = "";
 
 	ct_str_add(out, "# A resolved ctrain configuration: every key that applies, defaults included.\n");
 	for (size_t i = 0; i < ct_key_count(); i++) {
 		const struct ct_key *k = ct_key_at(i);
-		const char *dot = strrchr(k->name, '.'), *where = ct_config_origin(c, k->name);
+		const char *dot, *where = ct_config_origin(c, k->name);
 		int depth;
 
 		if (!ct_key_applies(k, c) || is_hidden(k, c, where))
 			continue;
-		depth = open_sections(last, k->name, out);
-		ct_str_addf(out, "%*s%s: ", 2 * depth, "", dot ? dot + 1 : k->name);
+		snprintf(name, sizeof(name), "%s%s", k->name, is_own_part(k, c) ? "." CT_KEY_OWN_PART : "");
+		dot = strrchr(name, '.');
+		depth = open_sections(last, name, out);
+		ct_str_addf(out, "%*s%s: ", 2 * depth, "", dot ? dot + 1 : name);
 		ct_key_format(k, c, true, out);
 		if (with_origins) {
 			ct_str_add(out, "  # ");
 			ct_str_add_escaped(out, where, strlen(where), 200);
 		}
 		ct_str_add(out, "\n");
-		last = k->name;
+		snprintf(last, sizeof(last), "%s", name);
 	}
 	return ct_str_status(out);
 }

@@ -15,7 +15,8 @@ enum ct_key_type {
 	CT_KEY_STR,     /* char * */
 	CT_KEY_INTS,    /* struct ct_int_list */
 	CT_KEY_FLOATS,  /* struct ct_float_list */
-	CT_KEY_STRS     /* struct ct_str_list */
+	CT_KEY_STRS,    /* struct ct_str_list */
+	CT_KEY_SIZES    /* struct ct_size_list: a number, or [[epoch, number], ...]; lo, hi: of the numbers */
 };
 
 enum {
@@ -45,6 +46,7 @@ struct ct_key {
 	const char *def;     /* default in the words of the command line; NULL: none (texts and lists: empty) */
 	const char *only;    /* "model.name=mlp|layers": the key means nothing else; NULL: always */
 	const char *env;     /* environment variable, NULL: none */
+	const char *alias;   /* texts: "true=global|false=none", other words for choices; NULL: none */
 	const char *why;     /* why values besides the choices are refused, NULL: they are unknown */
 	const char *doc;     /* one line */
 };
@@ -55,8 +57,12 @@ struct ct_section {
 
 size_t ct_key_count(void);
 const struct ct_key *ct_key_at(size_t i);
-/* SIZE_MAX when there is none. */
+/* SIZE_MAX when there is none. A key with parts (data.train beside data.train.size) is also found as data.train.path. */
 size_t ct_key_index(const char *name);
+/* Are there keys below this one? Such a key is a text, in a file also a group: `train: PATH`, or `train: {path: PATH,
+ * size: 224}`. */
+bool ct_key_has_parts(const struct ct_key *k);
+#define CT_KEY_OWN_PART "path"
 const struct ct_key *ct_key_find(const char *name);
 /* NULL past the end. */
 const struct ct_section *ct_section_at(size_t i);

@@ -43,6 +43,7 @@ void ct_key_describe(const struct ct_key *k, struct ct_str *out)
 		[CT_KEY_INTS] = "list of whole numbers",
 		[CT_KEY_FLOATS] = "list of numbers",
 		[CT_KEY_STRS] = "list of texts",
+		[CT_KEY_SIZES] = "whole number",
 	};
 	char word[64];
 
@@ -60,6 +61,8 @@ void ct_key_describe(const struct ct_key *k, struct ct_str *out)
 	ct_key_add_range(k, out);
 	if (k->flags & CT_KEY_AUTO)
 		ct_str_add(out, ", or auto");
+	if (k->type == CT_KEY_SIZES)
+		ct_str_add(out, ", or a list of pairs [epoch, number]");
 }
 
 void ct_str_list_release(struct ct_str_list *l)
@@ -143,6 +146,9 @@ void ct_key_release(const struct ct_key *k, struct ct_config *c)
 		break;
 	case CT_KEY_FLOATS:
 		*(struct ct_float_list *)slot = (struct ct_float_list){0};
+		break;
+	case CT_KEY_SIZES:
+		*(struct ct_size_list *)slot = (struct ct_size_list){0};
 		break;
 	case CT_KEY_INT:
 		*(int64_t *)slot = 0;
@@ -232,6 +238,20 @@ static void add_list(struct ct_str *out, const struct ct_key *k, const void *slo
 	ct_str_add(out, "]");
 }
 
+/* One size for the whole run is written as a number. */
+static void add_sizes(struct ct_str *out, const struct ct_size_list *l)
+{
+	if (l->n == 1) {
+		ct_str_addf(out, "%lld", (long long)l->v[0].size);
+		return;
+	}
+	ct_str_add(out, "[");
+	for (int i = 0; i < l->n; i++)
+		ct_str_addf(out, "%s[%lld, %lld]", i > 0 ? ", " : "", (long long)l->v[i].epoch,
+			    (long long)l->v[i].size);
+	ct_str_add(out, "]");
+}
+
 void ct_key_format(const struct ct_key *k, const struct ct_config *c, bool yaml, struct ct_str *out)
 {
 	const void *slot = ct_key_slot(k, c);
@@ -253,6 +273,9 @@ void ct_key_format(const struct ct_key *k, const struct ct_config *c, bool yaml,
 	case CT_KEY_FLOATS:
 	case CT_KEY_STRS:
 		add_list(out, k, slot, yaml);
+		break;
+	case CT_KEY_SIZES:
+		add_sizes(out, slot);
 		break;
 	default:
 		ct_add_number(out, *(const double *)slot);

@@ -6,9 +6,15 @@
 #include <strings.h>
 
 #define KEY(field, kind) .name = #field, .type = CT_KEY_##kind, .offset = offsetof(struct ct_config, field)
+/* A key that lies below another one, which C cannot write as a member: data.train and data.train.size. */
+#define PART(text, field, kind) .name = text, .type = CT_KEY_##kind, .offset = offsetof(struct ct_config, field)
 #define MLP "model.name=mlp"
-#define IMAGES "data.name=mnist|fashion_mnist|idx|synthetic"
-#define FILES "data.name=mnist|fashion_mnist|idx"
+#define RESNET_STEMS "resnet18|resnet34|resnet50|resnet101|resnet152|resnext50_32x4d|wide_resnet50_2"
+#define RESNETS RESNET_STEMS "|resnet20|resnet32|resnet44|resnet56"
+#define ENCODED "data.name=imagefolder|shards"
+#define IMAGES "data.name=mnist|fashion_mnist|idx|cifar10|cifar100|imagefolder|shards|synthetic"
+#define COLOUR "data.name=cifar10|cifar100|imagefolder|shards|synthetic"
+#define FILES "data.name=mnist|fashion_mnist|idx|cifar10|cifar100|imagefolder|shards"
 #define SYNTHETIC "data.name=synthetic|synthetic_regression"
 #define LEARNED .flags = CT_KEY_LEARNED
 #define SHARED .flags = CT_KEY_SHARED
@@ -38,8 +44,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Everything random follows from it: initial weights, order of samples, augmentation, dropout."},
 	{KEY(device, STR), .choices = "auto|cpu|cuda", .def = "auto",
 	 .doc = "What to train on. auto: GPUs where there are any."},
-	{KEY(precision, STR), LEARNED, .choices = "fp32", .def = "fp32", .why = "this version computes in fp32",
-	 .doc = "Number format of the computation."},
+	{KEY(precision, STR), LEARNED, .choices = "fp32|bf16", .def = "fp32",
+	 .doc = "Number format of the computation. bf16: activations and convolutions in bfloat16, weights and statistics in fp32; where the device has it."},
 
 	{KEY(launch.procs, INT), .flags = CT_KEY_AUTO | CT_KEY_HIDE_UNSET, .lo = 1, .hi = 1024, .def = "auto",
 	 .doc = "Processes (ranks) on this node. auto: one per GPU; without GPUs 2, or 1 on a single CPU."},
@@ -57,8 +63,8 @@ static const struct ct_key keys[] = {
 	{KEY(launch.threads, INT), .flags = CT_KEY_AUTO, .lo = 1, .hi = 1024, .def = "auto",
 	 .doc = "Compute threads of each rank. auto: the CPUs this job may use, divided by the ranks of the host; of four and more, an eighth is left to loader threads that distort images."},
 
-	{KEY(model.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED, .choices = "mlp|lenet|convnet|layers",
-	 .doc = "mlp: linear and ReLU; lenet: LeNet-5; convnet: two conv-BN-ReLU-pool blocks; layers: your own list."},
+	{KEY(model.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED, .choices = "mlp|lenet|convnet|layers|" RESNETS,
+	 .doc = "mlp: linear and ReLU; lenet: LeNet-5; convnet: two conv-BN-ReLU-pool blocks; resnet18 ...: as torchvision's; resnet20 to 56: the small ones for CIFAR; layers: your own list."},
 	{KEY(model.hidden, INTS), LEARNED, .lo = 1, .hi = 1048576, .max_n = 16, .def = "512,256", .only = MLP,
 	 .doc = "Widths of the hidden layers; [] is a linear classifier."},
 	{KEY(model.dropout, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0", .only = MLP,
@@ -69,22 +75,50 @@ static const struct ct_key keys[] = {
 	 .doc = "auto: cross_entropy for class labels, mse for regression targets."},
 	{KEY(model.label_smoothing, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0",
 	 .doc = "Share of each label that is spread over all classes; 0.1 is usual. Cross-entropy only."},
-	{KEY(model.init, STR), LEARNED, .choices = "pytorch|kaiming", .def = "pytorch",
-	 .doc = "Initial weights: PyTorch's defaults, or He et al. 2015 (normal, fan out)."},
+	{KEY(model.init, STR), LEARNED, .choices = "auto|pytorch|kaiming", .def = "auto",
+	 .doc = "Initial weights: PyTorch's defaults, or He et al. 2015 (normal, fan out). auto: kaiming for ResNets, as torchvision does."},
+	{KEY(model.stem, STR), LEARNED, .choices = "auto|imagenet|cifar", .def = "auto",
+	 .only = "model.name=" RESNET_STEMS,
+	 .doc = "First layers. imagenet: 7x7 convolution of stride 2 and max pool; cifar: 3x3 of stride 1, no pool. auto: cifar for training images of at most 64 pixels."},
+	{KEY(model.zero_gamma, BOOL), LEARNED, .def = "false", .only = "model.name=" RESNETS,
+	 .doc = "The last batch norm of each residual block starts with weight 0: blocks start as the identity (Goyal et al. 2017)."},
+	{KEY(model.drop_path, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0",
+	 .only = "model.name=" RESNETS,
+	 .doc = "Stochastic depth: probability of leaving out the last residual block for a sample, rising from 0 at the first (Huang et al. 2016)."},
+	{KEY(model.bn, STR), LEARNED, .choices = "local|sync|broadcast", .def = "local",
+	 .doc = "Batch norm over ranks. local: each rank's own rows, rank 0's running statistics are saved; sync: over the rows of all ranks; broadcast: local, and rank 0's running statistics are given to all before each step, as DDP does."},
+	{KEY(model.weights, STR),
+	 .doc = "Start from these weights: a state_dict of PyTorch saved as .safetensors (names as torchvision's), or a checkpoint. Empty: fresh ones. A run that is resumed has its own."},
+	{KEY(model.strict, BOOL), .def = "true",
+	 .doc = "Every tensor of model.weights must fit, and none be missing. false: take what fits and start the rest afresh, as for a new head."},
 
 	{KEY(data.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED,
-	 .choices = "mnist|fashion_mnist|idx|synthetic|synthetic_regression",
-	 .doc = "The data set. idx: any images and labels in IDX files; synthetic: made on the spot, needs no files."},
+	 .choices = "mnist|fashion_mnist|idx|cifar10|cifar100|imagefolder|shards|synthetic|synthetic_regression",
+	 .doc = "The data set. idx: any images and labels in IDX files; imagefolder: JPEG and PNG files, a folder a class; shards: the same in WebDataset tar files; synthetic: made on the spot, needs no files."},
 	{KEY(data.dir, STR), .only = FILES,
 	 .doc = "Folder of the files. Empty: $CTRAIN_DATA/<data.name>, without that variable datasets/<data.name>."},
 	{KEY(data.train, STR), .only = FILES,
-	 .doc = "Prefix of the training files. Empty: the data set's own (train)."},
+	 .doc = "Training data below data.dir. idx: prefix of the files; imagefolder: a folder; shards: \"train-{000000..000999}.tar\", several with blanks between. Empty: the data set's own."},
+	{PART("data.train.size", data.train_size, SIZES), LEARNED, .lo = 8, .hi = 4096, .max_n = 16, .only = ENCODED,
+	 .doc = "Training images become so many pixels wide and high; by epoch: [[0, 128], [10, 160], [16, 192]]. Empty: 224."},
 	{KEY(data.val, STR), .choices = "none", .flags = CT_KEY_OTHERS | CT_KEY_SHARED,
-	 .doc = "Prefix of the evaluation files. Empty: the data set's own (t10k); none: no evaluation."},
+	 .doc = "Evaluation data, as data.train. Empty: the data set's own; none: no evaluation."},
+	{PART("data.val.size", data.val_size, INT), SHARED, .hi = 4096, .def = "0", .only = ENCODED,
+	 .doc = "Size of evaluation images. 0: the last one of data.train.size."},
+	{PART("data.val.resize", data.val_resize, INT), SHARED, .hi = 8192, .def = "0", .only = ENCODED,
+	 .doc = "Evaluation images are resized to this short side, then the middle is cut out. 0: data.val.size * 256 / 224."},
+	{KEY(data.classes_file, STR), .only = FILES,
+	 .doc = "Class names, one a line (\"name\", or \"number wnid name\"). Empty: classes.txt beside the data, where there is one."},
+	{KEY(data.index_dir, STR), .only = "data.name=shards",
+	 .doc = "Folder for the indexes of shards. Empty: beside the shards where that can be written, else $XDG_CACHE_HOME/ctrain."},
 	{KEY(data.workers, INT), .flags = CT_KEY_AUTO, .hi = 256, .def = "auto",
-	 .doc = "Loader threads of each rank; 0: none, load between steps. auto: none, or some where images are distorted."},
+	 .doc = "Loader threads of each rank; 0: none, load between steps. auto: none for small images in memory; some where images are decoded or distorted."},
 	{KEY(data.depth, INT), .lo = 2, .hi = 64, .def = "4", .doc = "Batches that the loader prepares ahead."},
-	{KEY(data.shuffle, BOOL), LEARNED, .def = "true", .doc = "A new order of the training samples each epoch."},
+	{KEY(data.shuffle, STR), LEARNED, .choices = "global|window|none", .alias = "true=global|false=none",
+	 .def = "global",
+	 .doc = "A new order of the training samples each epoch. global: of all; window: shards are shuffled, then the samples of data.shuffle_window shards at a time (sequential reads for slow disks); none: as they are stored."},
+	{KEY(data.shuffle_window, INT), LEARNED, .lo = 1, .hi = 1048576, .def = "16", .only = "data.shuffle=window",
+	 .doc = "Shards whose samples are mixed."},
 	{KEY(data.drop_last, BOOL), LEARNED, .def = "false", .doc = "Leave out the last, smaller batch of an epoch."},
 	{KEY(data.n_train, INT), LEARNED, .lo = 1, .hi = 4294967295, .def = "10000", .only = SYNTHETIC,
 	 .doc = "Training samples to make."},
@@ -93,14 +127,23 @@ static const struct ct_key keys[] = {
 	{KEY(data.shape, INTS), LEARNED, .lo = 1, .hi = 65536, .max_n = 3,
 	 .only = "data.name=idx|synthetic|synthetic_regression",
 	 .doc = "[channels, height, width]; a vector: [10, 1, 1]. Empty: [1, 28, 28]; idx: whatever the files hold."},
-	{KEY(data.classes, INT), LEARNED, .lo = 2, .hi = 1000000, .def = "10", .only = "data.name=idx|synthetic",
-	 .doc = "Number of classes."},
+	{KEY(data.classes, INT), .flags = CT_KEY_LEARNED | CT_KEY_AUTO, .lo = 2, .hi = 1000000, .def = "auto",
+	 .only = "data.name=idx|shards|synthetic",
+	 .doc = "Number of classes. auto: 10; shards: as many as the class list names, without one the largest label of the training data + 1."},
 	{KEY(data.targets, INT), LEARNED, .lo = 1, .hi = 65536, .def = "1", .only = "data.name=synthetic_regression",
 	 .doc = "Numbers to predict for each sample."},
 	{KEY(data.mean, FLOATS), LEARNED, .lo = -1e6, .hi = 1e6, .max_n = 4, .only = IMAGES,
 	 .doc = "Mean of each channel, of pixels in 0..1. Empty: the data set's own."},
 	{KEY(data.std, FLOATS), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1e6, .max_n = 4, .only = IMAGES,
 	 .doc = "Standard deviation of each channel. Empty: the data set's own."},
+	{KEY(data.decode, STR), LEARNED, .choices = "exact|fast", .def = "exact", .only = ENCODED,
+	 .doc = "fast: large JPEG images are decoded at 1/2, 1/4 or 1/8 of their size where that is still larger than what is needed; pixels differ a little."},
+	{KEY(data.exif, BOOL), LEARNED, .def = "false", .only = ENCODED,
+	 .doc = "Turn images as their EXIF orientation says. PyTorch's loaders do not."},
+	{KEY(data.max_pixels, INT), LEARNED, .lo = 1, .hi = 1073741824, .def = "67108864", .only = ENCODED,
+	 .doc = "Larger images count as bad samples, before anything is allocated for them."},
+	{KEY(data.max_bad, FLOAT), .hi = 1e12, .def = "0.01", .only = ENCODED,
+	 .doc = "Samples of an epoch that may be unreadable or broken, over all ranks, before the run ends; below 1: as a fraction. In training another sample takes the place of each, in evaluation it is left out; all are named in the log."},
 	{KEY(data.augment.crop_padding, INT), LEARNED, .hi = 64, .def = "0", .only = IMAGES,
 	 .doc = "Pad by so many zero pixels on each side, then cut the old size at a random place."},
 	{KEY(data.augment.flip, BOOL), LEARNED, .def = "false", .only = IMAGES,
@@ -115,6 +158,29 @@ static const struct ct_key keys[] = {
 	 .only = IMAGES, .doc = "Largest zoom."},
 	{KEY(data.augment.shear, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 90, .def = "0", .only = IMAGES,
 	 .doc = "Slant by up to so many degrees, either way."},
+	{KEY(data.augment.area, FLOATS), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1, .min_n = 2, .max_n = 2,
+	 .def = "0.08,1", .only = ENCODED,
+	 .doc = "A random part of each image is cut out and resized: smallest and largest share of its area."},
+	{KEY(data.augment.ratio, FLOATS), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 100, .min_n = 2, .max_n = 2,
+	 .def = "0.75,1.3333333333333333", .only = ENCODED, .doc = "Smallest and largest width / height of that part."},
+	{KEY(data.augment.brightness, FLOAT), LEARNED, .hi = 10, .def = "0", .only = COLOUR,
+	 .doc = "Brightness times a factor of 1 +- this."},
+	{KEY(data.augment.contrast, FLOAT), LEARNED, .hi = 10, .def = "0", .only = COLOUR,
+	 .doc = "Contrast times a factor of 1 +- this."},
+	{KEY(data.augment.saturation, FLOAT), LEARNED, .hi = 10, .def = "0", .only = COLOUR,
+	 .doc = "Saturation times a factor of 1 +- this."},
+	{KEY(data.augment.hue, FLOAT), LEARNED, .hi = 0.5, .def = "0", .only = COLOUR,
+	 .doc = "Turn the hue by up to this part of the circle, either way."},
+	{KEY(data.augment.rand_augment, INT), LEARNED, .hi = 16, .def = "0", .only = COLOUR,
+	 .doc = "RandAugment (Cubuk et al. 2020): so many random operations on each image; 2 is usual, 0: off."},
+	{KEY(data.augment.rand_magnitude, INT), LEARNED, .hi = 30, .def = "9", .only = COLOUR,
+	 .doc = "Strength of these operations."},
+	{KEY(data.augment.erasing, FLOAT), LEARNED, .hi = 1, .def = "0", .only = IMAGES,
+	 .doc = "Probability of painting a random rectangle over with the mean colour (Zhong et al. 2020)."},
+	{KEY(data.augment.mixup, FLOAT), LEARNED, .hi = 100, .def = "0", .only = IMAGES,
+	 .doc = "Blend pairs of images and of their labels, shares from Beta(this, this) (Zhang et al. 2018); 0.2 is usual, 0: off."},
+	{KEY(data.augment.cutmix, FLOAT), LEARNED, .hi = 100, .def = "0", .only = IMAGES,
+	 .doc = "Put a rectangle of one image into another, labels by area, shares from Beta(this, this) (Yun et al. 2019); 0: off. With mixup, each pair gets one of the two."},
 
 	{KEY(batch.global, INT), .flags = CT_KEY_LEARNED | CT_KEY_HIDE_UNSET, .hi = 16777216, .def = "0",
 	 .doc = "Rows of a step over all ranks and accumulation steps."},
@@ -123,8 +189,8 @@ static const struct ct_key keys[] = {
 	{KEY(batch.eval, INT), SHARED, .lo = 1, .hi = 65536, .def = "256",
 	 .doc = "Rows of an evaluation batch on each rank."},
 
-	{KEY(optim.name, STR), LEARNED, .choices = "sgd|adamw", .def = "sgd",
-	 .doc = "The rule that turns gradients into updates."},
+	{KEY(optim.name, STR), LEARNED, .choices = "sgd|adamw|lars|lamb", .def = "sgd",
+	 .doc = "The rule that turns gradients into updates. lars, lamb: sgd and adamw with a step for each layer by the size of its weights, for very large batches."},
 	{KEY(optim.lr, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1000, .def = "0.05",
 	 .doc = "Learning rate; one_cycle: its peak."},
 	{KEY(optim.lr_rule, STR), LEARNED, .choices = "none|linear", .def = "none",
@@ -132,18 +198,20 @@ static const struct ct_key keys[] = {
 	{KEY(optim.lr_base_batch, INT), LEARNED, .lo = 1, .hi = 16777216, .def = "256", .only = "optim.lr_rule=linear",
 	 .doc = "Global batch that optim.lr was chosen for."},
 	{KEY(optim.momentum, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0.9",
-	 .only = "optim.name=sgd", .doc = "Momentum."},
+	 .only = "optim.name=sgd|lars", .doc = "Momentum."},
 	{KEY(optim.nesterov, BOOL), LEARNED, .def = "false", .only = "optim.name=sgd", .doc = "Nesterov's momentum."},
 	{KEY(optim.weight_decay, FLOAT), LEARNED, .hi = 10, .def = "0",
-	 .doc = "sgd: L2, added to the gradient; adamw: decoupled."},
+	 .doc = "sgd, lars: L2, added to the gradient; adamw, lamb: decoupled."},
 	{KEY(optim.decay_norm_bias, BOOL), LEARNED, .def = "true",
 	 .doc = "Apply weight decay to biases and batch-norm parameters too."},
 	{KEY(optim.beta1, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0.9",
-	 .only = "optim.name=adamw", .doc = "Decay of the mean of gradients."},
+	 .only = "optim.name=adamw|lamb", .doc = "Decay of the mean of gradients."},
 	{KEY(optim.beta2, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0.999",
-	 .only = "optim.name=adamw", .doc = "Decay of the mean of squared gradients."},
+	 .only = "optim.name=adamw|lamb", .doc = "Decay of the mean of squared gradients."},
 	{KEY(optim.eps, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1, .def = "1e-8",
-	 .only = "optim.name=adamw", .doc = "Keeps the division finite."},
+	 .only = "optim.name=adamw|lamb", .doc = "Keeps the division finite; 1e-6 is usual for lamb."},
+	{KEY(optim.trust, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1, .def = "0.001",
+	 .only = "optim.name=lars", .doc = "Step of a layer as a fraction of the size of its weights, at learning rate 1 (You et al. 2017)."},
 	{KEY(optim.clip_norm, FLOAT), LEARNED, .hi = 1e6, .def = "0",
 	 .doc = "Scale the gradient down to this L2 norm; 0: off."},
 
@@ -187,6 +255,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Batches whose gradients are added up before each update."},
 	{KEY(train.ema, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0",
 	 .doc = "Evaluate a moving average of the weights with this decay (0.999); 0: off."},
+	{KEY(train.recompute, STR), .choices = "none|blocks", .def = "none",
+	 .doc = "blocks: what lies inside residual blocks is computed again in the backward pass instead of being kept: less memory, about a third more work, the same results."},
 	{KEY(train.engine, STR), .choices = "auto|onednn|ref", .def = "auto",
 	 .doc = "Who computes. ref: slow plain loops, for comparison."},
 
@@ -230,10 +300,27 @@ const struct ct_key *ct_key_at(size_t i)
 	return &keys[i];
 }
 
+bool ct_key_has_parts(const struct ct_key *k)
+{
+	size_t len = strlen(k->name);
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
+		if (strncmp(keys[i].name, k->name, len) == 0 && keys[i].name[len] == '.')
+			return true;
+	}
+	return false;
+}
+
 size_t ct_key_index(const char *name)
 {
+	const char *dot = strrchr(name, '.');
+	size_t len = dot ? (size_t)(dot - name) : 0;
+
 	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
 		if (strcmp(keys[i].name, name) == 0)
+			return i;
+		if (dot && strcmp(dot + 1, CT_KEY_OWN_PART) == 0 && strncmp(keys[i].name, name, len) == 0 &&
+		    !keys[i].name[len] && ct_key_has_parts(&keys[i]))
 			return i;
 	}
 	return SIZE_MAX;

@@ -157,8 +157,8 @@ static bool read_bool(struct setter *t, const struct ct_yaml_node *v)
 
 static void check_choice(struct setter *t, const struct ct_yaml_node *v)
 {
-	char words[16][64];
-	const char *list[16], *near;
+	char words[32][64];
+	const char *list[32], *near;
 	struct ct_str b = {0};
 	size_t n = 0;
 
@@ -203,11 +203,31 @@ static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
 	return true;
 }
 
+/* The choice that an alias stands for; NULL: v is none. Into buf. */
+static const char *find_alias(const struct ct_key *k, const char *text, char *buf, size_t size)
+{
+	size_t len = strlen(text);
+
+	for (size_t i = 0; k->alias && ct_choice_at(k->alias, i, buf, size); i++) {
+		if (strncmp(buf, text, len) == 0 && buf[len] == '=')
+			return buf + len + 1;
+	}
+	return NULL;
+}
+
 static enum ct_status read_text(struct setter *t, const struct ct_yaml_node *v, char **out)
 {
+	const char *choice;
+	char buf[64];
+
 	*out = NULL;
 	if (!plain_text(t, v))
 		return CT_OK;
+	choice = find_alias(t->k, v->text, buf, sizeof(buf));
+	if (choice) {
+		CT_TRY_ALLOC(*out = ct_strdup(choice));
+		return CT_OK;
+	}
 	/* "" is always "not set". */
 	if (t->k->choices && !(t->k->flags & CT_KEY_OTHERS))
 		check_choice(t, v);
@@ -289,6 +309,38 @@ static enum ct_status store_list(struct setter *t, const struct ct_yaml_node *v,
 	return st;
 }
 
+/* `224`, or pairs of an epoch and a number: epochs rise from 0. */
+static void store_sizes(struct setter *t, const struct ct_yaml_node *v, struct ct_size_list *slot)
+{
+	struct ct_size_list l = {0};
+
+	if (v->kind != CT_YAML_LIST) {
+		if (!is_scalar(t, v))
+			return;
+		l.v[l.n++].size = read_int(t, v);
+	} else if (v->n > (size_t)t->k->max_n) {
+		complain(t, v, "has %zu entries, at most %d are taken", v->n, t->k->max_n);
+	} else {
+		for (size_t i = 0; i < v->n && !t->failed; i++) {
+			const struct ct_yaml_node *pair = v->items[i];
+			int64_t epoch = 0, before = i > 0 ? l.v[i - 1].epoch : -1;
+
+			if (pair->kind != CT_YAML_LIST || pair->n != 2 || !is_scalar(t, pair->items[0]) ||
+			    !is_scalar(t, pair->items[1])) {
+				complain(t, pair, "write pairs of an epoch and a number, as in [[0, 128], [10, 160]]");
+				return;
+			}
+			if (ct_parse_i64(pair->items[0]->text, &epoch) != CT_OK || epoch <= before ||
+			    epoch > 1000000 || (i == 0 && epoch != 0))
+				complain(t, pair->items[0], "is no epoch here: the first is 0, and they rise");
+			l.v[l.n].epoch = epoch;
+			l.v[l.n++].size = read_int(t, pair->items[1]);
+		}
+	}
+	if (!t->failed)
+		*slot = l;
+}
+
 static enum ct_status store_scalar(struct setter *t, const struct ct_yaml_node *v, void *slot)
 {
 	char *text;
@@ -326,7 +378,9 @@ enum ct_status ct_key_store(size_t key, struct ct_config *c, const struct ct_yam
 	struct ct_str b = {0};
 	char *where;
 
-	if (!is_list(t.k)) {
+	if (t.k->type == CT_KEY_SIZES) {
+		store_sizes(&t, v, slot);
+	} else if (!is_list(t.k)) {
 		if (is_scalar(&t, v))
 			CT_TRY(store_scalar(&t, v, slot));
 	} else if (v->kind == CT_YAML_LIST) {
@@ -373,7 +427,7 @@ enum ct_status ct_key_store_text(size_t key, struct ct_config *c, const char *te
 	ct_yaml *doc = NULL;
 	enum ct_status st;
 
-	if (is_list(ct_key_at(key)) && text[0] == '[') {
+	if ((is_list(ct_key_at(key)) || ct_key_at(key)->type == CT_KEY_SIZES) && text[0] == '[') {
 		CT_TRY(ct_yaml_parse(text, scalar.len, s->name, p, &doc));
 		st = doc ? ct_key_store(key, c, ct_yaml_root(doc), s, p) : CT_OK;
 		ct_yaml_destroy(doc);

@@ -5,13 +5,14 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 
-static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m)
+static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m, uint64_t *n_bad)
 {
-	double v[4] = {m->loss, (double)m->count, (double)m->top1, (double)m->top5};
+	double v[5] = {m->loss, (double)m->count, (double)m->top1, (double)m->top5, (double)*n_bad};
 	ct_work *w = NULL;
 	CT_TRY(ct_comm_allreduce(s->comm, v, CT_ARRAY_LEN(v), CT_F64, CT_SUM, &w));
 	CT_TRY(ct_work_wait(w));
 	*m = (struct ct_metrics){v[0], (int64_t)v[1], (int64_t)v[2], (int64_t)v[3]};
+	*n_bad = (uint64_t)v[4];
 	return CT_OK;
 }
 
@@ -31,21 +32,59 @@ static enum ct_status run_batches(struct ct_session *s, ct_loader *loader, uint6
 	return CT_OK;
 }
 
+static void note_bad(void *user, uint32_t sample, const char *text)
+{
+	++*(uint64_t *)user;
+	CT_WARN("bad sample %u of the evaluation data, left out: %s", sample, text);
+}
+
+/* Compiled once: images of an evaluation have one size. */
+static enum ct_status prepare(struct ct_session *s)
+{
+	const struct ct_shape *in = &s->plan.val_input, *have = &ct_graph_node(s->graph, 0)->shape;
+	const ct_graph *g = s->graph;
+	if (s->eval)
+		return CT_OK;
+	if (in->h != have->h || in->w != have->w) {
+		CT_TRY(ct_plan_graph(s->cfg, ct_dataset_info(s->val), *in, &s->val_graph));
+		g = s->val_graph;
+	}
+	return ct_program_create_for(s->net, g, (int)s->plan.eval_rows, CT_EVAL, &s->eval);
+}
+
+static enum ct_status count_all(const struct ct_session *s, const struct ct_metrics *m, uint64_t n_bad)
+{
+	if (n_bad > s->plan.max_bad_val) {
+		ct_error_set(CT_DATA, __FILE__, __LINE__,
+			     "%llu of %u evaluation samples could not be read or decoded, data.max_bad allows %llu",
+			     (unsigned long long)n_bad, s->plan.val.n, (unsigned long long)s->plan.max_bad_val);
+		ct_error_hint("the log names each of them; data.max_bad=N lets more pass");
+		return CT_DATA;
+	}
+	if ((uint64_t)m->count + n_bad != s->plan.val.n || m->count == 0)
+		return CT_FAIL(CT_BUG, "evaluation counted %lld of %u samples, %llu were bad", (long long)m->count,
+			       s->plan.val.n, (unsigned long long)n_bad);
+	return CT_OK;
+}
+
 enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, double done), void *user,
 			   struct ct_eval_result *out)
 {
 	int64_t t0 = ct_now_ns();
 	struct ct_metrics m = {0};
-	struct ct_loader_opts lo = {.sampler = s->plan.val, .n_threads = 0};
+	struct ct_loader_opts lo;
+	uint64_t n_bad = 0;
 	ct_loader *loader = NULL;
 	enum ct_status st;
 
-	lo.sampler.rank = (uint32_t)s->world.id.rank;
 	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), ct_net_buffers_elems(s->net) * sizeof(float)));
 	if (s->ema)
 		CT_TRY(ct_session_broadcast(s, ct_ema_buffers(s->ema), ct_net_buffers_elems(s->net) * sizeof(float)));
-	if (!s->eval)
-		CT_TRY(ct_program_create(s->net, (int)s->plan.eval_rows, CT_EVAL, &s->eval));
+	CT_TRY(prepare(s));
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
+			    s->world.id.local_world, &lo);
+	lo.on_bad = note_bad;
+	lo.user = &n_bad;
 	CT_TRY(ct_loader_create(s->val, &lo, &loader));
 	if (s->ema)
 		ct_ema_swap(s->ema);
@@ -54,15 +93,15 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 		ct_ema_swap(s->ema);
 	ct_loader_destroy(loader);
 	if (st == CT_OK)
-		st = sum_over_ranks(s, &m);
+		st = sum_over_ranks(s, &m, &n_bad);
 	CT_TRY(st);
-	if ((uint64_t)m.count != s->plan.val.n)
-		return CT_FAIL(CT_BUG, "evaluation counted %lld of %u samples", (long long)m.count, s->plan.val.n);
+	CT_TRY(count_all(s, &m, n_bad));
 	double n = (double)m.count;
 	*out = (struct ct_eval_result){.loss = m.loss / n,
 				       .top1 = s->plan.regression ? -1 : (double)m.top1 / n,
 				       .top5 = s->plan.regression ? -1 : (double)m.top5 / n,
 				       .count = (uint64_t)m.count,
+				       .bad = n_bad,
 				       .seconds = (double)(ct_now_ns() - t0) * 1e-9};
 	return CT_OK;
 }

@@ -58,10 +58,18 @@ static int loader_share(int cpus)
 	return (cpus + 7) / 8;
 }
 
-static bool is_affine(const struct ct_config *c)
+static bool decodes(const struct ct_config *c)
 {
-	return c->data.augment.degrees > 0 || c->data.augment.translate > 0 || c->data.augment.shear > 0 ||
-	       c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1;
+	return strcmp(c->data.name, "imagefolder") == 0 || strcmp(c->data.name, "shards") == 0;
+}
+
+/* Does the loader have work that is worth a thread? */
+static bool distorts(const struct ct_config *c)
+{
+	return decodes(c) || c->data.augment.degrees > 0 || c->data.augment.translate > 0 ||
+	       c->data.augment.shear > 0 || c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1 ||
+	       c->data.augment.rand_augment > 0 || c->data.augment.hue > 0 || c->data.augment.brightness > 0 ||
+	       c->data.augment.contrast > 0 || c->data.augment.saturation > 0;
 }
 
 int ct_plan_threads(const struct ct_config *c, int local_world)
@@ -71,14 +79,32 @@ int ct_plan_threads(const struct ct_config *c, int local_world)
 	/* Not from data.workers: the weights must not depend on it, and the last bits depend on the compute threads. Of few CPUs
 	 * none can be spared for a thread that is seldom busy. */
 	int n = cpu_share(local_world);
-	return n >= 4 && is_affine(c) ? n - loader_share(n) : n;
+	return n >= 4 && distorts(c) ? n - loader_share(n) : n;
+}
+
+static bool computes_on_cpu(const struct ct_config *c)
+{
+	bool any = strcmp(c->device, "auto") == 0;
+	const char *name;
+	char why[256];
+	int count;
+	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
+		if (any ? count > 0 : strcmp(name, c->device) == 0)
+			return strcmp(name, "cpu") == 0;
+	return true;
 }
 
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info, int local_world)
 {
 	if (c->data.workers >= 0)
 		return (int)c->data.workers;
-	return info->in_memory && !is_affine(c) ? 0 : loader_share(cpu_share(local_world));
+	if (info->in_memory && !distorts(c))
+		return 0;
+	/* Where a GPU computes, the CPUs are the loader's, but for the one that drives it. */
+	int cpus = cpu_share(local_world);
+	if (decodes(c) && !computes_on_cpu(c))
+		return cpus > 1 ? cpus - 1 : 1;
+	return loader_share(cpus);
 }
 
 /* A GPU belongs to one rank; all ranks of a host share its CPUs, which are one device. */
@@ -113,6 +139,15 @@ enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct
 	return CT_OK;
 }
 
+enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e)
+{
+	bool bf16 = strcmp(c->precision, "bf16") == 0;
+	if (ct_engine_check_precision(e, bf16 ? CT_PRECISION_BF16 : CT_PRECISION_FP32) == CT_OK)
+		return CT_OK;
+	ct_error_hint("use precision=fp32");
+	return ct_error_wrap("precision %s", c->precision);
+}
+
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)
 {
 	const char *name = launchers[0] ? launchers : c->run.name;
@@ -136,32 +171,6 @@ char *ct_plan_run_dir(const struct ct_config *c)
 	if (len > 0)
 		return ct_strfmt("%.*s", (int)len, c->run.dir);
 	return ct_strfmt("runs/%s", c->run.name[0] ? c->run.name : "run");
-}
-
-bool ct_plan_has_val(const struct ct_config *c)
-{
-	return strcmp(c->data.val, "none") != 0;
-}
-
-void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out)
-{
-	const struct ct_int_list *s = &c->data.shape;
-	const char *split = train ? c->data.train : c->data.val;
-	*out = (struct ct_dataset_spec){
-		.name = c->data.name,
-		.dir = c->data.dir,
-		.split = split[0] ? split
-			 : train  ? "train"
-				  : "t10k",
-		.train = train,
-		.n = (uint32_t)(train ? c->data.n_train : c->data.n_val),
-		.c = s->n > 0 ? (int)s->v[0] : 0,
-		.h = s->n > 1 ? (int)s->v[1] : 0,
-		.w = s->n > 2 ? (int)s->v[2] : 0,
-		.n_classes = (int)c->data.classes,
-		.n_targets = (int)c->data.targets,
-		.seed = (uint64_t)c->run.seed,
-	};
 }
 
 static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, struct ct_run_plan *p)
@@ -254,7 +263,10 @@ static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 		.eps = c->optim.eps,
 		.clip_norm = c->optim.clip_norm,
 	};
-	p->init = strcmp(c->model.init, "kaiming") == 0 ? CT_INIT_KAIMING : CT_INIT_PYTORCH;
+	bool resnet = strstr(c->model.name, "resne") != NULL; /* ResNeXt too */
+	p->init = strcmp(c->model.init, "kaiming") == 0 || (resnet && strcmp(c->model.init, "auto") == 0)
+			  ? CT_INIT_KAIMING
+			  : CT_INIT_PYTORCH;
 }
 
 static enum ct_status plan_net(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
@@ -264,6 +276,8 @@ static enum ct_status plan_net(const struct ct_config *c, const struct ct_datase
 		.input = train->kind == CT_SAMPLE_F32 ? CT_INPUT_F32_NCHW : CT_INPUT_U8_NHWC,
 		.seed = (uint64_t)c->run.seed,
 		.train = true,
+		.precision = strcmp(c->precision, "bf16") == 0 ? CT_PRECISION_BF16 : CT_PRECISION_FP32,
+		.recompute = strcmp(c->train.recompute, "blocks") == 0 ? CT_RECOMPUTE_BLOCKS : CT_RECOMPUTE_NONE,
 	};
 	for (int i = 0; i < 4; i++) {
 		p->net.mean[i] = i < c->data.mean.n ? (float)c->data.mean.v[i] : train->mean[i];
@@ -271,10 +285,10 @@ static enum ct_status plan_net(const struct ct_config *c, const struct ct_datase
 		if (p->net.std[i] <= 0)
 			p->net.std[i] = 1;
 	}
-	if (c->data.mean.n > 0 && train->kind == CT_SAMPLE_U8_HWC && c->data.mean.n != train->c)
+	if (c->data.mean.n > 0 && train->kind != CT_SAMPLE_F32 && c->data.mean.n != train->c)
 		return CT_FAIL(CT_CONFIG, "data.mean has %d values, the images have %d channels", c->data.mean.n,
 			       train->c);
-	if (c->data.std.n > 0 && train->kind == CT_SAMPLE_U8_HWC && c->data.std.n != train->c)
+	if (c->data.std.n > 0 && train->kind != CT_SAMPLE_F32 && c->data.std.n != train->c)
 		return CT_FAIL(CT_CONFIG, "data.std has %d values, the images have %d channels", c->data.std.n,
 			       train->c);
 	return CT_OK;
@@ -287,7 +301,7 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 				       .world = p->world,
 				       .accumulate = p->accumulate,
 				       .seed = (uint64_t)c->run.seed,
-				       .shuffle = c->data.shuffle,
+				       .shuffle = strcmp(c->data.shuffle, "none") != 0,
 				       .drop_last = c->data.drop_last};
 	p->steps_per_epoch = ct_sampler_steps(&p->train);
 	if (p->steps_per_epoch == 0) {
@@ -305,6 +319,39 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 	return CT_OK;
 }
 
+static enum ct_status check_val(const struct ct_config *c, const struct ct_dataset_info *train,
+				const struct ct_dataset_info *val)
+{
+	if (val->c != train->c || val->h != train->h || val->w != train->w || val->n_targets != train->n_targets)
+		return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data %dx%dx%d: they must agree", val->c,
+			       val->h, val->w, train->c, train->h, train->w);
+	if (val->n_classes <= train->n_classes)
+		return CT_OK;
+	ct_error_set(CT_DATA, __FILE__, __LINE__, "the evaluation data has %d classes, the training data %d",
+		     val->n_classes, train->n_classes);
+	if (strcmp(c->data.name, "shards") == 0)
+		ct_error_hint("give the number in data.classes, or the names in data.classes_file");
+	else
+		ct_error_hint("both need the same classes");
+	return CT_DATA;
+}
+
+/* Statistics over ranks are collective: every rank needs rows in every micro-batch. */
+static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_run_plan *p)
+{
+	struct ct_sampler s = p->train;
+	if (strcmp(c->model.bn, "sync") != 0 || p->total_steps < p->steps_per_epoch)
+		return CT_OK;
+	s.rank = p->world - 1;
+	if (ct_sampler_slice(&s, p->steps_per_epoch - 1, p->accumulate - 1).count > 0)
+		return CT_OK;
+	ct_error_set(CT_CONFIG, __FILE__, __LINE__,
+		     "model.bn sync needs rows on every rank, and the last batch of an epoch (%llu samples) has none for rank %u",
+		     (unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
+	ct_error_hint("leave that batch out: data.drop_last=true");
+	return CT_CONFIG;
+}
+
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out)
 {
@@ -315,27 +362,20 @@ enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const
 	plan_schedule(c, &p);
 	CT_TRY(plan_net(c, train, &p));
 	p.regression = train->n_targets > 0;
-	p.augment = (struct ct_augment){.crop_padding = (int)c->data.augment.crop_padding,
-					.flip = c->data.augment.flip,
-					.degrees = (float)c->data.augment.degrees,
-					.translate = (float)c->data.augment.translate,
-					.scale_min = (float)c->data.augment.scale_min,
-					.scale_max = (float)c->data.augment.scale_max,
-					.shear = (float)c->data.augment.shear};
 	if (val) {
-		if (val->c != train->c || val->h != train->h || val->w != train->w ||
-		    val->n_targets != train->n_targets)
-			return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data %dx%dx%d: they must agree",
-				       val->c, val->h, val->w, train->c, train->h, train->w);
+		CT_TRY(check_val(c, train, val));
 		p.has_val = true;
 		p.val = (struct ct_sampler){
 			.n = val->n, .global_batch = p.eval_rows * world, .world = world, .accumulate = 1};
 	}
+	CT_TRY(ct_plan_data(c, train, val, &p));
+	CT_TRY(check_sync_bn(c, &p));
 	*out = p;
 	return CT_OK;
 }
 
-enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, ct_graph **out)
+enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
+			     ct_graph **out)
 {
 	int hidden[CT_ARRAY_LEN(c->model.hidden.v)];
 	for (int i = 0; i < c->model.hidden.n; i++)
@@ -350,7 +390,7 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 	}
 	struct ct_model_spec spec = {
 		.name = c->model.name,
-		.input = {train->c, train->h, train->w},
+		.input = input,
 		.n_outputs = regression ? train->n_targets : train->n_classes,
 		.loss = mse ? CT_LOSS_MSE : CT_LOSS_CROSS_ENTROPY,
 		.label_smoothing = (float)c->model.label_smoothing,
@@ -359,6 +399,9 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 		.dropout = (float)c->model.dropout,
 		.layers = (const char *const *)c->model.layers.v,
 		.n_layers = c->model.layers.n,
+		.small_stem = ct_plan_small_stem(c, train),
+		.zero_gamma = c->model.zero_gamma,
+		.drop_path = (float)c->model.drop_path,
 	};
 	return ct_model_build(&spec, out);
 }

@@ -23,10 +23,15 @@ struct ct_run_plan {
 	struct ct_schedule schedule;
 	struct ct_optim_opts optim;
 	struct ct_sampler train, val; /* rank 0's; set .rank */
-	struct ct_augment augment;
-	struct ct_net_opts net;
+	struct ct_transform transform, val_transform; /* of training and evaluation images */
+	struct ct_loader_size sizes[16];              /* of training images by epoch; none: as the data is */
+	int n_sizes;
+	struct ct_shape input, val_input; /* of the model: training in epoch 0, evaluation */
+	float mixup, cutmix;
+	uint64_t max_bad, max_bad_val; /* bad samples of an epoch, of an evaluation: over all ranks */
+	struct ct_net_opts net;        /* sync is the session's */
 	enum ct_init init;
-	bool has_val, regression;
+	bool has_val, regression, encoded;
 };
 
 struct ct_ranks {
@@ -43,7 +48,7 @@ int ct_plan_local_procs(const struct ct_config *c);
  * distort images are left to the loader. */
 int ct_plan_threads(const struct ct_config *c, int local_world);
 /* data.workers, where auto means none for small images in memory (made inline faster than handed over), else an eighth
- * of the rank's CPUs, at least 1. */
+ * of the rank's CPUs, at least 1; where compressed images go to a GPU all of them but one. */
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info, int local_world);
 /* How a run that ended early goes on, for hints: "run the same command again", where that does not start it afresh. A
  * literal. */
@@ -52,18 +57,35 @@ const char *ct_plan_how_to_resume(const struct ct_config *c);
 char *ct_plan_run_dir(const struct ct_config *c);
 /* The device of a rank: its own GPU, or the host's CPUs. launch.devices without GPUs is CT_CONFIG. */
 enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out) CT_MUST_CHECK;
+/* Does the engine compute in the config's precision? CT_UNSUPPORTED with the reason and what would do. */
+enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e) CT_MUST_CHECK;
 /* What the ranks of one run show each other: dist.run_id, else what who started them calls the run ("": nothing), else
  * its name. Borrowed. */
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers);
 
 void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out);
+/* Opens the training or evaluation data. other: the data set opened before, whose number of classes counts for this one
+ * too where the config leaves it to the data; NULL. */
+enum ct_status ct_plan_open_data(const struct ct_config *c, bool train, const struct ct_dataset_info *other,
+				 ct_dataset **out) CT_MUST_CHECK;
 bool ct_plan_has_val(const struct ct_config *c);
+/* model.stem, where auto means the small one for training images of at most 64 pixels (the largest of
+ * data.train.size). */
+bool ct_plan_small_stem(const struct ct_config *c, const struct ct_dataset_info *train);
+/* Transforms, sizes, budgets of p; its batch, steps and net are there already. */
+enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_info *train,
+			    const struct ct_dataset_info *val, struct ct_run_plan *p) CT_MUST_CHECK;
+/* Shape of training images in an epoch. */
+struct ct_shape ct_plan_input_at(const struct ct_run_plan *p, uint32_t epoch);
+/* Everything but what is told about bad samples (on_bad). */
+void ct_plan_loader_opts(const struct ct_config *c, const struct ct_run_plan *p, const struct ct_dataset_info *info,
+			 bool train, uint32_t rank, int local_world, struct ct_loader_opts *out);
 /* CT_CONFIG when the pieces do not fit (batch not divisible by ranks and accumulation, data of another shape than the
  * model, no step at all ...). val may be NULL. */
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out) CT_MUST_CHECK;
-/* The graph that the config asks for on this data. Returns owned. */
-enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train,
+/* The graph that the config asks for on this data, for images of shape input. Returns owned. */
+enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
 			     ct_graph **out) CT_MUST_CHECK;
 /* Reduce buckets over the net's gradient arena, caps from dist.*. Returns owned (ct_free). */
 enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out,

@@ -27,16 +27,29 @@ enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t byte
 	return ct_work_wait(w);
 }
 
+/* Batch norm over ranks. Buckets that are under way were posted before, on every rank in the same order. */
+static enum ct_status sum_statistics(void *user, double *v, size_t n)
+{
+	ct_work *w = NULL;
+	CT_TRY(ct_comm_allreduce(user, v, n, CT_F64, CT_SUM, &w));
+	return ct_work_wait(w);
+}
+
 /* Graph, net and plan from open data sets. */
 static enum ct_status build_model(struct ct_session *s, bool train)
 {
-	const struct ct_dataset_info *ti = ct_dataset_info(s->train);
-	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, ti, s->val ? ct_dataset_info(s->val) : NULL,
-				&s->plan));
+	const struct ct_dataset_info *vi = s->val ? ct_dataset_info(s->val) : NULL;
+	const struct ct_dataset_info *ti = s->train ? ct_dataset_info(s->train) : vi;
+	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, ti, vi, &s->plan));
 	s->plan.net.train = train;
 	if (!train)
 		s->plan.net.batch = (int)s->plan.eval_rows;
-	CT_TRY(ct_plan_graph(s->cfg, ti, &s->graph));
+	if (strcmp(s->cfg->model.bn, "sync") == 0 && s->world.id.world > 1) {
+		s->plan.net.sync = sum_statistics;
+		s->plan.net.sync_user = s->comm;
+	}
+	CT_TRY(ct_plan_check_precision(s->cfg, s->engine));
+	CT_TRY(ct_plan_graph(s->cfg, ti, train ? s->plan.input : s->plan.val_input, &s->graph));
 	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
 }
 
@@ -62,7 +75,21 @@ static enum ct_status build_training(struct ct_session *s)
 	CT_TRY(ct_net_init(s->net, s->plan.init, (uint64_t)s->cfg->run.seed));
 	if (s->cfg->train.ema > 0)
 		CT_TRY(ct_ema_create(s->net, s->cfg->train.ema, &s->ema));
+	s->full_shape = s->plan.input;
 	return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
+}
+
+enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input)
+{
+	ct_program_destroy(s->full); /* first: the new one takes its memory */
+	ct_graph_destroy(s->size_graph);
+	s->full = NULL;
+	s->size_graph = NULL;
+	s->full_shape = input;
+	if (input.h == s->plan.input.h && input.w == s->plan.input.w)
+		return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
+	CT_TRY(ct_plan_graph(s->cfg, ct_dataset_info(s->train), input, &s->size_graph));
+	return ct_program_create_for(s->net, s->size_graph, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 }
 
 /* A rank whose heart has never beaten since it joined; the blame of dist/ does not judge it. */
@@ -173,7 +200,8 @@ static enum ct_status open_compute(struct ct_session *s)
 static void note_digests(struct ct_session *s)
 {
 	ct_graph_digest(s->graph, s->state.graph_digest);
-	ct_dataset_digest(s->train, s->state.data_digest);
+	if (s->train)
+		ct_dataset_digest(s->train, s->state.data_digest);
 	s->state.best_top1 = s->state.last_top1 = s->state.last_loss = -1;
 	s->state.seed = s->cfg->run.seed;
 	s->state.world = (uint32_t)s->world.id.world;
@@ -188,7 +216,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	int64_t t0 = ct_now_ns();
 	*s = (struct ct_session){.cfg = cfg};
 	CT_TRY_GOTO(name_run(s), st, fail);
-	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
+	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, false), st, fail);
 	CT_TRY_GOTO(open_world(s, id), st, fail_data);
 	s->join_s = seconds_since(t0);
 	CT_TRY_GOTO(open_compute(s), st, fail_data);
@@ -221,10 +249,12 @@ enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, 
 	enum ct_status st;
 	*s = (struct ct_session){.cfg = cfg};
 	CT_TRY_GOTO(name_run(s), st, fail);
-	CT_TRY_GOTO(ct_data_opening_start(&data, cfg), st, fail);
+	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train), st, fail);
 	st = ct_data_opening_finish(&data, &s->train, &s->val);
 	CT_TRY_GOTO(st, st, fail);
 	s->data_s = data.seconds;
+	if (!train && !s->val)
+		CT_TRY_GOTO(CT_FAIL(CT_CONFIG, "data.val is none: there is nothing to evaluate on"), st, fail);
 	CT_TRY_GOTO(ct_world_join(&id, &wo, &s->world), st, fail);
 	CT_TRY_GOTO(ct_comm_open("self", &s->world, &co, &s->comm), st, fail);
 	CT_TRY_GOTO(open_compute(s), st, fail);
@@ -258,6 +288,8 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 		ct_watchdog_set_comm(s->watchdog, NULL);
 	ct_comm_close(s->comm);
 	ct_engine_close(s->engine);
+	ct_graph_destroy(s->val_graph);
+	ct_graph_destroy(s->size_graph);
 	ct_graph_destroy(s->graph);
 	ct_dataset_close(s->val);
 	ct_dataset_close(s->train);

@@ -10,7 +10,15 @@
 
 /* Values that ride behind the gradients in the last bucket, summed over ranks with them: a step needs no second
  * all-reduce. */
-enum ct_tail { CT_TAIL_LOSS, CT_TAIL_STOP, CT_TAIL_SAVE, CT_TAIL_N = 16 };
+enum ct_tail {
+	CT_TAIL_LOSS,
+	CT_TAIL_STOP,
+	CT_TAIL_SAVE,
+	CT_TAIL_BAD,     /* bad samples of the epoch so far */
+	CT_TAIL_DATA,    /* milliseconds that the step before waited for data, */
+	CT_TAIL_EXPOSED, /* and for other ranks */
+	CT_TAIL_N = 16
+};
 
 struct ct_session {
 	const struct ct_config *cfg;
@@ -20,8 +28,10 @@ struct ct_session {
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
-	ct_dataset *train, *val; /* val may be NULL */
-	ct_graph *graph;
+	ct_dataset *train, *val; /* val may be NULL; train where only evaluation is wanted */
+	ct_graph *graph;         /* for the images of epoch 0; only evaluating: for those of an evaluation */
+	ct_graph *size_graph;    /* what `full` is compiled from where images have grown since; NULL */
+	ct_graph *val_graph;     /* what `eval` is compiled from where its images have another size; NULL */
 	ct_engine *engine;
 	ct_comm *comm;
 	ct_net *net;
@@ -31,7 +41,8 @@ struct ct_session {
 	ct_reducer *reducer;
 	ct_optim *optim;
 	ct_ema *ema;      /* NULL when off */
-	ct_program *full; /* training program for micro_rows */
+	ct_program *full; /* training program for micro_rows, and images of the epoch's size */
+	struct ct_shape full_shape;
 	ct_program *eval; /* made by the first evaluation */
 	struct ct_train_state state;
 	char *resumed_from;               /* checkpoint folder or NULL */
@@ -45,9 +56,11 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 				 struct ct_session *out) CT_MUST_CHECK;
 /* failed: leave the world without a goodbye, after ct_watchdog_report. Zeroed sessions are fine. */
 void ct_session_destroy(struct ct_session *s, bool failed);
-/* One process without peers, for eval, plan and benches: data, graph, engine, net. train false: no gradients,
- * optimizer, reducer. */
+/* One process without peers, for eval, plan and benches: data, graph, engine, net. train false: the evaluation data
+ * alone, no gradients, optimizer, reducer. */
 enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, struct ct_session *out) CT_MUST_CHECK;
+/* Compiles the training program for images of this shape, in place of the one for another. */
+enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input) CT_MUST_CHECK;
 
 static inline bool ct_session_is_root(const struct ct_session *s)
 {

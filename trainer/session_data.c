@@ -5,13 +5,11 @@
 
 static enum ct_status open_both(struct ct_data_opening *o)
 {
-	struct ct_dataset_spec spec;
-	ct_plan_dataset_spec(o->cfg, true, &spec);
-	CT_TRY(ct_dataset_open(&spec, &o->train));
+	if (!o->val_only)
+		CT_TRY(ct_plan_open_data(o->cfg, true, NULL, &o->train));
 	if (!ct_plan_has_val(o->cfg))
 		return CT_OK;
-	ct_plan_dataset_spec(o->cfg, false, &spec);
-	return ct_dataset_open(&spec, &o->val);
+	return ct_plan_open_data(o->cfg, false, o->train ? ct_dataset_info(o->train) : NULL, &o->val);
 }
 
 static void *opening_main(void *arg)
@@ -25,9 +23,9 @@ static void *opening_main(void *arg)
 	return NULL;
 }
 
-enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg)
+enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg, bool val_only)
 {
-	*o = (struct ct_data_opening){.cfg = cfg};
+	*o = (struct ct_data_opening){.cfg = cfg, .val_only = val_only};
 	return ct_thread_start(&o->thread, "ct-open", opening_main, o);
 }
 

@@ -1,8 +1,10 @@
+#define CT_LOG_COMPONENT "train"
 #include "trainer/step.h"
 
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #define MAX_TAIL_PROGRAMS 8
 
@@ -15,6 +17,8 @@ struct ct_stepper {
 	} tails[MAX_TAIL_PROGRAMS];
 	int n_tails;
 	int64_t begin_ns;
+	uint64_t n_bad;             /* of the epoch, on this rank */
+	struct ct_step_times before; /* of the last step */
 };
 
 void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t)
@@ -39,7 +43,8 @@ static enum ct_status program_for(ct_stepper *p, int n, ct_program **out)
 		}
 	/* Row counts of one rank differ by at most one between micro-batches, but for 0. */
 	CT_ASSERT(p->n_tails < MAX_TAIL_PROGRAMS);
-	CT_TRY(ct_program_create(p->s->net, n, CT_TRAIN, out));
+	const ct_graph *g = p->s->size_graph ? p->s->size_graph : p->s->graph;
+	CT_TRY(ct_program_create_for(p->s->net, g, n, CT_TRAIN, out));
 	p->tails[p->n_tails].n = n;
 	p->tails[p->n_tails++].program = *out;
 	return CT_OK;
@@ -60,18 +65,49 @@ static enum ct_status check_tail(ct_stepper *p, const struct ct_sampler *sampler
 	return CT_OK;
 }
 
+static void drop_tails(ct_stepper *p)
+{
+	for (int i = 0; i < p->n_tails; i++)
+		ct_program_destroy(p->tails[i].program);
+	p->n_tails = 0;
+}
+
+/* Progressive resizing: another program where images have another size from now on. */
+static enum ct_status fit_size(ct_stepper *p, struct ct_shape shape, int64_t *compile_ns)
+{
+	struct ct_session *s = p->s;
+	if (!s->plan.encoded || (shape.h == s->full_shape.h && shape.w == s->full_shape.w))
+		return CT_OK;
+	int64_t t0 = ct_now_ns();
+	drop_tails(p);
+	CT_TRY(ct_session_resize(s, shape));
+	*compile_ns = ct_now_ns() - t0;
+	CT_INFO("training images are %dx%d from now on (compiled in %.2f s)", shape.w, shape.h,
+		(double)*compile_ns * 1e-9);
+	return CT_OK;
+}
+
+static void note_bad(void *user, uint32_t sample, const char *text)
+{
+	ct_stepper *p = user;
+	p->n_bad++;
+	CT_WARN("bad sample %u, another takes its place: %s", sample, text);
+}
+
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 {
 	ct_stepper *p = NULL;
 	CT_TRY_ALLOC(p = CT_NEW(ct_stepper));
 	p->s = s;
-	struct ct_loader_opts lo = {
-		.sampler = s->plan.train,
-		.transform.augment = s->plan.augment,
-		.n_threads = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), s->world.id.local_world),
-		.depth = (int)s->cfg->data.depth};
-	lo.sampler.rank = (uint32_t)s->world.id.rank;
-	enum ct_status st = check_tail(p, &lo.sampler);
+	struct ct_loader_opts lo;
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
+			    s->world.id.local_world, &lo);
+	lo.on_bad = note_bad;
+	lo.user = p;
+	int64_t compile_ns = 0;
+	enum ct_status st = fit_size(p, ct_plan_input_at(&s->plan, s->state.epoch), &compile_ns);
+	if (st == CT_OK)
+		st = check_tail(p, &lo.sampler);
 	if (st == CT_OK)
 		st = ct_loader_create(s->train, &lo, &p->loader);
 	if (st == CT_OK)
@@ -88,8 +124,7 @@ void ct_stepper_destroy(ct_stepper *p)
 {
 	if (!p)
 		return;
-	for (int i = 0; i < p->n_tails; i++)
-		ct_program_destroy(p->tails[i].program);
+	drop_tails(p);
 	ct_loader_destroy(p->loader);
 	ct_free(p);
 }
@@ -110,12 +145,16 @@ static enum ct_status empty_micro(ct_stepper *p, const struct ct_loader_batch *b
 	return CT_OK;
 }
 
-static void set_tail(struct ct_session *s, const struct ct_step_request *req, const struct ct_metrics *m)
+static void set_tail(const ct_stepper *p, const struct ct_step_request *req, const struct ct_metrics *m)
 {
+	struct ct_session *s = p->s;
 	memset(s->tail, 0, CT_TAIL_N * sizeof(float));
 	s->tail[CT_TAIL_LOSS] = (float)m->loss;
 	s->tail[CT_TAIL_STOP] = req->stop ? 1 : 0;
 	s->tail[CT_TAIL_SAVE] = req->save ? 1 : 0;
+	s->tail[CT_TAIL_BAD] = (float)p->n_bad;
+	s->tail[CT_TAIL_DATA] = (float)p->before.data_ns * 1e-6f;
+	s->tail[CT_TAIL_EXPOSED] = (float)p->before.exposed_ns * 1e-6f;
 }
 
 static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req, const struct ct_loader_batch *b,
@@ -129,6 +168,8 @@ static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req
 		struct ct_batch in = {.n = (int)b->n,
 				      .x = b->x,
 				      .labels = b->labels,
+				      .labels_b = b->labels_b,
+				      .mix = b->mix,
 				      .targets = b->targets,
 				      .step = req->step,
 				      .first = b->in_batch};
@@ -137,7 +178,7 @@ static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req
 		t->forward_ns += t1 - t0;
 	}
 	if (b->last_of_step)
-		set_tail(s, req, m);
+		set_tail(p, req, m);
 	if (b->n == 0)
 		return empty_micro(p, b);
 	struct ct_backward_opts bo = {.scale = 1.0f / (float)b->n_global,
@@ -149,28 +190,75 @@ static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req
 	return CT_OK;
 }
 
+/* As DDP's broadcast_buffers: everybody starts the step with rank 0's running statistics. */
+static enum ct_status share_statistics(ct_stepper *p, struct ct_step_times *t)
+{
+	struct ct_session *s = p->s;
+	size_t bytes = ct_net_buffers_elems(s->net) * sizeof(float);
+	if (strcmp(s->cfg->model.bn, "broadcast") != 0 || s->world.id.world == 1 || bytes == 0)
+		return CT_OK;
+	int64_t t0 = ct_now_ns();
+	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), bytes));
+	t->exposed_ns += ct_now_ns() - t0;
+	return CT_OK;
+}
+
+static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
+{
+	const struct ct_session *s = p->s;
+	if (bad <= s->plan.max_bad)
+		return CT_OK;
+	ct_error_set(CT_DATA, __FILE__, __LINE__,
+		     "%llu samples of this epoch could not be read or decoded, data.max_bad allows %llu",
+		     (unsigned long long)bad, (unsigned long long)s->plan.max_bad);
+	ct_error_hint("%s/log names each of them; `ctrain data check` finds all there are; data.max_bad=N lets more pass",
+		      s->run_dir);
+	return CT_DATA;
+}
+
+static enum ct_status run_micros(ct_stepper *p, const struct ct_step_request *req, struct ct_loader_batch *b,
+				 struct ct_step_times *t, int64_t *compile_ns)
+{
+	struct ct_metrics m = {0};
+	do {
+		int64_t t0 = ct_now_ns();
+		CT_TRY(ct_loader_next(p->loader, CT_FOREVER, b));
+		t->data_ns += ct_now_ns() - t0;
+		CT_TRY(fit_size(p, (struct ct_shape){p->s->plan.input.c, b->h, b->w}, compile_ns));
+		CT_TRY(run_micro(p, req, b, &m, t));
+	} while (!b->last_of_step);
+	return CT_OK;
+}
+
 enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request *req, struct ct_step_result *out,
 				    struct ct_step_times *times)
 {
 	struct ct_session *s = p->s;
-	struct ct_metrics m = {0};
+	struct ct_step_times t = {0};
 	struct ct_loader_batch b;
+	int64_t compile_ns = 0;
+	float *tail = s->tail, k = 1 / (float)s->world.id.world;
 	p->begin_ns = ct_now_ns();
+	CT_TRY(share_statistics(p, &t));
 	ct_reducer_begin(s->reducer, true);
-	do {
-		int64_t t0 = ct_now_ns();
-		CT_TRY(ct_loader_next(p->loader, CT_FOREVER, &b));
-		times->data_ns += ct_now_ns() - t0;
-		CT_TRY(run_micro(p, req, &b, &m, times));
-	} while (!b.last_of_step);
+	CT_TRY(run_micros(p, req, &b, &t, &compile_ns));
 	CT_TRY(ct_reducer_finish(s->reducer)); /* the step's one wait for the other ranks */
-	times->exposed_ns += ct_reducer_take_exposed_ns(s->reducer);
-	*out = (struct ct_step_result){.loss_sum = s->tail[CT_TAIL_LOSS],
+	t.exposed_ns += ct_reducer_take_exposed_ns(s->reducer);
+	p->begin_ns += compile_ns;
+	p->before = t;
+	ct_step_times_add(times, &t);
+	*out = (struct ct_step_result){.loss_sum = tail[CT_TAIL_LOSS],
 				       .n_global = b.n_global,
-				       .stop = s->tail[CT_TAIL_STOP] > 0,
-				       .save = s->tail[CT_TAIL_SAVE] > 0,
-				       .last_of_epoch = b.last_of_epoch};
-	return CT_OK;
+				       .stop = tail[CT_TAIL_STOP] > 0,
+				       .save = tail[CT_TAIL_SAVE] > 0,
+				       .last_of_epoch = b.last_of_epoch,
+				       .compile_ns = compile_ns,
+				       .bad = (uint64_t)tail[CT_TAIL_BAD],
+				       .data_ms = tail[CT_TAIL_DATA] * k,
+				       .exposed_ms = tail[CT_TAIL_EXPOSED] * k};
+	if (b.last_of_epoch)
+		p->n_bad = 0;
+	return check_bad(p, out->bad);
 }
 
 enum ct_status ct_stepper_update(ct_stepper *p, double lr, double *grad_norm, struct ct_step_times *times)

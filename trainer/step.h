@@ -8,7 +8,7 @@
 
 struct ct_step_times { /* nanoseconds */
 	int64_t data_ns, forward_ns, backward_ns, exposed_ns, optim_ns;
-	int64_t step_ns; /* the whole step */
+	int64_t step_ns; /* the whole step, without compiling */
 };
 void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t);
 
@@ -22,6 +22,9 @@ struct ct_step_result {
 	uint32_t n_global;
 	bool stop, save;
 	bool last_of_epoch;
+	int64_t compile_ns;         /* spent on a program for another image size; in no other time */
+	uint64_t bad;               /* bad samples of the epoch so far, over all ranks */
+	double data_ms, exposed_ms; /* of the step before, means over ranks */
 };
 
 typedef struct ct_stepper ct_stepper;

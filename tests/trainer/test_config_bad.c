@@ -18,6 +18,10 @@ struct bad {
 };
 #define TEXT(s) s, sizeof(s) - 1
 
+/* To be gone on with inside of data. */
+#define GOOD_DATA "model: {name: mlp}\ntrain: {epochs: 1}\ndata:\n  name: mnist\n"
+#define SHARDS "model: {name: resnet18}\ntrain: {epochs: 1}\ndata:\n  name: shards\n"
+
 static const struct bad cases[] = {
 	{"a good one", GOOD, 0, NULL, NULL},
 	{"a good one with a byte order mark and Windows line ends",
@@ -100,7 +104,24 @@ static const struct bad cases[] = {
 	{"misspelt choice", "model:\n  name: convent\n", 0, ":2:9:", "did you mean \"convnet\"?"},
 	{"unknown choice", "optim:\n  name: rprop2000\n", 0, ":2:9:", "there is sgd, adamw"},
 	{"empty choice", "optim:\n  name: \"\"\n", 0, ":2:9:", "is unknown"},
-	{"bf16", GOOD "precision: bf16\n", 0, ":4:12:", "computes in fp32"},
+	{"fp16", GOOD "precision: fp16\n", 0, ":4:12:", "did you mean \"fp32\"?"},
+	{"a size and sizes by epoch",
+	 SHARDS "  train: {path: a.tar, size: [[0, 128], [10, 160]]}\n  val:\n    path: b.tar\n    size: 224\n", 0, NULL,
+	 NULL},
+	{"shuffle as before", GOOD_DATA "  shuffle: false\n", 0, NULL, NULL},
+	{"unknown part", SHARDS "  train: {path: a.tar, sise: 224}\n", 0,
+	 ":5:24:", "unknown key \"data.train.sise\"; did you mean \"data.train.size\"?"},
+	{"sizes that fall back", SHARDS "  train:\n    size: [[0, 128], [0, 160]]\n", 0, ":6:23:", "they rise"},
+	{"sizes that start late", SHARDS "  train:\n    size: [[1, 128]]\n", 0, ":6:13:", "the first is 0"},
+	{"a list of sizes without epochs", SHARDS "  train:\n    size: [128, 160]\n", 0,
+	 ":6:12:", "pairs of an epoch and a number"},
+	{"size out of range", SHARDS "  train:\n    size: 5000\n", 0, ":6:11:", "from 8 to 4096"},
+	{"size for images in memory", GOOD_DATA "  train: {size: 32}\n", 0, ":5:17:", "does not apply to data.name mnist"},
+	{"resize below the cut", SHARDS "  val: {size: 224, resize: 200}\n", 0, ":5:28:", "smaller than the image"},
+	{"window without shards", GOOD_DATA "  shuffle: window\n", 0, ":5:12:", "is for data.name shards"},
+	{"window size without window", SHARDS "  shuffle_window: 4\n", 0, ":5:19:", "does not apply to data.shuffle"},
+	{"area the wrong way round", SHARDS "  augment: {area: [1, 0.08]}\n", 0, ":5:19:", "the smaller number"},
+	{"stem of an MLP", "model: {name: mlp, stem: cifar}\n", 0, ":1:26:", "does not apply to model.name mlp"},
 	{"unknown unit", GOOD "dist:\n  timeout: 3 weeks\n", 0, ":5:12:", "units are ms, s, min, h"},
 	{"entry of a list", "model:\n  name: mlp\n  hidden: [64, many]\n", 0,
 	 ":3:16:", "\"many\" is not a whole number"},
@@ -120,7 +141,7 @@ static const struct bad cases[] = {
 	{"no batch size", GOOD "batch:\n  per_rank: 0\n", 0, ":5:13:", "needs one of global"},
 	{"two warm-ups", GOOD "schedule:\n  warmup_steps: 5\n  warmup_epochs: 1\n", 0, ":5:17:", "exclude each other"},
 	{"key of another model", GOOD "optim:\n  beta1: 0.9\n", 0,
-	 ":5:10:", "does not apply to optim.name sgd (only to adamw)"},
+	 ":5:10:", "does not apply to optim.name sgd (only to adamw|lamb)"},
 	{"key of another data set", "model: {name: mlp}\ndata: {name: mnist, n_train: 5}\ntrain: {epochs: 1}\n", 0,
 	 ":2:30:", "does not apply to data.name mnist"},
 	{"no layers", "model: {name: layers}\ndata: {name: mnist}\ntrain: {epochs: 1}\n", 0,
