@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "trainer/model_weights.h"
 
 static enum ct_status find(struct ct_session *s, char **path)
 {
@@ -76,6 +77,16 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 	return what ? CT_CONFIG : CT_OK;
 }
 
+static enum ct_status load_weights(struct ct_session *s)
+{
+	const char *path = s->cfg->model.weights;
+	if (!path[0])
+		return CT_OK;
+	if (ct_model_weights_load(path, s->net, s->cfg->model.strict, NULL) < 0)
+		return ct_error_wrap("model.weights");
+	return CT_OK;
+}
+
 /* Rank 0: *found and the state; tensors go into the session. */
 static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found)
 {
@@ -83,8 +94,10 @@ static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st,
 	enum ct_status rc;
 	*found = false;
 	CT_TRY_GOTO(find(s, &path), rc, out);
-	if (!path)
+	if (!path) {
+		rc = load_weights(s);
 		goto out;
+	}
 	CT_TRY_GOTO(ct_checkpoint_load_state(path, st, &lines), rc, out);
 	CT_TRY_GOTO(check_same(s, path, st, lines), rc, out);
 	CT_TRY_GOTO(ct_checkpoint_load(path, s->net, s->optim, s->ema), rc, out);
@@ -103,8 +116,14 @@ static enum ct_status broadcast_values(struct ct_session *s, bool resumed)
 	       buffers = ct_net_buffers_elems(s->net) * sizeof(float);
 	CT_TRY(ct_session_broadcast(s, ct_net_params(s->net), arena));
 	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), buffers));
-	if (!resumed)
+	if (!resumed) {
+		/* The averages were begun with fresh weights; model.weights may have replaced those. */
+		if (s->ema) {
+			memcpy(ct_ema_params(s->ema), ct_net_params(s->net), arena);
+			memcpy(ct_ema_buffers(s->ema), ct_net_buffers(s->net), buffers);
+		}
 		return CT_OK;
+	}
 	for (int i = 0; ct_optim_state_name(s->optim, i); i++)
 		CT_TRY(ct_session_broadcast(s, ct_optim_state(s->optim, i), arena));
 	if (s->ema) {
