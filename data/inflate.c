@@ -350,3 +350,8 @@ done_compressor:
 	libdeflate_free_compressor(c);
 	return st;
 }
+
+uint32_t ct_crc32(uint32_t crc, const void *data, size_t n)
+{
+	return libdeflate_crc32(crc, data, n);
+}

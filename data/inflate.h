@@ -34,4 +34,7 @@ enum ct_status ct_inflate_body(ct_inflate *f, void *dst, size_t n, uint32_t *crc
 /* Writes data as one gzip member (level 6, no name, time 0: the same bytes every time) with ct_file_replace. */
 enum ct_status ct_deflate_write(const char *path, const void *data, size_t n) CT_MUST_CHECK;
 
+/* CRC-32 (of gzip and zlib), going on from crc; 0 to start. */
+uint32_t ct_crc32(uint32_t crc, const void *data, size_t n);
+
 #endif
