@@ -1,4 +1,16 @@
 #include "nn/engine_impl.h"
+#include "nn/norm_kernels.h"
+
+/* Not beside the kernels: those are compiled for what this asks for. */
+bool ct_norm_usable(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+#else
+	return true;
+#endif
+}
 
 enum ct_status ct_norm_sync(const struct ct_net_opts *opts, const struct ct_node *node, double *v, size_t n)
 {

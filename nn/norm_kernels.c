@@ -1,0 +1,476 @@
+#include "nn/norm_kernels.h"
+
+#include <math.h>
+
+#include "nn/dnnl_shim.h"
+#include "nn/norm_lanes.h"
+
+/* Of a block of channels and a row: z = (x - mean) * slope + shift. Backward: dx = slope * d + base - (x - mean) * tilt. */
+struct lanes {
+	ct_vec mean, slope, shift, base, tilt;
+};
+
+/* How a kernel finds what the ReLU let through. */
+enum relu { RELU_NONE, RELU_AGAIN /* from x */, RELU_BITS };
+
+struct job {
+	const struct ct_norm *p;
+	double *own;        /* sums of this rank, to be written */
+	const double *sums; /* of all ranks */
+	double count;
+};
+
+static int n_blocks(const struct ct_norm *p)
+{
+	return (p->channels + CT_NORM_LANES - 1) / CT_NORM_LANES;
+}
+
+static int channels_of(const struct ct_norm *p, int block)
+{
+	const int left = p->channels - block * CT_NORM_LANES;
+
+	return left < CT_NORM_LANES ? left : CT_NORM_LANES;
+}
+
+static size_t blocks_in(int channels)
+{
+	return ((size_t)channels + CT_NORM_LANES - 1) / CT_NORM_LANES;
+}
+
+size_t ct_norm_partial_bytes(int n, int channels)
+{
+	return ((size_t)n + 1) * blocks_in(channels) * sizeof(struct ct_norm_partial); /* and the sums of all rows */
+}
+
+size_t ct_norm_mask_bytes(int n, int channels, int plane)
+{
+	return (size_t)n * blocks_in(channels) * (size_t)plane * sizeof(uint16_t);
+}
+
+static ct_vec inverse_deviation(const struct ct_norm *p, int block)
+{
+	ct_vec v = ct_vec_of_block(p->variance, p->channels, block) + p->eps;
+
+	for (int l = 0; l < CT_NORM_LANES; l++)
+		v[l] = 1.0f / sqrtf(v[l]);
+	return v;
+}
+
+static struct lanes lanes_of(const struct ct_norm *p, int block)
+{
+	return (struct lanes){.mean = ct_vec_of_block(p->mean, p->channels, block),
+			      .slope = ct_vec_of_block(p->gamma, p->channels, block) * inverse_deviation(p, block),
+			      .shift = ct_vec_of_block(p->beta, p->channels, block)};
+}
+
+static enum relu relu_of(const struct ct_norm *p)
+{
+	return !p->relu ? RELU_NONE : p->residual || p->mask ? RELU_BITS : RELU_AGAIN;
+}
+
+CT_INLINE ct_vec norm_of(ct_vec x, const struct lanes *k)
+{
+	return (x - k->mean) * k->slope + k->shift;
+}
+
+/* A plane's position in vectors. */
+CT_INLINE size_t plane_at(const struct ct_norm *p, int row, int block)
+{
+	return ((size_t)row * (size_t)n_blocks(p) + (size_t)block) * (size_t)p->plane;
+}
+
+static void sums_of_plane(const struct ct_norm *p, int row, int block)
+{
+	struct ct_norm_partial *out = &p->partials[row * n_blocks(p) + block];
+
+	if (p->bf16)
+		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, true, out);
+	else
+		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, false, out);
+}
+
+static void sum_partials(const struct ct_norm *p, int block, double *sums)
+{
+	const int n = channels_of(p, block), blocks = n_blocks(p);
+	struct ct_norm_partial total = {{0}, {0}};
+
+	for (int i = 0; i < p->n; i++) {
+		const struct ct_norm_partial *part = &p->partials[i * blocks + block];
+		for (int l = 0; l < CT_NORM_LANES; l++) {
+			total.a[l] += part->a[l];
+			total.b[l] += part->b[l];
+		}
+	}
+	memcpy(sums + block * CT_NORM_LANES, total.a, (size_t)n * sizeof(double));
+	memcpy(sums + p->channels + block * CT_NORM_LANES, total.b, (size_t)n * sizeof(double));
+}
+
+static void moments_of_block(const struct ct_norm *p, int block, const double *sums, double count)
+{
+	for (int c = block * CT_NORM_LANES; c < block * CT_NORM_LANES + channels_of(p, block); c++) {
+		double mean = sums[c] / count, variance = sums[p->channels + c] / count - mean * mean;
+		p->mean[c] = (float)mean;
+		p->variance[c] = variance > 0 || isnan(variance) ? (float)variance : 0;
+	}
+}
+
+CT_INLINE void forward_loop(const struct ct_norm *p, struct lanes k, size_t first, bool bf16, bool relu, bool residual)
+{
+	for (size_t i = first; i < first + (size_t)p->plane; i++) {
+		ct_vec z = norm_of(ct_vec_load(p->x, i, bf16), &k);
+		if (residual)
+			z += ct_vec_load(p->residual, i, bf16);
+		if (relu) {
+			ct_ivec cut = z <= ct_vec_every(0); /* NaN passes */
+			z = ct_vec_choose(cut, ct_vec_every(0), z);
+			if (residual && p->mask)
+				p->mask[i] = ct_vec_bits(~cut);
+		}
+		ct_vec_store(p->y, i, z, bf16);
+	}
+}
+
+static void forward_plane(const struct ct_norm *p, struct lanes k, int row, int block)
+{
+	const size_t first = plane_at(p, row, block);
+
+	if (p->factor) {
+		k.slope *= p->factor[row];
+		k.shift *= p->factor[row];
+	}
+	switch (4 * p->bf16 + 2 * p->relu + (p->residual != NULL)) {
+	case 0:
+		forward_loop(p, k, first, false, false, false);
+		break;
+	case 1:
+		forward_loop(p, k, first, false, false, true);
+		break;
+	case 2:
+		forward_loop(p, k, first, false, true, false);
+		break;
+	case 3:
+		forward_loop(p, k, first, false, true, true);
+		break;
+	case 4:
+		forward_loop(p, k, first, true, false, false);
+		break;
+	case 5:
+		forward_loop(p, k, first, true, false, true);
+		break;
+	case 6:
+		forward_loop(p, k, first, true, true, false);
+		break;
+	default:
+		forward_loop(p, k, first, true, true, true);
+	}
+}
+
+/* dy where the ReLU let it through. */
+CT_INLINE ct_vec let_through(const struct ct_norm *p, const struct lanes *k, ct_vec x, size_t i, bool bf16,
+			     enum relu relu)
+{
+	ct_vec d = ct_vec_load(p->dy, i, bf16);
+
+	if (relu == RELU_BITS)
+		return ct_vec_keep(p->mask[i], d);
+	return relu == RELU_AGAIN ? ct_vec_choose(norm_of(x, k) <= ct_vec_every(0), ct_vec_every(0), d) : d;
+}
+
+CT_INLINE void gradient_loop(const struct ct_norm *p, struct lanes k, size_t first, bool bf16, enum relu relu,
+			     struct ct_norm_partial *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (size_t from = 0; from < (size_t)p->plane; from += CT_NORM_CHUNK) {
+		const size_t left = (size_t)p->plane - from, n = left < CT_NORM_CHUNK ? left : CT_NORM_CHUNK;
+		ct_vec sum[2] = {{0}}, dot[2] = {{0}};
+		size_t i = first + from;
+		for (; i + 2 <= first + from + n; i += 2) {
+			for (size_t j = 0; j < 2; j++) {
+				ct_vec x = ct_vec_load(p->x, i + j, bf16), d = let_through(p, &k, x, i + j, bf16, relu);
+				sum[j] += d;
+				dot[j] += d * (x - k.mean);
+			}
+		}
+		for (; i < first + from + n; i++) {
+			ct_vec x = ct_vec_load(p->x, i, bf16), d = let_through(p, &k, x, i, bf16, relu);
+			sum[0] += d;
+			dot[0] += d * (x - k.mean);
+		}
+		ct_vec_add_to(out->a, sum[0] + sum[1]);
+		ct_vec_add_to(out->b, dot[0] + dot[1]);
+	}
+}
+
+static void gradient_plane(const struct ct_norm *p, struct lanes k, int row, int block)
+{
+	struct ct_norm_partial *out = &p->partials[row * n_blocks(p) + block];
+	const size_t first = plane_at(p, row, block);
+
+	switch (3 * p->bf16 + (int)relu_of(p)) {
+	case 0:
+		gradient_loop(p, k, first, false, RELU_NONE, out);
+		break;
+	case 1:
+		gradient_loop(p, k, first, false, RELU_AGAIN, out);
+		break;
+	case 2:
+		gradient_loop(p, k, first, false, RELU_BITS, out);
+		break;
+	case 3:
+		gradient_loop(p, k, first, true, RELU_NONE, out);
+		break;
+	case 4:
+		gradient_loop(p, k, first, true, RELU_AGAIN, out);
+		break;
+	default:
+		gradient_loop(p, k, first, true, RELU_BITS, out);
+	}
+	for (int l = 0; p->factor && l < CT_NORM_LANES; l++) {
+		out->a[l] *= (double)p->factor[row];
+		out->b[l] *= (double)p->factor[row];
+	}
+}
+
+/* From sums of dy*(x - mean) to those with the deviation, and this rank's gradients. */
+static void gradients_of_block(const struct ct_norm *p, int block, double *sums)
+{
+	for (int c = block * CT_NORM_LANES; c < block * CT_NORM_LANES + channels_of(p, block); c++) {
+		sums[p->channels + c] /= sqrt((double)p->variance[c] + (double)p->eps);
+		p->dbeta[c] = (float)sums[c];
+		p->dgamma[c] = (float)sums[p->channels + c];
+	}
+}
+
+static struct lanes backward_lanes(const struct ct_norm *p, int block, const double *sums, double count)
+{
+	struct lanes k = lanes_of(p, block);
+	ct_vec sum = {0}, dot = {0};
+
+	for (int l = 0; l < channels_of(p, block); l++) {
+		sum[l] = (float)(sums[block * CT_NORM_LANES + l] / count);
+		dot[l] = (float)(sums[p->channels + block * CT_NORM_LANES + l] / count);
+	}
+	k.base = -k.slope * sum;
+	k.tilt = k.slope * inverse_deviation(p, block) * dot;
+	return k;
+}
+
+CT_INLINE void backward_loop(const struct ct_norm *p, struct lanes k, float factor, size_t first, bool bf16,
+			     enum relu relu, bool residual)
+{
+	const ct_vec slope = k.slope * factor;
+
+	for (size_t i = first; i < first + (size_t)p->plane; i++) {
+		ct_vec x = ct_vec_load(p->x, i, bf16), d = let_through(p, &k, x, i, bf16, relu);
+		if (residual)
+			ct_vec_store(p->dresidual, i, d, bf16);
+		ct_vec_store(p->dx, i, slope * d + (k.base - (x - k.mean) * k.tilt), bf16);
+	}
+}
+
+static void backward_plane(const struct ct_norm *p, struct lanes k, int row, int block)
+{
+	const float factor = p->factor ? p->factor[row] : 1.0f;
+	const size_t first = plane_at(p, row, block);
+	const enum relu relu = relu_of(p);
+
+	switch (4 * p->bf16 + (relu == RELU_BITS && p->dresidual ? 3 : (int)relu)) {
+	case 0:
+		backward_loop(p, k, factor, first, false, RELU_NONE, false);
+		break;
+	case 1:
+		backward_loop(p, k, factor, first, false, RELU_AGAIN, false);
+		break;
+	case 2:
+		backward_loop(p, k, factor, first, false, RELU_BITS, false);
+		break;
+	case 3:
+		backward_loop(p, k, factor, first, false, RELU_BITS, true);
+		break;
+	case 4:
+		backward_loop(p, k, factor, first, true, RELU_NONE, false);
+		break;
+	case 5:
+		backward_loop(p, k, factor, first, true, RELU_AGAIN, false);
+		break;
+	case 6:
+		backward_loop(p, k, factor, first, true, RELU_BITS, false);
+		break;
+	default:
+		backward_loop(p, k, factor, first, true, RELU_BITS, true);
+	}
+}
+
+static void sums_range(void *arg, int begin, int end)
+{
+	const struct ct_norm *p = ((const struct job *)arg)->p;
+
+	/* From the last plane to the first: the convolution before wrote the last planes last, so they are in the cache. */
+	for (int i = end - 1; i >= begin; i--)
+		sums_of_plane(p, i / n_blocks(p), i % n_blocks(p));
+}
+
+static void forward_range(void *arg, int begin, int end)
+{
+	const struct ct_norm *p = ((const struct job *)arg)->p;
+
+	for (int i = begin; i < end; i++)
+		forward_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p));
+}
+
+static void gradient_range(void *arg, int begin, int end)
+{
+	const struct ct_norm *p = ((const struct job *)arg)->p;
+
+	for (int i = begin; i < end; i++)
+		gradient_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p));
+}
+
+/* The convolution before starts with the first planes. */
+static void backward_range(void *arg, int begin, int end)
+{
+	const struct job *j = arg;
+	const int blocks = n_blocks(j->p);
+
+	for (int i = end - 1; i >= begin; i--)
+		backward_plane(j->p, backward_lanes(j->p, i % blocks, j->sums, j->count), i / blocks, i % blocks);
+}
+
+void ct_norm_sums(const struct ct_norm *p, double *sums)
+{
+	struct job j = {.p = p};
+
+	ct_dnnl_parallel(p->n * n_blocks(p), sums_range, &j);
+	for (int b = 0; b < n_blocks(p); b++)
+		sum_partials(p, b, sums);
+}
+
+void ct_norm_moments(const struct ct_norm *p, const double *sums, double count)
+{
+	for (int b = 0; b < n_blocks(p); b++)
+		moments_of_block(p, b, sums, count);
+}
+
+void ct_norm_apply(const struct ct_norm *p)
+{
+	struct job j = {.p = p};
+
+	ct_dnnl_parallel(p->n * n_blocks(p), forward_range, &j);
+}
+
+void ct_norm_gradient_sums(const struct ct_norm *p, double *sums)
+{
+	struct job j = {.p = p};
+
+	ct_dnnl_parallel(p->n * n_blocks(p), gradient_range, &j);
+	for (int b = 0; b < n_blocks(p); b++) {
+		sum_partials(p, b, sums);
+		gradients_of_block(p, b, sums);
+	}
+}
+
+void ct_norm_gradient_apply(const struct ct_norm *p, const double *sums, double count)
+{
+	struct job j = {.p = p, .sums = sums, .count = count};
+
+	ct_dnnl_parallel(p->n * n_blocks(p), backward_range, &j);
+}
+
+/* Both passes, block by block: a block of all rows is small enough to be in some cache when the second pass comes. */
+static void forward_blocks(void *arg, int begin, int end)
+{
+	const struct job *j = arg;
+	const struct ct_norm *p = j->p;
+
+	for (int b = begin; b < end; b++) {
+		for (int row = p->n - 1; row >= 0; row--)
+			sums_of_plane(p, row, b);
+		sum_partials(p, b, j->own);
+		moments_of_block(p, b, j->own, j->count);
+		const struct lanes k = lanes_of(p, b);
+		for (int row = 0; row < p->n; row++)
+			forward_plane(p, k, row, b);
+	}
+}
+
+static void backward_blocks(void *arg, int begin, int end)
+{
+	const struct job *j = arg;
+	const struct ct_norm *p = j->p;
+
+	for (int b = begin; b < end; b++) {
+		const struct lanes k = lanes_of(p, b);
+		for (int row = 0; row < p->n; row++)
+			gradient_plane(p, k, row, b);
+		sum_partials(p, b, j->own);
+		gradients_of_block(p, b, j->own);
+		const struct lanes l = backward_lanes(p, b, j->own, j->count);
+		for (int row = p->n - 1; row >= 0; row--)
+			backward_plane(p, l, row, b);
+	}
+}
+
+/* Whether blocks keep all threads busy. */
+static bool by_blocks(const struct ct_norm *p)
+{
+	const int blocks = n_blocks(p), threads = p->threads > 1 ? p->threads : 1,
+		  rounds = (blocks + threads - 1) / threads;
+
+	return blocks * 8 >= rounds * threads * 7;
+}
+
+/* The sums lie behind the partials. */
+static double *own_sums(const struct ct_norm *p)
+{
+	return (double *)(p->partials + (size_t)p->n * blocks_in(p->channels));
+}
+
+void ct_norm_forward(const struct ct_norm *p)
+{
+	struct job j = {.p = p, .own = own_sums(p), .count = (double)p->n * p->plane};
+
+	if (by_blocks(p)) {
+		ct_dnnl_parallel(n_blocks(p), forward_blocks, &j);
+		return;
+	}
+	ct_norm_sums(p, j.own);
+	ct_norm_moments(p, j.own, j.count);
+	ct_norm_apply(p);
+}
+
+void ct_norm_backward(const struct ct_norm *p)
+{
+	struct job j = {.p = p, .own = own_sums(p), .count = (double)p->n * p->plane};
+
+	if (by_blocks(p)) {
+		ct_dnnl_parallel(n_blocks(p), backward_blocks, &j);
+		return;
+	}
+	ct_norm_gradient_sums(p, j.own);
+	ct_norm_gradient_apply(p, j.own, j.count);
+}
+
+struct rows {
+	size_t vectors;
+	bool bf16;
+	const void *x;
+	const float *factor;
+	void *y;
+};
+
+static void scale_range(void *arg, int begin, int end)
+{
+	const struct rows *r = arg;
+
+	for (int i = begin; i < end; i++) {
+		for (size_t j = (size_t)i * r->vectors; j < (size_t)(i + 1) * r->vectors; j++)
+			ct_vec_store(r->y, j, ct_vec_load(r->x, j, r->bf16) * r->factor[i], r->bf16);
+	}
+}
+
+void ct_norm_scale_rows(int n, size_t elems, bool bf16, const void *x, const float *factor, void *y)
+{
+	struct rows r = {elems / CT_NORM_LANES, bf16, x, factor, y};
+
+	ct_dnnl_parallel(n, scale_range, &r);
+}

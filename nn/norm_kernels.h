@@ -1,0 +1,63 @@
+/* Batch norm together with what follows it, forward and backward, on tensors of layout [N,C/16,H,W,16]:
+ *
+ *   y = relu?(factor of the row * (gamma * (x - mean) / sqrt(variance + eps) + beta) + residual)
+ *
+ * Values and their gradients are fp32 or bfloat16, everything else is fp32, sums over the batch are double. Results do not
+ * depend on the number of threads. Plain C on 16-lane vectors; call only when ct_norm_usable. Lanes past the last
+ * channel hold zeros and get zeros.
+ *
+ * Of one rank alone: ct_norm_forward and ct_norm_backward, which take a block of channels through both passes while it is
+ * in the cache. Of several ranks: sums, the caller adds those of all ranks, then the second pass. */
+#ifndef CT_NN_NORM_KERNELS_H
+#define CT_NN_NORM_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_norm_partial;
+
+struct ct_norm {
+	int n, channels, plane; /* rows, logical channels, H*W */
+	bool bf16;              /* x, residual, y and the gradients of these */
+	bool relu;
+	float eps;
+	int threads; /* how many will share the work: a matter of speed only */
+
+	const void *x;
+	const float *gamma, *beta;        /* [C] */
+	float *mean, *variance;           /* [C], written by the forward pass: of the batch (biased), or given */
+	const void *residual;             /* or NULL */
+	const float *factor;              /* [n], drop path, or NULL */
+	void *y;                          /* may be residual */
+	uint16_t *mask;                   /* with relu and residual: one bit an element, in the order of y; or NULL */
+	struct ct_norm_partial *partials; /* scratch: ct_norm_partial_bytes */
+
+	/* backward */
+	const void *dy;
+	void *dx;              /* may be dy (where residual's gradient does not lie there), or x */
+	void *dresidual;       /* NULL: nobody asks, or it equals dy (no ReLU); may be dy */
+	float *dgamma, *dbeta; /* [C] */
+};
+
+bool ct_norm_usable(void);
+size_t ct_norm_partial_bytes(int n, int channels);
+size_t ct_norm_mask_bytes(int n, int channels, int plane);
+
+void ct_norm_forward(const struct ct_norm *p);
+void ct_norm_backward(const struct ct_norm *p);
+
+/* sums [2*C]: of x of every channel, then of x*x. count: values of a channel. */
+void ct_norm_sums(const struct ct_norm *p, double *sums);
+void ct_norm_moments(const struct ct_norm *p, const double *sums, double count);
+/* The second pass: mean and variance are given. */
+void ct_norm_apply(const struct ct_norm *p);
+/* dgamma and dbeta of this rank; sums [2*C]: of dy of every channel, then of dy*(x - mean)/sqrt(variance + eps), over what
+ * the ReLU let through and times the row's factor. */
+void ct_norm_gradient_sums(const struct ct_norm *p, double *sums);
+void ct_norm_gradient_apply(const struct ct_norm *p, const double *sums, double count);
+
+/* y = x * the row's factor; elems: of a row, padding included. */
+void ct_norm_scale_rows(int n, size_t elems, bool bf16, const void *x, const float *factor, void *y);
+
+#endif
