@@ -358,6 +358,11 @@ enum ct_dnnl_type ct_dnnl_desc_type(const ct_dnnl_desc *d)
 	return d->type;
 }
 
+size_t ct_dnnl_type_bytes(enum ct_dnnl_type type)
+{
+	return type == CT_DNNL_BF16 ? 2 : sizeof(float);
+}
+
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d)
 {
 	return d->ndims;

@@ -100,6 +100,7 @@ enum ct_status ct_dnnl_plain_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, c
 enum ct_status ct_dnnl_any_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
 			      const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_dnnl_type ct_dnnl_desc_type(const ct_dnnl_desc *d);
+size_t ct_dnnl_type_bytes(enum ct_dnnl_type type);
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d);
 const int *ct_dnnl_desc_dims(const ct_dnnl_desc *d);
 bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d);

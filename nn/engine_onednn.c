@@ -59,8 +59,7 @@ static void onednn_program_destroy(ct_program *base)
 	ct_free(p);
 }
 
-static enum ct_status program_new(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
-				     struct onednn_program **out)
+static enum ct_status program_new(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, struct onednn_program **out)
 {
 	struct onednn_program *p;
 
@@ -193,8 +192,7 @@ static void onednn_layout(const ct_net *net, int param, char *text, size_t len)
 	ct_dnnl_desc_text(impl->layout[param], text, len);
 }
 
-static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
-					    ct_program **out)
+static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
 {
 	struct onednn_program *p;
 	enum ct_status st;
@@ -218,8 +216,18 @@ static void load_input(const struct onednn_program *p, float *x)
 	const struct ct_shape s = ct_graph_node(p->base.graph, 0)->shape;
 	const struct ct_batch *b = p->batch;
 	const size_t elems = (size_t)s.c * (size_t)s.h * (size_t)s.w, rows = (size_t)b->n;
+	const bool bytes = net->opts.input == CT_INPUT_U8_NHWC;
 
-	if (net->opts.input == CT_INPUT_U8_NHWC)
+	if (ct_onednn_type(p) == CT_DNNL_BF16) {
+		uint16_t *y = (uint16_t *)x;
+		if (bytes)
+			ct_onednn_normalise_bf16(b->x, b->n, s, net->opts.mean, net->opts.std, y);
+		else
+			ct_onednn_to_bf16(y, b->x, rows * elems);
+		memset(y + rows * elems, 0, ((size_t)p->base.n - rows) * elems * sizeof(*y));
+		return;
+	}
+	if (bytes)
 		ct_onednn_normalise(b->x, b->n, s, net->opts.mean, net->opts.std, x);
 	else if (p->input_at == x)
 		memcpy(x, b->x, rows * elems * sizeof(float));
@@ -289,6 +297,14 @@ static void run_norm_pool(const struct onednn_program *p, const struct onednn_ta
 		ct_norm_pool_backward(&op);
 }
 
+static void run_multiply(const struct onednn_program *p, const struct onednn_task *t)
+{
+	if (ct_onednn_type(p) == CT_DNNL_BF16)
+		ct_onednn_multiply_bf16((uint16_t *)t->ptr[0], (uint16_t *)t->ptr[1], (uint16_t *)t->ptr[2], t->n);
+	else
+		ct_onednn_multiply(t->ptr[0], t->ptr[1], t->ptr[2], t->n);
+}
+
 static enum ct_status run_task(struct onednn_program *p, const struct onednn_task *t)
 {
 	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
@@ -303,7 +319,7 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 		draw_mask(p, t);
 		break;
 	case ONEDNN_MULTIPLY:
-		ct_onednn_multiply(t->ptr[0], t->ptr[1], t->ptr[2], t->n);
+		run_multiply(p, t);
 		break;
 	case ONEDNN_ROW_FACTORS:
 	case ONEDNN_SCALE_ROWS:
@@ -351,7 +367,7 @@ static enum ct_status onednn_forward(ct_program *base, const struct ct_batch *b,
 {
 	struct onednn_program *p = (struct onednn_program *)base;
 	const struct onednn_ref own = {ONEDNN_BUFFER, p->input};
-	bool direct = base->net->opts.input == CT_INPUT_F32_NCHW && b->n == base->n;
+	bool direct = base->net->opts.input == CT_INPUT_F32_NCHW && b->n == base->n && ct_onednn_type(p) == CT_DNNL_F32;
 
 	p->batch = b;
 	p->metrics = m;

@@ -168,7 +168,11 @@ void *ct_onednn_at(const struct onednn_program *p, struct onednn_ref ref);
 enum ct_status ct_onednn_compile_forward(struct onednn_program *p) CT_MUST_CHECK;
 enum ct_status ct_onednn_compile_backward(struct onednn_program *p) CT_MUST_CHECK;
 /* engine_onednn_forward_ops.c, engine_onednn_backward_ops.c: operations other than convolution and linear */
+/* Of values and of their gradients; fp32 for the logits in any case. */
+enum ct_dnnl_type ct_onednn_type(const struct onednn_program *p);
 const struct ct_node *ct_onednn_node(const struct onednn_program *p, int id);
+/* Stride, padding, dilation and algorithm of a convolution; nothing of a linear layer. */
+struct ct_dnnl_spec ct_onednn_layer_spec(const struct onednn_program *p, int id);
 void ct_onednn_dims(const struct onednn_program *p, int id, int dims[4]); /* [N,C,H,W] */
 /* Gives the node's result a buffer in the layout of its prim; what is fused into the node owns it then. */
 enum ct_status ct_onednn_own_result(struct onednn_program *p, int id, const ct_dnnl_desc *desc) CT_MUST_CHECK;
@@ -201,6 +205,11 @@ void ct_onednn_winograd_run(const struct onednn_program *p, const struct onednn_
 /* engine_onednn_kernels.c: our own loops, plain C that vectorises; one thread */
 void ct_onednn_normalise(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std, float *y);
 void ct_onednn_multiply(float *out, const float *a, const float *b, size_t n);
+/* The same on bfloat16 (its bits), rounded to nearest, ties to even. */
+void ct_onednn_normalise_bf16(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std,
+			      uint16_t *y);
+void ct_onednn_multiply_bf16(uint16_t *out, const uint16_t *a, const uint16_t *b, size_t n);
+void ct_onednn_to_bf16(uint16_t *out, const float *x, size_t n);
 void ct_onednn_scale(float *out, const float *a, float scale, size_t n);
 /* running = (1-m) running + m batch; the variance made unbiased for `count` values a channel. False when the batch
  * statistics are not finite. */

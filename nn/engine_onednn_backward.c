@@ -40,9 +40,10 @@ enum ct_status ct_onednn_give_grad(struct onednn_program *p, int node, int in, i
 	const ct_dnnl_desc *plain;
 
 	if (root_ndims != ndims || memcmp(dims, ct_dnnl_desc_dims(v->desc), (size_t)ndims * sizeof(*dims))) {
-		CT_TRY(ct_dnnl_plain(p->dnnl, ndims, dims, &plain));
+		const enum ct_dnnl_type type = ct_dnnl_desc_type(desc);
+		CT_TRY(ct_dnnl_plain_of(p->dnnl, type, ndims, dims, &plain));
 		CT_TRY(ct_onednn_relayout(p, node, at, desc, plain, &at));
-		CT_TRY(ct_dnnl_plain(p->dnnl, root_ndims, ct_dnnl_desc_dims(v->desc), &desc));
+		CT_TRY(ct_dnnl_plain_of(p->dnnl, type, root_ndims, ct_dnnl_desc_dims(v->desc), &desc));
 	}
 	CT_TRY(ct_onednn_relayout(p, node, at, desc, v->desc, &at));
 	shared = shared && at.id == buffer;
@@ -68,27 +69,29 @@ static struct ct_dnnl_spec layer_spec(const struct onednn_program *p, int id, en
 				      enum ct_dnnl_op linear)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
-	const struct ct_window *w = &node->win;
 	const struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec spec = {.op = (int32_t)linear,
-				    .src = v->src_desc,
-				    .weights = layout_of(p, node->weight),
-				    .dst = v->desc,
-				    .forward = v->prim};
+	struct ct_dnnl_spec spec = ct_onednn_layer_spec(p, id);
 
-	if (node->op == CT_OP_CONV2D) {
-		spec.op = (int32_t)conv;
-		spec.winograd = ct_onednn_winograd_3x3(p, id);
-		memcpy(spec.stride, (int32_t[]){w->stride_h, w->stride_w}, sizeof(spec.stride));
-		memcpy(spec.pad, (int32_t[]){w->pad_h, w->pad_w}, sizeof(spec.pad));
-		memcpy(spec.dilation, (int32_t[]){w->dilation_h, w->dilation_w}, sizeof(spec.dilation));
-	}
+	spec.op = (int32_t)(node->op == CT_OP_CONV2D ? conv : linear);
+	spec.src = v->src_desc;
+	spec.weights = layout_of(p, node->weight);
+	spec.dst = v->desc;
+	spec.forward = v->prim;
 	return spec;
 }
 
-static enum ct_status any_like(struct onednn_program *p, const ct_dnnl_desc *d, const ct_dnnl_desc **out)
+static enum ct_status any_like(struct onednn_program *p, enum ct_dnnl_type type, const ct_dnnl_desc *d,
+			       const ct_dnnl_desc **out)
 {
-	return ct_dnnl_any(p->dnnl, ct_dnnl_desc_ndims(d), ct_dnnl_desc_dims(d), out);
+	return ct_dnnl_any_of(p->dnnl, type, ct_dnnl_desc_ndims(d), ct_dnnl_desc_dims(d), out);
+}
+
+/* Gradients enter the products as bfloat16 where values do, also those of fp32 logits. */
+static enum ct_status fit_gradient(struct onednn_program *p, struct ct_dnnl_spec *spec)
+{
+	const enum ct_dnnl_type type = ct_onednn_type(p);
+
+	return ct_dnnl_desc_type(spec->dst) == type ? CT_OK : any_like(p, type, spec->dst, &spec->dst);
 }
 
 /* dw and db, straight into the gradient arena where the primitive can write the layout of the weights. */
@@ -106,11 +109,12 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 
 	if (node->bias >= 0)
 		CT_TRY(ct_dnnl_plain(p->dnnl, 1, &node->shape.c, &specs[0].bias));
+	CT_TRY(fit_gradient(p, &specs[0]));
 	specs[2] = specs[1] = specs[0];
 	specs[2].winograd = specs[1].winograd = 0;
-	CT_TRY(any_like(p, specs[0].src, &specs[2].src));
-	CT_TRY(any_like(p, specs[0].weights, &specs[2].weights));
-	CT_TRY(any_like(p, specs[0].dst, &specs[2].dst));
+	CT_TRY(any_like(p, ct_onednn_type(p), specs[0].src, &specs[2].src));
+	CT_TRY(any_like(p, CT_DNNL_F32, specs[0].weights, &specs[2].weights));
+	CT_TRY(any_like(p, ct_onednn_type(p), specs[0].dst, &specs[2].dst));
 	CT_TRY(ct_onednn_choose(p, id, specs, 3, &prim));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_SRC, ONEDNN_BUF(v->src), v->src_desc, &src));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->grad), v->desc, &dst));
@@ -142,19 +146,23 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 	const struct onednn_value *v = &p->values[id];
 	struct ct_dnnl_spec specs[5] = {layer_spec(p, id, CT_DNNL_CONV_BACKWARD_DATA, CT_DNNL_LINEAR_BACKWARD_DATA)};
 	const ct_dnnl_desc *layout = specs[0].weights, *dx_desc;
+	const enum ct_dnnl_type type = ct_onednn_type(p);
 	struct onednn_ref dst, weights;
 	const ct_dnnl_prim *prim;
 	struct onednn_task *t;
 	int dx;
 
+	CT_TRY(fit_gradient(p, &specs[0]));
 	specs[1] = specs[0];
-	CT_TRY(any_like(p, specs[0].weights, &specs[1].weights));
+	CT_TRY(any_like(p, type, specs[0].weights, &specs[1].weights));
+	if (type != CT_DNNL_F32)
+		specs[0].weights = specs[1].weights;
 	specs[2] = specs[0];
 	specs[3] = specs[1];
 	specs[2].winograd = specs[3].winograd = 0;
 	specs[4] = specs[3];
-	CT_TRY(any_like(p, specs[0].src, &specs[4].src));
-	CT_TRY(any_like(p, specs[0].dst, &specs[4].dst));
+	CT_TRY(any_like(p, type, specs[0].src, &specs[4].src));
+	CT_TRY(any_like(p, type, specs[0].dst, &specs[4].dst));
 	CT_TRY(ct_onednn_choose(p, id, specs, 5, &prim));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->grad), v->desc, &dst));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight}, layout,

@@ -174,7 +174,7 @@ static enum ct_status compile_dropout(struct onednn_program *p, int id)
 
 	CT_TRY(ct_onednn_in_place(p, v, &dx));
 	CT_TRY(ct_onednn_task(p, ONEDNN_MULTIPLY, id, &t));
-	t->n = ct_dnnl_desc_bytes(v->desc) / sizeof(float);
+	t->n = ct_dnnl_desc_bytes(v->desc) / ct_dnnl_type_bytes(ct_dnnl_desc_type(v->desc));
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_OTHER, v->mask);

@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+enum ct_dnnl_type ct_onednn_type(const struct onednn_program *p)
+{
+	return p->base.net->opts.precision == CT_PRECISION_BF16 ? CT_DNNL_BF16 : CT_DNNL_F32;
+}
+
 const struct ct_node *ct_onednn_node(const struct onednn_program *p, int id)
 {
 	return ct_graph_node(p->base.graph, id);
@@ -15,6 +20,20 @@ void ct_onednn_dims(const struct onednn_program *p, int id, int dims[4])
 	dims[1] = s.c;
 	dims[2] = s.h;
 	dims[3] = s.w;
+}
+
+struct ct_dnnl_spec ct_onednn_layer_spec(const struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct ct_window *w = &node->win;
+
+	if (node->op != CT_OP_CONV2D)
+		return (struct ct_dnnl_spec){.op = CT_DNNL_LINEAR_FORWARD};
+	return (struct ct_dnnl_spec){.op = CT_DNNL_CONV_FORWARD,
+				     .stride = {w->stride_h, w->stride_w},
+				     .pad = {w->pad_h, w->pad_w},
+				     .dilation = {w->dilation_h, w->dilation_w},
+				     .winograd = ct_onednn_winograd_3x3(p, id)};
 }
 
 static int owner_of(const struct onednn_program *p, int id)
@@ -72,6 +91,35 @@ static enum ct_status choose_layer(struct onednn_program *p, int id, struct ct_d
 	return ct_onednn_choose(p, id, specs, 3, out);
 }
 
+/* The weights' place in the arena: as the forward pass reads them or, when that reads a bfloat16 copy, as the backward pass
+ * writes their gradient. */
+static enum ct_status choose_arena_layout(struct onednn_program *p, int id, const ct_dnnl_prim *prim,
+					  const ct_dnnl_desc **out)
+{
+	const bool conv = ct_onednn_node(p, id)->op == CT_OP_CONV2D;
+	struct ct_dnnl_spec spec = ct_onednn_layer_spec(p, id);
+	const ct_dnnl_desc *weights, *dst;
+	const ct_dnnl_prim *back = NULL;
+
+	CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_WEIGHTS, &weights));
+	*out = weights;
+	if (ct_dnnl_desc_type(weights) == CT_DNNL_F32)
+		return CT_OK;
+	const int ndims = ct_dnnl_desc_ndims(weights), *dims = ct_dnnl_desc_dims(weights);
+	spec.op = conv ? CT_DNNL_CONV_BACKWARD_WEIGHTS : CT_DNNL_LINEAR_BACKWARD_WEIGHTS;
+	spec.forward = prim;
+	CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_SRC, &spec.src));
+	CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_DST, &dst));
+	CT_TRY(ct_dnnl_any_of(p->dnnl, CT_DNNL_BF16, ct_dnnl_desc_ndims(dst), ct_dnnl_desc_dims(dst), &spec.dst));
+	if (ct_dnnl_desc_type(dst) == CT_DNNL_BF16)
+		spec.dst = dst;
+	CT_TRY(ct_dnnl_any(p->dnnl, ndims, dims, &spec.weights));
+	if (p->base.mode == CT_TRAIN)
+		CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &back));
+	return back ? ct_dnnl_prim_desc(p->dnnl, back, CT_DNNL_DIFF_WEIGHTS, out)
+		    : ct_dnnl_plain(p->dnnl, ndims, dims, out);
+}
+
 /* Convolution and linear: src and weights in, bias added, result out. */
 static enum ct_status emit_layer(struct onednn_program *p, int id, const ct_dnnl_prim *prim, int x,
 				 const ct_dnnl_desc *x_desc)
@@ -83,7 +131,7 @@ static enum ct_status emit_layer(struct onednn_program *p, int id, const ct_dnnl
 	struct onednn_task *t;
 
 	if (!*layout)
-		CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_WEIGHTS, layout));
+		CT_TRY(choose_arena_layout(p, id, prim, layout));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_SRC, ONEDNN_BUF(x), x_desc, &src));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight}, *layout,
 			     &weights));
@@ -100,33 +148,46 @@ static enum ct_status emit_layer(struct onednn_program *p, int id, const ct_dnnl
 	return ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_SRC, &v->src_desc);
 }
 
+/* The arena's, unless a copy of another type is made anyway. */
+static const ct_dnnl_desc *weights_layout(const struct onednn_program *p, int param, const ct_dnnl_desc *any)
+{
+	const ct_dnnl_desc *layout = ((const struct onednn_net *)p->base.net->impl)->layout[param];
+
+	return layout && ct_dnnl_desc_type(any) == CT_DNNL_F32 ? layout : any;
+}
+
+static bool gives_logits(const struct onednn_program *p, int id)
+{
+	int user = p->values[id].user;
+
+	while (user >= 0 && ct_onednn_node(p, user)->op == CT_OP_FLATTEN)
+		user = p->values[user].user;
+	return user >= 0 && user == ct_graph_loss(p->base.graph);
+}
+
 static enum ct_status compile_conv(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	const struct ct_window *w = &node->win;
-	const struct onednn_net *net = p->base.net->impl;
+	const enum ct_dnnl_type type = ct_onednn_type(p);
 	const int k = node->shape.c, g = node->groups;
-	struct ct_dnnl_spec spec = {.op = CT_DNNL_CONV_FORWARD,
-				    .inference = p->base.mode == CT_EVAL,
-				    .relu = p->values[id].fused_relu >= 0,
-				    .winograd = ct_onednn_winograd_3x3(p, id),
-				    .stride = {w->stride_h, w->stride_w},
-				    .pad = {w->pad_h, w->pad_w},
-				    .dilation = {w->dilation_h, w->dilation_w}};
+	struct ct_dnnl_spec spec = ct_onednn_layer_spec(p, id);
 	const ct_dnnl_desc *any_src, *any_weights;
 	const ct_dnnl_prim *prim;
 	int dims[4], x;
 
+	spec.inference = p->base.mode == CT_EVAL;
+	spec.relu = p->values[id].fused_relu >= 0;
 	ct_onednn_dims(p, node->in[0], dims);
 	CT_TRY(ct_onednn_view(p, id, p->values[node->in[0]].root, 4, dims, &spec.src, &x));
-	CT_TRY(ct_dnnl_any(p->dnnl, 4, dims, &any_src));
+	CT_TRY(ct_dnnl_any_of(p->dnnl, type, 4, dims, &any_src));
 	const int c = dims[1], grouped[5] = {g, k / g, c / g, w->r, w->s}, dense[4] = {k, c, w->r, w->s};
-	CT_TRY(ct_dnnl_any(p->dnnl, g > 1 ? 5 : 4, g > 1 ? grouped : dense, &any_weights));
-	spec.weights = net->layout[node->weight] ? net->layout[node->weight] : any_weights;
+	CT_TRY(ct_dnnl_any_of(p->dnnl, type, g > 1 ? 5 : 4, g > 1 ? grouped : dense, &any_weights));
+	spec.weights = weights_layout(p, node->weight, any_weights);
 	if (node->bias >= 0)
 		CT_TRY(ct_dnnl_plain(p->dnnl, 1, &k, &spec.bias));
 	ct_onednn_dims(p, id, dims);
-	CT_TRY(ct_dnnl_any(p->dnnl, 4, dims, &spec.dst));
+	CT_TRY(ct_dnnl_any_of(p->dnnl, type, 4, dims, &spec.dst));
 	const ct_dnnl_desc *x_desc = spec.src;
 	CT_TRY(choose_layer(p, id, spec, any_src, any_weights, &prim));
 	return emit_layer(p, id, prim, x, x_desc);
@@ -140,6 +201,7 @@ static enum ct_status linear_form(struct onednn_program *p, int id, bool *flat)
 	const struct onednn_net *net = p->base.net->impl;
 	const ct_dnnl_desc *d = p->values[p->values[node->in[0]].root].desc;
 	const int *x = ct_dnnl_desc_dims(d);
+	const enum ct_dnnl_type type = ct_onednn_type(p);
 	struct ct_dnnl_spec spec = {.op = CT_DNNL_LINEAR_FORWARD, .src = d};
 	const ct_dnnl_prim *prim;
 
@@ -149,8 +211,8 @@ static enum ct_status linear_form(struct onednn_program *p, int id, bool *flat)
 	if (*flat)
 		return CT_OK;
 	const int w[4] = {node->shape.c, x[1], x[2], x[3]}, y[2] = {x[0], node->shape.c};
-	CT_TRY(ct_dnnl_any(p->dnnl, 4, w, &spec.weights));
-	CT_TRY(ct_dnnl_any(p->dnnl, 2, y, &spec.dst));
+	CT_TRY(ct_dnnl_any_of(p->dnnl, type, 4, w, &spec.weights));
+	CT_TRY(ct_dnnl_any_of(p->dnnl, type, 2, y, &spec.dst));
 	CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &prim));
 	*flat = !prim || ct_dnnl_prim_rank(prim) < 1;
 	return CT_OK;
@@ -159,7 +221,7 @@ static enum ct_status linear_form(struct onednn_program *p, int id, bool *flat)
 static enum ct_status compile_linear(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
-	const struct onednn_net *net = p->base.net->impl;
+	const enum ct_dnnl_type type = ct_onednn_type(p);
 	const struct ct_shape s = ct_onednn_node(p, node->in[0])->shape;
 	const int root = p->values[node->in[0]].root, k = node->shape.c, n = p->base.n;
 	struct ct_dnnl_spec spec = {.op = CT_DNNL_LINEAR_FORWARD,
@@ -177,12 +239,12 @@ static enum ct_status compile_linear(struct onednn_program *p, int id)
 		memcpy(weights + 1, src + 1, 3 * sizeof(*src));
 	}
 	CT_TRY(ct_onednn_view(p, id, root, ndims, src, &spec.src, &x));
-	CT_TRY(ct_dnnl_any(p->dnnl, ndims, src, &any_src));
-	CT_TRY(ct_dnnl_any(p->dnnl, ndims, weights, &any_weights));
-	spec.weights = net->layout[node->weight] ? net->layout[node->weight] : any_weights;
+	CT_TRY(ct_dnnl_any_of(p->dnnl, type, ndims, src, &any_src));
+	CT_TRY(ct_dnnl_any_of(p->dnnl, type, ndims, weights, &any_weights));
+	spec.weights = weights_layout(p, node->weight, any_weights);
 	if (node->bias >= 0)
 		CT_TRY(ct_dnnl_plain(p->dnnl, 1, &k, &spec.bias));
-	CT_TRY(ct_dnnl_any(p->dnnl, 2, dst, &spec.dst));
+	CT_TRY(ct_dnnl_any_of(p->dnnl, gives_logits(p, id) ? CT_DNNL_F32 : type, 2, dst, &spec.dst));
 	const ct_dnnl_desc *x_desc = spec.src;
 	CT_TRY(choose_layer(p, id, spec, any_src, any_weights, &prim));
 	return emit_layer(p, id, prim, x, x_desc);
@@ -197,11 +259,11 @@ static enum ct_status compile_input(struct onednn_program *p)
 	int dims[4];
 
 	ct_onednn_dims(p, 0, dims);
-	CT_TRY(ct_dnnl_plain(p->dnnl, 4, dims, &desc));
+	CT_TRY(ct_dnnl_plain_of(p->dnnl, ct_onednn_type(p), 4, dims, &desc));
 	CT_TRY(ct_onednn_own_result(p, 0, desc));
 	p->input = v->buffer;
 	/* A full float batch is read where the caller has it. */
-	if (p->base.mode == CT_TRAIN && net->opts.input == CT_INPUT_F32_NCHW)
+	if (p->base.mode == CT_TRAIN && net->opts.input == CT_INPUT_F32_NCHW && ct_onednn_type(p) == CT_DNNL_F32)
 		p->buffers[v->buffer].bytes = 0;
 	CT_TRY(ct_onednn_task(p, ONEDNN_INPUT, 0, &t));
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);

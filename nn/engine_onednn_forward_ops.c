@@ -171,7 +171,7 @@ static enum ct_status compile_pool(struct onednn_program *p, int id)
 	CT_TRY(ct_onednn_view(p, id, p->values[node->in[0]].root, 4, dims, &v->src_desc, &v->src));
 	spec.src = v->src_desc;
 	ct_onednn_dims(p, id, dims);
-	CT_TRY(ct_dnnl_any(p->dnnl, 4, dims, &spec.dst));
+	CT_TRY(ct_dnnl_any_of(p->dnnl, ct_dnnl_desc_type(spec.src), 4, dims, &spec.dst));
 	CT_TRY(ct_onednn_prim(p, id, &spec, &v->prim));
 	CT_TRY(ct_dnnl_prim_desc(p->dnnl, v->prim, CT_DNNL_DST, &dst));
 	CT_TRY(ct_onednn_own_result(p, id, dst));
@@ -248,7 +248,7 @@ static enum ct_status compile_dropout(struct onednn_program *p, int id)
 	v->mask = mask.id;
 	CT_TRY(ct_onednn_own_result(p, id, x->desc));
 	CT_TRY(ct_onednn_task(p, ONEDNN_MULTIPLY, id, &t));
-	t->n = ct_dnnl_desc_bytes(x->desc) / sizeof(float);
+	t->n = ct_dnnl_desc_bytes(x->desc) / ct_dnnl_type_bytes(ct_dnnl_desc_type(x->desc));
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, x->buffer);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_OTHER, v->mask);

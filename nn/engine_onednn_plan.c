@@ -131,9 +131,10 @@ enum ct_status ct_onednn_view(struct onednn_program *p, int node, int root, int 
 	struct onednn_ref at = {ONEDNN_BUFFER, p->values[root].buffer};
 
 	if (ct_dnnl_desc_ndims(d) != ndims || memcmp(ct_dnnl_desc_dims(d), dims, (size_t)ndims * sizeof(*dims))) {
-		CT_TRY(ct_dnnl_plain(p->dnnl, ct_dnnl_desc_ndims(d), ct_dnnl_desc_dims(d), &plain));
+		const enum ct_dnnl_type type = ct_dnnl_desc_type(d);
+		CT_TRY(ct_dnnl_plain_of(p->dnnl, type, ct_dnnl_desc_ndims(d), ct_dnnl_desc_dims(d), &plain));
 		CT_TRY(ct_onednn_relayout(p, node, at, d, plain, &at));
-		CT_TRY(ct_dnnl_plain(p->dnnl, ndims, dims, &d));
+		CT_TRY(ct_dnnl_plain_of(p->dnnl, type, ndims, dims, &d));
 	}
 	*desc = d;
 	*buffer = at.id;

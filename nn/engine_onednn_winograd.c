@@ -27,7 +27,7 @@ bool ct_onednn_winograd_fits(const struct onednn_program *p, int id)
 {
 	struct ct_winograd_shape s;
 
-	return shape_of(p, id, &s) && ct_winograd_usable(&s);
+	return ct_onednn_type(p) == CT_DNNL_F32 && shape_of(p, id, &s) && ct_winograd_usable(&s);
 }
 
 /* Measured on 64 to 512 channels and images from 4x4 to 56x56: 1.2 to 2.9 times as fast wherever at least half of the tiles'
@@ -38,9 +38,10 @@ bool ct_onednn_winograd_3x3(const struct onednn_program *p, int id)
 	const struct ct_window *w = &node->win;
 	const int64_t h = node->shape.h, width = node->shape.w, tiles = ((h + 3) / 4) * ((width + 3) / 4);
 
-	return node->op == CT_OP_CONV2D && node->groups == 1 && w->r == 3 && w->s == 3 && w->stride_h == 1 &&
-	       w->stride_w == 1 && w->dilation_h == 1 && w->dilation_w == 1 && node->shape.c % BLOCK == 0 &&
-	       ct_onednn_node(p, node->in[0])->shape.c % BLOCK == 0 && 2 * h * width >= 16 * tiles;
+	return ct_onednn_type(p) == CT_DNNL_F32 && node->op == CT_OP_CONV2D && node->groups == 1 && w->r == 3 &&
+	       w->s == 3 && w->stride_h == 1 && w->stride_w == 1 && w->dilation_h == 1 && w->dilation_w == 1 &&
+	       node->shape.c % BLOCK == 0 && ct_onednn_node(p, node->in[0])->shape.c % BLOCK == 0 &&
+	       2 * h * width >= 16 * tiles;
 }
 
 static enum ct_status emit(struct onednn_program *p, int id, enum ct_winograd_pass pass, struct onednn_task **out)
