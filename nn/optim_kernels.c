@@ -67,6 +67,46 @@ BODY void adamw(size_t n, float *restrict p, const float *restrict g, float *res
 	}
 }
 
+/* The update before the trust ratio. */
+BODY float lamb_update(float p, float m, float v, const struct ct_lamb_coefs *c)
+{
+	return m * c->inverse_bias1 / (sqrtf(v) * c->inverse_sqrt_bias2 + c->eps) + c->weight_decay * p;
+}
+
+BODY void lamb_moments(size_t n, const float *restrict p, const float *restrict g, float *restrict m, float *restrict v,
+		       const struct ct_lamb_coefs *coefs, double sums[2])
+{
+	const struct ct_lamb_coefs c = *coefs;
+	double p2[LANES] = {0}, u2[LANES] = {0};
+
+	for (size_t i = 0; i < n; i += LANES) {
+		int lanes = n - i < LANES ? (int)(n - i) : LANES;
+		for (int l = 0; l < lanes; l++) {
+			size_t k = i + (size_t)l;
+			float d = c.clip * g[k];
+			m[k] += c.one_minus_beta1 * (d - m[k]);
+			v[k] = c.beta2 * v[k] + c.one_minus_beta2 * (d * d);
+			float u = lamb_update(p[k], m[k], v[k], &c);
+			p2[l] += (double)p[k] * (double)p[k];
+			u2[l] += (double)u * (double)u;
+		}
+	}
+	sums[0] = sums[1] = 0;
+	for (int l = 0; l < LANES; l++) {
+		sums[0] += p2[l];
+		sums[1] += u2[l];
+	}
+}
+
+BODY void lamb_apply(size_t n, float *restrict p, const float *restrict m, const float *restrict v,
+		     const struct ct_lamb_coefs *coefs)
+{
+	const struct ct_lamb_coefs c = *coefs;
+
+	for (size_t i = 0; i < n; i++)
+		p[i] -= c.step * lamb_update(p[i], m[i], v[i], &c);
+}
+
 BODY double sum_squares(size_t n, const float *g)
 {
 	double part[LANES] = {0}, sum = 0;
@@ -100,6 +140,16 @@ BODY void average(size_t n, float *restrict e, const float *restrict x, float de
 	{                                                                                                              \
 		adamw(n, p, g, m, v, c);                                                                               \
 	}                                                                                                              \
+	attribute static void lamb_moments_##suffix(size_t n, const float *p, const float *g, float *m, float *v,      \
+						    const struct ct_lamb_coefs *c, double sums[2])                     \
+	{                                                                                                              \
+		lamb_moments(n, p, g, m, v, c, sums);                                                                  \
+	}                                                                                                              \
+	attribute static void lamb_apply_##suffix(size_t n, float *p, const float *m, const float *v,                  \
+						  const struct ct_lamb_coefs *c)                                       \
+	{                                                                                                              \
+		lamb_apply(n, p, m, v, c);                                                                             \
+	}                                                                                                              \
 	attribute static double sum_squares_##suffix(size_t n, const float *g)                                         \
 	{                                                                                                              \
 		return sum_squares(n, g);                                                                              \
@@ -108,8 +158,9 @@ BODY void average(size_t n, float *restrict e, const float *restrict x, float de
 	{                                                                                                              \
 		average(n, e, x, decay, rest);                                                                         \
 	}                                                                                                              \
-	static const struct ct_optim_kernels kernels_##suffix = {target_name, sgd_##suffix, adamw_##suffix,            \
-								 sum_squares_##suffix, average_##suffix};
+	static const struct ct_optim_kernels kernels_##suffix = {                                                      \
+		target_name,         sgd_##suffix,         adamw_##suffix,  lamb_moments_##suffix,                     \
+		lamb_apply_##suffix, sum_squares_##suffix, average_##suffix};
 
 #ifdef __x86_64__
 #ifdef __clang__

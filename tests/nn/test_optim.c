@@ -11,6 +11,11 @@ static const struct ct_optim_opts sgd = {.kind = CT_SGD, .momentum = 0.9, .weigh
 static const struct ct_optim_opts adamw = {
 	.kind = CT_ADAMW, .weight_decay = 0.1, .decay_norm_bias = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
 
+static const struct ct_optim_opts lars = {
+	.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.1, .decay_norm_bias = true, .trust = 0.01};
+static const struct ct_optim_opts lamb = {
+	.kind = CT_LAMB, .weight_decay = 0.1, .decay_norm_bias = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6};
+
 static void open_rig(struct rig *r)
 {
 	struct ct_net_opts opts = {.batch = 2, .input = CT_INPUT_F32_NCHW, .train = true};
@@ -41,6 +46,11 @@ static void test_option_errors(void **state)
 		{{.kind = CT_SGD, .nesterov = true}, "Nesterov needs"},
 		{{.kind = CT_SGD, .weight_decay = -1}, "weight decay -1"},
 		{{.kind = CT_SGD, .clip_norm = -1}, "clip norm -1"},
+		{{.kind = CT_LARS, .momentum = 1, .trust = 1e-3}, "momentum 1"},
+		{{.kind = CT_LARS, .momentum = 0.9, .nesterov = true, .trust = 1e-3}, "LARS has no Nesterov"},
+		{{.kind = CT_LARS, .momentum = 0.9}, "trust coefficient 0"},
+		{{.kind = CT_LAMB, .beta1 = 1, .eps = 1e-6}, "LAMB's betas (1, 0)"},
+		{{.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99}, "LAMB's eps 0"},
 		{{.kind = CT_ADAMW, .beta1 = 1, .eps = 1e-8}, "betas (1, 0)"},
 		{{.kind = CT_ADAMW, .beta2 = 1.5, .eps = 1e-8}, "betas (0, 1.5)"},
 		{{.kind = CT_ADAMW, .beta1 = 0.9, .beta2 = 0.99}, "eps 0"},
@@ -185,25 +195,31 @@ static void test_state_by_name(void **state)
 	assert_string_equal(ct_optim_state_name(o, 1), "exp_avg_sq");
 	assert_null(ct_optim_state_name(o, 2));
 	ct_optim_destroy(o);
+	assert_ok(ct_optim_create(r.net, &lars, &o));
+	assert_string_equal(ct_optim_state_name(o, 0), "momentum_buffer");
+	assert_null(ct_optim_state_name(o, 1));
+	ct_optim_destroy(o);
+	assert_ok(ct_optim_create(r.net, &lamb, &o));
+	assert_string_equal(ct_optim_state_name(o, 1), "exp_avg_sq");
+	ct_optim_destroy(o);
 	rig_close(&r);
 }
 
 /* Parameters, state and step count carried to another optimizer go on to the bit. */
-static void test_resume(void **state)
+static void check_resume(const struct ct_optim_opts *opts)
 {
 	struct rig a, b;
 	ct_optim *oa, *ob;
 
-	(void)state;
 	open_rig(&a);
 	open_rig(&b);
 	size_t n = ct_net_arena_elems(a.net);
-	assert_ok(ct_optim_create(a.net, &adamw, &oa));
-	assert_ok(ct_optim_create(b.net, &adamw, &ob));
+	assert_ok(ct_optim_create(a.net, opts, &oa));
+	assert_ok(ct_optim_create(b.net, opts, &ob));
 	for (uint32_t step = 0; step < 6; step++) {
 		if (step == 3) {
 			memcpy(ct_net_params(b.net), ct_net_params(a.net), n * sizeof(float));
-			for (int i = 0; i < 2; i++)
+			for (int i = 0; ct_optim_state(oa, i); i++)
 				memcpy(ct_optim_state(ob, i), ct_optim_state(oa, i), n * sizeof(float));
 			ct_optim_set_steps(ob, ct_optim_steps(oa));
 		}
@@ -220,10 +236,122 @@ static void test_resume(void **state)
 	rig_close(&a);
 }
 
+static void test_resume(void **state)
+{
+	(void)state;
+	check_resume(&sgd);
+	check_resume(&adamw);
+	check_resume(&lars);
+	check_resume(&lamb);
+}
+
+static double norm(const double *x, size_t n)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += x[i] * x[i];
+	return sqrt(sum);
+}
+
+/* One update of a parameter by the formulas of nn/optim.h, in double. d: scratch. */
+static void large_batch_update(const struct ct_optim_opts *o, bool weight, int t, double lr, size_t n, double *w,
+			       const float *g, double *m, double *v, double *d)
+{
+	double decay = weight ? o->weight_decay : 0;
+
+	for (size_t i = 0; i < n; i++)
+		d[i] = (double)g[i];
+	if (o->kind == CT_LARS) {
+		double wn = norm(w, n), gn = norm(d, n), q = 1;
+		if (weight && wn > 0 && gn > 0)
+			q = o->trust * wn / (gn + decay * wn + 1e-8);
+		for (size_t i = 0; i < n; i++) {
+			m[i] = o->momentum * m[i] + q * (d[i] + (gn > 0 ? decay * w[i] : 0));
+			w[i] -= lr * m[i];
+		}
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		m[i] = o->beta1 * m[i] + (1 - o->beta1) * d[i];
+		v[i] = o->beta2 * v[i] + (1 - o->beta2) * d[i] * d[i];
+		d[i] = m[i] / (1 - pow(o->beta1, t)) / (sqrt(v[i] / (1 - pow(o->beta2, t))) + o->eps) + decay * w[i];
+	}
+	double wn = norm(w, n), un = norm(d, n), ratio = weight && wn > 0 && un > 0 ? wn / un : 1;
+	for (size_t i = 0; i < n; i++)
+		w[i] -= lr * ratio * d[i];
+}
+
+/* Parameter `zero` starts as 0, and parameter `still` has no gradient: neither has a trust ratio. */
+static void check_large_batch(const struct ct_optim_opts *opts, int zero, int still)
+{
+	struct rig r;
+	ct_optim *o;
+
+	open_rig(&r);
+	int n_params = ct_graph_n_params(r.graph);
+	double *w[8], *m[8], *v[8], *d[8];
+	float g[64] = {0};
+	assert_true(n_params <= 8);
+	assert_ok(ct_net_import(r.net, ct_net_params(r.net), zero, g));
+	for (int i = 0; i < n_params; i++) {
+		size_t n = ct_graph_param(r.graph, i)->n;
+		float *x = export_param(r.net, ct_net_params(r.net), i);
+		w[i] = CT_NEW_ARRAY(double, 4 * n);
+		m[i] = w[i] + n;
+		v[i] = m[i] + n;
+		d[i] = v[i] + n;
+		for (size_t k = 0; k < n; k++)
+			w[i][k] = (double)x[k];
+		ct_free(x);
+	}
+	assert_ok(ct_optim_create(r.net, opts, &o));
+	for (int t = 1; t <= 6; t++) {
+		double lr = 0.5 / t;
+		for (int i = 0; i < n_params; i++) {
+			const struct ct_param *p = ct_graph_param(r.graph, i);
+			assert_true(p->n <= CT_ARRAY_LEN(g));
+			fill_floats((uint32_t)(10 * t + i), g, p->n);
+			for (size_t k = 0; k < p->n; k++)
+				g[k] *= i == still ? 0.0f : 1e3f;
+			assert_ok(ct_net_import(r.net, ct_net_grads(r.net), i, g));
+			large_batch_update(opts, p->kind == CT_PARAM_WEIGHT, t, lr, p->n, w[i], g, m[i], v[i], d[i]);
+		}
+		assert_ok(ct_optim_step(o, lr, NULL));
+	}
+	for (int i = 0; i < n_params; i++) {
+		float *x = export_param(r.net, ct_net_params(r.net), i);
+		size_t n = ct_graph_param(r.graph, i)->n;
+		double scale = 1 + norm(w[i], n);
+		for (size_t k = 0; k < n; k++)
+			assert_float_equal(x[k], w[i][k], 1e-6 * scale);
+		ct_free(x);
+		ct_free(w[i]);
+	}
+	ct_optim_destroy(o);
+	rig_close(&r);
+}
+
+static void test_large_batch(void **state)
+{
+	struct ct_optim_opts no_momentum = lars;
+
+	(void)state;
+	no_momentum.momentum = 0;
+	for (int zero = 0; zero < 5; zero += 4) { /* fc1.weight, fc2.weight */
+		for (int still = 0; still < 5; still += 4) {
+			check_large_batch(&lars, zero, still);
+			check_large_batch(&no_momentum, zero, still);
+			check_large_batch(&lamb, zero, still);
+		}
+	}
+}
+
 /* Every vector width gives the same bits. */
 static void test_kernels_agree(void **state)
 {
 	static const struct ct_sgd_coefs cs[] = {{0.1f, 0.9f, 1e-3f, 0.7f, false}, {0.1f, 0.9f, 1e-3f, 1, true}};
+	static const struct ct_lamb_coefs cl = {1.5f, 0.1f, 0.999f, 0.001f, 3, 1e-6f, 0.9f, 0.01f, 0.05f};
 	static const struct ct_adamw_coefs ca = {0.999f, 0.01f, 0.1f, 0.999f, 0.001f, 3, 1e-8f, 0.9f};
 	const size_t n = 1003;
 	float *want = CT_NEW_ARRAY(float, 4 * n), *got = CT_NEW_ARRAY(float, 4 * n), *g = CT_NEW_ARRAY(float, n);
@@ -240,6 +368,10 @@ static void test_kernels_agree(void **state)
 		k->sgd(n, x, g, x + n, &cs[0]);
 		k->sgd(n, x, g, x + n, &cs[1]);
 		k->adamw(n, x, g, x + 2 * n, x + 3 * n, &ca);
+		double sums[2];
+		k->lamb_moments(n, x, g, x + 2 * n, x + 3 * n, &cl, sums);
+		x[0] += (float)sums[0] + (float)sums[1];
+		k->lamb_apply(n, x, x + 2 * n, x + 3 * n, &cl);
 		k->average(n, x + n, g, 0.99f, 0.01f);
 		printf("%s\n", k->target);
 		assert_memory_equal(i ? got : want, want, 4 * n * sizeof(float));
@@ -294,6 +426,7 @@ int main(void)
 		cmocka_unit_test(test_clipping),
 		cmocka_unit_test(test_state_by_name),
 		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_large_batch),
 		cmocka_unit_test(test_kernels_agree),
 		cmocka_unit_test(test_average),
 	};
