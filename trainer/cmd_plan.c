@@ -124,7 +124,7 @@ static void print_memory(const struct ct_config *c, const struct planned *p)
 {
 	struct ct_net_memory m;
 	ct_net_memory(p->net, &m);
-	size_t states = m.params * (p->plan.optim.kind == CT_ADAMW ? 2 : p->plan.optim.momentum > 0 ? 1 : 0);
+	size_t states = m.params * (size_t)ct_optim_n_states(&p->plan.optim);
 	size_t ema = c->train.ema > 0 ? m.params + m.buffers : 0;
 	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0);
 	printf("memory       per rank %.1f MiB: parameters %.2f, gradients %.2f, optimizer %.2f, average %.2f, activations %.2f (%.2f without "

@@ -247,13 +247,25 @@ static void plan_schedule(const struct ct_config *c, struct ct_run_plan *p)
 		s->milestones[s->n_milestones++] = epochs_to_steps(c->schedule.milestones.v[i], per);
 }
 
+static enum ct_optim_kind optim_kind(const char *name)
+{
+	static const struct {
+		const char *name;
+		enum ct_optim_kind kind;
+	} kinds[] = {{"sgd", CT_SGD}, {"adamw", CT_ADAMW}, {"lars", CT_LARS}, {"lamb", CT_LAMB}};
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
+		if (strcmp(name, kinds[i].name) == 0)
+			return kinds[i].kind;
+	return CT_SGD; /* the schema admits no other name */
+}
+
 static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 {
 	p->lr = c->optim.lr;
 	if (strcmp(c->optim.lr_rule, "linear") == 0)
 		p->lr *= (double)p->global_batch / (double)c->optim.lr_base_batch;
 	p->optim = (struct ct_optim_opts){
-		.kind = strcmp(c->optim.name, "adamw") == 0 ? CT_ADAMW : CT_SGD,
+		.kind = optim_kind(c->optim.name),
 		.momentum = c->optim.momentum,
 		.nesterov = c->optim.nesterov,
 		.weight_decay = c->optim.weight_decay,
@@ -262,11 +274,11 @@ static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 		.beta2 = c->optim.beta2,
 		.eps = c->optim.eps,
 		.clip_norm = c->optim.clip_norm,
+		.trust = c->optim.trust,
 	};
-	bool resnet = strstr(c->model.name, "resne") != NULL; /* ResNeXt too */
-	p->init = strcmp(c->model.init, "kaiming") == 0 || (resnet && strcmp(c->model.init, "auto") == 0)
-			  ? CT_INIT_KAIMING
-			  : CT_INIT_PYTORCH;
+	p->init = strcmp(c->model.init, "auto") == 0      ? ct_model_init(c->model.name)
+		  : strcmp(c->model.init, "kaiming") == 0 ? CT_INIT_KAIMING
+							  : CT_INIT_PYTORCH;
 }
 
 static enum ct_status plan_net(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
@@ -345,9 +357,10 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_r
 	s.rank = p->world - 1;
 	if (ct_sampler_slice(&s, p->steps_per_epoch - 1, p->accumulate - 1).count > 0)
 		return CT_OK;
-	ct_error_set(CT_CONFIG, __FILE__, __LINE__,
-		     "model.bn sync needs rows on every rank, and the last batch of an epoch (%llu samples) has none for rank %u",
-		     (unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
+	ct_error_set(
+		CT_CONFIG, __FILE__, __LINE__,
+		"model.bn sync needs rows on every rank, and the last batch of an epoch (%llu samples) has none for rank %u",
+		(unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
 	ct_error_hint("leave that batch out: data.drop_last=true");
 	return CT_CONFIG;
 }
