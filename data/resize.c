@@ -1,0 +1,151 @@
+/* Rows are resized across when the first row of the result needs them, into a ring that holds as many as one row of
+ * the result looks at: what is read again is in the first cache. Rounding to bytes in between is Pillow's. */
+#include "data/resize.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/codec.h"
+#include "data/resize_axis.h"
+#include "data/resize_kernel.h"
+
+struct ct_resizer {
+	const struct ct_resize_kernel *kernel;
+	struct ct_resize_axis across, down;
+	struct ct_scratch weights; /* of `across`, as the kernel wants them, and behind them: */
+	const int32_t *from;
+	struct ct_scratch ring;     /* rows */
+	struct ct_scratch tap_rows; /* pointers and weights of one row of the result */
+};
+
+enum ct_status ct_resizer_create(ct_resizer **out)
+{
+	CT_TRY_ALLOC(*out = CT_NEW(ct_resizer));
+	(*out)->kernel = ct_resize_kernel_get();
+	return CT_OK;
+}
+
+void ct_resizer_destroy(ct_resizer *r)
+{
+	if (!r)
+		return;
+	ct_resize_axis_release(&r->across);
+	ct_resize_axis_release(&r->down);
+	ct_scratch_release(&r->weights);
+	ct_scratch_release(&r->ring);
+	ct_scratch_release(&r->tap_rows);
+	ct_free(r);
+}
+
+struct ct_box ct_resize_window(const struct ct_resize *req)
+{
+	const struct ct_box *l = &req->limits;
+	int x0, x1, y0, y1;
+
+	/* Counted from the limits, here and below: where Pillow's image begins. */
+	ct_resize_axis_range(req->x - l->x, req->w, 0, l->w, req->out_w, &x0, &x1);
+	ct_resize_axis_range(req->y - l->y, req->h, 0, l->h, req->out_h, &y0, &y1);
+	return (struct ct_box){l->x + x0, l->y + y0, x1 - x0, y1 - y0};
+}
+
+/* An interval of one axis, in pixels of the source and counted from `zero`; what the source lacks has no weight. */
+struct interval {
+	double at, len;
+	int zero, lo, hi;
+};
+
+static struct interval interval_of(double at, double len, int limit, int limit_len, int box, int box_len, int scale)
+{
+	struct interval v = {.zero = limit / scale, .len = len / scale};
+	int end = (limit + limit_len + scale - 1) / scale;
+
+	v.at = scale == 1 ? at - limit : at / scale - v.zero;
+	v.lo = v.zero > box ? 0 : box - v.zero;
+	v.hi = (end < box + box_len ? end : box + box_len) - v.zero;
+	return v;
+}
+
+static int rounded_up(int n, int unit)
+{
+	return (n + unit - 1) / unit * unit;
+}
+
+/* Tables for the kernel: each weight once a channel, and the last pixel repeated to fill the row. */
+static enum ct_status widen(ct_resizer *r)
+{
+	const struct ct_resize_axis *a = &r->across;
+	int n = rounded_up(a->n, CT_RESIZE_PIXELS);
+	int32_t *w;
+
+	CT_TRY(ct_scratch_reserve(&r->weights, (size_t)n * ((size_t)a->taps * 4 + 1) * sizeof(*w)));
+	w = (int32_t *)r->weights.p;
+	for (int i = 0; i < n; i++) {
+		const int32_t *k = a->k + (size_t)(i < a->n ? i : a->n - 1) * (size_t)a->taps;
+
+		for (int t = 0; t < a->taps; t++, w += 4)
+			w[0] = w[1] = w[2] = w[3] = k[t];
+	}
+	r->from = w;
+	for (int i = 0; i < n; i++)
+		w[i] = a->from[i < a->n ? i : a->n - 1];
+	return CT_OK;
+}
+
+/* RGBX to RGB. */
+static void drop_x(const uint8_t *rgbx, int n, uint8_t *rgb)
+{
+	/* Four bytes at a time; the fourth is overwritten by the next pixel. */
+	for (; n > 1; n--, rgbx += 4, rgb += 3)
+		memcpy(rgb, rgbx, 4);
+	memcpy(rgb, rgbx, 3);
+}
+
+/* Row y of the result: resizes across those rows of the source that are new, then adds up. */
+static void run_row(ct_resizer *r, const uint8_t *src, size_t src_pitch, int y, int *done, size_t pitch, uint8_t *line)
+{
+	const struct ct_resize_axis *a = &r->across, *d = &r->down;
+	const int32_t *weights = d->k + (size_t)y * (size_t)d->taps;
+	const uint8_t **rows = (const uint8_t **)r->tap_rows.p;
+	int32_t *k = (int32_t *)(rows + d->taps);
+	int n = 0;
+
+	for (int t = 0; t < d->taps; t++) {
+		int row = d->from[y] + t;
+		uint8_t *slot = r->ring.p + (size_t)(row % d->taps) * pitch;
+
+		if (row >= *done) {
+			r->kernel->across(src + (size_t)row * src_pitch, r->from, (const int32_t *)r->weights.p,
+					  rounded_up(a->n, CT_RESIZE_PIXELS), a->taps, slot);
+			*done = row + 1;
+		}
+		if (weights[t] != 0) {
+			rows[n] = slot;
+			k[n++] = weights[t];
+		}
+	}
+	r->kernel->down(rows, k, n, (int)pitch, line);
+}
+
+enum ct_status ct_resize_run(ct_resizer *r, const struct ct_resize *req, const struct ct_pixels *src, uint8_t *dst)
+{
+	const struct ct_box *l = &req->limits, *b = &src->box;
+	struct interval h = interval_of(req->x, req->w, l->x, l->w, b->x, b->w, src->scale),
+			v = interval_of(req->y, req->h, l->y, l->h, b->y, b->h, src->scale);
+	size_t pitch = (size_t)rounded_up(req->out_w * 4, CT_RESIZE_ROW), tap = sizeof(uint8_t *) + sizeof(int32_t);
+	const uint8_t *first;
+	uint8_t *line;
+	int done = 0;
+
+	CT_TRY(ct_resize_axis_set(&r->across, h.at, h.len, h.lo, h.hi, req->out_w, req->flip, true));
+	CT_TRY(ct_resize_axis_set(&r->down, v.at, v.len, v.lo, v.hi, req->out_h, false, false));
+	CT_TRY(widen(r));
+	CT_TRY(ct_scratch_reserve(&r->ring, (size_t)(r->down.taps + 1) * pitch));
+	CT_TRY(ct_scratch_reserve(&r->tap_rows, (size_t)r->down.taps * tap));
+	line = r->ring.p + (size_t)r->down.taps * pitch;
+	first = src->rgbx + (size_t)(v.zero + v.lo - b->y) * src->pitch + (size_t)(h.zero + h.lo - b->x) * 4;
+	for (int y = 0; y < req->out_h; y++) {
+		run_row(r, first, src->pitch, y, &done, pitch, line);
+		drop_x(line, req->out_w, dst + (size_t)y * (size_t)req->out_w * 3);
+	}
+	return CT_OK;
+}
