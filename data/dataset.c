@@ -9,6 +9,7 @@
 /* Normalisations of the known sets: mean and standard deviation of all training pixels. */
 static const float cifar10_channels[6] = {0.4914f, 0.4822f, 0.4465f, 0.2470f, 0.2435f, 0.2616f};
 static const float cifar100_channels[6] = {0.5071f, 0.4865f, 0.4409f, 0.2673f, 0.2564f, 0.2762f};
+static const float imagenet_channels[6] = {0.485f, 0.456f, 0.406f, 0.229f, 0.224f, 0.225f};
 
 static const struct ct_dataset_kind kinds[] = {
 	{.name = "mnist",
@@ -43,6 +44,7 @@ static const struct ct_dataset_kind kinds[] = {
 	 .w = 32,
 	 .n_classes = 100,
 	 .channels = cifar100_channels},
+	{.name = "shards", .ops = &ct_dataset_shards_ops, .c = 3, .channels = imagenet_channels},
 	{.name = "synthetic", .ops = &ct_dataset_synth_ops, .mean = 0.5f, .std = 0.25f},
 	{.name = "synthetic_regression", .ops = &ct_dataset_regression_ops, .mean = 0, .std = 1},
 };
