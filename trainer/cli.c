@@ -23,8 +23,8 @@ struct line {
 
 static enum ct_status unknown_option(const char *name, size_t len)
 {
-	const char *words[64], *near;
-	char plain[64], all[64][24];
+	const char *words[96], *near;
+	char plain[64], all[96][24];
 	size_t n = 0;
 
 	snprintf(plain, sizeof(plain), "%.*s", (int)(len < sizeof(plain) ? len : sizeof(plain) - 1), name);

@@ -6,7 +6,7 @@
 
 #include "trainer/config.h"
 
-#define CT_MAX_ARGS 8
+#define CT_MAX_ARGS 64
 
 struct ct_cli {
 	const struct ct_command *command;
@@ -16,7 +16,8 @@ struct ct_cli {
 	struct ct_config_set *sets; /* owned, as are its texts; in the order of the command line */
 	size_t n_sets;
 	/* options of single commands; NULL / false when not given */
-	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps;
+	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
+	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
 	bool json, origins;
 	int argc; /* the whole line again, for starting workers */
 	char **argv;
@@ -56,10 +57,14 @@ enum ct_status ct_cmd_config_schema(const struct ct_cli *cli);
 enum ct_status ct_cmd_config_dump(const struct ct_cli *cli);
 enum ct_status ct_cmd_info(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_digits(const struct ct_cli *cli);
+enum ct_status ct_cmd_data_check(const struct ct_cli *cli);
+enum ct_status ct_cmd_data_pack(const struct ct_cli *cli);
+enum ct_status ct_cmd_data_show(const struct ct_cli *cli);
 enum ct_status ct_cmd_ckpt_show(const struct ct_cli *cli); /* cmd_ckpt.c */
 enum ct_status ct_cmd_ckpt_verify(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_step(const struct ct_cli *cli); /* cmd_bench.c */
 enum ct_status ct_cmd_bench_loader(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli);
+enum ct_status ct_cmd_bench_data(const struct ct_cli *cli);
 
 #endif

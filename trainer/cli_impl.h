@@ -13,6 +13,10 @@ enum {
 	CT_OPT_DIGITS = 16,
 	CT_OPT_STEPS = 32,
 	CT_OPT_ORIGINS = 64,
+	CT_OPT_THREADS = 256,
+	CT_OPT_PACK = 512,
+	CT_OPT_SHOW = 1024,
+	CT_OPT_SECONDS = 2048,
 	CT_OPT_ALL = 128 /* every command: --help, --version */
 };
 

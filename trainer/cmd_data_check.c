@@ -1,0 +1,274 @@
+/* `ctrain data check CONFIG|PATH...`: decodes every sample and reports what is wrong. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "trainer/cli.h"
+#include "trainer/data_check.h"
+#include "trainer/print_json.h"
+#include "trainer/run_plan.h"
+#include "trainer/ticker.h"
+
+#define SHOWN 20 /* bad samples on the terminal; all are in the report */
+
+struct set_result {
+	const char *set;
+	uint64_t n;
+	size_t bad, left_out, warnings;
+	double seconds;
+};
+
+struct run {
+	const struct ct_cli *cli;
+	int threads;
+	struct ct_findings findings;
+	struct set_result sets[CT_MAX_ARGS];
+	int n_sets;
+	struct ct_ticker *ticker;
+};
+
+static void show_progress(void *user, uint64_t done, uint64_t total, size_t bad)
+{
+	struct run *r = user;
+	char note[32];
+
+	snprintf(note, sizeof(note), "%zu bad", bad);
+	ct_ticker_show(r->ticker, done, total, note);
+}
+
+static enum ct_status check_set(struct run *r, const char *set, const ct_dataset *d, const struct ct_image_opts *image)
+{
+	struct ct_data_check c = {
+		.set = set, .data = d, .image = *image, .threads = r->threads, .progress = show_progress, .user = r};
+	struct set_result *s = &r->sets[r->n_sets];
+	size_t before[3];
+	int64_t t0 = ct_now_ns();
+	char *what = ct_strfmt("checking %s", set);
+	enum ct_status st = what ? ct_ticker_create(what, &r->ticker) : CT_NOMEM;
+
+	memcpy(before, r->findings.counts, sizeof(before));
+	if (st == CT_OK)
+		st = ct_data_check(&c, &r->findings);
+	ct_ticker_destroy(r->ticker);
+	r->ticker = NULL;
+	ct_free(what);
+	CT_TRY(st);
+	*s = (struct set_result){.set = set,
+				 .n = ct_dataset_info(d)->n,
+				 .bad = r->findings.counts[CT_FINDING_BAD] - before[CT_FINDING_BAD],
+				 .left_out = r->findings.counts[CT_FINDING_LEFT_OUT] - before[CT_FINDING_LEFT_OUT],
+				 .warnings = r->findings.counts[CT_FINDING_WARNING] - before[CT_FINDING_WARNING],
+				 .seconds = (double)(ct_now_ns() - t0) * 1e-9};
+	r->n_sets++;
+	return CT_OK;
+}
+
+static enum ct_status check_config(struct run *r)
+{
+	struct ct_config *c = NULL;
+	ct_dataset *train = NULL, *val = NULL;
+	enum ct_status st;
+
+	CT_TRY(ct_config_load(r->cli->args[0], r->cli->sets, r->cli->n_sets, &c));
+	struct ct_image_opts image = {.max_pixels = (uint64_t)c->data.max_pixels, .exif = c->data.exif};
+	CT_TRY_GOTO(ct_log_configure(c->log.level), st, out);
+	CT_TRY_GOTO(ct_plan_open_data(c, true, NULL, &train), st, out);
+	CT_TRY_GOTO(check_set(r, "train", train, &image), st, out);
+	if (!ct_plan_has_val(c))
+		goto out;
+	CT_TRY_GOTO(ct_plan_open_data(c, false, ct_dataset_info(train), &val), st, out);
+	st = check_set(r, "val", val, &image);
+out:
+	ct_dataset_close(val);
+	ct_dataset_close(train);
+	ct_config_destroy(c);
+	return st;
+}
+
+static bool is_folder(const char *path)
+{
+	struct stat sb;
+
+	return stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
+}
+
+static bool holds_shards(const char *folder)
+{
+	char **names;
+	size_t n;
+	bool found = false;
+
+	if (ct_dir_list(folder, &names, &n) < 0) {
+		ct_error_clear();
+		return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		found |= strlen(names[i]) > 4 && strcmp(names[i] + strlen(names[i]) - 4, ".tar") == 0;
+	ct_dir_list_free(names, n);
+	return found;
+}
+
+/* A folder of shards, a folder of images, or shards as the config names them. */
+static enum ct_status check_path(struct run *r, const char *path)
+{
+	const struct ct_image_opts image = {0};
+	bool folder = is_folder(path), shards = !folder || holds_shards(path);
+	struct ct_dataset_spec spec = {.name = shards ? "shards" : "imagefolder",
+				       .dir = folder ? path : ".",
+				       .path = !folder  ? path
+					       : shards ? "*.tar"
+							: ".",
+				       .threads = r->threads,
+				       .train = true};
+	ct_dataset *d = NULL;
+
+	CT_TRY(ct_dataset_open(&spec, &d));
+	enum ct_status st = check_set(r, path, d, &image);
+	ct_dataset_close(d);
+	return st;
+}
+
+static bool is_config(const char *path)
+{
+	size_t n = strlen(path);
+
+	return (n > 5 && strcmp(path + n - 5, ".yaml") == 0) || (n > 4 && strcmp(path + n - 4, ".yml") == 0);
+}
+
+static enum ct_status check_all(struct run *r)
+{
+	if (is_config(r->cli->args[0])) {
+		if (r->cli->n_args > 1)
+			return CT_FAIL(CT_USAGE, "a configuration stands alone: \"%s\" is one argument too many",
+				       r->cli->args[1]);
+		return check_config(r);
+	}
+	if (r->cli->n_sets > 0)
+		return CT_FAIL(CT_USAGE, "KEY=VALUE (\"%s\") goes with a configuration, not with paths",
+			       r->cli->sets[0].key);
+	for (int i = 0; i < r->cli->n_args; i++)
+		CT_TRY(check_path(r, r->cli->args[i]));
+	return CT_OK;
+}
+
+static enum ct_status write_report(const struct run *r)
+{
+	const char *path = r->cli->out, *dot = path ? strrchr(path, '.') : NULL;
+	struct ct_str text = {0};
+
+	if (!path)
+		return CT_OK;
+	enum ct_status st = ct_findings_write(&r->findings,
+					      dot && (strcmp(dot, ".jsonl") == 0 || strcmp(dot, ".json") == 0), &text);
+	if (st == CT_OK)
+		st = ct_file_replace(path, ct_str_text(&text), text.len);
+	ct_str_release(&text);
+	return st;
+}
+
+static enum ct_status print_summary_json(const struct run *r)
+{
+	static const char *const keys[] = {"bad_by_tag", "left_out_by_tag", "warnings_by_tag"};
+	ct_json *j = ct_json_object(), *sets = ct_json_array();
+
+	for (int i = 0; i < r->n_sets; i++) {
+		ct_json *o = ct_json_object();
+
+		ct_json_set_str(o, "set", r->sets[i].set);
+		ct_json_set_i64(o, "samples", (int64_t)r->sets[i].n);
+		ct_json_set_i64(o, "bad", (int64_t)r->sets[i].bad);
+		ct_json_set_i64(o, "left_out", (int64_t)r->sets[i].left_out);
+		ct_json_set_i64(o, "warnings", (int64_t)r->sets[i].warnings);
+		ct_json_set_f64(o, "seconds", r->sets[i].seconds);
+		ct_json_push(sets, o);
+	}
+	ct_json_set_i64(j, "v", 1);
+	ct_json_set_str(j, "kind", "data_check");
+	ct_json_set(j, "sets", sets);
+	for (int kind = 0; kind < 3; kind++) {
+		ct_json *o = ct_json_object();
+
+		for (size_t i = 0; i < r->findings.n_tags; i++) {
+			if ((int)r->findings.tags[i].kind == kind)
+				ct_json_set_i64(o, r->findings.tags[i].tag, (int64_t)r->findings.tags[i].n);
+		}
+		ct_json_set(j, keys[kind], o);
+	}
+	return ct_print_json(j, false);
+}
+
+static void print_findings(const struct ct_findings *f)
+{
+	size_t shown = 0, to_show = f->counts[CT_FINDING_BAD] + f->counts[CT_FINDING_LEFT_OUT];
+
+	for (size_t i = 0; i < f->n && shown < SHOWN; i++) {
+		const struct ct_finding *v = &f->v[i];
+
+		if (v->kind == CT_FINDING_WARNING)
+			continue;
+		printf("  %s %s%s%s\n", v->kind == CT_FINDING_BAD ? "bad     " : "left out", v->where,
+		       v->where[0] ? ": " : "", v->reason);
+		shown++;
+	}
+	if (shown < to_show)
+		printf("  and %zu more (--out FILE lists all)\n", to_show - shown);
+}
+
+static void print_summary(const struct run *r)
+{
+	for (int i = 0; i < r->n_sets; i++) {
+		const struct set_result *s = &r->sets[i];
+
+		printf("%s: %llu samples, %zu bad, %zu left out of the index, %zu with warnings (%.0f/s)\n", s->set,
+		       (unsigned long long)s->n, s->bad, s->left_out, s->warnings,
+		       s->seconds > 0 ? (double)s->n / s->seconds : 0);
+	}
+	for (size_t i = 0; i < r->findings.n_tags; i++) {
+		const struct ct_finding_tag *t = &r->findings.tags[i];
+
+		printf("  %-8s %-24s %zu\n", ct_finding_name(t->kind), t->tag, t->n);
+	}
+	print_findings(&r->findings);
+	if (r->cli->out)
+		printf("report: %s\n", r->cli->out);
+}
+
+/* Bad samples are this command's result and end it as unusable data. */
+static enum ct_status verdict(const struct run *r)
+{
+	size_t bad = r->findings.counts[CT_FINDING_BAD], left_out = r->findings.counts[CT_FINDING_LEFT_OUT];
+	uint64_t n = 0;
+
+	for (int i = 0; i < r->n_sets; i++)
+		n += r->sets[i].n + r->sets[i].left_out;
+	if (bad + left_out == 0)
+		return CT_OK;
+	(void)CT_FAIL(CT_DATA, "%zu of %llu samples are unusable (%zu bad, %zu left out of the index)", bad + left_out,
+		      (unsigned long long)n, bad, left_out);
+	ct_error_hint("training puts others in the place of bad ones, up to data.max_bad; repair or remove the files");
+	return CT_DATA;
+}
+
+enum ct_status ct_cmd_data_check(const struct ct_cli *cli)
+{
+	struct run r = {.cli = cli};
+	int64_t threads;
+
+	CT_TRY(ct_cli_number("--threads", cli->threads, ct_cpu_count(), 1, 256, &threads));
+	r.threads = (int)threads;
+	enum ct_status st = check_all(&r);
+	if (st == CT_OK)
+		st = write_report(&r);
+	if (st == CT_OK && cli->json)
+		st = print_summary_json(&r);
+	else if (st == CT_OK)
+		print_summary(&r);
+	if (st == CT_OK)
+		st = verdict(&r);
+	ct_findings_release(&r.findings);
+	return st;
+}
