@@ -32,10 +32,18 @@ static enum ct_status run_batches(struct ct_session *s, ct_loader *loader, uint6
 	return CT_OK;
 }
 
+/* Every evaluation meets the same bad samples: the first one names them. */
+struct bad {
+	bool known;
+	uint64_t n;
+};
+
 static void note_bad(void *user, uint32_t sample, const char *text)
 {
-	++*(uint64_t *)user;
-	CT_WARN("bad sample %u of the evaluation data, left out: %s", sample, text);
+	struct bad *b = user;
+	b->n++;
+	if (!b->known)
+		CT_WARN("bad sample %u of the evaluation data, left out: %s", sample, text);
 }
 
 /* Compiled once: images of an evaluation have one size. */
@@ -73,7 +81,7 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	int64_t t0 = ct_now_ns();
 	struct ct_metrics m = {0};
 	struct ct_loader_opts lo;
-	uint64_t n_bad = 0;
+	struct bad bad = {.known = s->eval != NULL};
 	ct_loader *loader = NULL;
 	enum ct_status st;
 
@@ -84,7 +92,7 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.on_bad = note_bad;
-	lo.user = &n_bad;
+	lo.user = &bad;
 	CT_TRY(ct_loader_create(s->val, &lo, &loader));
 	if (s->ema)
 		ct_ema_swap(s->ema);
@@ -93,15 +101,15 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 		ct_ema_swap(s->ema);
 	ct_loader_destroy(loader);
 	if (st == CT_OK)
-		st = sum_over_ranks(s, &m, &n_bad);
+		st = sum_over_ranks(s, &m, &bad.n);
 	CT_TRY(st);
-	CT_TRY(count_all(s, &m, n_bad));
+	CT_TRY(count_all(s, &m, bad.n));
 	double n = (double)m.count;
 	*out = (struct ct_eval_result){.loss = m.loss / n,
 				       .top1 = s->plan.regression ? -1 : (double)m.top1 / n,
 				       .top5 = s->plan.regression ? -1 : (double)m.top5 / n,
 				       .count = (uint64_t)m.count,
-				       .bad = n_bad,
+				       .bad = bad.n,
 				       .seconds = (double)(ct_now_ns() - t0) * 1e-9};
 	return CT_OK;
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -141,51 +142,65 @@ enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *
 	return CT_OK;
 }
 
-enum ct_status ct_metrics_epoch(ct_metrics_log *m, uint32_t epoch, uint64_t step, double train_loss, uint64_t images,
-				double seconds)
+enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics *e)
 {
-	const struct ct_tb_scalar scalars[] = {{"epoch/train_loss", train_loss}, {"epoch/seconds", seconds}};
+	const struct ct_tb_scalar scalars[] = {{"epoch/train_loss", e->train_loss},
+					       {"epoch/seconds", e->seconds},
+					       {"epoch/bad_samples", (double)e->bad_samples}};
 	ct_json *j = new_object("epoch");
 	char span[16];
 
-	ct_json_set_i64(j, "epoch", epoch);
-	ct_json_set_i64(j, "step", (int64_t)step);
-	ct_json_set_f64(j, "train_loss", train_loss);
-	ct_json_set_i64(j, "images", (int64_t)images);
-	ct_json_set_f64(j, "seconds", seconds);
+	ct_json_set_i64(j, "epoch", e->epoch);
+	ct_json_set_i64(j, "step", (int64_t)e->step);
+	ct_json_set_f64(j, "train_loss", e->train_loss);
+	ct_json_set_i64(j, "images", (int64_t)e->images);
+	ct_json_set_f64(j, "seconds", e->seconds);
+	ct_json_set_i64(j, "bad_samples", (int64_t)e->bad_samples);
+	ct_json_set_str(j, "bound_by", e->bound_by);
+	ct_json_set_str(j, "verdict", e->verdict);
 	CT_TRY(put_line(m, j));
-	CT_TRY(put_scalars(m, step, scalars, CT_ARRAY_LEN(scalars)));
-	ct_console_span(seconds, span, sizeof(span));
-	ct_console_say(m->console, "epoch %u  step %llu  training loss %.4g  %llu images in %s", epoch + 1,
-		       (unsigned long long)step, train_loss, (unsigned long long)images, span);
+	CT_TRY(put_scalars(m, e->step, scalars, CT_ARRAY_LEN(scalars)));
+	ct_console_span(e->seconds, span, sizeof(span));
+	ct_console_say(m->console, "epoch %u  step %llu  training loss %.4g  %llu images in %s", e->epoch + 1,
+		       (unsigned long long)e->step, e->train_loss, (unsigned long long)e->images, span);
+	if (e->bad_samples > 0)
+		ct_console_say(m->console, "epoch %u  %llu bad samples were replaced: see the logs", e->epoch + 1,
+			       (unsigned long long)e->bad_samples);
+	if (e->verdict[0])
+		ct_console_say(m->console, "epoch %u  %s", e->epoch + 1, e->verdict);
 	return CT_OK;
 }
 
-enum ct_status ct_metrics_eval(ct_metrics_log *m, uint32_t epoch, uint64_t step, double loss, double top1, double top5,
-			       uint64_t count, double seconds)
+enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *e)
 {
-	const struct ct_tb_scalar scalars[] = {{"eval/loss", loss}, {"eval/top1", top1}, {"eval/top5", top5}};
-	bool classes = top1 >= 0;
+	const struct ct_tb_scalar scalars[] = {
+		{"eval/loss", e->loss}, {"eval/top1", e->top1}, {"eval/top5", e->top5}};
+	bool classes = e->top1 >= 0;
 	ct_json *j = new_object("eval");
-	char span[16];
+	char span[16], bad[48] = "";
 
-	ct_json_set_i64(j, "epoch", epoch);
-	ct_json_set_i64(j, "step", (int64_t)step);
-	ct_json_set_f64(j, "loss", loss);
-	ct_json_set_f64(j, "top1", classes ? top1 : NAN);
-	ct_json_set_f64(j, "top5", classes ? top5 : NAN);
-	ct_json_set_i64(j, "count", (int64_t)count);
-	ct_json_set_f64(j, "seconds", seconds);
+	ct_json_set_i64(j, "epoch", e->epoch);
+	ct_json_set_i64(j, "step", (int64_t)e->step);
+	ct_json_set_f64(j, "loss", e->loss);
+	ct_json_set_f64(j, "top1", classes ? e->top1 : NAN);
+	ct_json_set_f64(j, "top5", classes ? e->top5 : NAN);
+	ct_json_set_i64(j, "count", (int64_t)e->count);
+	ct_json_set_f64(j, "seconds", e->seconds);
+	ct_json_set_i64(j, "bad_samples", (int64_t)e->bad_samples);
 	CT_TRY(put_line(m, j));
-	CT_TRY(put_scalars(m, step, scalars, classes ? 3 : 1));
-	ct_console_span(seconds, span, sizeof(span));
+	CT_TRY(put_scalars(m, e->step, scalars, classes ? 3 : 1));
+	ct_console_span(e->seconds, span, sizeof(span));
+	if (e->bad_samples > 0)
+		snprintf(bad, sizeof(bad), ", %llu bad ones left out", (unsigned long long)e->bad_samples);
 	if (classes)
 		ct_console_say(m->console,
-			       "epoch %u  step %llu  evaluation loss %.4g  top1 %.4f  top5 %.4f  (%llu images in %s)",
-			       epoch + 1, (unsigned long long)step, loss, top1, top5, (unsigned long long)count, span);
+			       "epoch %u  step %llu  evaluation loss %.4g  top1 %.4f  top5 %.4f  (%llu images in %s%s)",
+			       e->epoch + 1, (unsigned long long)e->step, e->loss, e->top1, e->top5,
+			       (unsigned long long)e->count, span, bad);
 	else
-		ct_console_say(m->console, "epoch %u  step %llu  evaluation loss %.4g  (%llu samples in %s)", epoch + 1,
-			       (unsigned long long)step, loss, (unsigned long long)count, span);
+		ct_console_say(m->console, "epoch %u  step %llu  evaluation loss %.4g  (%llu samples in %s%s)",
+			       e->epoch + 1, (unsigned long long)e->step, e->loss, (unsigned long long)e->count, span,
+			       bad);
 	return CT_OK;
 }
 

@@ -19,6 +19,21 @@ struct ct_step_metrics {
 	double grad_norm; /* < 0: not computed */
 };
 
+struct ct_epoch_metrics {
+	uint32_t epoch;
+	uint64_t step, images;
+	double train_loss, seconds;
+	uint64_t bad_samples;               /* replaced, over all ranks */
+	const char *bound_by, *verdict;     /* trainer/verdict.h; verdict "": nothing is known */
+};
+
+struct ct_eval_metrics {
+	uint32_t epoch;
+	uint64_t step, count;
+	double loss, top1, top5, seconds; /* top1 < 0: regression */
+	uint64_t bad_samples;             /* left out, over all ranks */
+};
+
 struct ct_progress {                /* for the console's status line */
 	uint64_t step, total_steps; /* total 0: unknown */
 	uint32_t epoch, epochs;
@@ -48,10 +63,8 @@ void ct_metrics_close(ct_metrics_log *m);
  * kind. */
 enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s) CT_MUST_CHECK;
-enum ct_status ct_metrics_epoch(ct_metrics_log *m, uint32_t epoch, uint64_t step, double train_loss, uint64_t images,
-				double seconds) CT_MUST_CHECK;
-enum ct_status ct_metrics_eval(ct_metrics_log *m, uint32_t epoch, uint64_t step, double loss, double top1, double top5,
-			       uint64_t count, double seconds) CT_MUST_CHECK; /* top1 < 0: regression */
+enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics *e) CT_MUST_CHECK;
+enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *e) CT_MUST_CHECK;
 enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds,
 				     uint64_t bytes) CT_MUST_CHECK;
 /* Writes the `end` line, then the table on the console. */

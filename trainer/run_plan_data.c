@@ -148,7 +148,7 @@ enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_i
 		p->train.n_groups = train->n_groups;
 		p->train.group_first = train->group_first;
 	}
-	return CT_OK;
+	return train->kind == CT_SAMPLE_F32 ? CT_OK : ct_transform_check(&p->transform, train);
 }
 
 struct ct_shape ct_plan_input_at(const struct ct_run_plan *p, uint32_t epoch)

@@ -14,9 +14,7 @@ enum ct_tail {
 	CT_TAIL_LOSS,
 	CT_TAIL_STOP,
 	CT_TAIL_SAVE,
-	CT_TAIL_BAD,     /* bad samples of the epoch so far */
-	CT_TAIL_DATA,    /* milliseconds that the step before waited for data, */
-	CT_TAIL_EXPOSED, /* and for other ranks */
+	CT_TAIL_BAD, /* bad samples of the epoch so far */
 	CT_TAIL_N = 16
 };
 

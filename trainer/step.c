@@ -17,8 +17,8 @@ struct ct_stepper {
 	} tails[MAX_TAIL_PROGRAMS];
 	int n_tails;
 	int64_t begin_ns;
-	uint64_t n_bad;             /* of the epoch, on this rank */
-	struct ct_step_times before; /* of the last step */
+	uint64_t n_bad; /* of the epoch, on this rank */
+	uint32_t n_own; /* rows of the step */
 };
 
 void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t)
@@ -153,8 +153,6 @@ static void set_tail(const ct_stepper *p, const struct ct_step_request *req, con
 	s->tail[CT_TAIL_STOP] = req->stop ? 1 : 0;
 	s->tail[CT_TAIL_SAVE] = req->save ? 1 : 0;
 	s->tail[CT_TAIL_BAD] = (float)p->n_bad;
-	s->tail[CT_TAIL_DATA] = (float)p->before.data_ns * 1e-6f;
-	s->tail[CT_TAIL_EXPOSED] = (float)p->before.exposed_ns * 1e-6f;
 }
 
 static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req, const struct ct_loader_batch *b,
@@ -220,12 +218,14 @@ static enum ct_status run_micros(ct_stepper *p, const struct ct_step_request *re
 				 struct ct_step_times *t, int64_t *compile_ns)
 {
 	struct ct_metrics m = {0};
+	p->n_own = 0;
 	do {
 		int64_t t0 = ct_now_ns();
 		CT_TRY(ct_loader_next(p->loader, CT_FOREVER, b));
 		t->data_ns += ct_now_ns() - t0;
 		CT_TRY(fit_size(p, (struct ct_shape){p->s->plan.input.c, b->h, b->w}, compile_ns));
 		CT_TRY(run_micro(p, req, b, &m, t));
+		p->n_own += b->n;
 	} while (!b->last_of_step);
 	return CT_OK;
 }
@@ -237,7 +237,7 @@ enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request 
 	struct ct_step_times t = {0};
 	struct ct_loader_batch b;
 	int64_t compile_ns = 0;
-	float *tail = s->tail, k = 1 / (float)s->world.id.world;
+	const float *tail = s->tail;
 	p->begin_ns = ct_now_ns();
 	CT_TRY(share_statistics(p, &t));
 	ct_reducer_begin(s->reducer, true);
@@ -245,7 +245,6 @@ enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request 
 	CT_TRY(ct_reducer_finish(s->reducer)); /* the step's one wait for the other ranks */
 	t.exposed_ns += ct_reducer_take_exposed_ns(s->reducer);
 	p->begin_ns += compile_ns;
-	p->before = t;
 	ct_step_times_add(times, &t);
 	*out = (struct ct_step_result){.loss_sum = tail[CT_TAIL_LOSS],
 				       .n_global = b.n_global,
@@ -254,11 +253,15 @@ enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request 
 				       .last_of_epoch = b.last_of_epoch,
 				       .compile_ns = compile_ns,
 				       .bad = (uint64_t)tail[CT_TAIL_BAD],
-				       .data_ms = tail[CT_TAIL_DATA] * k,
-				       .exposed_ms = tail[CT_TAIL_EXPOSED] * k};
+				       .n_own = p->n_own};
 	if (b.last_of_epoch)
 		p->n_bad = 0;
 	return check_bad(p, out->bad);
+}
+
+void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out)
+{
+	ct_loader_stats(p->loader, out);
 }
 
 enum ct_status ct_stepper_update(ct_stepper *p, double lr, double *grad_norm, struct ct_step_times *times)

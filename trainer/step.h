@@ -22,9 +22,9 @@ struct ct_step_result {
 	uint32_t n_global;
 	bool stop, save;
 	bool last_of_epoch;
-	int64_t compile_ns;         /* spent on a program for another image size; in no other time */
-	uint64_t bad;               /* bad samples of the epoch so far, over all ranks */
-	double data_ms, exposed_ms; /* of the step before, means over ranks */
+	int64_t compile_ns; /* spent on a program for another image size; in no other time */
+	uint64_t bad;       /* bad samples of the epoch so far, over all ranks */
+	uint32_t n_own;     /* samples of this rank */
 };
 
 typedef struct ct_stepper ct_stepper;
@@ -35,6 +35,8 @@ void ct_stepper_destroy(ct_stepper *p);
 /* Gradients of the global batch's mean loss into the net's arena, on every rank. Adds to times. */
 enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request *req, struct ct_step_result *out,
 				    struct ct_step_times *times) CT_MUST_CHECK;
+/* Of the loader, since the stepper's create. */
+void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out);
 enum ct_status ct_stepper_update(ct_stepper *p, double lr, double *grad_norm,
 				 struct ct_step_times *times) CT_MUST_CHECK;
 

@@ -8,9 +8,11 @@
 #include "base/failpoint.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "trainer/evaluate.h"
 #include "trainer/signals.h"
 #include "trainer/step.h"
+#include "trainer/verdict.h"
 
 struct loop {
 	struct ct_session *s;
@@ -21,7 +23,10 @@ struct loop {
 	int64_t last_save_ns;
 	uint64_t eval_steps, save_steps; /* 0 = never by step count */
 	struct ct_step_times window;     /* since the last metrics line */
-	struct ct_step_times total;
+	struct ct_step_times total, epoch;
+	struct ct_loader_stats loader; /* at the epoch's begin */
+	struct ct_rank_times *ranks;   /* [world] of the last epoch */
+	uint64_t epoch_steps, epoch_own, epoch_bad; /* own: samples of this rank; bad: over all ranks */
 	uint64_t window_steps, window_images, images; /* images: of this loop */
 	int64_t window_ns, epoch_ns,
 		images_ns; /* when window, epoch and loop began, moved on by what is not training */
@@ -80,13 +85,17 @@ static enum ct_status log_step(struct loop *l, double lr, double grad_norm)
 	return CT_OK;
 }
 
-/* Saving and evaluating are not part of a step's time. */
-static void skip_time(struct loop *l, int64_t since_ns)
+static void move_clocks(struct loop *l, int64_t ns)
 {
-	int64_t ns = ct_now_ns() - since_ns;
 	l->window_ns += ns;
 	l->epoch_ns += ns;
 	l->images_ns += ns;
+}
+
+/* Saving and evaluating are not part of a step's time. */
+static void skip_time(struct loop *l, int64_t since_ns)
+{
+	move_clocks(l, ct_now_ns() - since_ns);
 }
 
 static enum ct_status save(struct loop *l, bool best)
@@ -139,7 +148,14 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 	t->last_loss = r.loss;
 	uint32_t epoch = (uint32_t)((s->state.step - 1) / s->plan.steps_per_epoch);
 	if (l->metrics)
-		CT_TRY(ct_metrics_eval(l->metrics, epoch, s->state.step, r.loss, r.top1, r.top5, r.count, r.seconds));
+		CT_TRY(ct_metrics_eval(l->metrics, &(struct ct_eval_metrics){.epoch = epoch,
+									     .step = s->state.step,
+									     .count = r.count,
+									     .loss = r.loss,
+									     .top1 = r.top1,
+									     .top5 = r.top5,
+									     .seconds = r.seconds,
+									     .bad_samples = r.bad}));
 	skip_time(l, t0);
 	return CT_OK;
 }
@@ -147,6 +163,56 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 static bool target_reached(const struct ct_session *s)
 {
 	return s->cfg->train.target_top1 > 0 && s->state.last_top1 >= s->cfg->train.target_top1;
+}
+
+/* All ranks learn where the time of each went; *bound is a literal. */
+static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *out)
+{
+	struct ct_session *s = l->s;
+	const struct ct_step_times *e = &l->epoch;
+	struct ct_loader_stats now;
+	ct_work *w = NULL;
+	ct_stepper_loader_stats(l->stepper, &now);
+	const struct ct_transform_times *a = &l->loader.times, *b = &now.times;
+	int64_t busy = b->read_ns - a->read_ns + b->decode_ns - a->decode_ns + b->resize_ns - a->resize_ns +
+		       b->distort_ns - a->distort_ns + now.assemble_ns - l->loader.assemble_ns;
+	struct ct_rank_times mine = {.step_s = (double)e->step_ns * 1e-9,
+				     .data_s = (double)e->data_ns * 1e-9,
+				     .compute_s = (double)(e->forward_ns + e->backward_ns + e->optim_ns) * 1e-9,
+				     .exposed_s = (double)e->exposed_ns * 1e-9,
+				     .loader_s = (double)busy * 1e-9,
+				     .loader_images = (double)(b->images - a->images),
+				     .images = (double)l->epoch_own};
+	l->loader = now;
+	CT_TRY(ct_comm_allgather(s->comm, &mine, l->ranks, CT_RANK_TIMES_N, CT_F64, &w));
+	CT_TRY(ct_work_wait(w));
+	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1;
+	struct ct_verdict_facts f = {.ranks = l->ranks,
+				     .world = s->world.id.world,
+				     .steps = l->epoch_steps,
+				     .per_rank = s->plan.per_rank,
+				     .loader_threads = now.n_threads,
+				     .cpus = ct_cpu_count() / local,
+				     .flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),
+				     .encoded = s->plan.encoded};
+	*bound = ct_bound_name(ct_verdict(&f, out));
+	return ct_str_status(out);
+}
+
+/* A run that ends within an epoch says the same of what it saw of it. */
+static enum ct_status judge_rest(struct loop *l)
+{
+	struct ct_str verdict = {0};
+	const char *bound;
+	if (l->epoch_steps == 0)
+		return CT_OK;
+	CT_TRY(judge(l, &bound, &verdict));
+	if (l->metrics && verdict.len > 0) {
+		CT_INFO("%s", ct_str_text(&verdict));
+		ct_metrics_say(l->metrics, "epoch %u  %s", l->s->state.epoch + 1, ct_str_text(&verdict));
+	}
+	ct_str_release(&verdict);
+	return CT_OK;
 }
 
 static enum ct_status end_epoch(struct loop *l)
@@ -160,8 +226,23 @@ static enum ct_status end_epoch(struct loop *l)
 	t->step_in_epoch = 0;
 	t->epoch_loss_sum = 0;
 	t->epoch_images = 0;
+	struct ct_str verdict = {0};
+	struct ct_epoch_metrics m = {.epoch = epoch,
+				     .step = t->step,
+				     .images = images,
+				     .train_loss = loss,
+				     .seconds = seconds,
+				     .bad_samples = l->epoch_bad};
+	CT_TRY(judge(l, &m.bound_by, &verdict));
+	m.verdict = ct_str_text(&verdict);
+	if (l->metrics && m.verdict[0])
+		CT_INFO("epoch %u: %s", epoch + 1, m.verdict);
+	enum ct_status st = l->metrics ? ct_metrics_epoch(l->metrics, &m) : CT_OK;
+	ct_str_release(&verdict);
+	l->epoch_steps = l->epoch_own = l->epoch_bad = 0;
+	memset(&l->epoch, 0, sizeof(l->epoch));
 	l->epoch_ns = ct_now_ns();
-	return l->metrics ? ct_metrics_epoch(l->metrics, epoch, t->step, loss, images, seconds) : CT_OK;
+	return st;
 }
 
 static enum ct_status check_loss(const struct loop *l)
@@ -185,17 +266,24 @@ static enum ct_status one_step(struct loop *l, bool *end_of_epoch)
 	struct ct_train_state *t = &s->state;
 	const struct ct_config *c = s->cfg;
 	struct ct_step_result r;
+	struct ct_step_times times = {0};
 	for (int sig; (sig = ct_signals_next(l->signals)) != 0;)
 		l->stop = true;
 	bool minutes = c->checkpoint.every_minutes > 0 &&
 		       (double)(ct_now_ns() - l->last_save_ns) * 1e-9 >= c->checkpoint.every_minutes * 60;
 	struct ct_step_request req = {.step = t->step, .stop = l->stop, .save = ct_session_is_root(s) && minutes};
-	CT_TRY(ct_stepper_gradients(l->stepper, &req, &r, &l->window));
+	CT_TRY(ct_stepper_gradients(l->stepper, &req, &r, &times));
+	move_clocks(l, r.compile_ns);
 	l->loss = r.loss_sum / (double)r.n_global;
 	CT_TRY(check_loss(l));
 	double lr = ct_schedule_lr(&s->plan.schedule, t->step), norm = -1;
-	CT_TRY(ct_stepper_update(l->stepper, lr, c->optim.clip_norm > 0 ? &norm : NULL, &l->window));
+	CT_TRY(ct_stepper_update(l->stepper, lr, c->optim.clip_norm > 0 ? &norm : NULL, &times));
 	ct_failpoint("step");
+	ct_step_times_add(&l->window, &times);
+	ct_step_times_add(&l->epoch, &times);
+	l->epoch_steps++;
+	l->epoch_own += r.n_own;
+	l->epoch_bad = r.bad;
 	t->step++;
 	t->step_in_epoch++;
 	t->images += r.n_global;
@@ -290,6 +378,7 @@ static enum ct_status run(struct loop *l)
 	}
 	if (done && s->state.step < s->plan.total_steps)
 		status = "target reached";
+	CT_TRY(judge_rest(l));
 	CT_TRY(finish(l, done ? status : "stopped by a signal"));
 	if (done)
 		return CT_OK;
@@ -304,9 +393,16 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	struct loop l = {.s = s, .metrics = metrics, .start_ns = start_ns, .signals = signals};
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
-	CT_TRY(ct_stepper_create(s, &l.stepper));
+	CT_TRY_ALLOC(l.ranks = CT_NEW_ARRAY(struct ct_rank_times, (size_t)s->world.id.world));
+	enum ct_status st = ct_stepper_create(s, &l.stepper);
+	if (st < 0) {
+		ct_free(l.ranks);
+		return st;
+	}
+	ct_stepper_loader_stats(l.stepper, &l.loader);
 	l.loop_ns = l.window_ns = l.epoch_ns = l.images_ns = l.last_save_ns = ct_now_ns();
-	enum ct_status st = run(&l);
+	st = run(&l);
 	ct_stepper_destroy(l.stepper);
+	ct_free(l.ranks);
 	return st;
 }

@@ -80,6 +80,15 @@ static ct_json *run_object(int64_t step)
 
 static void test_lines(void **state)
 {
+	const struct ct_epoch_metrics epoch = {.epoch = 1,
+					       .step = 50,
+					       .images = 60000,
+					       .train_loss = 0.5,
+					       .seconds = 2.5,
+					       .bound_by = "compute",
+					       .verdict = "bound by compute"};
+	struct ct_eval_metrics eval = {
+		.epoch = 1, .step = 50, .count = 10000, .loss = 0.25, .top1 = 0.99, .top5 = 1, .seconds = 0.5};
 	struct ct_step_metrics s = {.step = 50,
 				    .epoch = 1,
 				    .loss = 0.1 + 0.2,
@@ -111,9 +120,10 @@ static void test_lines(void **state)
 	s.loss = INFINITY;
 	s.grad_norm = 2.5;
 	assert_ok(ct_metrics_step(m, &s));
-	assert_ok(ct_metrics_epoch(m, 1, 50, 0.5, 60000, 2.5));
-	assert_ok(ct_metrics_eval(m, 1, 50, 0.25, 0.99, 1, 10000, 0.5));
-	assert_ok(ct_metrics_eval(m, 1, 50, 0.25, -1, -1, 10000, 0.5));
+	assert_ok(ct_metrics_epoch(m, &epoch));
+	assert_ok(ct_metrics_eval(m, &eval));
+	eval.top1 = eval.top5 = -1;
+	assert_ok(ct_metrics_eval(m, &eval));
 	assert_ok(ct_metrics_checkpoint(m, 50, "a/\"b\"", 0.25, 123456789012));
 	assert_ok(ct_metrics_end(m, &end));
 	ct_metrics_close(m);

@@ -1,0 +1,134 @@
+#include "trainer/verdict.h"
+
+#include <math.h>
+
+/* Shares of the step time from which on waiting is worth a word. */
+#define DATA_SHARE 0.05
+#define COMM_SHARE 0.10
+#define SLOW_SHARE 0.10
+/* What a remedy aims at. */
+#define GOAL_SHARE 0.05
+#define RESERVE 1.1 /* loader threads for so much more than is needed on average */
+
+struct shares {
+	int starved;            /* rank that waited longest for data */
+	int slow;               /* rank that computed longest */
+	double data, comm, lag; /* of the step time: of `starved`; of all ranks; that the others wait for `slow` */
+	double mean_compute;    /* seconds, of the other ranks */
+	double images_per_sec;  /* all ranks */
+};
+
+const char *ct_bound_name(enum ct_bound b)
+{
+	static const char *const names[] = {"compute", "data", "communication", "rank"};
+	return names[b];
+}
+
+static struct shares measure(const struct ct_verdict_facts *f)
+{
+	const struct ct_rank_times *r = f->ranks;
+	struct shares s = {0};
+	double least = INFINITY, images = 0, compute = 0;
+	for (int i = 0; i < f->world; i++) {
+		s.starved = r[i].data_s > r[s.starved].data_s ? i : s.starved;
+		s.slow = r[i].compute_s > r[s.slow].compute_s ? i : s.slow;
+		/* A rank that comes last waits only for the gradients themselves. */
+		least = fmin(least, r[i].exposed_s);
+		images += r[i].images;
+		compute += r[i].compute_s;
+	}
+	double whole = r[s.starved].step_s;
+	s.data = r[s.starved].data_s / whole;
+	s.comm = f->world > 1 ? least / whole : 0;
+	s.mean_compute = f->world > 1 ? (compute - r[s.slow].compute_s) / (f->world - 1) : compute;
+	s.lag = (r[s.slow].compute_s - s.mean_compute) / whole;
+	s.images_per_sec = images / whole;
+	return s;
+}
+
+static void say_data(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+{
+	const struct ct_rank_times *r = &f->ranks[s->starved];
+	double could = r->images / fmax(r->step_s - r->data_s, 1e-9);
+	if (f->world > 1)
+		ct_str_addf(out, "bound by data: rank %d spent %.0f %% of its time ", s->starved, 100 * s->data);
+	else
+		ct_str_addf(out, "bound by data: %.0f %% of the time went into ", 100 * s->data);
+	if (f->loader_threads == 0) {
+		ct_str_add(out, "making batches between steps: data.workers=1 would make them meanwhile");
+		return;
+	}
+	ct_str_add(out, "waiting for batches");
+	if (r->loader_s <= 0 || r->loader_images <= 0)
+		return;
+	double each = r->loader_images / r->loader_s;
+	int need = (int)ceil(could / each * RESERVE);
+	need = need > f->loader_threads ? need : f->loader_threads + 1;
+	ct_str_addf(out, "; its loader makes %.0f images a second with %d thread%s, training could take %.0f: ",
+		    each * f->loader_threads, f->loader_threads, f->loader_threads == 1 ? "" : "s", could);
+	if (need <= f->cpus)
+		ct_str_addf(out, "data.workers=%d would do", need);
+	else if (f->encoded)
+		ct_str_addf(out,
+			    "that takes %d threads, and there are %d CPUs: smaller files (`ctrain data pack`), data.decode=fast or fewer distortions would do",
+			    need, f->cpus);
+	else
+		ct_str_addf(out, "that takes %d threads, and there are %d CPUs: fewer distortions would do", need,
+			    f->cpus);
+}
+
+static void say_comm(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+{
+	/* The traffic of a step is the same for any batch. */
+	double more = s->comm * (1 - GOAL_SHARE) / (GOAL_SHARE * (1 - s->comm));
+	double ms = 1e3 * s->comm * f->ranks[s->starved].step_s / (double)f->steps;
+	ct_str_addf(out,
+		    "bound by communication: all ranks spent %.0f %% of the time (%.1f ms a step) waiting for gradients; "
+		    "%.0f samples a step and rank instead of %u (batch.per_rank, or train.accumulate) would bring that to %.0f %%",
+		    100 * s->comm, ms, ceil(f->per_rank * more), f->per_rank, 100 * GOAL_SHARE);
+}
+
+static void say_rank(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+{
+	double k = 1e3 / (double)f->steps;
+	ct_str_addf(out,
+		    "bound by rank %d: it computes for %.1f ms a step, the others for %.1f ms and wait %.0f %% of the time; "
+		    "as fast as they, training would do %.0f images a second instead of %.0f",
+		    s->slow, f->ranks[s->slow].compute_s * k, s->mean_compute * k, 100 * s->lag,
+		    s->images_per_sec / fmax(1 - s->lag, 1e-9), s->images_per_sec);
+}
+
+static void say_compute(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+{
+	const struct ct_rank_times *r = &f->ranks[s->starved];
+	ct_str_addf(out, "bound by compute: %.0f %% of the time, data %.1f %%", 100 * r->compute_s / r->step_s,
+		    100 * s->data);
+	if (f->world > 1)
+		ct_str_addf(out, ", communication %.1f %%", 100 * s->comm);
+	if (f->flops > 0)
+		ct_str_addf(out, "; %.0f GFLOP/s on each rank", 3e-9 * f->flops * r->images / r->step_s);
+	if (r->loader_s > 0 && f->loader_threads > 0)
+		ct_str_addf(out, "; the loader could feed %.1f times as much",
+			    r->loader_images / r->loader_s * f->loader_threads / (r->images / r->step_s));
+}
+
+enum ct_bound ct_verdict(const struct ct_verdict_facts *f, struct ct_str *out)
+{
+	if (f->steps == 0 || f->world < 1 || f->ranks[0].step_s <= 0)
+		return CT_BOUND_COMPUTE;
+	struct shares s = measure(f);
+	if (s.data >= DATA_SHARE && s.data >= s.comm && s.data >= s.lag) {
+		say_data(f, &s, out);
+		return CT_BOUND_DATA;
+	}
+	if (s.lag >= SLOW_SHARE && s.lag >= s.comm) {
+		say_rank(f, &s, out);
+		return CT_BOUND_RANK;
+	}
+	if (s.comm >= COMM_SHARE) {
+		say_comm(f, &s, out);
+		return CT_BOUND_COMM;
+	}
+	say_compute(f, &s, out);
+	return CT_BOUND_COMPUTE;
+}
