@@ -104,16 +104,50 @@ double golden_compare(const char *what, const ct_json *sample, const float *x, s
 	return worst;
 }
 
+double golden_compare_digest(const char *what, const ct_json *digest, uint32_t stream, const float *x, size_t n,
+			     double tolerance)
+{
+	const ct_json *values = golden_get(digest, "values");
+	size_t step = (size_t)golden_int(digest, "step");
+	double norm = golden_f64(digest, "norm"), most = golden_f64(digest, "most"), squares = 0, along = 0;
+	float *direction = CT_NEW_ARRAY(float, n);
+
+	assert_non_null(direction);
+	if ((size_t)golden_int(digest, "n") != n || ct_json_len(values) != (n + step - 1) / step)
+		fail_msg("%s has %zu values, PyTorch's %d", what, n, golden_int(digest, "n"));
+	fill_floats(stream, direction, n);
+	for (size_t i = 0; i < n; i++) {
+		squares += (double)x[i] * (double)x[i];
+		along += (double)x[i] * (double)direction[i];
+	}
+	ct_free(direction);
+	double error = fabs(sqrt(squares) - norm) / norm, other = fabs(along - golden_f64(digest, "along")) / norm;
+	error = other > error ? other : error;
+	for (size_t i = 0; i < n; i += step) {
+		other = fabs((double)x[i] - golden_at(values, i / step)) / most;
+		error = other > error ? other : error;
+	}
+	if (!(error <= tolerance) || !isfinite(squares))
+		fail_msg("%s is off by %.1e, %.1e is allowed (norm %.9g, PyTorch's %.9g)", what, error, tolerance,
+			 sqrt(squares), norm);
+	return error;
+}
+
 struct ct_optim_opts golden_optim(const ct_json *o)
 {
+	static const char *const names[] = {"sgd", "adamw", "lars", "lamb"};
 	bool nesterov = false, decay_norm_bias = true;
+	int kind = 0;
 
+	while (kind < (int)CT_ARRAY_LEN(names) && strcmp(golden_str(o, "name"), names[kind]))
+		kind++;
+	assert_true(kind < (int)CT_ARRAY_LEN(names));
 	if (ct_json_get(o, "nesterov"))
 		assert_ok(ct_json_get_bool(o, "nesterov", &nesterov));
 	if (ct_json_get(o, "decay_norm_bias"))
 		assert_ok(ct_json_get_bool(o, "decay_norm_bias", &decay_norm_bias));
 	return (struct ct_optim_opts){
-		.kind = strcmp(golden_str(o, "name"), "sgd") ? CT_ADAMW : CT_SGD,
+		.kind = (enum ct_optim_kind)kind,
 		.momentum = golden_f64_or(o, "momentum", 0),
 		.nesterov = nesterov,
 		.weight_decay = golden_f64(o, "weight_decay"),
@@ -122,19 +156,35 @@ struct ct_optim_opts golden_optim(const ct_json *o)
 		.beta2 = golden_f64_or(o, "beta2", 0.999),
 		.eps = golden_f64_or(o, "eps", 1e-8),
 		.clip_norm = golden_f64_or(o, "clip_norm", 0),
+		.trust = golden_f64_or(o, "trust", 0),
 	};
+}
+
+/* n bytes and a label from one stream. */
+static void draw(uint32_t step, int row, int n, uint8_t *x, int32_t *label)
+{
+	struct ct_rng rng;
+
+	ct_rng_init(&rng, 2024, CT_RNG_TEST, step, (uint32_t)row);
+	for (int i = 0; i < n; i++)
+		x[i] = (uint8_t)(ct_rng_u32(&rng) >> 25);
+	*label = (int32_t)(ct_rng_u32(&rng) % 10);
+	for (int i = 0; i < n; i++)
+		x[i] = (uint8_t)(x[i] + (((i * (*label + 1)) >> 4) % 3 == 0 ? 120 : 0));
+}
+
+static void draw_all(uint32_t step, int rows, int n, uint8_t *x, int32_t *labels)
+{
+	for (int r = 0; r < rows; r++)
+		draw(step, r, n, x + (size_t)r * (size_t)n, &labels[r]);
 }
 
 void golden_images(uint32_t step, int rows, uint8_t *x, int32_t *labels)
 {
-	for (int r = 0; r < rows; r++) {
-		uint32_t u[785];
-		struct ct_rng rng;
-		ct_rng_init(&rng, 2024, CT_RNG_TEST, step, (uint32_t)r);
-		for (int i = 0; i < 785; i++)
-			u[i] = ct_rng_u32(&rng);
-		labels[r] = (int32_t)(u[784] % 10);
-		for (int i = 0; i < 784; i++)
-			x[r * 784 + i] = (uint8_t)((u[i] >> 25) + (((i * (labels[r] + 1)) >> 4) % 3 == 0 ? 120 : 0));
-	}
+	draw_all(step, rows, 784, x, labels);
+}
+
+void golden_photos(uint32_t step, int rows, int size, uint8_t *x, int32_t *labels)
+{
+	draw_all(step, rows, size * size * 3, x, labels);
 }

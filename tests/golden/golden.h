@@ -23,6 +23,11 @@ double golden_at(const ct_json *array, size_t i);
  * largest relative error. */
 double golden_compare(const char *what, const ct_json *sample, const float *x, size_t n, double tolerance,
 		      double floor);
+/* A digest (make_golden_resnet.py) is {n, norm, most, along, step, values}: the norm, the largest magnitude, the projection on
+ * fill_floats(stream), every step-th value. Norm and projection may be off by `tolerance` times the norm, values by that
+ * times the largest magnitude. Returns the largest of these relative errors. */
+double golden_compare_digest(const char *what, const ct_json *digest, uint32_t stream, const float *x, size_t n,
+			     double tolerance);
 /* Largest magnitude of a sample. */
 double golden_size(const ct_json *sample);
 
@@ -31,5 +36,7 @@ struct ct_optim_opts golden_optim(const ct_json *o);
 /* Pseudo images [rows,28,28] and labels of a step: noise, and stripes that depend on the label (images() of
  * make_golden.py). */
 void golden_images(uint32_t step, int rows, uint8_t *x, int32_t *labels);
+/* The same in colour: [rows,size,size,3] (images() of make_golden_resnet.py). */
+void golden_photos(uint32_t step, int rows, int size, uint8_t *x, int32_t *labels);
 
 #endif

@@ -127,7 +127,48 @@ def convnet():
                                      fc=nn.Linear(7 * 7 * 32, 10)))
 
 
+class LargeBatch(torch.optim.Optimizer):
+    """LARS and LAMB by the formulas of nn/optim.h, in fp64. Vectors (biases, norms) are neither adapted nor decayed."""
+
+    def __init__(self, params, o):
+        super().__init__(params, dict(lr=o['lr']))
+        self.o, self.t = o, 0
+
+    def step(self):
+        self.t += 1
+        for group in self.param_groups:
+            for p in group['params']:
+                s = self.state[p]
+                if not s:
+                    s.update(w=p.detach().double().clone(), m=torch.zeros_like(p, dtype=torch.float64),
+                             v=torch.zeros_like(p, dtype=torch.float64))
+                (self.lars if self.o['name'] == 'lars' else self.lamb)(s, p.grad.double(), group['lr'], p.dim() > 1)
+                with torch.no_grad():
+                    p.copy_(s['w'])
+
+    def lars(self, s, g, lr, adapt):
+        o, w = self.o, s['w']
+        if adapt and w.norm() > 0 and g.norm() > 0:
+            decay = o['weight_decay']
+            g = o['trust'] * w.norm() / (g.norm() + decay * w.norm() + 1e-8) * (g + decay * w)
+        s['m'] = o['momentum'] * s['m'] + g
+        s['w'] = w - lr * s['m']
+
+    def lamb(self, s, g, lr, adapt):
+        o, w = self.o, s['w']
+        s['m'] = o['beta1'] * s['m'] + (1 - o['beta1']) * g
+        s['v'] = o['beta2'] * s['v'] + (1 - o['beta2']) * g * g
+        u = s['m'] / (1 - o['beta1'] ** self.t) / ((s['v'] / (1 - o['beta2'] ** self.t)).sqrt() + o['eps'])
+        if adapt:
+            u = u + o['weight_decay'] * w
+            if w.norm() > 0 and u.norm() > 0:
+                u = u * w.norm() / u.norm()
+        s['w'] = w - lr * u
+
+
 def optimizer(params, o):
+    if o['name'] in ('lars', 'lamb'):
+        return LargeBatch(params, o)
     if o['name'] == 'sgd':
         return torch.optim.SGD(params, o['lr'], momentum=o['momentum'], nesterov=o['nesterov'], weight_decay=o['weight_decay'])
     return torch.optim.AdamW(params, o['lr'], betas=(o['beta1'], o['beta2']), eps=o['eps'], weight_decay=o['weight_decay'])
@@ -193,6 +234,8 @@ def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0, no
 
 SGD = dict(name='sgd', lr=0.05, momentum=0.9, nesterov=False, weight_decay=5e-4)
 ADAMW = dict(name='adamw', lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=1e-2)
+LARS = dict(name='lars', lr=2.0, momentum=0.9, trust=0.001, weight_decay=1e-4)
+LAMB = dict(name='lamb', lr=0.01, beta1=0.9, beta2=0.999, eps=1e-6, weight_decay=1e-2)
 # model, optimizer, label smoothing, seed of the initial weights, batch
 TRAIN = [('mlp', mlp, dict(SGD, lr=0.02), 0.0, 11, 16), ('mlp', mlp, ADAMW, 0.1, 11, 16),
          ('lenet', lenet, dict(SGD, lr=0.1), 0.0, 11, 16), ('lenet', lenet, ADAMW, 0.0, 13, 16),
@@ -356,6 +399,8 @@ OPTIM = [
     dict(SGD, nesterov=True), dict(SGD, weight_decay=0.1), dict(SGD, clip_norm=1.0), dict(SGD, weight_decay=0.1, decay_norm_bias=False),
     ADAMW, dict(ADAMW, weight_decay=0.0), dict(ADAMW, lr=0.05, weight_decay=0.3), dict(ADAMW, beta1=0.8, beta2=0.95, eps=1e-3),
     dict(ADAMW, weight_decay=0.3, decay_norm_bias=False), dict(ADAMW, clip_norm=0.5),
+    LARS, dict(LARS, weight_decay=0.0), dict(LARS, momentum=0.0, trust=0.02, weight_decay=0.3), dict(LARS, clip_norm=1.0),
+    LAMB, dict(LAMB, weight_decay=0.0), dict(LAMB, lr=0.1, beta1=0.8, beta2=0.95, weight_decay=0.3), dict(LAMB, clip_norm=0.5),
 ]
 
 
@@ -366,7 +411,7 @@ def optim():
         model = Layers((9, 1, 1), OPTIM_LAYERS)
         init_parameters(model, 1)
         named = list(model.named_parameters())
-        if not o['decay_norm_bias']:
+        if not o['decay_norm_bias'] and o['name'] in ('sgd', 'adamw'):
             decays = lambda n: n.endswith('.weight') and 'bn' not in n
             groups = [dict(params=[p for n, p in named if decays(n)]), dict(params=[p for n, p in named if not decays(n)], weight_decay=0.0)]
         else:
