@@ -202,6 +202,11 @@ static enum ct_status check_mix(const struct ct_batch *b, int classes)
 	return check_labels(b->labels_b, b->n, classes);
 }
 
+int ct_program_reorders(const ct_program *p)
+{
+	return p->reorders;
+}
+
 static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
 {
 	const struct ct_node *loss = ct_graph_node(p->graph, ct_graph_loss(p->graph));

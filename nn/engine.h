@@ -131,6 +131,8 @@ enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum
 				     ct_program **out) CT_MUST_CHECK;
 void ct_program_destroy(ct_program *p);
 int ct_program_batch(const ct_program *p);
+/* Copies of values and of their gradients from one layout to another in a step: what a good choice of layouts avoids. */
+int ct_program_reorders(const ct_program *p);
 /* Adds to *metrics. A TRAIN forward updates running statistics. */
 enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b, struct ct_metrics *metrics) CT_MUST_CHECK;
 enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts *opts) CT_MUST_CHECK;

@@ -70,6 +70,7 @@ struct ct_program {
 	bool profile;
 	bool forward_done;              /* and no backward since */
 	int rows;                       /* of the last forward */
+	int reorders;                   /* counted by an engine that has layouts */
 	double *forward_s, *backward_s; /* [n_nodes] */
 };
 

@@ -4,7 +4,8 @@
  *
  * Tolerance: 2e-5 of the tensor's largest magnitude (tensors that are zero up to rounding, such as biases before a batch
  * norm: of a hundredth of the largest gradient of the net), 3e-4 behind batch norm, whose statistics of a few values
- * amplify rounding. */
+ * amplify rounding. In bf16 the Euclidean norm of the difference: 0.02 of that of logits and
+ * statistics, 0.06 of that of all gradients, 0.2 with ReLUs and maxima; behind batch norm twice that. */
 #include <math.h>
 
 #include "tests/nn/nn_check.h"
@@ -12,6 +13,8 @@
 
 #define TOLERANCE 2e-5
 #define TOLERANCE_NORM 3e-4
+#define TOLERANCE_BF16 0.02
+#define TOLERANCE_BF16_NORM 0.04
 
 struct inputs {
 	struct ct_net_opts opts;
@@ -30,6 +33,7 @@ struct outcome {
 
 struct comparison {
 	const char *engine, *text;
+	enum ct_precision precision;
 	const struct op_case *c;
 	double tolerance, largest_gradient;
 	int64_t compared;
@@ -177,6 +181,53 @@ static void compare_outcomes(struct comparison *cmp, const ct_graph *g, const st
 	}
 }
 
+struct squares {
+	double difference, size;
+};
+
+static void add_squares(struct squares *s, const float *want, const float *got, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const double d = (double)got[i] - (double)want[i];
+		s->difference += d * d;
+		s->size += (double)want[i] * (double)want[i];
+	}
+}
+
+static void check_squares(struct comparison *cmp, const char *what, const struct squares *s, double tolerance)
+{
+	const double error = sqrt(s->difference / fmax(s->size, 1e-12));
+
+	if (!(error <= tolerance))
+		fail_msg("%s bf16, \"%s\" (%s): %s are off by %.1e", cmp->engine, cmp->c->name, cmp->text, what, error);
+	cmp->worst = error > cmp->worst ? error : cmp->worst;
+}
+
+/* Rounding to 8 bits flips a ReLU here and a maximum there, so single gradients differ at will: all of them together count. */
+static void compare_rounded(struct comparison *cmp, const ct_graph *g, const struct outcome *want,
+			    const struct outcome *got)
+{
+	const char *layers = cmp->c->layers;
+	const bool flips = strstr(layers, "relu") || strstr(layers, "max_pool");
+	const size_t n = (size_t)cmp->c->batch * (size_t)cmp->c->n_outputs;
+	struct squares logits = {0}, grads = {0}, buffers = {0};
+	size_t n_buffers = 0;
+
+	for (int i = 0; i < ct_graph_n_buffers(g); i++)
+		n_buffers += ct_graph_buffer(g, i)->n;
+	for (int i = 0; i < ct_graph_n_params(g); i++) {
+		add_squares(&grads, want->grads[i], got->grads[i], ct_graph_param(g, i)->n);
+		add_squares(&grads, want->sums[i], got->sums[i], ct_graph_param(g, i)->n);
+		cmp->compared += 2 * (int64_t)ct_graph_param(g, i)->n;
+	}
+	add_squares(&logits, want->logits, got->logits, n);
+	add_squares(&logits, want->eval_logits, got->eval_logits, (size_t)want->eval.count * (size_t)cmp->c->n_outputs);
+	add_squares(&buffers, want->buffers, got->buffers, n_buffers);
+	check_squares(cmp, "logits", &logits, cmp->tolerance);
+	check_squares(cmp, "running statistics", &buffers, cmp->tolerance);
+	check_squares(cmp, "gradients", &grads, (flips ? 10 : 3) * cmp->tolerance);
+}
+
 static void make_inputs(const struct op_case *c, enum ct_input_kind kind, struct inputs *in)
 {
 	size_t n = shape_elems(c->input) * (size_t)c->batch;
@@ -216,8 +267,12 @@ static void compare_case(struct comparison *cmp, const char *text, enum ct_input
 	make_inputs(c, kind, &in);
 	ct_graph *g = graph_make(c->input, text, c->n_outputs, c->loss, c->smoothing);
 	run_engine("ref", c, text, &in, &want);
+	in.opts.precision = cmp->precision;
 	run_engine(cmp->engine, c, text, &in, &got);
-	compare_outcomes(cmp, g, &want, &got);
+	if (cmp->precision == CT_PRECISION_BF16)
+		compare_rounded(cmp, g, &want, &got);
+	else
+		compare_outcomes(cmp, g, &want, &got);
 	outcome_release(&want, ct_graph_n_params(g));
 	outcome_release(&got, ct_graph_n_params(g));
 	ct_graph_destroy(g);
@@ -228,22 +283,47 @@ static void compare_case(struct comparison *cmp, const char *text, enum ct_input
 	ct_free(in.targets);
 }
 
-static int64_t compare_engine(const char *engine)
+static double tolerance_of(const struct op_case *c, enum ct_precision precision)
+{
+	const bool norm = strstr(c->layers, "batch_norm") != NULL;
+
+	if (precision == CT_PRECISION_BF16)
+		return norm ? TOLERANCE_BF16_NORM : TOLERANCE_BF16;
+	return norm ? TOLERANCE_NORM : TOLERANCE;
+}
+
+static bool has_precision(const char *engine, enum ct_precision precision)
+{
+	ct_device *device;
+	ct_engine *e;
+
+	assert_ok(ct_device_open("cpu", 0, &device));
+	assert_ok(ct_engine_open(engine, device, 1, &e));
+	const bool has = ct_engine_check_precision(e, precision) == CT_OK;
+	if (!has)
+		printf("not compared: %s\n", ct_error_message());
+	ct_engine_close(e);
+	ct_device_close(device);
+	return has;
+}
+
+static int64_t compare_engine(const char *engine, enum ct_precision precision)
 {
 	int64_t total = 0;
 
 	for (size_t i = 0; i < n_op_cases; i++) {
-		struct comparison cmp = {.engine = engine, .c = &op_cases[i]};
+		struct comparison cmp = {.engine = engine, .precision = precision, .c = &op_cases[i]};
 		char *behind = ct_strfmt("conv2d %d kernel=1 name=before;%s", cmp.c->input.c, cmp.c->layers);
 		const char *texts[] = {cmp.c->layers, behind};
 		assert_non_null(behind);
-		cmp.tolerance = strstr(cmp.c->layers, "batch_norm") ? TOLERANCE_NORM : TOLERANCE;
+		cmp.tolerance = tolerance_of(cmp.c, precision);
 		for (size_t t = 0; t < CT_ARRAY_LEN(texts); t++) {
 			compare_case(&cmp, texts[t], CT_INPUT_F32_NCHW);
 			if (cmp.c->input.c <= 4)
 				compare_case(&cmp, texts[t], CT_INPUT_U8_NHWC);
 		}
-		printf("%-10s %-32s %6lld values, largest error %.1e\n", engine, cmp.c->name, (long long)cmp.compared,
+		printf("%-10s %s %-34s %7lld values, largest error %.1e\n", engine,
+		       precision == CT_PRECISION_BF16 ? "bf16" : "fp32", cmp.c->name, (long long)cmp.compared,
 		       cmp.worst);
 		assert_true(cmp.compared > 0);
 		total += cmp.compared;
@@ -252,14 +332,13 @@ static int64_t compare_engine(const char *engine)
 	return total;
 }
 
-static void test_engines_equal_ref(void **state)
+static void engines_equal_ref(enum ct_precision precision)
 {
 	const char *name;
 	bool available;
 	char why[256];
 	int compared = 0;
 
-	(void)state;
 	for (size_t i = 0; ct_engine_at(i, &name, &available, why, sizeof(why)); i++) {
 		if (!strcmp(name, "ref"))
 			continue;
@@ -267,7 +346,9 @@ static void test_engines_equal_ref(void **state)
 			printf("not compared: engine %s is not available: %s\n", name, why);
 			continue;
 		}
-		int64_t values = compare_engine(name);
+		if (!has_precision(name, precision))
+			continue;
+		int64_t values = compare_engine(name, precision);
 		printf("%s: %lld values compared with ref\n", name, (long long)values);
 		assert_true(values > 0);
 		compared++;
@@ -278,9 +359,21 @@ static void test_engines_equal_ref(void **state)
 	}
 }
 
+static void test_fp32(void **state)
+{
+	(void)state;
+	engines_equal_ref(CT_PRECISION_FP32);
+}
+
+static void test_bf16(void **state)
+{
+	(void)state;
+	engines_equal_ref(CT_PRECISION_BF16);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_engines_equal_ref)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
