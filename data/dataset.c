@@ -45,6 +45,7 @@ static const struct ct_dataset_kind kinds[] = {
 	 .n_classes = 100,
 	 .channels = cifar100_channels},
 	{.name = "shards", .ops = &ct_dataset_shards_ops, .c = 3, .channels = imagenet_channels},
+	{.name = "imagefolder", .ops = &ct_dataset_imagefolder_ops, .c = 3, .channels = imagenet_channels},
 	{.name = "synthetic", .ops = &ct_dataset_synth_ops, .mean = 0.5f, .std = 0.25f},
 	{.name = "synthetic_regression", .ops = &ct_dataset_regression_ops, .mean = 0, .std = 1},
 };
@@ -162,6 +163,26 @@ void ct_dataset_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
 const char *ct_dataset_class_name(const ct_dataset *d, int label)
 {
 	return label >= 0 && label < d->info.n_classes && d->ops->class_name ? d->ops->class_name(d, label) : NULL;
+}
+
+enum ct_status ct_dataset_check_classes(const ct_dataset *train, const ct_dataset *val)
+{
+	int n = train->info.n_classes < val->info.n_classes ? train->info.n_classes : val->info.n_classes;
+
+	for (int i = 0; i < n; i++) {
+		const char *a = ct_dataset_class_name(train, i), *b = ct_dataset_class_name(val, i);
+
+		if (!a || !b || strcmp(a, b) == 0)
+			continue;
+		(void)CT_FAIL(CT_DATA, "class %d is \"%s\" in the training data, but \"%s\" in the evaluation data", i,
+			      a, b);
+		ct_error_hint("both need the same classes in the same order: data.classes names a file that lists them");
+		return CT_DATA;
+	}
+	if (val->info.n_classes > train->info.n_classes)
+		return CT_FAIL(CT_DATA, "the evaluation data have %d classes, the training data only %d",
+			       val->info.n_classes, train->info.n_classes);
+	return CT_OK;
 }
 
 enum ct_status ct_bytes_reserve(struct ct_bytes *b, size_t cap)

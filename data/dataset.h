@@ -50,7 +50,7 @@ struct ct_dataset_info {
 	uint32_t n_groups;
 	const uint32_t *group_first;
 	uint32_t n_skipped;        /* samples that the index left out (no label, no image ...): ct_dataset_skipped */
-	uint32_t max_encoded_bytes; /* of one sample, ENCODED */
+	uint32_t max_encoded_bytes; /* of one sample, ENCODED; 0: not known */
 };
 
 /* Memory that grows: data is the owner's to free with ct_free. */
@@ -81,6 +81,8 @@ void ct_dataset_key(const ct_dataset *d, uint32_t i, char *text, size_t len);
 void ct_dataset_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len);
 /* NULL when the data does not say. */
 const char *ct_dataset_class_name(const ct_dataset *d, int label);
+/* CT_DATA when a class has one name here and another there, or `val` has more classes than `train`. */
+enum ct_status ct_dataset_check_classes(const ct_dataset *train, const ct_dataset *val) CT_MUST_CHECK;
 /* Hex digest of the content (CRC-32s and sizes are enough), to compare ranks and to bind a checkpoint to its data. */
 void ct_dataset_digest(const ct_dataset *d, char hex[65]);
 /* Registry walk: NULL past the end. */

@@ -42,7 +42,7 @@ struct ct_dataset {
 };
 
 extern const struct ct_dataset_ops ct_dataset_idx_ops, ct_dataset_cifar_ops, ct_dataset_shards_ops,
-	ct_dataset_synth_ops, ct_dataset_regression_ops;
+	ct_dataset_imagefolder_ops, ct_dataset_synth_ops, ct_dataset_regression_ops;
 
 #define CT_DATASET_MAX_BYTES ((uint64_t)16 << 30)
 

@@ -66,6 +66,8 @@ static void *index_some(void *arg)
 			atomic_fetch_add(&x->n_from[source], 1);
 			continue;
 		}
+		if (ct_error_status() == CT_DATA && ct_error_hint_text()[0] == '\0')
+			ct_error_hint("the shard is damaged: get it again, or leave it out of the list");
 		pthread_mutex_lock(&x->lock);
 		if (i < x->failed) {
 			x->failed = i;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -303,6 +304,17 @@ static bool load(const ct_tar *t, const char *index_dir, struct ct_shard_index *
 	return found;
 }
 
+/* A folder without write permission for anybody is meant to stay as it is, also where we are root. */
+static bool may_write_beside(const char *shard)
+{
+	char *folder = ct_path_dir(shard);
+	struct stat sb;
+	bool may = folder && stat(folder, &sb) == 0 && (sb.st_mode & 0222) != 0;
+
+	ct_free(folder);
+	return may;
+}
+
 /* Where no place can be written, the next start takes as long as this one. */
 static void save(const struct ct_shard_index *x, const char *shard, const char *index_dir)
 {
@@ -315,7 +327,8 @@ static void save(const struct ct_shard_index *x, const char *shard, const char *
 		return;
 	}
 	for (int i = 0; i < 2 && !saved; i++) {
-		char *path = place(shard, index_dir, i);
+		bool beside = i == 0 && !(index_dir && index_dir[0]);
+		char *path = beside && !may_write_beside(shard) ? NULL : place(shard, index_dir, i);
 
 		saved = path && save_at(path, data, n) == CT_OK;
 		ct_free(path);
