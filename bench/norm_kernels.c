@@ -88,7 +88,7 @@ static int measure(int t, int threads, int rounds, bool bf16)
 			    .dy = y,
 			    .dx = y,
 			    .dresidual = y,
-			    .partials = ct_calloc_aligned(64, ct_norm_partial_bytes(n, channels)),
+			    .partials = ct_calloc_aligned(64, ct_norm_scratch_bytes(n, channels)),
 			    .mask = ct_calloc_aligned(64, ct_norm_mask_bytes(n, channels, tensors[t].plane))};
 	struct copy copy = {y, x, bytes / (size_t)n};
 	double best[N_KINDS] = {0};

@@ -16,7 +16,7 @@
 #include "base/status.h"
 
 #define CT_DNNL_MAX_DIMS 5
-#define CT_DNNL_MAX_ARGS 12
+#define CT_DNNL_MAX_ARGS 16
 
 typedef struct ct_dnnl ct_dnnl;
 typedef struct ct_dnnl_desc ct_dnnl_desc;

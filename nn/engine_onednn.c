@@ -323,8 +323,11 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 		break;
 	case ONEDNN_ROW_FACTORS:
 	case ONEDNN_SCALE_ROWS:
-		ct_onednn_norm_run(p, t);
-		break;
+	case ONEDNN_NORM:
+	case ONEDNN_NORM_BACKWARD:
+	case ONEDNN_NORM_PLAIN:
+	case ONEDNN_NORM_PLAIN_BACKWARD:
+		return ct_onednn_norm_run(p, t);
 	case ONEDNN_RUNNING_STATS:
 		if (!ct_onednn_running(t->ptr[0], t->ptr[1], t->ptr[2], t->ptr[3], node->shape.c, node->momentum,
 				       (double)t->n))

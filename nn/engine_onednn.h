@@ -26,7 +26,7 @@ struct onednn_net {
 };
 
 /* Where the bytes of a task's argument are. */
-enum onednn_where { ONEDNN_BUFFER, ONEDNN_PARAM, ONEDNN_GRAD, ONEDNN_RUNNING };
+enum onednn_where { ONEDNN_BUFFER, ONEDNN_PARAM, ONEDNN_GRAD, ONEDNN_RUNNING, ONEDNN_NOTHING };
 struct onednn_ref {
 	enum onednn_where where;
 	int id; /* buffer of the program, parameter, parameter, buffer of the graph */
@@ -48,7 +48,11 @@ enum onednn_kind {
 	ONEDNN_ROW_FACTORS,   /* [0] out: the factor of each row, for the drop path node */
 	ONEDNN_SCALE_ROWS,    /* [0] out = [1] * the row's factor [2]; `n`: elements of a row */
 	ONEDNN_RUNNING_STATS, /* [0] running mean, [1] running variance, [2] batch mean, [3] batch variance */
-	ONEDNN_NORM_POOL,     /* norm, ReLU, max pool: enum onednn_norm_pool_arg */
+	ONEDNN_NORM,          /* our kernels: enum onednn_norm_arg; `n`: 1 when the statistics are there already */
+	ONEDNN_NORM_BACKWARD,
+	ONEDNN_NORM_PLAIN, /* the reference kernels, where statistics of all ranks meet a layout that ours do not know */
+	ONEDNN_NORM_PLAIN_BACKWARD,
+	ONEDNN_NORM_POOL, /* norm, ReLU, max pool: enum onednn_norm_pool_arg */
 	ONEDNN_NORM_POOL_BACKWARD,
 	ONEDNN_WINOGRAD,   /* `n`: enum ct_winograd_pass; arguments by name */
 	ONEDNN_LOSS,       /* [0] logits, [1] gradient of the sum of the row losses (training) */
@@ -71,6 +75,29 @@ enum onednn_norm_pool_arg {
 	NORM_POOL_DBETA
 };
 
+/* What is not there is ONEDNN_NOTHING. */
+enum onednn_norm_arg {
+	NORM_X,
+	NORM_GAMMA,
+	NORM_BETA,
+	NORM_MEAN, /* and behind the means, as a double, the number of values of all ranks; plain: all statistics */
+	NORM_VARIANCE,
+	NORM_PARTIALS,
+	NORM_MASK,
+	NORM_FACTOR,
+	NORM_Y, /* backward: dy */
+	NORM_RESIDUAL,
+	NORM_RUNNING_MEAN,
+	NORM_RUNNING_VARIANCE,
+	NORM_DX = NORM_RESIDUAL,
+	NORM_DRESIDUAL,
+	NORM_DGAMMA,
+	NORM_DBETA
+};
+
+/* Which implementation a norm has. */
+enum onednn_norm { NORM_LIBRARY, NORM_OWN, NORM_REFERENCE };
+
 struct onednn_arg {
 	enum ct_dnnl_arg arg;
 	struct onednn_ref ref;
@@ -91,6 +118,10 @@ struct onednn_value {
 	int root;                     /* -1: fused into its user */
 	int fused_relu;               /* the ReLU computed with this node, -1 */
 	int fused_pool;               /* the max pool computed with this node and its ReLU, -1 */
+	int fused_add;                /* norm: the sum computed with this norm, -1 */
+	int fused_norm;               /* sum: that norm, -1, */
+	int fused_path;               /* and the drop path between the two, -1 */
+	enum onednn_norm norm;
 	int user;                     /* the only node that reads it, -1: several */
 	bool needs_grad;              /* a parameter lies at or before it */
 	const ct_dnnl_desc *desc;     /* layout of a root or fused node */
@@ -102,7 +133,7 @@ struct onednn_value {
 	const ct_dnnl_prim *prim;     /* forward */
 	const ct_dnnl_desc *src_desc; /* what it reads, */
 	int src;                      /* and where, for backward */
-	int workspace;                /* of max pool and of norm with ReLU; -1 */
+	int workspace;                /* of max pool and of norm with ReLU; the bits of a join's ReLU; -1 */
 	int mean, variance;           /* norm in training */
 	int mask;                     /* dropout: in the layout of the value; drop path: one of each row */
 	int picked, taps;             /* norm with pool */
@@ -177,6 +208,9 @@ void ct_onednn_dims(const struct onednn_program *p, int id, int dims[4]); /* [N,
 /* Gives the node's result a buffer in the layout of its prim; what is fused into the node owns it then. */
 enum ct_status ct_onednn_own_result(struct onednn_program *p, int id, const ct_dnnl_desc *desc) CT_MUST_CHECK;
 int ct_onednn_result(const struct onednn_program *p, int id);
+/* The value of `id` as [N,C,H,W], or as [N,C] when that is what it is or when it has been flattened. */
+enum ct_status ct_onednn_view_natural(struct onednn_program *p, int node, int id, const ct_dnnl_desc **desc,
+				      int *buffer) CT_MUST_CHECK;
 enum ct_status ct_onednn_forward_op(struct onednn_program *p, int id) CT_MUST_CHECK;
 /* A gradient of input `in` of `node` lies in `buffer`: brings it into the layout of the input's root and adds it there.
  * shared: somebody else's gradient is in the same buffer. */
@@ -185,14 +219,30 @@ enum ct_status ct_onednn_give_grad(struct onednn_program *p, int node, int in, i
 /* Where a gradient of the same layout as the value `v` may go: over v's own gradient unless others read it. */
 enum ct_status ct_onednn_in_place(struct onednn_program *p, struct onednn_value *v, int *out) CT_MUST_CHECK;
 enum ct_status ct_onednn_slice_done(struct onednn_program *p, int id, int param) CT_MUST_CHECK;
-struct ct_norm_pool_shape ct_onednn_norm_pool_shape(const struct onednn_program *p, int id);
-void ct_onednn_norm_pool_args(struct onednn_program *p, struct onednn_task *t, int partials);
 enum ct_status ct_onednn_backward_op(struct onednn_program *p, int id) CT_MUST_CHECK;
 
+/* engine_onednn_fusion.c: which nodes are computed together, as far as the graph tells; layouts may undo it. A fresh state
+ * for every value. */
+void ct_onednn_plan_fusion(struct onednn_program *p);
+
 /* engine_onednn_norm.c */
+enum ct_status ct_onednn_norm_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+/* The sum `id` with the norm fused into it. */
+enum ct_status ct_onednn_join_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct_onednn_norm_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct_onednn_join_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+/* engine_onednn_norm_library.c: norms by oneDNN's primitives, and those with ReLU and max pool by our kernels */
+enum ct_status ct_onednn_norm_library_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct_onednn_norm_library_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+/* done: false when layout or processor do not suit it. */
+enum ct_status ct_onednn_norm_pool_forward(struct onednn_program *p, int id, bool *done) CT_MUST_CHECK;
+enum ct_status ct_onednn_norm_pool_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+struct ct_norm_pool_shape ct_onednn_norm_pool_shape(const struct onednn_program *p, int id);
+/* engine_onednn_drop_path.c */
 enum ct_status ct_onednn_drop_path_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct_onednn_drop_path_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
-void ct_onednn_norm_run(struct onednn_program *p, const struct onednn_task *t);
+/* engine_onednn_norm_run.c */
+enum ct_status ct_onednn_norm_run(struct onednn_program *p, const struct onednn_task *t) CT_MUST_CHECK;
 
 /* Whether oneDNN's own Winograd, F(4x4,3x3), is to be preferred to its direct convolution in all three directions. */
 bool ct_onednn_winograd_3x3(const struct onednn_program *p, int id);

@@ -45,7 +45,7 @@ static enum ct_status compile_relu(struct onednn_program *p, int id)
 	}
 	if (x->fused_pool >= 0)
 		return CT_OK;
-	if (ct_onednn_node(p, node->in[0])->op == CT_OP_BATCH_NORM) {
+	if (ct_onednn_node(p, node->in[0])->op == CT_OP_BATCH_NORM || x->fused_norm >= 0) {
 		/* The norm's own backward applies the ReLU. */
 		x->grad = p->values[id].grad;
 		x->grad_shared = p->values[id].grad_shared;
@@ -55,70 +55,6 @@ static enum ct_status compile_relu(struct onednn_program *p, int id)
 	CT_TRY(emit_relu(p, id, &x->grad));
 	x->grad_shared = false;
 	return CT_OK;
-}
-
-static enum ct_status compile_norm(struct onednn_program *p, int id)
-{
-	const struct ct_node *node = ct_onednn_node(p, id);
-	struct onednn_value *v = &p->values[id];
-	const struct ct_dnnl_spec spec = {.op = CT_DNNL_NORM_BACKWARD,
-					  .src = v->desc,
-					  .dst = v->desc,
-					  .other = v->desc,
-					  .relu = v->fused_relu >= 0,
-					  .eps = node->eps,
-					  .forward = v->prim};
-	const ct_dnnl_prim *prim;
-	struct onednn_task *t;
-	int dx, dy = v->grad;
-
-	CT_TRY(ct_onednn_prim(p, id, &spec, &prim));
-	CT_TRY(ct_onednn_in_place(p, v, &dx));
-	CT_TRY(ct_onednn_call(p, id, prim, &t));
-	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
-	ct_onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, node->weight});
-	ct_onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
-	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
-	ct_onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
-	ct_onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
-	if (v->workspace >= 0)
-		ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->workspace);
-	CT_TRY(ct_onednn_slice_done(p, id, node->weight));
-	CT_TRY(ct_onednn_slice_done(p, id, node->bias));
-	if (!p->values[node->in[0]].needs_grad)
-		return CT_OK;
-	return ct_onednn_give_grad(p, id, node->in[0], dx, v->desc, false);
-}
-
-static enum ct_status compile_norm_pool(struct onednn_program *p, int id)
-{
-	const struct ct_node *node = ct_onednn_node(p, id);
-	const struct ct_norm_pool_shape s = ct_onednn_norm_pool_shape(p, id);
-	const struct onednn_value *v = &p->values[id];
-	struct onednn_task *t;
-	struct onednn_value *x = &p->values[node->in[0]];
-	int partials, dx;
-
-	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_n_planes(&s) * sizeof(struct ct_norm_pool_partial), &partials));
-	/* Nobody else needs a convolution's output any more. */
-	x->value_gone = x->user == id && x->buffer == v->src && ct_onednn_node(p, node->in[0])->op == CT_OP_CONV2D;
-	if (x->value_gone)
-		dx = v->src;
-	else
-		CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(v->desc), &dx));
-	CT_TRY(ct_onednn_task(p, ONEDNN_NORM_POOL_BACKWARD, id, &t));
-	ct_onednn_norm_pool_args(p, t, partials);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
-	ct_onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
-	ct_onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
-	CT_TRY(ct_onednn_slice_done(p, id, node->weight));
-	CT_TRY(ct_onednn_slice_done(p, id, node->bias));
-	if (!p->values[node->in[0]].needs_grad)
-		return CT_OK;
-	return ct_onednn_give_grad(p, id, node->in[0], dx, v->desc, false);
 }
 
 static enum ct_status compile_pool(struct onednn_program *p, int id)
@@ -205,7 +141,7 @@ enum ct_status ct_onednn_backward_op(struct onednn_program *p, int id)
 
 	switch (node->op) {
 	case CT_OP_BATCH_NORM:
-		return p->values[id].fused_pool >= 0 ? compile_norm_pool(p, id) : compile_norm(p, id);
+		return ct_onednn_norm_backward(p, id);
 	case CT_OP_RELU:
 		return compile_relu(p, id);
 	case CT_OP_MAX_POOL:
@@ -213,7 +149,7 @@ enum ct_status ct_onednn_backward_op(struct onednn_program *p, int id)
 	case CT_OP_GLOBAL_AVG_POOL:
 		return p->values[id].src >= 0 ? compile_pool(p, id) : CT_OK; /* else the norm's backward pass has it */
 	case CT_OP_ADD:
-		return compile_add(p, id);
+		return p->values[id].fused_norm >= 0 ? ct_onednn_join_backward(p, id) : compile_add(p, id);
 	case CT_OP_DROPOUT:
 		return compile_dropout(p, id);
 	case CT_OP_DROP_PATH:

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* The value of `id` as [N,C,H,W], or as [N,C] when that is what it is or when it has been flattened. */
-static enum ct_status view_natural(struct onednn_program *p, int node, int id, const ct_dnnl_desc **desc, int *buffer)
+enum ct_status ct_onednn_view_natural(struct onednn_program *p, int node, int id, const ct_dnnl_desc **desc,
+				      int *buffer)
 {
 	int root = p->values[id].root, dims[4];
 	const ct_dnnl_desc *d = p->values[root].desc;
@@ -11,142 +11,6 @@ static enum ct_status view_natural(struct onednn_program *p, int node, int id, c
 	ct_onednn_dims(p, id, dims);
 	bool same = ct_dnnl_desc_ndims(d) == 4 && !memcmp(ct_dnnl_desc_dims(d), dims, sizeof(dims));
 	return ct_onednn_view(p, node, root, !same && dims[2] * dims[3] == 1 ? 2 : 4, dims, desc, buffer);
-}
-
-static void running_statistics(struct onednn_program *p, int id, struct onednn_task *t)
-{
-	const struct ct_node *node = ct_onednn_node(p, id);
-	const struct onednn_value *v = &p->values[id];
-
-	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->mean});
-	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->var});
-	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
-	t->n = (size_t)p->base.n * (size_t)node->shape.h * (size_t)node->shape.w;
-}
-
-static enum ct_status norm_statistics(struct onednn_program *p, int id, struct onednn_task *t)
-{
-	const struct ct_node *node = ct_onednn_node(p, id);
-	struct onednn_value *v = &p->values[id];
-	const struct onednn_ref running[2] = {{ONEDNN_RUNNING, node->mean}, {ONEDNN_RUNNING, node->var}};
-
-	if (p->base.mode == CT_EVAL) {
-		ct_onednn_arg(p, t, CT_DNNL_MEAN, running[0]);
-		ct_onednn_arg(p, t, CT_DNNL_VARIANCE, running[1]);
-		return CT_OK;
-	}
-	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
-	if (v->workspace >= 0)
-		ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->workspace);
-	CT_TRY(ct_onednn_task(p, ONEDNN_RUNNING_STATS, id, &t));
-	running_statistics(p, id, t);
-	return CT_OK;
-}
-
-/* The arguments that both directions have, in the order of enum onednn_norm_pool_arg. */
-void ct_onednn_norm_pool_args(struct onednn_program *p, struct onednn_task *t, int partials)
-{
-	const struct ct_node *node = ct_onednn_node(p, t->node);
-	const struct onednn_value *v = &p->values[t->node];
-	const bool forward = t->kind == ONEDNN_NORM_POOL;
-
-	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
-	ct_onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, node->weight});
-	ct_onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
-	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->picked);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->taps);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_SCRATCHPAD, partials);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_DST,
-			     forward ? p->values[v->fused_pool].buffer : p->values[v->fused_pool].grad);
-}
-
-struct ct_norm_pool_shape ct_onednn_norm_pool_shape(const struct onednn_program *p, int id)
-{
-	const struct ct_node *node = ct_onednn_node(p, id), *pool = ct_onednn_node(p, p->values[id].fused_pool);
-
-	return (struct ct_norm_pool_shape){.n = p->base.n,
-					   .channels = node->shape.c,
-					   .in = node->shape,
-					   .out = pool->shape,
-					   .win = pool->win,
-					   .eps = node->eps};
-}
-
-/* Norm, ReLU and max pool in one, where the layout suits our own kernels. */
-static enum ct_status norm_pool(struct onednn_program *p, int id, bool *done)
-{
-	const struct ct_node *node = ct_onednn_node(p, id);
-	struct onednn_value *v = &p->values[id];
-	const ct_dnnl_desc *blocked, *dst;
-	struct onednn_task *t;
-	int dims[4], partials;
-
-	*done = false;
-	if (v->fused_pool < 0)
-		return CT_OK;
-	ct_onednn_dims(p, id, dims);
-	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, CT_NORM_POOL_BLOCK, &blocked));
-	if (v->src_desc != blocked || !ct_onednn_norm_pool_usable()) {
-		v->fused_pool = -1;
-		return CT_OK;
-	}
-	*done = true;
-	const struct ct_norm_pool_shape s = ct_onednn_norm_pool_shape(p, id);
-	const size_t elems = ct_norm_pool_out_elems(&s), channels = (size_t)node->shape.c * sizeof(float);
-	ct_onednn_dims(p, v->fused_pool, dims);
-	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, CT_NORM_POOL_BLOCK, &dst));
-	CT_TRY(ct_onednn_own_result(p, id, dst));
-	v->desc = v->src_desc;
-	CT_TRY(ct_onednn_buffer(p, channels, &v->mean));
-	CT_TRY(ct_onednn_buffer(p, channels, &v->variance));
-	CT_TRY(ct_onednn_buffer(p, elems * sizeof(float), &v->picked));
-	CT_TRY(ct_onednn_buffer(p, elems, &v->taps));
-	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_n_planes(&s) * sizeof(struct ct_norm_pool_partial), &partials));
-	CT_TRY(ct_onednn_task(p, ONEDNN_NORM_POOL, id, &t));
-	ct_onednn_norm_pool_args(p, t, partials);
-	CT_TRY(ct_onednn_task(p, ONEDNN_RUNNING_STATS, id, &t));
-	running_statistics(p, id, t);
-	return CT_OK;
-}
-
-static enum ct_status compile_norm(struct onednn_program *p, int id)
-{
-	const struct ct_node *node = ct_onednn_node(p, id);
-	const size_t channels = (size_t)node->shape.c * sizeof(float);
-	struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec spec = {.op = CT_DNNL_NORM_FORWARD,
-				    .inference = p->base.mode == CT_EVAL,
-				    .relu = v->fused_relu >= 0,
-				    .eps = node->eps};
-	struct onednn_task *t;
-
-	CT_TRY(view_natural(p, id, node->in[0], &v->src_desc, &v->src));
-	bool done;
-	CT_TRY(norm_pool(p, id, &done));
-	if (done)
-		return CT_OK;
-	spec.src = spec.dst = v->src_desc;
-	CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &v->prim));
-	if (!v->prim && spec.relu) {
-		v->fused_relu = -1;
-		spec.relu = 0;
-	}
-	CT_TRY(ct_onednn_prim(p, id, &spec, &v->prim));
-	CT_TRY(ct_onednn_own_result(p, id, v->src_desc));
-	CT_TRY(ct_onednn_buffer(p, channels, &v->mean));
-	CT_TRY(ct_onednn_buffer(p, channels, &v->variance));
-	if (ct_dnnl_prim_bytes(v->prim, CT_DNNL_WORKSPACE))
-		CT_TRY(ct_onednn_buffer(p, ct_dnnl_prim_bytes(v->prim, CT_DNNL_WORKSPACE), &v->workspace));
-	CT_TRY(ct_onednn_call(p, id, v->prim, &t));
-	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, ct_onednn_result(p, id));
-	ct_onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, node->weight});
-	ct_onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
-	return norm_statistics(p, id, t);
 }
 
 static enum ct_status compile_pool(struct onednn_program *p, int id)
@@ -211,7 +75,7 @@ static enum ct_status compile_add(struct onednn_program *p, int id)
 	struct onednn_task *t;
 	int a_buffer, b_buffer;
 
-	CT_TRY(view_natural(p, id, node->in[0], &a_desc, &a_buffer));
+	CT_TRY(ct_onednn_view_natural(p, id, node->in[0], &a_desc, &a_buffer));
 	CT_TRY(ct_onednn_view(p, id, p->values[node->in[1]].root, ct_dnnl_desc_ndims(a_desc), ct_dnnl_desc_dims(a_desc),
 			      &b_desc, &b_buffer));
 	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(b_buffer), b_desc, a_desc, &b));
@@ -286,7 +150,7 @@ enum ct_status ct_onednn_forward_op(struct onednn_program *p, int id)
 		return CT_OK;
 	switch (node->op) {
 	case CT_OP_BATCH_NORM:
-		return compile_norm(p, id);
+		return ct_onednn_norm_forward(p, id);
 	case CT_OP_RELU:
 		/* Has no value when a pool is fused, too. */
 		return p->values[node->in[0]].fused_relu == id ? CT_OK : compile_relu(p, id);
@@ -295,7 +159,7 @@ enum ct_status ct_onednn_forward_op(struct onednn_program *p, int id)
 	case CT_OP_GLOBAL_AVG_POOL:
 		return compile_pool(p, id);
 	case CT_OP_ADD:
-		return compile_add(p, id);
+		return p->values[id].fused_norm >= 0 ? ct_onednn_join_forward(p, id) : compile_add(p, id);
 	case CT_OP_FLATTEN:
 		p->values[id].root = p->values[node->in[0]].root;
 		return CT_OK;

@@ -1,92 +1,232 @@
 #include "nn/engine_onednn.h"
 
-/* Rows lie one after the other in the layouts that we know; others are made plain. */
-static enum ct_status with_whole_rows(struct onednn_program *p, int id, const struct onednn_value *x,
-				      const ct_dnnl_desc **desc, int *buffer)
-{
-	const int *dims = ct_dnnl_desc_dims(x->desc), ndims = ct_dnnl_desc_ndims(x->desc);
-	const ct_dnnl_desc *plain, *blocked[2] = {NULL, NULL};
-	struct onednn_ref at;
+#include "nn/engine_ref.h"
+#include "nn/norm_kernels.h"
 
-	CT_TRY(ct_dnnl_plain(p->dnnl, ndims, dims, &plain));
-	for (int i = 0; i < 2 && ndims == 4; i++)
-		CT_TRY(ct_dnnl_blocked(p->dnnl, dims, i ? 16 : 8, &blocked[i]));
-	*desc = x->desc == blocked[0] || x->desc == blocked[1] ? x->desc : plain;
-	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(x->buffer), x->desc, *desc, &at));
-	*buffer = at.id;
+/* [N,C/16,H,W,16], or vectors whose features fill whole blocks: [N,C] is the same then. */
+static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dnnl_desc *desc, bool *out)
+{
+	const ct_dnnl_desc *blocked;
+	int dims[4];
+
+	if (ct_dnnl_desc_ndims(desc) == 2) {
+		*out = ct_norm_usable() && ct_dnnl_desc_is_plain(desc) &&
+		       ct_dnnl_desc_dims(desc)[1] % CT_NORM_POOL_BLOCK == 0;
+		return CT_OK;
+	}
+	ct_onednn_dims(p, id, dims);
+	CT_TRY(ct_dnnl_blocked_of(p->dnnl, ct_dnnl_desc_type(desc), dims, CT_NORM_POOL_BLOCK, &blocked));
+	*out = ct_norm_usable() && desc == blocked;
 	return CT_OK;
 }
 
-static enum ct_status scale_rows(struct onednn_program *p, int id, const ct_dnnl_desc *desc, int from, int to)
+static struct onednn_ref buffer_or_nothing(int buffer)
 {
+	return buffer >= 0 ? ONEDNN_BUF(buffer) : (struct onednn_ref){ONEDNN_NOTHING, 0};
+}
+
+/* What both directions have, in the order of enum onednn_norm_arg. */
+static void common_args(struct onednn_program *p, struct onednn_task *t, int partials, int path)
+{
+	const struct ct_node *node = ct_onednn_node(p, t->node);
+	const struct onednn_value *v = &p->values[t->node];
+	const bool train = p->base.mode == CT_TRAIN;
+
+	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
+	ct_onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, node->weight});
+	ct_onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
+	ct_onednn_arg(p, t, CT_DNNL_MEAN,
+		      train ? ONEDNN_BUF(v->mean) : (struct onednn_ref){ONEDNN_RUNNING, node->mean});
+	ct_onednn_arg(p, t, CT_DNNL_VARIANCE,
+		      train ? buffer_or_nothing(v->variance) : (struct onednn_ref){ONEDNN_RUNNING, node->var});
+	ct_onednn_arg(p, t, CT_DNNL_SCRATCHPAD, buffer_or_nothing(partials));
+	ct_onednn_arg(p, t, CT_DNNL_WORKSPACE, buffer_or_nothing(v->workspace));
+	ct_onednn_arg(p, t, CT_DNNL_OTHER, buffer_or_nothing(path >= 0 ? p->values[path].mask : -1));
+}
+
+/* The norm's task; its result, perhaps with a residual, goes to the value of `owner`. */
+static enum ct_status emit_forward(struct onednn_program *p, int id, int owner, int residual)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct ct_shape s = node->shape;
+	struct onednn_value *v = &p->values[id];
 	struct onednn_task *t;
+	int partials = -1;
 
-	CT_TRY(ct_onednn_task(p, ONEDNN_SCALE_ROWS, id, &t));
-	t->n = ct_dnnl_desc_bytes(desc) / sizeof(float) / (size_t)p->base.n;
-	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, to);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, from);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_OTHER, p->values[id].mask);
+	CT_TRY(ct_onednn_own_result(p, owner, v->src_desc));
+	v->desc = v->src_desc;
+	if (p->base.mode == CT_TRAIN) {
+		const size_t channels = (size_t)(s.c + s.c % 2) * sizeof(float);
+		CT_TRY(ct_onednn_buffer(p, channels + sizeof(double), &v->mean));
+		CT_TRY(ct_onednn_buffer(p, channels, &v->variance));
+		CT_TRY(ct_onednn_buffer(p, ct_norm_scratch_bytes(p->base.n, s.c), &partials));
+		if (residual >= 0 && p->values[owner].fused_relu >= 0)
+			CT_TRY(ct_onednn_buffer(p, ct_norm_mask_bytes(p->base.n, s.c, s.h * s.w), &v->workspace));
+	}
+	CT_TRY(ct_onednn_task(p, ONEDNN_NORM, id, &t));
+	common_args(p, t, partials, p->values[owner].fused_path);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, ct_onednn_result(p, owner));
+	ct_onednn_arg(p, t, CT_DNNL_OTHER, buffer_or_nothing(residual));
+	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->mean});
+	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->var});
 	return CT_OK;
 }
 
-enum ct_status ct_onednn_drop_path_forward(struct onednn_program *p, int id)
+static void undo_fusion(struct onednn_program *p, int id)
+{
+	struct onednn_value *v = &p->values[id];
+
+	if (v->fused_add >= 0)
+		p->values[v->fused_add].fused_norm = p->values[v->fused_add].fused_path = -1;
+	v->fused_add = -1;
+}
+
+/* Statistics of all ranks in any layout: plain fp32, by the reference engine's loops. */
+static enum ct_status reference_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
-	const struct onednn_value *x = &p->values[p->values[node->in[0]].root];
-	const ct_dnnl_desc *desc;
+	struct onednn_ref src;
+	const ct_dnnl_desc *plain;
 	struct onednn_task *t;
-	int from;
 
-	if (p->base.mode == CT_EVAL) {
-		v->root = p->values[node->in[0]].root;
-		return CT_OK;
-	}
-	CT_TRY(ct_onednn_buffer(p, (size_t)p->base.n * sizeof(float), &v->mask));
-	CT_TRY(ct_onednn_task(p, ONEDNN_ROW_FACTORS, id, &t));
-	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->mask);
-	CT_TRY(with_whole_rows(p, id, x, &desc, &from));
-	CT_TRY(ct_onednn_own_result(p, id, desc));
-	return scale_rows(p, id, desc, from, v->buffer);
+	v->fused_relu = v->fused_pool = -1;
+	CT_TRY(ct_dnnl_plain(p->dnnl, ct_dnnl_desc_ndims(v->src_desc), ct_dnnl_desc_dims(v->src_desc), &plain));
+	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(v->src), v->src_desc, plain, &src));
+	v->src = src.id;
+	v->src_desc = plain;
+	CT_TRY(ct_onednn_own_result(p, id, plain));
+	CT_TRY(ct_onednn_buffer(p, CT_REF_NORM_STATS(node->shape.c) * sizeof(double), &v->mean));
+	CT_TRY(ct_onednn_task(p, ONEDNN_NORM_PLAIN, id, &t));
+	common_args(p, t, -1, -1);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);
+	ct_onednn_arg(p, t, CT_DNNL_OTHER, buffer_or_nothing(-1));
+	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->mean});
+	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->var});
+	return CT_OK;
 }
 
-enum ct_status ct_onednn_drop_path_backward(struct onednn_program *p, int id)
+enum ct_status ct_onednn_norm_forward(struct onednn_program *p, int id)
+{
+	struct onednn_value *v = &p->values[id];
+	bool pooled, known;
+
+	CT_TRY(ct_onednn_view_natural(p, id, ct_onednn_node(p, id)->in[0], &v->src_desc, &v->src));
+	CT_TRY(ct_onednn_norm_pool_forward(p, id, &pooled));
+	if (pooled)
+		return CT_OK;
+	CT_TRY(knows_layout(p, id, v->src_desc, &known));
+	if (known) {
+		v->norm = NORM_OWN;
+		return v->fused_add >= 0 ? CT_OK : emit_forward(p, id, id, -1);
+	}
+	undo_fusion(p, id);
+	if (p->base.mode == CT_TRAIN && p->base.net->opts.sync) {
+		v->norm = NORM_REFERENCE;
+		return reference_forward(p, id);
+	}
+	v->norm = NORM_LIBRARY;
+	return ct_onednn_norm_library_forward(p, id);
+}
+
+enum ct_status ct_onednn_join_forward(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const int norm = p->values[id].fused_norm, path = p->values[id].fused_path;
+	const int other = node->in[node->in[0] == norm || node->in[0] == path];
+	const ct_dnnl_desc *want = p->values[norm].src_desc, *desc;
+	struct onednn_ref residual;
+	int buffer;
+
+	CT_TRY(ct_onednn_view(p, id, p->values[other].root, ct_dnnl_desc_ndims(want), ct_dnnl_desc_dims(want), &desc,
+			      &buffer));
+	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(buffer), desc, want, &residual));
+	return emit_forward(p, norm, id, residual.id);
+}
+
+/* Where the gradient of the norm's input goes: over `dy` when that is done with, over the convolution's output when nobody
+ * else needs it any more, else into new memory. */
+static enum ct_status place_gradient(struct onednn_program *p, int id, bool dy_is_free, int dy, int *dx)
+{
+	const int in = ct_onednn_node(p, id)->in[0];
+	const struct onednn_value *v = &p->values[id];
+	struct onednn_value *x = &p->values[in];
+
+	if (dy_is_free) {
+		*dx = dy;
+		return CT_OK;
+	}
+	x->value_gone = x->user == id && x->buffer == v->src && ct_onednn_node(p, in)->op == CT_OP_CONV2D;
+	if (!x->value_gone)
+		return ct_onednn_buffer(p, ct_dnnl_desc_bytes(v->desc), dx);
+	*dx = v->src;
+	return CT_OK;
+}
+
+static enum ct_status emit_backward(struct onednn_program *p, int id, int dy, int dx, int dresidual, int path)
+{
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const bool own = p->values[id].norm == NORM_OWN;
+	struct onednn_task *t;
+	int partials = -1;
+
+	if (own)
+		CT_TRY(ct_onednn_buffer(p, ct_norm_scratch_bytes(p->base.n, node->shape.c), &partials));
+	CT_TRY(ct_onednn_task(p, own ? ONEDNN_NORM_BACKWARD : ONEDNN_NORM_PLAIN_BACKWARD, id, &t));
+	common_args(p, t, partials, path);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_DST, buffer_or_nothing(dresidual));
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
+	if (!p->values[node->in[0]].needs_grad)
+		return CT_OK;
+	return ct_onednn_give_grad(p, id, node->in[0], dx, p->values[id].desc, false);
+}
+
+static enum ct_status alone_backward(struct onednn_program *p, int id)
 {
 	struct onednn_value *v = &p->values[id];
 	int dx;
 
-	CT_TRY(ct_onednn_in_place(p, v, &dx));
-	CT_TRY(scale_rows(p, id, v->desc, v->grad, dx));
-	return ct_onednn_give_grad(p, id, ct_onednn_node(p, id)->in[0], dx, v->desc, false);
+	/* The reference loops read dy after they have written dx. */
+	const bool in_place = v->norm == NORM_OWN && !v->grad_shared;
+	CT_TRY(place_gradient(p, id, in_place, v->grad, &dx));
+	v->grad_gone = in_place;
+	return emit_backward(p, id, v->grad, dx, -1, -1);
 }
 
-struct rows {
-	float *out;
-	const float *in, *factor;
-	size_t n;
-};
-
-static void scale_range(void *arg, int begin, int end)
+enum ct_status ct_onednn_norm_backward(struct onednn_program *p, int id)
 {
-	const struct rows *r = arg;
+	const struct ct_node *node = ct_onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
 
-	for (int i = begin; i < end; i++) {
-		const size_t at = (size_t)i * r->n;
-		const float factor = r->factor[i];
-		for (size_t j = 0; j < r->n; j++)
-			r->out[at + j] = r->in[at + j] * factor;
-	}
+	if (v->fused_pool >= 0)
+		return ct_onednn_norm_pool_backward(p, id);
+	if (v->norm == NORM_LIBRARY)
+		return ct_onednn_norm_library_backward(p, id);
+	if (v->fused_add < 0)
+		CT_TRY(alone_backward(p, id));
+	/* In their turn also where the sum's backward pass has computed them. */
+	CT_TRY(ct_onednn_slice_done(p, id, node->weight));
+	return ct_onednn_slice_done(p, id, node->bias);
 }
 
-void ct_onednn_norm_run(struct onednn_program *p, const struct onednn_task *t)
+/* The residual's gradient is the sum's, without what the ReLU cut off: in the same memory where nobody else has that. */
+enum ct_status ct_onednn_join_backward(struct onednn_program *p, int id)
 {
-	const struct ct_node *node = ct_onednn_node(p, t->node);
+	const struct ct_node *node = ct_onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	const int norm = v->fused_norm, path = v->fused_path;
+	const int other = node->in[node->in[0] == norm || node->in[0] == path];
+	const bool asked = p->values[other].needs_grad, cut = v->fused_relu >= 0;
+	const ct_dnnl_desc *desc = p->values[norm].desc;
+	int dx, dresidual = v->grad;
 
-	if (t->kind == ONEDNN_ROW_FACTORS) {
-		ct_drop_path_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first, node->p,
-				  p->batch->n, t->ptr[0]);
-	} else {
-		struct rows rows = {t->ptr[0], t->ptr[1], t->ptr[2], t->n};
-		ct_dnnl_parallel(p->base.n, scale_range, &rows);
-	}
+	CT_TRY(place_gradient(p, norm, !asked && !v->grad_shared, v->grad, &dx));
+	if (asked && cut && v->grad_shared)
+		CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(desc), &dresidual));
+	CT_TRY(emit_backward(p, norm, v->grad, dx, asked && cut ? dresidual : -1, path));
+	v->grad_gone = dx == v->grad || (asked && cut && dresidual == v->grad);
+	return asked ? ct_onednn_give_grad(p, id, other, dresidual, desc, !cut && v->grad_shared) : CT_OK;
 }

@@ -79,6 +79,7 @@ enum ct_status ct_onednn_relayout(struct onednn_program *p, int node, struct one
 	*out = from;
 	if (from_desc == to_desc)
 		return CT_OK;
+	p->base.reorders += from.where == ONEDNN_BUFFER && ct_dnnl_desc_type(from_desc) == ct_dnnl_desc_type(to_desc);
 	CT_TRY(ct_onednn_prim(p, node, &spec, &prim));
 	CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(to_desc), &buffer));
 	CT_TRY(ct_onednn_call(p, node, prim, &t));
@@ -248,6 +249,8 @@ void *ct_onednn_at(const struct onednn_program *p, struct onednn_ref ref)
 		return p->grads_at + net->slices[net->slice_of[ref.id]].offset;
 	case ONEDNN_RUNNING:
 		return net->buffers + net->buffer_offset[ref.id];
+	case ONEDNN_NOTHING:
+		break;
 	}
 	return NULL;
 }

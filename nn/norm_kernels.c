@@ -37,9 +37,10 @@ static size_t blocks_in(int channels)
 	return ((size_t)channels + CT_NORM_LANES - 1) / CT_NORM_LANES;
 }
 
-size_t ct_norm_partial_bytes(int n, int channels)
+size_t ct_norm_scratch_bytes(int n, int channels)
 {
-	return ((size_t)n + 1) * blocks_in(channels) * sizeof(struct ct_norm_partial); /* and the sums of all rows */
+	return ((size_t)n + 1) * blocks_in(channels) * sizeof(struct ct_norm_partial) +
+	       sizeof(double); /* and behind them the sums of all rows */
 }
 
 size_t ct_norm_mask_bytes(int n, int channels, int plane)
@@ -420,14 +421,14 @@ static bool by_blocks(const struct ct_norm *p)
 }
 
 /* The sums lie behind the partials. */
-static double *own_sums(const struct ct_norm *p)
+double *ct_norm_scratch_sums(const struct ct_norm *p)
 {
 	return (double *)(p->partials + (size_t)p->n * blocks_in(p->channels));
 }
 
 void ct_norm_forward(const struct ct_norm *p)
 {
-	struct job j = {.p = p, .own = own_sums(p), .count = (double)p->n * p->plane};
+	struct job j = {.p = p, .own = ct_norm_scratch_sums(p), .count = (double)p->n * p->plane};
 
 	if (by_blocks(p)) {
 		ct_dnnl_parallel(n_blocks(p), forward_blocks, &j);
@@ -440,7 +441,7 @@ void ct_norm_forward(const struct ct_norm *p)
 
 void ct_norm_backward(const struct ct_norm *p)
 {
-	struct job j = {.p = p, .own = own_sums(p), .count = (double)p->n * p->plane};
+	struct job j = {.p = p, .own = ct_norm_scratch_sums(p), .count = (double)p->n * p->plane};
 
 	if (by_blocks(p)) {
 		ct_dnnl_parallel(n_blocks(p), backward_blocks, &j);

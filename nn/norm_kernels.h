@@ -31,7 +31,7 @@ struct ct_norm {
 	const float *factor;              /* [n], drop path, or NULL */
 	void *y;                          /* may be residual */
 	uint16_t *mask;                   /* with relu and residual: one bit an element, in the order of y; or NULL */
-	struct ct_norm_partial *partials; /* scratch: ct_norm_partial_bytes */
+	struct ct_norm_partial *partials; /* scratch: ct_norm_scratch_bytes */
 
 	/* backward */
 	const void *dy;
@@ -41,7 +41,9 @@ struct ct_norm {
 };
 
 bool ct_norm_usable(void);
-size_t ct_norm_partial_bytes(int n, int channels);
+size_t ct_norm_scratch_bytes(int n, int channels);
+/* In that scratch: room for 2*C + 1 sums. */
+double *ct_norm_scratch_sums(const struct ct_norm *p);
 size_t ct_norm_mask_bytes(int n, int channels, int plane);
 
 void ct_norm_forward(const struct ct_norm *p);

@@ -214,7 +214,7 @@ static void run_kernels(const struct data *d, int threads, bool in_place, bool i
 			    .dgamma = got->dgamma,
 			    .dbeta = got->dbeta};
 
-	p.partials = ct_calloc_aligned(64, ct_norm_partial_bytes(s->n, s->channels));
+	p.partials = ct_calloc_aligned(64, ct_norm_scratch_bytes(s->n, s->channels));
 	p.mask = joins ? ct_calloc_aligned(64, ct_norm_mask_bytes(s->n, s->channels, s->plane)) : NULL;
 	ct_dnnl_use_threads(threads);
 	if (in_parts) {
@@ -355,7 +355,7 @@ static void test_far_from_zero(void **state)
 			    .mean = mean,
 			    .variance = variance,
 			    .y = x};
-	p.partials = ct_calloc_aligned(64, ct_norm_partial_bytes(N, LANES));
+	p.partials = ct_calloc_aligned(64, ct_norm_scratch_bytes(N, LANES));
 	ct_norm_forward(&p);
 	for (int l = 0; l < LANES; l++) {
 		assert_float_equal((double)mean[l], sum / (N * PLANE), 1e-4);
@@ -389,7 +389,7 @@ static void test_not_a_number(void **state)
 			    .mean = mean,
 			    .variance = variance,
 			    .y = y};
-	p.partials = ct_calloc_aligned(64, ct_norm_partial_bytes(1, LANES));
+	p.partials = ct_calloc_aligned(64, ct_norm_scratch_bytes(1, LANES));
 	ct_norm_forward(&p);
 	for (int l = 0; l < 2 * LANES; l++)
 		assert_int_equal(isnan(y[l]) != 0, l % LANES == 3);

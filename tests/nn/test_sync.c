@@ -209,7 +209,7 @@ static void check_engine(const char *engine)
 static void test_ranks_equal_the_whole_batch(void **state)
 {
 	(void)state;
-	check_engine("ref");
+	each_engine(check_engine);
 }
 
 static enum ct_status refuse(void *user, double *v, size_t n)
@@ -249,7 +249,7 @@ static void check_failure(const char *engine)
 static void test_a_lost_rank(void **state)
 {
 	(void)state;
-	check_failure("ref");
+	each_engine(check_failure);
 }
 
 static enum ct_status alone(void *user, double *v, size_t n)
@@ -279,7 +279,7 @@ static void check_one_value(const char *engine)
 static void test_one_value_a_channel(void **state)
 {
 	(void)state;
-	check_one_value("ref");
+	each_engine(check_one_value);
 }
 
 int main(void)
