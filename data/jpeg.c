@@ -249,6 +249,8 @@ enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct c
 		return failed(j, (enum failure)why);
 	start(j, bytes, n);
 	jpeg_read_header(&j->d, TRUE);
+	if (j->ended)
+		longjmp(j->escape, FAIL_TRUNCATED);
 	CT_TRY(ct_image_check_dims("jpeg", &j->opts, j->d.image_width, j->d.image_height));
 	if (j->d.data_precision != 8)
 		return CT_FAIL(CT_DATA, "jpeg-unsupported: %d bits a sample", j->d.data_precision);
