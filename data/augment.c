@@ -199,10 +199,33 @@ static void warp(const struct inverse_map *m, int h, int w, int c, const uint8_t
 	}
 }
 
+/* Pixels of src, last first. */
+static void mirror(const uint8_t *src, int n, int c, uint8_t *dst)
+{
+	const uint8_t *from = src + (n - 1) * c;
+
+	if (n <= 0)
+		return;
+	if (c == 1) {
+		for (int i = 0; i < n; i++)
+			dst[i] = from[-i];
+	} else if (c == 3) {
+		/* Four bytes at a time: the fourth is the next pixel's to write. Nothing is read behind the first and
+		 * written behind the last. */
+		memcpy(dst, from, 3);
+		for (int i = 1; i < n - 1; i++)
+			memcpy(dst + 3 * i, from - 3 * i, 4);
+		memcpy(dst + 3 * (n - 1), src, 3);
+	} else {
+		for (int i = 0; i < n; i++)
+			memcpy(dst + i * c, from - i * c, (size_t)c);
+	}
+}
+
 /* dst(x,y) = src(x + dx, y + dy), zero outside; mirrored when flip. */
 static void crop_flip(int dx, int dy, bool flip, int h, int w, int c, const uint8_t *src, uint8_t *dst)
 {
-	int first = dx < 0 ? -dx : 0, last = dx > 0 ? w - dx : w;
+	int first = dx < 0 ? -dx : 0, last = dx > 0 ? w - dx : w, left = flip ? w - last : first;
 
 	for (int y = 0; y < h; y++, dst += w * c) {
 		int64_t row = ((int64_t)(y + dy) * w + dx) * c; /* offset of column 0, which may lie outside */
@@ -211,20 +234,12 @@ static void crop_flip(int dx, int dy, bool flip, int h, int w, int c, const uint
 			memset(dst, 0, (size_t)w * (size_t)c);
 			continue;
 		}
-		if (!flip) {
-			memset(dst, 0, (size_t)first * (size_t)c);
-			memcpy(dst + first * c, src + row + first * c, (size_t)(last - first) * (size_t)c);
-			memset(dst + last * c, 0, (size_t)(w - last) * (size_t)c);
-			continue;
-		}
-		for (int x = 0; x < w; x++) {
-			int from = w - 1 - x;
-
-			if (from < first || from >= last)
-				memset(dst + x * c, 0, (size_t)c);
-			else
-				memcpy(dst + x * c, src + row + from * c, (size_t)c);
-		}
+		memset(dst, 0, (size_t)left * (size_t)c);
+		memset(dst + (left + last - first) * c, 0, (size_t)(w - left - (last - first)) * (size_t)c);
+		if (flip)
+			mirror(src + row + first * c, last - first, c, dst + left * c);
+		else
+			memcpy(dst + left * c, src + row + first * c, (size_t)(last - first) * (size_t)c);
 	}
 }
 

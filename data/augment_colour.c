@@ -11,6 +11,16 @@ static float clamp(float v, float low, float high)
 	return v < low ? low : v > high ? high : v;
 }
 
+static float larger(float a, float b)
+{
+	return a > b ? a : b;
+}
+
+static float smaller(float a, float b)
+{
+	return a < b ? a : b;
+}
+
 static void look_up(const struct ct_picture *p, const uint8_t table[256])
 {
 	size_t n = ct_picture_bytes(p);
@@ -19,10 +29,10 @@ static void look_up(const struct ct_picture *p, const uint8_t table[256])
 		p->x[i] = table[p->x[i]];
 }
 
-/* Rec. 601 luma, cut to an integer. */
-static float gray(const uint8_t *x)
+/* floor(0.2989 r + 0.587 g + 0.114 b) in fixed point. */
+static int gray(const uint8_t *x)
 {
-	return floorf((float)x[0] * 0.2989f + (float)x[1] * 0.587f + (float)x[2] * 0.114f);
+	return (x[0] * 313419 + x[1] * 615514 + x[2] * 119538) >> 20;
 }
 
 void ct_colour_brightness(const struct ct_picture *p, float factor)
@@ -43,7 +53,7 @@ void ct_colour_saturation(const struct ct_picture *p, float factor)
 	if (p->c != 3)
 		return;
 	for (size_t i = 0; i < n; i++, x += 3) {
-		float add = gray(x) * rest;
+		float add = (float)gray(x) * rest;
 
 		for (int k = 0; k < 3; k++)
 			x[k] = (uint8_t)clamp((float)x[k] * factor + add, 0, BOUND);
@@ -58,7 +68,7 @@ void ct_colour_contrast(const struct ct_picture *p, float factor)
 	float add;
 
 	for (size_t i = 0; i < n; i++)
-		sum += p->c == 3 ? (uint64_t)gray(p->x + 3 * i) : p->x[i];
+		sum += p->c == 3 ? (unsigned)gray(p->x + 3 * i) : p->x[i];
 	add = (float)((double)sum / (double)n) * (1 - factor);
 	for (int v = 0; v < 256; v++)
 		table[v] = (uint8_t)clamp((float)v * factor + add, 0, BOUND);
@@ -106,6 +116,7 @@ static float hue_of(const float rgb[3], float top, float range)
 	return h < 0 ? h + 6 : h;
 }
 
+/* turn in -0.5..0.5. */
 void ct_colour_hue(const struct ct_picture *p, float turn)
 {
 	/* Which of v, p, q, t is red, green, blue in each sixth of the circle (Smith 1978). */
@@ -115,15 +126,16 @@ void ct_colour_hue(const struct ct_picture *p, float turn)
 
 	for (size_t i = 0; i < n; i++, x += 3) {
 		float rgb[3] = {(float)x[0] / BOUND, (float)x[1] / BOUND, (float)x[2] / BOUND};
-		float top = fmaxf(fmaxf(rgb[0], rgb[1]), rgb[2]), range = top - fminf(fminf(rgb[0], rgb[1]), rgb[2]);
+		float top = larger(larger(rgb[0], rgb[1]), rgb[2]);
+		float range = top - smaller(smaller(rgb[0], rgb[1]), rgb[2]);
 		float h, s, f, vpqt[4];
-		int sixth;
+		int sixth; /* of the circle */
 
 		if (range == 0)
 			continue;
 		s = range / top;
 		h = hue_of(rgb, top, range) + 6 * turn;
-		h -= 6 * floorf(h / 6);
+		h += h < 0 ? 6.0f : h >= 6 ? -6.0f : 0.0f;
 		sixth = (int)h;
 		f = h - (float)sixth;
 		sixth = sixth > 5 ? 0 : sixth;

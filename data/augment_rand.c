@@ -12,38 +12,52 @@ struct map {
 	double xx, xy, x0, yx, yy, y0;
 };
 
-/* Nearest neighbour, black outside. */
+static int64_t fixed(double v)
+{
+	return llrint(v * 0x1p32);
+}
+
+/* Nearest neighbour, black outside. In fixed point of 32 bits, a step at a time. */
 static void warp(const struct map *m, const struct ct_picture *p, uint8_t *scratch)
 {
+	const int64_t xx = fixed(m->xx), yx = fixed(m->yx), half = (int64_t)1 << 31;
+	const uint64_t h = (uint64_t)p->h, w = (uint64_t)p->w;
 	size_t c = (size_t)p->c;
 	uint8_t *x = p->x;
 
 	memcpy(scratch, p->x, ct_picture_bytes(p));
 	for (int row = 0; row < p->h; row++) {
-		for (int column = 0; column < p->w; column++, x += c) {
-			double from_x = rint(m->xx * column + m->xy * row + m->x0);
-			double from_y = rint(m->yx * column + m->yy * row + m->y0);
+		int64_t at_x = fixed(m->xy * row + m->x0) + half, at_y = fixed(m->yy * row + m->y0) + half;
 
-			if (from_x >= 0 && from_x < p->w && from_y >= 0 && from_y < p->h)
-				memcpy(x, scratch + ((size_t)from_y * (size_t)p->w + (size_t)from_x) * c, c);
-			else
-				memset(x, 0, c);
+		for (int column = 0; column < p->w; column++, at_x += xx, at_y += yx, x += c) {
+			/* Below zero is far above as well. */
+			uint64_t from_x = (uint64_t)(at_x >> 32), from_y = (uint64_t)(at_y >> 32);
+
+			if (from_x < w && from_y < h) {
+				const uint8_t *from = scratch + (from_y * w + from_x) * c;
+
+				for (size_t k = 0; k < c; k++)
+					x[k] = from[k];
+			} else {
+				for (size_t k = 0; k < c; k++)
+					x[k] = 0;
+			}
 		}
 	}
 }
 
-/* x' = x + level * y about the corner of the image, and the same of y. Here and below the half pixels come from
+/* Takes x + level * y for x about the corner of the image, or the same of y. Here and below the half pixels come from
  * counting places from the corner but pixels from their centres. */
 static void shear(const struct ct_picture *p, double level, bool along_y, uint8_t *scratch)
 {
 	struct map m = {.xx = 1, .yy = 1};
 
 	if (along_y) {
-		m.yx = -level;
-		m.y0 = -level * 0.5;
+		m.yx = level;
+		m.y0 = level * 0.5;
 	} else {
-		m.xy = -level;
-		m.x0 = -level * 0.5;
+		m.xy = level;
+		m.x0 = level * 0.5;
 	}
 	warp(&m, p, scratch);
 }
