@@ -128,6 +128,14 @@ char *shared_path(const char *name)
 	return path;
 }
 
+char *source_path(const char *name)
+{
+	char *path = ct_path_join(CT_SOURCE_DIR, name);
+
+	assert_non_null(path);
+	return path;
+}
+
 size_t peak_rss_bytes(void)
 {
 	struct rusage u;

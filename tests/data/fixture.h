@@ -42,6 +42,8 @@ char *temp_dir(void);
 void temp_dir_remove(char *dir);
 /* Path in the shared test data ($CTRAIN_SHARED or ../shared), returns owned; NULL after printing why when absent. */
 char *shared_path(const char *name);
+/* Path in the project's own tree, returns owned. */
+char *source_path(const char *name);
 /* Most memory this process ever held. */
 size_t peak_rss_bytes(void);
 
