@@ -1,0 +1,28 @@
+/* Tars made in memory, right ones and odd ones. */
+#ifndef CT_TESTS_DATA_TAR_FIXTURE_H
+#define CT_TESTS_DATA_TAR_FIXTURE_H
+
+#include "tests/data/fixture.h"
+
+enum tar_format { TAR_V7, TAR_USTAR, TAR_GNU };
+
+/* A header block: size as octal, checksum right. name is cut after 100 bytes. */
+void tar_header(uint8_t block[512], enum tar_format format, const char *name, char type, uint64_t size);
+void tar_checksum(uint8_t block[512]);
+
+/* Each appends to t. */
+void tar_raw(struct bytes *t, const void *p, size_t n);
+void tar_member(struct bytes *t, const char *name, const void *data, size_t n);
+void tar_text(struct bytes *t, const char *name, const char *text);
+void tar_typed(struct bytes *t, enum tar_format format, const char *name, char type, const void *data, size_t n);
+/* A PAX record into text: "LENGTH key=value\n". */
+char *pax_record(const char *key, const char *value);
+void tar_end(struct bytes *t);
+/* KEY.jpg with n bytes that begin like a JPEG and depend on label, and KEY.cls. */
+void tar_sample(struct bytes *t, const char *key, int label, size_t n);
+
+void file_write(const char *dir, const char *name, const void *p, size_t n);
+/* A shard with samples "PREFIX000", ... label first, first + 1, ... into dir/name. */
+void shard_write(const char *dir, const char *name, const char *prefix, int n, int first);
+
+#endif
