@@ -1,0 +1,172 @@
+/* The malformed images of ../shared/data/bad/jpeg, each with the end that INDEX.tsv wants, and windows of the real
+ * images of the sample shards against their whole decodes. Skipped where the folder is absent. */
+#include "tests/data/fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "data/image.h"
+
+#define MAX_FILE ((size_t)64 << 20)
+
+static enum ct_status decode_file(ct_image_decoder *d, const char *p, size_t n)
+{
+	uint8_t *exact = malloc(n ? n : 1);
+	struct ct_image_header h;
+	struct ct_pixels px;
+	enum ct_status st;
+
+	memcpy(exact, p, n);
+	st = ct_image_open(d, exact, n, &h);
+	if (st >= 0)
+		st = ct_image_decode(d, (struct ct_box){0, 0, h.w, h.h}, 0, 0, &px);
+	free(exact);
+	return st;
+}
+
+static void check_line(ct_image_decoder *d, const char *bad, const char *file, const char *verdict, const char *tag)
+{
+	char *path = ct_path_join(bad, file), *p;
+	enum ct_status st;
+	size_t n;
+
+	assert_ok(ct_file_read(path, MAX_FILE, &p, &n));
+	st = decode_file(d, p, n);
+	print_message("%s: %s\n", file, st < 0 ? ct_error_message() : ct_image_warning(d) ? ct_image_warning(d) : "ok");
+	/* PNG files are read under any name; the one that is too large fails as such. */
+	if (strcmp(tag, "format-png") == 0) {
+		verdict = strstr(file, "huge") ? "skip" : "ok";
+		tag = "png-dims";
+	}
+	if (strcmp(verdict, "skip") == 0) {
+		assert_int_equal(st, CT_DATA);
+		assert_memory_equal(ct_error_message(), tag, strlen(tag));
+		assert_int_equal(ct_error_message()[strlen(tag)], ':');
+	} else {
+		assert_ok(st);
+		assert_int_equal(ct_image_warning(d) != NULL, strcmp(verdict, "warn") == 0);
+	}
+	ct_free(p);
+	ct_free(path);
+}
+
+static void test_bad_files(void **state)
+{
+	char *bad = shared_path("data/bad"), *index, *text, *line, *rest;
+	size_t before = peak_rss_bytes(), len;
+	ct_image_decoder *d;
+	int n = 0;
+
+	(void)state;
+	if (!bad)
+		skip();
+	assert_ok(ct_image_decoder_create(&(struct ct_image_opts){0}, &d));
+	index = ct_path_join(bad, "INDEX.tsv");
+	assert_ok(ct_file_read(index, 1 << 20, &text, &len));
+	for (rest = text; (line = strsep(&rest, "\n"));) {
+		char *file = strsep(&line, "\t"), *verdict = strsep(&line, "\t"), *tag = strsep(&line, "\t");
+
+		if (!tag || strncmp(file, "jpeg/", 5) != 0)
+			continue;
+		check_line(d, bad, file, verdict, tag);
+		n++;
+	}
+	assert_in_range(n, 41, 1000);
+	/* Two of them declare 10 GB. */
+	assert_true(peak_rss_bytes() - before < (size_t)64 << 20);
+	ct_image_decoder_destroy(d);
+	ct_free(text);
+	ct_free(index);
+	ct_free(bad);
+}
+
+/* One random window against the whole image. */
+static void check_window(ct_image_decoder *whole, ct_image_decoder *part, const uint8_t *p, size_t n,
+			 struct ct_rng *rng)
+{
+	struct ct_image_header h;
+	struct ct_pixels a, b;
+	struct ct_box w;
+
+	assert_ok(ct_image_open(whole, p, n, &h));
+	assert_ok(ct_image_decode(whole, (struct ct_box){0, 0, h.w, h.h}, 0, 0, &a));
+	for (int i = 0; i < 3; i++) {
+		w.x = (int)ct_rng_below(rng, (uint32_t)h.w);
+		w.y = (int)ct_rng_below(rng, (uint32_t)h.h);
+		w.w = 1 + (int)ct_rng_below(rng, (uint32_t)(h.w - w.x));
+		w.h = 1 + (int)ct_rng_below(rng, (uint32_t)(h.h - w.y));
+		assert_ok(ct_image_open(part, p, n, &h));
+		assert_ok(ct_image_decode(part, w, 0, 0, &b));
+		for (int at = 0; at < w.w * w.h; at++) {
+			int x = at % w.w, y = at / w.w;
+			const uint8_t *q = a.rgbx + (size_t)(w.y + y) * a.pitch + (size_t)(w.x + x) * 4;
+
+			if (memcmp(b.rgbx + (size_t)y * b.pitch + 4 * (size_t)x, q, 3) != 0)
+				fail_msg("pixel %d, %d of window %d %d %d %d", x, y, w.x, w.y, w.w, w.h);
+		}
+	}
+}
+
+/* The JPEG members of a plain tar. */
+static int check_shard(const char *tar, size_t n, ct_image_decoder *whole, ct_image_decoder *part, struct ct_rng *rng)
+{
+	int images = 0;
+
+	for (size_t at = 0; at + 512 <= n && tar[at];) {
+		size_t size = strtoul(tar + at + 124, NULL, 8);
+		const uint8_t *p = (const uint8_t *)tar + at + 512;
+
+		assert_true(size <= n - at - 512);
+		if (size > 2 && p[0] == 0xff && p[1] == 0xd8) {
+			check_window(whole, part, p, size, rng);
+			images++;
+		}
+		at += 512 + (size + 511) / 512 * 512;
+	}
+	return images;
+}
+
+static void test_real_windows(void **state)
+{
+	char *dir = shared_path("data/imagenet-wds"), **names;
+	ct_image_decoder *whole, *part;
+	struct ct_rng rng;
+	int images = 0;
+	size_t n_names;
+
+	(void)state;
+	if (!dir)
+		skip();
+	ct_rng_init(&rng, 6, CT_RNG_TEST, 0, 0);
+	assert_ok(ct_image_decoder_create(&(struct ct_image_opts){0}, &whole));
+	assert_ok(ct_image_decoder_create(&(struct ct_image_opts){0}, &part));
+	assert_ok(ct_dir_list(dir, &names, &n_names));
+	for (size_t i = 0; i < n_names; i++) {
+		char *path = ct_path_join(dir, names[i]), *tar;
+		size_t n;
+
+		if (strstr(names[i], ".tar")) {
+			assert_ok(ct_file_read(path, MAX_FILE, &tar, &n));
+			images += check_shard(tar, n, whole, part, &rng);
+			ct_free(tar);
+		}
+		ct_free(path);
+	}
+	assert_int_equal(images, 400);
+	ct_dir_list_free(names, n_names);
+	ct_image_decoder_destroy(whole);
+	ct_image_decoder_destroy(part);
+	ct_free(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bad_files),
+		cmocka_unit_test(test_real_windows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
