@@ -1,0 +1,507 @@
+/* Samples of a shard, kept indexes, DALI's indexes. */
+#include "tests/data/tar_fixture.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "data/shard_index.h"
+
+static enum ct_status scan_bytes(const struct bytes *t, struct ct_shard_index *x)
+{
+	enum ct_status st;
+	ct_tar *tar;
+
+	assert_ok(ct_tar_open_memory(t->p, t->n, "dir/mem.tar", &tar));
+	st = ct_shard_index_scan(tar, x);
+	ct_tar_close(tar);
+	return st;
+}
+
+static void expect_sample(const struct ct_shard_index *x, uint32_t i, const char *key, int label, uint32_t size)
+{
+	assert_true(i < x->n);
+	assert_string_equal(x->text + x->samples[i].key, key);
+	assert_int_equal(x->samples[i].key_len, strlen(key));
+	assert_int_equal(x->samples[i].label, label);
+	assert_int_equal(x->samples[i].size, size);
+}
+
+static void expect_skipped(const struct ct_shard_index *x, uint32_t i, const char *key, const char *reason)
+{
+	assert_true(i < x->n_skipped);
+	assert_string_equal(x->text + x->skipped[i].key, key);
+	if (!strstr(x->text + x->skipped[i].reason, reason))
+		print_error("%s: %s\n", key, x->text + x->skipped[i].reason);
+	assert_non_null(strstr(x->text + x->skipped[i].reason, reason));
+}
+
+static void test_samples(void **state)
+{
+	struct bytes t = {0};
+	struct ct_shard_index x;
+
+	(void)state;
+	tar_text(&t, "notes.json", "{}");
+	tar_text(&t, "dir.v1/a.cls", "7");
+	tar_text(&t, "dir.v1/a.json", "{}");
+	tar_text(&t, "dir.v1/.hidden.jpg", "x");
+	tar_typed(&t, TAR_USTAR, "dir.v1/", '5', "", 0);
+	tar_text(&t, "dir.v1/a.JPEG", "image");
+	tar_text(&t, "b.seg.png", "mask");
+	tar_text(&t, "b.Png", "png");
+	tar_text(&t, "b.CLS", " \n1048575\r\n");
+	/* The same key, not a neighbour. */
+	tar_text(&t, "dir.v1/a.jpg", "im");
+	tar_text(&t, "dir.v1/a.cls", "0");
+	tar_end(&t);
+	assert_ok(scan_bytes(&t, &x));
+	assert_int_equal(x.n, 3);
+	assert_int_equal(x.n_skipped, 0);
+	assert_int_equal(x.max_label, 1048575);
+	assert_int_equal(x.max_size, 5);
+	assert_int_equal(x.bytes, t.n);
+	assert_string_equal(x.text, "mem.tar");
+	expect_sample(&x, 0, "dir.v1/a", 7, 5);
+	assert_memory_equal(t.p + x.samples[0].offset, "image", 5);
+	expect_sample(&x, 1, "b", 1048575, 3);
+	expect_sample(&x, 2, "dir.v1/a", 0, 2);
+	assert_int_equal(x.n_unsafe, 0);
+	ct_shard_index_release(&x);
+	bytes_release(&t);
+}
+
+static void test_skipped(void **state)
+{
+	static const char *const labels[] = {"",   "cat", "0x10",    "7 8",         "-1",
+					     "+1", "1.0", "1048576", "99999999999", "\t"};
+	struct bytes t = {0};
+	struct ct_shard_index x;
+	uint32_t k = 0;
+
+	(void)state;
+	tar_text(&t, "good.jpg", "x");
+	tar_text(&t, "good.cls", "1");
+	tar_text(&t, "nolabel.jpg", "x");
+	tar_text(&t, "noimage.cls", "1");
+	tar_text(&t, "empty.jpg", "");
+	tar_text(&t, "empty.cls", "1");
+	tar_text(&t, "twice.jpg", "x");
+	tar_text(&t, "twice.png", "x");
+	tar_text(&t, "twice.cls", "1");
+	tar_text(&t, "two.jpg", "x");
+	tar_text(&t, "two.cls", "1");
+	tar_text(&t, "two.cls", "2");
+	tar_typed(&t, TAR_USTAR, "link.jpg", '2', "", 0);
+	tar_text(&t, "link.cls", "1");
+	for (size_t i = 0; i < CT_ARRAY_LEN(labels); i++) {
+		char *image = ct_strfmt("l%zu.jpg", i), *cls = ct_strfmt("l%zu.cls", i);
+
+		tar_text(&t, image, "x");
+		tar_text(&t, cls, labels[i]);
+		ct_free(image);
+		ct_free(cls);
+	}
+	tar_text(&t, "nul.jpg", "x");
+	tar_member(&t, "nul.cls", "7\0", 2);
+	tar_end(&t);
+	assert_ok(scan_bytes(&t, &x));
+	assert_int_equal(x.n, 1);
+	expect_sample(&x, 0, "good", 1, 1);
+	expect_skipped(&x, k++, "nolabel", "no-label: ");
+	expect_skipped(&x, k++, "noimage", "no-image: ");
+	expect_skipped(&x, k++, "empty", "empty: ");
+	expect_skipped(&x, k++, "twice", "duplicate: 2 images");
+	expect_skipped(&x, k++, "two", "duplicate: 1 images and 2 labels");
+	expect_skipped(&x, k++, "link", "link: ");
+	for (size_t i = 0; i < CT_ARRAY_LEN(labels); i++, k++) {
+		char *key = ct_strfmt("l%zu", i);
+
+		expect_skipped(&x, k, key, "label: ");
+		ct_free(key);
+	}
+	expect_skipped(&x, k++, "nul", "\\x00");
+	assert_int_equal(x.n_skipped, k);
+	ct_shard_index_release(&x);
+	bytes_release(&t);
+}
+
+static void test_nothing(void **state)
+{
+	struct bytes t = {0};
+	struct ct_shard_index x;
+
+	(void)state;
+	tar_text(&t, "readme", "x");
+	tar_text(&t, ".jpg", "x");
+	tar_end(&t);
+	assert_int_equal(scan_bytes(&t, &x), CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "mem.tar: empty: "));
+	bytes_release(&t);
+}
+
+static void test_unsafe_names(void **state)
+{
+	static const char *const bad[] = {"/a", "../a", "a/../b", "a\nb", "a\033b"}, *const good[] = {"a/b", "x y",
+												      "\351"};
+	struct bytes t = {0};
+	struct ct_shard_index x;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++)
+		tar_sample(&t, bad[i], 1, 10);
+	for (size_t i = 0; i < CT_ARRAY_LEN(good); i++)
+		tar_sample(&t, good[i], 1, 10);
+	assert_ok(scan_bytes(&t, &x));
+	assert_int_equal(x.n, CT_ARRAY_LEN(bad) + CT_ARRAY_LEN(good));
+	assert_int_equal(x.n_unsafe, CT_ARRAY_LEN(bad));
+	ct_shard_index_release(&x);
+	bytes_release(&t);
+}
+
+/* A shard file, its kept index, and how it is opened. */
+struct place {
+	char *dir, *shard, *kept;
+};
+
+static struct place place_make(void)
+{
+	struct place p = {.dir = temp_dir()};
+
+	shard_write(p.dir, "s.tar", "k", 5, 10);
+	p.shard = ct_path_join(p.dir, "s.tar");
+	p.kept = ct_shard_index_path(p.shard, NULL);
+	return p;
+}
+
+static void place_remove(struct place *p)
+{
+	ct_free(p->shard);
+	ct_free(p->kept);
+	temp_dir_remove(p->dir);
+}
+
+static void expect_open(const struct place *p, enum ct_shard_source want, uint32_t n)
+{
+	enum ct_shard_source source;
+	struct ct_shard_index x;
+
+	assert_ok(ct_shard_index_open(p->shard, NULL, &x, &source));
+	assert_int_equal(source, want);
+	assert_int_equal(x.n, n);
+	expect_sample(&x, 1, "k001", 11, 701);
+	ct_shard_index_release(&x);
+}
+
+static void test_kept(void **state)
+{
+	struct place p = place_make();
+	struct timespec times[2] = {{1600000000, 0}, {1600000000, 1}};
+	size_t n;
+	char *data;
+
+	(void)state;
+	expect_open(&p, CT_SHARD_SCANNED, 5);
+	expect_open(&p, CT_SHARD_CACHED, 5);
+	/* Another time of the same second. */
+	assert_int_equal(utimensat(AT_FDCWD, p.shard, times, 0), 0);
+	expect_open(&p, CT_SHARD_SCANNED, 5);
+	times[1].tv_nsec = 2;
+	assert_int_equal(utimensat(AT_FDCWD, p.shard, times, 0), 0);
+	expect_open(&p, CT_SHARD_SCANNED, 5);
+	expect_open(&p, CT_SHARD_CACHED, 5);
+	/* Another size, at the same time. */
+	shard_write(p.dir, "s.tar", "k", 6, 10);
+	assert_int_equal(utimensat(AT_FDCWD, p.shard, times, 0), 0);
+	expect_open(&p, CT_SHARD_SCANNED, 6);
+	/* Every byte matters, and so does the length. */
+	assert_ok(ct_file_read(p.kept, 1 << 20, &data, &n));
+	for (size_t i = 0; i < n; i += 7) {
+		data[i] ^= 1;
+		assert_ok(ct_file_replace(p.kept, data, n));
+		expect_open(&p, CT_SHARD_SCANNED, 6);
+		data[i] ^= 1;
+	}
+	for (size_t i = 0; i < n; i += 31) {
+		assert_ok(ct_file_replace(p.kept, data, i));
+		expect_open(&p, CT_SHARD_SCANNED, 6);
+	}
+	expect_open(&p, CT_SHARD_CACHED, 6);
+	/* A folder where the file should be. */
+	assert_int_equal(unlink(p.kept), 0);
+	assert_int_equal(mkdir(p.kept, 0700), 0);
+	expect_open(&p, CT_SHARD_SCANNED, 6);
+	ct_free(data);
+	place_remove(&p);
+}
+
+/* With the checksum made right again, entries that cannot be are still refused. */
+static void test_forged(void **state)
+{
+	struct bytes t = {0};
+	struct ct_shard_index x, y;
+	uint8_t *data;
+	size_t n, refused = 0;
+
+	(void)state;
+	tar_sample(&t, "a", 1, 100);
+	tar_text(&t, "b.jpg", "x");
+	assert_ok(scan_bytes(&t, &x));
+	assert_ok(ct_shard_index_pack(&x, &data, &n));
+	assert_ok(ct_shard_index_unpack(data, n, "mem.tar", x.bytes, x.mtime_ns, &y));
+	assert_int_equal(y.crc, x.crc);
+	assert_int_equal(y.n, x.n);
+	assert_int_equal(y.n_skipped, 1);
+	ct_shard_index_release(&y);
+	assert_int_equal(ct_shard_index_unpack(data, n, "x.tar", x.bytes, x.mtime_ns, &y), CT_DATA);
+	assert_int_equal(ct_shard_index_unpack(data, n, "mem.tar", x.bytes + 1, x.mtime_ns, &y), CT_DATA);
+	assert_int_equal(ct_shard_index_unpack(data, n, "mem.tar", x.bytes, x.mtime_ns + 1, &y), CT_DATA);
+	for (size_t i = 0; i < n; i++) {
+		for (int bit = 0; bit < 8; bit++) {
+			data[i] ^= (uint8_t)(1 << bit);
+			ct_shard_index_seal(data, n);
+			if (ct_shard_index_unpack(data, n, "mem.tar", x.bytes, x.mtime_ns, &y) == CT_OK) {
+				assert_true(y.samples[0].offset + y.samples[0].size <= x.bytes);
+				assert_true(y.samples[0].label >= 0);
+				ct_shard_index_release(&y);
+			} else {
+				refused++;
+			}
+			data[i] ^= (uint8_t)(1 << bit);
+		}
+	}
+	assert_in_range(refused, 300, 8 * n);
+	ct_free(data);
+	ct_shard_index_release(&x);
+	bytes_release(&t);
+}
+
+/* A read-only folder: the index goes to the user's cache; where that cannot be written either, nowhere. */
+static void test_places(void **state)
+{
+	struct place p = place_make();
+	char *cache = temp_dir(), *own = ct_strfmt("%s/ctrain/index", cache),
+	     *beside = ct_strfmt("%s/.ctrain-index", p.dir), *file = ct_path_join(cache, "file"), *kept;
+	enum ct_shard_source source;
+	struct ct_shard_index x;
+
+	(void)state;
+	assert_int_equal(setenv("XDG_CACHE_HOME", cache, 1), 0);
+	assert_int_equal(chmod(p.dir, 0500), 0);
+	expect_open(&p, CT_SHARD_SCANNED, 5);
+	expect_open(&p, CT_SHARD_CACHED, 5);
+	assert_false(ct_file_exists(beside));
+	kept = ct_shard_index_path(p.shard, own);
+	assert_true(ct_file_exists(kept));
+	/* Not a folder. */
+	file_write(cache, "file", "x", 1);
+	assert_int_equal(setenv("XDG_CACHE_HOME", file, 1), 0);
+	expect_open(&p, CT_SHARD_SCANNED, 5);
+	expect_open(&p, CT_SHARD_SCANNED, 5);
+	/* A folder of one's own choice is the only place. */
+	assert_ok(ct_shard_index_open(p.shard, own, &x, &source));
+	assert_int_equal(source, CT_SHARD_CACHED);
+	ct_shard_index_release(&x);
+	assert_ok(ct_shard_index_open(p.shard, file, &x, &source));
+	assert_int_equal(source, CT_SHARD_SCANNED);
+	ct_shard_index_release(&x);
+	assert_int_equal(unsetenv("XDG_CACHE_HOME"), 0);
+	assert_int_equal(chmod(p.dir, 0700), 0);
+	ct_free(kept);
+	ct_free(file);
+	ct_free(beside);
+	ct_free(own);
+	temp_dir_remove(cache);
+	place_remove(&p);
+}
+
+/* Processes and threads that index one shard at the same time, from nothing and from a damaged file. */
+static void *open_often(void *arg)
+{
+	const struct place *p = arg;
+
+	for (int i = 0; i < 20; i++) {
+		enum ct_shard_source source;
+		struct ct_shard_index x;
+
+		if (ct_shard_index_open(p->shard, NULL, &x, &source) < 0 || x.n != 5)
+			return arg;
+		ct_shard_index_release(&x);
+		if (i % 5 == 4)
+			unlink(p->kept);
+	}
+	return NULL;
+}
+
+static void test_at_once(void **state)
+{
+	struct place p = place_make();
+	char *folder = ct_path_dir(p.kept), **names;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		pid_t pid = fork();
+
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			pthread_t a, b;
+			void *ra, *rb;
+
+			pthread_create(&a, NULL, open_often, &p);
+			pthread_create(&b, NULL, open_often, &p);
+			pthread_join(a, &ra);
+			pthread_join(b, &rb);
+			_exit(ra || rb);
+		}
+	}
+	for (int i = 0; i < 4; i++) {
+		int status;
+
+		assert_true(wait(&status) > 0);
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+	expect_open(&p, CT_SHARD_SCANNED, 5);
+	expect_open(&p, CT_SHARD_CACHED, 5);
+	/* No temporary file is left. */
+	assert_ok(ct_dir_list(folder, &names, &n));
+	assert_int_equal(n, 1);
+	ct_dir_list_free(names, n);
+	ct_free(folder);
+	place_remove(&p);
+}
+
+static const char dali_head[] = "v1.2 5\n";
+
+/* DALI's index of place_make's shard: members at 512 + ..., 700 + i bytes of image, then the label. */
+static char *dali_text(int version, const char *head)
+{
+	struct ct_str s = {0};
+	uint64_t at = 0;
+
+	ct_str_add(&s, head);
+	for (int i = 0; i < 5; i++) {
+		uint64_t cls = at + 512 + 1024 + 512;
+
+		if (version == 2)
+			ct_str_addf(&s, "jpg %llu %d k%03d.jpg cls %llu 2 k%03d.cls\n", (unsigned long long)at + 512,
+				    700 + i, i, (unsigned long long)cls, i);
+		else
+			ct_str_addf(&s, "jpg %llu %d cls %llu 2\n", (unsigned long long)at + 512, 700 + i,
+				    (unsigned long long)cls);
+		at = cls + 512;
+	}
+	assert_ok(ct_str_status(&s));
+	return s.s;
+}
+
+static void test_dali(void **state)
+{
+	struct place p = place_make();
+	struct ct_shard_index own, x;
+	enum ct_shard_source source;
+	ct_tar *tar;
+	char *text = dali_text(2, dali_head);
+
+	(void)state;
+	assert_ok(ct_tar_open(p.shard, &tar));
+	assert_ok(ct_shard_index_scan(tar, &own));
+	ct_tar_close(tar);
+	for (int v = 1; v <= 2; v++) {
+		char *old = dali_text(v, v == 2 ? dali_head : "v1.1 5\n");
+
+		assert_ok(ct_tar_open(p.shard, &tar));
+		assert_ok(ct_shard_index_from_dali(tar, old, strlen(old), "s.idx", &x));
+		assert_int_equal(x.n, own.n);
+		assert_int_equal(x.crc, own.crc);
+		for (uint32_t i = 0; i < x.n; i++)
+			assert_string_equal(x.text + x.samples[i].key, own.text + own.samples[i].key);
+		ct_shard_index_release(&x);
+		ct_tar_close(tar);
+		ct_free(old);
+	}
+	/* Beside the shard it is taken; and what it said is kept. */
+	file_write(p.dir, "s.idx", text, strlen(text));
+	expect_open(&p, CT_SHARD_DALI, 5);
+	expect_open(&p, CT_SHARD_CACHED, 5);
+	/* The shard grew: its index does not fit any more, and is not passed over silently. */
+	shard_write(p.dir, "s.tar", "k", 6, 10);
+	assert_int_equal(ct_shard_index_open(p.shard, NULL, &x, &source), CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "idx-stale"));
+	assert_non_null(strstr(ct_error_hint_text(), "delete it"));
+	shard_write(p.dir, "s.tar", "longer-key", 5, 10);
+	assert_int_equal(ct_shard_index_open(p.shard, NULL, &x, &source), CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "idx-stale"));
+	ct_shard_index_release(&own);
+	ct_free(text);
+	place_remove(&p);
+}
+
+static void test_dali_damage(void **state)
+{
+	static const struct {
+		const char *text, *tag;
+	} cases[] = {
+		{"", "empty"},
+		{"v1.2", "idx-version"},
+		{"v2.0 1\n", "idx-version"},
+		{"v1.2\n", "idx-parse"},
+		{"v1.2 x\n", "idx-parse"},
+		{"v1.2 1 2\n", "idx-parse"},
+		{"v1.2 99999999999999999999\n", "idx-parse"},
+		{"v1.2 999999999999\n", "idx-count"},
+		{"v1.2 1\n\n", "idx-parse"},
+		{"v1.2 1\njpg 512 700", "idx-parse"},
+		{"v1.2 1\njpg 512 700\n", "idx-parse"},
+		{"v1.2 1\njpg 5l2 700 k000.jpg\n", "idx-parse"},
+		{"v1.2 1\njpg 512 99999999999999999999 k000.jpg\n", "idx-parse"},
+		{"v1.2 1\njpg -512 700 k000.jpg\n", "idx-range"},
+		{"v1.2 1\njpg 512 999999999999999999 k000.jpg\n", "idx-range"},
+		{"v1.2 1\njpg 0 700 k000.jpg\n", "idx-stale"},
+		{"v1.2 1\njpg 513 700 k000.jpg\n", "idx-stale"},
+		{"v1.2 1\njpg 512 701 k000.jpg\n", "idx-stale"},
+		{"v1.2 1\njpg 512 700 k001.jpg\n", "idx-stale"},
+		{"v1.2 1\ncls 512 700 k000.jpg\n", "idx-stale"},
+		{"v1.2 1\njpg 512 700 k000.jpg cls 2048 2 k000.cls\n", "idx-stale"},
+		{"v1.2 1\njpg 512 700 k000.jpg\njpg", "idx-count"},
+	};
+	struct place p = place_make();
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		struct ct_shard_index x;
+		enum ct_status st;
+		ct_tar *tar;
+
+		assert_ok(ct_tar_open(p.shard, &tar));
+		st = ct_shard_index_from_dali(tar, cases[i].text, strlen(cases[i].text), "s.idx", &x);
+		if (st != CT_DATA || !strstr(ct_error_message(), cases[i].tag))
+			print_error("%s: %s\n", cases[i].text, ct_error_message());
+		assert_int_equal(st, CT_DATA);
+		assert_non_null(strstr(ct_error_message(), cases[i].tag));
+		ct_tar_close(tar);
+	}
+	place_remove(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_samples),      cmocka_unit_test(test_skipped), cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_unsafe_names), cmocka_unit_test(test_kept),    cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_places),       cmocka_unit_test(test_at_once), cmocka_unit_test(test_dali),
+		cmocka_unit_test(test_dali_damage),
+	};
+
+	/* The reasons for every index that is made again are not wanted here. */
+	if (ct_log_configure("error") < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
