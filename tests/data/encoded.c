@@ -1,0 +1,78 @@
+#include "tests/data/encoded.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "data/image.h"
+
+static enum ct_status fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label)
+{
+	const struct encoded_set *s = (const struct encoded_set *)d;
+
+	if (s->rotten[i])
+		return CT_FAIL(CT_DATA, "rotten");
+	CT_TRY(ct_bytes_reserve(buf, s->images[i].n));
+	memcpy(buf->data, s->images[i].p, s->images[i].n);
+	buf->n = s->images[i].n;
+	if (label)
+		*label = (int32_t)(i % 10);
+	return CT_OK;
+}
+
+static void describe(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	(void)d;
+	snprintf(text, len, "shard 3: key \"%u\"", i);
+}
+
+static const struct ct_dataset_ops ops = {.fetch = fetch, .describe = describe};
+
+static struct bytes make_image(uint32_t i)
+{
+	int h = 1 + (int)(i * 7 % 67), w = 1 + (int)(i * 13 % 71);
+	uint8_t *rgb = ct_calloc((size_t)(h * w), 3);
+	struct bytes b;
+
+	for (int k = 0; k < 3 * h * w; k++)
+		rgb[k] =
+			(uint8_t)((uint32_t)(k % 3) * 60 + (uint32_t)(k / 3 % w) * (i + 2) + (uint32_t)(k / 3 / w) * 3);
+	assert_ok(ct_image_encode_jpeg(rgb, w, h, 80, &b.p, &b.n));
+	ct_free(rgb);
+	return b;
+}
+
+struct encoded_set *encoded_open(uint32_t n)
+{
+	struct encoded_set *s = ct_calloc(1, sizeof(*s));
+
+	s->images = ct_calloc(n, sizeof(*s->images));
+	s->rotten = ct_calloc(n, sizeof(*s->rotten));
+	s->base = (ct_dataset){
+		.ops = &ops,
+		.info = {.name = "encoded", .n = n, .kind = CT_SAMPLE_ENCODED, .c = 3, .n_classes = 10, .n_groups = 1}};
+	for (uint32_t i = 0; i < n; i++) {
+		s->images[i] = make_image(i);
+		if (s->images[i].n > s->base.info.max_encoded_bytes)
+			s->base.info.max_encoded_bytes = (uint32_t)s->images[i].n;
+	}
+	return s;
+}
+
+void encoded_spoil(struct encoded_set *s, const uint32_t *samples, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (i % 2)
+			s->images[samples[i]].n /= 2;
+		else
+			s->rotten[samples[i]] = true;
+	}
+}
+
+void encoded_close(struct encoded_set *s)
+{
+	for (uint32_t i = 0; i < s->base.info.n; i++)
+		bytes_release(&s->images[i]);
+	ct_free(s->images);
+	ct_free(s->rotten);
+	ct_free(s);
+}
