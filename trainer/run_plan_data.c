@@ -22,7 +22,7 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 {
 	const struct ct_int_list *s = &c->data.shape;
 	const char *split = train ? c->data.train : c->data.val;
-	bool shards = strcmp(c->data.name, "shards") == 0;
+	bool encoded = strcmp(c->data.name, "shards") == 0 || strcmp(c->data.name, "imagefolder") == 0;
 	*out = (struct ct_dataset_spec){
 		.name = c->data.name,
 		.dir = c->data.dir,
@@ -30,16 +30,14 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 		.index_dir = text_or_null(c->data.index_dir),
 		.classes = text_or_null(c->data.classes_file),
 		.threads = ct_plan_threads(c, ct_plan_local_procs(c)),
-		.split = split[0] ? split
-			 : train  ? "train"
-				  : "t10k",
+		.split = text_or_null(split),
 		.train = train,
 		.n = (uint32_t)(train ? c->data.n_train : c->data.n_val),
 		.c = s->n > 0 ? (int)s->v[0] : 0,
 		.h = s->n > 1 ? (int)s->v[1] : 0,
 		.w = s->n > 2 ? (int)s->v[2] : 0,
 		.n_classes = c->data.classes > 0 ? (int)c->data.classes
-			     : shards		 ? 0
+			     : encoded		 ? 0
 						 : 10,
 		.n_targets = (int)c->data.targets,
 		.seed = (uint64_t)c->run.seed,
