@@ -80,30 +80,38 @@ CT_INLINE size_t plane_at(const struct ct_norm *p, int row, int block)
 	return ((size_t)row * (size_t)n_blocks(p) + (size_t)block) * (size_t)p->plane;
 }
 
-static void sums_of_plane(const struct ct_norm *p, int row, int block)
+static void sums_of_plane(const struct ct_norm *p, int row, int block, struct ct_norm_partial *out)
 {
-	struct ct_norm_partial *out = &p->partials[row * n_blocks(p) + block];
-
 	if (p->bf16)
 		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, true, out);
 	else
 		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, false, out);
 }
 
+/* Always from the first row to the last. */
+CT_INLINE void add_partial(struct ct_norm_partial *total, const struct ct_norm_partial *part)
+{
+	for (int l = 0; l < CT_NORM_LANES; l++) {
+		total->a[l] += part->a[l];
+		total->b[l] += part->b[l];
+	}
+}
+
+static void write_sums(const struct ct_norm *p, int block, const struct ct_norm_partial *total, double *sums)
+{
+	const size_t bytes = (size_t)channels_of(p, block) * sizeof(double);
+
+	memcpy(sums + block * CT_NORM_LANES, total->a, bytes);
+	memcpy(sums + p->channels + block * CT_NORM_LANES, total->b, bytes);
+}
+
 static void sum_partials(const struct ct_norm *p, int block, double *sums)
 {
-	const int n = channels_of(p, block), blocks = n_blocks(p);
 	struct ct_norm_partial total = {{0}, {0}};
 
-	for (int i = 0; i < p->n; i++) {
-		const struct ct_norm_partial *part = &p->partials[i * blocks + block];
-		for (int l = 0; l < CT_NORM_LANES; l++) {
-			total.a[l] += part->a[l];
-			total.b[l] += part->b[l];
-		}
-	}
-	memcpy(sums + block * CT_NORM_LANES, total.a, (size_t)n * sizeof(double));
-	memcpy(sums + p->channels + block * CT_NORM_LANES, total.b, (size_t)n * sizeof(double));
+	for (int i = 0; i < p->n; i++)
+		add_partial(&total, &p->partials[i * n_blocks(p) + block]);
+	write_sums(p, block, &total, sums);
 }
 
 static void moments_of_block(const struct ct_norm *p, int block, const double *sums, double count)
@@ -202,9 +210,8 @@ CT_INLINE void gradient_loop(const struct ct_norm *p, struct lanes k, size_t fir
 	}
 }
 
-static void gradient_plane(const struct ct_norm *p, struct lanes k, int row, int block)
+static void gradient_plane(const struct ct_norm *p, struct lanes k, int row, int block, struct ct_norm_partial *out)
 {
-	struct ct_norm_partial *out = &p->partials[row * n_blocks(p) + block];
 	const size_t first = plane_at(p, row, block);
 
 	switch (3 * p->bf16 + (int)relu_of(p)) {
@@ -308,7 +315,7 @@ static void sums_range(void *arg, int begin, int end)
 
 	/* From the last plane to the first: the convolution before wrote the last planes last, so they are in the cache. */
 	for (int i = end - 1; i >= begin; i--)
-		sums_of_plane(p, i / n_blocks(p), i % n_blocks(p));
+		sums_of_plane(p, i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
 }
 
 static void forward_range(void *arg, int begin, int end)
@@ -324,7 +331,7 @@ static void gradient_range(void *arg, int begin, int end)
 	const struct ct_norm *p = ((const struct job *)arg)->p;
 
 	for (int i = begin; i < end; i++)
-		gradient_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p));
+		gradient_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
 }
 
 /* The convolution before starts with the first planes. */
@@ -384,12 +391,15 @@ static void forward_blocks(void *arg, int begin, int end)
 	const struct ct_norm *p = j->p;
 
 	for (int b = begin; b < end; b++) {
-		for (int row = p->n - 1; row >= 0; row--)
-			sums_of_plane(p, row, b);
-		sum_partials(p, b, j->own);
+		struct ct_norm_partial total = {{0}, {0}}, part;
+		for (int row = 0; row < p->n; row++) {
+			sums_of_plane(p, row, b, &part);
+			add_partial(&total, &part);
+		}
+		write_sums(p, b, &total, j->own);
 		moments_of_block(p, b, j->own, j->count);
 		const struct lanes k = lanes_of(p, b);
-		for (int row = 0; row < p->n; row++)
+		for (int row = p->n - 1; row >= 0; row--)
 			forward_plane(p, k, row, b);
 	}
 }
@@ -401,9 +411,12 @@ static void backward_blocks(void *arg, int begin, int end)
 
 	for (int b = begin; b < end; b++) {
 		const struct lanes k = lanes_of(p, b);
-		for (int row = 0; row < p->n; row++)
-			gradient_plane(p, k, row, b);
-		sum_partials(p, b, j->own);
+		struct ct_norm_partial total = {{0}, {0}}, part;
+		for (int row = 0; row < p->n; row++) {
+			gradient_plane(p, k, row, b, &part);
+			add_partial(&total, &part);
+		}
+		write_sums(p, b, &total, j->own);
 		gradients_of_block(p, b, j->own);
 		const struct lanes l = backward_lanes(p, b, j->own, j->count);
 		for (int row = p->n - 1; row >= 0; row--)

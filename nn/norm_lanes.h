@@ -13,7 +13,7 @@
 #endif
 
 #define CT_NORM_LANES 16
-/* Vectors whose statistics are taken at once: they stay in the first-level cache for the second look. */
+/* Vectors that are summed in single precision */
 #define CT_NORM_CHUNK 256
 #define CT_INLINE static inline __attribute__((always_inline))
 
@@ -113,35 +113,35 @@ CT_INLINE ct_vec ct_vec_of_block(const float *x, int channels, int block)
 	return v;
 }
 
-/* a += sum of x, b += sum of x*x, the squares as deviations from the chunk's mean: single precision is enough for those. */
+/* a += sum of x, b += sum of x*x, the squares as deviations from the mean of the first four. Single precision is enough for
+ * those: four of n values lie around that mean, so its distance from the mean of all is at most sqrt(n/4) deviations. */
 CT_INLINE void ct_norm_chunk(const void *x, size_t first, size_t n, bool bf16, struct ct_norm_partial *out)
 {
-	ct_vec s[4] = {{0}}, q[4] = {{0}};
+	ct_vec s[4] = {{0}}, q[4] = {{0}}, middle = ct_vec_load(x, first, bf16);
 	size_t i = 0;
 
+	if (n >= 4)
+		middle = ((middle + ct_vec_load(x, first + 1, bf16)) +
+			  (ct_vec_load(x, first + 2, bf16) + ct_vec_load(x, first + 3, bf16))) *
+			 0.25f;
 	for (; i + 4 <= n; i += 4) {
-		for (size_t k = 0; k < 4; k++)
-			s[k] += ct_vec_load(x, first + i + k, bf16);
-	}
-	for (; i < n; i++)
-		s[0] += ct_vec_load(x, first + i, bf16);
-	const ct_vec sum = (s[0] + s[1]) + (s[2] + s[3]), mean = sum / (float)n;
-	for (i = 0; i + 4 <= n; i += 4) {
 		for (size_t k = 0; k < 4; k++) {
-			ct_vec d = ct_vec_load(x, first + i + k, bf16) - mean;
+			ct_vec d = ct_vec_load(x, first + i + k, bf16) - middle;
+			s[k] += d;
 			q[k] += d * d;
 		}
 	}
 	for (; i < n; i++) {
-		ct_vec d = ct_vec_load(x, first + i, bf16) - mean;
+		ct_vec d = ct_vec_load(x, first + i, bf16) - middle;
+		s[0] += d;
 		q[0] += d * d;
 	}
-	const ct_vec squares = (q[0] + q[1]) + (q[2] + q[3]);
+	const ct_vec sum = (s[0] + s[1]) + (s[2] + s[3]), squares = (q[0] + q[1]) + (q[2] + q[3]);
 	for (int l = 0; l < CT_NORM_LANES; l++) {
-		/* sum (x-m)^2 = sum x^2 - 2m sum x + n m^2, whatever m was rounded to */
-		double m = (double)mean[l], total = (double)sum[l];
-		out->a[l] += total;
-		out->b[l] += (double)squares[l] + 2 * m * total - (double)n * m * m;
+		/* x = m + d: sum x = n m + sum d, sum x^2 = sum d^2 + 2m sum d + n m^2 */
+		double m = (double)middle[l], d = (double)sum[l];
+		out->a[l] += (double)n * m + d;
+		out->b[l] += (double)squares[l] + m * (2 * d + (double)n * m);
 	}
 }
 

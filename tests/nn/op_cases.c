@@ -80,6 +80,20 @@ const struct op_case op_cases[] = {
 		"conv2d 32 kernel=3 padding=1 bias=false;batch_norm;add from=r;relu;global_avg_pool;linear 3", 3, XENT, 0, false},
 	{"bottleneck", {64, 6, 5}, 2, "conv2d 16 kernel=1 bias=false;batch_norm;relu;conv2d 16 kernel=3 padding=1 bias=false;batch_norm;relu;conv2d 64 kernel=1 bias=false;batch_norm;"
 		"add from=input;relu;global_avg_pool;linear 3", 3, XENT, 0, false},
+	{"norm and sum, no ReLU", {16, 5, 4}, 3, "conv2d 16 kernel=1 name=a;conv2d 16 kernel=3 padding=1;batch_norm;add from=a;conv2d 16 kernel=1;flatten;linear 3", 3, XENT, 0, false},
+	{"norm and sum, ReLU, used twice", {16, 5, 4}, 3, "conv2d 32 kernel=1 name=a;conv2d 32 kernel=3 padding=1;batch_norm;add from=a;relu name=r;conv2d 32 kernel=1;batch_norm;relu;"
+		"add from=r;flatten;linear 3", 3, XENT, 0, false},
+	{"norm first in the sum", {16, 4, 4}, 3, "conv2d 48 kernel=3 padding=1;batch_norm name=n;conv2d 48 kernel=1 from=input;add from=n;relu;flatten;linear 3", 3, XENT, 0, false},
+	{"norm and sum with the input", {16, 4, 3}, 3, "conv2d 16 kernel=3 padding=1;batch_norm;add from=input;relu;flatten;linear 3", 3, XENT, 0, false},
+	{"norm read by others than the sum", {16, 4, 3}, 3, "conv2d 16 kernel=3 padding=1;batch_norm name=n;conv2d 16 kernel=1;add from=n;relu;flatten;linear 3", 3, XENT, 0, false},
+	{"norm summed with itself", {16, 4, 3}, 3, "conv2d 16 kernel=3 padding=1;batch_norm name=n;add from=n;relu;flatten;linear 3", 3, XENT, 0, false},
+	{"sum of a sum", {16, 4, 3}, 3, "conv2d 16 kernel=1 name=a;conv2d 16 kernel=3 padding=1;batch_norm;add from=a;conv2d 16 kernel=3 padding=1 from=a;batch_norm;"
+		"add from=add1;relu;flatten;linear 3", 3, XENT, 0, false},
+	{"norms, drop path, sum of blocks of 16", {16, 5, 5}, 7, "conv2d 48 kernel=1 name=a;conv2d 48 kernel=3 padding=1;batch_norm;drop_path 0.3;add from=a;relu name=r;"
+		"conv2d 48 kernel=1;batch_norm;drop_path 0.4;add from=r;flatten;linear 3", 3, XENT, 0, false},
+	{"norm in one place", {32, 3, 3}, 4, "conv2d 16 kernel=3;batch_norm;relu;conv2d 48 kernel=1;batch_norm;flatten;linear 3", 3, XENT, 0, false},
+	{"norms of blocks, one row", {16, 5, 4}, 1, "conv2d 16 kernel=1 name=a;conv2d 16 kernel=3 padding=1;batch_norm;add from=a;relu;flatten;linear 3", 3, XENT, 0, false},
+	{"norm of vectors, blocks of 16", {12, 1, 1}, 8, "linear 32;batch_norm;relu;linear 48;batch_norm;linear 3", 3, XENT, 0, false},
 	{"convnet-like, MSE", {3, 8, 8}, 5, "conv2d 8 kernel=3;batch_norm;relu;max_pool 2;flatten;linear 3", 3, MSE, 0, false},
 };
 /* clang-format on */
