@@ -372,7 +372,8 @@ static enum ct_status onednn_forward(ct_program *base, const struct ct_batch *b,
 	const struct onednn_ref own = {ONEDNN_BUFFER, p->input};
 	bool direct = base->net->opts.input == CT_INPUT_F32_NCHW && b->n == base->n && ct_onednn_type(p) == CT_DNNL_F32;
 
-	p->batch = b;
+	p->last = *b;
+	p->batch = &p->last;
 	p->metrics = m;
 	p->not_finite = false;
 	CT_TRY(ct_onednn_bind_input(p, direct ? b->x : ct_onednn_at(p, own)));

@@ -115,12 +115,12 @@ struct onednn_task {
 };
 
 struct onednn_value {
-	int root;                     /* -1: fused into its user */
-	int fused_relu;               /* the ReLU computed with this node, -1 */
-	int fused_pool;               /* the max pool computed with this node and its ReLU, -1 */
-	int fused_add;                /* norm: the sum computed with this norm, -1 */
-	int fused_norm;               /* sum: that norm, -1, */
-	int fused_path;               /* and the drop path between the two, -1 */
+	int root;       /* -1: fused into its user */
+	int fused_relu; /* the ReLU computed with this node, -1 */
+	int fused_pool; /* the max pool computed with this node and its ReLU, -1 */
+	int fused_add;  /* norm: the sum computed with this norm, -1 */
+	int fused_norm; /* sum: that norm, -1, */
+	int fused_path; /* and the drop path between the two, -1 */
 	enum onednn_norm norm;
 	int user;                     /* the only node that reads it, -1: several */
 	bool needs_grad;              /* a parameter lies at or before it */
@@ -156,8 +156,10 @@ struct onednn_program {
 	char *arena;
 	size_t arena_bytes, unplanned_bytes;
 	const struct ct_batch *batch; /* of the pass that runs */
+	struct ct_batch last;         /* its copy: the backward pass may draw masks again */
 	struct ct_metrics *metrics;
-	bool not_finite; /* a norm has met NaN or infinity */
+	bool not_finite;  /* a norm has met NaN or infinity */
+	bool recomputing; /* compiles forward tasks a second time: norms have their statistics */
 	const struct ct_backward_opts *opts;
 };
 
@@ -198,6 +200,9 @@ void *ct_onednn_at(const struct onednn_program *p, struct onednn_ref ref);
 /* engine_onednn_forward.c, engine_onednn_backward.c */
 enum ct_status ct_onednn_compile_forward(struct onednn_program *p) CT_MUST_CHECK;
 enum ct_status ct_onednn_compile_backward(struct onednn_program *p) CT_MUST_CHECK;
+enum ct_status ct_onednn_compile_node(struct onednn_program *p, int id) CT_MUST_CHECK; /* forward */
+/* engine_onednn_recompute.c: before the backward pass of node `id`; does something when that is a block's last. */
+enum ct_status ct_onednn_recompute(struct onednn_program *p, int id) CT_MUST_CHECK;
 /* engine_onednn_forward_ops.c, engine_onednn_backward_ops.c: operations other than convolution and linear */
 /* Of values and of their gradients; fp32 for the logits in any case. */
 enum ct_dnnl_type ct_onednn_type(const struct onednn_program *p);
@@ -208,6 +213,7 @@ void ct_onednn_dims(const struct onednn_program *p, int id, int dims[4]); /* [N,
 /* Gives the node's result a buffer in the layout of its prim; what is fused into the node owns it then. */
 enum ct_status ct_onednn_own_result(struct onednn_program *p, int id, const ct_dnnl_desc *desc) CT_MUST_CHECK;
 int ct_onednn_result(const struct onednn_program *p, int id);
+int ct_onednn_owner(const struct onednn_program *p, int id);
 /* The value of `id` as [N,C,H,W], or as [N,C] when that is what it is or when it has been flattened. */
 enum ct_status ct_onednn_view_natural(struct onednn_program *p, int node, int id, const ct_dnnl_desc **desc,
 				      int *buffer) CT_MUST_CHECK;

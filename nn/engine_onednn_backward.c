@@ -192,7 +192,9 @@ static enum ct_status compile_node(struct onednn_program *p, int id)
 
 enum ct_status ct_onednn_compile_backward(struct onednn_program *p)
 {
-	for (int id = ct_graph_n_nodes(p->base.graph) - 1; id > 0; id--)
+	for (int id = ct_graph_n_nodes(p->base.graph) - 1; id > 0; id--) {
+		CT_TRY(ct_onednn_recompute(p, id));
 		CT_TRY(compile_node(p, id));
+	}
 	return CT_OK;
 }

@@ -36,7 +36,7 @@ struct ct_dnnl_spec ct_onednn_layer_spec(const struct onednn_program *p, int id)
 				     .winograd = ct_onednn_winograd_3x3(p, id)};
 }
 
-static int owner_of(const struct onednn_program *p, int id)
+int ct_onednn_owner(const struct onednn_program *p, int id)
 {
 	const struct onednn_value *v = &p->values[id];
 
@@ -46,7 +46,7 @@ static int owner_of(const struct onednn_program *p, int id)
 enum ct_status ct_onednn_own_result(struct onednn_program *p, int id, const ct_dnnl_desc *desc)
 {
 	struct onednn_value *v = &p->values[id];
-	int owner = owner_of(p, id);
+	int owner = ct_onednn_owner(p, id);
 
 	v->desc = desc;
 	v->root = -1;
@@ -57,7 +57,7 @@ enum ct_status ct_onednn_own_result(struct onednn_program *p, int id, const ct_d
 
 int ct_onednn_result(const struct onednn_program *p, int id)
 {
-	return p->values[owner_of(p, id)].buffer;
+	return p->values[ct_onednn_owner(p, id)].buffer;
 }
 
 /* Chooses among layouts: those that are there, then the primitive's own. A ReLU that can't be fused is left to itself. */
@@ -270,7 +270,7 @@ static enum ct_status compile_input(struct onednn_program *p)
 	return CT_OK;
 }
 
-static enum ct_status compile_node(struct onednn_program *p, int id)
+enum ct_status ct_onednn_compile_node(struct onednn_program *p, int id)
 {
 	switch (ct_onednn_node(p, id)->op) {
 	case CT_OP_INPUT:
@@ -288,7 +288,7 @@ enum ct_status ct_onednn_compile_forward(struct onednn_program *p)
 {
 	ct_onednn_plan_fusion(p);
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
-		CT_TRY(compile_node(p, id));
+		CT_TRY(ct_onednn_compile_node(p, id));
 	p->n_forward = p->n_tasks;
 	return CT_OK;
 }

@@ -55,7 +55,7 @@ static enum ct_status emit_forward(struct onednn_program *p, int id, int owner, 
 
 	CT_TRY(ct_onednn_own_result(p, owner, v->src_desc));
 	v->desc = v->src_desc;
-	if (p->base.mode == CT_TRAIN) {
+	if (p->base.mode == CT_TRAIN && !p->recomputing) {
 		const size_t channels = (size_t)(s.c + s.c % 2) * sizeof(float);
 		CT_TRY(ct_onednn_buffer(p, channels + sizeof(double), &v->mean));
 		CT_TRY(ct_onednn_buffer(p, channels, &v->variance));
@@ -64,9 +64,12 @@ static enum ct_status emit_forward(struct onednn_program *p, int id, int owner, 
 			CT_TRY(ct_onednn_buffer(p, ct_norm_mask_bytes(p->base.n, s.c, s.h * s.w), &v->workspace));
 	}
 	CT_TRY(ct_onednn_task(p, ONEDNN_NORM, id, &t));
+	t->n = p->recomputing;
 	common_args(p, t, partials, p->values[owner].fused_path);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, ct_onednn_result(p, owner));
 	ct_onednn_arg(p, t, CT_DNNL_OTHER, buffer_or_nothing(residual));
+	if (p->recomputing)
+		return CT_OK;
 	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->mean});
 	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->var});
 	return CT_OK;

@@ -1,15 +1,20 @@
 #include "nn/engine_onednn.h"
 
-static void running_statistics(struct onednn_program *p, int id, struct onednn_task *t)
+static enum ct_status running_statistics(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
+	struct onednn_task *t;
 
+	if (p->recomputing)
+		return CT_OK;
+	CT_TRY(ct_onednn_task(p, ONEDNN_RUNNING_STATS, id, &t));
 	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->mean});
 	ct_onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_RUNNING, node->var});
 	ct_onednn_arg_buffer(p, t, CT_DNNL_MEAN, v->mean);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
 	t->n = (size_t)p->base.n * (size_t)node->shape.h * (size_t)node->shape.w;
+	return CT_OK;
 }
 
 static enum ct_status norm_statistics(struct onednn_program *p, int id, struct onednn_task *t)
@@ -27,9 +32,7 @@ static enum ct_status norm_statistics(struct onednn_program *p, int id, struct o
 	ct_onednn_arg_buffer(p, t, CT_DNNL_VARIANCE, v->variance);
 	if (v->workspace >= 0)
 		ct_onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->workspace);
-	CT_TRY(ct_onednn_task(p, ONEDNN_RUNNING_STATS, id, &t));
-	running_statistics(p, id, t);
-	return CT_OK;
+	return running_statistics(p, id);
 }
 
 /* The arguments that both directions have, in the order of enum onednn_norm_pool_arg. */
@@ -95,9 +98,7 @@ enum ct_status ct_onednn_norm_pool_forward(struct onednn_program *p, int id, boo
 	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_n_planes(&s) * sizeof(struct ct_norm_pool_partial), &partials));
 	CT_TRY(ct_onednn_task(p, ONEDNN_NORM_POOL, id, &t));
 	norm_pool_args(p, t, partials);
-	CT_TRY(ct_onednn_task(p, ONEDNN_RUNNING_STATS, id, &t));
-	running_statistics(p, id, t);
-	return CT_OK;
+	return running_statistics(p, id);
 }
 
 enum ct_status ct_onednn_norm_library_forward(struct onednn_program *p, int id)

@@ -1,0 +1,120 @@
+/* Residual blocks computed again right before their backward pass: the block's forward tasks are appended once more, with
+ * memory of their own, and what the first pass left lives no longer than that pass. What leaves the block is kept, and the
+ * statistics of its norms. Nothing that is drawn or summed up is drawn or summed again: masks are functions of step and
+ * row, running statistics belong to the first pass. */
+#include "base/mem.h"
+#include "nn/engine_onednn.h"
+
+static int block_of(const struct onednn_program *p, int id)
+{
+	return id < ct_graph_n_nodes(p->base.graph) ? ct_onednn_node(p, id)->block : -1;
+}
+
+static bool leaves_block(const struct onednn_program *p, int id)
+{
+	for (int user = id + 1; user < ct_graph_n_nodes(p->base.graph); user++) {
+		const struct ct_node *n = ct_onednn_node(p, user);
+		if ((n->in[0] == id || n->in[1] == id) && n->block != block_of(p, id))
+			return true;
+	}
+	return false;
+}
+
+/* The root of what is computed with node `id`. */
+static int result_of(const struct onednn_program *p, int id)
+{
+	const struct onednn_value *v = &p->values[id];
+
+	if (v->fused_add >= 0)
+		return result_of(p, v->fused_add);
+	return p->values[ct_onednn_owner(p, id)].root;
+}
+
+/* The statistics of all ranks in a foreign layout: their sums run in the first pass only. */
+static bool has_reference_norm(const struct onednn_program *p, int first, int last)
+{
+	for (int id = first; id <= last; id++) {
+		if (p->values[id].norm == NORM_REFERENCE)
+			return true;
+	}
+	return false;
+}
+
+struct block {
+	int first, last;
+	bool *kept;   /* [n_nodes] roots that other blocks read */
+	bool *again;  /* [n_nodes] to be computed again */
+	int *buffers; /* [n_nodes] of the first pass */
+};
+
+static void find_kept(const struct onednn_program *p, struct block *b)
+{
+	for (int id = b->first; id <= b->last; id++) {
+		b->buffers[id] = p->values[id].buffer;
+		if (leaves_block(p, id))
+			b->kept[result_of(p, id)] = true;
+	}
+	for (int id = b->first; id <= b->last; id++) {
+		const int root = result_of(p, id);
+		b->again[id] = root < 0 || !b->kept[root];
+	}
+}
+
+static enum ct_status compile_again(struct onednn_program *p, const struct block *b)
+{
+	for (int id = b->first; id <= b->last; id++) {
+		if (b->again[id])
+			p->values[id].root = -1;
+	}
+	for (int id = b->first; id <= b->last; id++) {
+		if (b->again[id])
+			CT_TRY(ct_onednn_compile_node(p, id));
+	}
+	return CT_OK;
+}
+
+/* What is kept has read the first pass's values: its backward pass reads the second's. */
+static void point_at_second(struct onednn_program *p, const struct block *b)
+{
+	for (int id = b->first; id <= b->last; id++) {
+		for (int in = b->first; in < id && !b->again[id] && p->values[id].src >= 0; in++) {
+			if (p->values[id].src == b->buffers[in]) {
+				p->values[id].src = p->values[in].buffer;
+				break;
+			}
+		}
+	}
+}
+
+static enum ct_status recompute(struct onednn_program *p, struct block *b)
+{
+	find_kept(p, b);
+	p->recomputing = true;
+	enum ct_status st = compile_again(p, b);
+	p->recomputing = false;
+	if (st == CT_OK)
+		point_at_second(p, b);
+	return st;
+}
+
+enum ct_status ct_onednn_recompute(struct onednn_program *p, int id)
+{
+	const size_t n = (size_t)ct_graph_n_nodes(p->base.graph);
+	const int block = block_of(p, id);
+	struct block b = {.first = id, .last = id};
+
+	if (p->base.net->opts.recompute != CT_RECOMPUTE_BLOCKS || block < 0 || block_of(p, id + 1) == block)
+		return CT_OK;
+	while (b.first > 0 && block_of(p, b.first - 1) == block)
+		b.first--;
+	if (has_reference_norm(p, b.first, b.last))
+		return CT_OK;
+	b.kept = CT_NEW_ARRAY(bool, n);
+	b.again = CT_NEW_ARRAY(bool, n);
+	b.buffers = CT_NEW_ARRAY(int, n);
+	enum ct_status st = b.kept && b.again && b.buffers ? recompute(p, &b) : CT_NOMEM;
+	ct_free(b.buffers);
+	ct_free(b.again);
+	ct_free(b.kept);
+	return st;
+}
