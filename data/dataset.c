@@ -74,17 +74,21 @@ static enum ct_status unknown_name(const char *name)
 	return CT_CONFIG;
 }
 
+const struct ct_dataset_kind *ct_dataset_kind_find(const char *name)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
+		if (strcmp(kinds[i].name, name) == 0)
+			return &kinds[i];
+	}
+	return NULL;
+}
+
 enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **out)
 {
 	const char *name = spec->name ? spec->name : "";
+	const struct ct_dataset_kind *kind = ct_dataset_kind_find(name);
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
-		if (strcmp(kinds[i].name, name) == 0) {
-			CT_TRY(kinds[i].ops->open(&kinds[i], spec, out));
-			return CT_OK;
-		}
-	}
-	return unknown_name(name);
+	return kind ? kind->ops->open(kind, spec, out) : unknown_name(name);
 }
 
 void ct_dataset_close(ct_dataset *d)

@@ -44,6 +44,9 @@ struct ct_dataset {
 extern const struct ct_dataset_ops ct_dataset_idx_ops, ct_dataset_cifar_ops, ct_dataset_shards_ops,
 	ct_dataset_imagefolder_ops, ct_dataset_synth_ops, ct_dataset_regression_ops;
 
+/* NULL: there is none of this name. */
+const struct ct_dataset_kind *ct_dataset_kind_find(const char *name);
+
 #define CT_DATASET_MAX_BYTES ((uint64_t)16 << 30)
 
 /* Fills d->info from kind and shape; x is u8 unless n_targets. */

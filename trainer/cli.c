@@ -353,6 +353,7 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 		ct_error_hint("usage: ctrain %s %s", name, c->args);
 		return CT_USAGE;
 	}
+	CT_TRY_ALLOC(cli->args = CT_NEW_ARRAY(const char *, (size_t)n_words + 1));
 	for (int i = 0; i < n_words; i++)
 		cli->args[cli->n_args++] = l->words[used + (size_t)i];
 	return CT_OK;
@@ -421,5 +422,6 @@ void ct_cli_release(struct ct_cli *cli)
 		ct_free((void *)(uintptr_t)cli->sets[i].origin);
 	}
 	ct_free(cli->sets);
+	ct_free((void *)cli->args);
 	*cli = (struct ct_cli){0};
 }

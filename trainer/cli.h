@@ -7,17 +7,18 @@
 #include "trainer/config.h"
 
 #define CT_MAX_ARGS 64
+#define CT_ANY_ARGS 1000000
 
 struct ct_cli {
 	const struct ct_command *command;
-	const char
-		*args[CT_MAX_ARGS]; /* positional arguments after the command, without KEY=VALUE; borrowed from argv */
+	const char **args; /* positional arguments after the command, without KEY=VALUE; texts borrowed from argv */
 	int n_args;
 	struct ct_config_set *sets; /* owned, as are its texts; in the order of the command line */
 	size_t n_sets;
 	/* options of single commands; NULL / false when not given */
 	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
+	const char *config, *top;
 	bool json, origins;
 	int argc; /* the whole line again, for starting workers */
 	char **argv;
@@ -50,6 +51,7 @@ const struct ct_command *ct_command_at(size_t i);
 /* Commands, each in the file named after it. */
 enum ct_status ct_cmd_train(const struct ct_cli *cli); /* launch.c decides: worker or launcher */
 enum ct_status ct_cmd_eval(const struct ct_cli *cli);
+enum ct_status ct_cmd_predict(const struct ct_cli *cli);
 enum ct_status ct_cmd_plan(const struct ct_cli *cli);
 enum ct_status ct_cmd_check(const struct ct_cli *cli);       /* cmd_config.c */
 enum ct_status ct_cmd_config_docs(const struct ct_cli *cli); /* cmd_config.c: `ctrain config docs|schema|dump` */

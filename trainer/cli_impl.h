@@ -17,6 +17,7 @@ enum {
 	CT_OPT_PACK = 512,
 	CT_OPT_SHOW = 1024,
 	CT_OPT_SECONDS = 2048,
+	CT_OPT_PREDICT = 4096,
 	CT_OPT_ALL = 128 /* every command: --help, --version */
 };
 

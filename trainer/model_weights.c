@@ -313,3 +313,49 @@ out:
 	ct_free(name);
 	return st;
 }
+
+/* Name of the head's weight. */
+static const char *head_weight(const ct_graph *g)
+{
+	int head = head_of(g);
+
+	for (int i = 0; i < ct_graph_n_params(g); i++) {
+		const struct ct_param *p = ct_graph_param(g, i);
+		if (p->node == head && p->kind == CT_PARAM_WEIGHT)
+			return p->name;
+	}
+	return NULL;
+}
+
+static enum ct_status read_outputs(const ct_safetensors *file, const char *path, const ct_graph *g, int *out)
+{
+	const struct comparison c = {.file = file, .prefix = common_prefix(file)};
+	const char *name = head_weight(g);
+	int at = name ? find(&c, name) : -1;
+	struct ct_tensor_desc t;
+
+	if (at >= 0)
+		ct_safetensors_at(file, at, &t, NULL);
+	if (at < 0 || t.ndim < 1 || t.dims[0] < 1 || t.dims[0] > INT32_MAX) {
+		(void)CT_FAIL(CT_DATA, "%s holds no tensor \"%s\"", path, name ? name : "?");
+		ct_error_hint("these are the weights of another model than model.name says");
+		return CT_DATA;
+	}
+	*out = (int)t.dims[0];
+	return CT_OK;
+}
+
+enum ct_status ct_model_weights_outputs(const char *path, const ct_graph *g, int *out)
+{
+	ct_safetensors *file = NULL;
+	char *name = NULL;
+	enum ct_status st;
+
+	CT_TRY(find_file(path, &name));
+	CT_TRY_GOTO(ct_safetensors_open(name, &file), st, out);
+	st = read_outputs(file, name, g, out);
+	ct_safetensors_close(file);
+out:
+	ct_free(name);
+	return st;
+}

@@ -22,5 +22,8 @@ struct ct_weights_report {
  * out may be NULL. Only this process's net is changed. */
 enum ct_status ct_model_weights_load(const char *path, ct_net *net, bool strict,
 				     struct ct_weights_report *out) CT_MUST_CHECK;
+/* How many classes (or targets) the file's model has: rows of the tensor that is g's last weight; g may be built for
+ * another number. CT_DATA when the file has no such tensor. */
+enum ct_status ct_model_weights_outputs(const char *path, const ct_graph *g, int *out) CT_MUST_CHECK;
 
 #endif

@@ -58,7 +58,7 @@ static int loader_share(int cpus)
 	return (cpus + 7) / 8;
 }
 
-static bool decodes(const struct ct_config *c)
+bool ct_plan_is_encoded(const struct ct_config *c)
 {
 	return strcmp(c->data.name, "imagefolder") == 0 || strcmp(c->data.name, "shards") == 0;
 }
@@ -66,7 +66,7 @@ static bool decodes(const struct ct_config *c)
 /* Does the loader have work that is worth a thread? */
 static bool distorts(const struct ct_config *c)
 {
-	return decodes(c) || c->data.augment.degrees > 0 || c->data.augment.translate > 0 ||
+	return ct_plan_is_encoded(c) || c->data.augment.degrees > 0 || c->data.augment.translate > 0 ||
 	       c->data.augment.shear > 0 || c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1 ||
 	       c->data.augment.rand_augment > 0 || c->data.augment.hue > 0 || c->data.augment.brightness > 0 ||
 	       c->data.augment.contrast > 0 || c->data.augment.saturation > 0;
@@ -102,7 +102,7 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 		return 0;
 	/* Where a GPU computes, the CPUs are the loader's, but for the one that drives it. */
 	int cpus = cpu_share(local_world);
-	if (decodes(c) && !computes_on_cpu(c))
+	if (ct_plan_is_encoded(c) && !computes_on_cpu(c))
 		return cpus > 1 ? cpus - 1 : 1;
 	return loader_share(cpus);
 }

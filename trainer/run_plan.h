@@ -69,6 +69,8 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 enum ct_status ct_plan_open_data(const struct ct_config *c, bool train, const struct ct_dataset_info *other,
 				 ct_dataset **out) CT_MUST_CHECK;
 bool ct_plan_has_val(const struct ct_config *c);
+/* Is the data of compressed images? */
+bool ct_plan_is_encoded(const struct ct_config *c);
 /* model.stem, where auto means the small one for training images of at most 64 pixels (the largest of
  * data.train.size). */
 bool ct_plan_small_stem(const struct ct_config *c, const struct ct_dataset_info *train);

@@ -65,6 +65,27 @@ static enum ct_status write_config(const struct ct_session *s)
 	return st;
 }
 
+/* RUN/classes.txt, where the data names its classes: `ctrain predict` needs no data set then. */
+static enum ct_status write_classes(const struct ct_session *s)
+{
+	const struct ct_dataset_info *info = ct_dataset_info(s->train);
+	struct ct_str text = {0};
+	char *path = NULL;
+	enum ct_status st;
+	for (int i = 0; i < info->n_classes; i++) {
+		const char *name = ct_dataset_class_name(s->train, i);
+		if (name)
+			ct_str_addf(&text, "%d %s\n", i, name);
+	}
+	st = ct_str_status(&text);
+	if (st == CT_OK && text.len > 0)
+		st = (path = ct_path_join(s->run_dir, "classes.txt")) ? ct_file_replace(path, text.s, text.len)
+								       : CT_NOMEM;
+	ct_free(path);
+	ct_str_release(&text);
+	return st;
+}
+
 static ct_json *run_fields(const struct ct_session *s)
 {
 	ct_json *j = ct_json_object();
@@ -132,6 +153,7 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 {
 	CT_TRY(check_space(s));
 	CT_TRY(write_config(s));
+	CT_TRY(write_classes(s));
 	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->cfg->log.console, m));
 	CT_TRY(ct_metrics_run(*m, run_fields(s)));
 	say_banner(s, *m);
