@@ -22,9 +22,10 @@ struct entry {
 
 struct ct_file_pool {
 	pthread_mutex_t lock;
+	pthread_cond_t put; /* a file was put back */
 	char *const *paths;
 	struct entry *entries;
-	uint32_t n, n_open, max_open;
+	uint32_t n, n_open, n_users, max_open;
 	uint32_t oldest, newest;
 };
 
@@ -50,6 +51,7 @@ enum ct_status ct_file_pool_create(char *const *paths, uint32_t n, uint32_t max_
 	for (uint32_t i = 0; i < n; i++)
 		p->entries[i] = (struct entry){.fd = -1, .prev = NONE, .next = NONE};
 	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->put, NULL);
 	p->paths = paths;
 	p->n = n;
 	p->max_open = max_open ? max_open : usable_descriptors();
@@ -66,6 +68,7 @@ void ct_file_pool_destroy(ct_file_pool *p)
 		if (p->entries[i].fd >= 0)
 			close(p->entries[i].fd);
 	}
+	pthread_cond_destroy(&p->put);
 	pthread_mutex_destroy(&p->lock);
 	ct_free(p->entries);
 	ct_free(p);
@@ -122,24 +125,41 @@ static void close_if(int fd)
 		close(fd);
 }
 
-/* Opens file i; when the process has no descriptor left, gives up others first. */
+/* Gives up a file that nobody uses, or waits until one is put back; false: there is none. */
+static bool make_room(ct_file_pool *p)
+{
+	bool waited = false;
+	int old;
+
+	pthread_mutex_lock(&p->lock);
+	old = evict(p);
+	if (old < 0 && p->n_users) {
+		/* Readers hold a file for one read only. */
+		pthread_cond_wait(&p->put, &p->lock);
+		waited = true;
+		old = evict(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+	close_if(old);
+	return waited || old >= 0;
+}
+
+/* Opens file i; when the process has no descriptor left, others are given up. */
 static enum ct_status open_with_room(ct_file_pool *p, uint32_t i, int *fd)
 {
+	bool last = false;
+
 	for (;;) {
-		int old, err;
+		int err;
 
 		*fd = open_file(p->paths[i]);
 		if (*fd >= 0)
 			return CT_OK;
 		err = errno;
-		if (err == EMFILE || err == ENFILE) {
-			pthread_mutex_lock(&p->lock);
-			old = evict(p);
-			pthread_mutex_unlock(&p->lock);
-			if (old >= 0) {
-				close(old);
-				continue;
-			}
+		if ((err == EMFILE || err == ENFILE) && !last) {
+			/* None to give up: another thread may just have closed one. */
+			last = !make_room(p);
+			continue;
 		}
 		return CT_FAIL(err == ENOENT || err == ENOTDIR || err == ESTALE ? CT_DATA : CT_IO, "cannot open %s: %s",
 			       p->paths[i], strerror(err));
@@ -154,6 +174,7 @@ enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd)
 	pthread_mutex_lock(&p->lock);
 	if (e->fd >= 0) {
 		e->users++;
+		p->n_users++;
 		unlink_entry(p, i);
 		append_entry(p, i);
 		*fd = e->fd;
@@ -176,6 +197,7 @@ enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd)
 		p->n_open++;
 	}
 	e->users++;
+	p->n_users++;
 	append_entry(p, i);
 	*fd = e->fd;
 	pthread_mutex_unlock(&p->lock);
@@ -189,6 +211,8 @@ void ct_file_pool_put(ct_file_pool *p, uint32_t i)
 
 	pthread_mutex_lock(&p->lock);
 	p->entries[i].users--;
+	p->n_users--;
+	pthread_cond_broadcast(&p->put);
 	/* Threads that opened files at the same time may have gone over the limit. */
 	if (p->n_open > p->max_open)
 		fd = evict(p);

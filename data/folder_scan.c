@@ -156,10 +156,16 @@ static int by_path(const void *a, const void *b, void *paths)
 
 enum ct_status ct_folder_scan(const char *root, const char *sub, bool deep, struct ct_folder_images *out)
 {
+	struct level top = {0};
 	enum ct_status st;
+	struct stat sb;
 
 	*out = (struct ct_folder_images){0};
-	st = walk(root, sub, deep, NULL, out);
+	if (stat(root, &sb) != 0)
+		return fail_errno(root);
+	top.dev = sb.st_dev;
+	top.ino = sb.st_ino;
+	st = walk(root, sub, deep, sub[0] ? &top : NULL, out);
 	if (st < 0) {
 		ct_folder_images_release(out);
 		return st;

@@ -112,6 +112,11 @@ void file_write(const char *dir, const char *name, const void *p, size_t n)
 	ct_free(path);
 }
 
+void text_write(const char *dir, const char *name, const char *text)
+{
+	file_write(dir, name, text, strlen(text));
+}
+
 void shard_write(const char *dir, const char *name, const char *prefix, int n, int first)
 {
 	struct bytes t = {0};

@@ -22,6 +22,7 @@ void tar_end(struct bytes *t);
 void tar_sample(struct bytes *t, const char *key, int label, size_t n);
 
 void file_write(const char *dir, const char *name, const void *p, size_t n);
+void text_write(const char *dir, const char *name, const char *text);
 /* A shard with samples "PREFIX000", ... label first, first + 1, ... into dir/name. */
 void shard_write(const char *dir, const char *name, const char *prefix, int n, int first);
 
