@@ -1,34 +1,58 @@
 #!/usr/bin/env python3
 """ctrain against PyTorch DDP: alternating runs on this machine, medians, ratio.
 
-  bench/vs_pytorch.py --peer torch_train.py --model mlp [--procs 1] [--threads 1] [--rounds 5]
+  bench/vs_pytorch.py --model mlp|convnet|resnet18_cifar|resnet50 [--procs 1] [--threads 1] [--rounds 5] [--steps N]
+      [--precision fp32|bf16]         of both sides
       --python NAME=INTERPRETER ...   one or more PyTorch installations
       [--preload LIB.so]              also run each with this library preloaded ("tuned": an allocator such as tcmalloc)
+      [--channels-last]               also run each with that memory format, with the library too ("tuned" for convolutions)
+      [--only-tuned]                  leave out the runs as installed
+      [--env NAME=VALUE ...]          for the tuned runs of the peer, such as KMP_AFFINITY or OMP_PROC_BIND
       [--loader]                      also run each with torch's DataLoader instead of a tensor in memory
-      [--data-dir DIR] [--steps 1500] [--ctrain build/release/ctrain]
+      [--data-dir DIR] [--batch N] [--ctrain build/release/ctrain] [--set KEY=VALUE ...]
+      [--peer torch_train.py]         the peer's script ($CTRAIN_SHARED or ../shared, peers/torch_train.py)
 
 The peer prints one JSON line with images_per_sec (steady steps only), startup_seconds and peak_rss_mb; ctrain's figures are taken
-from its metrics.jsonl (steps after the first 20 %). Prints one JSON object; "ratio" is ctrain's median over the peer's.
+from its metrics.jsonl (steps after the first 20 %). Prints one JSON object; "ratio" is ctrain's median over the peer's, "rss_ratio"
+ctrain's peak memory over the peer's (the largest process of each), "best" the fastest peer.
 """
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+SHARED = os.environ.get('CTRAIN_SHARED') or os.path.join(HERE, '..', '..', 'shared')
+# batch of a rank, the peer's data, folder of it, steps of ctrain and of the peer, its warm-up
+MODELS = {'mlp': (64, 'mnist', 'mnist', 1500, 400, 40), 'convnet': (64, 'mnist', 'mnist', 1500, 400, 40),
+          'resnet18_cifar': (128, 'cifar', 'cifar-10-batches-bin', 25, 20, 4), 'resnet50': (16, 'synthetic', '', 15, 12, 3)}
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('--peer', required=True)
-    p.add_argument('--model', default='mlp', choices=['mlp', 'convnet'])
+    p.add_argument('--peer', default=os.path.join(SHARED, 'peers', 'torch_train.py'))
+    p.add_argument('--model', default='mlp', choices=list(MODELS))
+    p.add_argument('--precision', default='fp32', choices=['fp32', 'bf16'])
+    p.add_argument('--batch', type=int, default=0)
     p.add_argument('--procs', type=int, default=1)
     p.add_argument('--threads', type=int, default=1)
     p.add_argument('--rounds', type=int, default=5)
-    p.add_argument('--steps', type=int, default=1500)
+    p.add_argument('--steps', type=int, default=0)
     p.add_argument('--python', action='append', default=[])
     p.add_argument('--preload', default='')
+    p.add_argument('--channels-last', action='store_true')
+    p.add_argument('--only-tuned', action='store_true')
+    p.add_argument('--env', action='append', default=[])
     p.add_argument('--loader', action='store_true')
-    p.add_argument('--data-dir', default='datasets/mnist')
+    p.add_argument('--data-dir', default='')
+    p.add_argument('--set', action='append', default=[])
     p.add_argument('--ctrain', default=os.path.join(HERE, '..', 'build', 'release', 'ctrain'))
-    return p.parse_args()
+    a = p.parse_args()
+    batch, a.data, folder, steps, a.peer_steps, a.peer_warmup = MODELS[a.model]
+    a.batch = a.batch or batch
+    a.data_dir = a.data_dir or (os.path.join(SHARED, 'data', folder) if folder else '')
+    if a.steps:
+        a.peer_steps = min(a.steps, max(a.peer_steps, 20))
+        a.peer_warmup = max(a.peer_steps // 10, min(a.peer_warmup, a.peer_steps // 2), 1)
+    a.steps = a.steps or steps
+    return a
 
 
 def run_ctrain(a):
@@ -36,8 +60,9 @@ def run_ctrain(a):
     d = tempfile.mkdtemp(prefix='ctrain-bench-')
     try:
         every = max(a.steps // 50, 1)
-        cmd = [a.ctrain, os.path.join(HERE, 'configs', a.model + '.yaml'), 'run.dir=' + d + '/run', 'data.dir=' + a.data_dir,
-               'train.max_steps=%d' % a.steps, 'log.every=%d' % every, 'launch.threads=%d' % a.threads, '--procs', str(a.procs)]
+        cmd = [a.ctrain, os.path.join(HERE, 'configs', a.model + '.yaml'), 'run.dir=' + d + '/run', 'precision=' + a.precision,
+               'train.max_steps=%d' % a.steps, 'log.every=%d' % every, 'launch.threads=%d' % a.threads, 'batch.per_rank=%d' % a.batch,
+               '--procs', str(a.procs)] + (['data.dir=' + a.data_dir] if a.data_dir else []) + a.set
         with open(d + '/err', 'w+') as err:
             child = subprocess.Popen(cmd, stdout=subprocess.DEVNULL, stderr=err)
             _, status, usage = os.wait4(child.pid, 0)  # peak memory of the largest process of the job
@@ -56,11 +81,13 @@ def run_ctrain(a):
         shutil.rmtree(d)
 
 
-def run_peer(a, python, preload, loader):
-    steps = max(min(a.steps, 400), 20)
-    cmd = [python, a.peer, '--model', a.model, '--procs', str(a.procs), '--threads', str(a.threads), '--batch', '64', '--steps', str(steps),
-           '--warmup', str(max(steps // 10, 5)), '--data', 'mnist', '--data-dir', a.data_dir] + (['--loader'] if loader else [])
+def run_peer(a, python, flags, preload):
+    cmd = [python, a.peer, '--model', a.model, '--procs', str(a.procs), '--threads', str(a.threads), '--batch', str(a.batch),
+           '--steps', str(a.peer_steps), '--warmup', str(a.peer_warmup), '--data', a.data, '--precision', a.precision]
+    cmd += (['--data-dir', a.data_dir] if a.data_dir else []) + flags
     env = dict(os.environ, OMP_NUM_THREADS=str(a.threads))
+    if preload or '--channels-last' in flags:
+        env.update(e.split('=', 1) for e in a.env)
     if preload:
         env['LD_PRELOAD'] = preload
     out = subprocess.run(cmd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -69,31 +96,43 @@ def run_peer(a, python, preload, loader):
     return json.loads(out.stdout.decode().strip().splitlines()[-1])
 
 
-def main():
-    a = arguments()
+def variants_of(a):
+    """(name, interpreter, flags, preload) of every kind of peer."""
     variants = []
     for spec in a.python or ['python3=python3']:
         name, _, interpreter = spec.partition('=')
-        variants.append((name + ', as installed', interpreter, '', False))
-        if a.preload:
-            variants.append((name + ', allocator preloaded', interpreter, a.preload, False))
+        if not a.only_tuned:
+            variants.append((name + ', as installed', interpreter, [], ''))
+        if a.preload and not a.channels_last:
+            variants.append((name + ', allocator preloaded', interpreter, [], a.preload))
+        if a.channels_last:
+            variants.append((name + ', channels_last' + (' and allocator' if a.preload else ''), interpreter, ['--channels-last'], a.preload))
         if a.loader:
-            variants.append((name + ', DataLoader', interpreter, '', True))
+            variants.append((name + ', DataLoader', interpreter, ['--loader'], ''))
+    return variants
+
+
+def main():
+    a = arguments()
+    variants = variants_of(a)
     ours, theirs = [], {v[0]: [] for v in variants}
     for _ in range(a.rounds):
         ours.append(run_ctrain(a))
-        for name, interpreter, preload, loader in variants:
-            theirs[name].append(run_peer(a, interpreter, preload, loader))
+        for name, interpreter, flags, preload in variants:
+            theirs[name].append(run_peer(a, interpreter, flags, preload))
             ours.append(run_ctrain(a))
     med = lambda rows, key: statistics.median(r[key] for r in rows)
-    spread = lambda rows: [round(min(r['images_per_sec'] for r in rows)), round(max(r['images_per_sec'] for r in rows))]
-    out = {'bench': 'vs_pytorch', 'model': a.model, 'procs': a.procs, 'threads': a.threads, 'batch_per_rank': 64, 'rounds': a.rounds,
-           'ctrain': {k: round(med(ours, k), 4) for k in ours[0]}, 'peers': {}}
+    spread = lambda rows: [round(min(r['images_per_sec'] for r in rows), 1), round(max(r['images_per_sec'] for r in rows), 1)]
+    out = {'bench': 'vs_pytorch', 'model': a.model, 'precision': a.precision, 'procs': a.procs, 'threads': a.threads,
+           'batch_per_rank': a.batch, 'rounds': a.rounds, 'ctrain': {k: round(med(ours, k), 4) for k in ours[0]}, 'peers': {}}
     out['ctrain']['range'] = spread(ours)
     for name, rows in theirs.items():
         out['peers'][name] = {'version': rows[0]['version'], 'images_per_sec': round(med(rows, 'images_per_sec'), 1), 'range': spread(rows),
                               'startup_seconds': round(med(rows, 'startup_seconds'), 3), 'peak_rss_mb': med(rows, 'peak_rss_mb'),
-                              'ratio': round(med(ours, 'images_per_sec') / med(rows, 'images_per_sec'), 3)}
+                              'ratio': round(med(ours, 'images_per_sec') / med(rows, 'images_per_sec'), 3),
+                              'rss_ratio': round(med(ours, 'peak_rss_mb') / med(rows, 'peak_rss_mb'), 3)}
+    best = max(out['peers'], key=lambda name: out['peers'][name]['images_per_sec'])
+    out['best'] = {'peer': best, 'ratio': out['peers'][best]['ratio'], 'rss_ratio': out['peers'][best]['rss_ratio']}
     print(json.dumps(out, indent=1))
 
 
