@@ -181,7 +181,7 @@ static enum ct_status parse_all(struct parser *p, const char *text, size_t n)
 {
 	const char *end = text + n;
 
-	if (memchr(text, '\0', n))
+	if (n && memchr(text, '\0', n))
 		return CT_FAIL(CT_DATA, "%s is not a text: it has a NUL in it", p->path);
 	while (text < end) {
 		const char *nl = memchr(text, '\n', (size_t)(end - text)), *stop = nl ? nl : end;
