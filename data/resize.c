@@ -21,7 +21,7 @@ struct ct_resizer {
 enum ct_status ct_resizer_create(ct_resizer **out)
 {
 	CT_TRY_ALLOC(*out = CT_NEW(ct_resizer));
-	(*out)->kernel = ct_resize_kernel_get();
+	(*out)->kernel = ct_resize_kernel_get(0);
 	return CT_OK;
 }
 
@@ -136,8 +136,8 @@ enum ct_status ct_resize_run(ct_resizer *r, const struct ct_resize *req, const s
 	uint8_t *line;
 	int done = 0;
 
-	CT_TRY(ct_resize_axis_set(&r->across, h.at, h.len, h.lo, h.hi, req->out_w, req->flip, true));
-	CT_TRY(ct_resize_axis_set(&r->down, v.at, v.len, v.lo, v.hi, req->out_h, false, false));
+	CT_TRY(ct_resize_axis_set(&r->across, h.at, h.len, h.lo, h.hi, req->out_w, req->flip, r->kernel->unit));
+	CT_TRY(ct_resize_axis_set(&r->down, v.at, v.len, v.lo, v.hi, req->out_h, false, 1));
 	CT_TRY(widen(r));
 	CT_TRY(ct_scratch_reserve(&r->ring, (size_t)(r->down.taps + 1) * pitch));
 	CT_TRY(ct_scratch_reserve(&r->tap_rows, (size_t)r->down.taps * tap));

@@ -89,7 +89,7 @@ static void weigh(double center, double support, int from, int first, int end, i
 }
 
 enum ct_status ct_resize_axis_set(struct ct_resize_axis *a, double at, double len, int lo, int hi, int n, bool mirror,
-				  bool even)
+				  int unit)
 {
 	struct filter f = filter_of(len, n);
 	int first, end;
@@ -101,8 +101,9 @@ enum ct_status ct_resize_axis_set(struct ct_resize_axis *a, double at, double le
 		under(at + (i + 0.5) * f.scale, f.support, lo, hi, &first, &end);
 		a->taps = end - first > a->taps ? end - first : a->taps;
 	}
-	if (even && a->taps % 2 != 0 && a->taps < hi - lo)
-		a->taps++;
+	a->taps = (a->taps + unit - 1) / unit * unit;
+	if (a->taps > hi - lo)
+		a->taps = hi - lo;
 	CT_TRY(reserve(&a->from, &a->cap_n, (size_t)n));
 	CT_TRY(reserve(&a->k, &a->cap_k, (size_t)n * (size_t)a->taps));
 	for (int i = 0; i < n; i++) {

@@ -19,10 +19,10 @@ struct ct_resize_axis {
 };
 
 /* Source interval [at, at + len) becomes n pixels, only [lo, hi) having any weight; backwards when `mirror`. All pixels
- * that the weights belong to, those of zeros too, are in [lo, hi). `even`: an even number of taps, unless hi - lo is
- * smaller. The tables keep their memory. CT_NOMEM. */
+ * that the weights belong to, those of zeros too, are in [lo, hi). The number of taps is a multiple of `unit` where
+ * hi - lo allows it. The tables keep their memory. CT_NOMEM. */
 enum ct_status ct_resize_axis_set(struct ct_resize_axis *a, double at, double len, int lo, int hi, int n, bool mirror,
-				  bool even) CT_MUST_CHECK;
+				  int unit) CT_MUST_CHECK;
 void ct_resize_axis_release(struct ct_resize_axis *a);
 /* First pixel that has a weight, and the one behind the last. */
 void ct_resize_axis_range(double at, double len, int lo, int hi, int n, int *first, int *end);

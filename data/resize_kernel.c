@@ -37,7 +37,7 @@ static void down_plain(const uint8_t *const *rows, const int32_t *k, int taps, i
 	}
 }
 
-const struct ct_resize_kernel ct_resize_plain = {across_plain, down_plain};
+const struct ct_resize_kernel ct_resize_plain = {across_plain, down_plain, 1};
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -126,15 +126,102 @@ static AVX2 void down_avx2(const uint8_t *const *rows, const int32_t *k, int tap
 	}
 }
 
-static const struct ct_resize_kernel with_avx2 = {across_avx2, down_avx2};
+static const struct ct_resize_kernel with_avx2 = {across_avx2, down_avx2, 2};
 
-const struct ct_resize_kernel *ct_resize_kernel_get(void)
+#define AVX512 __attribute__((target("avx512f")))
+
+/* Four pixels as numbers of 32 bits. */
+INLINE AVX512 __m512i load_four(const uint8_t *p)
 {
-	return __builtin_cpu_supports("avx2") ? &with_avx2 : &ct_resize_plain;
+	return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+/* Sums over every fourth tap. */
+INLINE AVX512 __m512i weigh_four(const uint8_t *p, const int32_t *k, int fours)
+{
+	__m512i sum = _mm512_mullo_epi32(load_four(p), _mm512_loadu_si512(k));
+
+	for (int i = 1; i < fours; i++) {
+		__m512i w = _mm512_loadu_si512(k + 16 * i);
+
+		sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(load_four(p + 16 * i), w));
+	}
+	return sum;
+}
+
+/* What is summed up in a and b: a's first and second half in the low half, b's in the high one. */
+INLINE AVX512 __m512i fold(__m512i a, __m512i b)
+{
+	return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xee));
+}
+
+INLINE AVX512 __m128i round_four(__m512i sum)
+{
+	sum = _mm512_add_epi32(sum, _mm512_set1_epi32(HALF));
+	return _mm512_cvtepi32_epi8(_mm512_srai_epi32(sum, CT_RESIZE_BITS));
+}
+
+INLINE AVX512 void across_fours(const uint8_t *src, const int32_t *from, const int32_t *k, int n, int fours,
+				uint8_t *dst)
+{
+	size_t step = 16 * (size_t)fours;
+
+	for (int i = 0; i < n; i += 4, k += 4 * step) {
+		__m512i a = weigh_four(src + 4 * (size_t)from[i], k, fours);
+		__m512i b = weigh_four(src + 4 * (size_t)from[i + 1], k + step, fours);
+		__m512i c = weigh_four(src + 4 * (size_t)from[i + 2], k + 2 * step, fours);
+		__m512i d = weigh_four(src + 4 * (size_t)from[i + 3], k + 3 * step, fours);
+		__m512i ab = fold(a, b), cd = fold(c, d);
+		__m512i sum = _mm512_add_epi32(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));
+
+		_mm_storeu_si128((__m128i *)(void *)(dst + 4 * (size_t)i), round_four(sum));
+	}
+}
+
+static AVX512 void across_avx512(const uint8_t *src, const int32_t *from, const int32_t *k, int n, int taps,
+				 uint8_t *dst)
+{
+	if (taps % 4 != 0)
+		across_plain(src, from, k, n, taps, dst);
+	else if (taps == 4)
+		across_fours(src, from, k, n, 1, dst);
+	else if (taps == 8)
+		across_fours(src, from, k, n, 2, dst);
+	else
+		across_fours(src, from, k, n, taps / 4, dst);
+}
+
+static AVX512 void down_avx512(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst)
+{
+	for (int i = 0; i < n; i += CT_RESIZE_ROW) {
+		__m512i sum[4] = {{0}};
+
+		for (int t = 0; t < taps; t++) {
+			__m512i w = _mm512_set1_epi32(k[t]);
+
+			for (int v = 0; v < 4; v++)
+				sum[v] = _mm512_add_epi32(sum[v],
+							  _mm512_mullo_epi32(load_four(rows[t] + i + 16 * v), w));
+		}
+		for (int v = 0; v < 4; v++)
+			_mm_storeu_si128((__m128i *)(void *)(dst + i + 16 * v), round_four(sum[v]));
+	}
+}
+
+static const struct ct_resize_kernel with_avx512 = {across_avx512, down_avx512, 4};
+
+const struct ct_resize_kernel *ct_resize_kernel_get(int skip)
+{
+	if (skip <= 0 && __builtin_cpu_supports("avx512f"))
+		return &with_avx512;
+	if (skip <= 1 && __builtin_cpu_supports("avx2"))
+		return &with_avx2;
+	return &ct_resize_plain;
 }
 #else
-const struct ct_resize_kernel *ct_resize_kernel_get(void)
+const struct ct_resize_kernel *ct_resize_kernel_get(int skip)
 {
+	(void)skip;
 	return &ct_resize_plain;
 }
 #endif
