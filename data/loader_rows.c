@@ -98,7 +98,6 @@ static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad
 {
 	struct ct_rng r;
 
-	ct_rng_init(&r, rows->sampler.seed, CT_RNG_REPLACE, s->batch.epoch, ct_loader_place(s, row));
 	for (uint32_t attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
 		if (!ct_bad_list_knows(bad, sample)) {
 			enum ct_status st = read_row(rows, w, s, row, sample);
@@ -112,6 +111,8 @@ static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad
 			s->dropped[row] = 1;
 			return CT_OK;
 		}
+		if (attempt == 0)
+			ct_rng_init(&r, rows->sampler.seed, CT_RNG_REPLACE, s->batch.epoch, ct_loader_place(s, row));
 		sample = ct_rng_below(&r, rows->sampler.n);
 	}
 	(void)CT_FAIL(CT_DATA, "%d samples of %s in a row could not be used: nothing to put in their place",
