@@ -299,7 +299,7 @@ static enum ct_status resize_into(ct_transformer *t, const struct ct_resize *req
 static enum ct_status run_resized(ct_transformer *t, const struct request *q)
 {
 	int h = t->opts.h, w = t->opts.w, c = t->encoded ? 3 : t->info->c;
-	struct ct_augment rest = t->opts.augment;
+	const struct ct_augment *a = &t->opts.augment;
 	int64_t since = ct_now_ns();
 	struct ct_pixels pixels;
 	struct ct_resize req;
@@ -307,20 +307,17 @@ static enum ct_status run_resized(ct_transformer *t, const struct request *q)
 
 	CT_TRY(decode(t, q, &since, &req, &pixels));
 	lap(&since, &t->times.decode_ns);
-	/* Mirroring costs nothing in a resize, where nothing but it moves pixels. */
-	moves = ct_augment_moves(&rest, false);
-	if (!moves) {
-		req.flip = ct_augment_flips(&rest, q->seed, q->epoch, q->sample);
-		rest.flip = false;
-	}
+	/* Mirroring costs nothing in a resize, where nothing else moves pixels. */
+	moves = ct_augment_moves(a, false);
+	req.flip = !moves && ct_augment_flips(a, q->seed, q->epoch, q->sample);
 	CT_TRY(ct_bytes_reserve(&t->image, (size_t)h * (size_t)w * (size_t)c));
 	CT_TRY(ct_bytes_reserve(&t->scratch, (size_t)h * (size_t)w * (size_t)c));
 	CT_TRY(resize_into(t, &req, &pixels, moves ? t->image.data : q->x));
 	lap(&since, &t->times.resize_ns);
 	if (moves)
-		ct_augment_apply(&rest, q->seed, q->epoch, q->sample, h, w, c, t->image.data, q->x, t->scratch.data);
-	else if (ct_augment_distorts(&rest))
-		ct_augment_distort(&rest, q->seed, q->epoch, q->sample, &(struct ct_picture){q->x, h, w, c},
+		ct_augment_apply(a, q->seed, q->epoch, q->sample, h, w, c, t->image.data, q->x, t->scratch.data);
+	else if (ct_augment_distorts(a))
+		ct_augment_distort(a, q->seed, q->epoch, q->sample, &(struct ct_picture){q->x, h, w, c},
 				   t->scratch.data);
 	else
 		return CT_OK;
