@@ -378,6 +378,17 @@ bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d)
 	return d->plain;
 }
 
+bool ct_dnnl_desc_is_opaque(const ct_dnnl_desc *d)
+{
+#if DNNL_VERSION_MAJOR < 3
+	return d->md.format_kind != dnnl_blocked && d->md.format_kind != dnnl_format_kind_any;
+#else
+	dnnl_format_kind_t kind = dnnl_format_kind_undef;
+	return dnnl_memory_desc_query(d->md, dnnl_query_format_kind, &kind) != dnnl_success ||
+	       (kind != dnnl_blocked && kind != dnnl_format_kind_any);
+#endif
+}
+
 size_t ct_dnnl_desc_bytes(const ct_dnnl_desc *d)
 {
 	return dnnl_memory_desc_get_size(MD(d));

@@ -104,6 +104,8 @@ size_t ct_dnnl_type_bytes(enum ct_dnnl_type type);
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d);
 const int *ct_dnnl_desc_dims(const ct_dnnl_desc *d);
 bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d);
+/* A layout that only the prim that asked for it understands, as transformed weights. */
+bool ct_dnnl_desc_is_opaque(const ct_dnnl_desc *d);
 /* [N,C/block,H,W,block], block 8 or 16; fp32, or of a type. */
 enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct_dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,

@@ -340,6 +340,10 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 	case ONEDNN_WINOGRAD:
 		ct_onednn_winograd_run(p, t);
 		break;
+	case ONEDNN_FOLD_CHECK:
+	case ONEDNN_FOLD:
+		ct_onednn_fold_run(p, t);
+		break;
 	case ONEDNN_LOSS:
 		run_loss(p, t);
 		break;
@@ -357,6 +361,8 @@ static enum ct_status run_tasks(struct onednn_program *p, int begin, int end, do
 	ct_dnnl_use_threads(p->base.net->engine->threads);
 	for (int i = begin; i < end; i++) {
 		const struct onednn_task *t = &p->tasks[i];
+		if (t->when_stale && !p->values[t->node].stale)
+			continue;
 		int64_t start = p->base.profile ? ct_now_ns() : 0;
 		CT_TRY(run_task(p, t));
 		if (p->base.profile && t->kind != ONEDNN_SLICE_DONE) /* that is time of the communicator */
@@ -400,7 +406,7 @@ static enum ct_status onednn_read(ct_program *base, int node, bool gradient, flo
 	const ct_dnnl_desc *plain;
 	float *all;
 
-	if (node == ct_graph_loss(base->graph) || buffer < 0)
+	if (node == ct_graph_loss(base->graph) || buffer < 0 || v->overwritten)
 		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", n->name, gradient ? "gradient" : "value");
 	const bool after_backward = p->tasks_done > p->n_forward;
 	if (p->buffers[buffer].lost < p->tasks_done ||

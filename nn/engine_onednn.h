@@ -55,6 +55,8 @@ enum onednn_kind {
 	ONEDNN_NORM_POOL, /* norm, ReLU, max pool: enum onednn_norm_pool_arg */
 	ONEDNN_NORM_POOL_BACKWARD,
 	ONEDNN_WINOGRAD,   /* `n`: enum ct_winograd_pass; arguments by name */
+	ONEDNN_FOLD_CHECK, /* engine_onednn_fold.c */
+	ONEDNN_FOLD,
 	ONEDNN_LOSS,       /* [0] logits, [1] gradient of the sum of the row losses (training) */
 	ONEDNN_LOSS_SCALE, /* [0] out = [1] * scale */
 	ONEDNN_SLICE_DONE  /* parameter `n` has its gradient */
@@ -91,6 +93,7 @@ enum onednn_norm_arg {
 	NORM_RUNNING_VARIANCE,
 	NORM_DX = NORM_RESIDUAL,
 	NORM_DRESIDUAL,
+	NORM_DY2,
 	NORM_DGAMMA,
 	NORM_DBETA
 };
@@ -112,6 +115,7 @@ struct onednn_task {
 	int n_args;
 	float *ptr[CT_DNNL_MAX_ARGS]; /* of our own kernels, in the order of args */
 	size_t n;
+	bool when_stale; /* only when the node's folded weights have to be made */
 };
 
 struct onednn_value {
@@ -128,6 +132,8 @@ struct onednn_value {
 	int buffer;                   /* of a root */
 	int grad;                     /* buffer; -1 while there is none */
 	bool grad_shared;             /* the gradient of another value, too: not to be written in place */
+	int grad2;                    /* a second gradient, to be added by the norm that reads both; -1 */
+	bool grad2_shared;
 	bool value_gone;              /* overwritten in place by its own gradient */
 	bool grad_gone;               /* overwritten in place by the gradient of its input */
 	const ct_dnnl_prim *prim;     /* forward */
@@ -137,6 +143,14 @@ struct onednn_value {
 	int mean, variance;           /* norm in training */
 	int mask;                     /* dropout: in the layout of the value; drop path: one of each row */
 	int picked, taps;             /* norm with pool */
+	int folded_norm;              /* evaluation, convolution: the norm in its weights, -1, */
+	int sum, residual;            /* the sum computed with it and the other addend, -1, */
+	int fused_into;               /* and the last of these, -1 */
+	bool absorbed;                /* computed by such a convolution */
+	bool overwritten;             /* by such a sum or by its ReLU */
+	bool fold_in_place;           /* norm in such a convolution: only its ReLU reads it */
+	bool stale, fold_made;        /* folded weights, and of what they were made */
+	uint64_t fold_hash;
 };
 
 struct onednn_program {
@@ -201,6 +215,19 @@ void *ct_onednn_at(const struct onednn_program *p, struct onednn_ref ref);
 enum ct_status ct_onednn_compile_forward(struct onednn_program *p) CT_MUST_CHECK;
 enum ct_status ct_onednn_compile_backward(struct onednn_program *p) CT_MUST_CHECK;
 enum ct_status ct_onednn_compile_node(struct onednn_program *p, int id) CT_MUST_CHECK; /* forward */
+/* engine_onednn_fold.c */
+void ct_onednn_plan_folding(struct onednn_program *p);
+/* *best is NULL, and the norm not folded, where there is no prim with a bias. */
+enum ct_status ct_onednn_choose_folded(struct onednn_program *p, int conv, const struct ct_dnnl_spec *wanted,
+				       const ct_dnnl_desc *any_src, const ct_dnnl_desc *any_weights,
+				       const ct_dnnl_prim **best) CT_MUST_CHECK;
+/* Norm, sum and ReLU become part of the convolution; the last of them owns the result. */
+void ct_onednn_absorb(struct onednn_program *p, int conv);
+enum ct_status ct_onednn_own_folded(struct onednn_program *p, int conv, const ct_dnnl_desc *desc) CT_MUST_CHECK;
+/* Tasks that make weights in the layout `want` and bias. */
+enum ct_status ct_onednn_fold(struct onednn_program *p, int conv, const ct_dnnl_desc *arena, const ct_dnnl_desc *want,
+			      struct onednn_ref *weights, struct onednn_ref *bias) CT_MUST_CHECK;
+void ct_onednn_fold_run(struct onednn_program *p, const struct onednn_task *t);
 /* engine_onednn_recompute.c: before the backward pass of node `id`; does something when that is a block's last. */
 enum ct_status ct_onednn_recompute(struct onednn_program *p, int id) CT_MUST_CHECK;
 /* engine_onednn_forward_ops.c, engine_onednn_backward_ops.c: operations other than convolution and linear */
@@ -235,6 +262,8 @@ void ct_onednn_plan_fusion(struct onednn_program *p);
 enum ct_status ct_onednn_norm_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 /* The sum `id` with the norm fused into it. */
 enum ct_status ct_onednn_join_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+/* Whether the backward pass of the root reads two gradients at once. */
+bool ct_onednn_norm_adds(const struct onednn_program *p, int root);
 enum ct_status ct_onednn_norm_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct_onednn_join_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
 /* engine_onednn_norm_library.c: norms by oneDNN's primitives, and those with ReLU and max pool by our kernels */

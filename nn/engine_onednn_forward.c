@@ -40,7 +40,9 @@ int ct_onednn_owner(const struct onednn_program *p, int id)
 {
 	const struct onednn_value *v = &p->values[id];
 
-	return v->fused_pool >= 0 ? v->fused_pool : v->fused_relu >= 0 ? v->fused_relu : id;
+	if (v->fused_pool >= 0)
+		return v->fused_pool;
+	return v->fused_relu >= 0 ? v->fused_relu : v->fused_into >= 0 ? v->fused_into : id;
 }
 
 enum ct_status ct_onednn_own_result(struct onednn_program *p, int id, const ct_dnnl_desc *desc)
@@ -70,6 +72,7 @@ static enum ct_status choose_layer(struct onednn_program *p, int id, struct ct_d
 	if (spec.winograd) {
 		struct ct_dnnl_spec own = spec;
 		own.src = any_src;
+		own.inference = 0; /* where the weights keep the arena's layout */
 		CT_TRY(ct_dnnl_prim_get(p->dnnl, &own, out));
 		if (*out)
 			return CT_OK;
@@ -103,7 +106,7 @@ static enum ct_status choose_arena_layout(struct onednn_program *p, int id, cons
 
 	CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_WEIGHTS, &weights));
 	*out = weights;
-	if (ct_dnnl_desc_type(weights) == CT_DNNL_F32)
+	if (ct_dnnl_desc_type(weights) == CT_DNNL_F32 && !ct_dnnl_desc_is_opaque(weights))
 		return CT_OK;
 	const int ndims = ct_dnnl_desc_ndims(weights), *dims = ct_dnnl_desc_dims(weights);
 	spec.op = conv ? CT_DNNL_CONV_BACKWARD_WEIGHTS : CT_DNNL_LINEAR_BACKWARD_WEIGHTS;
@@ -114,7 +117,7 @@ static enum ct_status choose_arena_layout(struct onednn_program *p, int id, cons
 	if (ct_dnnl_desc_type(dst) == CT_DNNL_BF16)
 		spec.dst = dst;
 	CT_TRY(ct_dnnl_any(p->dnnl, ndims, dims, &spec.weights));
-	if (p->base.mode == CT_TRAIN)
+	if (p->base.mode == CT_TRAIN && ct_onednn_type(p) == CT_DNNL_BF16)
 		CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &back));
 	return back ? ct_dnnl_prim_desc(p->dnnl, back, CT_DNNL_DIFF_WEIGHTS, out)
 		    : ct_dnnl_plain(p->dnnl, ndims, dims, out);
@@ -126,22 +129,28 @@ static enum ct_status emit_layer(struct onednn_program *p, int id, const ct_dnnl
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
-	const ct_dnnl_desc **layout = &((struct onednn_net *)p->base.net->impl)->layout[node->weight], *dst;
-	struct onednn_ref src, weights;
+	const ct_dnnl_desc **layout = &((struct onednn_net *)p->base.net->impl)->layout[node->weight], *dst, *want;
+	struct onednn_ref src, weights, bias = {node->bias >= 0 ? ONEDNN_PARAM : ONEDNN_NOTHING, node->bias};
 	struct onednn_task *t;
 
 	if (!*layout)
 		CT_TRY(choose_arena_layout(p, id, prim, layout));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_SRC, ONEDNN_BUF(x), x_desc, &src));
-	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight}, *layout,
-			     &weights));
 	CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_DST, &dst));
-	CT_TRY(ct_onednn_own_result(p, id, dst));
+	if (v->folded_norm >= 0) {
+		CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_WEIGHTS, &want));
+		CT_TRY(ct_onednn_fold(p, id, *layout, want, &weights, &bias));
+		CT_TRY(ct_onednn_own_folded(p, id, dst));
+	} else {
+		CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight},
+				     *layout, &weights));
+		CT_TRY(ct_onednn_own_result(p, id, dst));
+	}
 	CT_TRY(ct_onednn_call(p, id, prim, &t));
 	ct_onednn_arg(p, t, CT_DNNL_SRC, src);
 	ct_onednn_arg(p, t, CT_DNNL_WEIGHTS, weights);
-	if (node->bias >= 0)
-		ct_onednn_arg(p, t, CT_DNNL_BIAS, (struct onednn_ref){ONEDNN_PARAM, node->bias});
+	if (bias.where != ONEDNN_NOTHING)
+		ct_onednn_arg(p, t, CT_DNNL_BIAS, bias);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, ct_onednn_result(p, id));
 	v->prim = prim;
 	v->src = src.id;
@@ -189,7 +198,10 @@ static enum ct_status compile_conv(struct onednn_program *p, int id)
 	ct_onednn_dims(p, id, dims);
 	CT_TRY(ct_dnnl_any_of(p->dnnl, type, 4, dims, &spec.dst));
 	const ct_dnnl_desc *x_desc = spec.src;
-	CT_TRY(choose_layer(p, id, spec, any_src, any_weights, &prim));
+	if (p->values[id].folded_norm >= 0)
+		CT_TRY(ct_onednn_choose_folded(p, id, &spec, any_src, any_weights, &prim));
+	if (p->values[id].folded_norm < 0)
+		CT_TRY(choose_layer(p, id, spec, any_src, any_weights, &prim));
 	return emit_layer(p, id, prim, x, x_desc);
 }
 
@@ -287,6 +299,7 @@ enum ct_status ct_onednn_compile_node(struct onednn_program *p, int id)
 enum ct_status ct_onednn_compile_forward(struct onednn_program *p)
 {
 	ct_onednn_plan_fusion(p);
+	ct_onednn_plan_folding(p);
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
 		CT_TRY(ct_onednn_compile_node(p, id));
 	p->n_forward = p->n_tasks;

@@ -53,12 +53,16 @@ static enum ct_status compile_relu(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
-	const struct onednn_value *x = &p->values[p->values[node->in[0]].root];
+	struct onednn_value *x = &p->values[p->values[node->in[0]].root];
 	const struct ct_dnnl_spec spec = {.op = CT_DNNL_RELU_FORWARD, .src = x->desc, .dst = x->desc};
 	struct onednn_task *t;
 
 	CT_TRY(ct_onednn_prim(p, id, &spec, &v->prim));
 	CT_TRY(ct_onednn_own_result(p, id, x->desc));
+	if (p->values[node->in[0]].fold_in_place) {
+		x->overwritten = true;
+		v->buffer = x->buffer;
+	}
 	CT_TRY(ct_onednn_call(p, id, v->prim, &t));
 	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, x->buffer);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);
@@ -146,7 +150,7 @@ enum ct_status ct_onednn_forward_op(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 
-	if (p->values[id].root >= 0) /* computed with another node */
+	if (p->values[id].root >= 0 || p->values[id].absorbed) /* computed with another node */
 		return CT_OK;
 	switch (node->op) {
 	case CT_OP_BATCH_NORM:

@@ -64,6 +64,7 @@ enum ct_status ct_onednn_winograd_forward(struct onednn_program *p, int id)
 	const ct_dnnl_desc **layout = &((struct onednn_net *)p->base.net->impl)->layout[node->weight], *x_desc, *y_desc;
 	struct onednn_ref x;
 	struct onednn_task *t;
+	struct onednn_ref w = {ONEDNN_PARAM, node->weight}, bias = {ONEDNN_PARAM, node->bias};
 	int dims[4], weights[4] = {node->shape.c, 0, node->win.r, node->win.s}, x_buffer;
 
 	ct_onednn_dims(p, node->in[0], dims);
@@ -75,12 +76,17 @@ enum ct_status ct_onednn_winograd_forward(struct onednn_program *p, int id)
 	v->src = x.id;
 	ct_onednn_dims(p, id, dims);
 	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, BLOCK, &y_desc));
+	if (v->folded_norm >= 0) {
+		v->sum = -1;
+		ct_onednn_absorb(p, id);
+		CT_TRY(ct_onednn_fold(p, id, *layout, *layout, &w, &bias));
+	}
 	CT_TRY(ct_onednn_own_result(p, id, y_desc));
 	CT_TRY(emit(p, id, CT_WINOGRAD_FORWARD, &t));
 	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, v->src);
-	ct_onednn_arg(p, t, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight});
-	if (node->bias >= 0)
-		ct_onednn_arg(p, t, CT_DNNL_BIAS, (struct onednn_ref){ONEDNN_PARAM, node->bias});
+	ct_onednn_arg(p, t, CT_DNNL_WEIGHTS, w);
+	if (bias.id >= 0)
+		ct_onednn_arg(p, t, CT_DNNL_BIAS, bias);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, ct_onednn_result(p, id));
 	return CT_OK;
 }

@@ -1,0 +1,324 @@
+/* Evaluation: a convolution with the batch norm behind it as one convolution, w' = w * gamma / sqrt(variance + eps) and
+ * b' = beta + (b - mean) * gamma / sqrt(variance + eps), that also adds the residual and applies the ReLU.
+ *
+ * The folded weights are kept between batches and made anew when the bits they came from have changed: whoever holds a
+ * pointer to the arenas may have written there. */
+#include <math.h>
+#include <string.h>
+
+#include "nn/engine_onednn.h"
+
+#define CHUNKS 16
+
+enum check_arg { CHECK_WEIGHTS, CHECK_BIAS, CHECK_GAMMA, CHECK_BETA, CHECK_MEAN, CHECK_VARIANCE };
+enum fold_arg { FOLD_OUT = CHECK_VARIANCE + 1, FOLD_BIAS_OUT };
+
+/* Dropout and drop path are nothing in evaluation. */
+static bool is_nothing(const struct onednn_program *p, int id)
+{
+	const enum ct_op op = ct_onednn_node(p, id)->op;
+
+	return op == CT_OP_DROPOUT || op == CT_OP_DROP_PATH;
+}
+
+static int user_of(const struct onednn_program *p, int id)
+{
+	int user = p->values[id].user;
+
+	while (user >= 0 && is_nothing(p, user))
+		user = p->values[user].user;
+	return user;
+}
+
+static int source_of(const struct onednn_program *p, int id)
+{
+	while (is_nothing(p, id))
+		id = ct_onednn_node(p, id)->in[0];
+	return id;
+}
+
+/* Whether the convolution `conv` may write its sum over the value `other`: it is there by then and, but for the sum, has
+ * been read by then. Only ReLUs and sums: what they compute is in a layout of 16 channels and not kept for anything else. */
+static bool may_overwrite(const struct onednn_program *p, int other, int add, int conv)
+{
+	if (other >= conv || other == 0)
+		return false;
+	for (int id = other + 1; id < ct_graph_n_nodes(p->base.graph); id++) {
+		const struct ct_node *n = ct_onednn_node(p, id);
+		for (int i = 0; i < 2; i++) {
+			if (n->in[i] < 0 || id == add || is_nothing(p, id) || source_of(p, n->in[i]) != other)
+				continue;
+			if (id >= conv || n->op == CT_OP_FLATTEN)
+				return false;
+		}
+	}
+	return true;
+}
+
+static void plan_sum(struct onednn_program *p, int conv, int norm)
+{
+	const int add = user_of(p, norm);
+
+	if (add < 0 || ct_onednn_node(p, add)->op != CT_OP_ADD)
+		return;
+	const struct ct_node *node = ct_onednn_node(p, add);
+	const int a = source_of(p, node->in[0]), b = source_of(p, node->in[1]), other = a == norm ? b : a;
+	if (a == b || !may_overwrite(p, other, add, conv))
+		return;
+	p->values[conv].sum = add;
+	p->values[conv].residual = other;
+}
+
+void ct_onednn_plan_folding(struct onednn_program *p)
+{
+	for (int id = 0; id < ct_graph_n_nodes(p->base.graph) && p->base.mode == CT_EVAL; id++) {
+		struct onednn_value *v = &p->values[id];
+		if (ct_onednn_node(p, id)->op != CT_OP_CONV2D || v->user < 0 ||
+		    ct_onednn_node(p, v->user)->op != CT_OP_BATCH_NORM)
+			continue;
+		v->folded_norm = v->user;
+		plan_sum(p, id, v->user);
+	}
+}
+
+void ct_onednn_absorb(struct onednn_program *p, int conv)
+{
+	struct onednn_value *v = &p->values[conv];
+	const int last = v->sum >= 0 ? v->sum : v->folded_norm;
+
+	v->fused_relu = p->values[last].fused_relu;
+	v->fused_into = last;
+	p->values[v->folded_norm].absorbed = true;
+	p->values[last].absorbed = true;
+}
+
+/* In order of preference: Winograd, then everything in one; sum and ReLU follow by themselves where they must. */
+static const struct {
+	bool winograd, sum, relu;
+} forms[] = {
+	{true, true, true}, {true, false, false}, {false, true, true}, {false, false, true}, {false, false, false},
+};
+
+static enum ct_status try_form(struct onednn_program *p, int conv, struct ct_dnnl_spec *spec, size_t form,
+			       const ct_dnnl_desc *any_src, const ct_dnnl_prim **out)
+{
+	const struct onednn_value *v = &p->values[conv];
+	const int last = forms[form].sum && v->sum >= 0 ? v->sum : v->folded_norm;
+	const ct_dnnl_prim *prim;
+
+	spec->winograd = forms[form].winograd;
+	/* Weights transformed once would take four times their memory. */
+	spec->inference = !spec->winograd;
+	spec->sum = last == v->sum;
+	spec->relu = forms[form].relu && p->values[last].fused_relu >= 0;
+	if (spec->sum)
+		spec->dst = p->values[p->values[v->residual].root].desc;
+	CT_TRY(ct_dnnl_prim_get(p->dnnl, spec, out));
+	spec->src = any_src;
+	CT_TRY(ct_dnnl_prim_get(p->dnnl, spec, &prim));
+	if (!*out || (prim && ct_dnnl_prim_rank(prim) > ct_dnnl_prim_rank(*out)))
+		*out = prim;
+	return CT_OK;
+}
+
+enum ct_status ct_onednn_choose_folded(struct onednn_program *p, int conv, const struct ct_dnnl_spec *wanted,
+				       const ct_dnnl_desc *any_src, const ct_dnnl_desc *any_weights,
+				       const ct_dnnl_prim **best)
+{
+	struct onednn_value *v = &p->values[conv];
+	const ct_dnnl_prim *prim;
+	const ct_dnnl_desc *bias;
+	size_t chosen = 0;
+
+	*best = NULL;
+	CT_TRY(ct_dnnl_plain(p->dnnl, 1, &ct_onednn_node(p, conv)->shape.c, &bias));
+	for (size_t i = 0; i < CT_ARRAY_LEN(forms); i++) {
+		struct ct_dnnl_spec spec = *wanted;
+		spec.weights = any_weights;
+		spec.bias = bias;
+		if (forms[i].winograd && !wanted->winograd)
+			continue;
+		CT_TRY(try_form(p, conv, &spec, i, any_src, &prim));
+		if (!prim || (*best && ct_dnnl_prim_rank(prim) <= ct_dnnl_prim_rank(*best)))
+			continue;
+		*best = prim;
+		chosen = i;
+	}
+	if (!*best) {
+		v->folded_norm = -1;
+		return CT_OK;
+	}
+	if (!forms[chosen].sum)
+		v->sum = -1;
+	struct onednn_value *norm = &p->values[v->folded_norm];
+	if (!forms[chosen].relu && v->sum < 0 && norm->fused_relu >= 0) {
+		norm->fused_relu = -1;
+		norm->fold_in_place = true;
+	}
+	ct_onednn_absorb(p, conv);
+	return CT_OK;
+}
+
+/* The residual's memory gets the sum. */
+static void take_residual(struct onednn_program *p, int conv)
+{
+	struct onednn_value *from = &p->values[p->values[p->values[conv].residual].root];
+	struct onednn_value *to = &p->values[ct_onednn_owner(p, conv)];
+
+	to->buffer = from->buffer;
+	from->overwritten = true;
+}
+
+enum ct_status ct_onednn_own_folded(struct onednn_program *p, int conv, const ct_dnnl_desc *desc)
+{
+	CT_TRY(ct_onednn_own_result(p, conv, desc));
+	if (p->values[conv].sum >= 0)
+		take_residual(p, conv);
+	return CT_OK;
+}
+
+static void keep(struct onednn_program *p, int buffer)
+{
+	p->buffers[buffer].first = 0;
+	p->buffers[buffer].last = INT32_MAX - 1;
+}
+
+static void source_args(struct onednn_program *p, struct onednn_task *t, struct onednn_ref weights)
+{
+	const struct ct_node *conv = ct_onednn_node(p, t->node),
+			     *norm = ct_onednn_node(p, p->values[t->node].folded_norm);
+
+	ct_onednn_arg(p, t, CT_DNNL_WEIGHTS, weights);
+	ct_onednn_arg(p, t, CT_DNNL_BIAS,
+		      conv->bias >= 0 ? (struct onednn_ref){ONEDNN_PARAM, conv->bias}
+				      : (struct onednn_ref){ONEDNN_NOTHING, 0});
+	ct_onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, norm->weight});
+	ct_onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, norm->bias});
+	ct_onednn_arg(p, t, CT_DNNL_MEAN, (struct onednn_ref){ONEDNN_RUNNING, norm->mean});
+	ct_onednn_arg(p, t, CT_DNNL_VARIANCE, (struct onednn_ref){ONEDNN_RUNNING, norm->var});
+}
+
+enum ct_status ct_onednn_fold(struct onednn_program *p, int conv, const ct_dnnl_desc *arena, const ct_dnnl_desc *want,
+			      struct onednn_ref *weights, struct onednn_ref *bias)
+{
+	const struct onednn_ref source = {ONEDNN_PARAM, ct_onednn_node(p, conv)->weight};
+	const int first = p->n_tasks + 1;
+	const ct_dnnl_desc *plain;
+	struct onednn_ref at;
+	struct onednn_task *t;
+	int scaled, shift;
+
+	CT_TRY(ct_dnnl_plain(p->dnnl, ct_dnnl_desc_ndims(arena), ct_dnnl_desc_dims(arena), &plain));
+	CT_TRY(ct_onednn_task(p, ONEDNN_FOLD_CHECK, conv, &t));
+	source_args(p, t, source);
+	CT_TRY(ct_onednn_relayout(p, conv, source, arena, plain, &at));
+	CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(plain), &scaled));
+	CT_TRY(ct_onednn_buffer(p, (size_t)ct_onednn_node(p, conv)->shape.c * sizeof(float), &shift));
+	CT_TRY(ct_onednn_task(p, ONEDNN_FOLD, conv, &t));
+	source_args(p, t, at);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, scaled);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, shift);
+	t->n = ct_dnnl_desc_bytes(plain) / sizeof(float);
+	const int reorders = p->base.reorders;
+	CT_TRY(ct_onednn_relayout(p, conv, ONEDNN_BUF(scaled), plain, want, weights));
+	p->base.reorders = reorders; /* of weights */
+	*bias = ONEDNN_BUF(shift);
+	keep(p, weights->id);
+	keep(p, shift);
+	for (int i = first; i < p->n_tasks; i++)
+		p->tasks[i].when_stale = true;
+	return CT_OK;
+}
+
+struct chunks {
+	const float *x;
+	size_t n;
+	uint64_t hash[CHUNKS];
+};
+
+/* Four chains of multiplications hide their latency. */
+static uint64_t hash_range(const float *x, size_t n)
+{
+	uint64_t h[4] = {1, 2, 3, 4}, w[4];
+	size_t i = 0;
+
+	for (; i + 8 <= n; i += 8) {
+		memcpy(w, x + i, sizeof(w));
+		for (int k = 0; k < 4; k++)
+			h[k] = (h[k] ^ w[k]) * 0x9e3779b97f4a7c15u + (h[k] >> 29);
+	}
+	for (; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, x + i, sizeof(bits));
+		h[0] = (h[0] ^ bits) * 0x9e3779b97f4a7c15u + (h[0] >> 29);
+	}
+	for (int k = 1; k < 4; k++)
+		h[0] = (h[0] ^ h[k]) * 0x9e3779b97f4a7c15u + (h[0] >> 29);
+	return h[0];
+}
+
+static void hash_chunks(void *arg, int begin, int end)
+{
+	struct chunks *c = arg;
+
+	for (int i = begin; i < end; i++) {
+		const size_t from = c->n * (size_t)i / CHUNKS, to = c->n * (size_t)(i + 1) / CHUNKS;
+		c->hash[i] = hash_range(c->x + from, to - from);
+	}
+}
+
+static uint64_t hash_of(const float *x, size_t n)
+{
+	struct chunks c = {.x = x, .n = x ? n : 0};
+
+	ct_dnnl_parallel(CHUNKS, hash_chunks, &c);
+	return hash_range((const float *)(const void *)c.hash, CHUNKS * sizeof(uint64_t) / sizeof(float));
+}
+
+static void check(struct onednn_program *p, const struct onednn_task *t)
+{
+	const ct_net *net = p->base.net;
+	const struct ct_node *conv = ct_onednn_node(p, t->node);
+	struct onednn_value *v = &p->values[t->node];
+	uint64_t hash = hash_of(t->ptr[CHECK_WEIGHTS], net->elems[conv->weight]);
+
+	for (int i = CHECK_BIAS; i <= CHECK_VARIANCE; i++)
+		hash = hash * 0x9e3779b97f4a7c15u ^ hash_range(t->ptr[i], t->ptr[i] ? (size_t)conv->shape.c : 0);
+	v->stale = !v->fold_made || hash != v->fold_hash;
+	v->fold_made = true;
+	v->fold_hash = hash;
+}
+
+struct fold {
+	const struct onednn_task *t;
+	float eps;
+	size_t row;
+};
+
+static void fold_rows(void *arg, int begin, int end)
+{
+	const struct fold *f = arg;
+	float *const *at = f->t->ptr;
+
+	for (int k = begin; k < end; k++) {
+		const float scale = at[CHECK_GAMMA][k] / sqrtf(at[CHECK_VARIANCE][k] + f->eps);
+		const float *w = at[CHECK_WEIGHTS] + (size_t)k * f->row;
+		float *out = at[FOLD_OUT] + (size_t)k * f->row;
+		for (size_t i = 0; i < f->row; i++)
+			out[i] = w[i] * scale;
+		at[FOLD_BIAS_OUT][k] =
+			at[CHECK_BETA][k] + ((at[CHECK_BIAS] ? at[CHECK_BIAS][k] : 0.0f) - at[CHECK_MEAN][k]) * scale;
+	}
+}
+
+void ct_onednn_fold_run(struct onednn_program *p, const struct onednn_task *t)
+{
+	const int k = ct_onednn_node(p, t->node)->shape.c;
+	struct fold f = {
+		.t = t, .eps = ct_onednn_node(p, p->values[t->node].folded_norm)->eps, .row = t->n / (size_t)k};
+
+	if (t->kind == ONEDNN_FOLD_CHECK)
+		check(p, t);
+	else
+		ct_dnnl_parallel(k, fold_rows, &f);
+}

@@ -1,0 +1,158 @@
+/* Evaluation programs of the oneDNN engine fold batch norms into convolutions: the same results as ref, which does not; folded
+ * anew whenever parameters or running statistics have changed, whoever wrote them. */
+#include "tests/nn/onednn_check.h"
+
+#define ROWS 3
+
+struct setup {
+	const char *model;
+	struct ct_shape input;
+	float drop_path;
+};
+
+static const struct setup setups[] = {
+	{"resnet20", {3, 12, 12}, 0.5f},
+	{"resnet50", {3, 32, 32}, 0},
+	{"convnet", {1, 20, 20}, 0},
+};
+
+static void open_net(struct rig *r, const char *engine, const struct setup *s, bool train)
+{
+	const struct ct_model_spec spec = {.name = s->model,
+					   .input = s->input,
+					   .n_outputs = 10,
+					   .loss = CT_LOSS_CROSS_ENTROPY,
+					   .small_stem = true,
+					   .drop_path = s->drop_path};
+	const struct ct_net_opts opts = {.batch = ROWS, .input = CT_INPUT_F32_NCHW, .seed = 7, .train = train};
+
+	*r = (struct rig){0};
+	assert_ok(ct_model_build(&spec, &r->graph));
+	assert_ok(ct_device_open("cpu", 0, &r->device));
+	assert_ok(ct_engine_open(engine, r->device, 1, &r->engine));
+	assert_ok(ct_net_create(r->engine, r->graph, &opts, &r->net));
+	assert_ok(ct_net_init(r->net, CT_INIT_KAIMING, 1));
+	vary_norms(r->net);
+	assert_ok(ct_program_create(r->net, ROWS, CT_EVAL, &r->program));
+}
+
+/* Running statistics that are not 0 and 1. */
+static void vary_statistics(ct_net *net)
+{
+	const ct_graph *g = ct_net_graph(net);
+	float *x = ct_net_buffers(net);
+
+	for (int i = 0; i < ct_graph_n_buffers(g); i++) {
+		const struct ct_param *b = ct_graph_buffer(g, i);
+		fill_floats(500 + (uint32_t)i, x, b->n);
+		for (size_t k = 0; k < b->n; k++)
+			x[k] = b->kind == CT_PARAM_RUNNING_VAR ? 1.1f + 0.5f * x[k] : 0.4f * x[k];
+		x += b->n;
+	}
+}
+
+static void evaluate(const struct rig *r, ct_program *p, const struct setup *s, float logits[ROWS * 10])
+{
+	const size_t n = shape_elems(s->input) * ROWS;
+	float *x = CT_NEW_ARRAY(float, n);
+	int32_t labels[ROWS] = {1, 2, 3};
+	struct ct_metrics m = {0};
+	const struct ct_batch b = {.n = ROWS, .x = x, .labels = labels};
+
+	fill_floats(9, x, n);
+	assert_ok(ct_program_forward(p, &b, &m));
+	assert_ok(ct_program_read(p, ct_graph_node(r->graph, ct_graph_loss(r->graph))->in[0], false, logits));
+	assert_int_equal(m.count, ROWS);
+	ct_free(x);
+}
+
+static void test_equals_ref(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(setups); i++) {
+		for (int train = 0; train < 2; train++) {
+			struct rig a, b;
+			float want[ROWS * 10], got[ROWS * 10];
+			open_net(&a, "ref", &setups[i], train);
+			open_net(&b, "onednn", &setups[i], train);
+			vary_statistics(a.net);
+			vary_statistics(b.net);
+			evaluate(&a, a.program, &setups[i], want);
+			evaluate(&b, b.program, &setups[i], got);
+			const double error = largest(want, got, ROWS * 10) / largest(want, NULL, ROWS * 10);
+			printf("%s: off by %.1e of the largest logit\n", setups[i].model, error);
+			assert_true(error < 1e-5);
+			rig_close(&a);
+			rig_close(&b);
+		}
+	}
+}
+
+static void test_norms_cost_nothing(void **state)
+{
+	struct rig r;
+	float logits[ROWS * 10];
+	double forward, backward;
+
+	(void)state;
+	open_net(&r, "onednn", &setups[0], true);
+	ct_program_profile(r.program, true);
+	evaluate(&r, r.program, &setups[0], logits);
+	for (int i = 0; i < ct_graph_n_nodes(r.graph); i++) {
+		const enum ct_op op = ct_graph_node(r.graph, i)->op;
+		assert_ok(ct_program_times(r.program, i, &forward, &backward));
+		if (op == CT_OP_BATCH_NORM)
+			assert_true(forward == 0);
+		if (op == CT_OP_CONV2D)
+			assert_true(forward > 0);
+	}
+	rig_close(&r);
+}
+
+/* A program that has folded before gives what a new one gives. */
+static void assert_like_new(const struct rig *r, const float before[ROWS * 10])
+{
+	float a[ROWS * 10], b[ROWS * 10];
+	ct_program *fresh;
+
+	evaluate(r, r->program, &setups[0], a);
+	assert_ok(ct_program_create(r->net, ROWS, CT_EVAL, &fresh));
+	evaluate(r, fresh, &setups[0], b);
+	ct_program_destroy(fresh);
+	assert_memory_equal(a, b, sizeof(a));
+	assert_true(largest(a, before, ROWS * 10) > 0);
+}
+
+static void test_follows_changes(void **state)
+{
+	struct rig r;
+	float first[ROWS * 10], again[ROWS * 10];
+
+	(void)state;
+	open_net(&r, "onednn", &setups[0], true);
+	vary_statistics(r.net);
+	evaluate(&r, r.program, &setups[0], first);
+	evaluate(&r, r.program, &setups[0], again);
+	assert_memory_equal(first, again, sizeof(first));
+	const struct ct_slice *s = ct_net_slice(r.net, ct_net_n_slices(r.net) / 2);
+	ct_net_params(r.net)[s->offset] += 0.5f;
+	assert_like_new(&r, first);
+	ct_net_params(r.net)[s->offset] -= 0.5f;
+	ct_net_buffers(r.net)[3] += 0.25f;
+	assert_like_new(&r, first);
+	assert_ok(ct_net_init(r.net, CT_INIT_KAIMING, 2));
+	assert_like_new(&r, first);
+	rig_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_equals_ref),
+		cmocka_unit_test(test_norms_cost_nothing),
+		cmocka_unit_test(test_follows_changes),
+	};
+	int skipped = skip_without_onednn();
+
+	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
+}
