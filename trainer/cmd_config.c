@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "trainer/cli.h"
+#include "trainer/run_plan.h"
 
 /* To --out, durably, or to standard output. Takes the text. */
 static enum ct_status deliver(const struct ct_cli *cli, struct ct_str *text, enum ct_status st)
@@ -37,10 +38,13 @@ enum ct_status ct_cmd_check(const struct ct_cli *cli)
 	struct ct_config *c;
 	struct ct_str text = {0};
 
+	enum ct_status st;
+
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	st = ct_plan_check_engine(c);
 	add_summary(c, &text);
 	ct_config_destroy(c);
-	return deliver(cli, &text, ct_str_status(&text));
+	return deliver(cli, &text, st == CT_OK ? ct_str_status(&text) : st);
 }
 
 enum ct_status ct_cmd_config_dump(const struct ct_cli *cli)

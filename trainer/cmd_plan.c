@@ -30,6 +30,7 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	const struct ct_dataset_info *ti = ct_dataset_info(p->train);
 	CT_TRY(ct_run_plan_make(c, (uint32_t)p->ranks.world, ti, p->val ? ct_dataset_info(p->val) : NULL, &p->plan));
 	CT_TRY(ct_plan_graph(c, ti, p->plan.input, &p->graph));
+	CT_TRY(ct_plan_check_sizes(c, ti, &p->plan, p->graph));
 	CT_TRY(ct_plan_device_open(c, 0, &p->device));
 	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
 	CT_TRY(ct_plan_check_precision(c, p->engine));

@@ -19,6 +19,7 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)ranks.world));
 	CT_TRY(ct_device_open(cfg->device, 0, &device));
 	ct_device_close(device);
+	CT_TRY(ct_plan_check_engine(cfg));
 	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
 		if (getenv(needed[i]))
 			continue;

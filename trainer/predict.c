@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,8 +113,30 @@ static enum ct_status plan_images(struct ct_predictor *p, struct ct_dataset_info
 	return CT_OK;
 }
 
+/* A list of layers says itself how many outputs it has, and is only built for as many classes. */
+static int classes_of_layers(const struct ct_config *c)
+{
+	static const char linear[] = "linear ";
+	int64_t n = 0;
+	for (int i = c->model.layers.n - 1; i >= 0 && n == 0; i--) {
+		const char *text = c->model.layers.v[i];
+		char number[24];
+		if (strncmp(text, linear, strlen(linear)) != 0)
+			continue;
+		text += strlen(linear);
+		snprintf(number, sizeof(number), "%.*s", (int)strspn(text, "0123456789"), text);
+		if (ct_parse_i64(number, &n) < 0)
+			ct_error_clear();
+	}
+	return n > 0 && n < INT32_MAX ? (int)n : 2; /* building the graph tells what is wrong */
+}
+
 static enum ct_status build_graph(struct ct_predictor *p)
 {
+	if (strcmp(p->cfg->model.name, "layers") == 0) {
+		p->info.n_classes = classes_of_layers(p->cfg);
+		return ct_plan_graph(p->cfg, &p->info, p->input, &p->graph);
+	}
 	/* For two classes first: the file knows how many there are. */
 	p->info.n_classes = 2;
 	CT_TRY(ct_plan_graph(p->cfg, &p->info, p->input, &p->graph));

@@ -142,10 +142,22 @@ enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e)
 {
 	bool bf16 = strcmp(c->precision, "bf16") == 0;
-	if (ct_engine_check_precision(e, bf16 ? CT_PRECISION_BF16 : CT_PRECISION_FP32) == CT_OK)
+	return ct_engine_check_precision(e, bf16 ? CT_PRECISION_BF16 : CT_PRECISION_FP32);
+}
+
+enum ct_status ct_plan_check_engine(const struct ct_config *c)
+{
+	ct_device *device = NULL;
+	ct_engine *engine = NULL;
+	if (strcmp(c->precision, "fp32") == 0) /* which all have */
 		return CT_OK;
-	ct_error_hint("use precision=fp32");
-	return ct_error_wrap("precision %s", c->precision);
+	CT_TRY(ct_plan_device_open(c, 0, &device));
+	enum ct_status st = ct_engine_open(c->train.engine, device, 1, &engine);
+	if (st == CT_OK)
+		st = ct_plan_check_precision(c, engine);
+	ct_engine_close(engine);
+	ct_device_close(device);
+	return st;
 }
 
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)

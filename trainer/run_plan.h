@@ -59,6 +59,8 @@ char *ct_plan_run_dir(const struct ct_config *c);
 enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out) CT_MUST_CHECK;
 /* Does the engine compute in the config's precision? CT_UNSUPPORTED with the reason and what would do. */
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e) CT_MUST_CHECK;
+/* The same for the engine that the config names on this host, before there are ranks. */
+enum ct_status ct_plan_check_engine(const struct ct_config *c) CT_MUST_CHECK;
 /* What the ranks of one run show each other: dist.run_id, else what who started them calls the run ("": nothing), else
  * its name. Borrowed. */
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers);
@@ -89,6 +91,10 @@ enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const
 /* The graph that the config asks for on this data, for images of shape input. Returns owned. */
 enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
 			     ct_graph **out) CT_MUST_CHECK;
+/* Images of every size that training and evaluation will see are for the same weights: CT_CONFIG names the tensor where
+ * they are not (a linear layer right behind a flattened image). g: of plan's first size. */
+enum ct_status ct_plan_check_sizes(const struct ct_config *c, const struct ct_dataset_info *train,
+				   const struct ct_run_plan *p, const ct_graph *g) CT_MUST_CHECK;
 /* Reduce buckets over the net's gradient arena, caps from dist.*. Returns owned (ct_free). */
 enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out,
 			       int *n) CT_MUST_CHECK;

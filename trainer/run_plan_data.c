@@ -178,3 +178,40 @@ void ct_plan_loader_opts(const struct ct_config *c, const struct ct_run_plan *p,
 	};
 	out->sampler.rank = rank;
 }
+
+static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a, const ct_graph *b, struct ct_shape size)
+{
+	for (int i = 0; i < ct_graph_n_params(a); i++) {
+		const struct ct_param *p = ct_graph_param(a, i), *q = ct_graph_param(b, i);
+		if (p->n == q->n)
+			continue;
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__,
+			     "model.name %s has other weights for images of %dx%d: %s would have %zu elements instead of %zu",
+			     c->model.name, size.w, size.h, p->name, q->n, p->n);
+		ct_error_hint(
+			"use one size for training and evaluation, or a model whose linear layer follows a global_avg_pool");
+		return CT_CONFIG;
+	}
+	return CT_OK;
+}
+
+static enum ct_status check_size(const struct ct_config *c, const struct ct_dataset_info *train, const ct_graph *g,
+				 struct ct_shape size)
+{
+	const struct ct_shape *have = &ct_graph_node(g, 0)->shape;
+	ct_graph *other = NULL;
+	if (size.h == have->h && size.w == have->w)
+		return CT_OK;
+	CT_TRY(ct_plan_graph(c, train, size, &other));
+	enum ct_status st = same_weights(c, g, other, size);
+	ct_graph_destroy(other);
+	return st;
+}
+
+enum ct_status ct_plan_check_sizes(const struct ct_config *c, const struct ct_dataset_info *train,
+				   const struct ct_run_plan *p, const ct_graph *g)
+{
+	for (int i = 0; i < p->n_sizes; i++)
+		CT_TRY(check_size(c, train, g, (struct ct_shape){p->input.c, p->sizes[i].h, p->sizes[i].w}));
+	return p->has_val ? check_size(c, train, g, p->val_input) : CT_OK;
+}

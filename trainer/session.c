@@ -50,6 +50,8 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	}
 	CT_TRY(ct_plan_check_precision(s->cfg, s->engine));
 	CT_TRY(ct_plan_graph(s->cfg, ti, train ? s->plan.input : s->plan.val_input, &s->graph));
+	if (train)
+		CT_TRY(ct_plan_check_sizes(s->cfg, ti, &s->plan, s->graph));
 	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
 }
 

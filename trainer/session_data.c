@@ -9,7 +9,8 @@ static enum ct_status open_both(struct ct_data_opening *o)
 		CT_TRY(ct_plan_open_data(o->cfg, true, NULL, &o->train));
 	if (!ct_plan_has_val(o->cfg))
 		return CT_OK;
-	return ct_plan_open_data(o->cfg, false, o->train ? ct_dataset_info(o->train) : NULL, &o->val);
+	CT_TRY(ct_plan_open_data(o->cfg, false, o->train ? ct_dataset_info(o->train) : NULL, &o->val));
+	return o->train ? ct_dataset_check_classes(o->train, o->val) : CT_OK;
 }
 
 static void *opening_main(void *arg)
