@@ -1,0 +1,343 @@
+"""Training on compressed images: folders and shards, bad samples, growing sizes, resumes, prediction; bfloat16 and batch norm over ranks."""
+
+import io
+import os
+import random
+import signal
+import struct
+import tarfile
+import zlib
+
+from harness import DATA, USAGE, Case, main, read_text, shared
+
+CLASSES = ("cat", "dog", "fox", "owl")
+# Ends in a global average, so images may have any size. Without batch norm: the same for any number of ranks.
+MODEL = "[conv2d 8 kernel=3 padding=1 stride=2, relu, conv2d 8 kernel=3 padding=1, relu, global_avg_pool, flatten, linear 4]"
+CONFIG = """\
+model: {name: layers, layers: %s}
+data:
+  name: %%s
+  dir: %%s
+  train: {path: %%s, size: 24}
+  val: {path: %%s, size: 24}
+  workers: 1
+  augment: {flip: true, brightness: 0.3, erasing: 0.2}
+batch: {global: 12, eval: 8}
+optim: {lr: 0.05, momentum: 0.9}
+train: {epochs: 2}
+launch: {procs: 2, threads: 1}
+log: {every: 1}
+""" % MODEL
+
+
+def png(w, h, seed, colour):
+    """Noise around a colour."""
+    rng = random.Random(seed)
+    rows = b"".join(b"\0" + bytes(min(255, c + rng.randrange(60)) for _ in range(w) for c in colour) for _ in range(h))
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    head = struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def pictures(n, seed):
+    """n pairs (label, PNG), of various sizes; the label shows in the colour."""
+    rng = random.Random(seed)
+    out = []
+    for i in range(n):
+        label = i % 4
+        colour = [(160, 30, 30), (30, 160, 30), (30, 30, 160), (120, 120, 20)][label]
+        out.append((label, png(rng.randint(20, 48), rng.randint(20, 48), seed * 1000 + i, colour)))
+    return out
+
+
+class Images(Case):
+    def folder(self, split, n, seed):
+        for i, (label, data) in enumerate(pictures(n, seed)):
+            self.write(f"data/{split}/{CLASSES[label]}/{i:04d}.png", data)
+
+    def shards(self, split, n, seed, per_shard=10, bad=()):
+        samples = pictures(n, seed)
+        for first in range(0, n, per_shard):
+            path = self.path("data", f"{split}-{first // per_shard:06d}.tar")
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with tarfile.open(path, "w") as tar:
+                for i, (label, data) in enumerate(samples[first:first + per_shard], first):
+                    data = data[:60] if i in bad else data
+                    for ending, body in (("png", data), ("cls", str(label).encode())):
+                        info = tarfile.TarInfo(f"sample{i:04d}.{ending}")
+                        info.size = len(body)
+                        tar.addfile(info, io.BytesIO(body))
+
+    def sharded(self, n=50, bad=(), bad_val=(), name="shards.yaml"):
+        self.shards("train", n, 1, bad=bad)
+        self.shards("val", 21, 2, bad=bad_val)
+        return self.config(CONFIG % ("shards", self.path("data"), "train-*.tar", "val-*.tar"), name)
+
+    def killed(self, *sets, at, timeout=60, **more):
+        """A run of which one rank is killed at a failpoint."""
+        r = self.start_training(*sets, env={"CTRAIN_FAILPOINT": at}, **more).wait(timeout)
+        self.assertNotIn(r.code, (0, 2, 3), r.describe())
+
+    def log(self, run="run"):
+        folder = self.path(run, "log")
+        return "".join(read_text(os.path.join(folder, n)) for n in sorted(os.listdir(folder)))
+
+
+class Training(Images):
+    def test_folder(self):
+        self.folder("train", 50, 1)
+        self.folder("val", 21, 2)
+        config = self.config(CONFIG % ("imagefolder", self.path("data"), "train", "val"))
+        r = self.train("train.epochs=6", config=config)
+        self.assert_quiet(r)
+        epochs, evals = self.metrics(kind="epoch"), self.metrics(kind="eval")
+        self.assertEqual([e["images"] for e in epochs], [50] * 6)
+        self.assertEqual([e["count"] for e in evals], [21] * 6)
+        self.assertEqual({e["bad_samples"] for e in epochs + evals}, {0})
+        self.assertLess(epochs[-1]["train_loss"], epochs[0]["train_loss"])
+        for e in epochs:
+            self.assertRegex(e["verdict"], f"^bound by {'rank [01]' if e['bound_by'] == 'rank' else e['bound_by']}: ")
+        self.assertIn(epochs[0]["verdict"], r.err + r.out)
+        self.assertEqual(read_text(self.path("run", "classes.txt")), "0 cat\n1 dog\n2 fox\n3 owl\n")
+        shown = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", "--checkpoint", "last", "--json").json()
+        self.assertEqual(shown["count"], 21)
+        self.assertAlmostEqual(shown["loss"], evals[-1]["loss"], places=5)
+
+    def test_sizes_by_epoch(self):
+        config = self.sharded()
+        sets = ("data.train.size=[[0,16],[1,24]]", "data.val.size=32", "train.epochs=3")
+        self.train(*sets, run="whole", config=config)
+        self.assertIn("training images are 24x24 from now on", self.log("whole"))
+        # Saved within the epoch of the larger images, and gone on with.
+        self.killed(*sets, "checkpoint.every_steps=7", config=config, at="step:8@1")
+        self.train(*sets, config=config)
+        self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], 7)
+        self.assertEqual(self.digest(), self.digest("whole"))
+        r = self.train(*sets, "model.name=convnet", run="convnet", config=self.config(read_text(config).replace(MODEL, "[]"), "c.yaml"),
+                       expect=USAGE)
+        self.assert_last_says(r, "other weights for images of 24x24: fc.weight", "global_avg_pool")
+
+    def test_resnet_options(self):
+        """What belongs to ResNets only, mixed labels and a large-batch optimizer: all of it trains."""
+        self.train("model.zero_gamma=true", "model.drop_path=0.2", "model.label_smoothing=0.1",
+                   "data.augment.mixup=0.2", "data.augment.cutmix=1", "data.augment.rand_augment=2", "optim.name=lars", "schedule.name=cosine",
+                   "schedule.warmup_epochs=1", "optim.lr_rule=linear",
+                   "train.ema=0.9", "train.recompute=blocks", "model.bn=broadcast", "train.epochs=2",
+                   config=self.config(read_text(self.sharded()).replace(f"name: layers, layers: {MODEL}", "name: resnet20"), "r.yaml"))
+        self.assertEqual(self.metrics(kind="eval")[-1]["count"], 21)
+
+
+class BadSamples(Images):
+    BAD, BAD_VAL = (3, 17, 18, 40), (0, 20)
+
+    def test_budget(self):
+        config = self.sharded(bad=self.BAD, bad_val=self.BAD_VAL)
+        self.train("data.max_bad=4", config=config)
+        self.assertEqual([e["bad_samples"] for e in self.metrics(kind="epoch")][0], len(self.BAD))
+        self.assertEqual([e["images"] for e in self.metrics(kind="epoch")], [50, 50])
+        for e in self.metrics(kind="eval"):
+            self.assertEqual((e["count"], e["bad_samples"]), (19, 2))
+        log = self.log()
+        for i in self.BAD:
+            self.assertRegex(log, rf'train-{i // 10:06d}\.tar: key "sample{i:04d}" at byte \d+: png-\w+: ')
+        for i in self.BAD_VAL:
+            self.assertRegex(log, rf'val-{i // 10:06d}\.tar: key "sample{i:04d}"')
+        for run, sets in (("few", ("data.max_bad=3",)), ("none", ("data.max_bad=0",)), ("share", ("data.max_bad=0.05",))):
+            with self.subTest(sets=sets):
+                r = self.train(*sets, run=run, config=config, expect=DATA)
+                self.assert_last_says(r, "data.max_bad|samples of shards could not be used", "data check")
+        r = self.train("data.max_bad=1", "train.epochs=1", run="val", config=self.sharded_again(), expect=DATA)
+        self.assert_last_says(r, "2 of 21 evaluation samples", "data.max_bad")
+
+    def sharded_again(self):
+        self.shards("train", 50, 1)
+        return self.path("shards.yaml")
+
+    def test_same_replacements(self):
+        """Any number of loader threads and of ranks puts the same samples in the places of bad ones."""
+        config = self.sharded(bad=self.BAD)
+        losses = []
+        for i, sets in enumerate((("data.workers=0",), ("data.workers=3",), ("--procs", 1), ("--procs", 3))):
+            self.train("data.max_bad=8", *sets, run=f"run-{i}", config=config)
+            losses.append(self.losses(f"run-{i}"))
+        self.assertEqual(losses[0], losses[1])
+        for other in losses[2:]:
+            for step, loss in losses[0].items():
+                self.assertAlmostEqual(other[step] / loss, 1, delta=1e-6, msg=f"step {step}")
+
+    def test_shard_vanishes(self):
+        """After the index was made: every sample of it is a bad one."""
+        config = self.sharded()
+        self.train(run="before", config=config)
+        os.truncate(self.path("data", "train-000002.tar"), 2048)
+        r = self.train("run.seed=2", "data.max_bad=2", run="after", config=config, expect=DATA)
+        self.assert_says(r, "train-000002.tar")
+
+
+class Resumed(Images):
+    def test_killed_in_mid_epoch(self):
+        config = self.sharded()
+        sets = ("checkpoint.every_steps=2", "data.augment.mixup=0.5", "train.epochs=3")
+        self.train(*sets, run="whole", config=config)
+        for workers in (0, 1, 3):
+            with self.subTest(workers=workers):
+                run = f"run-{workers}"
+                p = self.start_training(*sets, "data.workers=2", run=run, config=config, env={"CTRAIN_FAILPOINT": "step:8@0=stop"})
+                self.until_stopped(0, p)
+                p.signal(signal.SIGKILL)
+                p.wait()
+                self.until(lambda: not self.marked(), "everything was gone", None, 5)
+                self.train(*sets, f"data.workers={workers}", run=run, config=config)
+                self.assertEqual(self.metrics(run, "run")[-1]["resumed_step"], 6)
+                self.assertEqual(self.digest(run), self.digest("whole"))
+                self.assertEqual(self.losses(run), self.losses("whole"))
+
+    def test_on_another_world_size(self):
+        """The same samples in the same order, distorted in the same way: the same losses."""
+        config = self.sharded()
+        self.train("train.epochs=3", run="whole", config=config)
+        for first, second in ((2, 1), (1, 3), (3, 2)):
+            with self.subTest(first=first, second=second):
+                run = f"run-{first}-{second}"
+                self.killed("train.epochs=3", "checkpoint.every_steps=7", "--procs", first, run=run, config=config, at="step:9@0")
+                self.train("train.epochs=3", "--procs", second, run=run, config=config)
+                self.assertEqual([m["world_size"] for m in self.metrics(run, "run")], [first, second])
+                for step, loss in self.losses("whole").items():
+                    self.assertAlmostEqual(self.losses(run)[step] / loss, 1, delta=1e-6, msg=f"step {step}")
+
+    def test_accumulated_as_at_once(self):
+        config = self.sharded()
+        self.train(run="once", config=config)
+        for parts, procs in ((2, 2), (3, 1), (6, 1)):
+            run = f"parts-{parts}"
+            self.train(f"train.accumulate={parts}", "--procs", procs, run=run, config=config)
+            for step, loss in self.losses("once").items():
+                self.assertAlmostEqual(self.losses(run)[step] / loss, 1, delta=1e-6, msg=f"step {step}, {parts} parts")
+
+
+class Prediction(Images):
+    def test_predict(self):
+        self.folder("train", 80, 1)
+        self.folder("val", 20, 2)
+        config = self.config(CONFIG % ("imagefolder", self.path("data"), "train", "val"))
+        self.train("train.epochs=12", config=config)
+        self.assertGreater(self.metrics(kind="eval")[-1]["top1"], 0.7)
+        files = [self.path("data", "val", c, n) for c in CLASSES for n in sorted(os.listdir(self.path("data", "val", c)))]
+        run = self.path("run")
+        shown = self.run_ctrain("predict", run, *files, "--checkpoint", "last", "--top", 2, "--json").json()
+        self.assertEqual([i["path"] for i in shown["images"]], files)
+        right = sum(i["top"][0]["name"] == os.path.basename(os.path.dirname(i["path"])) for i in shown["images"])
+        self.assertAlmostEqual(right / len(files), self.metrics(kind="eval")[-1]["top1"])
+        for image in shown["images"]:
+            self.assertEqual(len(image["top"]), 2)
+            self.assertGreaterEqual(image["top"][0]["p"], image["top"][1]["p"])
+        # A folder, the file alone, and one at a time: the same answers.
+        weights = self.path("run", "checkpoints", "last", "model.safetensors")
+        again = self.run_ctrain("predict", weights, self.path("data", "val", "cat"), "--top", 1, "--json").json()["images"]
+        self.assertEqual([i["top"][0]["class"] for i in again], [i["top"][0]["class"] for i in shown["images"][:len(again)]])
+        text = self.run_ctrain("predict", run, "--checkpoint", "last", files[0], "--top", 3).out.splitlines()
+        self.assertEqual(text[0], files[0])
+        self.assertEqual(len(text), 4)
+        self.assertRegex(text[1], rf"^ +\d+\.\d\d %  {shown['images'][0]['top'][0]['name']}$")
+
+    def test_bad_images(self):
+        self.folder("train", 8, 1)
+        self.folder("val", 8, 2)
+        self.train("train.epochs=1", config=self.config(CONFIG % ("imagefolder", self.path("data"), "train", "val")))
+        good = self.path("data", "val", "cat", "0000.png")
+        bad = self.write("no.png", "not a picture")
+        r = self.run_ctrain("predict", self.path("run"), self.path("absent.jpg"), good, bad, "--json", expect=DATA)
+        images = r.json()["images"]
+        self.assertEqual([("error" in i, len(i["top"])) for i in images], [(True, 0), (False, 4), (True, 0)])
+        self.assertIn("No such file", images[0]["error"])
+        self.assertIn("neither JPEG nor PNG", images[2]["error"])
+        self.assert_last_says(r, "2 of 3 images")
+        weights = os.path.join(self.tmp, "alone.safetensors")
+        os.link(self.path("run", "checkpoints", "last", "model.safetensors"), weights)
+        r = self.run_ctrain("predict", weights, good, expect=USAGE)
+        self.assert_last_says(r, "--config")
+        r = self.run_ctrain("predict", weights, good, "--config", self.path("tiny.yaml"))
+        self.assertIn("class ", r.out)
+        r = self.run_ctrain("predict", self.path("nothing"), good, expect=DATA)
+        self.assert_last_says(r, "nothing")
+
+    def test_one_channel(self):
+        config = "model: {name: mlp, hidden: [16]}\ndata: {name: synthetic, shape: [1, 12, 12], n_train: 64, n_val: 16}\ntrain: {epochs: 1}\n"
+        self.train(config=self.config(config))
+        r = self.run_ctrain("predict", self.path("run"), self.write("a.png", png(30, 20, 1, (10, 200, 30))), "--top", 1)
+        self.assertRegex(r.out, r"a\.png\n +\d+\.\d\d %  class \d\n$")
+
+
+class Precision(Images):
+    def test_bf16(self):
+        config = self.config(read_text(self.sharded()).replace(f"name: layers, layers: {MODEL}", "name: resnet20"), "r.yaml")
+        if "avx512_bf16" in read_text("/proc/cpuinfo"):
+            self.train("precision=bf16", run="bf16", config=config)
+            self.train(run="fp32", config=config)
+            for step in (1, 2):  # later two runs of so few samples have gone their own ways
+                self.assertAlmostEqual(self.losses("bf16")[step] / self.losses("fp32")[step], 1, delta=0.05, msg=f"step {step}")
+            self.assertNotEqual(self.losses("bf16"), self.losses("fp32"))
+        else:
+            r = self.train("precision=bf16", config=config, expect=USAGE)
+            self.assert_last_says(r, "bfloat16", "precision=fp32")
+        for command in ("train", "plan", "check"):
+            r = self.run_ctrain(command, config, "precision=bf16", "train.engine=ref", f"run.dir={self.path('ref')}", expect=USAGE)
+            self.assert_last_says(r, "precision bf16: the engine \"ref\" computes fp32 only", "fp32")
+
+
+class BatchNorm(Images):
+    def test_over_ranks(self):
+        """Statistics of all rows: two and three ranks learn what one rank learns."""
+        def config(n):
+            return self.config(read_text(self.sharded(n=n)).replace("relu", "batch_norm, relu"), f"bn-{n}.yaml")
+        sync = ("model.bn=sync", "train.accumulate=1")
+        self.train("--procs", 1, *sync, run="one", config=config(48))
+        for procs in (2, 3):
+            run = f"procs-{procs}"
+            self.train("--procs", procs, *sync, run=run, config=config(48))
+            for step, loss in self.losses("one").items():
+                self.assertAlmostEqual(self.losses(run)[step] / loss, 1, delta=1e-5, msg=f"step {step}")
+            for a, b in zip(self.metrics("one", "eval"), self.metrics(run, "eval")):
+                self.assertAlmostEqual(a["loss"] / b["loss"], 1, delta=1e-4)
+        self.train("--procs", 2, run="local", config=config(48))
+        self.assertGreater(max(abs(self.losses("local")[s] / loss - 1) for s, loss in self.losses("one").items()), 1e-3)
+        self.train("--procs", 2, "model.bn=broadcast", run="broadcast", config=config(48))
+        self.assertEqual(self.digest("broadcast"), self.digest("local"))
+        r = self.train("--procs", 3, *sync, run="uneven", config=config(50), expect=USAGE)
+        self.assert_last_says(r, "model.bn sync needs rows on every rank", "drop_last")
+        self.train("--procs", 3, *sync, "data.drop_last=true", run="even", config=config(50))
+
+
+class RealData(Images):
+    def test_cifar(self):
+        data = shared("data", "cifar-10-batches-bin") or shared("cifar-10-batches-bin")
+        if not data:
+            self.skipTest("there is no ../shared/data/cifar-10-batches-bin")
+        config = os.path.join(os.path.dirname(__file__), "..", "..", "configs", "resnet20_cifar10.yaml")
+        self.train(f"data.dir={data}", "train.max_steps=12", "train.eval_every=0", "log.every=1", "data.val=none", config=config)
+        losses = self.losses()
+        self.assertLess(losses[12], losses[1])
+        self.assertEqual(read_text(self.path("run", "classes.txt")).split()[1], "airplane")
+
+    def test_imagenet_shards(self):
+        """The config as it is but for places and for the size, which is for the sake of time."""
+        data = shared("data", "imagenet-wds") or shared("imagenet-wds")
+        if not data:
+            self.skipTest("there is no ../shared/data/imagenet-wds")
+        config = os.path.join(os.path.dirname(__file__), "..", "..", "configs", "resnet50_imagenet.yaml")
+        sets = (f"data.dir={data}", "data.train=imagenet-train-{000000..000007}.tar", "data.val=imagenet-val-{000000..000001}.tar",
+                f"data.index_dir={self.path('index')}", "data.train.size=64", "data.val.size=64", "model.name=resnet18", "log.every=1",
+                "checkpoint.every_steps=2", "train.eval_every=0", "batch.per_rank=8", "train.max_steps=4")
+        self.train(*sets, config=config, timeout=200)
+        self.assertEqual(self.metrics(kind="eval")[-1]["count"], 80)
+        self.assertEqual(self.metrics(kind="run")[-1]["lr"], 0.1 * 16 / 256)
+        self.killed(*sets, run="killed", config=config, at="step:3@1", timeout=200)
+        self.train(*sets, run="killed", config=config, timeout=200)
+        self.assertEqual(self.metrics("killed", "run")[-1]["resumed_step"], 2)
+        self.assertEqual(self.digest("killed"), self.digest())
+
+
+if __name__ == "__main__":
+    main()
