@@ -27,7 +27,7 @@ void ct_jpeg_destroy(ct_jpeg *j);
 enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct ct_image_header *out) CT_MUST_CHECK;
 /* scale 1, 2, 4, 8: decodes at 1/scale; the window is in full size. */
 enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struct ct_pixels *out) CT_MUST_CHECK;
-/* Drops what is open; may be called at any time. */
+/* Drops what is open, and the warning; may be called at any time. */
 void ct_jpeg_close(ct_jpeg *j);
 const char *ct_jpeg_warning(const ct_jpeg *j);
 

@@ -9,6 +9,7 @@
 
 #define DEFAULT_PIXELS ((uint64_t)64 << 20)
 #define MOST_PIXELS ((uint64_t)CT_IMAGE_MAX_SIDE * CT_IMAGE_MAX_SIDE)
+#define MOST_SPARE ((size_t)4 << 20)
 #define DEFAULT_SCANS 500
 
 struct ct_image_decoder {
@@ -26,8 +27,8 @@ enum ct_status ct_scratch_reserve(struct ct_scratch *s, size_t bytes)
 	if (bytes <= s->cap)
 		return CT_OK;
 	ct_scratch_release(s);
-	/* Half as much again, so that a row of ever larger images does not allocate for each of them. */
-	bytes += bytes / 2;
+	/* Some more, so that a row of ever larger images does not allocate for each of them. */
+	bytes += bytes / 2 < MOST_SPARE ? bytes / 2 : MOST_SPARE;
 	CT_TRY_ALLOC(s->p = ct_calloc_aligned(64, bytes));
 	s->cap = bytes;
 	return CT_OK;

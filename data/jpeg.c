@@ -29,7 +29,7 @@ struct ct_jpeg {
 	jmp_buf escape;   /* with an enum failure */
 	bool created;     /* d is to be destroyed */
 	bool ended;       /* the bytes ran out */
-	bool scanned_out; /* ... before the last rows of a scan */
+	bool ended_early; /* ... before the last rows of a scan */
 	char warning[sizeof(WARNING_TAG) + JMSG_LENGTH_MAX];
 	struct ct_scratch rows;
 };
@@ -86,7 +86,7 @@ static boolean source_fill(j_decompress_ptr d)
 	struct ct_jpeg *j = of((j_common_ptr)d);
 
 	if (!j->ended && d->input_iMCU_row + 1 < d->total_iMCU_rows)
-		j->scanned_out = true;
+		j->ended_early = true;
 	j->ended = true;
 	WARNMS(d, JWRN_JPEG_EOF);
 	j->source.next_input_byte = eoi;
@@ -118,11 +118,17 @@ enum ct_status ct_jpeg_create(const struct ct_image_opts *opts, ct_jpeg **out)
 	return CT_OK;
 }
 
-void ct_jpeg_close(ct_jpeg *j)
+static void release(ct_jpeg *j)
 {
 	if (j->created)
 		jpeg_destroy_decompress(&j->d);
 	j->created = false;
+}
+
+void ct_jpeg_close(ct_jpeg *j)
+{
+	release(j);
+	j->warning[0] = 0;
 }
 
 void ct_jpeg_destroy(ct_jpeg *j)
@@ -184,7 +190,7 @@ static enum ct_status failed(ct_jpeg *j, enum failure why)
 		else
 			CT_FAIL(CT_DATA, "%s: %s", tag_of(code), text);
 	}
-	ct_jpeg_close(j);
+	release(j);
 	return ct_error_status();
 }
 
@@ -192,8 +198,7 @@ static enum ct_status failed(ct_jpeg *j, enum failure why)
  * pixels would depend on what this thread has seen before. */
 static void start(ct_jpeg *j, const uint8_t *bytes, size_t n)
 {
-	j->ended = j->scanned_out = false;
-	j->warning[0] = 0;
+	j->ended = j->ended_early = false;
 	j->d.err = jpeg_std_error(&j->errors);
 	j->errors.error_exit = on_error;
 	j->errors.emit_message = on_message;
@@ -309,7 +314,7 @@ static bool lacks_scans(const ct_jpeg *j)
 	if (!j->ended)
 		return false;
 	/* Arithmetic decoding goes on with zeros and does not complain. */
-	if (d->arith_code && j->scanned_out)
+	if (d->arith_code && j->ended_early)
 		return true;
 	/* A scan for each component, or refinements: cut between two of them. */
 	for (int c = 0; d->coef_bits && c < d->num_components; c++) {
@@ -365,7 +370,7 @@ enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struc
 		longjmp(j->escape, FAIL_TRUNCATED);
 	if (j->d.output_scanline == j->d.output_height)
 		jpeg_finish_decompress(&j->d); /* says when the end is missing */
-	ct_jpeg_close(j);
+	release(j);
 	*out = (struct ct_pixels){.rgbx = j->rows.p + ((size_t)b.x - x0) * 4, .pitch = pitch, .box = b, .scale = scale};
 	return CT_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "data/exif.h"
 #include "data/image.h"
 
 static ct_image_decoder *decoder(struct ct_image_opts opts)
@@ -258,6 +259,34 @@ static void test_orientation(void **state)
 	}
 }
 
+/* Blocks cut after every byte, offsets that lead outside, other types: no orientation, and nothing read outside. */
+static void test_broken_exif(void **state)
+{
+	uint8_t whole[64];
+	size_t n = make_exif(whole, false, 6);
+
+	(void)state;
+	assert_int_equal(ct_exif_orientation(whole, n), 6);
+	for (size_t cut = 0; cut < n; cut++) {
+		uint8_t *exact = malloc(cut ? cut : 1);
+
+		memcpy(exact, whole, cut);
+		/* The entry ends 4 bytes before the block. */
+		assert_int_equal(ct_exif_orientation(exact, cut), cut >= n - 4 ? 6 : 1);
+		free(exact);
+	}
+	for (int at = 0; at < (int)n; at++) {
+		uint8_t *exact = malloc(n);
+		int o;
+
+		memcpy(exact, whole, n);
+		exact[at] = 0xff;
+		o = ct_exif_orientation(exact, n);
+		assert_true(o == 1 || o == 6);
+		free(exact);
+	}
+}
+
 /* Opens and decodes everything; the message must begin with the tag. NULL: must succeed. */
 static void check_fails(ct_image_decoder *d, const void *p, size_t n, const char *tag)
 {
@@ -289,6 +318,8 @@ static void check_cuts(ct_image_decoder *d, struct bytes b, size_t least)
 	check_fails(d, b.p, b.n - 2, NULL);
 	assert_non_null(ct_image_warning(d));
 	assert_non_null(strstr(ct_image_warning(d), "jpeg-warning: "));
+	check_fails(d, "GIF89a", 6, "format-gif");
+	assert_null(ct_image_warning(d));
 	check_fails(d, b.p, b.n, NULL);
 	assert_null(ct_image_warning(d));
 }
@@ -429,15 +460,11 @@ static void test_encode(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_windows),
-		cmocka_unit_test(test_steady),
-		cmocka_unit_test(test_colors),
-		cmocka_unit_test(test_orientation),
-		cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_tables_do_not_stay),
-		cmocka_unit_test(test_other_formats),
-		cmocka_unit_test(test_fast),
+		cmocka_unit_test(test_windows),       cmocka_unit_test(test_steady),
+		cmocka_unit_test(test_colors),        cmocka_unit_test(test_orientation),
+		cmocka_unit_test(test_broken_exif),   cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_limits),        cmocka_unit_test(test_tables_do_not_stay),
+		cmocka_unit_test(test_other_formats), cmocka_unit_test(test_fast),
 		cmocka_unit_test(test_encode),
 	};
 
