@@ -42,14 +42,36 @@ static void check_index(const struct ct_shard_index *x, size_t size)
 	ct_free(packed);
 }
 
+/* Right checksums for what looks like headers: few mutations would get past them otherwise. */
+static void seal(uint8_t *p, size_t size)
+{
+	for (; size >= CT_TAR_BLOCK; p += CT_TAR_BLOCK, size -= CT_TAR_BLOCK) {
+		unsigned sum = 8 * ' ';
+
+		if (memcmp(p + 257, "ustar", 5) != 0)
+			continue;
+		for (int i = 0; i < CT_TAR_BLOCK; i++)
+			sum += i >= 148 && i < 156 ? 0 : p[i];
+		for (int i = 0; i < 6; i++)
+			p[148 + i] = (uint8_t)('0' + (sum >> (15 - 3 * i) & 7));
+		p[154] = 0;
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	uint8_t *sealed = ct_calloc(size, 1);
 	struct ct_shard_index x;
 	struct ct_tar_member m;
 	ct_tar *t;
 
-	if (ct_tar_open_memory(data, size, "x.tar", &t) < 0)
+	if (!sealed)
 		return 0;
+	if (size)
+		memcpy(sealed, data, size);
+	seal(sealed, size);
+	if (ct_tar_open_memory(sealed, size, "x.tar", &t) < 0)
+		__builtin_trap();
 	for (uint64_t at = 0; at < size; at += CT_TAR_BLOCK)
 		(void)ct_tar_header_at(t, at, &m);
 	ct_tar_seek(t, 0);
@@ -59,5 +81,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	ct_error_clear();
 	ct_tar_close(t);
+	ct_free(sealed);
 	return 0;
 }
