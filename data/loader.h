@@ -1,6 +1,6 @@
 /* The loader: a ring of batches filled ahead by threads, delivered in order. The content depends only on sampler,
  * augmentation and position, never on the number of threads. With 0 threads batches are made inside ct_loader_next.
- * No allocation after create. */
+ * No allocation after create, but for buffers of a thread that meets a larger image, and for bad samples. */
 #ifndef CT_DATA_LOADER_H
 #define CT_DATA_LOADER_H
 
@@ -28,10 +28,13 @@ struct ct_loader_opts {
 	int n_sizes;
 	/* Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019) of rows 2k and 2k+1 of the global batch, the share
 	 * from Beta(alpha, alpha) drawn for each pair; 0: off. With both, each pair takes one of them at random. The
-	 * result does not depend on the number of ranks. */
+	 * result does not depend on the number of ranks or micro-batches: a pair that one of their borders cuts is made
+	 * on both sides (so a batch may cost two more images). The last row of an odd batch is left alone: mix 1. */
 	float mixup, cutmix;
 	enum ct_bad_sample bad;
-	uint64_t max_bad; /* REPLACE, DROP: more bad samples than this in this loader's life are CT_DATA */
+	/* REPLACE, DROP: more bad samples than this in this loader's life are CT_DATA, which stays. A sample counts once,
+	 * on the ranks that came across it. */
+	uint64_t max_bad;
 	/* Told each bad sample once (REPLACE, DROP), from ct_loader_next; text: where it is and what is wrong. */
 	void (*on_bad)(void *user, uint32_t sample, const char *text);
 	void *user;
@@ -48,7 +51,7 @@ struct ct_loader_batch {
 	const float *mix;        /* [n] share of `labels` in the row; 1 - mix is that of labels_b */
 	const float *targets;    /* [n,n_targets] or NULL */
 	const uint32_t *samples; /* [n] data-set indices */
-	uint32_t n, n_global;    /* rows here; rows of the whole step over all ranks */
+	uint32_t n, n_global;    /* rows here; rows of the whole step over all ranks (DROP: before dropping) */
 	uint32_t in_batch;       /* position of row 0 in the global batch */
 	uint32_t epoch;
 	uint64_t step; /* of the epoch */
@@ -59,7 +62,7 @@ struct ct_loader_batch {
 struct ct_loader_stats { /* since create, all threads */
 	struct ct_transform_times times;
 	int64_t assemble_ns; /* mixing and handing over */
-	int64_t wait_ns;     /* of the caller, for batches */
+	int64_t wait_ns;     /* of the caller, for batches; without threads: for making them */
 	uint64_t batches, bad;
 	int n_threads;
 };

@@ -19,8 +19,8 @@ enum ct_crop {
 struct ct_transform {
 	int h, w; /* of the result; 0: the sample's own (raw samples only) */
 	enum ct_crop crop;
-	float area_min, area_max;   /* random: share of the area, 0.08..1 */
-	float ratio_min, ratio_max; /* random: width / height, 3/4..4/3 */
+	float area_min, area_max;   /* random: share of the area; 0,0: 0.08..1 */
+	float ratio_min, ratio_max; /* random: width / height; 0,0: 3/4..4/3 */
 	int resize;                 /* centre: short side before the cut; 0: h * 256 / 224 */
 	struct ct_image_opts image;
 	struct ct_augment augment;
@@ -29,14 +29,17 @@ struct ct_transform {
 /* CT_CONFIG naming the value that cannot be. */
 enum ct_status ct_transform_check(const struct ct_transform *t, const struct ct_dataset_info *info) CT_MUST_CHECK;
 
-struct ct_transform_times { /* nanoseconds, summed */
+/* Nanoseconds, summed. Raw samples that keep their size are timed by sampling one in many. A flip in a resize is the
+ * resize's; images: those that were good. */
+struct ct_transform_times {
 	int64_t read_ns, decode_ns, resize_ns, distort_ns;
 	uint64_t images, encoded_bytes, decoded_pixels, warnings;
 };
 
 /* One thread's decoder, resizer and scratch memory. Borrows the data set. */
 typedef struct ct_transformer ct_transformer;
-enum ct_status ct_transformer_create(const struct ct_transform *t, const ct_dataset *d, ct_transformer **out) CT_MUST_CHECK;
+enum ct_status ct_transformer_create(const struct ct_transform *t, const ct_dataset *d,
+				     ct_transformer **out) CT_MUST_CHECK;
 void ct_transformer_destroy(ct_transformer *t);
 /* Another output size from now on (progressive resizing). */
 void ct_transformer_resize(ct_transformer *t, int h, int w);
