@@ -113,13 +113,12 @@ static enum ct_status write_manifest(const struct job *j, const char *hex)
 	ct_json *o = ct_json_object();
 	struct ct_str text = {0};
 	enum ct_status st;
-	char *source = pack_shown(j->opts->src);
 
 	ct_json_set_i64(o, "v", 1);
 	ct_json_set_str(o, "kind", "pack");
-	ct_json_set_str(o, "source", source ? source : "");
+	ct_json_set_str(o, "source", j->opts->src);
 	ct_json_set_i64(o, "images", (int64_t)j->list.n);
-	ct_json_set_i64(o, "classes", (int64_t)j->list.classes.n);
+	ct_json_set_i64(o, "classes", j->list.classes.n);
 	ct_json_set_i64(o, "shards", j->n_shards);
 	ct_json_set_i64(o, "short_side", j->opts->short_side);
 	ct_json_set_str(o, "sha256", hex);
@@ -137,7 +136,6 @@ static enum ct_status write_manifest(const struct job *j, const char *hex)
 		st = ct_dir_sync(j->dir);
 	ct_str_release(&text);
 	ct_json_destroy(o);
-	ct_free(source);
 	return st;
 }
 

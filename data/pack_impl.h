@@ -3,6 +3,7 @@
 #define CT_DATA_PACK_IMPL_H
 
 #include "base/mem.h"
+#include "data/class_list.h"
 #include "data/pack.h"
 
 struct pack_item {
@@ -13,25 +14,12 @@ struct pack_item {
 	int32_t label;
 };
 
-struct pack_names {
-	char **v;
-	size_t n, cap;
-};
-
 struct pack_list {
 	struct pack_item *v; /* in the order of packing */
 	size_t n, cap;
-	struct pack_names classes; /* names as folders and val_map spell them */
-	char *classes_text;        /* content of classes.txt */
+	struct ct_class_list classes; /* n 0: labels are numbers, nobody named them */
+	char *classes_text;           /* content of classes.txt, or NULL */
 };
-
-enum ct_status pack_names_add(struct pack_names *names, const char *text, size_t len) CT_MUST_CHECK;
-void pack_names_release(struct pack_names *names);
-/* Index, or -1. */
-int pack_names_find(const struct pack_names *names, const char *text, size_t len);
-
-/* Class names of a file, and its text. CT_DATA naming the line. Returns owned. */
-enum ct_status pack_classes_read(const char *path, struct pack_names *out, char **text) CT_MUST_CHECK;
 
 /* Sets the labels of all items by the map; fills list->classes from it when they are empty. */
 enum ct_status pack_map_apply(const char *path, struct pack_list *list) CT_MUST_CHECK;
@@ -40,9 +28,6 @@ enum ct_status pack_map_apply(const char *path, struct pack_list *list) CT_MUST_
 enum ct_status pack_list_make(const struct ct_pack_opts *opts, const char *classes,
 			      struct pack_list *out) CT_MUST_CHECK;
 void pack_list_release(struct pack_list *list);
-/* A path of the source for messages: escaped, owned. */
-char *pack_shown(const char *path);
-
 struct pack_shard {
 	size_t first, n; /* items */
 };

@@ -1,175 +1,55 @@
-/* Class lists and maps from file to class. */
+/* Maps from file to class: `val_map`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "data/pack_impl.h"
+#include "data/shard_index.h"
 
 #define MAX_TEXT ((size_t)256 << 20)
-#define MAX_CLASSES 1000000
+#define BLANKS " \t\r,"
 
-enum ct_status pack_names_add(struct pack_names *names, const char *text, size_t len)
-{
-	if (names->n == names->cap) {
-		size_t cap = names->cap ? names->cap * 2 : 64;
-		char **v;
-
-		CT_TRY_ALLOC(v = ct_realloc(names->v, cap, sizeof(*v)));
-		names->v = v;
-		names->cap = cap;
-	}
-	CT_TRY_ALLOC(names->v[names->n] = ct_strndup(text, len));
-	names->n++;
-	return CT_OK;
-}
-
-void pack_names_release(struct pack_names *names)
-{
-	for (size_t i = 0; i < names->n; i++)
-		ct_free(names->v[i]);
-	ct_free(names->v);
-	*names = (struct pack_names){0};
-}
-
-int pack_names_find(const struct pack_names *names, const char *text, size_t len)
-{
-	for (size_t i = 0; i < names->n; i++) {
-		if (strncmp(names->v[i], text, len) == 0 && names->v[i][len] == '\0')
-			return (int)i;
-	}
-	return -1;
-}
-
-/* Lines of a text, without their ends and blanks around; empty ones are left out. */
-struct lines {
-	const char *next, *line;
-	size_t len, number;
-};
-
-static bool next_line(struct lines *l)
-{
-	while (*l->next) {
-		size_t n = strcspn(l->next, "\n");
-
-		l->line = l->next + strspn(l->next, " \t\r");
-		l->len = l->line < l->next + n ? (size_t)(l->next + n - l->line) : 0;
-		while (l->len > 0 && strchr(" \t\r", l->line[l->len - 1]))
-			l->len--;
-		l->next += n + (l->next[n] == '\n');
-		l->number++;
-		if (l->len > 0)
-			return true;
-	}
-	return false;
-}
-
-static enum ct_status read_text(const char *path, char **text)
-{
-	size_t len;
-
-	CT_TRY(ct_file_read(path, MAX_TEXT, text, &len));
-	if (strlen(*text) == len)
-		return CT_OK;
-	ct_free(*text);
-	*text = NULL;
-	return CT_FAIL(CT_DATA, "%s is not a text file", path);
-}
-
-static bool is_number(const char *p, size_t len)
-{
-	return len > 0 && len < 10 && strspn(p, "0123456789") >= len;
-}
-
-static size_t word(const char *p, size_t len)
-{
-	size_t n = 0;
-
-	while (n < len && p[n] != ' ' && p[n] != '\t')
-		n++;
-	return n;
-}
-
-/* "index name ...": the number must be the line's, and the name is the word behind it when others follow ("0 n01440764
- * tench"). */
-static enum ct_status class_name(const char *path, const struct lines *l, size_t index, const char **name, size_t *len)
-{
-	size_t first = word(l->line, l->len), skip = first;
-
-	*name = l->line;
-	*len = l->len;
-	if (first == l->len || !is_number(l->line, first))
-		return CT_OK;
-	if (strtoul(l->line, NULL, 10) != index)
-		return CT_FAIL(CT_DATA, "%s:%zu: class number %.*s where %zu is expected", path, l->number, (int)first,
-			       l->line, index);
-	while (skip < l->len && (l->line[skip] == ' ' || l->line[skip] == '\t'))
-		skip++;
-	*name = l->line + skip;
-	*len = l->len - skip;
-	/* WordNet ids are names of folders, what follows is for people. */
-	first = word(*name, *len);
-	if (first == 9 && (*name)[0] == 'n' && is_number(*name + 1, 8))
-		*len = first;
-	return CT_OK;
-}
-
-static enum ct_status parse_classes(const char *path, const char *text, struct pack_names *out)
-{
-	struct lines l = {.next = text};
-	const char *name;
-	size_t len;
-
-	while (next_line(&l)) {
-		CT_TRY(class_name(path, &l, out->n, &name, &len));
-		if (out->n >= MAX_CLASSES)
-			return CT_FAIL(CT_DATA, "%s has more than %d lines", path, MAX_CLASSES);
-		CT_TRY(pack_names_add(out, name, len));
-	}
-	return out->n > 0 ? CT_OK : CT_FAIL(CT_DATA, "%s names no class", path);
-}
-
-enum ct_status pack_classes_read(const char *path, struct pack_names *out, char **text)
-{
-	enum ct_status st;
-
-	CT_TRY(read_text(path, text));
-	st = parse_classes(path, *text, out);
-	if (st < 0) {
-		pack_names_release(out);
-		ct_free(*text);
-		*text = NULL;
-	}
-	return st;
-}
-
-/* What a map says of one file. */
+/* What a map says of one file: words of its text, cut in place. */
 struct entry {
-	const char *file, *cls; /* into the text */
-	size_t file_len, cls_len, number;
+	char *file; /* NULL: the map names no files */
+	char *cls;
+	size_t number; /* of the line */
 };
 
 struct map {
 	const char *path;
 	struct entry *v;
 	size_t n, cap;
-	bool in_order; /* no file names: the n-th line is the n-th file */
+	bool in_order; /* the n-th line is the n-th file */
 };
 
-static size_t separator(const char *p, size_t len)
+/* The next word of *rest, or NULL. */
+static char *take_word(char **rest)
 {
-	size_t n = 0;
+	char *word = *rest + strspn(*rest, BLANKS);
+	size_t n = strcspn(word, BLANKS);
 
-	while (n < len && !strchr(" \t,", p[n]))
-		n++;
-	return n;
+	if (n == 0)
+		return NULL;
+	*rest = word + n + (word[n] != '\0');
+	word[n] = '\0';
+	return word;
 }
 
-static enum ct_status add_entry(struct map *m, const struct lines *l)
+/* "FILE CLASS"; LOC_val_solution.csv goes on with the boxes of objects. */
+static enum ct_status add_entry(struct map *m, char *line, size_t number)
 {
-	size_t n = separator(l->line, l->len), skip = n;
+	char *first = take_word(&line), *second = first ? take_word(&line) : NULL;
+	bool alone = first && !second;
 	struct entry *e;
 
+	if (!first || (m->n == 0 && second && strcmp(first, "ImageId") == 0))
+		return CT_OK;
+	if (m->n > 0 && alone != m->in_order)
+		return CT_FAIL(CT_DATA, "%s:%zu: expected \"FILE CLASS\" on every line, or one class a line", m->path,
+			       number);
+	m->in_order = alone;
 	if (m->n == m->cap) {
 		size_t cap = m->cap ? m->cap * 2 : 1024;
 
@@ -177,53 +57,44 @@ static enum ct_status add_entry(struct map *m, const struct lines *l)
 		m->v = e;
 		m->cap = cap;
 	}
-	while (skip < l->len && strchr(" \t,", l->line[skip]))
-		skip++;
-	e = &m->v[m->n++];
-	*e = (struct entry){.file = l->line, .file_len = n, .cls = l->line + skip, .number = l->number};
-	/* LOC_val_solution.csv goes on with the boxes of objects. */
-	e->cls_len = separator(e->cls, l->len - skip);
-	if (e->cls_len == 0) {
-		*e = (struct entry){.cls = l->line, .cls_len = n, .number = l->number};
-		m->in_order = true;
-	}
-	if (m->in_order && e->file_len > 0)
-		return CT_FAIL(CT_DATA, "%s:%zu: expected \"FILE CLASS\" on every line, or one class a line", m->path,
-			       l->number);
+	m->v[m->n++] = (struct entry){.file = alone ? NULL : first, .cls = alone ? first : second, .number = number};
 	return CT_OK;
 }
 
 static int by_file(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
-	size_t n = x->file_len < y->file_len ? x->file_len : y->file_len;
-	int c = memcmp(x->file, y->file, n);
 
-	return c ? c : (x->file_len > y->file_len) - (x->file_len < y->file_len);
+	return strcmp(x->file, y->file);
 }
 
-static enum ct_status parse_map(struct map *m, const char *text)
+static bool are_numbers(const struct map *m)
 {
-	static const char csv[] = "ImageId,";
-	struct lines l = {.next = text};
+	int32_t label;
 
-	while (next_line(&l)) {
-		if (m->n > 0 || l.len < strlen(csv) || memcmp(l.line, csv, strlen(csv)) != 0)
-			CT_TRY(add_entry(m, &l));
-	}
+	return ct_label_parse(m->v[0].cls, strlen(m->v[0].cls), &label);
+}
+
+static enum ct_status parse_map(struct map *m, char *text)
+{
+	char *line;
+
+	for (size_t number = 1; (line = strsep(&text, "\n")); number++)
+		CT_TRY(add_entry(m, line, number));
 	if (m->n == 0)
 		return CT_FAIL(CT_DATA, "%s is empty", m->path);
-	if (m->in_order && is_number(m->v[0].cls, m->v[0].cls_len)) {
+	if (m->in_order && are_numbers(m)) {
 		(void)CT_FAIL(CT_DATA,
-			      "%s holds numbers without file names: ImageNet's ground truth file counts classes"
-			      " in an order of its own, not that of the sorted WordNet ids",
+			      "%s holds numbers without file names: ImageNet's ground truth file counts classes in an "
+			      "order of its own, not that of the sorted WordNet ids",
 			      m->path);
 		ct_error_hint("give lines \"ILSVRC2012_val_00000001.JPEG n01751748\", or LOC_val_solution.csv");
 		return CT_DATA;
 	}
-	if (!m->in_order)
-		qsort(m->v, m->n, sizeof(*m->v), by_file);
-	for (size_t i = 1; i < m->n && !m->in_order; i++) {
+	if (m->in_order)
+		return CT_OK;
+	qsort(m->v, m->n, sizeof(*m->v), by_file);
+	for (size_t i = 1; i < m->n; i++) {
 		if (by_file(&m->v[i - 1], &m->v[i]) == 0)
 			return CT_FAIL(CT_DATA, "%s:%zu and %zu name the same file", m->path, m->v[i - 1].number,
 				       m->v[i].number);
@@ -237,62 +108,66 @@ static int by_text(const void *a, const void *b)
 }
 
 /* All classes of the map in bytewise order. */
-static enum ct_status collect_classes(const struct map *m, struct pack_names *out)
+static enum ct_status collect_classes(const struct map *m, struct ct_class_list *out)
 {
-	struct pack_names all = {0};
-	enum ct_status st = CT_OK;
+	enum ct_status st;
+	char **ids;
+	size_t n = 0;
 
-	for (size_t i = 0; i < m->n && st == CT_OK; i++)
-		st = pack_names_add(&all, m->v[i].cls, m->v[i].cls_len);
-	if (st == CT_OK)
-		qsort(all.v, all.n, sizeof(*all.v), by_text);
-	for (size_t i = 0; i < all.n && st == CT_OK; i++) {
-		if (i == 0 || strcmp(all.v[i - 1], all.v[i]) != 0)
-			st = pack_names_add(out, all.v[i], strlen(all.v[i]));
+	CT_TRY_ALLOC(ids = CT_NEW_ARRAY(char *, m->n));
+	for (size_t i = 0; i < m->n; i++)
+		ids[i] = m->v[i].cls;
+	qsort(ids, m->n, sizeof(*ids), by_text);
+	for (size_t i = 0; i < m->n; i++) {
+		if (n == 0 || strcmp(ids[n - 1], ids[i]) != 0)
+			ids[n++] = ids[i];
 	}
-	pack_names_release(&all);
+	st = n <= CT_SHARD_MAX_LABEL ? ct_class_list_from_ids(ids, (int)n, out)
+				     : CT_FAIL(CT_DATA, "%s names %zu classes", m->path, n);
+	ct_free(ids);
 	return st;
 }
 
+/* By its name, with or without the extension. */
 static const struct entry *find_entry(const struct map *m, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-	const struct entry *e;
-	struct entry key = {.file = name, .file_len = strlen(name)};
+	struct entry key = {.file = ct_strdup(name)}, *e;
 
+	if (!key.file)
+		return NULL;
 	e = bsearch(&key, m->v, m->n, sizeof(*m->v), by_file);
-	if (e || !dot)
-		return e;
-	key.file_len = (size_t)(dot - name);
-	return bsearch(&key, m->v, m->n, sizeof(*m->v), by_file);
+	if (!e && dot) {
+		key.file[dot - name] = '\0';
+		e = bsearch(&key, m->v, m->n, sizeof(*m->v), by_file);
+	}
+	ct_free(key.file);
+	return e;
 }
 
 static enum ct_status label_of(const struct map *m, const struct entry *e, bool numbers,
-			       const struct pack_names *classes, int32_t *out)
+			       const struct ct_class_list *classes, int32_t *out)
 {
-	if (numbers) {
-		if (!is_number(e->cls, e->cls_len))
-			return CT_FAIL(CT_DATA, "%s:%zu: \"%.*s\" is no number, unlike in other lines", m->path,
-				       e->number, (int)(e->cls_len < 60 ? e->cls_len : 60), e->cls);
-		*out = (int32_t)strtoul(e->cls, NULL, 10);
-		if (classes->n > 0 && (size_t)*out >= classes->n)
-			return CT_FAIL(CT_DATA, "%s:%zu: label %d, but there are %zu classes", m->path, e->number, *out,
-				       classes->n);
+	if (numbers && !ct_label_parse(e->cls, strlen(e->cls), out))
+		return CT_FAIL(CT_DATA, "%s:%zu: \"%.60s\" is no label, unlike what other lines hold", m->path,
+			       e->number, e->cls);
+	if (numbers && classes->n > 0 && *out >= classes->n)
+		return CT_FAIL(CT_DATA, "%s:%zu: label %d, but there are %d classes", m->path, e->number, *out,
+			       classes->n);
+	if (numbers)
 		return CT_OK;
-	}
-	*out = pack_names_find(classes, e->cls, e->cls_len);
-	if (*out < 0) {
-		(void)CT_FAIL(CT_DATA, "%s:%zu: class \"%.*s\" is not in the list of %zu classes", m->path, e->number,
-			      (int)(e->cls_len < 60 ? e->cls_len : 60), e->cls, classes->n);
-		ct_error_hint("the list is that of --classes, or classes.txt beside the shards");
-		return CT_DATA;
-	}
-	return CT_OK;
+	*out = ct_class_list_find(classes, e->cls);
+	if (*out >= 0)
+		return CT_OK;
+	(void)CT_FAIL(CT_DATA, "%s:%zu: class \"%.60s\" is not in the list of %d classes", m->path, e->number, e->cls,
+		      classes->n);
+	ct_error_hint("the list is that of --classes, or classes.txt beside the shards");
+	return CT_DATA;
 }
 
 static enum ct_status apply_map(const struct map *m, struct pack_list *list)
 {
-	bool numbers = is_number(m->v[0].cls, m->v[0].cls_len);
+	bool numbers = are_numbers(m);
 
 	if (m->in_order && m->n != list->n)
 		return CT_FAIL(CT_DATA, "%s has %zu lines, and there are %zu images", m->path, m->n, list->n);
@@ -300,13 +175,11 @@ static enum ct_status apply_map(const struct map *m, struct pack_list *list)
 		CT_TRY(collect_classes(m, &list->classes));
 	for (size_t i = 0; i < list->n; i++) {
 		const struct entry *e = m->in_order ? &m->v[i] : find_entry(m, list->v[i].path);
+		char shown[200];
 
 		if (!e) {
-			char *shown = pack_shown(list->v[i].path);
-
-			(void)CT_FAIL(CT_DATA, "%s says nothing about %s", m->path, shown ? shown : "");
-			ct_free(shown);
-			return CT_DATA;
+			ct_name_escape(list->v[i].path, strlen(list->v[i].path), shown, sizeof(shown));
+			return CT_FAIL(CT_DATA, "%s says nothing about %s", m->path, shown);
 		}
 		CT_TRY(label_of(m, e, numbers, &list->classes, &list->v[i].label));
 	}
@@ -318,9 +191,10 @@ enum ct_status pack_map_apply(const char *path, struct pack_list *list)
 	struct map m = {.path = path};
 	char *text = NULL;
 	enum ct_status st;
+	size_t len;
 
-	CT_TRY(read_text(path, &text));
-	st = parse_map(&m, text);
+	CT_TRY(ct_file_read(path, MAX_TEXT, &text, &len));
+	st = strlen(text) == len ? parse_map(&m, text) : CT_FAIL(CT_DATA, "%s is not a text file", path);
 	if (st == CT_OK)
 		st = apply_map(&m, list);
 	ct_free(m.v);

@@ -3,181 +3,120 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "data/folder_scan.h"
 #include "data/pack_impl.h"
-
-#define MAX_DEPTH 16
-#define MAX_ITEMS ((size_t)1 << 30)
-
-char *pack_shown(const char *path)
-{
-	struct ct_str s = {0};
-
-	ct_str_add_escaped(&s, path, strlen(path), 200);
-	return s.s;
-}
+#include "data/shard_index.h"
+#define CT_LOG_COMPONENT "data"
+#include "base/log.h"
 
 /* CT_DATA with "src/path: text" and a hint. */
 static enum ct_status refuse(const char *src, const char *path, const char *text, const char *hint)
 {
-	char *shown = pack_shown(path);
+	char shown[200];
 
-	(void)CT_FAIL(CT_DATA, "%s%s%s: %s", src, path[0] ? "/" : "", shown ? shown : "", text);
+	ct_name_escape(path, strlen(path), shown, sizeof(shown));
+	(void)CT_FAIL(CT_DATA, "%s%s%s: %s", src, path[0] ? "/" : "", shown, text);
 	ct_error_hint("%s", hint);
-	ct_free(shown);
 	return CT_DATA;
 }
 
-static bool is_image(const char *name)
+static enum ct_status add_item(struct pack_list *list, const char *src, const char *path, int32_t label)
 {
-	const char *dot = strrchr(name, '.');
+	struct pack_item *item;
+	struct stat sb;
+	char *full;
+	int err;
 
-	return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
-}
-
-/* Takes path. */
-static enum ct_status add_item(struct pack_list *list, char *path, const struct stat *sb, int32_t label)
-{
 	if (list->n == list->cap) {
 		size_t cap = list->cap ? list->cap * 2 : 1024;
-		struct pack_item *v = cap <= MAX_ITEMS ? ct_realloc(list->v, cap, sizeof(*v)) : NULL;
 
-		if (!v) {
-			ct_free(path);
-			return CT_NOMEM;
-		}
-		list->v = v;
+		CT_TRY_ALLOC(item = ct_realloc(list->v, cap, sizeof(*item)));
+		list->v = item;
 		list->cap = cap;
 	}
-	list->v[list->n++] = (struct pack_item){
-		.path = path,
-		.size = (uint64_t)sb->st_size,
-		.mtime_ns = (int64_t)sb->st_mtim.tv_sec * 1000000000 + sb->st_mtim.tv_nsec,
-		.label = label,
-	};
-	return CT_OK;
-}
-
-static enum ct_status walk(const char *src, const char *dir, int32_t label, int depth, struct pack_list *list);
-
-/* Takes path. Hidden files are not looked at. */
-static enum ct_status visit(const char *src, char *path, const char *name, int32_t label, int depth,
-			    struct pack_list *list)
-{
-	char *file = ct_path_join(src, path);
-	enum ct_status st = file ? CT_OK : CT_NOMEM;
-	struct stat sb;
-
-	if (st == CT_OK && name[0] != '.' && stat(file, &sb) != 0)
-		st = refuse(src, path, strerror(errno), "remove it, or make it readable");
-	else if (st == CT_OK && name[0] != '.' && S_ISREG(sb.st_mode) && is_image(name)) {
-		st = add_item(list, path, &sb, label);
-		path = NULL;
-	} else if (st == CT_OK && name[0] != '.' && S_ISDIR(sb.st_mode)) {
-		st = depth < MAX_DEPTH ? walk(src, path, label, depth + 1, list)
-				       : refuse(src, path, "too many folders deep", "is there a loop of links?");
-	}
-	ct_free(file);
-	ct_free(path);
-	return st;
-}
-
-/* Images below src/dir in bytewise order, `dir` "" or a path below src. */
-static enum ct_status walk(const char *src, const char *dir, int32_t label, int depth, struct pack_list *list)
-{
-	char *full, **names;
-	enum ct_status st;
-	size_t n;
-
-	CT_TRY_ALLOC(full = dir[0] ? ct_path_join(src, dir) : ct_strdup(src));
-	st = ct_dir_list(full, &names, &n);
+	CT_TRY_ALLOC(full = ct_path_join(src, path));
+	err = stat(full, &sb) == 0 ? 0 : errno;
 	ct_free(full);
-	CT_TRY(st);
-	for (size_t i = 0; i < n && st == CT_OK; i++) {
-		char *path = dir[0] ? ct_path_join(dir, names[i]) : ct_strdup(names[i]);
+	if (err)
+		return refuse(src, path, strerror(err), "remove it, or make it readable");
+	item = &list->v[list->n++];
+	*item = (struct pack_item){.path = ct_strdup(path),
+				   .size = (uint64_t)sb.st_size,
+				   .mtime_ns = (int64_t)sb.st_mtim.tv_sec * 1000000000 + sb.st_mtim.tv_nsec,
+				   .label = label};
+	return item->path ? CT_OK : CT_NOMEM;
+}
 
-		st = path ? visit(src, path, names[i], label, depth, list) : CT_NOMEM;
-	}
-	ct_dir_list_free(names, n);
+/* The images of src/sub ("": of src) in the order of an image folder's data set. */
+static enum ct_status add_images(struct pack_list *list, const char *src, const char *sub, int32_t label)
+{
+	struct ct_folder_images f;
+	enum ct_status st = CT_OK;
+
+	CT_TRY(ct_folder_scan(src, sub, true, &f));
+	if (f.n == 0 && sub[0])
+		CT_WARN("%s/%s is a class without images", src, sub);
+	if (f.n_others > 0)
+		CT_WARN("%s%s%s: %llu files are no .jpg, .jpeg or .png and are left alone", src, sub[0] ? "/" : "", sub,
+			(unsigned long long)f.n_others);
+	for (size_t i = 0; i < f.n && st == CT_OK; i++)
+		st = add_item(list, src, f.paths.s + f.at[i], label);
+	ct_folder_images_release(&f);
 	return st;
 }
 
-/* The folders of src, sorted; *loose: images beside them. */
-static enum ct_status list_folders(const char *src, struct pack_names *folders, size_t *loose)
+/* Images that lie in src itself belong to no class. */
+static enum ct_status check_loose(const char *src, size_t n_folders)
 {
-	enum ct_status st = CT_OK;
-	char **names, *path;
-	struct stat sb;
+	struct ct_folder_images f;
+	char text[120];
 	size_t n;
 
-	CT_TRY(ct_dir_list(src, &names, &n));
-	for (size_t i = 0; i < n && st == CT_OK; i++) {
-		if (names[i][0] == '.')
-			continue;
-		path = ct_path_join(src, names[i]);
-		if (!path)
-			st = CT_NOMEM;
-		else if (stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
-			st = pack_names_add(folders, names[i], strlen(names[i]));
-		else
-			*loose += is_image(names[i]);
-		ct_free(path);
-	}
-	ct_dir_list_free(names, n);
-	return st;
-}
-
-static enum ct_status check_folders(const char *src, const struct pack_names *folders, size_t loose)
-{
-	char text[160];
-
-	if (folders->n == 0 && loose == 0)
+	CT_TRY(ct_folder_scan(src, "", false, &f));
+	n = f.n;
+	ct_folder_images_release(&f);
+	if (n == 0 && n_folders == 0)
 		return refuse(src, "", "holds no images",
 			      "give a folder with one folder of .jpg or .png files a class");
-	if (loose == 0)
+	if (n == 0)
 		return CT_OK;
-	snprintf(text, sizeof(text), "%zu images lie %s, so their classes are not known", loose,
-		 folders->n == 0 ? "here without class folders" : "beside the class folders");
+	snprintf(text, sizeof(text), "%zu images lie %s, so their classes are not known", n,
+		 n_folders == 0 ? "here without class folders" : "beside the class folders");
 	return refuse(src, "", text,
-		      folders->n == 0
+		      n_folders == 0
 			      ? "ImageNet's val comes like this: give --val-map FILE with lines \"FILE CLASS\" (or "
 				"LOC_val_solution.csv), or make one folder a class"
 			      : "move them into folders, or give --val-map FILE that names the class of every image");
 }
 
-static enum ct_status add_folder(const char *src, const char *name, struct pack_list *list)
-{
-	int label = pack_names_find(&list->classes, name, strlen(name));
-	size_t before = list->n;
-
-	if (label < 0)
-		return refuse(src, name, "is not in the list of classes",
-			      "the list is that of --classes, or classes.txt beside the shards");
-	CT_TRY(walk(src, name, label, 1, list));
-	if (list->n == before)
-		return refuse(src, name, "this class holds no images",
-			      "every folder is a class: remove it, or put .jpg or .png files there");
-	return CT_OK;
-}
-
 static enum ct_status list_by_folder(const char *src, struct pack_list *list)
 {
-	struct pack_names folders = {0};
-	size_t loose = 0;
-	bool name_classes = list->classes.n == 0;
-	enum ct_status st = list_folders(src, &folders, &loose);
+	enum ct_status st;
+	char **names;
+	size_t n;
 
-	if (st == CT_OK)
-		st = check_folders(src, &folders, loose);
-	for (size_t i = 0; i < folders.n && name_classes && st == CT_OK; i++)
-		st = pack_names_add(&list->classes, folders.v[i], strlen(folders.v[i]));
-	for (size_t i = 0; i < folders.n && st == CT_OK; i++)
-		st = add_folder(src, folders.v[i], list);
-	pack_names_release(&folders);
+	CT_TRY(ct_folder_classes(src, &names, &n));
+	st = check_loose(src, n);
+	if (st == CT_OK && n > CT_SHARD_MAX_LABEL)
+		st = refuse(src, "", "has too many folders", "every folder is a class");
+	if (st == CT_OK && list->classes.n == 0)
+		st = ct_class_list_from_ids(names, (int)n, &list->classes);
+	for (size_t i = 0; i < n && st == CT_OK; i++) {
+		int label = ct_class_list_find(&list->classes, names[i]);
+
+		if (label < 0)
+			st = refuse(src, names[i], "is not in the list of classes",
+				    "the list is that of --classes, or classes.txt beside the shards");
+		else
+			st = add_images(list, src, names[i], label);
+	}
+	ct_dir_list_free(names, n);
+	if (st == CT_OK && list->n == 0)
+		st = refuse(src, "", "no image in any of its folders", "one folder of .jpg or .png files a class");
 	return st;
 }
 
@@ -272,29 +211,41 @@ static enum ct_status shuffle(struct pack_list *list, uint64_t seed)
 	return v ? CT_OK : CT_NOMEM;
 }
 
-/* Without a list given: the list that is made here. */
+/* Without a list given: the list that is made here, "INDEX NAME". */
 static enum ct_status write_classes(struct pack_list *list)
 {
 	struct ct_str s = {0};
+	bool broken = false;
 
-	for (size_t i = 0; i < list->classes.n; i++) {
-		if (strpbrk(list->classes.v[i], "\n\r")) {
-			ct_str_release(&s);
-			return CT_FAIL(CT_DATA, "the name of class %zu holds a line break", i);
-		}
-		ct_str_addf(&s, "%zu %s\n", i, list->classes.v[i]);
+	for (int i = 0; i < list->classes.n; i++) {
+		broken |= strpbrk(list->classes.ids[i], "\n\r\t") != NULL;
+		ct_str_addf(&s, "%d %s\n", i, list->classes.ids[i]);
 	}
 	list->classes_text = s.s;
+	if (broken)
+		return CT_FAIL(CT_DATA, "the name of a class holds a tab or line break, which no list of classes can");
 	return ct_str_status(&s);
+}
+
+static enum ct_status load_classes(const char *path, struct pack_list *list)
+{
+	const char *twice;
+	size_t len;
+
+	CT_TRY(ct_class_list_load(path, &list->classes));
+	twice = ct_class_list_duplicate(&list->classes);
+	if (twice)
+		return CT_FAIL(CT_DATA, "%s: two classes are called \"%s\"", path, twice);
+	return ct_file_read(path, (size_t)64 << 20, &list->classes_text, &len);
 }
 
 enum ct_status pack_list_make(const struct ct_pack_opts *opts, const char *classes, struct pack_list *out)
 {
 	*out = (struct pack_list){0};
 	if (classes)
-		CT_TRY(pack_classes_read(classes, &out->classes, &out->classes_text));
+		CT_TRY(load_classes(classes, out));
 	if (opts->val_map) {
-		CT_TRY(walk(opts->src, "", -1, 0, out));
+		CT_TRY(add_images(out, opts->src, "", -1));
 		if (out->n == 0)
 			return refuse(opts->src, "", "holds no images", "give the folder of the .JPEG files");
 		CT_TRY(pack_map_apply(opts->val_map, out));
@@ -314,7 +265,7 @@ void pack_list_release(struct pack_list *list)
 		ct_free(list->v[i].key);
 	}
 	ct_free(list->v);
-	pack_names_release(&list->classes);
+	ct_class_list_release(&list->classes);
 	ct_free(list->classes_text);
 	*list = (struct pack_list){0};
 }

@@ -11,9 +11,10 @@
 #include "base/file.h"
 #include "data/pack_impl.h"
 #include "data/resize.h"
+#include "data/shard_index.h"
 #include "data/tar_write.h"
 
-#define MAX_FILE ((uint64_t)1 << 30)
+#define MAX_FILE ((uint64_t)CT_SHARD_MAX_IMAGE) /* what a reader takes */
 #define DEFAULT_QUALITY 90
 
 struct pack_worker {
@@ -183,7 +184,7 @@ static enum ct_status pack_item(pack_worker *w, ct_tar_writer *tar, const struct
 	enum ct_status st = CT_OK;
 
 	if (item->size > MAX_FILE) {
-		leave_out(w, item, "size: larger than 1 GiB");
+		leave_out(w, item, "size: larger than 256 MiB");
 		return CT_OK;
 	}
 	CT_TRY(read_file(w, item));
