@@ -168,19 +168,27 @@ static void *check_main(void *arg)
 	return NULL;
 }
 
-/* "train-000003.tar: key \"b\" at byte 1024: label: ..." is place and reason: the reason starts behind "at byte N: ". */
+/* "train-000003.tar: key \"b\" at byte 1024: label: ..." is place and reason: the reason starts at the first tag. */
+static char *find_reason(char *text)
+{
+	for (char *at = text; (at = strstr(at, ": ")); at++) {
+		char tag[32];
+
+		find_tag(at + 2, tag);
+		if (strcmp(tag, "other") != 0)
+			return at;
+	}
+	return NULL;
+}
+
 static enum ct_status add_left_out(struct check *c, uint32_t i)
 {
 	struct ct_finding like = {.set = c->opts->set, .kind = CT_FINDING_LEFT_OUT, .sample = -1};
-	char text[TEXT], *reason, *colon;
+	char text[TEXT], *reason;
 
 	ct_dataset_skipped(c->opts->data, i, text, sizeof(text));
-	reason = text;
-	for (char *at = text; (at = strstr(at, " at byte ")); at++) {
-		colon = strstr(at, ": ");
-		reason = colon ? colon : reason;
-	}
-	if (reason == text)
+	reason = find_reason(text);
+	if (!reason)
 		return add(c->out, &like, "", "", text);
 	*reason = '\0';
 	return add(c->out, &like, text, "", reason + 2);
