@@ -3,7 +3,7 @@
 
   bench/vs_pytorch.py --model mlp|convnet|resnet18_cifar|resnet50 [--procs 1] [--threads 1] [--rounds 5] [--steps N]
       [--precision fp32|bf16]         of both sides
-      --python NAME=INTERPRETER ...   one or more PyTorch installations
+      --python NAME=INTERPRETER ...   PyTorch installations; none: ctrain alone
       [--preload LIB.so]              also run each with this library preloaded ("tuned": an allocator such as tcmalloc)
       [--channels-last]               also run each with that memory format, with the library too ("tuned" for convolutions)
       [--only-tuned]                  leave out the runs as installed
@@ -99,7 +99,7 @@ def run_peer(a, python, flags, preload):
 def variants_of(a):
     """(name, interpreter, flags, preload) of every kind of peer."""
     variants = []
-    for spec in a.python or ['python3=python3']:
+    for spec in a.python:
         name, _, interpreter = spec.partition('=')
         if not a.only_tuned:
             variants.append((name + ', as installed', interpreter, [], ''))
@@ -131,8 +131,9 @@ def main():
                               'startup_seconds': round(med(rows, 'startup_seconds'), 3), 'peak_rss_mb': med(rows, 'peak_rss_mb'),
                               'ratio': round(med(ours, 'images_per_sec') / med(rows, 'images_per_sec'), 3),
                               'rss_ratio': round(med(ours, 'peak_rss_mb') / med(rows, 'peak_rss_mb'), 3)}
-    best = max(out['peers'], key=lambda name: out['peers'][name]['images_per_sec'])
-    out['best'] = {'peer': best, 'ratio': out['peers'][best]['ratio'], 'rss_ratio': out['peers'][best]['rss_ratio']}
+    best = max(out['peers'], key=lambda name: out['peers'][name]['images_per_sec'], default=None)
+    if best:
+        out['best'] = {'peer': best, 'ratio': out['peers'][best]['ratio'], 'rss_ratio': out['peers'][best]['rss_ratio']}
     print(json.dumps(out, indent=1))
 
 
