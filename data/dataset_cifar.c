@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/class_list.h"
 #include "data/dataset_impl.h"
 #include "data/inflate.h"
 
@@ -16,7 +17,6 @@
 #define PIXELS (3 * PLANE)
 #define ALIGN 64
 #define MAX_FILES 64
-#define MAX_NAMES_BYTES 65536
 
 /* What tells the two sets apart. */
 struct layout {
@@ -51,9 +51,7 @@ struct cifar_set {
 	ct_dataset base;
 	uint8_t *pixels; /* [n,32,32,3] */
 	uint8_t *labels;
-	char *names; /* n_names texts, one after the other; NULL: none */
-	const char *name[256];
-	int n_names;
+	struct ct_class_list classes; /* n 0: none */
 	uint32_t crc[MAX_FILES], records[MAX_FILES];
 	int n_files;
 };
@@ -174,15 +172,16 @@ static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *
 	return CT_NOT_FOUND;
 }
 
-static enum ct_status check_labels(const struct cifar_set *s, const struct layout *lay, const char *path,
-				   const uint8_t *raw, uint32_t n)
+static enum ct_status check_labels(const struct layout *lay, const char *path, const uint8_t *raw, uint32_t n)
 {
+	int n_classes = lay == &cifar10 ? 10 : 100;
+
 	for (uint32_t i = 0; i < n; i++) {
 		uint8_t label = raw[i * (lay->n_labels + PIXELS) + lay->n_labels - 1];
 
-		if (label >= s->base.info.n_classes) {
+		if (label >= n_classes) {
 			(void)CT_FAIL(CT_DATA, "%s: label %u of record %u is out of range, there are %d classes", path,
-				      label, i, s->base.info.n_classes);
+				      label, i, n_classes);
 			ct_error_hint("the file is damaged or not of this data set: get it again");
 			return CT_DATA;
 		}
@@ -213,7 +212,7 @@ static enum ct_status load_file(struct cifar_set *s, const struct layout *lay, c
 	st = raw ? CT_OK : CT_NOMEM;
 	CT_TRY_GOTO(st, st, done);
 	CT_TRY_GOTO(ct_inflate_body(in, raw, bytes, &s->crc[k]), st, done);
-	CT_TRY_GOTO(check_labels(s, lay, f->path[k], raw, f->records[k]), st, done);
+	CT_TRY_GOTO(check_labels(lay, f->path[k], raw, f->records[k]), st, done);
 	for (uint32_t i = 0; i < f->records[k]; i++) {
 		const uint8_t *r = raw + i * record;
 
@@ -227,26 +226,25 @@ done:
 	return st;
 }
 
-/* Class names, one a line, where the file is there and plausible. */
-static enum ct_status load_names(struct cifar_set *s, const char *dir, const char *file)
+/* Class names, where the file is there and says what it should. */
+static enum ct_status load_names(struct cifar_set *s, const char *dir, const char *file, int n_classes)
 {
-	char *path, *rest, *line;
 	enum ct_status st = CT_OK;
-	size_t len;
+	char *path;
 
 	CT_TRY_ALLOC(path = ct_path_join(dir, file));
 	if (ct_file_exists(path))
-		st = ct_file_read(path, MAX_NAMES_BYTES, &s->names, &len);
-	ct_free(path);
-	CT_TRY(st);
-	for (rest = s->names; rest && (line = strsep(&rest, "\n"));) {
-		line[strcspn(line, "\r")] = '\0';
-		if (line[0] && s->n_names < s->base.info.n_classes && ct_utf8_valid(line, strlen(line)))
-			s->name[s->n_names++] = line;
+		st = ct_class_list_load(path, &s->classes);
+	if (st == CT_DATA) {
+		CT_WARN("class names are not used: %s", ct_error_message());
+		ct_error_clear();
+		st = CT_OK;
+	} else if (st == CT_OK && s->classes.n && s->classes.n != n_classes) {
+		CT_WARN("class names are not used: %s has %d of them, not %d", path, s->classes.n, n_classes);
+		ct_class_list_release(&s->classes);
 	}
-	if (s->n_names != s->base.info.n_classes)
-		s->n_names = 0;
-	return CT_OK;
+	ct_free(path);
+	return st;
 }
 
 static void close_set(ct_dataset *d)
@@ -255,7 +253,7 @@ static void close_set(ct_dataset *d)
 
 	ct_free_aligned(s->pixels);
 	ct_free(s->labels);
-	ct_free(s->names);
+	ct_class_list_release(&s->classes);
 	ct_free(s);
 }
 
@@ -271,7 +269,7 @@ static enum ct_status load_set(struct cifar_set *s, const struct ct_dataset_kind
 			       kind->name, dir, f->n_records, max_bytes >> 20);
 	ct_dataset_init(&s->base, kind, (uint32_t)f->n_records, 3, SIDE, SIDE);
 	s->base.info.kind = CT_SAMPLE_U8_HWC;
-	s->base.info.n_classes = kind->n_classes;
+	s->base.info.n_classes = spec->n_classes ? spec->n_classes : kind->n_classes;
 	s->base.info.in_memory = true;
 	s->base.info.bytes = f->n_records * (PIXELS + 1);
 	CT_TRY_ALLOC(s->pixels = ct_calloc_aligned(ALIGN, (size_t)f->n_records * PIXELS));
@@ -280,7 +278,7 @@ static enum ct_status load_set(struct cifar_set *s, const struct ct_dataset_kind
 		CT_TRY(load_file(s, layout_of(kind), f, i, first));
 		first += f->records[i];
 	}
-	return load_names(s, dir, layout_of(kind)->names);
+	return load_names(s, dir, layout_of(kind)->names, kind->n_classes);
 }
 
 static void say_what(const struct ct_dataset_kind *kind, const struct layout *lay, const struct files *f, bool train)
@@ -389,7 +387,7 @@ static const char *class_name(const ct_dataset *d, int label)
 {
 	const struct cifar_set *s = (const struct cifar_set *)d;
 
-	return label >= 0 && label < s->n_names ? s->name[label] : NULL;
+	return label < s->classes.n ? s->classes.names[label] : NULL;
 }
 
 const struct ct_dataset_ops ct_dataset_cifar_ops = {
