@@ -71,7 +71,8 @@ const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d);
  */
 enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target) CT_MUST_CHECK;
 /* ENCODED: the compressed bytes of sample i into *buf (grown as needed), and its label. CT_DATA when the sample is bad
- * (its shard was truncated or changed, its file is gone): the caller may go on with others. */
+ * (its shard was truncated or changed, its file is gone), and why, without its name: the caller may go on with
+ * others. */
 enum ct_status ct_dataset_fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label) CT_MUST_CHECK;
 /* Where sample i comes from, for messages: "train-000003.tar: key \"a/b\" at byte 51200". Names are escaped. */
 void ct_dataset_describe(const ct_dataset *d, uint32_t i, char *text, size_t len);

@@ -293,10 +293,9 @@ static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct 
 	return CT_OK;
 }
 
-static enum ct_status changed(const struct shard_set *s, uint32_t shard, uint64_t offset)
+static enum ct_status changed(void)
 {
-	return CT_FAIL(CT_DATA, "%s at byte %" PRIu64 ": the shard changed since it was indexed",
-		       base_name(s->paths[shard]), offset);
+	return CT_FAIL(CT_DATA, "the shard changed since it was indexed");
 }
 
 /* Reads, and then looks whether the file is still the one that was indexed: so what was read is of that file. */
@@ -315,7 +314,7 @@ static enum ct_status read_checked(const struct shard_set *s, uint32_t shard, in
 			return CT_FAIL(errno == ESTALE ? CT_DATA : CT_IO, "cannot read %s at byte %" PRIu64 ": %s",
 				       s->paths[shard], offset, strerror(errno));
 		if (got == 0)
-			return changed(s, shard, offset);
+			return changed();
 		done += (size_t)got;
 	}
 	if (fstat(fd, &sb) != 0)
@@ -323,7 +322,7 @@ static enum ct_status read_checked(const struct shard_set *s, uint32_t shard, in
 			       strerror(errno));
 	if ((uint64_t)sb.st_size != x->bytes ||
 	    (uint64_t)sb.st_mtim.tv_sec * CT_SEC + (uint64_t)sb.st_mtim.tv_nsec != x->mtime_ns)
-		return changed(s, shard, offset);
+		return changed();
 	return CT_OK;
 }
 

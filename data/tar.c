@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "data/tar_header.h"
 
 #define BLOCK ((uint64_t)CT_TAR_BLOCK)
 /* The header of a small member, its data and the next header in one read. */
@@ -196,61 +197,19 @@ enum ct_status ct_tar_read(ct_tar *t, void *dst, size_t n, uint64_t at)
 	return CT_OK;
 }
 
-static bool all_zero(const uint8_t *p, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (p[i])
-			return false;
-	}
-	return true;
-}
-
-/* Octal digits between blanks, up to the field's end or a NUL; nothing at all is 0. */
-static bool parse_octal(const uint8_t *f, size_t n, uint64_t *out)
-{
-	uint64_t v = 0;
-	size_t i = 0;
-
-	while (i < n && f[i] == ' ')
-		i++;
-	for (; i < n && f[i] >= '0' && f[i] <= '7'; i++)
-		v = v << 3 | (uint64_t)(f[i] - '0');
-	*out = v;
-	return i == n || f[i] == ' ' || f[i] == '\0';
-}
-
-/* Octal, or GNU's base-256: first byte 0x80, then a big-endian number. */
 static enum ct_status parse_size(const ct_tar *t, const struct header *h, const char *name, uint64_t *out)
 {
-	const uint8_t *f = h->block + 124;
-	uint64_t v = 0;
-
-	if (!(f[0] & 0x80)) {
-		if (parse_octal(f, 12, out))
-			return CT_OK;
-		return bad(t, "tar-header", h->at, name, "its size field is not a number");
+	switch (ct_tar_size_field(h->block, out)) {
+	case CT_TAR_NUMBER:
+		return CT_OK;
+	case CT_TAR_NEGATIVE:
+		return bad(t, "tar-size", h->at, name, "its size is negative");
+	case CT_TAR_TOO_LARGE:
+		return bad(t, "tar-size", h->at, name, "its size is past any file");
+	case CT_TAR_NO_NUMBER:
+		break;
 	}
-	for (int i = 4; i < 12; i++)
-		v = v << 8 | f[i];
-	if (f[0] != 0x80 || !all_zero(f + 1, 3) || v > INT64_MAX)
-		return bad(t, "tar-size", h->at, name, "its size is %s", f[0] & 0x40 ? "negative" : "past any file");
-	*out = v;
-	return CT_OK;
-}
-
-static bool checksum_right(const uint8_t *b)
-{
-	uint64_t want;
-	int64_t sum = 8 * ' ', sum_signed = 8 * ' ';
-
-	for (int i = 0; i < CT_TAR_BLOCK; i++) {
-		if (i >= 148 && i < 156)
-			continue;
-		sum += b[i];
-		sum_signed += (int8_t)b[i];
-	}
-	/* Old tars of Sun summed signed bytes. */
-	return parse_octal(b + 148, 8, &want) && ((int64_t)want == sum || (int64_t)want == sum_signed);
+	return bad(t, "tar-header", h->at, name, "its size field is not a number");
 }
 
 static enum ct_status no_header(const ct_tar *t, const struct header *h)
@@ -301,7 +260,7 @@ static void look_past_end(ct_tar *t, uint64_t at)
 			ct_error_clear();
 			return;
 		}
-		t->goes_on = !all_zero(b, n);
+		t->goes_on = !ct_tar_all_zero(b, n);
 	}
 }
 
@@ -315,7 +274,7 @@ static enum ct_status read_header(ct_tar *t, struct header *h, bool *end)
 	if (left == 0)
 		return CT_OK;
 	CT_TRY(ct_tar_read(t, h->block, left, t->at));
-	if (all_zero(h->block, left)) {
+	if (ct_tar_all_zero(h->block, left)) {
 		look_past_end(t, t->at + left);
 		return CT_OK;
 	}
@@ -325,7 +284,7 @@ static enum ct_status read_header(ct_tar *t, struct header *h, bool *end)
 			       (unsigned long long)t->at);
 	if (left < BLOCK)
 		memset(h->block + left, 0, BLOCK - left);
-	if (left < BLOCK || !checksum_right(h->block))
+	if (left < BLOCK || !ct_tar_checksum_right(h->block))
 		return no_header(t, h);
 	take_header_name(t, h->block);
 	CT_TRY(ct_str_status(&t->name));
@@ -379,87 +338,65 @@ static enum ct_status take_long_name(ct_tar *t, const struct header *h, struct e
 	return ct_str_status(name);
 }
 
-/* One "key=value" of n bytes. */
-static enum ct_status take_record(ct_tar *t, const struct header *h, const char *p, size_t n, struct extension *x,
-				  struct ct_str *name)
+static enum ct_status take_pax_path(ct_tar *t, const struct header *h, const struct ct_pax_record *r,
+				    struct extension *x, struct ct_str *name)
 {
-	const char *is = memchr(p, '=', n), *value = is ? is + 1 : NULL;
-	const char *at_name = ct_str_text(&t->name);
-	size_t n_key, n_value;
-	uint64_t v = 0;
-
-	if (!is)
-		return bad(t, "tar-pax", h->at, at_name, "a PAX record without \"=\"");
-	n_key = (size_t)(is - p);
-	n_value = n - n_key - 1;
-	if (n_key >= 11 && memcmp(p, "GNU.sparse.", 11) == 0)
-		return bad(t, "tar-type", h->at, at_name, "sparse members are not supported");
-	if (n_key != 4 || (memcmp(p, "path", 4) != 0 && memcmp(p, "size", 4) != 0))
-		return CT_OK;
-	if (h->block[156] == 'g')
-		return bad(t, "tar-pax", h->at, at_name, "a global PAX header sets the %.4s of all members", p);
-	if (p[0] == 'p') {
-		if (n_value > CT_TAR_MAX_NAME)
-			return bad(t, "tar-size", h->at, at_name, "a name of %zu bytes, the limit is %d", n_value,
-				   CT_TAR_MAX_NAME);
-		if (memchr(value, '\0', n_value))
-			return bad(t, "tar-pax", h->at, at_name, "a NUL in a name");
-		ct_str_clear(name);
-		ct_str_add_bytes(name, value, n_value);
-		x->has_name = n_value > 0; /* POSIX: an empty value takes the record back */
-		return ct_str_status(name);
-	}
-	for (size_t i = 0; i < n_value; i++) {
-		if (value[i] < '0' || value[i] > '9')
-			return bad(t, "tar-pax", h->at, at_name, "a PAX size that is not a number");
-		if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, (uint64_t)(value[i] - '0'), &v))
-			return bad(t, "tar-size", h->at, at_name, "a PAX size past any file");
-	}
-	x->size = v;
-	x->has_size = n_value > 0;
-	return CT_OK;
+	if (r->n_value > CT_TAR_MAX_NAME)
+		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "a name of %zu bytes, the limit is %d",
+			   r->n_value, CT_TAR_MAX_NAME);
+	if (memchr(r->value, '\0', r->n_value))
+		return bad(t, "tar-pax", h->at, ct_str_text(&t->name), "a NUL in a name");
+	ct_str_clear(name);
+	ct_str_add_bytes(name, r->value, r->n_value);
+	x->has_name = r->n_value > 0; /* POSIX: an empty value takes the record back */
+	return ct_str_status(name);
 }
 
-/* Records "LENGTH key=value\n", LENGTH counting all of it. */
+static enum ct_status take_pax_size(ct_tar *t, const struct header *h, const struct ct_pax_record *r,
+				    struct extension *x)
+{
+	switch (ct_pax_number(r->value, r->n_value, &x->size)) {
+	case CT_TAR_NUMBER:
+		x->has_size = r->n_value > 0;
+		return CT_OK;
+	case CT_TAR_TOO_LARGE:
+		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "a PAX size past any file");
+	default:
+		return bad(t, "tar-pax", h->at, ct_str_text(&t->name), "a PAX size that is not a number");
+	}
+}
+
+static bool key_is(const struct ct_pax_record *r, const char *key)
+{
+	return r->n_key == strlen(key) && memcmp(r->key, key, r->n_key) == 0;
+}
+
 static enum ct_status take_pax(ct_tar *t, const struct header *h, struct extension *x, struct ct_str *name)
 {
-	const char *p, *end;
+	static const char sparse[] = "GNU.sparse.";
+	const char *at_name = ct_str_text(&t->name), *p, *end;
+	struct ct_pax_record r;
 
 	CT_TRY(read_records(t, h, MAX_PAX, "a PAX header"));
 	p = ct_str_text(&t->records);
 	for (end = p + t->records.len; p < end;) {
-		size_t left = (size_t)(end - p), n = 0, i;
+		bool path, size;
 
-		for (i = 0; i < left && i < 8 && p[i] >= '0' && p[i] <= '9'; i++)
-			n = 10 * n + (size_t)(p[i] - '0');
-		if (i == 0 || i >= left || p[i] != ' ' || n > left || n < i + 2 || p[n - 1] != '\n')
-			return bad(t, "tar-pax", h->at, ct_str_text(&t->name),
-				   "a PAX record whose length and newline do not agree");
-		CT_TRY(take_record(t, h, p + i + 1, n - i - 2, x, name));
-		p += n;
+		if (!ct_pax_next(&p, end, &r))
+			return bad(t, "tar-pax", h->at, at_name, "a PAX record that is not \"LENGTH key=value\"");
+		if (r.n_key >= strlen(sparse) && memcmp(r.key, sparse, strlen(sparse)) == 0)
+			return bad(t, "tar-type", h->at, at_name, "sparse members are not supported");
+		path = key_is(&r, "path");
+		size = key_is(&r, "size");
+		if ((path || size) && h->block[156] == 'g')
+			return bad(t, "tar-pax", h->at, at_name, "a global PAX header sets the %s of all members",
+				   path ? "path" : "size");
+		if (path)
+			CT_TRY(take_pax_path(t, h, &r, x, name));
+		if (size)
+			CT_TRY(take_pax_size(t, h, &r, x));
 	}
 	return CT_OK;
-}
-
-/* Whether a member of this type has data in the archive, and what it is. Links, folders and devices may state a size
- * (of the file elsewhere) without having data. */
-static enum ct_tar_type type_of(uint8_t flag, const struct ct_str *name, bool *data)
-{
-	*data = !(flag >= '1' && flag <= '6');
-	switch (flag) {
-	case '\0':
-	case '0':
-	case '7':
-		/* Before POSIX a folder was a file with a slash at the end. */
-		return name->len > 0 && name->s[name->len - 1] == '/' ? CT_TAR_FOLDER : CT_TAR_FILE;
-	case '1':
-	case '2':
-		return CT_TAR_LINK;
-	case '5':
-		return CT_TAR_FOLDER;
-	default:
-		return CT_TAR_OTHER;
-	}
 }
 
 static enum ct_status take_member(ct_tar *t, const struct header *h, const struct extension *x,
@@ -475,7 +412,7 @@ static enum ct_status take_member(ct_tar *t, const struct header *h, const struc
 		ct_str_add_bytes(&t->name, ct_str_text(name), name->len);
 		CT_TRY(ct_str_status(&t->name));
 	}
-	m->type = type_of(h->block[156], &t->name, &data);
+	m->type = ct_tar_type_of(h->block[156], ct_str_text(&t->name), t->name.len, &data);
 	m->name = ct_str_text(&t->name);
 	m->name_len = t->name.len;
 	m->header = x->any ? x->first : h->at;
@@ -543,13 +480,13 @@ bool ct_tar_header_at(ct_tar *t, uint64_t at, struct ct_tar_member *m)
 	bool data;
 
 	*m = (struct ct_tar_member){0};
-	if (at % BLOCK || ct_tar_read(t, h.block, BLOCK, at) < 0 || !checksum_right(h.block) ||
-	    all_zero(h.block, BLOCK) || parse_size(t, &h, "", &h.size) < 0) {
+	if (at % BLOCK || ct_tar_read(t, h.block, BLOCK, at) < 0 || !ct_tar_checksum_right(h.block) ||
+	    ct_tar_all_zero(h.block, BLOCK) || parse_size(t, &h, "", &h.size) < 0) {
 		ct_error_clear();
 		return false;
 	}
 	take_header_name(t, h.block);
-	m->type = type_of(h.block[156], &t->name, &data);
+	m->type = ct_tar_type_of(h.block[156], ct_str_text(&t->name), t->name.len, &data);
 	m->name = ct_str_text(&t->name);
 	m->name_len = t->name.len;
 	m->header = at;

@@ -209,7 +209,7 @@ static void test_changes(void **state)
 	assert_int_equal(stat(path, &sb), 0);
 	/* Touched, then set back. */
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-	expect_bad(d, 2, "s-1.tar at byte 512: the shard changed since it was indexed");
+	expect_bad(d, 2, "the shard changed since it was indexed");
 	times[0] = sb.st_atim;
 	times[1] = sb.st_mtim;
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
@@ -217,7 +217,7 @@ static void test_changes(void **state)
 	/* Cut off inside of the second sample's image, with the old time on it. */
 	assert_int_equal(truncate(path, 3300), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-	expect_bad(d, 3, "s-1.tar at byte 3072: the shard changed");
+	expect_bad(d, 3, "the shard changed");
 	expect_bad(d, 2, "the shard changed");
 	expect_sample(d, 1, "a001", 1, 701);
 	assert_int_equal(truncate(path, 0), 0);
