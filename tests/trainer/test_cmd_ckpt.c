@@ -54,7 +54,8 @@ static enum ct_status capture(enum ct_status (*run)(const struct ct_cli *cli), c
 
 static void test_show(void **state)
 {
-	struct ct_cli cli = {.n_args = 1};
+	const char *args[3] = {NULL};
+	struct ct_cli cli = {.args = args, .n_args = 1};
 	const ct_json *files, *tensors;
 	int64_t step;
 	char *text;
@@ -89,7 +90,8 @@ static void test_show_file(void **state)
 {
 	static const float values[5] = {1, -3, NAN, INFINITY, 5};
 	static const struct ct_tensor_desc t[] = {{"odd\033[2J", 1, {5}, values}, {"none", 1, {0}, NULL}};
-	struct ct_cli cli = {.n_args = 1};
+	const char *args[3] = {NULL};
+	struct ct_cli cli = {.args = args, .n_args = 1};
 	uint64_t bytes;
 	char sha[65], *text;
 
@@ -110,7 +112,8 @@ static void test_verify(void **state)
 {
 	char *folder = ct_strdup(in_tmpdir("verify/checkpoints/step-000000000007"));
 	char *file = ct_path_join(folder, "optim.safetensors"), *data, *text;
-	struct ct_cli cli = {.n_args = 3};
+	const char *args[3] = {NULL};
+	struct ct_cli cli = {.args = args, .n_args = 3};
 	size_t len;
 
 	(void)state;
