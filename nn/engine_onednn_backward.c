@@ -47,6 +47,12 @@ enum ct_status ct_onednn_give_grad(struct onednn_program *p, int node, int in, i
 	}
 	CT_TRY(ct_onednn_relayout(p, node, at, desc, v->desc, &at));
 	shared = shared && at.id == buffer;
+	if (v->grad >= 0 && v->grad2 < 0 && ct_onednn_norm_adds(p, p->values[in].root)) {
+		v->grad2 = at.id;
+		v->grad2_shared = shared;
+		v->grad_gone = true;
+		return CT_OK;
+	}
 	if (v->grad >= 0)
 		return add_grad(p, node, v, at.id, shared);
 	v->grad = at.id;

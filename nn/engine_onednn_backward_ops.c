@@ -49,6 +49,8 @@ static enum ct_status compile_relu(struct onednn_program *p, int id)
 		/* The norm's own backward applies the ReLU. */
 		x->grad = p->values[id].grad;
 		x->grad_shared = p->values[id].grad_shared;
+		x->grad2 = p->values[id].grad2;
+		x->grad2_shared = p->values[id].grad2_shared;
 		p->values[id].grad_gone = true;
 		return CT_OK;
 	}

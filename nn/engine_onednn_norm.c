@@ -166,7 +166,21 @@ static enum ct_status place_gradient(struct onednn_program *p, int id, bool dy_i
 	return CT_OK;
 }
 
-static enum ct_status emit_backward(struct onednn_program *p, int id, int dy, int dx, int dresidual, int path)
+/* Where the sum of the gradients of `v`, or the one without what the ReLU cut off, may be written. */
+static enum ct_status place_sum(struct onednn_program *p, const struct onednn_value *v, int *out)
+{
+	*out = v->grad;
+	if (!v->grad_shared)
+		return CT_OK;
+	*out = v->grad2;
+	if (v->grad2 >= 0 && !v->grad2_shared)
+		return CT_OK;
+	return ct_onednn_buffer(p, ct_dnnl_desc_bytes(v->desc), out);
+}
+
+/* g: the value whose gradient comes, of the norm or of the sum. */
+static enum ct_status emit_backward(struct onednn_program *p, int id, const struct onednn_value *g, int dx,
+				    int dresidual)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	const bool own = p->values[id].norm == NORM_OWN;
@@ -176,10 +190,11 @@ static enum ct_status emit_backward(struct onednn_program *p, int id, int dy, in
 	if (own)
 		CT_TRY(ct_onednn_buffer(p, ct_norm_scratch_bytes(p->base.n, node->shape.c), &partials));
 	CT_TRY(ct_onednn_task(p, own ? ONEDNN_NORM_BACKWARD : ONEDNN_NORM_PLAIN_BACKWARD, id, &t));
-	common_args(p, t, partials, path);
-	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
+	common_args(p, t, partials, g->fused_path);
+	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, g->grad);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
 	ct_onednn_arg(p, t, CT_DNNL_DIFF_DST, buffer_or_nothing(dresidual));
+	ct_onednn_arg(p, t, CT_DNNL_DIFF_DST, buffer_or_nothing(g->grad2));
 	ct_onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
 	ct_onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
 	if (!p->values[node->in[0]].needs_grad)
@@ -190,13 +205,24 @@ static enum ct_status emit_backward(struct onednn_program *p, int id, int dy, in
 static enum ct_status alone_backward(struct onednn_program *p, int id)
 {
 	struct onednn_value *v = &p->values[id];
-	int dx;
-
 	/* The reference loops read dy after they have written dx. */
-	const bool in_place = v->norm == NORM_OWN && !v->grad_shared;
-	CT_TRY(place_gradient(p, id, in_place, v->grad, &dx));
+	const bool in_place = v->norm == NORM_OWN && (!v->grad_shared || v->grad2 >= 0);
+	int dx, sum = v->grad;
+
+	if (v->grad2 >= 0)
+		CT_TRY(place_sum(p, v, &sum));
+	CT_TRY(place_gradient(p, id, in_place, sum, &dx));
 	v->grad_gone = in_place;
-	return emit_backward(p, id, v->grad, dx, -1, -1);
+	return emit_backward(p, id, v, dx, v->grad2 >= 0 ? sum : -1);
+}
+
+bool ct_onednn_norm_adds(const struct onednn_program *p, int root)
+{
+	const struct ct_node *node = ct_onednn_node(p, root);
+	const int at = node->op == CT_OP_RELU && p->values[node->in[0]].fused_relu == root ? node->in[0] : root;
+	const struct onednn_value *v = &p->values[at];
+
+	return v->fused_norm >= 0 || (v->norm == NORM_OWN && v->fused_add < 0);
 }
 
 enum ct_status ct_onednn_norm_backward(struct onednn_program *p, int id)
@@ -222,14 +248,15 @@ enum ct_status ct_onednn_join_backward(struct onednn_program *p, int id)
 	struct onednn_value *v = &p->values[id];
 	const int norm = v->fused_norm, path = v->fused_path;
 	const int other = node->in[node->in[0] == norm || node->in[0] == path];
-	const bool asked = p->values[other].needs_grad, cut = v->fused_relu >= 0;
-	const ct_dnnl_desc *desc = p->values[norm].desc;
+	const bool asked = p->values[other].needs_grad;
+	const bool written = v->grad2 >= 0 || (asked && v->fused_relu >= 0);
 	int dx, dresidual = v->grad;
 
-	CT_TRY(place_gradient(p, norm, !asked && !v->grad_shared, v->grad, &dx));
-	if (asked && cut && v->grad_shared)
-		CT_TRY(ct_onednn_buffer(p, ct_dnnl_desc_bytes(desc), &dresidual));
-	CT_TRY(emit_backward(p, norm, v->grad, dx, asked && cut ? dresidual : -1, path));
-	v->grad_gone = dx == v->grad || (asked && cut && dresidual == v->grad);
-	return asked ? ct_onednn_give_grad(p, id, other, dresidual, desc, !cut && v->grad_shared) : CT_OK;
+	if (written)
+		CT_TRY(place_sum(p, v, &dresidual));
+	CT_TRY(place_gradient(p, norm, !asked && (written || !v->grad_shared), dresidual, &dx));
+	v->grad_gone = dx == v->grad || written;
+	CT_TRY(emit_backward(p, norm, v, dx, written ? dresidual : -1));
+	return asked ? ct_onednn_give_grad(p, id, other, dresidual, p->values[norm].desc, !written && v->grad_shared)
+		     : CT_OK;
 }

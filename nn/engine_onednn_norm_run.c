@@ -82,6 +82,7 @@ static enum ct_status backward(const struct onednn_program *p, const struct oned
 	n.dy = t->ptr[NORM_Y];
 	n.dx = t->ptr[NORM_DX];
 	n.dresidual = t->ptr[NORM_DRESIDUAL];
+	n.dy2 = t->ptr[NORM_DY2];
 	n.dgamma = t->ptr[NORM_DGAMMA];
 	n.dbeta = t->ptr[NORM_DBETA];
 	if (!p->base.net->opts.sync) {

@@ -10,8 +10,8 @@ struct lanes {
 	ct_vec mean, slope, shift, base, tilt;
 };
 
-/* How a kernel finds what the ReLU let through. */
-enum relu { RELU_NONE, RELU_AGAIN /* from x */, RELU_BITS };
+/* How a kernel finds what the ReLU let through: from x, or from the mask. */
+enum relu { RELU_NONE, RELU_AGAIN, RELU_BITS };
 
 struct job {
 	const struct ct_norm *p;
@@ -174,18 +174,27 @@ static void forward_plane(const struct ct_norm *p, struct lanes k, int row, int 
 	}
 }
 
-/* dy where the ReLU let it through. */
-CT_INLINE ct_vec let_through(const struct ct_norm *p, const struct lanes *k, ct_vec x, size_t i, bool bf16,
-			     enum relu relu)
+CT_INLINE ct_vec cut(const struct ct_norm *p, const struct lanes *k, ct_vec x, ct_vec d, size_t i, enum relu relu)
 {
-	ct_vec d = ct_vec_load(p->dy, i, bf16);
-
 	if (relu == RELU_BITS)
 		return ct_vec_keep(p->mask[i], d);
 	return relu == RELU_AGAIN ? ct_vec_choose(norm_of(x, k) <= ct_vec_every(0), ct_vec_every(0), d) : d;
 }
 
-CT_INLINE void gradient_loop(const struct ct_norm *p, struct lanes k, size_t first, bool bf16, enum relu relu,
+/* dy where the ReLU let it through. two: the sum of two gradients, which is kept for the second pass, as it is after rounding. */
+CT_INLINE ct_vec let_through(const struct ct_norm *p, const struct lanes *k, ct_vec x, size_t i, bool bf16,
+			     enum relu relu, bool two)
+{
+	ct_vec d = ct_vec_load(p->dy, i, bf16);
+
+	if (!two)
+		return cut(p, k, x, d, i, relu);
+	d = cut(p, k, x, d + ct_vec_load(p->dy2, i, bf16), i, relu);
+	ct_vec_store(p->dresidual, i, d, bf16);
+	return bf16 ? ct_vec_load(p->dresidual, i, bf16) : d;
+}
+
+CT_INLINE void gradient_loop(const struct ct_norm *p, struct lanes k, size_t first, bool bf16, enum relu relu, bool two,
 			     struct ct_norm_partial *out)
 {
 	memset(out, 0, sizeof(*out));
@@ -195,13 +204,14 @@ CT_INLINE void gradient_loop(const struct ct_norm *p, struct lanes k, size_t fir
 		size_t i = first + from;
 		for (; i + 2 <= first + from + n; i += 2) {
 			for (size_t j = 0; j < 2; j++) {
-				ct_vec x = ct_vec_load(p->x, i + j, bf16), d = let_through(p, &k, x, i + j, bf16, relu);
+				ct_vec x = ct_vec_load(p->x, i + j, bf16),
+				       d = let_through(p, &k, x, i + j, bf16, relu, two);
 				sum[j] += d;
 				dot[j] += d * (x - k.mean);
 			}
 		}
 		for (; i < first + from + n; i++) {
-			ct_vec x = ct_vec_load(p->x, i, bf16), d = let_through(p, &k, x, i, bf16, relu);
+			ct_vec x = ct_vec_load(p->x, i, bf16), d = let_through(p, &k, x, i, bf16, relu, two);
 			sum[0] += d;
 			dot[0] += d * (x - k.mean);
 		}
@@ -210,29 +220,33 @@ CT_INLINE void gradient_loop(const struct ct_norm *p, struct lanes k, size_t fir
 	}
 }
 
+CT_INLINE void gradient_loops(const struct ct_norm *p, struct lanes k, size_t first, bool bf16, bool two,
+			      struct ct_norm_partial *out)
+{
+	switch (relu_of(p)) {
+	case RELU_NONE:
+		gradient_loop(p, k, first, bf16, RELU_NONE, two, out);
+		break;
+	case RELU_AGAIN:
+		gradient_loop(p, k, first, bf16, RELU_AGAIN, two, out);
+		break;
+	case RELU_BITS:
+		gradient_loop(p, k, first, bf16, RELU_BITS, two, out);
+	}
+}
+
 static void gradient_plane(const struct ct_norm *p, struct lanes k, int row, int block, struct ct_norm_partial *out)
 {
 	const size_t first = plane_at(p, row, block);
 
-	switch (3 * p->bf16 + (int)relu_of(p)) {
-	case 0:
-		gradient_loop(p, k, first, false, RELU_NONE, out);
-		break;
-	case 1:
-		gradient_loop(p, k, first, false, RELU_AGAIN, out);
-		break;
-	case 2:
-		gradient_loop(p, k, first, false, RELU_BITS, out);
-		break;
-	case 3:
-		gradient_loop(p, k, first, true, RELU_NONE, out);
-		break;
-	case 4:
-		gradient_loop(p, k, first, true, RELU_AGAIN, out);
-		break;
-	default:
-		gradient_loop(p, k, first, true, RELU_BITS, out);
-	}
+	if (p->bf16 && p->dy2)
+		gradient_loops(p, k, first, true, true, out);
+	else if (p->bf16)
+		gradient_loops(p, k, first, true, false, out);
+	else if (p->dy2)
+		gradient_loops(p, k, first, false, true, out);
+	else
+		gradient_loops(p, k, first, false, false, out);
 	for (int l = 0; p->factor && l < CT_NORM_LANES; l++) {
 		out->a[l] *= (double)p->factor[row];
 		out->b[l] *= (double)p->factor[row];
@@ -263,50 +277,43 @@ static struct lanes backward_lanes(const struct ct_norm *p, int block, const dou
 	return k;
 }
 
+/* dy is cut already when it is the sum of two. */
 CT_INLINE void backward_loop(const struct ct_norm *p, struct lanes k, float factor, size_t first, bool bf16,
 			     enum relu relu, bool residual)
 {
 	const ct_vec slope = k.slope * factor;
+	const void *dy = p->dy2 ? p->dresidual : p->dy;
 
 	for (size_t i = first; i < first + (size_t)p->plane; i++) {
-		ct_vec x = ct_vec_load(p->x, i, bf16), d = let_through(p, &k, x, i, bf16, relu);
+		ct_vec x = ct_vec_load(p->x, i, bf16), d = cut(p, &k, x, ct_vec_load(dy, i, bf16), i, relu);
 		if (residual)
 			ct_vec_store(p->dresidual, i, d, bf16);
 		ct_vec_store(p->dx, i, slope * d + (k.base - (x - k.mean) * k.tilt), bf16);
 	}
 }
 
-static void backward_plane(const struct ct_norm *p, struct lanes k, int row, int block)
+CT_INLINE void backward_loops(const struct ct_norm *p, const struct lanes *k, float factor, size_t first, bool bf16)
+{
+	const enum relu relu = p->dy2 ? RELU_NONE : relu_of(p);
+
+	if (relu == RELU_BITS && p->dresidual)
+		backward_loop(p, *k, factor, first, bf16, RELU_BITS, true);
+	else if (relu == RELU_BITS)
+		backward_loop(p, *k, factor, first, bf16, RELU_BITS, false);
+	else if (relu == RELU_AGAIN)
+		backward_loop(p, *k, factor, first, bf16, RELU_AGAIN, false);
+	else
+		backward_loop(p, *k, factor, first, bf16, RELU_NONE, false);
+}
+
+static void backward_plane(const struct ct_norm *p, const struct lanes *k, int row, int block)
 {
 	const float factor = p->factor ? p->factor[row] : 1.0f;
-	const size_t first = plane_at(p, row, block);
-	const enum relu relu = relu_of(p);
 
-	switch (4 * p->bf16 + (relu == RELU_BITS && p->dresidual ? 3 : (int)relu)) {
-	case 0:
-		backward_loop(p, k, factor, first, false, RELU_NONE, false);
-		break;
-	case 1:
-		backward_loop(p, k, factor, first, false, RELU_AGAIN, false);
-		break;
-	case 2:
-		backward_loop(p, k, factor, first, false, RELU_BITS, false);
-		break;
-	case 3:
-		backward_loop(p, k, factor, first, false, RELU_BITS, true);
-		break;
-	case 4:
-		backward_loop(p, k, factor, first, true, RELU_NONE, false);
-		break;
-	case 5:
-		backward_loop(p, k, factor, first, true, RELU_AGAIN, false);
-		break;
-	case 6:
-		backward_loop(p, k, factor, first, true, RELU_BITS, false);
-		break;
-	default:
-		backward_loop(p, k, factor, first, true, RELU_BITS, true);
-	}
+	if (p->bf16)
+		backward_loops(p, k, factor, plane_at(p, row, block), true);
+	else
+		backward_loops(p, k, factor, plane_at(p, row, block), false);
 }
 
 static void sums_range(void *arg, int begin, int end)
@@ -340,8 +347,10 @@ static void backward_range(void *arg, int begin, int end)
 	const struct job *j = arg;
 	const int blocks = n_blocks(j->p);
 
-	for (int i = end - 1; i >= begin; i--)
-		backward_plane(j->p, backward_lanes(j->p, i % blocks, j->sums, j->count), i / blocks, i % blocks);
+	for (int i = end - 1; i >= begin; i--) {
+		const struct lanes k = backward_lanes(j->p, i % blocks, j->sums, j->count);
+		backward_plane(j->p, &k, i / blocks, i % blocks);
+	}
 }
 
 void ct_norm_sums(const struct ct_norm *p, double *sums)
@@ -420,7 +429,7 @@ static void backward_blocks(void *arg, int begin, int end)
 		gradients_of_block(p, b, j->own);
 		const struct lanes l = backward_lanes(p, b, j->own, j->count);
 		for (int row = p->n - 1; row >= 0; row--)
-			backward_plane(p, l, row, b);
+			backward_plane(p, &l, row, b);
 	}
 }
 

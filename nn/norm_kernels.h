@@ -34,9 +34,9 @@ struct ct_norm {
 	struct ct_norm_partial *partials; /* scratch: ct_norm_scratch_bytes */
 
 	/* backward */
-	const void *dy;
-	void *dx;              /* may be dy (where residual's gradient does not lie there), or x */
-	void *dresidual;       /* NULL: nobody asks, or it equals dy (no ReLU); may be dy */
+	const void *dy, *dy2;  /* dy2 or NULL: dy is the sum of both, and the first pass writes it, cut, to dresidual */
+	void *dx;              /* may be x, or what nobody needs: dy without dresidual, dresidual with dy2 */
+	void *dresidual;       /* dy where the ReLU let it through, or NULL; may be dy or dy2 */
 	float *dgamma, *dbeta; /* [C] */
 };
 
