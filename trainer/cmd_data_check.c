@@ -117,18 +117,28 @@ static enum ct_status check_path(struct run *r, const char *path)
 {
 	const struct ct_image_opts image = {0};
 	bool folder = is_folder(path), shards = !folder || holds_shards(path);
-	struct ct_dataset_spec spec = {.name = shards ? "shards" : "imagefolder",
-				       .dir = folder ? path : ".",
-				       .path = !folder  ? path
-					       : shards ? "*.tar"
-							: ".",
-				       .threads = r->threads,
-				       .train = true};
+	struct ct_dataset_spec spec = {.name = shards ? "shards" : "imagefolder", .threads = r->threads, .train = true};
+	char *copy = ct_strdup(path), *dir = NULL;
 	ct_dataset *d = NULL;
+	enum ct_status st = copy ? CT_OK : CT_NOMEM;
 
-	CT_TRY(ct_dataset_open(&spec, &d));
-	enum ct_status st = check_set(r, path, d, &image);
+	for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
+		copy[n - 1] = '\0';
+	/* Beside an image folder may lie the list of its classes. */
+	if (st == CT_OK)
+		st = (dir = ct_path_dir(copy)) ? CT_OK : CT_NOMEM;
+	if (st == CT_OK) {
+		const char *slash = strrchr(copy, '/');
+
+		spec.dir = !folder ? "." : shards ? copy : dir;
+		spec.path = !folder ? copy : shards ? "*.tar" : slash && slash[1] ? slash + 1 : copy;
+		st = ct_dataset_open(&spec, &d);
+	}
+	if (st == CT_OK)
+		st = check_set(r, path, d, &image);
 	ct_dataset_close(d);
+	ct_free(dir);
+	ct_free(copy);
 	return st;
 }
 

@@ -1,0 +1,298 @@
+"""`ctrain data pack|check|show`: shards of image folders that any tar reads, packing that is killed or runs out of disk, bad samples in reports, pictures of what training sees."""
+
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import unittest
+import zlib
+
+from harness import DATA, IO, OK, USAGE, Case, libc, main, shared
+
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 0x4000, 1 << 18
+BAD = shared("data", "bad")
+CONFIG = """\
+model: {{name: resnet18}}
+data:
+  name: shards
+  dir: {dir}
+  train: {{path: train-*.tar, size: 32}}
+  val: none
+  classes: 3
+  augment: {{flip: true}}
+batch: {{global: 8}}
+train: {{epochs: 1}}
+"""
+
+
+def own_mounts():
+    """Mounts of this process are seen by it and its children alone, and vanish with it. Reason why not, or None."""
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    try:
+        libc("unshare", CLONE_NEWNS)
+        libc("mount", "none", "/", None, MS_REC | MS_PRIVATE, None)
+    except (OSError, AttributeError) as e:
+        return f"no private mounts here: {e}"
+    return None
+
+
+NO_MOUNTS = own_mounts() if __name__ == "__main__" else None
+
+
+def png(w, h, seed):
+    """An RGB image of noise in large cells, as a PNG file."""
+    r = random.Random(seed)
+    cells = [[bytes(r.randrange(256) for _ in range(3)) for _ in range(w // 8 + 1)] for _ in range(h // 8 + 1)]
+    rows = b"".join(b"\0" + b"".join(cells[y // 8][x // 8] for x in range(w)) for y in range(h))
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows, 1)) +
+            chunk(b"IEND", b""))
+
+
+def read_ppm(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    magic, w, h, depth, rest = data.split(None, 4)[:4] + [data]
+    assert (magic, depth) == (b"P6", b"255"), data[:20]
+    return int(w), int(h), rest[len(data) - int(w) * int(h) * 3:]
+
+
+def files_of(folder):
+    out = {}
+    for name in sorted(os.listdir(folder)):
+        if os.path.isfile(os.path.join(folder, name)):
+            with open(os.path.join(folder, name), "rb") as f:
+                out[name] = f.read()
+    return out
+
+
+class Pack(Case):
+    def source(self, n=24, name="src"):
+        for i in range(n):
+            self.write(f"{name}/class_{i % 3}/img_{i:03d}.png", png(24 + 5 * i, 60 - i, i))
+        return self.path(name)
+
+    def pack(self, out, *args, expect=OK, src=None, **more):
+        return self.run_ctrain("data", "pack", src or self.path("src"), self.path(out), "--json", *args, expect=expect, **more)
+
+    def test_any_tar_reads_it(self):
+        src = self.source()
+        j = self.pack("out/train-%06d.tar", "--shard-size", 10).json()
+        self.assertEqual((j["kind"], j["samples"], j["n_shards"], j["n_kept"], j["left_out"], j["classes"]), ("data_pack", 24, 3, 0, 0, 3))
+        self.assertTrue(j["shards"].endswith("train-{000000..000002}.tar"))
+        seen = []
+        for s in range(3):
+            path = self.path("out", f"train-{s:06d}.tar")
+            listed = subprocess.run(["tar", "-tf", path], stdout=subprocess.PIPE, check=True).stdout.decode().split()
+            with open(self.path("out", f"train-{s:06d}.idx"), encoding="ascii") as f:
+                head, *lines = f.read().splitlines()
+            with tarfile.open(path) as tar, open(path, "rb") as raw:
+                members = tar.getmembers()
+                self.assertEqual([m.name for m in members], listed)
+                self.assertEqual(head, f"v1.2 {len(members) // 2}")
+                for image, label, line in zip(members[::2], members[1::2], lines):
+                    self.assertEqual((image.uid, image.mtime, image.mode), (0, 0, 0o644))
+                    key = image.name[:-4]
+                    self.assertEqual((image.name, label.name), (key + ".png", key + ".cls"))
+                    with open(os.path.join(src, image.name), "rb") as f:
+                        self.assertEqual(tar.extractfile(image).read(), f.read())
+                    self.assertEqual(tar.extractfile(label).read().decode(), key[6])
+                    ext, offset, size, name = line.split()[:4]
+                    raw.seek(int(offset))
+                    self.assertEqual((ext, name, raw.read(int(size))), ("png", image.name, tar.extractfile(image).read()))
+                    seen.append(key)
+        self.assertEqual(seen, sorted(f"class_{i % 3}/img_{i:03d}" for i in range(24)))
+        self.assertEqual(self.pack("out/train-%06d.tar", "--shard-size", 10).json()["n_kept"], 3)
+
+    def test_killed_at_any_place(self):
+        self.source()
+        self.pack("whole/t-%d.tar", "--shard-size", 5, "--short", 30)
+        whole = {k: v for k, v in files_of(self.path("whole")).items() if not k.startswith(".")}
+        for place in ("pack.start", "pack.sample:1", "pack.sample:13", "pack.rename:1", "pack.rename:4"):
+            with self.subTest(place=place):
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                self.pack("out/t-%d.tar", "--shard-size", 5, "--short", 30, "--threads", 1, env={"CTRAIN_FAILPOINT": place}, expect=-9)
+                left = files_of(self.path("out"))
+                for name, data in left.items():
+                    if not name.endswith(".part"):
+                        self.assertEqual(data, whole[name], name)
+                kept = sum(n.endswith(".tar") for n in left)
+                self.assertEqual(kept, {"pack.sample:13": 2, "pack.rename:4": 3}.get(place, 0))
+                self.assertEqual(self.pack("out/t-%d.tar", "--shard-size", 5, "--short", 30).json()["n_kept"], kept)
+                self.assertEqual(files_of(self.path("out")), whole)
+
+    @unittest.skipIf(NO_MOUNTS, NO_MOUNTS)
+    def test_full_disk(self):
+        self.source()
+        self.pack("whole/t-%d.tar", "--shard-size", 4, "--threads", 1)
+        whole = files_of(self.path("whole"))
+        os.makedirs(self.path("out"))
+        libc("mount", "none", self.path("out"), "tmpfs", 0, "size=128k")
+        self.addCleanup(libc, "umount", self.path("out"))
+        r = self.pack("out/t-%d.tar", "--shard-size", 4, "--threads", 1, expect=IO)
+        self.assert_last_says(r, "space")
+        left = files_of(self.path("out"))
+        self.assertFalse([n for n in left if n.endswith(".part")])
+        kept = sum(n.endswith(".tar") for n in left)
+        self.assertGreater(kept, 0)
+        libc("mount", "none", self.path("out"), "tmpfs", 32, "size=8m")  # MS_REMOUNT
+        self.assertEqual(self.pack("out/t-%d.tar", "--shard-size", 4).json()["n_kept"], kept)
+        self.assertEqual(files_of(self.path("out")), whole)
+
+    def test_refused(self):
+        self.source()
+        self.pack("out/t-%d.tar")
+        r = self.pack("out/t-%d.tar", "--shard-size", 5, expect=USAGE)
+        self.assert_last_says(r, "t-pack.json")
+        self.write("flat/ILSVRC2012_val_00000001.JPEG", png(8, 8, 1))
+        r = self.pack("val/v-%d.tar", src=self.path("flat"), expect=DATA)
+        self.assert_last_says(r, "--val-map")
+        r = self.pack("val/v-%d.tar", "--val-map", self.write("map.txt", "ILSVRC2012_val_00000001.JPEG class_2\n"), src=self.path("flat"))
+        self.assertEqual(r.json()["samples"], 1)
+        for args, says in ((("--shard-size", "10x"), "10x"), (("--quality", "80"), "short side"), (("--short", "-1"), "-1"), (("--shuffle", "x"), "x")):
+            r = self.pack("bad/v-%d.tar", *args, expect=USAGE)
+            self.assert_last_says(r, says)
+        self.assertFalse(os.path.exists(self.path("bad")))
+
+
+class Check(Case):
+    def shards(self):
+        for i in range(12):
+            self.write(f"src/class_{i % 3}/i{i:02d}.png", png(60, 50, i))
+        self.run_ctrain("data", "pack", self.path("src"), self.path("out/train-%d.tar"), "--shard-size", 6, "--short", 40)
+        return self.write("c.yaml", CONFIG.format(dir=self.path("out")))
+
+    def damage(self):
+        """The second image of shard 1 loses its middle; the index is of before."""
+        path = self.path("out/train-1.tar")
+        with tarfile.open(path) as tar:
+            m = [m for m in tar.getmembers() if m.name.endswith(".jpg")][1]
+        when = os.stat(path)
+        with open(path, "r+b") as f:
+            f.seek(m.offset_data + 2)
+            f.write(b"\0" * (m.size - 4))
+        os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))
+        return m.name[:-4]
+
+    def test_good(self):
+        config = self.shards()
+        for args in ((config,), (self.path("out"),), (self.path("out/train-{0..1}.tar"),), (self.path("src"), self.path("out"))):
+            r = self.run_ctrain("data", "check", *args, "--threads", 2)
+            self.assertIn("12 samples, 0 bad, 0 left out", r.out)
+
+    def test_bad(self):
+        config = self.shards()
+        key = self.damage()
+        r = self.run_ctrain("data", "check", config, "--out", self.path("r.jsonl"), "--json", expect=DATA)
+        self.assert_last_says(r, "1 of 12 samples are unusable")
+        j = json.loads(r.out)
+        self.assertEqual((j["sets"][0]["samples"], j["sets"][0]["bad"]), (12, 1))
+        self.assertEqual(sum(j["bad_by_tag"].values()), 1)
+        with open(self.path("r.jsonl"), encoding="utf-8") as f:
+            rows = [json.loads(line) for line in f]
+        self.assertEqual([(x["set"], x["kind"], x["key"]) for x in rows], [("train", "bad", key)])
+        self.assertIn("train-1.tar", rows[0]["where"])
+        self.assertTrue(rows[0]["reason"].startswith(rows[0]["tag"] + ": "), rows)
+        r = self.run_ctrain("data", "check", self.path("out"), "--out", self.path("r.tsv"), expect=DATA)
+        with open(self.path("r.tsv"), encoding="utf-8") as f:
+            head, line = f.read().splitlines()
+        self.assertEqual(len(head.split("\t")), len(line.split("\t")))
+        self.assertIn(rows[0]["reason"], r.out)
+
+    def test_left_out_of_the_index(self):
+        self.shards()
+        with tarfile.open(self.path("out/train-7.tar"), "w") as tar:
+            for name, data in (("x.png", png(8, 8, 1)), ("x.cls", b"cat"), ("y.png", png(8, 8, 2)), ("y.cls", b"1")):
+                with open(self.write("member", data), "rb") as f:
+                    info = tarfile.TarInfo(name)
+                    info.size = len(data)
+                    tar.addfile(info, f)
+        r = self.run_ctrain("data", "check", self.path("out"), "--json", expect=DATA)
+        j = json.loads(r.out)
+        self.assertEqual((j["sets"][0]["samples"], j["sets"][0]["left_out"]), (13, 1))
+        self.assertEqual(len(j["left_out_by_tag"]), 1)
+
+    def test_usage(self):
+        config = self.shards()
+        for args, code in (((config, config), USAGE), ((self.path("nowhere"),), DATA), ((self.path("out"), "data.exif=true"), USAGE),
+                           ((config, "--threads", "0"), USAGE)):
+            self.run_ctrain("data", "check", *args, expect=code)
+
+    @unittest.skipUnless(BAD, "no ../shared/data/bad")
+    def test_files_that_are_known_to_be_bad(self):
+        """A folder of them is read to its end, and what INDEX.tsv says is unusable is reported."""
+        with open(os.path.join(BAD, "INDEX.tsv"), encoding="utf-8") as f:
+            rows = [line.rstrip("\n").split("\t") for line in f if line.startswith("jpeg/")]
+        for path, *_ in rows:
+            name = os.path.basename(path)
+            target = self.path("src/c", name if name.endswith((".jpg", ".jpeg", ".png")) else name + ".jpg")
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copy(os.path.join(BAD, path), target)
+        r = self.run_ctrain("data", "check", self.path("src"), "--out", self.path("r.jsonl"), expect=DATA, timeout=120)
+        with open(self.path("r.jsonl"), encoding="utf-8") as f:
+            found = {os.path.basename(x["key"]): x for x in map(json.loads, f) if x["kind"] == "bad"}
+        for path, expectation, tag, *_ in rows:
+            name = os.path.basename(path)
+            bad = found.get(name) or found.get(name + ".jpg")
+            with self.subTest(path=path):
+                if name.startswith("png") and "huge" not in name:
+                    self.assertFalse(bad)  # INDEX.tsv is about readers of JPEG alone
+                elif expectation in ("skip", "reject"):
+                    self.assertTrue(bad, r.describe())
+                elif bad:
+                    self.fail(f"{path} is {expectation} ({tag}), but: {bad}")
+
+
+class Show(Case):
+    def idx(self):
+        """Four images of 4 x 5 whose pixels count up."""
+        pixels = bytes(range(80))
+        self.write("d/train-images-idx3-ubyte", struct.pack(">IIII", 0x803, 4, 4, 5) + pixels)
+        self.write("d/train-labels-idx1-ubyte", struct.pack(">II", 0x801, 4) + bytes([3, 1, 2, 0]))
+        text = "model: {name: mlp}\ndata: {name: idx, dir: %s, val: none}\nbatch: {global: 2}\ntrain: {epochs: 1}\n" % self.path("d")
+        return self.write("c.yaml", text), pixels
+
+    def test_pixels(self):
+        config, pixels = self.idx()
+        r = self.run_ctrain("data", "show", config, 2, 0, 3, "--out", self.path("x.ppm"))
+        self.assertIn("image 2  class 2", r.out)
+        w, h, rgb = read_ppm(self.path("x.ppm"))
+        self.assertEqual((w, h), (2 * 5 + 2, 2 * 4 + 2))
+        for i, sample in enumerate((2, 0, 3)):
+            for y in range(4):
+                for x in range(5):
+                    at = ((i // 2 * 6 + y) * w + i % 2 * 7 + x) * 3
+                    self.assertEqual(rgb[at:at + 3], bytes([pixels[sample * 20 + y * 5 + x]]) * 3)
+
+    def test_as_training_sees_it(self):
+        config = Check.shards(self)
+        pictures = {}
+        for name, args in (("a", ()), ("again", ()), ("epoch", ("--epoch", 1)), ("seed", ("run.seed=2",)), ("alone", (5,))):
+            self.run_ctrain("data", "show", config, *args, "--out", self.path(name + ".ppm"))
+            pictures[name] = read_ppm(self.path(name + ".ppm"))
+        self.assertEqual(pictures["a"], pictures["again"])
+        self.assertNotEqual(pictures["a"], pictures["epoch"])
+        self.assertNotEqual(pictures["a"], pictures["seed"])
+        w, h, rgb = pictures["a"]
+        self.assertEqual((w, h), (4 * 34 - 2, 3 * 34 - 2))
+        # Image 5 is the same alone: augmentation knows no neighbours.
+        cell = b"".join(rgb[((34 + y) * w + 34) * 3:((34 + y) * w + 66) * 3] for y in range(32))
+        self.assertEqual((32, 32, cell), pictures["alone"])
+        self.run_ctrain("data", "show", config, "--count", 2, "--out", self.path("x.png"))
+        with open(self.path("x.png"), "rb") as f:
+            self.assertEqual(f.read(8), b"\x89PNG\r\n\x1a\n")
+
+    def test_usage(self):
+        config, _ = self.idx()
+        for args in ((4,), ("x",), (1, "--count", 2), ("--epoch", "x")):
+            self.run_ctrain("data", "show", config, *args, expect=USAGE)
+        self.run_ctrain("data", "show", config, 0, "--out", self.path("no/x.png"), expect=DATA)
+
+
+if __name__ == "__main__":
+    main()
