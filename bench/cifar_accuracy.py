@@ -4,7 +4,7 @@
   bench/cifar_accuracy.py --results FILE.json --python NAME=INTERPRETER [--python ...]
       [--data-dir DIR]            folder with data_batch_1.bin and test_batch.bin (../shared/data/cifar-10-batches-bin)
       [--seeds 3] [--epochs 8] [--threads 2] [--precision fp32 --precision bf16] [--peer-precision fp32]
-      [--ctrain build/release/ctrain] [--only-report]
+      [--ctrain build/release/ctrain] [--set KEY=VALUE ...] [--only-report]
 
 The recipe is bench/configs/cifar_accuracy.yaml, and again bench/peers/cifar_peer.py. Seed by seed, one run after the other. Each
 result is written to FILE.json at once: started again, runs that are there are not done again (and runs of another recipe are an
@@ -31,6 +31,7 @@ def arguments():
     p.add_argument('--precision', action='append', default=[])
     p.add_argument('--peer-precision', action='append', default=[])
     p.add_argument('--ctrain', default=os.path.join(HERE, '..', 'build', 'release', 'ctrain'))
+    p.add_argument('--set', action='append', default=[])
     p.add_argument('--only-report', action='store_true')
     return p.parse_args()
 
@@ -41,7 +42,7 @@ def recipe(a):
     for path in (CONFIG, PEER):
         with open(path, 'rb') as f:
             h.update(f.read())
-    return {'epochs': a.epochs, 'sha256': h.hexdigest()[:16]}
+    return {'epochs': a.epochs, 'set': a.set, 'sha256': h.hexdigest()[:16]}
 
 
 def load(a):
@@ -69,7 +70,7 @@ def run_ctrain(a, precision, seed):
     try:
         cmd = [a.ctrain, CONFIG, 'run.dir=' + d + '/run', 'run.seed=%d' % seed, 'precision=' + precision, 'data.dir=' + a.data_dir,
                'data.train=data_batch_1.bin', 'data.val=test_batch.bin', 'train.epochs=%d' % a.epochs,
-               'launch.threads=%d' % a.threads, '--procs', '1']
+               'launch.threads=%d' % a.threads, '--procs', '1'] + a.set
         out = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if out.returncode != 0:
             sys.exit(' '.join(cmd) + ' failed: ' + out.stdout.decode(errors='replace')[-2000:])

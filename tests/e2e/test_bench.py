@@ -1,6 +1,14 @@
-"""`ctrain bench`: one JSON object with the figures that comparisons read, for every part and communicator."""
+"""`ctrain bench`: one JSON object with the figures that comparisons read, for every part and communicator; the scripts of bench/."""
 
-from harness import USAGE, Case, main
+import json
+import os
+import random
+import stat
+import subprocess
+import sys
+
+from harness import CTRAIN, SLOW, SOURCE, USAGE, Case, main
+from test_data import png
 
 
 class Bench(Case):
@@ -40,6 +48,88 @@ class Bench(Case):
             with self.subTest(part=part):
                 r = self.run_ctrain("bench", part, self.config(), "--steps", text, expect=USAGE)
                 self.assert_last_says(r, f"--steps {text}")
+
+    def test_data(self):
+        config = shards_of(self)
+        j = self.run_ctrain("bench", "data", config, "--json", "--seconds", 1, "--threads", 2).json()
+        self.assertEqual((j["bench"], j["data"], j["samples"], j["height"], j["width"], j["threads"]), ("data", "shards", 12, 32, 32, 2))
+        for key in ("images_per_sec", "core_images_per_sec", "decode_only_images_per_sec", "share_of_decode_only", "read_mb_per_sec"):
+            self.assertGreater(j[key], 0, key)
+        self.assertEqual(list(j["stages"]), ["read", "decode", "resize", "distort", "assemble"])
+        self.assertIn(j["bound_by"], j["stages"])
+        self.assertAlmostEqual(sum(s["share"] for s in j["stages"].values()), 1, delta=1e-6)
+        self.assertEqual(max(j["stages"], key=lambda s: j["stages"][s]["ms"]), j["bound_by"])
+        self.assertTrue(0 < j["image_ms"]["p50"] <= j["image_ms"]["p90"] <= j["image_ms"]["p99"] <= j["image_ms"]["max"])
+        text = self.run_ctrain("bench", "data", config, "--seconds", 1).out
+        self.assertIn("bound by " + j["bound_by"], text)
+        j = self.run_ctrain("bench", "data", self.config(), "--json", "--seconds", 1, "data.augment.flip=true").json()
+        self.assertNotIn("decode_only_images_per_sec", j)
+        self.assertGreater(j["images_per_sec"], 0)
+        self.run_ctrain("bench", "data", self.config(), "--seconds", "0", expect=USAGE)
+
+
+def shards_of(case):
+    for i in range(12):
+        case.write(f"src/class_{i % 3}/i{i:02d}.png", png(60, 50, i))
+    case.run_ctrain("data", "pack", case.path("src"), case.path("out/train-%d.tar"), "--shard-size", 6, "--short", 40)
+    return case.write("shards.yaml", """\
+model: {name: resnet18}
+data: {name: shards, dir: %s, train: {path: "train-{0..1}.tar", size: 32}, val: none, classes: 3}
+batch: {global: 8}
+train: {epochs: 1}
+""" % case.path("out"))
+
+
+class Scripts(Case):
+    """They work, with programs in the place of PyTorch that only print what it would."""
+
+    def script(self, name, *args):
+        out = subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "bench", name), "--ctrain", CTRAIN, *map(str, args)], env=self.env(),
+                             cwd=self.tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100 * SLOW)
+        self.assertEqual(out.returncode, 0, out.stderr.decode())
+        return json.loads(out.stdout.decode())
+
+    def stand_in(self, **prints):
+        """An interpreter that prints this, whatever it is given."""
+        path = self.write("stand-in", "#!/bin/sh\necho '%s'\n" % json.dumps(prints))
+        os.chmod(path, stat.S_IRWXU)
+        return "old=" + path
+
+    def cifar(self):
+        r = random.Random(1)
+        for name, n in (("data_batch_1.bin", 16), ("test_batch.bin", 10)):
+            self.write("cifar/" + name, b"".join(bytes([i % 10]) + bytes(r.randrange(256) for _ in range(3072)) for i in range(n)))
+        return self.path("cifar")
+
+    def test_vs_pytorch(self):
+        python = self.stand_in(version="0", images_per_sec=2.0, startup_seconds=1.0, peak_rss_mb=1000)
+        j = self.script("vs_pytorch.py", "--model", "resnet18_cifar", "--batch", 2, "--steps", 5, "--rounds", 1, "--data-dir", self.cifar(), "--peer",
+                        "x", "--python", python, "--channels-last", "--preload", "")
+        self.assertEqual((j["model"], j["batch_per_rank"], list(j["peers"])), ("resnet18_cifar", 2, ["old, as installed", "old, channels_last"]))
+        self.assertAlmostEqual(j["best"]["ratio"], j["ctrain"]["images_per_sec"] / 2, delta=0.01)
+        self.assertLess(j["best"]["rss_ratio"], 1)
+
+    def test_vs_pytorch_loader(self):
+        shards_of(self)
+        python = self.stand_in(version="0", torchvision="0", pillow="0", images_per_sec=10.0, decode_only_images_per_cpu_sec=20.0)
+        j = self.script("vs_pytorch_loader.py", "--shards", self.path("out"), "--pattern", "train-{0..1}.tar", "--seconds", 1, "--rounds", 1,
+                        "--batch", 4, "--size", 32, "--classes", 3, "--python", python)
+        self.assertEqual((j["samples"], j["size"]), (12, 32))
+        self.assertAlmostEqual(j["peers"]["old"]["ratio"], j["ctrain"]["images_per_sec"] / 10, delta=0.01)
+        self.assertGreater(j["ctrain"]["share_of_decode_only"], 0)
+
+    def test_cifar_accuracy(self):
+        python = self.stand_in(version="0", test_top1=0.5, last_loss=1.0, train_seconds=3.0)
+        args = ("--results", self.path("r.json"), "--data-dir", self.cifar(), "--epochs", 1, "--precision", "fp32", "--python", python, "--set",
+                "batch.global=8", "--set", "schedule.warmup_epochs=0", "--set", "batch.eval=10")
+        j = self.script("cifar_accuracy.py", *args, "--seeds", 1)
+        self.assertEqual([(r["who"], r["seed"]) for r in j["runs"]], [("ctrain fp32", 1), ("pytorch old fp32", 1)])
+        ours = j["summary"]["ctrain fp32"]
+        self.assertAlmostEqual(ours["points_over_peer"], ours["mean"] - 50, delta=0.011)
+        # Again: what is there is not done again.
+        with open(self.path("r.json"), encoding="utf-8") as f:
+            kept = json.load(f)["runs"]
+        self.assertEqual(self.script("cifar_accuracy.py", *args, "--seeds", 1)["runs"], kept)
 
 
 if __name__ == "__main__":
