@@ -33,21 +33,31 @@ static enum ct_status find(struct ct_session *s, char **path)
 	return CT_OK;
 }
 
-/* Line `a` of one text against the other's: adds "key: theirs -> ours" for each that differs. */
+/* The line of a key among "key=value" lines; its length without the line feed. NULL: none. */
+static const char *find_line(const char *lines, const char *key, size_t key_len, size_t *len)
+{
+	while (*lines) {
+		*len = strcspn(lines, "\n");
+		if (*len > key_len && memcmp(lines, key, key_len) == 0 && lines[key_len] == '=')
+			return lines;
+		lines += *len + (lines[*len] == '\n');
+	}
+	return NULL;
+}
+
+/* Adds "key was theirs, is ours" for each line of ours that differs; keys that only one of them has belong to another
+ * model or data set, which is told by its name. */
 static void list_differences(const char *theirs, const char *ours, struct ct_str *out)
 {
-	while (*theirs && *ours) {
-		size_t n = strcspn(theirs, "\n"), m = strcspn(ours, "\n");
-		size_t key = strcspn(ours, "=");
-		if (n != m || memcmp(theirs, ours, n) != 0) {
-			size_t theirs_key = strcspn(theirs, "=");
-			const char *value = theirs_key < n ? theirs + theirs_key + 1 : theirs;
+	for (size_t n; *ours; ours += n + (ours[n] == '\n')) {
+		size_t key = strcspn(ours, "="), m = 0;
+		n = strcspn(ours, "\n");
+		if (key >= n)
+			continue;
+		const char *was = find_line(theirs, ours, key, &m);
+		if (was && (n != m || memcmp(was, ours, n) != 0))
 			ct_str_addf(out, "%s%.*s was %.*s, is %.*s", out->len ? "; " : "", (int)key, ours,
-				    (int)(n - (size_t)(value - theirs)), value, (int)(m > key ? m - key - 1 : 0),
-				    ours + key + 1);
-		}
-		theirs += n + (theirs[n] == '\n');
-		ours += m + (ours[m] == '\n');
+				    (int)(m - key - 1), was + key + 1, (int)(n - key - 1), ours + key + 1);
 	}
 }
 
