@@ -192,7 +192,8 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 				     .steps = l->epoch_steps,
 				     .per_rank = s->plan.per_rank,
 				     .loader_threads = now.n_threads,
-				     .cpus = ct_cpu_count() / local,
+				     .compute_threads = ct_plan_threads(s->cfg, local),
+				     .cpus = ct_cpu_count() > local ? ct_cpu_count() / local : 1,
 				     .flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),
 				     .encoded = s->plan.encoded};
 	*bound = ct_bound_name(ct_verdict(&f, out));

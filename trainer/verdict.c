@@ -8,6 +8,7 @@
 #define SLOW_SHARE 0.10
 /* What a remedy aims at. */
 #define GOAL_SHARE 0.05
+#define WORTHWHILE 1.1 /* so much faster is worth a change */
 #define RESERVE 1.1 /* loader threads for so much more than is needed on average */
 
 struct shares {
@@ -46,35 +47,52 @@ static struct shares measure(const struct ct_verdict_facts *f)
 	return s;
 }
 
+static const char *plural(int n)
+{
+	return n == 1 ? "" : "s";
+}
+
+/* Images a second that the rank's CPUs could make and compute if neither ever waited. */
+static double shared_limit(const struct ct_verdict_facts *f, const struct ct_rank_times *r)
+{
+	double compute = f->compute_threads * r->compute_s / r->images, load = r->loader_s / r->loader_images;
+	return f->cpus / (compute + load);
+}
+
+static void say_remedy(const struct ct_verdict_facts *f, const struct ct_rank_times *r, double could, int need,
+		       struct ct_str *out)
+{
+	const char *less = f->encoded ? "smaller files (`ctrain data pack`), data.decode=fast or fewer distortions"
+				      : "fewer distortions";
+	double now = r->images / r->step_s, limit = fmin(could, shared_limit(f, r));
+	if (f->compute_threads + need <= f->cpus)
+		ct_str_addf(out, "data.workers=%d would do", need);
+	else if (limit > now * WORTHWHILE)
+		ct_str_addf(out, "data.workers=%d would give up to %.0f, as %d CPU%s must do both",
+			    need < f->cpus ? need : f->cpus, limit,
+			    f->cpus, plural(f->cpus));
+	else
+		ct_str_addf(out, "%d CPU%s must do both and can do no more than now: %s would help", f->cpus,
+			    plural(f->cpus), less);
+}
+
 static void say_data(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
 {
 	const struct ct_rank_times *r = &f->ranks[s->starved];
 	double could = r->images / fmax(r->step_s - r->data_s, 1e-9);
+	const char *doing = f->loader_threads == 0 ? "making batches between steps" : "waiting for batches";
 	if (f->world > 1)
-		ct_str_addf(out, "bound by data: rank %d spent %.0f %% of its time ", s->starved, 100 * s->data);
+		ct_str_addf(out, "bound by data: rank %d spent %.0f %% of its time %s", s->starved, 100 * s->data, doing);
 	else
-		ct_str_addf(out, "bound by data: %.0f %% of the time went into ", 100 * s->data);
-	if (f->loader_threads == 0) {
-		ct_str_add(out, "making batches between steps: data.workers=1 would make them meanwhile");
-		return;
-	}
-	ct_str_add(out, "waiting for batches");
-	if (r->loader_s <= 0 || r->loader_images <= 0)
+		ct_str_addf(out, "bound by data: %.0f %% of the time went into %s", 100 * s->data, doing);
+	if (r->loader_s <= 0 || r->loader_images <= 0 || r->images <= 0)
 		return;
 	double each = r->loader_images / r->loader_s;
 	int need = (int)ceil(could / each * RESERVE);
 	need = need > f->loader_threads ? need : f->loader_threads + 1;
-	ct_str_addf(out, "; its loader makes %.0f images a second with %d thread%s, training could take %.0f: ",
-		    each * f->loader_threads, f->loader_threads, f->loader_threads == 1 ? "" : "s", could);
-	if (need <= f->cpus)
-		ct_str_addf(out, "data.workers=%d would do", need);
-	else if (f->encoded)
-		ct_str_addf(out,
-			    "that takes %d threads, and there are %d CPUs: smaller files (`ctrain data pack`), data.decode=fast or fewer distortions would do",
-			    need, f->cpus);
-	else
-		ct_str_addf(out, "that takes %d threads, and there are %d CPUs: fewer distortions would do", need,
-			    f->cpus);
+	ct_str_addf(out, "; a thread makes %.0f images a second, there %s %d thread%s, training could take %.0f: ", each,
+		    f->loader_threads == 1 ? "is" : "are", f->loader_threads, plural(f->loader_threads), could);
+	say_remedy(f, r, could, need, out);
 }
 
 static void say_comm(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)

@@ -50,18 +50,24 @@ static void test_data(void **state)
 	r[0].data_s = 31;
 	r[0].compute_s = 68;
 	r[0].loader_s = 1000 / 7.0;
-	expect(&f, CT_BOUND_DATA, "31 % of the time went into waiting for batches; its loader makes 14 images a second with 2 threads, "
+	expect(&f, CT_BOUND_DATA, "31 % of the time went into waiting for batches; a thread makes 7 images a second, there are 2 threads, "
 				  "training could take 14: data.workers=3 would do");
-	r[0].data_s = 90;
-	expect(&f, CT_BOUND_DATA, "training could take 100: that takes 16 threads, and there are 8 CPUs: fewer distortions");
+	/* An image takes 68 ms of each of 6 threads and 143 ms of a loader's: 8 CPUs do 14.5 of them in a second. */
+	f.compute_threads = 6;
+	expect(&f, CT_BOUND_DATA, "data.workers=3 would give up to 14, as 8 CPUs must do both");
+	f.compute_threads = 8;
+	r[0].compute_s = 90;
+	expect(&f, CT_BOUND_DATA, "8 CPUs must do both and can do no more than now: fewer distortions");
 	f.encoded = true;
 	expect(&f, CT_BOUND_DATA, "data.decode=fast");
+	f.compute_threads = 1;
 	f.loader_threads = 0;
-	expect(&f, CT_BOUND_DATA, "data.workers=1");
+	expect(&f, CT_BOUND_DATA, "making batches between steps; a thread makes 7 images a second, there are 0 threads, training could take 14: "
+				  "data.workers=3 would do");
 	/* The other rank waits for gradients as long as this one waits for data. */
 	f.loader_threads = 2;
 	f.world = 2;
-	r[1].exposed_s = 90;
+	r[0].data_s = r[1].exposed_s = 90;
 	r[1].compute_s = 9;
 	r[0].compute_s = 9;
 	expect(&f, CT_BOUND_DATA, "rank 0 spent 90 % of its time waiting for batches");
