@@ -1,5 +1,5 @@
-/* Inside of data/: the loader's parts. loader_create.c: options, memory; loader.c: the ring, its threads and the order of
- * deliveries; loader_rows.c: what is in a row; loader_bad.c: what is remembered of bad samples. */
+/* Inside of data/: the loader's parts. loader_create.c: options, memory; loader.c: the ring, its threads and the order
+ * of deliveries; loader_rows.c: what is in a row; loader_bad.c: what is remembered of bad samples. */
 #ifndef CT_DATA_LOADER_IMPL_H
 #define CT_DATA_LOADER_IMPL_H
 

@@ -47,7 +47,8 @@ void ct_transformer_resize(ct_transformer *t, int h, int w);
  * ct_dataset_describe); other errors are not the sample's fault. */
 enum ct_status ct_transformer_run(ct_transformer *t, uint64_t seed, uint32_t epoch, uint32_t i, uint8_t *x,
 				  int32_t *label) CT_MUST_CHECK;
-/* Reads sample i and decodes the window that ct_transformer_run would, no more: the limit that a bench compares with. */
+/* Reads sample i and decodes the window that ct_transformer_run would, no more: the limit that a bench compares
+ * with. */
 enum ct_status ct_transformer_decode(ct_transformer *t, uint64_t seed, uint32_t epoch, uint32_t i) CT_MUST_CHECK;
 /* Decodes all of sample i: for `ctrain data check`. */
 enum ct_status ct_transformer_verify(ct_transformer *t, uint32_t i, struct ct_image_header *header) CT_MUST_CHECK;

@@ -170,8 +170,8 @@ static void test_order(void **state)
 		assert_int_equal(a[i], i);
 }
 
-/* Groups of the sizes of real shards, with empty ones: in window mode each run of `window` groups is a block of its own,
- * whole, mixed, and the blocks come in another order each epoch. */
+/* Groups of the sizes of real shards, with empty ones: in window mode each run of `window` groups is a block of its
+ * own, whole, mixed, and the blocks come in another order each epoch. */
 static void test_window(void **state)
 {
 	enum { GROUPS = 12, N = 7 * 41 + 33 };

@@ -1,0 +1,209 @@
+/* Bad samples in the loader: replaced or left out, told once, counted. */
+#include "tests/data/encoded.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "data/loader.h"
+
+enum { N = 61, BATCH = 14, SIDE = 24, BYTES = SIDE * SIDE * 3 };
+
+static struct ct_loader_opts options(int n_threads)
+{
+	return (struct ct_loader_opts){
+		.sampler = {.n = N, .global_batch = BATCH, .world = 1, .accumulate = 1, .seed = 5, .shuffle = true},
+		.transform = {.h = SIDE,
+			      .w = SIDE,
+			      .crop = CT_CROP_RANDOM,
+			      .augment = {.flip = true, .brightness = 0.3f, .rand_augment = 1, .rand_magnitude = 9}},
+		.n_threads = n_threads,
+	};
+}
+
+static ct_loader *create(const struct encoded_set *s, const struct ct_loader_opts *o)
+{
+	ct_loader *l;
+
+	assert_ok(ct_loader_create(&s->base, o, &l));
+	return l;
+}
+
+struct told {
+	int n[N];
+	char text[N][200];
+};
+
+static void on_bad(void *user, uint32_t sample, const char *text)
+{
+	struct told *t = user;
+
+	t->n[sample]++;
+	strncpy(t->text[sample], text, sizeof(t->text[sample]) - 1);
+}
+
+/* Each told once, with place and reason, however often it comes up; no bad one is delivered. */
+static void test_bad_replaced(void **state)
+{
+	static const uint32_t bad[] = {3, 17, 40, 60};
+	struct encoded_set *s = encoded_open(N);
+	struct told *told = ct_calloc(1, sizeof(*told));
+	struct ct_loader_opts o = options(2);
+	struct ct_loader_stats stats;
+	struct ct_loader_batch b;
+	uint32_t rows = 0;
+	ct_loader *l;
+
+	(void)state;
+	encoded_spoil(s, bad, CT_ARRAY_LEN(bad));
+	o.bad = CT_BAD_REPLACE;
+	o.max_bad = 4;
+	o.on_bad = on_bad;
+	o.user = told;
+	l = create(s, &o);
+	for (int i = 0; i < 40; i++) {
+		assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+		rows += b.n;
+		for (uint32_t k = 0; k < b.n; k++) {
+			for (size_t j = 0; j < CT_ARRAY_LEN(bad); j++)
+				assert_int_not_equal(b.samples[k], bad[j]);
+		}
+	}
+	assert_int_equal(rows, 8 * N);
+	for (uint32_t i = 0; i < N; i++)
+		assert_int_equal(told->n[i], i == 3 || i == 17 || i == 40 || i == 60);
+	assert_string_equal(told->text[3], "shard 3: key \"3\": rotten");
+	assert_non_null(strstr(told->text[17], "shard 3: key \"17\": jpeg-"));
+	ct_loader_stats(l, &stats);
+	assert_int_equal(stats.bad, 4);
+	assert_int_equal(stats.batches, 40);
+	assert_true(stats.times.images >= rows && stats.times.decode_ns > 0 && stats.times.resize_ns > 0);
+	ct_loader_destroy(l);
+	ct_free(told);
+	encoded_close(s);
+}
+
+/* One more than allowed: an error that names the last and stays; batches before it come. */
+static void test_bad_budget(void **state)
+{
+	static const uint32_t bad[] = {3, 17, 40, 60};
+	struct encoded_set *s = encoded_open(N);
+
+	(void)state;
+	encoded_spoil(s, bad, CT_ARRAY_LEN(bad));
+	for (int n_threads = 0; n_threads <= 3; n_threads++) {
+		struct ct_loader_opts o = options(n_threads);
+		struct ct_loader_batch b;
+		ct_loader *l;
+
+		o.sampler.shuffle = false;
+		o.sampler.seed = 8; /* replaces 3 and 17 by good ones */
+		o.bad = CT_BAD_REPLACE;
+		o.max_bad = 2;
+		l = create(s, &o);
+		/* The third lies in the third batch of 14. */
+		for (int i = 0; i < 2; i++)
+			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
+			assert_string_equal(ct_error_message(),
+					    "3 samples of encoded could not be used, 2 are allowed; the last: shard 3: "
+					    "key \"40\": rotten");
+		}
+		assert_ok(ct_loader_seek(l, 0, 0));
+		assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
+		ct_loader_destroy(l);
+
+		o.bad = CT_BAD_FAIL;
+		l = create(s, &o);
+		assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
+		assert_string_equal(ct_error_message(), "shard 3: key \"3\": rotten");
+		ct_loader_destroy(l);
+	}
+	encoded_close(s);
+}
+
+/* Nothing that is good at all: an error, not an endless search. */
+static void test_all_bad(void **state)
+{
+	struct encoded_set *s = encoded_open(N);
+	struct ct_loader_opts o = options(2);
+	struct ct_loader_batch b;
+	uint32_t all[N];
+	ct_loader *l;
+
+	(void)state;
+	for (uint32_t i = 0; i < N; i++)
+		all[i] = i;
+	encoded_spoil(s, all, N);
+	o.bad = CT_BAD_REPLACE;
+	o.max_bad = UINT64_MAX;
+	l = create(s, &o);
+	assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "100 samples of encoded in a row"));
+	ct_loader_destroy(l);
+	o.bad = CT_BAD_DROP;
+	l = create(s, &o);
+	assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+	assert_int_equal(b.n, 0);
+	ct_loader_destroy(l);
+	encoded_close(s);
+}
+
+/* Evaluation: every good sample once, over any world. */
+static void test_bad_dropped(void **state)
+{
+	static const uint32_t bad[] = {0, 13, 14, 15, 60};
+	struct encoded_set *s = encoded_open(N), *whole = encoded_open(N);
+	struct ct_loader_opts o = options(0);
+	ct_transformer *t;
+
+	(void)state;
+	encoded_spoil(s, bad, CT_ARRAY_LEN(bad));
+	o.bad = CT_BAD_DROP;
+	o.max_bad = 5;
+	o.transform.crop = CT_CROP_CENTER;
+	o.transform.augment = (struct ct_augment){0};
+	o.sampler.shuffle = false;
+	assert_ok(ct_transformer_create(&o.transform, &whole->base, &t));
+	for (o.sampler.world = 1; o.sampler.world <= 8; o.sampler.world++) {
+		int seen[N] = {0};
+
+		for (o.sampler.rank = 0; o.sampler.rank < o.sampler.world; o.sampler.rank++) {
+			struct ct_loader_batch b;
+			ct_loader *l;
+
+			o.n_threads = (int)o.sampler.rank % 3;
+			l = create(s, &o);
+			do {
+				assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+				for (uint32_t i = 0; i < b.n; i++) {
+					uint8_t x[BYTES];
+					int32_t label;
+
+					seen[b.samples[i]]++;
+					assert_ok(ct_transformer_run(t, 5, 0, b.samples[i], x, &label));
+					assert_int_equal(b.labels[i], label);
+					assert_memory_equal((const uint8_t *)b.x + (size_t)i * BYTES, x, BYTES);
+				}
+			} while (!b.last_of_epoch);
+			ct_loader_destroy(l);
+		}
+		for (uint32_t i = 0; i < N; i++)
+			assert_int_equal(seen[i], !(i == 0 || (i >= 13 && i <= 15) || i == 60));
+	}
+	ct_transformer_destroy(t);
+	encoded_close(s);
+	encoded_close(whole);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bad_replaced),
+		cmocka_unit_test(test_bad_budget),
+		cmocka_unit_test(test_all_bad),
+		cmocka_unit_test(test_bad_dropped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
