@@ -59,6 +59,22 @@ static void test_every_key_counts(void **state)
 	assert_memory_equal(base, other, 7 * sizeof(float));
 }
 
+/* A row is dropped whole: by the first number of its dropout mask. */
+static void test_rows_of_a_drop_path(void **state)
+{
+	float rows[200], one;
+	int kept = 0;
+
+	(void)state;
+	ct_drop_path_mask(1, 2, 3, 40, 0.25f, 200, rows);
+	for (int i = 0; i < 200; i++) {
+		ct_dropout_mask(1, 2, 3, 40 + (uint64_t)i, 0.25f, 1, &one);
+		assert_true(rows[i] == one);
+		kept += rows[i] != 0;
+	}
+	assert_in_range(kept, 120, 180);
+}
+
 /* Loss of 12 rows in programs of `rows` rows, each told where its first row lies in the global batch. */
 static double loss_in_parts(const char *engine, int rows)
 {
@@ -72,7 +88,7 @@ static double loss_in_parts(const char *engine, int rows)
 	fill_floats(1, x, CT_ARRAY_LEN(x));
 	fill_labels(2, labels, 12, 3);
 	rig_open(&r, engine,
-		 graph_make(shape, "conv2d 4 kernel=1;dropout 0.3;flatten;linear 20;relu;dropout 0.5;linear 3", 3,
+		 graph_make(shape, "conv2d 4 kernel=1;dropout 0.3;drop_path 0.4;flatten;linear 20;relu;dropout 0.5;linear 3", 3,
 			    CT_LOSS_CROSS_ENTROPY, 0),
 		 &opts);
 	for (int i = 0; i < 12; i += rows) {
@@ -128,6 +144,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rate_and_scale),
 		cmocka_unit_test(test_every_key_counts),
+		cmocka_unit_test(test_rows_of_a_drop_path),
 		cmocka_unit_test(test_the_split_into_ranks_does_not_matter),
 		cmocka_unit_test(test_identity_in_evaluation),
 	};
