@@ -74,11 +74,12 @@ struct sync_case {
 	int rows[WORLD];
 };
 
-static void open_rank(struct rank *r, const char *engine, const struct sync_case *c, int rows, int first,
-		      const float *x, const int32_t *labels)
+static void open_rank(struct rank *r, const char *engine, enum ct_precision precision, const struct sync_case *c,
+		      int rows, int first, const float *x, const int32_t *labels)
 {
 	const size_t elems = shape_elems(c->shape);
-	struct ct_net_opts opts = {.batch = rows, .input = CT_INPUT_F32_NCHW, .seed = 3, .train = true};
+	struct ct_net_opts opts = {
+		.batch = rows, .input = CT_INPUT_F32_NCHW, .seed = 3, .train = true, .precision = precision};
 
 	if (r->meeting) {
 		opts.sync = sum_over_ranks;
@@ -141,7 +142,7 @@ static void compare_gradients(struct rank *ranks, struct rank *whole, double tol
 	}
 }
 
-static void check_case(const char *engine, const struct sync_case *c, double tolerance)
+static void check_case(const char *engine, enum ct_precision precision, const struct sync_case *c, double tolerance)
 {
 	const int rows = c->rows[0] + c->rows[1];
 	struct meeting meeting = {0};
@@ -156,9 +157,9 @@ static void check_case(const char *engine, const struct sync_case *c, double tol
 	}
 	fill_labels(2, labels, (size_t)rows, 5);
 	assert_int_equal(pthread_barrier_init(&meeting.barrier, NULL, WORLD), 0);
-	open_rank(&whole, engine, c, rows, 0, x, labels);
+	open_rank(&whole, engine, precision, c, rows, 0, x, labels);
 	for (int i = 0; i < WORLD; i++)
-		open_rank(&ranks[i], engine, c, c->rows[i], i ? c->rows[0] : 0, x, labels);
+		open_rank(&ranks[i], engine, precision, c, c->rows[i], i ? c->rows[0] : 0, x, labels);
 	for (int i = 0; i < WORLD; i++)
 		assert_ok(ct_thread_start(&ranks[i].thread, "rank", train_thread, &ranks[i]));
 	for (int i = 0; i < WORLD; i++)
@@ -203,7 +204,34 @@ static const struct sync_case cases[] = {
 static void check_engine(const char *engine)
 {
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
-		check_case(engine, &cases[i], strcmp(engine, "ref") ? 3e-4 : 1e-6);
+		check_case(engine, CT_PRECISION_FP32, &cases[i], strcmp(engine, "ref") ? 3e-4 : 1e-6);
+}
+
+static bool has_bf16(const char *engine)
+{
+	ct_device *device;
+	ct_engine *e;
+
+	assert_ok(ct_device_open("cpu", 0, &device));
+	assert_ok(ct_engine_open(engine, device, 1, &e));
+	bool has = ct_engine_check_precision(e, CT_PRECISION_BF16) == CT_OK;
+	ct_engine_close(e);
+	ct_device_close(device);
+	ct_error_clear();
+	return has;
+}
+
+/* Values of 8 bits: what is rounded differently in another layout shows in the third digit. */
+static void check_bf16(const char *engine)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases) && has_bf16(engine); i++)
+		check_case(engine, CT_PRECISION_BF16, &cases[i], 0.03);
+}
+
+static void test_bf16(void **state)
+{
+	(void)state;
+	each_engine(check_bf16);
 }
 
 static void test_ranks_equal_the_whole_batch(void **state)
@@ -270,8 +298,8 @@ static void check_one_value(const char *engine)
 	struct ct_metrics m = {0};
 	struct rig r;
 
-	rig_open(&r, engine,
-		 graph_make((struct ct_shape){4, 1, 1}, "batch_norm;linear 3", 3, CT_LOSS_CROSS_ENTROPY, 0), &opts);
+	rig_open(&r, engine, graph_make((struct ct_shape){4, 1, 1}, "batch_norm;linear 3", 3, CT_LOSS_CROSS_ENTROPY, 0),
+		 &opts);
 	assert_fails(ct_program_forward(r.program, &b, &m), CT_CONFIG, "bn1: batch norm sees one value per channel");
 	rig_close(&r);
 }
@@ -286,6 +314,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranks_equal_the_whole_batch),
+		cmocka_unit_test(test_bf16),
 		cmocka_unit_test(test_a_lost_rank),
 		cmocka_unit_test(test_one_value_a_channel),
 	};
