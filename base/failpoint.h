@@ -2,7 +2,7 @@
  * `CTRAIN_FAILPOINT=NAME[:N][@RANK][=stop]` sends this process SIGKILL (or SIGSTOP) the N-th time (1: the first) it
  * passes ct_failpoint("NAME"). RANK is compared with the variable RANK of the environment, 0 where that is not set.
  * Always compiled in: unset, a pass costs one load. Names in use: startup, step, eval, ckpt.model, ckpt.optim,
- * ckpt.state, ckpt.rename, ckpt.link, ckpt.prune. */
+ * ckpt.state, ckpt.rename, ckpt.link, ckpt.prune, pack.start, pack.sample, pack.rename. */
 #ifndef CT_BASE_FAILPOINT_H
 #define CT_BASE_FAILPOINT_H
 
