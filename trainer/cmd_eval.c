@@ -6,8 +6,10 @@
 #include "base/log.h"
 #include "trainer/cli.h"
 #include "trainer/evaluate.h"
+#include "trainer/launch.h"
 #include "trainer/model_weights.h"
 #include "trainer/print_json.h"
+#include "trainer/signals.h"
 
 static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 {
@@ -40,43 +42,68 @@ static enum ct_status find_classes(const char *path, struct ct_config *c)
 	return st;
 }
 
+static enum ct_status print(const struct ct_cli *cli, const char *path, const struct ct_eval_result *r)
+{
+	if (cli->json)
+		return ct_print_json(as_json(path, r), false);
+	printf("%s: ", path);
+	if (r->top1 >= 0)
+		printf("top1 %.4f  top5 %.4f  loss %.4f", r->top1, r->top5, r->loss);
+	else
+		printf("loss %.6g", r->loss);
+	printf(" over %llu samples (%.2f s)", (unsigned long long)r->count, r->seconds);
+	if (r->bad > 0)
+		printf(", %llu bad ones left out", (unsigned long long)r->bad);
+	printf("\n");
+	return CT_OK;
+}
+
 static enum ct_status evaluate(const struct ct_cli *cli, const char *path, struct ct_session *s)
 {
 	struct ct_eval_result r;
-	enum ct_status st = ct_checkpoint_load_weights(path, s->net, s->cfg->train.ema > 0);
+	if (ct_session_is_root(s))
+		CT_TRY(ct_checkpoint_load_weights(path, s->net, s->cfg->train.ema > 0));
+	CT_TRY(ct_session_share_weights(s));
+	CT_TRY(ct_evaluate(s, NULL, NULL, &r));
+	return ct_session_is_root(s) ? print(cli, path, &r) : CT_OK;
+}
+
+/* As one of the ranks of id, or alone. */
+static enum ct_status run(const struct ct_cli *cli, struct ct_config *c, const struct ct_identity *id)
+{
+	struct ct_session s = {0};
+	char *run_dir, *path = NULL;
+	int signals = -1;
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
+	enum ct_status st = ct_checkpoint_resolve(run_dir, cli->checkpoint ? cli->checkpoint : "best", &path);
 	if (st == CT_OK)
-		st = ct_evaluate(s, NULL, NULL, &r);
-	if (st == CT_OK && cli->json)
-		st = ct_print_json(as_json(path, &r), false);
-	else if (st == CT_OK && s->plan.regression)
-		printf("%s: loss %.6g over %llu samples (%.2f s)\n", path, r.loss, (unsigned long long)r.count,
-		       r.seconds);
-	else if (st == CT_OK)
-		printf("%s: top1 %.4f  top5 %.4f  loss %.4f over %llu samples (%.2f s)\n", path, r.top1, r.top5, r.loss,
-		       (unsigned long long)r.count, r.seconds);
+		st = find_classes(path, c);
+	if (st == CT_OK && id)
+		st = ct_signals_open(false, &signals);
+	if (st == CT_OK)
+		st = id ? ct_session_create(c, id, false, &s) : ct_session_create_local(c, false, &s);
+	if (st == CT_OK)
+		st = evaluate(cli, path, &s);
+	ct_free(path);
+	ct_free(run_dir);
+	ct_session_destroy(&s, st < 0);
+	ct_signals_close(signals);
 	return st;
 }
 
 enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 {
 	struct ct_config *c = NULL;
-	struct ct_session s = {0};
-	char *run_dir = NULL, *path = NULL;
+	struct ct_identity id;
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	bool several = c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
 	enum ct_status st = ct_log_configure(c->log.level);
 	if (st == CT_OK)
-		st = (run_dir = ct_plan_run_dir(c)) ? CT_OK : CT_NOMEM;
-	if (st == CT_OK)
-		st = ct_checkpoint_resolve(run_dir, cli->checkpoint ? cli->checkpoint : "best", &path);
-	if (st == CT_OK)
-		st = find_classes(path, c);
-	if (st == CT_OK)
-		st = ct_session_create_local(c, false, &s);
-	if (st == CT_OK)
-		st = evaluate(cli, path, &s);
-	ct_free(path);
-	ct_free(run_dir);
-	ct_session_destroy(&s, st < 0);
+		st = ct_identity_from_env(c->launch.init[0] ? c->launch.init : NULL, &id);
+	if (st == CT_OK && id.by == CT_LAUNCHER_NONE && several)
+		st = ct_launch(c, cli->argv, NULL);
+	else if (st == CT_OK)
+		st = run(cli, c, id.by == CT_LAUNCHER_NONE ? NULL : &id);
 	ct_config_destroy(c);
 	return st;
 }

@@ -124,8 +124,7 @@ static enum ct_status broadcast_values(struct ct_session *s, bool resumed)
 {
 	size_t arena = ct_net_arena_elems(s->net) * sizeof(float),
 	       buffers = ct_net_buffers_elems(s->net) * sizeof(float);
-	CT_TRY(ct_session_broadcast(s, ct_net_params(s->net), arena));
-	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), buffers));
+	CT_TRY(ct_session_share_weights(s));
 	if (!resumed) {
 		/* The averages were begun with fresh weights; model.weights may have replaced those. */
 		if (s->ema) {

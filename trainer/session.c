@@ -27,6 +27,12 @@ enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t byte
 	return ct_work_wait(w);
 }
 
+enum ct_status ct_session_share_weights(struct ct_session *s)
+{
+	CT_TRY(ct_session_broadcast(s, ct_net_params(s->net), ct_net_arena_elems(s->net) * sizeof(float)));
+	return ct_session_broadcast(s, ct_net_buffers(s->net), ct_net_buffers_elems(s->net) * sizeof(float));
+}
+
 /* Batch norm over ranks. Buckets that are under way were posted before, on every rank in the same order. */
 static enum ct_status sum_statistics(void *user, double *v, size_t n)
 {
@@ -40,6 +46,8 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 {
 	const struct ct_dataset_info *vi = s->val ? ct_dataset_info(s->val) : NULL;
 	const struct ct_dataset_info *ti = s->train ? ct_dataset_info(s->train) : vi;
+	if (!ti)
+		return CT_FAIL(CT_CONFIG, "data.val is none: there is nothing to evaluate on");
 	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, ti, vi, &s->plan));
 	s->plan.net.train = train;
 	if (!train)
@@ -210,7 +218,8 @@ static void note_digests(struct ct_session *s)
 	s->state.global_batch = s->plan.global_batch;
 }
 
-enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, struct ct_session *out)
+enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
+				 struct ct_session *out)
 {
 	struct ct_session *s = out; /* built in place: watchdog and communicator keep pointers to its world */
 	struct ct_data_opening data = {0};
@@ -218,17 +227,18 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	int64_t t0 = ct_now_ns();
 	*s = (struct ct_session){.cfg = cfg};
 	CT_TRY_GOTO(name_run(s), st, fail);
-	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, false), st, fail);
+	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train), st, fail);
 	CT_TRY_GOTO(open_world(s, id), st, fail_data);
 	s->join_s = seconds_since(t0);
 	CT_TRY_GOTO(open_compute(s), st, fail_data);
 	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->train, &s->val), st, fail);
 	s->data_s = data.seconds;
 	t0 = ct_now_ns();
-	CT_TRY_GOTO(build_model(s, true), st, fail);
+	CT_TRY_GOTO(build_model(s, train), st, fail);
 	note_digests(s);
 	CT_TRY_GOTO(agree_on_work(s), st, fail);
-	CT_TRY_GOTO(build_training(s), st, fail);
+	if (train)
+		CT_TRY_GOTO(build_training(s), st, fail);
 	s->compile_s = seconds_since(t0);
 	return CT_OK;
 
@@ -255,8 +265,6 @@ enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, 
 	st = ct_data_opening_finish(&data, &s->train, &s->val);
 	CT_TRY_GOTO(st, st, fail);
 	s->data_s = data.seconds;
-	if (!train && !s->val)
-		CT_TRY_GOTO(CT_FAIL(CT_CONFIG, "data.val is none: there is nothing to evaluate on"), st, fail);
 	CT_TRY_GOTO(ct_world_join(&id, &wo, &s->world), st, fail);
 	CT_TRY_GOTO(ct_comm_open("self", &s->world, &co, &s->comm), st, fail);
 	CT_TRY_GOTO(open_compute(s), st, fail);

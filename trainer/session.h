@@ -48,14 +48,13 @@ struct ct_session {
 };
 
 /* Joins the world of `id`, loads data, compiles, agrees with the other ranks on config, graph, data and layout. The
- * weights are fresh until ct_resume (trainer/resume.h). Borrows cfg. On failure everything is undone and the other
- * ranks are told. */
-enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id,
+ * weights are fresh until ct_resume (trainer/resume.h). train false: the evaluation data alone, no gradients,
+ * optimizer, reducer. Borrows cfg. On failure everything is undone and the other ranks are told. */
+enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* failed: leave the world without a goodbye, after ct_watchdog_report. Zeroed sessions are fine. */
 void ct_session_destroy(struct ct_session *s, bool failed);
-/* One process without peers, for eval, plan and benches: data, graph, engine, net. train false: the evaluation data
- * alone, no gradients, optimizer, reducer. */
+/* The same for one process without peers: eval and benches. */
 enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, struct ct_session *out) CT_MUST_CHECK;
 /* Compiles the training program for images of this shape, in place of the one for another. */
 enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input) CT_MUST_CHECK;
@@ -65,6 +64,8 @@ static inline bool ct_session_is_root(const struct ct_session *s)
 	return s->world.id.rank == 0;
 }
 
+/* Rank 0's parameters and running statistics to all. */
+enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
 /* Blocking helper for the rare collectives outside the step. */
 enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes) CT_MUST_CHECK;
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);

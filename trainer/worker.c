@@ -165,7 +165,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	struct ct_session s = {0};
 	ct_metrics_log *metrics = NULL;
 	int64_t start = env_i64(CT_ENV_START_NS, ct_process_start_ns());
-	CT_TRY(ct_session_create(cfg, id, &s));
+	CT_TRY(ct_session_create(cfg, id, true, &s));
 	enum ct_status st = ct_resume(&s);
 	if (st == CT_OK && id->rank == 0)
 		st = open_outputs(&s, &metrics);

@@ -104,6 +104,13 @@ class Training(Images):
         shown = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", "--checkpoint", "last", "--json").json()
         self.assertEqual(shown["count"], 21)
         self.assertAlmostEqual(shown["loss"], evals[-1]["loss"], places=5)
+        # Several ranks, and without the training data.
+        os.rename(self.path("data", "train"), self.path("data", "gone"))
+        for procs in (1, 3):
+            several = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", "--checkpoint", "last", "--json", "--procs", procs).json()
+            self.assertEqual(several["count"], 21)
+            self.assertAlmostEqual(several["loss"], shown["loss"], places=6)
+            self.assertEqual(several["top1"], shown["top1"])
 
     def test_sizes_by_epoch(self):
         config = self.sharded()
