@@ -142,7 +142,9 @@ static void test_regression(void **state)
 
 static void test_registry(void **state)
 {
-	static const char *const want[] = {"mnist", "fashion_mnist", "idx", "synthetic", "synthetic_regression"};
+	static const char *const want[] = {"mnist",       "fashion_mnist", "idx",
+					   "cifar10",     "cifar100",      "shards",
+					   "imagefolder", "synthetic",     "synthetic_regression"};
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(want); i++)
