@@ -1,0 +1,235 @@
+/* What a config means for images: sizes by epoch, crops, budgets of bad samples, stems, batch norm over ranks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/trainer/tmpdir.h"
+#include "trainer/run_plan.h"
+
+static const uint32_t groups[] = {0, 100, 320};
+static const struct ct_dataset_info shards = {.name = "shards",
+					      .kind = CT_SAMPLE_ENCODED,
+					      .n = 320,
+					      .c = 3,
+					      .n_classes = 1000,
+					      .n_groups = 2,
+					      .group_first = groups};
+static const struct ct_dataset_info cifar = {
+	.name = "cifar10", .n = 320, .c = 3, .h = 32, .w = 32, .n_classes = 10, .sample_bytes = 3072, .in_memory = true};
+
+/* The config of these KEY=VALUE texts, ended by NULL. */
+static struct ct_config *load(const char *const *texts)
+{
+	static const char base[] = "model: {name: resnet18}\ndata: {name: shards}\ntrain: {epochs: 3}\n";
+	struct ct_config_set sets[16];
+	char keys[16][64];
+	struct ct_config *c = NULL;
+	size_t n = 0;
+
+	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), base, sizeof(base) - 1), CT_OK);
+	for (; texts[n]; n++) {
+		size_t len = strcspn(texts[n], "=");
+
+		snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)len, texts[n]);
+		sets[n] = (struct ct_config_set){keys[n], texts[n] + len + 1, "test"};
+	}
+	if (ct_config_load(in_tmpdir("c.yaml"), sets, n, &c) < 0)
+		print_error("%s\n", ct_error_message());
+	assert_non_null(c);
+	return c;
+}
+
+#define LOAD(...) load((const char *const[]){__VA_ARGS__, NULL})
+
+static enum ct_status plan_of(struct ct_config *c, const struct ct_dataset_info *info, uint32_t world,
+			      struct ct_run_plan *p)
+{
+	enum ct_status st = ct_run_plan_make(c, world, info, info, p);
+
+	ct_config_destroy(c);
+	return st;
+}
+
+static void test_sizes(void **state)
+{
+	struct ct_run_plan p;
+
+	(void)state;
+	assert_int_equal(plan_of(LOAD("data.train.size=[[0,128],[10,160],[16,192]]"), &shards, 1, &p), CT_OK);
+	assert_int_equal(p.n_sizes, 3);
+	assert_int_equal(p.input.h, 128);
+	assert_int_equal(ct_plan_input_at(&p, 9).w, 128);
+	assert_int_equal(ct_plan_input_at(&p, 10).w, 160);
+	assert_int_equal(ct_plan_input_at(&p, 100).h, 192);
+	assert_int_equal(p.val_input.h, 192); /* the last */
+	assert_true(p.transform.crop == CT_CROP_RANDOM && p.val_transform.crop == CT_CROP_CENTER && p.encoded);
+	assert_int_equal(plan_of(LOAD("data.val.size=256", "data.val.resize=300"), &shards, 1, &p), CT_OK);
+	assert_true(p.input.w == 224 && p.val_input.h == 256 && p.val_transform.resize == 300);
+	assert_int_equal(plan_of(LOAD("data.name=cifar10"), &cifar, 1, &p), CT_OK);
+	assert_true(p.n_sizes == 0 && p.input.h == 32 && p.val_input.w == 32 && p.transform.crop == CT_CROP_NONE);
+	assert_int_equal(ct_plan_input_at(&p, 5).h, 32);
+}
+
+static void test_each_key_has_its_place(void **state)
+{
+	struct ct_dataset_spec spec;
+	struct ct_loader_opts lo;
+	struct ct_run_plan p;
+	struct ct_config *c = LOAD("data.augment.area=0.25,0.5", "data.augment.ratio=0.5,2", "data.augment.brightness=1",
+				   "data.augment.contrast=2", "data.augment.saturation=3", "data.augment.hue=0.25",
+				   "data.augment.erasing=0.5", "data.augment.rand_augment=2",
+				   "data.augment.rand_magnitude=7", "data.augment.mixup=0.125", "data.augment.cutmix=4",
+				   "data.decode=fast", "data.exif=true", "data.max_pixels=1000", "data.workers=3");
+
+	(void)state;
+	assert_int_equal(ct_run_plan_make(c, 2, &shards, &shards, &p), CT_OK);
+	assert_true(p.transform.area_min == 0.25f && p.transform.area_max == 0.5f);
+	assert_true(p.transform.ratio_min == 0.5f && p.transform.ratio_max == 2);
+	assert_true(p.transform.augment.brightness == 1 && p.transform.augment.contrast == 2);
+	assert_true(p.transform.augment.saturation == 3 && p.transform.augment.hue == 0.25f);
+	assert_true(p.transform.augment.erasing == 0.5f && p.transform.augment.rand_augment == 2);
+	assert_true(p.transform.augment.rand_magnitude == 7 && p.transform.image.fast && p.transform.image.exif);
+	assert_true(p.transform.image.max_pixels == 1000 && p.val_transform.image.max_pixels == 1000);
+	ct_plan_loader_opts(c, &p, &shards, true, 1, 2, &lo);
+	assert_true(lo.mixup == 0.125f && lo.cutmix == 4 && lo.bad == CT_BAD_REPLACE && lo.n_threads == 3);
+	assert_true(lo.sampler.rank == 1 && lo.n_sizes == 1 && lo.max_bad == 4);
+	ct_plan_loader_opts(c, &p, &shards, false, 1, 2, &lo);
+	assert_true(lo.mixup == 0 && lo.cutmix == 0 && lo.bad == CT_BAD_DROP && lo.n_sizes == 0);
+	assert_true(lo.transform.augment.brightness == 0 && !lo.sampler.shuffle);
+	ct_config_destroy(c);
+	c = LOAD("data.train=a*.tar", "data.val=b.tar", "data.index_dir=/i", "data.classes_file=/c", "data.classes=7");
+	ct_plan_dataset_spec(c, true, &spec);
+	assert_true(!strcmp(spec.path, "a*.tar") && !strcmp(spec.index_dir, "/i") && !strcmp(spec.classes, "/c"));
+	assert_int_equal(spec.n_classes, 7);
+	ct_plan_dataset_spec(c, false, &spec);
+	assert_string_equal(spec.path, "b.tar");
+	ct_config_destroy(c);
+	c = LOAD("precision=bf16", "train.recompute=blocks");
+	assert_int_equal(ct_run_plan_make(c, 2, &shards, NULL, &p), CT_OK);
+	assert_true(p.net.precision == CT_PRECISION_BF16 && p.net.recompute == CT_RECOMPUTE_BLOCKS);
+	ct_plan_dataset_spec(c, true, &spec);
+	assert_true(!spec.path && !spec.index_dir && !spec.classes && spec.n_classes == 0); /* the data says */
+	ct_config_destroy(c);
+}
+
+static void test_shuffle(void **state)
+{
+	struct ct_run_plan p;
+
+	(void)state;
+	assert_int_equal(plan_of(LOAD("data.shuffle=window", "data.shuffle_window=2"), &shards, 1, &p), CT_OK);
+	assert_true(p.train.shuffle && p.train.window == 2 && p.train.n_groups == 2 && p.train.group_first == groups);
+	assert_int_equal(plan_of(LOAD("data.shuffle=none"), &shards, 1, &p), CT_OK);
+	assert_true(!p.train.shuffle && p.train.window == 0);
+	assert_int_equal(plan_of(LOAD("data.shuffle=true"), &shards, 1, &p), CT_OK);
+	assert_true(p.train.shuffle && p.train.window == 0);
+}
+
+static void test_budget(void **state)
+{
+	static const struct {
+		const char *set;
+		uint64_t want;
+	} cases[] = {{"data.max_bad=0", 0}, {"data.max_bad=3", 3}, {"data.max_bad=0.5", 160}, {"data.max_bad=0.001", 1}, {"data.max_bad=1", 1}};
+	struct ct_run_plan p;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		assert_int_equal(plan_of(LOAD(cases[i].set), &shards, 1, &p), CT_OK);
+		assert_int_equal(p.max_bad, cases[i].want);
+		assert_int_equal(p.max_bad_val, cases[i].want);
+	}
+}
+
+/* How many parameters the model has tells its stem: 7x7x3x64 or 3x3x3x64. */
+static size_t stem_elems(struct ct_config *c, const struct ct_dataset_info *info)
+{
+	struct ct_run_plan p;
+	ct_graph *g;
+	size_t n;
+
+	assert_int_equal(ct_run_plan_make(c, 1, info, NULL, &p), CT_OK);
+	assert_int_equal(ct_plan_graph(c, info, p.input, &g), CT_OK);
+	n = ct_graph_param(g, 0)->n;
+	ct_graph_destroy(g);
+	ct_config_destroy(c);
+	return n;
+}
+
+static void test_stem(void **state)
+{
+	(void)state;
+	assert_int_equal(stem_elems(LOAD("model.zero_gamma=true"), &shards), 7 * 7 * 3 * 64);
+	assert_int_equal(stem_elems(LOAD("data.train.size=64"), &shards), 3 * 3 * 3 * 64);
+	assert_int_equal(stem_elems(LOAD("data.train.size=[[0,64],[2,65]]"), &shards), 7 * 7 * 3 * 64);
+	assert_int_equal(stem_elems(LOAD("data.train.size=64", "model.stem=imagenet"), &shards), 7 * 7 * 3 * 64);
+	assert_int_equal(stem_elems(LOAD("data.name=cifar10"), &cifar), 3 * 3 * 3 * 64);
+	assert_int_equal(stem_elems(LOAD("data.name=cifar10", "model.stem=imagenet"), &cifar), 7 * 7 * 3 * 64);
+}
+
+static void test_weights_for_all_sizes(void **state)
+{
+	static const char *const models[] = {"model.name=resnet18", "model.name=mlp"};
+	static const enum ct_status want[] = {CT_OK, CT_CONFIG};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct ct_config *c = LOAD(models[i], "data.train.size=[[0,32],[1,48]]");
+		struct ct_run_plan p;
+		ct_graph *g;
+
+		assert_int_equal(ct_run_plan_make(c, 1, &shards, &shards, &p), CT_OK);
+		assert_int_equal(ct_plan_graph(c, &shards, p.input, &g), CT_OK);
+		assert_int_equal(ct_plan_check_sizes(c, &shards, &p, g), want[i]);
+		ct_graph_destroy(g);
+		ct_config_destroy(c);
+	}
+	assert_non_null(strstr(ct_error_message(), "fc1.weight"));
+}
+
+/* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them. */
+static void test_sync_needs_rows(void **state)
+{
+	struct ct_run_plan p;
+
+	(void)state;
+	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48"), &shards, 24, &p), CT_OK);
+	assert_int_equal(plan_of(LOAD("model.bn=local", "batch.global=48"), &shards, 48, &p), CT_OK);
+	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48"), &shards, 48, &p), CT_CONFIG);
+	assert_non_null(strstr(ct_error_message(), "(32 samples)"));
+	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48", "data.drop_last=true"), &shards, 48, &p), CT_OK);
+}
+
+static void test_evaluation_classes(void **state)
+{
+	struct ct_dataset_info val = shards;
+	struct ct_run_plan p;
+	struct ct_config *c = LOAD("data.workers=0");
+
+	(void)state;
+	val.n_classes = 1001;
+	assert_int_equal(ct_run_plan_make(c, 1, &shards, &val, &p), CT_DATA);
+	assert_non_null(strstr(ct_error_hint_text(), "data.classes"));
+	val.n_classes = 999;
+	assert_int_equal(ct_run_plan_make(c, 1, &shards, &val, &p), CT_OK);
+	ct_config_destroy(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_each_key_has_its_place),
+		cmocka_unit_test(test_shuffle),
+		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_stem),
+		cmocka_unit_test(test_weights_for_all_sizes),
+		cmocka_unit_test(test_sync_needs_rows),
+		cmocka_unit_test(test_evaluation_classes),
+	};
+
+	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+}
