@@ -255,7 +255,7 @@ enum ct_status ct_onednn_join_backward(struct onednn_program *p, int id)
 	if (written)
 		CT_TRY(place_sum(p, v, &dresidual));
 	CT_TRY(place_gradient(p, norm, !asked && (written || !v->grad_shared), dresidual, &dx));
-	v->grad_gone = dx == v->grad || written;
+	v->grad_gone = dx == v->grad || written || asked; /* the other's from now on */
 	CT_TRY(emit_backward(p, norm, v, dx, written ? dresidual : -1));
 	return asked ? ct_onednn_give_grad(p, id, other, dresidual, p->values[norm].desc, !written && v->grad_shared)
 		     : CT_OK;

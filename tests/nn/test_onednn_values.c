@@ -137,9 +137,40 @@ static struct reads compare_reads(ct_program *ref, ct_program *p, const ct_graph
 	return r;
 }
 
+/* Norms that are computed with the sum behind them, and gradients that two users give. */
+static const struct job joins = {
+	.engine = "onednn",
+	.layers =
+		"conv2d 16 kernel=3 padding=1 name=a;batch_norm;relu name=r;conv2d 16 kernel=3 padding=1;batch_norm;relu;"
+		"conv2d 16 kernel=3 padding=1;batch_norm name=joined;add from=r;relu name=s;conv2d 32 kernel=1 name=d;"
+		"batch_norm name=e;conv2d 32 kernel=3 padding=1 from=s;batch_norm;drop_path 0.3;add from=e name=t;"
+		"conv2d 32 kernel=3 padding=1;batch_norm;add from=t;max_pool 2;flatten;linear 10",
+	.input = {2, 9, 7},
+	.threads = 2,
+	.batch = 6,
+	.n = 6,
+	.kind = CT_INPUT_F32_NCHW,
+	.steps = 3};
+
+static void test_joins(void **state)
+{
+	struct bench b;
+	float *x;
+
+	(void)state;
+	assert_equals_ref(&joins, 2e-4);
+	run(&b, &joins);
+	assert_non_null(x = CT_NEW_ARRAY(float, 6 * 16 * 63));
+	if (has_wide_vectors(&b))
+		assert_fails(ct_program_read(b.r.program, node_named(b.r.graph, "joined"), false, x), CT_UNSUPPORTED,
+			     "joined: no value is kept");
+	ct_free(x);
+	bench_close(&b);
+}
+
 static void test_read(void **state)
 {
-	static const struct job *const jobs[] = {&convnet, &mixed};
+	static const struct job *const jobs[] = {&convnet, &mixed, &joins};
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(jobs); i++) {
@@ -191,6 +222,7 @@ static void test_nan_shows(void **state)
 		"conv2d 16 kernel=3 name=c;batch_norm;relu;flatten;linear 10",
 		"conv2d 16 kernel=3 name=c;batch_norm;relu;max_pool 2;flatten;linear 10",
 		"conv2d 16 kernel=1 name=c;conv2d 16 kernel=3 padding=1;add from=c;relu;flatten;linear 10",
+		"conv2d 16 kernel=1 name=c;conv2d 16 kernel=3 padding=1;batch_norm;add from=c;relu;flatten;linear 10",
 	};
 
 	(void)state;
@@ -215,8 +247,11 @@ static void test_nan_shows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_norm_pool_shapes), cmocka_unit_test(test_norm_pool_choice),
-		cmocka_unit_test(test_fan_out),          cmocka_unit_test(test_read),
+		cmocka_unit_test(test_norm_pool_shapes),
+		cmocka_unit_test(test_norm_pool_choice),
+		cmocka_unit_test(test_fan_out),
+		cmocka_unit_test(test_read),
+		cmocka_unit_test(test_joins),
 		cmocka_unit_test(test_nan_shows),
 	};
 	int skipped = skip_without_onednn();
