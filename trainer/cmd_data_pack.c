@@ -49,6 +49,11 @@ static enum ct_status read_options(const struct ct_cli *cli, struct ct_pack_opts
 {
 	int64_t n;
 
+	if (cli->n_args > 2) {
+		(void)CT_FAIL(CT_USAGE, "data pack: \"%s\" is one argument too many", cli->args[2]);
+		ct_error_hint("put quotes around a pattern with braces: the shell has taken it apart");
+		return CT_USAGE;
+	}
 	*o = (struct ct_pack_opts){
 		.src = cli->args[0], .pattern = cli->args[1], .classes = cli->classes, .val_map = cli->val_map};
 	if (cli->shard_size)

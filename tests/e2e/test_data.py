@@ -157,6 +157,8 @@ class Pack(Case):
         for args, says in ((("--shard-size", "10x"), "10x"), (("--quality", "80"), "short side"), (("--short", "-1"), "-1"), (("--shuffle", "x"), "x")):
             r = self.pack("bad/v-%d.tar", *args, expect=USAGE)
             self.assert_last_says(r, says)
+        r = self.run_ctrain("data", "pack", self.path("src"), self.path("bad/v-0.tar"), self.path("bad/v-1.tar"), expect=USAGE)
+        self.assert_last_says(r, "quotes")
         self.assertFalse(os.path.exists(self.path("bad")))
 
 
