@@ -100,6 +100,9 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_str(j, "launcher", ct_launcher_name(id->by));
 	ct_json_set_str(j, "engine", ct_engine_version(s->engine));
 	ct_json_set_i64(j, "threads", ct_plan_threads(s->cfg, id->local_world));
+	ct_json_set_i64(j, "loader_threads",
+			ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world));
+	ct_json_set_str(j, "precision", s->cfg->precision);
 	ct_json_set_str(j, "backend", ct_comm_name(s->comm));
 	ct_json_set_str(j, "config_digest", s->state.config_digest);
 	ct_json_set_str(j, "model", s->cfg->model.name);
@@ -116,23 +119,52 @@ static ct_json *run_fields(const struct ct_session *s)
 	return j;
 }
 
+static const char *plural(int n)
+{
+	return n == 1 ? "" : "s";
+}
+
+static void say_batch(const struct ct_session *s, ct_metrics_log *m)
+{
+	const struct ct_run_plan *p = &s->plan;
+	char rule[96] = "as given";
+	if (strcmp(s->cfg->optim.lr_rule, "linear") == 0)
+		snprintf(rule, sizeof(rule), "%g x %u / %lld: the linear rule", s->cfg->optim.lr, p->global_batch,
+			 (long long)s->cfg->optim.lr_base_batch);
+	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world,
+		       plural((int)p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr, rule);
+}
+
+static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
+{
+	const struct ct_run_plan *p = &s->plan;
+	struct ct_str text = {0};
+	ct_str_addf(&text, "%dx%d", p->sizes[0].w, p->sizes[0].h);
+	for (int i = 1; i < p->n_sizes; i++)
+		ct_str_addf(&text, ", from epoch %u on %dx%d", p->sizes[i].epoch + 1, p->sizes[i].w, p->sizes[i].h);
+	if (p->has_val)
+		ct_str_addf(&text, "; evaluation %dx%d", p->val_input.w, p->val_input.h);
+	ct_metrics_say(m, "  images  %s", ct_str_text(&text));
+	ct_str_release(&text);
+}
+
 static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
 	const struct ct_identity *id = &s->world.id;
-	ct_metrics_say(m, "ctrain " CTRAIN_VERSION "  %s on %s, %d rank%s x %d thread%s (%s, %s)", s->cfg->model.name,
-		       s->cfg->data.name, id->world, id->world == 1 ? "" : "s",
-		       ct_plan_threads(s->cfg, id->local_world),
-		       ct_plan_threads(s->cfg, id->local_world) == 1 ? "" : "s", ct_engine_version(s->engine),
-		       ct_comm_name(s->comm));
+	int threads = ct_plan_threads(s->cfg, id->local_world),
+	    loaders = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world);
+	ct_metrics_say(m, "ctrain " CTRAIN_VERSION "  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)",
+		       s->cfg->model.name, s->cfg->data.name, s->cfg->precision, id->world, plural(id->world), threads,
+		       plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
 	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
 		       ct_graph_flops(s->graph) * 1e-6);
-	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world,
-		       p->world == 1 ? "" : "s", p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr,
-		       strcmp(s->cfg->optim.lr_rule, "linear") == 0 ? "scaled with the batch" : "as given");
-	ct_metrics_say(m, "  data    %u training, %u evaluation samples; %llu steps an epoch, %llu in all", p->train.n,
-		       p->has_val ? p->val.n : 0, (unsigned long long)p->steps_per_epoch,
-		       (unsigned long long)p->total_steps);
+	say_batch(s, m);
+	ct_metrics_say(m, "  data    %u training, %u evaluation samples, %d loader thread%s; %llu steps an epoch, %llu in all",
+		       p->train.n, p->has_val ? p->val.n : 0, loaders, plural(loaders),
+		       (unsigned long long)p->steps_per_epoch, (unsigned long long)p->total_steps);
+	if (p->encoded)
+		say_sizes(s, m);
 	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",
 		       s->resumed_from ? s->resumed_from : "");
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
