@@ -22,10 +22,11 @@ struct entry {
 
 struct ct_file_pool {
 	pthread_mutex_t lock;
-	pthread_cond_t put; /* a file was put back */
+	pthread_cond_t freed; /* n_busy went down */
 	char *const *paths;
 	struct entry *entries;
-	uint32_t n, n_open, n_users, max_open;
+	uint32_t n, n_open, max_open;
+	uint32_t n_busy; /* threads that hold a file or are opening one, but those that wait for room */
 	uint32_t oldest, newest;
 };
 
@@ -51,7 +52,7 @@ enum ct_status ct_file_pool_create(char *const *paths, uint32_t n, uint32_t max_
 	for (uint32_t i = 0; i < n; i++)
 		p->entries[i] = (struct entry){.fd = -1, .prev = NONE, .next = NONE};
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_cond_init(&p->put, NULL);
+	pthread_cond_init(&p->freed, NULL);
 	p->paths = paths;
 	p->n = n;
 	p->max_open = max_open ? max_open : usable_descriptors();
@@ -68,7 +69,7 @@ void ct_file_pool_destroy(ct_file_pool *p)
 		if (p->entries[i].fd >= 0)
 			close(p->entries[i].fd);
 	}
-	pthread_cond_destroy(&p->put);
+	pthread_cond_destroy(&p->freed);
 	pthread_mutex_destroy(&p->lock);
 	ct_free(p->entries);
 	ct_free(p);
@@ -125,20 +126,22 @@ static void close_if(int fd)
 		close(fd);
 }
 
-/* Gives up a file that nobody uses, or waits until one is put back; false: there is none. */
+/* Gives up a file that nobody uses, or waits until another thread is done with one. False: there is nothing to give up
+ * or to wait for. The last busy thread never waits, so that somebody always goes on. */
 static bool make_room(ct_file_pool *p)
 {
 	bool waited = false;
 	int old;
 
 	pthread_mutex_lock(&p->lock);
+	p->n_busy--;
 	old = evict(p);
-	if (old < 0 && p->n_users) {
-		/* Readers hold a file for one read only. */
-		pthread_cond_wait(&p->put, &p->lock);
+	if (old < 0 && p->n_busy) {
+		pthread_cond_wait(&p->freed, &p->lock);
 		waited = true;
 		old = evict(p);
 	}
+	p->n_busy++;
 	pthread_mutex_unlock(&p->lock);
 	close_if(old);
 	return waited || old >= 0;
@@ -166,15 +169,39 @@ static enum ct_status open_with_room(ct_file_pool *p, uint32_t i, int *fd)
 	}
 }
 
+static void done(ct_file_pool *p)
+{
+	p->n_busy--;
+	pthread_cond_broadcast(&p->freed);
+}
+
+/* Another thread may have opened the file meanwhile: then fd is one too many, and *spare. */
+static int keep(ct_file_pool *p, uint32_t i, int fd, int *spare)
+{
+	struct entry *e = &p->entries[i];
+
+	if (e->fd >= 0) {
+		*spare = fd;
+		unlink_entry(p, i);
+	} else {
+		e->fd = fd;
+		p->n_open++;
+	}
+	e->users++;
+	append_entry(p, i);
+	return e->fd;
+}
+
 enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd)
 {
 	struct entry *e = &p->entries[i];
-	int mine, spare = -1;
+	int mine = -1, spare = -1;
+	enum ct_status st;
 
 	pthread_mutex_lock(&p->lock);
+	p->n_busy++;
 	if (e->fd >= 0) {
 		e->users++;
-		p->n_users++;
 		unlink_entry(p, i);
 		append_entry(p, i);
 		*fd = e->fd;
@@ -187,22 +214,15 @@ enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd)
 	close_if(spare);
 	spare = -1;
 	/* Outside of the lock: a network file system may take its time. */
-	CT_TRY(open_with_room(p, i, &mine));
+	st = open_with_room(p, i, &mine);
 	pthread_mutex_lock(&p->lock);
-	if (e->fd >= 0) {
-		spare = mine; /* another thread was faster */
-		unlink_entry(p, i);
-	} else {
-		e->fd = mine;
-		p->n_open++;
-	}
-	e->users++;
-	p->n_users++;
-	append_entry(p, i);
-	*fd = e->fd;
+	if (st == CT_OK)
+		*fd = keep(p, i, mine, &spare);
+	else
+		done(p);
 	pthread_mutex_unlock(&p->lock);
 	close_if(spare);
-	return CT_OK;
+	return st;
 }
 
 void ct_file_pool_put(ct_file_pool *p, uint32_t i)
@@ -211,13 +231,17 @@ void ct_file_pool_put(ct_file_pool *p, uint32_t i)
 
 	pthread_mutex_lock(&p->lock);
 	p->entries[i].users--;
-	p->n_users--;
-	pthread_cond_broadcast(&p->put);
 	/* Threads that opened files at the same time may have gone over the limit. */
 	if (p->n_open > p->max_open)
 		fd = evict(p);
+	if (fd >= 0) {
+		/* Who waits for room must not try before it is closed. */
+		pthread_mutex_unlock(&p->lock);
+		close(fd);
+		pthread_mutex_lock(&p->lock);
+	}
+	done(p);
 	pthread_mutex_unlock(&p->lock);
-	close_if(fd);
 }
 
 uint32_t ct_file_pool_open_count(ct_file_pool *p)

@@ -270,6 +270,9 @@ static void test_forged(void **state)
 			if (ct_shard_index_unpack(data, n, "mem.tar", x.bytes, x.mtime_ns, &y) == CT_OK) {
 				assert_true(y.samples[0].offset + y.samples[0].size <= x.bytes);
 				assert_true(y.samples[0].label >= 0);
+				assert_true(y.samples[0].key + (uint64_t)y.samples[0].key_len < y.text_len);
+				assert_true(y.skipped[0].key + (uint64_t)y.skipped[0].key_len < y.text_len);
+				assert_true(y.skipped[0].reason < y.text_len);
 				ct_shard_index_release(&y);
 			} else {
 				refused++;
@@ -464,12 +467,12 @@ static void test_dali_damage(void **state)
 		{"v1.2 1\njpg 512 99999999999999999999 k000.jpg\n", "idx-parse"},
 		{"v1.2 1\njpg -512 700 k000.jpg\n", "idx-range"},
 		{"v1.2 1\njpg 512 999999999999999999 k000.jpg\n", "idx-range"},
-		{"v1.2 1\njpg 0 700 k000.jpg\n", "idx-stale"},
+		{"v1.2 1\njpg 0 700 k000.jpg\n", "idx-stale: line 2: no member's data"},
 		{"v1.2 1\njpg 513 700 k000.jpg\n", "idx-stale"},
-		{"v1.2 1\njpg 512 701 k000.jpg\n", "idx-stale"},
-		{"v1.2 1\njpg 512 700 k001.jpg\n", "idx-stale"},
-		{"v1.2 1\ncls 512 700 k000.jpg\n", "idx-stale"},
-		{"v1.2 1\njpg 512 700 k000.jpg cls 2048 2 k000.cls\n", "idx-stale"},
+		{"v1.2 1\njpg 512 701 k000.jpg\n", "idx-stale: line 2: another member"},
+		{"v1.2 1\njpg 512 700 k001.jpg\n", "idx-stale: line 2: another member"},
+		{"v1.2 1\ncls 512 700 k000.jpg\n", "another extension"},
+		{"v1.2 1\njpg 512 700 k000.jpg cls 2048 2 k000.cls\n", "behind the last one"},
 		{"v1.2 1\njpg 512 700 k000.jpg\njpg", "idx-count"},
 	};
 	struct place p = place_make();
