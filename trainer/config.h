@@ -67,29 +67,30 @@ struct ct_config {
 		char *stem; /* auto | imagenet | cifar */
 		bool zero_gamma;
 		double drop_path;
-		char *bn; /* local | sync | broadcast */
+		char *bn;      /* local | sync | broadcast */
 		char *weights; /* .safetensors file or checkpoint; "": fresh weights */
 		bool strict;   /* true */
 	} model;
 	struct {
-		char *name;               /* mnist | fashion_mnist | idx | cifar10 | cifar100 | imagefolder | shards | synthetic ... */
-		char *dir;                /* $CTRAIN_DATA/<name> or datasets/<name> unless set; "" for synthetic data */
-		char *train, *val;        /* file prefixes, folders or shards; "" = the data set's own; val "none": no evaluation */
+		char *name; /* mnist | fashion_mnist | idx | cifar10 | cifar100 | imagefolder | shards | synthetic ... */
+		char *dir;  /* $CTRAIN_DATA/<name> or datasets/<name> unless set; "" for synthetic data */
+		char *train,
+			*val; /* file prefixes, folders or shards; "" = the data set's own; val "none": no evaluation */
 		struct ct_size_list train_size; /* data.train.size; n 0: 224 for compressed images, else their own */
 		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0: follows from the others */
 		char *classes_file, *index_dir; /* "": beside the data */
-		int64_t workers;          /* loader threads per rank: auto */
-		int64_t depth;            /* batches ahead, 4 */
-		char *shuffle;            /* global | window | none */
-		int64_t shuffle_window;   /* shards */
-		bool drop_last;           /* false */
-		char *decode;             /* exact | fast */
+		int64_t workers;                /* loader threads per rank: auto */
+		int64_t depth;                  /* batches ahead, 4 */
+		char *shuffle;                  /* global | window | none */
+		int64_t shuffle_window;         /* shards */
+		bool drop_last;                 /* false */
+		char *decode;                   /* exact | fast */
 		bool exif;
 		int64_t max_pixels;
-		double max_bad; /* samples; below 1: fraction of the data set */
-		int64_t n_train, n_val;   /* synthetic sizes */
-		struct ct_int_list shape; /* synthetic [c,h,w] */
-		int64_t classes, targets; /* classes: auto */
+		double max_bad;                 /* samples; below 1: fraction of the data set */
+		int64_t n_train, n_val;         /* synthetic sizes */
+		struct ct_int_list shape;       /* synthetic [c,h,w] */
+		int64_t classes, targets;       /* classes: auto */
 		struct ct_float_list mean, std; /* empty = the data set's own */
 		struct {
 			int64_t crop_padding;

@@ -88,8 +88,7 @@ static const struct ct_section *section_of(const struct ct_key *k)
 	for (size_t i = 0; (s = ct_section_at(i)); i++) {
 		size_t len = strlen(s->name);
 
-		if (strncmp(s->name, k->name, len) == 0 && k->name[len] == '.' &&
-		    (!best || len > strlen(best->name)))
+		if (strncmp(s->name, k->name, len) == 0 && k->name[len] == '.' && (!best || len > strlen(best->name)))
 			best = s;
 	}
 	return best;

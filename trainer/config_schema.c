@@ -63,7 +63,8 @@ static const struct ct_key keys[] = {
 	{KEY(launch.threads, INT), .flags = CT_KEY_AUTO, .lo = 1, .hi = 1024, .def = "auto",
 	 .doc = "Compute threads of each rank. auto: the CPUs this job may use, divided by the ranks of the host; of four and more, an eighth is left to loader threads that distort images."},
 
-	{KEY(model.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED, .choices = "mlp|lenet|convnet|layers|" RESNETS,
+	{KEY(model.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED,
+	 .choices = "mlp|lenet|convnet|layers|" RESNETS,
 	 .doc = "mlp: linear and ReLU; lenet: LeNet-5; convnet: two conv-BN-ReLU-pool blocks; resnet18 ...: as torchvision's; resnet20 to 56: the small ones for CIFAR; layers: your own list."},
 	{KEY(model.hidden, INTS), LEARNED, .lo = 1, .hi = 1048576, .max_n = 16, .def = "512,256", .only = MLP,
 	 .doc = "Widths of the hidden layers; [] is a linear classifier."},
@@ -211,7 +212,8 @@ static const struct ct_key keys[] = {
 	{KEY(optim.eps, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1, .def = "1e-8",
 	 .only = "optim.name=adamw|lamb", .doc = "Keeps the division finite; 1e-6 is usual for lamb."},
 	{KEY(optim.trust, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1, .def = "0.001",
-	 .only = "optim.name=lars", .doc = "Step of a layer as a fraction of the size of its weights, at learning rate 1 (You et al. 2017)."},
+	 .only = "optim.name=lars",
+	 .doc = "Step of a layer as a fraction of the size of its weights, at learning rate 1 (You et al. 2017)."},
 	{KEY(optim.clip_norm, FLOAT), LEARNED, .hi = 1e6, .def = "0",
 	 .doc = "Scale the gradient down to this L2 norm; 0: off."},
 

@@ -330,8 +330,8 @@ static void store_sizes(struct setter *t, const struct ct_yaml_node *v, struct c
 				complain(t, pair, "write pairs of an epoch and a number, as in [[0, 128], [10, 160]]");
 				return;
 			}
-			if (ct_parse_i64(pair->items[0]->text, &epoch) != CT_OK || epoch <= before ||
-			    epoch > 1000000 || (i == 0 && epoch != 0))
+			if (ct_parse_i64(pair->items[0]->text, &epoch) != CT_OK || epoch <= before || epoch > 1000000 ||
+			    (i == 0 && epoch != 0))
 				complain(t, pair->items[0], "is no epoch here: the first is 0, and they rise");
 			l.v[l.n].epoch = epoch;
 			l.v[l.n++].size = read_int(t, pair->items[1]);

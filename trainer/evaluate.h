@@ -6,8 +6,8 @@
 
 struct ct_eval_result {
 	double loss, top1, top5; /* means over all samples of all ranks; top1, top5 < 0 for regression */
-	uint64_t count; /* evaluated */
-	uint64_t bad;   /* left out: they could not be read or decoded */
+	uint64_t count;          /* evaluated */
+	uint64_t bad;            /* left out: they could not be read or decoded */
 	double seconds;
 };
 

@@ -173,8 +173,7 @@ enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics
 
 enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *e)
 {
-	const struct ct_tb_scalar scalars[] = {
-		{"eval/loss", e->loss}, {"eval/top1", e->top1}, {"eval/top5", e->top5}};
+	const struct ct_tb_scalar scalars[] = {{"eval/loss", e->loss}, {"eval/top1", e->top1}, {"eval/top5", e->top5}};
 	bool classes = e->top1 >= 0;
 	ct_json *j = new_object("eval");
 	char span[16], bad[48] = "";

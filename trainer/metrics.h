@@ -23,8 +23,8 @@ struct ct_epoch_metrics {
 	uint32_t epoch;
 	uint64_t step, images;
 	double train_loss, seconds;
-	uint64_t bad_samples;               /* replaced, over all ranks */
-	const char *bound_by, *verdict;     /* trainer/verdict.h; verdict "": nothing is known */
+	uint64_t bad_samples;           /* replaced, over all ranks */
+	const char *bound_by, *verdict; /* trainer/verdict.h; verdict "": nothing is known */
 };
 
 struct ct_eval_metrics {

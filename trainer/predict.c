@@ -105,10 +105,8 @@ static enum ct_status plan_images(struct ct_predictor *p, struct ct_dataset_info
 	p->net_opts = plan.net;
 	p->transform = plan.val_transform;
 	if (!p->encoded) /* the short side becomes the size: nothing is lost but the ends of the long one */
-		p->transform = (struct ct_transform){.crop = CT_CROP_CENTER,
-						     .h = info.h,
-						     .w = info.w,
-						     .resize = info.h > info.w ? info.h : info.w};
+		p->transform = (struct ct_transform){
+			.crop = CT_CROP_CENTER, .h = info.h, .w = info.w, .resize = info.h > info.w ? info.h : info.w};
 	p->info = info;
 	return CT_OK;
 }
@@ -208,9 +206,9 @@ void ct_predictor_release(struct ct_predictor *p)
 struct job {
 	struct ct_predictor *p;
 	char *const *paths;
-	char **errors; /* [n] */
-	float *logits; /* [rows, classes] */
-	uint8_t *grey; /* [rows, h, w], where the model looks at one channel */
+	char **errors;   /* [n] */
+	float *logits;   /* [rows, classes] */
+	uint8_t *grey;   /* [rows, h, w], where the model looks at one channel */
 	int32_t *labels; /* [rows] zeros: the loss is of no interest */
 	struct ct_prediction best;
 	void (*tell)(void *user, uint32_t i, const struct ct_prediction *r, const char *error);
@@ -277,7 +275,10 @@ static enum ct_status run_batches(struct job *j, ct_loader *l, uint32_t n)
 			bool good = row < b.n && b.samples[row] == i;
 			if (good)
 				rank_classes(j, j->logits + (size_t)row++ * (size_t)j->p->info.n_classes);
-			j->tell(j->user, i, good ? &j->best : NULL, good ? NULL : j->errors[i] ? j->errors[i] : "out of memory");
+			j->tell(j->user, i, good ? &j->best : NULL,
+				good           ? NULL
+				: j->errors[i] ? j->errors[i]
+					       : "out of memory");
 		}
 	}
 	return CT_OK;
@@ -288,7 +289,7 @@ static enum ct_status alloc_job(struct job *j, uint32_t n, size_t rows)
 	const struct ct_shape *in = &j->p->input;
 	CT_TRY_ALLOC(j->errors = CT_NEW_ARRAY(char *, n));
 	CT_TRY_ALLOC(j->logits = CT_NEW_ARRAY(float, rows *(size_t)j->p->info.n_classes));
-	CT_TRY_ALLOC(j->grey = CT_NEW_ARRAY(uint8_t, rows *(size_t)in->h *(size_t)in->w));
+	CT_TRY_ALLOC(j->grey = CT_NEW_ARRAY(uint8_t, rows * (size_t)in->h * (size_t)in->w));
 	CT_TRY_ALLOC(j->labels = CT_NEW_ARRAY(int32_t, rows));
 	j->best.n = j->top < j->p->info.n_classes ? j->top : j->p->info.n_classes;
 	CT_TRY_ALLOC(j->best.label = CT_NEW_ARRAY(int, (size_t)j->best.n));

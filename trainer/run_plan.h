@@ -22,7 +22,7 @@ struct ct_run_plan {
 	double lr;                             /* after lr_rule */
 	struct ct_schedule schedule;
 	struct ct_optim_opts optim;
-	struct ct_sampler train, val; /* rank 0's; set .rank */
+	struct ct_sampler train, val;                 /* rank 0's; set .rank */
 	struct ct_transform transform, val_transform; /* of training and evaluation images */
 	struct ct_loader_size sizes[16];              /* of training images by epoch; none: as the data is */
 	int n_sizes;

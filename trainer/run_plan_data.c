@@ -37,7 +37,7 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 		.h = s->n > 1 ? (int)s->v[1] : 0,
 		.w = s->n > 2 ? (int)s->v[2] : 0,
 		.n_classes = c->data.classes > 0 ? (int)c->data.classes
-			     : encoded		 ? 0
+			     : encoded           ? 0
 						 : 10,
 		.n_targets = (int)c->data.targets,
 		.seed = (uint64_t)c->run.seed,
@@ -100,9 +100,8 @@ static void plan_sizes(const struct ct_config *c, struct ct_run_plan *p)
 {
 	const struct ct_size_list *l = &c->data.train_size;
 	for (int i = 0; i < l->n; i++)
-		p->sizes[p->n_sizes++] = (struct ct_loader_size){.epoch = (uint32_t)l->v[i].epoch,
-								 .h = (int)l->v[i].size,
-								 .w = (int)l->v[i].size};
+		p->sizes[p->n_sizes++] = (struct ct_loader_size){
+			.epoch = (uint32_t)l->v[i].epoch, .h = (int)l->v[i].size, .w = (int)l->v[i].size};
 	if (p->n_sizes == 0)
 		p->sizes[p->n_sizes++] = (struct ct_loader_size){.h = DEFAULT_SIZE, .w = DEFAULT_SIZE};
 }
@@ -170,7 +169,7 @@ void ct_plan_loader_opts(const struct ct_config *c, const struct ct_run_plan *p,
 		.mixup = train ? p->mixup : 0,
 		.cutmix = train ? p->cutmix : 0,
 		.bad = !p->encoded ? CT_BAD_FAIL
-		       : train	   ? CT_BAD_REPLACE
+		       : train     ? CT_BAD_REPLACE
 				   : CT_BAD_DROP,
 		.max_bad = train ? p->max_bad : p->max_bad_val,
 		.n_threads = train || p->encoded ? ct_plan_loader_threads(c, info, local_world) : 0,
@@ -179,15 +178,17 @@ void ct_plan_loader_opts(const struct ct_config *c, const struct ct_run_plan *p,
 	out->sampler.rank = rank;
 }
 
-static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a, const ct_graph *b, struct ct_shape size)
+static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a, const ct_graph *b,
+				   struct ct_shape size)
 {
 	for (int i = 0; i < ct_graph_n_params(a); i++) {
 		const struct ct_param *p = ct_graph_param(a, i), *q = ct_graph_param(b, i);
 		if (p->n == q->n)
 			continue;
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__,
-			     "model.name %s has other weights for images of %dx%d: %s would have %zu elements instead of %zu",
-			     c->model.name, size.w, size.h, p->name, q->n, p->n);
+		ct_error_set(
+			CT_CONFIG, __FILE__, __LINE__,
+			"model.name %s has other weights for images of %dx%d: %s would have %zu elements instead of %zu",
+			c->model.name, size.w, size.h, p->name, q->n, p->n);
 		ct_error_hint(
 			"use one size for training and evaluation, or a model whose linear layer follows a global_avg_pool");
 		return CT_CONFIG;

@@ -209,8 +209,9 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 	ct_error_set(CT_DATA, __FILE__, __LINE__,
 		     "%llu samples of this epoch could not be read or decoded, data.max_bad allows %llu",
 		     (unsigned long long)bad, (unsigned long long)s->plan.max_bad);
-	ct_error_hint("%s/log names each of them; `ctrain data check` finds all there are; data.max_bad=N lets more pass",
-		      s->run_dir);
+	ct_error_hint(
+		"%s/log names each of them; `ctrain data check` finds all there are; data.max_bad=N lets more pass",
+		s->run_dir);
 	return CT_DATA;
 }
 

@@ -24,9 +24,9 @@ struct loop {
 	uint64_t eval_steps, save_steps; /* 0 = never by step count */
 	struct ct_step_times window;     /* since the last metrics line */
 	struct ct_step_times total, epoch;
-	struct ct_loader_stats loader; /* at the epoch's begin */
-	struct ct_rank_times *ranks;   /* [world] of the last epoch */
-	uint64_t epoch_steps, epoch_own, epoch_bad; /* own: samples of this rank; bad: over all ranks */
+	struct ct_loader_stats loader;                /* at the epoch's begin */
+	struct ct_rank_times *ranks;                  /* [world] of the last epoch */
+	uint64_t epoch_steps, epoch_own, epoch_bad;   /* own: samples of this rank; bad: over all ranks */
 	uint64_t window_steps, window_images, images; /* images: of this loop */
 	int64_t window_ns, epoch_ns,
 		images_ns; /* when window, epoch and loop began, moved on by what is not training */

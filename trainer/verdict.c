@@ -9,7 +9,7 @@
 /* What a remedy aims at. */
 #define GOAL_SHARE 0.05
 #define WORTHWHILE 1.1 /* so much faster is worth a change */
-#define RESERVE 1.1 /* loader threads for so much more than is needed on average */
+#define RESERVE 1.1    /* loader threads for so much more than is needed on average */
 
 struct shares {
 	int starved;            /* rank that waited longest for data */
@@ -69,8 +69,7 @@ static void say_remedy(const struct ct_verdict_facts *f, const struct ct_rank_ti
 		ct_str_addf(out, "data.workers=%d would do", need);
 	else if (limit > now * WORTHWHILE)
 		ct_str_addf(out, "data.workers=%d would give up to %.0f, as %d CPU%s must do both",
-			    need < f->cpus ? need : f->cpus, limit,
-			    f->cpus, plural(f->cpus));
+			    need < f->cpus ? need : f->cpus, limit, f->cpus, plural(f->cpus));
 	else
 		ct_str_addf(out, "%d CPU%s must do both and can do no more than now: %s would help", f->cpus,
 			    plural(f->cpus), less);
@@ -82,7 +81,8 @@ static void say_data(const struct ct_verdict_facts *f, const struct shares *s, s
 	double could = r->images / fmax(r->step_s - r->data_s, 1e-9);
 	const char *doing = f->loader_threads == 0 ? "making batches between steps" : "waiting for batches";
 	if (f->world > 1)
-		ct_str_addf(out, "bound by data: rank %d spent %.0f %% of its time %s", s->starved, 100 * s->data, doing);
+		ct_str_addf(out, "bound by data: rank %d spent %.0f %% of its time %s", s->starved, 100 * s->data,
+			    doing);
 	else
 		ct_str_addf(out, "bound by data: %.0f %% of the time went into %s", 100 * s->data, doing);
 	if (r->loader_s <= 0 || r->loader_images <= 0 || r->images <= 0)
@@ -90,7 +90,8 @@ static void say_data(const struct ct_verdict_facts *f, const struct shares *s, s
 	double each = r->loader_images / r->loader_s;
 	int need = (int)ceil(could / each * RESERVE);
 	need = need > f->loader_threads ? need : f->loader_threads + 1;
-	ct_str_addf(out, "; a thread makes %.0f images a second, there %s %d thread%s, training could take %.0f: ", each,
+	ct_str_addf(out,
+		    "; a thread makes %.0f images a second, there %s %d thread%s, training could take %.0f: ", each,
 		    f->loader_threads == 1 ? "is" : "are", f->loader_threads, plural(f->loader_threads), could);
 	say_remedy(f, r, could, need, out);
 }
@@ -100,20 +101,22 @@ static void say_comm(const struct ct_verdict_facts *f, const struct shares *s, s
 	/* The traffic of a step is the same for any batch. */
 	double more = s->comm * (1 - GOAL_SHARE) / (GOAL_SHARE * (1 - s->comm));
 	double ms = 1e3 * s->comm * f->ranks[s->starved].step_s / (double)f->steps;
-	ct_str_addf(out,
-		    "bound by communication: all ranks spent %.0f %% of the time (%.1f ms a step) waiting for gradients; "
-		    "%.0f samples a step and rank instead of %u (batch.per_rank, or train.accumulate) would bring that to %.0f %%",
-		    100 * s->comm, ms, ceil(f->per_rank * more), f->per_rank, 100 * GOAL_SHARE);
+	ct_str_addf(
+		out,
+		"bound by communication: all ranks spent %.0f %% of the time (%.1f ms a step) waiting for gradients; "
+		"%.0f samples a step and rank instead of %u (batch.per_rank, or train.accumulate) would bring that to %.0f %%",
+		100 * s->comm, ms, ceil(f->per_rank * more), f->per_rank, 100 * GOAL_SHARE);
 }
 
 static void say_rank(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
 {
 	double k = 1e3 / (double)f->steps;
-	ct_str_addf(out,
-		    "bound by rank %d: it computes for %.1f ms a step, the others for %.1f ms and wait %.0f %% of the time; "
-		    "as fast as they, training would do %.0f images a second instead of %.0f",
-		    s->slow, f->ranks[s->slow].compute_s * k, s->mean_compute * k, 100 * s->lag,
-		    s->images_per_sec / fmax(1 - s->lag, 1e-9), s->images_per_sec);
+	ct_str_addf(
+		out,
+		"bound by rank %d: it computes for %.1f ms a step, the others for %.1f ms and wait %.0f %% of the time; "
+		"as fast as they, training would do %.0f images a second instead of %.0f",
+		s->slow, f->ranks[s->slow].compute_s * k, s->mean_compute * k, 100 * s->lag,
+		s->images_per_sec / fmax(1 - s->lag, 1e-9), s->images_per_sec);
 }
 
 static void say_compute(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)

@@ -80,7 +80,7 @@ static enum ct_status write_classes(const struct ct_session *s)
 	st = ct_str_status(&text);
 	if (st == CT_OK && text.len > 0)
 		st = (path = ct_path_join(s->run_dir, "classes.txt")) ? ct_file_replace(path, text.s, text.len)
-								       : CT_NOMEM;
+								      : CT_NOMEM;
 	ct_free(path);
 	ct_str_release(&text);
 	return st;
@@ -160,9 +160,10 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
 		       ct_graph_flops(s->graph) * 1e-6);
 	say_batch(s, m);
-	ct_metrics_say(m, "  data    %u training, %u evaluation samples, %d loader thread%s; %llu steps an epoch, %llu in all",
-		       p->train.n, p->has_val ? p->val.n : 0, loaders, plural(loaders),
-		       (unsigned long long)p->steps_per_epoch, (unsigned long long)p->total_steps);
+	ct_metrics_say(
+		m, "  data    %u training, %u evaluation samples, %d loader thread%s; %llu steps an epoch, %llu in all",
+		p->train.n, p->has_val ? p->val.n : 0, loaders, plural(loaders), (unsigned long long)p->steps_per_epoch,
+		(unsigned long long)p->total_steps);
 	if (p->encoded)
 		say_sizes(s, m);
 	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",

@@ -229,8 +229,8 @@ static void option_line(const struct ct_command *c, const struct ct_option *o, c
 {
 	static const char *const args[] = {"", "x.yaml", "x.yaml y"};
 
-	snprintf(line, 256, "%s%s%s %s --%.*s%s%s", c->name, c->sub ? " " : "", c->sub ? c->sub : "",
-		 args[c->min_args], (int)len, name, o->value ? " " : "", o->value ? "1" : "");
+	snprintf(line, 256, "%s%s%s %s --%.*s%s%s", c->name, c->sub ? " " : "", c->sub ? c->sub : "", args[c->min_args],
+		 (int)len, name, o->value ? " " : "", o->value ? "1" : "");
 }
 
 /* Every option of a help page is taken by the parser for that command, and every option the parser takes is on the page. */

@@ -171,8 +171,10 @@ static void test_each_key_has_its_place(void **state)
 			     "data.augment.shear=6", "data.mean=0.5", "data.std=0.25"),
 			1, &p),
 		CT_OK);
-	assert_true(p.transform.augment.crop_padding == 3 && p.transform.augment.flip && p.transform.augment.degrees == 4);
-	assert_true(p.transform.augment.translate == 0.5f && p.transform.augment.scale_min == 0.75f && p.transform.augment.scale_max == 1.25f);
+	assert_true(p.transform.augment.crop_padding == 3 && p.transform.augment.flip &&
+		    p.transform.augment.degrees == 4);
+	assert_true(p.transform.augment.translate == 0.5f && p.transform.augment.scale_min == 0.75f &&
+		    p.transform.augment.scale_max == 1.25f);
 	assert_true(p.transform.augment.shear == 6 && p.net.mean[0] == 0.5f && p.net.std[0] == 0.25f);
 	c = LOAD("data.name=idx", "data.dir=/d", "data.train=a", "data.val=b", "data.classes=5",
 		 "data.shape=[1, 2, 3]");

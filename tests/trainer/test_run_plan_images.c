@@ -17,8 +17,14 @@ static const struct ct_dataset_info shards = {.name = "shards",
 					      .n_classes = 1000,
 					      .n_groups = 2,
 					      .group_first = groups};
-static const struct ct_dataset_info cifar = {
-	.name = "cifar10", .n = 320, .c = 3, .h = 32, .w = 32, .n_classes = 10, .sample_bytes = 3072, .in_memory = true};
+static const struct ct_dataset_info cifar = {.name = "cifar10",
+					     .n = 320,
+					     .c = 3,
+					     .h = 32,
+					     .w = 32,
+					     .n_classes = 10,
+					     .sample_bytes = 3072,
+					     .in_memory = true};
 
 /* The config of these KEY=VALUE texts, ended by NULL. */
 static struct ct_config *load(const char *const *texts)
@@ -78,9 +84,9 @@ static void test_each_key_has_its_place(void **state)
 	struct ct_dataset_spec spec;
 	struct ct_loader_opts lo;
 	struct ct_run_plan p;
-	struct ct_config *c = LOAD("data.augment.area=0.25,0.5", "data.augment.ratio=0.5,2", "data.augment.brightness=1",
-				   "data.augment.contrast=2", "data.augment.saturation=3", "data.augment.hue=0.25",
-				   "data.augment.erasing=0.5", "data.augment.rand_augment=2",
+	struct ct_config *c = LOAD("data.augment.area=0.25,0.5", "data.augment.ratio=0.5,2",
+				   "data.augment.brightness=1", "data.augment.contrast=2", "data.augment.saturation=3",
+				   "data.augment.hue=0.25", "data.augment.erasing=0.5", "data.augment.rand_augment=2",
 				   "data.augment.rand_magnitude=7", "data.augment.mixup=0.125", "data.augment.cutmix=4",
 				   "data.decode=fast", "data.exif=true", "data.max_pixels=1000", "data.workers=3");
 
@@ -133,7 +139,11 @@ static void test_budget(void **state)
 	static const struct {
 		const char *set;
 		uint64_t want;
-	} cases[] = {{"data.max_bad=0", 0}, {"data.max_bad=3", 3}, {"data.max_bad=0.5", 160}, {"data.max_bad=0.001", 1}, {"data.max_bad=1", 1}};
+	} cases[] = {{"data.max_bad=0", 0},
+		     {"data.max_bad=3", 3},
+		     {"data.max_bad=0.5", 160},
+		     {"data.max_bad=0.001", 1},
+		     {"data.max_bad=1", 1}};
 	struct ct_run_plan p;
 
 	(void)state;
@@ -200,7 +210,8 @@ static void test_sync_needs_rows(void **state)
 	assert_int_equal(plan_of(LOAD("model.bn=local", "batch.global=48"), &shards, 48, &p), CT_OK);
 	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48"), &shards, 48, &p), CT_CONFIG);
 	assert_non_null(strstr(ct_error_message(), "(32 samples)"));
-	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48", "data.drop_last=true"), &shards, 48, &p), CT_OK);
+	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48", "data.drop_last=true"), &shards, 48, &p),
+			 CT_OK);
 }
 
 static void test_evaluation_classes(void **state)

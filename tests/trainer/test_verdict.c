@@ -20,17 +20,23 @@ static void expect(const struct ct_verdict_facts *f, enum ct_bound want, const c
 }
 
 /* 100 s, 1000 images each. */
-static const struct ct_rank_times calm = {
-	.step_s = 100, .data_s = 1, .compute_s = 95, .exposed_s = 2, .loader_s = 50, .loader_images = 1000, .images = 1000};
+static const struct ct_rank_times calm = {.step_s = 100,
+					  .data_s = 1,
+					  .compute_s = 95,
+					  .exposed_s = 2,
+					  .loader_s = 50,
+					  .loader_images = 1000,
+					  .images = 1000};
 
 static void test_compute(void **state)
 {
 	struct ct_rank_times r[2] = {calm, calm};
-	struct ct_verdict_facts f = {.ranks = r, .world = 1, .steps = 10, .per_rank = 100, .loader_threads = 1, .cpus = 2,
-				     .flops = 2e9};
+	struct ct_verdict_facts f = {
+		.ranks = r, .world = 1, .steps = 10, .per_rank = 100, .loader_threads = 1, .cpus = 2, .flops = 2e9};
 
 	(void)state;
-	expect(&f, CT_BOUND_COMPUTE, "bound by compute: 95 % of the time, data 1.0 %; 60 GFLOP/s on each rank; the loader could feed 2.0 times");
+	expect(&f, CT_BOUND_COMPUTE,
+	       "bound by compute: 95 % of the time, data 1.0 %; 60 GFLOP/s on each rank; the loader could feed 2.0 times");
 	f.world = 2;
 	expect(&f, CT_BOUND_COMPUTE, "communication 2.0 %");
 	r[0].step_s = 0;
@@ -43,15 +49,17 @@ static void test_compute(void **state)
 static void test_data(void **state)
 {
 	struct ct_rank_times r[2] = {calm, calm};
-	struct ct_verdict_facts f = {.ranks = r, .world = 1, .steps = 10, .per_rank = 100, .loader_threads = 2, .cpus = 8};
+	struct ct_verdict_facts f = {
+		.ranks = r, .world = 1, .steps = 10, .per_rank = 100, .loader_threads = 2, .cpus = 8};
 
 	(void)state;
 	/* 7 images a second and thread; without waiting training would take 1000 in 69 s. */
 	r[0].data_s = 31;
 	r[0].compute_s = 68;
 	r[0].loader_s = 1000 / 7.0;
-	expect(&f, CT_BOUND_DATA, "31 % of the time went into waiting for batches; a thread makes 7 images a second, there are 2 threads, "
-				  "training could take 14: data.workers=3 would do");
+	expect(&f, CT_BOUND_DATA,
+	       "31 % of the time went into waiting for batches; a thread makes 7 images a second, there are 2 threads, "
+	       "training could take 14: data.workers=3 would do");
 	/* An image takes 68 ms of each of 6 threads and 143 ms of a loader's: 8 CPUs do 14.5 of them in a second. */
 	f.compute_threads = 6;
 	expect(&f, CT_BOUND_DATA, "data.workers=3 would give up to 14, as 8 CPUs must do both");
@@ -62,8 +70,9 @@ static void test_data(void **state)
 	expect(&f, CT_BOUND_DATA, "data.decode=fast");
 	f.compute_threads = 1;
 	f.loader_threads = 0;
-	expect(&f, CT_BOUND_DATA, "making batches between steps; a thread makes 7 images a second, there are 0 threads, training could take 14: "
-				  "data.workers=3 would do");
+	expect(&f, CT_BOUND_DATA,
+	       "making batches between steps; a thread makes 7 images a second, there are 0 threads, training could take 14: "
+	       "data.workers=3 would do");
 	/* The other rank waits for gradients as long as this one waits for data. */
 	f.loader_threads = 2;
 	f.world = 2;
@@ -76,7 +85,8 @@ static void test_data(void **state)
 static void test_communication(void **state)
 {
 	struct ct_rank_times r[2] = {calm, calm};
-	struct ct_verdict_facts f = {.ranks = r, .world = 2, .steps = 1000, .per_rank = 10, .loader_threads = 2, .cpus = 8};
+	struct ct_verdict_facts f = {
+		.ranks = r, .world = 2, .steps = 1000, .per_rank = 10, .loader_threads = 2, .cpus = 8};
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
@@ -84,20 +94,23 @@ static void test_communication(void **state)
 		r[i].exposed_s = 20 + 2 * i;
 	}
 	/* 20 ms of waiting are 5 % of a step whose rest takes 380 ms: 4.75 times as long as now. */
-	expect(&f, CT_BOUND_COMM, "spent 20 % of the time (20.0 ms a step) waiting for gradients; 48 samples a step and rank instead of 10");
+	expect(&f, CT_BOUND_COMM,
+	       "spent 20 % of the time (20.0 ms a step) waiting for gradients; 48 samples a step and rank instead of 10");
 }
 
 static void test_slow_rank(void **state)
 {
 	struct ct_rank_times r[3] = {calm, calm, calm};
-	struct ct_verdict_facts f = {.ranks = r, .world = 3, .steps = 1000, .per_rank = 10, .loader_threads = 2, .cpus = 8};
+	struct ct_verdict_facts f = {
+		.ranks = r, .world = 3, .steps = 1000, .per_rank = 10, .loader_threads = 2, .cpus = 8};
 
 	(void)state;
 	r[0].compute_s = r[2].compute_s = 57;
 	r[0].exposed_s = r[2].exposed_s = 42;
 	r[1].compute_s = 97;
-	expect(&f, CT_BOUND_RANK, "bound by rank 1: it computes for 97.0 ms a step, the others for 57.0 ms and wait 40 % of the time; "
-				  "as fast as they, training would do 50 images a second instead of 30");
+	expect(&f, CT_BOUND_RANK,
+	       "bound by rank 1: it computes for 97.0 ms a step, the others for 57.0 ms and wait 40 % of the time; "
+	       "as fast as they, training would do 50 images a second instead of 30");
 }
 
 int main(void)
