@@ -14,6 +14,7 @@
 struct shares {
 	int starved;            /* rank that waited longest for data */
 	int slow;               /* rank that computed longest */
+	int last;               /* rank that waited least for others: only for the gradients themselves */
 	double data, comm, lag; /* of the step time: of `starved`; of all ranks; that the others wait for `slow` */
 	double mean_compute;    /* seconds, of the other ranks */
 	double images_per_sec;  /* all ranks */
@@ -29,18 +30,17 @@ static struct shares measure(const struct ct_verdict_facts *f)
 {
 	const struct ct_rank_times *r = f->ranks;
 	struct shares s = {0};
-	double least = INFINITY, images = 0, compute = 0;
+	double images = 0, compute = 0;
 	for (int i = 0; i < f->world; i++) {
 		s.starved = r[i].data_s > r[s.starved].data_s ? i : s.starved;
 		s.slow = r[i].compute_s > r[s.slow].compute_s ? i : s.slow;
-		/* A rank that comes last waits only for the gradients themselves. */
-		least = fmin(least, r[i].exposed_s);
+		s.last = r[i].exposed_s < r[s.last].exposed_s ? i : s.last;
 		images += r[i].images;
 		compute += r[i].compute_s;
 	}
-	double whole = r[s.starved].step_s;
-	s.data = r[s.starved].data_s / whole;
-	s.comm = f->world > 1 ? least / whole : 0;
+	double whole = r[s.last].step_s;
+	s.data = r[s.starved].data_s / r[s.starved].step_s;
+	s.comm = f->world > 1 ? r[s.last].exposed_s / whole : 0;
 	s.mean_compute = f->world > 1 ? (compute - r[s.slow].compute_s) / (f->world - 1) : compute;
 	s.lag = (r[s.slow].compute_s - s.mean_compute) / whole;
 	s.images_per_sec = images / whole;
@@ -100,7 +100,7 @@ static void say_comm(const struct ct_verdict_facts *f, const struct shares *s, s
 {
 	/* The traffic of a step is the same for any batch. */
 	double more = s->comm * (1 - GOAL_SHARE) / (GOAL_SHARE * (1 - s->comm));
-	double ms = 1e3 * s->comm * f->ranks[s->starved].step_s / (double)f->steps;
+	double ms = 1e3 * f->ranks[s->last].exposed_s / (double)f->steps;
 	ct_str_addf(
 		out,
 		"bound by communication: all ranks spent %.0f %% of the time (%.1f ms a step) waiting for gradients; "
@@ -121,7 +121,7 @@ static void say_rank(const struct ct_verdict_facts *f, const struct shares *s, s
 
 static void say_compute(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
 {
-	const struct ct_rank_times *r = &f->ranks[s->starved];
+	const struct ct_rank_times *r = &f->ranks[s->last];
 	ct_str_addf(out, "bound by compute: %.0f %% of the time, data %.1f %%", 100 * r->compute_s / r->step_s,
 		    100 * s->data);
 	if (f->world > 1)

@@ -122,6 +122,9 @@ class Training(Images):
         self.train(*sets, config=config)
         self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], 7)
         self.assertEqual(self.digest(), self.digest("whole"))
+        # What training said of the larger evaluation images is what a program made for them alone says.
+        shown = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", *sets, "--checkpoint", "last", "--json", "--procs", 1).json()
+        self.assertAlmostEqual(shown["loss"], self.metrics(kind="eval")[-1]["loss"], places=5)
         r = self.train(*sets, "model.name=convnet", run="convnet", config=self.config(read_text(config).replace(MODEL, "[]"), "c.yaml"),
                        expect=USAGE)
         self.assert_last_says(r, "other weights for images of 24x24: fc.weight", "global_avg_pool")

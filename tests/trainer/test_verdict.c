@@ -39,6 +39,11 @@ static void test_compute(void **state)
 	       "bound by compute: 95 % of the time, data 1.0 %; 60 GFLOP/s on each rank; the loader could feed 2.0 times");
 	f.world = 2;
 	expect(&f, CT_BOUND_COMPUTE, "communication 2.0 %");
+	/* One that had to wait while the other saved says nothing about training. */
+	r[1].step_s += 1000;
+	r[1].exposed_s += 1000;
+	expect(&f, CT_BOUND_COMPUTE, "bound by compute: 95 % of the time, data 1.0 %, communication 2.0 %");
+	r[1].step_s -= 1000;
 	r[0].step_s = 0;
 	expect(&f, CT_BOUND_COMPUTE, "");
 	r[0].step_s = 100;
