@@ -284,7 +284,7 @@ static void run_norm_pool(const struct onednn_program *p, const struct onednn_ta
 				  .variance = t->ptr[NORM_POOL_VARIANCE],
 				  .picked = t->ptr[NORM_POOL_PICKED],
 				  .taps = (uint8_t *)t->ptr[NORM_POOL_TAPS],
-				  .partials = (struct ct_norm_pool_partial *)t->ptr[NORM_POOL_PARTIALS],
+				  .partials = (void *)t->ptr[NORM_POOL_PARTIALS],
 				  .y = forward ? t->ptr[NORM_POOL_Y] : NULL,
 				  .dy = forward ? NULL : t->ptr[NORM_POOL_Y],
 				  .dx = t->ptr[NORM_POOL_DX],

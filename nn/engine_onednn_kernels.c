@@ -75,16 +75,6 @@ void ct_onednn_to_bf16(uint16_t *out, const float *x, size_t n)
 		out[i] = to_bf16(x[i]);
 }
 
-bool ct_onednn_norm_pool_usable(void)
-{
-#if defined(__x86_64__)
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-#else
-	return true;
-#endif
-}
-
 void ct_onednn_multiply(float *out, const float *a, const float *b, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

@@ -1,5 +1,7 @@
 #include "nn/engine_onednn.h"
 
+#include "nn/norm_kernels.h"
+
 static enum ct_status running_statistics(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
@@ -63,7 +65,8 @@ struct ct_norm_pool_shape ct_onednn_norm_pool_shape(const struct onednn_program 
 					   .in = node->shape,
 					   .out = pool->shape,
 					   .win = pool->win,
-					   .eps = node->eps};
+					   .eps = node->eps,
+					   .bf16 = ct_dnnl_desc_type(p->values[id].src_desc) == CT_DNNL_BF16};
 }
 
 /* Norm, ReLU and max pool in one, where the layout suits our own kernels. */
@@ -71,6 +74,7 @@ enum ct_status ct_onednn_norm_pool_forward(struct onednn_program *p, int id, boo
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
+	const enum ct_dnnl_type type = ct_dnnl_desc_type(v->src_desc);
 	const ct_dnnl_desc *blocked, *dst;
 	struct onednn_task *t;
 	int dims[4], partials;
@@ -79,8 +83,8 @@ enum ct_status ct_onednn_norm_pool_forward(struct onednn_program *p, int id, boo
 	if (v->fused_pool < 0)
 		return CT_OK;
 	ct_onednn_dims(p, id, dims);
-	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, CT_NORM_POOL_BLOCK, &blocked));
-	if (v->src_desc != blocked || p->base.net->opts.sync || !ct_onednn_norm_pool_usable()) {
+	CT_TRY(ct_dnnl_blocked_of(p->dnnl, type, dims, CT_NORM_POOL_BLOCK, &blocked));
+	if (v->src_desc != blocked || p->base.net->opts.sync || !ct_norm_usable()) {
 		v->fused_pool = -1;
 		return CT_OK;
 	}
@@ -88,14 +92,14 @@ enum ct_status ct_onednn_norm_pool_forward(struct onednn_program *p, int id, boo
 	const struct ct_norm_pool_shape s = ct_onednn_norm_pool_shape(p, id);
 	const size_t elems = ct_norm_pool_out_elems(&s), channels = (size_t)node->shape.c * sizeof(float);
 	ct_onednn_dims(p, v->fused_pool, dims);
-	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, CT_NORM_POOL_BLOCK, &dst));
+	CT_TRY(ct_dnnl_blocked_of(p->dnnl, type, dims, CT_NORM_POOL_BLOCK, &dst));
 	CT_TRY(ct_onednn_own_result(p, id, dst));
 	v->desc = v->src_desc;
 	CT_TRY(ct_onednn_buffer(p, channels, &v->mean));
 	CT_TRY(ct_onednn_buffer(p, channels, &v->variance));
-	CT_TRY(ct_onednn_buffer(p, elems * sizeof(float), &v->picked));
+	CT_TRY(ct_onednn_buffer(p, elems * ct_dnnl_type_bytes(type), &v->picked));
 	CT_TRY(ct_onednn_buffer(p, elems, &v->taps));
-	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_n_planes(&s) * sizeof(struct ct_norm_pool_partial), &partials));
+	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_scratch_bytes(&s), &partials));
 	CT_TRY(ct_onednn_task(p, ONEDNN_NORM_POOL, id, &t));
 	norm_pool_args(p, t, partials);
 	return running_statistics(p, id);
@@ -177,7 +181,7 @@ enum ct_status ct_onednn_norm_pool_backward(struct onednn_program *p, int id)
 	struct onednn_value *x = &p->values[node->in[0]];
 	int partials, dx;
 
-	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_n_planes(&s) * sizeof(struct ct_norm_pool_partial), &partials));
+	CT_TRY(ct_onednn_buffer(p, ct_norm_pool_scratch_bytes(&s), &partials));
 	/* Nobody else needs a convolution's output any more. */
 	x->value_gone = x->user == id && x->buffer == v->src && ct_onednn_node(p, node->in[0])->op == CT_OP_CONV2D;
 	if (x->value_gone)

@@ -1,27 +1,18 @@
 #include "nn/engine_onednn_norm_pool.h"
 
 #include <math.h>
-#include <string.h>
-
-#ifdef __AVX512F__
-#include <immintrin.h>
-#endif
 
 #include "nn/dnnl_shim.h"
+#include "nn/norm_lanes.h"
 
-#define LANES CT_NORM_POOL_BLOCK
+#define LANES CT_NORM_LANES
 #define CUT 255 /* no tap: the maximum was not above zero */
-#define CHUNK \
-	256 /* vectors whose statistics are taken at once: they stay in the first-level cache for the second look */
-#define INLINE static inline __attribute__((always_inline))
 
-typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 typedef uint8_t bvec __attribute__((vector_size(LANES)));
 
 /* Of a block of channels: y = (x - mean) * slope + shift. Backward: dx = slope * dy + base - (x - mean) * tilt. */
 struct lanes {
-	vec mean, slope, shift, base, tilt;
+	ct_vec mean, slope, shift, base, tilt;
 };
 
 static int n_blocks(const struct ct_norm_pool_shape *s)
@@ -29,16 +20,22 @@ static int n_blocks(const struct ct_norm_pool_shape *s)
 	return (s->channels + LANES - 1) / LANES;
 }
 
-size_t ct_norm_pool_n_planes(const struct ct_norm_pool_shape *s)
+static size_t n_planes(const struct ct_norm_pool_shape *s)
 {
 	return (size_t)s->n * (size_t)n_blocks(s);
 }
 
-size_t ct_norm_pool_out_elems(const struct ct_norm_pool_shape *s)
+size_t ct_norm_pool_scratch_bytes(const struct ct_norm_pool_shape *s)
 {
-	return ct_norm_pool_n_planes(s) * (size_t)s->out.h * (size_t)s->out.w * LANES;
+	return n_planes(s) * sizeof(struct ct_norm_partial);
 }
 
+size_t ct_norm_pool_out_elems(const struct ct_norm_pool_shape *s)
+{
+	return n_planes(s) * (size_t)s->out.h * (size_t)s->out.w * LANES;
+}
+
+/* In vectors */
 static size_t in_plane(const struct ct_norm_pool *p)
 {
 	return (size_t)p->shape.in.h * (size_t)p->shape.in.w;
@@ -54,90 +51,23 @@ static double values_per_channel(const struct ct_norm_pool *p)
 	return (double)p->shape.n * (double)in_plane(p);
 }
 
-/* Buffers of the arena start on 64 bytes and planes are whole vectors. */
-INLINE vec *vectors(const float *x)
-{
-	return (vec *)(uintptr_t)x;
-}
-
-INLINE vec choose(ivec mask, vec yes, vec no)
-{
-	return (vec)((mask & (ivec)yes) | (~mask & (ivec)no));
-}
-
 /* gcc 12 converts lane by lane when left to itself. */
+CT_INLINE ct_ivec widen(bvec x)
+{
 #ifdef __AVX512F__
-INLINE ivec widen(bvec x)
-{
-	return (ivec)_mm512_cvtepu8_epi32((__m128i)x);
-}
-
-INLINE bvec narrow(ivec x)
-{
-	return (bvec)_mm512_cvtepi32_epi8((__m512i)x);
-}
+	return (ct_ivec)_mm512_cvtepu8_epi32((__m128i)x);
 #else
-INLINE ivec widen(bvec x)
-{
-	return __builtin_convertvector(x, ivec);
-}
-
-INLINE bvec narrow(ivec x)
-{
-	return __builtin_convertvector(x, bvec);
-}
+	return __builtin_convertvector(x, ct_ivec);
 #endif
-
-INLINE vec every(float x)
-{
-	return (vec){0} + x;
 }
 
-static void add_lanes(double *sum, vec x)
+CT_INLINE bvec narrow(ct_ivec x)
 {
-	for (int l = 0; l < LANES; l++)
-		sum[l] += (double)x[l];
-}
-
-/* a += sum of x, b += sum of x*x, the squares as deviations from the chunk's mean: single precision is enough for those. */
-static void chunk_statistics(const vec *x, size_t n, struct ct_norm_pool_partial *out)
-{
-	vec s[4] = {{0}}, q[4] = {{0}};
-	size_t i = 0;
-
-	for (; i + 4 <= n; i += 4) {
-		for (int k = 0; k < 4; k++)
-			s[k] += x[i + (size_t)k];
-	}
-	for (; i < n; i++)
-		s[0] += x[i];
-	vec sum = (s[0] + s[1]) + (s[2] + s[3]), mean = sum / (float)n;
-	for (i = 0; i + 4 <= n; i += 4) {
-		for (int k = 0; k < 4; k++) {
-			vec d = x[i + (size_t)k] - mean;
-			q[k] += d * d;
-		}
-	}
-	for (; i < n; i++)
-		q[0] += (x[i] - mean) * (x[i] - mean);
-	vec squares = (q[0] + q[1]) + (q[2] + q[3]);
-	for (int l = 0; l < LANES; l++) {
-		/* sum (x-m)^2 = sum x^2 - 2m sum x + n m^2, whatever m was rounded to */
-		double m = (double)mean[l], total = (double)sum[l];
-		out->a[l] += total;
-		out->b[l] += (double)squares[l] + 2 * m * total - (double)n * m * m;
-	}
-}
-
-static void plane_statistics(const struct ct_norm_pool *p, int plane)
-{
-	const size_t n = in_plane(p);
-	const vec *x = vectors(p->x) + (size_t)plane * n;
-	struct ct_norm_pool_partial *out = &p->partials[plane];
-
-	memset(out, 0, sizeof(*out));
-	for (size_t i = 0; i < n; i += CHUNK)
-		chunk_statistics(x + i, n - i < CHUNK ? n - i : CHUNK, out);
+#ifdef __AVX512F__
+	return (bvec)_mm512_cvtepi32_epi8((__m512i)x);
+#else
+	return __builtin_convertvector(x, bvec);
+#endif
 }
 
 static void sum_partials(const struct ct_norm_pool *p, int channel, double *a, double *b)
@@ -146,25 +76,20 @@ static void sum_partials(const struct ct_norm_pool *p, int channel, double *a, d
 
 	*a = *b = 0;
 	for (int i = 0; i < p->shape.n; i++) {
-		const struct ct_norm_pool_partial *part = &p->partials[i * blocks + channel / LANES];
+		const struct ct_norm_partial *part = &p->partials[i * blocks + channel / LANES];
 		*a += part->a[lane];
 		*b += part->b[lane];
 	}
 }
 
-/* A block of a per-channel array, zeros past the last channel. */
-static vec load_lanes(const struct ct_norm_pool *p, const float *x, int block)
+static ct_vec load_lanes(const struct ct_norm_pool *p, const float *x, int block)
 {
-	const int left = p->shape.channels - block * LANES;
-	vec v = {0};
-
-	memcpy(&v, x + block * LANES, (size_t)(left < LANES ? left : LANES) * sizeof(float));
-	return v;
+	return ct_vec_of_block(x, p->shape.channels, block);
 }
 
-static vec inverse_deviation(const struct ct_norm_pool *p, int block)
+static ct_vec inverse_deviation(const struct ct_norm_pool *p, int block)
 {
-	vec v = load_lanes(p, p->variance, block) + p->shape.eps;
+	ct_vec v = load_lanes(p, p->variance, block) + p->shape.eps;
 
 	for (int l = 0; l < LANES; l++)
 		v[l] = 1.0f / sqrtf(v[l]);
@@ -179,12 +104,12 @@ static struct lanes forward_lanes(const struct ct_norm_pool *p, int block)
 }
 
 /* The rows or columns of a window that lie inside the image. */
-INLINE int first_tap(int at, int stride, int pad)
+CT_INLINE int first_tap(int at, int stride, int pad)
 {
 	return at * stride < pad ? pad - at * stride : 0;
 }
 
-INLINE int end_tap(int at, int stride, int pad, int taps, int size)
+CT_INLINE int end_tap(int at, int stride, int pad, int taps, int size)
 {
 	int left = size - (at * stride - pad);
 
@@ -197,30 +122,31 @@ struct window {
 	ptrdiff_t pitch;    /* vectors from row to row of the image */
 };
 
-/* The maximum of the window with this corner; of equal values the first, a NaN counts as the largest. */
-INLINE void pool_window(const vec *x, ptrdiff_t corner, struct window w, const struct lanes *k, vec *y, vec *picked,
-			bvec *taps)
+/* The maximum of the window with this corner; of equal values the first, a NaN counts as the largest. out: where the result
+ * goes. */
+CT_INLINE void pool_window(const struct ct_norm_pool *p, ptrdiff_t corner, struct window w, const struct lanes *k,
+			   size_t out, bool bf16)
 {
-	vec best = every(-INFINITY), from = every(0);
-	ivec at = {0};
+	ct_vec best = ct_vec_every(-INFINITY), from = ct_vec_every(0);
+	ct_ivec at = {0};
 
 	for (int r = w.r0; r < w.r1; r++) {
 		for (int s = w.s0; s < w.s1; s++) {
-			vec v = x[corner + r * w.pitch + s];
-			vec z = (v - k->mean) * k->slope + k->shift;
-			ivec larger = ~(z <= best);
-			best = choose(larger, z, best);
-			from = choose(larger, v, from);
+			ct_vec v = ct_vec_load(p->x, (size_t)(corner + r * w.pitch + s), bf16);
+			ct_vec z = (v - k->mean) * k->slope + k->shift;
+			ct_ivec larger = ~(z <= best);
+			best = ct_vec_choose(larger, z, best);
+			from = ct_vec_choose(larger, v, from);
 			at = (larger & (r * w.columns + s)) | (~larger & at);
 		}
 	}
-	ivec cut = best <= every(0);
-	*y = choose(cut, every(0), best);
-	*picked = from;
-	*taps = narrow((cut & CUT) | (~cut & at));
+	ct_ivec cut = best <= ct_vec_every(0);
+	ct_vec_store(p->y, out, ct_vec_choose(cut, ct_vec_every(0), best), bf16);
+	ct_vec_store(p->picked, out, from, bf16);
+	((bvec *)p->taps)[out] = narrow((cut & CUT) | (~cut & at));
 }
 
-INLINE struct window window_at(const struct ct_norm_pool *p, int oh, int ow)
+CT_INLINE struct window window_at(const struct ct_norm_pool *p, int oh, int ow)
 {
 	const struct ct_window *w = &p->shape.win;
 
@@ -232,59 +158,77 @@ INLINE struct window window_at(const struct ct_norm_pool *p, int oh, int ow)
 			       .pitch = p->shape.in.w};
 }
 
-INLINE bool two_by_two(const struct ct_window *w)
-{
-	return w->r == 2 && w->s == 2 && w->stride_h == 2 && w->stride_w == 2 && w->pad_h == 0 && w->pad_w == 0;
-}
-
-/* tiles: two by two, a constant for the compiler. */
-INLINE void pool_plane(const struct ct_norm_pool *p, const struct lanes *lanes, const vec *x, size_t out, bool tiles)
+/* win: the shape's, a constant for the compiler where that pays. */
+CT_INLINE void pool_plane(const struct ct_norm_pool *p, const struct lanes *lanes, size_t in, size_t out,
+			  struct ct_window win, bool bf16)
 {
 	const struct lanes k = *lanes;
-	const struct ct_window w = p->shape.win;
-	const int width = p->shape.in.w, out_h = p->shape.out.h, out_w = p->shape.out.w;
-	vec *y = vectors(p->y) + out, *picked = vectors(p->picked) + out;
-	bvec *taps = (bvec *)p->taps + out;
+	const struct ct_shape s = p->shape.in;
+	const struct window whole = {0, win.r, 0, win.s, win.s, s.w};
 
-	for (int oh = 0; oh < out_h; oh++) {
-		ptrdiff_t at = (ptrdiff_t)(oh * w.stride_h - w.pad_h) * width - w.pad_w;
-		for (int ow = 0; ow < out_w; ow++, at += w.stride_w) {
-			if (tiles)
-				pool_window(x, at, (struct window){0, 2, 0, 2, 2, width}, &k, y++, picked++, taps++);
+	for (int oh = 0; oh < p->shape.out.h; oh++) {
+		const int h = oh * win.stride_h - win.pad_h;
+		const ptrdiff_t row = (ptrdiff_t)in + (ptrdiff_t)h * s.w;
+		for (int ow = 0; ow < p->shape.out.w; ow++, out++) {
+			const int w = ow * win.stride_w - win.pad_w;
+			if (h >= 0 && w >= 0 && h + win.r <= s.h && w + win.s <= s.w)
+				pool_window(p, row + w, whole, &k, out, bf16);
 			else
-				pool_window(x, at, window_at(p, oh, ow), &k, y++, picked++, taps++);
+				pool_window(p, row + w, window_at(p, oh, ow), &k, out, bf16);
 		}
 	}
 }
 
-static void forward_plane(const struct ct_norm_pool *p, int plane)
+/* A LeNet's pools, and a ResNet's. */
+static const struct ct_window two = {2, 2, 2, 2, 0, 0, 1, 1}, three = {3, 3, 2, 2, 1, 1, 1, 1};
+
+static bool has_window(const struct ct_norm_pool *p, const struct ct_window *win)
+{
+	return !memcmp(&p->shape.win, win, sizeof(*win));
+}
+
+CT_INLINE void forward_plane(const struct ct_norm_pool *p, int plane, bool bf16)
 {
 	const struct lanes k = forward_lanes(p, plane % n_blocks(&p->shape));
-	const vec *x = vectors(p->x) + (size_t)plane * in_plane(p);
-	const size_t out = (size_t)plane * out_plane(p);
+	const size_t in = (size_t)plane * in_plane(p), out = (size_t)plane * out_plane(p);
 
-	if (two_by_two(&p->shape.win))
-		pool_plane(p, &k, x, out, true);
+	if (has_window(p, &two))
+		pool_plane(p, &k, in, out, two, bf16);
+	else if (has_window(p, &three))
+		pool_plane(p, &k, in, out, three, bf16);
 	else
-		pool_plane(p, &k, x, out, false);
+		pool_plane(p, &k, in, out, p->shape.win, bf16);
 }
 
 /* From the last plane to the first: the convolution before wrote the last planes last, so they are in the cache. */
 static void statistics_range(void *arg, int begin, int end)
 {
-	for (int i = end - 1; i >= begin; i--)
-		plane_statistics(arg, i);
+	const struct ct_norm_pool *p = arg;
+	const size_t n = in_plane(p);
+
+	for (int i = end - 1; i >= begin; i--) {
+		if (p->shape.bf16)
+			ct_norm_plane_sums(p->x, (size_t)i * n, n, true, &p->partials[i]);
+		else
+			ct_norm_plane_sums(p->x, (size_t)i * n, n, false, &p->partials[i]);
+	}
 }
 
 static void forward_range(void *arg, int begin, int end)
 {
-	for (int i = begin; i < end; i++)
-		forward_plane(arg, i);
+	const struct ct_norm_pool *p = arg;
+
+	for (int i = begin; i < end; i++) {
+		if (p->shape.bf16)
+			forward_plane(p, i, true);
+		else
+			forward_plane(p, i, false);
+	}
 }
 
 void ct_norm_pool_forward(struct ct_norm_pool *p)
 {
-	const int planes = (int)ct_norm_pool_n_planes(&p->shape);
+	const int planes = (int)n_planes(&p->shape);
 	const double count = values_per_channel(p);
 
 	ct_dnnl_parallel(planes, statistics_range, p);
@@ -299,25 +243,36 @@ void ct_norm_pool_forward(struct ct_norm_pool *p)
 }
 
 /* a += sum of dy, b += sum of dy * (x - mean), over what the ReLU let through. */
-static void plane_gradients(const struct ct_norm_pool *p, int plane)
+CT_INLINE void gradient_loop(const struct ct_norm_pool *p, int plane, bool bf16)
 {
-	const struct lanes k = forward_lanes(p, plane % n_blocks(&p->shape));
+	const ct_vec mean = load_lanes(p, p->mean, plane % n_blocks(&p->shape));
 	const size_t n = out_plane(p), start = (size_t)plane * n;
-	const vec *dy = vectors(p->dy) + start, *picked = vectors(p->picked) + start;
-	const bvec *taps = (const bvec *)p->taps + start;
-	struct ct_norm_pool_partial *out = &p->partials[plane];
+	const bvec *taps = (const bvec *)p->taps;
+	struct ct_norm_partial *out = &p->partials[plane];
 
 	memset(out, 0, sizeof(*out));
-	for (size_t i = 0; i < n; i += CHUNK) {
-		vec sum = {0}, dot = {0};
-		for (size_t j = i; j < n && j < i + CHUNK; j++) {
-			ivec cut = widen(taps[j]) == CUT;
-			vec d = choose(cut, every(0), dy[j]);
+	for (size_t i = start; i < start + n; i += CT_NORM_CHUNK) {
+		ct_vec sum = {0}, dot = {0};
+		for (size_t j = i; j < start + n && j < i + CT_NORM_CHUNK; j++) {
+			ct_ivec cut = widen(taps[j]) == CUT;
+			ct_vec d = ct_vec_choose(cut, ct_vec_every(0), ct_vec_load(p->dy, j, bf16));
 			sum += d;
-			dot += d * (picked[j] - k.mean);
+			dot += d * (ct_vec_load(p->picked, j, bf16) - mean);
 		}
-		add_lanes(out->a, sum);
-		add_lanes(out->b, dot);
+		ct_vec_add_to(out->a, sum);
+		ct_vec_add_to(out->b, dot);
+	}
+}
+
+static void gradients_range(void *arg, int begin, int end)
+{
+	const struct ct_norm_pool *p = arg;
+
+	for (int i = begin; i < end; i++) {
+		if (p->shape.bf16)
+			gradient_loop(p, i, true);
+		else
+			gradient_loop(p, i, false);
 	}
 }
 
@@ -331,84 +286,81 @@ static struct lanes backward_lanes(const struct ct_norm_pool *p, int block)
 	return k;
 }
 
-INLINE vec chosen(vec dy, bvec taps, int tap, const struct lanes *k)
+/* The windows that hold element `at` of a row or column: first..end-1. */
+struct span {
+	int first, end;
+};
+
+CT_INLINE struct span windows_of(int at, int stride, int pad, int taps, int n)
 {
-	return choose(widen(taps) == tap, dy * k->slope, every(0));
+	const int before = at + pad - taps; /* of the window that ends right before */
+	const int first = before < 0 ? 0 : before / stride + 1, last = (at + pad) / stride;
+
+	return (struct span){first, last < n ? last + 1 : n};
 }
 
-/* Windows that tile the image: every element has one, but for a rest at the right and at the bottom. */
-static void backward_tiles(const struct ct_norm_pool *p, const struct lanes *k, const vec *x, const vec *dy,
-			   const bvec *taps, vec *dx)
+/* What the windows of one element gave it. o: the first vector of the plane's output. */
+CT_INLINE ct_vec gathered(const struct ct_norm_pool *p, struct ct_window win, size_t o, int h, int w, struct span rows,
+			  struct span columns, bool bf16)
 {
-	const int w = p->shape.in.w, ow = p->shape.out.w;
+	const bvec *taps = (const bvec *)p->taps;
+	ct_vec sum = {0};
 
-	for (int h = 0; h < p->shape.in.h; h++) {
-		const vec *row = x + (size_t)h * (size_t)w;
-		vec *to = dx + (size_t)h * (size_t)w;
-		int i = 0;
-		if (h / 2 < p->shape.out.h) {
-			for (; i < ow; i++) {
-				size_t o = (size_t)(h / 2) * (size_t)ow + (size_t)i;
-				for (int s = 0; s < 2; s++)
-					to[2 * i + s] = k->base - (row[2 * i + s] - k->mean) * k->tilt +
-							chosen(dy[o], taps[o], 2 * (h % 2) + s, k);
-			}
-		}
-		for (i *= 2; i < w; i++)
-			to[i] = k->base - (row[i] - k->mean) * k->tilt;
-	}
-}
-
-static void backward_windows(const struct ct_norm_pool *p, const struct lanes *k, const vec *x, const vec *dy,
-			     const bvec *taps, vec *dx)
-{
-	const struct ct_window *win = &p->shape.win;
-	size_t o = 0;
-
-	for (size_t i = 0; i < in_plane(p); i++)
-		dx[i] = k->base - (x[i] - k->mean) * k->tilt;
-	for (int oh = 0; oh < p->shape.out.h; oh++) {
-		for (int ow = 0; ow < p->shape.out.w; ow++, o++) {
-			const struct window w = window_at(p, oh, ow);
-			ptrdiff_t at = (ptrdiff_t)(oh * win->stride_h - win->pad_h) * w.pitch + ow * win->stride_w -
-				       win->pad_w;
-			for (int r = w.r0; r < w.r1; r++) {
-				for (int s = w.s0; s < w.s1; s++)
-					dx[at + r * w.pitch + s] += chosen(dy[o], taps[o], r * w.columns + s, k);
-			}
+	for (int oh = rows.first; oh < rows.end; oh++) {
+		for (int ow = columns.first; ow < columns.end; ow++) {
+			const size_t at = o + (size_t)oh * (size_t)p->shape.out.w + (size_t)ow;
+			const int tap = (h + win.pad_h - oh * win.stride_h) * win.s + w + win.pad_w - ow * win.stride_w;
+			sum += ct_vec_choose(widen(taps[at]) == tap, ct_vec_load(p->dy, at, bf16), ct_vec_every(0));
 		}
 	}
+	return sum;
 }
 
-static void backward_plane(const struct ct_norm_pool *p, int plane)
+/* win: the shape's, a constant for the compiler where that pays. */
+CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_window win, bool bf16)
 {
 	const struct lanes k = backward_lanes(p, plane % n_blocks(&p->shape));
-	const size_t in = (size_t)plane * in_plane(p), out = (size_t)plane * out_plane(p);
-	const vec *x = vectors(p->x) + in, *dy = vectors(p->dy) + out;
-	const bvec *taps = (const bvec *)p->taps + out;
+	const size_t o = (size_t)plane * out_plane(p);
+	const int out_h = p->shape.out.h, out_w = p->shape.out.w;
+	size_t i = (size_t)plane * in_plane(p);
 
-	if (two_by_two(&p->shape.win))
-		backward_tiles(p, &k, x, dy, taps, vectors(p->dx) + in);
-	else
-		backward_windows(p, &k, x, dy, taps, vectors(p->dx) + in);
+	for (int h = 0; h < p->shape.in.h; h++) {
+		const struct span rows = windows_of(h, win.stride_h, win.pad_h, win.r, out_h);
+		for (int c = 0; c < p->shape.in.w; c++, i++) {
+			const struct span columns = windows_of(c, win.stride_w, win.pad_w, win.s, out_w);
+			const ct_vec d = gathered(p, win, o, h, c, rows, columns, bf16);
+			ct_vec_store(p->dx, i, d * k.slope + (k.base - (ct_vec_load(p->x, i, bf16) - k.mean) * k.tilt),
+				     bf16);
+		}
+	}
 }
 
-static void gradients_range(void *arg, int begin, int end)
+CT_INLINE void backward_plane(const struct ct_norm_pool *p, int plane, bool bf16)
 {
-	for (int i = begin; i < end; i++)
-		plane_gradients(arg, i);
+	if (has_window(p, &two))
+		backward_loop(p, plane, two, bf16);
+	else if (has_window(p, &three))
+		backward_loop(p, plane, three, bf16);
+	else
+		backward_loop(p, plane, p->shape.win, bf16);
 }
 
 /* The convolution before starts with the first planes. */
 static void backward_range(void *arg, int begin, int end)
 {
-	for (int i = end - 1; i >= begin; i--)
-		backward_plane(arg, i);
+	const struct ct_norm_pool *p = arg;
+
+	for (int i = end - 1; i >= begin; i--) {
+		if (p->shape.bf16)
+			backward_plane(p, i, true);
+		else
+			backward_plane(p, i, false);
+	}
 }
 
 void ct_norm_pool_backward(struct ct_norm_pool *p)
 {
-	const int planes = (int)ct_norm_pool_n_planes(&p->shape);
+	const int planes = (int)n_planes(&p->shape);
 
 	ct_dnnl_parallel(planes, gradients_range, p);
 	for (int c = 0; c < p->shape.channels; c++) {
