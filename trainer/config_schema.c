@@ -61,7 +61,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Where ranks meet: env://, tcp://host:port or file:///path. Empty: follows from the other keys."},
 	{KEY(launch.devices, STR), .doc = "GPUs to use, as in \"0,2\". Empty: all."},
 	{KEY(launch.threads, INT), .flags = CT_KEY_AUTO, .lo = 1, .hi = 1024, .def = "auto",
-	 .doc = "Compute threads of each rank. auto: the CPUs this job may use, divided by the ranks of the host; of four and more, an eighth is left to loader threads that distort images."},
+	 .doc = "Compute threads of each rank. auto: the CPUs this job may use, divided by the ranks of the host; of four and more, an eighth is left to loader threads that decode or distort images."},
 
 	{KEY(model.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED,
 	 .choices = "mlp|lenet|convnet|layers|" RESNETS,
