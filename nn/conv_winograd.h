@@ -1,15 +1,16 @@
-/* Convolutions of 5x5, stride 1, with 1/4.8 of the multiplications: Winograd's minimal filtering F(4x4,5x5).
+/* Convolutions of 3x3 and 5x5, stride 1, with 1/4 and 1/6.25 of the multiplications: Winograd's minimal filtering
+ * F(4x4,3x3) and F(4x4,5x5).
  *
- *   y[n,k] = bias[k] + sum_c x[n,c] * w[k,c]     forward, then optionally ReLU; [N,C,H,W] -> [N,K,OH,OW]
+ *   y[n,k] = bias[k] + sum_c x[n,c] * w[k,c]     forward, then optionally a sum and ReLU; [N,C,H,W] -> [N,K,OH,OW]
  *   dx, and dw with db                           backward: data, weights
  *
  * Source: A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016. A tile of 4x4 results is
- * A^T [(G w G^T) . (B^T x B)] A of the 8x8 values that it depends on: the products of 64 points, each a matrix product
- * over channels of all tiles. Backward-data is the same with turned and transposed weights; backward-weights is the
+ * A^T [(G w G^T) . (B^T x B)] A of the 6x6 or 8x8 values that it depends on: the products of 36 or 64 points, each a matrix
+ * product over channels of all tiles. Backward-data is the same with turned and transposed weights; backward-weights is the
  * adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G, transformed back once. The matrices are in
- * conv_winograd_impl.h.
+ * conv_winograd_transforms.h.
  *
- * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,5,5,16c,16k], bias plain; fp32, on 64-byte bounds.
+ * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; fp32, on 64-byte bounds.
  * Error, as measured against double precision: 3e-6 root mean square, 3e-5 at worst of the result's root mean square,
  * about three times that of direct summation. A NaN or an infinity spreads over the tiles that read it, as NaN. Results
  * do not depend on the number of threads. Nothing is allocated. */
@@ -19,16 +20,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The kernel covers 5 elements and the padding at most 4 on each side: OH = H + 2 pad_h - 4, OW = W + 2 pad_w - 4. */
+/* The padding is at most taps - 1 on each side: OH = H + 2 pad_h - taps + 1, OW = W + 2 pad_w - taps + 1. */
 struct ct_winograd_shape {
 	int n, c, k, h, w, pad_h, pad_w;
+	int taps; /* 3 or 5 */
 };
 
 enum ct_winograd_pass { CT_WINOGRAD_FORWARD, CT_WINOGRAD_BACKWARD_DATA, CT_WINOGRAD_BACKWARD_WEIGHTS };
 
-/* Whether this processor has the instructions and the shape gains by it: channels in whole blocks and few enough for
- * the transformed weights to stay in the second-level cache, images that fill their tiles. Says the same for every N.
- */
+/* Whether this processor has the instructions and the shape gains by it: channels in whole blocks, images that fill their
+ * tiles; of 3x3 kernels at least 32 tiles in the batch, of 5x5 kernels so few channels that the transformed weights stay
+ * in the second-level cache. */
 bool ct_winograd_usable(const struct ct_winograd_shape *s);
 
 size_t ct_winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_winograd_pass pass, int threads);
@@ -42,6 +44,7 @@ struct ct_winograd {
 	const float *bias; /* may be NULL */
 	float *y;
 	bool relu;
+	bool sum; /* the result is added to what is in y, then ReLU */
 	const float *dy;
 	float *dx;
 	float *dw, *db; /* db may be NULL */

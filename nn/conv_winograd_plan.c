@@ -3,23 +3,45 @@
 
 #include "nn/conv_winograd_impl.h"
 
-#define MAX_WEIGHTS (64 * 64) /* C*K: a megabyte of transformed weights */
-#define UNIT_TILES 16
 #define MAX_GROUPS 8
+
+static int points(const struct ct_winograd_shape *s)
+{
+	return s->taps + RESULTS - 1;
+}
 
 static int results_h(const struct ct_winograd_shape *s)
 {
-	return s->h + 2 * s->pad_h - (TAPS - 1);
+	return s->h + 2 * s->pad_h - (s->taps - 1);
 }
 
 static int results_w(const struct ct_winograd_shape *s)
 {
-	return s->w + 2 * s->pad_w - (TAPS - 1);
+	return s->w + 2 * s->pad_w - (s->taps - 1);
 }
 
 static int tiles(int results)
 {
 	return (results + RESULTS - 1) / RESULTS;
+}
+
+/* Of a unit: the more, the less often the transformed weights are read; the fewer, the nearer is what passes from step to
+ * step. */
+static int unit_tiles(const struct ct_winograd_shape *s)
+{
+	const int64_t weights = (int64_t)s->c * s->k;
+
+	if (s->taps == 5)
+		return 16;
+	return weights <= 64 * 64 ? 24 : weights <= 128 * 128 ? 48 : weights <= 256 * 256 ? 96 : 128;
+}
+
+/* Partial sums of dw: their number, and so the order of additions, is the shape's. 40 MB at most. */
+static int max_groups(const struct ct_winograd_shape *s)
+{
+	const int64_t fit = (int64_t)512 * 512 / ((int64_t)s->c * s->k);
+
+	return fit < 1 ? 1 : fit > MAX_GROUPS ? MAX_GROUPS : (int)fit;
 }
 
 static bool has_instructions(void)
@@ -38,13 +60,23 @@ static bool fills_tiles(int h, int w)
 	return h > 0 && w > 0 && 2 * (int64_t)h * w >= (int64_t)RESULTS * RESULTS * tiles(h) * tiles(w);
 }
 
+/* Transforming the weights of 3x3 kernels costs as much as some 30 tiles. */
+static bool enough_tiles(const struct ct_winograd_shape *s)
+{
+	return s->taps == 5 || (int64_t)s->n * tiles(results_h(s)) * tiles(results_w(s)) >= 32;
+}
+
 bool ct_winograd_usable(const struct ct_winograd_shape *s)
 {
-	const bool channels = s->c % LANES == 0 && s->k % LANES == 0 && (int64_t)s->c * s->k <= MAX_WEIGHTS;
-	const bool padding = s->pad_h >= 0 && s->pad_h < TAPS && s->pad_w >= 0 && s->pad_w < TAPS;
+	const int64_t most = s->taps == 5 ? 64 * 64 : 1024 * 1024;
+	const bool channels = s->c % LANES == 0 && s->k % LANES == 0 && (int64_t)s->c * s->k <= most;
+	const bool padding = s->pad_h >= 0 && s->pad_h < s->taps && s->pad_w >= 0 && s->pad_w < s->taps;
+
+	if (s->taps != 3 && s->taps != 5)
+		return false;
 
 	return has_instructions() && channels && padding && fills_tiles(results_h(s), results_w(s)) &&
-	       fills_tiles(s->h, s->w);
+	       fills_tiles(s->h, s->w) && enough_tiles(s);
 }
 
 struct ct_winograd_grid ct_winograd_grid(const struct ct_winograd_shape *s, enum ct_winograd_pass pass)
@@ -52,15 +84,15 @@ struct ct_winograd_grid ct_winograd_grid(const struct ct_winograd_shape *s, enum
 	const bool data = pass == CT_WINOGRAD_BACKWARD_DATA;
 	struct ct_winograd_grid g = {
 		.n = s->n, .tiles_h = tiles(data ? s->h : results_h(s)), .tiles_w = tiles(data ? s->w : results_w(s))};
-	const int image = g.tiles_h * g.tiles_w;
+	const int image = g.tiles_h * g.tiles_w, unit = unit_tiles(s);
 
-	if (image <= UNIT_TILES) {
-		g.images = UNIT_TILES / image < s->n ? UNIT_TILES / image : s->n;
+	if (image <= unit) {
+		g.images = unit / image < s->n ? unit / image : s->n;
 		g.rows = g.tiles_h;
 		g.units_per_image = 1;
 		g.units = (s->n + g.images - 1) / g.images;
 	} else {
-		const int rows = g.tiles_w < UNIT_TILES ? UNIT_TILES / g.tiles_w : 1;
+		const int rows = g.tiles_w < unit ? (unit + (s->taps == 3 ? g.tiles_w / 2 : 0)) / g.tiles_w : 1;
 		g.images = 1;
 		g.units_per_image = (g.tiles_h + rows - 1) / rows;
 		g.rows = (g.tiles_h + g.units_per_image - 1) / g.units_per_image;
@@ -85,16 +117,17 @@ struct ct_winograd_scratch ct_winograd_scratch(const struct ct_winograd_shape *s
 	const struct ct_winograd_grid g = ct_winograd_grid(s, pass);
 	const bool data = pass == CT_WINOGRAD_BACKWARD_DATA, sums = pass == CT_WINOGRAD_BACKWARD_WEIGHTS;
 	const size_t in = (size_t)(data ? s->k : s->c) / LANES, out = (size_t)(data ? s->c : s->k) / LANES;
+	const size_t taps = (size_t)s->taps, n_points = (size_t)points(s), pitch = (size_t)g.tiles_w * n_points + 1;
 	const size_t images = (size_t)g.images, rows = (size_t)g.rows * RESULTS, n_tiles = (size_t)g.tiles;
-	struct ct_winograd_scratch z = {.columns = images * in * (rows + POINTS - RESULTS) * row_pitch(&g),
-					.gradient_columns = sums ? images * out * rows * row_pitch(&g) : 0,
-					.input = POINTS * in * n_tiles,
-					.product = POINTS * out * n_tiles,
-					.half_results = sums ? 0 : out * n_tiles * RESULTS * POINTS,
-					.weights = (size_t)POINTS * POINTS * in * LANES * out,
-					.groups = !sums                  ? 0
-						  : g.units < MAX_GROUPS ? g.units
-									 : MAX_GROUPS};
+	struct ct_winograd_scratch z = {.columns = images * in * (rows + taps - 1) * pitch,
+					.gradient_columns = sums ? images * out * rows * pitch : 0,
+					.input = n_points * in * n_tiles,
+					.product = n_points * out * n_tiles,
+					.half_results = sums ? 0 : out * n_tiles * RESULTS * n_points,
+					.weights = n_points * n_points * in * LANES * out,
+					.groups = !sums                     ? 0
+						  : g.units < max_groups(s) ? g.units
+									    : max_groups(s)};
 
 	z.per_thread = z.columns + z.gradient_columns + z.input + z.product + z.half_results;
 	return z;
@@ -106,4 +139,40 @@ size_t ct_winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_wino
 	const size_t shared = z.groups ? (size_t)z.groups * (z.weights + (size_t)s->k / LANES) : z.weights;
 
 	return (shared + (size_t)threads * z.per_thread) * LANES * sizeof(float);
+}
+
+int ct_winograd_parts(int out_blocks, int units, int threads)
+{
+	const int panels = (out_blocks + 1) / 2;
+
+	if (units % threads == 0 || units >= 4 * threads)
+		return 1;
+	return panels < threads ? panels : threads;
+}
+
+struct ct_winograd_range ct_winograd_part(int parts, int i, int out_blocks)
+{
+	const int panels = (out_blocks + 1) / 2, end = panels * (i + 1) / parts * 2;
+
+	return (struct ct_winograd_range){panels * i / parts * 2, end < out_blocks ? end : out_blocks};
+}
+
+static const struct ct_winograd_kernels *kernels(const struct ct_winograd *op)
+{
+	return op->shape.taps == 3 ? &ct_winograd_kernels_3x3 : &ct_winograd_kernels_5x5;
+}
+
+void ct_winograd_forward(const struct ct_winograd *op)
+{
+	kernels(op)->forward(op);
+}
+
+void ct_winograd_backward_data(const struct ct_winograd *op)
+{
+	kernels(op)->backward_data(op);
+}
+
+void ct_winograd_backward_weights(const struct ct_winograd *op)
+{
+	kernels(op)->backward_weights(op);
 }

@@ -27,7 +27,7 @@ struct ct_dnnl_desc {
 	dnnl_memory_desc_t md;
 	enum ct_dnnl_type type;
 	int ndims, dims[CT_DNNL_MAX_DIMS];
-	bool plain;
+	bool plain, blocked_weights;
 	ct_dnnl_desc *next;
 };
 
@@ -350,7 +350,9 @@ enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const c
 
 enum ct_status ct_dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out)
 {
-	return make_desc(c, CT_DNNL_F32, 4, dims, dnnl_ABcd16b16a, out);
+	CT_TRY(make_desc(c, CT_DNNL_F32, 4, dims, dnnl_ABcd16b16a, out));
+	((ct_dnnl_desc *)(uintptr_t)*out)->blocked_weights = true; /* interned, so all who hold it see that */
+	return CT_OK;
 }
 
 enum ct_dnnl_type ct_dnnl_desc_type(const ct_dnnl_desc *d)
@@ -378,15 +380,9 @@ bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d)
 	return d->plain;
 }
 
-bool ct_dnnl_desc_is_opaque(const ct_dnnl_desc *d)
+bool ct_dnnl_desc_is_blocked_weights(const ct_dnnl_desc *d)
 {
-#if DNNL_VERSION_MAJOR < 3
-	return d->md.format_kind != dnnl_blocked && d->md.format_kind != dnnl_format_kind_any;
-#else
-	dnnl_format_kind_t kind = dnnl_format_kind_undef;
-	return dnnl_memory_desc_query(d->md, dnnl_query_format_kind, &kind) != dnnl_success ||
-	       (kind != dnnl_blocked && kind != dnnl_format_kind_any);
-#endif
+	return d->blocked_weights;
 }
 
 size_t ct_dnnl_desc_bytes(const ct_dnnl_desc *d)
@@ -446,7 +442,7 @@ static dnnl_status_t describe_layer(const ct_dnnl *c, const struct ct_dnnl_spec 
 	const dnnl_prop_kind_t prop = s->inference ? dnnl_forward_inference : dnnl_forward_training;
 	const dnnl_dims_t stride = {s->stride[0], s->stride[1]}, pad = {s->pad[0], s->pad[1]};
 	const dnnl_dims_t gaps = {s->dilation[0] - 1, s->dilation[1] - 1};
-	const dnnl_alg_kind_t alg = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+	const dnnl_alg_kind_t alg = dnnl_convolution_direct;
 	const_dnnl_primitive_attr_t attr = attr_of(c, s);
 	const_dnnl_primitive_desc_t hint = s->forward ? s->forward->pd : NULL;
 	md_arg src = MD(s->src), weights = MD(s->weights), bias = MD(s->bias), dst = MD(s->dst);

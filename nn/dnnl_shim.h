@@ -72,10 +72,8 @@ struct ct_dnnl_spec {
 	int32_t kernel[2], stride[2], pad[2], dilation[2]; /* height, width; dilation 1: dense */
 	int32_t op;                                        /* enum ct_dnnl_op */
 	int32_t inference, relu, average; /* relu: applied to the result; average: of a pool, padding not counted */
-	int32_t winograd;                 /* of a convolution: minimal filtering, F(4x4,3x3), or nothing */
 	int32_t sum;                      /* forward convolution: the result is added to what is in dst, then ReLU */
 	float eps;
-	int32_t unused;
 };
 
 /* Whether the library that was loaded fits the one compiled against. */
@@ -104,14 +102,13 @@ size_t ct_dnnl_type_bytes(enum ct_dnnl_type type);
 int ct_dnnl_desc_ndims(const ct_dnnl_desc *d);
 const int *ct_dnnl_desc_dims(const ct_dnnl_desc *d);
 bool ct_dnnl_desc_is_plain(const ct_dnnl_desc *d);
-/* A layout that only the prim that asked for it understands, as transformed weights. */
-bool ct_dnnl_desc_is_opaque(const ct_dnnl_desc *d);
 /* [N,C/block,H,W,block], block 8 or 16; fp32, or of a type. */
 enum ct_status ct_dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct_dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,
 				  const ct_dnnl_desc **out) CT_MUST_CHECK;
 /* [K/16,C/16,R,S,16c,16k] */
 enum ct_status ct_dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out) CT_MUST_CHECK;
+bool ct_dnnl_desc_is_blocked_weights(const ct_dnnl_desc *d);
 size_t ct_dnnl_desc_bytes(const ct_dnnl_desc *d); /* with padding */
 /* Strides and blocks in words. */
 void ct_dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);

@@ -126,13 +126,13 @@ struct onednn_value {
 	int fused_norm; /* sum: that norm, -1, */
 	int fused_path; /* and the drop path between the two, -1 */
 	enum onednn_norm norm;
-	int user;                     /* the only node that reads it, -1: several */
-	bool needs_grad;              /* a parameter lies at or before it */
-	const ct_dnnl_desc *desc;     /* layout of a root or fused node */
-	int buffer;                   /* of a root */
-	int grad;                     /* buffer; -1 while there is none */
-	bool grad_shared;             /* the gradient of another value, too: not to be written in place */
-	int grad2;                    /* a second gradient, to be added by the norm that reads both; -1 */
+	int user;                 /* the only node that reads it, -1: several */
+	bool needs_grad;          /* a parameter lies at or before it */
+	const ct_dnnl_desc *desc; /* layout of a root or fused node */
+	int buffer;               /* of a root */
+	int grad;                 /* buffer; -1 while there is none */
+	bool grad_shared;         /* the gradient of another value, too: not to be written in place */
+	int grad2;                /* a second gradient, to be added by the norm that reads both; -1 */
 	bool grad2_shared;
 	bool value_gone;              /* overwritten in place by its own gradient */
 	bool grad_gone;               /* overwritten in place by the gradient of its input */
@@ -147,8 +147,7 @@ struct onednn_value {
 	int sum, residual;            /* the sum computed with it and the other addend, -1, */
 	int fused_into;               /* and the last of these, -1 */
 	bool absorbed;                /* computed by such a convolution */
-	bool overwritten;             /* by such a sum or by its ReLU */
-	bool fold_in_place;           /* norm in such a convolution: only its ReLU reads it */
+	bool overwritten;             /* by such a sum */
 	bool stale, fold_made;        /* folded weights, and of what they were made */
 	uint64_t fold_hash;
 };
@@ -234,7 +233,7 @@ enum ct_status ct_onednn_recompute(struct onednn_program *p, int id) CT_MUST_CHE
 /* Of values and of their gradients; fp32 for the logits in any case. */
 enum ct_dnnl_type ct_onednn_type(const struct onednn_program *p);
 const struct ct_node *ct_onednn_node(const struct onednn_program *p, int id);
-/* Stride, padding, dilation and algorithm of a convolution; nothing of a linear layer. */
+/* Stride, padding and dilation of a convolution; nothing of a linear layer. */
 struct ct_dnnl_spec ct_onednn_layer_spec(const struct onednn_program *p, int id);
 void ct_onednn_dims(const struct onednn_program *p, int id, int dims[4]); /* [N,C,H,W] */
 /* Gives the node's result a buffer in the layout of its prim; what is fused into the node owns it then. */
@@ -279,8 +278,6 @@ enum ct_status ct_onednn_drop_path_backward(struct onednn_program *p, int id) CT
 /* engine_onednn_norm_run.c */
 enum ct_status ct_onednn_norm_run(struct onednn_program *p, const struct onednn_task *t) CT_MUST_CHECK;
 
-/* Whether oneDNN's own Winograd, F(4x4,3x3), is to be preferred to its direct convolution in all three directions. */
-bool ct_onednn_winograd_3x3(const struct onednn_program *p, int id);
 /* engine_onednn_winograd.c: both passes of a convolution; the choice follows from shape and processor alone */
 bool ct_onednn_winograd_fits(const struct onednn_program *p, int id);
 enum ct_status ct_onednn_winograd_forward(struct onednn_program *p, int id) CT_MUST_CHECK;

@@ -105,7 +105,7 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec specs[3] = {
+	struct ct_dnnl_spec specs[2] = {
 		layer_spec(p, id, CT_DNNL_CONV_BACKWARD_WEIGHTS, CT_DNNL_LINEAR_BACKWARD_WEIGHTS)};
 	const ct_dnnl_desc *layout = specs[0].weights, *chosen;
 	const struct onednn_ref arena = {ONEDNN_GRAD, node->weight};
@@ -116,12 +116,11 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 	if (node->bias >= 0)
 		CT_TRY(ct_dnnl_plain(p->dnnl, 1, &node->shape.c, &specs[0].bias));
 	CT_TRY(fit_gradient(p, &specs[0]));
-	specs[2] = specs[1] = specs[0];
-	specs[2].winograd = specs[1].winograd = 0;
-	CT_TRY(any_like(p, ct_onednn_type(p), specs[0].src, &specs[2].src));
-	CT_TRY(any_like(p, CT_DNNL_F32, specs[0].weights, &specs[2].weights));
-	CT_TRY(any_like(p, ct_onednn_type(p), specs[0].dst, &specs[2].dst));
-	CT_TRY(ct_onednn_choose(p, id, specs, 3, &prim));
+	specs[1] = specs[0];
+	CT_TRY(any_like(p, ct_onednn_type(p), specs[0].src, &specs[1].src));
+	CT_TRY(any_like(p, CT_DNNL_F32, specs[0].weights, &specs[1].weights));
+	CT_TRY(any_like(p, ct_onednn_type(p), specs[0].dst, &specs[1].dst));
+	CT_TRY(ct_onednn_choose(p, id, specs, 2, &prim));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_SRC, ONEDNN_BUF(v->src), v->src_desc, &src));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->grad), v->desc, &dst));
 	CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_DIFF_WEIGHTS, &chosen));
@@ -150,7 +149,7 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec specs[5] = {layer_spec(p, id, CT_DNNL_CONV_BACKWARD_DATA, CT_DNNL_LINEAR_BACKWARD_DATA)};
+	struct ct_dnnl_spec specs[3] = {layer_spec(p, id, CT_DNNL_CONV_BACKWARD_DATA, CT_DNNL_LINEAR_BACKWARD_DATA)};
 	const ct_dnnl_desc *layout = specs[0].weights, *dx_desc;
 	const enum ct_dnnl_type type = ct_onednn_type(p);
 	struct onednn_ref dst, weights;
@@ -163,13 +162,10 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 	CT_TRY(any_like(p, type, specs[0].weights, &specs[1].weights));
 	if (type != CT_DNNL_F32)
 		specs[0].weights = specs[1].weights;
-	specs[2] = specs[0];
-	specs[3] = specs[1];
-	specs[2].winograd = specs[3].winograd = 0;
-	specs[4] = specs[3];
-	CT_TRY(any_like(p, type, specs[0].src, &specs[4].src));
-	CT_TRY(any_like(p, type, specs[0].dst, &specs[4].dst));
-	CT_TRY(ct_onednn_choose(p, id, specs, 5, &prim));
+	specs[2] = specs[1];
+	CT_TRY(any_like(p, type, specs[0].src, &specs[2].src));
+	CT_TRY(any_like(p, type, specs[0].dst, &specs[2].dst));
+	CT_TRY(ct_onednn_choose(p, id, specs, 3, &prim));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->grad), v->desc, &dst));
 	CT_TRY(ct_onednn_fit(p, id, prim, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight}, layout,
 			     &weights));

@@ -92,35 +92,6 @@ void ct_onednn_absorb(struct onednn_program *p, int conv)
 	p->values[last].absorbed = true;
 }
 
-/* In order of preference: Winograd, then everything in one; sum and ReLU follow by themselves where they must. */
-static const struct {
-	bool winograd, sum, relu;
-} forms[] = {
-	{true, true, true}, {true, false, false}, {false, true, true}, {false, false, true}, {false, false, false},
-};
-
-static enum ct_status try_form(struct onednn_program *p, int conv, struct ct_dnnl_spec *spec, size_t form,
-			       const ct_dnnl_desc *any_src, const ct_dnnl_prim **out)
-{
-	const struct onednn_value *v = &p->values[conv];
-	const int last = forms[form].sum && v->sum >= 0 ? v->sum : v->folded_norm;
-	const ct_dnnl_prim *prim;
-
-	spec->winograd = forms[form].winograd;
-	/* Weights transformed once would take four times their memory. */
-	spec->inference = !spec->winograd;
-	spec->sum = last == v->sum;
-	spec->relu = forms[form].relu && p->values[last].fused_relu >= 0;
-	if (spec->sum)
-		spec->dst = p->values[p->values[v->residual].root].desc;
-	CT_TRY(ct_dnnl_prim_get(p->dnnl, spec, out));
-	spec->src = any_src;
-	CT_TRY(ct_dnnl_prim_get(p->dnnl, spec, &prim));
-	if (!*out || (prim && ct_dnnl_prim_rank(prim) > ct_dnnl_prim_rank(*out)))
-		*out = prim;
-	return CT_OK;
-}
-
 enum ct_status ct_onednn_choose_folded(struct onednn_program *p, int conv, const struct ct_dnnl_spec *wanted,
 				       const ct_dnnl_desc *any_src, const ct_dnnl_desc *any_weights,
 				       const ct_dnnl_prim **best)
@@ -128,34 +99,31 @@ enum ct_status ct_onednn_choose_folded(struct onednn_program *p, int conv, const
 	struct onednn_value *v = &p->values[conv];
 	const ct_dnnl_prim *prim;
 	const ct_dnnl_desc *bias;
-	size_t chosen = 0;
+	bool with_sum = false;
 
 	*best = NULL;
 	CT_TRY(ct_dnnl_plain(p->dnnl, 1, &ct_onednn_node(p, conv)->shape.c, &bias));
-	for (size_t i = 0; i < CT_ARRAY_LEN(forms); i++) {
+	for (int i = v->sum >= 0 ? 0 : 2; i < 4; i++) {
 		struct ct_dnnl_spec spec = *wanted;
 		spec.weights = any_weights;
 		spec.bias = bias;
-		if (forms[i].winograd && !wanted->winograd)
-			continue;
-		CT_TRY(try_form(p, conv, &spec, i, any_src, &prim));
+		spec.sum = i < 2;
+		spec.relu = p->values[spec.sum ? v->sum : v->folded_norm].fused_relu >= 0;
+		if (spec.sum)
+			spec.dst = p->values[p->values[v->residual].root].desc;
+		if (i % 2)
+			spec.src = any_src;
+		CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &prim));
 		if (!prim || (*best && ct_dnnl_prim_rank(prim) <= ct_dnnl_prim_rank(*best)))
 			continue;
 		*best = prim;
-		chosen = i;
+		with_sum = spec.sum;
 	}
-	if (!*best) {
+	v->sum = with_sum ? v->sum : -1;
+	if (*best)
+		ct_onednn_absorb(p, conv);
+	else
 		v->folded_norm = -1;
-		return CT_OK;
-	}
-	if (!forms[chosen].sum)
-		v->sum = -1;
-	struct onednn_value *norm = &p->values[v->folded_norm];
-	if (!forms[chosen].relu && v->sum < 0 && norm->fused_relu >= 0) {
-		norm->fused_relu = -1;
-		norm->fold_in_place = true;
-	}
-	ct_onednn_absorb(p, conv);
 	return CT_OK;
 }
 

@@ -32,8 +32,7 @@ struct ct_dnnl_spec ct_onednn_layer_spec(const struct onednn_program *p, int id)
 	return (struct ct_dnnl_spec){.op = CT_DNNL_CONV_FORWARD,
 				     .stride = {w->stride_h, w->stride_w},
 				     .pad = {w->pad_h, w->pad_w},
-				     .dilation = {w->dilation_h, w->dilation_w},
-				     .winograd = ct_onednn_winograd_3x3(p, id)};
+				     .dilation = {w->dilation_h, w->dilation_w}};
 }
 
 int ct_onednn_owner(const struct onednn_program *p, int id)
@@ -69,15 +68,6 @@ static enum ct_status choose_layer(struct onednn_program *p, int id, struct ct_d
 {
 	struct ct_dnnl_spec specs[3];
 
-	if (spec.winograd) {
-		struct ct_dnnl_spec own = spec;
-		own.src = any_src;
-		own.inference = 0; /* where the weights keep the arena's layout */
-		CT_TRY(ct_dnnl_prim_get(p->dnnl, &own, out));
-		if (*out)
-			return CT_OK;
-		spec.winograd = 0;
-	}
 	for (int i = 0; i < 3; i++)
 		specs[i] = spec;
 	specs[1].src = any_src;
@@ -106,7 +96,7 @@ static enum ct_status choose_arena_layout(struct onednn_program *p, int id, cons
 
 	CT_TRY(ct_dnnl_prim_desc(p->dnnl, prim, CT_DNNL_WEIGHTS, &weights));
 	*out = weights;
-	if (ct_dnnl_desc_type(weights) == CT_DNNL_F32 && !ct_dnnl_desc_is_opaque(weights))
+	if (ct_dnnl_desc_type(weights) == CT_DNNL_F32)
 		return CT_OK;
 	const int ndims = ct_dnnl_desc_ndims(weights), *dims = ct_dnnl_desc_dims(weights);
 	spec.op = conv ? CT_DNNL_CONV_BACKWARD_WEIGHTS : CT_DNNL_LINEAR_BACKWARD_WEIGHTS;
@@ -117,7 +107,7 @@ static enum ct_status choose_arena_layout(struct onednn_program *p, int id, cons
 	if (ct_dnnl_desc_type(dst) == CT_DNNL_BF16)
 		spec.dst = dst;
 	CT_TRY(ct_dnnl_any(p->dnnl, ndims, dims, &spec.weights));
-	if (p->base.mode == CT_TRAIN && ct_onednn_type(p) == CT_DNNL_BF16)
+	if (p->base.mode == CT_TRAIN)
 		CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &back));
 	return back ? ct_dnnl_prim_desc(p->dnnl, back, CT_DNNL_DIFF_WEIGHTS, out)
 		    : ct_dnnl_plain(p->dnnl, ndims, dims, out);

@@ -53,16 +53,12 @@ static enum ct_status compile_relu(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
-	struct onednn_value *x = &p->values[p->values[node->in[0]].root];
+	const struct onednn_value *x = &p->values[p->values[node->in[0]].root];
 	const struct ct_dnnl_spec spec = {.op = CT_DNNL_RELU_FORWARD, .src = x->desc, .dst = x->desc};
 	struct onednn_task *t;
 
 	CT_TRY(ct_onednn_prim(p, id, &spec, &v->prim));
 	CT_TRY(ct_onednn_own_result(p, id, x->desc));
-	if (p->values[node->in[0]].fold_in_place) {
-		x->overwritten = true;
-		v->buffer = x->buffer;
-	}
 	CT_TRY(ct_onednn_call(p, id, v->prim, &t));
 	ct_onednn_arg_buffer(p, t, CT_DNNL_SRC, x->buffer);
 	ct_onednn_arg_buffer(p, t, CT_DNNL_DST, v->buffer);

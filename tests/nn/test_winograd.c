@@ -7,7 +7,6 @@
 #include "tests/nn/onednn_check.h"
 
 #define BLOCK 16
-#define TAPS 5
 #define MAX_THREADS 3
 /* Of the result's root mean square, and of its largest value; three times direct summation in single precision, more where
  * a tile holds a single result */
@@ -52,14 +51,15 @@ static size_t weight_at(const struct ct_winograd_shape *s, int k, int c, int tap
 {
 	size_t block = (size_t)(k / BLOCK) * (size_t)(s->c / BLOCK) + (size_t)(c / BLOCK);
 
-	return ((block * TAPS * TAPS + (size_t)tap) * BLOCK + (size_t)(c % BLOCK)) * BLOCK + (size_t)(k % BLOCK);
+	return ((block * (size_t)(s->taps * s->taps) + (size_t)tap) * BLOCK + (size_t)(c % BLOCK)) * BLOCK +
+	       (size_t)(k % BLOCK);
 }
 
 /* The taps of the kernel between pixel `oh, ow` of y and all of x that it sees, for all channels. */
 static void add_pixel(struct problem *p, int n, int oh, int ow, int tap)
 {
 	const struct ct_winograd_shape *s = &p->s;
-	const int h = oh + tap / TAPS - s->pad_h, w = ow + tap % TAPS - s->pad_w;
+	const int h = oh + tap / s->taps - s->pad_h, w = ow + tap % s->taps - s->pad_w;
 
 	if (h < 0 || h >= s->h || w < 0 || w >= s->w)
 		return;
@@ -84,7 +84,7 @@ static void expect(struct problem *p)
 					p->y_want[at] += (double)p->bias[k];
 					p->db_want[k] += (double)p->dy[at];
 				}
-				for (int tap = 0; tap < TAPS * TAPS; tap++)
+				for (int tap = 0; tap < p->s.taps * p->s.taps; tap++)
 					add_pixel(p, n, oh, ow, tap);
 			}
 		}
@@ -95,10 +95,10 @@ static void open_problem(struct problem *p, struct ct_winograd_shape s)
 {
 	const size_t c = (size_t)s.c, k = (size_t)s.k, n = (size_t)s.n;
 
-	*p = (struct problem){.s = s, .oh = s.h + 2 * s.pad_h - TAPS + 1, .ow = s.w + 2 * s.pad_w - TAPS + 1};
+	*p = (struct problem){.s = s, .oh = s.h + 2 * s.pad_h - s.taps + 1, .ow = s.w + 2 * s.pad_w - s.taps + 1};
 	p->n_x = n * c * (size_t)s.h * (size_t)s.w;
 	p->n_y = n * k * (size_t)p->oh * (size_t)p->ow;
-	p->n_w = k * c * TAPS * TAPS;
+	p->n_w = k * c * (size_t)(s.taps * s.taps);
 	p->x = floats(p->n_x);
 	p->dx = floats(p->n_x);
 	p->y = floats(p->n_y);
@@ -229,7 +229,7 @@ static void check_shape(struct ct_winograd_shape s)
 
 static bool no_instructions(void)
 {
-	const struct ct_winograd_shape plain = {4, 16, 16, 16, 16, 2, 2};
+	const struct ct_winograd_shape plain = {4, 16, 16, 16, 16, 2, 2, 5};
 
 	if (ct_winograd_usable(&plain))
 		return false;
@@ -240,18 +240,32 @@ static bool no_instructions(void)
 static void test_sizes(void **state)
 {
 	static const struct ct_winograd_shape shapes[] = {
-		{1, 16, 16, 8, 8, 2, 2},    {2, 16, 32, 14, 14, 2, 2}, {3, 32, 16, 7, 11, 2, 2},
-		{5, 48, 16, 9, 6, 2, 2},    {4, 16, 48, 5, 13, 2, 2},  {3, 48, 48, 10, 7, 0, 1},
-		{1, 32, 32, 5, 5, 0, 0},    {2, 16, 16, 1, 1, 4, 4},   {2, 16, 32, 3, 21, 4, 0},
-		{5, 32, 48, 4, 4, 2, 2},    {3, 16, 16, 31, 18, 2, 2}, {2, 16, 16, 6, 75, 2, 2},
-		{17, 16, 16, 10, 10, 2, 2}, {33, 16, 32, 4, 4, 3, 1},
+		{1, 16, 16, 8, 8, 2, 2, 0},    {2, 16, 32, 14, 14, 2, 2, 0}, {3, 32, 16, 7, 11, 2, 2, 0},
+		{5, 48, 16, 9, 6, 2, 2, 0},    {4, 16, 48, 5, 13, 2, 2, 0},  {3, 48, 48, 10, 7, 0, 1, 0},
+		{1, 32, 32, 5, 5, 0, 0, 0},    {2, 16, 16, 1, 1, 4, 4, 0},   {2, 16, 32, 3, 21, 4, 0, 0},
+		{5, 32, 48, 4, 4, 2, 2, 0},    {3, 16, 16, 31, 18, 2, 2, 0}, {2, 16, 16, 6, 75, 2, 2, 0},
+		{17, 16, 16, 10, 10, 2, 2, 0}, {33, 16, 32, 4, 4, 3, 1, 0},
+	};
+
+	/* Units of several images, partial sums in few groups, channels cut among threads */
+	static const struct ct_winograd_shape large[] = {
+		{9, 64, 80, 9, 10, 1, 1, 3},  {3, 128, 112, 5, 7, 1, 1, 3}, {2, 256, 208, 6, 4, 1, 1, 3},
+		{5, 336, 256, 3, 3, 1, 1, 3}, {1, 32, 512, 8, 8, 1, 1, 3},  {1, 64, 64, 29, 31, 1, 1, 3},
 	};
 
 	(void)state;
 	if (no_instructions())
 		skip();
-	for (size_t i = 0; i < CT_ARRAY_LEN(shapes); i++)
-		check_shape(shapes[i]);
+	for (size_t i = 0; i < CT_ARRAY_LEN(shapes); i++) {
+		for (int taps = 3; taps <= 5; taps += 2) {
+			struct ct_winograd_shape s = shapes[i];
+			s.taps = taps;
+			if (s.pad_h < taps && s.pad_w < taps && s.h + 2 * s.pad_h >= taps && s.w + 2 * s.pad_w >= taps)
+				check_shape(s);
+		}
+	}
+	for (size_t i = 0; i < CT_ARRAY_LEN(large); i++)
+		check_shape(large[i]);
 }
 
 static void test_relu_and_nan(void **state)
@@ -261,7 +275,7 @@ static void test_relu_and_nan(void **state)
 	(void)state;
 	if (no_instructions())
 		skip();
-	open_problem(&p, (struct ct_winograd_shape){2, 16, 16, 9, 9, 2, 2});
+	open_problem(&p, (struct ct_winograd_shape){2, 16, 16, 9, 9, 2, 2, 5});
 	convolve(&p, CT_WINOGRAD_FORWARD, 1, false);
 	float *plain = keep(p.y, p.n_y);
 	convolve(&p, CT_WINOGRAD_FORWARD, 1, true);
@@ -280,9 +294,10 @@ static void test_relu_and_nan(void **state)
 static void test_usable(void **state)
 {
 	static const struct ct_winograd_shape refused[] = {
-		{8, 1, 16, 28, 28, 2, 2},   {8, 16, 20, 14, 14, 2, 2}, {8, 128, 64, 14, 14, 2, 2},
-		{8, 16, 16, 14, 14, 5, 2},  {8, 16, 16, 3, 14, 0, 0},  {8, 16, 16, 5, 5, 0, 0},
-		{8, 16, 16, 14, 14, -1, 0}, {8, 16, 16, 14, 4, 2, 0},
+		{8, 1, 16, 28, 28, 2, 2, 5},   {8, 16, 20, 14, 14, 2, 2, 5}, {8, 128, 64, 14, 14, 2, 2, 5},
+		{8, 16, 16, 14, 14, 5, 2, 5},  {8, 16, 16, 3, 14, 0, 0, 5},  {8, 16, 16, 5, 5, 0, 0, 5},
+		{8, 16, 16, 14, 14, -1, 0, 5}, {8, 16, 16, 14, 4, 2, 0, 5},  {8, 16, 16, 14, 14, 3, 1, 3},
+		{8, 16, 24, 14, 14, 1, 1, 3},  {8, 16, 16, 14, 14, 1, 1, 4},
 	};
 
 	(void)state;

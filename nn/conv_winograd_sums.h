@@ -1,9 +1,8 @@
-/* Backward-weights. Compiled as conv_winograd.c. */
-#include "nn/conv_winograd.h"
+/* Backward-weights, for TAPS taps. */
+#ifndef CT_NN_CONV_WINOGRAD_SUMS_H
+#define CT_NN_CONV_WINOGRAD_SUMS_H
 
-#include <string.h>
-
-#include "nn/conv_winograd_impl.h"
+#include "nn/conv_winograd_transforms.h"
 #include "nn/dnnl_shim.h"
 
 /* Units are cut into groups, each with its own sums: their number, and so the order of additions, is the shape's. */
@@ -12,8 +11,8 @@ struct sums {
 	struct image x, dy;
 	struct ct_winograd_grid grid;
 	struct ct_winograd_scratch sizes;
-	int parts;
-	vec *weights; /* [groups][64][panels of K][C][2] */
+	int parts;    /* of K */
+	vec *weights; /* [groups][POINTS * POINTS][panels of K][C][2] */
 	vec *bias;    /* [groups][K/16] */
 	vec *scratch;
 };
@@ -39,7 +38,10 @@ static void gradient_columns(const struct image *im, const struct ct_winograd_gr
 	const size_t pitch = row_pitch(g);
 	const vec *y = (const vec *)im->at;
 
-	for (int i = u.n0 * im->blocks; i < u.n1 * im->blocks; i++) {
+	const int blocks = im->range.end - im->range.begin;
+
+	for (int j = 0; j < (u.n1 - u.n0) * blocks; j++) {
+		const int k = im->range.begin + j % blocks, i = (u.n0 + j / blocks) * im->blocks + k;
 		vec sum = {0};
 		for (int h = u.r0 * RESULTS; h < u.r1 * RESULTS; h++, columns += pitch) {
 			if (h < im->h)
@@ -47,7 +49,7 @@ static void gradient_columns(const struct image *im, const struct ct_winograd_gr
 			else
 				memset(columns, 0, pitch * sizeof(vec));
 		}
-		bias[i % im->blocks] += sum;
+		bias[k] += sum;
 	}
 }
 
@@ -118,40 +120,46 @@ static void outer_product(const vec *v, int tiles, int in, const vec *q, int out
 		outer_block((const float *)(v + c * step), q, step, tiles, first, u, 16, 1);
 }
 
-static void add_unit(const struct sums *s, struct ct_winograd_unit u, bool first, vec *weights, vec *bias, vec *scratch)
+static void add_unit(const struct sums *s, struct ct_winograd_unit u, const struct image *dy, bool first, vec *weights,
+		     vec *bias, vec *scratch)
 {
-	const size_t in = (size_t)s->x.blocks * (size_t)u.tiles, out = (size_t)s->dy.blocks * (size_t)u.tiles;
+	const int blocks = dy->range.end - dy->range.begin;
+	const size_t in = (size_t)s->x.blocks * (size_t)u.tiles, out = (size_t)blocks * (size_t)u.tiles;
 	vec *columns = scratch, *gradient = columns + s->sizes.columns, *v = gradient + s->sizes.gradient_columns;
 	vec *q = v + s->sizes.input;
 
-	ct_winograd_input_columns(&s->x, &s->grid, u, columns);
-	gradient_columns(&s->dy, &s->grid, u, gradient, bias);
+	input_columns(&s->x, &s->grid, u, columns);
+	gradient_columns(dy, &s->grid, u, gradient, bias);
 	for (int j = 0; j < POINTS; j++) {
-		ct_winograd_input_points(columns, s->x.blocks, &s->grid, u, j, v);
-		gradient_points(gradient, s->dy.blocks, &s->grid, u, j, q);
+		input_points(columns, s->x.blocks, &s->grid, u, j, v);
+		gradient_points(gradient, blocks, &s->grid, u, j, q);
 		for (size_t i = 0; i < POINTS; i++, weights += s->sizes.weights / (POINTS * POINTS))
-			outer_product(v + i * in, u.tiles, s->x.blocks, q + i * out, s->dy.blocks, first, weights);
+			outer_product(v + i * in, u.tiles, s->x.blocks, q + i * out, blocks, first, weights);
 	}
 }
 
-static void add_group(const struct sums *s, int group, vec *scratch)
+static void add_group(const struct sums *s, int group, struct ct_winograd_range part, vec *scratch)
 {
+	struct image dy = s->dy;
 	const int64_t units = s->grid.units, groups = s->sizes.groups;
-	vec *weights = s->weights + (size_t)group * s->sizes.weights;
+	vec *weights = s->weights + (size_t)group * s->sizes.weights + (size_t)s->x.blocks * LANES * (size_t)part.begin;
 	vec *bias = s->bias + (size_t)group * (size_t)s->dy.blocks;
 
-	memset(bias, 0, (size_t)s->dy.blocks * sizeof(vec));
+	dy.range = part;
+	memset(bias + part.begin, 0, (size_t)(part.end - part.begin) * sizeof(vec));
 	for (int64_t first = group * units / groups, i = first; i < (group + 1) * units / groups; i++)
-		add_unit(s, ct_winograd_unit(&s->grid, (int)i), i == first, weights, bias, scratch);
+		add_unit(s, ct_winograd_unit(&s->grid, (int)i), &dy, i == first, weights, bias, scratch);
 }
 
-static void add_parts(void *arg, int begin, int end)
+static void add_threads(void *arg, int begin, int end)
 {
 	const struct sums *s = arg;
-	const int groups = s->sizes.groups;
+	const int64_t jobs = (int64_t)s->sizes.groups * s->parts, threads = s->op->threads;
 
-	for (int i = begin * groups / s->parts; i < end * groups / s->parts; i++)
-		add_group(s, i, s->scratch + (size_t)begin * s->sizes.per_thread);
+	for (int64_t i = begin * jobs / threads; i < end * jobs / threads; i++)
+		add_group(s, (int)(i % s->sizes.groups),
+			  ct_winograd_part(s->parts, (int)(i / s->sizes.groups), s->dy.blocks),
+			  s->scratch + (size_t)begin * s->sizes.per_thread);
 }
 
 /* Points begin..end-1 of all groups' sums, into the first group's */
@@ -214,21 +222,23 @@ static void finish_blocks(void *arg, int begin, int end)
 	}
 }
 
-void ct_winograd_backward_weights(const struct ct_winograd *op)
+static void backward_weights(const struct ct_winograd *op)
 {
 	const struct ct_winograd_shape *d = &op->shape;
 	const int h = d->h + 2 * d->pad_h - (TAPS - 1), w = d->w + 2 * d->pad_w - (TAPS - 1);
 	struct sums s = {.op = op,
-			 .x = {op->x, d->c / LANES, d->h, d->w, d->pad_h, d->pad_w},
-			 .dy = {op->dy, d->k / LANES, h, w, 0, 0},
+			 .x = {op->x, d->c / LANES, d->h, d->w, d->pad_h, d->pad_w, {0, d->c / LANES}},
+			 .dy = {op->dy, d->k / LANES, h, w, 0, 0, {0, d->k / LANES}},
 			 .grid = ct_winograd_grid(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
 			 .sizes = ct_winograd_scratch(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
-			 .parts = op->threads,
 			 .weights = op->scratch};
 
+	s.parts = ct_winograd_parts(s.dy.blocks, s.sizes.groups, op->threads);
 	s.bias = s.weights + (size_t)s.sizes.groups * s.sizes.weights;
 	s.scratch = s.bias + (size_t)s.sizes.groups * (size_t)s.dy.blocks;
-	ct_dnnl_parallel(s.parts, add_parts, &s);
+	ct_dnnl_parallel(op->threads, add_threads, &s);
 	ct_dnnl_parallel(POINTS * POINTS, sum_groups, &s);
 	ct_dnnl_parallel(s.x.blocks * s.dy.blocks, finish_blocks, &s);
 }
+
+#endif

@@ -1,9 +1,8 @@
-/* Forward and backward-data. Compiled for AVX-512 and with contracted multiply-adds: called where ct_winograd_usable. */
-#include "nn/conv_winograd.h"
+/* Forward and backward-data, for TAPS taps. */
+#ifndef CT_NN_CONV_WINOGRAD_CORRELATE_H
+#define CT_NN_CONV_WINOGRAD_CORRELATE_H
 
-#include <string.h>
-
-#include "nn/conv_winograd_impl.h"
+#include "nn/conv_winograd_transforms.h"
 #include "nn/dnnl_shim.h"
 
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
@@ -12,73 +11,15 @@ struct correlation {
 	struct image in;
 	struct ct_winograd_grid grid;
 	struct ct_winograd_scratch sizes;
-	int parts; /* of the units, one for each thread */
+	int parts; /* of the results' channels */
 	vec *weights, *scratch;
 	const vec *bias;
 	vec *out;
 	int blocks, h, w; /* of out */
-	bool relu;
+	bool relu, sum;
 	const struct ct_winograd *op;
 	enum ct_winograd_pass pass;
 };
-
-static void input_row(const vec *x, int w, int pad, int tiles, vec *to)
-{
-	for (int t = 0; t < tiles; t++, to += POINTS) {
-		const int left = t * RESULTS - pad;
-		vec d[POINTS], v[POINTS];
-		if (left >= 0 && left + POINTS <= w) {
-			for (int j = 0; j < POINTS; j++)
-				d[j] = x[left + j];
-		} else {
-			for (int j = 0; j < POINTS; j++)
-				d[j] = left + j >= 0 && left + j < w ? x[left + j] : (vec){0};
-		}
-		input_transform(d, v);
-		for (int j = 0; j < POINTS; j++)
-			to[j] = v[j];
-	}
-}
-
-void ct_winograd_input_columns(const struct image *im, const struct ct_winograd_grid *g, struct ct_winograd_unit u,
-			       vec *columns)
-{
-	const size_t pitch = row_pitch(g);
-	const vec *x = (const vec *)im->at;
-
-	for (int i = u.n0 * im->blocks; i < u.n1 * im->blocks; i++) {
-		for (int r = u.r0 * RESULTS; r < u.r1 * RESULTS + POINTS - RESULTS; r++, columns += pitch) {
-			const int h = r - im->pad_h;
-			if (h < 0 || h >= im->h)
-				memset(columns, 0, pitch * sizeof(vec));
-			else
-				input_row(x + ((ptrdiff_t)i * im->h + h) * im->w, im->w, im->pad_w, g->tiles_w,
-					  columns);
-		}
-	}
-}
-
-void ct_winograd_input_points(const vec *columns, int blocks, const struct ct_winograd_grid *g,
-			      struct ct_winograd_unit u, int j, vec *v)
-{
-	const size_t pitch = row_pitch(g), step = (size_t)blocks * (size_t)u.tiles;
-	const int rows = u.r1 - u.r0;
-
-	for (int i = 0; i < (u.n1 - u.n0) * blocks; i++) {
-		const vec *from = columns + (size_t)i * (size_t)(rows * RESULTS + POINTS - RESULTS) * pitch + j;
-		vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
-		for (int r = 0; r < rows; r++, from += RESULTS * pitch) {
-			for (int t = 0; t < g->tiles_w; t++, to++) {
-				vec d[POINTS], o[POINTS];
-				for (int p = 0; p < POINTS; p++)
-					d[p] = from[(size_t)p * pitch + (size_t)t * POINTS];
-				input_transform(d, o);
-				for (int p = 0; p < POINTS; p++)
-					to[(size_t)p * step] = o[p];
-			}
-		}
-	}
-}
 
 /* `rows` tiles times `cols` blocks of results, in registers over all channels. */
 INLINE void product_block(const vec *v, size_t v_step, const vec *u, int blocks, vec *m, size_t m_step, const int rows,
@@ -157,7 +98,7 @@ static void result_points(const vec *m, int tiles, int blocks, int j, vec *half)
 }
 
 /* One row of results of a row of tiles: A^T along W, bias, ReLU. */
-INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool relu, int w, vec *y)
+INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool relu, const bool sum, int w, vec *y)
 {
 	for (int t = 0; t < tiles; t++, half += RESULTS * POINTS, y += RESULTS) {
 		const int n = w - t * RESULTS;
@@ -165,6 +106,8 @@ INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool r
 		result_transform(half, o);
 		for (int i = 0; i < RESULTS; i++) {
 			o[i] += *bias;
+			if (sum && i < n)
+				o[i] += y[i];
 			if (relu)
 				o[i] = (vec)((ivec)o[i] & ~(o[i] < (vec){0})); /* a NaN stays */
 		}
@@ -178,54 +121,61 @@ INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool r
 	}
 }
 
-static void results(const struct correlation *c, struct ct_winograd_unit u, const vec *half)
+static void results(const struct correlation *c, struct ct_winograd_unit u, struct ct_winograd_range part,
+		    const vec *half)
 {
-	const int tiles_w = c->grid.tiles_w, rows = u.r1 - u.r0;
+	const int tiles_w = c->grid.tiles_w, rows = u.r1 - u.r0, blocks = part.end - part.begin;
 
-	for (int i = 0; i < (u.n1 - u.n0) * rows * c->blocks; i++) {
-		const int k = i % c->blocks, row = i / c->blocks, n = u.n0 + row / rows,
+	for (int i = 0; i < (u.n1 - u.n0) * rows * blocks; i++) {
+		const int from_k = i % blocks, k = part.begin + from_k, row = i / blocks, n = u.n0 + row / rows,
 			  h = (u.r0 + row % rows) * RESULTS;
 		const vec *from =
-			half + ((size_t)k * (size_t)u.tiles + (size_t)row * (size_t)tiles_w) * RESULTS * POINTS;
+			half + ((size_t)from_k * (size_t)u.tiles + (size_t)row * (size_t)tiles_w) * RESULTS * POINTS;
 		vec *to = c->out + (((ptrdiff_t)n * c->blocks + k) * c->h + h) * c->w;
 		vec bias = c->bias ? c->bias[k] : (vec){0};
 		for (int r = 0; r < RESULTS && h + r < c->h; r++, to += c->w, from += POINTS) {
-			if (c->relu)
-				result_row(from, tiles_w, &bias, true, c->w, to);
+			if (c->sum)
+				result_row(from, tiles_w, &bias, c->relu, true, c->w, to);
+			else if (c->relu)
+				result_row(from, tiles_w, &bias, true, false, c->w, to);
 			else
-				result_row(from, tiles_w, &bias, false, c->w, to);
+				result_row(from, tiles_w, &bias, false, false, c->w, to);
 		}
 	}
 }
 
 /* A column of points at a time, so that what one step writes is in the cache when the next one reads it. */
-static void run_unit(const struct correlation *c, struct ct_winograd_unit u, vec *scratch)
+static void run_unit(const struct correlation *c, struct ct_winograd_unit u, struct ct_winograd_range part,
+		     vec *scratch)
 {
-	const size_t in = (size_t)c->in.blocks * (size_t)u.tiles, out = (size_t)c->blocks * (size_t)u.tiles;
+	const int blocks = part.end - part.begin;
+	const size_t in = (size_t)c->in.blocks * (size_t)u.tiles, out = (size_t)blocks * (size_t)u.tiles;
 	const size_t weights = c->sizes.weights / (POINTS * POINTS);
 	vec *columns = scratch, *v = columns + c->sizes.columns, *m = v + c->sizes.input, *half = m + c->sizes.product;
-	const vec *w = c->weights;
+	const vec *w = c->weights + (size_t)c->in.blocks * LANES * (size_t)part.begin;
 
-	ct_winograd_input_columns(&c->in, &c->grid, u, columns);
+	input_columns(&c->in, &c->grid, u, columns);
 	for (int j = 0; j < POINTS; j++) {
-		ct_winograd_input_points(columns, c->in.blocks, &c->grid, u, j, v);
+		input_points(columns, c->in.blocks, &c->grid, u, j, v);
 		for (size_t i = 0; i < POINTS; i++, w += weights)
-			product(v + i * in, u.tiles, c->in.blocks, w, c->blocks, m + i * out);
-		result_points(m, u.tiles, c->blocks, j, half);
+			product(v + i * in, u.tiles, c->in.blocks, w, blocks, m + i * out);
+		result_points(m, u.tiles, blocks, j, half);
 	}
-	results(c, u, half);
+	results(c, u, part, half);
 }
 
-static void run_parts(void *arg, int begin, int end)
+static void run_threads(void *arg, int begin, int end)
 {
 	const struct correlation *c = arg;
-	const int64_t units = c->grid.units;
+	const int64_t jobs = (int64_t)c->grid.units * c->parts, threads = c->op->threads;
 
-	for (int64_t i = begin * units / c->parts; i < end * units / c->parts; i++)
-		run_unit(c, ct_winograd_unit(&c->grid, (int)i), c->scratch + (size_t)begin * c->sizes.per_thread);
+	for (int64_t i = begin * jobs / threads; i < end * jobs / threads; i++)
+		run_unit(c, ct_winograd_unit(&c->grid, (int)(i % c->grid.units)),
+			 ct_winograd_part(c->parts, (int)(i / c->grid.units), c->blocks),
+			 c->scratch + (size_t)begin * c->sizes.per_thread);
 }
 
-/* 25 vectors of weights, `step` apart, to 64 points, `u_step` apart, column of points by column. */
+/* TAPS x TAPS vectors of weights, `step` apart, to POINTS x POINTS, `u_step` apart, column of points by column. */
 static void transform_weights(const vec *g, size_t step, vec *u, size_t u_step)
 {
 	vec half[POINTS][TAPS];
@@ -295,36 +245,40 @@ static void correlate(struct correlation *c, const struct ct_winograd *op, enum 
 	c->pass = pass;
 	c->grid = ct_winograd_grid(&op->shape, pass);
 	c->sizes = ct_winograd_scratch(&op->shape, pass);
-	c->parts = op->threads;
+	c->parts = ct_winograd_parts(c->blocks, c->grid.units, op->threads);
 	c->weights = op->scratch;
 	c->scratch = c->weights + c->sizes.weights;
 	ct_dnnl_parallel(c->in.blocks * c->blocks, transform_blocks, c);
-	ct_dnnl_parallel(c->parts, run_parts, c);
+	ct_dnnl_parallel(op->threads, run_threads, c);
 }
 
-void ct_winograd_forward(const struct ct_winograd *op)
+static void forward(const struct ct_winograd *op)
 {
 	const struct ct_winograd_shape *s = &op->shape;
-	struct correlation c = {.in = {op->x, s->c / LANES, s->h, s->w, s->pad_h, s->pad_w},
+	struct correlation c = {.in = {op->x, s->c / LANES, s->h, s->w, s->pad_h, s->pad_w, {0, s->c / LANES}},
 				.bias = (const vec *)op->bias,
 				.out = (vec *)op->y,
 				.blocks = s->k / LANES,
 				.h = s->h + 2 * s->pad_h - (TAPS - 1),
 				.w = s->w + 2 * s->pad_w - (TAPS - 1),
-				.relu = op->relu};
+				.relu = op->relu,
+				.sum = op->sum};
 
 	correlate(&c, op, CT_WINOGRAD_FORWARD);
 }
 
-void ct_winograd_backward_data(const struct ct_winograd *op)
+static void backward_data(const struct ct_winograd *op)
 {
 	const struct ct_winograd_shape *s = &op->shape;
 	const int h = s->h + 2 * s->pad_h - (TAPS - 1), w = s->w + 2 * s->pad_w - (TAPS - 1);
-	struct correlation c = {.in = {op->dy, s->k / LANES, h, w, TAPS - 1 - s->pad_h, TAPS - 1 - s->pad_w},
-				.out = (vec *)op->dx,
-				.blocks = s->c / LANES,
-				.h = s->h,
-				.w = s->w};
+	struct correlation c = {
+		.in = {op->dy, s->k / LANES, h, w, TAPS - 1 - s->pad_h, TAPS - 1 - s->pad_w, {0, s->k / LANES}},
+		.out = (vec *)op->dx,
+		.blocks = s->c / LANES,
+		.h = s->h,
+		.w = s->w};
 
 	correlate(&c, op, CT_WINOGRAD_BACKWARD_DATA);
 }
+
+#endif
