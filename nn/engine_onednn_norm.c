@@ -1,3 +1,9 @@
+/* Batch norm by our own kernels. Forward: statistics, then one pass that also does the ReLU and, for a norm whose only user
+ * is a sum, the drop path and the sum (a join); such a norm has no value of its own and runs in the sum's turn. Backward:
+ * sums, then one pass; a join gives both gradients, and where two users gave one each it adds them on the way. What is kept
+ * of a norm is its input and, of a join with ReLU, one bit an element.
+ *
+ * Layouts other than [N,C/16,H,W,16] are oneDNN's; with statistics of all ranks, the reference engine's. */
 #include "nn/engine_onednn.h"
 
 #include "nn/engine_ref.h"

@@ -221,7 +221,8 @@ static enum ct_status forward_norm(const struct ref_program *p, const struct ct_
 				   const struct value *v)
 {
 	const ct_net *net = p->base.net;
-	float *mean = net->buffers + net->buffer_offset[node->mean], *var = net->buffers + net->buffer_offset[node->var];
+	float *mean = net->buffers + net->buffer_offset[node->mean],
+	      *var = net->buffers + net->buffer_offset[node->var];
 
 	if (p->base.mode == CT_TRAIN)
 		CT_TRY(ct_ref_batch_norm_statistics(node, n, &net->opts, x, mean, var, v->stat));

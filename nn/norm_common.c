@@ -26,8 +26,8 @@ enum ct_status ct_norm_check_count(const struct ct_node *node, double count)
 {
 	if (count >= 2)
 		return CT_OK;
-	enum ct_status st = CT_FAIL(CT_CONFIG, "%s: batch norm sees one value per channel in a batch of one row",
-				    node->name);
+	enum ct_status st =
+		CT_FAIL(CT_CONFIG, "%s: batch norm sees one value per channel in a batch of one row", node->name);
 	ct_error_hint("train with at least 2 samples in every batch of all ranks (batch.per_rank)");
 	return st;
 }
