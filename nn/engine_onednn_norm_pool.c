@@ -316,6 +316,11 @@ CT_INLINE ct_vec gathered(const struct ct_norm_pool *p, struct ct_window win, si
 	return sum;
 }
 
+CT_INLINE ct_vec without_window(const struct ct_norm_pool *p, const struct lanes *k, size_t i, bool bf16)
+{
+	return k->base - (ct_vec_load(p->x, i, bf16) - k->mean) * k->tilt;
+}
+
 /* win: the shape's, a constant for the compiler where that pays. */
 CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_window win, bool bf16)
 {
@@ -329,16 +334,39 @@ CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_
 		for (int c = 0; c < p->shape.in.w; c++, i++) {
 			const struct span columns = windows_of(c, win.stride_w, win.pad_w, win.s, out_w);
 			const ct_vec d = gathered(p, win, o, h, c, rows, columns, bf16);
-			ct_vec_store(p->dx, i, d * k.slope + (k.base - (ct_vec_load(p->x, i, bf16) - k.mean) * k.tilt),
-				     bf16);
+			ct_vec_store(p->dx, i, d * k.slope + without_window(p, &k, i, bf16), bf16);
 		}
+	}
+}
+
+/* Windows of two by two that tile the image: every element has one, but for a rest at the right and at the bottom. */
+CT_INLINE void backward_tiles(const struct ct_norm_pool *p, int plane, bool bf16)
+{
+	const struct lanes k = backward_lanes(p, plane % n_blocks(&p->shape));
+	const size_t o = (size_t)plane * out_plane(p), out_w = (size_t)p->shape.out.w, w = (size_t)p->shape.in.w;
+	const bvec *taps = (const bvec *)p->taps;
+
+	for (int h = 0; h < p->shape.in.h; h++) {
+		const size_t i = (size_t)plane * in_plane(p) + (size_t)h * w, at = o + (size_t)(h / 2) * out_w;
+		const size_t tiles = h / 2 < p->shape.out.h ? out_w : 0;
+		for (size_t c = 0; c < tiles; c++) {
+			const ct_vec d = ct_vec_load(p->dy, at + c, bf16) * k.slope;
+			const ct_ivec tap = widen(taps[at + c]);
+			for (int s = 0; s < 2; s++) {
+				const ct_vec given = ct_vec_choose(tap == 2 * (h % 2) + s, d, ct_vec_every(0));
+				const size_t to = i + 2 * c + (size_t)s;
+				ct_vec_store(p->dx, to, given + without_window(p, &k, to, bf16), bf16);
+			}
+		}
+		for (size_t c = 2 * tiles; c < w; c++)
+			ct_vec_store(p->dx, i + c, without_window(p, &k, i + c, bf16), bf16);
 	}
 }
 
 CT_INLINE void backward_plane(const struct ct_norm_pool *p, int plane, bool bf16)
 {
 	if (has_window(p, &two))
-		backward_loop(p, plane, two, bf16);
+		backward_tiles(p, plane, bf16);
 	else if (has_window(p, &three))
 		backward_loop(p, plane, three, bf16);
 	else
