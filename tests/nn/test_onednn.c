@@ -226,6 +226,7 @@ static void test_out_of_memory(void **state)
 	for (uint64_t after = 1;; after++) {
 		struct rig r = {.graph = graph_make(convnet.input, convnet.layers, 10, CT_LOSS_CROSS_ENTROPY, 0)};
 		const struct ct_net_opts opts = {.batch = 4, .input = CT_INPUT_F32_NCHW, .train = true};
+		ct_program *eval = NULL;
 		assert_ok(ct_device_open("cpu", 0, &r.device));
 		ct_mem_fail_after(after);
 		enum ct_status st = ct_engine_open("onednn", r.device, 1, &r.engine);
@@ -233,11 +234,13 @@ static void test_out_of_memory(void **state)
 			st = ct_net_create(r.engine, r.graph, &opts, &r.net);
 		if (st == CT_OK)
 			st = ct_program_create(r.net, 4, CT_TRAIN, &r.program);
+		if (st == CT_OK)
+			st = ct_program_create(r.net, 4, CT_EVAL, &eval);
 		ct_mem_fail_after(0);
 		if (st != CT_OK)
 			assert_int_equal(st, CT_NOMEM);
-		if (r.program)
-			ct_program_destroy(r.program);
+		ct_program_destroy(eval);
+		ct_program_destroy(r.program);
 		ct_net_destroy(r.net);
 		ct_engine_close(r.engine);
 		ct_device_close(r.device);

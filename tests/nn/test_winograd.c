@@ -330,13 +330,33 @@ static void test_engine(void **state)
 	}
 }
 
+/* Few rows have too few tiles and are convolved by the library, on the weights of the many. */
+static void test_few_rows(void **state)
+{
+	static const int rows[][2] = {{16, 1}, {1, 16}, {16, 16}};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(rows); i++) {
+		struct job j = {
+			.engine = "onednn",
+			.layers =
+				"conv2d 64 kernel=3 padding=1;batch_norm;relu;conv2d 48 kernel=3 padding=1 bias=false;"
+				"relu;global_avg_pool;linear 10",
+			.input = {16, 8, 7},
+			.threads = 2,
+			.batch = rows[i][0],
+			.n = rows[i][1],
+			.kind = CT_INPUT_F32_NCHW,
+			.steps = 2};
+		assert_equals_ref(&j, 1e-4);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_relu_and_nan),
-		cmocka_unit_test(test_usable),
-		cmocka_unit_test(test_engine),
+		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_relu_and_nan), cmocka_unit_test(test_usable),
+		cmocka_unit_test(test_engine), cmocka_unit_test(test_few_rows),
 	};
 
 	return skip_without_onednn() ? 77 : cmocka_run_group_tests(tests, NULL, NULL);
