@@ -109,7 +109,9 @@ double golden_compare_digest(const char *what, const ct_json *digest, uint32_t s
 {
 	const ct_json *values = golden_get(digest, "values");
 	size_t step = (size_t)golden_int(digest, "step");
-	double norm = golden_f64(digest, "norm"), most = golden_f64(digest, "most"), squares = 0, along = 0;
+	double norm = golden_f64(digest, "norm"), scale = golden_f64(digest, "scale"),
+	       most = golden_f64(digest, "most");
+	double squares = 0, along = 0;
 	float *direction = CT_NEW_ARRAY(float, n);
 
 	assert_non_null(direction);
@@ -121,7 +123,7 @@ double golden_compare_digest(const char *what, const ct_json *digest, uint32_t s
 		along += (double)x[i] * (double)direction[i];
 	}
 	ct_free(direction);
-	double error = fabs(sqrt(squares) - norm) / norm, other = fabs(along - golden_f64(digest, "along")) / norm;
+	double error = fabs(sqrt(squares) - norm) / scale, other = fabs(along - golden_f64(digest, "along")) / scale;
 	error = other > error ? other : error;
 	for (size_t i = 0; i < n; i += step) {
 		other = fabs((double)x[i] - golden_at(values, i / step)) / most;

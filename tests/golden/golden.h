@@ -23,9 +23,9 @@ double golden_at(const ct_json *array, size_t i);
  * largest relative error. */
 double golden_compare(const char *what, const ct_json *sample, const float *x, size_t n, double tolerance,
 		      double floor);
-/* A digest (make_golden_resnet.py) is {n, norm, most, along, step, values}: the norm, the largest magnitude, the projection on
- * fill_floats(stream), every step-th value. Norm and projection may be off by `tolerance` times the norm, values by that
- * times the largest magnitude. Returns the largest of these relative errors. */
+/* A digest (make_golden_resnet.py) is {n, norm, scale, most, along, step, values}: along is the projection on
+ * fill_floats(stream), values are every step-th. Norm and projection may be off by `tolerance` times the scale (the norm, or
+ * that of a tensor beside it), values by that times the largest magnitude. Returns the largest of these relative errors. */
 double golden_compare_digest(const char *what, const ct_json *digest, uint32_t stream, const float *x, size_t n,
 			     double tolerance);
 /* Largest magnitude of a sample. */
