@@ -10,7 +10,7 @@
  * adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G, transformed back once. The matrices are in
  * conv_winograd_transforms.h.
  *
- * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; fp32, on 64-byte bounds.
+ * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; on 64-byte bounds.
  * Error, as measured against double precision: 3e-6 root mean square, 3e-5 at worst of the result's root mean square,
  * about three times that of direct summation. A NaN or an infinity spreads over the tiles that read it, as NaN. Results
  * do not depend on the number of threads. Nothing is allocated. */
@@ -23,13 +23,14 @@
 /* The padding is at most taps - 1 on each side: OH = H + 2 pad_h - taps + 1, OW = W + 2 pad_w - taps + 1. */
 struct ct_winograd_shape {
 	int n, c, k, h, w, pad_h, pad_w;
-	int taps; /* 3 or 5 */
+	int taps;  /* 3 or 5 */
+	bool bf16; /* images and their gradients are bfloat16; weights, bias and all arithmetic stay fp32 */
 };
 
 enum ct_winograd_pass { CT_WINOGRAD_FORWARD, CT_WINOGRAD_BACKWARD_DATA, CT_WINOGRAD_BACKWARD_WEIGHTS };
 
 /* Whether this processor has the instructions and the shape gains by it: channels in whole blocks, images that fill their
- * tiles; of 3x3 kernels at least 32 tiles in the batch, of 5x5 kernels so few channels that the transformed weights stay
+ * tiles; of 3x3 kernels at least 32 tiles in the batch (bf16: 96), of 5x5 kernels so few channels that the transformed weights stay
  * in the second-level cache. */
 bool ct_winograd_usable(const struct ct_winograd_shape *s);
 
@@ -40,13 +41,13 @@ struct ct_winograd {
 	int threads; /* of the scratch: at most so many are used */
 	void *scratch;
 	const float *weights;
-	const float *x;
+	const void *x;     /* float or bfloat16, as y, dy and dx */
 	const float *bias; /* may be NULL */
-	float *y;
+	void *y;
 	bool relu;
 	bool sum; /* the result is added to what is in y, then ReLU */
-	const float *dy;
-	float *dx;
+	const void *dy;
+	void *dx;
 	float *dw, *db; /* db may be NULL */
 };
 

@@ -14,7 +14,7 @@ struct correlation {
 	int parts; /* of the results' channels */
 	vec *weights, *scratch;
 	const vec *bias;
-	vec *out;
+	void *out;
 	int blocks, h, w; /* of out */
 	bool relu, sum;
 	const struct ct_winograd *op;
@@ -98,25 +98,26 @@ static void result_points(const vec *m, int tiles, int blocks, int j, vec *half)
 }
 
 /* One row of results of a row of tiles: A^T along W, bias, ReLU. */
-INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool relu, const bool sum, int w, vec *y)
+INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool relu, const bool sum, const bool bf16,
+		       int w, void *y, size_t row)
 {
-	for (int t = 0; t < tiles; t++, half += RESULTS * POINTS, y += RESULTS) {
+	for (int t = 0; t < tiles; t++, half += RESULTS * POINTS, row += RESULTS) {
 		const int n = w - t * RESULTS;
 		vec o[RESULTS];
 		result_transform(half, o);
 		for (int i = 0; i < RESULTS; i++) {
 			o[i] += *bias;
 			if (sum && i < n)
-				o[i] += y[i];
+				o[i] += ct_vec_load(y, row + (size_t)i, bf16);
 			if (relu)
 				o[i] = (vec)((ivec)o[i] & ~(o[i] < (vec){0})); /* a NaN stays */
 		}
 		if (n >= RESULTS) {
-			for (int i = 0; i < RESULTS; i++)
-				y[i] = o[i];
+			for (size_t i = 0; i < RESULTS; i++)
+				ct_vec_store(y, row + i, o[i], bf16);
 		} else {
 			for (int i = 0; i < n; i++)
-				y[i] = o[i];
+				ct_vec_store(y, row + (size_t)i, o[i], bf16);
 		}
 	}
 }
@@ -131,15 +132,17 @@ static void results(const struct correlation *c, struct ct_winograd_unit u, stru
 			  h = (u.r0 + row % rows) * RESULTS;
 		const vec *from =
 			half + ((size_t)from_k * (size_t)u.tiles + (size_t)row * (size_t)tiles_w) * RESULTS * POINTS;
-		vec *to = c->out + (((ptrdiff_t)n * c->blocks + k) * c->h + h) * c->w;
+		size_t to = (((size_t)n * (size_t)c->blocks + (size_t)k) * (size_t)c->h + (size_t)h) * (size_t)c->w;
 		vec bias = c->bias ? c->bias[k] : (vec){0};
-		for (int r = 0; r < RESULTS && h + r < c->h; r++, to += c->w, from += POINTS) {
-			if (c->sum)
-				result_row(from, tiles_w, &bias, c->relu, true, c->w, to);
+		for (int r = 0; r < RESULTS && h + r < c->h; r++, to += (size_t)c->w, from += POINTS) {
+			if (c->in.bf16)
+				result_row(from, tiles_w, &bias, c->relu, c->sum, true, c->w, c->out, to);
+			else if (c->sum)
+				result_row(from, tiles_w, &bias, c->relu, true, false, c->w, c->out, to);
 			else if (c->relu)
-				result_row(from, tiles_w, &bias, true, false, c->w, to);
+				result_row(from, tiles_w, &bias, true, false, false, c->w, c->out, to);
 			else
-				result_row(from, tiles_w, &bias, false, false, c->w, to);
+				result_row(from, tiles_w, &bias, false, false, false, c->w, c->out, to);
 		}
 	}
 }
@@ -255,9 +258,9 @@ static void correlate(struct correlation *c, const struct ct_winograd *op, enum 
 static void forward(const struct ct_winograd *op)
 {
 	const struct ct_winograd_shape *s = &op->shape;
-	struct correlation c = {.in = {op->x, s->c / LANES, s->h, s->w, s->pad_h, s->pad_w, {0, s->c / LANES}},
+	struct correlation c = {.in = {op->x, s->bf16, s->c / LANES, s->h, s->w, s->pad_h, s->pad_w, {0, s->c / LANES}},
 				.bias = (const vec *)op->bias,
-				.out = (vec *)op->y,
+				.out = op->y,
 				.blocks = s->k / LANES,
 				.h = s->h + 2 * s->pad_h - (TAPS - 1),
 				.w = s->w + 2 * s->pad_w - (TAPS - 1),
@@ -271,12 +274,18 @@ static void backward_data(const struct ct_winograd *op)
 {
 	const struct ct_winograd_shape *s = &op->shape;
 	const int h = s->h + 2 * s->pad_h - (TAPS - 1), w = s->w + 2 * s->pad_w - (TAPS - 1);
-	struct correlation c = {
-		.in = {op->dy, s->k / LANES, h, w, TAPS - 1 - s->pad_h, TAPS - 1 - s->pad_w, {0, s->k / LANES}},
-		.out = (vec *)op->dx,
-		.blocks = s->c / LANES,
-		.h = s->h,
-		.w = s->w};
+	struct correlation c = {.in = {op->dy,
+				       s->bf16,
+				       s->k / LANES,
+				       h,
+				       w,
+				       TAPS - 1 - s->pad_h,
+				       TAPS - 1 - s->pad_w,
+				       {0, s->k / LANES}},
+				.out = op->dx,
+				.blocks = s->c / LANES,
+				.h = s->h,
+				.w = s->w};
 
 	correlate(&c, op, CT_WINOGRAD_BACKWARD_DATA);
 }

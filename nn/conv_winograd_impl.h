@@ -50,7 +50,8 @@ struct ct_winograd_range ct_winograd_part(int parts, int i, int out_blocks);
 /* Channels in blocks; `pad` zeros above and left of it, as many as needed below and right. Of all `blocks` those in `range`
  * are meant. */
 struct image {
-	const float *at;
+	const void *at;
+	bool bf16;
 	int blocks, h, w, pad_h, pad_w;
 	struct ct_winograd_range range;
 };

@@ -18,13 +18,13 @@ struct sums {
 };
 
 /* A along W; also adds the row up. */
-static void gradient_row(const vec *y, int w, int tiles, vec *to, vec *sum)
+INLINE void gradient_row(const void *y, size_t row, const bool bf16, int w, int tiles, vec *to, vec *sum)
 {
 	for (int t = 0; t < tiles; t++, to += POINTS) {
 		const int left = t * RESULTS;
 		vec q[RESULTS], v[POINTS];
 		for (int j = 0; j < RESULTS; j++)
-			q[j] = left + j < w ? y[left + j] : (vec){0};
+			q[j] = left + j < w ? ct_vec_load(y, row + (size_t)(left + j), bf16) : (vec){0};
 		*sum += (q[0] + q[1]) + (q[2] + q[3]);
 		gradient_transform(q, v);
 		for (int j = 0; j < POINTS; j++)
@@ -36,16 +36,17 @@ static void gradient_columns(const struct image *im, const struct ct_winograd_gr
 			     vec *columns, vec *bias)
 {
 	const size_t pitch = row_pitch(g);
-	const vec *y = (const vec *)im->at;
-
 	const int blocks = im->range.end - im->range.begin;
 
 	for (int j = 0; j < (u.n1 - u.n0) * blocks; j++) {
 		const int k = im->range.begin + j % blocks, i = (u.n0 + j / blocks) * im->blocks + k;
 		vec sum = {0};
 		for (int h = u.r0 * RESULTS; h < u.r1 * RESULTS; h++, columns += pitch) {
-			if (h < im->h)
-				gradient_row(y + ((ptrdiff_t)i * im->h + h) * im->w, im->w, g->tiles_w, columns, &sum);
+			const size_t row = ((size_t)i * (size_t)im->h + (size_t)h) * (size_t)im->w;
+			if (h < im->h && im->bf16)
+				gradient_row(im->at, row, true, im->w, g->tiles_w, columns, &sum);
+			else if (h < im->h)
+				gradient_row(im->at, row, false, im->w, g->tiles_w, columns, &sum);
 			else
 				memset(columns, 0, pitch * sizeof(vec));
 		}
@@ -227,8 +228,8 @@ static void backward_weights(const struct ct_winograd *op)
 	const struct ct_winograd_shape *d = &op->shape;
 	const int h = d->h + 2 * d->pad_h - (TAPS - 1), w = d->w + 2 * d->pad_w - (TAPS - 1);
 	struct sums s = {.op = op,
-			 .x = {op->x, d->c / LANES, d->h, d->w, d->pad_h, d->pad_w, {0, d->c / LANES}},
-			 .dy = {op->dy, d->k / LANES, h, w, 0, 0, {0, d->k / LANES}},
+			 .x = {op->x, d->bf16, d->c / LANES, d->h, d->w, d->pad_h, d->pad_w, {0, d->c / LANES}},
+			 .dy = {op->dy, d->bf16, d->k / LANES, h, w, 0, 0, {0, d->k / LANES}},
 			 .grid = ct_winograd_grid(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
 			 .sizes = ct_winograd_scratch(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
 			 .weights = op->scratch};

@@ -31,6 +31,7 @@
 #include <string.h>
 
 #include "nn/conv_winograd_impl.h"
+#include "nn/norm_lanes.h"
 
 #define POINTS (TAPS + RESULTS - 1)
 #define INLINE static inline __attribute__((always_inline))
@@ -205,17 +206,18 @@ INLINE void weights_adjoint(const vec u[POINTS], vec g[TAPS])
 
 #endif
 
-static void input_row(const vec *x, int w, int pad, int tiles, vec *to)
+INLINE void input_row(const void *x, size_t row, const bool bf16, int w, int pad, int tiles, vec *to)
 {
 	for (int t = 0; t < tiles; t++, to += POINTS) {
 		const int left = t * RESULTS - pad;
 		vec d[POINTS], v[POINTS];
 		if (left >= 0 && left + POINTS <= w) {
 			for (int j = 0; j < POINTS; j++)
-				d[j] = x[left + j];
+				d[j] = ct_vec_load(x, row + (size_t)(left + j), bf16);
 		} else {
 			for (int j = 0; j < POINTS; j++)
-				d[j] = left + j >= 0 && left + j < w ? x[left + j] : (vec){0};
+				d[j] = left + j >= 0 && left + j < w ? ct_vec_load(x, row + (size_t)(left + j), bf16)
+								     : (vec){0};
 		}
 		input_transform(d, v);
 		for (int j = 0; j < POINTS; j++)
@@ -228,16 +230,18 @@ static void input_columns(const struct image *im, const struct ct_winograd_grid 
 			  vec *columns)
 {
 	const size_t pitch = row_pitch(g);
-	const vec *x = (const vec *)im->at;
 
 	for (int i = u.n0 * im->blocks; i < u.n1 * im->blocks; i++) {
 		for (int r = u.r0 * RESULTS; r < u.r1 * RESULTS + POINTS - RESULTS; r++, columns += pitch) {
 			const int h = r - im->pad_h;
 			if (h < 0 || h >= im->h)
 				memset(columns, 0, pitch * sizeof(vec));
+			else if (im->bf16)
+				input_row(im->at, ((size_t)i * (size_t)im->h + (size_t)h) * (size_t)im->w, true, im->w,
+					  im->pad_w, g->tiles_w, columns);
 			else
-				input_row(x + ((ptrdiff_t)i * im->h + h) * im->w, im->w, im->pad_w, g->tiles_w,
-					  columns);
+				input_row(im->at, ((size_t)i * (size_t)im->h + (size_t)h) * (size_t)im->w, false, im->w,
+					  im->pad_w, g->tiles_w, columns);
 		}
 	}
 }

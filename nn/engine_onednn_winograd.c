@@ -20,7 +20,8 @@ static bool shape_of(const struct onednn_program *p, int id, struct ct_winograd_
 					.w = in.w,
 					.pad_h = w->pad_h,
 					.pad_w = w->pad_w,
-					.taps = w->r};
+					.taps = w->r,
+					.bf16 = ct_onednn_type(p) == CT_DNNL_BF16};
 	return true;
 }
 
@@ -28,7 +29,7 @@ bool ct_onednn_winograd_fits(const struct onednn_program *p, int id)
 {
 	struct ct_winograd_shape s;
 
-	if (ct_onednn_type(p) != CT_DNNL_F32 || !shape_of(p, id, &s) || !ct_winograd_usable(&s))
+	if (!shape_of(p, id, &s) || !ct_winograd_usable(&s))
 		return false;
 	/* A program of few rows may have chosen another layout of the weights before. */
 	const struct ct_node *node = ct_onednn_node(p, id);
@@ -62,12 +63,12 @@ enum ct_status ct_onednn_winograd_forward(struct onednn_program *p, int id)
 	ct_onednn_dims(p, node->in[0], dims);
 	weights[1] = dims[1];
 	CT_TRY(ct_dnnl_blocked_weights(p->dnnl, weights, layout));
-	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, BLOCK, &v->src_desc));
+	CT_TRY(ct_dnnl_blocked_of(p->dnnl, ct_onednn_type(p), dims, BLOCK, &v->src_desc));
 	CT_TRY(ct_onednn_view(p, id, p->values[node->in[0]].root, 4, dims, &x_desc, &x_buffer));
 	CT_TRY(ct_onednn_relayout(p, id, ONEDNN_BUF(x_buffer), x_desc, v->src_desc, &x));
 	v->src = x.id;
 	ct_onednn_dims(p, id, dims);
-	CT_TRY(ct_dnnl_blocked(p->dnnl, dims, BLOCK, &y_desc));
+	CT_TRY(ct_dnnl_blocked_of(p->dnnl, ct_onednn_type(p), dims, BLOCK, &y_desc));
 	if (v->folded_norm >= 0) {
 		if (v->sum >= 0 && p->values[p->values[v->residual].root].desc != y_desc)
 			v->sum = -1;

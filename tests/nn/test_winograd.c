@@ -229,7 +229,7 @@ static void check_shape(struct ct_winograd_shape s)
 
 static bool no_instructions(void)
 {
-	const struct ct_winograd_shape plain = {4, 16, 16, 16, 16, 2, 2, 5};
+	const struct ct_winograd_shape plain = {4, 16, 16, 16, 16, 2, 2, 5, false};
 
 	if (ct_winograd_usable(&plain))
 		return false;
@@ -240,17 +240,20 @@ static bool no_instructions(void)
 static void test_sizes(void **state)
 {
 	static const struct ct_winograd_shape shapes[] = {
-		{1, 16, 16, 8, 8, 2, 2, 0},    {2, 16, 32, 14, 14, 2, 2, 0}, {3, 32, 16, 7, 11, 2, 2, 0},
-		{5, 48, 16, 9, 6, 2, 2, 0},    {4, 16, 48, 5, 13, 2, 2, 0},  {3, 48, 48, 10, 7, 0, 1, 0},
-		{1, 32, 32, 5, 5, 0, 0, 0},    {2, 16, 16, 1, 1, 4, 4, 0},   {2, 16, 32, 3, 21, 4, 0, 0},
-		{5, 32, 48, 4, 4, 2, 2, 0},    {3, 16, 16, 31, 18, 2, 2, 0}, {2, 16, 16, 6, 75, 2, 2, 0},
-		{17, 16, 16, 10, 10, 2, 2, 0}, {33, 16, 32, 4, 4, 3, 1, 0},
+		{1, 16, 16, 8, 8, 2, 2, 0, false},    {2, 16, 32, 14, 14, 2, 2, 0, false},
+		{3, 32, 16, 7, 11, 2, 2, 0, false},   {5, 48, 16, 9, 6, 2, 2, 0, false},
+		{4, 16, 48, 5, 13, 2, 2, 0, false},   {3, 48, 48, 10, 7, 0, 1, 0, false},
+		{1, 32, 32, 5, 5, 0, 0, 0, false},    {2, 16, 16, 1, 1, 4, 4, 0, false},
+		{2, 16, 32, 3, 21, 4, 0, 0, false},   {5, 32, 48, 4, 4, 2, 2, 0, false},
+		{3, 16, 16, 31, 18, 2, 2, 0, false},  {2, 16, 16, 6, 75, 2, 2, 0, false},
+		{17, 16, 16, 10, 10, 2, 2, 0, false}, {33, 16, 32, 4, 4, 3, 1, 0, false},
 	};
 
 	/* Units of several images, partial sums in few groups, channels cut among threads */
 	static const struct ct_winograd_shape large[] = {
-		{9, 64, 80, 9, 10, 1, 1, 3},  {3, 128, 112, 5, 7, 1, 1, 3}, {2, 256, 208, 6, 4, 1, 1, 3},
-		{5, 336, 256, 3, 3, 1, 1, 3}, {1, 32, 512, 8, 8, 1, 1, 3},  {1, 64, 64, 29, 31, 1, 1, 3},
+		{9, 64, 80, 9, 10, 1, 1, 3, false},  {3, 128, 112, 5, 7, 1, 1, 3, false},
+		{2, 256, 208, 6, 4, 1, 1, 3, false}, {5, 336, 256, 3, 3, 1, 1, 3, false},
+		{1, 32, 512, 8, 8, 1, 1, 3, false},  {1, 64, 64, 29, 31, 1, 1, 3, false},
 	};
 
 	(void)state;
@@ -268,6 +271,50 @@ static void test_sizes(void **state)
 		check_shape(large[i]);
 }
 
+static uint16_t *to_bf16(float *x, size_t n)
+{
+	uint16_t *y = ct_calloc_aligned(64, n * sizeof(*y));
+
+	assert_non_null(y);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, &x[i], sizeof(bits));
+		y[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+		bits = (uint32_t)y[i] << 16;
+		memcpy(&x[i], &bits, sizeof(bits)); /* what is left of it */
+	}
+	return y;
+}
+
+/* Images in bfloat16: what fp32 gives of the same values, rounded; gradients of weights are the same to the bit. */
+static void test_bf16(void **state)
+{
+	struct problem p;
+
+	(void)state;
+	if (no_instructions())
+		skip();
+	open_problem(&p, (struct ct_winograd_shape){5, 48, 32, 10, 7, 1, 1, 3, false});
+	uint16_t *x = to_bf16(p.x, p.n_x), *dy = to_bf16(p.dy, p.n_y);
+	run_all(&p, 2);
+	float *y = p.y, *dx = p.dx, *dw = keep(p.dw, p.n_w), *x32 = p.x, *dy32 = p.dy;
+	uint16_t *y_want = to_bf16(y, p.n_y), *dx_want = to_bf16(dx, p.n_x);
+	p.s.bf16 = true;
+	p.x = (float *)(void *)x;
+	p.dy = (float *)(void *)dy;
+	run_all(&p, 2);
+	assert_memory_equal(p.y, y_want, p.n_y * sizeof(*y_want));
+	assert_memory_equal(p.dx, dx_want, p.n_x * sizeof(*dx_want));
+	same_bits(dw, p.dw, p.n_w, true);
+	p.x = x32;
+	p.dy = dy32;
+	ct_free_aligned(x);
+	ct_free_aligned(dy);
+	ct_free_aligned(y_want);
+	ct_free_aligned(dx_want);
+	close_problem(&p);
+}
+
 static void test_relu_and_nan(void **state)
 {
 	struct problem p;
@@ -275,7 +322,7 @@ static void test_relu_and_nan(void **state)
 	(void)state;
 	if (no_instructions())
 		skip();
-	open_problem(&p, (struct ct_winograd_shape){2, 16, 16, 9, 9, 2, 2, 5});
+	open_problem(&p, (struct ct_winograd_shape){2, 16, 16, 9, 9, 2, 2, 5, false});
 	convolve(&p, CT_WINOGRAD_FORWARD, 1, false);
 	float *plain = keep(p.y, p.n_y);
 	convolve(&p, CT_WINOGRAD_FORWARD, 1, true);
@@ -294,10 +341,13 @@ static void test_relu_and_nan(void **state)
 static void test_usable(void **state)
 {
 	static const struct ct_winograd_shape refused[] = {
-		{8, 1, 16, 28, 28, 2, 2, 5},   {8, 16, 20, 14, 14, 2, 2, 5}, {8, 128, 64, 14, 14, 2, 2, 5},
-		{8, 16, 16, 14, 14, 5, 2, 5},  {8, 16, 16, 3, 14, 0, 0, 5},  {8, 16, 16, 5, 5, 0, 0, 5},
-		{8, 16, 16, 14, 14, -1, 0, 5}, {8, 16, 16, 14, 4, 2, 0, 5},  {8, 16, 16, 14, 14, 3, 1, 3},
-		{8, 16, 24, 14, 14, 1, 1, 3},  {8, 16, 16, 14, 14, 1, 1, 4},
+		{8, 1, 16, 28, 28, 2, 2, 5, false},   {8, 16, 20, 14, 14, 2, 2, 5, false},
+		{8, 128, 64, 14, 14, 2, 2, 5, false}, {8, 16, 16, 14, 14, 5, 2, 5, false},
+		{8, 16, 16, 3, 14, 0, 0, 5, false},   {8, 16, 16, 5, 5, 0, 0, 5, false},
+		{8, 16, 16, 14, 14, -1, 0, 5, false}, {8, 16, 16, 14, 4, 2, 0, 5, false},
+		{8, 16, 16, 14, 14, 3, 1, 3, false},  {8, 16, 24, 14, 14, 1, 1, 3, false},
+		{8, 16, 16, 14, 14, 1, 1, 4, false},  {2, 64, 64, 7, 7, 1, 1, 3, false},
+		{8, 64, 64, 12, 12, 1, 1, 3, true},
 	};
 
 	(void)state;
@@ -355,8 +405,8 @@ static void test_few_rows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_relu_and_nan), cmocka_unit_test(test_usable),
-		cmocka_unit_test(test_engine), cmocka_unit_test(test_few_rows),
+		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_bf16),   cmocka_unit_test(test_relu_and_nan),
+		cmocka_unit_test(test_usable), cmocka_unit_test(test_engine), cmocka_unit_test(test_few_rows),
 	};
 
 	return skip_without_onednn() ? 77 : cmocka_run_group_tests(tests, NULL, NULL);
