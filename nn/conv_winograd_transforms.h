@@ -33,6 +33,9 @@
 #include "nn/conv_winograd_impl.h"
 #include "nn/norm_lanes.h"
 
+#ifndef TAPS /* for tools that read this header alone */
+#define TAPS 3
+#endif
 #define POINTS (TAPS + RESULTS - 1)
 #define INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
