@@ -28,8 +28,9 @@ enum ct_input_kind { CT_INPUT_U8_NHWC, CT_INPUT_F32_NCHW };
 /* PyTorch: U(-1/sqrt(fan_in), +1/sqrt(fan_in)) for weight and bias. Kaiming: convolutions normal with variance
  * 2/fan_out and bias 0, linear layers as PyTorch's (torchvision's ResNets). */
 enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
-/* BF16: values, their gradients and convolution inputs in bfloat16; parameters, gradients of parameters, optimizer and
- * batch-norm statistics stay fp32 in the arenas. */
+/* BF16: values, their gradients and convolution inputs in bfloat16; parameters, gradients of parameters, optimizer,
+ * batch-norm statistics and logits stay fp32, and sums are fp32. Where a convolution is faster by Winograd's filtering, it
+ * computes in fp32 between bfloat16 images. */
 enum ct_precision { CT_PRECISION_FP32, CT_PRECISION_BF16 };
 /* BLOCKS: values inside residual blocks are computed again in the backward pass instead of being kept (Chen et al.,
  * "Training deep nets with sublinear memory cost", 2016). Results are the same to the bit. */
