@@ -28,8 +28,9 @@ static void batch_statistics(const struct ct_node *node, int n, const float *x, 
 	*var = squares / count;
 }
 
-/* Statistics of all ranks' values: sums[2c] of channel c's values, sums[2c + 1] of their squares, and their count. In
- * double the squares of fp32 values lose nothing that the variance of such values could show. */
+/* Statistics of all ranks' values: sums[c] of channel c's values, sums[C + c] of their squares, and their count: the order
+ * of nn/norm_kernels.h, with which another rank may compute the same norm. In double the squares of fp32 values lose
+ * nothing that the variance of such values could show. */
 static enum ct_status share_statistics(const struct ct_node *node, const struct ct_net_opts *opts, double *stat,
 				       double *sums)
 {
@@ -37,15 +38,15 @@ static enum ct_status share_statistics(const struct ct_node *node, const struct 
 	const double own = stat[2 * c_count];
 
 	for (int c = 0; c < c_count; c++) {
-		sums[2 * c] = stat[2 * c] * own;
-		sums[2 * c + 1] = (stat[2 * c + 1] + stat[2 * c] * stat[2 * c]) * own;
+		sums[c] = stat[2 * c] * own;
+		sums[c_count + c] = (stat[2 * c + 1] + stat[2 * c] * stat[2 * c]) * own;
 	}
 	sums[2 * c_count] = own;
 	CT_TRY(ct_norm_sync(opts, node, sums, 2 * (size_t)c_count + 1));
 	const double count = stat[2 * c_count] = sums[2 * c_count];
 	CT_TRY(ct_norm_check_count(node, count));
 	for (int c = 0; c < c_count; c++) {
-		double mean = sums[2 * c] / count, var = sums[2 * c + 1] / count - mean * mean;
+		double mean = sums[c] / count, var = sums[c_count + c] / count - mean * mean;
 		stat[2 * c] = mean;
 		stat[2 * c + 1] = var < 0 ? 0 : var;
 	}
@@ -98,7 +99,7 @@ void ct_ref_batch_norm_forward(const struct ct_node *node, int n, const float *x
 	}
 }
 
-/* sums[2c]: of dy over channel c; sums[2c + 1]: of dy * xh. */
+/* sums[c]: of dy over channel c; sums[C + c]: of dy * xh. */
 static void gradient_sums(const struct ct_node *node, int n, const float *x, const float *dy, const double *stat,
 			  double *sums)
 {
@@ -113,8 +114,8 @@ static void gradient_sums(const struct ct_node *node, int n, const float *x, con
 				dot += (double)d[o] * ((double)p[o] - mean) * inv;
 			}
 		}
-		sums[2 * c] = sum;
-		sums[2 * c + 1] = dot;
+		sums[c] = sum;
+		sums[node->shape.c + c] = dot;
 	}
 }
 
@@ -131,13 +132,13 @@ enum ct_status ct_ref_batch_norm_backward(const struct ct_node *node, int n, con
 
 	gradient_sums(node, n, x, dy, stat, sums);
 	for (int c = 0; c < c_count; c++) {
-		dbeta[c] = (float)sums[2 * c];
-		dgamma[c] = (float)sums[2 * c + 1];
+		dbeta[c] = (float)sums[c];
+		dgamma[c] = (float)sums[c_count + c];
 	}
 	if (opts->sync)
 		CT_TRY(ct_norm_sync(opts, node, sums, 2 * (size_t)c_count));
 	for (int c = 0; c < c_count; c++) {
-		double mean = stat[2 * c], inv = stat[2 * c + 1], sum = sums[2 * c], dot = sums[2 * c + 1];
+		double mean = stat[2 * c], inv = stat[2 * c + 1], sum = sums[c], dot = sums[c_count + c];
 		for (int i = 0; i < n; i++) {
 			const float *p = plane_of(node, x, i, c), *d = plane_of(node, dy, i, c);
 			float *out = dx + (p - x);
