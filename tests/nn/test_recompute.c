@@ -8,6 +8,7 @@ struct outcome {
 	struct ct_metrics metrics;
 	struct ct_net_memory memory;
 	int reorders;
+	size_t sums;
 };
 
 struct setup {
@@ -17,9 +18,17 @@ struct setup {
 	enum ct_precision precision;
 	enum ct_recompute recompute;
 	float drop_path;
+	bool sync;
 };
 
-static bool opened(struct rig *r, const struct setup *s)
+static enum ct_status sum_of_one_rank(void *user, double *v, size_t n)
+{
+	*(size_t *)user += n;
+	return v ? CT_OK : CT_BUG;
+}
+
+/* sums: counts what the ranks would add up. */
+static bool opened(struct rig *r, const struct setup *s, size_t *sums)
 {
 	const struct ct_model_spec spec = {.name = s->model,
 					   .input = s->input,
@@ -34,7 +43,9 @@ static bool opened(struct rig *r, const struct setup *s)
 					 .seed = 7,
 					 .train = true,
 					 .precision = s->precision,
-					 .recompute = s->recompute};
+					 .recompute = s->recompute,
+					 .sync = s->sync ? sum_of_one_rank : NULL,
+					 .sync_user = sums};
 
 	*r = (struct rig){0};
 	assert_ok(ct_model_build(&spec, &r->graph));
@@ -91,7 +102,7 @@ static bool run_setup(const struct setup *s, struct outcome *o)
 	struct rig r;
 
 	*o = (struct outcome){0};
-	if (!opened(&r, s))
+	if (!opened(&r, s, &o->sums))
 		return false;
 	train(&r, s, &o->metrics);
 	o->n_params = ct_net_arena_elems(r.net);
@@ -116,6 +127,7 @@ static const struct setup setups[] = {
 	{"resnet20", {3, 16, 16}, 4, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.5f},
 	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0},
 	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.2f},
+	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, true},
 };
 
 static void test_same_bits(void **state)
@@ -133,6 +145,8 @@ static void test_same_bits(void **state)
 		assert_memory_equal(a.params, b.params, a.n_params * sizeof(float));
 		assert_memory_equal(a.buffers, b.buffers, a.n_buffers * sizeof(float));
 		assert_memory_equal(&a.metrics, &b.metrics, sizeof(a.metrics));
+		assert_int_equal(a.sums, b.sums); /* statistics of all ranks are not asked for again */
+		assert_true((a.sums > 0) == setups[i].sync);
 		assert_true(isfinite(a.metrics.loss) && a.metrics.count == 4 * setups[i].batch);
 		printf("%s, precision %d: %.2f MB of activations, %.2f MB with blocks computed again\n",
 		       setups[i].model, (int)setups[i].precision, (double)a.memory.activations * 1e-6,
@@ -149,7 +163,8 @@ static void test_no_reorders(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(setups); i++) {
 		struct rig r;
-		if (!opened(&r, &setups[i]))
+		size_t sums = 0;
+		if (!opened(&r, &setups[i], &sums))
 			continue;
 		if (strstr(ct_engine_version(r.engine), "avx512"))
 			assert_int_equal(ct_program_reorders(r.program), 0);
