@@ -12,7 +12,7 @@ struct planned {
 	struct ct_ranks ranks;
 	struct ct_run_plan plan;
 	ct_dataset *train, *val;
-	ct_graph *graph, *val_graph;
+	ct_graph *graph, *size_graph, *val_graph;
 	ct_device *device;
 	ct_engine *engine;
 	ct_net *net;
@@ -20,6 +20,19 @@ struct planned {
 	struct ct_bucket *buckets;
 	int n_buckets;
 };
+
+/* Of all epochs: what memory has to suffice for. */
+static struct ct_shape largest_input(const struct ct_run_plan *r)
+{
+	struct ct_shape most = r->input;
+	for (int i = 0; i < r->n_sizes; i++) {
+		if (r->sizes[i].h * r->sizes[i].w > most.h * most.w) {
+			most.h = r->sizes[i].h;
+			most.w = r->sizes[i].w;
+		}
+	}
+	return most;
+}
 
 static enum ct_status make(const struct ct_config *c, struct planned *p)
 {
@@ -35,7 +48,8 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
 	CT_TRY(ct_plan_check_precision(c, p->engine));
 	CT_TRY(ct_net_create(p->engine, p->graph, &p->plan.net, &p->net));
-	CT_TRY(ct_program_create(p->net, (int)p->plan.micro_rows, CT_TRAIN, &p->program));
+	CT_TRY(ct_plan_graph(c, ti, largest_input(&p->plan), &p->size_graph));
+	CT_TRY(ct_program_create_for(p->net, p->size_graph, (int)p->plan.micro_rows, CT_TRAIN, &p->program));
 	if (p->val) {
 		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
 		CT_TRY(ct_program_create_for(p->net, p->val_graph, (int)p->plan.eval_rows, CT_EVAL, &p->eval));
@@ -52,6 +66,7 @@ static void release(struct planned *p)
 	ct_engine_close(p->engine);
 	ct_device_close(p->device);
 	ct_graph_destroy(p->val_graph);
+	ct_graph_destroy(p->size_graph);
 	ct_graph_destroy(p->graph);
 	ct_dataset_close(p->val);
 	ct_dataset_close(p->train);

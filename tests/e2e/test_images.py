@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import re
 import signal
 import struct
 import tarfile
@@ -122,6 +123,11 @@ class Training(Images):
         self.train(*sets, config=config)
         self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], 7)
         self.assertEqual(self.digest(), self.digest("whole"))
+        # Planned for are the largest images, whenever they come.
+        planned = [float(re.search(r"activations ([\d.]+)", self.run_ctrain("plan", config, f"data.train.size={s}", "data.val=none").out)[1])
+                   for s in ("16", "[[0,16],[1,64]]", "[[0,64],[1,16]]")]
+        self.assertGreater(planned[1], 4 * planned[0])
+        self.assertEqual(planned[1], planned[2])
         # What training said of the larger evaluation images is what a program made for them alone says.
         shown = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", *sets, "--checkpoint", "last", "--json", "--procs", 1).json()
         self.assertAlmostEqual(shown["loss"], self.metrics(kind="eval")[-1]["loss"], places=5)
