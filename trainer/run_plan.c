@@ -364,7 +364,7 @@ static enum ct_status check_val(const struct ct_config *c, const struct ct_datas
 static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_run_plan *p)
 {
 	struct ct_sampler s = p->train;
-	if (strcmp(c->model.bn, "sync") != 0 || p->total_steps < p->steps_per_epoch)
+	if (strcmp(c->model.bn, "sync") != 0 || p->world == 1 || p->total_steps < p->steps_per_epoch)
 		return CT_OK;
 	s.rank = p->world - 1;
 	if (ct_sampler_slice(&s, p->steps_per_epoch - 1, p->accumulate - 1).count > 0)

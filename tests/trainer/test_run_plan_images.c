@@ -200,7 +200,7 @@ static void test_weights_for_all_sizes(void **state)
 	assert_non_null(strstr(ct_error_message(), "fc1.weight"));
 }
 
-/* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them. */
+/* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them; one rank alone asks nobody. */
 static void test_sync_needs_rows(void **state)
 {
 	struct ct_run_plan p;
@@ -211,6 +211,8 @@ static void test_sync_needs_rows(void **state)
 	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48"), &shards, 48, &p), CT_CONFIG);
 	assert_non_null(strstr(ct_error_message(), "(32 samples)"));
 	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48", "data.drop_last=true"), &shards, 48, &p),
+			 CT_OK);
+	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48", "train.accumulate=48"), &shards, 1, &p),
 			 CT_OK);
 }
 
