@@ -33,7 +33,7 @@ enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
  * computes in fp32 between bfloat16 images. */
 enum ct_precision { CT_PRECISION_FP32, CT_PRECISION_BF16 };
 /* BLOCKS: values inside residual blocks are computed again in the backward pass instead of being kept (Chen et al.,
- * "Training deep nets with sublinear memory cost", 2016). Results are the same to the bit. */
+ * "Training deep nets with sublinear memory cost", 2016). Results are the same to the bit. The engine "ref" keeps all. */
 enum ct_recompute { CT_RECOMPUTE_NONE, CT_RECOMPUTE_BLOCKS };
 
 struct ct_net_opts {
