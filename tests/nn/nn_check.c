@@ -153,3 +153,19 @@ size_t shape_elems(struct ct_shape s)
 {
 	return (size_t)s.c * (size_t)s.h * (size_t)s.w;
 }
+
+bool has_precision(const char *engine, enum ct_precision precision)
+{
+	ct_device *device;
+	ct_engine *e;
+
+	assert_ok(ct_device_open("cpu", 0, &device));
+	assert_ok(ct_engine_open(engine, device, 1, &e));
+	const bool has = ct_engine_check_precision(e, precision) == CT_OK;
+	if (!has)
+		printf("not compared: %s\n", ct_error_message());
+	ct_engine_close(e);
+	ct_device_close(device);
+	ct_error_clear();
+	return has;
+}

@@ -30,6 +30,8 @@ void vary_norms(ct_net *net);
 
 /* Calls test(engine) for every engine that this build and machine have. */
 void each_engine(void (*test)(const char *engine));
+/* When not, prints why. */
+bool has_precision(const char *engine, enum ct_precision precision);
 
 /* n numbers of stream `stream`: uniform in [-1, 1), in [0, 1), bytes, labels below k. */
 void fill_floats(uint32_t stream, float *x, size_t n);

@@ -292,21 +292,6 @@ static double tolerance_of(const struct op_case *c, enum ct_precision precision)
 	return norm ? TOLERANCE_NORM : TOLERANCE;
 }
 
-static bool has_precision(const char *engine, enum ct_precision precision)
-{
-	ct_device *device;
-	ct_engine *e;
-
-	assert_ok(ct_device_open("cpu", 0, &device));
-	assert_ok(ct_engine_open(engine, device, 1, &e));
-	const bool has = ct_engine_check_precision(e, precision) == CT_OK;
-	if (!has)
-		printf("not compared: %s\n", ct_error_message());
-	ct_engine_close(e);
-	ct_device_close(device);
-	return has;
-}
-
 static int64_t compare_engine(const char *engine, enum ct_precision precision)
 {
 	int64_t total = 0;

@@ -8,13 +8,15 @@ struct setup {
 	const char *model;
 	struct ct_shape input;
 	float drop_path;
+	enum ct_precision precision;
 };
 
 static const struct setup setups[] = {
-	{"resnet20", {3, 12, 12}, 0.5f},
-	{"resnet50", {3, 32, 32}, 0},
-	{"convnet", {1, 20, 20}, 0},
+	{"resnet20", {3, 16, 16}, 0.5f, CT_PRECISION_FP32}, /* the first stage by Winograd */
+	{"resnet50", {3, 32, 32}, 0, CT_PRECISION_FP32},
+	{"convnet", {1, 20, 20}, 0, CT_PRECISION_FP32},
 };
+static const struct setup bf16 = {"resnet20", {3, 32, 32}, 0, CT_PRECISION_BF16};
 
 static void open_net(struct rig *r, const char *engine, const struct setup *s, bool train)
 {
@@ -24,7 +26,8 @@ static void open_net(struct rig *r, const char *engine, const struct setup *s, b
 					   .loss = CT_LOSS_CROSS_ENTROPY,
 					   .small_stem = true,
 					   .drop_path = s->drop_path};
-	const struct ct_net_opts opts = {.batch = ROWS, .input = CT_INPUT_F32_NCHW, .seed = 7, .train = train};
+	const struct ct_net_opts opts = {
+		.batch = ROWS, .input = CT_INPUT_F32_NCHW, .seed = 7, .train = train, .precision = s->precision};
 
 	*r = (struct rig){0};
 	assert_ok(ct_model_build(&spec, &r->graph));
@@ -110,39 +113,46 @@ static void test_norms_cost_nothing(void **state)
 }
 
 /* A program that has folded before gives what a new one gives. */
-static void assert_like_new(const struct rig *r, const float before[ROWS * 10])
+static void assert_like_new(const struct rig *r, const struct setup *s, const float before[ROWS * 10])
 {
 	float a[ROWS * 10], b[ROWS * 10];
 	ct_program *fresh;
 
-	evaluate(r, r->program, &setups[0], a);
+	evaluate(r, r->program, s, a);
 	assert_ok(ct_program_create(r->net, ROWS, CT_EVAL, &fresh));
-	evaluate(r, fresh, &setups[0], b);
+	evaluate(r, fresh, s, b);
 	ct_program_destroy(fresh);
 	assert_memory_equal(a, b, sizeof(a));
 	assert_true(largest(a, before, ROWS * 10) > 0);
 }
 
-static void test_follows_changes(void **state)
+static void check_changes(const struct setup *setup)
 {
 	struct rig r;
 	float first[ROWS * 10], again[ROWS * 10];
 
-	(void)state;
-	open_net(&r, "onednn", &setups[0], true);
+	open_net(&r, "onednn", setup, true);
 	vary_statistics(r.net);
-	evaluate(&r, r.program, &setups[0], first);
-	evaluate(&r, r.program, &setups[0], again);
+	evaluate(&r, r.program, setup, first);
+	evaluate(&r, r.program, setup, again);
 	assert_memory_equal(first, again, sizeof(first));
 	const struct ct_slice *s = ct_net_slice(r.net, ct_net_n_slices(r.net) / 2);
 	ct_net_params(r.net)[s->offset] += 0.5f;
-	assert_like_new(&r, first);
+	assert_like_new(&r, setup, first);
 	ct_net_params(r.net)[s->offset] -= 0.5f;
 	ct_net_buffers(r.net)[3] += 0.25f;
-	assert_like_new(&r, first);
+	assert_like_new(&r, setup, first);
 	assert_ok(ct_net_init(r.net, CT_INIT_KAIMING, 2));
-	assert_like_new(&r, first);
+	assert_like_new(&r, setup, first);
 	rig_close(&r);
+}
+
+static void test_follows_changes(void **state)
+{
+	(void)state;
+	check_changes(&setups[0]);
+	if (has_precision("onednn", CT_PRECISION_BF16))
+		check_changes(&bf16);
 }
 
 int main(void)
