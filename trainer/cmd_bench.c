@@ -15,21 +15,56 @@ static int compare_i64(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void set_nodes(ct_json *j, const struct ct_session *s, int64_t steps)
+/* Forward and backward of the node's products, for one row; 0 where no product is the node's work. The gradient of the
+ * input costs as much as that of the weights, and is not computed where no parameter lies before it. */
+static void products(const ct_graph *g, int id, const bool *needs_grad, double *forward, double *backward)
 {
+	const struct ct_node *node = ct_graph_node(g, id);
+	const bool product = node->op == CT_OP_CONV2D || node->op == CT_OP_LINEAR;
+
+	*forward = product ? ct_graph_node_flops(g, id) : 0;
+	*backward = needs_grad[node->in[0]] ? 2 * *forward : *forward;
+}
+
+static void set_node(ct_json *a, const struct ct_session *s, int id, int64_t steps, const bool *needs_grad)
+{
+	double f, b, forward, backward;
+
+	if (ct_program_times(s->full, id, &f, &b) < 0)
+		return;
+	ct_json *o = ct_json_object();
+	ct_json_set_str(o, "name", ct_graph_node(s->graph, id)->name);
+	ct_json_set_str(o, "op", ct_op_name(ct_graph_node(s->graph, id)->op));
+	ct_json_set_f64(o, "forward_ms", f * 1e3 / (double)steps);
+	ct_json_set_f64(o, "backward_ms", b * 1e3 / (double)steps);
+	products(s->graph, id, needs_grad, &forward, &backward);
+	if (forward > 0) {
+		const double rows = (double)s->plan.per_rank * (double)steps;
+		ct_json_set_f64(o, "flops", forward * s->plan.per_rank);
+		ct_json_set_f64(o, "backward_flops", backward * s->plan.per_rank);
+		/* Without a time there is no rate: null. */
+		ct_json_set_f64(o, "forward_gflops_per_sec", forward * rows / f * 1e-9);
+		ct_json_set_f64(o, "backward_gflops_per_sec", backward * rows / b * 1e-9);
+	}
+	ct_json_push(a, o);
+}
+
+static enum ct_status set_nodes(ct_json *j, const struct ct_session *s, int64_t steps)
+{
+	const int n = ct_graph_n_nodes(s->graph);
 	ct_json *a = ct_json_array();
-	for (int i = 1; i < ct_graph_n_nodes(s->graph); i++) {
-		double f, b;
-		if (ct_program_times(s->full, i, &f, &b) < 0)
-			continue;
-		ct_json *o = ct_json_object();
-		ct_json_set_str(o, "name", ct_graph_node(s->graph, i)->name);
-		ct_json_set_str(o, "op", ct_op_name(ct_graph_node(s->graph, i)->op));
-		ct_json_set_f64(o, "forward_ms", f * 1e3 / (double)steps);
-		ct_json_set_f64(o, "backward_ms", b * 1e3 / (double)steps);
-		ct_json_push(a, o);
+	bool *needs_grad = CT_NEW_ARRAY(bool, (size_t)n);
+
+	for (int i = 1; needs_grad && i < n; i++) {
+		const struct ct_node *node = ct_graph_node(s->graph, i);
+		set_node(a, s, i, steps, needs_grad);
+		needs_grad[i] =
+			node->weight >= 0 || needs_grad[node->in[0]] || (node->in[1] >= 0 && needs_grad[node->in[1]]);
 	}
 	ct_json_set(j, "nodes", a);
+	const enum ct_status st = needs_grad ? CT_OK : CT_NOMEM;
+	ct_free(needs_grad);
+	return st;
 }
 
 static enum ct_status bench_step(struct ct_session *s, int64_t steps)
@@ -81,8 +116,11 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	ct_json_set_f64(j, "backward_ms", (double)t.backward_ns * ms);
 	ct_json_set_f64(j, "optim_ms", (double)t.optim_ns * ms);
 	ct_json_set_i64(j, "allocations", (int64_t)allocations);
-	set_nodes(j, s, profiled);
-	st = ct_print_json(j, false);
+	st = set_nodes(j, s, profiled);
+	if (st == CT_OK)
+		st = ct_print_json(j, false);
+	else
+		ct_json_destroy(j);
 out:
 	ct_stepper_destroy(p);
 	ct_free(ns);
