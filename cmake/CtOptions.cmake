@@ -82,7 +82,7 @@ function(ct_add_test name)
   target_link_libraries(${name} PRIVATE ct_flags ${A_LINK} ct_cmocka)
   add_test(NAME ${name} COMMAND ${name} ${A_ARGS})
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 120)
+    set(A_TIMEOUT 240)
   endif()
   # Compute threads that wait by spinning are many times slower where other tests have the cores.
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77
