@@ -22,6 +22,16 @@ class Bench(Case):
             self.assertIn(name, names)
         for key in ("data_ms", "forward_ms", "backward_ms", "optim_ms", "gflops_per_sec"):
             self.assertGreaterEqual(j[key], 0, key)
+        # 144 inputs, 32 hidden: multiply-adds and the bias, of a batch of 48. No gradient of the images.
+        nodes = {n["name"]: n for n in j["nodes"]}
+        self.assertEqual(nodes["fc1"]["flops"], j["batch"] * (2 * 144 * 32 + 32))
+        self.assertEqual(nodes["fc1"]["backward_flops"], nodes["fc1"]["flops"])
+        self.assertEqual(nodes["fc2"]["backward_flops"], 2 * nodes["fc2"]["flops"])
+        for name in ("fc1", "fc2"):
+            n = nodes[name]
+            self.assertAlmostEqual(n["forward_gflops_per_sec"] * n["forward_ms"] * 1e6 / n["flops"], 1, delta=1e-6)
+            self.assertAlmostEqual(n["backward_gflops_per_sec"] * n["backward_ms"] * 1e6 / n["backward_flops"], 1, delta=1e-6)
+        self.assertFalse([n for n in j["nodes"] if n["op"] not in ("linear", "conv2d") and "flops" in n])
 
     def test_loader(self):
         j = self.run_ctrain("bench", "loader", self.config(), "--steps", 21).json()
@@ -78,6 +88,63 @@ data: {name: shards, dir: %s, train: {path: "train-{0..1}.tar", size: 32}, val: 
 batch: {global: 8}
 train: {epochs: 1}
 """ % case.path("out"))
+
+
+class ConvPeak(Case):
+    def conv_peak(self, *args, expect=0):
+        program = os.path.join(os.path.dirname(CTRAIN), "bench", "conv_peak")
+        if not os.path.exists(program):
+            self.skipTest("built without bench/conv_peak")
+        out = subprocess.run([program, *map(str, args)], env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100 * SLOW)
+        self.assertEqual(out.returncode, expect, out.stderr.decode())
+        return out
+
+    def check(self, *args):
+        out = self.conv_peak(*args, "--rounds", 1, "--json")
+        self.assertEqual(out.stderr, b"")
+        j = json.loads(out.stdout.decode())
+        self.assertEqual((j["bench"], j["model"], j["size"], j["batch"], j["threads"], j["precision"]), ("conv_peak", *args[:5]))
+        self.assertEqual([p["threads"] for p in j["peaks"]], [1, 2][: j["threads"]])
+        step, layers = j["step"], j["layers"]
+        total = {"gflop": 0, "direct_ms": 0, "best_ms": 0}
+        for layer in layers:
+            for name in ("forward", "backward_data", "backward_weights"):
+                if name not in layer:
+                    self.assertEqual((layer["channels"], name), (3, "backward_data"))
+                    continue
+                p = layer[name]
+                self.assertAlmostEqual(p["direct_gflops_per_sec"] * p["direct_ms"] * 1e-3 / layer["gflop"], 1, delta=1e-6)
+                total["gflop"] += layer["count"] * layer["gflop"]
+                total["direct_ms"] += layer["count"] * p["direct_ms"]
+                total["best_ms"] += layer["count"] * min(p["direct_ms"], p.get("winograd_ms", p["direct_ms"]))
+        for key, value in total.items():
+            self.assertAlmostEqual(step[key] / value, 1, delta=1e-6, msg=key)
+        self.assertLessEqual(step["best_ms"], step["engine_ms"])
+        if "peak_ms" in step:
+            self.assertAlmostEqual(step["best_share"], step["peak_ms"] / step["best_ms"], delta=1e-6)
+            self.assertGreaterEqual(step["bound_ms"], step["peak_ms"])
+        return j
+
+    def test_fp32(self):
+        j = self.check("resnet20", 32, 2, 2, "fp32")
+        # Stem, 18 convolutions of 3x3 and two of 1x1 where the shape changes.
+        self.assertEqual(sum(layer["count"] for layer in j["layers"]), 21)
+        self.assertEqual([(layer["count"], layer["gflop"]) for layer in j["layers"] if layer["name"] == "layer1.0.conv1"],
+                         [(6, 2 * 2 * 16 * 16 * 9 * 32 * 32 * 1e-9)])
+        self.assertIn("each at its best", self.conv_peak("resnet20", 32, 1, 1, "fp32", "--rounds", 1).stdout.decode())
+
+    def test_bf16(self):
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            if "avx512_bf16" not in f.read():
+                self.assertIn(b"avx512_bf16", self.conv_peak("resnet20", 32, 2, 1, "bf16", expect=USAGE).stderr)
+                return
+        self.check("resnet20", 32, 2, 1, "bf16")
+
+    def test_wrong_arguments(self):
+        for args, say in ((("resnet20", 32, 2, 1), "wanted"), (("resnet20", 32, 2, 1, "fp16"), "fp16"), (("resnet21", 32, 2, 1, "fp32"), "resnet21"),
+                          (("resnet20", 32, 0, 1, "fp32"), "0"), (("mlp", 32, 2, 1, "fp32"), "without convolutions")):
+            with self.subTest(args=args):
+                self.assertIn(say, self.conv_peak(*args, expect=USAGE).stderr.decode())
 
 
 class Scripts(Case):
