@@ -172,8 +172,9 @@ static void check_val_size(struct checker *k)
 
 	if (size > 0 && size < 8 && fine(k, "data.val.size"))
 		problem(k, "data.val.size", "data.val.size %lld is too small: from 8", (long long)size);
-	if (size == 0 && c->data.train_size.n > 0)
-		size = c->data.train_size.v[c->data.train_size.n - 1].size;
+	if (size == 0)
+		size = c->data.train_size.n > 0 ? c->data.train_size.v[c->data.train_size.n - 1].size
+						: CT_DATA_DEFAULT_SIZE;
 	if (c->data.val_resize > 0 && c->data.val_resize < size && fine(k, "data.val.size") &&
 	    fine(k, "data.val.resize"))
 		problem(k, "data.val.resize",

@@ -4,7 +4,6 @@
 
 #include "trainer/run_plan.h"
 
-#define DEFAULT_SIZE 224
 #define SMALL_IMAGES 64 /* pixels; up to here `model.stem: auto` keeps them whole */
 
 bool ct_plan_has_val(const struct ct_config *c)
@@ -22,7 +21,6 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 {
 	const struct ct_int_list *s = &c->data.shape;
 	const char *split = train ? c->data.train : c->data.val;
-	bool encoded = strcmp(c->data.name, "shards") == 0 || strcmp(c->data.name, "imagefolder") == 0;
 	*out = (struct ct_dataset_spec){
 		.name = c->data.name,
 		.dir = c->data.dir,
@@ -36,9 +34,7 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 		.c = s->n > 0 ? (int)s->v[0] : 0,
 		.h = s->n > 1 ? (int)s->v[1] : 0,
 		.w = s->n > 2 ? (int)s->v[2] : 0,
-		.n_classes = c->data.classes > 0 ? (int)c->data.classes
-			     : encoded           ? 0
-						 : 10,
+		.n_classes = c->data.classes > 0 ? (int)c->data.classes : 0,
 		.n_targets = (int)c->data.targets,
 		.seed = (uint64_t)c->run.seed,
 	};
@@ -56,7 +52,7 @@ enum ct_status ct_plan_open_data(const struct ct_config *c, bool train, const st
 
 static int64_t largest_size(const struct ct_config *c)
 {
-	int64_t most = c->data.train_size.n > 0 ? 0 : DEFAULT_SIZE;
+	int64_t most = c->data.train_size.n > 0 ? 0 : CT_DATA_DEFAULT_SIZE;
 	for (int i = 0; i < c->data.train_size.n; i++)
 		most = c->data.train_size.v[i].size > most ? c->data.train_size.v[i].size : most;
 	return most;
@@ -103,7 +99,7 @@ static void plan_sizes(const struct ct_config *c, struct ct_run_plan *p)
 		p->sizes[p->n_sizes++] = (struct ct_loader_size){
 			.epoch = (uint32_t)l->v[i].epoch, .h = (int)l->v[i].size, .w = (int)l->v[i].size};
 	if (p->n_sizes == 0)
-		p->sizes[p->n_sizes++] = (struct ct_loader_size){.h = DEFAULT_SIZE, .w = DEFAULT_SIZE};
+		p->sizes[p->n_sizes++] = (struct ct_loader_size){.h = CT_DATA_DEFAULT_SIZE, .w = CT_DATA_DEFAULT_SIZE};
 }
 
 static void plan_encoded(const struct ct_config *c, struct ct_run_plan *p)
@@ -145,7 +141,10 @@ enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_i
 		p->train.n_groups = train->n_groups;
 		p->train.group_first = train->group_first;
 	}
-	return train->kind == CT_SAMPLE_F32 ? CT_OK : ct_transform_check(&p->transform, train);
+	if (train->kind == CT_SAMPLE_F32)
+		return CT_OK;
+	CT_TRY(ct_transform_check(&p->transform, train));
+	return val ? ct_transform_check(&p->val_transform, val) : CT_OK;
 }
 
 struct ct_shape ct_plan_input_at(const struct ct_run_plan *p, uint32_t epoch)

@@ -119,6 +119,7 @@ static const struct bad cases[] = {
 	{"size for images in memory", GOOD_DATA "  train: {size: 32}\n", 0,
 	 ":5:17:", "does not apply to data.name mnist"},
 	{"resize below the cut", SHARDS "  val: {size: 224, resize: 200}\n", 0, ":5:28:", "smaller than the image"},
+	{"resize below the usual cut", SHARDS "  val: {resize: 200}\n", 0, ":5:17:", "smaller than the image"},
 	{"window without shards", GOOD_DATA "  shuffle: window\n", 0, ":5:12:", "is for data.name shards"},
 	{"window size without window", SHARDS "  shuffle_window: 4\n", 0, ":5:19:", "does not apply to data.shuffle"},
 	{"area the wrong way round", SHARDS "  augment: {area: [1, 0.08]}\n", 0, ":5:19:", "the smaller number"},

@@ -121,6 +121,23 @@ static void test_each_key_has_its_place(void **state)
 	ct_config_destroy(c);
 }
 
+/* A set that knows its classes needs no data.classes. */
+static void test_cifar_classes(void **state)
+{
+	static const uint8_t records[2][2 + 3072] = {{0, 7}, {19, 99}};
+	char dir[320];
+	ct_dataset *d = NULL;
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "data.dir=%s", tmpdir);
+	struct ct_config *c = LOAD("data.name=cifar100", dir);
+	assert_ok(ct_file_replace(in_tmpdir("train.bin"), records, sizeof(records)));
+	assert_ok(ct_plan_open_data(c, true, NULL, &d));
+	assert_int_equal(ct_dataset_info(d)->n_classes, 100);
+	ct_dataset_close(d);
+	ct_config_destroy(c);
+}
+
 static void test_shuffle(void **state)
 {
 	struct ct_run_plan p;
@@ -236,6 +253,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_each_key_has_its_place),
+		cmocka_unit_test(test_cifar_classes),
 		cmocka_unit_test(test_shuffle),
 		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_stem),
