@@ -122,11 +122,11 @@ static void outcome_free(struct outcome *o)
 }
 
 static const struct setup setups[] = {
-	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0},
-	{"resnet20", {3, 16, 16}, 3, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f},
-	{"resnet20", {3, 16, 16}, 4, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.5f},
-	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0},
-	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.2f},
+	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0, false},
+	{"resnet20", {3, 16, 16}, 3, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, false},
+	{"resnet20", {3, 16, 16}, 4, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.5f, false},
+	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0, false},
+	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.2f, false},
 	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, true},
 };
 
