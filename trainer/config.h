@@ -15,7 +15,7 @@
 
 enum ct_cfg_schedule { CT_CFG_CONSTANT, CT_CFG_STEP, CT_CFG_MULTISTEP, CT_CFG_COSINE, CT_CFG_POLY, CT_CFG_ONE_CYCLE };
 
-#define CT_CFG_AUTO (-1) /* an integer key whose text is "auto" */
+#define CT_CFG_AUTO (-1)         /* an integer key whose text is "auto" */
 #define CT_DATA_DEFAULT_SIZE 224 /* of compressed images, where data.train.size says nothing */
 
 struct ct_int_list {

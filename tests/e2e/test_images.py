@@ -223,6 +223,23 @@ class Resumed(Images):
                 for step, loss in self.losses("whole").items():
                     self.assertAlmostEqual(self.losses(run)[step] / loss, 1, delta=1e-6, msg=f"step {step}")
 
+    def test_batch_cut_another_way(self):
+        """A run with a batch per rank goes on with other ranks, as long as the global batch is the same."""
+        config = self.sharded()
+        sets = ("train.epochs=3", "batch.per_rank=6", "checkpoint.every_steps=7")
+        self.train(*sets, run="whole", config=config)
+        for i, cut in enumerate((("--procs", 1, "batch.per_rank=12"), ("--procs", 3, "batch.global=12"),
+                                 ("--procs", 1, "batch.per_rank=6", "train.accumulate=2"))):
+            with self.subTest(cut=cut):
+                run = f"run-{i}"
+                self.killed(*sets, run=run, config=config, at="step:9@0")
+                self.train("train.epochs=3", *cut, run=run, config=config)
+                self.assertEqual(self.metrics(run, "run")[-1]["resumed_step"], 7)
+                for step, loss in self.losses("whole").items():
+                    self.assertAlmostEqual(self.losses(run)[step] / loss, 1, delta=1e-6, msg=f"step {step}")
+        r = self.train("train.epochs=3", "--procs", 1, "batch.per_rank=6", run="whole", config=config, expect=USAGE)
+        self.assert_last_says(r, "global batch was 12, is 6", "batch.global=12")
+
     def test_accumulated_as_at_once(self):
         config = self.sharded()
         self.train(run="once", config=config)

@@ -415,12 +415,12 @@ static void test_run_lines(void **state)
 /* What is learned is in the digest, where and how fast is not. */
 static void test_lines(void **state)
 {
-	static const char *const learned[] = {"run.seed=2",       "optim.lr=0.2",       "model.hidden=[3]",
-					      "batch.per_rank=5", "train.accumulate=2", "data.augment.flip=true",
-					      "train.ema=0.9"},
+	static const char *const learned[] = {"run.seed=2", "optim.lr=0.2", "model.hidden=[3]",
+					      "data.augment.flip=true", "train.ema=0.9"},
 				 *const others[] = {"run.dir=elsewhere", "log.every=3",    "launch.procs=2",
 						    "data.workers=3",    "dist.timeout=3", "checkpoint.keep_last=5",
-						    "train.engine=ref",  "train.epochs=9", "train.target_top1=0.5"};
+						    "train.engine=ref",  "train.epochs=9", "train.target_top1=0.5",
+						    "batch.per_rank=5",  "batch.global=8", "train.accumulate=2"};
 	struct ct_config *c = load_text(GOOD), *d;
 	char digest[65], other[65];
 
