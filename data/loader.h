@@ -75,7 +75,8 @@ void ct_loader_destroy(ct_loader *l);
 /* Next batch delivered is micro-batch 0 of this step (position for a resume, O(1) but for the permutation). */
 enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step) CT_MUST_CHECK;
 /* Goes on into the next epoch by itself. Waiting past the deadline is CT_TIMEOUT, and may be tried again; a bad sample
- * is CT_DATA naming it, and stays until a seek. With 0 threads there is nothing to wait for: the deadline is not used.
+ * is CT_DATA naming it, and stays until a seek; so do errors that are not the sample's fault (CT_IO, CT_NOMEM), whatever
+ * becomes of bad ones. With 0 threads there is nothing to wait for: the deadline is not used.
  */
 enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loader_batch *out) CT_MUST_CHECK;
 

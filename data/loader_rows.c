@@ -92,6 +92,15 @@ static enum ct_status read_row(const struct ct_loader_rows *rows, struct ct_load
 	return ct_dataset_read(rows->data, sample, x, label, target);
 }
 
+/* The thread's error happened at this sample. */
+static enum ct_status name_sample(const struct ct_loader_rows *rows, uint32_t sample)
+{
+	char where[512];
+
+	ct_dataset_describe(rows->data, sample, where, sizeof(where));
+	return ct_error_wrap("%s", where);
+}
+
 /* A sample that is bad is remembered, and others are tried in its place. */
 static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad_list *bad, struct ct_loader_worker *w,
 				struct ct_loader_slot *s, uint32_t row, uint32_t sample)
@@ -102,8 +111,10 @@ static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad
 		if (!ct_bad_list_knows(bad, sample)) {
 			enum ct_status st = read_row(rows, w, s, row, sample);
 
+			if (st == CT_OK)
+				return CT_OK;
 			if (st != CT_DATA)
-				return st;
+				return name_sample(rows, sample);
 			CT_TRY(ct_bad_list_add(bad, rows->data, sample));
 		}
 		CT_TRY(ct_bad_list_use(bad, s, (struct ct_bad_use){row, attempt, sample}));
@@ -127,13 +138,8 @@ enum ct_status ct_loader_fill(const struct ct_loader_rows *rows, struct ct_bad_l
 	uint32_t sample = order[ct_loader_place(s, row)];
 
 	if (rows->policy == CT_BAD_FAIL) {
-		enum ct_status st = read_row(rows, w, s, row, sample);
-		char where[512];
-
-		if (st < 0) {
-			ct_dataset_describe(rows->data, sample, where, sizeof(where));
-			return ct_error_wrap("%s", where);
-		}
+		if (read_row(rows, w, s, row, sample) < 0)
+			return name_sample(rows, sample);
 	} else {
 		s->dropped[row] = 0;
 		CT_TRY(fill_some(rows, bad, w, s, row, sample));

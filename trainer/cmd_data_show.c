@@ -96,7 +96,7 @@ static enum ct_status fill(const struct ct_config *c, const struct ct_run_plan *
 		int32_t label = 0;
 
 		st = ct_transformer_run(t, (uint64_t)c->run.seed, epoch, ids[i], x, &label);
-		if (st == CT_DATA) {
+		if (st < 0) {
 			char where[512];
 
 			ct_dataset_describe(d, ids[i], where, sizeof(where));

@@ -120,7 +120,12 @@ static enum ct_status check_one(struct check *c, ct_transformer *t, uint32_t i)
 		ct_error_clear();
 		return note(c, CT_FINDING_BAD, i, reason);
 	}
-	CT_TRY(st);
+	if (st < 0) {
+		char where[TEXT];
+
+		ct_dataset_describe(c->opts->data, i, where, sizeof(where));
+		return ct_error_wrap("%s", where);
+	}
 	return ct_transformer_warning(t) ? note(c, CT_FINDING_WARNING, i, ct_transformer_warning(t)) : CT_OK;
 }
 

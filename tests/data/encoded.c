@@ -10,7 +10,7 @@ static enum ct_status fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *bu
 	const struct encoded_set *s = (const struct encoded_set *)d;
 
 	if (s->rotten[i])
-		return CT_FAIL(CT_DATA, "rotten");
+		return CT_FAIL(s->io ? CT_IO : CT_DATA, "rotten");
 	CT_TRY(ct_bytes_reserve(buf, s->images[i].n));
 	memcpy(buf->data, s->images[i].p, s->images[i].n);
 	buf->n = s->images[i].n;

@@ -10,6 +10,7 @@ struct encoded_set {
 	ct_dataset base;
 	struct bytes *images; /* [n] */
 	bool *rotten;         /* [n] fetching it fails */
+	bool io;              /* ... with CT_IO: not the sample's fault */
 };
 
 /* n images from 1 x 1 on, labels i % 10; sizes, pixels and bytes are the same every time. */

@@ -196,13 +196,40 @@ static void test_bad_dropped(void **state)
 	encoded_close(whole);
 }
 
+/* What is not the sample's fault ends the run under every policy, and says where it happened. */
+static void test_not_its_fault(void **state)
+{
+	static const enum ct_bad_sample policies[] = {CT_BAD_FAIL, CT_BAD_REPLACE, CT_BAD_DROP};
+	static const uint32_t bad[] = {5};
+	struct encoded_set *s = encoded_open(N);
+
+	(void)state;
+	encoded_spoil(s, bad, 1);
+	s->io = true;
+	for (size_t i = 0; i < CT_ARRAY_LEN(policies); i++) {
+		struct ct_loader_opts o = options((int)i);
+		struct ct_loader_batch b;
+		ct_loader *l;
+
+		o.bad = policies[i];
+		o.max_bad = N;
+		o.sampler.shuffle = false;
+		l = create(s, &o);
+		for (int k = 0; k < 2; k++) {
+			assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_IO);
+			assert_string_equal(ct_error_message(), "shard 3: key \"5\": rotten");
+		}
+		ct_loader_destroy(l);
+	}
+	encoded_close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bad_replaced),
-		cmocka_unit_test(test_bad_budget),
-		cmocka_unit_test(test_all_bad),
-		cmocka_unit_test(test_bad_dropped),
+		cmocka_unit_test(test_bad_replaced),  cmocka_unit_test(test_bad_budget),
+		cmocka_unit_test(test_all_bad),       cmocka_unit_test(test_bad_dropped),
+		cmocka_unit_test(test_not_its_fault),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
