@@ -53,6 +53,7 @@ struct worker {
 	struct bench *b;
 	int64_t end_ns;
 	bool decode_only;
+	bool alone; /* its times are kept */
 	uint64_t images;
 	struct ct_transform_times times;
 	struct ct_error error;
@@ -99,7 +100,7 @@ static enum ct_status work(struct worker *w)
 		}
 		now = ct_now_ns();
 		w->images++;
-		if (!w->decode_only)
+		if (w->alone)
 			keep_latency(b, now - before);
 	}
 	if (t)
@@ -131,7 +132,8 @@ static enum ct_status measure_threads(struct bench *b, int n, bool decode_only, 
 
 	CT_TRY_ALLOC(w = CT_NEW_ARRAY(struct worker, (size_t)n));
 	for (; started < n && st == CT_OK; started++) {
-		w[started] = (struct worker){.b = b, .end_ns = end, .decode_only = decode_only};
+		w[started] = (struct worker){
+			.b = b, .end_ns = end, .decode_only = decode_only, .alone = n == 1 && !decode_only};
 		st = ct_thread_start(&w[started].thread, "ctrain-bench", work_main, &w[started]);
 	}
 	for (int i = 0; i < started; i++) {
