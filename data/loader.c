@@ -286,6 +286,9 @@ static enum ct_status settle(ct_loader *l, struct ct_loader_slot *s)
 		return ct_error_restore(&s->error);
 	if (s->n_uses == 0)
 		return ct_bad_list_check(&l->bad, &l->rows);
+	s->batch.n_bad = 0;
+	for (uint32_t i = 0; i < s->n_uses; i++)
+		s->batch.n_bad += s->uses[i].attempt == 0 && s->uses[i].row < s->batch.n;
 	CT_TRY(ct_bad_list_tell(&l->bad, &l->rows, s));
 	if (l->rows.policy == CT_BAD_DROP)
 		ct_loader_compact(s, l->rows.info);

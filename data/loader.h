@@ -52,6 +52,7 @@ struct ct_loader_batch {
 	const float *targets;    /* [n,n_targets] or NULL */
 	const uint32_t *samples; /* [n] data-set indices */
 	uint32_t n, n_global;    /* rows here; rows of the whole step over all ranks (DROP: before dropping) */
+	uint32_t n_bad;          /* of the samples whose turn it was here: replaced or dropped, told before or not */
 	uint32_t in_batch;       /* position of row 0 in the global batch */
 	uint32_t epoch;
 	uint64_t step; /* of the epoch */

@@ -89,8 +89,7 @@ static enum ct_status fit_size(ct_stepper *p, struct ct_shape shape, int64_t *co
 
 static void note_bad(void *user, uint32_t sample, const char *text)
 {
-	ct_stepper *p = user;
-	p->n_bad++;
+	(void)user;
 	CT_WARN("bad sample %u, another takes its place: %s", sample, text);
 }
 
@@ -103,7 +102,6 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.on_bad = note_bad;
-	lo.user = p;
 	int64_t compile_ns = 0;
 	enum ct_status st = fit_size(p, ct_plan_input_at(&s->plan, s->state.epoch), &compile_ns);
 	if (st == CT_OK)
@@ -224,6 +222,7 @@ static enum ct_status run_micros(ct_stepper *p, const struct ct_step_request *re
 		int64_t t0 = ct_now_ns();
 		CT_TRY(ct_loader_next(p->loader, CT_FOREVER, b));
 		t->data_ns += ct_now_ns() - t0;
+		p->n_bad += b->n_bad;
 		CT_TRY(fit_size(p, (struct ct_shape){p->s->plan.input.c, b->h, b->w}, compile_ns));
 		CT_TRY(run_micro(p, req, b, &m, t));
 		p->n_own += b->n;

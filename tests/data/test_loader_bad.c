@@ -50,7 +50,7 @@ static void test_bad_replaced(void **state)
 	struct ct_loader_opts o = options(2);
 	struct ct_loader_stats stats;
 	struct ct_loader_batch b;
-	uint32_t rows = 0;
+	uint32_t rows = 0, of_epoch = 0;
 	ct_loader *l;
 
 	(void)state;
@@ -63,6 +63,11 @@ static void test_bad_replaced(void **state)
 	for (int i = 0; i < 40; i++) {
 		assert_ok(ct_loader_next(l, CT_FOREVER, &b));
 		rows += b.n;
+		of_epoch += b.n_bad;
+		if (b.last_of_epoch) {
+			assert_int_equal(of_epoch, 4);
+			of_epoch = 0;
+		}
 		for (uint32_t k = 0; k < b.n; k++) {
 			for (size_t j = 0; j < CT_ARRAY_LEN(bad); j++)
 				assert_int_not_equal(b.samples[k], bad[j]);
