@@ -82,7 +82,8 @@ static enum ct_status read_file(pack_worker *w, const struct pack_item *item)
 	int fd = -1;
 
 	if (st == CT_OK) {
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		/* Non-blocking: opening a pipe without a writer would wait for ever. */
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		if (fd < 0)
 			st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot open %s: %s", path,
 				     strerror(errno));
@@ -91,7 +92,7 @@ static enum ct_status read_file(pack_worker *w, const struct pack_item *item)
 		st = CT_FAIL(CT_DATA, "%s changed while it was packed", path);
 		ct_error_hint("pack again when nobody writes there");
 	}
-	if (st == CT_OK)
+	if (st == CT_OK && item->size > 0)
 		st = ct_fd_read_at(fd, w->file, (size_t)item->size, 0, path);
 	if (fd >= 0)
 		close(fd);
@@ -229,6 +230,8 @@ static enum ct_status write_companions(pack_worker *w, const char *path)
 		st = ct_file_replace(idx, text.s, text.len);
 	if (st == CT_OK && w->left_out.len > 0)
 		st = ct_file_replace(left, w->left_out.s, w->left_out.len);
+	else if (st == CT_OK)
+		(void)unlink(left); /* of shards that were there before */
 	ct_str_release(&text);
 	ct_free(left);
 	ct_free(idx);

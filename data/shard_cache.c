@@ -346,9 +346,11 @@ static enum ct_status open_dali(ct_tar *t, struct ct_shard_index *out, bool *fou
 	size_t stem = dot && dot > base_name(shard) ? (size_t)(dot - shard) : strlen(shard), n;
 	enum ct_status st;
 	char *path, *text;
+	struct stat sb;
 
 	CT_TRY_ALLOC(path = ct_strfmt("%.*s.idx", (int)stem, shard));
-	*found = strcmp(path, shard) != 0 && ct_file_exists(path);
+	/* Reading a pipe of that name would wait for ever. */
+	*found = strcmp(path, shard) != 0 && stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
 	st = CT_OK;
 	if (*found)
 		st = ct_file_read(path, (size_t)1 << 30, &text, &n);

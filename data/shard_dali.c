@@ -34,7 +34,7 @@ static CT_PRINTF(3, 4) enum ct_status bad(const struct reader *r, const char *ta
 	va_end(ap);
 	st = CT_FAIL(CT_DATA, "%s: %s: line %llu: %s", r->path, tag, (unsigned long long)r->line, ct_str_text(&text));
 	ct_str_release(&text);
-	ct_error_hint("delete it: ctrain makes an index of its own");
+	ct_error_hint("if the shard is whole, delete the .idx file: ctrain makes an index of its own");
 	return st;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -278,16 +279,23 @@ static void test_left_out(void **state)
 {
 	char *dir = temp_dir(), *src = make_source(dir);
 	struct bytes b = jpeg_make(&(struct jpeg_spec){.w = 90, .h = 80});
+	char *left = ct_path_join(dir, "s-0.left-out.tsv"), *pipe = ct_path_join(src, "class a/pipe.jpg");
 	struct ct_pack_report r;
 	ct_dataset *d;
 
 	(void)state;
+	write_text(dir, "s-0.left-out.tsv", "of shards that were removed");
+	pack_ok(dir, src, "s-%d.tar", (struct ct_pack_opts){.shard_samples = 100}, &r);
+	assert_false(ct_file_exists(left));
+	ct_pack_report_release(&r);
+	assert_int_equal(mkfifo(pipe, 0600), 0);
 	write_text(src, "class a/empty.jpg", "");
 	write_text(src, "class b/page.jpg", "<html>not found</html>");
 	write_file(src, "class c/cut.jpg", b.p, b.n / 2);
 	pack_ok(dir, src, "t-%d.tar", (struct ct_pack_opts){.shard_samples = 100, .short_side = 16}, &r);
 	assert_int_equal(r.n_samples, 21);
-	assert_int_equal(r.n_left_out, 3);
+	assert_int_equal(r.n_left_out, 4);
+	assert_true(has_line(dir, "t-0.left-out.tsv", "class a/pipe.jpg\tempty: "));
 	assert_true(has_line(dir, "t-0.left-out.tsv", "class a/empty.jpg\tempty: "));
 	assert_true(has_line(dir, "t-0.left-out.tsv", "class b/page.jpg\tformat: "));
 	assert_true(has_line(dir, "t-0.left-out.tsv", "class c/cut.jpg\tjpeg-"));

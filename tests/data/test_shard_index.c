@@ -438,12 +438,25 @@ static void test_dali(void **state)
 	shard_write(p.dir, "s.tar", "k", 6, 10);
 	assert_int_equal(ct_shard_index_open(p.shard, NULL, &x, &source), CT_DATA);
 	assert_non_null(strstr(ct_error_message(), "idx-stale"));
-	assert_non_null(strstr(ct_error_hint_text(), "delete it"));
+	assert_non_null(strstr(ct_error_hint_text(), "delete the .idx"));
 	shard_write(p.dir, "s.tar", "longer-key", 5, 10);
 	assert_int_equal(ct_shard_index_open(p.shard, NULL, &x, &source), CT_DATA);
 	assert_non_null(strstr(ct_error_message(), "idx-stale"));
 	ct_shard_index_release(&own);
 	ct_free(text);
+	place_remove(&p);
+}
+
+/* A pipe in the place of DALI's index is none: reading it would wait for ever. */
+static void test_dali_pipe(void **state)
+{
+	struct place p = place_make();
+	char *pipe = ct_path_join(p.dir, "s.idx");
+
+	(void)state;
+	assert_int_equal(mkfifo(pipe, 0600), 0);
+	expect_open(&p, CT_SHARD_SCANNED, 5);
+	ct_free(pipe);
 	place_remove(&p);
 }
 
@@ -497,10 +510,10 @@ static void test_dali_damage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_samples),      cmocka_unit_test(test_skipped), cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_unsafe_names), cmocka_unit_test(test_kept),    cmocka_unit_test(test_forged),
-		cmocka_unit_test(test_places),       cmocka_unit_test(test_at_once), cmocka_unit_test(test_dali),
-		cmocka_unit_test(test_dali_damage),
+		cmocka_unit_test(test_samples),      cmocka_unit_test(test_skipped),     cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_unsafe_names), cmocka_unit_test(test_kept),        cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_places),       cmocka_unit_test(test_at_once),     cmocka_unit_test(test_dali),
+		cmocka_unit_test(test_dali_pipe),    cmocka_unit_test(test_dali_damage),
 	};
 
 	/* The reasons for every index that is made again are not wanted here. */

@@ -120,7 +120,7 @@ static void check_idx(const char *bad, const char *file, const char *path, const
 		assert_non_null(strstr(ct_error_message(), tag));
 		assert_non_null(strstr(ct_error_message(), strchr(file, '/') + 1));
 		assert_true(printable(ct_error_message()));
-		assert_non_null(strstr(ct_error_hint_text(), "delete it"));
+		assert_non_null(strstr(ct_error_hint_text(), "delete the .idx"));
 	}
 	ct_shard_index_release(&own);
 	ct_tar_close(tar);
