@@ -98,6 +98,13 @@ done_whole:
 	return st;
 }
 
+/* The hint for an error just made. */
+static enum ct_status hint_names(enum ct_status st)
+{
+	ct_error_hint("data.train and data.val name shards relative to data.dir; `ctrain data pack` makes shards");
+	return st;
+}
+
 /* A word without braces. */
 static enum ct_status add_plain(struct list *l, const char *word)
 {
@@ -107,14 +114,14 @@ static enum ct_status add_plain(struct list *l, const char *word)
 
 	if (strpbrk(word, "*?[")) {
 		CT_TRY(list_glob(l, l->dir, word, &found));
-		return found ? CT_OK : CT_FAIL(CT_NOT_FOUND, "no shard matches %s in %s", word, l->dir);
+		return found ? CT_OK : hint_names(CT_FAIL(CT_NOT_FOUND, "no shard matches %s in %s", word, l->dir));
 	}
 	CT_TRY_ALLOC(path = ct_path_join(l->dir, word));
 	if (!is_folder(path))
 		return list_add(l, path);
 	st = list_glob(l, path, "*.tar", &found);
 	if (st == CT_OK && !found)
-		st = CT_FAIL(CT_NOT_FOUND, "the folder %s has no file *.tar", path);
+		st = hint_names(CT_FAIL(CT_NOT_FOUND, "the folder %s has no file *.tar", path));
 	ct_free(path);
 	return st;
 }

@@ -147,6 +147,7 @@ static void test_lists(void **state)
 	expect_no_list(dir, "t-{007..012}.tar", CT_NOT_FOUND, "t-007.tar, t-012.tar");
 	expect_no_list(dir, "x-{000..999}.tar", CT_NOT_FOUND, "and 992 more");
 	expect_no_list(dir, "u-*.tar", CT_NOT_FOUND, "no shard matches u-*.tar");
+	assert_non_null(strstr(ct_error_hint_text(), "data.dir"));
 	expect_no_list(dir, NULL, CT_NOT_FOUND, "no shards");
 	expect_no_list(dir, "  ", CT_CONFIG, "empty");
 	expect_no_list(dir, "t-{008..011.tar", CT_CONFIG, "do not match");
