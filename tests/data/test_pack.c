@@ -304,6 +304,8 @@ static void test_left_out(void **state)
 	ct_dataset_close(d);
 	ct_pack_report_release(&r);
 	bytes_release(&b);
+	ct_free(pipe);
+	ct_free(left);
 	ct_free(src);
 	temp_dir_remove(dir);
 }
