@@ -251,6 +251,25 @@ enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_l
 	return CT_OK;
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, struct ct_class_list *out)
+{
+	size_t kept = 0;
+
+	qsort(ids, n, sizeof(*ids), by_bytes);
+	for (size_t i = 0; i < n; i++) {
+		if (kept == 0 || strcmp(ids[kept - 1], ids[i]) != 0)
+			ids[kept++] = ids[i];
+	}
+	if (kept > CT_SHARD_MAX_LABEL)
+		return CT_FAIL(CT_DATA, "%s names %zu classes, more than %d", path, kept, CT_SHARD_MAX_LABEL);
+	return ct_class_list_from_ids(ids, (int)kept, out);
+}
+
 static int compare_id(const void *key, const void *element)
 {
 	return strcmp(key, *(char *const *)element);

@@ -19,6 +19,8 @@ enum ct_status ct_class_list_parse(const char *text, size_t n, const char *path,
 				   struct ct_class_list *out) CT_MUST_CHECK;
 /* Copies of ids, each its own name. */
 enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_list *out) CT_MUST_CHECK;
+/* The different ones among ids, by bytes; reorders ids. CT_DATA naming path when they are too many. */
+enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 void ct_class_list_release(struct ct_class_list *c);
 /* -1: no class has this id. */
 int ct_class_list_find(const struct ct_class_list *c, const char *id);

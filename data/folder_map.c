@@ -38,11 +38,6 @@ static int by_file(const void *a, const void *b)
 	return strcmp(((const struct ct_folder_line *)a)->file, ((const struct ct_folder_line *)b)->file);
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* "FILE WHAT", cut in place; the label is the last word, so that files may have blanks in their names. */
 static enum ct_status split_line(char *line, const char *path, size_t number, struct ct_folder_line *out)
 {
@@ -96,22 +91,15 @@ static bool set_numbers(struct ct_folder_map *m)
 }
 
 /* The ids of the lines, each once, sorted: the classes. */
-static enum ct_status collect_classes(const struct ct_folder_map *m, struct ct_class_list *classes)
+static enum ct_status collect_classes(const struct ct_folder_map *m, const char *path, struct ct_class_list *classes)
 {
 	enum ct_status st;
 	char **ids;
-	size_t n = 0;
 
 	CT_TRY_ALLOC(ids = CT_NEW_ARRAY(char *, m->n));
 	for (size_t i = 0; i < m->n; i++)
 		ids[i] = m->lines[i].what;
-	qsort(ids, m->n, sizeof(*ids), by_bytes);
-	for (size_t i = 0; i < m->n; i++) {
-		if (n == 0 || strcmp(ids[n - 1], ids[i]) != 0)
-			ids[n++] = ids[i];
-	}
-	st = n > CT_SHARD_MAX_LABEL ? CT_FAIL(CT_DATA, "more than %d classes", CT_SHARD_MAX_LABEL)
-				    : ct_class_list_from_ids(ids, (int)n, classes);
+	st = ct_class_list_collect(ids, m->n, path, classes);
 	ct_free(ids);
 	return st;
 }
@@ -123,7 +111,7 @@ static enum ct_status set_labels(struct ct_folder_map *m, const char *path, stru
 	if (set_numbers(m))
 		return CT_OK;
 	if (classes->n == 0)
-		CT_TRY(collect_classes(m, classes));
+		CT_TRY(collect_classes(m, path, classes));
 	for (size_t i = 0; i < m->n; i++) {
 		m->lines[i].label = ct_class_list_find(classes, m->lines[i].what);
 		if (m->lines[i].label >= 0)

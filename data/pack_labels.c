@@ -102,28 +102,16 @@ static enum ct_status parse_map(struct map *m, char *text)
 	return CT_OK;
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* All classes of the map in bytewise order. */
 static enum ct_status collect_classes(const struct map *m, struct ct_class_list *out)
 {
 	enum ct_status st;
 	char **ids;
-	size_t n = 0;
 
 	CT_TRY_ALLOC(ids = CT_NEW_ARRAY(char *, m->n));
 	for (size_t i = 0; i < m->n; i++)
 		ids[i] = m->v[i].cls;
-	qsort(ids, m->n, sizeof(*ids), by_text);
-	for (size_t i = 0; i < m->n; i++) {
-		if (n == 0 || strcmp(ids[n - 1], ids[i]) != 0)
-			ids[n++] = ids[i];
-	}
-	st = n <= CT_SHARD_MAX_LABEL ? ct_class_list_from_ids(ids, (int)n, out)
-				     : CT_FAIL(CT_DATA, "%s names %zu classes", m->path, n);
+	st = ct_class_list_collect(ids, m->n, m->path, out);
 	ct_free(ids);
 	return st;
 }
