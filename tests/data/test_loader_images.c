@@ -1,5 +1,5 @@
-/* The loader over compressed images: the same pixels for any number of threads and ranks, mixed or not, from any start,
- * with bad samples among them. */
+/* The loader over compressed images: the same pixels for any number of threads and ranks, mixed or not, from any start.
+ */
 #include "tests/data/encoded.h"
 
 #include <malloc.h>

@@ -11,9 +11,8 @@ import tarfile
 import unittest
 import zlib
 
-from harness import DATA, IO, OK, USAGE, Case, libc, main, shared
+from harness import DATA, IO, OK, USAGE, Case, libc, main, own_mounts, shared
 
-CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 0x4000, 1 << 18
 BAD = shared("data", "bad")
 CONFIG = """\
 model: {{name: resnet18}}
@@ -27,18 +26,6 @@ data:
 batch: {{global: 8}}
 train: {{epochs: 1}}
 """
-
-
-def own_mounts():
-    """Mounts of this process are seen by it and its children alone, and vanish with it. Reason why not, or None."""
-    if os.geteuid() != 0:
-        return "mounting needs root"
-    try:
-        libc("unshare", CLONE_NEWNS)
-        libc("mount", "none", "/", None, MS_REC | MS_PRIVATE, None)
-    except (OSError, AttributeError) as e:
-        return f"no private mounts here: {e}"
-    return None
 
 
 NO_MOUNTS = own_mounts() if __name__ == "__main__" else None
