@@ -8,35 +8,13 @@
 #include <math.h>
 
 #include "base/thread.h"
-#include "tests/trainer/tmpdir.h"
+#include "tests/trainer/plan_fixture.h"
 #include "trainer/run_plan.h"
 
 static const struct ct_dataset_info digits = {
 	.name = "t", .n = 1000, .c = 1, .h = 4, .w = 4, .n_classes = 10, .sample_bytes = 16};
 
-/* The config of these KEY=VALUE texts, ended by NULL. */
-static struct ct_config *load(const char *const *texts)
-{
-	static const char base[] = "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 3}\n";
-	struct ct_config_set sets[16];
-	char keys[16][64];
-	struct ct_config *c = NULL;
-	size_t n = 0;
-
-	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), base, sizeof(base) - 1), CT_OK);
-	for (; texts[n]; n++) {
-		size_t len = strcspn(texts[n], "=");
-
-		snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)len, texts[n]);
-		sets[n] = (struct ct_config_set){keys[n], texts[n] + len + 1, "test"};
-	}
-	if (ct_config_load(in_tmpdir("c.yaml"), sets, n, &c) < 0)
-		print_error("%s\n", ct_error_message());
-	assert_non_null(c);
-	return c;
-}
-
-#define LOAD(...) load((const char *const[]){__VA_ARGS__, NULL})
+static const char base[] = "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 3}\n";
 
 static enum ct_status plan_of(struct ct_config *c, uint32_t world, struct ct_run_plan *p)
 {

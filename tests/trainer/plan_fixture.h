@@ -1,0 +1,31 @@
+/* Configurations of KEY=VALUE texts over a base text, for tests of the plan. Headers of cmocka come before this one. */
+#ifndef CT_TESTS_TRAINER_PLAN_FIXTURE_H
+#define CT_TESTS_TRAINER_PLAN_FIXTURE_H
+
+#include "tests/trainer/tmpdir.h"
+#include "trainer/config.h"
+
+/* texts end with NULL. The caller owns the result. */
+static inline struct ct_config *load_over(const char *base, const char *const *texts)
+{
+	struct ct_config_set sets[16];
+	char keys[16][64];
+	struct ct_config *c = NULL;
+	size_t n = 0;
+
+	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), base, strlen(base)), CT_OK);
+	for (; texts[n]; n++) {
+		size_t len = strcspn(texts[n], "=");
+
+		snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)len, texts[n]);
+		sets[n] = (struct ct_config_set){keys[n], texts[n] + len + 1, "test"};
+	}
+	if (ct_config_load(in_tmpdir("c.yaml"), sets, n, &c) < 0)
+		print_error("%s\n", ct_error_message());
+	assert_non_null(c);
+	return c;
+}
+
+#define LOAD(...) load_over(base, (const char *const[]){__VA_ARGS__, NULL})
+
+#endif
