@@ -1,6 +1,7 @@
 /* The part of shard_index.h that reads DALI's wds2idx files: a line "v1.2 COUNT", then a line for each sample with
  * "EXTENSION OFFSET SIZE NAME" for each of its members ("EXTENSION OFFSET SIZE" in v1.1). Source: wds2idx.py and the
  * reader of NVIDIA DALI. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -9,13 +10,20 @@
 #define MAX_COMPONENTS 256
 #define MAX_NUMBER_DIGITS 19
 
+/* Bytes of a member that is listed: its header block, its data, what fills up the last block. */
+struct listed {
+	uint64_t begin, end;
+	uint64_t line;
+};
+
 struct reader {
 	const char *p, *end;
 	const char *path;
 	uint64_t line; /* 1: the first */
 	bool names;
 	struct ct_shard_build build;
-	uint64_t last_byte; /* where the data end that lie furthest behind */
+	struct listed *listed;
+	size_t n_listed, cap_listed;
 };
 
 struct word {
@@ -85,6 +93,24 @@ static bool parse_number(struct word w, uint64_t *out)
 	return w.n > 0 && w.n < MAX_NUMBER_DIGITS;
 }
 
+static enum ct_status note_listed(struct reader *r, uint64_t offset, uint64_t size)
+{
+	if (r->n_listed == r->cap_listed) {
+		size_t cap = r->cap_listed ? 2 * r->cap_listed : 256;
+		struct listed *more;
+
+		CT_TRY_ALLOC(more = ct_realloc(r->listed, cap, sizeof(*more)));
+		r->listed = more;
+		r->cap_listed = cap;
+	}
+	r->listed[r->n_listed++] = (struct listed){
+		.begin = offset - CT_TAR_BLOCK,
+		.end = offset + (size + CT_TAR_BLOCK - 1) / CT_TAR_BLOCK * CT_TAR_BLOCK,
+		.line = r->line,
+	};
+	return CT_OK;
+}
+
 /* The header before the data: there, of this size, of this name where it is not cut. */
 static enum ct_status check_header(struct reader *r, uint64_t offset, uint64_t size, struct word name,
 				   struct ct_tar_member *m)
@@ -104,9 +130,7 @@ static enum ct_status check_header(struct reader *r, uint64_t offset, uint64_t s
 			   (unsigned long long)offset);
 	m->offset = offset;
 	m->size = size;
-	if (offset + size > r->last_byte)
-		r->last_byte = offset + size;
-	return CT_OK;
+	return note_listed(r, offset, size);
 }
 
 static enum ct_status read_component(struct reader *r, struct word ext, struct word *line)
@@ -175,22 +199,59 @@ static enum ct_status read_head(struct reader *r, uint64_t *count)
 	return CT_OK;
 }
 
-/* Samples that were appended to the shard after its index had been made would be lost without a word. */
-static enum ct_status check_rest(struct reader *r)
+/* What lies between two listed members, the second of which begins at `to`, or behind the last (UINT64_MAX): no image. */
+static enum ct_status pass_unlisted(struct reader *r, uint64_t from, uint64_t to)
 {
 	struct ct_tar_member m;
 	const char *ext;
+	char shown[160];
 	size_t n_key, n_ext;
 
-	ct_tar_seek(r->build.tar, (r->last_byte + CT_TAR_BLOCK - 1) / CT_TAR_BLOCK * CT_TAR_BLOCK);
+	ct_tar_seek(r->build.tar, from);
 	for (;;) {
 		CT_TRY(ct_tar_next(r->build.tar, &m));
-		if (!m.name)
+		/* Headers for its long name may have stood in front of the one at `to`. */
+		if (!m.name || m.offset == to + CT_TAR_BLOCK)
 			return CT_OK;
-		if (m.type == CT_TAR_FILE && ct_shard_split(m.name, m.name_len, &n_key, &ext, &n_ext) &&
-		    ct_image_extension(ext, n_ext))
-			return bad(r, "idx-stale", "the shard has samples behind the last one of the index");
+		if (m.offset > to || m.size > to - m.offset)
+			return bad(r, "idx-stale", "the member at byte %llu lies inside of another one",
+				   (unsigned long long)to + CT_TAR_BLOCK);
+		if (m.type != CT_TAR_FILE || !ct_shard_split(m.name, m.name_len, &n_key, &ext, &n_ext) ||
+		    !ct_image_extension(ext, n_ext))
+			continue;
+		ct_name_escape(m.name, m.name_len, shown, sizeof(shown));
+		return bad(r, "idx-stale", "no line names the image \"%s\" at byte %llu of the shard", shown,
+			   (unsigned long long)m.offset);
 	}
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct listed *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Samples that the index leaves out would be lost without a word, those that it names twice would count double: its
+ * members follow each other through the shard, in whatever order they are listed. Only gaps are read. */
+static enum ct_status check_chain(struct reader *r)
+{
+	uint64_t at = 0;
+
+	if (r->n_listed)
+		qsort(r->listed, r->n_listed, sizeof(*r->listed), by_place);
+	for (size_t i = 0; i < r->n_listed; i++) {
+		const struct listed *l = &r->listed[i];
+
+		r->line = l->line;
+		if (l->begin < at)
+			return bad(r, "idx-stale", "the member at byte %llu is listed twice, or overlaps another one",
+				   (unsigned long long)l->begin + CT_TAR_BLOCK);
+		if (l->begin > at)
+			CT_TRY(pass_unlisted(r, at, l->begin));
+		at = l->end;
+	}
+	return pass_unlisted(r, at, UINT64_MAX);
 }
 
 static enum ct_status read_all(struct reader *r)
@@ -207,7 +268,7 @@ static enum ct_status read_all(struct reader *r)
 	if (r->p != r->end)
 		return bad(r, "idx-count", "the file goes on after the %llu samples that it says it holds",
 			   (unsigned long long)count);
-	CT_TRY(check_rest(r));
+	CT_TRY(check_chain(r));
 	return ct_shard_build_finish(&r->build);
 }
 
@@ -221,6 +282,7 @@ enum ct_status ct_shard_index_from_dali(ct_tar *t, const char *text, size_t n, c
 	if (st == CT_OK)
 		st = read_all(&r);
 	ct_shard_build_release(&r.build);
+	ct_free(r.listed);
 	if (st < 0)
 		ct_shard_index_release(out);
 	return st;

@@ -10,7 +10,7 @@
  * Finished indexes are kept in files (shard_cache.c): beside the shards in `.ctrain-index/`, or in a folder of their own.
  * Such a file is bound to the shard's name, size and modification time and has a checksum; when anything is wrong with
  * it, the index is made again. DALI's wds2idx files (SHARD.idx beside SHARD.tar) are taken where they are, after every
- * entry has been compared with the tar header it points behind.
+ * entry has been compared with the tar header it points behind, and when no image of the shard is missing in them.
  *
  * Threads: functions on different indexes at once; several processes may make and keep the same index at once. */
 #ifndef CT_DATA_SHARD_INDEX_H

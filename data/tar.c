@@ -168,7 +168,7 @@ bool ct_tar_goes_on(const ct_tar *t)
 
 void ct_tar_seek(ct_tar *t, uint64_t at)
 {
-	t->at = at;
+	t->at = at < t->bytes ? at : t->bytes; /* the padding of the last member may be missing */
 	t->ended = false;
 }
 

@@ -44,7 +44,7 @@ uint64_t ct_tar_mtime_ns(const ct_tar *t);
 
 /* The next member, or m->name NULL at the end. */
 enum ct_status ct_tar_next(ct_tar *t, struct ct_tar_member *m) CT_MUST_CHECK;
-/* Goes on from this byte, where a header should be. */
+/* Goes on from this byte, where a header should be, or from the end of the file if that comes first. */
 void ct_tar_seek(ct_tar *t, uint64_t at);
 /* The one header block at this byte, as it stands (a long name is cut, a size in a PAX header not seen), wherever its
  * data may end; false when there is none. */

@@ -131,3 +131,41 @@ void shard_write(const char *dir, const char *name, const char *prefix, int n, i
 	file_write(dir, name, t.p, t.n);
 	bytes_release(&t);
 }
+
+struct shard_place shard_place_make(void)
+{
+	struct shard_place p = {.dir = temp_dir()};
+
+	shard_write(p.dir, "s.tar", "k", 5, 10);
+	p.shard = ct_path_join(p.dir, "s.tar");
+	p.kept = ct_shard_index_path(p.shard, NULL);
+	return p;
+}
+
+void shard_place_remove(struct shard_place *p)
+{
+	ct_free(p->shard);
+	ct_free(p->kept);
+	temp_dir_remove(p->dir);
+}
+
+void expect_indexed(const struct ct_shard_index *x, uint32_t i, const char *key, int label, uint32_t size)
+{
+	assert_true(i < x->n);
+	assert_string_equal(x->text + x->samples[i].key, key);
+	assert_int_equal(x->samples[i].key_len, strlen(key));
+	assert_int_equal(x->samples[i].label, label);
+	assert_int_equal(x->samples[i].size, size);
+}
+
+void expect_open(const struct shard_place *p, enum ct_shard_source want, uint32_t n)
+{
+	enum ct_shard_source source;
+	struct ct_shard_index x;
+
+	assert_ok(ct_shard_index_open(p->shard, NULL, &x, &source));
+	assert_int_equal(source, want);
+	assert_int_equal(x.n, n);
+	expect_indexed(&x, 1, "k001", 11, 701);
+	ct_shard_index_release(&x);
+}

@@ -4,6 +4,8 @@
 
 #include "tests/data/fixture.h"
 
+#include "data/shard_index.h"
+
 enum tar_format { TAR_V7, TAR_USTAR, TAR_GNU };
 
 /* A header block: size as octal, checksum right. name is cut after 100 bytes. */
@@ -25,5 +27,15 @@ void file_write(const char *dir, const char *name, const void *p, size_t n);
 void text_write(const char *dir, const char *name, const char *text);
 /* A shard with samples "PREFIX000", ... label first, first + 1, ... into dir/name. */
 void shard_write(const char *dir, const char *name, const char *prefix, int n, int first);
+
+/* A shard of five samples k000 ... in a folder of its own, and where its index is kept. */
+struct shard_place {
+	char *dir, *shard, *kept;
+};
+struct shard_place shard_place_make(void);
+void shard_place_remove(struct shard_place *p);
+/* Its index comes from there and has n samples. */
+void expect_open(const struct shard_place *p, enum ct_shard_source want, uint32_t n);
+void expect_indexed(const struct ct_shard_index *x, uint32_t i, const char *key, int label, uint32_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Samples of a shard, kept indexes, DALI's indexes. */
+/* Samples of a shard, and kept indexes. */
 #include "tests/data/tar_fixture.h"
 
 #include <fcntl.h>
@@ -23,15 +23,6 @@ static enum ct_status scan_bytes(const struct bytes *t, struct ct_shard_index *x
 	st = ct_shard_index_scan(tar, x);
 	ct_tar_close(tar);
 	return st;
-}
-
-static void expect_sample(const struct ct_shard_index *x, uint32_t i, const char *key, int label, uint32_t size)
-{
-	assert_true(i < x->n);
-	assert_string_equal(x->text + x->samples[i].key, key);
-	assert_int_equal(x->samples[i].key_len, strlen(key));
-	assert_int_equal(x->samples[i].label, label);
-	assert_int_equal(x->samples[i].size, size);
 }
 
 static void expect_skipped(const struct ct_shard_index *x, uint32_t i, const char *key, const char *reason)
@@ -69,10 +60,10 @@ static void test_samples(void **state)
 	assert_int_equal(x.max_size, 5);
 	assert_int_equal(x.bytes, t.n);
 	assert_string_equal(x.text, "mem.tar");
-	expect_sample(&x, 0, "dir.v1/a", 7, 5);
+	expect_indexed(&x, 0, "dir.v1/a", 7, 5);
 	assert_memory_equal(t.p + x.samples[0].offset, "image", 5);
-	expect_sample(&x, 1, "b", 1048575, 3);
-	expect_sample(&x, 2, "dir.v1/a", 0, 2);
+	expect_indexed(&x, 1, "b", 1048575, 3);
+	expect_indexed(&x, 2, "dir.v1/a", 0, 2);
 	assert_int_equal(x.n_unsafe, 0);
 	ct_shard_index_release(&x);
 	bytes_release(&t);
@@ -114,7 +105,7 @@ static void test_skipped(void **state)
 	tar_end(&t);
 	assert_ok(scan_bytes(&t, &x));
 	assert_int_equal(x.n, 1);
-	expect_sample(&x, 0, "good", 1, 1);
+	expect_indexed(&x, 0, "good", 1, 1);
 	expect_skipped(&x, k++, "nolabel", "no-label: ");
 	expect_skipped(&x, k++, "noimage", "no-image: ");
 	expect_skipped(&x, k++, "empty", "empty: ");
@@ -166,43 +157,9 @@ static void test_unsafe_names(void **state)
 	bytes_release(&t);
 }
 
-/* A shard file, its kept index, and how it is opened. */
-struct place {
-	char *dir, *shard, *kept;
-};
-
-static struct place place_make(void)
-{
-	struct place p = {.dir = temp_dir()};
-
-	shard_write(p.dir, "s.tar", "k", 5, 10);
-	p.shard = ct_path_join(p.dir, "s.tar");
-	p.kept = ct_shard_index_path(p.shard, NULL);
-	return p;
-}
-
-static void place_remove(struct place *p)
-{
-	ct_free(p->shard);
-	ct_free(p->kept);
-	temp_dir_remove(p->dir);
-}
-
-static void expect_open(const struct place *p, enum ct_shard_source want, uint32_t n)
-{
-	enum ct_shard_source source;
-	struct ct_shard_index x;
-
-	assert_ok(ct_shard_index_open(p->shard, NULL, &x, &source));
-	assert_int_equal(source, want);
-	assert_int_equal(x.n, n);
-	expect_sample(&x, 1, "k001", 11, 701);
-	ct_shard_index_release(&x);
-}
-
 static void test_kept(void **state)
 {
-	struct place p = place_make();
+	struct shard_place p = shard_place_make();
 	struct timespec times[2] = {{1600000000, 0}, {1600000000, 1}};
 	size_t n;
 	char *data;
@@ -239,7 +196,7 @@ static void test_kept(void **state)
 	assert_int_equal(mkdir(p.kept, 0700), 0);
 	expect_open(&p, CT_SHARD_SCANNED, 6);
 	ct_free(data);
-	place_remove(&p);
+	shard_place_remove(&p);
 }
 
 /* With the checksum made right again, entries that cannot be are still refused. */
@@ -289,7 +246,7 @@ static void test_forged(void **state)
 /* A read-only folder: the index goes to the user's cache; where that cannot be written either, nowhere. */
 static void test_places(void **state)
 {
-	struct place p = place_make();
+	struct shard_place p = shard_place_make();
 	char *cache = temp_dir(), *own = ct_strfmt("%s/ctrain/index", cache),
 	     *beside = ct_strfmt("%s/.ctrain-index", p.dir), *file = ct_path_join(cache, "file"), *kept;
 	enum ct_shard_source source;
@@ -322,13 +279,13 @@ static void test_places(void **state)
 	ct_free(beside);
 	ct_free(own);
 	temp_dir_remove(cache);
-	place_remove(&p);
+	shard_place_remove(&p);
 }
 
 /* Processes and threads that index one shard at the same time, from nothing and from a damaged file. */
 static void *open_often(void *arg)
 {
-	const struct place *p = arg;
+	const struct shard_place *p = arg;
 
 	for (int i = 0; i < 20; i++) {
 		enum ct_shard_source source;
@@ -345,7 +302,7 @@ static void *open_often(void *arg)
 
 static void test_at_once(void **state)
 {
-	struct place p = place_make();
+	struct shard_place p = shard_place_make();
 	char *folder = ct_path_dir(p.kept), **names;
 	size_t n;
 
@@ -378,142 +335,15 @@ static void test_at_once(void **state)
 	assert_int_equal(n, 1);
 	ct_dir_list_free(names, n);
 	ct_free(folder);
-	place_remove(&p);
-}
-
-static const char dali_head[] = "v1.2 5\n";
-
-/* DALI's index of place_make's shard: members at 512 + ..., 700 + i bytes of image, then the label. */
-static char *dali_text(int version, const char *head)
-{
-	struct ct_str s = {0};
-	uint64_t at = 0;
-
-	ct_str_add(&s, head);
-	for (int i = 0; i < 5; i++) {
-		uint64_t cls = at + 512 + 1024 + 512;
-
-		if (version == 2)
-			ct_str_addf(&s, "jpg %llu %d k%03d.jpg cls %llu 2 k%03d.cls\n", (unsigned long long)at + 512,
-				    700 + i, i, (unsigned long long)cls, i);
-		else
-			ct_str_addf(&s, "jpg %llu %d cls %llu 2\n", (unsigned long long)at + 512, 700 + i,
-				    (unsigned long long)cls);
-		at = cls + 512;
-	}
-	assert_ok(ct_str_status(&s));
-	return s.s;
-}
-
-static void test_dali(void **state)
-{
-	struct place p = place_make();
-	struct ct_shard_index own, x;
-	enum ct_shard_source source;
-	ct_tar *tar;
-	char *text = dali_text(2, dali_head);
-
-	(void)state;
-	assert_ok(ct_tar_open(p.shard, &tar));
-	assert_ok(ct_shard_index_scan(tar, &own));
-	ct_tar_close(tar);
-	for (int v = 1; v <= 2; v++) {
-		char *old = dali_text(v, v == 2 ? dali_head : "v1.1 5\n");
-
-		assert_ok(ct_tar_open(p.shard, &tar));
-		assert_ok(ct_shard_index_from_dali(tar, old, strlen(old), "s.idx", &x));
-		assert_int_equal(x.n, own.n);
-		assert_int_equal(x.crc, own.crc);
-		for (uint32_t i = 0; i < x.n; i++)
-			assert_string_equal(x.text + x.samples[i].key, own.text + own.samples[i].key);
-		ct_shard_index_release(&x);
-		ct_tar_close(tar);
-		ct_free(old);
-	}
-	/* Beside the shard it is taken; and what it said is kept. */
-	file_write(p.dir, "s.idx", text, strlen(text));
-	expect_open(&p, CT_SHARD_DALI, 5);
-	expect_open(&p, CT_SHARD_CACHED, 5);
-	/* The shard grew: its index does not fit any more, and is not passed over silently. */
-	shard_write(p.dir, "s.tar", "k", 6, 10);
-	assert_int_equal(ct_shard_index_open(p.shard, NULL, &x, &source), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "idx-stale"));
-	assert_non_null(strstr(ct_error_hint_text(), "delete the .idx"));
-	shard_write(p.dir, "s.tar", "longer-key", 5, 10);
-	assert_int_equal(ct_shard_index_open(p.shard, NULL, &x, &source), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "idx-stale"));
-	ct_shard_index_release(&own);
-	ct_free(text);
-	place_remove(&p);
-}
-
-/* A pipe in the place of DALI's index is none: reading it would wait for ever. */
-static void test_dali_pipe(void **state)
-{
-	struct place p = place_make();
-	char *pipe = ct_path_join(p.dir, "s.idx");
-
-	(void)state;
-	assert_int_equal(mkfifo(pipe, 0600), 0);
-	expect_open(&p, CT_SHARD_SCANNED, 5);
-	ct_free(pipe);
-	place_remove(&p);
-}
-
-static void test_dali_damage(void **state)
-{
-	static const struct {
-		const char *text, *tag;
-	} cases[] = {
-		{"", "empty"},
-		{"v1.2", "idx-version"},
-		{"v2.0 1\n", "idx-version"},
-		{"v1.2\n", "idx-parse"},
-		{"v1.2 x\n", "idx-parse"},
-		{"v1.2 1 2\n", "idx-parse"},
-		{"v1.2 99999999999999999999\n", "idx-parse"},
-		{"v1.2 999999999999\n", "idx-count"},
-		{"v1.2 1\n\n", "idx-parse"},
-		{"v1.2 1\njpg 512 700", "idx-parse"},
-		{"v1.2 1\njpg 512 700\n", "idx-parse"},
-		{"v1.2 1\njpg 5l2 700 k000.jpg\n", "idx-parse"},
-		{"v1.2 1\njpg 512 99999999999999999999 k000.jpg\n", "idx-parse"},
-		{"v1.2 1\njpg -512 700 k000.jpg\n", "idx-range"},
-		{"v1.2 1\njpg 512 999999999999999999 k000.jpg\n", "idx-range"},
-		{"v1.2 1\njpg 0 700 k000.jpg\n", "idx-stale: line 2: no member's data"},
-		{"v1.2 1\njpg 513 700 k000.jpg\n", "idx-stale"},
-		{"v1.2 1\njpg 512 701 k000.jpg\n", "idx-stale: line 2: another member"},
-		{"v1.2 1\njpg 512 700 k001.jpg\n", "idx-stale: line 2: another member"},
-		{"v1.2 1\ncls 512 700 k000.jpg\n", "another extension"},
-		{"v1.2 1\njpg 512 700 k000.jpg cls 2048 2 k000.cls\n", "behind the last one"},
-		{"v1.2 1\njpg 512 700 k000.jpg\njpg", "idx-count"},
-	};
-	struct place p = place_make();
-
-	(void)state;
-	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
-		struct ct_shard_index x;
-		enum ct_status st;
-		ct_tar *tar;
-
-		assert_ok(ct_tar_open(p.shard, &tar));
-		st = ct_shard_index_from_dali(tar, cases[i].text, strlen(cases[i].text), "s.idx", &x);
-		if (st != CT_DATA || !strstr(ct_error_message(), cases[i].tag))
-			print_error("%s: %s\n", cases[i].text, ct_error_message());
-		assert_int_equal(st, CT_DATA);
-		assert_non_null(strstr(ct_error_message(), cases[i].tag));
-		ct_tar_close(tar);
-	}
-	place_remove(&p);
+	shard_place_remove(&p);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_samples),      cmocka_unit_test(test_skipped),     cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_unsafe_names), cmocka_unit_test(test_kept),        cmocka_unit_test(test_forged),
-		cmocka_unit_test(test_places),       cmocka_unit_test(test_at_once),     cmocka_unit_test(test_dali),
-		cmocka_unit_test(test_dali_pipe),    cmocka_unit_test(test_dali_damage),
+		cmocka_unit_test(test_samples),      cmocka_unit_test(test_skipped), cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_unsafe_names), cmocka_unit_test(test_kept),    cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_places),       cmocka_unit_test(test_at_once),
 	};
 
 	/* The reasons for every index that is made again are not wanted here. */
