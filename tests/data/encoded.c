@@ -76,3 +76,42 @@ void encoded_close(struct encoded_set *s)
 	ct_free(s->rotten);
 	ct_free(s);
 }
+
+struct ct_loader_opts encoded_options(int n_threads)
+{
+	return (struct ct_loader_opts){
+		.sampler = {.n = ENCODED_N,
+			    .global_batch = ENCODED_BATCH,
+			    .world = 1,
+			    .accumulate = 1,
+			    .seed = 5,
+			    .shuffle = true},
+		.transform = {.h = ENCODED_SIDE,
+			      .w = ENCODED_SIDE,
+			      .crop = CT_CROP_RANDOM,
+			      .augment = {.flip = true, .brightness = 0.3f, .rand_augment = 1, .rand_magnitude = 9}},
+		.n_threads = n_threads,
+	};
+}
+
+ct_loader *encoded_loader(const struct encoded_set *s, const struct ct_loader_opts *o)
+{
+	ct_loader *l;
+
+	assert_ok(ct_loader_create(&s->base, o, &l));
+	return l;
+}
+
+enum ct_status encoded_decode(ct_image_decoder *d, const void *p, size_t n)
+{
+	struct bytes exact = bytes_copy(p, n);
+	struct ct_image_header h;
+	struct ct_pixels px;
+	enum ct_status st;
+
+	st = ct_image_open(d, exact.p, n, &h);
+	if (st >= 0)
+		st = ct_image_decode(d, (struct ct_box){0, 0, h.w, h.h}, 0, 0, &px);
+	bytes_release(&exact);
+	return st;
+}

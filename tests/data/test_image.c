@@ -1,5 +1,5 @@
 /* Images made here: windows against whole decodes, colours, limits, damage. */
-#include "tests/data/jpeg_make.h"
+#include "tests/data/encoded.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "data/exif.h"
 #include "data/image.h"
+#include "tests/data/jpeg_make.h"
 
 static ct_image_decoder *decoder(struct ct_image_opts opts)
 {
@@ -290,16 +291,8 @@ static void test_broken_exif(void **state)
 /* Opens and decodes everything; the message must begin with the tag. NULL: must succeed. */
 static void check_fails(ct_image_decoder *d, const void *p, size_t n, const char *tag)
 {
-	void *exact = malloc(n ? n : 1); /* so that a sanitizer sees what is read behind it */
-	struct ct_image_header h;
-	struct ct_pixels px;
-	enum ct_status st;
+	enum ct_status st = encoded_decode(d, p, n);
 
-	memcpy(exact, p, n);
-	st = ct_image_open(d, exact, n, &h);
-	if (st >= 0)
-		st = ct_image_decode(d, (struct ct_box){0, 0, h.w, h.h}, 0, 0, &px);
-	free(exact);
 	if (!tag) {
 		assert_ok(st);
 		return;

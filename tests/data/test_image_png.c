@@ -1,5 +1,5 @@
 /* PNG images made here by libspng: colour types, windows, damage, and what we write ourselves. */
-#include "tests/data/jpeg_make.h"
+#include "tests/data/encoded.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/image.h"
+#include "tests/data/jpeg_make.h"
 
 #define W 37
 #define H 23
@@ -137,21 +138,6 @@ static void test_kinds(void **state)
 	ct_image_decoder_destroy(d);
 }
 
-static enum ct_status try_all(ct_image_decoder *d, const uint8_t *p, size_t n)
-{
-	uint8_t *exact = malloc(n);
-	struct ct_image_header h;
-	struct ct_pixels px;
-	enum ct_status st;
-
-	memcpy(exact, p, n);
-	st = ct_image_open(d, exact, n, &h);
-	if (st >= 0)
-		st = ct_image_decode(d, (struct ct_box){0, 0, h.w, h.h}, 0, 0, &px);
-	free(exact);
-	return st;
-}
-
 static void test_damage(void **state)
 {
 	struct bytes b = make(&(struct kind){SPNG_COLOR_TYPE_TRUECOLOR, 8, 0});
@@ -159,20 +145,20 @@ static void test_damage(void **state)
 
 	(void)state;
 	assert_ok(ct_image_decoder_create(&(struct ct_image_opts){0}, &d));
-	assert_ok(try_all(d, b.p, b.n));
+	assert_ok(encoded_decode(d, b.p, b.n));
 	/* Everything up to the last byte of pixels is needed; checksum and IEND are not. */
 	for (size_t n = 8; n < b.n - 12 - 4 - 4; n++) {
-		assert_int_equal(try_all(d, b.p, n), CT_DATA);
+		assert_int_equal(encoded_decode(d, b.p, n), CT_DATA);
 		assert_int_equal(strncmp(ct_error_message(), "png-", 4), 0);
 	}
-	assert_int_equal(try_all(d, b.p, 60), CT_DATA);
+	assert_int_equal(encoded_decode(d, b.p, 60), CT_DATA);
 	assert_int_equal(strncmp(ct_error_message(), "png-truncated: ", 15), 0);
 	b.p[18] = 1; /* height: checksum wrong */
-	assert_int_equal(try_all(d, b.p, b.n), CT_DATA);
+	assert_int_equal(encoded_decode(d, b.p, b.n), CT_DATA);
 	ct_image_decoder_destroy(d);
 	assert_ok(ct_image_decoder_create(&(struct ct_image_opts){.max_pixels = W * H - 1}, &d));
 	b.p[18] = 0;
-	assert_int_equal(try_all(d, b.p, b.n), CT_DATA);
+	assert_int_equal(encoded_decode(d, b.p, b.n), CT_DATA);
 	assert_int_equal(strncmp(ct_error_message(), "png-dims: 37 x 23 ", 18), 0);
 	ct_image_decoder_destroy(d);
 	bytes_release(&b);

@@ -1,6 +1,6 @@
 /* The malformed images of ../shared/data/bad/jpeg, each with the end that INDEX.tsv wants, and windows of the real
  * images of the sample shards against their whole decodes. Skipped where the folder is absent. */
-#include "tests/data/fixture.h"
+#include "tests/data/encoded.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,21 +11,6 @@
 
 #define MAX_FILE ((size_t)64 << 20)
 
-static enum ct_status decode_file(ct_image_decoder *d, const char *p, size_t n)
-{
-	uint8_t *exact = malloc(n ? n : 1);
-	struct ct_image_header h;
-	struct ct_pixels px;
-	enum ct_status st;
-
-	memcpy(exact, p, n);
-	st = ct_image_open(d, exact, n, &h);
-	if (st >= 0)
-		st = ct_image_decode(d, (struct ct_box){0, 0, h.w, h.h}, 0, 0, &px);
-	free(exact);
-	return st;
-}
-
 static void check_line(ct_image_decoder *d, const char *bad, const char *file, const char *verdict, const char *tag)
 {
 	char *path = ct_path_join(bad, file), *p;
@@ -33,7 +18,7 @@ static void check_line(ct_image_decoder *d, const char *bad, const char *file, c
 	size_t n;
 
 	assert_ok(ct_file_read(path, MAX_FILE, &p, &n));
-	st = decode_file(d, p, n);
+	st = encoded_decode(d, p, n);
 	print_message("%s: %s\n", file, st < 0 ? ct_error_message() : ct_image_warning(d) ? ct_image_warning(d) : "ok");
 	/* PNG files are read under any name; the one that is too large fails as such. */
 	if (strcmp(tag, "format-png") == 0) {

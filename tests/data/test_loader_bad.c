@@ -4,29 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "data/loader.h"
 
-enum { N = 61, BATCH = 14, SIDE = 24, BYTES = SIDE * SIDE * 3 };
-
-static struct ct_loader_opts options(int n_threads)
-{
-	return (struct ct_loader_opts){
-		.sampler = {.n = N, .global_batch = BATCH, .world = 1, .accumulate = 1, .seed = 5, .shuffle = true},
-		.transform = {.h = SIDE,
-			      .w = SIDE,
-			      .crop = CT_CROP_RANDOM,
-			      .augment = {.flip = true, .brightness = 0.3f, .rand_augment = 1, .rand_magnitude = 9}},
-		.n_threads = n_threads,
-	};
-}
-
-static ct_loader *create(const struct encoded_set *s, const struct ct_loader_opts *o)
-{
-	ct_loader *l;
-
-	assert_ok(ct_loader_create(&s->base, o, &l));
-	return l;
-}
+enum { N = ENCODED_N, BYTES = ENCODED_SIDE * ENCODED_SIDE * 3 };
 
 struct told {
 	int n[N];
@@ -47,7 +26,7 @@ static void test_bad_replaced(void **state)
 	static const uint32_t bad[] = {3, 17, 40, 60};
 	struct encoded_set *s = encoded_open(N);
 	struct told *told = ct_calloc(1, sizeof(*told));
-	struct ct_loader_opts o = options(2);
+	struct ct_loader_opts o = encoded_options(2);
 	struct ct_loader_stats stats;
 	struct ct_loader_batch b;
 	uint32_t rows = 0, of_epoch = 0;
@@ -59,7 +38,7 @@ static void test_bad_replaced(void **state)
 	o.max_bad = 4;
 	o.on_bad = on_bad;
 	o.user = told;
-	l = create(s, &o);
+	l = encoded_loader(s, &o);
 	for (int i = 0; i < 40; i++) {
 		assert_ok(ct_loader_next(l, CT_FOREVER, &b));
 		rows += b.n;
@@ -96,7 +75,7 @@ static void test_bad_budget(void **state)
 	(void)state;
 	encoded_spoil(s, bad, CT_ARRAY_LEN(bad));
 	for (int n_threads = 0; n_threads <= 3; n_threads++) {
-		struct ct_loader_opts o = options(n_threads);
+		struct ct_loader_opts o = encoded_options(n_threads);
 		struct ct_loader_batch b;
 		ct_loader *l;
 
@@ -104,7 +83,7 @@ static void test_bad_budget(void **state)
 		o.sampler.seed = 8; /* replaces 3 and 17 by good ones */
 		o.bad = CT_BAD_REPLACE;
 		o.max_bad = 2;
-		l = create(s, &o);
+		l = encoded_loader(s, &o);
 		/* The third lies in the third batch of 14. */
 		for (int i = 0; i < 2; i++)
 			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
@@ -119,7 +98,7 @@ static void test_bad_budget(void **state)
 		ct_loader_destroy(l);
 
 		o.bad = CT_BAD_FAIL;
-		l = create(s, &o);
+		l = encoded_loader(s, &o);
 		assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
 		assert_string_equal(ct_error_message(), "shard 3: key \"3\": rotten");
 		ct_loader_destroy(l);
@@ -131,7 +110,7 @@ static void test_bad_budget(void **state)
 static void test_all_bad(void **state)
 {
 	struct encoded_set *s = encoded_open(N);
-	struct ct_loader_opts o = options(2);
+	struct ct_loader_opts o = encoded_options(2);
 	struct ct_loader_batch b;
 	uint32_t all[N];
 	ct_loader *l;
@@ -142,12 +121,12 @@ static void test_all_bad(void **state)
 	encoded_spoil(s, all, N);
 	o.bad = CT_BAD_REPLACE;
 	o.max_bad = UINT64_MAX;
-	l = create(s, &o);
+	l = encoded_loader(s, &o);
 	assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
 	assert_non_null(strstr(ct_error_message(), "100 samples of encoded in a row"));
 	ct_loader_destroy(l);
 	o.bad = CT_BAD_DROP;
-	l = create(s, &o);
+	l = encoded_loader(s, &o);
 	assert_ok(ct_loader_next(l, CT_FOREVER, &b));
 	assert_int_equal(b.n, 0);
 	ct_loader_destroy(l);
@@ -159,7 +138,7 @@ static void test_bad_dropped(void **state)
 {
 	static const uint32_t bad[] = {0, 13, 14, 15, 60};
 	struct encoded_set *s = encoded_open(N), *whole = encoded_open(N);
-	struct ct_loader_opts o = options(0);
+	struct ct_loader_opts o = encoded_options(0);
 	ct_transformer *t;
 
 	(void)state;
@@ -178,7 +157,7 @@ static void test_bad_dropped(void **state)
 			ct_loader *l;
 
 			o.n_threads = (int)o.sampler.rank % 3;
-			l = create(s, &o);
+			l = encoded_loader(s, &o);
 			do {
 				assert_ok(ct_loader_next(l, CT_FOREVER, &b));
 				for (uint32_t i = 0; i < b.n; i++) {
@@ -212,14 +191,14 @@ static void test_not_its_fault(void **state)
 	encoded_spoil(s, bad, 1);
 	s->io = true;
 	for (size_t i = 0; i < CT_ARRAY_LEN(policies); i++) {
-		struct ct_loader_opts o = options((int)i);
+		struct ct_loader_opts o = encoded_options((int)i);
 		struct ct_loader_batch b;
 		ct_loader *l;
 
 		o.bad = policies[i];
 		o.max_bad = N;
 		o.sampler.shuffle = false;
-		l = create(s, &o);
+		l = encoded_loader(s, &o);
 		for (int k = 0; k < 2; k++) {
 			assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_IO);
 			assert_string_equal(ct_error_message(), "shard 3: key \"5\": rotten");
