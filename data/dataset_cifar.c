@@ -264,8 +264,7 @@ static enum ct_status load_set(struct cifar_set *s, const struct ct_dataset_kind
 	uint32_t first = 0;
 
 	if (f->n_records > UINT32_MAX || f->n_records * (PIXELS + 1) > max_bytes)
-		return CT_FAIL(CT_DATA,
-			       "%s in %s has %" PRIu64 " samples, more than the %" PRIu64 " MiB of data.max_bytes",
+		return CT_FAIL(CT_DATA, "%s in %s has %" PRIu64 " samples, which would take more than %" PRIu64 " MiB",
 			       kind->name, dir, f->n_records, max_bytes >> 20);
 	ct_dataset_init(&s->base, kind, (uint32_t)f->n_records, 3, SIDE, SIDE);
 	s->base.info.kind = CT_SAMPLE_U8_HWC;

@@ -103,7 +103,7 @@ static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_di
 	if (huge || a->n > max_bytes - taken) {
 		(void)CT_FAIL(CT_DATA, "%s declares %s bytes, more than the %llu MiB allowed", name, shape,
 			      (unsigned long long)(max_bytes >> 20));
-		ct_error_hint("if the file really is so large, raise data.max_bytes; else it is damaged: get it again");
+		ct_error_hint("the file is damaged, or none of this data set: get it again");
 		return CT_DATA;
 	}
 	for (int i = 1; i < n_dims; i++) {

@@ -154,7 +154,8 @@ static enum ct_status label_folders(struct folder_set *s, char *const *folders, 
 			break;
 		}
 		(void)CT_FAIL(CT_DATA, "%s/%s: the list of classes does not have this folder", s->root, shown);
-		ct_error_hint("data.classes has a line for each class: the folder's name, or \"INDEX FOLDER NAME\"");
+		ct_error_hint(
+			"data.classes_file has a line for each class: the folder's name, or \"INDEX FOLDER NAME\"");
 		return CT_DATA;
 	}
 	if (s->classes.n)

@@ -139,7 +139,7 @@ static void test_refused(void **state)
 	expect(&spec, CT_DATA, "label 10 of record 10 is out of range", "get it again");
 	write_records(dir, "data_batch_1.bin", 12, 1, 10);
 	spec.max_bytes = 3073 * 11;
-	expect(&spec, CT_DATA, "data.max_bytes", "");
+	expect(&spec, CT_DATA, "12 samples, which would take more than 0 MiB", "");
 	spec.max_bytes = 3073 * 12;
 	spec.h = 28;
 	expect(&spec, CT_CONFIG, "3 x 32 x 32", "");
