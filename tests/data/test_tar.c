@@ -315,7 +315,7 @@ static void test_escape(void **state)
 	char out[16];
 
 	(void)state;
-	ct_name_escape("a\033[2J\n\377", 7, out, 64 < sizeof(out) ? 64 : sizeof(out));
+	ct_name_escape("a\033[2J\n\377", 7, out, sizeof(out));
 	assert_string_equal(out, "a\\x1b[2J\\x0a...");
 	ct_name_escape("plain", 5, out, sizeof(out));
 	assert_string_equal(out, "plain");

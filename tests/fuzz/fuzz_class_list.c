@@ -20,5 +20,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		ct_class_list_release(&c);
 	}
+	ct_error_clear();
 	return 0;
 }
