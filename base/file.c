@@ -137,10 +137,11 @@ static char *temp_name(const char *path)
 	return ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());
 }
 
-static enum ct_status write_synced(const char *temp, const void *data, size_t len, const char *path)
+/* flags: how a file of that name that is there already is taken. */
+static enum ct_status write_synced(const char *temp, int flags, const void *data, size_t len, const char *path)
 {
 	enum ct_status st;
-	int fd = open_retry(temp, O_WRONLY | O_CREAT | O_EXCL);
+	int fd = open_retry(temp, O_WRONLY | O_CREAT | flags);
 
 	if (fd < 0)
 		return fail_errno("create", temp);
@@ -180,7 +181,7 @@ enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
 	char *temp;
 
 	CT_TRY_ALLOC(temp = temp_name(path));
-	st = write_synced(temp, data, len, path);
+	st = write_synced(temp, O_EXCL, data, len, path);
 	if (st == CT_OK)
 		st = move_into_place(temp, path);
 	ct_free(temp);
@@ -221,16 +222,13 @@ enum ct_status ct_dir_sync(const char *path)
 enum ct_status ct_dir_probe(const char *path)
 {
 	enum ct_status st = CT_NOMEM;
-	char *file = NULL, *temp = NULL;
+	/* Always the same name: what a process leaves that is killed here goes with the next probe. */
+	char *file = ct_path_join(path, ".probe");
 
-	file = ct_path_join(path, "probe");
 	if (file)
-		temp = temp_name(file);
-	if (temp)
-		st = write_synced(temp, "probe\n", 6, temp);
-	if (st == CT_OK && unlink(temp) != 0)
-		st = fail_errno("remove", temp);
-	ct_free(temp);
+		st = write_synced(file, O_TRUNC | O_NOFOLLOW, "probe\n", 6, file);
+	if (st == CT_OK && unlink(file) != 0 && errno != ENOENT) /* another probe was faster */
+		st = fail_errno("remove", file);
 	ct_free(file);
 	return st < 0 ? ct_error_wrap("folder %s is not writable", path) : CT_OK;
 }

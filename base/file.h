@@ -26,7 +26,7 @@ enum ct_status ct_dir_remove(const char *path) CT_MUST_CHECK;
 /* Names (without . and ..) sorted bytewise; returns owned: free each and the array, or ct_dir_list_free. */
 enum ct_status ct_dir_list(const char *path, char ***names, size_t *n) CT_MUST_CHECK;
 void ct_dir_list_free(char **names, size_t n);
-/* Writes and removes a small file in the folder: is it writable now? */
+/* Writes and removes a small file ".probe" in the folder: is it writable now? */
 enum ct_status ct_dir_probe(const char *path) CT_MUST_CHECK;
 enum ct_status ct_dir_free_bytes(const char *path, uint64_t *bytes) CT_MUST_CHECK;
 /* Makes `link` point at `target` atomically. */
