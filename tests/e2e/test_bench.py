@@ -33,6 +33,13 @@ class Bench(Case):
             self.assertAlmostEqual(n["backward_gflops_per_sec"] * n["backward_ms"] * 1e6 / n["backward_flops"], 1, delta=1e-6)
         self.assertFalse([n for n in j["nodes"] if n["op"] not in ("linear", "conv2d") and "flops" in n])
 
+    def test_step_of_growing_images(self):
+        """The first size throughout: an epoch is over after two steps."""
+        j = self.run_ctrain("bench", "step", shards_of(self), "data.train.size=[[0,16],[1,32]]", "--steps", 5).json()
+        conv = next(n for n in j["nodes"] if n["name"] == "conv1")
+        self.assertEqual(conv["flops"], 8 * 2 * 27 * 64 * 16 * 16)
+        self.assertGreater(conv["forward_ms"], 0)
+
     def test_loader(self):
         j = self.run_ctrain("bench", "loader", self.config(), "--steps", 21).json()
         self.assertEqual((j["bench"], j["data"], j["images"]), ("loader", "synthetic", 1000))
