@@ -35,7 +35,8 @@ struct launcher {
 	int64_t kill_at;  /* CT_FOREVER until something failed */
 	int first_failed; /* index, -1 */
 	bool killed;      /* we ended what remained */
-	bool give_up;     /* the user wants it so */
+	int give_up;      /* the signal by which the user wants it so; 0 */
+	bool saves;       /* the workers stop by saving */
 };
 
 /* One node: a random token and, unless told otherwise, a free port on the loopback interface. Several: node 0's launcher serves on
@@ -112,8 +113,8 @@ static void handle_signals(struct launcher *l)
 	for (int sig; (sig = ct_signals_next(l->signals)) != 0;) {
 		if (sig == SIGCHLD)
 			continue;
-		if (sig == SIGINT && l->n_interrupts++ > 0) {
-			l->give_up = true;
+		if (!l->saves || (sig == SIGINT && l->n_interrupts++ > 0)) {
+			l->give_up = sig;
 			kill_all(l);
 			continue;
 		}
@@ -251,7 +252,8 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir)
 {
-	struct launcher l = {.cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1};
+	struct launcher l = {
+		.cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1, .saves = run_dir != NULL};
 	enum ct_status st;
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
 	(void)gethostname(l.store.host, sizeof(l.store.host) - 1);
@@ -276,11 +278,11 @@ out_store:
 out_signals:
 	ct_signals_close(l.signals);
 	if (l.give_up) { /* as the shell expects of an interrupted program */
-		signal(SIGINT, SIG_DFL);
+		signal(l.give_up, SIG_DFL);
 		sigset_t set;
 		sigemptyset(&set);
-		sigaddset(&set, SIGINT);
-		raise(SIGINT);
+		sigaddset(&set, l.give_up);
+		raise(l.give_up);
 		sigprocmask(SIG_UNBLOCK, &set, NULL);
 	}
 	return st;

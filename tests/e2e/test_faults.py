@@ -191,6 +191,20 @@ class Signals(Case):
         self.train()
         self.assert_equals_reference()
 
+    def test_what_saves_nothing_ends_at_once(self):
+        """Ranks that only evaluate do not go on after a signal, and there is no talk of saving."""
+        self.train("train.max_steps=2")
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=sig):
+                p = self.start("eval", self.config(), f"run.dir={self.path('run')}", env={"CTRAIN_FAILPOINT": "eval:1@1=stop"})
+                self.until_stopped(1, p)
+                since = time.monotonic()
+                p.signal(sig)
+                self.assert_gone(since, p, 2)
+                r = p.wait(5)
+                self.assertEqual(r.code, -sig)
+                self.assertNotIn("saving", r.err)
+
     def test_interrupt_while_starting(self):
         p = self.start_training("--procs", 3, env={"CTRAIN_FAILPOINT": "startup@2=stop"})
         pid = self.until_stopped(2, p)
