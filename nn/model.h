@@ -9,7 +9,7 @@ enum ct_loss { CT_LOSS_CROSS_ENTROPY, CT_LOSS_MSE };
 struct ct_model_spec {
 	const char *name; /* one of those below */
 	struct ct_shape input;
-	int n_outputs; /* classes, or regression targets */
+	int n_outputs; /* classes, or regression targets; "layers" alone, 0: as many as the last layer gives */
 	enum ct_loss loss;
 	float label_smoothing; /* [0,1), cross-entropy only */
 	const int *hidden;     /* mlp: hidden widths, n_hidden >= 0 */

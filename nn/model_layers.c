@@ -312,7 +312,13 @@ enum ct_status ct_model_layers(ct_graph *g, const struct ct_model_spec *spec, in
 			return wrap(i, spec->layers[i]);
 	}
 	struct ct_shape s = ct_graph_node(g, x)->shape;
-	if (s.c != spec->n_outputs || s.h != 1 || s.w != 1) {
+	if (spec->n_outputs == 0 && (s.h != 1 || s.w != 1)) {
+		enum ct_status st = CT_FAIL(CT_CONFIG, "the last layer gives %dx%dx%d, not one number for each output",
+					    s.c, s.h, s.w);
+		ct_error_hint("end the list with \"linear N\", N the number of classes");
+		return st;
+	}
+	if (spec->n_outputs > 0 && (s.c != spec->n_outputs || s.h != 1 || s.w != 1)) {
 		enum ct_status st =
 			CT_FAIL(CT_CONFIG, "the last layer gives %dx%dx%d, but the data asks for %d output%s", s.c, s.h,
 				s.w, spec->n_outputs, spec->n_outputs == 1 ? "" : "s");

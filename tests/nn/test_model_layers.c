@@ -144,6 +144,21 @@ static void test_long_text_and_empty_list(void **state)
 	assert_fails(ct_model_build(&spec, &g), CT_CONFIG, "model.layers is empty");
 }
 
+/* Where nobody knows how many classes there are, the list says it. */
+static void test_open_end(void **state)
+{
+	ct_graph *g = NULL;
+
+	(void)state;
+	assert_int_equal(graph_try((struct ct_shape){3, 8, 8}, "conv2d 7 kernel=1;global_avg_pool", 0,
+				   CT_LOSS_CROSS_ENTROPY, 0, &g),
+			 CT_OK);
+	assert_int_equal(ct_graph_node(g, ct_graph_node(g, ct_graph_loss(g))->in[0])->shape.c, 7);
+	ct_graph_destroy(g);
+	assert_fails(graph_try((struct ct_shape){3, 8, 8}, "conv2d 7 kernel=1", 0, CT_LOSS_CROSS_ENTROPY, 0, &g),
+		     CT_CONFIG, "the last layer gives 7x8x8, not one number");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -151,6 +166,7 @@ int main(void)
 		cmocka_unit_test(test_branches),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_long_text_and_empty_list),
+		cmocka_unit_test(test_open_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
