@@ -32,9 +32,10 @@ enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
  * batch-norm statistics and logits stay fp32, and sums are fp32. Where a convolution is faster by Winograd's filtering, it
  * computes in fp32 between bfloat16 images. */
 enum ct_precision { CT_PRECISION_FP32, CT_PRECISION_BF16 };
-/* BLOCKS: values inside residual blocks are computed again in the backward pass instead of being kept (Chen et al.,
- * "Training deep nets with sublinear memory cost", 2016). Results are the same to the bit. The engine "ref" keeps all. */
-enum ct_recompute { CT_RECOMPUTE_NONE, CT_RECOMPUTE_BLOCKS };
+/* What is computed again in the backward pass instead of being kept (Chen et al., "Training deep nets with sublinear memory
+ * cost", 2016). NORMS: norms and their ReLUs between two layers, from the first layer's output, which is kept anyway.
+ * BLOCKS: all values inside residual blocks. Results are the same to the bit. The engine "ref" keeps all. */
+enum ct_recompute { CT_RECOMPUTE_NONE, CT_RECOMPUTE_NORMS, CT_RECOMPUTE_BLOCKS };
 
 struct ct_net_opts {
 	int batch; /* rows per rank of a full micro-batch */

@@ -227,7 +227,7 @@ enum ct_status ct_onednn_own_folded(struct onednn_program *p, int conv, const ct
 enum ct_status ct_onednn_fold(struct onednn_program *p, int conv, const ct_dnnl_desc *arena, const ct_dnnl_desc *want,
 			      struct onednn_ref *weights, struct onednn_ref *bias) CT_MUST_CHECK;
 void ct_onednn_fold_run(struct onednn_program *p, const struct onednn_task *t);
-/* engine_onednn_recompute.c: before the backward pass of node `id`; does something when that is a block's last. */
+/* engine_onednn_recompute.c: before the backward pass of node `id`, what is to be there once more for it. */
 enum ct_status ct_onednn_recompute(struct onednn_program *p, int id) CT_MUST_CHECK;
 /* engine_onednn_forward_ops.c, engine_onednn_backward_ops.c: operations other than convolution and linear */
 /* Of values and of their gradients; fp32 for the logits in any case. */

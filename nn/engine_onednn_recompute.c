@@ -1,7 +1,12 @@
-/* Residual blocks computed again right before their backward pass: the block's forward tasks are appended once more, with
- * memory of their own, and what the first pass left lives no longer than that pass. What leaves the block is kept, and the
- * statistics of its norms. Nothing that is drawn or summed up is drawn or summed again: masks are functions of step and
- * row, running statistics belong to the first pass. */
+/* What the backward pass computes again instead of keeping it: forward tasks appended once more, with memory of their own, so
+ * that what the first pass left lives no longer than that pass.
+ *
+ * Norms: a norm, with its ReLU, between two layers. Its input is kept for its own gradient anyway, and so are its statistics;
+ * one pass over memory makes its result again for the weight gradient of the layer that read it.
+ *
+ * Blocks: all of a residual block, right before its backward pass. What leaves the block is kept, and the statistics of its
+ * norms. Nothing that is drawn or summed up is drawn or summed again: masks are functions of step and row, running statistics
+ * belong to the first pass. */
 #include "base/mem.h"
 #include "nn/engine_onednn.h"
 
@@ -97,13 +102,13 @@ static enum ct_status recompute(struct onednn_program *p, struct block *b)
 	return st;
 }
 
-enum ct_status ct_onednn_recompute(struct onednn_program *p, int id)
+static enum ct_status block_again(struct onednn_program *p, int id)
 {
 	const size_t n = (size_t)ct_graph_n_nodes(p->base.graph);
 	const int block = block_of(p, id);
 	struct block b = {.first = id, .last = id};
 
-	if (p->base.net->opts.recompute != CT_RECOMPUTE_BLOCKS || block < 0 || block_of(p, id + 1) == block)
+	if (block < 0 || block_of(p, id + 1) == block)
 		return CT_OK;
 	while (b.first > 0 && block_of(p, b.first - 1) == block)
 		b.first--;
@@ -117,4 +122,49 @@ enum ct_status ct_onednn_recompute(struct onednn_program *p, int id)
 	ct_free(b.again);
 	ct_free(b.kept);
 	return st;
+}
+
+/* The norm of our own kernels whose result, perhaps behind its ReLU, layer `id` reads and nobody else; -1: none. */
+static int norm_before(const struct onednn_program *p, int id)
+{
+	const struct ct_node *layer = ct_onednn_node(p, id);
+	const int in = layer->in[0];
+
+	if ((layer->op != CT_OP_CONV2D && layer->op != CT_OP_LINEAR) || p->values[in].user != id)
+		return -1;
+	const struct ct_node *read = ct_onednn_node(p, in);
+	const int norm = read->op == CT_OP_RELU && p->values[read->in[0]].fused_relu == in ? read->in[0] : in;
+	const struct onednn_value *v = &p->values[norm];
+	const bool own = ct_onednn_node(p, norm)->op == CT_OP_BATCH_NORM && v->norm == NORM_OWN;
+	return own && v->fused_add < 0 && v->fused_pool < 0 && ct_onednn_result(p, norm) == p->values[id].src ? norm : -1;
+}
+
+/* The second result is the layer's alone: whoever asks for the norm's value gets the first. */
+static enum ct_status norm_again(struct onednn_program *p, int id)
+{
+	const int norm = norm_before(p, id);
+
+	if (norm < 0)
+		return CT_OK;
+	struct onednn_value *owner = &p->values[ct_onednn_owner(p, norm)];
+	const int first = owner->buffer;
+	p->recomputing = true;
+	enum ct_status st = ct_onednn_compile_node(p, norm);
+	p->recomputing = false;
+	p->values[id].src = owner->buffer;
+	owner->buffer = first;
+	return st;
+}
+
+enum ct_status ct_onednn_recompute(struct onednn_program *p, int id)
+{
+	switch (p->base.net->opts.recompute) {
+	case CT_RECOMPUTE_NORMS:
+		return norm_again(p, id);
+	case CT_RECOMPUTE_BLOCKS:
+		return block_again(p, id);
+	case CT_RECOMPUTE_NONE:
+		break;
+	}
+	return CT_OK;
 }

@@ -127,7 +127,7 @@ struct ct_config {
 		int64_t accumulate;        /* 1 */
 		double ema;                /* 0 = off */
 		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end */
-		char *recompute;           /* none | blocks */
+		char *recompute;           /* none | norms | blocks */
 		char *engine;              /* auto | onednn | ref */
 	} train;
 	struct {

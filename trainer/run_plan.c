@@ -293,6 +293,13 @@ static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 							  : CT_INIT_PYTORCH;
 }
 
+static enum ct_recompute recompute_of(const char *name)
+{
+	if (strcmp(name, "blocks") == 0)
+		return CT_RECOMPUTE_BLOCKS;
+	return strcmp(name, "norms") == 0 ? CT_RECOMPUTE_NORMS : CT_RECOMPUTE_NONE;
+}
+
 static enum ct_status plan_net(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
 {
 	p->net = (struct ct_net_opts){
@@ -301,7 +308,7 @@ static enum ct_status plan_net(const struct ct_config *c, const struct ct_datase
 		.seed = (uint64_t)c->run.seed,
 		.train = true,
 		.precision = strcmp(c->precision, "bf16") == 0 ? CT_PRECISION_BF16 : CT_PRECISION_FP32,
-		.recompute = strcmp(c->train.recompute, "blocks") == 0 ? CT_RECOMPUTE_BLOCKS : CT_RECOMPUTE_NONE,
+		.recompute = recompute_of(c->train.recompute),
 	};
 	for (int i = 0; i < 4; i++) {
 		p->net.mean[i] = i < c->data.mean.n ? (float)c->data.mean.v[i] : train->mean[i];

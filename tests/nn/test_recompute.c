@@ -1,4 +1,4 @@
-/* train.recompute: blocks of residual nets computed again in the backward pass: the same bits with less memory. And what else
+/* train.recompute: norms or blocks of residual nets computed again in the backward pass: the same bits with less memory. And what else
  * the oneDNN engine promises of residual nets: no reorders, the plan's size. */
 #include "tests/nn/onednn_check.h"
 
@@ -130,13 +130,12 @@ static const struct setup setups[] = {
 	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, true},
 };
 
-static void test_same_bits(void **state)
+static void check_same_bits(enum ct_recompute recompute)
 {
-	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(setups); i++) {
 		struct setup again = setups[i];
 		struct outcome a, b;
-		again.recompute = CT_RECOMPUTE_BLOCKS;
+		again.recompute = recompute;
 		if (!run_setup(&setups[i], &a)) {
 			printf("not run: %s\n", ct_error_message());
 			continue;
@@ -148,14 +147,26 @@ static void test_same_bits(void **state)
 		assert_int_equal(a.sums, b.sums); /* statistics of all ranks are not asked for again */
 		assert_true((a.sums > 0) == setups[i].sync);
 		assert_true(isfinite(a.metrics.loss) && a.metrics.count == 4 * setups[i].batch);
-		printf("%s, precision %d: %.2f MB of activations, %.2f MB with blocks computed again\n",
+		printf("%s, precision %d: %.2f MB of activations, %.2f MB with %s computed again\n",
 		       setups[i].model, (int)setups[i].precision, (double)a.memory.activations * 1e-6,
-		       (double)b.memory.activations * 1e-6);
+		       (double)b.memory.activations * 1e-6, recompute == CT_RECOMPUTE_NORMS ? "norms" : "blocks");
 		assert_true(b.memory.activations < a.memory.activations);
 		assert_true(a.memory.activations < a.memory.activations_unplanned);
 		outcome_free(&a);
 		outcome_free(&b);
 	}
+}
+
+static void test_norms_again(void **state)
+{
+	(void)state;
+	check_same_bits(CT_RECOMPUTE_NORMS);
+}
+
+static void test_blocks_again(void **state)
+{
+	(void)state;
+	check_same_bits(CT_RECOMPUTE_BLOCKS);
 }
 
 static void test_no_reorders(void **state)
@@ -174,7 +185,8 @@ static void test_no_reorders(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_no_reorders)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_norms_again), cmocka_unit_test(test_blocks_again),
+					   cmocka_unit_test(test_no_reorders)};
 	int skipped = skip_without_onednn();
 
 	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);

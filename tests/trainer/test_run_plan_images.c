@@ -90,6 +90,7 @@ static void test_each_key_has_its_place(void **state)
 	assert_int_equal(spec.n_classes, 7);
 	ct_plan_dataset_spec(c, false, &spec);
 	assert_string_equal(spec.path, "b.tar");
+	assert_true(p.net.recompute == CT_RECOMPUTE_NORMS);
 	ct_config_destroy(c);
 	c = LOAD("precision=bf16", "train.recompute=blocks");
 	assert_int_equal(ct_run_plan_make(c, 2, &shards, NULL, &p), CT_OK);
