@@ -199,12 +199,10 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 	}
 	if (global > UINT32_MAX / 2)
 		return CT_FAIL(CT_CONFIG, "global batch of %llu samples is too large", (unsigned long long)global);
-	p->world = world;
 	p->accumulate = (uint32_t)c->train.accumulate;
 	p->global_batch = (uint32_t)global;
 	p->per_rank = p->global_batch / world;
 	p->micro_rows = p->per_rank / p->accumulate;
-	p->eval_rows = c->batch.eval > 0 ? (uint32_t)c->batch.eval : 256;
 	return CT_OK;
 }
 
@@ -367,14 +365,31 @@ static enum ct_status check_val(const struct ct_config *c, const struct ct_datas
 	return CT_DATA;
 }
 
+static enum ct_status has_batch_norm(const struct ct_config *c, const struct ct_dataset_info *train,
+				     const struct ct_run_plan *p, bool *out)
+{
+	ct_graph *g = NULL;
+	*out = false;
+	CT_TRY(ct_plan_graph(c, train, p->input, &g));
+	for (int i = 0; i < ct_graph_n_nodes(g); i++)
+		*out = *out || ct_graph_node(g, i)->op == CT_OP_BATCH_NORM;
+	ct_graph_destroy(g);
+	return CT_OK;
+}
+
 /* Statistics over ranks are collective: every rank needs rows in every micro-batch. */
-static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_run_plan *p)
+static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_dataset_info *train,
+				    const struct ct_run_plan *p)
 {
 	struct ct_sampler s = p->train;
+	bool any;
 	if (strcmp(c->model.bn, "sync") != 0 || p->world == 1 || p->total_steps < p->steps_per_epoch)
 		return CT_OK;
 	s.rank = p->world - 1;
 	if (ct_sampler_slice(&s, p->steps_per_epoch - 1, p->accumulate - 1).count > 0)
+		return CT_OK;
+	CT_TRY(has_batch_norm(c, train, p, &any));
+	if (!any)
 		return CT_OK;
 	ct_error_set(
 		CT_CONFIG, __FILE__, __LINE__,
@@ -384,24 +399,35 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_r
 	return CT_CONFIG;
 }
 
+static enum ct_status plan_training(const struct ct_config *c, const struct ct_dataset_info *train,
+				    struct ct_run_plan *p)
+{
+	CT_TRY(plan_batch(c, p->world, p));
+	CT_TRY(plan_steps(c, train, p));
+	plan_optim(c, p);
+	plan_schedule(c, p);
+	return CT_OK;
+}
+
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out)
 {
-	struct ct_run_plan p = {0};
-	CT_TRY(plan_batch(c, world, &p));
-	CT_TRY(plan_steps(c, train, &p));
-	plan_optim(c, &p);
-	plan_schedule(c, &p);
-	CT_TRY(plan_net(c, train, &p));
-	p.regression = train->n_targets > 0;
+	const struct ct_dataset_info *any = train ? train : val;
+	struct ct_run_plan p = {.world = world,
+				.eval_rows = c->batch.eval > 0 ? (uint32_t)c->batch.eval : 256,
+				.regression = any->n_targets > 0};
+	if (train)
+		CT_TRY(plan_training(c, train, &p));
+	CT_TRY(plan_net(c, any, &p));
 	if (val) {
-		CT_TRY(check_val(c, train, val));
+		CT_TRY(check_val(c, any, val));
 		p.has_val = true;
 		p.val = (struct ct_sampler){
 			.n = val->n, .global_batch = p.eval_rows * world, .world = world, .accumulate = 1};
 	}
-	CT_TRY(ct_plan_data(c, train, val, &p));
-	CT_TRY(check_sync_bn(c, &p));
+	CT_TRY(ct_plan_data(c, any, val, &p));
+	if (train)
+		CT_TRY(check_sync_bn(c, train, &p));
 	*out = p;
 	return CT_OK;
 }

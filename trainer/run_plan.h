@@ -85,7 +85,8 @@ struct ct_shape ct_plan_input_at(const struct ct_run_plan *p, uint32_t epoch);
 void ct_plan_loader_opts(const struct ct_config *c, const struct ct_run_plan *p, const struct ct_dataset_info *info,
 			 bool train, uint32_t rank, int local_world, struct ct_loader_opts *out);
 /* CT_CONFIG when the pieces do not fit (batch not divisible by ranks and accumulation, data of another shape than the
- * model, no step at all ...). val may be NULL. */
+ * model, no step at all ...). One of the data sets may be NULL; without train there is nothing of training in the plan:
+ * no batch, steps, schedule, optimizer. */
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out) CT_MUST_CHECK;
 /* The graph that the config asks for on this data, for images of shape input. Returns owned. */

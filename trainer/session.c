@@ -48,7 +48,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	const struct ct_dataset_info *ti = s->train ? ct_dataset_info(s->train) : vi;
 	if (!ti)
 		return CT_FAIL(CT_CONFIG, "data.val is none: there is nothing to evaluate on");
-	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, ti, vi, &s->plan));
+	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, train ? ti : NULL, vi, &s->plan));
 	s->plan.net.train = train;
 	if (!train)
 		s->plan.net.batch = (int)s->plan.eval_rows;

@@ -180,6 +180,24 @@ static void test_evaluation_data_must_agree(void **state)
 	ct_config_destroy(c);
 }
 
+/* What only training minds does not keep ranks from evaluating. */
+static void test_evaluation_alone(void **state)
+{
+	struct ct_dataset_info val = digits;
+	struct ct_run_plan p;
+	struct ct_config *c = LOAD("batch.global=50", "data.drop_last=true", "model.bn=sync", "batch.eval=100");
+
+	(void)state;
+	val.n = 10;
+	assert_int_equal(ct_run_plan_make(c, 3, NULL, &val, &p), CT_OK);
+	assert_true(p.has_val && !p.regression && p.world == 3);
+	assert_int_equal(p.val.global_batch, 300);
+	assert_int_equal(p.val.n, 10);
+	assert_int_equal(p.val_input.w, 4);
+	assert_int_equal(ct_run_plan_make(c, 3, &val, &val, &p), CT_CONFIG);
+	ct_config_destroy(c);
+}
+
 static enum ct_status ranks_of(struct ct_config *c, struct ct_ranks *r)
 {
 	enum ct_status st = ct_plan_ranks(c, r);
@@ -284,6 +302,7 @@ int main(void)
 		cmocka_unit_test(test_schedule_in_steps),
 		cmocka_unit_test(test_each_key_has_its_place),
 		cmocka_unit_test(test_evaluation_data_must_agree),
+		cmocka_unit_test(test_evaluation_alone),
 		cmocka_unit_test(test_ranks),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_devices),
