@@ -37,11 +37,12 @@ enum ct_status ct_cmd_check(const struct ct_cli *cli)
 {
 	struct ct_config *c;
 	struct ct_str text = {0};
-
 	enum ct_status st;
 
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
-	st = ct_plan_check_engine(c);
+	st = ct_plan_check_model(c);
+	if (st == CT_OK)
+		st = ct_plan_check_engine(c);
 	add_summary(c, &text);
 	ct_config_destroy(c);
 	return deliver(cli, &text, st == CT_OK ? ct_str_status(&text) : st);

@@ -29,11 +29,12 @@ static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 /* Where only the training data would say how many classes there are, the checkpoint does. */
 static enum ct_status find_classes(const char *path, struct ct_config *c)
 {
-	struct ct_dataset_info info = {.kind = CT_SAMPLE_ENCODED, .c = 3, .n_classes = 2};
+	struct ct_dataset_info info;
 	ct_graph *g = NULL;
 	int n;
-	if (strcmp(c->data.name, "shards") != 0 || c->data.classes > 0 || strcmp(c->model.name, "layers") == 0)
+	if (strcmp(c->data.name, "shards") != 0 || c->data.classes > 0)
 		return CT_OK;
+	CT_TRY(ct_plan_foresee_data(c, &info));
 	CT_TRY(ct_plan_graph(c, &info, (struct ct_shape){3, 224, 224}, &g));
 	enum ct_status st = ct_model_weights_outputs(path, g, &n);
 	ct_graph_destroy(g);

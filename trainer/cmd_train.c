@@ -17,6 +17,7 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	ct_device *device = NULL;
 	CT_TRY(ct_plan_ranks(cfg, &ranks));
 	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)ranks.world));
+	CT_TRY(ct_plan_check_model(cfg));
 	CT_TRY(ct_device_open(cfg->device, 0, &device));
 	ct_device_close(device);
 	CT_TRY(ct_plan_check_engine(cfg));

@@ -84,59 +84,33 @@ static enum ct_status load_classes(struct ct_predictor *p, const char *run)
 }
 
 /* Shape and normalisation of evaluation images of the config's data set, without that data set. */
-static enum ct_status plan_images(struct ct_predictor *p, struct ct_dataset_info info)
+static enum ct_status plan_images(struct ct_predictor *p)
 {
 	const struct ct_config *c = p->cfg;
+	struct ct_dataset_info *info = &p->info;
 	struct ct_run_plan plan;
-	if (strcmp(c->data.name, "synthetic_regression") == 0 || strcmp(c->model.loss, "mse") == 0)
+	CT_TRY(ct_plan_foresee_data(c, info));
+	if (info->n_targets > 0 || strcmp(c->model.loss, "mse") == 0)
 		return CT_FAIL(CT_CONFIG, "predict names classes, and this model predicts numbers (model.loss mse)");
-	if (!p->encoded && c->data.shape.n == 3) {
-		info.c = (int)c->data.shape.v[0];
-		info.h = (int)c->data.shape.v[1];
-		info.w = (int)c->data.shape.v[2];
-	}
-	if ((!p->encoded && info.h == 0) || (info.c != 1 && info.c != 3))
+	bool encoded = info->kind == CT_SAMPLE_ENCODED;
+	if ((!encoded && info->h == 0) || (info->c != 1 && info->c != 3))
 		return CT_FAIL(CT_CONFIG, "data.name %s does not say how a file becomes what the model looks at",
 			       c->data.name);
-	info.kind = p->encoded ? CT_SAMPLE_ENCODED : CT_SAMPLE_U8_HWC;
-	info.n = UINT32_MAX / 2; /* any batch fits; nothing else here depends on it */
-	CT_TRY(ct_run_plan_make(c, 1, &info, &info, &plan));
-	p->input = p->encoded ? plan.val_input : (struct ct_shape){info.c, info.h, info.w};
+	CT_TRY(ct_run_plan_make(c, 1, NULL, info, &plan));
+	p->input = plan.val_input;
 	p->net_opts = plan.net;
 	p->transform = plan.val_transform;
-	if (!p->encoded) /* the short side becomes the size: nothing is lost but the ends of the long one */
-		p->transform = (struct ct_transform){
-			.crop = CT_CROP_CENTER, .h = info.h, .w = info.w, .resize = info.h > info.w ? info.h : info.w};
-	p->info = info;
+	if (!encoded) /* the short side becomes the size: nothing is lost but the ends of the long one */
+		p->transform = (struct ct_transform){.crop = CT_CROP_CENTER,
+						     .h = info->h,
+						     .w = info->w,
+						     .resize = info->h > info->w ? info->h : info->w};
 	return CT_OK;
 }
 
-/* A list of layers says itself how many outputs it has, and is only built for as many classes. */
-static int classes_of_layers(const struct ct_config *c)
-{
-	static const char linear[] = "linear ";
-	int64_t n = 0;
-	for (int i = c->model.layers.n - 1; i >= 0 && n == 0; i--) {
-		const char *text = c->model.layers.v[i];
-		char number[24];
-		if (strncmp(text, linear, strlen(linear)) != 0)
-			continue;
-		text += strlen(linear);
-		snprintf(number, sizeof(number), "%.*s", (int)strspn(text, "0123456789"), text);
-		if (ct_parse_i64(number, &n) < 0)
-			ct_error_clear();
-	}
-	return n > 0 && n < INT32_MAX ? (int)n : 2; /* building the graph tells what is wrong */
-}
-
+/* For as many classes as the weights are for, whatever the config can say about it. */
 static enum ct_status build_graph(struct ct_predictor *p)
 {
-	if (strcmp(p->cfg->model.name, "layers") == 0) {
-		p->info.n_classes = classes_of_layers(p->cfg);
-		return ct_plan_graph(p->cfg, &p->info, p->input, &p->graph);
-	}
-	/* For two classes first: the file knows how many there are. */
-	p->info.n_classes = 2;
 	CT_TRY(ct_plan_graph(p->cfg, &p->info, p->input, &p->graph));
 	CT_TRY(ct_model_weights_outputs(p->weights, p->graph, &p->info.n_classes));
 	ct_graph_destroy(p->graph);
@@ -166,15 +140,10 @@ static enum ct_status build(struct ct_predictor *p)
 static enum ct_status open_predictor(struct ct_predictor *p, const char *run, const char *model, const char *which,
 				     const char *config, const struct ct_config_set *sets, size_t n_sets)
 {
-	ct_dataset *none = NULL;
 	CT_TRY(find_weights(p, model, which));
 	CT_TRY(find_config(p, run, model, config, sets, n_sets));
 	CT_TRY(load_classes(p, run));
-	p->encoded = ct_plan_is_encoded(p->cfg);
-	CT_TRY(ct_dataset_open_files(p->cfg->data.name, NULL, 0, &none));
-	struct ct_dataset_info info = *ct_dataset_info(none);
-	ct_dataset_close(none);
-	CT_TRY(plan_images(p, info));
+	CT_TRY(plan_images(p));
 	p->rows = p->rows < p->cfg->batch.eval ? p->rows : (int)p->cfg->batch.eval;
 	return build(p);
 }

@@ -11,7 +11,6 @@ struct ct_predictor {
 	struct ct_config *cfg;
 	char *weights;                /* checkpoint folder or .safetensors file */
 	struct ct_class_list classes; /* n 0: no names are known */
-	bool encoded;                 /* trained on compressed images */
 	struct ct_dataset_info info;  /* of the data that it was trained on, as far as can be known without it */
 	struct ct_transform transform;
 	struct ct_shape input;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "data/dataset_files.h"
 #include "trainer/run_plan.h"
 
 #define SMALL_IMAGES 64 /* pixels; up to here `model.stem: auto` keeps them whole */
@@ -214,4 +215,48 @@ enum ct_status ct_plan_check_sizes(const struct ct_config *c, const struct ct_da
 	for (int i = 0; i < p->n_sizes; i++)
 		CT_TRY(check_size(c, train, g, (struct ct_shape){p->input.c, p->sizes[i].h, p->sizes[i].w}));
 	return p->has_val ? check_size(c, train, g, p->val_input) : CT_OK;
+}
+
+enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset_info *out)
+{
+	const struct ct_int_list *s = &c->data.shape;
+	bool regression = strcmp(c->data.name, "synthetic_regression") == 0;
+	ct_dataset *none = NULL;
+	CT_TRY(ct_dataset_open_files(c->data.name, NULL, 0, &none));
+	*out = *ct_dataset_info(none);
+	ct_dataset_close(none);
+	out->n = UINT32_MAX / 2; /* any batch fits */
+	out->kind = ct_plan_is_encoded(c) ? CT_SAMPLE_ENCODED : regression ? CT_SAMPLE_F32 : CT_SAMPLE_U8_HWC;
+	if (s->n == 3) {
+		out->c = (int)s->v[0];
+		out->h = (int)s->v[1];
+		out->w = (int)s->v[2];
+	}
+	out->n_targets = regression ? (int)c->data.targets : 0;
+	if (regression)
+		out->n_classes = 0;
+	else if (c->data.classes > 0)
+		out->n_classes = (int)c->data.classes;
+	else if (ct_plan_is_encoded(c))
+		out->n_classes = strcmp(c->model.name, "layers") == 0 ? 0 : 2;
+	else if (out->n_classes < 2)
+		out->n_classes = 10;
+	return CT_OK;
+}
+
+enum ct_status ct_plan_check_model(const struct ct_config *c)
+{
+	const char *key = strcmp(c->model.name, "layers") == 0 ? "model.layers" : "model.name";
+	struct ct_dataset_info info;
+	struct ct_run_plan p;
+	ct_graph *g = NULL;
+	CT_TRY(ct_plan_foresee_data(c, &info));
+	if (info.kind != CT_SAMPLE_ENCODED && info.h == 0)
+		return CT_OK;
+	CT_TRY(ct_run_plan_make(c, 1, &info, ct_plan_has_val(c) ? &info : NULL, &p));
+	enum ct_status st = ct_plan_graph(c, &info, p.input, &g);
+	if (st == CT_OK)
+		st = ct_plan_check_sizes(c, &info, &p, g);
+	ct_graph_destroy(g);
+	return st == CT_CONFIG ? ct_error_wrap("%s: error", ct_config_origin(c, key)) : st;
 }

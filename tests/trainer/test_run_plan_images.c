@@ -196,6 +196,34 @@ static void test_weights_for_all_sizes(void **state)
 	assert_non_null(strstr(ct_error_message(), "fc1.weight"));
 }
 
+static enum ct_status checked(struct ct_config *c)
+{
+	enum ct_status st = ct_plan_check_model(c);
+
+	ct_config_destroy(c);
+	return st;
+}
+
+/* Before there is data: what it will be like is known, or does not matter. */
+static void test_model_alone(void **state)
+{
+	static const char layers[] = "model.name=layers", seven[] = "model.layers=[conv2d 7 kernel=3, global_avg_pool]";
+
+	(void)state;
+	assert_ok(checked(LOAD("data.train.size=32")));
+	assert_ok(checked(LOAD(layers, seven)));
+	assert_ok(checked(LOAD(layers, seven, "data.classes=7")));
+	assert_fails(checked(LOAD(layers, seven, "data.classes=8")), CT_CONFIG,
+		     "test: error: model layers: the last layer gives 7x1x1, but the data asks for 8 outputs");
+	assert_fails(checked(LOAD(layers, seven, "data.name=cifar100")), CT_CONFIG, "100 outputs");
+	assert_fails(checked(LOAD(layers, "model.layers=[conv2d 7 kernel=3, flatten, linear 5]", "data.val.size=256")),
+		     CT_CONFIG, "other weights for images of 256x256");
+	assert_fails(checked(LOAD("model.name=lenet", "data.train.size=8")), CT_CONFIG, "conv2");
+	/* Only the files know the shape; what does not depend on it would have to be told apart. */
+	assert_ok(checked(LOAD(layers, seven, "data.name=idx")));
+	assert_fails(checked(LOAD(layers, seven, "data.name=idx", "data.shape=[1, 28, 28]")), CT_CONFIG, "10 outputs");
+}
+
 /* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them; one rank alone asks nobody. */
 static void test_sync_needs_rows(void **state)
 {
@@ -206,6 +234,8 @@ static void test_sync_needs_rows(void **state)
 	assert_int_equal(plan_of(LOAD("model.bn=local", "batch.global=48"), &shards, 48, &p), CT_OK);
 	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48"), &shards, 48, &p), CT_CONFIG);
 	assert_non_null(strstr(ct_error_message(), "(32 samples)"));
+	/* Without batch norm there is nothing to wait for. */
+	assert_int_equal(plan_of(LOAD("model.name=mlp", "model.bn=sync", "batch.global=48"), &shards, 48, &p), CT_OK);
 	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48", "data.drop_last=true"), &shards, 48, &p),
 			 CT_OK);
 	assert_int_equal(plan_of(LOAD("model.bn=sync", "batch.global=48", "train.accumulate=48"), &shards, 1, &p),
@@ -237,6 +267,7 @@ int main(void)
 		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_stem),
 		cmocka_unit_test(test_weights_for_all_sizes),
+		cmocka_unit_test(test_model_alone),
 		cmocka_unit_test(test_sync_needs_rows),
 		cmocka_unit_test(test_evaluation_classes),
 	};
