@@ -384,6 +384,12 @@ class Commands(Case):
         self.assertGreater(self.metrics(kind="end")[0]["best_top1"], 0.7)
         self.train("data.name=mnist", "model.hidden=64", "train.epochs=1", run="by-env", env={"CTRAIN_DATA": self.path("root")}, expect=3)
         os.makedirs(self.path("root"))
+        layers = TINY.replace("mlp, hidden: [32]", "layers, layers: [relu, linear 10 bas=1]")
+        self.assertNotEqual(layers, TINY)
+        bad = self.config(layers, "layers.yaml")
+        for command in ("check", "train"):
+            r = self.run_ctrain(command, bad, f"run.dir={self.path('run')}", expect=USAGE)
+            self.assert_last_says(r, r'^\S*layers\.yaml:1:\d+: error: model layers: layer 2, "linear 10 bas=1": .*did you mean "bias"')
         os.symlink(self.path("digits"), self.path("root", "mnist"))
         self.train("data.name=mnist", "model.hidden=64", "train.epochs=1", run="by-env", env={"CTRAIN_DATA": self.path("root")})
 
