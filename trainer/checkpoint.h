@@ -54,7 +54,7 @@ enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHEC
 /* Checkpoint folders in the run folder, whole or not. */
 int ct_checkpoint_count(const char *run_dir);
 /* "best", "last" or a path -> path of a checkpoint folder (owned). A path may also be a run folder (its last
- * checkpoint) or a .safetensors file (for ct_checkpoint_load_weights). Without run_dir (NULL) all are paths.
+ * checkpoint) or a .safetensors file (for trainer/model_weights.h). Without run_dir (NULL) all are paths.
  * CT_NOT_FOUND. Does not verify. */
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path) CT_MUST_CHECK;
 /* Checks presence, sizes and checksums of all files; CT_DATA names file and reason. */
@@ -66,9 +66,6 @@ enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state 
  * unchanged. Passed over are PyTorch's *.num_batches_tracked, and averages or optimizer state that no argument takes.
  */
 enum ct_status ct_checkpoint_load(const char *path, ct_net *net, ct_optim *optim, ct_ema *ema) CT_MUST_CHECK;
-/* Evaluation weights: parameters, or the averages when the checkpoint has them and use_ema. path may be a .safetensors
- * file, for example one saved from PyTorch: it is checked for form, there being no checksum. */
-enum ct_status ct_checkpoint_load_weights(const char *path, ct_net *net, bool use_ema) CT_MUST_CHECK;
 /* state.json parser alone, for the fuzzer. */
 enum ct_status ct_checkpoint_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 

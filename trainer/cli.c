@@ -133,7 +133,7 @@ static enum ct_status unknown_command(const char *word, const char *parent)
 	size_t n = 0;
 	const struct ct_command *c;
 
-	for (size_t i = 0; (c = ct_command_at(i)); i++) {
+	for (size_t i = 0; (c = ct_command_at(i)) && n < CT_ARRAY_LEN(words); i++) {
 		if (!parent)
 			words[n++] = c->name;
 		else if (c->sub && strcmp(c->name, parent) == 0)

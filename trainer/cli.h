@@ -64,6 +64,7 @@ enum ct_status ct_cmd_data_pack(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_show(const struct ct_cli *cli);
 enum ct_status ct_cmd_ckpt_show(const struct ct_cli *cli); /* cmd_ckpt.c */
 enum ct_status ct_cmd_ckpt_verify(const struct ct_cli *cli);
+enum ct_status ct_cmd_ckpt_export(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_step(const struct ct_cli *cli); /* cmd_bench.c */
 enum ct_status ct_cmd_bench_loader(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli);

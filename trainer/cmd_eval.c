@@ -63,7 +63,7 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *path, struc
 {
 	struct ct_eval_result r;
 	if (ct_session_is_root(s))
-		CT_TRY(ct_checkpoint_load_weights(path, s->net, s->cfg->train.ema > 0));
+		CT_TRY(ct_model_weights_load(path, s->net, CT_WEIGHTS_WHOLE, NULL));
 	CT_TRY(ct_session_share_weights(s));
 	CT_TRY(ct_evaluate(s, NULL, NULL, &r));
 	return ct_session_is_root(s) ? print(cli, path, &r) : CT_OK;

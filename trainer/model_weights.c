@@ -6,8 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "trainer/checkpoint.h"
-#include "trainer/safetensors.h"
+#include "trainer/checkpoint_impl.h"
 
 #define MAX_NAMED 4 /* of each kind of difference */
 
@@ -18,11 +17,10 @@ struct list {
 };
 
 struct comparison {
-	const ct_safetensors *file;
+	const struct ct_weights_file *from;
 	ct_net *net;
-	const char *prefix; /* of all names in the file, or "" */
-	int n;              /* parameters and buffers of the model */
-	int *at;            /* [n] tensor of the file, -1: none that fits */
+	int n;   /* parameters and buffers of the model */
+	int *at; /* [n] tensor of the file, -1: none that fits */
 	int loaded;
 	bool head_only; /* all that is missing or misshaped belongs to the last layer with a weight */
 	struct list missing, misshaped, extra;
@@ -81,12 +79,12 @@ static const char *common_prefix(const ct_safetensors *s)
 static int find(const struct comparison *c, const char *name)
 {
 	char full[sizeof(((struct ct_param *)0)->name) + 32];
-	size_t len = strlen(c->prefix);
+	size_t len = strlen(c->from->prefix);
 
 	CT_ASSERT(len + strlen(name) < sizeof(full));
-	memcpy(full, c->prefix, len);
+	memcpy(full, c->from->prefix, len);
 	memcpy(full + len, name, strlen(name) + 1);
-	return ct_safetensors_find(c->file, full);
+	return ct_safetensors_find(c->from->tensors, full);
 }
 
 static void add_shape(struct ct_str *b, const struct ct_tensor_desc *t)
@@ -110,7 +108,7 @@ static bool misfits(struct comparison *c, const struct ct_param *p, int at)
 	const char *dtype;
 	bool same = true;
 
-	ct_safetensors_at(c->file, at, &t, &dtype);
+	ct_safetensors_at(c->from->tensors, at, &t, &dtype);
 	for (int i = 0; i < p->ndim; i++) {
 		want.dims[i] = p->dims[i];
 		same = same && i < t.ndim && t.dims[i] == want.dims[i];
@@ -169,11 +167,13 @@ static bool in_model(const ct_graph *g, int n, const char *name)
 
 static void compare_rest(struct comparison *c)
 {
-	for (int i = 0; i < ct_safetensors_count(c->file); i++) {
+	for (int i = 0; i < ct_safetensors_count(c->from->tensors); i++) {
 		struct ct_tensor_desc t;
 		struct ct_str shown = {0};
-		ct_safetensors_at(c->file, i, &t, NULL);
-		const char *name = t.name + strlen(c->prefix);
+		ct_safetensors_at(c->from->tensors, i, &t, NULL);
+		if (!starts_with(t.name, c->from->prefix))
+			continue; /* beside averages lies the optimizer's state */
+		const char *name = t.name + strlen(c->from->prefix);
 		/* A counter of PyTorch's batch norm that plays no part with a fixed momentum. */
 		if (ends_with(name, ".num_batches_tracked") || in_model(ct_net_graph(c->net), c->n, name))
 			continue;
@@ -197,17 +197,19 @@ static void describe_all(const struct comparison *c, struct ct_str *out)
 	describe(&c->extra, c->extra.n == 1 ? "is not in the model" : "are not in the model", out);
 }
 
-static enum ct_status refuse(const struct comparison *c, const char *path)
+static enum ct_status refuse(const struct comparison *c, enum ct_weights_how how)
 {
 	struct ct_str text = {0};
 	const ct_graph *g = ct_net_graph(c->net);
 	enum ct_status st;
 
 	describe_all(c, &text);
-	st = CT_FAIL(CT_DATA, "%s has %d of the model's %d tensors as they should be. Of its tensors %s", path,
+	st = CT_FAIL(CT_DATA, "%s has %d of the model's %d tensors as they should be. Of its tensors %s", c->from->path,
 		     c->loaded, c->n, ct_str_text(&text));
 	if (c->loaded == 0)
 		ct_error_hint("is it of another model.name? `ctrain ckpt show` lists what a file holds");
+	else if (how == CT_WEIGHTS_WHOLE)
+		ct_error_hint("is model.name, or one of its options, another one?");
 	else if (c->head_only && head_of(g) >= 0)
 		ct_error_hint("use model.strict=false to start with a new head (%s) and take the rest",
 			      ct_graph_node(g, head_of(g))->name);
@@ -231,11 +233,11 @@ static enum ct_status import(const struct comparison *c)
 	for (int i = 0; i < c->n; i++) {
 		size_t n = nth(g, i)->n;
 		if (i < n_params && c->at[i] >= 0) {
-			CT_TRY_GOTO(ct_safetensors_read(c->file, c->at[i], scratch, n), st, out);
+			CT_TRY_GOTO(ct_safetensors_read(c->from->tensors, c->at[i], scratch, n), st, out);
 			CT_TRY_GOTO(ct_net_import(c->net, ct_net_params(c->net), i, scratch), st, out);
 		} else if (i >= n_params) {
 			if (c->at[i] >= 0)
-				CT_TRY_GOTO(ct_safetensors_read(c->file, c->at[i], buffer, n), st, out);
+				CT_TRY_GOTO(ct_safetensors_read(c->from->tensors, c->at[i], buffer, n), st, out);
 			buffer += n;
 		}
 	}
@@ -244,73 +246,112 @@ out:
 	return st;
 }
 
-static enum ct_status load(struct comparison *c, const char *path, bool strict)
+static enum ct_status load(struct comparison *c, enum ct_weights_how how)
 {
 	struct ct_str text = {0};
 
 	compare_model(c);
 	compare_rest(c);
 	bool fits = c->missing.n + c->misshaped.n + c->extra.n == 0;
-	if (c->loaded == 0 || (strict && !fits))
-		return refuse(c, path);
+	if (c->loaded == 0 || (how != CT_WEIGHTS_FITTING && !fits))
+		return refuse(c, how);
 	CT_TRY(import(c));
+	if (how == CT_WEIGHTS_WHOLE)
+		return CT_OK;
 	describe_all(c, &text);
-	CT_INFO("%d of the model's %d tensors come from %s%s%s", c->loaded, c->n, path, fits ? "" : "; of its tensors ",
-		ct_str_text(&text));
+	CT_INFO("%d of the model's %d tensors come from %s%s%s%s", c->loaded, c->n, c->from->path,
+		c->from->averages ? " (the averages)" : "", fits ? "" : "; of its tensors ", ct_str_text(&text));
 	ct_str_release(&text);
 	return CT_OK;
 }
 
-/* A folder stands for the model.safetensors of the checkpoint that it is or holds. Returns owned. */
-static enum ct_status find_file(const char *path, char **out)
+static bool has_averages(const ct_safetensors *s)
 {
-	static const char *const pickles[] = {".pth", ".pt", ".bin", ".pkl", ".tar", ".ckpt"};
-	enum ct_status st;
-	char *folder;
+	struct ct_tensor_desc t;
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(pickles); i++) {
-		if (!ends_with(path, pickles[i]))
-			continue;
-		st = CT_FAIL(CT_DATA, "%s is not a safetensors file", path);
-		ct_error_hint("PyTorch's own files are programs and not read: convert them once with "
-			      "safetensors.torch.save_file(torch.load(\"a.pth\"), \"a.safetensors\")");
-		return st;
+	for (int i = 0; i < ct_safetensors_count(s); i++) {
+		ct_safetensors_at(s, i, &t, NULL);
+		if (starts_with(t.name, CT_CKPT_EMA "/"))
+			return true;
 	}
-	CT_TRY(ct_checkpoint_resolve(NULL, path, &folder));
-	if (ends_with(folder, ".safetensors")) {
-		*out = folder;
-		return CT_OK;
+	return false;
+}
+
+/* File i of the checkpoint. */
+static enum ct_status open_part(const char *folder, int i, struct ct_weights_file *out)
+{
+	CT_TRY_ALLOC(out->path = ct_path_join(folder, ct_ckpt_file_name(i)));
+	return ct_safetensors_open(out->path, &out->tensors);
+}
+
+static enum ct_status open_checkpoint(const char *folder, struct ct_weights_file *out)
+{
+	struct ct_ckpt_state state;
+	enum ct_status st;
+	int part = 1;
+
+	CT_TRY(ct_ckpt_state_read(folder, &state));
+	CT_TRY_GOTO(open_part(folder, part, out), st, out);
+	if (has_averages(out->tensors)) {
+		out->prefix = CT_CKPT_EMA "/";
+		out->averages = true;
+	} else {
+		ct_weights_close(out);
+		part = 0;
+		CT_TRY_GOTO(open_part(folder, part, out), st, out);
 	}
-	st = ct_checkpoint_verify(folder);
-	if (st == CT_OK && !(*out = ct_path_join(folder, "model.safetensors")))
-		st = CT_NOMEM;
-	ct_free(folder);
+	st = ct_ckpt_file_verify(folder, &state, part);
+out:
+	ct_ckpt_state_release(&state);
 	return st;
 }
 
-enum ct_status ct_model_weights_load(const char *path, ct_net *net, bool strict, struct ct_weights_report *out)
+enum ct_status ct_weights_open(const char *path, struct ct_weights_file *out)
+{
+	enum ct_status st;
+	char *found;
+
+	*out = (struct ct_weights_file){.prefix = ""};
+	CT_TRY(ct_checkpoint_resolve(NULL, path, &found));
+	if (ends_with(found, ".safetensors")) {
+		out->path = found;
+		st = ct_safetensors_open(found, &out->tensors);
+		if (st == CT_OK)
+			out->prefix = common_prefix(out->tensors);
+	} else {
+		st = open_checkpoint(found, out);
+		ct_free(found);
+	}
+	if (st < 0)
+		ct_weights_close(out);
+	return st;
+}
+
+void ct_weights_close(struct ct_weights_file *f)
+{
+	ct_safetensors_close(f->tensors);
+	ct_free(f->path);
+	*f = (struct ct_weights_file){.prefix = ""};
+}
+
+enum ct_status ct_model_weights_load(const char *path, ct_net *net, enum ct_weights_how how,
+				     struct ct_weights_report *out)
 {
 	const ct_graph *g = ct_net_graph(net);
-	struct comparison c = {.net = net, .n = ct_graph_n_params(g) + ct_graph_n_buffers(g)};
-	ct_safetensors *file = NULL;
-	char *name = NULL;
+	struct ct_weights_file file;
+	struct comparison c = {.from = &file, .net = net, .n = ct_graph_n_params(g) + ct_graph_n_buffers(g)};
 	enum ct_status st;
 
-	CT_TRY(find_file(path, &name));
-	CT_TRY_GOTO(ct_safetensors_open(name, &file), st, out);
-	c.file = file;
-	c.prefix = common_prefix(file);
+	CT_TRY(ct_weights_open(path, &file));
 	c.at = CT_NEW_ARRAY(int, (size_t)c.n + 1);
-	st = c.at ? load(&c, name, strict) : CT_NOMEM;
+	st = c.at ? load(&c, how) : CT_NOMEM;
 	if (out)
 		*out = (struct ct_weights_report){c.loaded, c.missing.n, c.misshaped.n, c.extra.n};
 	ct_str_release(&c.missing.text);
 	ct_str_release(&c.misshaped.text);
 	ct_str_release(&c.extra.text);
 	ct_free(c.at);
-	ct_safetensors_close(file);
-out:
-	ct_free(name);
+	ct_weights_close(&file);
 	return st;
 }
 
@@ -327,17 +368,17 @@ static const char *head_weight(const ct_graph *g)
 	return NULL;
 }
 
-static enum ct_status read_outputs(const ct_safetensors *file, const char *path, const ct_graph *g, int *out)
+static enum ct_status read_outputs(const struct ct_weights_file *file, const ct_graph *g, int *out)
 {
-	const struct comparison c = {.file = file, .prefix = common_prefix(file)};
+	const struct comparison c = {.from = file};
 	const char *name = head_weight(g);
 	int at = name ? find(&c, name) : -1;
 	struct ct_tensor_desc t;
 
 	if (at >= 0)
-		ct_safetensors_at(file, at, &t, NULL);
+		ct_safetensors_at(file->tensors, at, &t, NULL);
 	if (at < 0 || t.ndim < 1 || t.dims[0] < 1 || t.dims[0] > INT32_MAX) {
-		(void)CT_FAIL(CT_DATA, "%s holds no tensor \"%s\"", path, name ? name : "?");
+		(void)CT_FAIL(CT_DATA, "%s holds no tensor \"%s\"", file->path, name ? name : "?");
 		ct_error_hint("these are the weights of another model than model.name says");
 		return CT_DATA;
 	}
@@ -347,15 +388,11 @@ static enum ct_status read_outputs(const ct_safetensors *file, const char *path,
 
 enum ct_status ct_model_weights_outputs(const char *path, const ct_graph *g, int *out)
 {
-	ct_safetensors *file = NULL;
-	char *name = NULL;
+	struct ct_weights_file file;
 	enum ct_status st;
 
-	CT_TRY(find_file(path, &name));
-	CT_TRY_GOTO(ct_safetensors_open(name, &file), st, out);
-	st = read_outputs(file, name, g, out);
-	ct_safetensors_close(file);
-out:
-	ct_free(name);
+	CT_TRY(ct_weights_open(path, &file));
+	st = read_outputs(&file, g, out);
+	ct_weights_close(&file);
 	return st;
 }

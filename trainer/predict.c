@@ -120,8 +120,6 @@ static enum ct_status build_graph(struct ct_predictor *p)
 
 static enum ct_status build(struct ct_predictor *p)
 {
-	size_t n = strlen(p->weights);
-	bool file = n > 12 && strcmp(p->weights + n - 12, ".safetensors") == 0;
 	CT_TRY(build_graph(p));
 	CT_TRY(ct_plan_device_open(p->cfg, 0, &p->device));
 	CT_TRY(ct_engine_open(p->cfg->train.engine, p->device, ct_plan_threads(p->cfg, 1), &p->engine));
@@ -130,10 +128,7 @@ static enum ct_status build(struct ct_predictor *p)
 	p->net_opts.train = false;
 	p->net_opts.sync = NULL;
 	CT_TRY(ct_net_create(p->engine, p->graph, &p->net_opts, &p->net));
-	if (file)
-		CT_TRY(ct_model_weights_load(p->weights, p->net, true, NULL));
-	else
-		CT_TRY(ct_checkpoint_load_weights(p->weights, p->net, p->cfg->train.ema > 0));
+	CT_TRY(ct_model_weights_load(p->weights, p->net, CT_WEIGHTS_WHOLE, NULL));
 	return ct_program_create(p->net, p->rows, CT_EVAL, &p->program);
 }
 

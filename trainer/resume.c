@@ -99,7 +99,8 @@ static enum ct_status load_weights(struct ct_session *s)
 	const char *path = s->cfg->model.weights;
 	if (!path[0])
 		return CT_OK;
-	if (ct_model_weights_load(path, s->net, s->cfg->model.strict, NULL) < 0)
+	if (ct_model_weights_load(path, s->net, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING, NULL) <
+	    0)
 		return ct_error_wrap("model.weights");
 	return CT_OK;
 }

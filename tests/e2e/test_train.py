@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import json
 import os
 import re
 import struct
@@ -50,6 +51,17 @@ def tb_records(path):
         records.append(body)
         at += 16 + n
     return records
+
+
+def write_safetensors(path, tensors):
+    """What harness.safetensors reads."""
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
 
 
 class RunFolder(Case):
@@ -338,6 +350,25 @@ class Commands(Case):
         r = self.run_ctrain("eval", *config, "--checkpoint", self.path("nowhere"), expect=3)
         self.assert_says(r, "nowhere")
 
+    def test_averages(self):
+        """A checkpoint stands for the averages that it was evaluated with; the file in it for what was trained."""
+        self.train("train.epochs=3", "train.ema=0.9")
+        want = self.metrics(kind="eval")[-1]
+        last, alone, ddp = self.path("run", "checkpoints", "last"), self.path("alone.safetensors"), self.path("ddp.safetensors")
+        self.assertIn("the averages", self.run_ctrain("ckpt", "export", last, "--out", alone).out)
+        tensors, _ = safetensors(alone)
+        self.assertEqual(set(tensors), set(safetensors(os.path.join(last, "model.safetensors"))[0]))
+        write_safetensors(ddp, {"module." + name: t for name, t in tensors.items()})
+
+        def loss(what, *sets):
+            return self.run_ctrain("eval", self.config(), *sets, "--checkpoint", what, "--json").json()["loss"]
+        # The file needs neither the run nor train.ema.
+        for what in (last, alone, ddp):
+            self.assertAlmostEqual(loss(what) / want["loss"], 1, delta=1e-5, msg=what)
+        self.assertNotAlmostEqual(loss(os.path.join(last, "model.safetensors")) / want["loss"], 1, delta=1e-3)
+        self.train(f"model.weights={self.path('run')}", "optim.lr=1e-30", "optim.momentum=0", "train.max_steps=1", run="again")
+        self.assertAlmostEqual(self.metrics("again", "eval")[-1]["loss"] / want["loss"], 1, delta=1e-5)
+
     def test_ckpt(self):
         self.train("train.max_steps=3")
         last = self.path("run", "checkpoints", "last")
@@ -353,6 +384,12 @@ class Commands(Case):
         self.assert_says(r, r"bad\.yaml:4:\d+", r"bad\.yaml:1:\d+", "did you mean.*hidden")
         r = self.train(config=bad, expect=USAGE)
         self.assert_says(r, r"bad\.yaml:4:\d+", r"bad\.yaml:1:\d+")
+        layers = TINY.replace("mlp, hidden: [32]", "layers, layers: [relu, linear 10 bas=1]")
+        self.assertNotEqual(layers, TINY)
+        bad = self.config(layers, "layers.yaml")
+        for command in ("check", "train"):
+            r = self.run_ctrain(command, bad, f"run.dir={self.path('run')}", expect=USAGE)
+            self.assert_last_says(r, r'^\S*layers\.yaml:1:\d+: error: model layers: layer 2, "linear 10 bas=1": .*did you mean "bias"')
         self.assertFalse(os.path.exists(self.path("run")))
 
     def test_help_and_usage(self):
@@ -384,12 +421,6 @@ class Commands(Case):
         self.assertGreater(self.metrics(kind="end")[0]["best_top1"], 0.7)
         self.train("data.name=mnist", "model.hidden=64", "train.epochs=1", run="by-env", env={"CTRAIN_DATA": self.path("root")}, expect=3)
         os.makedirs(self.path("root"))
-        layers = TINY.replace("mlp, hidden: [32]", "layers, layers: [relu, linear 10 bas=1]")
-        self.assertNotEqual(layers, TINY)
-        bad = self.config(layers, "layers.yaml")
-        for command in ("check", "train"):
-            r = self.run_ctrain(command, bad, f"run.dir={self.path('run')}", expect=USAGE)
-            self.assert_last_says(r, r'^\S*layers\.yaml:1:\d+: error: model layers: layer 2, "linear 10 bas=1": .*did you mean "bias"')
         os.symlink(self.path("digits"), self.path("root", "mnist"))
         self.train("data.name=mnist", "model.hidden=64", "train.epochs=1", run="by-env", env={"CTRAIN_DATA": self.path("root")})
 

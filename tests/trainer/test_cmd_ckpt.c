@@ -1,4 +1,4 @@
-/* `ctrain ckpt show` and `verify`: what they print and how they end. */
+/* `ctrain ckpt show`, `verify` and `export`: what they print or write, and how they end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "tests/trainer/ckpt_fixture.h"
 #include "trainer/cli.h"
-#include "trainer/safetensors.h"
+#include "trainer/model_weights.h"
 
 static struct fixture fx;
 
@@ -151,12 +151,50 @@ static void test_verify(void **state)
 	ct_free(folder);
 }
 
+/* The weights that evaluations are of, under the names of a state_dict. */
+static void test_export(void **state)
+{
+	const char *args[1] = {in_tmpdir("averaged")};
+	struct ct_cli cli = {.args = args, .n_args = 1, .out = in_tmpdir("out.safetensors")};
+	size_t params = ct_net_arena_elems(fx.net) * sizeof(float),
+	       buffers = ct_net_buffers_elems(fx.net) * sizeof(float);
+	ct_safetensors *s;
+	char *text;
+
+	(void)state;
+	assert_ok(fixture_save(&fx, args[0], 9, 0, false));
+	assert_ok(capture(ct_cmd_ckpt_export, &cli, &text));
+	assert_non_null(strstr(text, "out.safetensors: 14 tensors, the averages, of "));
+	ct_free(text);
+	assert_ok(ct_safetensors_open(cli.out, &s));
+	assert_int_equal(ct_safetensors_count(s), 14);
+	assert_true(ct_safetensors_find(s, "layer1.1.running_var") >= 0);
+	ct_safetensors_close(s);
+	fixture_set_step(&fx, 4);
+	assert_ok(ct_model_weights_load(cli.out, fx.net, CT_WEIGHTS_WHOLE, NULL));
+	float *p = ct_calloc(params, 1), *b = ct_calloc(buffers, 1);
+	memcpy(p, ct_net_params(fx.net), params);
+	memcpy(b, ct_net_buffers(fx.net), buffers);
+	fixture_set_step(&fx, 9);
+	assert_memory_equal(p, ct_ema_params(fx.ema), params);
+	assert_memory_equal(b, ct_ema_buffers(fx.ema), buffers);
+	ct_free(b);
+	ct_free(p);
+	/* Nothing is written over. */
+	assert_fails(capture(ct_cmd_ckpt_export, &cli, &text), CT_IO, "out.safetensors");
+	ct_free(text);
+	cli.out = NULL;
+	assert_fails(capture(ct_cmd_ckpt_export, &cli, &text), CT_USAGE, "--out");
+	ct_free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_show),
 		cmocka_unit_test(test_show_file),
 		cmocka_unit_test(test_verify),
+		cmocka_unit_test(test_export),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

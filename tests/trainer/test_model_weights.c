@@ -79,8 +79,8 @@ static struct ct_tensor_desc *named(struct file *f, const char *name)
 	return NULL;
 }
 
-/* Do parameters and running statistics have the values of this step? */
-static bool holds(struct fixture *x, uint32_t step)
+/* Do parameters and running statistics have the values, or the averages, of this step? */
+static bool holds_either(struct fixture *x, uint32_t step, bool averages)
 {
 	size_t params = ct_net_arena_elems(x->net) * sizeof(float),
 	       buffers = ct_net_buffers_elems(x->net) * sizeof(float);
@@ -89,10 +89,17 @@ static bool holds(struct fixture *x, uint32_t step)
 	memcpy(p, ct_net_params(x->net), params);
 	memcpy(b, ct_net_buffers(x->net), buffers);
 	fixture_set_step(x, step);
+	if (averages)
+		ct_ema_swap(x->ema);
 	bool same = !memcmp(p, ct_net_params(x->net), params) && !memcmp(b, ct_net_buffers(x->net), buffers);
 	ct_free(b);
 	ct_free(p);
 	return same;
+}
+
+static bool holds(struct fixture *x, uint32_t step)
+{
+	return holds_either(x, step, false);
 }
 
 static void test_whole(void **state)
@@ -109,7 +116,7 @@ static void test_whole(void **state)
 		add(&f, prefixes[i], "layer1.1.num_batches_tracked", 0, NULL);
 		const char *path = save(&f, "whole.safetensors");
 		fixture_set_step(&x, 5);
-		assert_ok(ct_model_weights_load(path, x.net, true, &r));
+		assert_ok(ct_model_weights_load(path, x.net, CT_WEIGHTS_STRICT, &r));
 		assert_true(r.loaded == 14 && !r.missing && !r.misshaped && !r.extra);
 		assert_true(holds(&x, 3));
 		close_file(&f);
@@ -117,20 +124,34 @@ static void test_whole(void **state)
 	}
 }
 
+/* A checkpoint stands for the weights that it was evaluated with. */
 static void test_checkpoint(void **state)
 {
 	struct fixture x = {0};
 	struct ct_weights_report r;
-	char *path;
+	char *path, *file;
 
 	(void)state;
 	assert_ok(fixture_try_open(&x, "convnet", 10, 0.9f));
 	assert_ok(fixture_save(&x, in_tmpdir("run"), 3, 2, false));
 	assert_ok(ct_checkpoint_find(in_tmpdir("run"), &path));
+	for (int i = 0; i < 2; i++) {
+		fixture_set_step(&x, 5);
+		assert_ok(ct_model_weights_load(i ? in_tmpdir("run") : path, x.net, CT_WEIGHTS_STRICT, &r));
+		assert_true(r.loaded == 14 && !r.missing && !r.misshaped && !r.extra);
+		assert_true(holds_either(&x, 3, true));
+	}
+	/* The file alone is what it holds. */
+	file = ct_path_join(path, "model.safetensors");
 	fixture_set_step(&x, 5);
-	assert_ok(ct_model_weights_load(path, x.net, true, &r));
-	assert_int_equal(r.loaded, 14);
+	assert_ok(ct_model_weights_load(file, x.net, CT_WEIGHTS_WHOLE, NULL));
 	assert_true(holds(&x, 3));
+	ct_free(file);
+	ct_free(path);
+	/* Without averages the parameters are taken. */
+	struct ct_checkpoint_source src = {x.net, x.optim, NULL, &x.state, NULL};
+	fixture_set_step(&x, 7);
+	assert_ok(ct_checkpoint_save(in_tmpdir("plain"), &src, 0, false, &path, NULL, NULL));
 	fixture_set_step(&x, 5);
 	assert_ok(ct_model_weights_load(in_tmpdir("run"), x.net, true, NULL));
 	assert_true(holds(&x, 3));
@@ -158,7 +179,7 @@ static void test_strict(void **state)
 	const char *path = save(&f, "other.safetensors");
 	fixture_set_step(&x, 5);
 	assert_fails(
-		ct_model_weights_load(path, x.net, true, NULL), CT_DATA,
+		ct_model_weights_load(path, x.net, CT_WEIGHTS_STRICT, NULL), CT_DATA,
 		"has 10 of the model's 14 tensors as they should be. Of its tensors 2 do not fit: layer1.1.bias is "
 		"[16,1], the model's is [16], layer2.0.weight is [32,16,1,25], the model's is [32,16,5,5]; 2 are "
 		"missing: layer1.0.weight, layer2.1.running_mean; 2 are not in the model: ");
@@ -183,10 +204,11 @@ static void test_new_head(void **state)
 	const char *path = save(&f, "thousand.safetensors");
 	assert_ok(fixture_try_open(&x, "convnet", 10, 0.9f));
 	fixture_set_step(&x, 5);
-	assert_fails(ct_model_weights_load(path, x.net, true, NULL), CT_DATA, "fc.bias is [1000], the model's is [10]");
+	assert_fails(ct_model_weights_load(path, x.net, CT_WEIGHTS_STRICT, NULL), CT_DATA,
+		     "fc.bias is [1000], the model's is [10]");
 	assert_string_equal(ct_error_hint_text(),
 			    "use model.strict=false to start with a new head (fc) and take the rest");
-	assert_ok(ct_model_weights_load(path, x.net, false, &r));
+	assert_ok(ct_model_weights_load(path, x.net, CT_WEIGHTS_FITTING, &r));
 	assert_true(r.loaded == 12 && r.misshaped == 2 && !r.missing && !r.extra);
 	for (int i = 0; i < ct_graph_n_params(x.graph); i++) {
 		const struct ct_param *p = ct_graph_param(x.graph, i);
@@ -219,15 +241,18 @@ static void test_nothing_fits(void **state)
 	fixture_set_step(&x, 5);
 	for (int strict = 0; strict < 2; strict++) {
 		assert_fails(
-			ct_model_weights_load(path, x.net, strict, NULL), CT_DATA,
+			ct_model_weights_load(path, x.net, strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING, NULL),
+			CT_DATA,
 			"14 are missing: layer1.0.weight, layer1.0.bias, layer1.1.weight, layer1.1.bias, ...; 14 are "
 			"not in the model: encoder.");
 		assert_non_null(strstr(ct_error_hint_text(), "another model.name"));
 	}
 	assert_true(holds(&x, 5));
-	assert_fails(ct_model_weights_load(in_tmpdir("absent.safetensors"), x.net, true, NULL), CT_NOT_FOUND, "absent");
-	assert_fails(ct_model_weights_load(in_tmpdir("resnet18.pth"), x.net, true, NULL), CT_DATA,
-		     "not a safetensors file");
+	assert_fails(ct_model_weights_load(in_tmpdir("absent.safetensors"), x.net, CT_WEIGHTS_STRICT, NULL),
+		     CT_NOT_FOUND, "absent");
+	assert_ok(ct_file_replace(in_tmpdir("resnet18.pth"), "PK", 2));
+	assert_fails(ct_model_weights_load(in_tmpdir("resnet18.pth"), x.net, CT_WEIGHTS_STRICT, NULL), CT_NOT_FOUND,
+		     "nor a .safetensors file");
 	assert_non_null(strstr(ct_error_hint_text(), "save_file"));
 	close_file(&f);
 	fixture_close(&x);
@@ -264,11 +289,12 @@ static void test_types(void **state)
 			memcpy(header + len + 6 * i, k ? brain : half, 6);
 		assert_ok(ct_file_replace(in_tmpdir("half.safetensors"), file, 8 + (size_t)len + 8 * size));
 		if (k == 2) {
-			assert_fails(ct_model_weights_load(in_tmpdir("half.safetensors"), x.net, false, NULL), CT_DATA,
-				     "fc1.weight is of type I64");
+			assert_fails(
+				ct_model_weights_load(in_tmpdir("half.safetensors"), x.net, CT_WEIGHTS_FITTING, NULL),
+				CT_DATA, "fc1.weight is of type I64");
 			continue;
 		}
-		assert_ok(ct_model_weights_load(in_tmpdir("half.safetensors"), x.net, true, NULL));
+		assert_ok(ct_model_weights_load(in_tmpdir("half.safetensors"), x.net, CT_WEIGHTS_STRICT, NULL));
 		assert_ok(ct_net_export(x.net, ct_net_params(x.net), 0, got));
 		assert_memory_equal(got, want[k], sizeof(want[k]));
 		assert_memory_equal(got + 3, want[k], sizeof(want[k]));
