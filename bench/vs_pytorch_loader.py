@@ -6,8 +6,9 @@
       [--threads 2] [--batch 64] [--size 224] [--seconds 5] [--rounds 3] [--classes 1000]
       [--ctrain build/release/ctrain] [--set KEY=VALUE ...]
 
-ctrain runs `bench data` with so many threads, the DataLoader has as many workers (bench/peers/loader_peer.py). Prints one JSON
-object: "ratio" is ctrain's median over the peer's, "share_of_decode_only" what `bench data` measured against decoding alone.
+ctrain runs `bench data` with so many threads, the DataLoader has as many workers (bench/peers/loader_peer.py), once handing
+over uint8, as ctrain does (its engine normalises), and once normalised floats, as usual ("NAME floats"). Prints one JSON object:
+"ratio" is ctrain's median over the peer's, "share_of_decode_only" what `bench data` measured against decoding alone.
 """
 import argparse, json, os, re, statistics, subprocess, sys, tempfile
 
@@ -74,14 +75,15 @@ def run_peer(a, python, extra=()):
 def main():
     a = arguments()
     pythons = [spec.partition('=')[::2] for spec in a.python]
-    ours, theirs = [], {name: [] for name, _ in pythons}
+    peers = [(name + suffix, python, extra) for name, python in pythons for suffix, extra in (('', []), (' floats', ['--floats']))]
+    ours, theirs = [], {name: [] for name, _, _ in peers}
     with tempfile.TemporaryDirectory(prefix='ctrain-bench-') as folder:
         with open(os.path.join(folder, 'loader.yaml'), 'w') as f:
             f.write(CONFIG)
         for _ in range(a.rounds):
             ours.append(run_ctrain(a, folder))
-            for name, python in pythons:
-                theirs[name].append(run_peer(a, python))
+            for name, python, extra in peers:
+                theirs[name].append(run_peer(a, python, extra))
                 ours.append(run_ctrain(a, folder))
         decode = {name: run_peer(a, python, ['--decode-only']) for name, python in pythons}
     med = lambda rows, key: round(statistics.median(r[key] for r in rows), 3)
@@ -93,7 +95,8 @@ def main():
            'peers': {}}
     for name, rows in theirs.items():
         out['peers'][name] = {**{k: rows[0][k] for k in ('version', 'torchvision', 'pillow')}, 'images_per_sec': med(rows, 'images_per_sec'),
-                              'range': spread(rows), 'decode_only_images_per_cpu_sec': decode[name]['decode_only_images_per_cpu_sec'],
+                              'range': spread(rows), 'decode_only_images_per_cpu_sec':
+                              decode[name.removesuffix(' floats')]['decode_only_images_per_cpu_sec'],
                               'ratio': round(med(ours, 'images_per_sec') / med(rows, 'images_per_sec'), 3)}
     print(json.dumps(out, indent=1))
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """PyTorch's DataLoader on the images of WebDataset shards: the peer of bench/vs_pytorch_loader.py.
 
-  loader_peer.py SHARD.tar ... [--workers 2] [--batch 64] [--size 224] [--seconds 5] [--decode-only]
+  loader_peer.py SHARD.tar ... [--workers 2] [--batch 64] [--size 224] [--seconds 5] [--floats | --decode-only]
 
 As fast as one would write it: the members' places are looked up once, workers read them with pread, decode with Pillow,
 RandomResizedCrop and flip with torchvision, and hand over uint8 (no conversion to float). Workers are kept, and one endless
 random order is given out, so that no worker waits for the end of an epoch. Prints one JSON line; images per second are counted
-after the first 20 batches, by the clock. --decode-only: one process without DataLoader that opens and decodes only, per second
-of its processor time.
+after the first 20 batches, by the clock. --floats: with ToTensor and Normalize, as PyTorch's ImageNet example and torchvision's
+references have it. --decode-only: one process without DataLoader that opens and decodes only, per second of its processor time.
 """
 import argparse, io, json, os, tarfile, time
 
@@ -38,10 +38,11 @@ def index(paths):
 
 
 class Images(torch.utils.data.Dataset):
-    def __init__(self, samples, size):
+    def __init__(self, samples, size, floats):
         self.samples = samples
-        self.transform = transforms.Compose([transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip(),
-                                             transforms.PILToTensor()])
+        last = ([transforms.ToTensor(), transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])] if floats
+                else [transforms.PILToTensor()])
+        self.transform = transforms.Compose([transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip()] + last)
 
     def __len__(self):
         return len(self.samples)
@@ -77,6 +78,7 @@ def main():
     p.add_argument('--batch', type=int, default=64)
     p.add_argument('--size', type=int, default=224)
     p.add_argument('--seconds', type=float, default=5)
+    p.add_argument('--floats', action='store_true')
     p.add_argument('--decode-only', action='store_true')
     a = p.parse_args()
     samples = index(a.shards)
@@ -88,8 +90,8 @@ def main():
         print(json.dumps(out))
         return
     torch.set_num_threads(1)  # of the process that collects; workers have one anyway
-    loader = torch.utils.data.DataLoader(Images(samples, a.size), batch_size=a.batch, sampler=Endless(len(samples)), num_workers=a.workers,
-                                         persistent_workers=a.workers > 0, prefetch_factor=4 if a.workers > 0 else None)
+    loader = torch.utils.data.DataLoader(Images(samples, a.size, a.floats), batch_size=a.batch, sampler=Endless(len(samples)),
+                                         num_workers=a.workers, persistent_workers=a.workers > 0, prefetch_factor=4 if a.workers > 0 else None)
     n, start, check = 0, None, 0
     for k, (x, y) in enumerate(loader):
         check += int(x[0, 0, 0, 0])
