@@ -89,7 +89,7 @@ static const struct ct_key keys[] = {
 	{KEY(model.bn, STR), LEARNED, .choices = "local|sync|broadcast", .def = "local",
 	 .doc = "Batch norm over ranks. local: each rank's own rows, rank 0's running statistics are saved; sync: over the rows of all ranks; broadcast: local, and rank 0's running statistics are given to all before each step, as DDP does."},
 	{KEY(model.weights, STR),
-	 .doc = "Start from these weights: a state_dict of PyTorch saved as .safetensors (names as torchvision's), or a checkpoint. Empty: fresh ones. A run that is resumed has its own."},
+	 .doc = "Start from these weights: a state_dict of PyTorch saved as .safetensors (names as torchvision's), or a checkpoint (of that the averages, where train.ema kept them). Empty: fresh ones. A run that is resumed has its own."},
 	{KEY(model.strict, BOOL), .def = "true",
 	 .doc = "Every tensor of model.weights must fit, and none be missing. false: take what fits and start the rest afresh, as for a new head."},
 
@@ -256,7 +256,7 @@ static const struct ct_key keys[] = {
 	{KEY(train.accumulate, INT), SHARED, .lo = 1, .hi = 4096, .def = "1",
 	 .doc = "Batches whose gradients are added up before each update."},
 	{KEY(train.ema, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0",
-	 .doc = "Evaluate a moving average of the weights with this decay (0.999); 0: off."},
+	 .doc = "Keep a moving average of the weights, too, with this decay (0.999), and evaluate that; 0: off."},
 	{KEY(train.recompute, STR), .choices = "none|norms|blocks", .def = "norms",
 	 .doc = "What the backward pass computes again instead of keeping it, with the same results. norms: batch norm and ReLU between two convolutions, a seventh less memory for hardly any time; blocks: all that lies inside residual blocks, much less memory, about a third more work."},
 	{KEY(train.engine, STR), .choices = "auto|onednn|ref", .def = "auto",

@@ -153,8 +153,18 @@ static void test_checkpoint(void **state)
 	fixture_set_step(&x, 7);
 	assert_ok(ct_checkpoint_save(in_tmpdir("plain"), &src, 0, false, &path, NULL, NULL));
 	fixture_set_step(&x, 5);
-	assert_ok(ct_model_weights_load(in_tmpdir("run"), x.net, true, NULL));
-	assert_true(holds(&x, 3));
+	assert_ok(ct_model_weights_load(path, x.net, CT_WEIGHTS_WHOLE, NULL));
+	assert_true(holds(&x, 7));
+	/* What was damaged since is not taken. */
+	file = ct_path_join(path, "model.safetensors");
+	char *data;
+	size_t len;
+	assert_ok(ct_file_read(file, 1 << 24, &data, &len));
+	data[len - 1] ^= 1;
+	assert_ok(ct_file_replace(file, data, len));
+	assert_fails(ct_model_weights_load(path, x.net, CT_WEIGHTS_WHOLE, NULL), CT_DATA, "is damaged");
+	ct_free(data);
+	ct_free(file);
 	ct_free(path);
 	fixture_close(&x);
 }
