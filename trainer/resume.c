@@ -66,8 +66,7 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 {
 	struct ct_str diff = {0};
 	const char *what = NULL;
-	/* How the global batch is cut is free: any number of ranks goes on with the same samples. */
-	bool same_batch = st->global_batch == s->plan.global_batch;
+	bool other_batch = false;
 	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
 		list_differences(lines, s->config_lines, &diff);
 		what = "config";
@@ -75,14 +74,16 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 		what = "model";
 	} else if (strcmp(st->data_digest, s->state.data_digest) != 0) {
 		what = "training data";
-	} else if (!same_batch) {
+	} else if (st->global_batch != s->plan.global_batch) {
+		/* How it is cut is free: any number of ranks goes on with the same samples. */
+		other_batch = true;
 		ct_str_addf(&diff, "global batch was %u, is %u", st->global_batch, s->plan.global_batch);
 		what = "global batch";
 	}
 	if (what) {
 		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "checkpoint %s is of another %s%s%s", path, what,
 			     diff.len ? ": " : "", ct_str_text(&diff));
-		if (!same_batch)
+		if (other_batch)
 			ct_error_hint(
 				"batch.global=%u goes on with the same batches on any number of ranks; otherwise give the run another run.dir",
 				st->global_batch);

@@ -7,8 +7,8 @@
 
 /* As train.resume says: auto (newest whole checkpoint of the run folder, or a fresh start), never (an old run in the
  * folder is moved aside, nothing is deleted), must, or a checkpoint's path. A checkpoint of another config, model or
- * data is CT_CONFIG naming the keys that differ. A fresh start takes model.weights (trainer/model_weights.h). Afterwards all ranks hold rank 0's parameters, buffers, optimizer
- * state and position. */
+ * data is CT_CONFIG naming the keys that differ. A fresh start takes model.weights (trainer/model_weights.h). Afterwards
+ * all ranks hold rank 0's parameters, buffers, optimizer state and position. */
 enum ct_status ct_resume(struct ct_session *s) CT_MUST_CHECK;
 
 #endif
