@@ -21,6 +21,10 @@ struct ct_dataset_spec {
 	const char *classes;   /* file with class names, one a line ("name" or "index wnid name"); NULL: none, or
 				* classes.txt beside the data */
 	int threads;           /* for building an index; 0: one */
+	/* shards: told of each shard that cannot be indexed, in the order of the list: "PATH: TAG: ...". It then counts as
+	 * one without samples, and so may all of them be. NULL: the first one fails the opening. */
+	enum ct_status (*on_damaged)(void *user, const char *text);
+	void *user;
 	/* IDX: prefix of the file names ("train", "t10k"; NULL: as `train` says), or a path prefix:
 	 * PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz]; '.' instead of '-' before idx is accepted.
 	 * CIFAR: "train" (those of its files that are there), "test", or names of files; NULL: as `train` says. */
@@ -49,7 +53,7 @@ struct ct_dataset_info {
 	 * where there are no shards (group_first NULL). */
 	uint32_t n_groups;
 	const uint32_t *group_first;
-	uint32_t n_skipped;        /* samples that the index left out (no label, no image ...): ct_dataset_skipped */
+	uint32_t n_skipped;         /* samples that the index left out (no label, no image ...): ct_dataset_skipped */
 	uint32_t max_encoded_bytes; /* of one sample, ENCODED; 0: not known */
 };
 

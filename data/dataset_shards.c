@@ -44,6 +44,7 @@ static const char *base_name(const char *path)
 struct indexing {
 	struct shard_set *set;
 	const char *index_dir;
+	char **damage; /* [n_shards] what is wrong with each, or NULL: the first error ends it */
 	size_t start;
 	atomic_size_t next;
 	atomic_size_t n_from[3]; /* by enum ct_shard_source */
@@ -52,6 +53,17 @@ struct indexing {
 	struct ct_error error;
 	atomic_bool stop;
 };
+
+/* The thread's error is that of shard i. False: it is noted, and others are to be indexed all the same. */
+static bool ends_indexing(struct indexing *x, size_t i)
+{
+	enum ct_status st = ct_error_status();
+
+	if (!x->damage || st == CT_NOMEM)
+		return true;
+	x->damage[i] = ct_strdup(ct_error_message());
+	return x->damage[i] == NULL;
+}
 
 static void *index_some(void *arg)
 {
@@ -64,6 +76,10 @@ static void *index_some(void *arg)
 
 		if (ct_shard_index_open(x->set->paths[i], x->index_dir, &x->set->indexes[i], &source) == CT_OK) {
 			atomic_fetch_add(&x->n_from[source], 1);
+			continue;
+		}
+		if (!ends_indexing(x, i)) {
+			ct_error_clear();
 			continue;
 		}
 		if (ct_error_status() == CT_DATA && ct_error_hint_text()[0] == '\0')
@@ -80,34 +96,49 @@ static void *index_some(void *arg)
 	return NULL;
 }
 
-static enum ct_status index_all(struct shard_set *s, const struct ct_dataset_spec *spec)
+static enum ct_status index_on_threads(struct indexing *x, int n_threads)
 {
-	struct indexing x = {.set = s, .index_dir = spec->index_dir, .failed = s->n_shards};
 	struct ct_thread threads[MAX_THREADS] = {0};
-	int n = spec->threads < 1 ? 1 : spec->threads > MAX_THREADS ? MAX_THREADS : spec->threads;
-	int64_t began = ct_now_ns();
+	int n = n_threads < 1 ? 1 : n_threads > MAX_THREADS ? MAX_THREADS : n_threads;
 
-	if ((size_t)n > s->n_shards)
-		n = (int)s->n_shards;
-	x.start = (size_t)getpid() * 7919 % s->n_shards;
-	pthread_mutex_init(&x.lock, NULL);
+	if ((size_t)n > x->set->n_shards)
+		n = (int)x->set->n_shards;
+	pthread_mutex_init(&x->lock, NULL);
 	/* Fewer threads than wanted do the same work. */
 	for (int i = 1; i < n; i++) {
-		if (ct_thread_start(&threads[i], "ct-index", index_some, &x) < 0) {
+		if (ct_thread_start(&threads[i], "ct-index", index_some, x) < 0) {
 			ct_error_clear();
 			break;
 		}
 	}
-	index_some(&x);
+	index_some(x);
 	for (int i = 1; i < n; i++)
 		ct_thread_join(&threads[i]);
-	pthread_mutex_destroy(&x.lock);
-	if (x.failed < s->n_shards)
-		return ct_error_restore(&x.error);
-	CT_INFO("%zu shards in %.2f s: %zu indexes as kept, %zu from .idx files, %zu made", s->n_shards,
-		(double)(ct_now_ns() - began) / CT_SEC, (size_t)x.n_from[CT_SHARD_CACHED],
-		(size_t)x.n_from[CT_SHARD_DALI], (size_t)x.n_from[CT_SHARD_SCANNED]);
-	return CT_OK;
+	pthread_mutex_destroy(&x->lock);
+	return x->failed < x->set->n_shards ? ct_error_restore(&x->error) : CT_OK;
+}
+
+static enum ct_status index_all(struct shard_set *s, const struct ct_dataset_spec *spec)
+{
+	struct indexing x = {.set = s, .index_dir = spec->index_dir, .failed = s->n_shards};
+	int64_t began = ct_now_ns();
+	enum ct_status st;
+
+	x.start = (size_t)getpid() * 7919 % s->n_shards;
+	if (spec->on_damaged)
+		CT_TRY_ALLOC(x.damage = CT_NEW_ARRAY(char *, s->n_shards));
+	st = index_on_threads(&x, spec->threads);
+	if (st == CT_OK)
+		CT_INFO("%zu shards in %.2f s: %zu indexes as kept, %zu from .idx files, %zu made", s->n_shards,
+			(double)(ct_now_ns() - began) / CT_SEC, (size_t)x.n_from[CT_SHARD_CACHED],
+			(size_t)x.n_from[CT_SHARD_DALI], (size_t)x.n_from[CT_SHARD_SCANNED]);
+	for (size_t i = 0; x.damage && i < s->n_shards; i++) {
+		if (x.damage[i] && st == CT_OK)
+			st = spec->on_damaged(spec->user, x.damage[i]);
+		ct_free(x.damage[i]);
+	}
+	ct_free(x.damage);
+	return st;
 }
 
 static void close_set(ct_dataset *d)
@@ -166,7 +197,7 @@ static enum ct_status check_labels(const struct shard_set *s, const struct ct_sh
 		describe_at(base_name(s->paths[shard]), x, p->key, p->key_len, p->offset, where, sizeof(where));
 		(void)CT_FAIL(CT_DATA, "%s: label %d is out of range, there are %d classes", where, p->label,
 			      n_classes);
-		ct_error_hint("labels count from 0; is data.classes or the number of classes right?");
+		ct_error_hint("labels count from 0; is data.classes right?");
 		return CT_DATA;
 	}
 	return CT_OK;
@@ -246,13 +277,15 @@ static enum ct_status settle_classes(struct shard_set *s, const struct ct_datase
 	return CT_OK;
 }
 
-static enum ct_status check_any(const struct shard_set *s)
+static enum ct_status check_any(const struct shard_set *s, const struct ct_dataset_spec *spec)
 {
 	const struct ct_dataset_info *info = &s->base.info;
 	char first[512];
 
 	if (info->n_skipped)
 		ct_dataset_skipped(&s->base, 0, first, sizeof(first));
+	if (info->n == 0 && spec->on_damaged)
+		return CT_OK;
 	if (info->n == 0)
 		return CT_FAIL(CT_DATA, "no sample can be used: %u are left out, the first is %s", info->n_skipped,
 			       first);
@@ -273,7 +306,7 @@ static enum ct_status load_set(struct shard_set *s, const struct ct_dataset_kind
 	CT_TRY_ALLOC(s->first_skipped = CT_NEW_ARRAY(uint32_t, s->n_shards + 1));
 	CT_TRY(index_all(s, spec));
 	CT_TRY(add_up(s));
-	CT_TRY(check_any(s));
+	CT_TRY(check_any(s, spec));
 	CT_TRY(settle_classes(s, spec));
 	return ct_file_pool_create(s->paths, (uint32_t)s->n_shards, 0, &s->files);
 }

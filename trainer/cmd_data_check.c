@@ -18,7 +18,7 @@
 struct set_result {
 	const char *set;
 	uint64_t n;
-	size_t bad, left_out, warnings;
+	size_t found[CT_FINDING_KINDS];
 	double seconds;
 };
 
@@ -26,7 +26,7 @@ struct run {
 	const struct ct_cli *cli;
 	int threads;
 	struct ct_findings findings;
-	struct set_result sets[CT_MAX_ARGS];
+	struct set_result sets[CT_MAX_ARGS]; /* the one after n_sets is being opened and checked */
 	int n_sets;
 	struct ct_ticker *ticker;
 };
@@ -40,29 +40,45 @@ static void show_progress(void *user, uint64_t done, uint64_t total, size_t bad)
 	ct_ticker_show(r->ticker, done, total, note);
 }
 
-static enum ct_status check_set(struct run *r, const char *set, const ct_dataset *d, const struct ct_image_opts *image)
+static enum ct_status note_damaged(void *user, const char *text)
 {
-	struct ct_data_check c = {
-		.set = set, .data = d, .image = *image, .threads = r->threads, .progress = show_progress, .user = r};
+	struct run *r = user;
+
+	return ct_findings_add_damaged(&r->findings, r->sets[r->n_sets].set, text);
+}
+
+/* Opens the set that spec names, over damaged shards too. */
+static enum ct_status open_set(struct run *r, const char *set, struct ct_dataset_spec *spec, ct_dataset **out)
+{
 	struct set_result *s = &r->sets[r->n_sets];
-	size_t before[3];
+
+	*s = (struct set_result){.set = set};
+	memcpy(s->found, r->findings.counts, sizeof(s->found));
+	spec->on_damaged = note_damaged;
+	spec->user = r;
+	return ct_dataset_open(spec, out);
+}
+
+/* The set opened last. */
+static enum ct_status check_set(struct run *r, const ct_dataset *d, const struct ct_image_opts *image)
+{
+	struct set_result *s = &r->sets[r->n_sets];
+	struct ct_data_check c = {
+		.set = s->set, .data = d, .image = *image, .threads = r->threads, .progress = show_progress, .user = r};
 	int64_t t0 = ct_now_ns();
-	char *what = ct_strfmt("checking %s", set);
+	char *what = ct_strfmt("checking %s", s->set);
 	enum ct_status st = what ? ct_ticker_create(what, &r->ticker) : CT_NOMEM;
 
-	memcpy(before, r->findings.counts, sizeof(before));
 	if (st == CT_OK)
 		st = ct_data_check(&c, &r->findings);
 	ct_ticker_destroy(r->ticker);
 	r->ticker = NULL;
 	ct_free(what);
 	CT_TRY(st);
-	*s = (struct set_result){.set = set,
-				 .n = ct_dataset_info(d)->n,
-				 .bad = r->findings.counts[CT_FINDING_BAD] - before[CT_FINDING_BAD],
-				 .left_out = r->findings.counts[CT_FINDING_LEFT_OUT] - before[CT_FINDING_LEFT_OUT],
-				 .warnings = r->findings.counts[CT_FINDING_WARNING] - before[CT_FINDING_WARNING],
-				 .seconds = (double)(ct_now_ns() - t0) * 1e-9};
+	s->n = ct_dataset_info(d)->n;
+	for (int kind = 0; kind < CT_FINDING_KINDS; kind++)
+		s->found[kind] = r->findings.counts[kind] - s->found[kind];
+	s->seconds = (double)(ct_now_ns() - t0) * 1e-9;
 	r->n_sets++;
 	return CT_OK;
 }
@@ -71,17 +87,23 @@ static enum ct_status check_config(struct run *r)
 {
 	struct ct_config *c = NULL;
 	ct_dataset *train = NULL, *val = NULL;
+	struct ct_dataset_spec spec;
 	enum ct_status st;
 
 	CT_TRY(ct_config_load(r->cli->args[0], r->cli->sets, r->cli->n_sets, &c));
 	struct ct_image_opts image = {.max_pixels = (uint64_t)c->data.max_pixels, .exif = c->data.exif};
 	CT_TRY_GOTO(ct_log_configure(c->log.level), st, out);
-	CT_TRY_GOTO(ct_plan_open_data(c, true, NULL, &train), st, out);
-	CT_TRY_GOTO(check_set(r, "train", train, &image), st, out);
+	ct_plan_dataset_spec(c, true, &spec);
+	CT_TRY_GOTO(open_set(r, "train", &spec, &train), st, out);
+	CT_TRY_GOTO(check_set(r, train, &image), st, out);
 	if (!ct_plan_has_val(c))
 		goto out;
-	CT_TRY_GOTO(ct_plan_open_data(c, false, ct_dataset_info(train), &val), st, out);
-	st = check_set(r, "val", val, &image);
+	ct_plan_dataset_spec(c, false, &spec);
+	/* Classes of damaged shards are not known. */
+	if (spec.n_classes == 0 && r->findings.counts[CT_FINDING_DAMAGED] == 0)
+		spec.n_classes = ct_dataset_info(train)->n_classes;
+	CT_TRY_GOTO(open_set(r, "val", &spec, &val), st, out);
+	st = check_set(r, val, &image);
 out:
 	ct_dataset_close(val);
 	ct_dataset_close(train);
@@ -128,14 +150,15 @@ static enum ct_status check_path(struct run *r, const char *path)
 	if (st == CT_OK)
 		st = (dir = ct_path_dir(copy)) ? CT_OK : CT_NOMEM;
 	if (st == CT_OK) {
-		const char *slash = strrchr(copy, '/');
+		const char *slash = strrchr(copy, '/'), *name = slash && slash[1] ? slash + 1 : copy;
+		bool list = !ct_file_exists(path); /* the folder of one file may have blanks in its name */
 
-		spec.dir = !folder ? "." : shards ? copy : dir;
-		spec.path = !folder ? copy : shards ? "*.tar" : slash && slash[1] ? slash + 1 : copy;
-		st = ct_dataset_open(&spec, &d);
+		spec.dir = list ? "." : folder && shards ? copy : dir;
+		spec.path = list ? copy : folder && shards ? "*.tar" : name;
+		st = open_set(r, path, &spec, &d);
 	}
 	if (st == CT_OK)
-		st = check_set(r, path, d, &image);
+		st = check_set(r, d, &image);
 	ct_dataset_close(d);
 	ct_free(dir);
 	ct_free(copy);
@@ -182,7 +205,10 @@ static enum ct_status write_report(const struct run *r)
 
 static enum ct_status print_summary_json(const struct run *r)
 {
-	static const char *const keys[] = {"bad_by_tag", "left_out_by_tag", "warnings_by_tag"};
+	static const char *const keys[CT_FINDING_KINDS][2] = {{"damaged", "damaged_by_tag"},
+							      {"bad", "bad_by_tag"},
+							      {"left_out", "left_out_by_tag"},
+							      {"warnings", "warnings_by_tag"}};
 	ct_json *j = ct_json_object(), *sets = ct_json_array();
 
 	for (int i = 0; i < r->n_sets; i++) {
@@ -190,38 +216,36 @@ static enum ct_status print_summary_json(const struct run *r)
 
 		ct_json_set_str(o, "set", r->sets[i].set);
 		ct_json_set_i64(o, "samples", (int64_t)r->sets[i].n);
-		ct_json_set_i64(o, "bad", (int64_t)r->sets[i].bad);
-		ct_json_set_i64(o, "left_out", (int64_t)r->sets[i].left_out);
-		ct_json_set_i64(o, "warnings", (int64_t)r->sets[i].warnings);
+		for (int kind = 0; kind < CT_FINDING_KINDS; kind++)
+			ct_json_set_i64(o, keys[kind][0], (int64_t)r->sets[i].found[kind]);
 		ct_json_set_f64(o, "seconds", r->sets[i].seconds);
 		ct_json_push(sets, o);
 	}
 	ct_json_set_i64(j, "v", 1);
 	ct_json_set_str(j, "kind", "data_check");
 	ct_json_set(j, "sets", sets);
-	for (int kind = 0; kind < 3; kind++) {
+	for (int kind = 0; kind < CT_FINDING_KINDS; kind++) {
 		ct_json *o = ct_json_object();
 
 		for (size_t i = 0; i < r->findings.n_tags; i++) {
 			if ((int)r->findings.tags[i].kind == kind)
 				ct_json_set_i64(o, r->findings.tags[i].tag, (int64_t)r->findings.tags[i].n);
 		}
-		ct_json_set(j, keys[kind], o);
+		ct_json_set(j, keys[kind][1], o);
 	}
 	return ct_print_json(j, false);
 }
 
 static void print_findings(const struct ct_findings *f)
 {
-	size_t shown = 0, to_show = f->counts[CT_FINDING_BAD] + f->counts[CT_FINDING_LEFT_OUT];
+	size_t shown = 0, to_show = f->n - f->counts[CT_FINDING_WARNING];
 
 	for (size_t i = 0; i < f->n && shown < SHOWN; i++) {
 		const struct ct_finding *v = &f->v[i];
 
 		if (v->kind == CT_FINDING_WARNING)
 			continue;
-		printf("  %s %s%s%s\n", v->kind == CT_FINDING_BAD ? "bad     " : "left out", v->where,
-		       v->where[0] ? ": " : "", v->reason);
+		printf("  %-8s %s%s%s\n", ct_finding_name(v->kind), v->where, v->where[0] ? ": " : "", v->reason);
 		shown++;
 	}
 	if (shown < to_show)
@@ -233,9 +257,13 @@ static void print_summary(const struct run *r)
 	for (int i = 0; i < r->n_sets; i++) {
 		const struct set_result *s = &r->sets[i];
 
-		printf("%s: %llu samples, %zu bad, %zu left out of the index, %zu with warnings (%.0f/s)\n", s->set,
-		       (unsigned long long)s->n, s->bad, s->left_out, s->warnings,
-		       s->seconds > 0 ? (double)s->n / s->seconds : 0);
+		printf("%s: %llu samples, %zu bad, %zu left out of the index, %zu with warnings (%.0f/s)", s->set,
+		       (unsigned long long)s->n, s->found[CT_FINDING_BAD], s->found[CT_FINDING_LEFT_OUT],
+		       s->found[CT_FINDING_WARNING], s->seconds > 0 ? (double)s->n / s->seconds : 0);
+		if (s->found[CT_FINDING_DAMAGED])
+			printf("; %zu damaged shard%s", s->found[CT_FINDING_DAMAGED],
+			       s->found[CT_FINDING_DAMAGED] == 1 ? "" : "s");
+		printf("\n");
 	}
 	for (size_t i = 0; i < r->findings.n_tags; i++) {
 		const struct ct_finding_tag *t = &r->findings.tags[i];
@@ -250,11 +278,18 @@ static void print_summary(const struct run *r)
 /* Bad samples are this command's result and end it as unusable data. */
 static enum ct_status verdict(const struct run *r)
 {
-	size_t bad = r->findings.counts[CT_FINDING_BAD], left_out = r->findings.counts[CT_FINDING_LEFT_OUT];
+	size_t bad = r->findings.counts[CT_FINDING_BAD], left_out = r->findings.counts[CT_FINDING_LEFT_OUT],
+	       damaged = r->findings.counts[CT_FINDING_DAMAGED];
 	uint64_t n = 0;
 
 	for (int i = 0; i < r->n_sets; i++)
-		n += r->sets[i].n + r->sets[i].left_out;
+		n += r->sets[i].n + r->sets[i].found[CT_FINDING_LEFT_OUT];
+	if (damaged > 0) {
+		(void)CT_FAIL(CT_DATA, "%zu shard%s cannot be used at all, and %zu of the %llu samples of others",
+			      damaged, damaged == 1 ? "" : "s", bad + left_out, (unsigned long long)n);
+		ct_error_hint("training refuses them: get them again, or leave them out of the list");
+		return CT_DATA;
+	}
 	if (bad + left_out == 0)
 		return CT_OK;
 	(void)CT_FAIL(CT_DATA, "%zu of %llu samples are unusable (%zu bad, %zu left out of the index)", bad + left_out,

@@ -12,7 +12,7 @@
 #define MAX_THREADS 256
 #define TEXT 1024
 
-static const char *const names[] = {"bad", "left-out", "warning"};
+static const char *const names[CT_FINDING_KINDS] = {"damaged", "bad", "left-out", "warning"};
 
 struct check {
 	const struct ct_data_check *opts;
@@ -186,17 +186,32 @@ static char *find_reason(char *text)
 	return NULL;
 }
 
+/* What belongs to no sample of the index; cuts the text. */
+static enum ct_status add_text(struct ct_findings *f, const char *set, enum ct_finding_kind kind, char *text)
+{
+	struct ct_finding like = {.set = set, .kind = kind, .sample = -1};
+	char *reason = find_reason(text);
+
+	if (!reason)
+		return add(f, &like, "", "", text);
+	*reason = '\0';
+	return add(f, &like, text, "", reason + 2);
+}
+
+enum ct_status ct_findings_add_damaged(struct ct_findings *f, const char *set, const char *text)
+{
+	char copy[TEXT];
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	return add_text(f, set, CT_FINDING_DAMAGED, copy);
+}
+
 static enum ct_status add_left_out(struct check *c, uint32_t i)
 {
-	struct ct_finding like = {.set = c->opts->set, .kind = CT_FINDING_LEFT_OUT, .sample = -1};
-	char text[TEXT], *reason;
+	char text[TEXT];
 
 	ct_dataset_skipped(c->opts->data, i, text, sizeof(text));
-	reason = find_reason(text);
-	if (!reason)
-		return add(c->out, &like, "", "", text);
-	*reason = '\0';
-	return add(c->out, &like, text, "", reason + 2);
+	return add_text(c->out, c->opts->set, CT_FINDING_LEFT_OUT, text);
 }
 
 static int by_count(const void *a, const void *b)

@@ -6,16 +6,18 @@
 #include "data/transform.h"
 
 enum ct_finding_kind {
+	CT_FINDING_DAMAGED,  /* a shard that cannot be used at all */
 	CT_FINDING_BAD,      /* cannot be read or decoded: training would put another sample in its place */
 	CT_FINDING_LEFT_OUT, /* not in the index */
-	CT_FINDING_WARNING   /* usable, but not as it should be */
+	CT_FINDING_WARNING,  /* usable, but not as it should be */
+	CT_FINDING_KINDS
 };
-const char *ct_finding_name(enum ct_finding_kind kind); /* "bad", "left-out", "warning" */
+const char *ct_finding_name(enum ct_finding_kind kind); /* "damaged", "bad", "left-out", "warning" */
 
 struct ct_finding {
 	const char *set; /* borrowed: "train" */
 	enum ct_finding_kind kind;
-	int64_t sample; /* -1: not in the index */
+	int64_t sample; /* -1: not in an index */
 	char *where, *key, *reason;
 	char tag[32]; /* first word of the reason: "jpeg-truncated"; "other" */
 };
@@ -29,9 +31,9 @@ struct ct_finding_tag {
 };
 
 struct ct_findings {
-	struct ct_finding *v; /* set by set, by sample, those not in the index last */
+	struct ct_finding *v; /* set by set: damaged shards, samples in their order, those not in the index */
 	size_t n, cap;
-	size_t counts[3]; /* by kind */
+	size_t counts[CT_FINDING_KINDS];
 	struct ct_finding_tag tags[CT_MAX_TAGS];
 	size_t n_tags; /* in the order of kind, then of falling n, after ct_data_check */
 };
@@ -39,6 +41,9 @@ struct ct_findings {
 void ct_findings_release(struct ct_findings *f);
 /* One line each, appended: JSON objects, or tab-separated columns under a heading. */
 enum ct_status ct_findings_write(const struct ct_findings *f, bool json, struct ct_str *out) CT_MUST_CHECK;
+
+/* A damaged shard: "PATH: TAG: ..." as ct_dataset_spec.on_damaged says it; set is borrowed as above. */
+enum ct_status ct_findings_add_damaged(struct ct_findings *f, const char *set, const char *text) CT_MUST_CHECK;
 
 struct ct_data_check {
 	const char *set; /* borrowed as long as the findings live */

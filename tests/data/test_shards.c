@@ -223,6 +223,54 @@ static void test_changes(void **state)
 	temp_dir_remove(dir);
 }
 
+static enum ct_status note_damaged(void *user, const char *text)
+{
+	struct ct_str *all = user;
+
+	ct_str_addf(all, "%s\n", text);
+	return all->len > 1000 ? CT_FAIL(CT_IO, "that is enough") : CT_OK;
+}
+
+/* Who wants to hear of damaged shards gets the others; all of them may be damaged. */
+static void test_damaged(void **state)
+{
+	char *dir = temp_dir();
+	struct ct_str told = {0};
+	struct ct_dataset_spec spec = {.name = "shards",
+				       .dir = dir,
+				       .path = "s-*.tar",
+				       .threads = 3,
+				       .on_damaged = note_damaged,
+				       .user = &told};
+	const char *first, *second;
+	ct_dataset *d;
+
+	(void)state;
+	shard_write(dir, "s-1.tar", "b", 2, 0);
+	text_write(dir, "s-0.tar", "<html>");
+	text_write(dir, "s-2.tar", "");
+	assert_ok(ct_dataset_open(&spec, &d));
+	assert_int_equal(ct_dataset_info(d)->n, 2);
+	assert_int_equal(ct_dataset_info(d)->n_groups, 3);
+	expect_sample(d, 1, "b001", 1, 701);
+	ct_dataset_close(d);
+	first = strstr(ct_str_text(&told), "s-0.tar: tar-header: ");
+	second = strstr(ct_str_text(&told), "s-2.tar: empty: ");
+	assert_true(first && second && first < second);
+	text_write(dir, "s-1.tar", "PK\3\4");
+	assert_ok(ct_dataset_open(&spec, &d));
+	assert_int_equal(ct_dataset_info(d)->n, 0);
+	ct_dataset_close(d);
+	/* An error of the listener is the opening's. */
+	while (told.len < 1000)
+		ct_str_add(&told, "...");
+	assert_int_equal(ct_dataset_open(&spec, &d), CT_IO);
+	ct_str_release(&told);
+	spec.on_damaged = NULL;
+	assert_int_equal(ct_dataset_open(&spec, &d), CT_DATA);
+	temp_dir_remove(dir);
+}
+
 static void test_classes(void **state)
 {
 	char *dir = temp_dir(), text[200];
@@ -284,10 +332,8 @@ static void test_classes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reading),
-		cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_changes),
-		cmocka_unit_test(test_classes),
+		cmocka_unit_test(test_reading), cmocka_unit_test(test_lists),   cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_damaged), cmocka_unit_test(test_classes),
 	};
 
 	if (ct_log_configure("error") < 0)

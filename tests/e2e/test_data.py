@@ -206,6 +206,28 @@ class Check(Case):
         self.assertEqual((j["sets"][0]["samples"], j["sets"][0]["left_out"]), (13, 1))
         self.assertEqual(len(j["left_out_by_tag"]), 1)
 
+    def test_damaged_shards(self):
+        """Each of them is reported, and the samples of the others are decoded all the same."""
+        config = self.shards()
+        key = self.damage()
+        os.truncate(self.path("out/train-0.tar"), 3000)
+        self.write("out/train-8.tar", "<html>not found</html>")
+        r = self.run_ctrain("data", "check", config, "--out", self.path("r.jsonl"), "--json", expect=DATA)
+        self.assert_last_says(r, "2 shards cannot be used at all, and 1 of the 6 samples of others")
+        j = json.loads(r.out)
+        self.assertEqual([j["sets"][0][k] for k in ("samples", "damaged", "bad")], [6, 2, 1])
+        self.assertEqual(sum(j["damaged_by_tag"].values()), 2)
+        with open(self.path("r.jsonl"), encoding="utf-8") as f:
+            rows = [json.loads(line) for line in f]
+        self.assertEqual([(x["kind"], x["key"]) for x in rows], [("damaged", ""), ("damaged", ""), ("bad", key)])
+        for row, name, tag in zip(rows, ("train-0.", "train-8.tar"), ("idx-", "tar-header")):
+            self.assertIn(name, row["where"])
+            self.assertTrue(row["tag"].startswith(tag), row)
+        paths = [self.path(f"out/train-{i}.tar") for i in range(2)]
+        r = self.run_ctrain("data", "check", *paths, expect=DATA)
+        self.assertRegex(r.out, "0 samples, 0 bad.*; 1 damaged shard\n.*6 samples, 1 bad")
+        self.assert_last_says(r, "1 shard cannot be used at all, and 1 of the 6 samples of others", "leave them out")
+
     def test_usage(self):
         config = self.shards()
         for args, code in (((config, config), USAGE), ((self.path("nowhere"),), DATA), ((self.path("out"), "data.exif=true"), USAGE),
