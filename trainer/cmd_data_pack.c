@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/thread.h"
 #include "data/dataset.h"
 #include "data/pack.h"
@@ -78,13 +79,22 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
 /* Builds the index, and compares what training would see with what was packed. */
 static enum ct_status open_shards(const struct ct_pack_opts *o, const struct ct_pack_report *r)
 {
-	struct ct_dataset_spec spec = {
-		.name = "shards", .dir = ".", .path = r->shards, .threads = o->threads, .n_classes = (int)r->n_classes};
+	/* Apart: only the folder may have blanks in its name. */
+	const char *slash = strrchr(r->shards, '/');
+	struct ct_dataset_spec spec = {.name = "shards",
+				       .path = slash ? slash + 1 : r->shards,
+				       .threads = o->threads,
+				       .n_classes = (int)r->n_classes};
 	ct_dataset *d = NULL;
+	char *dir;
 
 	if (r->n_samples == 0)
 		return CT_OK;
-	CT_TRY(ct_dataset_open(&spec, &d));
+	CT_TRY_ALLOC(dir = ct_path_dir(r->shards));
+	spec.dir = dir;
+	enum ct_status st = ct_dataset_open(&spec, &d);
+	ct_free(dir);
+	CT_TRY(st);
 	uint32_t n = ct_dataset_info(d)->n, skipped = ct_dataset_info(d)->n_skipped;
 	ct_dataset_close(d);
 	if (n == r->n_samples && skipped == 0)

@@ -228,6 +228,14 @@ class Check(Case):
         self.assertRegex(r.out, "0 samples, 0 bad.*; 1 damaged shard\n.*6 samples, 1 bad")
         self.assert_last_says(r, "1 shard cannot be used at all, and 1 of the 6 samples of others", "leave them out")
 
+    def test_blank_in_a_folder(self):
+        for i in range(4):
+            self.write(f"my images/class_{i % 2}/i{i}.png", png(20, 20, i))
+        self.run_ctrain("data", "pack", self.path("my images"), self.path("my shards/train-%d.tar"), "--shard-size", 2)
+        for path in ("my images", "my shards", "my shards/train-1.tar"):
+            r = self.run_ctrain("data", "check", self.path(path))
+            self.assertIn(f"{path}: {2 if path.endswith('tar') else 4} samples, 0 bad", r.out)
+
     def test_usage(self):
         config = self.shards()
         for args, code in (((config, config), USAGE), ((self.path("nowhere"),), DATA), ((self.path("out"), "data.exif=true"), USAGE),
