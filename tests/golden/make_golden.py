@@ -201,10 +201,8 @@ def add_noise(model, seed):
             m.weight.register_hook(lambda dw: noisy(dw, 4e-6, g))
 
 
-def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0, noise=0):
-    model = make()
-    init_parameters(model, seed)
-    initial = {n: sample(p) for n, p in model.named_parameters()}
+def disturbed(model, double, shake, noise):
+    """In double precision; with parameters off by a rounding error (seed `shake`); with noise in every convolution (seed `noise`)."""
     if double:
         model = model.double()
     if shake:
@@ -214,6 +212,14 @@ def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0, no
                 p.mul_(1 + 2e-7 * torch.randn(p.shape, generator=g))
     if noise:
         add_noise(model, noise)
+    return model
+
+
+def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0, noise=0):
+    model = make()
+    init_parameters(model, seed)
+    initial = {n: sample(p) for n, p in model.named_parameters()}
+    model = disturbed(model, double, shake, noise)
     opt = optimizer(model.parameters(), o)
     losses = []
     for step in range(steps):

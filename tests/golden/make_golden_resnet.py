@@ -105,17 +105,7 @@ def buffers(model):
 
 
 def make(name, cifar, seed, calm=False, double=False, shake=0, noise=0):
-    model = network(name, cifar, seed, calm)
-    if double:
-        model = model.double()
-    if shake:
-        g = torch.Generator().manual_seed(shake)
-        with torch.no_grad():
-            for p in model.parameters():
-                p.mul_(1 + 2e-7 * torch.randn(p.shape, generator=g))
-    if noise:
-        mg.add_noise(model, noise)
-    return model
+    return mg.disturbed(network(name, cifar, seed, calm), double, shake, noise)
 
 
 def loss_of(model, step, batch, size):
