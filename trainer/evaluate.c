@@ -69,7 +69,9 @@ static enum ct_status count_all(const struct ct_session *s, const struct ct_metr
 		ct_error_hint("the log names each of them; data.max_bad=N lets more pass");
 		return CT_DATA;
 	}
-	if ((uint64_t)m->count + n_bad != s->plan.val.n || m->count == 0)
+	if (m->count == 0)
+		return CT_FAIL(CT_DATA, "none of the %u evaluation samples could be read and decoded", s->plan.val.n);
+	if ((uint64_t)m->count + n_bad != s->plan.val.n)
 		return CT_FAIL(CT_BUG, "evaluation counted %lld of %u samples, %llu were bad", (long long)m->count,
 			       s->plan.val.n, (unsigned long long)n_bad);
 	return CT_OK;
