@@ -102,7 +102,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	if (r->has_val && (r->val_input.h != r->input.h || r->val_input.w != r->input.w))
 		printf(" [%d,%d,%d]", r->val_input.c, r->val_input.h, r->val_input.w);
 	for (int i = 1; i < r->n_sizes; i++)
-		printf(", from epoch %u on %dx%d", r->sizes[i].epoch, r->sizes[i].h, r->sizes[i].w);
+		printf(", from epoch %u on %dx%d", r->sizes[i].epoch + 1, r->sizes[i].w, r->sizes[i].h);
 	printf("\n");
 	printf("steps        %llu an epoch, %llu in all (%u epochs)\n", (unsigned long long)r->steps_per_epoch,
 	       (unsigned long long)r->total_steps, r->epochs);

@@ -128,6 +128,8 @@ class Training(Images):
                    for s in ("16", "[[0,16],[1,64]]", "[[0,64],[1,16]]")]
         self.assertGreater(planned[1], 4 * planned[0])
         self.assertEqual(planned[1], planned[2])
+        # Epochs count from 1 where people read, from 0 in the configuration.
+        self.assertIn("from epoch 2 on 24x24", self.run_ctrain("plan", config, *sets).out)
         # What training said of the larger evaluation images is what a program made for them alone says.
         shown = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", *sets, "--checkpoint", "last", "--json", "--procs", 1).json()
         self.assertAlmostEqual(shown["loss"], self.metrics(kind="eval")[-1]["loss"], places=5)
