@@ -140,7 +140,7 @@ enum ct_status ct_cmd_predict(const struct ct_cli *cli)
 	struct ct_predictor p = {0};
 	struct output o = {.p = &p, .images = cli->json ? ct_json_array() : NULL};
 	const char *level = getenv("CTRAIN_LOG");
-	enum ct_status st = ct_log_configure(level ? level : "warn");
+	enum ct_status st = level && level[0] ? CT_OK : ct_log_configure("warn"); /* main has taken the variable */
 	if (st == CT_OK)
 		st = predict(cli, &o, &p);
 	ct_predictor_release(&p);

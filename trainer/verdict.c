@@ -88,7 +88,7 @@ static void say_data(const struct ct_verdict_facts *f, const struct shares *s, s
 	if (r->loader_s <= 0 || r->loader_images <= 0 || r->images <= 0)
 		return;
 	double each = r->loader_images / r->loader_s;
-	int need = (int)ceil(could / each * RESERVE);
+	int need = (int)fmin(ceil(could / each * RESERVE), 1e6);
 	need = need > f->loader_threads ? need : f->loader_threads + 1;
 	ct_str_addf(out,
 		    "; a thread makes %.0f images a second, there %s %d thread%s, training could take %.0f: ", each,
