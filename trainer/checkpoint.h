@@ -22,6 +22,7 @@ struct ct_train_state {
 	double last_top1, last_loss; /* of the newest evaluation; < 0: none */
 	double epoch_loss_sum;       /* of the running epoch so far, all ranks */
 	uint64_t epoch_images;
+	uint64_t epoch_bad;   /* bad samples of the running epoch so far, all ranks */
 	uint64_t images;      /* seen in the whole run */
 	double train_seconds; /* spent in training so far, over all runs of this folder */
 	uint32_t global_batch, world;

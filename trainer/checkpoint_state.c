@@ -16,7 +16,8 @@
 static const char head[] = "{\n  \"checksum\": \"";
 static const char zeros[HEX_LEN + 1] = "0000000000000000000000000000000000000000000000000000000000000000";
 
-enum field_type { FIELD_U32, FIELD_U64, FIELD_I64, FIELD_F64, FIELD_BOOL, FIELD_HEX };
+/* LATER_U64: not in the first checkpoints of this version, 0 where it is missing. */
+enum field_type { FIELD_U32, FIELD_U64, FIELD_LATER_U64, FIELD_I64, FIELD_F64, FIELD_BOOL, FIELD_HEX };
 
 static const struct field {
 	const char *key;
@@ -33,7 +34,7 @@ static const struct field {
 	FIELD(epoch_loss_sum, FIELD_F64), FIELD(epoch_images, FIELD_U64), FIELD(images, FIELD_U64),
 	FIELD(train_seconds, FIELD_F64),  FIELD(global_batch, FIELD_U32), FIELD(world, FIELD_U32),
 	FIELD(seed, FIELD_I64),           FIELD(finished, FIELD_BOOL),    FIELD(config_digest, FIELD_HEX),
-	FIELD(data_digest, FIELD_HEX),    FIELD(graph_digest, FIELD_HEX),
+	FIELD(data_digest, FIELD_HEX),    FIELD(graph_digest, FIELD_HEX), FIELD(epoch_bad, FIELD_LATER_U64),
 #undef FIELD
 };
 
@@ -75,6 +76,7 @@ static void set_field(ct_json *o, const struct field *f, const struct ct_train_s
 		ct_json_set_i64(o, f->key, *(const uint32_t *)p);
 		break;
 	case FIELD_U64:
+	case FIELD_LATER_U64:
 		set_u64(o, f->key, *(const uint64_t *)p);
 		break;
 	case FIELD_I64:
@@ -207,6 +209,8 @@ static enum ct_status get_field(const ct_json *o, const struct field *f, struct 
 		return CT_OK;
 	case FIELD_U64:
 		return get_natural(o, f->key, INT64_MAX, p);
+	case FIELD_LATER_U64:
+		return ct_json_get(o, f->key) ? get_natural(o, f->key, INT64_MAX, p) : CT_OK;
 	case FIELD_I64:
 		return ct_json_get_i64(o, f->key, p);
 	case FIELD_F64:

@@ -17,7 +17,7 @@ struct ct_stepper {
 	} tails[MAX_TAIL_PROGRAMS];
 	int n_tails;
 	int64_t begin_ns;
-	uint64_t n_bad; /* of the epoch, on this rank */
+	uint64_t n_bad; /* of the epoch, on this rank; what was met before a resume counts on rank 0 */
 	uint32_t n_own; /* rows of the step */
 };
 
@@ -102,6 +102,7 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.on_bad = note_bad;
+	p->n_bad = ct_session_is_root(s) ? s->state.epoch_bad : 0;
 	int64_t compile_ns = 0;
 	enum ct_status st = fit_size(p, ct_plan_input_at(&s->plan, s->state.epoch), &compile_ns);
 	if (st == CT_OK)

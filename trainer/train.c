@@ -26,7 +26,7 @@ struct loop {
 	struct ct_step_times total, epoch;
 	struct ct_loader_stats loader;                /* at the epoch's begin */
 	struct ct_rank_times *ranks;                  /* [world] of the last epoch */
-	uint64_t epoch_steps, epoch_own, epoch_bad;   /* own: samples of this rank; bad: over all ranks */
+	uint64_t epoch_steps, epoch_own;              /* own: samples of this rank */
 	uint64_t window_steps, window_images, images; /* images: of this loop */
 	int64_t window_ns, epoch_ns,
 		images_ns; /* when window, epoch and loop began, moved on by what is not training */
@@ -221,26 +221,27 @@ static enum ct_status end_epoch(struct loop *l)
 	struct ct_train_state *t = &l->s->state;
 	uint32_t epoch = t->epoch;
 	double loss = t->epoch_images > 0 ? t->epoch_loss_sum / (double)t->epoch_images : 0;
-	uint64_t images = t->epoch_images;
+	uint64_t images = t->epoch_images, bad = t->epoch_bad;
 	double seconds = (double)(ct_now_ns() - l->epoch_ns) * 1e-9;
 	t->epoch++;
 	t->step_in_epoch = 0;
 	t->epoch_loss_sum = 0;
 	t->epoch_images = 0;
+	t->epoch_bad = 0;
 	struct ct_str verdict = {0};
 	struct ct_epoch_metrics m = {.epoch = epoch,
 				     .step = t->step,
 				     .images = images,
 				     .train_loss = loss,
 				     .seconds = seconds,
-				     .bad_samples = l->epoch_bad};
+				     .bad_samples = bad};
 	CT_TRY(judge(l, &m.bound_by, &verdict));
 	m.verdict = ct_str_text(&verdict);
 	if (l->metrics && m.verdict[0])
 		CT_INFO("epoch %u: %s", epoch + 1, m.verdict);
 	enum ct_status st = l->metrics ? ct_metrics_epoch(l->metrics, &m) : CT_OK;
 	ct_str_release(&verdict);
-	l->epoch_steps = l->epoch_own = l->epoch_bad = 0;
+	l->epoch_steps = l->epoch_own = 0;
 	memset(&l->epoch, 0, sizeof(l->epoch));
 	l->epoch_ns = ct_now_ns();
 	return st;
@@ -284,7 +285,7 @@ static enum ct_status one_step(struct loop *l, bool *end_of_epoch)
 	ct_step_times_add(&l->epoch, &times);
 	l->epoch_steps++;
 	l->epoch_own += r.n_own;
-	l->epoch_bad = r.bad;
+	t->epoch_bad = r.bad;
 	t->step++;
 	t->step_in_epoch++;
 	t->images += r.n_global;

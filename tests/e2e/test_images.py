@@ -9,7 +9,7 @@ import struct
 import tarfile
 import zlib
 
-from harness import DATA, USAGE, Case, main, read_text, shared
+from harness import DATA, OK, USAGE, Case, main, read_text, shared
 
 CLASSES = ("cat", "dog", "fox", "owl")
 # Ends in a global average, so images may have any size. Without batch norm: the same for any number of ranks.
@@ -169,6 +169,22 @@ class BadSamples(Images):
                 self.assert_last_says(r, "data.max_bad|samples of shards could not be used", "data check")
         r = self.train("data.max_bad=1", "train.epochs=1", run="val", config=self.sharded_again(), expect=DATA)
         self.assert_last_says(r, "2 of 21 evaluation samples", "data.max_bad")
+
+    def test_budget_over_a_resume(self):
+        """What was met before a resume counts in the budget, and in what is told of the epoch."""
+        config = self.sharded(bad=self.BAD)
+        for run, allowed in (("enough", 4), ("few", 3)):
+            sets = (f"data.max_bad={allowed}", "data.shuffle=none", "checkpoint.every_steps=2")
+            # Three of them lie in the two steps before the checkpoint, the last behind it.
+            self.killed(*sets, run=run, config=config, at="step:3@0")
+            r = self.train(*sets, run=run, config=config, expect=OK if allowed == 4 else DATA)
+            self.assertEqual(self.metrics(run, "run")[-1]["resumed_step"], 2)
+            self.assertEqual([e["bad_samples"] for e in self.metrics(run, "epoch")], [4, 4] if allowed == 4 else [])
+        self.assert_last_says(r, "4 samples of this epoch", "data.max_bad allows 3")
+
+    def test_nothing_to_evaluate(self):
+        r = self.train("data.max_bad=100", "train.epochs=1", config=self.sharded(bad_val=range(21)), expect=DATA)
+        self.assert_last_says(r, "none of the 21 evaluation samples")
 
     def sharded_again(self):
         self.shards("train", 50, 1)

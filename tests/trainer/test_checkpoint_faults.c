@@ -19,6 +19,7 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "tests/trainer/ckpt_fixture.h"
 
 static struct fixture fx;
@@ -256,6 +257,42 @@ static void test_damage(void **state)
 	ct_free(run);
 }
 
+/* A state.json from before bad samples were counted in it. */
+static void test_older_state(void **state)
+{
+	static const char line[] = "  \"epoch_bad\": 9,\n", sum[] = "\"checksum\": \"";
+	char *run = new_run("older"), *file, *data, *at;
+	struct ct_train_state in = {.epoch_bad = 9}, out;
+	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &in, ""};
+	struct ct_sha256 h;
+	char hex[CT_SHA256_HEX], *path;
+	size_t len;
+
+	(void)state;
+	assert_ok(ct_checkpoint_save(run, &src, 0, false, &path, NULL, NULL));
+	assert_ok(ct_checkpoint_load_state(path, &out, NULL));
+	assert_int_equal(out.epoch_bad, 9);
+	file = ct_path_join(path, "state.json");
+	assert_ok(ct_file_read(file, 1 << 20, &data, &len));
+	at = strstr(data, line);
+	assert_non_null(at);
+	memmove(at, at + strlen(line), strlen(at + strlen(line)) + 1);
+	len -= strlen(line);
+	at = strstr(data, sum) + strlen(sum);
+	memset(at, '0', CT_SHA256_HEX - 1);
+	ct_sha256_init(&h);
+	ct_sha256_update(&h, data, len);
+	ct_sha256_final_hex(&h, hex);
+	memcpy(at, hex, CT_SHA256_HEX - 1);
+	overwrite(file, data, len);
+	assert_ok(ct_checkpoint_load_state(path, &out, NULL));
+	assert_int_equal(out.epoch_bad, 0);
+	ct_free(data);
+	ct_free(file);
+	ct_free(path);
+	ct_free(run);
+}
+
 /* Foreign things in the folder. */
 static void test_foreign(void **state)
 {
@@ -403,10 +440,10 @@ static void test_disk_full(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_failpoints),   cmocka_unit_test(test_killed_at_every_call),
-		cmocka_unit_test(test_damage),       cmocka_unit_test(test_foreign),
-		cmocka_unit_test(test_living_saver), cmocka_unit_test(test_file_limit),
-		cmocka_unit_test(test_disk_full),
+		cmocka_unit_test(test_failpoints), cmocka_unit_test(test_killed_at_every_call),
+		cmocka_unit_test(test_damage),     cmocka_unit_test(test_older_state),
+		cmocka_unit_test(test_foreign),    cmocka_unit_test(test_living_saver),
+		cmocka_unit_test(test_file_limit), cmocka_unit_test(test_disk_full),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
