@@ -298,22 +298,34 @@ static enum ct_status verdict(const struct run *r)
 	return CT_DATA;
 }
 
+static enum ct_status report(const struct run *r)
+{
+	CT_TRY(write_report(r));
+	if (r->cli->json)
+		return print_summary_json(r);
+	print_summary(r);
+	return CT_OK;
+}
+
 enum ct_status ct_cmd_data_check(const struct ct_cli *cli)
 {
 	struct run r = {.cli = cli};
+	struct ct_error error;
 	int64_t threads;
 
 	CT_TRY(ct_cli_number("--threads", cli->threads, ct_cpu_count(), 1, 256, &threads));
 	r.threads = (int)threads;
 	enum ct_status st = check_all(&r);
-	if (st == CT_OK)
-		st = write_report(&r);
-	if (st == CT_OK && cli->json)
-		st = print_summary_json(&r);
-	else if (st == CT_OK)
-		print_summary(&r);
-	if (st == CT_OK)
-		st = verdict(&r);
+	if (st == CT_OK) {
+		st = report(&r);
+		if (st == CT_OK)
+			st = verdict(&r);
+	} else if (r.n_sets > 0) {
+		/* What was found before that took its time. */
+		ct_error_save(&error);
+		(void)!report(&r);
+		st = ct_error_restore(&error);
+	}
 	ct_findings_release(&r.findings);
 	return st;
 }

@@ -241,6 +241,11 @@ class Check(Case):
         for args, code in (((config, config), USAGE), ((self.path("nowhere"),), DATA), ((self.path("out"), "data.exif=true"), USAGE),
                            ((config, "--threads", "0"), USAGE)):
             self.run_ctrain("data", "check", *args, expect=code)
+        # What was checked before an error is not lost.
+        r = self.run_ctrain("data", "check", self.path("out"), self.path("nowhere"), "--out", self.path("r.tsv"), expect=DATA)
+        self.assertIn("12 samples, 0 bad", r.out)
+        self.assert_last_says(r, "nowhere")
+        self.assertTrue(os.path.exists(self.path("r.tsv")))
 
     @unittest.skipUnless(BAD, "no ../shared/data/bad")
     def test_files_that_are_known_to_be_bad(self):
