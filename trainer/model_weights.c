@@ -265,6 +265,15 @@ static enum ct_status load(struct comparison *c, enum ct_weights_how how)
 	return CT_OK;
 }
 
+/* Says the checkpoint that there are none? Then the optimizer's file need not be there. */
+static bool is_without_averages(const struct ct_ckpt_state *s)
+{
+	static const char line[] = "train.ema=0\n";
+	const char *at = strstr(s->config_lines, line);
+
+	return at && (at == s->config_lines || at[-1] == '\n');
+}
+
 static bool has_averages(const ct_safetensors *s)
 {
 	struct ct_tensor_desc t;
@@ -288,19 +297,19 @@ static enum ct_status open_checkpoint(const char *folder, struct ct_weights_file
 {
 	struct ct_ckpt_state state;
 	enum ct_status st;
-	int part = 1;
 
 	CT_TRY(ct_ckpt_state_read(folder, &state));
-	CT_TRY_GOTO(open_part(folder, part, out), st, out);
-	if (has_averages(out->tensors)) {
+	if (!is_without_averages(&state)) {
+		CT_TRY_GOTO(open_part(folder, 1, out), st, out);
+		out->averages = has_averages(out->tensors);
+	}
+	if (out->averages) {
 		out->prefix = CT_CKPT_EMA "/";
-		out->averages = true;
 	} else {
 		ct_weights_close(out);
-		part = 0;
-		CT_TRY_GOTO(open_part(folder, part, out), st, out);
+		CT_TRY_GOTO(open_part(folder, 0, out), st, out);
 	}
-	st = ct_ckpt_file_verify(folder, &state, part);
+	st = ct_ckpt_file_verify(folder, &state, out->averages ? 1 : 0);
 out:
 	ct_ckpt_state_release(&state);
 	return st;
