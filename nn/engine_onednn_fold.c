@@ -38,10 +38,10 @@ static int source_of(const struct onednn_program *p, int id)
 }
 
 /* Whether the convolution `conv` may write its sum over the value `other`: it is there by then and, but for the sum, has
- * been read by then. Only ReLUs and sums: what they compute is in a layout of 16 channels and not kept for anything else. */
+ * been read by then. What is flattened lies in one memory with the image, whose users are not looked at. */
 static bool may_overwrite(const struct onednn_program *p, int other, int add, int conv)
 {
-	if (other >= conv || other == 0)
+	if (other >= conv || other == 0 || ct_onednn_node(p, other)->op == CT_OP_FLATTEN)
 		return false;
 	for (int id = other + 1; id < ct_graph_n_nodes(p->base.graph); id++) {
 		const struct ct_node *n = ct_onednn_node(p, id);
@@ -92,6 +92,17 @@ void ct_onednn_absorb(struct onednn_program *p, int conv)
 	p->values[last].absorbed = true;
 }
 
+static const ct_dnnl_desc *residual_desc(const struct onednn_program *p, int conv)
+{
+	return p->values[p->values[p->values[conv].residual].root].desc;
+}
+
+/* What a linear layer gives is no image to a convolution. */
+static bool residual_is_image(const struct onednn_program *p, int conv)
+{
+	return ct_dnnl_desc_ndims(residual_desc(p, conv)) == 4;
+}
+
 enum ct_status ct_onednn_choose_folded(struct onednn_program *p, int conv, const struct ct_dnnl_spec *wanted,
 				       const ct_dnnl_desc *any_src, const ct_dnnl_desc *any_weights,
 				       const ct_dnnl_prim **best)
@@ -102,6 +113,8 @@ enum ct_status ct_onednn_choose_folded(struct onednn_program *p, int conv, const
 	bool with_sum = false;
 
 	*best = NULL;
+	if (v->sum >= 0 && !residual_is_image(p, conv))
+		v->sum = -1;
 	CT_TRY(ct_dnnl_plain(p->dnnl, 1, &ct_onednn_node(p, conv)->shape.c, &bias));
 	for (int i = v->sum >= 0 ? 0 : 2; i < 4; i++) {
 		struct ct_dnnl_spec spec = *wanted;
@@ -110,7 +123,7 @@ enum ct_status ct_onednn_choose_folded(struct onednn_program *p, int conv, const
 		spec.sum = i < 2;
 		spec.relu = p->values[spec.sum ? v->sum : v->folded_norm].fused_relu >= 0;
 		if (spec.sum)
-			spec.dst = p->values[p->values[v->residual].root].desc;
+			spec.dst = residual_desc(p, conv);
 		if (i % 2)
 			spec.src = any_src;
 		CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &prim));
