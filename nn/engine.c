@@ -150,6 +150,7 @@ enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum
 		return CT_FAIL(CT_BUG, "a training program on a net made for evaluation");
 	if (mode == CT_TRAIN && !net->opts.sync)
 		CT_TRY(check_batch_norm(g, n));
+	net->ran = NULL;
 	CT_TRY(net->engine->ops->program_create(net, g, n, mode, &p));
 	net->n_programs++;
 	p->net = net;
@@ -173,6 +174,8 @@ void ct_program_destroy(ct_program *p)
 	ct_free(p->forward_s);
 	ct_free(p->backward_s);
 	p->net->n_programs--;
+	if (p->net->ran == p)
+		p->net->ran = NULL;
 	p->net->engine->ops->program_destroy(p);
 }
 
@@ -230,6 +233,7 @@ enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b, struc
 {
 	CT_TRY(check_batch(p, b));
 	p->forward_done = false;
+	p->net->ran = p;
 	if (b->n > 0)
 		CT_TRY(p->net->engine->ops->forward(p, b, metrics));
 	p->rows = b->n;
@@ -243,6 +247,8 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 
 	if (p->mode != CT_TRAIN || !p->forward_done)
 		return CT_FAIL(CT_BUG, "backward follows a forward of a training program");
+	if (net->ran != p)
+		return CT_FAIL(CT_BUG, "another program of the net has used the memory between forward and backward");
 	if (opts->accumulate)
 		CT_TRY(ct_net_need_scratch(net));
 	p->forward_done = false; /* activations may be overwritten */
@@ -252,6 +258,9 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out)
 {
 	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->graph));
+	if (p->net->ran != p)
+		return CT_FAIL(CT_UNSUPPORTED, "%s: another program of the net has used the memory since",
+			       ct_graph_node(p->graph, node)->name);
 	return p->net->engine->ops->read(p, node, gradient, out);
 }
 

@@ -10,6 +10,9 @@
  * 64-byte bounds, so a reduce bucket is a contiguous range of the gradient arena. The layout is chosen by the first
  * batch size (opts.batch) and kept by all programs of the net. Arena elements are fp32 for the CPU engines.
  *
+ * Programs of a net share the memory of their values as well: what a forward pass leaves for backward and for
+ * ct_program_read is gone (CT_BUG, CT_UNSUPPORTED) when another program has run or been made.
+ *
  * A step:  forward(batch) -> metrics;  backward(scale) calls grad_ready for each slice as its gradient becomes final.
  * Gradients are of (scale * sum over rows of the row's loss): with scale = 1/global batch, the sum over ranks is the
  * gradient of the mean. A step allocates nothing. Objects belong to one thread. */
@@ -124,7 +127,9 @@ enum ct_status ct_net_import(const ct_net *net, float *arena, int param, const f
 enum ct_status ct_net_digest(const ct_net *net, char hex[65]) CT_MUST_CHECK;
 /* Hex digest of slices and layout: equal on all ranks or their arenas can't be summed. */
 void ct_net_layout_digest(const ct_net *net, char hex[65]);
-void ct_net_memory(const ct_net *net, struct ct_net_memory *out); /* of all programs compiled so far */
+/* activations: the most that all programs compiled so far had in common; without the plan: their sum. The engine "ref" shares
+ * nothing. */
+void ct_net_memory(const ct_net *net, struct ct_net_memory *out);
 
 enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out) CT_MUST_CHECK;
 /* The same for another graph of the same parameters and buffers (names and sizes), as for another image size; borrowed

@@ -59,6 +59,7 @@ struct ct_net {
 	bool owns_grads, opened;
 	struct ct_net_memory memory;
 	int n_programs;
+	const ct_program *ran; /* the last forward pass; NULL: a program has been made since */
 	void *impl;
 };
 

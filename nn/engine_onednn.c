@@ -50,9 +50,9 @@ static void onednn_program_destroy(ct_program *base)
 {
 	struct onednn_program *p = (struct onednn_program *)base;
 
+	ct_onednn_unbind(p);
 	for (int i = 0; i < p->n_tasks; i++)
 		ct_dnnl_call_destroy(p->tasks[i].call);
-	ct_free_aligned(p->arena);
 	ct_free(p->tasks);
 	ct_free(p->buffers);
 	ct_free(p->values);
@@ -201,7 +201,6 @@ static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int 
 	if (mode == CT_TRAIN)
 		CT_TRY_GOTO(ct_onednn_compile_backward(p), st, fail);
 	CT_TRY_GOTO(ct_onednn_bind(p), st, fail);
-	net->memory.activations += p->arena_bytes;
 	net->memory.activations_unplanned += p->unplanned_bytes;
 	*out = &p->base;
 	return CT_OK;
@@ -378,6 +377,7 @@ static enum ct_status onednn_forward(ct_program *base, const struct ct_batch *b,
 	const struct onednn_ref own = {ONEDNN_BUFFER, p->input};
 	bool direct = base->net->opts.input == CT_INPUT_F32_NCHW && b->n == base->n && ct_onednn_type(p) == CT_DNNL_F32;
 
+	CT_TRY(ct_onednn_take_arena(p));
 	p->last = *b;
 	p->batch = &p->last;
 	p->metrics = m;

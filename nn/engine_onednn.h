@@ -3,8 +3,8 @@
  * A program is a list of tasks, forward then backward, over buffers known by number. Compiling walks the graph once
  * (engine_onednn_forward.c), lets the primitives choose layouts, and appends tasks; then backwards
  * (engine_onednn_backward.c). A buffer lives from its first to its last task; the plan (engine_onednn_plan.c) lays all
- * of them into one arena so that living buffers never overlap, and binds tasks to addresses. Running is a loop over the
- * tasks.
+ * of them into an arena so that living buffers never overlap, and binds tasks to addresses. Running is a loop over the
+ * tasks. All programs of a net have one arena, as large as the largest of them needs: one runs at a time.
  *
  * Values. A node's value lies at its root: itself, or the node whose memory it shares (flatten, dropout in evaluation).
  * A node whose only user is a ReLU computed in the same pass has no value of its own (fused). Gradients lie at roots,
@@ -23,6 +23,10 @@ struct onednn_engine {
 
 struct onednn_net {
 	const ct_dnnl_desc **layout; /* [n_params]; NULL until the first program has chosen */
+	char *arena;
+	size_t arena_bytes;
+	struct onednn_program *programs;     /* bound to the arena */
+	const struct onednn_program *holder; /* whose values are in it; NULL: nobody's */
 };
 
 /* Where the bytes of a task's argument are. */
@@ -166,8 +170,8 @@ struct onednn_program {
 	const void *input_at;
 	int dlogits;
 	float *grads_at; /* the arena the backward tasks are bound to */
-	char *arena;
-	size_t arena_bytes, unplanned_bytes;
+	struct onednn_program *next;         /* of the net's */
+	size_t arena_bytes, unplanned_bytes; /* what it needs, with the plan and without */
 	const struct ct_batch *batch; /* of the pass that runs */
 	struct ct_batch last;         /* its copy: the backward pass may draw masks again */
 	struct ct_metrics *metrics;
@@ -203,8 +207,11 @@ enum ct_status ct_onednn_fit(struct onednn_program *p, int node, const ct_dnnl_p
 /* The value of a root seen with these dimensions: its own bytes when possible, else made plain first. */
 enum ct_status ct_onednn_view(struct onednn_program *p, int node, int root, int ndims, const int *dims,
 			      const ct_dnnl_desc **desc, int *buffer) CT_MUST_CHECK;
-/* Lays out the arena, allocates it and binds all tasks. */
+/* Lays out the arena, makes the net's large enough and binds all tasks. What other programs had there is lost. */
 enum ct_status ct_onednn_bind(struct onednn_program *p) CT_MUST_CHECK;
+void ct_onednn_unbind(struct onednn_program *p);
+/* Before a forward pass: what is in the arena is this program's from now on. */
+enum ct_status ct_onednn_take_arena(struct onednn_program *p) CT_MUST_CHECK;
 /* Points backward tasks at another gradient arena, the users of the input at other bytes. */
 enum ct_status ct_onednn_bind_grads(struct onednn_program *p, float *grads) CT_MUST_CHECK;
 enum ct_status ct_onednn_bind_input(struct onednn_program *p, const void *x) CT_MUST_CHECK;
@@ -278,7 +285,8 @@ enum ct_status ct_onednn_drop_path_backward(struct onednn_program *p, int id) CT
 /* engine_onednn_norm_run.c */
 enum ct_status ct_onednn_norm_run(struct onednn_program *p, const struct onednn_task *t) CT_MUST_CHECK;
 
-/* engine_onednn_winograd.c: both passes of a convolution; the choice follows from shape and processor alone */
+/* engine_onednn_winograd.c: both passes of a convolution; the choice follows from shape, processor and the layout that the
+ * weights have */
 bool ct_onednn_winograd_fits(const struct onednn_program *p, int id);
 enum ct_status ct_onednn_winograd_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct_onednn_winograd_backward(struct onednn_program *p, int id) CT_MUST_CHECK;

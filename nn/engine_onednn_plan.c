@@ -236,13 +236,18 @@ out:
 	return st;
 }
 
+static struct onednn_net *net_of(const struct onednn_program *p)
+{
+	return p->base.net->impl;
+}
+
 void *ct_onednn_at(const struct onednn_program *p, struct onednn_ref ref)
 {
 	const ct_net *net = p->base.net;
 
 	switch (ref.where) {
 	case ONEDNN_BUFFER:
-		return p->arena + p->buffers[ref.id].offset;
+		return net_of(p)->arena + p->buffers[ref.id].offset;
 	case ONEDNN_PARAM:
 		return net->params + net->slices[net->slice_of[ref.id]].offset;
 	case ONEDNN_GRAD:
@@ -255,6 +260,7 @@ void *ct_onednn_at(const struct onednn_program *p, struct onednn_ref ref)
 	return NULL;
 }
 
+/* Makes the call when that is not there yet. */
 static enum ct_status bind_task(struct onednn_program *p, struct onednn_task *t)
 {
 	struct ct_dnnl_bind binds[CT_DNNL_MAX_ARGS];
@@ -266,17 +272,86 @@ static enum ct_status bind_task(struct onednn_program *p, struct onednn_task *t)
 	}
 	for (int i = 0; i < t->n_args; i++)
 		binds[i] = (struct ct_dnnl_bind){t->args[i].arg, ct_onednn_at(p, t->args[i].ref)};
-	return ct_dnnl_call_create(p->dnnl, t->prim, binds, t->n_args, &t->call);
+	if (!t->call)
+		return ct_dnnl_call_create(p->dnnl, t->prim, binds, t->n_args, &t->call);
+	for (int i = 0; i < t->n_args; i++)
+		CT_TRY(ct_dnnl_call_set(t->call, binds[i].arg, binds[i].ptr));
+	return CT_OK;
+}
+
+static enum ct_status bind_tasks(struct onednn_program *p)
+{
+	p->grads_at = p->base.net->grads;
+	p->input_at = ct_onednn_at(p, ONEDNN_BUF(p->input));
+	for (int i = 0; i < p->n_tasks; i++)
+		CT_TRY(bind_task(p, &p->tasks[i]));
+	return CT_OK;
+}
+
+/* At least `bytes`, and what the programs need that are there. The old arena goes first: two at a time would be the peak of a
+ * run's memory. */
+static enum ct_status make_arena(ct_net *base, size_t bytes)
+{
+	struct onednn_net *net = base->impl;
+
+	ct_free_aligned(net->arena);
+	net->arena = NULL;
+	net->arena_bytes = 0;
+	for (const struct onednn_program *p = net->programs; p; p = p->next)
+		bytes = p->arena_bytes > bytes ? p->arena_bytes : bytes;
+	CT_TRY_ALLOC(net->arena = ct_calloc_aligned(ALIGN, bytes));
+	net->arena_bytes = bytes;
+	if (bytes > base->memory.activations)
+		base->memory.activations = bytes;
+	for (struct onednn_program *p = net->programs; p; p = p->next)
+		CT_TRY(bind_tasks(p));
+	return CT_OK;
 }
 
 enum ct_status ct_onednn_bind(struct onednn_program *p)
 {
+	struct onednn_net *net = net_of(p);
+
 	CT_TRY(plan_arena(p));
-	CT_TRY_ALLOC(p->arena = ct_calloc_aligned(ALIGN, p->arena_bytes));
-	p->grads_at = p->base.net->grads;
-	p->input_at = ct_onednn_at(p, (struct onednn_ref){ONEDNN_BUFFER, p->input});
-	for (int i = 0; i < p->n_tasks; i++)
-		CT_TRY(bind_task(p, &p->tasks[i]));
+	net->holder = NULL; /* the padding of what is bound is written to, if nothing else */
+	if (p->arena_bytes > net->arena_bytes)
+		CT_TRY(make_arena(p->base.net, p->arena_bytes));
+	CT_TRY(bind_tasks(p));
+	p->next = net->programs;
+	net->programs = p;
+	return CT_OK;
+}
+
+void ct_onednn_unbind(struct onednn_program *p)
+{
+	struct onednn_net *net = net_of(p);
+	struct onednn_program **at = &net->programs;
+
+	while (*at && *at != p)
+		at = &(*at)->next;
+	if (*at)
+		*at = p->next;
+	if (net->holder == p)
+		net->holder = NULL;
+	if (net->programs)
+		return;
+	ct_free_aligned(net->arena);
+	net->arena = NULL;
+	net->arena_bytes = 0;
+}
+
+/* Weights that were folded lay in the arena, too. */
+enum ct_status ct_onednn_take_arena(struct onednn_program *p)
+{
+	struct onednn_net *net = net_of(p);
+
+	if (net->holder == p)
+		return CT_OK;
+	if (p->arena_bytes > net->arena_bytes) /* a larger one was refused when a program was to be made */
+		CT_TRY(make_arena(p->base.net, p->arena_bytes));
+	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
+		p->values[id].fold_made = false;
+	net->holder = p;
 	return CT_OK;
 }
 

@@ -143,6 +143,38 @@ static void test_memory_plan(void **state)
 	bench_close(&b);
 }
 
+static size_t activations(const struct bench *b)
+{
+	struct ct_net_memory m;
+
+	ct_net_memory(b->r.net, &m);
+	return m.activations;
+}
+
+/* Programs that run one after the other take no more than the largest of them. */
+static void test_memory_of_programs(void **state)
+{
+	struct bench b, c;
+	ct_program *few, *many;
+
+	(void)state;
+	bench_open(&b, &convnet);
+	const size_t train = activations(&b);
+	assert_ok(ct_program_create(b.r.net, 1, CT_EVAL, &few));
+	assert_int_equal(activations(&b), train);
+	assert_ok(ct_program_create(b.r.net, 300, CT_EVAL, &many));
+	assert_true(activations(&b) > train);
+	bench_open(&c, &convnet);
+	ct_program_destroy(c.r.program);
+	assert_ok(ct_program_create(c.r.net, 300, CT_EVAL, &c.r.program));
+	assert_int_equal(activations(&b), activations(&c));
+	bench_close(&c);
+	ct_program_destroy(many);
+	ct_program_destroy(few);
+	step(&b, &convnet, false);
+	bench_close(&b);
+}
+
 static void test_profile(void **state)
 {
 	struct bench b;
@@ -257,7 +289,8 @@ int main(void)
 		cmocka_unit_test(test_no_allocation),      cmocka_unit_test(test_padding_stays_zero),
 		cmocka_unit_test(test_same_bits),          cmocka_unit_test(test_threads_equal_ref),
 		cmocka_unit_test(test_other_batch_sizes),  cmocka_unit_test(test_programs_share_arenas),
-		cmocka_unit_test(test_memory_plan),        cmocka_unit_test(test_profile),
+		cmocka_unit_test(test_memory_plan),        cmocka_unit_test(test_memory_of_programs),
+		cmocka_unit_test(test_profile),
 		cmocka_unit_test(test_gradients_in_order), cmocka_unit_test(test_out_of_memory),
 	};
 	int skipped = skip_without_onednn();

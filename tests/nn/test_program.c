@@ -1,4 +1,5 @@
-/* Programs of one net for graphs of other image sizes, and the precisions that engines refuse. */
+/* Programs of one net: for graphs of other image sizes, and one after the other in the same memory. And the precisions that
+ * engines refuse. */
 #include <math.h>
 
 #include "tests/nn/nn_check.h"
@@ -7,6 +8,7 @@
 	"conv2d 16 kernel=3 stride=2 padding=1 bias=false;batch_norm;relu name=r;conv2d 16 kernel=3 padding=1 bias=false;" \
 	"batch_norm;add from=r;relu;global_avg_pool;linear 5"
 #define ROWS 3
+#define MANY 40
 
 static ct_graph *graph_of(int size, const char *layers)
 {
@@ -76,6 +78,118 @@ static void test_sizes(void **state)
 	each_engine(check_sizes);
 }
 
+static double evaluated(ct_program *p, int n)
+{
+	float *x = CT_NEW_ARRAY(float, (size_t)(3 * 20 * 20 * n));
+	int32_t labels[MANY];
+	const struct ct_batch b = {.n = n, .x = x, .labels = labels};
+	struct ct_metrics m = {0};
+
+	fill_floats(4, x, (size_t)(3 * 20 * 20 * n));
+	fill_labels(5, labels, (size_t)n, 5);
+	assert_ok(ct_program_forward(p, &b, &m));
+	ct_free(x);
+	return m.loss;
+}
+
+/* By a program of its own, on another net with the same values. */
+static double judged(struct rig *judge, const struct rig *r, int n)
+{
+	ct_program *p;
+
+	memcpy(ct_net_params(judge->net), ct_net_params(r->net), ct_net_arena_elems(r->net) * sizeof(float));
+	memcpy(ct_net_buffers(judge->net), ct_net_buffers(r->net), ct_net_buffers_elems(r->net) * sizeof(float));
+	assert_ok(ct_program_create(judge->net, n, CT_EVAL, &p));
+	const double loss = evaluated(p, n);
+	ct_program_destroy(p);
+	return loss;
+}
+
+static void descend(struct rig *r)
+{
+	for (size_t i = 0; i < ct_net_arena_elems(r->net); i++)
+		ct_net_params(r->net)[i] -= 0.3f * ct_net_grads(r->net)[i];
+}
+
+/* Training goes on to the bit among programs of fewer and of more rows, some of them made when it has begun; and they see what
+ * it has done. */
+static void check_neighbours(const char *engine)
+{
+	struct rig alone, among, judge;
+	ct_program *few, *many = NULL;
+	float a[ROWS * 5], b[ROWS * 5], *da, *db;
+	struct ct_metrics ma, mb;
+
+	rig_open(&alone, engine, graph_of(20, LAYERS), &options);
+	rig_open(&among, engine, graph_of(20, LAYERS), &options);
+	rig_open(&judge, engine, graph_of(20, LAYERS), &options);
+	assert_ok(ct_program_create(among.net, 1, CT_EVAL, &few));
+	for (int step = 0; step < 4; step++) {
+		run(&alone, alone.program, a, &da, &ma);
+		run(&among, among.program, b, &db, &mb);
+		assert_memory_equal(a, b, sizeof(a));
+		assert_memory_equal(da, db, (size_t)16 * 3 * 9 * sizeof(*da));
+		assert_memory_equal(&ma, &mb, sizeof(ma));
+		ct_free(da);
+		ct_free(db);
+		descend(&alone);
+		descend(&among);
+		if (step == 1)
+			assert_ok(ct_program_create(among.net, MANY, CT_EVAL, &many));
+		for (int again = 0; again < 2; again++) {
+			assert_true(evaluated(few, 1) == judged(&judge, &among, 1));
+			assert_true(!many || evaluated(many, MANY) == judged(&judge, &among, MANY));
+		}
+	}
+	ct_program_destroy(many);
+	ct_program_destroy(few);
+	rig_close(&judge);
+	rig_close(&among);
+	rig_close(&alone);
+}
+
+static void test_neighbours(void **state)
+{
+	(void)state;
+	each_engine(check_neighbours);
+}
+
+static void check_lost_values(const char *engine)
+{
+	struct rig r;
+	ct_program *eval, *other;
+	float x[ROWS * 3 * 20 * 20], logits[ROWS * 5];
+	int32_t labels[ROWS] = {0, 3, 4};
+	const struct ct_batch b = {.n = ROWS, .x = x, .labels = labels};
+	const struct ct_backward_opts back = {.scale = 1};
+	struct ct_metrics m = {0};
+
+	fill_floats(3, x, CT_ARRAY_LEN(x));
+	rig_open(&r, engine, graph_of(20, LAYERS), &options);
+	const int node = ct_graph_node(r.graph, ct_graph_loss(r.graph))->in[0];
+	assert_ok(ct_program_create(r.net, ROWS, CT_EVAL, &eval));
+	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(ct_program_forward(eval, &b, &m));
+	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "between forward and backward");
+	assert_fails(ct_program_read(r.program, node, false, logits), CT_UNSUPPORTED,
+		     "fc1: another program of the net has used the memory since");
+	assert_ok(ct_program_read(eval, node, false, logits));
+	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(ct_program_create(r.net, 1, CT_TRAIN, &other));
+	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "between forward and backward");
+	assert_ok(ct_program_forward(r.program, &b, &m));
+	ct_program_destroy(other);
+	ct_program_destroy(eval);
+	assert_ok(ct_program_backward(r.program, &back));
+	rig_close(&r);
+}
+
+static void test_lost_values(void **state)
+{
+	(void)state;
+	each_engine(check_lost_values);
+}
+
 static void check_other_tensors(const char *engine)
 {
 	static const char *const others[] = {
@@ -121,6 +235,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_lost_values),
 		cmocka_unit_test(test_other_tensors),
 		cmocka_unit_test(test_ref_computes_fp32),
 	};
