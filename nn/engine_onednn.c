@@ -298,7 +298,7 @@ static void run_norm_pool(const struct onednn_program *p, const struct onednn_ta
 
 static void run_multiply(const struct onednn_program *p, const struct onednn_task *t)
 {
-	if (ct_onednn_type(p) == CT_DNNL_BF16)
+	if (ct_dnnl_desc_type(p->values[t->node].desc) == CT_DNNL_BF16)
 		ct_onednn_multiply_bf16((uint16_t *)t->ptr[0], (uint16_t *)t->ptr[1], (uint16_t *)t->ptr[2], t->n);
 	else
 		ct_onednn_multiply(t->ptr[0], t->ptr[1], t->ptr[2], t->n);
