@@ -36,7 +36,7 @@ static int unit_tiles(const struct ct_winograd_shape *s)
 	return weights <= 64 * 64 ? 24 : weights <= 128 * 128 ? 48 : weights <= 256 * 256 ? 96 : 128;
 }
 
-/* Partial sums of dw: their number, and so the order of additions, is the shape's. 40 MB at most. */
+/* Partial sums of dw: their number, and so the order of additions, is the shape's. 40 MB at most where there are several. */
 static int max_groups(const struct ct_winograd_shape *s)
 {
 	const int64_t fit = (int64_t)512 * 512 / ((int64_t)s->c * s->k);
@@ -44,11 +44,12 @@ static int max_groups(const struct ct_winograd_shape *s)
 	return fit < 1 ? 1 : fit > MAX_GROUPS ? MAX_GROUPS : (int)fit;
 }
 
+/* All that the kernels are compiled for. */
 static bool has_instructions(void)
 {
 #if defined(__x86_64__)
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-	       __builtin_cpu_supports("avx512dq");
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 #else
 	return false;
 #endif
