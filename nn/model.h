@@ -41,7 +41,7 @@ struct ct_model_spec {
  *              conv2d CHANNELS kernel=K [stride=1 padding=0 dilation=1 groups=1 bias=true]
  *              linear FEATURES [bias=true]           batch_norm [eps=1e-5 momentum=0.1]
  *              max_pool KERNEL [stride=KERNEL padding=0 dilation=1]    avg_pool KERNEL [stride=KERNEL padding=0]
- *              add from=LAYER    relu    global_avg_pool    flatten    dropout P
+ *              add from=LAYER    relu    global_avg_pool    flatten    dropout P    drop_path P
  *            Every layer takes name=NAME (default: conv1, conv2, fc1, bn1, relu1, pool1, ...) and from=LAYER (its
  *            input, the layer before by default; "input" is the image). Window values are N or HxW. The last layer
  *            gives n_outputs. */
