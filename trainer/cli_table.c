@@ -75,7 +75,7 @@ static const struct ct_option options[] = {
 	{"rdzv-id", "ID", CT_OPT_SETS, CT_OPTION_KEY, "dist.run_id", 0, "keeps runs on one port apart"},
 	{"rdzv-backend", "NAME", CT_OPT_SETS, CT_OPTION_BACKEND, NULL, 0, NULL},
 	{"max-restarts", "N", CT_OPT_SETS, CT_OPTION_RESTARTS, NULL, 0, NULL},
-	{"checkpoint", "PATH|best|last", CT_OPT_CKPT, CT_OPTION_TEXT, NULL, FIELD(checkpoint), "the checkpoint (best)"},
+	{"checkpoint", "PATH|best|last", CT_OPT_CKPT, CT_OPTION_TEXT, NULL, FIELD(checkpoint), "the checkpoint (best, where there is one, else last)"},
 	{"config", "CONFIG.yaml", CT_OPT_PREDICT, CT_OPTION_TEXT, NULL, FIELD(config),
 	 "what the model is, where no config.yaml lies beside it"},
 	{"top", "N", CT_OPT_PREDICT, CT_OPTION_TEXT, NULL, FIELD(top), "classes to name for each image (5)"},

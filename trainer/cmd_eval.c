@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
+#include "data/class_list.h"
 #include "trainer/cli.h"
 #include "trainer/evaluate.h"
 #include "trainer/launch.h"
@@ -30,16 +32,52 @@ static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 static enum ct_status find_classes(const char *path, struct ct_config *c)
 {
 	struct ct_dataset_info info;
+	struct ct_run_plan p;
 	ct_graph *g = NULL;
 	int n;
 	if (strcmp(c->data.name, "shards") != 0 || c->data.classes > 0)
 		return CT_OK;
 	CT_TRY(ct_plan_foresee_data(c, &info));
-	CT_TRY(ct_plan_graph(c, &info, (struct ct_shape){3, 224, 224}, &g));
+	CT_TRY(ct_run_plan_make(c, 1, NULL, &info, &p));
+	CT_TRY(ct_plan_graph(c, &info, p.val_input, &g));
 	enum ct_status st = ct_model_weights_outputs(path, g, &n);
 	ct_graph_destroy(g);
 	if (st == CT_OK)
 		c->data.classes = n;
+	return st;
+}
+
+/* The best one, and where none is kept the last. */
+static enum ct_status find_checkpoint(const struct ct_cli *cli, const struct ct_config *c, char **path)
+{
+	char *run_dir;
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
+	enum ct_status st = ct_checkpoint_resolve(run_dir, cli->checkpoint ? cli->checkpoint : "best", path);
+	if (st == CT_NOT_FOUND && !cli->checkpoint)
+		st = ct_checkpoint_resolve(run_dir, "last", path);
+	ct_free(run_dir);
+	return st;
+}
+
+/* The run of the checkpoint may have noted what its labels meant. */
+static enum ct_status check_classes(const char *checkpoint, const ct_dataset *val)
+{
+	struct ct_class_list was = {0};
+	enum ct_status st = CT_OK;
+	char *path;
+	CT_TRY_ALLOC(path = ct_path_join(checkpoint, "../../classes.txt"));
+	if (ct_file_exists(path))
+		st = ct_class_list_load(path, &was);
+	for (int i = 0; i < was.n && st == CT_OK; i++) {
+		const char *is = ct_dataset_class_name(val, i);
+		if (!is || strcmp(is, was.names[i]) == 0)
+			continue;
+		st = CT_FAIL(CT_DATA, "class %d was \"%s\" in training (%s), and is \"%s\" in the evaluation data", i,
+			     was.names[i], path, is);
+		ct_error_hint("data.classes_file names a file that lists the classes in the order of training");
+	}
+	ct_class_list_release(&was);
+	ct_free(path);
 	return st;
 }
 
@@ -62,8 +100,10 @@ static enum ct_status print(const struct ct_cli *cli, const char *path, const st
 static enum ct_status evaluate(const struct ct_cli *cli, const char *path, struct ct_session *s)
 {
 	struct ct_eval_result r;
-	if (ct_session_is_root(s))
+	if (ct_session_is_root(s)) {
+		CT_TRY(check_classes(path, s->val));
 		CT_TRY(ct_model_weights_load(path, s->net, CT_WEIGHTS_WHOLE, NULL));
+	}
 	CT_TRY(ct_session_share_weights(s));
 	CT_TRY(ct_evaluate(s, NULL, NULL, &r));
 	return ct_session_is_root(s) ? print(cli, path, &r) : CT_OK;
@@ -73,10 +113,9 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *path, struc
 static enum ct_status run(const struct ct_cli *cli, struct ct_config *c, const struct ct_identity *id)
 {
 	struct ct_session s = {0};
-	char *run_dir, *path = NULL;
+	char *path = NULL;
 	int signals = -1;
-	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
-	enum ct_status st = ct_checkpoint_resolve(run_dir, cli->checkpoint ? cli->checkpoint : "best", &path);
+	enum ct_status st = find_checkpoint(cli, c, &path);
 	if (st == CT_OK)
 		st = find_classes(path, c);
 	if (st == CT_OK && id)
@@ -86,7 +125,6 @@ static enum ct_status run(const struct ct_cli *cli, struct ct_config *c, const s
 	if (st == CT_OK)
 		st = evaluate(cli, path, &s);
 	ct_free(path);
-	ct_free(run_dir);
 	ct_session_destroy(&s, st < 0);
 	ct_signals_close(signals);
 	return st;

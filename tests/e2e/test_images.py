@@ -112,6 +112,10 @@ class Training(Images):
             self.assertEqual(several["count"], 21)
             self.assertAlmostEqual(several["loss"], shown["loss"], places=6)
             self.assertEqual(several["top1"], shown["top1"])
+        # Labels of other classes would only look like a bad model.
+        os.rename(self.path("data", "val", "cat"), self.path("data", "val", "zebra"))
+        r = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", "--checkpoint", "last", expect=DATA)
+        self.assert_last_says(r, 'class 0 was "cat" in training .*classes.txt.*, and is "dog" in the evaluation data', "classes_file")
 
     def test_sizes_by_epoch(self):
         config = self.sharded()

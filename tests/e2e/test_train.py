@@ -349,6 +349,10 @@ class Commands(Case):
         self.assertRegex(self.run_ctrain("eval", *config).out, r"top1 0\.\d{4}.* 230 ")
         r = self.run_ctrain("eval", *config, "--checkpoint", self.path("nowhere"), expect=3)
         self.assert_says(r, "nowhere")
+        # Where no best one is kept, the last.
+        os.unlink(self.path("run", "checkpoints", "best"))
+        self.assertIn(os.path.basename(os.path.realpath(self.path("run", "checkpoints", "last"))), self.run_ctrain("eval", *config).out)
+        self.run_ctrain("eval", *config, "--checkpoint", "best", expect=3)
 
     def test_averages(self):
         """A checkpoint stands for the averages that it was evaluated with; the file in it for what was trained."""
