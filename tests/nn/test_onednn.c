@@ -283,15 +283,48 @@ static void test_out_of_memory(void **state)
 	}
 }
 
+/* Training goes on to the bit when there is no memory for another, larger program, wherever that shows. */
+static void test_no_memory_for_a_neighbour(void **state)
+{
+	const struct ct_net_opts opts = {.batch = convnet.batch, .input = convnet.kind, .train = true};
+	struct bench a, b;
+	ct_program *many = NULL;
+	ct_net *other;
+	enum ct_status st = CT_NOMEM;
+
+	(void)state;
+	bench_open(&a, &convnet);
+	bench_open(&b, &convnet);
+	/* The engine keeps its primitives: from here on every try asks for the same memory in the same order. */
+	assert_ok(ct_net_create(b.r.engine, b.r.graph, &opts, &other));
+	assert_ok(ct_program_create(other, 300, CT_EVAL, &many));
+	ct_program_destroy(many);
+	ct_net_destroy(other);
+	many = NULL;
+	for (uint64_t after = 1; st != CT_OK; after++) {
+		ct_mem_fail_after(after);
+		st = ct_program_create(b.r.net, 300, CT_EVAL, &many);
+		ct_mem_fail_after(0);
+		assert_true(st == CT_OK || st == CT_NOMEM);
+		step(&a, &convnet, false);
+		step(&b, &convnet, false);
+	}
+	assert_memory_equal(ct_net_params(a.r.net), ct_net_params(b.r.net),
+			    ct_net_arena_elems(a.r.net) * sizeof(float));
+	ct_program_destroy(many);
+	bench_close(&a);
+	bench_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_allocation),      cmocka_unit_test(test_padding_stays_zero),
-		cmocka_unit_test(test_same_bits),          cmocka_unit_test(test_threads_equal_ref),
-		cmocka_unit_test(test_other_batch_sizes),  cmocka_unit_test(test_programs_share_arenas),
-		cmocka_unit_test(test_memory_plan),        cmocka_unit_test(test_memory_of_programs),
-		cmocka_unit_test(test_profile),
-		cmocka_unit_test(test_gradients_in_order), cmocka_unit_test(test_out_of_memory),
+		cmocka_unit_test(test_no_allocation),     cmocka_unit_test(test_padding_stays_zero),
+		cmocka_unit_test(test_same_bits),         cmocka_unit_test(test_threads_equal_ref),
+		cmocka_unit_test(test_other_batch_sizes), cmocka_unit_test(test_programs_share_arenas),
+		cmocka_unit_test(test_memory_plan),       cmocka_unit_test(test_memory_of_programs),
+		cmocka_unit_test(test_profile),           cmocka_unit_test(test_gradients_in_order),
+		cmocka_unit_test(test_out_of_memory),     cmocka_unit_test(test_no_memory_for_a_neighbour),
 	};
 	int skipped = skip_without_onednn();
 
