@@ -53,6 +53,14 @@ class Torchvision(Case):
     def test_half(self):
         self.round_trip("F16")
 
+    def test_averages(self):
+        """What `ckpt export` writes is a state_dict as well."""
+        theirs, config, ours = self.path("theirs.safetensors"), self.config(STILL), self.path("ours.safetensors")
+        self.peer("save", "resnet18", 10, "F32", theirs)
+        self.train(f"model.weights={theirs}", "train.ema=0.9", config=config)
+        self.assertIn("the averages", self.run_ctrain("ckpt", "export", self.path("run"), "--out", ours).out)
+        self.peer("load", "resnet18", 10, theirs, ours)
+
     def test_new_head(self):
         theirs, config = self.path("thousand.safetensors"), self.config(STILL)
         self.peer("save", "resnet18", 1000, "F32", theirs)
