@@ -304,6 +304,10 @@ class Foreign(Case):
         self.train(*sets, "train.max_steps=5")
         r = self.train(*sets, "--procs", 3, expect=USAGE)
         self.assert_last_says(r, "batch", "32", "48")
+        # A batch of the same size would not help a run of another config.
+        r = self.train(*sets, "--procs", 3, "optim.lr=0.2", expect=USAGE)
+        self.assert_last_says(r, r"of another config: optim\.lr was 0\.05, is 0\.2", "go back to the old values")
+        self.assertNotIn("batch.global=", r.err)
 
     def test_other_data(self):
         for name, seed in (("one", 1), ("two", 2)):
