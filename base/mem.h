@@ -15,6 +15,7 @@ void ct_free(void *p);
 /* Zeroed, `align` a power of two. Freed with ct_free_aligned. Large blocks ask for huge pages. */
 void *ct_calloc_aligned(size_t align, size_t bytes);
 void ct_free_aligned(void *p);
+bool ct_ends_with(const char *text, const char *tail); /* allocates nothing */
 char *ct_strdup(const char *s);
 char *ct_strndup(const char *s, size_t n);
 char *ct_strfmt(const char *fmt, ...) CT_PRINTF(1, 2);

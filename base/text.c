@@ -21,6 +21,13 @@ char *ct_strndup(const char *s, size_t n)
 	return copy;
 }
 
+bool ct_ends_with(const char *text, const char *tail)
+{
+	size_t n = strlen(text), k = strlen(tail);
+
+	return n >= k && strcmp(text + n - k, tail) == 0;
+}
+
 char *ct_strdup(const char *s)
 {
 	return ct_strndup(s, PTRDIFF_MAX);

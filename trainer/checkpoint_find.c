@@ -314,20 +314,13 @@ static bool holds(const char *folder, const char *name)
 	return there;
 }
 
-static bool ends_with(const char *text, const char *tail)
-{
-	size_t n = strlen(text), k = strlen(tail);
-
-	return n >= k && strcmp(text + n - k, tail) == 0;
-}
-
 static enum ct_status no_checkpoint(const char *what)
 {
 	static const char *const pickles[] = {".pth", ".pt", ".bin", ".pkl", ".tar", ".ckpt"};
 	bool pickle = false;
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(pickles); i++)
-		pickle = pickle || ends_with(what, pickles[i]);
+		pickle = pickle || ct_ends_with(what, pickles[i]);
 	(void)CT_FAIL(CT_NOT_FOUND, "%s is neither a checkpoint, a run folder nor a .safetensors file", what);
 	if (pickle)
 		ct_error_hint("PyTorch's own files are programs and not read: convert them once with "
@@ -350,7 +343,7 @@ enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char
 	if (S_ISDIR(sb.st_mode) && !holds(what, CT_CKPT_STATE) && holds(what, CT_CKPT_FOLDER))
 		return resolve_link(what, "last", path);
 	if (S_ISDIR(sb.st_mode) ? !holds(what, CT_CKPT_STATE) && !holds(what, CT_CKPT_MODEL)
-				: !ends_with(what, ".safetensors"))
+				: !ct_ends_with(what, ".safetensors"))
 		return no_checkpoint(what);
 	CT_TRY_ALLOC(*path = ct_strdup(what));
 	return CT_OK;

@@ -106,17 +106,10 @@ static int compare_group(const ct_safetensors *s, const ct_graph *g, const struc
 	return found;
 }
 
-static bool ends_with(const char *text, const char *tail)
-{
-	size_t n = strlen(text), k = strlen(tail);
-
-	return n >= k && strcmp(text + n - k, tail) == 0;
-}
-
 static bool is_expected(const char *name, const ct_graph *g, const struct group *groups, int n_groups)
 {
 	/* A counter of PyTorch's batch norm that plays no part with a fixed momentum. */
-	if (ends_with(name, ".num_batches_tracked"))
+	if (ct_ends_with(name, ".num_batches_tracked"))
 		return true;
 	for (int k = 0; k < n_groups; k++) {
 		size_t len = strlen(groups[k].prefix);

@@ -15,10 +15,8 @@ struct exporting {
 
 static bool is_weight(const char *name, const char *prefix)
 {
-	static const char counter[] = ".num_batches_tracked"; /* PyTorch's, a whole number that starts by itself */
-	size_t n = strlen(name), k = strlen(counter);
-
-	return strncmp(name, prefix, strlen(prefix)) == 0 && !(n >= k && strcmp(name + n - k, counter) == 0);
+	/* PyTorch's counter is a whole number that starts by itself. */
+	return strncmp(name, prefix, strlen(prefix)) == 0 && !ct_ends_with(name, ".num_batches_tracked");
 }
 
 static enum ct_status list_tensors(struct exporting *e)

@@ -50,13 +50,6 @@ static bool starts_with(const char *text, const char *head)
 	return strncmp(text, head, strlen(head)) == 0;
 }
 
-static bool ends_with(const char *text, const char *tail)
-{
-	size_t n = strlen(text), k = strlen(tail);
-
-	return n >= k && strcmp(text + n - k, tail) == 0;
-}
-
 /* What wrappers of PyTorch put before every name. */
 static const char *common_prefix(const ct_safetensors *s)
 {
@@ -175,7 +168,7 @@ static void compare_rest(struct comparison *c)
 			continue; /* beside averages lies the optimizer's state */
 		const char *name = t.name + strlen(c->from->prefix);
 		/* A counter of PyTorch's batch norm that plays no part with a fixed momentum. */
-		if (ends_with(name, ".num_batches_tracked") || in_model(ct_net_graph(c->net), c->n, name))
+		if (ct_ends_with(name, ".num_batches_tracked") || in_model(ct_net_graph(c->net), c->n, name))
 			continue;
 		ct_str_add_escaped(&shown, t.name, strlen(t.name), 100);
 		note(&c->extra, "%s", ct_str_text(&shown));
@@ -322,7 +315,7 @@ enum ct_status ct_weights_open(const char *path, struct ct_weights_file *out)
 
 	*out = (struct ct_weights_file){.prefix = ""};
 	CT_TRY(ct_checkpoint_resolve(NULL, path, &found));
-	if (ends_with(found, ".safetensors")) {
+	if (ct_ends_with(found, ".safetensors")) {
 		out->path = found;
 		st = ct_safetensors_open(found, &out->tensors);
 		if (st == CT_OK)
