@@ -1,0 +1,34 @@
+/* Configurations from texts and files of the temporary folder. Headers of cmocka come before this one. */
+#ifndef CT_TESTS_TRAINER_CONFIG_FIXTURE_H
+#define CT_TESTS_TRAINER_CONFIG_FIXTURE_H
+
+#include "tests/trainer/tmpdir.h"
+#include "trainer/config.h"
+
+/* The least that is a configuration. */
+#define GOOD "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\n"
+
+/* Returns the path of the new file. */
+static inline const char *put(const char *name, const char *text)
+{
+	const char *path = in_tmpdir(name);
+
+	assert_ok(ct_file_replace(path, text, strlen(text)));
+	return path;
+}
+
+/* The caller owns the result. */
+static inline struct ct_config *load(const char *path, const struct ct_config_set *sets, size_t n)
+{
+	struct ct_config *c = NULL;
+
+	assert_ok(ct_config_load(path, sets, n, &c));
+	return c;
+}
+
+static inline struct ct_config *load_text(const char *text)
+{
+	return load(put("run one.yaml", text), NULL, 0);
+}
+
+#endif
