@@ -20,7 +20,7 @@
 #include "base/log.h"
 
 #define MAGIC "ctshard"
-#define VERSION 1u
+#define VERSION 2u /* 2: no .idx that leaves samples out is taken any more */
 #define FOLDER ".ctrain-index"
 #define MAX_FILE ((size_t)4 << 30)
 
@@ -259,7 +259,7 @@ static bool load_at(const char *path, const char *name, uint64_t bytes, uint64_t
 	st = ct_shard_index_unpack((const uint8_t *)data, n, name, bytes, mtime_ns, out);
 	ct_free(data);
 	if (st < 0) {
-		CT_INFO("the index %s is made again: %s", path, ct_error_message());
+		CT_DEBUG("the index %s is made again: %s", path, ct_error_message());
 		ct_error_clear();
 	}
 	return st == CT_OK;
