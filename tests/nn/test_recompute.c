@@ -149,8 +149,8 @@ static void check_same_bits(enum ct_recompute recompute)
 		assert_int_equal(a.sums, b.sums); /* statistics of all ranks are not asked for again */
 		assert_true((a.sums > 0) == setups[i].sync);
 		assert_true(isfinite(a.metrics.loss) && a.metrics.count == 4 * setups[i].batch);
-		printf("%s, precision %d: %.2f MB of activations, %.2f MB with %s computed again\n",
-		       setups[i].model, (int)setups[i].precision, (double)a.memory.activations * 1e-6,
+		printf("%s, precision %d: %.2f MB of activations, %.2f MB with %s computed again\n", setups[i].model,
+		       (int)setups[i].precision, (double)a.memory.activations * 1e-6,
 		       (double)b.memory.activations * 1e-6, recompute == CT_RECOMPUTE_NORMS ? "norms" : "blocks");
 		/* Norms of the library are computed again in blocks only. */
 		const bool saves = a.wide || recompute == CT_RECOMPUTE_BLOCKS;
