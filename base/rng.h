@@ -21,13 +21,13 @@ enum ct_rng_purpose {
 	CT_RNG_SYNTH,
 	CT_RNG_DIGITS,
 	CT_RNG_TEST,
-	CT_RNG_WINDOW,       /* order of shards, and of samples in a window of them */
-	CT_RNG_CROP,         /* random resized crop */
+	CT_RNG_WINDOW, /* order of shards, and of samples in a window of them */
+	CT_RNG_CROP,   /* random resized crop */
 	CT_RNG_COLOUR,
 	CT_RNG_RAND_AUGMENT,
 	CT_RNG_ERASE,
-	CT_RNG_MIX,          /* mixup and cutmix of a pair */
-	CT_RNG_REPLACE       /* stand-ins of bad samples */
+	CT_RNG_MIX,    /* mixup and cutmix of a pair */
+	CT_RNG_REPLACE /* stand-ins of bad samples */
 };
 
 struct ct_rng {

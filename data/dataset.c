@@ -180,7 +180,8 @@ enum ct_status ct_dataset_check_classes(const ct_dataset *train, const ct_datase
 			continue;
 		(void)CT_FAIL(CT_DATA, "class %d is \"%s\" in the training data, but \"%s\" in the evaluation data", i,
 			      a, b);
-		ct_error_hint("both need the same classes in the same order: data.classes_file names a file that lists them");
+		ct_error_hint(
+			"both need the same classes in the same order: data.classes_file names a file that lists them");
 		return CT_DATA;
 	}
 	if (val->info.n_classes > train->info.n_classes)

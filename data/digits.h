@@ -12,7 +12,7 @@ struct ct_digits_opts {
 	const char *dir;
 	uint32_t n_train, n_test; /* 60,000 and 10,000 */
 	uint64_t seed;
-	int threads;              /* 0: all CPUs */
+	int threads; /* 0: all CPUs */
 };
 /* Image of a digit 0..9: out [28*28], ink 255 on 0. Sample n of a seed is always the same. */
 void ct_digits_draw(uint64_t seed, uint32_t sample, int digit, uint8_t *out);

@@ -9,8 +9,8 @@
 #include "base/status.h"
 
 struct ct_sampler {
-	uint32_t n;              /* samples of the data set */
-	uint32_t global_batch;   /* samples of an optimizer step over all ranks and micro-batches */
+	uint32_t n;            /* samples of the data set */
+	uint32_t global_batch; /* samples of an optimizer step over all ranks and micro-batches */
 	uint32_t world, rank, accumulate;
 	uint64_t seed;
 	bool shuffle, drop_last;
@@ -22,10 +22,10 @@ struct ct_sampler {
 };
 
 struct ct_sampler_slice {
-	uint32_t first;     /* position in the epoch's permutation of this micro-batch's first sample */
-	uint32_t count;     /* may be 0 in the last step of an epoch */
-	uint32_t in_batch;  /* position of the first sample inside the global batch */
-	uint32_t n_global;  /* samples of the whole step over all ranks: the divisor of the mean */
+	uint32_t first;    /* position in the epoch's permutation of this micro-batch's first sample */
+	uint32_t count;    /* may be 0 in the last step of an epoch */
+	uint32_t in_batch; /* position of the first sample inside the global batch */
+	uint32_t n_global; /* samples of the whole step over all ranks: the divisor of the mean */
 };
 
 /* CT_CONFIG with the reason when no training step can come out of s: a number is 0, rank outside the world, more ranks

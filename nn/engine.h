@@ -61,8 +61,8 @@ struct ct_batch {
 	const float *targets;  /* [n,C], MSE */
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
 	const float *mix;        /* [n] weight of `labels`, 1 - mix that of labels_b; the loss is their weighted sum */
-	uint64_t step;         /* optimizer step and */
-	uint64_t first;        /* position of row 0 in the global batch: they key the dropout masks */
+	uint64_t step;           /* optimizer step and */
+	uint64_t first;          /* position of row 0 in the global batch: they key the dropout masks */
 };
 
 /* Sums over rows; add them over batches and ranks, divide at the end. */

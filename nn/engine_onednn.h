@@ -169,11 +169,11 @@ struct onednn_program {
 	int input;      /* buffer of the input, and what its users are bound to now */
 	const void *input_at;
 	int dlogits;
-	float *grads_at; /* the arena the backward tasks are bound to */
+	float *grads_at;                     /* the arena the backward tasks are bound to */
 	struct onednn_program *next;         /* of the net's */
 	size_t arena_bytes, unplanned_bytes; /* what it needs, with the plan and without */
-	const struct ct_batch *batch; /* of the pass that runs */
-	struct ct_batch last;         /* its copy: the backward pass may draw masks again */
+	const struct ct_batch *batch;        /* of the pass that runs */
+	struct ct_batch last;                /* its copy: the backward pass may draw masks again */
 	struct ct_metrics *metrics;
 	bool not_finite;  /* a norm has met NaN or infinity */
 	bool recomputing; /* compiles forward tasks a second time: norms have their statistics */

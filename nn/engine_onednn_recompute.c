@@ -136,7 +136,8 @@ static int norm_before(const struct onednn_program *p, int id)
 	const int norm = read->op == CT_OP_RELU && p->values[read->in[0]].fused_relu == in ? read->in[0] : in;
 	const struct onednn_value *v = &p->values[norm];
 	const bool own = ct_onednn_node(p, norm)->op == CT_OP_BATCH_NORM && v->norm == NORM_OWN;
-	return own && v->fused_add < 0 && v->fused_pool < 0 && ct_onednn_result(p, norm) == p->values[id].src ? norm : -1;
+	const bool alone = v->fused_add < 0 && v->fused_pool < 0;
+	return own && alone && ct_onednn_result(p, norm) == p->values[id].src ? norm : -1;
 }
 
 /* The second result is the layer's alone: whoever asks for the norm's value gets the first. */

@@ -21,10 +21,12 @@ static void test_not_there(void **state)
 	const void *symbol;
 
 	(void)state;
-	assert_fails(ct_module_open("ct_nothing.so", "x", &symbol), CT_UNSUPPORTED, "there is no ct_nothing.so beside the program");
+	assert_fails(ct_module_open("ct_nothing.so", "x", &symbol), CT_UNSUPPORTED,
+		     "there is no ct_nothing.so beside the program");
 	assert_non_null(strstr(ct_error_hint_text(), "keep both"));
 	assert_null(symbol);
-	assert_fails(ct_module_open("ct_fixture.so", "ct_other", &symbol), CT_UNSUPPORTED, "ct_fixture.so is not of this program");
+	assert_fails(ct_module_open("ct_fixture.so", "ct_other", &symbol), CT_UNSUPPORTED,
+		     "ct_fixture.so is not of this program");
 	assert_null(symbol);
 }
 

@@ -56,8 +56,8 @@ static void check_batch(const ct_dataset *d, const struct ct_loader_opts *o, uin
 		assert_int_equal(b->labels[i], label);
 		memcpy(y, x, info->sample_bytes);
 		if (ct_augment_active(&o->transform.augment))
-			ct_augment_apply(&o->transform.augment, s->seed, epoch, b->samples[i], info->h, info->w, 1, x, y,
-					 scratch);
+			ct_augment_apply(&o->transform.augment, s->seed, epoch, b->samples[i], info->h, info->w, 1, x,
+					 y, scratch);
 		assert_memory_equal((const uint8_t *)b->x + i * info->sample_bytes, y, info->sample_bytes);
 	}
 }
@@ -105,7 +105,8 @@ static void test_content(void **state)
 			o.sampler.drop_last = cases[i].drop_last;
 			o.depth = cases[i].depth;
 			if (cases[i].augment)
-				o.transform.augment = (struct ct_augment){.crop_padding = 1, .flip = true, .degrees = 10};
+				o.transform.augment =
+					(struct ct_augment){.crop_padding = 1, .flip = true, .degrees = 10};
 			l = create(d, &o);
 			check_run(l, d, &o, 0, 0, (int)(4 * ct_sampler_steps(&o.sampler)));
 			ct_loader_destroy(l);

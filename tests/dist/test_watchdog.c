@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "tests/dist/procs.h"
 #include "tests/base/check.h"
+#include "tests/dist/procs.h"
 
 #define LONG (20 * CT_SEC)
 

@@ -88,8 +88,9 @@ static double loss_in_parts(const char *engine, int rows)
 	fill_floats(1, x, CT_ARRAY_LEN(x));
 	fill_labels(2, labels, 12, 3);
 	rig_open(&r, engine,
-		 graph_make(shape, "conv2d 4 kernel=1;dropout 0.3;drop_path 0.4;flatten;linear 20;relu;dropout 0.5;linear 3", 3,
-			    CT_LOSS_CROSS_ENTROPY, 0),
+		 graph_make(shape,
+			    "conv2d 4 kernel=1;dropout 0.3;drop_path 0.4;flatten;linear 20;relu;dropout 0.5;linear 3",
+			    3, CT_LOSS_CROSS_ENTROPY, 0),
 		 &opts);
 	for (int i = 0; i < 12; i += rows) {
 		struct ct_batch b = {.n = rows, .x = x + i * 32, .labels = labels + i, .step = 5, .first = (uint64_t)i};
