@@ -91,6 +91,16 @@ enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **
 	return kind ? kind->ops->open(kind, spec, out) : unknown_name(name);
 }
 
+enum ct_status ct_dataset_peek(const struct ct_dataset_spec *spec, struct ct_dataset_info *out)
+{
+	const char *name = spec->name ? spec->name : "";
+	const struct ct_dataset_kind *kind = ct_dataset_kind_find(name);
+
+	if (!kind)
+		return unknown_name(name);
+	return kind->ops->peek ? kind->ops->peek(kind, spec, out) : CT_OK;
+}
+
 void ct_dataset_close(ct_dataset *d)
 {
 	if (d)

@@ -69,6 +69,9 @@ typedef struct ct_dataset ct_dataset;
 /* Missing files: CT_NOT_FOUND that names the file and both ways to get it; malformed ones: CT_DATA with path and what
  * is wrong; an unknown name or a wrong number: CT_CONFIG. Files are checked whole before this returns. */
 enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **out) CT_MUST_CHECK;
+/* c, h, w of out where the headers of spec's files say them (IDX), with the errors that opening has; data sets of other
+ * formats leave out as it is. */
+enum ct_status ct_dataset_peek(const struct ct_dataset_spec *spec, struct ct_dataset_info *out) CT_MUST_CHECK;
 void ct_dataset_close(ct_dataset *d);
 const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d);
 /* Sample i: x gets info.sample_bytes; label (class) or target [n_targets], whichever the set has; either may be NULL.

@@ -9,6 +9,8 @@
 
 #define IDX_U8 0x08
 #define MAX_DIMS 3
+#define IMAGES "images-idx3-ubyte"
+#define LABELS "labels-idx1-ubyte"
 #define ALIGN 64
 
 /* A file in memory. */
@@ -115,15 +117,22 @@ static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_di
 	return CT_OK;
 }
 
-static enum ct_status load_array(ct_inflate *f, int n_dims, uint64_t max_bytes, uint64_t taken, struct idx_array *a)
+static enum ct_status read_header(ct_inflate *f, int n_dims, uint64_t max_bytes, uint64_t taken, struct idx_array *a)
 {
 	uint8_t h[4 + 4 * MAX_DIMS];
-	size_t n_header = 4 + 4 * (size_t)n_dims, got;
+	size_t got;
+
+	CT_TRY(ct_inflate_peek(f, h, 4 + 4 * (size_t)n_dims, &got));
+	CT_TRY(check_magic(f, h, got, n_dims));
+	return check_dims(f, h, n_dims, max_bytes, taken, a);
+}
+
+static enum ct_status load_array(ct_inflate *f, int n_dims, uint64_t max_bytes, uint64_t taken, struct idx_array *a)
+{
+	size_t n_header = 4 + 4 * (size_t)n_dims;
 	enum ct_status st;
 
-	CT_TRY(ct_inflate_peek(f, h, n_header, &got));
-	CT_TRY(check_magic(f, h, got, n_dims));
-	CT_TRY(check_dims(f, h, n_dims, max_bytes, taken, a));
+	CT_TRY(read_header(f, n_dims, max_bytes, taken, a));
 	/* The header lies before the aligned body: one call inflates both. */
 	CT_TRY_ALLOC(a->block = ct_calloc_aligned(ALIGN, ALIGN + (size_t)a->n));
 	a->body = a->block + ALIGN;
@@ -139,13 +148,16 @@ static enum ct_status check_shape(const struct ct_dataset_kind *kind, const stru
 	int want_c = spec->c ? spec->c : kind->c, want_h = spec->h ? spec->h : kind->h,
 	    want_w = spec->w ? spec->w : kind->w;
 	int h = (int)images->dims[1], w = (int)images->dims[2];
+	enum ct_status st = CT_OK;
 
 	if ((want_h && h != want_h) || (want_w && w != want_w))
-		return CT_FAIL(CT_DATA, "%s has images of %d x %d, expected %d x %d", ct_inflate_name(f), h, w,
-			       want_h ? want_h : h, want_w ? want_w : w);
-	if (want_c > 1)
-		return CT_FAIL(CT_DATA, "%s has images with 1 channel, expected %d", ct_inflate_name(f), want_c);
-	return CT_OK;
+		st = CT_FAIL(CT_DATA, "%s has images of %d x %d, expected %d x %d", ct_inflate_name(f), h, w,
+			     want_h ? want_h : h, want_w ? want_w : w);
+	else if (want_c > 1)
+		st = CT_FAIL(CT_DATA, "%s has images with 1 channel, expected %d", ct_inflate_name(f), want_c);
+	if (st < 0 && !kind->h)
+		ct_error_hint("data.shape says what is expected: leave it out to take what the files hold");
+	return st;
 }
 
 static enum ct_status check_labels(const ct_inflate *f, const struct idx_array *labels, int n_classes)
@@ -173,11 +185,22 @@ static void close_set(ct_dataset *d)
 	ct_free(s);
 }
 
+static uint64_t max_bytes_of(const struct ct_dataset_spec *spec)
+{
+	return spec->max_bytes ? spec->max_bytes : CT_DATASET_MAX_BYTES;
+}
+
+static void hint_at_damage(enum ct_status st)
+{
+	if (st == CT_DATA && ct_error_hint_text()[0] == '\0')
+		ct_error_hint("the file is damaged or not the right one: delete it and get it again");
+}
+
 static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *kind,
 			       const struct ct_dataset_spec *spec, ct_inflate *images, ct_inflate *labels)
 {
 	int n_classes = spec->n_classes ? spec->n_classes : kind->n_classes ? kind->n_classes : 10;
-	uint64_t max_bytes = spec->max_bytes ? spec->max_bytes : CT_DATASET_MAX_BYTES;
+	uint64_t max_bytes = max_bytes_of(spec);
 
 	/* The small file first: its errors come at once. */
 	CT_TRY(load_array(labels, 1, max_bytes, 0, &s->labels));
@@ -205,8 +228,7 @@ enum ct_status ct_dataset_idx_load(const struct ct_dataset_kind *kind, const str
 	st = load_set(s, kind, spec, images, labels);
 	if (st < 0) {
 		close_set(&s->base);
-		if (st == CT_DATA && ct_error_hint_text()[0] == '\0')
-			ct_error_hint("the file is damaged or not the right one: delete it and get it again");
+		hint_at_damage(st);
 		return st;
 	}
 	*out = &s->base;
@@ -226,8 +248,8 @@ static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *
 }
 
 /* Opens PREFIX-WHAT, PREFIX-WHAT.gz, or either with '.' before "idx". */
-static enum ct_status open_file(const struct ct_dataset_kind *kind, const char *dir, const char *prefix,
-				const char *what, ct_inflate **out)
+static enum ct_status open_any(const struct ct_dataset_kind *kind, const char *dir, const char *prefix,
+			       const char *what, ct_inflate **out)
 {
 	static const char *const suffixes[] = {"", ".gz"};
 	const char *idx = strstr(what, "-idx");
@@ -248,24 +270,52 @@ static enum ct_status open_file(const struct ct_dataset_kind *kind, const char *
 	return not_found(kind, dir, prefix, what);
 }
 
-static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out)
+/* The file of the split that spec asks for. */
+static enum ct_status open_file(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
+				const char *what, ct_inflate **out)
 {
-	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".";
-	ct_inflate *images = NULL, *labels = NULL;
+	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".", *split = spec->train ? "train" : "t10k";
 	enum ct_status st;
 	char *prefix;
 
-	CT_TRY_ALLOC(prefix = ct_path_join(dir, spec->split && spec->split[0] ? spec->split
-						: spec->train                 ? "train"
-									      : "t10k"));
-	CT_TRY_GOTO(open_file(kind, dir, prefix, "images-idx3-ubyte", &images), st, done_prefix);
-	CT_TRY_GOTO(open_file(kind, dir, prefix, "labels-idx1-ubyte", &labels), st, done_images);
+	CT_TRY_ALLOC(prefix = ct_path_join(dir, spec->split && spec->split[0] ? spec->split : split));
+	st = open_any(kind, dir, prefix, what, out);
+	ct_free(prefix);
+	return st;
+}
+
+static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out)
+{
+	ct_inflate *images, *labels;
+	enum ct_status st;
+
+	CT_TRY(open_file(kind, spec, IMAGES, &images));
+	CT_TRY_GOTO(open_file(kind, spec, LABELS, &labels), st, done_images);
 	st = ct_dataset_idx_load(kind, spec, images, labels, out);
 	ct_inflate_close(labels);
 done_images:
 	ct_inflate_close(images);
-done_prefix:
-	ct_free(prefix);
+	return st;
+}
+
+static enum ct_status peek_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
+			       struct ct_dataset_info *out)
+{
+	struct idx_array a = {0};
+	ct_inflate *images;
+	enum ct_status st;
+
+	CT_TRY(open_file(kind, spec, IMAGES, &images));
+	st = read_header(images, 3, max_bytes_of(spec), 0, &a);
+	if (st == CT_OK)
+		st = check_shape(kind, spec, images, &a);
+	if (st == CT_OK) {
+		out->c = 1;
+		out->h = (int)a.dims[1];
+		out->w = (int)a.dims[2];
+	}
+	hint_at_damage(st);
+	ct_inflate_close(images);
 	return st;
 }
 
@@ -304,6 +354,7 @@ static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 
 const struct ct_dataset_ops ct_dataset_idx_ops = {
 	.open = open_set,
+	.peek = peek_set,
 	.close = close_set,
 	.read = read_sample,
 	.digest = digest_set,

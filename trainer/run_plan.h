@@ -92,7 +92,8 @@ enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const
 /* The data as it will be, as far as the config alone says: n is a guess; h 0: only the files know the shape (idx). Where
  * only they know the number of classes, n_classes is 2; 0 with model.layers, which say it themselves (nn/model.h). */
 enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset_info *out) CT_MUST_CHECK;
-/* The network, before there is data: CT_CONFIG with the place in the config when it can't be built. */
+/* The network, before data is opened: CT_CONFIG with the place in the config when it can't be built, CT_DATA when the data
+ * is there and its headers tell of another shape than the config. */
 enum ct_status ct_plan_check_model(const struct ct_config *c) CT_MUST_CHECK;
 /* The graph that the config asks for on this data, for images of shape input. Returns owned. */
 enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,

@@ -244,16 +244,32 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 	return CT_OK;
 }
 
+/* What is said by files that are there already. */
+static enum ct_status peek(const struct ct_config *c, bool train, struct ct_dataset_info *info)
+{
+	struct ct_dataset_spec spec;
+	ct_plan_dataset_spec(c, train, &spec);
+	enum ct_status st = ct_dataset_peek(&spec, info);
+	if (st != CT_NOT_FOUND)
+		return st;
+	ct_error_clear();
+	return CT_OK;
+}
+
 enum ct_status ct_plan_check_model(const struct ct_config *c)
 {
 	const char *key = strcmp(c->model.name, "layers") == 0 ? "model.layers" : "model.name";
-	struct ct_dataset_info info;
+	struct ct_dataset_info info, val;
 	struct ct_run_plan p;
 	ct_graph *g = NULL;
 	CT_TRY(ct_plan_foresee_data(c, &info));
+	CT_TRY(peek(c, true, &info));
+	val = info;
+	if (ct_plan_has_val(c))
+		CT_TRY(peek(c, false, &val));
 	if (info.kind != CT_SAMPLE_ENCODED && info.h == 0)
 		return CT_OK;
-	CT_TRY(ct_run_plan_make(c, 1, &info, ct_plan_has_val(c) ? &info : NULL, &p));
+	CT_TRY(ct_run_plan_make(c, 1, &info, ct_plan_has_val(c) ? &val : NULL, &p));
 	enum ct_status st = ct_plan_graph(c, &info, p.input, &g);
 	if (st == CT_OK)
 		st = ct_plan_check_sizes(c, &info, &p, g);

@@ -340,6 +340,7 @@ static void test_missing(void **state)
 	images = idx_labels(12);
 	put(dir, "train-labels-idx1-ubyte", images);
 	expect_failure(&spec, CT_DATA, "images of 27 x 28, expected 28 x 28");
+	assert_non_null(strstr(ct_error_hint_text(), "not the right one"));
 	spec.name = "mnits";
 	expect_failure(&spec, CT_CONFIG, "mnits");
 	assert_non_null(strstr(ct_error_hint_text(), "\"mnist\""));
@@ -348,6 +349,39 @@ static void test_missing(void **state)
 	bytes_release(&images);
 	ct_free(none);
 	ct_free(looked_for);
+	temp_dir_remove(dir);
+}
+
+/* The shape by the header: labels and pixels are not looked at. */
+static void test_peek(void **state)
+{
+	char *dir = temp_dir();
+	struct ct_dataset_spec spec = {.name = "idx", .dir = dir, .train = true};
+	struct ct_dataset_info info = {.h = 5};
+	struct bytes images = idx_images(12, 27, 26);
+
+	(void)state;
+	assert_int_equal(ct_dataset_peek(&spec, &info), CT_NOT_FOUND);
+	assert_int_equal(info.h, 5);
+	put(dir, "train-images-idx3-ubyte", images);
+	assert_ok(ct_dataset_peek(&spec, &info));
+	assert_true(info.c == 1 && info.h == 27 && info.w == 26);
+	spec.h = 28;
+	assert_int_equal(ct_dataset_peek(&spec, &info), CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "images of 27 x 26, expected 28 x 26"));
+	assert_non_null(strstr(ct_error_hint_text(), "data.shape"));
+	images.p[3] = 1;
+	put(dir, "train-images-idx3-ubyte", images);
+	assert_int_equal(ct_dataset_peek(&spec, &info), CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "swapped"));
+	assert_non_null(strstr(ct_error_hint_text(), "not the right one"));
+	spec.name = "synthetic";
+	info.h = 5;
+	assert_ok(ct_dataset_peek(&spec, &info));
+	assert_int_equal(info.h, 5);
+	spec.name = "mnits";
+	assert_int_equal(ct_dataset_peek(&spec, &info), CT_CONFIG);
+	bytes_release(&images);
 	temp_dir_remove(dir);
 }
 
@@ -384,8 +418,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases), cmocka_unit_test(test_content), cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_names), cmocka_unit_test(test_missing), cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_cases),     cmocka_unit_test(test_content), cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_names),     cmocka_unit_test(test_missing), cmocka_unit_test(test_peek),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,9 +219,39 @@ static void test_model_alone(void **state)
 	assert_fails(checked(LOAD(layers, "model.layers=[conv2d 7 kernel=3, flatten, linear 5]", "data.val.size=256")),
 		     CT_CONFIG, "other weights for images of 256x256");
 	assert_fails(checked(LOAD("model.name=lenet", "data.train.size=8")), CT_CONFIG, "conv2");
-	/* Only the files know the shape; what does not depend on it would have to be told apart. */
+	/* Only the files know the shape, and there are none; what does not depend on it would have to be told apart. */
 	assert_ok(checked(LOAD(layers, seven, "data.name=idx")));
 	assert_fails(checked(LOAD(layers, seven, "data.name=idx", "data.shape=[1, 28, 28]")), CT_CONFIG, "10 outputs");
+}
+
+/* Four images of 8 x w as an IDX file of the temporary folder, without labels. */
+static void put_images(const char *name, uint8_t w)
+{
+	uint8_t file[16 + 4 * 8 * 16] = {0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0, w};
+
+	assert_ok(ct_file_replace(in_tmpdir(name), file, 16 + 4 * 8 * (size_t)w));
+}
+
+/* Files that are there say what fits them. */
+static void test_model_and_files(void **state)
+{
+	char dir[300];
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "data.dir=%s", tmpdir);
+#define IDX dir, "data.name=idx", "model.name=layers"
+	put_images("train-images-idx3-ubyte", 8);
+	assert_ok(checked(LOAD(IDX, "model.layers=[flatten, linear 10]")));
+	assert_fails(checked(LOAD(IDX, "model.layers=[flatten, linear 7]")), CT_CONFIG, "10 outputs");
+	assert_fails(checked(LOAD(IDX, "model.layers=[conv2d 4 kernel=9]")), CT_CONFIG,
+		     "test: error: model layers: layer 1");
+	assert_fails(checked(LOAD(IDX, "model.layers=[flatten, linear 10]", "data.shape=[1, 28, 28]")), CT_DATA,
+		     "train-images-idx3-ubyte has images of 8 x 8, expected 28 x 28");
+	put_images("t10k-images-idx3-ubyte", 9);
+	assert_fails(checked(LOAD(IDX, "model.layers=[flatten, linear 10]")), CT_DATA,
+		     "evaluation data is 1x8x9, training data 1x8x8");
+	assert_ok(checked(LOAD(IDX, "model.layers=[flatten, linear 10]", "data.val=none")));
+#undef IDX
 }
 
 /* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them; one rank alone asks nobody. */
@@ -268,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_stem),
 		cmocka_unit_test(test_weights_for_all_sizes),
 		cmocka_unit_test(test_model_alone),
+		cmocka_unit_test(test_model_and_files),
 		cmocka_unit_test(test_sync_needs_rows),
 		cmocka_unit_test(test_evaluation_classes),
 	};
