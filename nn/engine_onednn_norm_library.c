@@ -109,13 +109,15 @@ enum ct_status ct_onednn_norm_library_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct_onednn_node(p, id);
 	const size_t channels = (size_t)node->shape.c * sizeof(float);
+	const bool eval = p->base.mode == CT_EVAL;
 	struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec spec = {.op = CT_DNNL_NORM_FORWARD,
-				    .inference = p->base.mode == CT_EVAL,
-				    .relu = v->fused_relu >= 0,
-				    .eps = node->eps};
+	struct ct_dnnl_spec spec = {.op = CT_DNNL_NORM_FORWARD, .inference = eval, .eps = node->eps};
 	struct onednn_task *t;
 
+	/* The library's ReLU turns NaN into 0; in training the statistics tell. */
+	if (eval)
+		v->fused_relu = -1;
+	spec.relu = v->fused_relu >= 0;
 	spec.src = spec.dst = v->src_desc;
 	CT_TRY(ct_dnnl_prim_get(p->dnnl, &spec, &v->prim));
 	if (!v->prim && spec.relu) {

@@ -245,6 +245,39 @@ static void test_nan_shows(void **state)
 	}
 }
 
+/* The same in evaluation, where no statistics are computed that would tell; norms that are not folded into a layer. */
+static void test_nan_shows_in_evaluation(void **state)
+{
+	static const char *const layers[] = {
+		"conv2d 16 kernel=3;avg_pool 2;batch_norm;relu;flatten;linear 10",
+		"conv2d 16 kernel=3;relu;batch_norm;relu;flatten;linear 10",
+		"flatten;linear 33;relu;batch_norm;relu;linear 10",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(layers); i++) {
+		struct job j = {
+			.engine = "onednn", .layers = layers[i], .input = {1, 8, 8}, .threads = 1, .batch = 4, .n = 4};
+		struct ct_metrics m[2] = {{0}};
+		struct bench b;
+		ct_program *p;
+
+		bench_open(&b, &j);
+		struct ct_batch batch = batch_of(&b, &j);
+		float *w = export_param(b.r.net, ct_net_params(b.r.net), 0);
+		assert_ok(ct_program_create(b.r.net, j.n, CT_EVAL, &p));
+		assert_ok(ct_program_forward(p, &batch, &m[0]));
+		w[0] = NAN;
+		assert_ok(ct_net_import(b.r.net, ct_net_params(b.r.net), 0, w));
+		assert_ok(ct_program_forward(p, &batch, &m[1]));
+		if (!isfinite(m[0].loss) || !isnan(m[1].loss))
+			fail_msg("%s: the loss is %g, and %g when a weight is NaN", layers[i], m[0].loss, m[1].loss);
+		ct_program_destroy(p);
+		ct_free(w);
+		bench_close(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +287,7 @@ int main(void)
 		cmocka_unit_test(test_read),
 		cmocka_unit_test(test_joins),
 		cmocka_unit_test(test_nan_shows),
+		cmocka_unit_test(test_nan_shows_in_evaluation),
 	};
 	int skipped = skip_without_onednn();
 
