@@ -12,10 +12,9 @@
 struct ct_resizer {
 	const struct ct_resize_kernel *kernel;
 	struct ct_resize_axis across, down;
-	struct ct_scratch weights; /* of `across`, as the kernel wants them, and behind them: */
-	const int32_t *from;
-	struct ct_scratch ring;     /* rows */
-	struct ct_scratch tap_rows; /* pointers and weights of one row of the result */
+	struct ct_resize_table table; /* of `across`, as the kernel wants it */
+	struct ct_scratch ring;       /* rows */
+	struct ct_scratch tap_rows;   /* pointers and weights of one row of the result */
 };
 
 enum ct_status ct_resizer_create(ct_resizer **out)
@@ -31,7 +30,7 @@ void ct_resizer_destroy(ct_resizer *r)
 		return;
 	ct_resize_axis_release(&r->across);
 	ct_resize_axis_release(&r->down);
-	ct_scratch_release(&r->weights);
+	ct_scratch_release(&r->table.mem);
 	ct_scratch_release(&r->ring);
 	ct_scratch_release(&r->tap_rows);
 	ct_free(r);
@@ -65,65 +64,30 @@ static struct interval interval_of(double at, double len, int limit, int limit_l
 	return v;
 }
 
-static int rounded_up(int n, int unit)
+/* Row y of the result, n bytes: resizes across those rows of the source that are new, then adds up. */
+static void run_row(ct_resizer *r, const uint8_t *src, size_t src_pitch, int y, int *done, size_t pitch, uint8_t *dst,
+		    int n)
 {
-	return (n + unit - 1) / unit * unit;
-}
-
-/* Tables for the kernel: each weight once a channel, and the last pixel repeated to fill the row. */
-static enum ct_status widen(ct_resizer *r)
-{
-	const struct ct_resize_axis *a = &r->across;
-	int n = rounded_up(a->n, CT_RESIZE_PIXELS);
-	int32_t *w;
-
-	CT_TRY(ct_scratch_reserve(&r->weights, (size_t)n * ((size_t)a->taps * 4 + 1) * sizeof(*w)));
-	w = (int32_t *)r->weights.p;
-	for (int i = 0; i < n; i++) {
-		const int32_t *k = a->k + (size_t)(i < a->n ? i : a->n - 1) * (size_t)a->taps;
-
-		for (int t = 0; t < a->taps; t++, w += 4)
-			w[0] = w[1] = w[2] = w[3] = k[t];
-	}
-	r->from = w;
-	for (int i = 0; i < n; i++)
-		w[i] = a->from[i < a->n ? i : a->n - 1];
-	return CT_OK;
-}
-
-/* RGBX to RGB. */
-static void drop_x(const uint8_t *rgbx, int n, uint8_t *rgb)
-{
-	/* Four bytes at a time; the fourth is overwritten by the next pixel. */
-	for (; n > 1; n--, rgbx += 4, rgb += 3)
-		memcpy(rgb, rgbx, 4);
-	memcpy(rgb, rgbx, 3);
-}
-
-/* Row y of the result: resizes across those rows of the source that are new, then adds up. */
-static void run_row(ct_resizer *r, const uint8_t *src, size_t src_pitch, int y, int *done, size_t pitch, uint8_t *line)
-{
-	const struct ct_resize_axis *a = &r->across, *d = &r->down;
+	const struct ct_resize_axis *d = &r->down;
 	const int32_t *weights = d->k + (size_t)y * (size_t)d->taps;
 	const uint8_t **rows = (const uint8_t **)r->tap_rows.p;
 	int32_t *k = (int32_t *)(rows + d->taps);
-	int n = 0;
+	int used = 0;
 
 	for (int t = 0; t < d->taps; t++) {
 		int row = d->from[y] + t;
 		uint8_t *slot = r->ring.p + (size_t)(row % d->taps) * pitch;
 
 		if (row >= *done) {
-			r->kernel->across(src + (size_t)row * src_pitch, r->from, (const int32_t *)r->weights.p,
-					  rounded_up(a->n, CT_RESIZE_PIXELS), a->taps, slot);
+			r->kernel->across(&r->table, src + (size_t)row * src_pitch, slot);
 			*done = row + 1;
 		}
 		if (weights[t] != 0) {
-			rows[n] = slot;
-			k[n++] = weights[t];
+			rows[used] = slot;
+			k[used++] = weights[t];
 		}
 	}
-	r->kernel->down(rows, k, n, (int)pitch, line);
+	r->kernel->down(rows, k, used, n, dst);
 }
 
 enum ct_status ct_resize_run(ct_resizer *r, const struct ct_resize *req, const struct ct_pixels *src, uint8_t *dst)
@@ -131,21 +95,26 @@ enum ct_status ct_resize_run(ct_resizer *r, const struct ct_resize *req, const s
 	const struct ct_box *l = &req->limits, *b = &src->box;
 	struct interval h = interval_of(req->x, req->w, l->x, l->w, b->x, b->w, src->scale),
 			v = interval_of(req->y, req->h, l->y, l->h, b->y, b->h, src->scale);
-	size_t pitch = (size_t)rounded_up(req->out_w * 4, CT_RESIZE_ROW), tap = sizeof(uint8_t *) + sizeof(int32_t);
+	size_t pitch = CT_RESIZE_PITCH((size_t)req->out_w), tap = sizeof(uint8_t *) + sizeof(int32_t);
+	size_t line_bytes = (size_t)req->out_w * 3, left = (size_t)req->out_h * line_bytes;
+	int n = (int)((line_bytes + CT_RESIZE_ROW - 1) / CT_RESIZE_ROW * CT_RESIZE_ROW), done = 0;
 	const uint8_t *first;
 	uint8_t *line;
-	int done = 0;
 
 	CT_TRY(ct_resize_axis_set(&r->across, h.at, h.len, h.lo, h.hi, req->out_w, req->flip, r->kernel->unit));
 	CT_TRY(ct_resize_axis_set(&r->down, v.at, v.len, v.lo, v.hi, req->out_h, false, 1));
-	CT_TRY(widen(r));
+	CT_TRY(r->kernel->tabulate(&r->table, &r->across, h.hi - h.lo));
 	CT_TRY(ct_scratch_reserve(&r->ring, (size_t)(r->down.taps + 1) * pitch));
 	CT_TRY(ct_scratch_reserve(&r->tap_rows, (size_t)r->down.taps * tap));
 	line = r->ring.p + (size_t)r->down.taps * pitch;
 	first = src->rgbx + (size_t)(v.zero + v.lo - b->y) * src->pitch + (size_t)(h.zero + h.lo - b->x) * 4;
-	for (int y = 0; y < req->out_h; y++) {
-		run_row(r, first, src->pitch, y, &done, pitch, line);
-		drop_x(line, req->out_w, dst + (size_t)y * (size_t)req->out_w * 3);
+	for (int y = 0; y < req->out_h; y++, dst += line_bytes, left -= line_bytes) {
+		/* A row ends up to 63 bytes too late, in the next one but for the last. */
+		bool room = left >= (size_t)n;
+
+		run_row(r, first, src->pitch, y, &done, pitch, room ? dst : line, n);
+		if (!room)
+			memcpy(dst, line, line_bytes);
 	}
 	return CT_OK;
 }

@@ -6,17 +6,43 @@
 
 #define HALF (1 << (CT_RESIZE_BITS - 1))
 
-static void across_plain(const uint8_t *src, const int32_t *from, const int32_t *k, int n, int taps, uint8_t *dst)
+/* `from` and each weight four times, once a channel. */
+static enum ct_status tabulate(struct ct_resize_table *t, const struct ct_resize_axis *a, int width)
 {
-	for (int i = 0; i < n; i++, k += 4 * taps, dst += 4) {
-		const uint8_t *p = src + 4 * (size_t)from[i];
-		int32_t sum[4] = {HALF, HALF, HALF, HALF};
+	int n = (a->n + CT_RESIZE_PIXELS - 1) / CT_RESIZE_PIXELS * CT_RESIZE_PIXELS;
+	int32_t *w;
 
-		for (int t = 0; t < taps; t++) {
-			for (int c = 0; c < 4; c++)
-				sum[c] += p[4 * t + c] * k[4 * t];
+	(void)width;
+	CT_TRY(ct_scratch_reserve(&t->mem, (size_t)n * ((size_t)a->taps * 4 + 1) * sizeof(*w)));
+	w = (int32_t *)(void *)t->mem.p;
+	t->n = n;
+	t->taps = a->taps;
+	t->k = w;
+	for (int i = 0; i < n; i++) {
+		const int32_t *k = a->k + (size_t)(i < a->n ? i : a->n - 1) * (size_t)a->taps;
+
+		for (int j = 0; j < a->taps; j++, w += 4)
+			w[0] = w[1] = w[2] = w[3] = k[j];
+	}
+	t->from = w;
+	for (int i = 0; i < n; i++)
+		w[i] = a->from[i < a->n ? i : a->n - 1];
+	return CT_OK;
+}
+
+static void across_plain(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst)
+{
+	const int32_t *k = t->k;
+
+	for (int i = 0; i < t->n; i++, dst += 3) {
+		const uint8_t *p = src + 4 * (size_t)t->from[i];
+		int32_t sum[3] = {HALF, HALF, HALF};
+
+		for (int j = 0; j < t->taps; j++, p += 4, k += 4) {
+			for (int c = 0; c < 3; c++)
+				sum[c] += p[c] * k[c];
 		}
-		for (int c = 0; c < 4; c++)
+		for (int c = 0; c < 3; c++)
 			dst[c] = (uint8_t)(sum[c] >> CT_RESIZE_BITS);
 	}
 }
@@ -37,7 +63,7 @@ static void down_plain(const uint8_t *const *rows, const int32_t *k, int taps, i
 	}
 }
 
-const struct ct_resize_kernel ct_resize_plain = {across_plain, down_plain, 1};
+const struct ct_resize_kernel ct_resize_plain = {tabulate, across_plain, down_plain, 1};
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -73,11 +99,13 @@ INLINE AVX2 __m256i round_two(__m256i a, __m256i b)
 }
 
 /* Four pixels a turn. `pairs` is a constant in most calls, so that the loop over it is unrolled. */
-INLINE AVX2 void across_pairs(const uint8_t *src, const int32_t *from, const int32_t *k, int n, int pairs, uint8_t *dst)
+INLINE AVX2 void across_pairs(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst, int pairs)
 {
+	const __m128i rgb = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+	const int32_t *from = t->from, *k = t->k;
 	size_t step = 8 * (size_t)pairs;
 
-	for (int i = 0; i < n; i += 4, k += 4 * step) {
+	for (int i = 0; i < t->n; i += 4, k += 4 * step, dst += 12) {
 		__m256i a = weigh(src + 4 * (size_t)from[i], k, pairs);
 		__m256i b = weigh(src + 4 * (size_t)from[i + 1], k + step, pairs);
 		__m256i c = weigh(src + 4 * (size_t)from[i + 2], k + 2 * step, pairs);
@@ -85,22 +113,23 @@ INLINE AVX2 void across_pairs(const uint8_t *src, const int32_t *from, const int
 		__m256i words = _mm256_packs_epi32(round_two(a, c), round_two(b, d));
 		__m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 
-		_mm_storeu_si128((__m128i *)(void *)(dst + 4 * (size_t)i), bytes);
+		/* What is behind the 12 bytes is overwritten by the next turn. */
+		_mm_storeu_si128((__m128i *)(void *)dst, _mm_shuffle_epi8(bytes, rgb));
 	}
 }
 
-static AVX2 void across_avx2(const uint8_t *src, const int32_t *from, const int32_t *k, int n, int taps, uint8_t *dst)
+static AVX2 void across_avx2(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst)
 {
-	if (taps % 2 != 0)
-		across_plain(src, from, k, n, taps, dst); /* sources of a few pixels */
-	else if (taps == 2)
-		across_pairs(src, from, k, n, 1, dst);
-	else if (taps == 4)
-		across_pairs(src, from, k, n, 2, dst);
-	else if (taps == 6)
-		across_pairs(src, from, k, n, 3, dst);
+	if (t->taps % 2 != 0)
+		across_plain(t, src, dst); /* sources of a few pixels */
+	else if (t->taps == 2)
+		across_pairs(t, src, dst, 1);
+	else if (t->taps == 4)
+		across_pairs(t, src, dst, 2);
+	else if (t->taps == 6)
+		across_pairs(t, src, dst, 3);
 	else
-		across_pairs(src, from, k, n, taps / 2, dst);
+		across_pairs(t, src, dst, t->taps / 2);
 }
 
 static AVX2 void down_avx2(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst)
@@ -126,94 +155,18 @@ static AVX2 void down_avx2(const uint8_t *const *rows, const int32_t *k, int tap
 	}
 }
 
-static const struct ct_resize_kernel with_avx2 = {across_avx2, down_avx2, 2};
+static const struct ct_resize_kernel with_avx2 = {tabulate, across_avx2, down_avx2, 2};
 
-#define AVX512 __attribute__((target("avx512f")))
-
-/* Four pixels as numbers of 32 bits. */
-INLINE AVX512 __m512i load_four(const uint8_t *p)
+static bool has_avx512(void)
 {
-	return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+	return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	       __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
 }
-
-/* Sums over every fourth tap. */
-INLINE AVX512 __m512i weigh_four(const uint8_t *p, const int32_t *k, int fours)
-{
-	__m512i sum = _mm512_mullo_epi32(load_four(p), _mm512_loadu_si512(k));
-
-	for (int i = 1; i < fours; i++) {
-		__m512i w = _mm512_loadu_si512(k + 16 * i);
-
-		sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(load_four(p + 16 * i), w));
-	}
-	return sum;
-}
-
-/* What is summed up in a and b: a's first and second half in the low half, b's in the high one. */
-INLINE AVX512 __m512i fold(__m512i a, __m512i b)
-{
-	return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xee));
-}
-
-INLINE AVX512 __m128i round_four(__m512i sum)
-{
-	sum = _mm512_add_epi32(sum, _mm512_set1_epi32(HALF));
-	return _mm512_cvtepi32_epi8(_mm512_srai_epi32(sum, CT_RESIZE_BITS));
-}
-
-INLINE AVX512 void across_fours(const uint8_t *src, const int32_t *from, const int32_t *k, int n, int fours,
-				uint8_t *dst)
-{
-	size_t step = 16 * (size_t)fours;
-
-	for (int i = 0; i < n; i += 4, k += 4 * step) {
-		__m512i a = weigh_four(src + 4 * (size_t)from[i], k, fours);
-		__m512i b = weigh_four(src + 4 * (size_t)from[i + 1], k + step, fours);
-		__m512i c = weigh_four(src + 4 * (size_t)from[i + 2], k + 2 * step, fours);
-		__m512i d = weigh_four(src + 4 * (size_t)from[i + 3], k + 3 * step, fours);
-		__m512i ab = fold(a, b), cd = fold(c, d);
-		__m512i sum = _mm512_add_epi32(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));
-
-		_mm_storeu_si128((__m128i *)(void *)(dst + 4 * (size_t)i), round_four(sum));
-	}
-}
-
-static AVX512 void across_avx512(const uint8_t *src, const int32_t *from, const int32_t *k, int n, int taps,
-				 uint8_t *dst)
-{
-	if (taps % 4 != 0)
-		across_plain(src, from, k, n, taps, dst);
-	else if (taps == 4)
-		across_fours(src, from, k, n, 1, dst);
-	else if (taps == 8)
-		across_fours(src, from, k, n, 2, dst);
-	else
-		across_fours(src, from, k, n, taps / 4, dst);
-}
-
-static AVX512 void down_avx512(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst)
-{
-	for (int i = 0; i < n; i += CT_RESIZE_ROW) {
-		__m512i sum[4] = {{0}};
-
-		for (int t = 0; t < taps; t++) {
-			__m512i w = _mm512_set1_epi32(k[t]);
-
-			for (int v = 0; v < 4; v++)
-				sum[v] = _mm512_add_epi32(sum[v],
-							  _mm512_mullo_epi32(load_four(rows[t] + i + 16 * v), w));
-		}
-		for (int v = 0; v < 4; v++)
-			_mm_storeu_si128((__m128i *)(void *)(dst + i + 16 * v), round_four(sum[v]));
-	}
-}
-
-static const struct ct_resize_kernel with_avx512 = {across_avx512, down_avx512, 4};
 
 const struct ct_resize_kernel *ct_resize_kernel_get(int skip)
 {
-	if (skip <= 0 && __builtin_cpu_supports("avx512f"))
-		return &with_avx512;
+	if (skip <= 0 && has_avx512())
+		return &ct_resize_avx512;
 	if (skip <= 1 && __builtin_cpu_supports("avx2"))
 		return &with_avx2;
 	return &ct_resize_plain;
