@@ -1,6 +1,7 @@
 /* JPEG by libjpeg-turbo. The window decode follows its libjpeg.txt ("Partial image decompression"), with two rules
  * that make it equal to a full decode to the bit: one iMCU more on each side, since fancy upsampling looks at the
- * neighbours, and rows skipped only from the top, where no skip starts inside a row group (libjpeg-turbo issue 915). */
+ * neighbours, and rows skipped only from the top, where no skip starts inside a row group (libjpeg-turbo issue 915).
+ * Where the file's restart markers allow it, libjpeg sees only the part that holds the window (data/jpeg_part.h). */
 #include "data/codec.h"
 
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 #include <jpeglib.h>
 
 #include "data/exif.h"
-#include "data/jpeg_markers.h"
+#include "data/jpeg_part.h"
 
 #define WARNING_TAG "jpeg-warning: "
 #define ROWS_A_CALL 16
@@ -31,7 +32,10 @@ struct ct_jpeg {
 	bool ended;       /* the bytes ran out */
 	bool ended_early; /* ... before the last rows of a scan */
 	char warning[sizeof(WARNING_TAG) + JMSG_LENGTH_MAX];
-	struct ct_scratch rows;
+	const uint8_t *bytes; /* of the opened file */
+	size_t n;
+	struct ct_jpeg_markers markers;
+	struct ct_scratch part, rows;
 };
 
 static struct ct_jpeg *of(j_common_ptr d)
@@ -136,6 +140,7 @@ void ct_jpeg_destroy(ct_jpeg *j)
 	if (!j)
 		return;
 	ct_jpeg_close(j);
+	ct_scratch_release(&j->part);
 	ct_scratch_release(&j->rows);
 	ct_free(j);
 }
@@ -246,6 +251,9 @@ enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct c
 	int why;
 
 	ct_jpeg_close(j);
+	j->bytes = bytes;
+	j->n = n;
+	j->markers = m;
 	/* Sequential and progressive, Huffman and arithmetic: what libjpeg-turbo 2 and 3 both decode at 8 bits. */
 	if (m.sof > 0xc2 && m.sof != 0xc9 && m.sof != 0xca)
 		return CT_FAIL(CT_DATA, "jpeg-unsupported: frame type SOF%d (lossless or hierarchical)", m.sof - 0xc0);
@@ -341,8 +349,21 @@ static struct ct_box shrink(struct ct_box b, int scale, int w, int h)
 	return s;
 }
 
+/* Opens the part of the file that holds the window, if it can be had. May jump. */
+static enum ct_status open_part(ct_jpeg *j, struct ct_box window, int scale, struct ct_jpeg_part *out)
+{
+	CT_TRY(ct_jpeg_part_cut(&j->markers, j->bytes, j->n, window, scale, &j->part, out));
+	if (!out->bytes)
+		return CT_OK;
+	release(j);
+	start(j, out->bytes, out->n);
+	jpeg_read_header(&j->d, TRUE);
+	return choose_colors(j);
+}
+
 enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struct ct_pixels *out)
 {
+	struct ct_jpeg_part part;
 	JDIMENSION x0, width;
 	struct ct_box b;
 	size_t pitch;
@@ -351,6 +372,9 @@ enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struc
 	why = setjmp(j->escape);
 	if (why != 0)
 		return failed(j, (enum failure)why);
+	CT_TRY(open_part(j, window, scale, &part));
+	window.x -= part.x;
+	window.y -= part.y;
 	j->d.scale_num = 1;
 	j->d.scale_denom = (unsigned)scale;
 	/* Smoothing guesses what unfinished progressive images lack, from blocks that a window does not hold. */
@@ -372,5 +396,7 @@ enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struc
 		jpeg_finish_decompress(&j->d); /* says when the end is missing */
 	release(j);
 	*out = (struct ct_pixels){.rgbx = j->rows.p + ((size_t)b.x - x0) * 4, .pitch = pitch, .box = b, .scale = scale};
+	out->box.x += part.x / scale;
+	out->box.y += part.y / scale;
 	return CT_OK;
 }

@@ -3,15 +3,24 @@
 
 #include <setjmp.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <jpeglib.h>
 
 #include "base/mem.h"
 
 #define FIRST_BYTES ((size_t)64 << 10)
+/* What is made seekable holds all coefficients in memory. */
+#define MAX_PIXELS ((uint64_t)64 << 20)
+#define MAX_SCANS 100
+/* Pixels between restart markers, at most: they cost 5 bytes and some time each, and a window wants on average half of
+ * one interval more on both sides. With 96, crops of ImageNet decode 60 % of all MCUs (with 16: 54 %, without: 86 %). */
+#define INTERVAL_PIXELS 96
 
 struct ct_jpeg_writer {
 	struct jpeg_compress_struct c;
+	struct jpeg_decompress_struct d; /* what is made seekable */
+	struct jpeg_progress_mgr progress;
 	struct jpeg_error_mgr errors;
 	struct jpeg_destination_mgr dest;
 	jmp_buf escape;
@@ -25,6 +34,21 @@ static void on_error(j_common_ptr c)
 	struct ct_jpeg_writer *w = c->client_data;
 
 	longjmp(w->escape, 1);
+}
+
+/* A damaged file is left to those who read it. */
+static void on_warning(j_common_ptr d, int level)
+{
+	if (level < 0)
+		on_error(d);
+}
+
+static void on_progress(j_common_ptr d)
+{
+	struct ct_jpeg_writer *w = d->client_data;
+
+	if (w->d.input_scan_number > MAX_SCANS)
+		on_error(d);
 }
 
 /* Doubles the buffer; libjpeg wants it whenever the old one is full. */
@@ -60,12 +84,17 @@ static void dest_nothing(j_compress_ptr c)
 	(void)c;
 }
 
-static void compress(struct ct_jpeg_writer *w, const uint8_t *rgb, int width, int height, int quality)
+static void start(struct ct_jpeg_writer *w)
 {
 	jpeg_create_compress(&w->c);
 	w->dest = (struct jpeg_destination_mgr){
 		.init_destination = dest_init, .empty_output_buffer = dest_grow, .term_destination = dest_nothing};
 	w->c.dest = &w->dest;
+}
+
+static void compress(struct ct_jpeg_writer *w, const uint8_t *rgb, int width, int height, int quality)
+{
+	start(w);
 	w->c.image_width = (JDIMENSION)width;
 	w->c.image_height = (JDIMENSION)height;
 	w->c.input_components = 3;
@@ -83,15 +112,38 @@ static void compress(struct ct_jpeg_writer *w, const uint8_t *rgb, int width, in
 	jpeg_finish_compress(&w->c);
 }
 
-/* The only place that libjpeg jumps to. */
+static struct ct_jpeg_writer *writer_create(void)
+{
+	struct ct_jpeg_writer *w = CT_NEW(struct ct_jpeg_writer);
+
+	if (!w)
+		return NULL;
+	w->c.err = w->d.err = jpeg_std_error(&w->errors);
+	w->errors.error_exit = on_error;
+	w->errors.output_message = print_nothing;
+	w->c.client_data = w->d.client_data = w;
+	return w;
+}
+
+/* Hands over what was written, unless `out` is NULL. */
+static void writer_destroy(struct ct_jpeg_writer *w, uint8_t **out, size_t *n)
+{
+	jpeg_destroy_compress(&w->c);
+	jpeg_destroy_decompress(&w->d);
+	if (out) {
+		*out = w->p;
+		*n = w->cap - w->dest.free_in_buffer;
+	} else {
+		ct_free(w->p);
+	}
+	ct_free(w);
+}
+
+/* The only place that libjpeg jumps to while it compresses. */
 static enum ct_status try_compress(struct ct_jpeg_writer *w, const uint8_t *rgb, int width, int height, int quality)
 {
 	char text[JMSG_LENGTH_MAX];
 
-	w->c.err = jpeg_std_error(&w->errors);
-	w->errors.error_exit = on_error;
-	w->errors.output_message = print_nothing;
-	w->c.client_data = w;
 	if (setjmp(w->escape) == 0) {
 		compress(w, rgb, width, height, quality);
 		return CT_OK;
@@ -108,14 +160,94 @@ enum ct_status ct_image_encode_jpeg(const uint8_t *rgb, int w, int h, int qualit
 	enum ct_status st;
 
 	CT_ASSERT(w > 0 && h > 0 && quality >= 1 && quality <= 100);
-	CT_TRY_ALLOC(writer = CT_NEW(struct ct_jpeg_writer));
-	CT_TRY_GOTO(try_compress(writer, rgb, w, h, quality), st, done);
-	*out = writer->p;
-	*n = writer->cap - writer->dest.free_in_buffer;
-	writer->p = NULL;
-done:
-	jpeg_destroy_compress(&writer->c);
-	ct_free(writer->p);
-	ct_free(writer);
+	CT_TRY_ALLOC(writer = writer_create());
+	st = try_compress(writer, rgb, w, h, quality);
+	writer_destroy(writer, st == CT_OK ? out : NULL, n);
 	return st;
+}
+
+/* MCUs between restart markers: as many as fill a row with equal intervals that are not too long. A row whose number of
+ * MCUs has no such divisor is one interval. */
+static unsigned interval_of(const struct jpeg_decompress_struct *d)
+{
+	unsigned mcu = d->num_components == 1 ? DCTSIZE : (unsigned)d->max_h_samp_factor * DCTSIZE;
+	unsigned row = (d->image_width + mcu - 1) / mcu, n = INTERVAL_PIXELS / mcu;
+
+	while (n > 1 && row % n != 0)
+		n--;
+	return n > 1 ? n : row;
+}
+
+/* JFIF and Adobe's marker are libjpeg's to write. */
+static void copy_markers(struct ct_jpeg_writer *w)
+{
+	for (jpeg_saved_marker_ptr m = w->d.marker_list; m; m = m->next) {
+		if (m->marker == JPEG_APP0 && m->data_length >= 5 && memcmp(m->data, "JFIF", 5) == 0)
+			continue;
+		if (m->marker == JPEG_APP0 + 14 && m->data_length >= 5 && memcmp(m->data, "Adobe", 5) == 0)
+			continue;
+		jpeg_write_marker(&w->c, m->marker, m->data, m->data_length);
+	}
+}
+
+/* Whether a refinement that the file should hold is not there. */
+static bool lacks_scans(const struct jpeg_decompress_struct *d)
+{
+	for (int c = 0; d->coef_bits && c < d->num_components; c++) {
+		for (int k = 0; k < DCTSIZE2; k++) {
+			if (d->coef_bits[c][k] != 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* False: better as it is. */
+static bool transcode(struct ct_jpeg_writer *w, const uint8_t *bytes, size_t n)
+{
+	jvirt_barray_ptr *coefficients;
+
+	w->errors.emit_message = on_warning;
+	jpeg_create_decompress(&w->d);
+	w->progress.progress_monitor = on_progress;
+	w->d.progress = &w->progress;
+	jpeg_mem_src(&w->d, bytes, n);
+	for (int i = 0; i < 16; i++)
+		jpeg_save_markers(&w->d, JPEG_APP0 + i, 0xffff);
+	jpeg_save_markers(&w->d, JPEG_COM, 0xffff);
+	jpeg_read_header(&w->d, TRUE);
+	if ((w->d.num_components != 1 && w->d.num_components != 3) || w->d.data_precision != 8 ||
+	    (uint64_t)w->d.image_width * w->d.image_height > MAX_PIXELS ||
+	    (w->d.image_width <= INTERVAL_PIXELS && w->d.image_height <= INTERVAL_PIXELS))
+		return false;
+	coefficients = jpeg_read_coefficients(&w->d);
+	if (lacks_scans(&w->d))
+		return false;
+	start(w);
+	jpeg_copy_critical_parameters(&w->d, &w->c);
+	w->c.optimize_coding = TRUE;
+	w->c.restart_interval = interval_of(&w->d);
+	jpeg_write_coefficients(&w->c, coefficients);
+	copy_markers(w);
+	jpeg_finish_compress(&w->c);
+	jpeg_finish_decompress(&w->d);
+	return true;
+}
+
+static bool try_transcode(struct ct_jpeg_writer *w, const uint8_t *bytes, size_t n)
+{
+	return setjmp(w->escape) == 0 && transcode(w, bytes, n);
+}
+
+enum ct_status ct_image_make_seekable(const uint8_t *bytes, size_t n, uint8_t **out, size_t *n_out)
+{
+	struct ct_jpeg_writer *w;
+	bool made, nomem;
+
+	*out = NULL;
+	CT_TRY_ALLOC(w = writer_create());
+	made = try_transcode(w, bytes, n);
+	nomem = w->nomem;
+	writer_destroy(w, made ? out : NULL, n_out);
+	return nomem ? CT_NOMEM : CT_OK;
 }

@@ -5,6 +5,7 @@
 
 #define SOS 0xda
 #define EOI 0xd9
+#define DRI 0xdd
 #define APP1 0xe1
 
 static bool is_sof(int marker)
@@ -37,13 +38,22 @@ struct ct_jpeg_markers ct_jpeg_markers_find(const uint8_t *bytes, size_t n)
 		marker = bytes[at++];
 		if (marker == 0 || stands_alone(marker))
 			continue;
-		if (marker == SOS || marker == EOI || n - at < 2)
+		if (marker == EOI || n - at < 2)
 			return m;
 		length = (size_t)bytes[at] << 8 | bytes[at + 1];
 		if (length < 2 || length > n - at)
 			return m;
-		if (is_sof(marker) && m.sof == 0)
+		if (is_sof(marker) && m.sof == 0) {
 			m.sof = marker;
+			m.frame = at + 2;
+		}
+		if (marker == DRI && length == 4)
+			m.interval = (unsigned)bytes[at + 2] << 8 | bytes[at + 3];
+		if (marker == SOS) {
+			m.scan = at + 2;
+			m.data = at + length;
+			return m;
+		}
 		if (marker == APP1 && !m.exif && length >= 8 && memcmp(bytes + at + 2, "Exif\0\0", 6) == 0) {
 			m.exif = bytes + at + 8;
 			m.exif_bytes = length - 8;

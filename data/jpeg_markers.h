@@ -7,6 +7,9 @@
 
 struct ct_jpeg_markers {
 	int sof;             /* frame type: the marker's second byte, c0..cf; 0: none found */
+	size_t frame, scan;  /* where the contents of the frame's and of the first scan's header begin; 0: not found */
+	size_t data;         /* behind the scan's header */
+	unsigned interval;   /* MCUs between restart markers; 0: there are none */
 	const uint8_t *exif; /* TIFF block of the first EXIF segment, or NULL */
 	size_t exif_bytes;
 };

@@ -62,7 +62,8 @@ static void digest(const struct job *j, char hex[CT_SHA256_HEX])
 	char line[160];
 
 	ct_sha256_init(&h);
-	snprintf(line, sizeof(line), "pack 1 short %d quality %d shards %u", o->short_side, o->quality, j->n_shards);
+	snprintf(line, sizeof(line), "pack 1 short %d quality %d shards %u%s", o->short_side, o->quality, j->n_shards,
+		 o->seekable ? " seekable" : "");
 	hash_text(&h, line);
 	for (uint32_t i = 0; i < j->n_shards; i++) {
 		snprintf(line, sizeof(line), "%zu", j->shards[i].n);
@@ -121,6 +122,7 @@ static enum ct_status write_manifest(const struct job *j, const char *hex)
 	ct_json_set_i64(o, "classes", j->list.classes.n);
 	ct_json_set_i64(o, "shards", j->n_shards);
 	ct_json_set_i64(o, "short_side", j->opts->short_side);
+	ct_json_set_bool(o, "seekable", j->opts->seekable);
 	ct_json_set_str(o, "sha256", hex);
 	st = ct_json_dump(o, true, &text);
 	ct_str_add(&text, "\n");

@@ -1,6 +1,7 @@
 /* Makes WebDataset shards of an image folder: for each image the members KEY.jpg (or KEY.png) and KEY.cls, the label as
- * digits. Without short_side the images' bytes are copied. The same input gives the same bytes, with any number of
+ * digits. Without short_side and seekable the images' bytes are copied. The same input gives the same bytes, with any number of
  * threads: ustar with owner and time 0, keys from paths, samples in the order of their paths or of a keyed shuffle.
+ * With `seekable` JPEG files get restart markers (ct_image_make_seekable): other bytes, the same pixels.
  *
  * Beside the shards: PREFIXpack.json (what was packed, made before the first shard and held locked meanwhile),
  * classes.txt ("index name"), for each shard its index NAME.idx (DALI's wds2idx v1.2), and NAME.left-out.tsv where files
@@ -31,6 +32,7 @@ struct ct_pack_opts {
 	/* > 0: images whose short side is longer become JPEG with this short side, without EXIF; others are copied. */
 	int short_side;
 	int quality; /* of these, 1..100; 0: 90 */
+	bool seekable;
 	bool shuffle;
 	uint64_t seed;
 	int threads; /* 0: all CPUs */

@@ -154,6 +154,22 @@ static enum ct_status shrink(pack_worker *w, const uint8_t **data, size_t *n, co
 	return CT_OK;
 }
 
+/* *data stays where there is nothing to be gained. */
+static enum ct_status make_seekable(pack_worker *w, const uint8_t **data, size_t *n)
+{
+	uint8_t *made;
+	size_t n_made;
+
+	CT_TRY(ct_image_make_seekable(*data, *n, &made, &n_made));
+	if (!made)
+		return CT_OK;
+	ct_free(w->jpeg);
+	w->jpeg = made;
+	*data = made;
+	*n = n_made;
+	return CT_OK;
+}
+
 static enum ct_status add_sample(pack_worker *w, ct_tar_writer *tar, const struct pack_item *item, const uint8_t *data,
 				 size_t n, const char *extension)
 {
@@ -197,6 +213,8 @@ static enum ct_status pack_item(pack_worker *w, ct_tar_writer *tar, const struct
 	}
 	if (w->decoder)
 		st = shrink(w, &data, &n, &extension);
+	if (st == CT_OK && w->opts->seekable && strcmp(extension, "jpg") == 0)
+		st = make_seekable(w, &data, &n);
 	if (st == CT_DATA) {
 		leave_out(w, item, ct_error_message());
 		ct_error_clear();

@@ -93,6 +93,8 @@ static const struct ct_option options[] = {
 	{"short", "PIXELS", CT_OPT_PACK, CT_OPTION_TEXT, NULL, FIELD(short_side),
 	 "make larger images smaller, to this short side (else they are copied)"},
 	{"quality", "N", CT_OPT_PACK, CT_OPTION_TEXT, NULL, FIELD(quality), "JPEG quality of those, 1..100 (90)"},
+	{"seekable", NULL, CT_OPT_PACK, CT_OPTION_FLAG, NULL, FIELD(seekable),
+	 "add restart markers to JPEG files: the same pixels, faster crops"},
 	{"shuffle", "SEED", CT_OPT_PACK, CT_OPTION_TEXT, NULL, FIELD(shuffle), "mix the samples over all shards"},
 	{"val-map", "FILE", CT_OPT_PACK, CT_OPTION_TEXT, NULL, FIELD(val_map),
 	 "for images without class folders: lines \"FILE CLASS\", or LOC_val_solution.csv"},

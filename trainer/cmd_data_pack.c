@@ -63,6 +63,7 @@ static enum ct_status read_options(const struct ct_cli *cli, struct ct_pack_opts
 	o->short_side = (int)n;
 	CT_TRY(ct_cli_number("--quality", cli->quality, 0, 1, 100, &n));
 	o->quality = (int)n;
+	o->seekable = cli->seekable;
 	CT_TRY(ct_cli_number("--shuffle", cli->shuffle, 0, 0, INT64_MAX, &n));
 	o->shuffle = cli->shuffle != NULL;
 	o->seed = (uint64_t)n;

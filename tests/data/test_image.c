@@ -9,78 +9,7 @@
 #include "data/exif.h"
 #include "data/image.h"
 #include "tests/data/jpeg_make.h"
-
-static ct_image_decoder *decoder(struct ct_image_opts opts)
-{
-	ct_image_decoder *d;
-
-	assert_ok(ct_image_decoder_create(&opts, &d));
-	return d;
-}
-
-static struct ct_image_header open_image(ct_image_decoder *d, struct bytes b)
-{
-	struct ct_image_header h;
-
-	assert_ok(ct_image_open(d, b.p, b.n, &h));
-	return h;
-}
-
-/* Window of the opened image as RGB; free. */
-static uint8_t *decode(ct_image_decoder *d, struct ct_box w)
-{
-	struct ct_pixels px;
-	uint8_t *rgb = malloc((size_t)w.w * (size_t)w.h * 3);
-
-	assert_non_null(rgb);
-	assert_ok(ct_image_decode(d, w, 0, 0, &px));
-	assert_int_equal(px.scale, 1);
-	assert_memory_equal(&px.box, &w, sizeof(w));
-	for (int y = 0; y < w.h; y++) {
-		for (int x = 0; x < w.w; x++)
-			memcpy(rgb + ((size_t)y * (size_t)w.w + (size_t)x) * 3, px.rgbx + (size_t)y * px.pitch + 4 * x,
-			       3);
-	}
-	return rgb;
-}
-
-static uint8_t *decode_all(ct_image_decoder *d, struct bytes b, struct ct_image_header *h)
-{
-	*h = open_image(d, b);
-	return decode(d, (struct ct_box){0, 0, h->w, h->h});
-}
-
-static struct ct_box random_box(struct ct_rng *rng, int w, int h)
-{
-	struct ct_box b;
-
-	b.x = (int)ct_rng_below(rng, (uint32_t)w);
-	b.y = (int)ct_rng_below(rng, (uint32_t)h);
-	b.w = 1 + (int)ct_rng_below(rng, (uint32_t)(w - b.x));
-	b.h = 1 + (int)ct_rng_below(rng, (uint32_t)(h - b.y));
-	return b;
-}
-
-/* n random windows of the file are equal to those of its whole decode. */
-static void check_windows(ct_image_decoder *d, struct bytes file, int n, struct ct_rng *rng)
-{
-	struct ct_image_header h;
-	uint8_t *whole = decode_all(d, file, &h);
-
-	for (int i = 0; i < n; i++) {
-		struct ct_box b = random_box(rng, h.w, h.h);
-		uint8_t *part;
-
-		open_image(d, file);
-		part = decode(d, b);
-		for (int y = 0; y < b.h; y++)
-			assert_memory_equal(part + (size_t)(y * b.w) * 3,
-					    whole + ((size_t)(b.y + y) * (size_t)h.w + (size_t)b.x) * 3,
-					    (size_t)b.w * 3);
-		free(part);
-	}
-	free(whole);
-}
+#include "tests/data/windows.h"
 
 static const struct jpeg_spec kinds[] = {
 	{.w = 97, .h = 75},
@@ -106,14 +35,14 @@ static const struct jpeg_spec kinds[] = {
 static void test_windows(void **state)
 {
 	struct ct_rng rng;
-	ct_image_decoder *d = decoder((struct ct_image_opts){0});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
 
 	(void)state;
 	ct_rng_init(&rng, 3, CT_RNG_TEST, 0, 0);
 	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
 		struct bytes b = jpeg_make(&kinds[i]);
 
-		check_windows(d, b, 60, &rng);
+		windows_check(d, b, b, 60, &rng);
 		bytes_release(&b);
 	}
 	ct_image_decoder_destroy(d);
@@ -122,7 +51,7 @@ static void test_windows(void **state)
 /* Nothing is left of an image when the next one comes, and nothing of ours is allocated for it. */
 static void test_steady(void **state)
 {
-	ct_image_decoder *d = decoder((struct ct_image_opts){0});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
 	struct bytes files[CT_ARRAY_LEN(kinds)];
 	uint64_t count = 0;
 
@@ -135,7 +64,7 @@ static void test_steady(void **state)
 		for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
 			struct ct_image_header h;
 
-			free(decode_all(d, files[i], &h));
+			free(windows_whole(d, files[i], &h));
 		}
 	}
 	assert_int_equal(ct_mem_count(), count);
@@ -153,13 +82,13 @@ static void assert_near(int a, int b, int most)
 static void test_colors(void **state)
 {
 	static const enum jpeg_colors all[] = {JPEG_YCC, JPEG_RGB, JPEG_GRAY, JPEG_CMYK, JPEG_YCCK};
-	ct_image_decoder *d = decoder((struct ct_image_opts){0});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(all); i++) {
 		struct bytes b = jpeg_make(&(struct jpeg_spec){.w = 40, .h = 30, .colors = all[i], .quality = 100});
 		struct ct_image_header h;
-		uint8_t *rgb = decode_all(d, b, &h);
+		uint8_t *rgb = windows_whole(d, b, &h);
 
 		assert_int_equal(h.components, all[i] == JPEG_GRAY ? 1 : all[i] >= JPEG_CMYK ? 4 : 3);
 		for (int at = 0; at < 40 * 30 * 3; at++) {
@@ -215,8 +144,8 @@ static int stored_at(int orientation, int x, int y, int w, int h)
 static void check_orientation(int o, bool big, struct ct_rng *rng)
 {
 	struct jpeg_spec spec = {.w = 50, .h = 34, .hs = 2, .vs = 2};
-	ct_image_decoder *plain = decoder((struct ct_image_opts){0}),
-			 *turned = decoder((struct ct_image_opts){.exif = true});
+	ct_image_decoder *plain = windows_decoder((struct ct_image_opts){0}),
+			 *turned = windows_decoder((struct ct_image_opts){.exif = true});
 	struct ct_image_header h, t;
 	uint8_t exif[64], *stored;
 	struct bytes b;
@@ -224,24 +153,24 @@ static void check_orientation(int o, bool big, struct ct_rng *rng)
 	spec.exif_bytes = make_exif(exif, big, o);
 	spec.exif = exif;
 	b = jpeg_make(&spec);
-	stored = decode_all(plain, b, &h);
+	stored = windows_whole(plain, b, &h);
 	assert_int_equal(h.orientation, o >= 1 && o <= 8 ? o : 1);
 	assert_int_equal(h.w, 50);
 	for (int i = 0; i < 20; i++) {
 		struct ct_box w;
 		uint8_t *rgb;
 
-		t = open_image(turned, b);
+		t = windows_open(turned, b);
 		assert_int_equal(t.w, h.orientation >= 5 ? 34 : 50);
 		assert_int_equal(t.h, h.orientation >= 5 ? 50 : 34);
-		w = random_box(rng, t.w, t.h);
-		rgb = decode(turned, w);
+		w = windows_random(rng, t.w, t.h);
+		rgb = windows_decode(turned, w);
 		for (int p = 0; p < w.w * w.h; p++)
 			assert_memory_equal(rgb + 3 * p,
 					    stored + 3 * stored_at(o, w.x + p % w.w, w.y + p / w.w, 50, 34), 3);
 		free(rgb);
 	}
-	check_windows(turned, b, 10, rng);
+	windows_check(turned, b, b, 10, rng);
 	free(stored);
 	bytes_release(&b);
 	ct_image_decoder_destroy(plain);
@@ -325,7 +254,7 @@ static void test_truncated(void **state)
 		{.w = 40, .h = 30, .hs = 2, .vs = 2, .progressive = true},
 		{.w = 40, .h = 300, .arithmetic = true},
 	};
-	ct_image_decoder *d = decoder((struct ct_image_opts){0});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(cut); i++) {
@@ -341,21 +270,21 @@ static void test_truncated(void **state)
 static void test_limits(void **state)
 {
 	struct bytes small = jpeg_make(&(struct jpeg_spec){.w = 40, .h = 30}), bomb, good;
-	ct_image_decoder *d = decoder((struct ct_image_opts){.max_pixels = 40 * 30 - 1});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){.max_pixels = 40 * 30 - 1});
 
 	(void)state;
 	check_fails(d, small.p, small.n, "jpeg-dims: 40 x 30 pixels; from 1 x 1 to 1199 pixels");
 	ct_image_decoder_destroy(d);
 
 	bomb = jpeg_make(&(struct jpeg_spec){.w = 64, .h = 64, .colors = JPEG_GRAY, .scans = 600});
-	d = decoder((struct ct_image_opts){0});
+	d = windows_decoder((struct ct_image_opts){0});
 	check_fails(d, bomb.p, bomb.n, "jpeg-scans: scan 501");
 	ct_image_decoder_destroy(d);
-	d = decoder((struct ct_image_opts){.max_scans = 700});
+	d = windows_decoder((struct ct_image_opts){.max_scans = 700});
 	check_fails(d, bomb.p, bomb.n, NULL);
 	ct_image_decoder_destroy(d);
 	/* 64 scans of 64 x 64 cost as much as 32 of twice the pixels. */
-	d = decoder((struct ct_image_opts){.max_scans = 700, .max_pixels = 64 * 64 * 2});
+	d = windows_decoder((struct ct_image_opts){.max_scans = 700, .max_pixels = 64 * 64 * 2});
 	check_fails(d, bomb.p, bomb.n, "jpeg-scans: scan 65");
 	good = jpeg_make(&(struct jpeg_spec){.w = 64, .h = 64, .progressive = true});
 	check_fails(d, good.p, good.n, NULL);
@@ -369,7 +298,7 @@ static void test_limits(void **state)
 static void test_tables_do_not_stay(void **state)
 {
 	struct bytes b = jpeg_make(&(struct jpeg_spec){.w = 40, .h = 30}), bare = bytes_copy(b.p, b.n);
-	ct_image_decoder *d = decoder((struct ct_image_opts){0});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
 
 	(void)state;
 	for (size_t i = 2; i + 4 < bare.n && bare.p[i + 1] != 0xda;) {
@@ -386,7 +315,7 @@ static void test_tables_do_not_stay(void **state)
 
 static void test_other_formats(void **state)
 {
-	ct_image_decoder *d = decoder((struct ct_image_opts){0});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
 
 	(void)state;
 	check_fails(d, "", 0, "empty: ");
@@ -406,7 +335,7 @@ static void test_fast(void **state)
 {
 	static const int scales[][3] = {{448, 8, 1}, {224, 224, 2}, {100, 100, 4}, {50, 40, 8}, {226, 10, 1}};
 	struct bytes b = jpeg_make(&(struct jpeg_spec){.w = 601, .h = 503, .hs = 2, .vs = 2});
-	ct_image_decoder *d = decoder((struct ct_image_opts){.fast = true});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){.fast = true});
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(scales); i++) {
@@ -414,7 +343,7 @@ static void test_fast(void **state)
 		int s = scales[i][2];
 		struct ct_pixels px;
 
-		open_image(d, b);
+		windows_open(d, b);
 		assert_ok(ct_image_decode(d, w, scales[i][0], scales[i][1], &px));
 		assert_int_equal(px.scale, s);
 		assert_true(px.box.x * s <= w.x && px.box.y * s <= w.y);
@@ -427,14 +356,14 @@ static void test_fast(void **state)
 static void test_encode(void **state)
 {
 	uint8_t *rgb = picture_rgb(70, 50), *file, *back;
-	ct_image_decoder *d = decoder((struct ct_image_opts){0});
+	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
 	struct ct_image_header h;
 	long sum = 0;
 	size_t n;
 
 	(void)state;
 	assert_ok(ct_image_encode_jpeg(rgb, 70, 50, 95, &file, &n));
-	back = decode_all(d, (struct bytes){file, n}, &h);
+	back = windows_whole(d, (struct bytes){file, n}, &h);
 	assert_int_equal(h.w, 70);
 	assert_int_equal(h.h, 50);
 	assert_false(h.progressive);

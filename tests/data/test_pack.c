@@ -12,29 +12,7 @@
 #include "base/file.h"
 #include "data/image.h"
 #include "data/pack.h"
-
-static void write_file(const char *dir, const char *name, const void *p, size_t n)
-{
-	char *path = ct_path_join(dir, name), *folder = ct_path_dir(path);
-
-	assert_ok(ct_dir_make(folder));
-	assert_ok(ct_file_replace(path, p, n));
-	ct_free(folder);
-	ct_free(path);
-}
-
-static void write_text(const char *dir, const char *name, const char *text)
-{
-	write_file(dir, name, text, strlen(text));
-}
-
-static void write_image(const char *dir, const char *name, int w, int h)
-{
-	struct bytes b = jpeg_make(&(struct jpeg_spec){.w = w, .h = h});
-
-	write_file(dir, name, b.p, b.n);
-	bytes_release(&b);
-}
+#include "tests/data/pack_fixture.h"
 
 /* src with 3 classes of 7 images, of sizes of their own. */
 static char *make_source(const char *dir)
@@ -43,49 +21,9 @@ static char *make_source(const char *dir)
 
 	for (int i = 0; i < 21; i++) {
 		snprintf(name, sizeof(name), "class %c/deep/%d%s.JPEG", 'a' + i / 7, i, i % 2 ? " x.y" : "");
-		write_image(src, name, 20 + 3 * i, 50 - i);
+		pack_write_image(src, name, 20 + 3 * i, 50 - i);
 	}
 	return src;
-}
-
-static enum ct_status pack(const char *dir, const char *src, const char *pattern, struct ct_pack_opts o,
-			   struct ct_pack_report *r)
-{
-	char *path = ct_path_join(dir, pattern);
-	enum ct_status st;
-
-	o.src = src;
-	o.pattern = path;
-	st = ct_pack(&o, r);
-	ct_free(path);
-	return st;
-}
-
-static void pack_ok(const char *dir, const char *src, const char *pattern, struct ct_pack_opts o,
-		    struct ct_pack_report *r)
-{
-	assert_ok(pack(dir, src, pattern, o, r));
-}
-
-static void pack_fails(const char *dir, const char *src, const char *pattern, struct ct_pack_opts o,
-		       enum ct_status status, const char *says)
-{
-	struct ct_pack_report r;
-	enum ct_status st = pack(dir, src, pattern, o, &r);
-
-	if (st != status || !strstr(ct_error_message(), says))
-		print_error("%s %s, hint: %s\n", ct_status_name(st), ct_error_message(), ct_error_hint_text());
-	assert_int_equal(st, status);
-	assert_non_null(strstr(ct_error_message(), says));
-}
-
-static ct_dataset *open_set(const char *kind, const char *dir, const char *path)
-{
-	struct ct_dataset_spec spec = {.name = kind, .dir = dir, .path = path, .threads = 2, .train = true};
-	ct_dataset *d;
-
-	assert_ok(ct_dataset_open(&spec, &d));
-	return d;
 }
 
 static struct bytes read_whole(const char *dir, const char *name)
@@ -124,8 +62,8 @@ static void test_same_samples(void **state)
 	assert_int_equal(r.n_classes, 3);
 	assert_int_equal(r.n_kept + r.n_left_out, 0);
 	assert_non_null(strstr(r.shards, "train-{0000..0004}.tar"));
-	folder = open_set("imagefolder", dir, "src");
-	shards = open_set("shards", ".", r.shards);
+	folder = pack_open_set("imagefolder", dir, "src");
+	shards = pack_open_set("shards", ".", r.shards);
 	assert_int_equal(ct_dataset_info(shards)->n, 21);
 	assert_int_equal(ct_dataset_info(shards)->n_classes, 3);
 	for (uint32_t i = 0; i < 21; i++) {
@@ -190,7 +128,7 @@ static void test_going_on(void **state)
 	ct_pack_report_release(&r);
 	/* As a kill leaves it: one shard missing, half of it under its other name. */
 	assert_int_equal(unlink(gone), 0);
-	write_text(b, "t-1.tar.part", "half a shard");
+	pack_write_text(b, "t-1.tar.part", "half a shard");
 	pack_ok(b, src, "t-%d.tar", o, &r);
 	assert_int_equal(r.n_kept, n - 1);
 	assert_int_equal(r.n_samples, 21);
@@ -208,15 +146,15 @@ static void test_going_on(void **state)
 			assert_int_equal(unlink(path), 0);
 		ct_free(path);
 	}
-	write_text(b, "t-pack.json", "{\"v\":");
+	pack_write_text(b, "t-pack.json", "{\"v\":");
 	pack_ok(b, src, "t-%d.tar", o, &r);
 	assert_int_equal(r.n_kept, 0);
 	ct_pack_report_release(&r);
 	/* With shards it can't be told whose they are. */
-	write_text(b, "t-pack.json", "");
+	pack_write_text(b, "t-pack.json", "");
 	pack_fails(b, src, "t-%d.tar", o, CT_USAGE, "there already");
 	/* The source changes. */
-	write_image(src, "class b/new.jpg", 30, 30);
+	pack_write_image(src, "class b/new.jpg", 30, 30);
 	pack_fails(a, src, "t-%d.tar", o, CT_USAGE, "there already");
 	ct_free(part);
 	ct_free(gone);
@@ -257,10 +195,10 @@ static void test_keys(void **state)
 	struct ct_pack_report r;
 
 	(void)state;
-	write_image(src, "c/a.jpg", 8, 8);
-	write_image(src, "c/a.jpeg", 9, 9);
-	write_image(src, "c/my photo.of.me.JPG", 10, 10);
-	write_image(src, "c.d/x.jpg", 11, 11);
+	pack_write_image(src, "c/a.jpg", 8, 8);
+	pack_write_image(src, "c/a.jpeg", 9, 9);
+	pack_write_image(src, "c/my photo.of.me.JPG", 10, 10);
+	pack_write_image(src, "c.d/x.jpg", 11, 11);
 	pack_ok(dir, src, "t-%d.tar", (struct ct_pack_opts){.threads = 1}, &r);
 	/* No blanks, and the first dot of the last part begins the extension; equal keys are told apart. */
 	assert_true(has_line(dir, "t-0.idx", " c/a_jpg.jpg "));
@@ -269,7 +207,7 @@ static void test_keys(void **state)
 	assert_true(has_line(dir, "t-0.idx", " c.d/x.jpg "));
 	assert_true(has_line(dir, "classes.txt", "0 c\n1 c.d\n"));
 	ct_pack_report_release(&r);
-	write_image(src, "c/a_jpg.png", 8, 8);
+	pack_write_image(src, "c/a_jpg.png", 8, 8);
 	pack_fails(dir, src, "u-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "c/a_jpg");
 	ct_free(src);
 	temp_dir_remove(dir);
@@ -284,14 +222,14 @@ static void test_left_out(void **state)
 	ct_dataset *d;
 
 	(void)state;
-	write_text(dir, "s-0.left-out.tsv", "of shards that were removed");
+	pack_write_text(dir, "s-0.left-out.tsv", "of shards that were removed");
 	pack_ok(dir, src, "s-%d.tar", (struct ct_pack_opts){.shard_samples = 100}, &r);
 	assert_false(ct_file_exists(left));
 	ct_pack_report_release(&r);
 	assert_int_equal(mkfifo(pipe, 0600), 0);
-	write_text(src, "class a/empty.jpg", "");
-	write_text(src, "class b/page.jpg", "<html>not found</html>");
-	write_file(src, "class c/cut.jpg", b.p, b.n / 2);
+	pack_write_text(src, "class a/empty.jpg", "");
+	pack_write_text(src, "class b/page.jpg", "<html>not found</html>");
+	pack_write_file(src, "class c/cut.jpg", b.p, b.n / 2);
 	pack_ok(dir, src, "t-%d.tar", (struct ct_pack_opts){.shard_samples = 100, .short_side = 16}, &r);
 	assert_int_equal(r.n_samples, 21);
 	assert_int_equal(r.n_left_out, 4);
@@ -299,7 +237,7 @@ static void test_left_out(void **state)
 	assert_true(has_line(dir, "t-0.left-out.tsv", "class a/empty.jpg\tempty: "));
 	assert_true(has_line(dir, "t-0.left-out.tsv", "class b/page.jpg\tformat: "));
 	assert_true(has_line(dir, "t-0.left-out.tsv", "class c/cut.jpg\tjpeg-"));
-	d = open_set("shards", ".", r.shards);
+	d = pack_open_set("shards", ".", r.shards);
 	assert_int_equal(ct_dataset_info(d)->n, 21);
 	ct_dataset_close(d);
 	ct_pack_report_release(&r);
@@ -310,43 +248,9 @@ static void test_left_out(void **state)
 	temp_dir_remove(dir);
 }
 
-/* Larger images get the short side and keep their shape; others keep their bytes. */
-static void test_short_side(void **state)
-{
-	char *dir = temp_dir(), *src = ct_path_join(dir, "src");
-	struct bytes small = jpeg_make(&(struct jpeg_spec){.w = 64, .h = 32});
-	const struct ct_image_opts image = {0};
-	struct ct_image_header h;
-	struct ct_bytes b = {0};
-	struct ct_pack_report r;
-	ct_image_decoder *dec;
-	ct_dataset *d;
-
-	(void)state;
-	write_image(src, "c/large.jpg", 300, 200);
-	write_file(src, "c/small.jpg", small.p, small.n);
-	pack_ok(dir, src, "t-%d.tar", (struct ct_pack_opts){.short_side = 32, .quality = 75}, &r);
-	d = open_set("shards", ".", r.shards);
-	assert_ok(ct_image_decoder_create(&image, &dec));
-	assert_ok(ct_dataset_fetch(d, 0, &b, NULL));
-	assert_ok(ct_image_open(dec, b.data, b.n, &h));
-	assert_int_equal(h.w, 48);
-	assert_int_equal(h.h, 32);
-	assert_ok(ct_dataset_fetch(d, 1, &b, NULL));
-	assert_int_equal(b.n, small.n);
-	assert_memory_equal(b.data, small.p, small.n);
-	ct_image_decoder_destroy(dec);
-	ct_dataset_close(d);
-	ct_free(b.data);
-	bytes_release(&small);
-	ct_pack_report_release(&r);
-	ct_free(src);
-	temp_dir_remove(dir);
-}
-
 static void check_labels(const char *shards, const int *labels, int n)
 {
-	ct_dataset *d = open_set("shards", ".", shards);
+	ct_dataset *d = pack_open_set("shards", ".", shards);
 	struct ct_bytes b = {0};
 
 	assert_int_equal(ct_dataset_info(d)->n, n);
@@ -393,13 +297,13 @@ static void test_val_maps(void **state)
 	(void)state;
 	for (int i = 1; i <= 3; i++) {
 		snprintf(name, sizeof(name), "v_%d.JPEG", i);
-		write_image(src, name, 10 + i, 12);
+		pack_write_image(src, name, 10 + i, 12);
 	}
 	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "3 images lie here without class folders");
 	assert_non_null(strstr(ct_error_hint_text(), "--val-map"));
 	for (size_t i = 0; i < CT_ARRAY_LEN(good); i++) {
 		snprintf(name, sizeof(name), "good%zu/t-%%d.tar", i);
-		write_text(dir, "map", good[i].text);
+		pack_write_text(dir, "map", good[i].text);
 		pack_ok(dir, src, name, o, &r);
 		check_labels(r.shards, good[i].labels, 3);
 		snprintf(name, sizeof(name), "good%zu/classes.txt", i);
@@ -409,7 +313,7 @@ static void test_val_maps(void **state)
 		ct_pack_report_release(&r);
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++) {
-		write_text(dir, "map", bad[i].text);
+		pack_write_text(dir, "map", bad[i].text);
 		pack_fails(dir, src, "bad-%d.tar", o, CT_DATA, bad[i].says);
 	}
 	ct_free(map);
@@ -427,21 +331,21 @@ static void test_class_lists(void **state)
 	(void)state;
 	pack_ok(dir, src, "t-%d.tar", (struct ct_pack_opts){0}, &r);
 	ct_pack_report_release(&r);
-	write_image(val, "class c/1.jpg", 9, 9);
-	write_image(val, "class b/1.jpg", 9, 9);
+	pack_write_image(val, "class c/1.jpg", 9, 9);
+	pack_write_image(val, "class b/1.jpg", 9, 9);
 	pack_ok(dir, val, "v-%d.tar", (struct ct_pack_opts){0}, &r);
 	check_labels(r.shards, (const int[]){1, 2}, 2);
 	assert_int_equal(r.n_classes, 3);
 	ct_pack_report_release(&r);
-	write_image(val, "class z/1.jpg", 9, 9);
+	pack_write_image(val, "class z/1.jpg", 9, 9);
 	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "class z: is not in the list of classes");
-	write_text(dir, "list.txt", "0 class z\n1 class c\n2 class b\n");
+	pack_write_text(dir, "list.txt", "0 class z\n1 class c\n2 class b\n");
 	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_USAGE,
 		   "is not the list of classes");
 	pack_ok(dir, val, "other/w-%d.tar", (struct ct_pack_opts){.classes = list}, &r);
 	check_labels(r.shards, (const int[]){2, 1, 0}, 3);
 	ct_pack_report_release(&r);
-	write_text(dir, "list.txt", "class z\nclass z\n");
+	pack_write_text(dir, "list.txt", "class z\nclass z\n");
 	pack_fails(dir, val, "x/w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_DATA, "two classes are called");
 	ct_free(list);
 	ct_free(val);
@@ -467,10 +371,10 @@ static void test_what_cannot_be(void **state)
 	assert_ok(ct_dir_make(empty));
 	pack_fails(dir, empty, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "holds no images");
 	pack_fails(dir, absent, "t-%d.tar", (struct ct_pack_opts){0}, CT_NOT_FOUND, "absent");
-	write_image(loose, "c/1.jpg", 8, 8);
-	write_image(loose, "2.jpg", 8, 8);
+	pack_write_image(loose, "c/1.jpg", 8, 8);
+	pack_write_image(loose, "2.jpg", 8, 8);
 	pack_fails(dir, loose, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "1 images lie beside the class folders");
-	write_text(dir, "other-3.tar", "somebody else's");
+	pack_write_text(dir, "other-3.tar", "somebody else's");
 	pack_fails(dir, src, "other-%d.tar", (struct ct_pack_opts){0}, CT_USAGE, "there already");
 	assert_true(has_line(dir, "other-3.tar", "somebody else's"));
 	ct_free(loose);
@@ -483,11 +387,11 @@ static void test_what_cannot_be(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same_samples), cmocka_unit_test(test_bytes_do_not_depend_on_threads),
-		cmocka_unit_test(test_going_on),     cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_keys),         cmocka_unit_test(test_left_out),
-		cmocka_unit_test(test_short_side),   cmocka_unit_test(test_val_maps),
-		cmocka_unit_test(test_class_lists),  cmocka_unit_test(test_what_cannot_be),
+		cmocka_unit_test(test_same_samples),   cmocka_unit_test(test_bytes_do_not_depend_on_threads),
+		cmocka_unit_test(test_going_on),       cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_keys),           cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_val_maps),       cmocka_unit_test(test_class_lists),
+		cmocka_unit_test(test_what_cannot_be),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

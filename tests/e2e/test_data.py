@@ -131,6 +131,17 @@ class Pack(Case):
         self.assertEqual(self.pack("out/t-%d.tar", "--shard-size", 4).json()["n_kept"], kept)
         self.assertEqual(files_of(self.path("out")), whole)
 
+    def test_seekable(self):
+        self.write("src/a/large.png", png(300, 200, 1))
+        for out, args in (("plain", ()), ("fast", ("--seekable",))):
+            self.run_ctrain("data", "pack", self.path("src"), self.path(out + "/t-%d.tar"), "--short", 160, *args)
+        with open(self.path("plain/t-0.tar"), "rb") as plain, open(self.path("fast/t-0.tar"), "rb") as fast:
+            self.assertNotIn(b"\xff\xdd\0\4", plain.read())
+            self.assertIn(b"\xff\xdd\0\4\0", fast.read())  # the interval of restart markers
+        self.assertIn("1 samples, 0 bad", self.run_ctrain("data", "check", self.path("fast")).out)
+        r = self.run_ctrain("data", "pack", self.path("src"), self.path("fast/t-%d.tar"), "--short", 160, expect=USAGE)
+        self.assert_last_says(r, "t-pack.json")
+
     def test_refused(self):
         self.source()
         self.pack("out/t-%d.tar")
