@@ -4,13 +4,14 @@
   bench/vs_pytorch_loader.py --python NAME=INTERPRETER [--python ...] (each with torch, torchvision and Pillow)
       [--shards DIR] [--pattern 'imagenet-train-{000000..000007}.tar']    (../shared/data/imagenet-wds)
       [--threads 2] [--batch 64] [--size 224] [--seconds 5] [--rounds 3] [--classes 1000]
-      [--ctrain build/release/ctrain] [--set KEY=VALUE ...]
+      [--ctrain build/release/ctrain] [--seekable] [--set KEY=VALUE ...]
 
 ctrain runs `bench data` with so many threads, the DataLoader has as many workers (bench/peers/loader_peer.py), once handing
 over uint8, as ctrain does (its engine normalises), and once normalised floats, as usual ("NAME floats"). Prints one JSON object:
-"ratio" is ctrain's median over the peer's, "share_of_decode_only" what `bench data` measured against decoding alone.
+"ratio" is ctrain's median over the peer's, "share_of_decode_only" what `bench data` measured against decoding alone. --seekable: ctrain
+reads the same images as packed by `data pack --seekable`, the peers the shards as they are (restart markers make Pillow slower).
 """
-import argparse, json, os, re, statistics, subprocess, sys, tempfile
+import argparse, json, os, re, statistics, subprocess, sys, tarfile, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONFIG = """\
@@ -40,6 +41,7 @@ def arguments():
     p.add_argument('--rounds', type=int, default=3)
     p.add_argument('--classes', type=int, default=1000)
     p.add_argument('--ctrain', default=os.path.join(HERE, '..', 'build', 'release', 'ctrain'))
+    p.add_argument('--seekable', action='store_true')
     p.add_argument('--set', action='append', default=[])
     return p.parse_args()
 
@@ -61,10 +63,28 @@ def run(cmd):
     return json.loads(out.stdout.decode().strip().splitlines()[-1])
 
 
-def run_ctrain(a, folder):
+def pack(a, folder):
+    """The images of all shards, packed again with --seekable: where, and their brace list."""
+    for name in expand(a.pattern):
+        with tarfile.open(os.path.join(a.shards, name)) as tar:
+            parts = {}
+            for m in tar:
+                key, _, ext = m.name.partition('.')
+                if m.isfile():
+                    parts.setdefault(key, {})[ext.lower()] = tar.extractfile(m).read()
+        for key, v in parts.items():
+            to = os.path.join(folder, 'images', '%06d' % int(v['cls']))
+            os.makedirs(to, exist_ok=True)
+            with open(os.path.join(to, key.replace('/', '_') + '.jpg'), 'wb') as f:
+                f.write(next(v[e] for e in ('jpg', 'jpeg', 'png') if e in v))
+    run([a.ctrain, 'data', 'pack', os.path.join(folder, 'images'), os.path.join(folder, a.pattern), '--seekable', '--json'])
+    return folder, a.pattern
+
+
+def run_ctrain(a, folder, shards, pattern):
     return run([a.ctrain, 'bench', 'data', os.path.join(folder, 'loader.yaml'), '--json', '--threads', str(a.threads), '--seconds',
-                str(a.seconds), 'data.dir=' + a.shards, 'data.train=' + a.pattern, 'data.index_dir=' + folder, 'data.train.size=%d' % a.size,
-                'data.classes=%d' % a.classes, 'batch.global=%d' % a.batch] + a.set)
+                str(a.seconds), 'data.dir=' + shards, 'data.train=' + pattern, 'data.index_dir=' + folder, 'data.train.size=%d' % a.size,
+                'batch.global=%d' % a.batch] + ([] if a.seekable else ['data.classes=%d' % a.classes]) + a.set)
 
 
 def run_peer(a, python, extra=()):
@@ -80,17 +100,18 @@ def main():
     with tempfile.TemporaryDirectory(prefix='ctrain-bench-') as folder:
         with open(os.path.join(folder, 'loader.yaml'), 'w') as f:
             f.write(CONFIG)
+        shards, pattern = pack(a, folder) if a.seekable else (a.shards, a.pattern)
         for _ in range(a.rounds):
-            ours.append(run_ctrain(a, folder))
+            ours.append(run_ctrain(a, folder, shards, pattern))
             for name, python, extra in peers:
                 theirs[name].append(run_peer(a, python, extra))
-                ours.append(run_ctrain(a, folder))
+                ours.append(run_ctrain(a, folder, shards, pattern))
         decode = {name: run_peer(a, python, ['--decode-only']) for name, python in pythons}
     med = lambda rows, key: round(statistics.median(r[key] for r in rows), 3)
     spread = lambda rows: [round(f(r['images_per_sec'] for r in rows), 1) for f in (min, max)]
     keys = ('images_per_sec', 'decode_only_images_per_sec', 'share_of_decode_only', 'core_images_per_sec', 'images_per_cpu_sec',
             'decode_only_images_per_cpu_sec')
-    out = {'bench': 'vs_pytorch_loader', 'threads': a.threads, 'batch': a.batch, 'size': a.size, 'rounds': a.rounds,
+    out = {'bench': 'vs_pytorch_loader', 'threads': a.threads, 'batch': a.batch, 'size': a.size, 'rounds': a.rounds, 'seekable': a.seekable,
            'samples': ours[0]['samples'], 'ctrain': {**{k: med(ours, k) for k in keys}, 'range': spread(ours), 'bound_by': ours[-1]['bound_by']},
            'peers': {}}
     for name, rows in theirs.items():
