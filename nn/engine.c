@@ -233,9 +233,11 @@ enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b, struc
 {
 	CT_TRY(check_batch(p, b));
 	p->forward_done = false;
-	p->net->ran = p;
-	if (b->n > 0)
-		CT_TRY(p->net->engine->ops->forward(p, b, metrics));
+	if (b->n > 0) {
+		enum ct_status st = p->net->engine->ops->forward(p, b, metrics);
+		p->net->ran = st == CT_OK ? p : NULL;
+		CT_TRY(st);
+	}
 	p->rows = b->n;
 	p->forward_done = true;
 	return CT_OK;

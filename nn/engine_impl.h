@@ -59,7 +59,8 @@ struct ct_net {
 	bool owns_grads, opened;
 	struct ct_net_memory memory;
 	int n_programs;
-	const ct_program *ran; /* the last forward pass; NULL: a program has been made since */
+	const ct_program *ran; /* whose values are in the memory that programs share; NULL: nobody's. ops->forward finds
+				* the one before it here */
 	void *impl;
 };
 

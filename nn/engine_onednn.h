@@ -25,8 +25,7 @@ struct onednn_net {
 	const ct_dnnl_desc **layout; /* [n_params]; NULL until the first program has chosen */
 	char *arena;
 	size_t arena_bytes;
-	struct onednn_program *programs;     /* bound to the arena */
-	const struct onednn_program *holder; /* whose values are in it; NULL: nobody's */
+	struct onednn_program *programs; /* bound to the arena */
 };
 
 /* Where the bytes of a task's argument are. */

@@ -313,7 +313,6 @@ enum ct_status ct_onednn_bind(struct onednn_program *p)
 	struct onednn_net *net = net_of(p);
 
 	CT_TRY(plan_arena(p));
-	net->holder = NULL; /* the padding of what is bound is written to, if nothing else */
 	if (p->arena_bytes > net->arena_bytes)
 		CT_TRY(make_arena(p->base.net, p->arena_bytes));
 	CT_TRY(bind_tasks(p));
@@ -331,8 +330,6 @@ void ct_onednn_unbind(struct onednn_program *p)
 		at = &(*at)->next;
 	if (*at)
 		*at = p->next;
-	if (net->holder == p)
-		net->holder = NULL;
 	if (net->programs)
 		return;
 	ct_free_aligned(net->arena);
@@ -343,15 +340,12 @@ void ct_onednn_unbind(struct onednn_program *p)
 /* Weights that were folded lay in the arena, too. */
 enum ct_status ct_onednn_take_arena(struct onednn_program *p)
 {
-	struct onednn_net *net = net_of(p);
-
-	if (net->holder == p)
+	if (p->base.net->ran == &p->base)
 		return CT_OK;
-	if (p->arena_bytes > net->arena_bytes) /* a larger one was refused when a program was to be made */
+	if (p->arena_bytes > net_of(p)->arena_bytes) /* a larger one was refused when a program was to be made */
 		CT_TRY(make_arena(p->base.net, p->arena_bytes));
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
 		p->values[id].fold_made = false;
-	net->holder = p;
 	return CT_OK;
 }
 

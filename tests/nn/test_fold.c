@@ -72,19 +72,24 @@ static void vary_statistics(ct_net *net)
 	}
 }
 
-static void evaluate(const struct rig *r, ct_program *p, const struct setup *s, float logits[ROWS * 10])
+static void evaluate_rows(const struct rig *r, ct_program *p, const struct setup *s, int rows, float logits[ROWS * 10])
 {
-	const size_t n = shape_elems(s->input) * ROWS;
+	const size_t n = shape_elems(s->input) * (size_t)rows;
 	float *x = CT_NEW_ARRAY(float, n);
 	int32_t labels[ROWS] = {1, 2, 3};
 	struct ct_metrics m = {0};
-	const struct ct_batch b = {.n = ROWS, .x = x, .labels = labels};
+	const struct ct_batch b = {.n = rows, .x = x, .labels = labels};
 
 	fill_floats(9, x, n);
 	assert_ok(ct_program_forward(p, &b, &m));
 	assert_ok(ct_program_read(p, ct_graph_node(r->graph, ct_graph_loss(r->graph))->in[0], false, logits));
-	assert_int_equal(m.count, ROWS);
+	assert_int_equal(m.count, rows);
 	ct_free(x);
+}
+
+static void evaluate(const struct rig *r, ct_program *p, const struct setup *s, float logits[ROWS * 10])
+{
+	evaluate_rows(r, p, s, ROWS, logits);
 }
 
 static void test_equals_ref(void **state)
@@ -130,19 +135,24 @@ static void test_norms_cost_nothing(void **state)
 	rig_close(&r);
 }
 
-/* A program that has folded before gives what a new one gives; and again, when the new one has used the memory. */
+/* A program that has folded before gives what a new one gives; and again, when one of another size has used the memory. */
 static void assert_like_new(const struct rig *r, const struct setup *s, const float before[ROWS * 10])
 {
 	float a[ROWS * 10], b[ROWS * 10];
-	ct_program *fresh;
+	ct_program *fresh, *small;
 
 	evaluate(r, r->program, s, a);
 	assert_ok(ct_program_create(r->net, ROWS, CT_EVAL, &fresh));
 	evaluate(r, fresh, s, b);
 	assert_memory_equal(a, b, sizeof(a));
-	evaluate(r, r->program, s, b);
+	assert_ok(ct_program_create(r->net, 1, CT_EVAL, &small));
+	for (int i = 0; i < 2; i++) {
+		evaluate(r, r->program, s, b);
+		assert_memory_equal(a, b, sizeof(a));
+		evaluate_rows(r, small, s, 1, b);
+	}
+	ct_program_destroy(small);
 	ct_program_destroy(fresh);
-	assert_memory_equal(a, b, sizeof(a));
 	assert_true(largest(a, before, ROWS * 10) > 0);
 }
 
