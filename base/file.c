@@ -278,3 +278,10 @@ char *ct_path_dir(const char *path)
 		n--;
 	return n ? ct_strndup(path, n) : ct_strdup(".");
 }
+
+const char *ct_path_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}

@@ -36,5 +36,7 @@ enum ct_status ct_link_replace(const char *target, const char *link) CT_MUST_CHE
 char *ct_path_join(const char *a, const char *b);
 /* Folder part ("." when there is none), returns owned. */
 char *ct_path_dir(const char *path);
+/* What stands behind the last slash, borrowed. */
+const char *ct_path_name(const char *path);
 
 #endif

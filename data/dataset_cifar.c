@@ -286,8 +286,7 @@ static void say_what(const struct ct_dataset_kind *kind, const struct layout *la
 	struct ct_str list = {0};
 
 	for (int i = 0; i < f->n; i++)
-		ct_str_addf(&list, "%s%s", i ? ", " : "",
-			    strrchr(f->path[i], '/') ? strrchr(f->path[i], '/') + 1 : f->path[i]);
+		ct_str_addf(&list, "%s%s", i ? ", " : "", ct_path_name(f->path[i]));
 	if (f->n < want)
 		CT_INFO("%s: %" PRIu64 " samples of %d of the %d training files (%s)", kind->name, f->n_records, f->n,
 			want, ct_str_text(&list));

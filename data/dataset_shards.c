@@ -32,13 +32,6 @@ struct shard_set {
 	struct ct_class_list classes;
 };
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* Threads take shards one by one. Each process begins elsewhere, so that ranks that index the same shards at the same
  * time find much of it done by the others. */
 struct indexing {
@@ -194,7 +187,7 @@ static enum ct_status check_labels(const struct shard_set *s, const struct ct_sh
 
 		if (p->label < n_classes)
 			continue;
-		describe_at(base_name(s->paths[shard]), x, p->key, p->key_len, p->offset, where, sizeof(where));
+		describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, where, sizeof(where));
 		(void)CT_FAIL(CT_DATA, "%s: label %d is out of range, there are %d classes", where, p->label,
 			      n_classes);
 		ct_error_hint("labels count from 0; is data.classes right?");
@@ -401,7 +394,7 @@ static void describe_sample(const ct_dataset *d, uint32_t i, char *text, size_t 
 	const struct ct_shard_index *x = &s->indexes[shard];
 	const struct ct_shard_sample *p = &x->samples[i - s->first[shard]];
 
-	describe_at(base_name(s->paths[shard]), x, p->key, p->key_len, p->offset, text, len);
+	describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, text, len);
 }
 
 static void key_of(const ct_dataset *d, uint32_t i, char *text, size_t len)
@@ -422,7 +415,7 @@ static void describe_skipped(const ct_dataset *d, uint32_t i, char *text, size_t
 	const struct ct_shard_skipped *p = &x->skipped[i - s->first_skipped[shard]];
 	size_t n;
 
-	describe_at(base_name(s->paths[shard]), x, p->key, p->key_len, p->offset, text, len);
+	describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, text, len);
 	n = strlen(text);
 	ct_name_escape(": ", 2, text + n, len - n);
 	n = strlen(text);
@@ -443,7 +436,7 @@ static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 
 	for (size_t i = 0; i < s->n_shards; i++) {
 		const struct ct_shard_index *x = &s->indexes[i];
-		const char *name = base_name(s->paths[i]);
+		const char *name = ct_path_name(s->paths[i]);
 		char text[96];
 		int n = snprintf(text, sizeof(text), " bytes=%" PRIu64 " n=%u crc=%08x\n", x->bytes, x->n, x->crc);
 

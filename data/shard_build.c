@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file.h"
 #include "data/inflate.h"
 
 #define MAX_LABEL_BYTES 64
@@ -73,11 +74,9 @@ static bool unsafe(const char *p, size_t n)
 
 enum ct_status ct_shard_build_init(struct ct_shard_build *b, ct_tar *t, struct ct_shard_index *x)
 {
-	const char *path = ct_tar_path(t), *slash = strrchr(path, '/');
-
 	*b = (struct ct_shard_build){.tar = t, .x = x};
 	*x = (struct ct_shard_index){.bytes = ct_tar_bytes(t), .mtime_ns = ct_tar_mtime_ns(t)};
-	ct_str_add(&b->text, slash ? slash + 1 : path);
+	ct_str_add(&b->text, ct_path_name(ct_tar_path(t)));
 	ct_str_add_bytes(&b->text, "", 1);
 	return ct_str_status(&b->text);
 }

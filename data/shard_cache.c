@@ -178,13 +178,6 @@ enum ct_status ct_shard_index_unpack(const uint8_t *data, size_t n, const char *
 	return CT_OK;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 char *ct_shard_index_path(const char *shard, const char *dir)
 {
 	char real[PATH_MAX], *folder, *path = NULL;
@@ -192,7 +185,7 @@ char *ct_shard_index_path(const char *shard, const char *dir)
 	if (!dir) {
 		folder = ct_path_dir(shard);
 		if (folder)
-			path = ct_strfmt("%s/" FOLDER "/%s.index", folder, base_name(shard));
+			path = ct_strfmt("%s/" FOLDER "/%s.index", folder, ct_path_name(shard));
 		ct_free(folder);
 		return path;
 	}
@@ -201,7 +194,7 @@ char *ct_shard_index_path(const char *shard, const char *dir)
 	if (folder) {
 		const char *whole = realpath(folder, real) ? real : folder;
 
-		path = ct_strfmt("%s/%s.%08x.index", dir, base_name(shard), ct_crc32(0, whole, strlen(whole)));
+		path = ct_strfmt("%s/%s.%08x.index", dir, ct_path_name(shard), ct_crc32(0, whole, strlen(whole)));
 	}
 	ct_free(folder);
 	return path;
@@ -298,7 +291,7 @@ static bool load(const ct_tar *t, const char *index_dir, struct ct_shard_index *
 	for (int i = 0; i < 2 && !found; i++) {
 		char *path = place(ct_tar_path(t), index_dir, i);
 
-		found = path && load_at(path, base_name(ct_tar_path(t)), ct_tar_bytes(t), ct_tar_mtime_ns(t), out);
+		found = path && load_at(path, ct_path_name(ct_tar_path(t)), ct_tar_bytes(t), ct_tar_mtime_ns(t), out);
 		ct_free(path);
 	}
 	return found;
@@ -342,8 +335,8 @@ static void save(const struct ct_shard_index *x, const char *shard, const char *
 /* SHARD.idx for SHARD.tar; *found false: there is none. */
 static enum ct_status open_dali(ct_tar *t, struct ct_shard_index *out, bool *found)
 {
-	const char *shard = ct_tar_path(t), *dot = strrchr(base_name(shard), '.');
-	size_t stem = dot && dot > base_name(shard) ? (size_t)(dot - shard) : strlen(shard), n;
+	const char *shard = ct_tar_path(t), *dot = strrchr(ct_path_name(shard), '.');
+	size_t stem = dot && dot > ct_path_name(shard) ? (size_t)(dot - shard) : strlen(shard), n;
 	enum ct_status st;
 	char *path, *text;
 	struct stat sb;

@@ -279,12 +279,10 @@ static enum ct_status check_missing(const struct list *l)
 	size_t missing = 0;
 
 	for (size_t i = 0; i < l->n; i++) {
-		const char *slash = strrchr(l->paths[i], '/');
-
 		if (ct_file_exists(l->paths[i]))
 			continue;
 		if (missing++ < MISSING_SHOWN)
-			ct_str_addf(&names, "%s%s", missing > 1 ? ", " : "", slash ? slash + 1 : l->paths[i]);
+			ct_str_addf(&names, "%s%s", missing > 1 ? ", " : "", ct_path_name(l->paths[i]));
 	}
 	if (missing == 0)
 		return CT_OK;

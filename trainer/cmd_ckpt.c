@@ -281,13 +281,12 @@ out:
 static enum ct_status verify_file(const char *path, const char **how)
 {
 	struct ct_ckpt_state state;
-	const char *name = strrchr(path, '/');
+	const char *name = ct_path_name(path);
 	enum ct_status st = CT_OK;
 	ct_safetensors *s;
 	char *folder;
 
 	*how = "well-formed; there is no checksum to compare with";
-	name = name ? name + 1 : path;
 	CT_TRY(ct_safetensors_open(path, &s));
 	ct_safetensors_close(s);
 	CT_TRY_ALLOC(folder = ct_path_dir(path));

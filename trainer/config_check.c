@@ -360,7 +360,7 @@ static void settle(struct checker *k, const char *key, char **slot, char *text, 
 static enum ct_status resolve(struct checker *k)
 {
 	struct ct_config *c = k->c;
-	const char *slash = strrchr(k->path, '/'), *file = slash ? slash + 1 : k->path, *root = getenv("CTRAIN_DATA");
+	const char *file = ct_path_name(k->path), *root = getenv("CTRAIN_DATA");
 	const char *ending = strrchr(file, '.');
 	char *text;
 

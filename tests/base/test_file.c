@@ -286,6 +286,9 @@ static void test_paths(void **state)
 	assert_owned(ct_path_dir("/b"), "/");
 	assert_owned(ct_path_dir("/"), "/");
 	assert_owned(ct_path_dir(""), ".");
+	assert_string_equal(ct_path_name("a/b"), "b");
+	assert_string_equal(ct_path_name("/a/b/"), "");
+	assert_string_equal(ct_path_name("b"), "b");
 }
 
 #define TEST(f) cmocka_unit_test_teardown(f, work_again)
