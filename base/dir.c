@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -111,11 +110,6 @@ enum ct_status ct_dir_remove(const char *path)
 	return CT_OK;
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static enum ct_status append_name(char ***names, size_t *n, size_t *cap, const char *name)
 {
 	if (*n == *cap) {
@@ -152,8 +146,7 @@ enum ct_status ct_dir_list(const char *path, char ***names, size_t *n)
 		ct_dir_list_free(list, count);
 		return st;
 	}
-	if (count > 0)
-		qsort(list, count, sizeof(*list), by_bytes);
+	ct_texts_sort(list, count);
 	*names = list;
 	*n = count;
 	return CT_OK;

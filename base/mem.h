@@ -16,6 +16,7 @@ void ct_free(void *p);
 void *ct_calloc_aligned(size_t align, size_t bytes);
 void ct_free_aligned(void *p);
 bool ct_ends_with(const char *text, const char *tail); /* allocates nothing */
+void ct_texts_sort(char **texts, size_t n);            /* by their bytes */
 char *ct_strdup(const char *s);
 char *ct_strndup(const char *s, size_t n);
 char *ct_strfmt(const char *fmt, ...) CT_PRINTF(1, 2);

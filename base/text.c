@@ -28,6 +28,17 @@ bool ct_ends_with(const char *text, const char *tail)
 	return n >= k && strcmp(text + n - k, tail) == 0;
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void ct_texts_sort(char **texts, size_t n)
+{
+	if (n)
+		qsort(texts, n, sizeof(*texts), by_bytes);
+}
+
 char *ct_strdup(const char *s)
 {
 	return ct_strndup(s, PTRDIFF_MAX);

@@ -251,16 +251,11 @@ enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_l
 	return CT_OK;
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, struct ct_class_list *out)
 {
 	size_t kept = 0;
 
-	qsort(ids, n, sizeof(*ids), by_bytes);
+	ct_texts_sort(ids, n);
 	for (size_t i = 0; i < n; i++) {
 		if (kept == 0 || strcmp(ids[kept - 1], ids[i]) != 0)
 			ids[kept++] = ids[i];

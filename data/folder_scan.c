@@ -175,11 +175,6 @@ enum ct_status ct_folder_scan(const char *root, const char *sub, bool deep, stru
 	return CT_OK;
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static enum ct_status read_folders(DIR *dir, const char *root, char ***names, size_t *n)
 {
 	const struct dirent *e;
@@ -218,7 +213,6 @@ enum ct_status ct_folder_classes(const char *root, char ***names, size_t *n)
 		ct_dir_list_free(*names, *n);
 		return st;
 	}
-	if (*n)
-		qsort(*names, *n, sizeof(**names), by_bytes);
+	ct_texts_sort(*names, *n);
 	return CT_OK;
 }

@@ -3,7 +3,6 @@
 #include <glob.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -59,11 +58,6 @@ static void add_quoted(struct ct_str *s, const char *dir)
 		ct_str_addf(s, strchr("*?[]\\{}", *dir) ? "\\%c" : "%c", *dir);
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* What matches dir/pattern; *found is how many. */
 static enum ct_status list_glob(struct list *l, const char *dir, const char *pattern, size_t *found)
 {
@@ -91,8 +85,7 @@ static enum ct_status list_glob(struct list *l, const char *dir, const char *pat
 	if (rc == 0)
 		globfree(&g);
 	*found = l->n - before;
-	if (*found)
-		qsort(l->paths + before, *found, sizeof(*l->paths), by_bytes);
+	ct_texts_sort(l->paths + before, *found);
 done_whole:
 	ct_str_release(&whole);
 	return st;
@@ -303,7 +296,7 @@ static enum ct_status check_twice(const struct list *l)
 
 	CT_TRY_ALLOC(sorted = CT_NEW_ARRAY(char *, l->n));
 	memcpy(sorted, l->paths, l->n * sizeof(*sorted));
-	qsort(sorted, l->n, sizeof(*sorted), by_bytes);
+	ct_texts_sort(sorted, l->n);
 	for (size_t i = 1; i < l->n && st == CT_OK; i++) {
 		if (strcmp(sorted[i - 1], sorted[i]) == 0)
 			st = CT_FAIL(CT_CONFIG, "the shard %s is in the list twice", sorted[i]);

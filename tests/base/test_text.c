@@ -198,13 +198,23 @@ static void test_real_numbers(void **state)
 	assert_true(v == 0);
 }
 
+static void test_sort(void **state)
+{
+	char a[] = "a", upper[] = "B", b[] = "b", accent[] = "\xc3\xa9", *texts[] = {accent, b, a, upper};
+
+	(void)state;
+	ct_texts_sort(texts, CT_ARRAY_LEN(texts));
+	assert_true(texts[0] == upper && texts[1] == a && texts[2] == b && texts[3] == accent);
+	ct_texts_sort(NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_growing),      cmocka_unit_test(test_out_of_memory_is_sticky),
 		cmocka_unit_test(test_escapes),      cmocka_unit_test(test_escaped_cut),
 		cmocka_unit_test(test_suggest),      cmocka_unit_test(test_whole_numbers),
-		cmocka_unit_test(test_real_numbers),
+		cmocka_unit_test(test_real_numbers), cmocka_unit_test(test_sort),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
