@@ -58,6 +58,9 @@ int ct_checkpoint_count(const char *run_dir);
  * checkpoint) or a .safetensors file (for trainer/model_weights.h). Without run_dir (NULL) all are paths.
  * CT_NOT_FOUND. Does not verify. */
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path) CT_MUST_CHECK;
+/* The run folder that this is, or that this checkpoint RUN/checkpoints/STEP or file of one is in; a config.yaml in other
+ * folders above is somebody else's. Returns owned; NULL: none. */
+char *ct_checkpoint_run(const char *path);
 /* Checks presence, sizes and checksums of all files; CT_DATA names file and reason. */
 enum ct_status ct_checkpoint_verify(const char *path) CT_MUST_CHECK;
 enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out,

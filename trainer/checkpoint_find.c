@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -347,6 +348,35 @@ enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char
 		return no_checkpoint(what);
 	CT_TRY_ALLOC(*path = ct_strdup(what));
 	return CT_OK;
+}
+
+/* Cuts off the last name and returns it. */
+static const char *cut(char *path)
+{
+	char *slash = strrchr(path, '/');
+
+	if (!slash)
+		return "";
+	*slash = '\0';
+	return slash + 1;
+}
+
+char *ct_checkpoint_run(const char *path)
+{
+	char at[PATH_MAX];
+
+	if (!realpath(path, at))
+		return NULL;
+	if (!holds(at, CT_CKPT_FOLDER)) {
+		if (!holds(at, CT_CKPT_STATE))
+			cut(at);
+		if (!holds(at, CT_CKPT_STATE))
+			return NULL;
+		cut(at);
+		if (strcmp(cut(at), CT_CKPT_FOLDER) != 0)
+			return NULL;
+	}
+	return holds(at, "config.yaml") ? ct_strdup(at) : NULL;
 }
 
 int ct_checkpoint_count(const char *run_dir)

@@ -78,7 +78,7 @@ static const struct ct_option options[] = {
 	{"checkpoint", "PATH|best|last", CT_OPT_CKPT, CT_OPTION_TEXT, NULL, FIELD(checkpoint),
 	 "the checkpoint (best, where there is one, else last)"},
 	{"config", "CONFIG.yaml", CT_OPT_PREDICT, CT_OPTION_TEXT, NULL, FIELD(config),
-	 "what the model is, where no config.yaml lies beside it"},
+	 "what the model is, where it is in no run folder"},
 	{"top", "N", CT_OPT_PREDICT, CT_OPTION_TEXT, NULL, FIELD(top), "classes to name for each image (5)"},
 	{"json", NULL, CT_OPT_JSON, CT_OPTION_FLAG, NULL, FIELD(json), "print JSON"},
 	{"out o", "PATH", CT_OPT_OUT, CT_OPTION_TEXT, NULL, FIELD(out), "where to write"},

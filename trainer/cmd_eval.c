@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/class_list.h"
+#include "trainer/checkpoint.h"
 #include "trainer/cli.h"
 #include "trainer/evaluate.h"
 #include "trainer/launch.h"
@@ -64,9 +65,10 @@ static enum ct_status check_classes(const char *checkpoint, const ct_dataset *va
 {
 	struct ct_class_list was = {0};
 	enum ct_status st = CT_OK;
-	char *path;
-	CT_TRY_ALLOC(path = ct_path_join(checkpoint, "../../classes.txt"));
-	if (ct_file_exists(path))
+	char *run = ct_checkpoint_run(checkpoint), *path = NULL;
+	if (run && !(path = ct_path_join(run, "classes.txt")))
+		st = CT_NOMEM;
+	else if (run && ct_file_exists(path))
 		st = ct_class_list_load(path, &was);
 	for (int i = 0; i < was.n && st == CT_OK; i++) {
 		const char *is = ct_dataset_class_name(val, i);
@@ -78,6 +80,7 @@ static enum ct_status check_classes(const char *checkpoint, const ct_dataset *va
 	}
 	ct_class_list_release(&was);
 	ct_free(path);
+	ct_free(run);
 	return st;
 }
 

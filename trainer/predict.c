@@ -1,9 +1,7 @@
 #include "trainer/predict.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -21,25 +19,6 @@ static char *existing(const char *folder, const char *name)
 	if (path && ct_file_exists(path))
 		return path;
 	ct_free(path);
-	return NULL;
-}
-
-/* The run folder that a model belongs to: itself, or the one around a checkpoint or its file. NULL: none. Owned. */
-static char *run_of(const char *model)
-{
-	char path[PATH_MAX], *slash;
-	if (!realpath(model, path))
-		return NULL;
-	for (int up = 0; up < 4; up++) {
-		char *config = existing(path, "config.yaml");
-		ct_free(config);
-		if (config)
-			return ct_strdup(path);
-		slash = strrchr(path, '/');
-		if (!slash || slash == path)
-			return NULL;
-		*slash = '\0';
-	}
 	return NULL;
 }
 
@@ -61,8 +40,8 @@ static enum ct_status find_config(struct ct_predictor *p, const char *run, const
 {
 	char *path;
 	if (!config && !run) {
-		ct_error_set(CT_USAGE, __FILE__, __LINE__, "nothing beside %s says what model these weights are of",
-			     model);
+		ct_error_set(CT_USAGE, __FILE__, __LINE__,
+			     "%s is in no run folder: nothing says what model these weights are of", model);
 		ct_error_hint("name the configuration: --config CONFIG.yaml");
 		return CT_USAGE;
 	}
@@ -147,7 +126,7 @@ enum ct_status ct_predictor_open(const char *model, const char *which, const cha
 				 const struct ct_config_set *sets, size_t n_sets, int max_rows,
 				 struct ct_predictor *out)
 {
-	char *run = run_of(model);
+	char *run = ct_checkpoint_run(model);
 	*out = (struct ct_predictor){.rows = max_rows};
 	enum ct_status st = open_predictor(out, run, model, which, config, sets, n_sets);
 	ct_free(run);

@@ -314,6 +314,10 @@ class Prediction(Images):
         os.link(self.path("run", "checkpoints", "last", "model.safetensors"), weights)
         r = self.run_ctrain("predict", weights, good, expect=USAGE)
         self.assert_last_says(r, "--config")
+        # A config.yaml above that is none of a run says nothing about them.
+        self.write("config.yaml", "model: {name: mlp}\ndata: {name: mnist}\ntrain: {epochs: 1}\n")
+        r = self.run_ctrain("predict", weights, good, expect=USAGE)
+        self.assert_says(r, "is in no run folder")
         r = self.run_ctrain("predict", weights, good, "--config", self.path("tiny.yaml"))
         self.assertIn("class ", r.out)
         r = self.run_ctrain("predict", self.path("nothing"), good, expect=DATA)

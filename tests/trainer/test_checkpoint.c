@@ -311,6 +311,44 @@ static void test_resolve(void **state)
 	ct_free(path);
 }
 
+/* Whose run a path is in; want NULL: nobody's. */
+static void expect_run(const char *folder, const char *below, const char *want)
+{
+	char *path = ct_path_join(folder, below), *run = ct_checkpoint_run(path);
+
+	if (!run != !want || (run && strcmp(run, want) != 0))
+		fail_msg("%s: in the run %s, not %s", path, run ? run : "none", want ? want : "none");
+	ct_free(run);
+	ct_free(path);
+}
+
+/* Only what stands where checkpoints stand belongs to a run; the folders above may have a config.yaml of their own. */
+static void test_run(void **state)
+{
+	const char *run = in_tmpdir("whose/run");
+
+	(void)state;
+	assert_ok(fixture_save(&fx, run, 5, 0, false));
+	expect_run(run, "", NULL);
+	expect_run(run, "checkpoints/last", NULL);
+	assert_ok(ct_file_replace(in_tmpdir("whose/run/config.yaml"), "", 0));
+	expect_run(run, "", run);
+	expect_run(run, "checkpoints/last", run);
+	expect_run(run, "checkpoints/step-000000000005/", run);
+	expect_run(run, "checkpoints/last/model.safetensors", run);
+	expect_run(run, "checkpoints", NULL);
+	expect_run(run, "nothing", NULL);
+	assert_ok(ct_dir_make(in_tmpdir("whose/run/checkpoints/own")));
+	assert_ok(ct_file_replace(in_tmpdir("whose/run/checkpoints/own/model.safetensors"), "", 0));
+	assert_ok(ct_file_replace(in_tmpdir("whose/run/best.safetensors"), "", 0));
+	expect_run(run, "checkpoints/own/model.safetensors", NULL);
+	expect_run(run, "best.safetensors", NULL);
+	assert_int_equal(rename(in_tmpdir("whose/run/checkpoints/step-000000000005"), in_tmpdir("whose/run/step")), 0);
+	expect_run(run, "step", NULL);
+	expect_run(run, "step/model.safetensors", NULL);
+	expect_run("/", "", NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +361,7 @@ int main(void)
 		cmocka_unit_test(test_same_step),
 		cmocka_unit_test(test_not_finite),
 		cmocka_unit_test(test_resolve),
+		cmocka_unit_test(test_run),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
