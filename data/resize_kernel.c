@@ -30,7 +30,7 @@ static enum ct_status tabulate(struct ct_resize_table *t, const struct ct_resize
 	return CT_OK;
 }
 
-static void across_plain(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst)
+static void row_plain(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst)
 {
 	const int32_t *k = t->k;
 
@@ -45,6 +45,12 @@ static void across_plain(const struct ct_resize_table *t, const uint8_t *src, ui
 		for (int c = 0; c < 3; c++)
 			dst[c] = (uint8_t)(sum[c] >> CT_RESIZE_BITS);
 	}
+}
+
+static void across_plain(const struct ct_resize_table *t, const uint8_t *const src[2], uint8_t *const dst[2])
+{
+	row_plain(t, src[0], dst[0]);
+	row_plain(t, src[1], dst[1]);
 }
 
 static void down_plain(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst)
@@ -118,10 +124,10 @@ INLINE AVX2 void across_pairs(const struct ct_resize_table *t, const uint8_t *sr
 	}
 }
 
-static AVX2 void across_avx2(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst)
+static AVX2 void row_avx2(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst)
 {
 	if (t->taps % 2 != 0)
-		across_plain(t, src, dst); /* sources of a few pixels */
+		row_plain(t, src, dst); /* sources of a few pixels */
 	else if (t->taps == 2)
 		across_pairs(t, src, dst, 1);
 	else if (t->taps == 4)
@@ -130,6 +136,12 @@ static AVX2 void across_avx2(const struct ct_resize_table *t, const uint8_t *src
 		across_pairs(t, src, dst, 3);
 	else
 		across_pairs(t, src, dst, t->taps / 2);
+}
+
+static AVX2 void across_avx2(const struct ct_resize_table *t, const uint8_t *const src[2], uint8_t *const dst[2])
+{
+	row_avx2(t, src[0], dst[0]);
+	row_avx2(t, src[1], dst[1]);
 }
 
 static AVX2 void down_avx2(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst)

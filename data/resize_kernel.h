@@ -25,8 +25,9 @@ struct ct_resize_table {
 struct ct_resize_kernel {
 	/* The table for an axis on rows of `width` source pixels. It keeps its memory. CT_NOMEM. */
 	enum ct_status (*tabulate)(struct ct_resize_table *t, const struct ct_resize_axis *a, int width) CT_MUST_CHECK;
-	/* dst[i] = sum over t of src[from[i] + t] * k[i][t]; dst has CT_RESIZE_PITCH bytes. */
-	void (*across)(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst);
+	/* dst[r][i] = sum over t of src[r][from[i] + t] * k[i][t], for two rows, since reading the table takes as long as
+	 * the sums; dst[r] has CT_RESIZE_PITCH bytes. */
+	void (*across)(const struct ct_resize_table *t, const uint8_t *const src[2], uint8_t *const dst[2]);
 	/* dst[i] = sum over t of rows[t][i] * k[t] for n bytes, a multiple of CT_RESIZE_ROW. */
 	void (*down)(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst);
 	int unit; /* fastest when `taps` of the axis across is a multiple of it */

@@ -124,26 +124,31 @@ INLINE __m512i weights(const int8_t *k)
 	return _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)(const void *)k));
 }
 
-/* Four pixels whose sources are in the window at `src`: sums before the last shift. Indices wrap round in the window:
- * what taps behind the last read has no weight. */
-INLINE __m512i sum_near(const uint8_t *src, const uint8_t *order, const int8_t *k, int steps)
+/* Four pixels of each row whose sources are in the window at `src`: sums before the last shift. Indices wrap round in
+ * the window: what taps behind the last read has no weight. */
+INLINE void sum_near(__m512i sum[2], const uint8_t *const src[2], const uint8_t *order, const int8_t *k, int steps)
 {
-	__m512i window = _mm512_loadu_si512(src), index = _mm512_load_si512(order), sum = _mm512_set1_epi32(HALF_TOP);
-	__m512i px[WINDOW / 4];
+	__m512i index = _mm512_load_si512(order), window[2], px[WINDOW / 4][2];
 
+	for (int r = 0; r < 2; r++) {
+		window[r] = _mm512_loadu_si512(src[r]);
+		sum[r] = _mm512_set1_epi32(HALF_TOP);
+	}
 	for (int s = 0; s < steps; s++) {
-		px[s] = _mm512_permutexvar_epi8(index, window);
+		for (int r = 0; r < 2; r++)
+			px[s][r] = _mm512_permutexvar_epi8(index, window[r]);
 		index = _mm512_add_epi8(index, _mm512_set1_epi8(16));
 	}
-	for (int s = 0; s < steps; s++)
-		sum = _mm512_dpbusd_epi32(sum, px[s], weights(k + DIGITS * s));
-	sum = _mm512_slli_epi32(sum, 8);
-	for (int s = 0; s < steps; s++)
-		sum = _mm512_dpbusd_epi32(sum, px[s], weights(k + DIGITS * s + 16));
-	sum = _mm512_slli_epi32(sum, 8);
-	for (int s = 0; s < steps; s++)
-		sum = _mm512_dpbusd_epi32(sum, px[s], weights(k + DIGITS * s + 32));
-	return sum;
+	for (int d = 0; d < 3; d++) {
+		for (int r = 0; r < 2; r++)
+			sum[r] = d > 0 ? _mm512_slli_epi32(sum[r], 8) : sum[r];
+		for (int s = 0; s < steps; s++) {
+			__m512i w = weights(k + DIGITS * s + 16 * d);
+
+			for (int r = 0; r < 2; r++)
+				sum[r] = _mm512_dpbusd_epi32(sum[r], px[s][r], w);
+		}
+	}
 }
 
 /* Four source pixels from `src` on as the pixel p of a register, `there` of them. */
@@ -189,7 +194,7 @@ INLINE __m512i pack(const __m512i sum[4])
 }
 
 /* Sixteen pixels a turn. `steps` is a constant in most calls, so that the loops over it are unrolled; 0: far. */
-INLINE void across_steps(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst, int steps)
+INLINE void across_steps(const struct ct_resize_table *t, const uint8_t *const src[2], uint8_t *const dst[2], int steps)
 {
 	static const uint8_t rgb[64] = {0,  16, 32, 1,  17, 33, 2,  18, 34, 3,  19, 35, 4,  20, 36, 5,
 					21, 37, 6,  22, 38, 7,  23, 39, 8,  24, 40, 9,  25, 41, 10, 26,
@@ -199,21 +204,30 @@ INLINE void across_steps(const struct ct_resize_table *t, const uint8_t *src, ui
 	const uint8_t *order = t->order;
 	const int8_t *k = t->k;
 
-	for (int i = 0; i < t->n; i += 16, dst += 48) {
-		__m512i sum[4];
+	for (int i = 0; i < t->n; i += 16) {
+		__m512i sum[2][4];
 
 		for (int v = 0; v < 4; v++, k += step, order += 64) {
-			if (steps > 0)
-				sum[v] = sum_near(src + 4 * (size_t)t->from[i / 4 + v], order, k, steps);
-			else
-				sum[v] = sum_far(src, t->from + i + 4 * v, k, t->taps);
+			if (steps > 0) {
+				size_t at = 4 * (size_t)t->from[i / 4 + v];
+				const uint8_t *const window[2] = {src[0] + at, src[1] + at};
+				__m512i both[2];
+
+				sum_near(both, window, order, k, steps);
+				sum[0][v] = both[0];
+				sum[1][v] = both[1];
+			} else {
+				for (int r = 0; r < 2; r++)
+					sum[r][v] = sum_far(src[r], t->from + i + 4 * v, k, t->taps);
+			}
 		}
 		/* What is behind the 48 bytes is overwritten by the next turn. */
-		_mm512_storeu_si512(dst, _mm512_permutexvar_epi8(interleave, pack(sum)));
+		for (int r = 0; r < 2; r++)
+			_mm512_storeu_si512(dst[r] + 3 * i, _mm512_permutexvar_epi8(interleave, pack(sum[r])));
 	}
 }
 
-AVX512 static void across(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst)
+AVX512 static void across(const struct ct_resize_table *t, const uint8_t *const src[2], uint8_t *const dst[2])
 {
 	if (!t->near)
 		across_steps(t, src, dst, 0);
@@ -235,8 +249,8 @@ INLINE void load_rows(__m512i w[3], const int32_t *k, int taps)
 		w[d] = weights(digits + 16 * d);
 }
 
-/* Adds 64 bytes of up to four rows to the sums of each digit; sum[d][v] is of the bytes 4v to 4v + 3 of each lane. */
-INLINE void add_rows(__m512i sum[3][4], const uint8_t *const *rows, int taps, int at, const __m512i w[3])
+/* 64 bytes of up to four rows: px[v] holds the bytes 4v to 4v + 3 of each lane, four rows of each. */
+INLINE void interleave_rows(__m512i px[4], const uint8_t *const *rows, int taps, int at)
 {
 	__m512i row[4], ab[2], cd[2];
 
@@ -247,21 +261,37 @@ INLINE void add_rows(__m512i sum[3][4], const uint8_t *const *rows, int taps, in
 	cd[0] = _mm512_unpacklo_epi8(row[2], row[3]);
 	cd[1] = _mm512_unpackhi_epi8(row[2], row[3]);
 	for (int v = 0; v < 4; v++) {
-		__m512i px = v % 2 == 0 ? _mm512_unpacklo_epi16(ab[v / 2], cd[v / 2])
-					: _mm512_unpackhi_epi16(ab[v / 2], cd[v / 2]);
-
-		for (int d = 0; d < 3; d++)
-			sum[d][v] = _mm512_dpbusd_epi32(sum[d][v], px, w[d]);
+		px[v] = v % 2 == 0 ? _mm512_unpacklo_epi16(ab[v / 2], cd[v / 2])
+				   : _mm512_unpackhi_epi16(ab[v / 2], cd[v / 2]);
 	}
 }
 
-/* `steps` of four rows are a constant, and their weights stay in registers; 0: any number of rows. */
-INLINE void down_steps(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst, int steps)
+/* `steps` of four rows are a constant, and their weights stay in registers. */
+INLINE void down_few(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst, int steps)
 {
 	__m512i w[2][3];
 
 	for (int s = 0; s < steps; s++)
 		load_rows(w[s], k + 4 * s, taps - 4 * s);
+	for (int i = 0; i < n; i += CT_RESIZE_ROW) {
+		__m512i px[2][4], sum[4];
+
+		for (int s = 0; s < steps; s++)
+			interleave_rows(px[s], rows + 4 * s, taps - 4 * s, i);
+		for (int v = 0; v < 4; v++) {
+			sum[v] = _mm512_set1_epi32(HALF_TOP);
+			for (int d = 0; d < 3; d++) {
+				sum[v] = d > 0 ? _mm512_slli_epi32(sum[v], 8) : sum[v];
+				for (int s = 0; s < steps; s++)
+					sum[v] = _mm512_dpbusd_epi32(sum[v], px[s][v], w[s][d]);
+			}
+		}
+		_mm512_storeu_si512(dst + i, pack(sum));
+	}
+}
+
+AVX512 static void down_many(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst)
+{
 	for (int i = 0; i < n; i += CT_RESIZE_ROW) {
 		__m512i sum[3][4];
 
@@ -269,11 +299,15 @@ INLINE void down_steps(const uint8_t *const *rows, const int32_t *k, int taps, i
 			sum[0][v] = _mm512_set1_epi32(HALF_TOP);
 			sum[1][v] = sum[2][v] = _mm512_setzero_si512();
 		}
-		for (int s = 0; s < steps; s++)
-			add_rows(sum, rows + 4 * s, taps - 4 * s, i, w[s]);
-		for (int t = 0; steps == 0 && t < taps; t += 4) {
-			load_rows(w[0], k + t, taps - t);
-			add_rows(sum, rows + t, taps - t, i, w[0]);
+		for (int t = 0; t < taps; t += 4) {
+			__m512i w[3], px[4];
+
+			load_rows(w, k + t, taps - t);
+			interleave_rows(px, rows + t, taps - t, i);
+			for (int v = 0; v < 4; v++) {
+				for (int d = 0; d < 3; d++)
+					sum[d][v] = _mm512_dpbusd_epi32(sum[d][v], px[v], w[d]);
+			}
 		}
 		for (int v = 0; v < 4; v++)
 			sum[0][v] = whole(sum[0][v], sum[1][v], sum[2][v]);
@@ -284,11 +318,11 @@ INLINE void down_steps(const uint8_t *const *rows, const int32_t *k, int taps, i
 AVX512 static void down(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst)
 {
 	if (taps <= 4)
-		down_steps(rows, k, taps, n, dst, 1);
+		down_few(rows, k, taps, n, dst, 1);
 	else if (taps <= 8)
-		down_steps(rows, k, taps, n, dst, 2);
+		down_few(rows, k, taps, n, dst, 2);
 	else
-		down_steps(rows, k, taps, n, dst, 0);
+		down_many(rows, k, taps, n, dst);
 }
 
 const struct ct_resize_kernel ct_resize_avx512 = {tabulate, across, down, 1};

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/rng.h"
 #include "data/resize_axis.h"
@@ -24,7 +25,6 @@ static void test_golden(void **state)
 	assert_int_equal(sum.different, 0);
 }
 
-/* In memory of that size, so that a sanitizer sees what is read behind it; free. */
 static struct ct_pixels pixels(int w, int h)
 {
 	uint8_t *p = malloc((size_t)w * (size_t)h * 4);
@@ -42,37 +42,65 @@ static int between(struct ct_rng *rng, int lo, int hi)
 	return lo + (int)ct_rng_below(rng, (uint32_t)(hi - lo + 1));
 }
 
-/* One row of `width` pixels, part of it to n: what both kernels make of it with their own tables. */
-static void check_across(const struct ct_resize_kernel *best, struct ct_rng *rng, int width, int n)
+#define GUARDED 65536
+
+/* Where GUARDED bytes end behind which nothing can be read: sanitizers do not see every load of the kernels. */
+static uint8_t *guarded_end(void)
+{
+	uint8_t *p = mmap(NULL, 2 * GUARDED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(mprotect(p + GUARDED, GUARDED, PROT_NONE), 0);
+	return p + GUARDED;
+}
+
+/* Random pixels, the last of them just before `end`. */
+static struct ct_pixels pixels_before(uint8_t *end, int w, int h)
+{
+	struct ct_pixels src = pixels(w, h);
+	size_t bytes = src.pitch * (size_t)h;
+
+	assert_true(bytes <= GUARDED);
+	memcpy(end - bytes, src.rgbx, bytes);
+	free((void *)(uintptr_t)src.rgbx);
+	src.rgbx = end - bytes;
+	return src;
+}
+
+/* Two rows of `width` pixels, part of them to n: what both kernels make of it with their own tables. */
+static void check_across(const struct ct_resize_kernel *best, struct ct_rng *rng, uint8_t *end, int width, int n)
 {
 	const struct ct_resize_kernel *both[2] = {&ct_resize_plain, best};
 	double len = 0.5 + ct_rng_uniform(rng) * (width - 0.5), at = ct_rng_uniform(rng) * (width - len);
-	struct ct_pixels src = pixels(width, 1);
+	struct ct_pixels src = pixels_before(end, width, 2);
 	bool mirror = ct_rng_below(rng, 2);
-	uint8_t *row[2];
+	const uint8_t *const lines[2] = {src.rgbx, src.rgbx + src.pitch};
+	uint8_t *row[2][2];
 
 	for (int i = 0; i < 2; i++) {
 		struct ct_resize_table t = {0};
 		struct ct_resize_axis a = {0};
 
-		row[i] = malloc(CT_RESIZE_PITCH((size_t)n));
+		for (int j = 0; j < 2; j++)
+			row[i][j] = malloc(CT_RESIZE_PITCH((size_t)n));
 		assert_ok(ct_resize_axis_set(&a, at, len, 0, width, n, mirror, both[i]->unit));
 		assert_ok(both[i]->tabulate(&t, &a, width));
-		both[i]->across(&t, src.rgbx, row[i]);
+		both[i]->across(&t, lines, row[i]);
 		ct_resize_axis_release(&a);
 		ct_scratch_release(&t.mem);
 	}
-	assert_memory_equal(row[0], row[1], (size_t)n * 3);
-	free(row[0]);
-	free(row[1]);
-	free((void *)(uintptr_t)src.rgbx);
+	for (int j = 0; j < 2; j++) {
+		assert_memory_equal(row[0][j], row[1][j], (size_t)n * 3);
+		free(row[0][j]);
+		free(row[1][j]);
+	}
 }
 
 /* `taps` rows with weights that sum up to one. */
-static void check_down(const struct ct_resize_kernel *best, struct ct_rng *rng, int taps)
+static void check_down(const struct ct_resize_kernel *best, struct ct_rng *rng, uint8_t *end, int taps)
 {
 	int n = CT_RESIZE_ROW * between(rng, 1, 12), left = 1 << CT_RESIZE_BITS;
-	struct ct_pixels src = pixels(n / 4, taps);
+	struct ct_pixels src = pixels_before(end, n / 4, taps);
 	uint8_t plain[CT_RESIZE_ROW * 12], fast[CT_RESIZE_ROW * 12];
 	const uint8_t *rows[40];
 	int32_t k[40];
@@ -85,21 +113,22 @@ static void check_down(const struct ct_resize_kernel *best, struct ct_rng *rng, 
 	ct_resize_plain.down(rows, k, taps, n, plain);
 	best->down(rows, k, taps, n, fast);
 	assert_memory_equal(plain, fast, (size_t)n);
-	free((void *)(uintptr_t)src.rgbx);
 }
 
 static void check_kernel(const struct ct_resize_kernel *best)
 {
+	uint8_t *end = guarded_end();
 	struct ct_rng rng;
 
 	ct_rng_init(&rng, 3, CT_RNG_TEST, 0, 0);
 	for (int i = 0; i < 800; i++) {
-		check_across(best, &rng, between(&rng, 1, 8), between(&rng, 1, 40));
-		check_across(best, &rng, between(&rng, 1, 80), between(&rng, 1, 80));
-		check_across(best, &rng, between(&rng, 80, 500), between(&rng, 1, 300));
+		check_across(best, &rng, end, between(&rng, 1, 8), between(&rng, 1, 40));
+		check_across(best, &rng, end, between(&rng, 1, 80), between(&rng, 1, 80));
+		check_across(best, &rng, end, between(&rng, 80, 500), between(&rng, 1, 300));
 	}
 	for (int i = 0; i < 200; i++)
-		check_down(best, &rng, 1 + i % 40);
+		check_down(best, &rng, end, 1 + i % 40);
+	munmap(end - GUARDED, 2 * GUARDED);
 }
 
 static void test_kernels_agree(void **state)
