@@ -13,17 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-
-static bool has_checkpoints(const char *run_dir)
-{
-	char *dir = ct_path_join(run_dir, "checkpoints");
-	char **names = NULL;
-	size_t n = 0;
-	bool any = dir && ct_file_exists(dir) && ct_dir_list(dir, &names, &n) == CT_OK && n > 0;
-	ct_dir_list_free(names, n);
-	ct_free(dir);
-	return any;
-}
+#include "trainer/checkpoint.h"
 
 static enum ct_status move_aside(const char *run_dir)
 {
@@ -56,7 +46,7 @@ static enum ct_status make_sub(const char *run_dir, const char *name)
 
 enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 {
-	if (strcmp(resume, "never") == 0 && has_checkpoints(run_dir)) {
+	if (strcmp(resume, "never") == 0 && ct_checkpoint_count(run_dir) > 0) {
 		int lock = -1;
 		CT_TRY(ct_run_dir_lock(run_dir, &lock)); /* not from under a run that goes on */
 		enum ct_status moved = move_aside(run_dir);

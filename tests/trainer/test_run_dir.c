@@ -18,12 +18,17 @@ static bool exists(const char *run, const char *name)
 	return ct_file_exists(path);
 }
 
-static void add_checkpoint(const char *run)
+static void add_folder(const char *run, const char *name)
 {
 	char path[600];
 
-	snprintf(path, sizeof(path), "%s/checkpoints/step-000000000001", run);
+	snprintf(path, sizeof(path), "%s/checkpoints/%s", run, name);
 	assert_int_equal(ct_dir_make(path), CT_OK);
+}
+
+static void add_checkpoint(const char *run)
+{
+	add_folder(run, "step-000000000001");
 }
 
 static void test_never_moves_a_run_aside(void **state)
@@ -35,6 +40,9 @@ static void test_never_moves_a_run_aside(void **state)
 	assert_true(exists(run, "/log") && exists(run, "/checkpoints"));
 	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_OK);
 	assert_false(exists(run, ".old-1")); /* nothing was in it */
+	add_folder(run, ".tmp-step-000000000001-1-2");
+	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_OK);
+	assert_false(exists(run, ".old-1")); /* nor did it come to a checkpoint */
 	for (int k = 1; k <= 2; k++) {
 		add_checkpoint(run);
 		assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
