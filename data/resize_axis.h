@@ -18,9 +18,9 @@ struct ct_resize_axis {
 	size_t cap_n, cap_k;
 };
 
-/* Source interval [at, at + len) becomes n pixels, only [lo, hi) having any weight; backwards when `mirror`. All pixels
- * that the weights belong to, those of zeros too, are in [lo, hi), lo not negative. The number of taps is a multiple of `unit` where
- * hi - lo allows it. The tables keep their memory. CT_NOMEM. */
+/* Source interval [at, at + len) becomes n pixels, only [lo, hi) having any weight, 0 <= lo; backwards when `mirror`. All
+ * pixels that the weights belong to, those of zeros too, are in [lo, hi). The number of taps is a multiple of `unit`
+ * where hi - lo allows it. The tables keep their memory. CT_NOMEM. */
 enum ct_status ct_resize_axis_set(struct ct_resize_axis *a, double at, double len, int lo, int hi, int n, bool mirror,
 				  int unit) CT_MUST_CHECK;
 void ct_resize_axis_release(struct ct_resize_axis *a);

@@ -17,7 +17,7 @@
 struct ct_resize_table {
 	struct ct_scratch mem; /* of all below */
 	int n, taps;           /* n: rounded up */
-	bool near;             /* how the AVX-512 kernel gathers */
+	int window;            /* of the AVX-512 kernel: source pixels that it permutes at a time */
 	const int32_t *from;   /* [n], or the kernel's */
 	const void *order, *k; /* the kernel's */
 };
