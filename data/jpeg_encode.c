@@ -14,7 +14,8 @@
 #define MAX_PIXELS ((uint64_t)64 << 20)
 #define MAX_SCANS 100
 /* Pixels between restart markers, at most: they cost 5 bytes and some time each, and a window wants on average half of
- * one interval more on both sides. With 96, crops of ImageNet decode 60 % of all MCUs (with 16: 54 %, without: 86 %). */
+ * one interval more on both sides. Of 500 x 375 pixels in 4:2:0, a RandomResizedCrop decodes 53 % of all MCUs then; with
+ * 16 pixels 47 %, without markers 86 %. */
 #define INTERVAL_PIXELS 96
 
 struct ct_jpeg_writer {
