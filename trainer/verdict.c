@@ -62,8 +62,9 @@ static double shared_limit(const struct ct_verdict_facts *f, const struct ct_ran
 static void say_remedy(const struct ct_verdict_facts *f, const struct ct_rank_times *r, double could, int need,
 		       struct ct_str *out)
 {
-	const char *less = f->encoded ? "smaller files (`ctrain data pack`), data.decode=fast or fewer distortions"
-				      : "fewer distortions";
+	const char *less =
+		f->encoded ? "smaller or seekable files (`ctrain data pack`), data.decode=fast or fewer distortions"
+			   : "fewer distortions";
 	double now = r->images / r->step_s, limit = fmin(could, shared_limit(f, r));
 	if (f->compute_threads + need <= f->cpus)
 		ct_str_addf(out, "data.workers=%d would do", need);
