@@ -349,6 +349,22 @@ static struct ct_box shrink(struct ct_box b, int scale, int w, int h)
 	return s;
 }
 
+/* Leaves the columns of the window and one iMCU more on each side, as far as libjpeg cuts them right: at a scale, it takes
+ * components that it shrinks less than others for narrower than they are, and where they still are to be upsampled (to
+ * more than twice the size in one direction) stops within the row. May jump. */
+static void crop(struct jpeg_decompress_struct *d, struct ct_box window, int scale, JDIMENSION *x0, JDIMENSION *width)
+{
+	int margin = d->max_h_samp_factor * DCTSIZE;
+
+	*x0 = 0;
+	*width = d->output_width;
+	if (scale > 1 && (d->max_h_samp_factor > 2 || d->max_v_samp_factor > 2))
+		return;
+	*x0 = (JDIMENSION)(window.x > margin ? window.x - margin : 0);
+	*width = (JDIMENSION)min_int(window.x + window.w + margin, (int)d->output_width) - *x0;
+	jpeg_crop_scanline(d, x0, width);
+}
+
 /* Opens the part of the file that holds the window, if it can be had. May jump. */
 static enum ct_status open_part(ct_jpeg *j, struct ct_box window, int scale, struct ct_jpeg_part *out)
 {
@@ -367,7 +383,7 @@ enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struc
 	JDIMENSION x0, width;
 	struct ct_box b;
 	size_t pitch;
-	int margin, why;
+	int why;
 
 	why = setjmp(j->escape);
 	if (why != 0)
@@ -381,11 +397,7 @@ enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struc
 	j->d.do_block_smoothing = FALSE;
 	jpeg_start_decompress(&j->d);
 	b = shrink(window, scale, (int)j->d.output_width, (int)j->d.output_height);
-
-	margin = j->d.max_h_samp_factor * DCTSIZE;
-	x0 = (JDIMENSION)(b.x > margin ? b.x - margin : 0);
-	width = (JDIMENSION)min_int(b.x + b.w + margin, (int)j->d.output_width) - x0;
-	jpeg_crop_scanline(&j->d, &x0, &width);
+	crop(&j->d, b, scale, &x0, &width);
 	pitch = ((size_t)width * 4 + 63) / 64 * 64;
 	CT_TRY(ct_scratch_reserve(&j->rows, pitch * (size_t)b.h));
 	read_rows(j, b, pitch);

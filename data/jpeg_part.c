@@ -73,7 +73,7 @@ static bool grid_of(const struct ct_jpeg_markers *m, const uint8_t *bytes, struc
 }
 
 /* Fancy upsampling looks one sample of the coarsest component to each side, and is left out where there are no more than
- * two in a row: no part ends so narrow. */
+ * two in a row, of 8/scale in an MCU: no part is so narrow. */
 static struct cut cut_of(const struct grid *g, struct ct_box b, int scale)
 {
 	int dx = g->mcu_w / 8 * scale, dy = g->mcu_h / 8 * scale;
@@ -81,10 +81,14 @@ static struct cut cut_of(const struct grid *g, struct ct_box b, int scale)
 
 	c.x0 = b.x > dx ? (b.x - dx) / g->step_w : 0;
 	c.y0 = b.y > dy ? (b.y - dy) / g->step_h : 0;
-	if (c.x0 > 0 && g->w - c.x0 * g->step_w < g->mcu_w)
-		c.x0--;
 	c.x1 = over(min_int(b.x + b.w + dx, g->w), g->step_w);
 	c.y1 = over(min_int(b.y + b.h + dy, g->h), g->step_h);
+	if (min_int(c.x1 * g->step_w, g->w) - c.x0 * g->step_w <= g->mcu_w * scale / 4) {
+		if (c.x1 < g->n_x)
+			c.x1++;
+		else if (c.x0 > 0)
+			c.x0--;
+	}
 	return c;
 }
 

@@ -150,37 +150,59 @@ static void test_damage(void **state)
 	ct_image_decoder_destroy(d);
 }
 
-/* At 1/2, 1/4, 1/8. */
-static void test_scaled_parts(void **state)
+/* Windows at 1/scale against all of the image at it; every second one at the left edge, where a part may be narrow. */
+static void check_scaled(struct bytes b, int scale, int n, struct ct_rng *rng)
 {
-	struct bytes plain = jpeg_make(&(struct jpeg_spec){.w = 601, .h = 503, .hs = 2, .vs = 2}), b = seekable(plain);
 	ct_image_decoder *d = windows_decoder((struct ct_image_opts){.fast = true}),
 			 *e = windows_decoder((struct ct_image_opts){.fast = true});
+	struct ct_image_header h = windows_open(d, b);
+	struct ct_pixels x, y;
+
+	assert_ok(ct_image_decode(d, (struct ct_box){0, 0, h.w, h.h}, h.w / scale, h.h / scale, &x));
+	assert_int_equal(x.scale, scale);
+	for (int i = 0; i < n; i++) {
+		struct ct_box w = windows_random(rng, i % 2 ? 12 : h.w, h.h);
+
+		windows_open(e, b);
+		assert_ok(ct_image_decode(e, w, w.w / scale, w.h / scale, &y));
+		if (y.scale != scale) /* too small for it */
+			continue;
+		assert_int_equal(y.box.x, w.x / scale);
+		assert_int_equal(y.box.y, w.y / scale);
+		for (int row = 0; row < y.box.h; row++) {
+			const uint8_t *want = x.rgbx + (size_t)(y.box.y + row) * x.pitch + 4 * y.box.x;
+
+			for (int col = 0; col < y.box.w; col++)
+				assert_memory_equal(y.rgbx + (size_t)row * y.pitch + 4 * col, want + 4 * col, 3);
+		}
+	}
+	ct_image_decoder_destroy(d);
+	ct_image_decoder_destroy(e);
+}
+
+/* At 1/2, 1/4, 1/8; whole files too. */
+static void test_scaled_parts(void **state)
+{
+	static const int sampling[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}};
+	struct bytes plain = jpeg_make(&(struct jpeg_spec){.w = 601, .h = 503, .hs = 2, .vs = 2}), b = seekable(plain);
 	struct ct_rng rng;
 
 	(void)state;
 	assert_non_null(b.p);
 	ct_rng_init(&rng, 23, CT_RNG_TEST, 0, 0);
-	for (int i = 0; i < 100; i++) {
-		struct ct_box w = windows_random(&rng, 601, 503);
-		struct ct_pixels x, y;
-		int scale = 2 << i % 3;
+	for (int scale = 2; scale <= 8; scale *= 2) {
+		check_scaled(b, scale, 40, &rng);
+		for (size_t i = 0; i < 2 * CT_ARRAY_LEN(sampling); i++) {
+			const int *f = sampling[i / 2];
+			struct bytes small = jpeg_make(
+				&(struct jpeg_spec){.w = 330, .h = 75, .hs = f[0], .vs = f[1], .restart = (int)i % 2});
 
-		windows_open(d, plain);
-		windows_open(e, b);
-		assert_ok(ct_image_decode(d, w, w.w / scale, w.h / scale, &x));
-		assert_ok(ct_image_decode(e, w, w.w / scale, w.h / scale, &y));
-		assert_memory_equal(&x.box, &y.box, sizeof(x.box));
-		for (int k = 0; k < x.box.w * x.box.h; k++) {
-			size_t row = (size_t)(k / x.box.w), col = (size_t)(k % x.box.w) * 4;
-
-			assert_memory_equal(x.rgbx + row * x.pitch + col, y.rgbx + row * y.pitch + col, 3);
+			check_scaled(small, scale, 60, &rng);
+			bytes_release(&small);
 		}
 	}
 	bytes_release(&plain);
 	bytes_release(&b);
-	ct_image_decoder_destroy(d);
-	ct_image_decoder_destroy(e);
 }
 
 /* Any kind keeps its pixels, and a window of it becomes a part. */
