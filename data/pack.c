@@ -83,7 +83,7 @@ static void digest(const struct job *j, char hex[CT_SHA256_HEX])
 /* A shard of this pattern in the folder, whatever its number: *found says so. */
 static enum ct_status any_shard(const struct job *j, bool *found)
 {
-	const char *slash = strrchr(j->pattern.prefix, '/'), *prefix = slash ? slash + 1 : j->pattern.prefix;
+	const char *prefix = ct_path_name(j->pattern.prefix);
 	size_t n, len = strlen(prefix);
 	char **names;
 

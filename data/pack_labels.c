@@ -119,7 +119,7 @@ static enum ct_status collect_classes(const struct map *m, struct ct_class_list 
 /* By its name, with or without the extension. */
 static const struct entry *find_entry(const struct map *m, const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+	const char *name = ct_path_name(path), *dot = strrchr(name, '.');
 	struct entry key = {.file = ct_strdup(name)}, *e;
 
 	if (!key.file)
