@@ -75,7 +75,7 @@ const char *ct_image_warning(const ct_image_decoder *d);
 enum ct_status ct_image_write(const char *path, const uint8_t *rgb, int w, int h) CT_MUST_CHECK;
 /* Compresses RGB [h,w,3] as baseline 4:2:0 JPEG; *out is owned by the caller (ct_free). quality 1..100. */
 enum ct_status ct_image_encode_jpeg(const uint8_t *rgb, int w, int h, int quality, uint8_t **out, size_t *n) CT_MUST_CHECK;
-/* The same JPEG with restart markers several times in each row of MCUs, so that a window is decoded without what lies
+/* The same JPEG with restart markers once or more in each row of MCUs, so that a window is decoded without what lies
  * beside and above it: every coefficient, and so every pixel, stays as it is, and all metadata. Progressive files become
  * baseline ones. *out is owned by the caller (ct_free); NULL where the file stays better as it is: no JPEG, damaged,
  * incomplete, tiny, of four components. CT_NOMEM. */

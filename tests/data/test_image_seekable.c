@@ -32,7 +32,7 @@ static struct bytes seekable(struct bytes b)
 /* Whatever the sampling and wherever the markers are, a window is that of the whole. */
 static void test_parts(void **state)
 {
-	static const int sampling[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {4, 2}};
+	static const int sampling[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {3, 1}, {1, 3}, {4, 1}, {4, 2}};
 	static const int intervals[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 16, 18, 21, 24, 27, 36, 48};
 	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
 	struct ct_rng rng;
