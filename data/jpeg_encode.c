@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <jerror.h>
 #include <jpeglib.h>
 
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 /* What is made seekable holds all coefficients in memory. */
 #define MAX_PIXELS ((uint64_t)64 << 20)
 #define MAX_SCANS 100
+#define FULL_SIZE_SCANS 32 /* of MAX_PIXELS */
 /* Pixels between restart markers, at most: they cost 5 bytes and some time each, and a window wants on average half of
  * one interval more on both sides. Of 500 x 375 pixels in 4:2:0, a RandomResizedCrop decodes 53 % of all MCUs then; with
  * 16 pixels 47 %, without markers 86 %. */
@@ -47,8 +49,9 @@ static void on_warning(j_common_ptr d, int level)
 static void on_progress(j_common_ptr d)
 {
 	struct ct_jpeg_writer *w = d->client_data;
+	uint64_t pixels = (uint64_t)w->d.image_width * w->d.image_height, scans = (uint64_t)w->d.input_scan_number;
 
-	if (w->d.input_scan_number > MAX_SCANS)
+	if (scans > MAX_SCANS || scans * pixels > FULL_SIZE_SCANS * MAX_PIXELS)
 		on_error(d);
 }
 
@@ -248,7 +251,7 @@ enum ct_status ct_image_make_seekable(const uint8_t *bytes, size_t n, uint8_t **
 	*out = NULL;
 	CT_TRY_ALLOC(w = writer_create());
 	made = try_transcode(w, bytes, n);
-	nomem = w->nomem;
+	nomem = w->nomem || (!made && w->errors.msg_code == JERR_OUT_OF_MEMORY);
 	writer_destroy(w, made ? out : NULL, n_out);
 	return nomem ? CT_NOMEM : CT_OK;
 }
