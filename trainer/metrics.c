@@ -148,12 +148,13 @@ enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics
 					       {"epoch/seconds", e->seconds},
 					       {"epoch/bad_samples", (double)e->bad_samples}};
 	ct_json *j = new_object("epoch");
-	char span[16];
+	char span[16], timed[48] = "";
 
 	ct_json_set_i64(j, "epoch", e->epoch);
 	ct_json_set_i64(j, "step", (int64_t)e->step);
 	ct_json_set_f64(j, "train_loss", e->train_loss);
 	ct_json_set_i64(j, "images", (int64_t)e->images);
+	ct_json_set_i64(j, "timed_images", (int64_t)e->timed);
 	ct_json_set_f64(j, "seconds", e->seconds);
 	ct_json_set_i64(j, "bad_samples", (int64_t)e->bad_samples);
 	ct_json_set_str(j, "bound_by", e->bound_by);
@@ -161,8 +162,10 @@ enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics
 	CT_TRY(put_line(m, j));
 	CT_TRY(put_scalars(m, e->step, scalars, CT_ARRAY_LEN(scalars)));
 	ct_console_span(e->seconds, span, sizeof(span));
-	ct_console_say(m->console, "epoch %u  step %llu  training loss %.4g  %llu images in %s", e->epoch + 1,
-		       (unsigned long long)e->step, e->train_loss, (unsigned long long)e->images, span);
+	if (e->timed < e->images)
+		snprintf(timed, sizeof(timed), ", the last %llu", (unsigned long long)e->timed);
+	ct_console_say(m->console, "epoch %u  step %llu  training loss %.4g  %llu images%s in %s", e->epoch + 1,
+		       (unsigned long long)e->step, e->train_loss, (unsigned long long)e->images, timed, span);
 	if (e->bad_samples > 0)
 		ct_console_say(m->console, "epoch %u  %llu bad samples were replaced: see the logs", e->epoch + 1,
 			       (unsigned long long)e->bad_samples);

@@ -22,6 +22,7 @@ struct ct_step_metrics {
 struct ct_epoch_metrics {
 	uint32_t epoch;
 	uint64_t step, images;
+	uint64_t timed; /* the last of these, made in `seconds`: fewer after a resume in the epoch */
 	double train_loss, seconds;
 	uint64_t bad_samples;           /* replaced, over all ranks */
 	const char *bound_by, *verdict; /* trainer/verdict.h; verdict "": nothing is known */

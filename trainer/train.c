@@ -26,7 +26,7 @@ struct loop {
 	struct ct_step_times total, epoch;
 	struct ct_loader_stats loader;                /* at the epoch's begin */
 	struct ct_rank_times *ranks;                  /* [world] of the last epoch */
-	uint64_t epoch_steps, epoch_own;              /* own: samples of this rank */
+	uint64_t epoch_steps, epoch_own, epoch_all;   /* of this process: steps, samples of this rank, of all */
 	uint64_t window_steps, window_images, images; /* images: of this loop */
 	int64_t window_ns, epoch_ns,
 		images_ns; /* when window, epoch and loop began, moved on by what is not training */
@@ -232,6 +232,7 @@ static enum ct_status end_epoch(struct loop *l)
 	struct ct_epoch_metrics m = {.epoch = epoch,
 				     .step = t->step,
 				     .images = images,
+				     .timed = l->epoch_all,
 				     .train_loss = loss,
 				     .seconds = seconds,
 				     .bad_samples = bad};
@@ -241,7 +242,7 @@ static enum ct_status end_epoch(struct loop *l)
 		CT_INFO("epoch %u: %s", epoch + 1, m.verdict);
 	enum ct_status st = l->metrics ? ct_metrics_epoch(l->metrics, &m) : CT_OK;
 	ct_str_release(&verdict);
-	l->epoch_steps = l->epoch_own = 0;
+	l->epoch_steps = l->epoch_own = l->epoch_all = 0;
 	memset(&l->epoch, 0, sizeof(l->epoch));
 	l->epoch_ns = ct_now_ns();
 	return st;
@@ -285,6 +286,7 @@ static enum ct_status one_step(struct loop *l, bool *end_of_epoch)
 	ct_step_times_add(&l->epoch, &times);
 	l->epoch_steps++;
 	l->epoch_own += r.n_own;
+	l->epoch_all += r.n_global;
 	t->epoch_bad = r.bad;
 	t->step++;
 	t->step_in_epoch++;

@@ -188,6 +188,13 @@ class RunFolder(Case):
         self.assertEqual(sorted(self.losses()), list(range(1, 64)))
         self.assertEqual(self.digest(), self.reference("train.epochs=3")[1])
 
+    def test_epoch_that_was_resumed(self):
+        """All of its images, and how many of them the time is of."""
+        self.train(f"train.max_steps={TINY_STEPS_PER_EPOCH + 16}")
+        r = self.train()
+        self.assertEqual([(m["images"], m["timed_images"]) for m in self.metrics(kind="epoch")], [(1000, 1000), (1000, 1000 - 16 * 48)])
+        self.assertRegex(r.out, r"epoch 2 .* 1,?000 images, the last 232 in ")
+
     def test_never_resume_moves_the_old_run_aside(self):
         self.train("train.max_steps=5")
         old = self.digest()

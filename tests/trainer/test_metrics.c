@@ -83,6 +83,7 @@ static void test_lines(void **state)
 	const struct ct_epoch_metrics epoch = {.epoch = 1,
 					       .step = 50,
 					       .images = 60000,
+					       .timed = 60000,
 					       .train_loss = 0.5,
 					       .seconds = 2.5,
 					       .bound_by = "compute",
