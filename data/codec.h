@@ -1,5 +1,5 @@
 /* What image.c asks of the codecs, jpeg.c and png.c: stored pixels, orientation left to the caller. Same rules as
- * image.h; errors begin with a tag. */
+ * image.h; errors begin with a tag. In codec.c: what they share. */
 #ifndef CT_DATA_CODEC_H
 #define CT_DATA_CODEC_H
 
