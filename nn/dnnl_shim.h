@@ -1,5 +1,5 @@
-/* oneDNN behind a few words of our own. dnnl_shim.c is the only file that includes dnnl.h and omp.h, and the only one
- * that knows that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
+/* oneDNN behind a few words of our own. dnnl_shim.c and dnnl_desc.c (descs) are the only files that include dnnl.h,
+ * the first also omp.h, and that know that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
  *
  *   context  engine, stream and everything below, which it owns until it is closed
  *   desc     dimensions, element type and layout of a tensor. Interned: equal descs are the same pointer

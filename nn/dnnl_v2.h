@@ -1,16 +1,14 @@
 /* oneDNN 2.x under the names of 3.x, for dnnl_shim.c alone: each function fills an operation descriptor and makes a
- * primitive descriptor of it. Empty where dnnl.h was not included before: only dnnl_shim.c may. */
+ * primitive descriptor of it. Empty where dnnl.h was not included before: see dnnl_impl.h. */
 #ifndef CT_NN_DNNL_V2_H
 #define CT_NN_DNNL_V2_H
 #ifdef DNNL_VERSION_MAJOR
 
-typedef const dnnl_memory_desc_t *md_arg;
 typedef dnnl_primitive_desc_t *pd_out;
 typedef const_dnnl_primitive_desc_t pd_hint;
 typedef const_dnnl_primitive_attr_t attr_arg;
 typedef const dnnl_dim_t *dims_arg;
 
-#define MD(desc) ((desc) ? &(desc)->md : NULL)
 #define APPEND_RELU(ops, slope) dnnl_post_ops_append_eltwise((ops), 1.0f, dnnl_eltwise_relu, (slope), 0.0f)
 #define APPEND_SUM(ops) dnnl_post_ops_append_sum((ops), 1.0f)
 #define INIT(call)                               \

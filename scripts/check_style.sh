@@ -41,7 +41,7 @@ BEGIN {
 	own("^nettle/", "base/sha256.c")
 	own("^dlfcn[.]h$", "base/module.c")
 	own("^(cuda|cuda_runtime|cuda_runtime_api)[.]h$", "base/device_cuda.c")
-	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/dnnl_shim.c")
+	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/dnnl_shim.c nn/dnnl_desc.c")
 	own("^omp[.]h$", "nn/dnnl_shim.c")
 	own("^cudnn.*[.]h$", "nn/cudnn_shim.c")
 	own("^cublas.*[.]h$", "nn/cublas_shim.c")

@@ -145,7 +145,7 @@ nn/calls.c:7: assert()
 nn/calls.c:8: alloca()
 nn/calls.c:8: strcat()
 nn/calls.c:9: an OpenMP pragma
-nn/engine_onednn.c:1: only nn/dnnl_shim.c may include <dnnl.h>
+nn/engine_onednn.c:1: only nn/dnnl_shim.c nn/dnnl_desc.c may include <dnnl.h>
 nn/omp.c:1: only nn/dnnl_shim.c may include <omp.h>
 nn/parse.c:1: only base/json.c may include <jansson.h>
 nn/r.c:1: only base/device_cuda.c may include <cuda_runtime.h>
