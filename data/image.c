@@ -162,12 +162,11 @@ const char *ct_image_warning(const ct_image_decoder *d)
 
 enum ct_status ct_image_write(const char *path, const uint8_t *rgb, int w, int h)
 {
-	size_t len = strlen(path);
 	struct ct_str file = {0};
 	enum ct_status st;
 
 	CT_ASSERT(w > 0 && h > 0);
-	if (len >= 4 && strcmp(path + len - 4, ".png") == 0) {
+	if (ct_ends_with(path, ".png")) {
 		CT_TRY_GOTO(ct_png_encode(rgb, w, h, &file), st, out);
 	} else {
 		ct_str_addf(&file, "P6\n%d %d\n255\n", w, h);

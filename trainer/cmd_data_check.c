@@ -129,7 +129,7 @@ static bool holds_shards(const char *folder)
 		return false;
 	}
 	for (size_t i = 0; i < n; i++)
-		found |= strlen(names[i]) > 4 && strcmp(names[i] + strlen(names[i]) - 4, ".tar") == 0;
+		found |= strlen(names[i]) > 4 && ct_ends_with(names[i], ".tar");
 	ct_dir_list_free(names, n);
 	return found;
 }
