@@ -52,6 +52,8 @@ void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
 /* The step behind it, without memory: the escaped form of the first character of p (n > 0 bytes) into out,
  * NUL-terminated; returns how many bytes of p it stands for. */
 size_t ct_escape_next(const char *p, size_t n, char out[5]);
+/* Copies name [n] to out [len] with control bytes and invalid UTF-8 shown as \xNN; NUL-terminated, cut with "..." to fit. */
+void ct_name_escape(const char *name, size_t n, char *out, size_t len);
 bool ct_utf8_valid(const char *p, size_t n);
 const char *ct_str_text(const struct ct_str *b);
 enum ct_status ct_str_status(const struct ct_str *b) CT_MUST_CHECK;

@@ -314,3 +314,25 @@ enum ct_status ct_parse_f64(const char *s, double *out)
 	*out = v;
 	return CT_OK;
 }
+
+void ct_name_escape(const char *name, size_t n, char *out, size_t len)
+{
+	size_t used = 0, mark = 0;
+	char one[5];
+
+	for (size_t i = 0; len > 0 && i < n;) {
+		size_t step = ct_escape_next(name + i, n - i, one), k = strlen(one);
+
+		if (used + k + 1 > len) {
+			snprintf(out + mark, len - mark, "...");
+			return;
+		}
+		memcpy(out + used, one, k);
+		used += k;
+		i += step;
+		if (used + 4 <= len)
+			mark = used;
+	}
+	if (len > 0)
+		out[used] = '\0';
+}

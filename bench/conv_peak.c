@@ -1,6 +1,6 @@
 /* The convolutions of a model alone, forward and both directions backward, on warm buffers: what a training step's time is held
  * against. Each distinct convolution runs through oneDNN's direct implementation, in the layouts that it asks for, and through
- * nn/conv_winograd.h where that is usable; FLOPs are those of the direct sum in both cases, so Winograd may pass the peak. Beside
+ * nn/onednn/winograd/winograd.h where that is usable; FLOPs are those of the direct sum in both cases, so Winograd may pass the peak. Beside
  * that the multiply-adds of the same threads on registers and their memcpy. A table on standard output, or with --json one object.
  *
  *   build/release/bench/conv_peak MODEL SIZE BATCH THREADS fp32|bf16 [--small-stem] [--rounds N] [--json]
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "nn/model.h"
+#include "nn/models/model.h"
 
 static enum ct_status parse(int argc, char **argv, struct bench *b)
 {
@@ -104,9 +104,9 @@ static enum ct_status list_layers(struct bench *b)
 static enum ct_status run(struct bench *b)
 {
 	CT_TRY(list_layers(b));
-	if (b->bf16 && !ct_dnnl_has_bf16())
+	if (b->bf16 && !ct__dnnl_has_bf16())
 		return CT_FAIL(CT_UNSUPPORTED, "this processor has no bfloat16 instructions (avx512_bf16)");
-	CT_TRY(ct_dnnl_open(&b->dnnl));
+	CT_TRY(ct__dnnl_open(&b->dnnl));
 	CT_TRY(conv_peak_measure(b));
 	if (b->json)
 		return conv_peak_print_json(b);
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 
 	if (st == CT_OK)
 		st = run(&b);
-	ct_dnnl_close(b.dnnl);
+	ct__dnnl_close(b.dnnl);
 	ct_free(b.layers);
 	if (st == CT_OK)
 		return 0;

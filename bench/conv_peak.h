@@ -2,8 +2,8 @@
 #ifndef CT_BENCH_CONV_PEAK_H
 #define CT_BENCH_CONV_PEAK_H
 
-#include "nn/dnnl_shim.h"
-#include "nn/graph.h"
+#include "nn/graph/graph.h"
+#include "nn/onednn/dnnl_shim.h"
 
 enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, N_PASSES };
 enum { DIRECT, WINOGRAD, N_WAYS };

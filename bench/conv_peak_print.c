@@ -77,7 +77,7 @@ static void print_head(const struct bench *b)
 {
 	printf("%s, %lldx%lld%s, batch %lld, threads %lld, %s, %s\n", b->model, (long long)b->size, (long long)b->size,
 	       b->small_stem ? ", small stem" : "", (long long)b->batch, (long long)b->threads,
-	       b->bf16 ? "bf16" : "fp32", ct_dnnl_version());
+	       b->bf16 ? "bf16" : "fp32", ct__dnnl_version());
 	for (int i = 0; i < b->n_peaks; i++) {
 		printf("peak, threads %d:", b->peaks[i].threads);
 		print_rate("fp32", b->peaks[i].fp32, fma_peak_instruction(false));
@@ -192,7 +192,7 @@ enum ct_status conv_peak_print_json(const struct bench *b)
 
 	ct_json_set_str(j, "bench", "conv_peak");
 	ct_json_set_str(j, "model", b->model);
-	ct_json_set_str(j, "library", ct_dnnl_version());
+	ct_json_set_str(j, "library", ct__dnnl_version());
 	ct_json_set_i64(j, "size", b->size);
 	ct_json_set_bool(j, "small_stem", b->small_stem);
 	ct_json_set_i64(j, "batch", b->batch);

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench/fma_peak.h"
-#include "nn/conv_winograd.h"
+#include "nn/onednn/winograd/winograd.h"
 
 const char *conv_peak_pass_name(int pass)
 {
@@ -63,7 +63,7 @@ static enum ct_status run_direct(void *arg)
 {
 	const struct direct *d = arg;
 
-	return ct_dnnl_call_run(d->dnnl, d->call);
+	return ct__dnnl_call_run(d->dnnl, d->call);
 }
 
 static enum ct_status time_prim(struct bench *b, const ct_dnnl_prim *prim, double *s)
@@ -75,19 +75,19 @@ static enum ct_status time_prim(struct bench *b, const ct_dnnl_prim *prim, doubl
 	enum ct_status st = CT_OK;
 
 	for (int arg = 0; arg < CT_DNNL_N_ARGS && st == CT_OK; arg++) {
-		const size_t bytes = ct_dnnl_prim_bytes(prim, (enum ct_dnnl_arg)arg);
+		const size_t bytes = ct__dnnl_prim_bytes(prim, (enum ct_dnnl_arg)arg);
 		if (bytes == 0)
 			continue;
-		st = ct_dnnl_prim_desc(b->dnnl, prim, (enum ct_dnnl_arg)arg, &desc);
+		st = ct__dnnl_prim_desc(b->dnnl, prim, (enum ct_dnnl_arg)arg, &desc);
 		binds[n].arg = (enum ct_dnnl_arg)arg;
-		binds[n].ptr = filled(bytes, st == CT_OK && ct_dnnl_desc_type(desc) == CT_DNNL_BF16);
+		binds[n].ptr = filled(bytes, st == CT_OK && ct__dnnl_desc_type(desc) == CT_DNNL_BF16);
 		st = st == CT_OK && !binds[n++].ptr ? CT_NOMEM : st;
 	}
 	if (st == CT_OK)
-		st = ct_dnnl_call_create(b->dnnl, prim, binds, n, &d.call);
+		st = ct__dnnl_call_create(b->dnnl, prim, binds, n, &d.call);
 	if (st == CT_OK)
 		st = best_of(b, run_direct, &d, s);
-	ct_dnnl_call_destroy(d.call);
+	ct__dnnl_call_destroy(d.call);
 	while (n-- > 0)
 		ct_free_aligned(binds[n].ptr);
 	return st;
@@ -105,11 +105,11 @@ static enum ct_status direct_spec(struct bench *b, const struct layer *l, int pa
 				   .stride = {l->win.stride_h, l->win.stride_w},
 				   .pad = {l->win.pad_h, l->win.pad_w},
 				   .dilation = {l->win.dilation_h, l->win.dilation_w}};
-	CT_TRY(ct_dnnl_any_of(b->dnnl, type, 4, x, &s->src));
-	CT_TRY(ct_dnnl_any_of(b->dnnl, weights, g > 1 ? 5 : 4, g > 1 ? grouped : dense, &s->weights));
+	CT_TRY(ct__dnnl_any_of(b->dnnl, type, 4, x, &s->src));
+	CT_TRY(ct__dnnl_any_of(b->dnnl, weights, g > 1 ? 5 : 4, g > 1 ? grouped : dense, &s->weights));
 	if (l->bias && pass != BACKWARD_DATA)
-		CT_TRY(ct_dnnl_plain(b->dnnl, 1, &k, &s->bias));
-	return ct_dnnl_any_of(b->dnnl, type, 4, y, &s->dst);
+		CT_TRY(ct__dnnl_plain(b->dnnl, 1, &k, &s->bias));
+	return ct__dnnl_any_of(b->dnnl, type, 4, y, &s->dst);
 }
 
 static enum ct_status measure_direct(struct bench *b, struct layer *l, int pass)
@@ -118,13 +118,13 @@ static enum ct_status measure_direct(struct bench *b, struct layer *l, int pass)
 	const ct_dnnl_prim *hint, *prim;
 
 	CT_TRY(direct_spec(b, l, FORWARD, &forward));
-	CT_TRY(ct_dnnl_prim_get(b->dnnl, &forward, &hint));
+	CT_TRY(ct__dnnl_prim_get(b->dnnl, &forward, &hint));
 	CT_TRY(direct_spec(b, l, pass, &spec));
 	spec.forward = pass == FORWARD ? NULL : hint;
-	CT_TRY(ct_dnnl_prim_get(b->dnnl, &spec, &prim));
+	CT_TRY(ct__dnnl_prim_get(b->dnnl, &spec, &prim));
 	if (!hint || !prim)
 		return CT_FAIL(CT_UNSUPPORTED, "oneDNN has no %s of %s", conv_peak_pass_name(pass), l->name);
-	snprintf(l->passes[pass].impl, sizeof(l->passes[pass].impl), "%s", ct_dnnl_prim_impl(prim));
+	snprintf(l->passes[pass].impl, sizeof(l->passes[pass].impl), "%s", ct__dnnl_prim_impl(prim));
 	return time_prim(b, prim, &l->passes[pass].s[DIRECT]);
 }
 
@@ -142,7 +142,7 @@ static bool winograd_shape(const struct bench *b, const struct layer *l, struct 
 					.taps = w->r,
 					.bf16 = b->bf16};
 	return l->groups == 1 && w->r == w->s && w->stride_h == 1 && w->stride_w == 1 && w->dilation_h == 1 &&
-	       w->dilation_w == 1 && ct_winograd_usable(s);
+	       w->dilation_w == 1 && ct__winograd_usable(s);
 }
 
 struct winograd {
@@ -155,11 +155,11 @@ static enum ct_status run_winograd(void *arg)
 	const struct winograd *w = arg;
 
 	if (w->pass == FORWARD)
-		ct_winograd_forward(&w->op);
+		ct__winograd_forward(&w->op);
 	else if (w->pass == BACKWARD_DATA)
-		ct_winograd_backward_data(&w->op);
+		ct__winograd_backward_data(&w->op);
 	else
-		ct_winograd_backward_weights(&w->op);
+		ct__winograd_backward_weights(&w->op);
 	return CT_OK;
 }
 
@@ -176,7 +176,7 @@ static enum ct_status measure_winograd(struct bench *b, struct layer *l, int pas
 		     weights = (size_t)l->in.c * (size_t)l->out.c * (size_t)(l->win.r * l->win.s);
 	void *x = filled(in * (size_t)l->in.w * element, b->bf16),
 	     *y = filled(out * (size_t)l->out.w * element, b->bf16);
-	void *scratch = ct_calloc_aligned(64, ct_winograd_scratch_bytes(&w.op.shape, passes[pass], (int)b->threads));
+	void *scratch = ct_calloc_aligned(64, ct__winograd_scratch_bytes(&w.op.shape, passes[pass], (int)b->threads));
 	float *filter = filled(weights * sizeof(float), false), *bias = filled((size_t)l->out.c * sizeof(float), false);
 	enum ct_status st = x && y && scratch && filter && bias ? CT_OK : CT_NOMEM;
 
@@ -222,7 +222,7 @@ static void measure_peaks(struct bench *b)
 	for (int64_t threads = 1;; threads = 2 * threads < b->threads ? 2 * threads : b->threads) {
 		struct peak *p = &b->peaks[n++];
 		p->threads = (int)threads;
-		ct_dnnl_use_threads((int)threads);
+		ct__dnnl_use_threads((int)threads);
 		const double fp32 = fma_peak((int)threads, false), bf16 = fma_peak((int)threads, true);
 		p->fp32 = fp32 > p->fp32 ? fp32 : p->fp32;
 		p->bf16 = bf16 > p->bf16 ? bf16 : p->bf16;
@@ -248,7 +248,7 @@ static void copy_range(void *arg, int begin, int end)
 
 static enum ct_status run_copy(void *arg)
 {
-	ct_dnnl_parallel(PARTS, copy_range, arg);
+	ct__dnnl_parallel(PARTS, copy_range, arg);
 	return CT_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "nn/dnnl_shim.h"
+#include "nn/onednn/dnnl_shim.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -90,7 +90,7 @@ static int64_t slice_ns(struct work *w, int threads)
 {
 	const int64_t start = ct_now_ns();
 
-	ct_dnnl_parallel(threads, run_range, w);
+	ct__dnnl_parallel(threads, run_range, w);
 	return ct_now_ns() - start;
 }
 

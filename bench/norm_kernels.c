@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "nn/dnnl_shim.h"
-#include "nn/norm_kernels.h"
+#include "nn/onednn/dnnl_shim.h"
+#include "nn/onednn/norm_kernels.h"
 
 static const struct {
 	const char *name;
@@ -54,7 +54,7 @@ static void run(struct ct_norm p, const struct copy *copy, int rows, int kind)
 		p.mask = mask;
 		/* fall through */
 	case FORWARD:
-		ct_norm_forward(&p);
+		ct__norm_forward(&p);
 		break;
 	case BACKWARD_JOIN:
 		p.mask = mask;
@@ -62,10 +62,10 @@ static void run(struct ct_norm p, const struct copy *copy, int rows, int kind)
 		p.dx = (void *)(uintptr_t)p.x;
 		/* fall through */
 	case BACKWARD:
-		ct_norm_backward(&p);
+		ct__norm_backward(&p);
 		break;
 	default:
-		ct_dnnl_parallel(rows, copy_range, (void *)(uintptr_t)copy);
+		ct__dnnl_parallel(rows, copy_range, (void *)(uintptr_t)copy);
 	}
 }
 
@@ -88,8 +88,8 @@ static int measure(int t, int threads, int rounds, bool bf16)
 			    .dy = y,
 			    .dx = y,
 			    .dresidual = y,
-			    .partials = ct_calloc_aligned(64, ct_norm_scratch_bytes(n, channels)),
-			    .mask = ct_calloc_aligned(64, ct_norm_mask_bytes(n, channels, tensors[t].plane))};
+			    .partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(n, channels)),
+			    .mask = ct_calloc_aligned(64, ct__norm_mask_bytes(n, channels, tensors[t].plane))};
 	struct copy copy = {y, x, bytes / (size_t)n};
 	double best[N_KINDS] = {0};
 
@@ -124,11 +124,11 @@ int main(int argc, char **argv)
 	const int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1,
 		  rounds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 10;
 
-	if (!ct_norm_usable() || threads < 1 || rounds < 1) {
+	if (!ct__norm_usable() || threads < 1 || rounds < 1) {
 		fputs("usage: norm_kernels [THREADS [ROUNDS]], on a processor with AVX-512\n", stderr);
 		return 2;
 	}
-	ct_dnnl_use_threads(threads);
+	ct__dnnl_use_threads(threads);
 	for (size_t t = 0; t < sizeof(tensors) / sizeof(*tensors); t++) {
 		if (measure((int)t, threads, rounds, false) || measure((int)t, threads, rounds, true))
 			return 1;

@@ -47,6 +47,21 @@ if("thread" IN_LIST CTRAIN_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL GNU)
   target_compile_options(ct_flags INTERFACE -Wno-tsan)
 endif()
 
+# ct_sources(var DIRECTORY...): the C files of these directories (not of their sub-directories).
+function(ct_sources var)
+  set(all)
+  foreach(directory IN LISTS ARGN)
+    file(GLOB found RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${directory}/*.c)
+    list(APPEND all ${found})
+  endforeach()
+  set(${var} ${all} PARENT_SCOPE)
+endfunction()
+
+# ct_set_flags("flag;..." FILE...): compile options of single files.
+function(ct_set_flags flags)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
+endfunction()
+
 # ct_add_module(name SOURCES... [LINK libs...]): a folder's static library `ct_<name>`.
 function(ct_add_module name)
   cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})

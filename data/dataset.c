@@ -13,7 +13,7 @@ static const float imagenet_channels[6] = {0.485f, 0.456f, 0.406f, 0.229f, 0.224
 
 static const struct ct_dataset_kind kinds[] = {
 	{.name = "mnist",
-	 .ops = &ct_dataset_idx_ops,
+	 .ops = &ct__dataset_idx_ops,
 	 .c = 1,
 	 .h = 28,
 	 .w = 28,
@@ -21,7 +21,7 @@ static const struct ct_dataset_kind kinds[] = {
 	 .mean = 0.1307f,
 	 .std = 0.3081f},
 	{.name = "fashion_mnist",
-	 .ops = &ct_dataset_idx_ops,
+	 .ops = &ct__dataset_idx_ops,
 	 .c = 1,
 	 .h = 28,
 	 .w = 28,
@@ -29,25 +29,25 @@ static const struct ct_dataset_kind kinds[] = {
 	 .mean = 0.2860f,
 	 .std = 0.3530f,
 	 .fetch = "--fashion "},
-	{.name = "idx", .ops = &ct_dataset_idx_ops, .mean = 0.5f, .std = 0.5f},
+	{.name = "idx", .ops = &ct__dataset_idx_ops, .mean = 0.5f, .std = 0.5f},
 	{.name = "cifar10",
-	 .ops = &ct_dataset_cifar_ops,
+	 .ops = &ct__dataset_cifar_ops,
 	 .c = 3,
 	 .h = 32,
 	 .w = 32,
 	 .n_classes = 10,
 	 .channels = cifar10_channels},
 	{.name = "cifar100",
-	 .ops = &ct_dataset_cifar_ops,
+	 .ops = &ct__dataset_cifar_ops,
 	 .c = 3,
 	 .h = 32,
 	 .w = 32,
 	 .n_classes = 100,
 	 .channels = cifar100_channels},
-	{.name = "shards", .ops = &ct_dataset_shards_ops, .c = 3, .channels = imagenet_channels},
-	{.name = "imagefolder", .ops = &ct_dataset_imagefolder_ops, .c = 3, .channels = imagenet_channels},
-	{.name = "synthetic", .ops = &ct_dataset_synth_ops, .mean = 0.5f, .std = 0.25f},
-	{.name = "synthetic_regression", .ops = &ct_dataset_regression_ops, .mean = 0, .std = 1},
+	{.name = "shards", .ops = &ct__dataset_shards_ops, .c = 3, .channels = imagenet_channels},
+	{.name = "imagefolder", .ops = &ct__dataset_imagefolder_ops, .c = 3, .channels = imagenet_channels},
+	{.name = "synthetic", .ops = &ct__dataset_synth_ops, .mean = 0.5f, .std = 0.25f},
+	{.name = "synthetic_regression", .ops = &ct__dataset_regression_ops, .mean = 0, .std = 1},
 };
 
 const char *ct_dataset_name_at(size_t i)
@@ -74,7 +74,7 @@ static enum ct_status unknown_name(const char *name)
 	return CT_CONFIG;
 }
 
-const struct ct_dataset_kind *ct_dataset_kind_find(const char *name)
+const struct ct_dataset_kind *ct__dataset_kind_find(const char *name)
 {
 	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
 		if (strcmp(kinds[i].name, name) == 0)
@@ -86,7 +86,7 @@ const struct ct_dataset_kind *ct_dataset_kind_find(const char *name)
 enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **out)
 {
 	const char *name = spec->name ? spec->name : "";
-	const struct ct_dataset_kind *kind = ct_dataset_kind_find(name);
+	const struct ct_dataset_kind *kind = ct__dataset_kind_find(name);
 
 	return kind ? kind->ops->open(kind, spec, out) : unknown_name(name);
 }
@@ -94,7 +94,7 @@ enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **
 enum ct_status ct_dataset_peek(const struct ct_dataset_spec *spec, struct ct_dataset_info *out)
 {
 	const char *name = spec->name ? spec->name : "";
-	const struct ct_dataset_kind *kind = ct_dataset_kind_find(name);
+	const struct ct_dataset_kind *kind = ct__dataset_kind_find(name);
 
 	if (!kind)
 		return unknown_name(name);
@@ -107,7 +107,7 @@ void ct_dataset_close(ct_dataset *d)
 		d->ops->close(d);
 }
 
-void ct_dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t n, int c, int h, int w)
+void ct__dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t n, int c, int h, int w)
 {
 	d->ops = kind->ops;
 	d->info.n = n;

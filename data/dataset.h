@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-/* ENCODED: compressed images of various sizes, through ct_dataset_fetch and data/transform.h. */
+/* ENCODED: compressed images of various sizes, through ct_dataset_fetch and data/transform/transform.h. */
 enum ct_sample_kind { CT_SAMPLE_U8_HWC, CT_SAMPLE_F32, CT_SAMPLE_ENCODED };
 
 struct ct_dataset_spec {

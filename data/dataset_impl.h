@@ -44,17 +44,17 @@ struct ct_dataset {
 	struct ct_dataset_info info;
 };
 
-extern const struct ct_dataset_ops ct_dataset_idx_ops, ct_dataset_cifar_ops, ct_dataset_shards_ops,
-	ct_dataset_imagefolder_ops, ct_dataset_synth_ops, ct_dataset_regression_ops;
+extern const struct ct_dataset_ops ct__dataset_idx_ops, ct__dataset_cifar_ops, ct__dataset_shards_ops,
+	ct__dataset_imagefolder_ops, ct__dataset_synth_ops, ct__dataset_regression_ops;
 
 /* NULL: there is none of this name. */
-const struct ct_dataset_kind *ct_dataset_kind_find(const char *name);
+const struct ct_dataset_kind *ct__dataset_kind_find(const char *name);
 
 #define CT_DATASET_MAX_BYTES ((uint64_t)16 << 30)
 
 /* Fills d->info from kind and shape; x is u8 unless n_targets. */
-void ct_dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t n, int c, int h, int w);
-static inline void ct_dataset_prefetch(const ct_dataset *d, uint32_t i)
+void ct__dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t n, int c, int h, int w);
+static inline void ct__dataset_prefetch(const ct_dataset *d, uint32_t i)
 {
 	if (d->ops->prefetch)
 		d->ops->prefetch(d, i);

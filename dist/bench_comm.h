@@ -4,7 +4,7 @@
 #ifndef CT_DIST_BENCH_COMM_H
 #define CT_DIST_BENCH_COMM_H
 
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 
 struct ct_bench_comm_row {
 	const char *op; /* "allreduce", "allgather", "broadcast", "reduce_scatter" */

@@ -5,7 +5,7 @@
 #define CT_DIST_REDUCER_H
 
 #include "dist/bucket.h"
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 
 typedef struct ct_reducer ct_reducer;
 

@@ -8,8 +8,8 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
-#include "dist/failure.h"
-#include "dist/store_wire.h"
+#include "dist/store/failure.h"
+#include "dist/store/wire.h"
 
 #define CT_LOG_COMPONENT "watchdog"
 #include "base/log.h"

@@ -4,7 +4,7 @@
 #ifndef CT_DIST_WATCHDOG_H
 #define CT_DIST_WATCHDOG_H
 
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 
 typedef struct ct_watchdog ct_watchdog;
 

@@ -13,11 +13,11 @@ static const struct {
 	const char *why;
 } engines[] = {
 #ifdef CT_WITH_ONEDNN
-	{"onednn", &ct_engine_ops_onednn, ""},
+	{"onednn", &ct__engine_ops_onednn, ""},
 #else
 	{"onednn", NULL, "built without it (configure with -DCTRAIN_ONEDNN=ON)"},
 #endif
-	{"ref", &ct_engine_ops_ref, ""},
+	{"ref", &ct__engine_ops_ref, ""},
 };
 
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
@@ -252,7 +252,7 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 	if (net->ran != p)
 		return CT_FAIL(CT_BUG, "another program of the net has used the memory between forward and backward");
 	if (opts->accumulate)
-		CT_TRY(ct_net_need_scratch(net));
+		CT_TRY(ct__net_need_scratch(net));
 	p->forward_done = false; /* activations may be overwritten */
 	return net->engine->ops->backward(p, opts, opts->accumulate ? net->scratch_grads : net->grads);
 }

@@ -19,8 +19,8 @@
 #ifndef CT_NN_ENGINE_H
 #define CT_NN_ENGINE_H
 
-#include "base/device.h"
-#include "nn/graph.h"
+#include "base/device/device.h"
+#include "nn/graph/graph.h"
 
 typedef struct ct_engine ct_engine;
 typedef struct ct_net ct_net;

@@ -26,7 +26,7 @@ struct ct_engine_ops {
 	void (*program_destroy)(ct_program *p);
 	enum ct_status (*forward)(ct_program *p, const struct ct_batch *b, struct ct_metrics *m);
 	/* Writes gradients of node after node into `grads` (net->grads, or scratch when accumulating) and calls
-	 * ct_net_slice_done(net, opts, i) for each slice, in order. */
+	 * ct__net_slice_done(net, opts, i) for each slice, in order. */
 	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, float *grads);
 	/* Writes the rows of the last forward (p->rows). */
 	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
@@ -77,28 +77,11 @@ struct ct_program {
 };
 
 /* Makes scratch_grads once. */
-enum ct_status ct_net_need_scratch(ct_net *net) CT_MUST_CHECK;
+enum ct_status ct__net_need_scratch(ct_net *net) CT_MUST_CHECK;
 /* Accumulates when asked (scratch into grads) and calls grad_ready. */
-enum ct_status ct_net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice) CT_MUST_CHECK;
+enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice) CT_MUST_CHECK;
 
-/* Loss heads on plain row-major logits [n,K], shared by the CPU engines. dlogits may be NULL (evaluation): it gets the
- * gradient of the sum of the row losses. A mixed row's loss is mix * xent(labels) + (1 - mix) * xent(labels_b), both
- * with the smoothing; top-1 and top-5 are counted against `labels`. */
-void ct_loss_softmax_xent(const float *logits, const struct ct_batch *b, int k, float smoothing, float *dlogits,
-			  struct ct_metrics *m);
-void ct_loss_mse(const float *y, const float *targets, int n, int k, float *dy, struct ct_metrics *m);
-/* Dropout mask for elements of row `row` of the global batch: bit-identical for any split into ranks. Writes 0 or
- * 1/(1-p). */
-void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
-/* The same for whole rows: mask[i] is the factor of row first + i of the global batch. */
-void ct_drop_path_mask(uint64_t seed, uint64_t step, int node, uint64_t first, float p, int rows, float *mask);
-/* Sums of the norm `node` over all ranks where opts->sync is set. */
-enum ct_status ct_norm_sync(const struct ct_net_opts *opts, const struct ct_node *node, double *v,
-			    size_t n) CT_MUST_CHECK;
-/* One value per channel on all ranks together has no variance: CT_CONFIG. */
-enum ct_status ct_norm_check_count(const struct ct_node *node, double count) CT_MUST_CHECK;
-
-extern const struct ct_engine_ops ct_engine_ops_ref;
-extern const struct ct_engine_ops ct_engine_ops_onednn;
+extern const struct ct_engine_ops ct__engine_ops_ref;
+extern const struct ct_engine_ops ct__engine_ops_onednn;
 
 #endif

@@ -137,14 +137,14 @@ enum ct_status ct_net_bind_grads(ct_net *net, float *grads)
 	return CT_OK;
 }
 
-enum ct_status ct_net_need_scratch(ct_net *net)
+enum ct_status ct__net_need_scratch(ct_net *net)
 {
 	if (net->scratch_grads)
 		return CT_OK;
 	return alloc_arena(net, net->arena_elems, &net->scratch_grads, &net->memory.grads);
 }
 
-enum ct_status ct_net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice)
+enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice)
 {
 	if (opts->accumulate) {
 		const struct ct_slice *s = &net->slices[slice];

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # The rules of the house that no compiler checks (docs/ARCHITECTURE.md): usage: scripts/check_style.sh [ROOT]
 # Prints each offence as file:line: reason on standard output and ends with 1 when there is one; warnings do not count.
-#   1 layers     an include goes to the own folder or down; nothing but tests includes tests; paths start at the root
-#   2 ownership  one file includes a foreign library's header; one file reads a CT_WITH_X
+#   1 layers     an include goes to the own directory or along an arrow of the table below; nothing but tests includes tests; paths
+#                start at the root; a header *_impl.h is private to its directory and the directories below it
+#   2 ownership  one file or directory includes a foreign library's header; one file reads a CT_WITH_X
 #   3 banned     functions that are unsafe or go round base/mem, OpenMP pragmas
 #   4 size       files over 700 lines (a warning over 500)
 #   5 headers    every header compiles alone, and a source file includes its own header first
 #   6 promises   a TODO names its issue (#12)
 #   7 exit       only trainer/main.c calls exit
+#   8 names      functions that a private header declares begin with ct__, others with ct_
 # Tests and benches may use any library, the C heap, assert and exit.
 set -u
 
@@ -26,9 +28,42 @@ fi
 
 cat > "$work/rules.awk" <<'AWK'
 BEGIN {
-	split("base=base nn=base,nn data=base,data dist=base,dist trainer=base,nn,data,dist,trainer", arrows, " ")
-	for (i in arrows) {
-		split(arrows[i], part, "=")
+	# What a directory may include besides base/ and itself. A name stands for the directory without its sub-directories.
+	arrow("base/device", "base")
+	arrow("data", "")
+	arrow("data/digits", "data/files")
+	arrow("data/files", "")
+	arrow("data/formats", "data data/files")
+	arrow("data/image", "")
+	arrow("data/loader", "data data/transform")
+	arrow("data/pack", "data/files data/formats data/shards data/transform")
+	arrow("data/shards", "data data/files")
+	arrow("data/transform", "data data/image")
+	arrow("dist", "dist/comm dist/rendezvous dist/store")
+	arrow("dist/comm", "dist/rendezvous dist/store")
+	arrow("dist/comm/gloo", "dist/comm dist/store")
+	arrow("dist/comm/shm", "dist/comm dist/store")
+	arrow("dist/rendezvous", "dist/store")
+	arrow("dist/store", "")
+	arrow("nn", "nn/graph")
+	arrow("nn/graph", "")
+	arrow("nn/host", "nn")
+	arrow("nn/models", "nn")
+	arrow("nn/onednn", "nn nn/graph nn/host nn/onednn/winograd")
+	arrow("nn/onednn/winograd", "nn/onednn")
+	arrow("nn/optim", "nn nn/host")
+	arrow("nn/ref", "nn nn/host")
+	arrow("trainer", "trainer/commands trainer/loop")
+	arrow("trainer/checkpoint", "*nn")
+	arrow("trainer/commands", "*nn *data *dist trainer/checkpoint trainer/config trainer/launch trainer/loop trainer/plan trainer/report")
+	arrow("trainer/config", "")
+	arrow("trainer/launch", "*dist trainer/checkpoint trainer/config trainer/plan")
+	arrow("trainer/loop", "*nn *data *dist trainer/checkpoint trainer/config trainer/launch trainer/plan trainer/report")
+	arrow("trainer/plan", "*nn *data *dist trainer/config")
+	arrow("trainer/report", "")
+	split("base=base nn=base,nn data=base,data dist=base,dist trainer=base,nn,data,dist,trainer", layers, " ")
+	for (i in layers) {
+		split(layers[i], part, "=")
 		n = split(part[2], to, ",")
 		for (j = 1; j <= n; j++)
 			allowed[part[1], to[j]] = 1
@@ -36,23 +71,23 @@ BEGIN {
 	}
 	known["tests"] = known["bench"] = 1
 
-	# Header (a regular expression on what stands between the brackets), the files that may include it.
+	# Header (a regular expression on the name between the brackets), the files or directories that may include it.
 	own("^jansson(_config)?[.]h$", "base/json.c")
 	own("^nettle/", "base/sha256.c")
 	own("^dlfcn[.]h$", "base/module.c")
-	own("^(cuda|cuda_runtime|cuda_runtime_api)[.]h$", "base/device_cuda.c")
-	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/dnnl_shim.c nn/dnnl_desc.c")
-	own("^omp[.]h$", "nn/dnnl_shim.c")
-	own("^cudnn.*[.]h$", "nn/cudnn_shim.c")
-	own("^cublas.*[.]h$", "nn/cublas_shim.c")
-	own("^zlib[.]h$", "data/inflate.c")
-	own("^libdeflate[.]h$", "data/inflate.c")
-	own("^(turbo)?(jpeg(lib)?|jerror)[.]h$", "data/jpeg.c data/jpeg_encode.c")
-	own("^s?png[.]h$", "data/png.c")
-	own("^gloo/", "dist/gloo_engine.cc")
-	own("^nccl[.]h$", "dist/comm_nccl.c")
-	own("^mpi[.]h$", "dist/comm_mpi.c")
-	own("^yaml[.]h$", "trainer/yaml_events.c")
+	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/onednn/dnnl_shim.c nn/onednn/dnnl_desc.c")
+	own("^omp[.]h$", "nn/onednn/dnnl_shim.c")
+	own("^(cuda|cudnn|cublas|nccl).*[.]h$", "nn/cuda/")
+	own("^zlib[.]h$", "data/files/inflate.c")
+	own("^libdeflate[.]h$", "data/files/inflate.c")
+	own("^(turbo)?(jpeg(lib)?|jerror)[.]h$", "data/image/jpeg.c data/image/jpeg_encode.c")
+	own("^s?png[.]h$", "data/image/png.c")
+	own("^gloo/", "dist/comm/gloo/gloo_engine.cc")
+	own("^mpi[.]h$", "dist/comm/mpi/")
+	own("^yaml[.]h$", "trainer/config/yaml_events.c")
+
+	# Back ends: every header in such a directory is private to it, whatever its name.
+	split("nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi", backends, " ")
 
 	ban("atoi atol atoll atof", "does not report errors: use ct_parse_i64 or ct_parse_f64", 1)
 	ban("sprintf vsprintf strcpy stpcpy strcat strncat gets", "does not know the buffer's end: use snprintf or ct_str", 1)
@@ -67,6 +102,25 @@ BEGIN {
 }
 
 function own(header, file) { owned[++n_owned] = header; owner[n_owned] = file }
+
+function arrow(from, to,    list, n, i) {
+	declared[from] = 1
+	n = split(to, list, " ")
+	for (i = 1; i <= n; i++)
+		arrows[from, list[i]] = 1
+}
+
+function directory_of(path) { sub(/\/[^\/]*$/, "", path); return path }
+
+function is_below(path, dir) { return index(path "/", dir "/") == 1 }
+
+# The directory whose files may include the header: its own for *_impl.h, a back end's for all of its headers, else "".
+function private_to(path,    i) {
+	for (i in backends)
+		if (is_below(path, backends[i]))
+			return backends[i]
+	return path ~ /_impl[.]h$/ ? directory_of(path) : ""
+}
 
 function ban(names, why, in_tests,    list, n, i) {
 	n = split(names, list, " ")
@@ -103,7 +157,8 @@ function code_of(line,    out, mark) {
 	}
 }
 
-function may_include(to) {
+function may_include(path,    to) {
+	to = top_of(path)
 	if (folder == "bench")
 		return to != "tests"
 	if (folder != "tests")
@@ -112,7 +167,30 @@ function may_include(to) {
 	return to == "tests" || !(test_of in known) || (test_of, to) in allowed
 }
 
-function check_include(line,    path, to, i, quoted) {
+function top_of(path) { sub(/\/.*/, "", path); return path }
+
+# Rules between the sub-directories of the product.
+function check_arrow(path,    to, owner_dir) {
+	to = directory_of(path)
+	owner_dir = private_to(path)
+	if (owner_dir != "" && !is_below(FILENAME, owner_dir))
+		offence("\"" path "\" is private to " owner_dir)
+	else if (!(directory in declared) && directory ~ /\//)
+		offence("the table of arrows in check_style.sh does not list " directory)
+	else if (to != directory && top_of(to) != "base" && directory in declared && !((directory, to) in arrows) &&
+		 !((directory, "*" top_of(to)) in arrows))
+		offence(directory " must not include \"" path "\"")
+}
+
+function owns(list,    one, n, i) {
+	n = split(list, one, " ")
+	for (i = 1; i <= n; i++)
+		if (FILENAME == one[i] || (one[i] ~ /\/$/ && index(FILENAME, one[i]) == 1))
+			return 1
+	return 0
+}
+
+function check_include(line,    path, i, quoted) {
 	sub(/^[ \t]*#[ \t]*include[ \t]*/, "", line)
 	quoted = substr(line, 1, 1) == "\""
 	if (!quoted && substr(line, 1, 1) != "<")
@@ -122,17 +200,17 @@ function check_include(line,    path, to, i, quoted) {
 	if (n_includes++ == 0 && own_header != "" && path != own_header)
 		offence("the first include is not the file's own header \"" own_header "\"")
 	if (quoted) {
-		to = path
-		sub(/\/.*/, "", to)
-		if (path !~ /\// || !(to in known))
+		if (path !~ /\// || !(top_of(path) in known))
 			offence("include \"" path "\" does not start at the root of the project")
-		else if (!may_include(to))
+		else if (!may_include(path))
 			offence((folder == "tests" ? "tests/" test_of : folder) " must not include \"" path "\"")
+		else if (folder != "tests" && folder != "bench")
+			check_arrow(path)
 	}
 	if (folder == "tests" || folder == "bench")
 		return
 	for (i = 1; i <= n_owned; i++) {
-		if (path ~ owned[i] && !index(" " owner[i] " ", " " FILENAME " "))
+		if (path ~ owned[i] && !owns(owner[i]))
 			offence("only " owner[i] " may include <" path ">")
 	}
 }
@@ -168,6 +246,8 @@ FNR == 1 {
 	in_comment = n_includes = 0
 	split(FILENAME, at, "/")
 	folder = at[1]
+	directory = directory_of(FILENAME)
+	private_header = FILENAME ~ /[.]h$/ && folder != "tests" && folder != "bench" ? private_to(FILENAME) != "" : -1
 	test_of = at[2]
 	own_header = FILENAME
 	if (sub(/[.](c|cc|cu)$/, ".h", own_header) == 0 || !(own_header in exists))
@@ -184,7 +264,15 @@ FILENAME == files { exists[$0] = 1; last = ""; next }
 		check_include($0)
 	else
 		check_calls(code)
-	if (code ~ /^[ \t]*#[ \t]*pragma[ \t]+omp/ && FILENAME != "nn/dnnl_shim.c")
+	# Functions are declared at the left margin.
+	if (private_header >= 0 && code ~ /^[a-z].*[ *]ct_[a-z0-9_]+[(]/ && match(code, /ct_[a-z0-9_]+[(]/)) {
+		name = substr(code, RSTART, RLENGTH - 1)
+		if (private_header && name !~ /^ct__/)
+			offence(name " is declared in a private header: its name begins with ct__")
+		if (!private_header && name ~ /^ct__/)
+			offence(name " is declared in a header that other directories include: ct__ is for private headers")
+	}
+	if (code ~ /^[ \t]*#[ \t]*pragma[ \t]+omp/ && FILENAME != "nn/onednn/dnnl_shim.c")
 		offence("an OpenMP pragma: threads come from base/thread.h and the engines")
 	if ($0 ~ /(^|[^A-Za-z0-9_])(TODO|FIXME)([^A-Za-z0-9_]|$)/ && $0 !~ /#[0-9]+/)
 		offence("a TODO without its issue's number (#12)")

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "trainer/cli.h"
-#include "trainer/worker.h"
+#include "trainer/commands/cli.h"
+#include "trainer/loop/worker.h"
 
 /* Text may hold bytes of a user's file: what is no character is shown by number, line breaks stay. */
 static void print_text(const char *text)

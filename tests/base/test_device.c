@@ -1,4 +1,4 @@
-#include "base/device.h"
+#include "base/device/device.h"
 
 #include "base/clock.h"
 #include "base/dtype.h"

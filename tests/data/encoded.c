@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/image.h"
+#include "data/image/image.h"
 
 static enum ct_status fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label)
 {

@@ -5,7 +5,7 @@
 #include "tests/data/fixture.h"
 
 #include "data/dataset_impl.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 enum { ENCODED_N = 61, ENCODED_BATCH = 14, ENCODED_SIDE = 24 };
 

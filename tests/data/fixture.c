@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/dataset_idx.h"
-#include "data/inflate.h"
+#include "data/files/inflate.h"
+#include "data/formats/idx_impl.h"
 
 struct bytes bytes_copy(const void *p, size_t n)
 {
@@ -90,7 +90,7 @@ ct_dataset *open_images(uint32_t n, uint32_t h, uint32_t w)
 	struct bytes images = idx_images(n, h, w), labels = idx_labels(n);
 	ct_dataset *d;
 
-	assert_ok(ct_dataset_idx_open_memory(&spec, images.p, images.n, labels.p, labels.n, &d));
+	assert_ok(ct__dataset_idx_open_memory(&spec, images.p, images.n, labels.p, labels.n, &d));
 	bytes_release(&images);
 	bytes_release(&labels);
 	return d;

@@ -2,7 +2,7 @@
 #ifndef CT_TESTS_DATA_PACK_FIXTURE_H
 #define CT_TESTS_DATA_PACK_FIXTURE_H
 
-#include "data/pack.h"
+#include "data/pack/pack.h"
 #include "tests/data/fixture.h"
 
 /* A file dir/name, with the folders that it needs. */

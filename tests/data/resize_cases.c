@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/resize.h"
+#include "data/transform/resize.h"
 #include "tests/data/jpeg_make.h"
 
 /* Exactly the pixels that the request asks for, in memory of that size; free. */

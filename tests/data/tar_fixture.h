@@ -4,7 +4,7 @@
 
 #include "tests/data/fixture.h"
 
-#include "data/shard_index.h"
+#include "data/shards/shard_index.h"
 
 enum tar_format { TAR_V7, TAR_USTAR, TAR_GNU };
 

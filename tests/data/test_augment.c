@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "data/augment.h"
+#include "data/transform/augment.h"
 
 enum { H = 11, W = 9 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "data/augment_impl.h"
-#include "data/inflate.h"
+#include "data/files/inflate.h"
+#include "data/transform/augment_impl.h"
 
 enum { H = 17, W = 19, BYTES = H * W * 3, SIGNED_OPS = 9 };
 
@@ -78,30 +78,30 @@ static void check_colours(struct golden *g)
 	static const int bits[] = {8, 5};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(factors); i++) {
-		ct_colour_brightness(fresh(g), factors[i]);
+		ct__colour_brightness(fresh(g), factors[i]);
 		expect_next(g, 0, "brightness", (double)factors[i]);
-		ct_colour_saturation(fresh(g), factors[i]);
+		ct__colour_saturation(fresh(g), factors[i]);
 		expect_next(g, 5, "saturation", (double)factors[i]);
-		ct_colour_contrast(fresh(g), factors[i]);
+		ct__colour_contrast(fresh(g), factors[i]);
 		expect_next(g, 5, "contrast", (double)factors[i]);
-		ct_colour_sharpness(fresh(g), factors[i], g->scratch);
+		ct__colour_sharpness(fresh(g), factors[i], g->scratch);
 		expect_next(g, 0, "sharpness", (double)factors[i]);
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(turns); i++) {
-		ct_colour_hue(fresh(g), turns[i]);
+		ct__colour_hue(fresh(g), turns[i]);
 		expect_next(g, 20, "hue", (double)turns[i]);
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(bits); i++) {
-		ct_colour_posterize(fresh(g), bits[i]);
+		ct__colour_posterize(fresh(g), bits[i]);
 		expect_next(g, 0, "posterize", bits[i]);
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(thresholds); i++) {
-		ct_colour_solarize(fresh(g), thresholds[i]);
+		ct__colour_solarize(fresh(g), thresholds[i]);
 		expect_next(g, 0, "solarize", (double)thresholds[i]);
 	}
-	ct_colour_autocontrast(fresh(g));
+	ct__colour_autocontrast(fresh(g));
 	expect_next(g, 5, "autocontrast", 0);
-	ct_colour_equalize(fresh(g));
+	ct__colour_equalize(fresh(g));
 	expect_next(g, 0, "equalize", 0);
 }
 
@@ -127,7 +127,7 @@ static void test_golden(void **state)
 	for (int op = 0; op < CT_RAND_OPS; op++) {
 		for (size_t i = 0; i < CT_ARRAY_LEN(magnitudes); i++) {
 			for (int sign = 0; sign < (op >= 1 && op <= SIGNED_OPS ? 2 : 1); sign++) {
-				ct_rand_apply((enum ct_rand_op)op, magnitudes[i], sign, fresh(g), g->scratch);
+				ct__rand_apply((enum ct_rand_op)op, magnitudes[i], sign, fresh(g), g->scratch);
 				if (op >= CT_RAND_SHEAR_X && op <= CT_RAND_ROTATE)
 					expect_next_map(g, names[op], magnitudes[i]);
 				else
@@ -159,12 +159,12 @@ static void test_jitter(void **state)
 
 		memcpy(x, plain, BYTES);
 		memcpy(y, plain, BYTES);
-		ct_colour_jitter(&one, 1, 2, sample, &px);
+		ct__colour_jitter(&one, 1, 2, sample, &px);
 		ct_rng_init(&r, 1, CT_RNG_COLOUR, 2, sample);
 		for (uint32_t i = 4; i > 1; i--)
 			(void)ct_rng_below(&r, i);
 		factor = 0.6f + 0.8f * ct_rng_uniform(&r);
-		ct_colour_brightness(&py, factor);
+		ct__colour_brightness(&py, factor);
 		for (int i = 0; i < BYTES; i++)
 			assert_true(abs(x[i] - y[i]) <= 1);
 		sum += (double)factor;
@@ -173,11 +173,11 @@ static void test_jitter(void **state)
 	for (uint32_t sample = 0; sample < 5; sample++) {
 		memcpy(x, plain, BYTES);
 		memcpy(y, plain, BYTES);
-		ct_colour_jitter(&all, 1, 2, sample, &px);
-		ct_colour_jitter(&all, 1, 2, sample, &py);
+		ct__colour_jitter(&all, 1, 2, sample, &px);
+		ct__colour_jitter(&all, 1, 2, sample, &py);
 		assert_memory_equal(x, y, BYTES);
 		memcpy(y, plain, BYTES);
-		ct_colour_jitter(&all, 1, 3, sample, &py);
+		ct__colour_jitter(&all, 1, 3, sample, &py);
 		assert_memory_not_equal(x, y, BYTES);
 	}
 }
@@ -195,7 +195,7 @@ static void test_erasing(void **state)
 		uint8_t x[N * N * 3] = {0};
 		int top = N, left = N, bottom = -1, right = -1, n = 0;
 
-		ct_augment_erase(&a, 1, 2, sample, &(struct ct_picture){x, N, N, 3});
+		ct__augment_erase(&a, 1, 2, sample, &(struct ct_picture){x, N, N, 3});
 		for (int i = 0; i < N * N; i++) {
 			if (x[3 * i] == 0)
 				continue;
@@ -266,8 +266,8 @@ static void test_independent(void **state)
 
 	(void)state;
 	for (uint32_t sample = 0; sample < 100; sample++) {
-		assert_int_equal(ct_augment_flips(&flip, 7, 1, sample), ct_augment_flips(&both, 7, 1, sample));
-		n += ct_augment_flips(&flip, 7, 1, sample);
+		assert_int_equal(ct__augment_flips(&flip, 7, 1, sample), ct__augment_flips(&both, 7, 1, sample));
+		n += ct__augment_flips(&flip, 7, 1, sample);
 	}
 	assert_in_range(n, 30, 70);
 }

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
-#include "data/digits.h"
+#include "data/digits/digits.h"
 
 enum { PIXELS = 784 };
 

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "data/file_pool.h"
+#include "data/files/file_pool.h"
 
 #define N_MANY 60
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "data/dataset_idx.h"
+#include "data/formats/idx_impl.h"
 
 struct files {
 	struct bytes images, labels;
@@ -137,7 +137,7 @@ static enum ct_status open_files(const struct files *f, ct_dataset **d)
 {
 	struct ct_dataset_spec spec = {.name = "idx", .c = 1, .h = 4, .w = 3};
 
-	return ct_dataset_idx_open_memory(&spec, f->images.p, f->images.n, f->labels.p, f->labels.n, d);
+	return ct__dataset_idx_open_memory(&spec, f->images.p, f->images.n, f->labels.p, f->labels.n, d);
 }
 
 static void check_case(const struct bad_case *c, const struct files *f)
@@ -237,10 +237,10 @@ static void test_limit(void **state)
 	ct_dataset *d;
 
 	(void)state;
-	assert_int_equal(ct_dataset_idx_open_memory(&spec, images.p, images.n, labels.p, labels.n, &d), CT_DATA);
+	assert_int_equal(ct__dataset_idx_open_memory(&spec, images.p, images.n, labels.p, labels.n, &d), CT_DATA);
 	assert_non_null(strstr(ct_error_message(), "more than the 0 MiB allowed"));
 	spec.max_bytes = 156;
-	assert_ok(ct_dataset_idx_open_memory(&spec, images.p, images.n, labels.p, labels.n, &d));
+	assert_ok(ct__dataset_idx_open_memory(&spec, images.p, images.n, labels.p, labels.n, &d));
 	ct_dataset_close(d);
 	bytes_release(&images);
 	bytes_release(&labels);

@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "data/exif.h"
-#include "data/image.h"
+#include "data/image/exif_impl.h"
+#include "data/image/image.h"
 #include "tests/data/jpeg_make.h"
 #include "tests/data/windows.h"
 
@@ -196,13 +196,13 @@ static void test_broken_exif(void **state)
 	size_t n = make_exif(whole, false, 6);
 
 	(void)state;
-	assert_int_equal(ct_exif_orientation(whole, n), 6);
+	assert_int_equal(ct__exif_orientation(whole, n), 6);
 	for (size_t cut = 0; cut < n; cut++) {
 		uint8_t *exact = malloc(cut ? cut : 1);
 
 		memcpy(exact, whole, cut);
 		/* The entry ends 4 bytes before the block. */
-		assert_int_equal(ct_exif_orientation(exact, cut), cut >= n - 4 ? 6 : 1);
+		assert_int_equal(ct__exif_orientation(exact, cut), cut >= n - 4 ? 6 : 1);
 		free(exact);
 	}
 	for (int at = 0; at < (int)n; at++) {
@@ -211,7 +211,7 @@ static void test_broken_exif(void **state)
 
 		memcpy(exact, whole, n);
 		exact[at] = 0xff;
-		o = ct_exif_orientation(exact, n);
+		o = ct__exif_orientation(exact, n);
 		assert_true(o == 1 || o == 6);
 		free(exact);
 	}

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "data/image.h"
+#include "data/image/image.h"
 #include "tests/data/jpeg_make.h"
 
 #define W 37

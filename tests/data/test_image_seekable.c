@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/exif.h"
-#include "data/jpeg_part.h"
+#include "data/image/exif_impl.h"
+#include "data/image/jpeg_part_impl.h"
 #include "tests/data/jpeg_make.h"
 #include "tests/data/windows.h"
 
 /* Bytes of the part for a window; 0: there is none. */
 static size_t part_of(struct bytes b, struct ct_box w, struct ct_jpeg_part *out)
 {
-	struct ct_jpeg_markers m = ct_jpeg_markers_find(b.p, b.n);
+	struct ct_jpeg_markers m = ct__jpeg_markers_find(b.p, b.n);
 	struct ct_scratch s = {0};
 
-	assert_ok(ct_jpeg_part_cut(&m, b.p, b.n, w, 1, &s, out));
+	assert_ok(ct__jpeg_part_cut(&m, b.p, b.n, w, 1, &s, out));
 	assert_int_equal(out->bytes != NULL, out->n > 0);
 	ct_scratch_release(&s);
 	return out->n;
@@ -95,7 +95,7 @@ static void test_odd_markers(void **state)
 {
 	struct bytes b = jpeg_make(&(struct jpeg_spec){.w = 160, .h = 128, .hs = 2, .vs = 2, .restart = 2}), copy;
 	const struct ct_box window = {100, 100, 20, 20};
-	struct ct_jpeg_markers m = ct_jpeg_markers_find(b.p, b.n);
+	struct ct_jpeg_markers m = ct__jpeg_markers_find(b.p, b.n);
 	struct ct_jpeg_part part;
 	int markers = 0;
 
@@ -130,7 +130,7 @@ static void test_damage(void **state)
 {
 	struct bytes b = jpeg_make(&(struct jpeg_spec){.w = 160, .h = 128, .hs = 2, .vs = 2, .restart = 2});
 	ct_image_decoder *d = windows_decoder((struct ct_image_opts){0});
-	struct ct_jpeg_markers m = ct_jpeg_markers_find(b.p, b.n);
+	struct ct_jpeg_markers m = ct__jpeg_markers_find(b.p, b.n);
 	struct ct_rng rng;
 
 	(void)state;

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "data/image.h"
+#include "data/image/image.h"
 #include "tests/data/windows.h"
 
 #define MAX_FILE ((size_t)64 << 20)

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "data/inflate.h"
+#include "data/files/inflate.h"
 
 /* Content of `file`, which should be n bytes: status of the first call that fails. */
 static enum ct_status inflate(struct bytes file, uint8_t *dst, size_t n, uint32_t *crc)

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "data/dataset_impl.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 enum { N = 103, SIDE = 6, BIG = 96, MAX_PIXELS = BIG * BIG };
 

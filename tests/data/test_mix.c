@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/mix.h"
+#include "data/transform/mix.h"
 
 enum { H = 20, W = 30, C = 3, BYTES = H * W * C, DRAWS = 20000 };
 

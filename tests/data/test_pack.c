@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/image.h"
-#include "data/pack.h"
+#include "data/image/image.h"
+#include "data/pack/pack.h"
 #include "tests/data/pack_fixture.h"
 
 /* src with 3 classes of 7 images, of sizes of their own. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "data/image.h"
+#include "data/image/image.h"
 #include "tests/data/pack_fixture.h"
 
 /* Files get restart markers where they gain by it, after being made smaller; what cannot be read is kept as it is. */

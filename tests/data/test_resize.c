@@ -1,4 +1,4 @@
-#include "data/resize.h"
+#include "data/transform/resize.h"
 
 #include "tests/data/resize_cases.h"
 
@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 
 #include "base/rng.h"
-#include "data/resize_axis.h"
-#include "data/resize_kernel.h"
+#include "data/transform/resize_axis_impl.h"
+#include "data/transform/resize_kernel_impl.h"
 
 /* The same arithmetic, so not only within 1. */
 static void test_golden(void **state)
@@ -70,7 +70,7 @@ static struct ct_pixels pixels_before(uint8_t *end, int w, int h)
 /* Two rows of `width` pixels, part of them to n: what both kernels make of it with their own tables. */
 static void check_across(const struct ct_resize_kernel *best, struct ct_rng *rng, uint8_t *end, int width, int n)
 {
-	const struct ct_resize_kernel *both[2] = {&ct_resize_plain, best};
+	const struct ct_resize_kernel *both[2] = {&ct__resize_plain, best};
 	double len = 0.5 + ct_rng_uniform(rng) * (width - 0.5), at = ct_rng_uniform(rng) * (width - len);
 	struct ct_pixels src = pixels_before(end, width, 2);
 	bool mirror = ct_rng_below(rng, 2);
@@ -83,10 +83,10 @@ static void check_across(const struct ct_resize_kernel *best, struct ct_rng *rng
 
 		for (int j = 0; j < 2; j++)
 			row[i][j] = malloc(CT_RESIZE_PITCH((size_t)n));
-		assert_ok(ct_resize_axis_set(&a, at, len, 0, width, n, mirror, both[i]->unit));
+		assert_ok(ct__resize_axis_set(&a, at, len, 0, width, n, mirror, both[i]->unit));
 		assert_ok(both[i]->tabulate(&t, &a, width));
 		both[i]->across(&t, lines, row[i]);
-		ct_resize_axis_release(&a);
+		ct__resize_axis_release(&a);
 		ct_scratch_release(&t.mem);
 	}
 	for (int j = 0; j < 2; j++) {
@@ -110,7 +110,7 @@ static void check_down(const struct ct_resize_kernel *best, struct ct_rng *rng, 
 		k[t] = t == taps - 1 ? left : between(rng, 0, left);
 		left -= k[t];
 	}
-	ct_resize_plain.down(rows, k, taps, n, plain);
+	ct__resize_plain.down(rows, k, taps, n, plain);
 	best->down(rows, k, taps, n, fast);
 	assert_memory_equal(plain, fast, (size_t)n);
 }
@@ -135,11 +135,11 @@ static void test_kernels_agree(void **state)
 {
 	(void)state;
 #if defined(__x86_64__)
-	if (ct_resize_kernel_get(0) != &ct_resize_avx512)
+	if (ct__resize_kernel_get(0) != &ct__resize_avx512)
 		print_message("this processor has no AVX-512 with VNNI and VBMI: its kernel is not tested\n");
 #endif
 	for (int skip = 0; skip < 3; skip++)
-		check_kernel(ct_resize_kernel_get(skip));
+		check_kernel(ct__resize_kernel_get(skip));
 }
 
 /* What the window leaves out has no part in the result. */

@@ -1,5 +1,5 @@
 /* The weights of a resize, one by one as Pillow computes them (Resample.c, precompute_coeffs), against ours. */
-#include "data/resize_axis.h"
+#include "data/transform/resize_axis_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -50,8 +50,8 @@ static void check(const struct interval *v, bool mirror, int unit)
 	struct ct_resize_axis a = {0};
 	int first, end;
 
-	assert_ok(ct_resize_axis_set(&a, v->at, v->len, v->lo, v->hi, v->n, mirror, unit));
-	ct_resize_axis_range(v->at, v->len, v->lo, v->hi, v->n, &first, &end);
+	assert_ok(ct__resize_axis_set(&a, v->at, v->len, v->lo, v->hi, v->n, mirror, unit));
+	ct__resize_axis_range(v->at, v->len, v->lo, v->hi, v->n, &first, &end);
 	assert_int_equal(a.n, v->n);
 	assert_true(a.taps % unit == 0 || a.taps == v->hi - v->lo);
 	for (int i = 0; i < v->n; i++) {
@@ -67,7 +67,7 @@ static void check(const struct interval *v, bool mirror, int unit)
 			assert_true(k[x] == 0 || (x + v->lo >= first && x + v->lo < end));
 		}
 	}
-	ct_resize_axis_release(&a);
+	ct__resize_axis_release(&a);
 	free(k);
 }
 

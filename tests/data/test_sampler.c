@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "data/sampler.h"
+#include "data/loader/sampler.h"
 
 static struct ct_sampler sampler(uint32_t n, uint32_t batch, uint32_t world, uint32_t accumulate, bool drop_last)
 {

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/thread.h"
-#include "data/shard_index.h"
+#include "data/shards/shard_index.h"
 
 static enum ct_status scan_bytes(const struct bytes *t, struct ct_shard_index *x)
 {

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "data/shard_list.h"
+#include "data/shards/shard_list_impl.h"
 
 static enum ct_status open_in(const char *dir, const char *path, ct_dataset **d)
 {
@@ -91,7 +91,7 @@ static void expect_list(const char *dir, const char *text, const char *want)
 	char **paths;
 	size_t n;
 
-	assert_ok(ct_shard_list(dir, text, true, &paths, &n));
+	assert_ok(ct__shard_list(dir, text, true, &paths, &n));
 	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(strncmp(paths[i], dir, strlen(dir)), 0);
 		ct_str_addf(&got, "%s%s", i ? " " : "", paths[i] + strlen(dir) + 1);
@@ -105,7 +105,7 @@ static void expect_no_list(const char *dir, const char *text, enum ct_status wan
 {
 	char **paths;
 	size_t n;
-	enum ct_status st = ct_shard_list(dir, text, true, &paths, &n);
+	enum ct_status st = ct__shard_list(dir, text, true, &paths, &n);
 
 	if (st != want || !strstr(ct_error_message(), says))
 		print_error("%s: %s %s\n", text, ct_status_name(st), ct_error_message());

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "data/shard_index.h"
+#include "data/shards/shard_index.h"
 
 struct expect {
 	const char *file;

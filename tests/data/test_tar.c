@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "data/tar.h"
+#include "data/shards/tar.h"
 
 static ct_tar *open_bytes(const struct bytes *t)
 {

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/tar_write.h"
+#include "data/shards/tar_write.h"
 
 static char *long_name(size_t dir, size_t name)
 {

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/augment_impl.h"
-#include "data/resize.h"
-#include "data/transform.h"
+#include "data/transform/augment_impl.h"
+#include "data/transform/resize.h"
+#include "data/transform/transform.h"
 
 enum { N = 40, SIDE = 20, BYTES = SIDE * SIDE * 3 };
 
@@ -203,7 +203,7 @@ static void test_flip(void **state)
 	b = create(&flip, &s->base);
 	c = create(&late, &s->base);
 	for (uint32_t i = 0; i < N; i++) {
-		bool turned = ct_augment_flips(&flip.augment, 1, 2, i);
+		bool turned = ct__augment_flips(&flip.augment, 1, 2, i);
 		uint8_t x[BYTES], y[BYTES], z[BYTES];
 
 		assert_ok(ct_transformer_run(a, 1, 2, i, x, NULL));

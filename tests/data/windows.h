@@ -5,7 +5,7 @@
 #include "tests/data/fixture.h"
 
 #include "base/rng.h"
-#include "data/image.h"
+#include "data/image/image.h"
 
 ct_image_decoder *windows_decoder(struct ct_image_opts opts);
 struct ct_image_header windows_open(ct_image_decoder *d, struct bytes b);

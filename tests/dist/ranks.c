@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 
 #define SETUP_NS (60 * CT_SEC)
 

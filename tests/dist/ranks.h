@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dist/rendezvous.h"
+#include "dist/rendezvous/rendezvous.h"
 
 #define MAX_RANKS 8
 

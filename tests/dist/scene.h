@@ -2,7 +2,7 @@
 #ifndef CT_TESTS_DIST_SCENE_H
 #define CT_TESTS_DIST_SCENE_H
 
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 #include "tests/dist/ranks.h"
 
 #define LONG (60 * CT_SEC)

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "dist/comm_impl.h"
+#include "dist/comm/comm_impl.h"
 #include "tests/dist/ranks.h"
 
 #define TIMEOUT (60 * CT_SEC)

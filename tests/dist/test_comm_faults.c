@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
-#include "dist/comm_impl.h"
+#include "dist/comm/comm_impl.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/scene.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "dist/comm_impl.h"
+#include "dist/comm/comm_impl.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/scene.h"
 

@@ -1,9 +1,9 @@
 /* Who am I, for every launcher and every contradiction; Slurm's lists; init URLs. */
-#include "dist/rendezvous.h"
+#include "dist/rendezvous/rendezvous.h"
 
 #include "base/log.h"
-#include "dist/init_url.h"
-#include "dist/nodelist.h"
+#include "dist/rendezvous/init_url_impl.h"
+#include "dist/rendezvous/nodelist_impl.h"
 #include "tests/base/check.h"
 
 /* "NAME=value" strings, NULL at the end. */
@@ -227,12 +227,12 @@ static void expect_list(const char *text, const char *joined)
 	char **names;
 	size_t n;
 
-	assert_ok(ct_nodelist_expand(text, 100, &names, &n));
+	assert_ok(ct__nodelist_expand(text, 100, &names, &n));
 	for (size_t i = 0; i < n; i++)
 		ct_str_addf(&s, "%s%s", i ? " " : "", names[i]);
 	assert_string_equal(ct_str_text(&s), joined);
 	ct_str_release(&s);
-	ct_nodelist_free(names, n);
+	ct__nodelist_free(names, n);
 }
 
 static void test_nodelist(void **state)
@@ -270,12 +270,12 @@ static void test_nodelist(void **state)
 	expect_list("r[1-2]n[3-4]", "r1n3 r1n4 r2n3 r2n4");
 	expect_list("[1-2]", "1 2");
 	for (size_t i = 0; i < CT_ARRAY_LEN(broken); i++) {
-		if (ct_nodelist_expand(broken[i], 100, &names, &n) != CT_USAGE)
+		if (ct__nodelist_expand(broken[i], 100, &names, &n) != CT_USAGE)
 			fail_msg("\"%s\" is not refused", broken[i]);
 	}
 	memset(longer, 'x', sizeof(longer));
 	longer[sizeof(longer) - 1] = '\0';
-	assert_int_equal(ct_nodelist_expand(longer, 100, &names, &n), CT_USAGE);
+	assert_int_equal(ct__nodelist_expand(longer, 100, &names, &n), CT_USAGE);
 }
 
 static void test_countlist(void **state)
@@ -284,15 +284,15 @@ static void test_countlist(void **state)
 	int v = -1;
 
 	(void)state;
-	assert_ok(ct_countlist_at("2(x3),1", 0, &v));
+	assert_ok(ct__countlist_at("2(x3),1", 0, &v));
 	assert_int_equal(v, 2);
-	assert_ok(ct_countlist_at("2(x3),1", 2, &v));
+	assert_ok(ct__countlist_at("2(x3),1", 2, &v));
 	assert_int_equal(v, 2);
-	assert_ok(ct_countlist_at("2(x3),1", 3, &v));
+	assert_ok(ct__countlist_at("2(x3),1", 3, &v));
 	assert_int_equal(v, 1);
-	assert_fails(ct_countlist_at("2(x3),1", 4, &v), CT_USAGE, "no entry 4");
+	assert_fails(ct__countlist_at("2(x3),1", 4, &v), CT_USAGE, "no entry 4");
 	for (size_t i = 0; i < CT_ARRAY_LEN(broken); i++) {
-		if (ct_countlist_at(broken[i], 5, &v) != CT_USAGE)
+		if (ct__countlist_at(broken[i], 5, &v) != CT_USAGE)
 			fail_msg("\"%s\" is not refused", broken[i]);
 	}
 }
@@ -326,20 +326,20 @@ static void test_urls(void **state)
 	struct ct_init_url u;
 
 	(void)state;
-	assert_ok(ct_init_url_parse("tcp://node-1.x:65535", &u));
+	assert_ok(ct__init_url_parse("tcp://node-1.x:65535", &u));
 	assert_int_equal(u.scheme, CT_INIT_TCP);
 	assert_string_equal(u.host, "node-1.x");
 	assert_int_equal(u.port, 65535);
-	assert_ok(ct_init_url_parse("tcp://[fe80::1%eth0]:1", &u));
+	assert_ok(ct__init_url_parse("tcp://[fe80::1%eth0]:1", &u));
 	assert_string_equal(u.host, "fe80::1%eth0");
-	assert_ok(ct_init_url_parse("file:///tmp/a b", &u));
+	assert_ok(ct__init_url_parse("file:///tmp/a b", &u));
 	assert_string_equal(u.path, "/tmp/a b");
-	assert_ok(ct_init_url_parse("env://", &u));
+	assert_ok(ct__init_url_parse("env://", &u));
 	for (size_t i = 0; i < CT_ARRAY_LEN(broken); i++) {
-		if (ct_init_url_parse(broken[i], &u) != CT_USAGE)
+		if (ct__init_url_parse(broken[i], &u) != CT_USAGE)
 			fail_msg("\"%s\" is not refused", broken[i]);
 	}
-	assert_int_equal(ct_init_url_parse("tcq://h:1", &u), CT_USAGE);
+	assert_int_equal(ct__init_url_parse("tcq://h:1", &u), CT_USAGE);
 	assert_non_null(strstr(ct_error_hint_text(), "did you mean tcp"));
 }
 

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "dist/rendezvous.h"
+#include "dist/rendezvous/rendezvous.h"
 #include "tests/base/check.h"
 #include "tests/dist/procs.h"
 

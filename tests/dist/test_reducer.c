@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "dist/comm_impl.h"
+#include "dist/comm/comm_impl.h"
 #include "dist/reducer.h"
 #include "tests/dist/ranks.h"
 
@@ -124,7 +124,7 @@ static int setup(void **state)
 		return -1;
 	f->m.world.id = (struct ct_identity){.world = 1};
 	f->m.fail_at = -1;
-	if (ct_comm_init(&f->m.base, &mock_ops, &f->m.world, &o) != CT_OK ||
+	if (ct__comm_init(&f->m.base, &mock_ops, &f->m.world, &o) != CT_OK ||
 	    ct_reducer_create(&f->m.base, f->arena, buckets, N_BUCKETS, &f->r) != CT_OK)
 		return -1;
 	for (int i = 0; i < 128; i++)
@@ -138,7 +138,7 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 
 	ct_reducer_destroy(f->r);
-	ct_comm_release(&f->m.base);
+	ct__comm_release(&f->m.base);
 	ct_free(f);
 	return 0;
 }

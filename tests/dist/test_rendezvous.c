@@ -1,5 +1,5 @@
 /* Ranks as real processes that meet, agree or disagree, and leave. */
-#include "dist/rendezvous.h"
+#include "dist/rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "dist/hello.h"
-#include "dist/meeting_file.h"
+#include "dist/rendezvous/handshake_impl.h"
+#include "dist/rendezvous/rendezvous_file_impl.h"
 #include "tests/base/check.h"
 #include "tests/dist/procs.h"
 
@@ -161,16 +161,16 @@ static void test_file(void **state)
 		.run_id = "run", .nonce = "00", .port = free_port(), .n_addrs = 1, .addrs = {"127.0.0.1"}};
 	char *path = ct_path_join(*state, "meet"), init[256];
 	struct plan plans[MAX_RANKS];
-	struct ct_host_facts facts;
+	struct ct__host_facts facts;
 
 	snprintf(init, sizeof(init), "file://%s", path);
 	plan_all(plans, 3, init);
 	meet_and_leave(plans, 3, true);
 	assert_false(ct_file_exists(path));
 
-	ct_host_facts(&facts);
+	ct__host_facts(&facts);
 	snprintf(stale.net_key, sizeof(stale.net_key), "%s", facts.net_key);
-	assert_ok(ct_meeting_publish(&stale, path));
+	assert_ok(ct__meeting_publish(&stale, path));
 	meet_and_leave(plans, 3, true);
 
 	assert_ok(ct_file_replace(path, "", 0));
@@ -186,7 +186,7 @@ static void test_file_of_another_run(void **state)
 	struct ct_meeting stale = {.run_id = "run", .nonce = "00", .n_addrs = 1, .addrs = {"127.0.0.1"}};
 	char *path = ct_path_join(*state, "meet2"), init[256];
 	struct plan plans[2], late;
-	struct ct_host_facts facts;
+	struct ct__host_facts facts;
 	struct proc p[2];
 	ct_store_server *srv;
 	struct ct_world w;
@@ -206,7 +206,7 @@ static void test_file_of_another_run(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(proc_end(&p[i]), 0);
 
-	ct_host_facts(&facts);
+	ct__host_facts(&facts);
 	snprintf(stale.net_key, sizeof(stale.net_key), "%s", facts.net_key);
 	proc_start(&p[1], rank_main, &plans[1]);
 	proc_start(&p[0], rank_main, &plans[0]);
@@ -218,7 +218,7 @@ static void test_file_of_another_run(void **state)
 		assert_int_equal(proc_end(&p[i]), 0);
 	assert_ok(ct_store_server_start("127.0.0.1", 0, &o, &srv));
 	stale.port = ct_store_server_port(srv);
-	assert_ok(ct_meeting_publish(&stale, path));
+	assert_ok(ct__meeting_publish(&stale, path));
 	late.run_id = "run";
 	assert_fails(join(&late, &w), CT_TIMEOUT, "wrong token");
 	ct_store_server_stop(srv, 0);
@@ -245,10 +245,10 @@ static void test_file_trouble(void **state)
 	size_t len;
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(broken); i++) {
-		if (ct_meeting_parse(broken[i], "F", &m) != CT_DATA)
+		if (ct__meeting_parse(broken[i], "F", &m) != CT_DATA)
 			fail_msg("\"%s\" is not refused", broken[i]);
 	}
-	assert_ok(ct_meeting_parse("ctrain-rendezvous 1\nport 7\nnonce a\nrun b c\naddr x\nend\n", "F", &m));
+	assert_ok(ct__meeting_parse("ctrain-rendezvous 1\nport 7\nnonce a\nrun b c\naddr x\nend\n", "F", &m));
 	assert_string_equal(m.run_id, "b c");
 	/* Somebody's file is not overwritten. */
 	assert_ok(ct_file_replace(path, "thesis", 6));

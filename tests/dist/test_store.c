@@ -1,5 +1,5 @@
 /* The store's operations, waits and limits, with the server and its clients in one process. */
-#include "dist/store.h"
+#include "dist/store/store.h"
 
 #include <pthread.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* The store's failure record: who hears of it, and which of several reports is the cause. */
-#include "dist/store.h"
+#include "dist/store/store.h"
 
 #include <pthread.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 #include <signal.h>
 
 #include "base/clock.h"
-#include "dist/store.h"
+#include "dist/store/store.h"
 #include "tests/base/check.h"
 #include "tests/dist/procs.h"
 

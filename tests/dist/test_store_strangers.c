@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "dist/store_wire.h"
+#include "dist/store/wire.h"
 #include "tests/base/check.h"
 
 #define SOON ct_deadline_in(20 * CT_SEC)

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "data/class_list.h"
+#include "data/files/class_list.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "data/dataset_idx.h"
+#include "data/formats/idx_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size -= 2;
 	if (n_labels > size)
 		n_labels = size;
-	if (ct_dataset_idx_open_memory(&spec, data + n_labels, size - n_labels, data, n_labels, &d) < 0) {
+	if (ct__dataset_idx_open_memory(&spec, data + n_labels, size - n_labels, data, n_labels, &d) < 0) {
 		ct_error_clear();
 		return 0;
 	}

@@ -1,6 +1,6 @@
 /* What fuzz_jpeg and fuzz_png do with an input. */
-#ifndef CT_TESTS_FUZZ_IMAGE_H
-#define CT_TESTS_FUZZ_IMAGE_H
+#ifndef CT_TESTS_FUZZ_FUZZ_IMAGE_H
+#define CT_TESTS_FUZZ_FUZZ_IMAGE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/resize.h"
+#include "data/transform/resize.h"
 
 #define FUZZ_CHOICES 8
 /* Larger images only cost time. */

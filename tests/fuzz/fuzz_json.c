@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoint/checkpoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,9 +3,9 @@
 #include <stdint.h>
 
 #include "base/mem.h"
-#include "dist/init_url.h"
-#include "dist/meeting_file.h"
-#include "dist/nodelist.h"
+#include "dist/rendezvous/init_url_impl.h"
+#include "dist/rendezvous/nodelist_impl.h"
+#include "dist/rendezvous/rendezvous_file_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,17 +19,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!text)
 		return 0;
-	if (ct_init_url_parse(text, &url) == CT_OK && url.scheme != CT_INIT_ENV && url.scheme != CT_INIT_FILE) {
+	if (ct__init_url_parse(text, &url) == CT_OK && url.scheme != CT_INIT_ENV && url.scheme != CT_INIT_FILE) {
 		char again[300];
 
 		/* What was understood can be said again. */
-		if (ct_init_url_make(again, sizeof(again), "tcp", url.host, url.port) < 0 ||
-		    ct_init_url_parse(again, &url) < 0)
+		if (ct__init_url_make(again, sizeof(again), "tcp", url.host, url.port) < 0 ||
+		    ct__init_url_parse(again, &url) < 0)
 			__builtin_trap();
 	}
-	if (ct_nodelist_expand(text, 1000, &names, &n) == CT_OK)
-		ct_nodelist_free(names, n);
-	if (ct_countlist_at(text, 100, &count) < 0 || ct_meeting_parse(text, "fuzz", &m) < 0)
+	if (ct__nodelist_expand(text, 1000, &names, &n) == CT_OK)
+		ct__nodelist_free(names, n);
+	if (ct__countlist_at(text, 100, &count) < 0 || ct__meeting_parse(text, "fuzz", &m) < 0)
 		ct_error_clear();
 	ct_free(text);
 	return 0;

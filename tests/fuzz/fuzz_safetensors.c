@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "trainer/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/shard_index.h"
+#include "data/shards/shard_index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "data/shard_index.h"
+#include "data/shards/shard_index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -27,7 +27,7 @@ static void check_index(const struct ct_shard_index *x, size_t size)
 		const struct ct_shard_sample *s = &x->samples[i];
 		char key[64];
 
-		if (s->size == 0 || s->offset + s->size > size || s->label < 0 || s->label > CT_SHARD_MAX_LABEL)
+		if (s->size == 0 || s->offset + s->size > size || s->label < 0 || s->label > CT_MAX_LABEL)
 			__builtin_trap();
 		ct_name_escape(x->text + s->key, s->key_len, key, sizeof(key));
 	}

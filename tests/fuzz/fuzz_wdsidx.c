@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "base/mem.h"
-#include "data/shard_index.h"
+#include "data/shards/shard_index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

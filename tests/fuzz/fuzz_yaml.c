@@ -1,7 +1,7 @@
 /* Configuration files: YAML, schema, checks over several keys, dump. Limits and places of errors must hold for any bytes. */
 #include <stdint.h>
 
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

@@ -1,11 +1,11 @@
 /* Reading the golden files that make_golden.py wrote with real PyTorch, and the numbers both sides make from Philox. */
-#ifndef CT_TESTS_GOLDEN_H
-#define CT_TESTS_GOLDEN_H
+#ifndef CT_TESTS_GOLDEN_GOLDEN_H
+#define CT_TESTS_GOLDEN_GOLDEN_H
 
 #include "tests/nn/nn_check.h"
 
 #include "base/json.h"
-#include "nn/optim.h"
+#include "nn/optim/optim.h"
 
 /* The file of that name beside the test's source. Returns owned. */
 ct_json *golden_load(const char *name);

@@ -128,7 +128,7 @@ def convnet():
 
 
 class LargeBatch(torch.optim.Optimizer):
-    """LARS and LAMB by the formulas of nn/optim.h, in fp64. Vectors (biases, norms) are neither adapted nor decayed."""
+    """LARS and LAMB by the formulas of nn/optim/optim.h, in fp64. Vectors (biases, norms) are neither adapted nor decayed."""
 
     def __init__(self, params, o):
         super().__init__(params, dict(lr=o['lr']))
@@ -192,7 +192,7 @@ def noisy(x, error, generator):
 
 
 def add_noise(model, seed):
-    """Convolutions err as fast algorithms for them do (nn/conv_winograd.h): in the result and in both gradients."""
+    """Convolutions err as fast algorithms for them do (nn/onednn/winograd/winograd.h): in the result and in both gradients."""
     g = torch.Generator().manual_seed(seed)
     for m in model.modules():
         if isinstance(m, nn.Conv2d) and m.in_channels % 16 == 0:
@@ -278,7 +278,7 @@ class AvgPool(nn.AvgPool2d):
 
 
 class Layers(nn.Module):
-    """The texts of model.layers (nn/model.h), read here independently of the C parser."""
+    """The texts of model.layers (nn/models/model.h), read here independently of the C parser."""
 
     def __init__(self, shape, texts):
         super().__init__()

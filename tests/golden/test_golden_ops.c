@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "nn/engine_impl.h"
+#include "nn/host/host.h"
 #include "tests/golden/golden.h"
 
 #define TOLERANCE 1e-5

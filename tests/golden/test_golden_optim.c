@@ -1,7 +1,7 @@
 /* Optimizers on given gradients and tables of learning rates, against real PyTorch. */
 #include <math.h>
 
-#include "nn/schedule.h"
+#include "nn/optim/schedule.h"
 #include "tests/golden/golden.h"
 
 static void fill_gradients(struct rig *r, int step)

@@ -2,7 +2,7 @@
  * one pass; the loss of each of 20 training steps; parameters, running statistics and logits in evaluation after them.
  *
  * Tolerances. Losses: 1e-5 relative, as DESIGN 5 says. The others are about three times what PyTorch itself deviates from its
- * fp64 run when its convolutions err like ours do (Winograd transforms in fp32: nn/conv_winograd.h) or its initial weights in
+ * fp64 run when its convolutions err like ours do (Winograd transforms in fp32: nn/onednn/winograd/winograd.h) or its initial weights in
  * the last bit; these deviations stand in resnet.json (shaken_most), whose generator says how cases are chosen. */
 #include <math.h>
 

@@ -1,12 +1,12 @@
 /* What the tests of nn share: graphs from texts, and a rig of device, engine, graph, net and program. */
-#ifndef CT_TESTS_NN_CHECK_H
-#define CT_TESTS_NN_CHECK_H
+#ifndef CT_TESTS_NN_NN_CHECK_H
+#define CT_TESTS_NN_NN_CHECK_H
 
 #include "tests/base/check.h"
 
 #include "base/rng.h"
 #include "nn/engine.h"
-#include "nn/model.h"
+#include "nn/models/model.h"
 
 #define MAX_LAYERS 64
 

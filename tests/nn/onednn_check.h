@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "nn/optim.h"
+#include "nn/optim/optim.h"
 #include "tests/nn/nn_check.h"
 
 struct job {

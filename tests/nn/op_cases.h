@@ -3,7 +3,7 @@
 #ifndef CT_TESTS_NN_OP_CASES_H
 #define CT_TESTS_NN_OP_CASES_H
 
-#include "nn/model.h"
+#include "nn/models/model.h"
 
 struct op_case {
 	const char *name;

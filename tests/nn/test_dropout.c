@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "nn/engine_impl.h"
+#include "nn/host/host.h"
 #include "tests/nn/nn_check.h"
 
 #define N 4001

@@ -1,4 +1,4 @@
-#include "nn/graph.h"
+#include "nn/graph/graph.h"
 
 #include "tests/nn/nn_check.h"
 

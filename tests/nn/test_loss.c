@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "nn/host/host.h"
 #include "tests/nn/nn_check.h"
 
 #define ROWS 9

@@ -1,4 +1,4 @@
-#include "nn/model.h"
+#include "nn/models/model.h"
 
 #include "tests/nn/nn_check.h"
 

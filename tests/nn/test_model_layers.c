@@ -1,4 +1,4 @@
-#include "nn/model_layers.h"
+#include "nn/models/layers_impl.h"
 
 #include "tests/nn/nn_check.h"
 

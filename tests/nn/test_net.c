@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "nn/optim.h"
+#include "nn/optim/optim.h"
 #include "tests/nn/nn_check.h"
 
 static const char *const layers =

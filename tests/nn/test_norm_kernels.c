@@ -1,10 +1,10 @@
 /* The norm kernels on [N,C/16,H,W,16] against the formulas in double: every combination of ReLU, residual and drop path, odd
  * shapes, both types, in place and not, and the same bits with any number of threads. */
-#include "nn/norm_kernels.h"
+#include "nn/onednn/norm_kernels.h"
 
 #include <math.h>
 
-#include "nn/dnnl_shim.h"
+#include "nn/onednn/dnnl_shim.h"
 #include "tests/nn/nn_check.h"
 
 #define LANES 16
@@ -219,23 +219,23 @@ static void run_kernels(const struct data *d, int threads, bool in_place, bool i
 			    .dgamma = got->dgamma,
 			    .dbeta = got->dbeta};
 
-	p.partials = ct_calloc_aligned(64, ct_norm_scratch_bytes(s->n, s->channels));
-	p.mask = joins ? ct_calloc_aligned(64, ct_norm_mask_bytes(s->n, s->channels, s->plane)) : NULL;
-	ct_dnnl_use_threads(threads);
+	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(s->n, s->channels));
+	p.mask = joins ? ct_calloc_aligned(64, ct__norm_mask_bytes(s->n, s->channels, s->plane)) : NULL;
+	ct__dnnl_use_threads(threads);
 	if (in_parts) {
-		ct_norm_sums(&p, sums);
-		ct_norm_moments(&p, sums, (double)s->n * s->plane);
-		ct_norm_apply(&p);
+		ct__norm_sums(&p, sums);
+		ct__norm_moments(&p, sums, (double)s->n * s->plane);
+		ct__norm_apply(&p);
 	} else {
-		ct_norm_forward(&p);
+		ct__norm_forward(&p);
 	}
 	unpack(d, p.y, got->y);
 	p.residual = joins ? p.residual : NULL;
 	if (in_parts) {
-		ct_norm_gradient_sums(&p, sums);
-		ct_norm_gradient_apply(&p, sums, (double)s->n * s->plane);
+		ct__norm_gradient_sums(&p, sums);
+		ct__norm_gradient_apply(&p, sums, (double)s->n * s->plane);
 	} else {
-		ct_norm_backward(&p);
+		ct__norm_backward(&p);
 	}
 	unpack(d, p.dx, got->dx);
 	if (joins)
@@ -316,7 +316,7 @@ static void test_against_formulas(void **state)
 					      {2, 80, 49}, {4, 33, 257}, {1, 3, 600}, {7, 64, 9}};
 
 	(void)state;
-	if (!ct_norm_usable()) {
+	if (!ct__norm_usable()) {
 		printf("skipped: this processor has no AVX-512\n");
 		skip();
 	}
@@ -334,7 +334,7 @@ static void test_far_from_zero(void **state)
 	double want = 0;
 
 	(void)state;
-	if (!ct_norm_usable())
+	if (!ct__norm_usable())
 		skip();
 	float *x = ct_calloc_aligned(64, N * PLANE * LANES * sizeof(float));
 	float *noise = CT_NEW_ARRAY(float, N *PLANE);
@@ -361,8 +361,8 @@ static void test_far_from_zero(void **state)
 			    .mean = mean,
 			    .variance = variance,
 			    .y = x};
-	p.partials = ct_calloc_aligned(64, ct_norm_scratch_bytes(N, LANES));
-	ct_norm_forward(&p);
+	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(N, LANES));
+	ct__norm_forward(&p);
 	for (int l = 0; l < LANES; l++) {
 		assert_float_equal((double)mean[l], sum / (N * PLANE), 1e-4);
 		assert_float_equal((double)variance[l], want, 1e-5 * want);
@@ -379,7 +379,7 @@ static void test_not_a_number(void **state)
 	float ones[LANES], mean[LANES], variance[LANES];
 
 	(void)state;
-	if (!ct_norm_usable())
+	if (!ct__norm_usable())
 		skip();
 	for (int l = 0; l < LANES; l++)
 		ones[l] = 1;
@@ -395,8 +395,8 @@ static void test_not_a_number(void **state)
 			    .mean = mean,
 			    .variance = variance,
 			    .y = y};
-	p.partials = ct_calloc_aligned(64, ct_norm_scratch_bytes(1, LANES));
-	ct_norm_forward(&p);
+	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(1, LANES));
+	ct__norm_forward(&p);
 	for (int l = 0; l < 2 * LANES; l++)
 		assert_int_equal(isnan(y[l]) != 0, l % LANES == 3);
 	assert_true(isnan(variance[3]));

@@ -1,7 +1,7 @@
 /* What the oneDNN engine computes where it goes its own ways: the fused norm and pool on odd shapes, gradients in shared memory,
  * values read back, NaN. Skipped in a build without the engine. */
-#include "nn/engine_onednn_norm_pool.h"
-#include "nn/norm_kernels.h"
+#include "nn/onednn/norm_kernels.h"
+#include "nn/onednn/norm_pool.h"
 #include "tests/nn/onednn_check.h"
 
 /* Norm, ReLU and max pool in one kernel: windows that overlap, leave a rest, reach over the edge; channels that do not fill a
@@ -58,7 +58,7 @@ static void test_norm_pool_choice(void **state)
 				 .partials = (void *)partials};
 
 	(void)state;
-	if (!ct_norm_usable()) {
+	if (!ct__norm_usable()) {
 		printf("skipped: this processor has no AVX-512\n");
 		skip();
 	}
@@ -73,7 +73,7 @@ static void test_norm_pool_choice(void **state)
 		x[k][5] = k == 1 ? NAN : 0;
 	}
 	beta[3] = -9; /* the ReLU cuts all */
-	ct_norm_pool_forward(&p);
+	ct__norm_pool_forward(&p);
 	const int want[] = {0, 1, 0, 255, 0};
 	for (int c = 0; c < 5; c++)
 		assert_int_equal(taps[c], want[c]);

@@ -1,10 +1,10 @@
 /* Optimizers and weight average on hand-made gradients, against the formulas in double. Equality with real PyTorch is in
  * tests/golden. */
-#include "nn/optim.h"
+#include "nn/optim/optim.h"
 
 #include <math.h>
 
-#include "nn/optim_kernels.h"
+#include "nn/host/optim_kernels.h"
 #include "tests/nn/nn_check.h"
 
 static const struct ct_optim_opts sgd = {.kind = CT_SGD, .momentum = 0.9, .weight_decay = 0.1, .decay_norm_bias = true};
@@ -254,7 +254,7 @@ static double norm(const double *x, size_t n)
 	return sqrt(sum);
 }
 
-/* One update of a parameter by the formulas of nn/optim.h, in double. d: scratch. */
+/* One update of a parameter by the formulas of nn/optim/optim.h, in double. d: scratch. */
 static void large_batch_update(const struct ct_optim_opts *o, bool weight, int t, double lr, size_t n, double *w,
 			       const float *g, double *m, double *v, double *d)
 {

@@ -1,5 +1,5 @@
 /* Ends and joints of the schedules; whole tables from PyTorch are in tests/golden. */
-#include "nn/schedule.h"
+#include "nn/optim/schedule.h"
 
 #include "tests/nn/nn_check.h"
 

@@ -2,8 +2,8 @@
  * same bits with any number of threads; and in the engine against ref. */
 #include <math.h>
 
-#include "nn/conv_winograd.h"
-#include "nn/dnnl_shim.h"
+#include "nn/onednn/dnnl_shim.h"
+#include "nn/onednn/winograd/winograd.h"
 #include "tests/nn/onednn_check.h"
 
 #define BLOCK 16
@@ -132,7 +132,7 @@ static void close_problem(struct problem *p)
 /* The scratch is as large as promised, and its values do not matter. */
 static void convolve(struct problem *p, enum ct_winograd_pass pass, int threads, bool relu)
 {
-	const size_t bytes = ct_winograd_scratch_bytes(&p->s, pass, threads);
+	const size_t bytes = ct__winograd_scratch_bytes(&p->s, pass, threads);
 	struct ct_winograd op = {.shape = p->s,
 				 .threads = threads,
 				 .scratch = floats(bytes / sizeof(float)),
@@ -147,14 +147,14 @@ static void convolve(struct problem *p, enum ct_winograd_pass pass, int threads,
 				 .db = p->db};
 
 	memset(op.scratch, 0xff, bytes); /* NaN */
-	ct_dnnl_use_threads(threads);
+	ct__dnnl_use_threads(threads);
 	if (pass == CT_WINOGRAD_FORWARD)
-		ct_winograd_forward(&op);
+		ct__winograd_forward(&op);
 	else if (pass == CT_WINOGRAD_BACKWARD_DATA)
-		ct_winograd_backward_data(&op);
+		ct__winograd_backward_data(&op);
 	else
-		ct_winograd_backward_weights(&op);
-	ct_dnnl_use_threads(1);
+		ct__winograd_backward_weights(&op);
+	ct__dnnl_use_threads(1);
 	ct_free_aligned(op.scratch);
 }
 
@@ -231,7 +231,7 @@ static bool no_instructions(void)
 {
 	const struct ct_winograd_shape plain = {4, 16, 16, 16, 16, 2, 2, 5, false};
 
-	if (ct_winograd_usable(&plain))
+	if (ct__winograd_usable(&plain))
 		return false;
 	print_message("this processor has no AVX-512\n");
 	return true;
@@ -352,7 +352,7 @@ static void test_usable(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(refused); i++)
-		assert_false(ct_winograd_usable(&refused[i]));
+		assert_false(ct__winograd_usable(&refused[i]));
 }
 
 static void test_engine(void **state)

@@ -7,7 +7,7 @@ check=$(realpath "$1")
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree"
-mkdir -p base nn data dist trainer tests/base tests/e2e bench
+mkdir -p base nn/onednn nn/cuda nn/graph nn/optim nn/host nn/odd data/files data/image data/formats dist/comm/gloo trainer/config trainer/loop tests/base tests/e2e bench
 
 put() {
 	cat > "$1"
@@ -35,17 +35,20 @@ static_assert(1, "x");
 void g(struct ops *o) { o->free(s); o->t.exit(1); my_exit(2); _exit(3); snprintf(s, 1, "%c", '"'); }
 C
 put nn/net.h <<< '#include "base/json.h"'
-put nn/dnnl_shim.c <<'C'
+put nn/onednn/dnnl_shim.c <<'C'
 #include <oneapi/dnnl/dnnl.h>
 #include <omp.h>
 #if CT_WITH_ONEDNN
 #endif
 C
+put data/own_impl.h <<< 'int ct__own(void);'
+put data/formats/fine.c <<< '#include "data/own_impl.h"'
+put nn/optim/optim.h <<< 'int ct_optim(void);'
 put trainer/main.c <<'C'
-#include "nn/net.h"
 #include "base/json.h"
 int main(void) { exit(0); }
 C
+put trainer/loop/fine.c <<< '#include "nn/net.h"'
 put tests/base/test_ok.c <<'C'
 #include <zlib.h>
 #include "base/json.h"
@@ -64,13 +67,20 @@ lines 501 > data/large.c
 
 # What is not: each line of `expected` is the start of a line of output.
 put base/up.c <<< '#include "nn/net.h"'
-put nn/side.c <<< '#include "dist/comm.h"'
+put nn/graph/up.c <<< '#include "nn/optim/optim.h"'
+put nn/odd/new.c <<< '#include "nn/optim/optim.h"'
+put data/image/peek.c <<< '#include "data/formats/x_impl.h"'
+put data/formats/x_impl.h <<< 'int ct_open(int x);'
+put nn/onednn/inner.h <<< 'int ct__inner(void);'
+put nn/host/peek.c <<< '#include "nn/onednn/inner.h"'
+put nn/graph/names.h <<< 'int ct__names(void);'
+put nn/side.c <<< '#include "dist/comm/comm.h"'
 put data/wild.c <<< '#include "loader.h"'
 put dist/tests.c <<< '#include "tests/base/check.h"'
 put tests/base/test_up.c <<< '#include "trainer/loop.h"'
 put bench/b.c <<< '#include "tests/base/check.h"'
 put nn/parse.c <<< '#include <jansson.h>'
-put nn/engine_onednn.c <<< '#  include <dnnl.h>'
+put nn/onednn/engine.c <<< '#  include <dnnl.h>'
 put data/x.c <<< '#include <nettle/sha2.h>'
 put data/z.c <<< '#include <zlib.h>'
 put data/y.c <<< '#include <yaml.h>'
@@ -78,6 +88,7 @@ put data/d.c <<< '#include <libdeflate.h>'
 put dist/g.cc <<< '#include <gloo/context.h>'
 put dist/n.c <<< '#include <nccl.h>'
 put dist/m.c <<< '#include <mpi.h>'
+put nn/cuda/fine.cu <<< '#include <cudnn.h>'
 put nn/c.cu <<< '#include <cudnn.h>'
 put nn/r.c <<< '#include <cuda_runtime.h>'
 put data/j.c <<< '#include <jpeglib.h>'
@@ -118,22 +129,24 @@ cat > expected <<'E'
 base/order.c:1: the first include
 base/up.c:1: base must not include "nn/net.h"
 bench/b.c:1: bench must not include "tests/base/check.h"
-data/d.c:1: only data/inflate.c may include <libdeflate.h>
+data/d.c:1: only data/files/inflate.c may include <libdeflate.h>
+data/formats/x_impl.h:1: ct_open is declared in a private header
 data/huge.c:701: 701 lines
-data/j.c:1: only data/jpeg.c data/jpeg_encode.c may include <jpeglib.h>
+data/image/peek.c:1: "data/formats/x_impl.h" is private to data/formats
+data/j.c:1: only data/image/jpeg.c data/image/jpeg_encode.c may include <jpeglib.h>
 data/todo.c:1: a TODO
 data/todo.c:2: a TODO
 data/wild.c:1: include "loader.h" does not start at the root
 data/x.c:1: only base/sha256.c may include <nettle/sha2.h>
-data/y.c:1: only trainer/yaml_events.c may include <yaml.h>
-data/z.c:1: only data/inflate.c may include <zlib.h>
+data/y.c:1: only trainer/config/yaml_events.c may include <yaml.h>
+data/z.c:1: only data/files/inflate.c may include <zlib.h>
 dist/alone.h:1: does not compile alone
-dist/g.cc:1: only dist/gloo_engine.cc may include <gloo/context.h>
-dist/m.c:1: only dist/comm_mpi.c may include <mpi.h>
-dist/n.c:1: only dist/comm_nccl.c may include <nccl.h>
+dist/g.cc:1: only dist/comm/gloo/gloo_engine.cc may include <gloo/context.h>
+dist/m.c:1: only dist/comm/mpi/ may include <mpi.h>
+dist/n.c:1: only nn/cuda/ may include <nccl.h>
 dist/second.c:1: CT_WITH_GLOO is read by dist/registry.c
 dist/tests.c:1: dist must not include "tests/base/check.h"
-nn/c.cu:1: only nn/cudnn_shim.c may include <cudnn.h>
+nn/c.cu:1: only nn/cuda/ may include <cudnn.h>
 nn/calls.c:1: atoi()
 nn/calls.c:2: sprintf()
 nn/calls.c:2: strcpy()
@@ -145,11 +158,15 @@ nn/calls.c:7: assert()
 nn/calls.c:8: alloca()
 nn/calls.c:8: strcat()
 nn/calls.c:9: an OpenMP pragma
-nn/engine_onednn.c:1: only nn/dnnl_shim.c nn/dnnl_desc.c may include <dnnl.h>
-nn/omp.c:1: only nn/dnnl_shim.c may include <omp.h>
+nn/graph/names.h:1: ct__names is declared in a header that other directories include
+nn/graph/up.c:1: nn/graph must not include "nn/optim/optim.h"
+nn/host/peek.c:1: "nn/onednn/inner.h" is private to nn/onednn
+nn/odd/new.c:1: the table of arrows in check_style.sh does not list nn/odd
+nn/onednn/engine.c:1: only nn/onednn/dnnl_shim.c nn/onednn/dnnl_desc.c may include <dnnl.h>
+nn/omp.c:1: only nn/onednn/dnnl_shim.c may include <omp.h>
 nn/parse.c:1: only base/json.c may include <jansson.h>
-nn/r.c:1: only base/device_cuda.c may include <cuda_runtime.h>
-nn/side.c:1: nn must not include "dist/comm.h"
+nn/r.c:1: only nn/cuda/ may include <cuda_runtime.h>
+nn/side.c:1: nn must not include "dist/comm/comm.h"
 tests/base/test_calls.c:1: atoi()
 tests/base/test_up.c:1: tests/base must not include "trainer/loop.h"
 trainer/leave.c:1: exit() is called

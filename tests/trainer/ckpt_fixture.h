@@ -4,9 +4,9 @@
 #define CT_TESTS_TRAINER_CKPT_FIXTURE_H
 
 #include "base/rng.h"
-#include "nn/model.h"
+#include "nn/models/model.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoint/checkpoint.h"
 
 struct fixture {
 	ct_device *device;

@@ -3,7 +3,7 @@
 #define CT_TESTS_TRAINER_CONFIG_FIXTURE_H
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 /* The least that is a configuration. */
 #define GOOD "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\n"

@@ -3,7 +3,7 @@
 #define CT_TESTS_TRAINER_PLAN_FIXTURE_H
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 /* texts end with NULL. The caller owns the result. */
 static inline struct ct_config *load_over(const char *base, const char *const *texts)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "tests/trainer/ckpt_fixture.h"
-#include "trainer/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 static struct fixture fx;
 

@@ -11,8 +11,8 @@
 
 #include "base/json.h"
 #include "tests/trainer/ckpt_fixture.h"
-#include "trainer/cli.h"
-#include "trainer/model_weights.h"
+#include "trainer/checkpoint/model_weights.h"
+#include "trainer/commands/cli.h"
 
 static struct fixture fx;
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/trainer/config_fixture.h"
-#include "trainer/config_impl.h"
+#include "trainer/config/config_impl.h"
 
 /* Where the key's value came from, without the folder. */
 static void expect_origin(const struct ct_config *c, const char *key, const char *want)
@@ -267,24 +267,24 @@ static void test_lists_of_the_command_line(void **state)
 static void test_schema(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < ct_key_count(); i++) {
-		const struct ct_key *k = ct_key_at(i);
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		const struct ct_key *k = ct__key_at(i);
 		bool list = k->type == CT_KEY_INTS || k->type == CT_KEY_FLOATS || k->type == CT_KEY_STRS;
 		bool number = k->type == CT_KEY_INT || k->type == CT_KEY_FLOAT || k->type == CT_KEY_MIB ||
 			      k->type == CT_KEY_SECONDS;
 		size_t controller;
 
-		assert_int_equal(ct_key_index(k->name), i);
+		assert_int_equal(ct__key_index(k->name), i);
 		assert_true(k->doc && k->doc[strlen(k->doc) - 1] == '.');
 		assert_true(!number || (k->hi > k->lo && k->def));
 		assert_true(!list || k->max_n > 0);
 		assert_true(k->type != CT_KEY_BOOL || k->def);
 		if (k->only) {
-			const char *kinds = ct_key_only(k, &controller), *all = ct_key_at(controller)->choices;
+			const char *kinds = ct__key_only(k, &controller), *all = ct__key_at(controller)->choices;
 			char word[64];
 
-			for (size_t w = 0; ct_choice_at(kinds, w, word, sizeof(word)); w++)
-				assert_true(ct_choice_has(all, word));
+			for (size_t w = 0; ct__choice_at(kinds, w, word, sizeof(word)); w++)
+				assert_true(ct__choice_has(all, word));
 		}
 	}
 }

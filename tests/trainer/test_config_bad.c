@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 #define GOOD "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\n"
 

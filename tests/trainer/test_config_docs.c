@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/config_impl.h"
+#include "trainer/config/config_impl.h"
 
 static void expect_file(const char *path, const struct ct_str *want)
 {
@@ -21,7 +21,7 @@ static void expect_file(const char *path, const struct ct_str *want)
 		assert_ok(ct_file_replace(path, ct_str_text(want), want->len));
 	assert_ok(ct_file_read(path, (size_t)1 << 20, &have, &len));
 	if (len != want->len || memcmp(have, want->s, len) != 0)
-		fail_msg("%s is not what trainer/config_schema.c says: see the top of test_config_docs.c", path);
+		fail_msg("%s is not what trainer/config/schema.c says: see the top of test_config_docs.c", path);
 	ct_free(have);
 }
 
@@ -31,12 +31,12 @@ static void test_page(void **state)
 
 	(void)state;
 	assert_ok(ct_config_docs(&text));
-	for (size_t i = 0; i < ct_key_count(); i++) {
+	for (size_t i = 0; i < ct__key_count(); i++) {
 		char row[96];
 
-		snprintf(row, sizeof(row), "\n| `%s` | ", ct_key_at(i)->name);
+		snprintf(row, sizeof(row), "\n| `%s` | ", ct__key_at(i)->name);
 		if (!strstr(text.s, row))
-			fail_msg("no row for %s", ct_key_at(i)->name);
+			fail_msg("no row for %s", ct__key_at(i)->name);
 	}
 	expect_file(CT_SOURCE_DIR "/docs/CONFIG.md", &text);
 	ct_str_release(&text);
@@ -71,9 +71,9 @@ static void test_json_schema(void **state)
 	(void)state;
 	assert_ok(ct_config_json_schema(&text));
 	assert_ok(ct_json_parse(text.s, text.len, "schema", &root));
-	for (size_t i = 0; i < ct_key_count(); i++) {
-		if (!schema_of(root, ct_key_at(i)->name))
-			fail_msg("no schema for %s", ct_key_at(i)->name);
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		if (!schema_of(root, ct__key_at(i)->name))
+			fail_msg("no schema for %s", ct__key_at(i)->name);
 	}
 	lr = schema_of(root, "optim.lr");
 	assert_ok(ct_json_get_f64(lr, "exclusiveMinimum", &bound));
@@ -92,10 +92,10 @@ static void test_help(void **state)
 	struct ct_str text = {0};
 
 	(void)state;
-	for (size_t i = 0; i < ct_key_count(); i++) {
+	for (size_t i = 0; i < ct__key_count(); i++) {
 		ct_str_clear(&text);
-		assert_true(ct_config_help(ct_key_at(i)->name, &text));
-		assert_non_null(strstr(text.s, ct_key_at(i)->doc));
+		assert_true(ct_config_help(ct__key_at(i)->name, &text));
+		assert_non_null(strstr(text.s, ct__key_at(i)->doc));
 	}
 	ct_str_clear(&text);
 	assert_true(ct_config_help("data.augment", &text));

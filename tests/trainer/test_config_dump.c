@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/trainer/config_fixture.h"
-#include "trainer/config_impl.h"
+#include "trainer/config/config_impl.h"
 
 static void expect_dumped(const char *file, const char *yes, const char *no)
 {
@@ -33,13 +33,13 @@ static void test_processes_in_the_dump(void **state)
 
 static void expect_same(const struct ct_config *a, const struct ct_config *b)
 {
-	for (size_t i = 0; i < ct_key_count(); i++) {
+	for (size_t i = 0; i < ct__key_count(); i++) {
 		struct ct_str x = {0}, y = {0};
 
-		ct_key_format(ct_key_at(i), a, true, &x);
-		ct_key_format(ct_key_at(i), b, true, &y);
+		ct__key_format(ct__key_at(i), a, true, &x);
+		ct__key_format(ct__key_at(i), b, true, &y);
 		if (strcmp(ct_str_text(&x), ct_str_text(&y)) != 0)
-			fail_msg("%s: %s and %s", ct_key_at(i)->name, ct_str_text(&x), ct_str_text(&y));
+			fail_msg("%s: %s and %s", ct__key_at(i)->name, ct_str_text(&x), ct_str_text(&y));
 		ct_str_release(&x);
 		ct_str_release(&y);
 	}

@@ -8,26 +8,26 @@
 #include <string.h>
 
 #include "data/dataset.h"
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 #include "nn/engine.h"
-#include "nn/model.h"
-#include "trainer/config_impl.h"
+#include "nn/models/model.h"
+#include "trainer/config/config_impl.h"
 
 /* The choices of a key, but for `extra`, are exactly the registered names; returns how many there are. */
 static size_t count_choices(const char *key, const char *extra)
 {
-	const char *choices = ct_key_find(key)->choices;
+	const char *choices = ct__key_find(key)->choices;
 	char word[64];
 	size_t n = 0;
 
-	for (size_t i = 0; ct_choice_at(choices, i, word, sizeof(word)); i++)
+	for (size_t i = 0; ct__choice_at(choices, i, word, sizeof(word)); i++)
 		n += strcmp(word, extra) != 0;
 	return n;
 }
 
 static void expect_choice(const char *key, const char *name)
 {
-	if (!ct_choice_has(ct_key_find(key)->choices, name))
+	if (!ct__choice_has(ct__key_find(key)->choices, name))
 		fail_msg("%s does not know %s", key, name);
 }
 

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/console.h"
+#include "trainer/report/console_impl.h"
 
 static void test_line_widths(void **state)
 {
@@ -43,14 +43,14 @@ static void test_line_widths(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
-		ct_console_line(&p, cases[i].width, line, sizeof(line));
+		ct__console_line(&p, cases[i].width, line, sizeof(line));
 		assert_string_equal(line, cases[i].line);
 	}
 	/* Whatever the width and the buffer, the line stays within both. */
 	for (int width = 0; width < 300; width++) {
 		for (size_t size = 1; size < 90; size += 11) {
 			memset(line, 'x', sizeof(line));
-			ct_console_line(&p, width, line, size);
+			ct__console_line(&p, width, line, size);
 			assert_true(strlen(line) < size && (width == 0 || strlen(line) < (size_t)width));
 			assert_true(line[size] == 'x');
 		}
@@ -63,14 +63,14 @@ static void test_line_states(void **state)
 	char line[256];
 
 	(void)state;
-	ct_console_line(&p, 100, line, sizeof(line));
+	ct__console_line(&p, 100, line, sizeof(line));
 	assert_string_equal(line, "epoch 1  step 7  loss nan");
 	p.phase = "eval";
 	p.epochs = 5;
 	p.epoch = 5; /* after the last one */
 	p.total_steps = 7;
 	p.loss = 1e-9;
-	ct_console_line(&p, 100, line, sizeof(line));
+	ct__console_line(&p, 100, line, sizeof(line));
 	assert_string_equal(line, "eval  epoch 5/5  step 7/7  100%  loss 1e-09");
 	p.step = UINT64_MAX;
 	p.total_steps = UINT64_MAX;
@@ -79,7 +79,7 @@ static void test_line_states(void **state)
 	p.loss = -1.7976931348623157e308;
 	p.images_per_sec = 1e300;
 	p.eta_seconds = INFINITY;
-	ct_console_line(&p, 1000, line, sizeof(line));
+	ct__console_line(&p, 1000, line, sizeof(line));
 	assert_non_null(strstr(line, "eta ?"));
 }
 
@@ -111,9 +111,9 @@ static void test_numbers(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
-		ct_console_span(cases[i].v, text, sizeof(text));
+		ct__console_span(cases[i].v, text, sizeof(text));
 		assert_string_equal(text, cases[i].span);
-		ct_console_rate(cases[i].v, text, sizeof(text));
+		ct__console_rate(cases[i].v, text, sizeof(text));
 		assert_string_equal(text, cases[i].rate);
 	}
 }
@@ -135,7 +135,7 @@ static void test_table(void **state)
 	struct ct_str out = {0};
 
 	(void)state;
-	assert_ok(ct_console_table(&s, false, &out));
+	assert_ok(ct__console_table(&s, false, &out));
 	assert_null(strchr(out.s, '\033'));
 	assert_non_null(strstr(out.s, "9,380 (5 epochs)"));
 	assert_non_null(strstr(out.s, "300,000, 3.61k a second in training"));
@@ -147,7 +147,7 @@ static void test_table(void **state)
 	s.last_loss = NAN;
 	s.step = UINT64_MAX;
 	memset(s.share, 0, sizeof(s.share));
-	assert_ok(ct_console_table(&s, true, &out));
+	assert_ok(ct__console_table(&s, true, &out));
 	assert_non_null(strstr(out.s, "\033[1mdone\033[0m"));
 	assert_null(strstr(out.s, "best top1"));
 	assert_null(strstr(out.s, "training loss"));
@@ -161,14 +161,14 @@ static void test_modes(void **state)
 	ct_console *c;
 
 	(void)state;
-	assert_fails(ct_console_create("loud", &c), CT_CONFIG, "\"loud\"");
-	assert_ok(ct_console_create("live", &c));
-	assert_true(ct_console_is_live(c));
-	ct_console_destroy(c);
-	assert_ok(ct_console_create("off", &c));
-	assert_false(ct_console_is_live(c));
-	ct_console_destroy(c);
-	ct_console_destroy(NULL);
+	assert_fails(ct__console_create("loud", &c), CT_CONFIG, "\"loud\"");
+	assert_ok(ct__console_create("live", &c));
+	assert_true(ct__console_is_live(c));
+	ct__console_destroy(c);
+	assert_ok(ct__console_create("off", &c));
+	assert_false(ct__console_is_live(c));
+	ct__console_destroy(c);
+	ct__console_destroy(NULL);
 }
 
 int main(void)

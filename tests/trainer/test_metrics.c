@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/metrics.h"
-#include "trainer/metrics_cut.h"
+#include "trainer/report/metrics.h"
+#include "trainer/report/metrics_cut_impl.h"
 
 static char *new_run(const char *name)
 {
@@ -198,7 +198,7 @@ static void test_cut(void **state)
 	size_t len;
 
 	(void)state;
-	assert_ok(ct_metrics_cut(path, 5, &dropped));
+	assert_ok(ct__metrics_cut(path, 5, &dropped));
 	assert_int_equal(dropped, 0);
 	assert_false(ct_file_exists(path));
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
@@ -206,7 +206,7 @@ static void test_cut(void **state)
 
 		assert_ok(ct_file_replace(path, cases[i].before, strlen(cases[i].before)));
 		assert_int_equal(stat(path, &before), 0);
-		assert_ok(ct_metrics_cut(path, cases[i].step, &dropped));
+		assert_ok(ct__metrics_cut(path, cases[i].step, &dropped));
 		assert_int_equal(dropped, cases[i].dropped);
 		assert_ok(ct_file_read(path, 1 << 20, &text, &len));
 		assert_string_equal(text, cases[i].after);
@@ -234,7 +234,7 @@ static void test_cut_large(void **state)
 			kept = in.len;
 	}
 	assert_ok(ct_file_replace(path, in.s, in.len));
-	assert_ok(ct_metrics_cut(path, 15000, &dropped));
+	assert_ok(ct__metrics_cut(path, 15000, &dropped));
 	assert_int_equal(dropped, 4999);
 	assert_ok(ct_file_read(path, 1 << 24, &text, &len));
 	assert_int_equal(len, kept);

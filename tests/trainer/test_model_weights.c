@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "tests/trainer/ckpt_fixture.h"
-#include "trainer/model_weights.h"
-#include "trainer/safetensors.h"
+#include "trainer/checkpoint/model_weights.h"
+#include "trainer/checkpoint/safetensors.h"
 
 #define MAX_TENSORS 32
 

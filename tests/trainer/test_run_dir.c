@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/run_dir.h"
+#include "trainer/launch/run_dir.h"
 
 static bool exists(const char *run, const char *name)
 {

@@ -9,7 +9,7 @@
 
 #include "base/thread.h"
 #include "tests/trainer/plan_fixture.h"
-#include "trainer/run_plan.h"
+#include "trainer/plan/run_plan.h"
 
 static const struct ct_dataset_info digits = {
 	.name = "t", .n = 1000, .c = 1, .h = 4, .w = 4, .n_classes = 10, .sample_bytes = 16};

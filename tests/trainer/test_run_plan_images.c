@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/trainer/plan_fixture.h"
-#include "trainer/run_plan.h"
+#include "trainer/plan/run_plan.h"
 
 static const uint32_t groups[] = {0, 100, 320};
 static const struct ct_dataset_info shards = {.name = "shards",

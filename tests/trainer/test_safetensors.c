@@ -13,7 +13,7 @@
 
 #include "base/sha256.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 static enum ct_status fill(void *user, int i, float *out)
 {

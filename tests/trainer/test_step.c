@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/step.h"
+#include "trainer/loop/step.h"
 
 /* 29 samples in steps of 24: the second and last one has 5. */
 #define DATA \

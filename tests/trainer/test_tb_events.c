@@ -8,25 +8,25 @@
 #include <math.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/tb_events.h"
+#include "trainer/report/tb_events_impl.h"
 
 static void test_crc(void **state)
 {
 	uint8_t block[32];
 
 	(void)state;
-	assert_int_equal(ct_crc32c("", 0), 0);
-	assert_int_equal(ct_crc32c("123456789", 9), 0xe3069283);
+	assert_int_equal(ct__crc32c("", 0), 0);
+	assert_int_equal(ct__crc32c("123456789", 9), 0xe3069283);
 	/* RFC 3720, B.4. */
 	memset(block, 0, sizeof(block));
-	assert_int_equal(ct_crc32c(block, 32), 0x8a9136aa);
+	assert_int_equal(ct__crc32c(block, 32), 0x8a9136aa);
 	memset(block, 0xff, sizeof(block));
-	assert_int_equal(ct_crc32c(block, 32), 0x62a8ab43);
+	assert_int_equal(ct__crc32c(block, 32), 0x62a8ab43);
 	for (int i = 0; i < 32; i++)
 		block[i] = (uint8_t)i;
-	assert_int_equal(ct_crc32c(block, 32), 0x46dd794e);
+	assert_int_equal(ct__crc32c(block, 32), 0x46dd794e);
 	/* ((crc >> 15) | (crc << 17)) + 0xa282ead8 */
-	assert_int_equal(ct_crc32c_masked("123456789", 9), 0xc78ab0e5);
+	assert_int_equal(ct__crc32c_masked("123456789", 9), 0xc78ab0e5);
 }
 
 struct event {
@@ -123,9 +123,9 @@ static void next_event(const uint8_t **p, struct event *e)
 
 	memcpy(&len, *p, 8);
 	memcpy(&crc, *p + 8, 4);
-	assert_int_equal(crc, ct_crc32c_masked(*p, 8));
+	assert_int_equal(crc, ct__crc32c_masked(*p, 8));
 	memcpy(&crc, *p + 12 + len, 4);
-	assert_int_equal(crc, ct_crc32c_masked(*p + 12, len));
+	assert_int_equal(crc, ct__crc32c_masked(*p + 12, len));
 	decode_event(*p + 12, *p + 12 + len, e);
 	*p += 16 + len;
 }
@@ -159,10 +159,10 @@ static void test_file(void **state)
 	big_tag[63] = '\0';
 	for (int i = 0; i < 16; i++)
 		many[i] = (struct ct_tb_scalar){big_tag, i};
-	assert_ok(ct_tb_open(in_tmpdir("tb"), 0, &tb));
-	assert_ok(ct_tb_scalars(tb, 300, two, 2));
-	assert_ok(ct_tb_scalars(tb, (uint64_t)1 << 40, many, 16));
-	ct_tb_close(tb);
+	assert_ok(ct__tb_open(in_tmpdir("tb"), 0, &tb));
+	assert_ok(ct__tb_scalars(tb, 300, two, 2));
+	assert_ok(ct__tb_scalars(tb, (uint64_t)1 << 40, many, 16));
+	ct__tb_close(tb);
 	path = only_file(in_tmpdir("tb"), 1);
 	assert_ok(ct_file_read(path, 1 << 20, &data, &len));
 	p = (const uint8_t *)data;
@@ -194,10 +194,10 @@ static void test_resume(void **state)
 
 	(void)state;
 	/* Two in one second do not share a file. */
-	assert_ok(ct_tb_open(in_tmpdir("twice"), 0, &first));
-	assert_ok(ct_tb_open(in_tmpdir("twice"), 41, &second));
-	ct_tb_close(first);
-	ct_tb_close(second);
+	assert_ok(ct__tb_open(in_tmpdir("twice"), 0, &first));
+	assert_ok(ct__tb_open(in_tmpdir("twice"), 41, &second));
+	ct__tb_close(first);
+	ct__tb_close(second);
 	path = only_file(in_tmpdir("twice"), 2);
 	assert_ok(ct_file_read(path, 1 << 20, &data, &len));
 	p = (const uint8_t *)data;
@@ -215,7 +215,7 @@ static void test_unwritable(void **state)
 
 	(void)state;
 	assert_ok(ct_file_replace(in_tmpdir("file"), "x", 1));
-	assert_fails(ct_tb_open(in_tmpdir("file/tb"), 0, &tb), CT_IO, "file");
+	assert_fails(ct__tb_open(in_tmpdir("file/tb"), 0, &tb), CT_IO, "file");
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "trainer/verdict.h"
+#include "trainer/report/bottleneck.h"
 
 static void expect(const struct ct_verdict_facts *f, enum ct_bound want, const char *text)
 {

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/worker.h"
-#include "trainer/workers.h"
+#include "trainer/launch/workers_impl.h"
+#include "trainer/loop/worker.h"
 
 /* What a worker does that was started with this mode; returns its exit code. */
 static int play(const char *mode)
@@ -45,7 +45,7 @@ static void start(struct ct_worker *w, char *mode)
 
 	setenv("CT_TEST_A", "old", 1);
 	setenv("CT_TEST_AB", "old", 1);
-	assert_int_equal(ct_worker_start(w, 3, argv, env, CT_ARRAY_LEN(env), false), CT_OK);
+	assert_int_equal(ct__worker_start(w, 3, argv, env, CT_ARRAY_LEN(env), false), CT_OK);
 }
 
 static void wait_for_end(struct ct_worker *w)
@@ -53,8 +53,8 @@ static void wait_for_end(struct ct_worker *w)
 	siginfo_t info;
 
 	assert_int_equal(waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOWAIT), 0);
-	assert_true(ct_worker_reap(w));
-	assert_false(ct_worker_reap(w));
+	assert_true(ct__worker_reap(w));
+	assert_false(ct__worker_reap(w));
 }
 
 static enum ct_status status_of(char *mode, bool *consequence)
@@ -64,9 +64,9 @@ static enum ct_status status_of(char *mode, bool *consequence)
 
 	start(&w, mode);
 	wait_for_end(&w);
-	st = ct_worker_status(&w);
-	*consequence = ct_worker_is_consequence(&w);
-	ct_worker_release(&w);
+	st = ct__worker_status(&w);
+	*consequence = ct__worker_is_consequence(&w);
+	ct__worker_release(&w);
 	return st;
 }
 
@@ -103,7 +103,7 @@ static void test_error_travels(void **state)
 	wait_for_end(&w);
 	assert_true(w.has_error);
 	assert_string_equal(w.error.message, "no such file");
-	ct_worker_release(&w);
+	ct__worker_release(&w);
 }
 
 static void test_signal_ends_group(void **state)
@@ -113,14 +113,14 @@ static void test_signal_ends_group(void **state)
 
 	(void)state;
 	start(&w, mode);
-	assert_false(ct_worker_reap(&w));
+	assert_false(ct__worker_reap(&w));
 	assert_int_equal(getpgid(w.pid), w.pid);
-	ct_worker_signal(&w, SIGKILL);
+	ct__worker_signal(&w, SIGKILL);
 	wait_for_end(&w);
-	assert_int_equal(ct_worker_status(&w), CT_PEER_LOST);
-	assert_false(ct_worker_is_consequence(&w));
-	ct_worker_signal(&w, SIGKILL); /* its pid may be another's by now: nothing is sent */
-	ct_worker_release(&w);
+	assert_int_equal(ct__worker_status(&w), CT_PEER_LOST);
+	assert_false(ct__worker_is_consequence(&w));
+	ct__worker_signal(&w, SIGKILL); /* its pid may be another's by now: nothing is sent */
+	ct__worker_release(&w);
 }
 
 /* Standard error of this process during fn. */
@@ -148,7 +148,7 @@ static void run_say(void)
 
 	start(&w, mode);
 	wait_for_end(&w);
-	ct_worker_release(&w);
+	ct__worker_release(&w);
 }
 
 static void test_output_has_prefix(void **state)
@@ -170,11 +170,11 @@ static void test_limits_are_no_bug(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){0, limit.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_int_equal(ct_worker_start(&w, 3, argv, NULL, 0, false), CT_NOMEM);
+	assert_int_equal(ct__worker_start(&w, 3, argv, NULL, 0, false), CT_NOMEM);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_non_null(strstr(ct_error_message(), "rank 3"));
-	assert_int_equal(ct_worker_status(&w), CT_OK); /* it never was */
-	ct_worker_release(&w);
+	assert_int_equal(ct__worker_status(&w), CT_OK); /* it never was */
+	ct__worker_release(&w);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,169 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/device/device.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+static int cpu_count(char *why, size_t why_len)
+{
+	if (why_len > 0)
+		why[0] = '\0';
+	return 1;
+}
+
+static enum ct_status cpu_open(int index, ct_device **out)
+{
+	ct_device *d;
+
+	(void)index;
+	CT_TRY_ALLOC(d = CT_NEW(ct_device));
+	d->ops = &ct_device_cpu_ops;
+	*out = d;
+	return CT_OK;
+}
+
+static void cpu_close(ct_device *d)
+{
+	ct_free(d);
+}
+
+/* The value of the first "key : value" line, cut to fit; "" when there is none. */
+static void find_value(const char *text, const char *key, char *buf, size_t size)
+{
+	const char *line = strstr(text, key), *value = line ? strchr(line, ':') : NULL;
+	size_t n;
+
+	buf[0] = '\0';
+	if (!value)
+		return;
+	value += 1 + strspn(value + 1, " \t");
+	n = strcspn(value, "\n");
+	if (n >= size)
+		n = size - 1;
+	memcpy(buf, value, n);
+	buf[n] = '\0';
+}
+
+static void read_value(const char *path, const char *key, char *buf, size_t size)
+{
+	char *text;
+	size_t len;
+
+	buf[0] = '\0';
+	if (ct_file_read(path, (size_t)16 << 20, &text, &len) < 0) {
+		ct_error_clear(); /* only for show */
+		return;
+	}
+	find_value(text, key, buf, size);
+	ct_free(text);
+}
+
+static enum ct_status cpu_info(ct_device *d, struct ct_device_info *out)
+{
+	char kib[32];
+
+	(void)d;
+	*out = (struct ct_device_info){.kind = "cpu", .n_cpus = ct_cpu_count()};
+	read_value("/proc/cpuinfo", "model name", out->name, sizeof(out->name));
+	if (!out->name[0])
+		snprintf(out->name, sizeof(out->name), "CPU");
+	read_value("/proc/meminfo", "MemTotal", kib, sizeof(kib));
+	out->total_bytes = strtoull(kib, NULL, 10) * 1024;
+	read_value("/proc/meminfo", "MemAvailable", kib, sizeof(kib));
+	out->free_bytes = strtoull(kib, NULL, 10) * 1024;
+	return CT_OK;
+}
+
+static enum ct_status cpu_mem_alloc(ct_device *d, size_t bytes, void **out)
+{
+	(void)d;
+	CT_TRY_ALLOC(*out = ct_calloc_aligned(256, bytes));
+	return CT_OK;
+}
+
+static void cpu_mem_free(ct_device *d, void *p)
+{
+	(void)d;
+	ct_free_aligned(p);
+}
+
+static enum ct_status cpu_copy(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s)
+{
+	(void)d;
+	(void)s;
+	memcpy(dst, src, bytes);
+	return CT_OK;
+}
+
+static enum ct_status cpu_stream_create(ct_device *d, bool high_priority, ct_stream **out)
+{
+	ct_stream *s;
+
+	(void)high_priority;
+	CT_TRY_ALLOC(s = CT_NEW(ct_stream));
+	s->device = d;
+	*out = s;
+	return CT_OK;
+}
+
+static void cpu_stream_destroy(ct_stream *s)
+{
+	ct_free(s);
+}
+
+static enum ct_status cpu_stream_sync(ct_stream *s, int64_t deadline_ns)
+{
+	(void)s;
+	(void)deadline_ns;
+	return CT_OK;
+}
+
+static enum ct_status cpu_event_create(ct_device *d, ct_event **out)
+{
+	ct_event *e;
+
+	CT_TRY_ALLOC(e = CT_NEW(ct_event));
+	e->device = d;
+	*out = e;
+	return CT_OK;
+}
+
+static void cpu_event_destroy(ct_event *e)
+{
+	ct_free(e);
+}
+
+static enum ct_status cpu_event_record(ct_event *e, ct_stream *s)
+{
+	(void)e;
+	(void)s;
+	return CT_OK;
+}
+
+static enum ct_status cpu_event_test(ct_event *e)
+{
+	(void)e;
+	return CT_OK;
+}
+
+const struct ct_device_ops ct_device_cpu_ops = {
+	.kind = "cpu",
+	.count = cpu_count,
+	.open = cpu_open,
+	.close = cpu_close,
+	.info = cpu_info,
+	.mem_alloc = cpu_mem_alloc,
+	.mem_free = cpu_mem_free,
+	.copy = cpu_copy,
+	.stream_create = cpu_stream_create,
+	.stream_destroy = cpu_stream_destroy,
+	.stream_sync = cpu_stream_sync,
+	.event_create = cpu_event_create,
+	.event_destroy = cpu_event_destroy,
+	.event_record = cpu_event_record,
+	.event_test = cpu_event_test,
+};

@@ -1,0 +1,169 @@
+#include "base/device/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* The registry: in the order "auto" tries them. A kind that other builds have is listed in kind_names and in absent only. */
+static const struct ct_device_ops *const registry[] = {
+	&ct_device_cpu_ops,
+};
+
+static const char *const kind_names[] = {"auto", "cpu", "cuda"};
+static const char *const absent[] = {"cuda"};
+static const char not_built[] = "not in this build";
+
+static void add_hint(void)
+{
+	struct ct_str have = {0};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(registry); i++) {
+		char why[256] = "";
+		int n = registry[i]->count(why, sizeof(why));
+
+		if (n > 0)
+			ct_str_addf(&have, "%s%s (%d)", have.len ? ", " : "", registry[i]->kind, n);
+	}
+	ct_error_hint("devices here: %s", have.len ? ct_str_text(&have) : "none");
+	ct_str_release(&have);
+}
+
+static bool is_known(const char *kind)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(kind_names); i++) {
+		if (strcmp(kind_names[i], kind) == 0)
+			return true;
+	}
+	return false;
+}
+
+enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
+{
+	bool any = strcmp(kind, "auto") == 0;
+	char why[256];
+
+	snprintf(why, sizeof(why), "%s", not_built);
+	if (!is_known(kind)) {
+		const char *near = ct_suggest(kind, kind_names, CT_ARRAY_LEN(kind_names));
+
+		(void)CT_FAIL(CT_CONFIG, "unknown device kind \"%.40s\"", kind);
+		if (near)
+			ct_error_hint("did you mean \"%s\"?", near);
+		else
+			ct_error_hint("kinds are auto, cpu, cuda");
+		return CT_CONFIG;
+	}
+	for (size_t i = 0; i < CT_ARRAY_LEN(registry); i++) {
+		const struct ct_device_ops *ops = registry[i];
+		int n;
+
+		if (!any && strcmp(ops->kind, kind) != 0)
+			continue;
+		n = ops->count(why, sizeof(why));
+		if (n == 0)
+			continue;
+		if (index < 0 || index >= n) {
+			(void)CT_FAIL(CT_UNSUPPORTED, "no %s device %d: there is 0 to %d", ops->kind, index, n - 1);
+			add_hint();
+			return CT_UNSUPPORTED;
+		}
+		return ops->open(index, out);
+	}
+	(void)CT_FAIL(CT_UNSUPPORTED, "no %s device: %s", kind, why);
+	add_hint();
+	return CT_UNSUPPORTED;
+}
+
+bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len)
+{
+	size_t n = CT_ARRAY_LEN(registry);
+
+	if (i >= n + CT_ARRAY_LEN(absent))
+		return false;
+	snprintf(why, why_len, "%s", i < n ? "" : not_built);
+	*kind = i < n ? registry[i]->kind : absent[i - n];
+	*count = i < n ? registry[i]->count(why, why_len) : 0;
+	return true;
+}
+
+void ct_device_close(ct_device *d)
+{
+	if (d)
+		d->ops->close(d);
+}
+
+enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out)
+{
+	return d->ops->info(d, out);
+}
+
+enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, void **out)
+{
+	return d->ops->mem_alloc(d, bytes, out);
+}
+
+void ct_device_mem_free(ct_device *d, void *p)
+{
+	if (p)
+		d->ops->mem_free(d, p);
+}
+
+enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out)
+{
+	return d->ops->host_alloc ? d->ops->host_alloc(d, bytes, out) : ct_device_cpu_ops.mem_alloc(d, bytes, out);
+}
+
+void ct_device_host_free(ct_device *d, void *p)
+{
+	if (!p)
+		return;
+	if (d->ops->host_free)
+		d->ops->host_free(d, p);
+	else
+		ct_device_cpu_ops.mem_free(d, p);
+}
+
+enum ct_status ct_device_copy(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s)
+{
+	CT_ASSERT(!s || s->device == d);
+	return bytes ? d->ops->copy(d, dst, src, bytes, s) : CT_OK;
+}
+
+enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out)
+{
+	return d->ops->stream_create(d, high_priority, out);
+}
+
+void ct_stream_destroy(ct_stream *s)
+{
+	if (s)
+		s->device->ops->stream_destroy(s);
+}
+
+enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns)
+{
+	return s->device->ops->stream_sync(s, deadline_ns);
+}
+
+enum ct_status ct_event_create(ct_device *d, ct_event **out)
+{
+	return d->ops->event_create(d, out);
+}
+
+void ct_event_destroy(ct_event *e)
+{
+	if (e)
+		e->device->ops->event_destroy(e);
+}
+
+enum ct_status ct_event_record(ct_event *e, ct_stream *s)
+{
+	CT_ASSERT(e->device == s->device);
+	return e->device->ops->event_record(e, s);
+}
+
+enum ct_status ct_event_test(ct_event *e)
+{
+	return e->device->ops->event_test(e);
+}

@@ -1,0 +1,118 @@
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "data/digits/digits.h"
+#include "data/files/inflate.h"
+
+#define PIXELS (28 * 28)
+#define IMAGE_HEADER 16
+#define LABEL_HEADER 8
+#define CHUNK 256
+#define MAX_SAMPLES 10000000u
+#define MAX_THREADS 256
+#define TEST_FIRST 0x80000000u /* sample numbers of the test set, apart from any training set's */
+
+struct split {
+	uint64_t seed;
+	uint32_t n, first;
+	uint8_t *images, *labels; /* IDX files */
+	_Atomic uint32_t next;    /* first sample that no thread has taken */
+};
+
+static void store_be32(uint8_t *p, uint32_t v)
+{
+	p[0] = (uint8_t)(v >> 24);
+	p[1] = (uint8_t)(v >> 16);
+	p[2] = (uint8_t)(v >> 8);
+	p[3] = (uint8_t)v;
+}
+
+static void *draw_some(void *arg)
+{
+	struct split *s = arg;
+	uint32_t i;
+
+	while ((i = atomic_fetch_add(&s->next, CHUNK)) < s->n) {
+		for (uint32_t end = s->n - i < CHUNK ? s->n : i + CHUNK; i < end; i++) {
+			struct ct_rng r;
+			uint32_t digit;
+
+			ct_rng_init(&r, s->seed, CT_RNG_DIGITS, 1, s->first + i);
+			digit = ct_rng_below(&r, 10);
+			s->labels[LABEL_HEADER + i] = (uint8_t)digit;
+			ct_digits_draw(s->seed, s->first + i, (int)digit,
+				       s->images + IMAGE_HEADER + (size_t)i * PIXELS);
+		}
+	}
+	return NULL;
+}
+
+/* On this thread and n_threads - 1 more; fewer when the system has no more threads to give. */
+static void draw_all(struct split *s, int n_threads)
+{
+	struct ct_thread threads[MAX_THREADS] = {0};
+	int started = 0;
+
+	while (started < n_threads - 1 && ct_thread_start(&threads[started], "ctrain-digits", draw_some, s) == CT_OK)
+		started++;
+	draw_some(s);
+	for (int i = 0; i < started; i++)
+		ct_thread_join(&threads[i]);
+}
+
+static enum ct_status write_one(const char *dir, const char *split, const char *what, const uint8_t *data, size_t n)
+{
+	enum ct_status st;
+	char *path;
+
+	CT_TRY_ALLOC(path = ct_strfmt("%s/%s-%s-ubyte.gz", dir, split, what));
+	st = ct_deflate_write(path, data, n);
+	ct_free(path);
+	return st;
+}
+
+static enum ct_status write_split(const struct ct_digits_opts *opts, const char *name, uint32_t n, uint32_t first,
+				  int n_threads)
+{
+	struct split s = {.seed = opts->seed, .n = n, .first = first};
+	size_t image_bytes = IMAGE_HEADER + (size_t)n * PIXELS, label_bytes = LABEL_HEADER + n;
+	enum ct_status st = CT_NOMEM;
+
+	CT_TRY_ALLOC(s.images = ct_calloc_aligned(64, image_bytes));
+	s.labels = ct_calloc(1, label_bytes);
+	if (!s.labels)
+		goto done_images;
+	store_be32(s.images, 0x803);
+	store_be32(s.images + 4, n);
+	store_be32(s.images + 8, 28);
+	store_be32(s.images + 12, 28);
+	store_be32(s.labels, 0x801);
+	store_be32(s.labels + 4, n);
+	draw_all(&s, n_threads);
+	CT_TRY_GOTO(write_one(opts->dir, name, "images-idx3", s.images, image_bytes), st, done_labels);
+	CT_TRY_GOTO(write_one(opts->dir, name, "labels-idx1", s.labels, label_bytes), st, done_labels);
+done_labels:
+	ct_free(s.labels);
+done_images:
+	ct_free_aligned(s.images);
+	return st;
+}
+
+enum ct_status ct_digits_write(const struct ct_digits_opts *opts)
+{
+	int n_threads = opts->threads > 0 ? opts->threads : ct_cpu_count();
+
+	if (opts->n_train == 0 || opts->n_test == 0 || opts->n_train > MAX_SAMPLES || opts->n_test > MAX_SAMPLES)
+		return CT_FAIL(CT_USAGE, "cannot draw %u + %u digits: both numbers must be in 1..%u", opts->n_train,
+			       opts->n_test, MAX_SAMPLES);
+	if (n_threads > MAX_THREADS)
+		n_threads = MAX_THREADS;
+	CT_TRY(ct_dir_make(opts->dir));
+	CT_TRY(write_split(opts, "train", opts->n_train, 0, n_threads));
+	CT_TRY(write_split(opts, "t10k", opts->n_test, TEST_FIRST, n_threads));
+	return CT_OK;
+}

@@ -1,0 +1,255 @@
+#include "data/files/file_pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define MAX_OPEN 1024
+#define OTHERS 64 /* descriptors that the rest of the program needs */
+#define NONE UINT32_MAX
+
+/* A list by last use through prev and next, over the open files only. */
+struct entry {
+	int fd; /* -1: closed */
+	uint32_t users;
+	uint32_t prev, next;
+};
+
+struct ct_file_pool {
+	pthread_mutex_t lock;
+	pthread_cond_t freed; /* n_busy went down */
+	char *const *paths;
+	struct entry *entries;
+	uint32_t n, n_open, max_open;
+	uint32_t n_busy; /* threads that hold a file or are opening one, but those that wait for room */
+	uint32_t oldest, newest;
+};
+
+static uint32_t usable_descriptors(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY || r.rlim_cur > 2 * MAX_OPEN + OTHERS)
+		return MAX_OPEN;
+	return r.rlim_cur > OTHERS + 8 ? (uint32_t)(r.rlim_cur - OTHERS) / 2 : 4;
+}
+
+enum ct_status ct_file_pool_create(char *const *paths, uint32_t n, uint32_t max_open, ct_file_pool **out)
+{
+	ct_file_pool *p;
+
+	CT_TRY_ALLOC(p = CT_NEW(ct_file_pool));
+	p->entries = CT_NEW_ARRAY(struct entry, n);
+	if (!p->entries) {
+		ct_free(p);
+		return CT_NOMEM;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		p->entries[i] = (struct entry){.fd = -1, .prev = NONE, .next = NONE};
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->freed, NULL);
+	p->paths = paths;
+	p->n = n;
+	p->max_open = max_open ? max_open : usable_descriptors();
+	p->oldest = p->newest = NONE;
+	*out = p;
+	return CT_OK;
+}
+
+void ct_file_pool_destroy(ct_file_pool *p)
+{
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->n; i++) {
+		if (p->entries[i].fd >= 0)
+			close(p->entries[i].fd);
+	}
+	pthread_cond_destroy(&p->freed);
+	pthread_mutex_destroy(&p->lock);
+	ct_free(p->entries);
+	ct_free(p);
+}
+
+static void unlink_entry(ct_file_pool *p, uint32_t i)
+{
+	struct entry *e = &p->entries[i];
+
+	*(e->prev == NONE ? &p->oldest : &p->entries[e->prev].next) = e->next;
+	*(e->next == NONE ? &p->newest : &p->entries[e->next].prev) = e->prev;
+	e->prev = e->next = NONE;
+}
+
+static void append_entry(ct_file_pool *p, uint32_t i)
+{
+	struct entry *e = &p->entries[i];
+
+	e->prev = p->newest;
+	*(p->newest == NONE ? &p->oldest : &p->entries[p->newest].next) = i;
+	p->newest = i;
+}
+
+/* Takes the file that was used longest ago, and that nobody uses now, off the list: its descriptor, or -1. */
+static int evict(ct_file_pool *p)
+{
+	for (uint32_t i = p->oldest; i != NONE; i = p->entries[i].next) {
+		struct entry *e = &p->entries[i];
+		int fd = e->fd;
+
+		if (e->users)
+			continue;
+		unlink_entry(p, i);
+		e->fd = -1;
+		p->n_open--;
+		return fd;
+	}
+	return -1;
+}
+
+static int open_file(const char *path)
+{
+	int fd;
+
+	do
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	while (fd < 0 && errno == EINTR);
+	return fd;
+}
+
+static void close_if(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Gives up a file that nobody uses, or waits until another thread is done with one. False: there is nothing to give up
+ * or to wait for. The last busy thread never waits, so that somebody always goes on. */
+static bool make_room(ct_file_pool *p)
+{
+	bool waited = false;
+	int old;
+
+	pthread_mutex_lock(&p->lock);
+	p->n_busy--;
+	old = evict(p);
+	if (old < 0 && p->n_busy) {
+		pthread_cond_wait(&p->freed, &p->lock);
+		waited = true;
+		old = evict(p);
+	}
+	p->n_busy++;
+	pthread_mutex_unlock(&p->lock);
+	close_if(old);
+	return waited || old >= 0;
+}
+
+/* Opens file i; when the process has no descriptor left, others are given up. */
+static enum ct_status open_with_room(ct_file_pool *p, uint32_t i, int *fd)
+{
+	bool last = false;
+
+	for (;;) {
+		int err;
+
+		*fd = open_file(p->paths[i]);
+		if (*fd >= 0)
+			return CT_OK;
+		err = errno;
+		if ((err == EMFILE || err == ENFILE) && !last) {
+			/* None to give up: another thread may just have closed one. */
+			last = !make_room(p);
+			continue;
+		}
+		return CT_FAIL(err == ENOENT || err == ENOTDIR || err == ESTALE ? CT_DATA : CT_IO, "cannot open %s: %s",
+			       p->paths[i], strerror(err));
+	}
+}
+
+static void done(ct_file_pool *p)
+{
+	p->n_busy--;
+	pthread_cond_broadcast(&p->freed);
+}
+
+/* Another thread may have opened the file meanwhile: then fd is one too many, and *spare. */
+static int keep(ct_file_pool *p, uint32_t i, int fd, int *spare)
+{
+	struct entry *e = &p->entries[i];
+
+	if (e->fd >= 0) {
+		*spare = fd;
+		unlink_entry(p, i);
+	} else {
+		e->fd = fd;
+		p->n_open++;
+	}
+	e->users++;
+	append_entry(p, i);
+	return e->fd;
+}
+
+enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd)
+{
+	struct entry *e = &p->entries[i];
+	int mine = -1, spare = -1;
+	enum ct_status st;
+
+	pthread_mutex_lock(&p->lock);
+	p->n_busy++;
+	if (e->fd >= 0) {
+		e->users++;
+		unlink_entry(p, i);
+		append_entry(p, i);
+		*fd = e->fd;
+		pthread_mutex_unlock(&p->lock);
+		return CT_OK;
+	}
+	if (p->n_open >= p->max_open)
+		spare = evict(p);
+	pthread_mutex_unlock(&p->lock);
+	close_if(spare);
+	spare = -1;
+	/* Outside of the lock: a network file system may take its time. */
+	st = open_with_room(p, i, &mine);
+	pthread_mutex_lock(&p->lock);
+	if (st == CT_OK)
+		*fd = keep(p, i, mine, &spare);
+	else
+		done(p);
+	pthread_mutex_unlock(&p->lock);
+	close_if(spare);
+	return st;
+}
+
+void ct_file_pool_put(ct_file_pool *p, uint32_t i)
+{
+	int fd = -1;
+
+	pthread_mutex_lock(&p->lock);
+	p->entries[i].users--;
+	/* Threads that opened files at the same time may have gone over the limit. */
+	if (p->n_open > p->max_open)
+		fd = evict(p);
+	if (fd >= 0) {
+		/* Who waits for room must not try before it is closed. */
+		pthread_mutex_unlock(&p->lock);
+		close(fd);
+		pthread_mutex_lock(&p->lock);
+	}
+	done(p);
+	pthread_mutex_unlock(&p->lock);
+}
+
+uint32_t ct_file_pool_open_count(ct_file_pool *p)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&p->lock);
+	n = p->n_open;
+	pthread_mutex_unlock(&p->lock);
+	return n;
+}

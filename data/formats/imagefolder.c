@@ -1,0 +1,464 @@
+/* Image folder: a folder of images for each class, class i being the i-th name by bytes (as torchvision's ImageFolder), or as
+ * a list of classes says. A flat folder needs a file val.txt or labels.txt in it, with lines "FILE LABEL" or "FILE WNID". */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "data/dataset_impl.h"
+#include "data/files/class_list.h"
+#include "data/files/label.h"
+#include "data/formats/imagefolder_map_impl.h"
+#include "data/formats/imagefolder_scan.h"
+#define CT_LOG_COMPONENT "data"
+#include "base/log.h"
+
+#define MAX_THREADS 64
+
+struct folder_set {
+	ct_dataset base;
+	char *root;
+	int fd; /* of root */
+	struct ct_str paths;
+	uint64_t *at;    /* [n] in paths */
+	int32_t *labels; /* [n] */
+	struct ct_class_list classes;
+	struct ct_folder_map map; /* of a flat folder */
+};
+
+static void close_set(ct_dataset *d)
+{
+	struct folder_set *s = (struct folder_set *)d;
+
+	if (s->fd >= 0)
+		close(s->fd);
+	ct_str_release(&s->paths);
+	ct_free(s->at);
+	ct_free(s->labels);
+	ct_class_list_release(&s->classes);
+	ct__folder_map_release(&s->map);
+	ct_free(s->root);
+	ct_free(s);
+}
+
+/* Threads take class folders one by one. */
+struct scanning {
+	const char *root;
+	char *const *folders;
+	size_t n;
+	struct ct_folder_images *found; /* [n] */
+	atomic_size_t next;
+	pthread_mutex_t lock;
+	struct ct_error error;
+	atomic_bool failed;
+};
+
+static void *scan_some(void *arg)
+{
+	struct scanning *x = arg;
+	size_t i;
+
+	while (!atomic_load(&x->failed) && (i = atomic_fetch_add(&x->next, 1)) < x->n) {
+		if (ct_folder_scan(x->root, x->folders[i], true, &x->found[i]) == CT_OK)
+			continue;
+		pthread_mutex_lock(&x->lock);
+		if (!atomic_exchange(&x->failed, true))
+			ct_error_save(&x->error);
+		pthread_mutex_unlock(&x->lock);
+		ct_error_clear();
+	}
+	return NULL;
+}
+
+static enum ct_status scan_all(struct scanning *x, int n_threads)
+{
+	struct ct_thread threads[MAX_THREADS] = {0};
+	int n = n_threads < 1 ? 1 : n_threads > MAX_THREADS ? MAX_THREADS : n_threads;
+
+	pthread_mutex_init(&x->lock, NULL);
+	for (int i = 1; i < n && (size_t)i < x->n; i++) {
+		if (ct_thread_start(&threads[i], "ct-scan", scan_some, x) < 0) {
+			ct_error_clear();
+			break;
+		}
+	}
+	scan_some(x);
+	for (int i = 1; i < n; i++)
+		ct_thread_join(&threads[i]);
+	pthread_mutex_destroy(&x->lock);
+	return x->failed ? ct_error_restore(&x->error) : CT_OK;
+}
+
+static enum ct_status check_count(uint64_t n)
+{
+	if (n > UINT32_MAX)
+		return CT_FAIL(CT_UNSUPPORTED, "the folders hold more than %u images", UINT32_MAX);
+	return CT_OK;
+}
+
+/* The images of all folders behind each other. */
+static enum ct_status join_found(struct folder_set *s, const struct scanning *x, const int *labels)
+{
+	uint64_t n = 0, others = 0;
+	uint32_t k = 0, n_empty = 0;
+	const char *empty = NULL;
+
+	for (size_t i = 0; i < x->n; i++) {
+		n += x->found[i].n;
+		others += x->found[i].n_others;
+		if (x->found[i].n == 0 && n_empty++ == 0)
+			empty = x->folders[i];
+	}
+	CT_TRY(check_count(n));
+	if (n_empty)
+		CT_WARN("%s: %u of %zu class folders are empty, the first is %s", s->root, n_empty, x->n, empty);
+	if (others)
+		CT_WARN("%s: %llu files are no .jpg, .jpeg or .png and are left alone", s->root,
+			(unsigned long long)others);
+	CT_TRY_ALLOC(s->at = CT_NEW_ARRAY(uint64_t, (size_t)n));
+	CT_TRY_ALLOC(s->labels = CT_NEW_ARRAY(int32_t, (size_t)n));
+	for (size_t i = 0; i < x->n; i++) {
+		const struct ct_folder_images *f = &x->found[i];
+
+		for (size_t j = 0; j < f->n; j++, k++) {
+			s->at[k] = s->paths.len + f->at[j];
+			s->labels[k] = labels[i];
+		}
+		ct_str_add_bytes(&s->paths, ct_str_text(&f->paths), f->paths.len);
+	}
+	s->base.info.n = (uint32_t)n;
+	return ct_str_status(&s->paths);
+}
+
+/* Labels of the folders: by the list of classes, else their places. */
+static enum ct_status label_folders(struct folder_set *s, char *const *folders, size_t n, bool given, int *labels)
+{
+	char shown[80];
+
+	for (size_t i = 0; i < n && s->classes.n; i++) {
+		labels[i] = ct_class_list_find(&s->classes, folders[i]);
+		if (labels[i] >= 0)
+			continue;
+		ct_name_escape(folders[i], strlen(folders[i]), shown, sizeof(shown));
+		if (!given) {
+			CT_WARN("classes.txt is not used: it has no class \"%s\", which is a folder of %s", shown,
+				s->root);
+			ct_class_list_release(&s->classes);
+			break;
+		}
+		(void)CT_FAIL(CT_DATA, "%s/%s: the list of classes does not have this folder", s->root, shown);
+		ct_error_hint(
+			"data.classes_file has a line for each class: the folder's name, or \"INDEX FOLDER NAME\"");
+		return CT_DATA;
+	}
+	if (s->classes.n)
+		return CT_OK;
+	for (size_t i = 0; i < n; i++)
+		labels[i] = (int)i;
+	return ct_class_list_from_ids(folders, (int)n, &s->classes);
+}
+
+static enum ct_status load_folders(struct folder_set *s, char *const *folders, size_t n,
+				   const struct ct_dataset_spec *spec)
+{
+	struct scanning x = {.root = s->root, .folders = folders, .n = n};
+	enum ct_status st = CT_OK;
+	int *labels;
+
+	if (n > CT_MAX_LABEL)
+		return CT_FAIL(CT_UNSUPPORTED, "%s has %zu folders, the limit is %d classes", s->root, n, CT_MAX_LABEL);
+	CT_TRY_ALLOC(labels = CT_NEW_ARRAY(int, n));
+	x.found = CT_NEW_ARRAY(struct ct_folder_images, n);
+	if (!x.found) {
+		st = CT_NOMEM;
+		goto done_labels;
+	}
+	CT_TRY_GOTO(label_folders(s, folders, n, spec->classes && spec->classes[0], labels), st, done_found);
+	CT_TRY_GOTO(scan_all(&x, spec->threads), st, done_found);
+	st = join_found(s, &x, labels);
+done_found:
+	for (size_t i = 0; i < n; i++)
+		ct_folder_images_release(&x.found[i]);
+	ct_free(x.found);
+done_labels:
+	ct_free(labels);
+	return st;
+}
+
+static enum ct_status flat_without_map(const struct folder_set *s, const struct ct_folder_images *f)
+{
+	if (f->n == 0) {
+		(void)CT_FAIL(CT_DATA, "%s holds neither folders of images nor images", s->root);
+		ct_error_hint("one folder for each class is expected, as %s/n01440764/n01440764_10026.JPEG", s->root);
+	} else {
+		(void)CT_FAIL(CT_DATA,
+			      "%s is flat: it holds %zu images but no folder for each class, so nothing says "
+			      "what is in them",
+			      s->root, f->n);
+		ct_error_hint(
+			"put a file val.txt there with lines \"FILE LABEL\" or \"FILE WNID\", or make shards with "
+			"`ctrain data pack --val-map`");
+	}
+	return CT_DATA;
+}
+
+static enum ct_status join_flat(struct folder_set *s, struct ct_folder_images *f)
+{
+	uint32_t k = 0;
+
+	CT_TRY(check_count(f->n));
+	CT_TRY_ALLOC(s->labels = CT_NEW_ARRAY(int32_t, f->n));
+	for (size_t i = 0; i < f->n; i++) {
+		const char *path = f->paths.s + f->at[i];
+		int32_t label = ct__folder_map_take(&s->map, path);
+
+		if (label >= 0) {
+			s->labels[k] = label;
+			f->at[k++] = f->at[i];
+		} else {
+			CT_TRY(ct__folder_map_skip(&s->map, path, "no-label: the list of labels does not name it"));
+		}
+	}
+	CT_TRY(ct__folder_map_rest(&s->map));
+	s->paths = f->paths;
+	s->at = f->at;
+	f->paths = (struct ct_str){0};
+	f->at = NULL;
+	s->base.info.n = k;
+	s->base.info.n_skipped = (uint32_t)s->map.n_skipped;
+	return CT_OK;
+}
+
+static enum ct_status load_flat(struct folder_set *s)
+{
+	struct ct_folder_images f;
+	enum ct_status st;
+	char *path = NULL;
+
+	CT_TRY(ct_folder_scan(s->root, "", false, &f));
+	st = ct__folder_map_find(s->root, &path);
+	if (st == CT_OK && (!path || f.n == 0))
+		st = flat_without_map(s, &f);
+	if (st == CT_OK)
+		st = ct__folder_map_load(path, &s->classes, &s->map);
+	if (st == CT_OK)
+		st = join_flat(s, &f);
+	ct_free(path);
+	ct_folder_images_release(&f);
+	return st;
+}
+
+static enum ct_status load_classes(struct folder_set *s, const struct ct_dataset_spec *spec)
+{
+	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".", *duplicate;
+	bool given = spec->classes && spec->classes[0];
+	enum ct_status st = CT_OK;
+	char *path;
+
+	CT_TRY_ALLOC(path = ct_path_join(dir, given ? spec->classes : "classes.txt"));
+	if (given || ct_file_exists(path))
+		st = ct_class_list_load(path, &s->classes);
+	duplicate = st == CT_OK ? ct_class_list_duplicate(&s->classes) : NULL;
+	if (duplicate)
+		st = CT_FAIL(CT_DATA, "%s: two classes are called \"%s\": folders cannot be told apart by it", path,
+			     duplicate);
+	ct_free(path);
+	if (st == CT_DATA && !given) {
+		CT_WARN("class names are not used: %s", ct_error_message());
+		ct_error_clear();
+		ct_class_list_release(&s->classes);
+		st = CT_OK;
+	}
+	return st;
+}
+
+static enum ct_status settle_classes(struct folder_set *s, const struct ct_dataset_spec *spec)
+{
+	struct ct_dataset_info *info = &s->base.info;
+	int32_t top = -1;
+
+	for (uint32_t i = 0; i < info->n; i++)
+		top = s->labels[i] > top ? s->labels[i] : top;
+	info->n_classes = s->classes.n > top + 1 ? s->classes.n : top + 1;
+	if (spec->n_classes && info->n_classes > spec->n_classes) {
+		(void)CT_FAIL(CT_DATA, "%s has %d classes, expected %d", s->root, info->n_classes, spec->n_classes);
+		ct_error_hint("every folder in it is a class: is another folder among them?");
+		return CT_DATA;
+	}
+	if (spec->n_classes)
+		info->n_classes = spec->n_classes;
+	return CT_OK;
+}
+
+static enum ct_status open_root(struct folder_set *s, const struct ct_dataset_spec *spec)
+{
+	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".", *half = spec->train ? "train" : "val";
+
+	CT_TRY_ALLOC(s->root = ct_path_join(dir, spec->path && spec->path[0] ? spec->path : half));
+	do
+		s->fd = open(s->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	while (s->fd < 0 && errno == EINTR);
+	if (s->fd >= 0)
+		return CT_OK;
+	(void)CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the folder %s: %s",
+		      s->root, strerror(errno));
+	ct_error_hint("data.dir is the folder with `train` and `val` in it; data.%s names another", half);
+	return ct_error_status();
+}
+
+static enum ct_status load_set(struct folder_set *s, const struct ct_dataset_kind *kind,
+			       const struct ct_dataset_spec *spec)
+{
+	enum ct_status st;
+	char **folders;
+	size_t n;
+
+	ct__dataset_init(&s->base, kind, 0, 3, 0, 0);
+	s->base.info.kind = CT_SAMPLE_ENCODED;
+	CT_TRY(open_root(s, spec));
+	CT_TRY(load_classes(s, spec));
+	CT_TRY(ct_folder_classes(s->root, &folders, &n));
+	st = n ? load_folders(s, folders, n, spec) : load_flat(s);
+	ct_dir_list_free(folders, n);
+	CT_TRY(st);
+	if (s->base.info.n == 0)
+		return CT_FAIL(CT_DATA, "%s: no image in any of its folders", s->root);
+	s->base.info.bytes = s->paths.len + s->base.info.n * (sizeof(*s->at) + sizeof(*s->labels));
+	return settle_classes(s, spec);
+}
+
+static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out)
+{
+	struct folder_set *s;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(s = CT_NEW(struct folder_set));
+	s->fd = -1;
+	st = load_set(s, kind, spec);
+	if (st < 0) {
+		close_set(&s->base);
+		return st;
+	}
+	*out = &s->base;
+	return CT_OK;
+}
+
+static const char *path_of(const struct folder_set *s, uint32_t i)
+{
+	return s->paths.s + s->at[i];
+}
+
+static enum ct_status read_file(int fd, struct ct_bytes *buf)
+{
+	struct stat sb;
+
+	if (fstat(fd, &sb) != 0)
+		return CT_FAIL(CT_IO, "cannot look at it: %s", strerror(errno));
+	if (!S_ISREG(sb.st_mode))
+		return CT_FAIL(CT_DATA, "this is not a file");
+	if (sb.st_size == 0)
+		return CT_FAIL(CT_DATA, "empty: the file has no bytes");
+	if ((uint64_t)sb.st_size > CT_MAX_IMAGE_BYTES)
+		return CT_FAIL(CT_DATA, "size: a file of %lld bytes, the limit is %u", (long long)sb.st_size,
+			       CT_MAX_IMAGE_BYTES);
+	CT_TRY(ct_bytes_reserve(buf, (size_t)sb.st_size));
+	while (buf->n < (size_t)sb.st_size) {
+		ssize_t got = read(fd, buf->data + buf->n, (size_t)sb.st_size - buf->n);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return CT_FAIL(errno == ESTALE ? CT_DATA : CT_IO, "cannot read it: %s", strerror(errno));
+		if (got == 0)
+			return CT_FAIL(CT_DATA, "the file was cut off while it was read");
+		buf->n += (size_t)got;
+	}
+	return CT_OK;
+}
+
+static enum ct_status fetch_sample(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label)
+{
+	const struct folder_set *s = (const struct folder_set *)d;
+	enum ct_status st;
+	int fd;
+
+	buf->n = 0;
+	do
+		fd = openat(s->fd, path_of(s, i), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	while (fd < 0 && errno == EINTR);
+	if (fd < 0)
+		return CT_FAIL(errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == ESTALE ? CT_DATA
+													: CT_IO,
+			       "cannot open the file: %s", strerror(errno));
+	st = read_file(fd, buf);
+	close(fd);
+	if (st < 0)
+		buf->n = 0;
+	else if (label)
+		*label = s->labels[i];
+	return st;
+}
+
+static void describe_sample(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	const struct folder_set *s = (const struct folder_set *)d;
+	const char *slash = strrchr(s->root, '/'), *path = path_of(s, i);
+	char name[1024];
+
+	snprintf(name, sizeof(name), "%s/%s", slash && slash[1] ? slash + 1 : s->root, path);
+	ct_name_escape(name, strlen(name), text, len);
+}
+
+static void key_of(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	const char *path = path_of((const struct folder_set *)d, i);
+
+	ct_name_escape(path, strlen(path), text, len);
+}
+
+static void describe_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	const struct folder_set *s = (const struct folder_set *)d;
+
+	snprintf(text, len, "%s", s->map.skipped[i]);
+}
+
+static const char *class_name(const ct_dataset *d, int label)
+{
+	const struct folder_set *s = (const struct folder_set *)d;
+
+	return label < s->classes.n ? s->classes.names[label] : NULL;
+}
+
+static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
+{
+	const struct folder_set *s = (const struct folder_set *)d;
+
+	for (uint32_t i = 0; i < d->info.n; i++) {
+		const char *path = path_of(s, i);
+		uint8_t label[4];
+
+		for (int k = 0; k < 4; k++)
+			label[k] = (uint8_t)((uint32_t)s->labels[i] >> 8 * k);
+		ct_sha256_update(h, path, strlen(path) + 1);
+		ct_sha256_update(h, label, sizeof(label));
+	}
+}
+
+const struct ct_dataset_ops ct__dataset_imagefolder_ops = {
+	.open = open_set,
+	.close = close_set,
+	.digest = digest_set,
+	.fetch = fetch_sample,
+	.describe = describe_sample,
+	.key = key_of,
+	.skipped = describe_skipped,
+	.class_name = class_name,
+};

@@ -1,0 +1,39 @@
+/* Inside of data/: the list of labels of a flat folder of images: lines "FILE LABEL" or "FILE WNID". */
+#ifndef CT_DATA_FORMATS_IMAGEFOLDER_MAP_IMPL_H
+#define CT_DATA_FORMATS_IMAGEFOLDER_MAP_IMPL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/files/class_list.h"
+
+struct ct_folder_line {
+	char *file; /* in text */
+	char *what; /* in text */
+	int32_t label;
+	bool taken;
+};
+
+struct ct_folder_map {
+	char *text;
+	struct ct_folder_line *lines; /* [n], sorted by file */
+	size_t n;
+	char **skipped; /* [n_skipped] "FILE: reason" */
+	size_t n_skipped, cap_skipped;
+};
+void ct__folder_map_release(struct ct_folder_map *m);
+
+/* val.txt or labels.txt in the folder: *path owned, NULL when there is none. */
+enum ct_status ct__folder_map_find(const char *root, char **path) CT_MUST_CHECK;
+/* Labels are numbers, or ids of classes; where classes is empty, ids make the classes (sorted by bytes) and it is filled.
+ * CT_DATA "PATH:LINE: ...". */
+enum ct_status ct__folder_map_load(const char *path, struct ct_class_list *classes,
+				   struct ct_folder_map *out) CT_MUST_CHECK;
+/* The label of a file, which is then taken; -1: not in the list. */
+int32_t ct__folder_map_take(struct ct_folder_map *m, const char *file);
+enum ct_status ct__folder_map_skip(struct ct_folder_map *m, const char *file, const char *reason) CT_MUST_CHECK;
+/* Skips the files that nobody took: they are not there. */
+enum ct_status ct__folder_map_rest(struct ct_folder_map *m) CT_MUST_CHECK;
+
+#endif

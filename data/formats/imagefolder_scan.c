@@ -1,0 +1,218 @@
+#include "data/formats/imagefolder_scan.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "data/files/label.h"
+
+#define MAX_DEPTH 32
+
+/* A folder that is being walked through: its parents know that it is. */
+struct level {
+	const struct level *up;
+	dev_t dev;
+	ino_t ino;
+	int depth;
+};
+
+void ct_folder_images_release(struct ct_folder_images *f)
+{
+	ct_str_release(&f->paths);
+	ct_free(f->at);
+	*f = (struct ct_folder_images){0};
+}
+
+static enum ct_status fail_errno(const char *path)
+{
+	int err = errno;
+
+	return CT_FAIL(err == ENOENT || err == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot read folder %s: %s", path,
+		       strerror(err));
+}
+
+static bool is_folder(DIR *dir, const struct dirent *e)
+{
+	struct stat sb;
+
+	if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)
+		return e->d_type == DT_DIR;
+	return fstatat(dirfd(dir), e->d_name, &sb, 0) == 0 && S_ISDIR(sb.st_mode);
+}
+
+static bool has_image_name(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	return dot && dot > name && ct_image_extension(dot + 1, strlen(dot + 1));
+}
+
+static enum ct_status add_image(struct ct_folder_images *f, const char *sub, const char *name)
+{
+	if (f->n == f->cap) {
+		size_t cap = f->cap ? 2 * f->cap : 64;
+		uint64_t *at;
+
+		CT_TRY_ALLOC(at = ct_realloc(f->at, cap, sizeof(*at)));
+		f->at = at;
+		f->cap = cap;
+	}
+	f->at[f->n++] = f->paths.len;
+	ct_str_addf(&f->paths, "%s%s%s", sub, sub[0] ? "/" : "", name);
+	ct_str_add_bytes(&f->paths, "", 1);
+	return ct_str_status(&f->paths);
+}
+
+static enum ct_status walk(const char *root, const char *sub, bool deep, const struct level *up,
+			   struct ct_folder_images *f);
+
+static enum ct_status walk_below(const char *root, const char *sub, const char *name, const struct level *here,
+				 struct ct_folder_images *f)
+{
+	enum ct_status st;
+	char *below;
+
+	CT_TRY_ALLOC(below = sub[0] ? ct_strfmt("%s/%s", sub, name) : ct_strdup(name));
+	st = walk(root, below, true, here, f);
+	ct_free(below);
+	return st;
+}
+
+static enum ct_status read_entries(const char *root, const char *sub, bool deep, DIR *dir, const struct level *here,
+				   struct ct_folder_images *f)
+{
+	const struct dirent *e;
+
+	for (;;) {
+		errno = 0;
+		e = readdir(dir);
+		if (!e)
+			return errno ? fail_errno(sub) : CT_OK;
+		if (e->d_name[0] == '.')
+			continue;
+		if (is_folder(dir, e)) {
+			if (deep)
+				CT_TRY(walk_below(root, sub, e->d_name, here, f));
+		} else if (has_image_name(e->d_name)) {
+			CT_TRY(add_image(f, sub, e->d_name));
+		} else {
+			f->n_others++;
+		}
+	}
+}
+
+static enum ct_status walk(const char *root, const char *sub, bool deep, const struct level *up,
+			   struct ct_folder_images *f)
+{
+	struct level here = {.up = up, .depth = up ? up->depth + 1 : 0};
+	enum ct_status st = CT_OK;
+	struct stat sb;
+	char *path;
+	DIR *dir;
+
+	CT_TRY_ALLOC(path = sub[0] ? ct_path_join(root, sub) : ct_strdup(root));
+	dir = opendir(path);
+	if (!dir || fstat(dirfd(dir), &sb) != 0) {
+		st = fail_errno(path);
+		goto done;
+	}
+	here.dev = sb.st_dev;
+	here.ino = sb.st_ino;
+	for (const struct level *l = up; l; l = l->up) {
+		if (l->dev == here.dev && l->ino == here.ino)
+			goto done; /* a link to a folder above */
+	}
+	if (here.depth > MAX_DEPTH) {
+		st = CT_FAIL(CT_DATA, "%s: folders in folders, more than %d deep", path, MAX_DEPTH);
+		goto done;
+	}
+	st = read_entries(root, sub, deep, dir, &here, f);
+done:
+	if (dir)
+		closedir(dir);
+	ct_free(path);
+	return st;
+}
+
+/* Folder parts first, as one string each, then names. */
+static int compare_paths(const char *a, const char *b)
+{
+	const char *sa = strrchr(a, '/'), *sb = strrchr(b, '/');
+	size_t na = sa ? (size_t)(sa - a) : 0, nb = sb ? (size_t)(sb - b) : 0;
+	int order = memcmp(a, b, na < nb ? na : nb);
+
+	if (order == 0)
+		order = (na > nb) - (na < nb);
+	return order ? order : strcmp(a + na, b + nb);
+}
+
+static int by_path(const void *a, const void *b, void *paths)
+{
+	return compare_paths((const char *)paths + *(const uint64_t *)a, (const char *)paths + *(const uint64_t *)b);
+}
+
+enum ct_status ct_folder_scan(const char *root, const char *sub, bool deep, struct ct_folder_images *out)
+{
+	struct level top = {0};
+	enum ct_status st;
+	struct stat sb;
+
+	*out = (struct ct_folder_images){0};
+	if (stat(root, &sb) != 0)
+		return fail_errno(root);
+	top.dev = sb.st_dev;
+	top.ino = sb.st_ino;
+	st = walk(root, sub, deep, sub[0] ? &top : NULL, out);
+	if (st < 0) {
+		ct_folder_images_release(out);
+		return st;
+	}
+	if (out->n)
+		qsort_r(out->at, out->n, sizeof(*out->at), by_path, out->paths.s);
+	return CT_OK;
+}
+
+static enum ct_status read_folders(DIR *dir, const char *root, char ***names, size_t *n)
+{
+	const struct dirent *e;
+	size_t cap = 0;
+	char **more;
+
+	for (;;) {
+		errno = 0;
+		e = readdir(dir);
+		if (!e)
+			return errno ? fail_errno(root) : CT_OK;
+		if (e->d_name[0] == '.' || !is_folder(dir, e))
+			continue;
+		if (*n == cap) {
+			cap = cap ? 2 * cap : 64;
+			CT_TRY_ALLOC(more = ct_realloc(*names, cap, sizeof(*more)));
+			*names = more;
+		}
+		CT_TRY_ALLOC((*names)[*n] = ct_strdup(e->d_name));
+		++*n;
+	}
+}
+
+enum ct_status ct_folder_classes(const char *root, char ***names, size_t *n)
+{
+	enum ct_status st;
+	DIR *dir = opendir(root);
+
+	*names = NULL;
+	*n = 0;
+	if (!dir)
+		return fail_errno(root);
+	st = read_folders(dir, root, names, n);
+	closedir(dir);
+	if (st < 0) {
+		ct_dir_list_free(*names, *n);
+		return st;
+	}
+	ct_texts_sort(*names, *n);
+	return CT_OK;
+}

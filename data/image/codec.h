@@ -1,0 +1,43 @@
+/* What image.c asks of the codecs, jpeg.c and png.c: stored pixels, orientation left to the caller. Same rules as
+ * image.h; errors begin with a tag. In codec.c: what they share. */
+#ifndef CT_DATA_IMAGE_CODEC_H
+#define CT_DATA_IMAGE_CODEC_H
+
+#include "base/mem.h"
+#include "data/image/image.h"
+
+#define CT_IMAGE_MAX_SIDE 65500 /* libjpeg's, for PNG too: the tables of a resize grow with it */
+
+/* Memory that grows and keeps its size; old contents are lost. */
+struct ct_scratch {
+	uint8_t *p;
+	size_t cap;
+};
+/* At least `bytes` at a multiple of 64. CT_NOMEM. */
+enum ct_status ct_scratch_reserve(struct ct_scratch *s, size_t bytes) CT_MUST_CHECK;
+void ct_scratch_release(struct ct_scratch *s);
+
+/* CT_DATA "TAG-dims: ..." when the size is over the limits or zero. */
+enum ct_status ct_image_check_dims(const char *tag, const struct ct_image_opts *opts, uint64_t w,
+				   uint64_t h) CT_MUST_CHECK;
+
+typedef struct ct_jpeg ct_jpeg;
+enum ct_status ct_jpeg_create(const struct ct_image_opts *opts, ct_jpeg **out) CT_MUST_CHECK;
+void ct_jpeg_destroy(ct_jpeg *j);
+enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct ct_image_header *out) CT_MUST_CHECK;
+/* scale 1, 2, 4, 8: decodes at 1/scale; the window is in full size. */
+enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struct ct_pixels *out) CT_MUST_CHECK;
+/* Drops what is open, and the warning; may be called at any time. */
+void ct_jpeg_close(ct_jpeg *j);
+const char *ct_jpeg_warning(const ct_jpeg *j);
+
+typedef struct ct_png ct_png;
+enum ct_status ct_png_create(const struct ct_image_opts *opts, ct_png **out) CT_MUST_CHECK;
+void ct_png_destroy(ct_png *p);
+enum ct_status ct_png_open(ct_png *p, const uint8_t *bytes, size_t n, struct ct_image_header *out) CT_MUST_CHECK;
+enum ct_status ct_png_decode(ct_png *p, struct ct_box window, struct ct_pixels *out) CT_MUST_CHECK;
+void ct_png_close(ct_png *p);
+/* Compresses RGB [h,w,3] and appends the file to *out. */
+enum ct_status ct_png_encode(const uint8_t *rgb, int w, int h, struct ct_str *out) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,140 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/loader/loader_impl.h"
+
+enum ct_status ct__bad_list_init(struct ct_bad_list *b, uint32_t n)
+{
+	size_t words = (size_t)n / 32 + 1;
+
+	CT_TRY_ALLOC(b->known = ct_calloc(words, sizeof(*b->known)));
+	CT_TRY_ALLOC(b->told = CT_NEW_ARRAY(uint32_t, words));
+	return CT_OK;
+}
+
+void ct__bad_list_release(struct ct_bad_list *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		ct_free(b->entries[i].text);
+	ct_free(b->entries);
+	ct_free(b->last);
+	ct_free(b->told);
+	ct_free((void *)b->known);
+}
+
+bool ct__bad_list_knows(struct ct_bad_list *b, uint32_t sample)
+{
+	return atomic_load_explicit(&b->known[sample / 32], memory_order_relaxed) >> sample % 32 & 1;
+}
+
+static enum ct_status append_entry(struct ct_bad_list *b, uint32_t sample, char *text)
+{
+	if (b->n == b->cap) {
+		size_t cap = b->cap ? 2 * b->cap : 16;
+		struct ct_bad_entry *p;
+
+		CT_TRY_ALLOC(p = ct_realloc(b->entries, cap, sizeof(*p)));
+		b->entries = p;
+		b->cap = cap;
+	}
+	b->entries[b->n++] = (struct ct_bad_entry){sample, text};
+	return CT_OK;
+}
+
+enum ct_status ct__bad_list_add(struct ct_bad_list *b, const ct_dataset *d, uint32_t sample)
+{
+	enum ct_status st = CT_OK;
+	bool known;
+	char where[512], *text;
+
+	ct_dataset_describe(d, sample, where, sizeof(where));
+	CT_TRY_ALLOC(text = ct_strfmt("%s: %s", where, ct_error_message()));
+	pthread_mutex_lock(&b->lock);
+	known = ct__bad_list_knows(b, sample);
+	if (!known)
+		st = append_entry(b, sample, text);
+	if (!known && st == CT_OK)
+		atomic_fetch_or_explicit(&b->known[sample / 32], 1u << sample % 32, memory_order_relaxed);
+	pthread_mutex_unlock(&b->lock);
+	if (known || st < 0)
+		ct_free(text);
+	return st;
+}
+
+enum ct_status ct__bad_list_use(struct ct_bad_list *b, struct ct_loader_slot *s, struct ct_bad_use use)
+{
+	enum ct_status st = CT_OK;
+
+	pthread_mutex_lock(&b->lock);
+	if (s->n_uses == s->cap_uses) {
+		uint32_t cap = s->cap_uses ? 2 * s->cap_uses : 16;
+		struct ct_bad_use *p = ct_realloc(s->uses, cap, sizeof(*p));
+
+		if (p) {
+			s->uses = p;
+			s->cap_uses = cap;
+		} else {
+			st = CT_NOMEM;
+		}
+	}
+	if (st == CT_OK)
+		s->uses[s->n_uses++] = use;
+	pthread_mutex_unlock(&b->lock);
+	return st;
+}
+
+static int by_row(const void *a, const void *b)
+{
+	const struct ct_bad_use *x = a, *y = b;
+
+	if (x->row != y->row)
+		return x->row < y->row ? -1 : 1;
+	return x->attempt < y->attempt ? -1 : x->attempt > y->attempt;
+}
+
+/* Takes the sample's text out of the list: it is the caller's now. */
+static char *take_text(struct ct_bad_list *b, uint32_t sample)
+{
+	char *text = NULL;
+
+	pthread_mutex_lock(&b->lock);
+	for (size_t i = 0; i < b->n && !text; i++) {
+		if (b->entries[i].sample == sample) {
+			text = b->entries[i].text;
+			b->entries[i] = b->entries[--b->n];
+		}
+	}
+	pthread_mutex_unlock(&b->lock);
+	return text;
+}
+
+enum ct_status ct__bad_list_tell(struct ct_bad_list *b, const struct ct_loader_rows *rows, struct ct_loader_slot *s)
+{
+	qsort(s->uses, s->n_uses, sizeof(*s->uses), by_row);
+	for (uint32_t i = 0; i < s->n_uses; i++) {
+		uint32_t sample = s->uses[i].sample, bit = 1u << sample % 32;
+
+		/* A neighbour's row is the neighbour's to tell. */
+		if (s->uses[i].row >= s->batch.n || b->told[sample / 32] & bit)
+			continue;
+		b->told[sample / 32] |= bit;
+		b->n_told++;
+		ct_free(b->last);
+		b->last = take_text(b, sample);
+		if (rows->on_bad)
+			rows->on_bad(rows->user, sample, b->last ? b->last : "");
+	}
+	return ct__bad_list_check(b, rows);
+}
+
+enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_loader_rows *rows)
+{
+	if (rows->policy == CT_BAD_FAIL || b->n_told <= rows->max_bad)
+		return CT_OK;
+	(void)CT_FAIL(CT_DATA, "%" PRIu64 " samples of %s could not be used, %" PRIu64 " are allowed; the last: %s",
+		      b->n_told, rows->info->name, rows->max_bad, b->last);
+	ct_error_hint("`ctrain data check` finds all there are; data.max_bad=N lets more pass");
+	return CT_DATA;
+}

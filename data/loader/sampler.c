@@ -1,0 +1,125 @@
+#include "data/loader/sampler.h"
+
+#include "base/rng.h"
+
+enum ct_status ct_sampler_check(const struct ct_sampler *s)
+{
+	if (s->n == 0)
+		return CT_FAIL(CT_DATA, "the data set is empty");
+	if (s->global_batch == 0 || s->world == 0 || s->accumulate == 0)
+		return CT_FAIL(CT_CONFIG, "batch of %u samples on %u ranks in %u micro-batches: all must be at least 1",
+			       s->global_batch, s->world, s->accumulate);
+	if (s->rank >= s->world)
+		return CT_FAIL(CT_CONFIG, "rank %u of a world of %u", s->rank, s->world);
+	if ((uint64_t)s->world * s->accumulate > s->global_batch) {
+		(void)CT_FAIL(CT_CONFIG, "a global batch of %u samples is too small for %u ranks x %u micro-batches",
+			      s->global_batch, s->world, s->accumulate);
+		ct_error_hint("raise batch.global, or lower the number of ranks or train.accumulate");
+		return CT_CONFIG;
+	}
+	if (ct_sampler_steps(s) == 0) {
+		(void)CT_FAIL(
+			CT_CONFIG,
+			"a global batch of %u samples is larger than the data set (%u), and the last one is dropped",
+			s->global_batch, s->n);
+		ct_error_hint("lower batch.global or keep the last partial batch");
+		return CT_CONFIG;
+	}
+	if (s->window && s->group_first && (s->n_groups == 0 || s->group_first[s->n_groups] != s->n))
+		return CT_FAIL(CT_BUG, "a window over groups that end at another place than the %u samples", s->n);
+	return CT_OK;
+}
+
+uint64_t ct_sampler_steps(const struct ct_sampler *s)
+{
+	return ((uint64_t)s->n + (s->drop_last ? 0 : s->global_batch - 1)) / s->global_batch;
+}
+
+/* Part i of n things cut into k parts whose sizes differ by one at most, larger ones first. */
+static uint32_t part(uint32_t n, uint32_t k, uint32_t i, uint32_t *first)
+{
+	uint32_t size = n / k, rest = n % k;
+
+	*first = i * size + (i < rest ? i : rest);
+	return size + (i < rest);
+}
+
+uint32_t ct_sampler_max_rows(const struct ct_sampler *s)
+{
+	uint32_t first;
+	uint32_t batch = s->global_batch < s->n ? s->global_batch : s->n;
+
+	return part(part(batch, s->world, 0, &first), s->accumulate, 0, &first);
+}
+
+struct ct_sampler_slice ct_sampler_slice(const struct ct_sampler *s, uint64_t step, uint32_t micro)
+{
+	struct ct_sampler_slice out = {0};
+	uint32_t of_rank, in_rank, first, start;
+	uint64_t left;
+
+	if (step >= ct_sampler_steps(s))
+		return out;
+	start = (uint32_t)(step * s->global_batch);
+	left = s->n - start;
+	out.n_global = left < s->global_batch ? (uint32_t)left : s->global_batch;
+	of_rank = part(out.n_global, s->world, s->rank, &first);
+	out.count = part(of_rank, s->accumulate, micro, &in_rank);
+	out.in_batch = first + in_rank;
+	out.first = start + out.in_batch;
+	return out;
+}
+
+/* Fisher-Yates in place. stream: which shuffle of the epoch. */
+static void shuffle(const struct ct_sampler *s, uint32_t epoch, uint32_t stream, uint32_t *p, uint32_t n)
+{
+	struct ct_rng r;
+
+	ct_rng_init(&r, s->seed, CT_RNG_WINDOW, epoch, stream);
+	for (; n > 1; n--) {
+		uint32_t k = ct_rng_below(&r, n), t = p[n - 1];
+
+		p[n - 1] = p[k];
+		p[k] = t;
+	}
+}
+
+static void order_windows(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm)
+{
+	uint32_t n_groups = 0, at = 0, *groups;
+
+	/* The order of the groups lies at the end of perm: each of those to come has a sample, so that what is written
+	 * from the front never reaches what has not been read. Empty groups are left out for that. */
+	for (uint32_t g = 0; g < s->n_groups; g++)
+		n_groups += s->group_first[g + 1] > s->group_first[g];
+	groups = perm + (s->n - n_groups);
+	for (uint32_t g = 0, k = 0; g < s->n_groups; g++) {
+		if (s->group_first[g + 1] > s->group_first[g])
+			groups[k++] = g;
+	}
+	shuffle(s, epoch, 0, groups, n_groups);
+	for (uint32_t k = 0, start = 0; k < n_groups; k++) {
+		uint32_t g = groups[k];
+
+		for (uint32_t i = s->group_first[g]; i < s->group_first[g + 1]; i++)
+			perm[at++] = i;
+		if ((k + 1) % s->window == 0 || k + 1 == n_groups) {
+			shuffle(s, epoch, 1 + k / s->window, perm + start, at - start);
+			start = at;
+		}
+	}
+}
+
+void ct_sampler_order(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm)
+{
+	if (s->shuffle && s->window && s->group_first && s->n_groups > 1) {
+		order_windows(s, epoch, perm);
+		return;
+	}
+	if (s->shuffle) {
+		ct_rng_permutation(s->seed, epoch, perm, s->n);
+		return;
+	}
+	for (uint32_t i = 0; i < s->n; i++)
+		perm[i] = i;
+}

@@ -1,0 +1,364 @@
+#include "data/pack/pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/failpoint.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "base/thread.h"
+#include "data/pack/pack_impl.h"
+
+#define MAX_THREADS 256
+#define MANIFEST_MAX ((size_t)1 << 20)
+
+struct job {
+	const struct ct_pack_opts *opts;
+	struct pack_pattern pattern;
+	struct pack_list list;
+	struct pack_shard *shards;
+	uint32_t n_shards;
+	char *dir, *manifest;
+	int lock; /* the manifest, locked */
+	bool *kept;
+	_Atomic uint32_t next;
+	_Atomic bool failed;
+	pthread_mutex_t mutex; /* the two below */
+	uint64_t done;
+	struct ct_error error;
+};
+
+static enum ct_status check_opts(const struct ct_pack_opts *o)
+{
+	if (o->shard_samples > 0 && o->shard_bytes > 0)
+		return CT_FAIL(CT_USAGE, "a shard's size is given in samples and in bytes");
+	if (o->short_side < 0 || o->short_side > 16384)
+		return CT_FAIL(CT_USAGE, "a short side of %d pixels cannot be made (1..16384)", o->short_side);
+	if (o->quality < 0 || o->quality > 100)
+		return CT_FAIL(CT_USAGE, "JPEG quality %d is not in 1..100", o->quality);
+	if (o->quality > 0 && o->short_side == 0)
+		return CT_FAIL(CT_USAGE, "a JPEG quality is given, but no short side: images are copied as they are");
+	return CT_OK;
+}
+
+static void hash_text(struct ct_sha256 *h, const char *text)
+{
+	ct_sha256_update(h, text, strlen(text) + 1);
+}
+
+/* Everything that decides the shards' bytes. */
+static void digest(const struct job *j, char hex[CT_SHA256_HEX])
+{
+	const struct ct_pack_opts *o = j->opts;
+	struct ct_sha256 h;
+	char line[160];
+
+	ct_sha256_init(&h);
+	snprintf(line, sizeof(line), "pack 1 short %d quality %d shards %u%s", o->short_side, o->quality, j->n_shards,
+		 o->seekable ? " seekable" : "");
+	hash_text(&h, line);
+	for (uint32_t i = 0; i < j->n_shards; i++) {
+		snprintf(line, sizeof(line), "%zu", j->shards[i].n);
+		hash_text(&h, line);
+	}
+	for (size_t i = 0; i < j->list.n; i++) {
+		const struct pack_item *item = &j->list.v[i];
+
+		snprintf(line, sizeof(line), "%llu %lld %d", (unsigned long long)item->size, (long long)item->mtime_ns,
+			 item->label);
+		hash_text(&h, line);
+		hash_text(&h, item->path);
+	}
+	ct_sha256_final_hex(&h, hex);
+}
+
+/* A shard of this pattern in the folder, whatever its number: *found says so. */
+static enum ct_status any_shard(const struct job *j, bool *found)
+{
+	const char *prefix = ct_path_name(j->pattern.prefix);
+	size_t n, len = strlen(prefix);
+	char **names;
+
+	*found = false;
+	CT_TRY(ct_dir_list(j->dir, &names, &n));
+	for (size_t i = 0; i < n; i++) {
+		size_t digits;
+
+		if (strncmp(names[i], prefix, len) != 0)
+			continue;
+		digits = strspn(names[i] + len, "0123456789");
+		*found |= digits > 0 && strcmp(names[i] + len + digits, j->pattern.suffix) == 0;
+	}
+	ct_dir_list_free(names, n);
+	return CT_OK;
+}
+
+static enum ct_status refuse_others(const struct job *j)
+{
+	(void)CT_FAIL(CT_USAGE, "%s: shards of this name are there already, made of other files or with other options",
+		      j->opts->pattern);
+	ct_error_hint("remove them and %s, or choose another name", j->manifest);
+	return CT_USAGE;
+}
+
+static enum ct_status write_manifest(const struct job *j, const char *hex)
+{
+	ct_json *o = ct_json_object();
+	struct ct_str text = {0};
+	enum ct_status st;
+
+	ct_json_set_i64(o, "v", 1);
+	ct_json_set_str(o, "kind", "pack");
+	ct_json_set_str(o, "source", j->opts->src);
+	ct_json_set_i64(o, "images", (int64_t)j->list.n);
+	ct_json_set_i64(o, "classes", j->list.classes.n);
+	ct_json_set_i64(o, "shards", j->n_shards);
+	ct_json_set_i64(o, "short_side", j->opts->short_side);
+	ct_json_set_bool(o, "seekable", j->opts->seekable);
+	ct_json_set_str(o, "sha256", hex);
+	st = ct_json_dump(o, true, &text);
+	ct_str_add(&text, "\n");
+	if (st == CT_OK)
+		st = ct_str_status(&text);
+	if (st == CT_OK && (ftruncate(j->lock, 0) != 0 || lseek(j->lock, 0, SEEK_SET) != 0))
+		st = CT_FAIL(CT_IO, "cannot write %s: %s", j->manifest, strerror(errno));
+	if (st == CT_OK)
+		st = ct_fd_write_all(j->lock, text.s, text.len, j->manifest);
+	if (st == CT_OK && fsync(j->lock) != 0)
+		st = CT_FAIL(CT_IO, "cannot sync %s: %s", j->manifest, strerror(errno));
+	if (st == CT_OK)
+		st = ct_dir_sync(j->dir);
+	ct_str_release(&text);
+	ct_json_destroy(o);
+	return st;
+}
+
+/* *same: the manifest on the disk says that digest. One that was cut short while it was written is none. */
+static enum ct_status compare_manifest(const struct job *j, const char *hex, bool *same)
+{
+	ct_json *o = NULL;
+	const char *theirs;
+	char *text;
+	size_t len;
+
+	*same = false;
+	CT_TRY(ct_file_read(j->manifest, MANIFEST_MAX, &text, &len));
+	if (ct_json_parse(text, len, j->manifest, &o) == CT_OK && ct_json_get_str(o, "sha256", &theirs) == CT_OK)
+		*same = strcmp(theirs, hex) == 0;
+	ct_error_clear();
+	ct_json_destroy(o);
+	ct_free(text);
+	return CT_OK;
+}
+
+/* Locks, and makes sure that shards that are there are ours. */
+static enum ct_status claim(struct job *j)
+{
+	char hex[CT_SHA256_HEX];
+	bool same, found;
+
+	j->lock = open(j->manifest, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (j->lock < 0)
+		return CT_FAIL(CT_IO, "cannot create %s: %s", j->manifest, strerror(errno));
+	if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
+		(void)CT_FAIL(CT_USAGE, "%s is in use: these shards are being packed by another process", j->manifest);
+		ct_error_hint("wait for it, or stop it; packing again goes on where it stopped");
+		return CT_USAGE;
+	}
+	digest(j, hex);
+	CT_TRY(compare_manifest(j, hex, &same));
+	if (same)
+		return CT_OK;
+	CT_TRY(any_shard(j, &found));
+	return found ? refuse_others(j) : write_manifest(j, hex);
+}
+
+static enum ct_status find_kept(struct job *j)
+{
+	CT_TRY_ALLOC(j->kept = CT_NEW_ARRAY(bool, j->n_shards));
+	for (uint32_t i = 0; i < j->n_shards; i++) {
+		char *path = ct__pack_pattern_name(&j->pattern, i);
+
+		if (!path)
+			return CT_NOMEM;
+		j->kept[i] = ct_file_exists(path);
+		j->done += j->kept[i] ? j->shards[i].n : 0;
+		ct_free(path);
+	}
+	return CT_OK;
+}
+
+static void count_one(void *user)
+{
+	struct job *j = user;
+
+	pthread_mutex_lock(&j->mutex);
+	j->done++;
+	if (j->opts->progress)
+		j->opts->progress(j->opts->user, j->done, j->list.n);
+	pthread_mutex_unlock(&j->mutex);
+}
+
+static enum ct_status pack_some(struct job *j)
+{
+	pack_worker *w = NULL;
+	enum ct_status st = ct__pack_worker_create(j->opts, &w);
+	uint32_t i;
+
+	while (st == CT_OK && !atomic_load(&j->failed) && (i = atomic_fetch_add(&j->next, 1)) < j->n_shards) {
+		char *path = j->kept[i] ? NULL : ct__pack_pattern_name(&j->pattern, i);
+
+		if (j->kept[i])
+			continue;
+		st = path ? ct__pack_worker_write(w, j->list.v, &j->shards[i], path, count_one, j) : CT_NOMEM;
+		ct_free(path);
+	}
+	ct__pack_worker_destroy(w);
+	return st;
+}
+
+static void *pack_main(void *arg)
+{
+	struct job *j = arg;
+
+	if (pack_some(j) < 0) {
+		pthread_mutex_lock(&j->mutex);
+		if (!atomic_exchange(&j->failed, true))
+			ct_error_save(&j->error);
+		pthread_mutex_unlock(&j->mutex);
+	}
+	return NULL;
+}
+
+/* On this thread and others; fewer when the system has no more to give. */
+static enum ct_status pack_all(struct job *j)
+{
+	struct ct_thread threads[MAX_THREADS] = {0};
+	int n = j->opts->threads > 0 ? j->opts->threads : ct_cpu_count(), started = 0;
+
+	while (started < n - 1 && started < MAX_THREADS &&
+	       ct_thread_start(&threads[started], "ctrain-pack", pack_main, j) == CT_OK)
+		started++;
+	pack_main(j);
+	for (int i = 0; i < started; i++)
+		ct_thread_join(&threads[i]);
+	return atomic_load(&j->failed) ? ct_error_restore(&j->error) : CT_OK;
+}
+
+static enum ct_status report(const struct job *j, struct ct_pack_report *out)
+{
+	char *path;
+
+	out->n_classes = (uint32_t)j->list.classes.n;
+	out->n_shards = j->n_shards;
+	for (uint32_t i = 0; i < j->n_shards; i++) {
+		uint64_t n = 0, bytes = 0;
+		enum ct_status st;
+
+		CT_TRY_ALLOC(path = ct__pack_pattern_name(&j->pattern, i));
+		st = ct__pack_shard_count(path, &n);
+		if (st == CT_OK)
+			st = ct_file_size(path, &bytes);
+		ct_free(path);
+		CT_TRY(st);
+		out->n_samples += n;
+		out->bytes += bytes;
+		out->n_kept += j->kept[i];
+	}
+	out->n_left_out = j->list.n - out->n_samples;
+	out->shards = j->n_shards == 1 ? ct__pack_pattern_name(&j->pattern, 0)
+				       : ct_strfmt("%s{%0*u..%0*u}%s", j->pattern.prefix, j->pattern.width, 0,
+						   j->pattern.width, j->n_shards - 1, j->pattern.suffix);
+	return out->shards ? CT_OK : CT_NOMEM;
+}
+
+/* The class list: as given, else what stands beside the shards, else none. */
+static enum ct_status list_images(struct job *j)
+{
+	char *beside;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(beside = ct_path_join(j->dir, "classes.txt"));
+	st = ct__pack_list_make(j->opts,
+				j->opts->classes         ? j->opts->classes
+				: ct_file_exists(beside) ? beside
+							 : NULL,
+				&j->list);
+	if (st == CT_OK && j->list.n > UINT32_MAX)
+		st = CT_FAIL(CT_DATA, "%zu images are more than a data set can have", j->list.n);
+	ct_free(beside);
+	return st;
+}
+
+/* Labels of shards that are there must keep their meaning. */
+static enum ct_status write_classes(const struct job *j)
+{
+	char *path = ct_path_join(j->dir, "classes.txt"), *text = NULL;
+	enum ct_status st = path ? CT_OK : CT_NOMEM;
+	size_t len;
+
+	if (st == CT_OK && j->list.classes_text && !ct_file_exists(path)) {
+		st = ct_file_replace(path, j->list.classes_text, strlen(j->list.classes_text));
+	} else if (st == CT_OK && j->list.classes_text) {
+		st = ct_file_read(path, (size_t)256 << 20, &text, &len);
+		if (st == CT_OK && strcmp(text, j->list.classes_text) != 0) {
+			st = CT_FAIL(CT_USAGE, "%s is not the list of classes that was given", path);
+			ct_error_hint("labels of other shards there follow it: choose another folder");
+		}
+	}
+	ct_free(text);
+	ct_free(path);
+	return st;
+}
+
+static enum ct_status run(struct job *j, struct ct_pack_report *out)
+{
+	CT_TRY(ct__pack_pattern_parse(j->opts->pattern, &j->pattern));
+	CT_TRY_ALLOC(j->dir = ct_path_dir(j->opts->pattern));
+	CT_TRY_ALLOC(j->manifest = ct_strfmt("%spack.json", j->pattern.prefix));
+	CT_TRY(list_images(j));
+	CT_TRY(ct__pack_plan(j->opts, &j->pattern, &j->list, &j->shards, &j->n_shards));
+	CT_TRY(ct_dir_make(j->dir));
+	CT_TRY(claim(j));
+	CT_TRY(write_classes(j));
+	CT_TRY(find_kept(j));
+	ct_failpoint("pack.start");
+	CT_TRY(pack_all(j));
+	return report(j, out);
+}
+
+enum ct_status ct_pack(const struct ct_pack_opts *opts, struct ct_pack_report *out)
+{
+	struct job j = {.opts = opts, .lock = -1, .mutex = PTHREAD_MUTEX_INITIALIZER};
+	enum ct_status st;
+
+	*out = (struct ct_pack_report){0};
+	CT_TRY(check_opts(opts));
+	st = run(&j, out);
+	if (j.lock >= 0)
+		close(j.lock);
+	ct_free(j.kept);
+	ct_free(j.manifest);
+	ct_free(j.dir);
+	ct_free(j.shards);
+	ct__pack_list_release(&j.list);
+	ct__pack_pattern_release(&j.pattern);
+	pthread_mutex_destroy(&j.mutex);
+	if (st < 0)
+		ct_pack_report_release(out);
+	return st;
+}
+
+void ct_pack_report_release(struct ct_pack_report *r)
+{
+	ct_free(r->shards);
+	*r = (struct ct_pack_report){0};
+}

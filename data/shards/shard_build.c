@@ -1,0 +1,267 @@
+#include "data/shards/shard_build_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/file.h"
+#include "data/files/inflate.h"
+
+#define MAX_LABEL_BYTES 64
+
+bool ct__shard_split(const char *name, size_t n, size_t *n_key, const char **ext, size_t *n_ext)
+{
+	size_t base = n, dot;
+
+	while (base > 0 && name[base - 1] != '/')
+		base--;
+	for (dot = base; dot < n && name[dot] != '.'; dot++)
+		;
+	if (dot == base || dot == n)
+		return false;
+	*n_key = dot;
+	*ext = name + dot + 1;
+	*n_ext = n - dot - 1;
+	return true;
+}
+
+static bool unsafe(const char *p, size_t n)
+{
+	if (n > 0 && p[0] == '/')
+		return true;
+	for (size_t i = 0; i < n; i++) {
+		if ((unsigned char)p[i] < ' ' || p[i] == 127)
+			return true;
+		if (p[i] == '.' && i + 1 < n && p[i + 1] == '.' && (i == 0 || p[i - 1] == '/') &&
+		    (i + 2 == n || p[i + 2] == '/'))
+			return true;
+	}
+	return false;
+}
+
+enum ct_status ct__shard_build_init(struct ct_shard_build *b, ct_tar *t, struct ct_shard_index *x)
+{
+	*b = (struct ct_shard_build){.tar = t, .x = x};
+	*x = (struct ct_shard_index){.bytes = ct_tar_bytes(t), .mtime_ns = ct_tar_mtime_ns(t)};
+	ct_str_add(&b->text, ct_path_name(ct_tar_path(t)));
+	ct_str_add_bytes(&b->text, "", 1);
+	return ct_str_status(&b->text);
+}
+
+static enum ct_status text_add(struct ct_shard_build *b, const char *p, size_t n, uint32_t *at)
+{
+	*at = (uint32_t)b->text.len;
+	ct_str_add_bytes(&b->text, p, n);
+	ct_str_add_bytes(&b->text, "", 1);
+	CT_TRY(ct_str_status(&b->text));
+	if (b->text.len > UINT32_MAX)
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the names of its members take more than 4 GiB",
+			       ct_tar_path(b->tar));
+	return CT_OK;
+}
+
+/* Room for one more in an array of *cap, of which n are taken. */
+static enum ct_status grow(void **p, uint32_t n, uint32_t *cap, size_t size)
+{
+	uint32_t more = *cap ? 2 * *cap : 256;
+	void *q;
+
+	if (n < *cap)
+		return CT_OK;
+	if (more <= *cap)
+		return CT_FAIL(CT_UNSUPPORTED, "a shard with more than %u samples", *cap);
+	CT_TRY_ALLOC(q = ct_realloc(*p, more, size));
+	*p = q;
+	*cap = more;
+	return CT_OK;
+}
+
+static CT_PRINTF(2, 3) enum ct_status skip(struct ct_shard_build *b, const char *fmt, ...)
+{
+	struct ct_shard_index *x = b->x;
+	struct ct_shard_skipped s = {.offset = b->header, .key_len = (uint32_t)b->key.len};
+	void *p = x->skipped;
+	char reason[192];
+	enum ct_status st;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(reason, sizeof(reason), fmt, ap);
+	va_end(ap);
+	CT_TRY(text_add(b, ct_str_text(&b->key), b->key.len, &s.key));
+	CT_TRY(text_add(b, reason, strlen(reason), &s.reason));
+	st = grow(&p, x->n_skipped, &b->cap_skipped, sizeof(s));
+	x->skipped = p;
+	CT_TRY(st);
+	x->skipped[x->n_skipped++] = s;
+	return CT_OK;
+}
+
+static enum ct_status keep(struct ct_shard_build *b, int32_t label)
+{
+	struct ct_shard_index *x = b->x;
+	struct ct_shard_sample s = {.offset = b->image_at,
+				    .size = (uint32_t)b->image_bytes,
+				    .label = label,
+				    .key_len = (uint32_t)b->key.len};
+	void *p = x->samples;
+	enum ct_status st;
+
+	CT_TRY(text_add(b, ct_str_text(&b->key), b->key.len, &s.key));
+	st = grow(&p, x->n, &b->cap_samples, sizeof(s));
+	x->samples = p;
+	CT_TRY(st);
+	x->samples[x->n++] = s;
+	return CT_OK;
+}
+
+static enum ct_status end_sample(struct ct_shard_build *b)
+{
+	char text[MAX_LABEL_BYTES], shown[64];
+	int32_t label;
+
+	if (b->n_images == 0 && b->n_labels == 0 && b->n_links == 0)
+		return CT_OK; /* nothing of ours: a file of notes */
+	if (b->n_links)
+		return skip(b, "link: its image or label is a link to another file");
+	if (b->n_images > 1 || b->n_labels > 1)
+		return skip(b, "duplicate: %u images and %u labels", b->n_images, b->n_labels);
+	if (b->n_images == 0)
+		return skip(b, "no-image: a label (.cls) without .jpg, .jpeg or .png beside it");
+	if (b->n_labels == 0)
+		return skip(b, "no-label: an image without a label (.cls) beside it");
+	if (b->image_bytes == 0)
+		return skip(b, "empty: the image has no bytes");
+	if (b->image_bytes > CT_MAX_IMAGE_BYTES)
+		return skip(b, "size: an image of %llu bytes, the limit is %u", (unsigned long long)b->image_bytes,
+			    CT_MAX_IMAGE_BYTES);
+	if (b->label_bytes == 0 || b->label_bytes > sizeof(text))
+		return skip(b, "label: %llu bytes instead of a number", (unsigned long long)b->label_bytes);
+	CT_TRY(ct_tar_read(b->tar, text, (size_t)b->label_bytes, b->label_at));
+	if (ct_label_parse(text, (size_t)b->label_bytes, &label))
+		return keep(b, label);
+	ct_name_escape(text, (size_t)b->label_bytes, shown, sizeof(shown));
+	return skip(b, "label: \"%s\" is not a number from 0 to %d", shown, CT_MAX_LABEL);
+}
+
+enum ct_status ct__shard_build_flush(struct ct_shard_build *b)
+{
+	enum ct_status st = b->open ? end_sample(b) : CT_OK;
+
+	b->open = false;
+	ct_str_clear(&b->key);
+	b->n_images = b->n_labels = b->n_links = 0;
+	return st;
+}
+
+enum ct_status ct__shard_build_add(struct ct_shard_build *b, const char *key, size_t n_key, const char *ext,
+				   size_t n_ext, const struct ct_tar_member *m)
+{
+	bool image = ct_image_extension(ext, n_ext), label = n_ext == 3 && strncasecmp(ext, "cls", 3) == 0;
+
+	if (b->open && (n_key != b->key.len || memcmp(key, ct_str_text(&b->key), n_key) != 0))
+		CT_TRY(ct__shard_build_flush(b));
+	if (!b->open) {
+		b->open = true;
+		b->header = m->header;
+		ct_str_add_bytes(&b->key, key, n_key);
+		CT_TRY(ct_str_status(&b->key));
+		b->x->n_unsafe += unsafe(key, n_key);
+	}
+	if (!image && !label)
+		return CT_OK;
+	if (m->type == CT_TAR_LINK) {
+		b->n_links++;
+	} else if (image) {
+		b->n_images++;
+		b->image_at = m->offset;
+		b->image_bytes = m->size;
+	} else {
+		b->n_labels++;
+		b->label_at = m->offset;
+		b->label_bytes = m->size;
+	}
+	return CT_OK;
+}
+
+void ct__shard_index_sum(struct ct_shard_index *x)
+{
+	x->max_size = 0;
+	x->max_label = -1;
+	x->crc = 0;
+	for (uint32_t i = 0; i < x->n; i++) {
+		const struct ct_shard_sample *s = &x->samples[i];
+
+		x->max_size = s->size > x->max_size ? s->size : x->max_size;
+		x->max_label = s->label > x->max_label ? s->label : x->max_label;
+		x->crc = ct_crc32(x->crc, s, offsetof(struct ct_shard_sample, key));
+	}
+}
+
+enum ct_status ct__shard_build_finish(struct ct_shard_build *b)
+{
+	struct ct_shard_index *x = b->x;
+
+	if (x->n == 0 && x->n_skipped == 0) {
+		(void)CT_FAIL(CT_DATA, "%s: empty: %s", ct_tar_path(b->tar),
+			      x->bytes ? "it holds no sample" : "the file has no bytes");
+		ct_error_hint("a sample is a pair such as n01440764_10026.jpg and n01440764_10026.cls, one after the "
+			      "other; `ctrain data pack` makes such shards");
+		return CT_DATA;
+	}
+	x->text = b->text.s;
+	x->text_len = (uint32_t)b->text.len;
+	b->text = (struct ct_str){0};
+	x->goes_on = ct_tar_goes_on(b->tar);
+	ct__shard_index_sum(x);
+	return CT_OK;
+}
+
+void ct__shard_build_release(struct ct_shard_build *b)
+{
+	ct_str_release(&b->text);
+	ct_str_release(&b->key);
+}
+
+void ct_shard_index_release(struct ct_shard_index *x)
+{
+	ct_free(x->samples);
+	ct_free(x->skipped);
+	ct_free(x->text);
+	*x = (struct ct_shard_index){0};
+}
+
+static enum ct_status scan(struct ct_shard_build *b)
+{
+	struct ct_tar_member m;
+
+	for (;;) {
+		const char *ext;
+		size_t n_key, n_ext;
+
+		CT_TRY(ct_tar_next(b->tar, &m));
+		if (!m.name)
+			break;
+		/* WebDataset passes over these without ending the sample. */
+		if ((m.type != CT_TAR_FILE && m.type != CT_TAR_LINK) ||
+		    !ct__shard_split(m.name, m.name_len, &n_key, &ext, &n_ext))
+			continue;
+		CT_TRY(ct__shard_build_add(b, m.name, n_key, ext, n_ext, &m));
+	}
+	CT_TRY(ct__shard_build_flush(b));
+	return ct__shard_build_finish(b);
+}
+
+enum ct_status ct_shard_index_scan(ct_tar *t, struct ct_shard_index *out)
+{
+	struct ct_shard_build b;
+	enum ct_status st;
+
+	st = ct__shard_build_init(&b, t, out);
+	if (st == CT_OK)
+		st = scan(&b);
+	ct__shard_build_release(&b);
+	if (st < 0)
+		ct_shard_index_release(out);
+	return st;
+}

@@ -1,0 +1,35 @@
+/* Inside of data/: members in, samples out. Both ways to an index (tar headers, DALI's list) feed one of these. */
+#ifndef CT_DATA_SHARDS_SHARD_BUILD_IMPL_H
+#define CT_DATA_SHARDS_SHARD_BUILD_IMPL_H
+
+#include "base/mem.h"
+#include "data/shards/shard_index.h"
+
+struct ct_shard_build {
+	ct_tar *tar; /* labels are read from it */
+	struct ct_shard_index *x;
+	uint32_t cap_samples, cap_skipped;
+	struct ct_str text;
+	/* The sample whose members are coming in. */
+	struct ct_str key;
+	uint64_t header; /* of its first member */
+	bool open;
+	uint32_t n_images, n_labels, n_links;
+	uint64_t image_at, image_bytes, label_at, label_bytes;
+};
+
+enum ct_status ct__shard_build_init(struct ct_shard_build *b, ct_tar *t, struct ct_shard_index *x) CT_MUST_CHECK;
+/* Splits a name by WebDataset's rule; false: no key or no extension (hidden files, folders). */
+bool ct__shard_split(const char *name, size_t n, size_t *n_key, const char **ext, size_t *n_ext);
+enum ct_status ct__shard_build_add(struct ct_shard_build *b, const char *key, size_t n_key, const char *ext,
+				   size_t n_ext, const struct ct_tar_member *m) CT_MUST_CHECK;
+/* Ends the open sample, if any. */
+enum ct_status ct__shard_build_flush(struct ct_shard_build *b) CT_MUST_CHECK;
+/* After the last flush: moves the text into the index, which must hold something. */
+enum ct_status ct__shard_build_finish(struct ct_shard_build *b) CT_MUST_CHECK;
+/* In any case; the index stays with its owner. */
+void ct__shard_build_release(struct ct_shard_build *b);
+/* Sums over samples: max_size, max_label, crc. */
+void ct__shard_index_sum(struct ct_shard_index *x);
+
+#endif

@@ -1,0 +1,394 @@
+/* The part of shard_index.h that keeps indexes in files. Layout: struct head, samples, skipped, text, in the byte order of
+ * the machine (a file of another order is one of another version). */
+#include "data/shards/shard_index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "data/files/inflate.h"
+#include "data/shards/shard_build_impl.h"
+#define CT_LOG_COMPONENT "data"
+#include "base/log.h"
+
+#define MAGIC "ctshard"
+#define VERSION 2u /* 2: no .idx that leaves samples out is taken any more */
+#define FOLDER ".ctrain-index"
+#define MAX_FILE ((size_t)4 << 30)
+
+struct head {
+	char magic[8];
+	uint32_t version;
+	uint32_t crc; /* of the whole file, this field being 0 */
+	uint64_t bytes, mtime_ns;
+	uint32_t n, n_skipped, text_len, n_unsafe, goes_on, reserved;
+};
+
+_Static_assert(sizeof(struct head) == 56, "part of the format");
+_Static_assert(sizeof(struct ct_shard_sample) == 24, "part of the format");
+_Static_assert(sizeof(struct ct_shard_skipped) == 24, "part of the format");
+
+enum ct_status ct_shard_index_pack(const struct ct_shard_index *x, uint8_t **data, size_t *n)
+{
+	size_t n_samples = x->n * sizeof(*x->samples), n_skipped = x->n_skipped * sizeof(*x->skipped);
+	struct head h = {.magic = MAGIC,
+			 .version = VERSION,
+			 .bytes = x->bytes,
+			 .mtime_ns = x->mtime_ns,
+			 .n = x->n,
+			 .n_skipped = x->n_skipped,
+			 .text_len = x->text_len,
+			 .n_unsafe = x->n_unsafe,
+			 .goes_on = x->goes_on};
+	uint8_t *p;
+
+	*n = sizeof(h) + n_samples + n_skipped + x->text_len;
+	CT_TRY_ALLOC(*data = p = ct_calloc(*n, 1));
+	memcpy(p, &h, sizeof(h));
+	p += sizeof(h);
+	if (n_samples)
+		memcpy(p, x->samples, n_samples);
+	p += n_samples;
+	if (n_skipped)
+		memcpy(p, x->skipped, n_skipped);
+	p += n_skipped;
+	memcpy(p, x->text, x->text_len);
+	ct_shard_index_seal(*data, *n);
+	return CT_OK;
+}
+
+static uint32_t checksum(const uint8_t *data, size_t n)
+{
+	static const uint8_t zero[4];
+	size_t at = offsetof(struct head, crc);
+	uint32_t crc = ct_crc32(0, data, at);
+
+	crc = ct_crc32(crc, zero, sizeof(zero));
+	return ct_crc32(crc, data + at + sizeof(zero), n - at - sizeof(zero));
+}
+
+void ct_shard_index_seal(uint8_t *data, size_t n)
+{
+	uint32_t crc;
+
+	if (n < sizeof(struct head))
+		return;
+	crc = checksum(data, n);
+	memcpy(data + offsetof(struct head, crc), &crc, sizeof(crc));
+}
+
+static bool in_text(const struct ct_shard_index *x, uint32_t at, uint32_t len)
+{
+	return at < x->text_len && len < x->text_len - at && x->text[at + len] == '\0';
+}
+
+/* Offsets lie in the shard, texts in the text. */
+static bool entries_right(const struct ct_shard_index *x)
+{
+	if (x->text_len == 0 || x->text[x->text_len - 1] != '\0')
+		return false;
+	for (uint32_t i = 0; i < x->n; i++) {
+		const struct ct_shard_sample *s = &x->samples[i];
+
+		if (s->size == 0 || s->size > CT_MAX_IMAGE_BYTES || s->size > x->bytes ||
+		    s->offset > x->bytes - s->size || s->label < 0 || s->label > CT_MAX_LABEL ||
+		    !in_text(x, s->key, s->key_len))
+			return false;
+	}
+	for (uint32_t i = 0; i < x->n_skipped; i++) {
+		const struct ct_shard_skipped *s = &x->skipped[i];
+
+		if (!in_text(x, s->key, s->key_len) || s->reason >= x->text_len)
+			return false;
+	}
+	return x->n > 0 || x->n_skipped > 0;
+}
+
+static enum ct_status copy_out(const uint8_t *p, size_t n, size_t size, void **out)
+{
+	if (n == 0)
+		return CT_OK;
+	CT_TRY_ALLOC(*out = ct_realloc(NULL, n, size));
+	memcpy(*out, p, n * size);
+	return CT_OK;
+}
+
+static enum ct_status copy_blocks(const struct head *h, const uint8_t *p, struct ct_shard_index *x)
+{
+	void *samples = NULL, *skipped = NULL, *text = NULL;
+	enum ct_status st;
+
+	st = copy_out(p, h->n, sizeof(*x->samples), &samples);
+	p += h->n * sizeof(*x->samples);
+	if (st == CT_OK)
+		st = copy_out(p, h->n_skipped, sizeof(*x->skipped), &skipped);
+	p += h->n_skipped * sizeof(*x->skipped);
+	if (st == CT_OK)
+		st = copy_out(p, h->text_len, 1, &text);
+	x->samples = samples;
+	x->skipped = skipped;
+	x->text = text;
+	return st;
+}
+
+enum ct_status ct_shard_index_unpack(const uint8_t *data, size_t n, const char *name, uint64_t bytes, uint64_t mtime_ns,
+				     struct ct_shard_index *out)
+{
+	struct ct_shard_index x = {0};
+	struct head h;
+	enum ct_status st;
+
+	if (n < sizeof(h))
+		return CT_FAIL(CT_DATA, "it is cut off");
+	memcpy(&h, data, sizeof(h));
+	if (memcmp(h.magic, MAGIC, sizeof(h.magic)) != 0 || h.version != VERSION)
+		return CT_FAIL(CT_DATA, "it is of another version");
+	if (h.n * sizeof(*x.samples) + h.n_skipped * sizeof(*x.skipped) + h.text_len != n - sizeof(h))
+		return CT_FAIL(CT_DATA, "it is cut off");
+	if (checksum(data, n) != h.crc)
+		return CT_FAIL(CT_DATA, "its checksum is wrong");
+	if (h.bytes != bytes || h.mtime_ns != mtime_ns)
+		return CT_FAIL(CT_DATA, "the shard has changed since");
+	x.bytes = bytes;
+	x.mtime_ns = mtime_ns;
+	x.n = h.n;
+	x.n_skipped = h.n_skipped;
+	x.text_len = h.text_len;
+	x.n_unsafe = h.n_unsafe;
+	x.goes_on = h.goes_on;
+	st = copy_blocks(&h, data + sizeof(h), &x);
+	if (st == CT_OK && !entries_right(&x))
+		st = CT_FAIL(CT_DATA, "its entries cannot be");
+	if (st == CT_OK && strcmp(x.text, name) != 0)
+		st = CT_FAIL(CT_DATA, "it belongs to another shard");
+	if (st < 0) {
+		ct_shard_index_release(&x);
+		return st;
+	}
+	ct__shard_index_sum(&x);
+	*out = x;
+	return CT_OK;
+}
+
+char *ct_shard_index_path(const char *shard, const char *dir)
+{
+	char real[PATH_MAX], *folder, *path = NULL;
+
+	if (!dir) {
+		folder = ct_path_dir(shard);
+		if (folder)
+			path = ct_strfmt("%s/" FOLDER "/%s.index", folder, ct_path_name(shard));
+		ct_free(folder);
+		return path;
+	}
+	/* Shards of one name in several folders share dir. */
+	folder = ct_path_dir(shard);
+	if (folder) {
+		const char *whole = realpath(folder, real) ? real : folder;
+
+		path = ct_strfmt("%s/%s.%08x.index", dir, ct_path_name(shard), ct_crc32(0, whole, strlen(whole)));
+	}
+	ct_free(folder);
+	return path;
+}
+
+/* A file that only saves time is not worth an fsync: a half-written one fails its checksum. */
+static enum ct_status write_file(const char *path, const uint8_t *data, size_t n)
+{
+	enum ct_status st;
+	char *temp;
+	int fd;
+
+	CT_TRY_ALLOC(temp = ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns()));
+	do
+		fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	while (fd < 0 && errno == EINTR);
+	if (fd < 0) {
+		st = CT_FAIL(CT_IO, "cannot create %s: %s", temp, strerror(errno));
+		goto done;
+	}
+	st = ct_fd_write_all(fd, data, n, temp);
+	if (close(fd) != 0 && st == CT_OK)
+		st = CT_FAIL(CT_IO, "cannot write %s: %s", temp, strerror(errno));
+	if (st == CT_OK && rename(temp, path) != 0)
+		st = CT_FAIL(CT_IO, "cannot replace %s: %s", path, strerror(errno));
+	if (st < 0)
+		unlink(temp);
+done:
+	ct_free(temp);
+	return st;
+}
+
+static enum ct_status save_at(const char *path, const uint8_t *data, size_t n)
+{
+	char *folder = ct_path_dir(path);
+	enum ct_status st = folder ? ct_dir_make(folder) : CT_NOMEM;
+
+	ct_free(folder);
+	CT_TRY(st);
+	return write_file(path, data, n);
+}
+
+static bool load_at(const char *path, const char *name, uint64_t bytes, uint64_t mtime_ns, struct ct_shard_index *out)
+{
+	enum ct_status st;
+	size_t n;
+	char *data;
+
+	if (ct_file_read(path, MAX_FILE, &data, &n) < 0) {
+		if (ct_error_status() != CT_NOT_FOUND)
+			CT_DEBUG("cannot use the index of %s: %s", name, ct_error_message());
+		ct_error_clear();
+		return false;
+	}
+	st = ct_shard_index_unpack((const uint8_t *)data, n, name, bytes, mtime_ns, out);
+	ct_free(data);
+	if (st < 0) {
+		CT_DEBUG("the index %s is made again: %s", path, ct_error_message());
+		ct_error_clear();
+	}
+	return st == CT_OK;
+}
+
+/* $XDG_CACHE_HOME/ctrain/index or ~/.cache/ctrain/index, owned; NULL: neither is set. */
+static char *user_dir(void)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+	if (cache && cache[0] == '/')
+		return ct_path_join(cache, "ctrain/index");
+	return home && home[0] == '/' ? ct_path_join(home, ".cache/ctrain/index") : NULL;
+}
+
+/* Path number i (0, 1) where the shard's index may be, owned; NULL: no more. */
+static char *place(const char *shard, const char *index_dir, int i)
+{
+	char *dir, *path = NULL;
+
+	if (index_dir && index_dir[0])
+		return i == 0 ? ct_shard_index_path(shard, index_dir) : NULL;
+	if (i == 0)
+		return ct_shard_index_path(shard, NULL);
+	dir = user_dir();
+	if (dir)
+		path = ct_shard_index_path(shard, dir);
+	ct_free(dir);
+	return path;
+}
+
+static bool load(const ct_tar *t, const char *index_dir, struct ct_shard_index *out)
+{
+	bool found = false;
+
+	for (int i = 0; i < 2 && !found; i++) {
+		char *path = place(ct_tar_path(t), index_dir, i);
+
+		found = path && load_at(path, ct_path_name(ct_tar_path(t)), ct_tar_bytes(t), ct_tar_mtime_ns(t), out);
+		ct_free(path);
+	}
+	return found;
+}
+
+/* A folder without write permission for anybody is meant to stay as it is, also where we are root. */
+static bool may_write_beside(const char *shard)
+{
+	char *folder = ct_path_dir(shard);
+	struct stat sb;
+	bool may = folder && stat(folder, &sb) == 0 && (sb.st_mode & 0222) != 0;
+
+	ct_free(folder);
+	return may;
+}
+
+/* Where no place can be written, the next start takes as long as this one. */
+static void save(const struct ct_shard_index *x, const char *shard, const char *index_dir)
+{
+	bool saved = false;
+	uint8_t *data;
+	size_t n;
+
+	if (ct_shard_index_pack(x, &data, &n) < 0) {
+		ct_error_clear();
+		return;
+	}
+	for (int i = 0; i < 2 && !saved; i++) {
+		bool beside = i == 0 && !(index_dir && index_dir[0]);
+		char *path = beside && !may_write_beside(shard) ? NULL : place(shard, index_dir, i);
+
+		saved = path && save_at(path, data, n) == CT_OK;
+		ct_free(path);
+	}
+	if (!saved)
+		CT_DEBUG("the index of %s is not kept: %s", shard, ct_error_message());
+	ct_error_clear();
+	ct_free(data);
+}
+
+/* SHARD.idx for SHARD.tar; *found false: there is none. */
+static enum ct_status open_dali(ct_tar *t, struct ct_shard_index *out, bool *found)
+{
+	const char *shard = ct_tar_path(t), *dot = strrchr(ct_path_name(shard), '.');
+	size_t stem = dot && dot > ct_path_name(shard) ? (size_t)(dot - shard) : strlen(shard), n;
+	enum ct_status st;
+	char *path, *text;
+	struct stat sb;
+
+	CT_TRY_ALLOC(path = ct_strfmt("%.*s.idx", (int)stem, shard));
+	/* Reading a pipe of that name would wait for ever. */
+	*found = strcmp(path, shard) != 0 && stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
+	st = CT_OK;
+	if (*found)
+		st = ct_file_read(path, (size_t)1 << 30, &text, &n);
+	if (*found && st == CT_OK) {
+		st = ct_shard_index_from_dali(t, text, n, path, out);
+		ct_free(text);
+	}
+	ct_free(path);
+	return st;
+}
+
+static void say_oddities(const char *path, const struct ct_shard_index *x)
+{
+	if (x->n_unsafe)
+		CT_WARN("%s: unsafe-name: %u names with control bytes, \"..\" or a leading \"/\"; ctrain makes no files "
+			"under them, other programs might",
+			path, x->n_unsafe);
+	if (x->goes_on)
+		CT_WARN("%s: what follows its end mark is ignored (two tars joined by cat?)", path);
+}
+
+static enum ct_status make(ct_tar *t, struct ct_shard_index *out, enum ct_shard_source *source)
+{
+	bool found;
+
+	CT_TRY(open_dali(t, out, &found));
+	*source = found ? CT_SHARD_DALI : CT_SHARD_SCANNED;
+	return found ? CT_OK : ct_shard_index_scan(t, out);
+}
+
+enum ct_status ct_shard_index_open(const char *path, const char *index_dir, struct ct_shard_index *out,
+				   enum ct_shard_source *source)
+{
+	enum ct_status st = CT_OK;
+	ct_tar *t;
+
+	CT_TRY(ct_tar_open(path, &t));
+	*source = CT_SHARD_CACHED;
+	if (!load(t, index_dir, out)) {
+		st = make(t, out, source);
+		if (st == CT_OK) {
+			say_oddities(path, out);
+			save(out, path, index_dir);
+		}
+	}
+	ct_tar_close(t);
+	return st;
+}

@@ -1,0 +1,458 @@
+/* Shards: WebDataset tars, read at random through their indexes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "data/dataset_impl.h"
+#include "data/files/class_list.h"
+#include "data/files/file_pool.h"
+#include "data/shards/shard_index.h"
+#include "data/shards/shard_list_impl.h"
+#define CT_LOG_COMPONENT "data"
+#include "base/log.h"
+
+#define MAX_THREADS 64
+
+struct shard_set {
+	ct_dataset base;
+	char **paths;
+	size_t n_shards;
+	struct ct_shard_index *indexes; /* [n_shards] */
+	uint32_t *first;                /* [n_shards + 1] */
+	uint32_t *first_skipped;        /* [n_shards + 1] */
+	ct_file_pool *files;
+	struct ct_class_list classes;
+};
+
+/* Threads take shards one by one. Each process begins elsewhere, so that ranks that index the same shards at the same
+ * time find much of it done by the others. */
+struct indexing {
+	struct shard_set *set;
+	const char *index_dir;
+	char **damage; /* [n_shards] what is wrong with each, or NULL: the first error ends it */
+	size_t start;
+	atomic_size_t next;
+	atomic_size_t n_from[3]; /* by enum ct_shard_source */
+	pthread_mutex_t lock;
+	size_t failed; /* the first shard of the list that could not be indexed; n_shards: none */
+	struct ct_error error;
+	atomic_bool stop;
+};
+
+/* The thread's error is that of shard i. False: it is noted, and others are to be indexed all the same. */
+static bool ends_indexing(struct indexing *x, size_t i)
+{
+	enum ct_status st = ct_error_status();
+
+	if (!x->damage || st == CT_NOMEM)
+		return true;
+	x->damage[i] = ct_strdup(ct_error_message());
+	return x->damage[i] == NULL;
+}
+
+static void *index_some(void *arg)
+{
+	struct indexing *x = arg;
+	size_t n = x->set->n_shards, at;
+
+	while (!atomic_load(&x->stop) && (at = atomic_fetch_add(&x->next, 1)) < n) {
+		size_t i = (at + x->start) % n;
+		enum ct_shard_source source;
+
+		if (ct_shard_index_open(x->set->paths[i], x->index_dir, &x->set->indexes[i], &source) == CT_OK) {
+			atomic_fetch_add(&x->n_from[source], 1);
+			continue;
+		}
+		if (!ends_indexing(x, i)) {
+			ct_error_clear();
+			continue;
+		}
+		if (ct_error_status() == CT_DATA && ct_error_hint_text()[0] == '\0')
+			ct_error_hint("the shard is damaged: get it again, or leave it out of the list");
+		pthread_mutex_lock(&x->lock);
+		if (i < x->failed) {
+			x->failed = i;
+			ct_error_save(&x->error);
+		}
+		pthread_mutex_unlock(&x->lock);
+		ct_error_clear();
+		atomic_store(&x->stop, true);
+	}
+	return NULL;
+}
+
+static enum ct_status index_on_threads(struct indexing *x, int n_threads)
+{
+	struct ct_thread threads[MAX_THREADS] = {0};
+	int n = n_threads < 1 ? 1 : n_threads > MAX_THREADS ? MAX_THREADS : n_threads;
+
+	if ((size_t)n > x->set->n_shards)
+		n = (int)x->set->n_shards;
+	pthread_mutex_init(&x->lock, NULL);
+	/* Fewer threads than wanted do the same work. */
+	for (int i = 1; i < n; i++) {
+		if (ct_thread_start(&threads[i], "ct-index", index_some, x) < 0) {
+			ct_error_clear();
+			break;
+		}
+	}
+	index_some(x);
+	for (int i = 1; i < n; i++)
+		ct_thread_join(&threads[i]);
+	pthread_mutex_destroy(&x->lock);
+	return x->failed < x->set->n_shards ? ct_error_restore(&x->error) : CT_OK;
+}
+
+static enum ct_status index_all(struct shard_set *s, const struct ct_dataset_spec *spec)
+{
+	struct indexing x = {.set = s, .index_dir = spec->index_dir, .failed = s->n_shards};
+	int64_t began = ct_now_ns();
+	enum ct_status st;
+
+	x.start = (size_t)getpid() * 7919 % s->n_shards;
+	if (spec->on_damaged)
+		CT_TRY_ALLOC(x.damage = CT_NEW_ARRAY(char *, s->n_shards));
+	st = index_on_threads(&x, spec->threads);
+	if (st == CT_OK)
+		CT_INFO("%zu shards in %.2f s: %zu indexes as kept, %zu from .idx files, %zu made", s->n_shards,
+			(double)(ct_now_ns() - began) / CT_SEC, (size_t)x.n_from[CT_SHARD_CACHED],
+			(size_t)x.n_from[CT_SHARD_DALI], (size_t)x.n_from[CT_SHARD_SCANNED]);
+	for (size_t i = 0; x.damage && i < s->n_shards; i++) {
+		if (x.damage[i] && st == CT_OK)
+			st = spec->on_damaged(spec->user, x.damage[i]);
+		ct_free(x.damage[i]);
+	}
+	ct_free(x.damage);
+	return st;
+}
+
+static void close_set(ct_dataset *d)
+{
+	struct shard_set *s = (struct shard_set *)d;
+
+	ct_file_pool_destroy(s->files);
+	for (size_t i = 0; s->indexes && i < s->n_shards; i++)
+		ct_shard_index_release(&s->indexes[i]);
+	ct_free(s->indexes);
+	ct_free(s->first);
+	ct_free(s->first_skipped);
+	ct_class_list_release(&s->classes);
+	ct_dir_list_free(s->paths, s->n_shards);
+	ct_free(s);
+}
+
+/* "PATH: key "KEY" at byte N" for messages. */
+static void describe_at(const char *name, const struct ct_shard_index *x, uint32_t key, uint32_t key_len,
+			uint64_t offset, char *text, size_t len)
+{
+	char shown[160];
+
+	ct_name_escape(x->text + key, key_len, shown, sizeof(shown));
+	snprintf(text, len, "%s: key \"%s\" at byte %" PRIu64, name, shown, offset);
+}
+
+/* The group of sample i in first [n + 1]; empty groups are passed over. */
+static uint32_t find_group(const uint32_t *first, size_t n, uint32_t i)
+{
+	size_t low = 0, high = n;
+
+	while (high - low > 1) {
+		size_t mid = low + (high - low) / 2;
+
+		if (first[mid] <= i)
+			low = mid;
+		else
+			high = mid;
+	}
+	return (uint32_t)low;
+}
+
+static enum ct_status check_labels(const struct shard_set *s, const struct ct_shard_index *x, size_t shard,
+				   int n_classes)
+{
+	char where[320];
+
+	if (x->max_label < n_classes)
+		return CT_OK;
+	for (uint32_t i = 0; i < x->n; i++) {
+		const struct ct_shard_sample *p = &x->samples[i];
+
+		if (p->label < n_classes)
+			continue;
+		describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, where, sizeof(where));
+		(void)CT_FAIL(CT_DATA, "%s: label %d is out of range, there are %d classes", where, p->label,
+			      n_classes);
+		ct_error_hint("labels count from 0; is data.classes right?");
+		return CT_DATA;
+	}
+	return CT_OK;
+}
+
+static enum ct_status add_up(struct shard_set *s)
+{
+	struct ct_dataset_info *info = &s->base.info;
+	uint64_t n = 0, n_skipped = 0;
+	int max_label = -1;
+
+	info->bytes = 0;
+	for (size_t i = 0; i < s->n_shards; i++) {
+		const struct ct_shard_index *x = &s->indexes[i];
+
+		s->first[i] = (uint32_t)n;
+		s->first_skipped[i] = (uint32_t)n_skipped;
+		n += x->n;
+		n_skipped += x->n_skipped;
+		if (n > UINT32_MAX || n_skipped > UINT32_MAX)
+			return CT_FAIL(CT_UNSUPPORTED, "the shards hold more than %u samples", UINT32_MAX);
+		max_label = x->max_label > max_label ? x->max_label : max_label;
+		if (x->max_size > info->max_encoded_bytes)
+			info->max_encoded_bytes = x->max_size;
+		info->bytes += x->n * sizeof(*x->samples) + x->n_skipped * sizeof(*x->skipped) + x->text_len;
+	}
+	s->first[s->n_shards] = info->n = (uint32_t)n;
+	s->first_skipped[s->n_shards] = info->n_skipped = (uint32_t)n_skipped;
+	info->n_classes = max_label + 1;
+	info->n_groups = (uint32_t)s->n_shards;
+	info->group_first = s->first;
+	return CT_OK;
+}
+
+static enum ct_status load_classes(struct shard_set *s, const struct ct_dataset_spec *spec)
+{
+	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".";
+	bool given = spec->classes && spec->classes[0];
+	enum ct_status st = CT_OK;
+	char *folder, *path;
+
+	CT_TRY_ALLOC(path = ct_path_join(dir, given ? spec->classes : "classes.txt"));
+	if (!given && !ct_file_exists(path)) {
+		ct_free(path);
+		CT_TRY_ALLOC(folder = ct_path_dir(s->paths[0]));
+		path = ct_path_join(folder, "classes.txt");
+		ct_free(folder);
+		if (!path)
+			return CT_NOMEM;
+	}
+	if (given || ct_file_exists(path))
+		st = ct_class_list_load(path, &s->classes);
+	ct_free(path);
+	if (st < 0 && !given && st != CT_NOMEM) {
+		CT_WARN("class names are not used: %s", ct_error_message());
+		ct_error_clear();
+		st = CT_OK;
+	}
+	return st;
+}
+
+/* The number that is asked for, or else what labels and names need. */
+static enum ct_status settle_classes(struct shard_set *s, const struct ct_dataset_spec *spec)
+{
+	struct ct_dataset_info *info = &s->base.info;
+
+	CT_TRY(load_classes(s, spec));
+	if (spec->n_classes) {
+		for (size_t i = 0; i < s->n_shards; i++)
+			CT_TRY(check_labels(s, &s->indexes[i], i, spec->n_classes));
+		info->n_classes = spec->n_classes;
+	} else if (s->classes.n > info->n_classes) {
+		info->n_classes = s->classes.n;
+	} else if (s->classes.n && s->classes.n < info->n_classes) {
+		CT_WARN("there are labels up to %d, but names of %d classes only", info->n_classes - 1, s->classes.n);
+	}
+	return CT_OK;
+}
+
+static enum ct_status check_any(const struct shard_set *s, const struct ct_dataset_spec *spec)
+{
+	const struct ct_dataset_info *info = &s->base.info;
+	char first[512];
+
+	if (info->n_skipped)
+		ct_dataset_skipped(&s->base, 0, first, sizeof(first));
+	if (info->n == 0 && spec->on_damaged)
+		return CT_OK;
+	if (info->n == 0)
+		return CT_FAIL(CT_DATA, "no sample can be used: %u are left out, the first is %s", info->n_skipped,
+			       first);
+	if (info->n_skipped)
+		CT_WARN("%u of %" PRIu64 " samples are left out, the first is %s", info->n_skipped,
+			(uint64_t)info->n + info->n_skipped, first);
+	return CT_OK;
+}
+
+static enum ct_status load_set(struct shard_set *s, const struct ct_dataset_kind *kind,
+			       const struct ct_dataset_spec *spec)
+{
+	ct__dataset_init(&s->base, kind, 0, 3, 0, 0);
+	s->base.info.kind = CT_SAMPLE_ENCODED;
+	CT_TRY(ct__shard_list(spec->dir, spec->path, spec->train, &s->paths, &s->n_shards));
+	CT_TRY_ALLOC(s->indexes = CT_NEW_ARRAY(struct ct_shard_index, s->n_shards));
+	CT_TRY_ALLOC(s->first = CT_NEW_ARRAY(uint32_t, s->n_shards + 1));
+	CT_TRY_ALLOC(s->first_skipped = CT_NEW_ARRAY(uint32_t, s->n_shards + 1));
+	CT_TRY(index_all(s, spec));
+	CT_TRY(add_up(s));
+	CT_TRY(check_any(s, spec));
+	CT_TRY(settle_classes(s, spec));
+	return ct_file_pool_create(s->paths, (uint32_t)s->n_shards, 0, &s->files);
+}
+
+static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out)
+{
+	struct shard_set *s;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(s = CT_NEW(struct shard_set));
+	st = load_set(s, kind, spec);
+	if (st < 0) {
+		close_set(&s->base);
+		return st;
+	}
+	*out = &s->base;
+	return CT_OK;
+}
+
+static enum ct_status changed(void)
+{
+	return CT_FAIL(CT_DATA, "the shard changed since it was indexed");
+}
+
+/* Reads, and then looks whether the file is still the one that was indexed: so what was read is of that file. */
+static enum ct_status read_checked(const struct shard_set *s, uint32_t shard, int fd, void *dst, size_t n,
+				   uint64_t offset)
+{
+	const struct ct_shard_index *x = &s->indexes[shard];
+	struct stat sb;
+
+	for (size_t done = 0; done < n;) {
+		ssize_t got = pread(fd, (char *)dst + done, n - done, (off_t)(offset + done));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return CT_FAIL(errno == ESTALE ? CT_DATA : CT_IO, "cannot read %s at byte %" PRIu64 ": %s",
+				       s->paths[shard], offset, strerror(errno));
+		if (got == 0)
+			return changed();
+		done += (size_t)got;
+	}
+	if (fstat(fd, &sb) != 0)
+		return CT_FAIL(errno == ESTALE ? CT_DATA : CT_IO, "cannot look at %s: %s", s->paths[shard],
+			       strerror(errno));
+	if ((uint64_t)sb.st_size != x->bytes ||
+	    (uint64_t)sb.st_mtim.tv_sec * CT_SEC + (uint64_t)sb.st_mtim.tv_nsec != x->mtime_ns)
+		return changed();
+	return CT_OK;
+}
+
+static enum ct_status fetch_sample(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label)
+{
+	const struct shard_set *s = (const struct shard_set *)d;
+	uint32_t shard = find_group(s->first, s->n_shards, i);
+	const struct ct_shard_sample *p = &s->indexes[shard].samples[i - s->first[shard]];
+	enum ct_status st;
+	int fd;
+
+	buf->n = 0;
+	CT_TRY(ct_bytes_reserve(buf, p->size));
+	CT_TRY(ct_file_pool_get(s->files, shard, &fd));
+	st = read_checked(s, shard, fd, buf->data, p->size, p->offset);
+	ct_file_pool_put(s->files, shard);
+	CT_TRY(st);
+	buf->n = p->size;
+	if (label)
+		*label = p->label;
+	return CT_OK;
+}
+
+static void prefetch_sample(const ct_dataset *d, uint32_t i)
+{
+	const struct shard_set *s = (const struct shard_set *)d;
+	uint32_t shard = find_group(s->first, s->n_shards, i);
+	const struct ct_shard_sample *p = &s->indexes[shard].samples[i - s->first[shard]];
+	int fd;
+
+	if (ct_file_pool_get(s->files, shard, &fd) < 0) {
+		ct_error_clear(); /* the fetch will tell */
+		return;
+	}
+	(void)posix_fadvise(fd, (off_t)p->offset, p->size, POSIX_FADV_WILLNEED);
+	ct_file_pool_put(s->files, shard);
+}
+
+static void describe_sample(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	const struct shard_set *s = (const struct shard_set *)d;
+	uint32_t shard = find_group(s->first, s->n_shards, i);
+	const struct ct_shard_index *x = &s->indexes[shard];
+	const struct ct_shard_sample *p = &x->samples[i - s->first[shard]];
+
+	describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, text, len);
+}
+
+static void key_of(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	const struct shard_set *s = (const struct shard_set *)d;
+	uint32_t shard = find_group(s->first, s->n_shards, i);
+	const struct ct_shard_index *x = &s->indexes[shard];
+	const struct ct_shard_sample *p = &x->samples[i - s->first[shard]];
+
+	ct_name_escape(x->text + p->key, p->key_len, text, len);
+}
+
+static void describe_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
+{
+	const struct shard_set *s = (const struct shard_set *)d;
+	uint32_t shard = find_group(s->first_skipped, s->n_shards, i);
+	const struct ct_shard_index *x = &s->indexes[shard];
+	const struct ct_shard_skipped *p = &x->skipped[i - s->first_skipped[shard]];
+	size_t n;
+
+	describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, text, len);
+	n = strlen(text);
+	ct_name_escape(": ", 2, text + n, len - n);
+	n = strlen(text);
+	ct_name_escape(x->text + p->reason, strlen(x->text + p->reason), text + n, len - n);
+}
+
+static const char *class_name(const ct_dataset *d, int label)
+{
+	const struct shard_set *s = (const struct shard_set *)d;
+
+	return label < s->classes.n ? s->classes.names[label] : NULL;
+}
+
+/* File names without their folders: ranks may have them mounted in different places. */
+static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
+{
+	const struct shard_set *s = (const struct shard_set *)d;
+
+	for (size_t i = 0; i < s->n_shards; i++) {
+		const struct ct_shard_index *x = &s->indexes[i];
+		const char *name = ct_path_name(s->paths[i]);
+		char text[96];
+		int n = snprintf(text, sizeof(text), " bytes=%" PRIu64 " n=%u crc=%08x\n", x->bytes, x->n, x->crc);
+
+		ct_sha256_update(h, name, strlen(name));
+		ct_sha256_update(h, text, (size_t)n);
+	}
+}
+
+const struct ct_dataset_ops ct__dataset_shards_ops = {
+	.open = open_set,
+	.close = close_set,
+	.digest = digest_set,
+	.prefetch = prefetch_sample,
+	.fetch = fetch_sample,
+	.describe = describe_sample,
+	.key = key_of,
+	.skipped = describe_skipped,
+	.class_name = class_name,
+};

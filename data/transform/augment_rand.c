@@ -1,0 +1,143 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "data/transform/augment_impl.h"
+
+#define TOP_BIN 30
+
+/* Source place of destination pixel (x, y), both counted from the centres of pixels:
+ * (xx*x + xy*y + x0, yx*x + yy*y + y0). */
+struct map {
+	double xx, xy, x0, yx, yy, y0;
+};
+
+static int64_t fixed(double v)
+{
+	return llrint(v * 0x1p32);
+}
+
+/* Nearest neighbour, black outside. In fixed point of 32 bits, a step at a time. */
+static void warp(const struct map *m, const struct ct_picture *p, uint8_t *scratch)
+{
+	const int64_t xx = fixed(m->xx), yx = fixed(m->yx), half = (int64_t)1 << 31;
+	const uint64_t h = (uint64_t)p->h, w = (uint64_t)p->w;
+	size_t c = (size_t)p->c;
+	uint8_t *x = p->x;
+
+	memcpy(scratch, p->x, ct__picture_bytes(p));
+	for (int row = 0; row < p->h; row++) {
+		int64_t at_x = fixed(m->xy * row + m->x0) + half, at_y = fixed(m->yy * row + m->y0) + half;
+
+		for (int column = 0; column < p->w; column++, at_x += xx, at_y += yx, x += c) {
+			/* Below zero is far above as well. */
+			uint64_t from_x = (uint64_t)(at_x >> 32), from_y = (uint64_t)(at_y >> 32);
+
+			if (from_x < w && from_y < h) {
+				const uint8_t *from = scratch + (from_y * w + from_x) * c;
+
+				for (size_t k = 0; k < c; k++)
+					x[k] = from[k];
+			} else {
+				for (size_t k = 0; k < c; k++)
+					x[k] = 0;
+			}
+		}
+	}
+}
+
+/* Takes x + level * y for x about the corner of the image, or the same of y. Here and below the half pixels come from
+ * counting places from the corner but pixels from their centres. */
+static void shear(const struct ct_picture *p, double level, bool along_y, uint8_t *scratch)
+{
+	struct map m = {.xx = 1, .yy = 1};
+
+	if (along_y) {
+		m.yx = level;
+		m.y0 = level * 0.5;
+	} else {
+		m.xy = level;
+		m.x0 = level * 0.5;
+	}
+	warp(&m, p, scratch);
+}
+
+static void translate(const struct ct_picture *p, int dx, int dy, uint8_t *scratch)
+{
+	warp(&(struct map){.xx = 1, .yy = 1, .x0 = -dx, .y0 = -dy}, p, scratch);
+}
+
+/* Counter-clockwise about the middle. */
+static void rotate(const struct ct_picture *p, double degrees, uint8_t *scratch)
+{
+	double angle = degrees * 0.017453292519943295, c = cos(angle), s = sin(angle);
+	double cx = 0.5 * (p->w - 1), cy = 0.5 * (p->h - 1);
+	struct map m = {.xx = c, .xy = -s, .yx = s, .yy = c};
+
+	m.x0 = cx - c * cx + s * cy;
+	m.y0 = cy - s * cx - c * cy;
+	warp(&m, p, scratch);
+}
+
+void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const struct ct_picture *p, uint8_t *scratch)
+{
+	double part = (double)magnitude / TOP_BIN, sign = negative ? -1 : 1;
+	float factor = (float)(1 + sign * 0.9 * part);
+
+	switch (op) {
+	case CT_RAND_SHEAR_X:
+	case CT_RAND_SHEAR_Y:
+		shear(p, sign * 0.3 * part, op == CT_RAND_SHEAR_Y, scratch);
+		break;
+	case CT_RAND_TRANSLATE_X:
+		translate(p, (int)(sign * 150 / 331 * p->w * part), 0, scratch);
+		break;
+	case CT_RAND_TRANSLATE_Y:
+		translate(p, 0, (int)(sign * 150 / 331 * p->h * part), scratch);
+		break;
+	case CT_RAND_ROTATE:
+		rotate(p, sign * 30 * part, scratch);
+		break;
+	case CT_RAND_BRIGHTNESS:
+		ct__colour_brightness(p, factor);
+		break;
+	case CT_RAND_COLOUR:
+		ct__colour_saturation(p, factor);
+		break;
+	case CT_RAND_CONTRAST:
+		ct__colour_contrast(p, factor);
+		break;
+	case CT_RAND_SHARPNESS:
+		ct__colour_sharpness(p, factor, scratch);
+		break;
+	case CT_RAND_POSTERIZE:
+		ct__colour_posterize(p, (int)rint(8 - 4 * part));
+		break;
+	case CT_RAND_SOLARIZE:
+		ct__colour_solarize(p, (float)(255 * (1 - part)));
+		break;
+	case CT_RAND_AUTOCONTRAST:
+		ct__colour_autocontrast(p);
+		break;
+	case CT_RAND_EQUALIZE:
+		ct__colour_equalize(p);
+		break;
+	case CT_RAND_IDENTITY:
+	case CT_RAND_OPS:
+		break;
+	}
+}
+
+void ct__rand_augment(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+		      const struct ct_picture *p, uint8_t *scratch)
+{
+	struct ct_rng r;
+
+	ct_rng_init(&r, seed, CT_RNG_RAND_AUGMENT, epoch, sample);
+	for (int i = 0; i < a->rand_augment; i++) {
+		enum ct_rand_op op = (enum ct_rand_op)ct_rng_below(&r, CT_RAND_OPS);
+		bool negative = ct_rng_u32(&r) & 1;
+
+		ct__rand_apply(op, a->rand_magnitude, negative, p, scratch);
+	}
+}

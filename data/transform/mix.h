@@ -1,0 +1,24 @@
+/* Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019) of two uint8 images. Everything random is keyed by (seed,
+ * epoch, place of the pair's first image in the epoch's order). */
+#ifndef CT_DATA_TRANSFORM_MIX_H
+#define CT_DATA_TRANSFORM_MIX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct ct_mix {
+	float share; /* of the own image in each of the two results, exactly as mixed: in 256ths, or of the area */
+	bool cut;
+	int weight;         /* mixup: share * 256 */
+	int x0, y0, x1, y1; /* cutmix: the part that is swapped, up to x1, y1 */
+};
+
+/* mixup, cutmix: alpha of Beta(alpha, alpha), 0 off; with both, one of them at random. Images [h,w,c]. */
+void ct_mix_draw(float mixup, float cutmix, uint64_t seed, uint32_t epoch, uint32_t place, int h, int w,
+		 struct ct_mix *out);
+/* a and b [h,w,c] each become `share` of itself and the rest of the other. */
+void ct_mix_apply(const struct ct_mix *m, int h, int w, int c, uint8_t *a, uint8_t *b);
+
+#endif

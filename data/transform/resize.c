@@ -1,0 +1,142 @@
+/* Rows are resized across when the first row of the result needs them, into a ring that holds as many as one row of
+ * the result looks at and one more: what is read again is in the first cache. Rounding to bytes in between is Pillow's. */
+#include "data/transform/resize.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/image/codec.h"
+#include "data/transform/resize_axis_impl.h"
+#include "data/transform/resize_kernel_impl.h"
+
+struct ct_resizer {
+	const struct ct_resize_kernel *kernel;
+	struct ct_resize_axis across, down;
+	struct ct_resize_table table; /* of `across`, as the kernel wants it */
+	struct ct_scratch ring;       /* rows */
+	struct ct_scratch tap_rows;   /* pointers to the rows that one row of the result is made of */
+};
+
+enum ct_status ct_resizer_create(ct_resizer **out)
+{
+	CT_TRY_ALLOC(*out = CT_NEW(ct_resizer));
+	(*out)->kernel = ct__resize_kernel_get(0);
+	return CT_OK;
+}
+
+void ct_resizer_destroy(ct_resizer *r)
+{
+	if (!r)
+		return;
+	ct__resize_axis_release(&r->across);
+	ct__resize_axis_release(&r->down);
+	ct_scratch_release(&r->table.mem);
+	ct_scratch_release(&r->ring);
+	ct_scratch_release(&r->tap_rows);
+	ct_free(r);
+}
+
+struct ct_box ct_resize_window(const struct ct_resize *req)
+{
+	const struct ct_box *l = &req->limits;
+	int x0, x1, y0, y1;
+
+	/* Counted from the limits, here and below: where Pillow's image begins. */
+	ct__resize_axis_range(req->x - l->x, req->w, 0, l->w, req->out_w, &x0, &x1);
+	ct__resize_axis_range(req->y - l->y, req->h, 0, l->h, req->out_h, &y0, &y1);
+	return (struct ct_box){l->x + x0, l->y + y0, x1 - x0, y1 - y0};
+}
+
+/* An interval of one axis, in pixels of the source and counted from `zero`; what the source lacks has no weight. */
+struct interval {
+	double at, len;
+	int zero, lo, hi;
+};
+
+static struct interval interval_of(double at, double len, int limit, int limit_len, int box, int box_len, int scale)
+{
+	struct interval v = {.zero = limit / scale, .len = len / scale};
+	int end = (limit + limit_len + scale - 1) / scale;
+
+	v.at = scale == 1 ? at - limit : at / scale - v.zero;
+	v.lo = v.zero > box ? 0 : box - v.zero;
+	v.hi = (end < box + box_len ? end : box + box_len) - v.zero;
+	return v;
+}
+
+/* One resize on its way down. */
+struct walk {
+	const uint8_t *src; /* the first row that has weight */
+	size_t src_pitch;
+	int src_rows, done; /* rows before `done` were resized across or have no weight */
+	size_t pitch;       /* of the ring, */
+	int slots;          /* which has so many rows, a power of two */
+	int n;              /* bytes of a row of the result */
+};
+
+static uint8_t *slot(const ct_resizer *r, const struct walk *w, int row)
+{
+	return r->ring.p + (size_t)(row & (w->slots - 1)) * w->pitch;
+}
+
+/* Resizes the next two rows across; behind the last one, that one again. */
+static void run_across(ct_resizer *r, struct walk *w)
+{
+	const uint8_t *first = w->src + (size_t)w->done * w->src_pitch;
+	const uint8_t *const src[2] = {first, w->done + 1 < w->src_rows ? first + w->src_pitch : first};
+	uint8_t *const dst[2] = {slot(r, w, w->done), slot(r, w, w->done + 1)};
+
+	r->kernel->across(&r->table, src, dst);
+	w->done += 2;
+}
+
+/* Row y of the result: resizes across those rows of the source that are new, then adds up. */
+static void run_row(ct_resizer *r, struct walk *w, int y, uint8_t *dst)
+{
+	const struct ct_resize_axis *d = &r->down;
+	const int32_t *k = d->k + (size_t)y * (size_t)d->taps;
+	const uint8_t **rows = (const uint8_t **)r->tap_rows.p;
+	int skip = 0, taps = d->taps;
+
+	for (int t = 0; t < d->taps; t++)
+		rows[t] = slot(r, w, d->from[y] + t);
+	while (taps > 1 && k[taps - 1] == 0)
+		taps--;
+	while (skip < taps - 1 && k[skip] == 0)
+		skip++;
+	while (w->done < d->from[y] + taps)
+		run_across(r, w);
+	r->kernel->down(rows + skip, k + skip, taps - skip, w->n, dst);
+}
+
+enum ct_status ct_resize_run(ct_resizer *r, const struct ct_resize *req, const struct ct_pixels *src, uint8_t *dst)
+{
+	const struct ct_box *l = &req->limits, *b = &src->box;
+	struct interval h = interval_of(req->x, req->w, l->x, l->w, b->x, b->w, src->scale),
+			v = interval_of(req->y, req->h, l->y, l->h, b->y, b->h, src->scale);
+	struct walk w = {.src_pitch = src->pitch, .src_rows = v.hi - v.lo};
+	size_t line_bytes = (size_t)req->out_w * 3, left = (size_t)req->out_h * line_bytes;
+	uint8_t *line;
+
+	CT_TRY(ct__resize_axis_set(&r->across, h.at, h.len, h.lo, h.hi, req->out_w, req->flip, r->kernel->unit));
+	CT_TRY(ct__resize_axis_set(&r->down, v.at, v.len, v.lo, v.hi, req->out_h, false, 1));
+	CT_TRY(r->kernel->tabulate(&r->table, &r->across, h.hi - h.lo));
+	w.src = src->rgbx + (size_t)(v.zero + v.lo - b->y) * src->pitch + (size_t)(h.zero + h.lo - b->x) * 4;
+	w.pitch = CT_RESIZE_PITCH((size_t)req->out_w);
+	w.n = (int)((line_bytes + CT_RESIZE_ROW - 1) / CT_RESIZE_ROW * CT_RESIZE_ROW);
+	for (w.slots = 2; w.slots < r->down.taps + 1;) /* one row ahead */
+		w.slots *= 2;
+	w.done = r->down.from[0];
+	CT_TRY(ct_scratch_reserve(&r->ring, (size_t)(w.slots + 1) * w.pitch));
+	CT_TRY(ct_scratch_reserve(&r->tap_rows, (size_t)r->down.taps * sizeof(uint8_t *)));
+	line = r->ring.p + (size_t)w.slots * w.pitch;
+	for (int y = 0; y < req->out_h; y++, dst += line_bytes, left -= line_bytes) {
+		/* A row ends up to 63 bytes too late, in the next one but for the last. */
+		bool room = left >= (size_t)w.n;
+
+		run_row(r, &w, y, room ? dst : line);
+		if (!room)
+			memcpy(dst, line, line_bytes);
+	}
+	return CT_OK;
+}

@@ -1,0 +1,94 @@
+/* What a communicator back end implements; comm.c holds the registry, argument checks, the work pool, abort and the
+ * wait with its deadline. For files of dist/ and tests only. */
+#ifndef CT_DIST_COMM_COMM_IMPL_H
+#define CT_DIST_COMM_COMM_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "dist/comm/comm_op_impl.h"
+
+struct ct_work {
+	ct_comm *comm;
+	enum ct_comm_kind kind;
+	const void *src;
+	void *dst; /* in place: src == dst */
+	size_t n;
+	enum ct_dtype dtype;
+	enum ct_redop op;
+	int root; /* or the peer */
+	int tag;
+	int64_t seq;
+	_Atomic int status; /* CT_INPROGRESS until done */
+	ct_work *next;      /* back end's own, as is scratch */
+	uint64_t scratch[6];
+};
+
+struct ct_comm_ops {
+	const char *name;
+	/* Can it serve this world? CT_UNSUPPORTED with the reason. */
+	enum ct_status (*supports)(const struct ct_world *w);
+	/* The back end's own struct begins with a struct ct_comm on which it calls ct__comm_init. */
+	enum ct_status (*open)(struct ct_world *w, const struct ct_comm_opts *opts, ct_comm **out);
+	void (*close)(ct_comm *c);                                         /* calls ct__comm_release */
+	enum ct_status (*mem_alloc)(ct_comm *c, size_t bytes, void **out); /* (optional) [aligned heap] */
+	/* Never blocks. A work that is done at once gets its status set here. */
+	enum ct_status (*post)(ct_comm *c, ct_work *w);
+	enum ct_status (*test)(ct_comm *c, ct_work *w); /* never blocks */
+	enum ct_status (*wait)(ct_comm *c, ct_work *w,
+			       int64_t deadline_ns); /* blocks; returns early when the communicator dies */
+	enum ct_status (*progress)(ct_comm *c);      /* (optional) [nothing] */
+	void (*abort)(ct_comm *c); /* the communicator has just died: wakes waiters, tells peers; any thread, once */
+};
+
+struct ct_comm {
+	const struct ct_comm_ops *ops;
+	struct ct_world *world;
+	int rank, size;
+	struct ct_comm_opts opts; /* strings point to the two below */
+	char iface[32];
+	char scope[96]; /* prefix of this communicator's own keys in the store; "" for a world of one */
+	_Atomic int64_t seq;
+	_Atomic bool dead;
+	struct ct_error error; /* why it is dead: written once, under lock, before `dead` */
+	pthread_mutex_t lock;
+	pthread_cond_t died;
+	ct_work *free_works;
+	struct ct_work_block *blocks;
+	void **mem; /* heap blocks of the default mem_alloc */
+	size_t n_mem;
+};
+
+/* Opens back end `ops` whatever the registry says: tests, and hier for its parts. */
+enum ct_status ct__comm_open_with(const struct ct_comm_ops *ops, struct ct_world *world,
+				  const struct ct_comm_opts *opts, ct_comm **out) CT_MUST_CHECK;
+enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct ct_world *world,
+			     const struct ct_comm_opts *opts) CT_MUST_CHECK;
+void ct__comm_release(ct_comm *c); /* undoes init; fine on a zeroed one */
+/* Ends the communicator with this thread's error chain, unless it has ended before; the end that counts becomes this
+ * thread's chain, its status is returned. Call it without the back end's locks. */
+enum ct_status ct__comm_die(ct_comm *c);
+void ct__comm_die_of(ct_comm *c, const struct ct_error *e); /* the same of a given end; any thread */
+/* The watchdog hears of a dead peer through the store and knows more than a broken connection tells: lets it speak
+ * first, for a moment. Before ct__comm_die. */
+void ct__comm_await_last_words(ct_comm *c);
+/* Adds to a CT_TIMEOUT chain what the store knows of the rank that everybody waits for. */
+void ct__comm_blame(ct_comm *c, const ct_work *w);
+
+/* "rank 1 (pid 4711 on node7)"; q is this communicator's rank, the text says the world's. */
+void ct__comm_peer_text(const ct_comm *c, int q, char *buf, size_t len);
+int ct__comm_world_rank(const ct_comm *c, int q);
+/* "allreduce sum f32[1024]", "send u8[3] to rank 1 tag 7". */
+void ct__comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root,
+		      int tag, char *buf, size_t len);
+void ct__work_text(const ct_work *w, char *buf, size_t len);
+
+extern const struct ct_comm_ops ct__comm_ops_self;
+extern const struct ct_comm_ops ct__comm_ops_shm;
+extern const struct ct_comm_ops ct__comm_ops_gloo;
+extern const struct ct_comm_ops ct__comm_ops_hier;
+
+/* CT_UNSUPPORTED and why, when the shared object with gloo is not there or does not load. */
+enum ct_status ct__gloo_available(void) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,310 @@
+/* The gloo communicator: a worker thread that runs gloo's blocking collectives in the order posted; messages start when posted.
+ * How gloo must be handled was measured (docs/DISTRIBUTED.md): its loop thread runs as a batch task so that its wake-ups do
+ * not push computing threads aside, its threads never see a signal (it writes to sockets without MSG_NOSIGNAL, so SIGPIPE has
+ * to be blocked), and abort shuts its sockets. */
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define CT_LOG_COMPONENT "dist"
+#include "base/log.h"
+#include "base/mem.h"
+#include "dist/comm/gloo/diagnose.h"
+#include "dist/comm/gloo/gloo_engine.h"
+#include "dist/comm/gloo/sockets.h"
+#include "dist/comm/worker_impl.h"
+
+/* How often a wait looks for the reason that it is long: at first after this, then rarer. */
+#define DIAGNOSE_NS CT_SEC
+/* gloo's own timeout is the last resort behind ours, whose message is better. */
+#define BEHIND_NS (10 * CT_SEC)
+
+/* Use of ct_work.scratch. */
+enum { TAG, MESSAGE };
+
+struct comm_gloo {
+	struct ct_comm base;
+	ct_gloo *engine;
+	struct ct_gloo_sockets sockets;
+	struct ct_comm_worker worker;
+	struct ct_gloo_history history;
+};
+
+static enum ct_status supports(const struct ct_world *w)
+{
+	if (!w->store)
+		return CT_FAIL(CT_BUG, "communicator \"gloo\" needs a store");
+	return CT_OK;
+}
+
+/* ---- signals and scheduling around gloo's calls */
+
+static void block_sigpipe(sigset_t *old)
+{
+	sigset_t pipe;
+
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, old);
+}
+
+/* A SIGPIPE raised meanwhile must not go off now. */
+static void restore_sigpipe(const sigset_t *old)
+{
+	const struct timespec now = {0};
+	sigset_t pipe;
+
+	if (sigismember(old, SIGPIPE) == 1)
+		return;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	while (sigtimedwait(&pipe, NULL, &now) == SIGPIPE)
+		;
+	pthread_sigmask(SIG_SETMASK, old, NULL);
+}
+
+/* gloo's loop thread inherits what its creator is. */
+static enum ct_status open_engine(struct comm_gloo *g, const struct ct_gloo_opts *o)
+{
+	struct sched_param param, batch = {0};
+	sigset_t all, old;
+	enum ct_status st;
+	int policy = sched_getscheduler(0);
+	bool changed = false;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	if (policy == SCHED_OTHER && sched_getparam(0, &param) == 0)
+		changed = sched_setscheduler(0, SCHED_BATCH, &batch) == 0;
+	st = ct__gloo_open(o, &g->engine);
+	if (changed && sched_setscheduler(0, policy, &param) != 0)
+		CT_WARN("this thread stays SCHED_BATCH");
+	restore_sigpipe(&old);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return st;
+}
+
+/* ---- opening */
+
+static enum ct_status run_allgather(struct comm_gloo *g, const void *src, void *dst, size_t n)
+{
+	struct ct_gloo_op op = {.kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = CT_U8, .tag = 1};
+
+	return ct__gloo_run(g->engine, &op);
+}
+
+/* Which connection leads to whom. Also shows that the mesh works. */
+static enum ct_status name_sockets(struct comm_gloo *g)
+{
+	int size = g->base.size, max = size + 8;
+	size_t one = (size_t)max * 2;
+	uint16_t *mine, *all = NULL;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(mine = CT_NEW_ARRAY(uint16_t, one));
+	if (!(all = CT_NEW_ARRAY(uint16_t, one * (size_t)size))) {
+		st = CT_NOMEM;
+		goto done;
+	}
+	ct__gloo_sockets_ports(&g->sockets, mine, max);
+	CT_TRY_GOTO(run_allgather(g, mine, all, one * sizeof(*mine)), st, done);
+	ct__gloo_sockets_name(&g->sockets, all, max, size, g->base.rank);
+done:
+	ct_free(all);
+	ct_free(mine);
+	return st;
+}
+
+static enum ct_status connect_mesh(struct comm_gloo *g)
+{
+	const struct ct_comm *c = &g->base;
+	struct ct_gloo_sockets before;
+	int64_t timeout = c->opts.timeout_ns;
+	char prefix[128];
+	enum ct_status st;
+	struct ct_gloo_opts o = {.rank = c->rank,
+				 .size = c->size,
+				 .addr = c->world->peers[c->rank].addr,
+				 .iface = c->opts.iface,
+				 .store = c->world->store,
+				 .prefix = prefix,
+				 .connect_ns = timeout,
+				 .timeout_ns = timeout > CT_FOREVER - BEHIND_NS ? timeout : timeout + BEHIND_NS};
+
+	snprintf(prefix, sizeof(prefix), "%s/gloo", c->scope);
+	CT_TRY(ct__gloo_sockets_find(NULL, &before));
+	st = open_engine(g, &o);
+	if (st < 0)
+		(void)ct_error_wrap("connecting rank %d (%s) with gloo", ct__comm_world_rank(c, c->rank),
+				    o.iface ? o.iface : o.addr);
+	else
+		st = ct__gloo_sockets_find(&before, &g->sockets);
+	ct__gloo_sockets_release(&before);
+	if (st < 0)
+		return st;
+	ct__gloo_sockets_tune(&g->sockets);
+	return name_sockets(g);
+}
+
+static void close_comm(ct_comm *c)
+{
+	struct comm_gloo *g = (struct comm_gloo *)c;
+	struct ct_error closed = {.status = CT_CANCELLED, .message = "communicator was closed"};
+
+	/* What is still under way would block the worker. */
+	if (ct__comm_worker_busy(&g->worker))
+		ct__comm_die_of(c, &closed);
+	ct__comm_worker_stop(&g->worker);
+	ct__gloo_sockets_release(&g->sockets);
+	ct__gloo_close(g->engine);
+	ct__gloo_history_release(&g->history);
+	ct__comm_release(c);
+	ct_free(g);
+}
+
+static enum ct_status run(ct_comm *c, ct_work *w);
+
+static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
+{
+	struct comm_gloo *g;
+	enum ct_status st;
+	sigset_t old;
+
+	CT_TRY_ALLOC(g = CT_NEW(struct comm_gloo));
+	CT_TRY_GOTO(ct__comm_init(&g->base, &ct__comm_ops_gloo, world, opts), st, fail);
+	ct__gloo_history_init(&g->history);
+	block_sigpipe(&old);
+	st = connect_mesh(g);
+	restore_sigpipe(&old);
+	CT_TRY_GOTO(st, st, fail);
+	CT_TRY_GOTO(ct__comm_worker_start(&g->worker, &g->base, "ct-gloo", run), st, fail);
+	*out = &g->base;
+	return CT_OK;
+
+fail:
+	close_comm(&g->base);
+	return st;
+}
+
+/* ---- operations */
+
+static struct ct_gloo_op describe(const ct_work *w)
+{
+	return (struct ct_gloo_op){.kind = w->kind,
+				   .src = w->src,
+				   .dst = w->dst,
+				   .n = w->n,
+				   .dtype = w->dtype,
+				   .op = w->op,
+				   .root = w->root,
+				   .tag = (uint32_t)w->scratch[TAG]};
+}
+
+/* A connection broke. The peer may have given up because it saw that we do something else; or the store knows who failed. */
+static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
+{
+	int q = ct__gloo_sockets_lost(&g->sockets);
+	char who[128], what[128];
+	struct ct_error e;
+
+	ct_error_save(&e);
+	if (!atomic_load(&g->base.dead))
+		CT_TRY(ct__gloo_diagnose(&g->base, &g->history, w, false));
+	(void)ct_error_restore(&e);
+	ct__work_text(w, what, sizeof(what));
+	if (q < 0)
+		return ct_error_wrap("%s (operation %lld)", what, (long long)w->seq);
+	ct__comm_peer_text(&g->base, q, who, sizeof(who));
+	return ct_error_wrap("%s hung up during %s (operation %lld)", who, what, (long long)w->seq);
+}
+
+/* On the worker thread, where SIGPIPE is blocked. */
+static enum ct_status run(ct_comm *c, ct_work *w)
+{
+	struct comm_gloo *g = (struct comm_gloo *)c;
+	struct ct_gloo_op op = describe(w);
+	enum ct_status st;
+
+	if (ct__comm_is_p2p(w->kind))
+		st = ct__gloo_finish(g->engine, (ct_gloo_message *)(uintptr_t)w->scratch[MESSAGE]);
+	else
+		st = ct__gloo_run(g->engine, &op);
+	return st == CT_PEER_LOST ? explain_loss(g, w) : st;
+}
+
+static enum ct_status post(ct_comm *c, ct_work *w)
+{
+	struct comm_gloo *g = (struct comm_gloo *)c;
+	ct_gloo_message *m;
+	struct ct_gloo_op op;
+	enum ct_status st;
+	sigset_t old;
+
+	w->scratch[TAG] = ct__gloo_history_add(&g->history, w);
+	if (ct__comm_is_p2p(w->kind)) {
+		op = describe(w);
+		block_sigpipe(&old);
+		st = ct__gloo_start(g->engine, &op, &m);
+		restore_sigpipe(&old);
+		if (st == CT_PEER_LOST)
+			return explain_loss(g, w);
+		CT_TRY(st);
+		w->scratch[MESSAGE] = (uint64_t)(uintptr_t)m;
+	}
+	ct__comm_worker_post(&g->worker, w);
+	return CT_OK;
+}
+
+static enum ct_status test(ct_comm *c, ct_work *w)
+{
+	enum ct_status st = atomic_load_explicit(&w->status, memory_order_acquire);
+
+	return st < 0 ? ct_error_restore(&c->error) : st;
+}
+
+/* Ends with the communicator: gloo has to let go of the buffers before the caller may. */
+static enum ct_status give_up(struct comm_gloo *g, ct_work *w)
+{
+	if (!atomic_load(&g->base.dead) && ct_error_status() == CT_TIMEOUT)
+		ct__comm_blame(&g->base, w);
+	(void)ct__comm_die(&g->base);
+	ct__comm_worker_settle(&g->worker, w);
+	return ct_error_restore(&g->base.error);
+}
+
+static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
+{
+	struct comm_gloo *g = (struct comm_gloo *)c;
+	int64_t pause = c->opts.timeout_ns / 4 < DIAGNOSE_NS ? c->opts.timeout_ns / 4 : DIAGNOSE_NS;
+
+	for (;;) {
+		int64_t look = ct_deadline_in(pause);
+		enum ct_status st = ct__comm_worker_wait(&g->worker, w, look < deadline_ns ? look : deadline_ns);
+
+		if (st != CT_INPROGRESS)
+			return st;
+		if (atomic_load(&c->dead))
+			return give_up(g, w);
+		if (ct__gloo_diagnose(c, &g->history, w, ct_now_ns() >= deadline_ns) < 0)
+			return give_up(g, w);
+		pause = pause < 16 * DIAGNOSE_NS ? pause * 2 : pause;
+	}
+}
+
+static void abort_comm(ct_comm *c)
+{
+	ct__gloo_sockets_shut(&((struct comm_gloo *)c)->sockets);
+}
+
+const struct ct_comm_ops ct__comm_ops_gloo = {
+	.name = "gloo",
+	.supports = supports,
+	.open = open_comm,
+	.close = close_comm,
+	.post = post,
+	.test = test,
+	.wait = wait,
+	.abort = abort_comm,
+};

@@ -1,0 +1,63 @@
+/* gloo behind a C face: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc, which is the
+ * shared object ctrain_gloo.so: it is loaded by the first open (base/module.h). Nothing is thrown out of it. Not thread
+ * safe, except that start may run beside run. After a failure the engine is only good for closing. */
+#ifndef CT_DIST_COMM_GLOO_GLOO_ENGINE_H
+#define CT_DIST_COMM_GLOO_GLOO_ENGINE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "dist/comm/comm_op_impl.h"
+#include "dist/store/store.h"
+
+typedef struct ct_gloo ct_gloo;
+typedef struct ct_gloo_message ct_gloo_message; /* a send or receive under way */
+
+struct ct_gloo_opts {
+	int rank, size;
+	const char *addr; /* numeric local address to bind to, or NULL: iface */
+	const char *iface;
+	ct_store *store;
+	const char *prefix; /* of the keys in the store */
+	int64_t connect_ns; /* to reach all ranks */
+	int64_t timeout_ns; /* of one operation */
+};
+
+/* tag: the same on all ranks, different for operations that are not the same: what carries another tag is never
+ * matched. */
+struct ct_gloo_op {
+	enum ct_comm_kind kind;
+	const void *src;
+	void *dst;
+	size_t n;
+	enum ct_dtype dtype;
+	enum ct_redop op;
+	int root;
+	uint32_t tag;
+};
+
+/* Starts gloo's own thread with the signal mask and scheduling policy of the caller. */
+enum ct_status ct__gloo_open(const struct ct_gloo_opts *opts, ct_gloo **out) CT_MUST_CHECK;
+void ct__gloo_close(ct_gloo *g);
+/* Not send and recv. CT_TIMEOUT, CT_PEER_LOST (a connection broke) or CT_COMM with gloo's words. */
+enum ct_status ct__gloo_run(ct_gloo *g, const struct ct_gloo_op *op) CT_MUST_CHECK;
+/* Send and recv: start does not block, finish waits and frees the message in every case. */
+enum ct_status ct__gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out) CT_MUST_CHECK;
+enum ct_status ct__gloo_finish(ct_gloo *g, ct_gloo_message *m) CT_MUST_CHECK;
+
+/* What the shared object holds under the name ct_gloo_module; used by gloo_load.c alone. */
+struct ct_gloo_engine;
+struct ct_gloo_module {
+	enum ct_status (*open)(const struct ct_gloo_opts *opts, struct ct_gloo_engine **out);
+	void (*close)(struct ct_gloo_engine *e);
+	enum ct_status (*run)(struct ct_gloo_engine *e, const struct ct_gloo_op *op);
+	enum ct_status (*start)(struct ct_gloo_engine *e, const struct ct_gloo_op *op, ct_gloo_message **out);
+	enum ct_status (*finish)(struct ct_gloo_engine *e, ct_gloo_message *m);
+};
+extern const struct ct_gloo_module ct_gloo_module;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,382 @@
+/* Several hosts with several ranks on some: shm among a host's ranks, gloo among the hosts' first ranks, one after the other
+ * on a worker thread. Messages go through a gloo context of all ranks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "dist/comm/worker_impl.h"
+
+/* An operation has three legs: inside the host, between hosts, inside the host. Each later one is that much more patient, so
+ * that the rank nearest to the cause times out first and what it says is what all say. */
+#define LEG_NS (2 * CT_SEC)
+enum leg { GATHER_UP, ACROSS, HAND_DOWN, N_LEGS };
+
+struct hier {
+	struct ct_comm base;
+	struct ct_world local_world, leader_world;
+	ct_comm *local;   /* this host's ranks; its rank 0 leads */
+	ct_comm *leaders; /* NULL: this rank does not lead */
+	ct_comm *messages;
+	int *host;         /* [size] index of the rank's host, hosts counted in the order of their first ranks */
+	int *place;        /* [size] rank within the host */
+	int n_hosts, most; /* most ranks on one host */
+	struct ct_comm_worker worker;
+	char *scratch;
+	size_t scratch_bytes;
+};
+
+static enum ct_status supports(const struct ct_world *w)
+{
+	if (!w->store)
+		return CT_FAIL(CT_BUG, "communicator \"hier\" needs a store");
+	return CT_OK;
+}
+
+/* ---- opening */
+
+static enum ct_status find_hosts(struct hier *h)
+{
+	const struct ct_world *w = h->base.world;
+
+	CT_TRY_ALLOC(h->host = CT_NEW_ARRAY(int, (size_t)h->base.size));
+	CT_TRY_ALLOC(h->place = CT_NEW_ARRAY(int, (size_t)h->base.size));
+	for (int q = 0; q < h->base.size; q++) {
+		h->host[q] = -1;
+		for (int r = 0; r < q; r++) {
+			if (w->peers[r].node != w->peers[q].node)
+				continue;
+			h->host[q] = h->host[r];
+			h->place[q] = h->place[r] + 1;
+		}
+		if (h->host[q] < 0)
+			h->host[q] = h->n_hosts++;
+		if (h->place[q] >= h->most)
+			h->most = h->place[q] + 1;
+	}
+	return CT_OK;
+}
+
+/* The ranks for which which[q] == value, as a world of their own that says the real ranks in its messages. */
+static enum ct_status make_world(struct hier *h, const int *which, int value, struct ct_world *out)
+{
+	const struct ct_world *w = h->base.world;
+
+	CT_TRY_ALLOC(out->peers = CT_NEW_ARRAY(struct ct_peer, (size_t)h->base.size));
+	out->store = w->store;
+	out->id.restart = w->id.restart;
+	for (int q = 0; q < h->base.size; q++) {
+		if (which[q] != value)
+			continue;
+		if (q == h->base.rank)
+			out->id.rank = out->id.world;
+		out->peers[out->id.world++] = w->peers[q];
+	}
+	return CT_OK;
+}
+
+static enum ct_status open_part(struct hier *h, const struct ct_comm_ops *ops, struct ct_world *w, const char *name,
+				ct_comm **out)
+{
+	struct ct_comm_opts o = h->base.opts;
+	char scope[128];
+
+	snprintf(scope, sizeof(scope), "%s/%s", h->base.scope, name);
+	o.scope = scope;
+	o.nested = true;
+	return ct__comm_open_with(w->id.world > 1 ? ops : &ct__comm_ops_self, w, &o, out);
+}
+
+static enum ct_status open_parts(struct hier *h)
+{
+	char name[32];
+
+	CT_TRY(make_world(h, h->host, h->host[h->base.rank], &h->local_world));
+	snprintf(name, sizeof(name), "host%d", h->host[h->base.rank]);
+	CT_TRY(open_part(h, &ct__comm_ops_shm, &h->local_world, name, &h->local));
+	if (h->place[h->base.rank] == 0) {
+		CT_TRY(make_world(h, h->place, 0, &h->leader_world));
+		CT_TRY(open_part(h, &ct__comm_ops_gloo, &h->leader_world, "leaders", &h->leaders));
+	}
+	return open_part(h, &ct__comm_ops_gloo, h->base.world, "messages", &h->messages);
+}
+
+static void close_comm(ct_comm *c)
+{
+	struct hier *h = (struct hier *)c;
+	struct ct_error closed = {.status = CT_CANCELLED, .message = "communicator was closed"};
+
+	if (ct__comm_worker_busy(&h->worker))
+		ct__comm_die_of(c, &closed);
+	ct__comm_worker_stop(&h->worker);
+	ct_comm_close(h->messages);
+	ct_comm_close(h->leaders);
+	ct_comm_close(h->local);
+	ct__comm_release(c);
+	ct_free(h->local_world.peers);
+	ct_free(h->leader_world.peers);
+	ct_free(h->host);
+	ct_free(h->place);
+	ct_free(h->scratch);
+	ct_free(h);
+}
+
+static enum ct_status run(ct_comm *c, ct_work *w);
+
+static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
+{
+	enum ct_status st;
+	struct hier *h;
+
+	CT_TRY_ALLOC(h = CT_NEW(struct hier));
+	CT_TRY_GOTO(ct__comm_init(&h->base, &ct__comm_ops_hier, world, opts), st, fail);
+	CT_TRY_GOTO(find_hosts(h), st, fail);
+	CT_TRY_GOTO(open_parts(h), st, fail);
+	CT_TRY_GOTO(ct__comm_worker_start(&h->worker, &h->base, "ct-hier", run), st, fail);
+	*out = &h->base;
+	return CT_OK;
+
+fail:
+	close_comm(&h->base);
+	return st;
+}
+
+/* ---- collectives, on the worker thread */
+
+static int64_t patience(const struct hier *h, int leg)
+{
+	int64_t t = h->base.opts.timeout_ns, more = leg * LEG_NS;
+
+	return t > CT_FOREVER - more ? CT_FOREVER : t + more;
+}
+
+static enum ct_status now(const struct hier *h, enum leg leg, enum ct_status posted, ct_work **w)
+{
+	CT_TRY(posted);
+	(*w)->comm->opts.timeout_ns = patience(h, leg);
+	return ct_work_wait(*w);
+}
+
+static enum ct_status need_scratch(struct hier *h, size_t bytes)
+{
+	char *p;
+
+	if (bytes <= h->scratch_bytes)
+		return CT_OK;
+	CT_TRY_ALLOC(p = ct_realloc(h->scratch, 1, bytes));
+	h->scratch = p;
+	h->scratch_bytes = bytes;
+	return CT_OK;
+}
+
+static enum ct_status allreduce(struct hier *h, void *buf, size_t n, enum ct_dtype t, enum ct_redop op)
+{
+	enum ct_redop part = op == CT_AVG ? CT_SUM : op;
+	ct_work *w;
+
+	CT_TRY(now(h, GATHER_UP, ct_comm_reduce(h->local, buf, n, t, part, 0, &w), &w));
+	if (h->leaders) {
+		CT_TRY(now(h, ACROSS, ct_comm_allreduce(h->leaders, buf, n, t, part, &w), &w));
+		if (op == CT_AVG && n > 0)
+			ct__reduce_scale(buf, n, t, h->base.size);
+	}
+	return now(h, HAND_DOWN, ct_comm_broadcast(h->local, buf, n, t, 0, &w), &w);
+}
+
+static enum ct_status broadcast(struct hier *h, void *buf, size_t n, enum ct_dtype t, int root)
+{
+	bool at_home = h->host[h->base.rank] == h->host[root];
+	ct_work *w;
+
+	if (at_home)
+		CT_TRY(now(h, GATHER_UP, ct_comm_broadcast(h->local, buf, n, t, h->place[root], &w), &w));
+	if (h->leaders)
+		CT_TRY(now(h, ACROSS, ct_comm_broadcast(h->leaders, buf, n, t, h->host[root], &w), &w));
+	if (!at_home)
+		CT_TRY(now(h, HAND_DOWN, ct_comm_broadcast(h->local, buf, n, t, 0, &w), &w));
+	return CT_OK;
+}
+
+/* Hosts hand over blocks of `most` ranks, the last ones empty where a host has fewer. */
+static enum ct_status allgather(struct hier *h, const void *src, void *dst, size_t n, enum ct_dtype t)
+{
+	size_t part = n * ct_dtype_bytes(t), block = part * (size_t)h->most;
+	char *mine, *all;
+	ct_work *w;
+
+	CT_TRY(need_scratch(h, block * (size_t)(h->n_hosts + 1)));
+	mine = h->scratch;
+	all = mine + block;
+	CT_TRY(now(h, GATHER_UP, ct_comm_gather(h->local, src, mine, n, t, 0, &w), &w));
+	if (h->leaders) {
+		CT_TRY(now(h, ACROSS, ct_comm_allgather(h->leaders, mine, all, n * (size_t)h->most, t, &w), &w));
+		for (int q = 0; part > 0 && q < h->base.size; q++)
+			memcpy((char *)dst + (size_t)q * part,
+			       all + (size_t)h->host[q] * block + (size_t)h->place[q] * part, part);
+	}
+	return now(h, HAND_DOWN, ct_comm_broadcast(h->local, dst, n * (size_t)h->base.size, t, 0, &w), &w);
+}
+
+/* The three below move more than they must; training does not use them. */
+static enum ct_status gather(struct hier *h, const ct_work *w)
+{
+	size_t all = w->n * ct_dtype_bytes(w->dtype) * (size_t)h->base.size;
+	void *dst = w->dst, *own = NULL;
+	enum ct_status st;
+
+	if (w->root != h->base.rank) {
+		CT_TRY_ALLOC(own = ct_calloc(1, all));
+		dst = own;
+	}
+	st = allgather(h, w->src, dst, w->n, w->dtype);
+	ct_free(own);
+	return st;
+}
+
+static enum ct_status scatter(struct hier *h, const ct_work *w)
+{
+	size_t part = w->n * ct_dtype_bytes(w->dtype), all = part * (size_t)h->base.size;
+
+	CT_TRY(need_scratch(h, all));
+	if (w->root == h->base.rank && part > 0)
+		memcpy(h->scratch, w->src, all);
+	CT_TRY(broadcast(h, h->scratch, w->n * (size_t)h->base.size, w->dtype, w->root));
+	if (part > 0)
+		memcpy(w->dst, h->scratch + (size_t)h->base.rank * part, part);
+	return CT_OK;
+}
+
+static enum ct_status reduce_scatter(struct hier *h, const ct_work *w)
+{
+	size_t part = w->n * ct_dtype_bytes(w->dtype), all = part * (size_t)h->base.size;
+
+	CT_TRY(need_scratch(h, all));
+	if (part > 0)
+		memcpy(h->scratch, w->src, all);
+	CT_TRY(allreduce(h, h->scratch, w->n * (size_t)h->base.size, w->dtype, w->op));
+	if (part > 0)
+		memcpy(w->dst, h->scratch + (size_t)h->base.rank * part, part);
+	return CT_OK;
+}
+
+static enum ct_status barrier(struct hier *h)
+{
+	ct_work *w;
+
+	CT_TRY(now(h, GATHER_UP, ct_comm_barrier(h->local, &w), &w));
+	if (h->leaders)
+		CT_TRY(now(h, ACROSS, ct_comm_barrier(h->leaders, &w), &w));
+	return now(h, HAND_DOWN, ct_comm_barrier(h->local, &w), &w);
+}
+
+static enum ct_status run(ct_comm *c, ct_work *w)
+{
+	struct hier *h = (struct hier *)c;
+
+	switch (w->kind) {
+	case CT_COMM_ALLREDUCE:
+	case CT_COMM_REDUCE:
+		return allreduce(h, w->dst, w->n, w->dtype, w->op);
+	case CT_COMM_BROADCAST:
+		return broadcast(h, w->dst, w->n, w->dtype, w->root);
+	case CT_COMM_ALLGATHER:
+		return allgather(h, w->src, w->dst, w->n, w->dtype);
+	case CT_COMM_GATHER:
+		return gather(h, w);
+	case CT_COMM_SCATTER:
+		return scatter(h, w);
+	case CT_COMM_REDUCE_SCATTER:
+		return reduce_scatter(h, w);
+	case CT_COMM_BARRIER:
+	case CT_COMM_SEND:
+	case CT_COMM_RECV:
+		break;
+	}
+	return barrier(h);
+}
+
+/* ---- the caller's side */
+
+static ct_work **message_of(ct_work *w)
+{
+	return (ct_work **)(void *)&w->scratch[0];
+}
+
+static enum ct_status post(ct_comm *c, ct_work *w)
+{
+	struct hier *h = (struct hier *)c;
+
+	if (w->kind == CT_COMM_SEND)
+		return ct_comm_send(h->messages, w->src, w->n, w->dtype, w->root, w->tag, message_of(w));
+	if (w->kind == CT_COMM_RECV)
+		return ct_comm_recv(h->messages, w->dst, w->n, w->dtype, w->root, w->tag, message_of(w));
+	ct__comm_worker_post(&h->worker, w);
+	return CT_OK;
+}
+
+static enum ct_status test(ct_comm *c, ct_work *w)
+{
+	enum ct_status st;
+
+	if (ct__comm_is_p2p(w->kind))
+		return ct_work_test(*message_of(w));
+	st = atomic_load_explicit(&w->status, memory_order_acquire);
+	return st < 0 ? ct_error_restore(&c->error) : st;
+}
+
+static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
+{
+	struct hier *h = (struct hier *)c;
+	enum ct_status st;
+	char what[128];
+
+	if (ct__comm_is_p2p(w->kind)) {
+		st = ct_work_wait(*message_of(w));
+		if (st == CT_TIMEOUT)
+			ct__comm_blame(c, w);
+		return st;
+	}
+	(void)deadline_ns;
+	st = ct__comm_worker_wait(&h->worker, w, ct_deadline_in(patience(h, N_LEGS)));
+	if (st != CT_INPROGRESS)
+		return st;
+	ct__work_text(w, what, sizeof(what));
+	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s", what, (long long)w->seq,
+		      (double)c->opts.timeout_ns / 1e9);
+	ct__comm_blame(c, w);
+	(void)ct__comm_die(c);
+	ct__comm_worker_settle(&h->worker, w);
+	return ct_error_restore(&c->error);
+}
+
+static enum ct_status mem_alloc(ct_comm *c, size_t bytes, void **out)
+{
+	struct hier *h = (struct hier *)c;
+
+	/* The local communicator is the worker's while there is work. */
+	if (ct__comm_worker_busy(&h->worker))
+		return CT_FAIL(CT_BUG, "memory of a communicator is to be allocated while no operation is under way");
+	return ct_comm_mem_alloc(h->local, bytes, out);
+}
+
+static void abort_comm(ct_comm *c)
+{
+	struct hier *h = (struct hier *)c;
+	ct_comm *parts[] = {h->local, h->leaders, h->messages};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(parts); i++) {
+		if (parts[i])
+			ct__comm_die_of(parts[i], &c->error);
+	}
+}
+
+const struct ct_comm_ops ct__comm_ops_hier = {
+	.name = "hier",
+	.supports = supports,
+	.open = open_comm,
+	.close = close_comm,
+	.mem_alloc = mem_alloc,
+	.post = post,
+	.test = test,
+	.wait = wait,
+	.abort = abort_comm,
+};

@@ -1,0 +1,38 @@
+/* gloo keeps its sockets to itself. We find them as the TCP connections that appear while it connects, hold duplicates,
+ * and so can tune them, shut them (abort) and see which peer hung up. */
+#ifndef CT_DIST_COMM_GLOO_SOCKETS_H
+#define CT_DIST_COMM_GLOO_SOCKETS_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct ct_gloo_socket {
+	int fd; /* our duplicate */
+	uint64_t inode;
+	uint16_t local, remote; /* ports */
+	bool same_host;
+	int peer; /* rank at the other end; -1 until told */
+};
+
+struct ct_gloo_sockets {
+	struct ct_gloo_socket *s;
+	int n;
+};
+
+/* All TCP connections of this process that are not in `but` (NULL: all of them). */
+enum ct_status ct__gloo_sockets_find(const struct ct_gloo_sockets *but, struct ct_gloo_sockets *out) CT_MUST_CHECK;
+void ct__gloo_sockets_release(struct ct_gloo_sockets *s);
+/* Ports of this rank's sockets as [max][2], zero-filled: gathered over all ranks they tell who is at which end. */
+void ct__gloo_sockets_ports(const struct ct_gloo_sockets *s, uint16_t *ports, int max);
+/* ports: [size][max][2]. Sockets that no rank knows are somebody else's and are dropped. */
+void ct__gloo_sockets_name(struct ct_gloo_sockets *s, const uint16_t *ports, int max, int size, int rank);
+/* A silent or unplugged host is noticed within about 15 s; within one host cubic (measured: up to twice bbr over
+ * loopback). */
+void ct__gloo_sockets_tune(const struct ct_gloo_sockets *s);
+/* Every blocked gloo call returns with an error. Any thread. */
+void ct__gloo_sockets_shut(const struct ct_gloo_sockets *s);
+/* A peer that has hung up, -1: none. */
+int ct__gloo_sockets_lost(const struct ct_gloo_sockets *s);
+
+#endif

@@ -1,0 +1,218 @@
+#include <stdint.h>
+#include <string.h>
+
+#include "dist/comm/comm_impl.h"
+
+/* One body per element type and operation; the compiler makes an AVX-512, an AVX2 and a plain copy of each and the loader
+ * picks one. All copies round alike (elementwise, no reassociation, no contraction), so ranks on different CPUs still get
+ * the same bits. The resolvers run before a sanitizer's runtime is up, hence not there. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
+/* NAME: d = d op s. NAME_both: d = s = d op s, the two-rank all-reduce in one pass over memory. */
+#define KERNEL(name, type, expr)                                     \
+	CLONES static void name(void *vd, const void *vs, size_t n)  \
+	{                                                            \
+		type *restrict d = vd;                               \
+		const type *restrict s = vs;                         \
+                                                                     \
+		for (size_t i = 0; i < n; i++) {                     \
+			type a = d[i], b = s[i];                     \
+			d[i] = (expr);                               \
+		}                                                    \
+	}                                                            \
+                                                                     \
+	CLONES static void name##_both(void *vd, void *vs, size_t n) \
+	{                                                            \
+		type *restrict d = vd, *restrict s = vs;             \
+                                                                     \
+		for (size_t i = 0; i < n; i++) {                     \
+			type a = d[i], b = s[i];                     \
+			d[i] = s[i] = (expr);                        \
+		}                                                    \
+	}
+
+/* Integers wrap around, so they are added and multiplied as unsigned. Min and max hand on a NaN of either side. */
+KERNEL(sum_f32, float, (a + b))
+KERNEL(prod_f32, float, (a * b))
+KERNEL(min_f32, float, a < b || a != a ? a : b)
+KERNEL(max_f32, float, a > b || a != a ? a : b)
+KERNEL(sum_f64, double, (a + b))
+KERNEL(prod_f64, double, (a * b))
+KERNEL(min_f64, double, a < b || a != a ? a : b)
+KERNEL(max_f64, double, a > b || a != a ? a : b)
+KERNEL(sum_i32, uint32_t, (a + b))
+KERNEL(prod_i32, uint32_t, (a * b))
+KERNEL(min_i32, int32_t, a < b ? a : b)
+KERNEL(max_i32, int32_t, a > b ? a : b)
+KERNEL(sum_i64, uint64_t, (a + b))
+KERNEL(prod_i64, uint64_t, (a * b))
+KERNEL(min_i64, int64_t, a < b ? a : b)
+KERNEL(max_i64, int64_t, a > b ? a : b)
+KERNEL(sum_u8, uint8_t, (uint8_t)(a + b))
+KERNEL(prod_u8, uint8_t, (uint8_t)(1u * a * b))
+KERNEL(min_u8, uint8_t, a < b ? a : b)
+KERNEL(max_u8, uint8_t, a > b ? a : b)
+
+static inline float bf16_to_f32(uint16_t v)
+{
+	uint32_t u = (uint32_t)v << 16;
+	float f;
+
+	memcpy(&f, &u, sizeof(f));
+	return f;
+}
+
+/* Round to nearest even; a NaN stays one. */
+static inline uint16_t bf16_from_f32(float f)
+{
+	uint32_t u;
+
+	memcpy(&u, &f, sizeof(u));
+	if ((u & 0x7fffffff) > 0x7f800000)
+		return (uint16_t)(u >> 16 | 0x40);
+	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+#define KERNEL_BF16(name, expr)                                             \
+	CLONES static void name(void *vd, const void *vs, size_t n)         \
+	{                                                                   \
+		uint16_t *restrict d = vd;                                  \
+		const uint16_t *restrict s = vs;                            \
+                                                                            \
+		for (size_t i = 0; i < n; i++) {                            \
+			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]); \
+			d[i] = bf16_from_f32(expr);                         \
+		}                                                           \
+	}                                                                   \
+                                                                            \
+	CLONES static void name##_both(void *vd, void *vs, size_t n)        \
+	{                                                                   \
+		uint16_t *restrict d = vd, *restrict s = vs;                \
+                                                                            \
+		for (size_t i = 0; i < n; i++) {                            \
+			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]); \
+			d[i] = s[i] = bf16_from_f32(expr);                  \
+		}                                                           \
+	}
+
+KERNEL_BF16(sum_bf16, (a + b))
+KERNEL_BF16(prod_bf16, (a * b))
+KERNEL_BF16(min_bf16, a < b || a != a ? a : b)
+KERNEL_BF16(max_bf16, a > b || a != a ? a : b)
+
+struct kernels {
+	void (*into)(void *d, const void *s, size_t n);
+	void (*both)(void *d, void *s, size_t n);
+};
+
+/* clang-format off */
+#define ROW(t) \
+	{ {sum_##t, sum_##t##_both}, {prod_##t, prod_##t##_both}, {min_##t, min_##t##_both}, {max_##t, max_##t##_both} }
+/* clang-format on */
+
+static const struct kernels kernels[CT_N_DTYPES][4] = {
+	[CT_F32] = ROW(f32), [CT_F64] = ROW(f64), [CT_I32] = ROW(i32),
+	[CT_I64] = ROW(i64), [CT_U8] = ROW(u8),   [CT_BF16] = ROW(bf16),
+};
+
+static const struct kernels *kernels_of(enum ct_dtype t, enum ct_redop op)
+{
+	return &kernels[t][op == CT_AVG ? CT_SUM : op];
+}
+
+void ct__reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op)
+{
+	kernels_of(t, op)->into(dst, src, n);
+}
+
+#define SCALE(type, expr)                        \
+	do {                                     \
+		type *d = dst;                   \
+		for (size_t i = 0; i < n; i++) { \
+			type a = d[i];           \
+			d[i] = (expr);           \
+		}                                \
+	} while (0)
+
+void ct__reduce_scale(void *dst, size_t n, enum ct_dtype t, int k)
+{
+	switch (t) {
+	case CT_F32:
+		SCALE(float, a / (float)k);
+		return;
+	case CT_F64:
+		SCALE(double, a / (double)k);
+		return;
+	case CT_I32:
+		SCALE(int32_t, a / k);
+		return;
+	case CT_I64:
+		SCALE(int64_t, a / k);
+		return;
+	case CT_U8:
+		SCALE(uint8_t, (uint8_t)(a / k));
+		return;
+	case CT_BF16:
+		SCALE(uint16_t, bf16_from_f32(bf16_to_f32(a) / (float)k));
+		return;
+	case CT_N_DTYPES:
+		break;
+	}
+	CT_ASSERT(!"element type");
+}
+
+/* Small enough for the first cache, where a block stays between its passes. */
+#define BLOCK_BYTES 8192
+
+static char *at(void *p, size_t offset)
+{
+	return (char *)p + offset;
+}
+
+/* All-reduce in place: the first vector collects, the last step writes two. */
+static void reduce_in_place(void *const *v, int n_v, size_t from, size_t n, size_t elem, const struct kernels *k)
+{
+	for (int r = 1; r < n_v - 1; r++)
+		k->into(at(v[0], from), at(v[r], from), n);
+	k->both(at(v[0], from), at(v[n_v - 1], from), n);
+	for (int r = 1; r < n_v - 1; r++)
+		memcpy(at(v[r], from), at(v[0], from), n * elem);
+}
+
+void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t,
+		      enum ct_redop op)
+{
+	_Alignas(64) char acc[BLOCK_BYTES];
+	const struct kernels *k = kernels_of(t, op);
+	size_t elem = ct_dtype_bytes(t), step = BLOCK_BYTES / elem;
+	bool in_place = n_in == n_out && n_in > 1 && op != CT_AVG, taken = false;
+
+	for (int r = 0; r < n_out && in_place; r++)
+		in_place = in[r] == out[r];
+	/* The first output collects, unless it is still to be read. */
+	for (int r = 1; r < n_in; r++)
+		taken |= out[0] == in[r];
+	for (size_t i = 0; i < n; i += step) {
+		size_t m = n - i < step ? n - i : step, from = i * elem;
+		char *sum = taken ? acc : at(out[0], from);
+
+		if (in_place) {
+			reduce_in_place(in, n_in, from, m, elem, k);
+			continue;
+		}
+		if (sum != at(in[0], from))
+			memcpy(sum, at(in[0], from), m * elem);
+		for (int r = 1; r < n_in; r++)
+			k->into(sum, at(in[r], from), m);
+		if (op == CT_AVG)
+			ct__reduce_scale(sum, m, t, n_in);
+		for (int r = 0; r < n_out; r++) {
+			if (at(out[r], from) != sum)
+				memcpy(at(out[r], from), sum, m * elem);
+		}
+	}
+}

@@ -1,0 +1,102 @@
+/* Which communicator back ends there are and which one "auto" means. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "dist/comm/comm_impl.h"
+#include "dist/store/net.h"
+
+struct backend {
+	const char *name;
+	const struct ct_comm_ops *ops; /* NULL: not built */
+	const char *why;
+	enum ct_status (*probe)(void); /* is it really there? NULL: yes */
+};
+
+static const struct backend backends[] = {
+	{"self", &ct__comm_ops_self, NULL, NULL},
+	{"shm", &ct__comm_ops_shm, NULL, NULL},
+#ifdef CT_WITH_GLOO
+	{"gloo", &ct__comm_ops_gloo, NULL, ct__gloo_available},
+	{"hier", &ct__comm_ops_hier, NULL, ct__gloo_available},
+#else
+	{"gloo", NULL, "built with CTRAIN_GLOO=OFF", NULL},
+	{"hier", NULL, "needs gloo, and this was built with CTRAIN_GLOO=OFF", NULL},
+#endif
+};
+
+bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
+{
+	if (i >= CT_ARRAY_LEN(backends))
+		return false;
+	*name = backends[i].name;
+	*available = backends[i].ops != NULL;
+	snprintf(why, why_len, "%s", backends[i].why ? backends[i].why : "");
+	if (backends[i].probe && backends[i].probe() < 0) {
+		*available = false;
+		snprintf(why, why_len, "%s", ct_error_message());
+		ct_error_clear();
+	}
+	return true;
+}
+
+static const struct backend *find(const char *name)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++) {
+		if (strcmp(backends[i].name, name) == 0)
+			return &backends[i];
+	}
+	return NULL;
+}
+
+static const char *auto_backend(const struct ct_world *w)
+{
+	if (w->id.world <= 1)
+		return "self";
+	if (w->n_hosts <= 1)
+		return "shm";
+	for (int i = 1; i < w->id.world; i++) {
+		for (int j = 0; j < i; j++) {
+			if (w->peers[i].node == w->peers[j].node)
+				return "hier";
+		}
+	}
+	return "gloo";
+}
+
+static enum ct_status unknown_backend(const char *name)
+{
+	const char *names[CT_ARRAY_LEN(backends) + 1] = {"auto"};
+	const char *near;
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++)
+		names[i + 1] = backends[i].name;
+	near = ct_suggest(name, names, CT_ARRAY_LEN(names));
+	(void)CT_FAIL(CT_CONFIG, "there is no communicator \"%s\"", name);
+	if (near)
+		ct_error_hint("did you mean \"%s\"?", near);
+	else
+		ct_error_hint("choose auto, self, shm, gloo or hier");
+	return CT_CONFIG;
+}
+
+enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
+{
+	const char *name = strcmp(backend, "auto") == 0 ? auto_backend(world) : backend;
+	const struct backend *b = find(name);
+
+	*out = NULL;
+	if (!b)
+		return unknown_backend(name);
+	if (!b->ops) {
+		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", name, b->why);
+		ct_error_hint(
+			"install gloo (libgloo-dev) and build again with -DCTRAIN_GLOO=ON, or run on one host with shm");
+		return CT_UNSUPPORTED;
+	}
+	/* Also where the back end needs no interface: a wrong name must not wait for the run that has a second host. */
+	if (world->id.world > 1 && opts->iface)
+		CT_TRY(ct_net_check_iface(opts->iface));
+	CT_TRY(ct__comm_open_with(world->id.world > 1 ? b->ops : &ct__comm_ops_self, world, opts, out));
+	return CT_OK;
+}

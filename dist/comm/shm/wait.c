@@ -1,0 +1,295 @@
+/* Waiting in the shared-memory communicator: a short spin while there are CPUs for it, then sleep in slices, each of
+ * which ends with a look at the peers. */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "dist/comm/shm/shm_impl.h"
+
+#define SLICE_NS (50 * CT_MS)
+#define SPIN_MIN_NS 2000
+#define SPIN_MAX_NS 20000
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static void wake_if(struct shm *s, int q, uint32_t at_least)
+{
+	struct shm_rank *r = &s->ranks[q];
+
+	if (atomic_load_explicit(&r->sleeping, memory_order_relaxed) < at_least)
+		return;
+	if (atomic_exchange(&r->sleeping, 0) == 0)
+		return;
+	atomic_fetch_add(&r->bell, 1);
+	syscall(SYS_futex, &r->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* The fence pairs with the one in nap: either the sleeper sees what was published, or we see that it sleeps. */
+void ct__shm_wake(struct shm *s, int q)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	wake_if(s, q, 1);
+}
+
+static void wake_others(struct shm *s, uint32_t at_least)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	for (int q = 0; q < s->base.size; q++) {
+		if (q != s->base.rank)
+			wake_if(s, q, at_least);
+	}
+}
+
+void ct__shm_wake_all(struct shm *s)
+{
+	wake_others(s, 1);
+}
+
+void ct__shm_wake_for_done(struct shm *s)
+{
+	wake_others(s, 2);
+}
+
+enum ct_status ct__shm_advance(struct shm *s, bool greedy)
+{
+	if (s->head)
+		CT_TRY(ct__shm_coll_advance(s, greedy));
+	if (s->p2p_head)
+		CT_TRY(ct__shm_p2p_advance(s));
+	return CT_OK;
+}
+
+static bool is_done(const ct_work *w)
+{
+	return atomic_load_explicit(&w->status, memory_order_relaxed) == CT_OK;
+}
+
+/* Why nothing more will come from rank q, NULL while it is alive. */
+static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_process)
+{
+	struct pollfd p = {.fd = s->pidfd[q], .events = POLLIN};
+	bool ended;
+
+	if (q == s->base.rank)
+		return NULL;
+	ended = look_at_process && p.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
+	/* Looked at after the process: one that closed and then ended left in order, and others may go on without it. */
+	switch (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire)) {
+	case SHM_DEAD:
+		return "gave up";
+	case SHM_CLOSED:
+		return !ct__comm_is_p2p(w->kind) || w->root == q ? "closed the communicator" : NULL;
+	default:
+		return ended ? "ended" : NULL;
+	}
+}
+
+/* What a peer published before it went is complete: only what is still missing then is an error. */
+static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_process)
+{
+	char who[128], what[128];
+
+	for (int q = 0; q < s->base.size; q++) {
+		const char *why = gone(s, w, q, look_at_process);
+
+		if (!why)
+			continue;
+		CT_TRY(ct__shm_advance(s, true));
+		if (is_done(w))
+			return CT_OK;
+		ct__comm_peer_text(&s->base, q, who, sizeof(who));
+		ct__work_text(w, what, sizeof(what));
+		if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_DEAD)
+			return CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)",
+				       who, (int)sizeof(s->ranks[q].reason) - 1, s->ranks[q].reason, what,
+				       (long long)w->seq);
+		return CT_FAIL(CT_PEER_LOST, "%s %s while this rank waited in %s (operation %lld)", who, why, what,
+			       (long long)w->seq);
+	}
+	return CT_OK;
+}
+
+/* Ranks that keep w from completing: not come to it, or come and stopped inside. */
+static bool is_late(const struct shm *s, const ct_work *w, int q, bool *inside)
+{
+	const struct shm_rank *r = &s->ranks[q];
+	uint64_t seq = w->scratch[0];
+
+	*inside = false;
+	if (q == s->base.rank)
+		return false;
+	if (ct__comm_is_p2p(w->kind))
+		return q == w->root;
+	if (atomic_load(&r->posted) <= seq)
+		return true;
+	*inside = true;
+	return atomic_load(&r->done) <= seq &&
+	       (atomic_load(&r->busy) == seq + 1 || atomic_load(&r->staged_in) < atomic_load(&shm_me(s)->staged_in) ||
+		atomic_load(&r->staged_out) < atomic_load(&shm_me(s)->staged_out));
+}
+
+static enum ct_status timed_out(struct shm *s, ct_work *w)
+{
+	char names[512] = "its peers", who[128], what[128];
+	bool inside = false, any_inside = false;
+	size_t len = 0;
+	int n = 0;
+
+	if (!ct__comm_is_p2p(w->kind))
+		CT_TRY(ct__shm_coll_compare(s, w->scratch[0]));
+	for (int q = 0; q < s->base.size; q++) {
+		if (!is_late(s, w, q, &inside) || len >= sizeof(names) - 160)
+			continue;
+		any_inside |= inside;
+		ct__comm_peer_text(&s->base, q, who, sizeof(who));
+		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", n++ ? ", " : "", who);
+	}
+	ct__work_text(w, what, sizeof(what));
+	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s, which %s", what, (long long)w->seq,
+		      (double)s->base.opts.timeout_ns / 1e9, names,
+		      any_inside || n == 0 ? "stopped inside it"
+		      : n > 1              ? "have not come to it"
+					   : "has not come to it");
+	ct_error_hint("is that process stopped, swapped out or at something longer than dist.timeout?");
+	ct__comm_blame(&s->base, w);
+	return CT_TIMEOUT;
+}
+
+/* Sleeps until something is published, for a slice at most. */
+static enum ct_status nap(struct shm *s, ct_work *w, int64_t deadline_ns)
+{
+	struct shm_rank *me = shm_me(s);
+	uint32_t bell;
+	int64_t now;
+
+	atomic_store(&me->sleeping, s->unpublished ? 2 : 1);
+	bell = atomic_load(&me->bell);
+	atomic_thread_fence(memory_order_seq_cst);
+	s->moved = false;
+	CT_TRY(ct__shm_advance(s, true));
+	if (s->moved || is_done(w) || atomic_load(&s->base.dead)) {
+		atomic_store(&me->sleeping, 0);
+		return CT_OK;
+	}
+	CT_TRY(check_peers(s, w, false));
+	now = ct_now_ns();
+	if (!is_done(w) && now < deadline_ns) {
+		int64_t span = deadline_ns - now < SLICE_NS ? deadline_ns - now : SLICE_NS;
+		struct timespec ts = {.tv_sec = span / CT_SEC, .tv_nsec = span % CT_SEC};
+
+		syscall(SYS_futex, &me->bell, FUTEX_WAIT, bell, &ts, NULL, 0);
+		now = ct_now_ns();
+	}
+	atomic_store(&me->sleeping, 0);
+	if (now - s->checked_ns >= SLICE_NS) {
+		s->checked_ns = now;
+		CT_TRY(check_peers(s, w, true));
+	}
+	if (now >= deadline_ns) {
+		CT_TRY(ct__shm_advance(s, true));
+		return is_done(w) ? CT_OK : timed_out(s, w);
+	}
+	return CT_OK;
+}
+
+/* True when something moved. Spinning that pays off may last longer the next time, else shorter. */
+static enum ct_status spin(struct shm *s, bool *moved)
+{
+	int64_t end = ct_now_ns() + s->spin_ns;
+
+	s->moved = false;
+	do {
+		for (int i = 0; i < 16; i++)
+			relax();
+		CT_TRY(ct__shm_advance(s, true));
+	} while (!s->moved && ct_now_ns() < end);
+	*moved = s->moved;
+	if (s->moved)
+		s->spin_ns = s->spin_ns * 2 < SPIN_MAX_NS ? s->spin_ns * 2 : SPIN_MAX_NS;
+	else
+		s->spin_ns = s->spin_ns / 2 > SPIN_MIN_NS ? s->spin_ns / 2 : SPIN_MIN_NS;
+	return CT_OK;
+}
+
+enum ct_status ct__shm_wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
+{
+	struct shm *s = (struct shm *)c;
+
+	CT_TRY(ct__shm_advance(s, true));
+	while (!is_done(w)) {
+		bool moved = false;
+
+		if (atomic_load_explicit(&c->dead, memory_order_acquire))
+			return ct_error_restore(&c->error);
+		if (s->spins)
+			CT_TRY(spin(s, &moved));
+		if (!moved)
+			CT_TRY(nap(s, w, deadline_ns));
+	}
+	return CT_OK;
+}
+
+/* Spinning is for when every rank has a CPU; in a helper thread it would take the one that computes. */
+static bool may_spin(const struct shm *s)
+{
+	cpu_set_t all;
+	int n;
+
+	CPU_ZERO(&all);
+	for (int q = 0; q < s->base.size; q++)
+		CPU_OR(&all, &all, &s->ranks[q].cpus);
+	n = CPU_COUNT(&all);
+	for (int q = 0; q < s->base.size; q++) {
+		/* A quota of CPU time below the mask: ranks share it. */
+		if (s->ranks[q].cpu_limit < CPU_COUNT(&s->ranks[q].cpus) && s->ranks[q].cpu_limit < n)
+			n = s->ranks[q].cpu_limit;
+	}
+	return !s->base.opts.nested && s->base.size <= n;
+}
+
+enum ct_status ct__shm_watch_open(struct shm *s)
+{
+	char who[128];
+
+	for (int q = 0; q < s->base.size; q++) {
+		int pid = s->base.world->peers[q].pid;
+
+		if (pid <= 0 || pid == getpid())
+			continue;
+		/* Where the kernel has no pidfds the store's heartbeat alone has to notice a death. */
+		s->pidfd[q] = (int)syscall(SYS_pidfd_open, pid, 0);
+		if (s->pidfd[q] < 0 && errno == ESRCH) {
+			/* All have met: this one may be through already. */
+			if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_CLOSED)
+				continue;
+			ct__comm_peer_text(&s->base, q, who, sizeof(who));
+			return CT_FAIL(CT_PEER_LOST, "%s ended while the communicator was opened", who);
+		}
+	}
+	s->spins = may_spin(s);
+	s->spin_ns = SPIN_MAX_NS;
+	return CT_OK;
+}
+
+void ct__shm_watch_close(struct shm *s)
+{
+	for (int q = 0; s->pidfd && q < s->base.size; q++) {
+		if (s->pidfd[q] >= 0)
+			close(s->pidfd[q]);
+	}
+}

@@ -1,0 +1,153 @@
+/* Who is late? What the store's heartbeats say when a collective timed out. */
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "dist/rendezvous/rendezvous.h"
+#include "dist/store/failure.h"
+#include "dist/store/wire.h"
+
+#define FRESH_NS (2500 * CT_MS) /* hearts beat each second: who lives has beaten again by then, on a busy machine too */
+#define POLL_MS 50
+#define ON_ITS_WAY_S 0.2
+#define ANSWER_NS (3 * CT_SEC)
+
+/* The more, the worse. */
+enum lateness { LATE_NOT, LATE_BEHIND, LATE_SILENT, LATE_LEFT, LATE_GONE };
+
+/* Has the member's heart beaten after we began to ask, `asked_s` ago? A beat that may have been on its way by then
+ * does not count. Who has no watchdog (never beat) is not judged by it. */
+static bool has_spoken(const struct ct_member_state *m, double asked_s)
+{
+	return m->beat_age_s < 0 || m->beat_age_s < asked_s - ON_ITS_WAY_S;
+}
+
+static enum lateness lateness(const struct ct_member_state *m, int64_t seq, double asked_s)
+{
+	if (m->left)
+		return LATE_LEFT;
+	if (!m->connected)
+		return LATE_GONE;
+	if (!has_spoken(m, asked_s))
+		return LATE_SILENT;
+	return m->seq >= 0 && m->seq < seq ? LATE_BEHIND : LATE_NOT;
+}
+
+static bool all_spoke(const struct ct_member_state *m, int n, int own, double asked_s)
+{
+	for (int i = 0; i < n; i++) {
+		if (m[i].rank != own && m[i].connected && !has_spoken(&m[i], asked_s))
+			return false;
+	}
+	return true;
+}
+
+/* The members' states once all have spoken, or as they are after FRESH_NS. *asked_s: how long before the last
+ * question the first one was. */
+static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m, int *n, double *asked_s)
+{
+	int64_t start = ct_now_ns();
+
+	for (;;) {
+		*asked_s = (double)(ct_now_ns() - start) / 1e9;
+		CT_TRY(ct_store_members_by(w->store, ct_deadline_in(ANSWER_NS), m, n));
+		if (all_spoke(*m, *n, w->id.rank, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
+			return CT_OK;
+		ct_free(*m);
+		(void)poll(NULL, 0, POLL_MS);
+	}
+}
+
+static void describe(const struct ct_member_state *m, enum lateness how, int64_t seq, const char *others,
+		     struct ct_failure *out)
+{
+	switch (how) {
+	case LATE_GONE:
+		ct_failure_set(out, m, CT_TIMEOUT, "is gone%s", others);
+		break;
+	case LATE_LEFT:
+		ct_failure_set(out, m, CT_TIMEOUT, "has left the run while others wait for collective %" PRId64 "%s",
+			       seq, others);
+		break;
+	case LATE_SILENT:
+		ct_failure_set(out, m, CT_TIMEOUT, "has not answered for %.0f s%s", m->beat_age_s, others);
+		snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s",
+			 m->pid, m->host);
+		break;
+	default:
+		ct_failure_set(out, m, CT_TIMEOUT, "is alive but has not entered collective %" PRId64 "%s", seq,
+			       others);
+		snprintf(out->hint, sizeof(out->hint),
+			 "see what it does: `gdb -p %d -batch -ex 'thread apply all bt'` on %s; if it is "
+			 "only slow, raise dist.timeout",
+			 m->pid, m->host);
+		break;
+	}
+}
+
+/* " (and rank 2, 3)" */
+static void name_others(struct ct_str *b, const struct ct_member_state *m, int n, const struct ct_member_state *worst,
+			int own, int64_t seq, double asked_s)
+{
+	int named = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (&m[i] != worst && m[i].rank != own &&
+		    lateness(&m[i], seq, asked_s) == lateness(worst, seq, asked_s) && named++ < 8)
+			ct_str_addf(b, "%s%d", named == 1 ? " (and so rank " : ", ", m[i].rank);
+	}
+	if (named > 0)
+		ct_str_add(b, named > 8 ? ", ...)" : ")");
+}
+
+/* A store that does not answer is itself the news: its owner is stopped, or its host is silent. */
+static enum ct_status blame_owner(struct ct_world *w, struct ct_failure *out)
+{
+	struct ct_member_state m = {.seq = -1};
+	struct ct_failure f;
+
+	if (ct_store_watch(w->store, 0, &f) == CT_OK) {
+		*out = f;
+		return CT_OK;
+	}
+	ct_store_owner(w->store, &m.rank, &m.pid, m.host);
+	ct_failure_set(out, &m, CT_TIMEOUT, "serves the store of this run and has not answered for %d s",
+		       (int)(ANSWER_NS / CT_SEC));
+	snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s", m.pid,
+		 m.host);
+	ct_error_clear();
+	return CT_OK;
+}
+
+enum ct_status ct_world_blame(struct ct_world *w, int64_t seq, struct ct_failure *out)
+{
+	const struct ct_member_state *worst = NULL;
+	enum lateness how = LATE_NOT;
+	struct ct_str others = {0};
+	struct ct_member_state *m;
+	double asked_s;
+	int n;
+
+	if (!w->store)
+		return CT_NOT_FOUND;
+	if (ct_store_beat(w->store, seq, "") != CT_OK || states_now(w, &m, &n, &asked_s) != CT_OK)
+		return blame_owner(w, out);
+	for (int i = 0; i < n; i++) {
+		enum lateness l = m[i].rank == w->id.rank ? LATE_NOT : lateness(&m[i], seq, asked_s);
+
+		if (l > how || (l == how && l != LATE_NOT && m[i].seq < worst->seq)) {
+			worst = &m[i];
+			how = l;
+		}
+	}
+	if (worst) {
+		name_others(&others, m, n, worst, w->id.rank, seq, asked_s);
+		describe(worst, how, seq, ct_str_text(&others), out);
+	}
+	ct_str_release(&others);
+	ct_free(m);
+	return worst ? CT_OK : CT_NOT_FOUND;
+}

@@ -1,0 +1,361 @@
+#include "dist/rendezvous/handshake_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "dist/store/failure.h"
+#include "dist/store/net.h"
+#include "dist/store/wire.h"
+
+#define CT_LOG_COMPONENT "dist"
+#include "base/log.h"
+
+#define TABLE_ROWS 16
+
+struct hello {
+	struct ct_peer peer;
+	char net_key[128];
+	int world;
+};
+
+static unsigned long inode_of(const char *path)
+{
+	struct stat s;
+
+	return stat(path, &s) == 0 ? (unsigned long)s.st_ino : 0;
+}
+
+void ct__host_facts(struct ct__host_facts *out)
+{
+	char boot[64] = "";
+	char *text;
+	size_t len;
+
+	*out = (struct ct__host_facts){.pid = (int)getpid()};
+	if (gethostname(out->host, sizeof(out->host) - 1) != 0)
+		ct_wire_copy(out->host, sizeof(out->host), "unknown");
+	if (ct_file_read("/proc/sys/kernel/random/boot_id", 4096, &text, &len) == CT_OK) {
+		text[strcspn(text, "\n")] = '\0';
+		ct_wire_copy(boot, sizeof(boot), text);
+		ct_free(text);
+	} else {
+		ct_error_clear();
+		ct_wire_copy(boot, sizeof(boot), out->host);
+	}
+	snprintf(out->host_key, sizeof(out->host_key), "%s/%lu", boot, inode_of("/proc/self/ns/pid"));
+	snprintf(out->net_key, sizeof(out->net_key), "%s/%lu", boot, inode_of("/proc/self/ns/net"));
+}
+
+enum ct_status ct__verdict_publish(struct ct_world *w, const char *key, enum ct_status st, const void *extra,
+				   size_t len)
+{
+	struct ct_error e;
+	struct ct_str b = {0};
+	enum ct_status set;
+
+	ct_error_save(&e);
+	ct_wire_put_u32(&b, (uint32_t)st);
+	if (st == CT_OK) {
+		ct_str_add_bytes(&b, extra, len);
+	} else {
+		ct_wire_put_str(&b, e.message);
+		ct_wire_put_str(&b, e.hint);
+	}
+	set = ct_str_status(&b);
+	if (set == CT_OK)
+		set = ct_store_set(w->store, key, ct_str_text(&b), b.len);
+	ct_str_release(&b);
+	if (st == CT_OK)
+		return set;
+	return ct_error_restore(&e);
+}
+
+enum ct_status ct__verdict_wait(struct ct_world *w, const char *key, int64_t deadline_ns, bool *heard, char **extra,
+				size_t *len)
+{
+	struct ct_wire_reader r;
+	struct ct_error e = {0};
+	char *text;
+	size_t n;
+
+	*heard = false;
+	CT_TRY(ct_store_get(w->store, key, deadline_ns, &text, &n));
+	*heard = true;
+	r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = n};
+	e.status = (enum ct_status)ct_wire_u32(&r);
+	if (e.status == CT_OK && !r.bad) {
+		*len = r.left;
+		memmove(text, text + (n - r.left), r.left);
+		text[r.left] = '\0';
+		*extra = text;
+		return CT_OK;
+	}
+	ct_wire_str(&r, e.message, sizeof(e.message));
+	ct_wire_str(&r, e.hint, sizeof(e.hint));
+	ct_free(text);
+	if (r.bad || e.status > 0)
+		return CT_FAIL(CT_COMM, "rank 0's word under \"%s\" cannot be read", key);
+	return ct_error_restore(&e);
+}
+
+static void put_hello(struct ct_str *b, const struct hello *h)
+{
+	ct_wire_put_u32(b, (uint32_t)h->peer.pid);
+	ct_wire_put_u32(b, (uint32_t)h->world);
+	ct_wire_put_str(b, h->peer.host);
+	ct_wire_put_str(b, h->peer.host_key);
+	ct_wire_put_str(b, h->peer.addr);
+	ct_wire_put_str(b, h->net_key);
+}
+
+static void read_hello(struct ct_wire_reader *r, int rank, struct hello *h)
+{
+	*h = (struct hello){.peer.rank = rank};
+	h->peer.pid = (int)ct_wire_u32(r);
+	h->world = (int)ct_wire_u32(r);
+	ct_wire_str(r, h->peer.host, sizeof(h->peer.host));
+	ct_wire_str(r, h->peer.host_key, sizeof(h->peer.host_key));
+	ct_wire_str(r, h->peer.addr, sizeof(h->peer.addr));
+	ct_wire_str(r, h->net_key, sizeof(h->net_key));
+}
+
+static void member_row(struct ct_str *b, int rank, const struct ct_member_state *m)
+{
+	if (m)
+		ct_str_addf(b, "\n  rank %-4d host %-20s pid %-8d %s", rank, m->host, m->pid,
+			    m->left        ? "left"
+			    : m->connected ? "here"
+					   : "gone");
+	else
+		ct_str_addf(b, "\n  rank %-4d MISSING", rank);
+}
+
+/* Replaces a timeout of the store by a table of who came. */
+static enum ct_status name_missing(struct ct_world *w, double waited_s)
+{
+	struct ct_str missing = {0}, table = {0};
+	struct ct_member_state *m;
+	int n, at = 0, n_missing = 0, rows = 0;
+
+	if (ct_store_members_by(w->store, ct_deadline_in(2 * CT_SEC), &m, &n) != CT_OK)
+		return ct_error_status();
+	for (int rank = 0; rank < w->id.world; rank++) {
+		bool here;
+
+		while (at < n && m[at].rank < rank)
+			at++;
+		here = at < n && m[at].rank == rank && m[at].connected;
+		if (!here && n_missing++ < TABLE_ROWS)
+			ct_str_addf(&missing, "%s%d", missing.len ? ", " : "", rank);
+		/* The rows of those who are not here are the ones that matter. */
+		if (rows < TABLE_ROWS && (!here || w->id.world <= TABLE_ROWS)) {
+			member_row(&table, rank, at < n && m[at].rank == rank ? &m[at] : NULL);
+			rows++;
+		}
+	}
+	(void)CT_FAIL(CT_TIMEOUT, "after %.1f s %d of %d ranks are missing: %s%s%s", waited_s, n_missing, w->id.world,
+		      ct_str_text(&missing), n_missing > TABLE_ROWS ? ", ..." : "", ct_str_text(&table));
+	ct_error_hint("see the output of the missing ranks: did they start, and can their hosts reach %s?", w->id.init);
+	ct_str_release(&missing);
+	ct_str_release(&table);
+	ct_free(m);
+	return CT_TIMEOUT;
+}
+
+static enum ct_status check_hello(const struct ct_world *w, const struct hello *h)
+{
+	char who[CT_MEMBER_TEXT];
+
+	if (h->world == w->id.world)
+		return CT_OK;
+	ct_member_text(who, sizeof(who), h->peer.rank, h->peer.pid, h->peer.host);
+	(void)CT_FAIL(CT_MISMATCH, "%s was started for a world of %d ranks, rank 0 for %d", who, h->world, w->id.world);
+	ct_error_hint("start all ranks with the same number of processes and nodes");
+	return CT_MISMATCH;
+}
+
+/* Rank 0 collects all introductions into `all`. */
+static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct_str *all)
+{
+	int64_t start = ct_now_ns();
+
+	for (int rank = 0; rank < w->id.world; rank++) {
+		struct ct_wire_reader r;
+		enum ct_status st;
+		struct hello h;
+		char key[32], *text;
+		size_t len;
+
+		snprintf(key, sizeof(key), "hello/%d", rank);
+		st = ct_store_get(w->store, key, deadline_ns, &text, &len);
+		if (st == CT_TIMEOUT)
+			return name_missing(w, (double)(ct_now_ns() - start) / 1e9);
+		CT_TRY(st);
+		r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = len};
+		read_hello(&r, rank, &h);
+		ct_free(text);
+		if (!ct_wire_done(&r))
+			return CT_FAIL(CT_COMM, "the introduction of rank %d cannot be read", rank);
+		CT_TRY(check_hello(w, &h));
+		put_hello(all, &h);
+	}
+	return ct_str_status(all);
+}
+
+static enum ct_status introduce(struct ct_world *w, const struct hello *me, int64_t deadline_ns)
+{
+	struct ct_str b = {0}, all = {0};
+	enum ct_status st;
+	char key[32];
+
+	put_hello(&b, me);
+	st = ct_str_status(&b);
+	snprintf(key, sizeof(key), "hello/%d", w->id.rank);
+	if (st == CT_OK)
+		st = ct_store_set(w->store, key, ct_str_text(&b), b.len);
+	ct_str_release(&b);
+	CT_TRY(st);
+	if (w->id.rank != 0)
+		return CT_OK;
+	ct_wire_put_u32(&all, (uint32_t)w->id.world);
+	st = collect(w, deadline_ns, &all);
+	st = ct__verdict_publish(w, "world", st, ct_str_text(&all), all.len);
+	ct_str_release(&all);
+	return st;
+}
+
+/* Everybody's introduction, in rank order. */
+static enum ct_status hear(struct ct_world *w, int64_t deadline_ns, struct hello *all)
+{
+	int64_t start = ct_now_ns();
+	struct ct_wire_reader r;
+	enum ct_status st;
+	uint32_t world;
+	char *text;
+	size_t len;
+	bool heard;
+
+	/* Rank 0's own deadline comes first, and its verdict says more than ours. */
+	st = ct__verdict_wait(w, "world", deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &heard,
+			      &text, &len);
+	if (st == CT_TIMEOUT && !heard)
+		return name_missing(w, (double)(ct_now_ns() - start) / 1e9);
+	CT_TRY(st);
+	r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = len};
+	world = ct_wire_u32(&r);
+	for (int i = 0; world == (uint32_t)w->id.world && i < w->id.world; i++)
+		read_hello(&r, i, &all[i]);
+	ct_free(text);
+	if (world != (uint32_t)w->id.world) {
+		(void)CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, rank 0 for %u", w->id.rank,
+			      w->id.world, (unsigned)world);
+		ct_error_hint("start all ranks with the same number of processes and nodes");
+		return CT_MISMATCH;
+	}
+	return ct_wire_done(&r) ? CT_OK : CT_FAIL(CT_COMM, "rank 0's list of ranks cannot be read");
+}
+
+static bool spans_networks(const struct hello *all, int n)
+{
+	for (int i = 1; i < n; i++) {
+		if (strcmp(all[i].net_key, all[0].net_key) != 0)
+			return true;
+	}
+	return false;
+}
+
+static const char *first_routable(const struct hello *all, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (!ct_net_is_loopback(all[i].peer.addr))
+			return all[i].peer.addr;
+	}
+	return NULL;
+}
+
+/* A rank that reached the store through loopback (its own host's name maps to 127.0.1.1, as Debian does) gives the
+ * others the address it has on the way to a rank that did not. */
+static enum ct_status fix_loopback(struct ct_world *w, struct hello *all, int64_t deadline_ns)
+{
+	const char *target = first_routable(all, w->id.world);
+	struct hello *me = &all[w->id.rank];
+	char key[32];
+
+	if (!spans_networks(all, w->id.world))
+		return CT_OK;
+	if (!target) {
+		(void)CT_FAIL(CT_COMM, "the ranks are on several hosts, and all of them reached %s through loopback",
+			      w->id.init);
+		ct_error_hint("is a port forwarded? Give the address that rank 0 has on the network (--master-addr)");
+		return CT_COMM;
+	}
+	if (ct_net_is_loopback(me->peer.addr)) {
+		CT_TRY(ct_net_route_source(target, me->peer.addr, sizeof(me->peer.addr)));
+		CT_INFO("address %s: the one on the way to %s, for this rank reached the store through loopback",
+			me->peer.addr, target);
+		snprintf(key, sizeof(key), "addr/%d", w->id.rank);
+		CT_TRY(ct_store_set(w->store, key, me->peer.addr, strlen(me->peer.addr)));
+	}
+	for (int i = 0; i < w->id.world; i++) {
+		char *text;
+		size_t len;
+
+		if (!ct_net_is_loopback(all[i].peer.addr))
+			continue;
+		snprintf(key, sizeof(key), "addr/%d", i);
+		CT_TRY(ct_store_get(w->store, key, deadline_ns, &text, &len));
+		ct_wire_copy(all[i].peer.addr, sizeof(all[i].peer.addr), text);
+		ct_free(text);
+	}
+	return CT_OK;
+}
+
+/* Numbers the hosts in rank order, and fills in what the environment left open. */
+static void number_hosts(struct ct_world *w)
+{
+	struct ct_identity *id = &w->id;
+	int local_rank = 0, local_world = 0;
+
+	for (int i = 0; i < id->world; i++) {
+		int first = 0;
+
+		while (strcmp(w->peers[first].host_key, w->peers[i].host_key) != 0)
+			first++;
+		w->peers[i].node = first == i ? w->n_hosts++ : w->peers[first].node;
+	}
+	for (int i = 0; i < id->world; i++) {
+		bool here = w->peers[i].node == w->peers[id->rank].node;
+
+		local_world += here;
+		local_rank += here && i < id->rank;
+	}
+	id->local_rank = id->local_rank < 0 ? local_rank : id->local_rank;
+	id->local_world = id->local_world < 0 ? local_world : id->local_world;
+	id->node = id->node < 0 ? w->peers[id->rank].node : id->node;
+	id->n_nodes = id->n_nodes < 0 ? w->n_hosts : id->n_nodes;
+}
+
+enum ct_status ct__hello_exchange(struct ct_world *w, const struct ct__host_facts *facts, int64_t deadline_ns)
+{
+	struct hello me = {.peer = {.rank = w->id.rank, .pid = facts->pid}, .world = w->id.world}, *all;
+	enum ct_status st;
+
+	ct_wire_copy(me.peer.host, sizeof(me.peer.host), facts->host);
+	ct_wire_copy(me.peer.host_key, sizeof(me.peer.host_key), facts->host_key);
+	ct_wire_copy(me.net_key, sizeof(me.net_key), facts->net_key);
+	CT_TRY(ct_store_local_addr(w->store, me.peer.addr, sizeof(me.peer.addr)));
+	CT_TRY_ALLOC(all = CT_NEW_ARRAY(struct hello, (size_t)w->id.world));
+	CT_TRY_GOTO(introduce(w, &me, deadline_ns), st, out);
+	CT_TRY_GOTO(hear(w, deadline_ns, all), st, out);
+	CT_TRY_GOTO(fix_loopback(w, all, deadline_ns), st, out);
+	for (int i = 0; i < w->id.world; i++)
+		w->peers[i] = all[i].peer;
+	number_hosts(w);
+out:
+	ct_free(all);
+	return st;
+}

@@ -1,0 +1,431 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "dist/rendezvous/init_url_impl.h"
+#include "dist/rendezvous/nodelist_impl.h"
+#include "dist/rendezvous/rendezvous.h"
+#include "dist/store/table.h"
+#include "dist/store/wire.h"
+
+#define CT_LOG_COMPONENT "dist"
+#include "base/log.h"
+
+#define MAX_NODES 65536
+#define DEFAULT_PORT 29500 /* as PyTorch's */
+#define PORT_BASE 20000
+#define PORT_SPAN 20000
+
+struct env {
+	ct_getenv_fn get;
+	void *user;
+};
+
+static const char *value(const struct env *e, const char *name)
+{
+	return name ? e->get(name, e->user) : NULL;
+}
+
+/* Where each launcher says what. NULL: it does not. */
+struct source {
+	enum ct_launcher by;
+	const char *sign[2]; /* one of them set: this launcher started us */
+	const char *rank, *world, *local_rank, *local_world, *node, *n_nodes, *restart;
+};
+
+/* In order of precedence. */
+static const struct source sources[] = {
+	{CT_LAUNCHER_CTRAIN,
+	 {"CTRAIN_STORE", NULL},
+	 "RANK",
+	 "WORLD_SIZE",
+	 "LOCAL_RANK",
+	 "LOCAL_WORLD_SIZE",
+	 "CTRAIN_NODE_RANK",
+	 "CTRAIN_N_NODES",
+	 "CTRAIN_RESTART"},
+	{CT_LAUNCHER_TORCHRUN,
+	 {"TORCHELASTIC_RUN_ID", NULL},
+	 "RANK",
+	 "WORLD_SIZE",
+	 "LOCAL_RANK",
+	 "LOCAL_WORLD_SIZE",
+	 "GROUP_RANK",
+	 "GROUP_WORLD_SIZE",
+	 "TORCHELASTIC_RESTART_COUNT"},
+	{CT_LAUNCHER_ENV,
+	 {"RANK", "WORLD_SIZE"},
+	 "RANK",
+	 "WORLD_SIZE",
+	 "LOCAL_RANK",
+	 "LOCAL_WORLD_SIZE",
+	 NULL,
+	 NULL,
+	 NULL},
+	{CT_LAUNCHER_MPI,
+	 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+	 "OMPI_COMM_WORLD_RANK",
+	 "OMPI_COMM_WORLD_SIZE",
+	 "OMPI_COMM_WORLD_LOCAL_RANK",
+	 "OMPI_COMM_WORLD_LOCAL_SIZE",
+	 NULL,
+	 NULL,
+	 NULL},
+	{CT_LAUNCHER_SLURM,
+	 {"SLURM_STEP_NUM_TASKS", NULL},
+	 "SLURM_PROCID",
+	 "SLURM_STEP_NUM_TASKS",
+	 "SLURM_LOCALID",
+	 NULL,
+	 "SLURM_NODEID",
+	 "SLURM_STEP_NUM_NODES",
+	 "SLURM_RESTART_COUNT"},
+	{CT_LAUNCHER_SLURM,
+	 {"SLURM_NTASKS", NULL},
+	 "SLURM_PROCID",
+	 "SLURM_NTASKS",
+	 "SLURM_LOCALID",
+	 NULL,
+	 "SLURM_NODEID",
+	 "SLURM_STEP_NUM_NODES",
+	 "SLURM_RESTART_COUNT"},
+	{CT_LAUNCHER_MPI,
+	 {"PMI_RANK", "PMI_SIZE"},
+	 "PMI_RANK",
+	 "PMI_SIZE",
+	 "MPI_LOCALRANKID",
+	 "MPI_LOCALNRANKS",
+	 NULL,
+	 NULL,
+	 NULL},
+};
+
+const char *ct_launcher_name(enum ct_launcher l)
+{
+	static const char *const names[] = {"none", "ctrain", "torchrun", "env", "slurm", "mpi"};
+
+	return names[l];
+}
+
+/* Absent: *out stays. */
+static enum ct_status read_int(const struct env *e, const char *name, int *out)
+{
+	const char *text = value(e, name);
+	int64_t v;
+
+	if (!text)
+		return CT_OK;
+	if (ct_parse_i64(text, &v) != CT_OK || v < 0 || v > INT32_MAX) {
+		(void)CT_FAIL(CT_USAGE, "%s is \"%.60s\", which is no number from 0 up", name, text);
+		ct_error_hint("unset %s, or let the launcher set it", name);
+		return CT_USAGE;
+	}
+	*out = (int)v;
+	return CT_OK;
+}
+
+static enum ct_status contradiction(const char *a, int va, const char *b, int vb, const char *why)
+{
+	return CT_FAIL(CT_USAGE, "%s=%d and %s=%d contradict each other: %s", a, va, b, vb, why);
+}
+
+static enum ct_status half_set(const char *have, const char *missing)
+{
+	(void)CT_FAIL(CT_USAGE, "%s is set and %s is not", have, missing);
+	ct_error_hint("set both, or unset %s to let ctrain start its own ranks", have);
+	return CT_USAGE;
+}
+
+/* A batch shell has SLURM_NTASKS and SLURM_PROCID too, but no step; where a step counts its tasks, that count holds. */
+static bool is_uncounted_step(const struct env *e)
+{
+	return !value(e, "SLURM_STEP_NUM_TASKS") && value(e, "SLURM_STEP_ID") && value(e, "SLURM_PROCID");
+}
+
+static bool started_by(const struct env *e, const struct source *s)
+{
+	const char *world;
+
+	if (!value(e, s->sign[0]) && !value(e, s->sign[1]))
+		return false;
+	if (strcmp(s->sign[0], "SLURM_NTASKS") == 0 && !is_uncounted_step(e))
+		return false;
+	/* `srun --pty bash` is a step of one task, and whatever is typed there inherits its variables. */
+	world = s->by == CT_LAUNCHER_SLURM ? value(e, s->world) : NULL;
+	return !world || (strcmp(world, "1") != 0 && strcmp(world, "0") != 0);
+}
+
+static enum ct_status read_place(const struct env *e, const struct source *s, struct ct_identity *id)
+{
+	if (!value(e, s->rank) || !value(e, s->world)) {
+		bool both = !value(e, s->rank) && !value(e, s->world);
+
+		return half_set(both                ? s->sign[0]
+				: value(e, s->rank) ? s->rank
+						    : s->world,
+				value(e, s->rank) ? s->world : s->rank);
+	}
+	CT_TRY(read_int(e, s->rank, &id->rank));
+	CT_TRY(read_int(e, s->world, &id->world));
+	CT_TRY(read_int(e, s->local_rank, &id->local_rank));
+	CT_TRY(read_int(e, s->local_world, &id->local_world));
+	CT_TRY(read_int(e, s->node, &id->node));
+	CT_TRY(read_int(e, s->n_nodes, &id->n_nodes));
+	CT_TRY(read_int(e, s->restart, &id->restart));
+	if (s->by == CT_LAUNCHER_SLURM && id->node >= 0 && value(e, "SLURM_STEP_TASKS_PER_NODE"))
+		CT_TRY(ct__countlist_at(value(e, "SLURM_STEP_TASKS_PER_NODE"), id->node, &id->local_world));
+	return CT_OK;
+}
+
+static enum ct_status check_place(const struct source *s, const struct ct_identity *id)
+{
+	const char *local_world = s->local_world ? s->local_world : "SLURM_STEP_TASKS_PER_NODE";
+
+	if (id->rank >= id->world)
+		return contradiction(s->rank, id->rank, s->world, id->world, "ranks count from 0");
+	if (id->local_rank >= 0 && id->local_world >= 0 && id->local_rank >= id->local_world)
+		return contradiction(s->local_rank, id->local_rank, local_world, id->local_world,
+				     "local ranks count from 0");
+	if (id->local_world > id->world)
+		return contradiction(local_world, id->local_world, s->world, id->world,
+				     "a host has no more ranks than there are");
+	if (id->local_rank > id->rank)
+		return contradiction(s->local_rank, id->local_rank, s->rank, id->rank,
+				     "a host numbers its ranks in rank order");
+	if (id->node >= 0 && id->n_nodes >= 0 && id->node >= id->n_nodes)
+		return contradiction(s->node, id->node, s->n_nodes, id->n_nodes, "nodes count from 0");
+	if (id->n_nodes > id->world)
+		return contradiction(s->n_nodes, id->n_nodes, s->world, id->world, "every node has a rank");
+	return CT_OK;
+}
+
+/* RANK set by hand inside a Slurm step or an mpirun that says otherwise. */
+static enum ct_status check_against(const struct env *e, const struct source *s, const struct source *other,
+				    const struct ct_identity *id)
+{
+	int rank = -1, world = -1;
+
+	if (!started_by(e, other))
+		return CT_OK;
+	CT_TRY(read_int(e, other->rank, &rank));
+	CT_TRY(read_int(e, other->world, &world));
+	if (rank >= 0 && rank != id->rank)
+		return contradiction(s->rank, id->rank, other->rank, rank, "unset one of them");
+	if (world >= 0 && world != id->world)
+		return contradiction(s->world, id->world, other->world, world, "unset one of them");
+	return CT_OK;
+}
+
+static enum ct_status master_port(const struct env *e, int fallback, int *port)
+{
+	const char *text = value(e, "MASTER_PORT");
+
+	*port = fallback;
+	return text ? ct__init_port_parse(text, "MASTER_PORT", port) : CT_OK;
+}
+
+static enum ct_status meet(const struct env *e, struct ct_identity *id, const char *fallback_host, int port)
+{
+	const char *addr = value(e, "MASTER_ADDR");
+
+	if (addr && addr[0] == '\0')
+		return CT_FAIL(CT_USAGE, "MASTER_ADDR is set but empty");
+	return ct__init_url_make(id->init, sizeof(id->init), "tcp", addr ? addr : fallback_host, port);
+}
+
+static enum ct_status meet_env(const struct env *e, struct ct_identity *id)
+{
+	int port;
+
+	if (!value(e, "MASTER_ADDR") || !value(e, "MASTER_PORT")) {
+		if (id->world == 1)
+			return ct__init_url_make(id->init, sizeof(id->init), "tcp", "127.0.0.1", DEFAULT_PORT);
+		return half_set("WORLD_SIZE", value(e, "MASTER_ADDR") ? "MASTER_PORT" : "MASTER_ADDR");
+	}
+	CT_TRY(master_port(e, 0, &port));
+	/* torchrun's own store listens on MASTER_PORT. */
+	if (id->by == CT_LAUNCHER_TORCHRUN)
+		port += port < 65535 ? 1 : -1;
+	return meet(e, id, NULL, port);
+}
+
+static enum ct_status meet_slurm(const struct env *e, struct ct_identity *id)
+{
+	const char *list = value(e, "SLURM_STEP_NODELIST");
+	int job = 0, step = 0, port;
+	char **names = NULL;
+	size_t n = 0;
+	enum ct_status st;
+
+	CT_TRY(read_int(e, "SLURM_JOB_ID", &job));
+	CT_TRY(read_int(e, "SLURM_STEP_ID", &step));
+	CT_TRY(master_port(e, PORT_BASE + (job % PORT_SPAN + step % PORT_SPAN), &port));
+	if (!list)
+		list = value(e, "SLURM_JOB_NODELIST");
+	if (!list && !value(e, "MASTER_ADDR"))
+		return half_set("SLURM_PROCID", "SLURM_STEP_NODELIST");
+	if (list)
+		CT_TRY(ct__nodelist_expand(list, MAX_NODES, &names, &n));
+	st = meet(e, id, n > 0 ? names[0] : NULL, port);
+	ct__nodelist_free(names, n);
+	return st;
+}
+
+static enum ct_status meet_mpi(const struct env *e, struct ct_identity *id)
+{
+	const char *job = value(e, "PMIX_NAMESPACE");
+	bool one_host = id->local_world == id->world;
+	int port;
+
+	if (!job)
+		job = value(e, "OMPI_MCA_ess_base_jobid");
+	CT_TRY(master_port(e, job ? PORT_BASE + (int)(ct_text_hash(job) % PORT_SPAN) : DEFAULT_PORT, &port));
+	if (!one_host && !value(e, "MASTER_ADDR")) {
+		(void)CT_FAIL(CT_USAGE,
+			      "mpirun started %d ranks on several hosts, and MASTER_ADDR does not say where rank 0 is",
+			      id->world);
+		ct_error_hint(
+			"name the host of rank 0: -x MASTER_ADDR=HOST (Open MPI) or -genv MASTER_ADDR HOST (MPICH)");
+		return CT_USAGE;
+	}
+	return meet(e, id, "127.0.0.1", port);
+}
+
+static enum ct_status find_meeting(const struct env *e, const char *override, struct ct_identity *id)
+{
+	struct ct_init_url url;
+	char text[300];
+
+	if (id->by == CT_LAUNCHER_CTRAIN) {
+		snprintf(text, sizeof(text), "store://%s", value(e, "CTRAIN_STORE"));
+		if (ct__init_url_parse(text, &url) != CT_OK)
+			return ct_error_wrap("CTRAIN_STORE");
+		return ct__init_url_make(id->init, sizeof(id->init), "store", url.host, url.port);
+	}
+	if (override) {
+		CT_TRY(ct__init_url_parse(override, &url));
+		if (url.scheme == CT_INIT_STORE)
+			return CT_FAIL(CT_USAGE, "init URL \"%.200s\": store:// is for ctrain's own launcher",
+				       override);
+		if (url.scheme != CT_INIT_ENV) {
+			ct_wire_copy(id->init, sizeof(id->init), override);
+			return CT_OK;
+		}
+	}
+	switch (id->by) {
+	case CT_LAUNCHER_SLURM:
+		return meet_slurm(e, id);
+	case CT_LAUNCHER_MPI:
+		return meet_mpi(e, id);
+	default:
+		return meet_env(e, id);
+	}
+}
+
+static void name_run(const struct env *e, struct ct_identity *id)
+{
+	const char *own = value(e, "CTRAIN_RUN_ID"), *torch = value(e, "TORCHELASTIC_RUN_ID");
+	const char *job = value(e, "SLURM_JOB_ID"), *step = value(e, "SLURM_STEP_ID"),
+		   *mpi = value(e, "PMIX_NAMESPACE");
+
+	if (own)
+		ct_wire_copy(id->run_id, sizeof(id->run_id), own);
+	else if (id->by == CT_LAUNCHER_TORCHRUN)
+		ct_wire_copy(id->run_id, sizeof(id->run_id), torch);
+	else if (id->by == CT_LAUNCHER_SLURM && job)
+		snprintf(id->run_id, sizeof(id->run_id), "slurm-%.30s.%.20s", job, step ? step : "0");
+	else if (id->by == CT_LAUNCHER_MPI && mpi)
+		snprintf(id->run_id, sizeof(id->run_id), "mpi-%.50s", mpi);
+}
+
+static void warn_near_misses(const struct env *e)
+{
+	static const char *const pairs[][2] = {
+		{"MASTER_IP", "MASTER_ADDR"},
+		{"MASTER_HOST", "MASTER_ADDR"},
+		{"MASTERADDR", "MASTER_ADDR"},
+		{"MASTER_ADDRESS", "MASTER_ADDR"},
+		{"MASTERPORT", "MASTER_PORT"},
+		{"WORLDSIZE", "WORLD_SIZE"},
+		{"WORD_SIZE", "WORLD_SIZE"},
+		{"LOCALRANK", "LOCAL_RANK"},
+		{"LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
+		{"LOCALWORLDSIZE", "LOCAL_WORLD_SIZE"},
+		{"CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"},
+		{"CUDA_VISABLE_DEVICES", "CUDA_VISIBLE_DEVICES"},
+		{"CTRAIN_RANK", "RANK"},
+		{"CTRAIN_WORLD_SIZE", "WORLD_SIZE"},
+		{"CTRAIN_RUNID", "CTRAIN_RUN_ID"},
+	};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(pairs); i++) {
+		if (value(e, pairs[i][0]) && !value(e, pairs[i][1]))
+			CT_WARN("the environment has %s, which nothing reads; did you mean %s?", pairs[i][0],
+				pairs[i][1]);
+	}
+}
+
+static void default_to(int *field, int v)
+{
+	if (*field < 0)
+		*field = v;
+}
+
+/* What follows from the rest when all ranks are on one host. */
+static void complete(struct ct_identity *id)
+{
+	if (id->world != 1 && id->local_world != id->world)
+		return;
+	default_to(&id->local_world, id->world);
+	default_to(&id->local_rank, id->rank);
+	default_to(&id->n_nodes, 1);
+	default_to(&id->node, 0);
+}
+
+enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override, struct ct_identity *out)
+{
+	const struct env e = {get, user};
+	struct ct_identity id = {.world = 1, .local_rank = -1, .local_world = -1, .node = -1, .n_nodes = -1};
+	const struct source *s = NULL;
+	struct ct_init_url url;
+
+	warn_near_misses(&e);
+	for (size_t i = 0; i < CT_ARRAY_LEN(sources) && !s; i++) {
+		if (started_by(&e, &sources[i]))
+			s = &sources[i];
+	}
+	if (!s) {
+		complete(&id);
+		if (init_override) {
+			CT_TRY(ct__init_url_parse(init_override, &url));
+			ct_wire_copy(id.init, sizeof(id.init), init_override);
+		}
+		*out = id;
+		return CT_OK;
+	}
+	id.by = s->by;
+	CT_TRY(read_place(&e, s, &id));
+	CT_TRY(check_place(s, &id));
+	for (size_t i = 0; i < CT_ARRAY_LEN(sources) && s->by == CT_LAUNCHER_ENV; i++) {
+		if (sources[i].by == CT_LAUNCHER_SLURM || sources[i].by == CT_LAUNCHER_MPI)
+			CT_TRY(check_against(&e, s, &sources[i], &id));
+	}
+	CT_TRY(find_meeting(&e, init_override, &id));
+	name_run(&e, &id);
+	complete(&id);
+	*out = id;
+	return CT_OK;
+}
+
+static const char *process_env(const char *name, void *user)
+{
+	(void)user;
+	return getenv(name);
+}
+
+enum ct_status ct_identity_from_env(const char *init_override, struct ct_identity *out)
+{
+	return ct_identity_detect(process_env, NULL, init_override, out);
+}

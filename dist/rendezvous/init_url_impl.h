@@ -1,0 +1,24 @@
+/* The meeting place as text: env:// tcp://host:port file:///path, and store://host:port for a store that our launcher
+ * serves. For files of dist/ only. */
+#ifndef CT_DIST_RENDEZVOUS_INIT_URL_IMPL_H
+#define CT_DIST_RENDEZVOUS_INIT_URL_IMPL_H
+
+#include "base/status.h"
+
+enum ct_init_scheme { CT_INIT_ENV, CT_INIT_TCP, CT_INIT_FILE, CT_INIT_STORE };
+
+struct ct_init_url {
+	enum ct_init_scheme scheme;
+	char host[200]; /* tcp, store; without the brackets of an IPv6 address */
+	int port;
+	char path[240]; /* file */
+};
+
+/* CT_USAGE with the text and what is wrong with it. */
+enum ct_status ct__init_url_parse(const char *text, struct ct_init_url *out) CT_MUST_CHECK;
+/* 1 to 65535; `what` names the place in the message ("MASTER_PORT"). */
+enum ct_status ct__init_port_parse(const char *text, const char *what, int *out) CT_MUST_CHECK;
+/* "host:port" or "[v6]:port" behind scheme://. CT_USAGE when it does not fit. */
+enum ct_status ct__init_url_make(char *buf, size_t len, const char *scheme, const char *host, int port) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,257 @@
+#include "dist/rendezvous/rendezvous.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "dist/rendezvous/handshake_impl.h"
+#include "dist/rendezvous/init_url_impl.h"
+#include "dist/rendezvous/rendezvous_file_impl.h"
+#include "dist/store/failure.h"
+#include "dist/store/net.h"
+#include "dist/store/wire.h"
+
+#define CT_LOG_COMPONENT "dist"
+#include "base/log.h"
+
+#define MAX_WORLD 2000 /* two connections a rank, and the store takes 4,096 */
+#define LEAVE_NS (10 * CT_SEC)
+#define LEAVE_FAILED_NS CT_SEC
+#define OWN_DOOR_NS (2 * CT_SEC)
+
+static void hash_text(char out[CT_TOKEN_HEX], const char *a, const char *b)
+{
+	struct ct_sha256 h;
+
+	_Static_assert(CT_TOKEN_HEX == CT_SHA256_HEX, "a token is a digest in hex");
+	ct_sha256_init(&h);
+	ct_sha256_update(&h, a, strlen(a));
+	ct_sha256_update(&h, "\n", 1);
+	ct_sha256_update(&h, b, strlen(b));
+	ct_sha256_final_hex(&h, out);
+}
+
+static enum ct_status make_opts(const struct ct_identity *id, const struct ct_world_opts *opts,
+				const struct ct__host_facts *me, struct ct_store_opts *out)
+{
+	const char *run = opts->run_id ? opts->run_id : id->run_id[0] ? id->run_id : "ctrain";
+	const char *token = opts->token ? opts->token : getenv("CTRAIN_TOKEN");
+
+	*out = (struct ct_store_opts){.member = id->rank, .pid = me->pid};
+	ct_wire_copy(out->host, sizeof(out->host), me->host);
+	if (strlen(run) >= sizeof(out->run_id) - 12) {
+		(void)CT_FAIL(CT_USAGE, "the run id \"%.80s\" is longer than %zu bytes", run, sizeof(out->run_id) - 13);
+		return CT_USAGE;
+	}
+	/* A rank left over from before a restart is refused by name. The launcher's own store is new with each
+	 * start. */
+	if (id->restart > 0 && id->by != CT_LAUNCHER_CTRAIN)
+		snprintf(out->run_id, sizeof(out->run_id), "%.50s#%d", run, id->restart);
+	else
+		ct_wire_copy(out->run_id, sizeof(out->run_id), run);
+	if (!token)
+		hash_text(out->token, "ctrain", run);
+	else if (strlen(token) >= sizeof(out->token))
+		return CT_FAIL(CT_USAGE, "the token has %zu characters, at most %zu are allowed", strlen(token),
+			       sizeof(out->token) - 1);
+	else
+		ct_wire_copy(out->token, sizeof(out->token), token);
+	return CT_OK;
+}
+
+/* Served to everybody, unless the name means this host alone. */
+static const char *bind_host(const char *host)
+{
+	if (strcmp(host, "localhost") == 0)
+		return "127.0.0.1";
+	return ct_net_is_loopback(host) ? host : NULL;
+}
+
+/* Rank 0 goes through its own front door, so that its address is the one that the name stands for. */
+static enum ct_status enter_own(const struct ct_init_url *url, const struct ct_store_opts *o, int64_t deadline_ns,
+				ct_store **out)
+{
+	int64_t door = ct_deadline_in(OWN_DOOR_NS);
+
+	if (ct_store_connect(url->host, url->port, o, door < deadline_ns ? door : deadline_ns, out) == CT_OK)
+		return CT_OK;
+	CT_WARN("%s port %d does not lead to rank 0, which serves there: %s; the other ranks may not find it",
+		url->host, url->port, ct_error_message());
+	return ct_store_connect("127.0.0.1", url->port, o, deadline_ns, out);
+}
+
+static enum ct_status meet_tcp(struct ct_world *w, const struct ct_init_url *url, const struct ct_store_opts *o,
+			       int64_t deadline_ns)
+{
+	if (w->id.rank != 0 || url->scheme == CT_INIT_STORE)
+		return ct_store_connect(url->host, url->port, o, deadline_ns, &w->store);
+	CT_TRY(ct_store_server_start(bind_host(url->host), url->port, o, &w->server));
+	return enter_own(url, o, deadline_ns, &w->store);
+}
+
+static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct_store_opts *o, const char *net_key,
+				 int64_t deadline_ns)
+{
+	struct ct_meeting m;
+	char token[CT_TOKEN_HEX];
+	int port;
+
+	CT_TRY(ct__meeting_init(&m, o->run_id, net_key, 0));
+	hash_text(token, o->token, m.nonce);
+	memcpy(o->token, token, sizeof(token));
+	CT_TRY(ct_store_server_start(NULL, 0, o, &w->server));
+	port = m.port = ct_store_server_port(w->server);
+	CT_TRY_ALLOC(w->meeting_file = ct_strdup(path));
+	memcpy(w->nonce, m.nonce, sizeof(w->nonce));
+	CT_TRY(ct__meeting_publish(&m, path));
+	return ct_store_connect("127.0.0.1", port, o, deadline_ns, &w->store);
+}
+
+/* One look at the file and one try at each address. */
+static enum ct_status try_file(struct ct_world *w, const char *path, const struct ct_store_opts *o, const char *net_key,
+			       int64_t each_ns)
+{
+	struct ct_store_opts with_nonce = *o;
+	struct ct_meeting m;
+	enum ct_status st;
+
+	CT_TRY(ct__meeting_read(path, &m));
+	if (strcmp(m.run_id, o->run_id) != 0)
+		return CT_FAIL(CT_MISMATCH, "%s belongs to run \"%s\", not to run \"%s\"", path, m.run_id, o->run_id);
+	hash_text(with_nonce.token, o->token, m.nonce);
+	if (strcmp(m.net_key, net_key) == 0)
+		return ct_store_connect("127.0.0.1", m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
+	st = CT_FAIL(CT_COMM, "%s names no address", path);
+	for (int i = 0; i < m.n_addrs && st != CT_OK; i++)
+		st = ct_store_connect(m.addrs[i], m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
+	return st;
+}
+
+static enum ct_status no_meeting(const char *path, int64_t start)
+{
+	struct ct_error last;
+
+	ct_error_save(&last);
+	(void)CT_FAIL(CT_TIMEOUT, "no meeting through %s within %.1f s: %s", path, (double)(ct_now_ns() - start) / 1e9,
+		      last.message);
+	ct_error_hint("is rank 0 up, and does it see the same file?");
+	return CT_TIMEOUT;
+}
+
+static enum ct_status join_file(struct ct_world *w, const char *path, const struct ct_store_opts *o,
+				const char *net_key, int64_t deadline_ns)
+{
+	int64_t pause = 2 * CT_MS, each = 50 * CT_MS, start = ct_now_ns(), told = start + 5 * CT_SEC;
+
+	for (;;) {
+		enum ct_status st = try_file(w, path, o, net_key, each);
+
+		/* Nothing that is wrong now must stay so: the file may be an old one. */
+		if (st == CT_OK)
+			return CT_OK;
+		if (ct_now_ns() >= deadline_ns)
+			return no_meeting(path, start);
+		if (ct_now_ns() > told) {
+			told = CT_FOREVER;
+			CT_INFO("still waiting for rank 0: %s", ct_error_message());
+		}
+		(void)poll(NULL, 0, (int)(pause / CT_MS));
+		pause = pause < 100 * CT_MS ? pause * 2 : pause;
+		each = each < CT_SEC ? each * 2 : each;
+	}
+}
+
+static enum ct_status meet(struct ct_world *w, struct ct_store_opts *o, const struct ct__host_facts *me,
+			   int64_t deadline_ns)
+{
+	struct ct_init_url url;
+
+	CT_TRY(ct__init_url_parse(w->id.init, &url));
+	switch (url.scheme) {
+	case CT_INIT_TCP:
+	case CT_INIT_STORE:
+		return meet_tcp(w, &url, o, deadline_ns);
+	case CT_INIT_FILE:
+		return w->id.rank == 0 ? serve_file(w, url.path, o, me->net_key, deadline_ns)
+				       : join_file(w, url.path, o, me->net_key, deadline_ns);
+	default:
+		return CT_FAIL(CT_BUG, "the identity left %s to be resolved", w->id.init);
+	}
+}
+
+static void alone(struct ct_world *w, const struct ct__host_facts *me)
+{
+	struct ct_peer *p = &w->peers[0];
+
+	p->pid = me->pid;
+	ct_wire_copy(p->host, sizeof(p->host), me->host);
+	ct_wire_copy(p->host_key, sizeof(p->host_key), me->host_key);
+	ct_wire_copy(p->addr, sizeof(p->addr), "127.0.0.1");
+	w->n_hosts = 1;
+}
+
+/* Ours is the first word on what went wrong: without it the others would only see us vanish. */
+static void tell_failure(struct ct_world *w, const struct ct__host_facts *me)
+{
+	const struct ct_member_state m = {.rank = w->id.rank, .pid = me->pid, .seq = -1};
+	struct ct_failure f;
+	struct ct_error e;
+
+	if (!w->store)
+		return;
+	ct_error_save(&e);
+	ct_failure_set(&f, &m, e.status, "could not join the run: %s", e.message);
+	ct_wire_copy(f.host, sizeof(f.host), me->host);
+	ct_wire_copy(f.hint, sizeof(f.hint), e.hint);
+	(void)!ct_store_report(w->store, &f);
+	(void)ct_error_restore(&e);
+}
+
+enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world_opts *opts, struct ct_world *out)
+{
+	int64_t deadline_ns = ct_deadline_in(opts->timeout_ns);
+	struct ct_world w = {.id = *id};
+	struct ct_store_opts o;
+	struct ct__host_facts me;
+	enum ct_status st;
+
+	if (id->world < 1 || id->rank < 0 || id->rank >= id->world)
+		return CT_FAIL(CT_USAGE, "rank %d of a world of %d", id->rank, id->world);
+	if (id->world > MAX_WORLD)
+		return CT_FAIL(CT_UNSUPPORTED, "a world of %d ranks; the store serves %d", id->world, MAX_WORLD);
+	ct__host_facts(&me);
+	CT_TRY_ALLOC(w.peers = CT_NEW_ARRAY(struct ct_peer, (size_t)id->world));
+	if (id->world == 1 && id->by != CT_LAUNCHER_CTRAIN) {
+		alone(&w, &me);
+		*out = w;
+		return CT_OK;
+	}
+	CT_TRY_GOTO(make_opts(id, opts, &me, &o), st, fail);
+	CT_TRY_GOTO(meet(&w, &o, &me, deadline_ns), st, fail);
+	CT_TRY_GOTO(ct__hello_exchange(&w, &me, deadline_ns), st, fail);
+	CT_DEBUG("rank %d of %d on %d hosts, address %s", w.id.rank, w.id.world, w.n_hosts, w.peers[w.id.rank].addr);
+	*out = w;
+	return CT_OK;
+fail:
+	tell_failure(&w, &me);
+	ct_world_leave(&w, true);
+	return st;
+}
+
+void ct_world_leave(struct ct_world *w, bool failed)
+{
+	if (failed)
+		ct_store_drop(w->store);
+	else
+		ct_store_close(w->store);
+	ct_store_server_stop(w->server, ct_deadline_in(failed ? LEAVE_FAILED_NS : LEAVE_NS));
+	if (w->meeting_file)
+		ct__meeting_remove(w->meeting_file, w->nonce);
+	ct_free(w->meeting_file);
+	ct_free(w->peers);
+	*w = (struct ct_world){0};
+}

@@ -1,0 +1,269 @@
+/* The requests of a store client. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "dist/store/call_impl.h"
+#include "dist/store/failure.h"
+
+#define REPORT_NS (2 * CT_SEC)
+#define CANCEL_NS CT_SEC
+
+static enum ct_status check_key(const char *key)
+{
+	size_t len = strlen(key);
+
+	if (len == 0 || len > CT_STORE_MAX_KEY)
+		return CT_FAIL(CT_USAGE, "a store key of %zu bytes; 1 to %d are allowed", len, CT_STORE_MAX_KEY);
+	return CT_OK;
+}
+
+static enum ct_status check_value(const char *key, size_t len)
+{
+	if (len > CT_STORE_MAX_VALUE)
+		return CT_FAIL(CT_UNSUPPORTED, "a value of %zu bytes for key \"%s\"; the store takes %zu", len, key,
+			       CT_STORE_MAX_VALUE);
+	return CT_OK;
+}
+
+/* Sends the request in b, frees b, gives the reply's body to reader (call->body is still to be freed). */
+static enum ct_status request_by(ct_store *s, struct ct_str *b, int64_t deadline_ns, struct ct_call *call,
+				 struct ct_wire_reader *r)
+{
+	enum ct_status st = ct__call_do(s, b, NULL, 0, deadline_ns, call);
+
+	ct_str_release(b);
+	if (st == CT_OK)
+		*r = (struct ct_wire_reader){.p = (const uint8_t *)call->body, .left = call->len};
+	return st;
+}
+
+static enum ct_status request(ct_store *s, struct ct_str *b, struct ct_call *call, struct ct_wire_reader *r)
+{
+	return request_by(s, b, ct_deadline_in(CT_STORE_CALL_NS), call, r);
+}
+
+/* Ends a request: frees the body, and says so if the reply was not as agreed. */
+static enum ct_status finish(struct ct_call *call, const struct ct_wire_reader *r, const char *what)
+{
+	bool good = ct_wire_done(r);
+
+	ct_free(call->body);
+	return good ? CT_OK : CT_FAIL(CT_COMM, "the store's answer to %s cannot be read", what);
+}
+
+enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, size_t len)
+{
+	struct ct_str b = {0};
+	struct ct_call call;
+	enum ct_status st;
+
+	CT_TRY(check_key(key));
+	CT_TRY(check_value(key, len));
+	ct_wire_begin(&b, CT_WIRE_SET, CT_OK, 0);
+	ct_wire_put_str(&b, key);
+	ct_wire_put_u32(&b, (uint32_t)len);
+	st = ct__call_do(s, &b, value, len, ct_deadline_in(CT_STORE_CALL_NS), &call);
+	ct_str_release(&b);
+	if (st == CT_OK)
+		ct_free(call.body);
+	return st;
+}
+
+/* Takes a wait back on the server and learns how many came to its barrier, and who. False, with the error chain as it
+ * was, when the server does not answer: then that is the news. */
+static bool cancel(ct_store *s, uint64_t tag, uint32_t *came, char *ranks, size_t ranks_len)
+{
+	struct ct_wire_reader r;
+	struct ct_error before;
+	struct ct_str b = {0};
+	struct ct_call call;
+	bool answered;
+
+	ct_error_save(&before);
+	ct_wire_begin(&b, CT_WIRE_CANCEL, CT_OK, 0);
+	ct_wire_put_i64(&b, (int64_t)tag);
+	answered = request_by(s, &b, ct_deadline_in(CANCEL_NS), &call, &r) == CT_OK;
+	if (answered) {
+		*came = ct_wire_u32(&r);
+		ct_wire_str(&r, ranks, ranks_len);
+		ct_free(call.body);
+	}
+	(void)ct_error_restore(&before);
+	return answered;
+}
+
+enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, char **value, size_t *len)
+{
+	int64_t start = ct_now_ns();
+	struct ct_str b = {0};
+	struct ct_call call;
+	enum ct_status st;
+	uint32_t came;
+	char ranks[8];
+
+	CT_TRY(check_key(key));
+	ct_wire_begin(&b, CT_WIRE_GET, CT_OK, 0);
+	ct_wire_put_str(&b, key);
+	ct_wire_put_u8(&b, 1);
+	st = ct__call_do(s, &b, NULL, 0, deadline_ns, &call);
+	ct_str_release(&b);
+	if (st == CT_TIMEOUT && cancel(s, call.tag, &came, ranks, sizeof(ranks)))
+		return CT_FAIL(CT_TIMEOUT, "waited %.1f s for key \"%s\" in the store: nobody set it",
+			       (double)(ct_now_ns() - start) / 1e9, key);
+	CT_TRY(st);
+	*value = call.body;
+	*len = call.len;
+	return CT_OK;
+}
+
+enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t *result)
+{
+	struct ct_wire_reader r;
+	struct ct_str b = {0};
+	struct ct_call call;
+
+	CT_TRY(check_key(key));
+	ct_wire_begin(&b, CT_WIRE_ADD, CT_OK, 0);
+	ct_wire_put_str(&b, key);
+	ct_wire_put_i64(&b, delta);
+	CT_TRY(request(s, &b, &call, &r));
+	*result = ct_wire_i64(&r);
+	return finish(&call, &r, "add");
+}
+
+enum ct_status ct_store_cas(ct_store *s, const char *key, const void *expected, size_t expected_len, const void *value,
+			    size_t len, bool *swapped)
+{
+	struct ct_wire_reader r;
+	struct ct_str b = {0};
+	struct ct_call call;
+
+	CT_TRY(check_key(key));
+	CT_TRY(check_value(key, expected_len));
+	CT_TRY(check_value(key, len));
+	ct_wire_begin(&b, CT_WIRE_CAS, CT_OK, 0);
+	ct_wire_put_str(&b, key);
+	ct_wire_put_u8(&b, expected != NULL);
+	ct_wire_put_bytes(&b, expected, expected ? expected_len : 0);
+	ct_wire_put_bytes(&b, value, len);
+	CT_TRY(request(s, &b, &call, &r));
+	*swapped = ct_wire_u8(&r);
+	return finish(&call, &r, "compare and swap");
+}
+
+enum ct_status ct_store_delete(ct_store *s, const char *key)
+{
+	struct ct_wire_reader r;
+	struct ct_str b = {0};
+	struct ct_call call;
+
+	CT_TRY(check_key(key));
+	ct_wire_begin(&b, CT_WIRE_DELETE, CT_OK, 0);
+	ct_wire_put_str(&b, key);
+	CT_TRY(request(s, &b, &call, &r));
+	return finish(&call, &r, "delete");
+}
+
+enum ct_status ct_store_barrier(ct_store *s, const char *name, int n, int64_t deadline_ns)
+{
+	int64_t start = ct_now_ns();
+	struct ct_wire_reader r;
+	struct ct_str b = {0};
+	struct ct_call call;
+	struct ct_failure failure;
+	enum ct_status st;
+	char ranks[256];
+	uint32_t came;
+
+	CT_TRY(check_key(name));
+	if (n < 1)
+		return CT_FAIL(CT_USAGE, "barrier \"%s\" for %d members", name, n);
+	ct_wire_begin(&b, CT_WIRE_BARRIER, CT_OK, 0);
+	ct_wire_put_str(&b, name);
+	ct_wire_put_u32(&b, (uint32_t)n);
+	st = request_by(s, &b, deadline_ns, &call, &r);
+	if (st == CT_TIMEOUT && cancel(s, call.tag, &came, ranks, sizeof(ranks))) {
+		/* Nothing to take back: its answer and our deadline met on the way. */
+		if (came == 0)
+			return ct_store_watch(s, 0, &failure) == CT_OK ? ct_failure_raise(&failure) : CT_OK;
+		return CT_FAIL(CT_TIMEOUT, "waited %.1f s at barrier \"%s\": %u of %d came (rank %s)",
+			       (double)(ct_now_ns() - start) / 1e9, name, (unsigned)came, n,
+			       ranks[0] ? ranks : "unknown");
+	}
+	CT_TRY(st);
+	return finish(&call, &r, "barrier");
+}
+
+enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase)
+{
+	struct ct_member_state cut;
+	struct ct_str b = {0};
+	enum ct_status st;
+
+	ct_wire_copy(cut.phase, sizeof(cut.phase), phase);
+	ct_wire_begin(&b, CT_WIRE_BEAT, CT_OK, 0);
+	ct_wire_put_i64(&b, seq);
+	ct_wire_put_str(&b, cut.phase);
+	st = ct__call_post(s, &b);
+	ct_str_release(&b);
+	return st;
+}
+
+enum ct_status ct_store_members(ct_store *s, struct ct_member_state **out, int *n)
+{
+	return ct_store_members_by(s, ct_deadline_in(CT_STORE_CALL_NS), out, n);
+}
+
+enum ct_status ct_store_members_by(ct_store *s, int64_t deadline_ns, struct ct_member_state **out, int *n)
+{
+	struct ct_member_state *m;
+	struct ct_wire_reader r;
+	struct ct_str b = {0};
+	struct ct_call call;
+	enum ct_status st;
+	uint32_t count;
+
+	ct_wire_begin(&b, CT_WIRE_MEMBERS, CT_OK, 0);
+	CT_TRY(request_by(s, &b, deadline_ns, &call, &r));
+	count = ct_wire_u32(&r);
+	if (count > r.left)
+		r.bad = true;
+	m = CT_NEW_ARRAY(struct ct_member_state, r.bad ? 0 : count);
+	for (uint32_t i = 0; m && i < count && !r.bad; i++)
+		ct_wire_read_member(&r, &m[i]);
+	st = finish(&call, &r, "members");
+	if (!m)
+		st = CT_NOMEM;
+	if (st != CT_OK) {
+		ct_free(m);
+		return st;
+	}
+	*out = m;
+	*n = (int)count;
+	return CT_OK;
+}
+
+enum ct_status ct_store_report(ct_store *s, const struct ct_failure *f)
+{
+	struct ct_wire_reader r;
+	struct ct_str b = {0};
+	struct ct_call call;
+
+	ct_wire_begin(&b, CT_WIRE_REPORT, CT_OK, 0);
+	ct_wire_put_failure(&b, f);
+	CT_TRY(request_by(s, &b, ct_deadline_in(REPORT_NS), &call, &r));
+	return finish(&call, &r, "report");
+}
+
+enum ct_status ct_store_watch(ct_store *s, int64_t deadline_ns, struct ct_failure *out)
+{
+	return ct__call_watch(s, deadline_ns, out);
+}
+
+void ct_store_cancel_watch(ct_store *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->cancelled = true;
+	ct__call_wake(s);
+	pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,304 @@
+#include "dist/store/net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define SILENCE_MS 15000
+#define TRY_ONE_NS (5 * CT_SEC) /* an address that swallows our packets must not eat the whole deadline */
+#define BACKLOG 4096
+
+void ct_net_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void set_int(int fd, int level, int name, int value)
+{
+	(void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+void ct_net_tune(int fd)
+{
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
+	set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+	set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+	set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_MS);
+}
+
+static enum ct_status resolve(const char *host, int port, int flags, struct addrinfo **out)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
+	char service[16];
+	int err;
+
+	/* By RFC 6761 this name needs no look-up: bare containers have no /etc/hosts to find it in. */
+	if (host && strcmp(host, "localhost") == 0)
+		host = "127.0.0.1";
+	snprintf(service, sizeof(service), "%d", port);
+	err = getaddrinfo(host, service, &hints, out);
+	if (err != 0) {
+		(void)CT_FAIL(CT_COMM, "the host name \"%.200s\" does not resolve: %s", host, gai_strerror(err));
+		ct_error_hint("give a name that this machine knows, or the numeric address");
+		return CT_COMM;
+	}
+	return CT_OK;
+}
+
+static enum ct_status listen_failed(const char *host, int port, int err)
+{
+	char holder[96] = "";
+	bool held = err == EADDRINUSE && ct_net_port_holder(port, holder, sizeof(holder));
+
+	(void)CT_FAIL(CT_COMM, "cannot serve the store on %s%sport %d: %s%s%s", host ? host : "", host ? " " : "", port,
+		      err == EADDRINUSE ? "the port is in use" : strerror(err), held ? " by " : "", holder);
+	if (err == EADDRINUSE)
+		ct_error_hint("choose another port (--master-port or MASTER_PORT) or end the program that holds it");
+	else if (err == EADDRNOTAVAIL)
+		ct_error_hint(
+			"%s is not an address of this machine; rank 0 must run on the host that --master-addr names",
+			host ? host : "this");
+	else if (err == EACCES)
+		ct_error_hint("ports below 1024 are for root: choose a higher one");
+	return CT_COMM;
+}
+
+static int listen_on(int family, const struct sockaddr *addr, socklen_t len)
+{
+	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
+
+	if (fd < 0)
+		return -errno;
+	/* On Linux this forgives connections of an earlier run in TIME_WAIT, never another listener. */
+	set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (family == AF_INET6)
+		set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+	if (bind(fd, addr, len) == 0 && listen(fd, BACKLOG) == 0)
+		return fd;
+	err = errno;
+	close(fd);
+	return -err;
+}
+
+static int listen_everywhere(int port)
+{
+	struct sockaddr_in6 any6 = {
+		.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT, .sin6_port = htons((uint16_t)port)};
+	struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = listen_on(AF_INET6, (struct sockaddr *)&any6, sizeof(any6));
+
+	if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL)
+		fd = listen_on(AF_INET, (struct sockaddr *)&any4, sizeof(any4));
+	return fd;
+}
+
+enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
+{
+	struct sockaddr_storage a;
+	socklen_t len = sizeof(a);
+	struct addrinfo *list = NULL;
+
+	if (port < 0 || port > 65535)
+		return CT_FAIL(CT_USAGE, "port %d is not in 0 to 65535", port);
+	if (host) {
+		CT_TRY(resolve(host, port, AI_PASSIVE, &list));
+		*fd = listen_on(list->ai_family, list->ai_addr, list->ai_addrlen);
+		freeaddrinfo(list);
+	} else {
+		*fd = listen_everywhere(port);
+	}
+	if (*fd < 0)
+		return listen_failed(host, port, -*fd);
+	if (getsockname(*fd, (struct sockaddr *)&a, &len) != 0)
+		a.ss_family = AF_UNSPEC;
+	*bound = a.ss_family == AF_INET6  ? ntohs(((struct sockaddr_in6 *)&a)->sin6_port)
+		 : a.ss_family == AF_INET ? ntohs(((struct sockaddr_in *)&a)->sin_port)
+					  : port;
+	return CT_OK;
+}
+
+/* A connection to a port of our own host on which nobody listens can, by chance of the source port, meet itself. */
+static bool met_itself(int fd)
+{
+	struct sockaddr_storage a = {0}, b = {0};
+	socklen_t na = sizeof(a), nb = sizeof(b);
+
+	return getsockname(fd, (struct sockaddr *)&a, &na) == 0 && getpeername(fd, (struct sockaddr *)&b, &nb) == 0 &&
+	       na == nb && memcmp(&a, &b, na) == 0;
+}
+
+/* 0 or an errno. */
+static int connect_one(const struct addrinfo *a, int64_t deadline_ns, int *out)
+{
+	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0, n;
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	socklen_t len = sizeof(err);
+
+	if (fd < 0)
+		return errno;
+	if (connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
+		err = errno;
+		if (err == EINPROGRESS || err == EINTR) {
+			do
+				n = poll(&p, 1, ct_deadline_poll_ms(deadline_ns));
+			while (n < 0 && errno == EINTR);
+			err = ETIMEDOUT;
+			if (n > 0)
+				(void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+		}
+	}
+	if (err == 0 && met_itself(fd))
+		err = ECONNREFUSED;
+	if (err == 0)
+		*out = fd;
+	else
+		close(fd);
+	return err;
+}
+
+enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err)
+{
+	struct addrinfo *list;
+
+	*err = 0;
+	CT_TRY(resolve(host, port, 0, &list));
+	for (const struct addrinfo *a = list; a; a = a->ai_next) {
+		int64_t one = ct_deadline_in(TRY_ONE_NS);
+
+		*err = connect_one(a, one < deadline_ns ? one : deadline_ns, fd);
+		if (*err == 0)
+			break;
+	}
+	freeaddrinfo(list);
+	if (*err != 0)
+		return CT_FAIL(CT_COMM, "no connection to %.200s port %d: %s", host, port, strerror(*err));
+	ct_net_tune(*fd);
+	return CT_OK;
+}
+
+enum ct_status ct_net_addr_text(const struct sockaddr_storage *a, char *buf, size_t len)
+{
+	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a;
+	struct sockaddr_in a4 = {.sin_family = AF_INET};
+	const struct sockaddr *s = (const struct sockaddr *)a;
+	socklen_t n = a->ss_family == AF_INET6 ? sizeof(*a6) : sizeof(a4);
+	int err;
+
+	if (a->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&a6->sin6_addr)) {
+		memcpy(&a4.sin_addr, a6->sin6_addr.s6_addr + 12, 4);
+		s = (const struct sockaddr *)&a4;
+		n = sizeof(a4);
+	}
+	err = getnameinfo(s, n, buf, (socklen_t)len, NULL, 0, NI_NUMERICHOST);
+	if (err != 0)
+		return CT_FAIL(CT_COMM, "an address that cannot be shown as text: %s", gai_strerror(err));
+	return CT_OK;
+}
+
+enum ct_status ct_net_local_addr(int fd, char *buf, size_t len)
+{
+	struct sockaddr_storage a = {0};
+	socklen_t n = sizeof(a);
+
+	if (getsockname(fd, (struct sockaddr *)&a, &n) != 0)
+		return CT_FAIL(CT_COMM, "the store connection has no local address: %s", strerror(errno));
+	return ct_net_addr_text(&a, buf, len);
+}
+
+bool ct_net_is_loopback(const char *addr)
+{
+	struct in_addr a4;
+	struct in6_addr a6;
+
+	if (inet_pton(AF_INET, addr, &a4) == 1)
+		return (ntohl(a4.s_addr) >> 24) == 127;
+	return inet_pton(AF_INET6, addr, &a6) == 1 && IN6_IS_ADDR_LOOPBACK(&a6);
+}
+
+enum ct_status ct_net_route_source(const char *peer, char *buf, size_t len)
+{
+	struct addrinfo *list;
+	enum ct_status st = CT_OK;
+	int fd;
+
+	/* Connecting a datagram socket only looks up the route. The port does not matter. */
+	CT_TRY(resolve(peer, 9, AI_NUMERICHOST, &list));
+	fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, list->ai_addr, list->ai_addrlen) != 0)
+		st = CT_FAIL(CT_COMM, "no route to %s: %s", peer, strerror(errno));
+	else
+		st = ct_net_local_addr(fd, buf, len);
+	freeaddrinfo(list);
+	ct_net_close(&fd);
+	return st;
+}
+
+static enum ct_status unknown_iface(const char *name, const char *const *names, size_t n)
+{
+	const char *near = ct_suggest(name, names, n);
+	struct ct_str list = {0};
+
+	for (size_t i = 0; i < n; i++)
+		ct_str_addf(&list, "%s%s", i ? ", " : "", names[i]);
+	(void)CT_FAIL(CT_CONFIG, "dist.iface: this host has no network interface \"%.60s\"; it has %.300s", name,
+		      n > 0 ? ct_str_text(&list) : "none");
+	if (near)
+		ct_error_hint("did you mean \"%s\"?", near);
+	else
+		ct_error_hint("name one of them, or leave dist.iface empty for the one that reaches host 0");
+	ct_str_release(&list);
+	return CT_CONFIG;
+}
+
+static bool has_name(const char *const *names, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(names[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+enum ct_status ct_net_check_iface(const char *name)
+{
+	const char **names = NULL, **more;
+	struct ifaddrs *all;
+	enum ct_status st = CT_OK;
+	size_t n = 0;
+
+	if (getifaddrs(&all) != 0)
+		return CT_FAIL(CT_COMM, "cannot list the network interfaces for dist.iface=%.60s: %s", name,
+			       strerror(errno));
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+		if (has_name(names, n, i->ifa_name))
+			continue;
+		more = ct_realloc(names, n + 1, sizeof(*names));
+		if (!more) {
+			ct_error_frame(__FILE__, __LINE__, __func__);
+			st = CT_NOMEM;
+			goto out;
+		}
+		names = more;
+		names[n++] = i->ifa_name;
+	}
+	if (!has_name(names, n, name))
+		st = unknown_iface(name, names, n);
+out:
+	ct_free(names);
+	freeifaddrs(all);
+	return st;
+}

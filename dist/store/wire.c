@@ -1,0 +1,247 @@
+#include "dist/store/wire.h"
+
+#include <string.h>
+
+static void le_put(uint8_t *p, uint64_t v, int n)
+{
+	for (int i = 0; i < n; i++)
+		p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static uint64_t le_get(const uint8_t *p, int n)
+{
+	uint64_t v = 0;
+
+	for (int i = 0; i < n; i++)
+		v |= (uint64_t)p[i] << (8 * i);
+	return v;
+}
+
+void ct_wire_decode_header(const uint8_t *p, struct ct_wire_frame *f)
+{
+	f->len = (uint32_t)le_get(p, 4);
+	f->op = (uint16_t)le_get(p + 4, 2);
+	f->status = (int16_t)(uint16_t)le_get(p + 6, 2);
+	f->tag = le_get(p + 8, 8);
+}
+
+void ct_wire_encode_header(uint8_t *p, const struct ct_wire_frame *f)
+{
+	le_put(p, f->len, 4);
+	le_put(p + 4, f->op, 2);
+	le_put(p + 6, (uint16_t)f->status, 2);
+	le_put(p + 8, f->tag, 8);
+}
+
+void ct_wire_begin(struct ct_str *b, enum ct_wire_op op, enum ct_status status, uint64_t tag)
+{
+	const struct ct_wire_frame f = {.op = (uint16_t)op, .status = (int16_t)status, .tag = tag};
+	uint8_t header[CT_WIRE_HEADER_LEN];
+
+	ct_str_clear(b);
+	ct_wire_encode_header(header, &f);
+	ct_str_add_bytes(b, header, sizeof(header));
+}
+
+void ct_wire_end(struct ct_str *b, size_t extra)
+{
+	if (!b->failed)
+		le_put((uint8_t *)b->s, b->len - CT_WIRE_HEADER_LEN + extra, 4);
+}
+
+void ct_wire_put_u8(struct ct_str *b, uint8_t v)
+{
+	ct_str_add_bytes(b, &v, 1);
+}
+
+void ct_wire_put_u32(struct ct_str *b, uint32_t v)
+{
+	uint8_t p[4];
+
+	le_put(p, v, 4);
+	ct_str_add_bytes(b, p, 4);
+}
+
+void ct_wire_put_i64(struct ct_str *b, int64_t v)
+{
+	uint8_t p[8];
+
+	le_put(p, (uint64_t)v, 8);
+	ct_str_add_bytes(b, p, 8);
+}
+
+void ct_wire_put_bytes(struct ct_str *b, const void *p, size_t n)
+{
+	ct_wire_put_u32(b, (uint32_t)n);
+	ct_str_add_bytes(b, p, n);
+}
+
+void ct_wire_put_str(struct ct_str *b, const char *s)
+{
+	ct_wire_put_bytes(b, s, strlen(s));
+}
+
+struct ct_wire_reader ct_wire_reader(const struct ct_wire_frame *f)
+{
+	return (struct ct_wire_reader){.p = f->body, .left = f->len};
+}
+
+static const uint8_t *take(struct ct_wire_reader *r, size_t n)
+{
+	const uint8_t *p = r->p;
+
+	if (r->bad || n > r->left) {
+		r->bad = true;
+		return NULL;
+	}
+	if (n > 0)
+		r->p += n;
+	r->left -= n;
+	return p;
+}
+
+uint8_t ct_wire_u8(struct ct_wire_reader *r)
+{
+	const uint8_t *p = take(r, 1);
+
+	return p ? p[0] : 0;
+}
+
+uint32_t ct_wire_u32(struct ct_wire_reader *r)
+{
+	const uint8_t *p = take(r, 4);
+
+	return p ? (uint32_t)le_get(p, 4) : 0;
+}
+
+int64_t ct_wire_i64(struct ct_wire_reader *r)
+{
+	const uint8_t *p = take(r, 8);
+
+	return p ? (int64_t)le_get(p, 8) : 0;
+}
+
+const uint8_t *ct_wire_bytes(struct ct_wire_reader *r, size_t *len)
+{
+	size_t n = ct_wire_u32(r);
+	const uint8_t *p = take(r, n);
+
+	*len = r->bad ? 0 : n;
+	return p;
+}
+
+void ct_wire_str(struct ct_wire_reader *r, char *buf, size_t size)
+{
+	size_t n;
+	const uint8_t *p = ct_wire_bytes(r, &n);
+
+	if (n >= size || (n > 0 && memchr(p, 0, n)))
+		r->bad = true;
+	if (r->bad)
+		n = 0;
+	if (n > 0)
+		memcpy(buf, p, n);
+	buf[n] = '\0';
+}
+
+bool ct_wire_done(const struct ct_wire_reader *r)
+{
+	return !r->bad && r->left == 0;
+}
+
+void ct_wire_put_hello(struct ct_str *b, const struct ct_wire_hello *h)
+{
+	ct_wire_put_str(b, h->run_id);
+	ct_wire_put_str(b, h->token);
+	ct_wire_put_u8(b, (uint8_t)h->role);
+	ct_wire_put_u32(b, (uint32_t)h->member);
+	ct_wire_put_u32(b, (uint32_t)h->pid);
+	ct_wire_put_str(b, h->host);
+}
+
+bool ct_wire_get_hello(const struct ct_wire_frame *f, struct ct_wire_hello *h)
+{
+	struct ct_wire_reader r = ct_wire_reader(f);
+	uint8_t role;
+
+	/* Zeroed first: the token is compared over its whole field. */
+	*h = (struct ct_wire_hello){0};
+	ct_wire_str(&r, h->run_id, sizeof(h->run_id));
+	ct_wire_str(&r, h->token, sizeof(h->token));
+	role = ct_wire_u8(&r);
+	h->member = (int)ct_wire_u32(&r);
+	h->pid = (int)ct_wire_u32(&r);
+	ct_wire_str(&r, h->host, sizeof(h->host));
+	h->role = (enum ct_wire_role)role;
+	return ct_wire_done(&r) && role <= CT_ROLE_OBSERVER && (h->member >= 0) == (role != CT_ROLE_OBSERVER);
+}
+
+void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x)
+{
+	ct_wire_put_u32(b, (uint32_t)x->rank);
+	ct_wire_put_u32(b, (uint32_t)x->pid);
+	ct_wire_put_str(b, x->host);
+	ct_wire_put_u32(b, (uint32_t)x->status);
+	ct_wire_put_i64(b, x->seq);
+	ct_wire_put_str(b, x->phase);
+	ct_wire_put_str(b, x->message);
+	ct_wire_put_str(b, x->hint);
+}
+
+bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x)
+{
+	struct ct_wire_reader r = ct_wire_reader(f);
+
+	*x = (struct ct_failure){0};
+	x->rank = (int)ct_wire_u32(&r);
+	x->pid = (int)ct_wire_u32(&r);
+	ct_wire_str(&r, x->host, sizeof(x->host));
+	x->status = (int)ct_wire_u32(&r);
+	x->seq = ct_wire_i64(&r);
+	ct_wire_str(&r, x->phase, sizeof(x->phase));
+	ct_wire_str(&r, x->message, sizeof(x->message));
+	ct_wire_str(&r, x->hint, sizeof(x->hint));
+	return ct_wire_done(&r);
+}
+
+void ct_wire_put_member(struct ct_str *b, const struct ct_member_state *m)
+{
+	ct_wire_put_u32(b, (uint32_t)m->rank);
+	ct_wire_put_u32(b, (uint32_t)m->pid);
+	ct_wire_put_str(b, m->host);
+	ct_wire_put_u8(b, (uint8_t)((m->connected ? 1 : 0) | (m->left ? 2 : 0)));
+	ct_wire_put_i64(b, m->beat_age_s < 0 ? -1 : (int64_t)(m->beat_age_s * 1e6));
+	ct_wire_put_i64(b, m->seq);
+	ct_wire_put_str(b, m->phase);
+}
+
+void ct_wire_read_member(struct ct_wire_reader *r, struct ct_member_state *m)
+{
+	uint8_t flags;
+	int64_t age_us;
+
+	*m = (struct ct_member_state){0};
+	m->rank = (int)ct_wire_u32(r);
+	m->pid = (int)ct_wire_u32(r);
+	ct_wire_str(r, m->host, sizeof(m->host));
+	flags = ct_wire_u8(r);
+	m->connected = flags & 1;
+	m->left = flags & 2;
+	age_us = ct_wire_i64(r);
+	m->beat_age_s = age_us < 0 ? -1 : (double)age_us / 1e6;
+	m->seq = ct_wire_i64(r);
+	ct_wire_str(r, m->phase, sizeof(m->phase));
+}
+
+void ct_wire_copy(char *dst, size_t size, const char *src)
+{
+	size_t n = strnlen(src, size - 1);
+
+	/* A cut inside a UTF-8 character takes the whole character away. */
+	if (src[n] != '\0') {
+		while (n > 0 && ((unsigned char)src[n] & 0xC0) == 0x80)
+			n--;
+	}
+	memmove(dst, src, n);
+	dst[n] = '\0';
+}

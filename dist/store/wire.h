@@ -1,0 +1,96 @@
+/* Frames of the store protocol: encoding, bounded decoding. No sockets, no state. For files of dist/ only.
+ *
+ * A client's first 8 bytes are CT_WIRE_MAGIC, so are a server's. Then frames: 16 bytes of header and `len` bytes of
+ * body, all little endian: u32 len, u16 op, i16 status, u64 tag. Text and byte strings are u32 length and bytes.
+ * docs/DISTRIBUTED.md lists the bodies. */
+#ifndef CT_DIST_STORE_WIRE_H
+#define CT_DIST_STORE_WIRE_H
+
+#include "base/mem.h"
+#include "dist/store/store.h"
+
+#define CT_WIRE_MAGIC "CTSTORE1"
+#define CT_WIRE_MAGIC_LEN 8
+#define CT_WIRE_HEADER_LEN 16
+#define CT_STORE_MAX_KEY 256
+#define CT_STORE_MAX_VALUE ((size_t)16 << 20)
+#define CT_WIRE_MAX_HELLO 1024
+#define CT_WIRE_MAX_BODY (2 * CT_STORE_MAX_VALUE + 1024) /* a swap carries two values */
+
+enum ct_wire_op {
+	/* client to server; all but HELLO, READY and BEAT are answered by REPLY with the same tag */
+	CT_WIRE_HELLO = 1,
+	CT_WIRE_SET,
+	CT_WIRE_GET,
+	CT_WIRE_ADD,
+	CT_WIRE_CAS,
+	CT_WIRE_DELETE,
+	CT_WIRE_BARRIER,
+	CT_WIRE_CANCEL,
+	CT_WIRE_BEAT,
+	CT_WIRE_MEMBERS,
+	CT_WIRE_REPORT,
+	CT_WIRE_BYE,
+	CT_WIRE_READY, /* the client has read its welcome; only from then on is its end a failure */
+	/* server to client */
+	CT_WIRE_WELCOME = 64,
+	CT_WIRE_REFUSED,
+	CT_WIRE_REPLY,
+	CT_WIRE_FAILED
+};
+
+struct ct_wire_frame {
+	uint32_t len;
+	uint16_t op;
+	int16_t status;
+	uint64_t tag;
+	const uint8_t *body; /* [len] borrowed */
+};
+
+/* Header of 16 bytes; body is left alone. */
+void ct_wire_decode_header(const uint8_t *p, struct ct_wire_frame *f);
+void ct_wire_encode_header(uint8_t *p, const struct ct_wire_frame *f);
+
+/* Builds one frame in b: begin, add fields, end (which sets the length). `extra` bytes of body follow outside b. */
+void ct_wire_begin(struct ct_str *b, enum ct_wire_op op, enum ct_status status, uint64_t tag);
+void ct_wire_end(struct ct_str *b, size_t extra);
+void ct_wire_put_u8(struct ct_str *b, uint8_t v);
+void ct_wire_put_u32(struct ct_str *b, uint32_t v);
+void ct_wire_put_i64(struct ct_str *b, int64_t v);
+void ct_wire_put_bytes(struct ct_str *b, const void *p, size_t n);
+void ct_wire_put_str(struct ct_str *b, const char *s);
+
+/* Reads fields off a body. Past the end, or a text that does not fit or holds a NUL: `bad` sticks, values are 0. */
+struct ct_wire_reader {
+	const uint8_t *p;
+	size_t left;
+	bool bad;
+};
+struct ct_wire_reader ct_wire_reader(const struct ct_wire_frame *f);
+uint8_t ct_wire_u8(struct ct_wire_reader *r);
+uint32_t ct_wire_u32(struct ct_wire_reader *r);
+int64_t ct_wire_i64(struct ct_wire_reader *r);
+const uint8_t *ct_wire_bytes(struct ct_wire_reader *r, size_t *len);
+void ct_wire_str(struct ct_wire_reader *r, char *buf, size_t size);
+/* All fields were there and nothing is left over. */
+bool ct_wire_done(const struct ct_wire_reader *r);
+
+enum ct_wire_role { CT_ROLE_MEMBER, CT_ROLE_AUXILIARY, CT_ROLE_OBSERVER };
+struct ct_wire_hello {
+	char run_id[64], token[CT_TOKEN_HEX], host[64];
+	enum ct_wire_role role;
+	int member, pid;
+};
+void ct_wire_put_hello(struct ct_str *b, const struct ct_wire_hello *h);
+bool ct_wire_get_hello(const struct ct_wire_frame *f, struct ct_wire_hello *h);
+
+void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x);
+bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x);
+void ct_wire_put_member(struct ct_str *b, const struct ct_member_state *m);
+/* One of several in a body. */
+void ct_wire_read_member(struct ct_wire_reader *r, struct ct_member_state *m);
+
+/* Copies a text into a field of fixed size, cut on a character boundary. */
+void ct_wire_copy(char *dst, size_t size, const char *src);
+
+#endif

@@ -1,0 +1,18 @@
+/* The inside of ct_graph, for graph.c (checks, queries, digest) and graph_build.c (builders). */
+#ifndef CT_NN_GRAPH_GRAPH_IMPL_H
+#define CT_NN_GRAPH_GRAPH_IMPL_H
+
+#include "nn/graph/graph.h"
+
+struct ct_graph {
+	struct ct_node *nodes;
+	struct ct_param *params, *buffers;
+	int n_nodes, cap_nodes, n_params, cap_params, n_buffers, cap_buffers;
+	int loss;     /* node id, -1 before the head is there */
+	int n_blocks; /* begun so far */
+	int block;    /* that new nodes lie in, -1 */
+	bool finished;
+	struct ct_error error; /* the first one of the builders */
+};
+
+#endif

@@ -1,0 +1,153 @@
+#include "nn/host/host.h"
+
+#include <math.h>
+
+static const float *plane_of(const struct ct_node *node, const float *x, int i, int c)
+{
+	return x + ((size_t)i * (size_t)node->shape.c + (size_t)c) * (size_t)node->shape.h * (size_t)node->shape.w;
+}
+
+/* Mean and biased variance of channel c over rows and positions, in two passes. */
+static void batch_statistics(const struct ct_node *node, int n, const float *x, int c, double *mean, double *var)
+{
+	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
+	const double count = (double)plane * n;
+	double sum = 0, squares = 0;
+
+	for (int i = 0; i < n; i++) {
+		const float *p = plane_of(node, x, i, c);
+		for (size_t o = 0; o < plane; o++)
+			sum += (double)p[o];
+	}
+	*mean = sum / count;
+	for (int i = 0; i < n; i++) {
+		const float *p = plane_of(node, x, i, c);
+		for (size_t o = 0; o < plane; o++)
+			squares += ((double)p[o] - *mean) * ((double)p[o] - *mean);
+	}
+	*var = squares / count;
+}
+
+/* Statistics of all ranks' values: sums[c] of channel c's values, sums[C + c] of their squares, and their count: the order
+ * of nn/onednn/norm_kernels.h, with which another rank may compute the same norm. In double the squares of fp32 values lose
+ * nothing that the variance of such values could show. */
+static enum ct_status share_statistics(const struct ct_node *node, const struct ct_net_opts *opts, double *stat,
+				       double *sums)
+{
+	const int c_count = node->shape.c;
+	const double own = stat[2 * c_count];
+
+	for (int c = 0; c < c_count; c++) {
+		sums[c] = stat[2 * c] * own;
+		sums[c_count + c] = (stat[2 * c + 1] + stat[2 * c] * stat[2 * c]) * own;
+	}
+	sums[2 * c_count] = own;
+	CT_TRY(ct_norm_sync(opts, node, sums, 2 * (size_t)c_count + 1));
+	const double count = stat[2 * c_count] = sums[2 * c_count];
+	CT_TRY(ct_norm_check_count(node, count));
+	for (int c = 0; c < c_count; c++) {
+		double mean = sums[c] / count, var = sums[c_count + c] / count - mean * mean;
+		stat[2 * c] = mean;
+		stat[2 * c + 1] = var < 0 ? 0 : var;
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_batch_norm_statistics(const struct ct_node *node, int n, const struct ct_net_opts *opts,
+					const float *x, float *running_mean, float *running_var, double *stat)
+{
+	const int c_count = node->shape.c;
+	const double m = (double)node->momentum;
+
+	for (int c = 0; c < c_count; c++)
+		batch_statistics(node, n, x, c, &stat[2 * c], &stat[2 * c + 1]);
+	stat[2 * c_count] = (double)n * node->shape.h * node->shape.w;
+	if (opts->sync)
+		CT_TRY(share_statistics(node, opts, stat, stat + 2 * c_count + 1));
+	const double count = stat[2 * c_count];
+	for (int c = 0; c < c_count; c++) {
+		double mean = stat[2 * c], var = stat[2 * c + 1];
+		running_mean[c] = (float)((1 - m) * (double)running_mean[c] + m * mean);
+		running_var[c] = (float)((1 - m) * (double)running_var[c] + m * var * count / (count - 1));
+		stat[2 * c + 1] = 1 / sqrt(var + (double)node->eps);
+	}
+	return CT_OK;
+}
+
+void ct_batch_norm_running(const struct ct_node *node, const float *running_mean, const float *running_var,
+			   double *stat)
+{
+	for (int c = 0; c < node->shape.c; c++) {
+		stat[2 * c] = (double)running_mean[c];
+		stat[2 * c + 1] = 1 / sqrt((double)running_var[c] + (double)node->eps);
+	}
+}
+
+void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *beta,
+			   const double *stat, float *y)
+{
+	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
+
+	for (int c = 0; c < node->shape.c; c++) {
+		double mean = stat[2 * c], scale = (double)gamma[c] * stat[2 * c + 1];
+		for (int i = 0; i < n; i++) {
+			const float *p = plane_of(node, x, i, c);
+			float *out = y + (p - x);
+			for (size_t o = 0; o < plane; o++)
+				out[o] = (float)(((double)p[o] - mean) * scale + (double)beta[c]);
+		}
+	}
+}
+
+/* sums[c]: of dy over channel c; sums[C + c]: of dy * xh. */
+static void gradient_sums(const struct ct_node *node, int n, const float *x, const float *dy, const double *stat,
+			  double *sums)
+{
+	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
+
+	for (int c = 0; c < node->shape.c; c++) {
+		double mean = stat[2 * c], inv = stat[2 * c + 1], sum = 0, dot = 0;
+		for (int i = 0; i < n; i++) {
+			const float *p = plane_of(node, x, i, c), *d = plane_of(node, dy, i, c);
+			for (size_t o = 0; o < plane; o++) {
+				sum += (double)d[o];
+				dot += (double)d[o] * ((double)p[o] - mean) * inv;
+			}
+		}
+		sums[c] = sum;
+		sums[node->shape.c + c] = dot;
+	}
+}
+
+/* With xh = (x - mean) * inv and m values: dx = gamma * inv * (dy - sum(dy)/m - xh * sum(dy * xh)/m). The sums and m
+ * are those of all ranks, dgamma and dbeta the own ones: gradients are summed over ranks later. */
+enum ct_status ct_batch_norm_backward(const struct ct_node *node, int n, const struct ct_net_opts *opts, const float *x,
+				      const float *gamma, const float *dy, double *stat, float *dx, float *dgamma,
+				      float *dbeta)
+{
+	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
+	const int c_count = node->shape.c;
+	const double count = stat[2 * c_count];
+	double *sums = stat + 2 * c_count + 1;
+
+	gradient_sums(node, n, x, dy, stat, sums);
+	for (int c = 0; c < c_count; c++) {
+		dbeta[c] = (float)sums[c];
+		dgamma[c] = (float)sums[c_count + c];
+	}
+	if (opts->sync)
+		CT_TRY(ct_norm_sync(opts, node, sums, 2 * (size_t)c_count));
+	for (int c = 0; c < c_count; c++) {
+		double mean = stat[2 * c], inv = stat[2 * c + 1], sum = sums[c], dot = sums[c_count + c];
+		for (int i = 0; i < n; i++) {
+			const float *p = plane_of(node, x, i, c), *d = plane_of(node, dy, i, c);
+			float *out = dx + (p - x);
+			for (size_t o = 0; o < plane; o++) {
+				double xh = ((double)p[o] - mean) * inv;
+				out[o] += (float)((double)gamma[c] * inv *
+						  ((double)d[o] - sum / count - xh * dot / count));
+			}
+		}
+	}
+	return CT_OK;
+}

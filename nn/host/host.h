@@ -1,0 +1,40 @@
+/* Computations in host memory that the CPU engines share: losses, dropout masks, batch norm in double precision. An engine whose
+ * values are in device memory must not call them. */
+#ifndef CT_NN_HOST_HOST_H
+#define CT_NN_HOST_HOST_H
+
+#include "nn/engine_impl.h"
+
+/* Loss heads on plain row-major logits [n,K], shared by the CPU engines. dlogits may be NULL (evaluation): it gets the
+ * gradient of the sum of the row losses. A mixed row's loss is mix * xent(labels) + (1 - mix) * xent(labels_b), both
+ * with the smoothing; top-1 and top-5 are counted against `labels`. */
+void ct_loss_softmax_xent(const float *logits, const struct ct_batch *b, int k, float smoothing, float *dlogits,
+			  struct ct_metrics *m);
+void ct_loss_mse(const float *y, const float *targets, int n, int k, float *dy, struct ct_metrics *m);
+/* Dropout mask for elements of row `row` of the global batch: bit-identical for any split into ranks. Writes 0 or
+ * 1/(1-p). */
+void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
+/* The same for whole rows: mask[i] is the factor of row first + i of the global batch. */
+void ct_drop_path_mask(uint64_t seed, uint64_t step, int node, uint64_t first, float p, int rows, float *mask);
+/* Sums of the norm `node` over all ranks where opts->sync is set. */
+enum ct_status ct_norm_sync(const struct ct_net_opts *opts, const struct ct_node *node, double *v,
+			    size_t n) CT_MUST_CHECK;
+/* One value per channel on all ranks together has no variance: CT_CONFIG. */
+enum ct_status ct_norm_check_count(const struct ct_node *node, double count) CT_MUST_CHECK;
+
+/* stat [CT_BATCH_NORM_STATS(C)]: of each channel mean and 1/sqrt(var + eps), then the number of values behind them, then
+ * scratch. Batch statistics are those of all ranks where opts->sync is set, and running_* are updated with their
+ * unbiased variance, as PyTorch does. */
+#define CT_BATCH_NORM_STATS(c) (4 * (size_t)(c) + 2)
+enum ct_status ct_batch_norm_statistics(const struct ct_node *node, int n, const struct ct_net_opts *opts,
+					const float *x, float *running_mean, float *running_var,
+					double *stat) CT_MUST_CHECK;
+void ct_batch_norm_running(const struct ct_node *node, const float *running_mean, const float *running_var,
+			   double *stat);
+void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *beta,
+			   const double *stat, float *y);
+enum ct_status ct_batch_norm_backward(const struct ct_node *node, int n, const struct ct_net_opts *opts, const float *x,
+				      const float *gamma, const float *dy, double *stat, float *dx, float *dgamma,
+				      float *dbeta) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,21 @@
+#include "nn/host/host.h"
+
+enum ct_status ct_norm_sync(const struct ct_net_opts *opts, const struct ct_node *node, double *v, size_t n)
+{
+	if (!opts->sync)
+		return CT_OK;
+	enum ct_status st = opts->sync(opts->sync_user, v, n);
+	if (st < 0)
+		ct_error_wrap("%s: summing the statistics of all ranks", node->name);
+	return st;
+}
+
+enum ct_status ct_norm_check_count(const struct ct_node *node, double count)
+{
+	if (count >= 2)
+		return CT_OK;
+	enum ct_status st =
+		CT_FAIL(CT_CONFIG, "%s: batch norm sees one value per channel in a batch of one row", node->name);
+	ct_error_hint("train with at least 2 samples in every batch of all ranks (batch.per_rank)");
+	return st;
+}

@@ -1,0 +1,50 @@
+/* Elementwise passes of optimizers and averages over contiguous ranges, in the widest vectors the machine has. The same
+ * source compiled for several targets and chosen by a table: with contraction off (-ffp-contract=off) every width gives
+ * the same bits. (Not target_clones: its ifunc resolvers run before a thread sanitizer is up.) */
+#ifndef CT_NN_HOST_OPTIM_KERNELS_H
+#define CT_NN_HOST_OPTIM_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ct_sgd_coefs {
+	float lr, momentum, weight_decay;
+	float clip; /* factor on the gradient */
+	bool nesterov;
+};
+
+struct ct_adamw_coefs {
+	float shrink; /* 1 - lr*weight_decay */
+	float step;   /* lr / (1 - beta1^t) */
+	float one_minus_beta1, beta2, one_minus_beta2;
+	float inverse_sqrt_bias2; /* 1 / sqrt(1 - beta2^t) */
+	float eps, clip;
+};
+
+struct ct_lamb_coefs {
+	float inverse_bias1; /* 1 / (1 - beta1^t) */
+	float one_minus_beta1, beta2, one_minus_beta2;
+	float inverse_sqrt_bias2; /* 1 / sqrt(1 - beta2^t) */
+	float eps, clip, weight_decay;
+	float step; /* lr * trust ratio */
+};
+
+struct ct_optim_kernels {
+	const char *target;
+	/* p, g, m [n]; m NULL without momentum. */
+	void (*sgd)(size_t n, float *p, const float *g, float *m, const struct ct_sgd_coefs *c);
+	void (*adamw)(size_t n, float *p, const float *g, float *m, float *v, const struct ct_adamw_coefs *c);
+	/* LAMB in two passes: the moments and the sums of squares of p and of the update u; then p -= step*u. */
+	void (*lamb_moments)(size_t n, const float *p, const float *g, float *m, float *v,
+			     const struct ct_lamb_coefs *c, double sums[2]);
+	void (*lamb_apply)(size_t n, float *p, const float *m, const float *v, const struct ct_lamb_coefs *c);
+	/* Sum of squares in double, in a fixed order of sixteen partial sums. */
+	double (*sum_squares)(size_t n, const float *g);
+	/* e = decay*e + (1-decay)*x */
+	void (*average)(size_t n, float *e, const float *x, float decay, float rest);
+};
+
+/* Tables from the widest usable to the plainest, NULL past the end; 0 is the one to use. */
+const struct ct_optim_kernels *ct_optim_kernels_at(size_t i);
+
+#endif

@@ -1,0 +1,10 @@
+/* The parser of `model.layers`: one text a layer, for model.c. */
+#ifndef CT_NN_MODELS_LAYERS_IMPL_H
+#define CT_NN_MODELS_LAYERS_IMPL_H
+
+#include "nn/models/model.h"
+
+/* Adds spec->layers to the graph and returns the id of the last value. The grammar is in nn/models/model.h. */
+enum ct_status ct__model_layers(ct_graph *g, const struct ct_model_spec *spec, int *last) CT_MUST_CHECK;
+
+#endif

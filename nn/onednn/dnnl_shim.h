@@ -1,0 +1,138 @@
+/* oneDNN behind a few words of our own. dnnl_shim.c and dnnl_desc.c (descs) are the only files that include dnnl.h,
+ * the first also omp.h, and that know that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
+ *
+ *   context  engine, stream and everything below, which it owns until it is closed
+ *   desc     dimensions, element type and layout of a tensor. Interned: equal descs are the same pointer
+ *   prim     an operation on descs with the implementation oneDNN chose. Interned by its spec, compiled on first use
+ *   call     a prim with its argument pointers, ready to run; owned by whoever made it
+ *
+ * Prims and calls keep no data between runs, scratchpads come from the caller. A context belongs to one thread at a
+ * time. Errors: CT_NOMEM, or CT_DEVICE with oneDNN's status in words. */
+#ifndef CT_NN_ONEDNN_DNNL_SHIM_H
+#define CT_NN_ONEDNN_DNNL_SHIM_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define CT_DNNL_MAX_DIMS 5
+#define CT_DNNL_MAX_ARGS 16
+
+typedef struct ct_dnnl ct_dnnl;
+typedef struct ct_dnnl_desc ct_dnnl_desc;
+typedef struct ct_dnnl_prim ct_dnnl_prim;
+typedef struct ct_dnnl_call ct_dnnl_call;
+
+enum ct_dnnl_type { CT_DNNL_F32, CT_DNNL_BF16 };
+
+enum ct_dnnl_op {
+	CT_DNNL_CONV_FORWARD,
+	CT_DNNL_CONV_BACKWARD_DATA,
+	CT_DNNL_CONV_BACKWARD_WEIGHTS,
+	CT_DNNL_LINEAR_FORWARD,
+	CT_DNNL_LINEAR_BACKWARD_DATA,
+	CT_DNNL_LINEAR_BACKWARD_WEIGHTS,
+	CT_DNNL_NORM_FORWARD,
+	CT_DNNL_NORM_BACKWARD,
+	CT_DNNL_POOL_FORWARD,
+	CT_DNNL_POOL_BACKWARD,
+	CT_DNNL_RELU_FORWARD,
+	CT_DNNL_RELU_BACKWARD, /* from the output of the forward pass */
+	CT_DNNL_ADD,           /* dst = src + other; dst may be src */
+	CT_DNNL_REORDER        /* dst = src in another layout */
+};
+
+enum ct_dnnl_arg {
+	CT_DNNL_SRC,
+	CT_DNNL_OTHER, /* the second addend */
+	CT_DNNL_WEIGHTS,
+	CT_DNNL_BIAS,
+	CT_DNNL_DST,
+	CT_DNNL_DIFF_SRC,
+	CT_DNNL_DIFF_WEIGHTS,
+	CT_DNNL_DIFF_BIAS,
+	CT_DNNL_DIFF_DST,
+	CT_DNNL_MEAN,
+	CT_DNNL_VARIANCE,
+	CT_DNNL_SCALE,
+	CT_DNNL_SHIFT,
+	CT_DNNL_DIFF_SCALE,
+	CT_DNNL_DIFF_SHIFT,
+	CT_DNNL_WORKSPACE,
+	CT_DNNL_SCRATCHPAD,
+	CT_DNNL_N_ARGS
+};
+
+/* Compared bytewise: zero what is not used. In backward operations src, weights, bias and dst describe the tensors of
+ * the forward operation and their gradients alike; `other` is the second addend, or a backward operation's forward data
+ * (norm: src, relu: dst). Descs may be `any` where oneDNN shall choose (not for norm and relu). */
+struct ct_dnnl_spec {
+	const ct_dnnl_desc *src, *other, *weights, *bias, *dst;
+	const ct_dnnl_prim *forward;                       /* of a backward operation */
+	int32_t kernel[2], stride[2], pad[2], dilation[2]; /* height, width; dilation 1: dense */
+	int32_t op;                                        /* enum ct_dnnl_op */
+	int32_t inference, relu, average; /* relu: applied to the result; average: of a pool, padding not counted */
+	int32_t sum;                      /* forward convolution: the result is added to what is in dst, then ReLU */
+	float eps;
+};
+
+/* Whether the library that was loaded fits the one compiled against. */
+bool ct__dnnl_available(char *why, size_t why_len);
+/* "oneDNN 2.6.3 avx512_core" */
+const char *ct__dnnl_version(void);
+/* Whether this processor multiplies bfloat16 itself; oneDNN emulates it on others, at a loss. */
+bool ct__dnnl_has_bf16(void);
+
+enum ct_status ct__dnnl_open(ct_dnnl **out) CT_MUST_CHECK;
+void ct__dnnl_close(ct_dnnl *c);
+/* Compute threads of calls made by this thread from now on (OpenMP's count is per calling thread). */
+void ct__dnnl_use_threads(int n);
+/* Cuts 0..n-1 into a range for each of those threads, as oneDNN cuts a batch, and waits for all. */
+void ct__dnnl_parallel(int n, void (*run)(void *arg, int begin, int end), void *arg);
+
+/* Row-major, or `any`: for oneDNN to choose. fp32; of_ another type. */
+enum ct_status ct__dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_status ct__dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_status ct__dnnl_plain_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
+				 const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_status ct__dnnl_any_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
+			       const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_dnnl_type ct__dnnl_desc_type(const ct_dnnl_desc *d);
+size_t ct__dnnl_type_bytes(enum ct_dnnl_type type);
+int ct__dnnl_desc_ndims(const ct_dnnl_desc *d);
+const int *ct__dnnl_desc_dims(const ct_dnnl_desc *d);
+bool ct__dnnl_desc_is_plain(const ct_dnnl_desc *d);
+/* [N,C/block,H,W,block], block 8 or 16; fp32, or of a type. */
+enum ct_status ct__dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out) CT_MUST_CHECK;
+enum ct_status ct__dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,
+				   const ct_dnnl_desc **out) CT_MUST_CHECK;
+/* [K/16,C/16,R,S,16c,16k] */
+enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out) CT_MUST_CHECK;
+bool ct__dnnl_desc_is_blocked_weights(const ct_dnnl_desc *d);
+size_t ct__dnnl_desc_bytes(const ct_dnnl_desc *d); /* with padding */
+/* Strides and blocks in words. */
+void ct__dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);
+
+/* *out is NULL when oneDNN has no implementation for the spec. */
+enum ct_status ct__dnnl_prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out) CT_MUST_CHECK;
+/* The layout of an argument; NULL when the prim has no such argument. */
+enum ct_status ct__dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnnl_arg arg,
+				  const ct_dnnl_desc **out) CT_MUST_CHECK;
+size_t ct__dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg); /* 0: no such argument */
+const char *ct__dnnl_prim_impl(const ct_dnnl_prim *p);
+/* How good the implementation is by its name: 0 naive loops, 1 a convolution through a copy and a matrix product, 2
+ * made for this CPU. */
+int ct__dnnl_prim_rank(const ct_dnnl_prim *p);
+
+struct ct_dnnl_bind {
+	enum ct_dnnl_arg arg;
+	void *ptr;
+};
+/* Compiles the prim's kernels when this is its first call. Padding of the tensors bound is set to zero. */
+enum ct_status ct__dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n,
+				    ct_dnnl_call **out) CT_MUST_CHECK;
+void ct__dnnl_call_destroy(ct_dnnl_call *call);
+enum ct_status ct__dnnl_call_set(ct_dnnl_call *call, enum ct_dnnl_arg arg, void *ptr) CT_MUST_CHECK;
+enum ct_status ct__dnnl_call_run(ct_dnnl *c, const ct_dnnl_call *call) CT_MUST_CHECK;
+
+#endif

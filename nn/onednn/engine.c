@@ -1,0 +1,445 @@
+#include "nn/onednn/onednn_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "nn/host/host.h"
+
+static bool onednn_precision(enum ct_precision precision, char *why, size_t why_len)
+{
+	if (precision == CT_PRECISION_FP32 || ct__dnnl_has_bf16())
+		return true;
+	snprintf(why, why_len, "(%s) finds no bfloat16 instructions on this processor (avx512_bf16 or amx)",
+		 ct__dnnl_version());
+	return false;
+}
+
+static enum ct_status onednn_open(ct_device *device, int threads, ct_engine **out)
+{
+	struct onednn_engine *e;
+
+	(void)threads; /* told to OpenMP on every call: its count belongs to the calling thread */
+	if (strcmp(device->ops->kind, "cpu"))
+		return CT_FAIL(CT_UNSUPPORTED, "engine \"onednn\" runs on the CPU, not on %s", device->ops->kind);
+	CT_TRY_ALLOC(e = CT_NEW(struct onednn_engine));
+	enum ct_status st = ct__dnnl_open(&e->dnnl);
+	if (st < 0) {
+		ct_free(e);
+		return st;
+	}
+	*out = &e->base;
+	return CT_OK;
+}
+
+static void onednn_close(ct_engine *base)
+{
+	struct onednn_engine *e = (struct onednn_engine *)base;
+
+	ct__dnnl_close(e->dnnl);
+	ct_free(e);
+}
+
+static ct_dnnl *dnnl_of(const ct_net *net)
+{
+	return ((struct onednn_engine *)net->engine)->dnnl;
+}
+
+static void onednn_program_destroy(ct_program *base)
+{
+	struct onednn_program *p = (struct onednn_program *)base;
+
+	ct__onednn_unbind(p);
+	for (int i = 0; i < p->n_tasks; i++)
+		ct__dnnl_call_destroy(p->tasks[i].call);
+	ct_free(p->tasks);
+	ct_free(p->buffers);
+	ct_free(p->values);
+	ct_free(p);
+}
+
+static enum ct_status program_new(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, struct onednn_program **out)
+{
+	struct onednn_program *p;
+
+	CT_TRY_ALLOC(p = CT_NEW(struct onednn_program));
+	p->base.net = net;
+	p->base.graph = g;
+	p->base.n = n;
+	p->base.mode = mode;
+	p->dnnl = dnnl_of(net);
+	p->values = CT_NEW_ARRAY(struct onednn_value, (size_t)ct_graph_n_nodes(g));
+	if (!p->values) {
+		ct_free(p);
+		return CT_NOMEM;
+	}
+	ct__dnnl_use_threads(net->engine->threads);
+	enum ct_status st = ct__onednn_compile_forward(p);
+	if (st < 0) {
+		onednn_program_destroy(&p->base);
+		return st;
+	}
+	*out = p;
+	return CT_OK;
+}
+
+static enum ct_status plain_of(const ct_net *net, int param, const ct_dnnl_desc **out)
+{
+	const struct ct_param *par = ct_graph_param(net->graph, param);
+	const struct onednn_net *impl = net->impl;
+
+	/* Weights of grouped convolutions and of linear layers on images have a dimension or two more than the graph says. */
+	if (impl->layout[param])
+		return ct__dnnl_plain(dnnl_of(net), ct__dnnl_desc_ndims(impl->layout[param]),
+				      ct__dnnl_desc_dims(impl->layout[param]), out);
+	return ct__dnnl_plain(dnnl_of(net), par->ndim, par->dims, out);
+}
+
+static void onednn_net_close(ct_net *net)
+{
+	struct onednn_net *impl = net->impl;
+
+	ct_free(impl->layout);
+	ct_free(impl);
+	net->impl = NULL;
+}
+
+/* Compiles the forward pass of the full batch once to see what layouts the weights get. */
+static enum ct_status choose_layouts(ct_net *net)
+{
+	struct onednn_net *impl = net->impl;
+	struct onednn_program *p;
+
+	CT_TRY(program_new(net, net->graph, net->opts.batch, net->opts.train ? CT_TRAIN : CT_EVAL, &p));
+	onednn_program_destroy(&p->base);
+	for (int i = 0; i < ct_graph_n_params(net->graph); i++) {
+		if (!impl->layout[i])
+			CT_TRY(plain_of(net, i, &impl->layout[i]));
+		net->elems[i] = ct__dnnl_desc_bytes(impl->layout[i]) / sizeof(float);
+	}
+	return CT_OK;
+}
+
+static enum ct_status onednn_net_open(ct_net *net)
+{
+	struct onednn_net *impl;
+
+	CT_TRY_ALLOC(impl = CT_NEW(struct onednn_net));
+	net->impl = impl;
+	impl->layout = CT_NEW_ARRAY(const ct_dnnl_desc *, (size_t)ct_graph_n_params(net->graph));
+	enum ct_status st = impl->layout ? choose_layouts(net) : CT_NOMEM;
+	if (st < 0)
+		onednn_net_close(net);
+	return st;
+}
+
+/* One reorder outside of any program: import, export, reading a value. Only `from` is read. */
+static enum ct_status reorder(ct_dnnl *dnnl, const ct_dnnl_desc *from_desc, const void *from,
+			      const ct_dnnl_desc *to_desc, void *to)
+{
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_REORDER, .src = from_desc, .dst = to_desc};
+	const ct_dnnl_prim *prim;
+	ct_dnnl_call *call;
+	void *scratch = NULL;
+
+	if (from_desc == to_desc) {
+		memcpy(to, from, ct__dnnl_desc_bytes(to_desc));
+		return CT_OK;
+	}
+	CT_TRY(ct__dnnl_prim_get(dnnl, &spec, &prim));
+	if (!prim)
+		return CT_FAIL(CT_UNSUPPORTED, "%s can't reorder a tensor", ct__dnnl_version());
+	struct ct_dnnl_bind binds[3] = {{CT_DNNL_SRC, (void *)(uintptr_t)from}, {CT_DNNL_DST, to}};
+	size_t bytes = ct__dnnl_prim_bytes(prim, CT_DNNL_SCRATCHPAD);
+	if (bytes) {
+		CT_TRY_ALLOC(scratch = ct_calloc_aligned(64, bytes));
+		binds[2] = (struct ct_dnnl_bind){CT_DNNL_SCRATCHPAD, scratch};
+	}
+	enum ct_status st = ct__dnnl_call_create(dnnl, prim, binds, bytes ? 3 : 2, &call);
+	if (st == CT_OK) {
+		st = ct__dnnl_call_run(dnnl, call);
+		ct__dnnl_call_destroy(call);
+	}
+	ct_free_aligned(scratch);
+	return st;
+}
+
+static enum ct_status onednn_pack(const ct_net *net, int param, const float *logical, float *slice)
+{
+	const struct onednn_net *impl = net->impl;
+	const ct_dnnl_desc *plain;
+
+	ct__dnnl_use_threads(net->engine->threads);
+	CT_TRY(plain_of(net, param, &plain));
+	return reorder(dnnl_of(net), plain, logical, impl->layout[param], slice);
+}
+
+static enum ct_status onednn_unpack(const ct_net *net, int param, const float *slice, float *logical)
+{
+	const struct onednn_net *impl = net->impl;
+	const ct_dnnl_desc *plain;
+
+	ct__dnnl_use_threads(net->engine->threads);
+	CT_TRY(plain_of(net, param, &plain));
+	return reorder(dnnl_of(net), impl->layout[param], slice, plain, logical);
+}
+
+static void onednn_layout(const ct_net *net, int param, char *text, size_t len)
+{
+	const struct onednn_net *impl = net->impl;
+
+	ct__dnnl_desc_text(impl->layout[param], text, len);
+}
+
+static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
+{
+	struct onednn_program *p;
+	enum ct_status st;
+
+	CT_TRY(program_new(net, g, n, mode, &p));
+	if (mode == CT_TRAIN)
+		CT_TRY_GOTO(ct__onednn_compile_backward(p), st, fail);
+	CT_TRY_GOTO(ct__onednn_bind(p), st, fail);
+	net->memory.activations_unplanned += p->unplanned_bytes;
+	*out = &p->base;
+	return CT_OK;
+fail:
+	onednn_program_destroy(&p->base);
+	return st;
+}
+
+static void load_input(const struct onednn_program *p, float *x)
+{
+	const struct ct_net *net = p->base.net;
+	const struct ct_shape s = ct_graph_node(p->base.graph, 0)->shape;
+	const struct ct_batch *b = p->batch;
+	const size_t elems = (size_t)s.c * (size_t)s.h * (size_t)s.w, rows = (size_t)b->n;
+	const bool bytes = net->opts.input == CT_INPUT_U8_NHWC;
+
+	if (ct__onednn_type(p) == CT_DNNL_BF16) {
+		uint16_t *y = (uint16_t *)x;
+		if (bytes)
+			ct__onednn_normalise_bf16(b->x, b->n, s, net->opts.mean, net->opts.std, y);
+		else
+			ct__onednn_to_bf16(y, b->x, rows * elems);
+		memset(y + rows * elems, 0, ((size_t)p->base.n - rows) * elems * sizeof(*y));
+		return;
+	}
+	if (bytes)
+		ct__onednn_normalise(b->x, b->n, s, net->opts.mean, net->opts.std, x);
+	else if (p->input_at == x)
+		memcpy(x, b->x, rows * elems * sizeof(float));
+	else
+		return;
+	memset(x + rows * elems, 0, ((size_t)p->base.n - rows) * elems * sizeof(float));
+}
+
+struct mask {
+	const struct onednn_program *p;
+	const struct onednn_task *t;
+};
+
+static void draw_rows(void *arg, int begin, int end)
+{
+	const struct onednn_program *p = ((const struct mask *)arg)->p;
+	const struct onednn_task *t = ((const struct mask *)arg)->t;
+	const float rate = ct_graph_node(p->base.graph, t->node)->p;
+
+	for (int i = begin; i < end; i++)
+		ct_dropout_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first + (uint64_t)i, rate,
+				t->n, t->ptr[0] + (size_t)i * t->n);
+}
+
+static void draw_mask(const struct onednn_program *p, const struct onednn_task *t)
+{
+	struct mask mask = {p, t};
+
+	ct__dnnl_parallel(p->base.n, draw_rows, &mask);
+}
+
+/* oneDNN's norm with ReLU turns NaN into 0, which must not hide it from the loss. */
+static void run_loss(const struct onednn_program *p, const struct onednn_task *t)
+{
+	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
+	float *dlogits = p->base.mode == CT_TRAIN ? t->ptr[1] : NULL;
+
+	if (node->op == CT_OP_MSE)
+		ct_loss_mse(t->ptr[0], p->batch->targets, p->batch->n, (int)t->n, dlogits, p->metrics);
+	else
+		ct_loss_softmax_xent(t->ptr[0], p->batch, (int)t->n, node->label_smoothing, dlogits, p->metrics);
+	if (p->not_finite)
+		p->metrics->loss = NAN;
+}
+
+static void run_norm_pool(const struct onednn_program *p, const struct onednn_task *t)
+{
+	const bool forward = t->kind == ONEDNN_NORM_POOL;
+	struct ct_norm_pool op = {.shape = ct__onednn_norm_pool_shape(p, t->node),
+				  .x = t->ptr[NORM_POOL_X],
+				  .gamma = t->ptr[NORM_POOL_GAMMA],
+				  .beta = t->ptr[NORM_POOL_BETA],
+				  .mean = t->ptr[NORM_POOL_MEAN],
+				  .variance = t->ptr[NORM_POOL_VARIANCE],
+				  .picked = t->ptr[NORM_POOL_PICKED],
+				  .taps = (uint8_t *)t->ptr[NORM_POOL_TAPS],
+				  .partials = (void *)t->ptr[NORM_POOL_PARTIALS],
+				  .y = forward ? t->ptr[NORM_POOL_Y] : NULL,
+				  .dy = forward ? NULL : t->ptr[NORM_POOL_Y],
+				  .dx = t->ptr[NORM_POOL_DX],
+				  .dgamma = t->ptr[NORM_POOL_DGAMMA],
+				  .dbeta = t->ptr[NORM_POOL_DBETA]};
+
+	if (forward)
+		ct__norm_pool_forward(&op);
+	else
+		ct__norm_pool_backward(&op);
+}
+
+static void run_multiply(const struct onednn_program *p, const struct onednn_task *t)
+{
+	if (ct__dnnl_desc_type(p->values[t->node].desc) == CT_DNNL_BF16)
+		ct__onednn_multiply_bf16((uint16_t *)t->ptr[0], (uint16_t *)t->ptr[1], (uint16_t *)t->ptr[2], t->n);
+	else
+		ct__onednn_multiply(t->ptr[0], t->ptr[1], t->ptr[2], t->n);
+}
+
+static enum ct_status run_task(struct onednn_program *p, const struct onednn_task *t)
+{
+	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
+
+	switch (t->kind) {
+	case ONEDNN_CALL:
+		return ct__dnnl_call_run(p->dnnl, t->call);
+	case ONEDNN_INPUT:
+		load_input(p, t->ptr[0]);
+		break;
+	case ONEDNN_DROPOUT_MASK:
+		draw_mask(p, t);
+		break;
+	case ONEDNN_MULTIPLY:
+		run_multiply(p, t);
+		break;
+	case ONEDNN_ROW_FACTORS:
+	case ONEDNN_SCALE_ROWS:
+	case ONEDNN_NORM:
+	case ONEDNN_NORM_BACKWARD:
+	case ONEDNN_NORM_PLAIN:
+	case ONEDNN_NORM_PLAIN_BACKWARD:
+		return ct__onednn_norm_run(p, t);
+	case ONEDNN_RUNNING_STATS:
+		if (!ct__onednn_running(t->ptr[0], t->ptr[1], t->ptr[2], t->ptr[3], node->shape.c, node->momentum,
+					(double)t->n))
+			p->not_finite = true;
+		break;
+	case ONEDNN_NORM_POOL:
+	case ONEDNN_NORM_POOL_BACKWARD:
+		run_norm_pool(p, t);
+		break;
+	case ONEDNN_WINOGRAD:
+		ct__onednn_winograd_run(p, t);
+		break;
+	case ONEDNN_FOLD_CHECK:
+	case ONEDNN_FOLD:
+		ct__onednn_fold_run(p, t);
+		break;
+	case ONEDNN_LOSS:
+		run_loss(p, t);
+		break;
+	case ONEDNN_LOSS_SCALE:
+		ct__onednn_scale(t->ptr[0], t->ptr[1], p->opts->scale, t->n);
+		break;
+	case ONEDNN_SLICE_DONE:
+		return ct__net_slice_done(p->base.net, p->opts, p->base.net->slice_of[t->n]);
+	}
+	return CT_OK;
+}
+
+static enum ct_status run_tasks(struct onednn_program *p, int begin, int end, double *seconds)
+{
+	ct__dnnl_use_threads(p->base.net->engine->threads);
+	for (int i = begin; i < end; i++) {
+		const struct onednn_task *t = &p->tasks[i];
+		if (t->when_stale && !p->values[t->node].stale)
+			continue;
+		int64_t start = p->base.profile ? ct_now_ns() : 0;
+		CT_TRY(run_task(p, t));
+		if (p->base.profile && t->kind != ONEDNN_SLICE_DONE) /* that is time of the communicator */
+			seconds[t->node] += (double)(ct_now_ns() - start) * 1e-9;
+	}
+	p->tasks_done = end;
+	return CT_OK;
+}
+
+static enum ct_status onednn_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
+{
+	struct onednn_program *p = (struct onednn_program *)base;
+	const struct onednn_ref own = {ONEDNN_BUFFER, p->input};
+	bool direct =
+		base->net->opts.input == CT_INPUT_F32_NCHW && b->n == base->n && ct__onednn_type(p) == CT_DNNL_F32;
+
+	CT_TRY(ct__onednn_take_arena(p));
+	p->last = *b;
+	p->batch = &p->last;
+	p->metrics = m;
+	p->not_finite = false;
+	CT_TRY(ct__onednn_bind_input(p, direct ? b->x : ct__onednn_at(p, own)));
+	return run_tasks(p, 0, p->n_forward, base->forward_s);
+}
+
+static enum ct_status onednn_backward(ct_program *base, const struct ct_backward_opts *opts, float *grads)
+{
+	struct onednn_program *p = (struct onednn_program *)base;
+
+	p->opts = opts;
+	CT_TRY(ct__onednn_bind_grads(p, grads));
+	return run_tasks(p, p->n_forward, p->n_tasks, base->backward_s);
+}
+
+static enum ct_status onednn_read(ct_program *base, int node, bool gradient, float *out)
+{
+	struct onednn_program *p = (struct onednn_program *)base;
+	const struct ct_node *n = ct_graph_node(base->graph, node);
+	const int root = p->values[node].root;
+	const struct onednn_value *v = root >= 0 ? &p->values[root] : NULL;
+	const int buffer = !v ? -1 : gradient ? v->grad : v->buffer;
+	const size_t elems = (size_t)n->shape.c * (size_t)n->shape.h * (size_t)n->shape.w;
+	const ct_dnnl_desc *plain;
+	float *all;
+
+	if (node == ct_graph_loss(base->graph) || buffer < 0 || v->overwritten)
+		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", n->name, gradient ? "gradient" : "value");
+	const bool after_backward = p->tasks_done > p->n_forward;
+	if (p->buffers[buffer].lost < p->tasks_done ||
+	    (gradient ? v->grad_gone || !after_backward : v->value_gone && after_backward))
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the memory of its %s has been used again", n->name,
+			       gradient ? "gradient" : "value");
+	const void *at = root == 0 ? p->input_at : ct__onednn_at(p, (struct onednn_ref){ONEDNN_BUFFER, buffer});
+	CT_TRY(ct__dnnl_plain(p->dnnl, ct__dnnl_desc_ndims(v->desc), ct__dnnl_desc_dims(v->desc), &plain));
+	CT_TRY_ALLOC(all = ct_calloc((size_t)base->n * elems, sizeof(float)));
+	enum ct_status st = reorder(p->dnnl, v->desc, at, plain, all);
+	if (st == CT_OK)
+		memcpy(out, all, (size_t)base->rows * elems * sizeof(float));
+	ct_free(all);
+	return st;
+}
+
+const struct ct_engine_ops ct__engine_ops_onednn = {
+	.name = "onednn",
+	.available = ct__dnnl_available,
+	.version = ct__dnnl_version,
+	.open = onednn_open,
+	.close = onednn_close,
+	.net_open = onednn_net_open,
+	.net_close = onednn_net_close,
+	.pack = onednn_pack,
+	.unpack = onednn_unpack,
+	.program_create = onednn_program_create,
+	.program_destroy = onednn_program_destroy,
+	.forward = onednn_forward,
+	.backward = onednn_backward,
+	.read = onednn_read,
+	.layout = onednn_layout,
+	.precision = onednn_precision,
+};

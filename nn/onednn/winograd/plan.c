@@ -1,0 +1,179 @@
+/* Compiled for every processor. */
+#include "nn/onednn/winograd/winograd.h"
+
+#include "nn/onednn/winograd/winograd_impl.h"
+
+#define MAX_GROUPS 8
+
+static int points(const struct ct_winograd_shape *s)
+{
+	return s->taps + RESULTS - 1;
+}
+
+static int results_h(const struct ct_winograd_shape *s)
+{
+	return s->h + 2 * s->pad_h - (s->taps - 1);
+}
+
+static int results_w(const struct ct_winograd_shape *s)
+{
+	return s->w + 2 * s->pad_w - (s->taps - 1);
+}
+
+static int tiles(int results)
+{
+	return (results + RESULTS - 1) / RESULTS;
+}
+
+/* Of a unit: the more, the less often the transformed weights are read; the fewer, the nearer is what passes from step to
+ * step. */
+static int unit_tiles(const struct ct_winograd_shape *s)
+{
+	const int64_t weights = (int64_t)s->c * s->k;
+
+	if (s->taps == 5)
+		return 16;
+	return weights <= 64 * 64 ? 24 : weights <= 128 * 128 ? 48 : weights <= 256 * 256 ? 96 : 128;
+}
+
+/* Partial sums of dw: their number, and so the order of additions, is the shape's. 40 MB at most where there are several. */
+static int max_groups(const struct ct_winograd_shape *s)
+{
+	const int64_t fit = (int64_t)512 * 512 / ((int64_t)s->c * s->k);
+
+	return fit < 1 ? 1 : fit > MAX_GROUPS ? MAX_GROUPS : (int)fit;
+}
+
+/* All that the kernels are compiled for. */
+static bool has_instructions(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+#else
+	return false;
+#endif
+}
+
+/* At least half of what is computed is wanted. */
+static bool fills_tiles(int h, int w)
+{
+	return h > 0 && w > 0 && 2 * (int64_t)h * w >= (int64_t)RESULTS * RESULTS * tiles(h) * tiles(w);
+}
+
+/* Transforming the weights of 3x3 kernels costs as much as some 30 tiles; bfloat16 has direct convolutions of twice the rate. */
+static bool enough_tiles(const struct ct_winograd_shape *s)
+{
+	return s->taps == 5 || (int64_t)s->n * tiles(results_h(s)) * tiles(results_w(s)) >= (s->bf16 ? 96 : 32);
+}
+
+bool ct__winograd_usable(const struct ct_winograd_shape *s)
+{
+	const int64_t most = s->taps == 5 ? 64 * 64 : 1024 * 1024;
+	const bool channels = s->c % LANES == 0 && s->k % LANES == 0 && (int64_t)s->c * s->k <= most;
+	const bool padding = s->pad_h >= 0 && s->pad_h < s->taps && s->pad_w >= 0 && s->pad_w < s->taps;
+
+	if (s->taps != 3 && s->taps != 5)
+		return false;
+
+	return has_instructions() && channels && padding && fills_tiles(results_h(s), results_w(s)) &&
+	       fills_tiles(s->h, s->w) && enough_tiles(s);
+}
+
+struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, enum ct_winograd_pass pass)
+{
+	const bool data = pass == CT_WINOGRAD_BACKWARD_DATA;
+	struct ct__winograd_grid g = {
+		.n = s->n, .tiles_h = tiles(data ? s->h : results_h(s)), .tiles_w = tiles(data ? s->w : results_w(s))};
+	const int image = g.tiles_h * g.tiles_w, unit = unit_tiles(s);
+
+	if (image <= unit) {
+		g.images = unit / image < s->n ? unit / image : s->n;
+		g.rows = g.tiles_h;
+		g.units_per_image = 1;
+		g.units = (s->n + g.images - 1) / g.images;
+	} else {
+		const int rows = g.tiles_w < unit ? (unit + (s->taps == 3 ? g.tiles_w / 2 : 0)) / g.tiles_w : 1;
+		g.images = 1;
+		g.units_per_image = (g.tiles_h + rows - 1) / rows;
+		g.rows = (g.tiles_h + g.units_per_image - 1) / g.units_per_image;
+		g.units = s->n * g.units_per_image;
+	}
+	g.tiles = g.images * g.rows * g.tiles_w;
+	return g;
+}
+
+struct ct__winograd_unit ct__winograd_unit(const struct ct__winograd_grid *g, int i)
+{
+	struct ct__winograd_unit u = {.n0 = i / g->units_per_image * g->images, .r0 = i % g->units_per_image * g->rows};
+
+	u.n1 = u.n0 + g->images < g->n ? u.n0 + g->images : g->n;
+	u.r1 = u.r0 + g->rows < g->tiles_h ? u.r0 + g->rows : g->tiles_h;
+	u.tiles = (u.n1 - u.n0) * (u.r1 - u.r0) * g->tiles_w;
+	return u;
+}
+
+struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape *s, enum ct_winograd_pass pass)
+{
+	const struct ct__winograd_grid g = ct__winograd_grid(s, pass);
+	const bool data = pass == CT_WINOGRAD_BACKWARD_DATA, sums = pass == CT_WINOGRAD_BACKWARD_WEIGHTS;
+	const size_t in = (size_t)(data ? s->k : s->c) / LANES, out = (size_t)(data ? s->c : s->k) / LANES;
+	const size_t taps = (size_t)s->taps, n_points = (size_t)points(s), pitch = (size_t)g.tiles_w * n_points + 1;
+	const size_t images = (size_t)g.images, rows = (size_t)g.rows * RESULTS, n_tiles = (size_t)g.tiles;
+	struct ct__winograd_scratch z = {.columns = images * in * (rows + taps - 1) * pitch,
+					 .gradient_columns = sums ? images * out * rows * pitch : 0,
+					 .input = n_points * in * n_tiles,
+					 .product = n_points * out * n_tiles,
+					 .half_results = sums ? 0 : out * n_tiles * RESULTS * n_points,
+					 .weights = n_points * n_points * in * LANES * out,
+					 .groups = !sums                     ? 0
+						   : g.units < max_groups(s) ? g.units
+									     : max_groups(s)};
+
+	z.per_thread = z.columns + z.gradient_columns + z.input + z.product + z.half_results;
+	return z;
+}
+
+size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_winograd_pass pass, int threads)
+{
+	const struct ct__winograd_scratch z = ct__winograd_scratch(s, pass);
+	const size_t shared = z.groups ? (size_t)z.groups * (z.weights + (size_t)s->k / LANES) : z.weights;
+
+	return (shared + (size_t)threads * z.per_thread) * LANES * sizeof(float);
+}
+
+int ct__winograd_parts(int out_blocks, int units, int threads)
+{
+	const int panels = (out_blocks + 1) / 2;
+
+	if (units % threads == 0 || units >= 4 * threads)
+		return 1;
+	return panels < threads ? panels : threads;
+}
+
+struct ct_winograd_range ct__winograd_part(int parts, int i, int out_blocks)
+{
+	const int panels = (out_blocks + 1) / 2, end = panels * (i + 1) / parts * 2;
+
+	return (struct ct_winograd_range){panels * i / parts * 2, end < out_blocks ? end : out_blocks};
+}
+
+static const struct ct_winograd_kernels *kernels(const struct ct_winograd *op)
+{
+	return op->shape.taps == 3 ? &ct__winograd_kernels_3x3 : &ct__winograd_kernels_5x5;
+}
+
+void ct__winograd_forward(const struct ct_winograd *op)
+{
+	kernels(op)->forward(op);
+}
+
+void ct__winograd_backward_data(const struct ct_winograd *op)
+{
+	kernels(op)->backward_data(op);
+}
+
+void ct__winograd_backward_weights(const struct ct_winograd *op)
+{
+	kernels(op)->backward_weights(op);
+}

@@ -1,0 +1,245 @@
+/* Backward-weights, for TAPS taps. */
+#ifndef CT_NN_ONEDNN_WINOGRAD_SUMS_TEMPLATE_H
+#define CT_NN_ONEDNN_WINOGRAD_SUMS_TEMPLATE_H
+
+#include "nn/onednn/dnnl_shim.h"
+#include "nn/onednn/winograd/transforms_template.h"
+
+/* Units are cut into groups, each with its own sums: their number, and so the order of additions, is the shape's. */
+struct sums {
+	const struct ct_winograd *op;
+	struct image x, dy;
+	struct ct__winograd_grid grid;
+	struct ct__winograd_scratch sizes;
+	int parts;    /* of K */
+	vec *weights; /* [groups][POINTS * POINTS][panels of K][C][2] */
+	vec *bias;    /* [groups][K/16] */
+	vec *scratch;
+};
+
+/* A along W; also adds the row up. */
+INLINE void gradient_row(const void *y, size_t row, const bool bf16, int w, int tiles, vec *to, vec *sum)
+{
+	for (int t = 0; t < tiles; t++, to += POINTS) {
+		const int left = t * RESULTS;
+		vec q[RESULTS], v[POINTS];
+		for (int j = 0; j < RESULTS; j++)
+			q[j] = left + j < w ? ct_vec_load(y, row + (size_t)(left + j), bf16) : (vec){0};
+		*sum += (q[0] + q[1]) + (q[2] + q[3]);
+		gradient_transform(q, v);
+		for (int j = 0; j < POINTS; j++)
+			to[j] = v[j];
+	}
+}
+
+static void gradient_columns(const struct image *im, const struct ct__winograd_grid *g, struct ct__winograd_unit u,
+			     vec *columns, vec *bias)
+{
+	const size_t pitch = row_pitch(g);
+	const int blocks = im->range.end - im->range.begin;
+
+	for (int j = 0; j < (u.n1 - u.n0) * blocks; j++) {
+		const int k = im->range.begin + j % blocks, i = (u.n0 + j / blocks) * im->blocks + k;
+		vec sum = {0};
+		for (int h = u.r0 * RESULTS; h < u.r1 * RESULTS; h++, columns += pitch) {
+			const size_t row = ((size_t)i * (size_t)im->h + (size_t)h) * (size_t)im->w;
+			if (h < im->h && im->bf16)
+				gradient_row(im->at, row, true, im->w, g->tiles_w, columns, &sum);
+			else if (h < im->h)
+				gradient_row(im->at, row, false, im->w, g->tiles_w, columns, &sum);
+			else
+				memset(columns, 0, pitch * sizeof(vec));
+		}
+		bias[k] += sum;
+	}
+}
+
+/* Column of points j: A along H. */
+static void gradient_points(const vec *columns, int blocks, const struct ct__winograd_grid *g,
+			    struct ct__winograd_unit u, int j, vec *v)
+{
+	const size_t pitch = row_pitch(g), step = (size_t)blocks * (size_t)u.tiles;
+	const int rows = u.r1 - u.r0;
+
+	for (int i = 0; i < (u.n1 - u.n0) * blocks; i++) {
+		const vec *from = columns + (size_t)i * (size_t)(rows * RESULTS) * pitch + j;
+		vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
+		for (int r = 0; r < rows; r++, from += RESULTS * pitch) {
+			for (int t = 0; t < g->tiles_w; t++, to++) {
+				vec q[RESULTS], o[POINTS];
+				for (int p = 0; p < RESULTS; p++)
+					q[p] = from[(size_t)p * pitch + (size_t)t * POINTS];
+				gradient_transform(q, o);
+				for (int p = 0; p < POINTS; p++)
+					to[(size_t)p * step] = o[p];
+			}
+		}
+	}
+}
+
+/* `rows` channels of x times `cols` blocks of dy, in registers over all tiles; `first`: u has no sums yet. */
+INLINE void outer_block(const float *x, const vec *q, size_t q_step, int tiles, bool first, vec *u, const int rows,
+			const int cols)
+{
+	vec sum[16];
+
+	if (first) {
+		UNROLL
+		for (int i = 0; i < rows * cols; i++)
+			sum[i] = (vec){0};
+	} else {
+		UNROLL
+		for (int i = 0; i < rows * cols; i++)
+			sum[i] = u[i];
+	}
+	for (int t = 0; t < tiles; t++, q++, x += LANES) {
+		UNROLL
+		for (int r = 0; r < rows; r++) {
+			UNROLL
+			for (int k = 0; k < cols; k++)
+				sum[r * cols + k] += x[r] * q[(size_t)k * q_step];
+		}
+	}
+	UNROLL
+	for (int i = 0; i < rows * cols; i++)
+		u[i] = sum[i];
+}
+
+/* u[in*16][out] += v[in][tiles]^T times q[out][tiles], of one point */
+static void outer_product(const vec *v, int tiles, int in, const vec *q, int out, bool first, vec *u)
+{
+	const size_t step = (size_t)tiles;
+	int k = 0;
+
+	for (; k + 2 <= out; k += 2, q += 2 * step) {
+		for (size_t c = 0; c < (size_t)in; c++, u += 2 * LANES) {
+			outer_block((const float *)(v + c * step), q, step, tiles, first, u, 8, 2);
+			outer_block((const float *)(v + c * step) + 8, q, step, tiles, first, u + 16, 8, 2);
+		}
+	}
+	for (size_t c = 0; k < out && c < (size_t)in; c++, u += LANES)
+		outer_block((const float *)(v + c * step), q, step, tiles, first, u, 16, 1);
+}
+
+static void add_unit(const struct sums *s, struct ct__winograd_unit u, const struct image *dy, bool first, vec *weights,
+		     vec *bias, vec *scratch)
+{
+	const int blocks = dy->range.end - dy->range.begin;
+	const size_t in = (size_t)s->x.blocks * (size_t)u.tiles, out = (size_t)blocks * (size_t)u.tiles;
+	vec *columns = scratch, *gradient = columns + s->sizes.columns, *v = gradient + s->sizes.gradient_columns;
+	vec *q = v + s->sizes.input;
+
+	input_columns(&s->x, &s->grid, u, columns);
+	gradient_columns(dy, &s->grid, u, gradient, bias);
+	for (int j = 0; j < POINTS; j++) {
+		input_points(columns, s->x.blocks, &s->grid, u, j, v);
+		gradient_points(gradient, blocks, &s->grid, u, j, q);
+		for (size_t i = 0; i < POINTS; i++, weights += s->sizes.weights / (POINTS * POINTS))
+			outer_product(v + i * in, u.tiles, s->x.blocks, q + i * out, blocks, first, weights);
+	}
+}
+
+static void add_group(const struct sums *s, int group, struct ct_winograd_range part, vec *scratch)
+{
+	struct image dy = s->dy;
+	const int64_t units = s->grid.units, groups = s->sizes.groups;
+	vec *weights = s->weights + (size_t)group * s->sizes.weights + (size_t)s->x.blocks * LANES * (size_t)part.begin;
+	vec *bias = s->bias + (size_t)group * (size_t)s->dy.blocks;
+
+	dy.range = part;
+	memset(bias + part.begin, 0, (size_t)(part.end - part.begin) * sizeof(vec));
+	for (int64_t first = group * units / groups, i = first; i < (group + 1) * units / groups; i++)
+		add_unit(s, ct__winograd_unit(&s->grid, (int)i), &dy, i == first, weights, bias, scratch);
+}
+
+static void add_threads(void *arg, int begin, int end)
+{
+	const struct sums *s = arg;
+	const int64_t jobs = (int64_t)s->sizes.groups * s->parts, threads = s->op->threads;
+
+	for (int64_t i = begin * jobs / threads; i < end * jobs / threads; i++)
+		add_group(s, (int)(i % s->sizes.groups),
+			  ct__winograd_part(s->parts, (int)(i / s->sizes.groups), s->dy.blocks),
+			  s->scratch + (size_t)begin * s->sizes.per_thread);
+}
+
+/* Points begin..end-1 of all groups' sums, into the first group's */
+static void sum_groups(void *arg, int begin, int end)
+{
+	const struct sums *s = arg;
+	const size_t point = s->sizes.weights / (POINTS * POINTS);
+
+	for (size_t i = (size_t)begin * point; i < (size_t)end * point; i++) {
+		vec sum = s->weights[i];
+		for (int g = 1; g < s->sizes.groups; g++)
+			sum += s->weights[(size_t)g * s->sizes.weights + i];
+		s->weights[i] = sum;
+	}
+}
+
+/* One channel of x and one block of dy, transformed back. */
+static void finish_channel(const struct sums *s, int c, int k)
+{
+	const size_t point = s->sizes.weights / (POINTS * POINTS);
+	const vec *u = panel(s->weights, s->x.blocks * LANES, s->dy.blocks, c, k);
+	vec *dw = (vec *)s->op->dw + (size_t)(k * s->x.blocks + c / LANES) * TAPS * TAPS * LANES + c % LANES;
+	vec half[TAPS][POINTS];
+
+	for (size_t i = 0; i < POINTS; i++) {
+		vec row[POINTS], g[TAPS];
+		for (size_t j = 0; j < POINTS; j++)
+			row[j] = u[(j * POINTS + i) * point];
+		weights_adjoint(row, g);
+		for (int t = 0; t < TAPS; t++)
+			half[t][i] = g[t];
+	}
+	for (int t = 0; t < TAPS; t++) {
+		vec g[TAPS];
+		weights_adjoint(half[t], g);
+		for (int r = 0; r < TAPS; r++)
+			dw[(size_t)(r * TAPS + t) * LANES] = g[r];
+	}
+}
+
+static void finish_bias(const struct sums *s, int k)
+{
+	vec sum = s->bias[k];
+
+	for (int g = 1; g < s->sizes.groups; g++)
+		sum += s->bias[g * s->dy.blocks + k];
+	((vec *)s->op->db)[k] = sum;
+}
+
+static void finish_blocks(void *arg, int begin, int end)
+{
+	const struct sums *s = arg;
+
+	for (int i = begin; i < end; i++) {
+		const int k = i / s->x.blocks, c = i % s->x.blocks;
+		for (int l = 0; l < LANES; l++)
+			finish_channel(s, c * LANES + l, k);
+		if (c == 0 && s->op->db)
+			finish_bias(s, k);
+	}
+}
+
+static void backward_weights(const struct ct_winograd *op)
+{
+	const struct ct_winograd_shape *d = &op->shape;
+	const int h = d->h + 2 * d->pad_h - (TAPS - 1), w = d->w + 2 * d->pad_w - (TAPS - 1);
+	struct sums s = {.op = op,
+			 .x = {op->x, d->bf16, d->c / LANES, d->h, d->w, d->pad_h, d->pad_w, {0, d->c / LANES}},
+			 .dy = {op->dy, d->bf16, d->k / LANES, h, w, 0, 0, {0, d->k / LANES}},
+			 .grid = ct__winograd_grid(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
+			 .sizes = ct__winograd_scratch(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
+			 .weights = op->scratch};
+
+	s.parts = ct__winograd_parts(s.dy.blocks, s.sizes.groups, op->threads);
+	s.bias = s.weights + (size_t)s.sizes.groups * s.sizes.weights;
+	s.scratch = s.bias + (size_t)s.sizes.groups * (size_t)s.dy.blocks;
+	ct__dnnl_parallel(op->threads, add_threads, &s);
+	ct__dnnl_parallel(POINTS * POINTS, sum_groups, &s);
+	ct__dnnl_parallel(s.x.blocks * s.dy.blocks, finish_blocks, &s);
+}
+
+#endif

@@ -1,0 +1,58 @@
+/* Convolutions of 3x3 and 5x5, stride 1, with 1/4 and 1/6.25 of the multiplications: Winograd's minimal filtering
+ * F(4x4,3x3) and F(4x4,5x5).
+ *
+ *   y[n,k] = bias[k] + sum_c x[n,c] * w[k,c]     forward, then optionally a sum and ReLU; [N,C,H,W] -> [N,K,OH,OW]
+ *   dx, and dw with db                           backward: data, weights
+ *
+ * Source: A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016. A tile of 4x4 results is
+ * A^T [(G w G^T) . (B^T x B)] A of the 6x6 or 8x8 values that it depends on: the products of 36 or 64 points, each a matrix
+ * product over channels of all tiles. Backward-data is the same with turned and transposed weights; backward-weights is the
+ * adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G, transformed back once. The matrices are in
+ * conv_winograd_transforms.h.
+ *
+ * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; on 64-byte bounds.
+ * Error, as measured against double precision: 3e-6 root mean square, 3e-5 at worst of the result's root mean square,
+ * about three times that of direct summation. A NaN or an infinity spreads over the tiles that read it, as NaN. Results
+ * do not depend on the number of threads. Nothing is allocated. */
+#ifndef CT_NN_ONEDNN_WINOGRAD_WINOGRAD_H
+#define CT_NN_ONEDNN_WINOGRAD_WINOGRAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The padding is at most taps - 1 on each side: OH = H + 2 pad_h - taps + 1, OW = W + 2 pad_w - taps + 1. */
+struct ct_winograd_shape {
+	int n, c, k, h, w, pad_h, pad_w;
+	int taps;  /* 3 or 5 */
+	bool bf16; /* images and their gradients are bfloat16; weights, bias and all arithmetic stay fp32 */
+};
+
+enum ct_winograd_pass { CT_WINOGRAD_FORWARD, CT_WINOGRAD_BACKWARD_DATA, CT_WINOGRAD_BACKWARD_WEIGHTS };
+
+/* Whether this processor has the instructions and the shape gains by it: channels in whole blocks, images that fill their
+ * tiles; of 3x3 kernels at least 32 tiles in the batch (bf16: 96), of 5x5 kernels so few channels that the transformed weights stay
+ * in the second-level cache. */
+bool ct__winograd_usable(const struct ct_winograd_shape *s);
+
+size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_winograd_pass pass, int threads);
+
+struct ct_winograd {
+	struct ct_winograd_shape shape;
+	int threads; /* of the scratch: at most so many are used */
+	void *scratch;
+	const float *weights;
+	const void *x;     /* float or bfloat16, as y, dy and dx */
+	const float *bias; /* may be NULL */
+	void *y;
+	bool relu;
+	bool sum; /* the result is added to what is in y, then ReLU */
+	const void *dy;
+	void *dx;
+	float *dw, *db; /* db may be NULL */
+};
+
+void ct__winograd_forward(const struct ct_winograd *op);
+void ct__winograd_backward_data(const struct ct_winograd *op);
+void ct__winograd_backward_weights(const struct ct_winograd *op);
+
+#endif

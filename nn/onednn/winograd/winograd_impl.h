@@ -1,0 +1,66 @@
+/* Inside of conv_winograd*: work split and scratch, the same for kernels of 3x3 and 5x5. The arithmetic is written once, in
+ * conv_winograd_transforms.h, _correlate.h and _sums.h, for TAPS = 3 or 5 taps: conv_winograd_3x3.c and _5x5.c compile it. */
+#ifndef CT_NN_ONEDNN_WINOGRAD_WINOGRAD_IMPL_H
+#define CT_NN_ONEDNN_WINOGRAD_WINOGRAD_IMPL_H
+
+#include <stdint.h>
+
+#include "nn/onednn/winograd/winograd.h"
+
+#define LANES 16
+#define RESULTS 4 /* of a tile, in each direction */
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+
+/* Images cut into units of some dozen tiles: several small images, or some rows of tiles of one. */
+struct ct__winograd_grid {
+	int n, tiles_h, tiles_w; /* of an image */
+	int images, rows;        /* of a unit */
+	int units_per_image, units;
+	int tiles; /* of a full unit */
+};
+struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, enum ct_winograd_pass pass);
+
+/* Images n0..n1-1 and their rows of tiles r0..r1-1 */
+struct ct__winograd_unit {
+	int n0, n1, r0, r1, tiles;
+};
+struct ct__winograd_unit ct__winograd_unit(const struct ct__winograd_grid *g, int i);
+
+/* Vectors, per thread and of all. Half-transformed rows of a unit: of the input
+ * [images][C/16][4 rows + TAPS - 1][tiles_w * POINTS + 1], of the gradient
+ * [images][K/16][4 rows][tiles_w * POINTS + 1]; and for one column of points, [POINTS][channels/16][tiles]: input, product
+ * or gradient; results half transformed back [K/16][tiles][4][POINTS]. `weights`: [POINTS * POINTS][panels of 2 blocks of K][C][2]. */
+struct ct__winograd_scratch {
+	size_t columns, gradient_columns, input, product, half_results, per_thread;
+	size_t weights;
+	int groups; /* partial sums of dw over units, in a number that does not depend on threads; each with db */
+};
+struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape *s, enum ct_winograd_pass pass);
+
+/* How the blocks of the results' channels are cut where there are too few units for all threads: `parts` ranges, each of them
+ * goes through all units. */
+int ct__winograd_parts(int out_blocks, int units, int threads);
+/* Blocks begin..end-1 of part `i`: whole panels. */
+struct ct_winograd_range {
+	int begin, end;
+};
+struct ct_winograd_range ct__winograd_part(int parts, int i, int out_blocks);
+
+/* Channels in blocks; `pad` zeros above and left of it, as many as needed below and right. Of all `blocks` those in `range`
+ * are meant. */
+struct image {
+	const void *at;
+	bool bf16;
+	int blocks, h, w, pad_h, pad_w;
+	struct ct_winograd_range range;
+};
+
+struct ct_winograd_kernels {
+	void (*forward)(const struct ct_winograd *op);
+	void (*backward_data)(const struct ct_winograd *op);
+	void (*backward_weights)(const struct ct_winograd *op);
+};
+extern const struct ct_winograd_kernels ct__winograd_kernels_3x3, ct__winograd_kernels_5x5;
+
+#endif

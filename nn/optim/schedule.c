@@ -1,0 +1,56 @@
+#include "nn/optim/schedule.h"
+
+#include <math.h>
+
+static double cosine_between(double from, double to, double fraction)
+{
+	return to + (from - to) / 2 * (1 + cos(3.14159265358979323846 * fraction));
+}
+
+static double multistep(const struct ct_schedule *s, double t)
+{
+	int passed = 0;
+
+	while (passed < s->n_milestones && t >= (double)s->milestones[passed])
+		passed++;
+	return s->base_lr * pow(s->gamma, passed);
+}
+
+/* torch.optim.lr_scheduler.OneCycleLR with two phases. */
+static double one_cycle(const struct ct_schedule *s, double t, double total)
+{
+	double initial = s->base_lr / s->div_factor, final = initial / s->final_div_factor;
+	double peak = s->pct_start * total - 1, end = total - 1;
+
+	if (t > end)
+		return final;
+	if (t < peak)
+		return cosine_between(initial, s->base_lr, t / peak);
+	return end > peak ? cosine_between(s->base_lr, final, (t - peak) / (end - peak)) : s->base_lr;
+}
+
+double ct_schedule_lr(const struct ct_schedule *s, uint64_t step)
+{
+	if (step < s->warmup_steps)
+		return s->base_lr * (s->warmup_start + (1 - s->warmup_start) * (double)step / (double)s->warmup_steps);
+
+	double t = (double)(step - s->warmup_steps);
+	double total = s->total_steps > s->warmup_steps ? (double)(s->total_steps - s->warmup_steps) : 1;
+	double done = t < total ? t / total : 1;
+
+	switch (s->kind) {
+	case CT_LR_CONSTANT:
+		return s->base_lr;
+	case CT_LR_STEP:
+		return s->step_size ? s->base_lr * pow(s->gamma, floor(t / (double)s->step_size)) : s->base_lr;
+	case CT_LR_MULTISTEP:
+		return multistep(s, t);
+	case CT_LR_COSINE:
+		return cosine_between(s->base_lr, s->min_lr, done);
+	case CT_LR_POLY:
+		return s->min_lr + (s->base_lr - s->min_lr) * pow(1 - done, s->power);
+	case CT_LR_ONE_CYCLE:
+		return one_cycle(s, t, total);
+	}
+	return s->base_lr;
+}

@@ -1,0 +1,426 @@
+#include "nn/ref/ref_impl.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "nn/host/host.h"
+
+struct value {
+	size_t elems;    /* of one sample */
+	float *y, *dy;   /* [N,C,H,W]; dy in training programs only */
+	float *mask;     /* dropout; drop path: one of each row */
+	double *stat;    /* batch norm */
+	int32_t *argmax; /* max pool */
+};
+
+struct ref_program {
+	ct_program base;
+	struct value *values; /* [n_nodes] */
+	float *dlogits;
+	double *acc; /* scratch of the kernels */
+};
+
+static bool ref_available(char *why, size_t why_len)
+{
+	(void)why;
+	(void)why_len;
+	return true;
+}
+
+static const char *ref_version(void)
+{
+	return "reference loops";
+}
+
+static enum ct_status ref_open(ct_device *device, int threads, ct_engine **out)
+{
+	(void)threads; /* one thread computes, whatever was given */
+	if (strcmp(device->ops->kind, "cpu"))
+		return CT_FAIL(CT_UNSUPPORTED, "engine \"ref\" runs on the CPU, not on %s", device->ops->kind);
+	CT_TRY_ALLOC(*out = CT_NEW(ct_engine));
+	return CT_OK;
+}
+
+static void ref_close(ct_engine *e)
+{
+	ct_free(e);
+}
+
+static enum ct_status ref_net_open(ct_net *net)
+{
+	for (int i = 0; i < ct_graph_n_params(net->graph); i++)
+		net->elems[i] = ct_graph_param(net->graph, i)->n;
+	return CT_OK;
+}
+
+static void ref_net_close(ct_net *net)
+{
+	(void)net;
+}
+
+static enum ct_status ref_pack(const ct_net *net, int param, const float *logical, float *slice)
+{
+	memcpy(slice, logical, ct_graph_param(net->graph, param)->n * sizeof(float));
+	return CT_OK;
+}
+
+static enum ct_status ref_unpack(const ct_net *net, int param, const float *slice, float *logical)
+{
+	memcpy(logical, slice, ct_graph_param(net->graph, param)->n * sizeof(float));
+	return CT_OK;
+}
+
+static void ref_program_destroy(ct_program *base)
+{
+	struct ref_program *p = (struct ref_program *)base;
+
+	for (int i = 0; p->values && i < ct_graph_n_nodes(base->graph); i++) {
+		ct_free(p->values[i].y);
+		ct_free(p->values[i].dy);
+		ct_free(p->values[i].mask);
+		ct_free(p->values[i].stat);
+		ct_free(p->values[i].argmax);
+	}
+	ct_free(p->values);
+	ct_free(p->dlogits);
+	ct_free(p->acc);
+	ct_free(p);
+}
+
+static enum ct_status alloc_value(struct ref_program *p, int id, size_t n, size_t *bytes)
+{
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
+	struct value *v = &p->values[id];
+	bool train = p->base.mode == CT_TRAIN;
+
+	v->elems = (size_t)node->shape.c * (size_t)node->shape.h * (size_t)node->shape.w;
+	CT_TRY_ALLOC(v->y = CT_NEW_ARRAY(float, v->elems *n));
+	*bytes += v->elems * n * sizeof(float);
+	if (train) {
+		CT_TRY_ALLOC(v->dy = CT_NEW_ARRAY(float, v->elems *n));
+		*bytes += v->elems * n * sizeof(float);
+	}
+	if (node->op == CT_OP_DROPOUT && train) {
+		CT_TRY_ALLOC(v->mask = CT_NEW_ARRAY(float, v->elems *n));
+		*bytes += v->elems * n * sizeof(float);
+	}
+	if (node->op == CT_OP_DROP_PATH && train)
+		CT_TRY_ALLOC(v->mask = CT_NEW_ARRAY(float, n));
+	if (node->op == CT_OP_BATCH_NORM)
+		CT_TRY_ALLOC(v->stat = CT_NEW_ARRAY(double, CT_BATCH_NORM_STATS(node->shape.c)));
+	if (node->op == CT_OP_MAX_POOL) {
+		CT_TRY_ALLOC(v->argmax = CT_NEW_ARRAY(int32_t, v->elems * n));
+		*bytes += v->elems * n * sizeof(int32_t);
+	}
+	return CT_OK;
+}
+
+static enum ct_status alloc_program(struct ref_program *p, size_t *activations, size_t *workspace)
+{
+	const ct_graph *g = p->base.graph;
+	size_t n = (size_t)p->base.n, largest = 1;
+	int n_nodes = ct_graph_n_nodes(g);
+
+	CT_TRY_ALLOC(p->values = CT_NEW_ARRAY(struct value, (size_t)n_nodes));
+	for (int i = 0; i < n_nodes; i++) {
+		CT_TRY(alloc_value(p, i, n, activations));
+		largest = p->values[i].elems > largest ? p->values[i].elems : largest;
+	}
+	const struct ct_node *loss = ct_graph_node(g, ct_graph_loss(g));
+	CT_TRY_ALLOC(p->dlogits = CT_NEW_ARRAY(float, p->values[loss->in[0]].elems *n));
+	CT_TRY_ALLOC(p->acc = CT_NEW_ARRAY(double, largest));
+	*workspace += largest * sizeof(double);
+	return CT_OK;
+}
+
+static enum ct_status ref_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
+{
+	struct ref_program *p;
+	size_t activations = 0, workspace = 0;
+
+	CT_TRY_ALLOC(p = CT_NEW(struct ref_program));
+	p->base.net = net;
+	p->base.graph = g;
+	p->base.n = n;
+	p->base.mode = mode;
+	enum ct_status st = alloc_program(p, &activations, &workspace);
+	if (st < 0) {
+		ref_program_destroy(&p->base);
+		return st;
+	}
+	net->memory.activations += activations;
+	net->memory.activations_unplanned += activations;
+	net->memory.workspace += workspace;
+	*out = &p->base;
+	return CT_OK;
+}
+
+static void load_input(const struct ref_program *p, const struct ct_batch *b)
+{
+	const struct ct_net_opts *o = &p->base.net->opts;
+	struct ct_shape s = ct_graph_node(p->base.graph, 0)->shape;
+	float *x = p->values[0].y;
+
+	if (o->input == CT_INPUT_F32_NCHW) {
+		memcpy(x, b->x, (size_t)b->n * p->values[0].elems * sizeof(float));
+		return;
+	}
+	const uint8_t *bytes = b->x;
+	for (int i = 0; i < b->n; i++) {
+		for (int pos = 0; pos < s.h * s.w; pos++) {
+			for (int c = 0; c < s.c; c++) {
+				float v = (float)*bytes++ / 255.0f;
+				x[((size_t)i * (size_t)s.c + (size_t)c) * (size_t)(s.h * s.w) + (size_t)pos] =
+					(v - o->mean[c]) / o->std[c];
+			}
+		}
+	}
+}
+
+static const float *param_at(const ct_net *net, const float *arena, int param)
+{
+	return param < 0 ? NULL : arena + net->slices[net->slice_of[param]].offset;
+}
+
+static float *grad_at(const ct_net *net, float *arena, int param)
+{
+	return param < 0 ? NULL : arena + net->slices[net->slice_of[param]].offset;
+}
+
+static void forward_dropout(const struct ref_program *p, int id, const struct ct_batch *b, const float *x)
+{
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
+	const struct value *v = &p->values[id];
+
+	for (int i = 0; i < b->n; i++)
+		ct_dropout_mask(p->base.net->opts.seed, b->step, id, b->first + (uint64_t)i, node->p, v->elems,
+				v->mask + (size_t)i * v->elems);
+	for (size_t i = 0; i < v->elems * (size_t)b->n; i++)
+		v->y[i] = x[i] * v->mask[i];
+}
+
+/* y = x times its row's factor */
+static void scale_rows(float *y, const float *x, const float *factor, int rows, size_t elems, bool add)
+{
+	for (int i = 0; i < rows; i++) {
+		for (size_t j = (size_t)i * elems; j < (size_t)(i + 1) * elems; j++)
+			y[j] = (add ? y[j] : 0.0f) + x[j] * factor[i];
+	}
+}
+
+static void forward_drop_path(const struct ref_program *p, int id, const struct ct_batch *b, const float *x)
+{
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
+	const struct value *v = &p->values[id];
+
+	ct_drop_path_mask(p->base.net->opts.seed, b->step, id, b->first, node->p, b->n, v->mask);
+	scale_rows(v->y, x, v->mask, b->n, v->elems, false);
+}
+
+static enum ct_status forward_norm(const struct ref_program *p, const struct ct_node *node, int n, const float *x,
+				   const struct value *v)
+{
+	const ct_net *net = p->base.net;
+	float *mean = net->buffers + net->buffer_offset[node->mean],
+	      *var = net->buffers + net->buffer_offset[node->var];
+
+	if (p->base.mode == CT_TRAIN)
+		CT_TRY(ct_batch_norm_statistics(node, n, &net->opts, x, mean, var, v->stat));
+	else
+		ct_batch_norm_running(node, mean, var, v->stat);
+	ct_batch_norm_forward(node, n, x, param_at(net, net->params, node->weight),
+			      param_at(net, net->params, node->bias), v->stat, v->y);
+	return CT_OK;
+}
+
+static enum ct_status forward_node(const struct ref_program *p, int id, const struct ct_batch *b, struct ct_metrics *m)
+{
+	const ct_net *net = p->base.net;
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
+	const struct value *v = &p->values[id], *a = &p->values[node->in[0]];
+	const struct ct_shape in = ct_graph_node(p->base.graph, node->in[0])->shape;
+	const float *w = param_at(net, net->params, node->weight), *bias = param_at(net, net->params, node->bias);
+	const size_t n_elems = v->elems * (size_t)b->n;
+	const bool train = p->base.mode == CT_TRAIN;
+
+	switch (node->op) {
+	case CT_OP_LINEAR:
+		ct__ref_linear_forward(b->n, (int)a->elems, node->shape.c, a->y, w, bias, v->y);
+		break;
+	case CT_OP_CONV2D:
+		ct__ref_conv_forward(node, in, b->n, a->y, w, bias, v->y, p->acc);
+		break;
+	case CT_OP_BATCH_NORM:
+		return forward_norm(p, node, b->n, a->y, v);
+	case CT_OP_RELU:
+		for (size_t i = 0; i < n_elems; i++)
+			v->y[i] = a->y[i] <= 0 ? 0.0f : a->y[i]; /* NaN passes */
+		break;
+	case CT_OP_MAX_POOL:
+		ct__ref_max_pool_forward(node, in, b->n, a->y, v->y, v->argmax);
+		break;
+	case CT_OP_AVG_POOL:
+		ct__ref_avg_pool_forward(node, in, b->n, a->y, v->y);
+		break;
+	case CT_OP_GLOBAL_AVG_POOL: {
+		struct ct_node whole = *node;
+		whole.win = (struct ct_window){in.h, in.w, 1, 1, 0, 0, 1, 1};
+		ct__ref_avg_pool_forward(&whole, in, b->n, a->y, v->y);
+		break;
+	}
+	case CT_OP_ADD:
+		for (size_t i = 0; i < n_elems; i++)
+			v->y[i] = a->y[i] + p->values[node->in[1]].y[i];
+		break;
+	case CT_OP_DROPOUT:
+	case CT_OP_DROP_PATH:
+	case CT_OP_FLATTEN:
+		if (train && node->op == CT_OP_DROPOUT)
+			forward_dropout(p, id, b, a->y);
+		else if (train && node->op == CT_OP_DROP_PATH)
+			forward_drop_path(p, id, b, a->y);
+		else
+			memcpy(v->y, a->y, n_elems * sizeof(float));
+		break;
+	case CT_OP_SOFTMAX_XENT:
+		ct_loss_softmax_xent(a->y, b, (int)a->elems, node->label_smoothing, train ? p->dlogits : NULL, m);
+		break;
+	case CT_OP_MSE:
+		ct_loss_mse(a->y, b->targets, b->n, (int)a->elems, train ? p->dlogits : NULL, m);
+		break;
+	case CT_OP_INPUT:
+	case CT_N_OPS:
+		break;
+	}
+	return CT_OK;
+}
+
+static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
+{
+	struct ref_program *p = (struct ref_program *)base;
+
+	load_input(p, b);
+	for (int id = 1; id < ct_graph_n_nodes(base->graph); id++) {
+		int64_t start = base->profile ? ct_now_ns() : 0;
+		CT_TRY(forward_node(p, id, b, m));
+		if (base->profile)
+			base->forward_s[id] += (double)(ct_now_ns() - start) * 1e-9;
+	}
+	return CT_OK;
+}
+
+static enum ct_status backward_node(const struct ref_program *p, int id, float scale, float *grads)
+{
+	const ct_net *net = p->base.net;
+	const struct ct_node *node = ct_graph_node(p->base.graph, id);
+	const struct value *v = &p->values[id], *a = &p->values[node->in[0]];
+	const struct ct_shape in = ct_graph_node(p->base.graph, node->in[0])->shape;
+	const float *w = param_at(net, net->params, node->weight);
+	float *dw = grad_at(net, grads, node->weight), *db = grad_at(net, grads, node->bias);
+	const int n = p->base.n;
+	const size_t n_elems = v->elems * (size_t)n;
+
+	switch (node->op) {
+	case CT_OP_LINEAR:
+		ct__ref_linear_backward(n, (int)a->elems, node->shape.c, a->y, w, v->dy, a->dy, dw, db, p->acc);
+		break;
+	case CT_OP_CONV2D:
+		ct__ref_conv_backward(node, in, n, a->y, w, v->dy, a->dy, dw, db, p->acc);
+		break;
+	case CT_OP_BATCH_NORM:
+		return ct_batch_norm_backward(node, n, &net->opts, a->y, w, v->dy, v->stat, a->dy, dw, db);
+	case CT_OP_RELU:
+		for (size_t i = 0; i < n_elems; i++)
+			a->dy[i] += a->y[i] <= 0 ? 0.0f : v->dy[i];
+		break;
+	case CT_OP_MAX_POOL:
+		ct__ref_max_pool_backward(node, in, n, v->dy, v->argmax, a->dy);
+		break;
+	case CT_OP_AVG_POOL:
+		ct__ref_avg_pool_backward(node, in, n, v->dy, a->dy);
+		break;
+	case CT_OP_GLOBAL_AVG_POOL: {
+		struct ct_node whole = *node;
+		whole.win = (struct ct_window){in.h, in.w, 1, 1, 0, 0, 1, 1};
+		ct__ref_avg_pool_backward(&whole, in, n, v->dy, a->dy);
+		break;
+	}
+	case CT_OP_ADD:
+		for (size_t i = 0; i < n_elems; i++) {
+			a->dy[i] += v->dy[i];
+			p->values[node->in[1]].dy[i] += v->dy[i];
+		}
+		break;
+	case CT_OP_FLATTEN:
+		for (size_t i = 0; i < n_elems; i++)
+			a->dy[i] += v->dy[i];
+		break;
+	case CT_OP_DROPOUT:
+		for (size_t i = 0; i < n_elems; i++)
+			a->dy[i] += v->dy[i] * v->mask[i];
+		break;
+	case CT_OP_DROP_PATH:
+		scale_rows(a->dy, v->dy, v->mask, n, v->elems, true);
+		break;
+	case CT_OP_SOFTMAX_XENT:
+	case CT_OP_MSE:
+		for (size_t i = 0; i < a->elems * (size_t)n; i++)
+			a->dy[i] += scale * p->dlogits[i];
+		break;
+	case CT_OP_INPUT:
+	case CT_N_OPS:
+		break;
+	}
+	return CT_OK;
+}
+
+static enum ct_status ref_backward(ct_program *base, const struct ct_backward_opts *opts, float *grads)
+{
+	struct ref_program *p = (struct ref_program *)base;
+	ct_net *net = base->net;
+
+	for (int id = 0; id < ct_graph_n_nodes(base->graph); id++)
+		memset(p->values[id].dy, 0, p->values[id].elems * (size_t)base->n * sizeof(float));
+	for (int id = ct_graph_n_nodes(base->graph) - 1; id > 0; id--) {
+		const struct ct_node *node = ct_graph_node(base->graph, id);
+		int64_t start = base->profile ? ct_now_ns() : 0;
+		CT_TRY(backward_node(p, id, opts->scale, grads));
+		if (base->profile)
+			base->backward_s[id] += (double)(ct_now_ns() - start) * 1e-9;
+		if (node->weight >= 0)
+			CT_TRY(ct__net_slice_done(net, opts, net->slice_of[node->weight]));
+		if (node->bias >= 0)
+			CT_TRY(ct__net_slice_done(net, opts, net->slice_of[node->bias]));
+	}
+	return CT_OK;
+}
+
+static enum ct_status ref_read(ct_program *base, int node, bool gradient, float *out)
+{
+	const struct ref_program *p = (struct ref_program *)base;
+	const struct value *v = &p->values[node];
+
+	if (node == ct_graph_loss(base->graph) || (gradient && base->mode != CT_TRAIN))
+		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", ct_graph_node(base->graph, node)->name,
+			       gradient ? "gradient" : "value");
+	memcpy(out, gradient ? v->dy : v->y, v->elems * (size_t)base->rows * sizeof(float));
+	return CT_OK;
+}
+
+const struct ct_engine_ops ct__engine_ops_ref = {
+	.name = "ref",
+	.available = ref_available,
+	.version = ref_version,
+	.open = ref_open,
+	.close = ref_close,
+	.net_open = ref_net_open,
+	.net_close = ref_net_close,
+	.pack = ref_pack,
+	.unpack = ref_unpack,
+	.program_create = ref_program_create,
+	.program_destroy = ref_program_destroy,
+	.forward = ref_forward,
+	.backward = ref_backward,
+	.read = ref_read,
+};

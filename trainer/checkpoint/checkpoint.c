@@ -1,0 +1,339 @@
+/* Saving; reading is checkpoint_find.c and checkpoint_load.c. */
+#define CT_LOG_COMPONENT "ckpt"
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "trainer/checkpoint/checkpoint_files.h"
+#include "trainer/checkpoint/safetensors.h"
+
+/* What one safetensors file is written from. */
+struct tensor_list {
+	const ct_net *net;
+	const char *failpoint;
+	int n;
+	struct ct_tensor_desc *desc; /* names owned */
+	struct origin {
+		const float *arena;
+		int param;
+	} * from; /* for tensors without desc.data */
+};
+
+static void release_list(struct tensor_list *l)
+{
+	for (int i = 0; i < l->n; i++)
+		ct_free((char *)(uintptr_t)l->desc[i].name);
+	ct_free(l->desc);
+	ct_free(l->from);
+}
+
+static enum ct_status add_tensor(struct tensor_list *l, const char *state, const struct ct_param *p, const float *data,
+				 struct origin from)
+{
+	struct ct_tensor_desc *d = &l->desc[l->n];
+
+	CT_TRY_ALLOC(d->name = ct_strfmt("%s%s%s", state, state[0] ? "/" : "", p->name));
+	d->ndim = p->ndim;
+	for (int i = 0; i < p->ndim; i++)
+		d->dims[i] = p->dims[i];
+	d->data = data;
+	l->from[l->n++] = from;
+	return CT_OK;
+}
+
+/* Every parameter from an arena, and the buffers when given. */
+static enum ct_status add_arena(struct tensor_list *l, const char *state, const float *arena, const float *buffers)
+{
+	const ct_graph *g = ct_net_graph(l->net);
+	int n_params = ct_graph_n_params(g), n_buffers = buffers ? ct_graph_n_buffers(g) : 0;
+	size_t room = (size_t)l->n + (size_t)n_params + (size_t)n_buffers;
+	void *more;
+
+	CT_TRY_ALLOC(more = ct_realloc(l->desc, room, sizeof(*l->desc)));
+	l->desc = more;
+	CT_TRY_ALLOC(more = ct_realloc(l->from, room, sizeof(*l->from)));
+	l->from = more;
+	for (int i = 0; i < n_params; i++)
+		CT_TRY(add_tensor(l, state, ct_graph_param(g, i), NULL, (struct origin){arena, i}));
+	for (int i = 0; i < n_buffers; i++) {
+		const struct ct_param *p = ct_graph_buffer(g, i);
+
+		CT_TRY(add_tensor(l, state, p, buffers, (struct origin){0}));
+		buffers += p->n;
+	}
+	return CT_OK;
+}
+
+/* A checkpoint of weights that have overflowed would be whole, and resumed from for ever. */
+static enum ct_status fill(void *user, int i, float *out)
+{
+	const struct tensor_list *l = user;
+	size_t n = ct_graph_param(ct_net_graph(l->net), l->from[i].param)->n, n_bad = 0;
+
+	ct_failpoint(l->failpoint);
+	CT_TRY(ct_net_export(l->net, l->from[i].arena, l->from[i].param, out));
+	for (size_t k = 0; k < n; k++)
+		n_bad += !isfinite(out[k]);
+	if (n_bad == 0)
+		return CT_OK;
+	(void)CT_FAIL(CT_NUMERIC, "%zu of the %zu values of %s are not finite", n_bad, n, l->desc[i].name);
+	ct_error_hint("training has diverged: lower optim.lr, lengthen the warm-up, or set optim.clip_norm");
+	return CT_NUMERIC;
+}
+
+static enum ct_status write_list(struct tensor_list *l, const char *folder, const char *name, struct ct_ckpt_file *out)
+{
+	static const char *const metadata[] = {"format", "pt", "producer", "ctrain " CTRAIN_VERSION, NULL};
+	enum ct_status st;
+	char *path;
+
+	CT_TRY_ALLOC(path = ct_path_join(folder, name));
+	st = ct_safetensors_write(path, l->desc, l->n, fill, l, metadata, out->sha256, &out->bytes);
+	ct_free(path);
+	if (st == CT_OK)
+		ct_failpoint(l->failpoint);
+	return st;
+}
+
+static enum ct_status write_model(const char *folder, const struct ct_checkpoint_source *src, struct ct_ckpt_file *out)
+{
+	struct tensor_list l = {.net = src->net, .failpoint = "ckpt.model"};
+	enum ct_status st;
+
+	CT_TRY_GOTO(add_arena(&l, "", ct_net_params(src->net), ct_net_buffers(src->net)), st, out);
+	CT_TRY_GOTO(write_list(&l, folder, CT_CKPT_MODEL, out), st, out);
+out:
+	release_list(&l);
+	return st;
+}
+
+static enum ct_status write_optim(const char *folder, const struct ct_checkpoint_source *src, struct ct_ckpt_file *out)
+{
+	struct tensor_list l = {.net = src->net, .failpoint = "ckpt.optim"};
+	enum ct_status st = CT_OK;
+	const char *name;
+
+	for (int i = 0; src->optim && (name = ct_optim_state_name(src->optim, i)); i++)
+		CT_TRY_GOTO(add_arena(&l, name, ct_optim_state(src->optim, i), NULL), st, out);
+	if (src->ema)
+		CT_TRY_GOTO(add_arena(&l, CT_CKPT_EMA, ct_ema_params(src->ema), ct_ema_buffers(src->ema)), st, out);
+	CT_TRY_GOTO(write_list(&l, folder, CT_CKPT_OPTIM, out), st, out);
+out:
+	release_list(&l);
+	return st;
+}
+
+/* All files, each synced, and the folder; state.json is the last. */
+static enum ct_status write_files(const char *folder, const struct ct_checkpoint_source *src, uint64_t save_index,
+				  uint64_t *bytes)
+{
+	struct ct_ckpt_state s = {.train = *src->state, .save_index = save_index};
+	uint64_t state_bytes = 0;
+	enum ct_status st;
+	char *path;
+
+	CT_TRY(write_model(folder, src, &s.files[0]));
+	CT_TRY(write_optim(folder, src, &s.files[1]));
+	ct_failpoint("ckpt.state");
+	/* Borrowed: s is never released. */
+	s.config_lines = (char *)(uintptr_t)src->config_lines;
+	CT_TRY_ALLOC(path = ct_path_join(folder, CT_CKPT_STATE));
+	st = ct_ckpt_state_write(path, &s, &state_bytes);
+	ct_free(path);
+	CT_TRY(st);
+	*bytes = s.files[0].bytes + s.files[1].bytes + state_bytes;
+	return CT_OK;
+}
+
+static char *temp_name(const char *folder, const char *name)
+{
+	return ct_strfmt("%s/" CT_CKPT_TEMP "%s-%ld-%llx", folder, name, (long)getpid(),
+			 (unsigned long long)ct_now_ns());
+}
+
+/* Deletes a folder that is not a checkpoint any more. Failing does no harm: ct_ckpt_remove_stale tries again. */
+static void discard(const char *temp)
+{
+	if (ct_dir_remove(temp) < 0) {
+		CT_WARN("cannot delete %s: %s", temp, ct_error_message());
+		ct_error_clear();
+	}
+}
+
+/* Takes a checkpoint out of the list at once, then deletes it: a half-deleted one is never seen. */
+static enum ct_status retire(const char *folder, const char *name)
+{
+	char *from = ct_path_join(folder, name), *to = temp_name(folder, name);
+	enum ct_status st = CT_OK;
+
+	if (!from || !to)
+		st = CT_NOMEM;
+	else if (rename(from, to) != 0)
+		st = CT_FAIL(CT_IO, "cannot rename %s: %m", from);
+	else
+		discard(to);
+	ct_free(to);
+	ct_free(from);
+	return st;
+}
+
+/* Renames temp to folder/name. One of that name (the same step saved again) is exchanged for it and deleted. */
+static enum ct_status publish(const char *folder, const char *temp, const char *name)
+{
+	enum ct_status st = CT_OK;
+	char *path;
+
+	CT_TRY_ALLOC(path = ct_path_join(folder, name));
+	if (rename(temp, path) == 0) {
+		st = ct_dir_sync(folder);
+	} else if (errno != ENOTEMPTY && errno != EEXIST) {
+		st = CT_FAIL(CT_IO, "cannot rename %s to %s: %m", temp, path);
+	} else if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+		CT_TRY_GOTO(ct_dir_sync(folder), st, out);
+		discard(temp);
+	} else {
+		/* Not every file system can exchange. */
+		CT_TRY_GOTO(retire(folder, name), st, out);
+		if (rename(temp, path) != 0)
+			st = CT_FAIL(CT_IO, "cannot rename %s to %s: %m", temp, path);
+		else
+			st = ct_dir_sync(folder);
+	}
+out:
+	ct_free(path);
+	return st;
+}
+
+static enum ct_status move_link(const char *folder, const char *link, const char *target)
+{
+	enum ct_status st;
+	char *path;
+
+	CT_TRY_ALLOC(path = ct_path_join(folder, link));
+	st = ct_link_replace(target, path);
+	ct_free(path);
+	return st;
+}
+
+/* Failing does no harm to the checkpoint just saved: it is tried again after the next. */
+static void prune(const char *folder, const struct ct_ckpt_entry *list, size_t n, const char *newest, int keep_last)
+{
+	char last[64], best[64];
+	int kept = 1;
+
+	ct_ckpt_link_target(folder, "last", last, sizeof(last));
+	ct_ckpt_link_target(folder, "best", best, sizeof(best));
+	/* The list is of before the save. */
+	while (n-- > 0) {
+		const char *name = list[n].name;
+
+		if (strcmp(name, newest) == 0 || kept++ < keep_last || strcmp(name, last) == 0 ||
+		    strcmp(name, best) == 0)
+			continue;
+		ct_failpoint("ckpt.prune");
+		if (retire(folder, name) < 0) {
+			CT_WARN("cannot retire the old checkpoint %s: %s", name, ct_error_message());
+			ct_error_clear();
+		}
+	}
+}
+
+/* Writes the checkpoint in a temporary folder and publishes it. Failing, it removes the temporary folder. */
+static enum ct_status write_checkpoint(const char *folder, const struct ct_checkpoint_source *src, const char *name,
+				       uint64_t save_index, uint64_t *bytes)
+{
+	enum ct_status st = CT_OK;
+	struct ct_error first;
+	int lock = -1;
+	char *temp;
+
+	CT_TRY_ALLOC(temp = temp_name(folder, name));
+	if (mkdir(temp, 0777) != 0) {
+		st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot make folder %s: %m", temp);
+		goto out;
+	}
+	lock = ct_ckpt_lock(temp);
+	CT_TRY_GOTO(write_files(temp, src, save_index, bytes), st, fail);
+	ct_failpoint("ckpt.rename");
+	CT_TRY_GOTO(publish(folder, temp, name), st, fail);
+	goto out;
+
+fail:
+	ct_error_save(&first);
+	(void)!ct_dir_remove(temp);
+	st = ct_error_restore(&first);
+out:
+	if (lock >= 0)
+		close(lock);
+	ct_free(temp);
+	return st;
+}
+
+static enum ct_status save_in(const char *folder, const struct ct_checkpoint_source *src, int keep_last, bool best,
+			      uint64_t *bytes)
+{
+	struct ct_ckpt_entry *list = NULL;
+	uint64_t save_index = 1;
+	enum ct_status st;
+	char name[40];
+	size_t n;
+
+	ct_ckpt_name(src->state->step, name);
+	CT_TRY(ct_dir_make(folder));
+	CT_TRY(ct_ckpt_list(folder, &list, &n));
+	if (n > 0)
+		save_index = list[n - 1].save_index + 1;
+	CT_TRY_GOTO(write_checkpoint(folder, src, name, save_index, bytes), st, out);
+	ct_failpoint("ckpt.link");
+	CT_TRY_GOTO(move_link(folder, "last", name), st, out);
+	if (best)
+		CT_TRY_GOTO(move_link(folder, "best", name), st, out);
+	if (keep_last > 0)
+		prune(folder, list, n, name, keep_last);
+out:
+	ct_free(list);
+	return st;
+}
+
+enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
+				  char **path, double *seconds, uint64_t *bytes)
+{
+	int64_t start = ct_now_ns();
+	uint64_t written = 0;
+	enum ct_status st;
+	char *folder;
+	char name[40];
+
+	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
+	st = save_in(folder, src, keep_last, best, &written);
+	if (st < 0) {
+		st = ct_error_wrap("saving the checkpoint of step %llu", (unsigned long long)src->state->step);
+		/* A folder that vanished is a failing file system, not missing data. */
+		if (st == CT_NOT_FOUND)
+			st = CT_FAIL(CT_IO, "%s", ct_error_message());
+		goto out;
+	}
+	ct_ckpt_name(src->state->step, name);
+	if (path && !(*path = ct_path_join(folder, name))) {
+		st = CT_NOMEM;
+		goto out;
+	}
+	if (seconds)
+		*seconds = (double)(ct_now_ns() - start) / (double)CT_SEC;
+	if (bytes)
+		*bytes = written;
+out:
+	ct_free(folder);
+	return st;
+}

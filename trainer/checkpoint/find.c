@@ -1,0 +1,393 @@
+/* Which checkpoints a run folder holds and which of them are whole. */
+#define CT_LOG_COMPONENT "ckpt"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "trainer/checkpoint/checkpoint_files.h"
+#include "trainer/checkpoint/safetensors.h"
+
+#define CHUNK_BYTES ((size_t)256 << 10)
+#define STALE_LINK_SECONDS 60
+
+void ct_ckpt_name(uint64_t step, char out[40])
+{
+	snprintf(out, 40, "step-%012llu", (unsigned long long)step);
+}
+
+static bool parse_name(const char *name, uint64_t *step)
+{
+	char again[40];
+	int64_t v;
+
+	if (strncmp(name, "step-", 5) != 0 || strspn(name + 5, "0123456789") != strlen(name + 5))
+		return false;
+	if (ct_parse_i64(name + 5, &v) < 0) {
+		ct_error_clear();
+		return false;
+	}
+	*step = (uint64_t)v;
+	ct_ckpt_name(*step, again);
+	return strcmp(name, again) == 0;
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct ct_ckpt_entry *x = a, *y = b;
+
+	if (x->save_index != y->save_index)
+		return x->save_index < y->save_index ? -1 : 1;
+	return (x->step > y->step) - (x->step < y->step);
+}
+
+static enum ct_status read_index(const char *folder, struct ct_ckpt_entry *e)
+{
+	struct ct_ckpt_state s;
+	char *path;
+
+	CT_TRY_ALLOC(path = ct_path_join(folder, e->name));
+	if (ct_ckpt_state_read(path, &s) == CT_OK) {
+		e->save_index = s.save_index;
+		ct_ckpt_state_release(&s);
+	} else {
+		ct_error_clear();
+	}
+	ct_free(path);
+	return CT_OK;
+}
+
+enum ct_status ct_ckpt_list(const char *folder, struct ct_ckpt_entry **out, size_t *n)
+{
+	struct ct_ckpt_entry *list;
+	size_t n_names = 0, count = 0;
+	enum ct_status st = CT_OK;
+	char **names = NULL;
+
+	if (ct_file_exists(folder))
+		CT_TRY(ct_dir_list(folder, &names, &n_names));
+	list = CT_NEW_ARRAY(struct ct_ckpt_entry, n_names);
+	if (!list) {
+		st = CT_NOMEM;
+		goto out;
+	}
+	for (size_t i = 0; i < n_names; i++) {
+		struct ct_ckpt_entry *e = &list[count];
+
+		if (!parse_name(names[i], &e->step))
+			continue;
+		ct_ckpt_name(e->step, e->name);
+		CT_TRY_GOTO(read_index(folder, e), st, out);
+		count++;
+	}
+	if (count > 0)
+		qsort(list, count, sizeof(*list), by_age);
+	*out = list;
+	*n = count;
+	list = NULL;
+out:
+	ct_free(list);
+	ct_dir_list_free(names, n_names);
+	return st;
+}
+
+void ct_ckpt_link_target(const char *folder, const char *link, char *out, size_t size)
+{
+	char *path = ct_path_join(folder, link);
+	ssize_t len = path ? readlink(path, out, size - 1) : -1;
+
+	out[len > 0 && (size_t)len < size ? len : 0] = '\0';
+	ct_free(path);
+}
+
+int ct_ckpt_lock(const char *folder)
+{
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* A link's temporary name lives for microseconds and can't be locked: its age tells. */
+static bool is_stale_link(const char *path)
+{
+	struct stat sb;
+
+	return lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode) && time(NULL) - sb.st_mtime > STALE_LINK_SECONDS;
+}
+
+static void remove_if_stale(const char *folder, const char *name)
+{
+	char *path = ct_path_join(folder, name);
+	int fd;
+
+	if (!path)
+		return;
+	if (strncmp(name, CT_CKPT_TEMP, strlen(CT_CKPT_TEMP)) == 0) {
+		/* The kernel drops the lock of a process that dies, whatever it dies of. */
+		fd = ct_ckpt_lock(path);
+		if (fd >= 0) {
+			if (ct_dir_remove(path) == CT_OK)
+				CT_DEBUG("removed %s, left by a process that is gone", path);
+			close(fd);
+		}
+	} else if (strstr(name, ".tmp-") && is_stale_link(path)) {
+		unlink(path);
+	}
+	ct_free(path);
+}
+
+void ct_ckpt_remove_stale(const char *folder)
+{
+	char **names;
+	size_t n;
+
+	if (!ct_file_exists(folder) || ct_dir_list(folder, &names, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		remove_if_stale(folder, names[i]);
+	ct_dir_list_free(names, n);
+}
+
+static enum ct_status hash_file(const char *path, uint64_t bytes, char hex[65])
+{
+	enum ct_status st = CT_OK;
+	struct ct_sha256 h;
+	uint8_t *chunk;
+	int fd;
+
+	CT_TRY_ALLOC(chunk = ct_realloc(NULL, CHUNK_BYTES, 1));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot open %s: %m", path);
+		goto out_chunk;
+	}
+	ct_sha256_init(&h);
+	for (uint64_t at = 0; at < bytes;) {
+		size_t part = bytes - at < CHUNK_BYTES ? (size_t)(bytes - at) : CHUNK_BYTES;
+
+		CT_TRY_GOTO(ct_fd_read_at(fd, chunk, part, at, path), st, out_fd);
+		ct_sha256_update(&h, chunk, part);
+		at += part;
+	}
+	ct_sha256_final_hex(&h, hex);
+out_fd:
+	close(fd);
+out_chunk:
+	ct_free(chunk);
+	return st;
+}
+
+static enum ct_status verify_path(const char *path, const struct ct_ckpt_file *file)
+{
+	uint64_t bytes;
+	char hex[65];
+
+	CT_TRY(ct_file_size(path, &bytes));
+	if (bytes != file->bytes)
+		return CT_FAIL(CT_DATA, "%s has %llu bytes where %s says %llu", path, (unsigned long long)bytes,
+			       CT_CKPT_STATE, (unsigned long long)file->bytes);
+	CT_TRY(hash_file(path, bytes, hex));
+	if (strcmp(hex, file->sha256) != 0)
+		return CT_FAIL(CT_DATA, "%s is damaged: its checksum is not the one in %s", path, CT_CKPT_STATE);
+	return CT_OK;
+}
+
+enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_state *s, int i)
+{
+	enum ct_status st;
+	char *path;
+
+	CT_TRY_ALLOC(path = ct_path_join(folder, ct_ckpt_file_name(i)));
+	st = verify_path(path, &s->files[i]);
+	ct_free(path);
+	/* A file that is not there makes the checkpoint broken, like any other damage. */
+	return st == CT_NOT_FOUND ? CT_FAIL(CT_DATA, "%s", ct_error_message()) : st;
+}
+
+enum ct_status ct_checkpoint_verify(const char *path)
+{
+	enum ct_status st = CT_OK;
+	struct ct_ckpt_state s;
+
+	st = ct_ckpt_state_read(path, &s);
+	if (st < 0)
+		return st == CT_NOT_FOUND ? CT_FAIL(CT_DATA, "%s", ct_error_message()) : st;
+	for (int i = 0; i < CT_CKPT_N_FILES && st == CT_OK; i++)
+		st = ct_ckpt_file_verify(path, &s, i);
+	ct_ckpt_state_release(&s);
+	return st;
+}
+
+/* *path is set when the checkpoint is whole, else a warning says why it is not. */
+static enum ct_status try_candidate(const char *folder, const char *name, char **path)
+{
+	char *candidate;
+
+	CT_TRY_ALLOC(candidate = ct_path_join(folder, name));
+	if (ct_checkpoint_verify(candidate) == CT_OK) {
+		*path = candidate;
+		return CT_OK;
+	}
+	CT_WARN("checkpoint %s is not used: %s", name, ct_error_message());
+	ct_error_clear();
+	ct_free(candidate);
+	return CT_OK;
+}
+
+enum ct_status ct_checkpoint_find(const char *run_dir, char **path)
+{
+	struct ct_ckpt_entry *list = NULL;
+	enum ct_status st = CT_OK;
+	size_t n, n_ageless = 0;
+	char *folder;
+
+	*path = NULL;
+	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
+	ct_ckpt_remove_stale(folder);
+	CT_TRY_GOTO(ct_ckpt_list(folder, &list, &n), st, out);
+	/* Without a state.json their age is not known. They stand first, but one of them may have been the newest: it is named. */
+	while (n_ageless < n && list[n_ageless].save_index == 0 && !*path)
+		CT_TRY_GOTO(try_candidate(folder, list[n_ageless++].name, path), st, out);
+	while (n > n_ageless && !*path)
+		CT_TRY_GOTO(try_candidate(folder, list[--n].name, path), st, out);
+out:
+	ct_free(list);
+	ct_free(folder);
+	return st;
+}
+
+/* Where a link of the folder points at, *path NULL when nothing is there. */
+static enum ct_status follow(const char *folder, const char *link, char **path)
+{
+	char target[256];
+
+	*path = NULL;
+	ct_ckpt_link_target(folder, link, target, sizeof(target));
+	if (target[0] == '\0')
+		return CT_OK;
+	CT_TRY_ALLOC(*path = ct_path_join(folder, target));
+	if (!ct_file_exists(*path)) {
+		ct_free(*path);
+		*path = NULL;
+	}
+	return CT_OK;
+}
+
+static enum ct_status resolve_link(const char *run_dir, const char *what, char **path)
+{
+	enum ct_status st;
+	char *folder;
+
+	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
+	st = follow(folder, what, path);
+	ct_free(folder);
+	/* A crash can leave `last` a step behind or without a target. */
+	if (st == CT_OK && !*path && strcmp(what, "last") == 0)
+		st = ct_checkpoint_find(run_dir, path);
+	if (st == CT_OK && !*path) {
+		st = CT_FAIL(CT_NOT_FOUND, "there is no checkpoint \"%s\" in %s", what, run_dir);
+		ct_error_hint("train first, or give the path of a checkpoint folder");
+	}
+	return st;
+}
+
+static bool holds(const char *folder, const char *name)
+{
+	char *path = ct_path_join(folder, name);
+	bool there = path && ct_file_exists(path);
+
+	ct_free(path);
+	return there;
+}
+
+static enum ct_status no_checkpoint(const char *what)
+{
+	static const char *const pickles[] = {".pth", ".pt", ".bin", ".pkl", ".tar", ".ckpt"};
+	bool pickle = false;
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(pickles); i++)
+		pickle = pickle || ct_ends_with(what, pickles[i]);
+	(void)CT_FAIL(CT_NOT_FOUND, "%s is neither a checkpoint, a run folder nor a .safetensors file", what);
+	if (pickle)
+		ct_error_hint("PyTorch's own files are programs and not read: convert them once with "
+			      "safetensors.torch.save_file(torch.load(\"a.pth\"), \"a.safetensors\")");
+	else
+		ct_error_hint("a checkpoint is a folder such as RUN/checkpoints/step-000000001234");
+	return CT_NOT_FOUND;
+}
+
+enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path)
+{
+	struct stat sb;
+
+	*path = NULL;
+	if (run_dir && (strcmp(what, "last") == 0 || strcmp(what, "best") == 0))
+		return resolve_link(run_dir, what, path);
+	if (stat(what, &sb) != 0)
+		return CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot open checkpoint %s: %m", what);
+	/* A run folder stands for its last checkpoint. */
+	if (S_ISDIR(sb.st_mode) && !holds(what, CT_CKPT_STATE) && holds(what, CT_CKPT_FOLDER))
+		return resolve_link(what, "last", path);
+	if (S_ISDIR(sb.st_mode) ? !holds(what, CT_CKPT_STATE) && !holds(what, CT_CKPT_MODEL)
+				: !ct_ends_with(what, ".safetensors"))
+		return no_checkpoint(what);
+	CT_TRY_ALLOC(*path = ct_strdup(what));
+	return CT_OK;
+}
+
+/* Cuts off the last name and returns it. */
+static const char *cut(char *path)
+{
+	char *slash = strrchr(path, '/');
+
+	if (!slash)
+		return "";
+	*slash = '\0';
+	return slash + 1;
+}
+
+char *ct_checkpoint_run(const char *path)
+{
+	char at[PATH_MAX];
+
+	if (!realpath(path, at))
+		return NULL;
+	if (!holds(at, CT_CKPT_FOLDER)) {
+		if (!holds(at, CT_CKPT_STATE))
+			cut(at);
+		if (!holds(at, CT_CKPT_STATE))
+			return NULL;
+		cut(at);
+		if (strcmp(cut(at), CT_CKPT_FOLDER) != 0)
+			return NULL;
+	}
+	return holds(at, "config.yaml") ? ct_strdup(at) : NULL;
+}
+
+int ct_checkpoint_count(const char *run_dir)
+{
+	struct ct_ckpt_entry *list = NULL;
+	size_t n = 0;
+	char *folder = ct_path_join(run_dir, "checkpoints");
+
+	if (!folder || ct_ckpt_list(folder, &list, &n) < 0)
+		ct_error_clear();
+	ct_free(list);
+	ct_free(folder);
+	return (int)n;
+}

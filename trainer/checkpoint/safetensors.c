@@ -1,0 +1,180 @@
+/* The reader; writing is safetensors_write.c. */
+#include "trainer/checkpoint/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "trainer/checkpoint/safetensors_impl.h"
+
+#define CHUNK_BYTES ((size_t)64 << 10)
+
+struct ct_safetensors {
+	char *path;
+	int fd;
+	uint64_t data_at; /* bytes from the start of the file */
+	struct ct_st_header header;
+};
+
+size_t ct_tensor_n(const struct ct_tensor_desc *d)
+{
+	size_t n = 1;
+
+	for (int i = 0; i < d->ndim; i++)
+		n *= (size_t)d->dims[i];
+	return n;
+}
+
+static enum ct_status open_file(const char *path, int *fd, uint64_t *bytes)
+{
+	struct stat sb;
+
+	/* O_NONBLOCK: a pipe of that name must not stop the program; it is refused below. */
+	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (*fd < 0)
+		return CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot open %s: %m", path);
+	if (fstat(*fd, &sb) != 0)
+		return CT_FAIL(CT_IO, "cannot stat %s: %m", path);
+	if (!S_ISREG(sb.st_mode))
+		return CT_FAIL(CT_DATA, "%s is not a regular file", path);
+	if (sb.st_size < 8)
+		return CT_FAIL(CT_DATA, "%s is not a safetensors file: it has only %lld bytes", path,
+			       (long long)sb.st_size);
+	*bytes = (uint64_t)sb.st_size;
+	return CT_OK;
+}
+
+static enum ct_status read_header(ct_safetensors *s, uint64_t file_bytes)
+{
+	enum ct_status st;
+	uint8_t first[8];
+	size_t len;
+	char *text;
+
+	CT_TRY(ct_fd_read_at(s->fd, first, sizeof(first), 0, s->path));
+	CT_TRY(ct__st_header_len(first, file_bytes, s->path, &len));
+	CT_TRY_ALLOC(text = ct_realloc(NULL, len + 1, 1));
+	CT_TRY_GOTO(ct_fd_read_at(s->fd, text, len, 8, s->path), st, out);
+	s->data_at = 8 + len;
+	CT_TRY_GOTO(ct__st_header_parse(text, len, file_bytes - s->data_at, s->path, &s->header), st, out);
+out:
+	ct_free(text);
+	return st;
+}
+
+enum ct_status ct_safetensors_open(const char *path, ct_safetensors **out)
+{
+	enum ct_status st = CT_NOMEM;
+	uint64_t bytes = 0;
+	ct_safetensors *s;
+
+	CT_TRY_ALLOC(s = CT_NEW(ct_safetensors));
+	s->fd = -1;
+	s->path = ct_strdup(path);
+	if (!s->path)
+		goto fail;
+	CT_TRY_GOTO(open_file(path, &s->fd, &bytes), st, fail);
+	CT_TRY_GOTO(read_header(s, bytes), st, fail);
+	*out = s;
+	return CT_OK;
+
+fail:
+	ct_safetensors_close(s);
+	return st;
+}
+
+void ct_safetensors_close(ct_safetensors *s)
+{
+	if (!s)
+		return;
+	ct__st_header_release(&s->header);
+	if (s->fd >= 0)
+		close(s->fd);
+	ct_free(s->path);
+	ct_free(s);
+}
+
+int ct_safetensors_count(const ct_safetensors *s)
+{
+	return s->header.n;
+}
+
+static const struct ct_st_tensor *tensor_at(const ct_safetensors *s, int i)
+{
+	CT_ASSERT(i >= 0 && i < s->header.n);
+	return &s->header.tensors[i];
+}
+
+void ct_safetensors_at(const ct_safetensors *s, int i, struct ct_tensor_desc *out, const char **dtype)
+{
+	*out = tensor_at(s, i)->desc;
+	if (dtype)
+		*dtype = tensor_at(s, i)->dtype->name;
+}
+
+int ct_safetensors_find(const ct_safetensors *s, const char *name)
+{
+	int low = 0, high = s->header.n;
+
+	while (low < high) {
+		int mid = low + (high - low) / 2, i = s->header.by_name[mid];
+		int order = strcmp(name, s->header.tensors[i].desc.name);
+
+		if (order == 0)
+			return i;
+		if (order < 0)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return -1;
+}
+
+const char *ct_safetensors_metadata(const ct_safetensors *s, const char *key)
+{
+	const ct_json *metadata = ct_json_get(s->header.json, "__metadata__");
+
+	return metadata ? ct_json_as_str(ct_json_get(metadata, key)) : NULL;
+}
+
+enum ct_status ct_safetensors_read(const ct_safetensors *s, int i, float *out, size_t n)
+{
+	const struct ct_st_tensor *t = tensor_at(s, i);
+	uint64_t at = s->data_at + t->begin;
+	uint8_t chunk[CHUNK_BYTES];
+
+	CT_ASSERT(n == ct_tensor_n(&t->desc));
+	if (!t->dtype->decode)
+		return ct__st_fail(CT_UNSUPPORTED, s->path, t->desc.name, "has element type %s, which is not read here",
+				   t->dtype->name);
+	if (strcmp(t->dtype->name, "F32") == 0)
+		return ct_fd_read_at(s->fd, out, n * sizeof(float), at, s->path);
+	while (n > 0) {
+		size_t part = CHUNK_BYTES / t->dtype->bytes;
+
+		part = part < n ? part : n;
+		CT_TRY(ct_fd_read_at(s->fd, chunk, part * t->dtype->bytes, at, s->path));
+		t->dtype->decode(chunk, out, part);
+		at += part * t->dtype->bytes;
+		out += part;
+		n -= part;
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_safetensors_parse_fuzz(const uint8_t *data, size_t len)
+{
+	static const char where[] = "fuzz";
+	struct ct_st_header h;
+	size_t header;
+
+	if (len < 8)
+		return CT_FAIL(CT_DATA, "%s is not a safetensors file: it has only %zu bytes", where, len);
+	CT_TRY(ct__st_header_len(data, len, where, &header));
+	CT_TRY(ct__st_header_parse((const char *)data + 8, header, len - 8 - header, where, &h));
+	ct__st_header_release(&h);
+	return CT_OK;
+}

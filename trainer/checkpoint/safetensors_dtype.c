@@ -1,0 +1,83 @@
+/* Element types of safetensors files and how they become fp32. */
+#include <math.h>
+#include <string.h>
+
+#include "trainer/checkpoint/safetensors_impl.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are moved without swapping bytes");
+
+static float from_bits(uint32_t bits)
+{
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+static void decode_f32(const uint8_t *src, float *out, size_t n)
+{
+	memcpy(out, src, n * sizeof(float));
+}
+
+static void decode_f64(const uint8_t *src, float *out, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		double v;
+
+		memcpy(&v, src + 8 * i, sizeof(v));
+		/* Past fp32's range the conversion is undefined in C; IEEE 754 rounds to infinity. */
+		if (fabs(v) >= 0x1.ffffffp127 && !isnan(v))
+			v = copysign(INFINITY, v);
+		out[i] = (float)v;
+	}
+}
+
+static void decode_bf16(const uint8_t *src, float *out, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = from_bits((uint32_t)src[2 * i] << 16 | (uint32_t)src[2 * i + 1] << 24);
+}
+
+static float half_to_float(uint32_t h)
+{
+	uint32_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 0x3ff;
+
+	if (exponent == 31)
+		return from_bits(sign | 0x7f800000 | mantissa << 13);
+	if (exponent > 0)
+		return from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+	/* Zero and subnormals: mantissa * 2^-24 is exact in fp32. */
+	return copysignf((float)mantissa * 0x1p-24f, from_bits(sign));
+}
+
+static void decode_f16(const uint8_t *src, float *out, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = half_to_float((uint32_t)src[2 * i] | (uint32_t)src[2 * i + 1] << 8);
+}
+
+static void decode_i64(const uint8_t *src, float *out, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		int64_t v;
+
+		memcpy(&v, src + 8 * i, sizeof(v));
+		out[i] = (float)v;
+	}
+}
+
+static const struct ct_st_dtype dtypes[] = {
+	{"F32", 4, decode_f32}, {"F64", 8, decode_f64}, {"BF16", 2, decode_bf16}, {"F16", 2, decode_f16},
+	{"I64", 8, decode_i64}, {"BOOL", 1, NULL},      {"U8", 1, NULL},          {"I8", 1, NULL},
+	{"I16", 2, NULL},       {"U16", 2, NULL},       {"I32", 4, NULL},         {"U32", 4, NULL},
+	{"U64", 8, NULL},       {"F8_E5M2", 1, NULL},   {"F8_E4M3", 1, NULL},     {"C64", 8, NULL},
+};
+
+const struct ct_st_dtype *ct__st_dtype_find(const char *name)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(dtypes); i++) {
+		if (strcmp(dtypes[i].name, name) == 0)
+			return &dtypes[i];
+	}
+	return NULL;
+}

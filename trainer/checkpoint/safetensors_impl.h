@@ -1,0 +1,44 @@
+/* The parsed header of a safetensors file, between safetensors_header.c and safetensors.c. */
+#ifndef CT_TRAINER_CHECKPOINT_SAFETENSORS_IMPL_H
+#define CT_TRAINER_CHECKPOINT_SAFETENSORS_IMPL_H
+
+#include "base/json.h"
+#include "trainer/checkpoint/safetensors.h"
+
+#define CT_ST_MAX_HEADER ((uint64_t)16 << 20)
+#define CT_ST_MAX_TENSORS 65536
+#define CT_ST_MAX_NAME 1024
+
+struct ct_st_dtype {
+	const char *name;
+	size_t bytes;
+	/* n elements at src (unaligned, little-endian) as fp32; NULL: not readable */
+	void (*decode)(const uint8_t *src, float *out, size_t n);
+};
+
+struct ct_st_tensor {
+	struct ct_tensor_desc desc;
+	const struct ct_st_dtype *dtype;
+	uint64_t begin, end; /* bytes from the start of the data */
+};
+
+struct ct_st_header {
+	ct_json *json; /* holds the names */
+	int n;
+	struct ct_st_tensor *tensors; /* [n] in order of their data */
+	int *by_name;                 /* [n] numbers of the tensors, names rising bytewise */
+};
+
+/* Parses a header of len bytes that stands before data_bytes bytes of data. On failure *out is empty. */
+enum ct_status ct__st_header_parse(const char *text, size_t len, uint64_t data_bytes, const char *where,
+				   struct ct_st_header *out) CT_MUST_CHECK;
+void ct__st_header_release(struct ct_st_header *h);
+/* Length of the header from the first 8 bytes of a file of file_bytes bytes. */
+enum ct_status ct__st_header_len(const uint8_t first[8], uint64_t file_bytes, const char *where,
+				 size_t *len) CT_MUST_CHECK;
+const struct ct_st_dtype *ct__st_dtype_find(const char *name); /* NULL when unknown */
+/* Fails with "<where>: tensor \"<name, escaped>\" <text>". */
+enum ct_status ct__st_fail(enum ct_status status, const char *where, const char *name, const char *fmt, ...)
+	CT_PRINTF(4, 5);
+
+#endif

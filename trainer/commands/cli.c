@@ -1,0 +1,427 @@
+#include "trainer/commands/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "trainer/commands/cli_impl.h"
+
+/* An option or KEY=VALUE as it stood on the line; checked against the command once that is known. */
+struct given {
+	const struct ct_option *option; /* NULL: value is KEY=VALUE */
+	const char *value;
+	char shown[48]; /* as spelled: "--nproc_per_node", or "argument 3" */
+};
+
+struct line {
+	struct ct_cli *cli;
+	const char **words; /* positional arguments */
+	size_t n_words;
+	struct given *given;
+	size_t n_given;
+};
+
+static enum ct_status unknown_option(const char *name, size_t len)
+{
+	const char *words[96], *near;
+	char plain[64], all[96][24];
+	size_t n = 0;
+
+	snprintf(plain, sizeof(plain), "%.*s", (int)(len < sizeof(plain) ? len : sizeof(plain) - 1), name);
+	for (char *s = plain; *s; s++)
+		*s = *s == '_' ? '-' : *s;
+	for (size_t i = 0; ct__option_at(i); i++) {
+		for (const char *s = ct__option_at(i)->names; *s && n < CT_ARRAY_LEN(all); s += strspn(s, " ")) {
+			size_t word = strcspn(s, " ");
+
+			snprintf(all[n], sizeof(all[n]), "%.*s", (int)word, s);
+			if (word > 1) {
+				words[n] = all[n];
+				n++;
+			}
+			s += word;
+		}
+	}
+	near = ct_suggest(plain, words, n);
+	(void)CT_FAIL(CT_USAGE, "unknown option \"--%.*s\"", (int)(len < 60 ? len : 60), name);
+	if (near)
+		ct_error_hint("did you mean --%s?", near);
+	else
+		ct_error_hint("config keys are set as KEY=VALUE, without dashes; ctrain --help lists the options");
+	return CT_USAGE;
+}
+
+/* One word that starts with '-'; may take the next word as its value. */
+static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
+{
+	const char *arg = argv[*i], *name = arg + strspn(arg, "-");
+	size_t dashes = (size_t)(name - arg), len = strcspn(name, "=");
+	struct given *g = &l->given[l->n_given];
+
+	g->option = dashes <= 2 ? ct__option_find(name, len) : NULL;
+	if (!g->option || (dashes == 1) != (len == 1))
+		return unknown_option(name, len);
+	snprintf(g->shown, sizeof(g->shown), "%.*s", (int)(dashes + len), arg);
+	g->value = name[len] == '=' ? name + len + 1 : NULL;
+	if (g->value && !g->option->value)
+		return CT_FAIL(CT_USAGE, "%s takes no value (\"%s\")", g->shown, g->value);
+	if (!g->value && g->option->value) {
+		if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
+			return CT_FAIL(CT_USAGE, "%s needs a value: %s", g->shown, g->option->value);
+		g->value = argv[++*i];
+	}
+	l->n_given++;
+	return CT_OK;
+}
+
+static enum ct_status add_set(struct ct_cli *cli, const struct given *g, const char *key, size_t key_len,
+			      const char *value)
+{
+	struct ct_config_set *s;
+
+	CT_TRY_ALLOC(s = ct_realloc(cli->sets, cli->n_sets + 1, sizeof(*cli->sets)));
+	cli->sets = s;
+	s += cli->n_sets++;
+	s->key = ct_strndup(key, key_len);
+	s->value = ct_strdup(value);
+	s->origin = ct_strdup(g->shown);
+	return s->key && s->value && s->origin ? CT_OK : CT_NOMEM;
+}
+
+/* optim.lr=0.1, and not a path with a '=' in it. */
+static bool is_set(const char *word)
+{
+	size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+
+	return len > 0 && word[len] == '=' && word[0] != '.';
+}
+
+static enum ct_status split_words(struct line *l, int argc, char **argv)
+{
+	bool only_words = false;
+
+	for (int i = 1; i < argc; i++) {
+		struct given *g = &l->given[l->n_given];
+		const char *arg = argv[i];
+
+		if (!only_words && strcmp(arg, "--") == 0)
+			only_words = true;
+		else if (!only_words && arg[0] == '-' && arg[1])
+			CT_TRY(read_option(l, argc, argv, &i));
+		else if (!is_set(arg))
+			l->words[l->n_words++] = arg;
+		else {
+			snprintf(g->shown, sizeof(g->shown), "argument %d", i);
+			g->value = arg;
+			l->n_given++;
+		}
+	}
+	return CT_OK;
+}
+
+static bool is_config(const char *word)
+{
+	size_t n = strlen(word);
+
+	return (n > 5 && strcmp(word + n - 5, ".yaml") == 0) || (n > 4 && strcmp(word + n - 4, ".yml") == 0) ||
+	       ct_file_exists(word);
+}
+
+static enum ct_status unknown_command(const char *word, const char *parent)
+{
+	const char *words[32], *near;
+	size_t n = 0;
+	const struct ct_command *c;
+
+	for (size_t i = 0; (c = ct_command_at(i)) && n < CT_ARRAY_LEN(words); i++) {
+		if (!parent)
+			words[n++] = c->name;
+		else if (c->sub && strcmp(c->name, parent) == 0)
+			words[n++] = c->sub;
+	}
+	near = ct_suggest(word, words, n);
+	(void)CT_FAIL(CT_USAGE,
+		      parent ? "unknown command \"%s %.60s\""
+			     : "\"%s%.60s\" is neither a command nor a configuration file (.yaml)",
+		      parent ? parent : "", word);
+	if (near)
+		ct_error_hint("did you mean \"%s%s%s\"?", parent ? parent : "", parent ? " " : "", near);
+	else
+		ct_error_hint("ctrain --help lists the commands");
+	return CT_USAGE;
+}
+
+/* The command that the first words name; *used counts them. */
+static enum ct_status find_command(const struct line *l, const struct ct_command **out, size_t *used)
+{
+	const char *first = l->n_words > 0 ? l->words[0] : NULL, *second = l->n_words > 1 ? l->words[1] : NULL;
+
+	*used = 0;
+	if (!first) {
+		(void)CT_FAIL(CT_USAGE, l->n_given > 0 ? "no configuration file given, only options"
+						       : "no configuration file given");
+		ct_error_hint(
+			"ctrain CONFIG.yaml trains, for example ctrain configs/mnist_ddp.yaml; ctrain --help tells more");
+		return CT_USAGE;
+	}
+	if (ct__command_has_subs(first)) {
+		if (!second) {
+			(void)CT_FAIL(CT_USAGE, "\"%s\" needs another word", first);
+			ct_error_hint("ctrain help %s lists what there is", first);
+			return CT_USAGE;
+		}
+		*used = 2;
+		*out = ct__command_find(first, second);
+		return *out ? CT_OK : unknown_command(second, first);
+	}
+	*out = ct__command_find(first, NULL);
+	*used = *out ? 1 : 0;
+	if (*out)
+		return CT_OK;
+	if (!is_config(first))
+		return unknown_command(first, NULL);
+	*out = ct__command_find("train", NULL);
+	return CT_OK;
+}
+
+static enum ct_status print(struct ct_str *text)
+{
+	enum ct_status st = ct_str_status(text);
+
+	if (st == CT_OK && (fputs(ct_str_text(text), stdout) == EOF || fflush(stdout) != 0))
+		st = CT_FAIL(CT_IO, "cannot write to standard output: %m");
+	ct_str_release(text);
+	return st;
+}
+
+/* `ctrain help [WORD [WORD]]` and --help anywhere. */
+static enum ct_status give_help(struct line *l, bool by_command)
+{
+	const char *first = l->n_words > by_command ? l->words[by_command] : NULL;
+	const char *second = l->n_words > by_command + 1U ? l->words[by_command + 1] : NULL;
+	const struct ct_command *c = first ? ct__command_find(first, second) : NULL;
+	struct ct_str text = {0};
+
+	if (first && !second && ct__command_has_subs(first)) {
+		for (size_t i = 0; (c = ct_command_at(i)); i++) {
+			if (strcmp(c->name, first) == 0)
+				ct_cli_help(c, &text);
+		}
+		return print(&text);
+	}
+	if (first && !c && by_command) {
+		if (ct_config_help(first, &text))
+			return print(&text);
+		ct_str_release(&text);
+		return unknown_command(second ? second : first, second ? first : NULL);
+	}
+	if (first && !c && is_config(first))
+		c = ct__command_find("train", NULL);
+	ct_cli_help(c, &text);
+	return print(&text);
+}
+
+static const char *shown_name(const struct ct_command *c, char buf[40])
+{
+	snprintf(buf, 40, "%s%s%s", c->name, c->sub ? " " : "", c->sub ? c->sub : "");
+	return buf;
+}
+
+static enum ct_status set_key(struct ct_cli *cli, const struct given *g, const char *key, const char *value)
+{
+	return add_set(cli, g, key, strlen(key), value);
+}
+
+static enum ct_status apply_procs(struct ct_cli *cli, const struct given *g)
+{
+	bool gpu = strcmp(g->value, "gpu") == 0 || strcmp(g->value, "cuda") == 0;
+
+	if (strchr(g->value, ','))
+		return set_key(cli, g, "launch.procs_list", g->value);
+	/* torchrun's words for "one per device of this kind". */
+	if (gpu || strcmp(g->value, "cpu") == 0) {
+		CT_TRY(set_key(cli, g, "device", gpu ? "cuda" : "cpu"));
+		return set_key(cli, g, "launch.procs", "auto");
+	}
+	return set_key(cli, g, "launch.procs", g->value);
+}
+
+static enum ct_status apply_nodes(struct ct_cli *cli, const struct given *g)
+{
+	const char *colon = strchr(g->value, ':');
+	char number[24];
+
+	if (!colon)
+		return set_key(cli, g, "launch.nodes", g->value);
+	if (strncmp(g->value, colon + 1, (size_t)(colon - g->value)) != 0 ||
+	    strlen(colon + 1) != (size_t)(colon - g->value))
+		return CT_FAIL(CT_UNSUPPORTED,
+			       "%s %.40s: the number of nodes can't change while training; give one number", g->shown,
+			       g->value);
+	snprintf(number, sizeof(number), "%s", colon + 1);
+	return set_key(cli, g, "launch.nodes", number);
+}
+
+/* host, host:port or [v6]:port */
+static enum ct_status apply_endpoint(struct ct_cli *cli, const struct given *g)
+{
+	const char *colon = strrchr(g->value, ':'), *bracket = strrchr(g->value, ']');
+	char host[256];
+	size_t len;
+
+	if (colon && (bracket ? colon < bracket : strchr(g->value, ':') != colon))
+		colon = NULL; /* a bare IPv6 address */
+	len = colon ? (size_t)(colon - g->value) : strlen(g->value);
+	if (len == 0 || len >= sizeof(host))
+		return CT_FAIL(CT_USAGE, "%s \"%.60s\": expected HOST or HOST:PORT", g->shown, g->value);
+	snprintf(host, sizeof(host), "%.*s", (int)len, g->value);
+	CT_TRY(set_key(cli, g, "launch.master_addr", host));
+	return colon ? set_key(cli, g, "launch.master_port", colon + 1) : CT_OK;
+}
+
+static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
+{
+	const struct ct_option *o = g->option;
+
+	switch (o->kind) {
+	case CT_OPTION_TEXT:
+		*(const char **)((char *)cli + o->offset) = g->value;
+		return CT_OK;
+	case CT_OPTION_FLAG:
+		*(bool *)((char *)cli + o->offset) = true;
+		return CT_OK;
+	case CT_OPTION_KEY:
+		return set_key(cli, g, o->key, g->value);
+	case CT_OPTION_PROCS:
+		return apply_procs(cli, g);
+	case CT_OPTION_NODES:
+		return apply_nodes(cli, g);
+	case CT_OPTION_STANDALONE:
+		return set_key(cli, g, o->key, "1");
+	case CT_OPTION_ENDPOINT:
+		return apply_endpoint(cli, g);
+	case CT_OPTION_BACKEND:
+		if (strcmp(g->value, "c10d") != 0 && strcmp(g->value, "static") != 0)
+			return CT_FAIL(
+				CT_UNSUPPORTED,
+				"%s %.40s: ctrain has one rendezvous of its own (it takes c10d and static as its names)",
+				g->shown, g->value);
+		return CT_OK;
+	case CT_OPTION_RESTARTS:
+		if (strcmp(g->value, "0") != 0)
+			return CT_FAIL(
+				CT_UNSUPPORTED,
+				"%s %.40s: ctrain does not restart failed ranks; run the same command again to resume",
+				g->shown, g->value);
+		return CT_OK;
+	case CT_OPTION_HELP:
+	case CT_OPTION_VERSION:
+		break;
+	}
+	return CT_OK;
+}
+
+static enum ct_status apply(struct line *l, const struct ct_command *c, size_t used)
+{
+	struct ct_cli *cli = l->cli;
+	int n_words = (int)(l->n_words - used);
+	char name[40];
+
+	for (size_t i = 0; i < l->n_given; i++) {
+		const struct given *g = &l->given[i];
+
+		if (!g->option) {
+			if (!(c->options & CT_OPT_SETS))
+				return CT_FAIL(CT_USAGE, "%s takes no KEY=VALUE (\"%.60s\")", shown_name(c, name),
+					       g->value);
+			CT_TRY(add_set(cli, g, g->value, strcspn(g->value, "="), strchr(g->value, '=') + 1));
+			continue;
+		}
+		if (!(g->option->group & (c->options | CT_OPT_ALL))) {
+			(void)CT_FAIL(CT_USAGE, "%s does not go with %s", g->shown, shown_name(c, name));
+			ct_error_hint("ctrain help %s shows its options", name);
+			return CT_USAGE;
+		}
+		CT_TRY(apply_option(cli, g));
+	}
+	if (n_words < c->min_args || n_words > c->max_args) {
+		if (n_words > c->max_args)
+			(void)CT_FAIL(CT_USAGE, "%s: \"%s\" is one argument too many", shown_name(c, name),
+				      l->words[used + (size_t)c->max_args]);
+		else
+			(void)CT_FAIL(CT_USAGE, "%s needs %s", shown_name(c, name), c->args);
+		ct_error_hint("usage: ctrain %s %s", name, c->args);
+		return CT_USAGE;
+	}
+	CT_TRY_ALLOC(cli->args = CT_NEW_ARRAY(const char *, (size_t)n_words + 1));
+	for (int i = 0; i < n_words; i++)
+		cli->args[cli->n_args++] = l->words[used + (size_t)i];
+	return CT_OK;
+}
+
+static enum ct_status parse(struct line *l, int argc, char **argv)
+{
+	const struct ct_command *c = NULL;
+	bool help_command;
+	size_t used;
+
+	CT_TRY(split_words(l, argc, argv));
+	l->cli->command = ct__command_find("help", NULL);
+	help_command = l->n_words > 0 && strcmp(l->words[0], "help") == 0;
+	for (size_t i = 0; i < l->n_given; i++) {
+		const struct ct_option *o = l->given[i].option;
+		struct ct_str text = {0};
+
+		if (o && o->kind == CT_OPTION_HELP)
+			return give_help(l, help_command);
+		if (!o || o->kind != CT_OPTION_VERSION)
+			continue;
+		ct_str_add(&text, "ctrain " CTRAIN_VERSION "\n");
+		return print(&text);
+	}
+	if (help_command)
+		return give_help(l, true);
+	CT_TRY(find_command(l, &c, &used));
+	l->cli->command = c;
+	return apply(l, c, used);
+}
+
+enum ct_status ct_cli_parse(int argc, char **argv, struct ct_cli *out)
+{
+	struct line l = {.cli = out};
+	size_t n = argc > 0 ? (size_t)argc : 1;
+	enum ct_status st = CT_NOMEM;
+
+	*out = (struct ct_cli){.argc = argc, .argv = argv};
+	l.words = CT_NEW_ARRAY(const char *, n);
+	if (!l.words)
+		return CT_NOMEM;
+	l.given = CT_NEW_ARRAY(struct given, n);
+	if (l.given)
+		st = parse(&l, argc, argv);
+	ct_free(l.given);
+	ct_free(l.words);
+	return st;
+}
+
+enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallback, int64_t lo, int64_t hi,
+			     int64_t *out)
+{
+	*out = fallback;
+	if (text && (ct_parse_i64(text, out) < 0 || *out < lo || *out > hi))
+		return CT_FAIL(CT_USAGE, "%s %.40s: expected a whole number from %lld to %lld", option, text,
+			       (long long)lo, (long long)hi);
+	return CT_OK;
+}
+
+void ct_cli_release(struct ct_cli *cli)
+{
+	for (size_t i = 0; i < cli->n_sets; i++) {
+		ct_free((void *)(uintptr_t)cli->sets[i].key);
+		ct_free((void *)(uintptr_t)cli->sets[i].value);
+		ct_free((void *)(uintptr_t)cli->sets[i].origin);
+	}
+	ct_free(cli->sets);
+	ct_free((void *)cli->args);
+	*cli = (struct ct_cli){0};
+}

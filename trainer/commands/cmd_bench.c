@@ -1,0 +1,190 @@
+/* `ctrain bench step|loader|comm`: one part of the work alone, each printing one JSON object. The recipes that compare with other
+ * programs are in bench/. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "trainer/commands/cli.h"
+#include "trainer/commands/print_json_impl.h"
+#include "trainer/loop/step.h"
+
+static int compare_i64(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* Forward and backward of the node's products, for one row; 0 where no product is the node's work. The gradient of the
+ * input costs as much as that of the weights, and is not computed where no parameter lies before it. */
+static void products(const ct_graph *g, int id, const bool *needs_grad, double *forward, double *backward)
+{
+	const struct ct_node *node = ct_graph_node(g, id);
+	const bool product = node->op == CT_OP_CONV2D || node->op == CT_OP_LINEAR;
+
+	*forward = product ? ct_graph_node_flops(g, id) : 0;
+	*backward = needs_grad[node->in[0]] ? 2 * *forward : *forward;
+}
+
+static void set_node(ct_json *a, const struct ct_session *s, int id, int64_t steps, const bool *needs_grad)
+{
+	double f, b, forward, backward;
+
+	if (ct_program_times(s->full, id, &f, &b) < 0)
+		return;
+	ct_json *o = ct_json_object();
+	ct_json_set_str(o, "name", ct_graph_node(s->graph, id)->name);
+	ct_json_set_str(o, "op", ct_op_name(ct_graph_node(s->graph, id)->op));
+	ct_json_set_f64(o, "forward_ms", f * 1e3 / (double)steps);
+	ct_json_set_f64(o, "backward_ms", b * 1e3 / (double)steps);
+	products(s->graph, id, needs_grad, &forward, &backward);
+	if (forward > 0) {
+		const double rows = (double)s->plan.per_rank * (double)steps;
+		ct_json_set_f64(o, "flops", forward * s->plan.per_rank);
+		ct_json_set_f64(o, "backward_flops", backward * s->plan.per_rank);
+		/* Without a time there is no rate: null. */
+		ct_json_set_f64(o, "forward_gflops_per_sec", forward * rows / f * 1e-9);
+		ct_json_set_f64(o, "backward_gflops_per_sec", backward * rows / b * 1e-9);
+	}
+	ct_json_push(a, o);
+}
+
+static enum ct_status set_nodes(ct_json *j, const struct ct_session *s, int64_t steps)
+{
+	const int n = ct_graph_n_nodes(s->graph);
+	ct_json *a = ct_json_array();
+	bool *needs_grad = CT_NEW_ARRAY(bool, (size_t)n);
+
+	for (int i = 1; needs_grad && i < n; i++) {
+		const struct ct_node *node = ct_graph_node(s->graph, i);
+		set_node(a, s, i, steps, needs_grad);
+		needs_grad[i] =
+			node->weight >= 0 || needs_grad[node->in[0]] || (node->in[1] >= 0 && needs_grad[node->in[1]]);
+	}
+	ct_json_set(j, "nodes", a);
+	const enum ct_status st = needs_grad ? CT_OK : CT_NOMEM;
+	ct_free(needs_grad);
+	return st;
+}
+
+static enum ct_status bench_step(struct ct_session *s, int64_t steps)
+{
+	ct_stepper *p = NULL;
+	int64_t *ns = NULL;
+	struct ct_step_times t = {0};
+	struct ct_step_result r;
+	enum ct_status st;
+	const int64_t warmup = 5;
+	if (s->plan.n_sizes > 1) /* of images that grow with the epochs: the first size throughout */
+		s->plan.n_sizes = 1;
+	CT_TRY_ALLOC(ns = CT_NEW_ARRAY(int64_t, (size_t)steps));
+	CT_TRY_GOTO(ct_stepper_create(s, &p), st, out);
+	uint64_t allocations = 0;
+	for (int64_t i = -warmup; i < steps; i++) {
+		if (i == 0) {
+			t = (struct ct_step_times){0};
+			allocations = ct_mem_count();
+		}
+		int64_t t0 = ct_now_ns();
+		struct ct_step_request req = {.step = (uint64_t)(i + warmup)};
+		CT_TRY_GOTO(ct_stepper_gradients(p, &req, &r, &t), st, out);
+		CT_TRY_GOTO(ct_stepper_update(p, s->plan.lr * 0.01, NULL, &t), st, out);
+		if (i >= 0)
+			ns[i] = ct_now_ns() - t0;
+	}
+	allocations = ct_mem_count() - allocations;
+	qsort(ns, (size_t)steps, sizeof(*ns), compare_i64);
+	ct_program_profile(s->full, true);
+	/* Counted are the full batches: an epoch's last, smaller one has a program of its own. */
+	const int64_t most = steps < 20 ? steps : 20;
+	int64_t profiled = 0;
+	struct ct_step_times unused = {0};
+	for (int64_t i = 0; i < most; i++) {
+		struct ct_step_request req = {.step = (uint64_t)(i + warmup + steps)};
+		CT_TRY_GOTO(ct_stepper_gradients(p, &req, &r, &unused), st, out);
+		profiled += r.n_own == s->plan.per_rank;
+	}
+	double ms = 1e-6 / (double)steps, median = (double)ns[steps / 2] * 1e-9,
+	       flop = 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
+	ct_json *j = ct_json_object();
+	ct_json_set_str(j, "bench", "step");
+	ct_json_set_str(j, "model", s->cfg->model.name);
+	ct_json_set_str(j, "engine", ct_engine_version(s->engine));
+	ct_json_set_i64(j, "batch", s->plan.per_rank);
+	ct_json_set_i64(j, "steps", steps);
+	ct_json_set_f64(j, "step_ms_median", median * 1e3);
+	ct_json_set_f64(j, "step_ms_min", (double)ns[0] * 1e-6);
+	ct_json_set_f64(j, "images_per_sec", s->plan.per_rank / median);
+	ct_json_set_f64(j, "gflops_per_sec", flop / median * 1e-9);
+	ct_json_set_f64(j, "data_ms", (double)t.data_ns * ms);
+	ct_json_set_f64(j, "forward_ms", (double)t.forward_ns * ms);
+	ct_json_set_f64(j, "backward_ms", (double)t.backward_ns * ms);
+	ct_json_set_f64(j, "optim_ms", (double)t.optim_ns * ms);
+	ct_json_set_i64(j, "allocations", (int64_t)allocations);
+	st = set_nodes(j, s, profiled);
+	if (st == CT_OK)
+		st = ct__print_json(j, false);
+	else
+		ct_json_destroy(j);
+out:
+	ct_stepper_destroy(p);
+	ct_free(ns);
+	return st;
+}
+
+static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
+{
+	ct_loader *l = NULL;
+	struct ct_loader_batch b;
+	struct ct_loader_opts lo;
+	uint64_t images = 0, sum = 0;
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, 0, 1, &lo);
+	CT_TRY(ct_loader_create(s->train, &lo, &l));
+	int64_t t0 = ct_now_ns();
+	enum ct_status st = CT_OK;
+	for (int64_t i = 0; i < steps && st == CT_OK; i++) {
+		st = ct_loader_next(l, CT_FOREVER, &b);
+		images += st == CT_OK ? b.n : 0;
+		sum += st == CT_OK && b.n > 0 ? ((const uint8_t *)b.x)[0] : 0;
+	}
+	double seconds = (double)(ct_now_ns() - t0) * 1e-9;
+	ct_loader_destroy(l);
+	CT_TRY(st);
+	ct_json *j = ct_json_object();
+	ct_json_set_str(j, "bench", "loader");
+	ct_json_set_str(j, "data", s->cfg->data.name);
+	ct_json_set_i64(j, "threads", lo.n_threads);
+	ct_json_set_i64(j, "images", (int64_t)images);
+	ct_json_set_i64(j, "checksum", (int64_t)sum);
+	ct_json_set_f64(j, "open_seconds", s->data_s);
+	ct_json_set_f64(j, "images_per_sec", (double)images / seconds);
+	return ct__print_json(j, false);
+}
+
+static enum ct_status run_local(const struct ct_cli *cli, int64_t default_steps,
+				enum ct_status (*fn)(struct ct_session *, int64_t))
+{
+	struct ct_config *c = NULL;
+	struct ct_session s = {0};
+	int64_t steps;
+	CT_TRY(ct_cli_number("--steps", cli->steps, default_steps, 1, 1000000, &steps));
+	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	enum ct_status st = ct_log_configure(c->log.level);
+	if (st == CT_OK)
+		st = ct_session_create_local(c, true, &s);
+	if (st == CT_OK)
+		st = fn(&s, steps);
+	ct_session_destroy(&s, st < 0);
+	ct_config_destroy(c);
+	return st;
+}
+
+enum ct_status ct_cmd_bench_step(const struct ct_cli *cli)
+{
+	return run_local(cli, 200, bench_step);
+}
+
+enum ct_status ct_cmd_bench_loader(const struct ct_cli *cli)
+{
+	return run_local(cli, 2000, bench_loader);
+}

@@ -1,0 +1,151 @@
+/* `ctrain eval CONFIG --checkpoint PATH|best|last`: loss and accuracy of a checkpoint on the evaluation data. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "data/files/class_list.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/model_weights.h"
+#include "trainer/commands/cli.h"
+#include "trainer/commands/print_json_impl.h"
+#include "trainer/launch/launch.h"
+#include "trainer/launch/signals.h"
+#include "trainer/loop/evaluate.h"
+
+static ct_json *as_json(const char *path, const struct ct_eval_result *r)
+{
+	ct_json *j = ct_json_object();
+	ct_json_set_i64(j, "v", 1);
+	ct_json_set_str(j, "kind", "eval");
+	ct_json_set_str(j, "checkpoint", path);
+	ct_json_set_f64(j, "loss", r->loss);
+	ct_json_set_f64(j, "top1", r->top1 < 0 ? NAN : r->top1); /* null for regression, as in metrics.jsonl */
+	ct_json_set_f64(j, "top5", r->top5 < 0 ? NAN : r->top5);
+	ct_json_set_i64(j, "count", (int64_t)r->count);
+	ct_json_set_i64(j, "bad_samples", (int64_t)r->bad);
+	ct_json_set_f64(j, "seconds", r->seconds);
+	return j;
+}
+
+/* Where only the training data would say how many classes there are, the checkpoint does. */
+static enum ct_status find_classes(const char *path, struct ct_config *c)
+{
+	struct ct_dataset_info info;
+	struct ct_run_plan p;
+	ct_graph *g = NULL;
+	int n;
+	if (strcmp(c->data.name, "shards") != 0 || c->data.classes > 0)
+		return CT_OK;
+	CT_TRY(ct_plan_foresee_data(c, &info));
+	CT_TRY(ct_run_plan_make(c, 1, NULL, &info, &p));
+	CT_TRY(ct_plan_graph(c, &info, p.val_input, &g));
+	enum ct_status st = ct_model_weights_outputs(path, g, &n);
+	ct_graph_destroy(g);
+	if (st == CT_OK)
+		c->data.classes = n;
+	return st;
+}
+
+/* The best one, and where none is kept the last. */
+static enum ct_status find_checkpoint(const struct ct_cli *cli, const struct ct_config *c, char **path)
+{
+	char *run_dir;
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
+	enum ct_status st = ct_checkpoint_resolve(run_dir, cli->checkpoint ? cli->checkpoint : "best", path);
+	if (st == CT_NOT_FOUND && !cli->checkpoint)
+		st = ct_checkpoint_resolve(run_dir, "last", path);
+	ct_free(run_dir);
+	return st;
+}
+
+/* The run of the checkpoint may have noted what its labels meant. */
+static enum ct_status check_classes(const char *checkpoint, const ct_dataset *val)
+{
+	struct ct_class_list was = {0};
+	enum ct_status st = CT_OK;
+	char *run = ct_checkpoint_run(checkpoint), *path = NULL;
+	if (run && !(path = ct_path_join(run, "classes.txt")))
+		st = CT_NOMEM;
+	else if (run && ct_file_exists(path))
+		st = ct_class_list_load(path, &was);
+	for (int i = 0; i < was.n && st == CT_OK; i++) {
+		const char *is = ct_dataset_class_name(val, i);
+		if (!is || strcmp(is, was.names[i]) == 0)
+			continue;
+		st = CT_FAIL(CT_DATA, "class %d was \"%s\" in training (%s), and is \"%s\" in the evaluation data", i,
+			     was.names[i], path, is);
+		ct_error_hint("data.classes_file names a file that lists the classes in the order of training");
+	}
+	ct_class_list_release(&was);
+	ct_free(path);
+	ct_free(run);
+	return st;
+}
+
+static enum ct_status print(const struct ct_cli *cli, const char *path, const struct ct_eval_result *r)
+{
+	if (cli->json)
+		return ct__print_json(as_json(path, r), false);
+	printf("%s: ", path);
+	if (r->top1 >= 0)
+		printf("top1 %.4f  top5 %.4f  loss %.4f", r->top1, r->top5, r->loss);
+	else
+		printf("loss %.6g", r->loss);
+	printf(" over %llu samples (%.2f s)", (unsigned long long)r->count, r->seconds);
+	if (r->bad > 0)
+		printf(", %llu bad ones left out", (unsigned long long)r->bad);
+	printf("\n");
+	return CT_OK;
+}
+
+static enum ct_status evaluate(const struct ct_cli *cli, const char *path, struct ct_session *s)
+{
+	struct ct_eval_result r;
+	if (ct_session_is_root(s)) {
+		CT_TRY(check_classes(path, s->val));
+		CT_TRY(ct_model_weights_load(path, s->net, CT_WEIGHTS_WHOLE, NULL));
+	}
+	CT_TRY(ct_session_share_weights(s));
+	CT_TRY(ct_evaluate(s, NULL, NULL, &r));
+	return ct_session_is_root(s) ? print(cli, path, &r) : CT_OK;
+}
+
+/* As one of the ranks of id, or alone. */
+static enum ct_status run(const struct ct_cli *cli, struct ct_config *c, const struct ct_identity *id)
+{
+	struct ct_session s = {0};
+	char *path = NULL;
+	int signals = -1;
+	enum ct_status st = find_checkpoint(cli, c, &path);
+	if (st == CT_OK)
+		st = find_classes(path, c);
+	if (st == CT_OK && id)
+		st = ct_signals_open(false, &signals);
+	if (st == CT_OK)
+		st = id ? ct_session_create(c, id, false, &s) : ct_session_create_local(c, false, &s);
+	if (st == CT_OK)
+		st = evaluate(cli, path, &s);
+	ct_free(path);
+	ct_session_destroy(&s, st < 0);
+	ct_signals_close(signals);
+	return st;
+}
+
+enum ct_status ct_cmd_eval(const struct ct_cli *cli)
+{
+	struct ct_config *c = NULL;
+	struct ct_identity id;
+	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	bool several = c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
+	enum ct_status st = ct_log_configure(c->log.level);
+	if (st == CT_OK)
+		st = ct_identity_from_env(c->launch.init[0] ? c->launch.init : NULL, &id);
+	if (st == CT_OK && id.by == CT_LAUNCHER_NONE && several)
+		st = ct_launch(c, cli->argv, NULL);
+	else if (st == CT_OK)
+		st = run(cli, c, id.by == CT_LAUNCHER_NONE ? NULL : &id);
+	ct_config_destroy(c);
+	return st;
+}

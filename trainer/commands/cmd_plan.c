@@ -1,0 +1,194 @@
+/* `ctrain plan`: what a training run would do and need, without training. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "trainer/commands/cli.h"
+#include "trainer/loop/session_data.h"
+#include "trainer/plan/run_plan.h"
+
+struct planned {
+	struct ct_ranks ranks;
+	struct ct_run_plan plan;
+	ct_dataset *train, *val;
+	ct_graph *graph, *size_graph, *val_graph;
+	ct_device *device;
+	ct_engine *engine;
+	ct_net *net;
+	ct_program *program, *eval;
+	struct ct_bucket *buckets;
+	int n_buckets;
+};
+
+/* Of all epochs: what memory has to suffice for. */
+static struct ct_shape largest_input(const struct ct_run_plan *r)
+{
+	struct ct_shape most = r->input;
+	for (int i = 0; i < r->n_sizes; i++) {
+		if (r->sizes[i].h * r->sizes[i].w > most.h * most.w) {
+			most.h = r->sizes[i].h;
+			most.w = r->sizes[i].w;
+		}
+	}
+	return most;
+}
+
+static enum ct_status make(const struct ct_config *c, struct planned *p)
+{
+	struct ct_data_opening data;
+	CT_TRY(ct_plan_ranks(c, &p->ranks));
+	CT_TRY(ct_data_opening_start(&data, c, false));
+	CT_TRY(ct_data_opening_finish(&data, &p->train, &p->val));
+	const struct ct_dataset_info *ti = ct_dataset_info(p->train);
+	CT_TRY(ct_run_plan_make(c, (uint32_t)p->ranks.world, ti, p->val ? ct_dataset_info(p->val) : NULL, &p->plan));
+	CT_TRY(ct_plan_graph(c, ti, p->plan.input, &p->graph));
+	CT_TRY(ct_plan_check_sizes(c, ti, &p->plan, p->graph));
+	CT_TRY(ct_plan_device_open(c, 0, &p->device));
+	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
+	CT_TRY(ct_plan_check_precision(c, p->engine));
+	CT_TRY(ct_net_create(p->engine, p->graph, &p->plan.net, &p->net));
+	CT_TRY(ct_plan_graph(c, ti, largest_input(&p->plan), &p->size_graph));
+	CT_TRY(ct_program_create_for(p->net, p->size_graph, (int)p->plan.micro_rows, CT_TRAIN, &p->program));
+	if (p->val) {
+		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
+		CT_TRY(ct_program_create_for(p->net, p->val_graph, (int)p->plan.eval_rows, CT_EVAL, &p->eval));
+	}
+	return ct_plan_buckets(c, p->net, &p->buckets, &p->n_buckets);
+}
+
+static void release(struct planned *p)
+{
+	ct_free(p->buckets);
+	ct_program_destroy(p->eval);
+	ct_program_destroy(p->program);
+	ct_net_destroy(p->net);
+	ct_engine_close(p->engine);
+	ct_device_close(p->device);
+	ct_graph_destroy(p->val_graph);
+	ct_graph_destroy(p->size_graph);
+	ct_graph_destroy(p->graph);
+	ct_dataset_close(p->val);
+	ct_dataset_close(p->train);
+}
+
+static double mib(size_t bytes)
+{
+	return (double)bytes / (1 << 20);
+}
+
+static void print_run(const struct ct_config *c, const struct planned *p)
+{
+	const struct ct_run_plan *r = &p->plan;
+	struct ct_device_info di = {0};
+	char cpus[128], *dir = ct_plan_run_dir(c);
+	if (ct_device_info(p->device, &di) < 0)
+		ct_error_clear();
+	ct_cpu_list(cpus, sizeof(cpus));
+	printf("run          %s\n", dir ? dir : "?");
+	ct_free(dir);
+	printf("ranks        %d = %d node%s x %d here; threads per rank %d, for loading %d\n", p->ranks.world,
+	       p->ranks.n_nodes, p->ranks.n_nodes == 1 ? "" : "s", p->ranks.local, ct_plan_threads(c, p->ranks.local),
+	       ct_plan_loader_threads(c, ct_dataset_info(p->train), p->ranks.local));
+	printf("device       %s: %s, CPUs %s\n", di.kind, di.name, cpus);
+	printf("engine       %s\n", ct_engine_version(p->engine));
+	for (int i = 0; i < p->ranks.local; i++)
+		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind, strcmp(di.kind, "cpu") == 0 ? 0 : i);
+	printf("batch        %u global = %u per rank x %u ranks", r->global_batch, r->per_rank, r->world);
+	if (r->accumulate > 1)
+		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
+	printf("\ndata         %s: %u training samples [%d,%d,%d], %u evaluation samples", c->data.name, r->train.n,
+	       r->input.c, r->input.h, r->input.w, r->has_val ? r->val.n : 0);
+	if (r->has_val && (r->val_input.h != r->input.h || r->val_input.w != r->input.w))
+		printf(" [%d,%d,%d]", r->val_input.c, r->val_input.h, r->val_input.w);
+	for (int i = 1; i < r->n_sizes; i++)
+		printf(", from epoch %u on %dx%d", r->sizes[i].epoch + 1, r->sizes[i].w, r->sizes[i].h);
+	printf("\n");
+	printf("steps        %llu an epoch, %llu in all (%u epochs)\n", (unsigned long long)r->steps_per_epoch,
+	       (unsigned long long)r->total_steps, r->epochs);
+	if (strcmp(c->optim.lr_rule, "linear") == 0)
+		printf("lr           %g = %g x %u / %lld (linear rule), schedule %s", r->lr, c->optim.lr,
+		       r->global_batch, (long long)c->optim.lr_base_batch, c->schedule.name);
+	else
+		printf("lr           %g (as given: optim.lr_rule none), schedule %s", r->lr, c->schedule.name);
+	printf(", warm-up %llu steps; first step %g, last %g\n", (unsigned long long)r->schedule.warmup_steps,
+	       ct_schedule_lr(&r->schedule, 0), ct_schedule_lr(&r->schedule, r->total_steps - 1));
+}
+
+static void print_model(const struct ct_config *c, const struct planned *p)
+{
+	double flops = ct_graph_flops(p->graph);
+	printf("model        %s: %zu parameters in %d tensors\n", c->model.name, ct_graph_n_elems(p->graph),
+	       ct_graph_n_params(p->graph));
+	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and rank\n",
+	       flops * 1e-6, 3 * flops * p->plan.per_rank * 1e-9);
+	printf("  %-20s %-18s %14s %12s\n", "layer", "output [C,H,W]", "parameters", "MFLOP");
+	for (int i = 0; i < ct_graph_n_nodes(p->graph); i++) {
+		const struct ct_node *n = ct_graph_node(p->graph, i);
+		size_t params = 0;
+		char shape[48];
+		if (n->weight >= 0)
+			params += ct_graph_param(p->graph, n->weight)->n;
+		if (n->bias >= 0)
+			params += ct_graph_param(p->graph, n->bias)->n;
+		snprintf(shape, sizeof(shape), "[%d,%d,%d]", n->shape.c, n->shape.h, n->shape.w);
+		printf("  %-20s %-18s %14zu %12.3f\n", n->name, shape, params, ct_graph_node_flops(p->graph, i) * 1e-6);
+	}
+}
+
+static void print_memory(const struct ct_config *c, const struct planned *p)
+{
+	struct ct_net_memory m;
+	ct_net_memory(p->net, &m);
+	size_t states = m.params * (size_t)ct_optim_n_states(&p->plan.optim);
+	size_t ema = c->train.ema > 0 ? m.params + m.buffers : 0;
+	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0);
+	printf("memory       per rank %.1f MiB: parameters %.2f, gradients %.2f, optimizer %.2f, average %.2f, activations %.2f (%.2f without "
+	       "the memory plan), workspace %.2f, data %.1f\n",
+	       mib(m.params + m.grads + states + ema + m.buffers + m.activations + m.workspace + (size_t)data),
+	       mib(m.params), mib(m.grads), mib(states), mib(ema), mib(m.activations), mib(m.activations_unplanned),
+	       mib(m.workspace), mib((size_t)data));
+	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB):\n", p->n_buckets,
+	       c->dist.first_bucket_mib, c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4.0);
+	size_t total = 0;
+	for (int i = 0; i < p->n_buckets; i++) {
+		const struct ct_bucket *b = &p->buckets[i];
+		const struct ct_slice *first = ct_net_slice(p->net, b->first_slice);
+		const struct ct_slice *last = ct_net_slice(p->net, b->first_slice + b->n_slices - 1);
+		printf("  %-3d %9.3f MiB  %d tensors: %s ... %s\n", i, mib(b->n * sizeof(float)), b->n_slices,
+		       ct_graph_param(p->graph, first->param)->name, ct_graph_param(p->graph, last->param)->name);
+		total += b->n * sizeof(float);
+	}
+	printf("traffic      %.3f MiB of gradients a step and rank\n", p->ranks.world > 1 ? mib(total) : 0.0);
+}
+
+static enum ct_status print_origins(const struct ct_config *c)
+{
+	struct ct_str text = {0};
+	CT_TRY(ct_config_dump(c, true, &text));
+	printf("config\n");
+	for (const char *p = ct_str_text(&text); *p;) {
+		size_t n = strcspn(p, "\n");
+		printf("  %.*s\n", (int)n, p);
+		p += n + (p[n] == '\n');
+	}
+	ct_str_release(&text);
+	return CT_OK;
+}
+
+enum ct_status ct_cmd_plan(const struct ct_cli *cli)
+{
+	struct ct_config *c = NULL;
+	struct planned p = {0};
+	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	enum ct_status st = make(c, &p);
+	if (st == CT_OK) {
+		print_run(c, &p);
+		print_model(c, &p);
+		print_memory(c, &p);
+		st = print_origins(c);
+	}
+	release(&p);
+	ct_config_destroy(c);
+	return st;
+}

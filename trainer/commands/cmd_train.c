@@ -1,0 +1,84 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/device/device.h"
+#include "base/log.h"
+#include "dist/rendezvous/rendezvous.h"
+#include "trainer/commands/cli.h"
+#include "trainer/launch/launch.h"
+#include "trainer/loop/worker.h"
+#include "trainer/plan/run_plan.h"
+
+/* What is wrong with the start is said before there are processes. */
+static enum ct_status check_start(const struct ct_config *cfg)
+{
+	static const char *const needed[] = {"MASTER_ADDR", "MASTER_PORT"};
+	struct ct_ranks ranks;
+	ct_device *device = NULL;
+	CT_TRY(ct_plan_ranks(cfg, &ranks));
+	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)ranks.world));
+	CT_TRY(ct_plan_check_model(cfg));
+	CT_TRY(ct_device_open(cfg->device, 0, &device));
+	ct_device_close(device);
+	CT_TRY(ct_plan_check_engine(cfg));
+	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
+		if (getenv(needed[i]))
+			continue;
+		ct_error_set(CT_USAGE, __FILE__, __LINE__, "launch.init is env://, and the environment has no %s",
+			     needed[i]);
+		ct_error_hint(
+			"set MASTER_ADDR and MASTER_PORT; or leave launch.init (--init) out: ranks of one node find each other");
+		return CT_USAGE;
+	}
+	return CT_OK;
+}
+
+/* Ranks that another launcher started are as many as it says; who asks for another number here would be ignored. */
+static enum ct_status check_number(const struct ct_cli *cli, const struct ct_config *cfg, const struct ct_identity *id)
+{
+	const char *given = NULL;
+	struct ct_ranks asked;
+	for (size_t i = 0; i < cli->n_sets; i++)
+		if (strcmp(cli->sets[i].key, "launch.procs") == 0 || strcmp(cli->sets[i].key, "launch.procs_list") == 0)
+			given = cli->sets[i].origin;
+	if (!given || id->by == CT_LAUNCHER_CTRAIN || (cfg->launch.procs < 0 && !cfg->launch.procs_list[0]))
+		return CT_OK;
+	CT_TRY(ct_plan_ranks(cfg, &asked));
+	bool here = id->local_world >= 0;
+	int want = here ? asked.local : asked.world, have = here ? id->local_world : id->world;
+	if (want == have)
+		return CT_OK;
+	ct_error_set(CT_USAGE, __FILE__, __LINE__,
+		     "%s asks for %d ranks%s, and there are %d: the environment says so (%s)", given, want,
+		     here ? " on this host" : "", have, ct_launcher_name(id->by));
+	ct_error_hint("leave %s out; or unset RANK, WORLD_SIZE and their like, and ctrain starts its own ranks", given);
+	return CT_USAGE;
+}
+
+/* A worker when somebody gave us a rank, else the launcher. */
+static enum ct_status train_or_launch(const struct ct_cli *cli, const struct ct_config *cfg)
+{
+	struct ct_identity id;
+	char *run_dir = NULL;
+	CT_TRY(ct_identity_from_env(cfg->launch.init[0] ? cfg->launch.init : NULL, &id));
+	if (id.by != CT_LAUNCHER_NONE) {
+		CT_TRY(check_number(cli, cfg, &id));
+		return ct_worker_run(cfg, &id);
+	}
+	CT_TRY(check_start(cfg));
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
+	enum ct_status st = ct_launch(cfg, cli->argv, run_dir);
+	ct_free(run_dir);
+	return st;
+}
+
+enum ct_status ct_cmd_train(const struct ct_cli *cli)
+{
+	struct ct_config *cfg = NULL;
+	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
+	enum ct_status st = ct_log_configure(cfg->log.level);
+	if (st == CT_OK)
+		st = train_or_launch(cli, cfg);
+	ct_config_destroy(cfg);
+	return st;
+}

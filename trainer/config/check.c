@@ -1,0 +1,402 @@
+/* Rules over several keys. A value of a higher source beats a value of a lower one also when they are different keys
+ * that exclude each other: `batch.global=256` on the command line silences `per_rank: 64` in the file. Only a
+ * contradiction within one source is an error. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "trainer/config/config_impl.h"
+
+struct checker {
+	struct ct_config *c;
+	struct ct_origin *origins;
+	struct ct_problems *p;
+	const char *path;
+};
+
+static const struct ct_origin *origin(const struct checker *k, const char *key)
+{
+	size_t i = ct__key_index(key);
+
+	CT_ASSERT(i != SIZE_MAX);
+	return &k->origins[i];
+}
+
+/* Has the key a value that can be reasoned about? */
+static bool fine(const struct checker *k, const char *key)
+{
+	return !origin(k, key)->bad;
+}
+
+/* Reported where the key's value stands; a key that nobody set at the top of the file. */
+static void problem(struct checker *k, const char *key, const char *fmt, ...) CT_PRINTF(3, 4);
+static void problem(struct checker *k, const char *key, const char *fmt, ...)
+{
+	const struct ct_origin *o = origin(k, key);
+	struct ct_str text = {0}, top = {0};
+	va_list ap;
+
+	va_start(ap, fmt);
+	ct_str_addv(&text, fmt, ap);
+	va_end(ap);
+	ct_str_addf(&top, "%s:1:1", k->path);
+	ct__problems_add(k->p, o->layer > CT_LAYER_DEFAULT ? o->where : ct_str_text(&top), "%s", ct_str_text(&text));
+	ct_str_release(&text);
+	ct_str_release(&top);
+}
+
+static void check_required(struct checker *k)
+{
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		const struct ct_key *key = ct__key_at(i);
+		struct ct_str b = {0};
+
+		if (!(key->flags & CT_KEY_REQUIRED) || k->origins[i].layer > CT_LAYER_DEFAULT)
+			continue;
+		ct__key_describe(key, &b);
+		problem(k, key->name, "%s is missing; there is %s", key->name, ct_str_text(&b));
+		ct_str_release(&b);
+	}
+}
+
+/* Resets a key and says why. Takes where. */
+static enum ct_status fall_back(struct checker *k, size_t key, bool unset, char *where)
+{
+	enum ct_status st;
+
+	CT_TRY_ALLOC(where);
+	st = ct__key_reset(key, k->c, unset);
+	ct__config_note(k->c, key, CT_LAYER_DEFAULT, where);
+	return st;
+}
+
+/* Of two keys that exclude each other the one from the higher source stays. */
+static enum ct_status exclude(struct checker *k, const char *name_a, const char *name_b)
+{
+	size_t a = ct__key_index(name_a), b = ct__key_index(name_b), swap;
+
+	if (k->origins[a].layer == k->origins[b].layer) {
+		if (k->origins[a].layer > CT_LAYER_DEFAULT && !ct__key_is_unset(ct__key_at(a), k->c) &&
+		    !ct__key_is_unset(ct__key_at(b), k->c))
+			problem(k, name_b, "%s and %s (%s) exclude each other: set one of them", name_b, name_a,
+				k->origins[a].where);
+		return CT_OK;
+	}
+	if (k->origins[a].layer < k->origins[b].layer) {
+		swap = a;
+		a = b;
+		b = swap;
+	}
+	/* An explicit `auto` takes over too, an explicit 0 says nothing. */
+	if (ct__key_is_unset(ct__key_at(a), k->c) && !(ct__key_at(a)->flags & CT_KEY_AUTO))
+		return CT_OK;
+	return fall_back(k, b, true, ct_strfmt("not set: %s is", ct__key_at(a)->name));
+}
+
+/* Keys that mean nothing for the chosen model, data set, optimizer or schedule. */
+static enum ct_status check_only(struct checker *k)
+{
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		const struct ct_key *key = ct__key_at(i);
+		struct ct_origin *o = &k->origins[i];
+		size_t controller;
+		const char *kinds, *chosen;
+
+		if (!key->only || o->layer == CT_LAYER_DEFAULT || ct__key_applies(key, k->c))
+			continue;
+		kinds = ct__key_only(key, &controller);
+		chosen = ct__config_text(k->c, controller);
+		if (k->origins[controller].bad || chosen[0] == '\0')
+			continue;
+		if (o->layer >= k->origins[controller].layer) {
+			problem(k, key->name, "%s does not apply to %s %s (only to %s)", key->name,
+				ct__key_at(controller)->name, chosen, kinds);
+			continue;
+		}
+		CT_TRY(fall_back(k, i, false,
+				 ct_strfmt("default (%s is for another %s)", o->where, ct__key_at(controller)->name)));
+	}
+	return CT_OK;
+}
+
+static void check_batch_and_length(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+
+	if (c->batch.global == 0 && c->batch.per_rank == 0 && fine(k, "batch.global") && fine(k, "batch.per_rank"))
+		problem(k, "batch.per_rank", "batch needs one of global (all ranks together) and per_rank");
+	if (c->batch.global > 0 && c->train.accumulate > c->batch.global)
+		problem(k, "train.accumulate",
+			"train.accumulate %lld is more than batch.global %lld: some batches would be empty",
+			(long long)c->train.accumulate, (long long)c->batch.global);
+	if (c->train.epochs == 0 && c->train.max_steps == 0 && fine(k, "train.epochs") && fine(k, "train.max_steps"))
+		problem(k, "train.epochs", "the training has no end: set train.epochs or train.max_steps");
+}
+
+static void check_model(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	bool regression = strcmp(c->data.name, "synthetic_regression") == 0;
+	bool mse = strcmp(c->model.loss, "mse") == 0;
+
+	if (strcmp(c->model.name, "layers") == 0 && c->model.layers.n == 0 && fine(k, "model.layers"))
+		problem(k, "model.name", "model.name layers needs the list model.layers");
+	if (c->data.name[0] && regression && strcmp(c->model.loss, "cross_entropy") == 0)
+		problem(k, "model.loss",
+			"model.loss cross_entropy needs class labels, data.name %s has numbers: use mse", c->data.name);
+	if (c->data.name[0] && !regression && mse)
+		problem(k, "model.loss",
+			"model.loss mse needs numbers to predict, data.name %s has class labels: use cross_entropy",
+			c->data.name);
+	if (c->model.label_smoothing > 0 && (regression || mse))
+		problem(k, "model.label_smoothing",
+			"model.label_smoothing needs class labels, there are none in data.name %s", c->data.name);
+	if (c->train.target_top1 > 0 && regression)
+		problem(k, "train.target_top1", "train.target_top1 needs class labels, data.name %s has none",
+			c->data.name);
+	if (c->train.target_top1 > 0 && strcmp(c->data.val, "none") == 0)
+		problem(k, "train.target_top1", "train.target_top1 needs evaluations, but data.val is none");
+}
+
+static void check_pair(struct checker *k, const char *key, const struct ct_float_list *l)
+{
+	if (fine(k, key) && l->n == 2 && l->v[0] > l->v[1])
+		problem(k, key, "%s: the smaller number comes first", key);
+}
+
+static void check_val_size(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	int64_t size = c->data.val_size;
+
+	if (size > 0 && size < 8 && fine(k, "data.val.size"))
+		problem(k, "data.val.size", "data.val.size %lld is too small: from 8", (long long)size);
+	if (size == 0)
+		size = c->data.train_size.n > 0 ? c->data.train_size.v[c->data.train_size.n - 1].size
+						: CT_DATA_DEFAULT_SIZE;
+	if (c->data.val_resize > 0 && c->data.val_resize < size && fine(k, "data.val.size") &&
+	    fine(k, "data.val.resize"))
+		problem(k, "data.val.resize",
+			"data.val.resize %lld is smaller than the image to be cut out of it (data.val.size %lld)",
+			(long long)c->data.val_resize, (long long)size);
+}
+
+static void check_data(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	int64_t elems = 1;
+
+	if (c->data.shape.n != 0 && c->data.shape.n != 3)
+		problem(k, "data.shape", "data.shape has %d entries instead of 3: [channels, height, width]",
+			c->data.shape.n);
+	for (int i = 0; i < c->data.shape.n; i++)
+		elems = elems > INT32_MAX ? elems : elems * c->data.shape.v[i];
+	if (elems > 1 << 24)
+		problem(k, "data.shape", "data.shape: a sample of more than 16777216 numbers");
+	if (fine(k, "data.mean") && fine(k, "data.std") && c->data.mean.n != c->data.std.n)
+		problem(k, c->data.std.n > 0 ? "data.std" : "data.mean",
+			"data.mean has %d entries, data.std %d: give both, one per channel", c->data.mean.n,
+			c->data.std.n);
+	if (strcmp(c->data.shuffle, "window") == 0 && strcmp(c->data.name, "shards") != 0 && fine(k, "data.name") &&
+	    fine(k, "data.shuffle"))
+		problem(k, "data.shuffle", "data.shuffle window is for data.name shards: %s has none; use global",
+			c->data.name);
+	check_pair(k, "data.augment.area", &c->data.augment.area);
+	check_pair(k, "data.augment.ratio", &c->data.augment.ratio);
+	check_val_size(k);
+	if (c->data.augment.scale_min > c->data.augment.scale_max && fine(k, "data.augment.scale_min") &&
+	    fine(k, "data.augment.scale_max"))
+		problem(k, "data.augment.scale_min", "data.augment.scale_min is above scale_max");
+}
+
+static void check_learning(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	const struct ct_float_list *m = &c->schedule.milestones;
+
+	if (c->optim.nesterov && c->optim.momentum == 0 && fine(k, "optim.momentum") &&
+	    strcmp(c->optim.name, "sgd") == 0)
+		problem(k, "optim.nesterov", "optim.nesterov needs optim.momentum above 0");
+	if (strcmp(c->schedule.name, "multistep") == 0 && m->n == 0 && fine(k, "schedule.milestones"))
+		problem(k, "schedule.name", "schedule.name multistep needs schedule.milestones, as in [30, 60, 80]");
+	for (int i = 1; i < m->n; i++) {
+		if (m->v[i] <= m->v[i - 1]) {
+			problem(k, "schedule.milestones", "schedule.milestones must rise");
+			break;
+		}
+	}
+}
+
+/* "8,2": numbers from lo to hi with commas; n counts them, -1 when it is something else. */
+static int count_numbers(const char *text, int64_t lo, int64_t hi)
+{
+	int n = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, ",");
+		char number[24];
+		int64_t v;
+
+		if (len >= sizeof(number))
+			return -1;
+		memcpy(number, text, len);
+		number[len] = '\0';
+		if (ct_parse_i64(number, &v) != CT_OK || v < lo || v > hi)
+			return -1;
+		n++;
+		text += len;
+		if (*text == ',' && *++text == '\0')
+			return -1;
+	}
+	return n;
+}
+
+static bool init_fine(const char *url)
+{
+	const char *port = strrchr(url, ':');
+
+	if (strncmp(url, "tcp://", 6) == 0)
+		return port > url + 6 && count_numbers(port + 1, 1, 65535) == 1;
+	if (strncmp(url, "file://", 7) == 0)
+		return url[7] == '/' && url[8];
+	return url[0] == '\0' || strcmp(url, "env://") == 0;
+}
+
+/* A URL, or host and port: of the same source one says where the ranks meet, the other would be ignored. */
+static void check_meeting(struct checker *k)
+{
+	static const char *const keys[] = {"launch.master_addr", "launch.master_port"};
+	const struct ct_config *c = k->c;
+	const bool given[] = {c->launch.master_addr[0] != '\0', c->launch.master_port != 0};
+	const struct ct_origin *init = origin(k, "launch.init");
+
+	if (!init_fine(c->launch.init))
+		problem(k, "launch.init", "launch.init \"%s\" is none of env://, tcp://host:port, file:///path",
+			c->launch.init);
+	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
+		if (c->launch.init[0] && given[i] && fine(k, keys[i]) && origin(k, keys[i])->layer == init->layer)
+			problem(k, keys[i], "%s and launch.init (%s) both say where the ranks meet: set one of them",
+				keys[i], init->where);
+	}
+}
+
+static void check_launch(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	int n_list = count_numbers(c->launch.procs_list, 1, 1024);
+
+	if (n_list < 0)
+		problem(k, "launch.procs_list",
+			"launch.procs_list \"%s\": write a number from 1 to 1024 for each node, as in \"8,2\"",
+			c->launch.procs_list);
+	else if (n_list > 0 && n_list != c->launch.nodes && fine(k, "launch.nodes"))
+		problem(k, "launch.procs_list", "launch.procs_list \"%s\" is for %d nodes, launch.nodes is %lld",
+			c->launch.procs_list, n_list, (long long)c->launch.nodes);
+	if (c->launch.node_rank >= c->launch.nodes && fine(k, "launch.node_rank") && fine(k, "launch.nodes"))
+		problem(k, "launch.node_rank", "launch.node_rank %lld: with launch.nodes %lld it is from 0 to %lld",
+			(long long)c->launch.node_rank, (long long)c->launch.nodes, (long long)c->launch.nodes - 1);
+	if (c->launch.nodes > 1 && !c->launch.master_addr[0] && !c->launch.init[0] && fine(k, "launch.init"))
+		problem(k, "launch.nodes",
+			"launch.nodes %lld needs launch.master_addr (--master-addr): the address of node 0",
+			(long long)c->launch.nodes);
+	check_meeting(k);
+	if (count_numbers(c->launch.devices, 0, 1023) < 0)
+		problem(k, "launch.devices", "launch.devices \"%s\": write device numbers, as in \"0,2\"",
+			c->launch.devices);
+}
+
+/* The grammar of ct_log_configure, without configuring anything. */
+static void check_log_level(struct checker *k)
+{
+	const char *choices = ct__key_find("log.level")->choices, *s = k->c->log.level;
+
+	while (*s) {
+		size_t len = strcspn(s, ","), name = strcspn(s, ",=");
+		size_t start = name < len ? name + 1 : 0;
+		char level[16];
+
+		snprintf(level, sizeof(level), "%.*s", (int)(len - start < 15 ? len - start : 15), s + start);
+		if (len > 0 && !ct__choice_has(choices, level)) {
+			const char *const words[] = {"error", "warn", "info", "debug", "trace"};
+			const char *near = ct_suggest(level, words, CT_ARRAY_LEN(words));
+
+			problem(k, "log.level", "log.level: unknown level \"%s\"; did you mean \"%s\"?", level,
+				near ? near : "info");
+			return;
+		}
+		s += len + (s[len] == ',');
+	}
+}
+
+static void check_names(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	const char *resume = c->train.resume, *const words[] = {"auto", "never", "must"};
+	const char *near;
+
+	if (strchr(c->run.name, '/') || strcmp(c->run.name, ".") == 0 || strcmp(c->run.name, "..") == 0)
+		problem(k, "run.name", "run.name \"%s\" must be usable as a folder name", c->run.name);
+	if (ct__choice_has(ct__key_find("train.resume")->choices, resume) || strchr(resume, '/') ||
+	    ct_file_exists(resume))
+		return;
+	near = ct_suggest(resume, words, CT_ARRAY_LEN(words));
+	problem(k, "train.resume", "train.resume \"%s\" is neither auto, never or must nor a folder%s%s%s", resume,
+		near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+/* Takes the text. */
+static void settle(struct checker *k, const char *key, char **slot, char *text, const char *where)
+{
+	size_t i = ct__key_index(key);
+	char *note = ct_strdup(where);
+
+	ct_free(*slot);
+	*slot = text;
+	ct__config_note(k->c, i, CT_LAYER_DEFAULT, note);
+}
+
+/* What follows from other keys: run.name from the file, run.dir from run.name, data.dir from data.name. */
+static enum ct_status resolve(struct checker *k)
+{
+	struct ct_config *c = k->c;
+	const char *file = ct_path_name(k->path), *root = getenv("CTRAIN_DATA");
+	const char *ending = strrchr(file, '.');
+	char *text;
+
+	if (!c->run.name[0]) {
+		CT_TRY_ALLOC(text = ct_strndup(file, ending && ending > file ? (size_t)(ending - file) : strlen(file)));
+		settle(k, "run.name", &c->run.name, text, "default");
+	}
+	if (!c->run.dir[0]) {
+		CT_TRY_ALLOC(text = ct_strfmt("runs/%s", c->run.name));
+		settle(k, "run.dir", &c->run.dir, text, "default");
+	}
+	if (c->data.shape.n == 0 && ct__choice_has("synthetic|synthetic_regression", c->data.name))
+		c->data.shape = (struct ct_int_list){.n = 3, .v = {1, 28, 28}};
+	if (!c->data.dir[0] && ct__key_applies(ct__key_find("data.dir"), c)) {
+		CT_TRY_ALLOC(text = ct_strfmt("%s/%s", root && root[0] ? root : "datasets", c->data.name));
+		settle(k, "data.dir", &c->data.dir, text, root && root[0] ? "environment CTRAIN_DATA" : "default");
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct_problems *p)
+{
+	struct checker k = {.c = c, .origins = ct__config_origins(c), .p = p, .path = path};
+
+	check_required(&k);
+	CT_TRY(exclude(&k, "batch.global", "batch.per_rank"));
+	CT_TRY(exclude(&k, "launch.procs", "launch.procs_list"));
+	CT_TRY(exclude(&k, "schedule.warmup_epochs", "schedule.warmup_steps"));
+	CT_TRY(check_only(&k));
+	check_batch_and_length(&k);
+	check_model(&k);
+	check_data(&k);
+	check_learning(&k);
+	check_launch(&k);
+	check_log_level(&k);
+	CT_TRY(resolve(&k));
+	check_names(&k);
+	return CT_OK;
+}

@@ -1,0 +1,115 @@
+/* A loaded configuration as text: YAML that loads to the same, and the lines that ranks and checkpoints compare. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/sha256.h"
+#include "trainer/config/config_impl.h"
+
+/* Section headings between the previous key and this one: "data:\n  augment:\n". Returns the depth of the key. */
+static int open_sections(const char *last, const char *name, struct ct_str *out)
+{
+	const char *dot;
+	int depth = 0;
+
+	for (const char *part = name; (dot = strchr(part, '.')); part = dot + 1, depth++) {
+		size_t prefix = (size_t)(dot - name) + 1;
+
+		if (strncmp(last, name, prefix) == 0)
+			continue;
+		ct_str_addf(out, "%s%*s%.*s:\n", depth == 0 ? "\n" : "", 2 * depth, "", (int)(dot - part), part);
+	}
+	return depth;
+}
+
+/* Nothing to tell: another key stands in its place. A number of processes that nobody chose is told as `auto`. */
+static bool is_hidden(const struct ct_key *k, const struct ct_config *c, const char *where)
+{
+	return ct__key_is_unset(k, c) && !(k->flags & CT_KEY_AUTO && strncmp(where, "not set", 7) != 0);
+}
+
+/* A key with parts of which some apply stands among them, as `path`. */
+static bool is_own_part(const struct ct_key *k, const struct ct_config *c)
+{
+	size_t len = strlen(k->name);
+
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		const struct ct_key *part = ct__key_at(i);
+
+		if (strncmp(part->name, k->name, len) == 0 && part->name[len] == '.' && ct__key_applies(part, c))
+			return true;
+	}
+	return false;
+}
+
+enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out)
+{
+	char name[96], last[96] = "";
+
+	ct_str_add(out, "# A resolved ctrain configuration: every key that applies, defaults included.\n");
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		const struct ct_key *k = ct__key_at(i);
+		const char *dot, *where = ct_config_origin(c, k->name);
+		int depth;
+
+		if (!ct__key_applies(k, c) || is_hidden(k, c, where))
+			continue;
+		snprintf(name, sizeof(name), "%s%s", k->name, is_own_part(k, c) ? "." CT_KEY_OWN_PART : "");
+		dot = strrchr(name, '.');
+		depth = open_sections(last, name, out);
+		ct_str_addf(out, "%*s%s: ", 2 * depth, "", dot ? dot + 1 : name);
+		ct__key_format(k, c, true, out);
+		if (with_origins) {
+			ct_str_add(out, "  # ");
+			ct_str_add_escaped(out, where, strlen(where), 200);
+		}
+		ct_str_add(out, "\n");
+		snprintf(last, sizeof(last), "%s", name);
+	}
+	return ct_str_status(out);
+}
+
+/* Do epochs and steps change the learning rate, or only where the run ends? */
+static bool total_matters(const struct ct_config *c)
+{
+	return !ct__choice_has("constant|step|multistep", c->schedule.name);
+}
+
+/* The keys with one of the flags. */
+static enum ct_status add_lines(const struct ct_config *c, unsigned flags, struct ct_str *out)
+{
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		const struct ct_key *k = ct__key_at(i);
+
+		if (!(k->flags & flags) || !ct__key_applies(k, c))
+			continue;
+		ct_str_addf(out, "%s=", k->name);
+		ct__key_format(k, c, false, out);
+		ct_str_add(out, "\n");
+	}
+	return ct_str_status(out);
+}
+
+enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out)
+{
+	return add_lines(c, CT_KEY_LEARNED | (total_matters(c) ? CT_KEY_LEARNED_TOTAL : 0), out);
+}
+
+enum ct_status ct_config_run_lines(const struct ct_config *c, struct ct_str *out)
+{
+	return add_lines(c, CT_KEY_LEARNED | CT_KEY_LEARNED_TOTAL | CT_KEY_SHARED, out);
+}
+
+enum ct_status ct_config_digest(const struct ct_config *c, char hex[65])
+{
+	struct ct_str lines = {0};
+	struct ct_sha256 h;
+	enum ct_status st = ct_config_lines(c, &lines);
+
+	if (st == CT_OK) {
+		ct_sha256_init(&h);
+		ct_sha256_update(&h, lines.s, lines.len);
+		ct_sha256_final_hex(&h, hex);
+	}
+	ct_str_release(&lines);
+	return st;
+}

@@ -1,0 +1,283 @@
+/* One key of the schema: describing, resetting, formatting. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/config/config_impl.h"
+
+void ct__add_number(struct ct_str *out, double v)
+{
+	char text[40];
+
+	for (int digits = 1; digits <= 17; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, v);
+		if (strtod(text, NULL) == v)
+			break;
+	}
+	/* 1e+06 and the like: plain digits read better where they are few. */
+	if (strchr(text, 'e') && fabs(v) >= 1 && fabs(v) < 1e15 && v == floor(v))
+		snprintf(text, sizeof(text), "%.0f", v);
+	ct_str_add(out, text);
+}
+
+void ct__key_add_range(const struct ct_key *k, struct ct_str *out)
+{
+	bool open_lo = k->flags & CT_KEY_OPEN_LO, open_hi = k->flags & CT_KEY_OPEN_HI;
+
+	ct_str_add(out, open_lo ? "above " : "from ");
+	ct__add_number(out, k->lo);
+	ct_str_add(out, open_hi ? " to below " : " to ");
+	ct__add_number(out, k->hi);
+}
+
+void ct__key_describe(const struct ct_key *k, struct ct_str *out)
+{
+	static const char *const kinds[] = {
+		[CT_KEY_INT] = "whole number",
+		[CT_KEY_FLOAT] = "number",
+		[CT_KEY_MIB] = "number of MiB (or 512KiB, 4MiB, 1GiB)",
+		[CT_KEY_SECONDS] = "number of seconds (or 500ms, 30s, 10min, 1h)",
+		[CT_KEY_BOOL] = "true or false",
+		[CT_KEY_STR] = "text",
+		[CT_KEY_INTS] = "list of whole numbers",
+		[CT_KEY_FLOATS] = "list of numbers",
+		[CT_KEY_STRS] = "list of texts",
+		[CT_KEY_SIZES] = "whole number",
+	};
+	char word[64];
+
+	if (k->choices) {
+		for (size_t i = 0; ct__choice_at(k->choices, i, word, sizeof(word)); i++)
+			ct_str_addf(out, "%s%s", i > 0 ? ", " : "", word);
+		if (k->flags & CT_KEY_OTHERS)
+			ct_str_add(out, " or another text");
+		return;
+	}
+	ct_str_add(out, kinds[k->type]);
+	if (k->type == CT_KEY_BOOL || k->type == CT_KEY_STR || k->type == CT_KEY_STRS)
+		return;
+	ct_str_add(out, " ");
+	ct__key_add_range(k, out);
+	if (k->flags & CT_KEY_AUTO)
+		ct_str_add(out, ", or auto");
+	if (k->type == CT_KEY_SIZES)
+		ct_str_add(out, ", or a list of pairs [epoch, number]");
+}
+
+void ct__str_list_release(struct ct_str_list *l)
+{
+	for (int i = 0; i < l->n; i++)
+		ct_free(l->v[i]);
+	ct_free(l->v);
+	*l = (struct ct_str_list){0};
+}
+
+enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset)
+{
+	static const struct ct_source source = {.name = "default", .layer = CT_LAYER_DEFAULT};
+	const struct ct_key *k = ct__key_at(key);
+	struct ct_problems p = {0};
+	enum ct_status st;
+
+	ct__key_release(k, c);
+	if (k->type == CT_KEY_STR)
+		CT_TRY_ALLOC(*(char **)ct__key_slot(k, c) = ct_strdup(""));
+	if (unset && k->flags & CT_KEY_AUTO)
+		*(int64_t *)ct__key_slot(k, c) = CT_CFG_AUTO;
+	if (unset || !k->def)
+		return CT_OK;
+	st = ct__key_store_text(key, c, k->def, &source, &p);
+	CT_ASSERT(p.n == 0); /* the schema's own text */
+	ct__problems_release(&p);
+	return st;
+}
+
+void ct__config_note(struct ct_config *c, size_t key, int layer, char *where)
+{
+	struct ct_origin *o = &ct__config_origins(c)[key];
+
+	ct_free(o->where);
+	o->where = where;
+	o->layer = layer;
+}
+
+bool ct__key_is_unset(const struct ct_key *k, const struct ct_config *c)
+{
+	const void *slot = ct__key_slot(k, c);
+
+	if (!(k->flags & CT_KEY_HIDE_UNSET))
+		return false;
+	switch (k->type) {
+	case CT_KEY_STR:
+		return (*(char *const *)slot)[0] == '\0';
+	case CT_KEY_INT:
+		return *(const int64_t *)slot == (k->flags & CT_KEY_AUTO ? CT_CFG_AUTO : 0);
+	default:
+		return *(const double *)slot == 0;
+	}
+}
+
+bool ct__key_applies(const struct ct_key *k, const struct ct_config *c)
+{
+	size_t controller;
+	const char *kinds;
+
+	if (!k->only)
+		return true;
+	kinds = ct__key_only(k, &controller);
+	return ct__choice_has(kinds, ct__config_text(c, controller));
+}
+
+void ct__key_release(const struct ct_key *k, struct ct_config *c)
+{
+	void *slot = ct__key_slot(k, c);
+
+	switch (k->type) {
+	case CT_KEY_STR:
+		ct_free(*(char **)slot);
+		*(char **)slot = NULL;
+		break;
+	case CT_KEY_STRS:
+		ct__str_list_release(slot);
+		break;
+	case CT_KEY_INTS:
+		*(struct ct_int_list *)slot = (struct ct_int_list){0};
+		break;
+	case CT_KEY_FLOATS:
+		*(struct ct_float_list *)slot = (struct ct_float_list){0};
+		break;
+	case CT_KEY_SIZES:
+		*(struct ct_size_list *)slot = (struct ct_size_list){0};
+		break;
+	case CT_KEY_INT:
+		*(int64_t *)slot = 0;
+		break;
+	case CT_KEY_BOOL:
+		*(bool *)slot = false;
+		break;
+	default:
+		*(double *)slot = 0;
+	}
+}
+
+/* May a plain YAML scalar hold this text, also for readers that guess types from it? */
+static bool plain_enough(const char *s)
+{
+	static const char *const guessed = "true|false|yes|no|on|off|null|y|n";
+	char lower[8];
+	size_t n = strlen(s);
+
+	if (n == 0 || s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")] != '\0')
+		return false;
+	if ((s[0] >= '0' && s[0] <= '9') || s[0] == '-' || (s[0] == '.' && s[1] != '/' && s[1] != '.'))
+		return false;
+	if (n >= sizeof(lower))
+		return true;
+	for (size_t i = 0; i <= n; i++)
+		lower[i] = (char)(s[i] >= 'A' && s[i] <= 'Z' ? s[i] + 32 : s[i]);
+	return !ct__choice_has(guessed, lower);
+}
+
+/* In double quotes. What YAML takes for line breaks or does not take at all is written by number. */
+static void add_quoted(struct ct_str *out, const char *s)
+{
+	static const struct {
+		const char *bytes, *escape;
+	} special[] = {
+		{"\xE2\x80\xA8", "\\u2028"},
+		{"\xE2\x80\xA9", "\\u2029"},
+		{"\xEF\xBB\xBF", "\\uFEFF"},
+		{"\xEF\xBF\xBE", "\\uFFFE"},
+		{"\xEF\xBF\xBF", "\\uFFFF"},
+		{"\\", "\\\\"},
+		{"\"", "\\\""},
+	};
+
+	ct_str_add(out, "\"");
+	while (*s) {
+		size_t i = 0;
+
+		while (i < CT_ARRAY_LEN(special) && strncmp(s, special[i].bytes, strlen(special[i].bytes)) != 0)
+			i++;
+		if (i < CT_ARRAY_LEN(special)) {
+			ct_str_add(out, special[i].escape);
+			s += strlen(special[i].bytes);
+		} else {
+			ct_str_add_bytes(out, s++, 1);
+		}
+	}
+	ct_str_add(out, "\"");
+}
+
+static void add_text(struct ct_str *out, const char *s, bool yaml)
+{
+	if (!yaml || plain_enough(s))
+		ct_str_add(out, s);
+	else
+		add_quoted(out, s);
+}
+
+static void add_list(struct ct_str *out, const struct ct_key *k, const void *slot, bool yaml)
+{
+	const struct ct_int_list *ints = slot;
+	const struct ct_float_list *floats = slot;
+	const struct ct_str_list *texts = slot;
+	int n = k->type == CT_KEY_INTS ? ints->n : k->type == CT_KEY_FLOATS ? floats->n : texts->n;
+
+	ct_str_add(out, "[");
+	for (int i = 0; i < n; i++) {
+		ct_str_add(out, i > 0 ? ", " : "");
+		if (k->type == CT_KEY_INTS)
+			ct_str_addf(out, "%lld", (long long)ints->v[i]);
+		else if (k->type == CT_KEY_FLOATS)
+			ct__add_number(out, floats->v[i]);
+		else
+			add_text(out, texts->v[i], yaml);
+	}
+	ct_str_add(out, "]");
+}
+
+/* One size for the whole run is written as a number. */
+static void add_sizes(struct ct_str *out, const struct ct_size_list *l)
+{
+	if (l->n == 1) {
+		ct_str_addf(out, "%lld", (long long)l->v[0].size);
+		return;
+	}
+	ct_str_add(out, "[");
+	for (int i = 0; i < l->n; i++)
+		ct_str_addf(out, "%s[%lld, %lld]", i > 0 ? ", " : "", (long long)l->v[i].epoch,
+			    (long long)l->v[i].size);
+	ct_str_add(out, "]");
+}
+
+void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml, struct ct_str *out)
+{
+	const void *slot = ct__key_slot(k, c);
+
+	switch (k->type) {
+	case CT_KEY_INT:
+		if (k->flags & CT_KEY_AUTO && *(const int64_t *)slot == CT_CFG_AUTO)
+			ct_str_add(out, "auto");
+		else
+			ct_str_addf(out, "%lld", (long long)*(const int64_t *)slot);
+		break;
+	case CT_KEY_BOOL:
+		ct_str_add(out, *(const bool *)slot ? "true" : "false");
+		break;
+	case CT_KEY_STR:
+		add_text(out, *(char *const *)slot, yaml);
+		break;
+	case CT_KEY_INTS:
+	case CT_KEY_FLOATS:
+	case CT_KEY_STRS:
+		add_list(out, k, slot, yaml);
+		break;
+	case CT_KEY_SIZES:
+		add_sizes(out, slot);
+		break;
+	default:
+		ct__add_number(out, *(const double *)slot);
+	}
+}

@@ -1,0 +1,450 @@
+/* Text of a file, command line or environment -> typed value of one key in struct ct_config. */
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#include "trainer/config/config_impl.h"
+
+#define SHOWN_TEXT 60
+
+/* What one conversion needs to complain. */
+struct setter {
+	const struct ct_key *k;
+	const struct ct_source *s;
+	struct ct_problems *p;
+	bool failed;
+};
+
+struct unit {
+	const char *name;
+	double factor;
+};
+static const struct unit mib_units[] = {{"KiB", 1.0 / 1024}, {"MiB", 1}, {"GiB", 1024}};
+static const struct unit second_units[] = {{"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
+
+char *ct__source_where(const struct ct_source *s, const struct ct_yaml_node *v)
+{
+	return s->is_file && v ? ct_strfmt("%s:%d:%d", s->name, v->line, v->column) : ct_strdup(s->name);
+}
+
+/* `optim.lr: "abc" <text>`; v NULL: without the value. */
+static void complain(struct setter *t, const struct ct_yaml_node *v, const char *fmt, ...) CT_PRINTF(3, 4);
+static void complain(struct setter *t, const struct ct_yaml_node *v, const char *fmt, ...)
+{
+	struct ct_str b = {0};
+	char *where = ct__source_where(t->s, v);
+	va_list ap;
+
+	t->failed = true;
+	ct_str_addf(&b, "%s: ", t->k->name);
+	if (v->kind == CT_YAML_SCALAR) {
+		ct_str_add(&b, "\"");
+		ct_str_add_escaped(&b, v->text, v->len, SHOWN_TEXT);
+		ct_str_add(&b, "\" ");
+	}
+	va_start(ap, fmt);
+	ct_str_addv(&b, fmt, ap);
+	va_end(ap);
+	if (where)
+		ct__problems_add(t->p, where, "%s", ct_str_text(&b));
+	else
+		t->p->text.failed = true;
+	ct_free(where);
+	ct_str_release(&b);
+}
+
+static bool in_range(struct setter *t, const struct ct_yaml_node *v, double x)
+{
+	const struct ct_key *k = t->k;
+	struct ct_str b = {0};
+
+	if ((k->flags & CT_KEY_OPEN_LO ? x > k->lo : x >= k->lo) &&
+	    (k->flags & CT_KEY_OPEN_HI ? x < k->hi : x <= k->hi))
+		return true;
+	ct__key_add_range(k, &b);
+	complain(t, v, "is out of range (%s)", ct_str_text(&b));
+	ct_str_release(&b);
+	return false;
+}
+
+static int64_t read_int(struct setter *t, const struct ct_yaml_node *v)
+{
+	const char *digits = v->text + (v->text[0] == '-' || v->text[0] == '+');
+	bool automatic = t->k->flags & CT_KEY_AUTO;
+	struct ct_str b = {0};
+	int64_t x = 0;
+	double f;
+
+	if (automatic && strcmp(v->text, "auto") == 0)
+		return CT_CFG_AUTO;
+	if (strlen(v->text) == v->len && ct_parse_i64(v->text, &x) == CT_OK) {
+		if (digits[0] == '0' && digits[1])
+			complain(t, v, "starts with 0: write it without, octal numbers are not known here");
+		else
+			in_range(t, v, (double)x);
+		return x;
+	}
+	if (automatic)
+		ct_str_add(&b, " or auto");
+	if (ct_parse_f64(v->text, &f) == CT_OK && f == floor(f) && fabs(f) < 1e15)
+		ct_str_addf(&b, "; write %.0f", f);
+	complain(t, v, "is not a whole number%s", ct_str_text(&b));
+	ct_str_release(&b);
+	return 0;
+}
+
+/* A number with or without one of the units. */
+static double read_number(struct setter *t, const struct ct_yaml_node *v, const struct unit *units, size_t n_units)
+{
+	char number[64];
+	size_t len = strspn(v->text, "+-.0123456789eE");
+	double factor = 1, x = 0;
+	bool ok = strlen(v->text) == v->len && len > 0 && len < sizeof(number);
+
+	if (ok && v->text[len]) {
+		const char *unit = v->text + len + (v->text[len] == ' ');
+		size_t i = 0;
+
+		while (i < n_units && strcmp(units[i].name, unit) != 0)
+			i++;
+		ok = i < n_units;
+		factor = ok ? units[i].factor : 1;
+	}
+	if (ok) {
+		memcpy(number, v->text, len);
+		number[len] = '\0';
+		ok = ct_parse_f64(number, &x) == CT_OK;
+	}
+	if (!ok) {
+		struct ct_str b = {0};
+
+		for (size_t i = 0; i < n_units; i++)
+			ct_str_addf(&b, "%s%s", i > 0 ? ", " : "; units are ", units[i].name);
+		complain(t, v, "is not a number%s", ct_str_text(&b));
+		ct_str_release(&b);
+		return 0;
+	}
+	in_range(t, v, x * factor);
+	return x * factor;
+}
+
+static double read_float(struct setter *t, const struct ct_yaml_node *v)
+{
+	if (t->k->type == CT_KEY_MIB)
+		return read_number(t, v, mib_units, CT_ARRAY_LEN(mib_units));
+	if (t->k->type == CT_KEY_SECONDS)
+		return read_number(t, v, second_units, CT_ARRAY_LEN(second_units));
+	return read_number(t, v, NULL, 0);
+}
+
+static bool read_bool(struct setter *t, const struct ct_yaml_node *v)
+{
+	static const char *const yes[] = {"yes", "on", "y", "1", "true"}, *const no[] = {"no", "off", "n", "0",
+											 "false"};
+
+	if (strcmp(v->text, "true") == 0 || strcmp(v->text, "false") == 0)
+		return v->text[0] == 't';
+	for (size_t i = 0; i < CT_ARRAY_LEN(yes); i++) {
+		if (strcasecmp(v->text, yes[i]) == 0 || strcasecmp(v->text, no[i]) == 0) {
+			complain(t, v, "is not true or false; write %s",
+				 strcasecmp(v->text, yes[i]) == 0 ? "true" : "false");
+			return false;
+		}
+	}
+	complain(t, v, "is not true or false");
+	return false;
+}
+
+static void check_choice(struct setter *t, const struct ct_yaml_node *v)
+{
+	char words[32][64];
+	const char *list[32], *near;
+	struct ct_str b = {0};
+	size_t n = 0;
+
+	if (ct__choice_has(t->k->choices, v->text))
+		return;
+	while (n < CT_ARRAY_LEN(words) && ct__choice_at(t->k->choices, n, words[n], sizeof(words[n]))) {
+		list[n] = words[n];
+		n++;
+	}
+	near = ct_suggest(v->text, list, n);
+	ct__key_describe(t->k, &b);
+	if (t->k->why)
+		complain(t, v, "is not available: %s", t->k->why);
+	else if (near)
+		complain(t, v, "is unknown; did you mean \"%s\"? (%s)", near, ct_str_text(&b));
+	else
+		complain(t, v, "is unknown; there is %s", ct_str_text(&b));
+	ct_str_release(&b);
+}
+
+/* Text that can go into paths, logs and lines. */
+static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
+{
+	if (v->len > CT_MAX_TEXT) {
+		complain(t, v, "is longer than %d bytes", CT_MAX_TEXT);
+		return false;
+	}
+	if (!ct_utf8_valid(v->text, v->len)) {
+		complain(t, v, "is not UTF-8");
+		return false;
+	}
+	for (size_t i = 0; i < v->len;) {
+		char shown[5];
+		size_t n = ct_escape_next(v->text + i, v->len - i, shown);
+
+		if (n == 1 && shown[0] == '\\' && v->text[i] != '\\') {
+			complain(t, v, "has a control character or a line break in it");
+			return false;
+		}
+		i += n;
+	}
+	return true;
+}
+
+/* The choice that an alias stands for; NULL: v is none. Into buf. */
+static const char *find_alias(const struct ct_key *k, const char *text, char *buf, size_t size)
+{
+	size_t len = strlen(text);
+
+	for (size_t i = 0; k->alias && ct__choice_at(k->alias, i, buf, size); i++) {
+		if (strncmp(buf, text, len) == 0 && buf[len] == '=')
+			return buf + len + 1;
+	}
+	return NULL;
+}
+
+static enum ct_status read_text(struct setter *t, const struct ct_yaml_node *v, char **out)
+{
+	const char *choice;
+	char buf[64];
+
+	*out = NULL;
+	if (!plain_text(t, v))
+		return CT_OK;
+	choice = find_alias(t->k, v->text, buf, sizeof(buf));
+	if (choice) {
+		CT_TRY_ALLOC(*out = ct_strdup(choice));
+		return CT_OK;
+	}
+	/* "" is always "not set". */
+	if (t->k->choices && !(t->k->flags & CT_KEY_OTHERS))
+		check_choice(t, v);
+	if (!t->failed)
+		CT_TRY_ALLOC(*out = ct_strdup(v->text));
+	return CT_OK;
+}
+
+static bool is_list(const struct ct_key *k)
+{
+	return k->type == CT_KEY_INTS || k->type == CT_KEY_FLOATS || k->type == CT_KEY_STRS;
+}
+
+static bool list_length_fits(struct setter *t, const struct ct_yaml_node *v)
+{
+	int min = t->k->min_n, max = t->k->max_n;
+
+	if (v->n >= (size_t)min && v->n <= (size_t)max)
+		return true;
+	if (min == max)
+		complain(t, v, "has %zu entries instead of %d", v->n, min);
+	else
+		complain(t, v, "has %zu entries, at most %d are taken", v->n, max);
+	return false;
+}
+
+/* A scalar where one is wanted, and not an empty one unless in quotes. */
+static bool is_scalar(struct setter *t, const struct ct_yaml_node *v)
+{
+	struct ct_str b = {0};
+
+	if (v->kind == CT_YAML_SCALAR && (v->len > 0 || v->quoted))
+		return true;
+	ct__key_describe(t->k, &b);
+	if (v->kind == CT_YAML_SCALAR && t->k->type == CT_KEY_STR && !t->k->choices)
+		complain(t, v, "is no value: write a text (in quotes when it is empty), or leave the key out");
+	else if (v->kind == CT_YAML_SCALAR)
+		complain(t, v, "is no value: write %s, or leave the key out", ct_str_text(&b));
+	else
+		complain(t, v, "is %s instead of a single value (%s)",
+			 v->kind == CT_YAML_MAP ? "a group of keys" : "a list", ct_str_text(&b));
+	ct_str_release(&b);
+	return false;
+}
+
+static enum ct_status store_list(struct setter *t, const struct ct_yaml_node *v, void *slot)
+{
+	struct ct_int_list ints = {0};
+	struct ct_float_list floats = {0};
+	struct ct_str_list texts = {0};
+	enum ct_status st = CT_OK;
+
+	if (!list_length_fits(t, v))
+		return CT_OK;
+	if (t->k->type == CT_KEY_STRS)
+		CT_TRY_ALLOC(texts.v = CT_NEW_ARRAY(char *, v->n));
+	for (size_t i = 0; i < v->n && st == CT_OK; i++) {
+		const struct ct_yaml_node *item = v->items[i];
+
+		if (!is_scalar(t, item))
+			continue;
+		if (t->k->type == CT_KEY_INTS)
+			ints.v[ints.n++] = read_int(t, item);
+		else if (t->k->type == CT_KEY_FLOATS)
+			floats.v[floats.n++] = read_number(t, item, NULL, 0);
+		else if ((st = read_text(t, item, &texts.v[texts.n])) == CT_OK && texts.v[texts.n])
+			texts.n++;
+	}
+	if (st != CT_OK || t->failed) {
+		ct__str_list_release(&texts);
+	} else if (t->k->type == CT_KEY_INTS) {
+		*(struct ct_int_list *)slot = ints;
+	} else if (t->k->type == CT_KEY_FLOATS) {
+		*(struct ct_float_list *)slot = floats;
+	} else {
+		ct__str_list_release(slot);
+		*(struct ct_str_list *)slot = texts;
+	}
+	return st;
+}
+
+/* `224`, or pairs of an epoch and a number: epochs rise from 0. */
+static void store_sizes(struct setter *t, const struct ct_yaml_node *v, struct ct_size_list *slot)
+{
+	struct ct_size_list l = {0};
+
+	if (v->kind != CT_YAML_LIST) {
+		if (!is_scalar(t, v))
+			return;
+		l.v[l.n++].size = read_int(t, v);
+	} else if (v->n > (size_t)t->k->max_n) {
+		complain(t, v, "has %zu entries, at most %d are taken", v->n, t->k->max_n);
+	} else {
+		for (size_t i = 0; i < v->n && !t->failed; i++) {
+			const struct ct_yaml_node *pair = v->items[i];
+			int64_t epoch = 0, before = i > 0 ? l.v[i - 1].epoch : -1;
+
+			if (pair->kind != CT_YAML_LIST || pair->n != 2 || !is_scalar(t, pair->items[0]) ||
+			    !is_scalar(t, pair->items[1])) {
+				complain(t, pair, "write pairs of an epoch and a number, as in [[0, 128], [10, 160]]");
+				return;
+			}
+			if (ct_parse_i64(pair->items[0]->text, &epoch) != CT_OK || epoch <= before || epoch > 1000000 ||
+			    (i == 0 && epoch != 0))
+				complain(t, pair->items[0], "is no epoch here: the first is 0, and they rise");
+			l.v[l.n].epoch = epoch;
+			l.v[l.n++].size = read_int(t, pair->items[1]);
+		}
+	}
+	if (!t->failed)
+		*slot = l;
+}
+
+static enum ct_status store_scalar(struct setter *t, const struct ct_yaml_node *v, void *slot)
+{
+	char *text;
+
+	if (t->k->type == CT_KEY_STR) {
+		CT_TRY(read_text(t, v, &text));
+		if (!text)
+			return CT_OK;
+		ct_free(*(char **)slot);
+		*(char **)slot = text;
+	} else if (t->k->type == CT_KEY_INT) {
+		int64_t x = read_int(t, v);
+
+		if (!t->failed)
+			*(int64_t *)slot = x;
+	} else if (t->k->type == CT_KEY_BOOL) {
+		bool x = read_bool(t, v);
+
+		if (!t->failed)
+			*(bool *)slot = x;
+	} else {
+		double x = read_float(t, v);
+
+		if (!t->failed)
+			*(double *)slot = x;
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_yaml_node *v, const struct ct_source *s,
+			     struct ct_problems *p)
+{
+	struct setter t = {.k = ct__key_at(key), .s = s, .p = p};
+	void *slot = ct__key_slot(t.k, c);
+	struct ct_str b = {0};
+	char *where;
+
+	if (t.k->type == CT_KEY_SIZES) {
+		store_sizes(&t, v, slot);
+	} else if (!is_list(t.k)) {
+		if (is_scalar(&t, v))
+			CT_TRY(store_scalar(&t, v, slot));
+	} else if (v->kind == CT_YAML_LIST) {
+		CT_TRY(store_list(&t, v, slot));
+	} else {
+		ct__key_describe(t.k, &b);
+		complain(&t, v, "is %s instead of a list: write [a, b] (%s)",
+			 v->kind == CT_YAML_MAP ? "a group of keys" : "a single value", ct_str_text(&b));
+		ct_str_release(&b);
+	}
+	CT_TRY_ALLOC(where = ct__source_where(s, v));
+	ct__config_note(c, key, s->layer, where);
+	ct__config_origins(c)[key].bad = t.failed;
+	return CT_OK;
+}
+
+/* "a,b" as the nodes of a list; items and their texts are allocated. */
+static enum ct_status split_list(const char *text, struct ct_yaml_node *list)
+{
+	list->kind = CT_YAML_LIST;
+	while (*text) {
+		size_t len = strcspn(text, ","), blanks = strspn(text, " "), end = len;
+		struct ct_yaml_node *item;
+		void *more;
+
+		while (end > blanks && text[end - 1] == ' ')
+			end--;
+		CT_TRY_ALLOC(more = ct_realloc(list->items, list->n + 1, sizeof(*list->items)));
+		list->items = more;
+		CT_TRY_ALLOC(item = CT_NEW(struct ct_yaml_node));
+		list->items[list->n++] = item;
+		item->len = blanks < end ? end - blanks : 0;
+		CT_TRY_ALLOC(item->text = ct_strndup(text + (item->len > 0 ? blanks : 0), item->len));
+		text += len + (text[len] == ',');
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__key_store_text(size_t key, struct ct_config *c, const char *text, const struct ct_source *s,
+				  struct ct_problems *p)
+{
+	struct ct_yaml_node scalar = {.kind = CT_YAML_SCALAR, .len = strlen(text)}, list = {0};
+	bool text_key = ct__key_at(key)->type == CT_KEY_STR;
+	ct_yaml *doc = NULL;
+	enum ct_status st;
+
+	if ((is_list(ct__key_at(key)) || ct__key_at(key)->type == CT_KEY_SIZES) && text[0] == '[') {
+		CT_TRY(ct__yaml_parse(text, scalar.len, s->name, p, &doc));
+		st = doc ? ct__key_store(key, c, ct__yaml_root(doc), s, p) : CT_OK;
+		ct__yaml_destroy(doc);
+	} else if (is_list(ct__key_at(key))) {
+		st = split_list(text, &list);
+		if (st == CT_OK)
+			st = ct__key_store(key, c, &list, s, p);
+		for (size_t i = 0; i < list.n; i++) {
+			ct_free(list.items[i]->text);
+			ct_free(list.items[i]);
+		}
+		ct_free(list.items);
+	} else {
+		CT_TRY_ALLOC(scalar.text = ct_strdup(text));
+		scalar.quoted = text_key;
+		st = ct__key_store(key, c, &scalar, s, p);
+		ct_free(scalar.text);
+	}
+	return st;
+}

@@ -1,0 +1,8 @@
+/* Environment variables by which the launcher passes values to its workers, besides the identity (RANK, WORLD_SIZE, ...). */
+#ifndef CT_TRAINER_LAUNCH_LAUNCH_ENV_H
+#define CT_TRAINER_LAUNCH_LAUNCH_ENV_H
+
+#define CT_ENV_ERROR_FD "CTRAIN_ERROR_FD" /* pipe that receives one struct ct_error when the worker fails */
+#define CT_ENV_START_NS "CTRAIN_START_NS" /* start of the job on the ct_now_ns clock */
+
+#endif

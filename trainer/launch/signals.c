@@ -1,0 +1,56 @@
+#include "trainer/launch/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static void add_stop_signals(sigset_t *set)
+{
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGUSR1);
+}
+
+enum ct_status ct_signals_open(bool children, int *out)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	add_stop_signals(&set);
+	if (children) {
+		sigaddset(&set, SIGCHLD);
+		sigaddset(&set, SIGHUP);
+	}
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGTTOU,
+	       SIG_IGN); /* rank 0 writes to the terminal from a process group of its own, `stty tostop` or not */
+	int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (fd < 0)
+		return CT_FAIL(CT_BUG, "signalfd: %s", strerror(errno));
+	*out = fd;
+	return CT_OK;
+}
+
+int ct_signals_next(int fd)
+{
+	struct signalfd_siginfo si;
+	return read(fd, &si, sizeof(si)) == (ssize_t)sizeof(si) ? (int)si.ssi_signo : 0;
+}
+
+void ct_signals_reset_in_child(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	add_stop_signals(&set);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+	signal(SIGPIPE, SIG_DFL);
+}
+
+void ct_signals_close(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}

@@ -1,0 +1,215 @@
+#include "trainer/launch/workers_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trainer/launch/launch_env.h"
+#include "trainer/launch/signals.h"
+
+extern char **environ;
+
+/* Our environment without the names that extra replaces, then extra, then the error descriptor. Returns owned (array only). */
+static char **make_env(char *const *extra, size_t n_extra, char *error_env)
+{
+	size_t n = 0, k = 0;
+	while (environ[n])
+		n++;
+	char **env = CT_NEW_ARRAY(char *, n + n_extra + 2);
+	for (size_t i = 0; env && i < n; i++) {
+		size_t name = strcspn(environ[i], "=") + 1;
+		bool replaced = strncmp(environ[i], error_env, name) == 0;
+		for (size_t j = 0; j < n_extra && !replaced; j++)
+			replaced = strncmp(environ[i], extra[j], name) == 0;
+		if (!replaced)
+			env[k++] = environ[i];
+	}
+	for (size_t j = 0; env && j < n_extra; j++)
+		env[k++] = extra[j];
+	if (env)
+		env[k] = error_env;
+	return env;
+}
+
+/* Only async-signal-safe calls: the launcher has threads. */
+static void child_main(pid_t parent, char **argv, char **env, int out, int error)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(5); /* the launcher died before the line above */
+	setpgid(0, 0);
+	ct_signals_reset_in_child();
+	if (out >= 0) {
+		dup2(out, STDOUT_FILENO);
+		dup2(out, STDERR_FILENO);
+	}
+	fcntl(error, F_SETFD, 0);
+	execve("/proc/self/exe", argv, env);
+	_exit(70);
+}
+
+static enum ct_status out_of(const char *what, int rank)
+{
+	enum ct_status st = CT_FAIL(CT_NOMEM, "can't start rank %d: %s: %s", rank, what, strerror(errno));
+	ct_error_hint(
+		"start fewer ranks, or raise the limits of this shell (ulimit -n: open files, ulimit -u: processes)");
+	return st;
+}
+
+enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
+				bool inherit_output)
+{
+	int out[2] = {-1, -1}, error[2] = {-1, -1};
+	char error_env[48];
+	char **env = NULL;
+	enum ct_status st = CT_OK;
+	*w = (struct ct_worker){.rank = rank, .out_fd = -1, .error_fd = -1};
+	if (pipe2(error, O_CLOEXEC) != 0 || (!inherit_output && pipe2(out, O_CLOEXEC) != 0)) {
+		st = out_of("pipe", rank);
+		goto out;
+	}
+	snprintf(error_env, sizeof(error_env), "%s=%d", CT_ENV_ERROR_FD, error[1]);
+	if (!(env = make_env(extra_env, n_env, error_env))) {
+		st = CT_NOMEM;
+		goto out;
+	}
+	pid_t parent = getpid();
+	pid_t pid = fork();
+	if (pid == 0)
+		child_main(parent, argv, env, out[1], error[1]);
+	if (pid < 0) {
+		st = out_of("fork", rank);
+		goto out;
+	}
+	setpgid(pid, pid); /* also here: whoever comes first */
+	w->pid = pid;
+	w->out_fd = out[0];
+	w->error_fd = error[0];
+	out[0] = error[0] = -1;
+	if (w->out_fd >= 0)
+		fcntl(w->out_fd, F_SETFL, O_NONBLOCK);
+	fcntl(w->error_fd, F_SETFL, O_NONBLOCK);
+out:
+	for (int i = 0; i < 2; i++) {
+		if (out[i] >= 0)
+			close(out[i]);
+		if (error[i] >= 0)
+			close(error[i]);
+	}
+	ct_free(env);
+	return st;
+}
+
+void ct__worker_clear_live_line(void)
+{
+	const char *term = getenv("TERM");
+	if (isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0)
+		fputs("\r\033[J", stderr);
+}
+
+static void print_lines(struct ct_worker *w, bool all)
+{
+	const char *text = ct_str_text(&w->line);
+	size_t done = 0;
+	if (strchr(text, '\n') || (all && text[0]))
+		ct__worker_clear_live_line();
+	for (const char *nl; (nl = strchr(text + done, '\n')) != NULL; done = (size_t)(nl - text) + 1)
+		fprintf(stderr, "[rank %d] %.*s\n", w->rank, (int)(nl - text - (ptrdiff_t)done), text + done);
+	if (all && text[done]) {
+		fprintf(stderr, "[rank %d] %s\n", w->rank, text + done);
+		done = w->line.len;
+	}
+	if (done > 0) {
+		memmove(w->line.s, w->line.s + done, w->line.len - done + 1);
+		w->line.len -= done;
+	}
+}
+
+static void drain_output(struct ct_worker *w)
+{
+	char buf[4096];
+	ssize_t n;
+	while (w->out_fd >= 0 && (n = read(w->out_fd, buf, sizeof(buf))) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return;
+		for (ssize_t i = 0; i < n; i++) /* a NUL would end the line early */
+			if (buf[i] == 0)
+				buf[i] = '?';
+		ct_str_add_bytes(&w->line, buf, (size_t)n);
+		print_lines(w, w->line.len > 65536);
+	}
+	if (w->out_fd >= 0) {
+		print_lines(w, true);
+		close(w->out_fd);
+		w->out_fd = -1;
+	}
+}
+
+void ct__worker_drain(struct ct_worker *w)
+{
+	drain_output(w);
+	if (w->error_fd < 0)
+		return;
+	struct ct_error e;
+	ssize_t n = read(w->error_fd, &e, sizeof(e));
+	if (n == (ssize_t)sizeof(e)) {
+		w->error = e;
+		w->has_error = true;
+	} else if (n == 0) {
+		close(w->error_fd);
+		w->error_fd = -1;
+	}
+}
+
+bool ct__worker_reap(struct ct_worker *w)
+{
+	if (w->ended || w->pid <= 0 || waitpid(w->pid, &w->wait_status, WNOHANG) != w->pid)
+		return false;
+	ct__worker_drain(w);
+	w->ended = true;
+	return true;
+}
+
+enum ct_status ct__worker_status(const struct ct_worker *w)
+{
+	if (w->has_error)
+		return w->error.status;
+	if (WIFSIGNALED(w->wait_status))
+		return CT_PEER_LOST;
+	int code = WEXITSTATUS(w->wait_status);
+	for (int st = CT_OK; st >= CT_INTERRUPTED; st--)
+		if (ct_status_exit_code((enum ct_status)st) == code)
+			return (enum ct_status)st;
+	return CT_BUG;
+}
+
+bool ct__worker_is_consequence(const struct ct_worker *w)
+{
+	if (w->has_error)
+		return w->error.status == CT_PEER_LOST || w->error.status == CT_CANCELLED;
+	/* A watchdog ends a rank that does not react to another's failure. */
+	return WIFEXITED(w->wait_status) && WEXITSTATUS(w->wait_status) == ct_status_exit_code(CT_PEER_LOST);
+}
+
+void ct__worker_signal(const struct ct_worker *w, int sig)
+{
+	if (!w->ended && w->pid > 0)
+		kill(-w->pid, sig);
+}
+
+void ct__worker_release(struct ct_worker *w)
+{
+	if (w->out_fd >= 0)
+		close(w->out_fd);
+	if (w->error_fd >= 0)
+		close(w->error_fd);
+	ct_str_release(&w->line);
+}

@@ -1,0 +1,117 @@
+#define CT_LOG_COMPONENT "eval"
+#include "trainer/loop/evaluate.h"
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+
+static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m, uint64_t *n_bad)
+{
+	double v[5] = {m->loss, (double)m->count, (double)m->top1, (double)m->top5, (double)*n_bad};
+	ct_work *w = NULL;
+	CT_TRY(ct_comm_allreduce(s->comm, v, CT_ARRAY_LEN(v), CT_F64, CT_SUM, &w));
+	CT_TRY(ct_work_wait(w));
+	*m = (struct ct_metrics){v[0], (int64_t)v[1], (int64_t)v[2], (int64_t)v[3]};
+	*n_bad = (uint64_t)v[4];
+	return CT_OK;
+}
+
+static enum ct_status run_batches(struct ct_session *s, ct_loader *loader, uint64_t steps,
+				  void (*progress)(void *, double), void *user, struct ct_metrics *m)
+{
+	for (uint64_t i = 0; i < steps; i++) {
+		struct ct_loader_batch b;
+		CT_TRY(ct_loader_next(loader, CT_FOREVER, &b));
+		struct ct_batch in = {.n = (int)b.n, .x = b.x, .labels = b.labels, .targets = b.targets};
+		if (b.n > 0)
+			CT_TRY(ct_program_forward(s->eval, &in, m));
+		ct_failpoint("eval");
+		if (progress)
+			progress(user, (double)(i + 1) / (double)steps);
+	}
+	return CT_OK;
+}
+
+/* Every evaluation meets the same bad samples: the first one names them. */
+struct bad {
+	bool known;
+	uint64_t n;
+};
+
+static void note_bad(void *user, uint32_t sample, const char *text)
+{
+	struct bad *b = user;
+	b->n++;
+	if (!b->known)
+		CT_WARN("bad sample %u of the evaluation data, left out: %s", sample, text);
+}
+
+/* Compiled once: images of an evaluation have one size. */
+static enum ct_status prepare(struct ct_session *s)
+{
+	const struct ct_shape *in = &s->plan.val_input, *have = &ct_graph_node(s->graph, 0)->shape;
+	const ct_graph *g = s->graph;
+	if (s->eval)
+		return CT_OK;
+	if (in->h != have->h || in->w != have->w) {
+		CT_TRY(ct_plan_graph(s->cfg, ct_dataset_info(s->val), *in, &s->val_graph));
+		g = s->val_graph;
+	}
+	return ct_program_create_for(s->net, g, (int)s->plan.eval_rows, CT_EVAL, &s->eval);
+}
+
+static enum ct_status count_all(const struct ct_session *s, const struct ct_metrics *m, uint64_t n_bad)
+{
+	if (n_bad > s->plan.max_bad_val) {
+		ct_error_set(CT_DATA, __FILE__, __LINE__,
+			     "%llu of %u evaluation samples could not be read or decoded, data.max_bad allows %llu",
+			     (unsigned long long)n_bad, s->plan.val.n, (unsigned long long)s->plan.max_bad_val);
+		ct_error_hint("the log names each of them; data.max_bad=N lets more pass");
+		return CT_DATA;
+	}
+	if (m->count == 0)
+		return CT_FAIL(CT_DATA, "none of the %u evaluation samples could be read and decoded", s->plan.val.n);
+	if ((uint64_t)m->count + n_bad != s->plan.val.n)
+		return CT_FAIL(CT_BUG, "evaluation counted %lld of %u samples, %llu were bad", (long long)m->count,
+			       s->plan.val.n, (unsigned long long)n_bad);
+	return CT_OK;
+}
+
+enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, double done), void *user,
+			   struct ct_eval_result *out)
+{
+	int64_t t0 = ct_now_ns();
+	struct ct_metrics m = {0};
+	struct ct_loader_opts lo;
+	struct bad bad = {.known = s->eval != NULL};
+	ct_loader *loader = NULL;
+	enum ct_status st;
+
+	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), ct_net_buffers_elems(s->net) * sizeof(float)));
+	if (s->ema)
+		CT_TRY(ct_session_broadcast(s, ct_ema_buffers(s->ema), ct_net_buffers_elems(s->net) * sizeof(float)));
+	CT_TRY(prepare(s));
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
+			    s->world.id.local_world, &lo);
+	lo.on_bad = note_bad;
+	lo.user = &bad;
+	CT_TRY(ct_loader_create(s->val, &lo, &loader));
+	if (s->ema)
+		ct_ema_swap(s->ema);
+	st = run_batches(s, loader, ct_sampler_steps(&lo.sampler), progress, user, &m);
+	if (s->ema)
+		ct_ema_swap(s->ema);
+	ct_loader_destroy(loader);
+	if (st == CT_OK)
+		st = sum_over_ranks(s, &m, &bad.n);
+	CT_TRY(st);
+	CT_TRY(count_all(s, &m, bad.n));
+	double n = (double)m.count;
+	*out = (struct ct_eval_result){.loss = m.loss / n,
+				       .top1 = s->plan.regression ? -1 : (double)m.top1 / n,
+				       .top5 = s->plan.regression ? -1 : (double)m.top5 / n,
+				       .count = (uint64_t)m.count,
+				       .bad = bad.n,
+				       .seconds = (double)(ct_now_ns() - t0) * 1e-9};
+	return CT_OK;
+}

@@ -1,0 +1,172 @@
+#define CT_LOG_COMPONENT "resume"
+#include "trainer/loop/resume.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "trainer/checkpoint/model_weights.h"
+
+static enum ct_status find(struct ct_session *s, char **path)
+{
+	const char *how = s->cfg->train.resume;
+	*path = NULL;
+	if (strcmp(how, "never") == 0)
+		return CT_OK;
+	if (strcmp(how, "auto") != 0 && strcmp(how, "must") != 0) {
+		CT_TRY(ct_checkpoint_resolve(s->run_dir, how, path));
+		return ct_checkpoint_verify(*path);
+	}
+	CT_TRY(ct_checkpoint_find(s->run_dir, path));
+	if (!*path && ct_checkpoint_count(s->run_dir) > 0) {
+		ct_error_set(CT_DATA, __FILE__, __LINE__,
+			     "none of the %d checkpoints in %s is whole (the log names what is wrong with each)",
+			     ct_checkpoint_count(s->run_dir), s->run_dir);
+		ct_error_hint("train.resume=never moves this run aside and starts afresh");
+		return CT_DATA;
+	}
+	if (!*path && strcmp(how, "must") == 0) {
+		ct_error_set(CT_NOT_FOUND, __FILE__, __LINE__, "train.resume=must, but %s holds no whole checkpoint",
+			     s->run_dir);
+		ct_error_hint("use train.resume=auto to start afresh where there is none");
+		return CT_NOT_FOUND;
+	}
+	return CT_OK;
+}
+
+/* The line of a key among "key=value" lines; its length without the line feed. NULL: none. */
+static const char *find_line(const char *lines, const char *key, size_t key_len, size_t *len)
+{
+	while (*lines) {
+		*len = strcspn(lines, "\n");
+		if (*len > key_len && memcmp(lines, key, key_len) == 0 && lines[key_len] == '=')
+			return lines;
+		lines += *len + (lines[*len] == '\n');
+	}
+	return NULL;
+}
+
+/* Adds "key was theirs, is ours" for each line of ours that differs; keys that only one of them has belong to another
+ * model or data set, which is told by its name. */
+static void list_differences(const char *theirs, const char *ours, struct ct_str *out)
+{
+	for (size_t n; *ours; ours += n + (ours[n] == '\n')) {
+		size_t key = strcspn(ours, "="), m = 0;
+		n = strcspn(ours, "\n");
+		if (key >= n)
+			continue;
+		const char *was = find_line(theirs, ours, key, &m);
+		if (was && (n != m || memcmp(was, ours, n) != 0))
+			ct_str_addf(out, "%s%.*s was %.*s, is %.*s", out->len ? "; " : "", (int)key, ours,
+				    (int)(m - key - 1), was + key + 1, (int)(n - key - 1), ours + key + 1);
+	}
+}
+
+static enum ct_status check_same(const struct ct_session *s, const char *path, const struct ct_train_state *st,
+				 const char *lines)
+{
+	struct ct_str diff = {0};
+	const char *what = NULL;
+	bool other_batch = false;
+	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
+		list_differences(lines, s->config_lines, &diff);
+		what = "config";
+	} else if (strcmp(st->graph_digest, s->state.graph_digest) != 0) {
+		what = "model";
+	} else if (strcmp(st->data_digest, s->state.data_digest) != 0) {
+		what = "training data";
+	} else if (st->global_batch != s->plan.global_batch) {
+		/* How it is cut is free: any number of ranks goes on with the same samples. */
+		other_batch = true;
+		ct_str_addf(&diff, "global batch was %u, is %u", st->global_batch, s->plan.global_batch);
+		what = "global batch";
+	}
+	if (what) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "checkpoint %s is of another %s%s%s", path, what,
+			     diff.len ? ": " : "", ct_str_text(&diff));
+		if (other_batch)
+			ct_error_hint(
+				"batch.global=%u goes on with the same batches on any number of ranks; otherwise give the run another run.dir",
+				st->global_batch);
+		else
+			ct_error_hint(
+				"give the run another run.dir, go back to the old values, or train.resume=never (moves the old run aside)");
+	}
+	ct_str_release(&diff);
+	return what ? CT_CONFIG : CT_OK;
+}
+
+static enum ct_status load_weights(struct ct_session *s)
+{
+	const char *path = s->cfg->model.weights;
+	if (!path[0])
+		return CT_OK;
+	if (ct_model_weights_load(path, s->net, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING, NULL) <
+	    0)
+		return ct_error_wrap("model.weights");
+	return CT_OK;
+}
+
+/* Rank 0: *found and the state; tensors go into the session. */
+static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found)
+{
+	char *path = NULL, *lines = NULL;
+	enum ct_status rc;
+	*found = false;
+	CT_TRY_GOTO(find(s, &path), rc, out);
+	if (!path) {
+		rc = load_weights(s);
+		goto out;
+	}
+	CT_TRY_GOTO(ct_checkpoint_load_state(path, st, &lines), rc, out);
+	CT_TRY_GOTO(check_same(s, path, st, lines), rc, out);
+	CT_TRY_GOTO(ct_checkpoint_load(path, s->net, s->optim, s->ema), rc, out);
+	*found = true;
+	s->resumed_from = path;
+	path = NULL;
+out:
+	ct_free(lines);
+	ct_free(path);
+	return rc;
+}
+
+static enum ct_status broadcast_values(struct ct_session *s, bool resumed)
+{
+	size_t arena = ct_net_arena_elems(s->net) * sizeof(float),
+	       buffers = ct_net_buffers_elems(s->net) * sizeof(float);
+	CT_TRY(ct_session_share_weights(s));
+	if (!resumed) {
+		/* The averages were begun with fresh weights; model.weights may have replaced those. */
+		if (s->ema) {
+			memcpy(ct_ema_params(s->ema), ct_net_params(s->net), arena);
+			memcpy(ct_ema_buffers(s->ema), ct_net_buffers(s->net), buffers);
+		}
+		return CT_OK;
+	}
+	for (int i = 0; ct_optim_state_name(s->optim, i); i++)
+		CT_TRY(ct_session_broadcast(s, ct_optim_state(s->optim, i), arena));
+	if (s->ema) {
+		CT_TRY(ct_session_broadcast(s, ct_ema_params(s->ema), arena));
+		CT_TRY(ct_session_broadcast(s, ct_ema_buffers(s->ema), buffers));
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_resume(struct ct_session *s)
+{
+	struct {
+		bool found;
+		struct ct_train_state state;
+	} msg;
+	memset(&msg, 0, sizeof(msg));
+	if (ct_session_is_root(s))
+		CT_TRY(load_root(s, &msg.state, &msg.found));
+	CT_TRY(ct_session_broadcast(s, &msg, sizeof(msg)));
+	if (msg.found) {
+		msg.state.world = (uint32_t)s->world.id.world;
+		s->state = msg.state;
+		ct_optim_set_steps(s->optim, s->state.optim_steps);
+		if (ct_session_is_root(s))
+			CT_INFO("resuming from %s (step %llu)", s->resumed_from, (unsigned long long)s->state.step);
+	}
+	return broadcast_values(s, msg.found);
+}

@@ -1,0 +1,24 @@
+/* Opens the training and evaluation data in a thread, while the main thread joins the world and opens engine and
+ * communicator. */
+#ifndef CT_TRAINER_LOOP_SESSION_DATA_H
+#define CT_TRAINER_LOOP_SESSION_DATA_H
+
+#include "base/thread.h"
+#include "data/dataset.h"
+#include "trainer/config/config.h"
+
+struct ct_data_opening {
+	const struct ct_config *cfg;
+	bool val_only;
+	struct ct_thread thread;
+	ct_dataset *train, *val;
+	struct ct_error error;
+	double seconds;
+};
+/* val_only: the evaluation data without the training data. */
+enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg,
+				     bool val_only) CT_MUST_CHECK;
+/* Waits; on success the caller owns the data sets (val NULL when the config has none), on failure there are none. */
+enum ct_status ct_data_opening_finish(struct ct_data_opening *o, ct_dataset **train, ct_dataset **val) CT_MUST_CHECK;
+
+#endif

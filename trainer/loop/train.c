@@ -1,0 +1,412 @@
+#define CT_LOG_COMPONENT "train"
+#include "trainer/loop/train.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "trainer/launch/signals.h"
+#include "trainer/loop/evaluate.h"
+#include "trainer/loop/step.h"
+#include "trainer/report/bottleneck.h"
+
+struct loop {
+	struct ct_session *s;
+	ct_metrics_log *metrics; /* rank 0 only */
+	ct_stepper *stepper;
+	int signals;
+	int64_t start_ns, loop_ns; /* of the job; of this loop */
+	int64_t last_save_ns;
+	uint64_t eval_steps, save_steps; /* 0 = never by step count */
+	struct ct_step_times window;     /* since the last metrics line */
+	struct ct_step_times total, epoch;
+	struct ct_loader_stats loader;                /* at the epoch's begin */
+	struct ct_rank_times *ranks;                  /* [world] of the last epoch */
+	uint64_t epoch_steps, epoch_own, epoch_all;   /* of this process: steps, samples of this rank, of all */
+	uint64_t window_steps, window_images, images; /* images: of this loop */
+	int64_t window_ns, epoch_ns,
+		images_ns; /* when window, epoch and loop began, moved on by what is not training */
+	double startup_s, images_per_sec, loss;
+	bool stop, save_now;
+};
+
+static uint64_t every(double epochs, uint64_t steps_per_epoch)
+{
+	uint64_t n = (uint64_t)llround(epochs * (double)steps_per_epoch);
+	return epochs > 0 && n == 0 ? 1 : n;
+}
+
+static void report_progress(struct loop *l, const char *phase)
+{
+	const struct ct_session *s = l->s;
+	if (!l->metrics)
+		return;
+	uint64_t left = s->plan.total_steps - s->state.step;
+	struct ct_progress p = {.step = s->state.step,
+				.total_steps = s->plan.total_steps,
+				.epoch = s->state.epoch,
+				.epochs = s->plan.epochs,
+				.loss = l->loss,
+				.images_per_sec = l->images_per_sec,
+				.phase = phase};
+	p.eta_seconds = l->images_per_sec > 0 ? (double)left * s->plan.global_batch / l->images_per_sec : 0;
+	ct_metrics_progress(l->metrics, &p);
+}
+
+static enum ct_status log_step(struct loop *l, double lr, double grad_norm)
+{
+	int64_t now = ct_now_ns();
+	double k = 1e-6 / (double)l->window_steps, total = (double)(now - l->window_ns);
+	const struct ct_step_times *w = &l->window;
+	l->images_per_sec = (double)l->window_images / (total * 1e-9);
+	struct ct_step_metrics m = {.step = l->s->state.step,
+				    .epoch = l->s->state.epoch,
+				    .loss = l->loss,
+				    .lr = lr,
+				    .images_per_sec = l->images_per_sec,
+				    .data_ms = (double)w->data_ns * k,
+				    .forward_ms = (double)w->forward_ns * k,
+				    .backward_ms = (double)w->backward_ns * k,
+				    .exposed_comm_ms = (double)w->exposed_ns * k,
+				    .optim_ms = (double)w->optim_ns * k,
+				    .grad_norm = grad_norm};
+	double known = (double)(w->data_ns + w->forward_ns + w->backward_ns + w->exposed_ns + w->optim_ns);
+	m.other_ms = fmax(0, (total - known) * k);
+	if (l->metrics)
+		CT_TRY(ct_metrics_step(l->metrics, &m));
+	ct_step_times_add(&l->total, w);
+	memset(&l->window, 0, sizeof(l->window));
+	l->window_steps = l->window_images = 0;
+	l->window_ns = now;
+	return CT_OK;
+}
+
+static void move_clocks(struct loop *l, int64_t ns)
+{
+	l->window_ns += ns;
+	l->epoch_ns += ns;
+	l->images_ns += ns;
+}
+
+/* Saving and evaluating are not part of a step's time. */
+static void skip_time(struct loop *l, int64_t since_ns)
+{
+	move_clocks(l, ct_now_ns() - since_ns);
+}
+
+static enum ct_status save(struct loop *l, bool best)
+{
+	struct ct_session *s = l->s;
+	int64_t t0 = ct_now_ns();
+	l->last_save_ns = t0;
+	if (!ct_session_is_root(s))
+		return CT_OK;
+	ct_session_phase(s, "saving", s->state.step);
+	report_progress(l, "saving");
+	struct ct_checkpoint_source src = {
+		.net = s->net, .optim = s->optim, .ema = s->ema, .state = &s->state, .config_lines = s->config_lines};
+	char *path = NULL;
+	double seconds = 0;
+	uint64_t bytes = 0;
+	s->state.optim_steps = ct_optim_steps(s->optim);
+	s->state.train_seconds += (double)(t0 - l->loop_ns) * 1e-9;
+	l->loop_ns = t0;
+	CT_TRY(ct_checkpoint_save(s->run_dir, &src, (int)s->cfg->checkpoint.keep_last, best, &path, &seconds, &bytes));
+	enum ct_status st = ct_metrics_checkpoint(l->metrics, s->state.step, path, seconds, bytes);
+	ct_free(path);
+	skip_time(l, t0);
+	return st;
+}
+
+static void eval_progress(void *user, double done)
+{
+	(void)done;
+	report_progress(user, "eval");
+}
+
+/* *best: better than every evaluation before. */
+static enum ct_status evaluate(struct loop *l, bool *best)
+{
+	struct ct_session *s = l->s;
+	struct ct_eval_result r;
+	int64_t t0 = ct_now_ns();
+	ct_session_phase(s, "evaluation", s->state.step);
+	CT_TRY(ct_evaluate(s, l->metrics ? eval_progress : NULL, l, &r));
+	struct ct_train_state *t = &s->state;
+	bool better = s->plan.regression ? r.loss < t->best_loss : r.top1 > t->best_top1;
+	*best = !isnan(r.loss) && (t->best_step == 0 || better);
+	if (*best) {
+		t->best_top1 = r.top1;
+		t->best_loss = r.loss;
+		t->best_step = t->step;
+	}
+	t->last_top1 = r.top1;
+	t->last_loss = r.loss;
+	uint32_t epoch = (uint32_t)((s->state.step - 1) / s->plan.steps_per_epoch);
+	if (l->metrics)
+		CT_TRY(ct_metrics_eval(l->metrics, &(struct ct_eval_metrics){.epoch = epoch,
+									     .step = s->state.step,
+									     .count = r.count,
+									     .loss = r.loss,
+									     .top1 = r.top1,
+									     .top5 = r.top5,
+									     .seconds = r.seconds,
+									     .bad_samples = r.bad}));
+	skip_time(l, t0);
+	return CT_OK;
+}
+
+static bool target_reached(const struct ct_session *s)
+{
+	return s->cfg->train.target_top1 > 0 && s->state.last_top1 >= s->cfg->train.target_top1;
+}
+
+/* All ranks learn where the time of each went; *bound is a literal. */
+static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *out)
+{
+	struct ct_session *s = l->s;
+	const struct ct_step_times *e = &l->epoch;
+	struct ct_loader_stats now;
+	ct_work *w = NULL;
+	ct_stepper_loader_stats(l->stepper, &now);
+	const struct ct_transform_times *a = &l->loader.times, *b = &now.times;
+	int64_t busy = b->read_ns - a->read_ns + b->decode_ns - a->decode_ns + b->resize_ns - a->resize_ns +
+		       b->distort_ns - a->distort_ns + now.assemble_ns - l->loader.assemble_ns;
+	struct ct_rank_times mine = {.step_s = (double)e->step_ns * 1e-9,
+				     .data_s = (double)e->data_ns * 1e-9,
+				     .compute_s = (double)(e->forward_ns + e->backward_ns + e->optim_ns) * 1e-9,
+				     .exposed_s = (double)e->exposed_ns * 1e-9,
+				     .loader_s = (double)busy * 1e-9,
+				     .loader_images = (double)(b->images - a->images),
+				     .images = (double)l->epoch_own};
+	l->loader = now;
+	CT_TRY(ct_comm_allgather(s->comm, &mine, l->ranks, CT_RANK_TIMES_N, CT_F64, &w));
+	CT_TRY(ct_work_wait(w));
+	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1;
+	struct ct_verdict_facts f = {.ranks = l->ranks,
+				     .world = s->world.id.world,
+				     .steps = l->epoch_steps,
+				     .per_rank = s->plan.per_rank,
+				     .loader_threads = now.n_threads,
+				     .compute_threads = ct_plan_threads(s->cfg, local),
+				     .cpus = ct_cpu_count() > local ? ct_cpu_count() / local : 1,
+				     .flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),
+				     .encoded = s->plan.encoded};
+	*bound = ct_bound_name(ct_verdict(&f, out));
+	return ct_str_status(out);
+}
+
+/* A run that ends within an epoch says the same of what it saw of it. */
+static enum ct_status judge_rest(struct loop *l)
+{
+	struct ct_str verdict = {0};
+	const char *bound;
+	if (l->epoch_steps == 0)
+		return CT_OK;
+	CT_TRY(judge(l, &bound, &verdict));
+	if (l->metrics && verdict.len > 0) {
+		CT_INFO("%s", ct_str_text(&verdict));
+		ct_metrics_say(l->metrics, "epoch %u  %s", l->s->state.epoch + 1, ct_str_text(&verdict));
+	}
+	ct_str_release(&verdict);
+	return CT_OK;
+}
+
+static enum ct_status end_epoch(struct loop *l)
+{
+	struct ct_train_state *t = &l->s->state;
+	uint32_t epoch = t->epoch;
+	double loss = t->epoch_images > 0 ? t->epoch_loss_sum / (double)t->epoch_images : 0;
+	uint64_t images = t->epoch_images, bad = t->epoch_bad;
+	double seconds = (double)(ct_now_ns() - l->epoch_ns) * 1e-9;
+	t->epoch++;
+	t->step_in_epoch = 0;
+	t->epoch_loss_sum = 0;
+	t->epoch_images = 0;
+	t->epoch_bad = 0;
+	struct ct_str verdict = {0};
+	struct ct_epoch_metrics m = {.epoch = epoch,
+				     .step = t->step,
+				     .images = images,
+				     .timed = l->epoch_all,
+				     .train_loss = loss,
+				     .seconds = seconds,
+				     .bad_samples = bad};
+	CT_TRY(judge(l, &m.bound_by, &verdict));
+	m.verdict = ct_str_text(&verdict);
+	if (l->metrics && m.verdict[0])
+		CT_INFO("epoch %u: %s", epoch + 1, m.verdict);
+	enum ct_status st = l->metrics ? ct_metrics_epoch(l->metrics, &m) : CT_OK;
+	ct_str_release(&verdict);
+	l->epoch_steps = l->epoch_own = l->epoch_all = 0;
+	memset(&l->epoch, 0, sizeof(l->epoch));
+	l->epoch_ns = ct_now_ns();
+	return st;
+}
+
+static enum ct_status check_loss(const struct loop *l)
+{
+	const struct ct_session *s = l->s;
+	if (isfinite(l->loss))
+		return CT_OK;
+	ct_error_set(CT_NUMERIC, __FILE__, __LINE__,
+		     "the loss is %f at step %llu (epoch %u); the weights were not updated with it", l->loss,
+		     (unsigned long long)s->state.step + 1, s->state.epoch);
+	ct_error_hint(
+		"lower optim.lr (now %g), lengthen schedule.warmup_epochs, or set optim.clip_norm; what %s holds from before is whole",
+		s->plan.lr, s->run_dir);
+	return CT_NUMERIC;
+}
+
+/* One optimizer step; *end_of_epoch as its name says. */
+static enum ct_status one_step(struct loop *l, bool *end_of_epoch)
+{
+	struct ct_session *s = l->s;
+	struct ct_train_state *t = &s->state;
+	const struct ct_config *c = s->cfg;
+	struct ct_step_result r;
+	struct ct_step_times times = {0};
+	for (int sig; (sig = ct_signals_next(l->signals)) != 0;)
+		l->stop = true;
+	bool minutes = c->checkpoint.every_minutes > 0 &&
+		       (double)(ct_now_ns() - l->last_save_ns) * 1e-9 >= c->checkpoint.every_minutes * 60;
+	struct ct_step_request req = {.step = t->step, .stop = l->stop, .save = ct_session_is_root(s) && minutes};
+	CT_TRY(ct_stepper_gradients(l->stepper, &req, &r, &times));
+	move_clocks(l, r.compile_ns);
+	l->loss = r.loss_sum / (double)r.n_global;
+	CT_TRY(check_loss(l));
+	double lr = ct_schedule_lr(&s->plan.schedule, t->step), norm = -1;
+	CT_TRY(ct_stepper_update(l->stepper, lr, c->optim.clip_norm > 0 ? &norm : NULL, &times));
+	ct_failpoint("step");
+	ct_step_times_add(&l->window, &times);
+	ct_step_times_add(&l->epoch, &times);
+	l->epoch_steps++;
+	l->epoch_own += r.n_own;
+	l->epoch_all += r.n_global;
+	t->epoch_bad = r.bad;
+	t->step++;
+	t->step_in_epoch++;
+	t->images += r.n_global;
+	t->epoch_images += r.n_global;
+	t->epoch_loss_sum += r.loss_sum;
+	l->images += r.n_global;
+	l->window_images += r.n_global;
+	l->window_steps++;
+	l->stop = r.stop; /* agreed: the same on every rank */
+	l->save_now = r.save;
+	*end_of_epoch = r.last_of_epoch;
+	if (l->startup_s <= 0)
+		l->startup_s = (double)(ct_now_ns() - l->start_ns) * 1e-9;
+	if (c->log.every > 0 && t->step % (uint64_t)c->log.every == 0)
+		CT_TRY(log_step(l, lr, norm));
+	if (s->watchdog)
+		ct_session_phase(s, "training", t->step);
+	report_progress(l, "train");
+	return CT_OK;
+}
+
+/* What is due after a step; *done when training is over. */
+static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
+{
+	struct ct_session *s = l->s;
+	struct ct_train_state *t = &s->state;
+	const struct ct_config *c = s->cfg;
+	bool best = false, last = t->step >= s->plan.total_steps;
+	if (end_of_epoch)
+		CT_TRY(end_epoch(l));
+	bool eval_due = l->eval_steps > 0 ? t->step % l->eval_steps == 0 || last : last;
+	if (s->plan.has_val && eval_due)
+		CT_TRY(evaluate(l, &best));
+	t->finished = last || target_reached(s);
+	bool due = (c->checkpoint.every_steps > 0 && t->step % (uint64_t)c->checkpoint.every_steps == 0) ||
+		   (l->save_steps > 0 && t->step % l->save_steps == 0) || (best && c->checkpoint.best) || l->save_now ||
+		   l->stop;
+	if (due || t->finished)
+		CT_TRY(save(l, best && c->checkpoint.best));
+	*done = t->finished;
+	return CT_OK;
+}
+
+static enum ct_status finish(struct loop *l, const char *status)
+{
+	struct ct_session *s = l->s;
+	char digest[65];
+	if (!l->metrics)
+		return CT_OK;
+	double rate = l->images > 0 ? (double)l->images / ((double)(ct_now_ns() - l->images_ns) * 1e-9) : 0;
+	CT_TRY(ct_net_digest(s->net, digest));
+	char *last = NULL;
+	CT_TRY_ALLOC(last = ct_path_join(s->run_dir, "checkpoints/last"));
+	ct_step_times_add(&l->total, &l->window);
+	const struct ct_step_times *t = &l->total;
+	struct ct_run_summary sum = {.status = status,
+				     .step = s->state.step,
+				     .images = s->state.images,
+				     .epoch = s->state.epoch,
+				     .seconds = (double)(ct_now_ns() - l->start_ns) * 1e-9,
+				     .best_top1 = s->state.best_top1,
+				     .last_loss = l->images > 0 ? l->loss : NAN,
+				     .images_per_sec = rate,
+				     .startup_seconds = l->startup_s > 0 ? l->startup_s : NAN,
+				     .weights_digest = digest,
+				     .checkpoint = last};
+	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
+	double whole = fmax(known, (double)t->step_ns);
+	if (whole > 0) {
+		const int64_t part[5] = {t->data_ns, t->forward_ns, t->backward_ns, t->exposed_ns, t->optim_ns};
+		for (int i = 0; i < 5; i++)
+			sum.share[i] = (double)part[i] / whole;
+		sum.share[5] = 1 - known / whole;
+	}
+	enum ct_status st = ct_metrics_end(l->metrics, &sum);
+	ct_free(last);
+	return st;
+}
+
+static enum ct_status run(struct loop *l)
+{
+	struct ct_session *s = l->s;
+	/* What ended the run before may have been moved since: more epochs, a higher target. */
+	bool done = s->state.step >= s->plan.total_steps || target_reached(s);
+	const char *status = "done";
+	if (done && s->state.step > 0)
+		status = "already finished";
+	while (!done && !l->stop) {
+		bool end_of_epoch = false;
+		CT_TRY(one_step(l, &end_of_epoch));
+		CT_TRY(after_step(l, end_of_epoch, &done));
+	}
+	if (done && s->state.step < s->plan.total_steps)
+		status = "target reached";
+	CT_TRY(judge_rest(l));
+	CT_TRY(finish(l, done ? status : "stopped by a signal"));
+	if (done)
+		return CT_OK;
+	ct_error_set(CT_INTERRUPTED, __FILE__, __LINE__, "stopped by a signal at step %llu; the checkpoint is saved",
+		     (unsigned long long)s->state.step);
+	ct_error_hint("%s to go on", ct_plan_how_to_resume(s->cfg));
+	return CT_INTERRUPTED;
+}
+
+enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals)
+{
+	struct loop l = {.s = s, .metrics = metrics, .start_ns = start_ns, .signals = signals};
+	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
+	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
+	CT_TRY_ALLOC(l.ranks = CT_NEW_ARRAY(struct ct_rank_times, (size_t)s->world.id.world));
+	enum ct_status st = ct_stepper_create(s, &l.stepper);
+	if (st < 0) {
+		ct_free(l.ranks);
+		return st;
+	}
+	ct_stepper_loader_stats(l.stepper, &l.loader);
+	l.loop_ns = l.window_ns = l.epoch_ns = l.images_ns = l.last_save_ns = ct_now_ns();
+	st = run(&l);
+	ct_stepper_destroy(l.stepper);
+	ct_free(l.ranks);
+	return st;
+}

@@ -1,0 +1,13 @@
+/* The training loop of one worker. */
+#ifndef CT_TRAINER_LOOP_TRAIN_H
+#define CT_TRAINER_LOOP_TRAIN_H
+
+#include "trainer/loop/session.h"
+#include "trainer/report/metrics.h"
+
+/* Trains until the plan's last step, the target accuracy, or a signal (CT_INTERRUPTED after saving). metrics: rank 0's,
+ * NULL on the others. start_ns: start of the job on the ct_now_ns clock, for startup_seconds. signals: of
+ * ct_signals_open. */
+enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,245 @@
+#define CT_LOG_COMPONENT "worker"
+#include "trainer/loop/worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "trainer/launch/launch_env.h"
+#include "trainer/launch/run_dir.h"
+#include "trainer/launch/signals.h"
+#include "trainer/loop/resume.h"
+#include "trainer/loop/train.h"
+
+static int64_t env_i64(const char *name, int64_t fallback)
+{
+	const char *text = getenv(name);
+	int64_t v = fallback;
+	if (text && ct_parse_i64(text, &v) < 0)
+		ct_error_clear();
+	return v;
+}
+
+bool ct_worker_deliver_error(enum ct_status st)
+{
+	int fd = (int)env_i64(CT_ENV_ERROR_FD, -1);
+	struct ct_error e;
+	if (fd < 0)
+		return false;
+	ct_error_save(&e);
+	e.status = st;
+	return write(fd, &e, sizeof(e)) == (ssize_t)sizeof(e);
+}
+
+static enum ct_status open_log(const char *run_dir, int rank)
+{
+	char *dir = NULL, *path = NULL;
+	enum ct_status st = CT_NOMEM;
+	if ((dir = ct_path_join(run_dir, "log")) && (path = ct_strfmt("%s/rank-%05d.log", dir, rank))) {
+		st = ct_dir_make(dir);
+		if (st == CT_OK)
+			st = ct_log_open_file(path);
+	}
+	if (st == CT_NOT_FOUND) /* of a folder that is to be made: no missing data */
+		st = CT_FAIL(CT_IO, "%s", ct_error_message());
+	ct_free(path);
+	ct_free(dir);
+	return st;
+}
+
+static enum ct_status write_config(const struct ct_session *s)
+{
+	struct ct_str text = {0};
+	char *path = NULL;
+	enum ct_status st = ct_config_dump(s->cfg, true, &text);
+	if (st == CT_OK)
+		st = (path = ct_path_join(s->run_dir, "config.yaml")) ? ct_file_replace(path, text.s, text.len)
+								      : CT_NOMEM;
+	ct_free(path);
+	ct_str_release(&text);
+	return st;
+}
+
+/* RUN/classes.txt, where the data names its classes: `ctrain predict` needs no data set then. */
+static enum ct_status write_classes(const struct ct_session *s)
+{
+	const struct ct_dataset_info *info = ct_dataset_info(s->train);
+	struct ct_str text = {0};
+	char *path = NULL;
+	enum ct_status st;
+	for (int i = 0; i < info->n_classes; i++) {
+		const char *name = ct_dataset_class_name(s->train, i);
+		if (name)
+			ct_str_addf(&text, "%d %s\n", i, name);
+	}
+	st = ct_str_status(&text);
+	if (st == CT_OK && text.len > 0)
+		st = (path = ct_path_join(s->run_dir, "classes.txt")) ? ct_file_replace(path, text.s, text.len)
+								      : CT_NOMEM;
+	ct_free(path);
+	ct_str_release(&text);
+	return st;
+}
+
+static ct_json *run_fields(const struct ct_session *s)
+{
+	ct_json *j = ct_json_object();
+	const struct ct_identity *id = &s->world.id;
+	char host[65] = "?";
+	(void)gethostname(host, sizeof(host) - 1);
+	ct_json_set_str(j, "version", CTRAIN_VERSION);
+	ct_json_set_str(j, "host", host);
+	ct_json_set_i64(j, "world_size", id->world);
+	ct_json_set_i64(j, "ranks_per_node", id->local_world);
+	ct_json_set_i64(j, "nodes", id->n_nodes);
+	ct_json_set_str(j, "launcher", ct_launcher_name(id->by));
+	ct_json_set_str(j, "engine", ct_engine_version(s->engine));
+	ct_json_set_i64(j, "threads", ct_plan_threads(s->cfg, id->local_world));
+	ct_json_set_i64(j, "loader_threads",
+			ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world));
+	ct_json_set_str(j, "precision", s->cfg->precision);
+	ct_json_set_str(j, "backend", ct_comm_name(s->comm));
+	ct_json_set_str(j, "config_digest", s->state.config_digest);
+	ct_json_set_str(j, "model", s->cfg->model.name);
+	ct_json_set_i64(j, "params", (int64_t)ct_graph_n_elems(s->graph));
+	ct_json_set_f64(j, "forward_flops", ct_graph_flops(s->graph));
+	ct_json_set_str(j, "data", s->cfg->data.name);
+	ct_json_set_i64(j, "seed", s->cfg->run.seed);
+	ct_json_set_i64(j, "global_batch", s->plan.global_batch);
+	ct_json_set_f64(j, "lr", s->plan.lr);
+	ct_json_set_i64(j, "steps_per_epoch", (int64_t)s->plan.steps_per_epoch);
+	ct_json_set_i64(j, "total_steps", (int64_t)s->plan.total_steps);
+	ct_json_set_i64(j, "buckets", s->n_buckets);
+	ct_json_set_i64(j, "resumed_step", (int64_t)s->state.step);
+	return j;
+}
+
+static const char *plural(int n)
+{
+	return n == 1 ? "" : "s";
+}
+
+static void say_batch(const struct ct_session *s, ct_metrics_log *m)
+{
+	const struct ct_run_plan *p = &s->plan;
+	char rule[96] = "as given";
+	if (strcmp(s->cfg->optim.lr_rule, "linear") == 0)
+		snprintf(rule, sizeof(rule), "%g x %u / %lld: the linear rule", s->cfg->optim.lr, p->global_batch,
+			 (long long)s->cfg->optim.lr_base_batch);
+	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world,
+		       plural((int)p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr, rule);
+}
+
+static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
+{
+	const struct ct_run_plan *p = &s->plan;
+	struct ct_str text = {0};
+	ct_str_addf(&text, "%dx%d", p->sizes[0].w, p->sizes[0].h);
+	for (int i = 1; i < p->n_sizes; i++)
+		ct_str_addf(&text, ", from epoch %u on %dx%d", p->sizes[i].epoch + 1, p->sizes[i].w, p->sizes[i].h);
+	if (p->has_val)
+		ct_str_addf(&text, "; evaluation %dx%d", p->val_input.w, p->val_input.h);
+	ct_metrics_say(m, "  images  %s", ct_str_text(&text));
+	ct_str_release(&text);
+}
+
+static void say_banner(const struct ct_session *s, ct_metrics_log *m)
+{
+	const struct ct_run_plan *p = &s->plan;
+	const struct ct_identity *id = &s->world.id;
+	int threads = ct_plan_threads(s->cfg, id->local_world),
+	    loaders = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world);
+	ct_metrics_say(m, "ctrain " CTRAIN_VERSION "  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)",
+		       s->cfg->model.name, s->cfg->data.name, s->cfg->precision, id->world, plural(id->world), threads,
+		       plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
+	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
+		       ct_graph_flops(s->graph) * 1e-6);
+	say_batch(s, m);
+	ct_metrics_say(
+		m, "  data    %u training, %u evaluation samples, %d loader thread%s; %llu steps an epoch, %llu in all",
+		p->train.n, p->has_val ? p->val.n : 0, loaders, plural(loaders), (unsigned long long)p->steps_per_epoch,
+		(unsigned long long)p->total_steps);
+	if (p->encoded)
+		say_sizes(s, m);
+	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",
+		       s->resumed_from ? s->resumed_from : "");
+	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
+}
+
+/* A save needs room for one more than is kept; those of an earlier run are there already. */
+static enum ct_status check_space(const struct ct_session *s)
+{
+	int n_states = 0;
+	while (ct_optim_state_name(s->optim, n_states))
+		n_states++;
+	uint64_t bytes = (uint64_t)(1 + n_states + (s->ema ? 1 : 0)) * ct_net_arena_elems(s->net) * sizeof(float);
+	int64_t more = s->cfg->checkpoint.keep_last + s->cfg->checkpoint.best + 1 - ct_checkpoint_count(s->run_dir);
+	return ct_run_dir_check_space(s->run_dir, bytes, more > 1 ? (int)more : 1);
+}
+
+static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
+{
+	CT_TRY(check_space(s));
+	CT_TRY(write_config(s));
+	CT_TRY(write_classes(s));
+	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->cfg->log.console, m));
+	CT_TRY(ct_metrics_run(*m, run_fields(s)));
+	say_banner(s, *m);
+	return CT_OK;
+}
+
+static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, int signals)
+{
+	struct ct_session s = {0};
+	ct_metrics_log *metrics = NULL;
+	int64_t start = env_i64(CT_ENV_START_NS, ct_process_start_ns());
+	CT_TRY(ct_session_create(cfg, id, true, &s));
+	enum ct_status st = ct_resume(&s);
+	if (st == CT_OK && id->rank == 0)
+		st = open_outputs(&s, &metrics);
+	if (st == CT_OK)
+		st = ct_train(&s, metrics, start, signals);
+	if (st < 0 && st != CT_INTERRUPTED && metrics)
+		ct_metrics_failed(metrics, s.state.step, s.state.epoch, (double)(ct_now_ns() - start) * 1e-9);
+	ct_metrics_close(metrics);
+	/* A stop after a signal is agreed by all ranks: a goodbye, not a failure. */
+	ct_session_destroy(&s, st < 0 && st != CT_INTERRUPTED);
+	return st;
+}
+
+static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_identity *id, const char *run_dir,
+				   int *lock)
+{
+	if (id->rank == 0) {
+		CT_TRY(ct_run_dir_prepare(run_dir, id->by == CT_LAUNCHER_CTRAIN ? "auto" : cfg->train.resume));
+		CT_TRY(ct_run_dir_lock(run_dir, lock));
+	}
+	return open_log(run_dir, id->rank);
+}
+
+enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id)
+{
+	(void)prctl(PR_SET_NAME, "ctrain"); /* started as /proc/self/exe: ps and top would show "exe" */
+	int signals = -1, lock = -1;
+	char *run_dir = NULL;
+	enum ct_status st;
+	CT_TRY(ct_signals_open(false, &signals));
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
+	ct_log_set_rank(id->rank, id->world);
+	st = open_run_dir(cfg, id, run_dir, &lock);
+	if (st == CT_OK)
+		st = train(cfg, id, signals);
+	if (st < 0)
+		CT_DEBUG("ends with %s: %s\n%s", ct_status_name(st), ct_error_message(), ct_error_frames());
+	ct_run_dir_unlock(lock);
+	ct_signals_close(signals);
+	ct_log_close();
+	ct_free(run_dir);
+	return st;
+}

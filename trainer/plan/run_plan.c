@@ -1,0 +1,486 @@
+#include "trainer/plan/run_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/device/device.h"
+#include "base/file.h"
+#include "base/thread.h"
+
+int ct_plan_local_procs(const struct ct_config *c)
+{
+	if (c->launch.procs > 0)
+		return (int)c->launch.procs;
+	return ct_cpu_count() >= 2 ? 2 : 1;
+}
+
+enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
+{
+	struct ct_ranks r = {
+		.local = ct_plan_local_procs(c), .node = (int)c->launch.node_rank, .n_nodes = (int)c->launch.nodes};
+	const char *list = c->launch.procs_list;
+	if (r.node >= r.n_nodes)
+		return CT_FAIL(CT_USAGE, "--node-rank %d, but --nodes is %d (node ranks count from 0)", r.node,
+			       r.n_nodes);
+	r.first = r.node * r.local;
+	r.world = r.n_nodes * r.local;
+	if (list[0])
+		r.first = r.world = 0;
+	int node = 0;
+	for (const char *p = list; *p; node++) {
+		char *end;
+		long k = strtol(p, &end, 10);
+		if (end == p || k < 1 || k > 4096 || (*end && *end != ',') || (*end && !end[1]))
+			return CT_FAIL(CT_USAGE, "--procs %s: expected positive numbers separated by commas", list);
+		if (node < r.node)
+			r.first += (int)k;
+		if (node == r.node)
+			r.local = (int)k;
+		r.world += (int)k;
+		p = *end ? end + 1 : end;
+	}
+	if (list[0] && node != r.n_nodes)
+		return CT_FAIL(CT_USAGE, "--procs %s names %d nodes, --nodes is %d", list, node, r.n_nodes);
+	*out = r;
+	return CT_OK;
+}
+
+static int cpu_share(int local_world)
+{
+	int n = ct_cpu_count() / local_world;
+	return n > 0 ? n : 1;
+}
+
+/* Of so many CPUs: one thread distorts 28x28 images about as fast as seven train an MLP on them. */
+static int loader_share(int cpus)
+{
+	return (cpus + 7) / 8;
+}
+
+bool ct_plan_is_encoded(const struct ct_config *c)
+{
+	return strcmp(c->data.name, "imagefolder") == 0 || strcmp(c->data.name, "shards") == 0;
+}
+
+/* Does the loader have work that is worth a thread? */
+static bool distorts(const struct ct_config *c)
+{
+	return ct_plan_is_encoded(c) || c->data.augment.degrees > 0 || c->data.augment.translate > 0 ||
+	       c->data.augment.shear > 0 || c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1 ||
+	       c->data.augment.rand_augment > 0 || c->data.augment.hue > 0 || c->data.augment.brightness > 0 ||
+	       c->data.augment.contrast > 0 || c->data.augment.saturation > 0;
+}
+
+int ct_plan_threads(const struct ct_config *c, int local_world)
+{
+	if (c->launch.threads > 0)
+		return (int)c->launch.threads;
+	/* Not from data.workers: the weights must not depend on it, and the last bits depend on the compute threads. Of few CPUs
+	 * none can be spared for a thread that is seldom busy. */
+	int n = cpu_share(local_world);
+	return n >= 4 && distorts(c) ? n - loader_share(n) : n;
+}
+
+static bool computes_on_cpu(const struct ct_config *c)
+{
+	bool any = strcmp(c->device, "auto") == 0;
+	const char *name;
+	char why[256];
+	int count;
+	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
+		if (any ? count > 0 : strcmp(name, c->device) == 0)
+			return strcmp(name, "cpu") == 0;
+	return true;
+}
+
+int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info, int local_world)
+{
+	if (c->data.workers >= 0)
+		return (int)c->data.workers;
+	if (info->in_memory && !distorts(c))
+		return 0;
+	/* Where a GPU computes, the CPUs are the loader's, but for the one that drives it. */
+	int cpus = cpu_share(local_world);
+	if (ct_plan_is_encoded(c) && !computes_on_cpu(c))
+		return cpus > 1 ? cpus - 1 : 1;
+	return loader_share(cpus);
+}
+
+/* A GPU belongs to one rank; all ranks of a host share its CPUs, which are one device. */
+static int device_index(const char *kind, int local_rank)
+{
+	bool any = strcmp(kind, "auto") == 0;
+	const char *name;
+	char why[256];
+	int count;
+	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
+		if (any ? count > 0 : strcmp(name, kind) == 0)
+			return strcmp(name, "cpu") == 0 ? 0 : local_rank;
+	return local_rank;
+}
+
+enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out)
+{
+	struct ct_device_info info;
+	ct_device *d;
+	CT_TRY(ct_device_open(c->device, device_index(c->device, local_rank), &d));
+	enum ct_status st = ct_device_info(d, &info);
+	if (st == CT_OK && c->launch.devices[0] && strcmp(info.kind, "cpu") == 0) {
+		st = CT_FAIL(CT_CONFIG, "launch.devices %s names GPUs, and this run would compute on the CPU",
+			     c->launch.devices);
+		ct_error_hint("leave launch.devices (--devices) out");
+	}
+	if (st < 0) {
+		ct_device_close(d);
+		return st;
+	}
+	*out = d;
+	return CT_OK;
+}
+
+enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e)
+{
+	bool bf16 = strcmp(c->precision, "bf16") == 0;
+	return ct_engine_check_precision(e, bf16 ? CT_PRECISION_BF16 : CT_PRECISION_FP32);
+}
+
+enum ct_status ct_plan_check_engine(const struct ct_config *c)
+{
+	ct_device *device = NULL;
+	ct_engine *engine = NULL;
+	if (strcmp(c->precision, "fp32") == 0) /* which all have */
+		return CT_OK;
+	CT_TRY(ct_plan_device_open(c, 0, &device));
+	enum ct_status st = ct_engine_open(c->train.engine, device, 1, &engine);
+	if (st == CT_OK)
+		st = ct_plan_check_precision(c, engine);
+	ct_engine_close(engine);
+	ct_device_close(device);
+	return st;
+}
+
+const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)
+{
+	const char *name = launchers[0] ? launchers : c->run.name;
+	size_t len = strlen(name), most = 48; /* the store takes little more; the end of a long name tells runs apart */
+	if (c->dist.run_id[0])
+		return c->dist.run_id;
+	return len == 0 ? "run" : len > most ? name + len - most : name;
+}
+
+const char *ct_plan_how_to_resume(const struct ct_config *c)
+{
+	bool same = strcmp(c->train.resume, "auto") == 0 || strcmp(c->train.resume, "must") == 0;
+	return same ? "run the same command again" : "run the command again with train.resume=auto";
+}
+
+char *ct_plan_run_dir(const struct ct_config *c)
+{
+	size_t len = strlen(c->run.dir);
+	while (len > 1 && c->run.dir[len - 1] == '/')
+		len--;
+	if (len > 0)
+		return ct_strfmt("%.*s", (int)len, c->run.dir);
+	return ct_strfmt("runs/%s", c->run.name[0] ? c->run.name : "run");
+}
+
+static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, struct ct_run_plan *p)
+{
+	uint64_t parts = (uint64_t)world * (uint64_t)c->train.accumulate;
+	uint64_t global = c->batch.global > 0 ? (uint64_t)c->batch.global : (uint64_t)c->batch.per_rank * parts;
+	if (global % parts != 0) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__,
+			     "batch.global %llu can't be cut evenly into %u ranks x train.accumulate %lld",
+			     (unsigned long long)global, world, (long long)c->train.accumulate);
+		ct_error_hint("use a multiple of %llu, for example batch.global=%llu, or give batch.per_rank",
+			      (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
+		return CT_CONFIG;
+	}
+	if (global > UINT32_MAX / 2)
+		return CT_FAIL(CT_CONFIG, "global batch of %llu samples is too large", (unsigned long long)global);
+	p->accumulate = (uint32_t)c->train.accumulate;
+	p->global_batch = (uint32_t)global;
+	p->per_rank = p->global_batch / world;
+	p->micro_rows = p->per_rank / p->accumulate;
+	return CT_OK;
+}
+
+enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world)
+{
+	struct ct_run_plan p = {0};
+	return plan_batch(c, world, &p);
+}
+
+static uint64_t epochs_to_steps(double epochs, uint64_t per_epoch)
+{
+	return (uint64_t)llround(epochs * (double)per_epoch);
+}
+
+static enum ct_schedule_kind schedule_kind(const char *name)
+{
+	static const struct {
+		const char *name;
+		enum ct_schedule_kind kind;
+	} kinds[] = {
+		{"constant", CT_LR_CONSTANT}, {"step", CT_LR_STEP}, {"multistep", CT_LR_MULTISTEP},
+		{"cosine", CT_LR_COSINE},     {"poly", CT_LR_POLY}, {"one_cycle", CT_LR_ONE_CYCLE},
+	};
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
+		if (strcmp(name, kinds[i].name) == 0)
+			return kinds[i].kind;
+	return CT_LR_CONSTANT; /* the schema admits no other name */
+}
+
+static void plan_schedule(const struct ct_config *c, struct ct_run_plan *p)
+{
+	uint64_t per = p->steps_per_epoch;
+	struct ct_schedule *s = &p->schedule;
+	*s = (struct ct_schedule){
+		.kind = schedule_kind(c->schedule.name),
+		.base_lr = p->lr,
+		.total_steps = p->total_steps,
+		.warmup_steps = c->schedule.warmup_steps > 0 ? (uint64_t)c->schedule.warmup_steps
+							     : epochs_to_steps(c->schedule.warmup_epochs, per),
+		.warmup_start = c->schedule.warmup_start,
+		.min_lr = c->schedule.min_lr,
+		.gamma = c->schedule.gamma,
+		.step_size = epochs_to_steps(c->schedule.step_epochs, per),
+		.power = c->schedule.power,
+		.pct_start = c->schedule.pct_start,
+		.div_factor = c->schedule.div_factor,
+		.final_div_factor = c->schedule.final_div_factor,
+	};
+	if (s->step_size == 0)
+		s->step_size = 1;
+	for (int i = 0; i < c->schedule.milestones.n && i < CT_MAX_MILESTONES; i++)
+		s->milestones[s->n_milestones++] = epochs_to_steps(c->schedule.milestones.v[i], per);
+}
+
+static enum ct_optim_kind optim_kind(const char *name)
+{
+	static const struct {
+		const char *name;
+		enum ct_optim_kind kind;
+	} kinds[] = {{"sgd", CT_SGD}, {"adamw", CT_ADAMW}, {"lars", CT_LARS}, {"lamb", CT_LAMB}};
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
+		if (strcmp(name, kinds[i].name) == 0)
+			return kinds[i].kind;
+	return CT_SGD; /* the schema admits no other name */
+}
+
+static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
+{
+	p->lr = c->optim.lr;
+	if (strcmp(c->optim.lr_rule, "linear") == 0)
+		p->lr *= (double)p->global_batch / (double)c->optim.lr_base_batch;
+	p->optim = (struct ct_optim_opts){
+		.kind = optim_kind(c->optim.name),
+		.momentum = c->optim.momentum,
+		.nesterov = c->optim.nesterov,
+		.weight_decay = c->optim.weight_decay,
+		.decay_norm_bias = c->optim.decay_norm_bias,
+		.beta1 = c->optim.beta1,
+		.beta2 = c->optim.beta2,
+		.eps = c->optim.eps,
+		.clip_norm = c->optim.clip_norm,
+		.trust = c->optim.trust,
+	};
+	p->init = strcmp(c->model.init, "auto") == 0      ? ct_model_init(c->model.name)
+		  : strcmp(c->model.init, "kaiming") == 0 ? CT_INIT_KAIMING
+							  : CT_INIT_PYTORCH;
+}
+
+static enum ct_recompute recompute_of(const char *name)
+{
+	if (strcmp(name, "blocks") == 0)
+		return CT_RECOMPUTE_BLOCKS;
+	return strcmp(name, "norms") == 0 ? CT_RECOMPUTE_NORMS : CT_RECOMPUTE_NONE;
+}
+
+static enum ct_status plan_net(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
+{
+	p->net = (struct ct_net_opts){
+		.batch = (int)p->micro_rows,
+		.input = train->kind == CT_SAMPLE_F32 ? CT_INPUT_F32_NCHW : CT_INPUT_U8_NHWC,
+		.seed = (uint64_t)c->run.seed,
+		.train = true,
+		.precision = strcmp(c->precision, "bf16") == 0 ? CT_PRECISION_BF16 : CT_PRECISION_FP32,
+		.recompute = recompute_of(c->train.recompute),
+	};
+	for (int i = 0; i < 4; i++) {
+		p->net.mean[i] = i < c->data.mean.n ? (float)c->data.mean.v[i] : train->mean[i];
+		p->net.std[i] = i < c->data.std.n ? (float)c->data.std.v[i] : train->std[i];
+		if (p->net.std[i] <= 0)
+			p->net.std[i] = 1;
+	}
+	if (c->data.mean.n > 0 && train->kind != CT_SAMPLE_F32 && c->data.mean.n != train->c)
+		return CT_FAIL(CT_CONFIG, "data.mean has %d values, the images have %d channels", c->data.mean.n,
+			       train->c);
+	if (c->data.std.n > 0 && train->kind != CT_SAMPLE_F32 && c->data.std.n != train->c)
+		return CT_FAIL(CT_CONFIG, "data.std has %d values, the images have %d channels", c->data.std.n,
+			       train->c);
+	return CT_OK;
+}
+
+static enum ct_status plan_steps(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
+{
+	p->train = (struct ct_sampler){.n = train->n,
+				       .global_batch = p->global_batch,
+				       .world = p->world,
+				       .accumulate = p->accumulate,
+				       .seed = (uint64_t)c->run.seed,
+				       .shuffle = strcmp(c->data.shuffle, "none") != 0,
+				       .drop_last = c->data.drop_last};
+	p->steps_per_epoch = ct_sampler_steps(&p->train);
+	if (p->steps_per_epoch == 0) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__,
+			     "an epoch of %u samples holds no full batch of %u and data.drop_last is set", train->n,
+			     p->global_batch);
+		ct_error_hint("use a smaller batch or data.drop_last=false");
+		return CT_CONFIG;
+	}
+	uint64_t total = c->train.epochs > 0 ? (uint64_t)c->train.epochs * p->steps_per_epoch : UINT64_MAX;
+	if (c->train.max_steps > 0 && (uint64_t)c->train.max_steps < total)
+		total = (uint64_t)c->train.max_steps;
+	p->total_steps = total;
+	p->epochs = (uint32_t)((total + p->steps_per_epoch - 1) / p->steps_per_epoch);
+	return CT_OK;
+}
+
+static enum ct_status check_val(const struct ct_config *c, const struct ct_dataset_info *train,
+				const struct ct_dataset_info *val)
+{
+	if (val->c != train->c || val->h != train->h || val->w != train->w || val->n_targets != train->n_targets)
+		return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data %dx%dx%d: they must agree", val->c,
+			       val->h, val->w, train->c, train->h, train->w);
+	if (val->n_classes <= train->n_classes)
+		return CT_OK;
+	ct_error_set(CT_DATA, __FILE__, __LINE__, "the evaluation data has %d classes, the training data %d",
+		     val->n_classes, train->n_classes);
+	if (strcmp(c->data.name, "shards") == 0)
+		ct_error_hint("give the number in data.classes, or the names in data.classes_file");
+	else
+		ct_error_hint("both need the same classes");
+	return CT_DATA;
+}
+
+static enum ct_status has_batch_norm(const struct ct_config *c, const struct ct_dataset_info *train,
+				     const struct ct_run_plan *p, bool *out)
+{
+	ct_graph *g = NULL;
+	*out = false;
+	CT_TRY(ct_plan_graph(c, train, p->input, &g));
+	for (int i = 0; i < ct_graph_n_nodes(g); i++)
+		*out = *out || ct_graph_node(g, i)->op == CT_OP_BATCH_NORM;
+	ct_graph_destroy(g);
+	return CT_OK;
+}
+
+/* Statistics over ranks are collective: every rank needs rows in every micro-batch. */
+static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_dataset_info *train,
+				    const struct ct_run_plan *p)
+{
+	struct ct_sampler s = p->train;
+	bool any;
+	if (strcmp(c->model.bn, "sync") != 0 || p->world == 1 || p->total_steps < p->steps_per_epoch)
+		return CT_OK;
+	s.rank = p->world - 1;
+	if (ct_sampler_slice(&s, p->steps_per_epoch - 1, p->accumulate - 1).count > 0)
+		return CT_OK;
+	CT_TRY(has_batch_norm(c, train, p, &any));
+	if (!any)
+		return CT_OK;
+	ct_error_set(
+		CT_CONFIG, __FILE__, __LINE__,
+		"model.bn sync needs rows on every rank, and the last batch of an epoch (%llu samples) has none for rank %u",
+		(unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
+	ct_error_hint("leave that batch out: data.drop_last=true");
+	return CT_CONFIG;
+}
+
+static enum ct_status plan_training(const struct ct_config *c, const struct ct_dataset_info *train,
+				    struct ct_run_plan *p)
+{
+	CT_TRY(plan_batch(c, p->world, p));
+	CT_TRY(plan_steps(c, train, p));
+	plan_optim(c, p);
+	plan_schedule(c, p);
+	return CT_OK;
+}
+
+enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
+				const struct ct_dataset_info *val, struct ct_run_plan *out)
+{
+	const struct ct_dataset_info *any = train ? train : val;
+	struct ct_run_plan p = {.world = world,
+				.eval_rows = c->batch.eval > 0 ? (uint32_t)c->batch.eval : 256,
+				.regression = any->n_targets > 0};
+	if (train)
+		CT_TRY(plan_training(c, train, &p));
+	CT_TRY(plan_net(c, any, &p));
+	if (val) {
+		CT_TRY(check_val(c, any, val));
+		p.has_val = true;
+		p.val = (struct ct_sampler){
+			.n = val->n, .global_batch = p.eval_rows * world, .world = world, .accumulate = 1};
+	}
+	CT_TRY(ct_plan_data(c, any, val, &p));
+	if (train)
+		CT_TRY(check_sync_bn(c, train, &p));
+	*out = p;
+	return CT_OK;
+}
+
+enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
+			     ct_graph **out)
+{
+	int hidden[CT_ARRAY_LEN(c->model.hidden.v)];
+	for (int i = 0; i < c->model.hidden.n; i++)
+		hidden[i] = (int)c->model.hidden.v[i];
+	bool regression = train->n_targets > 0;
+	bool mse = strcmp(c->model.loss, "mse") == 0 || (strcmp(c->model.loss, "auto") == 0 && regression);
+	if (mse != regression) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "model.loss is %s but data set %s has %s", c->model.loss,
+			     c->data.name, regression ? "float targets" : "class labels");
+		ct_error_hint("use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
+		return CT_CONFIG;
+	}
+	struct ct_model_spec spec = {
+		.name = c->model.name,
+		.input = input,
+		.n_outputs = regression ? train->n_targets : train->n_classes,
+		.loss = mse ? CT_LOSS_MSE : CT_LOSS_CROSS_ENTROPY,
+		.label_smoothing = (float)c->model.label_smoothing,
+		.hidden = hidden,
+		.n_hidden = c->model.hidden.n,
+		.dropout = (float)c->model.dropout,
+		.layers = (const char *const *)c->model.layers.v,
+		.n_layers = c->model.layers.n,
+		.small_stem = ct_plan_small_stem(c, train),
+		.zero_gamma = c->model.zero_gamma,
+		.drop_path = (float)c->model.drop_path,
+	};
+	return ct_model_build(&spec, out);
+}
+
+enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out, int *n_out)
+{
+	int n = ct_net_n_slices(net);
+	size_t *ranges = NULL;
+	if (n == 0) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "the model has no parameters: there is nothing to train");
+		ct_error_hint("give model.layers a linear or conv2d layer");
+		return CT_CONFIG;
+	}
+	CT_TRY_ALLOC(ranges = CT_NEW_ARRAY(size_t, (size_t)n * 2));
+	for (int i = 0; i < n; i++) {
+		ranges[i] = ct_net_slice(net, i)->offset;
+		ranges[n + i] = ct_net_slice(net, i)->n;
+	}
+	double cap = c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4;
+	enum ct_status st = ct_bucket_plan(ranges, ranges + n, n, (size_t)(c->dist.first_bucket_mib * (1 << 20)),
+					   (size_t)(cap * (1 << 20)), out, n_out);
+	ct_free(ranges);
+	return st;
+}

@@ -1,0 +1,156 @@
+#include "trainer/report/bottleneck.h"
+
+#include <math.h>
+
+/* Shares of the step time from which on waiting is worth a word. */
+#define DATA_SHARE 0.05
+#define COMM_SHARE 0.10
+#define SLOW_SHARE 0.10
+/* What a remedy aims at. */
+#define GOAL_SHARE 0.05
+#define WORTHWHILE 1.1 /* so much faster is worth a change */
+#define RESERVE 1.1    /* loader threads for so much more than is needed on average */
+
+struct shares {
+	int starved;            /* rank that waited longest for data */
+	int slow;               /* rank that computed longest */
+	int last;               /* rank that waited least for others: only for the gradients themselves */
+	double data, comm, lag; /* of the step time: of `starved`; of all ranks; that the others wait for `slow` */
+	double mean_compute;    /* seconds, of the other ranks */
+	double images_per_sec;  /* all ranks */
+};
+
+const char *ct_bound_name(enum ct_bound b)
+{
+	static const char *const names[] = {"compute", "data", "communication", "rank"};
+	return names[b];
+}
+
+static struct shares measure(const struct ct_verdict_facts *f)
+{
+	const struct ct_rank_times *r = f->ranks;
+	struct shares s = {0};
+	double images = 0, compute = 0;
+	for (int i = 0; i < f->world; i++) {
+		s.starved = r[i].data_s > r[s.starved].data_s ? i : s.starved;
+		s.slow = r[i].compute_s > r[s.slow].compute_s ? i : s.slow;
+		s.last = r[i].exposed_s < r[s.last].exposed_s ? i : s.last;
+		images += r[i].images;
+		compute += r[i].compute_s;
+	}
+	double whole = r[s.last].step_s;
+	s.data = r[s.starved].data_s / r[s.starved].step_s;
+	s.comm = f->world > 1 ? r[s.last].exposed_s / whole : 0;
+	s.mean_compute = f->world > 1 ? (compute - r[s.slow].compute_s) / (f->world - 1) : compute;
+	s.lag = (r[s.slow].compute_s - s.mean_compute) / whole;
+	s.images_per_sec = images / whole;
+	return s;
+}
+
+static const char *plural(int n)
+{
+	return n == 1 ? "" : "s";
+}
+
+/* Images a second that the rank's CPUs could make and compute if neither ever waited. */
+static double shared_limit(const struct ct_verdict_facts *f, const struct ct_rank_times *r)
+{
+	double compute = f->compute_threads * r->compute_s / r->images, load = r->loader_s / r->loader_images;
+	return f->cpus / (compute + load);
+}
+
+static void say_remedy(const struct ct_verdict_facts *f, const struct ct_rank_times *r, double could, int need,
+		       struct ct_str *out)
+{
+	const char *less =
+		f->encoded ? "smaller or seekable files (`ctrain data pack`), data.decode=fast or fewer distortions"
+			   : "fewer distortions";
+	double now = r->images / r->step_s, limit = fmin(could, shared_limit(f, r));
+	if (f->compute_threads + need <= f->cpus)
+		ct_str_addf(out, "data.workers=%d would do", need);
+	else if (limit > now * WORTHWHILE)
+		ct_str_addf(out, "data.workers=%d would give up to %.0f, as %d CPU%s must do both",
+			    need < f->cpus ? need : f->cpus, limit, f->cpus, plural(f->cpus));
+	else
+		ct_str_addf(out, "%d CPU%s must do both and can do no more than now: %s would help", f->cpus,
+			    plural(f->cpus), less);
+}
+
+static void say_data(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+{
+	const struct ct_rank_times *r = &f->ranks[s->starved];
+	double could = r->images / fmax(r->step_s - r->data_s, 1e-9);
+	const char *doing = f->loader_threads == 0 ? "making batches between steps" : "waiting for batches";
+	if (f->world > 1)
+		ct_str_addf(out, "bound by data: rank %d spent %.0f %% of its time %s", s->starved, 100 * s->data,
+			    doing);
+	else
+		ct_str_addf(out, "bound by data: %.0f %% of the time went into %s", 100 * s->data, doing);
+	if (r->loader_s <= 0 || r->loader_images <= 0 || r->images <= 0)
+		return;
+	double each = r->loader_images / r->loader_s;
+	int need = (int)fmin(ceil(could / each * RESERVE), 1e6);
+	need = need > f->loader_threads ? need : f->loader_threads + 1;
+	ct_str_addf(out,
+		    "; a thread makes %.0f images a second, there %s %d thread%s, training could take %.0f: ", each,
+		    f->loader_threads == 1 ? "is" : "are", f->loader_threads, plural(f->loader_threads), could);
+	say_remedy(f, r, could, need, out);
+}
+
+static void say_comm(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+{
+	/* The traffic of a step is the same for any batch. */
+	double more = s->comm * (1 - GOAL_SHARE) / (GOAL_SHARE * (1 - s->comm));
+	double ms = 1e3 * f->ranks[s->last].exposed_s / (double)f->steps;
+	ct_str_addf(
+		out,
+		"bound by communication: all ranks spent %.0f %% of the time (%.1f ms a step) waiting for gradients; "
+		"%.0f samples a step and rank instead of %u (batch.per_rank, or train.accumulate) would bring that to %.0f %%",
+		100 * s->comm, ms, ceil(f->per_rank * more), f->per_rank, 100 * GOAL_SHARE);
+}
+
+static void say_rank(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+{
+	double k = 1e3 / (double)f->steps;
+	ct_str_addf(
+		out,
+		"bound by rank %d: it computes for %.1f ms a step, the others for %.1f ms and wait %.0f %% of the time; "
+		"as fast as they, training would do %.0f images a second instead of %.0f",
+		s->slow, f->ranks[s->slow].compute_s * k, s->mean_compute * k, 100 * s->lag,
+		s->images_per_sec / fmax(1 - s->lag, 1e-9), s->images_per_sec);
+}
+
+static void say_compute(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+{
+	const struct ct_rank_times *r = &f->ranks[s->last];
+	ct_str_addf(out, "bound by compute: %.0f %% of the time, data %.1f %%", 100 * r->compute_s / r->step_s,
+		    100 * s->data);
+	if (f->world > 1)
+		ct_str_addf(out, ", communication %.1f %%", 100 * s->comm);
+	if (f->flops > 0)
+		ct_str_addf(out, "; %.0f GFLOP/s on each rank", 3e-9 * f->flops * r->images / r->step_s);
+	if (r->loader_s > 0 && f->loader_threads > 0)
+		ct_str_addf(out, "; the loader could feed %.1f times as much",
+			    r->loader_images / r->loader_s * f->loader_threads / (r->images / r->step_s));
+}
+
+enum ct_bound ct_verdict(const struct ct_verdict_facts *f, struct ct_str *out)
+{
+	if (f->steps == 0 || f->world < 1 || f->ranks[0].step_s <= 0)
+		return CT_BOUND_COMPUTE;
+	struct shares s = measure(f);
+	if (s.data >= DATA_SHARE && s.data >= s.comm && s.data >= s.lag) {
+		say_data(f, &s, out);
+		return CT_BOUND_DATA;
+	}
+	if (s.lag >= SLOW_SHARE && s.lag >= s.comm) {
+		say_rank(f, &s, out);
+		return CT_BOUND_RANK;
+	}
+	if (s.comm >= COMM_SHARE) {
+		say_comm(f, &s, out);
+		return CT_BOUND_COMM;
+	}
+	say_compute(f, &s, out);
+	return CT_BOUND_COMPUTE;
+}

@@ -1,0 +1,281 @@
+#define CT_LOG_COMPONENT "metrics"
+#include "trainer/report/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "trainer/report/console_impl.h"
+#include "trainer/report/metrics_cut_impl.h"
+#include "trainer/report/tb_events_impl.h"
+
+struct ct_metrics_log {
+	char *path;
+	int fd;
+	ct_tb *tb; /* NULL: not wanted */
+	ct_console *console;
+	struct ct_str line;
+};
+
+static enum ct_status open_files(ct_metrics_log *m, const char *run_dir, uint64_t resume_step, bool tensorboard)
+{
+	enum ct_status st;
+	char *folder;
+
+	CT_TRY_ALLOC(m->path = ct_path_join(run_dir, "metrics.jsonl"));
+	CT_TRY(ct__metrics_cut(m->path, resume_step, NULL));
+	m->fd = open(m->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (m->fd < 0)
+		return CT_FAIL(CT_IO, "cannot open %s: %m", m->path);
+	if (!tensorboard)
+		return CT_OK;
+	CT_TRY_ALLOC(folder = ct_path_join(run_dir, "tb"));
+	st = ct__tb_open(folder, resume_step, &m->tb);
+	ct_free(folder);
+	return st;
+}
+
+enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, const char *console,
+			       ct_metrics_log **out)
+{
+	enum ct_status st;
+	ct_metrics_log *m;
+
+	CT_TRY_ALLOC(m = CT_NEW(ct_metrics_log));
+	m->fd = -1;
+	CT_TRY_GOTO(open_files(m, run_dir, resume_step, tensorboard), st, fail);
+	CT_TRY_GOTO(ct__console_create(console, &m->console), st, fail);
+	*out = m;
+	return CT_OK;
+
+fail:
+	ct_metrics_close(m);
+	return st;
+}
+
+void ct_metrics_close(ct_metrics_log *m)
+{
+	if (!m)
+		return;
+	ct__console_destroy(m->console);
+	ct__tb_close(m->tb);
+	if (m->fd >= 0)
+		close(m->fd);
+	ct_str_release(&m->line);
+	ct_free(m->path);
+	ct_free(m);
+}
+
+static ct_json *new_object(const char *kind)
+{
+	ct_json *j = ct_json_object();
+
+	ct_json_set_i64(j, "v", 1);
+	ct_json_set_str(j, "kind", kind);
+	return j;
+}
+
+/* Takes j. One write a line: a crash tears the last one at most. */
+static enum ct_status put_line(ct_metrics_log *m, ct_json *j)
+{
+	enum ct_status st;
+
+	ct_str_clear(&m->line);
+	CT_TRY_GOTO(ct_json_dump(j, false, &m->line), st, out);
+	ct_str_add(&m->line, "\n");
+	CT_TRY_GOTO(ct_str_status(&m->line), st, out);
+	st = ct_fd_write_all(m->fd, m->line.s, m->line.len, m->path);
+out:
+	ct_json_destroy(j);
+	return st;
+}
+
+static enum ct_status put_scalars(ct_metrics_log *m, uint64_t step, const struct ct_tb_scalar *s, size_t n)
+{
+	return m->tb ? ct__tb_scalars(m->tb, step, s, n) : CT_OK;
+}
+
+enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields)
+{
+	ct_json_set_i64(fields, "v", 1);
+	ct_json_set_str(fields, "kind", "run");
+	return put_line(m, fields);
+}
+
+enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s)
+{
+	const struct ct_tb_scalar scalars[] = {
+		{"train/loss", s->loss},
+		{"train/lr", s->lr},
+		{"train/images_per_sec", s->images_per_sec},
+		{"time/data_ms", s->data_ms},
+		{"time/forward_ms", s->forward_ms},
+		{"time/backward_ms", s->backward_ms},
+		{"time/exposed_comm_ms", s->exposed_comm_ms},
+		{"time/optim_ms", s->optim_ms},
+		{"time/other_ms", s->other_ms},
+		{"train/grad_norm", s->grad_norm},
+	};
+	size_t n = CT_ARRAY_LEN(scalars) - (s->grad_norm < 0);
+	ct_json *j = new_object("step");
+
+	ct_json_set_i64(j, "step", (int64_t)s->step);
+	ct_json_set_i64(j, "epoch", s->epoch);
+	/* The key is the tag without its group. */
+	for (size_t i = 0; i < n; i++)
+		ct_json_set_f64(j, strchr(scalars[i].tag, '/') + 1, scalars[i].value);
+	CT_TRY(put_line(m, j));
+	CT_TRY(put_scalars(m, s->step, scalars, n));
+	if (!ct__console_is_live(m->console)) {
+		char rate[16];
+
+		ct__console_rate(s->images_per_sec, rate, sizeof(rate));
+		ct__console_say(m->console, "epoch %u  step %llu  loss %.4g  lr %.4g  %s img/s", s->epoch + 1,
+				(unsigned long long)s->step, s->loss, s->lr, rate);
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics *e)
+{
+	const struct ct_tb_scalar scalars[] = {{"epoch/train_loss", e->train_loss},
+					       {"epoch/seconds", e->seconds},
+					       {"epoch/bad_samples", (double)e->bad_samples}};
+	ct_json *j = new_object("epoch");
+	char span[16], timed[48] = "";
+
+	ct_json_set_i64(j, "epoch", e->epoch);
+	ct_json_set_i64(j, "step", (int64_t)e->step);
+	ct_json_set_f64(j, "train_loss", e->train_loss);
+	ct_json_set_i64(j, "images", (int64_t)e->images);
+	ct_json_set_i64(j, "timed_images", (int64_t)e->timed);
+	ct_json_set_f64(j, "seconds", e->seconds);
+	ct_json_set_i64(j, "bad_samples", (int64_t)e->bad_samples);
+	ct_json_set_str(j, "bound_by", e->bound_by);
+	ct_json_set_str(j, "verdict", e->verdict);
+	CT_TRY(put_line(m, j));
+	CT_TRY(put_scalars(m, e->step, scalars, CT_ARRAY_LEN(scalars)));
+	ct__console_span(e->seconds, span, sizeof(span));
+	if (e->timed < e->images)
+		snprintf(timed, sizeof(timed), ", the last %llu", (unsigned long long)e->timed);
+	ct__console_say(m->console, "epoch %u  step %llu  training loss %.4g  %llu images%s in %s", e->epoch + 1,
+			(unsigned long long)e->step, e->train_loss, (unsigned long long)e->images, timed, span);
+	if (e->bad_samples > 0)
+		ct__console_say(m->console, "epoch %u  %llu bad samples were replaced: see the logs", e->epoch + 1,
+				(unsigned long long)e->bad_samples);
+	if (e->verdict[0])
+		ct__console_say(m->console, "epoch %u  %s", e->epoch + 1, e->verdict);
+	return CT_OK;
+}
+
+enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *e)
+{
+	const struct ct_tb_scalar scalars[] = {{"eval/loss", e->loss}, {"eval/top1", e->top1}, {"eval/top5", e->top5}};
+	bool classes = e->top1 >= 0;
+	ct_json *j = new_object("eval");
+	char span[16], bad[48] = "";
+
+	ct_json_set_i64(j, "epoch", e->epoch);
+	ct_json_set_i64(j, "step", (int64_t)e->step);
+	ct_json_set_f64(j, "loss", e->loss);
+	ct_json_set_f64(j, "top1", classes ? e->top1 : NAN);
+	ct_json_set_f64(j, "top5", classes ? e->top5 : NAN);
+	ct_json_set_i64(j, "count", (int64_t)e->count);
+	ct_json_set_f64(j, "seconds", e->seconds);
+	ct_json_set_i64(j, "bad_samples", (int64_t)e->bad_samples);
+	CT_TRY(put_line(m, j));
+	CT_TRY(put_scalars(m, e->step, scalars, classes ? 3 : 1));
+	ct__console_span(e->seconds, span, sizeof(span));
+	if (e->bad_samples > 0)
+		snprintf(bad, sizeof(bad), ", %llu bad ones left out", (unsigned long long)e->bad_samples);
+	if (classes)
+		ct__console_say(
+			m->console,
+			"epoch %u  step %llu  evaluation loss %.4g  top1 %.4f  top5 %.4f  (%llu images in %s%s)",
+			e->epoch + 1, (unsigned long long)e->step, e->loss, e->top1, e->top5,
+			(unsigned long long)e->count, span, bad);
+	else
+		ct__console_say(m->console, "epoch %u  step %llu  evaluation loss %.4g  (%llu samples in %s%s)",
+				e->epoch + 1, (unsigned long long)e->step, e->loss, (unsigned long long)e->count, span,
+				bad);
+	return CT_OK;
+}
+
+/* The checkpoint has just been synced; so that the file holds its line whatever happens to the machine. */
+static enum ct_status sync_file(ct_metrics_log *m)
+{
+	/* A pipe or /dev/null in the file's place cannot be synced. */
+	if (fdatasync(m->fd) != 0 && errno != EINVAL && errno != EROFS)
+		return CT_FAIL(CT_IO, "cannot sync %s: %m", m->path);
+	return CT_OK;
+}
+
+enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds, uint64_t bytes)
+{
+	ct_json *j = new_object("checkpoint");
+
+	ct_json_set_i64(j, "step", (int64_t)step);
+	ct_json_set_str(j, "path", path);
+	ct_json_set_f64(j, "seconds", seconds);
+	ct_json_set_i64(j, "bytes", (int64_t)bytes);
+	CT_TRY(put_line(m, j));
+	return sync_file(m);
+}
+
+enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s)
+{
+	ct_json *j = new_object("end");
+
+	ct_json_set_str(j, "status", s->status);
+	ct_json_set_i64(j, "step", (int64_t)s->step);
+	ct_json_set_i64(j, "epoch", s->epoch);
+	ct_json_set_f64(j, "seconds", s->seconds);
+	ct_json_set_f64(j, "best_top1", s->best_top1 >= 0 ? s->best_top1 : NAN);
+	ct_json_set_str(j, "weights_digest", s->weights_digest);
+	ct_json_set_f64(j, "startup_seconds", s->startup_seconds);
+	ct_json_set_i64(j, "images", (int64_t)s->images);
+	ct_json_set_f64(j, "images_per_sec", s->images_per_sec);
+	ct_json_set_f64(j, "last_loss", s->last_loss);
+	CT_TRY(put_line(m, j));
+	CT_TRY(sync_file(m));
+	ct__console_summary(m->console, s);
+	return CT_OK;
+}
+
+void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double seconds)
+{
+	struct ct_error keep;
+	ct_json *j = new_object("end");
+
+	ct_error_save(&keep);
+	ct_json_set_str(j, "status", "failed");
+	ct_json_set_i64(j, "step", (int64_t)step);
+	ct_json_set_i64(j, "epoch", epoch);
+	ct_json_set_f64(j, "seconds", seconds);
+	ct_json_set_str(j, "error", ct_status_name(keep.status));
+	ct_json_set_str(j, "message", keep.message);
+	/* Where the disk is what failed, this line is lost too. */
+	if (put_line(m, j) < 0 || sync_file(m) < 0)
+		CT_DEBUG("the end of the run is not in metrics.jsonl: %s", ct_error_message());
+	(void)ct_error_restore(&keep);
+}
+
+void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p)
+{
+	ct__console_progress(m->console, p);
+}
+
+void ct_metrics_say(ct_metrics_log *m, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	ct__console_sayv(m->console, fmt, ap);
+	va_end(ap);
+}

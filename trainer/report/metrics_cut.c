@@ -1,0 +1,183 @@
+#define CT_LOG_COMPONENT "metrics"
+#include "trainer/report/metrics_cut_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#define CHUNK_BYTES ((size_t)256 << 10)
+#define MAX_LINE ((size_t)16 << 20)
+
+/* Reads `in` line by line and passes on what stays. */
+struct cutter {
+	const char *path, *temp;
+	int in, out; /* out < 0: only counting */
+	uint64_t step, n_dropped;
+	char *chunk;
+	struct ct_str kept; /* lines to be written */
+};
+
+static bool stays(const struct cutter *c, const char *line, size_t len)
+{
+	int64_t step = 0;
+	const ct_json *at;
+	ct_json *j;
+	bool ok;
+
+	if (ct_json_parse(line, len, c->path, &j) < 0) {
+		ct_error_clear();
+		return false;
+	}
+	at = ct_json_get(j, "step");
+	if (!at)
+		at = ct_json_get(j, "resumed_step");
+	ok = ct_json_is_object(j) && (!at || (ct_json_as_i64(at, &step) && (step < 0 || (uint64_t)step <= c->step)));
+	ct_json_destroy(j);
+	return ok;
+}
+
+static enum ct_status pass_on(struct cutter *c, const char *line, size_t len)
+{
+	if (!stays(c, line, len - 1)) {
+		c->n_dropped++;
+		return CT_OK;
+	}
+	if (c->out < 0)
+		return CT_OK;
+	ct_str_add_bytes(&c->kept, line, len);
+	CT_TRY(ct_str_status(&c->kept));
+	if (c->kept.len < CHUNK_BYTES)
+		return CT_OK;
+	CT_TRY(ct_fd_write_all(c->out, c->kept.s, c->kept.len, c->temp));
+	ct_str_clear(&c->kept);
+	return CT_OK;
+}
+
+/* Whole lines of `text`; returns the bytes used. */
+static enum ct_status pass_lines(struct cutter *c, const char *text, size_t len, size_t *used)
+{
+	const char *end;
+
+	*used = 0;
+	while ((end = memchr(text + *used, '\n', len - *used))) {
+		size_t n = (size_t)(end - text) - *used + 1;
+
+		CT_TRY(pass_on(c, text + *used, n));
+		*used += n;
+	}
+	return CT_OK;
+}
+
+static enum ct_status read_some(struct cutter *c, size_t *got)
+{
+	ssize_t n;
+
+	do
+		n = read(c->in, c->chunk, CHUNK_BYTES);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return CT_FAIL(CT_IO, "cannot read %s: %m", c->path);
+	*got = (size_t)n;
+	return CT_OK;
+}
+
+static enum ct_status run(struct cutter *c)
+{
+	struct ct_str pending = {0};
+	enum ct_status st;
+	size_t got = 0, used;
+
+	c->n_dropped = 0;
+	if (lseek(c->in, 0, SEEK_SET) != 0)
+		return CT_FAIL(CT_IO, "cannot rewind %s: %m", c->path);
+	do {
+		CT_TRY_GOTO(read_some(c, &got), st, out);
+		ct_str_add_bytes(&pending, c->chunk, got);
+		CT_TRY_GOTO(ct_str_status(&pending), st, out);
+		CT_TRY_GOTO(pass_lines(c, ct_str_text(&pending), pending.len, &used), st, out);
+		if (used > 0)
+			memmove(pending.s, pending.s + used, pending.len - used);
+		pending.len -= used;
+		if (pending.len > MAX_LINE) {
+			st = CT_FAIL(CT_DATA, "%s has a line of more than %zu bytes: it is no metrics file", c->path,
+				     MAX_LINE);
+			goto out;
+		}
+	} while (got > 0);
+	/* A torn last line. */
+	c->n_dropped += pending.len > 0;
+	if (c->out >= 0)
+		st = ct_fd_write_all(c->out, ct_str_text(&c->kept), c->kept.len, c->temp);
+out:
+	ct_str_release(&pending);
+	return st;
+}
+
+static enum ct_status rewrite(struct cutter *c)
+{
+	enum ct_status st;
+
+	c->out = open(c->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (c->out < 0)
+		return CT_FAIL(CT_IO, "cannot create %s: %m", c->temp);
+	st = run(c);
+	if (st == CT_OK && fsync(c->out) != 0)
+		st = CT_FAIL(CT_IO, "cannot sync %s: %m", c->temp);
+	if (close(c->out) != 0 && st == CT_OK)
+		st = CT_FAIL(CT_IO, "cannot close %s: %m", c->temp);
+	if (st == CT_OK && rename(c->temp, c->path) != 0)
+		st = CT_FAIL(CT_IO, "cannot replace %s: %m", c->path);
+	if (st < 0)
+		unlink(c->temp);
+	return st;
+}
+
+static enum ct_status cut(struct cutter *c)
+{
+	enum ct_status st = CT_NOMEM;
+	char *temp = NULL, *folder = NULL;
+
+	c->chunk = ct_realloc(NULL, CHUNK_BYTES, 1);
+	temp = ct_strfmt("%s.tmp", c->path);
+	folder = ct_path_dir(c->path);
+	if (!c->chunk || !temp || !folder)
+		goto out;
+	c->temp = temp;
+	CT_TRY_GOTO(run(c), st, out);
+	if (c->n_dropped > 0) {
+		CT_TRY_GOTO(rewrite(c), st, out);
+		CT_TRY_GOTO(ct_dir_sync(folder), st, out);
+	}
+out:
+	ct_str_release(&c->kept);
+	ct_free(c->chunk);
+	ct_free(folder);
+	ct_free(temp);
+	return st;
+}
+
+enum ct_status ct__metrics_cut(const char *path, uint64_t step, uint64_t *n_dropped)
+{
+	struct cutter c = {.path = path, .out = -1, .step = step};
+	enum ct_status st = CT_OK;
+
+	c.in = open(path, O_RDONLY | O_CLOEXEC);
+	if (c.in < 0 && errno != ENOENT)
+		return CT_FAIL(CT_IO, "cannot open %s: %m", path);
+	if (c.in >= 0) {
+		st = cut(&c);
+		close(c.in);
+	}
+	if (st == CT_OK && n_dropped)
+		*n_dropped = c.n_dropped;
+	if (st == CT_OK && c.n_dropped > 0)
+		CT_INFO("%s: %llu lines after step %llu or torn are cut off", path, (unsigned long long)c.n_dropped,
+			(unsigned long long)step);
+	return st;
+}
