@@ -40,7 +40,7 @@ static enum ct_status alloc_arena(ct_net *net, size_t elems, float **out, size_t
 {
 	void *p;
 
-	CT_TRY(ct_device_mem_alloc(net->engine->device, (elems ? elems : 1) * sizeof(float), &p));
+	CT_TRY(ct_device_mem_alloc(net->engine->device, (elems ? elems : 1) * sizeof(float), true, &p));
 	*out = p;
 	*counter += elems * sizeof(float);
 	return CT_OK;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/device/device.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -22,6 +23,7 @@ static enum ct_status cpu_open(int index, ct_device **out)
 	(void)index;
 	CT_TRY_ALLOC(d = CT_NEW(ct_device));
 	d->ops = &ct_device_cpu_ops;
+	d->caps = (struct ct_device_caps){.host_visible = true, .host_code = true};
 	*out = d;
 	return CT_OK;
 }
@@ -78,9 +80,11 @@ static enum ct_status cpu_info(ct_device *d, struct ct_device_info *out)
 	return CT_OK;
 }
 
-static enum ct_status cpu_mem_alloc(ct_device *d, size_t bytes, void **out)
+/* Always zeroed: fresh pages are, and cost nothing before they are used. */
+static enum ct_status cpu_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out)
 {
 	(void)d;
+	(void)zeroed;
 	CT_TRY_ALLOC(*out = ct_calloc_aligned(256, bytes));
 	return CT_OK;
 }
@@ -96,6 +100,21 @@ static enum ct_status cpu_copy(ct_device *d, void *dst, const void *src, size_t 
 	(void)d;
 	(void)s;
 	memcpy(dst, src, bytes);
+	return CT_OK;
+}
+
+static enum ct_status cpu_fill(ct_device *d, void *dst, int byte, size_t bytes, ct_stream *s)
+{
+	(void)d;
+	(void)s;
+	memset(dst, byte, bytes);
+	return CT_OK;
+}
+
+static enum ct_status cpu_sync(ct_device *d, int64_t deadline_ns)
+{
+	(void)d;
+	(void)deadline_ns;
 	return CT_OK;
 }
 
@@ -122,13 +141,37 @@ static enum ct_status cpu_stream_sync(ct_stream *s, int64_t deadline_ns)
 	return CT_OK;
 }
 
+static enum ct_status cpu_stream_wait_event(ct_stream *s, ct_event *e)
+{
+	(void)s;
+	(void)e;
+	return CT_OK;
+}
+
+static enum ct_status cpu_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes)
+{
+	enum ct_status st;
+
+	(void)s;
+	(void)bytes;
+	do {
+		st = fn(args);
+	} while (st == CT_INPROGRESS);
+	return st;
+}
+
+struct cpu_event {
+	ct_event base;
+	int64_t at_ns;
+};
+
 static enum ct_status cpu_event_create(ct_device *d, ct_event **out)
 {
-	ct_event *e;
+	struct cpu_event *e;
 
-	CT_TRY_ALLOC(e = CT_NEW(ct_event));
-	e->device = d;
-	*out = e;
+	CT_TRY_ALLOC(e = CT_NEW(struct cpu_event));
+	e->base.device = d;
+	*out = &e->base;
 	return CT_OK;
 }
 
@@ -139,14 +182,21 @@ static void cpu_event_destroy(ct_event *e)
 
 static enum ct_status cpu_event_record(ct_event *e, ct_stream *s)
 {
-	(void)e;
 	(void)s;
+	((struct cpu_event *)e)->at_ns = ct_now_ns();
 	return CT_OK;
 }
 
-static enum ct_status cpu_event_test(ct_event *e)
+static enum ct_status cpu_event_wait(ct_event *e, int64_t deadline_ns)
 {
 	(void)e;
+	(void)deadline_ns;
+	return CT_OK;
+}
+
+static enum ct_status cpu_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns)
+{
+	*ns = ((const struct cpu_event *)to)->at_ns - ((const struct cpu_event *)from)->at_ns;
 	return CT_OK;
 }
 
@@ -159,11 +209,16 @@ const struct ct_device_ops ct_device_cpu_ops = {
 	.mem_alloc = cpu_mem_alloc,
 	.mem_free = cpu_mem_free,
 	.copy = cpu_copy,
+	.fill = cpu_fill,
+	.sync = cpu_sync,
 	.stream_create = cpu_stream_create,
 	.stream_destroy = cpu_stream_destroy,
 	.stream_sync = cpu_stream_sync,
+	.stream_wait_event = cpu_stream_wait_event,
+	.stream_run = cpu_stream_run,
 	.event_create = cpu_event_create,
 	.event_destroy = cpu_event_destroy,
 	.event_record = cpu_event_record,
-	.event_test = cpu_event_test,
+	.event_wait = cpu_event_wait,
+	.event_elapsed = cpu_event_elapsed,
 };

@@ -98,9 +98,19 @@ enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out)
 	return d->ops->info(d, out);
 }
 
-enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, void **out)
+const struct ct_device_caps *ct_device_caps(const ct_device *d)
 {
-	return d->ops->mem_alloc(d, bytes, out);
+	return &d->caps;
+}
+
+const char *ct_device_kind(const ct_device *d)
+{
+	return d->ops->kind;
+}
+
+enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out)
+{
+	return d->ops->mem_alloc(d, bytes, zeroed, out);
 }
 
 void ct_device_mem_free(ct_device *d, void *p)
@@ -111,7 +121,8 @@ void ct_device_mem_free(ct_device *d, void *p)
 
 enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out)
 {
-	return d->ops->host_alloc ? d->ops->host_alloc(d, bytes, out) : ct_device_cpu_ops.mem_alloc(d, bytes, out);
+	return d->ops->host_alloc ? d->ops->host_alloc(d, bytes, out)
+				  : ct_device_cpu_ops.mem_alloc(d, bytes, true, out);
 }
 
 void ct_device_host_free(ct_device *d, void *p)
@@ -126,8 +137,19 @@ void ct_device_host_free(ct_device *d, void *p)
 
 enum ct_status ct_device_copy(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s)
 {
-	CT_ASSERT(!s || s->device == d);
+	CT_ASSERT(s->device == d);
 	return bytes ? d->ops->copy(d, dst, src, bytes, s) : CT_OK;
+}
+
+enum ct_status ct_device_fill(ct_device *d, void *dst, int byte, size_t bytes, ct_stream *s)
+{
+	CT_ASSERT(s->device == d);
+	return bytes ? d->ops->fill(d, dst, byte, bytes, s) : CT_OK;
+}
+
+enum ct_status ct_device_sync(ct_device *d, int64_t deadline_ns)
+{
+	return d->ops->sync(d, deadline_ns);
 }
 
 enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out)
@@ -141,9 +163,28 @@ void ct_stream_destroy(ct_stream *s)
 		s->device->ops->stream_destroy(s);
 }
 
+ct_device *ct_stream_device(const ct_stream *s)
+{
+	return s->device;
+}
+
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns)
 {
 	return s->device->ops->stream_sync(s, deadline_ns);
+}
+
+enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e)
+{
+	CT_ASSERT(e->device == s->device);
+	return s->device->ops->stream_wait_event(s, e);
+}
+
+enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes)
+{
+	CT_ASSERT(bytes <= CT_STREAM_ARGS_MAX);
+	if (!s->device->ops->stream_run)
+		return CT_FAIL(CT_UNSUPPORTED, "a %s device does not run functions of the host", s->device->ops->kind);
+	return s->device->ops->stream_run(s, fn, args, bytes);
 }
 
 enum ct_status ct_event_create(ct_device *d, ct_event **out)
@@ -163,7 +204,13 @@ enum ct_status ct_event_record(ct_event *e, ct_stream *s)
 	return e->device->ops->event_record(e, s);
 }
 
-enum ct_status ct_event_test(ct_event *e)
+enum ct_status ct_event_wait(ct_event *e, int64_t deadline_ns)
 {
-	return e->device->ops->event_test(e);
+	return e->device->ops->event_wait(e, deadline_ns);
+}
+
+enum ct_status ct_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns)
+{
+	CT_ASSERT(from->device == to->device);
+	return from->device->ops->event_elapsed(from, to, ns);
 }

@@ -1,5 +1,16 @@
-/* Devices, their memory, streams and events: no maths here. One table per kind; the CPU device is always there, its
- * streams run at once and its events are complete when recorded. Registry: the array at the end of device.c. */
+/* Devices, their memory, streams and events. There is no maths here. One table per kind of device; the registry is the array in
+ * device.c.
+ *
+ * Work is posted to a stream and runs in the order of the stream. On the CPU device posting is doing: the call returns when the work
+ * is done. On an asynchronous device (caps.async) it runs later, and the host learns of it only by a wait: ct_stream_sync,
+ * ct_event_wait, ct_device_sync. Two streams are ordered by an event: ct_event_record on one, ct_stream_wait_event on the other.
+ *
+ * Memory of ct_device_mem_alloc is device memory. The host must not read or write it unless caps.host_visible is set; it goes through
+ * ct_device_copy, ct_device_fill, or base/device/arena.h. Memory of ct_device_host_alloc is host memory that the device can read and
+ * write (pinned): the host must not touch it while posted work uses it.
+ *
+ * Errors of posted work come out of the next wait on the device, and then of every later wait and post: a device does not recover.
+ * One thread posts and waits. */
 #ifndef CT_BASE_DEVICE_DEVICE_H
 #define CT_BASE_DEVICE_DEVICE_H
 
@@ -12,53 +23,95 @@ typedef struct ct_stream ct_stream;
 typedef struct ct_event ct_event;
 
 struct ct_device_info {
-	char kind[16]; /* "cpu", "cuda" */
+	char kind[16]; /* "cpu", "cuda", "lazy" */
 	char name[96]; /* model name of the processor */
 	int index;
 	int n_cpus; /* CPUs this process may use (CPU device) */
 	uint64_t total_bytes, free_bytes;
 };
 
+struct ct_device_caps {
+	bool host_visible; /* the host may read and write device memory whenever no posted work uses it */
+	bool async;        /* posted work runs after the call has returned */
+	bool host_code;    /* work can be posted as a C function: ct_stream_run */
+};
+
+/* Work as a C function; args is a copy of what was posted. CT_INPROGRESS: not finished, for example because another rank is late; it
+ * is called again after other streams had a turn. Any error is the device's error from then on. */
+typedef enum ct_status (*ct_stream_fn)(const void *args);
+enum { CT_STREAM_ARGS_MAX = 192 }; /* bytes */
+
 struct ct_device_ops {
 	const char *kind;
 	/* How many there are; 0 with the reason in why when none can be used. */
 	int (*count)(char *why, size_t why_len);
-	enum ct_status (*open)(int index, ct_device **out);
+	enum ct_status (*open)(int index, ct_device **out); /* sets caps */
 	void (*close)(ct_device *d);
 	enum ct_status (*info)(ct_device *d, struct ct_device_info *out);
-	enum ct_status (*mem_alloc)(ct_device *d, size_t bytes, void **out); /* zeroed, 256-byte aligned */
+	/* 256-byte aligned. Not zeroed: the contents are undefined. */
+	enum ct_status (*mem_alloc)(ct_device *d, size_t bytes, bool zeroed, void **out);
 	void (*mem_free)(ct_device *d, void *p);
-	/* Pinned. Optional: NULL stands for the CPU's mem_alloc, host_free likewise. */
+	/* (optional) [the CPU's mem_alloc and mem_free] */
 	enum ct_status (*host_alloc)(ct_device *d, size_t bytes, void **out);
 	void (*host_free)(ct_device *d, void *p);
 	enum ct_status (*copy)(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s);
+	enum ct_status (*fill)(ct_device *d, void *dst, int byte, size_t bytes, ct_stream *s);
+	enum ct_status (*sync)(ct_device *d, int64_t deadline_ns);
 	enum ct_status (*stream_create)(ct_device *d, bool high_priority, ct_stream **out);
 	void (*stream_destroy)(ct_stream *s);
 	enum ct_status (*stream_sync)(ct_stream *s, int64_t deadline_ns);
+	enum ct_status (*stream_wait_event)(ct_stream *s, ct_event *e);
+	enum ct_status (*stream_run)(ct_stream *s, ct_stream_fn fn, const void *args,
+				     size_t bytes); /* (optional) [no host_code] */
 	enum ct_status (*event_create)(ct_device *d, ct_event **out);
 	void (*event_destroy)(ct_event *e);
 	enum ct_status (*event_record)(ct_event *e, ct_stream *s);
-	enum ct_status (*event_test)(ct_event *e); /* CT_OK or CT_INPROGRESS */
+	enum ct_status (*event_wait)(ct_event *e, int64_t deadline_ns);
+	enum ct_status (*event_elapsed)(const ct_event *from, const ct_event *to, int64_t *ns);
 };
 
-/* "cpu", "cuda" or "auto" (first kind with a device). An absent kind is CT_UNSUPPORTED with the reason and what there
- * is; any other word is CT_CONFIG. */
+/* "cpu", "cuda", "lazy" or "auto" (the first kind with a device; never lazy). An absent kind is CT_UNSUPPORTED with the reason and a
+ * list of what is available; any other word is CT_CONFIG. */
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out) CT_MUST_CHECK;
+/* All memory, streams and events of the device must have been given back. NULL is allowed. */
 void ct_device_close(ct_device *d);
 enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out) CT_MUST_CHECK;
-enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, void **out) CT_MUST_CHECK;
+const struct ct_device_caps *ct_device_caps(const ct_device *d);
+const char *ct_device_kind(const ct_device *d);
+
+/* 256-byte aligned; owned by the caller until ct_device_mem_free. Device memory is undefined unless `zeroed`; host memory is zeroed.
+ * Freeing waits for posted work that uses the memory where the device needs that. */
+enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out) CT_MUST_CHECK;
 void ct_device_mem_free(ct_device *d, void *p);
 enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out) CT_MUST_CHECK;
 void ct_device_host_free(ct_device *d, void *p);
+
+/* Post to s. dst and src are device memory or memory of ct_device_host_alloc, in any combination, and do not overlap. */
 enum ct_status ct_device_copy(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s) CT_MUST_CHECK;
+enum ct_status ct_device_fill(ct_device *d, void *dst, int byte, size_t bytes, ct_stream *s) CT_MUST_CHECK;
+/* Waits until all posted work of all streams is done. deadline_ns is on the ct_now_ns clock, CT_FOREVER for none; CT_TIMEOUT after
+ * it. The same for the waits below. */
+enum ct_status ct_device_sync(ct_device *d, int64_t deadline_ns) CT_MUST_CHECK;
+
 enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out) CT_MUST_CHECK;
 void ct_stream_destroy(ct_stream *s);
+ct_device *ct_stream_device(const ct_stream *s);
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
+/* What is posted to s from now on runs after the work that e was last recorded behind. The host does not wait. */
+enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e) CT_MUST_CHECK;
+/* Posts fn(copy of args [bytes <= CT_STREAM_ARGS_MAX]). CT_UNSUPPORTED on a device without caps.host_code. On the CPU the status is
+ * that of fn, which is called until it has finished. */
+enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes) CT_MUST_CHECK;
+
 enum ct_status ct_event_create(ct_device *d, ct_event **out) CT_MUST_CHECK;
 void ct_event_destroy(ct_event *e);
+/* Replaces what was recorded before. An event that was never recorded counts as done. */
 enum ct_status ct_event_record(ct_event *e, ct_stream *s) CT_MUST_CHECK;
-enum ct_status ct_event_test(ct_event *e) CT_MUST_CHECK;
-/* Walks the registry, then the kinds that only other builds have, for `ctrain info`: false past the end. */
+enum ct_status ct_event_wait(ct_event *e, int64_t deadline_ns) CT_MUST_CHECK;
+/* Nanoseconds between the moments at which two events were reached; both must have been waited for. */
+enum ct_status ct_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns) CT_MUST_CHECK;
+
+/* Walks the registry, then the kinds that only other builds have, for `ctrain info`: false after the last. */
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len);
 
 /* The back ends, for the registry in device.c. */
@@ -67,6 +120,7 @@ extern const struct ct_device_ops ct_device_cpu_ops;
 /* First member of every back end's own struct. */
 struct ct_device {
 	const struct ct_device_ops *ops;
+	struct ct_device_caps caps;
 };
 struct ct_stream {
 	ct_device *device;

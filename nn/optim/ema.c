@@ -17,7 +17,7 @@ static enum ct_status copy_of(ct_device *d, const float *x, size_t n, float **ou
 {
 	void *p;
 
-	CT_TRY(ct_device_mem_alloc(d, (n ? n : 1) * sizeof(float), &p));
+	CT_TRY(ct_device_mem_alloc(d, (n ? n : 1) * sizeof(float), true, &p));
 	memcpy(p, x, n * sizeof(float));
 	*out = p;
 	return CT_OK;

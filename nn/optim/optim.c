@@ -78,7 +78,7 @@ static enum ct_status alloc_optim(ct_optim *o)
 	CT_TRY_ALLOC(o->segments = CT_NEW_ARRAY(struct segment, (size_t)o->net->n_slices));
 	for (int i = 0; i < o->n_states; i++) {
 		void *p;
-		CT_TRY(ct_device_mem_alloc(o->net->engine->device, bytes, &p));
+		CT_TRY(ct_device_mem_alloc(o->net->engine->device, bytes, true, &p));
 		o->state[i] = p;
 	}
 	return CT_OK;

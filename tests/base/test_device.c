@@ -71,7 +71,7 @@ static void test_cpu(void **state)
 	assert_true(info.name[0] && info.n_cpus >= 1);
 	assert_true(info.total_bytes > 0 && info.free_bytes > 0 && info.free_bytes <= info.total_bytes);
 
-	assert_ok(ct_device_mem_alloc(d, 1000, &p));
+	assert_ok(ct_device_mem_alloc(d, 1000, true, &p));
 	a = p;
 	assert_ok(ct_device_host_alloc(d, 1000, &p));
 	b = p;
@@ -83,10 +83,13 @@ static void test_cpu(void **state)
 	memset(b, 9, 1000);
 	assert_ok(ct_device_copy(d, a, b, 1000, s));
 	assert_ok(ct_event_record(e, s));
-	assert_ok(ct_event_test(e));
+	assert_ok(ct_event_wait(e, CT_FOREVER));
+	assert_ok(ct_stream_wait_event(s, e));
 	assert_ok(ct_stream_sync(s, CT_FOREVER));
 	assert_memory_equal(a, b, 1000);
-	assert_ok(ct_device_copy(d, NULL, NULL, 0, NULL));
+	assert_ok(ct_device_fill(d, a, 7, 1000, s));
+	assert_int_equal(a[0] & a[999], 7);
+	assert_ok(ct_device_copy(d, NULL, NULL, 0, s));
 	ct_event_destroy(e);
 	ct_event_destroy(NULL);
 	ct_stream_destroy(s);
@@ -95,7 +98,7 @@ static void test_cpu(void **state)
 	ct_device_mem_free(d, a);
 	ct_device_mem_free(d, NULL);
 	ct_mem_fail_after(1);
-	assert_int_equal(ct_device_mem_alloc(d, 8, &p), CT_NOMEM);
+	assert_int_equal(ct_device_mem_alloc(d, 8, false, &p), CT_NOMEM);
 	ct_device_close(d);
 }
 
