@@ -84,7 +84,7 @@ static enum ct_status parse_int(const char *s, const char *key, int min, int *ou
 	int64_t v;
 
 	if (ct_parse_i64(s, &v) < 0 || v < min || v > INT32_MAX)
-		return CT_FAIL(CT_CONFIG, "%s=%s is not a whole number of at least %d", key, s, min);
+		return CT_FAIL(CT_CONFIG, "%s=%s is not an integer of at least %d", key, s, min);
 	*out = (int)v;
 	return CT_OK;
 }

@@ -56,6 +56,8 @@ struct ct_section {
 };
 
 size_t ct__key_count(void);
+/* Name of a condition (ct_key.only) that many keys have in common; NULL past the end. */
+const char *ct__only_group_at(size_t i, const char **only);
 const struct ct_key *ct__key_at(size_t i);
 /* SIZE_MAX when there is none. A key with parts (data.train beside data.train.size) is also found as data.train.path. */
 size_t ct__key_index(const char *name);
@@ -117,7 +119,7 @@ bool ct__key_applies(const struct ct_key *k, const struct ct_config *c);
 /* As YAML (quoted where needed) or, raw, for ct_config_lines. */
 void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml, struct ct_str *out);
 void ct__key_release(const struct ct_key *k, struct ct_config *c);
-/* "a whole number from 1 to 64", "one of sgd, adamw" ... */
+/* "integer from 1 to 64", "one of sgd, adamw" ... */
 void ct__key_describe(const struct ct_key *k, struct ct_str *out);
 void ct__key_add_range(const struct ct_key *k, struct ct_str *out); /* "above 0 to 1" */
 void ct__str_list_release(struct ct_str_list *l);

@@ -9,30 +9,30 @@ static const char intro[] =
 	"\n"
 	"<!-- Written by `ctrain config docs > docs/CONFIG.md`; a test compares. Change trainer/config/schema.c instead. -->\n"
 	"\n"
-	"A run is described by one YAML file: `ctrain CONFIG.yaml`. `ctrain check CONFIG.yaml` reports everything that is\n"
-	"wrong with it in one go, `ctrain config dump CONFIG.yaml --origins` shows every value and where it came from,\n"
-	"`ctrain help KEY` explains one key.\n"
+	"One YAML file describes a run: `ctrain CONFIG.yaml`. `ctrain check CONFIG.yaml` reports all mistakes in it at once,\n"
+	"`ctrain config dump CONFIG.yaml --origins` shows every value and where it came from, and `ctrain help KEY` explains\n"
+	"one key.\n"
 	"\n"
 	"**Precedence:** command line (`KEY=VALUE`, options such as `--procs`) > environment > file > default. Any key can be\n"
 	"set on the command line: `ctrain configs/mnist_ddp.yaml optim.lr=0.1 model.hidden=[256,128]`.\n"
 	"\n"
-	"**Inheritance:** `base: other.yaml` at the top of a file takes over all of the other file (path relative to this one);\n"
-	"keys of this file win.\n"
+	"**Inheritance:** `base: other.yaml` includes another file. Its path is relative to this file. Keys of this file override\n"
+	"those of the other one.\n"
 	"\n"
-	"**Types** come from this table, never from the look of a value: `1e-4` is a number, `no` in a text is the text. True\n"
-	"and false are written `true` and `false`. Sizes and times take a number in the unit of the key, or `512KiB`, `4MiB`,\n"
-	"`1GiB`, `500ms`, `30s`, `10min`, `1h`. Relative paths start at the folder in which ctrain is started.\n"
+	"**Types** come from these tables, not from the form of the value: `1e-4` is a number, and `no` in a string key is the\n"
+	"string \"no\". Booleans are `true` and `false`. Sizes and times are a number in the unit of the key, or a number with a\n"
+	"unit: `512KiB`, `4MiB`, `1GiB`, `500ms`, `30s`, `10min`, `1h`. Paths are relative to the current directory.\n"
 	"\n"
-	"**Keys that exclude each other** (`batch.global` and `batch.per_rank`): the one from the higher source stays; both in\n"
-	"one source are an error. The same holds for keys that belong to another model, data set, optimizer or schedule than\n"
-	"the chosen one.\n"
+	"**Keys that exclude each other** (such as `batch.global` and `batch.per_rank`): the key from the source with the higher\n"
+	"precedence is used, and both in the same source are an error. The same rule applies to keys that belong to another\n"
+	"model, data set, optimizer or schedule than the selected one.\n"
 	"\n"
 	"**YAML:** one document of at most 1 MiB in UTF-8; anchors and aliases work, tags and merge keys (`<<`) are refused.\n"
 	"\n"
-	"Editors complete and check keys with [config.schema.json](config.schema.json): begin a file with\n"
+	"**Editors** complete and check keys with [config.schema.json](config.schema.json). Start the file with\n"
 	"`# yaml-language-server: $schema=PATH/TO/docs/config.schema.json`.\n";
 
-/* With the characters that mean something in a Markdown table escaped. */
+/* Escapes the characters that have a meaning in a Markdown table. */
 static void add_cell(struct ct_str *out, const char *text)
 {
 	for (; *text; text++) {
@@ -55,6 +55,39 @@ static void add_default(const struct ct_key *k, struct ct_str *out, const char *
 		ct_str_add(out, "empty");
 }
 
+/* "data.name `mnist`, `idx`" from "data.name=mnist|idx". */
+static void add_condition(const char *only, struct ct_str *out)
+{
+	const char *eq = strchr(only, '=');
+
+	ct_str_addf(out, "`%.*s` ", (int)(eq - only), only);
+	for (const char *s = eq + 1; *s; s += strcspn(s, "|"), s += *s == '|')
+		ct_str_addf(out, "%s`%.*s`", s > eq + 1 ? ", " : "", (int)strcspn(s, "|"), s);
+}
+
+static void add_groups(struct ct_str *out)
+{
+	const char *name, *only;
+
+	ct_str_add(out, "\n**Groups** that the tables refer to:\n\n");
+	for (size_t i = 0; (name = ct__only_group_at(i, &only)); i++) {
+		ct_str_addf(out, "- %s: ", name);
+		add_condition(only, out);
+		ct_str_add(out, "\n");
+	}
+}
+
+static const char *group_of(const char *condition)
+{
+	const char *name, *only;
+
+	for (size_t i = 0; (name = ct__only_group_at(i, &only)); i++) {
+		if (strcmp(only, condition) == 0)
+			return name;
+	}
+	return NULL;
+}
+
 static void add_row(const struct ct_key *k, struct ct_str *out)
 {
 	struct ct_str b = {0};
@@ -66,12 +99,11 @@ static void add_row(const struct ct_key *k, struct ct_str *out)
 	add_default(k, out, "`");
 	ct_str_add(out, " | ");
 	add_cell(out, k->doc);
-	if (k->only) {
-		const char *eq = strchr(k->only, '=');
-
-		ct_str_addf(out, " *Only with `%.*s` ", (int)(eq - k->only), k->only);
-		for (const char *s = eq + 1; *s; s += strcspn(s, "|"), s += *s == '|')
-			ct_str_addf(out, "%s`%.*s`", s > eq + 1 ? ", " : "", (int)strcspn(s, "|"), s);
+	if (k->only && group_of(k->only)) {
+		ct_str_addf(out, " *Only for %s.*", group_of(k->only));
+	} else if (k->only) {
+		ct_str_add(out, " *Only with ");
+		add_condition(k->only, out);
 		ct_str_add(out, ".*");
 	}
 	if (k->env)
@@ -80,7 +112,7 @@ static void add_row(const struct ct_key *k, struct ct_str *out)
 	ct_str_release(&b);
 }
 
-/* The longest that holds the key. */
+/* The innermost section that contains the key. */
 static const struct ct_section *section_of(const struct ct_key *k)
 {
 	const struct ct_section *s, *best = NULL;
@@ -100,6 +132,7 @@ enum ct_status ct_config_docs(struct ct_str *out)
 	bool first = true;
 
 	ct_str_add(out, intro);
+	add_groups(out);
 	for (size_t i = 0; i < ct__key_count(); i++) {
 		const struct ct_key *k = ct__key_at(i);
 		const struct ct_section *s = section_of(k);
@@ -108,7 +141,7 @@ enum ct_status ct_config_docs(struct ct_str *out)
 			if (s)
 				ct_str_addf(out, "\n## %s\n\n%s\n", s->name, s->doc);
 			else
-				ct_str_add(out, "\n## On the top level\n");
+				ct_str_add(out, "\n## Top level\n");
 			ct_str_add(out, "\n| key | values | default | meaning |\n| --- | --- | --- | --- |\n");
 		}
 		add_row(k, out);
@@ -165,8 +198,8 @@ static void set_bound(ct_json *j, const struct ct_key *k, const char *name, doub
 
 static ct_json *number_schema(const struct ct_key *k)
 {
-	bool whole = k->type == CT_KEY_INT || k->type == CT_KEY_INTS || k->type == CT_KEY_SIZES;
-	ct_json *j = type_schema(whole ? "integer" : "number");
+	bool integer = k->type == CT_KEY_INT || k->type == CT_KEY_INTS || k->type == CT_KEY_SIZES;
+	ct_json *j = type_schema(integer ? "integer" : "number");
 
 	set_bound(j, k, k->flags & CT_KEY_OPEN_LO ? "exclusiveMinimum" : "minimum", k->lo);
 	set_bound(j, k, k->flags & CT_KEY_OPEN_HI ? "exclusiveMaximum" : "maximum", k->hi);
@@ -208,7 +241,7 @@ static ct_json *sizes_schema(const struct ct_key *k)
 	return either(number_schema(k), list);
 }
 
-/* JSON Schema's string type is stricter than our reader, which takes `7` or `no` in a text field: hence the second types. */
+/* Our reader accepts `7` or `no` for a string key, JSON Schema's string type does not: hence the additional types. */
 static ct_json *value_schema(const struct ct_key *k)
 {
 	ct_json *j, *item;
@@ -283,7 +316,7 @@ static ct_json *key_schema(const struct ct_key *k)
 
 static ct_json *properties(const char *prefix);
 
-/* As a group: the key itself and those below it. */
+/* The key itself and the keys below it, as an object. */
 static void add_parts(const struct ct_key *k, ct_json *j)
 {
 	struct ct_str prefix = {0};

@@ -34,16 +34,16 @@ void ct__key_add_range(const struct ct_key *k, struct ct_str *out)
 void ct__key_describe(const struct ct_key *k, struct ct_str *out)
 {
 	static const char *const kinds[] = {
-		[CT_KEY_INT] = "whole number",
+		[CT_KEY_INT] = "integer",
 		[CT_KEY_FLOAT] = "number",
 		[CT_KEY_MIB] = "number of MiB (or 512KiB, 4MiB, 1GiB)",
 		[CT_KEY_SECONDS] = "number of seconds (or 500ms, 30s, 10min, 1h)",
 		[CT_KEY_BOOL] = "true or false",
-		[CT_KEY_STR] = "text",
-		[CT_KEY_INTS] = "list of whole numbers",
+		[CT_KEY_STR] = "string",
+		[CT_KEY_INTS] = "list of integers",
 		[CT_KEY_FLOATS] = "list of numbers",
-		[CT_KEY_STRS] = "list of texts",
-		[CT_KEY_SIZES] = "whole number",
+		[CT_KEY_STRS] = "list of strings",
+		[CT_KEY_SIZES] = "integer",
 	};
 	char word[64];
 
@@ -51,7 +51,7 @@ void ct__key_describe(const struct ct_key *k, struct ct_str *out)
 		for (size_t i = 0; ct__choice_at(k->choices, i, word, sizeof(word)); i++)
 			ct_str_addf(out, "%s%s", i > 0 ? ", " : "", word);
 		if (k->flags & CT_KEY_OTHERS)
-			ct_str_add(out, " or another text");
+			ct_str_add(out, " or another string");
 		return;
 	}
 	ct_str_add(out, kinds[k->type]);

@@ -79,7 +79,7 @@ static int64_t read_int(struct setter *t, const struct ct_yaml_node *v)
 		return CT_CFG_AUTO;
 	if (strlen(v->text) == v->len && ct_parse_i64(v->text, &x) == CT_OK) {
 		if (digits[0] == '0' && digits[1])
-			complain(t, v, "starts with 0: write it without, octal numbers are not known here");
+			complain(t, v, "starts with 0: remove the leading 0 (octal numbers are not supported)");
 		else
 			in_range(t, v, (double)x);
 		return x;
@@ -88,7 +88,7 @@ static int64_t read_int(struct setter *t, const struct ct_yaml_node *v)
 		ct_str_add(&b, " or auto");
 	if (ct_parse_f64(v->text, &f) == CT_OK && f == floor(f) && fabs(f) < 1e15)
 		ct_str_addf(&b, "; write %.0f", f);
-	complain(t, v, "is not a whole number%s", ct_str_text(&b));
+	complain(t, v, "is not an integer%s", ct_str_text(&b));
 	ct_str_release(&b);
 	return 0;
 }
@@ -263,7 +263,7 @@ static bool is_scalar(struct setter *t, const struct ct_yaml_node *v)
 		return true;
 	ct__key_describe(t->k, &b);
 	if (v->kind == CT_YAML_SCALAR && t->k->type == CT_KEY_STR && !t->k->choices)
-		complain(t, v, "is no value: write a text (in quotes when it is empty), or leave the key out");
+		complain(t, v, "is not a value: write a string (\"\" for an empty one), or remove the key");
 	else if (v->kind == CT_YAML_SCALAR)
 		complain(t, v, "is no value: write %s, or leave the key out", ct_str_text(&b));
 	else
