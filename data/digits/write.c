@@ -14,6 +14,7 @@
 #define CHUNK 256
 #define MAX_SAMPLES 10000000u
 #define MAX_THREADS 256
+#define COMMENT "drawn by ctrain data digits"
 #define TEST_FIRST 0x80000000u /* sample numbers of the test set, apart from any training set's */
 
 struct split {
@@ -64,13 +65,61 @@ static void draw_all(struct split *s, int n_threads)
 		ct_thread_join(&threads[i]);
 }
 
+static enum ct_status refuse(const struct ct_digits_opts *opts, const char *path, bool written)
+{
+	(void)CT_FAIL(CT_USAGE, "%s exists and was not drawn by ctrain, it may be real data; nothing was written",
+		      path);
+	if (written)
+		ct_error_hint("draw into another directory (--out DIR), or replace the files of %s with --force",
+			      opts->dir);
+	else
+		ct_error_hint("draw into another directory (--out DIR), or move this file away: it would be read "
+			      "instead of a drawn one");
+	return CT_USAGE;
+}
+
+/* All spellings of a file that the reader of MNIST accepts; only the last one is ever written. */
+static enum ct_status check_target(const struct ct_digits_opts *opts, const char *split, const char *what,
+				   const char *idx)
+{
+	static const struct {
+		const char *separator, *suffix;
+		bool written;
+	} spellings[] = {{"-", "", false}, {".", "", false}, {".", ".gz", false}, {"-", ".gz", true}};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(spellings); i++) {
+		bool written = spellings[i].written;
+		enum ct_status st = CT_OK;
+		char *path;
+
+		CT_TRY_ALLOC(path = ct_strfmt("%s/%s-%s%s%s-ubyte%s", opts->dir, split, what, spellings[i].separator,
+					      idx, spellings[i].suffix));
+		if (ct_file_exists(path) && !(written && (opts->force || ct_deflate_has_comment(path, COMMENT))))
+			st = refuse(opts, path, written);
+		ct_free(path);
+		CT_TRY(st);
+	}
+	return CT_OK;
+}
+
+static enum ct_status check_targets(const struct ct_digits_opts *opts)
+{
+	static const char *const splits[] = {"train", "t10k"};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(splits); i++) {
+		CT_TRY(check_target(opts, splits[i], "images", "idx3"));
+		CT_TRY(check_target(opts, splits[i], "labels", "idx1"));
+	}
+	return CT_OK;
+}
+
 static enum ct_status write_one(const char *dir, const char *split, const char *what, const uint8_t *data, size_t n)
 {
 	enum ct_status st;
 	char *path;
 
 	CT_TRY_ALLOC(path = ct_strfmt("%s/%s-%s-ubyte.gz", dir, split, what));
-	st = ct_deflate_write(path, data, n);
+	st = ct_deflate_write(path, data, n, COMMENT);
 	ct_free(path);
 	return st;
 }
@@ -111,6 +160,7 @@ enum ct_status ct_digits_write(const struct ct_digits_opts *opts)
 			       opts->n_test, MAX_SAMPLES);
 	if (n_threads > MAX_THREADS)
 		n_threads = MAX_THREADS;
+	CT_TRY(check_targets(opts));
 	CT_TRY(ct_dir_make(opts->dir));
 	CT_TRY(write_split(opts, "train", opts->n_train, 0, n_threads));
 	CT_TRY(write_split(opts, "t10k", opts->n_test, TEST_FIRST, n_threads));

@@ -17,6 +17,10 @@
 #define MAX_RATIO 1032 /* deflate: 258 bytes from 2 bits */
 #define MAX_MEMBER_HEADER ((size_t)1 << 20)
 #define TRAILER_BYTES 8
+/* RFC 1952: the fixed part of a member's header, and the byte and bit that announce a comment after it. */
+#define GZIP_HEADER_BYTES 10
+#define GZIP_FLAGS 3
+#define GZIP_HAS_COMMENT 0x10
 
 struct ct_inflate {
 	char *name;
@@ -330,7 +334,18 @@ enum ct_status ct_inflate_body(ct_inflate *f, void *dst, size_t n, uint32_t *crc
 	return st;
 }
 
-enum ct_status ct_deflate_write(const char *path, const void *data, size_t n)
+/* Inserts the comment after the fixed part of the gzip header in p; p has room for it after its n bytes. */
+static size_t insert_comment(uint8_t *p, size_t n, const char *comment)
+{
+	size_t len = strlen(comment) + 1;
+
+	memmove(p + GZIP_HEADER_BYTES + len, p + GZIP_HEADER_BYTES, n - GZIP_HEADER_BYTES);
+	memcpy(p + GZIP_HEADER_BYTES, comment, len);
+	p[GZIP_FLAGS] = GZIP_HAS_COMMENT;
+	return n + len;
+}
+
+enum ct_status ct_deflate_write(const char *path, const void *data, size_t n, const char *comment)
 {
 	struct libdeflate_compressor *c = libdeflate_alloc_compressor(6);
 	enum ct_status st = CT_NOMEM;
@@ -340,15 +355,37 @@ enum ct_status ct_deflate_write(const char *path, const void *data, size_t n)
 	if (!c)
 		return CT_FAIL(CT_NOMEM, "out of memory: cannot compress %s", path);
 	room = libdeflate_gzip_compress_bound(c, n);
-	out = ct_realloc(NULL, room, 1);
+	out = ct_realloc(NULL, room + (comment ? strlen(comment) + 1 : 0), 1);
 	if (!out)
 		goto done_compressor;
 	made = libdeflate_gzip_compress(c, data, n, out, room);
+	if (made && comment)
+		made = insert_comment(out, made, comment);
 	st = made ? ct_file_replace(path, out, made) : CT_FAIL(CT_BUG, "%s: compressed data exceed their bound", path);
 	ct_free(out);
 done_compressor:
 	libdeflate_free_compressor(c);
 	return st;
+}
+
+bool ct_deflate_has_comment(const char *path, const char *comment)
+{
+	size_t len = strlen(comment) + 1;
+	uint8_t header[GZIP_HEADER_BYTES + 256];
+	ct_inflate *f;
+	bool same;
+
+	CT_ASSERT(len <= 256);
+	if (ct_inflate_open(path, &f) < 0) {
+		ct_error_clear();
+		return false;
+	}
+	same = f->gzip && f->size >= GZIP_HEADER_BYTES + len &&
+	       read_at(f, header, GZIP_HEADER_BYTES + len, 0) == CT_OK && header[GZIP_FLAGS] == GZIP_HAS_COMMENT &&
+	       memcmp(header + GZIP_HEADER_BYTES, comment, len) == 0;
+	ct_error_clear();
+	ct_inflate_close(f);
+	return same;
 }
 
 uint32_t ct_crc32(uint32_t crc, const void *data, size_t n)

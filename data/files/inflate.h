@@ -31,8 +31,12 @@ enum ct_status ct_inflate_peek(ct_inflate *f, void *dst, size_t n, size_t *got) 
  * members are verified. Bytes after the last member that are not zero are warned about. */
 enum ct_status ct_inflate_body(ct_inflate *f, void *dst, size_t n, uint32_t *crc) CT_MUST_CHECK;
 
-/* Writes data as one gzip member (level 6, no name, time 0: the same bytes every time) with ct_file_replace. */
-enum ct_status ct_deflate_write(const char *path, const void *data, size_t n) CT_MUST_CHECK;
+/* Writes data as one gzip member (level 6, no name, time 0: the same bytes every time) with ct_file_replace. `comment`
+ * (may be NULL; Latin-1, as RFC 1952 demands) is stored in the gzip header. */
+enum ct_status ct_deflate_write(const char *path, const void *data, size_t n, const char *comment) CT_MUST_CHECK;
+/* Whether the file at path begins with a gzip header as ct_deflate_write writes it with this comment. Anything else is
+ * false, a directory or an unreadable file included. */
+bool ct_deflate_has_comment(const char *path, const char *comment);
 
 /* CRC-32 (of gzip and zlib), going on from crc; 0 to start. */
 uint32_t ct_crc32(uint32_t crc, const void *data, size_t n);

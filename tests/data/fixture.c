@@ -76,7 +76,7 @@ struct bytes gzip(struct bytes a)
 	char *dir = temp_dir(), *path = ct_path_join(dir, "x.gz"), *data;
 	struct bytes b = {0};
 
-	assert_ok(ct_deflate_write(path, a.p, a.n));
+	assert_ok(ct_deflate_write(path, a.p, a.n, NULL));
 	assert_ok(ct_file_read(path, (size_t)1 << 30, &data, &b.n));
 	b.p = (uint8_t *)data;
 	ct_free(path);

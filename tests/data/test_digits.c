@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "data/digits/digits.h"
+#include "data/files/inflate.h"
 
 enum { PIXELS = 784 };
 
@@ -166,11 +167,65 @@ static void test_bad_options(void **state)
 	temp_dir_remove(dir);
 }
 
+static void check_refused(const struct ct_digits_opts *o, const char *file, const char *hint)
+{
+	char *path = ct_path_join(o->dir, file), **names;
+	size_t n;
+
+	assert_ok(ct_dir_make(o->dir));
+	assert_ok(ct_file_replace(path, "precious", 8));
+	assert_int_equal(ct_digits_write(o), CT_USAGE);
+	assert_non_null(strstr(ct_error_message(), path));
+	assert_non_null(strstr(ct_error_hint_text(), hint));
+	ct_error_clear();
+	assert_ok(ct_dir_list(o->dir, &names, &n));
+	assert_int_equal(n, 1); /* the file alone: nothing was written */
+	ct_dir_list_free(names, n);
+	assert_ok(ct_dir_remove(o->dir));
+	ct_free(path);
+}
+
+/* A file that was not drawn is never replaced, whichever of the set's names it has. A drawn one is. */
+static void test_real_data(void **state)
+{
+	char *dir = temp_dir(), *sub = ct_path_join(dir, "m"), *first = ct_path_join(sub, files[0]), *data;
+	struct ct_digits_opts o = {.dir = sub, .n_train = 20, .n_test = 10, .seed = 1};
+	size_t n;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(files); i++)
+		check_refused(&o, files[i], "--force");
+	check_refused(&o, "t10k-labels-idx1-ubyte", "move this file away");
+	check_refused(&o, "train-images.idx3-ubyte", "move this file away");
+	o.force = true;
+	check_refused(&o, "train-images.idx3-ubyte.gz", "move this file away");
+	/* --force replaces what has the name of a file to write. */
+	assert_ok(ct_dir_make(sub));
+	assert_ok(ct_file_replace(first, "precious", 8));
+	assert_ok(ct_digits_write(&o));
+	/* Half a drawn set is completed, a complete one is replaced. */
+	o.force = false;
+	assert_ok(ct_digits_write(&o));
+	assert_ok(ct_file_read(first, 1 << 20, &data, &n));
+	assert_true(n > 8 && memcmp(data, "\x1f\x8b", 2) == 0);
+	/* The comment is in the header of a valid gzip file and survives no other compressor. */
+	assert_true(ct_deflate_has_comment(first, "drawn by ctrain data digits"));
+	assert_false(ct_deflate_has_comment(first, "drawn by ctrain data"));
+	assert_false(ct_deflate_has_comment(sub, "drawn by ctrain data digits"));
+	assert_ok(ct_file_replace(first, data, 30));
+	assert_false(ct_deflate_has_comment(first, "drawn by ctrain data digits"));
+	assert_int_equal(ct_digits_write(&o), CT_USAGE);
+	ct_free(data);
+	ct_free(first);
+	ct_free(sub);
+	temp_dir_remove(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_threads),   cmocka_unit_test(test_golden),      cmocka_unit_test(test_ink),
-		cmocka_unit_test(test_read_back), cmocka_unit_test(test_bad_options),
+		cmocka_unit_test(test_read_back), cmocka_unit_test(test_bad_options), cmocka_unit_test(test_real_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -223,7 +223,7 @@ static void test_files(void **state)
 
 	(void)state;
 	assert_ok(ct_file_replace(plain, a.p, a.n));
-	assert_ok(ct_deflate_write(packed, a.p, a.n));
+	assert_ok(ct_deflate_write(packed, a.p, a.n, NULL));
 	for (int i = 0; i < 2; i++) {
 		assert_ok(ct_inflate_open(paths[i], &f));
 		assert_string_equal(ct_inflate_name(f), paths[i]);

@@ -19,7 +19,7 @@ struct ct_cli {
 	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
 	const char *config, *top;
-	bool json, origins, seekable;
+	bool json, origins, seekable, force;
 	int argc; /* the whole line again, for starting workers */
 	char **argv;
 };

@@ -85,6 +85,8 @@ static const struct ct_option options[] = {
 	{"seed", "N", CT_OPT_DIGITS, CT_OPTION_TEXT, NULL, FIELD(seed), "another set of drawings (1)"},
 	{"train", "N", CT_OPT_DIGITS, CT_OPTION_TEXT, NULL, FIELD(train_count), "training images (60000)"},
 	{"test", "N", CT_OPT_DIGITS, CT_OPTION_TEXT, NULL, FIELD(test_count), "test images (10000)"},
+	{"force", NULL, CT_OPT_DIGITS, CT_OPTION_FLAG, NULL, FIELD(force),
+	 "replace files that were not drawn by ctrain, real data included"},
 	{"steps", "N", CT_OPT_STEPS, CT_OPTION_TEXT, NULL, FIELD(steps), "steps to time; of comm: rounds of each size"},
 	{"threads", "N", CT_OPT_THREADS, CT_OPTION_TEXT, NULL, FIELD(threads), "threads that work (all CPUs)"},
 	{"seconds", "N", CT_OPT_SECONDS, CT_OPTION_TEXT, NULL, FIELD(seconds), "how long to measure (5)"},

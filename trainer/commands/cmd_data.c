@@ -1,4 +1,4 @@
-/* `ctrain data digits`: a data set where MNIST can't be downloaded. */
+/* `ctrain data digits`: a substitute for MNIST where it cannot be downloaded. */
 #include <stdio.h>
 
 #include "data/digits/digits.h"
@@ -13,7 +13,8 @@ enum ct_status ct_cmd_data_digits(const struct ct_cli *cli)
 	struct ct_digits_opts o = {.dir = cli->out ? cli->out : "datasets/mnist",
 				   .n_train = (uint32_t)train,
 				   .n_test = (uint32_t)test,
-				   .seed = (uint64_t)seed};
+				   .seed = (uint64_t)seed,
+				   .force = cli->force};
 	CT_TRY(ct_digits_write(&o));
 	printf("%s: %u + %u drawn digits (not MNIST), seed %llu\n", o.dir, o.n_train, o.n_test,
 	       (unsigned long long)o.seed);
