@@ -75,6 +75,8 @@ static const struct bad cases[] = {
 	 "model: {name: mlp}\ntrain: {epochs: 1}\ndata:\n  name: mnist\n  augment:\n    flop: true\n", 0,
 	 ":6:5:", "did you mean \"data.augment.flip\"?"},
 	{"dotted key", GOOD "optim.lr: 0.1\n", 0, ":4:1:", "write the section"},
+	{"another program's name", GOOD "optim: {wd: 1e-4}\n", 0, ":4:9:", "did you mean \"optim.weight_decay\"?"},
+	{"another program's value", GOOD "device: gpu\n", 0, ":4:9:", "did you mean \"cuda\"?"},
 	{"not alike anything", GOOD "zzzzzz: 1\n", 0, ":4:1:", "unknown key \"zzzzzz\""},
 	{"value for a section", GOOD "optim: sgd\n", 0, ":4:8:", "optim is a section"},
 	{"list for a section", GOOD "optim: [sgd]\n", 0, ":4:8:", "its keys are optim.name"},

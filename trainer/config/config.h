@@ -182,6 +182,11 @@ enum ct_status ct_config_docs(struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_json_schema(struct ct_str *out) CT_MUST_CHECK;
 /* `ctrain help optim.lr` or `optim`: appends what the schema knows; false when there is no such key or section. */
 bool ct_config_help(const char *name, struct ct_str *out);
+/* The key that is meant for certain: the name itself, what other programs call it, or the only key with this last part
+ * (`lr`: optim.lr). NULL: none. */
+const char *ct_config_key_meant(const char *name);
+/* The same, else the key or section with the nearest name; NULL when none is near. */
+const char *ct_config_key_suggest(const char *name);
 /* YAML text alone (no base, no environment) through schema, checks and dump: for the fuzzer. */
 enum ct_status ct_config_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 

@@ -71,6 +71,9 @@ const struct ct_section *ct__section_at(size_t i);
 bool ct__section_exists(const char *name);
 /* ` (did you mean "optim.lr"?)` or similar for an unknown full name, appended; nothing when none is near. */
 void ct__key_suggest(const char *name, struct ct_str *out);
+/* The key, or the choice of a key, that other programs call by this name; NULL: none. */
+const char *ct__key_synonym(const char *name);
+const char *ct__choice_synonym(const char *key, const char *text);
 /* i-th of "a|b|c" into buf; false past the end. */
 bool ct__choice_at(const char *choices, size_t i, char *buf, size_t size);
 bool ct__choice_has(const char *choices, const char *text);

@@ -427,16 +427,31 @@ static const char *near_in_section(const char *name)
 	return NULL;
 }
 
-void ct__key_suggest(const char *name, struct ct_str *out)
+const char *ct_config_key_meant(const char *name)
 {
-	const char *words[CT_ARRAY_LEN(keys)], *near = near_in_section(name);
+	const struct ct_key *k = ct__key_find(name);
+	const char *synonym = k ? NULL : ct__key_synonym(name);
+
+	return k ? k->name : synonym ? synonym : same_last_part(name);
+}
+
+const char *ct_config_key_suggest(const char *name)
+{
+	const char *words[CT_ARRAY_LEN(keys)], *near = ct__key_synonym(name);
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++)
 		words[i] = keys[i].name;
 	if (!near)
-		near = same_last_part(name);
+		near = near_in_section(name);
 	if (!near)
-		near = ct_suggest(name, words, CT_ARRAY_LEN(keys));
+		near = same_last_part(name);
+	return near ? near : ct_suggest(name, words, CT_ARRAY_LEN(keys));
+}
+
+void ct__key_suggest(const char *name, struct ct_str *out)
+{
+	const char *near = ct_config_key_suggest(name);
+
 	if (near)
 		ct_str_addf(out, "; did you mean \"%s\"?", near);
 }

@@ -168,7 +168,9 @@ static void check_choice(struct setter *t, const struct ct_yaml_node *v)
 		list[n] = words[n];
 		n++;
 	}
-	near = ct_suggest(v->text, list, n);
+	near = ct__choice_synonym(t->k->name, v->text);
+	if (!near)
+		near = ct_suggest(v->text, list, n);
 	ct__key_describe(t->k, &b);
 	if (t->k->why)
 		complain(t, v, "is not available: %s", t->k->why);
