@@ -21,8 +21,27 @@ struct line {
 	size_t n_given;
 };
 
-static enum ct_status unknown_option(const char *name, size_t len)
+/* "--epochs=3" is meant as train.epochs=3. */
+static bool hint_at_key(const char *option, const char *value)
 {
+	char name[64];
+	const char *key;
+
+	snprintf(name, sizeof(name), "%s", option);
+	for (char *s = name; *s; s++)
+		*s = *s == '-' ? '_' : *s;
+	key = ct_config_key_meant(name);
+	if (key)
+		ct_error_hint("config keys are set as KEY=VALUE, without dashes: %s=%.40s", key,
+			      value && *value ? value : "VALUE");
+	return key;
+}
+
+/* arg: as typed, with its dashes; value: the word after it, or NULL. */
+static enum ct_status unknown_option(const char *arg, const char *value)
+{
+	const char *name = arg + strspn(arg, "-");
+	size_t len = strcspn(name, "=");
 	const char *words[96], *near;
 	char plain[64], all[96][24];
 	size_t n = 0;
@@ -43,7 +62,11 @@ static enum ct_status unknown_option(const char *name, size_t len)
 		}
 	}
 	near = ct_suggest(plain, words, n);
-	(void)CT_FAIL(CT_USAGE, "unknown option \"--%.*s\"", (int)(len < 60 ? len : 60), name);
+	(void)CT_FAIL(CT_USAGE, "unknown option \"%.*s\"", (int)(name - arg + (ptrdiff_t)(len < 60 ? len : 60)), arg);
+	if (len > 1 && ct__option_find(name, len)) /* -procs, ---procs */
+		near = plain;
+	else if (hint_at_key(plain, name[len] == '=' ? name + len + 1 : value))
+		return CT_USAGE;
 	if (near)
 		ct_error_hint("did you mean --%s?", near);
 	else
@@ -60,7 +83,7 @@ static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
 
 	g->option = dashes <= 2 ? ct__option_find(name, len) : NULL;
 	if (!g->option || (dashes == 1) != (len == 1))
-		return unknown_option(name, len);
+		return unknown_option(arg, *i + 1 < argc && argv[*i + 1][0] != '-' ? argv[*i + 1] : NULL);
 	snprintf(g->shown, sizeof(g->shown), "%.*s", (int)(dashes + len), arg);
 	g->value = name[len] == '=' ? name + len + 1 : NULL;
 	if (g->value && !g->option->value)
@@ -127,9 +150,9 @@ static bool is_config(const char *word)
 	       ct_file_exists(word);
 }
 
-static enum ct_status unknown_command(const char *word, const char *parent)
+static const char *near_command(const char *word, const char *parent)
 {
-	const char *words[32], *near;
+	const char *words[32];
 	size_t n = 0;
 	const struct ct_command *c;
 
@@ -139,7 +162,13 @@ static enum ct_status unknown_command(const char *word, const char *parent)
 		else if (c->sub && strcmp(c->name, parent) == 0)
 			words[n++] = c->sub;
 	}
-	near = ct_suggest(word, words, n);
+	return ct_suggest(word, words, n);
+}
+
+static enum ct_status unknown_command(const char *word, const char *parent)
+{
+	const char *near = near_command(word, parent);
+
 	(void)CT_FAIL(CT_USAGE,
 		      parent ? "unknown command \"%s %.60s\""
 			     : "\"%s%.60s\" is neither a command nor a configuration file (.yaml)",
@@ -194,6 +223,25 @@ static enum ct_status print(struct ct_str *text)
 	return st;
 }
 
+/* `ctrain help WORD [WORD]` where there is no such command, key or section. */
+static enum ct_status unknown_topic(const char *first, const char *second)
+{
+	const char *command, *key = second ? NULL : ct_config_key_suggest(first);
+
+	if (second && ct__command_has_subs(first))
+		return unknown_command(second, first);
+	command = near_command(first, NULL);
+	(void)CT_FAIL(CT_USAGE, "\"%.60s\" is neither a command nor a config key nor a section of the config", first);
+	/* Only the names of keys have dots in them. */
+	if (command && !(key && strchr(first, '.')))
+		ct_error_hint("did you mean \"ctrain help %s\"?", command);
+	else if (key)
+		ct_error_hint("did you mean \"ctrain help %s\"?", key);
+	else
+		ct_error_hint("ctrain --help lists the commands, ctrain config docs all keys");
+	return CT_USAGE;
+}
+
 /* `ctrain help [WORD [WORD]]` and --help anywhere. */
 static enum ct_status give_help(struct line *l, bool by_command)
 {
@@ -213,7 +261,7 @@ static enum ct_status give_help(struct line *l, bool by_command)
 		if (ct_config_help(first, &text))
 			return print(&text);
 		ct_str_release(&text);
-		return unknown_command(second ? second : first, second ? first : NULL);
+		return unknown_topic(first, second);
 	}
 	if (first && !c && is_config(first))
 		c = ct__command_find("train", NULL);
