@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "bench/fma_peak.h"
 #include "nn/onednn/winograd/winograd.h"
 
@@ -222,7 +223,7 @@ static void measure_peaks(struct bench *b)
 	for (int64_t threads = 1;; threads = 2 * threads < b->threads ? 2 * threads : b->threads) {
 		struct peak *p = &b->peaks[n++];
 		p->threads = (int)threads;
-		ct__dnnl_use_threads((int)threads);
+		ct_parallel_use_threads((int)threads);
 		const double fp32 = fma_peak((int)threads, false), bf16 = fma_peak((int)threads, true);
 		p->fp32 = fp32 > p->fp32 ? fp32 : p->fp32;
 		p->bf16 = bf16 > p->bf16 ? bf16 : p->bf16;
@@ -235,11 +236,12 @@ static void measure_peaks(struct bench *b)
 struct copy {
 	char *to;
 	const char *from;
+	int threads;
 };
 
 enum { PART = 1 << 16, PARTS = 1 << 10 };
 
-static void copy_range(void *arg, int begin, int end)
+static void copy_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct copy *c = arg;
 
@@ -248,7 +250,9 @@ static void copy_range(void *arg, int begin, int end)
 
 static enum ct_status run_copy(void *arg)
 {
-	ct__dnnl_parallel(PARTS, copy_range, arg);
+	const struct copy *c = arg;
+
+	ct_parallel_for(c->threads, PARTS, 1, copy_range, arg);
 	return CT_OK;
 }
 
@@ -257,7 +261,7 @@ static enum ct_status measure_memory(struct bench *b)
 {
 	const size_t bytes = (size_t)PART * PARTS;
 	char *to = ct_calloc_aligned(64, bytes), *from = filled(bytes, false);
-	struct copy copy = {.to = to, .from = from};
+	struct copy copy = {.to = to, .from = from, .threads = (int)b->threads};
 	double s = 0;
 	enum ct_status st = to && from ? best_of(b, run_copy, &copy, &s) : CT_NOMEM;
 

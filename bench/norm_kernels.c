@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "nn/onednn/dnnl_shim.h"
+#include "base/parallel.h"
 #include "nn/onednn/norm_kernels.h"
 
 static const struct {
@@ -28,7 +28,7 @@ struct copy {
 	size_t part;
 };
 
-static void copy_range(void *arg, int begin, int end)
+static void copy_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct copy *c = arg;
 
@@ -65,7 +65,7 @@ static void run(struct ct_norm p, const struct copy *copy, int rows, int kind)
 		ct__norm_backward(&p);
 		break;
 	default:
-		ct__dnnl_parallel(rows, copy_range, (void *)(uintptr_t)copy);
+		ct_parallel_for(p.threads, rows, 1, copy_range, (void *)(uintptr_t)copy);
 	}
 }
 
@@ -128,7 +128,6 @@ int main(int argc, char **argv)
 		fputs("usage: norm_kernels [THREADS [ROUNDS]], on a processor with AVX-512\n", stderr);
 		return 2;
 	}
-	ct__dnnl_use_threads(threads);
 	for (size_t t = 0; t < sizeof(tensors) / sizeof(*tensors); t++) {
 		if (measure((int)t, threads, rounds, false) || measure((int)t, threads, rounds, true))
 			return 1;

@@ -28,6 +28,9 @@ if(NOT CT_JPEG_IS_TURBO)
     "part of an image that is needed: install libjpeg-turbo's libjpeg-dev, or point CMAKE_PREFIX_PATH at it")
 endif()
 
+# The threads of base/parallel.c. oneDNN runs on the same ones.
+find_package(OpenMP QUIET COMPONENTS C)
+
 if(CTRAIN_ONEDNN)
   # CTRAIN_DNNL_ROOT: a oneDNN outside the distribution's folders (tests against another major version).
   find_path(DNNL_INCLUDE_DIR dnnl.h HINTS ${CTRAIN_DNNL_ROOT}/include)
@@ -35,7 +38,9 @@ if(CTRAIN_ONEDNN)
   if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)
     message(FATAL_ERROR "oneDNN not found: install libdnnl-dev, or configure with -DCTRAIN_ONEDNN=OFF")
   endif()
-  find_package(OpenMP REQUIRED COMPONENTS C)
+  if(NOT OpenMP_C_FOUND)
+    message(FATAL_ERROR "oneDNN needs OpenMP, which this C compiler lacks: configure with -DCTRAIN_ONEDNN=OFF")
+  endif()
   add_library(ct_dnnl INTERFACE)
   target_include_directories(ct_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
   target_link_libraries(ct_dnnl INTERFACE ${DNNL_LIBRARY} OpenMP::OpenMP_C)

@@ -76,7 +76,7 @@ BEGIN {
 	own("^nettle/", "base/sha256.c")
 	own("^dlfcn[.]h$", "base/module.c")
 	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/onednn/dnnl_shim.c nn/onednn/dnnl_desc.c")
-	own("^omp[.]h$", "nn/onednn/dnnl_shim.c")
+	own("^omp[.]h$", "base/parallel.c")
 	own("^(cuda|cudnn|cublas|nccl).*[.]h$", "nn/cuda/")
 	own("^zlib[.]h$", "data/files/inflate.c")
 	own("^libdeflate[.]h$", "data/files/inflate.c")
@@ -272,8 +272,8 @@ FILENAME == files { exists[$0] = 1; last = ""; next }
 		if (!private_header && name ~ /^ct__/)
 			offence(name " is declared in a header that other directories include: ct__ is for private headers")
 	}
-	if (code ~ /^[ \t]*#[ \t]*pragma[ \t]+omp/ && FILENAME != "nn/onednn/dnnl_shim.c")
-		offence("an OpenMP pragma: threads come from base/thread.h and the engines")
+	if (code ~ /^[ \t]*#[ \t]*pragma[ \t]+omp/ && FILENAME != "base/parallel.c")
+		offence("an OpenMP pragma: loops on several threads go through base/parallel.h")
 	if ($0 ~ /(^|[^A-Za-z0-9_])(TODO|FIXME)([^A-Za-z0-9_]|$)/ && $0 !~ /#[0-9]+/)
 		offence("a TODO without its issue's number (#12)")
 	if (code ~ /^[ \t]*#[ \t]*(if|elif)/ && match(code, /CT_WITH_[A-Z0-9_]+/)) {

@@ -1,7 +1,6 @@
 #include "nn/onednn/dnnl_shim.h"
 
 #include <dnnl.h>
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,26 +121,6 @@ const char *ct__dnnl_version(void)
 bool ct__dnnl_has_bf16(void)
 {
 	return dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_bf16;
-}
-
-void ct__dnnl_use_threads(int n)
-{
-	omp_set_num_threads(n);
-}
-
-/* The one OpenMP pragma of the program: our own loops share the threads that oneDNN's primitives run on, so that no second
- * pool of threads competes with them. */
-void ct__dnnl_parallel(int n, void (*run)(void *arg, int begin, int end), void *arg)
-{
-	if (omp_get_max_threads() == 1) {
-		run(arg, 0, n);
-		return;
-	}
-#pragma omp parallel
-	{
-		int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
-		run(arg, (int)(n * me / threads), (int)(n * (me + 1) / threads));
-	}
 }
 
 static enum ct_status make_attr(dnnl_primitive_attr_t *out, bool relu, bool sum)

@@ -1,5 +1,5 @@
-/* oneDNN behind a few words of our own. dnnl_shim.c and dnnl_desc.c (descs) are the only files that include dnnl.h,
- * the first also omp.h, and that know that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
+/* oneDNN behind a few words of our own. dnnl_shim.c and dnnl_desc.c (descs) are the only files that include dnnl.h
+ * and that know that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
  *
  *   context  engine, stream and everything below, which it owns until it is closed
  *   desc     dimensions, element type and layout of a tensor. Interned: equal descs are the same pointer
@@ -7,7 +7,7 @@
  *   call     a prim with its argument pointers, ready to run; owned by whoever made it
  *
  * Prims and calls keep no data between runs, scratchpads come from the caller. A context belongs to one thread at a
- * time. Errors: CT_NOMEM, or CT_DEVICE with oneDNN's status in words. */
+ * time; calls run on the threads that ct_parallel_use_threads has set for the calling thread. Errors: CT_NOMEM, or CT_DEVICE with oneDNN's status in words. */
 #ifndef CT_NN_ONEDNN_DNNL_SHIM_H
 #define CT_NN_ONEDNN_DNNL_SHIM_H
 
@@ -85,10 +85,6 @@ bool ct__dnnl_has_bf16(void);
 
 enum ct_status ct__dnnl_open(ct_dnnl **out) CT_MUST_CHECK;
 void ct__dnnl_close(ct_dnnl *c);
-/* Compute threads of calls made by this thread from now on (OpenMP's count is per calling thread). */
-void ct__dnnl_use_threads(int n);
-/* Cuts 0..n-1 into a range for each of those threads, as oneDNN cuts a batch, and waits for all. */
-void ct__dnnl_parallel(int n, void (*run)(void *arg, int begin, int end), void *arg);
 
 /* Row-major, or `any`: for oneDNN to choose. fp32; of_ another type. */
 enum ct_status ct__dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;

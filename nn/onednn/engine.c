@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "nn/host/host.h"
 
 static bool onednn_precision(enum ct_precision precision, char *why, size_t why_len)
@@ -75,7 +76,7 @@ static enum ct_status program_new(ct_net *net, const ct_graph *g, int n, enum ct
 		ct_free(p);
 		return CT_NOMEM;
 	}
-	ct__dnnl_use_threads(net->engine->threads);
+	ct_parallel_use_threads(net->engine->threads);
 	enum ct_status st = ct__onednn_compile_forward(p);
 	if (st < 0) {
 		onednn_program_destroy(&p->base);
@@ -171,7 +172,7 @@ static enum ct_status onednn_pack(const ct_net *net, int param, const float *log
 	const struct onednn_net *impl = net->impl;
 	const ct_dnnl_desc *plain;
 
-	ct__dnnl_use_threads(net->engine->threads);
+	ct_parallel_use_threads(net->engine->threads);
 	CT_TRY(plain_of(net, param, &plain));
 	return reorder(dnnl_of(net), plain, logical, impl->layout[param], slice);
 }
@@ -181,7 +182,7 @@ static enum ct_status onednn_unpack(const ct_net *net, int param, const float *s
 	const struct onednn_net *impl = net->impl;
 	const ct_dnnl_desc *plain;
 
-	ct__dnnl_use_threads(net->engine->threads);
+	ct_parallel_use_threads(net->engine->threads);
 	CT_TRY(plain_of(net, param, &plain));
 	return reorder(dnnl_of(net), impl->layout[param], slice, plain, logical);
 }
@@ -241,13 +242,13 @@ struct mask {
 	const struct onednn_task *t;
 };
 
-static void draw_rows(void *arg, int begin, int end)
+static void draw_rows(void *arg, int64_t begin, int64_t end)
 {
 	const struct onednn_program *p = ((const struct mask *)arg)->p;
 	const struct onednn_task *t = ((const struct mask *)arg)->t;
 	const float rate = ct_graph_node(p->base.graph, t->node)->p;
 
-	for (int i = begin; i < end; i++)
+	for (int i = (int)begin; i < (int)end; i++)
 		ct_dropout_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first + (uint64_t)i, rate,
 				t->n, t->ptr[0] + (size_t)i * t->n);
 }
@@ -256,7 +257,7 @@ static void draw_mask(const struct onednn_program *p, const struct onednn_task *
 {
 	struct mask mask = {p, t};
 
-	ct__dnnl_parallel(p->base.n, draw_rows, &mask);
+	ct_parallel_for(p->base.net->engine->threads, p->base.n, 1, draw_rows, &mask);
 }
 
 /* oneDNN's norm with ReLU turns NaN into 0, which must not hide it from the loss. */
@@ -277,6 +278,7 @@ static void run_norm_pool(const struct onednn_program *p, const struct onednn_ta
 {
 	const bool forward = t->kind == ONEDNN_NORM_POOL;
 	struct ct_norm_pool op = {.shape = ct__onednn_norm_pool_shape(p, t->node),
+				  .threads = p->base.net->engine->threads,
 				  .x = t->ptr[NORM_POOL_X],
 				  .gamma = t->ptr[NORM_POOL_GAMMA],
 				  .beta = t->ptr[NORM_POOL_BETA],
@@ -358,8 +360,8 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 
 static enum ct_status run_tasks(struct onednn_program *p, int begin, int end, double *seconds)
 {
-	ct__dnnl_use_threads(p->base.net->engine->threads);
-	for (int i = begin; i < end; i++) {
+	ct_parallel_use_threads(p->base.net->engine->threads);
+	for (int i = (int)begin; i < (int)end; i++) {
 		const struct onednn_task *t = &p->tasks[i];
 		if (t->when_stale && !p->values[t->node].stale)
 			continue;

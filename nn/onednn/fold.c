@@ -3,10 +3,12 @@
  *
  * The folded weights are kept between batches and made anew when the bits they came from have changed: whoever holds a
  * pointer to the arenas may have written there. */
+#include "nn/onednn/onednn_impl.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "nn/onednn/onednn_impl.h"
+#include "base/parallel.h"
 
 #define CHUNKS 16
 
@@ -238,21 +240,21 @@ static uint64_t hash_range(const float *x, size_t n)
 	return h[0];
 }
 
-static void hash_chunks(void *arg, int begin, int end)
+static void hash_chunks(void *arg, int64_t begin, int64_t end)
 {
 	struct chunks *c = arg;
 
-	for (int i = begin; i < end; i++) {
+	for (int i = (int)begin; i < (int)end; i++) {
 		const size_t from = c->n * (size_t)i / CHUNKS, to = c->n * (size_t)(i + 1) / CHUNKS;
 		c->hash[i] = hash_range(c->x + from, to - from);
 	}
 }
 
-static uint64_t hash_of(const float *x, size_t n)
+static uint64_t hash_of(const float *x, size_t n, int threads)
 {
 	struct chunks c = {.x = x, .n = x ? n : 0};
 
-	ct__dnnl_parallel(CHUNKS, hash_chunks, &c);
+	ct_parallel_for(threads, CHUNKS, 1, hash_chunks, &c);
 	return hash_range((const float *)(const void *)c.hash, CHUNKS * sizeof(uint64_t) / sizeof(float));
 }
 
@@ -261,7 +263,7 @@ static void check(struct onednn_program *p, const struct onednn_task *t)
 	const ct_net *net = p->base.net;
 	const struct ct_node *conv = ct__onednn_node(p, t->node);
 	struct onednn_value *v = &p->values[t->node];
-	uint64_t hash = hash_of(t->ptr[CHECK_WEIGHTS], net->elems[conv->weight]);
+	uint64_t hash = hash_of(t->ptr[CHECK_WEIGHTS], net->elems[conv->weight], net->engine->threads);
 
 	for (int i = CHECK_BIAS; i <= CHECK_VARIANCE; i++)
 		hash = hash * 0x9e3779b97f4a7c15u ^ hash_range(t->ptr[i], t->ptr[i] ? (size_t)conv->shape.c : 0);
@@ -276,12 +278,12 @@ struct fold {
 	size_t row;
 };
 
-static void fold_rows(void *arg, int begin, int end)
+static void fold_rows(void *arg, int64_t begin, int64_t end)
 {
 	const struct fold *f = arg;
 	float *const *at = f->t->ptr;
 
-	for (int k = begin; k < end; k++) {
+	for (int k = (int)begin; k < (int)end; k++) {
 		const float scale = at[CHECK_GAMMA][k] / sqrtf(at[CHECK_VARIANCE][k] + f->eps);
 		const float *w = at[CHECK_WEIGHTS] + (size_t)k * f->row;
 		float *out = at[FOLD_OUT] + (size_t)k * f->row;
@@ -301,5 +303,5 @@ void ct__onednn_fold_run(struct onednn_program *p, const struct onednn_task *t)
 	if (t->kind == ONEDNN_FOLD_CHECK)
 		check(p, t);
 	else
-		ct__dnnl_parallel(k, fold_rows, &f);
+		ct_parallel_for(p->base.net->engine->threads, k, 1, fold_rows, &f);
 }

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "nn/onednn/dnnl_shim.h"
+#include "base/parallel.h"
 #include "nn/onednn/norm_lanes.h"
 
 /* Of a block of channels and a row: z = (x - mean) * slope + shift. Backward: dx = slope * d + base - (x - mean) * tilt. */
@@ -316,38 +316,38 @@ static void backward_plane(const struct ct_norm *p, const struct lanes *k, int r
 		backward_loops(p, k, factor, plane_at(p, row, block), false);
 }
 
-static void sums_range(void *arg, int begin, int end)
+static void sums_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm *p = ((const struct job *)arg)->p;
 
 	/* From the last plane to the first: the convolution before wrote the last planes last, so they are in the cache. */
-	for (int i = end - 1; i >= begin; i--)
+	for (int i = (int)end - 1; i >= (int)begin; i--)
 		sums_of_plane(p, i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
 }
 
-static void forward_range(void *arg, int begin, int end)
+static void forward_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm *p = ((const struct job *)arg)->p;
 
-	for (int i = begin; i < end; i++)
+	for (int i = (int)begin; i < (int)end; i++)
 		forward_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p));
 }
 
-static void gradient_range(void *arg, int begin, int end)
+static void gradient_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm *p = ((const struct job *)arg)->p;
 
-	for (int i = begin; i < end; i++)
+	for (int i = (int)begin; i < (int)end; i++)
 		gradient_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
 }
 
 /* The convolution before starts with the first planes. */
-static void backward_range(void *arg, int begin, int end)
+static void backward_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct job *j = arg;
 	const int blocks = n_blocks(j->p);
 
-	for (int i = end - 1; i >= begin; i--) {
+	for (int i = (int)end - 1; i >= (int)begin; i--) {
 		const struct lanes k = backward_lanes(j->p, i % blocks, j->sums, j->count);
 		backward_plane(j->p, &k, i / blocks, i % blocks);
 	}
@@ -357,7 +357,7 @@ void ct__norm_sums(const struct ct_norm *p, double *sums)
 {
 	struct job j = {.p = p};
 
-	ct__dnnl_parallel(p->n * n_blocks(p), sums_range, &j);
+	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, sums_range, &j);
 	for (int b = 0; b < n_blocks(p); b++)
 		sum_partials(p, b, sums);
 }
@@ -372,14 +372,14 @@ void ct__norm_apply(const struct ct_norm *p)
 {
 	struct job j = {.p = p};
 
-	ct__dnnl_parallel(p->n * n_blocks(p), forward_range, &j);
+	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, forward_range, &j);
 }
 
 void ct__norm_gradient_sums(const struct ct_norm *p, double *sums)
 {
 	struct job j = {.p = p};
 
-	ct__dnnl_parallel(p->n * n_blocks(p), gradient_range, &j);
+	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, gradient_range, &j);
 	for (int b = 0; b < n_blocks(p); b++) {
 		sum_partials(p, b, sums);
 		gradients_of_block(p, b, sums);
@@ -390,16 +390,16 @@ void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double
 {
 	struct job j = {.p = p, .sums = sums, .count = count};
 
-	ct__dnnl_parallel(p->n * n_blocks(p), backward_range, &j);
+	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, backward_range, &j);
 }
 
 /* Both passes, block by block: a block of all rows is small enough to be in some cache when the second pass comes. */
-static void forward_blocks(void *arg, int begin, int end)
+static void forward_blocks(void *arg, int64_t begin, int64_t end)
 {
 	const struct job *j = arg;
 	const struct ct_norm *p = j->p;
 
-	for (int b = begin; b < end; b++) {
+	for (int b = (int)begin; b < (int)end; b++) {
 		struct ct_norm_partial total = {{0}, {0}}, part;
 		for (int row = 0; row < p->n; row++) {
 			sums_of_plane(p, row, b, &part);
@@ -413,12 +413,12 @@ static void forward_blocks(void *arg, int begin, int end)
 	}
 }
 
-static void backward_blocks(void *arg, int begin, int end)
+static void backward_blocks(void *arg, int64_t begin, int64_t end)
 {
 	const struct job *j = arg;
 	const struct ct_norm *p = j->p;
 
-	for (int b = begin; b < end; b++) {
+	for (int b = (int)begin; b < (int)end; b++) {
 		const struct lanes k = lanes_of(p, b);
 		struct ct_norm_partial total = {{0}, {0}}, part;
 		for (int row = 0; row < p->n; row++) {
@@ -453,7 +453,7 @@ void ct__norm_forward(const struct ct_norm *p)
 	struct job j = {.p = p, .own = ct__norm_scratch_sums(p), .count = (double)p->n * p->plane};
 
 	if (by_blocks(p)) {
-		ct__dnnl_parallel(n_blocks(p), forward_blocks, &j);
+		ct_parallel_for(p->threads, n_blocks(p), 1, forward_blocks, &j);
 		return;
 	}
 	ct__norm_sums(p, j.own);
@@ -466,7 +466,7 @@ void ct__norm_backward(const struct ct_norm *p)
 	struct job j = {.p = p, .own = ct__norm_scratch_sums(p), .count = (double)p->n * p->plane};
 
 	if (by_blocks(p)) {
-		ct__dnnl_parallel(n_blocks(p), backward_blocks, &j);
+		ct_parallel_for(p->threads, n_blocks(p), 1, backward_blocks, &j);
 		return;
 	}
 	ct__norm_gradient_sums(p, j.own);
@@ -481,19 +481,19 @@ struct rows {
 	void *y;
 };
 
-static void scale_range(void *arg, int begin, int end)
+static void scale_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct rows *r = arg;
 
-	for (int i = begin; i < end; i++) {
+	for (int i = (int)begin; i < (int)end; i++) {
 		for (size_t j = (size_t)i * r->vectors; j < (size_t)(i + 1) * r->vectors; j++)
 			ct_vec_store(r->y, j, ct_vec_load(r->x, j, r->bf16) * r->factor[i], r->bf16);
 	}
 }
 
-void ct__norm_scale_rows(int n, size_t elems, bool bf16, const void *x, const float *factor, void *y)
+void ct__norm_scale_rows(int threads, int n, size_t elems, bool bf16, const void *x, const float *factor, void *y)
 {
 	struct rows r = {elems / CT_NORM_LANES, bf16, x, factor, y};
 
-	ct__dnnl_parallel(n, scale_range, &r);
+	ct_parallel_for(threads, n, 1, scale_range, &r);
 }

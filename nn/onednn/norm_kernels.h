@@ -60,6 +60,6 @@ void ct__norm_gradient_sums(const struct ct_norm *p, double *sums);
 void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double count);
 
 /* y = x * the row's factor; elems: of a row, padding included. */
-void ct__norm_scale_rows(int n, size_t elems, bool bf16, const void *x, const float *factor, void *y);
+void ct__norm_scale_rows(int threads, int n, size_t elems, bool bf16, const void *x, const float *factor, void *y);
 
 #endif

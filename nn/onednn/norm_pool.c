@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "nn/onednn/dnnl_shim.h"
+#include "base/parallel.h"
 #include "nn/onednn/norm_lanes.h"
 
 #define LANES CT_NORM_LANES
@@ -201,12 +201,12 @@ CT_INLINE void forward_plane(const struct ct_norm_pool *p, int plane, bool bf16)
 }
 
 /* From the last plane to the first: the convolution before wrote the last planes last, so they are in the cache. */
-static void statistics_range(void *arg, int begin, int end)
+static void statistics_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm_pool *p = arg;
 	const size_t n = in_plane(p);
 
-	for (int i = end - 1; i >= begin; i--) {
+	for (int i = (int)end - 1; i >= (int)begin; i--) {
 		if (p->shape.bf16)
 			ct_norm_plane_sums(p->x, (size_t)i * n, n, true, &p->partials[i]);
 		else
@@ -214,11 +214,11 @@ static void statistics_range(void *arg, int begin, int end)
 	}
 }
 
-static void forward_range(void *arg, int begin, int end)
+static void forward_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm_pool *p = arg;
 
-	for (int i = begin; i < end; i++) {
+	for (int i = (int)begin; i < (int)end; i++) {
 		if (p->shape.bf16)
 			forward_plane(p, i, true);
 		else
@@ -231,7 +231,7 @@ void ct__norm_pool_forward(struct ct_norm_pool *p)
 	const int planes = (int)n_planes(&p->shape);
 	const double count = values_per_channel(p);
 
-	ct__dnnl_parallel(planes, statistics_range, p);
+	ct_parallel_for(p->threads, planes, 1, statistics_range, p);
 	for (int c = 0; c < p->shape.channels; c++) {
 		double sum, squares;
 		sum_partials(p, c, &sum, &squares);
@@ -239,7 +239,7 @@ void ct__norm_pool_forward(struct ct_norm_pool *p)
 		p->mean[c] = (float)mean;
 		p->variance[c] = variance > 0 || isnan(variance) ? (float)variance : 0;
 	}
-	ct__dnnl_parallel(planes, forward_range, p);
+	ct_parallel_for(p->threads, planes, 1, forward_range, p);
 }
 
 /* a += sum of dy, b += sum of dy * (x - mean), over what the ReLU let through. */
@@ -264,11 +264,11 @@ CT_INLINE void gradient_loop(const struct ct_norm_pool *p, int plane, bool bf16)
 	}
 }
 
-static void gradients_range(void *arg, int begin, int end)
+static void gradients_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm_pool *p = arg;
 
-	for (int i = begin; i < end; i++) {
+	for (int i = (int)begin; i < (int)end; i++) {
 		if (p->shape.bf16)
 			gradient_loop(p, i, true);
 		else
@@ -374,11 +374,11 @@ CT_INLINE void backward_plane(const struct ct_norm_pool *p, int plane, bool bf16
 }
 
 /* The convolution before starts with the first planes. */
-static void backward_range(void *arg, int begin, int end)
+static void backward_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm_pool *p = arg;
 
-	for (int i = end - 1; i >= begin; i--) {
+	for (int i = (int)end - 1; i >= (int)begin; i--) {
 		if (p->shape.bf16)
 			backward_plane(p, i, true);
 		else
@@ -390,12 +390,12 @@ void ct__norm_pool_backward(struct ct_norm_pool *p)
 {
 	const int planes = (int)n_planes(&p->shape);
 
-	ct__dnnl_parallel(planes, gradients_range, p);
+	ct_parallel_for(p->threads, planes, 1, gradients_range, p);
 	for (int c = 0; c < p->shape.channels; c++) {
 		double sum, dot;
 		sum_partials(p, c, &sum, &dot);
 		p->dbeta[c] = (float)sum;
 		p->dgamma[c] = (float)(dot / sqrt((double)p->variance[c] + (double)p->shape.eps));
 	}
-	ct__dnnl_parallel(planes, backward_range, p);
+	ct_parallel_for(p->threads, planes, 1, backward_range, p);
 }

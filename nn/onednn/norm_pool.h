@@ -28,6 +28,7 @@ size_t ct__norm_pool_out_elems(const struct ct_norm_pool_shape *s); /* with padd
 
 struct ct_norm_pool {
 	struct ct_norm_pool_shape shape;
+	int threads; /* how many share the work: a matter of speed only */
 	const void *x;
 	const float *gamma, *beta;        /* [C] */
 	float *mean, *variance;           /* [C], batch statistics (biased) */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "nn/host/host.h"
 #include "nn/onednn/norm_kernels.h"
 
@@ -127,11 +128,11 @@ struct rows {
 	size_t n;
 };
 
-static void scale_range(void *arg, int begin, int end)
+static void scale_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct rows *r = arg;
 
-	for (int i = begin; i < end; i++) {
+	for (int i = (int)begin; i < (int)end; i++) {
 		const size_t at = (size_t)i * r->n;
 		const float factor = r->factor[i];
 		for (size_t j = 0; j < r->n; j++)
@@ -146,10 +147,10 @@ static void scale_rows(const struct onednn_program *p, const struct onednn_task 
 	struct rows rows = {t->ptr[0], t->ptr[1], t->ptr[2], t->n};
 
 	if (ct__dnnl_desc_is_plain(desc))
-		ct__dnnl_parallel(p->base.n, scale_range, &rows);
+		ct_parallel_for(p->base.net->engine->threads, p->base.n, 1, scale_range, &rows);
 	else
-		ct__norm_scale_rows(p->base.n, t->n, ct__dnnl_desc_type(desc) == CT_DNNL_BF16, rows.in, rows.factor,
-				    rows.out);
+		ct__norm_scale_rows(p->base.net->engine->threads, p->base.n, t->n,
+				    ct__dnnl_desc_type(desc) == CT_DNNL_BF16, rows.in, rows.factor, rows.out);
 }
 
 enum ct_status ct__onednn_norm_run(struct onednn_program *p, const struct onednn_task *t)

@@ -221,7 +221,6 @@ static void run_kernels(const struct data *d, int threads, bool in_place, bool i
 
 	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(s->n, s->channels));
 	p.mask = joins ? ct_calloc_aligned(64, ct__norm_mask_bytes(s->n, s->channels, s->plane)) : NULL;
-	ct__dnnl_use_threads(threads);
 	if (in_parts) {
 		ct__norm_sums(&p, sums);
 		ct__norm_moments(&p, sums, (double)s->n * s->plane);

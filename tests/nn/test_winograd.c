@@ -147,14 +147,12 @@ static void convolve(struct problem *p, enum ct_winograd_pass pass, int threads,
 				 .db = p->db};
 
 	memset(op.scratch, 0xff, bytes); /* NaN */
-	ct__dnnl_use_threads(threads);
 	if (pass == CT_WINOGRAD_FORWARD)
 		ct__winograd_forward(&op);
 	else if (pass == CT_WINOGRAD_BACKWARD_DATA)
 		ct__winograd_backward_data(&op);
 	else
 		ct__winograd_backward_weights(&op);
-	ct__dnnl_use_threads(1);
 	ct_free_aligned(op.scratch);
 }
 

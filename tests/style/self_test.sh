@@ -37,9 +37,12 @@ C
 put nn/net.h <<< '#include "base/json.h"'
 put nn/onednn/dnnl_shim.c <<'C'
 #include <oneapi/dnnl/dnnl.h>
-#include <omp.h>
 #if CT_WITH_ONEDNN
 #endif
+C
+put base/parallel.c <<'C'
+#include <omp.h>
+#pragma omp parallel
 C
 put data/own_impl.h <<< 'int ct__own(void);'
 put data/formats/fine.c <<< '#include "data/own_impl.h"'
@@ -163,7 +166,7 @@ nn/graph/up.c:1: nn/graph must not include "nn/optim/optim.h"
 nn/host/peek.c:1: "nn/onednn/inner.h" is private to nn/onednn
 nn/odd/new.c:1: the table of arrows in check_style.sh does not list nn/odd
 nn/onednn/engine.c:1: only nn/onednn/dnnl_shim.c nn/onednn/dnnl_desc.c may include <dnnl.h>
-nn/omp.c:1: only nn/onednn/dnnl_shim.c may include <omp.h>
+nn/omp.c:1: only base/parallel.c may include <omp.h>
 nn/parse.c:1: only base/json.c may include <jansson.h>
 nn/r.c:1: only nn/cuda/ may include <cuda_runtime.h>
 nn/side.c:1: nn must not include "dist/comm/comm.h"

@@ -2,7 +2,7 @@
 #ifndef CT_NN_ONEDNN_WINOGRAD_CORRELATE_TEMPLATE_H
 #define CT_NN_ONEDNN_WINOGRAD_CORRELATE_TEMPLATE_H
 
-#include "nn/onednn/dnnl_shim.h"
+#include "base/parallel.h"
 #include "nn/onednn/winograd/transforms_template.h"
 
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
@@ -167,7 +167,7 @@ static void run_unit(const struct correlation *c, struct ct__winograd_unit u, st
 	results(c, u, part, half);
 }
 
-static void run_threads(void *arg, int begin, int end)
+static void run_threads(void *arg, int64_t begin, int64_t end)
 {
 	const struct correlation *c = arg;
 	const int64_t jobs = (int64_t)c->grid.units * c->parts, threads = c->op->threads;
@@ -230,11 +230,11 @@ static void backward_block(const struct correlation *c, int i)
 	}
 }
 
-static void transform_blocks(void *arg, int begin, int end)
+static void transform_blocks(void *arg, int64_t begin, int64_t end)
 {
 	const struct correlation *c = arg;
 
-	for (int i = begin; i < end; i++) {
+	for (int i = (int)begin; i < (int)end; i++) {
 		if (c->pass == CT_WINOGRAD_FORWARD)
 			forward_block(c, i);
 		else
@@ -251,8 +251,8 @@ static void correlate(struct correlation *c, const struct ct_winograd *op, enum 
 	c->parts = ct__winograd_parts(c->blocks, c->grid.units, op->threads);
 	c->weights = op->scratch;
 	c->scratch = c->weights + c->sizes.weights;
-	ct__dnnl_parallel(c->in.blocks * c->blocks, transform_blocks, c);
-	ct__dnnl_parallel(op->threads, run_threads, c);
+	ct_parallel_for(op->threads, c->in.blocks * c->blocks, 1, transform_blocks, c);
+	ct_parallel_for(op->threads, op->threads, 1, run_threads, c);
 }
 
 static void forward(const struct ct_winograd *op)

@@ -2,7 +2,7 @@
 #ifndef CT_NN_ONEDNN_WINOGRAD_SUMS_TEMPLATE_H
 #define CT_NN_ONEDNN_WINOGRAD_SUMS_TEMPLATE_H
 
-#include "nn/onednn/dnnl_shim.h"
+#include "base/parallel.h"
 #include "nn/onednn/winograd/transforms_template.h"
 
 /* Units are cut into groups, each with its own sums: their number, and so the order of additions, is the shape's. */
@@ -152,7 +152,7 @@ static void add_group(const struct sums *s, int group, struct ct_winograd_range 
 		add_unit(s, ct__winograd_unit(&s->grid, (int)i), &dy, i == first, weights, bias, scratch);
 }
 
-static void add_threads(void *arg, int begin, int end)
+static void add_threads(void *arg, int64_t begin, int64_t end)
 {
 	const struct sums *s = arg;
 	const int64_t jobs = (int64_t)s->sizes.groups * s->parts, threads = s->op->threads;
@@ -164,7 +164,7 @@ static void add_threads(void *arg, int begin, int end)
 }
 
 /* Points begin..end-1 of all groups' sums, into the first group's */
-static void sum_groups(void *arg, int begin, int end)
+static void sum_groups(void *arg, int64_t begin, int64_t end)
 {
 	const struct sums *s = arg;
 	const size_t point = s->sizes.weights / (POINTS * POINTS);
@@ -210,11 +210,11 @@ static void finish_bias(const struct sums *s, int k)
 	((vec *)s->op->db)[k] = sum;
 }
 
-static void finish_blocks(void *arg, int begin, int end)
+static void finish_blocks(void *arg, int64_t begin, int64_t end)
 {
 	const struct sums *s = arg;
 
-	for (int i = begin; i < end; i++) {
+	for (int i = (int)begin; i < (int)end; i++) {
 		const int k = i / s->x.blocks, c = i % s->x.blocks;
 		for (int l = 0; l < LANES; l++)
 			finish_channel(s, c * LANES + l, k);
@@ -237,9 +237,9 @@ static void backward_weights(const struct ct_winograd *op)
 	s.parts = ct__winograd_parts(s.dy.blocks, s.sizes.groups, op->threads);
 	s.bias = s.weights + (size_t)s.sizes.groups * s.sizes.weights;
 	s.scratch = s.bias + (size_t)s.sizes.groups * (size_t)s.dy.blocks;
-	ct__dnnl_parallel(op->threads, add_threads, &s);
-	ct__dnnl_parallel(POINTS * POINTS, sum_groups, &s);
-	ct__dnnl_parallel(s.x.blocks * s.dy.blocks, finish_blocks, &s);
+	ct_parallel_for(op->threads, op->threads, 1, add_threads, &s);
+	ct_parallel_for(op->threads, POINTS * POINTS, 1, sum_groups, &s);
+	ct_parallel_for(op->threads, s.x.blocks * s.dy.blocks, 1, finish_blocks, &s);
 }
 
 #endif
