@@ -107,13 +107,30 @@ static enum ct_status check_batch_norm(const ct_graph *g, int n)
 
 enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p)
 {
-	char why[128] = "computes fp32 only";
+	char why[128] = "computes in fp32 only";
 
 	if (p == CT_PRECISION_FP32 || (e->ops->precision && e->ops->precision(p, why, sizeof(why))))
 		return CT_OK;
-	enum ct_status st = CT_FAIL(CT_UNSUPPORTED, "precision bf16: the engine \"%s\" %s", e->ops->name, why);
-	ct_error_hint("precision: fp32 works everywhere");
+	enum ct_status st =
+		CT_FAIL(CT_UNSUPPORTED, "precision %s: the engine \"%s\" %s", ct_precision_name(p), e->ops->name, why);
+	ct_error_hint("use precision=fp32: every engine computes in it");
 	return st;
+}
+
+static const char *const precision_names[] = {CT_PRECISIONS(CT_CHOICE_NAME) NULL};
+
+const char *ct_precision_name(enum ct_precision p)
+{
+	return ct_choice_name(precision_names, (int)p);
+}
+
+bool ct_precision_find(const char *name, enum ct_precision *out)
+{
+	int i = ct_choice_find(precision_names, name);
+
+	if (i >= 0)
+		*out = (enum ct_precision)i;
+	return i >= 0;
 }
 
 static bool same_tensor(const struct ct_param *a, const struct ct_param *b)

@@ -19,6 +19,7 @@
 #ifndef CT_NN_ENGINE_H
 #define CT_NN_ENGINE_H
 
+#include "base/choice.h"
 #include "base/device/device.h"
 #include "nn/graph/graph.h"
 
@@ -33,12 +34,19 @@ enum ct_input_kind { CT_INPUT_U8_NHWC, CT_INPUT_F32_NCHW };
 enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
 /* BF16: values, their gradients and convolution inputs in bfloat16; parameters, gradients of parameters, optimizer,
  * batch-norm statistics and logits stay fp32, and sums are fp32. Where a convolution is faster by Winograd's filtering, it
- * computes in fp32 between bfloat16 images. */
-enum ct_precision { CT_PRECISION_FP32, CT_PRECISION_BF16 };
+ * computes in fp32 between bfloat16 images. FP16: the same in IEEE half precision, with a scaled loss. TF32: fp32, but the
+ * inputs of matrix products are rounded to a mantissa of 10 bits. FP16 and TF32 are for GPUs; the CPU engines refuse them. */
+#define CT_PRECISIONS(X)             \
+	X(CT_PRECISION_FP32, "fp32") \
+	X(CT_PRECISION_BF16, "bf16") \
+	X(CT_PRECISION_FP16, "fp16") \
+	X(CT_PRECISION_TF32, "tf32")
+enum ct_precision { CT_PRECISIONS(CT_CHOICE_ID) };
 /* What is computed again in the backward pass instead of being kept (Chen et al., "Training deep nets with sublinear memory
  * cost", 2016). NORMS: norms and their ReLUs between two layers, from the first layer's output, which is kept anyway.
  * BLOCKS: all values inside residual blocks. Results are the same to the bit. The engine "ref" keeps all. */
-enum ct_recompute { CT_RECOMPUTE_NONE, CT_RECOMPUTE_NORMS, CT_RECOMPUTE_BLOCKS };
+#define CT_RECOMPUTES(X) X(CT_RECOMPUTE_NONE, "none") X(CT_RECOMPUTE_NORMS, "norms") X(CT_RECOMPUTE_BLOCKS, "blocks")
+enum ct_recompute { CT_RECOMPUTES(CT_CHOICE_ID) };
 
 struct ct_net_opts {
 	int batch; /* rows per rank of a full micro-batch */
@@ -93,7 +101,9 @@ struct ct_net_memory { /* bytes */
 enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out) CT_MUST_CHECK;
 void ct_engine_close(ct_engine *e);
 const char *ct_engine_name(const ct_engine *e);
-const char *ct_engine_version(const ct_engine *e); /* "oneDNN 2.6.3 avx512_core_bf16" */
+const char *ct_engine_version(const ct_engine *e);                /* "oneDNN 2.6.3 avx512_core_bf16" */
+const char *ct_precision_name(enum ct_precision p);               /* "fp32" ... */
+bool ct_precision_find(const char *name, enum ct_precision *out); /* false: there is none of that name */
 /* CT_UNSUPPORTED with the reason and what there is instead ("this CPU has no bfloat16 instructions (avx512_bf16)"). */
 enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p) CT_MUST_CHECK;
 /* Registry walk for `ctrain info`: false past the end; why is "" when available. */

@@ -56,11 +56,11 @@ BEGIN {
 	arrow("trainer", "trainer/commands trainer/loop")
 	arrow("trainer/checkpoint", "*nn")
 	arrow("trainer/commands", "*nn *data *dist trainer/checkpoint trainer/config trainer/launch trainer/loop trainer/plan trainer/report")
-	arrow("trainer/config", "")
+	arrow("trainer/config", "nn nn/optim")
 	arrow("trainer/launch", "*dist trainer/checkpoint trainer/config trainer/plan")
 	arrow("trainer/loop", "*nn *data *dist trainer/checkpoint trainer/config trainer/launch trainer/plan trainer/report")
 	arrow("trainer/plan", "*nn *data *dist trainer/config")
-	arrow("trainer/report", "")
+	arrow("trainer/report", "trainer/config")
 	split("base=base nn=base,nn data=base,data dist=base,dist trainer=base,nn,data,dist,trainer", layers, " ")
 	for (i in layers) {
 		split(layers[i], part, "=")

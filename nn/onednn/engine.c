@@ -11,6 +11,11 @@
 
 static bool onednn_precision(enum ct_precision precision, char *why, size_t why_len)
 {
+	if (precision != CT_PRECISION_FP32 && precision != CT_PRECISION_BF16) {
+		snprintf(why, why_len, "computes in fp32%s; fp16 and tf32 are for GPUs",
+			 ct__dnnl_has_bf16() ? " and bf16" : " on this processor");
+		return false;
+	}
 	if (precision == CT_PRECISION_FP32 || ct__dnnl_has_bf16())
 		return true;
 	snprintf(why, why_len, "(%s) finds no bfloat16 instructions on this processor (avx512_bf16 or amx)",

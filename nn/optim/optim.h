@@ -18,7 +18,8 @@
 
 #include "nn/engine.h"
 
-enum ct_optim_kind { CT_SGD, CT_ADAMW, CT_LARS, CT_LAMB };
+#define CT_OPTIMIZERS(X) X(CT_SGD, "sgd") X(CT_ADAMW, "adamw") X(CT_LARS, "lars") X(CT_LAMB, "lamb")
+enum ct_optim_kind { CT_OPTIMIZERS(CT_CHOICE_ID) };
 
 struct ct_optim_opts {
 	enum ct_optim_kind kind;

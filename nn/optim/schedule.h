@@ -6,9 +6,17 @@
 
 #include <stdint.h>
 
+#include "base/choice.h"
 #include "base/status.h"
 
-enum ct_schedule_kind { CT_LR_CONSTANT, CT_LR_STEP, CT_LR_MULTISTEP, CT_LR_COSINE, CT_LR_POLY, CT_LR_ONE_CYCLE };
+#define CT_SCHEDULES(X)                 \
+	X(CT_LR_CONSTANT, "constant")   \
+	X(CT_LR_STEP, "step")           \
+	X(CT_LR_MULTISTEP, "multistep") \
+	X(CT_LR_COSINE, "cosine")       \
+	X(CT_LR_POLY, "poly")           \
+	X(CT_LR_ONE_CYCLE, "one_cycle")
+enum ct_schedule_kind { CT_SCHEDULES(CT_CHOICE_ID) };
 
 #define CT_MAX_MILESTONES 16
 

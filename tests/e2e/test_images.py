@@ -344,7 +344,10 @@ class Precision(Images):
             self.assert_last_says(r, "bfloat16", "precision=fp32")
         for command in ("train", "plan", "check"):
             r = self.run_ctrain(command, config, "precision=bf16", "train.engine=ref", f"run.dir={self.path('ref')}", expect=USAGE)
-            self.assert_last_says(r, "precision bf16: the engine \"ref\" computes fp32 only", "fp32")
+            self.assert_last_says(r, "precision bf16: the engine \"ref\" computes in fp32 only", "precision=fp32")
+            for precision in ("fp16", "tf32"):
+                r = self.run_ctrain(command, config, f"precision={precision}", f"run.dir={self.path('gpu')}", expect=USAGE)
+                self.assert_last_says(r, f"precision {precision}: the engine \"onednn\" computes in fp32", "for GPUs", "precision=fp32")
 
 
 class BatchNorm(Images):

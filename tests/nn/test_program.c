@@ -226,9 +226,46 @@ static void test_ref_computes_fp32(void **state)
 	assert_ok(ct_engine_open("ref", r.device, 1, &r.engine));
 	assert_ok(ct_engine_check_precision(r.engine, CT_PRECISION_FP32));
 	assert_fails(ct_engine_check_precision(r.engine, CT_PRECISION_BF16), CT_UNSUPPORTED,
-		     "\"ref\" computes fp32 only");
+		     "\"ref\" computes in fp32 only");
 	assert_fails(ct_net_create(r.engine, r.graph, &opts, &r.net), CT_UNSUPPORTED, "bf16");
 	rig_close(&r);
+}
+
+static void check_gpu_precisions(const char *engine)
+{
+	const enum ct_precision gpu[] = {CT_PRECISION_FP16, CT_PRECISION_TF32};
+	struct rig r = {.graph = graph_of(16, LAYERS)};
+	struct ct_net_opts opts = options;
+	char start[64];
+
+	assert_ok(ct_device_open("cpu", 0, &r.device));
+	assert_ok(ct_engine_open(engine, r.device, 1, &r.engine));
+	for (size_t i = 0; i < CT_ARRAY_LEN(gpu); i++) {
+		snprintf(start, sizeof(start), "precision %s: the engine \"%s\" computes in fp32",
+			 ct_precision_name(gpu[i]), engine);
+		assert_fails(ct_engine_check_precision(r.engine, gpu[i]), CT_UNSUPPORTED, start);
+		opts.precision = gpu[i];
+		assert_fails(ct_net_create(r.engine, r.graph, &opts, &r.net), CT_UNSUPPORTED, start);
+	}
+	rig_close(&r);
+}
+
+static void test_gpu_precisions(void **state)
+{
+	(void)state;
+	each_engine(check_gpu_precisions);
+}
+
+static void test_precision_names(void **state)
+{
+	enum ct_precision p = CT_PRECISION_BF16;
+
+	(void)state;
+	assert_string_equal(ct_precision_name(CT_PRECISION_FP32), "fp32");
+	assert_string_equal(ct_precision_name(CT_PRECISION_TF32), "tf32");
+	assert_true(ct_precision_find("fp16", &p) && p == CT_PRECISION_FP16);
+	assert_false(ct_precision_find("fp8", &p));
+	assert_true(p == CT_PRECISION_FP16);
 }
 
 int main(void)
@@ -239,6 +276,8 @@ int main(void)
 		cmocka_unit_test(test_lost_values),
 		cmocka_unit_test(test_other_tensors),
 		cmocka_unit_test(test_ref_computes_fp32),
+		cmocka_unit_test(test_gpu_precisions),
+		cmocka_unit_test(test_precision_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

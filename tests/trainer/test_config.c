@@ -36,7 +36,7 @@ static void test_defaults(void **state)
 	assert_int_equal(c->batch.per_rank, 64);
 	assert_int_equal(c->batch.global, 0);
 	assert_int_equal(c->data.shape.n, 3);
-	assert_true(!c->data.drop_last && c->checkpoint.best && strcmp(c->data.shuffle, "global") == 0);
+	assert_true(!c->data.drop_last && c->checkpoint.best && c->data.shuffle == CT_CFG_SHUFFLE_GLOBAL);
 	assert_string_equal(c->data.dir, "");
 	assert_string_equal(c->log.level, "info");
 	assert_string_equal(c->train.resume, "auto");
@@ -263,6 +263,39 @@ static void test_lists_of_the_command_line(void **state)
 	}
 }
 
+/* Each name of each enumeration is read as its place in the list and written as the name again. */
+static void test_choices(void **state)
+{
+	struct ct_config *c = load_text(GOOD);
+	const struct ct_source source = {.name = "test", .layer = CT_LAYER_ARGS};
+	int keys = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		const struct ct_key *k = ct__key_at(i);
+
+		for (int v = 0; k->type == CT_KEY_ENUM && k->choices[v]; v++) {
+			struct ct_problems p = {0};
+			struct ct_str text = {0};
+
+			assert_ok(ct__key_store_text(i, c, k->choices[v], &source, &p));
+			assert_int_equal(p.n, 0);
+			assert_int_equal(*(const int *)ct__key_slot(k, c), v);
+			ct__key_format(k, c, false, &text);
+			assert_string_equal(ct_str_text(&text), k->choices[v]);
+			assert_string_equal(ct_config_choice(c, k->name), k->choices[v]);
+			ct_str_release(&text);
+			keys += v == 0;
+		}
+	}
+	assert_true(keys >= 14);
+	assert_true(c->model.name == CT_CFG_MODEL_RESNET56 && c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION);
+	assert_true(c->model.bn == CT_CFG_BN_BROADCAST && c->optim.name == CT_LAMB &&
+		    c->schedule.name == CT_LR_ONE_CYCLE);
+	assert_true(c->precision == CT_PRECISION_TF32 && c->train.recompute == CT_RECOMPUTE_BLOCKS);
+	ct_config_destroy(c);
+}
+
 /* The table itself: fields of the right size, defaults that parse, choices and controllers that exist. */
 static void test_schema(void **state)
 {
@@ -279,12 +312,15 @@ static void test_schema(void **state)
 		assert_true(!number || (k->hi > k->lo && k->def));
 		assert_true(!list || k->max_n > 0);
 		assert_true(k->type != CT_KEY_BOOL || k->def);
+		assert_true(k->type != CT_KEY_ENUM || (k->choices && !(k->flags & CT_KEY_OTHERS)));
+		assert_true(k->type != CT_KEY_ENUM || k->def || k->flags & CT_KEY_REQUIRED);
 		if (k->only) {
-			const char *kinds = ct__key_only(k, &controller), *all = ct__key_at(controller)->choices;
+			const char *kinds = ct__key_only(k, &controller);
+			const char *const *all = ct__key_at(controller)->choices;
 			char word[64];
 
-			for (size_t w = 0; ct__choice_at(kinds, w, word, sizeof(word)); w++)
-				assert_true(ct__choice_has(all, word));
+			for (size_t w = 0; ct__word_at(kinds, w, word, sizeof(word)); w++)
+				assert_true(ct_choice_find(all, word) >= 0);
 		}
 	}
 }
@@ -293,6 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_schema),
+		cmocka_unit_test(test_choices),
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_anchors_and_empty_sections),

@@ -16,18 +16,17 @@
 /* The choices of a key, but for `extra`, are exactly the registered names; returns how many there are. */
 static size_t count_choices(const char *key, const char *extra)
 {
-	const char *choices = ct__key_find(key)->choices;
-	char word[64];
+	const char *const *choices = ct__key_find(key)->choices;
 	size_t n = 0;
 
-	for (size_t i = 0; ct__choice_at(choices, i, word, sizeof(word)); i++)
-		n += strcmp(word, extra) != 0;
+	for (size_t i = 0; choices[i]; i++)
+		n += strcmp(choices[i], extra) != 0;
 	return n;
 }
 
 static void expect_choice(const char *key, const char *name)
 {
-	if (!ct__choice_has(ct__key_find(key)->choices, name))
+	if (ct_choice_find(ct__key_find(key)->choices, name) < 0)
 		fail_msg("%s does not know %s", key, name);
 }
 

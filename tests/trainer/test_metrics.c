@@ -115,7 +115,7 @@ static void test_lines(void **state)
 	ct_json *j;
 
 	(void)state;
-	assert_ok(ct_metrics_open(run, 0, true, "off", &m));
+	assert_ok(ct_metrics_open(run, 0, true, CT_CFG_CONSOLE_OFF, &m));
 	assert_ok(ct_metrics_run(m, run_object(0)));
 	assert_ok(ct_metrics_step(m, &s));
 	s.loss = INFINITY;
@@ -251,12 +251,12 @@ static void test_resume(void **state)
 	ct_metrics_log *m;
 
 	(void)state;
-	assert_ok(ct_metrics_open(run, 0, false, "off", &m));
+	assert_ok(ct_metrics_open(run, 0, false, CT_CFG_CONSOLE_OFF, &m));
 	assert_ok(ct_metrics_run(m, run_object(0)));
 	for (s.step = 1; s.step <= 20; s.step++)
 		assert_ok(ct_metrics_step(m, &s));
 	ct_metrics_close(m);
-	assert_ok(ct_metrics_open(run, 12, false, "off", &m));
+	assert_ok(ct_metrics_open(run, 12, false, CT_CFG_CONSOLE_OFF, &m));
 	assert_ok(ct_metrics_run(m, run_object(12)));
 	for (s.step = 13; s.step <= 15; s.step++)
 		assert_ok(ct_metrics_step(m, &s));
@@ -279,7 +279,7 @@ static void test_disk_full(void **state)
 	(void)signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
 	small = (struct rlimit){4096, was.rlim_max};
-	assert_ok(ct_metrics_open(run, 0, true, "off", &m));
+	assert_ok(ct_metrics_open(run, 0, true, CT_CFG_CONSOLE_OFF, &m));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
 	for (int i = 0; i < 100 && st == CT_OK; i++)
 		st = ct_metrics_step(m, &s);
@@ -294,9 +294,10 @@ static void test_unwritable(void **state)
 	ct_metrics_log *m;
 
 	(void)state;
-	assert_fails(ct_metrics_open(in_tmpdir("nowhere"), 0, false, "off", &m), CT_IO, "nowhere/metrics.jsonl");
+	assert_fails(ct_metrics_open(in_tmpdir("nowhere"), 0, false, CT_CFG_CONSOLE_OFF, &m), CT_IO,
+		     "nowhere/metrics.jsonl");
 	assert_ok(ct_dir_make(in_tmpdir("bad/metrics.jsonl")));
-	assert_fails(ct_metrics_open(in_tmpdir("bad"), 0, false, "off", &m), CT_IO, "bad/metrics.jsonl");
+	assert_fails(ct_metrics_open(in_tmpdir("bad"), 0, false, CT_CFG_CONSOLE_OFF, &m), CT_IO, "bad/metrics.jsonl");
 }
 
 int main(void)

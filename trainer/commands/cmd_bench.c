@@ -108,7 +108,7 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	       flop = 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
 	ct_json *j = ct_json_object();
 	ct_json_set_str(j, "bench", "step");
-	ct_json_set_str(j, "model", s->cfg->model.name);
+	ct_json_set_str(j, "model", ct_config_choice(s->cfg, "model.name"));
 	ct_json_set_str(j, "engine", ct_engine_version(s->engine));
 	ct_json_set_i64(j, "batch", s->plan.per_rank);
 	ct_json_set_i64(j, "steps", steps);
@@ -152,7 +152,7 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 	CT_TRY(st);
 	ct_json *j = ct_json_object();
 	ct_json_set_str(j, "bench", "loader");
-	ct_json_set_str(j, "data", s->cfg->data.name);
+	ct_json_set_str(j, "data", ct_config_choice(s->cfg, "data.name"));
 	ct_json_set_i64(j, "threads", lo.n_threads);
 	ct_json_set_i64(j, "images", (int64_t)images);
 	ct_json_set_i64(j, "checksum", (int64_t)sum);

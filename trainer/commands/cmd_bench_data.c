@@ -275,7 +275,7 @@ static enum ct_status print_json(const struct bench *b, const struct result *r)
 	ct_json *j = ct_json_object(), *stages = ct_json_object(), *latency = ct_json_object();
 
 	ct_json_set_str(j, "bench", "data");
-	ct_json_set_str(j, "data", b->c->data.name);
+	ct_json_set_str(j, "data", ct_config_choice(b->c, "data.name"));
 	ct_json_set_i64(j, "samples", b->info->n);
 	ct_json_set_i64(j, "height", b->shape.h);
 	ct_json_set_i64(j, "width", b->shape.w);
@@ -313,8 +313,8 @@ static enum ct_status print_json(const struct bench *b, const struct result *r)
 
 static void print_text(const struct bench *b, const struct result *r)
 {
-	printf("%s: %u images to %d x %d, batches of %u, %d thread%s\n", b->c->data.name, b->info->n, b->shape.w,
-	       b->shape.h, b->lo.sampler.global_batch, b->threads, b->threads == 1 ? "" : "s");
+	printf("%s: %u images to %d x %d, batches of %u, %d thread%s\n", ct_config_choice(b->c, "data.name"),
+	       b->info->n, b->shape.w, b->shape.h, b->lo.sampler.global_batch, b->threads, b->threads == 1 ? "" : "s");
 	printf("  stage        ms/image   images/s of a core   share\n");
 	for (int i = 0; i < N_STAGES; i++)
 		printf("  %-10s  %9.4f   %18.0f   %4.0f%%\n", stage_names[i], r->stage_ms[i],

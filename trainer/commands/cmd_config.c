@@ -19,14 +19,15 @@ static enum ct_status deliver(const struct ct_cli *cli, struct ct_str *text, enu
 static void add_summary(const struct ct_config *c, struct ct_str *out)
 {
 	ct_str_addf(out, "ok: run %s in %s\n", c->run.name, c->run.dir);
-	ct_str_addf(out, "  model %s on %s%s%s, ", c->model.name, c->data.name, c->data.dir[0] ? " from " : "",
-		    c->data.dir);
+	ct_str_addf(out, "  model %s on %s%s%s, ", ct_config_choice(c, "model.name"), ct_config_choice(c, "data.name"),
+		    c->data.dir[0] ? " from " : "", c->data.dir);
 	if (c->batch.global > 0)
 		ct_str_addf(out, "batch %lld over all ranks\n", (long long)c->batch.global);
 	else
 		ct_str_addf(out, "batch %lld per rank\n", (long long)c->batch.per_rank);
-	ct_str_addf(out, "  %s, lr %g%s, schedule %s, ", c->optim.name, c->optim.lr,
-		    c->optim.lr_rule[0] == 'l' ? " scaled by the batch" : "", c->schedule.name);
+	ct_str_addf(out, "  %s, lr %g%s, schedule %s, ", ct_config_choice(c, "optim.name"), c->optim.lr,
+		    c->optim.lr_rule == CT_CFG_LR_RULE_LINEAR ? " scaled by the batch" : "",
+		    ct_config_choice(c, "schedule.name"));
 	if (c->train.epochs > 0)
 		ct_str_addf(out, "%lld epochs%s", (long long)c->train.epochs, c->train.max_steps > 0 ? " or " : "\n");
 	if (c->train.max_steps > 0)

@@ -36,7 +36,7 @@ static enum ct_status find_classes(const char *path, struct ct_config *c)
 	struct ct_run_plan p;
 	ct_graph *g = NULL;
 	int n;
-	if (strcmp(c->data.name, "shards") != 0 || c->data.classes > 0)
+	if (c->data.name != CT_CFG_DATA_SHARDS || c->data.classes > 0)
 		return CT_OK;
 	CT_TRY(ct_plan_foresee_data(c, &info));
 	CT_TRY(ct_run_plan_make(c, 1, NULL, &info, &p));

@@ -97,8 +97,9 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	printf("batch        %u global = %u per rank x %u ranks", r->global_batch, r->per_rank, r->world);
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
-	printf("\ndata         %s: %u training samples [%d,%d,%d], %u evaluation samples", c->data.name, r->train.n,
-	       r->input.c, r->input.h, r->input.w, r->has_val ? r->val.n : 0);
+	printf("\ndata         %s: %u training samples [%d,%d,%d], %u evaluation samples",
+	       ct_config_choice(c, "data.name"), r->train.n, r->input.c, r->input.h, r->input.w,
+	       r->has_val ? r->val.n : 0);
 	if (r->has_val && (r->val_input.h != r->input.h || r->val_input.w != r->input.w))
 		printf(" [%d,%d,%d]", r->val_input.c, r->val_input.h, r->val_input.w);
 	for (int i = 1; i < r->n_sizes; i++)
@@ -106,11 +107,12 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	printf("\n");
 	printf("steps        %llu an epoch, %llu in all (%u epochs)\n", (unsigned long long)r->steps_per_epoch,
 	       (unsigned long long)r->total_steps, r->epochs);
-	if (strcmp(c->optim.lr_rule, "linear") == 0)
+	if (c->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
 		printf("lr           %g = %g x %u / %lld (linear rule), schedule %s", r->lr, c->optim.lr,
-		       r->global_batch, (long long)c->optim.lr_base_batch, c->schedule.name);
+		       r->global_batch, (long long)c->optim.lr_base_batch, ct_config_choice(c, "schedule.name"));
 	else
-		printf("lr           %g (as given: optim.lr_rule none), schedule %s", r->lr, c->schedule.name);
+		printf("lr           %g (as given: optim.lr_rule none), schedule %s", r->lr,
+		       ct_config_choice(c, "schedule.name"));
 	printf(", warm-up %llu steps; first step %g, last %g\n", (unsigned long long)r->schedule.warmup_steps,
 	       ct_schedule_lr(&r->schedule, 0), ct_schedule_lr(&r->schedule, r->total_steps - 1));
 }
@@ -118,8 +120,8 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 static void print_model(const struct ct_config *c, const struct planned *p)
 {
 	double flops = ct_graph_flops(p->graph);
-	printf("model        %s: %zu parameters in %d tensors\n", c->model.name, ct_graph_n_elems(p->graph),
-	       ct_graph_n_params(p->graph));
+	printf("model        %s: %zu parameters in %d tensors\n", ct_config_choice(c, "model.name"),
+	       ct_graph_n_elems(p->graph), ct_graph_n_params(p->graph));
 	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and rank\n",
 	       flops * 1e-6, 3 * flops * p->plan.per_rank * 1e-9);
 	printf("  %-20s %-18s %14s %12s\n", "layer", "output [C,H,W]", "parameters", "MFLOP");

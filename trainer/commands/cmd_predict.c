@@ -113,7 +113,7 @@ static enum ct_status print(struct output *o)
 	j = ct_json_object();
 	ct_json_set_i64(j, "v", 1);
 	ct_json_set_str(j, "kind", "predict");
-	ct_json_set_str(j, "model", o->p->cfg->model.name);
+	ct_json_set_str(j, "model", ct_config_choice(o->p->cfg, "model.name"));
 	ct_json_set_str(j, "checkpoint", o->p->weights);
 	ct_json_set(j, "images", o->images);
 	o->images = NULL;

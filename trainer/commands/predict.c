@@ -69,12 +69,12 @@ static enum ct_status plan_images(struct ct_predictor *p)
 	struct ct_dataset_info *info = &p->info;
 	struct ct_run_plan plan;
 	CT_TRY(ct_plan_foresee_data(c, info));
-	if (info->n_targets > 0 || strcmp(c->model.loss, "mse") == 0)
+	if (info->n_targets > 0 || c->model.loss == CT_CFG_LOSS_MSE)
 		return CT_FAIL(CT_CONFIG, "predict names classes, and this model predicts numbers (model.loss mse)");
 	bool encoded = info->kind == CT_SAMPLE_ENCODED;
 	if ((!encoded && info->h == 0) || (info->c != 1 && info->c != 3))
 		return CT_FAIL(CT_CONFIG, "data.name %s does not say how a file becomes what the model looks at",
-			       c->data.name);
+			       ct_config_choice(c, "data.name"));
 	CT_TRY(ct_run_plan_make(c, 1, NULL, info, &plan));
 	p->input = plan.val_input;
 	p->net_opts = plan.net;
@@ -269,7 +269,7 @@ enum ct_status ct__predictor_run(struct ct_predictor *p, char *const *paths, uin
 	};
 	ct_dataset *files = NULL;
 	ct_loader *loader = NULL;
-	CT_TRY(ct_dataset_open_files(p->cfg->data.name, paths, n, &files));
+	CT_TRY(ct_dataset_open_files(ct_config_choice(p->cfg, "data.name"), paths, n, &files));
 	enum ct_status st = alloc_job(&j, n, (size_t)p->rows);
 	if (st == CT_OK)
 		st = ct_loader_create(files, &lo, &loader);

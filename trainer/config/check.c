@@ -106,7 +106,7 @@ static enum ct_status check_only(struct checker *k)
 		if (!key->only || o->layer == CT_LAYER_DEFAULT || ct__key_applies(key, k->c))
 			continue;
 		kinds = ct__key_only(key, &controller);
-		chosen = ct__config_text(k->c, controller);
+		chosen = ct__config_choice(k->c, controller);
 		if (k->origins[controller].bad || chosen[0] == '\0')
 			continue;
 		if (o->layer >= k->origins[controller].layer) {
@@ -137,24 +137,23 @@ static void check_batch_and_length(struct checker *k)
 static void check_model(struct checker *k)
 {
 	const struct ct_config *c = k->c;
-	bool regression = strcmp(c->data.name, "synthetic_regression") == 0;
-	bool mse = strcmp(c->model.loss, "mse") == 0;
+	const char *data = ct_config_choice(c, "data.name");
+	bool regression = c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION, mse = c->model.loss == CT_CFG_LOSS_MSE;
 
-	if (strcmp(c->model.name, "layers") == 0 && c->model.layers.n == 0 && fine(k, "model.layers"))
+	if (c->model.name == CT_CFG_MODEL_LAYERS && c->model.layers.n == 0 && fine(k, "model.layers"))
 		problem(k, "model.name", "model.name layers needs the list model.layers");
-	if (c->data.name[0] && regression && strcmp(c->model.loss, "cross_entropy") == 0)
+	if (regression && c->model.loss == CT_CFG_LOSS_CROSS_ENTROPY)
 		problem(k, "model.loss",
-			"model.loss cross_entropy needs class labels, data.name %s has numbers: use mse", c->data.name);
-	if (c->data.name[0] && !regression && mse)
+			"model.loss cross_entropy needs class labels, data.name %s has numbers: use mse", data);
+	if (data[0] && !regression && mse)
 		problem(k, "model.loss",
 			"model.loss mse needs numbers to predict, data.name %s has class labels: use cross_entropy",
-			c->data.name);
+			data);
 	if (c->model.label_smoothing > 0 && (regression || mse))
 		problem(k, "model.label_smoothing",
-			"model.label_smoothing needs class labels, there are none in data.name %s", c->data.name);
+			"model.label_smoothing needs class labels, there are none in data.name %s", data);
 	if (c->train.target_top1 > 0 && regression)
-		problem(k, "train.target_top1", "train.target_top1 needs class labels, data.name %s has none",
-			c->data.name);
+		problem(k, "train.target_top1", "train.target_top1 needs class labels, data.name %s has none", data);
 	if (c->train.target_top1 > 0 && strcmp(c->data.val, "none") == 0)
 		problem(k, "train.target_top1", "train.target_top1 needs evaluations, but data.val is none");
 }
@@ -198,10 +197,10 @@ static void check_data(struct checker *k)
 		problem(k, c->data.std.n > 0 ? "data.std" : "data.mean",
 			"data.mean has %d entries, data.std %d: give both, one per channel", c->data.mean.n,
 			c->data.std.n);
-	if (strcmp(c->data.shuffle, "window") == 0 && strcmp(c->data.name, "shards") != 0 && fine(k, "data.name") &&
+	if (c->data.shuffle == CT_CFG_SHUFFLE_WINDOW && c->data.name != CT_CFG_DATA_SHARDS && fine(k, "data.name") &&
 	    fine(k, "data.shuffle"))
 		problem(k, "data.shuffle", "data.shuffle window is for data.name shards: %s has none; use global",
-			c->data.name);
+			ct_config_choice(c, "data.name"));
 	check_pair(k, "data.augment.area", &c->data.augment.area);
 	check_pair(k, "data.augment.ratio", &c->data.augment.ratio);
 	check_val_size(k);
@@ -215,10 +214,9 @@ static void check_learning(struct checker *k)
 	const struct ct_config *c = k->c;
 	const struct ct_float_list *m = &c->schedule.milestones;
 
-	if (c->optim.nesterov && c->optim.momentum == 0 && fine(k, "optim.momentum") &&
-	    strcmp(c->optim.name, "sgd") == 0)
+	if (c->optim.nesterov && c->optim.momentum == 0 && fine(k, "optim.momentum") && c->optim.name == CT_SGD)
 		problem(k, "optim.nesterov", "optim.nesterov needs optim.momentum above 0");
-	if (strcmp(c->schedule.name, "multistep") == 0 && m->n == 0 && fine(k, "schedule.milestones"))
+	if (c->schedule.name == CT_LR_MULTISTEP && m->n == 0 && fine(k, "schedule.milestones"))
 		problem(k, "schedule.name", "schedule.name multistep needs schedule.milestones, as in [30, 60, 80]");
 	for (int i = 1; i < m->n; i++) {
 		if (m->v[i] <= m->v[i - 1]) {
@@ -309,7 +307,8 @@ static void check_launch(struct checker *k)
 /* The grammar of ct_log_configure, without configuring anything. */
 static void check_log_level(struct checker *k)
 {
-	const char *choices = ct__key_find("log.level")->choices, *s = k->c->log.level;
+	const char *const *levels = ct__key_find("log.level")->choices;
+	const char *s = k->c->log.level;
 
 	while (*s) {
 		size_t len = strcspn(s, ","), name = strcspn(s, ",=");
@@ -317,9 +316,8 @@ static void check_log_level(struct checker *k)
 		char level[16];
 
 		snprintf(level, sizeof(level), "%.*s", (int)(len - start < 15 ? len - start : 15), s + start);
-		if (len > 0 && !ct__choice_has(choices, level)) {
-			const char *const words[] = {"error", "warn", "info", "debug", "trace"};
-			const char *near = ct_suggest(level, words, CT_ARRAY_LEN(words));
+		if (len > 0 && ct_choice_find(levels, level) < 0) {
+			const char *near = ct_suggest(level, levels, 5);
 
 			problem(k, "log.level", "log.level: unknown level \"%s\"; did you mean \"%s\"?", level,
 				near ? near : "info");
@@ -332,15 +330,14 @@ static void check_log_level(struct checker *k)
 static void check_names(struct checker *k)
 {
 	const struct ct_config *c = k->c;
-	const char *resume = c->train.resume, *const words[] = {"auto", "never", "must"};
-	const char *near;
+	const char *const *words = ct__key_find("train.resume")->choices;
+	const char *resume = c->train.resume, *near;
 
 	if (strchr(c->run.name, '/') || strcmp(c->run.name, ".") == 0 || strcmp(c->run.name, "..") == 0)
 		problem(k, "run.name", "run.name \"%s\" must be usable as a folder name", c->run.name);
-	if (ct__choice_has(ct__key_find("train.resume")->choices, resume) || strchr(resume, '/') ||
-	    ct_file_exists(resume))
+	if (ct_choice_find(words, resume) >= 0 || strchr(resume, '/') || ct_file_exists(resume))
 		return;
-	near = ct_suggest(resume, words, CT_ARRAY_LEN(words));
+	near = ct_suggest(resume, words, 3);
 	problem(k, "train.resume", "train.resume \"%s\" is neither auto, never or must nor a folder%s%s%s", resume,
 		near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
@@ -372,10 +369,12 @@ static enum ct_status resolve(struct checker *k)
 		CT_TRY_ALLOC(text = ct_strfmt("runs/%s", c->run.name));
 		settle(k, "run.dir", &c->run.dir, text, "default");
 	}
-	if (c->data.shape.n == 0 && ct__choice_has("synthetic|synthetic_regression", c->data.name))
+	if (c->data.shape.n == 0 &&
+	    (c->data.name == CT_CFG_DATA_SYNTHETIC || c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION))
 		c->data.shape = (struct ct_int_list){.n = 3, .v = {1, 28, 28}};
 	if (!c->data.dir[0] && ct__key_applies(ct__key_find("data.dir"), c)) {
-		CT_TRY_ALLOC(text = ct_strfmt("%s/%s", root && root[0] ? root : "datasets", c->data.name));
+		CT_TRY_ALLOC(text = ct_strfmt("%s/%s", root && root[0] ? root : "datasets",
+					      ct_config_choice(c, "data.name")));
 		settle(k, "data.dir", &c->data.dir, text, root && root[0] ? "environment CTRAIN_DATA" : "default");
 	}
 	return CT_OK;

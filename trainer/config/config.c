@@ -30,10 +30,20 @@ struct ct_origin *ct__config_origins(const struct ct_config *c)
 	return c->origins;
 }
 
-const char *ct__config_text(const struct ct_config *c, size_t key)
+const char *ct__config_choice(const struct ct_config *c, size_t key)
 {
-	CT_ASSERT(ct__key_at(key)->type == CT_KEY_STR);
-	return *(char *const *)ct__key_slot(ct__key_at(key), c);
+	const struct ct_key *k = ct__key_at(key);
+
+	CT_ASSERT(k->type == CT_KEY_ENUM);
+	return ct_choice_name(k->choices, *(const int *)ct__key_slot(k, c));
+}
+
+const char *ct_config_choice(const struct ct_config *c, const char *key)
+{
+	size_t i = ct__key_index(key);
+
+	CT_ASSERT(i != SIZE_MAX);
+	return ct__config_choice(c, i);
 }
 
 static enum ct_status new_config(struct ct_config **out)

@@ -12,8 +12,9 @@
 #include <stdint.h>
 
 #include "base/mem.h"
-
-enum ct_cfg_schedule { CT_CFG_CONSTANT, CT_CFG_STEP, CT_CFG_MULTISTEP, CT_CFG_COSINE, CT_CFG_POLY, CT_CFG_ONE_CYCLE };
+#include "nn/optim/optim.h"
+#include "nn/optim/schedule.h"
+#include "trainer/config/choices.h"
 
 #define CT_CFG_AUTO (-1)         /* an integer key whose text is "auto" */
 #define CT_DATA_DEFAULT_SIZE 224 /* of compressed images, where data.train.size says nothing */
@@ -45,8 +46,8 @@ struct ct_config {
 		char *name;   /* file name of the config without .yaml unless set */
 		int64_t seed; /* 1 */
 	} run;
-	char *device;    /* auto | cpu | cuda */
-	char *precision; /* fp32 | bf16 */
+	char *device; /* auto | cpu | cuda */
+	enum ct_precision precision;
 	struct {
 		int64_t procs; /* ranks per node: auto (devices; on CPU 2, or 1 where there is one CPU) or a number */
 		char *procs_list;         /* "8,2": ranks of each node, "" = same everywhere */
@@ -58,23 +59,23 @@ struct ct_config {
 		int64_t threads;          /* compute threads per rank: auto = CPUs / local ranks */
 	} launch;
 	struct {
-		char *name;                /* mlp | lenet | convnet | layers | resnet18 ... */
+		enum ct_cfg_model name;
 		struct ct_int_list hidden; /* [512, 256] */
 		double dropout;
 		struct ct_str_list layers;
-		char *loss; /* auto | cross_entropy | mse */
+		enum ct_cfg_loss loss;
 		double label_smoothing;
-		char *init; /* auto | pytorch | kaiming */
-		char *stem; /* auto | imagenet | cifar */
+		enum ct_cfg_init init;
+		enum ct_cfg_stem stem;
 		bool zero_gamma;
 		double drop_path;
-		char *bn;      /* local | sync | broadcast */
+		enum ct_cfg_bn bn;
 		char *weights; /* .safetensors file or checkpoint; "": fresh weights */
 		bool strict;   /* true */
 	} model;
 	struct {
-		char *name; /* mnist | fashion_mnist | idx | cifar10 | cifar100 | imagefolder | shards | synthetic ... */
-		char *dir;  /* $CTRAIN_DATA/<name> or datasets/<name> unless set; "" for synthetic data */
+		enum ct_cfg_data name;
+		char *dir; /* $CTRAIN_DATA/<name> or datasets/<name> unless set; "" for synthetic data */
 		char *train,
 			*val; /* file prefixes, folders or shards; "" = the data set's own; val "none": no evaluation */
 		struct ct_size_list train_size; /* data.train.size; n 0: 224 for compressed images, else their own */
@@ -82,10 +83,10 @@ struct ct_config {
 		char *classes_file, *index_dir; /* "": beside the data */
 		int64_t workers;                /* loader threads per rank: auto */
 		int64_t depth;                  /* batches ahead, 4 */
-		char *shuffle;                  /* global | window | none */
-		int64_t shuffle_window;         /* shards */
-		bool drop_last;                 /* false */
-		char *decode;                   /* exact | fast */
+		enum ct_cfg_shuffle shuffle;
+		int64_t shuffle_window; /* shards */
+		bool drop_last;         /* false */
+		enum ct_cfg_decode decode;
 		bool exif;
 		int64_t max_pixels;
 		double max_bad;                 /* samples; below 1: fraction of the data set */
@@ -107,14 +108,14 @@ struct ct_config {
 		int64_t eval;             /* rows per rank of an evaluation batch, 256 */
 	} batch;
 	struct {
-		char *name; /* sgd | adamw | lars | lamb */
+		enum ct_optim_kind name;
 		double lr, momentum, weight_decay, beta1, beta2, eps, clip_norm, trust;
 		bool nesterov, decay_norm_bias;
-		char *lr_rule;         /* none | linear: lr * global batch / lr_base_batch */
-		int64_t lr_base_batch; /* 256 */
+		enum ct_cfg_lr_rule lr_rule; /* linear: lr * global batch / lr_base_batch */
+		int64_t lr_base_batch;       /* 256 */
 	} optim;
 	struct {
-		char *name; /* constant step multistep cosine poly one_cycle */
+		enum ct_schedule_kind name;
 		double warmup_epochs, warmup_start, min_lr, gamma, step_epochs, power, pct_start, div_factor,
 			final_div_factor;
 		int64_t warmup_steps;            /* used when > 0 */
@@ -127,8 +128,8 @@ struct ct_config {
 		int64_t accumulate;        /* 1 */
 		double ema;                /* 0 = off */
 		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end */
-		char *recompute;           /* none | norms | blocks */
-		char *engine;              /* auto | onednn | ref */
+		enum ct_recompute recompute;
+		char *engine; /* auto | onednn | ref */
 	} train;
 	struct {
 		int64_t every_steps, keep_last;     /* 0 = off; 2 */
@@ -136,9 +137,9 @@ struct ct_config {
 		bool best;                          /* true */
 	} checkpoint;
 	struct {
-		int64_t every;    /* steps between metrics lines, 50 */
-		char *level;      /* info */
-		char *console;    /* auto | live | plain | off */
+		int64_t every; /* steps between metrics lines, 50 */
+		char *level;   /* info */
+		enum ct_cfg_console console;
 		bool tensorboard; /* true */
 	} log;
 	struct {
@@ -163,6 +164,8 @@ struct ct_config_set {
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
 void ct_config_destroy(struct ct_config *c);
+/* The name of the chosen value of a key that is an enumeration: ct_config_choice(c, "optim.name") is "sgd". A literal. */
+const char *ct_config_choice(const struct ct_config *c, const char *key);
 
 /* Where a key's value came from: "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7", "--procs", or why it is not
  * what a file says: "not set: batch.global is". Borrowed; NULL for an unknown key. */

@@ -13,6 +13,7 @@ enum ct_key_type {
 	CT_KEY_SECONDS, /* double: 30, 30s, 500ms, 10min, 1h */
 	CT_KEY_BOOL,    /* bool: true, false */
 	CT_KEY_STR,     /* char * */
+	CT_KEY_ENUM,    /* an enumeration whose values are positions in choices; CT_CFG_UNSET without a default */
 	CT_KEY_INTS,    /* struct ct_int_list */
 	CT_KEY_FLOATS,  /* struct ct_float_list */
 	CT_KEY_STRS,    /* struct ct_str_list */
@@ -32,7 +33,8 @@ enum {
 		256 /* ranks that differ in it would not issue the same collectives: part of ct_config_run_lines */
 };
 
-#define CT_MAX_TEXT 4096 /* bytes of a text value */
+#define CT_CFG_UNSET (-1) /* an enumeration that has no default and was not given */
+#define CT_MAX_TEXT 4096  /* bytes of a text value */
 
 /* One row of the schema. */
 struct ct_key {
@@ -40,15 +42,15 @@ struct ct_key {
 	enum ct_key_type type;
 	size_t offset; /* in struct ct_config */
 	unsigned flags;
-	double lo, hi;       /* numbers and elements of lists; hi == 0: no upper bound */
-	int min_n, max_n;    /* lists: lengths */
-	const char *choices; /* "sgd|adamw", NULL: any text */
-	const char *def;     /* default in the words of the command line; NULL: none (texts and lists: empty) */
-	const char *only;    /* "model.name=mlp|layers": the key means nothing else; NULL: always */
-	const char *env;     /* environment variable, NULL: none */
-	const char *alias;   /* texts: "true=global|false=none", other words for choices; NULL: none */
-	const char *why;     /* why values besides the choices are refused, NULL: they are unknown */
-	const char *doc;     /* one line */
+	double lo, hi;              /* numbers and elements of lists; hi == 0: no upper bound */
+	int min_n, max_n;           /* lists: lengths */
+	const char *const *choices; /* strings and enumerations: the names, then NULL; NULL: any text */
+	const char *def;            /* default in the words of the command line; NULL: none (texts and lists: empty) */
+	const char *only;           /* "model.name=mlp|layers": the key means nothing else; NULL: always */
+	const char *env;            /* environment variable, NULL: none */
+	const char *alias;          /* texts: "true=global|false=none", other words for choices; NULL: none */
+	const char *why;            /* why values besides the choices are refused, NULL: they are unknown */
+	const char *doc;            /* one line */
 };
 
 struct ct_section {
@@ -75,8 +77,8 @@ void ct__key_suggest(const char *name, struct ct_str *out);
 const char *ct__key_synonym(const char *name);
 const char *ct__choice_synonym(const char *key, const char *text);
 /* i-th of "a|b|c" into buf; false past the end. */
-bool ct__choice_at(const char *choices, size_t i, char *buf, size_t size);
-bool ct__choice_has(const char *choices, const char *text);
+bool ct__word_at(const char *words, size_t i, char *buf, size_t size);
+bool ct__word_in(const char *words, const char *text);
 /* The part behind "model.name=" of key->only and the index of model.name. */
 const char *ct__key_only(const struct ct_key *k, size_t *controller);
 
@@ -102,8 +104,9 @@ static inline void *ct__key_slot(const struct ct_key *k, const struct ct_config 
 {
 	return (char *)(uintptr_t)c + k->offset;
 }
-struct ct_origin *ct__config_origins(const struct ct_config *c);    /* [ct__key_count()] */
-const char *ct__config_text(const struct ct_config *c, size_t key); /* of a CT_KEY_STR key */
+struct ct_origin *ct__config_origins(const struct ct_config *c); /* [ct__key_count()] */
+/* The name of the chosen value of a CT_KEY_ENUM key, "" when it is not set. */
+const char *ct__config_choice(const struct ct_config *c, size_t key);
 
 /* Converts v by the key's type and stores it with its origin. What is wrong goes to p and leaves the value as it was.
  * Fails with CT_NOMEM only. */

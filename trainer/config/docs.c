@@ -209,10 +209,9 @@ static ct_json *number_schema(const struct ct_key *k)
 static ct_json *choices_schema(const struct ct_key *k)
 {
 	ct_json *j = ct_json_object(), *list = ct_json_array();
-	char word[64];
 
-	for (size_t i = 0; ct__choice_at(k->choices, i, word, sizeof(word)); i++)
-		ct_json_push_str(list, word);
+	for (size_t i = 0; k->choices[i]; i++)
+		ct_json_push_str(list, k->choices[i]);
 	ct_json_set(j, "enum", list);
 	return j;
 }
@@ -265,6 +264,8 @@ static ct_json *value_schema(const struct ct_key *k)
 		if (!k->choices)
 			return item;
 		ct_json_destroy(item);
+		return choices_schema(k);
+	case CT_KEY_ENUM:
 		return k->alias ? either(choices_schema(k), type_schema("boolean")) : choices_schema(k);
 	case CT_KEY_MIB:
 	case CT_KEY_SECONDS:

@@ -71,7 +71,9 @@ enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, stru
 /* Do epochs and steps change the learning rate, or only where the run ends? */
 static bool total_matters(const struct ct_config *c)
 {
-	return !ct__choice_has("constant|step|multistep", c->schedule.name);
+	enum ct_schedule_kind kind = c->schedule.name;
+
+	return kind != CT_LR_CONSTANT && kind != CT_LR_STEP && kind != CT_LR_MULTISTEP;
 }
 
 /* The keys with one of the flags. */

@@ -40,16 +40,16 @@ void ct__key_describe(const struct ct_key *k, struct ct_str *out)
 		[CT_KEY_SECONDS] = "number of seconds (or 500ms, 30s, 10min, 1h)",
 		[CT_KEY_BOOL] = "true or false",
 		[CT_KEY_STR] = "string",
+		[CT_KEY_ENUM] = "string",
 		[CT_KEY_INTS] = "list of integers",
 		[CT_KEY_FLOATS] = "list of numbers",
 		[CT_KEY_STRS] = "list of strings",
 		[CT_KEY_SIZES] = "integer",
 	};
-	char word[64];
 
 	if (k->choices) {
-		for (size_t i = 0; ct__choice_at(k->choices, i, word, sizeof(word)); i++)
-			ct_str_addf(out, "%s%s", i > 0 ? ", " : "", word);
+		for (size_t i = 0; k->choices[i]; i++)
+			ct_str_addf(out, "%s%s", i > 0 ? ", " : "", k->choices[i]);
 		if (k->flags & CT_KEY_OTHERS)
 			ct_str_add(out, " or another string");
 		return;
@@ -126,7 +126,7 @@ bool ct__key_applies(const struct ct_key *k, const struct ct_config *c)
 	if (!k->only)
 		return true;
 	kinds = ct__key_only(k, &controller);
-	return ct__choice_has(kinds, ct__config_text(c, controller));
+	return ct__word_in(kinds, ct__config_choice(c, controller));
 }
 
 void ct__key_release(const struct ct_key *k, struct ct_config *c)
@@ -149,6 +149,9 @@ void ct__key_release(const struct ct_key *k, struct ct_config *c)
 		break;
 	case CT_KEY_SIZES:
 		*(struct ct_size_list *)slot = (struct ct_size_list){0};
+		break;
+	case CT_KEY_ENUM:
+		*(int *)slot = CT_CFG_UNSET;
 		break;
 	case CT_KEY_INT:
 		*(int64_t *)slot = 0;
@@ -176,7 +179,7 @@ static bool plain_enough(const char *s)
 		return true;
 	for (size_t i = 0; i <= n; i++)
 		lower[i] = (char)(s[i] >= 'A' && s[i] <= 'Z' ? s[i] + 32 : s[i]);
-	return !ct__choice_has(guessed, lower);
+	return !ct__word_in(guessed, lower);
 }
 
 /* In double quotes. What YAML takes for line breaks or does not take at all is written by number. */
@@ -268,6 +271,9 @@ void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml
 		break;
 	case CT_KEY_STR:
 		add_text(out, *(char *const *)slot, yaml);
+		break;
+	case CT_KEY_ENUM:
+		add_text(out, ct_choice_name(k->choices, *(const int *)slot), yaml);
 		break;
 	case CT_KEY_INTS:
 	case CT_KEY_FLOATS:

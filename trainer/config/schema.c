@@ -16,8 +16,30 @@
 #define COLOR "data.name=cifar10|cifar100|imagefolder|shards|synthetic"
 #define FILES "data.name=mnist|fashion_mnist|idx|cifar10|cifar100|imagefolder|shards"
 #define SYNTHETIC "data.name=synthetic|synthetic_regression"
+/* clang-format off */
+#define WORDS(...) (const char *const[]){__VA_ARGS__, NULL}
+/* clang-format on */
 #define LEARNED .flags = CT_KEY_LEARNED
 #define SHARED .flags = CT_KEY_SHARED
+
+/* Enumerations are read and written as int through their offsets. */
+_Static_assert(sizeof(enum ct_cfg_model) == sizeof(int) && sizeof(enum ct_precision) == sizeof(int), "enumerations");
+
+#define NAMES(list, array) static const char *const array[] = {list(CT_CHOICE_NAME) NULL}
+NAMES(CT_PRECISIONS, precisions);
+NAMES(CT_CFG_MODELS, models);
+NAMES(CT_CFG_LOSSES, losses);
+NAMES(CT_CFG_INITS, inits);
+NAMES(CT_CFG_STEMS, stems);
+NAMES(CT_CFG_BNS, bns);
+NAMES(CT_CFG_DATA_SETS, data_sets);
+NAMES(CT_CFG_SHUFFLES, shuffles);
+NAMES(CT_CFG_DECODES, decodes);
+NAMES(CT_OPTIMIZERS, optimizers);
+NAMES(CT_CFG_LR_RULES, lr_rules);
+NAMES(CT_SCHEDULES, schedules);
+NAMES(CT_RECOMPUTES, recomputes);
+NAMES(CT_CFG_CONSOLES, consoles);
 
 static const struct ct_section sections[] = {
 	{"run", "Name and directory of the run."},
@@ -42,9 +64,9 @@ static const struct ct_key keys[] = {
 	{KEY(run.name, STR), .doc = "Name of the run. Empty: the name of the config file without its extension."},
 	{KEY(run.seed, INT), LEARNED, .hi = 9007199254740991, .def = "1",
 	 .doc = "Seed of all random numbers: initial weights, sample order, augmentation and dropout."},
-	{KEY(device, STR), .choices = "auto|cpu|cuda", .def = "auto",
+	{KEY(device, STR), .choices = WORDS("auto", "cpu", "cuda"), .def = "auto",
 	 .doc = "Device to train on. auto: GPUs if the machine has any, else the CPU."},
-	{KEY(precision, STR), LEARNED, .choices = "fp32|bf16", .def = "fp32",
+	{KEY(precision, ENUM), LEARNED, .choices = precisions, .def = "fp32",
 	 .doc = "Number format of the computation. bf16: activations and convolutions use bfloat16; master weights and statistics stay in fp32. The device must support bfloat16."},
 
 	{KEY(launch.procs, INT), .flags = CT_KEY_AUTO | CT_KEY_HIDE_UNSET, .lo = 1, .hi = 1024, .def = "auto",
@@ -63,8 +85,7 @@ static const struct ct_key keys[] = {
 	{KEY(launch.threads, INT), .flags = CT_KEY_AUTO, .lo = 1, .hi = 1024, .def = "auto",
 	 .doc = "Compute threads of each rank. auto: the CPUs this job may use, divided by the number of ranks on the host. If that is 4 or more, and images are decoded, warped or recolored, one eighth is kept for the loader threads."},
 
-	{KEY(model.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED,
-	 .choices = "mlp|lenet|convnet|layers|" RESNETS,
+	{KEY(model.name, ENUM), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED, .choices = models,
 	 .doc = "mlp: linear layers with ReLU. lenet: LeNet-5. convnet: two blocks of convolution, batch norm, ReLU and pooling. resnet18 and larger, resnext, wide_resnet: the same as in torchvision. resnet20 to resnet56: the small networks for CIFAR. layers: your own list."},
 	{KEY(model.hidden, INTS), LEARNED, .lo = 1, .hi = 1048576, .max_n = 16, .def = "512,256", .only = MLP,
 	 .doc = "Widths of the hidden layers. [] makes a linear classifier."},
@@ -72,29 +93,27 @@ static const struct ct_key keys[] = {
 	 .doc = "Probability of dropping a hidden unit in training."},
 	{KEY(model.layers, STRS), LEARNED, .max_n = 1024, .only = "model.name=layers",
 	 .doc = "The network, one string per layer: \"conv2d 16 kernel=5 padding=2\", \"relu\", \"linear 10\" ..."},
-	{KEY(model.loss, STR), LEARNED, .choices = "auto|cross_entropy|mse", .def = "auto",
+	{KEY(model.loss, ENUM), LEARNED, .choices = losses, .def = "auto",
 	 .doc = "Loss function. auto: cross_entropy for class labels, mse for regression targets."},
 	{KEY(model.label_smoothing, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0",
 	 .doc = "Fraction of each label that is spread over all classes. 0.1 is usual. Applies to cross-entropy only."},
-	{KEY(model.init, STR), LEARNED, .choices = "auto|pytorch|kaiming", .def = "auto",
+	{KEY(model.init, ENUM), LEARNED, .choices = inits, .def = "auto",
 	 .doc = "Initial weights. pytorch: PyTorch's defaults. kaiming: He et al. 2015 (normal distribution, fan out). auto: kaiming for ResNets, as in torchvision, else pytorch."},
-	{KEY(model.stem, STR), LEARNED, .choices = "auto|imagenet|cifar", .def = "auto",
-	 .only = "model.name=" RESNET_STEMS,
+	{KEY(model.stem, ENUM), LEARNED, .choices = stems, .def = "auto", .only = "model.name=" RESNET_STEMS,
 	 .doc = "First layers. imagenet: 7x7 convolution with stride 2, then max pooling. cifar: 3x3 convolution with stride 1, no pooling. auto: cifar if training images have at most 64x64 pixels."},
 	{KEY(model.zero_gamma, BOOL), LEARNED, .def = "false", .only = "model.name=" RESNETS,
 	 .doc = "Initialize the weight of the last batch norm in each residual block to 0, so that each block starts as the identity (Goyal et al. 2017)."},
 	{KEY(model.drop_path, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0",
 	 .only = "model.name=" RESNETS,
 	 .doc = "Stochastic depth: the probability of skipping the last residual block for a sample. It rises linearly from 0 at the first block (Huang et al. 2016)."},
-	{KEY(model.bn, STR), LEARNED, .choices = "local|sync|broadcast", .def = "local",
+	{KEY(model.bn, ENUM), LEARNED, .choices = bns, .def = "local",
 	 .doc = "Batch norm with several ranks. local: each rank normalizes with its own rows, and rank 0's running statistics are saved. sync: statistics are computed over the rows of all ranks. broadcast: like local, and rank 0's running statistics are copied to all ranks before each step, as PyTorch DDP does."},
 	{KEY(model.weights, STR),
 	 .doc = "Start from these weights: a PyTorch state_dict saved as .safetensors (with torchvision's names), or a ctrain checkpoint (its EMA weights if train.ema was on). Empty: random initial weights. Ignored when a run is resumed."},
 	{KEY(model.strict, BOOL), .def = "true",
 	 .doc = "Require that every tensor of model.weights matches and none is missing. false: load the tensors that match and initialize the others, for example a new classification head."},
 
-	{KEY(data.name, STR), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED,
-	 .choices = "mnist|fashion_mnist|idx|cifar10|cifar100|imagefolder|shards|synthetic|synthetic_regression",
+	{KEY(data.name, ENUM), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED, .choices = data_sets,
 	 .doc = "The data set. idx: images and labels in IDX files. imagefolder: JPEG and PNG files, one directory per class. shards: JPEG and PNG files in WebDataset tar files. synthetic, synthetic_regression: generated in memory, without files."},
 	{KEY(data.dir, STR), .only = FILES,
 	 .doc = "Directory of the data set. Empty: $CTRAIN_DATA/<data.name>, or datasets/<data.name> if CTRAIN_DATA is not set."},
@@ -102,7 +121,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Training data, relative to data.dir. idx: prefix of the file names. imagefolder: a directory. shards: patterns such as \"train-{000000..000999}.tar\", separated by spaces. Empty: the data set's default."},
 	{PART("data.train.size", data.train_size, SIZES), LEARNED, .lo = 8, .hi = 4096, .max_n = 16, .only = ENCODED,
 	 .doc = "Width and height of training images in pixels, either one number or a list by epoch: [[0, 128], [10, 160], [16, 192]]. Empty: 224."},
-	{KEY(data.val, STR), .choices = "none", .flags = CT_KEY_OTHERS | CT_KEY_SHARED,
+	{KEY(data.val, STR), .choices = WORDS("none"), .flags = CT_KEY_OTHERS | CT_KEY_SHARED,
 	 .doc = "Evaluation data, in the same form as data.train. Empty: the data set's default. none: no evaluation."},
 	{PART("data.val.size", data.val_size, INT), SHARED, .hi = 4096, .def = "0", .only = ENCODED,
 	 .doc = "Width and height of evaluation images in pixels. 0: the last size of data.train.size."},
@@ -116,7 +135,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Loader threads of each rank. 0: load between steps, without threads. auto: 0 for small images in memory; one eighth of the CPUs of each rank, at least 1, if images are decoded, warped or recolored."},
 	{KEY(data.depth, INT), .lo = 2, .hi = 64, .def = "4",
 	 .doc = "Number of batches that the loader prepares in advance."},
-	{KEY(data.shuffle, STR), LEARNED, .choices = "global|window|none",
+	{KEY(data.shuffle, ENUM), LEARNED, .choices = shuffles,
 	 .alias = "true=global|false=none", .def = "global", .doc = "Order of the training samples in each epoch. global: a random permutation of all samples. window: shuffle the shards, then the samples of data.shuffle_window shards at a time (sequential reads for slow disks). none: the stored order."},
 	{KEY(data.shuffle_window, INT), LEARNED, .lo = 1, .hi = 1048576, .def = "16", .only = "data.shuffle=window",
 	 .doc = "Number of shards whose samples are shuffled together."},
@@ -138,7 +157,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Mean of each channel, for pixel values in 0..1. Empty: the data set's default; imagefolder and shards: ImageNet's."},
 	{KEY(data.std, FLOATS), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1e6, .max_n = 4, .only = IMAGES,
 	 .doc = "Standard deviation of each channel, for pixel values in 0..1. Empty: the data set's default; imagefolder and shards: ImageNet's."},
-	{KEY(data.decode, STR), LEARNED, .choices = "exact|fast", .def = "exact", .only = ENCODED,
+	{KEY(data.decode, ENUM), LEARNED, .choices = decodes, .def = "exact", .only = ENCODED,
 	 .doc = "JPEG decoding. exact: at full size. fast: decode large images at 1/2, 1/4 or 1/8 of their size if the result is still larger than needed; pixel values differ slightly."},
 	{KEY(data.exif, BOOL), LEARNED, .def = "false", .only = ENCODED,
 	 .doc = "Rotate images according to their EXIF orientation. PyTorch's loaders do not."},
@@ -193,11 +212,11 @@ static const struct ct_key keys[] = {
 	{KEY(batch.eval, INT), SHARED, .lo = 1, .hi = 65536, .def = "256",
 	 .doc = "Rows of one evaluation batch on each rank."},
 
-	{KEY(optim.name, STR), LEARNED, .choices = "sgd|adamw|lars|lamb", .def = "sgd",
+	{KEY(optim.name, ENUM), LEARNED, .choices = optimizers, .def = "sgd",
 	 .doc = "Optimizer. lars and lamb are SGD and AdamW with layer-wise trust ratios, for very large batches."},
 	{KEY(optim.lr, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_LO, .hi = 1000, .def = "0.05",
 	 .doc = "Learning rate. With schedule.name one_cycle, the peak learning rate."},
-	{KEY(optim.lr_rule, STR), LEARNED, .choices = "none|linear", .def = "none",
+	{KEY(optim.lr_rule, ENUM), LEARNED, .choices = lr_rules, .def = "none",
 	 .doc = "linear: multiply optim.lr by global batch / optim.lr_base_batch. none: use optim.lr as is."},
 	{KEY(optim.lr_base_batch, INT), LEARNED, .lo = 1, .hi = 16777216, .def = "256", .only = "optim.lr_rule=linear",
 	 .doc = "Global batch size for which optim.lr was chosen."},
@@ -221,8 +240,7 @@ static const struct ct_key keys[] = {
 	{KEY(optim.clip_norm, FLOAT), LEARNED, .hi = 1e6, .def = "0",
 	 .doc = "Scale the gradient so that its global L2 norm is at most this value. 0 disables clipping."},
 
-	{KEY(schedule.name, STR), LEARNED, .choices = "constant|step|multistep|cosine|poly|one_cycle",
-	 .def = "constant", .doc = "Learning-rate schedule."},
+	{KEY(schedule.name, ENUM), LEARNED, .choices = schedules, .def = "constant", .doc = "Learning-rate schedule."},
 	{KEY(schedule.warmup_epochs, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_HIDE_UNSET, .hi = 10000, .def = "0",
 	 .doc = "Length of the linear warm-up in epochs. The schedule covers the remaining steps."},
 	{KEY(schedule.warmup_steps, INT), .flags = CT_KEY_LEARNED | CT_KEY_HIDE_UNSET, .hi = 1e12, .def = "0",
@@ -256,15 +274,15 @@ static const struct ct_key keys[] = {
 	 .doc = "End the run as soon as an evaluation reaches this top-1 accuracy (0.99 is 99 %). 0 disables this."},
 	{KEY(train.eval_every, FLOAT), SHARED, .hi = 1000000, .def = "1",
 	 .doc = "Epochs between evaluations. 0: evaluate only at the end."},
-	{KEY(train.resume, STR), .choices = "auto|never|must", .flags = CT_KEY_OTHERS, .def = "auto",
+	{KEY(train.resume, STR), .choices = WORDS("auto", "never", "must"), .flags = CT_KEY_OTHERS, .def = "auto",
 	 .doc = "auto: continue from the newest valid checkpoint in the run directory, else start from scratch. must: fail if there is none. never: move an existing run aside and start from scratch. Any other value: the checkpoint directory to continue from."},
 	{KEY(train.accumulate, INT), SHARED, .lo = 1, .hi = 4096, .def = "1",
 	 .doc = "Number of batches whose gradients are summed before each update."},
 	{KEY(train.ema, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_OPEN_HI, .hi = 1, .def = "0",
 	 .doc = "Decay of an exponential moving average (EMA) of the weights, for example 0.999. Evaluation uses the EMA weights. 0 disables it."},
-	{KEY(train.recompute, STR), .choices = "none|norms|blocks", .def = "norms",
+	{KEY(train.recompute, ENUM), .choices = recomputes, .def = "norms",
 	 .doc = "What the backward pass computes again instead of storing it; results are the same. none: nothing. norms: batch norm and ReLU between two convolutions; activations need about a seventh less memory at almost no cost. blocks: everything inside residual blocks; much less memory, about a third more work."},
-	{KEY(train.engine, STR), .choices = "auto|onednn|ref", .def = "auto",
+	{KEY(train.engine, STR), .choices = WORDS("auto", "onednn", "ref"), .def = "auto",
 	 .doc = "Compute engine. auto: the best one for the device. ref: slow reference implementation for testing."},
 
 	{KEY(checkpoint.every_steps, INT), .hi = 1e12, .def = "0",
@@ -280,13 +298,13 @@ static const struct ct_key keys[] = {
 
 	{KEY(log.every, INT), .lo = 1, .hi = 1e12, .def = "50",
 	 .doc = "Steps between two step lines in metrics.jsonl."},
-	{KEY(log.level, STR), .choices = "error|warn|info|debug|trace", .flags = CT_KEY_OTHERS, .def = "info",
-	 .env = "CTRAIN_LOG", .doc = "Log level. \"warn,dist=debug\" sets the level of one component."},
-	{KEY(log.console, STR), .choices = "auto|live|plain|off", .def = "auto",
+	{KEY(log.level, STR), .choices = WORDS("error", "warn", "info", "debug", "trace"), .flags = CT_KEY_OTHERS,
+	 .def = "info", .env = "CTRAIN_LOG", .doc = "Log level. \"warn,dist=debug\" sets the level of one component."},
+	{KEY(log.console, ENUM), .choices = consoles, .def = "auto",
 	 .doc = "Console output. live: one line that is updated in place. plain: one line after another. off: nothing. auto: live on a terminal, else plain."},
 	{KEY(log.tensorboard, BOOL), .def = "true", .doc = "Also write TensorBoard event files to the run directory."},
 
-	{KEY(dist.backend, STR), SHARED, .choices = "auto|self|shm|gloo|hier", .def = "auto",
+	{KEY(dist.backend, STR), SHARED, .choices = WORDS("auto", "self", "shm", "gloo", "hier"), .def = "auto",
 	 .doc = "Communicator. self: one rank. shm: shared memory within one host. gloo: TCP. hier: shm within hosts and gloo between them. auto: self, shm, gloo or hier according to the number of ranks and hosts."},
 	{KEY(dist.timeout, SECONDS), .flags = CT_KEY_OPEN_LO, .hi = 86400, .def = "600",
 	 .doc = "How long a rank waits for other ranks in a collective before the run fails."},
@@ -456,28 +474,28 @@ void ct__key_suggest(const char *name, struct ct_str *out)
 		ct_str_addf(out, "; did you mean \"%s\"?", near);
 }
 
-bool ct__choice_at(const char *choices, size_t i, char *buf, size_t size)
+bool ct__word_at(const char *words, size_t i, char *buf, size_t size)
 {
 	size_t len;
 
-	for (; i > 0 && choices; i--) {
-		choices = strchr(choices, '|');
-		choices = choices ? choices + 1 : NULL;
+	for (; i > 0 && words; i--) {
+		words = strchr(words, '|');
+		words = words ? words + 1 : NULL;
 	}
-	if (!choices)
+	if (!words)
 		return false;
-	len = strcspn(choices, "|");
+	len = strcspn(words, "|");
 	CT_ASSERT(len < size);
-	memcpy(buf, choices, len);
+	memcpy(buf, words, len);
 	buf[len] = '\0';
 	return true;
 }
 
-bool ct__choice_has(const char *choices, const char *text)
+bool ct__word_in(const char *words, const char *text)
 {
 	char word[64];
 
-	for (size_t i = 0; ct__choice_at(choices, i, word, sizeof(word)); i++) {
+	for (size_t i = 0; ct__word_at(words, i, word, sizeof(word)); i++) {
 		if (strcmp(word, text) == 0)
 			return true;
 	}

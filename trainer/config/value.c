@@ -155,22 +155,17 @@ static bool read_bool(struct setter *t, const struct ct_yaml_node *v)
 	return false;
 }
 
-static void check_choice(struct setter *t, const struct ct_yaml_node *v)
+static void unknown_choice(struct setter *t, const struct ct_yaml_node *v)
 {
-	char words[32][64];
-	const char *list[32], *near;
+	const char *near;
 	struct ct_str b = {0};
 	size_t n = 0;
 
-	if (ct__choice_has(t->k->choices, v->text))
-		return;
-	while (n < CT_ARRAY_LEN(words) && ct__choice_at(t->k->choices, n, words[n], sizeof(words[n]))) {
-		list[n] = words[n];
+	while (t->k->choices[n])
 		n++;
-	}
 	near = ct__choice_synonym(t->k->name, v->text);
 	if (!near)
-		near = ct_suggest(v->text, list, n);
+		near = ct_suggest(v->text, t->k->choices, n);
 	ct__key_describe(t->k, &b);
 	if (t->k->why)
 		complain(t, v, "is not available: %s", t->k->why);
@@ -205,34 +200,38 @@ static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
 	return true;
 }
 
-/* The choice that an alias stands for; NULL: v is none. Into buf. */
-static const char *find_alias(const struct ct_key *k, const char *text, char *buf, size_t size)
+/* The choice that an alias stands for, else the text itself. Into buf. */
+static const char *resolve_alias(const struct ct_key *k, const char *text, char *buf, size_t size)
 {
 	size_t len = strlen(text);
 
-	for (size_t i = 0; k->alias && ct__choice_at(k->alias, i, buf, size); i++) {
+	for (size_t i = 0; k->alias && ct__word_at(k->alias, i, buf, size); i++) {
 		if (strncmp(buf, text, len) == 0 && buf[len] == '=')
 			return buf + len + 1;
 	}
-	return NULL;
+	return text;
+}
+
+static int read_choice(struct setter *t, const struct ct_yaml_node *v)
+{
+	char buf[64];
+	int choice;
+
+	if (!plain_text(t, v))
+		return CT_CFG_UNSET;
+	choice = ct_choice_find(t->k->choices, resolve_alias(t->k, v->text, buf, sizeof(buf)));
+	if (choice < 0)
+		unknown_choice(t, v);
+	return choice;
 }
 
 static enum ct_status read_text(struct setter *t, const struct ct_yaml_node *v, char **out)
 {
-	const char *choice;
-	char buf[64];
-
 	*out = NULL;
 	if (!plain_text(t, v))
 		return CT_OK;
-	choice = find_alias(t->k, v->text, buf, sizeof(buf));
-	if (choice) {
-		CT_TRY_ALLOC(*out = ct_strdup(choice));
-		return CT_OK;
-	}
-	/* "" is always "not set". */
-	if (t->k->choices && !(t->k->flags & CT_KEY_OTHERS))
-		check_choice(t, v);
+	if (t->k->choices && !(t->k->flags & CT_KEY_OTHERS) && ct_choice_find(t->k->choices, v->text) < 0)
+		unknown_choice(t, v);
 	if (!t->failed)
 		CT_TRY_ALLOC(*out = ct_strdup(v->text));
 	return CT_OK;
@@ -353,6 +352,11 @@ static enum ct_status store_scalar(struct setter *t, const struct ct_yaml_node *
 			return CT_OK;
 		ct_free(*(char **)slot);
 		*(char **)slot = text;
+	} else if (t->k->type == CT_KEY_ENUM) {
+		int x = read_choice(t, v);
+
+		if (!t->failed)
+			*(int *)slot = x;
 	} else if (t->k->type == CT_KEY_INT) {
 		int64_t x = read_int(t, v);
 
@@ -425,7 +429,7 @@ enum ct_status ct__key_store_text(size_t key, struct ct_config *c, const char *t
 				  struct ct_problems *p)
 {
 	struct ct_yaml_node scalar = {.kind = CT_YAML_SCALAR, .len = strlen(text)}, list = {0};
-	bool text_key = ct__key_at(key)->type == CT_KEY_STR;
+	bool text_key = ct__key_at(key)->type == CT_KEY_STR || ct__key_at(key)->type == CT_KEY_ENUM;
 	ct_yaml *doc = NULL;
 	enum ct_status st;
 

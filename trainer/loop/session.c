@@ -52,7 +52,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	s->plan.net.train = train;
 	if (!train)
 		s->plan.net.batch = (int)s->plan.eval_rows;
-	if (strcmp(s->cfg->model.bn, "sync") == 0 && s->world.id.world > 1) {
+	if (s->cfg->model.bn == CT_CFG_BN_SYNC && s->world.id.world > 1) {
 		s->plan.net.sync = sum_statistics;
 		s->plan.net.sync_user = s->comm;
 	}

@@ -192,7 +192,7 @@ static enum ct_status share_statistics(ct_stepper *p, struct ct_step_times *t)
 {
 	struct ct_session *s = p->s;
 	size_t bytes = ct_net_buffers_elems(s->net) * sizeof(float);
-	if (strcmp(s->cfg->model.bn, "broadcast") != 0 || s->world.id.world == 1 || bytes == 0)
+	if (s->cfg->model.bn != CT_CFG_BN_BROADCAST || s->world.id.world == 1 || bytes == 0)
 		return CT_OK;
 	int64_t t0 = ct_now_ns();
 	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), bytes));

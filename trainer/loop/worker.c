@@ -103,13 +103,13 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_i64(j, "threads", ct_plan_threads(s->cfg, id->local_world));
 	ct_json_set_i64(j, "loader_threads",
 			ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world));
-	ct_json_set_str(j, "precision", s->cfg->precision);
+	ct_json_set_str(j, "precision", ct_precision_name(s->cfg->precision));
 	ct_json_set_str(j, "backend", ct_comm_name(s->comm));
 	ct_json_set_str(j, "config_digest", s->state.config_digest);
-	ct_json_set_str(j, "model", s->cfg->model.name);
+	ct_json_set_str(j, "model", ct_config_choice(s->cfg, "model.name"));
 	ct_json_set_i64(j, "params", (int64_t)ct_graph_n_elems(s->graph));
 	ct_json_set_f64(j, "forward_flops", ct_graph_flops(s->graph));
-	ct_json_set_str(j, "data", s->cfg->data.name);
+	ct_json_set_str(j, "data", ct_config_choice(s->cfg, "data.name"));
 	ct_json_set_i64(j, "seed", s->cfg->run.seed);
 	ct_json_set_i64(j, "global_batch", s->plan.global_batch);
 	ct_json_set_f64(j, "lr", s->plan.lr);
@@ -129,7 +129,7 @@ static void say_batch(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
 	char rule[96] = "as given";
-	if (strcmp(s->cfg->optim.lr_rule, "linear") == 0)
+	if (s->cfg->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
 		snprintf(rule, sizeof(rule), "%g x %u / %lld: the linear rule", s->cfg->optim.lr, p->global_batch,
 			 (long long)s->cfg->optim.lr_base_batch);
 	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world,
@@ -156,8 +156,9 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 	int threads = ct_plan_threads(s->cfg, id->local_world),
 	    loaders = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world);
 	ct_metrics_say(m, "ctrain " CTRAIN_VERSION "  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)",
-		       s->cfg->model.name, s->cfg->data.name, s->cfg->precision, id->world, plural(id->world), threads,
-		       plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
+		       ct_config_choice(s->cfg, "model.name"), ct_config_choice(s->cfg, "data.name"),
+		       ct_precision_name(s->cfg->precision), id->world, plural(id->world), threads, plural(threads),
+		       ct_engine_version(s->engine), ct_comm_name(s->comm));
 	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
 		       ct_graph_flops(s->graph) * 1e-6);
 	say_batch(s, m);

@@ -60,7 +60,7 @@ static int loader_share(int cpus)
 
 bool ct_plan_is_encoded(const struct ct_config *c)
 {
-	return strcmp(c->data.name, "imagefolder") == 0 || strcmp(c->data.name, "shards") == 0;
+	return c->data.name == CT_CFG_DATA_IMAGEFOLDER || c->data.name == CT_CFG_DATA_SHARDS;
 }
 
 /* Does the loader have work that is worth a thread? */
@@ -141,15 +141,14 @@ enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct
 
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e)
 {
-	bool bf16 = strcmp(c->precision, "bf16") == 0;
-	return ct_engine_check_precision(e, bf16 ? CT_PRECISION_BF16 : CT_PRECISION_FP32);
+	return ct_engine_check_precision(e, c->precision);
 }
 
 enum ct_status ct_plan_check_engine(const struct ct_config *c)
 {
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
-	if (strcmp(c->precision, "fp32") == 0) /* which all have */
+	if (c->precision == CT_PRECISION_FP32) /* which all have */
 		return CT_OK;
 	CT_TRY(ct_plan_device_open(c, 0, &device));
 	enum ct_status st = ct_engine_open(c->train.engine, device, 1, &engine);
@@ -217,27 +216,12 @@ static uint64_t epochs_to_steps(double epochs, uint64_t per_epoch)
 	return (uint64_t)llround(epochs * (double)per_epoch);
 }
 
-static enum ct_schedule_kind schedule_kind(const char *name)
-{
-	static const struct {
-		const char *name;
-		enum ct_schedule_kind kind;
-	} kinds[] = {
-		{"constant", CT_LR_CONSTANT}, {"step", CT_LR_STEP}, {"multistep", CT_LR_MULTISTEP},
-		{"cosine", CT_LR_COSINE},     {"poly", CT_LR_POLY}, {"one_cycle", CT_LR_ONE_CYCLE},
-	};
-	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
-		if (strcmp(name, kinds[i].name) == 0)
-			return kinds[i].kind;
-	return CT_LR_CONSTANT; /* the schema admits no other name */
-}
-
 static void plan_schedule(const struct ct_config *c, struct ct_run_plan *p)
 {
 	uint64_t per = p->steps_per_epoch;
 	struct ct_schedule *s = &p->schedule;
 	*s = (struct ct_schedule){
-		.kind = schedule_kind(c->schedule.name),
+		.kind = c->schedule.name,
 		.base_lr = p->lr,
 		.total_steps = p->total_steps,
 		.warmup_steps = c->schedule.warmup_steps > 0 ? (uint64_t)c->schedule.warmup_steps
@@ -257,25 +241,13 @@ static void plan_schedule(const struct ct_config *c, struct ct_run_plan *p)
 		s->milestones[s->n_milestones++] = epochs_to_steps(c->schedule.milestones.v[i], per);
 }
 
-static enum ct_optim_kind optim_kind(const char *name)
-{
-	static const struct {
-		const char *name;
-		enum ct_optim_kind kind;
-	} kinds[] = {{"sgd", CT_SGD}, {"adamw", CT_ADAMW}, {"lars", CT_LARS}, {"lamb", CT_LAMB}};
-	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
-		if (strcmp(name, kinds[i].name) == 0)
-			return kinds[i].kind;
-	return CT_SGD; /* the schema admits no other name */
-}
-
 static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 {
 	p->lr = c->optim.lr;
-	if (strcmp(c->optim.lr_rule, "linear") == 0)
+	if (c->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
 		p->lr *= (double)p->global_batch / (double)c->optim.lr_base_batch;
 	p->optim = (struct ct_optim_opts){
-		.kind = optim_kind(c->optim.name),
+		.kind = c->optim.name,
 		.momentum = c->optim.momentum,
 		.nesterov = c->optim.nesterov,
 		.weight_decay = c->optim.weight_decay,
@@ -286,16 +258,9 @@ static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 		.clip_norm = c->optim.clip_norm,
 		.trust = c->optim.trust,
 	};
-	p->init = strcmp(c->model.init, "auto") == 0      ? ct_model_init(c->model.name)
-		  : strcmp(c->model.init, "kaiming") == 0 ? CT_INIT_KAIMING
-							  : CT_INIT_PYTORCH;
-}
-
-static enum ct_recompute recompute_of(const char *name)
-{
-	if (strcmp(name, "blocks") == 0)
-		return CT_RECOMPUTE_BLOCKS;
-	return strcmp(name, "norms") == 0 ? CT_RECOMPUTE_NORMS : CT_RECOMPUTE_NONE;
+	p->init = c->model.init == CT_CFG_INIT_AUTO      ? ct_model_init(ct_config_choice(c, "model.name"))
+		  : c->model.init == CT_CFG_INIT_KAIMING ? CT_INIT_KAIMING
+							 : CT_INIT_PYTORCH;
 }
 
 static enum ct_status plan_net(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_run_plan *p)
@@ -305,8 +270,8 @@ static enum ct_status plan_net(const struct ct_config *c, const struct ct_datase
 		.input = train->kind == CT_SAMPLE_F32 ? CT_INPUT_F32_NCHW : CT_INPUT_U8_NHWC,
 		.seed = (uint64_t)c->run.seed,
 		.train = true,
-		.precision = strcmp(c->precision, "bf16") == 0 ? CT_PRECISION_BF16 : CT_PRECISION_FP32,
-		.recompute = recompute_of(c->train.recompute),
+		.precision = c->precision,
+		.recompute = c->train.recompute,
 	};
 	for (int i = 0; i < 4; i++) {
 		p->net.mean[i] = i < c->data.mean.n ? (float)c->data.mean.v[i] : train->mean[i];
@@ -330,7 +295,7 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 				       .world = p->world,
 				       .accumulate = p->accumulate,
 				       .seed = (uint64_t)c->run.seed,
-				       .shuffle = strcmp(c->data.shuffle, "none") != 0,
+				       .shuffle = c->data.shuffle != CT_CFG_SHUFFLE_NONE,
 				       .drop_last = c->data.drop_last};
 	p->steps_per_epoch = ct_sampler_steps(&p->train);
 	if (p->steps_per_epoch == 0) {
@@ -358,7 +323,7 @@ static enum ct_status check_val(const struct ct_config *c, const struct ct_datas
 		return CT_OK;
 	ct_error_set(CT_DATA, __FILE__, __LINE__, "the evaluation data has %d classes, the training data %d",
 		     val->n_classes, train->n_classes);
-	if (strcmp(c->data.name, "shards") == 0)
+	if (c->data.name == CT_CFG_DATA_SHARDS)
 		ct_error_hint("give the number in data.classes, or the names in data.classes_file");
 	else
 		ct_error_hint("both need the same classes");
@@ -383,7 +348,7 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_d
 {
 	struct ct_sampler s = p->train;
 	bool any;
-	if (strcmp(c->model.bn, "sync") != 0 || p->world == 1 || p->total_steps < p->steps_per_epoch)
+	if (c->model.bn != CT_CFG_BN_SYNC || p->world == 1 || p->total_steps < p->steps_per_epoch)
 		return CT_OK;
 	s.rank = p->world - 1;
 	if (ct_sampler_slice(&s, p->steps_per_epoch - 1, p->accumulate - 1).count > 0)
@@ -439,15 +404,16 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 	for (int i = 0; i < c->model.hidden.n; i++)
 		hidden[i] = (int)c->model.hidden.v[i];
 	bool regression = train->n_targets > 0;
-	bool mse = strcmp(c->model.loss, "mse") == 0 || (strcmp(c->model.loss, "auto") == 0 && regression);
+	bool mse = c->model.loss == CT_CFG_LOSS_MSE || (c->model.loss == CT_CFG_LOSS_AUTO && regression);
 	if (mse != regression) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "model.loss is %s but data set %s has %s", c->model.loss,
-			     c->data.name, regression ? "float targets" : "class labels");
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "model.loss is %s but data set %s has %s",
+			     ct_config_choice(c, "model.loss"), ct_config_choice(c, "data.name"),
+			     regression ? "float targets" : "class labels");
 		ct_error_hint("use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
 		return CT_CONFIG;
 	}
 	struct ct_model_spec spec = {
-		.name = c->model.name,
+		.name = ct_config_choice(c, "model.name"),
 		.input = input,
 		.n_outputs = regression ? train->n_targets : train->n_classes,
 		.loss = mse ? CT_LOSS_MSE : CT_LOSS_CROSS_ENTROPY,

@@ -23,7 +23,7 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 	const struct ct_int_list *s = &c->data.shape;
 	const char *split = train ? c->data.train : c->data.val;
 	*out = (struct ct_dataset_spec){
-		.name = c->data.name,
+		.name = ct_config_choice(c, "data.name"),
 		.dir = c->data.dir,
 		.path = text_or_null(split),
 		.index_dir = text_or_null(c->data.index_dir),
@@ -61,8 +61,8 @@ static int64_t largest_size(const struct ct_config *c)
 
 bool ct_plan_small_stem(const struct ct_config *c, const struct ct_dataset_info *train)
 {
-	if (strcmp(c->model.stem, "auto") != 0)
-		return strcmp(c->model.stem, "cifar") == 0;
+	if (c->model.stem != CT_CFG_STEM_AUTO)
+		return c->model.stem == CT_CFG_STEM_CIFAR;
 	if (train->kind == CT_SAMPLE_ENCODED)
 		return largest_size(c) <= SMALL_IMAGES;
 	return train->h <= SMALL_IMAGES && train->w <= SMALL_IMAGES;
@@ -107,7 +107,7 @@ static void plan_encoded(const struct ct_config *c, struct ct_run_plan *p)
 {
 	struct ct_image_opts image = {.max_pixels = (uint64_t)c->data.max_pixels,
 				      .exif = c->data.exif,
-				      .fast = strcmp(c->data.decode, "fast") == 0};
+				      .fast = c->data.decode == CT_CFG_DECODE_FAST};
 	plan_sizes(c, p);
 	int size = c->data.val_size > 0 ? (int)c->data.val_size : p->sizes[p->n_sizes - 1].h;
 	p->transform.crop = CT_CROP_RANDOM;
@@ -137,7 +137,7 @@ enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_i
 		p->input = (struct ct_shape){3, p->transform.h, p->transform.w};
 		p->val_input = (struct ct_shape){3, p->val_transform.h, p->val_transform.w};
 	}
-	if (strcmp(c->data.shuffle, "window") == 0 && train->group_first) {
+	if (c->data.shuffle == CT_CFG_SHUFFLE_WINDOW && train->group_first) {
 		p->train.window = (uint32_t)c->data.shuffle_window;
 		p->train.n_groups = train->n_groups;
 		p->train.group_first = train->group_first;
@@ -188,7 +188,7 @@ static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a,
 		ct_error_set(
 			CT_CONFIG, __FILE__, __LINE__,
 			"model.name %s has other weights for images of %dx%d: %s would have %zu elements instead of %zu",
-			c->model.name, size.w, size.h, p->name, q->n, p->n);
+			ct_config_choice(c, "model.name"), size.w, size.h, p->name, q->n, p->n);
 		ct_error_hint(
 			"use one size for training and evaluation, or a model whose linear layer follows a global_avg_pool");
 		return CT_CONFIG;
@@ -220,9 +220,9 @@ enum ct_status ct_plan_check_sizes(const struct ct_config *c, const struct ct_da
 enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset_info *out)
 {
 	const struct ct_int_list *s = &c->data.shape;
-	bool regression = strcmp(c->data.name, "synthetic_regression") == 0;
+	bool regression = c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION;
 	ct_dataset *none = NULL;
-	CT_TRY(ct_dataset_open_files(c->data.name, NULL, 0, &none));
+	CT_TRY(ct_dataset_open_files(ct_config_choice(c, "data.name"), NULL, 0, &none));
 	*out = *ct_dataset_info(none);
 	ct_dataset_close(none);
 	out->n = UINT32_MAX / 2; /* any batch fits */
@@ -238,7 +238,7 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 	else if (c->data.classes > 0)
 		out->n_classes = (int)c->data.classes;
 	else if (ct_plan_is_encoded(c))
-		out->n_classes = strcmp(c->model.name, "layers") == 0 ? 0 : 2;
+		out->n_classes = c->model.name == CT_CFG_MODEL_LAYERS ? 0 : 2;
 	else if (out->n_classes < 2)
 		out->n_classes = 10;
 	return CT_OK;
@@ -258,7 +258,7 @@ static enum ct_status peek(const struct ct_config *c, bool train, struct ct_data
 
 enum ct_status ct_plan_check_model(const struct ct_config *c)
 {
-	const char *key = strcmp(c->model.name, "layers") == 0 ? "model.layers" : "model.name";
+	const char *key = c->model.name == CT_CFG_MODEL_LAYERS ? "model.layers" : "model.name";
 	struct ct_dataset_info info, val;
 	struct ct_run_plan p;
 	ct_graph *g = NULL;

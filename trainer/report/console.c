@@ -56,19 +56,13 @@ static bool wants_colour(int fd)
 	return can_move_cursor(fd) && !(no && *no);
 }
 
-enum ct_status ct__console_create(const char *mode, ct_console **out)
+enum ct_status ct__console_create(enum ct_cfg_console mode, ct_console **out)
 {
-	static const char *const modes[] = {"auto", "live", "plain", "off"};
-	bool known = false;
 	ct_console *c;
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(modes); i++)
-		known |= strcmp(mode, modes[i]) == 0;
-	if (!known)
-		return CT_FAIL(CT_CONFIG, "log.console is \"%s\", not auto, live, plain or off", mode);
 	CT_TRY_ALLOC(c = CT_NEW(ct_console));
-	c->live = strcmp(mode, "live") == 0 || (strcmp(mode, "auto") == 0 && can_move_cursor(STDERR_FILENO));
-	c->off = strcmp(mode, "off") == 0;
+	c->live = mode == CT_CFG_CONSOLE_LIVE || (mode == CT_CFG_CONSOLE_AUTO && can_move_cursor(STDERR_FILENO));
+	c->off = mode == CT_CFG_CONSOLE_OFF;
 	c->bold = wants_colour(STDOUT_FILENO);
 	if (c->live)
 		ct_log_set_before(take_off, c);

@@ -11,10 +11,10 @@
 
 typedef struct ct_console ct_console;
 
-/* mode: "live"; "plain" (a line for each metrics line); "off"; "auto": live where standard error is a terminal that can
- * move the cursor, else plain. CT_CONFIG for others. While it is open, log lines make room for themselves
+/* mode: live; plain (a line for each metrics line); off; auto: live where standard error is a terminal that can move the
+ * cursor, else plain. While it is open, log lines make room for themselves
  * (ct_log_set_before): one at a time in a process. */
-enum ct_status ct__console_create(const char *mode, ct_console **out) CT_MUST_CHECK;
+enum ct_status ct__console_create(enum ct_cfg_console mode, ct_console **out) CT_MUST_CHECK;
 void ct__console_destroy(ct_console *c); /* takes the live line off */
 bool ct__console_is_live(const ct_console *c);
 /* Redraws the live line, at most 10 times a second unless the phase changed. */

@@ -41,7 +41,7 @@ static enum ct_status open_files(ct_metrics_log *m, const char *run_dir, uint64_
 	return st;
 }
 
-enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, const char *console,
+enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, enum ct_cfg_console console,
 			       ct_metrics_log **out)
 {
 	enum ct_status st;

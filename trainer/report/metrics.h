@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/json.h"
+#include "trainer/config/choices.h"
 
 struct ct_step_metrics {
 	uint64_t step;
@@ -55,9 +56,9 @@ struct ct_run_summary {
 typedef struct ct_metrics_log ct_metrics_log;
 
 /* resume_step: step of the checkpoint that training goes on from (0: fresh). Cuts metrics.jsonl
- * (trainer/report/metrics_cut_impl.h), starts a new event file in RUN/tb. console: auto | live | plain | off (trainer/report/console_impl.h).
+ * (trainer/report/metrics_cut_impl.h), starts a new event file in RUN/tb. console: see trainer/report/console_impl.h.
  * The folder RUN exists. */
-enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, const char *console,
+enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, enum ct_cfg_console console,
 			       ct_metrics_log **out) CT_MUST_CHECK;
 void ct_metrics_close(ct_metrics_log *m);
 /* Takes the object (kind `run`: host, world_size, resumed_step ...; the caller fills it) and writes it with its v and

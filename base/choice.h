@@ -1,0 +1,37 @@
+/* An enumeration and the names of its values, written once:
+ *
+ *   #define CT_FRUITS(X) X(CT_APPLE, "apple") X(CT_PEAR, "pear")
+ *   enum ct_fruit { CT_FRUITS(CT_CHOICE_ID) };
+ *   static const char *const names[] = {CT_FRUITS(CT_CHOICE_NAME) NULL};
+ *
+ * Values count from 0. Lists of names end with NULL. */
+#ifndef CT_BASE_CHOICE_H
+#define CT_BASE_CHOICE_H
+
+#include <stddef.h>
+#include <string.h>
+
+#define CT_CHOICE_ID(id, name) id,
+#define CT_CHOICE_NAME(id, name) name,
+
+/* The value with this name, -1 when there is none. */
+static inline int ct_choice_find(const char *const *names, const char *name)
+{
+	for (int i = 0; names[i]; i++) {
+		if (strcmp(names[i], name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* The name of a value; "" for a value outside the list. */
+static inline const char *ct_choice_name(const char *const *names, int value)
+{
+	for (int i = 0; names[i]; i++) {
+		if (i == value)
+			return names[i];
+	}
+	return "";
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* The choices of configuration keys as enumerations. A choice is added to one of these lists, or to the list of the library
+ * that implements it (CT_PRECISIONS and CT_RECOMPUTES in nn/engine.h, CT_OPTIMIZERS, CT_SCHEDULES in nn/optim): parsing,
+ * documentation, JSON Schema and dump follow. Names of things that are only looked up in a registry (device, train.engine,
+ * dist.backend) stay strings. */
+#ifndef CT_TRAINER_CONFIG_CHOICES_H
+#define CT_TRAINER_CONFIG_CHOICES_H
+
+#include "base/choice.h"
+
+#define CT_CFG_MODELS(X)                                   \
+	X(CT_CFG_MODEL_MLP, "mlp")                         \
+	X(CT_CFG_MODEL_LENET, "lenet")                     \
+	X(CT_CFG_MODEL_CONVNET, "convnet")                 \
+	X(CT_CFG_MODEL_LAYERS, "layers")                   \
+	X(CT_CFG_MODEL_RESNET18, "resnet18")               \
+	X(CT_CFG_MODEL_RESNET34, "resnet34")               \
+	X(CT_CFG_MODEL_RESNET50, "resnet50")               \
+	X(CT_CFG_MODEL_RESNET101, "resnet101")             \
+	X(CT_CFG_MODEL_RESNET152, "resnet152")             \
+	X(CT_CFG_MODEL_RESNEXT50_32X4D, "resnext50_32x4d") \
+	X(CT_CFG_MODEL_WIDE_RESNET50_2, "wide_resnet50_2") \
+	X(CT_CFG_MODEL_RESNET20, "resnet20")               \
+	X(CT_CFG_MODEL_RESNET32, "resnet32")               \
+	X(CT_CFG_MODEL_RESNET44, "resnet44")               \
+	X(CT_CFG_MODEL_RESNET56, "resnet56")
+#define CT_CFG_LOSSES(X)                              \
+	X(CT_CFG_LOSS_AUTO, "auto")                   \
+	X(CT_CFG_LOSS_CROSS_ENTROPY, "cross_entropy") \
+	X(CT_CFG_LOSS_MSE, "mse")
+#define CT_CFG_INITS(X) X(CT_CFG_INIT_AUTO, "auto") X(CT_CFG_INIT_PYTORCH, "pytorch") X(CT_CFG_INIT_KAIMING, "kaiming")
+#define CT_CFG_STEMS(X) X(CT_CFG_STEM_AUTO, "auto") X(CT_CFG_STEM_IMAGENET, "imagenet") X(CT_CFG_STEM_CIFAR, "cifar")
+#define CT_CFG_BNS(X) X(CT_CFG_BN_LOCAL, "local") X(CT_CFG_BN_SYNC, "sync") X(CT_CFG_BN_BROADCAST, "broadcast")
+#define CT_CFG_DATA_SETS(X)                           \
+	X(CT_CFG_DATA_MNIST, "mnist")                 \
+	X(CT_CFG_DATA_FASHION_MNIST, "fashion_mnist") \
+	X(CT_CFG_DATA_IDX, "idx")                     \
+	X(CT_CFG_DATA_CIFAR10, "cifar10")             \
+	X(CT_CFG_DATA_CIFAR100, "cifar100")           \
+	X(CT_CFG_DATA_IMAGEFOLDER, "imagefolder")     \
+	X(CT_CFG_DATA_SHARDS, "shards")               \
+	X(CT_CFG_DATA_SYNTHETIC, "synthetic")         \
+	X(CT_CFG_DATA_SYNTHETIC_REGRESSION, "synthetic_regression")
+#define CT_CFG_SHUFFLES(X) \
+	X(CT_CFG_SHUFFLE_GLOBAL, "global") X(CT_CFG_SHUFFLE_WINDOW, "window") X(CT_CFG_SHUFFLE_NONE, "none")
+#define CT_CFG_DECODES(X) X(CT_CFG_DECODE_EXACT, "exact") X(CT_CFG_DECODE_FAST, "fast")
+#define CT_CFG_LR_RULES(X) X(CT_CFG_LR_RULE_NONE, "none") X(CT_CFG_LR_RULE_LINEAR, "linear")
+#define CT_CFG_CONSOLES(X)               \
+	X(CT_CFG_CONSOLE_AUTO, "auto")   \
+	X(CT_CFG_CONSOLE_LIVE, "live")   \
+	X(CT_CFG_CONSOLE_PLAIN, "plain") \
+	X(CT_CFG_CONSOLE_OFF, "off")
+
+enum ct_cfg_model { CT_CFG_MODELS(CT_CHOICE_ID) };
+enum ct_cfg_loss { CT_CFG_LOSSES(CT_CHOICE_ID) };
+enum ct_cfg_init { CT_CFG_INITS(CT_CHOICE_ID) };
+enum ct_cfg_stem { CT_CFG_STEMS(CT_CHOICE_ID) };
+enum ct_cfg_bn { CT_CFG_BNS(CT_CHOICE_ID) };
+enum ct_cfg_data { CT_CFG_DATA_SETS(CT_CHOICE_ID) };
+enum ct_cfg_shuffle { CT_CFG_SHUFFLES(CT_CHOICE_ID) };
+enum ct_cfg_decode { CT_CFG_DECODES(CT_CHOICE_ID) };
+enum ct_cfg_lr_rule { CT_CFG_LR_RULES(CT_CHOICE_ID) };
+enum ct_cfg_console { CT_CFG_CONSOLES(CT_CHOICE_ID) };
+
+#endif
