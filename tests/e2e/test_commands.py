@@ -46,5 +46,43 @@ class Digits(Case):
         self.assertEqual(contents(self.path("m")), contents(self.path("drawn")))
 
 
+class Export(Case):
+    def test_only_safetensors(self):
+        """A file name that promises another format is refused, and nothing is written."""
+        self.train("train.max_steps=2")
+        for name, hint in (("x.onnx", "torch.onnx.export"), ("x.pth", "torch.save"), ("x.pt", "torch.save"), ("x.bin", "torch.save"),
+                           ("x", "FILE.safetensors"), ("safetensors", "FILE.safetensors"), ("x.safetensors.gz", "FILE.safetensors")):
+            r = self.run_ctrain("ckpt", "export", self.path("run"), "--out", self.path(name), expect=USAGE)
+            self.assert_last_says(r, f"{name}: ckpt export writes .safetensors files only", f"hint: .*{hint}")
+            self.assertFalse(os.path.exists(self.path(name)))
+        self.run_ctrain("ckpt", "export", self.path("run"), "--out", self.path("x.safetensors"))
+        self.assertTrue(os.path.exists(self.path("x.safetensors")))
+
+
+class Evaluate(Case):
+    def test_run_directory(self):
+        """`eval RUN` and `eval RUN/checkpoints/STEP` are `eval CONFIG --checkpoint ...`, wherever the run was moved to."""
+        self.train("checkpoint.keep_last=5", run="first")
+        os.rename(self.path("first"), self.path("moved"))
+        numbers = lambda j: (j["loss"], j["top1"], j["count"])
+        run = f"run.dir={self.path('moved')}"
+        for what in ("best", "last"):
+            want = self.run_ctrain("eval", self.config(), run, "--checkpoint", what, "--json").json()
+            for args in ((self.path("moved"), "--checkpoint", what), (self.path("moved", "checkpoints", what),)):
+                j = self.run_ctrain("eval", *args, "--json").json()
+                self.assertEqual(numbers(j), numbers(want))
+        self.assertEqual(numbers(self.run_ctrain("eval", self.path("moved"), "--json").json()),
+                         numbers(self.run_ctrain("eval", self.config(), run, "--json").json()))
+        # Keys and ranks as with a config.
+        j = self.run_ctrain("eval", "moved", "data.n_val=100", "--json").json()
+        self.assertEqual(j["count"], 100)
+        j = self.run_ctrain("eval", "moved", "--procs", 1, "--json").json()
+        self.assertEqual(j["count"], 230)
+        os.mkdir(self.path("empty"))
+        self.assert_last_says(self.run_ctrain("eval", self.path("empty"), expect=USAGE), "neither a run directory nor a checkpoint", "hint:")
+        r = self.run_ctrain("eval", self.path("moved", "checkpoints", "best"), "--checkpoint", "last", expect=USAGE)
+        self.assert_last_says(r, "is a checkpoint already")
+
+
 if __name__ == "__main__":
     main()

@@ -164,7 +164,7 @@ static void test_export(void **state)
 	(void)state;
 	assert_ok(fixture_save(&fx, args[0], 9, 0, false));
 	assert_ok(capture(ct_cmd_ckpt_export, &cli, &text));
-	assert_non_null(strstr(text, "out.safetensors: 14 tensors, the averages, of "));
+	assert_non_null(strstr(text, "out.safetensors: 14 tensors (EMA weights) from "));
 	ct_free(text);
 	assert_ok(ct_safetensors_open(cli.out, &s));
 	assert_int_equal(ct_safetensors_count(s), 14);

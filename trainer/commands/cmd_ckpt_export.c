@@ -1,4 +1,5 @@
-/* `ctrain ckpt export PATH --out FILE`: the weights that evaluations are of, alone in a .safetensors file. */
+/* `ctrain ckpt export PATH --out FILE`: writes the weights that evaluations use, and nothing else, to a .safetensors
+ * file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ struct exporting {
 
 static bool is_weight(const char *name, const char *prefix)
 {
-	/* PyTorch's counter is a whole number that starts by itself. */
+	/* PyTorch's counter is an integer, which its modules set themselves. */
 	return strncmp(name, prefix, strlen(prefix)) == 0 && !ct_ends_with(name, ".num_batches_tracked");
 }
 
@@ -52,8 +53,27 @@ static enum ct_status write_file(struct exporting *e, const char *path)
 
 	CT_TRY(list_tensors(e));
 	CT_TRY(ct_safetensors_write(path, e->desc, e->n, fill, e, metadata, sha, &bytes));
-	printf("%s: %d tensors%s of %s\n", path, e->n, e->file.averages ? ", the averages," : "", e->file.path);
+	printf("%s: %d tensors%s from %s\n", path, e->n, e->file.averages ? " (EMA weights)" : "", e->file.path);
 	return CT_OK;
+}
+
+/* The suffix names the format, and there is only one. */
+static enum ct_status check_suffix(const char *path)
+{
+	if (ct_ends_with(path, ".safetensors"))
+		return CT_OK;
+	(void)CT_FAIL(CT_USAGE, "--out %s: ckpt export writes .safetensors files only", path);
+	if (ct_ends_with(path, ".pth") || ct_ends_with(path, ".pt") || ct_ends_with(path, ".bin"))
+		ct_error_hint(
+			"export to FILE.safetensors, which PyTorch reads (safetensors.torch.load_file), or convert it: "
+			"torch.save(load_file(\"FILE.safetensors\"), \"FILE.pth\")");
+	else if (ct_ends_with(path, ".onnx"))
+		ct_error_hint(
+			"export to FILE.safetensors, load it into the model in PyTorch (docs/FORMATS.md) and call "
+			"torch.onnx.export");
+	else
+		ct_error_hint("name the file FILE.safetensors");
+	return CT_USAGE;
 }
 
 enum ct_status ct_cmd_ckpt_export(const struct ct_cli *cli)
@@ -63,6 +83,7 @@ enum ct_status ct_cmd_ckpt_export(const struct ct_cli *cli)
 
 	if (!cli->out)
 		return CT_FAIL(CT_USAGE, "ckpt export needs --out FILE.safetensors");
+	CT_TRY(check_suffix(cli->out));
 	CT_TRY(ct_weights_open(cli->args[0], &e.file));
 	st = write_file(&e, cli->out);
 	ct_free(e.desc);
