@@ -9,7 +9,7 @@
 static const struct ct_command commands[] = {
 	{"train", NULL, CONFIG_ARGS, "train; the word may be left out: ctrain CONFIG.yaml", ct_cmd_train, CT_OPT_SETS,
 	 1, 1},
-	{"eval", NULL, CONFIG_ARGS,
+	{"eval", NULL, "CONFIG.yaml|RUN_DIRECTORY [KEY=VALUE ...]",
 	 "loss and accuracy of a checkpoint on the evaluation data, by one rank or, with --procs, several", ct_cmd_eval,
 	 CT_OPT_SETS | CT_OPT_CKPT | CT_OPT_JSON, 1, 1},
 	{"predict", NULL, "MODEL IMAGE...",

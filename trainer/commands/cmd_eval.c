@@ -1,7 +1,8 @@
-/* `ctrain eval CONFIG --checkpoint PATH|best|last`: loss and accuracy of a checkpoint on the evaluation data. */
+/* `ctrain eval CONFIG|RUN --checkpoint PATH|best|last`: loss and accuracy of a checkpoint on the evaluation data. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -29,7 +30,7 @@ static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 	return j;
 }
 
-/* Where only the training data would say how many classes there are, the checkpoint does. */
+/* Where only the training data has the number of classes, it is taken from the checkpoint. */
 static enum ct_status find_classes(const char *path, struct ct_config *c)
 {
 	struct ct_dataset_info info;
@@ -48,19 +49,19 @@ static enum ct_status find_classes(const char *path, struct ct_config *c)
 	return st;
 }
 
-/* The best one, and where none is kept the last. */
-static enum ct_status find_checkpoint(const struct ct_cli *cli, const struct ct_config *c, char **path)
+/* `which`, else the best one, else (none is kept) the last. */
+static enum ct_status find_checkpoint(const char *which, const struct ct_config *c, char **path)
 {
 	char *run_dir;
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
-	enum ct_status st = ct_checkpoint_resolve(run_dir, cli->checkpoint ? cli->checkpoint : "best", path);
-	if (st == CT_NOT_FOUND && !cli->checkpoint)
+	enum ct_status st = ct_checkpoint_resolve(run_dir, which ? which : "best", path);
+	if (st == CT_NOT_FOUND && !which)
 		st = ct_checkpoint_resolve(run_dir, "last", path);
 	ct_free(run_dir);
 	return st;
 }
 
-/* The run of the checkpoint may have noted what its labels meant. */
+/* Compares the class names with those that the checkpoint's run has stored, if it has. */
 static enum ct_status check_classes(const char *checkpoint, const ct_dataset *val)
 {
 	struct ct_class_list was = {0};
@@ -95,7 +96,7 @@ static enum ct_status print(const struct ct_cli *cli, const char *path, const st
 		printf("loss %.6g", r->loss);
 	printf(" over %llu samples (%.2f s)", (unsigned long long)r->count, r->seconds);
 	if (r->bad > 0)
-		printf(", %llu bad ones left out", (unsigned long long)r->bad);
+		printf(", %llu bad samples skipped", (unsigned long long)r->bad);
 	printf("\n");
 	return CT_OK;
 }
@@ -113,12 +114,13 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *path, struc
 }
 
 /* As one of the ranks of id, or alone. */
-static enum ct_status run(const struct ct_cli *cli, struct ct_config *c, const struct ct_identity *id)
+static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct_config *c,
+			  const struct ct_identity *id)
 {
 	struct ct_session s = {0};
 	char *path = NULL;
 	int signals = -1;
-	enum ct_status st = find_checkpoint(cli, c, &path);
+	enum ct_status st = find_checkpoint(which, c, &path);
 	if (st == CT_OK)
 		st = find_classes(path, c);
 	if (st == CT_OK && id)
@@ -133,11 +135,58 @@ static enum ct_status run(const struct ct_cli *cli, struct ct_config *c, const s
 	return st;
 }
 
+/* The resolved config of a run, which is at `dir` now. */
+static enum ct_status load_run_config(const struct ct_cli *cli, const char *dir, struct ct_config **out)
+{
+	char *path = ct_path_join(dir, "config.yaml");
+	struct ct_config_set *sets = CT_NEW_ARRAY(struct ct_config_set, cli->n_sets + 1);
+	enum ct_status st = path && sets ? CT_OK : CT_NOMEM;
+	if (st == CT_OK) {
+		sets[0] = (struct ct_config_set){.key = "run.dir", .value = dir, .origin = cli->args[0]};
+		if (cli->n_sets > 0)
+			memcpy(sets + 1, cli->sets, cli->n_sets * sizeof(*sets));
+		st = ct_config_load(path, sets, cli->n_sets + 1, out);
+	}
+	ct_free(sets);
+	ct_free(path);
+	return st;
+}
+
+/* The argument is a config file, a run directory, or a checkpoint of a run. *which: the checkpoint to evaluate, NULL when
+ * the choice is ours; borrowed. */
+static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **out, const char **which)
+{
+	const char *arg = cli->args[0];
+	struct stat sb;
+	*which = cli->checkpoint;
+	if (stat(arg, &sb) != 0 || !S_ISDIR(sb.st_mode))
+		return ct_config_load(arg, cli->sets, cli->n_sets, out);
+	char *run = ct_checkpoint_run(arg), *list = ct_path_join(arg, "checkpoints");
+	bool is_run = list && ct_file_exists(list);
+	enum ct_status st;
+	if (!list) {
+		st = CT_NOMEM;
+	} else if (!run) {
+		st = CT_FAIL(CT_USAGE, "%s is neither a run directory nor a checkpoint of one", arg);
+		ct_error_hint("a run directory has config.yaml and checkpoints/ in it; or name the config: ctrain eval "
+			      "CONFIG.yaml --checkpoint PATH");
+	} else if (!is_run && *which) {
+		st = CT_FAIL(CT_USAGE, "%s is a checkpoint already, and --checkpoint names %s", arg, *which);
+	} else {
+		*which = is_run ? *which : arg;
+		st = load_run_config(cli, is_run ? arg : run, out);
+	}
+	ct_free(list);
+	ct_free(run);
+	return st;
+}
+
 enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 {
 	struct ct_config *c = NULL;
 	struct ct_identity id;
-	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	const char *which;
+	CT_TRY(load_config(cli, &c, &which));
 	bool several = c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
 	enum ct_status st = ct_log_configure(c->log.level);
 	if (st == CT_OK)
@@ -145,7 +194,7 @@ enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 	if (st == CT_OK && id.by == CT_LAUNCHER_NONE && several)
 		st = ct_launch(c, cli->argv, NULL);
 	else if (st == CT_OK)
-		st = run(cli, c, id.by == CT_LAUNCHER_NONE ? NULL : &id);
+		st = run(cli, which, c, id.by == CT_LAUNCHER_NONE ? NULL : &id);
 	ct_config_destroy(c);
 	return st;
 }
