@@ -41,7 +41,7 @@ enum ct_status {
 #define CT_MUST_CHECK __attribute__((warn_unused_result))
 #define CT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* Symbol of a status ("PEER_LOST"), its meaning, and the exit code of DESIGN 3.1. Unknown values count as BUG. */
+/* Symbol of a status ("PEER_LOST"), its meaning, and its exit code (README.md). Unknown values count as BUG. */
 const char *ct_status_name(enum ct_status st);
 const char *ct_status_text(enum ct_status st);
 int ct_status_exit_code(enum ct_status st);

@@ -133,7 +133,7 @@ enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed) CT_MUS
 /* Between an arena (parameters, gradients or optimizer state) and the logical fp32 layout of parameter `param`. */
 enum ct_status ct_net_export(const ct_net *net, const float *arena, int param, float *logical) CT_MUST_CHECK;
 enum ct_status ct_net_import(const ct_net *net, float *arena, int param, const float *logical) CT_MUST_CHECK;
-/* Hex SHA-256 over the logical bytes of all parameters in name order (DESIGN 3.3 weights_digest). */
+/* Hex SHA-256 over the logical bytes of all parameters in name order (weights_digest in metrics.jsonl). */
 enum ct_status ct_net_digest(const ct_net *net, char hex[65]) CT_MUST_CHECK;
 /* Hex digest of slices and layout: equal on all ranks or their arenas can't be summed. */
 void ct_net_layout_digest(const ct_net *net, char hex[65]);

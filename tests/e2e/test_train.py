@@ -11,7 +11,7 @@ import unittest
 from harness import CTRAIN, OK, SOURCE, TINY, TINY_STEPS_PER_EPOCH, USAGE, Case, main, read_text, safetensors, shared
 
 NUMBER = (int, float)
-# Kind: field -> type, as DESIGN 3.3 promises them to scripts.
+# Kind: field -> type, which scripts rely on.
 FIELDS = {
     "run": {"version": str, "host": str, "world_size": int, "ranks_per_node": int, "engine": str, "backend": str,
             "config_digest": str, "model": str, "params": int, "seed": int, "global_batch": int},

@@ -1,7 +1,7 @@
 /* ResNets against torchvision's in real PyTorch, from the same weights and images: logits and the gradient of every parameter in
  * one pass; the loss of each of 20 training steps; parameters, running statistics and logits in evaluation after them.
  *
- * Tolerances. Losses: 1e-5 relative, as DESIGN 5 says. The others are about three times what PyTorch itself deviates from its
+ * Tolerances. Losses: 1e-5 relative. The others are about three times what PyTorch itself deviates from its
  * fp64 run when its convolutions err like ours do (Winograd transforms in fp32: nn/onednn/winograd/winograd.h) or its initial weights in
  * the last bit; these deviations stand in resnet.json (shaken_most), whose generator says how cases are chosen. */
 #include <math.h>

@@ -311,7 +311,7 @@ static const struct ct_key keys[] = {
 	{KEY(dist.rendezvous_timeout, SECONDS), .flags = CT_KEY_OPEN_LO, .hi = 86400, .def = "300",
 	 .doc = "How long to wait at start-up for all ranks to arrive."},
 	{KEY(dist.bucket_mib, MIB), SHARED, .hi = 65536, .def = "0",
-	 .doc = "Size of the buckets in which gradients are reduced. 0: 4 MiB on CPUs, 25 MiB on GPUs."},
+	 .doc = "Size of the buckets in which gradients are reduced. 0: 4 MiB."},
 	{KEY(dist.first_bucket_mib, MIB), .flags = CT_KEY_OPEN_LO | CT_KEY_SHARED, .hi = 65536, .def = "1",
 	 .doc = "Size of the first bucket. A small one lets communication start early."},
 	{KEY(dist.iface, STR), .doc = "Network interface between hosts. Empty: the interface that reaches host 0."},
