@@ -1,4 +1,4 @@
-/* The folder part of base/file.h. */
+/* Directories of base/file.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static enum ct_status fail_errno(const char *doing, const char *path, const char
 		       name ? name : "", strerror(err));
 }
 
-/* Fine when the folder is there already. */
+/* No error when the directory exists already. */
 static enum ct_status make_one(const char *path)
 {
 	struct stat sb;
@@ -32,7 +32,7 @@ static enum ct_status make_one(const char *path)
 	if (stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
 		return CT_OK;
 	errno = err;
-	return fail_errno("make folder", path, NULL);
+	return fail_errno("make directory", path, NULL);
 }
 
 enum ct_status ct_dir_make(const char *path)
@@ -57,7 +57,8 @@ static bool is_dots(const char *name)
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Empties the folder of `fd`, which it takes. By descriptors: nobody can swap a folder for a link underway. */
+/* Empties the directory of `fd`, which it takes. It works by descriptors, so that nobody can exchange a directory for a
+ * link meanwhile. */
 static enum ct_status remove_entries(int fd, const char *path, int depth)
 {
 	enum ct_status st = CT_OK;
@@ -65,7 +66,7 @@ static enum ct_status remove_entries(int fd, const char *path, int depth)
 	DIR *d = fdopendir(fd);
 
 	if (!d) {
-		st = fail_errno("open folder", path, NULL);
+		st = fail_errno("open directory", path, NULL);
 		close(fd);
 		return st;
 	}
@@ -80,10 +81,10 @@ static enum ct_status remove_entries(int fd, const char *path, int depth)
 		}
 		sub = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (sub < 0) {
-			st = fail_errno("open folder", path, e->d_name);
+			st = fail_errno("open directory", path, e->d_name);
 		} else if (depth >= MAX_DEPTH) {
 			close(sub);
-			st = CT_FAIL(CT_IO, "cannot remove %s: more than %d folders deep", path, MAX_DEPTH);
+			st = CT_FAIL(CT_IO, "cannot remove %s: more than %d directories deep", path, MAX_DEPTH);
 		} else {
 			st = remove_entries(sub, path, depth + 1);
 		}
@@ -91,7 +92,7 @@ static enum ct_status remove_entries(int fd, const char *path, int depth)
 			st = fail_errno("remove", path, e->d_name);
 	}
 	if (st == CT_OK && errno != 0 && errno != ENOENT)
-		st = fail_errno("read folder", path, NULL);
+		st = fail_errno("read directory", path, NULL);
 	closedir(d);
 	return st;
 }
@@ -103,7 +104,7 @@ enum ct_status ct_dir_remove(const char *path)
 	if (fd < 0 && errno == ENOENT)
 		return CT_OK;
 	if (fd < 0)
-		return fail_errno("open folder", path, NULL);
+		return fail_errno("open directory", path, NULL);
 	CT_TRY(remove_entries(fd, path, 0));
 	if (rmdir(path) != 0 && errno != ENOENT)
 		return fail_errno("remove", path, NULL);
@@ -134,13 +135,13 @@ enum ct_status ct_dir_list(const char *path, char ***names, size_t *n)
 	DIR *d = opendir(path);
 
 	if (!d)
-		return fail_errno("open folder", path, NULL);
+		return fail_errno("open directory", path, NULL);
 	while (st == CT_OK && (errno = 0, e = readdir(d))) {
 		if (!is_dots(e->d_name))
 			st = append_name(&list, &count, &cap, e->d_name);
 	}
 	if (st == CT_OK && errno != 0)
-		st = fail_errno("read folder", path, NULL);
+		st = fail_errno("read directory", path, NULL);
 	closedir(d);
 	if (st < 0) {
 		ct_dir_list_free(list, count);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,26 +12,125 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* errno as a status and a sentence. */
-static enum ct_status fail_errno(const char *doing, const char *path)
+void ct_hint_errno(int err)
 {
-	int err = errno;
-	enum ct_status st =
-		CT_FAIL(err == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot %s %s: %s", doing, path, strerror(err));
+	struct rlimit limit;
 
 	if (err == ENOSPC || err == EDQUOT)
-		ct_error_hint("free some space or choose another folder");
+		ct_error_hint("free some space or choose another directory");
+	else if (err == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		ct_error_hint("files are limited to %llu KiB in this shell: raise the limit with `ulimit -f unlimited`",
+			      (unsigned long long)limit.rlim_cur / 1024);
+	else if (err == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		ct_error_hint("a process may have %llu open files in this shell: raise the limit with `ulimit -n 1024`",
+			      (unsigned long long)limit.rlim_cur);
+}
+
+static enum ct_status fail_as(enum ct_status st, const char *doing, const char *path)
+{
+	int err = errno;
+
+	(void)CT_FAIL(st, "cannot %s %s: %s", doing, path, strerror(err));
+	ct_hint_errno(err);
 	return st;
+}
+
+static enum ct_status fail_errno(const char *doing, const char *path)
+{
+	return fail_as(errno == ENOENT ? CT_NOT_FOUND : CT_IO, doing, path);
+}
+
+static const char *kind_of(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFDIR:
+		return "directory";
+	case S_IFIFO:
+		return "FIFO (named pipe)";
+	case S_IFSOCK:
+		return "socket";
+	case S_IFCHR:
+		return "character device";
+	case S_IFBLK:
+		return "block device";
+	case S_IFLNK:
+		return "symbolic link";
+	default:
+		return "regular file";
+	}
 }
 
 static int open_retry(const char *path, int flags)
 {
 	int fd;
 
+	/* Non-blocking, because to open a FIFO would wait for its other end. Reading and writing files does not change. */
 	do
-		fd = open(path, flags | O_CLOEXEC, 0666);
+		fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
 	while (fd < 0 && errno == EINTR);
 	return fd;
+}
+
+static enum ct_status refuse_kind(enum ct_status st, mode_t mode, const char *path)
+{
+	return CT_FAIL(st, "%s is not a regular file but a %s", path, kind_of(mode));
+}
+
+static enum ct_status check_regular(int fd, enum ct_status otherwise, const char *path)
+{
+	struct stat sb;
+
+	if (fstat(fd, &sb) != 0)
+		return fail_errno("stat", path);
+	return S_ISREG(sb.st_mode) ? CT_OK : refuse_kind(otherwise, sb.st_mode, path);
+}
+
+/* After open() failed. */
+static enum ct_status fail_open(const char *path, enum ct_file_mode mode)
+{
+	bool reading = mode == CT_FILE_READ;
+	int err = errno;
+	struct stat sb;
+
+	/* A FIFO that nobody reads and a socket answer ENXIO, a symbolic link ELOOP. */
+	if ((err == ENXIO || err == ELOOP || err == EISDIR) && (reading ? stat : lstat)(path, &sb) == 0 &&
+	    !S_ISREG(sb.st_mode))
+		return refuse_kind(reading ? CT_DATA : CT_IO, sb.st_mode, path);
+	errno = err;
+	return fail_as(reading && (err == ENOENT || err == ENOTDIR) ? CT_NOT_FOUND : CT_IO,
+		       mode == CT_FILE_NEW ? "create" : "open", path);
+}
+
+enum ct_status ct_file_open(const char *path, enum ct_file_mode mode, int *out)
+{
+	static const int flags[] = {
+		[CT_FILE_READ] = O_RDONLY,
+		[CT_FILE_APPEND] = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW,
+		[CT_FILE_UPDATE] = O_RDWR | O_CREAT | O_NOFOLLOW,
+		[CT_FILE_NEW] = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
+	};
+	enum ct_status st;
+	int fd;
+
+	CT_ASSERT((unsigned)mode < CT_ARRAY_LEN(flags));
+	fd = open_retry(path, flags[mode]);
+	if (fd < 0)
+		return fail_open(path, mode);
+	st = check_regular(fd, mode == CT_FILE_READ ? CT_DATA : CT_IO, path);
+	if (st < 0)
+		close(fd);
+	else
+		*out = fd;
+	return st;
+}
+
+static enum ct_status too_large(const char *path, size_t max_bytes)
+{
+	const size_t mib = (size_t)1 << 20;
+	bool even = max_bytes > 0 && max_bytes % mib == 0;
+
+	return CT_FAIL(CT_DATA, "%s is larger than %zu %s", path, even ? max_bytes / mib : max_bytes,
+		       even ? "MiB" : "bytes");
 }
 
 enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, size_t *len)
@@ -41,9 +141,7 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
 	char *buf, *more;
 	int fd;
 
-	fd = open_retry(path, O_RDONLY);
-	if (fd < 0)
-		return fail_errno("open", path);
+	CT_TRY(ct_file_open(path, CT_FILE_READ, &fd));
 	cap = fstat(fd, &sb) == 0 && sb.st_size > 0 && (uint64_t)sb.st_size <= max_bytes ? (size_t)sb.st_size + 2
 											 : 4096;
 	buf = ct_realloc(NULL, cap, 1);
@@ -51,7 +149,7 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
 		st = CT_NOMEM;
 		goto fail_close;
 	}
-	/* The size is only a guess: pipes and /proc say 0, and a file may grow meanwhile. */
+	/* The size is only a guess: files of /proc have size 0, and a file may grow meanwhile. */
 	for (;;) {
 		ssize_t got = read(fd, buf + n, cap - n - 1);
 
@@ -65,7 +163,7 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
 			break;
 		n += (size_t)got;
 		if (n > max_bytes) {
-			st = CT_FAIL(CT_DATA, "%s is larger than %zu bytes", path, max_bytes);
+			st = too_large(path, max_bytes);
 			goto fail_free;
 		}
 		if (n + 1 < cap)
@@ -137,26 +235,39 @@ static char *temp_name(const char *path)
 	return ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());
 }
 
-/* flags: how a file of that name that is there already is taken. */
-static enum ct_status write_synced(const char *temp, int flags, const void *data, size_t len, const char *path)
+enum ct_status ct_fd_sync(int fd, const char *path)
 {
-	enum ct_status st;
-	int fd = open_retry(temp, O_WRONLY | O_CREAT | flags);
+	int rc;
 
-	if (fd < 0)
-		return fail_errno("create", temp);
-	st = ct_fd_write_all(fd, data, len, path);
-	if (st == CT_OK && fsync(fd) != 0)
-		st = fail_errno("sync", path);
-	/* A network file system may keep its error for close. */
-	if (close(fd) != 0 && st == CT_OK && errno != EINTR)
-		st = fail_errno("close", path);
+	do
+		rc = fsync(fd);
+	while (rc != 0 && errno == EINTR);
+	return rc == 0 ? CT_OK : fail_as(CT_IO, "sync", path);
+}
+
+enum ct_status ct_fd_close(int fd, const char *path)
+{
+	/* Interrupted, the descriptor is closed all the same: a second close could hit another thread's file. */
+	return close(fd) == 0 || errno == EINTR ? CT_OK : fail_as(CT_IO, "close", path);
+}
+
+/* Takes fd, which is open for the file `temp`. */
+static enum ct_status write_synced(int fd, const char *temp, const void *data, size_t len, const char *path)
+{
+	enum ct_status st = ct_fd_write_all(fd, data, len, path), closed;
+
+	if (st == CT_OK)
+		st = ct_fd_sync(fd, path);
+	if (st < 0)
+		close(fd);
+	else if ((closed = ct_fd_close(fd, path)) < 0)
+		st = closed;
 	if (st < 0)
 		unlink(temp);
 	return st;
 }
 
-/* Renames temp over path and syncs the folder; temp is gone in any case. */
+/* Renames temp over path and syncs the directory; temp is gone in any case. */
 static enum ct_status move_into_place(const char *temp, const char *path)
 {
 	enum ct_status st = CT_OK;
@@ -178,10 +289,16 @@ static enum ct_status move_into_place(const char *temp, const char *path)
 enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
 {
 	enum ct_status st;
+	struct stat sb;
 	char *temp;
+	int fd;
 
+	/* `--out /dev/null` must not make a file of the device. */
+	if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode))
+		return refuse_kind(CT_IO, sb.st_mode, path);
 	CT_TRY_ALLOC(temp = temp_name(path));
-	st = write_synced(temp, O_EXCL, data, len, path);
+	fd = open_retry(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+	st = fd < 0 ? fail_errno("create", temp) : write_synced(fd, temp, data, len, path);
 	if (st == CT_OK)
 		st = move_into_place(temp, path);
 	ct_free(temp);
@@ -205,32 +322,64 @@ enum ct_status ct_file_size(const char *path, uint64_t *bytes)
 	return CT_OK;
 }
 
+enum ct_status ct_file_still_at(int fd, const char *path)
+{
+	struct stat open_file, now;
+
+	if (fstat(fd, &open_file) != 0)
+		return fail_as(CT_IO, "stat", path);
+	if (lstat(path, &now) != 0) {
+		if (errno != ENOENT && errno != ENOTDIR)
+			return fail_as(CT_IO, "stat", path);
+		return CT_FAIL(CT_IO, "%s was removed or renamed", path);
+	}
+	if (open_file.st_dev != now.st_dev || open_file.st_ino != now.st_ino)
+		return CT_FAIL(CT_IO, "%s was replaced by another file", path);
+	return CT_OK;
+}
+
 enum ct_status ct_dir_sync(const char *path)
 {
 	enum ct_status st = CT_OK;
-	int fd = open_retry(path, O_RDONLY | O_DIRECTORY);
+	int fd = open_retry(path, O_RDONLY | O_DIRECTORY), rc;
 
 	if (fd < 0)
-		return fail_errno("open folder", path);
-	/* Some file systems cannot sync a folder and say EINVAL: nothing to be had there. */
-	if (fsync(fd) != 0 && errno != EINVAL)
-		st = fail_errno("sync folder", path);
+		return fail_errno("open directory", path);
+	do
+		rc = fsync(fd);
+	while (rc != 0 && errno == EINTR);
+	/* Some file systems cannot sync a directory and answer EINVAL: nothing can be done there. */
+	if (rc != 0 && errno != EINVAL)
+		st = fail_errno("sync directory", path);
 	close(fd);
 	return st;
+}
+
+static enum ct_status probe(const char *file)
+{
+	int fd = open_retry(file, O_WRONLY | O_CREAT | O_NOFOLLOW);
+	enum ct_status st;
+
+	if (fd < 0)
+		return fail_errno("create", file);
+	st = check_regular(fd, CT_IO, file);
+	if (st < 0)
+		close(fd);
+	return st < 0 ? st : write_synced(fd, file, "probe\n", 6, file);
 }
 
 enum ct_status ct_dir_probe(const char *path)
 {
 	enum ct_status st = CT_NOMEM;
-	/* Always the same name: what a process leaves that is killed here goes with the next probe. */
+	/* Always the same name, so that the next probe removes what a process leaves that is killed here. */
 	char *file = ct_path_join(path, ".probe");
 
 	if (file)
-		st = write_synced(file, O_TRUNC | O_NOFOLLOW, "probe\n", 6, file);
+		st = probe(file);
 	if (st == CT_OK && unlink(file) != 0 && errno != ENOENT) /* another probe was faster */
 		st = fail_errno("remove", file);
 	ct_free(file);
-	return st < 0 ? ct_error_wrap("folder %s is not writable", path) : CT_OK;
+	return st < 0 ? ct_error_wrap("directory %s is not writable", path) : CT_OK;
 }
 
 enum ct_status ct_dir_free_bytes(const char *path, uint64_t *bytes)

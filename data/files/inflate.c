@@ -68,16 +68,9 @@ static enum ct_status open_file(ct_inflate *f)
 {
 	struct stat sb;
 
-	/* Non-blocking: opening a pipe without a writer would wait for ever. */
-	do
-		f->fd = open(f->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	while (f->fd < 0 && errno == EINTR);
-	if (f->fd < 0 || fstat(f->fd, &sb) != 0)
-		return CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open %s: %s",
-			       f->name, strerror(errno));
-	if (!S_ISREG(sb.st_mode))
-		return CT_FAIL(CT_DATA, "%s is not a file but a %s", f->name,
-			       S_ISDIR(sb.st_mode) ? "folder" : "device or pipe");
+	CT_TRY(ct_file_open(f->name, CT_FILE_READ, &f->fd));
+	if (fstat(f->fd, &sb) != 0)
+		return CT_FAIL(CT_IO, "cannot stat %s: %s", f->name, strerror(errno));
 	f->size = (uint64_t)sb.st_size;
 	return look_at_magic(f);
 }

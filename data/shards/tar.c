@@ -75,16 +75,9 @@ static enum ct_status open_fd(ct_tar *t)
 {
 	struct stat sb;
 
-	/* Non-blocking: opening a pipe without a writer would wait for ever. */
-	do
-		t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	while (t->fd < 0 && errno == EINTR);
-	if (t->fd < 0 || fstat(t->fd, &sb) != 0)
-		return CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open %s: %s",
-			       t->path, strerror(errno));
-	if (!S_ISREG(sb.st_mode))
-		return CT_FAIL(CT_DATA, "%s is not a file but a %s", t->path,
-			       S_ISDIR(sb.st_mode) ? "folder" : "device or pipe");
+	CT_TRY(ct_file_open(t->path, CT_FILE_READ, &t->fd));
+	if (fstat(t->fd, &sb) != 0)
+		return CT_FAIL(CT_IO, "cannot stat %s: %s", t->path, strerror(errno));
 	t->bytes = (uint64_t)sb.st_size;
 	t->mtime_ns = (uint64_t)sb.st_mtim.tv_sec * 1000000000u + (uint64_t)sb.st_mtim.tv_nsec;
 	return CT_OK;

@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* The linker sends the library's calls here (--wrap). */
@@ -12,11 +15,17 @@ static struct {
 	size_t write_max;                     /* 0: any; else writes are cut to this */
 	int n_eintr;
 	int n_fsync;
+	bool interrupt; /* every other call of open, fsync and close is interrupted */
+	unsigned n_calls;
 } inject;
 
 ssize_t __real_write(int fd, const void *p, size_t n);
 int __real_fsync(int fd);
 int __real_rename(const char *from, const char *to);
+int __real_open(const char *path, int flags, mode_t mode);
+int __real_close(int fd);
+int __wrap_open(const char *path, int flags, mode_t mode);
+int __wrap_close(int fd);
 ssize_t __wrap_write(int fd, const void *p, size_t n);
 int __wrap_fsync(int fd);
 int __wrap_rename(const char *from, const char *to);
@@ -35,8 +44,31 @@ ssize_t __wrap_write(int fd, const void *p, size_t n)
 	return __real_write(fd, p, fd > 2 && inject.write_max && n > inject.write_max ? inject.write_max : n);
 }
 
+static bool interrupted(void)
+{
+	if (!inject.interrupt || inject.n_calls++ % 2 == 1)
+		return false;
+	errno = EINTR;
+	return true;
+}
+
+int __wrap_open(const char *path, int flags, mode_t mode)
+{
+	return interrupted() ? -1 : __real_open(path, flags, mode);
+}
+
+/* As Linux does it: the descriptor is gone also when the call was interrupted. */
+int __wrap_close(int fd)
+{
+	int rc = __real_close(fd);
+
+	return rc == 0 && interrupted() ? -1 : rc;
+}
+
 int __wrap_fsync(int fd)
 {
+	if (interrupted())
+		return -1;
 	inject.n_fsync++;
 	if (inject.fsync_err && inject.n_fsync > inject.fsync_skip) {
 		errno = inject.fsync_err;
@@ -135,13 +167,13 @@ static void test_failed_replace_leaves_the_old_file(void **state)
 	/* Once renamed, the new file stands, but the caller hears that it may not survive a crash. */
 	inject.fsync_err = EIO;
 	inject.fsync_skip = 1;
-	assert_fails(ct_file_replace(path, "new", 3), CT_IO, "sync folder");
+	assert_fails(ct_file_replace(path, "new", 3), CT_IO, "sync directory");
 	work_again(NULL);
 	assert_holds(path, "new");
 	assert_int_equal(count_entries(dir), 1);
 	assert_fails(ct_file_replace(absent, "x", 1), CT_NOT_FOUND, absent);
 	/* A folder in the way. */
-	assert_fails(ct_file_replace(dir, "x", 1), CT_IO, "replace");
+	assert_fails(ct_file_replace(dir, "x", 1), CT_IO, "not a regular file but a directory");
 	for (uint64_t n = 1; n <= 2; n++) {
 		ct_mem_fail_after(n);
 		assert_int_equal(ct_file_replace(path, "never", 5), CT_NOMEM);
@@ -169,7 +201,7 @@ static void test_read(void **state)
 	ct_free(text);
 	assert_fails(ct_file_read(path, 99998, &text, &len), CT_DATA, "99998");
 	assert_fails(ct_file_read("/nonexistent", 10, &text, &len), CT_NOT_FOUND, "/nonexistent");
-	assert_fails(ct_file_read(*state, 10, &text, &len), CT_IO, "directory");
+	assert_fails(ct_file_read(*state, 10, &text, &len), CT_DATA, "not a regular file but a directory");
 	/* Size unknown beforehand. */
 	assert_ok(ct_file_read("/proc/self/status", 1 << 20, &text, &len));
 	assert_true(len > 100 && strlen(text) == len);
@@ -267,6 +299,171 @@ static void test_link(void **state)
 	ct_free(dir);
 }
 
+/* By one name each: a directory, a FIFO, a device, a socket, links to a file and to nothing. */
+static void make_kinds(const char *dir)
+{
+	static const struct sockaddr_un none = {.sun_family = AF_UNIX};
+	struct sockaddr_un addr = none;
+	char *file = ct_path_join(dir, "file"), *fifo = ct_path_join(dir, "fifo"), *link = ct_path_join(dir, "link"),
+	     *device = ct_path_join(dir, "device"), *dangling = ct_path_join(dir, "dangling");
+	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_ok(ct_file_replace(file, "content", 7));
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_int_equal(symlink("file", link), 0);
+	assert_int_equal(symlink("/dev/null", device), 0);
+	assert_int_equal(symlink("nothing", dangling), 0);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/socket", dir);
+	assert_int_equal(bind(sock, (const struct sockaddr *)&addr, sizeof(addr)), 0);
+	close(sock);
+	ct_free(file);
+	ct_free(fifo);
+	ct_free(link);
+	ct_free(device);
+	ct_free(dangling);
+}
+
+/* Nothing waits (the test would run into its time limit), nothing is written through a link. */
+static void test_kinds(void **state)
+{
+	static const struct {
+		const char *name, *read, *write; /* NULL: opens */
+		enum ct_status status;           /* of reading */
+	} cases[] = {
+		{"file", NULL, NULL, CT_OK},
+		{"link", NULL, "symbolic link", CT_OK},
+		{"fifo", "FIFO", "FIFO", CT_DATA},
+		{"device", "character device", "symbolic link", CT_DATA},
+		{"dangling", "No such file", "symbolic link", CT_NOT_FOUND},
+		{"socket", "socket", "socket", CT_DATA},
+		{".", "directory", "directory", CT_DATA},
+	};
+	static const enum ct_file_mode modes[] = {CT_FILE_APPEND, CT_FILE_UPDATE, CT_FILE_NEW};
+	char *dir = sub_folder(state, "kinds"), *file = ct_path_join(dir, "file");
+
+	make_kinds(dir);
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		char *path = ct_path_join(dir, cases[i].name), *text;
+		size_t len;
+		int fd;
+
+		if (cases[i].read) {
+			assert_fails(ct_file_open(path, CT_FILE_READ, &fd), cases[i].status, cases[i].read);
+			assert_fails(ct_file_read(path, 100, &text, &len), cases[i].status, path);
+		} else {
+			assert_holds(path, "content");
+		}
+		for (size_t k = 0; k < CT_ARRAY_LEN(modes); k++) {
+			bool exists = modes[k] == CT_FILE_NEW;
+			const char *why = exists ? "File exists" : cases[i].write;
+
+			if (!why) {
+				assert_ok(ct_file_open(path, modes[k], &fd));
+				assert_ok(ct_fd_close(fd, path));
+			} else if (!exists || strcmp(cases[i].name, ".") != 0) {
+				assert_fails(ct_file_open(path, modes[k], &fd), CT_IO, why);
+			}
+		}
+		ct_free(path);
+	}
+	assert_holds(file, "content");
+	ct_free(file);
+	ct_free(dir);
+}
+
+/* `--out /dev/null` leaves the device alone; a link is replaced and what it points at stays as it is. */
+static void test_replace_kinds(void **state)
+{
+	char *dir = sub_folder(state, "replace-kinds"), *fifo = ct_path_join(dir, "fifo"),
+	     *device = ct_path_join(dir, "device"), *link = ct_path_join(dir, "link"),
+	     *file = ct_path_join(dir, "file");
+	struct stat sb;
+
+	make_kinds(dir);
+	assert_fails(ct_file_replace(fifo, "new", 3), CT_IO, "FIFO");
+	assert_fails(ct_file_replace(device, "new", 3), CT_IO, "character device");
+	assert_ok(ct_file_replace(link, "new", 3));
+	assert_int_equal(lstat(link, &sb), 0);
+	assert_true(S_ISREG(sb.st_mode));
+	assert_holds(file, "content");
+	ct_free(file);
+	ct_free(link);
+	ct_free(device);
+	ct_free(fifo);
+	ct_free(dir);
+}
+
+static void test_still_at(void **state)
+{
+	char *dir = sub_folder(state, "still"), *path = ct_path_join(dir, "f"), *moved = ct_path_join(*state, "moved");
+	int fd;
+
+	assert_ok(ct_file_open(path, CT_FILE_APPEND, &fd));
+	assert_ok(ct_file_still_at(fd, path));
+	assert_int_equal(rename(dir, moved), 0);
+	assert_fails(ct_file_still_at(fd, path), CT_IO, "removed or renamed");
+	assert_ok(ct_dir_make(dir));
+	assert_fails(ct_file_still_at(fd, path), CT_IO, "removed or renamed");
+	assert_ok(ct_file_replace(path, "another", 7));
+	assert_fails(ct_file_still_at(fd, path), CT_IO, "replaced by another file");
+	assert_ok(ct_dir_remove(dir));
+	assert_int_equal(rename(moved, dir), 0);
+	assert_ok(ct_file_still_at(fd, path));
+	assert_int_equal(unlink(path), 0);
+	assert_fails(ct_file_still_at(fd, path), CT_IO, path);
+	assert_ok(ct_fd_close(fd, path));
+	ct_free(moved);
+	ct_free(path);
+	ct_free(dir);
+}
+
+static void test_interrupted_calls(void **state)
+{
+	char *dir = sub_folder(state, "eintr"), *path = ct_path_join(dir, "f");
+	int fd;
+
+	inject.interrupt = true;
+	inject.n_eintr = 3;
+	assert_ok(ct_file_replace(path, "one", 3));
+	assert_ok(ct_dir_probe(dir));
+	assert_ok(ct_link_replace("f", ct_path_name(path)));
+	assert_int_equal(unlink(ct_path_name(path)), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_ok(ct_file_open(path, CT_FILE_APPEND, &fd));
+		assert_ok(ct_fd_write_all(fd, "+", 1, path));
+		assert_ok(ct_fd_sync(fd, path));
+		assert_ok(ct_fd_close(fd, path));
+	}
+	assert_true(inject.n_calls > 20);
+	assert_holds(path, "one+++");
+	ct_free(path);
+	ct_free(dir);
+}
+
+/* The limits of the shell are named where they are the cause. */
+static void test_hints(void **state)
+{
+	char *path = ct_path_join(*state, "limited");
+	struct rlimit before, limit;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = (struct rlimit){4096, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	inject.write_err = EFBIG;
+	assert_fails(ct_file_replace(path, "x", 1), CT_IO, "too large");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_non_null(strstr(ct_error_hint_text(), "limited to 4 KiB"));
+	assert_non_null(strstr(ct_error_hint_text(), "ulimit -f"));
+	work_again(NULL);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	limit = (struct rlimit){3, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_fails(ct_file_replace(path, "x", 1), CT_IO, "Too many open files");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_non_null(strstr(ct_error_hint_text(), "ulimit -n"));
+	ct_free(path);
+}
+
 static void assert_owned(char *got, const char *expected)
 {
 	assert_string_equal(got, expected);
@@ -302,6 +499,11 @@ int main(void)
 		TEST(test_make_list_remove),
 		TEST(test_probe_and_space),
 		TEST(test_link),
+		TEST(test_kinds),
+		TEST(test_replace_kinds),
+		TEST(test_still_at),
+		TEST(test_interrupted_calls),
+		TEST(test_hints),
 		TEST(test_paths),
 	};
 

@@ -337,7 +337,7 @@ static void test_files(void **state)
 	(void)state;
 	assert_int_equal(ct_tar_open(path, &tar), CT_NOT_FOUND);
 	assert_int_equal(ct_tar_open(dir, &tar), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "folder"));
+	assert_non_null(strstr(ct_error_message(), "not a regular file but a directory"));
 	ct_free(path);
 	temp_dir_remove(dir);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sys/stat.h>
 
 #include "tests/trainer/tmpdir.h"
 #include "trainer/config/config.h"
@@ -356,7 +357,13 @@ static void test_unreadable(void **state)
 	(void)state;
 	assert_fails(load(in_tmpdir("nothing.yaml")), CT_CONFIG, "No such file");
 	assert_non_null(strstr(ct_error_message(), "nothing.yaml"));
-	assert_fails(load(tmpdir), CT_CONFIG, "Is a directory");
+	assert_fails(load(tmpdir), CT_CONFIG, "not a regular file but a directory");
+	assert_int_equal(mkfifo(in_tmpdir("fifo.yaml"), 0600), 0);
+	assert_fails(load(in_tmpdir("fifo.yaml")), CT_CONFIG, "not a regular file but a FIFO");
+	put("child.yaml", "base: fifo.yaml\n", 16);
+	assert_fails(load(in_tmpdir("child.yaml")), CT_CONFIG, "not a regular file but a FIFO");
+	/* A disk that cannot be read is not a mistake in the configuration. The first page is in no process's memory. */
+	assert_fails(load("/proc/self/mem"), CT_IO, "cannot read /proc/self/mem: Input/output error");
 	put("mnist.yaml", GOOD, strlen(GOOD));
 	assert_fails(load(in_tmpdir("mnsit.yaml")), CT_CONFIG, "did you mean \"mnist.yaml\"?");
 }
