@@ -1,7 +1,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -10,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 
 #define MAX_RULES 16
@@ -124,10 +124,9 @@ void ct_log_set_rank(int rank, int world)
 
 enum ct_status ct_log_open_file(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	int fd;
 
-	if (fd < 0)
-		return CT_FAIL(CT_IO, "cannot open log file %s: %m", path);
+	CT_TRY(ct_file_open(path, CT_FILE_APPEND, &fd));
 	ct_log_close();
 	pthread_mutex_lock(&logger.lock);
 	logger.fd = fd;

@@ -132,8 +132,8 @@ static enum ct_status write_manifest(const struct job *j, const char *hex)
 		st = CT_FAIL(CT_IO, "cannot write %s: %s", j->manifest, strerror(errno));
 	if (st == CT_OK)
 		st = ct_fd_write_all(j->lock, text.s, text.len, j->manifest);
-	if (st == CT_OK && fsync(j->lock) != 0)
-		st = CT_FAIL(CT_IO, "cannot sync %s: %s", j->manifest, strerror(errno));
+	if (st == CT_OK)
+		st = ct_fd_sync(j->lock, j->manifest);
 	if (st == CT_OK)
 		st = ct_dir_sync(j->dir);
 	ct_str_release(&text);
@@ -165,9 +165,7 @@ static enum ct_status claim(struct job *j)
 	char hex[CT_SHA256_HEX];
 	bool same, found;
 
-	j->lock = open(j->manifest, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (j->lock < 0)
-		return CT_FAIL(CT_IO, "cannot create %s: %s", j->manifest, strerror(errno));
+	CT_TRY(ct_file_open(j->manifest, CT_FILE_UPDATE, &j->lock));
 	if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
 		(void)CT_FAIL(CT_USAGE, "%s is in use: these shards are being packed by another process", j->manifest);
 		ct_error_hint("wait for it, or stop it; packing again goes on where it stopped");

@@ -208,16 +208,12 @@ static enum ct_status write_file(const char *path, const uint8_t *data, size_t n
 	int fd;
 
 	CT_TRY_ALLOC(temp = ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns()));
-	do
-		fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	while (fd < 0 && errno == EINTR);
-	if (fd < 0) {
-		st = CT_FAIL(CT_IO, "cannot create %s: %s", temp, strerror(errno));
-		goto done;
-	}
+	CT_TRY_GOTO(ct_file_open(temp, CT_FILE_NEW, &fd), st, done);
 	st = ct_fd_write_all(fd, data, n, temp);
-	if (close(fd) != 0 && st == CT_OK)
-		st = CT_FAIL(CT_IO, "cannot write %s: %s", temp, strerror(errno));
+	if (st < 0)
+		close(fd);
+	else
+		st = ct_fd_close(fd, temp);
 	if (st == CT_OK && rename(temp, path) != 0)
 		st = CT_FAIL(CT_IO, "cannot replace %s: %s", path, strerror(errno));
 	if (st < 0)

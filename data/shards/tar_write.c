@@ -41,7 +41,7 @@ enum ct_status ct_tar_writer_open(const char *path, ct_tar_writer **out)
 	w->path = ct_strdup(path);
 	w->buffer = ct_calloc(BUFFER, 1);
 	if (w->path && w->buffer) {
-		w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+		w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
 		st = w->fd >= 0 ? CT_OK : CT_FAIL(CT_IO, "cannot create %s: %s", path, strerror(errno));
 	}
 	if (st < 0) {
@@ -181,8 +181,7 @@ enum ct_status ct_tar_writer_finish(ct_tar_writer *w, uint64_t *bytes)
 	CT_TRY(put(w, end, sizeof(end)));
 	CT_TRY(pad(w, RECORD));
 	CT_TRY(flush(w));
-	if (fsync(w->fd) != 0)
-		return CT_FAIL(CT_IO, "cannot sync %s: %s", w->path, strerror(errno));
+	CT_TRY(ct_fd_sync(w->fd, w->path));
 	*bytes = w->offset;
 	return CT_OK;
 }

@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/base/check.h"
@@ -143,6 +144,14 @@ static void test_file_and_no_memory(void **state)
 	assert_non_null(strstr(text, strstr(shown, " error dist: two")));
 	assert_null(strstr(text, "after closing"));
 	assert_fails(ct_log_open_file("/nonexistent/x.log"), CT_IO, "/nonexistent/x.log");
+	/* A link and a FIFO are refused, and the log stays as it is. */
+	char *link = ct_path_join(*state, "link.log"), *fifo = ct_path_join(*state, "fifo.log");
+	assert_int_equal(symlink("rank.log", link), 0);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_fails(ct_log_open_file(link), CT_IO, "symbolic link");
+	assert_fails(ct_log_open_file(fifo), CT_IO, "FIFO");
+	ct_free(link);
+	ct_free(fifo);
 	ct_free(text);
 	ct_free(shown);
 	ct_free(path);

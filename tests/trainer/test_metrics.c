@@ -200,7 +200,7 @@ static void test_cut(void **state)
 	(void)state;
 	assert_ok(ct__metrics_cut(path, 5, &dropped));
 	assert_int_equal(dropped, 0);
-	assert_false(ct_file_exists(path));
+	assert_true(ct_file_exists(path));
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
 		struct stat before, after;
 
@@ -289,6 +289,44 @@ static void test_disk_full(void **state)
 	ct_free(run);
 }
 
+/* Links in a run directory lead nowhere: what somebody made them point at stays as it is. */
+static void test_links_are_not_followed(void **state)
+{
+	static const char old[] = "{\"v\":1,\"step\":1}\n{\"v\":1,\"step\":9}\n";
+	char *run = new_run("links"), *path = ct_path_join(run, "metrics.jsonl"),
+	     *temp = ct_path_join(run, "metrics.jsonl.tmp"), *victim = ct_path_join(run, "victim"), *text;
+	ct_metrics_log *m;
+	struct stat sb;
+
+	(void)state;
+	assert_ok(ct_file_replace(victim, "precious", 8));
+	assert_ok(ct_file_replace(path, old, strlen(old)));
+	assert_int_equal(symlink("victim", temp), 0);
+	assert_ok(ct_metrics_open(run, 5, false, CT_CFG_CONSOLE_OFF, &m));
+	ct_metrics_close(m);
+	assert_int_equal(lstat(path, &sb), 0);
+	assert_true(S_ISREG(sb.st_mode));
+	text = read_metrics(run);
+	assert_int_equal(count_lines(text), 1);
+	ct_free(text);
+
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("victim", path), 0);
+	assert_fails(ct_metrics_open(run, 0, false, CT_CFG_CONSOLE_OFF, &m), CT_IO, "not a regular file but a symbolic link");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_fails(ct_metrics_open(run, 0, false, CT_CFG_CONSOLE_OFF, &m), CT_IO, "not a regular file but a FIFO");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rename(victim, path), 0);
+	text = read_metrics(run);
+	assert_string_equal(text, "precious");
+	ct_free(text);
+	ct_free(victim);
+	ct_free(temp);
+	ct_free(path);
+	ct_free(run);
+}
+
 static void test_unwritable(void **state)
 {
 	ct_metrics_log *m;
@@ -303,8 +341,13 @@ static void test_unwritable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lines),  cmocka_unit_test(test_cut),       cmocka_unit_test(test_cut_large),
-		cmocka_unit_test(test_resume), cmocka_unit_test(test_disk_full), cmocka_unit_test(test_unwritable),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_cut_large),
+		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_disk_full),
+		cmocka_unit_test(test_unwritable),
+		cmocka_unit_test(test_links_are_not_followed),
 	};
 
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
@@ -75,6 +76,29 @@ static void test_lock(void **state)
 	ct_run_dir_unlock(two);
 }
 
+/* Not even as root in somebody else's directory. */
+static void test_lock_that_is_a_link(void **state)
+{
+	const char *run = in_tmpdir("linked"), *victim = in_tmpdir("victim"), *lock = in_tmpdir("linked/lock");
+	char *text;
+	size_t len;
+	int fd;
+
+	(void)state;
+	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
+	assert_int_equal(ct_file_replace(victim, "precious", 8), CT_OK);
+	assert_int_equal(symlink("../victim", lock), 0);
+	assert_int_equal(ct_run_dir_lock(run, &fd), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "not a regular file but a symbolic link"));
+	assert_int_equal(ct_file_read(victim, 100, &text, &len), CT_OK);
+	assert_string_equal(text, "precious");
+	ct_free(text);
+	assert_int_equal(unlink(lock), 0);
+	assert_int_equal(mkfifo(lock, 0600), 0);
+	assert_int_equal(ct_run_dir_lock(run, &fd), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "not a regular file but a FIFO"));
+}
+
 static void test_space(void **state)
 {
 	(void)state;
@@ -94,9 +118,8 @@ static void test_folder_that_cannot_be(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_never_moves_a_run_aside),
-		cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_never_moves_a_run_aside), cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_lock_that_is_a_link),     cmocka_unit_test(test_space),
 		cmocka_unit_test(test_folder_that_cannot_be),
 	};
 

@@ -171,11 +171,7 @@ static enum ct_status hash_file(const char *path, uint64_t bytes, char hex[65])
 	int fd;
 
 	CT_TRY_ALLOC(chunk = ct_realloc(NULL, CHUNK_BYTES, 1));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot open %s: %m", path);
-		goto out_chunk;
-	}
+	CT_TRY_GOTO(ct_file_open(path, CT_FILE_READ, &fd), st, out_chunk);
 	ct_sha256_init(&h);
 	for (uint64_t at = 0; at < bytes;) {
 		size_t part = bytes - at < CHUNK_BYTES ? (size_t)(bytes - at) : CHUNK_BYTES;

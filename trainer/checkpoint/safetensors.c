@@ -32,14 +32,9 @@ static enum ct_status open_file(const char *path, int *fd, uint64_t *bytes)
 {
 	struct stat sb;
 
-	/* O_NONBLOCK: a pipe of that name must not stop the program; it is refused below. */
-	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (*fd < 0)
-		return CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot open %s: %m", path);
+	CT_TRY(ct_file_open(path, CT_FILE_READ, fd));
 	if (fstat(*fd, &sb) != 0)
 		return CT_FAIL(CT_IO, "cannot stat %s: %m", path);
-	if (!S_ISREG(sb.st_mode))
-		return CT_FAIL(CT_DATA, "%s is not a regular file", path);
 	if (sb.st_size < 8)
 		return CT_FAIL(CT_DATA, "%s is not a safetensors file: it has only %lld bytes", path,
 			       (long long)sb.st_size);

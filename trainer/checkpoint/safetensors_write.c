@@ -118,9 +118,7 @@ static enum ct_status write_synced(struct writer *w, const struct ct_str *header
 	CT_TRY(put(w, &len, sizeof(len)));
 	CT_TRY(put(w, header->s, header->len));
 	CT_TRY(put_tensors(w, t, n, fill, user));
-	if (fsync(w->fd) != 0)
-		return CT_FAIL(CT_IO, "cannot sync %s: %m", w->path);
-	return CT_OK;
+	return ct_fd_sync(w->fd, w->path);
 }
 
 enum ct_status ct_safetensors_write(const char *path, const struct ct_tensor_desc *t, int n, ct_tensor_fill_fn fill,
@@ -131,16 +129,13 @@ enum ct_status ct_safetensors_write(const char *path, const struct ct_tensor_des
 	enum ct_status st;
 
 	CT_TRY_GOTO(make_header(t, n, metadata, &header), st, out_header);
-	w.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (w.fd < 0) {
-		st = CT_FAIL(CT_IO, "cannot create %s: %m", path);
-		goto out_header;
-	}
+	CT_TRY_GOTO(ct_file_open(path, CT_FILE_NEW, &w.fd), st, out_header);
 	ct_sha256_init(&w.hash);
 	st = write_synced(&w, &header, t, n, fill, user);
-	/* A network file system may keep its error for close. */
-	if (close(w.fd) != 0 && st == CT_OK)
-		st = CT_FAIL(CT_IO, "cannot close %s: %m", path);
+	if (st < 0)
+		close(w.fd);
+	else
+		st = ct_fd_close(w.fd, path);
 	if (st < 0) {
 		unlink(path);
 		goto out_header;

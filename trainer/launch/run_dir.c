@@ -84,9 +84,9 @@ enum ct_status ct_run_dir_lock(const char *run_dir, int *out)
 {
 	char *path = NULL, pid[32];
 	CT_TRY_ALLOC(path = ct_path_join(run_dir, "lock"));
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0) {
-		enum ct_status st = CT_FAIL(CT_IO, "can't open %s: %s", path, strerror(errno));
+	int fd;
+	enum ct_status st = ct_file_open(path, CT_FILE_UPDATE, &fd);
+	if (st < 0) {
 		ct_free(path);
 		return st;
 	}

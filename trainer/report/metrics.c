@@ -1,8 +1,6 @@
 #define CT_LOG_COMPONENT "metrics"
 #include "trainer/report/metrics.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,9 +28,7 @@ static enum ct_status open_files(ct_metrics_log *m, const char *run_dir, uint64_
 
 	CT_TRY_ALLOC(m->path = ct_path_join(run_dir, "metrics.jsonl"));
 	CT_TRY(ct__metrics_cut(m->path, resume_step, NULL));
-	m->fd = open(m->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	if (m->fd < 0)
-		return CT_FAIL(CT_IO, "cannot open %s: %m", m->path);
+	CT_TRY(ct_file_open(m->path, CT_FILE_APPEND, &m->fd));
 	if (!tensorboard)
 		return CT_OK;
 	CT_TRY_ALLOC(folder = ct_path_join(run_dir, "tb"));
@@ -207,15 +203,6 @@ enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *
 	return CT_OK;
 }
 
-/* The checkpoint has just been synced; so that the file holds its line whatever happens to the machine. */
-static enum ct_status sync_file(ct_metrics_log *m)
-{
-	/* A pipe or /dev/null in the file's place cannot be synced. */
-	if (fdatasync(m->fd) != 0 && errno != EINVAL && errno != EROFS)
-		return CT_FAIL(CT_IO, "cannot sync %s: %m", m->path);
-	return CT_OK;
-}
-
 enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds, uint64_t bytes)
 {
 	ct_json *j = new_object("checkpoint");
@@ -225,7 +212,8 @@ enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const cha
 	ct_json_set_f64(j, "seconds", seconds);
 	ct_json_set_i64(j, "bytes", (int64_t)bytes);
 	CT_TRY(put_line(m, j));
-	return sync_file(m);
+	/* The checkpoint has just been synced: the file keeps its line, too, whatever happens to the machine. */
+	return ct_fd_sync(m->fd, m->path);
 }
 
 enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s)
@@ -243,7 +231,7 @@ enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s)
 	ct_json_set_f64(j, "images_per_sec", s->images_per_sec);
 	ct_json_set_f64(j, "last_loss", s->last_loss);
 	CT_TRY(put_line(m, j));
-	CT_TRY(sync_file(m));
+	CT_TRY(ct_fd_sync(m->fd, m->path));
 	ct__console_summary(m->console, s);
 	return CT_OK;
 }
@@ -261,7 +249,7 @@ void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double 
 	ct_json_set_str(j, "error", ct_status_name(keep.status));
 	ct_json_set_str(j, "message", keep.message);
 	/* Where the disk is what failed, this line is lost too. */
-	if (put_line(m, j) < 0 || sync_file(m) < 0)
+	if (put_line(m, j) < 0 || ct_fd_sync(m->fd, m->path) < 0)
 		CT_DEBUG("the end of the run is not in metrics.jsonl: %s", ct_error_message());
 	(void)ct_error_restore(&keep);
 }

@@ -2,7 +2,6 @@
 #include "trainer/report/metrics_cut_impl.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -123,14 +122,17 @@ static enum ct_status rewrite(struct cutter *c)
 {
 	enum ct_status st;
 
-	c->out = open(c->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (c->out < 0)
-		return CT_FAIL(CT_IO, "cannot create %s: %m", c->temp);
+	/* What a killed run left; or a link, which must not be written through. */
+	if (unlink(c->temp) != 0 && errno != ENOENT)
+		return CT_FAIL(CT_IO, "cannot remove %s: %m", c->temp);
+	CT_TRY(ct_file_open(c->temp, CT_FILE_NEW, &c->out));
 	st = run(c);
-	if (st == CT_OK && fsync(c->out) != 0)
-		st = CT_FAIL(CT_IO, "cannot sync %s: %m", c->temp);
-	if (close(c->out) != 0 && st == CT_OK)
-		st = CT_FAIL(CT_IO, "cannot close %s: %m", c->temp);
+	if (st == CT_OK)
+		st = ct_fd_sync(c->out, c->temp);
+	if (st < 0)
+		close(c->out);
+	else
+		st = ct_fd_close(c->out, c->temp);
 	if (st == CT_OK && rename(c->temp, c->path) != 0)
 		st = CT_FAIL(CT_IO, "cannot replace %s: %m", c->path);
 	if (st < 0)
@@ -165,15 +167,12 @@ out:
 enum ct_status ct__metrics_cut(const char *path, uint64_t step, uint64_t *n_dropped)
 {
 	struct cutter c = {.path = path, .out = -1, .step = step};
-	enum ct_status st = CT_OK;
+	enum ct_status st;
 
-	c.in = open(path, O_RDONLY | O_CLOEXEC);
-	if (c.in < 0 && errno != ENOENT)
-		return CT_FAIL(CT_IO, "cannot open %s: %m", path);
-	if (c.in >= 0) {
-		st = cut(&c);
-		close(c.in);
-	}
+	/* As for writing, because a link to another file must not be taken for the run's own. */
+	CT_TRY(ct_file_open(path, CT_FILE_UPDATE, &c.in));
+	st = cut(&c);
+	close(c.in);
 	if (st == CT_OK && n_dropped)
 		*n_dropped = c.n_dropped;
 	if (st == CT_OK && c.n_dropped > 0)

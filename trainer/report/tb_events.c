@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -127,11 +128,20 @@ static enum ct_status write_preface(ct_tb *tb, uint64_t resume_step)
 	return write_record(tb, &m);
 }
 
-/* A file that nobody else has: two runs may start in one second. */
+/* Links count, wherever they point. */
+static bool exists(const char *path)
+{
+	struct stat sb;
+
+	return lstat(path, &sb) == 0;
+}
+
+/* A file that no other process has: two runs may start in one second. */
 static enum ct_status create_file(ct_tb *tb, const char *folder)
 {
 	unsigned long long now = (unsigned long long)ct_wall_seconds();
 	char host[128] = "localhost";
+	enum ct_status st = CT_OK;
 
 	if (gethostname(host, sizeof(host)) == 0)
 		host[sizeof(host) - 1] = '\0';
@@ -139,13 +149,11 @@ static enum ct_status create_file(ct_tb *tb, const char *folder)
 		ct_free(tb->path);
 		CT_TRY_ALLOC(tb->path = i ? ct_strfmt("%s/events.out.tfevents.%010llu.%s.%d", folder, now, host, i)
 					  : ct_strfmt("%s/events.out.tfevents.%010llu.%s", folder, now, host));
-		tb->fd = open(tb->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-		if (tb->fd >= 0)
-			return CT_OK;
-		if (errno != EEXIST)
+		st = ct_file_open(tb->path, CT_FILE_NEW, &tb->fd);
+		if (st == CT_OK || !exists(tb->path))
 			break;
 	}
-	return CT_FAIL(CT_IO, "cannot create %s: %m", tb->path);
+	return st;
 }
 
 enum ct_status ct__tb_open(const char *folder, uint64_t resume_step, ct_tb **out)
