@@ -1,6 +1,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "dist/comm/comm_impl.h"
 
 /* One body per element type and operation; the compiler makes an AVX-512, an AVX2 and a plain copy of each and the loader
@@ -57,52 +58,37 @@ KERNEL(prod_u8, uint8_t, (uint8_t)(1u * a * b))
 KERNEL(min_u8, uint8_t, a < b ? a : b)
 KERNEL(max_u8, uint8_t, a > b ? a : b)
 
-static inline float bf16_to_f32(uint16_t v)
-{
-	uint32_t u = (uint32_t)v << 16;
-	float f;
-
-	memcpy(&f, &u, sizeof(f));
-	return f;
-}
-
-/* Round to nearest even; a NaN stays one. */
-static inline uint16_t bf16_from_f32(float f)
-{
-	uint32_t u;
-
-	memcpy(&u, &f, sizeof(u));
-	if ((u & 0x7fffffff) > 0x7f800000)
-		return (uint16_t)(u >> 16 | 0x40);
-	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-#define KERNEL_BF16(name, expr)                                             \
-	CLONES static void name(void *vd, const void *vs, size_t n)         \
-	{                                                                   \
-		uint16_t *restrict d = vd;                                  \
-		const uint16_t *restrict s = vs;                            \
-                                                                            \
-		for (size_t i = 0; i < n; i++) {                            \
-			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]); \
-			d[i] = bf16_from_f32(expr);                         \
-		}                                                           \
-	}                                                                   \
-                                                                            \
-	CLONES static void name##_both(void *vd, void *vs, size_t n)        \
-	{                                                                   \
-		uint16_t *restrict d = vd, *restrict s = vs;                \
-                                                                            \
-		for (size_t i = 0; i < n; i++) {                            \
-			float a = bf16_to_f32(d[i]), b = bf16_to_f32(s[i]); \
-			d[i] = s[i] = bf16_from_f32(expr);                  \
-		}                                                           \
+/* 16-bit floating-point numbers are computed on in fp32, and each result is rounded. */
+#define KERNEL_16(name, to_f32, from_f32, expr)                      \
+	CLONES static void name(void *vd, const void *vs, size_t n)  \
+	{                                                            \
+		uint16_t *restrict d = vd;                           \
+		const uint16_t *restrict s = vs;                     \
+                                                                     \
+		for (size_t i = 0; i < n; i++) {                     \
+			float a = to_f32(d[i]), b = to_f32(s[i]);    \
+			d[i] = from_f32(expr);                       \
+		}                                                    \
+	}                                                            \
+                                                                     \
+	CLONES static void name##_both(void *vd, void *vs, size_t n) \
+	{                                                            \
+		uint16_t *restrict d = vd, *restrict s = vs;         \
+                                                                     \
+		for (size_t i = 0; i < n; i++) {                     \
+			float a = to_f32(d[i]), b = to_f32(s[i]);    \
+			d[i] = s[i] = from_f32(expr);                \
+		}                                                    \
 	}
 
-KERNEL_BF16(sum_bf16, (a + b))
-KERNEL_BF16(prod_bf16, (a * b))
-KERNEL_BF16(min_bf16, a < b || a != a ? a : b)
-KERNEL_BF16(max_bf16, a > b || a != a ? a : b)
+KERNEL_16(sum_bf16, ct_bf16_to_f32, ct_bf16_from_f32, (a + b))
+KERNEL_16(sum_f16, ct_f16_to_f32, ct_f16_from_f32, (a + b))
+KERNEL_16(prod_bf16, ct_bf16_to_f32, ct_bf16_from_f32, (a * b))
+KERNEL_16(prod_f16, ct_f16_to_f32, ct_f16_from_f32, (a * b))
+KERNEL_16(min_bf16, ct_bf16_to_f32, ct_bf16_from_f32, a < b || a != a ? a : b)
+KERNEL_16(min_f16, ct_f16_to_f32, ct_f16_from_f32, a < b || a != a ? a : b)
+KERNEL_16(max_bf16, ct_bf16_to_f32, ct_bf16_from_f32, a > b || a != a ? a : b)
+KERNEL_16(max_f16, ct_f16_to_f32, ct_f16_from_f32, a > b || a != a ? a : b)
 
 struct kernels {
 	void (*into)(void *d, const void *s, size_t n);
@@ -115,8 +101,8 @@ struct kernels {
 /* clang-format on */
 
 static const struct kernels kernels[CT_N_DTYPES][4] = {
-	[CT_F32] = ROW(f32), [CT_F64] = ROW(f64), [CT_I32] = ROW(i32),
-	[CT_I64] = ROW(i64), [CT_U8] = ROW(u8),   [CT_BF16] = ROW(bf16),
+	[CT_F32] = ROW(f32), [CT_F64] = ROW(f64),   [CT_I32] = ROW(i32), [CT_I64] = ROW(i64),
+	[CT_U8] = ROW(u8),   [CT_BF16] = ROW(bf16), [CT_F16] = ROW(f16),
 };
 
 static const struct kernels *kernels_of(enum ct_dtype t, enum ct_redop op)
@@ -157,7 +143,10 @@ void ct__reduce_scale(void *dst, size_t n, enum ct_dtype t, int k)
 		SCALE(uint8_t, (uint8_t)(a / k));
 		return;
 	case CT_BF16:
-		SCALE(uint16_t, bf16_from_f32(bf16_to_f32(a) / (float)k));
+		SCALE(uint16_t, ct_bf16_from_f32(ct_bf16_to_f32(a) / (float)k));
+		return;
+	case CT_F16:
+		SCALE(uint16_t, ct_f16_from_f32(ct_f16_to_f32(a) / (float)k));
 		return;
 	case CT_N_DTYPES:
 		break;

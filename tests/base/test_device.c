@@ -104,12 +104,13 @@ static void test_cpu(void **state)
 
 static void test_dtypes(void **state)
 {
-	static const size_t bytes[CT_N_DTYPES] = {4, 8, 4, 8, 1, 2};
+	static const size_t bytes[CT_N_DTYPES] = {4, 8, 4, 8, 1, 2, 2};
 
 	(void)state;
 	for (int t = 0; t < CT_N_DTYPES; t++)
 		assert_int_equal(ct_dtype_bytes((enum ct_dtype)t), bytes[t]);
 	assert_string_equal(ct_dtype_name(CT_BF16), "bf16");
+	assert_string_equal(ct_dtype_name(CT_F16), "f16");
 	assert_string_equal(ct_dtype_name((enum ct_dtype)99), "unknown");
 }
 

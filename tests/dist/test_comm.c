@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/half.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dist/comm/comm_impl.h"
@@ -45,6 +46,9 @@ static void put(void *buf, enum ct_dtype t, size_t i, double v)
 	case CT_U8:
 		((uint8_t *)buf)[i] = (uint8_t)v;
 		return;
+	case CT_F16:
+		((uint16_t *)buf)[i] = ct_f16_from_f32(f);
+		return;
 	case CT_BF16:
 		memcpy(&u, &f, sizeof(u));
 		((uint16_t *)buf)[i] = (uint16_t)(u >> 16);
@@ -71,6 +75,8 @@ static double get(const void *buf, enum ct_dtype t, size_t i)
 		return (double)((const int64_t *)buf)[i];
 	case CT_U8:
 		return ((const uint8_t *)buf)[i];
+	case CT_F16:
+		return ct_f16_to_f32(((const uint16_t *)buf)[i]);
 	case CT_BF16:
 		u = (uint32_t)((const uint16_t *)buf)[i] << 16;
 		memcpy(&f, &u, sizeof(f));

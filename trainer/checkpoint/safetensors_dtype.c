@@ -2,17 +2,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "trainer/checkpoint/safetensors_impl.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are moved without swapping bytes");
-
-static float from_bits(uint32_t bits)
-{
-	float f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
 
 static void decode_f32(const uint8_t *src, float *out, size_t n)
 {
@@ -35,25 +28,13 @@ static void decode_f64(const uint8_t *src, float *out, size_t n)
 static void decode_bf16(const uint8_t *src, float *out, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		out[i] = from_bits((uint32_t)src[2 * i] << 16 | (uint32_t)src[2 * i + 1] << 24);
-}
-
-static float half_to_float(uint32_t h)
-{
-	uint32_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 0x3ff;
-
-	if (exponent == 31)
-		return from_bits(sign | 0x7f800000 | mantissa << 13);
-	if (exponent > 0)
-		return from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
-	/* Zero and subnormals: mantissa * 2^-24 is exact in fp32. */
-	return copysignf((float)mantissa * 0x1p-24f, from_bits(sign));
+		out[i] = ct_bf16_to_f32((uint16_t)(src[2 * i] | src[2 * i + 1] << 8));
 }
 
 static void decode_f16(const uint8_t *src, float *out, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		out[i] = half_to_float((uint32_t)src[2 * i] | (uint32_t)src[2 * i + 1] << 8);
+		out[i] = ct_f16_to_f32((uint16_t)(src[2 * i] | src[2 * i + 1] << 8));
 }
 
 static void decode_i64(const uint8_t *src, float *out, size_t n)
