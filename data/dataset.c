@@ -101,6 +101,16 @@ enum ct_status ct_dataset_peek(const struct ct_dataset_spec *spec, struct ct_dat
 	return kind->ops->peek ? kind->ops->peek(kind, spec, out) : CT_OK;
 }
 
+enum ct_status ct_dataset_find(const struct ct_dataset_spec *spec)
+{
+	const char *name = spec->name ? spec->name : "";
+	const struct ct_dataset_kind *kind = ct__dataset_kind_find(name);
+
+	if (!kind)
+		return unknown_name(name);
+	return kind->ops->find ? kind->ops->find(kind, spec) : CT_OK;
+}
+
 void ct_dataset_close(ct_dataset *d)
 {
 	if (d)

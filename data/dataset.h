@@ -72,6 +72,8 @@ enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **
 /* c, h, w of out where the headers of spec's files say them (IDX), with the errors that opening has; data sets of other
  * formats leave out as it is. */
 enum ct_status ct_dataset_peek(const struct ct_dataset_spec *spec, struct ct_dataset_info *out) CT_MUST_CHECK;
+/* Whether the files that spec names exist, with the errors that opening has where they do not. Reads no samples. */
+enum ct_status ct_dataset_find(const struct ct_dataset_spec *spec) CT_MUST_CHECK;
 void ct_dataset_close(ct_dataset *d);
 const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d);
 /* Sample i: x gets info.sample_bytes; label (class) or target [n_targets], whichever the set has; either may be NULL.

@@ -13,6 +13,8 @@ struct ct_dataset_ops {
 	/* c, h, w of out by the files' headers alone (optional). */
 	enum ct_status (*peek)(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 			       struct ct_dataset_info *out);
+	/* Do the files exist? (optional) */
+	enum ct_status (*find)(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec);
 	void (*close)(ct_dataset *d);
 	/* i < info.n. */
 	enum ct_status (*read)(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target);

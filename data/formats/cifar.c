@@ -305,45 +305,61 @@ static enum ct_status check_shape(const struct ct_dataset_kind *kind, const stru
 	return CT_OK;
 }
 
-static enum ct_status open_in(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, const char *dir,
-			      ct_dataset **out)
+static bool is_train(const struct ct_dataset_spec *spec)
+{
+	return spec->split && spec->split[0] ? strcmp(spec->split, "train") == 0 : spec->train;
+}
+
+/* The files that spec asks for, in data.dir or in the directory below it that the archive unpacks to: *dir, owned. Both
+ * are the caller's to release on failure, too. */
+static enum ct_status locate(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, char **dir,
+			     struct files *f)
 {
 	const struct layout *lay = layout_of(kind);
-	const char *split = spec->split && spec->split[0] ? spec->split : spec->train ? "train" : "test";
-	bool train = strcmp(split, "train") == 0, test = strcmp(split, "test") == 0;
-	const char *names = train ? lay->train : test ? lay->test : split;
+	const char *base = spec->dir && spec->dir[0] ? spec->dir : ".";
+	bool train = is_train(spec), test = !train && (!spec->split || !spec->split[0] || !strcmp(spec->split, "test"));
+	const char *names = train ? lay->train : test ? lay->test : spec->split;
+
+	CT_TRY_ALLOC(*dir = ct_path_join(base, lay->folder));
+	if (!ct_file_exists(*dir)) {
+		ct_free(*dir);
+		CT_TRY_ALLOC(*dir = ct_strdup(base));
+	}
+	CT_TRY(find_files(lay, *dir, names, !train && !test, f));
+	return f->n ? CT_OK : not_found(kind, *dir, names);
+}
+
+static enum ct_status find_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec)
+{
+	struct files f = {0};
+	char *dir = NULL;
+	enum ct_status st = locate(kind, spec, &dir, &f);
+
+	release_files(&f);
+	ct_free(dir);
+	return st;
+}
+
+static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out)
+{
 	struct cifar_set *s = NULL;
 	struct files f = {0};
+	char *dir = NULL;
 	enum ct_status st;
 
-	CT_TRY_GOTO(find_files(lay, dir, names, !train && !test, &f), st, done);
-	st = f.n ? CT_OK : not_found(kind, dir, names);
-	CT_TRY_GOTO(st, st, done);
+	CT_TRY(check_shape(kind, spec));
+	CT_TRY_GOTO(locate(kind, spec, &dir, &f), st, done);
 	s = CT_NEW(struct cifar_set);
 	st = s ? load_set(s, kind, spec, dir, &f) : CT_NOMEM;
 	CT_TRY_GOTO(st, st, done);
-	say_what(kind, lay, &f, train);
+	say_what(kind, layout_of(kind), &f, is_train(spec));
 	*out = &s->base;
 	s = NULL;
 done:
 	if (s)
 		close_set(&s->base);
 	release_files(&f);
-	return st;
-}
-
-static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out)
-{
-	const struct layout *lay = layout_of(kind);
-	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".";
-	enum ct_status st;
-	char *sub;
-
-	CT_TRY(check_shape(kind, spec));
-	/* As the archive unpacks. */
-	CT_TRY_ALLOC(sub = ct_path_join(dir, lay->folder));
-	st = open_in(kind, spec, ct_file_exists(sub) ? sub : dir, out);
-	ct_free(sub);
+	ct_free(dir);
 	return st;
 }
 
@@ -390,6 +406,7 @@ static const char *class_name(const ct_dataset *d, int label)
 
 const struct ct_dataset_ops ct__dataset_cifar_ops = {
 	.open = open_set,
+	.find = find_set,
 	.close = close_set,
 	.read = read_sample,
 	.digest = digest_set,

@@ -298,6 +298,19 @@ done_images:
 	return st;
 }
 
+static enum ct_status find_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec)
+{
+	static const char *const parts[] = {IMAGES, LABELS};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(parts); i++) {
+		ct_inflate *file;
+
+		CT_TRY(open_file(kind, spec, parts[i], &file));
+		ct_inflate_close(file);
+	}
+	return CT_OK;
+}
+
 static enum ct_status peek_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 			       struct ct_dataset_info *out)
 {
@@ -355,6 +368,7 @@ static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 const struct ct_dataset_ops ct__dataset_idx_ops = {
 	.open = open_set,
 	.peek = peek_set,
+	.find = find_set,
 	.close = close_set,
 	.read = read_sample,
 	.digest = digest_set,

@@ -350,6 +350,18 @@ static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct 
 	return CT_OK;
 }
 
+static enum ct_status find_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec)
+{
+	struct folder_set s = {.fd = -1};
+	enum ct_status st = open_root(&s, spec);
+
+	(void)kind;
+	if (s.fd >= 0)
+		close(s.fd);
+	ct_free(s.root);
+	return st;
+}
+
 static const char *path_of(const struct folder_set *s, uint32_t i)
 {
 	return s->paths.s + s->at[i];
@@ -454,6 +466,7 @@ static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 
 const struct ct_dataset_ops ct__dataset_imagefolder_ops = {
 	.open = open_set,
+	.find = find_set,
 	.close = close_set,
 	.digest = digest_set,
 	.fetch = fetch_sample,

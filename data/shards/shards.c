@@ -319,6 +319,17 @@ static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct 
 	return CT_OK;
 }
 
+static enum ct_status find_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec)
+{
+	char **paths;
+	size_t n;
+
+	(void)kind;
+	CT_TRY(ct__shard_list(spec->dir, spec->path, spec->train, &paths, &n));
+	ct_dir_list_free(paths, n);
+	return CT_OK;
+}
+
 static enum ct_status changed(void)
 {
 	return CT_FAIL(CT_DATA, "the shard changed since it was indexed");
@@ -447,6 +458,7 @@ static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 
 const struct ct_dataset_ops ct__dataset_shards_ops = {
 	.open = open_set,
+	.find = find_set,
 	.close = close_set,
 	.digest = digest_set,
 	.prefetch = prefetch_sample,

@@ -4,7 +4,7 @@ import gzip
 import os
 import shutil
 
-from harness import OK, USAGE, Case, main
+from harness import DATA, OK, USAGE, Case, main
 
 
 def contents(folder):
@@ -57,6 +57,41 @@ class Export(Case):
             self.assertFalse(os.path.exists(self.path(name)))
         self.run_ctrain("ckpt", "export", self.path("run"), "--out", self.path("x.safetensors"))
         self.assertTrue(os.path.exists(self.path("x.safetensors")))
+
+
+class Check(Case):
+    BASE = "model: {name: resnet18}\ntrain: {epochs: 1}\ndata:\n  name: imagefolder\n"
+
+    def check(self, data, *args, expect=DATA):
+        return self.run_ctrain("check", self.write("c.yaml", self.BASE + data), *args, expect=expect)
+
+    def test_missing_data(self):
+        """Data that does not exist is found, all of it, with its place in the config."""
+        for name in ("train", "val"):
+            os.makedirs(self.path("d", name, "cat"))
+        root = self.path("d")
+        self.assert_last_says(self.check("  dir: /nonexistent\n"), r"c\.yaml:5:8: error: data\.dir: there is no directory /nonexistent\n")
+        r = self.check(f"  dir: {root}\n  train:\n    path: trian\n  val: vla\n")
+        self.assert_last_says(r, r"c\.yaml:7:11: error: data\.train: .*/d/trian", r"\n\S*c\.yaml:8:8: error: data\.val: .*/d/vla", "hint: ")
+        self.check(f"  dir: {root}\n", expect=OK)
+        self.check(f"  dir: {root}\n  train: train\n", expect=OK)
+        # An absolute path needs no data.dir.
+        paths = f"  train: {root}/train\n  val: {root}/val\n"
+        self.check("  dir: /nonexistent\n" + paths, expect=OK)
+        self.assert_last_says(self.check("  dir: /nonexistent\n" + paths.replace("/val", "/vla")), r"c\.yaml:7:8: error: data\.val: .*/d/vla")
+        # What nobody named follows from data.name; a key of the command line is named as such.
+        self.assert_last_says(self.check(""), r"c\.yaml:4:9: error: data\.dir: there is no directory datasets/imagefolder\n")
+        self.assert_last_says(self.check("", "data.dir=/nowhere"), r"argument 3: error: data\.dir: there is no directory /nowhere\n")
+
+    def test_missing_files_of_each_format(self):
+        os.mkdir(self.path("d"))
+        for name, words, hint in (("mnist", "train-images-idx3-ubyte", "get_mnist"), ("cifar10", "no images of cifar10", "binary version"),
+                                  ("cifar100", "no images of cifar100", "binary version"), ("shards", "no shards", "data.train")):
+            more = ["data.classes=10"] if name == "shards" else []
+            config = self.write(f"{name}.yaml", f"model: {{name: resnet20}}\ntrain: {{epochs: 1}}\ndata: {{name: {name}, dir: {self.path('d')}}}\n")
+            r = self.run_ctrain("check", config, *more, expect=DATA)
+            # Both splits, at the place of the directory in which they were expected.
+            self.assert_last_says(r, rf"{name}\.yaml:3:\d+: error: data\.train: [^\n]*{words}", rf"\n\S*{name}\.yaml:3:\d+: error: data\.val: ", f"hint: [^\n]*{hint}")
 
 
 class Evaluate(Case):

@@ -44,6 +44,8 @@ enum ct_status ct_cmd_check(const struct ct_cli *cli)
 	st = ct_plan_check_model(c);
 	if (st == CT_OK)
 		st = ct_plan_check_engine(c);
+	if (st == CT_OK)
+		st = ct_plan_check_data(c);
 	add_summary(c, &text);
 	ct_config_destroy(c);
 	return deliver(cli, &text, st == CT_OK ? ct_str_status(&text) : st);

@@ -95,6 +95,9 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 /* The network, before data is opened: CT_CONFIG with the place in the config when it can't be built, CT_DATA when the data
  * is there and its headers tell of another shape than the config. */
 enum ct_status ct_plan_check_model(const struct ct_config *c) CT_MUST_CHECK;
+/* Whether the files of the training and evaluation data exist; no sample is read. Otherwise all problems, one a line, as
+ * "FILE:LINE:COLUMN: error: data.dir: ...", with the status that opening the data would have. */
+enum ct_status ct_plan_check_data(const struct ct_config *c) CT_MUST_CHECK;
 /* The graph that the config asks for on this data, for images of shape input. Returns owned. */
 enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
 			     ct_graph **out) CT_MUST_CHECK;

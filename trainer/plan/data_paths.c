@@ -1,0 +1,77 @@
+/* Are the files there that data.dir, data.train and data.val name? Reported with the place in the config. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "trainer/plan/run_plan.h"
+
+struct report {
+	const struct ct_config *c;
+	struct ct_str lines;
+	enum ct_status status; /* of the first problem */
+	char hint[512];
+	bool dir_named; /* that data.dir does not exist has been reported */
+};
+
+/* Where the user can correct the key: its own place, or that of the key from which its default follows. */
+static const char *place_of(const struct ct_config *c, const char *key)
+{
+	static const char *const follows[] = {"data.dir", "data.name"};
+	const char *at = ct_config_origin(c, key);
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(follows) && strcmp(at, "default") == 0; i++)
+		at = ct_config_origin(c, follows[i]);
+	return at;
+}
+
+static void add(struct report *r, enum ct_status st, const char *key, const char *text)
+{
+	const char *hint = ct_error_hint_text();
+
+	ct_str_addf(&r->lines, "%s%s: error: %s: %s", r->lines.len ? "\n" : "", place_of(r->c, key), key, text);
+	if (r->status == CT_OK) {
+		r->status = st;
+		snprintf(r->hint, sizeof(r->hint), "%.500s", hint);
+	}
+}
+
+static void check_split(struct report *r, bool train)
+{
+	const char *key = train ? "data.train" : "data.val";
+	struct ct_dataset_spec spec;
+	struct ct_str text = {0};
+	enum ct_status st;
+
+	ct_plan_dataset_spec(r->c, train, &spec);
+	st = ct_dataset_find(&spec);
+	if (st == CT_OK)
+		return;
+	if (ct_file_exists(spec.dir) || (spec.path && spec.path[0] == '/')) {
+		add(r, st, key, ct_error_message());
+	} else if (!r->dir_named) {
+		ct_str_addf(&text, "there is no directory %s", spec.dir);
+		add(r, st, "data.dir", ct_str_text(&text));
+		ct_str_release(&text);
+		r->dir_named = true;
+	}
+	ct_error_clear();
+}
+
+enum ct_status ct_plan_check_data(const struct ct_config *c)
+{
+	struct report r = {.c = c};
+	enum ct_status st;
+
+	check_split(&r, true);
+	if (ct_plan_has_val(c))
+		check_split(&r, false);
+	st = ct_str_status(&r.lines);
+	if (st == CT_OK && r.status < 0) {
+		ct_error_set(r.status, __FILE__, __LINE__, "%s", ct_str_text(&r.lines));
+		if (r.hint[0])
+			ct_error_hint("%s", r.hint);
+		st = r.status;
+	}
+	ct_str_release(&r.lines);
+	return st;
+}
