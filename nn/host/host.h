@@ -6,11 +6,11 @@
 #include "nn/engine_impl.h"
 
 /* Loss heads on plain row-major logits [n,K], shared by the CPU engines. dlogits may be NULL (evaluation): it gets the
- * gradient of the sum of the row losses. A mixed row's loss is mix * xent(labels) + (1 - mix) * xent(labels_b), both
+ * gradient of the sum of the row losses. Losses are added in the order of the rows: results do not depend on `threads`. A mixed row's loss is mix * xent(labels) + (1 - mix) * xent(labels_b), both
  * with the smoothing; top-1 and top-5 are counted against `labels`. */
-void ct_loss_softmax_xent(const float *logits, const struct ct_batch *b, int k, float smoothing, float *dlogits,
-			  struct ct_metrics *m);
-void ct_loss_mse(const float *y, const float *targets, int n, int k, float *dy, struct ct_metrics *m);
+void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *b, int k, float smoothing,
+			  float *dlogits, struct ct_metrics *m);
+void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int k, float *dy, struct ct_metrics *m);
 /* Dropout mask for elements of row `row` of the global batch: bit-identical for any split into ranks. Writes 0 or
  * 1/(1-p). */
 void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);

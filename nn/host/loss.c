@@ -2,8 +2,11 @@
  * partial sums), so results do not depend on the vector width. */
 #include "nn/host/host.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
+
+#include "base/parallel.h"
 
 #define LANES 16
 
@@ -86,16 +89,16 @@ static float row_exp_sum(const float *z, int k, float max)
 	return sum;
 }
 
-static void count_hits(const float *z, int label, int k, struct ct_metrics *m)
+/* Classes that rank before the label: larger, or as large and earlier */
+static int rank_of(const float *z, int label, int k)
 {
-	int before = 0; /* classes that rank before the label: larger, or as large and earlier */
+	int before = 0;
 
 	for (int j = 0; j < label; j++)
 		before += z[j] >= z[label];
 	for (int j = label + 1; j < k; j++)
 		before += z[j] > z[label];
-	m->top1 += before < 1;
-	m->top5 += before < 5;
+	return before;
 }
 
 /* What a row's target is: `hit` shared between two classes, the rest spread over all. */
@@ -130,44 +133,104 @@ static double row_loss(const float *z, int k, const struct target *t, float smoo
 	return loss;
 }
 
-void ct_loss_softmax_xent(const float *logits, const struct ct_batch *b, int k, float smoothing, float *dlogits,
-			  struct ct_metrics *m)
+/* Rows of one block are computed on several threads; their losses are then added in the order of the rows, so that the sum
+ * does not depend on the number of threads. */
+#define BLOCK_ROWS 1024
+/* What is worth a thread of its own, in elements of rows: some 20 microseconds */
+#define GRAIN_ELEMS 16384
+
+struct block {
+	const struct ct_batch *batch;
+	const float *logits; /* of all rows */
+	float *dlogits;
+	int k, first; /* row of the batch */
+	float smoothing;
+	double loss[BLOCK_ROWS];
+	bool top1[BLOCK_ROWS], top5[BLOCK_ROWS];
+};
+
+static double xent_row(struct block *b, int i, const float *z, float *d)
 {
-	for (int i = 0; i < b->n; i++) {
-		const float *z = logits + (size_t)i * (size_t)k;
-		const struct target t = target_of(b, i, k, smoothing);
-		float *d = dlogits ? dlogits + (size_t)i * (size_t)k : NULL;
-		float max = row_max(z, k);
-		float sum = d ? row_exp(z, k, max, d) : row_exp_sum(z, k, max);
-		double loss = row_loss(z, k, &t, smoothing, (double)max + (double)logf(sum));
-		m->loss += loss;
-		if (isfinite(loss))
-			count_hits(z, t.a, k, m);
-		if (!d)
-			continue;
-		float inverse = 1.0f / sum;
-		for (int j = 0; j < k; j++)
-			d[j] = d[j] * inverse - t.each;
-		d[t.a] -= t.weight_a;
-		d[t.b] -= t.weight_b;
-	}
-	m->count += b->n;
+	const struct target t = target_of(b->batch, b->first + i, b->k, b->smoothing);
+	const float max = row_max(z, b->k), sum = d ? row_exp(z, b->k, max, d) : row_exp_sum(z, b->k, max);
+	const double loss = row_loss(z, b->k, &t, b->smoothing, (double)max + (double)logf(sum));
+	const int before = isfinite(loss) ? rank_of(z, t.a, b->k) : INT_MAX;
+
+	b->top1[i] = before < 1;
+	b->top5[i] = before < 5;
+	if (!d)
+		return loss;
+	const float inverse = 1.0f / sum;
+	for (int j = 0; j < b->k; j++)
+		d[j] = d[j] * inverse - t.each;
+	d[t.a] -= t.weight_a;
+	d[t.b] -= t.weight_b;
+	return loss;
 }
 
-void ct_loss_mse(const float *y, const float *targets, int n, int k, float *dy, struct ct_metrics *m)
+static void xent_rows(void *arg, int64_t begin, int64_t end)
 {
-	const float slope = 2.0f / (float)k;
+	struct block *b = arg;
 
-	for (int i = 0; i < n; i++) {
-		size_t row = (size_t)i * (size_t)k;
-		double sum = 0;
-		for (int j = 0; j < k; j++) {
-			float diff = y[row + (size_t)j] - targets[row + (size_t)j];
-			sum += (double)diff * (double)diff;
-			if (dy)
-				dy[row + (size_t)j] = slope * diff;
-		}
-		m->loss += sum / k;
+	for (int i = (int)begin; i < (int)end; i++) {
+		const size_t at = (size_t)(b->first + i) * (size_t)b->k;
+		b->loss[i] = xent_row(b, i, b->logits + at, b->dlogits ? b->dlogits + at : NULL);
 	}
-	m->count += n;
+}
+
+static void mse_rows(void *arg, int64_t begin, int64_t end)
+{
+	struct block *b = arg;
+	const float slope = 2.0f / (float)b->k;
+
+	for (int i = (int)begin; i < (int)end; i++) {
+		const size_t at = (size_t)(b->first + i) * (size_t)b->k;
+		double sum = 0;
+		for (size_t j = at; j < at + (size_t)b->k; j++) {
+			const float diff = b->logits[j] - b->batch->targets[j];
+			sum += (double)diff * (double)diff;
+			if (b->dlogits)
+				b->dlogits[j] = slope * diff;
+		}
+		b->loss[i] = sum / b->k;
+		b->top1[i] = b->top5[i] = false;
+	}
+}
+
+static void add_rows(struct block *b, int threads, ct_range_fn rows, struct ct_metrics *m)
+{
+	for (b->first = 0; b->first < b->batch->n; b->first += BLOCK_ROWS) {
+		const int left = b->batch->n - b->first, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+		ct_parallel_for(threads, n, GRAIN_ELEMS / b->k, rows, b);
+		for (int i = 0; i < n; i++) {
+			m->loss += b->loss[i];
+			m->top1 += b->top1[i];
+			m->top5 += b->top5[i];
+		}
+	}
+	m->count += b->batch->n;
+}
+
+void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *batch, int k, float smoothing,
+			  float *dlogits, struct ct_metrics *m)
+{
+	struct block b;
+
+	b.batch = batch;
+	b.logits = logits;
+	b.dlogits = dlogits;
+	b.k = k;
+	b.smoothing = smoothing;
+	add_rows(&b, threads, xent_rows, m);
+}
+
+void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int k, float *dy, struct ct_metrics *m)
+{
+	struct block b;
+
+	b.batch = batch;
+	b.logits = y;
+	b.dlogits = dy;
+	b.k = k;
+	add_rows(&b, threads, mse_rows, m);
 }

@@ -222,19 +222,20 @@ static void load_input(const struct onednn_program *p, float *x)
 	const struct ct_shape s = ct_graph_node(p->base.graph, 0)->shape;
 	const struct ct_batch *b = p->batch;
 	const size_t elems = (size_t)s.c * (size_t)s.h * (size_t)s.w, rows = (size_t)b->n;
+	const int threads = net->engine->threads;
 	const bool bytes = net->opts.input == CT_INPUT_U8_NHWC;
 
 	if (ct__onednn_type(p) == CT_DNNL_BF16) {
 		uint16_t *y = (uint16_t *)x;
 		if (bytes)
-			ct__onednn_normalise_bf16(b->x, b->n, s, net->opts.mean, net->opts.std, y);
+			ct__onednn_normalise_bf16(threads, b->x, b->n, s, net->opts.mean, net->opts.std, y);
 		else
-			ct__onednn_to_bf16(y, b->x, rows * elems);
+			ct__onednn_to_bf16(threads, y, b->x, rows * elems);
 		memset(y + rows * elems, 0, ((size_t)p->base.n - rows) * elems * sizeof(*y));
 		return;
 	}
 	if (bytes)
-		ct__onednn_normalise(b->x, b->n, s, net->opts.mean, net->opts.std, x);
+		ct__onednn_normalise(threads, b->x, b->n, s, net->opts.mean, net->opts.std, x);
 	else if (p->input_at == x)
 		memcpy(x, b->x, rows * elems * sizeof(float));
 	else
@@ -269,12 +270,14 @@ static void draw_mask(const struct onednn_program *p, const struct onednn_task *
 static void run_loss(const struct onednn_program *p, const struct onednn_task *t)
 {
 	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
+	const int threads = p->base.net->engine->threads;
 	float *dlogits = p->base.mode == CT_TRAIN ? t->ptr[1] : NULL;
 
 	if (node->op == CT_OP_MSE)
-		ct_loss_mse(t->ptr[0], p->batch->targets, p->batch->n, (int)t->n, dlogits, p->metrics);
+		ct_loss_mse(threads, t->ptr[0], p->batch, (int)t->n, dlogits, p->metrics);
 	else
-		ct_loss_softmax_xent(t->ptr[0], p->batch, (int)t->n, node->label_smoothing, dlogits, p->metrics);
+		ct_loss_softmax_xent(threads, t->ptr[0], p->batch, (int)t->n, node->label_smoothing, dlogits,
+				     p->metrics);
 	if (p->not_finite)
 		p->metrics->loss = NAN;
 }
@@ -306,10 +309,13 @@ static void run_norm_pool(const struct onednn_program *p, const struct onednn_ta
 
 static void run_multiply(const struct onednn_program *p, const struct onednn_task *t)
 {
+	const int threads = p->base.net->engine->threads;
+
 	if (ct__dnnl_desc_type(p->values[t->node].desc) == CT_DNNL_BF16)
-		ct__onednn_multiply_bf16((uint16_t *)t->ptr[0], (uint16_t *)t->ptr[1], (uint16_t *)t->ptr[2], t->n);
+		ct__onednn_multiply_bf16(threads, (uint16_t *)t->ptr[0], (uint16_t *)t->ptr[1], (uint16_t *)t->ptr[2],
+					 t->n);
 	else
-		ct__onednn_multiply(t->ptr[0], t->ptr[1], t->ptr[2], t->n);
+		ct__onednn_multiply(threads, t->ptr[0], t->ptr[1], t->ptr[2], t->n);
 }
 
 static enum ct_status run_task(struct onednn_program *p, const struct onednn_task *t)

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/parallel.h"
 #include "nn/host/host.h"
 #include "nn/onednn/norm_kernels.h"
 
@@ -122,35 +121,17 @@ static enum ct_status plain_backward(const struct onednn_program *p, const struc
 				      t->ptr[NORM_DGAMMA], t->ptr[NORM_DBETA]);
 }
 
-struct rows {
-	float *out;
-	const float *in, *factor;
-	size_t n;
-};
-
-static void scale_range(void *arg, int64_t begin, int64_t end)
-{
-	const struct rows *r = arg;
-
-	for (int i = (int)begin; i < (int)end; i++) {
-		const size_t at = (size_t)i * r->n;
-		const float factor = r->factor[i];
-		for (size_t j = 0; j < r->n; j++)
-			r->out[at + j] = r->in[at + j] * factor;
-	}
-}
-
 /* Where the drop path is not part of a norm's kernel. */
 static void scale_rows(const struct onednn_program *p, const struct onednn_task *t)
 {
 	const ct_dnnl_desc *desc = p->values[t->node].desc;
-	struct rows rows = {t->ptr[0], t->ptr[1], t->ptr[2], t->n};
+	const int threads = p->base.net->engine->threads;
 
 	if (ct__dnnl_desc_is_plain(desc))
-		ct_parallel_for(p->base.net->engine->threads, p->base.n, 1, scale_range, &rows);
+		ct__onednn_scale_rows(threads, t->ptr[0], t->ptr[1], t->ptr[2], p->base.n, t->n);
 	else
-		ct__norm_scale_rows(p->base.net->engine->threads, p->base.n, t->n,
-				    ct__dnnl_desc_type(desc) == CT_DNNL_BF16, rows.in, rows.factor, rows.out);
+		ct__norm_scale_rows(threads, p->base.n, t->n, ct__dnnl_desc_type(desc) == CT_DNNL_BF16, t->ptr[1],
+				    t->ptr[2], t->ptr[0]);
 }
 
 enum ct_status ct__onednn_norm_run(struct onednn_program *p, const struct onednn_task *t)

@@ -14,6 +14,7 @@
 
 #include "nn/engine_impl.h"
 #include "nn/onednn/dnnl_shim.h"
+#include "nn/onednn/kernels.h"
 #include "nn/onednn/norm_pool.h"
 
 struct onednn_engine {
@@ -290,19 +291,5 @@ bool ct__onednn_winograd_fits(const struct onednn_program *p, int id);
 enum ct_status ct__onednn_winograd_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct__onednn_winograd_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
 void ct__onednn_winograd_run(const struct onednn_program *p, const struct onednn_task *t);
-
-/* engine_onednn_kernels.c: our own loops, plain C that vectorises; one thread */
-void ct__onednn_normalise(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std, float *y);
-void ct__onednn_multiply(float *out, const float *a, const float *b, size_t n);
-/* The same on bfloat16 (its bits), rounded to nearest, ties to even. */
-void ct__onednn_normalise_bf16(const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std,
-			       uint16_t *y);
-void ct__onednn_multiply_bf16(uint16_t *out, const uint16_t *a, const uint16_t *b, size_t n);
-void ct__onednn_to_bf16(uint16_t *out, const float *x, size_t n);
-void ct__onednn_scale(float *out, const float *a, float scale, size_t n);
-/* running = (1-m) running + m batch; the variance made unbiased for `count` values a channel. False when the batch
- * statistics are not finite. */
-bool ct__onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c,
-			float momentum, double count);
 
 #endif

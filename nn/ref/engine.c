@@ -284,10 +284,10 @@ static enum ct_status forward_node(const struct ref_program *p, int id, const st
 			memcpy(v->y, a->y, n_elems * sizeof(float));
 		break;
 	case CT_OP_SOFTMAX_XENT:
-		ct_loss_softmax_xent(a->y, b, (int)a->elems, node->label_smoothing, train ? p->dlogits : NULL, m);
+		ct_loss_softmax_xent(1, a->y, b, (int)a->elems, node->label_smoothing, train ? p->dlogits : NULL, m);
 		break;
 	case CT_OP_MSE:
-		ct_loss_mse(a->y, b->targets, b->n, (int)a->elems, train ? p->dlogits : NULL, m);
+		ct_loss_mse(1, a->y, b, (int)a->elems, train ? p->dlogits : NULL, m);
 		break;
 	case CT_OP_INPUT:
 	case CT_N_OPS:

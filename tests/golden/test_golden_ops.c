@@ -142,13 +142,13 @@ static void run_loss(const ct_json *c)
 	fill_floats(50 + (uint32_t)k, z, elems);
 	if (!strcmp(golden_str(c, "kind"), "mse")) {
 		fill_floats(80 + (uint32_t)k, t, elems);
-		ct_loss_mse(z, t, n, k, d, &m);
+		ct_loss_mse(1, z, &(struct ct_batch){.n = n, .targets = t}, k, d, &m);
 	} else {
 		for (size_t i = 0; i < elems; i++)
 			z[i] *= (float)golden_f64(c, "spread");
 		fill_labels(51 + (uint32_t)k, labels, (size_t)n, k);
 		const struct ct_batch b = {.n = n, .labels = labels};
-		ct_loss_softmax_xent(z, &b, k, (float)golden_f64(c, "label_smoothing"), d, &m);
+		ct_loss_softmax_xent(1, z, &b, k, (float)golden_f64(c, "label_smoothing"), d, &m);
 	}
 	assert_float_equal(m.loss, golden_f64(c, "loss"), 1e-6 * golden_f64(c, "loss"));
 	golden_compare("gradient of the logits", golden_get(c, "grad"), d, elems, 1e-6, 0);

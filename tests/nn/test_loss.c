@@ -48,8 +48,8 @@ static void check_xent(int k, float smoothing, float spread)
 		z[i] *= spread;
 	fill_labels((uint32_t)k, labels, ROWS, k);
 	const struct ct_batch b = {.n = ROWS, .labels = labels};
-	ct_loss_softmax_xent(z, &b, k, smoothing, d, &m);
-	ct_loss_softmax_xent(z, &b, k, smoothing, NULL, &eval);
+	ct_loss_softmax_xent(1, z, &b, k, smoothing, d, &m);
+	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, &eval);
 	for (int i = 0; i < ROWS; i++) {
 		struct naive r = naive_xent(z + i * k, labels[i], k, (double)smoothing, want);
 		loss += r.loss;
@@ -111,10 +111,10 @@ static void check_mixed(int k, float smoothing)
 	fill_labels((uint32_t)k + 1, labels_b, ROWS, k);
 	labels_b[4] = labels[4];
 	struct ct_batch b = {.n = ROWS, .labels = labels};
-	ct_loss_softmax_xent(z, &b, k, smoothing, NULL, &plain);
+	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, &plain);
 	b.labels_b = labels_b;
 	b.mix = mix;
-	ct_loss_softmax_xent(z, &b, k, smoothing, d, &m);
+	ct_loss_softmax_xent(1, z, &b, k, smoothing, d, &m);
 	for (int i = 0; i < ROWS; i++) {
 		loss += naive_mixed(z + i * k, labels[i], labels_b[i], (double)mix[i], k, (double)smoothing, want);
 		for (int j = 0; j < k; j++)
@@ -144,12 +144,12 @@ static void test_ties_and_ranks(void **state)
 	struct ct_metrics m = {0};
 
 	(void)state;
-	ct_loss_softmax_xent(z, &(struct ct_batch){.n = 3, .labels = labels}, 7, 0, NULL, &m);
+	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 3, .labels = labels}, 7, 0, NULL, &m);
 	assert_int_equal(m.top1, 1); /* the first of equals; 9 at 1 comes before 9 at 2 */
 	assert_int_equal(m.top5, 3);
 	const int32_t late[3] = {5, 5, 0};
 	m = (struct ct_metrics){0};
-	ct_loss_softmax_xent(z, &(struct ct_batch){.n = 3, .labels = late}, 7, 0, NULL, &m);
+	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 3, .labels = late}, 7, 0, NULL, &m);
 	assert_int_equal(m.top1, 0);
 	assert_int_equal(m.top5, 1);
 }
@@ -161,7 +161,7 @@ static void test_extremes(void **state)
 	struct ct_metrics m = {0};
 
 	(void)state;
-	ct_loss_softmax_xent(z, &(struct ct_batch){.n = 2, .labels = labels}, 4, 0, d, &m);
+	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 2, .labels = labels}, 4, 0, d, &m);
 	assert_float_equal(m.loss, 0, 1e-6);
 	assert_int_equal(m.top1, 2);
 	for (int i = 0; i < 8; i++)
@@ -169,7 +169,7 @@ static void test_extremes(void **state)
 	for (int bad = 0; bad < 3; bad++) {
 		z[2] = bad == 0 ? NAN : bad == 1 ? INFINITY : -INFINITY;
 		m = (struct ct_metrics){0};
-		ct_loss_softmax_xent(z, &(struct ct_batch){.n = 1, .labels = labels}, 4, 0.1f, d, &m);
+		ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 1, .labels = labels}, 4, 0.1f, d, &m);
 		assert_false(isfinite(m.loss)); /* never a wrong number */
 		assert_int_equal(m.top1, 0);
 	}
@@ -182,25 +182,67 @@ static void test_mse(void **state)
 	struct ct_metrics m = {0};
 
 	(void)state;
-	ct_loss_mse(y, t, 2, 3, d, &m);
+	ct_loss_mse(1, y, &(struct ct_batch){.n = 2, .targets = t}, 3, d, &m);
 	assert_float_equal(m.loss, 13.0 / 3 + 0.25 / 3, 1e-12);
 	assert_int_equal(m.count, 2);
 	assert_int_equal(m.top1 + m.top5, 0);
 	const double want[6] = {0, 4.0 / 3, -2, 0, 0, 1.0 / 3};
 	for (int i = 0; i < 6; i++)
 		assert_float_equal(d[i], want[i], 1e-7);
-	ct_loss_mse(y, t, 2, 3, NULL, &m);
+	ct_loss_mse(1, y, &(struct ct_batch){.n = 2, .targets = t}, 3, NULL, &m);
 	assert_int_equal(m.count, 4);
+}
+
+/* The same bits as row by row, whatever the number of threads: more rows than a block, rows of many classes. */
+static void check_threads(int rows, int k)
+{
+	const size_t n = (size_t)rows * (size_t)k;
+	float *z = CT_NEW_ARRAY(float, n), *d = CT_NEW_ARRAY(float, n), *want = CT_NEW_ARRAY(float, n);
+	int32_t *labels = CT_NEW_ARRAY(int32_t, (size_t)rows);
+	struct ct_metrics alone = {0}, alone_mse = {0};
+
+	fill_floats((uint32_t)k, z, n);
+	fill_labels((uint32_t)k, labels, rows, k);
+	const struct ct_batch b = {.n = rows, .labels = labels, .targets = z + k};
+	for (int i = 0; i < rows; i++) {
+		const size_t at = (size_t)i * (size_t)k;
+		ct_loss_softmax_xent(1, z + at, &(struct ct_batch){.n = 1, .labels = labels + i}, k, 0.1f, want + at,
+				     &alone);
+		if (i < rows - 1)
+			ct_loss_mse(1, z + at, &(struct ct_batch){.n = 1, .targets = z + k + at}, k, NULL, &alone_mse);
+	}
+	if (rows > 1000)
+		assert_true(alone.top1 > 0 && alone.top1 < alone.top5 && alone.top5 < rows);
+	for (int threads = 1; threads <= 4; threads++) {
+		struct ct_metrics m = {0}, mse = {0};
+		memset(d, 0, n * sizeof(*d));
+		ct_loss_softmax_xent(threads, z, &b, k, 0.1f, d, &m);
+		assert_memory_equal(&m, &alone, sizeof(m));
+		assert_memory_equal(d, want, n * sizeof(*d));
+		ct_loss_mse(threads, z, &(struct ct_batch){.n = rows - 1, .targets = z + k}, k, d, &mse);
+		assert_memory_equal(&mse, &alone_mse, sizeof(mse));
+		assert_true(d[1] == 2.0f / (float)k * (z[1] - z[k + 1]));
+	}
+	ct_free(labels);
+	ct_free(want);
+	ct_free(d);
+	ct_free(z);
+}
+
+static void test_threads(void **state)
+{
+	(void)state;
+	check_threads(2500, 100);
+	check_threads(1024, 17);
+	check_threads(40, 20000);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_xent),
-		cmocka_unit_test(test_mixed_labels),
-		cmocka_unit_test(test_ties_and_ranks),
-		cmocka_unit_test(test_extremes),
-		cmocka_unit_test(test_mse),
+		cmocka_unit_test(test_xent),     cmocka_unit_test(test_mixed_labels),
+		cmocka_unit_test(test_threads),  cmocka_unit_test(test_ties_and_ranks),
+		cmocka_unit_test(test_extremes), cmocka_unit_test(test_mse),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
