@@ -324,18 +324,20 @@ enum ct_status ct_file_size(const char *path, uint64_t *bytes)
 
 enum ct_status ct_file_still_at(int fd, const char *path)
 {
-	struct stat open_file, now;
+	struct stat opened, now;
 
-	if (fstat(fd, &open_file) != 0)
+	if (fstat(fd, &opened) != 0)
 		return fail_as(CT_IO, "stat", path);
-	if (lstat(path, &now) != 0) {
-		if (errno != ENOENT && errno != ENOTDIR)
-			return fail_as(CT_IO, "stat", path);
-		return CT_FAIL(CT_IO, "%s was removed or renamed", path);
-	}
-	if (open_file.st_dev != now.st_dev || open_file.st_ino != now.st_ino)
-		return CT_FAIL(CT_IO, "%s was replaced by another file", path);
-	return CT_OK;
+	if (lstat(path, &now) == 0 && opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
+		return CT_OK;
+	if (lstat(path, &now) == 0)
+		(void)CT_FAIL(CT_IO, "%s was replaced by another file while it was in use", path);
+	else if (errno == ENOENT || errno == ENOTDIR)
+		(void)CT_FAIL(CT_IO, "%s was removed or renamed while it was in use", path);
+	else
+		return fail_as(CT_IO, "stat", path);
+	ct_error_hint("what is written to it would be lost: leave the directory alone until ctrain has ended");
+	return CT_IO;
 }
 
 enum ct_status ct_dir_sync(const char *path)

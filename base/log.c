@@ -34,7 +34,8 @@ static struct {
 	_Atomic int loudest; /* of all rules: lets ct_log_enabled refuse without the lock */
 	struct levels levels;
 	int rank, world;
-	int fd; /* the log file or -1 */
+	int fd;     /* the log file or -1 */
+	char *path; /* of it, owned */
 	void (*before)(void *user);
 	void *before_user;
 } logger = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -124,12 +125,19 @@ void ct_log_set_rank(int rank, int world)
 
 enum ct_status ct_log_open_file(const char *path)
 {
+	char *copy;
 	int fd;
 
 	CT_TRY(ct_file_open(path, CT_FILE_APPEND, &fd));
+	copy = ct_strdup(path);
+	if (!copy) {
+		close(fd);
+		return CT_NOMEM;
+	}
 	ct_log_close();
 	pthread_mutex_lock(&logger.lock);
 	logger.fd = fd;
+	logger.path = copy;
 	pthread_mutex_unlock(&logger.lock);
 	return CT_OK;
 }
@@ -140,7 +148,20 @@ void ct_log_close(void)
 	if (logger.fd >= 0)
 		close(logger.fd);
 	logger.fd = -1;
+	ct_free(logger.path);
+	logger.path = NULL;
 	pthread_mutex_unlock(&logger.lock);
+}
+
+enum ct_status ct_log_check(void)
+{
+	enum ct_status st = CT_OK;
+
+	pthread_mutex_lock(&logger.lock);
+	if (logger.fd >= 0)
+		st = ct_file_still_at(logger.fd, logger.path);
+	pthread_mutex_unlock(&logger.lock);
+	return st;
 }
 
 void ct_log_set_before(void (*fn)(void *user), void *user)

@@ -16,6 +16,8 @@ void ct_log_set_rank(int rank, int world);
  * there: the terminal keeps what asks for attention, and what was asked for by a higher level. */
 enum ct_status ct_log_open_file(const char *path) CT_MUST_CHECK;
 void ct_log_close(void);
+/* CT_IO when the log file was removed, renamed or replaced since: what is logged to it is lost. Without a file: CT_OK. */
+enum ct_status ct_log_check(void) CT_MUST_CHECK;
 /* fn (NULL: none) is called before each line that goes to standard error, under the log's lock, so it must not log: a
  * live status line takes itself off the terminal there. */
 void ct_log_set_before(void (*fn)(void *user), void *user);

@@ -144,6 +144,14 @@ static void test_file_and_no_memory(void **state)
 	assert_non_null(strstr(text, strstr(shown, " error dist: two")));
 	assert_null(strstr(text, "after closing"));
 	assert_fails(ct_log_open_file("/nonexistent/x.log"), CT_IO, "/nonexistent/x.log");
+	/* A file that is gone is noticed when somebody asks. */
+	assert_ok(ct_log_check());
+	assert_ok(ct_log_open_file(path));
+	assert_ok(ct_log_check());
+	assert_int_equal(unlink(path), 0);
+	assert_fails(ct_log_check(), CT_IO, "rank.log was removed");
+	ct_log_close();
+	assert_ok(ct_log_check());
 	/* A link and a FIFO are refused, and the log stays as it is. */
 	char *link = ct_path_join(*state, "link.log"), *fifo = ct_path_join(*state, "fifo.log");
 	assert_int_equal(symlink("rank.log", link), 0);

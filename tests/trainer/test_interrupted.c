@@ -90,7 +90,7 @@ static void test_run_files(void **state)
 	char *run = ct_strdup(in_tmpdir("run")), *text;
 	ct_metrics_log *m;
 	size_t len, n = 0;
-	int lock;
+	ct_run_lock *lock;
 
 	(void)state;
 	interrupting = true;

@@ -59,7 +59,7 @@ static void test_lock(void **state)
 {
 	const char *run = in_tmpdir("lock");
 	char pid[32];
-	int one = -1, two = -1;
+	ct_run_lock *one = NULL, *two = NULL;
 
 	(void)state;
 	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
@@ -76,13 +76,45 @@ static void test_lock(void **state)
 	ct_run_dir_unlock(two);
 }
 
+/* What a run that goes on sees when its lock is removed, replaced or moved, and that no second run gets in. */
+static void test_lock_that_vanishes(void **state)
+{
+	const char *run = in_tmpdir("vanish"), *path = in_tmpdir("vanish/lock"), *moved = in_tmpdir("vanish-moved");
+	ct_run_lock *one = NULL, *two = NULL;
+
+	(void)state;
+	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
+	assert_int_equal(ct_run_dir_lock(run, &one), CT_OK);
+	assert_int_equal(ct_run_lock_check(one), CT_OK);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(ct_run_lock_check(one), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "vanish/lock was removed or renamed"));
+	assert_non_null(strstr(ct_error_hint_text(), "leave the directory alone"));
+	/* The directory is locked, too. This attempt makes a new RUN/lock. */
+	assert_int_equal(ct_run_dir_lock(run, &two), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "in use"));
+	assert_int_equal(ct_run_lock_check(one), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "replaced"));
+	ct_run_dir_unlock(one);
+
+	assert_int_equal(ct_run_dir_lock(run, &one), CT_OK);
+	assert_int_equal(rename(run, moved), 0);
+	assert_int_equal(ct_run_lock_check(one), CT_IO);
+	assert_int_equal(ct_run_dir_lock(moved, &two), CT_IO);
+	assert_int_equal(rename(moved, run), 0);
+	assert_int_equal(ct_run_lock_check(one), CT_OK);
+	assert_int_equal(ct_dir_remove(run), CT_OK);
+	assert_int_equal(ct_run_lock_check(one), CT_IO);
+	ct_run_dir_unlock(one);
+}
+
 /* Not even as root in somebody else's directory. */
 static void test_lock_that_is_a_link(void **state)
 {
 	const char *run = in_tmpdir("linked"), *victim = in_tmpdir("victim"), *lock = in_tmpdir("linked/lock");
 	char *text;
 	size_t len;
-	int fd;
+	ct_run_lock *fd;
 
 	(void)state;
 	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
@@ -118,8 +150,11 @@ static void test_folder_that_cannot_be(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_never_moves_a_run_aside), cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_lock_that_is_a_link),     cmocka_unit_test(test_space),
+		cmocka_unit_test(test_never_moves_a_run_aside),
+		cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_lock_that_vanishes),
+		cmocka_unit_test(test_lock_that_is_a_link),
+		cmocka_unit_test(test_space),
 		cmocka_unit_test(test_folder_that_cannot_be),
 	};
 

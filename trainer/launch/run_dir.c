@@ -15,6 +15,11 @@
 #include "base/mem.h"
 #include "trainer/checkpoint/checkpoint.h"
 
+struct ct_run_lock {
+	char *path; /* RUN/lock */
+	int fd, dir_fd;
+};
+
 static enum ct_status move_aside(const char *run_dir)
 {
 	for (int k = 1; k < 100000; k++) {
@@ -47,7 +52,7 @@ static enum ct_status make_sub(const char *run_dir, const char *name)
 enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 {
 	if (strcmp(resume, "never") == 0 && ct_checkpoint_count(run_dir) > 0) {
-		int lock = -1;
+		ct_run_lock *lock = NULL;
 		CT_TRY(ct_run_dir_lock(run_dir, &lock)); /* not from under a run that goes on */
 		enum ct_status moved = move_aside(run_dir);
 		ct_run_dir_unlock(lock);
@@ -58,11 +63,11 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 		st = make_sub(run_dir, "log");
 	if (st == CT_OK)
 		st = make_sub(run_dir, "checkpoints");
-	if (st == CT_NOT_FOUND) /* of a folder that is to be made: no missing data */
+	if (st == CT_NOT_FOUND) /* of a directory that is to be created: no missing data */
 		st = CT_FAIL(CT_IO, "%s", ct_error_message());
 	if (st < 0) {
-		ct_error_wrap("run folder %s can't be used", run_dir);
-		ct_error_hint("give a folder that you may write to: run.dir=PATH");
+		ct_error_wrap("run directory %s can't be used", run_dir);
+		ct_error_hint("give a directory that you may write to: run.dir=PATH");
 	}
 	return st;
 }
@@ -73,48 +78,85 @@ enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n
 	CT_TRY(ct_dir_free_bytes(run_dir, &have));
 	if (have >= want)
 		return CT_OK;
-	ct_error_set(CT_IO, __FILE__, __LINE__, "run folder %s has %.1f MiB free, %d more checkpoint%s need%s %.1f MiB",
-		     run_dir, (double)have / (1 << 20), n, n == 1 ? "" : "s", n == 1 ? "s" : "",
-		     (double)want / (1 << 20));
+	ct_error_set(CT_IO, __FILE__, __LINE__,
+		     "run directory %s has %.1f MiB free, %d more checkpoint%s need%s %.1f MiB", run_dir,
+		     (double)have / (1 << 20), n, n == 1 ? "" : "s", n == 1 ? "s" : "", (double)want / (1 << 20));
 	ct_error_hint("free space, lower checkpoint.keep_last, or use another run.dir");
 	return CT_IO;
 }
 
-enum ct_status ct_run_dir_lock(const char *run_dir, int *out)
+static enum ct_status fail_in_use(const ct_run_lock *l, const char *run_dir)
 {
-	char *path = NULL, pid[32];
-	CT_TRY_ALLOC(path = ct_path_join(run_dir, "lock"));
-	int fd;
-	enum ct_status st = ct_file_open(path, CT_FILE_UPDATE, &fd);
+	char pid[32];
+	ssize_t n = pread(l->fd, pid, sizeof(pid) - 1, 0);
+	pid[n > 0 ? n : 0] = 0;
+	ct_error_set(CT_IO, __FILE__, __LINE__, "run directory %s is in use by another ctrain (pid %s)", run_dir,
+		     pid[0] ? pid : "unknown");
+	ct_error_hint("wait for it to end, or use another run.dir");
+	return CT_IO;
+}
+
+/* A run that was killed a moment ago may not have ended yet: waits until the deadline. */
+static enum ct_status take(int fd, int64_t deadline, bool *taken)
+{
+	int rc;
+	while ((rc = flock(fd, LOCK_EX | LOCK_NB)) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
+	       ct_now_ns() < deadline)
+		(void)poll(NULL, 0, 20);
+	*taken = rc == 0;
+	return rc == 0 || errno == EWOULDBLOCK ? CT_OK : CT_FAIL(CT_IO, "flock: %s", strerror(errno));
+}
+
+static enum ct_status take_both(ct_run_lock *l, const char *run_dir)
+{
+	int64_t deadline = ct_deadline_in(2 * CT_SEC);
+	bool taken;
+	CT_TRY(ct_file_open(l->path, CT_FILE_UPDATE, &l->fd));
+	if (take(l->fd, deadline, &taken) < 0)
+		return ct_error_wrap("can't lock %s", l->path);
+	if (!taken)
+		return fail_in_use(l, run_dir);
+	/* Some network file systems can't lock a directory: RUN/lock is enough as long as nobody removes it. */
+	l->dir_fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (l->dir_fd < 0 || take(l->dir_fd, deadline, &taken) < 0) {
+		CT_DEBUG("%s itself can't be locked: %s", run_dir, strerror(errno));
+		ct_error_clear();
+		return CT_OK;
+	}
+	return taken ? CT_OK : fail_in_use(l, run_dir);
+}
+
+enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out)
+{
+	ct_run_lock *l = NULL;
+	CT_TRY_ALLOC(l = CT_NEW(ct_run_lock));
+	l->fd = l->dir_fd = -1;
+	enum ct_status st = (l->path = ct_path_join(run_dir, "lock")) ? take_both(l, run_dir) : CT_NOMEM;
 	if (st < 0) {
-		ct_free(path);
+		ct_run_dir_unlock(l);
 		return st;
 	}
-	/* A run that was killed a moment ago may still be on its way out. */
-	int64_t deadline = ct_deadline_in(2 * CT_SEC);
-	int rc;
-	while ((rc = flock(fd, LOCK_EX | LOCK_NB)) != 0 && errno == EWOULDBLOCK && ct_now_ns() < deadline)
-		(void)poll(NULL, 0, 20);
-	if (rc != 0) {
-		ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
-		pid[n > 0 ? n : 0] = 0;
-		ct_error_set(CT_IO, __FILE__, __LINE__, "run folder %s is in use by another ctrain (pid %s)", run_dir,
-			     pid);
-		ct_error_hint("wait for it to end, or use another run.dir");
-		close(fd);
-		ct_free(path);
-		return CT_IO;
-	}
+	char pid[32];
 	int len = snprintf(pid, sizeof(pid), "%d", (int)getpid());
-	if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)len, 0) != len)
-		CT_DEBUG("%s: can't note the pid: %s", path, strerror(errno)); /* only makes the message above poorer */
-	ct_free(path);
-	*out = fd;
+	if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, pid, (size_t)len, 0) != len)
+		CT_DEBUG("%s: can't note the pid: %s", l->path, strerror(errno)); /* only for the message above */
+	*out = l;
 	return CT_OK;
 }
 
-void ct_run_dir_unlock(int fd)
+enum ct_status ct_run_lock_check(const ct_run_lock *l)
 {
-	if (fd >= 0)
-		close(fd);
+	return ct_file_still_at(l->fd, l->path);
+}
+
+void ct_run_dir_unlock(ct_run_lock *l)
+{
+	if (!l)
+		return;
+	if (l->dir_fd >= 0)
+		close(l->dir_fd);
+	if (l->fd >= 0)
+		close(l->fd);
+	ct_free(l->path);
+	ct_free(l);
 }

@@ -23,6 +23,7 @@ struct ct_session {
 	struct ct_run_plan plan;
 	char *run_dir;
 	char *config_lines;
+	const struct ct_run_lock *lock; /* of the run directory, borrowed; NULL: not training, or another rank has it */
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;

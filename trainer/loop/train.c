@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"
 #include "trainer/loop/step.h"
@@ -57,6 +58,23 @@ static void report_progress(struct loop *l, const char *phase)
 	ct_metrics_progress(l->metrics, &p);
 }
 
+/* Is the run directory still ours, and what this rank writes still in it? Before anything new is written there. */
+static enum ct_status check_run_dir(const struct ct_session *s)
+{
+	CT_TRY(ct_log_check());
+	return s->lock ? ct_run_lock_check(s->lock) : CT_OK;
+}
+
+/* Where the directory vanished under a save, that is the cause, and not the file that could not be written. */
+static enum ct_status explain_save(const struct ct_session *s)
+{
+	struct ct_error e;
+	ct_error_save(&e);
+	if (e.status == CT_IO && check_run_dir(s) < 0)
+		return CT_IO;
+	return ct_error_restore(&e);
+}
+
 static enum ct_status log_step(struct loop *l, double lr, double grad_norm)
 {
 	int64_t now = ct_now_ns();
@@ -76,6 +94,7 @@ static enum ct_status log_step(struct loop *l, double lr, double grad_norm)
 				    .grad_norm = grad_norm};
 	double known = (double)(w->data_ns + w->forward_ns + w->backward_ns + w->exposed_ns + w->optim_ns);
 	m.other_ms = fmax(0, (total - known) * k);
+	CT_TRY(check_run_dir(l->s));
 	if (l->metrics)
 		CT_TRY(ct_metrics_step(l->metrics, &m));
 	ct_step_times_add(&l->total, w);
@@ -103,6 +122,7 @@ static enum ct_status save(struct loop *l, bool best)
 	struct ct_session *s = l->s;
 	int64_t t0 = ct_now_ns();
 	l->last_save_ns = t0;
+	CT_TRY(check_run_dir(s));
 	if (!ct_session_is_root(s))
 		return CT_OK;
 	ct_session_phase(s, "saving", s->state.step);
@@ -115,8 +135,11 @@ static enum ct_status save(struct loop *l, bool best)
 	s->state.optim_steps = ct_optim_steps(s->optim);
 	s->state.train_seconds += (double)(t0 - l->loop_ns) * 1e-9;
 	l->loop_ns = t0;
-	CT_TRY(ct_checkpoint_save(s->run_dir, &src, (int)s->cfg->checkpoint.keep_last, best, &path, &seconds, &bytes));
-	enum ct_status st = ct_metrics_checkpoint(l->metrics, s->state.step, path, seconds, bytes);
+	enum ct_status st =
+		ct_checkpoint_save(s->run_dir, &src, (int)s->cfg->checkpoint.keep_last, best, &path, &seconds, &bytes);
+	if (st < 0)
+		return explain_save(s);
+	st = ct_metrics_checkpoint(l->metrics, s->state.step, path, seconds, bytes);
 	ct_free(path);
 	skip_time(l, t0);
 	return st;

@@ -195,12 +195,14 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 	return CT_OK;
 }
 
-static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, int signals)
+static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const ct_run_lock *lock,
+			    int signals)
 {
 	struct ct_session s = {0};
 	ct_metrics_log *metrics = NULL;
 	int64_t start = env_i64(CT_ENV_START_NS, ct_process_start_ns());
 	CT_TRY(ct_session_create(cfg, id, true, &s));
+	s.lock = lock;
 	enum ct_status st = ct_resume(&s);
 	if (st == CT_OK && id->rank == 0)
 		st = open_outputs(&s, &metrics);
@@ -215,7 +217,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 }
 
 static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_identity *id, const char *run_dir,
-				   int *lock)
+				   ct_run_lock **lock)
 {
 	if (id->rank == 0) {
 		CT_TRY(ct_run_dir_prepare(run_dir, id->by == CT_LAUNCHER_CTRAIN ? "auto" : cfg->train.resume));
@@ -227,7 +229,8 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id)
 {
 	(void)prctl(PR_SET_NAME, "ctrain"); /* started as /proc/self/exe: ps and top would show "exe" */
-	int signals = -1, lock = -1;
+	ct_run_lock *lock = NULL;
+	int signals = -1;
 	char *run_dir = NULL;
 	enum ct_status st;
 	CT_TRY(ct_signals_open(false, &signals));
@@ -235,7 +238,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	ct_log_set_rank(id->rank, id->world);
 	st = open_run_dir(cfg, id, run_dir, &lock);
 	if (st == CT_OK)
-		st = train(cfg, id, signals);
+		st = train(cfg, id, lock, signals);
 	if (st < 0)
 		CT_DEBUG("ends with %s: %s\n%s", ct_status_name(st), ct_error_message(), ct_error_frames());
 	ct_run_dir_unlock(lock);

@@ -87,6 +87,9 @@ static enum ct_status put_line(ct_metrics_log *m, ct_json *j)
 	ct_str_add(&m->line, "\n");
 	CT_TRY_GOTO(ct_str_status(&m->line), st, out);
 	st = ct_fd_write_all(m->fd, m->line.s, m->line.len, m->path);
+	/* To a file that was removed, writing succeeds, and all of it is lost. */
+	if (st == CT_OK)
+		st = ct_file_still_at(m->fd, m->path);
 out:
 	ct_json_destroy(j);
 	return st;

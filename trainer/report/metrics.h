@@ -1,7 +1,8 @@
 /* What a run reports, written by rank 0: metrics.jsonl (docs/FORMATS.md: one JSON object per line, "v":1 and "kind"),
  * TensorBoard event files, and the console. A resumed run appends; lines of steps after the resumed checkpoint are cut
  * off first, so no step is there twice. Epochs count from 0 here and in the files, from 1 on the console. Values that
- * are not finite are written as null. Failing writes of files are CT_IO naming the path; the console's are ignored. One
+ * are not finite are written as null. Failing writes of files are CT_IO naming the path, and so is a file that was removed, renamed or replaced
+ * meanwhile; the console's are ignored. One
  * thread. */
 #ifndef CT_TRAINER_REPORT_METRICS_H
 #define CT_TRAINER_REPORT_METRICS_H

@@ -201,5 +201,6 @@ enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scala
 	}
 	start_event(&event, step);
 	put_block(&event, EVENT_SUMMARY, summary.bytes, summary.len);
-	return write_record(tb, &event);
+	CT_TRY(write_record(tb, &event));
+	return ct_file_still_at(tb->fd, tb->path);
 }
