@@ -3,6 +3,7 @@
 option(CTRAIN_ONEDNN "CPU engine on oneDNN" ON)
 option(CTRAIN_GLOO "CPU collectives across hosts on gloo" ON)
 option(CTRAIN_TESTS "Build the tests" ON)
+option(CTRAIN_LAZY "Device for tests: posted work runs late and in random order" ${CTRAIN_TESTS})
 option(CTRAIN_BENCH "Build the programs of bench/" ON)
 option(CTRAIN_FUZZ "Build the fuzz targets (needs clang)" OFF)
 option(CTRAIN_WERROR "Warnings are errors" OFF)

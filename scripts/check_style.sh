@@ -30,6 +30,7 @@ cat > "$work/rules.awk" <<'AWK'
 BEGIN {
 	# What a directory may include besides base/ and itself. A name stands for the directory without its sub-directories.
 	arrow("base/device", "base")
+	arrow("base/device/lazy", "base base/device")
 	arrow("data", "")
 	arrow("data/digits", "data/files")
 	arrow("data/files", "")
@@ -87,7 +88,7 @@ BEGIN {
 	own("^yaml[.]h$", "trainer/config/yaml_events.c")
 
 	# Back ends: every header in such a directory is private to it, whatever its name.
-	split("nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi", backends, " ")
+	split("base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi", backends, " ")
 
 	ban("atoi atol atoll atof", "does not report errors: use ct_parse_i64 or ct_parse_f64", 1)
 	ban("sprintf vsprintf strcpy stpcpy strcat strncat gets", "does not know the buffer's end: use snprintf or ct_str", 1)

@@ -5,14 +5,23 @@
 
 #include "base/mem.h"
 
-/* The registry: in the order "auto" tries them. A kind that other builds have is listed in kind_names and in absent only. */
+/* The registry: in the order "auto" tries them. A kind that only other builds have is listed in kind_names and in absent. */
 static const struct ct_device_ops *const registry[] = {
 	&ct_device_cpu_ops,
+#ifdef CT_WITH_LAZY
+	&ct_device_lazy_ops,
+#endif
 };
 
-static const char *const kind_names[] = {"auto", "cpu", "cuda"};
-static const char *const absent[] = {"cuda"};
-static const char not_built[] = "not in this build";
+static const char *const kind_names[] = {"auto", "cpu", "cuda", "lazy"};
+static const struct {
+	const char *kind, *why;
+} absent[] = {
+	{"cuda", "not in this build"},
+#ifndef CT_WITH_LAZY
+	{"lazy", "not in this build (a device for tests: -DCTRAIN_LAZY=ON)"},
+#endif
+};
 
 static void add_hint(void)
 {
@@ -20,7 +29,7 @@ static void add_hint(void)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(registry); i++) {
 		char why[256] = "";
-		int n = registry[i]->count(why, sizeof(why));
+		int n = registry[i]->for_tests ? 0 : registry[i]->count(why, sizeof(why));
 
 		if (n > 0)
 			ct_str_addf(&have, "%s%s (%d)", have.len ? ", " : "", registry[i]->kind, n);
@@ -41,9 +50,12 @@ static bool is_known(const char *kind)
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
 {
 	bool any = strcmp(kind, "auto") == 0;
-	char why[256];
+	char why[256] = "";
 
-	snprintf(why, sizeof(why), "%s", not_built);
+	for (size_t i = 0; i < CT_ARRAY_LEN(absent); i++) {
+		if (strcmp(absent[i].kind, kind) == 0)
+			snprintf(why, sizeof(why), "%s", absent[i].why);
+	}
 	if (!is_known(kind)) {
 		const char *near = ct_suggest(kind, kind_names, CT_ARRAY_LEN(kind_names));
 
@@ -58,7 +70,7 @@ enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
 		const struct ct_device_ops *ops = registry[i];
 		int n;
 
-		if (!any && strcmp(ops->kind, kind) != 0)
+		if (any ? ops->for_tests : strcmp(ops->kind, kind) != 0)
 			continue;
 		n = ops->count(why, sizeof(why));
 		if (n == 0)
@@ -81,8 +93,8 @@ bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_
 
 	if (i >= n + CT_ARRAY_LEN(absent))
 		return false;
-	snprintf(why, why_len, "%s", i < n ? "" : not_built);
-	*kind = i < n ? registry[i]->kind : absent[i - n];
+	snprintf(why, why_len, "%s", i < n ? "" : absent[i - n].why);
+	*kind = i < n ? registry[i]->kind : absent[i - n].kind;
 	*count = i < n ? registry[i]->count(why, why_len) : 0;
 	return true;
 }

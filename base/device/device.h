@@ -43,6 +43,7 @@ enum { CT_STREAM_ARGS_MAX = 192 }; /* bytes */
 
 struct ct_device_ops {
 	const char *kind;
+	bool for_tests; /* "auto" does not choose it */
 	/* How many there are; 0 with the reason in why when none can be used. */
 	int (*count)(char *why, size_t why_len);
 	enum ct_status (*open)(int index, ct_device **out); /* sets caps */
@@ -116,6 +117,7 @@ bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_
 
 /* The back ends, for the registry in device.c. */
 extern const struct ct_device_ops ct_device_cpu_ops;
+extern const struct ct_device_ops ct_device_lazy_ops; /* lazy/lazy_impl.h */
 
 /* First member of every back end's own struct. */
 struct ct_device {

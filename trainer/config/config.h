@@ -46,7 +46,7 @@ struct ct_config {
 		char *name;   /* file name of the config without .yaml unless set */
 		int64_t seed; /* 1 */
 	} run;
-	char *device; /* auto | cpu | cuda */
+	char *device; /* auto | cpu | cuda | lazy (for tests) */
 	enum ct_precision precision;
 	struct {
 		int64_t procs; /* ranks per node: auto (devices; on CPU 2, or 1 where there is one CPU) or a number */

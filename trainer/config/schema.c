@@ -64,8 +64,8 @@ static const struct ct_key keys[] = {
 	{KEY(run.name, STR), .doc = "Name of the run. Empty: the name of the config file without its extension."},
 	{KEY(run.seed, INT), LEARNED, .hi = 9007199254740991, .def = "1",
 	 .doc = "Seed of all random numbers: initial weights, sample order, augmentation and dropout."},
-	{KEY(device, STR), .choices = WORDS("auto", "cpu", "cuda"), .def = "auto",
-	 .doc = "Device to train on. auto: GPUs if the machine has any, else the CPU."},
+	{KEY(device, STR), .choices = WORDS("auto", "cpu", "cuda", "lazy"), .def = "auto",
+	 .doc = "Device to train on. auto: GPUs if the machine has any, else the CPU. lazy: a device for tests of ctrain itself, which computes on the CPU in a random order."},
 	{KEY(precision, ENUM), LEARNED, .choices = precisions, .def = "fp32",
 	 .doc = "Number format of the computation. bf16: activations and convolutions use bfloat16; master weights and statistics stay in fp32. The device must support bfloat16."},
 

@@ -90,7 +90,7 @@ static bool computes_on_cpu(const struct ct_config *c)
 	int count;
 	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
 		if (any ? count > 0 : strcmp(name, c->device) == 0)
-			return strcmp(name, "cpu") == 0;
+			return strcmp(name, "cpu") == 0 || strcmp(name, "lazy") == 0;
 	return true;
 }
 
