@@ -325,7 +325,19 @@ class Foreign(Case):
         r = self.train(f"train.resume={other}", run="new", expect=USAGE)
         self.assert_last_says(r, re.escape(other), "model.name")
         r = self.run_ctrain("eval", self.config(), f"run.dir={self.path('mlp')}", "--checkpoint", other, expect=DATA)
-        self.assert_last_says(r, "has 0 of the model's 4 tensors", "do not fit", "are not in the model", "model.name")
+        self.assert_last_says(r, "0 of the model's 4 tensors match", "another shape", "are not in the model", "model.name")
+
+    def test_few_weights_match(self):
+        """model.strict=false says on the console how much of the file was used (one bias here)."""
+        self.train("train.max_steps=1", run="old")
+        old = f"model.weights={self.path('old')}"
+        r = self.train("train.max_steps=1", old, "model.strict=false", "model.hidden=48", "--procs", 2, run="few")
+        self.assertEqual(len(re.findall(r"only 1 of the model's 4 tensors come from .*/model\.safetensors, the other 3 start from random "
+                                        r"values\. 3 have another shape or type: fc1\.weight is ", r.err)), 1, r.err)
+        r = self.train("train.max_steps=1", old, "model.strict=false", run="all")
+        self.assertNotIn("tensors", r.err)
+        with open(self.path("all", "log", "rank-00000.log")) as log:
+            self.assertIn("all of the model's 4 tensors come from ", log.read())
 
     def test_not_a_checkpoint(self):
         os.makedirs(self.path("empty"))

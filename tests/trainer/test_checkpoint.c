@@ -110,7 +110,7 @@ static void test_without_averages(void **state)
 	(void)state;
 	fixture_set_step(&fx, 7);
 	assert_ok(ct_checkpoint_save(in_tmpdir("weights"), &src, 0, false, &path, NULL, NULL));
-	assert_fails(ct_checkpoint_load(path, fx.net, fx.optim, fx.ema), CT_DATA, "ema/layer1.0.weight is missing");
+	assert_fails(ct_checkpoint_load(path, fx.net, fx.optim, fx.ema), CT_DATA, "are missing: ema/layer1.0.weight, ");
 	ct_free(path);
 }
 
@@ -160,8 +160,8 @@ static void test_does_not_fit(void **state)
 		     "fc.weight is [3,128], the model's is [4,128]");
 	assert_non_null(strstr(ct_error_message(), "fc.bias is [3]"));
 	assert_true(fixture_is_step(&wider, 1));
-	assert_fails(ct_checkpoint_load(path, other.net, NULL, NULL), CT_DATA, "fc1.weight is missing");
-	assert_non_null(strstr(ct_error_message(), "layer1.0.bias is not in the model"));
+	assert_fails(ct_checkpoint_load(path, other.net, NULL, NULL), CT_DATA, "are missing: fc1.weight");
+	assert_non_null(strstr(ct_error_message(), "are not in the model: "));
 	assert_fails(ct_checkpoint_load(path, plain.net, plain.optim, NULL), CT_DATA, "momentum_buffer/");
 	ct_free(path);
 	fixture_close(&plain);

@@ -28,7 +28,8 @@ enum ct_weights_how {
 };
 
 struct ct_weights_report {
-	int loaded;    /* tensors of the model that got their values from the file */
+	int n;         /* tensors of the model: parameters and running statistics */
+	int loaded;    /* of these, those that got their values from the file */
 	int missing;   /* tensors of the model that the file lacks */
 	int misshaped; /* tensors of both with different shapes, or element types that are no floats */
 	int extra;     /* tensors of the file that the model lacks, but for PyTorch's *.num_batches_tracked */
