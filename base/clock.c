@@ -56,7 +56,7 @@ int64_t ct_process_start_ns(void)
 	if (n <= 0 || ticks_per_s <= 0)
 		return now;
 	buf[n] = '\0';
-	/* Field 22, starttime, in ticks since boot. Field 2 is the program's name and may hold anything, even ')'. */
+	/* Field 22, starttime, in ticks since boot. Field 2 is the program's name and may contain any character, even ')'. */
 	p = strrchr(buf, ')');
 	for (int field = 2; p && field < 22; field++)
 		p = strchr(p + 1, ' ');

@@ -12,7 +12,7 @@
 
 #define MAX_CPUS 8192
 
-/* A whole small file as text; "" when it cannot be read. */
+/* Contents of a small file; "" if it cannot be read. */
 static void read_small(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -45,7 +45,7 @@ static double group_quota(const char *dir, bool v2)
 	return period > 0 ? (double)quota / (double)period : 0;
 }
 
-/* The tightest limit of the group and of all groups it lies in. Inside a container the path may be the host's and
+/* The tightest limit of the group and of all groups above it. Inside a container the path may be the host's and
  * not exist: then the walk up ends at the mount, which is the container's own group. */
 static double tightest_quota(const char *mount, const char *group, bool v2)
 {
@@ -110,7 +110,7 @@ int ct_cpu_count(void)
 	int n = read_mask(set, sizeof(set)) ? CPU_COUNT_S(sizeof(set), set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 	double quota = ct_cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
 
-	/* Rounded to the nearest: half a CPU more than the quota gets throttled, half a CPU less lies idle. */
+	/* Rounded to the nearest: half a CPU more than the quota gets throttled, half a CPU less stays idle. */
 	if (quota > 0 && quota + 0.5 < n)
 		n = (int)(quota + 0.5);
 	return n > 1 ? n : 1;

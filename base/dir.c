@@ -147,7 +147,7 @@ enum ct_status ct_dir_list(const char *path, char ***names, size_t *n)
 		ct_dir_list_free(list, count);
 		return st;
 	}
-	ct_texts_sort(list, count);
+	ct_strings_sort(list, count);
 	*names = list;
 	*n = count;
 	return CT_OK;

@@ -9,10 +9,10 @@
 
 #include "base/mem.h"
 
-/* Set once before the first pass counts; only `left` changes afterwards. */
+/* Set before the first pass is counted; afterwards only `left` changes. */
 static struct {
 	pthread_once_t once;
-	_Atomic long long left; /* passes until it strikes; 0: not armed */
+	_Atomic long long left; /* passes until the signal is sent; 0: not armed */
 	char name[32];
 	int signal;
 } point = {.once = PTHREAD_ONCE_INIT};

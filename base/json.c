@@ -11,13 +11,13 @@
 #define MAX_DEPTH 64
 #define MAX_VALUES 1000000
 
-/* A ct_json is jansson's json_t under another name; `struct ct_json` is never defined.
+/* A ct_json is a json_t of jansson; `struct ct_json` is never defined.
  *
- * A builder that runs out of memory must show at the dump, and there is no memory left to note it in. So it takes a
- * second reference to the container it failed on: values here have one owner and a count of one otherwise. */
+ * If a builder runs out of memory, ct_json_dump must report it, and there may be no memory to record it. Therefore the
+ * builder takes a second reference to the container. All other values have one owner and a reference count of one. */
 
 static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
-static _Thread_local bool hook_failed; /* jansson does not always say that memory was the reason */
+static _Thread_local bool hook_failed; /* jansson does not always report that it ran out of memory */
 
 static void *hook_malloc(size_t n)
 {
@@ -42,7 +42,7 @@ static ct_json *wrapped(json_t *j)
 	return (ct_json *)(void *)j;
 }
 
-/* What jansson does not limit itself: depth and number of values. */
+/* Limits that jansson does not check: depth and number of values. */
 static enum ct_status check_limits(const char *text, size_t len, const char *where)
 {
 	size_t depth = 0, n_values = 0, line = 1, line_start = 0;
@@ -93,7 +93,7 @@ enum ct_status ct_json_parse(const char *text, size_t len, const char *where, ct
 	if (!j && hook_failed)
 		return ct_error_wrap("reading %s", where);
 	if (!j) {
-		/* jansson quotes the input in its text. */
+		/* jansson quotes the input in its message. */
 		ct_str_add_escaped(&why, e.text, strlen(e.text), JSON_ERROR_TEXT_LENGTH);
 		(void)CT_FAIL(CT_DATA, "%s:%d:%d: not valid JSON: %s", where, e.line, e.column, ct_str_text(&why));
 		ct_str_release(&why);
@@ -115,7 +115,7 @@ ct_json *ct_json_array(void)
 	return wrapped(json_array());
 }
 
-/* true, false and null have one shared instance each, outside the counting. */
+/* true, false and null are shared instances without a reference count. */
 static bool is_failed(const json_t *j)
 {
 	return (json_is_object(j) || json_is_array(j)) && j->refcount > 1;
@@ -136,7 +136,7 @@ void ct_json_destroy(ct_json *j)
 	json_decref(raw(j));
 }
 
-/* A failed value passes its mark on to the parent that takes it, so that only roots bear one. */
+/* A failed value passes its mark to the parent that takes it, so that only roots are marked. */
 static void take_mark(json_t *parent, json_t *value)
 {
 	if (value && is_failed(value)) {
@@ -161,7 +161,7 @@ static void push_raw(json_t *array, json_t *value)
 		mark_failed(array);
 }
 
-/* NULL when out of memory. Not checked for UTF-8: the dump sees to that, for keys as well. */
+/* NULL when out of memory. Does not check UTF-8; ct_json_dump does, also for keys. */
 static json_t *make_string(const char *value)
 {
 	return value ? json_string_nocheck(value) : json_null();

@@ -1,5 +1,5 @@
-/* JSON values, parsing and printing. json.c is the only file that includes jansson.h; limits: 64 MiB, depth 64,
- * one million values; duplicate keys and \u0000 refused. Numbers are int64 or double. Object keys keep insertion
+/* JSON values, parsing and printing. json.c is the only file that includes jansson.h. Limits: 64 MiB, depth 64,
+ * one million values. Duplicate keys and \u0000 are refused. Numbers are int64 or double. Object keys keep insertion
  * order. */
 #ifndef CT_BASE_JSON_H
 #define CT_BASE_JSON_H
@@ -16,8 +16,8 @@ ct_json *ct_json_object(void);
 ct_json *ct_json_array(void);
 void ct_json_destroy(ct_json *j);
 
-/* Builders are sticky: out of memory shows at ct_json_dump. Non-finite doubles are written as null.
- * What takes a value may free it at once: fill a value before handing it over. */
+/* Builders are sticky: ct_json_dump reports a failure to allocate. Non-finite doubles are written as null.
+ * A function that takes a value may free it at once, so complete the value before you pass it. */
 void ct_json_set_str(ct_json *o, const char *key, const char *value);
 void ct_json_set_i64(ct_json *o, const char *key, int64_t value);
 void ct_json_set_f64(ct_json *o, const char *key, double value);
@@ -26,11 +26,11 @@ void ct_json_set(ct_json *o, const char *key, ct_json *value); /* takes value */
 void ct_json_push(ct_json *array, ct_json *value);             /* takes value */
 void ct_json_push_str(ct_json *array, const char *value);
 void ct_json_push_i64(ct_json *array, int64_t value);
-/* One line without a newline (pretty: indented by two), appended to out. Doubles in the fewest digits that read back
- * to the same value, never looking like integers; bytes of strings that are not UTF-8 become "\xNN" text. */
+/* One line without a newline (pretty: indented by two), appended to out. Doubles have the fewest digits that parse to the
+ * same value, and never look like integers. Bytes of strings that are not UTF-8 are written as "\xNN". */
 enum ct_status ct_json_dump(const ct_json *j, bool pretty, struct ct_str *out) CT_MUST_CHECK;
 
-/* Readers: CT_DATA naming the key when it is missing or of another type; *out untouched. Strings are borrowed. */
+/* Readers return CT_DATA with the name of the key if it is missing or has another type; *out stays unchanged. Strings are borrowed. */
 enum ct_status ct_json_get_str(const ct_json *o, const char *key, const char **out) CT_MUST_CHECK;
 enum ct_status ct_json_get_i64(const ct_json *o, const char *key, int64_t *out) CT_MUST_CHECK;
 enum ct_status ct_json_get_f64(const ct_json *o, const char *key, double *out) CT_MUST_CHECK; /* integers too */
@@ -40,8 +40,8 @@ bool ct_json_is_object(const ct_json *j);
 bool ct_json_is_array(const ct_json *j);
 size_t ct_json_len(const ct_json *j); /* members or elements, 0 for others */
 const ct_json *ct_json_at(const ct_json *array, size_t i);
-/* Next member of an object: its key (borrowed) and value; NULL at the end. *cursor starts as NULL; the object stays
- * unchanged meanwhile. */
+/* Returns the key (borrowed) and value of the next member of an object; NULL at the end. *cursor starts as NULL. The
+ * object must not change during the iteration. */
 const char *ct_json_next(const ct_json *o, void **cursor, const ct_json **value);
 const char *ct_json_as_str(const ct_json *j);        /* NULL when not a string */
 bool ct_json_as_i64(const ct_json *j, int64_t *out); /* false when not an integer */

@@ -28,10 +28,10 @@ struct levels {
 	} rules[MAX_RULES];
 };
 
-/* The program's one mutable global: the levels and where lines go. */
+/* The program's only mutable global: log levels and destinations. */
 static struct {
 	pthread_mutex_t lock;
-	_Atomic int loudest; /* of all rules: lets ct_log_enabled refuse without the lock */
+	_Atomic int loudest; /* highest level of all rules, so that ct_log_enabled can return without the lock */
 	struct levels levels;
 	int rank, world;
 	int fd;     /* the log file or -1 */
@@ -188,7 +188,7 @@ bool ct_log_enabled(enum ct_log_level level, const char *component)
 	return level <= limit;
 }
 
-/* A line that cannot be written is lost: there is nowhere left to say so. */
+/* A line that cannot be written is lost; there is no place to report it. */
 static void write_line(int fd, const char *line, size_t len)
 {
 	while (len > 0) {
@@ -219,7 +219,7 @@ static size_t line_head(char *line, size_t size, enum ct_log_level level, const 
 	return (size_t)n;
 }
 
-/* On the stack throughout: a training step that logs still allocates nothing. errno survives. */
+/* Uses only the stack, so that a training step that logs allocates nothing. Preserves errno. */
 void ct_log_write(enum ct_log_level level, const char *component, const char *fmt, ...)
 {
 	char text[MAX_TEXT], line[MAX_LINE], out[5];

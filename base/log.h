@@ -1,5 +1,5 @@
 /* Log lines: `12:30:01.123 info 1/4 dist: text` on standard error, and in a file when one is set.
- * Levels, rank and file are state of the process. Thread safe. Logs are not metrics and not a command's result. */
+ * Levels, rank and file belong to the process. Thread safe. Do not log metrics or the result of a command. */
 #ifndef CT_BASE_LOG_H
 #define CT_BASE_LOG_H
 
@@ -7,19 +7,19 @@
 
 enum ct_log_level { CT_LOG_ERROR, CT_LOG_WARN, CT_LOG_INFO, CT_LOG_DEBUG, CT_LOG_TRACE };
 
-/* Levels from a text such as "info" or "warn,dist=debug,data=trace" (the value of CTRAIN_LOG and log.level).
- * Unknown words: CT_CONFIG with a suggestion, nothing changed. */
+/* Sets the levels from a string such as "info" or "warn,dist=debug,data=trace" (the value of CTRAIN_LOG and log.level).
+ * An unknown word is CT_CONFIG with a suggestion, and changes nothing. */
 enum ct_status ct_log_configure(const char *spec) CT_MUST_CHECK;
 /* Shown as rank/world in every line; rank < 0: no rank field. */
 void ct_log_set_rank(int rank, int world);
-/* Also append all lines to `path` (opened O_APPEND; closed by ct_log_close). While a file is open, info lines go only
- * there: the terminal keeps what asks for attention, and what was asked for by a higher level. */
+/* Also appends all lines to `path` (opened with O_APPEND, closed by ct_log_close). While a file is open, info lines go only
+ * to the file. The terminal shows errors and warnings, and lines of levels that were requested explicitly. */
 enum ct_status ct_log_open_file(const char *path) CT_MUST_CHECK;
 void ct_log_close(void);
-/* CT_IO when the log file was removed, renamed or replaced since: what is logged to it is lost. Without a file: CT_OK. */
+/* CT_IO if the log file was removed, renamed or replaced: what is logged to it is lost. Without a file: CT_OK. */
 enum ct_status ct_log_check(void) CT_MUST_CHECK;
-/* fn (NULL: none) is called before each line that goes to standard error, under the log's lock, so it must not log: a
- * live status line takes itself off the terminal there. */
+/* fn (NULL: none) is called before each line on standard error so that a live status line can remove itself from the
+ * terminal. It is called under the log's lock and must not log. */
 void ct_log_set_before(void (*fn)(void *user), void *user);
 bool ct_log_enabled(enum ct_log_level level, const char *component);
 /* One line; control bytes in the text are escaped. */

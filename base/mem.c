@@ -9,9 +9,9 @@
 #define HUGE_BLOCK_BYTES ((size_t)4 << 20)
 
 static _Atomic uint64_t n_allocations;
-static _Atomic uint64_t fail_after; /* set by tests only */
+static _Atomic uint64_t fail_after; /* only tests set it */
 
-/* Counts the allocation and says whether a test wants it to fail. */
+/* Counts the allocation. Returns whether a test wants it to fail. */
 static bool refused(void)
 {
 	uint64_t left = atomic_load_explicit(&fail_after, memory_order_relaxed);
@@ -72,8 +72,8 @@ void *ct_calloc_aligned(size_t align, size_t bytes)
 		align = HUGE_PAGE_BYTES;
 	if (refused() || bytes > PTRDIFF_MAX - align || posix_memalign(&p, align, bytes ? bytes : 1) != 0)
 		return out_of_memory(1, bytes);
-	/* Before the first touch, or the small pages are there already. Whole huge pages only: the rest of the last
-	 * one may hold somebody else's bytes. */
+	/* Before the first access, while no small pages exist yet. Only complete huge pages: the rest of
+		 * the last one may belong to other allocations. */
 	if (bytes >= HUGE_BLOCK_BYTES)
 		(void)madvise(p, bytes & ~(HUGE_PAGE_BYTES - 1), MADV_HUGEPAGE);
 	memset(p, 0, bytes);

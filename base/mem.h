@@ -1,4 +1,4 @@
-/* Checked heap memory, growing strings. The only place that calls malloc and friends.
+/* Checked heap memory and growing strings. The only place that calls malloc and related functions.
  * On failure the functions return NULL and leave a CT_NOMEM chain; use CT_TRY_ALLOC. */
 #ifndef CT_BASE_MEM_H
 #define CT_BASE_MEM_H
@@ -15,8 +15,8 @@ void ct_free(void *p);
 /* Zeroed, `align` a power of two. Freed with ct_free_aligned. Large blocks ask for huge pages. */
 void *ct_calloc_aligned(size_t align, size_t bytes);
 void ct_free_aligned(void *p);
-bool ct_ends_with(const char *text, const char *tail); /* allocates nothing */
-void ct_texts_sort(char **texts, size_t n);            /* by their bytes */
+bool ct_ends_with(const char *s, const char *suffix);
+void ct_strings_sort(char **strings, size_t n); /* in strcmp order */
 char *ct_strdup(const char *s);
 char *ct_strndup(const char *s, size_t n);
 char *ct_strfmt(const char *fmt, ...) CT_PRINTF(1, 2);
@@ -31,13 +31,13 @@ char *ct_strfmt(const char *fmt, ...) CT_PRINTF(1, 2);
 		}                                                     \
 	} while (0)
 
-/* Allocations made by this process so far (all of the above): for "a step allocates nothing" tests. */
+/* Number of allocations by this process so far, with all functions above. Tests check that a step allocates nothing. */
 uint64_t ct_mem_count(void);
-/* Tests only: the n-th allocation from now fails (0: off). */
+/* For tests: makes the n-th allocation from now fail (0: none). */
 void ct_mem_fail_after(uint64_t n);
 
-/* A growing string. Zero-initialised is empty; text is NUL-terminated (s may be NULL while empty: use ct_str_text).
- * Out of memory is sticky: ct_str_status tells at the end. */
+/* A growing string. A zero-initialized one is empty. The content is NUL-terminated; s may be NULL while it is empty, so use
+ * ct_str_text. A failure to allocate is sticky: check ct_str_status at the end. */
 struct ct_str {
 	char *s;
 	size_t len, cap;
@@ -47,12 +47,12 @@ void ct_str_add(struct ct_str *b, const char *text);
 void ct_str_add_bytes(struct ct_str *b, const void *p, size_t n);
 void ct_str_addf(struct ct_str *b, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap) CT_PRINTF(2, 0);
-/* Adds text from input with control bytes and invalid UTF-8 shown as \xNN, cut after max bytes with "...". */
+/* Adds untrusted text. Control bytes and invalid UTF-8 become \xNN. Text after max bytes is replaced by "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
-/* The step behind it, without memory: the escaped form of the first character of p (n > 0 bytes) into out,
- * NUL-terminated; returns how many bytes of p it stands for. */
+/* Writes the escaped form of the first character of p (n > 0 bytes) to out, NUL-terminated. Returns how many bytes of p it
+ * covers. Allocates nothing. */
 size_t ct_escape_next(const char *p, size_t n, char out[5]);
-/* Copies name [n] to out [len] with control bytes and invalid UTF-8 shown as \xNN; NUL-terminated, cut with "..." to fit. */
+/* Copies name [n] to out [len], escaped in the same way. The result is NUL-terminated and shortened with "..." to fit. */
 void ct_name_escape(const char *name, size_t n, char *out, size_t len);
 bool ct_utf8_valid(const char *p, size_t n);
 const char *ct_str_text(const struct ct_str *b);
@@ -60,10 +60,10 @@ enum ct_status ct_str_status(const struct ct_str *b) CT_MUST_CHECK;
 void ct_str_clear(struct ct_str *b); /* keeps the memory */
 void ct_str_release(struct ct_str *b);
 
-/* The nearest of `words` (n of them) to `word` by edit distance, or NULL when none is near: "did you mean". */
+/* The element of words [n] nearest to `word` by edit distance, or NULL if none is near. For "did you mean". */
 const char *ct_suggest(const char *word, const char *const *words, size_t n);
 
-/* Strict numbers: the whole text must be one number in range. On failure CT_USAGE without touching *out. */
+/* Parse a number strictly: the complete string must be one number in range. On failure return CT_USAGE; *out stays unchanged. */
 enum ct_status ct_parse_i64(const char *s, int64_t *out) CT_MUST_CHECK;
 enum ct_status ct_parse_f64(const char *s, double *out) CT_MUST_CHECK;
 

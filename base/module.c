@@ -11,7 +11,7 @@
 
 static const char *const places[] = {"", "../lib/ctrain", "../.."};
 
-/* The folder of the program, owned; NULL when there is no /proc or no memory. */
+/* Directory of the program, owned; NULL without /proc or memory. */
 static char *program_folder(void)
 {
 	char exe[PATH_MAX];
@@ -39,9 +39,9 @@ static enum ct_status find(const char *name, char **path)
 			ct_free(candidate);
 	}
 	if (!*path) {
-		(void)CT_FAIL(CT_UNSUPPORTED, "there is no %s beside the program in %s, nor in ../lib/ctrain", name,
-			      own ? own : "its folder, which /proc/self/exe does not tell");
-		ct_error_hint("it is built and installed together with ctrain: keep both where they were");
+		(void)CT_FAIL(CT_UNSUPPORTED, "cannot find %s in %s (the directory of the program) or in ../lib/ctrain",
+			      name, own ? own : "an unknown directory (/proc/self/exe cannot be read)");
+		ct_error_hint("ctrain is built and installed together with it: do not move one without the other");
 	}
 	ct_free(own);
 	return *path ? CT_OK : CT_UNSUPPORTED;
@@ -61,9 +61,9 @@ enum ct_status ct_module_open(const char *name, const char *symbol, const void *
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	ct_free(path);
 	if (!module)
-		return CT_FAIL(CT_UNSUPPORTED, "%s can't be loaded: %s", name, dlerror());
+		return CT_FAIL(CT_UNSUPPORTED, "cannot load %s: %s", name, dlerror());
 	*out = dlsym(module, symbol);
 	if (!*out)
-		return CT_FAIL(CT_UNSUPPORTED, "%s is not of this program: %s", name, dlerror());
+		return CT_FAIL(CT_UNSUPPORTED, "%s does not belong to this program: %s", name, dlerror());
 	return CT_OK;
 }

@@ -5,7 +5,7 @@
 #include <emmintrin.h>
 #endif
 
-#define CHUNK 64 /* numbers drawn ahead by the permutation; a multiple of 4 */
+#define CHUNK 64 /* numbers that the permutation draws in advance; a multiple of 4 */
 
 void ct_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
 {
@@ -94,7 +94,7 @@ uint32_t ct_rng_u32(struct ct_rng *r)
 	return r->block[r->used++];
 }
 
-/* The number in [0, n) that x gives, or false when x must be thrown away to keep all equally likely. */
+/* Maps x to [0, n). Returns false if x must be rejected so that all results are equally likely. */
 static bool scale(uint32_t x, uint32_t n, uint32_t *out)
 {
 	uint64_t m = (uint64_t)x * n;
@@ -135,8 +135,8 @@ void ct_rng_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t 
 	for (uint32_t i = 0; i < n; i++)
 		perm[i] = i;
 	ct_rng_init(&r, seed, CT_RNG_PERMUTE, epoch, 0);
-	/* for (left = n; left > 1; left--) swap(perm[left - 1], perm[ct_rng_below(&r, left)]), with the places drawn
-	 * ahead: the permutation of a large set is bound by cache misses, and these can be asked for early. */
+	/* for (left = n; left > 1; left--) swap(perm[left - 1], perm[ct_rng_below(&r, left)]), with the indexes drawn
+	 * in advance: cache misses limit the permutation of a large set, and this allows prefetching. */
 	while (left > 1) {
 		uint32_t m = left - 1 < CHUNK ? left - 1 : CHUNK;
 

@@ -1,5 +1,5 @@
 /* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11).
- * A stream is named by (seed, purpose, a, b); its n-th number does not depend on who asks or when. */
+ * A stream is named by (seed, purpose, a, b); its n-th number is always the same. */
 #ifndef CT_BASE_RNG_H
 #define CT_BASE_RNG_H
 
@@ -9,10 +9,10 @@
 
 /* One block: 10 rounds on the counter with the key. */
 void ct_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
-/* 16 blocks, of ctr[0] to ctr[0]+15 (wrapping), one after the other; several times as fast as 16 calls. */
+/* 16 blocks, of ctr[0] to ctr[0]+15 (wrapping), in this order; several times as fast as 16 calls. */
 void ct_philox4x32_x16(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[64]);
 
-/* What a stream is for: two purposes never share numbers. Values are part of reproducibility: never renumber. */
+/* Purpose of a stream. Streams of different purposes are independent. Never renumber: results depend on the values. */
 enum ct_rng_purpose {
 	CT_RNG_PERMUTE = 1,
 	CT_RNG_INIT,
@@ -21,13 +21,13 @@ enum ct_rng_purpose {
 	CT_RNG_SYNTH,
 	CT_RNG_DIGITS,
 	CT_RNG_TEST,
-	CT_RNG_WINDOW, /* order of shards, and of samples in a window of them */
+	CT_RNG_WINDOW, /* order of shards, and of samples in a shuffle window */
 	CT_RNG_CROP,   /* random resized crop */
-	CT_RNG_COLOUR,
+	CT_RNG_COLOR,
 	CT_RNG_RAND_AUGMENT,
 	CT_RNG_ERASE,
-	CT_RNG_MIX,    /* mixup and cutmix of a pair */
-	CT_RNG_REPLACE /* stand-ins of bad samples */
+	CT_RNG_MIX,    /* mixup and CutMix of a pair */
+	CT_RNG_REPLACE /* replacements of unreadable samples */
 };
 
 struct ct_rng {
@@ -45,7 +45,7 @@ float ct_rng_uniform(struct ct_rng *r);
 float ct_rng_normal(struct ct_rng *r);
 /* Fisher-Yates permutation of 0..n-1 for (seed, epoch). */
 void ct_rng_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t n);
-/* 64-bit FNV-1a: streams keyed by a name. */
+/* 64-bit FNV-1a: for streams keyed by a name. */
 uint64_t ct_hash64(const void *p, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* SHA-256 by libnettle (sha256.c is the only file that includes it) and hex text. */
+/* SHA-256 with libnettle, as bytes or in hex. sha256.c is the only file that includes nettle. */
 #ifndef CT_BASE_SHA256_H
 #define CT_BASE_SHA256_H
 

@@ -17,7 +17,7 @@ struct chain {
 
 static _Thread_local struct chain chain;
 
-/* Cuts at the buffer's end on a character boundary and marks the cut. `wanted` is what snprintf returned. */
+/* Truncates to the buffer size at a character boundary and marks it. `wanted` is what snprintf returned. */
 static void mark_cut(char *buf, size_t size, int wanted)
 {
 	size_t end = size - 4;
@@ -71,7 +71,7 @@ enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const
 	va_list ap;
 	int n;
 
-	/* Formatted aside first: the arguments may be the old chain's own message. */
+	/* Formatted into another buffer first, because the arguments may point to the old message. */
 	va_start(ap, fmt);
 	n = vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
@@ -123,7 +123,7 @@ void ct_error_frame(const char *file, int line, const char *func)
 	size_t left = sizeof(chain.frames) - chain.frames_len;
 	int n = snprintf(chain.frames + chain.frames_len, left, "%s:%d: %s\n", file, line, func);
 
-	/* A frame that does not fit is left out: the first ones say most. */
+	/* A frame that does not fit is dropped; the first ones are the most useful. */
 	if (n < 0 || (size_t)n >= left)
 		chain.frames[chain.frames_len] = '\0';
 	else
@@ -161,7 +161,7 @@ void ct_error_clear(void)
 
 void ct_error_save(struct ct_error *out)
 {
-	/* Zeroed first: the copy may go to another process, and bytes behind the NUL are none of its business. */
+	/* Zeroed first, because the copy may be sent to another process, which must not see old bytes after the NUL. */
 	memset(out, 0, sizeof(*out));
 	out->status = chain.e.status;
 	mark_cut(out->message, sizeof(out->message),

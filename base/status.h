@@ -1,17 +1,16 @@
 /* Status codes and the error chain.
  *
  * Every function that can fail returns `enum ct_status` (0 = done, negative = failed, CT_INPROGRESS = not yet).
- * The sentence a user reads lives on a thread-local chain: CT_FAIL starts it, ct_error_wrap puts "doing X" in front,
+ * The message for the user is stored in a thread-local chain: CT_FAIL starts it, ct_error_wrap prepends "doing X",
  * ct_error_hint adds what to do, and each CT_TRY on the way up adds a file:line frame (shown at debug level only).
- * Only `main` prints it, once. Idea after NCCL's and zstd's check macros.
- */
+ * Only `main` prints it, once. The idea is from the check macros of NCCL and zstd. */
 #ifndef CT_BASE_STATUS_H
 #define CT_BASE_STATUS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* X(name, value, exit code of the program, what it means) */
+/* X(name, value, exit code of the program, meaning) */
 #define CT_STATUS_LIST(X)                                                       \
 	X(OK, 0, 0, "done")                                                     \
 	X(INPROGRESS, 1, 70, "not finished yet")                                \
@@ -48,24 +47,24 @@ int ct_status_exit_code(enum ct_status st);
 
 /* Starts a new chain on this thread (an older one is dropped) and returns `st`. Use through CT_FAIL. */
 enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...) CT_PRINTF(4, 5);
-/* Puts a sentence in front of the message: "loading x.gz: <message>". Returns the chain's status. */
+/* Prepends a prefix to the message: "loading x.gz: <message>". Returns the chain's status. */
 enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
 /* Sets or appends the hint ("hint: ..." on its own line). */
 void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
 void ct_error_frame(const char *file, int line, const char *func);
 
-/* Longer messages (a config file with dozens of problems) are cut here, with "..." at the end. */
+/* Longer messages (such as dozens of problems in a config file) are truncated to this size and end with "...". */
 #define CT_ERROR_MESSAGE_MAX 16384
 
-/* The message without and the hint of the current chain ("" when there is none). Valid until the next call above. */
+/* The message (without hint) and the hint of the current chain, "" if there is none. Valid until the next call above. */
 const char *ct_error_message(void);
 const char *ct_error_hint_text(void);
-/* All frames, one a line ("" when there is none). */
+/* All frames, one per line, "" if there is none. */
 const char *ct_error_frames(void);
 enum ct_status ct_error_status(void);
 void ct_error_clear(void);
 
-/* A copy of a chain, to carry it to another thread or process; a long message is cut. Plain data, no pointers. */
+/* A copy of a chain that can be passed to another thread or process. A long message is truncated. Contains no pointers. */
 struct ct_error {
 	enum ct_status status;
 	char message[1024];
@@ -97,7 +96,7 @@ enum ct_status ct_error_restore(const struct ct_error *e);
 		}                                                     \
 	} while (0)
 
-/* Our own mistakes: prints file:line and aborts, in every build. Input must never reach one. */
+/* For our own bugs: prints file:line and aborts, in every build. Input must never trigger it. */
 #define CT_ASSERT(cond) ((cond) ? (void)0 : ct_assert_failed(#cond, __FILE__, __LINE__))
 __attribute__((noreturn)) void ct_assert_failed(const char *what, const char *file, int line);
 

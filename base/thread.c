@@ -14,7 +14,7 @@ enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn
 	int err;
 
 	CT_ASSERT(!t->running);
-	/* Signals go to the main thread; faults of a thread's own making stay deliverable to it. */
+	/* Signals go to the main thread, except faults that the thread itself causes. */
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
@@ -102,7 +102,7 @@ void ct_queue_destroy(struct ct_queue *q)
 	ct_free(q);
 }
 
-/* Both waits look at the queue again after a timeout: the signal may have come with it, and must not be lost. */
+/* Both waits check the queue again after a timeout: the signal may arrive at the same time and must not be lost. */
 enum ct_status ct_queue_push(struct ct_queue *q, void *item, int64_t deadline_ns)
 {
 	size_t tail;
@@ -116,13 +116,13 @@ enum ct_status ct_queue_push(struct ct_queue *q, void *item, int64_t deadline_ns
 
 		pthread_mutex_unlock(&q->lock);
 		return closed ? CT_FAIL(CT_CANCELLED, "the queue is closed")
-			      : CT_FAIL(CT_TIMEOUT, "the queue stays full");
+			      : CT_FAIL(CT_TIMEOUT, "timed out: the queue is full");
 	}
 	tail = q->head + q->n;
 	q->items[tail < q->capacity ? tail : tail - q->capacity] = item;
 	q->n++;
 	pthread_mutex_unlock(&q->lock);
-	/* After the unlock, so that the woken thread does not at once wait for the lock. */
+	/* After the unlock, so that the thread does not wake up only to wait for the lock. */
 	pthread_cond_signal(&q->not_empty);
 	return CT_OK;
 }
@@ -139,7 +139,7 @@ enum ct_status ct_queue_pop(struct ct_queue *q, void **item, int64_t deadline_ns
 
 		pthread_mutex_unlock(&q->lock);
 		return closed ? CT_FAIL(CT_CANCELLED, "the queue is closed")
-			      : CT_FAIL(CT_TIMEOUT, "the queue stays empty");
+			      : CT_FAIL(CT_TIMEOUT, "timed out: the queue is empty");
 	}
 	*item = q->items[q->head];
 	q->head = q->head + 1 < q->capacity ? q->head + 1 : 0;

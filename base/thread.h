@@ -1,4 +1,4 @@
-/* Named threads, a bounded blocking queue of pointers, and what CPUs this process may use. */
+/* Named threads, a bounded blocking queue of pointers, and the CPUs that this process may use. */
 #ifndef CT_BASE_THREAD_H
 #define CT_BASE_THREAD_H
 
@@ -11,29 +11,30 @@ struct ct_thread {
 	pthread_t id;
 	bool running;
 };
-/* Starts fn(arg) with all signals blocked. `name` shows in ps -L (15 bytes). */
+/* Starts fn(arg) with all signals blocked. ps -L shows `name` (15 bytes). */
 enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn)(void *), void *arg) CT_MUST_CHECK;
-void ct_thread_join(struct ct_thread *t); /* fine on a zeroed one */
+void ct_thread_join(struct ct_thread *t); /* does nothing on a zeroed struct */
 
-/* First in, first out; capacity fixed. Closing wakes everybody: push fails at once, pop drains and then fails. */
+/* A FIFO queue with fixed capacity. Closing it wakes all waiters: push fails at once, pop returns the remaining items and then
+ * fails. */
 struct ct_queue;
 enum ct_status ct_queue_create(struct ct_queue **out, size_t capacity) CT_MUST_CHECK;
 void ct_queue_destroy(struct ct_queue *q);
-/* CT_TIMEOUT past the deadline (ct_now_ns clock), CT_CANCELLED when closed. */
+/* CT_TIMEOUT after the deadline (ct_now_ns clock), CT_CANCELLED if the queue is closed. */
 enum ct_status ct_queue_push(struct ct_queue *q, void *item, int64_t deadline_ns) CT_MUST_CHECK;
 enum ct_status ct_queue_pop(struct ct_queue *q, void **item, int64_t deadline_ns) CT_MUST_CHECK;
 void ct_queue_close(struct ct_queue *q);
 
-/* Condition wait on the monotonic clock: 0 or ETIMEDOUT. Conditions come from ct_cond_init. */
+/* Waits for a condition on the monotonic clock; returns 0 or ETIMEDOUT. Initialize the condition with ct_cond_init. */
 void ct_cond_init(pthread_cond_t *c);
 int ct_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline_ns);
 
 /* CPUs of the affinity mask, limited by the cgroup quota (v1 and v2), at least 1. */
 int ct_cpu_count(void);
-/* CPUs (a fraction) that the control groups of /proc/self/cgroup's format allow under their mount; 0: no limit.
- * The tightest of each group and those above it. */
+/* CPUs (a fraction) that the control groups listed in groups_file (the format of /proc/self/cgroup) allow; 0: no limit. The
+ * tightest limit of each group and the groups above it counts. mount: where the control groups are mounted. */
 double ct_cpu_quota(const char *groups_file, const char *mount);
-/* The mask as a list "0-3,8", into buf. */
+/* Writes the affinity mask as a list "0-3,8" to buf. */
 void ct_cpu_list(char *buf, size_t len);
 
 #endif

@@ -76,7 +76,8 @@ enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
 		if (n == 0)
 			continue;
 		if (index < 0 || index >= n) {
-			(void)CT_FAIL(CT_UNSUPPORTED, "no %s device %d: there is 0 to %d", ops->kind, index, n - 1);
+			(void)CT_FAIL(CT_UNSUPPORTED, "no %s device %d (valid indexes: 0 to %d)", ops->kind, index,
+				      n - 1);
 			add_hint();
 			return CT_UNSUPPORTED;
 		}

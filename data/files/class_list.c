@@ -255,7 +255,7 @@ enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, str
 {
 	size_t kept = 0;
 
-	ct_texts_sort(ids, n);
+	ct_strings_sort(ids, n);
 	for (size_t i = 0; i < n; i++) {
 		if (kept == 0 || strcmp(ids[kept - 1], ids[i]) != 0)
 			ids[kept++] = ids[i];

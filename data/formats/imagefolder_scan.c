@@ -213,6 +213,6 @@ enum ct_status ct_folder_classes(const char *root, char ***names, size_t *n)
 		ct_dir_list_free(*names, *n);
 		return st;
 	}
-	ct_texts_sort(*names, *n);
+	ct_strings_sort(*names, *n);
 	return CT_OK;
 }

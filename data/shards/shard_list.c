@@ -85,7 +85,7 @@ static enum ct_status list_glob(struct list *l, const char *dir, const char *pat
 	if (rc == 0)
 		globfree(&g);
 	*found = l->n - before;
-	ct_texts_sort(l->paths + before, *found);
+	ct_strings_sort(l->paths + before, *found);
 done_whole:
 	ct_str_release(&whole);
 	return st;
@@ -296,7 +296,7 @@ static enum ct_status check_twice(const struct list *l)
 
 	CT_TRY_ALLOC(sorted = CT_NEW_ARRAY(char *, l->n));
 	memcpy(sorted, l->paths, l->n * sizeof(*sorted));
-	ct_texts_sort(sorted, l->n);
+	ct_strings_sort(sorted, l->n);
 	for (size_t i = 1; i < l->n && st == CT_OK; i++) {
 		if (strcmp(sorted[i - 1], sorted[i]) == 0)
 			st = CT_FAIL(CT_CONFIG, "the shard %s is in the list twice", sorted[i]);

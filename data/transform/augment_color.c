@@ -247,7 +247,7 @@ void ct__colour_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch
 	struct ct_rng r;
 
 	/* All are drawn in any case: switching one on does not change the others. */
-	ct_rng_init(&r, seed, CT_RNG_COLOUR, epoch, sample);
+	ct_rng_init(&r, seed, CT_RNG_COLOR, epoch, sample);
 	for (int i = 3; i > 0; i--) {
 		int k = (int)ct_rng_below(&r, (uint32_t)i + 1), t = order[i];
 

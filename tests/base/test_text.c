@@ -203,9 +203,9 @@ static void test_sort(void **state)
 	char a[] = "a", upper[] = "B", b[] = "b", accent[] = "\xc3\xa9", *texts[] = {accent, b, a, upper};
 
 	(void)state;
-	ct_texts_sort(texts, CT_ARRAY_LEN(texts));
+	ct_strings_sort(texts, CT_ARRAY_LEN(texts));
 	assert_true(texts[0] == upper && texts[1] == a && texts[2] == b && texts[3] == accent);
-	ct_texts_sort(NULL, 0);
+	ct_strings_sort(NULL, 0);
 }
 
 int main(void)

@@ -160,7 +160,7 @@ static void test_jitter(void **state)
 		memcpy(x, plain, BYTES);
 		memcpy(y, plain, BYTES);
 		ct__colour_jitter(&one, 1, 2, sample, &px);
-		ct_rng_init(&r, 1, CT_RNG_COLOUR, 2, sample);
+		ct_rng_init(&r, 1, CT_RNG_COLOR, 2, sample);
 		for (uint32_t i = 4; i > 1; i--)
 			(void)ct_rng_below(&r, i);
 		factor = 0.6f + 0.8f * ct_rng_uniform(&r);

@@ -1,4 +1,4 @@
-/* The text part of base/mem.h. */
+/* Strings and numbers: a part of base/mem.h. */
 #include "base/mem.h"
 
 #include <ctype.h>
@@ -33,10 +33,10 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-void ct_texts_sort(char **texts, size_t n)
+void ct_strings_sort(char **strings, size_t n)
 {
 	if (n)
-		qsort(texts, n, sizeof(*texts), by_bytes);
+		qsort(strings, n, sizeof(*strings), by_bytes);
 }
 
 char *ct_strdup(const char *s)
@@ -137,7 +137,7 @@ static size_t utf8_len(const unsigned char *p, size_t n)
 		if ((p[i] & 0xC0) != 0x80)
 			return 0;
 	}
-	/* Overlong forms, surrogates, past U+10FFFF. */
+	/* Overlong forms, surrogates, above U+10FFFF. */
 	if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
 	    (p[0] == 0xF4 && p[1] > 0x8F))
 		return 0;
@@ -194,7 +194,7 @@ const char *ct_str_text(const struct ct_str *b)
 enum ct_status ct_str_status(const struct ct_str *b)
 {
 	if (b->failed)
-		return CT_FAIL(CT_NOMEM, "out of memory: no room for a text of more than %zu bytes", b->len);
+		return CT_FAIL(CT_NOMEM, "out of memory: no room for a string of more than %zu bytes", b->len);
 	return CT_OK;
 }
 
@@ -219,7 +219,7 @@ static size_t min3(size_t a, size_t b, size_t c)
 	return m < c ? m : c;
 }
 
-/* Edit distance with swaps of neighbours (optimal string alignment), letter case ignored. */
+/* Edit distance with transpositions (optimal string alignment), ignoring case. */
 static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb)
 {
 	size_t rows[3][SUGGEST_MAX_LEN + 1];
@@ -261,7 +261,7 @@ const char *ct_suggest(const char *word, const char *const *words, size_t n)
 		d = edit_distance(word, len, words[i], other);
 		if (d > near && len >= 3 && strncasecmp(word, words[i], len) == 0)
 			d = near;
-		/* Two short words that share no letter are not near. */
+		/* Two short words without a common letter are not near. */
 		if (d < best && d < (len > other ? len : other)) {
 			best = d;
 			found = words[i];
@@ -287,13 +287,13 @@ enum ct_status ct_parse_i64(const char *s, int64_t *out)
 	long long v;
 
 	if (s[0] == '\0' || s[strspn(s, "+-0123456789")] != '\0')
-		return bad_number(s, "not a whole number");
+		return bad_number(s, "not an integer");
 	errno = 0;
 	v = strtoll(s, &end, 10);
 	if (*end != '\0' || end == s)
-		return bad_number(s, "not a whole number");
+		return bad_number(s, "not an integer");
 	if (errno == ERANGE)
-		return bad_number(s, "out of the range of 64-bit whole numbers");
+		return bad_number(s, "out of the range of 64-bit integers");
 	*out = v;
 	return CT_OK;
 }
@@ -303,7 +303,7 @@ enum ct_status ct_parse_f64(const char *s, double *out)
 	char *end;
 	double v;
 
-	/* Leaves out what strtod takes beyond plain decimals: blanks, hexadecimal, inf, nan. */
+	/* Rejects what strtod accepts besides plain decimals: whitespace, hexadecimal, inf, nan. */
 	if (s[0] == '\0' || s[strspn(s, "+-.0123456789eE")] != '\0')
 		return bad_number(s, "not a number");
 	v = strtod(s, &end);
