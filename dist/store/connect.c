@@ -55,7 +55,7 @@ static enum ct_status client_new(const char *host, int port, const struct ct_sto
 
 static enum ct_status send_greeting(ct_store *s, enum ct_wire_role role)
 {
-	struct ct_wire_hello h = {.role = role, .member = s->opts.member, .pid = s->opts.pid};
+	struct ct_wire_hello h = {.role = role, .member = s->opts.member, .pid = s->opts.pid, .world = s->opts.world};
 	struct ct_str b = {0};
 	enum ct_status st;
 
@@ -123,7 +123,7 @@ static enum ct_status take_answer(ct_store *s, const struct ct_wire_frame *f)
 		return no_store_there(s);
 	(void)CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused us: %s", s->host, s->port, why);
 	ct_error_hint(
-		"two runs need two ports; all ranks of one run need the same run id and token, and each its own rank");
+		"all ranks of one run need the same token, run id, --nodes and --procs, and each its own rank; two runs on one host need two ports");
 	return (enum ct_status)f->status;
 }
 
@@ -241,7 +241,11 @@ enum ct_status ct_store_connect(const char *host, int port, const struct ct_stor
 {
 	if (port < 1 || port > 65535)
 		return CT_FAIL(CT_USAGE, "port %d of the store is not in 1 to 65535", port);
-	return open_role(host, port, opts, opts->member < 0 ? CT_ROLE_OBSERVER : CT_ROLE_MEMBER, deadline_ns, out);
+	return open_role(host, port, opts,
+			 opts->member == CT_STORE_LAUNCHER ? CT_ROLE_LAUNCHER
+			 : opts->member < 0                ? CT_ROLE_OBSERVER
+							   : CT_ROLE_MEMBER,
+			 deadline_ns, out);
 }
 
 enum ct_status ct_store_connect_aux(const ct_store *first, int64_t deadline_ns, ct_store **out)

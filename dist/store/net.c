@@ -48,7 +48,7 @@ static enum ct_status resolve(const char *host, int port, int flags, struct addr
 
 	/* By RFC 6761 this name needs no look-up: bare containers have no /etc/hosts to find it in. */
 	if (host && strcmp(host, "localhost") == 0)
-		host = "127.0.0.1";
+		host = ct_net_loopback();
 	snprintf(service, sizeof(service), "%d", port);
 	err = getaddrinfo(host, service, &hints, out);
 	if (err != 0) {
@@ -68,6 +68,8 @@ static enum ct_status listen_failed(const char *host, int port, int err)
 		      err == EADDRINUSE ? "the port is in use" : strerror(err), held ? " by " : "", holder);
 	if (err == EADDRINUSE)
 		ct_error_hint("choose another port (--master-port or MASTER_PORT) or end the program that holds it");
+	else if (err == EADDRNOTAVAIL && host && ct_net_is_loopback(host))
+		ct_error_hint("this machine's loopback interface has no address: `ip link set lo up`");
 	else if (err == EADDRNOTAVAIL)
 		ct_error_hint(
 			"%s is not an address of this machine; rank 0 must run on the host that --master-addr names",
@@ -217,6 +219,16 @@ enum ct_status ct_net_local_addr(int fd, char *buf, size_t len)
 	if (getsockname(fd, (struct sockaddr *)&a, &n) != 0)
 		return CT_FAIL(CT_COMM, "the store connection has no local address: %s", strerror(errno));
 	return ct_net_addr_text(&a, buf, len);
+}
+
+const char *ct_net_loopback(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool has_v4 = fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
+
+	ct_net_close(&fd);
+	return has_v4 ? "127.0.0.1" : "::1";
 }
 
 bool ct_net_is_loopback(const char *addr)

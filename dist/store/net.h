@@ -27,6 +27,8 @@ void ct_net_close(int *fd);
 enum ct_status ct_net_addr_text(const struct sockaddr_storage *a, char *buf, size_t len) CT_MUST_CHECK;
 enum ct_status ct_net_local_addr(int fd, char *buf, size_t len) CT_MUST_CHECK;
 bool ct_net_is_loopback(const char *addr);
+/* This host's own address: 127.0.0.1, or ::1 where there is no IPv4. */
+const char *ct_net_loopback(void);
 /* The address that this host would use to reach `peer` (numeric). Sends nothing. */
 enum ct_status ct_net_route_source(const char *peer, char *buf, size_t len) CT_MUST_CHECK;
 

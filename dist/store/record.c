@@ -147,6 +147,13 @@ void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f)
 		memcpy(f->message + len, where, strlen(where) + 1);
 }
 
+bool ct__srv_has_left(ct_store_server *s, const struct ct_failure *f)
+{
+	const struct ct_srv_member *m = ct__srv_member_find(s, f->rank);
+
+	return f->status == CT_INTERRUPTED && m && m->state.left;
+}
+
 void ct__srv_record_tick(ct_store_server *s, int64_t now)
 {
 	if (s->have_pending && now >= s->pending_due)
@@ -157,6 +164,8 @@ void ct__srv_member_lost(ct_store_server *s, struct ct_srv_member *m, int err)
 {
 	struct ct_failure f;
 
+	if (m->reported)
+		return;
 	if (ct_errno_is_silence(err)) {
 		ct_failure_set(&f, &m->state, CT_PEER_LOST, "has not answered on the network for 15 s (%s)",
 			       strerror(err));

@@ -67,22 +67,59 @@ static bool same_token(const char a[CT_TOKEN_HEX], const char b[CT_TOKEN_HEX])
 	return diff == 0;
 }
 
+/* Ranks that have joined and not left. */
+static int n_joined(const ct_store_server *s)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n_members; i++)
+		n += s->members[i]->conn || s->members[i]->state.left;
+	return n;
+}
+
+/* A client of this run that counts other ranks than we do. While ranks are missing the run cannot start as it is: that
+ * becomes its failure. */
+static bool same_world(struct ct_srv_conn *c, const struct ct_wire_hello *h)
+{
+	const struct ct_store_opts *o = &c->srv->opts;
+	struct ct_member_state m = {
+		.rank = h->role == CT_ROLE_LAUNCHER ? CT_STORE_LAUNCHER : h->member, .pid = h->pid, .seq = -1};
+	char who[CT_MEMBER_TEXT], owner[CT_MEMBER_TEXT];
+	struct ct_failure f;
+
+	if (o->world == 0 || h->world == 0 || o->world == h->world)
+		return true;
+	ct_wire_copy(m.host, sizeof(m.host), h->host);
+	ct_member_text(who, sizeof(who), m.rank, m.pid, m.host);
+	ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
+	refuse(c, CT_MISMATCH, "%s was started for a world of %d ranks, %s for %d", who, h->world, owner, o->world);
+	if (n_joined(c->srv) < o->world) {
+		ct_failure_set(&f, &m, CT_MISMATCH, "was started for a world of %d ranks, %s for %d", h->world, owner,
+			       o->world);
+		ct_wire_copy(f.hint, sizeof(f.hint),
+			     "start every node with the same number of nodes and processes (--nodes, --procs)");
+		ct__srv_offer_failure(c->srv, &f, SRV_CAUSE);
+	}
+	return false;
+}
+
 static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_hello *h)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
 	char owner[CT_MEMBER_TEXT];
 
+	/* First of all, and without a word about the run: whoever has no token may be anyone. */
+	if (!same_token(h->token, o->token)) {
+		refuse(c, CT_MISMATCH, "wrong token");
+		return false;
+	}
 	if (strcmp(h->run_id, o->run_id) != 0) {
 		ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
 		refuse(c, CT_MISMATCH, "port %d serves run \"%s\" of %s, not run \"%s\"", c->srv->port, o->run_id,
 		       owner, h->run_id);
 		return false;
 	}
-	if (!same_token(h->token, o->token)) {
-		refuse(c, CT_MISMATCH, "wrong token for run \"%s\"", o->run_id);
-		return false;
-	}
-	return true;
+	return same_world(c, h);
 }
 
 /* A rank that gave up waiting for its welcome and comes again takes the place of its own former self. */
@@ -150,6 +187,7 @@ void ct__srv_hello(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 	    (h.role == CT_ROLE_AUXILIARY && !enter_auxiliary(c, &h)))
 		return;
 	c->role = h.role;
+	ct_wire_copy(c->host, sizeof(c->host), h.host);
 	c->ready = true;
 	ct__srv_list_drop(&c->srv->handshakes, c);
 	ct__srv_list_push(&c->srv->ready, c);
@@ -390,6 +428,19 @@ static void do_members(struct ct_srv_conn *c, uint64_t tag)
 	ct__srv_conn_send_frame(c, &b);
 }
 
+/* A member reports its own failure, a launcher that of a rank on its host (or of one that never joined). */
+static bool may_report(const struct ct_srv_conn *c, const struct ct_failure *x)
+{
+	const struct ct_srv_member *m;
+
+	if (c->role == CT_ROLE_MEMBER || c->role == CT_ROLE_AUXILIARY)
+		return c->member && c->member->state.rank == x->rank;
+	if (c->role != CT_ROLE_LAUNCHER || x->rank < 0)
+		return false;
+	m = ct__srv_member_find(c->srv, x->rank);
+	return !m || strcmp(m->state.host, c->host) == 0;
+}
+
 static bool do_report(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 {
 	struct ct_failure x;
@@ -397,7 +448,21 @@ static bool do_report(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 
 	if (!ct_wire_get_failure(f, &x))
 		return false;
-	consequence = x.status == CT_PEER_LOST || x.status == CT_CANCELLED;
+	if (!may_report(c, &x)) {
+		ct__srv_stranger(c, "it reported the failure of rank %d, which is not its own", x.rank);
+		ct__srv_reply(c, f->tag, CT_USAGE, "rank %d is not yours to report", x.rank);
+		return true;
+	}
+	if (c->member && c->member->state.rank == x.rank)
+		c->member->reported = true;
+	if (ct__srv_has_left(c->srv, &x)) {
+		ct__srv_reply(c, f->tag, CT_OK, NULL);
+		return true;
+	}
+	/* A launcher saw how the process ended. */
+	consequence = c->role != CT_ROLE_LAUNCHER && (x.status == CT_PEER_LOST || x.status == CT_CANCELLED);
+	if (c->role == CT_ROLE_LAUNCHER)
+		ct__srv_add_last_seen(c->srv, &x);
 	ct__srv_offer_failure(c->srv, &x, consequence ? SRV_CONSEQUENCE : SRV_CAUSE);
 	ct__srv_reply(c, f->tag, CT_OK, NULL);
 	return true;

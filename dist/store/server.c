@@ -20,6 +20,7 @@ enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts
 	s->listen_fd = s->epoll_fd = s->wake_fd = -1;
 	s->opts.member = opts->member;
 	s->opts.pid = opts->pid;
+	s->opts.world = opts->world;
 	/* Field by field: the token is compared with its padding, which must be zero on both sides. */
 	ct_wire_copy(s->opts.run_id, sizeof(s->opts.run_id), opts->run_id);
 	ct_wire_copy(s->opts.token, sizeof(s->opts.token), opts->token);
@@ -186,7 +187,7 @@ static bool read_mailbox(ct_store_server *s, int64_t *stop_deadline)
 	s->have_mail = false;
 	*stop_deadline = stop ? s->stop_deadline : CT_FOREVER;
 	pthread_mutex_unlock(&s->lock);
-	if (have_mail) {
+	if (have_mail && !ct__srv_has_left(s, &mail)) {
 		ct__srv_add_last_seen(s, &mail);
 		ct__srv_offer_failure(s, &mail, SRV_CAUSE);
 	}

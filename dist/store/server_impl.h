@@ -24,6 +24,7 @@ struct ct_srv_member {
 	struct ct_member_state state; /* beat_age_s is filled in when asked for */
 	int64_t beat_ns;              /* 0: none yet */
 	struct ct_srv_conn *conn;     /* its first connection, NULL when ended */
+	bool reported;                /* it has reported its own failure: the end of its connection says nothing more */
 };
 
 /* A request that waits for a key or for the others of a barrier. */
@@ -46,8 +47,8 @@ struct ct_srv_conn {
 	struct ct_srv_conn *prev, *next; /* of srv->handshakes (oldest first) or srv->ready */
 	struct ct_srv_conn *next_gone;
 	ct_store_server *srv;
-	int fd; /* -1: none (fuzzer) */
-	char peer[64];
+	int fd;                    /* -1: none (fuzzer) */
+	char peer[64], host[64];   /* address; the host name it gave */
 	bool ready, closing, gone; /* closing: answer the refusal, read no more */
 	bool confirmed, bye;       /* has read its welcome; said goodbye */
 	int err;                   /* why it is gone: errno, 0 for an orderly end */
@@ -135,6 +136,8 @@ void ct__srv_waits_fail(ct_store_server *s);
 /* store_record.c */
 /* Adds what the store knows of the rank to a launcher's record: collective and phase of its last heartbeat. */
 void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f);
+/* A rank that left in order after a stop signal is no failure, whatever its launcher reports. */
+bool ct__srv_has_left(ct_store_server *s, const struct ct_failure *f);
 struct ct_srv_member *ct__srv_member_find(ct_store_server *s, int rank);
 /* NULL on out of memory. */
 struct ct_srv_member *ct__srv_member_add(ct_store_server *s, int rank);

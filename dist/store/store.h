@@ -1,13 +1,14 @@
 /* The rendezvous store: a small key-value server over TCP that all ranks of one run talk to. It serves addresses, the
  * start-up checks and barriers, and it is how a lost rank becomes known everywhere within milliseconds.
  *
- * Handshake: protocol magic, run id, HMAC-free shared token (compared in constant time), member number, host, pid. A
- * stranger (no ctrain), another run or a wrong token is refused with a reason and counted in a warning; limits: key
+ * Handshake: protocol magic, shared token (compared in constant time, before anything else is looked at), run id,
+ * number of ranks, member number, host, pid. A client that is not ctrain, has a wrong token or belongs to another run
+ * is refused with a reason and counted in a warning; only a client that has the token is given the run's id. Limits: key
  * 256 bytes, value 16 MiB, 4,096 connections, 64 MiB in all. Wire format: docs/DISTRIBUTED.md. Every call has a
  * deadline.
  *
  * Failure: a member whose connection ends without goodbye, or that reports a failure itself, becomes the run's
- * failure record (first one wins); every watcher gets it at once. When the server's process dies, the clients see
+ * failure record (the first one counts); every watcher gets it at once. When the server's process dies, the clients see
  * their connection end and take that as the failure of the server's owner. */
 #ifndef CT_DIST_STORE_STORE_H
 #define CT_DIST_STORE_STORE_H
@@ -18,15 +19,20 @@
 
 #define CT_TOKEN_HEX 65
 
+/* Values of ct_store_opts.member that are not ranks. Neither's leaving is a failure. */
+#define CT_STORE_OBSERVER (-1) /* reads and waits */
+#define CT_STORE_LAUNCHER (-2) /* a node's launcher: it also reports failures of the ranks of its own host */
+
 typedef struct ct_store_server ct_store_server;
 typedef struct ct_store ct_store;
 
 struct ct_store_opts {
 	char run_id[64];
-	char token[CT_TOKEN_HEX]; /* shared secret, hex or any text; "" only for tests */
-	int member;               /* rank; -1: an observer (launcher) whose leaving is no failure */
+	char token[CT_TOKEN_HEX]; /* shared secret, any string; "": an open network, or loopback */
+	int member;               /* rank, or one of the above; of a server: rank, or -1 for a launcher */
 	char host[64];
 	int pid;
+	int world; /* ranks of the run as this side counts them; 0: not compared */
 };
 
 /* Why the run is over. */
@@ -67,8 +73,10 @@ void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f);
 /* The run's failure record, with what the rank was last seen doing; false while there is none. Any thread. */
 bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out);
 
-/* Retries (2 ms to 200 ms) until the server is there or the deadline is past. Refusals (run id, token, member taken
- * twice) are CT_MISMATCH at once with the server's reason. */
+/* Retries (2 ms to 200 ms) until the server is there or the deadline is past. Refusals (token, run id, number of ranks,
+ * member taken twice) are CT_MISMATCH at once with the server's reason. A client that has the token and counts other
+ * ranks than the server, while ranks are still missing, also becomes the run's failure record: one side was started
+ * wrongly, and the missing ranks will never come. */
 enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns,
 				ct_store **out) CT_MUST_CHECK;
 /* A further connection of the same member from the same process (a watchdog's own): its end is no failure. */
@@ -103,7 +111,7 @@ enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase) CT_MUS
 enum ct_status ct_store_members(ct_store *s, struct ct_member_state **out, int *n) CT_MUST_CHECK;
 enum ct_status ct_store_members_by(ct_store *s, int64_t deadline_ns, struct ct_member_state **out,
 				   int *n) CT_MUST_CHECK;
-/* This member failed. A status that is a consequence (CT_PEER_LOST, CT_CANCELLED) gives the cause 300 ms to become
+/* This member failed (a launcher: a rank of its host did). A status that is a consequence (CT_PEER_LOST, CT_CANCELLED) gives the cause 300 ms to become
  * known, and then counts only if none did. Returns when the server has it; gives up after 2 s. */
 enum ct_status ct_store_report(ct_store *s, const struct ct_failure *f) CT_MUST_CHECK;
 /* Blocks until the run has failed (CT_OK, *out filled), the deadline is past (CT_TIMEOUT, no error chain) or it is

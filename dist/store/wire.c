@@ -157,6 +157,7 @@ void ct_wire_put_hello(struct ct_str *b, const struct ct_wire_hello *h)
 	ct_wire_put_u32(b, (uint32_t)h->member);
 	ct_wire_put_u32(b, (uint32_t)h->pid);
 	ct_wire_put_str(b, h->host);
+	ct_wire_put_u32(b, (uint32_t)h->world);
 }
 
 bool ct_wire_get_hello(const struct ct_wire_frame *f, struct ct_wire_hello *h)
@@ -172,8 +173,10 @@ bool ct_wire_get_hello(const struct ct_wire_frame *f, struct ct_wire_hello *h)
 	h->member = (int)ct_wire_u32(&r);
 	h->pid = (int)ct_wire_u32(&r);
 	ct_wire_str(&r, h->host, sizeof(h->host));
+	h->world = (int)ct_wire_u32(&r);
 	h->role = (enum ct_wire_role)role;
-	return ct_wire_done(&r) && role <= CT_ROLE_OBSERVER && (h->member >= 0) == (role != CT_ROLE_OBSERVER);
+	return ct_wire_done(&r) && role <= CT_ROLE_LAUNCHER && h->world >= 0 &&
+	       (h->member >= 0) == (role == CT_ROLE_MEMBER || role == CT_ROLE_AUXILIARY);
 }
 
 void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x)
@@ -197,6 +200,8 @@ bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x)
 	x->pid = (int)ct_wire_u32(&r);
 	ct_wire_str(&r, x->host, sizeof(x->host));
 	x->status = (int)ct_wire_u32(&r);
+	if (x->status >= 0 || x->status < CT_INTERRUPTED)
+		x->status = CT_PEER_LOST;
 	x->seq = ct_wire_i64(&r);
 	ct_wire_str(&r, x->phase, sizeof(x->phase));
 	ct_wire_str(&r, x->message, sizeof(x->message));

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "dist/store/store.h"
 
-#define CT_WIRE_MAGIC "CTSTORE1"
+#define CT_WIRE_MAGIC "CTSTORE2"
 #define CT_WIRE_MAGIC_LEN 8
 #define CT_WIRE_HEADER_LEN 16
 #define CT_STORE_MAX_KEY 256
@@ -75,16 +75,18 @@ void ct_wire_str(struct ct_wire_reader *r, char *buf, size_t size);
 /* All fields were there and nothing is left over. */
 bool ct_wire_done(const struct ct_wire_reader *r);
 
-enum ct_wire_role { CT_ROLE_MEMBER, CT_ROLE_AUXILIARY, CT_ROLE_OBSERVER };
+enum ct_wire_role { CT_ROLE_MEMBER, CT_ROLE_AUXILIARY, CT_ROLE_OBSERVER, CT_ROLE_LAUNCHER };
 struct ct_wire_hello {
 	char run_id[64], token[CT_TOKEN_HEX], host[64];
 	enum ct_wire_role role;
 	int member, pid;
+	int world; /* 0: not compared */
 };
 void ct_wire_put_hello(struct ct_str *b, const struct ct_wire_hello *h);
 bool ct_wire_get_hello(const struct ct_wire_frame *f, struct ct_wire_hello *h);
 
 void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x);
+/* A status that is no failure status becomes CT_PEER_LOST. */
 bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x);
 void ct_wire_put_member(struct ct_str *b, const struct ct_member_state *m);
 /* One of several in a body. */
