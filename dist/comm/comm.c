@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "dist/comm/comm_impl.h"
+#include "dist/store/failure.h"
 
 #define WORKS_PER_BLOCK 32
 /* How long a lost peer's own last words may take to come through the store before we make our own. */
@@ -177,15 +178,15 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 	if (atomic_load(&c->dead))
 		return;
 	if (why) {
-		char phase[64] = "";
+		char phase[64] = "", who[CT_MEMBER_TEXT];
 
+		ct_member_text(who, sizeof(who), why->rank, why->pid, why->host);
 		if (why->phase[0])
 			snprintf(phase, sizeof(phase), " in %s", why->phase);
 		/* The caller's thread keeps its own chain. */
 		ct_error_save(&keep);
 		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST,
-			      "rank %d (pid %d on %s) failed%s: %s", why->rank, why->pid, why->host, phase,
-			      why->message);
+			      "%s failed%s: %s", who, phase, why->message);
 		if (why->hint[0])
 			ct_error_hint("%s", why->hint);
 		ct_error_save(&e);

@@ -11,6 +11,7 @@
 #include "dist/rendezvous/handshake_impl.h"
 #include "dist/rendezvous/init_url_impl.h"
 #include "dist/rendezvous/rendezvous_file_impl.h"
+#include "dist/rendezvous/secret.h"
 #include "dist/store/failure.h"
 #include "dist/store/net.h"
 #include "dist/store/wire.h"
@@ -39,9 +40,8 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 				const struct ct__host_facts *me, struct ct_store_opts *out)
 {
 	const char *run = opts->run_id ? opts->run_id : id->run_id[0] ? id->run_id : "ctrain";
-	const char *token = opts->token ? opts->token : getenv("CTRAIN_TOKEN");
 
-	*out = (struct ct_store_opts){.member = id->rank, .pid = me->pid};
+	*out = (struct ct_store_opts){.member = id->rank, .pid = me->pid, .world = id->world};
 	ct_wire_copy(out->host, sizeof(out->host), me->host);
 	if (strlen(run) >= sizeof(out->run_id) - 12) {
 		(void)CT_FAIL(CT_USAGE, "the run id \"%.80s\" is longer than %zu bytes", run, sizeof(out->run_id) - 13);
@@ -53,13 +53,59 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 		snprintf(out->run_id, sizeof(out->run_id), "%.50s#%d", run, id->restart);
 	else
 		ct_wire_copy(out->run_id, sizeof(out->run_id), run);
-	if (!token)
-		hash_text(out->token, "ctrain", run);
-	else if (strlen(token) >= sizeof(out->token))
-		return CT_FAIL(CT_USAGE, "the token has %zu characters, at most %zu are allowed", strlen(token),
+	return CT_OK;
+}
+
+/* Are all ranks on this host, as far as the environment and the address tell? */
+static bool is_one_host(const struct ct_identity *id, const struct ct_init_url *url)
+{
+	return url->scheme == CT_INIT_TCP &&
+	       (id->local_world == id->world || strcmp(url->host, "localhost") == 0 || ct_net_is_loopback(url->host));
+}
+
+/* Finds the secret; where rank 0 makes it, the others wait for it. */
+static enum ct_status find_secret(const struct ct_identity *id, const struct ct_world_opts *opts,
+				  const struct ct_init_url *url, int64_t deadline_ns, struct ct_secret *out)
+{
+	const struct ct_secret_opts so = {
+		.run_dir = opts->run_dir, .open_network = opts->open_network, .first = id->rank == 0};
+	int64_t start = ct_now_ns(), log_at = start + CT_SEC;
+	enum ct_status st;
+
+	while ((st = ct_secret_find(&so, out)) == CT_NOT_FOUND && opts->run_dir && ct_now_ns() < deadline_ns) {
+		if (ct_now_ns() > log_at) {
+			log_at = CT_FOREVER;
+			CT_INFO("waiting for rank 0 to make the run's secret in %s/token", opts->run_dir);
+		}
+		(void)poll(NULL, 0, 20);
+	}
+	if (st == CT_NOT_FOUND)
+		return ct_secret_missing(opts->run_dir, (double)(ct_now_ns() - start) / 1e9, url->host, url->port);
+	if (st == CT_OK && out->made)
+		CT_INFO("this run's secret is in %s", out->from);
+	return st;
+}
+
+static enum ct_status choose_token(const struct ct_identity *id, const struct ct_world_opts *opts,
+				   const struct ct_init_url *url, int64_t deadline_ns, struct ct_secret *out)
+{
+	const char *given = opts->token;
+
+	*out = (struct ct_secret){.from = "the caller"};
+	/* The launcher's choice, which is "" in an open network. */
+	if (!given && id->by == CT_LAUNCHER_CTRAIN) {
+		given = getenv("CTRAIN_TOKEN");
+		given = given ? given : "";
+	}
+	if (given && strlen(given) >= sizeof(out->token))
+		return CT_FAIL(CT_USAGE, "the token has %zu characters, at most %zu are allowed", strlen(given),
 			       sizeof(out->token) - 1);
+	if (given)
+		ct_wire_copy(out->token, sizeof(out->token), given);
+	else if (url->scheme == CT_INIT_FILE || is_one_host(id, url)) /* the file's nonce is a secret; loopback */
+		CT_TRY(ct_secret_from_env(out));
 	else
-		ct_wire_copy(out->token, sizeof(out->token), token);
+		CT_TRY(find_secret(id, opts, url, deadline_ns, out));
 	return CT_OK;
 }
 
@@ -67,7 +113,7 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 static const char *bind_host(const char *host)
 {
 	if (strcmp(host, "localhost") == 0)
-		return "127.0.0.1";
+		return ct_net_loopback();
 	return ct_net_is_loopback(host) ? host : NULL;
 }
 
@@ -81,7 +127,7 @@ static enum ct_status enter_own(const struct ct_init_url *url, const struct ct_s
 		return CT_OK;
 	CT_WARN("%s port %d does not lead to rank 0, which serves there: %s; the other ranks may not find it",
 		url->host, url->port, ct_error_message());
-	return ct_store_connect("127.0.0.1", url->port, o, deadline_ns, out);
+	return ct_store_connect(ct_net_loopback(), url->port, o, deadline_ns, out);
 }
 
 static enum ct_status meet_tcp(struct ct_world *w, const struct ct_init_url *url, const struct ct_store_opts *o,
@@ -108,7 +154,7 @@ static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct
 	CT_TRY_ALLOC(w->meeting_file = ct_strdup(path));
 	memcpy(w->nonce, m.nonce, sizeof(w->nonce));
 	CT_TRY(ct__meeting_publish(&m, path));
-	return ct_store_connect("127.0.0.1", port, o, deadline_ns, &w->store);
+	return ct_store_connect(ct_net_loopback(), port, o, deadline_ns, &w->store);
 }
 
 /* One look at the file and one try at each address. */
@@ -124,7 +170,7 @@ static enum ct_status try_file(struct ct_world *w, const char *path, const struc
 		return CT_FAIL(CT_MISMATCH, "%s belongs to run \"%s\", not to run \"%s\"", path, m.run_id, o->run_id);
 	hash_text(with_nonce.token, o->token, m.nonce);
 	if (strcmp(m.net_key, net_key) == 0)
-		return ct_store_connect("127.0.0.1", m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
+		return ct_store_connect(ct_net_loopback(), m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
 	st = CT_FAIL(CT_COMM, "%s names no address", path);
 	for (int i = 0; i < m.n_addrs && st != CT_OK; i++)
 		st = ct_store_connect(m.addrs[i], m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
@@ -166,15 +212,25 @@ static enum ct_status join_file(struct ct_world *w, const char *path, const stru
 }
 
 static enum ct_status meet(struct ct_world *w, struct ct_store_opts *o, const struct ct__host_facts *me,
-			   int64_t deadline_ns)
+			   const struct ct_world_opts *opts, int64_t deadline_ns)
 {
 	struct ct_init_url url;
+	struct ct_secret secret;
+	enum ct_status st;
 
 	CT_TRY(ct__init_url_parse(w->id.init, &url));
+	CT_TRY(choose_token(&w->id, opts, &url, deadline_ns, &secret));
+	memcpy(o->token, secret.token, sizeof(o->token));
+	if (url.scheme == CT_INIT_TCP && w->id.local_world == w->id.world)
+		ct_wire_copy(url.host, sizeof(url.host), ct_net_loopback());
 	switch (url.scheme) {
 	case CT_INIT_TCP:
 	case CT_INIT_STORE:
-		return meet_tcp(w, &url, o, deadline_ns);
+		st = meet_tcp(w, &url, o, deadline_ns);
+		if (st == CT_MISMATCH && strstr(ct_error_message(), "wrong token"))
+			ct_error_hint("this rank's token is from %s",
+				      secret.from[0] ? secret.from : "nowhere: it has none");
+		return st;
 	case CT_INIT_FILE:
 		return w->id.rank == 0 ? serve_file(w, url.path, o, me->net_key, deadline_ns)
 				       : join_file(w, url.path, o, me->net_key, deadline_ns);
@@ -211,6 +267,18 @@ static void tell_failure(struct ct_world *w, const struct ct__host_facts *me)
 	(void)ct_error_restore(&e);
 }
 
+/* The store ends our wait because another process was started for another run: that is no lost peer. */
+static enum ct_status name_mismatch(struct ct_world *w)
+{
+	struct ct_failure f;
+
+	if (!w->store || ct_store_watch(w->store, 0, &f) != CT_OK || f.status != CT_MISMATCH)
+		return CT_PEER_LOST;
+	(void)CT_FAIL(CT_MISMATCH, "%s", f.message);
+	ct_error_hint("%s", f.hint);
+	return CT_MISMATCH;
+}
+
 enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world_opts *opts, struct ct_world *out)
 {
 	int64_t deadline_ns = ct_deadline_in(opts->timeout_ns);
@@ -231,12 +299,14 @@ enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world
 		return CT_OK;
 	}
 	CT_TRY_GOTO(make_opts(id, opts, &me, &o), st, fail);
-	CT_TRY_GOTO(meet(&w, &o, &me, deadline_ns), st, fail);
+	CT_TRY_GOTO(meet(&w, &o, &me, opts, deadline_ns), st, fail);
 	CT_TRY_GOTO(ct__hello_exchange(&w, &me, deadline_ns), st, fail);
 	CT_DEBUG("rank %d of %d on %d hosts, address %s", w.id.rank, w.id.world, w.n_hosts, w.peers[w.id.rank].addr);
 	*out = w;
 	return CT_OK;
 fail:
+	if (st == CT_PEER_LOST)
+		st = name_mismatch(&w);
 	tell_failure(&w, &me);
 	ct_world_leave(&w, true);
 	return st;

@@ -64,11 +64,14 @@ struct ct_world {
 
 struct ct_world_opts {
 	const char *run_id; /* NULL: that of the identity; ranks of one run agree */
-	const char *token;  /* NULL: CTRAIN_TOKEN, else a fixed text derived from the run id */
+	const char *token;  /* NULL: as dist/rendezvous/secret.h says, in run_dir and by open_network */
+	const char *run_dir;
+	bool open_network;
 	int64_t timeout_ns; /* to get all ranks together; then who is missing is named */
 };
 
-/* World of one without our launcher: no store, no sockets. Otherwise all ranks have met when it returns. CT_TIMEOUT
+/* World of one without our launcher: no store, no sockets. Ranks of one host meet on its loopback interface, where no
+ * secret is needed; on several hosts the lack of one is CT_USAGE or, after waiting for rank 0's, CT_TIMEOUT. Otherwise all ranks have met when it returns. CT_TIMEOUT
  * has a table of who came; CT_MISMATCH when the ranks do not mean the same run. Fills in what the identity left
  * open. */
 enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world_opts *opts,

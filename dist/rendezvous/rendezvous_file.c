@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "dist/rendezvous/init_url_impl.h"
+#include "dist/rendezvous/secret.h"
 #include "dist/store/net.h"
 #include "dist/store/wire.h"
 
@@ -108,29 +109,47 @@ enum ct_status ct__meeting_parse(const char *text, const char *path, struct ct_m
 	return CT_OK;
 }
 
+static enum ct_status parse_text(const char *text, size_t len, const char *path, struct ct_meeting *out)
+{
+	if (len == 0)
+		return CT_FAIL(CT_NOT_FOUND, "%s is empty", path);
+	return ct__meeting_parse(text, path, out);
+}
+
 enum ct_status ct__meeting_read(const char *path, struct ct_meeting *out)
 {
 	enum ct_status st;
 	char *text;
 	size_t len;
 
-	st = ct_file_read(path, MAX_BYTES, &text, &len);
+	st = ct_secret_file_read(path, MAX_BYTES, &text, &len);
 	if (st == CT_DATA)
 		return foreign(CT_DATA, path);
 	CT_TRY(st);
-	if (len == 0)
-		st = CT_FAIL(CT_NOT_FOUND, "%s is empty", path);
-	else
-		st = ct__meeting_parse(text, path, out);
+	st = parse_text(text, len, path, out);
+	ct_free(text);
+	return st;
+}
+
+/* Whoever may read the file. */
+static enum ct_status check_replaceable(const char *path)
+{
+	struct ct_meeting old;
+	enum ct_status st;
+	char *text;
+	size_t len;
+
+	st = ct_file_read(path, MAX_BYTES, &text, &len);
+	CT_TRY(st);
+	st = parse_text(text, len, path, &old);
 	ct_free(text);
 	return st;
 }
 
 enum ct_status ct__meeting_publish(const struct ct_meeting *m, const char *path)
 {
-	struct ct_meeting old;
 	struct ct_str b = {0};
-	enum ct_status st = ct__meeting_read(path, &old);
+	enum ct_status st = check_replaceable(path);
 
 	/* An old meeting (or an empty file, as mktemp makes it) is replaced, anything else is somebody's. */
 	if (st != CT_OK && st != CT_NOT_FOUND)
@@ -141,7 +160,7 @@ enum ct_status ct__meeting_publish(const struct ct_meeting *m, const char *path)
 	ct_str_add(&b, "end\n");
 	st = ct_str_status(&b);
 	if (st == CT_OK)
-		st = ct_file_replace(path, b.s, b.len);
+		st = ct_secret_file_write(path, b.s, b.len);
 	ct_str_release(&b);
 	if (st == CT_NOT_FOUND)
 		return CT_FAIL(CT_IO, "no meeting file can be made: %s", ct_error_message());

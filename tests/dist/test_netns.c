@@ -99,7 +99,7 @@ static void be_rank(struct proc *me, const struct rank *r)
 				 .node = -1,
 				 .n_nodes = -1,
 				 .init = "tcp://nodea:29611"};
-	const struct ct_world_opts o = {.run_id = "netns", .timeout_ns = LONG};
+	const struct ct_world_opts o = {.run_id = "netns", .token = "of three ranks", .timeout_ns = LONG};
 	struct ct_failure f;
 	struct ct_world w;
 	char all[512];

@@ -352,7 +352,7 @@ static void test_other_world_size(void **state)
 
 		assert_int_equal(n.v, CT_MISMATCH);
 		assert_non_null(strstr(n.text, "rank 1 (pid "));
-		assert_non_null(strstr(n.text, "for a world of 3 ranks, rank 0 for 2"));
+		assert_non_null(strstr(n.text, "was started for a world of 3 ranks, rank 0 (pid "));
 		assert_int_equal(proc_end(&p[i]), 0);
 	}
 }

@@ -4,12 +4,13 @@ host's own name is 127.0.1.1. The namespaces have no names and end with the proc
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
 import unittest
 
-from harness import COMM, CTRAIN, OK, STOPPED, USAGE, Case, die_with_parent, main, read_text
+from harness import COMM, CTRAIN, OK, SLOW, STOPPED, USAGE, Case, die_with_parent, main, read_text
 
 ADDRESS = ("10.77.0.1", "10.77.0.2")
 HOST = ("ctnodea", "ctnodeb")
@@ -207,9 +208,160 @@ class TwoHosts(Case):
         self.assert_code(r, COMM)
         self.assert_last_says(r, r"rank (2|3)\b|ranks? .*2.*3|2 of 4")
 
+    def stranger(self, port, run_id, token, role=2, rank=0xffffffff, then=b""):
+        """What the store on host 0 answers to a greeting, from a process on host 1 that has no part in the run."""
+        def string(s):
+            return struct.pack("<I", len(s)) + s
+        hello = string(run_id) + string(token) + struct.pack("<BII", role, rank, 4711) + string(b"stranger") + struct.pack("<I", 0)
+        data = b"CTSTORE2" + struct.pack("<IHhQ", len(hello), 1, 0, 0) + hello + then
+        script = ("import socket,sys\ns=socket.create_connection((sys.argv[1],int(sys.argv[2])),5)\ns.sendall(bytes.fromhex(sys.argv[3]))\n"
+                  "s.settimeout(5)\nb=b''\nwhile len(b)<24+int.from_bytes(b[8:12],'little') or len(b)<24:\n"
+                  "    d=s.recv(4096)\n    if not d: break\n    b+=d\nprint(b.hex())\n")
+        r = subprocess.run([*self.hosts[1].prefix, sys.executable, "-c", script, ADDRESS[0], str(port), data.hex()], capture_output=True, text=True)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        answer = bytes.fromhex(r.stdout)
+        return struct.unpack("<H", answer[12:14])[0], answer
+
     def test_no_token(self):
-        self.finish(self.both(env={"CTRAIN_TOKEN": ""}))
+        """README's two commands, with a run directory that both hosts see: node 0 makes the secret, and a stranger gets nothing."""
+        home = {"CTRAIN_TOKEN": "", "HOME": self.path("nobody")}
+        nodes = self.both("dist.run_id=of-today", env={**home, "CTRAIN_FAILPOINT": "step:9@0=stop"})
+        pid = self.until_stopped(0, nodes[0])
+        path = self.path("run", "token")
+        self.assertEqual(os.stat(path).st_mode & 0o7777, 0o600)
+        secret = read_text(path).strip()
+        self.assertGreaterEqual(len(secret), 32)
+        self.assertIn(path, nodes[0].err)
+        self.assertNotIn(secret, nodes[0].err + nodes[1].err)  # they write to files here, not to a terminal
+        for run_id, token in ((b"", b""), (b"of-today", b""), (b"of-today", secret[:-1].encode()), (b"guess", b"0" * 32)):
+            for role, rank in ((2, 0xffffffff), (3, 0xfffffffe), (0, 7), (0, 3), (1, 3)):
+                op, answer = self.stranger(PORT, run_id, token, role, rank, then=b"\0" * 16)
+                self.assertEqual(op, 65, answer)
+                self.assertNotIn(b"of-today", answer)
+        # An observer that has the secret may read, and not report.
+        self.assertEqual(self.stranger(PORT, b"of-today", secret.encode())[0], 64)
+        os.kill(pid, signal.SIGCONT)
+        self.finish(nodes)
         self.assert_reference()
+
+    def test_no_token_and_no_shared_directory(self):
+        home = {"CTRAIN_TOKEN": "", "HOME": self.path("nobody")}
+        first = self.node(0, "dist.rendezvous_timeout=20", env=home)
+        self.until(lambda: read_text(self.path("run", "token")), "node 0 had made the secret", first)
+        r = self.node(1, "dist.rendezvous_timeout=2", run="elsewhere", env=home).wait(20)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, "no CTRAIN_TOKEN", "elsewhere/token", "nobody/.ctrain/token", "CTRAIN_TOKEN on all nodes", "dist.open_network=true")
+        secret = read_text(self.path("run", "token")).strip()
+        self.finish([first, self.node(1, run="elsewhere", env={**home, "CTRAIN_TOKEN": secret})])
+        self.assert_reference()
+
+    def test_token_of_the_home_directory(self):
+        self.write("home/.ctrain/token", "of all my runs\n")
+        env = {"CTRAIN_TOKEN": "", "HOME": self.path("home")}
+        os.chmod(self.path("home/.ctrain/token"), 0o644)
+        r = self.node(0, env=env).wait(20)
+        self.assert_code(r, USAGE)
+        self.assert_last_says(r, "other users have access", "chmod 600")
+        os.chmod(self.path("home/.ctrain/token"), 0o600)
+        self.finish([self.node(0, env=env), self.node(1, run="elsewhere", env=env)])
+        self.assertFalse(os.path.exists(self.path("run", "token")))
+        self.assert_reference()
+
+    def test_open_network(self):
+        nodes = self.both("dist.open_network=true", env={"CTRAIN_TOKEN": "", "HOME": self.path("nobody")})
+        results = self.finish(nodes)
+        self.assert_says(results[0], "any program that reaches port")
+        self.assertFalse(os.path.exists(self.path("run", "token")))
+        self.assert_reference()
+
+    def test_token_of_workers_by_hand(self):
+        """Started as torchrun does; no secret in the environment. Rank 0 makes it where both see it."""
+        def rank(r, run):
+            env = {"RANK": r, "WORLD_SIZE": 2, "MASTER_ADDR": HOST[0], "MASTER_PORT": PORT, "HOME": self.path("nobody")}
+            return self.start_training("dist.rendezvous_timeout=4", run=run, prefix=self.hosts[r].prefix, env={k: str(v) for k, v in env.items()})
+        self.finish([rank(0, "run"), rank(1, "run")])
+        self.assertEqual(os.stat(self.path("run", "token")).st_mode & 0o7777, 0o600)
+        self.assert_reference()
+        lonely = [rank(0, "one"), rank(1, "two")]
+        r = lonely[1].wait(20)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, "no CTRAIN_TOKEN", "two/token")
+        self.assert_code(lonely[0].wait(20), COMM)
+
+    def test_long_token(self):
+        for k in (0, 1):
+            r = self.node(k, "dist.rendezvous_timeout=3", env={"CTRAIN_TOKEN": "x" * 65}).wait(20)
+            self.assert_code(r, USAGE)
+            self.assert_last_says(r, "CTRAIN_TOKEN has 65 characters", "at most 64")
+
+    def test_other_number_of_ranks(self):
+        """Nodes that disagree on the number of ranks: both end at once, and the message names both counts."""
+        for procs, words in (((1, 2), (r"launcher|rank [23]\b", "world of 4 ranks", "for 2")), ((3, 1), (r"launcher|rank [12]\b", "world of 2 ranks", "for 6"))):
+            with self.subTest(procs=procs):
+                nodes = [self.node(k, "dist.rendezvous_timeout=60", procs=procs[k]) for k in (0, 1)]
+                began = time.monotonic()
+                results = self.finish(nodes, USAGE)
+                self.assertLess(time.monotonic() - began, 10 * SLOW, "both wait for ranks that never come")
+                for r in results:
+                    self.assert_last_says(r, *words, "--procs")
+
+    def test_stopped_ranks_of_one_host(self):
+        """All ranks of host 1 are stopped: its launcher learns of the run's failure and ends them."""
+        nodes = [self.node(k, "dist.timeout=3", procs=1, env={"CTRAIN_FAILPOINT": "step:9@1=stop"}) for k in (0, 1)]
+        self.until_stopped(1, nodes[1])
+        since = time.monotonic()
+        self.assert_gone(since, nodes[1], 25)
+        for n in nodes:
+            r = n.wait(5)
+            self.assert_code(r, COMM)
+            self.assert_last_says(r, r"rank 1\b", HOST[1])
+
+    def test_stopped_ranks_of_the_first_host(self):
+        nodes = [self.node(k, "dist.timeout=3", procs=1, env={"CTRAIN_FAILPOINT": "step:9@0=stop"}) for k in (0, 1)]
+        self.until_stopped(0, nodes[0])
+        since = time.monotonic()
+        self.assert_gone(since, nodes[0], 25)
+        for n in nodes:
+            r = n.wait(5)
+            self.assert_code(r, COMM)
+            self.assert_last_says(r, r"rank 0\b", HOST[0])
+
+    def test_stop_while_waiting_for_ranks(self):
+        """SIGTERM to either node, while the ranks of the other are missing."""
+        for k in (0, 1):
+            with self.subTest(node=k):
+                node = self.node(k, "dist.rendezvous_timeout=120")
+                pid = self.until(lambda: self.rank_pid(2 * k), "a rank had started", node)
+                self.until(lambda: "ct-stop-guard" in [read_text(f"/proc/{pid}/task/{t}/comm").strip() for t in os.listdir(f"/proc/{pid}/task")],
+                           "the rank was up", node)
+                os.kill(self.launcher(k), signal.SIGTERM)
+                self.assert_gone(time.monotonic(), node, 5)
+                r = node.wait(5)
+                self.assert_code(r, STOPPED)
+                self.assert_last_says(r, "stopped by signal 15", "nothing to save", "run the same command again")
+
+    def test_stop_while_waiting_for_the_secret(self):
+        node = self.node(1, "dist.rendezvous_timeout=120", env={"CTRAIN_TOKEN": "", "HOME": self.path("nobody")})
+        self.until(lambda: "waiting for node 0" in node.err, "the launcher said what it waits for", node)
+        os.kill(self.launcher(1), signal.SIGTERM)
+        r = node.wait(5)
+        self.assert_code(r, STOPPED)
+        self.assert_last_says(r, "stopped by signal 15", "before any rank was started")
+
+    def test_killed_rank_of_the_other_host(self):
+        """Its launcher knows the signal, and host 0 gets to know it."""
+        results, pid = self.kill(1, 2)
+        for r in results:
+            self.assert_last_says(r, rf"rank 2 \(pid {pid}\b", r"killed by signal 9")
+
+    def test_only_ipv6(self):
+        """A host whose loopback interface has no IPv4 address."""
+        self.hosts[0].run("ip", "addr", "del", "127.0.0.1/8", "dev", "lo")
+        self.hosts[0].run("ip", "addr", "del", ADDRESS[0] + "/24", "dev", "eth0")
+        for backend in ("shm", "gloo"):
+            r = self.start_training("--procs", 2, f"dist.backend={backend}", run=backend, prefix=self.hosts[0].prefix).wait()
+            self.assert_code(r, OK)
+        self.assert_reference("shm")
 
     def test_wrong_token(self):
         nodes = [self.node(0, "dist.rendezvous_timeout=3"), self.node(1, "dist.rendezvous_timeout=3", env={"CTRAIN_TOKEN": "guessed"})]

@@ -40,6 +40,7 @@ static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_iden
 	int n = 0;
 	enum ct_status st;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(cfg, id->run_id),
+				   .open_network = cfg->dist.open_network,
 				   .timeout_ns = (int64_t)(cfg->dist.rendezvous_timeout * 1e9)};
 	struct ct_comm_opts co = {.timeout_ns = (int64_t)(cfg->dist.timeout * 1e9),
 				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL};

@@ -150,6 +150,7 @@ struct ct_config {
 		double first_bucket_mib;   /* 1 */
 		char *iface;
 		char *run_id; /* "" = made by the launcher or from run.name */
+		bool open_network;
 	} dist;
 	void *origins; /* per key: where the value came from */
 };

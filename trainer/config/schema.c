@@ -314,6 +314,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Size of the buckets in which gradients are reduced. 0: 4 MiB."},
 	{KEY(dist.first_bucket_mib, MIB), .flags = CT_KEY_OPEN_LO | CT_KEY_SHARED, .hi = 65536, .def = "1",
 	 .doc = "Size of the first bucket. A small one lets communication start early."},
+	{KEY(dist.open_network, BOOL), .def = "false",
+	 .doc = "Several hosts without a shared secret: any program that reaches the port of host 0 can read, join and end the run. Only for a private network. See docs/DISTRIBUTED.md."},
 	{KEY(dist.iface, STR), .doc = "Network interface between hosts. Empty: the interface that reaches host 0."},
 	{KEY(dist.run_id, STR),
 	 .doc = "Identifier that keeps runs on the same port apart. Must be the same on all hosts of a run. Empty: chosen by the launcher."},

@@ -13,58 +13,31 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "dist/store/store.h"
+#include "trainer/launch/job_store.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/launch/workers_impl.h"
-#include "trainer/plan/run_plan.h"
 
 #define KILL_AFTER_NS (2500 * CT_MS) /* from the first failure: everything is gone within 5 s */
+#define GONE_AFTER_NS (10 * CT_SEC)  /* from the end of the store, which is how a finished run ends, too */
+#define SAME_STOP_NS CT_SEC          /* a batch system may send one stop to the launcher twice */
 #define MAX_ENV 16
 
 struct launcher {
 	const struct ct_config *cfg;
 	struct ct_ranks ranks;
 	struct ct_worker *workers;
-	ct_store_server *server;
-	struct ct_store_opts store;
-	char store_addr[300];
+	struct ct_job_store store;
 	int signals;
-	int n_interrupts; /* SIGINTs so far */
-	int64_t kill_at;  /* CT_FOREVER until something failed */
-	int first_failed; /* index, -1 */
-	bool killed;      /* we ended what remained */
-	int give_up;      /* the signal by which the user wants it so; 0 */
-	bool saves;       /* the workers stop by saving */
+	int64_t stopped_at; /* the first SIGINT or SIGTERM; 0: none yet */
+	int64_t kill_at;    /* CT_FOREVER until something failed */
+	int first_failed;   /* index, -1 */
+	bool killed;        /* we ended what remained */
+	bool run_failed;    /* the store says so */
+	int give_up;        /* the signal by which the user wants it so; 0 */
+	bool saves;         /* the workers stop by saving */
 };
-
-/* One node: a random token and, unless told otherwise, a free port on the loopback interface. Several: node 0's launcher serves on
- * the agreed port. With --init the workers meet as the URL says. */
-static enum ct_status start_store(struct launcher *l)
-{
-	const struct ct_config *c = l->cfg;
-	if (c->launch.init[0])
-		return CT_OK;
-	snprintf(l->store.run_id, sizeof(l->store.run_id), "%s", ct_plan_run_id(c, ""));
-	l->store.member = -1;
-	l->store.pid = (int)getpid();
-	const char *token = getenv("CTRAIN_TOKEN");
-	if (token && token[0])
-		snprintf(l->store.token, sizeof(l->store.token), "%s", token);
-	else if (l->ranks.n_nodes == 1)
-		CT_TRY(ct_token_make(l->store.token));
-	int port = (int)c->launch.master_port;
-	if (l->ranks.n_nodes > 1 && port == 0)
-		port = 29400;
-	if (l->ranks.node == 0) {
-		CT_TRY(ct_store_server_start(l->ranks.n_nodes == 1 ? "127.0.0.1" : NULL, port, &l->store, &l->server));
-		port = ct_store_server_port(l->server);
-	}
-	snprintf(l->store_addr, sizeof(l->store_addr), "%s:%d",
-		 l->ranks.n_nodes == 1 || l->ranks.node == 0 ? "127.0.0.1" : c->launch.master_addr, port);
-	return CT_OK;
-}
 
 static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, char **argv)
 {
@@ -77,12 +50,12 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 	env[n++] = ct_strfmt("LOCAL_WORLD_SIZE=%d", l->ranks.local);
 	env[n++] = ct_strfmt("CTRAIN_NODE_RANK=%d", l->ranks.node);
 	env[n++] = ct_strfmt("CTRAIN_N_NODES=%d", l->ranks.n_nodes);
-	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", l->store.run_id);
+	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", l->store.opts.run_id);
 	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
 	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
-	if (l->store_addr[0]) {
-		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store_addr);
-		env[n++] = ct_strfmt("CTRAIN_TOKEN=%s", l->store.token);
+	if (l->store.addr[0]) {
+		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store.addr);
+		env[n++] = ct_strfmt("CTRAIN_TOKEN=%s", l->store.opts.token);
 	}
 	enum ct_status st = CT_OK;
 	for (size_t k = 0; k < n; k++)
@@ -108,43 +81,55 @@ static void kill_all(struct launcher *l)
 	l->kill_at = CT_FOREVER;
 }
 
+/* Has the user lost patience? A second Ctrl-C always says so, a second SIGTERM when it is not a copy of the first. */
+static bool is_second_stop(struct launcher *l, int sig)
+{
+	int64_t now = ct_now_ns(), first = l->stopped_at;
+	if (sig != SIGINT && sig != SIGTERM)
+		return false;
+	if (first == 0)
+		l->stopped_at = now;
+	return first != 0 && (sig == SIGINT || now - first > SAME_STOP_NS);
+}
+
 static void handle_signals(struct launcher *l)
 {
 	for (int sig; (sig = ct_signals_next(l->signals)) != 0;) {
 		if (sig == SIGCHLD)
 			continue;
-		if (!l->saves || (sig == SIGINT && l->n_interrupts++ > 0)) {
+		if (!l->saves || is_second_stop(l, sig)) {
 			l->give_up = sig;
 			kill_all(l);
 			continue;
 		}
 		ct__worker_clear_live_line();
-		fprintf(stderr, "ctrain: got %s: finishing the step and saving%s\n", strsignal(sig),
-			sig == SIGINT ? "; again to end at once" : "");
+		fprintf(stderr, "ctrain: got %s: finishing the step and saving, if training has begun%s\n",
+			strsignal(sig), sig == SIGINT || sig == SIGTERM ? "; again to end at once" : "");
 		signal_all(l, sig == SIGHUP ? SIGTERM : sig);
 	}
 }
 
-/* Tells the ranks of all nodes why, in words better than "connection lost"; a rank that failed before it joined told nobody. */
+/* Gives the ranks of all nodes the reason, which says more than "connection lost"; a rank that failed before it joined has
+ * reported nothing. */
 static void publish_failure(struct launcher *l, const struct ct_worker *w)
 {
 	struct ct_failure f = {.rank = w->rank, .pid = (int)w->pid, .status = ct__worker_status(w), .seq = -1};
-	if (!l->server || (w->has_error ? ct__worker_is_consequence(w) : !WIFSIGNALED(w->wait_status)))
+	if (w->has_error ? ct__worker_is_consequence(w) : !WIFSIGNALED(w->wait_status))
 		return;
-	snprintf(f.host, sizeof(f.host), "%s", l->store.host);
+	snprintf(f.host, sizeof(f.host), "%s", l->store.opts.host);
 	if (w->has_error) {
-		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) failed: %.500s", w->rank, (int)w->pid,
-			 f.host, w->error.message);
+		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) %s: %.500s", w->rank, (int)w->pid,
+			 f.host, f.status == CT_INTERRUPTED ? "ended" : "failed", w->error.message);
 		snprintf(f.hint, sizeof(f.hint), "%.255s", w->error.hint);
 	} else {
 		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) was killed by signal %d (%s)", w->rank,
 			 (int)w->pid, f.host, WTERMSIG(w->wait_status), strsignal(WTERMSIG(w->wait_status)));
 	}
-	ct_store_server_fail(l->server, &f);
+	ct_job_store_report(&l->store, &f);
 }
 
-/* Does this rank's message say that `other` failed? What a rank is told by others has their status. */
-static bool blames(const struct ct_worker *w, const struct ct_worker *other)
+/* Does this rank's message say that `other` failed? What a rank learns from others has their status. */
+static bool names(const struct ct_worker *w, const struct ct_worker *other)
 {
 	char name[48];
 	snprintf(name, sizeof(name), "rank %d (pid %d ", other->rank, (int)other->pid);
@@ -155,16 +140,32 @@ static void note_end(struct launcher *l, int i)
 {
 	const struct ct_worker *w = &l->workers[i];
 	enum ct_status st = ct__worker_status(w);
-	if (st == CT_OK || st == CT_INTERRUPTED || l->killed)
+	if (st == CT_OK || l->killed)
 		return;
-	publish_failure(l, w);
+	publish_failure(l,
+			w); /* a stop, too: the store knows whether the rank left first or was stopped at its start */
+	if (st == CT_INTERRUPTED)
+		return;
 	if (l->kill_at == CT_FOREVER)
 		l->kill_at = ct_deadline_in(KILL_AFTER_NS);
-	/* A rank that only heard of another's failure gives way to the one that is its cause. */
+	/* A rank that only repeats another's failure gives way to the one that is its cause. */
 	const struct ct_worker *first = l->first_failed < 0 ? NULL : &l->workers[l->first_failed];
-	if (!first || (!blames(w, first) &&
-		       (blames(first, w) || (ct__worker_is_consequence(first) && !ct__worker_is_consequence(w)))))
+	if (!first || (!names(w, first) &&
+		       (names(first, w) || (ct__worker_is_consequence(first) && !ct__worker_is_consequence(w)))))
 		l->first_failed = i;
+}
+
+/* The ranks end by themselves when the run has failed, unless they are stopped or hang. */
+static void look_at_store(struct launcher *l)
+{
+	struct ct_failure f;
+	bool store_gone;
+	if (l->run_failed || !l->store.watch || !ct_store_watch_failure(l->store.watch, &f, &store_gone))
+		return;
+	l->run_failed = true;
+	int64_t due = ct_deadline_in(store_gone ? GONE_AFTER_NS : KILL_AFTER_NS);
+	if (!l->killed && due < l->kill_at)
+		l->kill_at = due;
 }
 
 static int n_running(const struct launcher *l)
@@ -178,10 +179,12 @@ static int n_running(const struct launcher *l)
 static enum ct_status wait_for_all(struct launcher *l)
 {
 	struct pollfd *fds = NULL;
-	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->ranks.local * 2 + 1));
+	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->ranks.local * 2 + 2));
 	while (n_running(l) > 0) {
 		nfds_t k = 0;
 		fds[k++] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+		fds[k++] =
+			(struct pollfd){.fd = l->run_failed ? -1 : ct_store_watch_fd(l->store.watch), .events = POLLIN};
 		for (int i = 0; i < l->ranks.local; i++) {
 			fds[k++] = (struct pollfd){.fd = l->workers[i].out_fd, .events = POLLIN};
 			fds[k++] = (struct pollfd){.fd = l->workers[i].error_fd, .events = POLLIN};
@@ -193,6 +196,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 		for (int i = 0; i < l->ranks.local; i++)
 			if (ct__worker_reap(&l->workers[i]))
 				note_end(l, i);
+		look_at_store(l);
 		if (ct_now_ns() >= l->kill_at)
 			kill_all(l);
 	}
@@ -200,13 +204,56 @@ static enum ct_status wait_for_all(struct launcher *l)
 	return CT_OK;
 }
 
+/* How a rank that left no message of its own ended. */
+static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w)
+{
+	struct ct_failure f;
+	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
+	if (!WIFSIGNALED(w->wait_status)) {
+		enum ct_status st = ct__worker_status(w);
+		if (!known) {
+			(void)CT_FAIL(st, "rank %d (pid %d) ended with exit code %d without an error message", w->rank,
+				      (int)w->pid, WEXITSTATUS(w->wait_status));
+			ct_error_hint("see its output above, and RUN/log/rank-%05d.log", w->rank);
+			return st;
+		}
+		/* Its watchdog ended it for another rank's failure. */
+		(void)CT_FAIL(st, "%s", f.message);
+		if (f.hint[0])
+			ct_error_hint("%s", f.hint);
+		return st;
+	}
+	int sig = WTERMSIG(w->wait_status);
+	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
+	known = known && f.rank == w->rank && f.pid == (int)w->pid;
+	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__,
+		     "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank, (int)w->pid,
+		     l->store.opts.host, sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "",
+		     known ? f.phase : "");
+	if (sig == SIGKILL)
+		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg)");
+	ct_error_hint("%s to go on from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
+	return crash ? CT_BUG : CT_PEER_LOST;
+}
+
+/* No rank of this node failed by itself, but they were ended: because the run has failed elsewhere. */
+static enum ct_status ended_by_run(struct launcher *l)
+{
+	struct ct_failure f;
+	bool gone;
+	return ct_job_store_failure(&l->store, &f, &gone) ? ct_failure_raise(&f)
+							  : CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
+}
+
 /* The job's result: the first failing rank's own message. */
-static enum ct_status verdict(const struct launcher *l)
+static enum ct_status result(struct launcher *l)
 {
 	const struct ct_worker *stopped = NULL;
 	for (int i = 0; i < l->ranks.local; i++)
 		if (ct__worker_status(&l->workers[i]) == CT_INTERRUPTED)
 			stopped = &l->workers[i];
+	if (l->first_failed < 0 && l->killed && l->run_failed)
+		return ended_by_run(l);
 	if (l->first_failed < 0 && stopped)
 		return stopped->has_error ? ct_error_restore(&stopped->error)
 					  : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
@@ -218,20 +265,7 @@ static enum ct_status verdict(const struct launcher *l)
 		return l->ranks.world > 1 ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid)
 					  : w->error.status;
 	}
-	if (!WIFSIGNALED(w->wait_status))
-		return CT_FAIL(ct__worker_status(w), "rank %d (pid %d) ended with exit code %d without saying why",
-			       w->rank, (int)w->pid, WEXITSTATUS(w->wait_status));
-	int sig = WTERMSIG(w->wait_status);
-	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
-	struct ct_failure f;
-	bool known = l->server && ct_store_server_failure(l->server, &f) && f.rank == w->rank && f.pid == (int)w->pid;
-	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__,
-		     "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank, (int)w->pid, l->store.host,
-		     sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "", known ? f.phase : "");
-	if (sig == SIGKILL)
-		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg)");
-	ct_error_hint("%s to go on from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
-	return crash ? CT_BUG : CT_PEER_LOST;
+	return describe_end(l, w);
 }
 
 static enum ct_status run_job(struct launcher *l, char **argv)
@@ -247,7 +281,7 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 		ct_error_save(&first);
 	CT_TRY(wait_for_all(l));
 	ct__worker_clear_live_line();
-	return st < 0 ? ct_error_restore(&first) : verdict(l);
+	return st < 0 ? ct_error_restore(&first) : result(l);
 }
 
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir)
@@ -256,11 +290,10 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		.cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1, .saves = run_dir != NULL};
 	enum ct_status st;
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
-	(void)gethostname(l.store.host, sizeof(l.store.host) - 1);
 	if (run_dir && l.ranks.node == 0)
 		CT_TRY(ct_run_dir_prepare(run_dir, cfg->train.resume));
 	CT_TRY(ct_signals_open(true, &l.signals));
-	CT_TRY_GOTO(start_store(&l), st, out_signals);
+	CT_TRY_GOTO(ct_job_store_open(cfg, &l.ranks, run_dir, l.signals, &l.store), st, out_signals);
 	if (!(l.workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l.ranks.local))) {
 		st = CT_NOMEM;
 		goto out_store;
@@ -272,9 +305,9 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		ct__worker_release(&l.workers[i]);
 	ct_free(l.workers);
 out_store:
-	/* Ranks of other nodes may still have to hear how it ended, or to say goodbye. */
-	ct_store_server_stop(
-		l.server, l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
+	/* Ranks of other nodes may still have to learn how it ended, or to leave. */
+	ct_job_store_close(&l.store,
+			   l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
 out_signals:
 	ct_signals_close(l.signals);
 	if (l.give_up) { /* as the shell expects of an interrupted program */

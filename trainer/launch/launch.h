@@ -7,8 +7,8 @@
 #include "trainer/config/config.h"
 
 /* Runs the job of this node to its end. argv: our own command line, given to the workers as it is. run_dir: prepared
- * before anything is started; NULL when the command leaves no files. A second SIGINT, or without a run folder the first
- * stop signal, kills all and ends this process by that signal. */
+ * before anything is started; NULL when the command leaves no files. A second SIGINT, a second SIGTERM more than a second
+ * after the first, or without a run directory the first stop signal, kills all and ends this process by that signal. */
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir) CT_MUST_CHECK;
 
 #endif

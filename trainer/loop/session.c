@@ -174,6 +174,8 @@ static enum ct_status open_world(struct ct_session *s, const struct ct_identity 
 {
 	const struct ct_config *c = s->cfg;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(c, id->run_id),
+				   .run_dir = s->run_dir,
+				   .open_network = c->dist.open_network,
 				   .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9)};
 	CT_TRY(ct_world_join(id, &wo, &s->world));
 	if (id->world > 1)

@@ -1,0 +1,150 @@
+#define CT_LOG_COMPONENT "launch"
+#include "trainer/launch/store_watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+#define CONNECT_ONCE_NS (500 * CT_MS) /* so that a stop need not wait for a host that is not there */
+
+struct ct_store_watch_thread {
+	char host[256];
+	int port, fd;
+	struct ct_store_opts opts;
+	struct ct_thread thread;
+	pthread_mutex_t lock; /* guards what follows */
+	bool stopping, failed, store_gone;
+	ct_store *store;
+	struct ct_failure failure;
+};
+
+static bool is_stopping(ct_store_watch_thread *w)
+{
+	pthread_mutex_lock(&w->lock);
+	bool stopping = w->stopping;
+	pthread_mutex_unlock(&w->lock);
+	return stopping;
+}
+
+static void note_failure(ct_store_watch_thread *w, ct_store *s, const struct ct_failure *f)
+{
+	uint64_t one = 1;
+	int rank, pid;
+	ct_store_owner(s, &rank, &pid, NULL);
+	pthread_mutex_lock(&w->lock);
+	w->failure = *f;
+	w->failed = true;
+	w->store_gone = f->rank == rank && f->pid == pid;
+	pthread_mutex_unlock(&w->lock);
+	(void)!write(w->fd, &one, sizeof(one));
+}
+
+static ct_store *connect_store(ct_store_watch_thread *w)
+{
+	while (!is_stopping(w)) {
+		ct_store *s = NULL;
+		enum ct_status st = ct_store_connect(w->host, w->port, &w->opts, ct_deadline_in(CONNECT_ONCE_NS), &s);
+		if (st == CT_OK)
+			return s;
+		if (st == CT_MISMATCH) { /* our ranks are refused too, and say so */
+			CT_DEBUG("the launcher has no connection to the store: %s", ct_error_message());
+			return NULL;
+		}
+	}
+	return NULL;
+}
+
+static void *run(void *arg)
+{
+	ct_store_watch_thread *w = arg;
+	struct ct_failure f;
+	ct_store *s = connect_store(w);
+	if (!s)
+		return NULL;
+	pthread_mutex_lock(&w->lock);
+	w->store = s;
+	if (w->stopping)
+		ct_store_cancel_watch(s);
+	pthread_mutex_unlock(&w->lock);
+	if (ct_store_watch(s, CT_FOREVER, &f) == CT_OK)
+		note_failure(w, s, &f);
+	return NULL;
+}
+
+enum ct_status ct_store_watch_start(const char *host, int port, const struct ct_store_opts *opts,
+				    ct_store_watch_thread **out)
+{
+	ct_store_watch_thread *w;
+	CT_TRY_ALLOC(w = CT_NEW(ct_store_watch_thread));
+	snprintf(w->host, sizeof(w->host), "%s", host);
+	w->port = port;
+	w->opts = *opts;
+	w->opts.member = CT_STORE_LAUNCHER;
+	CT_ASSERT(pthread_mutex_init(&w->lock, NULL) == 0);
+	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	enum ct_status st = w->fd < 0 ? CT_FAIL(CT_NOMEM, "can't watch the store: %s", strerror(errno))
+				      : ct_thread_start(&w->thread, "ct-store-watch", run, w);
+	if (st < 0) {
+		ct_store_watch_stop(w);
+		return st;
+	}
+	*out = w;
+	return CT_OK;
+}
+
+int ct_store_watch_fd(const ct_store_watch_thread *w)
+{
+	return w ? w->fd : -1;
+}
+
+bool ct_store_watch_failure(ct_store_watch_thread *w, struct ct_failure *out, bool *store_gone)
+{
+	if (!w)
+		return false;
+	pthread_mutex_lock(&w->lock);
+	bool failed = w->failed;
+	if (failed) {
+		*out = w->failure;
+		*store_gone = w->store_gone;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return failed;
+}
+
+void ct_store_watch_report(ct_store_watch_thread *w, const struct ct_failure *f)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	ct_store *s = w->store; /* stays until the stop, which is this thread's own */
+	pthread_mutex_unlock(&w->lock);
+	if (s && ct_store_report(s, f) < 0) {
+		CT_DEBUG("could not report a failure: %s", ct_error_message());
+		ct_error_clear();
+	}
+}
+
+void ct_store_watch_stop(ct_store_watch_thread *w)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->stopping = true;
+	if (w->store)
+		ct_store_cancel_watch(w->store);
+	pthread_mutex_unlock(&w->lock);
+	ct_thread_join(&w->thread);
+	ct_store_close(w->store);
+	if (w->fd >= 0)
+		close(w->fd);
+	pthread_mutex_destroy(&w->lock);
+	ct_free(w);
+}
