@@ -9,6 +9,7 @@
 #include "trainer/commands/print_json_impl.h"
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
+#include "trainer/loop/stop_guard.h"
 #include "trainer/plan/run_plan.h"
 
 static enum ct_status print_rows(const ct_comm *c, const struct ct_bench_comm_row *rows, int n)
@@ -71,6 +72,7 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 	struct ct_identity id;
 	int64_t rounds;
 	int signals = -1;
+	struct ct_stop_guard guard = {0};
 	CT_TRY(ct_cli_number("--steps", cli->steps, 0, 1, 2000, &rounds));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
 	enum ct_status st = ct_log_configure(cfg->log.level);
@@ -81,7 +83,10 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 	} else if (st == CT_OK) {
 		st = ct_signals_open(false, &signals);
 		if (st == CT_OK)
+			st = ct_stop_guard_start(&guard, signals);
+		if (st == CT_OK)
 			st = run_rank(cfg, &id, (int)rounds);
+		ct_stop_guard_end(&guard);
 		ct_signals_close(signals);
 	}
 	ct_config_destroy(cfg);

@@ -14,6 +14,7 @@
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"
+#include "trainer/loop/stop_guard.h"
 
 static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 {
@@ -120,17 +121,21 @@ static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct
 	struct ct_session s = {0};
 	char *path = NULL;
 	int signals = -1;
+	struct ct_stop_guard guard = {0};
 	enum ct_status st = find_checkpoint(which, c, &path);
 	if (st == CT_OK)
 		st = find_classes(path, c);
 	if (st == CT_OK && id)
 		st = ct_signals_open(false, &signals);
 	if (st == CT_OK)
+		st = ct_stop_guard_start(&guard, signals);
+	if (st == CT_OK)
 		st = id ? ct_session_create(c, id, false, &s) : ct_session_create_local(c, false, &s);
 	if (st == CT_OK)
 		st = evaluate(cli, path, &s);
 	ct_free(path);
 	ct_session_destroy(&s, st < 0);
+	ct_stop_guard_end(&guard);
 	ct_signals_close(signals);
 	return st;
 }

@@ -15,6 +15,7 @@
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/resume.h"
+#include "trainer/loop/stop_guard.h"
 #include "trainer/loop/train.h"
 
 static int64_t env_i64(const char *name, int64_t fallback)
@@ -196,7 +197,7 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 }
 
 static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const ct_run_lock *lock,
-			    int signals)
+			    int signals, struct ct_stop_guard *guard)
 {
 	struct ct_session s = {0};
 	ct_metrics_log *metrics = NULL;
@@ -206,6 +207,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	enum ct_status st = ct_resume(&s);
 	if (st == CT_OK && id->rank == 0)
 		st = open_outputs(&s, &metrics);
+	ct_stop_guard_end(guard); /* from here on a stop saves */
 	if (st == CT_OK)
 		st = ct_train(&s, metrics, start, signals);
 	if (st < 0 && st != CT_INTERRUPTED && metrics)
@@ -231,14 +233,18 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	(void)prctl(PR_SET_NAME, "ctrain"); /* started as /proc/self/exe: ps and top would show "exe" */
 	ct_run_lock *lock = NULL;
 	int signals = -1;
+	struct ct_stop_guard guard = {0};
 	char *run_dir = NULL;
 	enum ct_status st;
 	CT_TRY(ct_signals_open(false, &signals));
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
 	ct_log_set_rank(id->rank, id->world);
-	st = open_run_dir(cfg, id, run_dir, &lock);
+	st = ct_stop_guard_start(&guard, signals);
 	if (st == CT_OK)
-		st = train(cfg, id, lock, signals);
+		st = open_run_dir(cfg, id, run_dir, &lock);
+	if (st == CT_OK)
+		st = train(cfg, id, lock, signals, &guard);
+	ct_stop_guard_end(&guard);
 	if (st < 0)
 		CT_DEBUG("ends with %s: %s\n%s", ct_status_name(st), ct_error_message(), ct_error_frames());
 	ct_run_dir_unlock(lock);
