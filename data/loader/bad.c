@@ -10,7 +10,7 @@ enum ct_status ct__bad_list_init(struct ct_bad_list *b, uint32_t n)
 	size_t words = (size_t)n / 32 + 1;
 
 	CT_TRY_ALLOC(b->known = ct_calloc(words, sizeof(*b->known)));
-	CT_TRY_ALLOC(b->told = CT_NEW_ARRAY(uint32_t, words));
+	CT_TRY_ALLOC(b->reported = CT_NEW_ARRAY(uint32_t, words));
 	return CT_OK;
 }
 
@@ -20,7 +20,7 @@ void ct__bad_list_release(struct ct_bad_list *b)
 		ct_free(b->entries[i].text);
 	ct_free(b->entries);
 	ct_free(b->last);
-	ct_free(b->told);
+	ct_free(b->reported);
 	ct_free((void *)b->known);
 }
 
@@ -94,7 +94,7 @@ static int by_row(const void *a, const void *b)
 	return x->attempt < y->attempt ? -1 : x->attempt > y->attempt;
 }
 
-/* Takes the sample's text out of the list: it is the caller's now. */
+/* Removes the sample's text from the list and returns it, owned. */
 static char *take_text(struct ct_bad_list *b, uint32_t sample)
 {
 	char *text = NULL;
@@ -110,17 +110,17 @@ static char *take_text(struct ct_bad_list *b, uint32_t sample)
 	return text;
 }
 
-enum ct_status ct__bad_list_tell(struct ct_bad_list *b, const struct ct_loader_rows *rows, struct ct_loader_slot *s)
+enum ct_status ct__bad_list_report(struct ct_bad_list *b, const struct ct_loader_rows *rows, struct ct_loader_slot *s)
 {
 	qsort(s->uses, s->n_uses, sizeof(*s->uses), by_row);
 	for (uint32_t i = 0; i < s->n_uses; i++) {
 		uint32_t sample = s->uses[i].sample, bit = 1u << sample % 32;
 
-		/* A neighbour's row is the neighbour's to tell. */
-		if (s->uses[i].row >= s->batch.n || b->told[sample / 32] & bit)
+		/* The neighbor reports its own rows. */
+		if (s->uses[i].row >= s->batch.n || b->reported[sample / 32] & bit)
 			continue;
-		b->told[sample / 32] |= bit;
-		b->n_told++;
+		b->reported[sample / 32] |= bit;
+		b->n_reported++;
 		ct_free(b->last);
 		b->last = take_text(b, sample);
 		if (rows->on_bad)
@@ -131,10 +131,10 @@ enum ct_status ct__bad_list_tell(struct ct_bad_list *b, const struct ct_loader_r
 
 enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_loader_rows *rows)
 {
-	if (rows->policy == CT_BAD_FAIL || b->n_told <= rows->max_bad)
+	if (rows->policy == CT_BAD_FAIL || b->n_reported <= rows->max_bad)
 		return CT_OK;
-	(void)CT_FAIL(CT_DATA, "%" PRIu64 " samples of %s could not be used, %" PRIu64 " are allowed; the last: %s",
-		      b->n_told, rows->info->name, rows->max_bad, b->last);
-	ct_error_hint("`ctrain data check` finds all there are; data.max_bad=N lets more pass");
+	(void)CT_FAIL(CT_DATA, "%" PRIu64 " samples of %s are unreadable, %" PRIu64 " are allowed; the last one: %s",
+		      b->n_reported, rows->info->name, rows->max_bad, b->last);
+	ct_error_hint("`ctrain data check` lists all of them; data.max_bad=N allows more");
 	return CT_DATA;
 }

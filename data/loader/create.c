@@ -7,24 +7,43 @@
 #define MAX_THREADS 256
 #define MAX_DEPTH 1024
 #define CHUNK_BYTES (64 << 10) /* rows that a thread takes at once: enough to outweigh taking the lock */
-#define NEIGHBOURS 2           /* rows of other ranks' slices that a batch may need to mix its own */
+#define NEIGHBORS 2            /* rows of other ranks' slices that a batch may need to mix its own */
 
-static enum ct_status alloc_slot(const ct_loader *l, struct ct_loader_slot *s, size_t rows, size_t bytes_each)
+/* rows * bytes_each bytes that the device can copy from. */
+static enum ct_status alloc_rows(const ct_loader *l, size_t rows, size_t bytes_each, void **out)
 {
 	size_t bytes;
 
 	if (__builtin_mul_overflow(rows, bytes_each, &bytes))
 		return CT_FAIL(CT_NOMEM, "out of memory: a batch of %zu samples of %zu bytes", rows, bytes_each);
-	CT_TRY_ALLOC(s->x = ct_calloc_aligned(ALIGN, bytes));
+	if (l->device)
+		return ct_device_host_alloc(l->device, bytes, out);
+	CT_TRY_ALLOC(*out = ct_calloc_aligned(ALIGN, bytes));
+	return CT_OK;
+}
+
+static void free_rows(const ct_loader *l, void *p)
+{
+	if (l->device)
+		ct_device_host_free(l->device, p);
+	else
+		ct_free_aligned(p);
+}
+
+static enum ct_status alloc_slot(const ct_loader *l, struct ct_loader_slot *s, size_t rows, size_t bytes_each)
+{
+	size_t n_targets = (size_t)l->rows.info->n_targets;
+
+	CT_TRY(alloc_rows(l, rows, bytes_each, (void **)&s->x));
 	CT_TRY_ALLOC(s->samples = CT_NEW_ARRAY(uint32_t, rows));
 	CT_TRY_ALLOC(s->dropped = CT_NEW_ARRAY(uint8_t, rows));
-	if (l->rows.info->n_targets)
-		CT_TRY_ALLOC(s->targets = CT_NEW_ARRAY(float, rows *(size_t)l->rows.info->n_targets));
+	if (n_targets)
+		CT_TRY(alloc_rows(l, rows, n_targets * sizeof(*s->targets), (void **)&s->targets));
 	else
-		CT_TRY_ALLOC(s->labels = CT_NEW_ARRAY(int32_t, rows));
+		CT_TRY(alloc_rows(l, rows, sizeof(*s->labels), (void **)&s->labels));
 	if (l->rows.mixup > 0 || l->rows.cutmix > 0) {
-		CT_TRY_ALLOC(s->labels_b = CT_NEW_ARRAY(int32_t, rows));
-		CT_TRY_ALLOC(s->mix = CT_NEW_ARRAY(float, rows));
+		CT_TRY(alloc_rows(l, rows, sizeof(*s->labels_b), (void **)&s->labels_b));
+		CT_TRY(alloc_rows(l, rows, sizeof(*s->mix), (void **)&s->mix));
 		CT_TRY_ALLOC(s->pairs = ct_calloc(rows / 2 + 1, sizeof(*s->pairs)));
 	}
 	return CT_OK;
@@ -40,7 +59,7 @@ static void max_size(const ct_loader *l, int *h, int *w)
 	}
 }
 
-/* Memory and threads; what a failure leaves is destroy's to free. */
+/* Allocates memory and starts threads; after a failure, destroy frees what there is. */
 static enum ct_status build(ct_loader *l)
 {
 	size_t n_workers = l->n_threads ? (size_t)l->n_threads : 1;
@@ -48,9 +67,12 @@ static enum ct_status build(ct_loader *l)
 	struct ct_transform largest = l->transform;
 
 	if (l->rows.mixup > 0 || l->rows.cutmix > 0)
-		rows += NEIGHBOURS;
+		rows += NEIGHBORS;
 	max_size(l, &largest.h, &largest.w);
 	CT_TRY_ALLOC(l->slots = CT_NEW_ARRAY(struct ct_loader_slot, l->depth));
+	CT_TRY_ALLOC(l->ring = CT_NEW_ARRAY(struct ct_loader_slot *, l->depth));
+	for (uint32_t i = 0; i < l->depth; i++)
+		l->ring[i] = &l->slots[i];
 	for (uint32_t i = 0; i < l->depth; i++)
 		CT_TRY(alloc_slot(l, &l->slots[i], rows, ct__loader_row_bytes(l, largest.h, largest.w)));
 	for (size_t i = 0; i < CT_ARRAY_LEN(l->orders); i++)
@@ -85,7 +107,7 @@ static enum ct_status check_sizes(const struct ct_loader_opts *opts, const struc
 	}
 	t = opts->transform;
 	if (opts->n_sizes && opts->sizes[0].epoch == 0)
-		return CT_OK; /* its own size is never used */
+		return CT_OK; /* the size in `transform` is never used */
 	return ct_transform_check(&t, info);
 }
 
@@ -97,9 +119,9 @@ static enum ct_status check_mix(const struct ct_loader_opts *opts, const struct 
 	if (opts->mixup <= 0 && opts->cutmix <= 0)
 		return CT_OK;
 	if (info->kind == CT_SAMPLE_F32 || info->n_targets)
-		return CT_FAIL(CT_CONFIG, "mixup and cutmix want images with class labels, %s has none", info->name);
+		return CT_FAIL(CT_CONFIG, "mixup and cutmix need images with class labels, %s has none", info->name);
 	if (opts->bad == CT_BAD_DROP)
-		return CT_FAIL(CT_CONFIG, "mixup and cutmix cannot leave bad samples out: they are for training");
+		return CT_FAIL(CT_CONFIG, "mixup and cutmix cannot skip bad samples: they are for training");
 	return CT_OK;
 }
 
@@ -116,6 +138,9 @@ static enum ct_status check_opts(const ct_dataset *d, const struct ct_loader_opt
 		return CT_FAIL(CT_CONFIG, "%d loader threads: not in 0..%d", opts->n_threads, MAX_THREADS);
 	if (opts->depth && (opts->depth < 2 || opts->depth > MAX_DEPTH))
 		return CT_FAIL(CT_CONFIG, "a loader ring of %d batches: not in 2..%d", opts->depth, MAX_DEPTH);
+	if (opts->max_out < 0 || opts->max_out > MAX_DEPTH)
+		return CT_FAIL(CT_CONFIG, "%d batches of a loader out at the same time: not in 1..%d", opts->max_out,
+			       MAX_DEPTH);
 	return CT_OK;
 }
 
@@ -139,8 +164,11 @@ static void set_opts(ct_loader *l, const ct_dataset *d, const struct ct_loader_o
 	l->images = info->kind != CT_SAMPLE_F32;
 	l->transform = opts->transform;
 	l->n_threads = opts->n_threads;
-	l->depth = opts->depth ? (uint32_t)opts->depth : 4;
-	/* Decoding and resizing take so long that each image is a job of its own. */
+	l->device = opts->device;
+	l->ahead = opts->depth ? (uint32_t)opts->depth : 4;
+	l->max_out = opts->max_out ? (uint32_t)opts->max_out : 1;
+	l->depth = l->ahead + l->max_out - 1;
+	/* Decoding and resizing take so long that each image is a separate job. */
 	l->chunk_rows = chunk && opts->transform.crop == CT_CROP_NONE ? (uint32_t)chunk : 1;
 	l->steps = ct_sampler_steps(&l->rows.sampler);
 }
@@ -179,14 +207,14 @@ enum ct_status ct_loader_create(const ct_dataset *d, const struct ct_loader_opts
 	return CT_OK;
 }
 
-static void release_slot(struct ct_loader_slot *s)
+static void release_slot(const ct_loader *l, struct ct_loader_slot *s)
 {
-	ct_free_aligned(s->x);
+	free_rows(l, s->x);
+	free_rows(l, s->labels);
+	free_rows(l, s->labels_b);
+	free_rows(l, s->mix);
+	free_rows(l, s->targets);
 	ct_free(s->samples);
-	ct_free(s->labels);
-	ct_free(s->labels_b);
-	ct_free(s->mix);
-	ct_free(s->targets);
 	ct_free((void *)s->pairs);
 	ct_free(s->dropped);
 	ct_free(s->uses);
@@ -205,10 +233,11 @@ void ct_loader_destroy(ct_loader *l)
 	for (int i = 0; l->workers && i < (l->n_threads ? l->n_threads : 1); i++)
 		ct_transformer_destroy(l->workers[i].transformer);
 	for (uint32_t i = 0; l->slots && i < l->depth; i++)
-		release_slot(&l->slots[i]);
+		release_slot(l, &l->slots[i]);
 	for (size_t i = 0; i < CT_ARRAY_LEN(l->orders); i++)
 		ct_free(l->orders[i].perm);
 	ct_free(l->workers);
+	ct_free(l->ring);
 	ct_free(l->slots);
 	ct_free(l->sizes);
 	ct__bad_list_release(&l->bad);

@@ -11,7 +11,7 @@
 
 #define PREFETCH_ROWS 6
 
-/* Work taken by a thread: rows [first, first + n) of a slot, or (slot NULL) the order of an epoch. */
+/* Work of a thread: rows [first, first + n) of a slot, or (slot NULL) the order of an epoch. */
 struct job {
 	struct ct_loader_slot *slot;
 	struct ct_loader_order *order;
@@ -20,7 +20,13 @@ struct job {
 
 static struct ct_loader_slot *slot_of(const ct_loader *l, uint64_t i)
 {
-	return &l->slots[i % l->depth];
+	return l->ring[i % l->depth];
+}
+
+/* Batches that are out. Only the caller's thread changes this. */
+static uint32_t n_out(const ct_loader *l)
+{
+	return (uint32_t)(l->n_delivered - l->n_freed);
 }
 
 static uint32_t n_free(const ct_loader *l)
@@ -28,7 +34,7 @@ static uint32_t n_free(const ct_loader *l)
 	return l->depth - (uint32_t)(l->n_opened - l->n_freed);
 }
 
-/* The order to make now, or NULL: the one that the next batch needs, or, well before it is needed, the next epoch's. */
+/* The order to compute now, or NULL: that of the next batch, or, well before it is needed, that of the next epoch. */
 static struct ct_loader_order *order_to_make(const ct_loader *l, uint32_t *epoch)
 {
 	const struct ct_loader_order *o = &l->orders[l->epoch % 2];
@@ -38,13 +44,12 @@ static struct ct_loader_order *order_to_make(const ct_loader *l, uint32_t *epoch
 	if (have) {
 		*epoch = l->epoch + 1;
 		o = &l->orders[*epoch % 2];
-		if ((o->valid && o->epoch == *epoch) || (l->step < l->steps / 2 && n_free(l) > l->depth / 2))
+		if ((o->valid && o->epoch == *epoch) || (l->step < l->steps / 2 && n_free(l) > l->ahead / 2))
 			return NULL;
 	}
 	return o->making || o->users ? NULL : (struct ct_loader_order *)(uintptr_t)o;
 }
 
-/* What images of this epoch become. */
 void ct__loader_size_at(const ct_loader *l, uint32_t epoch, int *h, int *w)
 {
 	const struct ct_dataset_info *info = l->rows.info;
@@ -66,7 +71,7 @@ size_t ct__loader_row_bytes(const ct_loader *l, int h, int w)
 	return (size_t)h * (size_t)w * (size_t)l->rows.c;
 }
 
-/* Opens the next batch: false when no slot is free or its order is not there. One without rows is ready at once. */
+/* Opens the next batch: false if no slot is free or its order is not computed yet. A batch without rows is ready at once. */
 static bool open_batch(ct_loader *l)
 {
 	struct ct_loader_order *o = &l->orders[l->epoch % 2];
@@ -75,7 +80,7 @@ static bool open_batch(ct_loader *l)
 
 	if (n_free(l) == 0 || !o->valid || o->epoch != l->epoch)
 		return false;
-	s = slot_of(l, l->n_opened++);
+	s = l->newest = slot_of(l, l->n_opened++);
 	slice = ct_sampler_slice(&l->rows.sampler, l->step, l->micro);
 	s->first = slice.first;
 	s->done = 0;
@@ -99,7 +104,7 @@ static bool open_batch(ct_loader *l)
 	s->batch.last_of_epoch = s->batch.last_of_step && l->step + 1 == l->steps;
 	ct__loader_size_at(l, l->epoch, &s->batch.h, &s->batch.w);
 	s->row_bytes = ct__loader_row_bytes(l, s->batch.h, s->batch.w);
-	ct__loader_neighbours(&l->rows, s);
+	ct__loader_neighbors(&l->rows, s);
 	if (s->pairs)
 		memset((void *)s->pairs, 0, s->n_work / 2 + 1);
 	l->row = 0;
@@ -134,24 +139,23 @@ static bool take_job(ct_loader *l, struct job *job)
 		l->busy++;
 		return true;
 	}
-	s = l->n_opened ? slot_of(l, l->n_opened - 1) : NULL;
-	while (!s || l->row == s->n_work) {
+	while (!l->newest || l->row == l->newest->n_work) {
 		if (!open_batch(l))
 			return false;
-		s = slot_of(l, l->n_opened - 1);
 	}
+	s = l->newest;
 	job->slot = s;
 	job->order = &l->orders[s->batch.epoch % 2];
 	job->first = l->row;
 	job->n = s->n_work - l->row < l->chunk_rows ? s->n_work - l->row : l->chunk_rows;
 	l->row += job->n;
 	if (l->row < s->n_work)
-		job->order->users++; /* else the batch hands its own use on to this chunk */
+		job->order->users++; /* else the batch's own use becomes the use of this chunk */
 	l->busy++;
 	return true;
 }
 
-/* Without the lock. Returns the number of rows done before one failed (its chain is then the thread's). */
+/* Without the lock. Returns the number of rows filled before one failed; the thread's error chain is then that row's. */
 static uint32_t run_job(ct_loader *l, const struct job *job, struct ct_loader_worker *w)
 {
 	const struct ct_loader_slot *s = job->slot;
@@ -252,7 +256,7 @@ static bool is_ready(const ct_loader *l)
 	return l->n_opened > l->n_delivered && s->done == s->n_work;
 }
 
-/* The caller's own work when there are no threads. Under the lock, which nobody else wants. */
+/* The work of the caller if there are no threads. Under the lock, which no one else uses. */
 static void fill_inline(ct_loader *l)
 {
 	struct job job;
@@ -275,11 +279,11 @@ static enum ct_status wait_ready(ct_loader *l, int64_t deadline_ns)
 	if (is_ready(l))
 		return CT_OK;
 	(void)CT_FAIL(CT_TIMEOUT, "no batch from %d loader threads of %s in time", l->n_threads, l->rows.info->name);
-	ct_error_hint("is the storage of the data hanging? More data.workers help when it is only slow");
+	ct_error_hint("check whether the storage of the data responds; if it is only slow, more data.workers help");
 	return CT_TIMEOUT;
 }
 
-/* Without the lock: a batch that is ready, and not delivered, is the caller's alone. */
+/* Without the lock: only the caller uses a batch that is ready and not delivered. */
 static enum ct_status settle(ct_loader *l, struct ct_loader_slot *s)
 {
 	if (s->failed)
@@ -289,7 +293,7 @@ static enum ct_status settle(ct_loader *l, struct ct_loader_slot *s)
 	s->batch.n_bad = 0;
 	for (uint32_t i = 0; i < s->n_uses; i++)
 		s->batch.n_bad += s->uses[i].attempt == 0 && s->uses[i].row < s->batch.n;
-	CT_TRY(ct__bad_list_tell(&l->bad, &l->rows, s));
+	CT_TRY(ct__bad_list_report(&l->bad, &l->rows, s));
 	if (l->rows.policy == CT_BAD_DROP)
 		ct__loader_compact(s, l->rows.info);
 	return CT_OK;
@@ -300,19 +304,18 @@ enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loade
 	enum ct_status st;
 	struct ct_loader_slot *s;
 
+	*out = (struct ct_loader_batch){0};
+	if (n_out(l) >= l->max_out)
+		return CT_FAIL(CT_BUG, "a batch is requested while %u are out, and not more may be: release one",
+			       n_out(l));
 	pthread_mutex_lock(&l->lock);
-	/* The batch delivered last is free now. Threads are woken for half a ring at once, not for every batch. */
-	if (l->n_freed < l->n_delivered) {
-		l->n_freed = l->n_delivered;
-		if (n_free(l) >= l->depth / 2)
-			pthread_cond_broadcast(&l->work);
-	}
 	st = wait_ready(l, deadline_ns);
 	s = slot_of(l, l->n_delivered);
 	pthread_mutex_unlock(&l->lock);
 	CT_TRY(st);
 	CT_TRY(settle(l, s));
 	*out = s->batch;
+	out->slot = s;
 	pthread_mutex_lock(&l->lock);
 	l->n_delivered++;
 	l->stats.batches++;
@@ -320,12 +323,38 @@ enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loade
 	return CT_OK;
 }
 
+void ct_loader_release(ct_loader *l, struct ct_loader_batch *b)
+{
+	struct ct_loader_slot *s = b->slot;
+	uint64_t i = l->n_freed;
+
+	if (!s)
+		return;
+	while (i < l->n_delivered && slot_of(l, i) != s)
+		i++;
+	CT_ASSERT(i < l->n_delivered); /* of another loader, or a copy of a batch that was released */
+	b->x = NULL;
+	b->labels = b->labels_b = NULL;
+	b->mix = b->targets = NULL;
+	b->samples = NULL;
+	b->slot = NULL;
+	pthread_mutex_lock(&l->lock);
+	/* The slots that are out follow each other in the ring: the oldest one takes the place of the one that is free now. */
+	l->ring[i % l->depth] = slot_of(l, l->n_freed);
+	l->ring[l->n_freed % l->depth] = s;
+	l->n_freed++;
+	/* Threads are woken up when half of the batches can be prepared at once, not for every batch. */
+	if (n_free(l) >= l->ahead / 2)
+		pthread_cond_broadcast(&l->work);
+	pthread_mutex_unlock(&l->lock);
+}
+
 void ct_loader_stats(ct_loader *l, struct ct_loader_stats *out)
 {
 	pthread_mutex_lock(&l->lock);
 	*out = l->stats;
 	pthread_mutex_unlock(&l->lock);
-	out->bad = l->bad.n_told;
+	out->bad = l->bad.n_reported;
 	out->n_threads = l->n_threads;
 }
 
@@ -334,6 +363,8 @@ enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step)
 	if (step > l->steps)
 		return CT_FAIL(CT_DATA, "step %" PRIu64 " of an epoch, which has only %" PRIu64 " steps of %u samples",
 			       step, l->steps, l->rows.sampler.global_batch);
+	if (n_out(l) > 0)
+		return CT_FAIL(CT_BUG, "a seek while %u batches of the loader are out", n_out(l));
 	pthread_mutex_lock(&l->lock);
 	l->hold = true;
 	while (l->busy)
@@ -344,6 +375,7 @@ enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step)
 	l->micro = 0;
 	l->row = 0;
 	l->n_opened = l->n_delivered = l->n_freed = 0;
+	l->newest = NULL;
 	l->orders[0].users = l->orders[1].users = 0;
 	pthread_cond_broadcast(&l->work);
 	pthread_mutex_unlock(&l->lock);

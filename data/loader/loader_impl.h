@@ -1,5 +1,5 @@
-/* Inside of data/: the loader's parts. loader_create.c: options, memory; loader.c: the ring, its threads and the order
- * of deliveries; loader_rows.c: what is in a row; loader_bad.c: what is remembered of bad samples. */
+/* The parts of the loader. create.c: options and memory; loader.c: the ring, its threads and the order of deliveries; rows.c: the
+ * contents of a row; bad.c: the list of bad samples. */
 #ifndef CT_DATA_LOADER_LOADER_IMPL_H
 #define CT_DATA_LOADER_LOADER_IMPL_H
 
@@ -8,13 +8,13 @@
 #include "base/thread.h"
 #include "data/loader/loader.h"
 
-/* A bad sample met while filling a row: the attempt-th choice for it. */
+/* A bad sample that was met while a row was filled, as the attempt-th candidate for the row. */
 struct ct_bad_use {
 	uint32_t row, attempt, sample;
 };
 
-/* A batch of the ring. Fields change under the loader's lock; the rows belong to the threads that took them. Behind
- * the batch's own rows lie those of the neighbour ranks that its first and last row are mixed with. */
+/* A batch of the ring. Fields change under the loader's lock; the rows belong to the threads that took them. The batch's own rows are
+ * followed by the rows of neighboring slices that its first and last row are mixed with. */
 struct ct_loader_slot {
 	uint8_t *x;
 	int32_t *labels, *labels_b;
@@ -24,14 +24,14 @@ struct ct_loader_slot {
 	uint8_t *dropped;
 	struct ct_loader_batch batch;
 	size_t row_bytes;
-	uint32_t first;  /* place of row 0 in the epoch's order */
-	uint32_t n_work; /* rows to fill, with the neighbours' */
-	bool before;     /* the first of those stands before row 0 */
+	uint32_t first;  /* position of row 0 in the epoch's order */
+	uint32_t n_work; /* rows to fill, including the neighbors' */
+	bool before;     /* the first of the neighbors' rows comes before row 0 */
 	uint32_t done;   /* rows filled or given up */
 	bool failed;
 	uint32_t failed_row;
-	struct ct_error error; /* of failed_row, the lowest that failed */
-	/* Under the lock of the bad ones. */
+	struct ct_error error; /* of failed_row, the first row that failed */
+	/* Under the lock of the list of bad samples. */
 	struct ct_bad_use *uses;
 	uint32_t n_uses, cap_uses;
 };
@@ -41,23 +41,23 @@ struct ct_bad_entry {
 	char *text;
 };
 
-/* Bad samples of a loader's life. */
+/* Bad samples since the loader was created. */
 struct ct_bad_list {
 	pthread_mutex_t lock;
-	_Atomic uint32_t *known;      /* a bit a sample */
-	uint32_t *told;               /* likewise; the caller's thread only */
-	struct ct_bad_entry *entries; /* known, not told yet */
+	_Atomic uint32_t *known;      /* one bit per sample */
+	uint32_t *reported;           /* one bit per sample; used by the caller's thread only */
+	struct ct_bad_entry *entries; /* known, but not reported yet */
 	size_t n, cap;
-	char *last; /* text of the one told last */
-	uint64_t n_told;
+	char *last; /* text of the sample that was reported last */
+	uint64_t n_reported;
 };
 
 struct ct_loader_worker {
 	struct ct_thread thread;
 	ct_loader *loader;
 	ct_transformer *transformer;    /* NULL: no images */
-	struct ct_transform_times seen; /* of the transformer, that are in the loader's sum */
-	int64_t assemble_ns;            /* not in it yet */
+	struct ct_transform_times seen; /* the transformer's times that the loader's sums include */
+	int64_t assemble_ns;            /* not yet included there */
 };
 
 /* The parts of the loader that filling rows needs; constant after create. */
@@ -73,12 +73,12 @@ struct ct_loader_rows {
 	void *user;
 };
 
-/* The order of an epoch, in orders[epoch % 2]: one in use, the next one made ahead. */
+/* The order of an epoch, in orders[epoch % 2]: one is in use, the next one is computed ahead. */
 struct ct_loader_order {
 	uint32_t *perm;
 	uint32_t epoch;
 	bool valid, making;
-	unsigned users; /* the newest batch while it has rows to take, and chunks in work */
+	unsigned users; /* the newest batch while it has rows to take, and chunks that are being filled */
 };
 
 struct ct_loader {
@@ -87,10 +87,13 @@ struct ct_loader {
 	struct ct_transform transform;
 	struct ct_loader_size *sizes; /* owned */
 	int n_sizes;
+	ct_device *device; /* NULL: ordinary memory */
 	int n_threads;
-	uint32_t depth, chunk_rows;
+	uint32_t ahead, max_out, depth; /* batches prepared ahead, and out; slots: enough for both */
+	uint32_t chunk_rows;
 	uint64_t steps; /* of an epoch */
 	struct ct_loader_slot *slots;
+	struct ct_loader_slot **ring;     /* [depth] batch i is in ring[i % depth] */
 	struct ct_loader_worker *workers; /* n_threads, or one for the caller */
 	struct ct_loader_order orders[2];
 	struct ct_bad_list bad;
@@ -98,41 +101,43 @@ struct ct_loader {
 	pthread_mutex_t lock;
 	pthread_cond_t work, ready, idle;
 	bool stop, hold;
-	unsigned busy;         /* jobs in work */
+	unsigned busy;         /* jobs that are running */
 	uint32_t epoch, micro; /* position of the batch to open next */
 	uint64_t step;
-	uint32_t row;                            /* next row to take of the newest batch */
-	uint64_t n_opened, n_delivered, n_freed; /* batches since the last seek; batch i lies in slot i % depth */
+	struct ct_loader_slot *newest; /* of the batch that was opened last; NULL: none since the last seek */
+	uint32_t row;                  /* next row to take of it */
+	uint64_t n_opened, n_delivered,
+		n_freed; /* batches since the last seek; those in [n_freed, n_delivered) are out */
 	struct ct_loader_stats stats;
 };
 
-/* Size of the images of an epoch, and of a row of them. */
+/* Size of the images of an epoch, and bytes of one row. */
 void ct__loader_size_at(const ct_loader *l, uint32_t epoch, int *h, int *w);
 size_t ct__loader_row_bytes(const ct_loader *l, int h, int w);
-/* Of a thread; its argument is a worker. */
+/* Main function of a thread; its argument is a worker. */
 void *ct__loader_work(void *arg);
 
 enum ct_status ct__bad_list_init(struct ct_bad_list *b, uint32_t n) CT_MUST_CHECK;
 void ct__bad_list_release(struct ct_bad_list *b);
 bool ct__bad_list_knows(struct ct_bad_list *b, uint32_t sample);
-/* Remembers a sample with the thread's error as its reason. Any thread. */
+/* Records a sample, with the thread's error as the reason. Any thread. */
 enum ct_status ct__bad_list_add(struct ct_bad_list *b, const ct_dataset *d, uint32_t sample) CT_MUST_CHECK;
 /* The slot's row has met a bad sample. Any thread. */
 enum ct_status ct__bad_list_use(struct ct_bad_list *b, struct ct_loader_slot *s, struct ct_bad_use use) CT_MUST_CHECK;
-/* Tells what the slot has met, row by row, and counts: CT_DATA when there are too many now. */
-enum ct_status ct__bad_list_tell(struct ct_bad_list *b, const struct ct_loader_rows *rows,
-				 struct ct_loader_slot *s) CT_MUST_CHECK;
-/* CT_DATA while more than rows->max_bad have been told. */
+/* Reports the bad samples of the slot, row by row, and counts them: CT_DATA if there are too many now. */
+enum ct_status ct__bad_list_report(struct ct_bad_list *b, const struct ct_loader_rows *rows,
+				   struct ct_loader_slot *s) CT_MUST_CHECK;
+/* CT_DATA if more than rows->max_bad have been reported. */
 enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_loader_rows *rows) CT_MUST_CHECK;
 
-/* Fills row of s from `order` (of its epoch) and mixes it when its partner is there. */
+/* Fills a row of s from `order` (of its epoch), and mixes it if its partner is filled already. */
 enum ct_status ct__loader_fill(const struct ct_loader_rows *rows, struct ct_bad_list *bad, struct ct_loader_worker *w,
 			       struct ct_loader_slot *s, const uint32_t *order, uint32_t row) CT_MUST_CHECK;
-/* Place of a row of s in the epoch's order. */
-uint32_t ct__loader_place(const struct ct_loader_slot *s, uint32_t row);
-/* Sets n_work and before: which neighbours the slot's batch needs. */
-void ct__loader_neighbours(const struct ct_loader_rows *rows, struct ct_loader_slot *s);
-/* Moves the rows that were not dropped together. */
+/* Position of a row of s in the epoch's order. */
+uint32_t ct__loader_position(const struct ct_loader_slot *s, uint32_t row);
+/* Sets n_work and before: which rows of neighboring slices the batch needs. */
+void ct__loader_neighbors(const struct ct_loader_rows *rows, struct ct_loader_slot *s);
+/* Closes the gaps that dropped rows have left. */
 void ct__loader_compact(struct ct_loader_slot *s, const struct ct_dataset_info *info);
 
 #endif

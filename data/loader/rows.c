@@ -5,7 +5,7 @@
 #include "data/loader/loader_impl.h"
 #include "data/transform/mix.h"
 
-#define MAX_ATTEMPTS 100 /* of replacing a bad sample by one that is not */
+#define MAX_ATTEMPTS 100 /* to replace a bad sample by a good one */
 
 static bool mixes(const struct ct_loader_rows *rows)
 {
@@ -20,12 +20,12 @@ static uint32_t position(const struct ct_loader_slot *s, uint32_t row)
 	return s->before && row == s->batch.n ? s->batch.in_batch - 1 : s->batch.in_batch + s->batch.n;
 }
 
-uint32_t ct__loader_place(const struct ct_loader_slot *s, uint32_t row)
+uint32_t ct__loader_position(const struct ct_loader_slot *s, uint32_t row)
 {
 	return s->first - s->batch.in_batch + position(s, row);
 }
 
-void ct__loader_neighbours(const struct ct_loader_rows *rows, struct ct_loader_slot *s)
+void ct__loader_neighbors(const struct ct_loader_rows *rows, struct ct_loader_slot *s)
 {
 	uint32_t end = s->batch.in_batch + s->batch.n;
 	bool mixed = mixes(rows) && s->batch.n > 0;
@@ -35,7 +35,7 @@ void ct__loader_neighbours(const struct ct_loader_rows *rows, struct ct_loader_s
 	s->n_work = s->batch.n + s->before + after;
 }
 
-/* The other row of the pair (2k, 2k+1) of the global batch that a row is in, or its own: it has none. */
+/* The other row of the pair (2k, 2k+1) of the global batch that a row belongs to, or the row itself if it has no partner. */
 static uint32_t partner(const struct ct_loader_slot *s, uint32_t row)
 {
 	uint32_t at = position(s, row) ^ 1;
@@ -55,7 +55,7 @@ static void set_mix(struct ct_loader_slot *s, uint32_t row, uint32_t other, floa
 	s->mix[row] = share;
 }
 
-/* Mixes the pair of a row that has just been filled, if the other one is there: who comes second does it. */
+/* Mixes the pair of a row that has just been filled, if the other row is filled already: the second of the two does it. */
 static void mix_row(const struct ct_loader_rows *rows, struct ct_loader_worker *w, struct ct_loader_slot *s,
 		    uint32_t row)
 {
@@ -71,8 +71,8 @@ static void mix_row(const struct ct_loader_rows *rows, struct ct_loader_worker *
 	}
 	if (atomic_fetch_add_explicit(pair, 1, memory_order_acq_rel) == 0)
 		return;
-	ct_mix_draw(rows->mixup, rows->cutmix, rows->sampler.seed, s->batch.epoch, ct__loader_place(s, a), s->batch.h,
-		    s->batch.w, &m);
+	ct_mix_draw(rows->mixup, rows->cutmix, rows->sampler.seed, s->batch.epoch, ct__loader_position(s, a),
+		    s->batch.h, s->batch.w, &m);
 	ct_mix_apply(&m, s->batch.h, s->batch.w, rows->c, s->x + a * s->row_bytes, s->x + b * s->row_bytes);
 	set_mix(s, a, b, m.share);
 	set_mix(s, b, a, m.share);
@@ -92,7 +92,7 @@ static enum ct_status read_row(const struct ct_loader_rows *rows, struct ct_load
 	return ct_dataset_read(rows->data, sample, x, label, target);
 }
 
-/* The thread's error happened at this sample. */
+/* Adds the sample's name to the thread's error. */
 static enum ct_status name_sample(const struct ct_loader_rows *rows, uint32_t sample)
 {
 	char where[512];
@@ -101,7 +101,7 @@ static enum ct_status name_sample(const struct ct_loader_rows *rows, uint32_t sa
 	return ct_error_wrap("%s", where);
 }
 
-/* A sample that is bad is remembered, and others are tried in its place. */
+/* Records a bad sample, and tries others in its place. */
 static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad_list *bad, struct ct_loader_worker *w,
 				struct ct_loader_slot *s, uint32_t row, uint32_t sample)
 {
@@ -123,19 +123,20 @@ static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad
 			return CT_OK;
 		}
 		if (attempt == 0)
-			ct_rng_init(&r, rows->sampler.seed, CT_RNG_REPLACE, s->batch.epoch, ct__loader_place(s, row));
+			ct_rng_init(&r, rows->sampler.seed, CT_RNG_REPLACE, s->batch.epoch,
+				    ct__loader_position(s, row));
 		sample = ct_rng_below(&r, rows->sampler.n);
 	}
-	(void)CT_FAIL(CT_DATA, "%d samples of %s in a row could not be used: nothing to put in their place",
-		      MAX_ATTEMPTS, rows->info->name);
-	ct_error_hint("`ctrain data check` says what is wrong with them");
+	(void)CT_FAIL(CT_DATA, "%d samples of %s in succession are unreadable: found no replacement", MAX_ATTEMPTS,
+		      rows->info->name);
+	ct_error_hint("`ctrain data check` reports what is wrong with them");
 	return CT_DATA;
 }
 
 enum ct_status ct__loader_fill(const struct ct_loader_rows *rows, struct ct_bad_list *bad, struct ct_loader_worker *w,
 			       struct ct_loader_slot *s, const uint32_t *order, uint32_t row)
 {
-	uint32_t sample = order[ct__loader_place(s, row)];
+	uint32_t sample = order[ct__loader_position(s, row)];
 
 	if (rows->policy == CT_BAD_FAIL) {
 		if (read_row(rows, w, s, row, sample) < 0)

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "data/dataset_impl.h"
-#include "data/loader/loader.h"
+#include "tests/data/batches.h"
 
 enum { N = 103, SIDE = 6, BIG = 96, MAX_PIXELS = BIG * BIG };
 
@@ -66,11 +66,11 @@ static void check_batch(const ct_dataset *d, const struct ct_loader_opts *o, uin
 static void check_run(ct_loader *l, const ct_dataset *d, const struct ct_loader_opts *o, uint32_t epoch, uint64_t step,
 		      int n)
 {
-	struct ct_loader_batch b;
+	struct ct_loader_batch b = {0};
 
 	for (; n > 0; n--) {
 		for (uint32_t micro = 0; micro < o->sampler.accumulate; micro++) {
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
 			check_batch(d, o, epoch, step, micro, &b);
 		}
 		if (++step == ct_sampler_steps(&o->sampler)) {
@@ -78,6 +78,7 @@ static void check_run(ct_loader *l, const ct_dataset *d, const struct ct_loader_
 			epoch++;
 		}
 	}
+	ct_loader_release(l, &b);
 }
 
 static void test_content(void **state)
@@ -142,14 +143,15 @@ static void test_shared_batches(void **state)
 	(void)state;
 	for (int n_threads = 0; n_threads <= 4; n_threads++) {
 		struct ct_loader_opts o = options(50, n_threads);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 		ct_loader *l = create(d, &o);
 
 		check_run(l, d, &o, 0, 0, 20);
 		for (uint32_t i = 0; i < 40; i++) {
 			assert_ok(ct_loader_seek(l, i * 3, i % 3));
 			check_run(l, d, &o, i * 3, i % 3, (int)(i % 4));
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
+			ct_loader_release(l, &b);
 		}
 		check_run(l, d, &o, b.epoch + (b.step == 2), (b.step + 1) % 3, 10);
 		ct_loader_destroy(l);
@@ -168,7 +170,7 @@ static void test_seek(void **state)
 	(void)state;
 	for (int n_threads = 0; n_threads <= 4; n_threads++) {
 		struct ct_loader_opts o = options(16, n_threads);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 		ct_loader *l;
 
 		o.sampler.accumulate = 2;
@@ -177,7 +179,8 @@ static void test_seek(void **state)
 			assert_ok(ct_loader_seek(l, places[i].epoch, places[i].step));
 			check_run(l, d, &o, places[i].epoch, places[i].step, 1 + (int)i * 3);
 			/* And away in the middle of a step. */
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
+			ct_loader_release(l, &b);
 		}
 		/* The end of an epoch is the start of the next; past it is no place at all. */
 		assert_ok(ct_loader_seek(l, 4, 7));
@@ -197,7 +200,7 @@ static void test_no_allocation(void **state)
 	(void)state;
 	for (int n_threads = 0; n_threads <= 3; n_threads++) {
 		struct ct_loader_opts o = options(16, n_threads);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 		uint64_t before;
 		ct_loader *l;
 
@@ -205,10 +208,11 @@ static void test_no_allocation(void **state)
 		l = create(d, &o);
 		before = ct_mem_count();
 		for (int i = 0; i < 100; i++)
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
+		ct_loader_release(l, &b);
 		assert_ok(ct_loader_seek(l, 7, 2));
 		for (int i = 0; i < 100; i++)
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
 		assert_int_equal(ct_mem_count(), before);
 		ct_loader_destroy(l);
 	}
@@ -224,10 +228,10 @@ static void test_destroy(void **state)
 	for (int i = 0; i < 200; i++) {
 		struct ct_loader_opts o = options(4, i % 5);
 		ct_loader *l = create(d, &o);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 
 		for (int k = 0; k < i / 5 % 40; k++)
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
 		ct_loader_destroy(l);
 	}
 	ct_loader_destroy(NULL);
@@ -244,12 +248,11 @@ static void test_regression(void **state)
 	assert_ok(ct_dataset_open(&spec, &d));
 	for (int n_threads = 0; n_threads <= 2; n_threads++) {
 		struct ct_loader_opts o = options(10, n_threads);
+		struct ct_loader_batch b = {0};
 		ct_loader *l = create(d, &o);
 
 		for (int k = 0; k < 30; k++) {
-			struct ct_loader_batch b;
-
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
 			assert_null(b.labels);
 			for (uint32_t i = 0; i < b.n; i++) {
 				float x[10], t[5];
@@ -310,21 +313,21 @@ static void test_bad_sample(void **state)
 	faulty_init(&f, 37, false);
 	for (int n_threads = 0; n_threads <= 4; n_threads++) {
 		struct ct_loader_opts o = options(10, n_threads);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 		ct_loader *l;
 
 		o.sampler.shuffle = false;
 		l = create(&f.base, &o);
 		for (int i = 0; i < 3; i++)
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
 		/* The batch with the bad sample, each time it is asked for, and the first of its bad ones. */
 		for (int i = 0; i < 2; i++) {
-			assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
+			assert_int_equal(next_batch(l, &b), CT_DATA);
 			assert_string_equal(ct_error_message(), "sample 37 of faulty: rotten at 37");
 		}
 		/* Another place is fine again. */
 		assert_ok(ct_loader_seek(l, 1, 0));
-		assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+		assert_ok(next_batch(l, &b));
 		assert_int_equal(b.epoch, 1);
 		ct_loader_destroy(l);
 	}
@@ -333,7 +336,7 @@ static void test_bad_sample(void **state)
 static void test_deadline(void **state)
 {
 	struct ct_loader_opts o = options(10, 2);
-	struct ct_loader_batch b;
+	struct ct_loader_batch b = {0};
 	struct faulty f;
 	ct_loader *l;
 
@@ -346,7 +349,7 @@ static void test_deadline(void **state)
 	f.shut = false;
 	pthread_mutex_unlock(&f.lock);
 	pthread_cond_broadcast(&f.opened);
-	assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+	assert_ok(next_batch(l, &b));
 	assert_int_equal(b.step, 0);
 	ct_loader_destroy(l);
 }
@@ -371,6 +374,11 @@ static void test_bad_options(void **state)
 	o.depth = 1;
 	expect_refused(d, o, CT_CONFIG);
 	o.depth = 0;
+	o.max_out = -1;
+	expect_refused(d, o, CT_CONFIG);
+	o.max_out = 100000;
+	expect_refused(d, o, CT_CONFIG);
+	o.max_out = 0;
 	o.sampler.n = N + 1;
 	expect_refused(d, o, CT_BUG);
 	o.sampler.n = N;

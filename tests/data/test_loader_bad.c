@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tests/data/batches.h"
 
 enum { N = ENCODED_N, BYTES = ENCODED_SIDE * ENCODED_SIDE * 3 };
 
@@ -28,7 +29,7 @@ static void test_bad_replaced(void **state)
 	struct told *told = ct_calloc(1, sizeof(*told));
 	struct ct_loader_opts o = encoded_options(2);
 	struct ct_loader_stats stats;
-	struct ct_loader_batch b;
+	struct ct_loader_batch b = {0};
 	uint32_t rows = 0, of_epoch = 0;
 	ct_loader *l;
 
@@ -40,7 +41,7 @@ static void test_bad_replaced(void **state)
 	o.user = told;
 	l = encoded_loader(s, &o);
 	for (int i = 0; i < 40; i++) {
-		assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+		assert_ok(next_batch(l, &b));
 		rows += b.n;
 		of_epoch += b.n_bad;
 		if (b.last_of_epoch) {
@@ -76,7 +77,7 @@ static void test_bad_budget(void **state)
 	encoded_spoil(s, bad, CT_ARRAY_LEN(bad));
 	for (int n_threads = 0; n_threads <= 3; n_threads++) {
 		struct ct_loader_opts o = encoded_options(n_threads);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 		ct_loader *l;
 
 		o.sampler.shuffle = false;
@@ -86,20 +87,21 @@ static void test_bad_budget(void **state)
 		l = encoded_loader(s, &o);
 		/* The third lies in the third batch of 14. */
 		for (int i = 0; i < 2; i++)
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
 		for (int i = 0; i < 2; i++) {
-			assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
-			assert_string_equal(ct_error_message(),
-					    "3 samples of encoded could not be used, 2 are allowed; the last: shard 3: "
-					    "key \"40\": rotten");
+			assert_int_equal(next_batch(l, &b), CT_DATA);
+			assert_string_equal(
+				ct_error_message(),
+				"3 samples of encoded are unreadable, 2 are allowed; the last one: shard 3: "
+				"key \"40\": rotten");
 		}
 		assert_ok(ct_loader_seek(l, 0, 0));
-		assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
+		assert_int_equal(next_batch(l, &b), CT_DATA);
 		ct_loader_destroy(l);
 
 		o.bad = CT_BAD_FAIL;
 		l = encoded_loader(s, &o);
-		assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
+		assert_int_equal(next_batch(l, &b), CT_DATA);
 		assert_string_equal(ct_error_message(), "shard 3: key \"3\": rotten");
 		ct_loader_destroy(l);
 	}
@@ -111,7 +113,7 @@ static void test_all_bad(void **state)
 {
 	struct encoded_set *s = encoded_open(N);
 	struct ct_loader_opts o = encoded_options(2);
-	struct ct_loader_batch b;
+	struct ct_loader_batch b = {0};
 	uint32_t all[N];
 	ct_loader *l;
 
@@ -122,12 +124,12 @@ static void test_all_bad(void **state)
 	o.bad = CT_BAD_REPLACE;
 	o.max_bad = UINT64_MAX;
 	l = encoded_loader(s, &o);
-	assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "100 samples of encoded in a row"));
+	assert_int_equal(next_batch(l, &b), CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "100 samples of encoded in succession"));
 	ct_loader_destroy(l);
 	o.bad = CT_BAD_DROP;
 	l = encoded_loader(s, &o);
-	assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+	assert_ok(next_batch(l, &b));
 	assert_int_equal(b.n, 0);
 	ct_loader_destroy(l);
 	encoded_close(s);
@@ -153,13 +155,13 @@ static void test_bad_dropped(void **state)
 		int seen[N] = {0};
 
 		for (o.sampler.rank = 0; o.sampler.rank < o.sampler.world; o.sampler.rank++) {
-			struct ct_loader_batch b;
+			struct ct_loader_batch b = {0};
 			ct_loader *l;
 
 			o.n_threads = (int)o.sampler.rank % 3;
 			l = encoded_loader(s, &o);
 			do {
-				assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+				assert_ok(next_batch(l, &b));
 				for (uint32_t i = 0; i < b.n; i++) {
 					uint8_t x[BYTES];
 					int32_t label;
@@ -192,7 +194,7 @@ static void test_not_its_fault(void **state)
 	s->io = true;
 	for (size_t i = 0; i < CT_ARRAY_LEN(policies); i++) {
 		struct ct_loader_opts o = encoded_options((int)i);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 		ct_loader *l;
 
 		o.bad = policies[i];
@@ -200,7 +202,7 @@ static void test_not_its_fault(void **state)
 		o.sampler.shuffle = false;
 		l = encoded_loader(s, &o);
 		for (int k = 0; k < 2; k++) {
-			assert_int_equal(ct_loader_next(l, CT_FOREVER, &b), CT_IO);
+			assert_int_equal(next_batch(l, &b), CT_IO);
 			assert_string_equal(ct_error_message(), "shard 3: key \"5\": rotten");
 		}
 		ct_loader_destroy(l);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tests/data/batches.h"
 
 enum { N = ENCODED_N, BATCH = ENCODED_BATCH, SIDE = ENCODED_SIDE, BYTES = SIDE * SIDE * 3 };
 
@@ -44,11 +45,11 @@ static void read_epoch(const struct encoded_set *s, struct ct_loader_opts o, uin
 	memset(e, 0, sizeof(*e));
 	for (o.sampler.rank = 0; o.sampler.rank < o.sampler.world; o.sampler.rank++) {
 		ct_loader *l = encoded_loader(s, &o);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 
 		assert_ok(ct_loader_seek(l, epoch, step));
 		do {
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
 			assert_int_equal(b.epoch, epoch);
 			add_batch(e, &b);
 		} while (!b.last_of_epoch);
@@ -175,7 +176,7 @@ static void test_sizes(void **state)
 	(void)state;
 	for (int n_threads = 0; n_threads <= 3; n_threads++) {
 		struct ct_loader_opts o = encoded_options(n_threads);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 		ct_loader *l;
 
 		o.sizes = sizes;
@@ -192,7 +193,7 @@ static void test_sizes(void **state)
 			t.w = want[epoch][1];
 			assert_ok(ct_transformer_create(&t, &s->base, &alone));
 			do {
-				assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+				assert_ok(next_batch(l, &b));
 				assert_int_equal(b.epoch, epoch);
 				assert_int_equal(b.h, t.h);
 				assert_int_equal(b.w, t.w);
@@ -213,7 +214,7 @@ static void test_steady_memory(void **state)
 {
 	struct encoded_set *s = encoded_open(N);
 	struct ct_loader_opts o = encoded_options(2);
-	struct ct_loader_batch b;
+	struct ct_loader_batch b = {0};
 	uint64_t ours = 0;
 	size_t heap = 0;
 	ct_loader *l;
@@ -227,7 +228,7 @@ static void test_steady_memory(void **state)
 			ours = ct_mem_count();
 			heap = mallinfo2().uordblks;
 		}
-		assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+		assert_ok(next_batch(l, &b));
 	}
 	/* A thread's tables grow until it has met the largest window: that is seldom, against more than 1000 images. And
 	 * libjpeg takes and gives back memory for each: where two threads are in that moves. */
@@ -261,12 +262,12 @@ static void test_window(void **state)
 							       .n_groups = 8,
 							       .group_first = first},
 						   .n_threads = (int)rank % 3};
-			struct ct_loader_batch b;
+			struct ct_loader_batch b = {0};
 			ct_loader *l;
 
 			assert_ok(ct_loader_create(d, &o, &l));
 			do {
-				assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+				assert_ok(next_batch(l, &b));
 				for (uint32_t i = 0; i < b.n; i++) {
 					seen[b.samples[i]]++;
 					same[b.step * 48 + b.in_batch + i] = b.samples[i];

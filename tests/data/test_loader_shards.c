@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/sha256.h"
-#include "data/loader/loader.h"
+#include "tests/data/batches.h"
 
 enum { N = 7 * 41 + 33, BATCH = 48, SIDE = 32, STEPS = (N + BATCH - 1) / BATCH };
 
@@ -52,13 +52,13 @@ static void digest_epoch(const ct_dataset *d, uint32_t world, int n_threads, uin
 		ct_sha256_init(&h[i]);
 	for (uint32_t rank = 0; rank < world; rank++) {
 		struct ct_loader_opts o = options(d, world, rank, n_threads);
-		struct ct_loader_batch b;
+		struct ct_loader_batch b = {0};
 		ct_loader *l;
 
 		assert_ok(ct_loader_create(d, &o, &l));
 		assert_ok(ct_loader_seek(l, 2, step));
 		do {
-			assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+			assert_ok(next_batch(l, &b));
 			for (uint32_t i = 0; i < b.n; i++) {
 				ct_sha256_update(&h[b.step], (const uint8_t *)b.x + (size_t)i * SIDE * SIDE * 3,
 						 SIDE * SIDE * 3);
@@ -126,7 +126,7 @@ static void count_bad(void *user, uint32_t sample, const char *text)
 static void test_cut_short(void **state)
 {
 	char *shared = shared_path("data/imagenet-wds"), *dir = temp_dir(), *first, *second;
-	struct ct_loader_batch b;
+	struct ct_loader_batch b = {0};
 	struct ct_loader_opts o;
 	ct_loader *l;
 	ct_dataset *d;
@@ -146,14 +146,14 @@ static void test_cut_short(void **state)
 	o.on_bad = count_bad;
 	o.user = &n_bad;
 	assert_ok(ct_loader_create(d, &o, &l));
-	assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+	assert_ok(next_batch(l, &b));
 	assert_int_equal(n_bad, 0);
 	assert_int_equal(truncate(second, 100000), 0);
 	/* What was read ahead is past after a ring and an epoch. */
 	for (int i = 0; i < 12; i++)
-		assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+		assert_ok(next_batch(l, &b));
 	for (int i = 0; i < 4; i++) {
-		assert_ok(ct_loader_next(l, CT_FOREVER, &b));
+		assert_ok(next_batch(l, &b));
 		for (uint32_t k = 0; k < b.n; k++)
 			assert_true(b.samples[k] < 41);
 	}

@@ -170,7 +170,7 @@ class BadSamples(Images):
         for run, sets in (("few", ("data.max_bad=3",)), ("none", ("data.max_bad=0",)), ("share", ("data.max_bad=0.05",))):
             with self.subTest(sets=sets):
                 r = self.train(*sets, run=run, config=config, expect=DATA)
-                self.assert_last_says(r, "data.max_bad|samples of shards could not be used", "data check")
+                self.assert_last_says(r, "data.max_bad|samples of shards are unreadable", "data check")
         r = self.train("data.max_bad=1", "train.epochs=1", run="val", config=self.sharded_again(), expect=DATA)
         self.assert_last_says(r, "2 of 21 evaluation samples", "data.max_bad")
 

@@ -146,6 +146,7 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 		st = ct_loader_next(l, CT_FOREVER, &b);
 		images += st == CT_OK ? b.n : 0;
 		sum += st == CT_OK && b.n > 0 ? ((const uint8_t *)b.x)[0] : 0;
+		ct_loader_release(l, &b);
 	}
 	double seconds = (double)(ct_now_ns() - t0) * 1e-9;
 	ct_loader_destroy(l);

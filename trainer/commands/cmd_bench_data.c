@@ -171,8 +171,10 @@ static enum ct_status measure_pool(struct bench *b, double *rate, double *cpu_ra
 	CT_TRY(ct_loader_create(b->data, &b->lo, &l));
 	const struct ct_sampler *s = &b->lo.sampler;
 	st = ct_loader_seek(l, 0, atomic_load(&b->next) / s->global_batch % ct_sampler_steps(s));
-	for (int i = 0; i < b->lo.depth && st == CT_OK; i++)
+	for (int i = 0; i < b->lo.depth && st == CT_OK; i++) {
 		st = ct_loader_next(l, CT_FOREVER, &batch);
+		ct_loader_release(l, &batch);
+	}
 	int64_t t0 = ct_now_ns(), end = t0 + (int64_t)(2 * b->seconds * 1e9);
 	double cpu0 = cpu_seconds();
 	while (st == CT_OK && ct_now_ns() < end) {
@@ -181,6 +183,7 @@ static enum ct_status measure_pool(struct bench *b, double *rate, double *cpu_ra
 			images += batch.n;
 			b->checksum += ((const uint8_t *)batch.x)[0];
 		}
+		ct_loader_release(l, &batch);
 	}
 	*rate = (double)images / ((double)(ct_now_ns() - t0) * 1e-9);
 	*cpu_rate = (double)images / (cpu_seconds() - cpu0);

@@ -223,6 +223,7 @@ static enum ct_status run_batches(struct job *j, ct_loader *l, uint32_t n)
 				: j->errors[i] ? j->errors[i]
 					       : "out of memory");
 		}
+		ct_loader_release(l, &b);
 	}
 	return CT_OK;
 }

@@ -25,6 +25,7 @@ static enum ct_status run_batches(struct ct_session *s, ct_loader *loader, uint6
 		struct ct_batch in = {.n = (int)b.n, .x = b.x, .labels = b.labels, .targets = b.targets};
 		if (b.n > 0)
 			CT_TRY(ct_program_forward(s->eval, &in, m));
+		ct_loader_release(loader, &b);
 		ct_failpoint("eval");
 		if (progress)
 			progress(user, (double)(i + 1) / (double)steps);
@@ -93,6 +94,7 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	CT_TRY(prepare(s));
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
+	lo.device = s->device;
 	lo.on_bad = note_bad;
 	lo.user = &bad;
 	CT_TRY(ct_loader_create(s->val, &lo, &loader));

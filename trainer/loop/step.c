@@ -101,6 +101,7 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 	struct ct_loader_opts lo;
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
+	lo.device = s->device;
 	lo.on_bad = note_bad;
 	p->n_bad = ct_session_is_root(s) ? s->state.epoch_bad : 0;
 	int64_t compile_ns = 0;
@@ -226,6 +227,7 @@ static enum ct_status run_micros(ct_stepper *p, const struct ct_step_request *re
 		p->n_bad += b->n_bad;
 		CT_TRY(fit_size(p, (struct ct_shape){p->s->plan.input.c, b->h, b->w}, compile_ns));
 		CT_TRY(run_micro(p, req, b, &m, t));
+		ct_loader_release(p->loader, b);
 		p->n_own += b->n;
 	} while (!b->last_of_step);
 	return CT_OK;
