@@ -3,7 +3,7 @@
 #define CT_BENCH_CONV_PEAK_H
 
 #include "nn/graph/graph.h"
-#include "nn/onednn/dnnl_shim.h"
+#include "nn/onednn/dnnl/shim.h"
 
 enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, N_PASSES };
 enum { DIRECT, WINOGRAD, N_WAYS };

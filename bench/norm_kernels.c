@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/parallel.h"
-#include "nn/onednn/norm_kernels.h"
+#include "nn/onednn/kernels/norm.h"
 
 static const struct {
 	const char *name;

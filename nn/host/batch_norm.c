@@ -29,7 +29,7 @@ static void batch_statistics(const struct ct_node *node, int n, const float *x, 
 }
 
 /* Statistics of all ranks' values: sums[c] of channel c's values, sums[C + c] of their squares, and their count: the order
- * of nn/onednn/norm_kernels.h, with which another rank may compute the same norm. In double the squares of fp32 values lose
+ * of nn/onednn/kernels/norm.h, with which another rank may compute the same norm. In double the squares of fp32 values lose
  * nothing that the variance of such values could show. */
 static enum ct_status share_statistics(const struct ct_node *node, const struct ct_net_opts *opts, double *stat,
 				       double *sums)

@@ -1,13 +1,19 @@
-#include "nn/onednn/onednn_impl.h"
+#include "nn/engine_impl.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/parallel.h"
-#include "nn/host/host.h"
+#include "nn/onednn/compile/compile.h"
+#include "nn/onednn/program/bind.h"
+#include "nn/onednn/program/memory.h"
+#include "nn/onednn/run/run.h"
+
+struct onednn_engine {
+	ct_engine base;
+	ct_dnnl *dnnl;
+};
 
 static bool onednn_precision(enum ct_precision precision, char *why, size_t why_len)
 {
@@ -207,182 +213,14 @@ static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int 
 	CT_TRY(program_new(net, g, n, mode, &p));
 	if (mode == CT_TRAIN)
 		CT_TRY_GOTO(ct__onednn_compile_backward(p), st, fail);
+	CT_TRY_GOTO(ct__onednn_plan_memory(p), st, fail);
 	CT_TRY_GOTO(ct__onednn_bind(p), st, fail);
-	net->memory.activations_unplanned += p->unplanned_bytes;
+	net->memory.activations_unplanned += p->memory.unplanned_bytes;
 	*out = &p->base;
 	return CT_OK;
 fail:
 	onednn_program_destroy(&p->base);
 	return st;
-}
-
-static void load_input(const struct onednn_program *p, float *x)
-{
-	const struct ct_net *net = p->base.net;
-	const struct ct_shape s = ct_graph_node(p->base.graph, 0)->shape;
-	const struct ct_batch *b = p->batch;
-	const size_t elems = (size_t)s.c * (size_t)s.h * (size_t)s.w, rows = (size_t)b->n;
-	const int threads = net->engine->threads;
-	const bool bytes = net->opts.input == CT_INPUT_U8_NHWC;
-
-	if (ct__onednn_type(p) == CT_DNNL_BF16) {
-		uint16_t *y = (uint16_t *)x;
-		if (bytes)
-			ct__onednn_normalise_bf16(threads, b->x, b->n, s, net->opts.mean, net->opts.std, y);
-		else
-			ct__onednn_to_bf16(threads, y, b->x, rows * elems);
-		memset(y + rows * elems, 0, ((size_t)p->base.n - rows) * elems * sizeof(*y));
-		return;
-	}
-	if (bytes)
-		ct__onednn_normalise(threads, b->x, b->n, s, net->opts.mean, net->opts.std, x);
-	else if (p->input_at == x)
-		memcpy(x, b->x, rows * elems * sizeof(float));
-	else
-		return;
-	memset(x + rows * elems, 0, ((size_t)p->base.n - rows) * elems * sizeof(float));
-}
-
-struct mask {
-	const struct onednn_program *p;
-	const struct onednn_task *t;
-};
-
-static void draw_rows(void *arg, int64_t begin, int64_t end)
-{
-	const struct onednn_program *p = ((const struct mask *)arg)->p;
-	const struct onednn_task *t = ((const struct mask *)arg)->t;
-	const float rate = ct_graph_node(p->base.graph, t->node)->p;
-
-	for (int i = (int)begin; i < (int)end; i++)
-		ct_dropout_mask(p->base.net->opts.seed, p->batch->step, t->node, p->batch->first + (uint64_t)i, rate,
-				t->n, t->ptr[0] + (size_t)i * t->n);
-}
-
-static void draw_mask(const struct onednn_program *p, const struct onednn_task *t)
-{
-	struct mask mask = {p, t};
-
-	ct_parallel_for(p->base.net->engine->threads, p->base.n, 1, draw_rows, &mask);
-}
-
-/* oneDNN's norm with ReLU turns NaN into 0, which must not hide it from the loss. */
-static void run_loss(const struct onednn_program *p, const struct onednn_task *t)
-{
-	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
-	const int threads = p->base.net->engine->threads;
-	float *dlogits = p->base.mode == CT_TRAIN ? t->ptr[1] : NULL;
-
-	if (node->op == CT_OP_MSE)
-		ct_loss_mse(threads, t->ptr[0], p->batch, (int)t->n, dlogits, p->metrics);
-	else
-		ct_loss_softmax_xent(threads, t->ptr[0], p->batch, (int)t->n, node->label_smoothing, dlogits,
-				     p->metrics);
-	if (p->not_finite)
-		p->metrics->loss = NAN;
-}
-
-static void run_norm_pool(const struct onednn_program *p, const struct onednn_task *t)
-{
-	const bool forward = t->kind == ONEDNN_NORM_POOL;
-	struct ct_norm_pool op = {.shape = ct__onednn_norm_pool_shape(p, t->node),
-				  .threads = p->base.net->engine->threads,
-				  .x = t->ptr[NORM_POOL_X],
-				  .gamma = t->ptr[NORM_POOL_GAMMA],
-				  .beta = t->ptr[NORM_POOL_BETA],
-				  .mean = t->ptr[NORM_POOL_MEAN],
-				  .variance = t->ptr[NORM_POOL_VARIANCE],
-				  .picked = t->ptr[NORM_POOL_PICKED],
-				  .taps = (uint8_t *)t->ptr[NORM_POOL_TAPS],
-				  .partials = (void *)t->ptr[NORM_POOL_PARTIALS],
-				  .y = forward ? t->ptr[NORM_POOL_Y] : NULL,
-				  .dy = forward ? NULL : t->ptr[NORM_POOL_Y],
-				  .dx = t->ptr[NORM_POOL_DX],
-				  .dgamma = t->ptr[NORM_POOL_DGAMMA],
-				  .dbeta = t->ptr[NORM_POOL_DBETA]};
-
-	if (forward)
-		ct__norm_pool_forward(&op);
-	else
-		ct__norm_pool_backward(&op);
-}
-
-static void run_multiply(const struct onednn_program *p, const struct onednn_task *t)
-{
-	const int threads = p->base.net->engine->threads;
-
-	if (ct__dnnl_desc_type(p->values[t->node].desc) == CT_DNNL_BF16)
-		ct__onednn_multiply_bf16(threads, (uint16_t *)t->ptr[0], (uint16_t *)t->ptr[1], (uint16_t *)t->ptr[2],
-					 t->n);
-	else
-		ct__onednn_multiply(threads, t->ptr[0], t->ptr[1], t->ptr[2], t->n);
-}
-
-static enum ct_status run_task(struct onednn_program *p, const struct onednn_task *t)
-{
-	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
-
-	switch (t->kind) {
-	case ONEDNN_CALL:
-		return ct__dnnl_call_run(p->dnnl, t->call);
-	case ONEDNN_INPUT:
-		load_input(p, t->ptr[0]);
-		break;
-	case ONEDNN_DROPOUT_MASK:
-		draw_mask(p, t);
-		break;
-	case ONEDNN_MULTIPLY:
-		run_multiply(p, t);
-		break;
-	case ONEDNN_ROW_FACTORS:
-	case ONEDNN_SCALE_ROWS:
-	case ONEDNN_NORM:
-	case ONEDNN_NORM_BACKWARD:
-	case ONEDNN_NORM_PLAIN:
-	case ONEDNN_NORM_PLAIN_BACKWARD:
-		return ct__onednn_norm_run(p, t);
-	case ONEDNN_RUNNING_STATS:
-		if (!ct__onednn_running(t->ptr[0], t->ptr[1], t->ptr[2], t->ptr[3], node->shape.c, node->momentum,
-					(double)t->n))
-			p->not_finite = true;
-		break;
-	case ONEDNN_NORM_POOL:
-	case ONEDNN_NORM_POOL_BACKWARD:
-		run_norm_pool(p, t);
-		break;
-	case ONEDNN_WINOGRAD:
-		ct__onednn_winograd_run(p, t);
-		break;
-	case ONEDNN_FOLD_CHECK:
-	case ONEDNN_FOLD:
-		ct__onednn_fold_run(p, t);
-		break;
-	case ONEDNN_LOSS:
-		run_loss(p, t);
-		break;
-	case ONEDNN_LOSS_SCALE:
-		ct__onednn_scale(t->ptr[0], t->ptr[1], p->opts->scale, t->n);
-		break;
-	case ONEDNN_SLICE_DONE:
-		return ct__net_slice_done(p->base.net, p->opts, p->base.net->slice_of[t->n]);
-	}
-	return CT_OK;
-}
-
-static enum ct_status run_tasks(struct onednn_program *p, int begin, int end, double *seconds)
-{
-	ct_parallel_use_threads(p->base.net->engine->threads);
-	for (int i = (int)begin; i < (int)end; i++) {
-		const struct onednn_task *t = &p->tasks[i];
-		if (t->when_stale && !p->values[t->node].stale)
-			continue;
-		int64_t start = p->base.profile ? ct_now_ns() : 0;
-		CT_TRY(run_task(p, t));
-		if (p->base.profile && t->kind != ONEDNN_SLICE_DONE) /* that is time of the communicator */
-			seconds[t->node] += (double)(ct_now_ns() - start) * 1e-9;
-	}
-	p->tasks_done = end;
-	return CT_OK;
 }
 
 static enum ct_status onednn_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
@@ -393,45 +231,46 @@ static enum ct_status onednn_forward(ct_program *base, const struct ct_batch *b,
 		base->net->opts.input == CT_INPUT_F32_NCHW && b->n == base->n && ct__onednn_type(p) == CT_DNNL_F32;
 
 	CT_TRY(ct__onednn_take_arena(p));
-	p->last = *b;
-	p->batch = &p->last;
-	p->metrics = m;
-	p->not_finite = false;
+	p->pass.last = *b;
+	p->pass.batch = &p->pass.last;
+	p->pass.metrics = m;
+	p->pass.not_finite = false;
 	CT_TRY(ct__onednn_bind_input(p, direct ? b->x : ct__onednn_at(p, own)));
-	return run_tasks(p, 0, p->n_forward, base->forward_s);
+	return ct__onednn_run(p, 0, p->n_forward, base->forward_s);
 }
 
 static enum ct_status onednn_backward(ct_program *base, const struct ct_backward_opts *opts, float *grads)
 {
 	struct onednn_program *p = (struct onednn_program *)base;
 
-	p->opts = opts;
+	p->pass.opts = opts;
 	CT_TRY(ct__onednn_bind_grads(p, grads));
-	return run_tasks(p, p->n_forward, p->n_tasks, base->backward_s);
+	return ct__onednn_run(p, p->n_forward, p->n_tasks, base->backward_s);
 }
 
 static enum ct_status onednn_read(ct_program *base, int node, bool gradient, float *out)
 {
 	struct onednn_program *p = (struct onednn_program *)base;
 	const struct ct_node *n = ct_graph_node(base->graph, node);
-	const int root = p->values[node].root;
+	const int root = p->values[node].layout.root;
 	const struct onednn_value *v = root >= 0 ? &p->values[root] : NULL;
-	const int buffer = !v ? -1 : gradient ? v->grad : v->buffer;
+	const int buffer = !v ? -1 : gradient ? v->gradient.buffer : v->layout.buffer;
 	const size_t elems = (size_t)n->shape.c * (size_t)n->shape.h * (size_t)n->shape.w;
 	const ct_dnnl_desc *plain;
 	float *all;
 
-	if (node == ct_graph_loss(base->graph) || buffer < 0 || v->overwritten)
+	if (node == ct_graph_loss(base->graph) || buffer < 0 || v->layout.overwritten)
 		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", n->name, gradient ? "gradient" : "value");
-	const bool after_backward = p->tasks_done > p->n_forward;
-	if (p->buffers[buffer].lost < p->tasks_done ||
-	    (gradient ? v->grad_gone || !after_backward : v->value_gone && after_backward))
+	const bool after_backward = p->pass.tasks_done > p->n_forward;
+	if (p->buffers[buffer].lost < p->pass.tasks_done ||
+	    (gradient ? v->gradient.gone || !after_backward : v->layout.gone && after_backward))
 		return CT_FAIL(CT_UNSUPPORTED, "%s: the memory of its %s has been used again", n->name,
 			       gradient ? "gradient" : "value");
-	const void *at = root == 0 ? p->input_at : ct__onednn_at(p, (struct onednn_ref){ONEDNN_BUFFER, buffer});
-	CT_TRY(ct__dnnl_plain(p->dnnl, ct__dnnl_desc_ndims(v->desc), ct__dnnl_desc_dims(v->desc), &plain));
+	const void *at = root == 0 ? p->binding.input_at : ct__onednn_at(p, (struct onednn_ref){ONEDNN_BUFFER, buffer});
+	CT_TRY(ct__dnnl_plain(p->dnnl, ct__dnnl_desc_ndims(v->layout.desc), ct__dnnl_desc_dims(v->layout.desc),
+			      &plain));
 	CT_TRY_ALLOC(all = ct_calloc((size_t)base->n * elems, sizeof(float)));
-	enum ct_status st = reorder(p->dnnl, v->desc, at, plain, all);
+	enum ct_status st = reorder(p->dnnl, v->layout.desc, at, plain, all);
 	if (st == CT_OK)
 		memcpy(out, all, (size_t)base->rows * elems * sizeof(float));
 	ct_free(all);

@@ -1,10 +1,10 @@
 /* The norm kernels on [N,C/16,H,W,16] against the formulas in double: every combination of ReLU, residual and drop path, odd
  * shapes, both types, in place and not, and the same bits with any number of threads. */
-#include "nn/onednn/norm_kernels.h"
+#include "nn/onednn/kernels/norm.h"
 
 #include <math.h>
 
-#include "nn/onednn/dnnl_shim.h"
+#include "nn/onednn/dnnl/shim.h"
 #include "tests/nn/nn_check.h"
 
 #define LANES 16

@@ -1,7 +1,7 @@
 /* What the oneDNN engine computes where it goes its own ways: the fused norm and pool on odd shapes, gradients in shared memory,
  * values read back, NaN. Skipped in a build without the engine. */
-#include "nn/onednn/norm_kernels.h"
-#include "nn/onednn/norm_pool.h"
+#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_pool.h"
 #include "tests/nn/onednn_check.h"
 
 /* Norm, ReLU and max pool in one kernel: windows that overlap, leave a rest, reach over the edge; channels that do not fill a

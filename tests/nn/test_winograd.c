@@ -2,7 +2,7 @@
  * same bits with any number of threads; and in the engine against ref. */
 #include <math.h>
 
-#include "nn/onednn/dnnl_shim.h"
+#include "nn/onednn/dnnl/shim.h"
 #include "nn/onednn/winograd/winograd.h"
 #include "tests/nn/onednn_check.h"
 

@@ -7,7 +7,7 @@ check=$(realpath "$1")
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree"
-mkdir -p base nn/onednn nn/cuda nn/graph nn/optim nn/host nn/odd data/files data/image data/formats dist/comm/gloo trainer/config trainer/loop tests/base tests/e2e bench
+mkdir -p base nn/onednn/dnnl nn/cuda nn/graph nn/optim nn/host nn/odd data/files data/image data/formats dist/comm/gloo trainer/config trainer/loop tests/base tests/e2e bench
 
 put() {
 	cat > "$1"
@@ -35,7 +35,7 @@ static_assert(1, "x");
 void g(struct ops *o) { o->free(s); o->t.exit(1); my_exit(2); _exit(3); snprintf(s, 1, "%c", '"'); }
 C
 put nn/net.h <<< '#include "base/json.h"'
-put nn/onednn/dnnl_shim.c <<'C'
+put nn/onednn/dnnl/shim.c <<'C'
 #include <oneapi/dnnl/dnnl.h>
 #if CT_WITH_ONEDNN
 #endif
@@ -165,7 +165,7 @@ nn/graph/names.h:1: ct__names is declared in a header that other directories inc
 nn/graph/up.c:1: nn/graph must not include "nn/optim/optim.h"
 nn/host/peek.c:1: "nn/onednn/inner.h" is private to nn/onednn
 nn/odd/new.c:1: the table of arrows in check_style.sh does not list nn/odd
-nn/onednn/engine.c:1: only nn/onednn/dnnl_shim.c nn/onednn/dnnl_desc.c may include <dnnl.h>
+nn/onednn/engine.c:1: only nn/onednn/dnnl/ may include <dnnl.h>
 nn/omp.c:1: only base/parallel.c may include <omp.h>
 nn/parse.c:1: only base/json.c may include <jansson.h>
 nn/r.c:1: only nn/cuda/ may include <cuda_runtime.h>

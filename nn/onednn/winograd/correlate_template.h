@@ -5,15 +5,15 @@
 #include "base/parallel.h"
 #include "nn/onednn/winograd/transforms_template.h"
 
-typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * CT_LANES)));
 
 struct correlation {
 	struct image in;
 	struct ct__winograd_grid grid;
 	struct ct__winograd_scratch sizes;
 	int parts; /* of the results' channels */
-	vec *weights, *scratch;
-	const vec *bias;
+	ct_vec *weights, *scratch;
+	const ct_vec *bias;
 	void *out;
 	int blocks, h, w; /* of out */
 	bool relu, sum;
@@ -22,35 +22,35 @@ struct correlation {
 };
 
 /* `rows` tiles times `cols` blocks of results, in registers over all channels. */
-INLINE void product_block(const vec *v, size_t v_step, const vec *u, int blocks, vec *m, size_t m_step, const int rows,
-			  const int cols)
+CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, int blocks, ct_vec *m, size_t m_step,
+			     const int rows, const int cols)
 {
-	vec sum[16];
+	ct_vec sum[16];
 
-	UNROLL
+	CT_UNROLL
 	for (int i = 0; i < rows * cols; i++)
-		sum[i] = (vec){0};
+		sum[i] = (ct_vec){0};
 	for (int c = 0; c < blocks; c++, v += v_step) {
 		const float *x = (const float *)v;
-		for (int l = 0; l < LANES; l++, u += cols) {
-			UNROLL
+		for (int l = 0; l < CT_LANES; l++, u += cols) {
+			CT_UNROLL
 			for (int r = 0; r < rows; r++) {
-				UNROLL
+				CT_UNROLL
 				for (int k = 0; k < cols; k++)
-					sum[r * cols + k] += x[r * LANES + l] * u[k];
+					sum[r * cols + k] += x[r * CT_LANES + l] * u[k];
 			}
 		}
 	}
-	UNROLL
+	CT_UNROLL
 	for (int r = 0; r < rows; r++) {
-		UNROLL
+		CT_UNROLL
 		for (int k = 0; k < cols; k++)
 			m[(size_t)k * m_step + (size_t)r] = sum[r * cols + k];
 	}
 }
 
 /* The accumulators are 16 where there are enough tiles: fewer can't hide the latency of the multiply-adds. */
-INLINE void product_panel(const vec *v, int tiles, const vec *u, int blocks, vec *m, const int cols)
+CT_INLINE void product_panel(const ct_vec *v, int tiles, const ct_vec *u, int blocks, ct_vec *m, const int cols)
 {
 	const size_t step = (size_t)tiles;
 	int t = 0;
@@ -72,23 +72,23 @@ INLINE void product_panel(const vec *v, int tiles, const vec *u, int blocks, vec
 }
 
 /* m[out][tiles] = v[in][tiles] times u[in*16][out], of one point */
-static void product(const vec *v, int tiles, int in, const vec *u, int out, vec *m)
+static void product(const ct_vec *v, int tiles, int in, const ct_vec *u, int out, ct_vec *m)
 {
 	int k = 0;
 
-	for (; k + 2 <= out; k += 2, u += (size_t)in * LANES * 2, m += 2 * (size_t)tiles)
+	for (; k + 2 <= out; k += 2, u += (size_t)in * CT_LANES * 2, m += 2 * (size_t)tiles)
 		product_panel(v, tiles, u, in, m, 2);
 	if (k < out)
 		product_panel(v, tiles, u, in, m, 1);
 }
 
 /* Column of points j: A^T along H. */
-static void result_points(const vec *m, int tiles, int blocks, int j, vec *half)
+static void result_points(const ct_vec *m, int tiles, int blocks, int j, ct_vec *half)
 {
 	const size_t step = (size_t)tiles * (size_t)blocks;
 
 	for (size_t i = 0; i < step; i++) {
-		vec a[POINTS], y[RESULTS];
+		ct_vec a[POINTS], y[RESULTS];
 		for (int p = 0; p < POINTS; p++)
 			a[p] = m[(size_t)p * step + i];
 		result_transform(a, y);
@@ -98,19 +98,19 @@ static void result_points(const vec *m, int tiles, int blocks, int j, vec *half)
 }
 
 /* One row of results of a row of tiles: A^T along W, bias, ReLU. */
-INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool relu, const bool sum, const bool bf16,
-		       int w, void *y, size_t row)
+CT_INLINE void result_row(const ct_vec *half, int tiles, const ct_vec *bias, const bool relu, const bool sum,
+			  const bool bf16, int w, void *y, size_t row)
 {
 	for (int t = 0; t < tiles; t++, half += RESULTS * POINTS, row += RESULTS) {
 		const int n = w - t * RESULTS;
-		vec o[RESULTS];
+		ct_vec o[RESULTS];
 		result_transform(half, o);
 		for (int i = 0; i < RESULTS; i++) {
 			o[i] += *bias;
 			if (sum && i < n)
 				o[i] += ct_vec_load(y, row + (size_t)i, bf16);
 			if (relu)
-				o[i] = (vec)((ivec)o[i] & ~(o[i] < (vec){0})); /* a NaN stays */
+				o[i] = (ct_vec)((ivec)o[i] & ~(o[i] < (ct_vec){0})); /* a NaN stays */
 		}
 		if (n >= RESULTS) {
 			for (size_t i = 0; i < RESULTS; i++)
@@ -123,17 +123,17 @@ INLINE void result_row(const vec *half, int tiles, const vec *bias, const bool r
 }
 
 static void results(const struct correlation *c, struct ct__winograd_unit u, struct ct_winograd_range part,
-		    const vec *half)
+		    const ct_vec *half)
 {
 	const int tiles_w = c->grid.tiles_w, rows = u.r1 - u.r0, blocks = part.end - part.begin;
 
 	for (int i = 0; i < (u.n1 - u.n0) * rows * blocks; i++) {
 		const int from_k = i % blocks, k = part.begin + from_k, row = i / blocks, n = u.n0 + row / rows,
 			  h = (u.r0 + row % rows) * RESULTS;
-		const vec *from =
+		const ct_vec *from =
 			half + ((size_t)from_k * (size_t)u.tiles + (size_t)row * (size_t)tiles_w) * RESULTS * POINTS;
 		size_t to = (((size_t)n * (size_t)c->blocks + (size_t)k) * (size_t)c->h + (size_t)h) * (size_t)c->w;
-		vec bias = c->bias ? c->bias[k] : (vec){0};
+		ct_vec bias = c->bias ? c->bias[k] : (ct_vec){0};
 		for (int r = 0; r < RESULTS && h + r < c->h; r++, to += (size_t)c->w, from += POINTS) {
 			if (c->in.bf16)
 				result_row(from, tiles_w, &bias, c->relu, c->sum, true, c->w, c->out, to);
@@ -149,13 +149,14 @@ static void results(const struct correlation *c, struct ct__winograd_unit u, str
 
 /* A column of points at a time, so that what one step writes is in the cache when the next one reads it. */
 static void run_unit(const struct correlation *c, struct ct__winograd_unit u, struct ct_winograd_range part,
-		     vec *scratch)
+		     ct_vec *scratch)
 {
 	const int blocks = part.end - part.begin;
 	const size_t in = (size_t)c->in.blocks * (size_t)u.tiles, out = (size_t)blocks * (size_t)u.tiles;
 	const size_t weights = c->sizes.weights / (POINTS * POINTS);
-	vec *columns = scratch, *v = columns + c->sizes.columns, *m = v + c->sizes.input, *half = m + c->sizes.product;
-	const vec *w = c->weights + (size_t)c->in.blocks * LANES * (size_t)part.begin;
+	ct_vec *columns = scratch, *v = columns + c->sizes.columns, *m = v + c->sizes.input,
+	       *half = m + c->sizes.product;
+	const ct_vec *w = c->weights + (size_t)c->in.blocks * CT_LANES * (size_t)part.begin;
 
 	input_columns(&c->in, &c->grid, u, columns);
 	for (int j = 0; j < POINTS; j++) {
@@ -179,12 +180,12 @@ static void run_threads(void *arg, int64_t begin, int64_t end)
 }
 
 /* TAPS x TAPS vectors of weights, `step` apart, to POINTS x POINTS, `u_step` apart, column of points by column. */
-static void transform_weights(const vec *g, size_t step, vec *u, size_t u_step)
+static void transform_weights(const ct_vec *g, size_t step, ct_vec *u, size_t u_step)
 {
-	vec half[POINTS][TAPS];
+	ct_vec half[POINTS][TAPS];
 
 	for (int s = 0; s < TAPS; s++) {
-		vec column[TAPS], v[POINTS];
+		ct_vec column[TAPS], v[POINTS];
 		for (int r = 0; r < TAPS; r++)
 			column[r] = g[(size_t)(r * TAPS + s) * step];
 		weights_transform(column, v);
@@ -192,7 +193,7 @@ static void transform_weights(const vec *g, size_t step, vec *u, size_t u_step)
 			half[i][s] = v[i];
 	}
 	for (int i = 0; i < POINTS; i++) {
-		vec v[POINTS];
+		ct_vec v[POINTS];
 		weights_transform(half[i], v);
 		for (int j = 0; j < POINTS; j++)
 			u[(size_t)(j * POINTS + i) * u_step] = v[j];
@@ -202,11 +203,11 @@ static void transform_weights(const vec *g, size_t step, vec *u, size_t u_step)
 /* Block `i` of weights, [16c][16k] for each tap. */
 static void forward_block(const struct correlation *c, int i)
 {
-	const int in = c->in.blocks, k = i / in, first = i % in * LANES;
-	const vec *g = (const vec *)c->op->weights + (size_t)i * TAPS * TAPS * LANES;
+	const int in = c->in.blocks, k = i / in, first = i % in * CT_LANES;
+	const ct_vec *g = (const ct_vec *)c->op->weights + (size_t)i * TAPS * TAPS * CT_LANES;
 
-	for (int l = 0; l < LANES; l++)
-		transform_weights(g + l, LANES, panel(c->weights, in * LANES, c->blocks, first + l, k),
+	for (int l = 0; l < CT_LANES; l++)
+		transform_weights(g + l, CT_LANES, panel(c->weights, in * CT_LANES, c->blocks, first + l, k),
 				  c->sizes.weights / (POINTS * POINTS));
 }
 
@@ -214,18 +215,18 @@ static void forward_block(const struct correlation *c, int i)
 static void backward_block(const struct correlation *c, int i)
 {
 	const int in = c->in.blocks, k = i / c->blocks, block = i % c->blocks;
-	const float *g = c->op->weights + (size_t)i * TAPS * TAPS * LANES * LANES;
+	const float *g = c->op->weights + (size_t)i * TAPS * TAPS * CT_LANES * CT_LANES;
 	union {
-		vec v[TAPS * TAPS];
-		float x[TAPS * TAPS][LANES];
+		ct_vec v[TAPS * TAPS];
+		float x[TAPS * TAPS][CT_LANES];
 	} turned;
 
-	for (int l = 0; l < LANES; l++) {
+	for (int l = 0; l < CT_LANES; l++) {
 		for (int t = 0; t < TAPS * TAPS; t++) {
-			for (int m = 0; m < LANES; m++)
-				turned.x[TAPS * TAPS - 1 - t][m] = g[(t * LANES + m) * LANES + l];
+			for (int m = 0; m < CT_LANES; m++)
+				turned.x[TAPS * TAPS - 1 - t][m] = g[(t * CT_LANES + m) * CT_LANES + l];
 		}
-		transform_weights(turned.v, 1, panel(c->weights, in * LANES, c->blocks, k * LANES + l, block),
+		transform_weights(turned.v, 1, panel(c->weights, in * CT_LANES, c->blocks, k * CT_LANES + l, block),
 				  c->sizes.weights / (POINTS * POINTS));
 	}
 }
@@ -258,14 +259,15 @@ static void correlate(struct correlation *c, const struct ct_winograd *op, enum 
 static void forward(const struct ct_winograd *op)
 {
 	const struct ct_winograd_shape *s = &op->shape;
-	struct correlation c = {.in = {op->x, s->bf16, s->c / LANES, s->h, s->w, s->pad_h, s->pad_w, {0, s->c / LANES}},
-				.bias = (const vec *)op->bias,
-				.out = op->y,
-				.blocks = s->k / LANES,
-				.h = s->h + 2 * s->pad_h - (TAPS - 1),
-				.w = s->w + 2 * s->pad_w - (TAPS - 1),
-				.relu = op->relu,
-				.sum = op->sum};
+	struct correlation c = {
+		.in = {op->x, s->bf16, s->c / CT_LANES, s->h, s->w, s->pad_h, s->pad_w, {0, s->c / CT_LANES}},
+		.bias = (const ct_vec *)op->bias,
+		.out = op->y,
+		.blocks = s->k / CT_LANES,
+		.h = s->h + 2 * s->pad_h - (TAPS - 1),
+		.w = s->w + 2 * s->pad_w - (TAPS - 1),
+		.relu = op->relu,
+		.sum = op->sum};
 
 	correlate(&c, op, CT_WINOGRAD_FORWARD);
 }
@@ -276,14 +278,14 @@ static void backward_data(const struct ct_winograd *op)
 	const int h = s->h + 2 * s->pad_h - (TAPS - 1), w = s->w + 2 * s->pad_w - (TAPS - 1);
 	struct correlation c = {.in = {op->dy,
 				       s->bf16,
-				       s->k / LANES,
+				       s->k / CT_LANES,
 				       h,
 				       w,
 				       TAPS - 1 - s->pad_h,
 				       TAPS - 1 - s->pad_w,
-				       {0, s->k / LANES}},
+				       {0, s->k / CT_LANES}},
 				.out = op->dx,
-				.blocks = s->c / LANES,
+				.blocks = s->c / CT_LANES,
 				.h = s->h,
 				.w = s->w};
 

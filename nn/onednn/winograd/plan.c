@@ -70,7 +70,7 @@ static bool enough_tiles(const struct ct_winograd_shape *s)
 bool ct__winograd_usable(const struct ct_winograd_shape *s)
 {
 	const int64_t most = s->taps == 5 ? 64 * 64 : 1024 * 1024;
-	const bool channels = s->c % LANES == 0 && s->k % LANES == 0 && (int64_t)s->c * s->k <= most;
+	const bool channels = s->c % CT_LANES == 0 && s->k % CT_LANES == 0 && (int64_t)s->c * s->k <= most;
 	const bool padding = s->pad_h >= 0 && s->pad_h < s->taps && s->pad_w >= 0 && s->pad_w < s->taps;
 
 	if (s->taps != 3 && s->taps != 5)
@@ -117,7 +117,7 @@ struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape 
 {
 	const struct ct__winograd_grid g = ct__winograd_grid(s, pass);
 	const bool data = pass == CT_WINOGRAD_BACKWARD_DATA, sums = pass == CT_WINOGRAD_BACKWARD_WEIGHTS;
-	const size_t in = (size_t)(data ? s->k : s->c) / LANES, out = (size_t)(data ? s->c : s->k) / LANES;
+	const size_t in = (size_t)(data ? s->k : s->c) / CT_LANES, out = (size_t)(data ? s->c : s->k) / CT_LANES;
 	const size_t taps = (size_t)s->taps, n_points = (size_t)points(s), pitch = (size_t)g.tiles_w * n_points + 1;
 	const size_t images = (size_t)g.images, rows = (size_t)g.rows * RESULTS, n_tiles = (size_t)g.tiles;
 	struct ct__winograd_scratch z = {.columns = images * in * (rows + taps - 1) * pitch,
@@ -125,7 +125,7 @@ struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape 
 					 .input = n_points * in * n_tiles,
 					 .product = n_points * out * n_tiles,
 					 .half_results = sums ? 0 : out * n_tiles * RESULTS * n_points,
-					 .weights = n_points * n_points * in * LANES * out,
+					 .weights = n_points * n_points * in * CT_LANES * out,
 					 .groups = !sums                     ? 0
 						   : g.units < max_groups(s) ? g.units
 									     : max_groups(s)};
@@ -137,9 +137,9 @@ struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape 
 size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_winograd_pass pass, int threads)
 {
 	const struct ct__winograd_scratch z = ct__winograd_scratch(s, pass);
-	const size_t shared = z.groups ? (size_t)z.groups * (z.weights + (size_t)s->k / LANES) : z.weights;
+	const size_t shared = z.groups ? (size_t)z.groups * (z.weights + (size_t)s->k / CT_LANES) : z.weights;
 
-	return (shared + (size_t)threads * z.per_thread) * LANES * sizeof(float);
+	return (shared + (size_t)threads * z.per_thread) * CT_LANES * sizeof(float);
 }
 
 int ct__winograd_parts(int out_blocks, int units, int threads)

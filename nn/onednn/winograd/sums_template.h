@@ -11,20 +11,20 @@ struct sums {
 	struct image x, dy;
 	struct ct__winograd_grid grid;
 	struct ct__winograd_scratch sizes;
-	int parts;    /* of K */
-	vec *weights; /* [groups][POINTS * POINTS][panels of K][C][2] */
-	vec *bias;    /* [groups][K/16] */
-	vec *scratch;
+	int parts;       /* of K */
+	ct_vec *weights; /* [groups][POINTS * POINTS][panels of K][C][2] */
+	ct_vec *bias;    /* [groups][K/16] */
+	ct_vec *scratch;
 };
 
 /* A along W; also adds the row up. */
-INLINE void gradient_row(const void *y, size_t row, const bool bf16, int w, int tiles, vec *to, vec *sum)
+CT_INLINE void gradient_row(const void *y, size_t row, const bool bf16, int w, int tiles, ct_vec *to, ct_vec *sum)
 {
 	for (int t = 0; t < tiles; t++, to += POINTS) {
 		const int left = t * RESULTS;
-		vec q[RESULTS], v[POINTS];
+		ct_vec q[RESULTS], v[POINTS];
 		for (int j = 0; j < RESULTS; j++)
-			q[j] = left + j < w ? ct_vec_load(y, row + (size_t)(left + j), bf16) : (vec){0};
+			q[j] = left + j < w ? ct_vec_load(y, row + (size_t)(left + j), bf16) : (ct_vec){0};
 		*sum += (q[0] + q[1]) + (q[2] + q[3]);
 		gradient_transform(q, v);
 		for (int j = 0; j < POINTS; j++)
@@ -33,14 +33,14 @@ INLINE void gradient_row(const void *y, size_t row, const bool bf16, int w, int 
 }
 
 static void gradient_columns(const struct image *im, const struct ct__winograd_grid *g, struct ct__winograd_unit u,
-			     vec *columns, vec *bias)
+			     ct_vec *columns, ct_vec *bias)
 {
 	const size_t pitch = row_pitch(g);
 	const int blocks = im->range.end - im->range.begin;
 
 	for (int j = 0; j < (u.n1 - u.n0) * blocks; j++) {
 		const int k = im->range.begin + j % blocks, i = (u.n0 + j / blocks) * im->blocks + k;
-		vec sum = {0};
+		ct_vec sum = {0};
 		for (int h = u.r0 * RESULTS; h < u.r1 * RESULTS; h++, columns += pitch) {
 			const size_t row = ((size_t)i * (size_t)im->h + (size_t)h) * (size_t)im->w;
 			if (h < im->h && im->bf16)
@@ -48,25 +48,25 @@ static void gradient_columns(const struct image *im, const struct ct__winograd_g
 			else if (h < im->h)
 				gradient_row(im->at, row, false, im->w, g->tiles_w, columns, &sum);
 			else
-				memset(columns, 0, pitch * sizeof(vec));
+				memset(columns, 0, pitch * sizeof(ct_vec));
 		}
 		bias[k] += sum;
 	}
 }
 
 /* Column of points j: A along H. */
-static void gradient_points(const vec *columns, int blocks, const struct ct__winograd_grid *g,
-			    struct ct__winograd_unit u, int j, vec *v)
+static void gradient_points(const ct_vec *columns, int blocks, const struct ct__winograd_grid *g,
+			    struct ct__winograd_unit u, int j, ct_vec *v)
 {
 	const size_t pitch = row_pitch(g), step = (size_t)blocks * (size_t)u.tiles;
 	const int rows = u.r1 - u.r0;
 
 	for (int i = 0; i < (u.n1 - u.n0) * blocks; i++) {
-		const vec *from = columns + (size_t)i * (size_t)(rows * RESULTS) * pitch + j;
-		vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
+		const ct_vec *from = columns + (size_t)i * (size_t)(rows * RESULTS) * pitch + j;
+		ct_vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
 		for (int r = 0; r < rows; r++, from += RESULTS * pitch) {
 			for (int t = 0; t < g->tiles_w; t++, to++) {
-				vec q[RESULTS], o[POINTS];
+				ct_vec q[RESULTS], o[POINTS];
 				for (int p = 0; p < RESULTS; p++)
 					q[p] = from[(size_t)p * pitch + (size_t)t * POINTS];
 				gradient_transform(q, o);
@@ -78,56 +78,56 @@ static void gradient_points(const vec *columns, int blocks, const struct ct__win
 }
 
 /* `rows` channels of x times `cols` blocks of dy, in registers over all tiles; `first`: u has no sums yet. */
-INLINE void outer_block(const float *x, const vec *q, size_t q_step, int tiles, bool first, vec *u, const int rows,
-			const int cols)
+CT_INLINE void outer_block(const float *x, const ct_vec *q, size_t q_step, int tiles, bool first, ct_vec *u,
+			   const int rows, const int cols)
 {
-	vec sum[16];
+	ct_vec sum[16];
 
 	if (first) {
-		UNROLL
+		CT_UNROLL
 		for (int i = 0; i < rows * cols; i++)
-			sum[i] = (vec){0};
+			sum[i] = (ct_vec){0};
 	} else {
-		UNROLL
+		CT_UNROLL
 		for (int i = 0; i < rows * cols; i++)
 			sum[i] = u[i];
 	}
-	for (int t = 0; t < tiles; t++, q++, x += LANES) {
-		UNROLL
+	for (int t = 0; t < tiles; t++, q++, x += CT_LANES) {
+		CT_UNROLL
 		for (int r = 0; r < rows; r++) {
-			UNROLL
+			CT_UNROLL
 			for (int k = 0; k < cols; k++)
 				sum[r * cols + k] += x[r] * q[(size_t)k * q_step];
 		}
 	}
-	UNROLL
+	CT_UNROLL
 	for (int i = 0; i < rows * cols; i++)
 		u[i] = sum[i];
 }
 
 /* u[in*16][out] += v[in][tiles]^T times q[out][tiles], of one point */
-static void outer_product(const vec *v, int tiles, int in, const vec *q, int out, bool first, vec *u)
+static void outer_product(const ct_vec *v, int tiles, int in, const ct_vec *q, int out, bool first, ct_vec *u)
 {
 	const size_t step = (size_t)tiles;
 	int k = 0;
 
 	for (; k + 2 <= out; k += 2, q += 2 * step) {
-		for (size_t c = 0; c < (size_t)in; c++, u += 2 * LANES) {
+		for (size_t c = 0; c < (size_t)in; c++, u += 2 * CT_LANES) {
 			outer_block((const float *)(v + c * step), q, step, tiles, first, u, 8, 2);
 			outer_block((const float *)(v + c * step) + 8, q, step, tiles, first, u + 16, 8, 2);
 		}
 	}
-	for (size_t c = 0; k < out && c < (size_t)in; c++, u += LANES)
+	for (size_t c = 0; k < out && c < (size_t)in; c++, u += CT_LANES)
 		outer_block((const float *)(v + c * step), q, step, tiles, first, u, 16, 1);
 }
 
-static void add_unit(const struct sums *s, struct ct__winograd_unit u, const struct image *dy, bool first, vec *weights,
-		     vec *bias, vec *scratch)
+static void add_unit(const struct sums *s, struct ct__winograd_unit u, const struct image *dy, bool first,
+		     ct_vec *weights, ct_vec *bias, ct_vec *scratch)
 {
 	const int blocks = dy->range.end - dy->range.begin;
 	const size_t in = (size_t)s->x.blocks * (size_t)u.tiles, out = (size_t)blocks * (size_t)u.tiles;
-	vec *columns = scratch, *gradient = columns + s->sizes.columns, *v = gradient + s->sizes.gradient_columns;
-	vec *q = v + s->sizes.input;
+	ct_vec *columns = scratch, *gradient = columns + s->sizes.columns, *v = gradient + s->sizes.gradient_columns;
+	ct_vec *q = v + s->sizes.input;
 
 	input_columns(&s->x, &s->grid, u, columns);
 	gradient_columns(dy, &s->grid, u, gradient, bias);
@@ -139,15 +139,16 @@ static void add_unit(const struct sums *s, struct ct__winograd_unit u, const str
 	}
 }
 
-static void add_group(const struct sums *s, int group, struct ct_winograd_range part, vec *scratch)
+static void add_group(const struct sums *s, int group, struct ct_winograd_range part, ct_vec *scratch)
 {
 	struct image dy = s->dy;
 	const int64_t units = s->grid.units, groups = s->sizes.groups;
-	vec *weights = s->weights + (size_t)group * s->sizes.weights + (size_t)s->x.blocks * LANES * (size_t)part.begin;
-	vec *bias = s->bias + (size_t)group * (size_t)s->dy.blocks;
+	ct_vec *weights =
+		s->weights + (size_t)group * s->sizes.weights + (size_t)s->x.blocks * CT_LANES * (size_t)part.begin;
+	ct_vec *bias = s->bias + (size_t)group * (size_t)s->dy.blocks;
 
 	dy.range = part;
-	memset(bias + part.begin, 0, (size_t)(part.end - part.begin) * sizeof(vec));
+	memset(bias + part.begin, 0, (size_t)(part.end - part.begin) * sizeof(ct_vec));
 	for (int64_t first = group * units / groups, i = first; i < (group + 1) * units / groups; i++)
 		add_unit(s, ct__winograd_unit(&s->grid, (int)i), &dy, i == first, weights, bias, scratch);
 }
@@ -170,7 +171,7 @@ static void sum_groups(void *arg, int64_t begin, int64_t end)
 	const size_t point = s->sizes.weights / (POINTS * POINTS);
 
 	for (size_t i = (size_t)begin * point; i < (size_t)end * point; i++) {
-		vec sum = s->weights[i];
+		ct_vec sum = s->weights[i];
 		for (int g = 1; g < s->sizes.groups; g++)
 			sum += s->weights[(size_t)g * s->sizes.weights + i];
 		s->weights[i] = sum;
@@ -181,12 +182,13 @@ static void sum_groups(void *arg, int64_t begin, int64_t end)
 static void finish_channel(const struct sums *s, int c, int k)
 {
 	const size_t point = s->sizes.weights / (POINTS * POINTS);
-	const vec *u = panel(s->weights, s->x.blocks * LANES, s->dy.blocks, c, k);
-	vec *dw = (vec *)s->op->dw + (size_t)(k * s->x.blocks + c / LANES) * TAPS * TAPS * LANES + c % LANES;
-	vec half[TAPS][POINTS];
+	const ct_vec *u = panel(s->weights, s->x.blocks * CT_LANES, s->dy.blocks, c, k);
+	ct_vec *dw =
+		(ct_vec *)s->op->dw + (size_t)(k * s->x.blocks + c / CT_LANES) * TAPS * TAPS * CT_LANES + c % CT_LANES;
+	ct_vec half[TAPS][POINTS];
 
 	for (size_t i = 0; i < POINTS; i++) {
-		vec row[POINTS], g[TAPS];
+		ct_vec row[POINTS], g[TAPS];
 		for (size_t j = 0; j < POINTS; j++)
 			row[j] = u[(j * POINTS + i) * point];
 		weights_adjoint(row, g);
@@ -194,20 +196,20 @@ static void finish_channel(const struct sums *s, int c, int k)
 			half[t][i] = g[t];
 	}
 	for (int t = 0; t < TAPS; t++) {
-		vec g[TAPS];
+		ct_vec g[TAPS];
 		weights_adjoint(half[t], g);
 		for (int r = 0; r < TAPS; r++)
-			dw[(size_t)(r * TAPS + t) * LANES] = g[r];
+			dw[(size_t)(r * TAPS + t) * CT_LANES] = g[r];
 	}
 }
 
 static void finish_bias(const struct sums *s, int k)
 {
-	vec sum = s->bias[k];
+	ct_vec sum = s->bias[k];
 
 	for (int g = 1; g < s->sizes.groups; g++)
 		sum += s->bias[g * s->dy.blocks + k];
-	((vec *)s->op->db)[k] = sum;
+	((ct_vec *)s->op->db)[k] = sum;
 }
 
 static void finish_blocks(void *arg, int64_t begin, int64_t end)
@@ -216,8 +218,8 @@ static void finish_blocks(void *arg, int64_t begin, int64_t end)
 
 	for (int i = (int)begin; i < (int)end; i++) {
 		const int k = i / s->x.blocks, c = i % s->x.blocks;
-		for (int l = 0; l < LANES; l++)
-			finish_channel(s, c * LANES + l, k);
+		for (int l = 0; l < CT_LANES; l++)
+			finish_channel(s, c * CT_LANES + l, k);
 		if (c == 0 && s->op->db)
 			finish_bias(s, k);
 	}
@@ -228,8 +230,8 @@ static void backward_weights(const struct ct_winograd *op)
 	const struct ct_winograd_shape *d = &op->shape;
 	const int h = d->h + 2 * d->pad_h - (TAPS - 1), w = d->w + 2 * d->pad_w - (TAPS - 1);
 	struct sums s = {.op = op,
-			 .x = {op->x, d->bf16, d->c / LANES, d->h, d->w, d->pad_h, d->pad_w, {0, d->c / LANES}},
-			 .dy = {op->dy, d->bf16, d->k / LANES, h, w, 0, 0, {0, d->k / LANES}},
+			 .x = {op->x, d->bf16, d->c / CT_LANES, d->h, d->w, d->pad_h, d->pad_w, {0, d->c / CT_LANES}},
+			 .dy = {op->dy, d->bf16, d->k / CT_LANES, h, w, 0, 0, {0, d->k / CT_LANES}},
 			 .grid = ct__winograd_grid(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
 			 .sizes = ct__winograd_scratch(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
 			 .weights = op->scratch};

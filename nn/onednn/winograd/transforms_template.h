@@ -1,4 +1,4 @@
-/* The transforms, for TAPS taps in each direction: included by conv_winograd_3x3.c and conv_winograd_5x5.c.
+/* The transforms, for TAPS taps in each direction: compiled by kernel_3x3.c and kernel_5x5.c.
  *
  * F(4,3) interpolates at 0, 1, -1, 2, -2 and infinity, F(4,5) also at 1/2 and -1/2: of all sets of three pairs tried, the
  * one with the smallest error, and its matrices are exact in binary but for factors of G. With V_r the matrix of powers
@@ -30,28 +30,22 @@
 
 #include <string.h>
 
-#include "nn/onednn/norm_lanes.h"
+#include "nn/onednn/kernels/lanes.h"
 #include "nn/onednn/winograd/winograd_impl.h"
 
 #ifndef TAPS /* for tools that read this header alone */
 #define TAPS 3
 #endif
 #define POINTS (TAPS + RESULTS - 1)
-#define INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* From row to row of half-transformed tiles; odd, so that rows fall into different sets of the cache */
-INLINE size_t row_pitch(const struct ct__winograd_grid *g)
+CT_INLINE size_t row_pitch(const struct ct__winograd_grid *g)
 {
 	return (size_t)g->tiles_w * POINTS + 1;
 }
 
 /* Block `k` of channel c in a matrix of n_blocks of K by n_c: panels of two blocks, so that the products walk in unit steps. */
-INLINE vec *panel(vec *u, int n_c, int n_blocks, int c, int k)
+CT_INLINE ct_vec *panel(ct_vec *u, int n_c, int n_blocks, int c, int k)
 {
 	const int first = k & ~1, width = n_blocks - first < 2 ? 1 : 2;
 
@@ -65,9 +59,9 @@ INLINE vec *panel(vec *u, int n_c, int n_blocks, int c, int k)
 #define D3 (32.0f / 45)
 
 /* v = B^T d */
-INLINE void input_transform(const vec d[POINTS], vec v[POINTS])
+CT_INLINE void input_transform(const ct_vec d[POINTS], ct_vec v[POINTS])
 {
-	vec even = d[2] + d[6] - 4.25f * d[4], odd = d[1] + d[5] - 4.25f * d[3];
+	ct_vec even = d[2] + d[6] - 4.25f * d[4], odd = d[1] + d[5] - 4.25f * d[3];
 	v[0] = d[0] - d[6] + 5.25f * (d[4] - d[2]);
 	v[1] = even + odd;
 	v[2] = even - odd;
@@ -83,9 +77,10 @@ INLINE void input_transform(const vec d[POINTS], vec v[POINTS])
 }
 
 /* y = A^T m */
-INLINE void result_transform(const vec m[POINTS], vec y[RESULTS])
+CT_INLINE void result_transform(const ct_vec m[POINTS], ct_vec y[RESULTS])
 {
-	vec s1 = m[1] + m[2], d1 = m[1] - m[2], s2 = m[3] + m[4], d2 = m[3] - m[4], s3 = m[5] + m[6], d3 = m[5] - m[6];
+	ct_vec s1 = m[1] + m[2], d1 = m[1] - m[2], s2 = m[3] + m[4], d2 = m[3] - m[4], s3 = m[5] + m[6],
+	       d3 = m[5] - m[6];
 	y[0] = (m[0] + s1) + (s2 + s3);
 	y[1] = d1 + 2.0f * d2 + 0.5f * d3;
 	y[2] = s1 + 4.0f * s2 + 0.25f * s3;
@@ -93,9 +88,9 @@ INLINE void result_transform(const vec m[POINTS], vec y[RESULTS])
 }
 
 /* v = A q */
-INLINE void gradient_transform(const vec q[RESULTS], vec v[POINTS])
+CT_INLINE void gradient_transform(const ct_vec q[RESULTS], ct_vec v[POINTS])
 {
-	vec even = q[0] + q[2], odd = q[1] + q[3];
+	ct_vec even = q[0] + q[2], odd = q[1] + q[3];
 	v[0] = q[0];
 	v[1] = even + odd;
 	v[2] = even - odd;
@@ -111,9 +106,9 @@ INLINE void gradient_transform(const vec q[RESULTS], vec v[POINTS])
 }
 
 /* u = G g */
-INLINE void weights_transform(const vec g[TAPS], vec u[POINTS])
+CT_INLINE void weights_transform(const ct_vec g[TAPS], ct_vec u[POINTS])
 {
-	vec even = g[0] + g[2] + g[4], odd = g[1] + g[3];
+	ct_vec even = g[0] + g[2] + g[4], odd = g[1] + g[3];
 	u[0] = g[0];
 	u[1] = D1 * (even + odd);
 	u[2] = D1 * (even - odd);
@@ -129,10 +124,10 @@ INLINE void weights_transform(const vec g[TAPS], vec u[POINTS])
 }
 
 /* g = G^T u */
-INLINE void weights_adjoint(const vec u[POINTS], vec g[TAPS])
+CT_INLINE void weights_adjoint(const ct_vec u[POINTS], ct_vec g[TAPS])
 {
-	vec s1 = D1 * (u[1] + u[2]), d1 = D1 * (u[1] - u[2]), s2 = D2 * (u[3] + u[4]), d2 = D2 * (u[3] - u[4]);
-	vec s3 = D3 * (u[5] + u[6]), d3 = D3 * (u[5] - u[6]);
+	ct_vec s1 = D1 * (u[1] + u[2]), d1 = D1 * (u[1] - u[2]), s2 = D2 * (u[3] + u[4]), d2 = D2 * (u[3] - u[4]);
+	ct_vec s3 = D3 * (u[5] + u[6]), d3 = D3 * (u[5] - u[6]);
 	g[0] = (u[0] + s1) + (s2 + s3);
 	g[1] = d1 + 2.0f * d2 + 0.5f * d3;
 	g[2] = s1 + 4.0f * s2 + 0.25f * s3;
@@ -147,9 +142,9 @@ INLINE void weights_adjoint(const vec u[POINTS], vec g[TAPS])
 #define D2 (1.0f / 24)
 
 /* v = B^T d */
-INLINE void input_transform(const vec d[POINTS], vec v[POINTS])
+CT_INLINE void input_transform(const ct_vec d[POINTS], ct_vec v[POINTS])
 {
-	vec even = d[4] - 4.0f * d[2], odd = d[3] - 4.0f * d[1];
+	ct_vec even = d[4] - 4.0f * d[2], odd = d[3] - 4.0f * d[1];
 	v[0] = 4.0f * d[0] - 5.0f * d[2] + d[4];
 	v[1] = even + odd;
 	v[2] = even - odd;
@@ -161,9 +156,9 @@ INLINE void input_transform(const vec d[POINTS], vec v[POINTS])
 }
 
 /* y = A^T m */
-INLINE void result_transform(const vec m[POINTS], vec y[RESULTS])
+CT_INLINE void result_transform(const ct_vec m[POINTS], ct_vec y[RESULTS])
 {
-	vec s1 = m[1] + m[2], d1 = m[1] - m[2], s2 = m[3] + m[4], d2 = m[3] - m[4];
+	ct_vec s1 = m[1] + m[2], d1 = m[1] - m[2], s2 = m[3] + m[4], d2 = m[3] - m[4];
 	y[0] = (m[0] + s1) + s2;
 	y[1] = d1 + 2.0f * d2;
 	y[2] = s1 + 4.0f * s2;
@@ -171,9 +166,9 @@ INLINE void result_transform(const vec m[POINTS], vec y[RESULTS])
 }
 
 /* v = A q */
-INLINE void gradient_transform(const vec q[RESULTS], vec v[POINTS])
+CT_INLINE void gradient_transform(const ct_vec q[RESULTS], ct_vec v[POINTS])
 {
-	vec even = q[0] + q[2], odd = q[1] + q[3];
+	ct_vec even = q[0] + q[2], odd = q[1] + q[3];
 	v[0] = q[0];
 	v[1] = even + odd;
 	v[2] = even - odd;
@@ -185,9 +180,9 @@ INLINE void gradient_transform(const vec q[RESULTS], vec v[POINTS])
 }
 
 /* u = G g */
-INLINE void weights_transform(const vec g[TAPS], vec u[POINTS])
+CT_INLINE void weights_transform(const ct_vec g[TAPS], ct_vec u[POINTS])
 {
-	vec even = D1 * (g[0] + g[2]), odd = D1 * g[1];
+	ct_vec even = D1 * (g[0] + g[2]), odd = D1 * g[1];
 	u[0] = D0 * g[0];
 	u[1] = even + odd;
 	u[2] = even - odd;
@@ -199,9 +194,9 @@ INLINE void weights_transform(const vec g[TAPS], vec u[POINTS])
 }
 
 /* g = G^T u */
-INLINE void weights_adjoint(const vec u[POINTS], vec g[TAPS])
+CT_INLINE void weights_adjoint(const ct_vec u[POINTS], ct_vec g[TAPS])
 {
-	vec s1 = D1 * (u[1] + u[2]), d1 = D1 * (u[1] - u[2]), s2 = D2 * (u[3] + u[4]), d2 = D2 * (u[3] - u[4]);
+	ct_vec s1 = D1 * (u[1] + u[2]), d1 = D1 * (u[1] - u[2]), s2 = D2 * (u[3] + u[4]), d2 = D2 * (u[3] - u[4]);
 	g[0] = (D0 * u[0] + s1) + s2;
 	g[1] = d1 + 2.0f * d2;
 	g[2] = (u[5] + s1) + 4.0f * s2;
@@ -209,18 +204,18 @@ INLINE void weights_adjoint(const vec u[POINTS], vec g[TAPS])
 
 #endif
 
-INLINE void input_row(const void *x, size_t row, const bool bf16, int w, int pad, int tiles, vec *to)
+CT_INLINE void input_row(const void *x, size_t row, const bool bf16, int w, int pad, int tiles, ct_vec *to)
 {
 	for (int t = 0; t < tiles; t++, to += POINTS) {
 		const int left = t * RESULTS - pad;
-		vec d[POINTS], v[POINTS];
+		ct_vec d[POINTS], v[POINTS];
 		if (left >= 0 && left + POINTS <= w) {
 			for (int j = 0; j < POINTS; j++)
 				d[j] = ct_vec_load(x, row + (size_t)(left + j), bf16);
 		} else {
 			for (int j = 0; j < POINTS; j++)
 				d[j] = left + j >= 0 && left + j < w ? ct_vec_load(x, row + (size_t)(left + j), bf16)
-								     : (vec){0};
+								     : (ct_vec){0};
 		}
 		input_transform(d, v);
 		for (int j = 0; j < POINTS; j++)
@@ -230,7 +225,7 @@ INLINE void input_row(const void *x, size_t row, const bool bf16, int w, int pad
 
 /* Rows of a unit's tiles with the transform done along W. */
 static void input_columns(const struct image *im, const struct ct__winograd_grid *g, struct ct__winograd_unit u,
-			  vec *columns)
+			  ct_vec *columns)
 {
 	const size_t pitch = row_pitch(g);
 
@@ -238,7 +233,7 @@ static void input_columns(const struct image *im, const struct ct__winograd_grid
 		for (int r = u.r0 * RESULTS; r < u.r1 * RESULTS + POINTS - RESULTS; r++, columns += pitch) {
 			const int h = r - im->pad_h;
 			if (h < 0 || h >= im->h)
-				memset(columns, 0, pitch * sizeof(vec));
+				memset(columns, 0, pitch * sizeof(ct_vec));
 			else if (im->bf16)
 				input_row(im->at, ((size_t)i * (size_t)im->h + (size_t)h) * (size_t)im->w, true, im->w,
 					  im->pad_w, g->tiles_w, columns);
@@ -250,18 +245,18 @@ static void input_columns(const struct image *im, const struct ct__winograd_grid
 }
 
 /* Column of points `j`: the transform along H, [POINTS][blocks][tiles of the unit] */
-static void input_points(const vec *columns, int blocks, const struct ct__winograd_grid *g, struct ct__winograd_unit u,
-			 int j, vec *v)
+static void input_points(const ct_vec *columns, int blocks, const struct ct__winograd_grid *g,
+			 struct ct__winograd_unit u, int j, ct_vec *v)
 {
 	const size_t pitch = row_pitch(g), step = (size_t)blocks * (size_t)u.tiles;
 	const int rows = u.r1 - u.r0;
 
 	for (int i = 0; i < (u.n1 - u.n0) * blocks; i++) {
-		const vec *from = columns + (size_t)i * (size_t)(rows * RESULTS + POINTS - RESULTS) * pitch + j;
-		vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
+		const ct_vec *from = columns + (size_t)i * (size_t)(rows * RESULTS + POINTS - RESULTS) * pitch + j;
+		ct_vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
 		for (int r = 0; r < rows; r++, from += RESULTS * pitch) {
 			for (int t = 0; t < g->tiles_w; t++, to++) {
-				vec d[POINTS], o[POINTS];
+				ct_vec d[POINTS], o[POINTS];
 				for (int p = 0; p < POINTS; p++)
 					d[p] = from[(size_t)p * pitch + (size_t)t * POINTS];
 				input_transform(d, o);

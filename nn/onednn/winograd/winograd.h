@@ -8,7 +8,7 @@
  * A^T [(G w G^T) . (B^T x B)] A of the 6x6 or 8x8 values that it depends on: the products of 36 or 64 points, each a matrix
  * product over channels of all tiles. Backward-data is the same with turned and transposed weights; backward-weights is the
  * adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G, transformed back once. The matrices are in
- * conv_winograd_transforms.h.
+ * transforms_template.h.
  *
  * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; on 64-byte bounds.
  * Error, as measured against double precision: 3e-6 root mean square, 3e-5 at worst of the result's root mean square,

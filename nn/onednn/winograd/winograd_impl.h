@@ -1,16 +1,15 @@
-/* Inside of conv_winograd*: work split and scratch, the same for kernels of 3x3 and 5x5. The arithmetic is written once, in
- * conv_winograd_transforms.h, _correlate.h and _sums.h, for TAPS = 3 or 5 taps: conv_winograd_3x3.c and _5x5.c compile it. */
+/* How the work is split and what scratch memory it needs, the same for kernels of 3x3 and 5x5. The arithmetic is written once,
+ * for TAPS = 3 or 5, in transforms_template.h, correlate_template.h and sums_template.h; kernel_3x3.c and kernel_5x5.c compile
+ * it. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_WINOGRAD_IMPL_H
 #define CT_NN_ONEDNN_WINOGRAD_WINOGRAD_IMPL_H
 
 #include <stdint.h>
 
+#include "nn/onednn/kernels/block.h"
 #include "nn/onednn/winograd/winograd.h"
 
-#define LANES 16
 #define RESULTS 4 /* of a tile, in each direction */
-
-typedef float vec __attribute__((vector_size(4 * LANES)));
 
 /* Images cut into units of some dozen tiles: several small images, or some rows of tiles of one. */
 struct ct__winograd_grid {

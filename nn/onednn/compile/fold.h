@@ -1,0 +1,26 @@
+/* Evaluation: a convolution and the batch norm after it as one convolution,
+ *
+ *   w' = w * gamma / sqrt(variance + eps)     b' = beta + (b - mean) * gamma / sqrt(variance + eps),
+ *
+ * which also adds the residual and applies the ReLU. The folded weights are kept between batches. */
+#ifndef CT_NN_ONEDNN_COMPILE_FOLD_H
+#define CT_NN_ONEDNN_COMPILE_FOLD_H
+
+#include "nn/onednn/program/program.h"
+
+/* Finds the norms and sums that convolutions may absorb, as far as the graph tells; fills value.fold. */
+void ct__onednn_plan_folding(struct onednn_program *p);
+/* Chooses a primitive with a bias, if possible with the sum and the ReLU. *best is NULL, and the norm is not folded, where
+ * there is none. */
+enum ct_status ct__onednn_choose_folded(struct onednn_program *p, int conv, const struct ct_dnnl_spec *wanted,
+					const ct_dnnl_desc *any_src, const ct_dnnl_desc *any_weights,
+					const ct_dnnl_prim **best) CT_MUST_CHECK;
+/* Makes norm, sum and ReLU part of the convolution. The last of them owns the result. */
+void ct__onednn_absorb(struct onednn_program *p, int conv);
+/* Gives the result a buffer: the residual's where the sum is computed in place. */
+enum ct_status ct__onednn_own_folded(struct onednn_program *p, int conv, const ct_dnnl_desc *desc) CT_MUST_CHECK;
+/* Appends the tasks that compute the folded weights, in the layout `want`, and the folded bias. */
+enum ct_status ct__onednn_fold(struct onednn_program *p, int conv, const ct_dnnl_desc *arena, const ct_dnnl_desc *want,
+			       struct onednn_ref *weights, struct onednn_ref *bias) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,89 @@
+#include "nn/onednn/compile/gradient.h"
+
+#include <string.h>
+
+#include "nn/onednn/compile/emit.h"
+
+static bool adds_itself(const struct onednn_program *p, int root)
+{
+	const struct ct_node *node = ct__onednn_node(p, root);
+	const int at = node->op == CT_OP_RELU && p->values[node->in[0]].fusion.relu == root ? node->in[0] : root;
+	const struct onednn_value *v = &p->values[at];
+
+	return v->fusion.norm >= 0 || (v->kept.norm == ONEDNN_NORM_OWN && v->fusion.join < 0);
+}
+
+/* Sums a further user's gradient: into the new buffer, or into a fresh one when neither may be written. */
+static enum ct_status add_grad(struct onednn_program *p, int node, struct onednn_value *v, int buffer, bool shared)
+{
+	const struct ct_dnnl_spec spec = {
+		.op = CT_DNNL_ADD, .src = v->layout.desc, .other = v->layout.desc, .dst = v->layout.desc};
+	const ct_dnnl_prim *prim;
+	struct onednn_task *t;
+	int sum = !shared ? buffer : v->gradient.buffer;
+
+	if (shared && v->gradient.shared)
+		CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(v->layout.desc), &sum));
+	CT_TRY(ct__onednn_prim(p, node, &spec, &prim));
+	CT_TRY(ct__onednn_call(p, node, prim, &t));
+	/* oneDNN promises to write over the first addend, not over the second. */
+	ct__onednn_arg_buffer(p, t, CT_DNNL_SRC, sum == buffer ? buffer : v->gradient.buffer);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_OTHER, sum == buffer ? v->gradient.buffer : buffer);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DST, sum);
+	v->gradient.buffer = sum;
+	v->gradient.shared = false;
+	return CT_OK;
+}
+
+/* A gradient of input `in` of `node` lies in `buffer`: bring it into the layout of the input's root and add it there.
+ * shared: somebody else's gradient is in the same buffer. */
+enum ct_status ct__onednn_give_grad(struct onednn_program *p, int node, int in, int buffer, const ct_dnnl_desc *desc,
+				    bool shared)
+{
+	struct onednn_value *v = &p->values[p->values[in].layout.root];
+	const int ndims = ct__dnnl_desc_ndims(desc), *dims = ct__dnnl_desc_dims(desc),
+		  root_ndims = ct__dnnl_desc_ndims(v->layout.desc);
+	struct onednn_ref at = ONEDNN_BUF(buffer);
+	const ct_dnnl_desc *plain;
+
+	if (root_ndims != ndims || memcmp(dims, ct__dnnl_desc_dims(v->layout.desc), (size_t)ndims * sizeof(*dims))) {
+		const enum ct_dnnl_type type = ct__dnnl_desc_type(desc);
+		CT_TRY(ct__dnnl_plain_of(p->dnnl, type, ndims, dims, &plain));
+		CT_TRY(ct__onednn_relayout(p, node, at, desc, plain, &at));
+		CT_TRY(ct__dnnl_plain_of(p->dnnl, type, root_ndims, ct__dnnl_desc_dims(v->layout.desc), &desc));
+	}
+	CT_TRY(ct__onednn_relayout(p, node, at, desc, v->layout.desc, &at));
+	shared = shared && at.id == buffer;
+	if (v->gradient.buffer >= 0 && v->gradient.second < 0 && adds_itself(p, p->values[in].layout.root)) {
+		v->gradient.second = at.id;
+		v->gradient.second_shared = shared;
+		v->gradient.gone = true;
+		return CT_OK;
+	}
+	if (v->gradient.buffer >= 0)
+		return add_grad(p, node, v, at.id, shared);
+	v->gradient.buffer = at.id;
+	v->gradient.shared = shared;
+	return CT_OK;
+}
+
+enum ct_status ct__onednn_slice_done(struct onednn_program *p, int id, int param)
+{
+	struct onednn_task *t;
+
+	if (param < 0)
+		return CT_OK;
+	CT_TRY(ct__onednn_task(p, ONEDNN_SLICE_DONE, id, &t));
+	t->n = (size_t)param;
+	return CT_OK;
+}
+
+/* Where a gradient of the same layout as the value `v` may go: over v's own gradient unless others read it. */
+enum ct_status ct__onednn_in_place(struct onednn_program *p, struct onednn_value *v, int *out)
+{
+	*out = v->gradient.buffer;
+	if (v->gradient.shared)
+		return ct__onednn_buffer(p, ct__dnnl_desc_bytes(v->layout.desc), out);
+	v->gradient.gone = true;
+	return CT_OK;
+}

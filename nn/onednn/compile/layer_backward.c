@@ -1,0 +1,119 @@
+#include "nn/onednn/compile/layer.h"
+
+#include "nn/onednn/compile/emit.h"
+#include "nn/onednn/compile/gradient.h"
+#include "nn/onednn/compile/winograd.h"
+
+static const ct_dnnl_desc *layout_of(const struct onednn_program *p, int param)
+{
+	return ct__onednn_net(p)->layout[param];
+}
+
+static struct ct_dnnl_spec layer_spec(const struct onednn_program *p, int id, enum ct_dnnl_op conv,
+				      enum ct_dnnl_op linear)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	struct ct_dnnl_spec spec = ct__onednn_layer_spec(p, id);
+
+	spec.op = (int32_t)(node->op == CT_OP_CONV2D ? conv : linear);
+	spec.src = v->kept.src_desc;
+	spec.weights = layout_of(p, node->weight);
+	spec.dst = v->layout.desc;
+	spec.forward = v->kept.prim;
+	return spec;
+}
+
+/* Gradients enter the products as bfloat16 where values do, also those of fp32 logits. */
+static enum ct_status fit_gradient(struct onednn_program *p, struct ct_dnnl_spec *spec)
+{
+	const enum ct_dnnl_type type = ct__onednn_type(p);
+
+	return ct__dnnl_desc_type(spec->dst) == type ? CT_OK : ct__onednn_any_like(p, type, spec->dst, &spec->dst);
+}
+
+/* dw and db, straight into the gradient arena where the primitive can write the layout of the weights. */
+static enum ct_status emit_weights(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	struct ct_dnnl_spec specs[2] = {
+		layer_spec(p, id, CT_DNNL_CONV_BACKWARD_WEIGHTS, CT_DNNL_LINEAR_BACKWARD_WEIGHTS)};
+	const ct_dnnl_desc *layout = specs[0].weights, *chosen;
+	const struct onednn_ref arena = {ONEDNN_GRAD, node->weight};
+	struct onednn_ref src, dst, dw = arena;
+	const ct_dnnl_prim *prim;
+	struct onednn_task *t;
+
+	if (node->bias >= 0)
+		CT_TRY(ct__dnnl_plain(p->dnnl, 1, &node->shape.c, &specs[0].bias));
+	CT_TRY(fit_gradient(p, &specs[0]));
+	specs[1] = specs[0];
+	CT_TRY(ct__onednn_any_like(p, ct__onednn_type(p), specs[0].src, &specs[1].src));
+	CT_TRY(ct__onednn_any_like(p, CT_DNNL_F32, specs[0].weights, &specs[1].weights));
+	CT_TRY(ct__onednn_any_like(p, ct__onednn_type(p), specs[0].dst, &specs[1].dst));
+	CT_TRY(ct__onednn_choose(p, id, specs, 2, &prim));
+	CT_TRY(ct__onednn_fit(p, id, prim, CT_DNNL_SRC, ONEDNN_BUF(v->kept.src), v->kept.src_desc, &src));
+	CT_TRY(ct__onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->gradient.buffer), v->layout.desc, &dst));
+	CT_TRY(ct__dnnl_prim_desc(p->dnnl, prim, CT_DNNL_DIFF_WEIGHTS, &chosen));
+	if (chosen != layout) {
+		dw.where = ONEDNN_BUFFER;
+		CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(chosen), &dw.id));
+	}
+	CT_TRY(ct__onednn_call(p, id, prim, &t));
+	ct__onednn_arg(p, t, CT_DNNL_SRC, src);
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_DST, dst);
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_WEIGHTS, dw);
+	if (node->bias >= 0)
+		ct__onednn_arg(p, t, CT_DNNL_DIFF_BIAS, (struct onednn_ref){ONEDNN_GRAD, node->bias});
+	if (chosen != layout) {
+		const struct ct_dnnl_spec spec = {.op = CT_DNNL_REORDER, .src = chosen, .dst = layout};
+		CT_TRY(ct__onednn_prim(p, id, &spec, &prim));
+		CT_TRY(ct__onednn_call(p, id, prim, &t));
+		ct__onednn_arg(p, t, CT_DNNL_SRC, dw);
+		ct__onednn_arg(p, t, CT_DNNL_DST, arena);
+	}
+	CT_TRY(ct__onednn_slice_done(p, id, node->weight));
+	return ct__onednn_slice_done(p, id, node->bias);
+}
+
+static enum ct_status emit_data(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	struct ct_dnnl_spec specs[3] = {layer_spec(p, id, CT_DNNL_CONV_BACKWARD_DATA, CT_DNNL_LINEAR_BACKWARD_DATA)};
+	const ct_dnnl_desc *layout = specs[0].weights, *dx_desc;
+	const enum ct_dnnl_type type = ct__onednn_type(p);
+	struct onednn_ref dst, weights;
+	const ct_dnnl_prim *prim;
+	struct onednn_task *t;
+	int dx;
+
+	CT_TRY(fit_gradient(p, &specs[0]));
+	specs[1] = specs[0];
+	CT_TRY(ct__onednn_any_like(p, type, specs[0].weights, &specs[1].weights));
+	if (type != CT_DNNL_F32)
+		specs[0].weights = specs[1].weights;
+	specs[2] = specs[1];
+	CT_TRY(ct__onednn_any_like(p, type, specs[0].src, &specs[2].src));
+	CT_TRY(ct__onednn_any_like(p, type, specs[0].dst, &specs[2].dst));
+	CT_TRY(ct__onednn_choose(p, id, specs, 3, &prim));
+	CT_TRY(ct__onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->gradient.buffer), v->layout.desc, &dst));
+	CT_TRY(ct__onednn_fit(p, id, prim, CT_DNNL_WEIGHTS, (struct onednn_ref){ONEDNN_PARAM, node->weight}, layout,
+			      &weights));
+	CT_TRY(ct__dnnl_prim_desc(p->dnnl, prim, CT_DNNL_DIFF_SRC, &dx_desc));
+	CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(dx_desc), &dx));
+	CT_TRY(ct__onednn_call(p, id, prim, &t));
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_DST, dst);
+	ct__onednn_arg(p, t, CT_DNNL_WEIGHTS, weights);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	return ct__onednn_give_grad(p, id, node->in[0], dx, dx_desc, false);
+}
+
+enum ct_status ct__onednn_layer_backward(struct onednn_program *p, int id)
+{
+	if (ct__onednn_winograd_fits(p, id))
+		return ct__onednn_winograd_backward(p, id);
+	CT_TRY(emit_weights(p, id));
+	return p->values[ct__onednn_node(p, id)->in[0]].gradient.needed ? emit_data(p, id) : CT_OK;
+}

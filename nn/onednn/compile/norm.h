@@ -1,0 +1,13 @@
+/* Lowering of batch norm with what is computed in the same pass. */
+#ifndef CT_NN_ONEDNN_COMPILE_NORM_H
+#define CT_NN_ONEDNN_COMPILE_NORM_H
+
+#include "nn/onednn/program/program.h"
+
+enum ct_status ct__onednn_norm_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct__onednn_norm_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+/* A sum and the norm that is fused into it. */
+enum ct_status ct__onednn_join_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct__onednn_join_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+
+#endif

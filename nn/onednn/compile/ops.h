@@ -1,0 +1,10 @@
+/* Lowering of the operations without weights: pools, ReLU, sum, dropout, drop path, losses; and the dispatch to norms. */
+#ifndef CT_NN_ONEDNN_COMPILE_OPS_H
+#define CT_NN_ONEDNN_COMPILE_OPS_H
+
+#include "nn/onednn/program/program.h"
+
+enum ct_status ct__onednn_op_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+
+#endif

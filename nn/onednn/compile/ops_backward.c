@@ -1,0 +1,160 @@
+#include "nn/onednn/compile/ops.h"
+
+#include "nn/onednn/compile/drop_path.h"
+#include "nn/onednn/compile/emit.h"
+#include "nn/onednn/compile/gradient.h"
+#include "nn/onednn/compile/norm.h"
+
+/* dx = dy where y > 0, for the ReLU node `id` whose input's gradient has the same layout. */
+static enum ct_status emit_relu(struct onednn_program *p, int id, int *dx)
+{
+	struct onednn_value *v = &p->values[id];
+	struct ct_dnnl_spec spec = {.op = CT_DNNL_RELU_FORWARD, .src = v->layout.desc, .dst = v->layout.desc};
+	const ct_dnnl_prim *prim;
+	struct onednn_task *t;
+	int dy = v->gradient.buffer;
+
+	CT_TRY(ct__onednn_prim(p, id, &spec, &spec.forward));
+	spec.op = CT_DNNL_RELU_BACKWARD;
+	spec.other = v->layout.desc;
+	CT_TRY(ct__onednn_prim(p, id, &spec, &prim));
+	CT_TRY(ct__onednn_in_place(p, v, dx));
+	CT_TRY(ct__onednn_call(p, id, prim, &t));
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DST, v->layout.buffer);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, *dx);
+	return CT_OK;
+}
+
+static enum ct_status lower_relu(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	struct onednn_value *x = &p->values[node->in[0]];
+	int dx;
+
+	if (x->fusion.relu != id) {
+		CT_TRY(emit_relu(p, id, &dx));
+		return ct__onednn_give_grad(p, id, node->in[0], dx, p->values[id].layout.desc, false);
+	}
+	if (x->fusion.pool >= 0)
+		return CT_OK;
+	if (ct__onednn_node(p, node->in[0])->op == CT_OP_BATCH_NORM || x->fusion.norm >= 0) {
+		/* The norm's own backward applies the ReLU. */
+		x->gradient.buffer = p->values[id].gradient.buffer;
+		x->gradient.shared = p->values[id].gradient.shared;
+		x->gradient.second = p->values[id].gradient.second;
+		x->gradient.second_shared = p->values[id].gradient.second_shared;
+		p->values[id].gradient.gone = true;
+		return CT_OK;
+	}
+	CT_TRY(emit_relu(p, id, &x->gradient.buffer));
+	x->gradient.shared = false;
+	return CT_OK;
+}
+
+static enum ct_status lower_pool(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	struct ct_window w = node->win;
+	struct onednn_task *t;
+	const ct_dnnl_prim *prim;
+	int dx;
+
+	if (node->op == CT_OP_GLOBAL_AVG_POOL) {
+		const int *dims = ct__dnnl_desc_dims(v->kept.src_desc);
+		w = (struct ct_window){dims[2], dims[3], 1, 1, 0, 0, 1, 1};
+	}
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_POOL_BACKWARD,
+					  .src = v->kept.src_desc,
+					  .dst = v->layout.desc,
+					  .average = node->op != CT_OP_MAX_POOL,
+					  .kernel = {w.r, w.s},
+					  .stride = {w.stride_h, w.stride_w},
+					  .pad = {w.pad_h, w.pad_w},
+					  .dilation = {w.dilation_h, w.dilation_w},
+					  .forward = v->kept.prim};
+	CT_TRY(ct__onednn_prim(p, id, &spec, &prim));
+	CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(v->kept.src_desc), &dx));
+	CT_TRY(ct__onednn_call(p, id, prim, &t));
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, v->gradient.buffer);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	if (v->kept.workspace >= 0)
+		ct__onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->kept.workspace);
+	return ct__onednn_give_grad(p, id, node->in[0], dx, v->kept.src_desc, false);
+}
+
+static enum ct_status lower_add(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	const bool both = p->values[node->in[0]].gradient.needed && p->values[node->in[1]].gradient.needed;
+
+	for (int i = 0; i < 2; i++) {
+		if (p->values[node->in[i]].gradient.needed)
+			CT_TRY(ct__onednn_give_grad(p, id, node->in[i], v->gradient.buffer, v->layout.desc,
+						    both || v->gradient.shared));
+	}
+	return CT_OK;
+}
+
+static enum ct_status lower_dropout(struct onednn_program *p, int id)
+{
+	struct onednn_value *v = &p->values[id];
+	struct onednn_task *t;
+	int dx, dy = v->gradient.buffer;
+
+	CT_TRY(ct__onednn_in_place(p, v, &dx));
+	CT_TRY(ct__onednn_task(p, ONEDNN_MULTIPLY, id, &t));
+	t->n = ct__dnnl_desc_bytes(v->layout.desc) / ct__dnnl_type_bytes(ct__dnnl_desc_type(v->layout.desc));
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_OTHER, v->kept.mask);
+	return ct__onednn_give_grad(p, id, ct__onednn_node(p, id)->in[0], dx, v->layout.desc, false);
+}
+
+static enum ct_status lower_loss(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct ct_shape s = ct__onednn_node(p, node->in[0])->shape;
+	const int dims[2] = {p->base.n, s.c * s.h * s.w};
+	const ct_dnnl_desc *plain;
+	struct onednn_task *t;
+	int grad;
+
+	CT_TRY(ct__dnnl_plain(p->dnnl, 2, dims, &plain));
+	CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(plain), &grad));
+	CT_TRY(ct__onednn_task(p, ONEDNN_LOSS_SCALE, id, &t));
+	t->n = (size_t)dims[0] * (size_t)dims[1];
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DST, grad);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_SRC, p->dlogits);
+	return ct__onednn_give_grad(p, id, node->in[0], grad, plain, false);
+}
+
+enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+
+	switch (node->op) {
+	case CT_OP_BATCH_NORM:
+		return ct__onednn_norm_backward(p, id);
+	case CT_OP_RELU:
+		return lower_relu(p, id);
+	case CT_OP_MAX_POOL:
+	case CT_OP_AVG_POOL:
+	case CT_OP_GLOBAL_AVG_POOL:
+		return p->values[id].kept.src >= 0 ? lower_pool(p, id)
+						   : CT_OK; /* else the norm's backward pass has it */
+	case CT_OP_ADD:
+		return p->values[id].fusion.norm >= 0 ? ct__onednn_join_backward(p, id) : lower_add(p, id);
+	case CT_OP_DROPOUT:
+		return lower_dropout(p, id);
+	case CT_OP_DROP_PATH:
+		return ct__onednn_drop_path_backward(p, id);
+	case CT_OP_SOFTMAX_XENT:
+	case CT_OP_MSE:
+		return lower_loss(p, id);
+	default: /* input; flatten: its users give their gradients to the root */
+		return CT_OK;
+	}
+}

@@ -1,0 +1,173 @@
+/* What the backward pass computes again instead of keeping it: forward tasks appended once more, with memory of their own, so
+ * that what the first pass left lives no longer than that pass.
+ *
+ * Norms: a norm, with its ReLU, between two layers. Its input is kept for its own gradient anyway, and so are its statistics;
+ * one pass over memory makes its result again for the weight gradient of the layer that read it.
+ *
+ * Blocks: all of a residual block, right before its backward pass. What leaves the block is kept, and the statistics of its
+ * norms. Nothing that is drawn or summed up is drawn or summed again: masks are functions of step and row, running statistics
+ * belong to the first pass. */
+#include "nn/onednn/compile/recompute.h"
+
+#include "base/mem.h"
+#include "nn/onednn/compile/forward.h"
+
+static int block_of(const struct onednn_program *p, int id)
+{
+	return id < ct_graph_n_nodes(p->base.graph) ? ct__onednn_node(p, id)->block : -1;
+}
+
+static bool leaves_block(const struct onednn_program *p, int id)
+{
+	for (int user = id + 1; user < ct_graph_n_nodes(p->base.graph); user++) {
+		const struct ct_node *n = ct__onednn_node(p, user);
+		if ((n->in[0] == id || n->in[1] == id) && n->block != block_of(p, id))
+			return true;
+	}
+	return false;
+}
+
+/* The root of what is computed with node `id`. */
+static int result_of(const struct onednn_program *p, int id)
+{
+	const struct onednn_value *v = &p->values[id];
+
+	if (v->fusion.join >= 0)
+		return result_of(p, v->fusion.join);
+	return p->values[ct__onednn_owner(p, id)].layout.root;
+}
+
+/* The statistics of all ranks in a foreign layout: their sums run in the first pass only. */
+static bool has_reference_norm(const struct onednn_program *p, int first, int last)
+{
+	for (int id = first; id <= last; id++) {
+		if (p->values[id].kept.norm == ONEDNN_NORM_REFERENCE)
+			return true;
+	}
+	return false;
+}
+
+struct block {
+	int first, last;
+	bool *kept;   /* [n_nodes] roots that other blocks read */
+	bool *again;  /* [n_nodes] to be computed again */
+	int *buffers; /* [n_nodes] of the first pass */
+};
+
+static void find_kept(const struct onednn_program *p, struct block *b)
+{
+	for (int id = b->first; id <= b->last; id++) {
+		b->buffers[id] = p->values[id].layout.buffer;
+		if (leaves_block(p, id))
+			b->kept[result_of(p, id)] = true;
+	}
+	for (int id = b->first; id <= b->last; id++) {
+		const int root = result_of(p, id);
+		b->again[id] = root < 0 || !b->kept[root];
+	}
+}
+
+static enum ct_status compile_again(struct onednn_program *p, const struct block *b)
+{
+	for (int id = b->first; id <= b->last; id++) {
+		if (b->again[id])
+			p->values[id].layout.root = -1;
+	}
+	for (int id = b->first; id <= b->last; id++) {
+		if (b->again[id])
+			CT_TRY(ct__onednn_lower_forward(p, id));
+	}
+	return CT_OK;
+}
+
+/* What is kept has read the first pass's values: its backward pass reads the second's. */
+static void point_at_second(struct onednn_program *p, const struct block *b)
+{
+	for (int id = b->first; id <= b->last; id++) {
+		for (int in = b->first; in < id && !b->again[id] && p->values[id].kept.src >= 0; in++) {
+			if (p->values[id].kept.src == b->buffers[in]) {
+				p->values[id].kept.src = p->values[in].layout.buffer;
+				break;
+			}
+		}
+	}
+}
+
+static enum ct_status recompute(struct onednn_program *p, struct block *b)
+{
+	find_kept(p, b);
+	p->recomputing = true;
+	enum ct_status st = compile_again(p, b);
+	p->recomputing = false;
+	if (st == CT_OK)
+		point_at_second(p, b);
+	return st;
+}
+
+static enum ct_status block_again(struct onednn_program *p, int id)
+{
+	const size_t n = (size_t)ct_graph_n_nodes(p->base.graph);
+	const int block = block_of(p, id);
+	struct block b = {.first = id, .last = id};
+
+	if (block < 0 || block_of(p, id + 1) == block)
+		return CT_OK;
+	while (b.first > 0 && block_of(p, b.first - 1) == block)
+		b.first--;
+	if (has_reference_norm(p, b.first, b.last))
+		return CT_OK;
+	b.kept = CT_NEW_ARRAY(bool, n);
+	b.again = CT_NEW_ARRAY(bool, n);
+	b.buffers = CT_NEW_ARRAY(int, n);
+	enum ct_status st = b.kept && b.again && b.buffers ? recompute(p, &b) : CT_NOMEM;
+	ct_free(b.buffers);
+	ct_free(b.again);
+	ct_free(b.kept);
+	return st;
+}
+
+/* The norm of our own kernels whose result, perhaps behind its ReLU, layer `id` reads and nobody else; -1: none. */
+static int norm_before(const struct onednn_program *p, int id)
+{
+	const struct ct_node *layer = ct__onednn_node(p, id);
+	const int in = layer->in[0];
+
+	if ((layer->op != CT_OP_CONV2D && layer->op != CT_OP_LINEAR) || p->values[in].fusion.user != id)
+		return -1;
+	const struct ct_node *read = ct__onednn_node(p, in);
+	const int norm = read->op == CT_OP_RELU && p->values[read->in[0]].fusion.relu == in ? read->in[0] : in;
+	const struct onednn_value *v = &p->values[norm];
+	const bool own = ct__onednn_node(p, norm)->op == CT_OP_BATCH_NORM && v->kept.norm == ONEDNN_NORM_OWN;
+	const bool alone = v->fusion.join < 0 && v->fusion.pool < 0;
+	return own && alone && ct__onednn_result(p, norm) == p->values[id].kept.src ? norm : -1;
+}
+
+/* The second result is the layer's alone: whoever asks for the norm's value gets the first. */
+static enum ct_status norm_again(struct onednn_program *p, int id)
+{
+	const int norm = norm_before(p, id);
+
+	if (norm < 0)
+		return CT_OK;
+	struct onednn_value *owner = &p->values[ct__onednn_owner(p, norm)];
+	const int first = owner->layout.buffer;
+	p->recomputing = true;
+	enum ct_status st = ct__onednn_lower_forward(p, norm);
+	p->recomputing = false;
+	p->values[id].kept.src = owner->layout.buffer;
+	owner->layout.buffer = first;
+	return st;
+}
+
+enum ct_status ct__onednn_recompute(struct onednn_program *p, int id)
+{
+	switch (p->base.net->opts.recompute) {
+	case CT_RECOMPUTE_NORMS:
+		return norm_again(p, id);
+	case CT_RECOMPUTE_BLOCKS:
+		return block_again(p, id);
+	case CT_RECOMPUTE_NONE:
+		break;
+	}
+	return CT_OK;
+}

@@ -1,0 +1,42 @@
+/* What dnnl_shim.c and dnnl_desc.c share: the only files that know dnnl.h. Empty where that was not included before. */
+#ifndef CT_NN_ONEDNN_DNNL_DNNL_IMPL_H
+#define CT_NN_ONEDNN_DNNL_DNNL_IMPL_H
+#ifdef DNNL_VERSION_MAJOR
+
+#include "nn/onednn/dnnl/shim.h"
+
+#if DNNL_VERSION_MAJOR < 3
+typedef const dnnl_memory_desc_t *md_arg;
+#define MD(desc) ((desc) ? &(desc)->md : NULL)
+#else
+typedef const_dnnl_memory_desc_t md_arg;
+#define MD(desc) ((desc) ? (desc)->md : NULL)
+#endif
+
+struct ct_dnnl_desc {
+	dnnl_memory_desc_t md;
+	enum ct_dnnl_type type;
+	int ndims, dims[CT_DNNL_MAX_DIMS];
+	bool plain, blocked_weights;
+	ct_dnnl_desc *next;
+};
+
+struct ct_dnnl {
+	dnnl_engine_t engine;
+	dnnl_stream_t stream;
+	/* Scratchpad by the caller; [1] and ReLU on the result, [2] and a sum with what is there, [3] sum, then ReLU. */
+	dnnl_primitive_attr_t attrs[4];
+	ct_dnnl_desc *descs;
+	ct_dnnl_prim *prims;
+};
+
+enum ct_status ct__dnnl_check(dnnl_status_t st, const char *what) CT_MUST_CHECK;
+#define DNNL_TRY(call, what) CT_TRY(ct__dnnl_check((call), (what)))
+
+/* The interned twin of md (copied when it is new). */
+enum ct_status ct__dnnl_intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int ndims, const dnnl_dim_t *dims,
+			       const ct_dnnl_desc **out) CT_MUST_CHECK;
+void ct__dnnl_descs_free(ct_dnnl *c);
+
+#endif
+#endif

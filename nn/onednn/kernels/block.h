@@ -1,0 +1,8 @@
+/* The blocked layout of our own kernels: images are [N,C/16,H,W,16], with zeros in the lanes after the last channel. */
+#ifndef CT_NN_ONEDNN_KERNELS_BLOCK_H
+#define CT_NN_ONEDNN_KERNELS_BLOCK_H
+
+/* Channels of a block. */
+#define CT_LANES 16
+
+#endif

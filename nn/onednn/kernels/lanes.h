@@ -1,0 +1,137 @@
+/* Vectors of the CT_LANES channels of a block, for kernels on [N,C/16,H,W,16] tensors (norms, Winograd). Include it only in
+ * files that are compiled for AVX-512 where the processor is x86 (nn/CMakeLists.txt); ct__norm_usable tells whether they may
+ * be called. */
+#ifndef CT_NN_ONEDNN_KERNELS_LANES_H
+#define CT_NN_ONEDNN_KERNELS_LANES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+#include "nn/onednn/kernels/block.h"
+
+#define CT_INLINE static inline __attribute__((always_inline))
+/* In front of a loop with a constant count: unrolls it. */
+#ifdef __clang__
+#define CT_UNROLL _Pragma("unroll")
+#else
+#define CT_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+typedef float ct_vec __attribute__((vector_size(4 * CT_LANES)));
+typedef int32_t ct_ivec __attribute__((vector_size(4 * CT_LANES)));
+typedef uint32_t ct_uvec __attribute__((vector_size(4 * CT_LANES)));
+typedef uint8_t ct_bvec __attribute__((vector_size(CT_LANES)));
+typedef uint16_t ct_hvec __attribute__((vector_size(2 * CT_LANES)));
+
+CT_INLINE ct_vec ct_vec_every(float x)
+{
+	return (ct_vec){0} + x;
+}
+
+CT_INLINE ct_vec ct_vec_choose(ct_ivec mask, ct_vec yes, ct_vec no)
+{
+	return (ct_vec)((mask & (ct_ivec)yes) | (~mask & (ct_ivec)no));
+}
+
+/* Element i of a tensor of vectors: fp32 or bfloat16 (bf16 is a constant for the compiler). gcc 12 converts lane by lane
+ * when left to itself. */
+CT_INLINE ct_vec ct_vec_load(const void *x, size_t i, bool bf16)
+{
+	if (!bf16)
+		return ((const ct_vec *)x)[i];
+#ifdef __AVX512F__
+	ct_uvec wide = (ct_uvec)_mm512_cvtepu16_epi32((__m256i)((const ct_hvec *)x)[i]);
+#else
+	ct_uvec wide = __builtin_convertvector(((const ct_hvec *)x)[i], ct_uvec);
+#endif
+	return (ct_vec)(wide << 16);
+}
+
+/* Rounds to nearest even. */
+CT_INLINE void ct_vec_store(void *y, size_t i, ct_vec v, bool bf16)
+{
+	if (!bf16) {
+		((ct_vec *)y)[i] = v;
+		return;
+	}
+#ifdef __AVX512BF16__
+	((ct_hvec *)y)[i] = (ct_hvec)_mm512_cvtneps_pbh((__m512)v);
+#else
+	const ct_uvec bits = (ct_uvec)v, even = bits >> 16 & 1;
+	const ct_ivec nan = v != v;
+	ct_uvec rounded = ((bits + 0x7fff + even) & ~(ct_uvec)nan) | ((bits | 0x400000) & (ct_uvec)nan);
+#ifdef __AVX512F__
+	((ct_hvec *)y)[i] = (ct_hvec)_mm512_cvtepi32_epi16((__m512i)(rounded >> 16));
+#else
+	((ct_hvec *)y)[i] = __builtin_convertvector(rounded >> 16, ct_hvec);
+#endif
+#endif
+}
+
+/* One bit a lane */
+CT_INLINE uint16_t ct_vec_bits(ct_ivec mask)
+{
+#ifdef __AVX512DQ__
+	return _mm512_movepi32_mask((__m512i)mask);
+#else
+	uint16_t bits = 0;
+	for (int l = 0; l < CT_LANES; l++)
+		bits |= (uint16_t)((mask[l] & 1) << l);
+	return bits;
+#endif
+}
+
+/* The lanes whose bit is set, zeros elsewhere */
+CT_INLINE ct_vec ct_vec_keep(uint16_t bits, ct_vec v)
+{
+#ifdef __AVX512F__
+	return (ct_vec)_mm512_maskz_mov_ps(bits, (__m512)v);
+#else
+	for (int l = 0; l < CT_LANES; l++)
+		v[l] = bits >> l & 1 ? v[l] : 0.0f;
+	return v;
+#endif
+}
+
+/* Between bytes and 32-bit integers. Of its own accord gcc 12 would convert lane by lane. */
+CT_INLINE ct_ivec ct_vec_widen(ct_bvec x)
+{
+#ifdef __AVX512F__
+	return (ct_ivec)_mm512_cvtepu8_epi32((__m128i)x);
+#else
+	return __builtin_convertvector(x, ct_ivec);
+#endif
+}
+
+CT_INLINE ct_bvec ct_vec_narrow(ct_ivec x)
+{
+#ifdef __AVX512F__
+	return (ct_bvec)_mm512_cvtepi32_epi8((__m512i)x);
+#else
+	return __builtin_convertvector(x, ct_bvec);
+#endif
+}
+
+CT_INLINE void ct_vec_add_to(double *sum, ct_vec x)
+{
+	for (int l = 0; l < CT_LANES; l++)
+		sum[l] += (double)x[l];
+}
+
+/* A block of a per-channel array, zeros past the last channel. */
+CT_INLINE ct_vec ct_vec_of_block(const float *x, int channels, int block)
+{
+	const int left = channels - block * CT_LANES;
+	ct_vec v = {0};
+
+	memcpy(&v, x + block * CT_LANES, (size_t)(left < CT_LANES ? left : CT_LANES) * sizeof(float));
+	return v;
+}
+
+#endif

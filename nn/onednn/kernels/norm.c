@@ -1,0 +1,499 @@
+#include "nn/onednn/kernels/norm.h"
+
+#include <math.h>
+
+#include "base/parallel.h"
+#include "nn/onednn/kernels/norm_sums.h"
+
+/* Of a block of channels and a row: z = (x - mean) * slope + shift. Backward: dx = slope * d + base - (x - mean) * tilt. */
+struct lanes {
+	ct_vec mean, slope, shift, base, tilt;
+};
+
+/* How a kernel finds what the ReLU let through: from x, or from the mask. */
+enum relu { RELU_NONE, RELU_AGAIN, RELU_BITS };
+
+struct job {
+	const struct ct_norm *p;
+	double *own;        /* sums of this rank, to be written */
+	const double *sums; /* of all ranks */
+	double count;
+};
+
+static int n_blocks(const struct ct_norm *p)
+{
+	return (p->channels + CT_LANES - 1) / CT_LANES;
+}
+
+static int channels_of(const struct ct_norm *p, int block)
+{
+	const int left = p->channels - block * CT_LANES;
+
+	return left < CT_LANES ? left : CT_LANES;
+}
+
+static size_t blocks_in(int channels)
+{
+	return ((size_t)channels + CT_LANES - 1) / CT_LANES;
+}
+
+size_t ct__norm_scratch_bytes(int n, int channels)
+{
+	return ((size_t)n + 1) * blocks_in(channels) * sizeof(struct ct_norm_partial) +
+	       sizeof(double); /* and behind them the sums of all rows */
+}
+
+size_t ct__norm_mask_bytes(int n, int channels, int plane)
+{
+	return (size_t)n * blocks_in(channels) * (size_t)plane * sizeof(uint16_t);
+}
+
+static ct_vec inverse_deviation(const struct ct_norm *p, int block)
+{
+	ct_vec v = ct_vec_of_block(p->variance, p->channels, block) + p->eps;
+
+	for (int l = 0; l < CT_LANES; l++)
+		v[l] = 1.0f / sqrtf(v[l]);
+	return v;
+}
+
+static struct lanes lanes_of(const struct ct_norm *p, int block)
+{
+	return (struct lanes){.mean = ct_vec_of_block(p->mean, p->channels, block),
+			      .slope = ct_vec_of_block(p->gamma, p->channels, block) * inverse_deviation(p, block),
+			      .shift = ct_vec_of_block(p->beta, p->channels, block)};
+}
+
+static enum relu relu_of(const struct ct_norm *p)
+{
+	return !p->relu ? RELU_NONE : p->residual || p->mask ? RELU_BITS : RELU_AGAIN;
+}
+
+CT_INLINE ct_vec norm_of(ct_vec x, const struct lanes *k)
+{
+	return (x - k->mean) * k->slope + k->shift;
+}
+
+/* A plane's position in vectors. */
+CT_INLINE size_t plane_at(const struct ct_norm *p, int row, int block)
+{
+	return ((size_t)row * (size_t)n_blocks(p) + (size_t)block) * (size_t)p->plane;
+}
+
+static void sums_of_plane(const struct ct_norm *p, int row, int block, struct ct_norm_partial *out)
+{
+	if (p->bf16)
+		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, true, out);
+	else
+		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, false, out);
+}
+
+/* Always from the first row to the last. */
+CT_INLINE void add_partial(struct ct_norm_partial *total, const struct ct_norm_partial *part)
+{
+	for (int l = 0; l < CT_LANES; l++) {
+		total->a[l] += part->a[l];
+		total->b[l] += part->b[l];
+	}
+}
+
+static void write_sums(const struct ct_norm *p, int block, const struct ct_norm_partial *total, double *sums)
+{
+	const size_t bytes = (size_t)channels_of(p, block) * sizeof(double);
+
+	memcpy(sums + block * CT_LANES, total->a, bytes);
+	memcpy(sums + p->channels + block * CT_LANES, total->b, bytes);
+}
+
+static void sum_partials(const struct ct_norm *p, int block, double *sums)
+{
+	struct ct_norm_partial total = {{0}, {0}};
+
+	for (int i = 0; i < p->n; i++)
+		add_partial(&total, &p->partials[i * n_blocks(p) + block]);
+	write_sums(p, block, &total, sums);
+}
+
+static void moments_of_block(const struct ct_norm *p, int block, const double *sums, double count)
+{
+	for (int c = block * CT_LANES; c < block * CT_LANES + channels_of(p, block); c++) {
+		double mean = sums[c] / count, variance = sums[p->channels + c] / count - mean * mean;
+		p->mean[c] = (float)mean;
+		p->variance[c] = variance > 0 || isnan(variance) ? (float)variance : 0;
+	}
+}
+
+CT_INLINE void forward_loop(const struct ct_norm *p, struct lanes k, size_t first, bool bf16, bool relu, bool residual)
+{
+	for (size_t i = first; i < first + (size_t)p->plane; i++) {
+		ct_vec z = norm_of(ct_vec_load(p->x, i, bf16), &k);
+		if (residual)
+			z += ct_vec_load(p->residual, i, bf16);
+		if (relu) {
+			ct_ivec cut = z <= ct_vec_every(0); /* NaN passes */
+			z = ct_vec_choose(cut, ct_vec_every(0), z);
+			if (residual && p->mask)
+				p->mask[i] = ct_vec_bits(~cut);
+		}
+		ct_vec_store(p->y, i, z, bf16);
+	}
+}
+
+static void forward_plane(const struct ct_norm *p, struct lanes k, int row, int block)
+{
+	const size_t first = plane_at(p, row, block);
+
+	if (p->factor) {
+		k.slope *= p->factor[row];
+		k.shift *= p->factor[row];
+	}
+	switch (4 * p->bf16 + 2 * p->relu + (p->residual != NULL)) {
+	case 0:
+		forward_loop(p, k, first, false, false, false);
+		break;
+	case 1:
+		forward_loop(p, k, first, false, false, true);
+		break;
+	case 2:
+		forward_loop(p, k, first, false, true, false);
+		break;
+	case 3:
+		forward_loop(p, k, first, false, true, true);
+		break;
+	case 4:
+		forward_loop(p, k, first, true, false, false);
+		break;
+	case 5:
+		forward_loop(p, k, first, true, false, true);
+		break;
+	case 6:
+		forward_loop(p, k, first, true, true, false);
+		break;
+	default:
+		forward_loop(p, k, first, true, true, true);
+	}
+}
+
+CT_INLINE ct_vec cut(const struct ct_norm *p, const struct lanes *k, ct_vec x, ct_vec d, size_t i, enum relu relu)
+{
+	if (relu == RELU_BITS)
+		return ct_vec_keep(p->mask[i], d);
+	return relu == RELU_AGAIN ? ct_vec_choose(norm_of(x, k) <= ct_vec_every(0), ct_vec_every(0), d) : d;
+}
+
+/* dy where the ReLU let it through. two: the sum of two gradients, which is kept for the second pass, as it is after rounding. */
+CT_INLINE ct_vec let_through(const struct ct_norm *p, const struct lanes *k, ct_vec x, size_t i, bool bf16,
+			     enum relu relu, bool two)
+{
+	ct_vec d = ct_vec_load(p->dy, i, bf16);
+
+	if (!two)
+		return cut(p, k, x, d, i, relu);
+	d = cut(p, k, x, d + ct_vec_load(p->dy2, i, bf16), i, relu);
+	ct_vec_store(p->dresidual, i, d, bf16);
+	return bf16 ? ct_vec_load(p->dresidual, i, bf16) : d;
+}
+
+CT_INLINE void gradient_loop(const struct ct_norm *p, struct lanes k, size_t first, bool bf16, enum relu relu, bool two,
+			     struct ct_norm_partial *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (size_t from = 0; from < (size_t)p->plane; from += CT_NORM_CHUNK) {
+		const size_t left = (size_t)p->plane - from, n = left < CT_NORM_CHUNK ? left : CT_NORM_CHUNK;
+		ct_vec sum[2] = {{0}}, dot[2] = {{0}};
+		size_t i = first + from;
+		for (; i + 2 <= first + from + n; i += 2) {
+			for (size_t j = 0; j < 2; j++) {
+				ct_vec x = ct_vec_load(p->x, i + j, bf16),
+				       d = let_through(p, &k, x, i + j, bf16, relu, two);
+				sum[j] += d;
+				dot[j] += d * (x - k.mean);
+			}
+		}
+		for (; i < first + from + n; i++) {
+			ct_vec x = ct_vec_load(p->x, i, bf16), d = let_through(p, &k, x, i, bf16, relu, two);
+			sum[0] += d;
+			dot[0] += d * (x - k.mean);
+		}
+		ct_vec_add_to(out->a, sum[0] + sum[1]);
+		ct_vec_add_to(out->b, dot[0] + dot[1]);
+	}
+}
+
+CT_INLINE void gradient_loops(const struct ct_norm *p, struct lanes k, size_t first, bool bf16, bool two,
+			      struct ct_norm_partial *out)
+{
+	switch (relu_of(p)) {
+	case RELU_NONE:
+		gradient_loop(p, k, first, bf16, RELU_NONE, two, out);
+		break;
+	case RELU_AGAIN:
+		gradient_loop(p, k, first, bf16, RELU_AGAIN, two, out);
+		break;
+	case RELU_BITS:
+		gradient_loop(p, k, first, bf16, RELU_BITS, two, out);
+	}
+}
+
+static void gradient_plane(const struct ct_norm *p, struct lanes k, int row, int block, struct ct_norm_partial *out)
+{
+	const size_t first = plane_at(p, row, block);
+
+	if (p->bf16 && p->dy2)
+		gradient_loops(p, k, first, true, true, out);
+	else if (p->bf16)
+		gradient_loops(p, k, first, true, false, out);
+	else if (p->dy2)
+		gradient_loops(p, k, first, false, true, out);
+	else
+		gradient_loops(p, k, first, false, false, out);
+	for (int l = 0; p->factor && l < CT_LANES; l++) {
+		out->a[l] *= (double)p->factor[row];
+		out->b[l] *= (double)p->factor[row];
+	}
+}
+
+/* From sums of dy*(x - mean) to those with the deviation, and this rank's gradients. */
+static void gradients_of_block(const struct ct_norm *p, int block, double *sums)
+{
+	for (int c = block * CT_LANES; c < block * CT_LANES + channels_of(p, block); c++) {
+		sums[p->channels + c] /= sqrt((double)p->variance[c] + (double)p->eps);
+		p->dbeta[c] = (float)sums[c];
+		p->dgamma[c] = (float)sums[p->channels + c];
+	}
+}
+
+static struct lanes backward_lanes(const struct ct_norm *p, int block, const double *sums, double count)
+{
+	struct lanes k = lanes_of(p, block);
+	ct_vec sum = {0}, dot = {0};
+
+	for (int l = 0; l < channels_of(p, block); l++) {
+		sum[l] = (float)(sums[block * CT_LANES + l] / count);
+		dot[l] = (float)(sums[p->channels + block * CT_LANES + l] / count);
+	}
+	k.base = -k.slope * sum;
+	k.tilt = k.slope * inverse_deviation(p, block) * dot;
+	return k;
+}
+
+/* dy is cut already when it is the sum of two. */
+CT_INLINE void backward_loop(const struct ct_norm *p, struct lanes k, float factor, size_t first, bool bf16,
+			     enum relu relu, bool residual)
+{
+	const ct_vec slope = k.slope * factor;
+	const void *dy = p->dy2 ? p->dresidual : p->dy;
+
+	for (size_t i = first; i < first + (size_t)p->plane; i++) {
+		ct_vec x = ct_vec_load(p->x, i, bf16), d = cut(p, &k, x, ct_vec_load(dy, i, bf16), i, relu);
+		if (residual)
+			ct_vec_store(p->dresidual, i, d, bf16);
+		ct_vec_store(p->dx, i, slope * d + (k.base - (x - k.mean) * k.tilt), bf16);
+	}
+}
+
+CT_INLINE void backward_loops(const struct ct_norm *p, const struct lanes *k, float factor, size_t first, bool bf16)
+{
+	const enum relu relu = p->dy2 ? RELU_NONE : relu_of(p);
+
+	if (relu == RELU_BITS && p->dresidual)
+		backward_loop(p, *k, factor, first, bf16, RELU_BITS, true);
+	else if (relu == RELU_BITS)
+		backward_loop(p, *k, factor, first, bf16, RELU_BITS, false);
+	else if (relu == RELU_AGAIN)
+		backward_loop(p, *k, factor, first, bf16, RELU_AGAIN, false);
+	else
+		backward_loop(p, *k, factor, first, bf16, RELU_NONE, false);
+}
+
+static void backward_plane(const struct ct_norm *p, const struct lanes *k, int row, int block)
+{
+	const float factor = p->factor ? p->factor[row] : 1.0f;
+
+	if (p->bf16)
+		backward_loops(p, k, factor, plane_at(p, row, block), true);
+	else
+		backward_loops(p, k, factor, plane_at(p, row, block), false);
+}
+
+static void sums_range(void *arg, int64_t begin, int64_t end)
+{
+	const struct ct_norm *p = ((const struct job *)arg)->p;
+
+	/* From the last plane to the first: the convolution before wrote the last planes last, so they are in the cache. */
+	for (int i = (int)end - 1; i >= (int)begin; i--)
+		sums_of_plane(p, i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
+}
+
+static void forward_range(void *arg, int64_t begin, int64_t end)
+{
+	const struct ct_norm *p = ((const struct job *)arg)->p;
+
+	for (int i = (int)begin; i < (int)end; i++)
+		forward_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p));
+}
+
+static void gradient_range(void *arg, int64_t begin, int64_t end)
+{
+	const struct ct_norm *p = ((const struct job *)arg)->p;
+
+	for (int i = (int)begin; i < (int)end; i++)
+		gradient_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
+}
+
+/* The convolution before starts with the first planes. */
+static void backward_range(void *arg, int64_t begin, int64_t end)
+{
+	const struct job *j = arg;
+	const int blocks = n_blocks(j->p);
+
+	for (int i = (int)end - 1; i >= (int)begin; i--) {
+		const struct lanes k = backward_lanes(j->p, i % blocks, j->sums, j->count);
+		backward_plane(j->p, &k, i / blocks, i % blocks);
+	}
+}
+
+void ct__norm_sums(const struct ct_norm *p, double *sums)
+{
+	struct job j = {.p = p};
+
+	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, sums_range, &j);
+	for (int b = 0; b < n_blocks(p); b++)
+		sum_partials(p, b, sums);
+}
+
+void ct__norm_moments(const struct ct_norm *p, const double *sums, double count)
+{
+	for (int b = 0; b < n_blocks(p); b++)
+		moments_of_block(p, b, sums, count);
+}
+
+void ct__norm_apply(const struct ct_norm *p)
+{
+	struct job j = {.p = p};
+
+	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, forward_range, &j);
+}
+
+void ct__norm_gradient_sums(const struct ct_norm *p, double *sums)
+{
+	struct job j = {.p = p};
+
+	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, gradient_range, &j);
+	for (int b = 0; b < n_blocks(p); b++) {
+		sum_partials(p, b, sums);
+		gradients_of_block(p, b, sums);
+	}
+}
+
+void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double count)
+{
+	struct job j = {.p = p, .sums = sums, .count = count};
+
+	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, backward_range, &j);
+}
+
+/* Both passes, block by block: a block of all rows is small enough to be in some cache when the second pass comes. */
+static void forward_blocks(void *arg, int64_t begin, int64_t end)
+{
+	const struct job *j = arg;
+	const struct ct_norm *p = j->p;
+
+	for (int b = (int)begin; b < (int)end; b++) {
+		struct ct_norm_partial total = {{0}, {0}}, part;
+		for (int row = 0; row < p->n; row++) {
+			sums_of_plane(p, row, b, &part);
+			add_partial(&total, &part);
+		}
+		write_sums(p, b, &total, j->own);
+		moments_of_block(p, b, j->own, j->count);
+		const struct lanes k = lanes_of(p, b);
+		for (int row = p->n - 1; row >= 0; row--)
+			forward_plane(p, k, row, b);
+	}
+}
+
+static void backward_blocks(void *arg, int64_t begin, int64_t end)
+{
+	const struct job *j = arg;
+	const struct ct_norm *p = j->p;
+
+	for (int b = (int)begin; b < (int)end; b++) {
+		const struct lanes k = lanes_of(p, b);
+		struct ct_norm_partial total = {{0}, {0}}, part;
+		for (int row = 0; row < p->n; row++) {
+			gradient_plane(p, k, row, b, &part);
+			add_partial(&total, &part);
+		}
+		write_sums(p, b, &total, j->own);
+		gradients_of_block(p, b, j->own);
+		const struct lanes l = backward_lanes(p, b, j->own, j->count);
+		for (int row = p->n - 1; row >= 0; row--)
+			backward_plane(p, &l, row, b);
+	}
+}
+
+/* Whether blocks keep all threads busy. */
+static bool by_blocks(const struct ct_norm *p)
+{
+	const int blocks = n_blocks(p), threads = p->threads > 1 ? p->threads : 1,
+		  rounds = (blocks + threads - 1) / threads;
+
+	return blocks * 8 >= rounds * threads * 7;
+}
+
+/* The sums lie behind the partials. */
+double *ct__norm_scratch_sums(const struct ct_norm *p)
+{
+	return (double *)(p->partials + (size_t)p->n * blocks_in(p->channels));
+}
+
+void ct__norm_forward(const struct ct_norm *p)
+{
+	struct job j = {.p = p, .own = ct__norm_scratch_sums(p), .count = (double)p->n * p->plane};
+
+	if (by_blocks(p)) {
+		ct_parallel_for(p->threads, n_blocks(p), 1, forward_blocks, &j);
+		return;
+	}
+	ct__norm_sums(p, j.own);
+	ct__norm_moments(p, j.own, j.count);
+	ct__norm_apply(p);
+}
+
+void ct__norm_backward(const struct ct_norm *p)
+{
+	struct job j = {.p = p, .own = ct__norm_scratch_sums(p), .count = (double)p->n * p->plane};
+
+	if (by_blocks(p)) {
+		ct_parallel_for(p->threads, n_blocks(p), 1, backward_blocks, &j);
+		return;
+	}
+	ct__norm_gradient_sums(p, j.own);
+	ct__norm_gradient_apply(p, j.own, j.count);
+}
+
+struct rows {
+	size_t vectors;
+	bool bf16;
+	const void *x;
+	const float *factor;
+	void *y;
+};
+
+static void scale_range(void *arg, int64_t begin, int64_t end)
+{
+	const struct rows *r = arg;
+
+	for (int i = (int)begin; i < (int)end; i++) {
+		for (size_t j = (size_t)i * r->vectors; j < (size_t)(i + 1) * r->vectors; j++)
+			ct_vec_store(r->y, j, ct_vec_load(r->x, j, r->bf16) * r->factor[i], r->bf16);
+	}
+}
+
+void ct__norm_scale_rows(int threads, int n, size_t elems, bool bf16, const void *x, const float *factor, void *y)
+{
+	struct rows r = {elems / CT_LANES, bf16, x, factor, y};
+
+	ct_parallel_for(threads, n, 1, scale_range, &r);
+}

@@ -1,0 +1,56 @@
+/* Sums over a plane (one image, one block of channels) for the norm kernels: in single precision where that loses nothing,
+ * added up in double. */
+#ifndef CT_NN_ONEDNN_KERNELS_NORM_SUMS_H
+#define CT_NN_ONEDNN_KERNELS_NORM_SUMS_H
+
+#include "nn/onednn/kernels/lanes.h"
+
+/* Vectors that are summed in single precision. */
+#define CT_NORM_CHUNK 256
+
+/* Sums of an image and block of channels */
+struct ct_norm_partial {
+	double a[CT_LANES], b[CT_LANES];
+};
+
+/* a += sum of x, b += sum of x*x, the squares as deviations from the mean of the first four. Single precision is enough for
+ * those: four of n values lie around that mean, so its distance from the mean of all is at most sqrt(n/4) deviations. */
+CT_INLINE void ct_norm_chunk(const void *x, size_t first, size_t n, bool bf16, struct ct_norm_partial *out)
+{
+	ct_vec s[4] = {{0}}, q[4] = {{0}}, middle = ct_vec_load(x, first, bf16);
+	size_t i = 0;
+
+	if (n >= 4)
+		middle = ((middle + ct_vec_load(x, first + 1, bf16)) +
+			  (ct_vec_load(x, first + 2, bf16) + ct_vec_load(x, first + 3, bf16))) *
+			 0.25f;
+	for (; i + 4 <= n; i += 4) {
+		for (size_t k = 0; k < 4; k++) {
+			ct_vec d = ct_vec_load(x, first + i + k, bf16) - middle;
+			s[k] += d;
+			q[k] += d * d;
+		}
+	}
+	for (; i < n; i++) {
+		ct_vec d = ct_vec_load(x, first + i, bf16) - middle;
+		s[0] += d;
+		q[0] += d * d;
+	}
+	const ct_vec sum = (s[0] + s[1]) + (s[2] + s[3]), squares = (q[0] + q[1]) + (q[2] + q[3]);
+	for (int l = 0; l < CT_LANES; l++) {
+		/* x = m + d: sum x = n m + sum d, sum x^2 = sum d^2 + 2m sum d + n m^2 */
+		double m = (double)middle[l], d = (double)sum[l];
+		out->a[l] += (double)n * m + d;
+		out->b[l] += (double)squares[l] + m * (2 * d + (double)n * m);
+	}
+}
+
+/* Sums of the vectors first..first+n-1. */
+CT_INLINE void ct_norm_plane_sums(const void *x, size_t first, size_t n, bool bf16, struct ct_norm_partial *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (size_t i = 0; i < n; i += CT_NORM_CHUNK)
+		ct_norm_chunk(x, first + i, n - i < CT_NORM_CHUNK ? n - i : CT_NORM_CHUNK, bf16, out);
+}
+
+#endif

@@ -1,0 +1,147 @@
+#include "nn/onednn/program/bind.h"
+
+#include "base/mem.h"
+
+#define ALIGN 64
+
+void *ct__onednn_at(const struct onednn_program *p, struct onednn_ref ref)
+{
+	const ct_net *net = p->base.net;
+
+	switch (ref.where) {
+	case ONEDNN_BUFFER:
+		return ct__onednn_net(p)->arena + p->buffers[ref.id].offset;
+	case ONEDNN_PARAM:
+		return net->params + net->slices[net->slice_of[ref.id]].offset;
+	case ONEDNN_GRAD:
+		return p->binding.grads_at + net->slices[net->slice_of[ref.id]].offset;
+	case ONEDNN_RUNNING:
+		return net->buffers + net->buffer_offset[ref.id];
+	case ONEDNN_NOTHING:
+		break;
+	}
+	return NULL;
+}
+
+/* Makes the call when that is not there yet. */
+static enum ct_status bind_task(struct onednn_program *p, struct onednn_task *t)
+{
+	struct ct_dnnl_bind binds[CT_DNNL_MAX_ARGS];
+
+	if (t->kind != ONEDNN_CALL) {
+		for (int i = 0; i < t->n_args; i++)
+			t->ptr[i] = ct__onednn_at(p, t->args[i].ref);
+		return CT_OK;
+	}
+	for (int i = 0; i < t->n_args; i++)
+		binds[i] = (struct ct_dnnl_bind){t->args[i].arg, ct__onednn_at(p, t->args[i].ref)};
+	if (!t->call)
+		return ct__dnnl_call_create(p->dnnl, t->prim, binds, t->n_args, &t->call);
+	for (int i = 0; i < t->n_args; i++)
+		CT_TRY(ct__dnnl_call_set(t->call, binds[i].arg, binds[i].ptr));
+	return CT_OK;
+}
+
+static enum ct_status bind_tasks(struct onednn_program *p)
+{
+	p->binding.grads_at = p->base.net->grads;
+	p->binding.input_at = ct__onednn_at(p, ONEDNN_BUF(p->input));
+	for (int i = 0; i < p->n_tasks; i++)
+		CT_TRY(bind_task(p, &p->tasks[i]));
+	return CT_OK;
+}
+
+/* At least `bytes`, and what the programs need that are there. The old arena goes first: two at a time would be the peak of a
+ * run's memory. */
+static enum ct_status make_arena(ct_net *base, size_t bytes)
+{
+	struct onednn_net *net = base->impl;
+
+	ct_free_aligned(net->arena);
+	net->arena = NULL;
+	net->arena_bytes = 0;
+	for (const struct onednn_program *p = net->programs; p; p = p->binding.next)
+		bytes = p->memory.bytes > bytes ? p->memory.bytes : bytes;
+	CT_TRY_ALLOC(net->arena = ct_calloc_aligned(ALIGN, bytes));
+	net->arena_bytes = bytes;
+	if (bytes > base->memory.activations)
+		base->memory.activations = bytes;
+	for (struct onednn_program *p = net->programs; p; p = p->binding.next)
+		CT_TRY(bind_tasks(p));
+	return CT_OK;
+}
+
+enum ct_status ct__onednn_bind(struct onednn_program *p)
+{
+	struct onednn_net *net = ct__onednn_net(p);
+
+	if (p->memory.bytes > net->arena_bytes)
+		CT_TRY(make_arena(p->base.net, p->memory.bytes));
+	CT_TRY(bind_tasks(p));
+	p->binding.next = net->programs;
+	net->programs = p;
+	return CT_OK;
+}
+
+void ct__onednn_unbind(struct onednn_program *p)
+{
+	struct onednn_net *net = ct__onednn_net(p);
+	struct onednn_program **at = &net->programs;
+
+	while (*at && *at != p)
+		at = &(*at)->binding.next;
+	if (*at)
+		*at = p->binding.next;
+	if (net->programs)
+		return;
+	ct_free_aligned(net->arena);
+	net->arena = NULL;
+	net->arena_bytes = 0;
+}
+
+/* Weights that were folded lay in the arena, too. */
+enum ct_status ct__onednn_take_arena(struct onednn_program *p)
+{
+	if (p->base.net->ran == &p->base)
+		return CT_OK;
+	if (p->memory.bytes >
+	    ct__onednn_net(p)->arena_bytes) /* a larger one was refused when a program was to be made */
+		CT_TRY(make_arena(p->base.net, p->memory.bytes));
+	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
+		p->values[id].fold.made = false;
+	return CT_OK;
+}
+
+static enum ct_status rebind(struct onednn_program *p, enum onednn_where where, int id, const void *x)
+{
+	for (int i = 0; i < p->n_tasks; i++) {
+		struct onednn_task *t = &p->tasks[i];
+		for (int j = 0; j < t->n_args && t->kind != ONEDNN_INPUT; j++) {
+			struct onednn_ref ref = t->args[j].ref;
+			if (ref.where != where || (id >= 0 && ref.id != id))
+				continue;
+			void *at = x ? (void *)(uintptr_t)x : ct__onednn_at(p, ref); /* inputs are only read */
+			if (t->kind == ONEDNN_CALL)
+				CT_TRY(ct__dnnl_call_set(t->call, t->args[j].arg, at));
+			else
+				t->ptr[j] = at;
+		}
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__onednn_bind_grads(struct onednn_program *p, float *grads)
+{
+	if (grads == p->binding.grads_at)
+		return CT_OK;
+	p->binding.grads_at = grads;
+	return rebind(p, ONEDNN_GRAD, -1, NULL);
+}
+
+enum ct_status ct__onednn_bind_input(struct onednn_program *p, const void *x)
+{
+	if (x == p->binding.input_at)
+		return CT_OK;
+	p->binding.input_at = x;
+	return rebind(p, ONEDNN_BUFFER, p->input, x);
+}

@@ -1,0 +1,281 @@
+/* A compiled program of the oneDNN engine: what the passes of a compilation build, one after the other.
+ *
+ *   fuse     (compile/fuse.h)    decides which nodes of the graph are computed together        fills value.fusion, value.fold
+ *   lower    (compile/compile.h) lets primitives choose layouts and appends tasks              fills the rest of the values
+ *   memory   (program/memory.h)  gives every buffer its place in the arena                     fills buffer.offset, memory
+ *   bind     (program/bind.h)    turns buffers and parameters of tasks into addresses          fills task.ptr, task.call, binding
+ *   run      (run/run.h)         executes the tasks                                            uses pass
+ *
+ * A program is a list of tasks, first those of the forward pass, then those of the backward pass. Tasks refer to memory by
+ * number: a buffer lives from the first to the last task that has it as an argument. docs/ONEDNN.md explains the whole. */
+#ifndef CT_NN_ONEDNN_PROGRAM_PROGRAM_H
+#define CT_NN_ONEDNN_PROGRAM_PROGRAM_H
+
+#include "nn/engine_impl.h"
+#include "nn/onednn/dnnl/shim.h"
+
+/* Stands for a node or a buffer that does not exist. */
+enum { ONEDNN_NONE = -1 };
+
+/* What a net of this engine keeps beside struct ct_net. */
+struct onednn_net {
+	/* [n_params] The layout of each parameter in the arenas. NULL until the first program has chosen it. */
+	const ct_dnnl_desc **layout;
+	/* The memory of the values of all programs. It is as large as the largest of them needs: one program runs at a time. */
+	char *arena;
+	size_t arena_bytes;
+	/* The programs that are bound to the arena. */
+	struct onednn_program *programs;
+};
+
+/* Kinds of memory that a task's argument may be in. */
+enum onednn_where {
+	ONEDNN_BUFFER,  /* a buffer of the program */
+	ONEDNN_PARAM,   /* a parameter */
+	ONEDNN_GRAD,    /* the gradient of a parameter */
+	ONEDNN_RUNNING, /* running statistics: a buffer of the graph */
+	ONEDNN_NOTHING  /* the argument is absent and its pointer is NULL */
+};
+
+struct onednn_ref {
+	enum onednn_where where;
+	int id; /* the number of the buffer of the program, of the parameter or of the buffer of the graph */
+};
+
+#define ONEDNN_BUF(i) ((struct onednn_ref){ONEDNN_BUFFER, (i)})
+
+struct onednn_buffer {
+	size_t bytes;
+	size_t offset; /* in the arena */
+	int first;     /* The first task that uses it. */
+	int last;      /* The last task that uses it. */
+	int lost;      /* The first later task that overwrites it, INT32_MAX when none does. */
+};
+
+/* What a task does. The arguments of each kind, in their order, are in brackets. */
+enum onednn_kind {
+	ONEDNN_CALL,          /* runs a primitive of oneDNN */
+	ONEDNN_INPUT,         /* converts and normalises the batch [out] */
+	ONEDNN_DROPOUT_MASK,  /* draws the mask of a dropout node as plain fp32 [out]; `n`: elements of a row */
+	ONEDNN_MULTIPLY,      /* [out, a, b] out = a * b */
+	ONEDNN_ROW_FACTORS,   /* draws one factor for each row, for a drop path node [out] */
+	ONEDNN_SCALE_ROWS,    /* [out, in, factors] multiplies each row by its factor; `n`: elements of a row */
+	ONEDNN_RUNNING_STATS, /* [running mean, running variance, batch mean, batch variance] updates the former two */
+	ONEDNN_NORM, /* batch norm by our kernels: enum onednn_norm_arg; `n`: 1 when the statistics exist already */
+	ONEDNN_NORM_BACKWARD,       /* enum onednn_norm_arg */
+	ONEDNN_NORM_PLAIN,          /* batch norm by the loops of the reference engine: enum onednn_norm_arg */
+	ONEDNN_NORM_PLAIN_BACKWARD, /* enum onednn_norm_arg */
+	ONEDNN_NORM_POOL,           /* batch norm, ReLU and max pool by our kernels: enum onednn_pool_arg */
+	ONEDNN_NORM_POOL_BACKWARD,  /* enum onednn_pool_arg */
+	ONEDNN_WINOGRAD,            /* `n`: enum ct_winograd_pass; arguments are found by name */
+	ONEDNN_FOLD_CHECK, /* decides whether folded weights are still valid: the first arguments of enum onednn_fold_arg */
+	ONEDNN_FOLD,       /* computes folded weights: enum onednn_fold_arg */
+	ONEDNN_LOSS,       /* [logits, gradient of the sum of the row losses (in training)] */
+	ONEDNN_LOSS_SCALE, /* [out, in] out = in * the scale of the backward pass */
+	ONEDNN_SLICE_DONE  /* the gradient of parameter `n` is final */
+};
+
+enum onednn_norm_arg {
+	ONEDNN_NORM_X,
+	ONEDNN_NORM_GAMMA,
+	ONEDNN_NORM_BETA,
+	/* After the means, as a double, the number of values of all ranks. Of NORM_PLAIN: all statistics. */
+	ONEDNN_NORM_MEAN,
+	ONEDNN_NORM_VARIANCE,
+	ONEDNN_NORM_PARTIALS,
+	ONEDNN_NORM_MASK,
+	ONEDNN_NORM_FACTOR,
+	ONEDNN_NORM_Y, /* backward: dy */
+	/* Forward */
+	ONEDNN_NORM_RESIDUAL,
+	ONEDNN_NORM_RUNNING_MEAN,
+	ONEDNN_NORM_RUNNING_VARIANCE,
+	/* Backward */
+	ONEDNN_NORM_DX = ONEDNN_NORM_RESIDUAL,
+	ONEDNN_NORM_DRESIDUAL,
+	ONEDNN_NORM_DY2,
+	ONEDNN_NORM_DGAMMA,
+	ONEDNN_NORM_DBETA
+};
+
+enum onednn_pool_arg {
+	ONEDNN_POOL_X,
+	ONEDNN_POOL_GAMMA,
+	ONEDNN_POOL_BETA,
+	ONEDNN_POOL_MEAN,
+	ONEDNN_POOL_VARIANCE,
+	ONEDNN_POOL_PICKED,
+	ONEDNN_POOL_TAPS,
+	ONEDNN_POOL_PARTIALS,
+	ONEDNN_POOL_Y, /* backward: dy */
+	/* Backward */
+	ONEDNN_POOL_DX,
+	ONEDNN_POOL_DGAMMA,
+	ONEDNN_POOL_DBETA
+};
+
+enum onednn_fold_arg {
+	ONEDNN_FOLD_WEIGHTS,
+	ONEDNN_FOLD_BIAS,
+	ONEDNN_FOLD_GAMMA,
+	ONEDNN_FOLD_BETA,
+	ONEDNN_FOLD_MEAN,
+	ONEDNN_FOLD_VARIANCE,
+	/* ONEDNN_FOLD only */
+	ONEDNN_FOLD_WEIGHTS_OUT,
+	ONEDNN_FOLD_BIAS_OUT
+};
+
+struct onednn_arg {
+	enum ct_dnnl_arg arg; /* for primitives and ONEDNN_WINOGRAD; our own loops go by the order */
+	struct onednn_ref ref;
+};
+
+struct onednn_task {
+	enum onednn_kind kind;
+	int node; /* the node of the graph that it belongs to */
+	/* Lowering */
+	const ct_dnnl_prim *prim; /* of ONEDNN_CALL */
+	struct onednn_arg args[CT_DNNL_MAX_ARGS];
+	int n_args;
+	size_t n;        /* A number whose meaning depends on the kind. */
+	bool when_stale; /* The task runs only when the node's folded weights have to be computed. */
+	/* Binding */
+	ct_dnnl_call *call;           /* of ONEDNN_CALL */
+	float *ptr[CT_DNNL_MAX_ARGS]; /* of the other kinds, in the order of args */
+};
+
+/* Which nodes are computed together with this one. The graph decides first; lowering may undo a fusion when no
+ * implementation supports it. */
+struct onednn_fusion {
+	int user; /* The only node that reads this value. NONE when several do. */
+	int relu; /* Layer, norm or sum: the ReLU that is applied in the same pass. */
+	int pool; /* Norm in training: the max pool that is computed in the same pass as the norm and its ReLU. */
+	int join; /* Norm in training: the sum that is computed in the same pass as the norm. The norm runs in its turn. */
+	int norm; /* Sum: the norm that is computed in the same pass. */
+	int path; /* Sum: the drop path between that norm and the sum. */
+};
+
+/* Where the value of a node is stored. */
+struct onednn_layout {
+	/* The node whose memory holds the value: this node itself, or another one when they share memory (flatten, dropout in
+	 * evaluation). NONE when the value is never stored because the node is fused into its user. */
+	int root;
+	/* The layout of a root, and of a node that is fused into its user. */
+	const ct_dnnl_desc *desc;
+	/* The buffer of a root. */
+	int buffer;
+	/* Evaluation: a later convolution adds its result to this value in place. */
+	bool overwritten;
+	/* The backward pass writes the value's own gradient over it. */
+	bool gone;
+};
+
+/* Which implementation computes a norm: oneDNN, kernels/norm.h, or the loops of the reference engine (nn/host). */
+enum onednn_norm { ONEDNN_NORM_LIBRARY, ONEDNN_NORM_OWN, ONEDNN_NORM_REFERENCE };
+
+/* What the forward pass of a node leaves for its backward pass. */
+struct onednn_kept {
+	const ct_dnnl_prim *prim;     /* The primitive of the forward pass. */
+	const ct_dnnl_desc *src_desc; /* The layout in which the node reads its input. */
+	int src;                      /* The buffer that holds this input. */
+	enum onednn_norm norm;        /* Norm: its implementation. */
+	int mean, variance;           /* Norm in training: buffers of the batch statistics. */
+	int workspace; /* Max pool and norm with ReLU: oneDNN's workspace. Norm in a sum: one bit for each element, set where
+			* the ReLU lets it through. */
+	int mask;      /* Dropout: factors in the layout of the value. Drop path: one factor for each row. */
+	int picked; /* Norm with pool: the inputs at the maxima. */
+	int taps;   /* Norm with pool: the places of the maxima in their kernels. */
+};
+
+/* The gradient of a value, in the layout of the value. It is that of the root; the gradients of several users are summed. */
+struct onednn_gradient {
+	bool needed;        /* A parameter is at this node or before it. */
+	int buffer;         /* NONE until the first user has given its gradient. */
+	bool shared;        /* The buffer is also the gradient of another value and must not be written in place. */
+	int second;         /* A second gradient, which the norm that reads both adds to the first. */
+	bool second_shared; /* As `shared`, for the second one. */
+	bool gone;          /* The gradient of the node's input is written over it. */
+};
+
+/* Evaluation: a batch norm that is folded into the weights of the convolution before it. All fields but `absorbed` are of
+ * the convolution. */
+struct onednn_folding {
+	int norm;      /* The norm that is folded into the weights. */
+	int sum;       /* The sum that the convolution computes in place. */
+	int residual;  /* The other addend of this sum. */
+	int last;      /* The sum, or else the norm: the node whose value the convolution computes. */
+	bool absorbed; /* Norm or sum: a convolution computes this node. */
+	/* Running */
+	bool stale;    /* The folded weights do not match the parameters (any more). */
+	bool made;     /* Folded weights exist in the arena. */
+	uint64_t hash; /* Of the parameters and statistics that they were made from. */
+};
+
+struct onednn_value {
+	struct onednn_fusion fusion;
+	struct onednn_layout layout;
+	struct onednn_kept kept;
+	struct onednn_gradient gradient;
+	struct onednn_folding fold;
+};
+
+/* The result of the memory plan. */
+struct onednn_memory {
+	size_t bytes;           /* What the program needs of the arena. */
+	size_t unplanned_bytes; /* What it would need if every buffer had memory of its own. */
+};
+
+/* To which memory the tasks are bound. */
+struct onednn_binding {
+	const void *input_at;        /* The memory from which the users of the input read. */
+	float *grads_at;             /* The gradient arena that backward tasks write. */
+	struct onednn_program *next; /* The list of the net's programs. */
+};
+
+/* The forward and backward pass that run, or ran last. */
+struct onednn_pass {
+	const struct ct_batch *batch;
+	struct ct_batch last; /* A copy of the batch: the backward pass may draw masks again. */
+	struct ct_metrics *metrics;
+	const struct ct_backward_opts *opts;
+	bool not_finite; /* A norm has met NaN or infinity. */
+	int tasks_done;  /* How far the last pass came: what may be read depends on it. */
+};
+
+struct onednn_program {
+	ct_program base;
+	ct_dnnl *dnnl;
+	struct onednn_value *values; /* [n_nodes] */
+	struct onednn_buffer *buffers;
+	int n_buffers, cap_buffers;
+	struct onednn_task *tasks;
+	int n_tasks, cap_tasks;
+	int n_forward;    /* The number of tasks of the forward pass. */
+	int input;        /* The buffer of the input. */
+	int dlogits;      /* The buffer of the gradient of the logits. */
+	bool recomputing; /* Lowering appends forward tasks a second time: norms have their statistics already. */
+	struct onednn_memory memory;
+	struct onednn_binding binding;
+	struct onednn_pass pass;
+};
+
+/* A new buffer, or task, at the end of the list. The caller fills the task through *out before the next call. */
+enum ct_status ct__onednn_buffer(struct onednn_program *p, size_t bytes, int *out) CT_MUST_CHECK;
+enum ct_status ct__onednn_task(struct onednn_program *p, enum onednn_kind kind, int node,
+			       struct onednn_task **out) CT_MUST_CHECK;
+/* Appends an argument to the task and extends the life of its buffer to the task. */
+void ct__onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, struct onednn_ref ref);
+void ct__onednn_arg_buffer(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, int buffer);
+
+struct onednn_net *ct__onednn_net(const struct onednn_program *p);
+const struct ct_node *ct__onednn_node(const struct onednn_program *p, int id);
+/* The element type of values and of their gradients. Logits are fp32 in any case. */
+enum ct_dnnl_type ct__onednn_type(const struct onednn_program *p);
+/* The dimensions [N,C,H,W] of a node. */
+void ct__onednn_dims(const struct onednn_program *p, int id, int dims[4]);
+/* The node that owns the result of `id`: the last of those that are computed with it. And the buffer of this result. */
+int ct__onednn_owner(const struct onednn_program *p, int id);
+int ct__onednn_result(const struct onednn_program *p, int id);
+
+#endif
