@@ -102,20 +102,36 @@ enum ct_status ct_error_wrap(const char *fmt, ...)
 	return chain.e.status;
 }
 
-void ct_error_hint(const char *fmt, ...)
+static void add_hint(const char *fmt, va_list ap) CT_PRINTF(1, 0);
+static void add_hint(const char *fmt, va_list ap)
 {
 	char more[sizeof(chain.e.hint)];
 	char text[sizeof(chain.e.hint)];
-	va_list ap;
-	int n;
+	int n = vsnprintf(more, sizeof(more), fmt, ap);
 
-	va_start(ap, fmt);
-	n = vsnprintf(more, sizeof(more), fmt, ap);
-	va_end(ap);
 	mark_cut(more, sizeof(more), n);
 	n = snprintf(text, sizeof(text), "%s%s%s", chain.e.hint, chain.e.hint[0] ? "; " : "", more);
 	mark_cut(text, sizeof(text), n);
 	memcpy(chain.e.hint, text, sizeof(text));
+}
+
+void ct_error_hint(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add_hint(fmt, ap);
+	va_end(ap);
+}
+
+enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add_hint(fmt, ap);
+	va_end(ap);
+	return st;
 }
 
 void ct_error_frame(const char *file, int line, const char *func)

@@ -51,6 +51,8 @@ enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const
 enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
 /* Sets or appends the hint ("hint: ..." on its own line). */
 void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
+/* The same in an expression, for hints with arguments: `return ct_error_hinted(CT_FAIL(...), "use %s", name);` */
+enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_error_frame(const char *file, int line, const char *func);
 
 /* Longer messages (such as dozens of problems in a config file) are truncated to this size and end with "...". */
@@ -75,6 +77,8 @@ void ct_error_save(struct ct_error *out);
 enum ct_status ct_error_restore(const struct ct_error *e);
 
 #define CT_FAIL(st, ...) ct_error_set((st), __FILE__, __LINE__, __VA_ARGS__)
+/* Message and hint in one: `return CT_FAIL_HINT(CT_CONFIG, "give one of them", "%s and %s are set", a, b);` */
+#define CT_FAIL_HINT(st, hint, ...) ct_error_hinted(CT_FAIL((st), __VA_ARGS__), "%s", (hint))
 
 /* Returns from the calling function when `expr` failed. CT_INPROGRESS is not a failure. */
 #define CT_TRY(expr)                                                  \

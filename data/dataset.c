@@ -198,11 +198,10 @@ enum ct_status ct_dataset_check_classes(const ct_dataset *train, const ct_datase
 
 		if (!a || !b || strcmp(a, b) == 0)
 			continue;
-		(void)CT_FAIL(CT_DATA, "class %d is \"%s\" in the training data, but \"%s\" in the evaluation data", i,
-			      a, b);
-		ct_error_hint(
-			"both need the same classes in the same order: data.classes_file names a file that lists them");
-		return CT_DATA;
+		return CT_FAIL_HINT(
+			CT_DATA,
+			"both need the same classes in the same order: data.classes_file names a file that lists them",
+			"class %d is \"%s\" in the training data, but \"%s\" in the evaluation data", i, a, b);
 	}
 	if (val->info.n_classes > train->info.n_classes)
 		return CT_FAIL(CT_DATA, "the evaluation data have %d classes, the training data only %d",

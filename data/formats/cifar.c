@@ -101,22 +101,20 @@ static enum ct_status count_records(const struct layout *lay, const char *path, 
 	CT_TRY(st);
 	CT_TRY(ct_file_size(path, &bytes));
 	if (got == 2 && head[0] == 0x80 && head[1] <= 5) {
-		(void)CT_FAIL(CT_DATA,
-			      "%s is a pickle of the \"python version\" of the data set (its size, %" PRIu64
-			      " bytes, is no multiple of a record of %zu)",
-			      path, bytes, record);
-		ct_error_hint("ctrain reads the \"binary version\": get %s", lay->archive);
-		return CT_DATA;
+		return ct_error_hinted(
+			CT_FAIL(CT_DATA,
+				"%s is a pickle of the \"python version\" of the data set (its size, %" PRIu64
+				" bytes, is no multiple of a record of %zu)",
+				path, bytes, record),
+			"ctrain reads the \"binary version\": get %s", lay->archive);
 	}
 	if (bytes == 0)
 		return CT_FAIL(CT_DATA, "%s is empty", path);
 	if (bytes % record) {
-		(void)CT_FAIL(CT_DATA,
-			      "%s: its size, %" PRIu64 " bytes, is no multiple of a record of %zu: %" PRIu64
-			      " whole ones and %" PRIu64 " bytes",
-			      path, bytes, record, bytes / record, bytes % record);
-		ct_error_hint("the file is cut off or not of this data set: get it again");
-		return CT_DATA;
+		return CT_FAIL_HINT(CT_DATA, "the file is cut off or not of this data set: get it again",
+				    "%s: its size, %" PRIu64 " bytes, is no multiple of a record of %zu: %" PRIu64
+				    " whole ones and %" PRIu64 " bytes",
+				    path, bytes, record, bytes / record, bytes % record);
 	}
 	if (bytes / record > UINT32_MAX)
 		return CT_FAIL(CT_DATA, "%s holds %" PRIu64 " records, which is too many", path, bytes / record);
@@ -180,10 +178,9 @@ static enum ct_status check_labels(const struct layout *lay, const char *path, c
 		uint8_t label = raw[i * (lay->n_labels + PIXELS) + lay->n_labels - 1];
 
 		if (label >= n_classes) {
-			(void)CT_FAIL(CT_DATA, "%s: label %u of record %u is out of range, there are %d classes", path,
-				      label, i, n_classes);
-			ct_error_hint("the file is damaged or not of this data set: get it again");
-			return CT_DATA;
+			return CT_FAIL_HINT(CT_DATA, "the file is damaged or not of this data set: get it again",
+					    "%s: label %u of record %u is out of range, there are %d classes", path,
+					    label, i, n_classes);
 		}
 	}
 	return CT_OK;

@@ -153,10 +153,10 @@ static enum ct_status label_folders(struct folder_set *s, char *const *folders, 
 			ct_class_list_release(&s->classes);
 			break;
 		}
-		(void)CT_FAIL(CT_DATA, "%s/%s: the list of classes does not have this folder", s->root, shown);
-		ct_error_hint(
-			"data.classes_file has a line for each class: the folder's name, or \"INDEX FOLDER NAME\"");
-		return CT_DATA;
+		return CT_FAIL_HINT(
+			CT_DATA,
+			"data.classes_file has a line for each class: the folder's name, or \"INDEX FOLDER NAME\"",
+			"%s/%s: the list of classes does not have this folder", s->root, shown);
 	}
 	if (s->classes.n)
 		return CT_OK;
@@ -288,9 +288,8 @@ static enum ct_status settle_classes(struct folder_set *s, const struct ct_datas
 		top = s->labels[i] > top ? s->labels[i] : top;
 	info->n_classes = s->classes.n > top + 1 ? s->classes.n : top + 1;
 	if (spec->n_classes && info->n_classes > spec->n_classes) {
-		(void)CT_FAIL(CT_DATA, "%s has %d classes, expected %d", s->root, info->n_classes, spec->n_classes);
-		ct_error_hint("every folder in it is a class: is another folder among them?");
-		return CT_DATA;
+		return CT_FAIL_HINT(CT_DATA, "every folder in it is a class: is another folder among them?",
+				    "%s has %d classes, expected %d", s->root, info->n_classes, spec->n_classes);
 	}
 	if (spec->n_classes)
 		info->n_classes = spec->n_classes;

@@ -84,12 +84,11 @@ static enum ct_status parse_map(struct map *m, char *text)
 	if (m->n == 0)
 		return CT_FAIL(CT_DATA, "%s is empty", m->path);
 	if (m->in_order && are_numbers(m)) {
-		(void)CT_FAIL(CT_DATA,
-			      "%s holds numbers without file names: ImageNet's ground truth file counts classes in an "
-			      "order of its own, not that of the sorted WordNet ids",
-			      m->path);
-		ct_error_hint("give lines \"ILSVRC2012_val_00000001.JPEG n01751748\", or LOC_val_solution.csv");
-		return CT_DATA;
+		return CT_FAIL_HINT(
+			CT_DATA, "give lines \"ILSVRC2012_val_00000001.JPEG n01751748\", or LOC_val_solution.csv",
+			"%s holds numbers without file names: ImageNet's ground truth file counts classes in an "
+			"order of its own, not that of the sorted WordNet ids",
+			m->path);
 	}
 	if (m->in_order)
 		return CT_OK;
@@ -147,10 +146,9 @@ static enum ct_status label_of(const struct map *m, const struct entry *e, bool 
 	*out = ct_class_list_find(classes, e->cls);
 	if (*out >= 0)
 		return CT_OK;
-	(void)CT_FAIL(CT_DATA, "%s:%zu: class \"%.60s\" is not in the list of %d classes", m->path, e->number, e->cls,
-		      classes->n);
-	ct_error_hint("the list is that of --classes, or classes.txt beside the shards");
-	return CT_DATA;
+	return CT_FAIL_HINT(CT_DATA, "the list is that of --classes, or classes.txt beside the shards",
+			    "%s:%zu: class \"%.60s\" is not in the list of %d classes", m->path, e->number, e->cls,
+			    classes->n);
 }
 
 static enum ct_status apply_map(const struct map *m, struct pack_list *list)

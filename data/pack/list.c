@@ -19,9 +19,7 @@ static enum ct_status refuse(const char *src, const char *path, const char *text
 	char shown[200];
 
 	ct_name_escape(path, strlen(path), shown, sizeof(shown));
-	(void)CT_FAIL(CT_DATA, "%s%s%s: %s", src, path[0] ? "/" : "", shown, text);
-	ct_error_hint("%s", hint);
-	return CT_DATA;
+	return ct_error_hinted(CT_FAIL(CT_DATA, "%s%s%s: %s", src, path[0] ? "/" : "", shown, text), "%s", hint);
 }
 
 static enum ct_status add_item(struct pack_list *list, const char *src, const char *path, int32_t label)
@@ -156,10 +154,9 @@ static enum ct_status part_keys(struct pack_item **v, size_t n_items, bool final
 		if (end == i + 1)
 			continue;
 		if (final) {
-			(void)CT_FAIL(CT_DATA, "two images would have the key \"%.200s\", one of %.20s", v[i]->key,
-				      strrchr(v[i]->path, '.'));
-			ct_error_hint("rename one of them");
-			return CT_DATA;
+			return CT_FAIL_HINT(CT_DATA, "rename one of them",
+					    "two images would have the key \"%.200s\", one of %.20s", v[i]->key,
+					    strrchr(v[i]->path, '.'));
 		}
 		for (size_t k = i; k < end; k++, (*n)++) {
 			ct_free(v[k]->key);

@@ -103,10 +103,11 @@ static enum ct_status any_shard(const struct job *j, bool *found)
 
 static enum ct_status refuse_others(const struct job *j)
 {
-	(void)CT_FAIL(CT_USAGE, "%s: shards of this name are there already, made of other files or with other options",
-		      j->opts->pattern);
-	ct_error_hint("remove them and %s, or choose another name", j->manifest);
-	return CT_USAGE;
+	return ct_error_hinted(
+		CT_FAIL(CT_USAGE,
+			"%s: shards of this name are there already, made of other files or with other options",
+			j->opts->pattern),
+		"remove them and %s, or choose another name", j->manifest);
 }
 
 static enum ct_status write_manifest(const struct job *j, const char *hex)
@@ -167,9 +168,8 @@ static enum ct_status claim(struct job *j)
 
 	CT_TRY(ct_file_open(j->manifest, CT_FILE_UPDATE, &j->lock));
 	if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
-		(void)CT_FAIL(CT_USAGE, "%s is in use: these shards are being packed by another process", j->manifest);
-		ct_error_hint("wait for it, or stop it; packing again goes on where it stopped");
-		return CT_USAGE;
+		return CT_FAIL_HINT(CT_USAGE, "wait for it, or stop it; packing again goes on where it stopped",
+				    "%s is in use: these shards are being packed by another process", j->manifest);
 	}
 	digest(j, hex);
 	CT_TRY(compare_manifest(j, hex, &same));
@@ -308,8 +308,8 @@ static enum ct_status write_classes(const struct job *j)
 	} else if (st == CT_OK && j->list.classes_text) {
 		st = ct_file_read(path, (size_t)256 << 20, &text, &len);
 		if (st == CT_OK && strcmp(text, j->list.classes_text) != 0) {
-			st = CT_FAIL(CT_USAGE, "%s is not the list of classes that was given", path);
-			ct_error_hint("labels of other shards there follow it: choose another folder");
+			st = CT_FAIL_HINT(CT_USAGE, "labels of other shards there follow it: choose another folder",
+					  "%s is not the list of classes that was given", path);
 		}
 	}
 	ct_free(text);

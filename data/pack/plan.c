@@ -10,10 +10,9 @@
 
 static enum ct_status bad_pattern(const char *text, const char *why)
 {
-	(void)CT_FAIL(CT_USAGE, "%.200s: %s", text, why);
-	ct_error_hint(
+	return ct_error_hinted(
+		CT_FAIL(CT_USAGE, "%.200s: %s", text, why),
 		"shards are named as in out/train-%%06d.tar, or out/train-{000000..000007}.tar for eight of one size");
-	return CT_USAGE;
 }
 
 static bool is_digits(const char *p, size_t n)

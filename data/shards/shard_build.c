@@ -203,11 +203,12 @@ enum ct_status ct__shard_build_finish(struct ct_shard_build *b)
 	struct ct_shard_index *x = b->x;
 
 	if (x->n == 0 && x->n_skipped == 0) {
-		(void)CT_FAIL(CT_DATA, "%s: empty: %s", ct_tar_path(b->tar),
-			      x->bytes ? "it holds no sample" : "the file has no bytes");
-		ct_error_hint("a sample is a pair such as n01440764_10026.jpg and n01440764_10026.cls, one after the "
-			      "other; `ctrain data pack` makes such shards");
-		return CT_DATA;
+		return CT_FAIL_HINT(
+			CT_DATA,
+			"a sample is a pair such as n01440764_10026.jpg and n01440764_10026.cls, one after the "
+			"other; `ctrain data pack` makes such shards",
+			"%s: empty: %s", ct_tar_path(b->tar),
+			x->bytes ? "it holds no sample" : "the file has no bytes");
 	}
 	x->text = b->text.s;
 	x->text_len = (uint32_t)b->text.len;

@@ -188,10 +188,8 @@ static enum ct_status check_labels(const struct shard_set *s, const struct ct_sh
 		if (p->label < n_classes)
 			continue;
 		describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, where, sizeof(where));
-		(void)CT_FAIL(CT_DATA, "%s: label %d is out of range, there are %d classes", where, p->label,
-			      n_classes);
-		ct_error_hint("labels count from 0; is data.classes right?");
-		return CT_DATA;
+		return CT_FAIL_HINT(CT_DATA, "labels count from 0; is data.classes right?",
+				    "%s: label %d is out of range, there are %d classes", where, p->label, n_classes);
 	}
 	return CT_OK;
 }

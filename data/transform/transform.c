@@ -46,11 +46,10 @@ static enum ct_status check_crop(const struct ct_transform *t)
 		return CT_FAIL(CT_CONFIG, "random crop with ratios of sides from %g to %g: not inside 0.01..100",
 			       (double)t->ratio_min, (double)t->ratio_max);
 	if (t->crop == CT_CROP_CENTER && t->resize && (t->resize < t->h || t->resize < t->w || t->resize > MAX_SIDE)) {
-		(void)CT_FAIL(CT_CONFIG, "images resized to a short side of %d have no middle of %d x %d", t->resize,
-			      t->w, t->h);
-		ct_error_hint("the short side before the cut is at least the side of the result, and at most %d",
-			      MAX_SIDE);
-		return CT_CONFIG;
+		return ct_error_hinted(
+			CT_FAIL(CT_CONFIG, "images resized to a short side of %d have no middle of %d x %d", t->resize,
+				t->w, t->h),
+			"the short side before the cut is at least the side of the result, and at most %d", MAX_SIDE);
 	}
 	return CT_OK;
 }

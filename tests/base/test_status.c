@@ -43,6 +43,14 @@ static void test_chain(void **state)
 	ct_error_hint("or %d", 2);
 	assert_string_equal(ct_error_hint_text(), "check the file; or 2");
 
+	assert_int_equal(CT_FAIL_HINT(CT_CONFIG, "100 % of it", "no %s", "batch"), CT_CONFIG);
+	assert_string_equal(ct_error_message(), "no batch");
+	assert_string_equal(ct_error_hint_text(), "100 % of it");
+	assert_int_equal(ct_error_hinted(CT_FAIL(CT_IO, "no %s", "file"), "make %s", "one"), CT_IO);
+	assert_string_equal(ct_error_message(), "no file");
+	assert_string_equal(ct_error_hint_text(), "make one");
+	assert_int_equal(outer(), CT_DATA);
+
 	/* A new chain drops the old one, and may quote it. */
 	assert_int_equal(CT_FAIL(CT_IO, "again: %s", ct_error_message()), CT_IO);
 	assert_string_equal(ct_error_message(), "again: loading x.gz: byte 7 is odd");

@@ -87,9 +87,9 @@ static enum ct_status fill(void *user, int i, float *out)
 		n_bad += !isfinite(out[k]);
 	if (n_bad == 0)
 		return CT_OK;
-	(void)CT_FAIL(CT_NUMERIC, "%zu of the %zu values of %s are not finite", n_bad, n, l->desc[i].name);
-	ct_error_hint("training has diverged: lower optim.lr, lengthen the warm-up, or set optim.clip_norm");
-	return CT_NUMERIC;
+	return CT_FAIL_HINT(CT_NUMERIC,
+			    "training has diverged: lower optim.lr, lengthen the warm-up, or set optim.clip_norm",
+			    "%zu of the %zu values of %s are not finite", n_bad, n, l->desc[i].name);
 }
 
 static enum ct_status write_list(struct tensor_list *l, const char *folder, const char *name, struct ct_ckpt_file *out)

@@ -296,8 +296,8 @@ static enum ct_status resolve_link(const char *run_dir, const char *what, char *
 	if (st == CT_OK && !*path && strcmp(what, "last") == 0)
 		st = ct_checkpoint_find(run_dir, path);
 	if (st == CT_OK && !*path) {
-		st = CT_FAIL(CT_NOT_FOUND, "there is no checkpoint \"%s\" in %s", what, run_dir);
-		ct_error_hint("train first, or give the path of a checkpoint folder");
+		st = CT_FAIL_HINT(CT_NOT_FOUND, "train first, or give the path of a checkpoint folder",
+				  "there is no checkpoint \"%s\" in %s", what, run_dir);
 	}
 	return st;
 }
@@ -318,13 +318,12 @@ static enum ct_status no_checkpoint(const char *what)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(pickles); i++)
 		pickle = pickle || ct_ends_with(what, pickles[i]);
-	(void)CT_FAIL(CT_NOT_FOUND, "%s is neither a checkpoint, a run folder nor a .safetensors file", what);
-	if (pickle)
-		ct_error_hint("PyTorch's own files are programs and not read: convert them once with "
-			      "safetensors.torch.save_file(torch.load(\"a.pth\"), \"a.safetensors\")");
-	else
-		ct_error_hint("a checkpoint is a folder such as RUN/checkpoints/step-000000001234");
-	return CT_NOT_FOUND;
+	return CT_FAIL_HINT(
+		CT_NOT_FOUND,
+		pickle ? "ctrain does not read PyTorch's own files, which are programs: convert them once with "
+			 "safetensors.torch.save_file(torch.load(\"a.pth\"), \"a.safetensors\")"
+		       : "a checkpoint is a directory such as RUN/checkpoints/step-000000001234",
+		"%s is neither a checkpoint, a run directory nor a .safetensors file", what);
 }
 
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path)

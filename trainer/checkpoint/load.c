@@ -21,8 +21,8 @@ static enum ct_status load_file(const char *path, ct_net *net, const struct ct_t
 		st = ct__tensor_match_import(&m, s, net, groups, n_groups);
 	} else {
 		ct__tensor_match_describe(&m, &text);
-		st = CT_FAIL(CT_DATA, "%s: %d of %d tensors match. %s", path, m.loaded, m.n, ct_str_text(&text));
-		ct_error_hint("the checkpoint was made with other model, optim or train.ema settings");
+		st = CT_FAIL_HINT(CT_DATA, "the checkpoint was made with other model, optim or train.ema settings",
+				  "%s: %d of %d tensors match. %s", path, m.loaded, m.n, ct_str_text(&text));
 	}
 out:
 	ct_str_release(&text);

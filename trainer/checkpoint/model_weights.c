@@ -207,9 +207,8 @@ static enum ct_status read_outputs(const struct ct_weights_file *file, const ct_
 	if (at >= 0)
 		ct_safetensors_at(file->tensors, at, &t, NULL);
 	if (at < 0 || t.ndim < 1 || t.dims[0] < 1 || t.dims[0] > INT32_MAX) {
-		(void)CT_FAIL(CT_DATA, "%s holds no tensor \"%s\"", file->path, name ? name : "?");
-		ct_error_hint("these are the weights of another model than model.name says");
-		return CT_DATA;
+		return CT_FAIL_HINT(CT_DATA, "these are the weights of another model than model.name says",
+				    "%s holds no tensor \"%s\"", file->path, name ? name : "?");
 	}
 	*out = (int)t.dims[0];
 	return CT_OK;

@@ -187,17 +187,15 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 
 	*used = 0;
 	if (!first) {
-		(void)CT_FAIL(CT_USAGE, l->n_given > 0 ? "no configuration file given, only options"
-						       : "no configuration file given");
-		ct_error_hint(
-			"ctrain CONFIG.yaml trains, for example ctrain configs/mnist_ddp.yaml; ctrain --help tells more");
-		return CT_USAGE;
+		return CT_FAIL_HINT(
+			CT_USAGE,
+			"ctrain CONFIG.yaml trains, for example ctrain configs/mnist_ddp.yaml; ctrain --help tells more",
+			l->n_given > 0 ? "no configuration file given, only options" : "no configuration file given");
 	}
 	if (ct__command_has_subs(first)) {
 		if (!second) {
-			(void)CT_FAIL(CT_USAGE, "\"%s\" needs another word", first);
-			ct_error_hint("ctrain help %s lists what there is", first);
-			return CT_USAGE;
+			return ct_error_hinted(CT_FAIL(CT_USAGE, "\"%s\" needs another word", first),
+					       "ctrain help %s lists what there is", first);
 		}
 		*used = 2;
 		*out = ct__command_find(first, second);
@@ -386,9 +384,9 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 			continue;
 		}
 		if (!(g->option->group & (c->options | CT_OPT_ALL))) {
-			(void)CT_FAIL(CT_USAGE, "%s does not go with %s", g->shown, shown_name(c, name));
-			ct_error_hint("ctrain help %s shows its options", name);
-			return CT_USAGE;
+			return ct_error_hinted(
+				CT_FAIL(CT_USAGE, "%s does not go with %s", g->shown, shown_name(c, name)),
+				"ctrain help %s shows its options", name);
 		}
 		CT_TRY(apply_option(cli, g));
 	}
@@ -398,8 +396,7 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 				      l->words[used + (size_t)c->max_args]);
 		else
 			(void)CT_FAIL(CT_USAGE, "%s needs %s", shown_name(c, name), c->args);
-		ct_error_hint("usage: ctrain %s %s", name, c->args);
-		return CT_USAGE;
+		return ct_error_hinted(CT_USAGE, "usage: ctrain %s %s", name, c->args);
 	}
 	CT_TRY_ALLOC(cli->args = CT_NEW_ARRAY(const char *, (size_t)n_words + 1));
 	for (int i = 0; i < n_words; i++)

@@ -285,17 +285,17 @@ static enum ct_status verdict(const struct run *r)
 	for (int i = 0; i < r->n_sets; i++)
 		n += r->sets[i].n + r->sets[i].found[CT_FINDING_LEFT_OUT];
 	if (damaged > 0) {
-		(void)CT_FAIL(CT_DATA, "%zu shard%s cannot be used at all, and %zu of the %llu samples of others",
-			      damaged, damaged == 1 ? "" : "s", bad + left_out, (unsigned long long)n);
-		ct_error_hint("training refuses them: get them again, or leave them out of the list");
-		return CT_DATA;
+		return CT_FAIL_HINT(CT_DATA, "training refuses them: get them again, or leave them out of the list",
+				    "%zu shard%s cannot be used at all, and %zu of the %llu samples of others", damaged,
+				    damaged == 1 ? "" : "s", bad + left_out, (unsigned long long)n);
 	}
 	if (bad + left_out == 0)
 		return CT_OK;
-	(void)CT_FAIL(CT_DATA, "%zu of %llu samples are unusable (%zu bad, %zu left out of the index)", bad + left_out,
-		      (unsigned long long)n, bad, left_out);
-	ct_error_hint("training puts others in the place of bad ones, up to data.max_bad; repair or remove the files");
-	return CT_DATA;
+	return CT_FAIL_HINT(
+		CT_DATA,
+		"training puts others in the place of bad ones, up to data.max_bad; repair or remove the files",
+		"%zu of %llu samples are unusable (%zu bad, %zu left out of the index)", bad + left_out,
+		(unsigned long long)n, bad, left_out);
 }
 
 static enum ct_status report(const struct run *r)

@@ -51,9 +51,8 @@ static enum ct_status read_options(const struct ct_cli *cli, struct ct_pack_opts
 	int64_t n;
 
 	if (cli->n_args > 2) {
-		(void)CT_FAIL(CT_USAGE, "data pack: \"%s\" is one argument too many", cli->args[2]);
-		ct_error_hint("put quotes around a pattern with braces: the shell has taken it apart");
-		return CT_USAGE;
+		return CT_FAIL_HINT(CT_USAGE, "put quotes around a pattern with braces: the shell has taken it apart",
+				    "data pack: \"%s\" is one argument too many", cli->args[2]);
 	}
 	*o = (struct ct_pack_opts){
 		.src = cli->args[0], .pattern = cli->args[1], .classes = cli->classes, .val_map = cli->val_map};
@@ -100,10 +99,9 @@ static enum ct_status open_shards(const struct ct_pack_opts *o, const struct ct_
 	ct_dataset_close(d);
 	if (n == r->n_samples && skipped == 0)
 		return CT_OK;
-	(void)CT_FAIL(CT_DATA, "%s: %u samples can be read, and %llu were packed", r->shards, n,
-		      (unsigned long long)r->n_samples);
-	ct_error_hint("have files there been changed? `ctrain data check` lists what is wrong");
-	return CT_DATA;
+	return CT_FAIL_HINT(CT_DATA, "have files there been changed? `ctrain data check` lists what is wrong",
+			    "%s: %u samples can be read, and %llu were packed", r->shards, n,
+			    (unsigned long long)r->n_samples);
 }
 
 static enum ct_status print_report(const struct ct_cli *cli, const struct ct_pack_report *r, double seconds)
@@ -135,10 +133,10 @@ static enum ct_status verdict(const struct ct_pack_report *r)
 {
 	if (r->n_left_out == 0)
 		return CT_OK;
-	(void)CT_FAIL(CT_DATA, "%llu of %llu files are no usable images and were left out",
-		      (unsigned long long)r->n_left_out, (unsigned long long)(r->n_left_out + r->n_samples));
-	ct_error_hint("*.left-out.tsv beside the shards names them; the shards hold all others and can be used");
-	return CT_DATA;
+	return CT_FAIL_HINT(CT_DATA,
+			    "*.left-out.tsv beside the shards names them; the shards hold all others and can be used",
+			    "%llu of %llu files are no usable images and were left out",
+			    (unsigned long long)r->n_left_out, (unsigned long long)(r->n_left_out + r->n_samples));
 }
 
 enum ct_status ct_cmd_data_pack(const struct ct_cli *cli)

@@ -76,9 +76,10 @@ static enum ct_status check_classes(const char *checkpoint, const ct_dataset *va
 		const char *is = ct_dataset_class_name(val, i);
 		if (!is || strcmp(is, was.names[i]) == 0)
 			continue;
-		st = CT_FAIL(CT_DATA, "class %d was \"%s\" in training (%s), and is \"%s\" in the evaluation data", i,
-			     was.names[i], path, is);
-		ct_error_hint("data.classes_file names a file that lists the classes in the order of training");
+		st = CT_FAIL_HINT(CT_DATA,
+				  "data.classes_file names a file that lists the classes in the order of training",
+				  "class %d was \"%s\" in training (%s), and is \"%s\" in the evaluation data", i,
+				  was.names[i], path, is);
 	}
 	ct_class_list_release(&was);
 	ct_free(path);
@@ -172,9 +173,11 @@ static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **o
 	if (!list) {
 		st = CT_NOMEM;
 	} else if (!run) {
-		st = CT_FAIL(CT_USAGE, "%s is neither a run directory nor a checkpoint of one", arg);
-		ct_error_hint("a run directory has config.yaml and checkpoints/ in it; or name the config: ctrain eval "
-			      "CONFIG.yaml --checkpoint PATH");
+		st = CT_FAIL_HINT(
+			CT_USAGE,
+			"a run directory has config.yaml and checkpoints/ in it; or name the config: ctrain eval "
+			"CONFIG.yaml --checkpoint PATH",
+			"%s is neither a run directory nor a checkpoint of one", arg);
 	} else if (!is_run && *which) {
 		st = CT_FAIL(CT_USAGE, "%s is a checkpoint already, and --checkpoint names %s", arg, *which);
 	} else {

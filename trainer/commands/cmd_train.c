@@ -24,11 +24,10 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
 		if (getenv(needed[i]))
 			continue;
-		ct_error_set(CT_USAGE, __FILE__, __LINE__, "launch.init is env://, and the environment has no %s",
-			     needed[i]);
-		ct_error_hint(
-			"set MASTER_ADDR and MASTER_PORT; or leave launch.init (--init) out: ranks of one node find each other");
-		return CT_USAGE;
+		return CT_FAIL_HINT(
+			CT_USAGE,
+			"set MASTER_ADDR and MASTER_PORT; or leave launch.init (--init) out: ranks of one node find each other",
+			"launch.init is env://, and the environment has no %s", needed[i]);
 	}
 	return CT_OK;
 }
@@ -48,11 +47,10 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 	int want = here ? asked.local : asked.world, have = here ? id->local_world : id->world;
 	if (want == have)
 		return CT_OK;
-	ct_error_set(CT_USAGE, __FILE__, __LINE__,
-		     "%s asks for %d ranks%s, and there are %d: the environment says so (%s)", given, want,
-		     here ? " on this host" : "", have, ct_launcher_name(id->by));
-	ct_error_hint("leave %s out; or unset RANK, WORLD_SIZE and their like, and ctrain starts its own ranks", given);
-	return CT_USAGE;
+	return ct_error_hinted(
+		CT_FAIL(CT_USAGE, "%s asks for %d ranks%s, and there are %d: the environment says so (%s)", given, want,
+			here ? " on this host" : "", have, ct_launcher_name(id->by)),
+		"leave %s out; or unset RANK, WORLD_SIZE and their like, and ctrain starts its own ranks", given);
 }
 
 /* A worker when somebody gave us a rank, else the launcher. */

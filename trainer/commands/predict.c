@@ -40,10 +40,8 @@ static enum ct_status find_config(struct ct_predictor *p, const char *run, const
 {
 	char *path;
 	if (!config && !run) {
-		ct_error_set(CT_USAGE, __FILE__, __LINE__,
-			     "%s is in no run folder: nothing says what model these weights are of", model);
-		ct_error_hint("name the configuration: --config CONFIG.yaml");
-		return CT_USAGE;
+		return CT_FAIL_HINT(CT_USAGE, "name the configuration: --config CONFIG.yaml",
+				    "%s is in no run folder: nothing says what model these weights are of", model);
 	}
 	CT_TRY_ALLOC(path = config ? ct_strdup(config) : ct_path_join(run, "config.yaml"));
 	enum ct_status st = ct_config_load(path, sets, n_sets, &p->cfg);

@@ -127,9 +127,9 @@ enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct
 	CT_TRY(ct_device_open(c->device, device_index(c->device, local_rank), &d));
 	enum ct_status st = ct_device_info(d, &info);
 	if (st == CT_OK && c->launch.devices[0] && strcmp(info.kind, "cpu") == 0) {
-		st = CT_FAIL(CT_CONFIG, "launch.devices %s names GPUs, and this run would compute on the CPU",
-			     c->launch.devices);
-		ct_error_hint("leave launch.devices (--devices) out");
+		st = CT_FAIL_HINT(CT_CONFIG, "leave launch.devices (--devices) out",
+				  "launch.devices %s names GPUs, and this run would compute on the CPU",
+				  c->launch.devices);
 	}
 	if (st < 0) {
 		ct_device_close(d);
@@ -189,12 +189,12 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 	uint64_t parts = (uint64_t)world * (uint64_t)c->train.accumulate;
 	uint64_t global = c->batch.global > 0 ? (uint64_t)c->batch.global : (uint64_t)c->batch.per_rank * parts;
 	if (global % parts != 0) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__,
-			     "batch.global %llu can't be cut evenly into %u ranks x train.accumulate %lld",
-			     (unsigned long long)global, world, (long long)c->train.accumulate);
-		ct_error_hint("use a multiple of %llu, for example batch.global=%llu, or give batch.per_rank",
-			      (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
-		return CT_CONFIG;
+		return ct_error_hinted(
+			CT_FAIL(CT_CONFIG,
+				"batch.global %llu can't be cut evenly into %u ranks x train.accumulate %lld",
+				(unsigned long long)global, world, (long long)c->train.accumulate),
+			"use a multiple of %llu, for example batch.global=%llu, or give batch.per_rank",
+			(unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
 	}
 	if (global > UINT32_MAX / 2)
 		return CT_FAIL(CT_CONFIG, "global batch of %llu samples is too large", (unsigned long long)global);
@@ -299,11 +299,9 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 				       .drop_last = c->data.drop_last};
 	p->steps_per_epoch = ct_sampler_steps(&p->train);
 	if (p->steps_per_epoch == 0) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__,
-			     "an epoch of %u samples holds no full batch of %u and data.drop_last is set", train->n,
-			     p->global_batch);
-		ct_error_hint("use a smaller batch or data.drop_last=false");
-		return CT_CONFIG;
+		return CT_FAIL_HINT(CT_CONFIG, "use a smaller batch or data.drop_last=false",
+				    "an epoch of %u samples holds no full batch of %u and data.drop_last is set",
+				    train->n, p->global_batch);
 	}
 	uint64_t total = c->train.epochs > 0 ? (uint64_t)c->train.epochs * p->steps_per_epoch : UINT64_MAX;
 	if (c->train.max_steps > 0 && (uint64_t)c->train.max_steps < total)
@@ -321,13 +319,12 @@ static enum ct_status check_val(const struct ct_config *c, const struct ct_datas
 			       val->h, val->w, train->c, train->h, train->w);
 	if (val->n_classes <= train->n_classes)
 		return CT_OK;
-	ct_error_set(CT_DATA, __FILE__, __LINE__, "the evaluation data has %d classes, the training data %d",
-		     val->n_classes, train->n_classes);
-	if (c->data.name == CT_CFG_DATA_SHARDS)
-		ct_error_hint("give the number in data.classes, or the names in data.classes_file");
-	else
-		ct_error_hint("both need the same classes");
-	return CT_DATA;
+	return CT_FAIL_HINT(CT_DATA,
+			    c->data.name == CT_CFG_DATA_SHARDS
+				    ? "give the number in data.classes, or the names in data.classes_file"
+				    : "both need the same classes",
+			    "the evaluation data has %d classes, the training data %d", val->n_classes,
+			    train->n_classes);
 }
 
 static enum ct_status has_batch_norm(const struct ct_config *c, const struct ct_dataset_info *train,
@@ -356,12 +353,10 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_d
 	CT_TRY(has_batch_norm(c, train, p, &any));
 	if (!any)
 		return CT_OK;
-	ct_error_set(
-		CT_CONFIG, __FILE__, __LINE__,
+	return CT_FAIL_HINT(
+		CT_CONFIG, "leave that batch out: data.drop_last=true",
 		"model.bn sync needs rows on every rank, and the last batch of an epoch (%llu samples) has none for rank %u",
 		(unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
-	ct_error_hint("leave that batch out: data.drop_last=true");
-	return CT_CONFIG;
 }
 
 static enum ct_status plan_training(const struct ct_config *c, const struct ct_dataset_info *train,
@@ -406,11 +401,10 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 	bool regression = train->n_targets > 0;
 	bool mse = c->model.loss == CT_CFG_LOSS_MSE || (c->model.loss == CT_CFG_LOSS_AUTO && regression);
 	if (mse != regression) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "model.loss is %s but data set %s has %s",
-			     ct_config_choice(c, "model.loss"), ct_config_choice(c, "data.name"),
-			     regression ? "float targets" : "class labels");
-		ct_error_hint("use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
-		return CT_CONFIG;
+		return ct_error_hinted(CT_FAIL(CT_CONFIG, "model.loss is %s but data set %s has %s",
+					       ct_config_choice(c, "model.loss"), ct_config_choice(c, "data.name"),
+					       regression ? "float targets" : "class labels"),
+				       "use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
 	}
 	struct ct_model_spec spec = {
 		.name = ct_config_choice(c, "model.name"),
@@ -435,9 +429,8 @@ enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, str
 	int n = ct_net_n_slices(net);
 	size_t *ranges = NULL;
 	if (n == 0) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "the model has no parameters: there is nothing to train");
-		ct_error_hint("give model.layers a linear or conv2d layer");
-		return CT_CONFIG;
+		return CT_FAIL_HINT(CT_CONFIG, "give model.layers a linear or conv2d layer",
+				    "the model has no parameters: there is nothing to train");
 	}
 	CT_TRY_ALLOC(ranges = CT_NEW_ARRAY(size_t, (size_t)n * 2));
 	for (int i = 0; i < n; i++) {

@@ -185,13 +185,11 @@ static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a,
 		const struct ct_param *p = ct_graph_param(a, i), *q = ct_graph_param(b, i);
 		if (p->n == q->n)
 			continue;
-		ct_error_set(
-			CT_CONFIG, __FILE__, __LINE__,
+		return CT_FAIL_HINT(
+			CT_CONFIG,
+			"use one size for training and evaluation, or a model whose linear layer follows a global_avg_pool",
 			"model.name %s has other weights for images of %dx%d: %s would have %zu elements instead of %zu",
 			ct_config_choice(c, "model.name"), size.w, size.h, p->name, q->n, p->n);
-		ct_error_hint(
-			"use one size for training and evaluation, or a model whose linear layer follows a global_avg_pool");
-		return CT_CONFIG;
 	}
 	return CT_OK;
 }
