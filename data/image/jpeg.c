@@ -377,17 +377,15 @@ static enum ct_status open_part(ct_jpeg *j, struct ct_box window, int scale, str
 	return choose_colors(j);
 }
 
-enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struct ct_pixels *out)
+/* May jump. Not inlined: variables of the function that calls setjmp must not change between setjmp and the jump. */
+static __attribute__((noinline)) enum ct_status decode(ct_jpeg *j, struct ct_box window, int scale,
+						       struct ct_pixels *out)
 {
 	struct ct_jpeg_part part;
 	JDIMENSION x0, width;
 	struct ct_box b;
 	size_t pitch;
-	int why;
 
-	why = setjmp(j->escape);
-	if (why != 0)
-		return failed(j, (enum failure)why);
 	CT_TRY(open_part(j, window, scale, &part));
 	window.x -= part.x;
 	window.y -= part.y;
@@ -411,4 +409,13 @@ enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struc
 	out->box.x += part.x / scale;
 	out->box.y += part.y / scale;
 	return CT_OK;
+}
+
+enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struct ct_pixels *out)
+{
+	int why = setjmp(j->escape);
+
+	if (why != 0)
+		return failed(j, (enum failure)why);
+	return decode(j, window, scale, out);
 }

@@ -67,6 +67,7 @@ static enum ct_status next_line(struct reader *r, struct word *out)
 {
 	const char *nl;
 
+	*out = (struct word){r->p, 0};
 	r->line++;
 	if (r->p == r->end)
 		return bad(r, "idx-count", "the file ends here, though it says that it holds more samples");
