@@ -306,7 +306,7 @@ check_header() {
 	case $1 in
 	*_gloo*.h | *.hpp) return 0 ;; # C++
 	esac
-	why=$(printf '#include "%s"\n' "$1" | LC_ALL=C ${CC:-cc} -std=gnu17 -D_GNU_SOURCE -I. -x c -fsyntax-only - 2>&1) && return 0
+	why=$(printf '#include "%s"\n' "$1" | LC_ALL=C ${CC:-cc} -std=gnu17 -Werror=implicit -D_GNU_SOURCE -I. -x c -fsyntax-only - 2>&1) && return 0
 	printf '%s:1: does not compile alone: %s\n' "$1" "$(grep -m1 error <<< "$why")"
 	return 1
 }

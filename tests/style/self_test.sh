@@ -127,6 +127,7 @@ put base/order.c <<'C'
 #include "base/order.h"
 C
 put dist/alone.h <<< 'size_t f(void);'
+put dist/calls.h <<< 'static inline int call(void) { return undeclared(); }'
 lines 701 > data/huge.c
 cat > expected <<'E'
 base/order.c:1: the first include
@@ -144,6 +145,7 @@ data/x.c:1: only base/sha256.c may include <nettle/sha2.h>
 data/y.c:1: only trainer/config/yaml_events.c may include <yaml.h>
 data/z.c:1: only data/files/inflate.c may include <zlib.h>
 dist/alone.h:1: does not compile alone
+dist/calls.h:1: does not compile alone
 dist/g.cc:1: only dist/comm/gloo/gloo_engine.cc may include <gloo/context.h>
 dist/m.c:1: only dist/comm/mpi/ may include <mpi.h>
 dist/n.c:1: only nn/cuda/ may include <nccl.h>

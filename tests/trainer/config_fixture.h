@@ -1,4 +1,4 @@
-/* Configurations from texts and files of the temporary folder. Headers of cmocka come before this one. */
+/* Configurations from texts and files of the temporary directory. */
 #ifndef CT_TESTS_TRAINER_CONFIG_FIXTURE_H
 #define CT_TESTS_TRAINER_CONFIG_FIXTURE_H
 

@@ -1,4 +1,4 @@
-/* Configurations of KEY=VALUE texts over a base text, for tests of the plan. Headers of cmocka come before this one. */
+/* Configurations of KEY=VALUE texts over a base text, for tests of the plan. */
 #ifndef CT_TESTS_TRAINER_PLAN_FIXTURE_H
 #define CT_TESTS_TRAINER_PLAN_FIXTURE_H
 

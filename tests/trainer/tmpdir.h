@@ -1,8 +1,14 @@
-/* A temporary folder of one test program, made by tmpdir_setup and removed with all in it by tmpdir_teardown. Headers
- * of cmocka come before this one. */
+/* cmocka with what it needs, and a temporary directory of one test program: tmpdir_setup creates it, tmpdir_teardown removes
+ * it with everything in it. */
 #ifndef CT_TESTS_TRAINER_TMPDIR_H
 #define CT_TESTS_TRAINER_TMPDIR_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
