@@ -32,7 +32,7 @@ endif()
 find_package(OpenMP QUIET COMPONENTS C)
 
 if(CTRAIN_ONEDNN)
-  # CTRAIN_DNNL_ROOT: a oneDNN outside the distribution's folders (tests against another major version).
+  # CTRAIN_DNNL_ROOT: a oneDNN outside the distribution's directories (tests against another major version).
   find_path(DNNL_INCLUDE_DIR dnnl.h HINTS ${CTRAIN_DNNL_ROOT}/include)
   find_library(DNNL_LIBRARY dnnl HINTS ${CTRAIN_DNNL_ROOT}/lib)
   if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)
@@ -58,7 +58,10 @@ if(CTRAIN_GLOO)
 endif()
 
 if(CTRAIN_TESTS)
-  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+  pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
+  if(NOT CMOCKA_FOUND)
+    message(FATAL_ERROR "cmocka not found: install libcmocka-dev (scripts/setup.sh --test), or configure with -DCTRAIN_TESTS=OFF")
+  endif()
   add_library(ct_cmocka INTERFACE)
   target_link_libraries(ct_cmocka INTERFACE PkgConfig::CMOCKA)
 endif()

@@ -2,12 +2,25 @@
 
 option(CTRAIN_ONEDNN "CPU engine on oneDNN" ON)
 option(CTRAIN_GLOO "CPU collectives across hosts on gloo" ON)
-option(CTRAIN_TESTS "Build the tests" ON)
-option(CTRAIN_LAZY "Device for tests: posted work runs late and in random order" ${CTRAIN_TESTS})
+set(CTRAIN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (where cmocka is installed)")
+set(CTRAIN_LAZY AUTO CACHE STRING "Device for tests, on which posted work runs late and in random order: ON, OFF, or AUTO (with the tests)")
 option(CTRAIN_BENCH "Build the programs of bench/" ON)
 option(CTRAIN_FUZZ "Build the fuzz targets (needs clang)" OFF)
 option(CTRAIN_WERROR "Warnings are errors" OFF)
 set(CTRAIN_SANITIZE "" CACHE STRING "address;undefined or thread")
+
+# AUTO becomes ON or OFF here. The cache keeps AUTO, so that a later configuration decides again.
+if(CTRAIN_TESTS STREQUAL "AUTO")
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(CMOCKA QUIET cmocka)
+  set(CTRAIN_TESTS OFF)
+  if(CMOCKA_FOUND)
+    set(CTRAIN_TESTS ON)
+  endif()
+endif()
+if(CTRAIN_LAZY STREQUAL "AUTO")
+  set(CTRAIN_LAZY ${CTRAIN_TESTS})
+endif()
 
 set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_EXTENSIONS ON) # gnu17: POSIX and Linux calls

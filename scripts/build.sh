@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Configures and builds one preset (release, debug, asan, tsan, fuzz) into build/PRESET.
-#   scripts/build.sh [PRESET [CMAKE-ARGUMENTS] [-- TARGETS]]     default: release, everything
+#   scripts/build.sh [PRESET [CMAKE-ARGUMENTS] [-- TARGETS]]     default: release, everything (tests: if cmocka is installed)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}

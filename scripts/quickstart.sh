@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a fresh Debian or Ubuntu machine to a trained model: set-up, build, get MNIST, train.
+# From a fresh Debian or Ubuntu machine to a trained model: installs packages, builds, downloads MNIST, trains.
 #   scripts/quickstart.sh [CONFIG] [KEY=VALUE ...] [OPTIONS]     default: configs/mnist_ddp.yaml
-# What follows CONFIG is handed to ctrain. Run it again after an interruption: it goes on.
+# Arguments after CONFIG are passed to ctrain. Run the script again after an interruption: training continues.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
@@ -16,11 +16,16 @@ if [[ "${1:-}" == *.yaml || "${1:-}" == *.yml ]]; then
 	shift
 fi
 
-scripts/setup.sh
-scripts/build.sh release -DCTRAIN_TESTS=OFF
-ctrain=build/release/ctrain
+say() { echo "quickstart: $* ($SECONDS s)"; }
 
-# The program knows where its config and this command line look for data.
+say "step 1 of 4: install packages"
+scripts/setup.sh
+say "step 2 of 4: build the program"
+scripts/build.sh release -- ctrain
+ctrain=build/release/ctrain
+say "step 3 of 4: prepare the data"
+
+# The data directory follows from the config and this command line: ctrain prints the resolved values.
 resolved=$($ctrain config dump "$config" "$@")
 key() { # of section data
 	sed -n "/^data:/,/^[^ ]/s/^  $1: *\"\\{0,1\\}\\([^\"]*\\)\"\\{0,1\\}\$/\\1/p" <<<"$resolved"
@@ -35,12 +40,12 @@ done
 if [ "$name" = fashion_mnist ] && [ $files != 4 ]; then
 	scripts/get_mnist.sh --fashion "$dir"
 elif [ "$name" = mnist ] && [ $files != 4 ] && ! scripts/get_mnist.sh "$dir"; then
-	[ $files = 0 ] || exit 1 # half of the real data: nothing to mix drawn digits into
+	[ $files = 0 ] || exit 1 # part of the real data is there: do not mix it with drawn digits
 	cat >&2 <<-TEXT
 
 	*******************************************************************************
-	*  MNIST could not be downloaded. Training on DRAWN DIGITS instead: pictures   *
-	*  made by this program (ctrain data digits). The accuracy is not MNIST's.     *
+	*  MNIST could not be downloaded. Training on DRAWN DIGITS instead: images    *
+	*  made by this program (ctrain data digits). The accuracy is not MNIST's.    *
 	*******************************************************************************
 	   To get the real data later:
 	   rm -r $dir && scripts/get_mnist.sh $dir
@@ -49,7 +54,16 @@ elif [ "$name" = mnist ] && [ $files != 4 ] && ! scripts/get_mnist.sh "$dir"; th
 	$ctrain data digits --out "$dir"
 fi
 
-# A process of its own, so that its start is the start of training. If this script is killed, it is told to save and end.
+say "step 4 of 4: train"
+# If this script is killed, ctrain gets SIGTERM: it saves and ends.
 status=0
 setpriv --pdeathsig TERM $ctrain "$config" "$@" || status=$?
-exit $status
+[ $status = 0 ] || exit $status
+cat <<-TEXT
+
+	quickstart: done. The program is $ctrain. Next:
+	  $ctrain eval $config --checkpoint best     evaluate the best checkpoint
+	  $ctrain plan $config                       ranks, memory, communication; no training
+	  $ctrain help                               all commands
+	  sudo cmake --install build/release         install it as "ctrain" under /usr/local
+TEXT
