@@ -1,4 +1,4 @@
-# Options, warnings, sanitizers, and the helpers that the folders use.
+# Options, warnings, sanitizers, and the functions that the directories' CMakeLists.txt call.
 
 option(CTRAIN_ONEDNN "CPU engine on oneDNN" ON)
 option(CTRAIN_GLOO "CPU collectives across hosts on gloo" ON)
@@ -28,7 +28,7 @@ set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_ENABLE_EXPORTS ON) # for ct_add_shared_object
+set(CMAKE_ENABLE_EXPORTS ON) # programs export their functions to the shared objects of ct_add_shared_object
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
@@ -57,7 +57,7 @@ foreach(san IN LISTS CTRAIN_SANITIZE)
   target_link_options(ct_flags INTERFACE -fsanitize=${san})
 endforeach()
 if("thread" IN_LIST CTRAIN_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL GNU)
-  # It says that it does not know fences. Ours order atomics among processes, which it does not watch in any case.
+  # gcc warns that ThreadSanitizer does not support fences. Ours order atomics between processes, which it does not check anyway.
   target_compile_options(ct_flags INTERFACE -Wno-tsan)
 endif()
 
@@ -76,7 +76,7 @@ function(ct_set_flags flags)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
 endfunction()
 
-# ct_add_module(name SOURCES... [LINK libs...]): a folder's static library `ct_<name>`.
+# ct_add_module(name SOURCES... [LINK libs...]): a directory's static library `ct_<name>`.
 function(ct_add_module name)
   cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
   add_library(ct_${name} STATIC ${A_SOURCES})
@@ -95,8 +95,14 @@ function(ct_add_backend module name)
   target_link_libraries(ct_${module} PRIVATE ${A_LINK})
 endfunction()
 
-# ct_add_shared_object(name SOURCES... LINK libs...): NAME.so beside the program, opened by ct_module_open. It takes the program's
-# functions from the program, which exports them.
+# ct_link_whole(target LIBRARY...): links every object of these static libraries, also those that the target does not refer to. For a
+# program that opens shared objects: they use functions that the program exports, and the linker cannot know which.
+function(ct_link_whole target)
+  target_link_libraries(${target} PRIVATE -Wl,--whole-archive ${ARGN} -Wl,--no-whole-archive)
+endfunction()
+
+# ct_add_shared_object(name SOURCES... LINK libs...): NAME.so beside the program, opened by ct_module_open. It uses the functions of
+# base/, nn/ and dist/ that the program exports (see ct_link_whole) and has no copies of its own.
 function(ct_add_shared_object name)
   cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} MODULE ${A_SOURCES})
@@ -104,7 +110,7 @@ function(ct_add_shared_object name)
   set_target_properties(${name} PROPERTIES PREFIX "" SUFFIX .so LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endfunction()
 
-# ct_add_test(name LABEL unit|ops|dist|... SOURCES... LINK libs... [TIMEOUT s]): a cmocka program run by ctest.
+# ct_add_test(name LABEL unit|ops|dist|... SOURCES... LINK libs... [TIMEOUT s] [ARGS...]): a cmocka program that ctest runs.
 function(ct_add_test name)
   cmake_parse_arguments(A "" "LABEL;TIMEOUT" "SOURCES;LINK;ARGS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
@@ -113,7 +119,7 @@ function(ct_add_test name)
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 240)
   endif()
-  # Compute threads that wait by spinning are many times slower where other tests have the cores.
+  # Compute threads that spin while they wait are many times slower when other tests use the cores.
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endfunction()
