@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
 # Installs what ctrain needs to build and run, on Debian 12/13 and Ubuntu 22.04/24.04.
-#   scripts/setup.sh          build and run
-#   scripts/setup.sh --test   also what the tests need (sanitizers, fuzzers, network tools)
+#   scripts/setup.sh                build and run
+#   scripts/setup.sh --test-quick   also what scripts/test.sh --quick needs
+#   scripts/setup.sh --test         also what scripts/test.sh needs (sanitizers, fuzzers, network tools, bare Debian systems)
 # CUDA is optional and never installed by this script.
 set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
 	libyaml-dev zlib1g-dev libjansson-dev nettle-dev libdeflate-dev libjpeg-dev
 	libspng-dev libdnnl-dev libgloo-dev)
-test_packages=(libcmocka-dev clang python3 iproute2 procps psmisc)
+quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
+test_packages=("${quick_packages[@]}" clang git mmdebstrap debian-archive-keyring)
 
 want=("${packages[@]}")
 for arg in "$@"; do
 	case $arg in
 	--test) want+=("${test_packages[@]}") ;;
-	-h | --help) sed -n '2,5s/^# //p' "$0"; exit 0 ;;
-	*) echo "setup: unknown argument '$arg' (there is only --test)" >&2; exit 2 ;;
+	--test-quick) want+=("${quick_packages[@]}") ;;
+	-h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;;
+	*) echo "setup: unknown argument '$arg' (valid: --test-quick, --test)" >&2; exit 2 ;;
 	esac
 done
 
 if ! command -v apt-get >/dev/null; then
-	echo "setup: this script knows Debian and Ubuntu; elsewhere install: ${want[*]}" >&2
+	echo "setup: this script supports Debian and Ubuntu only; on other systems install the equivalents of: ${want[*]}" >&2
 	exit 2
 fi
 
@@ -35,7 +38,7 @@ install() {
 	[ $# -gt 0 ] || return 0
 	local as_root=()
 	if [ "$(id -u)" -ne 0 ]; then
-		command -v sudo >/dev/null || { echo "setup: to install $*: run as root, or install sudo" >&2; exit 2; }
+		command -v sudo >/dev/null || { echo "setup: run this script as root or install sudo: it has to install $*" >&2; exit 2; }
 		as_root=(sudo)
 	fi
 	echo "setup: installing $*"
@@ -47,11 +50,16 @@ install() {
 mapfile -t need < <(missing "${want[@]}")
 install "${need[@]}"
 
-# The runtime of clang's sanitizers and fuzzer is a package of its own where clang only recommends it.
+# Where clang's package only recommends the runtime of its sanitizers and fuzzer, that runtime is a separate package.
 if [[ " ${want[*]} " == *" clang "* ]]; then
 	major=$(clang -dumpversion | cut -d. -f1)
 	if ! ls "$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer* >/dev/null 2>&1; then
 		install "libclang-rt-$major-dev" || echo "setup: no fuzzer runtime for clang $major: fuzzing will be skipped" >&2
 	fi
+fi
+# Exchanges weights with torchvision. Some releases do not have the package.
+if [[ " $* " == *" --test "* ]]; then
+	mapfile -t need < <(missing python3-torchvision)
+	install "${need[@]}" || echo "setup: no python3-torchvision here: the tests that need it will be skipped" >&2
 fi
 echo "setup: done"

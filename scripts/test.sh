@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds, and runs every test that this machine can run. The last line is the sum of all stages.
-#   scripts/test.sh           everything: release, address + undefined sanitizers, thread sanitizer, fuzzing, end to end
+# Installs what the tests need, builds, and runs every test that this machine can run. The last line counts the tests of all stages.
+#   scripts/test.sh           everything: release, address + undefined sanitizers, thread sanitizer, fuzzing, end to end, and README's
+#                             commands in bare Debian systems
 #   scripts/test.sh --quick   the release build's unit, ops and dist tests only
-# CTRAIN_FUZZ_SECONDS: per fuzz target (default 60). CTRAIN_SHARED: folder with real data sets (default ../shared); without it the
+# CTRAIN_FUZZ_SECONDS: per fuzz target (default 60). CTRAIN_SHARED: directory with real data sets (default ../shared); without it the
 # tests that need them are skipped, listed and counted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +11,7 @@ quick=0
 case ${1:-} in
 --quick) quick=1 ;;
 -h | --help)
-	sed -n '2,6s/^# //p' "$0"
+	sed -n '2,7s/^# //p' "$0"
 	exit 0
 	;;
 '') ;;
@@ -46,26 +47,30 @@ run_ctest() { # STAGE DIR ARGS...
 	results+=("$result")
 }
 
-# ThreadSanitizer of older compilers can't live with the many random bits that newer kernels put into addresses.
+# ThreadSanitizer of older compilers does not work with the number of random address bits that newer kernels use.
 prefix=()
 plain_addresses=()
 setarch "$(uname -m)" -R true 2>/dev/null && plain_addresses=(setarch "$(uname -m)" -R)
 
-scripts/setup.sh --test
+if [ $quick = 1 ]; then
+	scripts/setup.sh --test-quick
+else
+	scripts/setup.sh --test
+fi
 
 say "release: warnings are errors; unit, ops, dist"
-if build release -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON; then
-	run_ctest release build/release -L '^(unit|ops|dist)$'
+if build release -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=ON; then
+	run_ctest release build/release -j 2 -L '^(unit|ops|dist)$'
 fi
 
 if [ $quick = 0 ]; then
 	say "address and undefined-behaviour sanitizers: unit, ops, dist, golden"
-	if build asan -DCTRAIN_WERROR=ON; then
+	if build asan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON; then
 		run_ctest asan build/asan -j 2 -L '^(unit|ops|dist|golden)$'
 	fi
 
 	say "thread sanitizer: tests of base, data and dist"
-	if build tsan -DCTRAIN_WERROR=ON -DCTRAIN_ONEDNN=OFF -- tests/{base,data,dist}/all; then
+	if build tsan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_ONEDNN=OFF -- tests/{base,data,dist}/all; then
 		prefix=("${plain_addresses[@]}")
 		for folder in base data dist; do
 			run_ctest "tsan-$folder" "build/tsan/tests/$folder" -j 2 -LE '^cluster$'
@@ -87,8 +92,16 @@ if [ $quick = 0 ]; then
 	say "release: the rest, end to end and cluster last"
 	run_ctest release-rest build/release -LE '^(unit|ops|dist|e2e|cluster)$'
 	run_ctest release-e2e build/release -L '^(e2e|cluster)$'
+
+	# Last, so that its downloads and builds disturb no other test.
+	for suite in bookworm trixie; do
+		say "README's commands in a bare Debian system: $suite"
+		scripts/test_chroot.sh $suite || failed=1
+		results+=("build/chroot-$suite.txt")
+		[ ! -e "build/chroot-$suite-quick.xml" ] || results+=("build/chroot-$suite-quick.xml")
+	done
 fi
 
-say "sum"
+say "result"
 scripts/sum_tests.py "${results[@]}" || failed=1
 exit $failed

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Runs README's commands in bare Debian systems: quickstart, "Build by hand", and the quick tests, each suite after the other.
+#   scripts/test_chroot.sh [SUITE ...]        default: bookworm trixie
+# Each part writes a line "passed NAME", "failed NAME" or "skipped NAME: reason" to build/chroot-SUITE.txt and its output to
+# build/chroot/SUITE-NAME.log; the results of the tests are copied to build/chroot-SUITE-quick.xml (for scripts/sum_tests.py).
+# A system is unpacked into build/chroot/SUITE.root for one run. Kept for the next run, in build/chroot: SUITE.tar (the base system,
+# made by mmdebstrap from the mirror that this machine's apt uses, with apt's signature checks) and SUITE.archives (packages).
+# The compiler cache is this machine's. Where no chroot can be made, all parts are skipped with the reason.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+case ${1:-} in
+-h | --help)
+	sed -n '2,9s/^# //p' "$0"
+	exit 0
+	;;
+-*)
+	echo "test_chroot: unknown argument '$1' (arguments are names of Debian releases)" >&2
+	exit 2
+	;;
+esac
+suites=("$@")
+[ $# -gt 0 ] || suites=(bookworm trixie)
+work=$PWD/build/chroot
+shared=${CTRAIN_SHARED:-$PWD/../shared}
+parts=(quickstart by-hand quick)
+mkdir -p "$work"
+
+# The shell code of one section of README.md.
+section() { # HEADING
+	local code
+	code=$(awk -v heading="## $1" '$0 == heading { here = 1; next } /^## / { here = 0 }
+		here && /^```$/ { code = 0 } here && code { print } here && /^```sh$/ { code = 1 }' README.md)
+	[ -n "$code" ] || { echo "test_chroot: README.md has no section \"$1\" with shell code" >&2; return 1; }
+	printf '%s\n' "$code"
+}
+
+# The first Debian mirror among apt's sources.
+mirror() {
+	# shellcheck disable=SC2016 # the variables are apt's
+	apt-get indextargets --format '$(REPO_URI)|$(ORIGIN)|$(LABEL)' 'Created-By: Packages' 2>/dev/null |
+		awk -F'|' '$2 == "Debian" && $3 == "Debian" { print $1; exit }'
+}
+
+why_not() {
+	[ "$(id -u)" = 0 ] || { echo "a chroot needs root"; return; }
+	local tool
+	for tool in mmdebstrap unshare chroot apt-get git; do
+		command -v $tool >/dev/null || { echo "$tool is not installed"; return; }
+	done
+	git rev-parse --git-dir >/dev/null 2>&1 || { echo "this is no git checkout"; return; }
+	unshare --mount --pid --fork true 2>/dev/null || { echo "this machine does not allow new mount namespaces"; return; }
+	[ -n "$(mirror)" ] || echo "apt's sources on this machine have no Debian mirror, or apt-get update was never run"
+}
+
+# Makes SUITE.tar if it is not there yet. 77: there is no such release, or the mirror cannot be reached.
+make_base() { # SUITE
+	local tar=$work/$1.tar log=$work/$1-base.log source options=() option
+	[ ! -s "$tar" ] || return 0
+	source=$(mirror)
+	# What this machine's apt needs to reach the mirror; signatures are checked as always.
+	while read -r option; do
+		options+=("--aptopt=$option")
+	done < <(apt-config dump | grep -E '^Acquire::(https?::[A-Za-z:.]*[Pp]roxy|Check-Date|Check-Valid-Until) ')
+	[[ $source != https:* ]] || options+=(--include=ca-certificates)
+	if ! mmdebstrap --mode=root --format=tar --variant=minbase --dpkgopt=force-unsafe-io "${options[@]}" "$1" "$tar.part" "$source" >"$log" 2>&1; then
+		rm -f "$tar.part"
+		grep -qE 'Could not (resolve|connect)|Temporary failure|Connection (failed|timed out)|does not have a Release file' "$log" &&
+			return 77
+		tail -n 20 "$log" >&2
+		return 1
+	fi
+	mv "$tar.part" "$tar"
+}
+
+# The files of this work tree, as a fresh checkout in the chroot. Its path is always the same: the compiler cache knows it again.
+checkout() { # ROOT
+	mkdir -p "$1/work/ctrain"
+	# shellcheck disable=SC2016 # the variables are those of the inner shell
+	git ls-files --cached --others --exclude-standard -z | xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\0" "$f"; done' sh |
+		tar --create --null --files-from=- | tar --extract --no-same-owner --directory "$1/work/ctrain"
+}
+
+unpack() { # SUITE ROOT
+	rm -rf --one-file-system "$2"
+	mkdir -p "$2"
+	tar --extract --file "$work/$1.tar" --directory "$2"
+	cp --dereference /etc/resolv.conf "$2/etc/resolv.conf"
+	mkdir -p "$2/work/shared" "$2/root/.cache/ccache"
+	checkout "$2"
+}
+
+# Runs shell code in the chroot's work tree, with mounts and processes that end with it.
+inside() { # SUITE ROOT SECONDS CODE
+	local cache=${CCACHE_DIR:-$(ccache --get-config cache_dir 2>/dev/null || true)}
+	mkdir -p "$work/$1.archives/partial" ${cache:+"$cache"}
+	# shellcheck disable=SC2016 # the variables are those of the inner shell
+	timeout --kill-after=5 "$3" unshare --mount --pid --fork --kill-child --propagation private sh -c '
+		set -e
+		mount --bind "$1" "$1"
+		mount -t proc proc "$1/proc"
+		mount --rbind /dev "$1/dev"
+		mount --rbind /sys "$1/sys"
+		mount --bind "$2" "$1/var/cache/apt/archives"
+		[ -z "$3" ] || mount --bind "$3" "$1/root/.cache/ccache"
+		[ ! -d "$4" ] || { mount --bind "$4" "$1/work/shared" && mount -o remount,bind,ro "$1/work/shared"; }
+		exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
+			bash -c "set -e; cd /work/ctrain; $5"' sh "$2" "$work/$1.archives" "$cache" "$shared" "$4" </dev/null
+}
+
+# Runs one part and reports it. The code ends at the first command that fails.
+part() { # SUITE ROOT NAME CODE
+	local start=$SECONDS log=$work/$1-$3.log
+	if inside "$1" "$2" 1500 "$4" >"$log" 2>&1; then
+		echo "passed $3" >>"$work-$1.txt"
+		echo "chroot $1: $3: ok ($((SECONDS - start)) s)"
+	else
+		echo "failed $3" >>"$work-$1.txt"
+		echo "chroot $1: $3: FAILED after $((SECONDS - start)) s; the end of $log:"
+		tail -n 60 "$log"
+		failed=1
+	fi
+}
+
+run_suite() { # SUITE
+	local root=$work/$1.root
+	unpack "$1" "$root"
+	part "$1" "$root" quickstart 'scripts/quickstart.sh
+		grep -q "\"kind\":\"end\".*\"status\":\"done\"" runs/mnist_ddp/metrics.jsonl'
+	# Another checkout on the same system, which now has what scripts/setup.sh installs and nothing else.
+	mv "$root/work/ctrain" "$root/work/first"
+	checkout "$root"
+	part "$1" "$root" by-hand "$by_hand
+		build/release/ctrain info
+		build/release/ctrain configs/smoke.yaml"
+	rm -rf --one-file-system "$root/work/ctrain"
+	mv "$root/work/first" "$root/work/ctrain"
+	part "$1" "$root" quick 'scripts/test.sh --quick'
+	cp "$root/work/ctrain/build/release.xml" "$work-$1-quick.xml" 2>/dev/null || true
+	rm -rf --one-file-system "$root"
+}
+
+failed=0
+by_hand=$(section "Build by hand")
+missing=$(why_not)
+for suite in "${suites[@]}"; do
+	rm -f "$work-$suite.txt" "$work-$suite-quick.xml" "$work/$suite"-*.log
+	reason=$missing
+	if [ -z "$reason" ]; then
+		start=$SECONDS status=0
+		make_base "$suite" || status=$?
+		case $status in
+		0) echo "chroot $suite: base system: ok ($((SECONDS - start)) s)" ;;
+		77) reason="the Debian mirror of this machine's apt cannot be reached or does not have $suite" ;;
+		*)
+			echo "failed base" >"$work-$suite.txt"
+			failed=1
+			continue
+			;;
+		esac
+	fi
+	if [ -n "$reason" ]; then
+		printf 'skipped %s: '"$reason"'\n' "${parts[@]}" >"$work-$suite.txt"
+		continue
+	fi
+	run_suite "$suite"
+done
+exit $failed
