@@ -1,33 +1,40 @@
 #!/usr/bin/env python3
-"""ctrain against PyTorch DDP: alternating runs on this machine, medians, ratio.
+"""ctrain against PyTorch (DistributedDataParallel): alternating runs on this machine, medians, ratios.
 
   bench/vs_pytorch.py --model mlp|convnet|resnet18_cifar|resnet50 [--procs 1] [--threads 1] [--rounds 5] [--steps N]
       [--precision fp32|bf16]         of both sides
       --python NAME=INTERPRETER ...   PyTorch installations; none: ctrain alone
-      [--preload LIB.so]              also run each with this library preloaded ("tuned": an allocator such as tcmalloc)
-      [--channels-last]               also run each with that memory format, with the library too ("tuned" for convolutions)
-      [--only-tuned]                  leave out the runs as installed
-      [--env NAME=VALUE ...]          for the tuned runs of the peer, such as KMP_AFFINITY or OMP_PROC_BIND
-      [--loader]                      also run each with torch's DataLoader instead of a tensor in memory
-      [--data-dir DIR] [--batch N] [--ctrain build/release/ctrain] [--set KEY=VALUE ...]
-      [--peer torch_train.py]         the peer's script ($CTRAIN_SHARED or ../shared, peers/torch_train.py)
 
-The peer prints one JSON line with images_per_sec (steady steps only), startup_seconds and peak_rss_mb; ctrain's figures are taken
-from its metrics.jsonl (steps after the first 20 %). Prints one JSON object; "ratio" is ctrain's median over the peer's, "rss_ratio"
-ctrain's peak memory over the peer's (the largest process of each), "best" the fastest peer.
+Variants of the peer. Each PyTorch is run as installed, and:
+      [--channels-last]               with that memory format
+      [--compile]                     with torch.compile (inductor) and channels_last; needs torch 2 and a C++ compiler
+      [--preload LIB.so]              with this library preloaded (an allocator such as tcmalloc); together with --channels-last
+                                      or --compile, those variants have the library too
+      [--loader]                      with torch's DataLoader instead of a tensor in memory
+      [--only-tuned]                  not as installed
+      [--env NAME=VALUE ...]          environment of the tuned variants, such as KMP_AFFINITY or OMP_PROC_BIND
+
+      [--data-dir DIR] [--batch N] [--ctrain build/release/ctrain] [--set KEY=VALUE ...]
+      [--peer PEER.py]                the peer's script (bench/peers/torch_train.py)
+
+The peer prints one JSON line with images_per_sec (of the steps after its warm-up), startup_seconds and peak_rss_mb; ctrain's figures
+come from its metrics.jsonl (the steps after the first 20 %). The result is one JSON object on standard output: "ratio" is ctrain's
+median over the peer's, "rss_ratio" ctrain's peak memory over the peer's (the largest process of each), "best" the fastest variant of all.
+A variant that an installation cannot run (the peer ends with 77) is listed with its reason in "unavailable" and on standard error.
 """
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHARED = os.environ.get('CTRAIN_SHARED') or os.path.join(HERE, '..', '..', 'shared')
-# batch of a rank, the peer's data, folder of it, steps of ctrain and of the peer, its warm-up
+UNAVAILABLE = 77
+# batch of a rank, the peer's data, their directory in SHARED/data, steps of ctrain and of the peer, the peer's warm-up steps
 MODELS = {'mlp': (64, 'mnist', 'mnist', 1500, 400, 40), 'convnet': (64, 'mnist', 'mnist', 1500, 400, 40),
           'resnet18_cifar': (128, 'cifar', 'cifar-10-batches-bin', 25, 20, 4), 'resnet50': (16, 'synthetic', '', 15, 12, 3)}
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('--peer', default=os.path.join(SHARED, 'peers', 'torch_train.py'))
+    p.add_argument('--peer', default=os.path.join(HERE, 'peers', 'torch_train.py'))
     p.add_argument('--model', default='mlp', choices=list(MODELS))
     p.add_argument('--precision', default='fp32', choices=['fp32', 'bf16'])
     p.add_argument('--batch', type=int, default=0)
@@ -38,6 +45,7 @@ def arguments():
     p.add_argument('--python', action='append', default=[])
     p.add_argument('--preload', default='')
     p.add_argument('--channels-last', action='store_true')
+    p.add_argument('--compile', action='store_true')
     p.add_argument('--only-tuned', action='store_true')
     p.add_argument('--env', action='append', default=[])
     p.add_argument('--loader', action='store_true')
@@ -82,6 +90,7 @@ def run_ctrain(a):
 
 
 def run_peer(a, python, flags, preload):
+    """One run: the peer's JSON object, or the reason (a string) why it cannot be run."""
     cmd = [python, a.peer, '--model', a.model, '--procs', str(a.procs), '--threads', str(a.threads), '--batch', str(a.batch),
            '--steps', str(a.peer_steps), '--warmup', str(a.peer_warmup), '--data', a.data, '--precision', a.precision]
     cmd += (['--data-dir', a.data_dir] if a.data_dir else []) + flags
@@ -91,22 +100,27 @@ def run_peer(a, python, flags, preload):
     if preload:
         env['LD_PRELOAD'] = preload
     out = subprocess.run(cmd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if out.returncode == UNAVAILABLE:
+        return out.stderr.decode().strip()
     if out.returncode != 0:
         sys.exit(' '.join(cmd) + ' failed: ' + out.stderr.decode()[-2000:])
     return json.loads(out.stdout.decode().strip().splitlines()[-1])
 
 
 def variants_of(a):
-    """(name, interpreter, flags, preload) of every kind of peer."""
+    """(name, interpreter, flags, preload) of every variant of every peer."""
     variants = []
     for spec in a.python:
         name, _, interpreter = spec.partition('=')
+        allocator = ' and allocator' if a.preload else ''
         if not a.only_tuned:
             variants.append((name + ', as installed', interpreter, [], ''))
         if a.preload and not a.channels_last:
             variants.append((name + ', allocator preloaded', interpreter, [], a.preload))
         if a.channels_last:
-            variants.append((name + ', channels_last' + (' and allocator' if a.preload else ''), interpreter, ['--channels-last'], a.preload))
+            variants.append((name + ', channels_last' + allocator, interpreter, ['--channels-last'], a.preload))
+        if a.compile:
+            variants.append((name + ', compile, channels_last' + allocator, interpreter, ['--channels-last', '--compile'], a.preload))
         if a.loader:
             variants.append((name + ', DataLoader', interpreter, ['--loader'], ''))
     return variants
@@ -115,11 +129,19 @@ def variants_of(a):
 def main():
     a = arguments()
     variants = variants_of(a)
-    ours, theirs = [], {v[0]: [] for v in variants}
+    ours, theirs, unavailable = [], {v[0]: [] for v in variants}, {}
     for _ in range(a.rounds):
         ours.append(run_ctrain(a))
         for name, interpreter, flags, preload in variants:
-            theirs[name].append(run_peer(a, interpreter, flags, preload))
+            if name in unavailable:
+                continue
+            row = run_peer(a, interpreter, flags, preload)
+            if isinstance(row, str):
+                unavailable[name] = row
+                del theirs[name]
+                print('vs_pytorch: %s cannot be run: %s' % (name, row), file=sys.stderr)
+                continue
+            theirs[name].append(row)
             ours.append(run_ctrain(a))
     med = lambda rows, key: statistics.median(r[key] for r in rows)
     spread = lambda rows: [round(min(r['images_per_sec'] for r in rows), 1), round(max(r['images_per_sec'] for r in rows), 1)]
@@ -131,6 +153,8 @@ def main():
                               'startup_seconds': round(med(rows, 'startup_seconds'), 3), 'peak_rss_mb': med(rows, 'peak_rss_mb'),
                               'ratio': round(med(ours, 'images_per_sec') / med(rows, 'images_per_sec'), 3),
                               'rss_ratio': round(med(ours, 'peak_rss_mb') / med(rows, 'peak_rss_mb'), 3)}
+    if unavailable:
+        out['unavailable'] = unavailable
     best = max(out['peers'], key=lambda name: out['peers'][name]['images_per_sec'], default=None)
     if best:
         out['best'] = {'peer': best, 'ratio': out['peers'][best]['ratio'], 'rss_ratio': out['peers'][best]['rss_ratio']}

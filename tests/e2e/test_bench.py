@@ -163,11 +163,11 @@ class Scripts(Case):
         self.assertEqual(out.returncode, 0, out.stderr.decode())
         return json.loads(out.stdout.decode())
 
-    def stand_in(self, **prints):
-        """An interpreter that prints this, whatever it is given."""
-        path = self.write("stand-in", "#!/bin/sh\necho '%s'\n" % json.dumps(prints))
+    def stand_in(self, name="old", before="", **prints):
+        """An interpreter that prints this, whatever its arguments are; before: shell code that runs first."""
+        path = self.write("stand-in-" + name, "#!/bin/sh\n%s\necho '%s'\n" % (before, json.dumps(prints)))
         os.chmod(path, stat.S_IRWXU)
-        return "old=" + path
+        return name + "=" + path
 
     def cifar(self):
         r = random.Random(1)
@@ -182,6 +182,18 @@ class Scripts(Case):
         self.assertEqual((j["model"], j["batch_per_rank"], list(j["peers"])), ("resnet18_cifar", 2, ["old, as installed", "old, channels_last"]))
         self.assertAlmostEqual(j["best"]["ratio"], j["ctrain"]["images_per_sec"] / 2, delta=0.01)
         self.assertLess(j["best"]["rss_ratio"], 1)
+
+    def test_vs_pytorch_compile(self):
+        """The default peer is a file of the repository; the best of all variants is reported; one that cannot run is listed with the reason."""
+        figures = {"version": "0", "startup_seconds": 1.0, "peak_rss_mb": 1000}
+        compiled = json.dumps({**figures, "images_per_sec": 4.0})
+        new = self.stand_in("new", f"[ -f $1 ] || exit 1; case \"$*\" in *--compile*) echo '{compiled}'; exit;; esac", **figures, images_per_sec=2.0)
+        old = self.stand_in("old", 'case "$*" in *--compile*) echo no compiler >&2; exit 77;; esac', **figures, images_per_sec=3.0)
+        j = self.script("vs_pytorch.py", "--model", "resnet18_cifar", "--batch", 2, "--steps", 5, "--rounds", 1, "--data-dir", self.cifar(),
+                        "--python", new, "--python", old, "--only-tuned", "--channels-last", "--compile")
+        self.assertEqual(list(j["peers"]), ["new, channels_last", "new, compile, channels_last", "old, channels_last"])
+        self.assertEqual(j["unavailable"], {"old, compile, channels_last": "no compiler"})
+        self.assertEqual(j["best"]["peer"], "new, compile, channels_last")
 
     def test_vs_pytorch_loader(self):
         shards_of(self)
