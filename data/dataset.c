@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "data/dataset_impl.h"
 
-/* Normalisations of the known sets: mean and standard deviation of all training pixels. */
+/* Normalization of the known data sets: mean and standard deviation of all training pixels. */
 static const float cifar10_channels[6] = {0.4914f, 0.4822f, 0.4465f, 0.2470f, 0.2435f, 0.2616f};
 static const float cifar100_channels[6] = {0.5071f, 0.4865f, 0.4409f, 0.2673f, 0.2564f, 0.2762f};
 static const float imagenet_channels[6] = {0.485f, 0.456f, 0.406f, 0.229f, 0.224f, 0.225f};

@@ -1,4 +1,4 @@
-/* Inside of data/: what a data-set format provides. Registry: the array in dataset.c. */
+/* What a data set format implements. The registry is the array in dataset.c. */
 #ifndef CT_DATA_DATASET_IMPL_H
 #define CT_DATA_DATASET_IMPL_H
 
@@ -10,19 +10,19 @@ struct ct_dataset_kind;
 struct ct_dataset_ops {
 	enum ct_status (*open)(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 			       ct_dataset **out);
-	/* c, h, w of out by the files' headers alone (optional). */
+	/* (optional) Reads c, h and w from the headers of the files. */
 	enum ct_status (*peek)(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 			       struct ct_dataset_info *out);
-	/* Do the files exist? (optional) */
+	/* (optional) Checks that the files exist. */
 	enum ct_status (*find)(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec);
 	void (*close)(ct_dataset *d);
 	/* i < info.n. */
 	enum ct_status (*read)(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target);
-	/* The content; name, sizes and shape are in the hash already. */
+	/* Hashes the content; name, sizes and shape are hashed already. */
 	void (*digest)(const ct_dataset *d, struct ct_sha256 *h);
-	/* Brings sample i near (optional): the loader calls it some samples ahead. */
+	/* (optional) Prefetches sample i into the cache; the loader calls it some samples in advance. */
 	void (*prefetch)(const ct_dataset *d, uint32_t i);
-	/* ENCODED sets; the others leave them NULL. describe, key, skipped and class_name are optional everywhere. */
+	/* Only for ENCODED sets. describe, key, skipped and class_name are optional for all sets. */
 	enum ct_status (*fetch)(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label);
 	void (*describe)(const ct_dataset *d, uint32_t i, char *text, size_t len);
 	void (*key)(const ct_dataset *d, uint32_t i, char *text, size_t len);
@@ -30,14 +30,14 @@ struct ct_dataset_ops {
 	const char *(*class_name)(const ct_dataset *d, int label);
 };
 
-/* A name in the config: a format and what is known about that very data set. */
+/* A value of data.name: a format, and what is known about this data set. */
 struct ct_dataset_kind {
 	const char *name;
 	const struct ct_dataset_ops *ops;
-	int c, h, w, n_classes; /* 0: as the spec or the files say */
+	int c, h, w, n_classes; /* 0: from the spec or the files */
 	float mean, std;        /* of pixels in 0..1, all channels */
-	const float *channels;  /* of colour images instead: mean and std of each, [6]; NULL */
-	const char *fetch;      /* option of scripts/get_mnist.sh that gets this set; NULL: none needed */
+	const float *channels;  /* of color images instead: mean and std of each channel, [6]; NULL */
+	const char *fetch;      /* option of scripts/get_mnist.sh that downloads this set; NULL: none */
 };
 
 /* First member of every format's own struct. */
@@ -49,12 +49,12 @@ struct ct_dataset {
 extern const struct ct_dataset_ops ct__dataset_idx_ops, ct__dataset_cifar_ops, ct__dataset_shards_ops,
 	ct__dataset_imagefolder_ops, ct__dataset_synth_ops, ct__dataset_regression_ops;
 
-/* NULL: there is none of this name. */
+/* NULL if the name is unknown. */
 const struct ct_dataset_kind *ct__dataset_kind_find(const char *name);
 
 #define CT_DATASET_MAX_BYTES ((uint64_t)16 << 30)
 
-/* Fills d->info from kind and shape; x is u8 unless n_targets. */
+/* Fills d->info from kind and shape. Samples are u8 unless n_targets is set. */
 void ct__dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t n, int c, int h, int w);
 static inline void ct__dataset_prefetch(const ct_dataset *d, uint32_t i)
 {

@@ -1,4 +1,4 @@
-/* Drawing. Only + - * / and sqrt, so that the pixels are the same on every machine. */
+/* Draws digits with + - * / and sqrt only, so that the pixels are the same on every machine. */
 #include "data/digits/digits.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ struct vec {
 	float x, y;
 };
 
-/* A drawn digit as a chain of nodes; pen up before a node that starts a stroke. */
+/* A digit as a chain of nodes; the pen is up before a node that starts a stroke. */
 struct path {
 	struct vec p[MAX_NODES];
 	float radius[MAX_NODES];
@@ -30,7 +30,7 @@ static float between(struct ct_rng *r, float low, float high)
 	return low + (high - low) * ct_rng_uniform(r);
 }
 
-/* Bell-shaped in -1..1: the mean of three uniform numbers. */
+/* Bell-shaped distribution in -1..1: the mean of three uniform numbers. */
 static float bell(struct ct_rng *r)
 {
 	float a = ct_rng_uniform(r), b = ct_rng_uniform(r), c = ct_rng_uniform(r);
@@ -67,7 +67,7 @@ static float spline(float a, float b, float c, float d, float t)
 	return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
 }
 
-/* Control points of the shape, shaken, as a path in 0..1. */
+/* Control points of the shape with random offsets, as a path in 0..1. */
 static void trace(struct ct_rng *r, const struct ct_digit_shape *shape, struct path *path)
 {
 	struct vec v[CT_DIGIT_MAX_POINTS];
@@ -94,11 +94,11 @@ static void trace(struct ct_rng *r, const struct ct_digit_shape *shape, struct p
 	}
 }
 
-/* Elastic field, slant, turn and proportions; then into the box, a little off its centre. */
+/* Applies elastic field, shear, rotation and aspect ratio, then fits the path into the box with a small offset. */
 static void distort(struct ct_rng *r, struct path *path)
 {
 	float turn = 0.36f * bell(r), slant = -0.18f + 0.65f * bell(r), width = between(r, 0.55f, 1.15f), scale;
-	float s = turn - turn * turn * turn / 6, c = 1 - turn * turn / 2; /* near enough to sine and cosine */
+	float s = turn - turn * turn * turn / 6, c = 1 - turn * turn / 2; /* approximations of sine and cosine */
 	float elastic = between(r, 0.06f, 0.24f), size = BOX * between(r, 0.72f, 1.05f);
 	struct vec field[FIELD * FIELD], low = {9, 9}, high = {-9, -9}, shift;
 
@@ -122,7 +122,7 @@ static void distort(struct ct_rng *r, struct path *path)
 	}
 }
 
-/* Half the pen's width in pixels along the path: pressure wanders from node to node. */
+/* Half the width of the pen in pixels along the path; it varies from node to node. */
 static void press(struct ct_rng *r, struct path *path)
 {
 	float base = between(r, 0.75f, 1.65f), now = 1;
@@ -134,7 +134,7 @@ static void press(struct ct_rng *r, struct path *path)
 	}
 }
 
-/* Ink of one straight piece: image [SIDE,SIDE] keeps the darkest. Coverage falls off linearly over one pixel. */
+/* Draws one straight piece: image [SIDE,SIDE] keeps the darkest value. Coverage falls linearly over one pixel. */
 static void ink_piece(struct vec a, struct vec b, float ra, float rb, float *image)
 {
 	float reach = fmaxf(ra, rb) + 0.5f, dx = b.x - a.x, dy = b.y - a.y, len2 = dx * dx + dy * dy + 1e-6f;
@@ -154,7 +154,7 @@ static void ink_piece(struct vec a, struct vec b, float ra, float rb, float *ima
 	}
 }
 
-/* Soft focus and paper: a 3x3 blur of weight `blur`, then noise where there is ink. */
+/* A 3x3 blur with weight `blur`, then noise where there is ink. */
 static void finish(struct ct_rng *r, const float *image, uint8_t *out)
 {
 	float blur = between(r, 0.0f, 0.5f), peak = between(r, 225.0f, 275.0f) * (1 + 0.6f * blur),

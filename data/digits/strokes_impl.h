@@ -1,4 +1,4 @@
-/* Inside of data/: the shapes that digits.c distorts. */
+/* The shapes of digits, which digits.c varies. */
 #ifndef CT_DATA_DIGITS_STROKES_IMPL_H
 #define CT_DATA_DIGITS_STROKES_IMPL_H
 
@@ -17,7 +17,7 @@ struct ct_digit_shape {
 	struct ct_digit_point p[CT_DIGIT_MAX_POINTS];
 };
 
-/* Ways to write the digit 0..9: *n of them. */
+/* The *n ways to write the digit 0..9. */
 const struct ct_digit_shape *ct__digit_shapes(int digit, uint32_t *n);
 
 #endif

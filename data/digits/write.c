@@ -15,7 +15,7 @@
 #define MAX_SAMPLES 10000000u
 #define MAX_THREADS 256
 #define COMMENT "drawn by ctrain data digits"
-#define TEST_FIRST 0x80000000u /* sample numbers of the test set, apart from any training set's */
+#define TEST_FIRST 0x80000000u /* sample numbers of the test set, distinct from those of any training set */
 
 struct split {
 	uint64_t seed;
@@ -52,7 +52,7 @@ static void *draw_some(void *arg)
 	return NULL;
 }
 
-/* On this thread and n_threads - 1 more; fewer when the system has no more threads to give. */
+/* Runs on this thread and n_threads - 1 others, or fewer if the system cannot start as many. */
 static void draw_all(struct split *s, int n_threads)
 {
 	struct ct_thread threads[MAX_THREADS] = {0};

@@ -19,7 +19,7 @@ struct word {
 struct parser {
 	const char *path;
 	int line;
-	bool indexed; /* the lines begin with their number */
+	bool indexed; /* each line starts with its index */
 	struct ct_class_list list;
 	int cap, n_named;
 };
@@ -48,7 +48,7 @@ static struct word trim(struct word w)
 	return w;
 }
 
-/* Takes the first word off. */
+/* Removes and returns the first word. */
 static struct word first_word(struct word *rest)
 {
 	struct word w = {rest->p, 0};
@@ -66,7 +66,7 @@ static bool is_number(struct word w)
 	return ct_label_parse(w.p, w.n, &v);
 }
 
-/* A letter and eight digits: the name of a set of synonyms of WordNet. */
+/* A letter and eight digits: the id of a WordNet synset. */
 static bool is_wnid(struct word w)
 {
 	if (w.n != 9 || w.p[0] != 'n')

@@ -1,14 +1,14 @@
-/* Names of classes from a text file: one a line, class i being line i, or "INDEX NAME" or "INDEX WNID NAME" lines that
- * together cover 0..n-1. Empty lines and lines that begin with # are passed over. */
+/* Class names from a text file. Either line i names class i, or the lines have the form "INDEX NAME" or "INDEX WNID
+ * NAME" and together cover 0..n-1. Empty lines and lines that start with # are ignored. */
 #ifndef CT_DATA_FILES_CLASS_LIST_H
 #define CT_DATA_FILES_CLASS_LIST_H
 
 #include "base/status.h"
 
 struct ct_class_list {
-	char **names;  /* [n] for people: control bytes escaped */
-	char **ids;    /* [n] what folders and label files call a class: the WNID, or the name as it stands */
-	char **sorted; /* the same ids by bytes, borrowed from ids */
+	char **names;  /* [n] for display: control bytes are escaped */
+	char **ids;    /* [n] what directories and label files call a class: the WNID, or the name */
+	char **sorted; /* the ids in strcmp order, borrowed from ids */
 	int *label;    /* [n] of sorted */
 	int n;
 };
@@ -17,14 +17,15 @@ struct ct_class_list {
 enum ct_status ct_class_list_load(const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 enum ct_status ct_class_list_parse(const char *text, size_t n, const char *path,
 				   struct ct_class_list *out) CT_MUST_CHECK;
-/* Copies of ids, each its own name. */
+/* Makes a list of classes whose names are their ids (copied). */
 enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_list *out) CT_MUST_CHECK;
-/* The different ones among ids, by bytes; reorders ids. CT_DATA naming path when they are too many. */
+/* Finds the distinct ids, in strcmp order. Reorders ids. CT_DATA with path if there are too many. */
 enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 void ct_class_list_release(struct ct_class_list *c);
-/* -1: no class has this id. */
+/* -1 if no class has this id. */
 int ct_class_list_find(const struct ct_class_list *c, const char *id);
-/* An id that two classes have, or NULL: only then can folders be told apart. (Names of ImageNet's classes repeat.) */
+/* An id of two classes, or NULL. If there is one, directories cannot be matched to classes. (Some class names of
+ * ImageNet are not unique.) */
 const char *ct_class_list_duplicate(const struct ct_class_list *c);
 
 #endif

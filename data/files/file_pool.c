@@ -10,10 +10,10 @@
 #include "base/mem.h"
 
 #define MAX_OPEN 1024
-#define OTHERS 64 /* descriptors that the rest of the program needs */
+#define OTHERS 64 /* descriptors reserved for the rest of the program */
 #define NONE UINT32_MAX
 
-/* A list by last use through prev and next, over the open files only. */
+/* prev and next form a list of the open files, ordered by last use. */
 struct entry {
 	int fd; /* -1: closed */
 	uint32_t users;
@@ -22,11 +22,11 @@ struct entry {
 
 struct ct_file_pool {
 	pthread_mutex_t lock;
-	pthread_cond_t freed; /* n_busy went down */
+	pthread_cond_t freed; /* n_busy has decreased */
 	char *const *paths;
 	struct entry *entries;
 	uint32_t n, n_open, max_open;
-	uint32_t n_busy; /* threads that hold a file or are opening one, but those that wait for room */
+	uint32_t n_busy; /* threads that hold a file or are opening one, except those that wait for a free descriptor */
 	uint32_t oldest, newest;
 };
 
@@ -93,7 +93,7 @@ static void append_entry(ct_file_pool *p, uint32_t i)
 	p->newest = i;
 }
 
-/* Takes the file that was used longest ago, and that nobody uses now, off the list: its descriptor, or -1. */
+/* Removes the least recently used idle file from the list. Returns its descriptor, or -1. */
 static int evict(ct_file_pool *p)
 {
 	for (uint32_t i = p->oldest; i != NONE; i = p->entries[i].next) {
@@ -126,8 +126,8 @@ static void close_if(int fd)
 		close(fd);
 }
 
-/* Gives up a file that nobody uses, or waits until another thread is done with one. False: there is nothing to give up
- * or to wait for. The last busy thread never waits, so that somebody always goes on. */
+/* Closes an idle file, or waits until another thread puts one back. Returns false if there is nothing to close or to
+ * wait for. The last busy thread never waits, so that at least one thread makes progress. */
 static bool make_room(ct_file_pool *p)
 {
 	bool waited = false;
@@ -147,7 +147,7 @@ static bool make_room(ct_file_pool *p)
 	return waited || old >= 0;
 }
 
-/* Opens file i; when the process has no descriptor left, others are given up. */
+/* Opens file i. If the process has no free descriptor, closes idle files. */
 static enum ct_status open_with_room(ct_file_pool *p, uint32_t i, int *fd)
 {
 	bool last = false;
@@ -160,7 +160,7 @@ static enum ct_status open_with_room(ct_file_pool *p, uint32_t i, int *fd)
 			return CT_OK;
 		err = errno;
 		if ((err == EMFILE || err == ENFILE) && !last) {
-			/* None to give up: another thread may just have closed one. */
+			/* No idle file: another thread may have closed one just now. */
 			last = !make_room(p);
 			continue;
 		}
@@ -175,7 +175,7 @@ static void done(ct_file_pool *p)
 	pthread_cond_broadcast(&p->freed);
 }
 
-/* Another thread may have opened the file meanwhile: then fd is one too many, and *spare. */
+/* Another thread may have opened the file meanwhile; then *spare is the redundant descriptor. */
 static int keep(ct_file_pool *p, uint32_t i, int fd, int *spare)
 {
 	struct entry *e = &p->entries[i];
@@ -213,7 +213,7 @@ enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd)
 	pthread_mutex_unlock(&p->lock);
 	close_if(spare);
 	spare = -1;
-	/* Outside of the lock: a network file system may take its time. */
+	/* Without the lock, because a network file system may be slow. */
 	st = open_with_room(p, i, &mine);
 	pthread_mutex_lock(&p->lock);
 	if (st == CT_OK)
@@ -231,11 +231,11 @@ void ct_file_pool_put(ct_file_pool *p, uint32_t i)
 
 	pthread_mutex_lock(&p->lock);
 	p->entries[i].users--;
-	/* Threads that opened files at the same time may have gone over the limit. */
+	/* Threads that opened files at the same time may have exceeded the limit. */
 	if (p->n_open > p->max_open)
 		fd = evict(p);
 	if (fd >= 0) {
-		/* Who waits for room must not try before it is closed. */
+		/* Threads that wait for a descriptor must not try before it is closed. */
 		pthread_mutex_unlock(&p->lock);
 		close(fd);
 		pthread_mutex_lock(&p->lock);

@@ -1,5 +1,5 @@
-/* Open descriptors of many files, no more of them than the process can have: the one used longest ago is closed first.
- * Any number of threads. */
+/* Keeps files open, but not more than the process may have: the least recently used file is closed first. Any number
+ * of threads. */
 #ifndef CT_DATA_FILES_FILE_POOL_H
 #define CT_DATA_FILES_FILE_POOL_H
 
@@ -13,10 +13,10 @@ typedef struct ct_file_pool ct_file_pool;
 /* Borrows paths [n]. max_open 0: half of what RLIMIT_NOFILE leaves, at most 1024. */
 enum ct_status ct_file_pool_create(char *const *paths, uint32_t n, uint32_t max_open, ct_file_pool **out) CT_MUST_CHECK;
 void ct_file_pool_destroy(ct_file_pool *p);
-/* A descriptor of file i that stays open until it is put back. CT_DATA: the file is not there any more; CT_IO. */
+/* Returns a descriptor of file i that stays open until it is put back. CT_DATA if the file no longer exists; CT_IO. */
 enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd) CT_MUST_CHECK;
 void ct_file_pool_put(ct_file_pool *p, uint32_t i);
-/* Descriptors that are open now. */
+/* Number of open descriptors. */
 uint32_t ct_file_pool_open_count(ct_file_pool *p);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/log.h"
 
 #define GZIP_WINDOW_BITS (15 + 16)
-#define MAX_RATIO 1032 /* deflate: 258 bytes from 2 bits */
+#define MAX_RATIO 1032 /* deflate encodes 258 bytes in 2 bits */
 #define MAX_MEMBER_HEADER ((size_t)1 << 20)
 #define TRAILER_BYTES 8
 /* RFC 1952: the fixed part of a member's header, and the byte and bit that announce a comment after it. */
@@ -26,7 +26,7 @@ struct ct_inflate {
 	char *name;
 	int fd; /* -1: memory */
 	const uint8_t *mem;
-	uint8_t *owned; /* the file's bytes once they have been read */
+	uint8_t *owned; /* the bytes of the file after they were read */
 	uint64_t size;
 	bool gzip;
 };
@@ -140,7 +140,7 @@ static enum ct_status fail_zlib(const ct_inflate *f, const z_stream *z, int rc)
 	return CT_FAIL(CT_DATA, "%s: gzip data are damaged (%s)", f->name, z->msg ? z->msg : "invalid stream");
 }
 
-/* Streams in small pieces until z->avail_out is 0 or the content ends. */
+/* Inflates in small pieces until z->avail_out is 0 or the content ends. */
 static enum ct_status stream(const ct_inflate *f, z_stream *z)
 {
 	uint8_t chunk[4096];
@@ -192,7 +192,8 @@ enum ct_status ct_inflate_peek(ct_inflate *f, void *dst, size_t n, size_t *got)
 	return st;
 }
 
-/* Bytes of the member header at `in`. zlib parses it (optional fields, header checksum) and stops before the data. */
+/* Returns the size of the member header at `in`. zlib parses it (optional fields, header checksum) and stops before
+ * the data. */
 static enum ct_status member_header(const ct_inflate *f, const uint8_t *in, size_t n, size_t *header_bytes)
 {
 	uint8_t out[1];
@@ -219,7 +220,7 @@ static uint32_t load_le32(const uint8_t *p)
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* One member at in [n] into out [room]. */
+/* Inflates one member at in [n] into out [room]. */
 static enum ct_status inflate_member(const ct_inflate *f, struct libdeflate_decompressor *d, const uint8_t *in,
 				     size_t n, uint8_t *out, size_t room, size_t *used, size_t *made, uint32_t *crc)
 {
@@ -286,13 +287,13 @@ static enum ct_status inflate_members(const ct_inflate *f, struct libdeflate_dec
 	return CT_OK;
 }
 
-/* All the file's bytes, read once. */
+/* Reads all bytes of the file once. */
 static enum ct_status packed_bytes(ct_inflate *f, size_t n, const uint8_t **in)
 {
 	*in = f->mem ? f->mem : f->owned;
 	if (*in)
 		return CT_OK;
-	/* Data that do not compress grow by 5 bytes in 16 KiB; the rest is room for headers and padding. */
+	/* Incompressible data grows by 5 bytes in 16 KiB; the rest is for headers and padding. */
 	if (f->size > (uint64_t)n + n / 1024 + (1 << 20))
 		return CT_FAIL(CT_DATA, "%s has %llu bytes, far more than %zu bytes of content can need", f->name,
 			       (unsigned long long)f->size, n);

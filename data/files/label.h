@@ -9,7 +9,7 @@
 #define CT_MAX_LABEL ((1 << 20) - 1)
 #define CT_MAX_IMAGE_BYTES ((uint32_t)256 << 20)
 
-/* Whether ext [n], without the dot and in any case, is the extension of an image that can be decoded. */
+/* Returns whether ext [n], without the dot and ignoring case, is the extension of an image that can be decoded. */
 bool ct_image_extension(const char *ext, size_t n);
 /* Parses a decimal number of at most CT_MAX_LABEL with whitespace around it; false for anything else. */
 bool ct_label_parse(const char *text, size_t n, int32_t *out);

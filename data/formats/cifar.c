@@ -1,5 +1,6 @@
-/* CIFAR-10 and CIFAR-100 (Krizhevsky 2009), "binary version": records of one label byte (CIFAR-100: coarse, then fine,
- * which is the one used) and 3072 bytes of 32 x 32 red, green, blue planes; interleaved here as they are loaded. */
+/* CIFAR-10 and CIFAR-100 (Krizhevsky 2009), "binary version": records of one label byte (CIFAR-100: a coarse label,
+ * then the fine one, which is used) and 3072 bytes of red, green and blue planes of 32 x 32. The planes are
+ * interleaved when they are loaded. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,11 +19,11 @@
 #define ALIGN 64
 #define MAX_FILES 64
 
-/* What tells the two sets apart. */
+/* The differences between the two sets. */
 struct layout {
-	const char *train, *test; /* file names, separated by blanks; those of train that exist */
+	const char *train, *test; /* file names, separated by spaces; of the training files, those that exist */
 	const char *folder;       /* in the archive */
-	const char *python;       /* the other version's folder */
+	const char *python;       /* directory of the other version */
 	const char *archive;
 	const char *names;
 	size_t n_labels; /* bytes before the pixels */
@@ -51,12 +52,12 @@ struct cifar_set {
 	ct_dataset base;
 	uint8_t *pixels; /* [n,32,32,3] */
 	uint8_t *labels;
-	struct ct_class_list classes; /* n 0: none */
+	struct ct_class_list classes; /* n 0: unused */
 	uint32_t crc[MAX_FILES], records[MAX_FILES];
 	int n_files;
 };
 
-/* Files of the set before they are read. */
+/* Files of the set, before they are read. */
 struct files {
 	char *path[MAX_FILES];
 	uint32_t records[MAX_FILES];
@@ -85,7 +86,7 @@ static bool has_file(const char *dir, const char *name)
 	return yes;
 }
 
-/* The file's records, from its size. */
+/* Computes the number of records from the size of the file. */
 static enum ct_status count_records(const struct layout *lay, const char *path, uint32_t *records)
 {
 	size_t record = lay->n_labels + PIXELS;
@@ -133,7 +134,7 @@ static enum ct_status add_file(const struct layout *lay, const char *dir, const 
 	return CT_OK;
 }
 
-/* Adds the files of `names` (separated by blanks) that lie in dir; with `all`, one that does not is an error. */
+/* Adds the files of `names` (separated by spaces) that exist in dir. With `all`, a missing one is an error. */
 static enum ct_status find_files(const struct layout *lay, const char *dir, const char *names, bool all,
 				 struct files *f)
 {
@@ -195,7 +196,7 @@ static void interleave(const uint8_t *planes, uint8_t *x)
 	}
 }
 
-/* File number k into samples [first, ...). */
+/* Reads file number k into samples [first, ...). */
 static enum ct_status load_file(struct cifar_set *s, const struct layout *lay, const struct files *f, int k,
 				uint32_t first)
 {
@@ -223,7 +224,7 @@ done:
 	return st;
 }
 
-/* Class names, where the file is there and says what it should. */
+/* Reads class names if the file exists and has as many as there are classes. */
 static enum ct_status load_names(struct cifar_set *s, const char *dir, const char *file, int n_classes)
 {
 	enum ct_status st = CT_OK;
@@ -307,8 +308,8 @@ static bool is_train(const struct ct_dataset_spec *spec)
 	return spec->split && spec->split[0] ? strcmp(spec->split, "train") == 0 : spec->train;
 }
 
-/* The files that spec asks for, in data.dir or in the directory below it that the archive unpacks to: *dir, owned. Both
- * are the caller's to release on failure, too. */
+/* Finds the files of spec in data.dir, or in the directory below it to which the archive is unpacked: *dir, owned.
+ * The caller releases both, on failure too. */
 static enum ct_status locate(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, char **dir,
 			     struct files *f)
 {
@@ -376,7 +377,7 @@ static void prefetch_sample(const ct_dataset *d, uint32_t i)
 {
 	const struct cifar_set *s = (const struct cifar_set *)d;
 
-	/* The first lines; the processor's own prefetcher follows from there. */
+	/* The first cache lines; the processor's own prefetcher continues from there. */
 	for (size_t at = 0; at < 1024; at += 64)
 		__builtin_prefetch(s->pixels + i * PIXELS + at);
 	__builtin_prefetch(s->labels + i);

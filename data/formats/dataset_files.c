@@ -24,7 +24,7 @@ static enum ct_status fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *bu
 	char *bytes = NULL;
 	size_t n = 0;
 	enum ct_status st = ct_file_read(f->paths[i], MAX_FILE_BYTES, &bytes, &n);
-	if (st == CT_NOT_FOUND || st == CT_IO) /* the fault of this file alone */
+	if (st == CT_NOT_FOUND || st == CT_IO) /* an error of this file only */
 		st = CT_FAIL(CT_DATA, "%s", ct_error_message());
 	CT_TRY(st);
 	st = ct_bytes_reserve(buf, n);

@@ -19,7 +19,7 @@ struct idx_array {
 	const uint8_t *body; /* in block */
 	uint32_t dims[MAX_DIMS];
 	uint64_t n;   /* bytes of body */
-	uint32_t crc; /* of header and body */
+	uint32_t crc; /* CRC-32 of header and body */
 };
 
 struct idx_set {
@@ -78,8 +78,8 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 	return CT_OK;
 }
 
-/* Dimensions into a->dims, their product into a->n: above 0, at most max_bytes less those taken already, and no more
- * than the file can hold. */
+/* Reads the dimensions into a->dims and their product into a->n. The product must be above 0, at most max_bytes
+ * minus those used already, and not more than the file can contain. */
 static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_dims, uint64_t max_bytes, uint64_t taken,
 				 struct idx_array *a)
 {
@@ -132,7 +132,7 @@ static enum ct_status load_array(ct_inflate *f, int n_dims, uint64_t max_bytes, 
 	enum ct_status st;
 
 	CT_TRY(read_header(f, n_dims, max_bytes, taken, a));
-	/* The header lies before the aligned body: one call inflates both. */
+	/* The header is stored before the aligned body, so that one call inflates both. */
 	CT_TRY_ALLOC(a->block = ct_calloc_aligned(ALIGN, ALIGN + (size_t)a->n));
 	a->body = a->block + ALIGN;
 	st = ct_inflate_body(f, a->block + ALIGN - n_header, n_header + (size_t)a->n, &a->crc);
@@ -201,7 +201,7 @@ static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *
 	int n_classes = spec->n_classes ? spec->n_classes : kind->n_classes ? kind->n_classes : 10;
 	uint64_t max_bytes = max_bytes_of(spec);
 
-	/* The small file first: its errors come at once. */
+	/* The small file first, because its errors are found quickly. */
 	CT_TRY(load_array(labels, 1, max_bytes, 0, &s->labels));
 	CT_TRY(check_labels(labels, &s->labels, n_classes));
 	CT_TRY(load_array(images, 3, max_bytes, s->labels.n, &s->images));
@@ -268,7 +268,7 @@ static enum ct_status open_any(const struct ct_dataset_kind *kind, const char *d
 	return not_found(kind, dir, prefix, what);
 }
 
-/* The file of the split that spec asks for. */
+/* Opens the file of the split in spec. */
 static enum ct_status open_file(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 				const char *what, ct_inflate **out)
 {
@@ -346,7 +346,7 @@ static void prefetch_sample(const ct_dataset *d, uint32_t i)
 	const struct idx_set *s = (const struct idx_set *)d;
 	const uint8_t *p = s->images.body + (size_t)i * d->info.sample_bytes;
 
-	/* The first lines; the processor's own prefetcher follows from there. */
+	/* The first cache lines; the processor's own prefetcher continues from there. */
 	for (size_t at = 0; at < d->info.sample_bytes && at < 1024; at += 64)
 		__builtin_prefetch(p + at);
 	__builtin_prefetch(s->labels.body + i);

@@ -1,5 +1,5 @@
-/* IDX, the format of MNIST's files (http://yann.lecun.com/exdb/mnist): big-endian magic 0x000008DD (unsigned bytes, DD
- * dimensions), DD 32-bit sizes, then the bytes. Images are [N,H,W], labels [N]. Inside of data/: users call
+/* IDX, the format of MNIST's files (http://yann.lecun.com/exdb/mnist): a big-endian magic number 0x000008DD
+ * (unsigned bytes, DD dimensions), DD 32-bit sizes, then the bytes. Images are [N,H,W], labels [N]. Users call
  * ct_dataset_open. */
 #ifndef CT_DATA_FORMATS_IDX_IMPL_H
 #define CT_DATA_FORMATS_IDX_IMPL_H
@@ -9,10 +9,10 @@
 
 struct ct_dataset_kind;
 
-/* The data set of two opened files, checked against kind and spec. Borrows the files. */
+/* Makes a data set from two opened files and checks them against kind and spec. Borrows the files. */
 enum ct_status ct__dataset_idx_load(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 				    ct_inflate *images, ct_inflate *labels, ct_dataset **out) CT_MUST_CHECK;
-/* The same from bytes in memory, as kind "idx": the entry of tests and fuzzers. Borrows nothing. */
+/* The same from bytes in memory, with kind "idx", for tests and fuzzers. Borrows nothing. */
 enum ct_status ct__dataset_idx_open_memory(const struct ct_dataset_spec *spec, const void *images, size_t images_bytes,
 					   const void *labels, size_t labels_bytes, ct_dataset **out) CT_MUST_CHECK;
 

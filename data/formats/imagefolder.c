@@ -1,5 +1,6 @@
-/* Image folder: a folder of images for each class, class i being the i-th name by bytes (as torchvision's ImageFolder), or as
- * a list of classes says. A flat folder needs a file val.txt or labels.txt in it, with lines "FILE LABEL" or "FILE WNID". */
+/* Image directories: one sub-directory of images per class. Class i is the i-th name in strcmp order (as in
+ * torchvision's ImageFolder), or as given by a class list. A flat directory needs a file val.txt or labels.txt with
+ * lines "FILE LABEL" or "FILE WNID". */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -30,7 +31,7 @@ struct folder_set {
 	uint64_t *at;    /* [n] in paths */
 	int32_t *labels; /* [n] */
 	struct ct_class_list classes;
-	struct ct_folder_map map; /* of a flat folder */
+	struct ct_folder_map map; /* of a flat directory */
 };
 
 static void close_set(ct_dataset *d)
@@ -48,7 +49,7 @@ static void close_set(ct_dataset *d)
 	ct_free(s);
 }
 
-/* Threads take class folders one by one. */
+/* Threads take class directories one by one. */
 struct scanning {
 	const char *root;
 	char *const *folders;
@@ -103,7 +104,7 @@ static enum ct_status check_count(uint64_t n)
 	return CT_OK;
 }
 
-/* The images of all folders behind each other. */
+/* Concatenates the images of all directories. */
 static enum ct_status join_found(struct folder_set *s, const struct scanning *x, const int *labels)
 {
 	uint64_t n = 0, others = 0;
@@ -137,7 +138,7 @@ static enum ct_status join_found(struct folder_set *s, const struct scanning *x,
 	return ct_str_status(&s->paths);
 }
 
-/* Labels of the folders: by the list of classes, else their places. */
+/* Labels of the directories: from the class list, else their indexes. */
 static enum ct_status label_folders(struct folder_set *s, char *const *folders, size_t n, bool given, int *labels)
 {
 	char shown[80];

@@ -38,7 +38,7 @@ static int by_file(const void *a, const void *b)
 	return strcmp(((const struct ct_folder_line *)a)->file, ((const struct ct_folder_line *)b)->file);
 }
 
-/* "FILE WHAT", cut in place; the label is the last word, so that files may have blanks in their names. */
+/* Splits "FILE LABEL" in place. The label is the last word, so file names may contain whitespace. */
 static enum ct_status split_line(char *line, const char *path, size_t number, struct ct_folder_line *out)
 {
 	char *what, *end = line + strlen(line);
@@ -80,7 +80,7 @@ static enum ct_status read_lines(struct ct_folder_map *m, const char *path)
 	return m->n ? CT_OK : CT_FAIL(CT_DATA, "%s is empty: no label in it", path);
 }
 
-/* All labels are numbers, or none is. */
+/* Either all labels are numbers, or none is. */
 static bool set_numbers(struct ct_folder_map *m)
 {
 	for (size_t i = 0; i < m->n; i++) {
@@ -90,7 +90,7 @@ static bool set_numbers(struct ct_folder_map *m)
 	return true;
 }
 
-/* The ids of the lines, each once, sorted: the classes. */
+/* The distinct ids of the lines, sorted: the classes. */
 static enum ct_status collect_classes(const struct ct_folder_map *m, const char *path, struct ct_class_list *classes)
 {
 	enum ct_status st;

@@ -1,4 +1,4 @@
-/* Inside of data/: the list of labels of a flat folder of images: lines "FILE LABEL" or "FILE WNID". */
+/* The list of labels of a flat directory of images: lines "FILE LABEL" or "FILE WNID". */
 #ifndef CT_DATA_FORMATS_IMAGEFOLDER_MAP_IMPL_H
 #define CT_DATA_FORMATS_IMAGEFOLDER_MAP_IMPL_H
 
@@ -24,16 +24,16 @@ struct ct_folder_map {
 };
 void ct__folder_map_release(struct ct_folder_map *m);
 
-/* val.txt or labels.txt in the folder: *path owned, NULL when there is none. */
+/* Finds val.txt or labels.txt in the directory: *path is owned, NULL if there is none. */
 enum ct_status ct__folder_map_find(const char *root, char **path) CT_MUST_CHECK;
-/* Labels are numbers, or ids of classes; where classes is empty, ids make the classes (sorted by bytes) and it is filled.
- * CT_DATA "PATH:LINE: ...". */
+/* Labels are numbers or class ids. If classes is empty, it is filled with the ids (in strcmp order). CT_DATA
+ * "PATH:LINE: ...". */
 enum ct_status ct__folder_map_load(const char *path, struct ct_class_list *classes,
 				   struct ct_folder_map *out) CT_MUST_CHECK;
-/* The label of a file, which is then taken; -1: not in the list. */
+/* Returns the label of a file and marks the file as used; -1 if it is not in the list. */
 int32_t ct__folder_map_take(struct ct_folder_map *m, const char *file);
 enum ct_status ct__folder_map_skip(struct ct_folder_map *m, const char *file, const char *reason) CT_MUST_CHECK;
-/* Skips the files that nobody took: they are not there. */
+/* Records the files that were not used as skipped: they do not exist. */
 enum ct_status ct__folder_map_rest(struct ct_folder_map *m) CT_MUST_CHECK;
 
 #endif

@@ -11,7 +11,7 @@
 
 #define MAX_DEPTH 32
 
-/* A folder that is being walked through: its parents know that it is. */
+/* A directory that is being scanned, linked to its parents. */
 struct level {
 	const struct level *up;
 	dev_t dev;
@@ -123,7 +123,7 @@ static enum ct_status walk(const char *root, const char *sub, bool deep, const s
 	here.ino = sb.st_ino;
 	for (const struct level *l = up; l; l = l->up) {
 		if (l->dev == here.dev && l->ino == here.ino)
-			goto done; /* a link to a folder above */
+			goto done; /* a link to a parent directory */
 	}
 	if (here.depth > MAX_DEPTH) {
 		st = CT_FAIL(CT_DATA, "%s: folders in folders, more than %d deep", path, MAX_DEPTH);
@@ -137,7 +137,7 @@ done:
 	return st;
 }
 
-/* Folder parts first, as one string each, then names. */
+/* Compares directories as one string first, then names. */
 static int compare_paths(const char *a, const char *b)
 {
 	const char *sa = strrchr(a, '/'), *sb = strrchr(b, '/');

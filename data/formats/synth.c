@@ -1,4 +1,5 @@
-/* Data sets made from numbers alone, sample by sample: any size takes no memory, and every rank sees the same. */
+/* Synthetic data sets. Samples are computed on demand, so that any size needs no memory, and they are the same on
+ * every rank. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "base/rng.h"
 #include "data/dataset_impl.h"
 
-#define GRID 7 /* a class is a pattern of GRID x GRID x C cells */
+#define GRID 7 /* each class is a pattern of GRID x GRID x C cells */
 #define MAX_SIDE 4096
 #define MAX_CLASSES 65536
 #define MAX_TARGETS 65536
@@ -21,7 +22,7 @@ struct synth {
 	uint32_t features;
 };
 
-/* Streams of the seed: samples of the two halves, and what both share. */
+/* Random streams: samples of the two halves, and values that both share. */
 enum { STREAM_TRAIN, STREAM_EVAL, STREAM_SHARED };
 
 static void close_synth(ct_dataset *d)
@@ -88,7 +89,7 @@ static enum ct_status open_images(const struct ct_dataset_kind *kind, const stru
 	return CT_OK;
 }
 
-/* The class' pattern, contrast chosen by the sample, under noise of +-80. */
+/* The pattern of the class with a random contrast, plus noise of +-80. */
 static enum ct_status read_image(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target)
 {
 	const struct synth *s = (const struct synth *)d;

@@ -7,7 +7,7 @@ enum ct_status ct_scratch_reserve(struct ct_scratch *s, size_t bytes)
 	if (bytes <= s->cap)
 		return CT_OK;
 	ct_scratch_release(s);
-	/* Some more, so that a row of ever larger images does not allocate for each of them. */
+	/* Allocates more than needed, so that a series of growing images does not allocate each time. */
 	bytes += bytes / 2 < MOST_SPARE ? bytes / 2 : MOST_SPARE;
 	CT_TRY_ALLOC(s->p = ct_calloc_aligned(64, bytes));
 	s->cap = bytes;

@@ -1,23 +1,23 @@
-/* What image.c asks of the codecs, jpeg.c and png.c: stored pixels, orientation left to the caller. Same rules as
- * image.h; errors begin with a tag. In codec.c: what they share. */
+/* The interface of the codecs, jpeg.c and png.c, for image.c: pixels as stored, without EXIF orientation. The rules
+ * of image.h apply; errors start with a tag. codec.c has shared helpers. */
 #ifndef CT_DATA_IMAGE_CODEC_H
 #define CT_DATA_IMAGE_CODEC_H
 
 #include "base/mem.h"
 #include "data/image/image.h"
 
-#define CT_IMAGE_MAX_SIDE 65500 /* libjpeg's, for PNG too: the tables of a resize grow with it */
+#define CT_IMAGE_MAX_SIDE 65500 /* libjpeg's limit, used for PNG too because the tables of a resize grow with it */
 
-/* Memory that grows and keeps its size; old contents are lost. */
+/* A growing buffer. Growing it loses the old contents. */
 struct ct_scratch {
 	uint8_t *p;
 	size_t cap;
 };
-/* At least `bytes` at a multiple of 64. CT_NOMEM. */
+/* Ensures at least `bytes` bytes, 64-byte aligned. CT_NOMEM. */
 enum ct_status ct_scratch_reserve(struct ct_scratch *s, size_t bytes) CT_MUST_CHECK;
 void ct_scratch_release(struct ct_scratch *s);
 
-/* CT_DATA "TAG-dims: ..." when the size is over the limits or zero. */
+/* CT_DATA "TAG-dims: ..." if the size is over the limits or zero. */
 enum ct_status ct_image_check_dims(const char *tag, const struct ct_image_opts *opts, uint64_t w,
 				   uint64_t h) CT_MUST_CHECK;
 
@@ -25,9 +25,9 @@ typedef struct ct_jpeg ct_jpeg;
 enum ct_status ct_jpeg_create(const struct ct_image_opts *opts, ct_jpeg **out) CT_MUST_CHECK;
 void ct_jpeg_destroy(ct_jpeg *j);
 enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct ct_image_header *out) CT_MUST_CHECK;
-/* scale 1, 2, 4, 8: decodes at 1/scale; the window is in full size. */
+/* scale 1, 2, 4, 8: decodes at 1/scale; the box is in full-size pixels. */
 enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struct ct_pixels *out) CT_MUST_CHECK;
-/* Drops what is open, and the warning; may be called at any time. */
+/* Closes the open image and clears the warning; may be called at any time. */
 void ct_jpeg_close(ct_jpeg *j);
 const char *ct_jpeg_warning(const ct_jpeg *j);
 

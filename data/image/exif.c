@@ -5,7 +5,7 @@
 #define TAG_ORIENTATION 0x0112
 #define TYPE_SHORT 3
 
-/* Which way the stored columns and rows run in the turned image. */
+/* Directions of the stored columns and rows in the oriented image. */
 static bool mirrors_x(int orientation)
 {
 	return orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;

@@ -53,8 +53,8 @@ void ct_image_decoder_destroy(ct_image_decoder *d)
 	ct_free(d);
 }
 
-/* Formats by their first bytes (the magic numbers of their specifications). Those without a decoder here are named,
- * because "convert it" is what helps then. */
+/* Formats by their first bytes (the magic numbers of their specifications). Formats without a decoder are included
+ * so that messages can name them. */
 static const struct {
 	const char *name;
 	size_t at, n;
@@ -113,7 +113,7 @@ enum ct_status ct_image_open(ct_image_decoder *d, const void *bytes, size_t n, s
 	return CT_OK;
 }
 
-/* The most that a JPEG may shrink in decoding and still hold what is wanted. */
+/* The largest reduction of a JPEG in decoding at which it is still at least as large as wanted. */
 static int fast_scale(struct ct_box window, int want_w, int want_h)
 {
 	int scale = 8;
@@ -125,7 +125,7 @@ static int fast_scale(struct ct_box window, int want_w, int want_h)
 	return scale;
 }
 
-/* Makes the turned image of *px. */
+/* Orients *px. */
 static enum ct_status turn(ct_image_decoder *d, struct ct_pixels *px)
 {
 	const struct ct_box b = px->box;

@@ -1,7 +1,8 @@
-/* JPEG by libjpeg-turbo. The window decode follows its libjpeg.txt ("Partial image decompression"), with two rules
- * that make it equal to a full decode to the bit: one iMCU more on each side, since fancy upsampling looks at the
- * neighbours, and rows skipped only from the top, where no skip starts inside a row group (libjpeg-turbo issue 915).
- * Where the file's restart markers allow it, libjpeg sees only the part that holds the window (data/image/jpeg_part_impl.h). */
+/* JPEG decoding with libjpeg-turbo. Decoding a box follows its libjpeg.txt ("Partial image decompression"), with two
+ * rules that make the result bit-identical to a full decode: one more iMCU on each side, because fancy upsampling
+ * reads neighbors, and rows are skipped only at the top, because a skip must not start inside a row group
+ * (libjpeg-turbo issue 915). If the restart markers of the file allow it, libjpeg gets only the part that contains
+ * the box (data/image/jpeg_part_impl.h). */
 #include "data/image/codec.h"
 
 #include <setjmp.h>
@@ -16,7 +17,7 @@
 
 #define WARNING_TAG "jpeg-warning: "
 #define ROWS_A_CALL 16
-/* A progressive image costs its pixels once a scan; ten scans are usual. */
+/* Every scan of a progressive image processes all pixels; ten scans are usual. */
 #define FULL_SIZE_SCANS 32
 
 enum failure { FAIL_LIBRARY = 1, FAIL_TRUNCATED, FAIL_SCANS };
@@ -28,8 +29,8 @@ struct ct_jpeg {
 	struct jpeg_source_mgr source;
 	struct jpeg_progress_mgr progress;
 	jmp_buf escape;   /* with an enum failure */
-	bool created;     /* d is to be destroyed */
-	bool ended;       /* the bytes ran out */
+	bool created;     /* d must be destroyed */
+	bool ended;       /* the file ended */
 	bool ended_early; /* ... before the last rows of a scan */
 	char warning[sizeof(WARNING_TAG) + JMSG_LENGTH_MAX];
 	const uint8_t *bytes; /* of the opened file */
@@ -48,8 +49,8 @@ static void on_error(j_common_ptr d)
 	longjmp(of(d)->escape, FAIL_LIBRARY);
 }
 
-/* Warnings of data that is wrong but can be used; the first is kept. Zeros in place of bytes that are not there are no
- * picture: Pillow refuses those files too. */
+/* Warnings about invalid data that can still be decoded; the first one is kept. Missing data at the end is an error,
+ * as in Pillow, because zeros are not an image. */
 static void on_message(j_common_ptr d, int level)
 {
 	struct ct_jpeg *j = of(d);
@@ -83,7 +84,7 @@ static void source_nothing(j_decompress_ptr d)
 	(void)d;
 }
 
-/* All bytes are there from the start, so this is the end of the file: goes on with an EOI marker. */
+/* All bytes are in memory, so this is the end of the file. Continues with an EOI marker. */
 static boolean source_fill(j_decompress_ptr d)
 {
 	static const JOCTET eoi[2] = {0xff, JPEG_EOI};
@@ -175,7 +176,7 @@ static const char *tag_of(int code)
 	}
 }
 
-/* Makes the error of what has jumped out of libjpeg. */
+/* Sets the error after libjpeg has jumped out. */
 static enum ct_status failed(ct_jpeg *j, enum failure why)
 {
 	char text[JMSG_LENGTH_MAX];
@@ -199,8 +200,8 @@ static enum ct_status failed(ct_jpeg *j, enum failure why)
 	return ct_error_status();
 }
 
-/* A new decompressor for each image: libjpeg would keep the tables of the last for one that lacks its own, and the
- * pixels would depend on what this thread has seen before. */
+/* A new decompressor for each image. libjpeg would otherwise use the tables of the previous image for one without
+ * tables, and pixels would depend on what this thread decoded before. */
 static void start(ct_jpeg *j, const uint8_t *bytes, size_t n)
 {
 	j->ended = j->ended_early = false;
@@ -223,7 +224,7 @@ static void start(ct_jpeg *j, const uint8_t *bytes, size_t n)
 		.term_source = source_nothing,
 	};
 	j->d.src = &j->source;
-	/* Coefficients of a progressive image: four components, two bytes each, and what rounding up to iMCUs adds. */
+	/* Coefficients of a progressive image: four components, two bytes each, and the padding to complete iMCUs. */
 	j->d.mem->max_memory_to_use = (long)(j->opts.max_pixels * 8 + ((uint64_t)64 << 20));
 }
 
@@ -254,7 +255,8 @@ enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct c
 	j->bytes = bytes;
 	j->n = n;
 	j->markers = m;
-	/* Sequential and progressive, Huffman and arithmetic: what libjpeg-turbo 2 and 3 both decode at 8 bits. */
+	/* Sequential and progressive, Huffman and arithmetic: the types that both libjpeg-turbo 2 and 3 decode at 8
+	 * bits. */
 	if (m.sof > 0xc2 && m.sof != 0xc9 && m.sof != 0xca)
 		return CT_FAIL(CT_DATA, "jpeg-unsupported: frame type SOF%d (lossless or hierarchical)", m.sof - 0xc0);
 	why = setjmp(j->escape);
@@ -284,7 +286,7 @@ static unsigned multiply(unsigned a, unsigned b)
 	return ((t >> 8) + t) >> 8;
 }
 
-/* In place. Files hold the amount of light, not of ink, as Adobe's do; Pillow and djpeg take all files so. */
+/* In place. Files store the amount of light, not of ink, as Adobe's do; Pillow and djpeg assume this for all files. */
 static void cmyk_to_rgbx(uint8_t *p, int n)
 {
 	for (; n > 0; n--, p += 4) {
@@ -295,7 +297,7 @@ static void cmyk_to_rgbx(uint8_t *p, int n)
 	}
 }
 
-/* Rows of the crop, window.h of them, into j->rows. May jump. */
+/* Reads window.h rows of the crop into j->rows. May jump. */
 static void read_rows(ct_jpeg *j, struct ct_box window, size_t pitch)
 {
 	JSAMPROW rows[ROWS_A_CALL];
@@ -314,17 +316,17 @@ static void read_rows(ct_jpeg *j, struct ct_box window, size_t pitch)
 	}
 }
 
-/* Whether an image that ended without EOI lacks data that nobody warned of. */
+/* Returns whether an image that ended without EOI lacks data, and libjpeg did not warn. */
 static bool lacks_scans(const ct_jpeg *j)
 {
 	const struct jpeg_decompress_struct *d = &j->d;
 
 	if (!j->ended)
 		return false;
-	/* Arithmetic decoding goes on with zeros and does not complain. */
+	/* Arithmetic decoding continues with zeros and does not warn. */
 	if (d->arith_code && j->ended_early)
 		return true;
-	/* A scan for each component, or refinements: cut between two of them. */
+	/* One scan per component, or refinements: truncated between two of them. */
 	for (int c = 0; d->coef_bits && c < d->num_components; c++) {
 		for (int k = 0; k < DCTSIZE2; k++) {
 			if (d->coef_bits[c][k] != 0)
@@ -339,7 +341,7 @@ static int min_int(int a, int b)
 	return a < b ? a : b;
 }
 
-/* The window in the image that is 1/scale the size. */
+/* The box in the image reduced by 1/scale. */
 static struct ct_box shrink(struct ct_box b, int scale, int w, int h)
 {
 	struct ct_box s = {b.x / scale, b.y / scale, 0, 0};
@@ -349,9 +351,9 @@ static struct ct_box shrink(struct ct_box b, int scale, int w, int h)
 	return s;
 }
 
-/* Leaves the columns of the window and one iMCU more on each side, as far as libjpeg cuts them right: at a scale, it takes
- * components that it shrinks less than others for narrower than they are, and where they still are to be upsampled (to
- * more than twice the size in one direction) stops within the row. May jump. */
+/* Restricts decoding to the columns of the box and one more iMCU on each side, if libjpeg supports this correctly.
+ * At a scale, libjpeg assumes too small a width for components that it reduces less than others. If these must still
+ * be upsampled (to more than twice the size in one direction), decoding stops inside the row. May jump. */
 static void crop(struct jpeg_decompress_struct *d, struct ct_box window, int scale, JDIMENSION *x0, JDIMENSION *width)
 {
 	int margin = d->max_h_samp_factor * DCTSIZE;
@@ -365,7 +367,7 @@ static void crop(struct jpeg_decompress_struct *d, struct ct_box window, int sca
 	jpeg_crop_scanline(d, x0, width);
 }
 
-/* Opens the part of the file that holds the window, if it can be had. May jump. */
+/* Opens the part of the file that contains the box, if possible. May jump. */
 static enum ct_status open_part(ct_jpeg *j, struct ct_box window, int scale, struct ct_jpeg_part *out)
 {
 	CT_TRY(ct__jpeg_part_cut(&j->markers, j->bytes, j->n, window, scale, &j->part, out));
@@ -391,7 +393,8 @@ static __attribute__((noinline)) enum ct_status decode(ct_jpeg *j, struct ct_box
 	window.y -= part.y;
 	j->d.scale_num = 1;
 	j->d.scale_denom = (unsigned)scale;
-	/* Smoothing guesses what unfinished progressive images lack, from blocks that a window does not hold. */
+	/* Smoothing estimates missing parts of incomplete progressive images from neighboring blocks, which a box
+	 * may not contain. */
 	j->d.do_block_smoothing = FALSE;
 	jpeg_start_decompress(&j->d);
 	b = shrink(window, scale, (int)j->d.output_width, (int)j->d.output_height);
@@ -403,7 +406,7 @@ static __attribute__((noinline)) enum ct_status decode(ct_jpeg *j, struct ct_box
 	if (lacks_scans(j))
 		longjmp(j->escape, FAIL_TRUNCATED);
 	if (j->d.output_scanline == j->d.output_height)
-		jpeg_finish_decompress(&j->d); /* says when the end is missing */
+		jpeg_finish_decompress(&j->d); /* warns if the end is missing */
 	release(j);
 	*out = (struct ct_pixels){.rgbx = j->rows.p + ((size_t)b.x - x0) * 4, .pitch = pitch, .box = b, .scale = scale};
 	out->box.x += part.x / scale;

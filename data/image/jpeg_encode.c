@@ -1,4 +1,4 @@
-/* JPEG files for `ctrain data pack` and tests: libjpeg-turbo into memory that grows. */
+/* JPEG encoding for `ctrain data pack` and tests: libjpeg-turbo with a growing buffer. */
 #include "data/image/image.h"
 
 #include <setjmp.h>
@@ -11,18 +11,18 @@
 #include "base/mem.h"
 
 #define FIRST_BYTES ((size_t)64 << 10)
-/* What is made seekable holds all coefficients in memory. */
+/* Adding restart markers holds all coefficients in memory. */
 #define MAX_PIXELS ((uint64_t)64 << 20)
 #define MAX_SCANS 100
-#define FULL_SIZE_SCANS 32 /* of MAX_PIXELS */
-/* Pixels between restart markers, at most: they cost 5 bytes and some time each, and a window wants on average half of
- * one interval more on both sides. Of 500 x 375 pixels in 4:2:0, a RandomResizedCrop decodes 53 % of all MCUs then; with
- * 16 pixels 47 %, without markers 86 %. */
+#define FULL_SIZE_SCANS 32 /* times MAX_PIXELS */
+/* Maximum number of pixels between restart markers. Each marker costs 5 bytes and some time. A box needs on average
+ * half an interval more on both sides. In an image of 500 x 375 pixels in 4:2:0, a RandomResizedCrop decodes 53 % of
+ * all MCUs with this distance, 47 % with 16 pixels, and 86 % without markers. */
 #define INTERVAL_PIXELS 96
 
 struct ct_jpeg_writer {
 	struct jpeg_compress_struct c;
-	struct jpeg_decompress_struct d; /* what is made seekable */
+	struct jpeg_decompress_struct d; /* the source of a seekable file */
 	struct jpeg_progress_mgr progress;
 	struct jpeg_error_mgr errors;
 	struct jpeg_destination_mgr dest;
@@ -39,7 +39,7 @@ static void on_error(j_common_ptr c)
 	longjmp(w->escape, 1);
 }
 
-/* A damaged file is left to those who read it. */
+/* A damaged file is kept as is; its readers report it. */
 static void on_warning(j_common_ptr d, int level)
 {
 	if (level < 0)
@@ -55,7 +55,7 @@ static void on_progress(j_common_ptr d)
 		on_error(d);
 }
 
-/* Doubles the buffer; libjpeg wants it whenever the old one is full. */
+/* Doubles the buffer; libjpeg calls this whenever it is full. */
 static boolean dest_grow(j_compress_ptr c)
 {
 	struct ct_jpeg_writer *w = c->client_data;
@@ -108,7 +108,7 @@ static void compress(struct ct_jpeg_writer *w, const uint8_t *rgb, int width, in
 	w->c.optimize_coding = TRUE;
 	jpeg_start_compress(&w->c, TRUE);
 	while (w->c.next_scanline < w->c.image_height) {
-		/* Not written to: the type lacks a const. */
+		/* Not modified; the type lacks a const. */
 		JSAMPROW row = (JSAMPROW)(uintptr_t)(rgb + (size_t)w->c.next_scanline * (size_t)width * 3);
 
 		jpeg_write_scanlines(&w->c, &row, 1);
@@ -129,7 +129,7 @@ static struct ct_jpeg_writer *writer_create(void)
 	return w;
 }
 
-/* Hands over what was written, unless `out` is NULL. */
+/* Passes the result to the caller, unless `out` is NULL. */
 static void writer_destroy(struct ct_jpeg_writer *w, uint8_t **out, size_t *n)
 {
 	jpeg_destroy_compress(&w->c);
@@ -143,7 +143,7 @@ static void writer_destroy(struct ct_jpeg_writer *w, uint8_t **out, size_t *n)
 	ct_free(w);
 }
 
-/* The only place that libjpeg jumps to while it compresses. */
+/* The only jump target while libjpeg compresses. */
 static enum ct_status try_compress(struct ct_jpeg_writer *w, const uint8_t *rgb, int width, int height, int quality)
 {
 	char text[JMSG_LENGTH_MAX];
@@ -170,8 +170,8 @@ enum ct_status ct_image_encode_jpeg(const uint8_t *rgb, int w, int h, int qualit
 	return st;
 }
 
-/* MCUs between restart markers: as many as fill a row with equal intervals that are not too long. A row whose number of
- * MCUs has no such divisor is one interval. */
+/* MCUs between restart markers: the largest number that divides the row evenly and is not too large. If there is
+ * none, a row is one interval. */
 static unsigned interval_of(const struct jpeg_decompress_struct *d)
 {
 	unsigned mcu = d->num_components == 1 ? DCTSIZE : (unsigned)d->max_h_samp_factor * DCTSIZE;
@@ -182,7 +182,7 @@ static unsigned interval_of(const struct jpeg_decompress_struct *d)
 	return n > 1 ? n : row;
 }
 
-/* JFIF and Adobe's marker are libjpeg's to write. */
+/* libjpeg writes the JFIF and Adobe markers. */
 static void copy_markers(struct ct_jpeg_writer *w)
 {
 	for (jpeg_saved_marker_ptr m = w->d.marker_list; m; m = m->next) {
@@ -194,7 +194,7 @@ static void copy_markers(struct ct_jpeg_writer *w)
 	}
 }
 
-/* Whether a refinement that the file should hold is not there. */
+/* Returns whether the file lacks a refinement that it should contain. */
 static bool lacks_scans(const struct jpeg_decompress_struct *d)
 {
 	for (int c = 0; d->coef_bits && c < d->num_components; c++) {
@@ -206,7 +206,7 @@ static bool lacks_scans(const struct jpeg_decompress_struct *d)
 	return false;
 }
 
-/* False: better as it is. */
+/* Returns false if the file should be kept as is. */
 static bool transcode(struct ct_jpeg_writer *w, const uint8_t *bytes, size_t n)
 {
 	jvirt_barray_ptr *coefficients;

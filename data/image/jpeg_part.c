@@ -7,15 +7,15 @@
 #define FRAME_BYTES 6 /* precision, height, width, number of components */
 #define MAX_COMPONENTS 4
 
-/* An image as intervals. */
+/* The restart intervals of an image. */
 struct grid {
 	int w, h;           /* pixels */
 	int mcu_w, mcu_h;   /* of an MCU */
-	int step_w, step_h; /* pixels of an interval; it ends at the image's edge */
+	int step_w, step_h; /* pixels of an interval, which ends at the edge of the image */
 	int n_x, n_y;       /* intervals */
 };
 
-/* Intervals from x0, y0 to before x1, y1. */
+/* Intervals from x0, y0 to x1, y1 (exclusive). */
 struct cut {
 	int x0, y0, x1, y1;
 };
@@ -30,7 +30,7 @@ static int min_int(int a, int b)
 	return a < b ? a : b;
 }
 
-/* Pixels of an MCU from the frame's header at p. One component alone has blocks as MCUs, whatever its factors. */
+/* Pixels of an MCU, from the frame header at p. A single component has blocks as MCUs, for any sampling factors. */
 static bool mcu_of(const uint8_t *p, struct grid *g)
 {
 	int n = p[5], h = 1, v = 1;
@@ -46,7 +46,7 @@ static bool mcu_of(const uint8_t *p, struct grid *g)
 	return h <= 4 && v <= 4;
 }
 
-/* False: not one scan of a sequential Huffman image whose intervals fill rows, or are rows. */
+/* Returns false unless the image is one scan of a sequential Huffman image whose intervals fill rows or are rows. */
 static bool grid_of(const struct ct_jpeg_markers *m, const uint8_t *bytes, struct grid *g)
 {
 	const uint8_t *p = bytes + m->frame;
@@ -72,8 +72,8 @@ static bool grid_of(const struct ct_jpeg_markers *m, const uint8_t *bytes, struc
 	return true;
 }
 
-/* Fancy upsampling looks one sample of the coarsest component to each side, and is left out where there are no more than
- * two in a row, of 8/scale in an MCU: no part is so narrow. */
+/* Fancy upsampling reads one sample of the coarsest component on each side. It is disabled for rows of at most two
+ * samples, of 8/scale in an MCU; no part is so narrow. */
 static struct cut cut_of(const struct grid *g, struct ct_box b, int scale)
 {
 	int dx = g->mcu_w / 8 * scale, dy = g->mcu_h / 8 * scale;
@@ -92,7 +92,7 @@ static struct cut cut_of(const struct grid *g, struct ct_box b, int scale)
 	return c;
 }
 
-/* The next marker from `at` on; n: none, or one that is not right behind the data. */
+/* The next marker at or after `at`; n if there is none, or if it does not directly follow the data. */
 static size_t marker_after(const uint8_t *p, size_t at, size_t n)
 {
 	while (at + 1 < n) {
@@ -108,7 +108,8 @@ static size_t marker_after(const uint8_t *p, size_t at, size_t n)
 	return n;
 }
 
-/* Copies the intervals of the cut, numbered anew, behind `used` bytes of dst; 0: they are not where they should be. */
+/* Copies the intervals of the part after the first `used` bytes of dst and renumbers them. Returns 0 if they are not
+ * where they should be. */
 static size_t copy_intervals(const struct grid *g, const struct cut *c, const uint8_t *bytes, size_t at, size_t n,
 			     uint8_t *dst, size_t used)
 {
@@ -148,7 +149,7 @@ enum ct_status ct__jpeg_part_cut(const struct ct_jpeg_markers *m, const uint8_t 
 	if (!grid_of(m, bytes, &g))
 		return CT_OK;
 	c = cut_of(&g, window, scale);
-	/* Against all intervals up to the last row: the header is read a second time, and bytes are copied. */
+	/* Compared with decoding all intervals up to the last row: the header is parsed twice, and bytes are copied. */
 	if ((int64_t)(c.x1 - c.x0) * (c.y1 - c.y0) * 8 > (int64_t)g.n_x * c.y1 * 7)
 		return CT_OK;
 	CT_TRY(ct_scratch_reserve(scratch, n));

@@ -1,6 +1,7 @@
-/* A part of a JPEG file as a smaller file: where restart markers (ITU T.81, E.1.4 and F.1.1.5.1) part the rows of MCUs,
- * what lies between two of them can be decoded alone, and intervals side by side make a picture. So a window costs what
- * it holds, and not all that comes before it. `ctrain data pack --seekable` sets such markers. */
+/* Extracts a part of a JPEG file as a smaller file. If restart markers (ITU T.81, E.1.4 and F.1.1.5.1) divide the
+ * rows of MCUs, each interval between two markers can be decoded separately, and adjacent intervals form an image.
+ * Then the cost of a box depends on its size only, not on the data before it. `ctrain data pack --seekable` adds
+ * such markers. */
 #ifndef CT_DATA_IMAGE_JPEG_PART_IMPL_H
 #define CT_DATA_IMAGE_JPEG_PART_IMPL_H
 
@@ -8,13 +9,14 @@
 #include "data/image/jpeg_markers_impl.h"
 
 struct ct_jpeg_part {
-	const uint8_t *bytes; /* in the scratch; NULL: the file is to be decoded as it is */
+	const uint8_t *bytes; /* in the scratch; NULL: decode the complete file */
 	size_t n;
-	int x, y; /* of its first pixel in the whole image */
+	int x, y; /* position of its first pixel in the full image */
 };
 
-/* The window and what upsampling looks at around it, decoded at 1/scale. Decodes to the same pixels as the whole. There
- * is no part where the file lacks markers, has them elsewhere or misnumbered, or where little would be saved. CT_NOMEM. */
+/* Extracts the box and the pixels around it that upsampling reads, for decoding at 1/scale. The part decodes to the
+ * same pixels as the full file. There is no part if the file has no markers, unexpected or misnumbered ones, or if
+ * little would be saved. CT_NOMEM. */
 enum ct_status ct__jpeg_part_cut(const struct ct_jpeg_markers *m, const uint8_t *bytes, size_t n, struct ct_box window,
 				 int scale, struct ct_scratch *scratch, struct ct_jpeg_part *out) CT_MUST_CHECK;
 

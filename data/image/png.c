@@ -1,4 +1,5 @@
-/* PNG by libspng. Rows above the window are decoded and dropped, rows below not read; interlaced images whole. */
+/* PNG with libspng. Rows above the box are decoded and dropped, and rows below are not read. Interlaced images are
+ * decoded completely. */
 #include "data/image/codec.h"
 
 #include <spng.h>
@@ -6,7 +7,7 @@
 #include "base/mem.h"
 #include "data/image/exif_impl.h"
 
-/* Text, profiles and the like: nothing here needs them, so a small bound is enough. */
+/* A small limit for text, profiles and other chunks that are not used. */
 #define CHUNK_BYTES ((size_t)16 << 20)
 
 struct ct_png {
@@ -54,7 +55,7 @@ static enum ct_status png_status(int rc)
 
 enum ct_status ct_png_open(ct_png *p, const uint8_t *bytes, size_t n, struct ct_image_header *out)
 {
-	static const int components[] = {1, 0, 3, 1, 2, 0, 4}; /* by colour type */
+	static const int components[] = {1, 0, 3, 1, 2, 0, 4}; /* by color type */
 	struct spng_exif exif;
 
 	ct_png_close(p);

@@ -1,4 +1,4 @@
-/* Maps from file to class: `val_map`. */
+/* Maps from files to classes: `val_map`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +10,18 @@
 #define MAX_TEXT ((size_t)256 << 20)
 #define BLANKS " \t\r,"
 
-/* What a map says of one file: words of its text, cut in place. */
+/* An entry of a map: words of its text, split in place. */
 struct entry {
-	char *file; /* NULL: the map names no files */
+	char *file; /* NULL: the map has no file names */
 	char *cls;
-	size_t number; /* of the line */
+	size_t number; /* number of the line */
 };
 
 struct map {
 	const char *path;
 	struct entry *v;
 	size_t n, cap;
-	bool in_order; /* the n-th line is the n-th file */
+	bool in_order; /* line n belongs to file n */
 };
 
 /* The next word of *rest, or NULL. */
@@ -37,7 +37,7 @@ static char *take_word(char **rest)
 	return word;
 }
 
-/* "FILE CLASS"; LOC_val_solution.csv goes on with the boxes of objects. */
+/* "FILE CLASS"; in LOC_val_solution.csv, object boxes follow. */
 static enum ct_status add_entry(struct map *m, char *line, size_t number)
 {
 	char *first = take_word(&line), *second = first ? take_word(&line) : NULL;
@@ -101,7 +101,7 @@ static enum ct_status parse_map(struct map *m, char *text)
 	return CT_OK;
 }
 
-/* All classes of the map in bytewise order. */
+/* All classes of the map in strcmp order. */
 static enum ct_status collect_classes(const struct map *m, struct ct_class_list *out)
 {
 	enum ct_status st;
@@ -115,7 +115,7 @@ static enum ct_status collect_classes(const struct map *m, struct ct_class_list 
 	return st;
 }
 
-/* By its name, with or without the extension. */
+/* Finds a file by its name, with or without extension. */
 static const struct entry *find_entry(const struct map *m, const char *path)
 {
 	const char *name = ct_path_name(path), *dot = strrchr(name, '.');

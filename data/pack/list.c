@@ -1,4 +1,4 @@
-/* What is to be packed: the images of a folder, their labels and keys. */
+/* The list of images to pack, with their labels and keys. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define CT_LOG_COMPONENT "data"
 #include "base/log.h"
 
-/* CT_DATA with "src/path: text" and a hint. */
+/* CT_DATA with "src/path: reason" and a hint. */
 static enum ct_status refuse(const char *src, const char *path, const char *text, const char *hint)
 {
 	char shown[200];
@@ -49,7 +49,7 @@ static enum ct_status add_item(struct pack_list *list, const char *src, const ch
 	return item->path ? CT_OK : CT_NOMEM;
 }
 
-/* The images of src/sub ("": of src) in the order of an image folder's data set. */
+/* The images of src/sub ("": of src) in the order of an imagefolder data set. */
 static enum ct_status add_images(struct pack_list *list, const char *src, const char *sub, int32_t label)
 {
 	struct ct_folder_images f;
@@ -67,7 +67,7 @@ static enum ct_status add_images(struct pack_list *list, const char *src, const 
 	return st;
 }
 
-/* Images that lie in src itself belong to no class. */
+/* Images directly in src belong to no class. */
 static enum ct_status check_loose(const char *src, size_t n_folders)
 {
 	struct ct_folder_images f;
@@ -118,8 +118,8 @@ static enum ct_status list_by_folder(const char *src, struct pack_list *list)
 	return st;
 }
 
-/* Its path up to the extension, as WebDataset can hold it: readers take the first dot of the last part for the end of
- * the key, and indexes hold names between blanks. */
+/* The path up to the extension, with characters that WebDataset does not support replaced: readers end the key at
+ * the first dot of the file name, and indexes separate names by spaces. */
 static char *make_key(const char *path, bool whole)
 {
 	const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
@@ -143,8 +143,8 @@ static int by_key(const void *a, const void *b)
 	return strcmp((*x)->key, (*y)->key);
 }
 
-/* v: items in the order of their keys. Those that share one get keys with the extension in them; *n counts them. final:
- * sharing is an error instead. */
+/* v: items ordered by key. Items with the same key get the extension in their keys; *n counts them. final: equal
+ * keys are an error. */
 static enum ct_status part_keys(struct pack_item **v, size_t n_items, bool final, size_t *n)
 {
 	*n = 0;
@@ -208,7 +208,7 @@ static enum ct_status shuffle(struct pack_list *list, uint64_t seed)
 	return v ? CT_OK : CT_NOMEM;
 }
 
-/* Without a list given: the list that is made here, "INDEX NAME". */
+/* Makes the class list "INDEX NAME" if none was given. */
 static enum ct_status write_classes(struct pack_list *list)
 {
 	struct ct_str s = {0};

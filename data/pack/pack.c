@@ -31,7 +31,7 @@ struct job {
 	bool *kept;
 	_Atomic uint32_t next;
 	_Atomic bool failed;
-	pthread_mutex_t mutex; /* the two below */
+	pthread_mutex_t mutex; /* the next two fields */
 	uint64_t done;
 	struct ct_error error;
 };
@@ -54,7 +54,7 @@ static void hash_text(struct ct_sha256 *h, const char *text)
 	ct_sha256_update(h, text, strlen(text) + 1);
 }
 
-/* Everything that decides the shards' bytes. */
+/* Describes everything that determines the bytes of the shards. */
 static void digest(const struct job *j, char hex[CT_SHA256_HEX])
 {
 	const struct ct_pack_opts *o = j->opts;
@@ -80,7 +80,7 @@ static void digest(const struct job *j, char hex[CT_SHA256_HEX])
 	ct_sha256_final_hex(&h, hex);
 }
 
-/* A shard of this pattern in the folder, whatever its number: *found says so. */
+/* Searches the directory for a shard of this pattern with any number. */
 static enum ct_status any_shard(const struct job *j, bool *found)
 {
 	const char *prefix = ct_path_name(j->pattern.prefix);
@@ -142,7 +142,7 @@ static enum ct_status write_manifest(const struct job *j, const char *hex)
 	return st;
 }
 
-/* *same: the manifest on the disk says that digest. One that was cut short while it was written is none. */
+/* *same: the manifest on disk has this digest. A manifest that is incomplete counts as missing. */
 static enum ct_status compare_manifest(const struct job *j, const char *hex, bool *same)
 {
 	ct_json *o = NULL;
@@ -160,7 +160,7 @@ static enum ct_status compare_manifest(const struct job *j, const char *hex, boo
 	return CT_OK;
 }
 
-/* Locks, and makes sure that shards that are there are ours. */
+/* Locks the manifest and checks that existing shards are from the same input. */
 static enum ct_status claim(struct job *j)
 {
 	char hex[CT_SHA256_HEX];
@@ -236,7 +236,7 @@ static void *pack_main(void *arg)
 	return NULL;
 }
 
-/* On this thread and others; fewer when the system has no more to give. */
+/* Runs on this thread and others, or fewer if the system cannot start as many. */
 static enum ct_status pack_all(struct job *j)
 {
 	struct ct_thread threads[MAX_THREADS] = {0};
@@ -278,7 +278,7 @@ static enum ct_status report(const struct job *j, struct ct_pack_report *out)
 	return out->shards ? CT_OK : CT_NOMEM;
 }
 
-/* The class list: as given, else what stands beside the shards, else none. */
+/* The class list: as given, else classes.txt next to the shards, else none. */
 static enum ct_status list_images(struct job *j)
 {
 	char *beside;
@@ -296,7 +296,7 @@ static enum ct_status list_images(struct job *j)
 	return st;
 }
 
-/* Labels of shards that are there must keep their meaning. */
+/* Labels of existing shards must keep their meaning. */
 static enum ct_status write_classes(const struct job *j)
 {
 	char *path = ct_path_join(j->dir, "classes.txt"), *text = NULL;

@@ -1,4 +1,4 @@
-/* How a list of images is cut into shards, and what the shards are called. */
+/* How a list of images is divided into shards, and the names of the shards. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static uint32_t number(const char *p, size_t n)
 	return v;
 }
 
-/* %06d: *end behind it. */
+/* %06d: *end points after it. */
 static bool parse_percent(const char *p, int *width, const char **end)
 {
 	size_t digits = strspn(p + 1, "0123456789");
@@ -94,7 +94,7 @@ static uint64_t member_bytes(uint64_t n)
 	return BLOCK + (n + BLOCK - 1) / BLOCK * BLOCK;
 }
 
-/* Where the shard that starts at `first` ends. */
+/* End of the shard that starts at `first`. */
 static size_t shard_end(const struct ct_pack_opts *o, const struct pack_pattern *pattern, const struct pack_list *list,
 			size_t first, uint32_t index)
 {

@@ -1,4 +1,4 @@
-/* One shard: reads its images, makes them smaller where that is asked for, writes tar and companions. */
+/* Writes one shard: reads its images, reduces them if requested, writes the tar file and its other files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -14,12 +14,12 @@
 #include "data/shards/tar_write.h"
 #include "data/transform/resize.h"
 
-#define MAX_FILE ((uint64_t)CT_MAX_IMAGE_BYTES) /* what a reader takes */
+#define MAX_FILE ((uint64_t)CT_MAX_IMAGE_BYTES) /* limit of readers */
 #define DEFAULT_QUALITY 90
 
 struct pack_worker {
 	const struct ct_pack_opts *opts;
-	ct_image_decoder *decoder; /* NULL: copies */
+	ct_image_decoder *decoder; /* NULL: images are copied */
 	ct_resizer *resizer;
 	uint8_t *file, *rgb, *jpeg;
 	size_t file_cap, rgb_cap;
@@ -73,7 +73,7 @@ static enum ct_status grow(uint8_t **p, size_t *cap, size_t n)
 	return CT_OK;
 }
 
-/* The file as it was when it was listed. */
+/* Checks that the file has not changed since it was listed. */
 static enum ct_status read_file(pack_worker *w, const struct pack_item *item)
 {
 	char *path = ct_path_join(w->opts->src, item->path);
@@ -82,7 +82,7 @@ static enum ct_status read_file(pack_worker *w, const struct pack_item *item)
 	int fd = -1;
 
 	if (st == CT_OK) {
-		/* Non-blocking: opening a pipe without a writer would wait for ever. */
+		/* Non-blocking, because opening a pipe without a writer would wait forever. */
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		if (fd < 0)
 			st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot open %s: %s", path,
@@ -109,7 +109,7 @@ static const char *extension_of(const uint8_t *p, size_t n)
 	return n >= sizeof(png) && memcmp(p, png, sizeof(png)) == 0 ? "png" : NULL;
 }
 
-/* A file that can't be used: noted, and packing goes on. */
+/* Records a file that cannot be used; packing continues. */
 static void leave_out(pack_worker *w, const struct pack_item *item, const char *reason)
 {
 	ct_str_add_escaped(&w->left_out, item->path, strlen(item->path), 4096);
@@ -125,7 +125,7 @@ static int scaled(int side, int from, int to)
 	return n > 0 ? n : 1;
 }
 
-/* Decodes, resizes, encodes; *data stays as it is where the image is small already. */
+/* Decodes, resizes and encodes; *data stays unchanged if the image is small already. */
 static enum ct_status shrink(pack_worker *w, const uint8_t **data, size_t *n, const char **extension)
 {
 	struct ct_image_header h;
@@ -154,7 +154,7 @@ static enum ct_status shrink(pack_worker *w, const uint8_t **data, size_t *n, co
 	return CT_OK;
 }
 
-/* *data stays where there is nothing to be gained. */
+/* *data stays unchanged if nothing would be gained. */
 static enum ct_status make_seekable(pack_worker *w, const uint8_t **data, size_t *n)
 {
 	uint8_t *made;
@@ -224,7 +224,7 @@ static enum ct_status pack_item(pack_worker *w, ct_tar_writer *tar, const struct
 	return add_sample(w, tar, item, data, n, extension);
 }
 
-/* dir/train-000003.tar with another ending. */
+/* dir/train-000003.tar with another suffix. */
 static char *companion(const char *path, const char *ending)
 {
 	return ct_strfmt("%.*s%s", (int)(strlen(path) - strlen(".tar")), path, ending);
@@ -249,7 +249,7 @@ static enum ct_status write_companions(pack_worker *w, const char *path)
 	if (st == CT_OK && w->left_out.len > 0)
 		st = ct_file_replace(left, w->left_out.s, w->left_out.len);
 	else if (st == CT_OK)
-		(void)unlink(left); /* of shards that were there before */
+		(void)unlink(left); /* of shards that existed before */
 	ct_str_release(&text);
 	ct_free(left);
 	ct_free(idx);

@@ -60,7 +60,7 @@ static enum ct_status text_add(struct ct_shard_build *b, const char *p, size_t n
 	return CT_OK;
 }
 
-/* Room for one more in an array of *cap, of which n are taken. */
+/* Grows an array of *cap elements, n of them used, by at least one. */
 static enum ct_status grow(void **p, uint32_t n, uint32_t *cap, size_t size)
 {
 	uint32_t more = *cap ? 2 * *cap : 256;
@@ -121,7 +121,7 @@ static enum ct_status end_sample(struct ct_shard_build *b)
 	int32_t label;
 
 	if (b->n_images == 0 && b->n_labels == 0 && b->n_links == 0)
-		return CT_OK; /* nothing of ours: a file of notes */
+		return CT_OK; /* neither image nor label, for example a file of notes */
 	if (b->n_links)
 		return skip(b, "link: its image or label is a link to another file");
 	if (b->n_images > 1 || b->n_labels > 1)
@@ -243,7 +243,7 @@ static enum ct_status scan(struct ct_shard_build *b)
 		CT_TRY(ct_tar_next(b->tar, &m));
 		if (!m.name)
 			break;
-		/* WebDataset passes over these without ending the sample. */
+		/* WebDataset ignores these without ending the sample. */
 		if ((m.type != CT_TAR_FILE && m.type != CT_TAR_LINK) ||
 		    !ct__shard_split(m.name, m.name_len, &n_key, &ext, &n_ext))
 			continue;

@@ -1,4 +1,4 @@
-/* Inside of data/: members in, samples out. Both ways to an index (tar headers, DALI's list) feed one of these. */
+/* Builds samples from tar members. Both ways to an index (tar headers, DALI's list) use it. */
 #ifndef CT_DATA_SHARDS_SHARD_BUILD_IMPL_H
 #define CT_DATA_SHARDS_SHARD_BUILD_IMPL_H
 
@@ -10,7 +10,7 @@ struct ct_shard_build {
 	struct ct_shard_index *x;
 	uint32_t cap_samples, cap_skipped;
 	struct ct_str text;
-	/* The sample whose members are coming in. */
+	/* The sample that is being collected. */
 	struct ct_str key;
 	uint64_t header; /* of its first member */
 	bool open;
@@ -19,17 +19,17 @@ struct ct_shard_build {
 };
 
 enum ct_status ct__shard_build_init(struct ct_shard_build *b, ct_tar *t, struct ct_shard_index *x) CT_MUST_CHECK;
-/* Splits a name by WebDataset's rule; false: no key or no extension (hidden files, folders). */
+/* Splits a name by WebDataset's rule. Returns false if it has no key or no extension (hidden files, directories). */
 bool ct__shard_split(const char *name, size_t n, size_t *n_key, const char **ext, size_t *n_ext);
 enum ct_status ct__shard_build_add(struct ct_shard_build *b, const char *key, size_t n_key, const char *ext,
 				   size_t n_ext, const struct ct_tar_member *m) CT_MUST_CHECK;
-/* Ends the open sample, if any. */
+/* Ends the current sample, if any. */
 enum ct_status ct__shard_build_flush(struct ct_shard_build *b) CT_MUST_CHECK;
-/* After the last flush: moves the text into the index, which must hold something. */
+/* After the last flush: moves the strings to the index, which must have at least one sample. */
 enum ct_status ct__shard_build_finish(struct ct_shard_build *b) CT_MUST_CHECK;
-/* In any case; the index stays with its owner. */
+/* Releases the builder; the index stays with its owner. */
 void ct__shard_build_release(struct ct_shard_build *b);
-/* Sums over samples: max_size, max_label, crc. */
+/* Computes max_size, max_label and crc over all samples. */
 void ct__shard_index_sum(struct ct_shard_index *x);
 
 #endif

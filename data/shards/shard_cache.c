@@ -1,5 +1,5 @@
-/* The part of shard_index.h that keeps indexes in files. Layout: struct head, samples, skipped, text, in the byte order of
- * the machine (a file of another order is one of another version). */
+/* Cached indexes: a part of shard_index.h. Layout: struct head, samples, skipped, strings, in the byte order of the
+ * machine (another byte order looks like another version). */
 #include "data/shards/shard_index.h"
 
 #include <errno.h>
@@ -20,14 +20,14 @@
 #include "base/log.h"
 
 #define MAGIC "ctshard"
-#define VERSION 2u /* 2: no .idx that leaves samples out is taken any more */
+#define VERSION 2u /* 2: an .idx file that skips samples is no longer accepted */
 #define FOLDER ".ctrain-index"
 #define MAX_FILE ((size_t)4 << 30)
 
 struct head {
 	char magic[8];
 	uint32_t version;
-	uint32_t crc; /* of the whole file, this field being 0 */
+	uint32_t crc; /* of the complete file, with 0 in this field */
 	uint64_t bytes, mtime_ns;
 	uint32_t n, n_skipped, text_len, n_unsafe, goes_on, reserved;
 };
@@ -90,7 +90,7 @@ static bool in_text(const struct ct_shard_index *x, uint32_t at, uint32_t len)
 	return at < x->text_len && len < x->text_len - at && x->text[at + len] == '\0';
 }
 
-/* Offsets lie in the shard, texts in the text. */
+/* Checks that offsets are inside the shard, and strings inside the string area. */
 static bool entries_right(const struct ct_shard_index *x)
 {
 	if (x->text_len == 0 || x->text[x->text_len - 1] != '\0')
@@ -189,7 +189,7 @@ char *ct_shard_index_path(const char *shard, const char *dir)
 		ct_free(folder);
 		return path;
 	}
-	/* Shards of one name in several folders share dir. */
+	/* Shards with the same name in different directories share dir. */
 	folder = ct_path_dir(shard);
 	if (folder) {
 		const char *whole = realpath(folder, real) ? real : folder;
@@ -200,7 +200,7 @@ char *ct_shard_index_path(const char *shard, const char *dir)
 	return path;
 }
 
-/* A file that only saves time is not worth an fsync: a half-written one fails its checksum. */
+/* A cache file needs no fsync: a half-written one fails its checksum. */
 static enum ct_status write_file(const char *path, const uint8_t *data, size_t n)
 {
 	enum ct_status st;
@@ -254,7 +254,7 @@ static bool load_at(const char *path, const char *name, uint64_t bytes, uint64_t
 	return st == CT_OK;
 }
 
-/* $XDG_CACHE_HOME/ctrain/index or ~/.cache/ctrain/index, owned; NULL: neither is set. */
+/* $XDG_CACHE_HOME/ctrain/index or ~/.cache/ctrain/index, owned; NULL if neither variable is set. */
 static char *user_dir(void)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -264,7 +264,7 @@ static char *user_dir(void)
 	return home && home[0] == '/' ? ct_path_join(home, ".cache/ctrain/index") : NULL;
 }
 
-/* Path number i (0, 1) where the shard's index may be, owned; NULL: no more. */
+/* Path number i (0, 1) where the index of the shard may be, owned; NULL after the last. */
 static char *place(const char *shard, const char *index_dir, int i)
 {
 	char *dir, *path = NULL;
@@ -293,7 +293,7 @@ static bool load(const ct_tar *t, const char *index_dir, struct ct_shard_index *
 	return found;
 }
 
-/* A folder without write permission for anybody is meant to stay as it is, also where we are root. */
+/* A directory without any write permission should stay unchanged, even for root. */
 static bool may_write_beside(const char *shard)
 {
 	char *folder = ct_path_dir(shard);
@@ -304,7 +304,7 @@ static bool may_write_beside(const char *shard)
 	return may;
 }
 
-/* Where no place can be written, the next start takes as long as this one. */
+/* If no place is writable, the next start takes as long as this one. */
 static void save(const struct ct_shard_index *x, const char *shard, const char *index_dir)
 {
 	bool saved = false;
@@ -328,7 +328,7 @@ static void save(const struct ct_shard_index *x, const char *shard, const char *
 	ct_free(data);
 }
 
-/* SHARD.idx for SHARD.tar; *found false: there is none. */
+/* Reads SHARD.idx of SHARD.tar; *found is false if it does not exist. */
 static enum ct_status open_dali(ct_tar *t, struct ct_shard_index *out, bool *found)
 {
 	const char *shard = ct_tar_path(t), *dot = strrchr(ct_path_name(shard), '.');
@@ -338,7 +338,7 @@ static enum ct_status open_dali(ct_tar *t, struct ct_shard_index *out, bool *fou
 	struct stat sb;
 
 	CT_TRY_ALLOC(path = ct_strfmt("%.*s.idx", (int)stem, shard));
-	/* Reading a pipe of that name would wait for ever. */
+	/* Reading a pipe with that name would wait forever. */
 	*found = strcmp(path, shard) != 0 && stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
 	st = CT_OK;
 	if (*found)

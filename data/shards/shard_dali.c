@@ -1,5 +1,5 @@
-/* The part of shard_index.h that reads DALI's wds2idx files: a line "v1.2 COUNT", then a line for each sample with
- * "EXTENSION OFFSET SIZE NAME" for each of its members ("EXTENSION OFFSET SIZE" in v1.1). Source: wds2idx.py and the
+/* Indexes of DALI's wds2idx: a part of shard_index.h. The file has a line "v1.2 COUNT", then one line per sample
+ * with "EXTENSION OFFSET SIZE NAME" for each member ("EXTENSION OFFSET SIZE" in v1.1). Source: wds2idx.py and the
  * reader of NVIDIA DALI. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define MAX_COMPONENTS 256
 #define MAX_NUMBER_DIGITS 19
 
-/* Bytes of a member that is listed: its header block, its data, what fills up the last block. */
+/* Bytes of a listed member: its header block, its data, and the padding of the last block. */
 struct listed {
 	uint64_t begin, end;
 	uint64_t line;
@@ -19,7 +19,7 @@ struct listed {
 struct reader {
 	const char *p, *end;
 	const char *path;
-	uint64_t line; /* 1: the first */
+	uint64_t line; /* the first line is 1 */
 	bool names;
 	struct ct_shard_build build;
 	struct listed *listed;
@@ -46,7 +46,7 @@ static CT_PRINTF(3, 4) enum ct_status bad(const struct reader *r, const char *ta
 	return st;
 }
 
-/* The next word of the line; false at its end. */
+/* The next word of the line; false at the end of the line. */
 static bool next_word(struct word *line, struct word *out)
 {
 	while (line->n && line->p[0] == ' ') {
@@ -112,7 +112,7 @@ static enum ct_status note_listed(struct reader *r, uint64_t offset, uint64_t si
 	return CT_OK;
 }
 
-/* The header before the data: there, of this size, of this name where it is not cut. */
+/* Checks the header before the data: it exists, has this size, and has this name unless it is truncated. */
 static enum ct_status check_header(struct reader *r, uint64_t offset, uint64_t size, struct word name,
 				   struct ct_tar_member *m)
 {
@@ -124,7 +124,7 @@ static enum ct_status check_header(struct reader *r, uint64_t offset, uint64_t s
 	if (offset < CT_TAR_BLOCK || !ct_tar_header_at(r->build.tar, offset - CT_TAR_BLOCK, m))
 		return bad(r, "idx-stale", "no member's data begin at byte %llu: the shard was made anew since",
 			   (unsigned long long)offset);
-	/* With a size in a PAX header this one says 0; with a long name it holds a piece of it. */
+	/* If a PAX header has the size, this one is 0; with a long name, it has a part of the name. */
 	if ((m->size != size && m->size != 0) ||
 	    (name.p && m->name_len < 100 && (m->name_len != name.n || memcmp(m->name, name.p, name.n) != 0)))
 		return bad(r, "idx-stale", "another member lies at byte %llu: the shard was made anew since",
@@ -152,7 +152,7 @@ static enum ct_status read_component(struct reader *r, struct word ext, struct w
 	if (!r->names)
 		name = (struct word){m.name, m.name_len};
 	if (!ct__shard_split(name.p, name.n, &n_key, &name_ext, &n_ext)) {
-		/* A name of v1.1 that the header holds only a piece of. */
+		/* A name in v1.1 of which the header has only a part. */
 		if (r->names)
 			return bad(r, "idx-stale", "a name without an extension");
 		n_key = name.n;
@@ -200,7 +200,8 @@ static enum ct_status read_head(struct reader *r, uint64_t *count)
 	return CT_OK;
 }
 
-/* What lies between two listed members, the second of which begins at `to`, or behind the last (UINT64_MAX): no image. */
+/* Checks the gap between two listed members, the second of which starts at `to`, or after the last one (UINT64_MAX):
+ * it must not contain an image. */
 static enum ct_status pass_unlisted(struct reader *r, uint64_t from, uint64_t to)
 {
 	struct ct_tar_member m;
@@ -211,7 +212,7 @@ static enum ct_status pass_unlisted(struct reader *r, uint64_t from, uint64_t to
 	ct_tar_seek(r->build.tar, from);
 	for (;;) {
 		CT_TRY(ct_tar_next(r->build.tar, &m));
-		/* Headers for its long name may have stood in front of the one at `to`. */
+		/* Headers for a long name may precede the header at `to`. */
 		if (!m.name || m.offset == to + CT_TAR_BLOCK)
 			return CT_OK;
 		if (m.offset > to || m.size > to - m.offset)
@@ -233,8 +234,8 @@ static int by_place(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Samples that the index leaves out would be lost without a word, those that it names twice would count double: its
- * members follow each other through the shard, in whatever order they are listed. Only gaps are read. */
+/* Samples missing in the index would be lost without notice, and samples listed twice would count twice. Therefore
+ * the members are checked in the order of the shard, and only the gaps are read. */
 static enum ct_status check_chain(struct reader *r)
 {
 	uint64_t at = 0;

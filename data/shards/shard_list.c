@@ -51,14 +51,14 @@ static bool is_folder(const char *path)
 	return stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
 }
 
-/* `dir` as a glob that matches it alone. */
+/* Escapes `dir` as a glob that matches only itself. */
 static void add_quoted(struct ct_str *s, const char *dir)
 {
 	for (; *dir; dir++)
 		ct_str_addf(s, strchr("*?[]\\{}", *dir) ? "\\%c" : "%c", *dir);
 }
 
-/* What matches dir/pattern; *found is how many. */
+/* Adds the matches of dir/pattern; *found is their number. */
 static enum ct_status list_glob(struct list *l, const char *dir, const char *pattern, size_t *found)
 {
 	enum ct_status st = CT_OK;
@@ -91,14 +91,14 @@ done_whole:
 	return st;
 }
 
-/* The hint for an error just made. */
+/* Adds the hint to the current error. */
 static enum ct_status hint_names(enum ct_status st)
 {
 	ct_error_hint("data.train and data.val name shards relative to data.dir; `ctrain data pack` makes shards");
 	return st;
 }
 
-/* A word without braces. */
+/* Expands a word without braces. */
 static enum ct_status add_plain(struct list *l, const char *word)
 {
 	enum ct_status st;
@@ -119,7 +119,7 @@ static enum ct_status add_plain(struct list *l, const char *word)
 	return st;
 }
 
-/* "A..B" of n bytes, digits only. */
+/* Parses "A..B" of n bytes, digits only. */
 static bool parse_range(const char *p, size_t n, uint32_t *first, uint32_t *last, int *width)
 {
 	uint32_t v[2] = {0, 0};
@@ -151,7 +151,7 @@ static bool parse_range(const char *p, size_t n, uint32_t *first, uint32_t *last
 
 static enum ct_status add_word(struct list *l, const char *word, int depth);
 
-/* head + one choice + tail, and on with the braces of the tail. */
+/* Expands head + one choice + tail, then the braces of the tail. */
 static enum ct_status add_choice(struct list *l, const char *head, size_t n_head, const char *choice, size_t n_choice,
 				 const char *tail, int depth)
 {

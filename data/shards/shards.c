@@ -1,4 +1,4 @@
-/* Shards: WebDataset tars, read at random through their indexes. */
+/* Shards: WebDataset tar files with random access through their indexes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -32,22 +32,22 @@ struct shard_set {
 	struct ct_class_list classes;
 };
 
-/* Threads take shards one by one. Each process begins elsewhere, so that ranks that index the same shards at the same
- * time find much of it done by the others. */
+/* Threads take shards one by one. Each process starts at a different shard, so that ranks that index the same shards
+ * at the same time find much of it done by the others. */
 struct indexing {
 	struct shard_set *set;
 	const char *index_dir;
-	char **damage; /* [n_shards] what is wrong with each, or NULL: the first error ends it */
+	char **damage; /* [n_shards] error of each shard, or NULL: the first error ends indexing */
 	size_t start;
 	atomic_size_t next;
 	atomic_size_t n_from[3]; /* by enum ct_shard_source */
 	pthread_mutex_t lock;
-	size_t failed; /* the first shard of the list that could not be indexed; n_shards: none */
+	size_t failed; /* index of the first shard that could not be indexed; n_shards: none */
 	struct ct_error error;
 	atomic_bool stop;
 };
 
-/* The thread's error is that of shard i. False: it is noted, and others are to be indexed all the same. */
+/* Handles the thread's error for shard i. Returns false if the error was recorded and indexing continues. */
 static bool ends_indexing(struct indexing *x, size_t i)
 {
 	enum ct_status st = ct_error_status();
@@ -97,7 +97,7 @@ static enum ct_status index_on_threads(struct indexing *x, int n_threads)
 	if ((size_t)n > x->set->n_shards)
 		n = (int)x->set->n_shards;
 	pthread_mutex_init(&x->lock, NULL);
-	/* Fewer threads than wanted do the same work. */
+	/* Fewer threads than requested do the same work. */
 	for (int i = 1; i < n; i++) {
 		if (ct_thread_start(&threads[i], "ct-index", index_some, x) < 0) {
 			ct_error_clear();
@@ -159,7 +159,7 @@ static void describe_at(const char *name, const struct ct_shard_index *x, uint32
 	snprintf(text, len, "%s: key \"%s\" at byte %" PRIu64, name, shown, offset);
 }
 
-/* The group of sample i in first [n + 1]; empty groups are passed over. */
+/* The group of sample i in first [n + 1], skipping empty groups. */
 static uint32_t find_group(const uint32_t *first, size_t n, uint32_t i)
 {
 	size_t low = 0, high = n;
@@ -250,7 +250,7 @@ static enum ct_status load_classes(struct shard_set *s, const struct ct_dataset_
 	return st;
 }
 
-/* The number that is asked for, or else what labels and names need. */
+/* Number of classes: as requested, or else the number that labels and names need. */
 static enum ct_status settle_classes(struct shard_set *s, const struct ct_dataset_spec *spec)
 {
 	struct ct_dataset_info *info = &s->base.info;
@@ -333,7 +333,7 @@ static enum ct_status changed(void)
 	return CT_FAIL(CT_DATA, "the shard changed since it was indexed");
 }
 
-/* Reads, and then looks whether the file is still the one that was indexed: so what was read is of that file. */
+/* Reads, then checks that the file is still the one that was indexed, so that the data is from that file. */
 static enum ct_status read_checked(const struct shard_set *s, uint32_t shard, int fd, void *dst, size_t n,
 				   uint64_t offset)
 {
@@ -389,7 +389,7 @@ static void prefetch_sample(const ct_dataset *d, uint32_t i)
 	int fd;
 
 	if (ct_file_pool_get(s->files, shard, &fd) < 0) {
-		ct_error_clear(); /* the fetch will tell */
+		ct_error_clear(); /* the fetch reports the error */
 		return;
 	}
 	(void)posix_fadvise(fd, (off_t)p->offset, p->size, POSIX_FADV_WILLNEED);
@@ -438,7 +438,7 @@ static const char *class_name(const ct_dataset *d, int label)
 	return label < s->classes.n ? s->classes.names[label] : NULL;
 }
 
-/* File names without their folders: ranks may have them mounted in different places. */
+/* File names without directories, because ranks may mount them in different places. */
 static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 {
 	const struct shard_set *s = (const struct shard_set *)d;

@@ -12,7 +12,7 @@
 #include "data/shards/tar_header_impl.h"
 
 #define BLOCK ((uint64_t)CT_TAR_BLOCK)
-/* The header of a small member, its data and the next header in one read. */
+/* Large enough for the header of a small member, its data and the next header in one read. */
 #define AHEAD 2048
 #define MAX_PAX ((uint64_t)1 << 20)
 #define LOOK_PAST_END ((uint64_t)20 * CT_TAR_BLOCK)
@@ -26,7 +26,7 @@ struct ct_tar {
 	uint64_t ahead_at;
 	size_t n_ahead;
 	uint8_t ahead[AHEAD];
-	struct ct_str name; /* of the member last delivered */
+	struct ct_str name; /* of the member returned last */
 	struct ct_str records;
 	bool ended, goes_on;
 };
@@ -205,13 +205,13 @@ static enum ct_status no_header(const ct_tar *t, const struct header *h)
 	return st;
 }
 
-/* The name of the header block alone into t->name. */
+/* Copies the name from the header block only to t->name. */
 static void take_header_name(ct_tar *t, const uint8_t *b)
 {
 	bool posix = memcmp(b + 257, "ustar", 6) == 0;
 
 	ct_str_clear(&t->name);
-	/* GNU keeps other things where POSIX has the prefix. */
+	/* GNU stores other fields in place of the POSIX prefix. */
 	if (posix && b[345]) {
 		ct_str_add_bytes(&t->name, b + 345, strnlen((const char *)b + 345, 155));
 		ct_str_add(&t->name, "/");
@@ -235,7 +235,7 @@ static void look_past_end(ct_tar *t, uint64_t at)
 	}
 }
 
-/* The block at t->at; *end where the archive is over. */
+/* Reads the block at t->at; *end is set at the end of the archive. */
 static enum ct_status read_header(ct_tar *t, struct header *h, bool *end)
 {
 	size_t left = t->bytes - t->at < BLOCK ? (size_t)(t->bytes - t->at) : CT_TAR_BLOCK;
@@ -262,7 +262,7 @@ static enum ct_status read_header(ct_tar *t, struct header *h, bool *end)
 	return parse_size(t, h, ct_str_text(&t->name), &h->size);
 }
 
-/* n bytes of data after the header lie inside the file; t->at goes behind them. */
+/* Checks that n bytes of data after the header are inside the file; moves t->at after them. */
 static enum ct_status pass_data(ct_tar *t, const struct header *h, const char *name, uint64_t n)
 {
 	uint64_t offset = h->at + BLOCK;
@@ -280,7 +280,7 @@ static enum ct_status pass_data(ct_tar *t, const struct header *h, const char *n
 	return CT_OK;
 }
 
-/* The data of an extension header into t->records. */
+/* Reads the data of an extension header into t->records. */
 static enum ct_status read_records(ct_tar *t, const struct header *h, uint64_t limit, const char *what)
 {
 	uint8_t piece[AHEAD];
@@ -319,7 +319,7 @@ static enum ct_status take_pax_path(ct_tar *t, const struct header *h, const str
 		return bad(t, "tar-pax", h->at, ct_str_text(&t->name), "a NUL in a name");
 	ct_str_clear(name);
 	ct_str_add_bytes(name, r->value, r->n_value);
-	x->has_name = r->n_value > 0; /* POSIX: an empty value takes the record back */
+	x->has_name = r->n_value > 0; /* POSIX: an empty value cancels the record */
 	return ct_str_status(name);
 }
 

@@ -1,13 +1,13 @@
-/* Reads the headers of a tar file, bounds-checked: v7, ustar with its prefix, GNU long names and base-256 sizes, PAX
- * path and size; checksums as signed or unsigned sums. Other types of members are passed over with their data. The end
- * is one zero block, or the end of the file where a block could begin.
+/* Reads the headers of a tar file with bounds checks: v7, ustar with its prefix, GNU long names and base-256 sizes, PAX
+ * path and size; checksums as signed or unsigned sums. Members of other types are skipped with their data. The end is
+ * one zero block, or the end of the file at a block boundary.
  *
- * Nothing is ever made or opened under a member's name; names in messages are escaped. A member is looked at with one
- * pread of 2 KiB at most, and data are not read at all. Sources: POSIX.1-2017 pax, the manual of GNU tar.
+ * No file is ever created or opened under a member's name; names in messages are escaped. Reading a member takes one
+ * pread of at most 2 KiB, and its data is not read. Sources: POSIX.1-2017 pax, the GNU tar manual.
  *
- * Errors: CT_NOT_FOUND or CT_IO for files that cannot be read, CT_DATA for what is in them:
- * "PATH: TAG: member "NAME" at byte N: text", with these tags: truncated, tar-header, tar-size, tar-pax, tar-type,
- * format-zip, format-gzip. One thread at a time. */
+ * Errors: CT_NOT_FOUND or CT_IO for files that cannot be read, CT_DATA for invalid content: "PATH: TAG: member
+ * "NAME" at byte N: reason", with the tags truncated, tar-header, tar-size, tar-pax, tar-type, format-zip,
+ * format-gzip. One thread at a time. */
 #ifndef CT_DATA_SHARDS_TAR_H
 #define CT_DATA_SHARDS_TAR_H
 
@@ -21,37 +21,38 @@
 enum ct_tar_type { CT_TAR_FILE, CT_TAR_FOLDER, CT_TAR_LINK, CT_TAR_OTHER };
 
 struct ct_tar_member {
-	const char
-		*name; /* NUL-terminated, never empty but for OTHER and odd files; NULL: the end. Until the next call */
+	/* NUL-terminated, not empty except for OTHER and unusual files; NULL: the end. Valid until the next
+	 * call */
+	const char *name;
 	size_t name_len;
 	enum ct_tar_type type;
-	uint64_t header; /* byte where its header begins (that of its long name, if it has one) */
-	uint64_t offset; /* byte where its data begin */
-	uint64_t size;   /* of its data, which lie inside of the file */
+	uint64_t header; /* position of its header (or of the header of its long name) */
+	uint64_t offset; /* position of its data */
+	uint64_t size;   /* size of its data, which is inside the file */
 };
 
 typedef struct ct_tar ct_tar;
 
 /* Regular files only. */
 enum ct_status ct_tar_open(const char *path, ct_tar **out) CT_MUST_CHECK;
-/* The same over bytes in memory, borrowed until close; path stands in messages. */
+/* The same for bytes in memory, borrowed until close; path is used in messages. */
 enum ct_status ct_tar_open_memory(const void *p, size_t n, const char *path, ct_tar **out) CT_MUST_CHECK;
 void ct_tar_close(ct_tar *t);
 const char *ct_tar_path(const ct_tar *t);
 uint64_t ct_tar_bytes(const ct_tar *t);
-/* Modification time when it was opened. */
+/* Modification time of the file when it was opened. */
 uint64_t ct_tar_mtime_ns(const ct_tar *t);
 
-/* The next member, or m->name NULL at the end. */
+/* Reads the next member; m->name is NULL at the end. */
 enum ct_status ct_tar_next(ct_tar *t, struct ct_tar_member *m) CT_MUST_CHECK;
-/* Goes on from this byte, where a header should be, or from the end of the file if that comes first. */
+/* Continues at this byte, which should start a header, or at the end of the file if that comes first. */
 void ct_tar_seek(ct_tar *t, uint64_t at);
-/* The one header block at this byte, as it stands (a long name is cut, a size in a PAX header not seen), wherever its
- * data may end; false when there is none. */
+/* Reads only the header block at this byte (without GNU and PAX extensions). Its data may end anywhere. Returns
+ * false if there is none. */
 bool ct_tar_header_at(ct_tar *t, uint64_t at, struct ct_tar_member *m);
-/* n bytes at this byte. */
+/* Reads n bytes at this position. */
 enum ct_status ct_tar_read(ct_tar *t, void *dst, size_t n, uint64_t at) CT_MUST_CHECK;
-/* Whether something other than zeros was seen behind the end mark (it is ignored, as tar does). */
+/* Returns whether there was data other than zeros after the end mark (it is ignored, as in tar). */
 bool ct_tar_goes_on(const ct_tar *t);
 
 #endif

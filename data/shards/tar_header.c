@@ -80,7 +80,7 @@ enum ct_tar_type ct__tar_type_of(uint8_t flag, const char *name, size_t n, bool 
 	case '\0':
 	case '0':
 	case '7':
-		/* Before POSIX a folder was a file with a slash at the end. */
+		/* Before POSIX, a directory was a file with a slash at the end of its name. */
 		return n > 0 && name[n - 1] == '/' ? CT_TAR_FOLDER : CT_TAR_FILE;
 	case '1':
 	case '2':

@@ -1,29 +1,31 @@
-/* Inside of data/: the fields of a tar header block and the records of a PAX header, as pure functions of bytes. */
+/* The fields of a tar header block and the records of a PAX header, as pure functions of bytes. */
 #ifndef CT_DATA_SHARDS_TAR_HEADER_IMPL_H
 #define CT_DATA_SHARDS_TAR_HEADER_IMPL_H
 
 #include "data/shards/tar.h"
 
 bool ct__tar_all_zero(const uint8_t *p, size_t n);
-/* The sum in the block is that of its bytes, taken as unsigned or (old tars of Sun) signed. */
+/* Checks that the stored sum is the sum of the bytes, taken as unsigned or (old tars of Sun) as signed. */
 bool ct__tar_checksum_right(const uint8_t block[CT_TAR_BLOCK]);
 
 enum ct_tar_number { CT_TAR_NUMBER, CT_TAR_NO_NUMBER, CT_TAR_NEGATIVE, CT_TAR_TOO_LARGE };
-/* The size field: octal digits between blanks (none: 0), or GNU's base-256: a byte 0x80, then a big-endian number. */
+/* The size field: octal digits surrounded by spaces (none: 0), or GNU's base-256: a byte 0x80, then a big-endian
+ * number. */
 enum ct_tar_number ct__tar_size_field(const uint8_t block[CT_TAR_BLOCK], uint64_t *out);
-/* Decimal digits only; nothing at all is 0. */
+/* Parses decimal digits only; an empty string is 0. */
 enum ct_tar_number ct__pax_number(const char *p, size_t n, uint64_t *out);
 
-/* What the type flag stands for, by the name where it must; *data: whether the archive holds data for it. Links, folders and
- * devices may state a size (of the file elsewhere) without having data. */
+/* The type of the member from its type flag, and its name if necessary. *data: whether the archive contains data for
+ * it. Links, directories and devices may have a size (of the file elsewhere) without data. */
 enum ct_tar_type ct__tar_type_of(uint8_t flag, const char *name, size_t n, bool *data);
 
-/* A record "LENGTH key=value\n", LENGTH counting all of it. */
+/* A record "LENGTH key=value\
+ * "; LENGTH is the length of the complete record. */
 struct ct_pax_record {
 	const char *key, *value;
 	size_t n_key, n_value;
 };
-/* The record at *p, which goes behind it; false: length, newline or "=" are not where they must be. */
+/* Parses the record at *p and moves *p after it. Returns false if length, newline or "=" are not where they must be. */
 bool ct__pax_next(const char **p, const char *end, struct ct_pax_record *out);
 
 #endif

@@ -27,7 +27,7 @@ struct ct_tar_writer {
 	int fd;
 	uint8_t *buffer;
 	size_t held;
-	uint64_t offset; /* of the next byte to come, held ones counted */
+	uint64_t offset; /* position of the next byte, including buffered ones */
 };
 
 enum ct_status ct_tar_writer_open(const char *path, ct_tar_writer **out)
@@ -92,7 +92,7 @@ static enum ct_status pad(ct_tar_writer *w, size_t unit)
 	return over ? put(w, zeros, unit - over) : CT_OK;
 }
 
-/* Digits with leading zeros that fill all but the last byte. */
+/* Octal digits with leading zeros that fill all but the last byte. */
 static void octal(char *field, size_t size, uint64_t value)
 {
 	field[size - 1] = '\0';
@@ -100,8 +100,8 @@ static void octal(char *field, size_t size, uint64_t value)
 		field[i] = (char)('0' + (value & 7));
 }
 
-/* Splits a long name at a '/' into prefix and name: the length of the prefix, 0 when it fits as it is, -1 when neither
- * way fits. */
+/* Splits a long name at a '/' into prefix and name. Returns the length of the prefix, 0 if the name fits without, -1
+ * if it does not fit. */
 static int split_name(const char *name, size_t len)
 {
 	const size_t name_max = sizeof(((struct header *)0)->name), prefix_max = sizeof(((struct header *)0)->prefix);
@@ -137,7 +137,8 @@ static enum ct_status put_header(ct_tar_writer *w, const char *name, size_t len,
 	return put(w, &h, sizeof(h));
 }
 
-/* "LEN path=NAME\n", where LEN counts itself. */
+/* "LEN path=NAME\
+ * ", where LEN includes its own length. */
 static enum ct_status put_pax(ct_tar_writer *w, const char *name, size_t len)
 {
 	size_t rest = len + strlen(" path=\n"), digits = 1;
@@ -166,7 +167,7 @@ enum ct_status ct_tar_writer_add(ct_tar_writer *w, const char *name, const void 
 	prefix = split_name(name, len);
 	if (prefix < 0)
 		CT_TRY(put_pax(w, name, len));
-	/* Behind a PAX record the header's own name is for readers that do not know PAX: cut. */
+	/* After a PAX record, only readers without PAX support use the name in the header: it is truncated. */
 	CT_TRY(put_header(w, name, len, prefix > 0 ? (size_t)prefix : 0, '0', n));
 	if (offset)
 		*offset = w->offset;

@@ -9,14 +9,14 @@
 #define ONE 65536 /* fixed point: 16 bits of fraction */
 #define HALF (ONE / 2)
 
-/* Source place of destination pixel (x,y), in fixed point: (xx*x + xy*y + x0, yx*x + yy*y + y0). Rounding the matrix to
- * fixed point makes the pixels independent of the last bits of libm. */
+/* Source position of destination pixel (x,y), in fixed point: (xx*x + xy*y + x0, yx*x + yy*y + y0). Rounding the
+ * matrix to fixed point makes the pixels independent of the last bits of libm. */
 struct inverse_map {
 	int64_t xx, xy, x0, yx, yy, y0;
 };
 
-/* The numbers of one sample's geometry, each uniform in 0..1 or as drawn below. All are drawn in any case: switching
- * one part on does not change what the others do. */
+/* Random numbers of one sample's geometry, each uniform in 0..1 or as computed below. All are always drawn, so that
+ * enabling one part does not change the others. */
 struct geometry {
 	float angle, dx, dy, shear, zoom;
 	int crop_x, crop_y;
@@ -134,7 +134,7 @@ static int64_t fixed(double v)
 	return llrint(v * ONE);
 }
 
-/* Forward: about the centre, zoom, shear along x, rotate, then shift. Here its inverse. */
+/* The forward map is, around the center: zoom, shear along x, rotate, then shift. This computes its inverse. */
 static void make_map(const struct ct_augment *a, const struct geometry *g, int h, int w, struct inverse_map *m)
 {
 	const double radian = 0.017453292519943295;
@@ -154,8 +154,8 @@ static void make_map(const struct ct_augment *a, const struct geometry *g, int h
 	m->y0 = fixed(cy) - (m->yx * fixed(cx + dx) + m->yy * fixed(cy + dy)) / ONE;
 }
 
-/* Weights of the four neighbours (8 bits of fraction each way) of a place that may lie partly outside: neighbours there
- * are zero. Their weight goes to 0 and their address is not formed. */
+/* Interpolates at a position that may be partly outside, with the four neighbors (8 bits of fraction in each
+ * direction). Neighbors outside are zero: their weight is 0, and their address is not computed. */
 static void sample_edge(int64_t x0, int64_t y0, int fx, int fy, int h, int w, int c, const uint8_t *src, uint8_t *dst)
 {
 	int left = x0 >= 0 ? 256 - fx : 0, right = x0 + 1 < w ? fx : 0, top = y0 >= 0 ? 256 - fy : 0,
@@ -199,7 +199,7 @@ static void warp(const struct inverse_map *m, int h, int w, int c, const uint8_t
 	}
 }
 
-/* Pixels of src, last first. */
+/* Copies the pixels of src in reverse order. */
 static void mirror(const uint8_t *src, int n, int c, uint8_t *dst)
 {
 	const uint8_t *from = src + (n - 1) * c;
@@ -210,8 +210,8 @@ static void mirror(const uint8_t *src, int n, int c, uint8_t *dst)
 		for (int i = 0; i < n; i++)
 			dst[i] = from[-i];
 	} else if (c == 3) {
-		/* Four bytes at a time: the fourth is the next pixel's to write. Nothing is read behind the first and
-		 * written behind the last. */
+		/* Four bytes at a time: the fourth belongs to the next pixel, which is written next. Nothing is read
+		 * before the first or written after the last pixel. */
 		memcpy(dst, from, 3);
 		for (int i = 1; i < n - 1; i++)
 			memcpy(dst + 3 * i, from - 3 * i, 4);
@@ -228,7 +228,7 @@ static void crop_flip(int dx, int dy, bool flip, int h, int w, int c, const uint
 	int first = dx < 0 ? -dx : 0, last = dx > 0 ? w - dx : w, left = flip ? w - last : first;
 
 	for (int y = 0; y < h; y++, dst += w * c) {
-		int64_t row = ((int64_t)(y + dy) * w + dx) * c; /* offset of column 0, which may lie outside */
+		int64_t row = ((int64_t)(y + dy) * w + dx) * c; /* offset of column 0, which may be outside */
 
 		if (y + dy < 0 || y + dy >= h || last <= first) {
 			memset(dst, 0, (size_t)w * (size_t)c);

@@ -64,7 +64,7 @@ void ct__colour_contrast(const struct ct_picture *p, float factor)
 {
 	size_t n = (size_t)p->h * (size_t)p->w;
 	uint8_t table[256];
-	uint64_t sum = 0; /* of integers: no order of summation matters */
+	uint64_t sum = 0; /* integers, so the order of summation does not matter */
 	float add;
 
 	for (size_t i = 0; i < n; i++)
@@ -75,7 +75,7 @@ void ct__colour_contrast(const struct ct_picture *p, float factor)
 	look_up(p, table);
 }
 
-/* Against the mean of the 3 x 3 neighbours with weight 5 in the middle; the border stays. */
+/* Blends with the mean of the 3 x 3 neighbors (weight 5 in the middle); the border stays unchanged. */
 void ct__colour_sharpness(const struct ct_picture *p, float factor, uint8_t *scratch)
 {
 	size_t row = (size_t)p->w * (size_t)p->c, c = (size_t)p->c;
@@ -102,7 +102,7 @@ void ct__colour_sharpness(const struct ct_picture *p, float factor, uint8_t *scr
 	}
 }
 
-/* Hue in sixths of a turn, 0..6. */
+/* Hue in sixths of the color circle, 0..6. */
 static float hue_of(const float rgb[3], float top, float range)
 {
 	float h;
@@ -129,7 +129,7 @@ void ct__colour_hue(const struct ct_picture *p, float turn)
 		float top = larger(larger(rgb[0], rgb[1]), rgb[2]);
 		float range = top - smaller(smaller(rgb[0], rgb[1]), rgb[2]);
 		float h, s, f, vpqt[4];
-		int sixth; /* of the circle */
+		int sixth; /* sector of the circle */
 
 		if (range == 0)
 			continue;
@@ -183,7 +183,7 @@ static void look_up_channel(const struct ct_picture *p, int channel, const uint8
 		p->x[i] = table[p->x[i]];
 }
 
-/* Each channel stretched to 0..255. */
+/* Stretches each channel to 0..255. */
 void ct__colour_autocontrast(const struct ct_picture *p)
 {
 	for (int k = 0; k < p->c; k++) {
@@ -206,7 +206,7 @@ void ct__colour_autocontrast(const struct ct_picture *p)
 	}
 }
 
-/* Pillow's rule: steps of the same number of pixels, not counting those of the brightest value. */
+/* Pillow's rule: steps with the same number of pixels, not counting those with the largest value. */
 void ct__colour_equalize(const struct ct_picture *p)
 {
 	uint32_t n = (uint32_t)p->h * (uint32_t)p->w;
@@ -246,7 +246,7 @@ void ct__colour_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch
 	float brightness, contrast, saturation, hue;
 	struct ct_rng r;
 
-	/* All are drawn in any case: switching one on does not change the others. */
+	/* All are always drawn, so that enabling one does not change the others. */
 	ct_rng_init(&r, seed, CT_RNG_COLOR, epoch, sample);
 	for (int i = 3; i > 0; i--) {
 		int k = (int)ct_rng_below(&r, (uint32_t)i + 1), t = order[i];

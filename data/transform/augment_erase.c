@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "data/transform/augment_impl.h"
 
-#define TRIES 10 /* torchvision's, as are the ranges */
+#define TRIES 10 /* as in torchvision, like the ranges */
 #define AREA_MIN 0.02
 #define AREA_MAX 0.33
 #define RATIO_MIN 0.3

@@ -1,5 +1,5 @@
-/* Inside of data/: the parts of ct_augment_apply. Images are uint8 [h,w,c], c 1 or 3; semantics are those of
- * torchvision.transforms.v2 on uint8 tensors. */
+/* The parts of ct_augment_apply. Images are uint8 [h,w,c], c 1 or 3. Semantics are those of
+ * torchvision.transforms.v2 for uint8 tensors. */
 #ifndef CT_DATA_TRANSFORM_AUGMENT_IMPL_H
 #define CT_DATA_TRANSFORM_AUGMENT_IMPL_H
 
@@ -16,26 +16,26 @@ static inline size_t ct__picture_bytes(const struct ct_picture *p)
 	return (size_t)p->h * (size_t)p->w * (size_t)p->c;
 }
 
-/* Whether the flip is on for this sample: the same draw as ct_augment_apply's. */
+/* Returns whether this sample is flipped: the same draw as in ct_augment_apply. */
 bool ct__augment_flips(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample);
-/* Affine map, crop or flip are on, the last only with `flip`. */
+/* Returns whether the affine map, crop or (if `flip`) flip is enabled. */
 bool ct__augment_moves(const struct ct_augment *a, bool flip);
 bool ct__augment_distorts(const struct ct_augment *a);
-/* What comes after geometry, in place: RandAugment, colours, erasing. scratch [h,w,c]. */
+/* The steps after the geometric ones, in place: RandAugment, color jitter, erasing. scratch [h,w,c]. */
 void ct__augment_distort(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
 			 const struct ct_picture *p, uint8_t *scratch);
 
-/* factor 1: as it is; 0: black, gray, the mean, blurred. */
+/* factor 1: unchanged; 0: black, gray, the mean, blurred. */
 void ct__colour_brightness(const struct ct_picture *p, float factor);
 void ct__colour_saturation(const struct ct_picture *p, float factor);
 void ct__colour_contrast(const struct ct_picture *p, float factor);
 void ct__colour_sharpness(const struct ct_picture *p, float factor, uint8_t *scratch);
-void ct__colour_hue(const struct ct_picture *p, float turn); /* of 1; c 3 only */
+void ct__colour_hue(const struct ct_picture *p, float turn); /* 1 is a full turn; c 3 only */
 void ct__colour_posterize(const struct ct_picture *p, int bits);
 void ct__colour_solarize(const struct ct_picture *p, float threshold); /* 0..255 */
 void ct__colour_autocontrast(const struct ct_picture *p);
 void ct__colour_equalize(const struct ct_picture *p);
-/* Brightness, contrast, saturation and hue by factors drawn for the sample, in a drawn order. */
+/* Applies brightness, contrast, saturation and hue with random factors in random order. */
 void ct__colour_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
 		       const struct ct_picture *p);
 
@@ -56,7 +56,7 @@ enum ct_rand_op {
 	CT_RAND_EQUALIZE,
 	CT_RAND_OPS
 };
-/* One operation at magnitude bin 0..30; negative: the other way, where the operation has one. */
+/* Applies one operation with magnitude 0..30. negative: in the other direction, if the operation has one. */
 void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const struct ct_picture *p, uint8_t *scratch);
 void ct__rand_augment(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
 		      const struct ct_picture *p, uint8_t *scratch);

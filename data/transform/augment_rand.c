@@ -6,8 +6,7 @@
 
 #define TOP_BIN 30
 
-/* Source place of destination pixel (x, y), both counted from the centres of pixels:
- * (xx*x + xy*y + x0, yx*x + yy*y + y0). */
+/* Source position of destination pixel (x, y), both relative to pixel centers: (xx*x + xy*y + x0, yx*x + yy*y + y0). */
 struct map {
 	double xx, xy, x0, yx, yy, y0;
 };
@@ -17,7 +16,7 @@ static int64_t fixed(double v)
 	return llrint(v * 0x1p32);
 }
 
-/* Nearest neighbour, black outside. In fixed point of 32 bits, a step at a time. */
+/* Nearest neighbor, black outside. Computed in 32-bit fixed point, step by step. */
 static void warp(const struct map *m, const struct ct_picture *p, uint8_t *scratch)
 {
 	const int64_t xx = fixed(m->xx), yx = fixed(m->yx), half = (int64_t)1 << 31;
@@ -30,7 +29,7 @@ static void warp(const struct map *m, const struct ct_picture *p, uint8_t *scrat
 		int64_t at_x = fixed(m->xy * row + m->x0) + half, at_y = fixed(m->yy * row + m->y0) + half;
 
 		for (int column = 0; column < p->w; column++, at_x += xx, at_y += yx, x += c) {
-			/* Below zero is far above as well. */
+			/* As unsigned numbers, negative values are large. */
 			uint64_t from_x = (uint64_t)(at_x >> 32), from_y = (uint64_t)(at_y >> 32);
 
 			if (from_x < w && from_y < h) {
@@ -46,8 +45,8 @@ static void warp(const struct map *m, const struct ct_picture *p, uint8_t *scrat
 	}
 }
 
-/* Takes x + level * y for x about the corner of the image, or the same of y. Here and below the half pixels come from
- * counting places from the corner but pixels from their centres. */
+/* Shears around the corner of the image: x becomes x + level * y, or the same for y. The half pixels here and below
+ * convert between positions relative to the corner and to pixel centers. */
 static void shear(const struct ct_picture *p, double level, bool along_y, uint8_t *scratch)
 {
 	struct map m = {.xx = 1, .yy = 1};
@@ -67,7 +66,7 @@ static void translate(const struct ct_picture *p, int dx, int dy, uint8_t *scrat
 	warp(&(struct map){.xx = 1, .yy = 1, .x0 = -dx, .y0 = -dy}, p, scratch);
 }
 
-/* Counter-clockwise about the middle. */
+/* Rotates counter-clockwise around the center. */
 static void rotate(const struct ct_picture *p, double degrees, uint8_t *scratch)
 {
 	double angle = degrees * 0.017453292519943295, c = cos(angle), s = sin(angle);

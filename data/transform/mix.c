@@ -4,8 +4,8 @@
 
 #include "base/rng.h"
 
-/* Logarithm of a number from Gamma(a, 1): Marsaglia and Tsang, "A simple method for generating gamma variables", 2000,
- * for a + 1, times U^(1/a). In logarithms, for small a gives numbers below the smallest double. */
+/* Logarithm of a sample of Gamma(a, 1): Marsaglia and Tsang, "A simple method for generating gamma variables", 2000,
+ * for a + 1, times U^(1/a). In logarithms, because for small a samples are below the smallest double. */
 static double log_gamma_draw(struct ct_rng *r, double a)
 {
 	double d = a + 1 - 1.0 / 3, c = 1 / sqrt(9 * d);
@@ -22,7 +22,7 @@ static double log_gamma_draw(struct ct_rng *r, double a)
 	}
 }
 
-/* From Beta(alpha, alpha). */
+/* A sample of Beta(alpha, alpha). */
 static double beta_draw(struct ct_rng *r, double alpha)
 {
 	double a = log_gamma_draw(r, alpha), b = log_gamma_draw(r, alpha);
@@ -43,7 +43,7 @@ void ct_mix_draw(float mixup, float cutmix, uint64_t seed, uint32_t epoch, uint3
 	int x, y, half_w, half_h;
 	double share;
 
-	/* All that does not depend on the alphas first. */
+	/* First the values that do not depend on the alphas. */
 	ct_rng_init(&r, seed, CT_RNG_MIX, epoch, place);
 	second = ct_rng_u32(&r) & 1;
 	x = (int)ct_rng_below(&r, (uint32_t)w);

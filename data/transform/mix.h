@@ -1,5 +1,5 @@
-/* Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019) of two uint8 images. Everything random is keyed by (seed,
- * epoch, place of the pair's first image in the epoch's order). */
+/* Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019) of two uint8 images. Random numbers are keyed by (seed,
+ * epoch, position of the pair's first image in the epoch). */
 #ifndef CT_DATA_TRANSFORM_MIX_H
 #define CT_DATA_TRANSFORM_MIX_H
 
@@ -9,16 +9,17 @@
 #include "base/status.h"
 
 struct ct_mix {
-	float share; /* of the own image in each of the two results, exactly as mixed: in 256ths, or of the area */
+	float share; /* share of the image itself in each of the two results, exactly as mixed: in 256ths, or by area */
 	bool cut;
 	int weight;         /* mixup: share * 256 */
-	int x0, y0, x1, y1; /* cutmix: the part that is swapped, up to x1, y1 */
+	int x0, y0, x1, y1; /* CutMix: the rectangle that is swapped, up to x1, y1 (exclusive) */
 };
 
-/* mixup, cutmix: alpha of Beta(alpha, alpha), 0 off; with both, one of them at random. Images [h,w,c]. */
+/* mixup, cutmix: alpha of Beta(alpha, alpha); 0: off. If both are on, one of them is chosen at random. Images
+ * [h,w,c]. */
 void ct_mix_draw(float mixup, float cutmix, uint64_t seed, uint32_t epoch, uint32_t place, int h, int w,
 		 struct ct_mix *out);
-/* a and b [h,w,c] each become `share` of itself and the rest of the other. */
+/* Mixes a and b [h,w,c] in place: each keeps `share` of itself and gets the rest from the other. */
 void ct_mix_apply(const struct ct_mix *m, int h, int w, int c, uint8_t *a, uint8_t *b);
 
 #endif

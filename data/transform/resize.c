@@ -1,5 +1,6 @@
-/* Rows are resized across when the first row of the result needs them, into a ring that holds as many as one row of
- * the result looks at and one more: what is read again is in the first cache. Rounding to bytes in between is Pillow's. */
+/* Source rows are resized horizontally when the first result row needs them, into a ring buffer with one row more
+ * than a result row reads. Rows that are read again are thus in the first-level cache. Rounding to bytes in between
+ * is as in Pillow. */
 #include "data/transform/resize.h"
 
 #include <string.h>
@@ -12,9 +13,9 @@
 struct ct_resizer {
 	const struct ct_resize_kernel *kernel;
 	struct ct_resize_axis across, down;
-	struct ct_resize_table table; /* of `across`, as the kernel wants it */
+	struct ct_resize_table table; /* table of `across` for the kernel */
 	struct ct_scratch ring;       /* rows */
-	struct ct_scratch tap_rows;   /* pointers to the rows that one row of the result is made of */
+	struct ct_scratch tap_rows;   /* pointers to the rows of the ring that one result row reads */
 };
 
 enum ct_status ct_resizer_create(ct_resizer **out)
@@ -41,13 +42,13 @@ struct ct_box ct_resize_window(const struct ct_resize *req)
 	const struct ct_box *l = &req->limits;
 	int x0, x1, y0, y1;
 
-	/* Counted from the limits, here and below: where Pillow's image begins. */
+	/* Here and below, positions are relative to the limits, where Pillow's image would start. */
 	ct__resize_axis_range(req->x - l->x, req->w, 0, l->w, req->out_w, &x0, &x1);
 	ct__resize_axis_range(req->y - l->y, req->h, 0, l->h, req->out_h, &y0, &y1);
 	return (struct ct_box){l->x + x0, l->y + y0, x1 - x0, y1 - y0};
 }
 
-/* An interval of one axis, in pixels of the source and counted from `zero`; what the source lacks has no weight. */
+/* An interval of one axis, in source pixels relative to `zero`. Pixels outside of the source have no weight. */
 struct interval {
 	double at, len;
 	int zero, lo, hi;
@@ -64,13 +65,13 @@ static struct interval interval_of(double at, double len, int limit, int limit_l
 	return v;
 }
 
-/* One resize on its way down. */
+/* State of a vertical pass. */
 struct walk {
-	const uint8_t *src; /* the first row that has weight */
+	const uint8_t *src; /* the first row with weight */
 	size_t src_pitch;
-	int src_rows, done; /* rows before `done` were resized across or have no weight */
+	int src_rows, done; /* rows before `done` were resized or have no weight */
 	size_t pitch;       /* of the ring, */
-	int slots;          /* which has so many rows, a power of two */
+	int slots;          /* number of rows of the ring, a power of two */
 	int n;              /* bytes of a row of the result */
 };
 
@@ -79,7 +80,7 @@ static uint8_t *slot(const ct_resizer *r, const struct walk *w, int row)
 	return r->ring.p + (size_t)(row & (w->slots - 1)) * w->pitch;
 }
 
-/* Resizes the next two rows across; behind the last one, that one again. */
+/* Resizes the next two rows horizontally; after the last row, repeats it. */
 static void run_across(ct_resizer *r, struct walk *w)
 {
 	const uint8_t *first = w->src + (size_t)w->done * w->src_pitch;
@@ -90,7 +91,7 @@ static void run_across(ct_resizer *r, struct walk *w)
 	w->done += 2;
 }
 
-/* Row y of the result: resizes across those rows of the source that are new, then adds up. */
+/* Computes row y of the result: resizes new source rows horizontally, then sums vertically. */
 static void run_row(ct_resizer *r, struct walk *w, int y, uint8_t *dst)
 {
 	const struct ct_resize_axis *d = &r->down;
@@ -124,14 +125,14 @@ enum ct_status ct_resize_run(ct_resizer *r, const struct ct_resize *req, const s
 	w.src = src->rgbx + (size_t)(v.zero + v.lo - b->y) * src->pitch + (size_t)(h.zero + h.lo - b->x) * 4;
 	w.pitch = CT_RESIZE_PITCH((size_t)req->out_w);
 	w.n = (int)((line_bytes + CT_RESIZE_ROW - 1) / CT_RESIZE_ROW * CT_RESIZE_ROW);
-	for (w.slots = 2; w.slots < r->down.taps + 1;) /* one row ahead */
+	for (w.slots = 2; w.slots < r->down.taps + 1;) /* one row in advance */
 		w.slots *= 2;
 	w.done = r->down.from[0];
 	CT_TRY(ct_scratch_reserve(&r->ring, (size_t)(w.slots + 1) * w.pitch));
 	CT_TRY(ct_scratch_reserve(&r->tap_rows, (size_t)r->down.taps * sizeof(uint8_t *)));
 	line = r->ring.p + (size_t)w.slots * w.pitch;
 	for (int y = 0; y < req->out_h; y++, dst += line_bytes, left -= line_bytes) {
-		/* A row ends up to 63 bytes too late, in the next one but for the last. */
+		/* Each row writes up to 63 bytes too many, into the next row, except the last one. */
 		bool room = left >= (size_t)w.n;
 
 		run_row(r, &w, y, room ? dst : line);

@@ -4,12 +4,12 @@
 
 #include "base/mem.h"
 
-/* Up to so many taps weights are rounded one by one, as Pillow does: their sum is one but for 1/2048, and that of white
- * pixels still rounds to 255. Beyond, what rounding adds or takes is passed on to the next weight. */
+/* Up to this many taps, weights are rounded one by one as in Pillow: their sum is 1 up to 1/2048, and white pixels
+ * still round to 255. With more taps, rounding errors are carried to the next weight. */
 #define MANY 4096
 
 struct filter {
-	double scale;   /* source pixels a pixel of the result */
+	double scale;   /* source pixels per result pixel */
 	double support; /* half the width of the triangle, in source pixels */
 };
 
@@ -21,7 +21,7 @@ static struct filter filter_of(double len, int n)
 	return f;
 }
 
-/* The pixels under the triangle around `center`: at least one. */
+/* The source pixels under the triangle around `center`: at least one. */
 static void under(double center, double support, int lo, int hi, int *from, int *end)
 {
 	double first = center - support + 0.5, last = center + support + 0.5;
@@ -68,12 +68,12 @@ static double triangle(double x)
 	return fabs(x) < 1 ? 1 - fabs(x) : 0;
 }
 
-/* Weights of the pixels from `from` on; those under the triangle sum up to one. */
+/* Weights of the pixels starting at `from`; those under the triangle sum to 1. */
 static void weigh(double center, double support, int from, int first, int end, int taps, int32_t *k)
 {
 	double sum = 0, narrow = 1 / support, carry = 0;
 
-	/* The same twice: keeping the real weights would want memory for them. */
+	/* Computed twice, because storing the real weights would need memory. */
 	for (int i = first; i < end; i++)
 		sum += triangle((i - center + 0.5) * narrow);
 	for (int i = from; i < from + taps; i++) {
@@ -84,7 +84,7 @@ static void weigh(double center, double support, int from, int first, int end, i
 		if (taps > MANY)
 			carry = w - k[i - from];
 	}
-	if (sum <= 0) /* a pixel at the very edge of its triangle stands alone */
+	if (sum <= 0) /* a single pixel at the edge of its triangle */
 		k[first - from] = 1 << CT_RESIZE_BITS;
 }
 

@@ -6,7 +6,7 @@
 
 #define HALF (1 << (CT_RESIZE_BITS - 1))
 
-/* `from` and each weight four times, once a channel. */
+/* `from`, and each weight four times, once per channel. */
 static enum ct_status tabulate(struct ct_resize_table *t, const struct ct_resize_axis *a, int width)
 {
 	int n = (a->n + CT_RESIZE_PIXELS - 1) / CT_RESIZE_PIXELS * CT_RESIZE_PIXELS;
@@ -77,13 +77,13 @@ const struct ct_resize_kernel ct__resize_plain = {tabulate, across_plain, down_p
 #define AVX2 __attribute__((target("avx2")))
 #define INLINE static inline __attribute__((always_inline))
 
-/* Two pixels as numbers of 32 bits. */
+/* Two pixels as 32-bit numbers. */
 INLINE AVX2 __m256i load_two(const uint8_t *p)
 {
 	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
 
-/* Sum over the even taps in the low half, over the odd ones in the high half. */
+/* Sum over the even taps in the low half and over the odd ones in the high half. */
 INLINE AVX2 __m256i weigh(const uint8_t *p, const int32_t *k, int pairs)
 {
 	__m256i sum = _mm256_setzero_si256();
@@ -96,7 +96,7 @@ INLINE AVX2 __m256i weigh(const uint8_t *p, const int32_t *k, int pairs)
 	return sum;
 }
 
-/* Rounds what is summed up in a and b: pixel a in the low half, b in the high one. */
+/* Rounds the sums in a and b: pixel a in the low half, b in the high half. */
 INLINE AVX2 __m256i round_two(__m256i a, __m256i b)
 {
 	__m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
@@ -104,7 +104,7 @@ INLINE AVX2 __m256i round_two(__m256i a, __m256i b)
 	return _mm256_srai_epi32(_mm256_add_epi32(sum, _mm256_set1_epi32(HALF)), CT_RESIZE_BITS);
 }
 
-/* Four pixels a turn. `pairs` is a constant in most calls, so that the loop over it is unrolled. */
+/* Four pixels per iteration. `pairs` is a constant in most calls, so that the loop over it is unrolled. */
 INLINE AVX2 void across_pairs(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst, int pairs)
 {
 	const __m128i rgb = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
@@ -119,7 +119,7 @@ INLINE AVX2 void across_pairs(const struct ct_resize_table *t, const uint8_t *sr
 		__m256i words = _mm256_packs_epi32(round_two(a, c), round_two(b, d));
 		__m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 
-		/* What is behind the 12 bytes is overwritten by the next turn. */
+		/* The next iteration overwrites the bytes after the 12 result bytes. */
 		_mm_storeu_si128((__m128i *)(void *)dst, _mm_shuffle_epi8(bytes, rgb));
 	}
 }

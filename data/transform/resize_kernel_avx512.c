@@ -1,10 +1,10 @@
-/* Weights of 22 bits as three digits of base 256, so that vpdpbusd multiplies them with bytes, four taps at a time: the
- * sums over each digit, shifted and added, are the same integers that the other kernels make.
+/* 22-bit weights are stored as three digits of base 256, so that vpdpbusd multiplies them with bytes, four taps at a
+ * time. The sums over the digits, shifted and added, are the same integers as in the other kernels.
  *
- * Across, a register holds a lane of 128 bits for each channel, and in it, taps as bytes, either four taps each of four
- * pixels of the result or sixteen taps of one: weights are the same in all lanes. A permutation of bytes brings the
- * source into that order. The first way is for up to 6 or so source pixels a pixel: what four pixels need is then in
- * one or two registers. */
+ * In the horizontal direction, a register holds one 128-bit lane per channel. A lane holds taps as bytes: either
+ * four taps of each of four result pixels, or sixteen taps of one. Weights are the same in all lanes. A byte
+ * permutation brings the source into this order. The first layout is used for up to about 6 source pixels per result
+ * pixel: the sources of four pixels then fit in one or two registers. */
 #include "data/transform/resize_kernel_impl.h"
 
 #if defined(__x86_64__)
@@ -14,17 +14,17 @@
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")))
 #define INLINE static inline __attribute__((always_inline)) AVX512
-#define HALF_TOP (1 << (CT_RESIZE_BITS - 1 - 16)) /* one half, counted in the highest digit */
+#define HALF_TOP (1 << (CT_RESIZE_BITS - 1 - 16)) /* one half, in units of the highest digit */
 #define DIGITS 48                                 /* bytes of sixteen weights */
-#define NEAR 16                                   /* source pixels in a register, */
-#define WIDE 32                                   /* and in two */
+#define NEAR 16                                   /* source pixels in one register */
+#define WIDE 32                                   /* and in two registers */
 
 static int divided_up(int n, int by)
 {
 	return (n + by - 1) / by;
 }
 
-/* The first n of four, of sixteen. */
+/* Masks of the first n of four and of sixteen. */
 static __mmask8 first_of_4(int n)
 {
 	return (__mmask8)(n < 4 ? (1 << n) - 1 : 15);
@@ -35,7 +35,7 @@ static __mmask16 first_of_16(int n)
 	return (__mmask16)(n < 16 ? (1 << n) - 1 : 65535);
 }
 
-/* Digits of sixteen weights, the highest digit first: each within -128..127. */
+/* Digits of sixteen weights, highest digit first, each in -128..127. */
 INLINE void store_digits(__m512i k, int8_t *to)
 {
 	const __m512i round = _mm512_set1_epi32(128);
@@ -47,13 +47,13 @@ INLINE void store_digits(__m512i k, int8_t *to)
 	_mm_store_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(high));
 }
 
-/* Weights of the pixel i from tap t on; the last pixel repeats. */
+/* Weights of pixel i from tap t; the last pixel is repeated. */
 static const int32_t *weights_of(const struct ct_resize_axis *a, int i, int t)
 {
 	return a->k + (size_t)(i < a->n ? i : a->n - 1) * (size_t)a->taps + t;
 }
 
-/* Four pixels' weights of four taps, then those of the next four taps. */
+/* Weights of four pixels for four taps, then for the next four taps. */
 AVX512 static void store_fours(const struct ct_resize_axis *a, int n, int8_t *to)
 {
 	for (int i = 0; i < n; i += 4) {
@@ -70,7 +70,7 @@ AVX512 static void store_fours(const struct ct_resize_axis *a, int n, int8_t *to
 	}
 }
 
-/* One pixel's weights of sixteen taps. */
+/* Weights of one pixel for sixteen taps. */
 AVX512 static void store_sixteens(const struct ct_resize_axis *a, int n, int8_t *to)
 {
 	for (int i = 0; i < n; i++) {
@@ -79,8 +79,8 @@ AVX512 static void store_sixteens(const struct ct_resize_axis *a, int n, int8_t 
 	}
 }
 
-/* Where a window of `pixels` begins that holds all source pixels of four pixels of the result; -1 when none can. Nothing
- * behind the row is read. */
+/* Start of an interval of `pixels` source pixels that contains all sources of four result pixels; -1 if there is
+ * none. Nothing after the row is read. */
 static int window_of(const int32_t from[4], int taps, int width, int pixels)
 {
 	int lo = from[0] < from[3] ? from[0] : from[3], end = (from[0] < from[3] ? from[3] : from[0]) + taps;
@@ -99,7 +99,7 @@ static bool windows_do(const int32_t *from, int n, int taps, int width, int pixe
 	return true;
 }
 
-/* Which byte of a window is which tap, for four pixels whose first taps are so many bytes behind its begin. */
+/* Maps bytes of an interval to taps, for four pixels whose first taps are at these offsets from its start. */
 INLINE __m512i order_of(__m128i first)
 {
 	const __m512i tap = _mm512_set1_epi32(0x0c080400);
@@ -109,7 +109,7 @@ INLINE __m512i order_of(__m128i first)
 	return _mm512_add_epi8(_mm512_mullo_epi32(begin, _mm512_set1_epi32(0x01010101)), tap);
 }
 
-/* Turns `from` into places of windows and the order of bytes in each. */
+/* Converts `from` to starts of intervals and byte orders in each. */
 AVX512 static void order_windows(int32_t *from, uint8_t *order, int n, int taps, int width, int pixels)
 {
 	for (int i = 0; i < n; i += 4, order += 64) {
@@ -154,8 +154,8 @@ INLINE __m512i weights(const int8_t *k)
 	return _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)(const void *)k));
 }
 
-/* Four pixels of each row whose sources are in the window at `src`: sums before the last shift. Indices wrap round in
- * the window: what taps behind the last read has no weight. */
+/* Sums of four pixels of each row whose sources are in the interval at `src`, before the last shift. Indexes wrap
+ * around in the interval; taps after the last one have no weight. */
 INLINE void sum_window(__m512i sum[2], const uint8_t *const src[2], const uint8_t *order, const int8_t *k, int window,
 		       int steps)
 {
@@ -184,14 +184,14 @@ INLINE void sum_window(__m512i sum[2], const uint8_t *const src[2], const uint8_
 	}
 }
 
-/* The sum of weights, of those of their digits. */
+/* Combines the sums of the digits to the sum of the weights. */
 INLINE __m512i whole(__m512i high, __m512i mid, __m512i low)
 {
 	mid = _mm512_add_epi32(_mm512_slli_epi32(high, 8), mid);
 	return _mm512_add_epi32(_mm512_slli_epi32(mid, 8), low);
 }
 
-/* One pixel of each row, sixteen taps at a time. Each lane keeps four sums, over every fourth tap of four. */
+/* One pixel of each row, sixteen taps at a time. Each lane has four sums, each over every fourth group of four taps. */
 INLINE void sum_one(__m512i sum[2], const uint8_t *const src[2], size_t at, const int8_t *k, int taps, int steps)
 {
 	const __m512i index = order_of(_mm_setr_epi32(0, 16, 32, 48));
@@ -212,7 +212,7 @@ INLINE void sum_one(__m512i sum[2], const uint8_t *const src[2], size_t at, cons
 		sum[r] = whole(digit[r][0], digit[r][1], digit[r][2]);
 }
 
-/* Adds up each lane: four sums of the pixel p in sum[p] become its place in the lane. */
+/* Sums each lane: the four sums of pixel p in sum[p] become element p of the lane. */
 INLINE __m512i fold(const __m512i sum[4])
 {
 	__m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[0], sum[1]), _mm512_unpackhi_epi32(sum[0], sum[1]));
@@ -222,7 +222,7 @@ INLINE __m512i fold(const __m512i sum[4])
 	return _mm512_add_epi32(ab, _mm512_set1_epi32(1 << (CT_RESIZE_BITS - 1)));
 }
 
-/* Four pixels of each row wherever their sources are. */
+/* Four pixels of each row with sources anywhere. */
 INLINE void sum_far(__m512i sum[2], const uint8_t *const src[2], const int32_t *from, const int8_t *k, int taps,
 		    int steps)
 {
@@ -239,7 +239,7 @@ INLINE void sum_far(__m512i sum[2], const uint8_t *const src[2], const int32_t *
 	sum[1] = fold(one[1]);
 }
 
-/* Rounds and packs: lanes keep what they hold. */
+/* Rounds and packs within lanes. */
 INLINE __m512i pack(const __m512i sum[4])
 {
 	__m512i v[4];
@@ -249,8 +249,8 @@ INLINE __m512i pack(const __m512i sum[4])
 	return _mm512_packus_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3]));
 }
 
-/* Sixteen pixels a turn. `steps` are of four taps in a window, of sixteen taps without. `window` is a constant and in
- * most calls `steps` too, so that the loops over it are unrolled. */
+/* Sixteen pixels per iteration. `steps` counts groups of four taps with an interval, of sixteen without. `window` is
+ * a constant, and `steps` too in most calls, so that the loops are unrolled. */
 INLINE void across_steps(const struct ct_resize_table *t, const uint8_t *const src[2], uint8_t *const dst[2],
 			 int window, int steps)
 {
@@ -279,7 +279,7 @@ INLINE void across_steps(const struct ct_resize_table *t, const uint8_t *const s
 			sum[0][v] = both[0];
 			sum[1][v] = both[1];
 		}
-		/* What is behind the 48 bytes is overwritten by the next turn. */
+		/* The next iteration overwrites the bytes after the 48 result bytes. */
 		for (int r = 0; r < 2; r++)
 			_mm512_storeu_si512(dst[r] + 3 * i, _mm512_permutexvar_epi8(interleave, pack(sum[r])));
 	}
@@ -307,7 +307,7 @@ AVX512 static void across(const struct ct_resize_table *t, const uint8_t *const 
 		across_steps(t, src, dst, 0, steps);
 }
 
-/* Weights of four rows, each digit of the four in all numbers of 32 bits. */
+/* Weights of four rows; each 32-bit number holds one digit of the four. */
 INLINE void load_rows(__m512i w[3], const int32_t *k, int taps)
 {
 	int8_t digits[DIGITS] __attribute__((aligned(16)));
@@ -317,7 +317,7 @@ INLINE void load_rows(__m512i w[3], const int32_t *k, int taps)
 		w[d] = weights(digits + 16 * d);
 }
 
-/* 64 bytes of up to four rows: px[v] holds the bytes 4v to 4v + 3 of each lane, four rows of each. */
+/* 64 bytes of up to four rows: px[v] has the bytes 4v to 4v + 3 of each lane, four rows each. */
 INLINE void interleave_rows(__m512i px[4], const uint8_t *const *rows, int taps, int at)
 {
 	__m512i row[4], ab[2], cd[2];
@@ -334,7 +334,7 @@ INLINE void interleave_rows(__m512i px[4], const uint8_t *const *rows, int taps,
 	}
 }
 
-/* `steps` of four rows are a constant, and their weights stay in registers. */
+/* `steps` (groups of four rows) is a constant, so that weights stay in registers. */
 INLINE void down_few(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst, int steps)
 {
 	__m512i w[2][3];

@@ -10,9 +10,9 @@
 #include "data/transform/resize.h"
 
 #define MAX_SIDE 8192
-#define TRIES 10                /* of the random crop, before it takes the middle: torchvision's */
-#define RAW_TIMED 64            /* a raw sample takes about as long as reading the clock: only each 64th is timed */
-#define RESERVE_MAX (16u << 20) /* of compressed bytes, ahead of the first sample */
+#define TRIES 10                /* attempts of the random crop before it uses a center crop, as in torchvision */
+#define RAW_TIMED 64            /* a raw sample takes about as long as reading the clock, so only every 64th is timed */
+#define RESERVE_MAX (16u << 20) /* of compressed bytes, allocated before the first sample */
 
 struct ct_transformer {
 	struct ct_transform opts;
@@ -21,13 +21,14 @@ struct ct_transformer {
 	bool encoded, resizes;
 	ct_image_decoder *decoder;
 	ct_resizer *resizer;
-	/* Compressed; a raw sample; its RGBX window; resized, before augmentation; scratch of that. */
+	/* Buffers: compressed bytes; a raw sample; its RGBX box; the resized image before augmentation; scratch for
+	 * augmentation. */
 	struct ct_bytes bytes, raw, rgbx, image, scratch;
 	const char *warning;
 	struct ct_transform_times times;
 };
 
-/* What one sample becomes. */
+/* Parameters of one sample. */
 struct request {
 	uint64_t seed;
 	uint32_t epoch, sample;
@@ -166,7 +167,7 @@ static int clamp(double v, int low, int high)
 	return v < low ? low : v > high ? high : (int)v;
 }
 
-/* torchvision's RandomResizedCrop.get_params. */
+/* RandomResizedCrop.get_params of torchvision. */
 static struct ct_box random_box(const struct ct_transform *o, const struct request *q, int w, int h)
 {
 	double low = log((double)o->ratio_min), high = log((double)o->ratio_max), ratio = (double)w / h;
@@ -196,7 +197,7 @@ static struct ct_box random_box(const struct ct_transform *o, const struct reque
 	return b;
 }
 
-/* Resize(short side) and CenterCrop, with torchvision's roundings, in coordinates of the source. */
+/* Resize(short side) and CenterCrop with torchvision's rounding, in source coordinates. */
 static void centre_request(const struct ct_transform *o, int w, int h, struct ct_resize *req)
 {
 	int side = o->h > o->w ? o->h : o->w;
@@ -233,7 +234,7 @@ static void lap(int64_t *since, int64_t *sum)
 	*since = now;
 }
 
-/* The window of a raw sample as the resizer takes it. */
+/* The box of a raw sample in the format of the resizer. */
 static enum ct_status view_raw(ct_transformer *t, struct ct_box window, struct ct_pixels *out)
 {
 	int c = t->info->c;
@@ -254,7 +255,7 @@ static enum ct_status view_raw(ct_transformer *t, struct ct_box window, struct c
 	return CT_OK;
 }
 
-/* The sample's size is known, its pixels are decoded for req only. */
+/* Decodes only the pixels for req; the size of the sample is known. */
 static enum ct_status decode(ct_transformer *t, const struct request *q, int64_t *since, struct ct_resize *req,
 			     struct ct_pixels *pixels)
 {
@@ -306,7 +307,7 @@ static enum ct_status run_resized(ct_transformer *t, const struct request *q)
 
 	CT_TRY(decode(t, q, &since, &req, &pixels));
 	lap(&since, &t->times.decode_ns);
-	/* Mirroring costs nothing in a resize, where nothing else moves pixels. */
+	/* A flip is free in a resize if no other step moves pixels. */
 	moves = ct__augment_moves(a, false);
 	req.flip = !moves && ct__augment_flips(a, q->seed, q->epoch, q->sample);
 	CT_TRY(ct_bytes_reserve(&t->image, (size_t)h * (size_t)w * (size_t)c));
