@@ -311,6 +311,60 @@ static void test_resolve(void **state)
 	ct_free(path);
 }
 
+struct reader {
+	const char *run;
+	uint32_t step; /* saved by the training run */
+	int n_pruned, n_calls;
+};
+
+/* Reads a checkpoint, and is so slow that the run saves n_pruned more of them, and keeps one only. */
+static enum ct_status read_slowly(const char *path, void *user)
+{
+	struct reader *r = user;
+
+	r->n_calls++;
+	if (r->n_pruned-- > 0) {
+		assert_ok(fixture_save(&fx, r->run, ++r->step, 1, false));
+		assert_int_equal(ct_checkpoint_verify(path), CT_DATA);
+	}
+	return ct_checkpoint_verify(path);
+}
+
+/* A checkpoint that is deleted while it is read is looked for again; a broken one is not. */
+static void test_pruned_while_read(void **state)
+{
+	const char *run = in_tmpdir("pruned");
+	struct reader r = {.run = run, .step = 10, .n_pruned = 3};
+	char *path, *first;
+
+	(void)state;
+	assert_ok(fixture_save(&fx, run, r.step, 1, false));
+	assert_ok(ct_checkpoint_use(run, "last", read_slowly, &r, &path));
+	assert_int_equal(r.n_calls, 4);
+	assert_string_equal(ct_path_name(path), "step-000000000013");
+	ct_free(path);
+	/* A run directory stands for its last one. */
+	r = (struct reader){.run = run, .step = 13, .n_pruned = 1};
+	assert_ok(ct_checkpoint_use(NULL, run, read_slowly, &r, &path));
+	assert_int_equal(r.n_calls, 2);
+	ct_free(path);
+	/* Named by its path, there is no other. */
+	assert_ok(ct_checkpoint_resolve(run, "last", &first));
+	r = (struct reader){.run = run, .step = 14, .n_pruned = 1};
+	assert_int_equal(ct_checkpoint_use(NULL, first, read_slowly, &r, &path), CT_DATA);
+	assert_int_equal(r.n_calls, 1);
+	assert_string_equal(path, first);
+	ct_free(path);
+	ct_free(first);
+	assert_int_equal(unlink(in_tmpdir("pruned/checkpoints/last/model.safetensors")), 0);
+	r = (struct reader){.run = run, .step = 15};
+	assert_int_equal(ct_checkpoint_use(run, "last", read_slowly, &r, &path), CT_DATA);
+	assert_int_equal(r.n_calls, 1);
+	ct_free(path);
+	assert_int_equal(ct_checkpoint_use(run, "best", read_slowly, &r, &path), CT_NOT_FOUND);
+	assert_null(path);
+}
+
 /* Whose run a path is in; want NULL: nobody's. */
 static void expect_run(const char *folder, const char *below, const char *want)
 {
@@ -361,6 +415,7 @@ int main(void)
 		cmocka_unit_test(test_same_step),
 		cmocka_unit_test(test_not_finite),
 		cmocka_unit_test(test_resolve),
+		cmocka_unit_test(test_pruned_while_read),
 		cmocka_unit_test(test_run),
 	};
 

@@ -58,6 +58,12 @@ int ct_checkpoint_count(const char *run_dir);
  * checkpoint) or a .safetensors file (for trainer/checkpoint/model_weights.h). Without run_dir (NULL) all are paths.
  * CT_NOT_FOUND. Does not verify. */
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path) CT_MUST_CHECK;
+/* Resolves `what` as above and calls use(path, user). A run that trains meanwhile deletes old checkpoints: when this one
+ * vanished while it was read, `what` is resolved again and use called again with the new path. *path is the last one
+ * used, owned, also where use failed (then its status is returned); NULL when there was none. */
+typedef enum ct_status (*ct_checkpoint_use_fn)(const char *path, void *user);
+enum ct_status ct_checkpoint_use(const char *run_dir, const char *what, ct_checkpoint_use_fn use, void *user,
+				 char **path) CT_MUST_CHECK;
 /* The run folder that this is, or that this checkpoint RUN/checkpoints/STEP or file of one is in; a config.yaml in other
  * folders above is somebody else's. Returns owned; NULL: none. */
 char *ct_checkpoint_run(const char *path);

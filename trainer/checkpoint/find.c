@@ -21,6 +21,7 @@
 
 #define CHUNK_BYTES ((size_t)256 << 10)
 #define STALE_LINK_SECONDS 60
+#define MAX_TRIES 100 /* of a checkpoint that is deleted each time while it is read */
 
 void ct_ckpt_name(uint64_t step, char out[40])
 {
@@ -267,20 +268,26 @@ out:
 	return st;
 }
 
-/* Where a link of the folder points at, *path NULL when nothing is there. */
+/* What a link of the directory points at, *path NULL when nothing is there. */
 static enum ct_status follow(const char *folder, const char *link, char **path)
 {
-	char target[256];
+	char target[256], now[256] = "";
 
 	*path = NULL;
-	ct_ckpt_link_target(folder, link, target, sizeof(target));
-	if (target[0] == '\0')
-		return CT_OK;
-	CT_TRY_ALLOC(*path = ct_path_join(folder, target));
-	if (!ct_file_exists(*path)) {
+	do {
 		ct_free(*path);
 		*path = NULL;
-	}
+		ct_ckpt_link_target(folder, link, target, sizeof(target));
+		if (target[0] == '\0')
+			return CT_OK;
+		CT_TRY_ALLOC(*path = ct_path_join(folder, target));
+		if (ct_file_exists(*path))
+			return CT_OK;
+		/* Deleted since the link was read, because it points at a newer checkpoint now? */
+		ct_ckpt_link_target(folder, link, now, sizeof(now));
+	} while (strcmp(target, now) != 0);
+	ct_free(*path);
+	*path = NULL;
 	return CT_OK;
 }
 
@@ -343,6 +350,23 @@ enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char
 		return no_checkpoint(what);
 	CT_TRY_ALLOC(*path = ct_strdup(what));
 	return CT_OK;
+}
+
+enum ct_status ct_checkpoint_use(const char *run_dir, const char *what, ct_checkpoint_use_fn use, void *user,
+				 char **path)
+{
+	enum ct_status st = CT_OK;
+
+	*path = NULL;
+	for (int tries = 0; tries < MAX_TRIES; tries++) {
+		ct_free(*path);
+		CT_TRY(ct_checkpoint_resolve(run_dir, what, path));
+		st = use(*path, user);
+		if (st == CT_OK || ct_file_exists(*path) || strcmp(*path, what) == 0)
+			return st;
+		CT_DEBUG("%s was deleted while it was read", *path);
+	}
+	return st;
 }
 
 /* Cuts off the last name and returns it. */

@@ -144,22 +144,27 @@ out:
 	return st;
 }
 
+static enum ct_status open_resolved(const char *path, void *user)
+{
+	struct ct_weights_file *f = user;
+
+	ct_weights_close(f);
+	if (!ct_ends_with(path, ".safetensors"))
+		return open_checkpoint(path, f);
+	CT_TRY_ALLOC(f->path = ct_strdup(path));
+	CT_TRY(ct_safetensors_open(path, &f->tensors));
+	f->prefix = common_prefix(f->tensors);
+	return CT_OK;
+}
+
 enum ct_status ct_weights_open(const char *path, struct ct_weights_file *out)
 {
 	enum ct_status st;
 	char *found;
 
 	*out = (struct ct_weights_file){.prefix = ""};
-	CT_TRY(ct_checkpoint_resolve(NULL, path, &found));
-	if (ct_ends_with(found, ".safetensors")) {
-		out->path = found;
-		st = ct_safetensors_open(found, &out->tensors);
-		if (st == CT_OK)
-			out->prefix = common_prefix(out->tensors);
-	} else {
-		st = open_checkpoint(found, out);
-		ct_free(found);
-	}
+	st = ct_checkpoint_use(NULL, path, open_resolved, out, &found);
+	ct_free(found);
 	if (st < 0)
 		ct_weights_close(out);
 	return st;

@@ -131,8 +131,9 @@ out:
 }
 
 /* {"path", "state" (of a folder), "files"} */
-static enum ct_status show_json(const char *path, ct_json **out)
+static enum ct_status show_json(const char *path, void *user)
 {
+	ct_json **out = user;
 	ct_json *o = ct_json_object(), *files = ct_json_array(), *part;
 	bool single = is_tensor_file(path);
 	enum ct_status st = CT_OK;
@@ -257,8 +258,7 @@ enum ct_status ct_cmd_ckpt_show(const struct ct_cli *cli)
 	enum ct_status st;
 	char *path;
 
-	CT_TRY(ct_checkpoint_resolve(NULL, cli->args[0], &path));
-	CT_TRY_GOTO(show_json(path, &j), st, out);
+	CT_TRY_GOTO(ct_checkpoint_use(NULL, cli->args[0], show_json, &j, &path), st, out);
 	if (cli->json) {
 		CT_TRY_GOTO(ct_json_dump(j, false, &text), st, out);
 		ct_str_add(&text, "\n");
@@ -305,11 +305,12 @@ static enum ct_status verify_file(const char *path, const char **how)
 	return st;
 }
 
-static enum ct_status verify(const char *arg, char **path, const char **how)
+static enum ct_status verify(const char *path, void *user)
 {
+	const char **how = user;
+
 	*how = "whole";
-	CT_TRY(ct_checkpoint_resolve(NULL, arg, path));
-	return is_tensor_file(*path) ? verify_file(*path, how) : ct_checkpoint_verify(*path);
+	return is_tensor_file(path) ? verify_file(path, how) : ct_checkpoint_verify(path);
 }
 
 /* One result a path, at once: hashing large ones takes its time. */
@@ -345,7 +346,7 @@ enum ct_status ct_cmd_ckpt_verify(const struct ct_cli *cli)
 	for (int i = 0; i < cli->n_args; i++) {
 		char *path = NULL;
 		const char *how;
-		enum ct_status result = verify(cli->args[i], &path, &how), st;
+		enum ct_status result = ct_checkpoint_use(NULL, cli->args[i], verify, &how, &path), st;
 
 		if (result < 0 && n_bad++ == 0)
 			ct_error_save(&first);

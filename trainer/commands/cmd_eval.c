@@ -32,8 +32,9 @@ static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 }
 
 /* Where only the training data has the number of classes, it is taken from the checkpoint. */
-static enum ct_status find_classes(const char *path, struct ct_config *c)
+static enum ct_status find_classes(const char *path, void *config)
 {
+	struct ct_config *c = config;
 	struct ct_dataset_info info;
 	struct ct_run_plan p;
 	ct_graph *g = NULL;
@@ -50,14 +51,16 @@ static enum ct_status find_classes(const char *path, struct ct_config *c)
 	return st;
 }
 
-/* `which`, else the best one, else (none is kept) the last. */
-static enum ct_status find_checkpoint(const char *which, const struct ct_config *c, char **path)
+/* Calls `use` with `which`, else the best one, else (none is kept) the last. *path: which it was, owned. */
+static enum ct_status use_checkpoint(const char *which, const struct ct_config *c, ct_checkpoint_use_fn use, void *user,
+				     char **path)
 {
 	char *run_dir;
+	*path = NULL;
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
-	enum ct_status st = ct_checkpoint_resolve(run_dir, which ? which : "best", path);
-	if (st == CT_NOT_FOUND && !which)
-		st = ct_checkpoint_resolve(run_dir, "last", path);
+	enum ct_status st = ct_checkpoint_use(run_dir, which ? which : "best", use, user, path);
+	if (st == CT_NOT_FOUND && !*path && !which)
+		st = ct_checkpoint_use(run_dir, "last", use, user, path);
 	ct_free(run_dir);
 	return st;
 }
@@ -103,16 +106,28 @@ static enum ct_status print(const struct ct_cli *cli, const char *path, const st
 	return CT_OK;
 }
 
-static enum ct_status evaluate(const struct ct_cli *cli, const char *path, struct ct_session *s)
+static enum ct_status load(const char *path, void *session)
+{
+	struct ct_session *s = session;
+	CT_TRY(check_classes(path, s->val));
+	return ct_model_weights_load(path, s->net, CT_WEIGHTS_WHOLE, NULL);
+}
+
+static enum ct_status evaluate(const struct ct_cli *cli, const char *which, struct ct_session *s)
 {
 	struct ct_eval_result r;
-	if (ct_session_is_root(s)) {
-		CT_TRY(check_classes(path, s->val));
-		CT_TRY(ct_model_weights_load(path, s->net, CT_WEIGHTS_WHOLE, NULL));
-	}
-	CT_TRY(ct_session_share_weights(s));
-	CT_TRY(ct_evaluate(s, NULL, NULL, &r));
-	return ct_session_is_root(s) ? print(cli, path, &r) : CT_OK;
+	char *path = NULL;
+	enum ct_status st = CT_OK;
+	if (ct_session_is_root(s))
+		st = use_checkpoint(which, s->cfg, load, s, &path);
+	if (st == CT_OK)
+		st = ct_session_share_weights(s);
+	if (st == CT_OK)
+		st = ct_evaluate(s, NULL, NULL, &r);
+	if (st == CT_OK && path)
+		st = print(cli, path, &r);
+	ct_free(path);
+	return st;
 }
 
 /* As one of the ranks of id, or alone. */
@@ -123,9 +138,7 @@ static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct
 	char *path = NULL;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
-	enum ct_status st = find_checkpoint(which, c, &path);
-	if (st == CT_OK)
-		st = find_classes(path, c);
+	enum ct_status st = use_checkpoint(which, c, find_classes, c, &path);
 	if (st == CT_OK && id)
 		st = ct_signals_open(false, &signals);
 	if (st == CT_OK)
@@ -133,7 +146,7 @@ static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct
 	if (st == CT_OK)
 		st = id ? ct_session_create(c, id, false, &s) : ct_session_create_local(c, false, &s);
 	if (st == CT_OK)
-		st = evaluate(cli, path, &s);
+		st = evaluate(cli, which, &s);
 	ct_free(path);
 	ct_session_destroy(&s, st < 0);
 	ct_stop_guard_end(&guard);
