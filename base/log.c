@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/output.h"
 
 #define MAX_RULES 16
 #define COMPONENT_LEN 16
@@ -220,18 +221,15 @@ static size_t line_head(char *line, size_t size, enum ct_log_level level, const 
 }
 
 /* Uses only the stack, so that a training step that logs allocates nothing. Preserves errno. */
-void ct_log_write(enum ct_log_level level, const char *component, const char *fmt, ...)
+static void CT_PRINTF(4, 0)
+	write_log(enum ct_log_level level, const char *component, bool terminal, const char *fmt, va_list ap)
 {
 	char text[MAX_TEXT], line[MAX_LINE], out[5];
 	size_t text_len, len, i = 0;
-	int saved = errno;
-	va_list ap;
-	int n;
+	int saved = errno, n;
 
 	CT_ASSERT((unsigned)level < CT_ARRAY_LEN(level_names));
-	va_start(ap, fmt);
 	n = vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
 	if (n < 0)
 		return;
 	text_len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
@@ -247,13 +245,31 @@ void ct_log_write(enum ct_log_level level, const char *component, const char *fm
 		len += 3;
 	}
 	line[len++] = '\n';
-	if (logger.fd < 0 || level != CT_LOG_INFO) {
+	if (terminal && (logger.fd < 0 || level != CT_LOG_INFO)) {
 		if (logger.before)
 			logger.before(logger.before_user);
-		write_line(STDERR_FILENO, line, len);
+		ct_output_write(STDERR_FILENO, line, len);
 	}
 	if (logger.fd >= 0)
 		write_line(logger.fd, line, len);
 	pthread_mutex_unlock(&logger.lock);
 	errno = saved;
+}
+
+void ct_log_write(enum ct_log_level level, const char *component, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	write_log(level, component, true, fmt, ap);
+	va_end(ap);
+}
+
+void ct_log_record(const char *component, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	write_log(CT_LOG_ERROR, component, false, fmt, ap);
+	va_end(ap);
 }

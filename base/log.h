@@ -22,6 +22,8 @@ enum ct_status ct_log_check(void) CT_MUST_CHECK;
  * terminal. It is called under the log's lock and must not log. */
 void ct_log_set_before(void (*fn)(void *user), void *user);
 bool ct_log_enabled(enum ct_log_level level, const char *component);
+/* An error line in the log file alone, whatever the levels, for a message that the terminal gets in another way. */
+void ct_log_record(const char *component, const char *fmt, ...) CT_PRINTF(2, 3);
 /* One line; control bytes in the text are escaped. */
 void ct_log_write(enum ct_log_level level, const char *component, const char *fmt, ...) CT_PRINTF(3, 4);
 

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/output.h"
 #include "base/thread.h"
 #include "dist/store/failure.h"
 #include "dist/store/wire.h"
@@ -57,13 +59,11 @@ static bool is_stopping(ct_watchdog *w)
 /* Whatever the other threads are stuck in, this process ends, and says why. */
 static void end_process(const struct ct_failure *f)
 {
-	struct ct_str s = {0};
-
-	ct_str_addf(&s, "ctrain: %s\n", f->message);
+	ct_log_record(CT_LOG_COMPONENT, "%s%s%s", f->message, f->hint[0] ? "; hint: " : "", f->hint);
+	ct_output_print(STDERR_FILENO, "ctrain: %s\n", f->message);
 	if (f->hint[0])
-		ct_str_addf(&s, "hint: %s\n", f->hint);
-	if (s.len > 0)
-		(void)!write(STDERR_FILENO, s.s, s.len);
+		ct_output_print(STDERR_FILENO, "hint: %s\n", f->hint);
+	ct_output_finish(ct_deadline_in(CT_SEC / 2));
 	_exit(ct_status_exit_code((enum ct_status)f->status));
 }
 

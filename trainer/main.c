@@ -2,34 +2,47 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/output.h"
 #include "trainer/commands/cli.h"
 #include "trainer/loop/worker.h"
 
+#define FINISH_NS (5 * CT_SEC) /* how long the last message waits for a reader who keeps a training run waiting */
+
 /* Text may hold bytes of a user's file: what is no character is shown by number, line breaks stay. */
-static void print_text(const char *text)
+static void add_text(struct ct_str *out, const char *text)
 {
 	size_t n = strlen(text), taken;
 	char shown[5];
 
 	for (size_t i = 0; i < n; i += taken) {
 		taken = text[i] == '\n' ? 1 : ct_escape_next(text + i, n - i, shown);
-		fputs(text[i] == '\n' ? "\n" : shown, stderr);
+		ct_str_add(out, text[i] == '\n' ? "\n" : shown);
 	}
 }
 
 /* One sentence and what to do; where it came from at debug level. */
 static void report(void)
 {
+	struct ct_str out = {0};
+
 	/* Lists of problems have their own "file:line:column: error:". */
 	if (!strstr(ct_error_message(), ": error: "))
-		fputs("ctrain: error: ", stderr);
-	print_text(ct_error_message());
+		ct_str_add(&out, "ctrain: error: ");
+	add_text(&out, ct_error_message());
 	if (ct_error_hint_text()[0])
-		fputs("\nhint: ", stderr);
-	print_text(ct_error_hint_text());
-	fputs("\n", stderr);
+		ct_str_add(&out, "\nhint: ");
+	add_text(&out, ct_error_hint_text());
+	ct_str_add(&out, "\n");
+	if (out.failed) /* out of memory: as it is */
+		ct_output_print(STDERR_FILENO, "ctrain: error: %s\n", ct_error_message());
+	else
+		ct_output_write(STDERR_FILENO, out.s, out.len);
+	ct_str_release(&out);
 	for (const char *s = ct_error_frames(); *s; s += strcspn(s, "\n"), s += *s == '\n')
 		CT_DEBUG("  at %.*s", (int)strcspn(s, "\n"), s);
 }
@@ -51,5 +64,6 @@ int main(int argc, char **argv)
 	if (st < 0 && !ct_worker_deliver_error(st))
 		report();
 	ct_cli_release(&cli);
+	ct_output_finish(ct_deadline_in(FINISH_NS));
 	return ct_status_exit_code(st);
 }

@@ -187,5 +187,94 @@ class Live(Case):
         self.assertIn("\r", r.err)
 
 
+class Unread(Case):
+    """A console that nobody reads (a full pipe, a pager, a stopped terminal) stops neither training nor the end of it."""
+
+    # More lines than a pipe and what is kept for it hold; a rank that waits is taken for dead after two seconds.
+    TALK = ("log.every=1", "train.epochs=150", "train.eval_every=0", "checkpoint.every_epochs=1000", "dist.timeout=2")
+
+    def start_unread(self, *sets):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        p = self.start_training(*self.TALK, *sets, stdout=writer, stderr=writer)
+        os.close(writer)
+        return p, reader
+
+    def read(self, reader):
+        text = b""
+        while True:
+            part = os.read(reader, 65536)
+            if not part:
+                return text.decode()
+            text += part
+
+    def test_pipe(self):
+        p, reader = self.start_unread()
+        r = p.wait(40)
+        self.assert_code(r, OK)
+        self.assertEqual(self.metrics(kind="end")[0]["status"], "done")
+        self.assertEqual(len(self.losses()), 150 * 21)
+        text = self.read(reader)
+        self.assertIn("epoch 1  step 1  loss", text)
+        for line in text.splitlines()[6:-1]:
+            self.assertRegex(line, r"^epoch \d+  ")
+
+    def test_reader_comes_back(self):
+        p, reader = self.start_unread("train.epochs=100000")
+        self.until_step(3000, p)
+        step = self.metrics(kind="step", partial=True)[-1]["step"]
+        text = os.read(reader, 65536).decode()
+        while "are missing here" not in text:
+            self.assertTrue(select.select([reader], [], [], 20 * SLOW)[0], text[-500:])
+            text += os.read(reader, 65536).decode()
+        self.assertRegex(text, r"\nctrain: \d+ lines are missing here: nobody read them in time\n")
+        p.signal(signal.SIGTERM)
+        text += self.read(reader)
+        self.assert_code(p.wait(20), STOPPED)
+        self.assertIn("run the same command again", text)
+        after = text[text.index("are missing here"):]
+        self.assertGreaterEqual(int(re.search(r"epoch \d+  step (\d+)  loss", after)[1]), step)
+
+    def test_reason_is_on_the_disk(self):
+        p, reader = self.start_unread("data.name=synthetic_regression", "data.shape=10,1,1", "data.targets=5", "model.hidden=10", "optim.lr=1000", "train.epochs=20")
+        self.until(lambda: self.metrics(kind="end", partial=True), "the end was in metrics.jsonl", None)
+        self.assert_code(p.wait(30), 6)
+        self.assertRegex(self.metrics(kind="end")[0]["message"], "the loss is")
+        for name in ("rank-00000.log", "rank-00001.log", "launcher.log"):
+            text = open(self.path("run", "log", name), encoding="utf-8").read()
+            self.assertRegex(text, r" error .*the loss is .*hint: lower optim\.lr")
+        self.read(reader)
+
+    def test_killed_rank_is_on_the_disk(self):
+        p, reader = self.start_unread("train.epochs=1000000")
+        self.until_step(3000, p)
+        pid = self.rank_pid(1)
+        os.kill(pid, signal.SIGKILL)
+        self.assert_code(p.wait(30), 5)
+        text = open(self.path("run", "log", "launcher.log"), encoding="utf-8").read()
+        self.assertRegex(text, rf"rank 1 \(pid {pid} .*signal 9")
+        self.read(reader)
+
+    def test_stopped_terminal(self):
+        t = Terminal(self, "train.epochs=1000000", "train.eval_every=0", "checkpoint.every_epochs=100000", "log.every=10", "dist.timeout=2")
+        t.until(lambda: len(t.status_lines()) >= 2, "status line")
+        t.press(b"\x13")
+        time.sleep(0.2)  # what was on its way
+        while select.select([t.master], [], [], 0)[0]:
+            t.read()
+        first = self.metrics(kind="step", partial=True)[-1]["step"]
+        # Longer than dist.timeout: a rank that stood in write() would be given up.
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            self.assertIsNone(t.process.popen.poll())
+            time.sleep(0.05)
+        self.until_step(first + 1000, t.process)
+        t.press(b"\x11")
+        seen = len(t.chunks)
+        t.until(lambda: len(t.status_lines(seen)) >= 2, "status line after the terminal goes on")
+        t.press(b"\x03")
+        self.assert_code(t.finish(), STOPPED)
+
+
 if __name__ == "__main__":
     main()

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "dist/rendezvous/secret.h"
 #include "trainer/launch/signals.h"
 
@@ -54,13 +55,14 @@ static void announce(const struct ct_secret *s, int port)
 	}
 	if (!s->in_file)
 		return;
-	fprintf(stderr,
+	ct_output_print(
+		STDERR_FILENO,
 		"ctrain: the other nodes take this run's secret from %s; where they can't read it, start them with\n",
 		s->from);
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "    CTRAIN_TOKEN=%s ctrain ...\n", s->token);
+		ct_output_print(STDERR_FILENO, "    CTRAIN_TOKEN=%s ctrain ...\n", s->token);
 	else
-		fprintf(stderr, "    CTRAIN_TOKEN=... ctrain ...    (the line in that file)\n");
+		ct_output_print(STDERR_FILENO, "    CTRAIN_TOKEN=... ctrain ...    (the line in that file)\n");
 }
 
 static enum ct_status choose_token(const struct ct_config *c, const struct ct_ranks *ranks, const char *run_dir,

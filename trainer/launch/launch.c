@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/run_dir.h"
@@ -22,6 +24,7 @@
 #define KILL_AFTER_NS (2500 * CT_MS) /* from the first failure: everything is gone within 5 s */
 #define GONE_AFTER_NS (10 * CT_SEC)  /* from the end of the store, which is how a finished run ends, too */
 #define SAME_STOP_NS CT_SEC          /* a batch system may send one stop to the launcher twice */
+#define OUTPUT_RETRY_MS 100
 #define MAX_ENV 16
 
 struct launcher {
@@ -103,8 +106,9 @@ static void handle_signals(struct launcher *l)
 			continue;
 		}
 		ct__worker_clear_live_line();
-		fprintf(stderr, "ctrain: got %s: finishing the step and saving, if training has begun%s\n",
-			strsignal(sig), sig == SIGINT || sig == SIGTERM ? "; again to end at once" : "");
+		ct_output_print(STDERR_FILENO,
+				"ctrain: got %s: finishing the step and saving, if training has begun%s\n",
+				strsignal(sig), sig == SIGINT || sig == SIGTERM ? "; again to end at once" : "");
 		signal_all(l, sig == SIGHUP ? SIGTERM : sig);
 	}
 }
@@ -189,7 +193,9 @@ static enum ct_status wait_for_all(struct launcher *l)
 			fds[k++] = (struct pollfd){.fd = l->workers[i].out_fd, .events = POLLIN};
 			fds[k++] = (struct pollfd){.fd = l->workers[i].error_fd, .events = POLLIN};
 		}
-		(void)poll(fds, k, ct_deadline_poll_ms(l->kill_at));
+		int ms = ct_deadline_poll_ms(l->kill_at);
+		/* The terminal may be read again, and get the lines that are kept for it. */
+		(void)poll(fds, k, ct_output_pending() && (ms < 0 || ms > OUTPUT_RETRY_MS) ? OUTPUT_RETRY_MS : ms);
 		handle_signals(l);
 		for (int i = 0; i < l->ranks.local; i++)
 			ct__worker_drain(&l->workers[i]);
@@ -284,6 +290,22 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	return st < 0 ? ct_error_restore(&first) : result(l);
 }
 
+/* Why the run failed is on the disk, too, wherever the terminal's text goes: RUN/log/launcher.log. */
+static enum ct_status record_failure(const char *run_dir)
+{
+	struct ct_error e;
+	ct_error_save(&e);
+	char *path = ct_path_join(run_dir, "log/launcher.log");
+	bool opened = path && ct_log_open_file(path) == CT_OK;
+	if (opened)
+		ct_log_record(CT_LOG_COMPONENT, "%s%s%s", ct_error_message(), e.hint[0] ? "; hint: " : "", e.hint);
+	else
+		(void)ct_error_restore(&e);
+	ct_log_close();
+	ct_free(path);
+	return e.status;
+}
+
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir)
 {
 	struct launcher l = {
@@ -293,6 +315,7 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 	if (run_dir && l.ranks.node == 0)
 		CT_TRY(ct_run_dir_prepare(run_dir, cfg->train.resume));
 	CT_TRY(ct_signals_open(true, &l.signals));
+	ct_output_never_wait();
 	CT_TRY_GOTO(ct_job_store_open(cfg, &l.ranks, run_dir, l.signals, &l.store), st, out_signals);
 	if (!(l.workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l.ranks.local))) {
 		st = CT_NOMEM;
@@ -301,6 +324,8 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 	for (int i = 0; i < l.ranks.local; i++)
 		l.workers[i].out_fd = l.workers[i].error_fd = -1;
 	st = run_job(&l, argv);
+	if (st < 0 && run_dir && l.ranks.node == 0)
+		st = record_failure(run_dir);
 	for (int i = 0; i < l.ranks.local; i++)
 		ct__worker_release(&l.workers[i]);
 	ct_free(l.workers);

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/output.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/signals.h"
 
@@ -110,7 +111,20 @@ void ct__worker_clear_live_line(void)
 {
 	const char *term = getenv("TERM");
 	if (isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0)
-		fputs("\r\033[J", stderr);
+		ct_output_transient(STDERR_FILENO, "\r\033[J", 4);
+}
+
+static void print_line(int rank, const char *text, size_t len)
+{
+	struct ct_str line = {0};
+	ct_str_addf(&line, "[rank %d] ", rank);
+	ct_str_add_bytes(&line, text, len);
+	ct_str_add(&line, "\n");
+	if (ct_str_status(&line) == CT_OK)
+		ct_output_write(STDERR_FILENO, line.s, line.len);
+	else
+		ct_error_clear();
+	ct_str_release(&line);
 }
 
 static void print_lines(struct ct_worker *w, bool all)
@@ -120,9 +134,9 @@ static void print_lines(struct ct_worker *w, bool all)
 	if (strchr(text, '\n') || (all && text[0]))
 		ct__worker_clear_live_line();
 	for (const char *nl; (nl = strchr(text + done, '\n')) != NULL; done = (size_t)(nl - text) + 1)
-		fprintf(stderr, "[rank %d] %.*s\n", w->rank, (int)(nl - text - (ptrdiff_t)done), text + done);
+		print_line(w->rank, text + done, (size_t)(nl - text) - done);
 	if (all && text[done]) {
-		fprintf(stderr, "[rank %d] %s\n", w->rank, text + done);
+		print_line(w->rank, text + done, strlen(text + done));
 		done = w->line.len;
 	}
 	if (done > 0) {

@@ -11,12 +11,15 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/resume.h"
 #include "trainer/loop/stop_guard.h"
 #include "trainer/loop/train.h"
+
+#define FINISH_NS CT_SEC /* for the last lines to be read */
 
 static int64_t env_i64(const char *name, int64_t fallback)
 {
@@ -237,6 +240,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	char *run_dir = NULL;
 	enum ct_status st;
 	CT_TRY(ct_signals_open(false, &signals));
+	ct_output_never_wait();
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
 	ct_log_set_rank(id->rank, id->world);
 	st = ct_stop_guard_start(&guard, signals);
@@ -245,11 +249,16 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	if (st == CT_OK)
 		st = train(cfg, id, lock, signals, &guard);
 	ct_stop_guard_end(&guard);
-	if (st < 0)
-		CT_DEBUG("ends with %s: %s\n%s", ct_status_name(st), ct_error_message(), ct_error_frames());
+	if (st < 0) {
+		/* The launcher prints it, or main does. */
+		ct_log_record(CT_LOG_COMPONENT, "ends with %s: %s%s%s", ct_status_name(st), ct_error_message(),
+			      ct_error_hint_text()[0] ? "; hint: " : "", ct_error_hint_text());
+		CT_DEBUG("%s", ct_error_frames());
+	}
 	ct_run_dir_unlock(lock);
 	ct_signals_close(signals);
 	ct_log_close();
+	ct_output_finish(ct_deadline_in(FINISH_NS));
 	ct_free(run_dir);
 	return st;
 }

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
+#include "base/output.h"
 
 #define REDRAW_NS (100 * CT_MS)
 #define DEFAULT_WIDTH 80
@@ -26,19 +26,13 @@ struct ct_console {
 	const char *last_phase;
 };
 
-static void write_text(int fd, const char *text, size_t len)
-{
-	if (ct_fd_write_all(fd, text, len, "the terminal") < 0)
-		ct_error_clear();
-}
-
 /* Called from any thread, also with the log's lock held. */
 static void take_off(void *user)
 {
 	ct_console *c = user;
 
 	if (atomic_exchange(&c->drawn, false))
-		write_text(STDERR_FILENO, TO_START CLEAR, strlen(TO_START CLEAR));
+		ct_output_transient(STDERR_FILENO, TO_START CLEAR, strlen(TO_START CLEAR));
 }
 
 static bool can_move_cursor(int fd)
@@ -110,7 +104,7 @@ void ct__console_progress(ct_console *c, const struct ct_progress *p)
 	ct__console_line(p, terminal_width(), line, sizeof(line));
 	n = snprintf(text, sizeof(text), TO_START "%s" CLEAR TO_START, line);
 	atomic_store(&c->drawn, true);
-	write_text(STDERR_FILENO, text, (size_t)n);
+	ct_output_transient(STDERR_FILENO, text, (size_t)n);
 }
 
 void ct__console_sayv(ct_console *c, const char *fmt, va_list ap)
@@ -124,7 +118,7 @@ void ct__console_sayv(ct_console *c, const char *fmt, va_list ap)
 	take_off(c);
 	(void)fflush(stdout);
 	if (!line.failed)
-		write_text(STDOUT_FILENO, line.s, line.len);
+		ct_output_write(STDOUT_FILENO, line.s, line.len);
 	ct_str_release(&line);
 	/* The next redraw need not wait. */
 	c->last_ns = 0;
@@ -148,7 +142,7 @@ void ct__console_summary(ct_console *c, const struct ct_run_summary *s)
 		return;
 	(void)fflush(stdout);
 	if (ct__console_table(s, c->bold, &table) == CT_OK)
-		write_text(STDOUT_FILENO, table.s, table.len);
+		ct_output_write(STDOUT_FILENO, table.s, table.len);
 	else
 		ct_error_clear();
 	ct_str_release(&table);
