@@ -72,6 +72,27 @@ static void test_order_between_streams(void **state)
 	assert_true(none > 0 && some > 0 && all > 0);
 }
 
+/* A stream that is not waited for often does nothing, however long the wait for another one is. */
+static void test_held_back(void **state)
+{
+	int held = 0;
+
+	(void)state;
+	for (int seed = 0; seed < N_SEEDS; seed++) {
+		struct rig *r = open_rig(seed);
+
+		post_note(r, r->b, 'b');
+		for (int i = 0; i < 60; i++)
+			post_note(r, r->a, 'a');
+		assert_ok(ct_stream_sync(r->a, CT_FOREVER));
+		held += position(r, 'b') < 0;
+		assert_ok(ct_device_sync(r->d, CT_FOREVER));
+		assert_true(position(r, 'b') >= 0);
+		close_rig(r);
+	}
+	assert_true(held > N_SEEDS / 3 && held < N_SEEDS);
+}
+
 static void test_same_seed_same_order(void **state)
 {
 	char logs[2][64];
@@ -287,6 +308,7 @@ int main(void)
 		cmocka_unit_test(test_open),
 		cmocka_unit_test(test_order_in_stream),
 		cmocka_unit_test(test_order_between_streams),
+		cmocka_unit_test(test_held_back),
 		cmocka_unit_test(test_same_seed_same_order),
 		cmocka_unit_test(test_events),
 		cmocka_unit_test(test_event_recorded_again),

@@ -242,8 +242,10 @@ static void test_released_early(void **state)
 
 	(void)state;
 	ct_dataset_close(d);
-	if (st == CT_UNSUPPORTED)
+	if (st == CT_UNSUPPORTED) {
+		print_message("%s\n", ct_error_message());
 		skip();
+	}
 	assert_int_equal(st, CT_BUG);
 	assert_non_null(strstr(ct_error_message(), "host memory changed while a posted copy was waiting"));
 }
