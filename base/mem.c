@@ -24,16 +24,22 @@ static bool refused(void)
 	return false;
 }
 
-static void *out_of_memory(size_t n, size_t size)
-{
-	(void)CT_FAIL(CT_NOMEM, "out of memory: no room for %zu x %zu bytes", n, size);
-	ct_error_hint("use a smaller batch or model, or fewer ranks on this host");
-	return NULL;
-}
-
 static bool product(size_t n, size_t size, size_t *bytes)
 {
 	return !__builtin_mul_overflow(n, size, bytes) && *bytes <= PTRDIFF_MAX;
+}
+
+static void *out_of_memory(size_t n, size_t size)
+{
+	char text[CT_BYTES_TEXT];
+	size_t bytes;
+
+	if (product(n, size, &bytes))
+		(void)CT_FAIL(CT_NOMEM, "out of memory: cannot allocate %s", ct_bytes_text(bytes, text));
+	else
+		(void)CT_FAIL(CT_NOMEM, "out of memory: cannot allocate %zu x %zu bytes", n, size);
+	ct_error_hint("use a smaller batch or model, or fewer ranks on this host");
+	return NULL;
 }
 
 void *ct_calloc(size_t n, size_t size)

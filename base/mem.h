@@ -60,6 +60,10 @@ enum ct_status ct_str_status(const struct ct_str *b) CT_MUST_CHECK;
 void ct_str_clear(struct ct_str *b); /* keeps the memory */
 void ct_str_release(struct ct_str *b);
 
+/* "512 bytes", "1.50 MiB", "2.25 GiB": a number for people, with three significant digits; returns out. */
+#define CT_BYTES_TEXT 24
+const char *ct_bytes_text(uint64_t bytes, char out[CT_BYTES_TEXT]);
+
 /* The element of words [n] nearest to `word` by edit distance, or NULL if none is near. For "did you mean". */
 const char *ct_suggest(const char *word, const char *const *words, size_t n);
 

@@ -270,6 +270,23 @@ const char *ct_suggest(const char *word, const char *const *words, size_t n)
 	return found;
 }
 
+const char *ct_bytes_text(uint64_t bytes, char out[CT_BYTES_TEXT])
+{
+	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	double v = (double)bytes;
+	size_t u = 0;
+
+	if (bytes < 1024) {
+		snprintf(out, CT_BYTES_TEXT, "%d byte%s", (int)bytes, bytes == 1 ? "" : "s");
+		return out;
+	}
+	/* Also what would be rounded to 1024. */
+	for (v /= 1024; v >= 1023.5 && u + 1 < CT_ARRAY_LEN(units); u++)
+		v /= 1024;
+	snprintf(out, CT_BYTES_TEXT, "%.*f %s", v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v, units[u]);
+	return out;
+}
+
 static enum ct_status bad_number(const char *s, const char *why)
 {
 	struct ct_str b = {0};

@@ -101,6 +101,30 @@ static void test_escaped_cut(void **state)
 	ct_str_release(&b);
 }
 
+static void test_bytes(void **state)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *text;
+	} cases[] = {
+		{0, "0 bytes"},
+		{1, "1 byte"},
+		{1023, "1023 bytes"},
+		{1024, "1.00 KiB"},
+		{1536, "1.50 KiB"},
+		{1670077749888u, "1.52 TiB"},
+		{(uint64_t)10 << 30, "10.0 GiB"},
+		{(uint64_t)999 << 20, "999 MiB"},
+		{((uint64_t)1 << 30) - 1, "1.00 GiB"},
+		{UINT64_MAX, "16.0 EiB"},
+	};
+	char text[CT_BYTES_TEXT];
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
+		assert_string_equal(ct_bytes_text(cases[i].bytes, text), cases[i].text);
+}
+
 static void test_suggest(void **state)
 {
 	static const char *const words[] = {"batch", "cosine", "constant", "resnet18", "resnet50", "sgd",
@@ -211,10 +235,11 @@ static void test_sort(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_growing),      cmocka_unit_test(test_out_of_memory_is_sticky),
-		cmocka_unit_test(test_escapes),      cmocka_unit_test(test_escaped_cut),
-		cmocka_unit_test(test_suggest),      cmocka_unit_test(test_whole_numbers),
-		cmocka_unit_test(test_real_numbers), cmocka_unit_test(test_sort),
+		cmocka_unit_test(test_growing),       cmocka_unit_test(test_out_of_memory_is_sticky),
+		cmocka_unit_test(test_escapes),       cmocka_unit_test(test_escaped_cut),
+		cmocka_unit_test(test_suggest),       cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_real_numbers),
+		cmocka_unit_test(test_sort),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,10 @@
 
 import gzip
 import os
+import re
+import resource
 import shutil
+import unittest
 
 from harness import DATA, OK, USAGE, Case, main
 
@@ -92,6 +95,34 @@ class Check(Case):
             r = self.run_ctrain("check", config, *more, expect=DATA)
             # Both splits, at the place of the directory in which they were expected.
             self.assert_last_says(r, rf"{name}\.yaml:3:\d+: error: data\.train: [^\n]*{words}", rf"\n\S*{name}\.yaml:3:\d+: error: data\.val: ", f"hint: [^\n]*{hint}")
+
+
+class Plan(Case):
+    CONFIG = "model: {name: resnet20}\ntrain: {epochs: 1}\ndata: {name: synthetic, shape: [3, 32, 32], n_train: 2000000000, val: none}\nlaunch: {threads: 1}\n"
+
+    def memory(self, rows, **more):
+        out = self.run_ctrain("plan", self.config(self.CONFIG), f"batch.per_rank={rows}", "--procs", 1, **more).out
+        about, total, unit = re.search(r"^memory +per rank (about )?([\d.]+) (MiB|GiB):", out, re.M).groups()
+        return bool(about), float(total) * {"MiB": 1 << 20, "GiB": 1 << 30}[unit], out
+
+    def test_more_than_the_host_has(self):
+        """`plan` says what a batch needs that no memory can hold."""
+        about, total, out = self.memory(1000000)
+        self.assertTrue(about)
+        self.assertGreater(total, 1 << 40)
+        self.assertRegex(out, r"\n +1 rank here needs [\d.]+ TiB, this host has [\d.]+ GiB: use a smaller batch")
+        self.assertRegex(out, r"\nbuckets +\d+")
+
+    @unittest.skipIf(os.environ.get("CTRAIN_E2E_SLOW"), "a limit on the address space leaves no room for a sanitizer's shadow memory")
+    def test_estimate(self):
+        """What is estimated where memory is short is what is measured where it is not."""
+        about, measured, _ = self.memory(1536)
+        self.assertFalse(about)
+        limit = int(measured * 0.8)
+        self.assertGreater(limit, 1 << 30)
+        about, estimated, _ = self.memory(1536, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assertTrue(about)
+        self.assertLess(abs(estimated / measured - 1), 0.05, f"{estimated} is no estimate of {measured}")
 
 
 class Evaluate(Case):

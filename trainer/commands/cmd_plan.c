@@ -1,6 +1,8 @@
 /* `ctrain plan`: what a training run would do and need, without training. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -19,6 +21,8 @@ struct planned {
 	ct_program *program, *eval;
 	struct ct_bucket *buckets;
 	int n_buckets;
+	struct ct_net_memory memory;
+	bool estimated; /* memory: from smaller batches, as the host has no room for these */
 };
 
 /* Of all epochs: what memory has to suffice for. */
@@ -34,6 +38,66 @@ static struct ct_shape largest_input(const struct ct_run_plan *r)
 	return most;
 }
 
+static void release_net(struct planned *p)
+{
+	ct_program_destroy(p->eval);
+	ct_program_destroy(p->program);
+	ct_net_destroy(p->net);
+	p->eval = p->program = NULL;
+	p->net = NULL;
+}
+
+/* The net and its programs for batches of these sizes; replaces those of an earlier call. */
+static enum ct_status compile(struct planned *p, uint32_t rows, uint32_t eval_rows)
+{
+	release_net(p);
+	CT_TRY(ct_net_create(p->engine, p->graph, &p->plan.net, &p->net));
+	CT_TRY(ct_program_create_for(p->net, p->size_graph, (int)rows, CT_TRAIN, &p->program));
+	if (p->val)
+		CT_TRY(ct_program_create_for(p->net, p->val_graph, (int)eval_rows, CT_EVAL, &p->eval));
+	ct_net_memory(p->net, &p->memory);
+	return CT_OK;
+}
+
+/* The line through a and b, for batches of n and 2 n, at `factor` * n. */
+static size_t extend(size_t a, size_t b, double factor)
+{
+	double v = (double)a + ((double)b - (double)a) * (factor - 1);
+
+	return v < (double)a ? a : v > (double)(SIZE_MAX / 4) ? SIZE_MAX / 4 : (size_t)v;
+}
+
+/* Activations and workspace grow linearly with the batch: one that this host cannot hold is extrapolated from batches of
+ * n and 2 n rows (n of the larger one of training and evaluation). */
+static enum ct_status estimate_memory(struct planned *p, uint32_t n)
+{
+	const uint32_t rows = p->plan.micro_rows, eval_rows = p->val ? p->plan.eval_rows : 1;
+	const uint32_t most = rows > eval_rows ? rows : eval_rows, cut = most > n ? most / n : 1;
+	const uint32_t r = rows > cut ? rows / cut : 1, e = eval_rows > cut ? eval_rows / cut : 1;
+	const double factor = fmax((double)rows / r, (double)eval_rows / e);
+	struct ct_net_memory one;
+
+	CT_TRY(compile(p, r, e));
+	one = p->memory;
+	CT_TRY(compile(p, 2 * r, 2 * e));
+	p->memory.activations = extend(one.activations, p->memory.activations, factor);
+	p->memory.activations_unplanned = extend(one.activations_unplanned, p->memory.activations_unplanned, factor);
+	p->memory.workspace = extend(one.workspace, p->memory.workspace, factor);
+	p->estimated = true;
+	return CT_OK;
+}
+
+static enum ct_status find_memory(struct planned *p)
+{
+	enum ct_status st = compile(p, p->plan.micro_rows, p->plan.eval_rows);
+
+	for (uint32_t n = 64; st == CT_NOMEM && n > 0; n /= 4) {
+		ct_error_clear();
+		st = estimate_memory(p, n);
+	}
+	return st;
+}
+
 static enum ct_status make(const struct ct_config *c, struct planned *p)
 {
 	struct ct_data_opening data;
@@ -47,22 +111,17 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	CT_TRY(ct_plan_device_open(c, 0, &p->device));
 	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
 	CT_TRY(ct_plan_check_precision(c, p->engine));
-	CT_TRY(ct_net_create(p->engine, p->graph, &p->plan.net, &p->net));
 	CT_TRY(ct_plan_graph(c, ti, largest_input(&p->plan), &p->size_graph));
-	CT_TRY(ct_program_create_for(p->net, p->size_graph, (int)p->plan.micro_rows, CT_TRAIN, &p->program));
-	if (p->val) {
+	if (p->val)
 		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
-		CT_TRY(ct_program_create_for(p->net, p->val_graph, (int)p->plan.eval_rows, CT_EVAL, &p->eval));
-	}
+	CT_TRY(find_memory(p));
 	return ct_plan_buckets(c, p->net, &p->buckets, &p->n_buckets);
 }
 
 static void release(struct planned *p)
 {
 	ct_free(p->buckets);
-	ct_program_destroy(p->eval);
-	ct_program_destroy(p->program);
-	ct_net_destroy(p->net);
+	release_net(p);
 	ct_engine_close(p->engine);
 	ct_device_close(p->device);
 	ct_graph_destroy(p->val_graph);
@@ -70,6 +129,13 @@ static void release(struct planned *p)
 	ct_graph_destroy(p->graph);
 	ct_dataset_close(p->val);
 	ct_dataset_close(p->train);
+}
+
+static uint64_t host_bytes(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
 static double mib(size_t bytes)
@@ -138,18 +204,31 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 	}
 }
 
-static void print_memory(const struct ct_config *c, const struct planned *p)
+static void print_memory(const struct planned *p, size_t states, size_t ema)
 {
-	struct ct_net_memory m;
-	ct_net_memory(p->net, &m);
-	size_t states = m.params * (size_t)ct_optim_n_states(&p->plan.optim);
-	size_t ema = c->train.ema > 0 ? m.params + m.buffers : 0;
-	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0);
-	printf("memory       per rank %.1f MiB: parameters %.2f, gradients %.2f, optimizer %.2f, average %.2f, activations %.2f (%.2f without "
+	const struct ct_net_memory *m = &p->memory;
+	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0), host;
+	double bytes = (double)m->params + (double)m->grads + (double)states + (double)ema + (double)m->buffers +
+		       (double)m->activations + (double)m->workspace + (double)data;
+	/* One unit for the whole line, so that its numbers can be compared. */
+	bool large = bytes >= 10.0 * (1 << 30);
+	double k = large ? 1.0 / (1 << 30) : 1.0 / (1 << 20);
+	char need[CT_BYTES_TEXT], have[CT_BYTES_TEXT];
+	printf("memory       per rank %s%.1f %s: parameters %.2f, gradients %.2f, optimizer %.2f, EMA %.2f, activations %.2f (%.2f without "
 	       "the memory plan), workspace %.2f, data %.1f\n",
-	       mib(m.params + m.grads + states + ema + m.buffers + m.activations + m.workspace + (size_t)data),
-	       mib(m.params), mib(m.grads), mib(states), mib(ema), mib(m.activations), mib(m.activations_unplanned),
-	       mib(m.workspace), mib((size_t)data));
+	       p->estimated ? "about " : "", bytes * k, large ? "GiB" : "MiB", (double)m->params * k,
+	       (double)m->grads * k, (double)states * k, (double)ema * k, (double)m->activations * k,
+	       (double)m->activations_unplanned * k, (double)m->workspace * k, (double)data * k);
+	host = host_bytes();
+	if (host > 0 && bytes * p->ranks.local > (double)host)
+		printf("             %d rank%s here need%s %s, this host has %s: use a smaller batch (or train.accumulate), a smaller "
+		       "model, or fewer ranks\n",
+		       p->ranks.local, p->ranks.local == 1 ? "" : "s", p->ranks.local == 1 ? "s" : "",
+		       ct_bytes_text((uint64_t)(bytes * p->ranks.local), need), ct_bytes_text(host, have));
+}
+
+static void print_buckets(const struct ct_config *c, const struct planned *p)
+{
 	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB):\n", p->n_buckets,
 	       c->dist.first_bucket_mib, c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4.0);
 	size_t total = 0;
@@ -187,7 +266,9 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 	if (st == CT_OK) {
 		print_run(c, &p);
 		print_model(c, &p);
-		print_memory(c, &p);
+		print_memory(&p, p.memory.params * (size_t)ct_optim_n_states(&p.plan.optim),
+			     c->train.ema > 0 ? p.memory.params + p.memory.buffers : 0);
+		print_buckets(c, &p);
 		st = print_origins(c);
 	}
 	release(&p);
