@@ -33,7 +33,7 @@ static enum ct_status onednn_open(ct_device *device, int threads, ct_engine **ou
 {
 	struct onednn_engine *e;
 
-	(void)threads; /* told to OpenMP on every call: its count belongs to the calling thread */
+	(void)threads; /* set before every pass: OpenMP's number of threads belongs to the calling thread */
 	if (strcmp(device->ops->kind, "cpu"))
 		return CT_FAIL(CT_UNSUPPORTED, "engine \"onednn\" runs on the CPU, not on %s", device->ops->kind);
 	CT_TRY_ALLOC(e = CT_NEW(struct onednn_engine));
@@ -102,7 +102,7 @@ static enum ct_status plain_of(const ct_net *net, int param, const ct_dnnl_desc 
 	const struct ct_param *par = ct_graph_param(net->graph, param);
 	const struct onednn_net *impl = net->impl;
 
-	/* Weights of grouped convolutions and of linear layers on images have a dimension or two more than the graph says. */
+	/* The layouts of weights of grouped convolutions, and of linear layers on images, have more dimensions than the graph says. */
 	if (impl->layout[param])
 		return ct__dnnl_plain(dnnl_of(net), ct__dnnl_desc_ndims(impl->layout[param]),
 				      ct__dnnl_desc_dims(impl->layout[param]), out);
@@ -118,7 +118,7 @@ static void onednn_net_close(ct_net *net)
 	net->impl = NULL;
 }
 
-/* Compiles the forward pass of the full batch once to see what layouts the weights get. */
+/* Compiles the forward pass of the full batch once, to find the layouts of the weights. */
 static enum ct_status choose_layouts(ct_net *net)
 {
 	struct onednn_net *impl = net->impl;
@@ -147,7 +147,7 @@ static enum ct_status onednn_net_open(ct_net *net)
 	return st;
 }
 
-/* One reorder outside of any program: import, export, reading a value. Only `from` is read. */
+/* One reorder outside of any program: for import, export and for reading a value. `from` is not written. */
 static enum ct_status reorder(ct_dnnl *dnnl, const ct_dnnl_desc *from_desc, const void *from,
 			      const ct_dnnl_desc *to_desc, void *to)
 {

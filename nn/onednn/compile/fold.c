@@ -2,7 +2,7 @@
 
 #include "nn/onednn/compile/emit.h"
 
-/* Dropout and drop path are nothing in evaluation. */
+/* Dropout and drop path change nothing in evaluation. */
 static bool is_nothing(const struct onednn_program *p, int id)
 {
 	const enum ct_op op = ct__onednn_node(p, id)->op;
@@ -26,8 +26,8 @@ static int source_of(const struct onednn_program *p, int id)
 	return id;
 }
 
-/* Whether the convolution `conv` may write its sum over the value `other`: it is there by then and, but for the sum, has
- * been read by then. What is flattened lies in one memory with the image, whose users are not looked at. */
+/* Whether the convolution `conv` may add its result to the value `other` in place. The value must exist by then, and all of its
+ * other users must have read it. A flattened value shares memory with the image whose users this function does not see. */
 static bool may_overwrite(const struct onednn_program *p, int other, int add, int conv)
 {
 	if (other >= conv || other == 0 || ct__onednn_node(p, other)->op == CT_OP_FLATTEN)
@@ -86,7 +86,7 @@ static const ct_dnnl_desc *residual_desc(const struct onednn_program *p, int con
 	return p->values[p->values[p->values[conv].fold.residual].layout.root].layout.desc;
 }
 
-/* What a linear layer gives is no image to a convolution. */
+/* The result of a linear layer has two dimensions; a convolution cannot write to it. */
 static bool residual_is_image(const struct onednn_program *p, int conv)
 {
 	return ct__dnnl_desc_ndims(residual_desc(p, conv)) == 4;
@@ -129,7 +129,7 @@ enum ct_status ct__onednn_choose_folded(struct onednn_program *p, int conv, cons
 	return CT_OK;
 }
 
-/* The residual's memory gets the sum. */
+/* The sum is written to the memory of the residual. */
 static void take_residual(struct onednn_program *p, int conv)
 {
 	struct onednn_value *from = &p->values[p->values[p->values[conv].fold.residual].layout.root];
@@ -191,7 +191,7 @@ enum ct_status ct__onednn_fold(struct onednn_program *p, int conv, const ct_dnnl
 	t->n = ct__dnnl_desc_bytes(plain) / sizeof(float);
 	const int reorders = p->base.reorders;
 	CT_TRY(ct__onednn_relayout(p, conv, ONEDNN_BUF(scaled), plain, want, weights));
-	p->base.reorders = reorders; /* of weights */
+	p->base.reorders = reorders; /* not one of a value */
 	*bias = ONEDNN_BUF(shift);
 	keep(p, weights->id);
 	keep(p, shift);

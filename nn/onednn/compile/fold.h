@@ -8,7 +8,7 @@
 
 #include "nn/onednn/program/program.h"
 
-/* Finds the norms and sums that convolutions may absorb, as far as the graph tells; fills value.fold. */
+/* Finds the norms and sums that convolutions may absorb, as far as the graph alone shows; fills value.fold. */
 void ct__onednn_plan_folding(struct onednn_program *p);
 /* Chooses a primitive with a bias, if possible with the sum and the ReLU. *best is NULL, and the norm is not folded, where
  * there is none. */

@@ -21,7 +21,7 @@ static const struct onednn_value no_value = {
 	.fold = {.norm = ONEDNN_NONE, .sum = ONEDNN_NONE, .residual = ONEDNN_NONE, .last = ONEDNN_NONE},
 };
 
-/* The only user of a value, -1 when it has several. */
+/* The only user of a value, ONEDNN_NONE when there are several. */
 static int only_user(const ct_graph *g, int id)
 {
 	int user = -1;
@@ -50,8 +50,8 @@ static bool is_small_pool(const ct_graph *g, int id)
 	       (int64_t)n->win.r * n->win.s <= CT_NORM_POOL_MAX_TAPS;
 }
 
-/* A norm, perhaps behind it a drop path, that only this sum uses is computed with the sum; of two such norms the one that comes
- * last. */
+/* A norm whose only user is this sum, perhaps with a drop path between them, is computed with the sum. If both addends are such
+ * norms, the later one is. */
 static void plan_join(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -74,8 +74,8 @@ static void plan_join(struct onednn_program *p, int id)
 		p->values[v->fusion.norm].fusion.join = id;
 }
 
-/* A ReLU that alone uses a layer, norm or sum is computed with it; behind a norm in training, a max pool that alone uses that
- * ReLU, too, where the layout allows. */
+/* A ReLU that is the only user of a layer, norm or sum is computed with it. In training a norm also takes the max pool that is
+ * the only user of this ReLU. */
 void ct__onednn_fuse(struct onednn_program *p)
 {
 	const ct_graph *g = p->base.graph;

@@ -1,4 +1,4 @@
-/* The first pass of a compilation: which nodes are computed together, as far as the graph alone can tell. */
+/* The first pass of a compilation: which nodes are computed together, as far as the graph alone shows. */
 #ifndef CT_NN_ONEDNN_COMPILE_FUSE_H
 #define CT_NN_ONEDNN_COMPILE_FUSE_H
 

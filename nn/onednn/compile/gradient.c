@@ -4,6 +4,7 @@
 
 #include "nn/onednn/compile/emit.h"
 
+/* Whether the backward pass of the root reads two gradients and adds them itself: that of a norm by our kernels does. */
 static bool adds_itself(const struct onednn_program *p, int root)
 {
 	const struct ct_node *node = ct__onednn_node(p, root);
@@ -13,7 +14,7 @@ static bool adds_itself(const struct onednn_program *p, int root)
 	return v->fusion.norm >= 0 || (v->kept.norm == ONEDNN_NORM_OWN && v->fusion.join < 0);
 }
 
-/* Sums a further user's gradient: into the new buffer, or into a fresh one when neither may be written. */
+/* Adds the gradient of a further user: in one of the two buffers, or in a new one when neither may be overwritten. */
 static enum ct_status add_grad(struct onednn_program *p, int node, struct onednn_value *v, int buffer, bool shared)
 {
 	const struct ct_dnnl_spec spec = {
@@ -26,7 +27,7 @@ static enum ct_status add_grad(struct onednn_program *p, int node, struct onednn
 		CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(v->layout.desc), &sum));
 	CT_TRY(ct__onednn_prim(p, node, &spec, &prim));
 	CT_TRY(ct__onednn_call(p, node, prim, &t));
-	/* oneDNN promises to write over the first addend, not over the second. */
+	/* oneDNN may compute a sum in place of its first addend, but not of its second. */
 	ct__onednn_arg_buffer(p, t, CT_DNNL_SRC, sum == buffer ? buffer : v->gradient.buffer);
 	ct__onednn_arg_buffer(p, t, CT_DNNL_OTHER, sum == buffer ? v->gradient.buffer : buffer);
 	ct__onednn_arg_buffer(p, t, CT_DNNL_DST, sum);
@@ -35,8 +36,6 @@ static enum ct_status add_grad(struct onednn_program *p, int node, struct onednn
 	return CT_OK;
 }
 
-/* A gradient of input `in` of `node` lies in `buffer`: bring it into the layout of the input's root and add it there.
- * shared: somebody else's gradient is in the same buffer. */
 enum ct_status ct__onednn_give_grad(struct onednn_program *p, int node, int in, int buffer, const ct_dnnl_desc *desc,
 				    bool shared)
 {
@@ -78,7 +77,6 @@ enum ct_status ct__onednn_slice_done(struct onednn_program *p, int id, int param
 	return CT_OK;
 }
 
-/* Where a gradient of the same layout as the value `v` may go: over v's own gradient unless others read it. */
 enum ct_status ct__onednn_in_place(struct onednn_program *p, struct onednn_value *v, int *out)
 {
 	*out = v->gradient.buffer;

@@ -6,7 +6,8 @@
 #include "nn/onednn/compile/fold.h"
 #include "nn/onednn/compile/winograd.h"
 
-/* Chooses among layouts: those that are there, then the primitive's own. A ReLU that can't be fused is left to itself. */
+/* Chooses a primitive: for the layouts of the stored tensors, or else for those that oneDNN prefers. A ReLU that no
+ * implementation can fuse becomes a node of its own again. */
 static enum ct_status choose_layer(struct onednn_program *p, int id, struct ct_dnnl_spec spec,
 				   const ct_dnnl_desc *any_src, const ct_dnnl_desc *any_weights,
 				   const ct_dnnl_prim **out)
@@ -29,8 +30,8 @@ static enum ct_status choose_layer(struct onednn_program *p, int id, struct ct_d
 	return ct__onednn_choose(p, id, specs, 3, out);
 }
 
-/* The weights' place in the arena: as the forward pass reads them or, when that reads a bfloat16 copy, as the backward pass
- * writes their gradient. */
+/* The layout of the weights in the arena: that which the forward pass reads, or, when it reads a bfloat16 copy, that in which
+ * the backward pass writes the gradient. */
 static enum ct_status choose_arena_layout(struct onednn_program *p, int id, const ct_dnnl_prim *prim,
 					  const ct_dnnl_desc **out)
 {
@@ -58,7 +59,7 @@ static enum ct_status choose_arena_layout(struct onednn_program *p, int id, cons
 		    : ct__dnnl_plain(p->dnnl, ndims, dims, out);
 }
 
-/* Convolution and linear: src and weights in, bias added, result out. */
+/* Appends the call of the primitive of a convolution or linear layer, and the reorders or the folding that it needs. */
 static enum ct_status emit_layer(struct onednn_program *p, int id, const ct_dnnl_prim *prim, int x,
 				 const ct_dnnl_desc *x_desc)
 {
@@ -92,7 +93,7 @@ static enum ct_status emit_layer(struct onednn_program *p, int id, const ct_dnnl
 	return ct__dnnl_prim_desc(p->dnnl, prim, CT_DNNL_SRC, &v->kept.src_desc);
 }
 
-/* The arena's, unless a copy of another type is made anyway. */
+/* The layout of the arena, unless the weights are converted to another type in any case. */
 static const ct_dnnl_desc *weights_layout(const struct onednn_program *p, int param, const ct_dnnl_desc *any)
 {
 	const ct_dnnl_desc *layout = ct__onednn_net(p)->layout[param];
@@ -140,8 +141,9 @@ static enum ct_status lower_conv(struct onednn_program *p, int id)
 	return emit_layer(p, id, prim, x, x_desc);
 }
 
-/* A linear layer on a convolution's output reads it where it lies: weights [K,C,H,W] in a matching layout, no flattening copy.
- * Plain values are seen as [N,F]. What the net's first program chose holds for all. */
+/* Whether a linear layer sees its input as [N,F] (flat) or, after a convolution, in the blocked layout in which it is stored:
+ * then its weights are [K,C,H,W] in a matching layout, and no copy is made to flatten the input. The choice of the net's first
+ * program holds for all of its programs. */
 static enum ct_status linear_form(struct onednn_program *p, int id, bool *flat)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);

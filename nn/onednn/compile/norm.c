@@ -14,7 +14,7 @@
 #include "nn/onednn/compile/norm_impl.h"
 #include "nn/onednn/kernels/norm.h"
 
-/* [N,C/16,H,W,16], or vectors whose features fill whole blocks: [N,C] is the same then. */
+/* Our kernels support [N,C/16,H,W,16], and [N,C] where the features fill whole blocks: both layouts are the same then. */
 static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dnnl_desc *desc, bool *out)
 {
 	const ct_dnnl_desc *blocked;
@@ -30,7 +30,7 @@ static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dn
 	return CT_OK;
 }
 
-/* What both directions have, in the order of enum onednn_norm_arg. */
+/* The arguments of both directions, in the order of enum onednn_norm_arg. */
 static void common_args(struct onednn_program *p, struct onednn_task *t, int partials, int path)
 {
 	const struct ct_node *node = ct__onednn_node(p, t->node);
@@ -50,7 +50,7 @@ static void common_args(struct onednn_program *p, struct onednn_task *t, int par
 	ct__onednn_arg(p, t, CT_DNNL_OTHER, ct__onednn_buffer_or_nothing(path >= 0 ? p->values[path].kept.mask : -1));
 }
 
-/* The norm's task; its result, perhaps with a residual, goes to the value of `owner`. */
+/* Appends the norm's task. The result, to which a residual may be added, is the value of `owner`. */
 static enum ct_status emit_forward(struct onednn_program *p, int id, int owner, int residual)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -91,7 +91,7 @@ static void undo_fusion(struct onednn_program *p, int id)
 	v->fusion.join = -1;
 }
 
-/* Statistics of all ranks in any layout: plain fp32, by the reference engine's loops. */
+/* SyncBN in a layout that our kernels do not support: converts the input to plain fp32 for the reference engine's loops. */
 static enum ct_status reference_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -155,8 +155,8 @@ enum ct_status ct__onednn_join_forward(struct onednn_program *p, int id)
 	return emit_forward(p, norm, id, residual.id);
 }
 
-/* Where the gradient of the norm's input goes: over `dy` when that is done with, over the convolution's output when nobody
- * else needs it any more, else into new memory. */
+/* Chooses the memory for the gradient of the norm's input: that of `dy` if it is free, that of the convolution's output if no
+ * other node reads that, or else a new buffer. */
 static enum ct_status place_gradient(struct onednn_program *p, int id, bool dy_is_free, int dy, int *dx)
 {
 	const int in = ct__onednn_node(p, id)->in[0];
@@ -175,7 +175,7 @@ static enum ct_status place_gradient(struct onednn_program *p, int id, bool dy_i
 	return CT_OK;
 }
 
-/* Where the sum of the gradients of `v`, or the one without what the ReLU cut off, may be written. */
+/* Chooses the memory for the sum of the gradients of `v`, or for its gradient after the ReLU. */
 static enum ct_status place_sum(struct onednn_program *p, const struct onednn_value *v, int *out)
 {
 	*out = v->gradient.buffer;
@@ -187,7 +187,7 @@ static enum ct_status place_sum(struct onednn_program *p, const struct onednn_va
 	return ct__onednn_buffer(p, ct__dnnl_desc_bytes(v->layout.desc), out);
 }
 
-/* g: the value whose gradient comes, of the norm or of the sum. */
+/* g: the value whose gradient is the input of this task: that of the norm or that of the sum. */
 static enum ct_status emit_backward(struct onednn_program *p, int id, const struct onednn_value *g, int dx,
 				    int dresidual)
 {
@@ -214,7 +214,7 @@ static enum ct_status emit_backward(struct onednn_program *p, int id, const stru
 static enum ct_status alone_backward(struct onednn_program *p, int id)
 {
 	struct onednn_value *v = &p->values[id];
-	/* The reference loops read dy after they have written dx. */
+	/* The reference loops cannot work in place: they read dy after they have written dx. */
 	const bool in_place = v->kept.norm == ONEDNN_NORM_OWN && (!v->gradient.shared || v->gradient.second >= 0);
 	int dx, sum = v->gradient.buffer;
 
@@ -236,12 +236,12 @@ enum ct_status ct__onednn_norm_backward(struct onednn_program *p, int id)
 		return ct__onednn_norm_library_backward(p, id);
 	if (v->fusion.join < 0)
 		CT_TRY(alone_backward(p, id));
-	/* In their turn also where the sum's backward pass has computed them. */
+	/* Also for a norm in a join, whose gradients the sum's backward pass computed: slices become final in the order of nodes. */
 	CT_TRY(ct__onednn_slice_done(p, id, node->weight));
 	return ct__onednn_slice_done(p, id, node->bias);
 }
 
-/* The residual's gradient is the sum's, without what the ReLU cut off: in the same memory where nobody else has that. */
+/* The gradient of the residual is that of the sum after the ReLU's backward pass, in the same memory if it may be overwritten. */
 enum ct_status ct__onednn_join_backward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -255,7 +255,8 @@ enum ct_status ct__onednn_join_backward(struct onednn_program *p, int id)
 	if (written)
 		CT_TRY(place_sum(p, v, &dresidual));
 	CT_TRY(place_gradient(p, norm, !asked && (written || !v->gradient.shared), dresidual, &dx));
-	v->gradient.gone = dx == v->gradient.buffer || written || asked; /* the other's from now on */
+	v->gradient.gone =
+		dx == v->gradient.buffer || written || asked; /* it belongs to the other addend from now on */
 	CT_TRY(emit_backward(p, norm, v, dx, written ? dresidual : -1));
 	return asked ? ct__onednn_give_grad(p, id, other, dresidual, p->values[norm].layout.desc,
 					    !written && v->gradient.shared)

@@ -5,7 +5,7 @@
 #include "nn/onednn/kernels/norm.h"
 #include "nn/onednn/program/shapes.h"
 
-/* The arguments that both directions have, in the order of enum onednn_norm_pool_arg. */
+/* The arguments that both directions have, in the order of enum onednn_pool_arg. */
 static void norm_pool_args(struct onednn_program *p, struct onednn_task *t, int partials)
 {
 	const struct ct_node *node = ct__onednn_node(p, t->node);
@@ -25,7 +25,6 @@ static void norm_pool_args(struct onednn_program *p, struct onednn_task *t, int 
 				      : p->values[v->fusion.pool].gradient.buffer);
 }
 
-/* Norm, ReLU and max pool in one, where the layout suits our own kernels. */
 enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id, bool *done)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -71,7 +70,7 @@ enum ct_status ct__onednn_norm_pool_backward(struct onednn_program *p, int id)
 	int partials, dx;
 
 	CT_TRY(ct__onednn_buffer(p, ct__norm_pool_scratch_bytes(&s), &partials));
-	/* Nobody else needs a convolution's output any more. */
+	/* The gradient overwrites the output of a convolution if no other node reads it. */
 	x->layout.gone = x->fusion.user == id && x->layout.buffer == v->kept.src &&
 			 ct__onednn_node(p, node->in[0])->op == CT_OP_CONV2D;
 	if (x->layout.gone)

@@ -130,7 +130,7 @@ static enum ct_status lower_loss(struct onednn_program *p, int id)
 	if (p->base.mode == CT_TRAIN)
 		ct__onednn_arg_buffer(p, t, CT_DNNL_DST, p->dlogits);
 	t->n = (size_t)dims[1];
-	p->buffers[p->values[root].layout.buffer].last = INT32_MAX - 1; /* can always be read */
+	p->buffers[p->values[root].layout.buffer].last = INT32_MAX - 1; /* it can be read at any time */
 	return CT_OK;
 }
 
@@ -138,13 +138,13 @@ enum ct_status ct__onednn_op_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 
-	if (p->values[id].layout.root >= 0 || p->values[id].fold.absorbed) /* computed with another node */
+	if (p->values[id].layout.root >= 0 || p->values[id].fold.absorbed) /* another node computes it */
 		return CT_OK;
 	switch (node->op) {
 	case CT_OP_BATCH_NORM:
 		return ct__onednn_norm_forward(p, id);
 	case CT_OP_RELU:
-		/* Has no value when a pool is fused, too. */
+		/* A ReLU between a norm and its pool has no value. */
 		return p->values[node->in[0]].fusion.relu == id ? CT_OK : lower_relu(p, id);
 	case CT_OP_MAX_POOL:
 	case CT_OP_AVG_POOL:

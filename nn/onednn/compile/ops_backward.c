@@ -5,7 +5,7 @@
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/compile/norm.h"
 
-/* dx = dy where y > 0, for the ReLU node `id` whose input's gradient has the same layout. */
+/* dx = dy where y > 0, for the ReLU `id`, whose input has the same layout. */
 static enum ct_status emit_relu(struct onednn_program *p, int id, int *dx)
 {
 	struct onednn_value *v = &p->values[id];
@@ -39,7 +39,7 @@ static enum ct_status lower_relu(struct onednn_program *p, int id)
 	if (x->fusion.pool >= 0)
 		return CT_OK;
 	if (ct__onednn_node(p, node->in[0])->op == CT_OP_BATCH_NORM || x->fusion.norm >= 0) {
-		/* The norm's own backward applies the ReLU. */
+		/* The backward pass of the norm applies the ReLU. */
 		x->gradient.buffer = p->values[id].gradient.buffer;
 		x->gradient.shared = p->values[id].gradient.shared;
 		x->gradient.second = p->values[id].gradient.second;
@@ -144,7 +144,7 @@ enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id)
 	case CT_OP_AVG_POOL:
 	case CT_OP_GLOBAL_AVG_POOL:
 		return p->values[id].kept.src >= 0 ? lower_pool(p, id)
-						   : CT_OK; /* else the norm's backward pass has it */
+						   : CT_OK; /* else the backward pass of the norm computes it */
 	case CT_OP_ADD:
 		return p->values[id].fusion.norm >= 0 ? ct__onednn_join_backward(p, id) : lower_add(p, id);
 	case CT_OP_DROPOUT:
@@ -154,7 +154,7 @@ enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id)
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		return lower_loss(p, id);
-	default: /* input; flatten: its users give their gradients to the root */
+	default: /* the input; a flatten, whose users give their gradients to the root */
 		return CT_OK;
 	}
 }

@@ -1,12 +1,12 @@
-/* What the backward pass computes again instead of keeping it: forward tasks appended once more, with memory of their own, so
- * that what the first pass left lives no longer than that pass.
+/* Recomputation: forward tasks are appended a second time, with buffers of their own, so that the buffers of the first time end
+ * with the forward pass.
  *
- * Norms: a norm, with its ReLU, between two layers. Its input is kept for its own gradient anyway, and so are its statistics;
- * one pass over memory makes its result again for the weight gradient of the layer that read it.
+ * Norms: a norm, with its ReLU, between two layers. Its input is kept for its own gradient in any case, and so are its
+ * statistics. One pass over memory computes its result again for the weight gradient of the layer that read it.
  *
- * Blocks: all of a residual block, right before its backward pass. What leaves the block is kept, and the statistics of its
- * norms. Nothing that is drawn or summed up is drawn or summed again: masks are functions of step and row, running statistics
- * belong to the first pass. */
+ * Blocks: a whole residual block, right before its backward pass. Only what leaves the block and the statistics of its norms
+ * are kept. Nothing is drawn or accumulated a second time: masks are functions of step and row, and the running statistics are
+ * updated in the first pass only. */
 #include "nn/onednn/compile/recompute.h"
 
 #include "base/mem.h"
@@ -27,7 +27,7 @@ static bool leaves_block(const struct onednn_program *p, int id)
 	return false;
 }
 
-/* The root of what is computed with node `id`. */
+/* The root of the value that is computed with node `id`. */
 static int result_of(const struct onednn_program *p, int id)
 {
 	const struct onednn_value *v = &p->values[id];
@@ -37,7 +37,7 @@ static int result_of(const struct onednn_program *p, int id)
 	return p->values[ct__onednn_owner(p, id)].layout.root;
 }
 
-/* The statistics of all ranks in a foreign layout: their sums run in the first pass only. */
+/* Norms of the reference loops sum up statistics of all ranks, which must happen in the first pass only. */
 static bool has_reference_norm(const struct onednn_program *p, int first, int last)
 {
 	for (int id = first; id <= last; id++) {
@@ -80,7 +80,7 @@ static enum ct_status compile_again(struct onednn_program *p, const struct block
 	return CT_OK;
 }
 
-/* What is kept has read the first pass's values: its backward pass reads the second's. */
+/* A node that is kept has read values of the first pass. Its backward pass reads those of the second. */
 static void point_at_second(struct onednn_program *p, const struct block *b)
 {
 	for (int id = b->first; id <= b->last; id++) {
@@ -126,7 +126,7 @@ static enum ct_status block_again(struct onednn_program *p, int id)
 	return st;
 }
 
-/* The norm of our own kernels whose result, perhaps behind its ReLU, layer `id` reads and nobody else; -1: none. */
+/* The norm, computed by our kernels, whose only reader is the layer `id`, directly or after the ReLU; or ONEDNN_NONE. */
 static int norm_before(const struct onednn_program *p, int id)
 {
 	const struct ct_node *layer = ct__onednn_node(p, id);
@@ -142,7 +142,7 @@ static int norm_before(const struct onednn_program *p, int id)
 	return own && alone && ct__onednn_result(p, norm) == p->values[id].kept.src ? norm : -1;
 }
 
-/* The second result is the layer's alone: whoever asks for the norm's value gets the first. */
+/* Only the layer's backward pass reads the second result. The value of the norm stays the first one. */
 static enum ct_status norm_again(struct onednn_program *p, int id)
 {
 	const int norm = norm_before(p, id);

@@ -11,7 +11,7 @@ bool ct__onednn_winograd_fits(const struct onednn_program *p, int id)
 
 	if (!ct__onednn_winograd_shape(p, id, &s) || !ct__winograd_usable(&s))
 		return false;
-	/* A program of few rows may have chosen another layout of the weights before. */
+	/* An earlier program with too few rows may have chosen another layout for the weights. */
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const ct_dnnl_desc *layout = ct__onednn_net(p)->layout[node->weight];
 	return !layout || ct__dnnl_desc_is_blocked_weights(layout);

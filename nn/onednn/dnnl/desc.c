@@ -1,4 +1,4 @@
-/* Descriptions of tensors: each one once in a context, so that equal ones are the same pointer. */
+/* Descriptions of tensors. A context has each of them once, so that equal ones are the same pointer. */
 #include "nn/onednn/dnnl/shim.h"
 
 #include <dnnl.h>
@@ -131,7 +131,7 @@ enum ct_status ct__dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const 
 enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out)
 {
 	CT_TRY(make_desc(c, CT_DNNL_F32, 4, dims, dnnl_ABcd16b16a, out));
-	((ct_dnnl_desc *)(uintptr_t)*out)->blocked_weights = true; /* interned, so all who hold it see that */
+	((ct_dnnl_desc *)(uintptr_t)*out)->blocked_weights = true; /* interned: the one object for this layout */
 	return CT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* What dnnl_shim.c and dnnl_desc.c share: the only files that know dnnl.h. Empty where that was not included before. */
+/* What shim.c and desc.c share. Include dnnl.h before it; without that it is empty. */
 #ifndef CT_NN_ONEDNN_DNNL_DNNL_IMPL_H
 #define CT_NN_ONEDNN_DNNL_DNNL_IMPL_H
 #ifdef DNNL_VERSION_MAJOR
@@ -24,7 +24,7 @@ struct ct_dnnl_desc {
 struct ct_dnnl {
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
-	/* Scratchpad by the caller; [1] and ReLU on the result, [2] and a sum with what is there, [3] sum, then ReLU. */
+	/* All with a scratchpad from the caller. [1]: with a ReLU on the result; [2]: the result is added to dst; [3]: added, then ReLU. */
 	dnnl_primitive_attr_t attrs[4];
 	ct_dnnl_desc *descs;
 	ct_dnnl_prim *prims;
@@ -33,7 +33,7 @@ struct ct_dnnl {
 enum ct_status ct__dnnl_check(dnnl_status_t st, const char *what) CT_MUST_CHECK;
 #define DNNL_TRY(call, what) CT_TRY(ct__dnnl_check((call), (what)))
 
-/* The interned twin of md (copied when it is new). */
+/* The desc that equals md; a new one is added when there is none. */
 enum ct_status ct__dnnl_intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int ndims, const dnnl_dim_t *dims,
 			       const ct_dnnl_desc **out) CT_MUST_CHECK;
 void ct__dnnl_descs_free(ct_dnnl *c);

@@ -14,8 +14,8 @@
 #define APPEND_SUM(ops) dnnl_post_ops_append_sum((ops), 1.0f, 0, dnnl_data_type_undef)
 #endif
 
-/* oneDNN's ReLU turns NaN into 0: a net that has overflowed would go on with a finite loss. Its leaky ReLU keeps NaN, and with
- * this slope below zero what leaks is lost in the rounding of any sum it enters. */
+/* oneDNN's ReLU turns NaN into 0, so that the loss of a net that has overflowed would be finite again. Its leaky ReLU keeps NaN. With
+ * this slope below zero, negative results are too small to change any sum. */
 #define NAN_SLOPE 1e-30f
 #define WITH_RELU 1
 #define WITH_SUM 2
@@ -351,7 +351,7 @@ static enum ct_status bind_args(const ct_dnnl *c, const ct_dnnl_prim *p, const s
 				ct_dnnl_call *call)
 {
 	for (int i = 0; i < n; i++) {
-		/* Only 2.x counts the shift among the inputs of a norm's backward pass. */
+		/* The shift is an input of a norm's backward pass in 2.x only. */
 		if (DNNL_VERSION_MAJOR >= 3 && p->spec.op == CT_DNNL_NORM_BACKWARD && binds[i].arg == CT_DNNL_SHIFT)
 			continue;
 		md_arg md = query_md(p, binds[i].arg);
@@ -371,7 +371,7 @@ enum ct_status ct__dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const str
 	ct_dnnl_call *call;
 
 	CT_ASSERT(n <= CT_DNNL_MAX_ARGS);
-	if (!p->primitive) /* the interned object is ours; callers hold it const */
+	if (!p->primitive) /* callers have a const pointer, but the context owns the object */
 		DNNL_TRY(dnnl_primitive_create(&((ct_dnnl_prim *)(uintptr_t)p)->primitive, p->pd),
 			 "kernel compilation");
 	CT_TRY_ALLOC(call = CT_NEW(ct_dnnl_call));

@@ -1,13 +1,14 @@
-/* oneDNN behind a few words of our own. dnnl_shim.c and dnnl_desc.c (descs) are the only files that include dnnl.h
- * and that know that the C API of 2.x (operation descriptors) and 3.x (primitive descriptors) differ.
+/* A small interface to oneDNN. The files of this directory are the only ones that include dnnl.h and that know the differences
+ * between the C APIs of 2.x (operation descriptors) and 3.x (primitive descriptors).
  *
- *   context  engine, stream and everything below, which it owns until it is closed
+ *   context  oneDNN's engine and stream; owns all descs and prims until it is closed
  *   desc     dimensions, element type and layout of a tensor. Interned: equal descs are the same pointer
- *   prim     an operation on descs with the implementation oneDNN chose. Interned by its spec, compiled on first use
- *   call     a prim with its argument pointers, ready to run; owned by whoever made it
+ *   prim     an operation on descs with the implementation that oneDNN chose. Interned by its spec, compiled on first use
+ *   call     a prim with the addresses of its arguments, ready to run; owned by the caller
  *
- * Prims and calls keep no data between runs, scratchpads come from the caller. A context belongs to one thread at a
- * time; calls run on the threads that ct_parallel_use_threads has set for the calling thread. Errors: CT_NOMEM, or CT_DEVICE with oneDNN's status in words. */
+ * Prims and calls keep no data between runs, and the caller provides scratchpads. A context belongs to one thread at a time; its
+ * calls run on as many threads as ct_parallel_use_threads has set for that thread. Errors: CT_NOMEM, or CT_DEVICE with
+ * the meaning of oneDNN's status. */
 #ifndef CT_NN_ONEDNN_DNNL_SHIM_H
 #define CT_NN_ONEDNN_DNNL_SHIM_H
 
@@ -63,30 +64,31 @@ enum ct_dnnl_arg {
 	CT_DNNL_N_ARGS
 };
 
-/* Compared bytewise: zero what is not used. In backward operations src, weights, bias and dst describe the tensors of
+/* Specs are compared byte by byte: fields that are not used must be zero. In backward operations src, weights, bias and dst describe the tensors of
  * the forward operation and their gradients alike; `other` is the second addend, or a backward operation's forward data
- * (norm: src, relu: dst). Descs may be `any` where oneDNN shall choose (not for norm and relu). */
+ * (norm: src, relu: dst). A desc may be `any`, except for norm and ReLU: oneDNN chooses the layout. */
 struct ct_dnnl_spec {
 	const ct_dnnl_desc *src, *other, *weights, *bias, *dst;
-	const ct_dnnl_prim *forward;                       /* of a backward operation */
+	const ct_dnnl_prim *forward;                       /* the forward primitive of a backward operation */
 	int32_t kernel[2], stride[2], pad[2], dilation[2]; /* height, width; dilation 1: dense */
 	int32_t op;                                        /* enum ct_dnnl_op */
-	int32_t inference, relu, average; /* relu: applied to the result; average: of a pool, padding not counted */
-	int32_t sum;                      /* forward convolution: the result is added to what is in dst, then ReLU */
+	int32_t inference, relu,
+		average; /* relu: applied to the result; average: an average pool that does not count padding */
+	int32_t sum;     /* forward convolution: the result is added to dst, before the ReLU */
 	float eps;
 };
 
-/* Whether the library that was loaded fits the one compiled against. */
+/* Whether the loaded library is compatible with the one at compile time. */
 bool ct__dnnl_available(char *why, size_t why_len);
 /* "oneDNN 2.6.3 avx512_core" */
 const char *ct__dnnl_version(void);
-/* Whether this processor multiplies bfloat16 itself; oneDNN emulates it on others, at a loss. */
+/* Whether this processor multiplies bfloat16 itself; on others oneDNN emulates it, which is slower than fp32. */
 bool ct__dnnl_has_bf16(void);
 
 enum ct_status ct__dnnl_open(ct_dnnl **out) CT_MUST_CHECK;
 void ct__dnnl_close(ct_dnnl *c);
 
-/* Row-major, or `any`: for oneDNN to choose. fp32; of_ another type. */
+/* Row-major (plain), or `any` layout, which oneDNN chooses. In fp32; functions with _of take the type. */
 enum ct_status ct__dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct__dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct__dnnl_plain_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
@@ -98,33 +100,33 @@ size_t ct__dnnl_type_bytes(enum ct_dnnl_type type);
 int ct__dnnl_desc_ndims(const ct_dnnl_desc *d);
 const int *ct__dnnl_desc_dims(const ct_dnnl_desc *d);
 bool ct__dnnl_desc_is_plain(const ct_dnnl_desc *d);
-/* [N,C/block,H,W,block], block 8 or 16; fp32, or of a type. */
+/* [N,C/block,H,W,block] with blocks of 8 or 16 channels */
 enum ct_status ct__dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct__dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,
 				   const ct_dnnl_desc **out) CT_MUST_CHECK;
 /* [K/16,C/16,R,S,16c,16k] */
 enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out) CT_MUST_CHECK;
 bool ct__dnnl_desc_is_blocked_weights(const ct_dnnl_desc *d);
-size_t ct__dnnl_desc_bytes(const ct_dnnl_desc *d); /* with padding */
-/* Strides and blocks in words. */
+size_t ct__dnnl_desc_bytes(const ct_dnnl_desc *d); /* including padding */
+/* Describes strides and blocks as a string. */
 void ct__dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);
 
 /* *out is NULL when oneDNN has no implementation for the spec. */
 enum ct_status ct__dnnl_prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out) CT_MUST_CHECK;
-/* The layout of an argument; NULL when the prim has no such argument. */
+/* The layout of an argument. *out is NULL when the prim has no such argument. */
 enum ct_status ct__dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnnl_arg arg,
 				  const ct_dnnl_desc **out) CT_MUST_CHECK;
-size_t ct__dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg); /* 0: no such argument */
+size_t ct__dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg); /* 0 when there is no such argument */
 const char *ct__dnnl_prim_impl(const ct_dnnl_prim *p);
-/* How good the implementation is by its name: 0 naive loops, 1 a convolution through a copy and a matrix product, 2
- * made for this CPU. */
+/* How fast the implementation is, judged by its name: 0 reference loops, 1 a convolution by a copy and a matrix product, 2 made
+ * for this processor. */
 int ct__dnnl_prim_rank(const ct_dnnl_prim *p);
 
 struct ct_dnnl_bind {
 	enum ct_dnnl_arg arg;
 	void *ptr;
 };
-/* Compiles the prim's kernels when this is its first call. Padding of the tensors bound is set to zero. */
+/* Compiles the prim for its first call. Sets the padding of the tensors to zero. */
 enum ct_status ct__dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n,
 				    ct_dnnl_call **out) CT_MUST_CHECK;
 void ct__dnnl_call_destroy(ct_dnnl_call *call);

@@ -1,5 +1,5 @@
-/* oneDNN 2.x under the names of 3.x, for dnnl_shim.c alone: each function fills an operation descriptor and makes a
- * primitive descriptor of it. Empty where dnnl.h was not included before: see dnnl_impl.h. */
+/* Functions of oneDNN 3.x for 2.x, for shim.c alone: each fills an operation descriptor and creates a primitive descriptor from it.
+ * Include dnnl.h before it; without that it is empty. */
 #ifndef CT_NN_ONEDNN_DNNL_V2_H
 #define CT_NN_ONEDNN_DNNL_V2_H
 #ifdef DNNL_VERSION_MAJOR
@@ -132,7 +132,7 @@ static dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(pd_out pd, dnnl
 	return dnnl_primitive_desc_create(pd, &d, attr, e, hint);
 }
 
-/* Only the second version of pooling knows dilation, and only the first has fast implementations. */
+/* Only the second version of pooling supports dilation, and only the first has fast implementations. */
 static dnnl_status_t dnnl_pooling_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop,
 								dnnl_alg_kind_t alg, md_arg src, md_arg dst,
 								dims_arg stride, dims_arg kernel, dims_arg gaps,

@@ -10,7 +10,7 @@ struct lanes {
 	ct_vec mean, slope, shift, base, tilt;
 };
 
-/* How a kernel finds what the ReLU let through: from x, or from the mask. */
+/* How a kernel finds where the ReLU passed the value on: by computing it again from x, or from the mask. */
 enum relu { RELU_NONE, RELU_AGAIN, RELU_BITS };
 
 struct job {
@@ -40,7 +40,7 @@ static size_t blocks_in(int channels)
 size_t ct__norm_scratch_bytes(int n, int channels)
 {
 	return ((size_t)n + 1) * blocks_in(channels) * sizeof(struct ct_norm_partial) +
-	       sizeof(double); /* and behind them the sums of all rows */
+	       sizeof(double); /* and after them the sums of all rows */
 }
 
 size_t ct__norm_mask_bytes(int n, int channels, int plane)
@@ -88,7 +88,7 @@ static void sums_of_plane(const struct ct_norm *p, int row, int block, struct ct
 		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, false, out);
 }
 
-/* Always from the first row to the last. */
+/* Always called from the first row to the last, so that the order of additions is fixed. */
 CT_INLINE void add_partial(struct ct_norm_partial *total, const struct ct_norm_partial *part)
 {
 	for (int l = 0; l < CT_LANES; l++) {
@@ -181,7 +181,8 @@ CT_INLINE ct_vec cut(const struct ct_norm *p, const struct lanes *k, ct_vec x, c
 	return relu == RELU_AGAIN ? ct_vec_choose(norm_of(x, k) <= ct_vec_every(0), ct_vec_every(0), d) : d;
 }
 
-/* dy where the ReLU let it through. two: the sum of two gradients, which is kept for the second pass, as it is after rounding. */
+/* The gradient after the backward pass of the ReLU: dy, or 0 where the ReLU was at 0. two: the sum of two gradients, which is
+ * stored for the second pass and read back, so that both passes see it rounded. */
 CT_INLINE ct_vec let_through(const struct ct_norm *p, const struct lanes *k, ct_vec x, size_t i, bool bf16,
 			     enum relu relu, bool two)
 {
@@ -277,7 +278,7 @@ static struct lanes backward_lanes(const struct ct_norm *p, int block, const dou
 	return k;
 }
 
-/* dy is cut already when it is the sum of two. */
+/* The sum of two gradients is stored after the backward pass of the ReLU. */
 CT_INLINE void backward_loop(const struct ct_norm *p, struct lanes k, float factor, size_t first, bool bf16,
 			     enum relu relu, bool residual)
 {
@@ -320,7 +321,7 @@ static void sums_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm *p = ((const struct job *)arg)->p;
 
-	/* From the last plane to the first: the convolution before wrote the last planes last, so they are in the cache. */
+	/* From the last plane to the first: the convolution in front wrote the last planes last, so that they are still in the cache. */
 	for (int i = (int)end - 1; i >= (int)begin; i--)
 		sums_of_plane(p, i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
 }
@@ -341,7 +342,7 @@ static void gradient_range(void *arg, int64_t begin, int64_t end)
 		gradient_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
 }
 
-/* The convolution before starts with the first planes. */
+/* From the last plane to the first: the backward pass of the convolution in front starts with the first planes. */
 static void backward_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct job *j = arg;
@@ -393,7 +394,7 @@ void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double
 	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, backward_range, &j);
 }
 
-/* Both passes, block by block: a block of all rows is small enough to be in some cache when the second pass comes. */
+/* Both passes for one block after the other: the rows of one block are still in the cache when the second pass starts. */
 static void forward_blocks(void *arg, int64_t begin, int64_t end)
 {
 	const struct job *j = arg;
@@ -433,7 +434,7 @@ static void backward_blocks(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-/* Whether blocks keep all threads busy. */
+/* Whether there are enough blocks to keep all threads busy. */
 static bool by_blocks(const struct ct_norm *p)
 {
 	const int blocks = n_blocks(p), threads = p->threads > 1 ? p->threads : 1,
@@ -442,7 +443,7 @@ static bool by_blocks(const struct ct_norm *p)
 	return blocks * 8 >= rounds * threads * 7;
 }
 
-/* The sums lie behind the partials. */
+/* The sums are stored after the partials. */
 double *ct__norm_scratch_sums(const struct ct_norm *p)
 {
 	return (double *)(p->partials + (size_t)p->n * blocks_in(p->channels));

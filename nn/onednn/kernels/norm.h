@@ -3,11 +3,11 @@
  *   y = relu?(factor of the row * (gamma * (x - mean) / sqrt(variance + eps) + beta) + residual)
  *
  * Values and their gradients are fp32 or bfloat16, everything else is fp32, sums over the batch are double. Results do not
- * depend on the number of threads. Plain C on 16-lane vectors; call only when ct__norm_usable. Lanes past the last
- * channel hold zeros and get zeros.
+ * depend on the number of threads. Plain C on vectors of 16 lanes; call them only if ct__norm_usable. Lanes after the last
+ * channel must be zero and stay zero.
  *
- * Of one rank alone: ct__norm_forward and ct__norm_backward, which take a block of channels through both passes while it is
- * in the cache. Of several ranks: sums, the caller adds those of all ranks, then the second pass. */
+ * Statistics of one rank: ct__norm_forward and ct__norm_backward, which take a block of channels through both passes while it is
+ * in the cache. Statistics of all ranks: a pass for the sums, which the caller adds over all ranks, and then the second pass. */
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_H
 #define CT_NN_ONEDNN_KERNELS_NORM_H
 
@@ -24,7 +24,7 @@ struct ct_norm {
 	bool bf16;              /* x, residual, y and the gradients of these */
 	bool relu;
 	float eps;
-	int threads; /* how many will share the work: a matter of speed only */
+	int threads; /* how many share the work; results do not depend on it */
 
 	const void *x;
 	const float *gamma, *beta;        /* [C] */
@@ -36,32 +36,33 @@ struct ct_norm {
 	struct ct_norm_partial *partials; /* scratch: ct__norm_scratch_bytes */
 
 	/* backward */
-	const void *dy, *dy2;  /* dy2 or NULL: dy is the sum of both, and the first pass writes it, cut, to dresidual */
-	void *dx;              /* may be x, or what nobody needs: dy without dresidual, dresidual with dy2 */
-	void *dresidual;       /* dy where the ReLU let it through, or NULL; may be dy or dy2 */
+	const void *dy,
+		*dy2; /* with dy2 (may be NULL) the gradient is the sum of both, and the first pass writes it, after the ReLU, to dresidual */
+	void *dx;              /* may be x; may be dy if dresidual is NULL; may be dresidual if dy2 is set */
+	void *dresidual;       /* the gradient after the ReLU, or NULL; may be dy or dy2 */
 	float *dgamma, *dbeta; /* [C] */
 };
 
 bool ct__norm_usable(void);
 size_t ct__norm_scratch_bytes(int n, int channels);
-/* In that scratch: room for 2*C + 1 sums. */
+/* The part of the scratch memory that has room for 2*C + 1 sums. */
 double *ct__norm_scratch_sums(const struct ct_norm *p);
 size_t ct__norm_mask_bytes(int n, int channels, int plane);
 
 void ct__norm_forward(const struct ct_norm *p);
 void ct__norm_backward(const struct ct_norm *p);
 
-/* sums [2*C]: of x of every channel, then of x*x. count: values of a channel. */
+/* sums [2*C]: for each channel the sum of x, then for each channel that of x*x. count: the number of values in a channel. */
 void ct__norm_sums(const struct ct_norm *p, double *sums);
 void ct__norm_moments(const struct ct_norm *p, const double *sums, double count);
-/* The second pass: mean and variance are given. */
+/* The second pass, with given mean and variance. */
 void ct__norm_apply(const struct ct_norm *p);
-/* dgamma and dbeta of this rank; sums [2*C]: of dy of every channel, then of dy*(x - mean)/sqrt(variance + eps), over what
- * the ReLU let through and times the row's factor. */
+/* Computes dgamma and dbeta of this rank, and sums [2*C]: for each channel the sum of d, then that of
+ * d*(x - mean)/sqrt(variance + eps), where d is dy after the ReLU, times the factor of the row. */
 void ct__norm_gradient_sums(const struct ct_norm *p, double *sums);
 void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double count);
 
-/* y = x * the row's factor; elems: of a row, padding included. */
+/* Multiplies each of the n rows by its factor. elems: of a row, including padding. */
 void ct__norm_scale_rows(int threads, int n, size_t elems, bool bf16, const void *x, const float *factor, void *y);
 
 #endif

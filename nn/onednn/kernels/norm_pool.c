@@ -5,7 +5,7 @@
 #include "base/parallel.h"
 #include "nn/onednn/kernels/norm_sums.h"
 
-#define CUT 255 /* no tap: the maximum was not above zero */
+#define CUT 255 /* instead of a tap: the maximum was not above zero */
 
 /* Of a block of channels: y = (x - mean) * slope + shift. Backward: dx = slope * dy + base - (x - mean) * tilt. */
 struct lanes {
@@ -81,7 +81,7 @@ static struct lanes forward_lanes(const struct ct_norm_pool *p, int block)
 			      .shift = load_lanes(p, p->beta, block)};
 }
 
-/* The rows or columns of a window that lie inside the image. */
+/* The rows or columns of a pooling kernel that are inside the image. */
 CT_INLINE int first_tap(int at, int stride, int pad)
 {
 	return at * stride < pad ? pad - at * stride : 0;
@@ -100,8 +100,8 @@ struct window {
 	ptrdiff_t pitch;    /* vectors from row to row of the image */
 };
 
-/* The maximum of the window with this corner; of equal values the first, a NaN counts as the largest. out: where the result
- * goes. */
+/* The maximum of the pooling kernel at this corner. Of equal values the first one counts, and a NaN counts as the largest. out:
+ * the position of the result. */
 CT_INLINE void pool_window(const struct ct_norm_pool *p, ptrdiff_t corner, struct window w, const struct lanes *k,
 			   size_t out, bool bf16)
 {
@@ -136,7 +136,7 @@ CT_INLINE struct window window_at(const struct ct_norm_pool *p, int oh, int ow)
 			       .pitch = p->shape.in.w};
 }
 
-/* win: the shape's, a constant for the compiler where that pays. */
+/* win: that of the shape; a constant for the compiler where this makes the loop faster. */
 CT_INLINE void pool_plane(const struct ct_norm_pool *p, const struct lanes *lanes, size_t in, size_t out,
 			  struct ct_window win, bool bf16)
 {
@@ -157,7 +157,7 @@ CT_INLINE void pool_plane(const struct ct_norm_pool *p, const struct lanes *lane
 	}
 }
 
-/* A LeNet's pools, and a ResNet's. */
+/* The pools of LeNet and of ResNets. */
 static const struct ct_window two = {2, 2, 2, 2, 0, 0, 1, 1}, three = {3, 3, 2, 2, 1, 1, 1, 1};
 
 static bool has_window(const struct ct_norm_pool *p, const struct ct_window *win)
@@ -178,7 +178,7 @@ CT_INLINE void forward_plane(const struct ct_norm_pool *p, int plane, bool bf16)
 		pool_plane(p, &k, in, out, p->shape.win, bf16);
 }
 
-/* From the last plane to the first: the convolution before wrote the last planes last, so they are in the cache. */
+/* From the last plane to the first: the convolution in front wrote the last planes last, so that they are still in the cache. */
 static void statistics_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm_pool *p = arg;
@@ -220,7 +220,7 @@ void ct__norm_pool_forward(struct ct_norm_pool *p)
 	ct_parallel_for(p->threads, planes, 1, forward_range, p);
 }
 
-/* a += sum of dy, b += sum of dy * (x - mean), over what the ReLU let through. */
+/* a += sum of dy, b += sum of dy * (x - mean), where the ReLU passed the value on. */
 CT_INLINE void gradient_loop(const struct ct_norm_pool *p, int plane, bool bf16)
 {
 	const ct_vec mean = load_lanes(p, p->mean, plane % n_blocks(&p->shape));
@@ -264,20 +264,20 @@ static struct lanes backward_lanes(const struct ct_norm_pool *p, int block)
 	return k;
 }
 
-/* The windows that hold element `at` of a row or column: first..end-1. */
+/* The pooling kernels that contain element `at` of a row or column: first to end - 1. */
 struct span {
 	int first, end;
 };
 
 CT_INLINE struct span windows_of(int at, int stride, int pad, int taps, int n)
 {
-	const int before = at + pad - taps; /* of the window that ends right before */
+	const int before = at + pad - taps; /* relative to the kernel that ends right in front */
 	const int first = before < 0 ? 0 : before / stride + 1, last = (at + pad) / stride;
 
 	return (struct span){first, last < n ? last + 1 : n};
 }
 
-/* What the windows of one element gave it. o: the first vector of the plane's output. */
+/* The gradient that an element gets from the pooling kernels that contain it. o: the first vector of the plane's output. */
 CT_INLINE ct_vec gathered(const struct ct_norm_pool *p, struct ct_window win, size_t o, int h, int w, struct span rows,
 			  struct span columns, bool bf16)
 {
@@ -300,7 +300,7 @@ CT_INLINE ct_vec without_window(const struct ct_norm_pool *p, const struct lanes
 	return k->base - (ct_vec_load(p->x, i, bf16) - k->mean) * k->tilt;
 }
 
-/* win: the shape's, a constant for the compiler where that pays. */
+/* win: that of the shape; a constant for the compiler where this makes the loop faster. */
 CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_window win, bool bf16)
 {
 	const struct lanes k = backward_lanes(p, plane % n_blocks(&p->shape));
@@ -318,7 +318,7 @@ CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_
 	}
 }
 
-/* Windows of two by two that tile the image: every element has one, but for a rest at the right and at the bottom. */
+/* Kernels of two by two and stride two: every element is in one, except for a remainder at the right and at the bottom. */
 CT_INLINE void backward_tiles(const struct ct_norm_pool *p, int plane, bool bf16)
 {
 	const struct lanes k = backward_lanes(p, plane % n_blocks(&p->shape));
@@ -352,7 +352,7 @@ CT_INLINE void backward_plane(const struct ct_norm_pool *p, int plane, bool bf16
 		backward_loop(p, plane, p->shape.win, bf16);
 }
 
-/* The convolution before starts with the first planes. */
+/* From the last plane to the first: the backward pass of the convolution in front starts with the first planes. */
 static void backward_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm_pool *p = arg;

@@ -8,13 +8,13 @@
 /* Vectors that are summed in single precision. */
 #define CT_NORM_CHUNK 256
 
-/* Sums of an image and block of channels */
+/* The sums of one image and one block of channels */
 struct ct_norm_partial {
 	double a[CT_LANES], b[CT_LANES];
 };
 
 /* a += sum of x, b += sum of x*x, the squares as deviations from the mean of the first four. Single precision is enough for
- * those: four of n values lie around that mean, so its distance from the mean of all is at most sqrt(n/4) deviations. */
+ * those: four of n values surround that mean, so that it is at most sqrt(n/4) standard deviations away from the mean of all. */
 CT_INLINE void ct_norm_chunk(const void *x, size_t first, size_t n, bool bf16, struct ct_norm_partial *out)
 {
 	ct_vec s[4] = {{0}}, q[4] = {{0}}, middle = ct_vec_load(x, first, bf16);

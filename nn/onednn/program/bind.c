@@ -23,7 +23,7 @@ void *ct__onednn_at(const struct onednn_program *p, struct onednn_ref ref)
 	return NULL;
 }
 
-/* Makes the call when that is not there yet. */
+/* Creates the call of the primitive the first time. */
 static enum ct_status bind_task(struct onednn_program *p, struct onednn_task *t)
 {
 	struct ct_dnnl_bind binds[CT_DNNL_MAX_ARGS];
@@ -51,8 +51,8 @@ static enum ct_status bind_tasks(struct onednn_program *p)
 	return CT_OK;
 }
 
-/* At least `bytes`, and what the programs need that are there. The old arena goes first: two at a time would be the peak of a
- * run's memory. */
+/* Allocates at least `bytes`, and as much as the existing programs need, and binds these again. The old arena is freed first:
+ * both together would be the peak of the run's memory. */
 static enum ct_status make_arena(ct_net *base, size_t bytes)
 {
 	struct onednn_net *net = base->impl;
@@ -99,13 +99,13 @@ void ct__onednn_unbind(struct onednn_program *p)
 	net->arena_bytes = 0;
 }
 
-/* Weights that were folded lay in the arena, too. */
+/* Folded weights are stored in the arena, too, and other programs have overwritten them. */
 enum ct_status ct__onednn_take_arena(struct onednn_program *p)
 {
 	if (p->base.net->ran == &p->base)
 		return CT_OK;
 	if (p->memory.bytes >
-	    ct__onednn_net(p)->arena_bytes) /* a larger one was refused when a program was to be made */
+	    ct__onednn_net(p)->arena_bytes) /* after an allocation that failed when a program was created */
 		CT_TRY(make_arena(p->base.net, p->memory.bytes));
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
 		p->values[id].fold.made = false;
@@ -120,7 +120,7 @@ static enum ct_status rebind(struct onednn_program *p, enum onednn_where where, 
 			struct onednn_ref ref = t->args[j].ref;
 			if (ref.where != where || (id >= 0 && ref.id != id))
 				continue;
-			void *at = x ? (void *)(uintptr_t)x : ct__onednn_at(p, ref); /* inputs are only read */
+			void *at = x ? (void *)(uintptr_t)x : ct__onednn_at(p, ref); /* the input is only read */
 			if (t->kind == ONEDNN_CALL)
 				CT_TRY(ct__dnnl_call_set(t->call, t->args[j].arg, at));
 			else

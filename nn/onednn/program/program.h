@@ -14,7 +14,7 @@
 #include "nn/engine_impl.h"
 #include "nn/onednn/dnnl/shim.h"
 
-/* Stands for a node or a buffer that does not exist. */
+/* The number of a node or a buffer that does not exist. */
 enum { ONEDNN_NONE = -1 };
 
 /* What a net of this engine keeps beside struct ct_net. */

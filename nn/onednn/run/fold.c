@@ -13,7 +13,7 @@ struct chunks {
 	uint64_t hash[CHUNKS];
 };
 
-/* Four chains of multiplications hide their latency. */
+/* Four independent chains hide the latency of the multiplications. */
 static uint64_t hash_range(const float *x, size_t n)
 {
 	uint64_t h[4] = {1, 2, 3, 4}, w[4];

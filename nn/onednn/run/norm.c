@@ -8,7 +8,7 @@
 #include "nn/onednn/kernels/norm.h"
 #include "nn/onednn/program/shapes.h"
 
-/* Behind the means, on a double's bound: how many values of a channel all ranks have. */
+/* The number of values of a channel on all ranks: stored after the means, aligned for a double. */
 static double *count_of(const struct ct_node *node, const struct onednn_task *t)
 {
 	return (double *)(void *)(t->ptr[ONEDNN_NORM_MEAN] + node->shape.c + node->shape.c % 2);
@@ -124,7 +124,7 @@ static enum ct_status plain_backward(const struct onednn_program *p, const struc
 				      t->ptr[ONEDNN_NORM_DGAMMA], t->ptr[ONEDNN_NORM_DBETA]);
 }
 
-/* Where the drop path is not part of a norm's kernel. */
+/* A drop path that is not computed with a norm. */
 static void scale_rows(const struct onednn_program *p, const struct onednn_task *t)
 {
 	const ct_dnnl_desc *desc = p->values[t->node].layout.desc;

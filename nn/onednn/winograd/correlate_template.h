@@ -11,7 +11,7 @@ struct correlation {
 	struct image in;
 	struct ct__winograd_grid grid;
 	struct ct__winograd_scratch sizes;
-	int parts; /* of the results' channels */
+	int parts; /* ranges of output channels */
 	ct_vec *weights, *scratch;
 	const ct_vec *bias;
 	void *out;
@@ -49,7 +49,7 @@ CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, in
 	}
 }
 
-/* The accumulators are 16 where there are enough tiles: fewer can't hide the latency of the multiply-adds. */
+/* Uses 16 accumulators where there are enough tiles: fewer cannot hide the latency of the multiply-adds. */
 CT_INLINE void product_panel(const ct_vec *v, int tiles, const ct_vec *u, int blocks, ct_vec *m, const int cols)
 {
 	const size_t step = (size_t)tiles;
@@ -82,7 +82,7 @@ static void product(const ct_vec *v, int tiles, int in, const ct_vec *u, int out
 		product_panel(v, tiles, u, in, m, 1);
 }
 
-/* Column of points j: A^T along H. */
+/* The column j of points: A^T along H. */
 static void result_points(const ct_vec *m, int tiles, int blocks, int j, ct_vec *half)
 {
 	const size_t step = (size_t)tiles * (size_t)blocks;
@@ -110,7 +110,7 @@ CT_INLINE void result_row(const ct_vec *half, int tiles, const ct_vec *bias, con
 			if (sum && i < n)
 				o[i] += ct_vec_load(y, row + (size_t)i, bf16);
 			if (relu)
-				o[i] = (ct_vec)((ivec)o[i] & ~(o[i] < (ct_vec){0})); /* a NaN stays */
+				o[i] = (ct_vec)((ivec)o[i] & ~(o[i] < (ct_vec){0})); /* NaN stays NaN */
 		}
 		if (n >= RESULTS) {
 			for (size_t i = 0; i < RESULTS; i++)
@@ -147,7 +147,7 @@ static void results(const struct correlation *c, struct ct__winograd_unit u, str
 	}
 }
 
-/* A column of points at a time, so that what one step writes is in the cache when the next one reads it. */
+/* One column of points at a time, so that the results of one step are in the cache when the next step reads them. */
 static void run_unit(const struct correlation *c, struct ct__winograd_unit u, struct ct_winograd_range part,
 		     ct_vec *scratch)
 {
@@ -211,7 +211,7 @@ static void forward_block(const struct correlation *c, int i)
 				  c->sizes.weights / (POINTS * POINTS));
 }
 
-/* The same turned by 180 degrees and transposed: channels of the result, C, in the lanes. */
+/* The same rotated by 180 degrees and transposed: the lanes are the channels C of the result. */
 static void backward_block(const struct correlation *c, int i)
 {
 	const int in = c->in.blocks, k = i / c->blocks, block = i % c->blocks;

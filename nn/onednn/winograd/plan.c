@@ -25,8 +25,8 @@ static int tiles(int results)
 	return (results + RESULTS - 1) / RESULTS;
 }
 
-/* Of a unit: the more, the less often the transformed weights are read; the fewer, the nearer is what passes from step to
- * step. */
+/* Tiles of a unit. With more tiles the transformed weights are read less often; with fewer, the data between two steps stays in
+ * a faster cache. */
 static int unit_tiles(const struct ct_winograd_shape *s)
 {
 	const int64_t weights = (int64_t)s->c * s->k;
@@ -36,7 +36,8 @@ static int unit_tiles(const struct ct_winograd_shape *s)
 	return weights <= 64 * 64 ? 24 : weights <= 128 * 128 ? 48 : weights <= 256 * 256 ? 96 : 128;
 }
 
-/* Partial sums of dw: their number, and so the order of additions, is the shape's. 40 MB at most where there are several. */
+/* The number of partial sums of dw. It depends on the shape alone, and so does the order of additions. If there are several
+ * they take at most 40 MB. */
 static int max_groups(const struct ct_winograd_shape *s)
 {
 	const int64_t fit = (int64_t)512 * 512 / ((int64_t)s->c * s->k);
@@ -44,7 +45,7 @@ static int max_groups(const struct ct_winograd_shape *s)
 	return fit < 1 ? 1 : fit > MAX_GROUPS ? MAX_GROUPS : (int)fit;
 }
 
-/* All that the kernels are compiled for. */
+/* Everything that the kernels are compiled for */
 static bool has_instructions(void)
 {
 #if defined(__x86_64__)
@@ -55,13 +56,13 @@ static bool has_instructions(void)
 #endif
 }
 
-/* At least half of what is computed is wanted. */
+/* Whether at least half of the results of the tiles are inside the image. */
 static bool fills_tiles(int h, int w)
 {
 	return h > 0 && w > 0 && 2 * (int64_t)h * w >= (int64_t)RESULTS * RESULTS * tiles(h) * tiles(w);
 }
 
-/* Transforming the weights of 3x3 kernels costs as much as some 30 tiles; bfloat16 has direct convolutions of twice the rate. */
+/* Transforming the weights of 3x3 kernels costs as much as some 30 tiles; direct convolutions in bfloat16 are twice as fast. */
 static bool enough_tiles(const struct ct_winograd_shape *s)
 {
 	return s->taps == 5 || (int64_t)s->n * tiles(results_h(s)) * tiles(results_w(s)) >= (s->bf16 ? 96 : 32);

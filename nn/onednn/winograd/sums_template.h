@@ -5,19 +5,20 @@
 #include "base/parallel.h"
 #include "nn/onednn/winograd/transforms_template.h"
 
-/* Units are cut into groups, each with its own sums: their number, and so the order of additions, is the shape's. */
+/* Units are divided into groups, each with its own sums. The number of groups depends on the shape alone, and so does the order
+ * of additions. */
 struct sums {
 	const struct ct_winograd *op;
 	struct image x, dy;
 	struct ct__winograd_grid grid;
 	struct ct__winograd_scratch sizes;
-	int parts;       /* of K */
+	int parts;       /* ranges of K */
 	ct_vec *weights; /* [groups][POINTS * POINTS][panels of K][C][2] */
 	ct_vec *bias;    /* [groups][K/16] */
 	ct_vec *scratch;
 };
 
-/* A along W; also adds the row up. */
+/* A along W; also adds the elements of the row to *sum. */
 CT_INLINE void gradient_row(const void *y, size_t row, const bool bf16, int w, int tiles, ct_vec *to, ct_vec *sum)
 {
 	for (int t = 0; t < tiles; t++, to += POINTS) {
@@ -54,7 +55,7 @@ static void gradient_columns(const struct image *im, const struct ct__winograd_g
 	}
 }
 
-/* Column of points j: A along H. */
+/* The column j of points: A along H. */
 static void gradient_points(const ct_vec *columns, int blocks, const struct ct__winograd_grid *g,
 			    struct ct__winograd_unit u, int j, ct_vec *v)
 {
@@ -164,7 +165,7 @@ static void add_threads(void *arg, int64_t begin, int64_t end)
 			  s->scratch + (size_t)begin * s->sizes.per_thread);
 }
 
-/* Points begin..end-1 of all groups' sums, into the first group's */
+/* Adds the sums of all groups, for the points begin to end - 1, to those of the first group. */
 static void sum_groups(void *arg, int64_t begin, int64_t end)
 {
 	const struct sums *s = arg;

@@ -223,7 +223,7 @@ CT_INLINE void input_row(const void *x, size_t row, const bool bf16, int w, int 
 	}
 }
 
-/* Rows of a unit's tiles with the transform done along W. */
+/* The rows of a unit's tiles, transformed along W. */
 static void input_columns(const struct image *im, const struct ct__winograd_grid *g, struct ct__winograd_unit u,
 			  ct_vec *columns)
 {
@@ -244,7 +244,7 @@ static void input_columns(const struct image *im, const struct ct__winograd_grid
 	}
 }
 
-/* Column of points `j`: the transform along H, [POINTS][blocks][tiles of the unit] */
+/* The column `j` of points: the transform along H, [POINTS][blocks][tiles of the unit] */
 static void input_points(const ct_vec *columns, int blocks, const struct ct__winograd_grid *g,
 			 struct ct__winograd_unit u, int j, ct_vec *v)
 {

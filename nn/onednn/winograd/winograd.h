@@ -6,13 +6,13 @@
  *
  * Source: A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016. A tile of 4x4 results is
  * A^T [(G w G^T) . (B^T x B)] A of the 6x6 or 8x8 values that it depends on: the products of 36 or 64 points, each a matrix
- * product over channels of all tiles. Backward-data is the same with turned and transposed weights; backward-weights is the
+ * product over channels of all tiles. Backward-data is the same with rotated and transposed weights; backward-weights is the
  * adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G, transformed back once. The matrices are in
  * transforms_template.h.
  *
- * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; on 64-byte bounds.
+ * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; aligned to 64 bytes.
  * Error, as measured against double precision: 3e-6 root mean square, 3e-5 at worst of the result's root mean square,
- * about three times that of direct summation. A NaN or an infinity spreads over the tiles that read it, as NaN. Results
+ * about three times that of direct summation. A NaN or an infinity becomes NaN in all results of the tiles that read it. Results
  * do not depend on the number of threads. Nothing is allocated. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_WINOGRAD_H
 #define CT_NN_ONEDNN_WINOGRAD_WINOGRAD_H
@@ -29,7 +29,7 @@ struct ct_winograd_shape {
 
 enum ct_winograd_pass { CT_WINOGRAD_FORWARD, CT_WINOGRAD_BACKWARD_DATA, CT_WINOGRAD_BACKWARD_WEIGHTS };
 
-/* Whether this processor has the instructions and the shape gains by it: channels in whole blocks, images that fill their
+/* Whether this processor has the instructions and the convolution becomes faster: channels in whole blocks, images that fill their
  * tiles; of 3x3 kernels at least 32 tiles in the batch (bf16: 96), of 5x5 kernels so few channels that the transformed weights stay
  * in the second-level cache. */
 bool ct__winograd_usable(const struct ct_winograd_shape *s);
@@ -38,7 +38,7 @@ size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_win
 
 struct ct_winograd {
 	struct ct_winograd_shape shape;
-	int threads; /* of the scratch: at most so many are used */
+	int threads; /* at most so many are used; the scratch memory is for so many */
 	void *scratch;
 	const float *weights;
 	const void *x;     /* float or bfloat16, as y, dy and dx */

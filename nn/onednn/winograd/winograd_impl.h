@@ -11,7 +11,7 @@
 
 #define RESULTS 4 /* of a tile, in each direction */
 
-/* Images cut into units of some dozen tiles: several small images, or some rows of tiles of one. */
+/* The work is divided into units of some dozen tiles each: several small images, or some rows of tiles of one image. */
 struct ct__winograd_grid {
 	int n, tiles_h, tiles_w; /* of an image */
 	int images, rows;        /* of a unit */
@@ -20,7 +20,7 @@ struct ct__winograd_grid {
 };
 struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, enum ct_winograd_pass pass);
 
-/* Images n0..n1-1 and their rows of tiles r0..r1-1 */
+/* The images n0 to n1 - 1 and their rows of tiles r0 to r1 - 1 */
 struct ct__winograd_unit {
 	int n0, n1, r0, r1, tiles;
 };
@@ -33,21 +33,21 @@ struct ct__winograd_unit ct__winograd_unit(const struct ct__winograd_grid *g, in
 struct ct__winograd_scratch {
 	size_t columns, gradient_columns, input, product, half_results, per_thread;
 	size_t weights;
-	int groups; /* partial sums of dw over units, in a number that does not depend on threads; each with db */
+	int groups; /* The number of partial sums of dw and db over units. It does not depend on the number of threads. */
 };
 struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape *s, enum ct_winograd_pass pass);
 
-/* How the blocks of the results' channels are cut where there are too few units for all threads: `parts` ranges, each of them
+/* The number of ranges into which the blocks of output channels are divided where there are fewer units than threads. Each range
  * goes through all units. */
 int ct__winograd_parts(int out_blocks, int units, int threads);
-/* Blocks begin..end-1 of part `i`: whole panels. */
+/* The blocks begin to end - 1 of part `i`: whole panels. */
 struct ct_winograd_range {
 	int begin, end;
 };
 struct ct_winograd_range ct__winograd_part(int parts, int i, int out_blocks);
 
-/* Channels in blocks; `pad` zeros above and left of it, as many as needed below and right. Of all `blocks` those in `range`
- * are meant. */
+/* A tensor in blocks of channels, with `pad` zeros above and to the left, and as many as needed below and to the right. Of its
+ * `blocks`, those in `range` are read. */
 struct image {
 	const void *at;
 	bool bf16;
