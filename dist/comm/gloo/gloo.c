@@ -231,6 +231,9 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 		st = ct__gloo_finish(g->engine, (ct_gloo_message *)(uintptr_t)w->scratch[MESSAGE]);
 	else
 		st = ct__gloo_run(g->engine, &op);
+	if (st == CT_TIMEOUT &&
+	    !atomic_load(&c->dead)) /* gloo's own clock was first: who is late, or does something else? */
+		return ct__gloo_diagnose(c, &g->history, w, true);
 	return st == CT_PEER_LOST ? explain_loss(g, w) : st;
 }
 

@@ -10,13 +10,16 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/scatter.h>
+#include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 extern "C" {
@@ -97,6 +100,20 @@ private:
 	int64_t deadline_ns_;
 };
 
+/* gloo keeps two timeouts, and copies one to the other only when it connects. Some operations wait by the second. */
+class Context : public gloo::rendezvous::Context
+{
+public:
+	using gloo::rendezvous::Context::Context;
+
+	void set_all_timeouts(milliseconds timeout)
+	{
+		setTimeout(timeout);
+		if (transportContext_)
+			transportContext_->setTimeout(timeout);
+	}
+};
+
 /* "[../../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:4711" without its first part. */
 const char *words(const char *what)
 {
@@ -122,6 +139,14 @@ template <typename F> enum ct_status guarded(F f)
 		return ct_error_status();
 	} catch (const gloo::IoException &e) {
 		return explain(e.what());
+	} catch (const std::system_error &e) {
+		/* Threads are what it starts. */
+		(void)CT_FAIL(e.code().value() == EAGAIN ? CT_NOMEM : CT_COMM, "gloo: %s", words(e.what()));
+		if (e.code().value() == EAGAIN)
+			ct_error_hint(
+				"the system has no thread for it: raise the limit of processes (ulimit -u) or of the "
+				"container (pids)");
+		return ct_error_status();
 	} catch (const std::bad_alloc &) {
 		return CT_FAIL(CT_NOMEM, "gloo: out of memory");
 	} catch (const std::exception &e) {
@@ -135,7 +160,7 @@ template <typename F> enum ct_status guarded(F f)
 
 struct ct_gloo_engine {
 	std::shared_ptr<gloo::transport::Device> device;
-	std::shared_ptr<gloo::rendezvous::Context> context;
+	std::shared_ptr<Context> context;
 	std::vector<char> scratch;
 };
 
@@ -157,7 +182,7 @@ void connect(ct_gloo_engine *g, const struct ct_gloo_opts *o)
 	else
 		attr.hostname = o->addr;
 	g->device = gloo::transport::tcp::CreateDevice(attr);
-	g->context = std::make_shared<gloo::rendezvous::Context>(o->rank, o->size);
+	g->context = std::make_shared<Context>(o->rank, o->size);
 	/* Connecting may take five times the context's timeout. */
 	g->context->setTimeout(to_ms(o->connect_ns / 5));
 #ifdef CT_GLOO_STORE_BY_REFERENCE
@@ -167,7 +192,7 @@ void connect(ct_gloo_engine *g, const struct ct_gloo_opts *o)
 	auto store = std::make_shared<Store>(o->store, o->prefix, ct_deadline_in(o->connect_ns));
 	g->context->connectFullMesh(store, g->device);
 #endif
-	g->context->setTimeout(to_ms(o->timeout_ns));
+	g->context->set_all_timeouts(to_ms(o->timeout_ns));
 }
 
 /* gloo's reduction: c = a op b, where c may be a or b. */
