@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -47,6 +48,20 @@ static enum ct_status find(const char *name, char **path)
 	return *path ? CT_OK : CT_UNSUPPORTED;
 }
 
+static enum ct_status check_head(const char *name, const struct ct_module_head *head)
+{
+	if (head->abi != CT_MODULE_ABI)
+		(void)CT_FAIL(CT_UNSUPPORTED, "%s has module interface %u, this program has %d", name,
+			      (unsigned)head->abi, CT_MODULE_ABI);
+	else if (strncmp(head->build, CT_BUILD_ID, sizeof(head->build)) != 0)
+		(void)CT_FAIL(CT_UNSUPPORTED, "%s is of build %.*s, this program of build %s", name,
+			      (int)sizeof(head->build) - 1, head->build, CT_BUILD_ID);
+	else
+		return CT_OK;
+	ct_error_hint("build and install the program and its modules together");
+	return CT_UNSUPPORTED;
+}
+
 enum ct_status ct_module_open(const char *name, const char *symbol, const void **out)
 {
 	sigset_t all, old;
@@ -65,5 +80,8 @@ enum ct_status ct_module_open(const char *name, const char *symbol, const void *
 	*out = dlsym(module, symbol);
 	if (!*out)
 		return CT_FAIL(CT_UNSUPPORTED, "%s does not belong to this program: %s", name, dlerror());
-	return CT_OK;
+	enum ct_status st = check_head(name, *out);
+	if (st < 0)
+		*out = NULL;
+	return st;
 }

@@ -95,6 +95,22 @@ function(ct_add_backend module name)
   target_link_libraries(ct_${module} PRIVATE ${A_LINK})
 endfunction()
 
+# What a module and the program must have in common: the version and the headers that modules include.
+file(GLOB_RECURSE ct_module_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/base/*.h ${CMAKE_SOURCE_DIR}/nn/*.h
+  ${CMAKE_SOURCE_DIR}/dist/*.h)
+set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ct_module_headers})
+set(ct_build_hash "")
+foreach(header IN LISTS ct_module_headers)
+  file(SHA256 ${header} hash)
+  string(APPEND ct_build_hash ${hash})
+endforeach()
+string(SHA256 ct_build_hash "${ct_build_hash}")
+string(SUBSTRING ${ct_build_hash} 0 16 ct_build_hash)
+# ct_set_build_id(sources...): defines CT_BUILD_ID for them.
+function(ct_set_build_id)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_DEFINITIONS CT_BUILD_ID="${PROJECT_VERSION}-${ct_build_hash}")
+endfunction()
+
 # ct_link_whole(target LIBRARY...): links every object of these static libraries, also those that the target does not refer to. For a
 # program that opens shared objects: they use functions that the program exports, and the linker cannot know which.
 function(ct_link_whole target)

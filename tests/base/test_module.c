@@ -1,18 +1,19 @@
 #include "base/module.h"
 
 #include "tests/base/check.h"
-
-typedef enum ct_status (*fail_fn)(enum ct_status, const char *, int, const char *, ...);
+#include "tests/base/module_fixture.h"
 
 /* The module's call lands on this program's error chain, not on one of its own. */
 static void test_calls_back(void **state)
 {
+	const struct ct_fixture *fixture;
 	const void *symbol, *again;
 
 	(void)state;
-	assert_ok(ct_module_open("ct_fixture.so", "ct_fixture_fail", &symbol));
-	assert_fails((*(const fail_fn *)symbol)(CT_DATA, "f", 1, "from %s", "outside"), CT_DATA, "from outside");
-	assert_ok(ct_module_open("ct_fixture.so", "ct_fixture_fail", &again));
+	assert_ok(ct_module_open("ct_fixture.so", "ct_fixture", &symbol));
+	fixture = symbol;
+	assert_fails(fixture->raise(CT_DATA, "f", 1, "from %s", "outside"), CT_DATA, "from outside");
+	assert_ok(ct_module_open("ct_fixture.so", "ct_fixture", &again));
 	assert_ptr_equal(symbol, again);
 }
 
@@ -26,6 +27,21 @@ static void test_not_there(void **state)
 	assert_null(symbol);
 	assert_fails(ct_module_open("ct_fixture.so", "ct_other", &symbol), CT_UNSUPPORTED,
 		     "ct_fixture.so does not belong to this program");
+	assert_null(symbol);
+}
+
+/* A module that a later or earlier build left behind is refused before anything in it is called. */
+static void test_other_build(void **state)
+{
+	const void *symbol;
+
+	(void)state;
+	assert_fails(ct_module_open("ct_fixture.so", "ct_fixture_other_abi", &symbol), CT_UNSUPPORTED,
+		     "ct_fixture.so has module interface 2, this program has 1");
+	assert_null(symbol);
+	assert_fails(ct_module_open("ct_fixture.so", "ct_fixture_other_build", &symbol), CT_UNSUPPORTED,
+		     "ct_fixture.so is of build 0.0.9-abc, this program of build " CT_BUILD_ID);
+	assert_non_null(strstr(ct_error_hint_text(), "together"));
 	assert_null(symbol);
 }
 
@@ -46,6 +62,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_calls_back),
 		cmocka_unit_test(test_not_there),
+		cmocka_unit_test(test_other_build),
 		cmocka_unit_test(test_no_module),
 	};
 

@@ -417,4 +417,5 @@ enum ct_status finish_message(ct_gloo_engine *g, ct_gloo_message *m)
 
 } // namespace
 
-const struct ct_gloo_module ct_gloo_module = {open_engine, close_engine, run_op, start_message, finish_message};
+const struct ct_gloo_module ct_gloo_module = {
+	{CT_MODULE_ABI, CT_BUILD_ID}, open_engine, close_engine, run_op, start_message, finish_message};

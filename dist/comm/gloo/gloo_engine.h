@@ -8,6 +8,7 @@
 extern "C" {
 #endif
 
+#include "base/module.h"
 #include "dist/comm/comm_op_impl.h"
 #include "dist/store/store.h"
 
@@ -46,9 +47,10 @@ enum ct_status ct__gloo_run(ct_gloo *g, const struct ct_gloo_op *op) CT_MUST_CHE
 enum ct_status ct__gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out) CT_MUST_CHECK;
 enum ct_status ct__gloo_finish(ct_gloo *g, ct_gloo_message *m) CT_MUST_CHECK;
 
-/* What the shared object holds under the name ct_gloo_module; used by gloo_load.c alone. */
+/* What the shared object holds under the name ct_gloo_module; used by load.c alone. */
 struct ct_gloo_engine;
 struct ct_gloo_module {
+	struct ct_module_head head;
 	enum ct_status (*open)(const struct ct_gloo_opts *opts, struct ct_gloo_engine **out);
 	void (*close)(struct ct_gloo_engine *e);
 	enum ct_status (*run)(struct ct_gloo_engine *e, const struct ct_gloo_op *op);

@@ -1,0 +1,12 @@
+/* The table of the shared object of test_module.c. */
+#ifndef CT_TESTS_BASE_MODULE_FIXTURE_H
+#define CT_TESTS_BASE_MODULE_FIXTURE_H
+
+#include "base/module.h"
+
+struct ct_fixture {
+	struct ct_module_head head;
+	enum ct_status (*raise)(enum ct_status, const char *, int, const char *, ...);
+};
+
+#endif
