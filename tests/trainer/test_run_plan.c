@@ -173,8 +173,16 @@ static void test_evaluation_data_must_agree(void **state)
 	(void)state;
 	other.n = 230;
 	assert_int_equal(ct_run_plan_make(c, 3, &digits, &other, &p), CT_OK);
-	assert_int_equal(p.val.global_batch, 300);
+	/* A rank's share of 230 samples is less than batch.eval: the rest of a batch would be computed for nothing. */
+	assert_int_equal(p.eval_rows, 77);
+	assert_int_equal(p.val.global_batch, 231);
 	assert_int_equal(p.val.n, 230);
+	other.n = 300;
+	assert_int_equal(ct_run_plan_make(c, 3, &digits, &other, &p), CT_OK);
+	assert_int_equal(p.eval_rows, 100);
+	other.n = 301;
+	assert_int_equal(ct_run_plan_make(c, 3, &digits, &other, &p), CT_OK);
+	assert_int_equal(p.eval_rows, 100);
 	other.w = 5;
 	assert_int_equal(ct_run_plan_make(c, 3, &digits, &other, &p), CT_DATA);
 	ct_config_destroy(c);
@@ -191,7 +199,7 @@ static void test_evaluation_alone(void **state)
 	val.n = 10;
 	assert_int_equal(ct_run_plan_make(c, 3, NULL, &val, &p), CT_OK);
 	assert_true(p.has_val && !p.regression && p.world == 3);
-	assert_int_equal(p.val.global_batch, 300);
+	assert_int_equal(p.val.global_batch, 12);
 	assert_int_equal(p.val.n, 10);
 	assert_int_equal(p.val_input.w, 4);
 	assert_int_equal(ct_run_plan_make(c, 3, &val, &val, &p), CT_CONFIG);

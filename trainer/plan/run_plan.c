@@ -369,13 +369,20 @@ static enum ct_status plan_training(const struct ct_config *c, const struct ct_d
 	return CT_OK;
 }
 
+/* batch.eval, but no more than a rank's share of a small data set: the rest would be computed for nothing. */
+static uint32_t eval_rows(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *val)
+{
+	uint32_t rows = c->batch.eval > 0 ? (uint32_t)c->batch.eval : 256;
+	uint32_t share = val && val->n > 0 && world > 0 ? (uint32_t)((val->n + world - 1) / world) : rows;
+	return share < rows ? share : rows;
+}
+
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out)
 {
 	const struct ct_dataset_info *any = train ? train : val;
-	struct ct_run_plan p = {.world = world,
-				.eval_rows = c->batch.eval > 0 ? (uint32_t)c->batch.eval : 256,
-				.regression = any->n_targets > 0};
+	struct ct_run_plan p = {
+		.world = world, .eval_rows = eval_rows(c, world, val), .regression = any->n_targets > 0};
 	if (train)
 		CT_TRY(plan_training(c, train, &p));
 	CT_TRY(plan_net(c, any, &p));
