@@ -260,7 +260,8 @@ static enum ct_status result(struct launcher *l)
 			stopped = &l->workers[i];
 	if (l->first_failed < 0 && l->killed && l->run_failed)
 		return ended_by_run(l);
-	if (l->first_failed < 0 && stopped)
+	/* A rank that was stopped before the others trained is a lost peer to them, but no failure of the run. */
+	if (stopped && (l->first_failed < 0 || ct__worker_is_consequence(&l->workers[l->first_failed])))
 		return stopped->has_error ? ct_error_restore(&stopped->error)
 					  : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
 	if (l->first_failed < 0)
