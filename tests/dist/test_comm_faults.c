@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -63,7 +64,7 @@ static void aborted(struct ct_world *world, void *arg)
 		CHECK(ct_comm_allreduce(c, x, 100000, CT_F32, CT_SUM, &w) == CT_OK);
 		CHECK(ct_thread_start(&t, "aborter", abort_it, c) == CT_OK);
 		CHECK(ct_work_wait(w) == CT_NUMERIC);
-		CHECK(says("rank 7 (pid 4711 on nowhere) failed in step 12: loss is not finite"));
+		CHECK(says("rank 7 (pid 4711 on host nowhere) failed in step 12: loss is not finite"));
 		CHECK(strstr(ct_error_hint_text(), "lower the learning rate"));
 		ct_thread_join(&t);
 		is_dead(c, CT_NUMERIC);
@@ -253,11 +254,47 @@ static void test_left(void **state)
 		play("gloo", 2, NULL, LONG, left, 0, 0, NULL);
 }
 
+/* Bytes of memory that this process's shared segment has got. */
+static long long segment_bytes(void)
+{
+	char path[64], target[128];
+	struct stat sb;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target) - 1);
+		if (n <= 0)
+			continue;
+		target[n] = '\0';
+		if (strstr(target, "memfd:ctrain") && fstat(fd, &sb) == 0)
+			return (long long)sb.st_blocks * 512;
+	}
+	return -1;
+}
+
+/* Slots and staging have their memory before the first collective: running out is an error, not SIGBUS in a step. */
+static void reserved(struct ct_world *world, void *arg)
+{
+	ct_comm *c = open_comm(world, arg);
+
+	CHECK(segment_bytes() >= 3LL * 2 * (512 << 10) + 3LL * 64 * 2048);
+	CHECK(barrier(c) == CT_OK);
+	ct_comm_close(c);
+}
+
+static void test_segment_is_reserved(void **state)
+{
+	(void)state;
+	play("shm", 3, NULL, LONG, reserved, 0, 0, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_abort), cmocka_unit_test(test_killed), cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_late),  cmocka_unit_test(test_left),
+		cmocka_unit_test(test_late),  cmocka_unit_test(test_left),   cmocka_unit_test(test_segment_is_reserved),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,6 +142,11 @@ class Rendezvous(Meeting):
             self.assertAlmostEqual(b[step] / loss, 1, delta=1e-6, msg=f"step {step}")
         self.assert_says(self.train("dist.backend=self", run="self", expect=USAGE), "self", "world of one|one rank|2 ranks|several")
 
+    def test_limit_on_file_sizes(self):
+        """Shared memory is a file to the kernel."""
+        r = self.train("dist.backend=shm", prefix=["sh", "-c", 'ulimit -f 1024; exec "$0" "$@"'], expect=4)
+        self.assert_last_says(r, "shared memory", "File too large", r"ulimit -f")
+
     def test_contradicting_environment(self):
         for env, words in (({"RANK": 2, "WORLD_SIZE": 2}, ("RANK", "WORLD_SIZE", "2")),
                            ({"RANK": 0}, ("WORLD_SIZE",)),

@@ -25,7 +25,7 @@ static size_t page_up(size_t n)
 	return (n + 4095) & ~(size_t)4095;
 }
 
-/* Sets the pointers into the map (as numbers: there may be no map yet) and returns how long it has to be. */
+/* Sets the pointers into the map (as numbers: there may be no map yet) and returns its length. The channels are last. */
 static size_t lay_out(struct shm *s)
 {
 	size_t n = (size_t)s->base.size;
@@ -57,6 +57,27 @@ static enum ct_status map_file(struct shm *s, size_t bytes)
 	return CT_OK;
 }
 
+static enum ct_status no_memory(size_t bytes, int err)
+{
+	(void)CT_FAIL(CT_NOMEM, "cannot get %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));
+	if (err == EFBIG)
+		ct_error_hint("the limit on file sizes (ulimit -f) counts for shared memory, too: raise it");
+	else if (err == EMFILE || err == ENFILE)
+		ct_error_hint("raise the limit on open files (ulimit -n)");
+	else
+		ct_error_hint("free memory, or raise this container's memory limit");
+	return CT_NOMEM;
+}
+
+/* Allocates all pages but those of the channels, which few programs use: a page that is missing later is SIGBUS in the
+ * middle of a step. Channels get theirs at first use. */
+static enum ct_status reserve_base(struct shm *s)
+{
+	size_t bytes = (size_t)((char *)s->channels - s->map);
+
+	return fallocate(s->fd, 0, 0, (off_t)bytes) == 0 ? CT_OK : no_memory(bytes, errno);
+}
+
 static enum ct_status create_segment(struct shm *s, const char *key)
 {
 	struct shm_ctl *ctl;
@@ -69,10 +90,11 @@ static enum ct_status create_segment(struct shm *s, const char *key)
 	if (s->fd < 0 && errno == EINVAL)
 		s->fd = memfd_create("ctrain", MFD_CLOEXEC);
 	if (s->fd < 0 || ftruncate(s->fd, (off_t)bytes) != 0)
-		return CT_FAIL(CT_NOMEM, "cannot make shared memory of %zu MiB: %s", bytes >> 20, strerror(errno));
+		return no_memory(bytes, errno);
 	if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
 		return CT_FAIL(CT_IO, "getrandom: %s", strerror(errno));
 	CT_TRY(map_file(s, bytes));
+	CT_TRY(reserve_base(s));
 	ctl = s->ctl;
 	ctl->magic = SHM_MAGIC;
 	ctl->nonce = nonce;
@@ -166,7 +188,7 @@ static enum ct_status reserve(struct shm *s, char *base, size_t stride)
 	else if (madvise(base + (size_t)s->base.rank * stride, stride, MADV_POPULATE_WRITE) != 0)
 		err = errno == EINVAL && fallocate(s->fd, 0, at, (off_t)stride) == 0 ? 0 : errno;
 	if (err)
-		return CT_FAIL(CT_NOMEM, "no %zu MiB of shared memory: %s", stride >> 20, strerror(err));
+		return no_memory(stride, err);
 	return CT_OK;
 }
 

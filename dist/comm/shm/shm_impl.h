@@ -1,16 +1,22 @@
-/* The shared-memory communicator: what lies in the segment, and what a rank keeps for itself.
+/* The shared-memory communicator: the contents of the segment, and what each rank keeps to itself.
  *
- * One memfd per communicator, made by rank 0, opened by the others through /proc/PID/fd/FD. Everything is in the file
- * at a place all ranks compute alike, so no pointer is ever stored in it. Counters only rise; each has one writer,
- * except the tickets of shm_share. A rank publishes a counter with release order, the others read it with acquire
- * order.
+ * Rank 0 creates one memfd per communicator; the others open it through /proc/PID/fd/FD. All ranks compute the same
+ * layout, so no pointer is ever stored in the file. Counters only increase. Each counter has one writer, except the
+ * tickets of shm_share. A rank publishes a counter with release order; the others read it with acquire order.
  *
- * Collective number s (counted per communicator, the same on all ranks) is described by every rank in its slot s %
- * SHM_RING. When all have posted it, the descriptions are compared and one of three ways is taken, the same on all
- * ranks: inline  up to SHM_INLINE bytes: the data came with the description, each rank computes its own result direct
- * allreduce, reduce, broadcast with all buffers in shared memory: the vector is cut into tiles, ranks draw tickets for
- * them, reduce over all buffers in rank order and write the result into all buffers staged  the rest: in rounds through
- * two staging buffers per rank, one staged collective at a time */
+ * Collectives are numbered per communicator, alike on all ranks. Each rank describes collective s in its slot
+ * s % SHM_RING. When all ranks have posted it, the descriptions are compared, and all ranks take the same of three paths:
+ *
+ * - inline: the data is at most SHM_INLINE bytes. It was published with the description, and each rank computes its own
+ *   result from all descriptions.
+ *
+ * - direct: an allreduce, reduce or broadcast whose buffers are all in shared memory. The vector is cut into tiles; ranks
+ *   draw tickets for tiles, reduce a tile over all buffers in rank order, and write the result into all buffers.
+ *
+ * - staged: everything else, in rounds of SHM_CHUNK bytes through two staging buffers per rank. Only one staged
+ *   collective runs at a time.
+ *
+ * A slot is used again only when all ranks have completed the collective that was in it. */
 #ifndef CT_DIST_COMM_SHM_SHM_IMPL_H
 #define CT_DIST_COMM_SHM_SHM_IMPL_H
 
