@@ -215,6 +215,13 @@ class Runs(Case):
                 self.assertEqual(len(os.listdir(self.path(run, "log"))), world)
                 self.assertEqual(self.metrics(run, "eval")[-1]["count"], 230)
 
+    def test_more_threads_than_cpus(self):
+        cpus = len(os.sched_getaffinity(0))
+        r = self.train("--procs", 2, f"launch.threads={cpus}", "train.max_steps=1")
+        self.assert_says(r, f"2 ranks x {cpus} compute threads on [0-9]+ CPU", "set launch.threads=")
+        r = self.train("--procs", 2, "launch.threads=1", "train.max_steps=1", run="one")
+        self.assert_quiet(r)
+
     def test_models(self):
         big = "data.shape=1,28,28"
         layers = ("model.layers=[conv2d 8 kernel=3 padding=1, batch_norm, relu, max_pool 2, conv2d 8 kernel=3 groups=2, relu, "

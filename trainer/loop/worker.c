@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/output.h"
+#include "base/thread.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
@@ -188,6 +189,17 @@ static enum ct_status check_space(const struct ct_session *s)
 	return ct_run_dir_check_space(s->run_dir, bytes, more > 1 ? (int)more : 1);
 }
 
+/* Compute threads wait by spinning: more of them than CPUs is many times slower, not a little. */
+static void warn_of_threads(const struct ct_session *s)
+{
+	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1, cpus = ct_cpu_count();
+	int threads = ct_plan_threads(s->cfg, local);
+	if (threads * local > cpus && threads > 1)
+		CT_WARN("%d rank%s x %d compute threads on %d CPU%s: threads that wait for each other's CPU make training many "
+			"times slower; set launch.threads=%d or leave it out",
+			local, plural(local), threads, cpus, plural(cpus), cpus / local > 0 ? cpus / local : 1);
+}
+
 static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 {
 	CT_TRY(check_space(s));
@@ -196,6 +208,7 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->cfg->log.console, m));
 	CT_TRY(ct_metrics_run(*m, run_fields(s)));
 	say_banner(s, *m);
+	warn_of_threads(s);
 	return CT_OK;
 }
 
