@@ -27,7 +27,7 @@ struct ct_watchdog {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	bool stopping;
-	ct_store *store; /* the thread's own connection: its beats never queue behind the other threads' requests */
+	ct_store *store; /* the thread's own connection: its heartbeats never wait for the other threads' requests */
 	ct_comm *comm;
 	char phase[48];
 };
@@ -41,7 +41,7 @@ static void beat(ct_watchdog *w)
 	memcpy(phase, w->phase, sizeof(phase));
 	seq = w->comm ? ct_comm_seq(w->comm) : -1;
 	pthread_mutex_unlock(&w->lock);
-	/* That it fails is what the watch will tell next. */
+	/* If it fails, the watch reports that next. */
 	if (ct_store_beat(w->store, seq, phase) != CT_OK)
 		ct_error_clear();
 }
@@ -162,7 +162,7 @@ void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	pthread_mutex_lock(&w->lock);
-	/* Another activity (not just its next step) is told at once: short ones would end between two beats. */
+	/* Another activity (not just its next step) is sent at once: short ones would end between two heartbeats. */
 	size_t activity = strcspn(text, ",");
 	bool another = w->store && (strcspn(w->phase, ",") != activity || memcmp(w->phase, text, activity) != 0);
 	ct_wire_copy(w->phase, sizeof(w->phase), text);

@@ -1,4 +1,4 @@
-/* One thread a process that beats the store's heart and waits for the run's failure. When there is one it aborts the
+/* One thread per process that sends heartbeats to the store and waits for a failure record. When there is one it aborts the
  * communicator, so that every wait ends with who, where and why; if the process has not ended by itself 2 s later it
  * prints the message and ends it with the failure's exit code. */
 #ifndef CT_DIST_WATCHDOG_H
@@ -14,7 +14,7 @@ enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out) CT_M
 void ct_watchdog_set_comm(ct_watchdog *w, ct_comm *c);
 /* What this rank is doing, for messages ("step 120", "evaluation", "saving"). Cheap; any thread. */
 void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...) CT_PRINTF(2, 3);
-/* Tells everybody that this rank failed with the current error chain (call before leaving in failure). */
+/* Reports to the store that this rank failed with the current error chain (call before leaving in failure). */
 void ct_watchdog_report(ct_watchdog *w);
 void ct_watchdog_stop(ct_watchdog *w);
 

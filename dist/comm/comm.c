@@ -10,8 +10,8 @@
 #include "dist/store/failure.h"
 
 #define WORKS_PER_BLOCK 32
-/* How long a lost peer's own last words may take to come through the store before we make our own. */
-#define LAST_WORDS_NS (300 * CT_MS)
+/* How long a lost peer's final error may take to arrive through the store before we report our own. */
+#define FINAL_ERROR_NS (300 * CT_MS)
 
 struct ct_work_block {
 	struct ct_work_block *next;
@@ -185,8 +185,8 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 			snprintf(phase, sizeof(phase), " in %s", why->phase);
 		/* The caller's thread keeps its own chain. */
 		ct_error_save(&keep);
-		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST,
-			      "%s failed%s: %s", who, phase, why->message);
+		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s failed%s: %s", who,
+			      phase, why->message);
 		if (why->hint[0])
 			ct_error_hint("%s", why->hint);
 		ct_error_save(&e);
@@ -197,9 +197,9 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 	ct__comm_die_of(c, &e);
 }
 
-void ct__comm_await_last_words(ct_comm *c)
+void ct__comm_await_final_error(ct_comm *c)
 {
-	int64_t deadline = ct_deadline_in(LAST_WORDS_NS);
+	int64_t deadline = ct_deadline_in(FINAL_ERROR_NS);
 
 	if (!c->scope[0] || c->opts.nested)
 		return; /* no watchdog, or it speaks to the outer one */
@@ -209,7 +209,7 @@ void ct__comm_await_last_words(ct_comm *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void ct__comm_blame(ct_comm *c, const ct_work *w)
+void ct__comm_attribute_failure(ct_comm *c, const ct_work *w)
 {
 	struct ct_failure f;
 	struct ct_error e;
@@ -217,7 +217,7 @@ void ct__comm_blame(ct_comm *c, const ct_work *w)
 	if (!c->scope[0] || c->opts.nested)
 		return;
 	ct_error_save(&e);
-	if (ct_world_blame(c->world, w->seq, &f) != CT_OK) {
+	if (ct_world_attribute_failure(c->world, w->seq, &f) != CT_OK) {
 		(void)ct_error_restore(&e);
 		return;
 	}
@@ -381,7 +381,7 @@ enum ct_status ct_work_wait(ct_work *w)
 		st = c->ops->wait(c, w, ct_deadline_in(c->opts.timeout_ns));
 	if (st < 0) {
 		if (st == CT_PEER_LOST)
-			ct__comm_await_last_words(c);
+			ct__comm_await_final_error(c);
 		st = ct__comm_die(c);
 	}
 	put_work(c, w);

@@ -55,7 +55,7 @@ enum ct_status ct_comm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_C
 /* All in place on buf unless src/dst are given (which must not overlap); n counts elements. root: rank. */
 enum ct_status ct_comm_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
 				 ct_work **out) CT_MUST_CHECK;
-/* Elsewhere than at the root buf keeps its values or not, as the back end likes. */
+/* On other ranks the contents of buf are unspecified afterwards. */
 enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root,
 			      ct_work **out) CT_MUST_CHECK;
 enum ct_status ct_comm_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,

@@ -1,5 +1,5 @@
 /* What a communicator back end implements; comm.c holds the registry, argument checks, the work pool, abort and the
- * wait with its deadline. For files of dist/ and tests only. */
+ * wait with its deadline. */
 #ifndef CT_DIST_COMM_COMM_IMPL_H
 #define CT_DIST_COMM_COMM_IMPL_H
 
@@ -38,7 +38,7 @@ struct ct_comm_ops {
 	enum ct_status (*wait)(ct_comm *c, ct_work *w,
 			       int64_t deadline_ns); /* blocks; returns early when the communicator dies */
 	enum ct_status (*progress)(ct_comm *c);      /* (optional) [nothing] */
-	void (*abort)(ct_comm *c); /* the communicator has just died: wakes waiters, tells peers; any thread, once */
+	void (*abort)(ct_comm *c); /* the communicator has just died: wakes waiters, notifies peers; any thread, once */
 };
 
 struct ct_comm {
@@ -69,13 +69,13 @@ void ct__comm_release(ct_comm *c); /* undoes init; fine on a zeroed one */
  * thread's chain, its status is returned. Call it without the back end's locks. */
 enum ct_status ct__comm_die(ct_comm *c);
 void ct__comm_die_of(ct_comm *c, const struct ct_error *e); /* the same of a given end; any thread */
-/* The watchdog hears of a dead peer through the store and knows more than a broken connection tells: lets it speak
- * first, for a moment. Before ct__comm_die. */
-void ct__comm_await_last_words(ct_comm *c);
-/* Adds to a CT_TIMEOUT chain what the store knows of the rank that everybody waits for. */
-void ct__comm_blame(ct_comm *c, const ct_work *w);
+/* The watchdog learns of a dead peer through the store, with more detail than a broken connection has: waits for it for a
+ * moment. Call it before ct__comm_die. */
+void ct__comm_await_final_error(ct_comm *c);
+/* Adds to a CT_TIMEOUT chain what the store knows of the rank that all others wait for. */
+void ct__comm_attribute_failure(ct_comm *c, const ct_work *w);
 
-/* "rank 1 (pid 4711 on node7)"; q is this communicator's rank, the text says the world's. */
+/* "rank 1 (pid 4711 on node7)"; q is the rank in this communicator, the string has the rank in the world. */
 void ct__comm_peer_text(const ct_comm *c, int q, char *buf, size_t len);
 int ct__comm_world_rank(const ct_comm *c, int q);
 /* "allreduce sum f32[1024]", "send u8[3] to rank 1 tag 7". */

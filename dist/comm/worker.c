@@ -42,9 +42,9 @@ static void *work_loop(void *arg)
 		}
 		st = q->run(c, w);
 		if (st == CT_PEER_LOST)
-			ct__comm_await_last_words(c);
+			ct__comm_await_final_error(c);
 		if (st == CT_TIMEOUT)
-			ct__comm_blame(c, w);
+			ct__comm_attribute_failure(c, w);
 		if (st < 0)
 			st = ct__comm_die(c);
 		end_work(q, w, st);

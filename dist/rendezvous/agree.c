@@ -1,4 +1,4 @@
-/* Do all ranks mean the same run? Rank 0 compares, and its verdict goes to all. */
+/* Do all ranks have the same values? Rank 0 compares them, and all ranks get its result. */
 #include <stdio.h>
 #include <string.h>
 
@@ -95,7 +95,7 @@ static enum ct_status differ(const struct ct_world *w, const char *what, int ran
 	return CT_MISMATCH;
 }
 
-/* Rank 0. The verdict of the round before last has been read by all who are here: its key goes too. */
+/* Rank 0. All ranks that are here have read the result of the round before last: its key is deleted, too. */
 static enum ct_status compare(struct ct_world *w, const char *what, const char *lines, int round, int64_t deadline_ns)
 {
 	enum ct_status st = CT_OK;
@@ -128,20 +128,20 @@ enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *
 	int round = w->n_agreed++;
 	char key[64], *extra;
 	size_t len;
-	bool heard;
+	bool received;
 
 	if (w->id.world == 1)
 		return CT_OK;
 	if (w->id.rank == 0) {
 		snprintf(key, sizeof(key), "agree/%d", round);
-		return ct__verdict_publish(w, key, compare(w, what, lines, round, deadline_ns), NULL, 0);
+		return ct__consensus_publish(w, key, compare(w, what, lines, round, deadline_ns), NULL, 0);
 	}
 	snprintf(key, sizeof(key), "agree/%d/%d", round, w->id.rank);
 	CT_TRY(ct_store_set(w->store, key, lines, strlen(lines)));
 	snprintf(key, sizeof(key), "agree/%d", round);
-	/* Rank 0's deadline comes first, and its word says more. */
-	CT_TRY(ct__verdict_wait(w, key, deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &heard,
-				&extra, &len));
+	/* Rank 0's deadline comes first, and its message says more. */
+	CT_TRY(ct__consensus_wait(w, key, deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &received,
+				  &extra, &len));
 	ct_free(extra);
 	return CT_OK;
 }

@@ -1,4 +1,4 @@
-/* Who is late? What the store's heartbeats say when a collective timed out. */
+/* Failure attribution: which rank is late, by the store's heartbeats, when a collective timed out. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include "dist/store/failure.h"
 #include "dist/store/wire.h"
 
-#define FRESH_NS (2500 * CT_MS) /* hearts beat each second: who lives has beaten again by then, on a busy machine too */
+#define FRESH_NS \
+	(2500 * CT_MS) /* there is a heartbeat each second: a live rank has sent one by then, on a busy machine, too */
 #define POLL_MS 50
 #define ON_ITS_WAY_S 0.2
 #define ANSWER_NS (3 * CT_SEC)
@@ -18,8 +19,8 @@
 /* The more, the worse. */
 enum lateness { LATE_NOT, LATE_BEHIND, LATE_SILENT, LATE_LEFT, LATE_GONE };
 
-/* Has the member's heart beaten after we began to ask, `asked_s` ago? A beat that may have been on its way by then
- * does not count. Who has no watchdog (never beat) is not judged by it. */
+/* Has the member sent a heartbeat after we began to ask, `asked_s` ago? One that may have been on its way by then does not
+ * count. A member without a watchdog (no heartbeat ever) counts as alive. */
 static bool has_spoken(const struct ct_member_state *m, double asked_s)
 {
 	return m->beat_age_s < 0 || m->beat_age_s < asked_s - ON_ITS_WAY_S;
@@ -103,8 +104,8 @@ static void name_others(struct ct_str *b, const struct ct_member_state *m, int n
 		ct_str_add(b, named > 8 ? ", ...)" : ")");
 }
 
-/* A store that does not answer is itself the news: its owner is stopped, or its host is silent. */
-static enum ct_status blame_owner(struct ct_world *w, struct ct_failure *out)
+/* The store does not answer: its owner is stopped, or its host is silent. */
+static enum ct_status name_owner(struct ct_world *w, struct ct_failure *out)
 {
 	struct ct_member_state m = {.seq = -1};
 	struct ct_failure f;
@@ -122,7 +123,7 @@ static enum ct_status blame_owner(struct ct_world *w, struct ct_failure *out)
 	return CT_OK;
 }
 
-enum ct_status ct_world_blame(struct ct_world *w, int64_t seq, struct ct_failure *out)
+enum ct_status ct_world_attribute_failure(struct ct_world *w, int64_t seq, struct ct_failure *out)
 {
 	const struct ct_member_state *worst = NULL;
 	enum lateness how = LATE_NOT;
@@ -134,7 +135,7 @@ enum ct_status ct_world_blame(struct ct_world *w, int64_t seq, struct ct_failure
 	if (!w->store)
 		return CT_NOT_FOUND;
 	if (ct_store_beat(w->store, seq, "") != CT_OK || states_now(w, &m, &n, &asked_s) != CT_OK)
-		return blame_owner(w, out);
+		return name_owner(w, out);
 	for (int i = 0; i < n; i++) {
 		enum lateness l = m[i].rank == w->id.rank ? LATE_NOT : lateness(&m[i], seq, asked_s);
 

@@ -16,7 +16,7 @@
 
 #define TABLE_ROWS 16
 
-struct hello {
+struct introduction {
 	struct ct_peer peer;
 	char net_key[128];
 	int world;
@@ -50,8 +50,8 @@ void ct__host_facts(struct ct__host_facts *out)
 	snprintf(out->net_key, sizeof(out->net_key), "%s/%lu", boot, inode_of("/proc/self/ns/net"));
 }
 
-enum ct_status ct__verdict_publish(struct ct_world *w, const char *key, enum ct_status st, const void *extra,
-				   size_t len)
+enum ct_status ct__consensus_publish(struct ct_world *w, const char *key, enum ct_status st, const void *extra,
+				     size_t len)
 {
 	struct ct_error e;
 	struct ct_str b = {0};
@@ -74,17 +74,17 @@ enum ct_status ct__verdict_publish(struct ct_world *w, const char *key, enum ct_
 	return ct_error_restore(&e);
 }
 
-enum ct_status ct__verdict_wait(struct ct_world *w, const char *key, int64_t deadline_ns, bool *heard, char **extra,
-				size_t *len)
+enum ct_status ct__consensus_wait(struct ct_world *w, const char *key, int64_t deadline_ns, bool *received,
+				  char **extra, size_t *len)
 {
 	struct ct_wire_reader r;
 	struct ct_error e = {0};
 	char *text;
 	size_t n;
 
-	*heard = false;
+	*received = false;
 	CT_TRY(ct_store_get(w->store, key, deadline_ns, &text, &n));
-	*heard = true;
+	*received = true;
 	r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = n};
 	e.status = (enum ct_status)ct_wire_u32(&r);
 	if (e.status == CT_OK && !r.bad) {
@@ -98,11 +98,11 @@ enum ct_status ct__verdict_wait(struct ct_world *w, const char *key, int64_t dea
 	ct_wire_str(&r, e.hint, sizeof(e.hint));
 	ct_free(text);
 	if (r.bad || e.status > 0)
-		return CT_FAIL(CT_COMM, "rank 0's word under \"%s\" cannot be read", key);
+		return CT_FAIL(CT_COMM, "cannot read rank 0's result under \"%s\"", key);
 	return ct_error_restore(&e);
 }
 
-static void put_hello(struct ct_str *b, const struct hello *h)
+static void put_introduction(struct ct_str *b, const struct introduction *h)
 {
 	ct_wire_put_u32(b, (uint32_t)h->peer.pid);
 	ct_wire_put_u32(b, (uint32_t)h->world);
@@ -112,9 +112,9 @@ static void put_hello(struct ct_str *b, const struct hello *h)
 	ct_wire_put_str(b, h->net_key);
 }
 
-static void read_hello(struct ct_wire_reader *r, int rank, struct hello *h)
+static void read_introduction(struct ct_wire_reader *r, int rank, struct introduction *h)
 {
-	*h = (struct hello){.peer.rank = rank};
+	*h = (struct introduction){.peer.rank = rank};
 	h->peer.pid = (int)ct_wire_u32(r);
 	h->world = (int)ct_wire_u32(r);
 	ct_wire_str(r, h->peer.host, sizeof(h->peer.host));
@@ -166,7 +166,7 @@ static enum ct_status name_missing(struct ct_world *w, double waited_s)
 	return CT_TIMEOUT;
 }
 
-static enum ct_status check_hello(const struct ct_world *w, const struct hello *h)
+static enum ct_status check_introduction(const struct ct_world *w, const struct introduction *h)
 {
 	char who[CT_MEMBER_TEXT];
 
@@ -186,35 +186,35 @@ static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct
 	for (int rank = 0; rank < w->id.world; rank++) {
 		struct ct_wire_reader r;
 		enum ct_status st;
-		struct hello h;
+		struct introduction h;
 		char key[32], *text;
 		size_t len;
 
-		snprintf(key, sizeof(key), "hello/%d", rank);
+		snprintf(key, sizeof(key), "introduction/%d", rank);
 		st = ct_store_get(w->store, key, deadline_ns, &text, &len);
 		if (st == CT_TIMEOUT)
 			return name_missing(w, (double)(ct_now_ns() - start) / 1e9);
 		CT_TRY(st);
 		r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = len};
-		read_hello(&r, rank, &h);
+		read_introduction(&r, rank, &h);
 		ct_free(text);
 		if (!ct_wire_done(&r))
-			return CT_FAIL(CT_COMM, "the introduction of rank %d cannot be read", rank);
-		CT_TRY(check_hello(w, &h));
-		put_hello(all, &h);
+			return CT_FAIL(CT_COMM, "cannot read the introduction of rank %d", rank);
+		CT_TRY(check_introduction(w, &h));
+		put_introduction(all, &h);
 	}
 	return ct_str_status(all);
 }
 
-static enum ct_status introduce(struct ct_world *w, const struct hello *me, int64_t deadline_ns)
+static enum ct_status introduce(struct ct_world *w, const struct introduction *me, int64_t deadline_ns)
 {
 	struct ct_str b = {0}, all = {0};
 	enum ct_status st;
 	char key[32];
 
-	put_hello(&b, me);
+	put_introduction(&b, me);
 	st = ct_str_status(&b);
-	snprintf(key, sizeof(key), "hello/%d", w->id.rank);
+	snprintf(key, sizeof(key), "introduction/%d", w->id.rank);
 	if (st == CT_OK)
 		st = ct_store_set(w->store, key, ct_str_text(&b), b.len);
 	ct_str_release(&b);
@@ -223,13 +223,13 @@ static enum ct_status introduce(struct ct_world *w, const struct hello *me, int6
 		return CT_OK;
 	ct_wire_put_u32(&all, (uint32_t)w->id.world);
 	st = collect(w, deadline_ns, &all);
-	st = ct__verdict_publish(w, "world", st, ct_str_text(&all), all.len);
+	st = ct__consensus_publish(w, "world", st, ct_str_text(&all), all.len);
 	ct_str_release(&all);
 	return st;
 }
 
 /* Everybody's introduction, in rank order. */
-static enum ct_status hear(struct ct_world *w, int64_t deadline_ns, struct hello *all)
+static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, struct introduction *all)
 {
 	int64_t start = ct_now_ns();
 	struct ct_wire_reader r;
@@ -237,18 +237,18 @@ static enum ct_status hear(struct ct_world *w, int64_t deadline_ns, struct hello
 	uint32_t world;
 	char *text;
 	size_t len;
-	bool heard;
+	bool received;
 
-	/* Rank 0's own deadline comes first, and its verdict says more than ours. */
-	st = ct__verdict_wait(w, "world", deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &heard,
-			      &text, &len);
-	if (st == CT_TIMEOUT && !heard)
+	/* Rank 0's own deadline comes first, and its message says more than ours. */
+	st = ct__consensus_wait(w, "world", deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC,
+				&received, &text, &len);
+	if (st == CT_TIMEOUT && !received)
 		return name_missing(w, (double)(ct_now_ns() - start) / 1e9);
 	CT_TRY(st);
 	r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = len};
 	world = ct_wire_u32(&r);
 	for (int i = 0; world == (uint32_t)w->id.world && i < w->id.world; i++)
-		read_hello(&r, i, &all[i]);
+		read_introduction(&r, i, &all[i]);
 	ct_free(text);
 	if (world != (uint32_t)w->id.world) {
 		(void)CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, rank 0 for %u", w->id.rank,
@@ -259,7 +259,7 @@ static enum ct_status hear(struct ct_world *w, int64_t deadline_ns, struct hello
 	return ct_wire_done(&r) ? CT_OK : CT_FAIL(CT_COMM, "rank 0's list of ranks cannot be read");
 }
 
-static bool spans_networks(const struct hello *all, int n)
+static bool spans_networks(const struct introduction *all, int n)
 {
 	for (int i = 1; i < n; i++) {
 		if (strcmp(all[i].net_key, all[0].net_key) != 0)
@@ -268,7 +268,7 @@ static bool spans_networks(const struct hello *all, int n)
 	return false;
 }
 
-static const char *first_routable(const struct hello *all, int n)
+static const char *first_routable(const struct introduction *all, int n)
 {
 	for (int i = 0; i < n; i++) {
 		if (!ct_net_is_loopback(all[i].peer.addr))
@@ -279,10 +279,10 @@ static const char *first_routable(const struct hello *all, int n)
 
 /* A rank that reached the store through loopback (its own host's name maps to 127.0.1.1, as Debian does) gives the
  * others the address it has on the way to a rank that did not. */
-static enum ct_status fix_loopback(struct ct_world *w, struct hello *all, int64_t deadline_ns)
+static enum ct_status fix_loopback(struct ct_world *w, struct introduction *all, int64_t deadline_ns)
 {
 	const char *target = first_routable(all, w->id.world);
-	struct hello *me = &all[w->id.rank];
+	struct introduction *me = &all[w->id.rank];
 	char key[32];
 
 	if (!spans_networks(all, w->id.world))
@@ -339,18 +339,18 @@ static void number_hosts(struct ct_world *w)
 	id->n_nodes = id->n_nodes < 0 ? w->n_hosts : id->n_nodes;
 }
 
-enum ct_status ct__hello_exchange(struct ct_world *w, const struct ct__host_facts *facts, int64_t deadline_ns)
+enum ct_status ct__handshake(struct ct_world *w, const struct ct__host_facts *facts, int64_t deadline_ns)
 {
-	struct hello me = {.peer = {.rank = w->id.rank, .pid = facts->pid}, .world = w->id.world}, *all;
+	struct introduction me = {.peer = {.rank = w->id.rank, .pid = facts->pid}, .world = w->id.world}, *all;
 	enum ct_status st;
 
 	ct_wire_copy(me.peer.host, sizeof(me.peer.host), facts->host);
 	ct_wire_copy(me.peer.host_key, sizeof(me.peer.host_key), facts->host_key);
 	ct_wire_copy(me.net_key, sizeof(me.net_key), facts->net_key);
 	CT_TRY(ct_store_local_addr(w->store, me.peer.addr, sizeof(me.peer.addr)));
-	CT_TRY_ALLOC(all = CT_NEW_ARRAY(struct hello, (size_t)w->id.world));
+	CT_TRY_ALLOC(all = CT_NEW_ARRAY(struct introduction, (size_t)w->id.world));
 	CT_TRY_GOTO(introduce(w, &me, deadline_ns), st, out);
-	CT_TRY_GOTO(hear(w, deadline_ns, all), st, out);
+	CT_TRY_GOTO(receive_list(w, deadline_ns, all), st, out);
 	CT_TRY_GOTO(fix_loopback(w, all, deadline_ns), st, out);
 	for (int i = 0; i < w->id.world; i++)
 		w->peers[i] = all[i].peer;

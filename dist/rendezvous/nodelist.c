@@ -54,7 +54,7 @@ static size_t read_number(const char **p, int64_t *out)
 
 static enum ct_status expand(struct list *l, const char *prefix, const char *rest, int depth);
 
-/* "1-3,7" up to the bracket's end: each number behind the prefix, then what follows the bracket. */
+/* "1-3,7" up to the bracket's end: the prefix with each number, then what follows the bracket. */
 static enum ct_status expand_ranges(struct list *l, const char *prefix, const char *p, const char *after, int depth)
 {
 	while (*p != ']') {

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 
-/* Names in Slurm's order, rightmost range fastest; returns owned (ct__nodelist_free). CT_USAGE when the text is
- * malformed or stands for more than `max` names. */
+/* Names in Slurm's order, rightmost range fastest; returns owned (ct__nodelist_free). CT_USAGE when the list is
+ * malformed or has more than `max` names. */
 enum ct_status ct__nodelist_expand(const char *text, size_t max, char ***names, size_t *n) CT_MUST_CHECK;
 void ct__nodelist_free(char **names, size_t n);
 /* The i-th number of a list of counts. */

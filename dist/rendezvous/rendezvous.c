@@ -109,7 +109,7 @@ static enum ct_status choose_token(const struct ct_identity *id, const struct ct
 	return CT_OK;
 }
 
-/* Served to everybody, unless the name means this host alone. */
+/* All interfaces, unless the name means this host alone. */
 static const char *bind_host(const char *host)
 {
 	if (strcmp(host, "localhost") == 0)
@@ -117,7 +117,7 @@ static const char *bind_host(const char *host)
 	return ct_net_is_loopback(host) ? host : NULL;
 }
 
-/* Rank 0 goes through its own front door, so that its address is the one that the name stands for. */
+/* Rank 0 connects by the public name, so that its address is the one that the others use. */
 static enum ct_status enter_own(const struct ct_init_url *url, const struct ct_store_opts *o, int64_t deadline_ns,
 				ct_store **out)
 {
@@ -142,18 +142,18 @@ static enum ct_status meet_tcp(struct ct_world *w, const struct ct_init_url *url
 static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct_store_opts *o, const char *net_key,
 				 int64_t deadline_ns)
 {
-	struct ct_meeting m;
+	struct ct_rendezvous_file m;
 	char token[CT_TOKEN_HEX];
 	int port;
 
-	CT_TRY(ct__meeting_init(&m, o->run_id, net_key, 0));
+	CT_TRY(ct__rendezvous_file_init(&m, o->run_id, net_key, 0));
 	hash_text(token, o->token, m.nonce);
 	memcpy(o->token, token, sizeof(token));
 	CT_TRY(ct_store_server_start(NULL, 0, o, &w->server));
 	port = m.port = ct_store_server_port(w->server);
-	CT_TRY_ALLOC(w->meeting_file = ct_strdup(path));
+	CT_TRY_ALLOC(w->rendezvous_file = ct_strdup(path));
 	memcpy(w->nonce, m.nonce, sizeof(w->nonce));
-	CT_TRY(ct__meeting_publish(&m, path));
+	CT_TRY(ct__rendezvous_file_publish(&m, path));
 	return ct_store_connect(ct_net_loopback(), port, o, deadline_ns, &w->store);
 }
 
@@ -162,10 +162,10 @@ static enum ct_status try_file(struct ct_world *w, const char *path, const struc
 			       int64_t each_ns)
 {
 	struct ct_store_opts with_nonce = *o;
-	struct ct_meeting m;
+	struct ct_rendezvous_file m;
 	enum ct_status st;
 
-	CT_TRY(ct__meeting_read(path, &m));
+	CT_TRY(ct__rendezvous_file_read(path, &m));
 	if (strcmp(m.run_id, o->run_id) != 0)
 		return CT_FAIL(CT_MISMATCH, "%s belongs to run \"%s\", not to run \"%s\"", path, m.run_id, o->run_id);
 	hash_text(with_nonce.token, o->token, m.nonce);
@@ -182,8 +182,8 @@ static enum ct_status no_meeting(const char *path, int64_t start)
 	struct ct_error last;
 
 	ct_error_save(&last);
-	(void)CT_FAIL(CT_TIMEOUT, "no meeting through %s within %.1f s: %s", path, (double)(ct_now_ns() - start) / 1e9,
-		      last.message);
+	(void)CT_FAIL(CT_TIMEOUT, "no rendezvous through %s within %.1f s: %s", path,
+		      (double)(ct_now_ns() - start) / 1e9, last.message);
 	ct_error_hint("is rank 0 up, and does it see the same file?");
 	return CT_TIMEOUT;
 }
@@ -300,7 +300,7 @@ enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world
 	}
 	CT_TRY_GOTO(make_opts(id, opts, &me, &o), st, fail);
 	CT_TRY_GOTO(meet(&w, &o, &me, opts, deadline_ns), st, fail);
-	CT_TRY_GOTO(ct__hello_exchange(&w, &me, deadline_ns), st, fail);
+	CT_TRY_GOTO(ct__handshake(&w, &me, deadline_ns), st, fail);
 	CT_DEBUG("rank %d of %d on %d hosts, address %s", w.id.rank, w.id.world, w.n_hosts, w.peers[w.id.rank].addr);
 	*out = w;
 	return CT_OK;
@@ -319,9 +319,9 @@ void ct_world_leave(struct ct_world *w, bool failed)
 	else
 		ct_store_close(w->store);
 	ct_store_server_stop(w->server, ct_deadline_in(failed ? LEAVE_FAILED_NS : LEAVE_NS));
-	if (w->meeting_file)
-		ct__meeting_remove(w->meeting_file, w->nonce);
-	ct_free(w->meeting_file);
+	if (w->rendezvous_file)
+		ct__rendezvous_file_remove(w->rendezvous_file, w->nonce);
+	ct_free(w->rendezvous_file);
 	ct_free(w->peers);
 	*w = (struct ct_world){0};
 }

@@ -1,4 +1,4 @@
-/* Who am I (identity: pure, from options and environment) and how do we meet (rendezvous: a store all ranks reach).
+/* Identity (which rank is this process: pure, from options and environment) and rendezvous (a store that all ranks reach).
  *
  * init URL           meaning
  *   env://           MASTER_ADDR, MASTER_PORT
@@ -33,8 +33,8 @@ typedef const char *(*ct_getenv_fn)(const char *name, void *user);
 
 /* Reads the environment; the first sign decides: CTRAIN_STORE, TORCHELASTIC_RUN_ID, RANK / WORLD_SIZE,
  * OMPI_COMM_WORLD_*, a Slurm step of several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in steps of
- * its own making, so its word comes before Slurm's; a step of one task is somebody's shell.) by == CT_LAUNCHER_NONE:
- * nobody started us as a worker. init_override: URL from --init / config or NULL. Contradictions (RANK >= WORLD_SIZE,
+ * its own, so its variables come before Slurm's; a step of one task is an interactive shell.) by == CT_LAUNCHER_NONE:
+ * this process was not started as a worker. init_override: URL from --init / config or NULL. Contradictions (RANK >= WORLD_SIZE,
  * half-set variables, values that are no numbers, LOCAL_RANK >= LOCAL_WORLD_SIZE, Slurm against RANK) are CT_USAGE
  * naming both variables and values. Near-miss names (CUDA_VISIBLE_DEVICE, MASTER_IP, WORLDSIZE ...) are warned
  * about. */
@@ -57,8 +57,8 @@ struct ct_world {
 	ct_store *store;         /* NULL in a world of one that our launcher did not start */
 	struct ct_peer *peers;   /* [world] */
 	int n_hosts;
-	int n_agreed;       /* ct_world_agree's own count */
-	char *meeting_file; /* rank 0 of file://: removed on leave */
+	int n_agreed;          /* ct_world_agree's own count */
+	char *rendezvous_file; /* rank 0 of file://: removed on leave */
 	char nonce[CT_TOKEN_HEX];
 };
 
@@ -76,7 +76,7 @@ struct ct_world_opts {
  * open. */
 enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world_opts *opts,
 			     struct ct_world *out) CT_MUST_CHECK;
-/* Goodbye; rank 0 serves until all have left or 10 s. Zeroed worlds are fine. failed: end without goodbye. */
+/* Leaves the run; rank 0 serves until all have left, for at most 10 s. Zeroed worlds are fine. failed: ends the connection without BYE. */
 void ct_world_leave(struct ct_world *w, bool failed);
 
 /* Compares named values over all ranks (config digest, graph digest ...): items are "key=value" lines, in one order
@@ -85,11 +85,11 @@ void ct_world_leave(struct ct_world *w, bool failed);
 enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *lines,
 			      int64_t deadline_ns) CT_MUST_CHECK;
 
-/* This rank's collective `seq` timed out: who is to blame? Tells the store where this rank is, gives the others'
- * heartbeats up to 2.5 s to say the same, and picks the rank that is gone, else the one whose heart stopped (stopped
- * or hung process, silent host), else the one that is furthest behind. CT_OK: *out is filled, status CT_TIMEOUT,
+/* This rank's collective `seq` timed out: which rank caused it? Sends this rank's position to the store, waits up to
+ * 2.5 s for the others' heartbeats, and picks the rank that is gone, else one without a heartbeat (stopped or hung
+ * process, silent host), else the one that is furthest behind. CT_OK: *out is filled, status CT_TIMEOUT,
  * "rank 1 (pid 4711 on host x) has not answered for 12 s; last seen at collective 1234, step 120". CT_NOT_FOUND
- * (no error chain): nobody stands out. */
-enum ct_status ct_world_blame(struct ct_world *w, int64_t seq, struct ct_failure *out) CT_MUST_CHECK;
+ * (no error chain): no rank stands out. */
+enum ct_status ct_world_attribute_failure(struct ct_world *w, int64_t seq, struct ct_failure *out) CT_MUST_CHECK;
 
 #endif

@@ -17,9 +17,9 @@
 #define MAX_BYTES 8192
 
 /* Addresses that another host may reach: IPv4 first, then IPv6 beyond the link. */
-static void add_addresses(struct ct_meeting *m, const struct ifaddrs *list, int family)
+static void add_addresses(struct ct_rendezvous_file *m, const struct ifaddrs *list, int family)
 {
-	for (const struct ifaddrs *i = list; i && m->n_addrs < CT_MEETING_MAX_ADDRS; i = i->ifa_next) {
+	for (const struct ifaddrs *i = list; i && m->n_addrs < CT_RENDEZVOUS_MAX_ADDRS; i = i->ifa_next) {
 		struct sockaddr_storage a = {0};
 		char *text = m->addrs[m->n_addrs];
 
@@ -36,11 +36,11 @@ static void add_addresses(struct ct_meeting *m, const struct ifaddrs *list, int 
 	}
 }
 
-enum ct_status ct__meeting_init(struct ct_meeting *m, const char *run_id, const char *net_key, int port)
+enum ct_status ct__rendezvous_file_init(struct ct_rendezvous_file *m, const char *run_id, const char *net_key, int port)
 {
 	struct ifaddrs *list = NULL;
 
-	*m = (struct ct_meeting){.port = port};
+	*m = (struct ct_rendezvous_file){.port = port};
 	ct_wire_copy(m->run_id, sizeof(m->run_id), run_id);
 	ct_wire_copy(m->net_key, sizeof(m->net_key), net_key);
 	CT_TRY(ct_token_make(m->nonce));
@@ -54,8 +54,8 @@ enum ct_status ct__meeting_init(struct ct_meeting *m, const char *run_id, const 
 
 static enum ct_status foreign(enum ct_status st, const char *path)
 {
-	(void)CT_FAIL(st, "%s is not a meeting file of ctrain", path);
-	ct_error_hint("give file:// a path where nothing else lies");
+	(void)CT_FAIL(st, "%s is not a rendezvous file of ctrain", path);
+	ct_error_hint("give file:// a path that no other file has");
 	return st;
 }
 
@@ -71,7 +71,7 @@ static bool field(const char *line, size_t len, const char *name, char *buf, siz
 	return true;
 }
 
-static bool parse_line(const char *p, size_t len, struct ct_meeting *m)
+static bool parse_line(const char *p, size_t len, struct ct_rendezvous_file *m)
 {
 	char port[16];
 
@@ -80,16 +80,16 @@ static bool parse_line(const char *p, size_t len, struct ct_meeting *m)
 		return true;
 	if (field(p, len, "port", port, sizeof(port)))
 		return ct__init_port_parse(port, "port", &m->port) == CT_OK;
-	if (m->n_addrs < CT_MEETING_MAX_ADDRS && field(p, len, "addr", m->addrs[m->n_addrs], sizeof(m->addrs[0]))) {
+	if (m->n_addrs < CT_RENDEZVOUS_MAX_ADDRS && field(p, len, "addr", m->addrs[m->n_addrs], sizeof(m->addrs[0]))) {
 		m->n_addrs++;
 		return true;
 	}
 	return false;
 }
 
-enum ct_status ct__meeting_parse(const char *text, const char *path, struct ct_meeting *out)
+enum ct_status ct__rendezvous_file_parse(const char *text, const char *path, struct ct_rendezvous_file *out)
 {
-	struct ct_meeting m = {0};
+	struct ct_rendezvous_file m = {0};
 	const char *p = text;
 	size_t len = strcspn(p, "\n");
 	bool ended = false;
@@ -109,14 +109,14 @@ enum ct_status ct__meeting_parse(const char *text, const char *path, struct ct_m
 	return CT_OK;
 }
 
-static enum ct_status parse_text(const char *text, size_t len, const char *path, struct ct_meeting *out)
+static enum ct_status parse_text(const char *text, size_t len, const char *path, struct ct_rendezvous_file *out)
 {
 	if (len == 0)
 		return CT_FAIL(CT_NOT_FOUND, "%s is empty", path);
-	return ct__meeting_parse(text, path, out);
+	return ct__rendezvous_file_parse(text, path, out);
 }
 
-enum ct_status ct__meeting_read(const char *path, struct ct_meeting *out)
+enum ct_status ct__rendezvous_file_read(const char *path, struct ct_rendezvous_file *out)
 {
 	enum ct_status st;
 	char *text;
@@ -131,10 +131,10 @@ enum ct_status ct__meeting_read(const char *path, struct ct_meeting *out)
 	return st;
 }
 
-/* Whoever may read the file. */
+/* The file's permissions do not matter here: it is going to be replaced. */
 static enum ct_status check_replaceable(const char *path)
 {
-	struct ct_meeting old;
+	struct ct_rendezvous_file old;
 	enum ct_status st;
 	char *text;
 	size_t len;
@@ -146,12 +146,12 @@ static enum ct_status check_replaceable(const char *path)
 	return st;
 }
 
-enum ct_status ct__meeting_publish(const struct ct_meeting *m, const char *path)
+enum ct_status ct__rendezvous_file_publish(const struct ct_rendezvous_file *m, const char *path)
 {
 	struct ct_str b = {0};
 	enum ct_status st = check_replaceable(path);
 
-	/* An old meeting (or an empty file, as mktemp makes it) is replaced, anything else is somebody's. */
+	/* An old rendezvous file (or an empty file, as mktemp makes it) is replaced; anything else is the user's. */
 	if (st != CT_OK && st != CT_NOT_FOUND)
 		return st == CT_DATA ? foreign(CT_USAGE, path) : st;
 	ct_str_addf(&b, FIRST_LINE "\nrun %s\nnonce %s\nnet %s\nport %d\n", m->run_id, m->nonce, m->net_key, m->port);
@@ -163,17 +163,17 @@ enum ct_status ct__meeting_publish(const struct ct_meeting *m, const char *path)
 		st = ct_secret_file_write(path, b.s, b.len);
 	ct_str_release(&b);
 	if (st == CT_NOT_FOUND)
-		return CT_FAIL(CT_IO, "no meeting file can be made: %s", ct_error_message());
+		return CT_FAIL(CT_IO, "cannot make the rendezvous file: %s", ct_error_message());
 	return st;
 }
 
-void ct__meeting_remove(const char *path, const char *nonce)
+void ct__rendezvous_file_remove(const char *path, const char *nonce)
 {
-	struct ct_meeting m;
+	struct ct_rendezvous_file m;
 	struct ct_error before;
 
 	ct_error_save(&before);
-	if (ct__meeting_read(path, &m) == CT_OK && strcmp(m.nonce, nonce) == 0)
+	if (ct__rendezvous_file_read(path, &m) == CT_OK && strcmp(m.nonce, nonce) == 0)
 		(void)unlink(path);
 	(void)ct_error_restore(&before);
 }

@@ -41,7 +41,7 @@ static void answer(ct_store *s, const struct ct_wire_frame *f)
 	c->done = true;
 }
 
-/* Takes whole frames off the input buffer. False: what came is no protocol of ours. */
+/* Takes complete frames off the input buffer. False: the input is not our protocol. */
 static bool take_frames(ct_store *s)
 {
 	size_t at = 0;
@@ -128,7 +128,7 @@ static void read_socket(ct_store *s)
 	}
 }
 
-/* With the lock held: one round of waiting, for all when nobody reads. False past the deadline. */
+/* With the lock held: one round of waiting, for all threads if no other reads. False after the deadline. */
 static bool wait_round(ct_store *s, int64_t deadline_ns)
 {
 	struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN}, {.fd = s->wake_fd, .events = POLLIN}};
@@ -148,7 +148,7 @@ static bool wait_round(ct_store *s, int64_t deadline_ns)
 		(void)!read(s->wake_fd, &n, sizeof(n));
 	read_socket(s);
 	s->reading = false;
-	/* Somebody's answer may be there; and if not, somebody must read on. */
+	/* Another thread's answer may be there; and if not, one of them must read on. */
 	pthread_cond_broadcast(&s->changed);
 	return true;
 }
@@ -168,7 +168,7 @@ static void look(ct_store *s)
 	ct__call_wake(s);
 }
 
-/* Sends both parts whole. 0, or an errno; EAGAIN only if nothing was sent and `drop` allows to give up. */
+/* Sends both parts completely. 0, or an errno; EAGAIN only if nothing was sent and `drop` allows to give up. */
 static int send_parts(ct_store *s, struct iovec *iov, int64_t deadline_ns, bool drop)
 {
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
@@ -228,7 +228,7 @@ static void set_tag(struct ct_str *b, uint64_t tag)
 		b->s[8 + i] = (char)(uint8_t)(tag >> (8 * i));
 }
 
-/* A reply with a failed status: its text is the message. */
+/* A reply with a failed status: its string is the message. */
 static enum ct_status reply_failed(const ct_store *s, struct ct_call *c)
 {
 	const struct ct_wire_frame f = {.len = (uint32_t)c->len, .body = (const uint8_t *)c->body};

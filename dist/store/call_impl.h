@@ -1,5 +1,5 @@
 /* The client's connection: many threads, one socket, no thread of its own. A thread that waits for an answer reads
- * the socket for all of them if nobody else does (leader and followers). For files of dist/ only. */
+ * the socket for all of them if no other thread does (leader and followers). */
 #ifndef CT_DIST_STORE_CALL_IMPL_H
 #define CT_DIST_STORE_CALL_IMPL_H
 
@@ -16,7 +16,7 @@ struct ct_call {
 	uint64_t tag;
 	bool done;
 	enum ct_status status;
-	char *body; /* of the reply, owned (ct_free), NUL behind */
+	char *body; /* of the reply, owned (ct_free), NUL-terminated */
 	size_t len;
 };
 
@@ -41,8 +41,8 @@ struct ct_store {
 	size_t in_len, in_cap;
 };
 
-/* Once, after the greeting: what came behind it (a failure record) is in the buffer already. False: no frames of
- * ours. */
+/* Once, after the handshake: what followed it (a failure record) is in the buffer already. False: these are not frames
+ * of our protocol. */
 bool ct__call_begin(ct_store *s);
 /* Sends the frame built in b (its tag is set here) followed by `extra` bytes, and waits for the answer. A reply with a
  * failed status becomes the error chain; so does CT_TIMEOUT, where call->tag names the request that is still under way.

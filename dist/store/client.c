@@ -108,7 +108,7 @@ enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, c
 	st = ct__call_do(s, &b, NULL, 0, deadline_ns, &call);
 	ct_str_release(&b);
 	if (st == CT_TIMEOUT && cancel(s, call.tag, &came, ranks, sizeof(ranks)))
-		return CT_FAIL(CT_TIMEOUT, "waited %.1f s for key \"%s\" in the store: nobody set it",
+		return CT_FAIL(CT_TIMEOUT, "waited %.1f s for key \"%s\" in the store: no rank set it",
 			       (double)(ct_now_ns() - start) / 1e9, key);
 	CT_TRY(st);
 	*value = call.body;

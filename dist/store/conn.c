@@ -227,21 +227,21 @@ static void dispatch(struct ct_srv_conn *c)
 	if (c->ready)
 		ct__srv_request(c, &c->frame);
 	else
-		ct__srv_hello(c, &c->frame);
+		ct__srv_handshake(c, &c->frame);
 	next_frame(c);
 }
 
 static void header_complete(struct ct_srv_conn *c)
 {
-	size_t limit = c->ready ? CT_WIRE_MAX_BODY : CT_WIRE_MAX_HELLO;
+	size_t limit = c->ready ? CT_WIRE_MAX_BODY : CT_WIRE_MAX_HANDSHAKE;
 
 	ct_wire_decode_header(c->in, &c->frame);
-	if (c->frame.len > limit || (!c->ready && c->frame.op != CT_WIRE_HELLO)) {
+	if (c->frame.len > limit || (!c->ready && c->frame.op != CT_WIRE_HANDSHAKE)) {
 		ct__srv_stranger(c, "a broken frame (operation %u, %" PRIu32 " bytes)", c->frame.op, c->frame.len);
 		ct__srv_conn_lost(c, EPROTO);
 		return;
 	}
-	if (c->srv->used + c->frame.len > SRV_MAX_BYTES && c->frame.len > CT_WIRE_MAX_HELLO) {
+	if (c->srv->used + c->frame.len > SRV_MAX_BYTES && c->frame.len > CT_WIRE_MAX_HANDSHAKE) {
 		c->stage = SRV_SKIP;
 		c->want = c->frame.len;
 		return;

@@ -15,7 +15,7 @@
 
 #define RETRY_FIRST_NS (2 * CT_MS)
 #define RETRY_MAX_NS (200 * CT_MS)
-#define GREETING_NS (5 * CT_SEC) /* a server that is stopped takes connections and says nothing */
+#define GREETING_NS (5 * CT_SEC) /* a server that is stopped accepts connections and sends nothing */
 #define BYE_NS CT_SEC
 
 static void client_free(ct_store *s)
@@ -55,15 +55,16 @@ static enum ct_status client_new(const char *host, int port, const struct ct_sto
 
 static enum ct_status send_greeting(ct_store *s, enum ct_wire_role role)
 {
-	struct ct_wire_hello h = {.role = role, .member = s->opts.member, .pid = s->opts.pid, .world = s->opts.world};
+	struct ct_wire_handshake h = {
+		.role = role, .member = s->opts.member, .pid = s->opts.pid, .world = s->opts.world};
 	struct ct_str b = {0};
 	enum ct_status st;
 
 	ct_wire_copy(h.run_id, sizeof(h.run_id), s->opts.run_id);
 	ct_wire_copy(h.token, sizeof(h.token), s->opts.token);
 	ct_wire_copy(h.host, sizeof(h.host), s->opts.host);
-	ct_wire_begin(&b, CT_WIRE_HELLO, CT_OK, 0);
-	ct_wire_put_hello(&b, &h);
+	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
+	ct_wire_put_handshake(&b, &h);
 	ct_wire_end(&b, 0);
 	st = ct_str_status(&b);
 	/* A fresh socket's buffer takes so little at once. */
@@ -127,7 +128,7 @@ static enum ct_status take_answer(ct_store *s, const struct ct_wire_frame *f)
 	return (enum ct_status)f->status;
 }
 
-/* Nothing comes back; if it does not go out, the first request will tell. */
+/* There is no answer; if it is not sent, the first request fails. */
 static void confirm(ct_store *s)
 {
 	const struct ct_wire_frame f = {.op = CT_WIRE_READY};
@@ -151,7 +152,7 @@ static enum ct_status read_greeting(ct_store *s, int64_t deadline_ns)
 		return no_store_there(s);
 	CT_TRY(read_up_to(s, end, deadline_ns));
 	ct_wire_decode_header(s->in + at, &f);
-	if (f.len > CT_WIRE_MAX_HELLO)
+	if (f.len > CT_WIRE_MAX_HANDSHAKE)
 		return no_store_there(s);
 	CT_TRY(read_up_to(s, end + f.len, deadline_ns));
 	f.body = s->in + end;
@@ -262,10 +263,10 @@ void ct_store_close(ct_store *s)
 
 	if (!s)
 		return;
-	/* Closing often follows an error, which must stay the one that is told. */
+	/* Closing often follows an error, which must stay the one that is reported. */
 	ct_error_save(&before);
 	ct_wire_begin(&b, CT_WIRE_BYE, CT_OK, 0);
-	/* The answer tells that the goodbye was read: closing with unread data behind it could take it back. */
+	/* The answer shows that the BYE was read: closing with unread data after it could discard it. */
 	if (ct__call_do(s, &b, NULL, 0, ct_deadline_in(BYE_NS), &call) == CT_OK)
 		ct_free(call.body);
 	ct_str_release(&b);

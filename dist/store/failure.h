@@ -1,4 +1,4 @@
-/* Sentences about members and failures, in one wording everywhere. For files of dist/ only. */
+/* Sentences about members and failures, worded alike everywhere. */
 #ifndef CT_DIST_STORE_FAILURE_H
 #define CT_DIST_STORE_FAILURE_H
 

@@ -6,12 +6,12 @@
 /* The fuzzer's first bytes are a valid greeting, so that the requests behind it are reached by random input too. */
 static enum ct_status fuzz_greet(struct ct_srv_conn *c)
 {
-	const struct ct_wire_hello h = {.run_id = "fuzz", .host = "h", .pid = 1};
+	const struct ct_wire_handshake h = {.run_id = "fuzz", .host = "h", .pid = 1};
 	struct ct_str b = {0};
 	enum ct_status st;
 
-	ct_wire_begin(&b, CT_WIRE_HELLO, CT_OK, 0);
-	ct_wire_put_hello(&b, &h);
+	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
+	ct_wire_put_handshake(&b, &h);
 	ct_wire_end(&b, 0);
 	st = ct_str_status(&b);
 	if (st == CT_OK) {

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 
 #define SILENCE_MS 15000
-#define TRY_ONE_NS (5 * CT_SEC) /* an address that swallows our packets must not eat the whole deadline */
+#define TRY_ONE_NS (5 * CT_SEC) /* an address that swallows our packets must not use up the deadline */
 #define BACKLOG 4096
 
 void ct_net_close(int *fd)
@@ -133,7 +133,7 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
 	return CT_OK;
 }
 
-/* A connection to a port of our own host on which nobody listens can, by chance of the source port, meet itself. */
+/* A connection to a port of our own host on which no process listens can connect to itself if the source port is the same. */
 static bool met_itself(int fd)
 {
 	struct sockaddr_storage a = {0}, b = {0};
@@ -207,7 +207,7 @@ enum ct_status ct_net_addr_text(const struct sockaddr_storage *a, char *buf, siz
 	}
 	err = getnameinfo(s, n, buf, (socklen_t)len, NULL, 0, NI_NUMERICHOST);
 	if (err != 0)
-		return CT_FAIL(CT_COMM, "an address that cannot be shown as text: %s", gai_strerror(err));
+		return CT_FAIL(CT_COMM, "cannot convert an address to a string: %s", gai_strerror(err));
 	return CT_OK;
 }
 

@@ -102,7 +102,7 @@ static void record(ct_store_server *s)
 	ct_wire_end(&b, 0);
 	frame = b.failed ? NULL : ct_blob_make(&s->used, b.s, b.len);
 	ct_str_release(&b);
-	/* To everybody first, then the answers to waits: so that a wait that ends finds the record already there. */
+	/* First to all connections, then the answers to waits: a wait that ends finds the record already there. */
 	for (struct ct_srv_conn *c = s->ready.first; c; c = c->next) {
 		ct__srv_conn_send(c, frame ? ct_blob_ref(frame) : NULL);
 		ct__srv_conn_flush(c);
@@ -173,7 +173,7 @@ void ct__srv_member_lost(ct_store_server *s, struct ct_srv_member *m, int err)
 	} else if (err == EPROTO) {
 		ct_failure_set(&f, &m->state, CT_BUG, "sent the store a broken message");
 	} else {
-		ct_failure_set(&f, &m->state, CT_PEER_LOST, "is gone: its connection ended without goodbye");
+		ct_failure_set(&f, &m->state, CT_PEER_LOST, "is gone: its connection ended without a goodbye");
 		ct_wire_copy(f.hint, sizeof(f.hint),
 			     "it was killed (out of memory?) or crashed: see its own output and its host's kernel log");
 	}

@@ -57,7 +57,7 @@ static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ..
 	c->closing = true;
 }
 
-/* In constant time: the whole fields, whatever they hold. */
+/* In constant time: compares the complete fields, whatever they contain. */
 static bool same_token(const char a[CT_TOKEN_HEX], const char b[CT_TOKEN_HEX])
 {
 	unsigned char diff = 0;
@@ -79,7 +79,7 @@ static int n_joined(const ct_store_server *s)
 
 /* A client of this run that counts other ranks than we do. While ranks are missing the run cannot start as it is: that
  * becomes its failure. */
-static bool same_world(struct ct_srv_conn *c, const struct ct_wire_hello *h)
+static bool same_world(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
 	struct ct_member_state m = {
@@ -103,7 +103,7 @@ static bool same_world(struct ct_srv_conn *c, const struct ct_wire_hello *h)
 	return false;
 }
 
-static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_hello *h)
+static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
 	char owner[CT_MEMBER_TEXT];
@@ -123,7 +123,7 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_hello *h)
 }
 
 /* A rank that gave up waiting for its welcome and comes again takes the place of its own former self. */
-static void supersede(struct ct_srv_member *m, const struct ct_wire_hello *h)
+static void supersede(struct ct_srv_member *m, const struct ct_wire_handshake *h)
 {
 	struct ct_srv_conn *old = m->conn;
 
@@ -134,7 +134,7 @@ static void supersede(struct ct_srv_member *m, const struct ct_wire_hello *h)
 	ct__srv_conn_lost(old, 0);
 }
 
-static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_hello *h)
+static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
 	struct ct_srv_member *m = ct__srv_member_find(c->srv, h->member);
 
@@ -160,7 +160,7 @@ static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_hello *h)
 	return true;
 }
 
-static bool enter_auxiliary(struct ct_srv_conn *c, const struct ct_wire_hello *h)
+static bool enter_auxiliary(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
 	struct ct_srv_member *m = ct__srv_member_find(c->srv, h->member);
 
@@ -173,14 +173,14 @@ static bool enter_auxiliary(struct ct_srv_conn *c, const struct ct_wire_hello *h
 	return true;
 }
 
-void ct__srv_hello(struct ct_srv_conn *c, const struct ct_wire_frame *f)
+void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
-	struct ct_wire_hello h;
+	struct ct_wire_handshake h;
 	struct ct_str b = {0};
 
-	if (!ct_wire_get_hello(f, &h)) {
-		refuse(c, CT_MISMATCH, "a greeting that this version of ctrain does not understand");
+	if (!ct_wire_get_handshake(f, &h)) {
+		refuse(c, CT_MISMATCH, "a handshake that this version of ctrain does not understand");
 		return;
 	}
 	if (!may_enter(c, &h) || (h.role == CT_ROLE_MEMBER && !enter_member(c, &h)) ||

@@ -120,7 +120,7 @@ void ct__srv_list_drop(struct ct_srv_list *l, struct ct_srv_conn *c);
 void ct__srv_stranger(struct ct_srv_conn *c, const char *fmt, ...) CT_PRINTF(2, 3);
 
 /* store_requests.c */
-void ct__srv_hello(struct ct_srv_conn *c, const struct ct_wire_frame *f);
+void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f);
 void ct__srv_request(struct ct_srv_conn *c, const struct ct_wire_frame *f);
 void ct__srv_reply(struct ct_srv_conn *c, uint64_t tag, enum ct_status st, const char *fmt, ...) CT_PRINTF(4, 5);
 

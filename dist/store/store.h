@@ -1,4 +1,4 @@
-/* The rendezvous store: a small key-value server over TCP that all ranks of one run talk to. It serves addresses, the
+/* The rendezvous store: a small key-value server over TCP that all ranks of one run connect to. It serves addresses, the
  * start-up checks and barriers, and it is how a lost rank becomes known everywhere within milliseconds.
  *
  * Handshake: protocol magic, shared token (compared in constant time, before anything else is looked at), run id,
@@ -42,7 +42,7 @@ struct ct_failure {
 	int status;        /* enum ct_status of the failed rank */
 	int64_t seq;       /* its last collective, -1 unknown */
 	char phase[48];    /* what it was doing: "step 120", "evaluation", "saving" */
-	char message[640]; /* a whole sentence that names the rank */
+	char message[640]; /* a sentence that names the rank */
 	char hint[256];
 };
 /* Puts the failure on this thread's error chain; returns CT_PEER_LOST. */
@@ -85,7 +85,7 @@ enum ct_status ct_store_connect_aux(const ct_store *first, int64_t deadline_ns, 
 void ct_store_close(ct_store *s);
 /* Closes without goodbye (tests, and processes that end in failure). */
 void ct_store_drop(ct_store *s);
-/* Numeric address of our end of the connection, as text (64 bytes are enough). */
+/* Numeric address of our end of the connection as a string (64 bytes are enough). */
 enum ct_status ct_store_local_addr(const ct_store *s, char *buf, size_t len) CT_MUST_CHECK;
 /* Who runs the server: rank (-1: the launcher), pid, host. Any of them may be NULL. */
 void ct_store_owner(const ct_store *s, int *rank, int *pid, char host[64]);
@@ -98,7 +98,7 @@ enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, siz
  * run failed meanwhile. */
 enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, char **value, size_t *len) CT_MUST_CHECK;
 enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t *result) CT_MUST_CHECK;
-/* Sets key to `value` if it is absent (expected NULL) or equal to expected; *swapped tells. */
+/* Sets key to `value` if it is absent (expected NULL) or equal to expected; *swapped is set if it did. */
 enum ct_status ct_store_cas(ct_store *s, const char *key, const void *expected, size_t expected_len, const void *value,
 			    size_t len, bool *swapped) CT_MUST_CHECK;
 enum ct_status ct_store_delete(ct_store *s, const char *key) CT_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* The keys of a store server: a hash table from text to shared immutable byte strings. One thread. For files of
+/* The keys of a store server: a hash table from strings to shared immutable byte strings. One thread. For files of
  * dist/ only. */
 #ifndef CT_DIST_STORE_TABLE_H
 #define CT_DIST_STORE_TABLE_H

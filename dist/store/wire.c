@@ -149,7 +149,7 @@ bool ct_wire_done(const struct ct_wire_reader *r)
 	return !r->bad && r->left == 0;
 }
 
-void ct_wire_put_hello(struct ct_str *b, const struct ct_wire_hello *h)
+void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h)
 {
 	ct_wire_put_str(b, h->run_id);
 	ct_wire_put_str(b, h->token);
@@ -160,13 +160,13 @@ void ct_wire_put_hello(struct ct_str *b, const struct ct_wire_hello *h)
 	ct_wire_put_u32(b, (uint32_t)h->world);
 }
 
-bool ct_wire_get_hello(const struct ct_wire_frame *f, struct ct_wire_hello *h)
+bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h)
 {
 	struct ct_wire_reader r = ct_wire_reader(f);
 	uint8_t role;
 
-	/* Zeroed first: the token is compared over its whole field. */
-	*h = (struct ct_wire_hello){0};
+	/* Zeroed first: the token is compared over its complete field. */
+	*h = (struct ct_wire_handshake){0};
 	ct_wire_str(&r, h->run_id, sizeof(h->run_id));
 	ct_wire_str(&r, h->token, sizeof(h->token));
 	role = ct_wire_u8(&r);
@@ -242,7 +242,7 @@ void ct_wire_copy(char *dst, size_t size, const char *src)
 {
 	size_t n = strnlen(src, size - 1);
 
-	/* A cut inside a UTF-8 character takes the whole character away. */
+	/* A cut inside a UTF-8 character removes the complete character. */
 	if (src[n] != '\0') {
 		while (n > 0 && ((unsigned char)src[n] & 0xC0) == 0x80)
 			n--;

@@ -1,7 +1,7 @@
-/* Frames of the store protocol: encoding, bounded decoding. No sockets, no state. For files of dist/ only.
+/* Frames of the store protocol: encoding, bounded decoding. No sockets, no state.
  *
  * A client's first 8 bytes are CT_WIRE_MAGIC, so are a server's. Then frames: 16 bytes of header and `len` bytes of
- * body, all little endian: u32 len, u16 op, i16 status, u64 tag. Text and byte strings are u32 length and bytes.
+ * body, all little endian: u32 len, u16 op, i16 status, u64 tag. Strings are u32 length and bytes.
  * docs/DISTRIBUTED.md lists the bodies. */
 #ifndef CT_DIST_STORE_WIRE_H
 #define CT_DIST_STORE_WIRE_H
@@ -14,12 +14,12 @@
 #define CT_WIRE_HEADER_LEN 16
 #define CT_STORE_MAX_KEY 256
 #define CT_STORE_MAX_VALUE ((size_t)16 << 20)
-#define CT_WIRE_MAX_HELLO 1024
+#define CT_WIRE_MAX_HANDSHAKE 1024
 #define CT_WIRE_MAX_BODY (2 * CT_STORE_MAX_VALUE + 1024) /* a swap carries two values */
 
 enum ct_wire_op {
-	/* client to server; all but HELLO, READY and BEAT are answered by REPLY with the same tag */
-	CT_WIRE_HELLO = 1,
+	/* client to server; all but HANDSHAKE, READY and BEAT are answered by REPLY with the same tag */
+	CT_WIRE_HANDSHAKE = 1,
 	CT_WIRE_SET,
 	CT_WIRE_GET,
 	CT_WIRE_ADD,
@@ -60,7 +60,8 @@ void ct_wire_put_i64(struct ct_str *b, int64_t v);
 void ct_wire_put_bytes(struct ct_str *b, const void *p, size_t n);
 void ct_wire_put_str(struct ct_str *b, const char *s);
 
-/* Reads fields off a body. Past the end, or a text that does not fit or holds a NUL: `bad` sticks, values are 0. */
+/* Reads the fields of a body. Past the end, or at a string that does not fit or contains a NUL, `bad` is set for good and
+ * values are 0. */
 struct ct_wire_reader {
 	const uint8_t *p;
 	size_t left;
@@ -76,14 +77,14 @@ void ct_wire_str(struct ct_wire_reader *r, char *buf, size_t size);
 bool ct_wire_done(const struct ct_wire_reader *r);
 
 enum ct_wire_role { CT_ROLE_MEMBER, CT_ROLE_AUXILIARY, CT_ROLE_OBSERVER, CT_ROLE_LAUNCHER };
-struct ct_wire_hello {
+struct ct_wire_handshake {
 	char run_id[64], token[CT_TOKEN_HEX], host[64];
 	enum ct_wire_role role;
 	int member, pid;
 	int world; /* 0: not compared */
 };
-void ct_wire_put_hello(struct ct_str *b, const struct ct_wire_hello *h);
-bool ct_wire_get_hello(const struct ct_wire_frame *f, struct ct_wire_hello *h);
+void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h);
+bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h);
 
 void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x);
 /* A status that is no failure status becomes CT_PEER_LOST. */
@@ -92,7 +93,7 @@ void ct_wire_put_member(struct ct_str *b, const struct ct_member_state *m);
 /* One of several in a body. */
 void ct_wire_read_member(struct ct_wire_reader *r, struct ct_member_state *m);
 
-/* Copies a text into a field of fixed size, cut on a character boundary. */
+/* Copies a string into a field of fixed size, cut on a character boundary. */
 void ct_wire_copy(char *dst, size_t size, const char *src);
 
 #endif

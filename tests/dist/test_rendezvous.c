@@ -147,7 +147,7 @@ static void test_alone(void **state)
 	assert_int_equal(w.n_hosts, 1);
 	assert_int_equal(w.peers[0].pid, getpid());
 	assert_ok(ct_world_agree(&w, "config", "a=1", 0));
-	assert_int_equal(ct_world_blame(&w, 3, &f), CT_NOT_FOUND);
+	assert_int_equal(ct_world_attribute_failure(&w, 3, &f), CT_NOT_FOUND);
 	ct_world_leave(&w, false);
 	ct_world_leave(&w, false);
 	p.rank = 1;
@@ -157,7 +157,7 @@ static void test_alone(void **state)
 /* file://: fresh, after a run that died and left its file, over an empty file, and with the last rank first. */
 static void test_file(void **state)
 {
-	struct ct_meeting stale = {
+	struct ct_rendezvous_file stale = {
 		.run_id = "run", .nonce = "00", .port = free_port(), .n_addrs = 1, .addrs = {"127.0.0.1"}};
 	char *path = ct_path_join(*state, "meet"), init[256];
 	struct plan plans[MAX_RANKS];
@@ -170,7 +170,7 @@ static void test_file(void **state)
 
 	ct__host_facts(&facts);
 	snprintf(stale.net_key, sizeof(stale.net_key), "%s", facts.net_key);
-	assert_ok(ct__meeting_publish(&stale, path));
+	assert_ok(ct__rendezvous_file_publish(&stale, path));
 	meet_and_leave(plans, 3, true);
 
 	assert_ok(ct_file_replace(path, "", 0));
@@ -183,7 +183,7 @@ static void test_file(void **state)
 static void test_file_of_another_run(void **state)
 {
 	struct ct_store_opts o = {.run_id = "run", .token = "other", .member = 0, .host = "h"};
-	struct ct_meeting stale = {.run_id = "run", .nonce = "00", .n_addrs = 1, .addrs = {"127.0.0.1"}};
+	struct ct_rendezvous_file stale = {.run_id = "run", .nonce = "00", .n_addrs = 1, .addrs = {"127.0.0.1"}};
 	char *path = ct_path_join(*state, "meet2"), init[256];
 	struct plan plans[2], late;
 	struct ct__host_facts facts;
@@ -218,7 +218,7 @@ static void test_file_of_another_run(void **state)
 		assert_int_equal(proc_end(&p[i]), 0);
 	assert_ok(ct_store_server_start("127.0.0.1", 0, &o, &srv));
 	stale.port = ct_store_server_port(srv);
-	assert_ok(ct__meeting_publish(&stale, path));
+	assert_ok(ct__rendezvous_file_publish(&stale, path));
 	late.run_id = "run";
 	assert_fails(join(&late, &w), CT_TIMEOUT, "wrong token");
 	ct_store_server_stop(srv, 0);
@@ -238,23 +238,23 @@ static void test_file_trouble(void **state)
 					     "ctrain-rendezvous 1\nport 1\nnonce \nend\n",
 					     "ctrain-rendezvous 1\nport 1\nport\nend\n"};
 	char *path = ct_path_join(*state, "precious"), *text;
-	struct ct_meeting m;
+	struct ct_rendezvous_file m;
 	struct plan plans[2];
 	struct ct_world w;
 	char init[256];
 	size_t len;
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(broken); i++) {
-		if (ct__meeting_parse(broken[i], "F", &m) != CT_DATA)
+		if (ct__rendezvous_file_parse(broken[i], "F", &m) != CT_DATA)
 			fail_msg("\"%s\" is not refused", broken[i]);
 	}
-	assert_ok(ct__meeting_parse("ctrain-rendezvous 1\nport 7\nnonce a\nrun b c\naddr x\nend\n", "F", &m));
+	assert_ok(ct__rendezvous_file_parse("ctrain-rendezvous 1\nport 7\nnonce a\nrun b c\naddr x\nend\n", "F", &m));
 	assert_string_equal(m.run_id, "b c");
 	/* Somebody's file is not overwritten. */
 	assert_ok(ct_file_replace(path, "thesis", 6));
 	snprintf(init, sizeof(init), "file://%s", path);
 	plan_all(plans, 2, init);
-	assert_fails(join(&plans[0], &w), CT_USAGE, "precious is not a meeting file");
+	assert_fails(join(&plans[0], &w), CT_USAGE, "precious is not a rendezvous file");
 	assert_ok(ct_file_read(path, 100, &text, &len));
 	assert_string_equal(text, "thesis");
 	ct_free(text);
@@ -322,7 +322,7 @@ static void test_death_while_meeting(void **state)
 		for (int i = 0; i < 3; i++) {
 			char key[24];
 
-			snprintf(key, sizeof(key), "hello/%d", i);
+			snprintf(key, sizeof(key), "introduction/%d", i);
 			assert_ok(ct_store_get(s, key, ct_deadline_in(LONG), &v, &len));
 			ct_free(v);
 		}

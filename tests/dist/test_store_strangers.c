@@ -89,13 +89,13 @@ static void send_frame(int fd, enum ct_wire_op op, uint64_t tag, const void *bod
 /* A member of its own making that has read the first words of its welcome. */
 static int raw_newcomer(ct_store_server *srv, int member)
 {
-	struct ct_wire_hello h = {.run_id = "run-a", .token = "secret", .host = "raw", .member = member, .pid = 77};
+	struct ct_wire_handshake h = {.run_id = "run-a", .token = "secret", .host = "raw", .member = member, .pid = 77};
 	int fd = raw(ct_store_server_port(srv));
 	struct ct_str b = {0};
 	char answer[CT_WIRE_MAGIC_LEN + CT_WIRE_HEADER_LEN];
 
-	ct_wire_begin(&b, CT_WIRE_HELLO, CT_OK, 0);
-	ct_wire_put_hello(&b, &h);
+	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
+	ct_wire_put_handshake(&b, &h);
 	ct_wire_end(&b, 0);
 	assert_int_equal(send(fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL), CT_WIRE_MAGIC_LEN);
 	assert_int_equal(send(fd, b.s, b.len, MSG_NOSIGNAL), b.len);
@@ -365,7 +365,7 @@ static void test_broken_member(void **state)
 		else if (how == 1)
 			send_frame(fd, CT_WIRE_SET, 1, rest, sizeof(rest));
 		else if (how == 2)
-			send_frame(fd, CT_WIRE_HELLO, 1, rest, sizeof(rest));
+			send_frame(fd, CT_WIRE_HANDSHAKE, 1, rest, sizeof(rest));
 		else if (how == 3)
 			assert_int_equal(send(fd, header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
 		else
@@ -477,14 +477,14 @@ static void test_foreign_server(void **state)
 /* The committed inputs of the fuzzer, and every prefix of a valid conversation, in both of its modes. */
 static void test_parser(void **state)
 {
-	struct ct_wire_hello h = {.run_id = "fuzz", .token = "", .host = "h", .member = 2, .pid = 77};
+	struct ct_wire_handshake h = {.run_id = "fuzz", .token = "", .host = "h", .member = 2, .pid = 77};
 	struct ct_str b = {0}, talk = {0};
 
 	(void)state;
 	ct_str_add_bytes(&talk, "\001", 1);
 	ct_str_add_bytes(&talk, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN);
-	ct_wire_begin(&b, CT_WIRE_HELLO, CT_OK, 0);
-	ct_wire_put_hello(&b, &h);
+	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
+	ct_wire_put_handshake(&b, &h);
 	ct_wire_end(&b, 0);
 	ct_str_add_bytes(&talk, b.s, b.len);
 	ct_wire_begin(&b, CT_WIRE_SET, CT_OK, 1);

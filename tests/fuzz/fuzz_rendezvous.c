@@ -1,4 +1,4 @@
-/* The texts from which ranks find each other: init URLs, Slurm's lists, meeting files. */
+/* The strings from which ranks find each other: init URLs, Slurm node lists, rendezvous files. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = ct_strndup((const char *)data, size), **names;
 	struct ct_init_url url;
-	struct ct_meeting m;
+	struct ct_rendezvous_file m;
 	size_t n;
 	int count;
 
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (ct__nodelist_expand(text, 1000, &names, &n) == CT_OK)
 		ct__nodelist_free(names, n);
-	if (ct__countlist_at(text, 100, &count) < 0 || ct__meeting_parse(text, "fuzz", &m) < 0)
+	if (ct__countlist_at(text, 100, &count) < 0 || ct__rendezvous_file_parse(text, "fuzz", &m) < 0)
 		ct_error_clear();
 	ct_free(text);
 	return 0;

@@ -22,7 +22,7 @@ struct ct_worker {
  * process for it. */
 enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
 				bool inherit_output) CT_MUST_CHECK;
-/* Copies what there is to read, each line behind "[rank N] ", and takes the error message when there is one.
+/* Copies what there is to read, each line after "[rank N] ", and takes the error message when there is one.
  * Non-blocking. */
 void ct__worker_drain(struct ct_worker *w);
 /* Reaps if it has ended: true once. Drains first. */
@@ -30,7 +30,7 @@ bool ct__worker_reap(struct ct_worker *w);
 /* Exit status in the sense of enum ct_status: the delivered error's, PEER_LOST for a signal, else what the exit code
  * stands for. */
 enum ct_status ct__worker_status(const struct ct_worker *w);
-/* Only told by others: not the cause of the run's end. */
+/* It only repeats another rank's failure: not the cause of the run's end. */
 bool ct__worker_is_consequence(const struct ct_worker *w);
 /* Sends to its process group. */
 void ct__worker_signal(const struct ct_worker *w, int sig);

@@ -181,7 +181,7 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 		      n == 0   ? ": all have come to it, the network is slow or broken"
 		      : n == 1 ? ", which has not come to it"
 			       : ", which have not come to it");
-	ct_error_hint("is that process stopped, swapped out or at something longer than dist.timeout?");
+	ct_error_hint("check whether that process is stopped, swapping, or in an operation longer than dist.timeout");
 	return CT_TIMEOUT;
 }
 

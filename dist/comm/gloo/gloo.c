@@ -18,7 +18,7 @@
 
 /* How often a wait looks for the reason that it is long: at first after this, then rarer. */
 #define DIAGNOSE_NS CT_SEC
-/* gloo's own timeout is the last resort behind ours, whose message is better. */
+/* gloo's own timeout is longer than ours, whose message is better. */
 #define BEHIND_NS (10 * CT_SEC)
 
 /* Use of ct_work.scratch. */
@@ -271,7 +271,7 @@ static enum ct_status test(ct_comm *c, ct_work *w)
 static enum ct_status give_up(struct comm_gloo *g, ct_work *w)
 {
 	if (!atomic_load(&g->base.dead) && ct_error_status() == CT_TIMEOUT)
-		ct__comm_blame(&g->base, w);
+		ct__comm_attribute_failure(&g->base, w);
 	(void)ct__comm_die(&g->base);
 	ct__comm_worker_settle(&g->worker, w);
 	return ct_error_restore(&g->base.error);

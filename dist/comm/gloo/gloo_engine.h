@@ -1,4 +1,4 @@
-/* gloo behind a C face: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc, which is the
+/* A C interface to gloo: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc, which is the
  * shared object ctrain_gloo.so: it is loaded by the first open (base/module.h). Nothing is thrown out of it. Not thread
  * safe, except that start may run beside run. After a failure the engine is only good for closing. */
 #ifndef CT_DIST_COMM_GLOO_GLOO_ENGINE_H
@@ -41,7 +41,7 @@ struct ct_gloo_op {
 /* Starts gloo's own thread with the signal mask and scheduling policy of the caller. */
 enum ct_status ct__gloo_open(const struct ct_gloo_opts *opts, ct_gloo **out) CT_MUST_CHECK;
 void ct__gloo_close(ct_gloo *g);
-/* Not send and recv. CT_TIMEOUT, CT_PEER_LOST (a connection broke) or CT_COMM with gloo's words. */
+/* Not send and recv. CT_TIMEOUT, CT_PEER_LOST (a connection broke) or CT_COMM with gloo's message. */
 enum ct_status ct__gloo_run(ct_gloo *g, const struct ct_gloo_op *op) CT_MUST_CHECK;
 /* Send and recv: start does not block, finish waits and frees the message in every case. */
 enum ct_status ct__gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out) CT_MUST_CHECK;

@@ -332,7 +332,7 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 	if (ct__comm_is_p2p(w->kind)) {
 		st = ct_work_wait(*message_of(w));
 		if (st == CT_TIMEOUT)
-			ct__comm_blame(c, w);
+			ct__comm_attribute_failure(c, w);
 		return st;
 	}
 	(void)deadline_ns;
@@ -342,7 +342,7 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 	ct__work_text(w, what, sizeof(what));
 	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s", what, (long long)w->seq,
 		      (double)c->opts.timeout_ns / 1e9);
-	ct__comm_blame(c, w);
+	ct__comm_attribute_failure(c, w);
 	(void)ct__comm_die(c);
 	ct__comm_worker_settle(&h->worker, w);
 	return ct_error_restore(&c->error);

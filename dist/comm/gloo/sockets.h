@@ -12,7 +12,7 @@ struct ct_gloo_socket {
 	uint64_t inode;
 	uint16_t local, remote; /* ports */
 	bool same_host;
-	int peer; /* rank at the other end; -1 until told */
+	int peer; /* rank at the other end; -1 until known */
 };
 
 struct ct_gloo_sockets {
@@ -23,9 +23,9 @@ struct ct_gloo_sockets {
 /* All TCP connections of this process that are not in `but` (NULL: all of them). */
 enum ct_status ct__gloo_sockets_find(const struct ct_gloo_sockets *but, struct ct_gloo_sockets *out) CT_MUST_CHECK;
 void ct__gloo_sockets_release(struct ct_gloo_sockets *s);
-/* Ports of this rank's sockets as [max][2], zero-filled: gathered over all ranks they tell who is at which end. */
+/* Ports of this rank's sockets as [max][2], zero-filled: gathered over all ranks they show which rank is at which end. */
 void ct__gloo_sockets_ports(const struct ct_gloo_sockets *s, uint16_t *ports, int max);
-/* ports: [size][max][2]. Sockets that no rank knows are somebody else's and are dropped. */
+/* ports: [size][max][2]. Sockets that no rank knows do not belong to this communicator and are dropped. */
 void ct__gloo_sockets_name(struct ct_gloo_sockets *s, const uint16_t *ports, int max, int size, int rank);
 /* A silent or unplugged host is noticed within about 15 s; within one host cubic (measured: up to twice bbr over
  * loopback). */

@@ -166,7 +166,7 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 		      : n > 1              ? "have not come to it"
 					   : "has not come to it");
 	ct_error_hint("is that process stopped, swapped out or at something longer than dist.timeout?");
-	ct__comm_blame(&s->base, w);
+	ct__comm_attribute_failure(&s->base, w);
 	return CT_TIMEOUT;
 }
 

@@ -67,7 +67,7 @@ static void beating_rank(struct proc *me, void *arg)
 	n = proc_hear(me);
 	if (strcmp(n.text, "blame") == 0) {
 		struct ct_failure f = {0};
-		enum ct_status st = ct_world_blame(&w, p->seq, &f);
+		enum ct_status st = ct_world_attribute_failure(&w, p->seq, &f);
 
 		proc_send(me, st == CT_OK ? f.rank : -1, f.message);
 		n = proc_hear(me);
