@@ -1,6 +1,7 @@
 #include "data/shards/shard_build_impl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -198,6 +199,66 @@ void ct__shard_index_sum(struct ct_shard_index *x)
 	}
 }
 
+static int by_key(const void *a, const void *b, void *index)
+{
+	const struct ct_shard_index *x = index;
+	const struct ct_shard_sample *s = &x->samples[*(const uint32_t *)a], *t = &x->samples[*(const uint32_t *)b];
+	uint32_t n = s->key_len < t->key_len ? s->key_len : t->key_len;
+	int order = memcmp(x->text + s->key, x->text + t->key, n);
+
+	return order ? order : (s->key_len > t->key_len) - (s->key_len < t->key_len);
+}
+
+static enum ct_status count_repeated(struct ct_shard_index *x)
+{
+	uint32_t *order;
+
+	CT_TRY_ALLOC(order = CT_NEW_ARRAY(uint32_t, (size_t)x->n + 1));
+	for (uint32_t i = 0; i < x->n; i++)
+		order[i] = i;
+	qsort_r(order, x->n, sizeof(*order), by_key, x);
+	x->n_repeated = 0;
+	for (uint32_t i = 1; i < x->n; i++)
+		x->n_repeated += by_key(&order[i - 1], &order[i], x) == 0;
+	ct_free(order);
+	return CT_OK;
+}
+
+enum ct_status ct_shard_index_limit_labels(struct ct_shard_index *x, int n_classes)
+{
+	struct ct_shard_build b = {.x = x, .cap_skipped = x->n_skipped};
+	enum ct_status st = CT_OK;
+	uint32_t kept = 0;
+
+	if (x->max_label < n_classes)
+		return CT_OK;
+	b.text = (struct ct_str){0};
+	ct_str_add_bytes(&b.text, x->text, x->text_len);
+	CT_TRY_GOTO(ct_str_status(&b.text), st, out);
+	for (uint32_t i = 0; i < x->n; i++) {
+		const struct ct_shard_sample s = x->samples[i];
+
+		if (s.label < n_classes) {
+			x->samples[kept++] = s;
+			continue;
+		}
+		ct_str_clear(&b.key);
+		ct_str_add_bytes(&b.key, x->text + s.key, s.key_len);
+		CT_TRY_GOTO(ct_str_status(&b.key), st, out);
+		b.header = s.offset;
+		CT_TRY_GOTO(skip(&b, "label: %d is out of range, there are %d classes", s.label, n_classes), st, out);
+	}
+	x->n = kept;
+	ct_free(x->text);
+	x->text = b.text.s;
+	x->text_len = (uint32_t)b.text.len;
+	b.text = (struct ct_str){0};
+	ct__shard_index_sum(x);
+out:
+	ct__shard_build_release(&b);
+	return st;
+}
+
 enum ct_status ct__shard_build_finish(struct ct_shard_build *b)
 {
 	struct ct_shard_index *x = b->x;
@@ -214,8 +275,9 @@ enum ct_status ct__shard_build_finish(struct ct_shard_build *b)
 	x->text_len = (uint32_t)b->text.len;
 	b->text = (struct ct_str){0};
 	x->goes_on = ct_tar_goes_on(b->tar);
+	x->padding_cut = ct_tar_padding_cut(b->tar);
 	ct__shard_index_sum(x);
-	return CT_OK;
+	return count_repeated(x);
 }
 
 void ct__shard_build_release(struct ct_shard_build *b)

@@ -20,16 +20,18 @@
 #include "base/log.h"
 
 #define MAGIC "ctshard"
-#define VERSION 2u /* 2: an .idx file that skips samples is no longer accepted */
+#define VERSION 3u /* 2: .idx files that skip samples are not accepted; 3: repeated keys, cut padding */
 #define FOLDER ".ctrain-index"
 #define MAX_FILE ((size_t)4 << 30)
+
+enum { ENDS_GOES_ON = 1, ENDS_CUT = 2 }; /* bits of head.ends */
 
 struct head {
 	char magic[8];
 	uint32_t version;
 	uint32_t crc; /* of the complete file, with 0 in this field */
 	uint64_t bytes, mtime_ns;
-	uint32_t n, n_skipped, text_len, n_unsafe, goes_on, reserved;
+	uint32_t n, n_skipped, text_len, n_unsafe, ends, n_repeated;
 };
 
 _Static_assert(sizeof(struct head) == 56, "part of the format");
@@ -47,7 +49,8 @@ enum ct_status ct_shard_index_pack(const struct ct_shard_index *x, uint8_t **dat
 			 .n_skipped = x->n_skipped,
 			 .text_len = x->text_len,
 			 .n_unsafe = x->n_unsafe,
-			 .goes_on = x->goes_on};
+			 .ends = (x->goes_on ? ENDS_GOES_ON : 0) | (x->padding_cut ? ENDS_CUT : 0),
+			 .n_repeated = x->n_repeated};
 	uint8_t *p;
 
 	*n = sizeof(h) + n_samples + n_skipped + x->text_len;
@@ -163,7 +166,9 @@ enum ct_status ct_shard_index_unpack(const uint8_t *data, size_t n, const char *
 	x.n_skipped = h.n_skipped;
 	x.text_len = h.text_len;
 	x.n_unsafe = h.n_unsafe;
-	x.goes_on = h.goes_on;
+	x.goes_on = (h.ends & ENDS_GOES_ON) != 0;
+	x.padding_cut = (h.ends & ENDS_CUT) != 0;
+	x.n_repeated = h.n_repeated;
 	st = copy_blocks(&h, data + sizeof(h), &x);
 	if (st == CT_OK && !entries_right(&x))
 		st = CT_FAIL(CT_DATA, "its entries cannot be");
@@ -357,6 +362,13 @@ static void say_oddities(const char *path, const struct ct_shard_index *x)
 		CT_WARN("%s: unsafe-name: %u names with control bytes, \"..\" or a leading \"/\"; ctrain makes no files "
 			"under them, other programs might",
 			path, x->n_unsafe);
+	if (x->n_repeated)
+		CT_WARN("%s: duplicate-key: %u samples have the key of another one in this shard; all of them are used",
+			path, x->n_repeated);
+	if (x->padding_cut)
+		CT_WARN("%s: truncated: the file ends inside the padding of its last member; samples may be missing "
+			"(an incomplete download?)",
+			path);
 	if (x->goes_on)
 		CT_WARN("%s: what follows its end mark is ignored (two tars joined by cat?)", path);
 }
@@ -381,10 +393,11 @@ enum ct_status ct_shard_index_open(const char *path, const char *index_dir, stru
 	if (!load(t, index_dir, out)) {
 		st = make(t, out, source);
 		if (st == CT_OK) {
-			say_oddities(path, out);
 			save(out, path, index_dir);
 		}
 	}
 	ct_tar_close(t);
+	if (st == CT_OK)
+		say_oddities(path, out);
 	return st;
 }

@@ -47,10 +47,15 @@ struct ct_shard_index {           /* owns its three arrays */
 	uint32_t crc;      /* CRC-32 of offsets, sizes and labels */
 	/* names with control bytes, ".." or a leading "/": harmless here, but not for other programs */
 	uint32_t n_unsafe;
-	uint32_t goes_on; /* 1: there is data after the end mark */
+	uint32_t n_repeated;  /* samples whose key another sample in the shard has, too */
+	uint32_t padding_cut; /* 1: the file ends inside the padding of its last member */
+	uint32_t goes_on;     /* 1: there is data after the end mark */
 };
 
 void ct_shard_index_release(struct ct_shard_index *x);
+
+/* Moves the samples whose labels are n_classes or more from `samples` to `skipped`. */
+enum ct_status ct_shard_index_limit_labels(struct ct_shard_index *x, int n_classes) CT_MUST_CHECK;
 
 /* Builds the index from the tar headers and reads the labels. */
 enum ct_status ct_shard_index_scan(ct_tar *t, struct ct_shard_index *out) CT_MUST_CHECK;

@@ -175,23 +175,43 @@ static uint32_t find_group(const uint32_t *first, size_t n, uint32_t i)
 	return (uint32_t)low;
 }
 
-static enum ct_status check_labels(const struct shard_set *s, const struct ct_shard_index *x, size_t shard,
-				   int n_classes)
+/* "PATH: key ...: label 3" of the shard's first label that is n_classes or more; else text stays as it is. */
+static void find_label(const struct shard_set *s, size_t shard, int n_classes, char *text, size_t len)
 {
+	const struct ct_shard_index *x = &s->indexes[shard];
 	char where[320];
 
-	if (x->max_label < n_classes)
-		return CT_OK;
-	for (uint32_t i = 0; i < x->n; i++) {
+	for (uint32_t i = 0; x->max_label >= n_classes && i < x->n; i++) {
 		const struct ct_shard_sample *p = &x->samples[i];
 
 		if (p->label < n_classes)
 			continue;
 		describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, where, sizeof(where));
-		return CT_FAIL_HINT(CT_DATA, "labels count from 0; is data.classes right?",
-				    "%s: label %d is out of range, there are %d classes", where, p->label, n_classes);
+		snprintf(text, len, "%s: label %d", where, p->label);
+		return;
 	}
-	return CT_OK;
+}
+
+/* Samples with labels that data.classes excludes are skipped. Where that is more than half of them, it's data.classes. */
+static enum ct_status limit_labels(struct shard_set *s, int n_classes)
+{
+	uint64_t before = 0, after = 0;
+	char first[384] = "";
+
+	for (size_t i = 0; i < s->n_shards; i++) {
+		before += s->indexes[i].n;
+		if (!first[0])
+			find_label(s, i, n_classes, first, sizeof(first));
+		CT_TRY(ct_shard_index_limit_labels(&s->indexes[i], n_classes));
+		after += s->indexes[i].n;
+	}
+	if (after * 2 >= before)
+		return CT_OK;
+	(void)CT_FAIL(CT_DATA,
+		      "%" PRIu64 " of %" PRIu64 " labels are out of range, there are %d classes; the first is %s",
+		      before - after, before, n_classes, first);
+	ct_error_hint("labels count from 0; is data.classes right?");
+	return CT_DATA;
 }
 
 static enum ct_status add_up(struct shard_set *s)
@@ -257,8 +277,6 @@ static enum ct_status settle_classes(struct shard_set *s, const struct ct_datase
 
 	CT_TRY(load_classes(s, spec));
 	if (spec->n_classes) {
-		for (size_t i = 0; i < s->n_shards; i++)
-			CT_TRY(check_labels(s, &s->indexes[i], i, spec->n_classes));
 		info->n_classes = spec->n_classes;
 	} else if (s->classes.n > info->n_classes) {
 		info->n_classes = s->classes.n;
@@ -278,10 +296,10 @@ static enum ct_status check_any(const struct shard_set *s, const struct ct_datas
 	if (info->n == 0 && spec->on_damaged)
 		return CT_OK;
 	if (info->n == 0)
-		return CT_FAIL(CT_DATA, "no sample can be used: %u are left out, the first is %s", info->n_skipped,
+		return CT_FAIL(CT_DATA, "no sample can be used: %u are skipped, the first is %s", info->n_skipped,
 			       first);
 	if (info->n_skipped)
-		CT_WARN("%u of %" PRIu64 " samples are left out, the first is %s", info->n_skipped,
+		CT_WARN("%u of %" PRIu64 " samples are skipped, the first is %s", info->n_skipped,
 			(uint64_t)info->n + info->n_skipped, first);
 	return CT_OK;
 }
@@ -296,6 +314,8 @@ static enum ct_status load_set(struct shard_set *s, const struct ct_dataset_kind
 	CT_TRY_ALLOC(s->first = CT_NEW_ARRAY(uint32_t, s->n_shards + 1));
 	CT_TRY_ALLOC(s->first_skipped = CT_NEW_ARRAY(uint32_t, s->n_shards + 1));
 	CT_TRY(index_all(s, spec));
+	if (spec->n_classes)
+		CT_TRY(limit_labels(s, spec->n_classes));
 	CT_TRY(add_up(s));
 	CT_TRY(check_any(s, spec));
 	CT_TRY(settle_classes(s, spec));

@@ -28,7 +28,7 @@ struct ct_tar {
 	uint8_t ahead[AHEAD];
 	struct ct_str name; /* of the member returned last */
 	struct ct_str records;
-	bool ended, goes_on;
+	bool ended, goes_on, padding_cut;
 };
 
 /* A header block, and what extension headers say about the next member. */
@@ -135,6 +135,11 @@ uint64_t ct_tar_mtime_ns(const ct_tar *t)
 bool ct_tar_goes_on(const ct_tar *t)
 {
 	return t->goes_on;
+}
+
+bool ct_tar_padding_cut(const ct_tar *t)
+{
+	return t->padding_cut;
 }
 
 void ct_tar_seek(ct_tar *t, uint64_t at)
@@ -274,9 +279,11 @@ static enum ct_status pass_data(ct_tar *t, const struct header *h, const char *n
 		return bad(t, "truncated", h->at, name, "its header says %llu bytes, but the file ends after %llu",
 			   (unsigned long long)n, (unsigned long long)(offset > t->bytes ? 0 : t->bytes - offset));
 	t->at = offset + n + (BLOCK - n % BLOCK) % BLOCK;
-	/* The padding of the last member may be missing. */
-	if (t->at > t->bytes)
+	/* The padding of the last member may be missing: all of it where somebody joined members, a part after a cut. */
+	if (t->at > t->bytes) {
+		t->padding_cut = true;
 		t->at = t->bytes;
+	}
 	return CT_OK;
 }
 

@@ -54,5 +54,7 @@ bool ct_tar_header_at(ct_tar *t, uint64_t at, struct ct_tar_member *m);
 enum ct_status ct_tar_read(ct_tar *t, void *dst, size_t n, uint64_t at) CT_MUST_CHECK;
 /* Returns whether there was data other than zeros after the end mark (it is ignored, as in tar). */
 bool ct_tar_goes_on(const ct_tar *t);
+/* Does the file end inside the padding of its last member? That member is complete, but more may be missing. */
+bool ct_tar_padding_cut(const ct_tar *t);
 
 #endif

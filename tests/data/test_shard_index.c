@@ -156,6 +156,52 @@ static void test_unsafe_names(void **state)
 	bytes_release(&t);
 }
 
+/* What is odd about a shard that can be used is known, also when its index comes from a file. */
+static void test_oddities(void **state)
+{
+	struct bytes t = {0};
+	struct ct_shard_index x, again;
+	uint8_t *data;
+	size_t n;
+
+	(void)state;
+	tar_sample(&t, "a", 1, 10);
+	tar_sample(&t, "b", 2, 10);
+	tar_sample(&t, "a", 3, 10);
+	tar_sample(&t, "ab", 3, 10);
+	tar_sample(&t, "a", 4, 10);
+	assert_ok(scan_bytes(&t, &x));
+	assert_int_equal(x.n, 5);
+	assert_int_equal(x.n_repeated, 2);
+	assert_int_equal(x.padding_cut, 0);
+	ct_shard_index_release(&x);
+	t.n -= 200;
+	assert_ok(scan_bytes(&t, &x));
+	assert_int_equal(x.n, 5);
+	assert_int_equal(x.padding_cut, 1);
+	assert_ok(ct_shard_index_pack(&x, &data, &n));
+	assert_ok(ct_shard_index_unpack(data, n, "mem.tar", x.bytes, x.mtime_ns, &again));
+	assert_int_equal(again.n_repeated, 2);
+	assert_int_equal(again.padding_cut, 1);
+	assert_int_equal(again.goes_on, 0);
+	ct_shard_index_release(&again);
+	ct_free(data);
+	/* The labels that are too large go, the rest stays in order. */
+	assert_ok(ct_shard_index_limit_labels(&x, 3));
+	assert_int_equal(x.n, 2);
+	assert_int_equal(x.max_label, 2);
+	expect_indexed(&x, 0, "a", 1, 10);
+	expect_indexed(&x, 1, "b", 2, 10);
+	assert_int_equal(x.n_skipped, 3);
+	expect_skipped(&x, 0, "a", "label: 3 is out of range, there are 3 classes");
+	expect_skipped(&x, 1, "ab", "label: 3 is out of range");
+	expect_skipped(&x, 2, "a", "label: 4 is out of range");
+	assert_ok(ct_shard_index_limit_labels(&x, 3));
+	assert_int_equal(x.n_skipped, 3);
+	ct_shard_index_release(&x);
+	bytes_release(&t);
+}
+
 static void test_kept(void **state)
 {
 	struct shard_place p = shard_place_make();
@@ -346,9 +392,9 @@ static void test_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_samples),      cmocka_unit_test(test_skipped), cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_unsafe_names), cmocka_unit_test(test_kept),    cmocka_unit_test(test_forged),
-		cmocka_unit_test(test_places),       cmocka_unit_test(test_at_once),
+		cmocka_unit_test(test_samples),      cmocka_unit_test(test_skipped),  cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_unsafe_names), cmocka_unit_test(test_oddities), cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_forged),       cmocka_unit_test(test_places),   cmocka_unit_test(test_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

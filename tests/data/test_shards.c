@@ -280,9 +280,20 @@ static void test_classes(void **state)
 
 	(void)state;
 	shard_write(dir, "a.tar", "k", 3, 1);
+	/* One label too many: that sample is skipped, and named. */
+	assert_ok(ct_dataset_open(&spec, &d));
+	assert_int_equal(ct_dataset_info(d)->n, 2);
+	assert_int_equal(ct_dataset_info(d)->n_skipped, 1);
+	assert_int_equal(ct_dataset_info(d)->n_classes, 3);
+	ct_dataset_skipped(d, 0, text, sizeof(text));
+	assert_non_null(strstr(text, "a.tar: key \"k002\" at byte"));
+	assert_non_null(strstr(text, "label: 3 is out of range, there are 3 classes"));
+	ct_dataset_close(d);
+	/* Where it is most of them, data.classes is wrong. */
+	spec.n_classes = 2;
 	assert_int_equal(ct_dataset_open(&spec, &d), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "a.tar: key \"k002\" at byte"));
-	assert_non_null(strstr(ct_error_message(), "label 3 is out of range, there are 3 classes"));
+	assert_non_null(strstr(ct_error_message(), "2 of 3 labels are out of range, there are 2 classes"));
+	assert_non_null(strstr(ct_error_message(), "a.tar: key \"k001\" at byte"));
 	spec.n_classes = 10;
 	assert_ok(ct_dataset_open(&spec, &d));
 	assert_int_equal(ct_dataset_info(d)->n_classes, 10);
@@ -325,7 +336,7 @@ static void test_classes(void **state)
 	ct_dataset_close(d);
 	spec.path = "b.tar";
 	assert_int_equal(ct_dataset_open(&spec, &d), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "no sample can be used: 2 are left out"));
+	assert_non_null(strstr(ct_error_message(), "no sample can be used: 2 are skipped"));
 	temp_dir_remove(dir);
 }
 
