@@ -113,14 +113,7 @@ enum ct_status ct_dir_remove(const char *path)
 
 static enum ct_status append_name(char ***names, size_t *n, size_t *cap, const char *name)
 {
-	if (*n == *cap) {
-		size_t more = *cap ? *cap * 2 : 16;
-		char **p;
-
-		CT_TRY_ALLOC(p = ct_realloc(*names, more, sizeof(*p)));
-		*names = p;
-		*cap = more;
-	}
+	CT_TRY_GROW(*names, *n, *cap);
 	CT_TRY_ALLOC((*names)[*n] = ct_strdup(name));
 	(*n)++;
 	return CT_OK;

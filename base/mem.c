@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define FIRST_ELEMENTS 16 /* of a growing array */
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define HUGE_BLOCK_BYTES ((size_t)4 << 20)
 
@@ -60,6 +61,22 @@ void *ct_realloc(void *p, size_t n, size_t size)
 	if (!refused() && product(n, size, &bytes))
 		q = realloc(p, bytes ? bytes : 1);
 	return q ? q : out_of_memory(n, size);
+}
+
+void *ct_array_grow(void *p, size_t n, size_t *cap, size_t size)
+{
+	size_t more = *cap < FIRST_ELEMENTS ? FIRST_ELEMENTS : *cap;
+	void *q;
+
+	if (n < *cap)
+		return p;
+	while (more <= n)
+		if (__builtin_mul_overflow(more, 2, &more))
+			return out_of_memory(n, size);
+	q = ct_realloc(p, more, size);
+	if (q)
+		*cap = more;
+	return q;
 }
 
 void ct_free(void *p)

@@ -31,6 +31,19 @@ char *ct_strfmt(const char *fmt, ...) CT_PRINTF(1, 2);
 		}                                                     \
 	} while (0)
 
+/* Room for element number n of an array at p with room for *cap elements of `size` bytes: returns p, or the larger copy that
+ * replaces it (*cap is at least doubled). On failure NULL, and p stays valid. New elements are not zeroed. */
+void *ct_array_grow(void *p, size_t n, size_t *cap, size_t size);
+/* The same for variables: p, and the counts n and cap of any integer type. Returns CT_NOMEM from the calling function. */
+#define CT_TRY_GROW(p, n, cap)                                                             \
+	do {                                                                               \
+		size_t ct_cap_ = (size_t)(cap);                                            \
+		void *ct_grown_ = ct_array_grow((p), (size_t)(n), &ct_cap_, sizeof(*(p))); \
+		CT_TRY_ALLOC(ct_grown_);                                                   \
+		(p) = ct_grown_;                                                           \
+		(cap) = ct_cap_;                                                           \
+	} while (0)
+
 /* Number of allocations by this process so far, with all functions above. Tests check that a step allocates nothing. */
 uint64_t ct_mem_count(void);
 /* For tests: makes the n-th allocation from now fail (0: none). */

@@ -67,13 +67,7 @@ static enum ct_status read_lines(struct ct_folder_map *m, const char *path)
 		line += strspn(line, " \t\r");
 		if (line[0] == '\0' || line[0] == '#')
 			continue;
-		if (m->n == cap) {
-			struct ct_folder_line *more;
-
-			cap = cap ? 2 * cap : 256;
-			CT_TRY_ALLOC(more = ct_realloc(m->lines, cap, sizeof(*more)));
-			m->lines = more;
-		}
+		CT_TRY_GROW(m->lines, m->n, cap);
 		CT_TRY(split_line(line, path, number, &m->lines[m->n]));
 		m->n++;
 	}
@@ -174,16 +168,9 @@ enum ct_status ct__folder_map_skip(struct ct_folder_map *m, const char *file, co
 {
 	char shown[160];
 
-	if (m->n_skipped == m->cap_skipped) {
-		size_t cap = m->cap_skipped ? 2 * m->cap_skipped : 64;
-		char **more;
-
-		if (cap > UINT32_MAX)
-			return CT_FAIL(CT_UNSUPPORTED, "more than %u files without an image or a label", UINT32_MAX);
-		CT_TRY_ALLOC(more = ct_realloc(m->skipped, cap, sizeof(*more)));
-		m->skipped = more;
-		m->cap_skipped = cap;
-	}
+	if (m->n_skipped == UINT32_MAX)
+		return CT_FAIL(CT_UNSUPPORTED, "more than %u files without an image or a label", UINT32_MAX);
+	CT_TRY_GROW(m->skipped, m->n_skipped, m->cap_skipped);
 	ct_name_escape(file, strlen(file), shown, sizeof(shown));
 	CT_TRY_ALLOC(m->skipped[m->n_skipped] = ct_strfmt("%s: %s", shown, reason));
 	m->n_skipped++;

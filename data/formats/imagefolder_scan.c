@@ -52,14 +52,7 @@ static bool has_image_name(const char *name)
 
 static enum ct_status add_image(struct ct_folder_images *f, const char *sub, const char *name)
 {
-	if (f->n == f->cap) {
-		size_t cap = f->cap ? 2 * f->cap : 64;
-		uint64_t *at;
-
-		CT_TRY_ALLOC(at = ct_realloc(f->at, cap, sizeof(*at)));
-		f->at = at;
-		f->cap = cap;
-	}
+	CT_TRY_GROW(f->at, f->n, f->cap);
 	f->at[f->n++] = f->paths.len;
 	ct_str_addf(&f->paths, "%s%s%s", sub, sub[0] ? "/" : "", name);
 	ct_str_add_bytes(&f->paths, "", 1);
@@ -179,7 +172,6 @@ static enum ct_status read_folders(DIR *dir, const char *root, char ***names, si
 {
 	const struct dirent *e;
 	size_t cap = 0;
-	char **more;
 
 	for (;;) {
 		errno = 0;
@@ -188,11 +180,7 @@ static enum ct_status read_folders(DIR *dir, const char *root, char ***names, si
 			return errno ? fail_errno(root) : CT_OK;
 		if (e->d_name[0] == '.' || !is_folder(dir, e))
 			continue;
-		if (*n == cap) {
-			cap = cap ? 2 * cap : 64;
-			CT_TRY_ALLOC(more = ct_realloc(*names, cap, sizeof(*more)));
-			*names = more;
-		}
+		CT_TRY_GROW(*names, *n, cap);
 		CT_TRY_ALLOC((*names)[*n] = ct_strdup(e->d_name));
 		++*n;
 	}

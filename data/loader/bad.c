@@ -31,14 +31,7 @@ bool ct__bad_list_knows(struct ct_bad_list *b, uint32_t sample)
 
 static enum ct_status append_entry(struct ct_bad_list *b, uint32_t sample, char *text)
 {
-	if (b->n == b->cap) {
-		size_t cap = b->cap ? 2 * b->cap : 16;
-		struct ct_bad_entry *p;
-
-		CT_TRY_ALLOC(p = ct_realloc(b->entries, cap, sizeof(*p)));
-		b->entries = p;
-		b->cap = cap;
-	}
+	CT_TRY_GROW(b->entries, b->n, b->cap);
 	b->entries[b->n++] = (struct ct_bad_entry){sample, text};
 	return CT_OK;
 }
@@ -63,24 +56,19 @@ enum ct_status ct__bad_list_add(struct ct_bad_list *b, const ct_dataset *d, uint
 	return st;
 }
 
+static enum ct_status append_use(struct ct_loader_slot *s, struct ct_bad_use use)
+{
+	CT_TRY_GROW(s->uses, s->n_uses, s->cap_uses);
+	s->uses[s->n_uses++] = use;
+	return CT_OK;
+}
+
 enum ct_status ct__bad_list_use(struct ct_bad_list *b, struct ct_loader_slot *s, struct ct_bad_use use)
 {
-	enum ct_status st = CT_OK;
+	enum ct_status st;
 
 	pthread_mutex_lock(&b->lock);
-	if (s->n_uses == s->cap_uses) {
-		uint32_t cap = s->cap_uses ? 2 * s->cap_uses : 16;
-		struct ct_bad_use *p = ct_realloc(s->uses, cap, sizeof(*p));
-
-		if (p) {
-			s->uses = p;
-			s->cap_uses = cap;
-		} else {
-			st = CT_NOMEM;
-		}
-	}
-	if (st == CT_OK)
-		s->uses[s->n_uses++] = use;
+	st = append_use(s, use);
 	pthread_mutex_unlock(&b->lock);
 	return st;
 }

@@ -42,7 +42,6 @@ static enum ct_status add_entry(struct map *m, char *line, size_t number)
 {
 	char *first = take_word(&line), *second = first ? take_word(&line) : NULL;
 	bool alone = first && !second;
-	struct entry *e;
 
 	if (!first || (m->n == 0 && second && strcmp(first, "ImageId") == 0))
 		return CT_OK;
@@ -50,13 +49,7 @@ static enum ct_status add_entry(struct map *m, char *line, size_t number)
 		return CT_FAIL(CT_DATA, "%s:%zu: expected \"FILE CLASS\" on every line, or one class a line", m->path,
 			       number);
 	m->in_order = alone;
-	if (m->n == m->cap) {
-		size_t cap = m->cap ? m->cap * 2 : 1024;
-
-		CT_TRY_ALLOC(e = ct_realloc(m->v, cap, sizeof(*e)));
-		m->v = e;
-		m->cap = cap;
-	}
+	CT_TRY_GROW(m->v, m->n, m->cap);
 	m->v[m->n++] = (struct entry){.file = alone ? NULL : first, .cls = alone ? first : second, .number = number};
 	return CT_OK;
 }

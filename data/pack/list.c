@@ -29,13 +29,7 @@ static enum ct_status add_item(struct pack_list *list, const char *src, const ch
 	char *full;
 	int err;
 
-	if (list->n == list->cap) {
-		size_t cap = list->cap ? list->cap * 2 : 1024;
-
-		CT_TRY_ALLOC(item = ct_realloc(list->v, cap, sizeof(*item)));
-		list->v = item;
-		list->cap = cap;
-	}
+	CT_TRY_GROW(list->v, list->n, list->cap);
 	CT_TRY_ALLOC(full = ct_path_join(src, path));
 	err = stat(full, &sb) == 0 ? 0 : errno;
 	ct_free(full);

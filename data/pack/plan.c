@@ -121,18 +121,15 @@ enum ct_status ct__pack_plan(const struct ct_pack_opts *opts, const struct pack_
 	if (pattern->n > list->n)
 		return CT_FAIL(CT_USAGE, "%u shards are asked for, and there are %zu images", pattern->n, list->n);
 	for (*n = 0; first < list->n; (*n)++) {
-		if (*n == cap) {
-			struct pack_shard *v;
+		struct pack_shard *v = *n < MAX_SHARDS ? ct_array_grow(shards, *n, &cap, sizeof(*v)) : NULL;
 
-			cap = cap ? cap * 2 : 64;
-			v = cap <= 2 * (size_t)MAX_SHARDS ? ct_realloc(shards, cap, sizeof(*v)) : NULL;
-			if (!v) {
-				ct_free(shards);
-				return CT_FAIL(CT_USAGE, "%zu images would make more than %d shards", list->n,
-					       MAX_SHARDS);
-			}
-			shards = v;
+		if (!v) {
+			ct_free(shards);
+			return *n < MAX_SHARDS ? CT_NOMEM
+					       : CT_FAIL(CT_USAGE, "%zu images would make more than %d shards", list->n,
+							 MAX_SHARDS);
 		}
+		shards = v;
 		shards[*n] = (struct pack_shard){first, shard_end(opts, pattern, list, first, *n) - first};
 		first += shards[*n].n;
 	}

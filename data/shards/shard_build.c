@@ -61,29 +61,16 @@ static enum ct_status text_add(struct ct_shard_build *b, const char *p, size_t n
 	return CT_OK;
 }
 
-/* Grows an array of *cap elements, n of them used, by at least one. */
-static enum ct_status grow(void **p, uint32_t n, uint32_t *cap, size_t size)
+static enum ct_status check_count(uint32_t n)
 {
-	uint32_t more = *cap ? 2 * *cap : 256;
-	void *q;
-
-	if (n < *cap)
-		return CT_OK;
-	if (more <= *cap)
-		return CT_FAIL(CT_UNSUPPORTED, "a shard with more than %u samples", *cap);
-	CT_TRY_ALLOC(q = ct_realloc(*p, more, size));
-	*p = q;
-	*cap = more;
-	return CT_OK;
+	return n < INT32_MAX ? CT_OK : CT_FAIL(CT_UNSUPPORTED, "a shard with more than %d samples", INT32_MAX);
 }
 
 static CT_PRINTF(2, 3) enum ct_status skip(struct ct_shard_build *b, const char *fmt, ...)
 {
 	struct ct_shard_index *x = b->x;
 	struct ct_shard_skipped s = {.offset = b->header, .key_len = (uint32_t)b->key.len};
-	void *p = x->skipped;
 	char reason[192];
-	enum ct_status st;
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -91,9 +78,8 @@ static CT_PRINTF(2, 3) enum ct_status skip(struct ct_shard_build *b, const char 
 	va_end(ap);
 	CT_TRY(text_add(b, ct_str_text(&b->key), b->key.len, &s.key));
 	CT_TRY(text_add(b, reason, strlen(reason), &s.reason));
-	st = grow(&p, x->n_skipped, &b->cap_skipped, sizeof(s));
-	x->skipped = p;
-	CT_TRY(st);
+	CT_TRY(check_count(x->n_skipped));
+	CT_TRY_GROW(x->skipped, x->n_skipped, b->cap_skipped);
 	x->skipped[x->n_skipped++] = s;
 	return CT_OK;
 }
@@ -105,13 +91,10 @@ static enum ct_status keep(struct ct_shard_build *b, int32_t label)
 				    .size = (uint32_t)b->image_bytes,
 				    .label = label,
 				    .key_len = (uint32_t)b->key.len};
-	void *p = x->samples;
-	enum ct_status st;
 
 	CT_TRY(text_add(b, ct_str_text(&b->key), b->key.len, &s.key));
-	st = grow(&p, x->n, &b->cap_samples, sizeof(s));
-	x->samples = p;
-	CT_TRY(st);
+	CT_TRY(check_count(x->n));
+	CT_TRY_GROW(x->samples, x->n, b->cap_samples);
 	x->samples[x->n++] = s;
 	return CT_OK;
 }

@@ -96,14 +96,7 @@ static bool parse_number(struct word w, uint64_t *out)
 
 static enum ct_status note_listed(struct reader *r, uint64_t offset, uint64_t size)
 {
-	if (r->n_listed == r->cap_listed) {
-		size_t cap = r->cap_listed ? 2 * r->cap_listed : 256;
-		struct listed *more;
-
-		CT_TRY_ALLOC(more = ct_realloc(r->listed, cap, sizeof(*more)));
-		r->listed = more;
-		r->cap_listed = cap;
-	}
+	CT_TRY_GROW(r->listed, r->n_listed, r->cap_listed);
 	r->listed[r->n_listed++] = (struct listed){
 		.begin = offset - CT_TAR_BLOCK,
 		.end = offset + (size + CT_TAR_BLOCK - 1) / CT_TAR_BLOCK * CT_TAR_BLOCK,

@@ -23,23 +23,20 @@ struct list {
 /* Takes path. */
 static enum ct_status list_add(struct list *l, char *path)
 {
+	char **more;
+
 	if (!path)
 		return CT_NOMEM;
 	if (l->n == MAX_SHARDS) {
 		ct_free(path);
 		return CT_FAIL(CT_CONFIG, "more than %zu shards", MAX_SHARDS);
 	}
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 64;
-		char **more = ct_realloc(l->paths, cap, sizeof(*more));
-
-		if (!more) {
-			ct_free(path);
-			return CT_NOMEM;
-		}
-		l->paths = more;
-		l->cap = cap;
+	more = ct_array_grow(l->paths, l->n, &l->cap, sizeof(*more));
+	if (!more) {
+		ct_free(path);
+		return CT_NOMEM;
 	}
+	l->paths = more;
 	l->paths[l->n++] = path;
 	return CT_OK;
 }

@@ -26,15 +26,7 @@ static enum ct_status push(struct list *l, const char *name)
 		return malformed(l->text, "an empty name");
 	if (l->n == l->max)
 		return CT_FAIL(CT_USAGE, "node list \"%.200s\" stands for more than %zu names", l->text, l->max);
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 16;
-		char **grown = ct_realloc(l->names, cap, sizeof(char *));
-
-		if (!grown)
-			return CT_NOMEM;
-		l->names = grown;
-		l->cap = cap;
-	}
+	CT_TRY_GROW(l->names, l->n, l->cap);
 	l->names[l->n] = ct_strdup(name);
 	if (!l->names[l->n])
 		return CT_NOMEM;

@@ -94,12 +94,7 @@ static enum ct_status add_node(ct_graph *g, enum ct_op op, const char *name, int
 	CT_ASSERT(a >= 0 && a < g->n_nodes && b >= -1 && b < g->n_nodes);
 	if (g->finished || g->nodes[a].op == CT_OP_SOFTMAX_XENT || g->nodes[a].op == CT_OP_MSE)
 		return CT_FAIL(CT_CONFIG, "%s: nothing can follow the loss", name);
-	if (g->n_nodes == g->cap_nodes) {
-		struct ct_node *nodes;
-		CT_TRY_ALLOC(nodes = ct_realloc(g->nodes, (size_t)g->cap_nodes * 2, sizeof(*nodes)));
-		g->nodes = nodes;
-		g->cap_nodes *= 2;
-	}
+	CT_TRY_GROW(g->nodes, g->n_nodes, g->cap_nodes);
 	struct ct_node *node = &g->nodes[g->n_nodes++];
 	*node = (struct ct_node){.op = op,
 				 .in = {a, b},
@@ -147,13 +142,7 @@ static enum ct_status add_tensor(ct_graph *g, enum ct_param_kind kind, const cha
 	}
 	ct_str_release(&text);
 	CT_TRY(st);
-	if (*n == *cap) {
-		int grown = *cap ? *cap * 2 : 16;
-		struct ct_param *items;
-		CT_TRY_ALLOC(items = ct_realloc(*list, (size_t)grown, sizeof(*items)));
-		*list = items;
-		*cap = grown;
-	}
+	CT_TRY_GROW(*list, *n, *cap);
 	(*list)[*n] = p;
 	*id = (*n)++;
 	return CT_OK;

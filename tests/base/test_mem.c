@@ -73,6 +73,39 @@ static void test_fail_after(void **state)
 	ct_error_clear();
 }
 
+static enum ct_status append(int **v, int *n, int *cap, int x)
+{
+	CT_TRY_GROW(*v, *n, *cap);
+	(*v)[(*n)++] = x;
+	return CT_OK;
+}
+
+static void test_grow(void **state)
+{
+	const uint64_t before = ct_mem_count();
+	int *v = NULL, n = 0, cap = 0;
+	size_t room = SIZE_MAX / sizeof(int) - 1;
+
+	(void)state;
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(append(&v, &n, &cap, i), CT_OK);
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(v[i], i);
+	assert_true(cap >= 1000 && ct_mem_count() - before < 10);
+	/* A failure leaves everything as it was. */
+	for (; n < cap; n++)
+		v[n] = 0;
+	ct_mem_fail_after(1);
+	assert_fails(append(&v, &n, &cap, 7), CT_NOMEM, "out of memory");
+	assert_true(n == cap && v[999] == 999);
+	/* An impossible size is refused and does not wrap around. */
+	assert_null(ct_array_grow(v, room, &room, sizeof(int)));
+	assert_true(room == SIZE_MAX / sizeof(int) - 1);
+	assert_null(ct_array_grow(v, SIZE_MAX - 1, &room, 1));
+	ct_free(v);
+	ct_error_clear();
+}
+
 static void test_aligned(void **state)
 {
 	static const size_t sizes[] = {0, 1, 63, 4096, (4 << 20) - 1, 4 << 20, (5 << 20) + 12345};
@@ -138,8 +171,11 @@ static void test_huge_pages(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_zeroed_and_counted), cmocka_unit_test(test_overflow),
-		cmocka_unit_test(test_fail_after),         cmocka_unit_test(test_aligned),
+		cmocka_unit_test(test_zeroed_and_counted),
+		cmocka_unit_test(test_overflow),
+		cmocka_unit_test(test_fail_after),
+		cmocka_unit_test(test_grow),
+		cmocka_unit_test(test_aligned),
 		cmocka_unit_test(test_huge_pages),
 	};
 

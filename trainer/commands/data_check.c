@@ -73,16 +73,10 @@ static void count_tag(struct ct_findings *f, enum ct_finding_kind kind, const ch
 static enum ct_status add(struct ct_findings *f, const struct ct_finding *like, const char *where, const char *key,
 			  const char *reason)
 {
-	struct ct_finding *v = f->v;
+	struct ct_finding *v;
 
-	if (f->n == f->cap) {
-		size_t cap = f->cap ? f->cap * 2 : 16;
-
-		CT_TRY_ALLOC(v = ct_realloc(f->v, cap, sizeof(*v)));
-		f->v = v;
-		f->cap = cap;
-	}
-	v += f->n++;
+	CT_TRY_GROW(f->v, f->n, f->cap);
+	v = &f->v[f->n++];
 	*v = *like;
 	v->where = ct_strdup(where);
 	v->key = ct_strdup(key);

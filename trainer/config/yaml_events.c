@@ -148,25 +148,13 @@ static enum ct_status next_event(struct reader *r, yaml_event_t *e)
 	return CT_OK;
 }
 
-static enum ct_status grow(void **items, size_t n, size_t *cap, size_t size)
-{
-	void *more;
-
-	if (n < *cap)
-		return CT_OK;
-	CT_TRY_ALLOC(more = ct_realloc(*items, *cap ? *cap * 2 : 16, size));
-	*items = more;
-	*cap = *cap ? *cap * 2 : 16;
-	return CT_OK;
-}
-
 static enum ct_status new_node(struct reader *r, const yaml_event_t *e, enum ct_yaml_kind kind,
 			       struct ct_yaml_node **out)
 {
 	struct ct_yaml *d = r->doc;
 	struct ct_yaml_node *n;
 
-	CT_TRY(grow((void **)&d->all, d->n_all, &d->cap_all, sizeof(*d->all)));
+	CT_TRY_GROW(d->all, d->n_all, d->cap_all);
 	CT_TRY_ALLOC(n = CT_NEW(struct ct_yaml_node));
 	d->all[d->n_all++] = n;
 	n->kind = kind;
@@ -208,7 +196,7 @@ static enum ct_status open_anchor(struct reader *r, const yaml_char_t *name, siz
 	*index = SIZE_MAX;
 	if (!name)
 		return CT_OK;
-	CT_TRY(grow((void **)&r->anchors, r->n_anchors, &r->cap_anchors, sizeof(*r->anchors)));
+	CT_TRY_GROW(r->anchors, r->n_anchors, r->cap_anchors);
 	a = &r->anchors[r->n_anchors];
 	a->node = NULL;
 	CT_TRY_ALLOC(a->name = ct_strdup((const char *)name));
@@ -260,7 +248,7 @@ static enum ct_status read_next(struct reader *r, int depth, bool *end, yaml_eve
 
 static enum ct_status append(struct ct_yaml_node *n, size_t i, size_t *cap, struct ct_yaml_node *child)
 {
-	CT_TRY(grow((void **)&n->items, i, cap, sizeof(*n->items)));
+	CT_TRY_GROW(n->items, i, *cap);
 	n->items[i] = child;
 	n->weight += child->weight;
 	return CT_OK;
