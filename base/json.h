@@ -45,6 +45,6 @@ const ct_json *ct_json_at(const ct_json *array, size_t i);
 const char *ct_json_next(const ct_json *o, void **cursor, const ct_json **value);
 const char *ct_json_as_str(const ct_json *j);        /* NULL when not a string */
 bool ct_json_as_i64(const ct_json *j, int64_t *out); /* false when not an integer */
-bool ct_json_as_f64(const ct_json *j, double *out);  /* integers too; false when not a number */
+bool ct_json_as_f64(const ct_json *j, double *out);  /* for tests: integers, too; false if it is not a number */
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 
 enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn)(void *), void *arg)
 {
@@ -66,94 +65,4 @@ int ct_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline_n
 	ts.tv_sec = deadline_ns / CT_SEC;
 	ts.tv_nsec = deadline_ns % CT_SEC;
 	return pthread_cond_timedwait(c, m, &ts);
-}
-
-struct ct_queue {
-	pthread_mutex_t lock;
-	pthread_cond_t not_full, not_empty;
-	size_t capacity, head, n;
-	bool closed;
-	void *items[];
-};
-
-enum ct_status ct_queue_create(struct ct_queue **out, size_t capacity)
-{
-	struct ct_queue *q;
-
-	CT_ASSERT(capacity > 0);
-	if (capacity > (PTRDIFF_MAX - sizeof(*q)) / sizeof(q->items[0]))
-		return CT_FAIL(CT_NOMEM, "out of memory: a queue of %zu places", capacity);
-	CT_TRY_ALLOC(q = ct_calloc(1, sizeof(*q) + capacity * sizeof(q->items[0])));
-	CT_ASSERT(pthread_mutex_init(&q->lock, NULL) == 0);
-	ct_cond_init(&q->not_full);
-	ct_cond_init(&q->not_empty);
-	q->capacity = capacity;
-	*out = q;
-	return CT_OK;
-}
-
-void ct_queue_destroy(struct ct_queue *q)
-{
-	if (!q)
-		return;
-	pthread_cond_destroy(&q->not_empty);
-	pthread_cond_destroy(&q->not_full);
-	pthread_mutex_destroy(&q->lock);
-	ct_free(q);
-}
-
-/* Both waits check the queue again after a timeout: the signal may arrive at the same time and must not be lost. */
-enum ct_status ct_queue_push(struct ct_queue *q, void *item, int64_t deadline_ns)
-{
-	size_t tail;
-	int err = 0;
-
-	pthread_mutex_lock(&q->lock);
-	while (q->n == q->capacity && !q->closed && err != ETIMEDOUT)
-		err = ct_cond_wait_until(&q->not_full, &q->lock, deadline_ns);
-	if (q->closed || q->n == q->capacity) {
-		bool closed = q->closed;
-
-		pthread_mutex_unlock(&q->lock);
-		return closed ? CT_FAIL(CT_CANCELLED, "the queue is closed")
-			      : CT_FAIL(CT_TIMEOUT, "timed out: the queue is full");
-	}
-	tail = q->head + q->n;
-	q->items[tail < q->capacity ? tail : tail - q->capacity] = item;
-	q->n++;
-	pthread_mutex_unlock(&q->lock);
-	/* After the unlock, so that the thread does not wake up only to wait for the lock. */
-	pthread_cond_signal(&q->not_empty);
-	return CT_OK;
-}
-
-enum ct_status ct_queue_pop(struct ct_queue *q, void **item, int64_t deadline_ns)
-{
-	int err = 0;
-
-	pthread_mutex_lock(&q->lock);
-	while (q->n == 0 && !q->closed && err != ETIMEDOUT)
-		err = ct_cond_wait_until(&q->not_empty, &q->lock, deadline_ns);
-	if (q->n == 0) {
-		bool closed = q->closed;
-
-		pthread_mutex_unlock(&q->lock);
-		return closed ? CT_FAIL(CT_CANCELLED, "the queue is closed")
-			      : CT_FAIL(CT_TIMEOUT, "timed out: the queue is empty");
-	}
-	*item = q->items[q->head];
-	q->head = q->head + 1 < q->capacity ? q->head + 1 : 0;
-	q->n--;
-	pthread_mutex_unlock(&q->lock);
-	pthread_cond_signal(&q->not_full);
-	return CT_OK;
-}
-
-void ct_queue_close(struct ct_queue *q)
-{
-	pthread_mutex_lock(&q->lock);
-	q->closed = true;
-	pthread_mutex_unlock(&q->lock);
-	pthread_cond_broadcast(&q->not_full);
-	pthread_cond_broadcast(&q->not_empty);
 }

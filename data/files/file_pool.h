@@ -16,7 +16,7 @@ void ct_file_pool_destroy(ct_file_pool *p);
 /* Returns a descriptor of file i that stays open until it is put back. CT_DATA if the file no longer exists; CT_IO. */
 enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd) CT_MUST_CHECK;
 void ct_file_pool_put(ct_file_pool *p, uint32_t i);
-/* Number of open descriptors. */
+/* For tests: the number of descriptors that are open now. */
 uint32_t ct_file_pool_open_count(ct_file_pool *p);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	ct_json *j;
 
-	if (ct_checkpoint_parse_fuzz(data, size) < 0)
+	if (ct_ckpt_state_parse_fuzz(data, size) < 0)
 		ct_error_clear();
 	if (ct_json_parse((const char *)data, size, "fuzz", &j) < 0) {
 		ct_error_clear();

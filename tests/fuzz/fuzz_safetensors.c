@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/safetensors_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void parse(const uint8_t *data, size_t size)
 {
-	if (ct_safetensors_parse_fuzz(data, size) < 0)
+	if (ct__safetensors_parse_fuzz(data, size) < 0)
 		ct_error_clear();
 }
 

@@ -1,13 +1,13 @@
 /* Configuration files: YAML, schema, checks over several keys, dump. Limits and places of errors must hold for any bytes. */
 #include <stdint.h>
 
-#include "trainer/config/config.h"
+#include "trainer/config/config_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	enum ct_status st = ct_config_parse_fuzz(data, len);
+	enum ct_status st = ct__config_parse_fuzz(data, len);
 
 	CT_ASSERT(st == CT_OK || st == CT_CONFIG);
 	return 0;

@@ -76,7 +76,5 @@ enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state 
  * unchanged. Passed over are PyTorch's *.num_batches_tracked, and averages or optimizer state that no argument takes.
  */
 enum ct_status ct_checkpoint_load(const char *path, ct_net *net, ct_optim *optim, ct_ema *ema) CT_MUST_CHECK;
-/* state.json parser alone, for the fuzzer. */
-enum ct_status ct_checkpoint_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 
 #endif

@@ -31,6 +31,8 @@ void ct_ckpt_state_release(struct ct_ckpt_state *s);
 enum ct_status ct_ckpt_state_write(const char *path, const struct ct_ckpt_state *s, uint64_t *bytes) CT_MUST_CHECK;
 /* Reads folder/state.json. On failure *out is untouched. */
 enum ct_status ct_ckpt_state_read(const char *folder, struct ct_ckpt_state *out) CT_MUST_CHECK;
+/* For the fuzzer: the parser of state.json alone. */
+enum ct_status ct_ckpt_state_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 /* Size and checksum of file i of the folder as state says. */
 enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_state *s, int i) CT_MUST_CHECK;
 

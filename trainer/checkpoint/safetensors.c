@@ -160,7 +160,7 @@ enum ct_status ct_safetensors_read(const ct_safetensors *s, int i, float *out, s
 	return CT_OK;
 }
 
-enum ct_status ct_safetensors_parse_fuzz(const uint8_t *data, size_t len)
+enum ct_status ct__safetensors_parse_fuzz(const uint8_t *data, size_t len)
 {
 	static const char where[] = "fuzz";
 	struct ct_st_header h;

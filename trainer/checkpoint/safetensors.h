@@ -45,7 +45,5 @@ const char *ct_safetensors_metadata(const ct_safetensors *s, const char *key);
 /* Reads tensor i as fp32 into out [n], n its element count. CT_UNSUPPORTED for other element types, CT_DATA or CT_IO
  * when the file changed or fails. */
 enum ct_status ct_safetensors_read(const ct_safetensors *s, int i, float *out, size_t n) CT_MUST_CHECK;
-/* Checks `data` as if it were a file's content, without reading tensors: for the fuzzer. */
-enum ct_status ct_safetensors_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 
 #endif

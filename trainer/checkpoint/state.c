@@ -318,7 +318,7 @@ enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state 
 	return CT_OK;
 }
 
-enum ct_status ct_checkpoint_parse_fuzz(const uint8_t *data, size_t len)
+enum ct_status ct_ckpt_state_parse_fuzz(const uint8_t *data, size_t len)
 {
 	struct ct_ckpt_state s;
 

@@ -378,7 +378,7 @@ enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets
 	return finish(l, load(l, path, sets, n_sets), out);
 }
 
-enum ct_status ct_config_parse_fuzz(const uint8_t *data, size_t len)
+enum ct_status ct__config_parse_fuzz(const uint8_t *data, size_t len)
 {
 	struct ct_config *c = NULL;
 	struct ct_str dump = {0};

@@ -191,7 +191,5 @@ bool ct_config_help(const char *name, struct ct_str *out);
 const char *ct_config_key_meant(const char *name);
 /* The same, else the key or section with the nearest name; NULL when none is near. */
 const char *ct_config_key_suggest(const char *name);
-/* YAML text alone (no base, no environment) through schema, checks and dump: for the fuzzer. */
-enum ct_status ct_config_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 
 #endif

@@ -134,4 +134,7 @@ void ct__add_number(struct ct_str *out, double v); /* fewest digits that read ba
 /* Rules over several keys, after all sources are in; resolves names and folders that follow from others. */
 enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct_problems *p) CT_MUST_CHECK;
 
+/* For the fuzzer: one YAML file without `base:` and environment through schema, checks and dump. */
+enum ct_status ct__config_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
+
 #endif
