@@ -37,6 +37,8 @@ static void test_page(void **state)
 		snprintf(row, sizeof(row), "\n| `%s` | ", ct__key_at(i)->name);
 		if (!strstr(text.s, row))
 			fail_msg("no row for %s", ct__key_at(i)->name);
+		if ((strstr(text.s, row) > strstr(text.s, "\n## Advanced keys\n")) != ct__key_at(i)->advanced)
+			fail_msg("%s is in the wrong section", ct__key_at(i)->name);
 	}
 	expect_file(CT_SOURCE_DIR "/docs/CONFIG.md", &text);
 	ct_str_release(&text);

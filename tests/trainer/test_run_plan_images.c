@@ -217,7 +217,7 @@ static void test_model_alone(void **state)
 		     "test: error: model layers: the last layer gives 7x1x1, but the data asks for 8 outputs");
 	assert_fails(checked(LOAD(layers, seven, "data.name=cifar100")), CT_CONFIG, "100 outputs");
 	assert_fails(checked(LOAD(layers, "model.layers=[conv2d 7 kernel=3, flatten, linear 5]", "data.val.size=256")),
-		     CT_CONFIG, "other weights for images of 256x256");
+		     CT_CONFIG, "depend on the image size: for 256x256");
 	assert_fails(checked(LOAD("model.name=lenet", "data.train.size=8")), CT_CONFIG, "conv2");
 	/* Only the files know the shape, and there are none; what does not depend on it would have to be told apart. */
 	assert_ok(checked(LOAD(layers, seven, "data.name=idx")));
@@ -249,7 +249,7 @@ static void test_model_and_files(void **state)
 		     "train-images-idx3-ubyte has images of 8 x 8, expected 28 x 28");
 	put_images("t10k-images-idx3-ubyte", 9);
 	assert_fails(checked(LOAD(IDX, "model.layers=[flatten, linear 10]")), CT_DATA,
-		     "evaluation data is 1x8x9, training data 1x8x8");
+		     "evaluation data is 1x8x9, training data is 1x8x8");
 	assert_ok(checked(LOAD(IDX, "model.layers=[flatten, linear 10]", "data.val=none")));
 #undef IDX
 }

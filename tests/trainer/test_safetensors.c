@@ -130,7 +130,7 @@ static void test_malformed(void **state)
 		{"{\"a\":1}", 0, "not described by an object"},
 		{"{\"a\":{}}", 0, "has no dtype"},
 		{"{\"a\":{\"dtype\":5}}", 0, "has no dtype"},
-		{"{\"a\":{\"dtype\":\"F31\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "not known here"},
+		{"{\"a\":{\"dtype\":\"F31\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "unknown element type"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "no data_offsets"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}", 8, "no data_offsets"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,9]}}", 8, "no data_offsets"},
@@ -138,14 +138,14 @@ static void test_malformed(void **state)
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", 8, "no data_offsets"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9223372036854775808]}}", 8,
 		 "not valid JSON"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, "lies at bytes 8 to 0"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, "is stored at bytes 8 to 0"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7, "of 7 bytes of data"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9223372036854775807]}}", 8,
 		 "of 8 bytes of data"},
 		{"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", 8, "has no shape"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", 8, "has no shape"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[\"2\"],\"data_offsets\":[0,8]}}", 8, "not a whole number"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "not a whole number"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[\"2\"],\"data_offsets\":[0,8]}}", 8, "not an integer"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "not an integer"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", 8, "its shape needs 12"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,12]}}", 12, "its shape needs 8"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, "9 dimensions"},
@@ -172,7 +172,7 @@ static void test_malformed(void **state)
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8,
 		 "4 bytes after the last tensor"},
 		{"{\"__metadata__\":[]}", 0, "is not an object"},
-		{"{\"__metadata__\":{\"a\":1}}", 0, "not text"},
+		{"{\"__metadata__\":{\"a\":1}}", 0, "not a string"},
 		{"{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "not valid JSON"},
 		{"{\"\xff\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "not valid JSON"},
 		{"{\"\\u001b[2J\":{}}", 0, "tensor \"\\x1b[2J\" has no dtype"},
@@ -306,7 +306,7 @@ static void test_write_fails(void **state)
 	assert_false(ct_file_exists(path));
 	assert_fails(ct_safetensors_write(in_tmpdir("no/folder"), three, 1, fill, NULL, NULL, sha, &bytes), CT_IO,
 		     "no/folder");
-	assert_fails(ct_safetensors_write(path, twice, 2, fill, twice, NULL, sha, &bytes), CT_BUG, "twice");
+	assert_fails(ct_safetensors_write(path, twice, 2, fill, twice, NULL, sha, &bytes), CT_BUG, "duplicate name");
 	/* The same error path as a full disk. */
 	(void)signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);

@@ -1,4 +1,4 @@
-/* Saving; reading is checkpoint_find.c and checkpoint_load.c. */
+/* Saving; find.c and load.c read. */
 #define CT_LOG_COMPONENT "ckpt"
 #include "trainer/checkpoint/checkpoint.h"
 
@@ -75,7 +75,7 @@ static enum ct_status add_arena(struct tensor_list *l, const char *state, const 
 	return CT_OK;
 }
 
-/* A checkpoint of weights that have overflowed would be whole, and resumed from for ever. */
+/* A checkpoint of weights that are not finite would be valid, and every resume would fail after it. */
 static enum ct_status fill(void *user, int i, float *out)
 {
 	const struct tensor_list *l = user;

@@ -1,4 +1,4 @@
-/* What the files of checkpoints share: names, state.json as a struct, and the list of a run's checkpoints. */
+/* Shared by the files of trainer/checkpoint: file names, state.json as a struct, and the list of a run's checkpoints. */
 #ifndef CT_TRAINER_CHECKPOINT_CHECKPOINT_FILES_H
 #define CT_TRAINER_CHECKPOINT_CHECKPOINT_FILES_H
 
@@ -9,7 +9,7 @@
 #define CT_CKPT_OPTIM "optim.safetensors"
 #define CT_CKPT_STATE "state.json"
 #define CT_CKPT_TEMP ".tmp-"
-#define CT_CKPT_EMA "ema" /* pseudo state of the averages in optim.safetensors */
+#define CT_CKPT_EMA "ema" /* prefix of the EMA weights in optim.safetensors */
 
 enum { CT_CKPT_N_FILES = 2 };
 
@@ -18,39 +18,39 @@ struct ct_ckpt_file {
 	char sha256[65];
 };
 
-/* state.json. It begins with its own checksum: SHA-256 of its text with 64 zeros in the checksum's place. */
+/* state.json. It begins with its own checksum: the SHA-256 of its text with 64 zeros in place of the checksum. */
 struct ct_ckpt_state {
 	struct ct_train_state train;
-	uint64_t save_index; /* 1 + the largest in the folder at the time: order of saving, also where training went
-				back */
+	uint64_t save_index; /* 1 + the largest in the directory at that time: the order of saving, even if
+				training went back to an earlier step */
 	struct ct_ckpt_file files[CT_CKPT_N_FILES]; /* in the order of ct_ckpt_file_name */
 	char *config_lines;                         /* owned */
 };
 const char *ct_ckpt_file_name(int i);
 void ct_ckpt_state_release(struct ct_ckpt_state *s);
 enum ct_status ct_ckpt_state_write(const char *path, const struct ct_ckpt_state *s, uint64_t *bytes) CT_MUST_CHECK;
-/* Reads folder/state.json. On failure *out is untouched. */
+/* Reads folder/state.json. On failure *out is not changed. */
 enum ct_status ct_ckpt_state_read(const char *folder, struct ct_ckpt_state *out) CT_MUST_CHECK;
 /* For the fuzzer: the parser of state.json alone. */
 enum ct_status ct_ckpt_state_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
-/* Size and checksum of file i of the folder as state says. */
+/* Compares size and checksum of file i of the directory with the state. */
 enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_state *s, int i) CT_MUST_CHECK;
 
 struct ct_ckpt_entry {
 	char name[40];       /* "step-000000001234" */
 	uint64_t step;       /* of the name */
-	uint64_t save_index; /* 0: state.json cannot be used */
+	uint64_t save_index; /* 0: state.json is not valid */
 };
-/* Checkpoints of RUN/checkpoints (`folder`), the oldest first: by save_index, then step. A missing folder is an empty
- * list. Returns owned, ct_free. */
+/* Checkpoints of RUN/checkpoints (`folder`), oldest first: by save_index, then step. A missing directory gives an empty list.
+ * Returns owned, ct_free. */
 enum ct_status ct_ckpt_list(const char *folder, struct ct_ckpt_entry **out, size_t *n) CT_MUST_CHECK;
 void ct_ckpt_name(uint64_t step, char out[40]);
-/* What `last` or `best` of the folder points at, or "" when there is no such link. */
+/* The target of the link `last` or `best` of the directory, "" if there is no such link. */
 void ct_ckpt_link_target(const char *folder, const char *link, char *out, size_t size);
-/* Removes what killed processes left in the folder. Failures are ignored: it is done again next time. */
+/* Removes temporary files of killed processes from the directory. Failures are ignored; the next call tries again. */
 void ct_ckpt_remove_stale(const char *folder);
-/* A lock that shows others that a temporary folder is in use: its descriptor, closed to unlock; -1 when the file system
- * has none. */
+/* Locks a temporary directory to show that it is in use. Returns a descriptor to close for unlocking; -1 if the file system has no
+ * locks. */
 int ct_ckpt_lock(const char *folder);
 
 #endif

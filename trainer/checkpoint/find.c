@@ -1,4 +1,4 @@
-/* Which checkpoints a run folder holds and which of them are whole. */
+/* Lists the checkpoints of a run directory and checks which of them are valid. */
 #define CT_LOG_COMPONENT "ckpt"
 
 #include <errno.h>
@@ -123,7 +123,7 @@ int ct_ckpt_lock(const char *folder)
 	return fd;
 }
 
-/* A link's temporary name lives for microseconds and can't be locked: its age tells. */
+/* The temporary name of a link exists for microseconds and cannot be locked. If it is old, nobody uses it. */
 static bool is_stale_link(const char *path)
 {
 	struct stat sb;
@@ -196,8 +196,8 @@ static enum ct_status verify_path(const char *path, const struct ct_ckpt_file *f
 
 	CT_TRY(ct_file_size(path, &bytes));
 	if (bytes != file->bytes)
-		return CT_FAIL(CT_DATA, "%s has %llu bytes where %s says %llu", path, (unsigned long long)bytes,
-			       CT_CKPT_STATE, (unsigned long long)file->bytes);
+		return CT_FAIL(CT_DATA, "%s has %llu bytes, but according to %s it has %llu", path,
+			       (unsigned long long)bytes, CT_CKPT_STATE, (unsigned long long)file->bytes);
 	CT_TRY(hash_file(path, bytes, hex));
 	if (strcmp(hex, file->sha256) != 0)
 		return CT_FAIL(CT_DATA, "%s is damaged: its checksum is not the one in %s", path, CT_CKPT_STATE);
@@ -212,7 +212,7 @@ enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_stat
 	CT_TRY_ALLOC(path = ct_path_join(folder, ct_ckpt_file_name(i)));
 	st = verify_path(path, &s->files[i]);
 	ct_free(path);
-	/* A file that is not there makes the checkpoint broken, like any other damage. */
+	/* A missing file makes the checkpoint invalid, like any other damage. */
 	return st == CT_NOT_FOUND ? CT_FAIL(CT_DATA, "%s", ct_error_message()) : st;
 }
 
@@ -230,7 +230,7 @@ enum ct_status ct_checkpoint_verify(const char *path)
 	return st;
 }
 
-/* *path is set when the checkpoint is whole, else a warning says why it is not. */
+/* *path is set if the checkpoint is valid; otherwise a warning gives the reason. */
 static enum ct_status try_candidate(const char *folder, const char *name, char **path)
 {
 	char *candidate;
@@ -257,7 +257,7 @@ enum ct_status ct_checkpoint_find(const char *run_dir, char **path)
 	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
 	ct_ckpt_remove_stale(folder);
 	CT_TRY_GOTO(ct_ckpt_list(folder, &list, &n), st, out);
-	/* Without a state.json their age is not known. They stand first, but one of them may have been the newest: it is named. */
+	/* Without a state.json the age is unknown. These come first, but one of them may have been the newest, so a warning names it. */
 	while (n_ageless < n && list[n_ageless].save_index == 0 && !*path)
 		CT_TRY_GOTO(try_candidate(folder, list[n_ageless++].name, path), st, out);
 	while (n > n_ageless && !*path)
@@ -268,7 +268,7 @@ out:
 	return st;
 }
 
-/* What a link of the directory points at, *path NULL when nothing is there. */
+/* The target of a link of the directory; *path is NULL if it does not exist. */
 static enum ct_status follow(const char *folder, const char *link, char **path)
 {
 	char target[256], now[256] = "";
@@ -303,7 +303,7 @@ static enum ct_status resolve_link(const char *run_dir, const char *what, char *
 	if (st == CT_OK && !*path && strcmp(what, "last") == 0)
 		st = ct_checkpoint_find(run_dir, path);
 	if (st == CT_OK && !*path) {
-		st = CT_FAIL_HINT(CT_NOT_FOUND, "train first, or give the path of a checkpoint folder",
+		st = CT_FAIL_HINT(CT_NOT_FOUND, "train first, or give the path of a checkpoint directory",
 				  "there is no checkpoint \"%s\" in %s", what, run_dir);
 	}
 	return st;
@@ -342,7 +342,7 @@ enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char
 		return resolve_link(run_dir, what, path);
 	if (stat(what, &sb) != 0)
 		return CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot open checkpoint %s: %m", what);
-	/* A run folder stands for its last checkpoint. */
+	/* A run directory means its last checkpoint. */
 	if (S_ISDIR(sb.st_mode) && !holds(what, CT_CKPT_STATE) && holds(what, CT_CKPT_FOLDER))
 		return resolve_link(what, "last", path);
 	if (S_ISDIR(sb.st_mode) ? !holds(what, CT_CKPT_STATE) && !holds(what, CT_CKPT_MODEL)
@@ -369,7 +369,7 @@ enum ct_status ct_checkpoint_use(const char *run_dir, const char *what, ct_check
 	return st;
 }
 
-/* Cuts off the last name and returns it. */
+/* Removes the last component of the path and returns it. */
 static const char *cut(char *path)
 {
 	char *slash = strrchr(path, '/');

@@ -143,8 +143,8 @@ enum ct_status ct_safetensors_read(const ct_safetensors *s, int i, float *out, s
 
 	CT_ASSERT(n == ct_tensor_n(&t->desc));
 	if (!t->dtype->decode)
-		return ct__st_fail(CT_UNSUPPORTED, s->path, t->desc.name, "has element type %s, which is not read here",
-				   t->dtype->name);
+		return ct__st_fail(CT_UNSUPPORTED, s->path, t->desc.name,
+				   "has the element type %s, which cannot be read", t->dtype->name);
 	if (strcmp(t->dtype->name, "F32") == 0)
 		return ct_fd_read_at(s->fd, out, n * sizeof(float), at, s->path);
 	while (n > 0) {

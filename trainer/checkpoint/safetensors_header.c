@@ -11,7 +11,7 @@ enum ct_status ct__st_fail(enum ct_status status, const char *where, const char 
 	struct ct_str shown = {0}, text = {0};
 	va_list ap;
 
-	/* Names come from the file: they may hold anything. */
+	/* Names come from the file and may contain any bytes. */
 	ct_str_add_escaped(&shown, name, strlen(name), 100);
 	va_start(ap, fmt);
 	ct_str_addv(&text, fmt, ap);
@@ -22,7 +22,7 @@ enum ct_status ct__st_fail(enum ct_status status, const char *where, const char 
 	return status;
 }
 
-/* Element i of an array of whole numbers >= 0. */
+/* Element i of an array of integers >= 0. */
 static bool natural_at(const ct_json *array, size_t i, int64_t *out)
 {
 	return ct_json_as_i64(ct_json_at(array, i), out) && *out >= 0;
@@ -42,8 +42,7 @@ static enum ct_status parse_shape(const ct_json *shape, const char *where, struc
 	t->desc.ndim = (int)ndim;
 	for (size_t i = 0; i < ndim; i++) {
 		if (!natural_at(shape, i, &t->desc.dims[i]))
-			return ct__st_fail(CT_DATA, where, t->desc.name,
-					   "has a dimension that is not a whole number >= 0");
+			return ct__st_fail(CT_DATA, where, t->desc.name, "has a dimension that is not an integer >= 0");
 		empty |= t->desc.dims[i] == 0;
 	}
 	/* Overflow counts even beside a zero, so that no product of dims can overflow anywhere later. */
@@ -78,13 +77,13 @@ static enum ct_status parse_tensor(const char *name, const ct_json *j, uint64_t 
 		return ct__st_fail(CT_DATA, where, name, "has no dtype");
 	t->dtype = ct__st_dtype_find(dtype);
 	if (!t->dtype)
-		return ct__st_fail(CT_DATA, where, name, "has an element type that is not known here");
+		return ct__st_fail(CT_DATA, where, name, "has an unknown element type");
 	offsets = ct_json_get(j, "data_offsets");
 	if (!ct_json_is_array(offsets) || ct_json_len(offsets) != 2 || !natural_at(offsets, 0, &begin) ||
 	    !natural_at(offsets, 1, &end))
-		return ct__st_fail(CT_DATA, where, name, "has no data_offsets of two whole numbers >= 0");
+		return ct__st_fail(CT_DATA, where, name, "has no data_offsets of two integers >= 0");
 	if (begin > end || (uint64_t)end > data_bytes)
-		return ct__st_fail(CT_DATA, where, name, "lies at bytes %lld to %lld of %llu bytes of data",
+		return ct__st_fail(CT_DATA, where, name, "is stored at bytes %lld to %lld of %llu bytes of data",
 				   (long long)begin, (long long)end, (unsigned long long)data_bytes);
 	t->begin = (uint64_t)begin;
 	t->end = (uint64_t)end;
@@ -100,7 +99,7 @@ static enum ct_status check_metadata(const ct_json *j, const char *where)
 		return CT_FAIL(CT_DATA, "%s: " METADATA " of the header is not an object", where);
 	while (ct_json_next(j, &cursor, &value)) {
 		if (!ct_json_as_str(value))
-			return CT_FAIL(CT_DATA, "%s: " METADATA " of the header holds something that is not text",
+			return CT_FAIL(CT_DATA, "%s: " METADATA " of the header contains a value that is not a string",
 				       where);
 	}
 	return CT_OK;
@@ -216,7 +215,7 @@ enum ct_status ct__st_header_len(const uint8_t first[8], uint64_t file_bytes, co
 			       "%s is not a safetensors file: a header of %llu bytes is over the limit of %llu", where,
 			       (unsigned long long)n, (unsigned long long)CT_ST_MAX_HEADER);
 	if (n > file_bytes - 8)
-		return CT_FAIL(CT_DATA, "%s is cut short: its header of %llu bytes goes past the end", where,
+		return CT_FAIL(CT_DATA, "%s is truncated: its header of %llu bytes goes past the end", where,
 			       (unsigned long long)n);
 	*len = (size_t)n;
 	return CT_OK;

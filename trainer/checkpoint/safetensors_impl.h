@@ -26,10 +26,10 @@ struct ct_st_header {
 	ct_json *json; /* holds the names */
 	int n;
 	struct ct_st_tensor *tensors; /* [n] in order of their data */
-	int *by_name;                 /* [n] numbers of the tensors, names rising bytewise */
+	int *by_name;                 /* [n] numbers of the tensors, sorted by name */
 };
 
-/* Parses a header of len bytes that stands before data_bytes bytes of data. On failure *out is empty. */
+/* Parses a header of len bytes, followed by data_bytes bytes of data. On failure *out is empty. */
 enum ct_status ct__st_header_parse(const char *text, size_t len, uint64_t data_bytes, const char *where,
 				   struct ct_st_header *out) CT_MUST_CHECK;
 void ct__st_header_release(struct ct_st_header *h);

@@ -8,7 +8,7 @@
 #include "base/sha256.h"
 #include "trainer/checkpoint/safetensors_impl.h"
 
-/* Data starts on this bound, so that readers may map the file. */
+/* The data starts at a multiple of this, so that readers can map the file. */
 #define ALIGN 64
 
 struct writer {
@@ -26,7 +26,7 @@ static enum ct_status put(struct writer *w, const void *p, size_t n)
 	return CT_OK;
 }
 
-/* Bytes of tensor t. Checks what a caller might get wrong: the result must be readable again. */
+/* Bytes of tensor t. Checks the description, so that the file can be read again. */
 static enum ct_status tensor_bytes(const struct ct_tensor_desc *t, uint64_t *bytes)
 {
 	uint64_t n = sizeof(float);
@@ -71,7 +71,7 @@ static enum ct_status make_header(const struct ct_tensor_desc *t, int n, const c
 	for (int i = 0; i < n; i++) {
 		CT_TRY_GOTO(tensor_bytes(&t[i], &bytes), st, out);
 		if (bytes > INT64_MAX - at || ct_json_get(j, t[i].name)) {
-			st = CT_FAIL(CT_BUG, "tensor \"%.100s\" is too large or there twice", t[i].name);
+			st = CT_FAIL(CT_BUG, "tensor \"%.100s\" is too large or has a duplicate name", t[i].name);
 			goto out;
 		}
 		ct_json_set(j, t[i].name, describe(&t[i], at, at + bytes));

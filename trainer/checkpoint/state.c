@@ -51,12 +51,12 @@ void ct_ckpt_state_release(struct ct_ckpt_state *s)
 
 static void set_u64(ct_json *o, const char *key, uint64_t v)
 {
-	/* Counters of updates, images and bytes: none gets there in the age of the universe. */
+	/* No counter of updates, images or bytes reaches this value. */
 	CT_ASSERT(v <= INT64_MAX);
 	ct_json_set_i64(o, key, (int64_t)v);
 }
 
-/* JSON has no infinities and no NaN: they are kept as text. */
+/* JSON has no infinities and no NaN: they are stored as strings. */
 static void set_f64(ct_json *o, const char *key, double v)
 {
 	if (isnan(v))
@@ -154,7 +154,7 @@ out:
 	return st;
 }
 
-/* Lower-case hex of a SHA-256, or nothing where that is allowed. */
+/* A SHA-256 in lower-case hexadecimal, or an empty string if allowed. */
 static enum ct_status get_hex(const ct_json *o, const char *key, bool may_be_empty, char out[65])
 {
 	const char *text;
@@ -193,7 +193,7 @@ static enum ct_status get_f64(const ct_json *o, const char *key, double *out)
 	else if (strcmp(text, "-inf") == 0)
 		*out = -INFINITY;
 	else
-		return CT_FAIL(CT_DATA, "key \"%s\" is text, not a number", key);
+		return CT_FAIL(CT_DATA, "key \"%s\" is a string, not a number", key);
 	return CT_OK;
 }
 
@@ -246,7 +246,7 @@ static enum ct_status read_json(const ct_json *o, struct ct_ckpt_state *s)
 	CT_TRY(ct_json_get_str(o, "format", &format));
 	CT_TRY(ct_json_get_i64(o, "v", &version));
 	if (strcmp(format, FORMAT) != 0 || version != VERSION)
-		return CT_FAIL(CT_DATA, "it is not of version %d of the format \"%s\"", VERSION, FORMAT);
+		return CT_FAIL(CT_DATA, "it does not have version %d of the format \"%s\"", VERSION, FORMAT);
 	CT_TRY(get_natural(o, "save_index", INT64_MAX, &s->save_index));
 	for (size_t i = 0; i < CT_ARRAY_LEN(fields); i++)
 		CT_TRY(get_field(o, &fields[i], &s->train));
@@ -256,7 +256,7 @@ static enum ct_status read_json(const ct_json *o, struct ct_ckpt_state *s)
 	return CT_OK;
 }
 
-/* The fields first and the checksum at the end: so that the fuzzer, too, gets to the fields. */
+/* Reads the fields before it compares the checksum, so that the fuzzer reaches the fields, too. */
 static enum ct_status parse(const char *text, size_t len, const char *where, struct ct_ckpt_state *out)
 {
 	struct ct_ckpt_state s = {0};

@@ -1,6 +1,5 @@
-/* Rules over several keys. A value of a higher source beats a value of a lower one also when they are different keys
- * that exclude each other: `batch.global=256` on the command line silences `per_rank: 64` in the file. Only a
- * contradiction within one source is an error. */
+/* Rules over several keys. A source with higher precedence wins even if the keys differ but exclude each other: `batch.global=256`
+ * on the command line replaces `per_rank: 64` in the file. Only a contradiction within one source is an error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +22,13 @@ static const struct ct_origin *origin(const struct checker *k, const char *key)
 	return &k->origins[i];
 }
 
-/* Has the key a value that can be reasoned about? */
+/* Is the value valid, so that it can be compared with others? */
 static bool fine(const struct checker *k, const char *key)
 {
 	return !origin(k, key)->bad;
 }
 
-/* Reported where the key's value stands; a key that nobody set at the top of the file. */
+/* Reports at the place of the key's value, or at the top of the file if the key is not set. */
 static void problem(struct checker *k, const char *key, const char *fmt, ...) CT_PRINTF(3, 4);
 static void problem(struct checker *k, const char *key, const char *fmt, ...)
 {
@@ -55,7 +54,7 @@ static void check_required(struct checker *k)
 		if (!(key->flags & CT_KEY_REQUIRED) || k->origins[i].layer > CT_LAYER_DEFAULT)
 			continue;
 		ct__key_describe(key, &b);
-		problem(k, key->name, "%s is missing; there is %s", key->name, ct_str_text(&b));
+		problem(k, key->name, "%s is missing; choose one of %s", key->name, ct_str_text(&b));
 		ct_str_release(&b);
 	}
 }
@@ -71,7 +70,7 @@ static enum ct_status fall_back(struct checker *k, size_t key, bool unset, char 
 	return st;
 }
 
-/* Of two keys that exclude each other the one from the higher source stays. */
+/* Of two keys that exclude each other, the key from the source with higher precedence is used. */
 static enum ct_status exclude(struct checker *k, const char *name_a, const char *name_b)
 {
 	size_t a = ct__key_index(name_a), b = ct__key_index(name_b), swap;
@@ -88,13 +87,13 @@ static enum ct_status exclude(struct checker *k, const char *name_a, const char 
 		a = b;
 		b = swap;
 	}
-	/* An explicit `auto` takes over too, an explicit 0 says nothing. */
+	/* An explicit `auto` is used, too; an explicit 0 is not. */
 	if (ct__key_is_unset(ct__key_at(a), k->c) && !(ct__key_at(a)->flags & CT_KEY_AUTO))
 		return CT_OK;
 	return fall_back(k, b, true, ct_strfmt("not set: %s is", ct__key_at(a)->name));
 }
 
-/* Keys that mean nothing for the chosen model, data set, optimizer or schedule. */
+/* Keys that do not apply to the chosen model, data set, optimizer or schedule. */
 static enum ct_status check_only(struct checker *k)
 {
 	for (size_t i = 0; i < ct__key_count(); i++) {
@@ -125,13 +124,14 @@ static void check_batch_and_length(struct checker *k)
 	const struct ct_config *c = k->c;
 
 	if (c->batch.global == 0 && c->batch.per_rank == 0 && fine(k, "batch.global") && fine(k, "batch.per_rank"))
-		problem(k, "batch.per_rank", "batch needs one of global (all ranks together) and per_rank");
+		problem(k, "batch.per_rank",
+			"the batch size is not set: set batch.global (over all ranks) or batch.per_rank");
 	if (c->batch.global > 0 && c->train.accumulate > c->batch.global)
 		problem(k, "train.accumulate",
 			"train.accumulate %lld is more than batch.global %lld: some batches would be empty",
 			(long long)c->train.accumulate, (long long)c->batch.global);
 	if (c->train.epochs == 0 && c->train.max_steps == 0 && fine(k, "train.epochs") && fine(k, "train.max_steps"))
-		problem(k, "train.epochs", "the training has no end: set train.epochs or train.max_steps");
+		problem(k, "train.epochs", "the length of training is not set: set train.epochs or train.max_steps");
 }
 
 static void check_model(struct checker *k)
@@ -161,7 +161,7 @@ static void check_model(struct checker *k)
 static void check_pair(struct checker *k, const char *key, const struct ct_float_list *l)
 {
 	if (fine(k, key) && l->n == 2 && l->v[0] > l->v[1])
-		problem(k, key, "%s: the smaller number comes first", key);
+		problem(k, key, "%s: write the smaller number first", key);
 }
 
 static void check_val_size(struct checker *k)
@@ -170,14 +170,13 @@ static void check_val_size(struct checker *k)
 	int64_t size = c->data.val_size;
 
 	if (size > 0 && size < 8 && fine(k, "data.val.size"))
-		problem(k, "data.val.size", "data.val.size %lld is too small: from 8", (long long)size);
+		problem(k, "data.val.size", "data.val.size %lld is too small: the minimum is 8", (long long)size);
 	if (size == 0)
 		size = c->data.train_size.n > 0 ? c->data.train_size.v[c->data.train_size.n - 1].size
 						: CT_DATA_DEFAULT_SIZE;
 	if (c->data.val_resize > 0 && c->data.val_resize < size && fine(k, "data.val.size") &&
 	    fine(k, "data.val.resize"))
-		problem(k, "data.val.resize",
-			"data.val.resize %lld is smaller than the image to be cut out of it (data.val.size %lld)",
+		problem(k, "data.val.resize", "data.val.resize %lld is smaller than the crop (data.val.size %lld)",
 			(long long)c->data.val_resize, (long long)size);
 }
 
@@ -192,14 +191,14 @@ static void check_data(struct checker *k)
 	for (int i = 0; i < c->data.shape.n; i++)
 		elems = elems > INT32_MAX ? elems : elems * c->data.shape.v[i];
 	if (elems > 1 << 24)
-		problem(k, "data.shape", "data.shape: a sample of more than 16777216 numbers");
+		problem(k, "data.shape", "data.shape: a sample has more than 16777216 numbers");
 	if (fine(k, "data.mean") && fine(k, "data.std") && c->data.mean.n != c->data.std.n)
 		problem(k, c->data.std.n > 0 ? "data.std" : "data.mean",
 			"data.mean has %d entries, data.std %d: give both, one per channel", c->data.mean.n,
 			c->data.std.n);
 	if (c->data.shuffle == CT_CFG_SHUFFLE_WINDOW && c->data.name != CT_CFG_DATA_SHARDS && fine(k, "data.name") &&
 	    fine(k, "data.shuffle"))
-		problem(k, "data.shuffle", "data.shuffle window is for data.name shards: %s has none; use global",
+		problem(k, "data.shuffle", "data.shuffle window needs data.name shards; use global for %s",
 			ct_config_choice(c, "data.name"));
 	check_pair(k, "data.augment.area", &c->data.augment.area);
 	check_pair(k, "data.augment.ratio", &c->data.augment.ratio);
@@ -220,7 +219,7 @@ static void check_learning(struct checker *k)
 		problem(k, "schedule.name", "schedule.name multistep needs schedule.milestones, as in [30, 60, 80]");
 	for (int i = 1; i < m->n; i++) {
 		if (m->v[i] <= m->v[i - 1]) {
-			problem(k, "schedule.milestones", "schedule.milestones must rise");
+			problem(k, "schedule.milestones", "schedule.milestones must increase");
 			break;
 		}
 	}
@@ -261,7 +260,7 @@ static bool init_fine(const char *url)
 	return url[0] == '\0' || strcmp(url, "env://") == 0;
 }
 
-/* A URL, or host and port: of the same source one says where the ranks meet, the other would be ignored. */
+/* Either a URL, or host and port. In the same source, one of them would be ignored. */
 static void check_meeting(struct checker *k)
 {
 	static const char *const keys[] = {"launch.master_addr", "launch.master_port"};
@@ -270,7 +269,7 @@ static void check_meeting(struct checker *k)
 	const struct ct_origin *init = origin(k, "launch.init");
 
 	if (!init_fine(c->launch.init))
-		problem(k, "launch.init", "launch.init \"%s\" is none of env://, tcp://host:port, file:///path",
+		problem(k, "launch.init", "launch.init \"%s\" must be env://, tcp://host:port or file:///path",
 			c->launch.init);
 	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
 		if (c->launch.init[0] && given[i] && fine(k, keys[i]) && origin(k, keys[i])->layer == init->layer)
@@ -292,7 +291,8 @@ static void check_launch(struct checker *k)
 		problem(k, "launch.procs_list", "launch.procs_list \"%s\" is for %d nodes, launch.nodes is %lld",
 			c->launch.procs_list, n_list, (long long)c->launch.nodes);
 	if (c->launch.node_rank >= c->launch.nodes && fine(k, "launch.node_rank") && fine(k, "launch.nodes"))
-		problem(k, "launch.node_rank", "launch.node_rank %lld: with launch.nodes %lld it is from 0 to %lld",
+		problem(k, "launch.node_rank",
+			"launch.node_rank %lld: with launch.nodes %lld it must be from 0 to %lld",
 			(long long)c->launch.node_rank, (long long)c->launch.nodes, (long long)c->launch.nodes - 1);
 	if (c->launch.nodes > 1 && !c->launch.master_addr[0] && !c->launch.init[0] && fine(k, "launch.init"))
 		problem(k, "launch.nodes",
@@ -334,11 +334,11 @@ static void check_names(struct checker *k)
 	const char *resume = c->train.resume, *near;
 
 	if (strchr(c->run.name, '/') || strcmp(c->run.name, ".") == 0 || strcmp(c->run.name, "..") == 0)
-		problem(k, "run.name", "run.name \"%s\" must be usable as a folder name", c->run.name);
+		problem(k, "run.name", "run.name \"%s\" must be usable as a directory name", c->run.name);
 	if (ct_choice_find(words, resume) >= 0 || strchr(resume, '/') || ct_file_exists(resume))
 		return;
 	near = ct_suggest(resume, words, 3);
-	problem(k, "train.resume", "train.resume \"%s\" is neither auto, never or must nor a folder%s%s%s", resume,
+	problem(k, "train.resume", "train.resume \"%s\" is neither auto, never or must nor a directory%s%s%s", resume,
 		near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
@@ -353,7 +353,7 @@ static void settle(struct checker *k, const char *key, char **slot, char *text, 
 	ct__config_note(k->c, i, CT_LAYER_DEFAULT, note);
 }
 
-/* What follows from other keys: run.name from the file, run.dir from run.name, data.dir from data.name. */
+/* Defaults that depend on other keys: run.name on the file, run.dir on run.name, data.dir on data.name. */
 static enum ct_status resolve(struct checker *k)
 {
 	struct ct_config *c = k->c;

@@ -22,7 +22,7 @@ struct loader {
 	struct ct_problems p;
 	struct file files[MAX_FILES]; /* the named file first, its base next ... */
 	size_t n_files;
-	bool incomplete; /* a file could not be read: rules over several keys would only confuse */
+	bool incomplete; /* a file could not be read: rules over several keys would report misleading problems */
 };
 
 struct ct_origin *ct__config_origins(const struct ct_config *c)
@@ -169,7 +169,7 @@ static enum ct_status apply_map(struct loader *l, const struct ct_source *s, con
 			st = deeper ? apply_map(l, s, value, deeper) : CT_NOMEM;
 			ct_free(deeper);
 		} else if (value->kind != CT_YAML_SCALAR || value->len > 0 || value->quoted) {
-			/* A section with nothing in it is fine: all its lines may be commented out. */
+			/* A section may be empty, for example if all its lines are commented out. */
 			st = section_problem(l, s, value, name);
 		}
 		ct_free(name);
@@ -185,12 +185,12 @@ static enum ct_status apply_document(struct loader *l, const ct_yaml *doc, const
 
 	if (root->kind != CT_YAML_MAP)
 		return problem(l, &s, root,
-			       "a configuration is made of sections (`model:`, `data:`, `train:` ...), this is %s",
-			       root->kind == CT_YAML_LIST ? "a list" : "a single text");
+			       "a configuration consists of sections (`model:`, `data:`, `train:` ...); this is %s",
+			       root->kind == CT_YAML_LIST ? "a list" : "a single string");
 	return apply_map(l, &s, root, "");
 }
 
-/* A file that is not there: names one beside it that is spelt alike. */
+/* A missing file: suggests a file in the same directory with a similar name. */
 static enum ct_status missing_file(struct loader *l, const struct ct_source *from, const struct ct_yaml_node *at,
 				   const char *path)
 {
@@ -227,7 +227,7 @@ static enum ct_status read_one(struct loader *l, const struct ct_source *from, c
 
 		return problem(l, &s, &top, "%s", ct_error_message());
 	}
-	/* The file may be right, and the disk is not. */
+	/* Not an error of the file: reading failed. */
 	CT_TRY(st);
 	st = ct__yaml_parse(text, len, f->path, &l->p, &f->doc);
 	ct_free(text);
@@ -245,7 +245,7 @@ static const struct ct_yaml_node *base_of(const ct_yaml *doc)
 	return NULL;
 }
 
-/* Has the chain come back to a file of itself, or grown too long? */
+/* Does the chain contain a file twice, or is it too long? */
 static enum ct_status check_cycle(struct loader *l, const struct ct_source *from, const struct ct_yaml_node *at,
 				  bool *end)
 {
@@ -260,8 +260,8 @@ static enum ct_status check_cycle(struct loader *l, const struct ct_source *from
 			ct_str_addf(&chain, "%s -> ", l->files[i].path);
 	}
 	if (cycle)
-		st = problem(l, from, at, "base: the files inherit in a circle: %s%s", ct_str_text(&chain),
-			     newest->path);
+		st = problem(l, from, at, "base: the files inherit from each other in a circle: %s%s",
+			     ct_str_text(&chain), newest->path);
 	else if (l->n_files == MAX_FILES)
 		st = problem(l, from, at, "base: more than %d files inherit from one another", MAX_FILES - 1);
 	*end = cycle || l->n_files == MAX_FILES;
@@ -269,7 +269,7 @@ static enum ct_status check_cycle(struct loader *l, const struct ct_source *from
 	return st;
 }
 
-/* The named file and, link by link, its bases. */
+/* Reads the file, its base, the base of that, and so on. */
 static enum ct_status read_chain(struct loader *l, const char *path)
 {
 	const struct ct_source command_line = {.name = path};
@@ -294,7 +294,7 @@ static enum ct_status read_chain(struct loader *l, const char *path)
 			return CT_OK;
 		from = (struct ct_source){.name = f->path, .is_file = true};
 		if (at->kind != CT_YAML_SCALAR || at->len == 0 || strlen(at->text) != at->len)
-			return problem(l, &from, at, "base: names one other file, as in `base: other.yaml`");
+			return problem(l, &from, at, "base: must name one other file, for example `base: other.yaml`");
 		CT_TRY_ALLOC(dir = ct_path_dir(f->path));
 		next = strcmp(dir, ".") == 0 && !strchr(f->path, '/') ? ct_strdup(at->text)
 								      : ct_path_join(dir, at->text);

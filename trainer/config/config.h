@@ -2,10 +2,10 @@
  * checks, suggestions, `ctrain check`, `ctrain help KEY`, the resolved dump, docs/CONFIG.md and the JSON Schema.
  *
  * Precedence: command line (KEY=VALUE and launch options) > environment > file (later `base:` children win) > default.
- * Between keys that exclude each other (batch.global, batch.per_rank) the one of the higher source stays and the other
- * reads as not set; keys that belong to another model, data set, optimizer or schedule than the chosen one likewise
- * fall back to their defaults. Within one source both are errors.
- * All problems of all sources are collected and reported in one go as `file:line:column: error: text`. */
+ * If two keys exclude each other (batch.global, batch.per_rank), the key from the source with higher precedence is used and the
+ * other counts as not set. In the same way, keys that belong to another model, data set, optimizer or schedule than the chosen one
+ * fall back to their defaults. Both are errors within one source.
+ * All problems of all sources are collected and reported together as `file:line:column: error: text`. */
 #ifndef CT_TRAINER_CONFIG_CONFIG_H
 #define CT_TRAINER_CONFIG_CONFIG_H
 
@@ -16,8 +16,8 @@
 #include "nn/optim/schedule.h"
 #include "trainer/config/choices.h"
 
-#define CT_CFG_AUTO (-1)         /* an integer key whose text is "auto" */
-#define CT_DATA_DEFAULT_SIZE 224 /* of compressed images, where data.train.size says nothing */
+#define CT_CFG_AUTO (-1)         /* the value "auto" of an integer key */
+#define CT_DATA_DEFAULT_SIZE 224 /* of compressed images if data.train.size is not set */
 
 struct ct_int_list {
 	int n;
@@ -49,7 +49,7 @@ struct ct_config {
 	char *device; /* auto | cpu | cuda | lazy (for tests) */
 	enum ct_precision precision;
 	struct {
-		int64_t procs; /* ranks per node: auto (devices; on CPU 2, or 1 where there is one CPU) or a number */
+		int64_t procs; /* ranks per node: a number, or auto (one per GPU; without GPUs 2, or 1 if there is one CPU) */
 		char *procs_list;         /* "8,2": ranks of each node, "" = same everywhere */
 		int64_t nodes, node_rank; /* 1, 0 */
 		char *master_addr;        /* "" = 127.0.0.1, on one node */
@@ -70,17 +70,18 @@ struct ct_config {
 		bool zero_gamma;
 		double drop_path;
 		enum ct_cfg_bn bn;
-		char *weights; /* .safetensors file or checkpoint; "": fresh weights */
+		char *weights; /* .safetensors file or checkpoint; "": random initial weights */
 		bool strict;   /* true */
 	} model;
 	struct {
 		enum ct_cfg_data name;
 		char *dir; /* $CTRAIN_DATA/<name> or datasets/<name> unless set; "" for synthetic data */
 		char *train,
-			*val; /* file prefixes, folders or shards; "" = the data set's own; val "none": no evaluation */
-		struct ct_size_list train_size; /* data.train.size; n 0: 224 for compressed images, else their own */
-		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0: follows from the others */
-		char *classes_file, *index_dir; /* "": beside the data */
+			*val; /* file prefixes, directories or shards; "" = the data set's default; val "none": no evaluation */
+		struct ct_size_list
+			train_size; /* data.train.size; n 0: 224 for compressed images, else the size of the data */
+		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0: derived from the others */
+		char *classes_file, *index_dir; /* "": next to the data */
 		int64_t workers;                /* loader threads per rank: auto */
 		int64_t depth;                  /* batches ahead, 4 */
 		enum ct_cfg_shuffle shuffle;
@@ -93,7 +94,7 @@ struct ct_config {
 		int64_t n_train, n_val;         /* synthetic sizes */
 		struct ct_int_list shape;       /* synthetic [c,h,w] */
 		int64_t classes, targets;       /* classes: auto */
-		struct ct_float_list mean, std; /* empty = the data set's own */
+		struct ct_float_list mean, std; /* empty = the data set's default */
 		struct {
 			int64_t crop_padding;
 			bool flip;
@@ -124,7 +125,7 @@ struct ct_config {
 	struct {
 		int64_t epochs, max_steps; /* 0 = no limit; at least one is set */
 		double target_top1;        /* 0 = off; in 0..1 */
-		char *resume;              /* auto | never | must | path of a checkpoint folder */
+		char *resume;              /* auto | never | must | path of a checkpoint directory */
 		int64_t accumulate;        /* 1 */
 		double ema;                /* 0 = off */
 		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end */
@@ -161,30 +162,30 @@ struct ct_config_set {
 };
 
 /* Reads the file (with its `base:` chain), applies environment and sets, checks all. On failure the error chain holds
- * all problems, one a line, status CT_CONFIG (a file that is not there is CT_CONFIG too: exit 2). Returns owned. */
+ * all problems, one per line, with status CT_CONFIG (also for a missing file: exit code 2). Returns owned. */
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
 void ct_config_destroy(struct ct_config *c);
 /* The name of the chosen value of a key that is an enumeration: ct_config_choice(c, "optim.name") is "sgd". A literal. */
 const char *ct_config_choice(const struct ct_config *c, const char *key);
 
-/* Where a key's value came from: "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7", "--procs", or why it is not
- * what a file says: "not set: batch.global is". Borrowed; NULL for an unknown key. */
+/* Where a key's value came from: "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7", "--procs", or why the value
+ * of a file is not used: "not set: batch.global is". Borrowed; NULL for an unknown key. */
 const char *ct_config_origin(const struct ct_config *c, const char *key);
-/* YAML that loads to the same config; with_origins adds where each value came from as a comment. */
+/* YAML that loads to the same config. with_origins adds the origin of each value as a comment. */
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out) CT_MUST_CHECK;
-/* "key=value" lines in schema order of the keys that change what is learned (not paths, logging, launch, limits):
- * compared with a checkpoint. train.epochs and train.max_steps are among them only where the schedule
- * depends on the length of the run: a run at a constant rate can be resumed with more epochs. */
+/* "key=value" lines, in schema order, of the keys that change what is learned (not paths, logging, launch or limits). A resume
+ * compares them with the checkpoint. train.epochs and train.max_steps are included only if the schedule depends on the length of
+ * the run, so a run with a constant learning rate can be resumed with more epochs. */
 enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
-/* These and the keys that say which collectives are issued, and when: compared between the ranks of a run. */
+/* The same, plus the keys that determine which collectives are issued, and when. The ranks of a run compare them. */
 enum ct_status ct_config_run_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_digest(const struct ct_config *c, char hex[65]) CT_MUST_CHECK;
 
 /* Generated reference page (docs/CONFIG.md) and JSON Schema (docs/config.schema.json). */
 enum ct_status ct_config_docs(struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_json_schema(struct ct_str *out) CT_MUST_CHECK;
-/* `ctrain help optim.lr` or `optim`: appends what the schema knows; false when there is no such key or section. */
+/* `ctrain help optim.lr` or `optim`: appends the documentation; false if there is no such key or section. */
 bool ct_config_help(const char *name, struct ct_str *out);
 /* The key that is meant for certain: the name itself, what other programs call it, or the only key with this last part
  * (`lr`: optim.lr). NULL: none. */

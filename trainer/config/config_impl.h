@@ -1,4 +1,4 @@
-/* Inside of trainer/config*.c: the schema table, values, origins. Everybody else includes trainer/config/config.h. */
+/* Private to trainer/config: the schema table, values and origins. Other directories include trainer/config/config.h. */
 #ifndef CT_TRAINER_CONFIG_CONFIG_IMPL_H
 #define CT_TRAINER_CONFIG_CONFIG_IMPL_H
 
@@ -21,20 +21,20 @@ enum ct_key_type {
 };
 
 enum {
-	CT_KEY_AUTO = 1,    /* integers: "auto" too, stored as CT_CFG_AUTO */
+	CT_KEY_AUTO = 1,    /* integers: "auto" is allowed and stored as CT_CFG_AUTO */
 	CT_KEY_OPEN_LO = 2, /* lo itself is outside the range */
 	CT_KEY_OPEN_HI = 4,
-	CT_KEY_OTHERS = 8,         /* texts besides the choices are allowed */
+	CT_KEY_OTHERS = 8,         /* strings other than the choices are allowed */
 	CT_KEY_LEARNED = 16,       /* changes what is learned: part of ct_config_lines */
-	CT_KEY_LEARNED_TOTAL = 32, /* ... only under schedules that depend on the length of the training */
+	CT_KEY_LEARNED_TOTAL = 32, /* the same, but only for schedules that depend on the length of the run */
 	CT_KEY_REQUIRED = 64,
-	CT_KEY_HIDE_UNSET = 128, /* 0, "" or auto mean "not set": left out of a dump */
+	CT_KEY_HIDE_UNSET = 128, /* 0, "" or auto mean "not set" and are omitted from a dump */
 	CT_KEY_SHARED =
-		256 /* ranks that differ in it would not issue the same collectives: part of ct_config_run_lines */
+		256 /* ranks with different values would issue different collectives: part of ct_config_run_lines */
 };
 
 #define CT_CFG_UNSET (-1) /* an enumeration that has no default and was not given */
-#define CT_MAX_TEXT 4096  /* bytes of a text value */
+#define CT_MAX_TEXT 4096  /* bytes of a string value */
 
 /* One row of the schema. */
 struct ct_key {
@@ -45,12 +45,13 @@ struct ct_key {
 	double lo, hi;              /* numbers and elements of lists; hi == 0: no upper bound */
 	int min_n, max_n;           /* lists: lengths */
 	const char *const *choices; /* strings and enumerations: the names, then NULL; NULL: any text */
-	const char *def;            /* default in the words of the command line; NULL: none (texts and lists: empty) */
-	const char *only;           /* "model.name=mlp|layers": the key means nothing else; NULL: always */
+	const char *def;            /* default as on the command line; NULL: none (strings and lists: empty) */
+	const char *only;           /* "model.name=mlp|layers": the key applies only then; NULL: always */
 	const char *env;            /* environment variable, NULL: none */
-	const char *alias;          /* texts: "true=global|false=none", other words for choices; NULL: none */
-	const char *why;            /* why values besides the choices are refused, NULL: they are unknown */
+	const char *alias;          /* "true=global|false=none": other names of choices; NULL: none */
+	const char *why;            /* why values other than the choices are refused; NULL: they are unknown */
 	const char *doc;            /* one line */
+	bool advanced;              /* documented in a separate section, after the other keys */
 };
 
 struct ct_section {
@@ -61,17 +62,17 @@ size_t ct__key_count(void);
 /* Name of a condition (ct_key.only) that many keys have in common; NULL past the end. */
 const char *ct__only_group_at(size_t i, const char **only);
 const struct ct_key *ct__key_at(size_t i);
-/* SIZE_MAX when there is none. A key with parts (data.train beside data.train.size) is also found as data.train.path. */
+/* SIZE_MAX if there is none. A key with parts (data.train, because of data.train.size) is also found as data.train.path. */
 size_t ct__key_index(const char *name);
-/* Are there keys below this one? Such a key is a text, in a file also a group: `train: PATH`, or `train: {path: PATH,
- * size: 224}`. */
+/* Are there keys below this one? Such a key is a string, and in a file also a group: `train: PATH`, or
+ * `train: {path: PATH, size: 224}`. */
 bool ct__key_has_parts(const struct ct_key *k);
 #define CT_KEY_OWN_PART "path"
 const struct ct_key *ct__key_find(const char *name);
 /* NULL past the end. */
 const struct ct_section *ct__section_at(size_t i);
 bool ct__section_exists(const char *name);
-/* ` (did you mean "optim.lr"?)` or similar for an unknown full name, appended; nothing when none is near. */
+/* Appends `; did you mean "optim.lr"?` for an unknown full name, or nothing if no name is near. */
 void ct__key_suggest(const char *name, struct ct_str *out);
 /* The key, or the choice of a key, that other programs call by this name; NULL: none. */
 const char *ct__key_synonym(const char *name);
@@ -79,19 +80,19 @@ const char *ct__choice_synonym(const char *key, const char *text);
 /* i-th of "a|b|c" into buf; false past the end. */
 bool ct__word_at(const char *words, size_t i, char *buf, size_t size);
 bool ct__word_in(const char *words, const char *text);
-/* The part behind "model.name=" of key->only and the index of model.name. */
+/* The part of key->only after "model.name=", and the index of model.name. */
 const char *ct__key_only(const struct ct_key *k, size_t *controller);
 
-/* Who wins: higher layers. Files count up from 1, the innermost `base:` first. */
+/* Precedence: higher layers win. Files are numbered from 1, beginning with the innermost `base:`. */
 enum { CT_LAYER_DEFAULT = 0, CT_LAYER_ENV = 1000, CT_LAYER_ARGS = 1001 };
 
 struct ct_origin {
 	char *where; /* owned, NULL: "default" */
 	int layer;
-	bool bad; /* a value was given and refused: checks over several keys leave it alone */
+	bool bad; /* a value was given and refused: checks over several keys ignore it */
 };
 
-/* Where values are read from. */
+/* Where values come from. */
 struct ct_source {
 	const char *name; /* file, "argument 3", "environment CTRAIN_LOG" */
 	int layer;
@@ -108,11 +109,11 @@ struct ct_origin *ct__config_origins(const struct ct_config *c); /* [ct__key_cou
 /* The name of the chosen value of a CT_KEY_ENUM key, "" when it is not set. */
 const char *ct__config_choice(const struct ct_config *c, size_t key);
 
-/* Converts v by the key's type and stores it with its origin. What is wrong goes to p and leaves the value as it was.
+/* Converts v according to the key's type and stores it with its origin. Problems are added to p and leave the value unchanged.
  * Fails with CT_NOMEM only. */
 enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_yaml_node *v, const struct ct_source *s,
 			     struct ct_problems *p) CT_MUST_CHECK;
-/* The same from the text of a command line or an environment variable. */
+/* The same for a string of the command line or the environment. */
 enum ct_status ct__key_store_text(size_t key, struct ct_config *c, const char *text, const struct ct_source *s,
 				  struct ct_problems *p) CT_MUST_CHECK;
 /* Back to the schema's default, or to "not set" (0, empty, auto). */
@@ -129,9 +130,9 @@ void ct__key_release(const struct ct_key *k, struct ct_config *c);
 void ct__key_describe(const struct ct_key *k, struct ct_str *out);
 void ct__key_add_range(const struct ct_key *k, struct ct_str *out); /* "above 0 to 1" */
 void ct__str_list_release(struct ct_str_list *l);
-void ct__add_number(struct ct_str *out, double v); /* fewest digits that read back the same */
+void ct__add_number(struct ct_str *out, double v); /* the fewest digits that give the same number */
 
-/* Rules over several keys, after all sources are in; resolves names and folders that follow from others. */
+/* Rules over several keys, after all sources have been read. Also resolves names and directories that depend on other keys. */
 enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct_problems *p) CT_MUST_CHECK;
 
 /* For the fuzzer: one YAML file without `base:` and environment through schema, checks and dump. */

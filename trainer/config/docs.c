@@ -126,6 +126,11 @@ static const struct ct_section *section_of(const struct ct_key *k)
 	return best;
 }
 
+static void add_table_head(struct ct_str *out)
+{
+	ct_str_add(out, "\n| key | values | default | meaning |\n| --- | --- | --- | --- |\n");
+}
+
 enum ct_status ct_config_docs(struct ct_str *out)
 {
 	const struct ct_section *last = NULL;
@@ -137,16 +142,24 @@ enum ct_status ct_config_docs(struct ct_str *out)
 		const struct ct_key *k = ct__key_at(i);
 		const struct ct_section *s = section_of(k);
 
+		if (k->advanced)
+			continue;
 		if (first || s != last) {
 			if (s)
 				ct_str_addf(out, "\n## %s\n\n%s\n", s->name, s->doc);
 			else
 				ct_str_add(out, "\n## Top level\n");
-			ct_str_add(out, "\n| key | values | default | meaning |\n| --- | --- | --- | --- |\n");
+			add_table_head(out);
 		}
 		add_row(k, out);
 		last = s;
 		first = false;
+	}
+	ct_str_add(out, "\n## Advanced keys\n\nThe defaults of these keys are right for almost all runs.\n");
+	add_table_head(out);
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		if (ct__key_at(i)->advanced)
+			add_row(ct__key_at(i), out);
 	}
 	return ct_str_status(out);
 }

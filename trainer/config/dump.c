@@ -21,13 +21,13 @@ static int open_sections(const char *last, const char *name, struct ct_str *out)
 	return depth;
 }
 
-/* Nothing to tell: another key stands in its place. A number of processes that nobody chose is told as `auto`. */
+/* Another key is used in its place. A number of processes that is not set is written as `auto`. */
 static bool is_hidden(const struct ct_key *k, const struct ct_config *c, const char *where)
 {
 	return ct__key_is_unset(k, c) && !(k->flags & CT_KEY_AUTO && strncmp(where, "not set", 7) != 0);
 }
 
-/* A key with parts of which some apply stands among them, as `path`. */
+/* If some of its parts apply, a key is written among them, as `path`. */
 static bool is_own_part(const struct ct_key *k, const struct ct_config *c)
 {
 	size_t len = strlen(k->name);

@@ -6,6 +6,48 @@
 
 #include "trainer/config/config_impl.h"
 
+bool ct__word_at(const char *words, size_t i, char *buf, size_t size)
+{
+	size_t len;
+
+	for (; i > 0 && words; i--) {
+		words = strchr(words, '|');
+		words = words ? words + 1 : NULL;
+	}
+	if (!words)
+		return false;
+	len = strcspn(words, "|");
+	CT_ASSERT(len < size);
+	memcpy(buf, words, len);
+	buf[len] = '\0';
+	return true;
+}
+
+bool ct__word_in(const char *words, const char *text)
+{
+	char word[64];
+
+	for (size_t i = 0; ct__word_at(words, i, word, sizeof(word)); i++) {
+		if (strcmp(word, text) == 0)
+			return true;
+	}
+	return false;
+}
+
+const char *ct__key_only(const struct ct_key *k, size_t *controller)
+{
+	const char *eq = strchr(k->only, '=');
+	size_t len = (size_t)(eq - k->only);
+
+	*controller = SIZE_MAX;
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		if (strlen(ct__key_at(i)->name) == len && strncmp(ct__key_at(i)->name, k->only, len) == 0)
+			*controller = i;
+	}
+	CT_ASSERT(*controller != SIZE_MAX);
+	return eq + 1;
+}
+
 void ct__add_number(struct ct_str *out, double v)
 {
 	char text[40];
@@ -15,7 +57,7 @@ void ct__add_number(struct ct_str *out, double v)
 		if (strtod(text, NULL) == v)
 			break;
 	}
-	/* 1e+06 and the like: plain digits read better where they are few. */
+	/* 1000000 instead of 1e+06. */
 	if (strchr(text, 'e') && fabs(v) >= 1 && fabs(v) < 1e15 && v == floor(v))
 		snprintf(text, sizeof(text), "%.0f", v);
 	ct_str_add(out, text);

@@ -1,4 +1,4 @@
-/* Text of a file, command line or environment -> typed value of one key in struct ct_config. */
+/* Converts a string of a file, the command line or the environment to the typed value of one key. */
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -7,7 +7,7 @@
 
 #define SHOWN_TEXT 60
 
-/* What one conversion needs to complain. */
+/* The state of one conversion. */
 struct setter {
 	const struct ct_key *k;
 	const struct ct_source *s;
@@ -172,11 +172,11 @@ static void unknown_choice(struct setter *t, const struct ct_yaml_node *v)
 	else if (near)
 		complain(t, v, "is unknown; did you mean \"%s\"? (%s)", near, ct_str_text(&b));
 	else
-		complain(t, v, "is unknown; there is %s", ct_str_text(&b));
+		complain(t, v, "is unknown; choose one of %s", ct_str_text(&b));
 	ct_str_release(&b);
 }
 
-/* Text that can go into paths, logs and lines. */
+/* Is the string usable in paths, logs and lines? */
 static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
 {
 	if (v->len > CT_MAX_TEXT) {
@@ -192,7 +192,7 @@ static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
 		size_t n = ct_escape_next(v->text + i, v->len - i, shown);
 
 		if (n == 1 && shown[0] == '\\' && v->text[i] != '\\') {
-			complain(t, v, "has a control character or a line break in it");
+			complain(t, v, "contains a control character or a line break");
 			return false;
 		}
 		i += n;
@@ -200,7 +200,7 @@ static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
 	return true;
 }
 
-/* The choice that an alias stands for, else the text itself. Into buf. */
+/* The choice that an alias means (copied to buf), else the text itself. */
 static const char *resolve_alias(const struct ct_key *k, const char *text, char *buf, size_t size)
 {
 	size_t len = strlen(text);
@@ -251,11 +251,11 @@ static bool list_length_fits(struct setter *t, const struct ct_yaml_node *v)
 	if (min == max)
 		complain(t, v, "has %zu entries instead of %d", v->n, min);
 	else
-		complain(t, v, "has %zu entries, at most %d are taken", v->n, max);
+		complain(t, v, "has %zu entries; the maximum is %d", v->n, max);
 	return false;
 }
 
-/* A scalar where one is wanted, and not an empty one unless in quotes. */
+/* A single value is required; an empty one must be quoted. */
 static bool is_scalar(struct setter *t, const struct ct_yaml_node *v)
 {
 	struct ct_str b = {0};
@@ -266,7 +266,7 @@ static bool is_scalar(struct setter *t, const struct ct_yaml_node *v)
 	if (v->kind == CT_YAML_SCALAR && t->k->type == CT_KEY_STR && !t->k->choices)
 		complain(t, v, "is not a value: write a string (\"\" for an empty one), or remove the key");
 	else if (v->kind == CT_YAML_SCALAR)
-		complain(t, v, "is no value: write %s, or leave the key out", ct_str_text(&b));
+		complain(t, v, "is not a value: write %s, or remove the key", ct_str_text(&b));
 	else
 		complain(t, v, "is %s instead of a single value (%s)",
 			 v->kind == CT_YAML_MAP ? "a group of keys" : "a list", ct_str_text(&b));
@@ -310,7 +310,7 @@ static enum ct_status store_list(struct setter *t, const struct ct_yaml_node *v,
 	return st;
 }
 
-/* `224`, or pairs of an epoch and a number: epochs rise from 0. */
+/* `224`, or pairs of an epoch and a number. Epochs start at 0 and increase. */
 static void store_sizes(struct setter *t, const struct ct_yaml_node *v, struct ct_size_list *slot)
 {
 	struct ct_size_list l = {0};
@@ -320,7 +320,7 @@ static void store_sizes(struct setter *t, const struct ct_yaml_node *v, struct c
 			return;
 		l.v[l.n++].size = read_int(t, v);
 	} else if (v->n > (size_t)t->k->max_n) {
-		complain(t, v, "has %zu entries, at most %d are taken", v->n, t->k->max_n);
+		complain(t, v, "has %zu entries; the maximum is %d", v->n, t->k->max_n);
 	} else {
 		for (size_t i = 0; i < v->n && !t->failed; i++) {
 			const struct ct_yaml_node *pair = v->items[i];
@@ -333,7 +333,7 @@ static void store_sizes(struct setter *t, const struct ct_yaml_node *v, struct c
 			}
 			if (ct_parse_i64(pair->items[0]->text, &epoch) != CT_OK || epoch <= before || epoch > 1000000 ||
 			    (i == 0 && epoch != 0))
-				complain(t, pair->items[0], "is no epoch here: the first is 0, and they rise");
+				complain(t, pair->items[0], "is not valid: epochs start at 0 and must increase");
 			l.v[l.n].epoch = epoch;
 			l.v[l.n++].size = read_int(t, pair->items[1]);
 		}
@@ -403,23 +403,23 @@ enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_ya
 	return CT_OK;
 }
 
-/* "a,b" as the nodes of a list; items and their texts are allocated. */
+/* "a,b" as the nodes of a list. Items and their text are allocated. */
 static enum ct_status split_list(const char *text, struct ct_yaml_node *list)
 {
 	list->kind = CT_YAML_LIST;
 	while (*text) {
-		size_t len = strcspn(text, ","), blanks = strspn(text, " "), end = len;
+		size_t len = strcspn(text, ","), spaces = strspn(text, " "), end = len;
 		struct ct_yaml_node *item;
 		void *more;
 
-		while (end > blanks && text[end - 1] == ' ')
+		while (end > spaces && text[end - 1] == ' ')
 			end--;
 		CT_TRY_ALLOC(more = ct_realloc(list->items, list->n + 1, sizeof(*list->items)));
 		list->items = more;
 		CT_TRY_ALLOC(item = CT_NEW(struct ct_yaml_node));
 		list->items[list->n++] = item;
-		item->len = blanks < end ? end - blanks : 0;
-		CT_TRY_ALLOC(item->text = ct_strndup(text + (item->len > 0 ? blanks : 0), item->len));
+		item->len = spaces < end ? end - spaces : 0;
+		CT_TRY_ALLOC(item->text = ct_strndup(text + (item->len > 0 ? spaces : 0), item->len));
 		text += len + (text[len] == ',');
 	}
 	return CT_OK;

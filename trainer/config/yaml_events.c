@@ -8,7 +8,7 @@
 
 struct anchor {
 	char *name;
-	struct ct_yaml_node *node; /* NULL while the node is being read: an alias to it would be recursive */
+	struct ct_yaml_node *node; /* NULL while the node is being read, because an alias to it would be recursive */
 };
 
 struct ct_yaml {
@@ -66,7 +66,7 @@ static void locate(const struct reader *r, size_t at, int *line, int *column)
 	}
 }
 
-/* True when all bytes are fine UTF-8 text; else the first bad one is reported. */
+/* True if all bytes are valid UTF-8 text; otherwise reports the first invalid one. */
 static bool check_bytes(struct reader *r)
 {
 	int line, column;
@@ -83,7 +83,7 @@ static bool check_bytes(struct reader *r)
 		}
 		locate(r, i, &line, &column);
 		if (c < 0x80)
-			snprintf(why, sizeof(why), "byte 0x%02x is no text: is this a binary file?", c);
+			snprintf(why, sizeof(why), "byte 0x%02x is not text: is this a binary file?", c);
 		else if (ct_utf8_valid(r->text + i, 2))
 			snprintf(why, sizeof(why), "invisible control character U+%04X", (unsigned char)r->text[i + 1]);
 		else
@@ -108,7 +108,7 @@ static const char *line_text(const struct reader *r, size_t line, size_t *n)
 	return s;
 }
 
-/* libyaml's own complaint, with the line. */
+/* Reports libyaml's error, with the line. */
 static enum ct_status syntax_problem(struct reader *r)
 {
 	const yaml_parser_t *y = &r->parser;
@@ -124,7 +124,7 @@ static enum ct_status syntax_problem(struct reader *r)
 	s = line_text(r, (size_t)line - 1, &n);
 	indent = strspn(s, " ");
 	if (s[indent] == '\t') {
-		ct_str_add(&b, "a tab in front of the text: YAML is indented with spaces");
+		ct_str_add(&b, "a tab at the start of the line: YAML is indented with spaces");
 	} else {
 		ct_str_add(&b, y->problem ? y->problem : "not YAML");
 		if (y->context && y->error != YAML_READER_ERROR)
@@ -165,7 +165,7 @@ static enum ct_status new_node(struct reader *r, const yaml_event_t *e, enum ct_
 	return CT_OK;
 }
 
-/* Counts what a value adds to the document and refuses what is too much. */
+/* Counts the nodes that a value adds to the document and refuses too many. */
 static enum ct_status add_weight(struct reader *r, const yaml_event_t *e, size_t weight)
 {
 	r->weight += weight;
@@ -188,7 +188,7 @@ static struct anchor *find_anchor(struct reader *r, const char *name)
 	return NULL;
 }
 
-/* Notes that the coming node has an anchor; *index is its place, or SIZE_MAX without one. */
+/* Records that the next node has an anchor. *index is its place, or SIZE_MAX without an anchor. */
 static enum ct_status open_anchor(struct reader *r, const yaml_char_t *name, size_t *index)
 {
 	struct anchor *a;
@@ -211,7 +211,7 @@ static enum ct_status follow_alias(struct reader *r, const yaml_event_t *e, stru
 
 	if (!a || !a->node) {
 		problem_at(r, e->start_mark, "alias *%.60s %s", name,
-			   a ? "stands inside the value that it names" : "has no anchor of that name before it");
+			   a ? "is used inside the value that it names" : "has no anchor of that name before it");
 		return CT_CONFIG;
 	}
 	CT_TRY(add_weight(r, e, a->node->weight));
@@ -226,7 +226,7 @@ static enum ct_status refuse_tag(struct reader *r, const yaml_event_t *e, const 
 	if (!tag)
 		return CT_OK;
 	ct_str_add_escaped(&b, (const char *)tag, strlen((const char *)tag), SHOWN_TEXT);
-	problem_at(r, e->start_mark, "tag %s: leave it out, the key decides the type of its value", ct_str_text(&b));
+	problem_at(r, e->start_mark, "tag %s: remove it, the key determines the type of its value", ct_str_text(&b));
 	ct_str_release(&b);
 	return CT_CONFIG;
 }
@@ -254,7 +254,7 @@ static enum ct_status append(struct ct_yaml_node *n, size_t i, size_t *cap, stru
 	return CT_OK;
 }
 
-/* Keys are names: reports what is none and what stands twice. */
+/* Keys are names: reports keys that are not, and duplicates. */
 static enum ct_status check_key(struct reader *r, const struct ct_yaml_node *map, const struct ct_yaml_node *key)
 {
 	yaml_mark_t at = {.line = (size_t)key->line - 1, .column = (size_t)key->column - 1};
@@ -274,7 +274,7 @@ static enum ct_status check_key(struct reader *r, const struct ct_yaml_node *map
 		if (old->len != key->len || memcmp(old->text, key->text, key->len) != 0)
 			continue;
 		ct_str_add_escaped(&b, key->text, key->len, SHOWN_TEXT);
-		problem_at(r, at, "duplicate key \"%s\": it stands at line %d already", ct_str_text(&b), old->line);
+		problem_at(r, at, "duplicate key \"%s\": first used in line %d", ct_str_text(&b), old->line);
 		ct_str_release(&b);
 		break;
 	}
@@ -377,7 +377,7 @@ static enum ct_status read_stream(struct reader *r)
 		CT_TRY(next_event(r, &e));
 		end = e.type == YAML_STREAM_END_EVENT;
 		if (e.type == YAML_DOCUMENT_START_EVENT && r->doc->root) {
-			problem_at(r, e.start_mark, "a second document: one file holds one configuration");
+			problem_at(r, e.start_mark, "a second document: a file contains one configuration");
 			st = CT_CONFIG;
 		} else if (e.type == YAML_DOCUMENT_START_EVENT || e.type == YAML_DOCUMENT_END_EVENT) {
 			in_document = e.type == YAML_DOCUMENT_START_EVENT;
@@ -404,7 +404,7 @@ enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, st
 	enum ct_status st;
 
 	*out = NULL;
-	/* Windows editors like to start with a byte order mark; libyaml would count it as a column. */
+	/* Some editors on Windows write a byte order mark; libyaml would count it as a column. */
 	if (len >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
 		r.text += 3;
 		r.len -= 3;
@@ -422,7 +422,7 @@ enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, st
 	r.doc = CT_NEW(struct ct_yaml);
 	st = r.doc ? read_stream(&r) : CT_NOMEM;
 	if (st == CT_OK && !r.doc->root)
-		problem(&r, 1, 1, "empty: there is no configuration in it");
+		problem(&r, 1, 1, "empty: it contains no configuration");
 	release_reader(&r);
 	if (st != CT_OK || p->n > before)
 		ct__yaml_destroy(r.doc);

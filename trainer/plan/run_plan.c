@@ -52,7 +52,7 @@ static int cpu_share(int local_world)
 	return n > 0 ? n : 1;
 }
 
-/* Of so many CPUs: one thread distorts 28x28 images about as fast as seven train an MLP on them. */
+/* Loader threads for this number of CPUs: one thread augments 28x28 images about as fast as seven train an MLP on them. */
 static int loader_share(int cpus)
 {
 	return (cpus + 7) / 8;
@@ -63,8 +63,8 @@ bool ct_plan_is_encoded(const struct ct_config *c)
 	return c->data.name == CT_CFG_DATA_IMAGEFOLDER || c->data.name == CT_CFG_DATA_SHARDS;
 }
 
-/* Does the loader have work that is worth a thread? */
-static bool distorts(const struct ct_config *c)
+/* Is the work of the loader worth a thread? */
+static bool augments(const struct ct_config *c)
 {
 	return ct_plan_is_encoded(c) || c->data.augment.degrees > 0 || c->data.augment.translate > 0 ||
 	       c->data.augment.shear > 0 || c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1 ||
@@ -76,10 +76,10 @@ int ct_plan_threads(const struct ct_config *c, int local_world)
 {
 	if (c->launch.threads > 0)
 		return (int)c->launch.threads;
-	/* Not from data.workers: the weights must not depend on it, and the last bits depend on the compute threads. Of few CPUs
-	 * none can be spared for a thread that is seldom busy. */
+	/* Independent of data.workers, because the last bits of the weights depend on the compute threads and must not depend on
+	 * it. With fewer than 4 CPUs, none is reserved for a thread that is idle most of the time. */
 	int n = cpu_share(local_world);
-	return n >= 4 && distorts(c) ? n - loader_share(n) : n;
+	return n >= 4 && augments(c) ? n - loader_share(n) : n;
 }
 
 static bool computes_on_cpu(const struct ct_config *c)
@@ -98,16 +98,16 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 {
 	if (c->data.workers >= 0)
 		return (int)c->data.workers;
-	if (info->in_memory && !distorts(c))
+	if (info->in_memory && !augments(c))
 		return 0;
-	/* Where a GPU computes, the CPUs are the loader's, but for the one that drives it. */
+	/* If a GPU computes, the loader gets all CPUs but one, which drives the GPU. */
 	int cpus = cpu_share(local_world);
 	if (ct_plan_is_encoded(c) && !computes_on_cpu(c))
 		return cpus > 1 ? cpus - 1 : 1;
 	return loader_share(cpus);
 }
 
-/* A GPU belongs to one rank; all ranks of a host share its CPUs, which are one device. */
+/* Each rank has its own GPU; the CPUs of a host are one device, which its ranks share. */
 static int device_index(const char *kind, int local_rank)
 {
 	bool any = strcmp(kind, "auto") == 0;
@@ -127,8 +127,8 @@ enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct
 	CT_TRY(ct_device_open(c->device, device_index(c->device, local_rank), &d));
 	enum ct_status st = ct_device_info(d, &info);
 	if (st == CT_OK && c->launch.devices[0] && strcmp(info.kind, "cpu") == 0) {
-		st = CT_FAIL_HINT(CT_CONFIG, "leave launch.devices (--devices) out",
-				  "launch.devices %s names GPUs, and this run would compute on the CPU",
+		st = CT_FAIL_HINT(CT_CONFIG, "remove launch.devices (--devices)",
+				  "launch.devices %s names GPUs, but this run would compute on the CPU",
 				  c->launch.devices);
 	}
 	if (st < 0) {
@@ -148,7 +148,7 @@ enum ct_status ct_plan_check_engine(const struct ct_config *c)
 {
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
-	if (c->precision == CT_PRECISION_FP32) /* which all have */
+	if (c->precision == CT_PRECISION_FP32) /* every engine has it */
 		return CT_OK;
 	CT_TRY(ct_plan_device_open(c, 0, &device));
 	enum ct_status st = ct_engine_open(c->train.engine, device, 1, &engine);
@@ -162,7 +162,8 @@ enum ct_status ct_plan_check_engine(const struct ct_config *c)
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)
 {
 	const char *name = launchers[0] ? launchers : c->run.name;
-	size_t len = strlen(name), most = 48; /* the store takes little more; the end of a long name tells runs apart */
+	size_t len = strlen(name),
+	       most = 48; /* the limit of the store; the end of a long name is kept, because it differs between runs */
 	if (c->dist.run_id[0])
 		return c->dist.run_id;
 	return len == 0 ? "run" : len > most ? name + len - most : name;
@@ -189,12 +190,11 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 	uint64_t parts = (uint64_t)world * (uint64_t)c->train.accumulate;
 	uint64_t global = c->batch.global > 0 ? (uint64_t)c->batch.global : (uint64_t)c->batch.per_rank * parts;
 	if (global % parts != 0) {
-		return ct_error_hinted(
-			CT_FAIL(CT_CONFIG,
-				"batch.global %llu can't be cut evenly into %u ranks x train.accumulate %lld",
-				(unsigned long long)global, world, (long long)c->train.accumulate),
-			"use a multiple of %llu, for example batch.global=%llu, or give batch.per_rank",
-			(unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
+		return ct_error_hinted(CT_FAIL(CT_CONFIG,
+					       "batch.global %llu is not divisible by %u ranks x train.accumulate %lld",
+					       (unsigned long long)global, world, (long long)c->train.accumulate),
+				       "use a multiple of %llu, for example batch.global=%llu, or give batch.per_rank",
+				       (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
 	}
 	if (global > UINT32_MAX / 2)
 		return CT_FAIL(CT_CONFIG, "global batch of %llu samples is too large", (unsigned long long)global);
@@ -300,7 +300,7 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 	p->steps_per_epoch = ct_sampler_steps(&p->train);
 	if (p->steps_per_epoch == 0) {
 		return CT_FAIL_HINT(CT_CONFIG, "use a smaller batch or data.drop_last=false",
-				    "an epoch of %u samples holds no full batch of %u and data.drop_last is set",
+				    "an epoch of %u samples has no full batch of %u, and data.drop_last is set",
 				    train->n, p->global_batch);
 	}
 	uint64_t total = c->train.epochs > 0 ? (uint64_t)c->train.epochs * p->steps_per_epoch : UINT64_MAX;
@@ -315,15 +315,15 @@ static enum ct_status check_val(const struct ct_config *c, const struct ct_datas
 				const struct ct_dataset_info *val)
 {
 	if (val->c != train->c || val->h != train->h || val->w != train->w || val->n_targets != train->n_targets)
-		return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data %dx%dx%d: they must agree", val->c,
-			       val->h, val->w, train->c, train->h, train->w);
+		return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data is %dx%dx%d: they must be equal",
+			       val->c, val->h, val->w, train->c, train->h, train->w);
 	if (val->n_classes <= train->n_classes)
 		return CT_OK;
 	return CT_FAIL_HINT(CT_DATA,
 			    c->data.name == CT_CFG_DATA_SHARDS
 				    ? "give the number in data.classes, or the names in data.classes_file"
-				    : "both need the same classes",
-			    "the evaluation data has %d classes, the training data %d", val->n_classes,
+				    : "training and evaluation data need the same classes",
+			    "the evaluation data has %d classes, the training data has %d", val->n_classes,
 			    train->n_classes);
 }
 
@@ -354,8 +354,8 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_d
 	if (!any)
 		return CT_OK;
 	return CT_FAIL_HINT(
-		CT_CONFIG, "leave that batch out: data.drop_last=true",
-		"model.bn sync needs rows on every rank, and the last batch of an epoch (%llu samples) has none for rank %u",
+		CT_CONFIG, "skip that batch: data.drop_last=true",
+		"model.bn sync needs rows on every rank, but the last batch of an epoch (%llu samples) has none for rank %u",
 		(unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
 }
 
@@ -437,7 +437,7 @@ enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, str
 	size_t *ranges = NULL;
 	if (n == 0) {
 		return CT_FAIL_HINT(CT_CONFIG, "give model.layers a linear or conv2d layer",
-				    "the model has no parameters: there is nothing to train");
+				    "the model has no parameters to train");
 	}
 	CT_TRY_ALLOC(ranges = CT_NEW_ARRAY(size_t, (size_t)n * 2));
 	for (int i = 0; i < n; i++) {

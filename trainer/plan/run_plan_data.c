@@ -1,18 +1,18 @@
-/* The part of the plan that is about data: which files, what becomes of an image, of which size. */
+/* The data part of the plan: files, transforms and image sizes. */
 #include <math.h>
 #include <string.h>
 
 #include "data/formats/dataset_files.h"
 #include "trainer/plan/run_plan.h"
 
-#define SMALL_IMAGES 64 /* pixels; up to here `model.stem: auto` keeps them whole */
+#define SMALL_IMAGES 64 /* pixels; up to this size `model.stem: auto` chooses the stem without downsampling */
 
 bool ct_plan_has_val(const struct ct_config *c)
 {
 	return strcmp(c->data.val, "none") != 0;
 }
 
-/* NULL for what is not set. */
+/* NULL if it is not set. */
 static const char *text_or_null(const char *text)
 {
 	return text[0] ? text : NULL;
@@ -68,7 +68,7 @@ bool ct_plan_small_stem(const struct ct_config *c, const struct ct_dataset_info 
 	return train->h <= SMALL_IMAGES && train->w <= SMALL_IMAGES;
 }
 
-/* Of a fraction at least one sample where there are a hundred: a budget of 1 % of 320 is 4. */
+/* A fraction is rounded up: 1 % of 320 samples is 4. */
 static uint64_t bad_budget(const struct ct_config *c, uint32_t n)
 {
 	return (uint64_t)(c->data.max_bad < 1 ? ceil(c->data.max_bad * n) : c->data.max_bad);
@@ -188,7 +188,7 @@ static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a,
 		return CT_FAIL_HINT(
 			CT_CONFIG,
 			"use one size for training and evaluation, or a model whose linear layer follows a global_avg_pool",
-			"model.name %s has other weights for images of %dx%d: %s would have %zu elements instead of %zu",
+			"the weights of model.name %s depend on the image size: for %dx%d %s would have %zu elements instead of %zu",
 			ct_config_choice(c, "model.name"), size.w, size.h, p->name, q->n, p->n);
 	}
 	return CT_OK;
@@ -242,7 +242,7 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 	return CT_OK;
 }
 
-/* What is said by files that are there already. */
+/* Adds what the headers of existing files determine. */
 static enum ct_status peek(const struct ct_config *c, bool train, struct ct_dataset_info *info)
 {
 	struct ct_dataset_spec spec;
