@@ -269,5 +269,18 @@ class RunFolderInUse(Case):
         self.assert_equals_reference(*SETS)
 
 
+class StopAtTheStart(Case):
+    def test_a_rank_that_hangs(self):
+        """SIGTERM while one rank hangs in its start: the others end at once, and it is killed."""
+        p = self.start_training("--procs", 2, env={"CTRAIN_FAILPOINT": "startup@1=stop"})
+        self.until_stopped(1, p)
+        since = time.monotonic()
+        p.signal(signal.SIGTERM)
+        self.assert_gone(since, p, 5)
+        r = p.wait(5)
+        self.assert_code(r, STOPPED)
+        self.assert_last_says(r, "stopped by signal 15", "nothing to save")
+
+
 if __name__ == "__main__":
     main()

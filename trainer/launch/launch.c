@@ -23,6 +23,7 @@
 
 #define KILL_AFTER_NS (2500 * CT_MS) /* from the first failure: everything is gone within 5 s */
 #define GONE_AFTER_NS (10 * CT_SEC)  /* from the end of the store, which is how a finished run ends, too */
+#define LOOK_NS (100 * CT_MS)        /* while a stop is under way */
 #define SAME_STOP_NS CT_SEC          /* a batch system may send one stop to the launcher twice */
 #define OUTPUT_RETRY_MS 100
 #define MAX_ENV 16
@@ -164,7 +165,9 @@ static void look_at_store(struct launcher *l)
 {
 	struct ct_failure f;
 	bool store_gone;
-	if (l->run_failed || !l->store.watch || !ct_store_watch_failure(l->store.watch, &f, &store_gone))
+	bool stopping =
+		l->stopped_at != 0; /* a rank that was stopped at its start is a failure to those that hang there */
+	if (l->run_failed || (!l->store.watch && !stopping) || !ct_job_store_failure(&l->store, &f, &store_gone))
 		return;
 	l->run_failed = true;
 	int64_t due = ct_deadline_in(store_gone ? GONE_AFTER_NS : KILL_AFTER_NS);
@@ -193,7 +196,8 @@ static enum ct_status wait_for_all(struct launcher *l)
 			fds[k++] = (struct pollfd){.fd = l->workers[i].out_fd, .events = POLLIN};
 			fds[k++] = (struct pollfd){.fd = l->workers[i].error_fd, .events = POLLIN};
 		}
-		int ms = ct_deadline_poll_ms(l->kill_at);
+		int64_t look_at = l->stopped_at != 0 && !l->run_failed ? ct_deadline_in(LOOK_NS) : CT_FOREVER;
+		int ms = ct_deadline_poll_ms(look_at < l->kill_at ? look_at : l->kill_at);
 		/* The terminal may be read again, and get the lines that are kept for it. */
 		(void)poll(fds, k, ct_output_pending() && (ms < 0 || ms > OUTPUT_RETRY_MS) ? OUTPUT_RETRY_MS : ms);
 		handle_signals(l);
@@ -258,7 +262,7 @@ static enum ct_status result(struct launcher *l)
 	for (int i = 0; i < l->ranks.local; i++)
 		if (ct__worker_status(&l->workers[i]) == CT_INTERRUPTED)
 			stopped = &l->workers[i];
-	if (l->first_failed < 0 && l->killed && l->run_failed)
+	if (!stopped && l->first_failed < 0 && l->killed && l->run_failed)
 		return ended_by_run(l);
 	/* A rank that was stopped before the others trained is a lost peer to them, but no failure of the run. */
 	if (stopped && (l->first_failed < 0 || ct__worker_is_consequence(&l->workers[l->first_failed])))
