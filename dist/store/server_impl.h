@@ -1,5 +1,5 @@
-/* The server's insides, shared by store_server.c (thread, listening, stop), store_conn.c (bytes in and out),
- * store_requests.c (what each request does) and store_record.c (members and the failure record). One thread runs
+/* The server's insides, shared by server.c (thread, listening, stop), conn.c (bytes in and out),
+ * requests.c (what each request does) and record.c (members and the failure record). One thread runs
  * all of it, the mailbox apart. */
 #ifndef CT_DIST_STORE_SERVER_IMPL_H
 #define CT_DIST_STORE_SERVER_IMPL_H
@@ -104,7 +104,7 @@ void ct__srv_release(ct_store_server *s);
 /* Ends the connections that were marked lost. Ending one may lose others, which get the failure record. */
 void ct__srv_finish_gone(ct_store_server *s);
 
-/* store_conn.c. A connection that is lost is marked and finished by ct__srv_finish_gone, never freed inside a call. */
+/* conn.c. A connection that is lost is marked and finished by ct__srv_finish_gone, never freed inside a call. */
 struct ct_srv_conn *ct__srv_conn_open(ct_store_server *s, int fd, const char *peer);
 void ct__srv_conn_free(struct ct_srv_conn *c);
 void ct__srv_conn_read(struct ct_srv_conn *c);
@@ -119,12 +119,14 @@ void ct__srv_list_push(struct ct_srv_list *l, struct ct_srv_conn *c);
 void ct__srv_list_drop(struct ct_srv_list *l, struct ct_srv_conn *c);
 void ct__srv_stranger(struct ct_srv_conn *c, const char *fmt, ...) CT_PRINTF(2, 3);
 
-/* store_requests.c */
+/* handshake.c */
 void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f);
+
+/* requests.c */
 void ct__srv_request(struct ct_srv_conn *c, const struct ct_wire_frame *f);
 void ct__srv_reply(struct ct_srv_conn *c, uint64_t tag, enum ct_status st, const char *fmt, ...) CT_PRINTF(4, 5);
 
-/* store_waits.c */
+/* waits.c */
 void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *name, uint32_t n);
 void ct__srv_barrier(struct ct_srv_conn *c, uint64_t tag, const char *name, uint32_t n);
 /* Takes back a wait; answers how far its barrier came. */
@@ -133,7 +135,7 @@ void ct__srv_waits_key_set(ct_store_server *s, const char *key, struct ct_blob *
 void ct__srv_waits_drop(struct ct_srv_conn *c);
 void ct__srv_waits_fail(ct_store_server *s);
 
-/* store_record.c */
+/* record.c */
 /* Adds what the store knows of the rank to a launcher's record: collective and phase of its last heartbeat. */
 void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f);
 /* A rank that left in order after a stop signal is no failure, whatever its launcher reports. */

@@ -1,0 +1,176 @@
+/* Who may enter the store: what the server does with the first frame of a connection. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dist/store/failure.h"
+#include "dist/store/server_impl.h"
+
+static void send_magic(struct ct_srv_conn *c)
+{
+	ct__srv_conn_send(c, ct_blob_make(&c->srv->used, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN));
+}
+
+static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ...) CT_PRINTF(3, 4);
+static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ...)
+{
+	struct ct_str b = {0};
+	char why[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	ct__srv_stranger(c, "%s", why);
+	send_magic(c);
+	ct_wire_begin(&b, CT_WIRE_REFUSED, st, 0);
+	ct_wire_put_str(&b, why);
+	ct_wire_end(&b, 0);
+	ct__srv_conn_send_frame(c, &b);
+	c->closing = true;
+}
+
+/* In constant time: compares the complete fields, whatever they contain. */
+static bool same_token(const char a[CT_TOKEN_HEX], const char b[CT_TOKEN_HEX])
+{
+	unsigned char diff = 0;
+
+	for (size_t i = 0; i < CT_TOKEN_HEX; i++)
+		diff |= (unsigned char)(a[i] ^ b[i]);
+	return diff == 0;
+}
+
+/* Ranks that have joined and not left. */
+static int n_joined(const ct_store_server *s)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n_members; i++)
+		n += s->members[i]->conn || s->members[i]->state.left;
+	return n;
+}
+
+/* A client of this run that counts other ranks than we do. While ranks are missing the run cannot start as it is: that
+ * becomes its failure. */
+static bool same_world(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
+{
+	const struct ct_store_opts *o = &c->srv->opts;
+	struct ct_member_state m = {
+		.rank = h->role == CT_ROLE_LAUNCHER ? CT_STORE_LAUNCHER : h->member, .pid = h->pid, .seq = -1};
+	char who[CT_MEMBER_TEXT], owner[CT_MEMBER_TEXT];
+	struct ct_failure f;
+
+	if (o->world == 0 || h->world == 0 || o->world == h->world)
+		return true;
+	ct_wire_copy(m.host, sizeof(m.host), h->host);
+	ct_member_text(who, sizeof(who), m.rank, m.pid, m.host);
+	ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
+	refuse(c, CT_MISMATCH, "%s was started for a world of %d ranks, %s for %d", who, h->world, owner, o->world);
+	if (n_joined(c->srv) < o->world) {
+		ct_failure_set(&f, &m, CT_MISMATCH, "was started for a world of %d ranks, %s for %d", h->world, owner,
+			       o->world);
+		ct_wire_copy(f.hint, sizeof(f.hint),
+			     "start every node with the same number of nodes and processes (--nodes, --procs)");
+		ct__srv_offer_failure(c->srv, &f, SRV_CAUSE);
+	}
+	return false;
+}
+
+static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
+{
+	const struct ct_store_opts *o = &c->srv->opts;
+	char owner[CT_MEMBER_TEXT];
+
+	/* First of all, and without a word about the run: whoever has no token may be anyone. */
+	if (!same_token(h->token, o->token)) {
+		refuse(c, CT_MISMATCH, "wrong token");
+		return false;
+	}
+	if (strcmp(h->run_id, o->run_id) != 0) {
+		ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
+		refuse(c, CT_MISMATCH, "port %d serves run \"%s\" of %s, not run \"%s\"", c->srv->port, o->run_id,
+		       owner, h->run_id);
+		return false;
+	}
+	return same_world(c, h);
+}
+
+/* A rank that gave up waiting for its welcome and comes again takes the place of its own former self. */
+static void supersede(struct ct_srv_member *m, const struct ct_wire_handshake *h)
+{
+	struct ct_srv_conn *old = m->conn;
+
+	if (!old || old->confirmed || m->state.pid != h->pid || strcmp(m->state.host, h->host) != 0)
+		return;
+	old->member = NULL;
+	m->conn = NULL;
+	ct__srv_conn_lost(old, 0);
+}
+
+static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
+{
+	struct ct_srv_member *m = ct__srv_member_find(c->srv, h->member);
+
+	if (m)
+		supersede(m, h);
+	if (m && m->conn) {
+		refuse(c, CT_MISMATCH,
+		       "rank %d is taken: pid %d on host %s has joined as rank %d, and so wants pid %d on host %s",
+		       h->member, m->state.pid, m->state.host, h->member, h->pid, h->host);
+		return false;
+	}
+	if (!m)
+		m = ct__srv_member_add(c->srv, h->member);
+	if (!m) {
+		refuse(c, CT_NOMEM, "the store is out of memory");
+		return false;
+	}
+	m->state = (struct ct_member_state){.rank = h->member, .pid = h->pid, .seq = -1};
+	ct_wire_copy(m->state.host, sizeof(m->state.host), h->host);
+	m->beat_ns = 0;
+	m->conn = c;
+	c->member = m;
+	return true;
+}
+
+static bool enter_auxiliary(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
+{
+	struct ct_srv_member *m = ct__srv_member_find(c->srv, h->member);
+
+	if (!m || !m->conn || m->state.pid != h->pid || strcmp(m->state.host, h->host) != 0) {
+		refuse(c, CT_MISMATCH, "rank %d of pid %d on host %s has no first connection to add one to", h->member,
+		       h->pid, h->host);
+		return false;
+	}
+	c->member = m;
+	return true;
+}
+
+void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f)
+{
+	const struct ct_store_opts *o = &c->srv->opts;
+	struct ct_wire_handshake h;
+	struct ct_str b = {0};
+
+	if (!ct_wire_get_handshake(f, &h)) {
+		refuse(c, CT_MISMATCH, "a handshake that this version of ctrain does not understand");
+		return;
+	}
+	if (!may_enter(c, &h) || (h.role == CT_ROLE_MEMBER && !enter_member(c, &h)) ||
+	    (h.role == CT_ROLE_AUXILIARY && !enter_auxiliary(c, &h)))
+		return;
+	c->role = h.role;
+	ct_wire_copy(c->host, sizeof(c->host), h.host);
+	c->ready = true;
+	ct__srv_list_drop(&c->srv->handshakes, c);
+	ct__srv_list_push(&c->srv->ready, c);
+	send_magic(c);
+	ct_wire_begin(&b, CT_WIRE_WELCOME, CT_OK, 0);
+	ct_wire_put_u32(&b, (uint32_t)o->member);
+	ct_wire_put_u32(&b, (uint32_t)o->pid);
+	ct_wire_put_str(&b, o->host);
+	ct_wire_end(&b, 0);
+	ct__srv_conn_send_frame(c, &b);
+	if (c->srv->failed)
+		ct__srv_send_failure(c);
+}
