@@ -2,13 +2,13 @@
 """Test accuracy of ResNet-18 on CIFAR-10's first training file (10,000 images), ctrain against PyTorch with the same recipe.
 
   bench/cifar_accuracy.py --results FILE.json --python NAME=INTERPRETER [--python ...]
-      [--data-dir DIR]            folder with data_batch_1.bin and test_batch.bin (../shared/data/cifar-10-batches-bin)
+      [--data-dir DIR]            directory with data_batch_1.bin and test_batch.bin (../shared/data/cifar-10-batches-bin)
       [--seeds 3] [--epochs 8] [--threads 2] [--precision fp32 --precision bf16] [--peer-precision fp32]
       [--ctrain build/release/ctrain] [--set KEY=VALUE ...] [--only-report]
 
 The recipe is bench/configs/cifar_accuracy.yaml, and again bench/peers/cifar_peer.py. Seed by seed, one run after the other. Each
-result is written to FILE.json at once: started again, runs that are there are not done again (and runs of another recipe are an
-error). Prints the file's summary: mean and all values of each, and the difference of the means from the first peer's, in points.
+result is written to FILE.json at once: when started again, the script does only the missing runs (results of another recipe are an
+error). Prints the file's summary: mean and all values of each side, and the difference between its mean and the first peer's, in points.
 """
 import argparse, hashlib, json, os, shutil, statistics, subprocess, sys, tempfile, time
 

@@ -6,10 +6,10 @@
       [--threads 2] [--batch 64] [--size 224] [--seconds 5] [--rounds 3] [--classes 1000]
       [--ctrain build/release/ctrain] [--seekable] [--set KEY=VALUE ...]
 
-ctrain runs `bench data` with so many threads, the DataLoader has as many workers (bench/peers/loader_peer.py), once handing
+ctrain runs `bench data` with --threads threads, the DataLoader has as many workers (bench/peers/loader_peer.py), once handing
 over uint8, as ctrain does (its engine normalises), and once normalised floats, as usual ("NAME floats"). Prints one JSON object:
 "ratio" is ctrain's median over the peer's, "share_of_decode_only" what `bench data` measured against decoding alone. --seekable: ctrain
-reads the same images as packed by `data pack --seekable`, the peers the shards as they are (restart markers make Pillow slower).
+reads the same images as packed by `data pack --seekable`, the peers read the original shards (restart markers make Pillow slower).
 """
 import argparse, json, os, re, statistics, subprocess, sys, tarfile, tempfile
 

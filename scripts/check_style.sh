@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The rules of the house that no compiler checks (docs/ARCHITECTURE.md): usage: scripts/check_style.sh [ROOT]
+# Checks the project's rules that no compiler checks (docs/ARCHITECTURE.md). Usage: scripts/check_style.sh [ROOT]
 # Prints each offence as file:line: reason on standard output and ends with 1 when there is one; warnings do not count.
-#   1 layers     an include goes to the own directory or along an arrow of the table below; nothing but tests includes tests; paths
+#   1 layers     an include goes to the own directory or to a directory that the table below allows; nothing but tests includes tests; paths
 #                start at the root; a header *_impl.h is private to its directory and the directories below it
 #   2 ownership  one file or directory includes a foreign library's header; one file reads a CT_WITH_X
-#   3 banned     functions that are unsafe or go round base/mem, OpenMP pragmas
+#   3 banned     functions that are unsafe or bypass base/mem, OpenMP pragmas
 #   4 size       files over 700 lines (a warning over 500)
 #   5 headers    every header compiles alone, and a source file includes its own header first
 #   6 promises   a TODO names its issue (#12)
@@ -138,7 +138,7 @@ function ban(names, why, in_tests,    list, n, i) {
 
 function offence(why) { print FILENAME ":" FNR ": " why; bad = 1 }
 
-# The code of a line: comments and what stands in quotes are left out. Keeps whether a block comment goes on.
+# The code of a line without comments and without the contents of quotes. Remembers whether a block comment continues.
 function code_of(line,    out, mark) {
 	out = ""
 	for (;;) {
@@ -297,7 +297,7 @@ END {
 AWK
 
 status=0
-# shellcheck disable=SC2046 # the paths are ours and hold no blanks
+# shellcheck disable=SC2046 # the paths contain no spaces
 LC_ALL=C awk -v files="$work/files" -f "$work/rules.awk" "$work/files" $(cat "$work/files") || status=1
 
 # shellcheck disable=SC2317 # called by xargs

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of build/fuzz for SECONDS from its kept corpus, two at a time; new inputs go to build/fuzz/corpus, what
-# crashed to build/fuzz/crashes. build/fuzz/fuzz.txt holds a line "passed NAME" or "failed NAME" for each.
+# Runs every fuzz target of build/fuzz for SECONDS, two at a time, starting from its corpus in tests/fuzz/corpus. New inputs are
+# written to build/fuzz/corpus, inputs that crash to build/fuzz/crashes, and a line "passed NAME" or "failed NAME" for each target to
+# build/fuzz/fuzz.txt.
 #   scripts/fuzz.sh [SECONDS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,5 +29,5 @@ run_one() { # PROGRAM SECONDS RESULTS
 }
 export -f run_one
 mapfile -t targets < <(find build/fuzz -name 'fuzz_*' -type f -perm -u+x | sort)
-[ ${#targets[@]} -gt 0 ] || { echo "fuzz: no targets in build/fuzz: scripts/build.sh fuzz makes them" >&2; exit 1; }
+[ ${#targets[@]} -gt 0 ] || { echo "fuzz: no targets in build/fuzz: run scripts/build.sh fuzz" >&2; exit 1; }
 printf '%s\n' "${targets[@]}" | xargs -P 2 -I{} bash -c 'run_one "$@"' _ {} "$seconds" "$results"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Downloads MNIST (4 files, 11.6 MB) with checksums; goes on where an earlier try stopped; leaves no half file under a final name.
+# Downloads MNIST (4 files, 11.6 MB) and checks their SHA-256. Resumes an interrupted download; a file gets its final name when it is complete.
 #   scripts/get_mnist.sh [DIR]                default: datasets/mnist
 #   scripts/get_mnist.sh --fashion [DIR]      Fashion-MNIST, default: datasets/fashion_mnist
-# CTRAIN_MNIST_MIRROR: base URLs, separated by blanks, to use instead of the public ones.
+# CTRAIN_MNIST_MIRROR: base URLs, separated by spaces, to use instead of the public ones.
 set -euo pipefail
 
 what=MNIST
@@ -53,17 +53,17 @@ fetch() { # NAME SUM
 		[ ! -s "$part" ] || resumed=yes
 		st=0
 		download "$url/$1" "$part" --continue-at - || st=$?
-		# From the start when the server has no ranges (33), has nothing beyond what we have (22), or the half was of another file.
+		# Start over when the server does not support ranges (33) or has no more bytes (22), or when the part belongs to another file.
 		if [ $resumed = yes ] && { [ $st = 33 ] || [ $st = 22 ] || { [ $st = 0 ] && ! right "$part" "$2"; }; }; then
-			echo "get_mnist: can't go on with $part, starting afresh" >&2
+			echo "get_mnist: cannot resume $part, starting over" >&2
 			rm -f "$part"
 			st=0
 			download "$url/$1" "$part" || st=$?
 		fi
 		if [ $st != 0 ]; then
-			echo "get_mnist: $url/$1 can't be had" >&2
+			echo "get_mnist: cannot download $url/$1" >&2
 		elif ! right "$part" "$2"; then
-			echo "get_mnist: $url/$1 has a wrong checksum, dropped" >&2
+			echo "get_mnist: $url/$1 has a wrong checksum: deleted" >&2
 			rm -f "$part"
 		fi
 	done
@@ -73,8 +73,8 @@ fetch() { # NAME SUM
 while read -r sum name; do
 	right "$dir/$name" "$sum" && continue
 	if ! fetch "$name" "$sum"; then
-		echo "get_mnist: no mirror gave $name of $what. Are you offline? Put the four files into $dir yourself or set" >&2
-		echo "get_mnist: CTRAIN_MNIST_MIRROR, or make a data set of drawn digits: ctrain data digits --out $dir" >&2
+		echo "get_mnist: no mirror provided $name of $what. Are you offline? Put the four files into $dir yourself or set" >&2
+		echo "get_mnist: CTRAIN_MNIST_MIRROR, or create a data set of drawn digits: ctrain data digits --out $dir" >&2
 		exit 1
 	fi
 done <<<"$sums"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Adds up the stages of scripts/test.sh: sum_tests.py FILE...
+"""Counts the tests of all stages of scripts/test.sh: sum_tests.py FILE...
 
-FILE is what ctest --output-junit wrote (its name without .xml is the stage), or lines "passed|failed|skipped NAME[: reason]" (.txt).
+FILE was written by ctest --output-junit (its name without .xml is the stage), or has lines "passed|failed|skipped NAME[: reason]" (.txt).
 A test program counts once; a case that a program skips counts as skipped and is listed, even when the rest of the program passed.
 Ends with 1 when something failed.
 """
@@ -13,13 +13,13 @@ import xml.etree.ElementTree as ElementTree
 
 
 def cases_skipped(output):
-    """(case, reason) of what cmocka programs and tests/e2e/harness.py say they left out."""
+    """(case, reason) of the cases that cmocka programs and tests/e2e/harness.py report as skipped."""
     found, said = [], []
     for line in output.splitlines():
         if m := re.match(r"\[ RUN +\] (.*)", line):
             said = []
         elif m := re.match(r"\[  SKIPPED \] (\S+)$", line):
-            # cmocka lists them again at its end, after "N test(s)".
+            # cmocka lists them again at the end, after "N test(s)".
             if not any(case == m[1] for case, _ in found):
                 found.append((m[1], said[-1] if said else "no reason given"))
         elif m := re.match(r"SKIPPED (\S+): (.*)", line):
@@ -54,7 +54,7 @@ def main():
     for path in sys.argv[1:]:
         stage = os.path.splitext(os.path.basename(path))[0]
         if not os.path.exists(path):
-            failed.append(f"{stage}: left no results")
+            failed.append(f"{stage}: wrote no results")
             continue
         for verdict, name, left_out in (read_junit if path.endswith(".xml") else read_lines)(path):
             passed += verdict == "passed"
