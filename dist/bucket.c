@@ -4,29 +4,31 @@
 
 #include "base/mem.h"
 
-static enum ct_status check(const size_t *offset, const size_t *n, int n_slices)
+static enum ct_status check(const struct ct_bucket_slice *slices, int n_slices)
 {
-	size_t end = 0;
+	size_t end[CT_N_DTYPES] = {0};
 
 	for (int i = 0; i < n_slices; i++) {
-		if (offset[i] < end || n[i] > SIZE_MAX / sizeof(float) - offset[i])
+		const struct ct_bucket_slice *s = &slices[i];
+		if (s->offset < end[s->dtype] || s->n > SIZE_MAX / ct_dtype_bytes(s->dtype) - s->offset)
 			return CT_FAIL(
 				CT_BUG,
 				"gradient slice %d at %zu of %zu elements overlaps the one before, which ends at %zu",
-				i, offset[i], n[i], end);
-		end = offset[i] + n[i];
+				i, s->offset, s->n, end[s->dtype]);
+		end[s->dtype] = s->offset + s->n;
 	}
 	return CT_OK;
 }
 
-static bool is_full(const struct ct_bucket *b, size_t cap, size_t next_bytes)
+static bool is_full(const struct ct_bucket *b, size_t cap, const struct ct_bucket_slice *next)
 {
-	size_t bytes = b->n * sizeof(float);
+	size_t bytes = b->n * ct_dtype_bytes(b->dtype);
 
-	return bytes >= cap || (bytes >= cap / 2 && next_bytes >= cap);
+	return next->dtype != b->dtype || bytes >= cap ||
+	       (bytes >= cap / 2 && next->n * ct_dtype_bytes(next->dtype) >= cap);
 }
 
-enum ct_status ct_bucket_plan(const size_t *offset, const size_t *n, int n_slices, size_t first_cap_bytes,
+enum ct_status ct_bucket_plan(const struct ct_bucket_slice *slices, int n_slices, size_t first_cap_bytes,
 			      size_t cap_bytes, struct ct_bucket **out, int *n_buckets)
 {
 	struct ct_bucket *all, *b = NULL;
@@ -34,17 +36,19 @@ enum ct_status ct_bucket_plan(const size_t *offset, const size_t *n, int n_slice
 
 	*out = NULL;
 	*n_buckets = 0;
-	CT_TRY(check(offset, n, n_slices));
+	CT_TRY(check(slices, n_slices));
 	CT_TRY_ALLOC(all = CT_NEW_ARRAY(struct ct_bucket, (size_t)n_slices));
 	for (int i = 0; i < n_slices; i++) {
-		if (b && is_full(b, count == 1 ? first_cap_bytes : cap_bytes, n[i] * sizeof(float)))
+		const struct ct_bucket_slice *s = &slices[i];
+		if (b && is_full(b, count == 1 ? first_cap_bytes : cap_bytes, s))
 			b = NULL;
 		if (!b) {
 			b = &all[count++];
-			b->offset = offset[i];
+			b->offset = s->offset;
+			b->dtype = s->dtype;
 			b->first_slice = i;
 		}
-		b->n = offset[i] + n[i] - b->offset;
+		b->n = s->offset + s->n - b->offset;
 		b->n_slices++;
 	}
 	*out = all;

@@ -4,17 +4,26 @@
 #ifndef CT_DIST_BUCKET_H
 #define CT_DIST_BUCKET_H
 
+#include "base/dtype.h"
 #include "base/status.h"
 
 struct ct_bucket {
-	size_t offset, n; /* elements of the arena */
+	size_t offset, n;    /* elements of the arena of the type */
+	enum ct_dtype dtype; /* of all its slices */
 	int first_slice, n_slices;
 };
-/* offset/n: [n_slices] element ranges, rising and in completion order; gaps (alignment) are allowed and fall into the
- * buckets. Caps in bytes of fp32; 0 means one slice a bucket. A bucket ends as soon as it has reached its cap, and half
- * full before a slice that has as much by itself, so that what is there need not wait for a big one. Returns owned
+
+/* A slice of gradients. Ranges of one type rise and do not overlap. */
+struct ct_bucket_slice {
+	size_t offset, n;
+	enum ct_dtype dtype;
+};
+
+/* Slices [n_slices] in completion order; gaps (alignment) are allowed and are part of the
+ * buckets. Caps in bytes; 0 means one slice a bucket. A bucket ends before a slice of another type, as soon as it has reached its cap,
+ * and when it is half full before a slice that has as much by itself, so that it need not wait for a large one. Returns owned
  * (ct_free); no slices, no buckets. Ranges that overlap or fall are CT_BUG. */
-enum ct_status ct_bucket_plan(const size_t *offset, const size_t *n, int n_slices, size_t first_cap_bytes,
+enum ct_status ct_bucket_plan(const struct ct_bucket_slice *slices, int n_slices, size_t first_cap_bytes,
 			      size_t cap_bytes, struct ct_bucket **out, int *n_buckets) CT_MUST_CHECK;
 
 #endif

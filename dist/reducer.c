@@ -2,11 +2,13 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 struct ct_reducer {
 	ct_comm *comm;
-	float *arena;
+	ct_stream *compute;
+	void *memory[CT_N_DTYPES];
 	struct ct_bucket *buckets;
 	int *pending;    /* [n_buckets] slices not ready yet */
 	ct_work **works; /* [n_buckets], NULL: not posted or waited for */
@@ -15,6 +17,10 @@ struct ct_reducer {
 	int n_buckets, n_slices, n_posted;
 	bool sync;
 	int64_t exposed_ns;
+	/* On an asynchronous device. */
+	ct_stream *stream; /* of the collectives; NULL elsewhere */
+	ct_event **full;   /* [n_buckets] the bucket's gradients are final */
+	ct_event *done;
 };
 
 static enum ct_status index_slices(ct_reducer *r)
@@ -36,6 +42,19 @@ static enum ct_status index_slices(ct_reducer *r)
 	return CT_OK;
 }
 
+static enum ct_status build_streams(ct_reducer *r)
+{
+	ct_device *d = ct_stream_device(r->compute);
+
+	if (!ct_device_caps(d)->async)
+		return CT_OK;
+	CT_TRY_ALLOC(r->full = CT_NEW_ARRAY(ct_event *, (size_t)r->n_buckets));
+	for (int b = 0; b < r->n_buckets; b++)
+		CT_TRY(ct_event_create(d, &r->full[b]));
+	CT_TRY(ct_event_create(d, &r->done));
+	return ct_stream_create(d, true, &r->stream);
+}
+
 static enum ct_status build(ct_reducer *r, const struct ct_bucket *buckets)
 {
 	size_t n = (size_t)r->n_buckets;
@@ -45,11 +64,11 @@ static enum ct_status build(ct_reducer *r, const struct ct_bucket *buckets)
 		memcpy(r->buckets, buckets, n * sizeof(*buckets));
 	CT_TRY_ALLOC(r->pending = CT_NEW_ARRAY(int, n));
 	CT_TRY_ALLOC(r->works = CT_NEW_ARRAY(ct_work *, n));
-	return index_slices(r);
+	CT_TRY(index_slices(r));
+	return build_streams(r);
 }
 
-enum ct_status ct_reducer_create(ct_comm *c, float *arena, const struct ct_bucket *buckets, int n_buckets,
-				 ct_reducer **out)
+enum ct_status ct_reducer_create(ct_comm *c, const struct ct_reducer_opts *opts, ct_reducer **out)
 {
 	enum ct_status st;
 	ct_reducer *r;
@@ -57,9 +76,10 @@ enum ct_status ct_reducer_create(ct_comm *c, float *arena, const struct ct_bucke
 	*out = NULL;
 	CT_TRY_ALLOC(r = CT_NEW(ct_reducer));
 	r->comm = c;
-	r->arena = arena;
-	r->n_buckets = n_buckets;
-	st = build(r, buckets);
+	r->compute = opts->compute;
+	memcpy(r->memory, opts->memory, sizeof(r->memory));
+	r->n_buckets = opts->n_buckets;
+	st = build(r, opts->buckets);
 	if (st < 0) {
 		ct_reducer_destroy(r);
 		return st;
@@ -72,6 +92,11 @@ void ct_reducer_destroy(ct_reducer *r)
 {
 	if (!r)
 		return;
+	ct_stream_destroy(r->stream);
+	ct_event_destroy(r->done);
+	for (int b = 0; r->full && b < r->n_buckets; b++)
+		ct_event_destroy(r->full[b]);
+	ct_free(r->full);
 	ct_free(r->ready);
 	ct_free(r->bucket_of);
 	ct_free(r->works);
@@ -98,6 +123,19 @@ static enum ct_status name_bucket(const ct_reducer *r, int b)
 			     k->first_slice, k->first_slice + k->n_slices - 1, k->n);
 }
 
+/* All slices of bucket b are final. */
+static enum ct_status post_bucket(ct_reducer *r, int b)
+{
+	const struct ct_bucket *k = &r->buckets[b];
+	void *at = (char *)r->memory[k->dtype] + k->offset * ct_dtype_bytes(k->dtype);
+
+	if (!r->stream)
+		return ct_comm_allreduce(r->comm, at, k->n, k->dtype, CT_SUM, &r->works[b]);
+	CT_TRY(ct_event_record(r->full[b], r->compute));
+	CT_TRY(ct_stream_wait_event(r->stream, r->full[b]));
+	return ct_comm_post_allreduce(r->comm, at, k->n, k->dtype, CT_SUM, r->stream);
+}
+
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
 {
 	if (slice < 0 || slice >= r->n_slices || r->ready[slice])
@@ -109,13 +147,12 @@ enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
 		return CT_OK;
 	while (r->n_posted < r->n_buckets && r->pending[r->n_posted] == 0) {
 		int b = r->n_posted;
-		const struct ct_bucket *k = &r->buckets[b];
 
-		if (ct_comm_allreduce(r->comm, r->arena + k->offset, k->n, CT_F32, CT_SUM, &r->works[b]) < 0)
+		if (post_bucket(r, b) < 0)
 			return name_bucket(r, b);
 		r->n_posted++;
 	}
-	if (r->n_posted > 0)
+	if (r->n_posted > 0 && !r->stream)
 		CT_TRY(ct_comm_progress(r->comm));
 	return CT_OK;
 }
@@ -152,6 +189,10 @@ enum ct_status ct_reducer_finish(ct_reducer *r)
 		return CT_OK;
 	if (r->n_posted < r->n_buckets)
 		return never_ready(r); /* what is posted stays so: this process is about to end */
+	if (r->stream) {
+		CT_TRY(ct_event_record(r->done, r->stream));
+		return ct_stream_wait_event(r->compute, r->done);
+	}
 	for (int b = 0; b < r->n_buckets; b++) {
 		ct_work *w = r->works[b];
 		enum ct_status st;

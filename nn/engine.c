@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "nn/engine_impl.h"
 
@@ -48,6 +49,36 @@ static enum ct_status no_engine(const char *name, const char *why)
 	return st;
 }
 
+/* NULL: the engine runs on the device. */
+static const char *unsupported(const struct ct_engine_ops *ops, const ct_device *d, char *why, size_t why_len)
+{
+	bool can = ops->supports ? ops->supports(d) : strcmp(ct_device_kind(d), "cpu") == 0;
+
+	if (can)
+		return NULL;
+	snprintf(why, why_len, "it does not run on a %s device", ct_device_kind(d));
+	return why;
+}
+
+static enum ct_status open_with(const struct ct_engine_ops *ops, ct_device *device, int threads, ct_engine **out)
+{
+	ct_stream *stream;
+	enum ct_status st;
+
+	CT_TRY(ct_stream_create(device, false, &stream));
+	st = ops->open(device, threads, out);
+	if (st < 0) {
+		ct_stream_destroy(stream);
+		return st;
+	}
+	(*out)->ops = ops;
+	(*out)->arenas = ops->arenas ? ops->arenas : &ct__arena_ops_host;
+	(*out)->device = device;
+	(*out)->stream = stream;
+	(*out)->threads = threads;
+	return CT_OK;
+}
+
 enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out)
 {
 	char why[256] = "there is no engine of that name";
@@ -56,32 +87,41 @@ enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, 
 	if (threads < 1)
 		return CT_FAIL(CT_CONFIG, "an engine needs at least 1 thread, not %d", threads);
 	for (size_t i = 0; i < CT_ARRAY_LEN(engines); i++) {
+		const struct ct_engine_ops *ops = engines[i].ops;
+
 		if (!automatic && strcmp(engines[i].name, name))
 			continue;
 		snprintf(why, sizeof(why), "%s", engines[i].why);
-		if (!engines[i].ops || !engines[i].ops->available(why, sizeof(why))) {
-			if (automatic)
-				continue;
-			return no_engine(name, why);
-		}
-		CT_TRY(engines[i].ops->open(device, threads, out));
-		(*out)->ops = engines[i].ops;
-		(*out)->device = device;
-		(*out)->threads = threads;
-		return CT_OK;
+		if (ops && ops->available(why, sizeof(why)) && !unsupported(ops, device, why, sizeof(why)))
+			return open_with(ops, device, threads, out);
+		if (!automatic)
+			break;
 	}
 	return no_engine(name, why);
 }
 
 void ct_engine_close(ct_engine *e)
 {
-	if (e)
-		e->ops->close(e);
+	if (!e)
+		return;
+	ct_stream *stream = e->stream;
+	e->ops->close(e);
+	ct_stream_destroy(stream);
 }
 
 const char *ct_engine_name(const ct_engine *e)
 {
 	return e->ops->name;
+}
+
+ct_device *ct_engine_device(const ct_engine *e)
+{
+	return e->device;
+}
+
+ct_stream *ct_engine_stream(const ct_engine *e)
+{
+	return e->stream;
 }
 
 const char *ct_engine_version(const ct_engine *e)
@@ -246,12 +286,14 @@ static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
 	return b->labels_b ? check_mix(b, classes) : CT_OK;
 }
 
-enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b, struct ct_metrics *metrics)
+enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b)
 {
 	CT_TRY(check_batch(p, b));
 	p->forward_done = false;
 	if (b->n > 0) {
-		enum ct_status st = p->net->engine->ops->forward(p, b, metrics);
+		if (p->mode == CT_TRAIN)
+			ct_arena_touch(p->net->buffers);
+		enum ct_status st = p->net->engine->ops->forward(p, b, &p->net->state->metrics);
 		p->net->ran = st == CT_OK ? p : NULL;
 		CT_TRY(st);
 	}
@@ -271,6 +313,7 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 	if (opts->accumulate)
 		CT_TRY(ct__net_need_scratch(net));
 	p->forward_done = false; /* activations may be overwritten */
+	ct_arena_touch(net->grads);
 	return net->engine->ops->backward(p, opts, opts->accumulate ? net->scratch_grads : net->grads);
 }
 
@@ -280,6 +323,7 @@ enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *ou
 	if (p->net->ran != p)
 		return CT_FAIL(CT_UNSUPPORTED, "%s: another program of the net has used the memory since",
 			       ct_graph_node(p->graph, node)->name);
+	CT_TRY(ct_stream_sync(p->net->engine->stream, CT_FOREVER));
 	return p->net->engine->ops->read(p, node, gradient, out);
 }
 

@@ -56,30 +56,53 @@ static void fill(const struct ct_param *p, const struct ct_node *node, enum ct_i
 	}
 }
 
+static enum ct_status init_params(ct_net *net, enum ct_init init, uint64_t seed, float *logical)
+{
+	const ct_graph *g = net->graph;
+	enum ct_status st;
+	struct ct_mirror m;
+
+	CT_TRY(ct_mirror_open(net->params, CT_MIRROR_WRITE, net->engine->stream, &m));
+	for (int i = 0; i < ct_graph_n_params(g); i++) {
+		const struct ct_param *p = ct_graph_param(g, i);
+		uint64_t key = ct_hash64(p->name, strlen(p->name));
+		struct ct_rng r;
+		ct_rng_init(&r, seed, CT_RNG_INIT, (uint32_t)key, (uint32_t)(key >> 32));
+		fill(p, ct_graph_node(g, p->node), init, &r, logical);
+		CT_TRY_GOTO(ct_net_import(net, &m, i, logical), st, fail);
+	}
+	return ct_mirror_close(&m);
+fail:
+	ct_mirror_drop(&m);
+	return st;
+}
+
+static enum ct_status init_buffers(ct_net *net, enum ct_init init)
+{
+	const ct_graph *g = net->graph;
+	struct ct_mirror m;
+
+	CT_TRY(ct_mirror_open(net->buffers, CT_MIRROR_WRITE, net->engine->stream, &m));
+	for (int i = 0; i < ct_graph_n_buffers(g); i++) {
+		const struct ct_param *p = ct_graph_buffer(g, i);
+		fill(p, ct_graph_node(g, p->node), init, NULL, (float *)m.data + net->buffer_offset[i]);
+	}
+	return ct_mirror_close(&m);
+}
+
 enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed)
 {
 	const ct_graph *g = net->graph;
 	size_t largest = 1;
 	float *logical;
-	enum ct_status st = CT_OK;
 
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		size_t n = ct_graph_param(g, i)->n;
 		largest = n > largest ? n : largest;
 	}
 	CT_TRY_ALLOC(logical = CT_NEW_ARRAY(float, largest));
-	for (int i = 0; i < ct_graph_n_params(g) && st == CT_OK; i++) {
-		const struct ct_param *p = ct_graph_param(g, i);
-		uint64_t key = ct_hash64(p->name, strlen(p->name));
-		struct ct_rng r;
-		ct_rng_init(&r, seed, CT_RNG_INIT, (uint32_t)key, (uint32_t)(key >> 32));
-		fill(p, ct_graph_node(g, p->node), init, &r, logical);
-		st = ct_net_import(net, net->params, i, logical);
-	}
+	enum ct_status st = init_params(net, init, seed, logical);
 	ct_free(logical);
-	for (int i = 0; i < ct_graph_n_buffers(g); i++) {
-		const struct ct_param *p = ct_graph_buffer(g, i);
-		fill(p, ct_graph_node(g, p->node), init, NULL, net->buffers + net->buffer_offset[i]);
-	}
-	return st;
+	CT_TRY(st);
+	return init_buffers(net, init);
 }

@@ -1,7 +1,9 @@
 #include "nn/engine_impl.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #define ALIGN_ELEMS 16 /* 64 bytes: slices start on cache lines */
@@ -17,7 +19,7 @@ static void add_slice(ct_net *net, int param)
 		return;
 	net->slice_of[param] = net->n_slices;
 	net->slices[net->n_slices++] =
-		(struct ct_slice){.offset = net->arena_elems, .n = net->elems[param], .param = param};
+		(struct ct_slice){.offset = net->arena_elems, .n = net->elems[param], .param = param, .dtype = CT_F32};
 	net->arena_elems = align_up(net->arena_elems + net->elems[param]);
 }
 
@@ -36,13 +38,21 @@ static void plan_slices(ct_net *net)
 	}
 }
 
-static enum ct_status alloc_arena(ct_net *net, size_t elems, float **out, size_t *counter)
+static enum ct_status alloc_arena(ct_net *net, size_t elems, ct_arena **out, size_t *counter)
+{
+	CT_TRY(ct_arena_create(net->engine->device, CT_F32, elems, out));
+	*counter += ct_arena_bytes(*out);
+	return CT_OK;
+}
+
+static enum ct_status alloc_state(ct_net *net)
 {
 	void *p;
 
-	CT_TRY(ct_device_mem_alloc(net->engine->device, (elems ? elems : 1) * sizeof(float), true, &p));
-	*out = p;
-	*counter += elems * sizeof(float);
+	CT_TRY(ct_device_mem_alloc(net->engine->device, sizeof(*net->state), true, &p));
+	net->state = p;
+	CT_TRY(ct_device_host_alloc(net->engine->device, sizeof(*net->taken), &p));
+	net->taken = p;
 	return CT_OK;
 }
 
@@ -56,7 +66,7 @@ static enum ct_status check_opts(const struct ct_net_opts *o, struct ct_shape in
 		return CT_FAIL(CT_CONFIG, "byte images have 1 to 4 channels, the model's input has %d", in.c);
 	for (int i = 0; i < in.c; i++) {
 		if (!isfinite(o->mean[i]) || !isfinite(o->std[i]) || !(o->std[i] > 0))
-			return CT_FAIL(CT_CONFIG, "channel %d: mean %g and standard deviation %g can't normalise", i,
+			return CT_FAIL(CT_CONFIG, "channel %d: mean %g and standard deviation %g cannot normalize", i,
 				       (double)o->mean[i], (double)o->std[i]);
 	}
 	return CT_OK;
@@ -73,6 +83,7 @@ static enum ct_status net_open(ct_net *net)
 	CT_TRY(net->engine->ops->net_open(net));
 	net->opened = true;
 	plan_slices(net);
+	CT_TRY(alloc_state(net));
 	CT_TRY(alloc_arena(net, net->arena_elems, &net->params, &net->memory.params));
 	CT_TRY(alloc_arena(net, net->buffer_elems, &net->buffers, &net->memory.buffers));
 	if (net->opts.train) {
@@ -109,14 +120,13 @@ void ct_net_destroy(ct_net *net)
 	CT_ASSERT(net->n_programs == 0);
 	if (net->opened)
 		net->engine->ops->net_close(net);
-	if (net->scratch_grads)
-		ct_device_mem_free(device, net->scratch_grads);
-	if (net->owns_grads && net->grads)
-		ct_device_mem_free(device, net->grads);
-	if (net->buffers)
-		ct_device_mem_free(device, net->buffers);
-	if (net->params)
-		ct_device_mem_free(device, net->params);
+	ct_arena_destroy(net->scratch_grads);
+	if (net->owns_grads)
+		ct_arena_destroy(net->grads);
+	ct_arena_destroy(net->buffers);
+	ct_arena_destroy(net->params);
+	ct_device_host_free(device, net->taken);
+	ct_device_mem_free(device, net->state);
 	ct_free(net->buffer_offset);
 	ct_free(net->slice_of);
 	ct_free(net->slices);
@@ -124,14 +134,15 @@ void ct_net_destroy(ct_net *net)
 	ct_free(net);
 }
 
-enum ct_status ct_net_bind_grads(ct_net *net, float *grads)
+enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads)
 {
-	if (!net->opts.train || net->n_programs || ((uintptr_t)grads & 255))
-		return CT_FAIL(
-			CT_BUG,
-			"a gradient arena is bound to a training net before its first program, aligned to 256 bytes");
+	if (!net->opts.train || net->n_programs || ((uintptr_t)ct_arena_at(grads, 0) & 255) ||
+	    ct_arena_dtype(grads) != CT_F32 || ct_arena_elems(grads) != net->arena_elems)
+		return CT_FAIL(CT_BUG,
+			       "a gradient arena is bound to a training net before its first program; it has the "
+			       "parameters' size and is aligned to 256 bytes");
 	if (net->owns_grads)
-		ct_device_mem_free(net->engine->device, net->grads);
+		ct_arena_destroy(net->grads);
 	net->owns_grads = false;
 	net->grads = grads;
 	return CT_OK;
@@ -148,12 +159,44 @@ enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *op
 {
 	if (opts->accumulate) {
 		const struct ct_slice *s = &net->slices[slice];
-		float *sum = net->grads + s->offset;
-		const float *part = net->scratch_grads + s->offset;
-		for (size_t i = 0; i < s->n; i++)
-			sum[i] += part[i];
+		const struct ct_span sum = {net->grads, s->offset, s->n}, part = {net->scratch_grads, s->offset, s->n};
+		CT_TRY(net->engine->arenas->add(net, &sum, &part));
 	}
 	return opts->grad_ready ? opts->grad_ready(opts->user, slice) : CT_OK;
+}
+
+struct loss_args {
+	struct ct_net_state *state;
+	float *out;
+};
+
+static enum ct_status run_loss(const void *args)
+{
+	const struct loss_args *a = args;
+
+	*a->out = (float)a->state->metrics.loss;
+	a->state->metrics = (struct ct_metrics){0};
+	return CT_OK;
+}
+
+enum ct_status ct_net_post_loss(ct_net *net, ct_arena *scalars, size_t i)
+{
+	const struct loss_args a = {net->state, ct_arena_at(scalars, i)};
+
+	ct_arena_touch(scalars);
+	return ct_stream_run(net->engine->stream, run_loss, &a, sizeof(a));
+}
+
+enum ct_status ct_net_take_metrics(ct_net *net, struct ct_metrics *out)
+{
+	ct_device *d = net->engine->device;
+	ct_stream *s = net->engine->stream;
+
+	CT_TRY(ct_device_copy(d, net->taken, &net->state->metrics, sizeof(*out), s));
+	CT_TRY(ct_device_fill(d, &net->state->metrics, 0, sizeof(*out), s));
+	CT_TRY(ct_stream_sync(s, CT_FOREVER));
+	*out = *net->taken;
+	return CT_OK;
 }
 
 const ct_graph *ct_net_graph(const ct_net *net)
@@ -161,17 +204,22 @@ const ct_graph *ct_net_graph(const ct_net *net)
 	return net->graph;
 }
 
+ct_engine *ct_net_engine(const ct_net *net)
+{
+	return net->engine;
+}
+
 size_t ct_net_arena_elems(const ct_net *net)
 {
 	return net->arena_elems;
 }
 
-float *ct_net_params(ct_net *net)
+ct_arena *ct_net_params(ct_net *net)
 {
 	return net->params;
 }
 
-float *ct_net_grads(ct_net *net)
+ct_arena *ct_net_grads(ct_net *net)
 {
 	return net->grads;
 }
@@ -187,7 +235,7 @@ const struct ct_slice *ct_net_slice(const ct_net *net, int i)
 	return &net->slices[i];
 }
 
-float *ct_net_buffers(ct_net *net)
+ct_arena *ct_net_buffers(ct_net *net)
 {
 	return net->buffers;
 }
@@ -202,14 +250,18 @@ void ct_net_memory(const ct_net *net, struct ct_net_memory *out)
 	*out = net->memory;
 }
 
-enum ct_status ct_net_export(const ct_net *net, const float *arena, int param, float *logical)
+static float *slice_of(const ct_net *net, const struct ct_mirror *m, int param)
 {
-	CT_ASSERT(param >= 0 && param < net->n_slices);
-	return net->engine->ops->unpack(net, param, arena + net->slices[net->slice_of[param]].offset, logical);
+	CT_ASSERT(param >= 0 && param < net->n_slices && m->n == net->arena_elems);
+	return (float *)m->data + net->slices[net->slice_of[param]].offset;
 }
 
-enum ct_status ct_net_import(const ct_net *net, float *arena, int param, const float *logical)
+enum ct_status ct_net_export(const ct_net *net, const struct ct_mirror *arena, int param, float *logical)
 {
-	CT_ASSERT(param >= 0 && param < net->n_slices);
-	return net->engine->ops->pack(net, param, logical, arena + net->slices[net->slice_of[param]].offset);
+	return net->engine->ops->unpack(net, param, slice_of(net, arena, param), logical);
+}
+
+enum ct_status ct_net_import(const ct_net *net, struct ct_mirror *arena, int param, const float *logical)
+{
+	return net->engine->ops->pack(net, param, logical, slice_of(net, arena, param));
 }

@@ -19,12 +19,18 @@ static int compare(const void *a, const void *b)
 
 static enum ct_status hash_params(const ct_net *net, const struct named *order, float *logical, struct ct_sha256 *h)
 {
+	enum ct_status st = CT_OK;
+	struct ct_mirror m;
+
+	CT_TRY(ct_mirror_open(net->params, CT_MIRROR_READ, net->engine->stream, &m));
 	for (int i = 0; i < net->n_slices; i++) {
 		const struct ct_param *p = ct_graph_param(net->graph, order[i].param);
-		CT_TRY(ct_net_export(net, net->params, order[i].param, logical));
+		CT_TRY_GOTO(ct_net_export(net, &m, order[i].param, logical), st, out);
 		ct_sha256_update(h, logical, p->n * sizeof(float));
 	}
-	return CT_OK;
+out:
+	ct_mirror_drop(&m);
+	return st;
 }
 
 enum ct_status ct_net_digest(const ct_net *net, char hex[65])

@@ -57,7 +57,7 @@ BEGIN {
 	arrow("nn/onednn/program", "nn nn/graph nn/onednn/dnnl nn/onednn/kernels nn/onednn/winograd")
 	arrow("nn/onednn/run", "nn nn/graph nn/host nn/onednn/kernels nn/onednn/program")
 	arrow("nn/onednn/winograd", "nn/onednn/kernels")
-	arrow("nn/optim", "nn nn/host")
+	arrow("nn/optim", "nn")
 	arrow("nn/ref", "nn nn/host")
 	arrow("trainer", "trainer/commands trainer/loop")
 	arrow("trainer/checkpoint", "*nn")

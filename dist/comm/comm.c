@@ -94,6 +94,7 @@ void ct__comm_release(ct_comm *c)
 	ct_free(c->mem);
 	pthread_cond_destroy(&c->died);
 	pthread_mutex_destroy(&c->lock);
+	ct__comm_release_posted(c);
 	c->ops = NULL;
 }
 
@@ -266,7 +267,7 @@ static enum ct_status check(const ct_comm *c, const ct_work *w)
 	return CT_OK;
 }
 
-static enum ct_status post(ct_comm *c, const ct_work *want, ct_work **out)
+enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 {
 	enum ct_status st;
 	ct_work *w;
@@ -293,14 +294,14 @@ static enum ct_status post(ct_comm *c, const ct_work *want, ct_work **out)
 
 enum ct_status ct_comm_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op},
-		    out);
+	return ct__comm_post(
+		c, &(ct_work){.kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op}, out);
 }
 
 enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root,
 			      ct_work **out)
 {
-	return post(
+	return ct__comm_post(
 		c,
 		&(ct_work){.kind = CT_COMM_REDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op, .root = root},
 		out);
@@ -308,49 +309,53 @@ enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, 
 
 enum ct_status ct_comm_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root, ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root},
-		    out);
+	return ct__comm_post(
+		c, &(ct_work){.kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root},
+		out);
 }
 
 enum ct_status ct_comm_allgather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = t}, out);
+	return ct__comm_post(c, &(ct_work){.kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = t}, out);
 }
 
 enum ct_status ct_comm_gather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
 			      ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_GATHER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root},
-		    out);
+	return ct__comm_post(
+		c, &(ct_work){.kind = CT_COMM_GATHER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root}, out);
 }
 
 enum ct_status ct_comm_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
 			       ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root},
-		    out);
+	return ct__comm_post(
+		c, &(ct_work){.kind = CT_COMM_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root}, out);
 }
 
 enum ct_status ct_comm_reduce_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t,
 				      enum ct_redop op, ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_REDUCE_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .op = op},
-		    out);
+	return ct__comm_post(
+		c, &(ct_work){.kind = CT_COMM_REDUCE_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .op = op},
+		out);
 }
 
 enum ct_status ct_comm_barrier(ct_comm *c, ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_BARRIER, .dtype = CT_U8}, out);
+	return ct__comm_post(c, &(ct_work){.kind = CT_COMM_BARRIER, .dtype = CT_U8}, out);
 }
 
 enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype t, int peer, int tag, ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_SEND, .src = buf, .n = n, .dtype = t, .root = peer, .tag = tag}, out);
+	return ct__comm_post(
+		c, &(ct_work){.kind = CT_COMM_SEND, .src = buf, .n = n, .dtype = t, .root = peer, .tag = tag}, out);
 }
 
 enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int peer, int tag, ct_work **out)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_RECV, .dst = buf, .n = n, .dtype = t, .root = peer, .tag = tag}, out);
+	return ct__comm_post(
+		c, &(ct_work){.kind = CT_COMM_RECV, .dst = buf, .n = n, .dtype = t, .root = peer, .tag = tag}, out);
 }
 
 /* ---- waiting */
@@ -370,15 +375,16 @@ enum ct_status ct_work_test(ct_work *w)
 
 enum ct_status ct_work_wait(ct_work *w)
 {
-	enum ct_status st;
-	ct_comm *c;
+	return w ? ct__work_wait_until(w, ct_deadline_in(w->comm->opts.timeout_ns)) : CT_OK;
+}
 
-	if (!w)
-		return CT_OK;
-	c = w->comm;
-	st = atomic_load_explicit(&w->status, memory_order_acquire);
+enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns)
+{
+	ct_comm *c = w->comm;
+	enum ct_status st = atomic_load_explicit(&w->status, memory_order_acquire);
+
 	if (st == CT_INPROGRESS)
-		st = c->ops->wait(c, w, ct_deadline_in(c->opts.timeout_ns));
+		st = c->ops->wait(c, w, deadline_ns);
 	if (st < 0) {
 		if (st == CT_PEER_LOST)
 			ct__comm_await_final_error(c);

@@ -24,6 +24,7 @@
 
 enum ct_redop { CT_SUM, CT_PROD, CT_MIN, CT_MAX, CT_AVG };
 
+typedef struct ct_stream ct_stream; /* base/device/device.h */
 typedef struct ct_comm ct_comm;
 typedef struct ct_work ct_work; /* a posted operation; freed by wait */
 
@@ -79,6 +80,15 @@ enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype
 			    ct_work **out) CT_MUST_CHECK;
 enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int peer, int tag,
 			    ct_work **out) CT_MUST_CHECK;
+
+/* Collectives posted to a stream: they happen in the stream's order and there is nothing to wait for; a failure is an error of the
+ * stream (base/device/device.h) and ends the communicator. buf is device memory of the stream's device. On a device that is not
+ * asynchronous the call returns when the collective is done. Collectives of one communicator that are posted to several streams must
+ * be ordered by events, the same on all ranks. CT_UNSUPPORTED: neither the back end nor the device (caps.host_code) can do it. */
+enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
+				      ct_stream *s) CT_MUST_CHECK;
+enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,
+				      ct_stream *s) CT_MUST_CHECK;
 
 /* Makes what progress it can: CT_OK done, CT_INPROGRESS. Never blocks. The work is still to be waited for. */
 enum ct_status ct_work_test(ct_work *w) CT_MUST_CHECK;

@@ -38,6 +38,10 @@ struct ct_comm_ops {
 	enum ct_status (*wait)(ct_comm *c, ct_work *w,
 			       int64_t deadline_ns); /* blocks; returns early when the communicator dies */
 	enum ct_status (*progress)(ct_comm *c);      /* (optional) [nothing] */
+	/* (optional) [the collective runs as a function of the host in the stream] Posts *w to the stream: it is done in stream order.
+	 * An allreduce or a broadcast; no work is waited for. */
+	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
+	bool cooperative; /* only calls of test, wait and progress touch buffers, no thread of the back end does */
 	void (*abort)(ct_comm *c); /* the communicator has just died: wakes waiters, notifies peers; any thread, once */
 };
 
@@ -54,10 +58,17 @@ struct ct_comm {
 	pthread_mutex_t lock;
 	pthread_cond_t died;
 	ct_work *free_works;
+	struct ct_posted *free_posted; /* dist/comm/stream.c */
 	struct ct_work_block *blocks;
 	void **mem; /* heap blocks of the default mem_alloc */
 	size_t n_mem;
 };
+
+/* Posts *want, whose first seven members are set. */
+enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
+/* As ct_work_wait, with another deadline. */
+enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
+void ct__comm_release_posted(ct_comm *c);
 
 /* Opens back end `ops` whatever the registry says: tests, and hier for its parts. */
 enum ct_status ct__comm_open_with(const struct ct_comm_ops *ops, struct ct_world *world,

@@ -62,6 +62,7 @@ static void self_abort(ct_comm *c)
 
 const struct ct_comm_ops ct__comm_ops_self = {
 	.name = "self",
+	.cooperative = true,
 	.supports = self_supports,
 	.open = self_open,
 	.close = self_close,

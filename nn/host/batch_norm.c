@@ -28,22 +28,27 @@ static void batch_statistics(const struct ct_node *node, int n, const float *x, 
 	*var = squares / count;
 }
 
-/* Statistics of all ranks' values: sums[c] of channel c's values, sums[C + c] of their squares, and their count: the order
+/* Sums for all ranks: sums[c] of channel c's values, sums[C + c] of their squares, and their count: the order
  * of nn/onednn/kernels/norm.h, with which another rank may compute the same norm. In double the squares of fp32 values lose
  * nothing that the variance of such values could show. */
-static enum ct_status share_statistics(const struct ct_node *node, const struct ct_net_opts *opts, double *stat,
-				       double *sums)
+static void statistics_to_sums(const struct ct_node *node, double *stat)
 {
 	const int c_count = node->shape.c;
 	const double own = stat[2 * c_count];
+	double *sums = ct_batch_norm_sums(node, stat);
 
 	for (int c = 0; c < c_count; c++) {
 		sums[c] = stat[2 * c] * own;
 		sums[c_count + c] = (stat[2 * c + 1] + stat[2 * c] * stat[2 * c]) * own;
 	}
 	sums[2 * c_count] = own;
-	CT_TRY(ct_norm_sync(opts, node, sums, 2 * (size_t)c_count + 1));
-	const double count = stat[2 * c_count] = sums[2 * c_count];
+}
+
+static enum ct_status sums_to_statistics(const struct ct_node *node, double *stat)
+{
+	const int c_count = node->shape.c;
+	const double *sums = ct_batch_norm_sums(node, stat), count = stat[2 * c_count] = sums[2 * c_count];
+
 	CT_TRY(ct_norm_check_count(node, count));
 	for (int c = 0; c < c_count; c++) {
 		double mean = sums[c] / count, var = sums[c_count + c] / count - mean * mean;
@@ -53,17 +58,30 @@ static enum ct_status share_statistics(const struct ct_node *node, const struct 
 	return CT_OK;
 }
 
-enum ct_status ct_batch_norm_statistics(const struct ct_node *node, int n, const struct ct_net_opts *opts,
-					const float *x, float *running_mean, float *running_var, double *stat)
+double *ct_batch_norm_sums(const struct ct_node *node, double *stat)
+{
+	return stat + 2 * node->shape.c + 1;
+}
+
+void ct_batch_norm_own_statistics(const struct ct_node *node, int n, bool sync, const float *x, double *stat)
 {
 	const int c_count = node->shape.c;
-	const double m = (double)node->momentum;
 
 	for (int c = 0; c < c_count; c++)
 		batch_statistics(node, n, x, c, &stat[2 * c], &stat[2 * c + 1]);
 	stat[2 * c_count] = (double)n * node->shape.h * node->shape.w;
-	if (opts->sync)
-		CT_TRY(share_statistics(node, opts, stat, stat + 2 * c_count + 1));
+	if (sync)
+		statistics_to_sums(node, stat);
+}
+
+enum ct_status ct_batch_norm_all_statistics(const struct ct_node *node, bool sync, float *running_mean,
+					    float *running_var, double *stat)
+{
+	const int c_count = node->shape.c;
+	const double m = (double)node->momentum;
+
+	if (sync)
+		CT_TRY(sums_to_statistics(node, stat));
 	const double count = stat[2 * c_count];
 	for (int c = 0; c < c_count; c++) {
 		double mean = stat[2 * c], var = stat[2 * c + 1];
@@ -119,24 +137,26 @@ static void gradient_sums(const struct ct_node *node, int n, const float *x, con
 	}
 }
 
-/* With xh = (x - mean) * inv and m values: dx = gamma * inv * (dy - sum(dy)/m - xh * sum(dy * xh)/m). The sums and m
- * are those of all ranks, dgamma and dbeta the own ones: gradients are summed over ranks later. */
-enum ct_status ct_batch_norm_backward(const struct ct_node *node, int n, const struct ct_net_opts *opts, const float *x,
-				      const float *gamma, const float *dy, double *stat, float *dx, float *dgamma,
-				      float *dbeta)
+void ct_batch_norm_backward_sums(const struct ct_node *node, int n, const float *x, const float *dy, double *stat,
+				 float *dgamma, float *dbeta)
 {
-	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
 	const int c_count = node->shape.c;
-	const double count = stat[2 * c_count];
-	double *sums = stat + 2 * c_count + 1;
+	double *sums = ct_batch_norm_sums(node, stat);
 
 	gradient_sums(node, n, x, dy, stat, sums);
 	for (int c = 0; c < c_count; c++) {
 		dbeta[c] = (float)sums[c];
 		dgamma[c] = (float)sums[c_count + c];
 	}
-	if (opts->sync)
-		CT_TRY(ct_norm_sync(opts, node, sums, 2 * (size_t)c_count));
+}
+
+void ct_batch_norm_backward_data(const struct ct_node *node, int n, const float *x, const float *gamma, const float *dy,
+				 double *stat, float *dx)
+{
+	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
+	const int c_count = node->shape.c;
+	const double count = stat[2 * c_count], *sums = ct_batch_norm_sums(node, stat);
+
 	for (int c = 0; c < c_count; c++) {
 		double mean = stat[2 * c], inv = stat[2 * c + 1], sum = sums[c], dot = sums[c_count + c];
 		for (int i = 0; i < n; i++) {
@@ -149,5 +169,4 @@ enum ct_status ct_batch_norm_backward(const struct ct_node *node, int n, const s
 			}
 		}
 	}
-	return CT_OK;
 }

@@ -16,25 +16,32 @@ void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int 
 void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
 /* The same for whole rows: mask[i] is the factor of row first + i of the global batch. */
 void ct_drop_path_mask(uint64_t seed, uint64_t step, int node, uint64_t first, float p, int rows, float *mask);
-/* Sums of the norm `node` over all ranks where opts->sync is set. */
-enum ct_status ct_norm_sync(const struct ct_net_opts *opts, const struct ct_node *node, double *v,
-			    size_t n) CT_MUST_CHECK;
+/* Posts the sum of v over all ranks where the net's opts.sync is set. */
+enum ct_status ct_norm_sync(const ct_net *net, const struct ct_node *node, double *v, size_t n) CT_MUST_CHECK;
 /* One value per channel on all ranks together has no variance: CT_CONFIG. */
 enum ct_status ct_norm_check_count(const struct ct_node *node, double count) CT_MUST_CHECK;
 
-/* stat [CT_BATCH_NORM_STATS(C)]: of each channel mean and 1/sqrt(var + eps), then the number of values behind them, then
- * scratch. Batch statistics are those of all ranks where opts->sync is set, and running_* are updated with their
- * unbiased variance, as PyTorch does. */
+/* Batch norm in double. Each pass comes in two halves; between them the sums over all ranks are taken when `sync` is set:
+ *
+ *     forward   own_statistics    sums [2C + 1]   all_statistics, forward
+ *     backward  backward_sums     sums [2C]       backward_data
+ *
+ * stat [CT_BATCH_NORM_STATS(C)]: of each channel mean and 1/sqrt(var + eps), then the number of values they were computed from, then
+ * the sums. running_* are updated with the unbiased variance of all ranks' values, as PyTorch does. */
 #define CT_BATCH_NORM_STATS(c) (4 * (size_t)(c) + 2)
-enum ct_status ct_batch_norm_statistics(const struct ct_node *node, int n, const struct ct_net_opts *opts,
-					const float *x, float *running_mean, float *running_var,
-					double *stat) CT_MUST_CHECK;
+double *ct_batch_norm_sums(const struct ct_node *node, double *stat);
+void ct_batch_norm_own_statistics(const struct ct_node *node, int n, bool sync, const float *x, double *stat);
+enum ct_status ct_batch_norm_all_statistics(const struct ct_node *node, bool sync, float *running_mean, float *running_var,
+					    double *stat) CT_MUST_CHECK;
 void ct_batch_norm_running(const struct ct_node *node, const float *running_mean, const float *running_var,
 			   double *stat);
 void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *beta,
 			   const double *stat, float *y);
-enum ct_status ct_batch_norm_backward(const struct ct_node *node, int n, const struct ct_net_opts *opts, const float *x,
-				      const float *gamma, const float *dy, double *stat, float *dx, float *dgamma,
-				      float *dbeta) CT_MUST_CHECK;
+/* With xh = (x - mean) * inv and m values: dx += gamma * inv * (dy - sum(dy)/m - xh * sum(dy * xh)/m). The sums and m
+ * are those of all ranks, dgamma and dbeta those of this rank: gradients are summed over ranks later. */
+void ct_batch_norm_backward_sums(const struct ct_node *node, int n, const float *x, const float *dy, double *stat,
+				 float *dgamma, float *dbeta);
+void ct_batch_norm_backward_data(const struct ct_node *node, int n, const float *x, const float *gamma, const float *dy,
+				 double *stat, float *dx);
 
 #endif

@@ -1,10 +1,10 @@
 #include "nn/host/host.h"
 
-enum ct_status ct_norm_sync(const struct ct_net_opts *opts, const struct ct_node *node, double *v, size_t n)
+enum ct_status ct_norm_sync(const ct_net *net, const struct ct_node *node, double *v, size_t n)
 {
-	if (!opts->sync)
+	if (!net->opts.sync)
 		return CT_OK;
-	enum ct_status st = opts->sync(opts->sync_user, v, n);
+	enum ct_status st = net->opts.sync(net->opts.sync_user, v, n, net->engine->stream);
 	if (st < 0)
 		ct_error_wrap("%s: summing the statistics of all ranks", node->name);
 	return st;

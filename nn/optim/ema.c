@@ -1,27 +1,13 @@
 #include "nn/optim/optim.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "nn/engine_impl.h"
-#include "nn/host/optim_kernels.h"
 
 struct ct_ema {
 	ct_net *net;
 	double decay;
-	const struct ct_optim_kernels *kernels;
-	float *params, *buffers;
+	ct_arena *params, *buffers;
 };
-
-static enum ct_status copy_of(ct_device *d, const float *x, size_t n, float **out)
-{
-	void *p;
-
-	CT_TRY(ct_device_mem_alloc(d, (n ? n : 1) * sizeof(float), true, &p));
-	memcpy(p, x, n * sizeof(float));
-	*out = p;
-	return CT_OK;
-}
 
 enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out)
 {
@@ -29,13 +15,13 @@ enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out)
 	ct_ema *e;
 
 	if (!(decay >= 0 && decay < 1))
-		return CT_FAIL(CT_CONFIG, "the decay of the weight average, %g, must lie in [0, 1)", decay);
+		return CT_FAIL(CT_CONFIG, "the decay of the weight average, %g, must be in [0, 1)", decay);
 	CT_TRY_ALLOC(e = CT_NEW(ct_ema));
 	e->net = net;
 	e->decay = decay;
-	e->kernels = ct_optim_kernels_at(0);
-	CT_TRY_GOTO(copy_of(net->engine->device, net->params, net->arena_elems, &e->params), st, fail);
-	CT_TRY_GOTO(copy_of(net->engine->device, net->buffers, net->buffer_elems, &e->buffers), st, fail);
+	CT_TRY_GOTO(ct_arena_create(net->engine->device, CT_F32, net->arena_elems, &e->params), st, fail);
+	CT_TRY_GOTO(ct_arena_create(net->engine->device, CT_F32, net->buffer_elems, &e->buffers), st, fail);
+	CT_TRY_GOTO(ct_ema_restart(e), st, fail);
 	*out = e;
 	return CT_OK;
 fail:
@@ -47,43 +33,47 @@ void ct_ema_destroy(ct_ema *e)
 {
 	if (!e)
 		return;
-	if (e->buffers)
-		ct_device_mem_free(e->net->engine->device, e->buffers);
-	if (e->params)
-		ct_device_mem_free(e->net->engine->device, e->params);
+	ct_arena_destroy(e->buffers);
+	ct_arena_destroy(e->params);
 	ct_free(e);
 }
 
-void ct_ema_update(ct_ema *e)
+enum ct_status ct_ema_restart(ct_ema *e)
 {
-	float decay = (float)e->decay, rest = (float)(1 - e->decay);
-
-	e->kernels->average(e->net->arena_elems, e->params, e->net->params, decay, rest);
-	e->kernels->average(e->net->buffer_elems, e->buffers, e->net->buffers, decay, rest);
+	CT_TRY(ct_arena_copy(e->params, e->net->params, e->net->engine->stream));
+	return ct_arena_copy(e->buffers, e->net->buffers, e->net->engine->stream);
 }
 
-/* By value: programs hold pointers into the net's arenas. */
-static void swap(float *a, float *b, size_t n)
+enum ct_status ct_ema_update(ct_ema *e)
 {
-	for (size_t i = 0; i < n; i++) {
-		float t = a[i];
-		a[i] = b[i];
-		b[i] = t;
-	}
+	const struct ct_arena_ops *ops = e->net->engine->arenas;
+
+	ct_arena_touch(e->params);
+	ct_arena_touch(e->buffers);
+	CT_TRY(ops->average(e->net, e->params, e->net->params, e->decay));
+	return ops->average(e->net, e->buffers, e->net->buffers, e->decay);
 }
 
-void ct_ema_swap(ct_ema *e)
+static enum ct_status swap(ct_net *net, ct_arena *a, ct_arena *b)
 {
-	swap(e->params, e->net->params, e->net->arena_elems);
-	swap(e->buffers, e->net->buffers, e->net->buffer_elems);
+	ct_arena_touch(a);
+	ct_arena_touch(b);
+	return net->engine->arenas->swap(net, a, b);
 }
 
-float *ct_ema_params(ct_ema *e)
+/* By value: programs hold addresses in the net's arenas. */
+enum ct_status ct_ema_swap(ct_ema *e)
+{
+	CT_TRY(swap(e->net, e->params, e->net->params));
+	return swap(e->net, e->buffers, e->net->buffers);
+}
+
+ct_arena *ct_ema_params(ct_ema *e)
 {
 	return e->params;
 }
 
-float *ct_ema_buffers(ct_ema *e)
+ct_arena *ct_ema_buffers(ct_ema *e)
 {
 	return e->buffers;
 }

@@ -1,18 +1,22 @@
-/* Optimizers: one fused pass over parameter, gradient and state arenas of a net. State arenas have the parameter
- * arena's layout, so ct_net_export / ct_net_import move them by name. Formulas are torch.optim.SGD's (dampening 0)
- * and AdamW's; coefficients are computed in double and rounded to float once a step, as there. Results do not depend
- * on the vector width of the machine.
+/* Optimizers: one fused pass over the parameter, gradient and state arenas of a net. State arenas have the parameter
+ * arena's layout, so ct_net_export and ct_net_import address them by name. The formulas are those of torch.optim.SGD (dampening 0)
+ * and AdamW; coefficients are computed in double and rounded to float once a step, as PyTorch does. Results depend neither on the
+ * vector width of the machine nor on the number of threads.
+ *
+ * An update is posted to the engine's stream. Whether it may happen is decided on the device: with a loss that is not finite, or a
+ * gradient norm that is not finite while clipping, this update and all later ones (and those of weight averages) change nothing. So
+ * the weights stay as they were, however late the host notices.
  *
  * For large batches, with g the gradient after clipping and |x| the L2 norm over one parameter tensor:
  *   LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of NVIDIA Apex
- *         (LARC without clipping): SGD with momentum, outside of which the learning rate stands, on the gradient
+ *         (LARC without clipping): SGD with momentum, where the learning rate multiplies the momentum buffer, on the gradient
  *             q (g + weight_decay w),   q = trust |w| / (|g| + weight_decay |w| + 1e-8)
- *         where |w| or |g| is 0, on g itself
+ *         and on g itself where |w| or |g| is 0
  *   LAMB  You et al., "Large batch optimization for deep learning", 2020, algorithm 2 with phi(z) = z:
  *             u = m' / (sqrt(v') + eps) + weight_decay w,   w -= lr |w| / |u| u
- *         m', v' the bias-corrected means of Adam; where |w| or |u| is 0, w -= lr u
- * Weights of linear and convolution layers are treated so. Biases and batch-norm parameters are neither adapted nor
- * decayed: SGD with momentum, and Adam. */
+ *         m', v' are the bias-corrected moments of Adam; where |w| or |u| is 0, w -= lr u
+ * This holds for the weights of linear and convolution layers. Biases and batch-norm parameters are neither adapted nor
+ * decayed: they get plain SGD with momentum, or Adam. */
 #ifndef CT_NN_OPTIM_OPTIM_H
 #define CT_NN_OPTIM_OPTIM_H
 
@@ -30,6 +34,7 @@ struct ct_optim_opts {
 	double beta1, beta2, eps; /* AdamW, LAMB */
 	double trust;             /* LARS, above 0; usual: 0.001 */
 	double clip_norm;         /* global L2 norm of the gradient, as torch.nn.utils.clip_grad_norm_; 0 off */
+	bool norm;                /* compute the norm without clipping, too */
 };
 
 typedef struct ct_optim ct_optim;
@@ -37,27 +42,37 @@ typedef struct ct_optim ct_optim;
 enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts,
 			       ct_optim **out) CT_MUST_CHECK; /* borrows net */
 void ct_optim_destroy(ct_optim *o);
-/* One update with learning rate lr from the gradients in the net's arena. grad_norm (may be NULL) gets the norm before
- * clipping, computed only when asked or when clipping; a norm that is not finite while clipping is CT_NUMERIC and
- * changes nothing. */
-enum ct_status ct_optim_step(ct_optim *o, double lr, double *grad_norm) CT_MUST_CHECK;
-uint64_t ct_optim_steps(const ct_optim *o); /* updates done: bias correction of AdamW, LAMB */
+/* The element of `scalars` (CT_F32) that holds the loss summed over all ranks when an update runs; checked by each update. */
+void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
+/* Posts one update with learning rate lr from the gradients in the net's arena. The norm of the gradient before clipping is computed
+ * when opts.clip_norm or opts.norm asks for it. */
+enum ct_status ct_optim_post(ct_optim *o, double lr) CT_MUST_CHECK;
+
+/* Why an update changed nothing. */
+enum ct_update_outcome { CT_UPDATE_DONE, CT_UPDATE_BAD_LOSS, CT_UPDATE_BAD_NORM };
+enum { CT_UPDATE_NORM, CT_UPDATE_OUTCOME, CT_UPDATE_RESULTS };
+/* CT_F32 [CT_UPDATE_RESULTS], in device memory: of the last update, the gradient's norm (-1: not computed) and its outcome. */
+ct_arena *ct_optim_result(ct_optim *o);
+
+uint64_t ct_optim_steps(const ct_optim *o); /* updates posted: bias correction of AdamW, LAMB */
 void ct_optim_set_steps(ct_optim *o, uint64_t n);
-/* State arenas by name: "momentum_buffer" (SGD, LARS with momentum); "exp_avg", "exp_avg_sq" (AdamW, LAMB). NULL past the
- * end. */
+/* State arenas by name: "momentum_buffer" (SGD, LARS with momentum); "exp_avg", "exp_avg_sq" (AdamW, LAMB). NULL after the
+ * last. */
 const char *ct_optim_state_name(const ct_optim *o, int i);
-float *ct_optim_state(ct_optim *o, int i);
+ct_arena *ct_optim_state(ct_optim *o, int i);
 int ct_optim_n_states(const struct ct_optim_opts *opts); /* how many there will be */
 
-/* Exponential moving average of parameters and buffers: ema = decay*ema + (1-decay)*value, one pass. */
+/* EMA weights, the exponential moving average of parameters and buffers: ema = decay*ema + (1-decay)*value. */
 typedef struct ct_ema ct_ema;
 /* Starts as a copy of the net's values. decay in [0,1). Borrows net. */
 enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out) CT_MUST_CHECK;
 void ct_ema_destroy(ct_ema *e);
-void ct_ema_update(ct_ema *e);
-/* Exchanges the net's parameters and buffers with the averages; call again to go back. */
-void ct_ema_swap(ct_ema *e);
-float *ct_ema_params(ct_ema *e); /* arena layout */
-float *ct_ema_buffers(ct_ema *e);
+/* These post. */
+enum ct_status ct_ema_update(ct_ema *e) CT_MUST_CHECK;
+enum ct_status ct_ema_restart(ct_ema *e) CT_MUST_CHECK; /* from the net's present values */
+/* Exchanges the net's parameters and buffers with the EMA weights; call again to go back. */
+enum ct_status ct_ema_swap(ct_ema *e) CT_MUST_CHECK;
+ct_arena *ct_ema_params(ct_ema *e); /* the parameters' layout */
+ct_arena *ct_ema_buffers(ct_ema *e);
 
 #endif

@@ -35,11 +35,16 @@ static const char *ref_version(void)
 
 static enum ct_status ref_open(ct_device *device, int threads, ct_engine **out)
 {
+	(void)device;
 	(void)threads; /* one thread computes, whatever was given */
-	if (strcmp(device->ops->kind, "cpu"))
-		return CT_FAIL(CT_UNSUPPORTED, "engine \"ref\" runs on the CPU, not on %s", device->ops->kind);
 	CT_TRY_ALLOC(*out = CT_NEW(ct_engine));
 	return CT_OK;
+}
+
+/* Each operation is a function posted to the stream. */
+static bool ref_supports(const ct_device *d)
+{
+	return ct_device_caps(d)->host_code;
 }
 
 static void ref_close(ct_engine *e)
@@ -178,14 +183,24 @@ static void load_input(const struct ref_program *p, const struct ct_batch *b)
 	}
 }
 
-static const float *param_at(const ct_net *net, const float *arena, int param)
+static float *param_at(const ct_net *net, const ct_arena *arena, int param)
 {
-	return param < 0 ? NULL : arena + net->slices[net->slice_of[param]].offset;
+	return param < 0 ? NULL : ct_arena_at(arena, net->slices[net->slice_of[param]].offset);
 }
 
-static float *grad_at(const ct_net *net, float *arena, int param)
+/* One operation of a pass, as it is posted. */
+struct op {
+	struct ref_program *p;
+	int id; /* node */
+	float scale;
+	ct_arena *grads;
+	struct ct_batch batch;
+	struct ct_metrics *metrics;
+};
+
+static enum ct_status post(const struct op *op, ct_stream_fn fn)
 {
-	return param < 0 ? NULL : arena + net->slices[net->slice_of[param]].offset;
+	return ct_stream_run(op->p->base.net->engine->stream, fn, op, sizeof(*op));
 }
 
 static void forward_dropout(const struct ref_program *p, int id, const struct ct_batch *b, const float *x)
@@ -218,23 +233,51 @@ static void forward_drop_path(const struct ref_program *p, int id, const struct 
 	scale_rows(v->y, x, v->mask, b->n, v->elems, false);
 }
 
-static enum ct_status forward_norm(const struct ref_program *p, const struct ct_node *node, int n, const float *x,
-				   const struct value *v)
+static enum ct_status run_own_statistics(const void *args)
 {
-	const ct_net *net = p->base.net;
-	float *mean = net->buffers + net->buffer_offset[node->mean],
-	      *var = net->buffers + net->buffer_offset[node->var];
+	const struct op *op = args;
+	const ct_net *net = op->p->base.net;
+	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
 
-	if (p->base.mode == CT_TRAIN)
-		CT_TRY(ct_batch_norm_statistics(node, n, &net->opts, x, mean, var, v->stat));
+	ct_batch_norm_own_statistics(node, op->batch.n, net->opts.sync, op->p->values[node->in[0]].y,
+				     op->p->values[op->id].stat);
+	return CT_OK;
+}
+
+static enum ct_status run_norm(const void *args)
+{
+	const struct op *op = args;
+	const ct_net *net = op->p->base.net;
+	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
+	const struct value *v = &op->p->values[op->id];
+	const float *x = op->p->values[node->in[0]].y;
+	float *mean = ct_arena_at(net->buffers, net->buffer_offset[node->mean]),
+	      *var = ct_arena_at(net->buffers, net->buffer_offset[node->var]);
+
+	if (op->p->base.mode == CT_TRAIN)
+		CT_TRY(ct_batch_norm_all_statistics(node, net->opts.sync, mean, var, v->stat));
 	else
 		ct_batch_norm_running(node, mean, var, v->stat);
-	ct_batch_norm_forward(node, n, x, param_at(net, net->params, node->weight),
+	ct_batch_norm_forward(node, op->batch.n, x, param_at(net, net->params, node->weight),
 			      param_at(net, net->params, node->bias), v->stat, v->y);
 	return CT_OK;
 }
 
-static enum ct_status forward_node(const struct ref_program *p, int id, const struct ct_batch *b, struct ct_metrics *m)
+/* In training, other ranks' statistics come in between. */
+static enum ct_status post_norm(const struct op *op)
+{
+	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
+	double *stat = op->p->values[op->id].stat;
+
+	if (op->p->base.mode == CT_TRAIN) {
+		CT_TRY(post(op, run_own_statistics));
+		CT_TRY(ct_norm_sync(op->p->base.net, node, ct_batch_norm_sums(node, stat),
+				    2 * (size_t)node->shape.c + 1));
+	}
+	return post(op, run_norm);
+}
+
+static void forward_node(const struct ref_program *p, int id, const struct ct_batch *b, struct ct_metrics *m)
 {
 	const ct_net *net = p->base.net;
 	const struct ct_node *node = ct_graph_node(p->base.graph, id);
@@ -251,8 +294,6 @@ static enum ct_status forward_node(const struct ref_program *p, int id, const st
 	case CT_OP_CONV2D:
 		ct__ref_conv_forward(node, in, b->n, a->y, w, bias, v->y, p->acc);
 		break;
-	case CT_OP_BATCH_NORM:
-		return forward_norm(p, node, b->n, a->y, v);
 	case CT_OP_RELU:
 		for (size_t i = 0; i < n_elems; i++)
 			v->y[i] = a->y[i] <= 0 ? 0.0f : a->y[i]; /* NaN passes */
@@ -289,35 +330,54 @@ static enum ct_status forward_node(const struct ref_program *p, int id, const st
 	case CT_OP_MSE:
 		ct_loss_mse(1, a->y, b, (int)a->elems, train ? p->dlogits : NULL, m);
 		break;
+	case CT_OP_BATCH_NORM: /* run_norm */
 	case CT_OP_INPUT:
 	case CT_N_OPS:
 		break;
 	}
+}
+
+static enum ct_status run_input(const void *args)
+{
+	const struct op *op = args;
+
+	load_input(op->p, &op->batch);
+	return CT_OK;
+}
+
+static enum ct_status run_forward(const void *args)
+{
+	const struct op *op = args;
+
+	forward_node(op->p, op->id, &op->batch, op->metrics);
 	return CT_OK;
 }
 
 static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
 {
-	struct ref_program *p = (struct ref_program *)base;
+	struct op op = {.p = (struct ref_program *)base, .batch = *b, .metrics = m};
 
-	load_input(p, b);
-	for (int id = 1; id < ct_graph_n_nodes(base->graph); id++) {
+	CT_TRY(post(&op, run_input));
+	for (op.id = 1; op.id < ct_graph_n_nodes(base->graph); op.id++) {
 		int64_t start = base->profile ? ct_now_ns() : 0;
-		CT_TRY(forward_node(p, id, b, m));
+		if (ct_graph_node(base->graph, op.id)->op == CT_OP_BATCH_NORM)
+			CT_TRY(post_norm(&op));
+		else
+			CT_TRY(post(&op, run_forward));
 		if (base->profile)
-			base->forward_s[id] += (double)(ct_now_ns() - start) * 1e-9;
+			base->forward_s[op.id] += (double)(ct_now_ns() - start) * 1e-9;
 	}
 	return CT_OK;
 }
 
-static enum ct_status backward_node(const struct ref_program *p, int id, float scale, float *grads)
+static void backward_node(const struct ref_program *p, int id, float scale, ct_arena *grads)
 {
 	const ct_net *net = p->base.net;
 	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	const struct value *v = &p->values[id], *a = &p->values[node->in[0]];
 	const struct ct_shape in = ct_graph_node(p->base.graph, node->in[0])->shape;
 	const float *w = param_at(net, net->params, node->weight);
-	float *dw = grad_at(net, grads, node->weight), *db = grad_at(net, grads, node->bias);
+	float *dw = param_at(net, grads, node->weight), *db = param_at(net, grads, node->bias);
 	const int n = p->base.n;
 	const size_t n_elems = v->elems * (size_t)n;
 
@@ -328,8 +388,6 @@ static enum ct_status backward_node(const struct ref_program *p, int id, float s
 	case CT_OP_CONV2D:
 		ct__ref_conv_backward(node, in, n, a->y, w, v->dy, a->dy, dw, db, p->acc);
 		break;
-	case CT_OP_BATCH_NORM:
-		return ct_batch_norm_backward(node, n, &net->opts, a->y, w, v->dy, v->stat, a->dy, dw, db);
 	case CT_OP_RELU:
 		for (size_t i = 0; i < n_elems; i++)
 			a->dy[i] += a->y[i] <= 0 ? 0.0f : v->dy[i];
@@ -368,26 +426,78 @@ static enum ct_status backward_node(const struct ref_program *p, int id, float s
 		for (size_t i = 0; i < a->elems * (size_t)n; i++)
 			a->dy[i] += scale * p->dlogits[i];
 		break;
+	case CT_OP_BATCH_NORM: /* run_norm_sums, run_norm_data */
 	case CT_OP_INPUT:
 	case CT_N_OPS:
 		break;
 	}
+}
+
+static enum ct_status run_norm_sums(const void *args)
+{
+	const struct op *op = args;
+	const ct_net *net = op->p->base.net;
+	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
+	const struct value *v = &op->p->values[op->id];
+
+	ct_batch_norm_backward_sums(node, op->p->base.n, op->p->values[node->in[0]].y, v->dy, v->stat,
+				    param_at(net, op->grads, node->weight), param_at(net, op->grads, node->bias));
 	return CT_OK;
 }
 
-static enum ct_status ref_backward(ct_program *base, const struct ct_backward_opts *opts, float *grads)
+static enum ct_status run_norm_data(const void *args)
 {
-	struct ref_program *p = (struct ref_program *)base;
+	const struct op *op = args;
+	const ct_net *net = op->p->base.net;
+	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
+	const struct value *v = &op->p->values[op->id], *a = &op->p->values[node->in[0]];
+
+	ct_batch_norm_backward_data(node, op->p->base.n, a->y, param_at(net, net->params, node->weight), v->dy, v->stat,
+				    a->dy);
+	return CT_OK;
+}
+
+static enum ct_status run_backward(const void *args)
+{
+	const struct op *op = args;
+
+	backward_node(op->p, op->id, op->scale, op->grads);
+	return CT_OK;
+}
+
+static enum ct_status post_backward(const struct op *op)
+{
+	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
+
+	if (node->op != CT_OP_BATCH_NORM)
+		return post(op, run_backward);
+	CT_TRY(post(op, run_norm_sums));
+	CT_TRY(ct_norm_sync(op->p->base.net, node, ct_batch_norm_sums(node, op->p->values[op->id].stat),
+			    2 * (size_t)node->shape.c));
+	return post(op, run_norm_data);
+}
+
+static enum ct_status run_clear(const void *args)
+{
+	const struct ref_program *p = ((const struct op *)args)->p;
+
+	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
+		memset(p->values[id].dy, 0, p->values[id].elems * (size_t)p->base.n * sizeof(float));
+	return CT_OK;
+}
+
+static enum ct_status ref_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads)
+{
+	struct op op = {.p = (struct ref_program *)base, .scale = opts->scale, .grads = grads};
 	ct_net *net = base->net;
 
-	for (int id = 0; id < ct_graph_n_nodes(base->graph); id++)
-		memset(p->values[id].dy, 0, p->values[id].elems * (size_t)base->n * sizeof(float));
-	for (int id = ct_graph_n_nodes(base->graph) - 1; id > 0; id--) {
-		const struct ct_node *node = ct_graph_node(base->graph, id);
+	CT_TRY(post(&op, run_clear));
+	for (op.id = ct_graph_n_nodes(base->graph) - 1; op.id > 0; op.id--) {
+		const struct ct_node *node = ct_graph_node(base->graph, op.id);
 		int64_t start = base->profile ? ct_now_ns() : 0;
-		CT_TRY(backward_node(p, id, opts->scale, grads));
+		CT_TRY(post_backward(&op));
 		if (base->profile)
-			base->backward_s[id] += (double)(ct_now_ns() - start) * 1e-9;
+			base->backward_s[op.id] += (double)(ct_now_ns() - start) * 1e-9;
 		if (node->weight >= 0)
 			CT_TRY(ct__net_slice_done(net, opts, net->slice_of[node->weight]));
 		if (node->bias >= 0)
@@ -423,4 +533,5 @@ const struct ct_engine_ops ct__engine_ops_ref = {
 	.forward = ref_forward,
 	.backward = ref_backward,
 	.read = ref_read,
+	.supports = ref_supports,
 };

@@ -12,15 +12,16 @@
 
 static struct ct_bucket *plan(const size_t *n, int n_slices, size_t first, size_t cap, int *n_buckets)
 {
-	size_t offset[64], at = 0;
+	struct ct_bucket_slice slices[64];
 	struct ct_bucket *b;
+	size_t at = 0;
 
 	assert_true(n_slices <= 64);
 	for (int i = 0; i < n_slices; i++) {
-		offset[i] = at;
+		slices[i] = (struct ct_bucket_slice){at, n[i], CT_F32};
 		at += (n[i] + 15) & ~(size_t)15; /* as an arena aligns */
 	}
-	assert_int_equal(ct_bucket_plan(offset, n, n_slices, first, cap, &b, n_buckets), CT_OK);
+	assert_int_equal(ct_bucket_plan(slices, n_slices, first, cap, &b, n_buckets), CT_OK);
 	/* Whatever the caps: all slices, in order, once, and within their buckets. */
 	int next = 0;
 	size_t end = 0;
@@ -30,8 +31,8 @@ static struct ct_bucket *plan(const size_t *n, int n_slices, size_t first, size_
 		assert_true(b[k].offset >= end);
 		next += b[k].n_slices;
 		end = b[k].offset + b[k].n;
-		assert_int_equal(b[k].offset, offset[b[k].first_slice]);
-		assert_int_equal(end, offset[next - 1] + n[next - 1]);
+		assert_int_equal(b[k].offset, slices[b[k].first_slice].offset);
+		assert_int_equal(end, slices[next - 1].offset + n[next - 1]);
 	}
 	assert_int_equal(next, n_slices);
 	return b;
@@ -76,7 +77,9 @@ static void test_big_slices(void **state)
 
 static void test_edges(void **state)
 {
-	const size_t n[] = {5, 7, 0, 3}, overlap[] = {0, 4}, wrap[] = {16, SIZE_MAX};
+	const size_t n[] = {5, 7, 0, 3};
+	const struct ct_bucket_slice overlap[] = {{0, 5, CT_F32}, {4, 7, CT_F32}},
+				     wrap[] = {{16, 16, CT_F32}, {SIZE_MAX, SIZE_MAX, CT_F32}};
 	struct ct_bucket *b;
 	int k;
 
@@ -90,9 +93,31 @@ static void test_edges(void **state)
 	b = plan(NULL, 0, 1, 1, &k);
 	assert_int_equal(k, 0);
 	ct_free(b);
-	assert_int_equal(ct_bucket_plan(overlap, n, 2, 1, 1, &b, &k), CT_BUG);
+	assert_int_equal(ct_bucket_plan(overlap, 2, 1, 1, &b, &k), CT_BUG);
 	assert_null(b);
-	assert_int_equal(ct_bucket_plan(wrap, wrap, 2, 1, 1, &b, &k), CT_BUG);
+	assert_int_equal(ct_bucket_plan(wrap, 2, 1, 1, &b, &k), CT_BUG);
+}
+
+/* A bucket holds slices of one type; offsets count per type. */
+static void test_types(void **state)
+{
+	const struct ct_bucket_slice slices[] = {
+		{0, 100, CT_BF16}, {128, 50, CT_BF16}, {0, 8, CT_F32}, {16, 8, CT_F32}, {256, 70, CT_BF16}};
+	struct ct_bucket *b;
+	int k;
+
+	(void)state;
+	assert_int_equal(ct_bucket_plan(slices, 5, 1 << 20, 1 << 20, &b, &k), CT_OK);
+	assert_int_equal(k, 3);
+	assert_int_equal(b[0].dtype, CT_BF16);
+	assert_int_equal(b[0].n, 178);
+	assert_int_equal(b[1].dtype, CT_F32);
+	assert_int_equal(b[1].offset, 0);
+	assert_int_equal(b[1].n, 24);
+	assert_int_equal(b[2].dtype, CT_BF16);
+	assert_int_equal(b[2].offset, 256);
+	assert_int_equal(b[2].first_slice, 4);
+	ct_free(b);
 }
 
 int main(void)
@@ -101,6 +126,7 @@ int main(void)
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_big_slices),
 		cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_types),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

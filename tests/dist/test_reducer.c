@@ -102,18 +102,27 @@ static const struct ct_comm_ops mock_ops = {
 #define N_BUCKETS 5
 
 static const struct ct_bucket buckets[N_BUCKETS] = {
-	{.offset = 0, .n = 10, .first_slice = 0, .n_slices = 2},
-	{.offset = 16, .n = 30, .first_slice = 2, .n_slices = 3},
-	{.offset = 48, .n = 5, .first_slice = 5, .n_slices = 1},
-	{.offset = 64, .n = 20, .first_slice = 6, .n_slices = 4},
-	{.offset = 96, .n = 9, .first_slice = 10, .n_slices = 2},
+	{.offset = 0, .n = 10, .dtype = CT_F32, .first_slice = 0, .n_slices = 2},
+	{.offset = 16, .n = 30, .dtype = CT_F32, .first_slice = 2, .n_slices = 3},
+	{.offset = 48, .n = 5, .dtype = CT_F32, .first_slice = 5, .n_slices = 1},
+	{.offset = 64, .n = 20, .dtype = CT_F32, .first_slice = 6, .n_slices = 4},
+	{.offset = 96, .n = 9, .dtype = CT_F32, .first_slice = 10, .n_slices = 2},
 };
 
 struct fixture {
 	struct mock m;
 	float arena[128];
+	ct_device *device;
+	ct_stream *stream;
 	ct_reducer *r;
 };
+
+static enum ct_status create(struct fixture *f, const struct ct_bucket *b, int n, ct_reducer **out)
+{
+	struct ct_reducer_opts o = {.compute = f->stream, .memory[CT_F32] = f->arena, .buckets = b, .n_buckets = n};
+
+	return ct_reducer_create(&f->m.base, &o, out);
+}
 
 static int setup(void **state)
 {
@@ -125,7 +134,8 @@ static int setup(void **state)
 	f->m.world.id = (struct ct_identity){.world = 1};
 	f->m.fail_at = -1;
 	if (ct__comm_init(&f->m.base, &mock_ops, &f->m.world, &o) != CT_OK ||
-	    ct_reducer_create(&f->m.base, f->arena, buckets, N_BUCKETS, &f->r) != CT_OK)
+	    ct_device_open("cpu", 0, &f->device) != CT_OK || ct_stream_create(f->device, false, &f->stream) != CT_OK ||
+	    create(f, buckets, N_BUCKETS, &f->r) != CT_OK)
 		return -1;
 	for (int i = 0; i < 128; i++)
 		f->arena[i] = 1;
@@ -139,6 +149,8 @@ static int teardown(void **state)
 
 	ct_reducer_destroy(f->r);
 	ct__comm_release(&f->m.base);
+	ct_stream_destroy(f->stream);
+	ct_device_close(f->device);
 	ct_free(f);
 	return 0;
 }
@@ -279,7 +291,7 @@ static void test_wrong_slices(void **state)
 	assert_int_equal(ct_reducer_finish(f->r), CT_BUG);
 	assert_non_null(strstr(ct_error_message(), "bucket 3 of 5"));
 	assert_non_null(strstr(ct_error_message(), "slice 7 was never ready"));
-	assert_int_equal(ct_reducer_create(&f->m.base, f->arena, hole, 2, &r), CT_BUG);
+	assert_int_equal(create(f, hole, 2, &r), CT_BUG);
 	assert_null(r);
 }
 
@@ -292,7 +304,7 @@ static void test_no_memory(void **state)
 		enum ct_status st;
 
 		ct_mem_fail_after(n);
-		st = ct_reducer_create(&f->m.base, f->arena, buckets, N_BUCKETS, &r);
+		st = create(f, buckets, N_BUCKETS, &r);
 		ct_mem_fail_after(0);
 		if (st == CT_OK)
 			break;
@@ -308,7 +320,10 @@ static void test_no_memory(void **state)
 static void train(struct ct_world *world, void *arg)
 {
 	struct ct_comm_opts o = {.timeout_ns = 60 * CT_SEC};
-	size_t offset[40], n[40], at = 0;
+	struct ct_reducer_opts ro = {0};
+	struct ct_bucket_slice slices[40];
+	size_t at = 0;
+	ct_device *device;
 	int n_buckets, rank = world->id.rank, size = world->id.world;
 	struct ct_bucket *plan;
 	ct_reducer *r;
@@ -316,32 +331,38 @@ static void train(struct ct_world *world, void *arg)
 	float *x;
 
 	for (int i = 0; i < 40; i++) {
-		offset[i] = at;
-		n[i] = (size_t)(i * 397 % 5000 + 1);
-		at += (n[i] + 15) & ~(size_t)15;
+		slices[i] = (struct ct_bucket_slice){at, (size_t)(i * 397 % 5000 + 1), CT_F32};
+		at += (slices[i].n + 15) & ~(size_t)15;
 	}
-	CHECK(ct_bucket_plan(offset, n, 40, 16 << 10, 64 << 10, &plan, &n_buckets) == CT_OK);
+	CHECK(ct_bucket_plan(slices, 40, 16 << 10, 64 << 10, &plan, &n_buckets) == CT_OK);
 	CHECK(n_buckets > 3);
 	CHECK(ct_comm_open(arg, world, &o, &c) == CT_OK);
 	CHECK(ct_comm_mem_alloc(c, at * sizeof(float), (void **)&x) == CT_OK);
-	CHECK(ct_reducer_create(c, x, plan, n_buckets, &r) == CT_OK);
+	CHECK(ct_device_open("cpu", 0, &device) == CT_OK);
+	CHECK(ct_stream_create(device, false, &ro.compute) == CT_OK);
+	ro.memory[CT_F32] = x;
+	ro.buckets = plan;
+	ro.n_buckets = n_buckets;
+	CHECK(ct_reducer_create(c, &ro, &r) == CT_OK);
 	for (int step = 0; step < 10; step++) {
 		ct_reducer_begin(r, true);
 		for (int k = 0; k < 40; k++) {
 			int i = (k * 7 + rank * step) % 40;
 
-			for (size_t j = 0; j < n[i]; j++)
-				x[offset[i] + j] = (float)(rank + step + (int)(j % 100));
+			for (size_t j = 0; j < slices[i].n; j++)
+				x[slices[i].offset + j] = (float)(rank + step + (int)(j % 100));
 			CHECK(ct_reducer_ready(r, i) == CT_OK);
 		}
 		CHECK(ct_reducer_finish(r) == CT_OK);
 		for (int i = 0; i < 40; i++) {
-			for (size_t j = 0; j < n[i]; j++)
-				CHECK(x[offset[i] + j] ==
+			for (size_t j = 0; j < slices[i].n; j++)
+				CHECK(x[slices[i].offset + j] ==
 				      (float)(size * (step + (int)(j % 100)) + size * (size - 1) / 2));
 		}
 	}
 	ct_reducer_destroy(r);
+	ct_stream_destroy(ro.compute);
+	ct_device_close(device);
 	ct_comm_close(c);
 	ct_free(plan);
 }

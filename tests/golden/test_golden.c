@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "tests/golden/golden.h"
+#include "tests/nn/on_host.h"
 
 #define LOSS_TOLERANCE 1e-5
 #define PARAM_TOLERANCE 5e-5
@@ -51,7 +52,7 @@ static void compare_params(struct run *r, const char *key, double tolerance)
 		const struct ct_param *p = ct_graph_param(r->rig.graph, i);
 		if (is_noise(r->rig.graph, p) && strcmp(key, "initial"))
 			continue;
-		float *x = export_param(r->rig.net, ct_net_params(r->rig.net), i);
+		float *x = export_param(r->rig.net, on_host(ct_net_params(r->rig.net)), i);
 		golden_compare(p->name, golden_get(golden_get(r->c, key), p->name), x, p->n, tolerance, 0);
 		ct_free(x);
 	}
@@ -59,7 +60,7 @@ static void compare_params(struct run *r, const char *key, double tolerance)
 
 static void compare_buffers(struct run *r, double tolerance)
 {
-	const float *x = ct_net_buffers(r->rig.net);
+	const float *x = on_host(ct_net_buffers(r->rig.net));
 
 	for (int i = 0; i < ct_graph_n_buffers(r->rig.graph); i++) {
 		const struct ct_param *p = ct_graph_buffer(r->rig.graph, i);
@@ -80,9 +81,9 @@ static double train(struct run *r)
 		struct ct_batch b = {.n = rows, .x = r->x, .labels = r->labels, .step = (uint64_t)step};
 		struct ct_metrics m = {0};
 		golden_images((uint32_t)step, rows, r->x, r->labels);
-		assert_ok(ct_program_forward(r->rig.program, &b, &m));
+		assert_ok(forward_now(r->rig.program, &b, &m));
 		assert_ok(ct_program_backward(r->rig.program, &back));
-		assert_ok(ct_optim_step(r->optim, golden_f64(o, "lr"), NULL));
+		assert_ok(update_now(r->optim, golden_f64(o, "lr"), NULL));
 		double want = golden_at(losses, (size_t)step), error = fabs(m.loss / rows - want) / want;
 		if (!(error <= LOSS_TOLERANCE))
 			fail_msg("%s, %s with %s: loss of step %d is %.9g, PyTorch has %.9g: off by %.1e", r->engine,
@@ -103,7 +104,7 @@ static void compare_evaluation(struct run *r, double tolerance)
 
 	golden_images(1000, rows, r->x, r->labels);
 	assert_ok(ct_program_create(r->rig.net, rows, CT_EVAL, &eval));
-	assert_ok(ct_program_forward(eval, &b, &m));
+	assert_ok(forward_now(eval, &b, &m));
 	assert_ok(
 		ct_program_read(eval, ct_graph_node(r->rig.graph, ct_graph_loss(r->rig.graph))->in[0], false, logits));
 	golden_compare("evaluation's logits", golden_get(want, "logits"), logits, (size_t)rows * 10, tolerance, 0);

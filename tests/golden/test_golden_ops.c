@@ -4,6 +4,7 @@
 #include "nn/engine_impl.h"
 #include "nn/host/host.h"
 #include "tests/golden/golden.h"
+#include "tests/nn/on_host.h"
 
 #define TOLERANCE 1e-5
 #define TOLERANCE_NORM 5e-5 /* batch norm over few values amplifies rounding */
@@ -28,7 +29,7 @@ static void compare_grads(struct run *r)
 	}
 	for (int i = 0; i < ct_graph_n_params(r->rig.graph); i++) {
 		const struct ct_param *p = ct_graph_param(r->rig.graph, i);
-		float *x = export_param(r->rig.net, ct_net_grads(r->rig.net), i);
+		float *x = export_param(r->rig.net, on_host(ct_net_grads(r->rig.net)), i);
 		golden_compare(p->name, golden_get(grads, p->name), x, p->n, r->tolerance, floor);
 		ct_free(x);
 	}
@@ -36,7 +37,7 @@ static void compare_grads(struct run *r)
 
 static void compare_buffers(struct run *r)
 {
-	const float *x = ct_net_buffers(r->rig.net);
+	const float *x = on_host(ct_net_buffers(r->rig.net));
 
 	for (int i = 0; i < ct_graph_n_buffers(r->rig.graph); i++) {
 		const struct ct_param *p = ct_graph_buffer(r->rig.graph, i);
@@ -61,7 +62,7 @@ static void compare_model(struct run *r)
 	size_t n = shape_elems(ct_graph_node(r->rig.graph, 0)->shape) * (size_t)r->rows;
 	ct_program *eval;
 
-	assert_ok(ct_program_forward(r->rig.program, &b, &m));
+	assert_ok(forward_now(r->rig.program, &b, &m));
 	assert_float_equal(m.loss / r->rows, golden_f64(r->c, "loss"), r->tolerance);
 	compare_logits(r, r->rig.program, "logits");
 	assert_ok(ct_program_backward(r->rig.program, &back));
@@ -76,7 +77,7 @@ static void compare_model(struct run *r)
 	assert_true(st == CT_OK || strcmp(ct_engine_name(r->rig.engine), "ref"));
 	ct_free(dx);
 	assert_ok(ct_program_create(r->rig.net, r->rows, CT_EVAL, &eval));
-	assert_ok(ct_program_forward(eval, &b, &m));
+	assert_ok(forward_now(eval, &b, &m));
 	compare_logits(r, eval, "eval_logits");
 	ct_program_destroy(eval);
 }

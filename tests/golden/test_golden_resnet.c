@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "tests/golden/golden.h"
+#include "tests/nn/on_host.h"
 
 #define LOSS_TOLERANCE 1e-5
 #define MARGIN 3
@@ -63,7 +64,7 @@ static void shift_norms(ct_net *net, const char *last, bool calm)
 		const struct ct_param *p = ct_graph_param(g, i);
 		if (p->kind != CT_PARAM_BN_WEIGHT && p->kind != CT_PARAM_BN_BIAS)
 			continue;
-		float *x = export_param(net, ct_net_params(net), i);
+		float *x = export_param(net, on_host(ct_net_params(net)), i);
 		float factor = strstr(p->name, last) ? 0.2f : calm ? 0.5f : 1.0f;
 		for (size_t k = 0; k < p->n; k++) {
 			if (p->kind == CT_PARAM_BN_WEIGHT)
@@ -71,7 +72,7 @@ static void shift_norms(ct_net *net, const char *last, bool calm)
 			else if (calm)
 				x[k] = k % 4 == 3 ? x[k] + 2.0f - 4.0f : x[k] + 2.0f;
 		}
-		assert_ok(ct_net_import(net, ct_net_params(net), i, x));
+		assert_ok(import_now(net, on_host(ct_net_params(net)), i, x));
 		ct_free(x);
 	}
 }
@@ -93,7 +94,7 @@ static double compare_arena(struct run *r, const ct_json *want, const char *part
 
 static double compare_buffers(struct run *r, const ct_json *want)
 {
-	const float *x = ct_net_buffers(r->rig.net);
+	const float *x = on_host(ct_net_buffers(r->rig.net));
 	double worst = 0;
 
 	for (int i = 0; i < ct_graph_n_buffers(r->rig.graph); i++) {
@@ -122,7 +123,7 @@ static double forward(struct run *r, ct_program *program, uint32_t step)
 	struct ct_metrics m = {0};
 
 	golden_photos(step, r->rows, r->image, r->x, r->labels);
-	assert_ok(ct_program_forward(program, &b, &m));
+	assert_ok(forward_now(program, &b, &m));
 	return m.loss / r->rows;
 }
 
@@ -141,7 +142,7 @@ static void first_pass(struct run *r)
 	forward(r, r->rig.program, 0);
 	assert_ok(ct_program_backward(r->rig.program, &back));
 	double logits = compare_logits(r, want, r->rig.program, "logits");
-	double grads = compare_arena(r, want, "grads", ct_net_grads(r->rig.net), GRADS);
+	double grads = compare_arena(r, want, "grads", on_host(ct_net_grads(r->rig.net)), GRADS);
 	printf("  logits off by %.1e, gradients by %.1e (PyTorch in fp32: %.1e, %.1e)\n", logits, grads,
 	       golden_f64(golden_get(want, "fp32_against_fp64"), "logits"),
 	       golden_f64(golden_get(want, "fp32_against_fp64"), "grads"));
@@ -158,7 +159,7 @@ static void train(struct run *r, const ct_json *want, uint32_t steps)
 		double loss = forward(r, r->rig.program, step), wanted = golden_at(losses, step);
 		double error = fabs(loss - wanted) / wanted;
 		assert_ok(ct_program_backward(r->rig.program, &back));
-		assert_ok(ct_optim_step(r->optim, lr, NULL));
+		assert_ok(update_now(r->optim, lr, NULL));
 		if (!(error <= LOSS_TOLERANCE))
 			fail_msg("%s, %s: loss of step %d is %.9g, PyTorch has %.9g: off by %.1e", r->engine,
 				 golden_str(r->c, "case"), (int)step, loss, wanted, error);
@@ -172,7 +173,7 @@ static void compare_end(struct run *r, const ct_json *want)
 {
 	ct_program *eval;
 
-	double params = compare_arena(r, want, "params", ct_net_params(r->rig.net), PARAMS);
+	double params = compare_arena(r, want, "params", on_host(ct_net_params(r->rig.net)), PARAMS);
 	double buffers = compare_buffers(r, want);
 	assert_ok(ct_program_create(r->rig.net, r->rows, CT_EVAL, &eval));
 	forward(r, eval, 1000);

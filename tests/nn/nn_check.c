@@ -81,7 +81,7 @@ void vary_norms(ct_net *net)
 		fill_floats(1000 + (uint32_t)i, x, p->n);
 		for (size_t k = 0; k < p->n; k++)
 			x[k] = p->kind == CT_PARAM_BN_WEIGHT ? 1 + 0.5f * x[k] : 0.3f * x[k];
-		assert_ok(ct_net_import(net, ct_net_params(net), i, x));
+		assert_ok(import_now(net, on_host(ct_net_params(net)), i, x));
 		ct_free(x);
 	}
 }
@@ -125,7 +125,7 @@ float *export_param(ct_net *net, const float *arena, int param)
 	float *x = CT_NEW_ARRAY(float, ct_graph_param(ct_net_graph(net), param)->n);
 
 	assert_non_null(x);
-	assert_ok(ct_net_export(net, arena, param, x));
+	assert_ok(export_now(net, arena, param, x));
 	return x;
 }
 

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "nn/engine.h"
 #include "nn/models/model.h"
+#include "tests/nn/on_host.h"
 
 #define MAX_LAYERS 64
 

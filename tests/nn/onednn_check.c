@@ -58,9 +58,9 @@ void step(struct bench *b, const struct job *j, bool accumulate)
 	const struct ct_backward_opts back = {.scale = 1.0f / (float)j->n, .accumulate = accumulate};
 	const struct ct_batch batch = batch_of(b, j);
 
-	assert_ok(ct_program_forward(b->r.program, &batch, &b->metrics));
+	assert_ok(forward_now(b->r.program, &batch, &b->metrics));
 	assert_ok(ct_program_backward(b->r.program, &back));
-	assert_ok(ct_optim_step(b->optim, 0.1f, NULL));
+	assert_ok(update_now(b->optim, 0.1f, NULL));
 }
 
 void run(struct bench *b, const struct job *j)
@@ -89,8 +89,12 @@ static double worst_difference(struct bench *a, struct bench *b, bool grads)
 	for (int pass = 0; pass < 2; pass++) {
 		for (int i = 0; i < ct_graph_n_params(a->r.graph); i++) {
 			size_t n = ct_graph_param(a->r.graph, i)->n;
-			float *x = export_param(a->r.net, grads ? ct_net_grads(a->r.net) : ct_net_params(a->r.net), i);
-			float *y = export_param(b->r.net, grads ? ct_net_grads(b->r.net) : ct_net_params(b->r.net), i);
+			float *x = export_param(
+				a->r.net, grads ? on_host(ct_net_grads(a->r.net)) : on_host(ct_net_params(a->r.net)),
+				i);
+			float *y = export_param(
+				b->r.net, grads ? on_host(ct_net_grads(b->r.net)) : on_host(ct_net_params(b->r.net)),
+				i);
 			double size = largest(x, NULL, n), error;
 			if (pass == 0) {
 				floor = size / 100 > floor ? size / 100 : floor;
@@ -117,7 +121,8 @@ void assert_equals_ref(const struct job *j, double tolerance)
 	double params = worst_difference(&a, &b, false), grads = worst_difference(&a, &b, true);
 	double loss = fabs(a.metrics.loss - b.metrics.loss) / a.metrics.loss, buffers = 0;
 	for (size_t i = 0; i < ct_net_buffers_elems(a.r.net); i++) {
-		double error = fabs((double)ct_net_buffers(a.r.net)[i] - (double)ct_net_buffers(b.r.net)[i]);
+		double error =
+			fabs((double)on_host(ct_net_buffers(a.r.net))[i] - (double)on_host(ct_net_buffers(b.r.net))[i]);
 		buffers = error > buffers ? error : buffers;
 	}
 	if (!(params < tolerance) || !(grads < tolerance) || !(loss < tolerance) || !(buffers < tolerance))

@@ -29,9 +29,9 @@ static void train(struct rig *r, struct ct_shape input, struct outcome *o)
 	for (uint64_t i = 0; i < STEPS; i++) {
 		const struct ct_batch b = {.n = ROWS, .x = x, .labels = labels, .step = i};
 		struct ct_metrics m = {0};
-		assert_ok(ct_program_forward(r->program, &b, &m));
+		assert_ok(forward_now(r->program, &b, &m));
 		assert_ok(ct_program_backward(r->program, &back));
-		assert_ok(ct_optim_step(optim, 0.02f, NULL));
+		assert_ok(update_now(optim, 0.02f, NULL));
 		o->first = i ? o->first : m.loss / ROWS;
 		o->last = m.loss / ROWS;
 	}
@@ -39,7 +39,7 @@ static void train(struct rig *r, struct ct_shape input, struct outcome *o)
 	o->activations = memory.activations;
 	for (size_t i = 0; i < ct_net_arena_elems(r->net); i++) {
 		uint32_t bits;
-		memcpy(&bits, ct_net_params(r->net) + i, sizeof(bits));
+		memcpy(&bits, on_host(ct_net_params(r->net)) + i, sizeof(bits));
 		o->finer = o->finer || (bits & 0xffff);
 	}
 	ct_optim_destroy(optim);

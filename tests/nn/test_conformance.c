@@ -57,14 +57,14 @@ static void run_backward(struct rig *r, const struct ct_batch *b, bool accumulat
 	struct ct_metrics ignored = {0};
 	struct ct_backward_opts back = {.scale = 1.0f / (float)b->n, .accumulate = accumulate};
 
-	assert_ok(ct_program_forward(r->program, b, &ignored));
+	assert_ok(forward_now(r->program, b, &ignored));
 	assert_ok(ct_program_backward(r->program, &back));
 }
 
 static void export_grads(struct rig *r, float **out)
 {
 	for (int i = 0; i < ct_graph_n_params(r->graph); i++)
-		out[i] = export_param(r->net, ct_net_grads(r->net), i);
+		out[i] = export_param(r->net, on_host(ct_net_grads(r->net)), i);
 }
 
 static void evaluate(struct rig *r, const struct op_case *c, const struct inputs *in, struct outcome *o)
@@ -74,12 +74,12 @@ static void evaluate(struct rig *r, const struct op_case *c, const struct inputs
 	struct ct_batch b = batch_of(in, n);
 
 	assert_ok(ct_program_create(r->net, c->batch, CT_EVAL, &eval));
-	assert_ok(ct_program_forward(eval, &b, &o->eval));
+	assert_ok(forward_now(eval, &b, &o->eval));
 	assert_ok(
 		ct_program_read(eval, ct_graph_node(r->graph, ct_graph_loss(r->graph))->in[0], false, o->eval_logits));
 	b.n = 0;
 	struct ct_metrics before = o->eval;
-	assert_ok(ct_program_forward(eval, &b, &o->eval));
+	assert_ok(forward_now(eval, &b, &o->eval));
 	assert_memory_equal(&before, &o->eval, sizeof(before));
 	ct_program_destroy(eval);
 }
@@ -99,11 +99,11 @@ static void run_engine(const char *engine, const struct op_case *c, const char *
 			      .buffers = CT_NEW_ARRAY(float, ct_net_buffers_elems(r.net)),
 			      .grads = CT_NEW_ARRAY(float *, n_params),
 			      .sums = CT_NEW_ARRAY(float *, n_params)};
-	assert_ok(ct_program_forward(r.program, &b, &o->train));
+	assert_ok(forward_now(r.program, &b, &o->train));
 	assert_ok(ct_program_read(r.program, ct_graph_node(r.graph, ct_graph_loss(r.graph))->in[0], false, o->logits));
 	assert_ok(ct_program_backward(r.program, &back));
 	export_grads(&r, o->grads);
-	memcpy(o->buffers, ct_net_buffers(r.net), ct_net_buffers_elems(r.net) * sizeof(float));
+	memcpy(o->buffers, on_host(ct_net_buffers(r.net)), ct_net_buffers_elems(r.net) * sizeof(float));
 	evaluate(&r, c, in, o);
 	for (int k = 0; k < 3; k++)
 		run_backward(&r, &b, k > 0);

@@ -95,7 +95,7 @@ static double loss_in_parts(const char *engine, int rows)
 		 &opts);
 	for (int i = 0; i < 12; i += rows) {
 		struct ct_batch b = {.n = rows, .x = x + i * 32, .labels = labels + i, .step = 5, .first = (uint64_t)i};
-		assert_ok(ct_program_forward(r.program, &b, &m));
+		assert_ok(forward_now(r.program, &b, &m));
 	}
 	rig_close(&r);
 	return m.loss;
@@ -129,7 +129,7 @@ static void check_evaluation(const char *engine)
 	fill_floats(1, x, CT_ARRAY_LEN(x));
 	rig_open(&r, engine, graph_make((struct ct_shape){5, 1, 1}, "dropout 0.5", 5, CT_LOSS_CROSS_ENTROPY, 0), &opts);
 	assert_ok(ct_program_create(r.net, 3, CT_EVAL, &r.program));
-	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(forward_now(r.program, &b, &m));
 	assert_ok(ct_program_read(r.program, node_named(r.graph, "drop1"), false, value));
 	assert_memory_equal(value, x, sizeof(x));
 	rig_close(&r);

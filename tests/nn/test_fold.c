@@ -61,7 +61,7 @@ static void open_net(struct rig *r, const char *engine, const struct setup *s, b
 static void vary_statistics(ct_net *net)
 {
 	const ct_graph *g = ct_net_graph(net);
-	float *x = ct_net_buffers(net);
+	float *x = on_host(ct_net_buffers(net));
 
 	for (int i = 0; i < ct_graph_n_buffers(g); i++) {
 		const struct ct_param *b = ct_graph_buffer(g, i);
@@ -81,7 +81,7 @@ static void evaluate_rows(const struct rig *r, ct_program *p, const struct setup
 	const struct ct_batch b = {.n = rows, .x = x, .labels = labels};
 
 	fill_floats(9, x, n);
-	assert_ok(ct_program_forward(p, &b, &m));
+	assert_ok(forward_now(p, &b, &m));
 	assert_ok(ct_program_read(p, ct_graph_node(r->graph, ct_graph_loss(r->graph))->in[0], false, logits));
 	assert_int_equal(m.count, rows);
 	ct_free(x);
@@ -167,10 +167,10 @@ static void check_changes(const struct setup *setup)
 	evaluate(&r, r.program, setup, again);
 	assert_memory_equal(first, again, sizeof(first));
 	const struct ct_slice *s = ct_net_slice(r.net, ct_net_n_slices(r.net) / 2);
-	ct_net_params(r.net)[s->offset] += 0.5f;
+	on_host(ct_net_params(r.net))[s->offset] += 0.5f;
 	assert_like_new(&r, setup, first);
-	ct_net_params(r.net)[s->offset] -= 0.5f;
-	ct_net_buffers(r.net)[3] += 0.25f;
+	on_host(ct_net_params(r.net))[s->offset] -= 0.5f;
+	on_host(ct_net_buffers(r.net))[3] += 0.25f;
 	assert_like_new(&r, setup, first);
 	assert_ok(ct_net_init(r.net, CT_INIT_KAIMING, 2));
 	assert_like_new(&r, setup, first);

@@ -32,7 +32,7 @@ static double loss_now(struct probe *p)
 			     .step = 3,
 			     .first = 11};
 
-	assert_ok(ct_program_forward(p->rig.program, &b, &m));
+	assert_ok(forward_now(p->rig.program, &b, &m));
 	assert_int_equal(m.count, p->c->batch);
 	return m.loss / p->c->batch;
 }
@@ -100,12 +100,12 @@ static size_t stride_for(size_t n)
 
 static void check_parameters(struct probe *p)
 {
-	float *params = ct_net_params(p->rig.net);
+	float *params = on_host(ct_net_params(p->rig.net));
 
 	for (int i = 0; i < ct_net_n_slices(p->rig.net); i++) {
 		const struct ct_slice *s = ct_net_slice(p->rig.net, i);
 		const struct ct_param *param = ct_graph_param(p->rig.graph, s->param);
-		float *gradient = export_param(p->rig.net, ct_net_grads(p->rig.net), s->param);
+		float *gradient = export_param(p->rig.net, on_host(ct_net_grads(p->rig.net)), s->param);
 		for (size_t e = 0; e < param->n; e += stride_for(param->n))
 			check_element(p, &params[s->offset + e], (double)gradient[e], param->name, e);
 		ct_free(gradient);

@@ -159,7 +159,7 @@ static void test_init(void **state)
 	assert_ok(ct_net_init(r.net, CT_INIT_KAIMING, 5));
 	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
 		const struct ct_param *p = ct_graph_param(r.graph, i);
-		float *x = export_param(r.net, ct_net_params(r.net), i);
+		float *x = export_param(r.net, on_host(ct_net_params(r.net)), i);
 		double sum = 0, squares = 0, n = (double)p->n, most = 0;
 		for (size_t k = 0; k < p->n; k++) {
 			sum += (double)x[k];

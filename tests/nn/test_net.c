@@ -43,8 +43,8 @@ static void check_slices(const char *engine)
 	}
 	bytes = ct_net_arena_elems(r.net) * sizeof(float);
 	assert_true(ct_net_arena_elems(r.net) >= end && ct_net_arena_elems(r.net) % 16 == 0);
-	assert_int_equal((uintptr_t)ct_net_params(r.net) % 64, 0);
-	assert_int_equal((uintptr_t)ct_net_grads(r.net) % 64, 0);
+	assert_int_equal((uintptr_t)on_host(ct_net_params(r.net)) % 64, 0);
+	assert_int_equal((uintptr_t)on_host(ct_net_grads(r.net)) % 64, 0);
 	assert_int_equal(ct_net_buffers_elems(r.net), 10);
 	struct ct_net_memory m;
 	ct_net_memory(r.net, &m);
@@ -71,7 +71,7 @@ static void check_round_trip(const char *engine)
 		const struct ct_param *p = ct_graph_param(r.graph, i);
 		float *x = CT_NEW_ARRAY(float, p->n);
 		fill_floats((uint32_t)i, x, p->n);
-		assert_ok(ct_net_import(r.net, arena, i, x));
+		assert_ok(import_now(r.net, arena, i, x));
 		ct_free(x);
 	}
 	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
@@ -108,7 +108,7 @@ static void measure(struct rig *r, const char *name, double *max, double *rms)
 {
 	int id = param_named(r->graph, name);
 	size_t n = ct_graph_param(r->graph, id)->n;
-	float *x = export_param(r->net, ct_net_params(r->net), id);
+	float *x = export_param(r->net, on_host(ct_net_params(r->net)), id);
 
 	*max = *rms = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ static void check_init(const char *engine)
 	assert_true(max == 1 && rms == 1);
 	measure(&r, "b1.bias", &max, &rms);
 	assert_true(max == 0);
-	const float *buffers = ct_net_buffers(r.net);
+	const float *buffers = on_host(ct_net_buffers(r.net));
 	for (int i = 0; i < 10; i++)
 		assert_true(buffers[i] == (i < 5 ? 0.0f : 1.0f)); /* mean, then variance */
 
@@ -182,7 +182,7 @@ static void check_zero_gamma(const char *engine)
 		assert_true(max == 1 && rms == 1);
 	}
 	for (int i = 0; i < 12; i++)
-		assert_true(ct_net_buffers(r.net)[i] == (float)(i / 3 % 2));
+		assert_true(on_host(ct_net_buffers(r.net))[i] == (float)(i / 3 % 2));
 	rig_close(&r);
 }
 
@@ -235,8 +235,9 @@ static void test_initial_values_are_keyed_by_name(void **state)
 		 &opts);
 	int ya = param_named(a.graph, "y.weight"), yb = param_named(b.graph, "y.weight"),
 	    z = param_named(b.graph, "z.weight");
-	float *wa = export_param(a.net, ct_net_params(a.net), ya), *wb = export_param(b.net, ct_net_params(b.net), yb);
-	float *wz = export_param(b.net, ct_net_params(b.net), z);
+	float *wa = export_param(a.net, on_host(ct_net_params(a.net)), ya),
+	      *wb = export_param(b.net, on_host(ct_net_params(b.net)), yb);
+	float *wz = export_param(b.net, on_host(ct_net_params(b.net)), z);
 	assert_memory_equal(wa, wb, 15 * sizeof(float));
 	assert_memory_not_equal(wa, wz, 15 * sizeof(float));
 	ct_free(wz);
@@ -283,7 +284,7 @@ static enum ct_status hear(void *user, int slice)
 	const struct ct_slice *s = ct_net_slice(l->rig->net, slice);
 
 	assert_int_equal(slice, l->next++);
-	memcpy(l->seen + s->offset, ct_net_grads(l->rig->net) + s->offset, s->n * sizeof(float));
+	memcpy(l->seen + s->offset, on_host(ct_net_grads(l->rig->net)) + s->offset, s->n * sizeof(float));
 	return slice == l->fail_at ? CT_FAIL(CT_PEER_LOST, "rank 3 is gone") : CT_OK;
 }
 
@@ -307,21 +308,21 @@ static void check_grad_ready(const char *engine)
 	struct listener l = {.rig = &r, .fail_at = -1};
 	struct ct_backward_opts back = {.scale = 0.25f, .grad_ready = hear, .user = &l};
 	l.seen = CT_NEW_ARRAY(float, ct_net_arena_elems(r.net));
-	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(forward_now(r.program, &b, &m));
 	assert_ok(ct_program_backward(r.program, &back));
 	assert_int_equal(l.next, ct_net_n_slices(r.net));
-	assert_memory_equal(l.seen, ct_net_grads(r.net),
+	assert_memory_equal(l.seen, on_host(ct_net_grads(r.net)),
 			    ct_net_arena_elems(r.net) * sizeof(float)); /* final when told */
 
 	l.next = 0;
 	back.accumulate = true;
-	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(forward_now(r.program, &b, &m));
 	assert_ok(ct_program_backward(r.program, &back));
-	assert_memory_equal(l.seen, ct_net_grads(r.net), ct_net_arena_elems(r.net) * sizeof(float));
+	assert_memory_equal(l.seen, on_host(ct_net_grads(r.net)), ct_net_arena_elems(r.net) * sizeof(float));
 
 	l.next = 0;
 	l.fail_at = 2;
-	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(forward_now(r.program, &b, &m));
 	assert_fails(ct_program_backward(r.program, &back), CT_PEER_LOST, "rank 3 is gone");
 	assert_int_equal(l.next, 3);
 	ct_free(l.seen);
@@ -346,26 +347,30 @@ static void check_bound_grads(const char *engine)
 
 	open_rig(&own, engine);
 	make_batch(&b, ROWS, x, labels);
-	assert_fails(ct_net_bind_grads(own.net, (float *)256), CT_BUG, "before its first program");
+	assert_fails(ct_net_bind_grads(own.net, ct_net_grads(own.net)), CT_BUG, "before its first program");
 	size_t n = ct_net_arena_elems(own.net);
-	float *mine = ct_calloc_aligned(256, n * sizeof(float));
+	float *mine = ct_calloc_aligned(256, (n + 1) * sizeof(float));
+	ct_arena *arena, *odd;
 	r.graph = graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0);
 	assert_ok(ct_device_open("cpu", 0, &r.device));
 	assert_ok(ct_engine_open(engine, r.device, 1, &r.engine));
 	assert_ok(ct_net_create(r.engine, r.graph, &opts, &r.net));
 	assert_ok(ct_net_init(r.net, CT_INIT_PYTORCH, 1));
-	assert_fails(ct_net_bind_grads(r.net, mine + 1), CT_BUG, "aligned to 256");
-	assert_ok(ct_net_bind_grads(r.net, mine));
-	assert_ptr_equal(ct_net_grads(r.net), mine);
+	assert_ok(ct_arena_wrap(r.device, CT_F32, n, mine + 1, &odd));
+	assert_ok(ct_arena_wrap(r.device, CT_F32, n, mine, &arena));
+	assert_fails(ct_net_bind_grads(r.net, odd), CT_BUG, "aligned to 256");
+	assert_ok(ct_net_bind_grads(r.net, arena));
+	assert_ptr_equal(on_host(ct_net_grads(r.net)), mine);
 	assert_ok(ct_program_create(r.net, ROWS, CT_TRAIN, &r.program));
 	for (int pass = 0; pass < 2; pass++) {
-		assert_ok(ct_program_forward(r.program, &b, &m));
+		assert_ok(forward_now(r.program, &b, &m));
 		assert_ok(ct_program_backward(r.program, &back));
-		assert_ok(ct_program_forward(own.program, &b, &m));
+		assert_ok(forward_now(own.program, &b, &m));
 		assert_ok(ct_program_backward(own.program, &back));
-		assert_memory_equal(mine, ct_net_grads(own.net), n * sizeof(float));
+		assert_memory_equal(mine, on_host(ct_net_grads(own.net)), n * sizeof(float));
 		back.accumulate = true;
 	}
+	ct_arena_destroy(odd);
 	rig_close(&r);
 	ct_free_aligned(mine);
 	rig_close(&own);
@@ -399,13 +404,13 @@ static void accumulate_in(const char *engine, int rows, int micro, float *arena_
 					.labels = labels + k * (rows / micro),
 					.step = 4,
 					.first = (uint64_t)(k * (rows / micro))};
-		assert_ok(ct_program_forward(r.program, &part, &m));
+		assert_ok(forward_now(r.program, &part, &m));
 		assert_ok(ct_program_backward(r.program, &back));
 	}
 	assert_int_equal(m.count, rows);
 	arena_of_first_param[0] = (float)m.loss;
-	assert_ok(ct_net_export(r.net, ct_net_grads(r.net), param_named(r.graph, "conv1.weight"),
-				arena_of_first_param + 1));
+	assert_ok(export_now(r.net, on_host(ct_net_grads(r.net)), param_named(r.graph, "conv1.weight"),
+			     arena_of_first_param + 1));
 	rig_close(&r);
 	ct_free(x);
 }
@@ -449,9 +454,9 @@ static void check_repeatable(const char *engine)
 		make_batch(&b, ROWS, x, labels);
 		assert_ok(ct_optim_create(r.net, &opts, &o));
 		for (int step = 0; step < 5; step++) {
-			assert_ok(ct_program_forward(r.program, &b, &m));
+			assert_ok(forward_now(r.program, &b, &m));
 			assert_ok(ct_program_backward(r.program, &back));
-			assert_ok(ct_optim_step(o, 0.1, NULL));
+			assert_ok(update_now(o, 0.1, NULL));
 		}
 		assert_ok(ct_net_digest(r.net, hex[run]));
 		ct_optim_destroy(o);

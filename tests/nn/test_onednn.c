@@ -29,7 +29,7 @@ static size_t assert_padding_zero(ct_net *net, const float *arena)
 	for (int i = 0; i < ct_net_n_slices(net); i++) {
 		const struct ct_slice *s = ct_net_slice(net, i);
 		float *x = export_param(net, arena, s->param);
-		assert_ok(ct_net_import(net, again, s->param, x));
+		assert_ok(import_now(net, again, s->param, x));
 		assert_memory_equal(again + s->offset, arena + s->offset, s->n * sizeof(float));
 		padded += s->n - ct_graph_param(ct_net_graph(net), s->param)->n;
 		ct_free(x);
@@ -46,10 +46,10 @@ static void test_padding_stays_zero(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(jobs); i++) {
 		run(&b, jobs[i]);
-		size_t padded = assert_padding_zero(b.r.net, ct_net_params(b.r.net));
+		size_t padded = assert_padding_zero(b.r.net, on_host(ct_net_params(b.r.net)));
 		assert_true(padded > 0 || !has_wide_vectors(&b)); /* or this tests nothing */
-		assert_padding_zero(b.r.net, ct_net_grads(b.r.net));
-		assert_padding_zero(b.r.net, ct_optim_state(b.optim, 0));
+		assert_padding_zero(b.r.net, on_host(ct_net_grads(b.r.net)));
+		assert_padding_zero(b.r.net, on_host(ct_optim_state(b.optim, 0)));
 		bench_close(&b);
 	}
 }
@@ -64,9 +64,9 @@ static void test_same_bits(void **state)
 			jobs[i].threads = threads;
 			run(&a, &jobs[i]);
 			run(&b, &jobs[i]);
-			assert_memory_equal(ct_net_params(a.r.net), ct_net_params(b.r.net),
+			assert_memory_equal(on_host(ct_net_params(a.r.net)), on_host(ct_net_params(b.r.net)),
 					    ct_net_arena_elems(a.r.net) * sizeof(float));
-			assert_memory_equal(ct_net_buffers(a.r.net), ct_net_buffers(b.r.net),
+			assert_memory_equal(on_host(ct_net_buffers(a.r.net)), on_host(ct_net_buffers(b.r.net)),
 					    ct_net_buffers_elems(a.r.net) * sizeof(float));
 			assert_memory_equal(&a.metrics, &b.metrics, sizeof(a.metrics));
 			bench_close(&a);
@@ -119,9 +119,9 @@ static void test_programs_share_arenas(void **state)
 	struct ct_batch batch = batch_of(&b, &j);
 	batch.n = 3;
 	const struct ct_backward_opts back = {.scale = 1};
-	assert_ok(ct_program_forward(tail, &batch, &m));
+	assert_ok(forward_now(tail, &batch, &m));
 	assert_ok(ct_program_backward(tail, &back));
-	assert_ok(ct_program_forward(eval, &batch, &m));
+	assert_ok(forward_now(eval, &batch, &m));
 	step(&b, &j, false);
 	assert_int_equal(m.count, 6);
 	ct_program_destroy(eval);
@@ -210,9 +210,9 @@ static enum ct_status watch_slice(void *user, int slice)
 
 	assert_int_equal(slice, w->next);
 	w->next++;
-	memcpy(w->seen + s->offset, ct_net_grads(w->net) + s->offset, s->n * sizeof(float));
+	memcpy(w->seen + s->offset, on_host(ct_net_grads(w->net)) + s->offset, s->n * sizeof(float));
 	if (slice == 0)
-		w->early = isnan(ct_net_grads(w->net)[last->offset]);
+		w->early = isnan(on_host(ct_net_grads(w->net))[last->offset]);
 	return CT_OK;
 }
 
@@ -233,19 +233,20 @@ static void test_gradients_in_order(void **state)
 	struct ct_backward_opts back = {.scale = 1, .grad_ready = watch_slice, .user = &w};
 	const struct ct_batch batch = batch_of(&b, &j);
 	for (int i = 0; i < ct_net_n_slices(b.r.net); i++)
-		ct_net_grads(b.r.net)[ct_net_slice(b.r.net, i)->offset] = NAN;
-	assert_ok(ct_program_forward(b.r.program, &batch, &b.metrics));
+		on_host(ct_net_grads(b.r.net))[ct_net_slice(b.r.net, i)->offset] = NAN;
+	assert_ok(forward_now(b.r.program, &batch, &b.metrics));
 	assert_ok(ct_program_backward(b.r.program, &back));
 	assert_int_equal(w.next, ct_net_n_slices(b.r.net));
 	assert_true(w.early);
 	for (int i = 0; i < ct_net_n_slices(b.r.net); i++) {
 		const struct ct_slice *s = ct_net_slice(b.r.net, i);
-		assert_memory_equal(w.seen + s->offset, ct_net_grads(b.r.net) + s->offset, s->n * sizeof(float));
+		assert_memory_equal(w.seen + s->offset, on_host(ct_net_grads(b.r.net)) + s->offset,
+				    s->n * sizeof(float));
 	}
 	int calls = 0;
 	back.grad_ready = refuse_second;
 	back.user = &calls;
-	assert_ok(ct_program_forward(b.r.program, &batch, &b.metrics));
+	assert_ok(forward_now(b.r.program, &batch, &b.metrics));
 	assert_fails(ct_program_backward(b.r.program, &back), CT_PEER_LOST, "rank 1 is gone");
 	assert_int_equal(calls, 2);
 	ct_free(w.seen);
@@ -309,7 +310,7 @@ static void test_no_memory_for_a_neighbour(void **state)
 		step(&a, &convnet, false);
 		step(&b, &convnet, false);
 	}
-	assert_memory_equal(ct_net_params(a.r.net), ct_net_params(b.r.net),
+	assert_memory_equal(on_host(ct_net_params(a.r.net)), on_host(ct_net_params(b.r.net)),
 			    ct_net_arena_elems(a.r.net) * sizeof(float));
 	ct_program_destroy(many);
 	bench_close(&a);

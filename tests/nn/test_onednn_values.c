@@ -187,8 +187,8 @@ static void test_read(void **state)
 		const struct ct_batch batch = batch_of(&b, &j);
 		const struct ct_backward_opts back = {.scale = 1};
 		float *x = CT_NEW_ARRAY(float, (size_t)j.n * 10);
-		assert_ok(ct_program_forward(a.r.program, &batch, &m));
-		assert_ok(ct_program_forward(b.r.program, &batch, &m));
+		assert_ok(forward_now(a.r.program, &batch, &m));
+		assert_ok(forward_now(b.r.program, &batch, &m));
 		struct reads r = compare_reads(a.r.program, b.r.program, b.r.graph, j.n, false);
 		assert_true(r.equal > 3 && r.not_kept > 1);
 		assert_int_equal(compare_reads(a.r.program, b.r.program, b.r.graph, j.n, true).equal, 0);
@@ -201,8 +201,8 @@ static void test_read(void **state)
 		assert_ok(ct_program_read(b.r.program, logits, false, x)); /* always */
 		assert_ok(ct_program_create(a.r.net, j.n, CT_EVAL, &eval[0]));
 		assert_ok(ct_program_create(b.r.net, j.n, CT_EVAL, &eval[1]));
-		assert_ok(ct_program_forward(eval[0], &batch, &m));
-		assert_ok(ct_program_forward(eval[1], &batch, &m));
+		assert_ok(forward_now(eval[0], &batch, &m));
+		assert_ok(forward_now(eval[1], &batch, &m));
 		r = compare_reads(eval[0], eval[1], b.r.graph, j.n, false);
 		assert_true(r.equal > 1 && r.used_again > 1);
 		assert_ok(ct_program_read(eval[1], logits, false, x));
@@ -234,9 +234,9 @@ static void test_nan_shows(void **state)
 		bench_open(&b, &j);
 		step(&b, &j, false);
 		assert_true(isfinite(b.metrics.loss));
-		float *w = export_param(b.r.net, ct_net_params(b.r.net), 0);
+		float *w = export_param(b.r.net, on_host(ct_net_params(b.r.net)), 0);
 		w[0] = NAN;
-		assert_ok(ct_net_import(b.r.net, ct_net_params(b.r.net), 0, w));
+		assert_ok(import_now(b.r.net, on_host(ct_net_params(b.r.net)), 0, w));
 		step(&b, &j, false);
 		if (!isnan(b.metrics.loss))
 			fail_msg("%s: a weight is NaN, the loss %g", layers[i], b.metrics.loss);
@@ -264,12 +264,12 @@ static void test_nan_shows_in_evaluation(void **state)
 
 		bench_open(&b, &j);
 		struct ct_batch batch = batch_of(&b, &j);
-		float *w = export_param(b.r.net, ct_net_params(b.r.net), 0);
+		float *w = export_param(b.r.net, on_host(ct_net_params(b.r.net)), 0);
 		assert_ok(ct_program_create(b.r.net, j.n, CT_EVAL, &p));
-		assert_ok(ct_program_forward(p, &batch, &m[0]));
+		assert_ok(forward_now(p, &batch, &m[0]));
 		w[0] = NAN;
-		assert_ok(ct_net_import(b.r.net, ct_net_params(b.r.net), 0, w));
-		assert_ok(ct_program_forward(p, &batch, &m[1]));
+		assert_ok(import_now(b.r.net, on_host(ct_net_params(b.r.net)), 0, w));
+		assert_ok(forward_now(p, &batch, &m[1]));
 		if (!isfinite(m[0].loss) || !isnan(m[1].loss))
 			fail_msg("%s: the loss is %g, and %g when a weight is NaN", layers[i], m[0].loss, m[1].loss);
 		ct_program_destroy(p);

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "nn/host/optim_kernels.h"
+#include "nn/optim/optim_kernels_impl.h"
 #include "tests/nn/nn_check.h"
 
 static const struct ct_optim_opts sgd = {.kind = CT_SGD, .momentum = 0.9, .weight_decay = 0.1, .decay_norm_bias = true};
@@ -81,23 +81,23 @@ static void test_sgd(void **state)
 		struct ct_optim_opts opts = sgd;
 		opts.nesterov = nesterov;
 		assert_ok(ct_optim_create(r.net, &opts, &o));
-		float *before = copy(ct_net_params(r.net), n);
+		float *before = copy(on_host(ct_net_params(r.net)), n);
 		double *p = CT_NEW_ARRAY(double, n), *m = CT_NEW_ARRAY(double, n);
 		for (size_t i = 0; i < n; i++)
 			p[i] = (double)before[i];
 		for (int step = 0; step < 6; step++) {
 			double lr = 0.1 / (step + 1);
-			fill_floats((uint32_t)step, ct_net_grads(r.net), n);
-			assert_ok(ct_optim_step(o, lr, NULL));
+			fill_floats((uint32_t)step, on_host(ct_net_grads(r.net)), n);
+			assert_ok(update_now(o, lr, NULL));
 			for (size_t i = 0; i < n; i++) {
-				double d = (double)ct_net_grads(r.net)[i] + 0.1 * p[i];
+				double d = (double)on_host(ct_net_grads(r.net))[i] + 0.1 * p[i];
 				m[i] = step ? 0.9 * m[i] + d : d;
 				p[i] -= lr * (nesterov ? d + 0.9 * m[i] : m[i]);
 			}
 		}
 		assert_int_equal(ct_optim_steps(o), 6);
 		for (size_t i = 0; i < n; i++)
-			assert_float_equal(ct_net_params(r.net)[i], p[i], 1e-6);
+			assert_float_equal(on_host(ct_net_params(r.net))[i], p[i], 1e-6);
 		ct_free(m);
 		ct_free(p);
 		ct_free(before);
@@ -118,12 +118,12 @@ static void test_no_decay_on_norms_and_biases(void **state)
 		open_rig(&r);
 		size_t n = ct_net_arena_elems(r.net);
 		for (size_t i = 0; i < n; i++)
-			ct_net_params(r.net)[i] = 1; /* the gradient is 0: only decay moves a value */
+			on_host(ct_net_params(r.net))[i] = 1; /* the gradient is 0: only decay moves a value */
 		assert_ok(ct_optim_create(r.net, &opts, &o));
-		assert_ok(ct_optim_step(o, 0.5, NULL));
+		assert_ok(update_now(o, 0.5, NULL));
 		for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
 			const struct ct_param *p = ct_graph_param(r.graph, i);
-			float *x = export_param(r.net, ct_net_params(r.net), i),
+			float *x = export_param(r.net, on_host(ct_net_params(r.net)), i),
 			      want = p->kind == CT_PARAM_WEIGHT ? 0.95f : 1.0f;
 			for (size_t k = 0; k < p->n; k++)
 				assert_float_equal(x[k], want, 1e-7);
@@ -144,31 +144,32 @@ static void test_clipping(void **state)
 	(void)state;
 	open_rig(&r);
 	size_t n = ct_net_arena_elems(r.net);
-	float *params = ct_net_params(r.net), *grads = ct_net_grads(r.net), *before = copy(params, n);
+	float *params = on_host(ct_net_params(r.net)), *grads = on_host(ct_net_grads(r.net)), *before = copy(params, n);
 	fill_floats(1, grads, n);
 	for (size_t i = 0; i < n; i++)
 		want += (double)grads[i] * (double)grads[i];
 	want = sqrt(want);
 	assert_ok(ct_optim_create(r.net, &opts, &o));
-	assert_ok(ct_optim_step(o, 1, &norm));
-	assert_float_equal(norm, want, 1e-12 * want);
+	assert_ok(update_now(o, 1, &norm));
+	assert_float_equal(norm, want, 1e-6 * want);
 	for (size_t i = 0; i < n; i++)
 		assert_float_equal(params[i], before[i] - grads[i] * (float)(0.5 / (want + 1e-6)), 1e-6);
 
 	memcpy(before, params, n * sizeof(float));
 	for (size_t i = 0; i < n; i++)
 		grads[i] *= 1e-3f; /* below the limit: nothing is clipped */
-	assert_ok(ct_optim_step(o, 1, NULL));
+	assert_ok(update_now(o, 1, NULL));
 	for (size_t i = 0; i < n; i++)
 		assert_true(params[i] == before[i] - grads[i]);
 
 	memcpy(before, params, n * sizeof(float));
-	grads[5] = NAN;
-	assert_fails(ct_optim_step(o, 1, &norm), CT_NUMERIC, "norm is nan in update 3");
 	grads[5] = INFINITY;
-	assert_fails(ct_optim_step(o, 1, &norm), CT_NUMERIC, "norm is inf");
+	assert_fails(update_now(o, 1, &norm), CT_NUMERIC, "outcome 2, norm inf");
 	assert_memory_equal(params, before, n * sizeof(float));
-	assert_int_equal(ct_optim_steps(o), 2);
+	grads[5] = 0; /* updates have stopped for good */
+	assert_fails(update_now(o, 1, &norm), CT_NUMERIC, "outcome 2, norm -1");
+	assert_memory_equal(params, before, n * sizeof(float));
+	assert_int_equal(ct_optim_steps(o), 4);
 	ct_optim_destroy(o);
 	ct_free(before);
 	rig_close(&r);
@@ -184,7 +185,7 @@ static void test_state_by_name(void **state)
 	open_rig(&r);
 	assert_ok(ct_optim_create(r.net, &plain, &o));
 	assert_null(ct_optim_state_name(o, 0));
-	assert_null(ct_optim_state(o, 0));
+	assert_null(on_host(ct_optim_state(o, 0)));
 	ct_optim_destroy(o);
 	assert_ok(ct_optim_create(r.net, &sgd, &o));
 	assert_string_equal(ct_optim_state_name(o, 0), "momentum_buffer");
@@ -218,18 +219,19 @@ static void check_resume(const struct ct_optim_opts *opts)
 	assert_ok(ct_optim_create(b.net, opts, &ob));
 	for (uint32_t step = 0; step < 6; step++) {
 		if (step == 3) {
-			memcpy(ct_net_params(b.net), ct_net_params(a.net), n * sizeof(float));
-			for (int i = 0; ct_optim_state(oa, i); i++)
-				memcpy(ct_optim_state(ob, i), ct_optim_state(oa, i), n * sizeof(float));
+			memcpy(on_host(ct_net_params(b.net)), on_host(ct_net_params(a.net)), n * sizeof(float));
+			for (int i = 0; on_host(ct_optim_state(oa, i)); i++)
+				memcpy(on_host(ct_optim_state(ob, i)), on_host(ct_optim_state(oa, i)),
+				       n * sizeof(float));
 			ct_optim_set_steps(ob, ct_optim_steps(oa));
 		}
-		fill_floats(step, ct_net_grads(a.net), n);
-		fill_floats(step, ct_net_grads(b.net), n);
-		assert_ok(ct_optim_step(oa, 1e-2, NULL));
+		fill_floats(step, on_host(ct_net_grads(a.net)), n);
+		fill_floats(step, on_host(ct_net_grads(b.net)), n);
+		assert_ok(update_now(oa, 1e-2, NULL));
 		if (step >= 3)
-			assert_ok(ct_optim_step(ob, 1e-2, NULL));
+			assert_ok(update_now(ob, 1e-2, NULL));
 	}
-	assert_memory_equal(ct_net_params(a.net), ct_net_params(b.net), n * sizeof(float));
+	assert_memory_equal(on_host(ct_net_params(a.net)), on_host(ct_net_params(b.net)), n * sizeof(float));
 	ct_optim_destroy(ob);
 	ct_optim_destroy(oa);
 	rig_close(&b);
@@ -293,10 +295,10 @@ static void check_large_batch(const struct ct_optim_opts *opts, int zero, int st
 	double *w[8], *m[8], *v[8], *d[8];
 	float g[64] = {0};
 	assert_true(n_params <= 8);
-	assert_ok(ct_net_import(r.net, ct_net_params(r.net), zero, g));
+	assert_ok(import_now(r.net, on_host(ct_net_params(r.net)), zero, g));
 	for (int i = 0; i < n_params; i++) {
 		size_t n = ct_graph_param(r.graph, i)->n;
-		float *x = export_param(r.net, ct_net_params(r.net), i);
+		float *x = export_param(r.net, on_host(ct_net_params(r.net)), i);
 		w[i] = CT_NEW_ARRAY(double, 4 * n);
 		m[i] = w[i] + n;
 		v[i] = m[i] + n;
@@ -314,13 +316,13 @@ static void check_large_batch(const struct ct_optim_opts *opts, int zero, int st
 			fill_floats((uint32_t)(10 * t + i), g, p->n);
 			for (size_t k = 0; k < p->n; k++)
 				g[k] *= i == still ? 0.0f : 1e3f;
-			assert_ok(ct_net_import(r.net, ct_net_grads(r.net), i, g));
+			assert_ok(import_now(r.net, on_host(ct_net_grads(r.net)), i, g));
 			large_batch_update(opts, p->kind == CT_PARAM_WEIGHT, t, lr, p->n, w[i], g, m[i], v[i], d[i]);
 		}
-		assert_ok(ct_optim_step(o, lr, NULL));
+		assert_ok(update_now(o, lr, NULL));
 	}
 	for (int i = 0; i < n_params; i++) {
-		float *x = export_param(r.net, ct_net_params(r.net), i);
+		float *x = export_param(r.net, on_host(ct_net_params(r.net)), i);
 		size_t n = ct_graph_param(r.graph, i)->n;
 		double scale = 1 + norm(w[i], n);
 		for (size_t k = 0; k < n; k++)
@@ -359,7 +361,7 @@ static void test_kernels_agree(void **state)
 
 	(void)state;
 	fill_floats(9, g, n);
-	for (size_t i = 0; (k = ct_optim_kernels_at(i)); i++) {
+	for (size_t i = 0; (k = ct__optim_kernels_at(i)); i++) {
 		float *x = i ? got : want;
 		fill_floats(10, x, 4 * n);
 		for (size_t j = 3 * n; j < 4 * n; j++)
@@ -375,7 +377,7 @@ static void test_kernels_agree(void **state)
 		k->average(n, x + n, g, 0.99f, 0.01f);
 		printf("%s\n", k->target);
 		assert_memory_equal(i ? got : want, want, 4 * n * sizeof(float));
-		assert_true(k->sum_squares(n, g) == ct_optim_kernels_at(0)->sum_squares(n, g));
+		assert_true(k->sum_squares(n, g) == ct__optim_kernels_at(0)->sum_squares(n, g));
 	}
 	ct_free(g);
 	ct_free(got);
@@ -390,25 +392,25 @@ static void test_average(void **state)
 	(void)state;
 	open_rig(&r);
 	size_t n = ct_net_arena_elems(r.net), nb = ct_net_buffers_elems(r.net);
-	float *params = ct_net_params(r.net), *buffers = ct_net_buffers(r.net);
+	float *params = on_host(ct_net_params(r.net)), *buffers = on_host(ct_net_buffers(r.net));
 	float *first = copy(params, n), *last = CT_NEW_ARRAY(float, n);
 	assert_ok(ct_ema_create(r.net, 0.75, &e));
-	assert_memory_equal(ct_ema_params(e), first, n * sizeof(float));
-	assert_memory_equal(ct_ema_buffers(e), buffers, nb * sizeof(float));
+	assert_memory_equal(on_host(ct_ema_params(e)), first, n * sizeof(float));
+	assert_memory_equal(on_host(ct_ema_buffers(e)), buffers, nb * sizeof(float));
 	fill_floats(5, params, n);
 	fill_floats(6, buffers, nb);
-	ct_ema_update(e);
-	ct_ema_update(e);
+	assert_ok(ct_ema_update(e));
+	assert_ok(ct_ema_update(e));
 	for (size_t i = 0; i < n; i++)
-		assert_float_equal(ct_ema_params(e)[i], 0.5625f * first[i] + 0.4375f * params[i], 1e-6);
+		assert_float_equal(on_host(ct_ema_params(e))[i], 0.5625f * first[i] + 0.4375f * params[i], 1e-6);
 	for (size_t i = 0; i < nb; i++)
-		assert_float_equal(ct_ema_buffers(e)[i], (i < 7 ? 0 : 0.5625f) + 0.4375f * buffers[i], 1e-6);
+		assert_float_equal(on_host(ct_ema_buffers(e))[i], (i < 7 ? 0 : 0.5625f) + 0.4375f * buffers[i], 1e-6);
 	memcpy(last, params, n * sizeof(float));
-	float *average = copy(ct_ema_params(e), n);
-	ct_ema_swap(e);
+	float *average = copy(on_host(ct_ema_params(e)), n);
+	assert_ok(ct_ema_swap(e));
 	assert_memory_equal(params, average, n * sizeof(float));
-	assert_memory_equal(ct_ema_params(e), last, n * sizeof(float));
-	ct_ema_swap(e);
+	assert_memory_equal(on_host(ct_ema_params(e)), last, n * sizeof(float));
+	assert_ok(ct_ema_swap(e));
 	assert_memory_equal(params, last, n * sizeof(float));
 	ct_free(average);
 	ct_ema_destroy(e);
@@ -417,10 +419,89 @@ static void test_average(void **state)
 	rig_close(&r);
 }
 
+/* A loss that is not finite: neither weights nor EMA weights change, then or later. */
+static void test_watched_loss(void **state)
+{
+	const struct ct_optim_opts opts = {.kind = CT_SGD, .momentum = 0.9};
+	ct_arena *scalars;
+	struct rig r;
+	ct_optim *o;
+	ct_ema *e;
+
+	(void)state;
+	open_rig(&r);
+	size_t n = ct_net_arena_elems(r.net);
+	assert_ok(ct_optim_create(r.net, &opts, &o));
+	assert_ok(ct_ema_create(r.net, 0.5, &e));
+	assert_ok(ct_arena_create(r.device, CT_F32, 4, &scalars));
+	ct_optim_watch_loss(o, scalars, 2);
+	fill_floats(1, on_host(ct_net_grads(r.net)), n);
+	on_host(scalars)[1] = NAN; /* not watched */
+	assert_ok(update_now(o, 1, NULL));
+	assert_ok(ct_ema_update(e));
+	float *params = copy(on_host(ct_net_params(r.net)), n), *average = copy(on_host(ct_ema_params(e)), n),
+	      *momentum = copy(on_host(ct_optim_state(o, 0)), n);
+	on_host(scalars)[2] = NAN;
+	assert_fails(update_now(o, 1, NULL), CT_NUMERIC, "outcome 1");
+	on_host(scalars)[2] = 1;
+	assert_fails(update_now(o, 1, NULL), CT_NUMERIC, "outcome 1");
+	assert_ok(ct_ema_update(e));
+	assert_memory_equal(params, on_host(ct_net_params(r.net)), n * sizeof(float));
+	assert_memory_equal(momentum, on_host(ct_optim_state(o, 0)), n * sizeof(float));
+	assert_memory_equal(average, on_host(ct_ema_params(e)), n * sizeof(float));
+	ct_free(momentum);
+	ct_free(average);
+	ct_free(params);
+	ct_arena_destroy(scalars);
+	ct_ema_destroy(e);
+	ct_optim_destroy(o);
+	rig_close(&r);
+}
+
+/* Segments of several chunks: the same bits for any number of threads. */
+static void test_threads(void **state)
+{
+	static const struct ct_optim_opts *const all[] = {&sgd, &adamw, &lars, &lamb};
+	struct ct_net_opts opts = {.batch = 2, .input = CT_INPUT_F32_NCHW, .train = true};
+	float *first = NULL;
+
+	(void)state;
+	for (size_t k = 0; k < CT_ARRAY_LEN(all); k++) {
+		for (int threads = 1; threads <= 4; threads += 3) {
+			struct ct_optim_opts clipped = *all[k];
+			struct rig r = {0};
+			ct_optim *o;
+			clipped.clip_norm = 0.1;
+			r.graph = graph_make((struct ct_shape){300, 1, 1}, "linear 500;relu;linear 3", 3,
+					     CT_LOSS_CROSS_ENTROPY, 0);
+			assert_ok(ct_device_open("cpu", 0, &r.device));
+			assert_ok(ct_engine_open("ref", r.device, threads, &r.engine));
+			assert_ok(ct_net_create(r.engine, r.graph, &opts, &r.net));
+			assert_ok(ct_net_init(r.net, CT_INIT_PYTORCH, 1));
+			size_t n = ct_net_arena_elems(r.net);
+			assert_true(n > 2 * 65536);
+			assert_ok(ct_optim_create(r.net, &clipped, &o));
+			for (uint32_t step = 0; step < 3; step++) {
+				fill_floats(step, on_host(ct_net_grads(r.net)), n);
+				assert_ok(update_now(o, 0.1, NULL));
+			}
+			if (threads == 1)
+				first = copy(on_host(ct_net_params(r.net)), n);
+			else
+				assert_memory_equal(first, on_host(ct_net_params(r.net)), n * sizeof(float));
+			ct_optim_destroy(o);
+			rig_close(&r);
+		}
+		ct_free(first);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_option_errors),
+		cmocka_unit_test(test_watched_loss),
+		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_sgd),
 		cmocka_unit_test(test_no_decay_on_norms_and_biases),
 		cmocka_unit_test(test_clipping),

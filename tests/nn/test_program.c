@@ -28,10 +28,10 @@ static void run(struct rig *r, ct_program *p, float logits[ROWS * 5], float **dw
 
 	fill_floats(3, x, 3 * 32 * 32 * ROWS);
 	*m = (struct ct_metrics){0};
-	assert_ok(ct_program_forward(p, &b, m));
+	assert_ok(forward_now(p, &b, m));
 	assert_ok(ct_program_read(p, ct_graph_node(g, ct_graph_loss(g))->in[0], false, logits));
 	assert_ok(ct_program_backward(p, &back));
-	*dw = export_param(r->net, ct_net_grads(r->net), 0);
+	*dw = export_param(r->net, on_host(ct_net_grads(r->net)), 0);
 	ct_free(x);
 }
 
@@ -87,7 +87,7 @@ static double evaluated(ct_program *p, int n)
 
 	fill_floats(4, x, (size_t)(3 * 20 * 20 * n));
 	fill_labels(5, labels, (size_t)n, 5);
-	assert_ok(ct_program_forward(p, &b, &m));
+	assert_ok(forward_now(p, &b, &m));
 	ct_free(x);
 	return m.loss;
 }
@@ -97,8 +97,10 @@ static double judged(struct rig *judge, const struct rig *r, int n)
 {
 	ct_program *p;
 
-	memcpy(ct_net_params(judge->net), ct_net_params(r->net), ct_net_arena_elems(r->net) * sizeof(float));
-	memcpy(ct_net_buffers(judge->net), ct_net_buffers(r->net), ct_net_buffers_elems(r->net) * sizeof(float));
+	memcpy(on_host(ct_net_params(judge->net)), on_host(ct_net_params(r->net)),
+	       ct_net_arena_elems(r->net) * sizeof(float));
+	memcpy(on_host(ct_net_buffers(judge->net)), on_host(ct_net_buffers(r->net)),
+	       ct_net_buffers_elems(r->net) * sizeof(float));
 	assert_ok(ct_program_create(judge->net, n, CT_EVAL, &p));
 	const double loss = evaluated(p, n);
 	ct_program_destroy(p);
@@ -108,7 +110,7 @@ static double judged(struct rig *judge, const struct rig *r, int n)
 static void descend(struct rig *r)
 {
 	for (size_t i = 0; i < ct_net_arena_elems(r->net); i++)
-		ct_net_params(r->net)[i] -= 0.3f * ct_net_grads(r->net)[i];
+		on_host(ct_net_params(r->net))[i] -= 0.3f * on_host(ct_net_grads(r->net))[i];
 }
 
 /* Training goes on to the bit among programs of fewer and of more rows, some of them made when it has begun; and they see what
@@ -168,16 +170,16 @@ static void check_lost_values(const char *engine)
 	rig_open(&r, engine, graph_of(20, LAYERS), &options);
 	const int node = ct_graph_node(r.graph, ct_graph_loss(r.graph))->in[0];
 	assert_ok(ct_program_create(r.net, ROWS, CT_EVAL, &eval));
-	assert_ok(ct_program_forward(r.program, &b, &m));
-	assert_ok(ct_program_forward(eval, &b, &m));
+	assert_ok(forward_now(r.program, &b, &m));
+	assert_ok(forward_now(eval, &b, &m));
 	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "between forward and backward");
 	assert_fails(ct_program_read(r.program, node, false, logits), CT_UNSUPPORTED,
 		     "fc1: another program of the net has used the memory since");
 	assert_ok(ct_program_read(eval, node, false, logits));
-	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(forward_now(r.program, &b, &m));
 	assert_ok(ct_program_create(r.net, 1, CT_TRAIN, &other));
 	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "between forward and backward");
-	assert_ok(ct_program_forward(r.program, &b, &m));
+	assert_ok(forward_now(r.program, &b, &m));
 	ct_program_destroy(other);
 	ct_program_destroy(eval);
 	assert_ok(ct_program_backward(r.program, &back));

@@ -22,8 +22,9 @@ struct setup {
 	bool sync;
 };
 
-static enum ct_status sum_of_one_rank(void *user, double *v, size_t n)
+static enum ct_status sum_of_one_rank(void *user, double *v, size_t n, ct_stream *s)
 {
+	(void)s;
 	*(size_t *)user += n;
 	return v ? CT_OK : CT_BUG;
 }
@@ -87,11 +88,11 @@ static void train(struct rig *r, const struct setup *s, struct ct_metrics *metri
 	for (uint64_t i = 0; i < 4; i++) {
 		const struct ct_backward_opts back = {.scale = 1.0f / (float)s->batch, .accumulate = i == 3};
 		struct ct_batch b = {.n = s->batch, .x = x, .labels = labels, .step = i, .first = 11};
-		assert_ok(ct_program_forward(r->program, &b, metrics));
+		assert_ok(forward_now(r->program, &b, metrics));
 		memset(&b, 0xff, sizeof(b)); /* the caller's again */
 		assert_ok(ct_program_backward(r->program, &back));
 		if (i != 2)
-			assert_ok(ct_optim_step(optim, 0.05f, NULL));
+			assert_ok(update_now(optim, 0.05f, NULL));
 	}
 	ct_optim_destroy(optim);
 	ct_free(labels);
@@ -108,8 +109,8 @@ static bool run_setup(const struct setup *s, struct outcome *o)
 	train(&r, s, &o->metrics);
 	o->n_params = ct_net_arena_elems(r.net);
 	o->n_buffers = ct_net_buffers_elems(r.net);
-	o->params = copy_of(ct_net_params(r.net), o->n_params);
-	o->buffers = copy_of(ct_net_buffers(r.net), o->n_buffers);
+	o->params = copy_of(on_host(ct_net_params(r.net)), o->n_params);
+	o->buffers = copy_of(on_host(ct_net_buffers(r.net)), o->n_buffers);
 	o->reorders = ct_program_reorders(r.program);
 	o->wide = strstr(ct_engine_version(r.engine), "avx512") != NULL;
 	ct_net_memory(r.net, &o->memory);

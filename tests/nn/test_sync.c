@@ -28,8 +28,9 @@ struct rank {
 	enum ct_status st;
 };
 
-static enum ct_status sum_over_ranks(void *user, double *v, size_t n)
+static enum ct_status sum_over_ranks(void *user, double *v, size_t n, ct_stream *s)
 {
+	(void)s;
 	struct rank *r = user;
 	struct meeting *m = r->meeting;
 
@@ -53,7 +54,7 @@ static enum ct_status train(struct rank *r)
 
 	for (int step = 0; step < STEPS; step++) {
 		struct ct_backward_opts back = {.scale = r->scale, .accumulate = step > 0};
-		CT_TRY(ct_program_forward(r->rig.program, &r->batch, &r->metrics));
+		CT_TRY(forward_now(r->rig.program, &r->batch, &r->metrics));
 		CT_TRY(ct_program_read(r->rig.program, ct_graph_node(g, ct_graph_loss(g))->in[0], false, r->logits));
 		CT_TRY(ct_program_backward(r->rig.program, &back));
 	}
@@ -125,9 +126,9 @@ static void compare_gradients(struct rank *ranks, struct rank *whole, double tol
 	for (int round = 0; round < 2; round++) {
 		for (int i = 0; i < ct_graph_n_params(g); i++) {
 			const size_t n = ct_graph_param(g, i)->n;
-			float *want = export_param(whole->rig.net, ct_net_grads(whole->rig.net), i);
-			float *sum = export_param(ranks[0].rig.net, ct_net_grads(ranks[0].rig.net), i);
-			float *other = export_param(ranks[1].rig.net, ct_net_grads(ranks[1].rig.net), i);
+			float *want = export_param(whole->rig.net, on_host(ct_net_grads(whole->rig.net)), i);
+			float *sum = export_param(ranks[0].rig.net, on_host(ct_net_grads(ranks[0].rig.net)), i);
+			float *other = export_param(ranks[1].rig.net, on_host(ct_net_grads(ranks[1].rig.net)), i);
 			for (size_t k = 0; k < n; k++) {
 				sum[k] += other[k];
 				floor = fabs((double)want[k]) / 100 > floor ? fabs((double)want[k]) / 100 : floor;
@@ -178,11 +179,12 @@ static void check_case(const char *const engines[WORLD], enum ct_precision preci
 	assert_true(off_by(ranks[0].logits, whole.logits, (size_t)c->rows[0] * 5, 1) <= tolerance);
 	assert_true(off_by(ranks[1].logits, whole.logits + c->rows[0] * 5, (size_t)c->rows[1] * 5, 1) <= tolerance);
 	for (int i = 0; i < WORLD; i++)
-		assert_true(off_by(ct_net_buffers(ranks[i].rig.net), ct_net_buffers(whole.rig.net),
+		assert_true(off_by(on_host(ct_net_buffers(ranks[i].rig.net)), on_host(ct_net_buffers(whole.rig.net)),
 				   ct_net_buffers_elems(whole.rig.net), 0) <= tolerance);
 	/* The same to the bit on all ranks, or they would drift apart. */
 	if (strcmp(engines[0], engines[1]) == 0)
-		assert_memory_equal(ct_net_buffers(ranks[0].rig.net), ct_net_buffers(ranks[1].rig.net),
+		assert_memory_equal(on_host(ct_net_buffers(ranks[0].rig.net)),
+				    on_host(ct_net_buffers(ranks[1].rig.net)),
 				    ct_net_buffers_elems(whole.rig.net) * sizeof(float));
 	compare_gradients(ranks, &whole, 4 * tolerance); /* those that are zero up to rounding */
 	for (int i = 0; i < WORLD; i++)
@@ -245,8 +247,9 @@ static void test_ranks_of_other_engines(void **state)
 	each_engine(check_beside_ref);
 }
 
-static enum ct_status refuse(void *user, double *v, size_t n)
+static enum ct_status refuse(void *user, double *v, size_t n, ct_stream *s)
 {
+	(void)s;
 	(void)v;
 	(void)n;
 	return --*(int *)user < 0 ? CT_FAIL(CT_PEER_LOST, "rank 1 is gone") : CT_OK;
@@ -271,7 +274,7 @@ static void check_failure(const char *engine)
 			 graph_make((struct ct_shape){3, 4, 4}, "batch_norm name=bee;flatten;linear 3", 3,
 				    CT_LOSS_CROSS_ENTROPY, 0),
 			 &opts);
-		enum ct_status st = ct_program_forward(r.program, &b, &m);
+		enum ct_status st = forward_now(r.program, &b, &m);
 		if (good)
 			st = st == CT_OK ? ct_program_backward(r.program, &back) : st;
 		assert_fails(st, CT_PEER_LOST, "bee: summing the statistics of all ranks: rank 1 is gone");
@@ -285,8 +288,9 @@ static void test_a_lost_rank(void **state)
 	each_engine(check_failure);
 }
 
-static enum ct_status alone(void *user, double *v, size_t n)
+static enum ct_status alone(void *user, double *v, size_t n, ct_stream *s)
 {
+	(void)s;
 	(void)user;
 	(void)v;
 	(void)n;
@@ -305,7 +309,7 @@ static void check_one_value(const char *engine)
 
 	rig_open(&r, engine, graph_make((struct ct_shape){4, 1, 1}, "batch_norm;linear 3", 3, CT_LOSS_CROSS_ENTROPY, 0),
 		 &opts);
-	assert_fails(ct_program_forward(r.program, &b, &m), CT_CONFIG, "bn1: batch norm sees one value per channel");
+	assert_fails(forward_now(r.program, &b, &m), CT_CONFIG, "bn1: batch norm sees one value per channel");
 	rig_close(&r);
 }
 

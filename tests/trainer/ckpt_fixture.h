@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "nn/models/model.h"
+#include "tests/nn/on_host.h"
 #include "tests/trainer/tmpdir.h"
 #include "trainer/checkpoint/checkpoint.h"
 
@@ -54,7 +55,7 @@ static inline void fixture_fill_arena(struct fixture *f, float *arena, uint32_t 
 		ct_rng_init(&r, 7, CT_RNG_TEST, step, key * 1000 + (uint32_t)i);
 		for (size_t k = 0; k < n; k++)
 			logical[k] = ct_rng_normal(&r);
-		CT_ASSERT(ct_net_import(f->net, arena, i, logical) == CT_OK);
+		CT_ASSERT(import_now(f->net, arena, i, logical) == CT_OK);
 		ct_free(logical);
 	}
 }
@@ -71,11 +72,11 @@ static inline void fixture_fill_buffers(struct fixture *f, float *buffers, uint3
 /* All values of a step: a function of the step. */
 static inline void fixture_set_step(struct fixture *f, uint32_t step)
 {
-	fixture_fill_arena(f, ct_net_params(f->net), 1, step);
-	fixture_fill_arena(f, ct_optim_state(f->optim, 0), 2, step);
-	fixture_fill_arena(f, ct_ema_params(f->ema), 3, step);
-	fixture_fill_buffers(f, ct_net_buffers(f->net), 4, step);
-	fixture_fill_buffers(f, ct_ema_buffers(f->ema), 5, step);
+	fixture_fill_arena(f, on_host(ct_net_params(f->net)), 1, step);
+	fixture_fill_arena(f, on_host(ct_optim_state(f->optim, 0)), 2, step);
+	fixture_fill_arena(f, on_host(ct_ema_params(f->ema)), 3, step);
+	fixture_fill_buffers(f, on_host(ct_net_buffers(f->net)), 4, step);
+	fixture_fill_buffers(f, on_host(ct_ema_buffers(f->ema)), 5, step);
 	ct_optim_set_steps(f->optim, step);
 	f->state =
 		(struct ct_train_state){.step = step, .epoch = 1, .optim_steps = step, .global_batch = 4, .world = 2};
@@ -86,8 +87,9 @@ static inline bool fixture_is_step(struct fixture *f, uint32_t step)
 {
 	size_t arena = ct_net_arena_elems(f->net) * sizeof(float),
 	       buffers = ct_net_buffers_elems(f->net) * sizeof(float);
-	const float *now[] = {ct_net_params(f->net), ct_optim_state(f->optim, 0), ct_ema_params(f->ema),
-			      ct_net_buffers(f->net), ct_ema_buffers(f->ema)};
+	const float *now[] = {on_host(ct_net_params(f->net)), on_host(ct_optim_state(f->optim, 0)),
+			      on_host(ct_ema_params(f->ema)), on_host(ct_net_buffers(f->net)),
+			      on_host(ct_ema_buffers(f->ema))};
 	size_t bytes[] = {arena, arena, arena, buffers, buffers};
 	void *saved[CT_ARRAY_LEN(now)];
 	bool same = ct_optim_steps(f->optim) == step;
@@ -109,7 +111,7 @@ static inline enum ct_status fixture_save(struct fixture *f, const char *run, ui
 	struct ct_checkpoint_source src = {f->net, f->optim, f->ema, &f->state, "model.name=convnet\noptim.lr=0.1\n"};
 
 	fixture_set_step(f, step);
-	return ct_checkpoint_save(run, &src, keep_last, best, NULL, NULL, NULL);
+	return ct_checkpoint_save(run, &src, keep_last, best, NULL);
 }
 
 /* Step of the newest whole checkpoint, after loading it and comparing all values; 0: none; -1: something is wrong. */

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/nn/on_host.h"
 #include "tests/trainer/ckpt_fixture.h"
 #include "trainer/checkpoint/safetensors.h"
 
@@ -44,6 +45,8 @@ static const struct ct_train_state odd_state = {
 	.epoch_images = 7,
 	.images = (uint64_t)1 << 62,
 	.train_seconds = 1.0 / 3,
+	.loss_scale = 65536,
+	.loss_scale_steps = 12,
 	.global_batch = 256,
 	.world = 4,
 	.seed = INT64_MIN,
@@ -59,21 +62,21 @@ static bool same_bits(double a, double b)
 
 static void test_round_trip(void **state)
 {
+	struct ct_checkpoint_result saved;
 	static const double odd_doubles[] = {-0.0, INFINITY, -INFINITY, 1e22, 123456789.0, 2.2250738585072014e-308};
 	const char *run = in_tmpdir("round"), *lines = "a=1\nb=\"two\"\n\xc3\xa9\n";
 	struct ct_train_state in = odd_state, out;
 	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &in, lines};
 	char *path = NULL, *config = NULL;
-	double seconds = -1;
-	uint64_t bytes = 0;
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(odd_doubles); i++) {
 		fixture_set_step(&fx, 12);
 		in.last_loss = odd_doubles[i];
 		in.epoch_loss_sum = i ? NAN : 4;
-		assert_ok(ct_checkpoint_save(run, &src, 2, true, &path, &seconds, &bytes));
-		assert_true(seconds >= 0 && bytes > 1000);
+		assert_ok(ct_checkpoint_save(run, &src, 2, true, &saved));
+		path = saved.path;
+		assert_true(saved.seconds >= 0 && saved.bytes > 1000 && saved.step == in.step);
 		assert_ok(ct_checkpoint_verify(path));
 		memset(&out, 0xff, sizeof(out));
 		assert_ok(ct_checkpoint_load_state(path, &out, &config));
@@ -82,6 +85,7 @@ static void test_round_trip(void **state)
 		assert_true(i ? isnan(out.epoch_loss_sum) : out.epoch_loss_sum == 4);
 		assert_true(same_bits(in.best_top1, out.best_top1) && same_bits(in.train_seconds, out.train_seconds));
 		assert_true(in.step == out.step && in.epoch == out.epoch && in.step_in_epoch == out.step_in_epoch);
+		assert_true(out.loss_scale == 65536 && out.loss_scale_steps == 12);
 		assert_true(in.optim_steps == out.optim_steps && in.images == out.images && in.seed == out.seed);
 		assert_true(out.finished && out.world == 4 && out.global_batch == 256 && out.best_step == 3);
 		assert_string_equal(in.config_digest, out.config_digest);
@@ -104,12 +108,14 @@ static void test_round_trip(void **state)
 
 static void test_without_averages(void **state)
 {
+	struct ct_checkpoint_result saved;
 	struct ct_checkpoint_source src = {fx.net, fx.optim, NULL, &fx.state, NULL};
 	char *path;
 
 	(void)state;
 	fixture_set_step(&fx, 7);
-	assert_ok(ct_checkpoint_save(in_tmpdir("weights"), &src, 0, false, &path, NULL, NULL));
+	assert_ok(ct_checkpoint_save(in_tmpdir("weights"), &src, 0, false, &saved));
+	path = saved.path;
 	assert_fails(ct_checkpoint_load(path, fx.net, fx.optim, fx.ema), CT_DATA, "are missing: ema/layer1.0.weight, ");
 	ct_free(path);
 }
@@ -171,6 +177,7 @@ static void test_does_not_fit(void **state)
 
 static void test_no_optimizer_state(void **state)
 {
+	struct ct_checkpoint_result saved;
 	const char *run = in_tmpdir("nostate");
 	struct fixture plain = {0};
 	struct ct_checkpoint_source src;
@@ -181,7 +188,8 @@ static void test_no_optimizer_state(void **state)
 	plain.state.step = 4;
 	plain.state.optim_steps = 4;
 	src = (struct ct_checkpoint_source){plain.net, plain.optim, NULL, &plain.state, ""};
-	assert_ok(ct_checkpoint_save(run, &src, 1, false, &path, NULL, NULL));
+	assert_ok(ct_checkpoint_save(run, &src, 1, false, &saved));
+	path = saved.path;
 	assert_ok(ct_checkpoint_verify(path));
 	assert_ok(ct_checkpoint_load(path, plain.net, plain.optim, NULL));
 	assert_true(ct_optim_steps(plain.optim) == 4);
@@ -242,6 +250,7 @@ static void test_keep_last(void **state)
 /* The same step again replaces what is there. */
 static void test_same_step(void **state)
 {
+	struct ct_checkpoint_result saved;
 	const char *run = in_tmpdir("same");
 	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, ""};
 	struct ct_train_state out;
@@ -250,7 +259,8 @@ static void test_same_step(void **state)
 	(void)state;
 	assert_ok(fixture_save(&fx, run, 5, 0, false));
 	fx.state.images = 77;
-	assert_ok(ct_checkpoint_save(run, &src, 0, false, &path, NULL, NULL));
+	assert_ok(ct_checkpoint_save(run, &src, 0, false, &saved));
+	path = saved.path;
 	assert_int_equal(fixture_newest(&fx, run), 5);
 	assert_ok(ct_checkpoint_load_state(path, &out, NULL));
 	assert_int_equal(out.images, 77);
@@ -263,7 +273,8 @@ static void test_not_finite(void **state)
 {
 	const char *run = in_tmpdir("finite");
 	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, ""};
-	float *arenas[] = {ct_net_params(fx.net), ct_optim_state(fx.optim, 0), ct_ema_params(fx.ema)};
+	float *arenas[] = {on_host(ct_net_params(fx.net)), on_host(ct_optim_state(fx.optim, 0)),
+			   on_host(ct_ema_params(fx.ema))};
 
 	(void)state;
 	assert_ok(fixture_save(&fx, run, 5, 0, false));
@@ -272,7 +283,7 @@ static void test_not_finite(void **state)
 		float keep = arenas[i][0];
 
 		arenas[i][0] = i == 1 ? INFINITY : NAN;
-		assert_int_equal(ct_checkpoint_save(run, &src, 0, false, NULL, NULL, NULL), CT_NUMERIC);
+		assert_int_equal(ct_checkpoint_save(run, &src, 0, false, NULL), CT_NUMERIC);
 		assert_non_null(strstr(ct_error_message(), "1 of the "));
 		arenas[i][0] = keep;
 	}

@@ -260,6 +260,7 @@ static void test_damage(void **state)
 /* A state.json from before bad samples were counted in it. */
 static void test_older_state(void **state)
 {
+	struct ct_checkpoint_result saved;
 	static const char line[] = "  \"epoch_bad\": 9,\n", sum[] = "\"checksum\": \"";
 	char *run = new_run("older"), *file, *data, *at;
 	struct ct_train_state in = {.epoch_bad = 9}, out;
@@ -269,7 +270,8 @@ static void test_older_state(void **state)
 	size_t len;
 
 	(void)state;
-	assert_ok(ct_checkpoint_save(run, &src, 0, false, &path, NULL, NULL));
+	assert_ok(ct_checkpoint_save(run, &src, 0, false, &saved));
+	path = saved.path;
 	assert_ok(ct_checkpoint_load_state(path, &out, NULL));
 	assert_int_equal(out.epoch_bad, 9);
 	file = ct_path_join(path, "state.json");

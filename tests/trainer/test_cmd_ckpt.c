@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "tests/nn/on_host.h"
 #include "tests/trainer/ckpt_fixture.h"
 #include "trainer/checkpoint/model_weights.h"
 #include "trainer/commands/cli.h"
@@ -173,11 +174,11 @@ static void test_export(void **state)
 	fixture_set_step(&fx, 4);
 	assert_ok(ct_model_weights_load(cli.out, fx.net, CT_WEIGHTS_WHOLE, NULL));
 	float *p = ct_calloc(params, 1), *b = ct_calloc(buffers, 1);
-	memcpy(p, ct_net_params(fx.net), params);
-	memcpy(b, ct_net_buffers(fx.net), buffers);
+	memcpy(p, on_host(ct_net_params(fx.net)), params);
+	memcpy(b, on_host(ct_net_buffers(fx.net)), buffers);
 	fixture_set_step(&fx, 9);
-	assert_memory_equal(p, ct_ema_params(fx.ema), params);
-	assert_memory_equal(b, ct_ema_buffers(fx.ema), buffers);
+	assert_memory_equal(p, on_host(ct_ema_params(fx.ema)), params);
+	assert_memory_equal(b, on_host(ct_ema_buffers(fx.ema)), buffers);
 	ct_free(b);
 	ct_free(p);
 	/* Nothing is written over. */

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "tests/nn/on_host.h"
 #include "tests/trainer/ckpt_fixture.h"
 #include "trainer/checkpoint/model_weights.h"
 #include "trainer/checkpoint/safetensors.h"
@@ -42,12 +43,12 @@ static void fill_file(struct file *f, struct fixture *x, const char *prefix)
 	for (int i = 0; i < ct_graph_n_params(x->graph); i++) {
 		const struct ct_param *p = ct_graph_param(x->graph, i);
 		add(f, prefix, p->name, p->ndim, p->dims);
-		assert_ok(ct_net_export(x->net, ct_net_params(x->net), i, f->data[f->n - 1]));
+		assert_ok(export_now(x->net, on_host(ct_net_params(x->net)), i, f->data[f->n - 1]));
 	}
 	for (int i = 0; i < ct_graph_n_buffers(x->graph); i++) {
 		const struct ct_param *p = ct_graph_buffer(x->graph, i);
 		add(f, prefix, p->name, p->ndim, p->dims);
-		memcpy(f->data[f->n - 1], ct_net_buffers(x->net) + at, p->n * sizeof(float));
+		memcpy(f->data[f->n - 1], on_host(ct_net_buffers(x->net)) + at, p->n * sizeof(float));
 		at += p->n;
 	}
 }
@@ -86,12 +87,13 @@ static bool holds_either(struct fixture *x, uint32_t step, bool averages)
 	       buffers = ct_net_buffers_elems(x->net) * sizeof(float);
 	float *p = ct_calloc(params, 1), *b = ct_calloc(buffers, 1);
 
-	memcpy(p, ct_net_params(x->net), params);
-	memcpy(b, ct_net_buffers(x->net), buffers);
+	memcpy(p, on_host(ct_net_params(x->net)), params);
+	memcpy(b, on_host(ct_net_buffers(x->net)), buffers);
 	fixture_set_step(x, step);
 	if (averages)
-		ct_ema_swap(x->ema);
-	bool same = !memcmp(p, ct_net_params(x->net), params) && !memcmp(b, ct_net_buffers(x->net), buffers);
+		assert_ok(ct_ema_swap(x->ema));
+	bool same = !memcmp(p, on_host(ct_net_params(x->net)), params) &&
+		    !memcmp(b, on_host(ct_net_buffers(x->net)), buffers);
 	ct_free(b);
 	ct_free(p);
 	return same;
@@ -127,6 +129,7 @@ static void test_whole(void **state)
 /* A checkpoint stands for the weights that it was evaluated with. */
 static void test_checkpoint(void **state)
 {
+	struct ct_checkpoint_result saved;
 	struct fixture x = {0};
 	struct ct_weights_report r;
 	char *path, *file;
@@ -151,7 +154,8 @@ static void test_checkpoint(void **state)
 	/* Without averages the parameters are taken. */
 	struct ct_checkpoint_source src = {x.net, x.optim, NULL, &x.state, NULL};
 	fixture_set_step(&x, 7);
-	assert_ok(ct_checkpoint_save(in_tmpdir("plain"), &src, 0, false, &path, NULL, NULL));
+	assert_ok(ct_checkpoint_save(in_tmpdir("plain"), &src, 0, false, &saved));
+	path = saved.path;
 	fixture_set_step(&x, 5);
 	assert_ok(ct_model_weights_load(path, x.net, CT_WEIGHTS_WHOLE, NULL));
 	assert_true(holds(&x, 7));
@@ -188,11 +192,10 @@ static void test_strict(void **state)
 	t->dims[1] = 1;
 	const char *path = save(&f, "other.safetensors");
 	fixture_set_step(&x, 5);
-	assert_fails(
-		ct_model_weights_load(path, x.net, CT_WEIGHTS_STRICT, NULL), CT_DATA,
-		"10 of the model's 14 tensors match. 2 have another shape or type: layer1.1.bias is "
-		"[16,1], the model's is [16], layer2.0.weight is [32,16,1,25], the model's is [32,16,5,5]; 2 are "
-		"missing: layer1.0.weight, layer2.1.running_mean; 2 are not in the model: ");
+	assert_fails(ct_model_weights_load(path, x.net, CT_WEIGHTS_STRICT, NULL), CT_DATA,
+		     "10 of the model's 14 tensors match. 2 have another shape or type: layer1.1.bias is "
+		     "[16,1], the model's is [16], layer2.0.weight is [32,16,1,25], the model's is [32,16,5,5]; 2 are "
+		     "missing: layer1.0.weight, layer2.1.running_mean; 2 are not in the model: ");
 	assert_non_null(strstr(ct_error_message(), "line\\x0abreak"));
 	assert_non_null(strstr(ct_error_message(), "layer9.0.weight"));
 	assert_non_null(strstr(ct_error_hint_text(), "compare model.name"));
@@ -225,10 +228,10 @@ static void test_new_head(void **state)
 		float *now = ct_calloc(p->n, sizeof(float)), *five = ct_calloc(p->n, sizeof(float));
 		bool head = !strncmp(p->name, "fc.", 3);
 		struct fixture fresh = {0};
-		assert_ok(ct_net_export(x.net, ct_net_params(x.net), i, now));
+		assert_ok(export_now(x.net, on_host(ct_net_params(x.net)), i, now));
 		assert_ok(fixture_try_open(&fresh, "convnet", 10, 0.9f));
 		fixture_set_step(&fresh, 5);
-		assert_ok(ct_net_export(fresh.net, ct_net_params(fresh.net), i, five));
+		assert_ok(export_now(fresh.net, on_host(ct_net_params(fresh.net)), i, five));
 		assert_memory_equal(now, head ? five : named(&f, p->name)->data, p->n * sizeof(float));
 		fixture_close(&fresh);
 		ct_free(five);
@@ -305,7 +308,7 @@ static void test_types(void **state)
 			continue;
 		}
 		assert_ok(ct_model_weights_load(in_tmpdir("half.safetensors"), x.net, CT_WEIGHTS_STRICT, NULL));
-		assert_ok(ct_net_export(x.net, ct_net_params(x.net), 0, got));
+		assert_ok(export_now(x.net, on_host(ct_net_params(x.net)), 0, got));
 		assert_memory_equal(got, want[k], sizeof(want[k]));
 		assert_memory_equal(got + 3, want[k], sizeof(want[k]));
 	}

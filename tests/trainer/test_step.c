@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "tests/nn/on_host.h"
 #include "tests/trainer/tmpdir.h"
 #include "trainer/loop/step.h"
 
@@ -29,7 +30,7 @@ static enum ct_status open_rig(struct rig *r, const char *yaml, const char *key,
 	*r = (struct rig){0};
 	CT_TRY(ct_file_replace(in_tmpdir("c.yaml"), yaml, strlen(yaml)));
 	CT_TRY(ct_config_load(in_tmpdir("c.yaml"), &set, 1, &r->cfg));
-	CT_TRY(ct_session_create_local(r->cfg, true, &r->s));
+	CT_TRY(ct_session_create(r->cfg, NULL, true, &r->s));
 	return ct_stepper_create(&r->s, &r->stepper);
 }
 
@@ -42,11 +43,15 @@ static void close_rig(struct rig *r)
 
 static struct ct_step_result gradients(struct rig *r)
 {
-	struct ct_step_request req = {.step = 0};
-	struct ct_step_times times = {0};
+	struct ct_step_request req = {.step = 0}; /* with a learning rate of 0 */
 	struct ct_step_result out;
+	bool last;
 
-	assert_int_equal(ct_stepper_gradients(r->stepper, &req, &out, &times), CT_OK);
+	assert_int_equal(ct_stepper_post(r->stepper, &req, &last), CT_OK);
+	assert_int_equal(ct_stepper_pending(r->stepper), 1);
+	assert_int_equal(ct_stepper_take(r->stepper, &out), CT_OK);
+	assert_int_equal(out.last_of_epoch, last);
+	assert_int_equal(out.outcome, CT_UPDATE_DONE);
 	return out;
 }
 
@@ -69,28 +74,31 @@ static void test_accumulation_changes_nothing(void **state)
 			assert_int_equal(b.last_of_epoch, a.last_of_epoch);
 			assert_true(fabs(a.loss_sum - b.loss_sum) < 1e-5 * a.loss_sum);
 			for (size_t i = 0; i < ct_net_arena_elems(one.s.net); i++)
-				assert_true(fabsf(ct_net_grads(one.s.net)[i] - ct_net_grads(many.s.net)[i]) < 1e-6f);
+				assert_true(fabsf(on_host(ct_net_grads(one.s.net))[i] -
+						  on_host(ct_net_grads(many.s.net))[i]) < 1e-6f);
 		}
 		close_rig(&many);
 		close_rig(&one);
 	}
 }
 
-static void test_wishes_come_back(void **state)
+static void test_requests_come_back(void **state)
 {
 	struct ct_step_request req = {.stop = true};
-	struct ct_step_times times = {0};
 	struct ct_step_result out;
 	struct rig r;
+	bool last;
 
 	(void)state;
 	assert_int_equal(open_rig(&r, MLP, "train.accumulate", "1"), CT_OK);
-	assert_int_equal(ct_stepper_gradients(r.stepper, &req, &out, &times), CT_OK);
+	assert_int_equal(ct_stepper_post(r.stepper, &req, &last), CT_OK);
+	assert_int_equal(ct_stepper_take(r.stepper, &out), CT_OK);
 	assert_true(out.stop && !out.save);
 	req = (struct ct_step_request){.save = true};
-	assert_int_equal(ct_stepper_gradients(r.stepper, &req, &out, &times), CT_OK);
+	assert_int_equal(ct_stepper_post(r.stepper, &req, &last), CT_OK);
+	assert_int_equal(ct_stepper_take(r.stepper, &out), CT_OK);
 	assert_true(!out.stop && out.save);
-	assert_true(times.forward_ns > 0 && times.backward_ns > 0);
+	assert_true(out.times.forward_ns > 0 && out.times.backward_ns > 0);
 	close_rig(&r);
 }
 
@@ -114,7 +122,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_accumulation_changes_nothing),
-		cmocka_unit_test(test_wishes_come_back),
+		cmocka_unit_test(test_requests_come_back),
 		cmocka_unit_test(test_last_step_of_one_row),
 	};
 

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "trainer/checkpoint/checkpoint_files.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/snapshot_impl.h"
 
 /* What one safetensors file is written from. */
 struct tensor_list {
@@ -25,7 +26,7 @@ struct tensor_list {
 	int n;
 	struct ct_tensor_desc *desc; /* names owned */
 	struct origin {
-		const float *arena;
+		const struct ct_mirror *arena;
 		int param;
 	} * from; /* for tensors without desc.data */
 };
@@ -52,10 +53,11 @@ static enum ct_status add_tensor(struct tensor_list *l, const char *state, const
 	return CT_OK;
 }
 
-/* Every parameter from an arena, and the buffers when given. */
-static enum ct_status add_arena(struct tensor_list *l, const char *state, const float *arena, const float *buffers)
+/* Every parameter of a group, and its buffers when it has them. */
+static enum ct_status add_group(struct tensor_list *l, const struct ct_snapshot_group *group)
 {
 	const ct_graph *g = ct_net_graph(l->net);
+	const float *buffers = group->buffers;
 	int n_params = ct_graph_n_params(g), n_buffers = buffers ? ct_graph_n_buffers(g) : 0;
 	size_t room = (size_t)l->n + (size_t)n_params + (size_t)n_buffers;
 	void *more;
@@ -65,11 +67,11 @@ static enum ct_status add_arena(struct tensor_list *l, const char *state, const 
 	CT_TRY_ALLOC(more = ct_realloc(l->from, room, sizeof(*l->from)));
 	l->from = more;
 	for (int i = 0; i < n_params; i++)
-		CT_TRY(add_tensor(l, state, ct_graph_param(g, i), NULL, (struct origin){arena, i}));
+		CT_TRY(add_tensor(l, group->name, ct_graph_param(g, i), NULL, (struct origin){&group->params, i}));
 	for (int i = 0; i < n_buffers; i++) {
 		const struct ct_param *p = ct_graph_buffer(g, i);
 
-		CT_TRY(add_tensor(l, state, p, buffers, (struct origin){0}));
+		CT_TRY(add_tensor(l, group->name, p, buffers, (struct origin){0}));
 		buffers += p->n;
 	}
 	return CT_OK;
@@ -106,48 +108,34 @@ static enum ct_status write_list(struct tensor_list *l, const char *folder, cons
 	return st;
 }
 
-static enum ct_status write_model(const char *folder, const struct ct_checkpoint_source *src, struct ct_ckpt_file *out)
+/* Groups [first, end) of the snapshot into one file. */
+static enum ct_status write_groups(const char *folder, const struct ct_snapshot *snap, int first, int end,
+				   const char *name, const char *failpoint, struct ct_ckpt_file *out)
 {
-	struct tensor_list l = {.net = src->net, .failpoint = "ckpt.model"};
-	enum ct_status st;
-
-	CT_TRY_GOTO(add_arena(&l, "", ct_net_params(src->net), ct_net_buffers(src->net)), st, out);
-	CT_TRY_GOTO(write_list(&l, folder, CT_CKPT_MODEL, out), st, out);
-out:
-	release_list(&l);
-	return st;
-}
-
-static enum ct_status write_optim(const char *folder, const struct ct_checkpoint_source *src, struct ct_ckpt_file *out)
-{
-	struct tensor_list l = {.net = src->net, .failpoint = "ckpt.optim"};
+	struct tensor_list l = {.net = snap->net, .failpoint = failpoint};
 	enum ct_status st = CT_OK;
-	const char *name;
 
-	for (int i = 0; src->optim && (name = ct_optim_state_name(src->optim, i)); i++)
-		CT_TRY_GOTO(add_arena(&l, name, ct_optim_state(src->optim, i), NULL), st, out);
-	if (src->ema)
-		CT_TRY_GOTO(add_arena(&l, CT_CKPT_EMA, ct_ema_params(src->ema), ct_ema_buffers(src->ema)), st, out);
-	CT_TRY_GOTO(write_list(&l, folder, CT_CKPT_OPTIM, out), st, out);
+	for (int i = first; i < end; i++)
+		CT_TRY_GOTO(add_group(&l, &snap->groups[i]), st, out);
+	CT_TRY_GOTO(write_list(&l, folder, name, out), st, out);
 out:
 	release_list(&l);
 	return st;
 }
 
 /* All files, each synced, and the folder; state.json is the last. */
-static enum ct_status write_files(const char *folder, const struct ct_checkpoint_source *src, uint64_t save_index,
+static enum ct_status write_files(const char *folder, const struct ct_snapshot *snap, uint64_t save_index,
 				  uint64_t *bytes)
 {
-	struct ct_ckpt_state s = {.train = *src->state, .save_index = save_index};
+	struct ct_ckpt_state s = {.train = snap->state, .save_index = save_index};
 	uint64_t state_bytes = 0;
 	enum ct_status st;
 	char *path;
 
-	CT_TRY(write_model(folder, src, &s.files[0]));
-	CT_TRY(write_optim(folder, src, &s.files[1]));
+	CT_TRY(write_groups(folder, snap, 0, 1, CT_CKPT_MODEL, "ckpt.model", &s.files[0]));
+	CT_TRY(write_groups(folder, snap, 1, snap->n_groups, CT_CKPT_OPTIM, "ckpt.optim", &s.files[1]));
 	ct_failpoint("ckpt.state");
-	/* Borrowed: s is never released. */
-	s.config_lines = (char *)(uintptr_t)src->config_lines;
+	s.config_lines = snap->config_lines; /* borrowed: s is never released */
 	CT_TRY_ALLOC(path = ct_path_join(folder, CT_CKPT_STATE));
 	st = ct_ckpt_state_write(path, &s, &state_bytes);
 	ct_free(path);
@@ -250,7 +238,7 @@ static void prune(const char *folder, const struct ct_ckpt_entry *list, size_t n
 }
 
 /* Writes the checkpoint in a temporary folder and publishes it. Failing, it removes the temporary folder. */
-static enum ct_status write_checkpoint(const char *folder, const struct ct_checkpoint_source *src, const char *name,
+static enum ct_status write_checkpoint(const char *folder, const struct ct_snapshot *snap, const char *name,
 				       uint64_t save_index, uint64_t *bytes)
 {
 	enum ct_status st = CT_OK;
@@ -264,7 +252,7 @@ static enum ct_status write_checkpoint(const char *folder, const struct ct_check
 		goto out;
 	}
 	lock = ct_ckpt_lock(temp);
-	CT_TRY_GOTO(write_files(temp, src, save_index, bytes), st, fail);
+	CT_TRY_GOTO(write_files(temp, snap, save_index, bytes), st, fail);
 	ct_failpoint("ckpt.rename");
 	CT_TRY_GOTO(publish(folder, temp, name), st, fail);
 	goto out;
@@ -280,7 +268,7 @@ out:
 	return st;
 }
 
-static enum ct_status save_in(const char *folder, const struct ct_checkpoint_source *src, int keep_last, bool best,
+static enum ct_status save_in(const char *folder, const struct ct_snapshot *snap, int keep_last, bool best,
 			      uint64_t *bytes)
 {
 	struct ct_ckpt_entry *list = NULL;
@@ -289,12 +277,12 @@ static enum ct_status save_in(const char *folder, const struct ct_checkpoint_sou
 	char name[40];
 	size_t n;
 
-	ct_ckpt_name(src->state->step, name);
+	ct_ckpt_name(snap->state.step, name);
 	CT_TRY(ct_dir_make(folder));
 	CT_TRY(ct_ckpt_list(folder, &list, &n));
 	if (n > 0)
 		save_index = list[n - 1].save_index + 1;
-	CT_TRY_GOTO(write_checkpoint(folder, src, name, save_index, bytes), st, out);
+	CT_TRY_GOTO(write_checkpoint(folder, snap, name, save_index, bytes), st, out);
 	ct_failpoint("ckpt.link");
 	CT_TRY_GOTO(move_link(folder, "last", name), st, out);
 	if (best)
@@ -306,33 +294,28 @@ out:
 	return st;
 }
 
-enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
-				  char **path, double *seconds, uint64_t *bytes)
+enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot *snap, int keep_last, bool best,
+				  struct ct_checkpoint_result *out)
 {
 	int64_t start = ct_now_ns();
-	uint64_t written = 0;
 	enum ct_status st;
 	char *folder;
 	char name[40];
 
+	*out = (struct ct_checkpoint_result){.step = snap->state.step};
 	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
-	st = save_in(folder, src, keep_last, best, &written);
+	st = save_in(folder, snap, keep_last, best, &out->bytes);
 	if (st < 0) {
-		st = ct_error_wrap("saving the checkpoint of step %llu", (unsigned long long)src->state->step);
-		/* A folder that vanished is a failing file system, not missing data. */
+		st = ct_error_wrap("saving the checkpoint of step %llu", (unsigned long long)snap->state.step);
+		/* A directory that vanished is a failing file system, not missing data. */
 		if (st == CT_NOT_FOUND)
 			st = CT_FAIL(CT_IO, "%s", ct_error_message());
 		goto out;
 	}
-	ct_ckpt_name(src->state->step, name);
-	if (path && !(*path = ct_path_join(folder, name))) {
-		st = CT_NOMEM;
-		goto out;
-	}
-	if (seconds)
-		*seconds = (double)(ct_now_ns() - start) / (double)CT_SEC;
-	if (bytes)
-		*bytes = written;
+	ct_ckpt_name(snap->state.step, name);
+	out->path = ct_path_join(folder, name);
+	st = out->path ? CT_OK : CT_NOMEM;
+	out->seconds = (double)(ct_now_ns() - start) / (double)CT_SEC;
 out:
 	ct_free(folder);
 	return st;

@@ -27,6 +27,9 @@ struct ct_train_state {
 	uint32_t global_batch, world;
 	int64_t seed;
 	bool finished; /* the run had reached its end */
+	/* Dynamic loss scaling of precision fp16; 1 and 0 without it. */
+	double loss_scale;
+	uint32_t loss_scale_steps; /* updates since the scale was changed */
 	char config_digest[65], data_digest[65], graph_digest[65];
 };
 
@@ -39,14 +42,33 @@ struct ct_checkpoint_source {
 		config_lines; /* ct_config_lines: stored in state.json, so that a resume can name the key that differs */
 };
 
+struct ct_checkpoint_result {
+	uint64_t step;  /* 0: nothing was saved */
+	char *path;     /* owned by the caller; NULL with step 0 */
+	double seconds; /* from the snapshot to the end of writing */
+	uint64_t bytes;
+};
+
 /* Saves into RUN/checkpoints and moves `last` (and `best`); prunes to the keep_last newest (0: keeps all), never the
  * ones that last and best point at. Newest is what was saved last, also where training went back to an earlier step. A
- * checkpoint of the same step is replaced. Needs room for one more than is kept, and memory for the largest tensor.
- * path (may be NULL) returns owned; seconds and bytes may be NULL. CT_IO names the file and leaves the older
+ * checkpoint of the same step is replaced. Needs room on the file system for one more than is kept, and memory for a copy of all
+ * tensors. out may be NULL. CT_IO names the file and leaves the older
  * checkpoints as they are; so does CT_NUMERIC, when a parameter or its state is not finite. Failpoints: ckpt.model,
  * ckpt.optim (before each tensor from an arena and after the file), ckpt.state, ckpt.rename, ckpt.link, ckpt.prune. */
 enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
-				  char **path, double *seconds, uint64_t *bytes) CT_MUST_CHECK;
+				  struct ct_checkpoint_result *out) CT_MUST_CHECK;
+
+/* The same while training continues: post takes a snapshot in the order of the engine's stream and returns; a thread hashes, writes,
+ * syncs and publishes it. At most one save is posted and not taken. Until the thread has published it, a checkpoint does not exist:
+ * what a crash leaves is the one before. */
+typedef struct ct_checkpoint_writer ct_checkpoint_writer;
+enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last, ct_checkpoint_writer **out) CT_MUST_CHECK;
+/* Waits for a save that was posted. */
+void ct_checkpoint_writer_destroy(ct_checkpoint_writer *w);
+enum ct_status ct_checkpoint_writer_post(ct_checkpoint_writer *w, const struct ct_checkpoint_source *src,
+					 bool best) CT_MUST_CHECK;
+/* The result of the posted save. step 0: none was posted, or (without wait) it is not finished yet. */
+enum ct_status ct_checkpoint_writer_take(ct_checkpoint_writer *w, bool wait, struct ct_checkpoint_result *out) CT_MUST_CHECK;
 /* The newest valid checkpoint (state.json is readable and all checksums match). Invalid ones are reported in warnings and not
  * changed. *path is owned, NULL if there is none. Also removes the .tmp-* directories of processes that died, which a lock shows. */
 enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHECK;

@@ -16,8 +16,18 @@
 static const char head[] = "{\n  \"checksum\": \"";
 static const char zeros[HEX_LEN + 1] = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/* LATER_U64: not in the first checkpoints of this version, 0 where it is missing. */
-enum field_type { FIELD_U32, FIELD_U64, FIELD_LATER_U64, FIELD_I64, FIELD_F64, FIELD_BOOL, FIELD_HEX };
+/* LATER: not in the first checkpoints of this version; 0 (U64, U32) or 1 (F64) where it is missing. */
+enum field_type {
+	FIELD_U32,
+	FIELD_LATER_U32,
+	FIELD_U64,
+	FIELD_LATER_U64,
+	FIELD_I64,
+	FIELD_F64,
+	FIELD_LATER_F64,
+	FIELD_BOOL,
+	FIELD_HEX
+};
 
 static const struct field {
 	const char *key;
@@ -28,13 +38,29 @@ static const struct field {
 	{                                                          \
 #name, type, offsetof(struct ct_train_state, name) \
 	}
-	FIELD(step, FIELD_U64),           FIELD(epoch, FIELD_U32),        FIELD(step_in_epoch, FIELD_U64),
-	FIELD(optim_steps, FIELD_U64),    FIELD(best_top1, FIELD_F64),    FIELD(best_loss, FIELD_F64),
-	FIELD(best_step, FIELD_U64),      FIELD(last_top1, FIELD_F64),    FIELD(last_loss, FIELD_F64),
-	FIELD(epoch_loss_sum, FIELD_F64), FIELD(epoch_images, FIELD_U64), FIELD(images, FIELD_U64),
-	FIELD(train_seconds, FIELD_F64),  FIELD(global_batch, FIELD_U32), FIELD(world, FIELD_U32),
-	FIELD(seed, FIELD_I64),           FIELD(finished, FIELD_BOOL),    FIELD(config_digest, FIELD_HEX),
-	FIELD(data_digest, FIELD_HEX),    FIELD(graph_digest, FIELD_HEX), FIELD(epoch_bad, FIELD_LATER_U64),
+	FIELD(step, FIELD_U64),
+	FIELD(epoch, FIELD_U32),
+	FIELD(step_in_epoch, FIELD_U64),
+	FIELD(optim_steps, FIELD_U64),
+	FIELD(best_top1, FIELD_F64),
+	FIELD(best_loss, FIELD_F64),
+	FIELD(best_step, FIELD_U64),
+	FIELD(last_top1, FIELD_F64),
+	FIELD(last_loss, FIELD_F64),
+	FIELD(epoch_loss_sum, FIELD_F64),
+	FIELD(epoch_images, FIELD_U64),
+	FIELD(images, FIELD_U64),
+	FIELD(train_seconds, FIELD_F64),
+	FIELD(global_batch, FIELD_U32),
+	FIELD(world, FIELD_U32),
+	FIELD(seed, FIELD_I64),
+	FIELD(finished, FIELD_BOOL),
+	FIELD(config_digest, FIELD_HEX),
+	FIELD(data_digest, FIELD_HEX),
+	FIELD(graph_digest, FIELD_HEX),
+	FIELD(epoch_bad, FIELD_LATER_U64),
+	FIELD(loss_scale, FIELD_LATER_F64),
+	FIELD(loss_scale_steps, FIELD_LATER_U32),
 #undef FIELD
 };
 
@@ -73,6 +99,7 @@ static void set_field(ct_json *o, const struct field *f, const struct ct_train_s
 
 	switch (f->type) {
 	case FIELD_U32:
+	case FIELD_LATER_U32:
 		ct_json_set_i64(o, f->key, *(const uint32_t *)p);
 		break;
 	case FIELD_U64:
@@ -83,6 +110,7 @@ static void set_field(ct_json *o, const struct field *f, const struct ct_train_s
 		ct_json_set_i64(o, f->key, *(const int64_t *)p);
 		break;
 	case FIELD_F64:
+	case FIELD_LATER_F64:
 		set_f64(o, f->key, *(const double *)p);
 		break;
 	case FIELD_BOOL:
@@ -203,6 +231,10 @@ static enum ct_status get_field(const ct_json *o, const struct field *f, struct 
 	uint64_t v = 0;
 
 	switch (f->type) {
+	case FIELD_LATER_U32:
+		if (!ct_json_get(o, f->key))
+			return CT_OK;
+		/* fall through */
 	case FIELD_U32:
 		CT_TRY(get_natural(o, f->key, UINT32_MAX, &v));
 		*(uint32_t *)p = (uint32_t)v;
@@ -213,6 +245,9 @@ static enum ct_status get_field(const ct_json *o, const struct field *f, struct 
 		return ct_json_get(o, f->key) ? get_natural(o, f->key, INT64_MAX, p) : CT_OK;
 	case FIELD_I64:
 		return ct_json_get_i64(o, f->key, p);
+	case FIELD_LATER_F64:
+		*(double *)p = 1;
+		return ct_json_get(o, f->key) ? get_f64(o, f->key, p) : CT_OK;
 	case FIELD_F64:
 		return get_f64(o, f->key, p);
 	case FIELD_BOOL:

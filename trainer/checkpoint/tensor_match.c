@@ -194,35 +194,56 @@ void ct__tensor_match_describe(const struct ct_tensor_match *m, struct ct_str *o
 	describe(&m->extra, "is not in the model", "are not in the model", &first, out);
 }
 
-/* Where tensor i of a group goes: the only place that writes to parameters or running statistics. */
-static enum ct_status put(ct_net *net, const struct ct_tensor_group *group, int i, size_t buffer_offset,
-			  const float *values)
+/* The arenas of a group as the host sees them. */
+struct destination {
+	struct ct_mirror params, buffers;
+};
+
+static enum ct_status open_destination(ct_net *net, const struct ct_tensor_group *group, struct destination *d)
+{
+	ct_stream *s = ct_engine_stream(ct_net_engine(net));
+
+	*d = (struct destination){0};
+	CT_TRY(ct_mirror_open(group->params, CT_MIRROR_WRITE, s, &d->params));
+	if (group->has_buffers)
+		CT_TRY(ct_mirror_open(group->buffers, CT_MIRROR_WRITE, s, &d->buffers));
+	return CT_OK;
+}
+
+static enum ct_status read_tensors(const ct_safetensors *s, ct_net *net, const struct ct_tensor_group *group,
+				   const int *at, float *scratch, struct destination *d)
 {
 	const ct_graph *g = ct_net_graph(net);
+	float *buffer = d->buffers.data;
 
-	if (i < ct_graph_n_params(g))
-		return ct_net_import(net, group->params, i, values);
-	memcpy(group->buffers + buffer_offset, values, nth(g, i)->n * sizeof(float));
+	for (int i = 0; i < n_tensors(g, group); i++) {
+		const struct ct_param *p = nth(g, i);
+		bool is_param = i < ct_graph_n_params(g);
+
+		if (at[i] >= 0) {
+			CT_TRY(ct_safetensors_read(s, at[i], is_param ? scratch : buffer, p->n));
+			if (is_param)
+				CT_TRY(ct_net_import(net, &d->params, i, scratch));
+		}
+		buffer += is_param ? 0 : p->n;
+	}
 	return CT_OK;
 }
 
 static enum ct_status import_group(const ct_safetensors *s, ct_net *net, const struct ct_tensor_group *group,
 				   const int *at, float *scratch)
 {
-	const ct_graph *g = ct_net_graph(net);
-	size_t buffer_offset = 0;
+	struct destination d;
+	enum ct_status st;
 
-	for (int i = 0; i < n_tensors(g, group); i++) {
-		const struct ct_param *p = nth(g, i);
-
-		if (at[i] >= 0) {
-			CT_TRY(ct_safetensors_read(s, at[i], scratch, p->n));
-			CT_TRY(put(net, group, i, buffer_offset, scratch));
-		}
-		if (i >= ct_graph_n_params(g))
-			buffer_offset += p->n;
-	}
-	return CT_OK;
+	CT_TRY_GOTO(open_destination(net, group, &d), st, fail);
+	CT_TRY_GOTO(read_tensors(s, net, group, at, scratch, &d), st, fail);
+	CT_TRY_GOTO(ct_mirror_close(&d.params), st, fail);
+	return ct_mirror_close(&d.buffers);
+fail:
+	ct_mirror_drop(&d.params);
+	ct_mirror_drop(&d.buffers);
+	return st;
 }
 
 enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct_safetensors *s, ct_net *net,

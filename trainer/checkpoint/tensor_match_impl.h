@@ -11,9 +11,9 @@
 struct ct_tensor_group {
 	const char *prefix; /* "" or "exp_avg/" */
 	bool has_buffers;   /* running statistics, too */
-	/* Where ct__tensor_match_import puts them: an arena in the layout of the net's parameters, and running statistics one
-	 * after the other. NULL where nothing is imported. */
-	float *params, *buffers;
+	/* Where ct__tensor_match_import puts them: arenas with the layout of the net's parameters and of its running
+	 * statistics. NULL where nothing is imported. */
+	ct_arena *params, *buffers;
 };
 
 /* Which tensors of the file may be there without belonging to a group. PyTorch's counters *.num_batches_tracked always may. */

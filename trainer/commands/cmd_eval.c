@@ -144,7 +144,7 @@ static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct
 	if (st == CT_OK)
 		st = ct_stop_guard_start(&guard, signals);
 	if (st == CT_OK)
-		st = id ? ct_session_create(c, id, false, &s) : ct_session_create_local(c, false, &s);
+		st = ct_session_create(c, id, false, &s);
 	if (st == CT_OK)
 		st = evaluate(cli, which, &s);
 	ct_free(path);

@@ -195,12 +195,11 @@ static void rank_classes(struct job *j, float *x)
 static enum ct_status classify(struct job *j, const struct ct_loader_batch *b)
 {
 	struct ct_predictor *p = j->p;
-	struct ct_metrics unused = {0};
 	struct ct_batch in = {
 		.n = (int)b->n, .x = p->input.c == 1 ? to_grey(j, b->x, b->n) : b->x, .labels = j->labels};
 	if (b->n == 0)
 		return CT_OK;
-	CT_TRY(ct_program_forward(p->program, &in, &unused));
+	CT_TRY(ct_program_forward(p->program, &in));
 	int head = ct_graph_node(p->graph, ct_graph_loss(p->graph))->in[0];
 	return ct_program_read(p->program, head, false, j->logits);
 }

@@ -17,14 +17,17 @@ static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m,
 }
 
 static enum ct_status run_batches(struct ct_session *s, ct_loader *loader, uint64_t steps,
-				  void (*progress)(void *, double), void *user, struct ct_metrics *m)
+				  void (*progress)(void *, double), void *user)
 {
+	bool async = ct_device_caps(s->device)->async;
 	for (uint64_t i = 0; i < steps; i++) {
 		struct ct_loader_batch b;
 		CT_TRY(ct_loader_next(loader, CT_FOREVER, &b));
 		struct ct_batch in = {.n = (int)b.n, .x = b.x, .labels = b.labels, .targets = b.targets};
 		if (b.n > 0)
-			CT_TRY(ct_program_forward(s->eval, &in, m));
+			CT_TRY(ct_program_forward(s->eval, &in));
+		if (async) /* the batch is the loader's again with the next one */
+			CT_TRY(ct_stream_sync(ct_engine_stream(s->engine), CT_FOREVER));
 		ct_loader_release(loader, &b);
 		ct_failpoint("eval");
 		if (progress)
@@ -88,9 +91,9 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	ct_loader *loader = NULL;
 	enum ct_status st;
 
-	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), ct_net_buffers_elems(s->net) * sizeof(float)));
+	CT_TRY(ct_session_broadcast_arena(s, ct_net_buffers(s->net)));
 	if (s->ema)
-		CT_TRY(ct_session_broadcast(s, ct_ema_buffers(s->ema), ct_net_buffers_elems(s->net) * sizeof(float)));
+		CT_TRY(ct_session_broadcast_arena(s, ct_ema_buffers(s->ema)));
 	CT_TRY(prepare(s));
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
@@ -98,11 +101,13 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	lo.on_bad = note_bad;
 	lo.user = &bad;
 	CT_TRY(ct_loader_create(s->val, &lo, &loader));
-	if (s->ema)
-		ct_ema_swap(s->ema);
-	st = run_batches(s, loader, ct_sampler_steps(&lo.sampler), progress, user, &m);
-	if (s->ema)
-		ct_ema_swap(s->ema);
+	st = s->ema ? ct_ema_swap(s->ema) : CT_OK;
+	if (st == CT_OK)
+		st = run_batches(s, loader, ct_sampler_steps(&lo.sampler), progress, user);
+	if (st == CT_OK)
+		st = ct_net_take_metrics(s->net, &m);
+	if (st == CT_OK && s->ema)
+		st = ct_ema_swap(s->ema);
 	ct_loader_destroy(loader);
 	if (st == CT_OK)
 		st = sum_over_ranks(s, &m, &bad.n);

@@ -131,22 +131,14 @@ out:
 
 static enum ct_status broadcast_values(struct ct_session *s, bool resumed)
 {
-	size_t arena = ct_net_arena_elems(s->net) * sizeof(float),
-	       buffers = ct_net_buffers_elems(s->net) * sizeof(float);
 	CT_TRY(ct_session_share_weights(s));
-	if (!resumed) {
-		/* The averages were begun with fresh weights; model.weights may have replaced those. */
-		if (s->ema) {
-			memcpy(ct_ema_params(s->ema), ct_net_params(s->net), arena);
-			memcpy(ct_ema_buffers(s->ema), ct_net_buffers(s->net), buffers);
-		}
-		return CT_OK;
-	}
+	if (!resumed) /* the EMA weights began with the initial weights, which model.weights may have replaced */
+		return s->ema ? ct_ema_restart(s->ema) : CT_OK;
 	for (int i = 0; ct_optim_state_name(s->optim, i); i++)
-		CT_TRY(ct_session_broadcast(s, ct_optim_state(s->optim, i), arena));
+		CT_TRY(ct_session_broadcast_arena(s, ct_optim_state(s->optim, i)));
 	if (s->ema) {
-		CT_TRY(ct_session_broadcast(s, ct_ema_params(s->ema), arena));
-		CT_TRY(ct_session_broadcast(s, ct_ema_buffers(s->ema), buffers));
+		CT_TRY(ct_session_broadcast_arena(s, ct_ema_params(s->ema)));
+		CT_TRY(ct_session_broadcast_arena(s, ct_ema_buffers(s->ema)));
 	}
 	return CT_OK;
 }

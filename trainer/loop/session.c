@@ -27,18 +27,31 @@ enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t byte
 	return ct_work_wait(w);
 }
 
+enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a)
+{
+	enum ct_mirror_access access = ct_session_is_root(s) ? CT_MIRROR_READ : CT_MIRROR_WRITE;
+	struct ct_mirror m;
+
+	CT_TRY(ct_mirror_open(a, access, ct_engine_stream(s->engine), &m));
+	enum ct_status st = ct_session_broadcast(s, m.data, ct_arena_bytes(a));
+	if (st < 0) {
+		ct_mirror_drop(&m);
+		return st;
+	}
+	return ct_mirror_close(&m);
+}
+
 enum ct_status ct_session_share_weights(struct ct_session *s)
 {
-	CT_TRY(ct_session_broadcast(s, ct_net_params(s->net), ct_net_arena_elems(s->net) * sizeof(float)));
-	return ct_session_broadcast(s, ct_net_buffers(s->net), ct_net_buffers_elems(s->net) * sizeof(float));
+	CT_TRY(ct_session_broadcast_arena(s, ct_net_params(s->net)));
+	return ct_session_broadcast_arena(s, ct_net_buffers(s->net));
 }
 
 /* Batch norm over ranks. Buckets that are under way were posted before, on every rank in the same order. */
-static enum ct_status sum_statistics(void *user, double *v, size_t n)
+static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream *stream)
 {
-	ct_work *w = NULL;
-	CT_TRY(ct_comm_allreduce(user, v, n, CT_F64, CT_SUM, &w));
-	return ct_work_wait(w);
+	struct ct_session *s = user;
+	return ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->comm, v, n, CT_F64, CT_SUM, stream);
 }
 
 /* Graph, net and plan from open data sets. */
@@ -54,7 +67,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 		s->plan.net.batch = (int)s->plan.eval_rows;
 	if (s->cfg->model.bn == CT_CFG_BN_SYNC && s->world.id.world > 1) {
 		s->plan.net.sync = sum_statistics;
-		s->plan.net.sync_user = s->comm;
+		s->plan.net.sync_user = s;
 	}
 	CT_TRY(ct_plan_check_precision(s->cfg, s->engine));
 	CT_TRY(ct_plan_graph(s->cfg, ti, train ? s->plan.input : s->plan.val_input, &s->graph));
@@ -66,22 +79,40 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 static enum ct_status build_buckets(struct ct_session *s)
 {
 	CT_TRY(ct_plan_buckets(s->cfg, s->net, &s->buckets, &s->n_buckets));
-	/* The tail rides in the last bucket, up to and behind the arena's end. */
+	/* The scalars are part of the last bucket, up to and after the arena's end. */
 	struct ct_bucket *last = &s->buckets[s->n_buckets - 1];
-	last->n = ct_net_arena_elems(s->net) + CT_TAIL_N - last->offset;
+	CT_ASSERT(last->dtype == CT_F32);
+	last->n = ct_net_arena_elems(s->net) + CT_SCALAR_N - last->offset;
 	return CT_OK;
+}
+
+/* Memory that is reduced over ranks: the communicator's, for zero copy, where the host may use it. */
+static enum ct_status alloc_reduced(struct ct_session *s)
+{
+	size_t elems = ct_net_arena_elems(s->net), bytes = (elems + CT_SCALAR_N) * sizeof(float);
+	void *memory;
+	if (ct_device_caps(s->device)->host_visible) {
+		CT_TRY(ct_comm_mem_alloc(s->comm, bytes, &memory));
+	} else {
+		CT_TRY(ct_device_mem_alloc(s->device, bytes, true, &memory));
+		s->reduced = memory;
+	}
+	CT_TRY(ct_arena_wrap(s->device, CT_F32, elems, memory, &s->grads));
+	return ct_arena_wrap(s->device, CT_F32, CT_SCALAR_N, (float *)memory + elems, &s->scalars);
 }
 
 static enum ct_status build_training(struct ct_session *s)
 {
-	size_t elems = ct_net_arena_elems(s->net);
-	void *grads = NULL;
-	CT_TRY(ct_comm_mem_alloc(s->comm, (elems + CT_TAIL_N) * sizeof(float), &grads));
-	s->tail = (float *)grads + elems;
-	CT_TRY(ct_net_bind_grads(s->net, grads));
+	CT_TRY(alloc_reduced(s));
+	CT_TRY(ct_net_bind_grads(s->net, s->grads));
 	CT_TRY(build_buckets(s));
-	CT_TRY(ct_reducer_create(s->comm, grads, s->buckets, s->n_buckets, &s->reducer));
+	struct ct_reducer_opts ro = {.compute = ct_engine_stream(s->engine),
+				     .memory[CT_F32] = ct_arena_at(s->grads, 0),
+				     .buckets = s->buckets,
+				     .n_buckets = s->n_buckets};
+	CT_TRY(ct_reducer_create(s->comm, &ro, &s->reducer));
 	CT_TRY(ct_optim_create(s->net, &s->plan.optim, &s->optim));
+	ct_optim_watch_loss(s->optim, s->scalars, CT_SCALAR_LOSS);
 	CT_TRY(ct_net_init(s->net, s->plan.init, (uint64_t)s->cfg->run.seed));
 	if (s->cfg->train.ema > 0)
 		CT_TRY(ct_ema_create(s->net, s->cfg->train.ema, &s->ema));
@@ -170,7 +201,7 @@ static enum ct_status agree_on_work(struct ct_session *s)
 	return agree(s, &lines);
 }
 
-static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
+static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 {
 	const struct ct_config *c = s->cfg;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(c, id->run_id),
@@ -181,13 +212,30 @@ static enum ct_status open_world(struct ct_session *s, const struct ct_identity 
 	if (id->world > 1)
 		CT_TRY(ct_watchdog_start(&s->world, &s->watchdog));
 	ct_failpoint("startup");
-	CT_TRY(agree_on_config(s));
-	struct ct_comm_opts co = {.timeout_ns = (int64_t)(c->dist.timeout * 1e9),
-				  .iface = c->dist.iface[0] ? c->dist.iface : NULL};
-	CT_TRY(ct_comm_open(c->dist.backend, &s->world, &co, &s->comm));
+	return agree_on_config(s);
+}
+
+static enum ct_status join_nobody(struct ct_session *s)
+{
+	const struct ct_identity id = {.world = 1, .local_world = 1, .n_nodes = 1};
+	const struct ct_world_opts wo = {.run_id = "local"};
+	return ct_world_join(&id, &wo, &s->world);
+}
+
+static enum ct_status open_comm(struct ct_session *s, bool local)
+{
+	const struct ct_config *c = s->cfg;
+	const char *backend = local ? "self" : c->dist.backend;
+	struct ct_comm_opts co = {.timeout_ns = local ? CT_FOREVER : (int64_t)(c->dist.timeout * 1e9),
+				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL};
+	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
 	if (s->watchdog)
 		ct_watchdog_set_comm(s->watchdog, s->comm);
-	return CT_OK;
+	if (c->model.bn != CT_CFG_BN_SYNC || s->world.id.world == 1 || !ct_device_caps(s->device)->async)
+		return CT_OK;
+	/* Two streams must not share a communicator without an order between their collectives. */
+	co.scope = "norm";
+	return ct_comm_open(backend, &s->world, &co, &s->norm_comm);
 }
 
 static enum ct_status name_run(struct ct_session *s)
@@ -202,9 +250,8 @@ static enum ct_status name_run(struct ct_session *s)
 	return ct_config_digest(s->cfg, s->state.config_digest);
 }
 
-static enum ct_status open_compute(struct ct_session *s)
+static enum ct_status open_engine(struct ct_session *s)
 {
-	CT_TRY(ct_plan_device_open(s->cfg, s->world.id.local_rank, &s->device));
 	int threads = ct_plan_threads(s->cfg, s->world.id.local_world > 0 ? s->world.id.local_world : 1);
 	return ct_engine_open(s->cfg->train.engine, s->device, threads, &s->engine);
 }
@@ -220,6 +267,14 @@ static void note_digests(struct ct_session *s)
 	s->state.global_batch = s->plan.global_batch;
 }
 
+/* Everything that does not need the data: they are opened meanwhile. */
+static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
+{
+	CT_TRY(id ? join(s, id) : join_nobody(s));
+	CT_TRY(ct_plan_device_open(s->cfg, s->world.id.local_rank, &s->device));
+	return open_comm(s, !id);
+}
+
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out)
 {
@@ -232,13 +287,14 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train), st, fail);
 	CT_TRY_GOTO(open_world(s, id), st, fail_data);
 	s->join_s = seconds_since(t0);
-	CT_TRY_GOTO(open_compute(s), st, fail_data);
+	CT_TRY_GOTO(open_engine(s), st, fail_data);
 	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->train, &s->val), st, fail);
 	s->data_s = data.seconds;
 	t0 = ct_now_ns();
 	CT_TRY_GOTO(build_model(s, train), st, fail);
 	note_digests(s);
-	CT_TRY_GOTO(agree_on_work(s), st, fail);
+	if (id)
+		CT_TRY_GOTO(agree_on_work(s), st, fail);
 	if (train)
 		CT_TRY_GOTO(build_training(s), st, fail);
 	s->compile_s = seconds_since(t0);
@@ -248,36 +304,6 @@ fail_data:
 	ct_thread_join(&data.thread);
 	ct_dataset_close(data.train);
 	ct_dataset_close(data.val);
-fail:
-	ct_session_destroy(s, true);
-	return st;
-}
-
-enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, struct ct_session *out)
-{
-	struct ct_session *s = out;
-	struct ct_data_opening data = {0};
-	struct ct_identity id = {.world = 1, .local_world = 1, .n_nodes = 1};
-	struct ct_world_opts wo = {.run_id = "local"};
-	struct ct_comm_opts co = {.timeout_ns = CT_FOREVER};
-	enum ct_status st;
-	*s = (struct ct_session){.cfg = cfg};
-	CT_TRY_GOTO(name_run(s), st, fail);
-	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train), st, fail);
-	st = ct_data_opening_finish(&data, &s->train, &s->val);
-	CT_TRY_GOTO(st, st, fail);
-	s->data_s = data.seconds;
-	CT_TRY_GOTO(ct_world_join(&id, &wo, &s->world), st, fail);
-	CT_TRY_GOTO(ct_comm_open("self", &s->world, &co, &s->comm), st, fail);
-	CT_TRY_GOTO(open_compute(s), st, fail);
-	int64_t t0 = ct_now_ns();
-	CT_TRY_GOTO(build_model(s, train), st, fail);
-	note_digests(s);
-	if (train)
-		CT_TRY_GOTO(build_training(s), st, fail);
-	s->compile_s = seconds_since(t0);
-	return CT_OK;
-
 fail:
 	ct_session_destroy(s, true);
 	return st;
@@ -296,8 +322,12 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_reducer_destroy(s->reducer);
 	ct_free(s->buckets);
 	ct_net_destroy(s->net);
+	ct_arena_destroy(s->scalars);
+	ct_arena_destroy(s->grads);
+	ct_device_mem_free(s->device, s->reduced);
 	if (s->watchdog)
 		ct_watchdog_set_comm(s->watchdog, NULL);
+	ct_comm_close(s->norm_comm);
 	ct_comm_close(s->comm);
 	ct_engine_close(s->engine);
 	ct_graph_destroy(s->val_graph);

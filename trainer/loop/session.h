@@ -8,14 +8,14 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/run_plan.h"
 
-/* Values that ride behind the gradients in the last bucket, summed over ranks with them: a step needs no second
- * all-reduce. */
-enum ct_tail {
-	CT_TAIL_LOSS,
-	CT_TAIL_STOP,
-	CT_TAIL_SAVE,
-	CT_TAIL_BAD, /* bad samples of the epoch so far */
-	CT_TAIL_N = 16
+/* Scalars of a step, summed over ranks together with the gradients of the last bucket: a step needs no second all-reduce. fp32,
+ * whatever the type of the gradients. */
+enum ct_scalar {
+	CT_SCALAR_LOSS,
+	CT_SCALAR_STOP, /* requests to stop and to save */
+	CT_SCALAR_SAVE,
+	CT_SCALAR_BAD, /* bad samples of the epoch so far */
+	CT_SCALAR_N = 16
 };
 
 struct ct_session {
@@ -34,7 +34,9 @@ struct ct_session {
 	ct_engine *engine;
 	ct_comm *comm;
 	ct_net *net;
-	float *tail; /* [CT_TAIL_N], behind the gradient arena */
+	void *reduced;  /* device memory of the session for grads and scalars; NULL: the communicator's */
+	ct_arena *grads, *scalars; /* scalars [CT_SCALAR_N]: right after the gradients, so that one bucket holds both */
+	ct_comm *norm_comm; /* sums of synchronized batch norm, where they run in another stream than buckets; NULL: comm */
 	struct ct_bucket *buckets;
 	int n_buckets;
 	ct_reducer *reducer;
@@ -48,15 +50,13 @@ struct ct_session {
 	double join_s, data_s, compile_s; /* how long the start took, for the log */
 };
 
-/* Joins the world of `id`, loads data, compiles, agrees with the other ranks on config, graph, data and layout. The
+/* Joins the world of `id` (NULL: this process alone, for eval and benches), loads data, compiles, agrees with the other ranks on config, graph, data and layout. The
  * weights are fresh until ct_resume (trainer/loop/resume.h). train false: the evaluation data alone, no gradients,
  * optimizer, reducer. Borrows cfg. On failure everything is undone and the other ranks are told. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* failed: leave the world without a goodbye, after ct_watchdog_report. Zeroed sessions are fine. */
 void ct_session_destroy(struct ct_session *s, bool failed);
-/* The same for one process without peers: eval and benches. */
-enum ct_status ct_session_create_local(const struct ct_config *cfg, bool train, struct ct_session *out) CT_MUST_CHECK;
 /* Compiles the training program for images of this shape, in place of the one for another. */
 enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input) CT_MUST_CHECK;
 
@@ -67,8 +67,9 @@ static inline bool ct_session_is_root(const struct ct_session *s)
 
 /* Rank 0's parameters and running statistics to all. */
 enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
-/* Blocking helper for the rare collectives outside the step. */
+/* Rank 0's host memory or arena to all, for the rare collectives outside the step; wait. */
 enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes) CT_MUST_CHECK;
+enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_MUST_CHECK;
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);
 
 #endif

@@ -7,29 +7,41 @@
 #include "base/log.h"
 
 #define MAX_TAIL_PROGRAMS 8
+enum { CT_STEP_BATCHES = 4 }; /* that posted work may read at a time, on an asynchronous device */
+
+/* A step between its post and its take. */
+struct slot {
+	float *up,
+		*down; /* host memory of the device: the scalars before and after the reduction, then the update's results */
+	ct_event *done;
+	struct ct_step_clock clock;
+	struct ct_step_result result;
+};
+enum { DOWN_N = CT_SCALAR_N + CT_UPDATE_RESULTS };
+
+/* A batch that posted work reads. */
+struct lent {
+	struct ct_loader_batch batch;
+	ct_event *read;
+};
 
 struct ct_stepper {
 	struct ct_session *s;
 	ct_loader *loader;
+	ct_stream *stream;
+	int lag;
+	struct slot slots[CT_STEP_LAG + 1];
+	uint64_t posted, taken;
+	struct lent lent[CT_STEP_BATCHES];
+	uint64_t n_lent, n_returned;
 	struct { /* programs for the row counts of an epoch's last, smaller step; compiled when first met */
 		int n;
 		ct_program *program;
 	} tails[MAX_TAIL_PROGRAMS];
 	int n_tails;
-	int64_t begin_ns;
 	uint64_t n_bad; /* of the epoch, on this rank; what was met before a resume counts on rank 0 */
 	uint32_t n_own; /* rows of the step */
 };
-
-void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t)
-{
-	to->data_ns += t->data_ns;
-	to->forward_ns += t->forward_ns;
-	to->backward_ns += t->backward_ns;
-	to->exposed_ns += t->exposed_ns;
-	to->optim_ns += t->optim_ns;
-	to->step_ns += t->step_ns;
-}
 
 static enum ct_status program_for(ct_stepper *p, int n, ct_program **out)
 {
@@ -93,25 +105,72 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 	CT_WARN("bad sample %u, another takes its place: %s", sample, text);
 }
 
+static enum ct_status create_slot(ct_stepper *p, struct slot *slot)
+{
+	ct_device *d = p->s->device;
+	void *up, *down;
+
+	CT_TRY(ct_device_host_alloc(d, CT_SCALAR_N * sizeof(float), &up));
+	slot->up = up;
+	CT_TRY(ct_device_host_alloc(d, DOWN_N * sizeof(float), &down));
+	slot->down = down;
+	CT_TRY(ct_event_create(d, &slot->done));
+	/* Data, resize, forward and backward of each micro-batch; statistics, buckets, update. */
+	return ct_step_clock_init(&slot->clock, p->stream, 4 * (int)p->s->plan.accumulate + 3);
+}
+
+static enum ct_status create_slots(ct_stepper *p)
+{
+	bool async = ct_device_caps(p->s->device)->async;
+
+	p->stream = ct_engine_stream(p->s->engine);
+	p->lag = async ? CT_STEP_LAG : 0;
+	for (int i = 0; i <= p->lag; i++)
+		CT_TRY(create_slot(p, &p->slots[i]));
+	for (int i = 0; async && i < CT_STEP_BATCHES; i++)
+		CT_TRY(ct_event_create(p->s->device, &p->lent[i].read));
+	return CT_OK;
+}
+
+static void destroy_slots(ct_stepper *p)
+{
+	for (int i = 0; i < CT_STEP_BATCHES; i++)
+		ct_event_destroy(p->lent[i].read);
+	for (int i = 0; i <= CT_STEP_LAG; i++) {
+		struct slot *slot = &p->slots[i];
+		ct_step_clock_release(&slot->clock);
+		ct_event_destroy(slot->done);
+		ct_device_host_free(p->s->device, slot->down);
+		ct_device_host_free(p->s->device, slot->up);
+	}
+}
+
+static enum ct_status create_loader(ct_stepper *p)
+{
+	struct ct_session *s = p->s;
+	struct ct_loader_opts lo;
+	int64_t compile_ns = 0;
+
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
+			    s->world.id.local_world, &lo);
+	lo.device = s->device;
+	lo.max_out = p->lag > 0 ? CT_STEP_BATCHES : 1;
+	lo.on_bad = note_bad;
+	CT_TRY(fit_size(p, ct_plan_input_at(&s->plan, s->state.epoch), &compile_ns));
+	CT_TRY(check_tail(p, &lo.sampler));
+	CT_TRY(ct_loader_create(s->train, &lo, &p->loader));
+	return ct_loader_seek(p->loader, s->state.epoch, s->state.step_in_epoch);
+}
+
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 {
 	ct_stepper *p = NULL;
 	CT_TRY_ALLOC(p = CT_NEW(ct_stepper));
 	p->s = s;
-	struct ct_loader_opts lo;
-	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
-			    s->world.id.local_world, &lo);
-	lo.device = s->device;
-	lo.on_bad = note_bad;
 	p->n_bad = ct_session_is_root(s) ? s->state.epoch_bad : 0;
-	int64_t compile_ns = 0;
-	enum ct_status st = fit_size(p, ct_plan_input_at(&s->plan, s->state.epoch), &compile_ns);
+	enum ct_status st = create_slots(p);
 	if (st == CT_OK)
-		st = check_tail(p, &lo.sampler);
-	if (st == CT_OK)
-		st = ct_loader_create(s->train, &lo, &p->loader);
-	if (st == CT_OK)
-		st = ct_loader_seek(p->loader, s->state.epoch, s->state.step_in_epoch);
+		st = create_loader(p);
 	if (st < 0) {
 		ct_stepper_destroy(p);
 		return st;
@@ -122,11 +181,35 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 
 void ct_stepper_destroy(ct_stepper *p)
 {
+	struct ct_error keep;
+
 	if (!p)
 		return;
+	ct_error_save(&keep);
+	/* After a failure work may still be posted that reads batches and scalars. */
+	if (p->posted > p->taken && ct_device_sync(p->s->device, ct_deadline_in(CT_SEC)) < 0)
+		ct_error_clear();
 	drop_tails(p);
 	ct_loader_destroy(p->loader);
+	destroy_slots(p);
 	ct_free(p);
+	if (keep.status < 0)
+		(void)ct_error_restore(&keep);
+}
+
+int ct_stepper_lag(const ct_stepper *p)
+{
+	return p->lag;
+}
+
+int ct_stepper_pending(const ct_stepper *p)
+{
+	return (int)(p->posted - p->taken);
+}
+
+void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out)
+{
+	ct_loader_stats(p->loader, out);
 }
 
 static enum ct_status slice_ready(void *user, int slice)
@@ -139,28 +222,29 @@ static enum ct_status empty_micro(ct_stepper *p, const struct ct_loader_batch *b
 {
 	struct ct_session *s = p->s;
 	if (b->micro == 0)
-		memset(ct_net_grads(s->net), 0, ct_net_arena_elems(s->net) * sizeof(float));
+		CT_TRY(ct_arena_zero(ct_net_grads(s->net), p->stream));
 	for (int i = 0; b->last_of_step && i < ct_net_n_slices(s->net); i++)
 		CT_TRY(ct_reducer_ready(s->reducer, i));
 	return CT_OK;
 }
 
-static void set_tail(const ct_stepper *p, const struct ct_step_request *req, const struct ct_metrics *m)
+/* The scalars, which are reduced with the gradients of the last bucket. */
+static enum ct_status post_scalars(ct_stepper *p, struct slot *slot, const struct ct_step_request *req)
 {
 	struct ct_session *s = p->s;
-	memset(s->tail, 0, CT_TAIL_N * sizeof(float));
-	s->tail[CT_TAIL_LOSS] = (float)m->loss;
-	s->tail[CT_TAIL_STOP] = req->stop ? 1 : 0;
-	s->tail[CT_TAIL_SAVE] = req->save ? 1 : 0;
-	s->tail[CT_TAIL_BAD] = (float)p->n_bad;
+	memset(slot->up, 0, CT_SCALAR_N * sizeof(float));
+	slot->up[CT_SCALAR_STOP] = req->stop ? 1 : 0;
+	slot->up[CT_SCALAR_SAVE] = req->save ? 1 : 0;
+	slot->up[CT_SCALAR_BAD] = (float)p->n_bad;
+	CT_TRY(ct_device_copy(s->device, ct_arena_at(s->scalars, 0), slot->up, CT_SCALAR_N * sizeof(float), p->stream));
+	return ct_net_post_loss(s->net, s->scalars, CT_SCALAR_LOSS);
 }
 
-static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req, const struct ct_loader_batch *b,
-				struct ct_metrics *m, struct ct_step_times *t)
+static enum ct_status post_micro(ct_stepper *p, struct slot *slot, const struct ct_step_request *req,
+				 const struct ct_loader_batch *b)
 {
 	struct ct_session *s = p->s;
 	ct_program *program = NULL;
-	int64_t t0 = ct_now_ns(), t1 = t0;
 	if (b->n > 0) {
 		CT_TRY(program_for(p, (int)b->n, &program));
 		struct ct_batch in = {.n = (int)b->n,
@@ -171,12 +255,11 @@ static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req
 				      .targets = b->targets,
 				      .step = req->step,
 				      .first = b->in_batch};
-		CT_TRY(ct_program_forward(program, &in, m));
-		t1 = ct_now_ns();
-		t->forward_ns += t1 - t0;
+		CT_TRY(ct_program_forward(program, &in));
+		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_FORWARD));
 	}
 	if (b->last_of_step)
-		set_tail(p, req, m);
+		CT_TRY(post_scalars(p, slot, req));
 	if (b->n == 0)
 		return empty_micro(p, b);
 	struct ct_backward_opts bo = {.scale = 1.0f / (float)b->n_global,
@@ -184,21 +267,19 @@ static enum ct_status run_micro(ct_stepper *p, const struct ct_step_request *req
 				      .grad_ready = b->last_of_step ? slice_ready : NULL,
 				      .user = s->reducer};
 	CT_TRY(ct_program_backward(program, &bo));
-	t->backward_ns += ct_now_ns() - t1;
-	return CT_OK;
+	return ct_step_clock_mark(&slot->clock, CT_PHASE_BACKWARD);
 }
 
-/* As DDP's broadcast_buffers: everybody starts the step with rank 0's running statistics. */
-static enum ct_status share_statistics(ct_stepper *p, struct ct_step_times *t)
+/* As DDP's broadcast_buffers: every rank starts the step with rank 0's running statistics. */
+static enum ct_status share_statistics(ct_stepper *p, struct slot *slot)
 {
 	struct ct_session *s = p->s;
-	size_t bytes = ct_net_buffers_elems(s->net) * sizeof(float);
-	if (s->cfg->model.bn != CT_CFG_BN_BROADCAST || s->world.id.world == 1 || bytes == 0)
+	ct_arena *buffers = ct_net_buffers(s->net);
+	if (s->cfg->model.bn != CT_CFG_BN_BROADCAST || s->world.id.world == 1 || ct_arena_elems(buffers) == 0)
 		return CT_OK;
-	int64_t t0 = ct_now_ns();
-	CT_TRY(ct_session_broadcast(s, ct_net_buffers(s->net), bytes));
-	t->exposed_ns += ct_now_ns() - t0;
-	return CT_OK;
+	ct_arena_touch(buffers);
+	CT_TRY(ct_comm_post_broadcast(s->comm, ct_arena_at(buffers, 0), ct_arena_elems(buffers), CT_F32, 0, p->stream));
+	return ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED);
 }
 
 static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
@@ -210,71 +291,97 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 		     "%llu samples of this epoch could not be read or decoded, data.max_bad allows %llu",
 		     (unsigned long long)bad, (unsigned long long)s->plan.max_bad);
 	ct_error_hint(
-		"%s/log names each of them; `ctrain data check` finds all there are; data.max_bad=N lets more pass",
+		"%s/log names each of them; run `ctrain data check` to list all bad samples, or raise data.max_bad",
 		s->run_dir);
 	return CT_DATA;
 }
 
-static enum ct_status run_micros(ct_stepper *p, const struct ct_step_request *req, struct ct_loader_batch *b,
-				 struct ct_step_times *t, int64_t *compile_ns)
+/* The oldest batches go back to the loader once the work that reads them is done. */
+static enum ct_status return_batches(ct_stepper *p, uint64_t keep)
 {
-	struct ct_metrics m = {0};
-	p->n_own = 0;
-	do {
-		int64_t t0 = ct_now_ns();
-		CT_TRY(ct_loader_next(p->loader, CT_FOREVER, b));
-		t->data_ns += ct_now_ns() - t0;
-		p->n_bad += b->n_bad;
-		CT_TRY(fit_size(p, (struct ct_shape){p->s->plan.input.c, b->h, b->w}, compile_ns));
-		CT_TRY(run_micro(p, req, b, &m, t));
-		ct_loader_release(p->loader, b);
-		p->n_own += b->n;
-	} while (!b->last_of_step);
+	while (p->n_lent - p->n_returned > keep) {
+		struct lent *l = &p->lent[p->n_returned % CT_STEP_BATCHES];
+		if (l->read)
+			CT_TRY(ct_event_wait(l->read, CT_FOREVER));
+		p->n_returned++;
+		ct_loader_release(p->loader, &l->batch);
+	}
 	return CT_OK;
 }
 
-enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request *req, struct ct_step_result *out,
-				    struct ct_step_times *times)
+static enum ct_status post_micros(ct_stepper *p, struct slot *slot, const struct ct_step_request *req)
+{
+	struct ct_step_result *r = &slot->result;
+	struct ct_loader_batch *b;
+	do {
+		struct lent *l = &p->lent[p->n_lent % CT_STEP_BATCHES];
+		b = &l->batch;
+		CT_TRY(ct_loader_next(p->loader, CT_FOREVER, b));
+		p->n_lent++;
+		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
+		p->n_bad += b->n_bad;
+		int64_t compile_ns = 0;
+		CT_TRY(fit_size(p, (struct ct_shape){p->s->plan.input.c, b->h, b->w}, &compile_ns));
+		if (compile_ns > 0)
+			CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_NONE));
+		r->compile_ns += compile_ns;
+		CT_TRY(post_micro(p, slot, req, b));
+		if (l->read)
+			CT_TRY(ct_event_record(l->read, p->stream));
+		CT_TRY(return_batches(p, p->lag > 0 ? CT_STEP_BATCHES - 1 : 0));
+		r->n_own += b->n;
+	} while (!b->last_of_step);
+	r->n_global = b->n_global;
+	r->last_of_epoch = b->last_of_epoch;
+	return CT_OK;
+}
+
+static enum ct_status post_update(ct_stepper *p, struct slot *slot, double lr)
 {
 	struct ct_session *s = p->s;
-	struct ct_step_times t = {0};
-	struct ct_loader_batch b;
-	int64_t compile_ns = 0;
-	const float *tail = s->tail;
-	p->begin_ns = ct_now_ns();
-	CT_TRY(share_statistics(p, &t));
-	ct_reducer_begin(s->reducer, true);
-	CT_TRY(run_micros(p, req, &b, &t, &compile_ns));
-	CT_TRY(ct_reducer_finish(s->reducer)); /* the step's one wait for the other ranks */
-	t.exposed_ns += ct_reducer_take_exposed_ns(s->reducer);
-	p->begin_ns += compile_ns;
-	ct_step_times_add(times, &t);
-	*out = (struct ct_step_result){.loss_sum = tail[CT_TAIL_LOSS],
-				       .n_global = b.n_global,
-				       .stop = tail[CT_TAIL_STOP] > 0,
-				       .save = tail[CT_TAIL_SAVE] > 0,
-				       .last_of_epoch = b.last_of_epoch,
-				       .compile_ns = compile_ns,
-				       .bad = (uint64_t)tail[CT_TAIL_BAD],
-				       .n_own = p->n_own};
-	if (b.last_of_epoch)
+	CT_TRY(ct_optim_post(s->optim, lr));
+	if (s->ema)
+		CT_TRY(ct_ema_update(s->ema));
+	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_OPTIM));
+	CT_TRY(ct_device_copy(s->device, slot->down, ct_arena_at(s->scalars, 0), CT_SCALAR_N * sizeof(float),
+			      p->stream));
+	CT_TRY(ct_device_copy(s->device, slot->down + CT_SCALAR_N, ct_arena_at(ct_optim_result(s->optim), 0),
+			      CT_UPDATE_RESULTS * sizeof(float), p->stream));
+	return ct_event_record(slot->done, p->stream);
+}
+
+enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req, bool *last_of_epoch)
+{
+	struct slot *slot = &p->slots[p->posted % (uint64_t)(p->lag + 1)];
+	CT_ASSERT(ct_stepper_pending(p) <= p->lag);
+	slot->result = (struct ct_step_result){.request = *req};
+	CT_TRY(ct_step_clock_begin(&slot->clock));
+	CT_TRY(share_statistics(p, slot));
+	ct_reducer_begin(p->s->reducer, true);
+	CT_TRY(post_micros(p, slot, req));
+	CT_TRY(ct_reducer_finish(p->s->reducer)); /* the step's one wait for the other ranks */
+	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
+	CT_TRY(post_update(p, slot, req->lr));
+	if (slot->result.last_of_epoch)
 		p->n_bad = 0;
-	return check_bad(p, out->bad);
-}
-
-void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out)
-{
-	ct_loader_stats(p->loader, out);
-}
-
-enum ct_status ct_stepper_update(ct_stepper *p, double lr, double *grad_norm, struct ct_step_times *times)
-{
-	int64_t t0 = ct_now_ns();
-	CT_TRY(ct_optim_step(p->s->optim, lr, grad_norm));
-	if (p->s->ema)
-		ct_ema_update(p->s->ema);
-	int64_t t1 = ct_now_ns();
-	times->optim_ns += t1 - t0;
-	times->step_ns += t1 - p->begin_ns;
+	*last_of_epoch = slot->result.last_of_epoch;
+	p->posted++;
 	return CT_OK;
+}
+
+enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
+{
+	struct slot *slot = &p->slots[p->taken % (uint64_t)(p->lag + 1)];
+	CT_ASSERT(ct_stepper_pending(p) > 0);
+	CT_TRY(ct_event_wait(slot->done, CT_FOREVER));
+	p->taken++;
+	CT_TRY(ct_step_clock_read(&slot->clock, &slot->result.times));
+	*out = slot->result;
+	out->loss_sum = (double)slot->down[CT_SCALAR_LOSS];
+	out->stop = slot->down[CT_SCALAR_STOP] > 0;
+	out->save = slot->down[CT_SCALAR_SAVE] > 0;
+	out->bad = (uint64_t)slot->down[CT_SCALAR_BAD];
+	out->grad_norm = (double)slot->down[CT_SCALAR_N + CT_UPDATE_NORM];
+	out->outcome = (enum ct_update_outcome)slot->down[CT_SCALAR_N + CT_UPDATE_OUTCOME];
+	return check_bad(p, out->bad);
 }

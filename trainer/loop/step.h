@@ -1,30 +1,34 @@
-/* One optimizer step of one rank, for the training loop and the step bench: batches -> forward -> backward, with
- * buckets going out as they become final -> wait -> fused update. The only wait for other ranks in a step stands in
- * ct_stepper_gradients. */
+/* The optimizer steps of one rank, for the training loop and the step bench: batches -> forward -> backward, with
+ * buckets reduced as they become final -> update.
+ *
+ * A step is posted as a whole: ct_stepper_post waits for data only. Its results are taken later by ct_stepper_take, which waits for
+ * them. The loop takes the results of step t - lag after it has posted step t, in every step, so that all ranks act at the same step.
+ * The lag is 0 where posting is doing and CT_STEP_LAG on asynchronous devices. */
 #ifndef CT_TRAINER_LOOP_STEP_H
 #define CT_TRAINER_LOOP_STEP_H
 
 #include "trainer/loop/session.h"
+#include "trainer/loop/step_clock.h"
 
-struct ct_step_times { /* nanoseconds */
-	int64_t data_ns, forward_ns, backward_ns, exposed_ns, optim_ns;
-	int64_t step_ns; /* the whole step, without compiling */
-};
-void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t);
+enum { CT_STEP_LAG = 2 };
 
 struct ct_step_request {
 	uint64_t step;   /* of the run: keys dropout */
-	bool stop, save; /* this rank's wishes; the result holds what any rank wished */
+	double lr;
+	bool stop, save; /* requests of this rank; the result holds those of any rank */
 };
 
 struct ct_step_result {
+	struct ct_step_request request;
 	double loss_sum; /* over all ranks and micro-batches */
-	uint32_t n_global;
+	double grad_norm; /* before clipping; -1 without clipping */
+	enum ct_update_outcome outcome;
 	bool stop, save;
+	uint32_t n_global, n_own; /* samples of all ranks, of this rank */
 	bool last_of_epoch;
 	int64_t compile_ns; /* spent on a program for another image size; in no other time */
 	uint64_t bad;       /* bad samples of the epoch so far, over all ranks */
-	uint32_t n_own;     /* samples of this rank */
+	struct ct_step_times times;
 };
 
 typedef struct ct_stepper ct_stepper;
@@ -32,12 +36,14 @@ typedef struct ct_stepper ct_stepper;
 /* Borrows the session, starts at its state's position. */
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out) CT_MUST_CHECK;
 void ct_stepper_destroy(ct_stepper *p);
-/* Gradients of the global batch's mean loss into the net's arena, on every rank. Adds to times. */
-enum ct_status ct_stepper_gradients(ct_stepper *p, const struct ct_step_request *req, struct ct_step_result *out,
-				    struct ct_step_times *times) CT_MUST_CHECK;
+/* Posts one step: the gradients of the global batch's mean loss, reduced over all ranks, and the update. At most lag + 1 steps may be
+ * posted and not taken. */
+enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req, bool *last_of_epoch) CT_MUST_CHECK;
+/* The results of the oldest step that was not taken; waits for it. More bad samples than data.max_bad allows: CT_DATA. */
+enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out) CT_MUST_CHECK;
+int ct_stepper_lag(const ct_stepper *p);
+int ct_stepper_pending(const ct_stepper *p); /* steps posted and not taken */
 /* Of the loader, since the stepper's create. */
 void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out);
-enum ct_status ct_stepper_update(ct_stepper *p, double lr, double *grad_norm,
-				 struct ct_step_times *times) CT_MUST_CHECK;
 
 #endif

@@ -12,26 +12,21 @@
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"
-#include "trainer/loop/step.h"
+#include "trainer/loop/meter.h"
 #include "trainer/report/bottleneck.h"
 
 struct loop {
 	struct ct_session *s;
-	ct_metrics_log *metrics; /* rank 0 only */
+	ct_metrics_log *metrics;      /* rank 0 only */
+	ct_checkpoint_writer *writer; /* rank 0 only */
 	ct_stepper *stepper;
+	struct ct_meter meter;
 	int signals;
-	int64_t start_ns, loop_ns; /* of the job; of this loop */
 	int64_t last_save_ns;
 	uint64_t eval_steps, save_steps; /* 0 = never by step count */
-	struct ct_step_times window;     /* since the last metrics line */
-	struct ct_step_times total, epoch;
-	struct ct_loader_stats loader;                /* at the epoch's begin */
-	struct ct_rank_times *ranks;                  /* [world] of the last epoch */
-	uint64_t epoch_steps, epoch_own, epoch_all;   /* of this process: steps, samples of this rank, of all */
-	uint64_t window_steps, window_images, images; /* images: of this loop */
-	int64_t window_ns, epoch_ns,
-		images_ns; /* when window, epoch and loop began, moved on by what is not training */
-	double startup_s, images_per_sec, loss;
+	struct ct_loader_stats loader;   /* at the epoch's begin */
+	struct ct_rank_times *ranks;     /* [world] of the last epoch */
+	double images_per_sec, loss;     /* of the newest metrics line, of the newest step */
 	bool stop, save_now;
 };
 
@@ -75,74 +70,66 @@ static enum ct_status explain_save(const struct ct_session *s)
 	return ct_error_restore(&e);
 }
 
-static enum ct_status log_step(struct loop *l, double lr, double grad_norm)
+static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 {
-	int64_t now = ct_now_ns();
-	double k = 1e-6 / (double)l->window_steps, total = (double)(now - l->window_ns);
-	const struct ct_step_times *w = &l->window;
-	l->images_per_sec = (double)l->window_images / (total * 1e-9);
+	const struct ct_interval *w = &l->meter.window;
+	const struct ct_step_times *t = &w->times;
+	double total = ct_meter_seconds(&l->meter, w), k = 1e-6 / (double)w->steps;
+	l->images_per_sec = (double)w->images / total;
 	struct ct_step_metrics m = {.step = l->s->state.step,
 				    .epoch = l->s->state.epoch,
 				    .loss = l->loss,
-				    .lr = lr,
+				    .lr = r->request.lr,
 				    .images_per_sec = l->images_per_sec,
-				    .data_ms = (double)w->data_ns * k,
-				    .forward_ms = (double)w->forward_ns * k,
-				    .backward_ms = (double)w->backward_ns * k,
-				    .exposed_comm_ms = (double)w->exposed_ns * k,
-				    .optim_ms = (double)w->optim_ns * k,
-				    .grad_norm = grad_norm};
-	double known = (double)(w->data_ns + w->forward_ns + w->backward_ns + w->exposed_ns + w->optim_ns);
-	m.other_ms = fmax(0, (total - known) * k);
+				    .data_ms = (double)t->data_ns * k,
+				    .forward_ms = (double)t->forward_ns * k,
+				    .backward_ms = (double)t->backward_ns * k,
+				    .exposed_comm_ms = (double)t->exposed_ns * k,
+				    .optim_ms = (double)t->optim_ns * k,
+				    .grad_norm = r->grad_norm};
+	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
+	m.other_ms = fmax(0, (total * 1e9 - known) * k);
 	CT_TRY(check_run_dir(l->s));
 	if (l->metrics)
 		CT_TRY(ct_metrics_step(l->metrics, &m));
-	ct_step_times_add(&l->total, w);
-	memset(&l->window, 0, sizeof(l->window));
-	l->window_steps = l->window_images = 0;
-	l->window_ns = now;
+	ct_meter_restart(&l->meter, &l->meter.window);
 	return CT_OK;
 }
 
-static void move_clocks(struct loop *l, int64_t ns)
+/* The save that was posted last, if it is finished or `wait`: into the metrics. */
+static enum ct_status take_save(struct loop *l, bool wait)
 {
-	l->window_ns += ns;
-	l->epoch_ns += ns;
-	l->images_ns += ns;
+	struct ct_checkpoint_result r;
+	if (!l->writer)
+		return CT_OK;
+	if (ct_checkpoint_writer_take(l->writer, wait, &r) < 0)
+		return explain_save(l->s);
+	if (r.step == 0)
+		return CT_OK;
+	enum ct_status st = ct_metrics_checkpoint(l->metrics, r.step, r.path, r.seconds, r.bytes);
+	ct_free(r.path);
+	return st;
 }
 
-/* Saving and evaluating are not part of a step's time. */
-static void skip_time(struct loop *l, int64_t since_ns)
-{
-	move_clocks(l, ct_now_ns() - since_ns);
-}
-
+/* Posts a save: it is written while training goes on. */
 static enum ct_status save(struct loop *l, bool best)
 {
 	struct ct_session *s = l->s;
 	int64_t t0 = ct_now_ns();
 	l->last_save_ns = t0;
 	CT_TRY(check_run_dir(s));
-	if (!ct_session_is_root(s))
+	if (!l->writer)
 		return CT_OK;
 	ct_session_phase(s, "saving", s->state.step);
 	report_progress(l, "saving");
+	CT_TRY(take_save(l, true));
 	struct ct_checkpoint_source src = {
 		.net = s->net, .optim = s->optim, .ema = s->ema, .state = &s->state, .config_lines = s->config_lines};
-	char *path = NULL;
-	double seconds = 0;
-	uint64_t bytes = 0;
 	s->state.optim_steps = ct_optim_steps(s->optim);
-	s->state.train_seconds += (double)(t0 - l->loop_ns) * 1e-9;
-	l->loop_ns = t0;
-	enum ct_status st =
-		ct_checkpoint_save(s->run_dir, &src, (int)s->cfg->checkpoint.keep_last, best, &path, &seconds, &bytes);
-	if (st < 0)
-		return explain_save(s);
-	st = ct_metrics_checkpoint(l->metrics, s->state.step, path, seconds, bytes);
-	ct_free(path);
-	skip_time(l, t0);
-	return st;
+	s->state.train_seconds += ct_meter_take_seconds(&l->meter);
+	CT_TRY(ct_checkpoint_writer_post(l->writer, &src, best));
+	ct_meter_exclude_since(&l->meter, t0);
+	return CT_OK;
 }
 
 static void eval_progress(void *user, double done)
@@ -179,7 +166,7 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 									     .top5 = r.top5,
 									     .seconds = r.seconds,
 									     .bad_samples = r.bad}));
-	skip_time(l, t0);
+	ct_meter_exclude_since(&l->meter, t0);
 	return CT_OK;
 }
 
@@ -192,7 +179,8 @@ static bool target_reached(const struct ct_session *s)
 static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *out)
 {
 	struct ct_session *s = l->s;
-	const struct ct_step_times *e = &l->epoch;
+	const struct ct_interval *epoch = &l->meter.epoch;
+	const struct ct_step_times *e = &epoch->times;
 	struct ct_loader_stats now;
 	ct_work *w = NULL;
 	ct_stepper_loader_stats(l->stepper, &now);
@@ -205,14 +193,14 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 				     .exposed_s = (double)e->exposed_ns * 1e-9,
 				     .loader_s = (double)busy * 1e-9,
 				     .loader_images = (double)(b->images - a->images),
-				     .images = (double)l->epoch_own};
+				     .images = (double)epoch->own};
 	l->loader = now;
 	CT_TRY(ct_comm_allgather(s->comm, &mine, l->ranks, CT_RANK_TIMES_N, CT_F64, &w));
 	CT_TRY(ct_work_wait(w));
 	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1;
 	struct ct_verdict_facts f = {.ranks = l->ranks,
 				     .world = s->world.id.world,
-				     .steps = l->epoch_steps,
+				     .steps = epoch->steps,
 				     .per_rank = s->plan.per_rank,
 				     .loader_threads = now.n_threads,
 				     .compute_threads = ct_plan_threads(s->cfg, local),
@@ -228,7 +216,7 @@ static enum ct_status judge_rest(struct loop *l)
 {
 	struct ct_str verdict = {0};
 	const char *bound;
-	if (l->epoch_steps == 0)
+	if (l->meter.epoch.steps == 0)
 		return CT_OK;
 	CT_TRY(judge(l, &bound, &verdict));
 	if (l->metrics && verdict.len > 0) {
@@ -245,7 +233,7 @@ static enum ct_status end_epoch(struct loop *l)
 	uint32_t epoch = t->epoch;
 	double loss = t->epoch_images > 0 ? t->epoch_loss_sum / (double)t->epoch_images : 0;
 	uint64_t images = t->epoch_images, bad = t->epoch_bad;
-	double seconds = (double)(ct_now_ns() - l->epoch_ns) * 1e-9;
+	double seconds = ct_meter_seconds(&l->meter, &l->meter.epoch);
 	t->epoch++;
 	t->step_in_epoch = 0;
 	t->epoch_loss_sum = 0;
@@ -255,7 +243,7 @@ static enum ct_status end_epoch(struct loop *l)
 	struct ct_epoch_metrics m = {.epoch = epoch,
 				     .step = t->step,
 				     .images = images,
-				     .timed = l->epoch_all,
+				     .timed = l->meter.epoch.images,
 				     .train_loss = loss,
 				     .seconds = seconds,
 				     .bad_samples = bad};
@@ -265,91 +253,116 @@ static enum ct_status end_epoch(struct loop *l)
 		CT_INFO("epoch %u: %s", epoch + 1, m.verdict);
 	enum ct_status st = l->metrics ? ct_metrics_epoch(l->metrics, &m) : CT_OK;
 	ct_str_release(&verdict);
-	l->epoch_steps = l->epoch_own = l->epoch_all = 0;
-	memset(&l->epoch, 0, sizeof(l->epoch));
-	l->epoch_ns = ct_now_ns();
+	ct_meter_restart(&l->meter, &l->meter.epoch);
 	return st;
 }
 
-static enum ct_status check_loss(const struct loop *l)
+static enum ct_status check_outcome(const struct loop *l, const struct ct_step_result *r)
 {
 	const struct ct_session *s = l->s;
-	if (isfinite(l->loss))
+	unsigned long long step = (unsigned long long)r->request.step + 1;
+	if (r->outcome == CT_UPDATE_DONE)
 		return CT_OK;
-	ct_error_set(CT_NUMERIC, __FILE__, __LINE__,
-		     "the loss is %f at step %llu (epoch %u); the weights were not updated with it", l->loss,
-		     (unsigned long long)s->state.step + 1, s->state.epoch);
+	if (r->outcome == CT_UPDATE_BAD_NORM)
+		ct_error_set(
+			CT_NUMERIC, __FILE__, __LINE__,
+			"the gradient's norm is not finite at step %llu (epoch %u); the weights were not updated with it",
+			step, s->state.epoch + 1);
+	else
+		ct_error_set(CT_NUMERIC, __FILE__, __LINE__,
+			     "the loss is %s at step %llu (epoch %u); the weights were not updated with it",
+			     isnan(l->loss) ? "nan"
+			     : l->loss < 0  ? "-inf"
+					    : "inf",
+			     step, s->state.epoch + 1);
 	ct_error_hint(
-		"lower optim.lr (now %g), lengthen schedule.warmup_epochs, or set optim.clip_norm; what %s holds from before is whole",
+		"lower optim.lr (now %g), lengthen schedule.warmup_epochs, or set optim.clip_norm; the checkpoints in %s from before are intact",
 		s->plan.lr, s->run_dir);
 	return CT_NUMERIC;
 }
 
-/* One optimizer step; *end_of_epoch as its name says. */
-static enum ct_status one_step(struct loop *l, bool *end_of_epoch)
+/* Takes the results of the oldest posted step: position, metrics, and what all ranks have agreed on. */
+static enum ct_status take_step(struct loop *l)
 {
 	struct ct_session *s = l->s;
 	struct ct_train_state *t = &s->state;
-	const struct ct_config *c = s->cfg;
 	struct ct_step_result r;
-	struct ct_step_times times = {0};
-	for (int sig; (sig = ct_signals_next(l->signals)) != 0;)
-		l->stop = true;
-	bool minutes = c->checkpoint.every_minutes > 0 &&
-		       (double)(ct_now_ns() - l->last_save_ns) * 1e-9 >= c->checkpoint.every_minutes * 60;
-	struct ct_step_request req = {.step = t->step, .stop = l->stop, .save = ct_session_is_root(s) && minutes};
-	CT_TRY(ct_stepper_gradients(l->stepper, &req, &r, &times));
-	move_clocks(l, r.compile_ns);
+	CT_TRY(ct_stepper_take(l->stepper, &r));
 	l->loss = r.loss_sum / (double)r.n_global;
-	CT_TRY(check_loss(l));
-	double lr = ct_schedule_lr(&s->plan.schedule, t->step), norm = -1;
-	CT_TRY(ct_stepper_update(l->stepper, lr, c->optim.clip_norm > 0 ? &norm : NULL, &times));
+	CT_TRY(check_outcome(l, &r));
 	ct_failpoint("step");
-	ct_step_times_add(&l->window, &times);
-	ct_step_times_add(&l->epoch, &times);
-	l->epoch_steps++;
-	l->epoch_own += r.n_own;
-	l->epoch_all += r.n_global;
+	ct_meter_add(&l->meter, &r);
 	t->epoch_bad = r.bad;
 	t->step++;
 	t->step_in_epoch++;
 	t->images += r.n_global;
 	t->epoch_images += r.n_global;
 	t->epoch_loss_sum += r.loss_sum;
-	l->images += r.n_global;
-	l->window_images += r.n_global;
-	l->window_steps++;
-	l->stop = r.stop; /* agreed: the same on every rank */
-	l->save_now = r.save;
-	*end_of_epoch = r.last_of_epoch;
-	if (l->startup_s <= 0)
-		l->startup_s = (double)(ct_now_ns() - l->start_ns) * 1e-9;
-	if (c->log.every > 0 && t->step % (uint64_t)c->log.every == 0)
-		CT_TRY(log_step(l, lr, norm));
-	if (s->watchdog)
-		ct_session_phase(s, "training", t->step);
-	report_progress(l, "train");
+	l->stop |= r.stop; /* the same on every rank */
+	l->save_now |= r.save;
+	if (s->cfg->log.every > 0 && t->step % (uint64_t)s->cfg->log.every == 0)
+		CT_TRY(log_step(l, &r));
 	return CT_OK;
 }
 
-/* What is due after a step; *done when training is over. */
+static bool is_eval_due(const struct loop *l, uint64_t step)
+{
+	const struct ct_run_plan *p = &l->s->plan;
+	return p->has_val && (step >= p->total_steps || (l->eval_steps > 0 && step % l->eval_steps == 0));
+}
+
+static bool is_save_due(const struct loop *l, uint64_t step)
+{
+	uint64_t n = (uint64_t)l->s->cfg->checkpoint.every_steps;
+	return step >= l->s->plan.total_steps || (n > 0 && step % n == 0) ||
+	       (l->save_steps > 0 && step % l->save_steps == 0);
+}
+
+/* Posts one optimizer step and takes the results that are due. *drained: no step is under way; *end_of_epoch: it was an epoch's last. */
+static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch)
+{
+	struct ct_session *s = l->s;
+	const struct ct_config *c = s->cfg;
+	const uint64_t step = s->state.step + (uint64_t)ct_stepper_pending(l->stepper);
+	bool stop = false;
+	for (int sig; (sig = ct_signals_next(l->signals)) != 0;)
+		stop = true;
+	bool minutes = c->checkpoint.every_minutes > 0 &&
+		       (double)(ct_now_ns() - l->last_save_ns) * 1e-9 >= c->checkpoint.every_minutes * 60;
+	struct ct_step_request req = {.step = step,
+				      .lr = ct_schedule_lr(&s->plan.schedule, step),
+				      .stop = stop,
+				      .save = ct_session_is_root(s) && minutes};
+	CT_TRY(ct_stepper_post(l->stepper, &req, end_of_epoch));
+	int left =
+		*end_of_epoch || is_eval_due(l, step + 1) || is_save_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
+	while (ct_stepper_pending(l->stepper) > left) {
+		CT_TRY(take_step(l));
+		if (l->stop || l->save_now)
+			left = 0;
+	}
+	*drained = ct_stepper_pending(l->stepper) == 0;
+	if (s->watchdog)
+		ct_session_phase(s, "training", s->state.step);
+	report_progress(l, "train");
+	return take_save(l, false);
+}
+
+/* What is due after a step, when none is under way; *done when training is over. */
 static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 {
 	struct ct_session *s = l->s;
 	struct ct_train_state *t = &s->state;
-	const struct ct_config *c = s->cfg;
-	bool best = false, last = t->step >= s->plan.total_steps;
+	bool best = false;
 	if (end_of_epoch)
 		CT_TRY(end_epoch(l));
-	bool eval_due = l->eval_steps > 0 ? t->step % l->eval_steps == 0 || last : last;
-	if (s->plan.has_val && eval_due)
+	if (is_eval_due(l, t->step))
 		CT_TRY(evaluate(l, &best));
-	t->finished = last || target_reached(s);
-	bool due = (c->checkpoint.every_steps > 0 && t->step % (uint64_t)c->checkpoint.every_steps == 0) ||
-		   (l->save_steps > 0 && t->step % l->save_steps == 0) || (best && c->checkpoint.best) || l->save_now ||
-		   l->stop;
-	if (due || t->finished)
-		CT_TRY(save(l, best && c->checkpoint.best));
+	best = best && s->cfg->checkpoint.best;
+	t->finished = t->step >= s->plan.total_steps || target_reached(s);
+	if (is_save_due(l, t->step) || best || l->save_now || l->stop || t->finished)
+		CT_TRY(save(l, best));
+	l->save_now = false;
 	*done = t->finished;
 	return CT_OK;
 }
@@ -360,21 +373,21 @@ static enum ct_status finish(struct loop *l, const char *status)
 	char digest[65];
 	if (!l->metrics)
 		return CT_OK;
-	double rate = l->images > 0 ? (double)l->images / ((double)(ct_now_ns() - l->images_ns) * 1e-9) : 0;
+	const struct ct_interval *all = &l->meter.run;
+	double rate = all->images > 0 ? (double)all->images / ct_meter_seconds(&l->meter, all) : 0;
 	CT_TRY(ct_net_digest(s->net, digest));
 	char *last = NULL;
 	CT_TRY_ALLOC(last = ct_path_join(s->run_dir, "checkpoints/last"));
-	ct_step_times_add(&l->total, &l->window);
-	const struct ct_step_times *t = &l->total;
+	const struct ct_step_times *t = &all->times;
 	struct ct_run_summary sum = {.status = status,
 				     .step = s->state.step,
 				     .images = s->state.images,
 				     .epoch = s->state.epoch,
-				     .seconds = (double)(ct_now_ns() - l->start_ns) * 1e-9,
+				     .seconds = (double)(ct_now_ns() - l->meter.start_ns) * 1e-9,
 				     .best_top1 = s->state.best_top1,
-				     .last_loss = l->images > 0 ? l->loss : NAN,
+				     .last_loss = all->images > 0 ? l->loss : NAN,
 				     .images_per_sec = rate,
-				     .startup_seconds = l->startup_s > 0 ? l->startup_s : NAN,
+				     .startup_seconds = l->meter.startup_s > 0 ? l->meter.startup_s : NAN,
 				     .weights_digest = digest,
 				     .checkpoint = last};
 	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
@@ -399,12 +412,14 @@ static enum ct_status run(struct loop *l)
 	if (done && s->state.step > 0)
 		status = "already finished";
 	while (!done && !l->stop) {
-		bool end_of_epoch = false;
-		CT_TRY(one_step(l, &end_of_epoch));
-		CT_TRY(after_step(l, end_of_epoch, &done));
+		bool drained = false, end_of_epoch = false;
+		CT_TRY(one_step(l, &drained, &end_of_epoch));
+		if (drained)
+			CT_TRY(after_step(l, end_of_epoch, &done));
 	}
 	if (done && s->state.step < s->plan.total_steps)
 		status = "target reached";
+	CT_TRY(take_save(l, true));
 	CT_TRY(judge_rest(l));
 	CT_TRY(finish(l, done ? status : "stopped by a signal"));
 	if (done)
@@ -417,18 +432,22 @@ static enum ct_status run(struct loop *l)
 
 enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals)
 {
-	struct loop l = {.s = s, .metrics = metrics, .start_ns = start_ns, .signals = signals};
+	struct loop l = {.s = s, .metrics = metrics, .signals = signals};
+	enum ct_status st;
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
-	CT_TRY_ALLOC(l.ranks = CT_NEW_ARRAY(struct ct_rank_times, (size_t)s->world.id.world));
-	enum ct_status st = ct_stepper_create(s, &l.stepper);
-	if (st < 0) {
-		ct_free(l.ranks);
-		return st;
+	if (ct_session_is_root(s))
+		CT_TRY(ct_checkpoint_writer_create(s->run_dir, (int)s->cfg->checkpoint.keep_last, &l.writer));
+	st = (l.ranks = CT_NEW_ARRAY(struct ct_rank_times, (size_t)s->world.id.world)) ? CT_OK : CT_NOMEM;
+	if (st == CT_OK)
+		st = ct_stepper_create(s, &l.stepper);
+	if (st == CT_OK) {
+		ct_stepper_loader_stats(l.stepper, &l.loader);
+		ct_meter_init(&l.meter, start_ns);
+		l.last_save_ns = ct_now_ns();
+		st = run(&l);
 	}
-	ct_stepper_loader_stats(l.stepper, &l.loader);
-	l.loop_ns = l.window_ns = l.epoch_ns = l.images_ns = l.last_save_ns = ct_now_ns();
-	st = run(&l);
+	ct_checkpoint_writer_destroy(l.writer); /* also after a failure: the save under way is a good one */
 	ct_stepper_destroy(l.stepper);
 	ct_free(l.ranks);
 	return st;

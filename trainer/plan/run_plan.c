@@ -434,19 +434,19 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out, int *n_out)
 {
 	int n = ct_net_n_slices(net);
-	size_t *ranges = NULL;
+	struct ct_bucket_slice *slices = NULL;
 	if (n == 0) {
 		return CT_FAIL_HINT(CT_CONFIG, "give model.layers a linear or conv2d layer",
 				    "the model has no parameters to train");
 	}
-	CT_TRY_ALLOC(ranges = CT_NEW_ARRAY(size_t, (size_t)n * 2));
+	CT_TRY_ALLOC(slices = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)n));
 	for (int i = 0; i < n; i++) {
-		ranges[i] = ct_net_slice(net, i)->offset;
-		ranges[n + i] = ct_net_slice(net, i)->n;
+		const struct ct_slice *from = ct_net_slice(net, i);
+		slices[i] = (struct ct_bucket_slice){from->offset, from->n, from->dtype};
 	}
 	double cap = c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4;
-	enum ct_status st = ct_bucket_plan(ranges, ranges + n, n, (size_t)(c->dist.first_bucket_mib * (1 << 20)),
+	enum ct_status st = ct_bucket_plan(slices, n, (size_t)(c->dist.first_bucket_mib * (1 << 20)),
 					   (size_t)(cap * (1 << 20)), out, n_out);
-	ct_free(ranges);
+	ct_free(slices);
 	return st;
 }

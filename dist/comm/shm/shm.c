@@ -126,6 +126,7 @@ static void abort_comm(ct_comm *c)
 
 const struct ct_comm_ops ct__comm_ops_shm = {
 	.name = "shm",
+	.cooperative = true,
 	.supports = supports,
 	.open = open_comm,
 	.close = close_comm,

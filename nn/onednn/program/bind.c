@@ -12,11 +12,11 @@ void *ct__onednn_at(const struct onednn_program *p, struct onednn_ref ref)
 	case ONEDNN_BUFFER:
 		return ct__onednn_net(p)->arena + p->buffers[ref.id].offset;
 	case ONEDNN_PARAM:
-		return net->params + net->slices[net->slice_of[ref.id]].offset;
+		return ct_arena_at(net->params, net->slices[net->slice_of[ref.id]].offset);
 	case ONEDNN_GRAD:
-		return p->binding.grads_at + net->slices[net->slice_of[ref.id]].offset;
+		return ct_arena_at(p->binding.grads_at, net->slices[net->slice_of[ref.id]].offset);
 	case ONEDNN_RUNNING:
-		return net->buffers + net->buffer_offset[ref.id];
+		return ct_arena_at(net->buffers, net->buffer_offset[ref.id]);
 	case ONEDNN_NOTHING:
 		break;
 	}
@@ -130,7 +130,7 @@ static enum ct_status rebind(struct onednn_program *p, enum onednn_where where, 
 	return CT_OK;
 }
 
-enum ct_status ct__onednn_bind_grads(struct onednn_program *p, float *grads)
+enum ct_status ct__onednn_bind_grads(struct onednn_program *p, const ct_arena *grads)
 {
 	if (grads == p->binding.grads_at)
 		return CT_OK;

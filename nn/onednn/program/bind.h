@@ -12,7 +12,7 @@ void ct__onednn_unbind(struct onednn_program *p);
 /* Call before a forward pass: the arena holds the values of this program from now on. */
 enum ct_status ct__onednn_take_arena(struct onednn_program *p) CT_MUST_CHECK;
 /* Binds the backward tasks to another gradient arena. */
-enum ct_status ct__onednn_bind_grads(struct onednn_program *p, float *grads) CT_MUST_CHECK;
+enum ct_status ct__onednn_bind_grads(struct onednn_program *p, const ct_arena *grads) CT_MUST_CHECK;
 /* Binds the readers of the input to another address. */
 enum ct_status ct__onednn_bind_input(struct onednn_program *p, const void *x) CT_MUST_CHECK;
 void *ct__onednn_at(const struct onednn_program *p, struct onednn_ref ref);

@@ -207,9 +207,9 @@ struct onednn_folding {
 	int last;      /* The sum, or else the norm: the node whose value the convolution computes. */
 	bool absorbed; /* Norm or sum: a convolution computes this node. */
 	/* Running */
-	bool stale;    /* The folded weights do not match the parameters (any more). */
-	bool made;     /* Folded weights exist in the arena. */
-	uint64_t hash; /* Of the parameters and statistics that they were made from. */
+	bool stale;               /* The folded weights do not match the parameters (any more). */
+	bool made;                /* Folded weights exist in the arena. */
+	uint64_t params, buffers; /* Generations of the arenas that they were made from. */
 };
 
 struct onednn_value {
@@ -229,7 +229,7 @@ struct onednn_memory {
 /* To which memory the tasks are bound. */
 struct onednn_binding {
 	const void *input_at;        /* The memory from which the users of the input read. */
-	float *grads_at;             /* The gradient arena that backward tasks write. */
+	const ct_arena *grads_at;    /* The gradient arena that backward tasks write. */
 	struct onednn_program *next; /* The list of the net's programs. */
 };
 

@@ -1,69 +1,19 @@
 #include "nn/onednn/run/run_impl.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/parallel.h"
-
-#define CHUNKS 16
-
-struct chunks {
-	const float *x;
-	size_t n;
-	uint64_t hash[CHUNKS];
-};
-
-/* Four independent chains hide the latency of the multiplications. */
-static uint64_t hash_range(const float *x, size_t n)
-{
-	uint64_t h[4] = {1, 2, 3, 4}, w[4];
-	size_t i = 0;
-
-	for (; i + 8 <= n; i += 8) {
-		memcpy(w, x + i, sizeof(w));
-		for (int k = 0; k < 4; k++)
-			h[k] = (h[k] ^ w[k]) * 0x9e3779b97f4a7c15u + (h[k] >> 29);
-	}
-	for (; i < n; i++) {
-		uint32_t bits;
-		memcpy(&bits, x + i, sizeof(bits));
-		h[0] = (h[0] ^ bits) * 0x9e3779b97f4a7c15u + (h[0] >> 29);
-	}
-	for (int k = 1; k < 4; k++)
-		h[0] = (h[0] ^ h[k]) * 0x9e3779b97f4a7c15u + (h[0] >> 29);
-	return h[0];
-}
-
-static void hash_chunks(void *arg, int64_t begin, int64_t end)
-{
-	struct chunks *c = arg;
-
-	for (int i = (int)begin; i < (int)end; i++) {
-		const size_t from = c->n * (size_t)i / CHUNKS, to = c->n * (size_t)(i + 1) / CHUNKS;
-		c->hash[i] = hash_range(c->x + from, to - from);
-	}
-}
-
-static uint64_t hash_of(const float *x, size_t n, int threads)
-{
-	struct chunks c = {.x = x, .n = x ? n : 0};
-
-	ct_parallel_for(threads, CHUNKS, 1, hash_chunks, &c);
-	return hash_range((const float *)(const void *)c.hash, CHUNKS * sizeof(uint64_t) / sizeof(float));
-}
 
 static void check(struct onednn_program *p, const struct onednn_task *t)
 {
 	const ct_net *net = p->base.net;
-	const struct ct_node *conv = ct__onednn_node(p, t->node);
-	struct onednn_value *v = &p->values[t->node];
-	uint64_t hash = hash_of(t->ptr[ONEDNN_FOLD_WEIGHTS], net->elems[conv->weight], net->engine->threads);
+	struct onednn_folding *f = &p->values[t->node].fold;
+	const uint64_t params = ct_arena_generation(net->params), buffers = ct_arena_generation(net->buffers);
 
-	for (int i = ONEDNN_FOLD_BIAS; i <= ONEDNN_FOLD_VARIANCE; i++)
-		hash = hash * 0x9e3779b97f4a7c15u ^ hash_range(t->ptr[i], t->ptr[i] ? (size_t)conv->shape.c : 0);
-	v->fold.stale = !v->fold.made || hash != v->fold.hash;
-	v->fold.made = true;
-	v->fold.hash = hash;
+	f->stale = !f->made || f->params != params || f->buffers != buffers;
+	f->made = true;
+	f->params = params;
+	f->buffers = buffers;
 }
 
 struct fold {

@@ -44,7 +44,7 @@ static enum ct_status shared_statistics(const struct onednn_program *p, const st
 
 	ct__norm_sums(n, sums);
 	sums[2 * n->channels] = *count;
-	CT_TRY(ct_norm_sync(&p->base.net->opts, node, sums, 2 * (size_t)n->channels + 1));
+	CT_TRY(ct_norm_sync(p->base.net, node, sums, 2 * (size_t)n->channels + 1));
 	*count = sums[2 * n->channels];
 	CT_TRY(ct_norm_check_count(node, *count));
 	ct__norm_moments(n, sums, *count);
@@ -93,7 +93,7 @@ static enum ct_status backward(const struct onednn_program *p, const struct oned
 	}
 	double *sums = ct__norm_scratch_sums(&n);
 	ct__norm_gradient_sums(&n, sums);
-	CT_TRY(ct_norm_sync(&p->base.net->opts, node, sums, 2 * (size_t)n.channels));
+	CT_TRY(ct_norm_sync(p->base.net, node, sums, 2 * (size_t)n.channels));
 	ct__norm_gradient_apply(&n, sums, *count_of(node, t));
 	return CT_OK;
 }
@@ -101,10 +101,13 @@ static enum ct_status backward(const struct onednn_program *p, const struct oned
 static enum ct_status plain_forward(struct onednn_program *p, const struct onednn_task *t)
 {
 	const struct ct_node *node = ct__onednn_node(p, t->node);
+	const bool sync = p->base.net->opts.sync;
 	double *stat = (double *)(void *)t->ptr[ONEDNN_NORM_MEAN];
 
-	CT_TRY(ct_batch_norm_statistics(node, p->base.n, &p->base.net->opts, t->ptr[ONEDNN_NORM_X],
-					t->ptr[ONEDNN_NORM_RUNNING_MEAN], t->ptr[ONEDNN_NORM_RUNNING_VARIANCE], stat));
+	ct_batch_norm_own_statistics(node, p->base.n, sync, t->ptr[ONEDNN_NORM_X], stat);
+	CT_TRY(ct_norm_sync(p->base.net, node, ct_batch_norm_sums(node, stat), 2 * (size_t)node->shape.c + 1));
+	CT_TRY(ct_batch_norm_all_statistics(node, sync, t->ptr[ONEDNN_NORM_RUNNING_MEAN],
+					    t->ptr[ONEDNN_NORM_RUNNING_VARIANCE], stat));
 	for (int i = 0; i < 2 * node->shape.c; i++)
 		p->pass.not_finite = p->pass.not_finite || !isfinite(stat[i]);
 	ct_batch_norm_forward(node, p->base.n, t->ptr[ONEDNN_NORM_X], t->ptr[ONEDNN_NORM_GAMMA],
@@ -116,12 +119,15 @@ static enum ct_status plain_backward(const struct onednn_program *p, const struc
 {
 	const struct ct_node *node = ct__onednn_node(p, t->node);
 	const size_t elems = (size_t)node->shape.c * (size_t)node->shape.h * (size_t)node->shape.w;
+	double *stat = (double *)(void *)t->ptr[ONEDNN_NORM_MEAN];
 
 	memset(t->ptr[ONEDNN_NORM_DX], 0, (size_t)p->base.n * elems * sizeof(float));
-	return ct_batch_norm_backward(node, p->base.n, &p->base.net->opts, t->ptr[ONEDNN_NORM_X],
-				      t->ptr[ONEDNN_NORM_GAMMA], t->ptr[ONEDNN_NORM_Y],
-				      (double *)(void *)t->ptr[ONEDNN_NORM_MEAN], t->ptr[ONEDNN_NORM_DX],
-				      t->ptr[ONEDNN_NORM_DGAMMA], t->ptr[ONEDNN_NORM_DBETA]);
+	ct_batch_norm_backward_sums(node, p->base.n, t->ptr[ONEDNN_NORM_X], t->ptr[ONEDNN_NORM_Y], stat,
+				    t->ptr[ONEDNN_NORM_DGAMMA], t->ptr[ONEDNN_NORM_DBETA]);
+	CT_TRY(ct_norm_sync(p->base.net, node, ct_batch_norm_sums(node, stat), 2 * (size_t)node->shape.c));
+	ct_batch_norm_backward_data(node, p->base.n, t->ptr[ONEDNN_NORM_X], t->ptr[ONEDNN_NORM_GAMMA],
+				    t->ptr[ONEDNN_NORM_Y], stat, t->ptr[ONEDNN_NORM_DX]);
+	return CT_OK;
 }
 
 /* A drop path that is not computed with a norm. */

@@ -1,8 +1,8 @@
 /* Elementwise passes of optimizers and averages over contiguous ranges, in the widest vectors the machine has. The same
  * source compiled for several targets and chosen by a table: with contraction off (-ffp-contract=off) every width gives
  * the same bits. (Not target_clones: its ifunc resolvers run before a thread sanitizer is up.) */
-#ifndef CT_NN_HOST_OPTIM_KERNELS_H
-#define CT_NN_HOST_OPTIM_KERNELS_H
+#ifndef CT_NN_OPTIM_OPTIM_KERNELS_IMPL_H
+#define CT_NN_OPTIM_OPTIM_KERNELS_IMPL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,6 +45,6 @@ struct ct_optim_kernels {
 };
 
 /* Tables from the widest usable to the plainest, NULL past the end; 0 is the one to use. */
-const struct ct_optim_kernels *ct_optim_kernels_at(size_t i);
+const struct ct_optim_kernels *ct__optim_kernels_at(size_t i);
 
 #endif

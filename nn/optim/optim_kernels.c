@@ -1,5 +1,5 @@
 /* Compiled with -O3: these loops must vectorise. */
-#include "nn/host/optim_kernels.h"
+#include "nn/optim/optim_kernels_impl.h"
 
 #include <math.h>
 
@@ -173,7 +173,7 @@ KERNELS(avx2, __attribute__((target("avx2"))), "avx2")
 #endif
 KERNELS(baseline, , "baseline")
 
-const struct ct_optim_kernels *ct_optim_kernels_at(size_t i)
+const struct ct_optim_kernels *ct__optim_kernels_at(size_t i)
 {
 	const struct ct_optim_kernels *usable[3];
 	size_t n = 0;

@@ -1,0 +1,80 @@
+/* Collectives posted to a stream. A back end without streams of its own runs them as functions of the host: what the stream posted
+ * before is done by then, so the buffer is the function's. */
+#include "base/device/device.h"
+#include "base/mem.h"
+#include "dist/comm/comm_impl.h"
+
+/* A collective between its post and its end in the stream. */
+struct ct_posted {
+	ct_comm *comm;
+	ct_work want, *work; /* work: NULL before it has begun */
+	int64_t deadline_ns;
+	struct ct_posted *next;
+};
+
+static enum ct_status finish(struct ct_posted *p, enum ct_status st)
+{
+	p->next = p->comm->free_posted;
+	p->comm->free_posted = p;
+	return st;
+}
+
+static enum ct_status run(const void *args)
+{
+	struct ct_posted *p = *(struct ct_posted *const *)args;
+	enum ct_status st;
+
+	if (!p->work) {
+		p->deadline_ns = ct_deadline_in(p->comm->opts.timeout_ns);
+		st = ct__comm_post(p->comm, &p->want, &p->work);
+		if (st < 0)
+			return finish(p, st);
+	}
+	/* A back end with a thread of its own must not be left alone with the buffer. */
+	if (p->comm->ops->cooperative && ct_now_ns() < p->deadline_ns && ct_work_test(p->work) == CT_INPROGRESS)
+		return CT_INPROGRESS;
+	return finish(p, ct__work_wait_until(p->work, p->deadline_ns));
+}
+
+static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
+{
+	const struct ct_device_caps *caps = ct_device_caps(ct_stream_device(s));
+	struct ct_posted *p = c->free_posted;
+	ct_work *w = NULL;
+
+	if (c->ops->post_to)
+		return c->ops->post_to(c, want, s);
+	if (!caps->async) {
+		CT_TRY(ct__comm_post(c, want, &w));
+		return ct_work_wait(w);
+	}
+	if (!caps->host_code)
+		return CT_FAIL(CT_UNSUPPORTED, "communicator %s does not work in the streams of a %s device",
+			       c->ops->name, ct_device_kind(ct_stream_device(s)));
+	if (p)
+		c->free_posted = p->next;
+	else
+		CT_TRY_ALLOC(p = CT_NEW(struct ct_posted));
+	*p = (struct ct_posted){.comm = c, .want = *want};
+	return ct_stream_run(s, run, &p, sizeof(p));
+}
+
+enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_stream *s)
+{
+	return post(c, &(ct_work){.kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op}, s);
+}
+
+enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root, ct_stream *s)
+{
+	return post(c, &(ct_work){.kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root},
+		    s);
+}
+
+void ct__comm_release_posted(ct_comm *c)
+{
+	while (c->free_posted) {
+		struct ct_posted *p = c->free_posted;
+		c->free_posted = p->next;
+		ct_free(p);
+	}
+}

@@ -1,0 +1,353 @@
+/* Passes over arenas as functions of the host, posted to the engine's stream: the default of every engine on a device with host_code.
+ * The loops are cut into chunks of a fixed size for the compute threads, so that results do not depend on their number. */
+#include <math.h>
+
+#include "base/parallel.h"
+#include "nn/engine_impl.h"
+#include "nn/optim/optim_kernels_impl.h"
+#include "nn/optim/update.h"
+
+#define LARS_EPS 1e-8
+
+struct update_args {
+	ct_net *net;
+	const struct ct_update *u;
+	double lr;
+	uint64_t t;
+};
+
+/* One update at work. */
+struct pass {
+	const struct update_args *args;
+	const struct ct_update *u;
+	const struct ct_optim_kernels *kernels;
+	float *params, *grads, *state[CT_OPTIM_MAX_STATES];
+	struct ct_sgd_coefs sgd;
+	struct ct_adamw_coefs adamw;
+	struct ct_lamb_coefs lamb;
+};
+
+static float *f32_at(const ct_arena *a, size_t i)
+{
+	return ct_arena_at(a, i);
+}
+
+static void for_chunks(struct pass *p, ct_range_fn run)
+{
+	ct_parallel_for(p->args->net->engine->threads, p->u->n_chunks, 1, run, p);
+}
+
+/* Sum over the chunks [first, first + n) of one of the two sums that each has left. */
+static double add_sums(const struct ct_update *u, int64_t first, int64_t n, int which)
+{
+	double sum = 0;
+
+	for (int64_t i = first; i < first + n; i++)
+		sum += u->sums[2 * i + which];
+	return sum;
+}
+
+static double segment_sum(const struct ct_update *u, const struct ct_segment *s, int which)
+{
+	return add_sums(u, s->first_chunk, s->n_chunks, which);
+}
+
+static void square_gradients(void *arg, int64_t begin, int64_t end)
+{
+	const struct pass *p = arg;
+
+	for (int64_t i = begin; i < end; i++)
+		p->u->sums[2 * i] = p->kernels->sum_squares(p->u->chunks[i].n, p->grads + p->u->chunks[i].offset);
+}
+
+static void lars_sums(void *arg, int64_t begin, int64_t end)
+{
+	const struct pass *p = arg;
+
+	for (int64_t i = begin; i < end; i++) {
+		const struct ct_chunk *c = &p->u->chunks[i];
+		if (!p->u->segments[c->segment].adapt)
+			continue;
+		p->u->sums[2 * i] = p->kernels->sum_squares(c->n, p->params + c->offset);
+		p->u->sums[2 * i + 1] = p->kernels->sum_squares(c->n, p->grads + c->offset);
+	}
+}
+
+/* Norms of a segment of the parameters and of the clipped gradient -> factor on the latter and on the decay. */
+static void adapt_lars(const struct ct_update *u, const struct ct_segment *s, float clip, struct ct_factors *f)
+{
+	double w = sqrt(segment_sum(u, s, 0)), g = (double)clip * sqrt(segment_sum(u, s, 1));
+	double decay = u->opts.weight_decay, q = u->opts.trust * w / (g + decay * w + LARS_EPS);
+
+	f->weight_decay = 0;
+	if (w > 0 && g > 0) {
+		f->clip = (float)(q * (double)clip);
+		f->weight_decay = (float)(q * decay);
+	}
+}
+
+static void sgd_chunks(void *arg, int64_t begin, int64_t end)
+{
+	const struct pass *p = arg;
+
+	for (int64_t i = begin; i < end; i++) {
+		const struct ct_chunk *k = &p->u->chunks[i];
+		struct ct_sgd_coefs c = p->sgd;
+		c.weight_decay = p->u->of[k->segment].weight_decay;
+		c.clip = p->u->of[k->segment].clip;
+		p->kernels->sgd(k->n, p->params + k->offset, p->grads + k->offset,
+				p->state[0] ? p->state[0] + k->offset : NULL, &c);
+	}
+}
+
+static void step_sgd(struct pass *p, float clip)
+{
+	const struct ct_update *u = p->u;
+
+	p->sgd = (struct ct_sgd_coefs){
+		.lr = (float)p->args->lr, .momentum = (float)u->opts.momentum, .nesterov = u->opts.nesterov};
+	if (u->opts.kind == CT_LARS)
+		for_chunks(p, lars_sums);
+	for (int i = 0; i < u->n_segments; i++) {
+		const struct ct_segment *s = &u->segments[i];
+		u->of[i] = (struct ct_factors){.clip = clip,
+					       .weight_decay = s->decay ? (float)u->opts.weight_decay : 0.0f};
+		if (s->adapt)
+			adapt_lars(u, s, clip, &u->of[i]);
+	}
+	for_chunks(p, sgd_chunks);
+}
+
+static void lamb_moments(void *arg, int64_t begin, int64_t end)
+{
+	const struct pass *p = arg;
+
+	for (int64_t i = begin; i < end; i++) {
+		const struct ct_chunk *k = &p->u->chunks[i];
+		if (p->u->segments[k->segment].adapt)
+			p->kernels->lamb_moments(k->n, p->params + k->offset, p->grads + k->offset,
+						 p->state[0] + k->offset, p->state[1] + k->offset, &p->lamb,
+						 &p->u->sums[2 * i]);
+	}
+}
+
+static void adam_chunks(void *arg, int64_t begin, int64_t end)
+{
+	const struct pass *p = arg;
+
+	for (int64_t i = begin; i < end; i++) {
+		const struct ct_chunk *k = &p->u->chunks[i];
+		float *w = p->params + k->offset, *m = p->state[0] + k->offset, *v = p->state[1] + k->offset;
+		struct ct_adamw_coefs c = p->adamw;
+		struct ct_lamb_coefs l = p->lamb;
+		if (p->u->segments[k->segment].adapt) {
+			l.step = p->u->of[k->segment].step;
+			p->kernels->lamb_apply(k->n, w, m, v, &l);
+			continue;
+		}
+		c.shrink = p->u->of[k->segment].shrink;
+		p->kernels->adamw(k->n, w, p->grads + k->offset, m, v, &c);
+	}
+}
+
+static void adam_coefs(struct pass *p, float clip)
+{
+	const struct ct_optim_opts *o = &p->u->opts;
+	double t = (double)p->args->t;
+
+	p->adamw = (struct ct_adamw_coefs){
+		.step = (float)(p->args->lr / (1 - pow(o->beta1, t))),
+		.one_minus_beta1 = (float)(1 - o->beta1),
+		.beta2 = (float)o->beta2,
+		.one_minus_beta2 = (float)(1 - o->beta2),
+		.inverse_sqrt_bias2 = (float)(1 / sqrt(1 - pow(o->beta2, t))),
+		.eps = (float)o->eps,
+		.clip = clip,
+	};
+	p->lamb = (struct ct_lamb_coefs){
+		.inverse_bias1 = (float)(1 / (1 - pow(o->beta1, t))),
+		.one_minus_beta1 = p->adamw.one_minus_beta1,
+		.beta2 = p->adamw.beta2,
+		.one_minus_beta2 = p->adamw.one_minus_beta2,
+		.inverse_sqrt_bias2 = p->adamw.inverse_sqrt_bias2,
+		.eps = p->adamw.eps,
+		.clip = clip,
+		.weight_decay = (float)o->weight_decay,
+	};
+}
+
+/* AdamW, and LAMB, which is Adam where it does not adapt. */
+static void step_adamw(struct pass *p, float clip)
+{
+	const struct ct_update *u = p->u;
+	double lr = p->args->lr;
+
+	adam_coefs(p, clip);
+	if (u->opts.kind == CT_LAMB)
+		for_chunks(p, lamb_moments);
+	for (int i = 0; i < u->n_segments; i++) {
+		const struct ct_segment *s = &u->segments[i];
+		u->of[i].shrink = s->decay ? (float)(1 - lr * u->opts.weight_decay) : 1.0f;
+		if (s->adapt) {
+			double w2 = segment_sum(u, s, 0), u2 = segment_sum(u, s, 1);
+			u->of[i].step = (float)(lr * (w2 > 0 && u2 > 0 ? sqrt(w2 / u2) : 1));
+		}
+	}
+	for_chunks(p, adam_chunks);
+}
+
+/* The factor on the gradient. Stops all updates where the norm is not finite. */
+static float clip_gradient(struct pass *p, float *norm_out)
+{
+	const struct ct_optim_opts *o = &p->u->opts;
+
+	if (!o->norm && !(o->clip_norm > 0))
+		return 1.0f;
+	for_chunks(p, square_gradients);
+	double norm = sqrt(add_sums(p->u, 0, p->u->n_chunks, 0));
+	*norm_out = (float)norm;
+	if (!(o->clip_norm > 0))
+		return 1.0f;
+	if (!isfinite(norm))
+		p->args->net->state->stopped = CT_UPDATE_BAD_NORM;
+	double factor = o->clip_norm / (norm + 1e-6);
+	return factor < 1 ? (float)factor : 1.0f;
+}
+
+static enum ct_status run_update(const void *args)
+{
+	const struct update_args *a = args;
+	const struct ct_update *u = a->u;
+	struct ct_net_state *state = a->net->state;
+	float *result = f32_at(u->result, 0), clip = 1.0f;
+	struct pass p = {.args = a, .u = u, .kernels = ct__optim_kernels_at(0)};
+
+	p.params = f32_at(a->net->params, 0);
+	p.grads = f32_at(a->net->grads, 0);
+	for (int i = 0; i < u->n_states; i++)
+		p.state[i] = f32_at(u->state[i], 0);
+	result[CT_UPDATE_NORM] = -1;
+	if (!state->stopped && u->loss && !isfinite(*f32_at(u->loss, u->loss_at)))
+		state->stopped = CT_UPDATE_BAD_LOSS;
+	if (!state->stopped)
+		clip = clip_gradient(&p, &result[CT_UPDATE_NORM]);
+	result[CT_UPDATE_OUTCOME] = (float)state->stopped;
+	if (state->stopped)
+		return CT_OK;
+	if (u->opts.kind == CT_SGD || u->opts.kind == CT_LARS)
+		step_sgd(&p, clip);
+	else
+		step_adamw(&p, clip);
+	return CT_OK;
+}
+
+static enum ct_status post_update(ct_net *net, const struct ct_update *u, double lr, uint64_t t)
+{
+	const struct update_args a = {net, u, lr, t};
+
+	return ct_stream_run(net->engine->stream, run_update, &a, sizeof(a));
+}
+
+/* Two ranges of n fp32 elements. */
+struct pair {
+	const ct_net *net;
+	float *a, *b;
+	size_t n;
+	float decay, rest;
+};
+
+static enum ct_status each_chunk(const struct pair *p, ct_range_fn run)
+{
+	int64_t n = (int64_t)((p->n + CT_CHUNK_ELEMS - 1) / CT_CHUNK_ELEMS);
+
+	ct_parallel_for(p->net->engine->threads, n, 1, run, (void *)p);
+	return CT_OK;
+}
+
+/* Number of elements of the chunks begin to end - 1. */
+static size_t chunk_range(const struct pair *p, int64_t begin, int64_t end, size_t *first)
+{
+	size_t last = (size_t)end * CT_CHUNK_ELEMS;
+
+	*first = (size_t)begin * CT_CHUNK_ELEMS;
+	return (last < p->n ? last : p->n) - *first;
+}
+
+static void add_chunks(void *arg, int64_t begin, int64_t end)
+{
+	const struct pair *p = arg;
+	size_t first, n = chunk_range(p, begin, end, &first);
+	float *restrict a = p->a + first;
+	const float *restrict b = p->b + first;
+
+	for (size_t i = 0; i < n; i++)
+		a[i] += b[i];
+}
+
+static void swap_chunks(void *arg, int64_t begin, int64_t end)
+{
+	const struct pair *p = arg;
+	size_t first, n = chunk_range(p, begin, end, &first);
+	float *restrict a = p->a + first, *restrict b = p->b + first;
+
+	for (size_t i = 0; i < n; i++) {
+		float t = a[i];
+		a[i] = b[i];
+		b[i] = t;
+	}
+}
+
+static void average_chunks(void *arg, int64_t begin, int64_t end)
+{
+	const struct pair *p = arg;
+	size_t first, n = chunk_range(p, begin, end, &first);
+
+	ct__optim_kernels_at(0)->average(n, p->a + first, p->b + first, p->decay, p->rest);
+}
+
+static enum ct_status run_add(const void *args)
+{
+	return each_chunk(args, add_chunks);
+}
+
+static enum ct_status run_swap(const void *args)
+{
+	return each_chunk(args, swap_chunks);
+}
+
+static enum ct_status run_average(const void *args)
+{
+	const struct pair *p = args;
+
+	return p->net->state->stopped ? CT_OK : each_chunk(p, average_chunks);
+}
+
+static enum ct_status post_add(const ct_net *net, const struct ct_span *dst, const struct ct_span *src)
+{
+	const struct pair p = {
+		.net = net, .a = f32_at(dst->arena, dst->first), .b = f32_at(src->arena, src->first), .n = dst->n};
+
+	return ct_stream_run(net->engine->stream, run_add, &p, sizeof(p));
+}
+
+static enum ct_status post_swap(ct_net *net, ct_arena *a, ct_arena *b)
+{
+	const struct pair p = {.net = net, .a = f32_at(a, 0), .b = f32_at(b, 0), .n = ct_arena_elems(a)};
+
+	return ct_stream_run(net->engine->stream, run_swap, &p, sizeof(p));
+}
+
+static enum ct_status post_average(ct_net *net, ct_arena *average, const ct_arena *x, double decay)
+{
+	const struct pair p = {.net = net,
+			       .a = f32_at(average, 0),
+			       .b = f32_at(x, 0),
+			       .n = ct_arena_elems(x),
+			       .decay = (float)decay,
+			       .rest = (float)(1 - decay)};
+
+	return ct_stream_run(net->engine->stream, run_average, &p, sizeof(p));
+}
+
+const struct ct_arena_ops ct__arena_ops_host = {
+	.add = post_add, .update = post_update, .average = post_average, .swap = post_swap};

@@ -1,0 +1,59 @@
+/* What tests of the CPU device may do: look into arenas, and take results at once. */
+#ifndef CT_TESTS_NN_ON_HOST_H
+#define CT_TESTS_NN_ON_HOST_H
+
+#include "nn/engine_impl.h"
+#include "nn/optim/optim.h"
+
+/* The elements of an fp32 arena, to read or write; NULL for NULL. */
+static inline float *on_host(ct_arena *a)
+{
+	if (!a)
+		return NULL;
+	CT_ASSERT(ct_device_caps(ct_arena_device(a))->host_visible && ct_arena_dtype(a) == CT_F32);
+	ct_arena_touch(a);
+	return ct_arena_at(a, 0);
+}
+
+/* A forward pass whose metrics are added to *m. */
+static inline enum ct_status forward_now(ct_program *p, const struct ct_batch *b, struct ct_metrics *m)
+{
+	struct ct_metrics now;
+
+	CT_TRY(ct_program_forward(p, b));
+	CT_TRY(ct_net_take_metrics(p->net, &now));
+	m->loss += now.loss;
+	m->count += now.count;
+	m->top1 += now.top1;
+	m->top5 += now.top5;
+	return CT_OK;
+}
+
+/* An update and, where asked, its norm; an update that changed nothing is CT_NUMERIC. */
+static inline enum ct_status update_now(ct_optim *o, double lr, double *norm)
+{
+	CT_TRY(ct_optim_post(o, lr));
+	const float *result = on_host(ct_optim_result(o));
+	if (norm)
+		*norm = (double)result[CT_UPDATE_NORM];
+	return result[CT_UPDATE_OUTCOME] != CT_UPDATE_DONE
+		       ? CT_FAIL(CT_NUMERIC, "outcome %g, norm %g", (double)result[CT_UPDATE_OUTCOME],
+				 (double)result[CT_UPDATE_NORM])
+		       : CT_OK;
+}
+
+static inline enum ct_status export_now(const ct_net *net, const float *arena, int param, float *logical)
+{
+	struct ct_mirror m = {.data = (float *)arena, .n = ct_net_arena_elems(net)};
+
+	return ct_net_export(net, &m, param, logical);
+}
+
+static inline enum ct_status import_now(const ct_net *net, float *arena, int param, const float *logical)
+{
+	struct ct_mirror m = {.data = arena, .n = ct_net_arena_elems(net)};
+
+	return ct_net_import(net, &m, param, logical);
+}
+
+#endif

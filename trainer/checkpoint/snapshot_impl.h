@@ -1,0 +1,31 @@
+/* What is saved, as it was at one step: copies in host memory, from which a thread can write while training continues. */
+#ifndef CT_TRAINER_CHECKPOINT_SNAPSHOT_IMPL_H
+#define CT_TRAINER_CHECKPOINT_SNAPSHOT_IMPL_H
+
+#include "trainer/checkpoint/checkpoint.h"
+
+enum { CT_SNAPSHOT_MAX_GROUPS = 8 };
+
+/* Tensors with a common prefix: the model's (""), an optimizer state's, the EMA weights. */
+struct ct_snapshot_group {
+	const char *name;
+	struct ct_mirror params; /* copy of an arena with the parameters' layout */
+	float *buffers;          /* [ct_net_buffers_elems] or NULL */
+};
+
+struct ct_snapshot {
+	const ct_net *net; /* borrowed, for its layout */
+	struct ct_snapshot_group groups[CT_SNAPSHOT_MAX_GROUPS]; /* 0: the model */
+	int n_groups;
+	struct ct_train_state state;
+	char *config_lines;
+};
+
+/* Waits for the work posted to the net's engine and copies. Release *out in every case. */
+enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *out) CT_MUST_CHECK;
+void ct__snapshot_release(struct ct_snapshot *snap);
+/* trainer/checkpoint/checkpoint.c: writes and publishes. Any thread. */
+enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot *snap, int keep_last, bool best,
+				  struct ct_checkpoint_result *out) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,32 @@
+/* The time keeping of a training run. All rates are of a training clock, which stands still while the run evaluates, saves or compiles.
+ * Three intervals are measured on it: since the last metrics line, in this epoch, in this process. */
+#ifndef CT_TRAINER_LOOP_METER_H
+#define CT_TRAINER_LOOP_METER_H
+
+#include "trainer/loop/step.h"
+
+struct ct_interval {
+	int64_t from_ns;             /* on the training clock */
+	uint64_t steps, images, own; /* images: of all ranks; own: of this rank */
+	struct ct_step_times times;
+};
+
+struct ct_meter {
+	int64_t start_ns;     /* of the job, ct_now_ns */
+	int64_t excluded_ns;  /* how far the training clock is behind ct_now_ns */
+	int64_t accounted_ns; /* until when ct_meter_take_seconds has counted */
+	double startup_s;     /* from the job's start to the end of its first step; 0: not yet */
+	struct ct_interval window, epoch, run;
+};
+
+void ct_meter_init(struct ct_meter *m, int64_t start_ns);
+void ct_meter_add(struct ct_meter *m, const struct ct_step_result *r);
+/* The time since then does not count as training. */
+void ct_meter_exclude_since(struct ct_meter *m, int64_t since_ns);
+double ct_meter_seconds(const struct ct_meter *m, const struct ct_interval *i);
+/* The interval begins now. */
+void ct_meter_restart(const struct ct_meter *m, struct ct_interval *i);
+/* Wall-clock seconds since the last call or init. */
+double ct_meter_take_seconds(struct ct_meter *m);
+
+#endif

@@ -1,0 +1,60 @@
+#include "trainer/loop/step_clock.h"
+
+#include "base/mem.h"
+
+void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t)
+{
+	to->data_ns += t->data_ns;
+	to->forward_ns += t->forward_ns;
+	to->backward_ns += t->backward_ns;
+	to->exposed_ns += t->exposed_ns;
+	to->optim_ns += t->optim_ns;
+	to->step_ns += t->step_ns;
+}
+
+enum ct_status ct_step_clock_init(struct ct_step_clock *c, ct_stream *s, int cap)
+{
+	*c = (struct ct_step_clock){.stream = s};
+	CT_TRY_ALLOC(c->marks = CT_NEW_ARRAY(struct ct_step_mark, (size_t)cap + 1));
+	for (c->cap = 0; c->cap < cap + 1; c->cap++)
+		CT_TRY(ct_event_create(ct_stream_device(s), &c->marks[c->cap].event));
+	return CT_OK;
+}
+
+void ct_step_clock_release(struct ct_step_clock *c)
+{
+	for (int i = 0; i < c->cap; i++)
+		ct_event_destroy(c->marks[i].event);
+	ct_free(c->marks);
+	*c = (struct ct_step_clock){0};
+}
+
+enum ct_status ct_step_clock_begin(struct ct_step_clock *c)
+{
+	c->n = 0;
+	return ct_step_clock_mark(c, CT_PHASE_NONE);
+}
+
+enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase)
+{
+	CT_ASSERT(c->n < c->cap);
+	c->marks[c->n].phase = phase;
+	return ct_event_record(c->marks[c->n++].event, c->stream);
+}
+
+enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out)
+{
+	int64_t by_phase[CT_PHASE_NONE + 1] = {0}, ns;
+
+	for (int i = 1; i < c->n; i++) {
+		CT_TRY(ct_event_elapsed(c->marks[i - 1].event, c->marks[i].event, &ns));
+		by_phase[c->marks[i].phase] += ns;
+	}
+	*out = (struct ct_step_times){.data_ns = by_phase[CT_PHASE_DATA],
+				      .forward_ns = by_phase[CT_PHASE_FORWARD],
+				      .backward_ns = by_phase[CT_PHASE_BACKWARD],
+				      .exposed_ns = by_phase[CT_PHASE_EXPOSED],
+				      .optim_ns = by_phase[CT_PHASE_OPTIM]};
+	out->step_ns = out->data_ns + out->forward_ns + out->backward_ns + out->exposed_ns + out->optim_ns;
+	return CT_OK;
+}

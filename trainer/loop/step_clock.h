@@ -1,0 +1,37 @@
+/* Where the time of a step goes. Each mark is an event in the engine's stream, so that phases of an asynchronous device are measured
+ * where they happen and not where they are posted; on the CPU an event is a clock reading. One thread. */
+#ifndef CT_TRAINER_LOOP_STEP_CLOCK_H
+#define CT_TRAINER_LOOP_STEP_CLOCK_H
+
+#include "base/device/device.h"
+
+enum ct_phase { CT_PHASE_DATA, CT_PHASE_FORWARD, CT_PHASE_BACKWARD, CT_PHASE_EXPOSED, CT_PHASE_OPTIM, CT_PHASE_NONE };
+
+struct ct_step_times { /* nanoseconds */
+	int64_t data_ns, forward_ns, backward_ns, exposed_ns, optim_ns;
+	int64_t step_ns; /* the whole step, without phases NONE (compiling) */
+};
+void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t);
+
+struct ct_step_mark {
+	ct_event *event;
+	enum ct_phase phase;
+};
+
+/* The marks of one step. */
+struct ct_step_clock {
+	ct_stream *stream;
+	struct ct_step_mark *marks; /* [cap], the first n in use; mark 0 is the begin */
+	int n, cap;
+};
+
+/* Room for `cap` phases. Borrows the stream. On failure release is needed all the same. */
+enum ct_status ct_step_clock_init(struct ct_step_clock *c, ct_stream *s, int cap) CT_MUST_CHECK;
+void ct_step_clock_release(struct ct_step_clock *c);
+enum ct_status ct_step_clock_begin(struct ct_step_clock *c) CT_MUST_CHECK;
+/* The time since the mark before belongs to this phase. */
+enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase) CT_MUST_CHECK;
+/* After the work of the step is done. */
+enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out) CT_MUST_CHECK;
+
+#endif
