@@ -30,10 +30,10 @@ static enum ct_status find(const char *name, char **path)
 
 	*path = NULL;
 	for (size_t i = 0; own && i < CT_ARRAY_LEN(places) && !*path; i++) {
-		char *folder = places[i][0] ? ct_path_join(own, places[i]) : ct_strdup(own);
-		char *candidate = folder ? ct_path_join(folder, name) : NULL;
+		char *directory = places[i][0] ? ct_path_join(own, places[i]) : ct_strdup(own);
+		char *candidate = directory ? ct_path_join(directory, name) : NULL;
 
-		ct_free(folder);
+		ct_free(directory);
 		if (candidate && ct_file_exists(candidate))
 			*path = candidate;
 		else

@@ -145,7 +145,7 @@ enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t
 	if (i >= d->info.n)
 		return CT_FAIL(CT_BUG, "sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
 	if (!d->ops->read)
-		return CT_FAIL(CT_BUG, "the samples of data set %s are compressed: they are fetched, not read",
+		return CT_FAIL(CT_BUG, "the samples of data set %s are compressed: use fetch instead of read",
 			       d->info.name);
 	return d->ops->read(d, i, x, label, target);
 }
@@ -200,11 +200,11 @@ enum ct_status ct_dataset_check_classes(const ct_dataset *train, const ct_datase
 			continue;
 		return CT_FAIL_HINT(
 			CT_DATA,
-			"both need the same classes in the same order: data.classes_file names a file that lists them",
+			"both must have the same classes in the same order: list them in a file and set data.classes_file",
 			"class %d is \"%s\" in the training data, but \"%s\" in the evaluation data", i, a, b);
 	}
 	if (val->info.n_classes > train->info.n_classes)
-		return CT_FAIL(CT_DATA, "the evaluation data have %d classes, the training data only %d",
+		return CT_FAIL(CT_DATA, "the evaluation data has %d classes, but the training data only %d",
 			       val->info.n_classes, train->info.n_classes);
 	return CT_OK;
 }

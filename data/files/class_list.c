@@ -182,7 +182,7 @@ static enum ct_status parse_all(struct parser *p, const char *text, size_t n)
 	const char *end = text + n;
 
 	if (n && memchr(text, '\0', n))
-		return CT_FAIL(CT_DATA, "%s is not a text: it has a NUL in it", p->path);
+		return CT_FAIL(CT_DATA, "%s is not a text file: it contains a NUL byte", p->path);
 	while (text < end) {
 		const char *nl = memchr(text, '\n', (size_t)(end - text)), *stop = nl ? nl : end;
 		struct word line = trim((struct word){text, (size_t)(stop - text)}), rest = line;
@@ -196,7 +196,7 @@ static enum ct_status parse_all(struct parser *p, const char *text, size_t n)
 		CT_TRY(take_line(p, line));
 	}
 	if (p->list.n == 0)
-		return CT_FAIL(CT_DATA, "%s is empty: no class in it", p->path);
+		return CT_FAIL(CT_DATA, "%s is empty: it contains no class", p->path);
 	if (p->n_named < p->list.n)
 		return CT_FAIL(CT_DATA, "%s names %d classes, but the highest number is %d", p->path, p->n_named,
 			       p->list.n - 1);

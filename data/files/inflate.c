@@ -137,7 +137,7 @@ static enum ct_status fail_zlib(const ct_inflate *f, const z_stream *z, int rc)
 {
 	if (rc == Z_MEM_ERROR)
 		return CT_FAIL(CT_NOMEM, "out of memory: cannot inflate %s", f->name);
-	return CT_FAIL(CT_DATA, "%s: gzip data are damaged (%s)", f->name, z->msg ? z->msg : "invalid stream");
+	return CT_FAIL(CT_DATA, "%s: gzip data is damaged (%s)", f->name, z->msg ? z->msg : "invalid stream");
 }
 
 /* Inflates in small pieces until z->avail_out is 0 or the content ends. */
@@ -209,7 +209,7 @@ static enum ct_status member_header(const ct_inflate *f, const uint8_t *in, size
 	if (rc != Z_OK && rc != Z_BUF_ERROR)
 		st = fail_zlib(f, &z, rc);
 	else if (!(z.data_type & 128))
-		st = CT_FAIL(CT_DATA, "%s: cut off inside a gzip header", f->name);
+		st = CT_FAIL(CT_DATA, "%s: truncated inside a gzip header", f->name);
 	*header_bytes = (size_t)z.total_in;
 	inflateEnd(&z);
 	return st;
@@ -231,19 +231,19 @@ static enum ct_status inflate_member(const ct_inflate *f, struct libdeflate_deco
 	case LIBDEFLATE_SUCCESS:
 		break;
 	case LIBDEFLATE_INSUFFICIENT_SPACE:
-		return CT_FAIL(CT_DATA, "%s holds more data than its header declares", f->name);
+		return CT_FAIL(CT_DATA, "%s contains more data than its header declares", f->name);
 	default:
-		return CT_FAIL(CT_DATA, "%s: gzip data are damaged or cut off", f->name);
+		return CT_FAIL(CT_DATA, "%s: gzip data is damaged or truncated", f->name);
 	}
 	*used = header + packed;
 	if (n - *used < TRAILER_BYTES)
-		return CT_FAIL(CT_DATA, "%s: cut off before the gzip checksum", f->name);
+		return CT_FAIL(CT_DATA, "%s: truncated before the gzip checksum", f->name);
 	*crc = libdeflate_crc32(0, out, *made);
 	if (*crc != load_le32(in + *used))
-		return CT_FAIL(CT_DATA, "%s: gzip checksum is %08x, the data have %08x", f->name, load_le32(in + *used),
-			       *crc);
+		return CT_FAIL(CT_DATA, "%s: gzip checksum is %08x, but the data has %08x", f->name,
+			       load_le32(in + *used), *crc);
 	if ((uint32_t)*made != load_le32(in + *used + 4))
-		return CT_FAIL(CT_DATA, "%s: gzip length field says %u bytes, the data have %zu", f->name,
+		return CT_FAIL(CT_DATA, "%s: gzip length field says %u bytes, but the data has %zu", f->name,
 			       load_le32(in + *used + 4), *made);
 	*used += TRAILER_BYTES;
 	return CT_OK;
@@ -261,7 +261,7 @@ static void look_at_tail(const ct_inflate *f, const uint8_t *p, size_t n)
 
 static enum ct_status short_content(const ct_inflate *f, size_t want, uint64_t have)
 {
-	return CT_FAIL(CT_DATA, "%s is too short: its header declares %zu bytes, it holds %llu", f->name, want,
+	return CT_FAIL(CT_DATA, "%s is too short: its header declares %zu bytes, but it contains %llu", f->name, want,
 		       (unsigned long long)have);
 }
 
@@ -313,7 +313,7 @@ enum ct_status ct_inflate_body(ct_inflate *f, void *dst, size_t n, uint32_t *crc
 			return short_content(f, n, f->size);
 		if (f->size > n)
 			return CT_FAIL(CT_DATA,
-				       "%s holds more data than its header declares: %llu bytes instead of %zu",
+				       "%s contains more data than its header declares: %llu bytes instead of %zu",
 				       f->name, (unsigned long long)f->size, n);
 		CT_TRY(read_at(f, dst, n, 0));
 		*crc = libdeflate_crc32(0, dst, n);

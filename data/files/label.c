@@ -8,7 +8,7 @@ bool ct_image_extension(const char *ext, size_t n)
 	       (n == 4 && strncasecmp(ext, "jpeg", 4) == 0);
 }
 
-static bool blank(char c)
+static bool is_whitespace(char c)
 {
 	return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -18,9 +18,9 @@ bool ct_label_parse(const char *text, size_t n, int32_t *out)
 	int32_t v = 0;
 	size_t i = 0;
 
-	while (n > 0 && blank(text[n - 1]))
+	while (n > 0 && is_whitespace(text[n - 1]))
 		n--;
-	while (i < n && blank(text[i]))
+	while (i < n && is_whitespace(text[i]))
 		i++;
 	if (i == n)
 		return false;

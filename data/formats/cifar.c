@@ -22,7 +22,7 @@
 /* The differences between the two sets. */
 struct layout {
 	const char *train, *test; /* file names, separated by spaces; of the training files, those that exist */
-	const char *folder;       /* in the archive */
+	const char *directory;    /* in the archive */
 	const char *python;       /* directory of the other version */
 	const char *archive;
 	const char *names;
@@ -32,7 +32,7 @@ struct layout {
 static const struct layout cifar10 = {
 	.train = "data_batch_1.bin data_batch_2.bin data_batch_3.bin data_batch_4.bin data_batch_5.bin",
 	.test = "test_batch.bin",
-	.folder = "cifar-10-batches-bin",
+	.directory = "cifar-10-batches-bin",
 	.python = "cifar-10-batches-py",
 	.archive = "cifar-10-binary.tar.gz",
 	.names = "batches.meta.txt",
@@ -41,7 +41,7 @@ static const struct layout cifar10 = {
 static const struct layout cifar100 = {
 	.train = "train.bin",
 	.test = "test.bin",
-	.folder = "cifar-100-binary",
+	.directory = "cifar-100-binary",
 	.python = "cifar-100-python",
 	.archive = "cifar-100-binary.tar.gz",
 	.names = "fine_label_names.txt",
@@ -105,15 +105,16 @@ static enum ct_status count_records(const struct layout *lay, const char *path, 
 		return ct_error_hinted(
 			CT_FAIL(CT_DATA,
 				"%s is a pickle of the \"python version\" of the data set (its size, %" PRIu64
-				" bytes, is no multiple of a record of %zu)",
+				" bytes, is not a multiple of the record size %zu)",
 				path, bytes, record),
 			"ctrain reads the \"binary version\": get %s", lay->archive);
 	}
 	if (bytes == 0)
 		return CT_FAIL(CT_DATA, "%s is empty", path);
 	if (bytes % record) {
-		return CT_FAIL_HINT(CT_DATA, "the file is cut off or not of this data set: get it again",
-				    "%s: its size, %" PRIu64 " bytes, is no multiple of a record of %zu: %" PRIu64
+		return CT_FAIL_HINT(CT_DATA, "the file is truncated or from another data set: download it again",
+				    "%s: its size, %" PRIu64
+				    " bytes, is not a multiple of the record size %zu: %" PRIu64
 				    " whole ones and %" PRIu64 " bytes",
 				    path, bytes, record, bytes / record, bytes % record);
 	}
@@ -157,16 +158,16 @@ static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *
 	bool python = has_file(dir, lay->python) || has_file(dir, first_python);
 
 	(void)CT_FAIL(CT_NOT_FOUND, "no images of %s: there is no %s in %s%s", kind->name, names, dir,
-		      ct_file_exists(dir) ? "" : ", not even the folder");
+		      ct_file_exists(dir) ? "" : ", and the directory does not exist");
 	if (has_file(dir, lay->archive))
-		ct_error_hint("%s lies there: unpack it with `tar -xzf %s/%s -C %s`", lay->archive, dir, lay->archive,
+		ct_error_hint("%s is there: unpack it with `tar -xzf %s/%s -C %s`", lay->archive, dir, lay->archive,
 			      dir);
 	else if (python)
-		ct_error_hint("the \"python version\" lies there; ctrain reads the \"binary version\": get %s",
+		ct_error_hint("the \"python version\" is there; ctrain reads the \"binary version\": get %s",
 			      lay->archive);
 	else
 		ct_error_hint("get the \"binary version\" of the data set, https://www.cs.toronto.edu/~kriz/%s, and "
-			      "unpack it there; data.dir says where data lie",
+			      "unpack it there; data.dir sets the directory of the data",
 			      lay->archive);
 	return CT_NOT_FOUND;
 }
@@ -179,7 +180,7 @@ static enum ct_status check_labels(const struct layout *lay, const char *path, c
 		uint8_t label = raw[i * (lay->n_labels + PIXELS) + lay->n_labels - 1];
 
 		if (label >= n_classes) {
-			return CT_FAIL_HINT(CT_DATA, "the file is damaged or not of this data set: get it again",
+			return CT_FAIL_HINT(CT_DATA, "the file is damaged or from another data set: download it again",
 					    "%s: label %u of record %u is out of range, there are %d classes", path,
 					    label, i, n_classes);
 		}
@@ -318,7 +319,7 @@ static enum ct_status locate(const struct ct_dataset_kind *kind, const struct ct
 	bool train = is_train(spec), test = !train && (!spec->split || !spec->split[0] || !strcmp(spec->split, "test"));
 	const char *names = train ? lay->train : test ? lay->test : spec->split;
 
-	CT_TRY_ALLOC(*dir = ct_path_join(base, lay->folder));
+	CT_TRY_ALLOC(*dir = ct_path_join(base, lay->directory));
 	if (!ct_file_exists(*dir)) {
 		ct_free(*dir);
 		CT_TRY_ALLOC(*dir = ct_strdup(base));

@@ -47,7 +47,7 @@ static const char *element_name(uint8_t type)
 	case 0x0e:
 		return "64-bit floats";
 	default:
-		return "no type of the IDX format";
+		return "not a type of the IDX format";
 	}
 }
 
@@ -60,7 +60,7 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 	if (h[0] == '<')
 		return CT_FAIL(CT_DATA, "%s is not an IDX file but looks like a web page (a failed download?)", name);
 	if (got < 4)
-		return CT_FAIL(CT_DATA, "%s is cut off inside its header: %zu bytes of content", name, got);
+		return CT_FAIL(CT_DATA, "%s is truncated inside its header: %zu bytes of content", name, got);
 	if (h[0] != 0 || h[1] != 0)
 		return CT_FAIL(CT_DATA, "%s is not an IDX file: it starts with %02x %02x %02x %02x", name, h[0], h[1],
 			       h[2], h[3]);
@@ -74,7 +74,7 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 				       ? ": are images and labels swapped?"
 				       : "");
 	if (got < 4 + 4 * (size_t)n_dims)
-		return CT_FAIL(CT_DATA, "%s is cut off inside its header: %zu bytes of content", name, got);
+		return CT_FAIL(CT_DATA, "%s is truncated inside its header: %zu bytes of content", name, got);
 	return CT_OK;
 }
 
@@ -103,7 +103,7 @@ static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_di
 			return CT_FAIL(CT_DATA, "%s: dimension %d is 0 (%s)", name, i, shape);
 	}
 	if (huge || a->n > max_bytes - taken) {
-		return CT_FAIL_HINT(CT_DATA, "the file is damaged, or none of this data set: get it again",
+		return CT_FAIL_HINT(CT_DATA, "the file is damaged or from another data set: download it again",
 				    "%s declares %s bytes, more than the %llu MiB allowed", name, shape,
 				    (unsigned long long)(max_bytes >> 20));
 	}
@@ -155,7 +155,7 @@ static enum ct_status check_shape(const struct ct_dataset_kind *kind, const stru
 	else if (want_c > 1)
 		st = CT_FAIL(CT_DATA, "%s has images with 1 channel, expected %d", ct_inflate_name(f), want_c);
 	if (st < 0 && !kind->h)
-		ct_error_hint("data.shape says what is expected: leave it out to take what the files hold");
+		ct_error_hint("data.shape sets the expected shape: remove it to use the shape in the files");
 	return st;
 }
 
@@ -192,7 +192,7 @@ static uint64_t max_bytes_of(const struct ct_dataset_spec *spec)
 static void hint_at_damage(enum ct_status st)
 {
 	if (st == CT_DATA && ct_error_hint_text()[0] == '\0')
-		ct_error_hint("the file is damaged or not the right one: delete it and get it again");
+		ct_error_hint("the file is damaged or the wrong one: delete it and download it again");
 }
 
 static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *kind,
@@ -239,9 +239,9 @@ static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *
 {
 	return ct_error_hinted(CT_FAIL(CT_NOT_FOUND, "no %s of %s: there is no %s-%s[.gz]%s",
 				       strncmp(what, "labels", 6) ? "images" : "labels", kind->name, prefix, what,
-				       ct_file_exists(dir) ? "" : ", not even the folder"),
+				       ct_file_exists(dir) ? "" : ", and the directory does not exist"),
 			       "get it with `scripts/get_mnist.sh %s%s`, or draw digits to try things with: "
-			       "`ctrain data digits --out %s`; data.dir says where data lie",
+			       "`ctrain data digits --out %s`; data.dir sets the directory of the data",
 			       kind->fetch ? kind->fetch : "", dir, dir);
 }
 

@@ -23,7 +23,7 @@
 
 #define MAX_THREADS 64
 
-struct folder_set {
+struct directory_set {
 	ct_dataset base;
 	char *root;
 	int fd; /* of root */
@@ -31,12 +31,12 @@ struct folder_set {
 	uint64_t *at;    /* [n] in paths */
 	int32_t *labels; /* [n] */
 	struct ct_class_list classes;
-	struct ct_folder_map map; /* of a flat directory */
+	struct ct_image_dir_map map; /* of a flat directory */
 };
 
 static void close_set(ct_dataset *d)
 {
-	struct folder_set *s = (struct folder_set *)d;
+	struct directory_set *s = (struct directory_set *)d;
 
 	if (s->fd >= 0)
 		close(s->fd);
@@ -52,9 +52,9 @@ static void close_set(ct_dataset *d)
 /* Threads take class directories one by one. */
 struct scanning {
 	const char *root;
-	char *const *folders;
+	char *const *directories;
 	size_t n;
-	struct ct_folder_images *found; /* [n] */
+	struct ct_image_dir_images *found; /* [n] */
 	atomic_size_t next;
 	pthread_mutex_t lock;
 	struct ct_error error;
@@ -67,7 +67,7 @@ static void *scan_some(void *arg)
 	size_t i;
 
 	while (!atomic_load(&x->failed) && (i = atomic_fetch_add(&x->next, 1)) < x->n) {
-		if (ct_folder_scan(x->root, x->folders[i], true, &x->found[i]) == CT_OK)
+		if (ct_image_dir_scan(x->root, x->directories[i], true, &x->found[i]) == CT_OK)
 			continue;
 		pthread_mutex_lock(&x->lock);
 		if (!atomic_exchange(&x->failed, true))
@@ -100,12 +100,12 @@ static enum ct_status scan_all(struct scanning *x, int n_threads)
 static enum ct_status check_count(uint64_t n)
 {
 	if (n > UINT32_MAX)
-		return CT_FAIL(CT_UNSUPPORTED, "the folders hold more than %u images", UINT32_MAX);
+		return CT_FAIL(CT_UNSUPPORTED, "the directories contain more than %u images", UINT32_MAX);
 	return CT_OK;
 }
 
 /* Concatenates the images of all directories. */
-static enum ct_status join_found(struct folder_set *s, const struct scanning *x, const int *labels)
+static enum ct_status join_found(struct directory_set *s, const struct scanning *x, const int *labels)
 {
 	uint64_t n = 0, others = 0;
 	uint32_t k = 0, n_empty = 0;
@@ -115,18 +115,19 @@ static enum ct_status join_found(struct folder_set *s, const struct scanning *x,
 		n += x->found[i].n;
 		others += x->found[i].n_others;
 		if (x->found[i].n == 0 && n_empty++ == 0)
-			empty = x->folders[i];
+			empty = x->directories[i];
 	}
 	CT_TRY(check_count(n));
 	if (n_empty)
-		CT_WARN("%s: %u of %zu class folders are empty, the first is %s", s->root, n_empty, x->n, empty);
+		CT_WARN("%s: %u of %zu class directories are empty, the first one is \"%s\"", s->root, n_empty, x->n,
+			empty);
 	if (others)
-		CT_WARN("%s: %llu files are no .jpg, .jpeg or .png and are left alone", s->root,
+		CT_WARN("%s: %llu files are ignored because they are not .jpg, .jpeg or .png", s->root,
 			(unsigned long long)others);
 	CT_TRY_ALLOC(s->at = CT_NEW_ARRAY(uint64_t, (size_t)n));
 	CT_TRY_ALLOC(s->labels = CT_NEW_ARRAY(int32_t, (size_t)n));
 	for (size_t i = 0; i < x->n; i++) {
-		const struct ct_folder_images *f = &x->found[i];
+		const struct ct_image_dir_images *f = &x->found[i];
 
 		for (size_t j = 0; j < f->n; j++, k++) {
 			s->at[k] = s->paths.len + f->at[j];
@@ -139,69 +140,72 @@ static enum ct_status join_found(struct folder_set *s, const struct scanning *x,
 }
 
 /* Labels of the directories: from the class list, else their indexes. */
-static enum ct_status label_folders(struct folder_set *s, char *const *folders, size_t n, bool given, int *labels)
+static enum ct_status label_directories(struct directory_set *s, char *const *directories, size_t n, bool given,
+					int *labels)
 {
 	char shown[80];
 
 	for (size_t i = 0; i < n && s->classes.n; i++) {
-		labels[i] = ct_class_list_find(&s->classes, folders[i]);
+		labels[i] = ct_class_list_find(&s->classes, directories[i]);
 		if (labels[i] >= 0)
 			continue;
-		ct_name_escape(folders[i], strlen(folders[i]), shown, sizeof(shown));
+		ct_name_escape(directories[i], strlen(directories[i]), shown, sizeof(shown));
 		if (!given) {
-			CT_WARN("classes.txt is not used: it has no class \"%s\", which is a folder of %s", shown,
+			CT_WARN("classes.txt is not used: it has no class \"%s\", which is a directory in %s", shown,
 				s->root);
 			ct_class_list_release(&s->classes);
 			break;
 		}
 		return CT_FAIL_HINT(
 			CT_DATA,
-			"data.classes_file has a line for each class: the folder's name, or \"INDEX FOLDER NAME\"",
-			"%s/%s: the list of classes does not have this folder", s->root, shown);
+			"data.classes_file has one line per class: the name of the directory, or \"INDEX DIRECTORY NAME\"",
+			"%s/%s: the class list does not contain this directory", s->root, shown);
 	}
 	if (s->classes.n)
 		return CT_OK;
 	for (size_t i = 0; i < n; i++)
 		labels[i] = (int)i;
-	return ct_class_list_from_ids(folders, (int)n, &s->classes);
+	return ct_class_list_from_ids(directories, (int)n, &s->classes);
 }
 
-static enum ct_status load_folders(struct folder_set *s, char *const *folders, size_t n,
-				   const struct ct_dataset_spec *spec)
+static enum ct_status load_directories(struct directory_set *s, char *const *directories, size_t n,
+				       const struct ct_dataset_spec *spec)
 {
-	struct scanning x = {.root = s->root, .folders = folders, .n = n};
+	struct scanning x = {.root = s->root, .directories = directories, .n = n};
 	enum ct_status st = CT_OK;
 	int *labels;
 
 	if (n > CT_MAX_LABEL)
-		return CT_FAIL(CT_UNSUPPORTED, "%s has %zu folders, the limit is %d classes", s->root, n, CT_MAX_LABEL);
+		return CT_FAIL(CT_UNSUPPORTED, "%s has %zu directories, but the limit is %d classes", s->root, n,
+			       CT_MAX_LABEL);
 	CT_TRY_ALLOC(labels = CT_NEW_ARRAY(int, n));
-	x.found = CT_NEW_ARRAY(struct ct_folder_images, n);
+	x.found = CT_NEW_ARRAY(struct ct_image_dir_images, n);
 	if (!x.found) {
 		st = CT_NOMEM;
 		goto done_labels;
 	}
-	CT_TRY_GOTO(label_folders(s, folders, n, spec->classes && spec->classes[0], labels), st, done_found);
+	CT_TRY_GOTO(label_directories(s, directories, n, spec->classes && spec->classes[0], labels), st, done_found);
 	CT_TRY_GOTO(scan_all(&x, spec->threads), st, done_found);
 	st = join_found(s, &x, labels);
 done_found:
 	for (size_t i = 0; i < n; i++)
-		ct_folder_images_release(&x.found[i]);
+		ct_image_dir_images_release(&x.found[i]);
 	ct_free(x.found);
 done_labels:
 	ct_free(labels);
 	return st;
 }
 
-static enum ct_status flat_without_map(const struct folder_set *s, const struct ct_folder_images *f)
+static enum ct_status flat_without_map(const struct directory_set *s, const struct ct_image_dir_images *f)
 {
 	if (f->n == 0) {
-		(void)CT_FAIL(CT_DATA, "%s holds neither folders of images nor images", s->root);
-		ct_error_hint("one folder for each class is expected, as %s/n01440764/n01440764_10026.JPEG", s->root);
+		(void)CT_FAIL(CT_DATA, "%s contains neither directories of images nor images", s->root);
+		ct_error_hint("expected one directory per class, for example %s/n01440764/n01440764_10026.JPEG",
+			      s->root);
 	} else {
 		(void)CT_FAIL(CT_DATA,
-			      "%s is flat: it holds %zu images but no folder for each class, so nothing says "
-			      "what is in them",
+			      "%s is flat: it contains %zu images but no class directories, so "
+			      "their classes are unknown",
 			      s->root, f->n);
 		ct_error_hint(
 			"put a file val.txt there with lines \"FILE LABEL\" or \"FILE WNID\", or make shards with "
@@ -210,7 +214,7 @@ static enum ct_status flat_without_map(const struct folder_set *s, const struct 
 	return CT_DATA;
 }
 
-static enum ct_status join_flat(struct folder_set *s, struct ct_folder_images *f)
+static enum ct_status join_flat(struct directory_set *s, struct ct_image_dir_images *f)
 {
 	uint32_t k = 0;
 
@@ -224,7 +228,7 @@ static enum ct_status join_flat(struct folder_set *s, struct ct_folder_images *f
 			s->labels[k] = label;
 			f->at[k++] = f->at[i];
 		} else {
-			CT_TRY(ct__folder_map_skip(&s->map, path, "no-label: the list of labels does not name it"));
+			CT_TRY(ct__folder_map_skip(&s->map, path, "no-label: the list of labels does not contain it"));
 		}
 	}
 	CT_TRY(ct__folder_map_rest(&s->map));
@@ -237,13 +241,13 @@ static enum ct_status join_flat(struct folder_set *s, struct ct_folder_images *f
 	return CT_OK;
 }
 
-static enum ct_status load_flat(struct folder_set *s)
+static enum ct_status load_flat(struct directory_set *s)
 {
-	struct ct_folder_images f;
+	struct ct_image_dir_images f;
 	enum ct_status st;
 	char *path = NULL;
 
-	CT_TRY(ct_folder_scan(s->root, "", false, &f));
+	CT_TRY(ct_image_dir_scan(s->root, "", false, &f));
 	st = ct__folder_map_find(s->root, &path);
 	if (st == CT_OK && (!path || f.n == 0))
 		st = flat_without_map(s, &f);
@@ -252,11 +256,11 @@ static enum ct_status load_flat(struct folder_set *s)
 	if (st == CT_OK)
 		st = join_flat(s, &f);
 	ct_free(path);
-	ct_folder_images_release(&f);
+	ct_image_dir_images_release(&f);
 	return st;
 }
 
-static enum ct_status load_classes(struct folder_set *s, const struct ct_dataset_spec *spec)
+static enum ct_status load_classes(struct directory_set *s, const struct ct_dataset_spec *spec)
 {
 	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".", *duplicate;
 	bool given = spec->classes && spec->classes[0];
@@ -268,7 +272,7 @@ static enum ct_status load_classes(struct folder_set *s, const struct ct_dataset
 		st = ct_class_list_load(path, &s->classes);
 	duplicate = st == CT_OK ? ct_class_list_duplicate(&s->classes) : NULL;
 	if (duplicate)
-		st = CT_FAIL(CT_DATA, "%s: two classes are called \"%s\": folders cannot be told apart by it", path,
+		st = CT_FAIL(CT_DATA, "%s: two classes have the name \"%s\", so it cannot identify a directory", path,
 			     duplicate);
 	ct_free(path);
 	if (st == CT_DATA && !given) {
@@ -280,7 +284,7 @@ static enum ct_status load_classes(struct folder_set *s, const struct ct_dataset
 	return st;
 }
 
-static enum ct_status settle_classes(struct folder_set *s, const struct ct_dataset_spec *spec)
+static enum ct_status settle_classes(struct directory_set *s, const struct ct_dataset_spec *spec)
 {
 	struct ct_dataset_info *info = &s->base.info;
 	int32_t top = -1;
@@ -289,7 +293,7 @@ static enum ct_status settle_classes(struct folder_set *s, const struct ct_datas
 		top = s->labels[i] > top ? s->labels[i] : top;
 	info->n_classes = s->classes.n > top + 1 ? s->classes.n : top + 1;
 	if (spec->n_classes && info->n_classes > spec->n_classes) {
-		return CT_FAIL_HINT(CT_DATA, "every folder in it is a class: is another folder among them?",
+		return CT_FAIL_HINT(CT_DATA, "every directory in it is a class: check for other directories",
 				    "%s has %d classes, expected %d", s->root, info->n_classes, spec->n_classes);
 	}
 	if (spec->n_classes)
@@ -297,7 +301,7 @@ static enum ct_status settle_classes(struct folder_set *s, const struct ct_datas
 	return CT_OK;
 }
 
-static enum ct_status open_root(struct folder_set *s, const struct ct_dataset_spec *spec)
+static enum ct_status open_root(struct directory_set *s, const struct ct_dataset_spec *spec)
 {
 	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".", *half = spec->train ? "train" : "val";
 
@@ -307,39 +311,40 @@ static enum ct_status open_root(struct folder_set *s, const struct ct_dataset_sp
 	while (s->fd < 0 && errno == EINTR);
 	if (s->fd >= 0)
 		return CT_OK;
-	(void)CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the folder %s: %s",
+	(void)CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the directory %s: %s",
 		      s->root, strerror(errno));
-	ct_error_hint("data.dir is the folder with `train` and `val` in it; data.%s names another", half);
+	ct_error_hint("data.dir is the directory that contains `train` and `val`; set data.%s to use another one",
+		      half);
 	return ct_error_status();
 }
 
-static enum ct_status load_set(struct folder_set *s, const struct ct_dataset_kind *kind,
+static enum ct_status load_set(struct directory_set *s, const struct ct_dataset_kind *kind,
 			       const struct ct_dataset_spec *spec)
 {
 	enum ct_status st;
-	char **folders;
+	char **directories;
 	size_t n;
 
 	ct__dataset_init(&s->base, kind, 0, 3, 0, 0);
 	s->base.info.kind = CT_SAMPLE_ENCODED;
 	CT_TRY(open_root(s, spec));
 	CT_TRY(load_classes(s, spec));
-	CT_TRY(ct_folder_classes(s->root, &folders, &n));
-	st = n ? load_folders(s, folders, n, spec) : load_flat(s);
-	ct_dir_list_free(folders, n);
+	CT_TRY(ct_image_dir_classes(s->root, &directories, &n));
+	st = n ? load_directories(s, directories, n, spec) : load_flat(s);
+	ct_dir_list_free(directories, n);
 	CT_TRY(st);
 	if (s->base.info.n == 0)
-		return CT_FAIL(CT_DATA, "%s: no image in any of its folders", s->root);
+		return CT_FAIL(CT_DATA, "%s: no image in any of its directories", s->root);
 	s->base.info.bytes = s->paths.len + s->base.info.n * (sizeof(*s->at) + sizeof(*s->labels));
 	return settle_classes(s, spec);
 }
 
 static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, ct_dataset **out)
 {
-	struct folder_set *s;
+	struct directory_set *s;
 	enum ct_status st;
 
-	CT_TRY_ALLOC(s = CT_NEW(struct folder_set));
+	CT_TRY_ALLOC(s = CT_NEW(struct directory_set));
 	s->fd = -1;
 	st = load_set(s, kind, spec);
 	if (st < 0) {
@@ -352,7 +357,7 @@ static enum ct_status open_set(const struct ct_dataset_kind *kind, const struct 
 
 static enum ct_status find_set(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec)
 {
-	struct folder_set s = {.fd = -1};
+	struct directory_set s = {.fd = -1};
 	enum ct_status st = open_root(&s, spec);
 
 	(void)kind;
@@ -362,7 +367,7 @@ static enum ct_status find_set(const struct ct_dataset_kind *kind, const struct 
 	return st;
 }
 
-static const char *path_of(const struct folder_set *s, uint32_t i)
+static const char *path_of(const struct directory_set *s, uint32_t i)
 {
 	return s->paths.s + s->at[i];
 }
@@ -372,7 +377,7 @@ static enum ct_status read_file(int fd, struct ct_bytes *buf)
 	struct stat sb;
 
 	if (fstat(fd, &sb) != 0)
-		return CT_FAIL(CT_IO, "cannot look at it: %s", strerror(errno));
+		return CT_FAIL(CT_IO, "cannot stat it: %s", strerror(errno));
 	if (!S_ISREG(sb.st_mode))
 		return CT_FAIL(CT_DATA, "this is not a file");
 	if (sb.st_size == 0)
@@ -397,7 +402,7 @@ static enum ct_status read_file(int fd, struct ct_bytes *buf)
 
 static enum ct_status fetch_sample(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label)
 {
-	const struct folder_set *s = (const struct folder_set *)d;
+	const struct directory_set *s = (const struct directory_set *)d;
 	enum ct_status st;
 	int fd;
 
@@ -420,7 +425,7 @@ static enum ct_status fetch_sample(const ct_dataset *d, uint32_t i, struct ct_by
 
 static void describe_sample(const ct_dataset *d, uint32_t i, char *text, size_t len)
 {
-	const struct folder_set *s = (const struct folder_set *)d;
+	const struct directory_set *s = (const struct directory_set *)d;
 	const char *slash = strrchr(s->root, '/'), *path = path_of(s, i);
 	char name[1024];
 
@@ -430,28 +435,28 @@ static void describe_sample(const ct_dataset *d, uint32_t i, char *text, size_t 
 
 static void key_of(const ct_dataset *d, uint32_t i, char *text, size_t len)
 {
-	const char *path = path_of((const struct folder_set *)d, i);
+	const char *path = path_of((const struct directory_set *)d, i);
 
 	ct_name_escape(path, strlen(path), text, len);
 }
 
 static void describe_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
 {
-	const struct folder_set *s = (const struct folder_set *)d;
+	const struct directory_set *s = (const struct directory_set *)d;
 
 	snprintf(text, len, "%s", s->map.skipped[i]);
 }
 
 static const char *class_name(const ct_dataset *d, int label)
 {
-	const struct folder_set *s = (const struct folder_set *)d;
+	const struct directory_set *s = (const struct directory_set *)d;
 
 	return label < s->classes.n ? s->classes.names[label] : NULL;
 }
 
 static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 {
-	const struct folder_set *s = (const struct folder_set *)d;
+	const struct directory_set *s = (const struct directory_set *)d;
 
 	for (uint32_t i = 0; i < d->info.n; i++) {
 		const char *path = path_of(s, i);

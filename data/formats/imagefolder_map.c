@@ -9,14 +9,14 @@
 
 #define MAX_FILE ((size_t)1 << 30)
 
-void ct__folder_map_release(struct ct_folder_map *m)
+void ct__folder_map_release(struct ct_image_dir_map *m)
 {
 	for (size_t i = 0; i < m->n_skipped; i++)
 		ct_free(m->skipped[i]);
 	ct_free(m->skipped);
 	ct_free(m->lines);
 	ct_free(m->text);
-	*m = (struct ct_folder_map){0};
+	*m = (struct ct_image_dir_map){0};
 }
 
 enum ct_status ct__folder_map_find(const char *root, char **path)
@@ -35,11 +35,11 @@ enum ct_status ct__folder_map_find(const char *root, char **path)
 
 static int by_file(const void *a, const void *b)
 {
-	return strcmp(((const struct ct_folder_line *)a)->file, ((const struct ct_folder_line *)b)->file);
+	return strcmp(((const struct ct_image_dir_line *)a)->file, ((const struct ct_image_dir_line *)b)->file);
 }
 
 /* Splits "FILE LABEL" in place. The label is the last word, so file names may contain whitespace. */
-static enum ct_status split_line(char *line, const char *path, size_t number, struct ct_folder_line *out)
+static enum ct_status split_line(char *line, const char *path, size_t number, struct ct_image_dir_line *out)
 {
 	char *what, *end = line + strlen(line);
 
@@ -52,12 +52,12 @@ static enum ct_status split_line(char *line, const char *path, size_t number, st
 	if (what == line || line[0] == '\0')
 		return CT_FAIL(CT_DATA, "%s:%zu: \"FILE LABEL\" or \"FILE WNID\" expected", path, number);
 	if (strchr(line, '/'))
-		return CT_FAIL(CT_DATA, "%s:%zu: a file of this folder expected, without a path", path, number);
-	*out = (struct ct_folder_line){.file = line, .what = what, .label = -1};
+		return CT_FAIL(CT_DATA, "%s:%zu: expected a file name in this directory, without a path", path, number);
+	*out = (struct ct_image_dir_line){.file = line, .what = what, .label = -1};
 	return CT_OK;
 }
 
-static enum ct_status read_lines(struct ct_folder_map *m, const char *path)
+static enum ct_status read_lines(struct ct_image_dir_map *m, const char *path)
 {
 	size_t cap = 0, number = 0;
 	char *rest = m->text, *line;
@@ -75,7 +75,7 @@ static enum ct_status read_lines(struct ct_folder_map *m, const char *path)
 }
 
 /* Either all labels are numbers, or none is. */
-static bool set_numbers(struct ct_folder_map *m)
+static bool set_numbers(struct ct_image_dir_map *m)
 {
 	for (size_t i = 0; i < m->n; i++) {
 		if (!ct_label_parse(m->lines[i].what, strlen(m->lines[i].what), &m->lines[i].label))
@@ -85,7 +85,7 @@ static bool set_numbers(struct ct_folder_map *m)
 }
 
 /* The distinct ids of the lines, sorted: the classes. */
-static enum ct_status collect_classes(const struct ct_folder_map *m, const char *path, struct ct_class_list *classes)
+static enum ct_status collect_classes(const struct ct_image_dir_map *m, const char *path, struct ct_class_list *classes)
 {
 	enum ct_status st;
 	char **ids;
@@ -98,7 +98,7 @@ static enum ct_status collect_classes(const struct ct_folder_map *m, const char 
 	return st;
 }
 
-static enum ct_status set_labels(struct ct_folder_map *m, const char *path, struct ct_class_list *classes)
+static enum ct_status set_labels(struct ct_image_dir_map *m, const char *path, struct ct_class_list *classes)
 {
 	char shown[80];
 
@@ -116,7 +116,7 @@ static enum ct_status set_labels(struct ct_folder_map *m, const char *path, stru
 	return CT_OK;
 }
 
-static enum ct_status check_twice(const struct ct_folder_map *m, const char *path)
+static enum ct_status check_twice(const struct ct_image_dir_map *m, const char *path)
 {
 	char shown[160];
 
@@ -129,34 +129,34 @@ static enum ct_status check_twice(const struct ct_folder_map *m, const char *pat
 	return CT_OK;
 }
 
-static enum ct_status load(struct ct_folder_map *m, const char *path, struct ct_class_list *classes)
+static enum ct_status load(struct ct_image_dir_map *m, const char *path, struct ct_class_list *classes)
 {
 	size_t len;
 
 	CT_TRY(ct_file_read(path, MAX_FILE, &m->text, &len));
 	if (strlen(m->text) != len)
-		return CT_FAIL(CT_DATA, "%s is not a text: it has a NUL in it", path);
+		return CT_FAIL(CT_DATA, "%s is not a text file: it contains a NUL byte", path);
 	CT_TRY(read_lines(m, path));
 	CT_TRY(set_labels(m, path, classes));
 	qsort(m->lines, m->n, sizeof(*m->lines), by_file);
 	return check_twice(m, path);
 }
 
-enum ct_status ct__folder_map_load(const char *path, struct ct_class_list *classes, struct ct_folder_map *out)
+enum ct_status ct__folder_map_load(const char *path, struct ct_class_list *classes, struct ct_image_dir_map *out)
 {
 	enum ct_status st;
 
-	*out = (struct ct_folder_map){0};
+	*out = (struct ct_image_dir_map){0};
 	st = load(out, path, classes);
 	if (st < 0)
 		ct__folder_map_release(out);
 	return st;
 }
 
-int32_t ct__folder_map_take(struct ct_folder_map *m, const char *file)
+int32_t ct__folder_map_take(struct ct_image_dir_map *m, const char *file)
 {
-	struct ct_folder_line key = {.file = (char *)(uintptr_t)file},
-			      *at = bsearch(&key, m->lines, m->n, sizeof(key), by_file);
+	struct ct_image_dir_line key = {.file = (char *)(uintptr_t)file},
+				 *at = bsearch(&key, m->lines, m->n, sizeof(key), by_file);
 
 	if (!at)
 		return -1;
@@ -164,7 +164,7 @@ int32_t ct__folder_map_take(struct ct_folder_map *m, const char *file)
 	return at->label;
 }
 
-enum ct_status ct__folder_map_skip(struct ct_folder_map *m, const char *file, const char *reason)
+enum ct_status ct__folder_map_skip(struct ct_image_dir_map *m, const char *file, const char *reason)
 {
 	char shown[160];
 
@@ -177,11 +177,11 @@ enum ct_status ct__folder_map_skip(struct ct_folder_map *m, const char *file, co
 	return CT_OK;
 }
 
-enum ct_status ct__folder_map_rest(struct ct_folder_map *m)
+enum ct_status ct__folder_map_rest(struct ct_image_dir_map *m)
 {
 	for (size_t i = 0; i < m->n; i++) {
 		if (!m->lines[i].taken)
-			CT_TRY(ct__folder_map_skip(m, m->lines[i].file, "no-image: there is no such file"));
+			CT_TRY(ct__folder_map_skip(m, m->lines[i].file, "no-image: the file does not exist"));
 	}
 	return CT_OK;
 }

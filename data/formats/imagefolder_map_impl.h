@@ -8,32 +8,32 @@
 #include "base/status.h"
 #include "data/files/class_list.h"
 
-struct ct_folder_line {
+struct ct_image_dir_line {
 	char *file; /* in text */
 	char *what; /* in text */
 	int32_t label;
 	bool taken;
 };
 
-struct ct_folder_map {
+struct ct_image_dir_map {
 	char *text;
-	struct ct_folder_line *lines; /* [n], sorted by file */
+	struct ct_image_dir_line *lines; /* [n], sorted by file */
 	size_t n;
 	char **skipped; /* [n_skipped] "FILE: reason" */
 	size_t n_skipped, cap_skipped;
 };
-void ct__folder_map_release(struct ct_folder_map *m);
+void ct__folder_map_release(struct ct_image_dir_map *m);
 
 /* Finds val.txt or labels.txt in the directory: *path is owned, NULL if there is none. */
 enum ct_status ct__folder_map_find(const char *root, char **path) CT_MUST_CHECK;
 /* Labels are numbers or class ids. If classes is empty, it is filled with the ids (in strcmp order). CT_DATA
  * "PATH:LINE: ...". */
 enum ct_status ct__folder_map_load(const char *path, struct ct_class_list *classes,
-				   struct ct_folder_map *out) CT_MUST_CHECK;
+				   struct ct_image_dir_map *out) CT_MUST_CHECK;
 /* Returns the label of a file and marks the file as used; -1 if it is not in the list. */
-int32_t ct__folder_map_take(struct ct_folder_map *m, const char *file);
-enum ct_status ct__folder_map_skip(struct ct_folder_map *m, const char *file, const char *reason) CT_MUST_CHECK;
+int32_t ct__folder_map_take(struct ct_image_dir_map *m, const char *file);
+enum ct_status ct__folder_map_skip(struct ct_image_dir_map *m, const char *file, const char *reason) CT_MUST_CHECK;
 /* Records the files that were not used as skipped: they do not exist. */
-enum ct_status ct__folder_map_rest(struct ct_folder_map *m) CT_MUST_CHECK;
+enum ct_status ct__folder_map_rest(struct ct_image_dir_map *m) CT_MUST_CHECK;
 
 #endif

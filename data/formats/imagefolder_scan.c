@@ -19,18 +19,18 @@ struct level {
 	int depth;
 };
 
-void ct_folder_images_release(struct ct_folder_images *f)
+void ct_image_dir_images_release(struct ct_image_dir_images *f)
 {
 	ct_str_release(&f->paths);
 	ct_free(f->at);
-	*f = (struct ct_folder_images){0};
+	*f = (struct ct_image_dir_images){0};
 }
 
 static enum ct_status fail_errno(const char *path)
 {
 	int err = errno;
 
-	return CT_FAIL(err == ENOENT || err == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot read folder %s: %s", path,
+	return CT_FAIL(err == ENOENT || err == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot read directory %s: %s", path,
 		       strerror(err));
 }
 
@@ -50,7 +50,7 @@ static bool has_image_name(const char *name)
 	return dot && dot > name && ct_image_extension(dot + 1, strlen(dot + 1));
 }
 
-static enum ct_status add_image(struct ct_folder_images *f, const char *sub, const char *name)
+static enum ct_status add_image(struct ct_image_dir_images *f, const char *sub, const char *name)
 {
 	CT_TRY_GROW(f->at, f->n, f->cap);
 	f->at[f->n++] = f->paths.len;
@@ -60,10 +60,10 @@ static enum ct_status add_image(struct ct_folder_images *f, const char *sub, con
 }
 
 static enum ct_status walk(const char *root, const char *sub, bool deep, const struct level *up,
-			   struct ct_folder_images *f);
+			   struct ct_image_dir_images *f);
 
 static enum ct_status walk_below(const char *root, const char *sub, const char *name, const struct level *here,
-				 struct ct_folder_images *f)
+				 struct ct_image_dir_images *f)
 {
 	enum ct_status st;
 	char *below;
@@ -75,7 +75,7 @@ static enum ct_status walk_below(const char *root, const char *sub, const char *
 }
 
 static enum ct_status read_entries(const char *root, const char *sub, bool deep, DIR *dir, const struct level *here,
-				   struct ct_folder_images *f)
+				   struct ct_image_dir_images *f)
 {
 	const struct dirent *e;
 
@@ -98,7 +98,7 @@ static enum ct_status read_entries(const char *root, const char *sub, bool deep,
 }
 
 static enum ct_status walk(const char *root, const char *sub, bool deep, const struct level *up,
-			   struct ct_folder_images *f)
+			   struct ct_image_dir_images *f)
 {
 	struct level here = {.up = up, .depth = up ? up->depth + 1 : 0};
 	enum ct_status st = CT_OK;
@@ -119,7 +119,7 @@ static enum ct_status walk(const char *root, const char *sub, bool deep, const s
 			goto done; /* a link to a parent directory */
 	}
 	if (here.depth > MAX_DEPTH) {
-		st = CT_FAIL(CT_DATA, "%s: folders in folders, more than %d deep", path, MAX_DEPTH);
+		st = CT_FAIL(CT_DATA, "%s: directories are nested more than %d deep", path, MAX_DEPTH);
 		goto done;
 	}
 	st = read_entries(root, sub, deep, dir, &here, f);
@@ -147,20 +147,20 @@ static int by_path(const void *a, const void *b, void *paths)
 	return compare_paths((const char *)paths + *(const uint64_t *)a, (const char *)paths + *(const uint64_t *)b);
 }
 
-enum ct_status ct_folder_scan(const char *root, const char *sub, bool deep, struct ct_folder_images *out)
+enum ct_status ct_image_dir_scan(const char *root, const char *sub, bool deep, struct ct_image_dir_images *out)
 {
 	struct level top = {0};
 	enum ct_status st;
 	struct stat sb;
 
-	*out = (struct ct_folder_images){0};
+	*out = (struct ct_image_dir_images){0};
 	if (stat(root, &sb) != 0)
 		return fail_errno(root);
 	top.dev = sb.st_dev;
 	top.ino = sb.st_ino;
 	st = walk(root, sub, deep, sub[0] ? &top : NULL, out);
 	if (st < 0) {
-		ct_folder_images_release(out);
+		ct_image_dir_images_release(out);
 		return st;
 	}
 	if (out->n)
@@ -186,7 +186,7 @@ static enum ct_status read_folders(DIR *dir, const char *root, char ***names, si
 	}
 }
 
-enum ct_status ct_folder_classes(const char *root, char ***names, size_t *n)
+enum ct_status ct_image_dir_classes(const char *root, char ***names, size_t *n)
 {
 	enum ct_status st;
 	DIR *dir = opendir(root);

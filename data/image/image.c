@@ -79,10 +79,10 @@ static enum ct_status sniff(const uint8_t *p, size_t n, enum ct_image_format *ou
 			name = formats[i].name;
 	}
 	if (!name)
-		return CT_FAIL(CT_DATA, "jpeg-magic: neither JPEG nor PNG: begins with %02x %02x", p[0],
+		return CT_FAIL(CT_DATA, "jpeg-magic: neither JPEG nor PNG: it starts with %02x %02x", p[0],
 			       n > 1 ? p[1] : 0);
 	if (strcmp(name, "jpeg") != 0 && strcmp(name, "png") != 0) {
-		CT_FAIL(CT_DATA, "format-%s: a %s file; JPEG and PNG can be read", name, name);
+		CT_FAIL(CT_DATA, "format-%s: this is a %s file, but only JPEG and PNG are supported", name, name);
 		ct_error_hint("convert it to JPEG or PNG");
 		return CT_DATA;
 	}

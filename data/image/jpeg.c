@@ -241,7 +241,7 @@ static enum ct_status choose_colors(ct_jpeg *j)
 		j->d.out_color_space = JCS_CMYK;
 		return CT_OK;
 	default:
-		return CT_FAIL(CT_DATA, "jpeg-unsupported: %d components of no known colour space",
+		return CT_FAIL(CT_DATA, "jpeg-unsupported: %d components of an unknown color space",
 			       j->d.num_components);
 	}
 }
@@ -268,7 +268,7 @@ enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct c
 		longjmp(j->escape, FAIL_TRUNCATED);
 	CT_TRY(ct_image_check_dims("jpeg", &j->opts, j->d.image_width, j->d.image_height));
 	if (j->d.data_precision != 8)
-		return CT_FAIL(CT_DATA, "jpeg-unsupported: %d bits a sample", j->d.data_precision);
+		return CT_FAIL(CT_DATA, "jpeg-unsupported: %d bits per sample", j->d.data_precision);
 	CT_TRY(choose_colors(j));
 	out->w = (int)j->d.image_width;
 	out->h = (int)j->d.image_height;

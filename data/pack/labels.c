@@ -8,7 +8,7 @@
 #include "data/shards/shard_index.h"
 
 #define MAX_TEXT ((size_t)256 << 20)
-#define BLANKS " \t\r,"
+#define SEPARATORS " \t\r,"
 
 /* An entry of a map: words of its text, split in place. */
 struct entry {
@@ -27,8 +27,8 @@ struct map {
 /* The next word of *rest, or NULL. */
 static char *take_word(char **rest)
 {
-	char *word = *rest + strspn(*rest, BLANKS);
-	size_t n = strcspn(word, BLANKS);
+	char *word = *rest + strspn(*rest, SEPARATORS);
+	size_t n = strcspn(word, SEPARATORS);
 
 	if (n == 0)
 		return NULL;
@@ -46,7 +46,7 @@ static enum ct_status add_entry(struct map *m, char *line, size_t number)
 	if (!first || (m->n == 0 && second && strcmp(first, "ImageId") == 0))
 		return CT_OK;
 	if (m->n > 0 && alone != m->in_order)
-		return CT_FAIL(CT_DATA, "%s:%zu: expected \"FILE CLASS\" on every line, or one class a line", m->path,
+		return CT_FAIL(CT_DATA, "%s:%zu: expected \"FILE CLASS\" on every line, or one class per line", m->path,
 			       number);
 	m->in_order = alone;
 	CT_TRY_GROW(m->v, m->n, m->cap);
@@ -79,8 +79,8 @@ static enum ct_status parse_map(struct map *m, char *text)
 	if (m->in_order && are_numbers(m)) {
 		return CT_FAIL_HINT(
 			CT_DATA, "give lines \"ILSVRC2012_val_00000001.JPEG n01751748\", or LOC_val_solution.csv",
-			"%s holds numbers without file names: ImageNet's ground truth file counts classes in an "
-			"order of its own, not that of the sorted WordNet ids",
+			"%s holds numbers without file names: ImageNet's ground truth file numbers classes in an "
+			"different order, not that of the sorted WordNet ids",
 			m->path);
 	}
 	if (m->in_order)
@@ -129,8 +129,8 @@ static enum ct_status label_of(const struct map *m, const struct entry *e, bool 
 			       const struct ct_class_list *classes, int32_t *out)
 {
 	if (numbers && !ct_label_parse(e->cls, strlen(e->cls), out))
-		return CT_FAIL(CT_DATA, "%s:%zu: \"%.60s\" is no label, unlike what other lines hold", m->path,
-			       e->number, e->cls);
+		return CT_FAIL(CT_DATA, "%s:%zu: \"%.60s\" is not a label, unlike on other lines", m->path, e->number,
+			       e->cls);
 	if (numbers && classes->n > 0 && *out >= classes->n)
 		return CT_FAIL(CT_DATA, "%s:%zu: label %d, but there are %d classes", m->path, e->number, *out,
 			       classes->n);
@@ -139,7 +139,7 @@ static enum ct_status label_of(const struct map *m, const struct entry *e, bool 
 	*out = ct_class_list_find(classes, e->cls);
 	if (*out >= 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA, "the list is that of --classes, or classes.txt beside the shards",
+	return CT_FAIL_HINT(CT_DATA, "the list is that of --classes, or classes.txt in the directory of the shards",
 			    "%s:%zu: class \"%.60s\" is not in the list of %d classes", m->path, e->number, e->cls,
 			    classes->n);
 }
@@ -158,7 +158,7 @@ static enum ct_status apply_map(const struct map *m, struct pack_list *list)
 
 		if (!e) {
 			ct_name_escape(list->v[i].path, strlen(list->v[i].path), shown, sizeof(shown));
-			return CT_FAIL(CT_DATA, "%s says nothing about %s", m->path, shown);
+			return CT_FAIL(CT_DATA, "%s does not contain %s", m->path, shown);
 		}
 		CT_TRY(label_of(m, e, numbers, &list->classes, &list->v[i].label));
 	}

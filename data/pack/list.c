@@ -46,43 +46,44 @@ static enum ct_status add_item(struct pack_list *list, const char *src, const ch
 /* The images of src/sub ("": of src) in the order of an imagefolder data set. */
 static enum ct_status add_images(struct pack_list *list, const char *src, const char *sub, int32_t label)
 {
-	struct ct_folder_images f;
+	struct ct_image_dir_images f;
 	enum ct_status st = CT_OK;
 
-	CT_TRY(ct_folder_scan(src, sub, true, &f));
+	CT_TRY(ct_image_dir_scan(src, sub, true, &f));
 	if (f.n == 0 && sub[0])
-		CT_WARN("%s/%s is a class without images", src, sub);
+		CT_WARN("class %s/%s has no images", src, sub);
 	if (f.n_others > 0)
-		CT_WARN("%s%s%s: %llu files are no .jpg, .jpeg or .png and are left alone", src, sub[0] ? "/" : "", sub,
-			(unsigned long long)f.n_others);
+		CT_WARN("%s%s%s: %llu files are ignored because they are not .jpg, .jpeg or .png", src,
+			sub[0] ? "/" : "", sub, (unsigned long long)f.n_others);
 	for (size_t i = 0; i < f.n && st == CT_OK; i++)
 		st = add_item(list, src, f.paths.s + f.at[i], label);
-	ct_folder_images_release(&f);
+	ct_image_dir_images_release(&f);
 	return st;
 }
 
 /* Images directly in src belong to no class. */
 static enum ct_status check_loose(const char *src, size_t n_folders)
 {
-	struct ct_folder_images f;
+	struct ct_image_dir_images f;
 	char text[120];
 	size_t n;
 
-	CT_TRY(ct_folder_scan(src, "", false, &f));
+	CT_TRY(ct_image_dir_scan(src, "", false, &f));
 	n = f.n;
-	ct_folder_images_release(&f);
+	ct_image_dir_images_release(&f);
 	if (n == 0 && n_folders == 0)
-		return refuse(src, "", "holds no images",
-			      "give a folder with one folder of .jpg or .png files a class");
+		return refuse(src, "", "contains no images",
+			      "give a directory with one sub-directory of .jpg or .png files per class");
 	if (n == 0)
 		return CT_OK;
-	snprintf(text, sizeof(text), "%zu images lie %s, so their classes are not known", n,
-		 n_folders == 0 ? "here without class folders" : "beside the class folders");
-	return refuse(src, "", text,
-		      n_folders == 0
-			      ? "ImageNet's val comes like this: give --val-map FILE with lines \"FILE CLASS\" (or "
-				"LOC_val_solution.csv), or make one folder a class"
-			      : "move them into folders, or give --val-map FILE that names the class of every image");
+	snprintf(text, sizeof(text), "%zu images are %s, so their classes are unknown", n,
+		 n_folders == 0 ? "here without class directories" : "next to the class directories");
+	return refuse(
+		src, "", text,
+		n_folders == 0
+			? "this is the layout of ImageNet's val: give --val-map FILE with lines \"FILE CLASS\" (or "
+			  "LOC_val_solution.csv), or make one directory per class"
+			: "move them into directories, or give --val-map FILE with the class of every image");
 }
 
 static enum ct_status list_by_folder(const char *src, struct pack_list *list)
@@ -91,10 +92,10 @@ static enum ct_status list_by_folder(const char *src, struct pack_list *list)
 	char **names;
 	size_t n;
 
-	CT_TRY(ct_folder_classes(src, &names, &n));
+	CT_TRY(ct_image_dir_classes(src, &names, &n));
 	st = check_loose(src, n);
 	if (st == CT_OK && n > CT_MAX_LABEL)
-		st = refuse(src, "", "has too many folders", "every folder is a class");
+		st = refuse(src, "", "has too many directories", "every directory is a class");
 	if (st == CT_OK && list->classes.n == 0)
 		st = ct_class_list_from_ids(names, (int)n, &list->classes);
 	for (size_t i = 0; i < n && st == CT_OK; i++) {
@@ -102,13 +103,14 @@ static enum ct_status list_by_folder(const char *src, struct pack_list *list)
 
 		if (label < 0)
 			st = refuse(src, names[i], "is not in the list of classes",
-				    "the list is that of --classes, or classes.txt beside the shards");
+				    "the list is that of --classes, or classes.txt in the directory of the shards");
 		else
 			st = add_images(list, src, names[i], label);
 	}
 	ct_dir_list_free(names, n);
 	if (st == CT_OK && list->n == 0)
-		st = refuse(src, "", "no image in any of its folders", "one folder of .jpg or .png files a class");
+		st = refuse(src, "", "no image in any of its directories",
+			    "one directory of .jpg or .png files per class");
 	return st;
 }
 
@@ -214,7 +216,8 @@ static enum ct_status write_classes(struct pack_list *list)
 	}
 	list->classes_text = s.s;
 	if (broken)
-		return CT_FAIL(CT_DATA, "the name of a class holds a tab or line break, which no list of classes can");
+		return CT_FAIL(CT_DATA,
+			       "the name of a class contains a tab or line break, which a class list cannot contain");
 	return ct_str_status(&s);
 }
 
@@ -226,7 +229,7 @@ static enum ct_status load_classes(const char *path, struct pack_list *list)
 	CT_TRY(ct_class_list_load(path, &list->classes));
 	twice = ct_class_list_duplicate(&list->classes);
 	if (twice)
-		return CT_FAIL(CT_DATA, "%s: two classes are called \"%s\"", path, twice);
+		return CT_FAIL(CT_DATA, "%s: two classes have the name \"%s\"", path, twice);
 	return ct_file_read(path, (size_t)64 << 20, &list->classes_text, &len);
 }
 
@@ -238,7 +241,7 @@ enum ct_status ct__pack_list_make(const struct ct_pack_opts *opts, const char *c
 	if (opts->val_map) {
 		CT_TRY(add_images(out, opts->src, "", -1));
 		if (out->n == 0)
-			return refuse(opts->src, "", "holds no images", "give the folder of the .JPEG files");
+			return refuse(opts->src, "", "contains no images", "give the directory of the .JPEG files");
 		CT_TRY(ct__pack_map_apply(opts->val_map, out));
 	} else {
 		CT_TRY(list_by_folder(opts->src, out));

@@ -39,9 +39,9 @@ struct job {
 static enum ct_status check_opts(const struct ct_pack_opts *o)
 {
 	if (o->shard_samples > 0 && o->shard_bytes > 0)
-		return CT_FAIL(CT_USAGE, "a shard's size is given in samples and in bytes");
+		return CT_FAIL(CT_USAGE, "give the size of a shard in samples or in bytes, not both");
 	if (o->short_side < 0 || o->short_side > 16384)
-		return CT_FAIL(CT_USAGE, "a short side of %d pixels cannot be made (1..16384)", o->short_side);
+		return CT_FAIL(CT_USAGE, "a short side of %d pixels is not in 1..16384", o->short_side);
 	if (o->quality < 0 || o->quality > 100)
 		return CT_FAIL(CT_USAGE, "JPEG quality %d is not in 1..100", o->quality);
 	if (o->quality > 0 && o->short_side == 0)
@@ -103,11 +103,10 @@ static enum ct_status any_shard(const struct job *j, bool *found)
 
 static enum ct_status refuse_others(const struct job *j)
 {
-	return ct_error_hinted(
-		CT_FAIL(CT_USAGE,
-			"%s: shards of this name are there already, made of other files or with other options",
-			j->opts->pattern),
-		"remove them and %s, or choose another name", j->manifest);
+	return ct_error_hinted(CT_FAIL(CT_USAGE,
+				       "%s: shards with this name exist, made from other files or with other options",
+				       j->opts->pattern),
+			       "remove them and %s, or choose another name", j->manifest);
 }
 
 static enum ct_status write_manifest(const struct job *j, const char *hex)
@@ -168,7 +167,7 @@ static enum ct_status claim(struct job *j)
 
 	CT_TRY(ct_file_open(j->manifest, CT_FILE_UPDATE, &j->lock));
 	if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
-		return CT_FAIL_HINT(CT_USAGE, "wait for it, or stop it; packing again goes on where it stopped",
+		return CT_FAIL_HINT(CT_USAGE, "wait for it, or stop it; packing again continues where it stopped",
 				    "%s is in use: these shards are being packed by another process", j->manifest);
 	}
 	digest(j, hex);
@@ -308,8 +307,9 @@ static enum ct_status write_classes(const struct job *j)
 	} else if (st == CT_OK && j->list.classes_text) {
 		st = ct_file_read(path, (size_t)256 << 20, &text, &len);
 		if (st == CT_OK && strcmp(text, j->list.classes_text) != 0) {
-			st = CT_FAIL_HINT(CT_USAGE, "labels of other shards there follow it: choose another folder",
-					  "%s is not the list of classes that was given", path);
+			st = CT_FAIL_HINT(CT_USAGE,
+					  "the labels of other shards there refer to it: choose another directory",
+					  "%s is not the class list that was given", path);
 		}
 	}
 	ct_free(text);

@@ -64,7 +64,7 @@ enum ct_status ct__pack_pattern_parse(const char *text, struct pack_pattern *out
 
 	*out = (struct pack_pattern){0};
 	if (len < 5 || strcmp(text + len - 4, ".tar") != 0)
-		return bad_pattern(text, "the name of a shard ends in .tar");
+		return bad_pattern(text, "the name of a shard must end in .tar");
 	if (text[before] == '%' ? !parse_percent(text + before, &out->width, &end)
 				: text[before] != '{' || !parse_braces(text + before, &out->width, &out->n, &end))
 		return bad_pattern(text, "there is no number in this pattern");
@@ -119,7 +119,8 @@ enum ct_status ct__pack_plan(const struct ct_pack_opts *opts, const struct pack_
 	size_t cap = 0, first = 0;
 
 	if (pattern->n > list->n)
-		return CT_FAIL(CT_USAGE, "%u shards are asked for, and there are %zu images", pattern->n, list->n);
+		return CT_FAIL(CT_USAGE, "%u shards were requested, but there are only %zu images", pattern->n,
+			       list->n);
 	for (*n = 0; first < list->n; (*n)++) {
 		struct pack_shard *v = *n < MAX_SHARDS ? ct_array_grow(shards, *n, &cap, sizeof(*v)) : NULL;
 

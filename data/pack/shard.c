@@ -89,8 +89,8 @@ static enum ct_status read_file(pack_worker *w, const struct pack_item *item)
 				     strerror(errno));
 	}
 	if (st == CT_OK && (fstat(fd, &sb) != 0 || (uint64_t)sb.st_size != item->size)) {
-		st = CT_FAIL_HINT(CT_DATA, "pack again when nobody writes there", "%s changed while it was packed",
-				  path);
+		st = CT_FAIL_HINT(CT_DATA, "pack again when no other program writes there",
+				  "%s changed while it was packed", path);
 	}
 	if (st == CT_OK && item->size > 0)
 		st = ct_fd_read_at(fd, w->file, (size_t)item->size, 0, path);

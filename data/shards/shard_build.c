@@ -111,9 +111,9 @@ static enum ct_status end_sample(struct ct_shard_build *b)
 	if (b->n_images > 1 || b->n_labels > 1)
 		return skip(b, "duplicate: %u images and %u labels", b->n_images, b->n_labels);
 	if (b->n_images == 0)
-		return skip(b, "no-image: a label (.cls) without .jpg, .jpeg or .png beside it");
+		return skip(b, "no-image: a label (.cls) without .jpg, .jpeg or .png");
 	if (b->n_labels == 0)
-		return skip(b, "no-label: an image without a label (.cls) beside it");
+		return skip(b, "no-label: an image without a label (.cls)");
 	if (b->image_bytes == 0)
 		return skip(b, "empty: the image has no bytes");
 	if (b->image_bytes > CT_MAX_IMAGE_BYTES)
@@ -252,7 +252,7 @@ enum ct_status ct__shard_build_finish(struct ct_shard_build *b)
 			"a sample is a pair such as n01440764_10026.jpg and n01440764_10026.cls, one after the "
 			"other; `ctrain data pack` makes such shards",
 			"%s: empty: %s", ct_tar_path(b->tar),
-			x->bytes ? "it holds no sample" : "the file has no bytes");
+			x->bytes ? "it contains no sample" : "the file has no bytes");
 	}
 	x->text = b->text.s;
 	x->text_len = (uint32_t)b->text.len;

@@ -21,7 +21,7 @@
 
 #define MAGIC "ctshard"
 #define VERSION 3u /* 2: .idx files that skip samples are not accepted; 3: repeated keys, cut padding */
-#define FOLDER ".ctrain-index"
+#define INDEX_DIRECTORY ".ctrain-index"
 #define MAX_FILE ((size_t)4 << 30)
 
 enum { ENDS_GOES_ON = 1, ENDS_CUT = 2 }; /* bits of head.ends */
@@ -150,16 +150,16 @@ enum ct_status ct_shard_index_unpack(const uint8_t *data, size_t n, const char *
 	enum ct_status st;
 
 	if (n < sizeof(h))
-		return CT_FAIL(CT_DATA, "it is cut off");
+		return CT_FAIL(CT_DATA, "it is truncated");
 	memcpy(&h, data, sizeof(h));
 	if (memcmp(h.magic, MAGIC, sizeof(h.magic)) != 0 || h.version != VERSION)
-		return CT_FAIL(CT_DATA, "it is of another version");
+		return CT_FAIL(CT_DATA, "it has another version");
 	if (h.n * sizeof(*x.samples) + h.n_skipped * sizeof(*x.skipped) + h.text_len != n - sizeof(h))
-		return CT_FAIL(CT_DATA, "it is cut off");
+		return CT_FAIL(CT_DATA, "it is truncated");
 	if (checksum(data, n) != h.crc)
 		return CT_FAIL(CT_DATA, "its checksum is wrong");
 	if (h.bytes != bytes || h.mtime_ns != mtime_ns)
-		return CT_FAIL(CT_DATA, "the shard has changed since");
+		return CT_FAIL(CT_DATA, "the shard has changed");
 	x.bytes = bytes;
 	x.mtime_ns = mtime_ns;
 	x.n = h.n;
@@ -171,7 +171,7 @@ enum ct_status ct_shard_index_unpack(const uint8_t *data, size_t n, const char *
 	x.n_repeated = h.n_repeated;
 	st = copy_blocks(&h, data + sizeof(h), &x);
 	if (st == CT_OK && !entries_right(&x))
-		st = CT_FAIL(CT_DATA, "its entries cannot be");
+		st = CT_FAIL(CT_DATA, "its entries are invalid");
 	if (st == CT_OK && strcmp(x.text, name) != 0)
 		st = CT_FAIL(CT_DATA, "it belongs to another shard");
 	if (st < 0) {
@@ -185,23 +185,23 @@ enum ct_status ct_shard_index_unpack(const uint8_t *data, size_t n, const char *
 
 char *ct_shard_index_path(const char *shard, const char *dir)
 {
-	char real[PATH_MAX], *folder, *path = NULL;
+	char real[PATH_MAX], *directory, *path = NULL;
 
 	if (!dir) {
-		folder = ct_path_dir(shard);
-		if (folder)
-			path = ct_strfmt("%s/" FOLDER "/%s.index", folder, ct_path_name(shard));
-		ct_free(folder);
+		directory = ct_path_dir(shard);
+		if (directory)
+			path = ct_strfmt("%s/" INDEX_DIRECTORY "/%s.index", directory, ct_path_name(shard));
+		ct_free(directory);
 		return path;
 	}
 	/* Shards with the same name in different directories share dir. */
-	folder = ct_path_dir(shard);
-	if (folder) {
-		const char *whole = realpath(folder, real) ? real : folder;
+	directory = ct_path_dir(shard);
+	if (directory) {
+		const char *whole = realpath(directory, real) ? real : directory;
 
 		path = ct_strfmt("%s/%s.%08x.index", dir, ct_path_name(shard), ct_crc32(0, whole, strlen(whole)));
 	}
-	ct_free(folder);
+	ct_free(directory);
 	return path;
 }
 
@@ -230,10 +230,10 @@ done:
 
 static enum ct_status save_at(const char *path, const uint8_t *data, size_t n)
 {
-	char *folder = ct_path_dir(path);
-	enum ct_status st = folder ? ct_dir_make(folder) : CT_NOMEM;
+	char *directory = ct_path_dir(path);
+	enum ct_status st = directory ? ct_dir_make(directory) : CT_NOMEM;
 
-	ct_free(folder);
+	ct_free(directory);
 	CT_TRY(st);
 	return write_file(path, data, n);
 }
@@ -253,7 +253,7 @@ static bool load_at(const char *path, const char *name, uint64_t bytes, uint64_t
 	st = ct_shard_index_unpack((const uint8_t *)data, n, name, bytes, mtime_ns, out);
 	ct_free(data);
 	if (st < 0) {
-		CT_DEBUG("the index %s is made again: %s", path, ct_error_message());
+		CT_DEBUG("rebuilding the index %s: %s", path, ct_error_message());
 		ct_error_clear();
 	}
 	return st == CT_OK;
@@ -301,11 +301,11 @@ static bool load(const ct_tar *t, const char *index_dir, struct ct_shard_index *
 /* A directory without any write permission should stay unchanged, even for root. */
 static bool may_write_beside(const char *shard)
 {
-	char *folder = ct_path_dir(shard);
+	char *directory = ct_path_dir(shard);
 	struct stat sb;
-	bool may = folder && stat(folder, &sb) == 0 && (sb.st_mode & 0222) != 0;
+	bool may = directory && stat(directory, &sb) == 0 && (sb.st_mode & 0222) != 0;
 
-	ct_free(folder);
+	ct_free(directory);
 	return may;
 }
 
@@ -328,7 +328,7 @@ static void save(const struct ct_shard_index *x, const char *shard, const char *
 		ct_free(path);
 	}
 	if (!saved)
-		CT_DEBUG("the index of %s is not kept: %s", shard, ct_error_message());
+		CT_DEBUG("cannot cache the index of %s: %s", shard, ct_error_message());
 	ct_error_clear();
 	ct_free(data);
 }
@@ -359,8 +359,8 @@ static enum ct_status open_dali(ct_tar *t, struct ct_shard_index *out, bool *fou
 static void say_oddities(const char *path, const struct ct_shard_index *x)
 {
 	if (x->n_unsafe)
-		CT_WARN("%s: unsafe-name: %u names with control bytes, \"..\" or a leading \"/\"; ctrain makes no files "
-			"under them, other programs might",
+		CT_WARN("%s: unsafe-name: %u names with control bytes, \"..\" or a leading \"/\"; ctrain creates no files "
+			"with these names, but other programs might",
 			path, x->n_unsafe);
 	if (x->n_repeated)
 		CT_WARN("%s: duplicate-key: %u samples have the key of another one in this shard; all of them are used",

@@ -42,7 +42,7 @@ static CT_PRINTF(3, 4) enum ct_status bad(const struct reader *r, const char *ta
 	va_end(ap);
 	st = CT_FAIL(CT_DATA, "%s: %s: line %llu: %s", r->path, tag, (unsigned long long)r->line, ct_str_text(&text));
 	ct_str_release(&text);
-	ct_error_hint("if the shard is whole, delete the .idx file: ctrain makes an index of its own");
+	ct_error_hint("if the shard is intact, delete the .idx file: ctrain builds its own index");
 	return st;
 }
 
@@ -70,10 +70,10 @@ static enum ct_status next_line(struct reader *r, struct word *out)
 	*out = (struct word){r->p, 0};
 	r->line++;
 	if (r->p == r->end)
-		return bad(r, "idx-count", "the file ends here, though it says that it holds more samples");
+		return bad(r, "idx-count", "the file ends here, but it declares more samples");
 	nl = memchr(r->p, '\n', (size_t)(r->end - r->p));
 	if (!nl)
-		return bad(r, "idx-parse", "it is cut off: no newline at its end");
+		return bad(r, "idx-parse", "it is truncated: it has no newline at its end");
 	*out = (struct word){r->p, (size_t)(nl - r->p)};
 	if (out->n && out->p[out->n - 1] == '\r')
 		out->n--;
@@ -115,12 +115,12 @@ static enum ct_status check_header(struct reader *r, uint64_t offset, uint64_t s
 		return bad(r, "idx-range", "%llu bytes at byte %llu, but the shard has %llu bytes",
 			   (unsigned long long)size, (unsigned long long)offset, (unsigned long long)bytes);
 	if (offset < CT_TAR_BLOCK || !ct_tar_header_at(r->build.tar, offset - CT_TAR_BLOCK, m))
-		return bad(r, "idx-stale", "no member's data begin at byte %llu: the shard was made anew since",
+		return bad(r, "idx-stale", "no member's data starts at byte %llu: the shard was created again later",
 			   (unsigned long long)offset);
 	/* If a PAX header has the size, this one is 0; with a long name, it has a part of the name. */
 	if ((m->size != size && m->size != 0) ||
 	    (name.p && m->name_len < 100 && (m->name_len != name.n || memcmp(m->name, name.p, name.n) != 0)))
-		return bad(r, "idx-stale", "another member lies at byte %llu: the shard was made anew since",
+		return bad(r, "idx-stale", "another member is at byte %llu: the shard was created again later",
 			   (unsigned long long)offset);
 	m->offset = offset;
 	m->size = size;
@@ -140,7 +140,7 @@ static enum ct_status read_component(struct reader *r, struct word ext, struct w
 	if (offset_text.p[0] == '-')
 		return bad(r, "idx-range", "a negative offset");
 	if (!parse_number(offset_text, &offset) || !parse_number(size_text, &size))
-		return bad(r, "idx-parse", "what should be an offset and a size are no numbers");
+		return bad(r, "idx-parse", "offset and size are not numbers");
 	CT_TRY(check_header(r, offset, size, name, &m));
 	if (!r->names)
 		name = (struct word){m.name, m.name_len};
@@ -189,7 +189,7 @@ static enum ct_status read_head(struct reader *r, uint64_t *count)
 		return bad(r, "idx-version", "a version other than v1.1 and v1.2");
 	r->names = version.p[3] == '2';
 	if (!next_word(&line, &text) || !parse_number(text, count) || next_word(&line, &version))
-		return bad(r, "idx-parse", "no number of samples");
+		return bad(r, "idx-parse", "the number of samples is missing");
 	return CT_OK;
 }
 
@@ -209,13 +209,13 @@ static enum ct_status pass_unlisted(struct reader *r, uint64_t from, uint64_t to
 		if (!m.name || m.offset == to + CT_TAR_BLOCK)
 			return CT_OK;
 		if (m.offset > to || m.size > to - m.offset)
-			return bad(r, "idx-stale", "the member at byte %llu lies inside of another one",
+			return bad(r, "idx-stale", "the member at byte %llu is inside another one",
 				   (unsigned long long)to + CT_TAR_BLOCK);
 		if (m.type != CT_TAR_FILE || !ct__shard_split(m.name, m.name_len, &n_key, &ext, &n_ext) ||
 		    !ct_image_extension(ext, n_ext))
 			continue;
 		ct_name_escape(m.name, m.name_len, shown, sizeof(shown));
-		return bad(r, "idx-stale", "no line names the image \"%s\" at byte %llu of the shard", shown,
+		return bad(r, "idx-stale", "no line contains the image \"%s\" at byte %llu of the shard", shown,
 			   (unsigned long long)m.offset);
 	}
 }
@@ -261,7 +261,7 @@ static enum ct_status read_all(struct reader *r)
 	}
 	r->line++;
 	if (r->p != r->end)
-		return bad(r, "idx-count", "the file goes on after the %llu samples that it says it holds",
+		return bad(r, "idx-count", "the file goes on after the %llu samples that it declares",
 			   (unsigned long long)count);
 	CT_TRY(check_chain(r));
 	return ct__shard_build_finish(&r->build);

@@ -72,7 +72,7 @@ static enum ct_status list_glob(struct list *l, const char *dir, const char *pat
 	CT_TRY_GOTO(ct_str_status(&whole), st, done_whole);
 	rc = glob(whole.s, GLOB_NOSORT, NULL, &g);
 	if (rc != 0 && rc != GLOB_NOMATCH) {
-		st = CT_FAIL(rc == GLOB_NOSPACE ? CT_NOMEM : CT_IO, "cannot look for %s", whole.s);
+		st = CT_FAIL(rc == GLOB_NOSPACE ? CT_NOMEM : CT_IO, "cannot search for %s", whole.s);
 		goto done_whole;
 	}
 	for (size_t i = 0; rc == 0 && i < g.gl_pathc && st == CT_OK; i++) {
@@ -91,7 +91,7 @@ done_whole:
 /* Adds the hint to the current error. */
 static enum ct_status hint_names(enum ct_status st)
 {
-	ct_error_hint("data.train and data.val name shards relative to data.dir; `ctrain data pack` makes shards");
+	ct_error_hint("data.train and data.val are relative to data.dir; `ctrain data pack` makes shards");
 	return st;
 }
 
@@ -111,7 +111,7 @@ static enum ct_status add_plain(struct list *l, const char *word)
 		return list_add(l, path);
 	st = list_glob(l, path, "*.tar", &found);
 	if (st == CT_OK && !found)
-		st = hint_names(CT_FAIL(CT_NOT_FOUND, "the folder %s has no file *.tar", path));
+		st = hint_names(CT_FAIL(CT_NOT_FOUND, "the directory %s has no file *.tar", path));
 	ct_free(path);
 	return st;
 }
@@ -165,7 +165,7 @@ static enum ct_status add_range(struct list *l, const char *word, size_t n_head,
 				uint32_t last, int width, int depth)
 {
 	if (last < first)
-		return CT_FAIL(CT_CONFIG, "in the list of shards \"%s\" the numbers go down: {%u..%u}", word, first,
+		return CT_FAIL(CT_CONFIG, "in the list of shards \"%s\" the numbers decrease: {%u..%u}", word, first,
 			       last);
 	for (uint32_t i = first; i <= last; i++) {
 		char number[16];
@@ -256,7 +256,7 @@ static enum ct_status add_default(struct list *l, bool train)
 	if (found)
 		return CT_OK;
 	(void)CT_FAIL(CT_NOT_FOUND, "no shards: there is neither %s/%s/*.tar nor %s/%s%s", l->dir, word, l->dir,
-		      pattern, ct_file_exists(l->dir) ? "" : ", not even the folder");
+		      pattern, ct_file_exists(l->dir) ? "" : ", and the directory does not exist");
 	ct_error_hint("name them in data.%s, for example \"imagenet-%s-{000000..000999}.tar\", relative to data.dir",
 		      word, word);
 	return CT_NOT_FOUND;
@@ -280,8 +280,9 @@ static enum ct_status check_missing(const struct list *l)
 		ct_str_addf(&names, " and %zu more", missing - MISSING_SHOWN);
 	st = CT_FAIL(CT_NOT_FOUND, "%zu of %zu shards are missing in %s: %s", missing, l->n, l->dir,
 		     ct_str_text(&names));
-	ct_error_hint("get them, or name only those that are there: a training set with holes is not the one its "
-		      "name says");
+	ct_error_hint(
+		"download them, or list only those that exist: a training set with missing shards is not the one that its "
+		"name says");
 	ct_str_release(&names);
 	return st;
 }
@@ -296,7 +297,7 @@ static enum ct_status check_twice(const struct list *l)
 	ct_strings_sort(sorted, l->n);
 	for (size_t i = 1; i < l->n && st == CT_OK; i++) {
 		if (strcmp(sorted[i - 1], sorted[i]) == 0)
-			st = CT_FAIL(CT_CONFIG, "the shard %s is in the list twice", sorted[i]);
+			st = CT_FAIL(CT_CONFIG, "the list contains the shard %s twice", sorted[i]);
 	}
 	ct_free(sorted);
 	return st;

@@ -76,7 +76,7 @@ static void *index_some(void *arg)
 			continue;
 		}
 		if (ct_error_status() == CT_DATA && ct_error_hint_text()[0] == '\0')
-			ct_error_hint("the shard is damaged: get it again, or leave it out of the list");
+			ct_error_hint("the shard is damaged: download it again, or remove it from the list");
 		pthread_mutex_lock(&x->lock);
 		if (i < x->failed) {
 			x->failed = i;
@@ -210,7 +210,7 @@ static enum ct_status limit_labels(struct shard_set *s, int n_classes)
 	(void)CT_FAIL(CT_DATA,
 		      "%" PRIu64 " of %" PRIu64 " labels are out of range, there are %d classes; the first is %s",
 		      before - after, before, n_classes, first);
-	ct_error_hint("labels count from 0; is data.classes right?");
+	ct_error_hint("labels start at 0: check data.classes");
 	return CT_DATA;
 }
 
@@ -229,7 +229,7 @@ static enum ct_status add_up(struct shard_set *s)
 		n += x->n;
 		n_skipped += x->n_skipped;
 		if (n > UINT32_MAX || n_skipped > UINT32_MAX)
-			return CT_FAIL(CT_UNSUPPORTED, "the shards hold more than %u samples", UINT32_MAX);
+			return CT_FAIL(CT_UNSUPPORTED, "the shards contain more than %u samples", UINT32_MAX);
 		max_label = x->max_label > max_label ? x->max_label : max_label;
 		if (x->max_size > info->max_encoded_bytes)
 			info->max_encoded_bytes = x->max_size;
@@ -248,14 +248,14 @@ static enum ct_status load_classes(struct shard_set *s, const struct ct_dataset_
 	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".";
 	bool given = spec->classes && spec->classes[0];
 	enum ct_status st = CT_OK;
-	char *folder, *path;
+	char *directory, *path;
 
 	CT_TRY_ALLOC(path = ct_path_join(dir, given ? spec->classes : "classes.txt"));
 	if (!given && !ct_file_exists(path)) {
 		ct_free(path);
-		CT_TRY_ALLOC(folder = ct_path_dir(s->paths[0]));
-		path = ct_path_join(folder, "classes.txt");
-		ct_free(folder);
+		CT_TRY_ALLOC(directory = ct_path_dir(s->paths[0]));
+		path = ct_path_join(directory, "classes.txt");
+		ct_free(directory);
 		if (!path)
 			return CT_NOMEM;
 	}
@@ -350,7 +350,7 @@ static enum ct_status find_set(const struct ct_dataset_kind *kind, const struct 
 
 static enum ct_status changed(void)
 {
-	return CT_FAIL(CT_DATA, "the shard changed since it was indexed");
+	return CT_FAIL(CT_DATA, "the shard has changed since it was indexed");
 }
 
 /* Reads, then checks that the file is still the one that was indexed, so that the data is from that file. */
@@ -373,7 +373,7 @@ static enum ct_status read_checked(const struct shard_set *s, uint32_t shard, in
 		done += (size_t)got;
 	}
 	if (fstat(fd, &sb) != 0)
-		return CT_FAIL(errno == ESTALE ? CT_DATA : CT_IO, "cannot look at %s: %s", s->paths[shard],
+		return CT_FAIL(errno == ESTALE ? CT_DATA : CT_IO, "cannot stat %s: %s", s->paths[shard],
 			       strerror(errno));
 	if ((uint64_t)sb.st_size != x->bytes ||
 	    (uint64_t)sb.st_mtim.tv_sec * CT_SEC + (uint64_t)sb.st_mtim.tv_nsec != x->mtime_ns)

@@ -151,7 +151,7 @@ void ct_tar_seek(ct_tar *t, uint64_t at)
 enum ct_status ct_tar_read(ct_tar *t, void *dst, size_t n, uint64_t at)
 {
 	if (at > t->bytes || n > t->bytes - at)
-		return CT_FAIL(CT_DATA, "%s: truncated: it ends at byte %llu, %zu bytes are wanted at byte %llu",
+		return CT_FAIL(CT_DATA, "%s: truncated: it ends at byte %llu, %zu bytes are expected at byte %llu",
 			       t->path, (unsigned long long)t->bytes, n, (unsigned long long)at);
 	if (n == 0)
 		return CT_OK;
@@ -181,7 +181,7 @@ static enum ct_status parse_size(const ct_tar *t, const struct header *h, const 
 	case CT_TAR_NEGATIVE:
 		return bad(t, "tar-size", h->at, name, "its size is negative");
 	case CT_TAR_TOO_LARGE:
-		return bad(t, "tar-size", h->at, name, "its size is past any file");
+		return bad(t, "tar-size", h->at, name, "its size is larger than any file");
 	case CT_TAR_NO_NUMBER:
 		break;
 	}
@@ -196,17 +196,16 @@ static enum ct_status no_header(const ct_tar *t, const struct header *h)
 	if (h->at == 0 && memcmp(b, "PK\3\4", 4) == 0)
 		st = CT_FAIL(CT_DATA, "%s: format-zip: this is a zip archive, not a tar file", t->path);
 	else if (h->at == 0 && b[0] == 0x1f && b[1] == 0x8b)
-		st = CT_FAIL(CT_DATA,
-			     "%s: format-gzip: this is a compressed file, whose samples cannot be read in any order",
+		st = CT_FAIL(CT_DATA, "%s: format-gzip: this is a compressed file, which does not allow random access",
 			     t->path);
 	else if (h->at == 0 && b[0] == '<')
 		st = CT_FAIL(CT_DATA,
-			     "%s: tar-header: this is no tar file but looks like a web page (a failed download?)",
+			     "%s: tar-header: this is not a tar file but looks like a web page (a failed download?)",
 			     t->path);
 	else
-		return CT_FAIL(CT_DATA, "%s: tar-header: what stands at byte %llu is no tar header (wrong checksum)",
+		return CT_FAIL(CT_DATA, "%s: tar-header: byte %llu does not start a tar header (wrong checksum)",
 			       t->path, (unsigned long long)h->at);
-	ct_error_hint(b[0] == 0x1f ? "uncompress it first: gunzip" : "get the tar file again");
+	ct_error_hint(b[0] == 0x1f ? "uncompress it first: gunzip" : "download the tar file again");
 	return st;
 }
 
@@ -273,13 +272,13 @@ static enum ct_status pass_data(ct_tar *t, const struct header *h, const char *n
 	uint64_t offset = h->at + BLOCK;
 
 	if (n > INT64_MAX - offset)
-		return bad(t, "tar-size", h->at, name, "its size of %llu bytes is past any file",
+		return bad(t, "tar-size", h->at, name, "its size of %llu bytes is larger than any file",
 			   (unsigned long long)n);
 	if (offset > t->bytes || n > t->bytes - offset)
 		return bad(t, "truncated", h->at, name, "its header says %llu bytes, but the file ends after %llu",
 			   (unsigned long long)n, (unsigned long long)(offset > t->bytes ? 0 : t->bytes - offset));
 	t->at = offset + n + (BLOCK - n % BLOCK) % BLOCK;
-	/* The padding of the last member may be missing: all of it where somebody joined members, a part after a cut. */
+	/* The padding of the last member may be missing: completely if members were joined, partly if the file was truncated. */
 	if (t->at > t->bytes) {
 		t->padding_cut = true;
 		t->at = t->bytes;
@@ -338,7 +337,7 @@ static enum ct_status take_pax_size(ct_tar *t, const struct header *h, const str
 		x->has_size = r->n_value > 0;
 		return CT_OK;
 	case CT_TAR_TOO_LARGE:
-		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "a PAX size past any file");
+		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "a PAX size larger than any file");
 	default:
 		return bad(t, "tar-pax", h->at, ct_str_text(&t->name), "a PAX size that is not a number");
 	}

@@ -18,7 +18,7 @@
 #define CT_TAR_BLOCK 512
 #define CT_TAR_MAX_NAME 4096
 
-enum ct_tar_type { CT_TAR_FILE, CT_TAR_FOLDER, CT_TAR_LINK, CT_TAR_OTHER };
+enum ct_tar_type { CT_TAR_FILE, CT_TAR_DIRECTORY, CT_TAR_LINK, CT_TAR_OTHER };
 
 struct ct_tar_member {
 	/* NUL-terminated, not empty except for OTHER and unusual files; NULL: the end. Valid until the next

@@ -81,12 +81,12 @@ enum ct_tar_type ct__tar_type_of(uint8_t flag, const char *name, size_t n, bool 
 	case '0':
 	case '7':
 		/* Before POSIX, a directory was a file with a slash at the end of its name. */
-		return n > 0 && name[n - 1] == '/' ? CT_TAR_FOLDER : CT_TAR_FILE;
+		return n > 0 && name[n - 1] == '/' ? CT_TAR_DIRECTORY : CT_TAR_FILE;
 	case '1':
 	case '2':
 		return CT_TAR_LINK;
 	case '5':
-		return CT_TAR_FOLDER;
+		return CT_TAR_DIRECTORY;
 	default:
 		return CT_TAR_OTHER;
 	}

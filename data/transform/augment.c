@@ -40,17 +40,17 @@ static bool jitters(const struct ct_augment *a)
 	return a->brightness > 0 || a->contrast > 0 || a->saturation > 0 || a->hue > 0;
 }
 
-bool ct__augment_distorts(const struct ct_augment *a)
+bool ct__augment_is_photometric(const struct ct_augment *a)
 {
 	return a->rand_augment > 0 || jitters(a) || a->erasing > 0;
 }
 
 bool ct_augment_active(const struct ct_augment *a)
 {
-	return ct__augment_moves(a, true) || ct__augment_distorts(a);
+	return ct__augment_moves(a, true) || ct__augment_is_photometric(a);
 }
 
-static enum ct_status check_colours(const struct ct_augment *a)
+static enum ct_status check_color(const struct ct_augment *a)
 {
 	const float jitter[3] = {a->brightness, a->contrast, a->saturation};
 	static const char *const names[3] = {"brightness", "contrast", "saturation"};
@@ -89,12 +89,12 @@ enum ct_status ct_augment_check(const struct ct_augment *a)
 		return CT_FAIL(CT_CONFIG, "augmentation: shift by %g of the size is not in 0..1", (double)a->translate);
 	if (!(a->shear >= 0 && a->shear <= 80))
 		return CT_FAIL(CT_CONFIG, "augmentation: shear by %g degrees is not in 0..80", (double)a->shear);
-	CT_TRY(check_colours(a));
+	CT_TRY(check_color(a));
 	if (a->scale_min == 0 && a->scale_max == 0)
 		return CT_OK;
 	if (!(a->scale_min >= 0.05f && a->scale_min <= a->scale_max && a->scale_max <= 20))
-		return CT_FAIL(CT_CONFIG, "augmentation: zoom from %g to %g is not inside 0.05..20",
-			       (double)a->scale_min, (double)a->scale_max);
+		return CT_FAIL(CT_CONFIG, "augmentation: zoom from %g to %g is not in 0.05..20", (double)a->scale_min,
+			       (double)a->scale_max);
 	return CT_OK;
 }
 
@@ -243,13 +243,13 @@ static void crop_flip(int dx, int dy, bool flip, int h, int w, int c, const uint
 	}
 }
 
-void ct__augment_distort(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-			 const struct ct_picture *p, uint8_t *scratch)
+void ct__augment_photometric(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+			     const struct ct_raster *p, uint8_t *scratch)
 {
 	if (a->rand_augment > 0)
 		ct__rand_augment(a, seed, epoch, sample, p, scratch);
 	if (jitters(a))
-		ct__colour_jitter(a, seed, epoch, sample, p);
+		ct__color_jitter(a, seed, epoch, sample, p);
 	if (a->erasing > 0)
 		ct__augment_erase(a, seed, epoch, sample, p);
 }
@@ -272,6 +272,6 @@ void ct_augment_apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch,
 		crop_flip(g.crop_x, g.crop_y, g.flip && a->flip, h, w, c, src, dst);
 	else if (!warps)
 		memcpy(dst, src, (size_t)h * (size_t)w * (size_t)c);
-	if (ct__augment_distorts(a))
-		ct__augment_distort(a, seed, epoch, sample, &(struct ct_picture){dst, h, w, c}, scratch);
+	if (ct__augment_is_photometric(a))
+		ct__augment_photometric(a, seed, epoch, sample, &(struct ct_raster){dst, h, w, c}, scratch);
 }

@@ -21,9 +21,9 @@ static float smaller(float a, float b)
 	return a < b ? a : b;
 }
 
-static void look_up(const struct ct_picture *p, const uint8_t table[256])
+static void look_up(const struct ct_raster *p, const uint8_t table[256])
 {
-	size_t n = ct__picture_bytes(p);
+	size_t n = ct__raster_bytes(p);
 
 	for (size_t i = 0; i < n; i++)
 		p->x[i] = table[p->x[i]];
@@ -35,7 +35,7 @@ static int gray(const uint8_t *x)
 	return (x[0] * 313419 + x[1] * 615514 + x[2] * 119538) >> 20;
 }
 
-void ct__colour_brightness(const struct ct_picture *p, float factor)
+void ct__color_brightness(const struct ct_raster *p, float factor)
 {
 	uint8_t table[256];
 
@@ -44,7 +44,7 @@ void ct__colour_brightness(const struct ct_picture *p, float factor)
 	look_up(p, table);
 }
 
-void ct__colour_saturation(const struct ct_picture *p, float factor)
+void ct__color_saturation(const struct ct_raster *p, float factor)
 {
 	size_t n = (size_t)p->h * (size_t)p->w;
 	float rest = 1 - factor;
@@ -60,7 +60,7 @@ void ct__colour_saturation(const struct ct_picture *p, float factor)
 	}
 }
 
-void ct__colour_contrast(const struct ct_picture *p, float factor)
+void ct__color_contrast(const struct ct_raster *p, float factor)
 {
 	size_t n = (size_t)p->h * (size_t)p->w;
 	uint8_t table[256];
@@ -76,13 +76,13 @@ void ct__colour_contrast(const struct ct_picture *p, float factor)
 }
 
 /* Blends with the mean of the 3 x 3 neighbors (weight 5 in the middle); the border stays unchanged. */
-void ct__colour_sharpness(const struct ct_picture *p, float factor, uint8_t *scratch)
+void ct__color_sharpness(const struct ct_raster *p, float factor, uint8_t *scratch)
 {
 	size_t row = (size_t)p->w * (size_t)p->c, c = (size_t)p->c;
 
 	if (p->h <= 2 || p->w <= 2)
 		return;
-	memcpy(scratch, p->x, ct__picture_bytes(p));
+	memcpy(scratch, p->x, ct__raster_bytes(p));
 	for (int y = 1; y < p->h - 1; y++) {
 		const uint8_t *s = scratch + (size_t)y * row;
 		uint8_t *x = p->x + (size_t)y * row;
@@ -117,7 +117,7 @@ static float hue_of(const float rgb[3], float top, float range)
 }
 
 /* turn in -0.5..0.5. */
-void ct__colour_hue(const struct ct_picture *p, float turn)
+void ct__color_hue(const struct ct_raster *p, float turn)
 {
 	/* Which of v, p, q, t is red, green, blue in each sixth of the circle (Smith 1978). */
 	static const uint8_t select[6][3] = {{0, 3, 1}, {2, 0, 1}, {1, 0, 3}, {1, 2, 0}, {3, 1, 0}, {0, 1, 2}};
@@ -148,43 +148,43 @@ void ct__colour_hue(const struct ct_picture *p, float turn)
 	}
 }
 
-void ct__colour_posterize(const struct ct_picture *p, int bits)
+void ct__color_posterize(const struct ct_raster *p, int bits)
 {
 	uint8_t mask = (uint8_t)(0xff << (8 - bits));
-	size_t n = ct__picture_bytes(p);
+	size_t n = ct__raster_bytes(p);
 
 	for (size_t i = 0; i < n; i++)
 		p->x[i] &= mask;
 }
 
-void ct__colour_solarize(const struct ct_picture *p, float threshold)
+void ct__color_solarize(const struct ct_raster *p, float threshold)
 {
-	size_t n = ct__picture_bytes(p);
+	size_t n = ct__raster_bytes(p);
 	int first = (int)ceilf(threshold);
 
 	for (size_t i = 0; i < n; i++)
 		p->x[i] = p->x[i] >= first ? (uint8_t)(255 - p->x[i]) : p->x[i];
 }
 
-static void count(const struct ct_picture *p, int channel, uint32_t histogram[256])
+static void count(const struct ct_raster *p, int channel, uint32_t histogram[256])
 {
-	size_t n = ct__picture_bytes(p);
+	size_t n = ct__raster_bytes(p);
 
 	memset(histogram, 0, 256 * sizeof(*histogram));
 	for (size_t i = (size_t)channel; i < n; i += (size_t)p->c)
 		histogram[p->x[i]]++;
 }
 
-static void look_up_channel(const struct ct_picture *p, int channel, const uint8_t table[256])
+static void look_up_channel(const struct ct_raster *p, int channel, const uint8_t table[256])
 {
-	size_t n = ct__picture_bytes(p);
+	size_t n = ct__raster_bytes(p);
 
 	for (size_t i = (size_t)channel; i < n; i += (size_t)p->c)
 		p->x[i] = table[p->x[i]];
 }
 
 /* Stretches each channel to 0..255. */
-void ct__colour_autocontrast(const struct ct_picture *p)
+void ct__color_autocontrast(const struct ct_raster *p)
 {
 	for (int k = 0; k < p->c; k++) {
 		uint32_t histogram[256];
@@ -207,7 +207,7 @@ void ct__colour_autocontrast(const struct ct_picture *p)
 }
 
 /* Pillow's rule: steps with the same number of pixels, not counting those with the largest value. */
-void ct__colour_equalize(const struct ct_picture *p)
+void ct__color_equalize(const struct ct_raster *p)
 {
 	uint32_t n = (uint32_t)p->h * (uint32_t)p->w;
 
@@ -239,8 +239,8 @@ static float around_one(struct ct_rng *r, float spread)
 	return low + (1 + spread - low) * ct_rng_uniform(r);
 }
 
-void ct__colour_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		       const struct ct_picture *p)
+void ct__color_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+		      const struct ct_raster *p)
 {
 	int order[4] = {0, 1, 2, 3};
 	float brightness, contrast, saturation, hue;
@@ -260,12 +260,12 @@ void ct__colour_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch
 	hue = a->hue * (2 * ct_rng_uniform(&r) - 1);
 	for (int i = 0; i < 4; i++) {
 		if (order[i] == 0 && a->brightness > 0)
-			ct__colour_brightness(p, brightness);
+			ct__color_brightness(p, brightness);
 		else if (order[i] == 1 && a->contrast > 0)
-			ct__colour_contrast(p, contrast);
+			ct__color_contrast(p, contrast);
 		else if (order[i] == 2 && a->saturation > 0)
-			ct__colour_saturation(p, saturation);
+			ct__color_saturation(p, saturation);
 		else if (order[i] == 3 && a->hue > 0)
-			ct__colour_hue(p, hue);
+			ct__color_hue(p, hue);
 	}
 }

@@ -10,7 +10,7 @@
 #define RATIO_MIN 0.3
 #define RATIO_MAX 3.3
 
-static void fill(const struct ct_augment *a, const struct ct_picture *p, int top, int left, int h, int w)
+static void fill(const struct ct_augment *a, const struct ct_raster *p, int top, int left, int h, int w)
 {
 	uint8_t value[4];
 
@@ -25,7 +25,7 @@ static void fill(const struct ct_augment *a, const struct ct_picture *p, int top
 }
 
 void ct__augment_erase(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		       const struct ct_picture *p)
+		       const struct ct_raster *p)
 {
 	double low = log(RATIO_MIN), high = log(RATIO_MAX), area = (double)p->h * p->w;
 	struct ct_rng r;

@@ -7,11 +7,11 @@
 
 struct ct_rng;
 
-struct ct_picture {
+struct ct_raster {
 	uint8_t *x;
 	int h, w, c;
 };
-static inline size_t ct__picture_bytes(const struct ct_picture *p)
+static inline size_t ct__raster_bytes(const struct ct_raster *p)
 {
 	return (size_t)p->h * (size_t)p->w * (size_t)p->c;
 }
@@ -20,24 +20,24 @@ static inline size_t ct__picture_bytes(const struct ct_picture *p)
 bool ct__augment_flips(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample);
 /* Returns whether the affine map, crop or (if `flip`) flip is enabled. */
 bool ct__augment_moves(const struct ct_augment *a, bool flip);
-bool ct__augment_distorts(const struct ct_augment *a);
+bool ct__augment_is_photometric(const struct ct_augment *a);
 /* The steps after the geometric ones, in place: RandAugment, color jitter, erasing. scratch [h,w,c]. */
-void ct__augment_distort(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-			 const struct ct_picture *p, uint8_t *scratch);
+void ct__augment_photometric(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+			     const struct ct_raster *p, uint8_t *scratch);
 
 /* factor 1: unchanged; 0: black, gray, the mean, blurred. */
-void ct__colour_brightness(const struct ct_picture *p, float factor);
-void ct__colour_saturation(const struct ct_picture *p, float factor);
-void ct__colour_contrast(const struct ct_picture *p, float factor);
-void ct__colour_sharpness(const struct ct_picture *p, float factor, uint8_t *scratch);
-void ct__colour_hue(const struct ct_picture *p, float turn); /* 1 is a full turn; c 3 only */
-void ct__colour_posterize(const struct ct_picture *p, int bits);
-void ct__colour_solarize(const struct ct_picture *p, float threshold); /* 0..255 */
-void ct__colour_autocontrast(const struct ct_picture *p);
-void ct__colour_equalize(const struct ct_picture *p);
+void ct__color_brightness(const struct ct_raster *p, float factor);
+void ct__color_saturation(const struct ct_raster *p, float factor);
+void ct__color_contrast(const struct ct_raster *p, float factor);
+void ct__color_sharpness(const struct ct_raster *p, float factor, uint8_t *scratch);
+void ct__color_hue(const struct ct_raster *p, float turn); /* 1 is a full turn; c 3 only */
+void ct__color_posterize(const struct ct_raster *p, int bits);
+void ct__color_solarize(const struct ct_raster *p, float threshold); /* 0..255 */
+void ct__color_autocontrast(const struct ct_raster *p);
+void ct__color_equalize(const struct ct_raster *p);
 /* Applies brightness, contrast, saturation and hue with random factors in random order. */
-void ct__colour_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		       const struct ct_picture *p);
+void ct__color_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+		      const struct ct_raster *p);
 
 enum ct_rand_op {
 	CT_RAND_IDENTITY,
@@ -47,7 +47,7 @@ enum ct_rand_op {
 	CT_RAND_TRANSLATE_Y,
 	CT_RAND_ROTATE,
 	CT_RAND_BRIGHTNESS,
-	CT_RAND_COLOUR,
+	CT_RAND_COLOR,
 	CT_RAND_CONTRAST,
 	CT_RAND_SHARPNESS,
 	CT_RAND_POSTERIZE,
@@ -57,11 +57,11 @@ enum ct_rand_op {
 	CT_RAND_OPS
 };
 /* Applies one operation with magnitude 0..30. negative: in the other direction, if the operation has one. */
-void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const struct ct_picture *p, uint8_t *scratch);
+void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const struct ct_raster *p, uint8_t *scratch);
 void ct__rand_augment(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		      const struct ct_picture *p, uint8_t *scratch);
+		      const struct ct_raster *p, uint8_t *scratch);
 
 void ct__augment_erase(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		       const struct ct_picture *p);
+		       const struct ct_raster *p);
 
 #endif

@@ -17,14 +17,14 @@ static int64_t fixed(double v)
 }
 
 /* Nearest neighbor, black outside. Computed in 32-bit fixed point, step by step. */
-static void warp(const struct map *m, const struct ct_picture *p, uint8_t *scratch)
+static void warp(const struct map *m, const struct ct_raster *p, uint8_t *scratch)
 {
 	const int64_t xx = fixed(m->xx), yx = fixed(m->yx), half = (int64_t)1 << 31;
 	const uint64_t h = (uint64_t)p->h, w = (uint64_t)p->w;
 	size_t c = (size_t)p->c;
 	uint8_t *x = p->x;
 
-	memcpy(scratch, p->x, ct__picture_bytes(p));
+	memcpy(scratch, p->x, ct__raster_bytes(p));
 	for (int row = 0; row < p->h; row++) {
 		int64_t at_x = fixed(m->xy * row + m->x0) + half, at_y = fixed(m->yy * row + m->y0) + half;
 
@@ -47,7 +47,7 @@ static void warp(const struct map *m, const struct ct_picture *p, uint8_t *scrat
 
 /* Shears around the corner of the image: x becomes x + level * y, or the same for y. The half pixels here and below
  * convert between positions relative to the corner and to pixel centers. */
-static void shear(const struct ct_picture *p, double level, bool along_y, uint8_t *scratch)
+static void shear(const struct ct_raster *p, double level, bool along_y, uint8_t *scratch)
 {
 	struct map m = {.xx = 1, .yy = 1};
 
@@ -61,13 +61,13 @@ static void shear(const struct ct_picture *p, double level, bool along_y, uint8_
 	warp(&m, p, scratch);
 }
 
-static void translate(const struct ct_picture *p, int dx, int dy, uint8_t *scratch)
+static void translate(const struct ct_raster *p, int dx, int dy, uint8_t *scratch)
 {
 	warp(&(struct map){.xx = 1, .yy = 1, .x0 = -dx, .y0 = -dy}, p, scratch);
 }
 
 /* Rotates counter-clockwise around the center. */
-static void rotate(const struct ct_picture *p, double degrees, uint8_t *scratch)
+static void rotate(const struct ct_raster *p, double degrees, uint8_t *scratch)
 {
 	double angle = degrees * 0.017453292519943295, c = cos(angle), s = sin(angle);
 	double cx = 0.5 * (p->w - 1), cy = 0.5 * (p->h - 1);
@@ -78,7 +78,7 @@ static void rotate(const struct ct_picture *p, double degrees, uint8_t *scratch)
 	warp(&m, p, scratch);
 }
 
-void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const struct ct_picture *p, uint8_t *scratch)
+void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const struct ct_raster *p, uint8_t *scratch)
 {
 	double part = (double)magnitude / TOP_BIN, sign = negative ? -1 : 1;
 	float factor = (float)(1 + sign * 0.9 * part);
@@ -98,28 +98,28 @@ void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const stru
 		rotate(p, sign * 30 * part, scratch);
 		break;
 	case CT_RAND_BRIGHTNESS:
-		ct__colour_brightness(p, factor);
+		ct__color_brightness(p, factor);
 		break;
-	case CT_RAND_COLOUR:
-		ct__colour_saturation(p, factor);
+	case CT_RAND_COLOR:
+		ct__color_saturation(p, factor);
 		break;
 	case CT_RAND_CONTRAST:
-		ct__colour_contrast(p, factor);
+		ct__color_contrast(p, factor);
 		break;
 	case CT_RAND_SHARPNESS:
-		ct__colour_sharpness(p, factor, scratch);
+		ct__color_sharpness(p, factor, scratch);
 		break;
 	case CT_RAND_POSTERIZE:
-		ct__colour_posterize(p, (int)rint(8 - 4 * part));
+		ct__color_posterize(p, (int)rint(8 - 4 * part));
 		break;
 	case CT_RAND_SOLARIZE:
-		ct__colour_solarize(p, (float)(255 * (1 - part)));
+		ct__color_solarize(p, (float)(255 * (1 - part)));
 		break;
 	case CT_RAND_AUTOCONTRAST:
-		ct__colour_autocontrast(p);
+		ct__color_autocontrast(p);
 		break;
 	case CT_RAND_EQUALIZE:
-		ct__colour_equalize(p);
+		ct__color_equalize(p);
 		break;
 	case CT_RAND_IDENTITY:
 	case CT_RAND_OPS:
@@ -128,7 +128,7 @@ void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const stru
 }
 
 void ct__rand_augment(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		      const struct ct_picture *p, uint8_t *scratch)
+		      const struct ct_raster *p, uint8_t *scratch)
 {
 	struct ct_rng r;
 

@@ -40,26 +40,27 @@ static enum ct_status check_crop(const struct ct_transform *t)
 {
 	if (t->crop == CT_CROP_RANDOM && t->area_max != 0 &&
 	    !(t->area_min > 0 && t->area_min <= t->area_max && t->area_max <= 1))
-		return CT_FAIL(CT_CONFIG, "random crop of %g to %g of the area: not inside 0..1", (double)t->area_min,
+		return CT_FAIL(CT_CONFIG, "random crop of %g to %g of the area: not in 0..1", (double)t->area_min,
 			       (double)t->area_max);
 	if (t->crop == CT_CROP_RANDOM && t->ratio_max != 0 &&
 	    !(t->ratio_min >= 0.01f && t->ratio_min <= t->ratio_max && t->ratio_max <= 100))
-		return CT_FAIL(CT_CONFIG, "random crop with ratios of sides from %g to %g: not inside 0.01..100",
+		return CT_FAIL(CT_CONFIG, "random crop with ratios of sides from %g to %g: not in 0.01..100",
 			       (double)t->ratio_min, (double)t->ratio_max);
 	if (t->crop == CT_CROP_CENTER && t->resize && (t->resize < t->h || t->resize < t->w || t->resize > MAX_SIDE)) {
 		return ct_error_hinted(
-			CT_FAIL(CT_CONFIG, "images resized to a short side of %d have no middle of %d x %d", t->resize,
+			CT_FAIL(CT_CONFIG, "images resized to a short side of %d have no center of %d x %d", t->resize,
 				t->w, t->h),
-			"the short side before the cut is at least the side of the result, and at most %d", MAX_SIDE);
+			"the short side before the crop must be at least the side of the result, and at most %d",
+			MAX_SIDE);
 	}
 	return CT_OK;
 }
 
-static enum ct_status check_colours(const struct ct_augment *a, const struct ct_dataset_info *info)
+static enum ct_status check_color(const struct ct_augment *a, const struct ct_dataset_info *info)
 {
-	if ((ct__augment_distorts(a) && info->c != 1 && info->c != 3) ||
+	if ((ct__augment_is_photometric(a) && info->c != 1 && info->c != 3) ||
 	    ((a->hue > 0 || a->saturation > 0) && info->c != 3))
-		return CT_FAIL(CT_CONFIG, "the images of %s have %d channels: too %s for this augmentation of colours",
+		return CT_FAIL(CT_CONFIG, "the images of %s have %d channels: too %s for this color augmentation",
 			       info->name, info->c, info->c < 3 ? "few" : "many");
 	return CT_OK;
 }
@@ -77,19 +78,20 @@ enum ct_status ct_transform_check(const struct ct_transform *t, const struct ct_
 	if (sized && (t->h < 1 || t->w < 1 || t->h > MAX_SIDE || t->w > MAX_SIDE))
 		return CT_FAIL(CT_CONFIG, "images of %d x %d: sides must be in 1..%d", t->w, t->h, MAX_SIDE);
 	if (t->crop == CT_CROP_NONE && info->kind == CT_SAMPLE_ENCODED)
-		return CT_FAIL(CT_CONFIG, "the images of %s have many sizes: they need a random or a centre crop",
+		return CT_FAIL(CT_CONFIG, "the images of %s have different sizes: they need a random or a center crop",
 			       info->name);
 	if (t->crop == CT_CROP_NONE && sized && (t->h != info->h || t->w != info->w))
 		return CT_FAIL(CT_CONFIG,
-			       "the images of %s are %d x %d: only a random or a centre crop makes them %d x %d",
+			       "the images of %s are %d x %d: only a random or a center crop makes them %d x %d",
 			       info->name, info->w, info->h, t->w, t->h);
 	if (t->crop != CT_CROP_NONE && !sized && info->kind == CT_SAMPLE_ENCODED)
-		return CT_FAIL(CT_CONFIG, "the images of %s have many sizes: say which one they become", info->name);
+		return CT_FAIL(CT_CONFIG, "the images of %s have different sizes: set the size of the result",
+			       info->name);
 	if (t->crop != CT_CROP_NONE && info->kind == CT_SAMPLE_U8_HWC && info->c != 1 && info->c != 3)
 		return CT_FAIL(CT_CONFIG, "the images of %s have %d channels: only 1 or 3 can be resized", info->name,
 			       info->c);
 	CT_TRY(check_crop(t));
-	return check_colours(&t->augment, info);
+	return check_color(&t->augment, info);
 }
 
 static enum ct_status build(ct_transformer *t)
@@ -316,9 +318,9 @@ static enum ct_status run_resized(ct_transformer *t, const struct request *q)
 	lap(&since, &t->times.resize_ns);
 	if (moves)
 		ct_augment_apply(a, q->seed, q->epoch, q->sample, h, w, c, t->image.data, q->x, t->scratch.data);
-	else if (ct__augment_distorts(a))
-		ct__augment_distort(a, q->seed, q->epoch, q->sample, &(struct ct_picture){q->x, h, w, c},
-				    t->scratch.data);
+	else if (ct__augment_is_photometric(a))
+		ct__augment_photometric(a, q->seed, q->epoch, q->sample, &(struct ct_raster){q->x, h, w, c},
+					t->scratch.data);
 	else
 		return CT_OK;
 	lap(&since, &t->times.distort_ns);

@@ -1,4 +1,4 @@
-/* What the tests of data/ share: cmocka's headers, IDX bytes made in memory, temporary folders. */
+/* What the tests of data/ share: cmocka's headers, IDX bytes made in memory, temporary directories. */
 #ifndef CT_TESTS_DATA_FIXTURE_H
 #define CT_TESTS_DATA_FIXTURE_H
 
@@ -37,7 +37,7 @@ struct bytes gzip(struct bytes a);
 /* The data set of n images of h x w from memory. */
 ct_dataset *open_images(uint32_t n, uint32_t h, uint32_t w);
 
-/* New folder, returns owned; temp_dir_remove deletes and frees it. */
+/* New directory, returns owned; temp_dir_remove deletes and frees it. */
 char *temp_dir(void);
 void temp_dir_remove(char *dir);
 /* Path in the shared test data ($CTRAIN_SHARED or ../shared), returns owned; NULL after printing why when absent. */

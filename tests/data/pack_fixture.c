@@ -7,11 +7,11 @@
 
 void pack_write_file(const char *dir, const char *name, const void *p, size_t n)
 {
-	char *path = ct_path_join(dir, name), *folder = ct_path_dir(path);
+	char *path = ct_path_join(dir, name), *directory = ct_path_dir(path);
 
-	assert_ok(ct_dir_make(folder));
+	assert_ok(ct_dir_make(directory));
 	assert_ok(ct_file_replace(path, p, n));
-	ct_free(folder);
+	ct_free(directory);
 	ct_free(path);
 }
 

@@ -5,7 +5,7 @@
 #include "data/pack/pack.h"
 #include "tests/data/fixture.h"
 
-/* A file dir/name, with the folders that it needs. */
+/* A file dir/name, with the directories that it needs. */
 void pack_write_file(const char *dir, const char *name, const void *p, size_t n);
 void pack_write_text(const char *dir, const char *name, const char *text);
 void pack_write_image(const char *dir, const char *name, int w, int h);

@@ -28,7 +28,7 @@ void text_write(const char *dir, const char *name, const char *text);
 /* A shard with samples "PREFIX000", ... label first, first + 1, ... into dir/name. */
 void shard_write(const char *dir, const char *name, const char *prefix, int n, int first);
 
-/* A shard of five samples k000 ... in a folder of its own, and where its index is kept. */
+/* A shard of five samples k000 ... in a directory of its own, and where its index is kept. */
 struct shard_place {
 	char *dir, *shard, *kept;
 };

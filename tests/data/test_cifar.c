@@ -93,7 +93,7 @@ static void test_layout(void **state)
 	assert_string_not_equal(one, two);
 	ct_dataset_close(d);
 
-	/* The fine label of two, in the folder of the archive. */
+	/* The fine label of two, in the directory of the archive. */
 	assert_ok(ct_dir_make(sub));
 	write_records(sub, "train.bin", 130, 2, 100);
 	spec = (struct ct_dataset_spec){.name = "cifar100", .dir = dir, .split = "train"};
@@ -134,9 +134,9 @@ static void test_refused(void **state)
 	write_text(dir, "data_batch_1.bin", "");
 	expect(&spec, CT_DATA, "is empty", "");
 	write_text(dir, "data_batch_1.bin", "abc");
-	expect(&spec, CT_DATA, "its size, 3 bytes, is no multiple of a record of 3073", "get it again");
+	expect(&spec, CT_DATA, "its size, 3 bytes, is not a multiple of the record size 3073", "download it again");
 	write_records(dir, "data_batch_1.bin", 12, 1, 11);
-	expect(&spec, CT_DATA, "label 10 of record 10 is out of range", "get it again");
+	expect(&spec, CT_DATA, "label 10 of record 10 is out of range", "download it again");
 	write_records(dir, "data_batch_1.bin", 12, 1, 10);
 	spec.max_bytes = 3073 * 11;
 	expect(&spec, CT_DATA, "12 samples, which would take more than 0 MiB", "");
@@ -173,7 +173,8 @@ static void test_no_memory(void **state)
 /* What INDEX.tsv says of each file. */
 static void test_bad_files(void **state)
 {
-	static const char *const tags[][2] = {{"size", "no multiple of a record"}, {"label-range", "out of range"}};
+	static const char *const tags[][2] = {{"size", "not a multiple of the record"},
+					      {"label-range", "out of range"}};
 	char *bad = shared_path("data/bad"), *index, *text, *line, *rest;
 	size_t len;
 	int n = 0;

@@ -30,12 +30,12 @@ static void draw_picture(uint8_t *x)
 struct golden {
 	const uint8_t *at;
 	uint8_t x[BYTES], scratch[BYTES];
-	struct ct_picture p;
+	struct ct_raster p;
 };
 
-static struct ct_picture *fresh(struct golden *g)
+static struct ct_raster *fresh(struct golden *g)
 {
-	g->p = (struct ct_picture){g->x, H, W, 3};
+	g->p = (struct ct_raster){g->x, H, W, 3};
 	draw_picture(g->x);
 	return &g->p;
 }
@@ -71,37 +71,37 @@ static void expect_next_map(struct golden *g, const char *what, int magnitude)
 	g->at += BYTES;
 }
 
-static void check_colours(struct golden *g)
+static void check_color(struct golden *g)
 {
 	static const float factors[] = {0.4f, 1.0f, 1.9f}, turns[] = {-0.5f, -0.1f, 0.07f, 0.25f};
 	static const float thresholds[] = {200.3f, 0};
 	static const int bits[] = {8, 5};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(factors); i++) {
-		ct__colour_brightness(fresh(g), factors[i]);
+		ct__color_brightness(fresh(g), factors[i]);
 		expect_next(g, 0, "brightness", (double)factors[i]);
-		ct__colour_saturation(fresh(g), factors[i]);
+		ct__color_saturation(fresh(g), factors[i]);
 		expect_next(g, 5, "saturation", (double)factors[i]);
-		ct__colour_contrast(fresh(g), factors[i]);
+		ct__color_contrast(fresh(g), factors[i]);
 		expect_next(g, 5, "contrast", (double)factors[i]);
-		ct__colour_sharpness(fresh(g), factors[i], g->scratch);
+		ct__color_sharpness(fresh(g), factors[i], g->scratch);
 		expect_next(g, 0, "sharpness", (double)factors[i]);
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(turns); i++) {
-		ct__colour_hue(fresh(g), turns[i]);
+		ct__color_hue(fresh(g), turns[i]);
 		expect_next(g, 20, "hue", (double)turns[i]);
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(bits); i++) {
-		ct__colour_posterize(fresh(g), bits[i]);
+		ct__color_posterize(fresh(g), bits[i]);
 		expect_next(g, 0, "posterize", bits[i]);
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(thresholds); i++) {
-		ct__colour_solarize(fresh(g), thresholds[i]);
+		ct__color_solarize(fresh(g), thresholds[i]);
 		expect_next(g, 0, "solarize", (double)thresholds[i]);
 	}
-	ct__colour_autocontrast(fresh(g));
+	ct__color_autocontrast(fresh(g));
 	expect_next(g, 5, "autocontrast", 0);
-	ct__colour_equalize(fresh(g));
+	ct__color_equalize(fresh(g));
 	expect_next(g, 0, "equalize", 0);
 }
 
@@ -123,7 +123,7 @@ static void test_golden(void **state)
 	assert_ok(ct_inflate_body(f, all, n, &crc));
 	ct_inflate_close(f);
 	g->at = all;
-	check_colours(g);
+	check_color(g);
 	for (int op = 0; op < CT_RAND_OPS; op++) {
 		for (size_t i = 0; i < CT_ARRAY_LEN(magnitudes); i++) {
 			for (int sign = 0; sign < (op >= 1 && op <= SIGNED_OPS ? 2 : 1); sign++) {
@@ -146,7 +146,7 @@ static void test_jitter(void **state)
 {
 	struct ct_augment all = {.brightness = 0.4f, .contrast = 0.4f, .saturation = 0.4f, .hue = 0.1f}, one = {0};
 	uint8_t x[BYTES], y[BYTES], plain[BYTES];
-	struct ct_picture px = {x, H, W, 3}, py = {y, H, W, 3};
+	struct ct_raster px = {x, H, W, 3}, py = {y, H, W, 3};
 	double sum = 0;
 
 	(void)state;
@@ -159,12 +159,12 @@ static void test_jitter(void **state)
 
 		memcpy(x, plain, BYTES);
 		memcpy(y, plain, BYTES);
-		ct__colour_jitter(&one, 1, 2, sample, &px);
+		ct__color_jitter(&one, 1, 2, sample, &px);
 		ct_rng_init(&r, 1, CT_RNG_COLOR, 2, sample);
 		for (uint32_t i = 4; i > 1; i--)
 			(void)ct_rng_below(&r, i);
 		factor = 0.6f + 0.8f * ct_rng_uniform(&r);
-		ct__colour_brightness(&py, factor);
+		ct__color_brightness(&py, factor);
 		for (int i = 0; i < BYTES; i++)
 			assert_true(abs(x[i] - y[i]) <= 1);
 		sum += (double)factor;
@@ -173,11 +173,11 @@ static void test_jitter(void **state)
 	for (uint32_t sample = 0; sample < 5; sample++) {
 		memcpy(x, plain, BYTES);
 		memcpy(y, plain, BYTES);
-		ct__colour_jitter(&all, 1, 2, sample, &px);
-		ct__colour_jitter(&all, 1, 2, sample, &py);
+		ct__color_jitter(&all, 1, 2, sample, &px);
+		ct__color_jitter(&all, 1, 2, sample, &py);
 		assert_memory_equal(x, y, BYTES);
 		memcpy(y, plain, BYTES);
-		ct__colour_jitter(&all, 1, 3, sample, &py);
+		ct__color_jitter(&all, 1, 3, sample, &py);
 		assert_memory_not_equal(x, y, BYTES);
 	}
 }
@@ -195,7 +195,7 @@ static void test_erasing(void **state)
 		uint8_t x[N * N * 3] = {0};
 		int top = N, left = N, bottom = -1, right = -1, n = 0;
 
-		ct__augment_erase(&a, 1, 2, sample, &(struct ct_picture){x, N, N, 3});
+		ct__augment_erase(&a, 1, 2, sample, &(struct ct_raster){x, N, N, 3});
 		for (int i = 0; i < N * N; i++) {
 			if (x[3 * i] == 0)
 				continue;

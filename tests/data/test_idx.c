@@ -104,9 +104,9 @@ static const struct bad_case {
 	{"labels empty", labels_empty, "labels is empty"},
 	{"web page", images_web_page, "web page"},
 	{"text", images_text, "images is not an IDX file: it starts with 6e 6f 74 20"},
-	{"3 bytes", images_3_bytes, "cut off inside its header"},
-	{"images header cut", images_header_cut, "cut off inside its header"},
-	{"labels header cut", labels_header_cut, "cut off inside its header"},
+	{"3 bytes", images_3_bytes, "truncated inside its header"},
+	{"images header cut", images_header_cut, "truncated inside its header"},
+	{"labels header cut", labels_header_cut, "truncated inside its header"},
 	{"floats", type_float, "32-bit floats"},
 	{"unknown type", type_unknown, "element type 0x07"},
 	{"0 dimensions", dims_0, "has 0 dimensions, images have 3"},
@@ -330,7 +330,7 @@ static void test_missing(void **state)
 	assert_non_null(strstr(ct_error_hint_text(), "scripts/get_mnist.sh --fashion"));
 	spec.name = "mnist";
 	spec.dir = none;
-	expect_failure(&spec, CT_NOT_FOUND, "not even the folder");
+	expect_failure(&spec, CT_NOT_FOUND, "the directory does not exist");
 	spec.dir = dir;
 	put(dir, "train-images-idx3-ubyte", images);
 	expect_failure(&spec, CT_NOT_FOUND, "train-labels-idx1-ubyte");
@@ -340,7 +340,7 @@ static void test_missing(void **state)
 	images = idx_labels(12);
 	put(dir, "train-labels-idx1-ubyte", images);
 	expect_failure(&spec, CT_DATA, "images of 27 x 28, expected 28 x 28");
-	assert_non_null(strstr(ct_error_hint_text(), "not the right one"));
+	assert_non_null(strstr(ct_error_hint_text(), "the wrong one"));
 	spec.name = "mnits";
 	expect_failure(&spec, CT_CONFIG, "mnits");
 	assert_non_null(strstr(ct_error_hint_text(), "\"mnist\""));
@@ -374,7 +374,7 @@ static void test_peek(void **state)
 	put(dir, "train-images-idx3-ubyte", images);
 	assert_int_equal(ct_dataset_peek(&spec, &info), CT_DATA);
 	assert_non_null(strstr(ct_error_message(), "swapped"));
-	assert_non_null(strstr(ct_error_hint_text(), "not the right one"));
+	assert_non_null(strstr(ct_error_hint_text(), "the wrong one"));
 	spec.name = "synthetic";
 	info.h = 5;
 	assert_ok(ct_dataset_peek(&spec, &info));

@@ -1,5 +1,5 @@
 /* The malformed images of ../shared/data/bad/jpeg, each with the end that INDEX.tsv wants, and windows of the real
- * images of the sample shards against their whole decodes. Skipped where the folder is absent. */
+ * images of the sample shards against their whole decodes. Skipped where the directory is absent. */
 #include "tests/data/encoded.h"
 
 #include <stdlib.h>

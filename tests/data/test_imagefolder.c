@@ -1,4 +1,4 @@
-/* Folders of images: order and classes as torchvision has them, flat folders, files that vanish. */
+/* Folders of images: order and classes as torchvision has them, flat directories, files that vanish. */
 #include "tests/data/tar_fixture.h"
 
 #include <stdio.h>
@@ -11,12 +11,12 @@
 
 static void image(const char *dir, const char *name)
 {
-	char *path = ct_path_join(dir, name), *folder = ct_path_dir(path);
+	char *path = ct_path_join(dir, name), *directory = ct_path_dir(path);
 
-	assert_ok(ct_dir_make(folder));
+	assert_ok(ct_dir_make(directory));
 	/* The content says who it is. */
 	assert_ok(ct_file_replace(path, name, strlen(name)));
-	ct_free(folder);
+	ct_free(directory);
 	ct_free(path);
 }
 
@@ -121,7 +121,7 @@ static void test_reading(void **state)
 	sub = ct_strfmt("%s/b/4.png", dir);
 	assert_int_equal(symlink("../a/1.jpg", sub), 0);
 	ct_free(sub);
-	sub = ct_strfmt("%s/a/folder.jpg", dir);
+	sub = ct_strfmt("%s/a/directory.jpg", dir);
 	assert_ok(ct_dir_make(sub));
 	ct_free(sub);
 	assert_ok(open_in(dir, ".", NULL, &d));
@@ -175,9 +175,9 @@ static void test_classes(void **state)
 	ct_dataset_close(val);
 	ct_dataset_close(train);
 	text_write(dir, "short", "n01440764\n");
-	expect_fail(dir, "val", "short", CT_DATA, "val/n01484850: the list of classes does not have", "data.classes");
+	expect_fail(dir, "val", "short", CT_DATA, "val/n01484850: the class list does not contain", "data.classes");
 	text_write(dir, "double", "a\na\n");
-	expect_fail(dir, "val", "double", CT_DATA, "two classes are called \"a\"", "");
+	expect_fail(dir, "val", "double", CT_DATA, "two classes have the name \"a\"", "");
 	/* Found by itself it only helps where it fits. */
 	text_write(dir, "classes.txt", "x\ny\n");
 	assert_ok(open_in(dir, "val", NULL, &val));
@@ -199,7 +199,7 @@ static void test_flat(void **state)
 	image(dir, "v/ILSVRC2012_val_00000001.JPEG");
 	image(dir, "v/ILSVRC2012_val_00000002.JPEG");
 	image(dir, "v/ILSVRC2012_val_00000003.JPEG");
-	expect_fail(dir, "v", NULL, CT_DATA, "is flat: it holds 3 images", "val.txt");
+	expect_fail(dir, "v", NULL, CT_DATA, "is flat: it contains 3 images", "val.txt");
 	text_write(dir, "v/val.txt",
 		   "ILSVRC2012_val_00000003.JPEG 65\nILSVRC2012_val_00000001.JPEG 2\n# end\nx y.jpg 1");
 	assert_ok(open_in(dir, "v", NULL, &d));
@@ -224,7 +224,7 @@ static void test_flat(void **state)
 	text_write(dir, "list", "n2\n");
 	expect_fail(dir, "v", "list", CT_DATA, "the list of classes has no \"n1\"", "");
 	text_write(dir, "v/val.txt", "../x.jpg 1\n");
-	expect_fail(dir, "v", NULL, CT_DATA, "val.txt:1: a file of this folder expected", "");
+	expect_fail(dir, "v", NULL, CT_DATA, "val.txt:1: expected a file name in this directory", "");
 	text_write(dir, "v/val.txt", "a.jpg 1\na.jpg 2\n");
 	expect_fail(dir, "v", NULL, CT_DATA, "two lines for a.jpg", "");
 	text_write(dir, "v/val.txt", "a.jpg\n");
@@ -239,10 +239,10 @@ static void test_nothing(void **state)
 	char *dir = temp_dir();
 
 	(void)state;
-	expect_fail(dir, NULL, NULL, CT_NOT_FOUND, "cannot open the folder", "data.dir");
-	expect_fail(dir, ".", NULL, CT_DATA, "neither folders of images nor images", "one folder for each class");
+	expect_fail(dir, NULL, NULL, CT_NOT_FOUND, "cannot open the directory", "data.dir");
+	expect_fail(dir, ".", NULL, CT_DATA, "neither directories of images nor images", "one directory per class");
 	image(dir, "a/1.txt");
-	expect_fail(dir, ".", NULL, CT_DATA, "no image in any of its folders", "");
+	expect_fail(dir, ".", NULL, CT_DATA, "no image in any of its directories", "");
 	temp_dir_remove(dir);
 }
 

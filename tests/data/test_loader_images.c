@@ -304,10 +304,10 @@ static void test_refused(void **state)
 	good.sampler.n = 3;
 	o = good;
 	o.transform.crop = CT_CROP_NONE;
-	expect_refused(s, o, "many sizes");
+	expect_refused(s, o, "different sizes");
 	o = good;
 	o.transform.h = o.transform.w = 0;
-	expect_refused(s, o, "many sizes");
+	expect_refused(s, o, "different sizes");
 	o = good;
 	o.transform.w = 9000;
 	expect_refused(s, o, "9000 x 24");
@@ -318,7 +318,7 @@ static void test_refused(void **state)
 	o = good;
 	o.transform.crop = CT_CROP_CENTER;
 	o.transform.resize = SIDE - 1;
-	expect_refused(s, o, "no middle of 24 x 24");
+	expect_refused(s, o, "no center of 24 x 24");
 	o = good;
 	o.mixup = -1;
 	expect_refused(s, o, "mixup -1");

@@ -1,4 +1,4 @@
-/* Packing folders into shards: what training reads from the shards is what lay in the folder, whoever packs, however
+/* Packing directories into shards: what training reads from the shards is what lay in the directory, whoever packs, however
  * often it is begun again; and what is refused. */
 #include "tests/data/jpeg_make.h"
 
@@ -47,13 +47,13 @@ static void assert_same_file(const char *dir_a, const char *dir_b, const char *n
 	bytes_release(&b);
 }
 
-/* Sample i of the shards is sample i of the folder: bytes, label, class. */
+/* Sample i of the shards is sample i of the directory: bytes, label, class. */
 static void test_same_samples(void **state)
 {
 	char *dir = temp_dir(), *src = make_source(dir);
 	struct ct_bytes a = {0}, b = {0};
 	struct ct_pack_report r;
-	ct_dataset *folder, *shards;
+	ct_dataset *directory, *shards;
 
 	(void)state;
 	pack_ok(dir, src, "out/train-%04d.tar", (struct ct_pack_opts){.shard_samples = 5, .threads = 3}, &r);
@@ -62,21 +62,21 @@ static void test_same_samples(void **state)
 	assert_int_equal(r.n_classes, 3);
 	assert_int_equal(r.n_kept + r.n_left_out, 0);
 	assert_non_null(strstr(r.shards, "train-{0000..0004}.tar"));
-	folder = pack_open_set("imagefolder", dir, "src");
+	directory = pack_open_set("imagefolder", dir, "src");
 	shards = pack_open_set("shards", ".", r.shards);
 	assert_int_equal(ct_dataset_info(shards)->n, 21);
 	assert_int_equal(ct_dataset_info(shards)->n_classes, 3);
 	for (uint32_t i = 0; i < 21; i++) {
 		int32_t la, lb;
 
-		assert_ok(ct_dataset_fetch(folder, i, &a, &la));
+		assert_ok(ct_dataset_fetch(directory, i, &a, &la));
 		assert_ok(ct_dataset_fetch(shards, i, &b, &lb));
 		assert_int_equal(la, lb);
 		assert_int_equal(a.n, b.n);
 		assert_memory_equal(a.data, b.data, a.n);
-		assert_string_equal(ct_dataset_class_name(folder, la), ct_dataset_class_name(shards, lb));
+		assert_string_equal(ct_dataset_class_name(directory, la), ct_dataset_class_name(shards, lb));
 	}
-	ct_dataset_close(folder);
+	ct_dataset_close(directory);
 	ct_dataset_close(shards);
 	ct_free(a.data);
 	ct_free(b.data);
@@ -103,7 +103,7 @@ static void test_bytes_do_not_depend_on_threads(void **state)
 		assert_same_file(a, b, files[i]);
 	/* Another seed is another order, and that is another packing. */
 	o.seed = 8;
-	pack_fails(b, src, "t-{0..2}.tar", o, CT_USAGE, "there already");
+	pack_fails(b, src, "t-{0..2}.tar", o, CT_USAGE, "shards with this name exist");
 	ct_free(a);
 	ct_free(b);
 	ct_free(src);
@@ -152,10 +152,10 @@ static void test_going_on(void **state)
 	ct_pack_report_release(&r);
 	/* With shards it can't be told whose they are. */
 	pack_write_text(b, "t-pack.json", "");
-	pack_fails(b, src, "t-%d.tar", o, CT_USAGE, "there already");
+	pack_fails(b, src, "t-%d.tar", o, CT_USAGE, "shards with this name exist");
 	/* The source changes. */
 	pack_write_image(src, "class b/new.jpg", 30, 30);
-	pack_fails(a, src, "t-%d.tar", o, CT_USAGE, "there already");
+	pack_fails(a, src, "t-%d.tar", o, CT_USAGE, "shards with this name exist");
 	ct_free(part);
 	ct_free(gone);
 	ct_free(a);
@@ -283,12 +283,12 @@ static void test_val_maps(void **state)
 		const char *text, *says;
 	} bad[] = {
 		{"", "is empty"},
-		{"490\n361\n171\n", "an order of its own"},
+		{"490\n361\n171\n", "numbers classes in a"},
 		{"n01\nn02\n", "has 2 lines, and there are 3 images"},
-		{"v_1.JPEG n01\nv_2.JPEG n01\n", "says nothing about v_3.JPEG"},
+		{"v_1.JPEG n01\nv_2.JPEG n01\n", "does not contain v_3.JPEG"},
 		{"v_1.JPEG n01\nv_2.JPEG\nv_3.JPEG n01\n", "map:2: expected"},
 		{"v_1.JPEG n01\nv_2.JPEG n01\nv_1.JPEG n02\n", "name the same file"},
-		{"v_1.JPEG 1\nv_2.JPEG x\nv_3.JPEG 2\n", "map:2: \"x\" is no label"},
+		{"v_1.JPEG 1\nv_2.JPEG x\nv_3.JPEG 2\n", "map:2: \"x\" is not a label"},
 	};
 	char *dir = temp_dir(), *src = ct_path_join(dir, "src"), *map = ct_path_join(dir, "map"), name[32];
 	struct ct_pack_opts o = {.val_map = map};
@@ -299,7 +299,8 @@ static void test_val_maps(void **state)
 		snprintf(name, sizeof(name), "v_%d.JPEG", i);
 		pack_write_image(src, name, 10 + i, 12);
 	}
-	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "3 images lie here without class folders");
+	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA,
+		   "3 images are here without class directories");
 	assert_non_null(strstr(ct_error_hint_text(), "--val-map"));
 	for (size_t i = 0; i < CT_ARRAY_LEN(good); i++) {
 		snprintf(name, sizeof(name), "good%zu/t-%%d.tar", i);
@@ -340,13 +341,13 @@ static void test_class_lists(void **state)
 	pack_write_image(val, "class z/1.jpg", 9, 9);
 	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "class z: is not in the list of classes");
 	pack_write_text(dir, "list.txt", "0 class z\n1 class c\n2 class b\n");
-	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_USAGE,
-		   "is not the list of classes");
+	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_USAGE, "is not the class list");
 	pack_ok(dir, val, "other/w-%d.tar", (struct ct_pack_opts){.classes = list}, &r);
 	check_labels(r.shards, (const int[]){2, 1, 0}, 3);
 	ct_pack_report_release(&r);
 	pack_write_text(dir, "list.txt", "class z\nclass z\n");
-	pack_fails(dir, val, "x/w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_DATA, "two classes are called");
+	pack_fails(dir, val, "x/w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_DATA,
+		   "two classes have the name");
 	ct_free(list);
 	ct_free(val);
 	ct_free(src);
@@ -364,18 +365,19 @@ static void test_what_cannot_be(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(patterns); i++)
 		pack_fails(dir, src, patterns[i], (struct ct_pack_opts){0}, CT_USAGE, patterns[i]);
-	pack_fails(dir, src, "t-{00..21}.tar", (struct ct_pack_opts){0}, CT_USAGE, "there are 21 images");
+	pack_fails(dir, src, "t-{00..21}.tar", (struct ct_pack_opts){0}, CT_USAGE, "there are only 21 images");
 	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){.shard_samples = 1, .shard_bytes = 1}, CT_USAGE, "size");
 	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){.quality = 50}, CT_USAGE, "no short side");
 	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){.short_side = 20, .quality = 101}, CT_USAGE, "101");
 	assert_ok(ct_dir_make(empty));
-	pack_fails(dir, empty, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "holds no images");
+	pack_fails(dir, empty, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "contains no images");
 	pack_fails(dir, absent, "t-%d.tar", (struct ct_pack_opts){0}, CT_NOT_FOUND, "absent");
 	pack_write_image(loose, "c/1.jpg", 8, 8);
 	pack_write_image(loose, "2.jpg", 8, 8);
-	pack_fails(dir, loose, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "1 images lie beside the class folders");
+	pack_fails(dir, loose, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA,
+		   "1 images are next to the class directories");
 	pack_write_text(dir, "other-3.tar", "somebody else's");
-	pack_fails(dir, src, "other-%d.tar", (struct ct_pack_opts){0}, CT_USAGE, "there already");
+	pack_fails(dir, src, "other-%d.tar", (struct ct_pack_opts){0}, CT_USAGE, "shards with this name exist");
 	assert_true(has_line(dir, "other-3.tar", "somebody else's"));
 	ct_free(loose);
 	ct_free(absent);

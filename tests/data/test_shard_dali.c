@@ -113,7 +113,7 @@ static void test_damage(void **state)
 		{"v1.2 1\njpg 512 700 k001.jpg\n", "idx-stale: line 2: another member"},
 		{"v1.2 1\ncls 512 700 k000.jpg\n", "another extension"},
 		{"v1.2 1\njpg 512 700 k000.jpg cls 2048 2 k000.cls\n",
-		 "line 2: no line names the image \"k001.jpg\" at byte 3072"},
+		 "line 2: no line contains the image \"k001.jpg\" at byte 3072"},
 		{"v1.2 1\njpg 512 700 k000.jpg\njpg", "idx-count"},
 	};
 	struct shard_place p = shard_place_make();
@@ -181,7 +181,7 @@ static void test_chain(void **state)
 				rest[n++] = i;
 		}
 		assert_int_equal(pick_lines(p.shard, rest, 4, &x), CT_DATA);
-		snprintf(says, sizeof(says), "no line names the image \"k%03d.jpg\" at byte ", out);
+		snprintf(says, sizeof(says), "no line contains the image \"k%03d.jpg\" at byte ", out);
 		assert_non_null(strstr(ct_error_message(), "s.idx: idx-stale: line "));
 		assert_non_null(strstr(ct_error_message(), says));
 		rest[n++] = out;
@@ -262,7 +262,7 @@ static void test_inside(void **state)
 	assert_ok(ct_str_status(&s));
 	assert_ok(ct_tar_open_memory(t.p, t.n, "x.tar", &tar));
 	assert_int_equal(ct_shard_index_from_dali(tar, s.s, s.len, "x.idx", &x), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "the member at byte 1024 lies inside of another one"));
+	assert_non_null(strstr(ct_error_message(), "the member at byte 1024 is inside another one"));
 	ct_tar_close(tar);
 	ct_str_release(&s);
 	bytes_release(&inner);

@@ -242,7 +242,7 @@ static void test_kept(void **state)
 	assert_ok(ct_file_replace(p.kept, data, n));
 	expect_open(&p, CT_SHARD_SCANNED, 6);
 	expect_open(&p, CT_SHARD_CACHED, 6);
-	/* A folder where the file should be. */
+	/* A directory where the file should be. */
 	assert_int_equal(unlink(p.kept), 0);
 	assert_int_equal(mkdir(p.kept, 0700), 0);
 	expect_open(&p, CT_SHARD_SCANNED, 6);
@@ -294,7 +294,7 @@ static void test_forged(void **state)
 	bytes_release(&t);
 }
 
-/* A read-only folder: the index goes to the user's cache; where that cannot be written either, nowhere. */
+/* A read-only directory: the index goes to the user's cache; where that cannot be written either, nowhere. */
 static void test_places(void **state)
 {
 	struct shard_place p = shard_place_make();
@@ -311,12 +311,12 @@ static void test_places(void **state)
 	assert_false(ct_file_exists(beside));
 	kept = ct_shard_index_path(p.shard, own);
 	assert_true(ct_file_exists(kept));
-	/* Not a folder. */
+	/* Not a directory. */
 	file_write(cache, "file", "x", 1);
 	assert_int_equal(setenv("XDG_CACHE_HOME", file, 1), 0);
 	expect_open(&p, CT_SHARD_SCANNED, 5);
 	expect_open(&p, CT_SHARD_SCANNED, 5);
-	/* A folder of one's own choice is the only place. */
+	/* A directory of one's own choice is the only place. */
 	assert_ok(ct_shard_index_open(p.shard, own, &x, &source));
 	assert_int_equal(source, CT_SHARD_CACHED);
 	ct_shard_index_release(&x);
@@ -354,7 +354,7 @@ static void *open_often(void *arg)
 static void test_at_once(void **state)
 {
 	struct shard_place p = shard_place_make();
-	char *folder = ct_path_dir(p.kept), **names;
+	char *directory = ct_path_dir(p.kept), **names;
 	size_t n;
 
 	(void)state;
@@ -382,10 +382,10 @@ static void test_at_once(void **state)
 	expect_open(&p, CT_SHARD_SCANNED, 5);
 	expect_open(&p, CT_SHARD_CACHED, 5);
 	/* No temporary file is left. */
-	assert_ok(ct_dir_list(folder, &names, &n));
+	assert_ok(ct_dir_list(directory, &names, &n));
 	assert_int_equal(n, 1);
 	ct_dir_list_free(names, n);
-	ct_free(folder);
+	ct_free(directory);
 	shard_place_remove(&p);
 }
 

@@ -12,7 +12,7 @@ static const char *const tags[][2] = {
 	{"gzip-isize", "gzip length field"},
 	{"magic", "not an IDX file"},
 	{"empty", "is empty"},
-	{"short-header", "cut off inside its header"},
+	{"short-header", "truncated inside its header"},
 	{"dtype", "element type"},
 	{"ndim", "dimensions"},
 	{"extra-body", "more data than its header declares"},
@@ -101,10 +101,10 @@ static void test_bad_files(void **state)
 	ct_free(bad);
 }
 
-static void check_digest(const char *name, const char *folder, const char *split, uint32_t n, const char *pixels,
+static void check_digest(const char *name, const char *directory, const char *split, uint32_t n, const char *pixels,
 			 const char *labels)
 {
-	char *dir = shared_path(folder), hex[CT_SHA256_HEX];
+	char *dir = shared_path(directory), hex[CT_SHA256_HEX];
 	struct ct_dataset_spec spec = {.name = name, .dir = dir, .split = split};
 	struct ct_sha256 hx, hy;
 	ct_dataset *d;

@@ -169,7 +169,7 @@ static void test_traversal(void **state)
 	assert_int_equal(access("/tmp/ctrain-evil-b.jpg", F_OK), -1);
 }
 
-/* The shards of one half in a temporary folder, as links, with or without DALI's indexes. */
+/* The shards of one half in a temporary directory, as links, with or without DALI's indexes. */
 static void link_shards(const char *from, const char *to, const char *half, const char *extension)
 {
 	char **names;

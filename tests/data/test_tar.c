@@ -68,14 +68,14 @@ static void test_formats(void **state)
 	tar_typed(&t, TAR_GNU, "odd", 'Z', "12345", 5);
 	tar_end(&t);
 	tar = open_bytes(&t);
-	expect(tar, "old/", CT_TAR_FOLDER, 0);
+	expect(tar, "old/", CT_TAR_DIRECTORY, 0);
 	assert_ok(ct_tar_next(tar, &m));
 	assert_string_equal(m.name, "old/a.jpg");
 	assert_int_equal(m.header, 512);
 	assert_int_equal(m.offset, 1024);
 	assert_ok(ct_tar_read(tar, got, 5, m.offset));
 	assert_memory_equal(got, "hello", 5);
-	expect(tar, "dir", CT_TAR_FOLDER, 0);
+	expect(tar, "dir", CT_TAR_DIRECTORY, 0);
 	expect(tar, "link", CT_TAR_LINK, 0);
 	expect(tar, "contiguous", CT_TAR_FILE, 1);
 	expect(tar, "odd", CT_TAR_OTHER, 5);

@@ -14,14 +14,14 @@ BAD = shared("data", "bad")
 MS_RDONLY, MS_REMOUNT = 1, 32
 # What the message must say for each tag of INDEX.tsv.
 WORDS = {
-    "gzip-isize": "gzip|length|size|damaged|cut off|trailer|check",
+    "gzip-isize": "gzip|length|size|damaged|truncated|trailer|check",
     "magic": "web page|IDX|dimensions|magic",
     "empty": "empty",
     "short-header": "header",
     "dtype": "type 0x07",
     "ndim": "dimensions",
     "extra-body": "more|extra|after|longer|behind",
-    "short-body": "cut off|short|fewer|ends|missing|less",
+    "short-body": "truncated|short|fewer|ends|missing|less",
     "huge": "more than|declares|too large",
     "zero-dim": "dimension . is 0",
     "shape": "27 x 28.*28 x 28",
