@@ -9,7 +9,7 @@ import struct
 import tarfile
 import zlib
 
-from harness import DATA, OK, USAGE, Case, main, read_text, shared
+from harness import DATA, OK, SOURCE, USAGE, Case, main, read_text, shared
 
 CLASSES = ("cat", "dog", "fox", "owl")
 # Ends in a global average, so images may have any size. Without batch norm: the same for any number of ranks.
@@ -116,6 +116,20 @@ class Training(Images):
         os.rename(self.path("data", "val", "cat"), self.path("data", "val", "zebra"))
         r = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", "--checkpoint", "last", expect=DATA)
         self.assert_last_says(r, 'class 0 was "cat" in training .*classes.txt.*, and is "dog" in the evaluation data', "classes_file")
+
+    def test_damaged_images_are_counted(self):
+        """A JPEG without its end can be decoded, with a warning: used, but neither silently nor as a bad sample."""
+        with open(os.path.join(SOURCE, "tests", "fuzz", "corpus", "jpeg", "444"), "rb") as f:
+            jpeg = f.read()[8:]
+        for split, n in (("train", 48), ("val", 12)):
+            for i in range(n):
+                self.write(f"data/{split}/{CLASSES[i % 4]}/{i:04d}.jpg", jpeg[:-2] if i in (3, 17, 20) else jpeg)
+        config = self.config(CONFIG % ("imagefolder", self.path("data"), "train", "val"))
+        r = self.train("data.workers=0", config=config)
+        for e in self.metrics(kind="epoch"):
+            self.assertEqual((e["damaged_images"], e["bad_samples"]), (3, 0))
+        self.assertRegex(r.out, "epoch 1  3 images are damaged.*ctrain data check")
+        self.assertIn("epoch 2: 3 damaged images were decoded", self.log())
 
     def test_sizes_by_epoch(self):
         config = self.sharded()

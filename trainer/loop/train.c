@@ -26,6 +26,7 @@ struct loop {
 	uint64_t eval_steps, save_steps; /* 0 = never by step count */
 	struct ct_loader_stats loader;   /* at the epoch's begin */
 	struct ct_rank_times *ranks;     /* [world] of the last epoch */
+	uint64_t epoch_damaged;          /* images of all ranks, after judge */
 	double images_per_sec, loss;     /* of the newest metrics line, of the newest step */
 	bool stop, save_now;
 };
@@ -193,10 +194,14 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 				     .exposed_s = (double)e->exposed_ns * 1e-9,
 				     .loader_s = (double)busy * 1e-9,
 				     .loader_images = (double)(b->images - a->images),
+				     .damaged = (double)(b->warnings - a->warnings),
 				     .images = (double)epoch->own};
 	l->loader = now;
 	CT_TRY(ct_comm_allgather(s->comm, &mine, l->ranks, CT_RANK_TIMES_N, CT_F64, &w));
 	CT_TRY(ct_work_wait(w));
+	l->epoch_damaged = 0;
+	for (int i = 0; i < s->world.id.world; i++)
+		l->epoch_damaged += (uint64_t)l->ranks[i].damaged;
 	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1;
 	struct ct_verdict_facts f = {.ranks = l->ranks,
 				     .world = s->world.id.world,
@@ -249,6 +254,9 @@ static enum ct_status end_epoch(struct loop *l)
 				     .bad_samples = bad};
 	CT_TRY(judge(l, &m.bound_by, &verdict));
 	m.verdict = ct_str_text(&verdict);
+	m.damaged = l->epoch_damaged;
+	if (l->metrics && m.damaged > 0)
+		CT_INFO("epoch %u: %llu damaged images were decoded", epoch + 1, (unsigned long long)m.damaged);
 	if (l->metrics && m.verdict[0])
 		CT_INFO("epoch %u: %s", epoch + 1, m.verdict);
 	enum ct_status st = l->metrics ? ct_metrics_epoch(l->metrics, &m) : CT_OK;

@@ -14,6 +14,7 @@ struct ct_rank_times {
 	double loader_s;      /* loader threads at work, summed; 0: not known */
 	double loader_images; /* made in that time */
 	double images;        /* trained on */
+	double damaged;       /* of loader_images: decoded although the codec reported damage */
 };
 #define CT_RANK_TIMES_N (sizeof(struct ct_rank_times) / sizeof(double))
 

@@ -156,6 +156,7 @@ enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics
 	ct_json_set_i64(j, "timed_images", (int64_t)e->timed);
 	ct_json_set_f64(j, "seconds", e->seconds);
 	ct_json_set_i64(j, "bad_samples", (int64_t)e->bad_samples);
+	ct_json_set_i64(j, "damaged_images", (int64_t)e->damaged);
 	ct_json_set_str(j, "bound_by", e->bound_by);
 	ct_json_set_str(j, "verdict", e->verdict);
 	CT_TRY(put_line(m, j));
@@ -168,6 +169,11 @@ enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics
 	if (e->bad_samples > 0)
 		ct__console_say(m->console, "epoch %u  %llu bad samples were replaced: see the logs", e->epoch + 1,
 				(unsigned long long)e->bad_samples);
+	if (e->damaged > 0)
+		ct__console_say(m->console,
+				"epoch %u  %llu images are damaged, and used as far as they could be decoded: `ctrain "
+				"data check` names them",
+				e->epoch + 1, (unsigned long long)e->damaged);
 	if (e->verdict[0])
 		ct__console_say(m->console, "epoch %u  %s", e->epoch + 1, e->verdict);
 	return CT_OK;
@@ -192,7 +198,7 @@ enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *
 	CT_TRY(put_scalars(m, e->step, scalars, classes ? 3 : 1));
 	ct__console_span(e->seconds, span, sizeof(span));
 	if (e->bad_samples > 0)
-		snprintf(bad, sizeof(bad), ", %llu bad ones left out", (unsigned long long)e->bad_samples);
+		snprintf(bad, sizeof(bad), ", %llu bad ones skipped", (unsigned long long)e->bad_samples);
 	if (classes)
 		ct__console_say(
 			m->console,

@@ -26,7 +26,9 @@ struct ct_epoch_metrics {
 	uint64_t step, images;
 	uint64_t timed; /* the last of these, made in `seconds`: fewer after a resume in the epoch */
 	double train_loss, seconds;
-	uint64_t bad_samples;           /* replaced, over all ranks */
+	uint64_t bad_samples; /* replaced, over all ranks */
+	uint64_t
+		damaged; /* images decoded since the last epoch line although the codec reported damage, over all ranks */
 	const char *bound_by, *verdict; /* trainer/report/bottleneck.h; verdict "": nothing is known */
 };
 
