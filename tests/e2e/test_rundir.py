@@ -121,5 +121,23 @@ class NotFiles(Case):
         self.assertTrue(os.path.islink(device))
 
 
+class Limits(Case):
+    def limited(self, flag, n, *sets, **more):
+        return self.train(*sets, prefix=("sh", "-c", f'ulimit {flag} {n}; exec "$@"', "sh"), **more)
+
+    def test_size_of_files(self):
+        """Shared memory counts as a file."""
+        r = self.limited("-f", 200, "dist.backend=shm", expect=4)
+        self.assert_last_says(r, "MiB of shared memory: File too large", "hint:", "ulimit -f")
+
+    def test_open_files(self):
+        for n in (12, 24, 36):
+            r = self.limited("-n", n, run=f"run-{n}", expect=4, timeout=10)
+            self.assert_last_says(r, f"a process may have {n} open files", "hint:", "ulimit -n 1024")
+        # Just enough is enough, and a soft limit is raised.
+        self.limited("-n", 40, "train.epochs=1", run="run-40")
+        self.limited("-Sn", 12, "train.epochs=1", run="run-soft")
+
+
 if __name__ == "__main__":
     main()

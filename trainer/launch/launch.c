@@ -17,6 +17,7 @@
 #include "base/output.h"
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/launch_env.h"
+#include "trainer/launch/limits.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/launch/workers_impl.h"
@@ -317,6 +318,7 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		.cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1, .saves = run_dir != NULL};
 	enum ct_status st;
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
+	CT_TRY(ct_limits_check(l.ranks.local));
 	if (run_dir && l.ranks.node == 0)
 		CT_TRY(ct_run_dir_prepare(run_dir, cfg->train.resume));
 	CT_TRY(ct_signals_open(true, &l.signals));

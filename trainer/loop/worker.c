@@ -14,6 +14,7 @@
 #include "base/output.h"
 #include "base/thread.h"
 #include "trainer/launch/launch_env.h"
+#include "trainer/launch/limits.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/resume.h"
@@ -252,6 +253,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	struct ct_stop_guard guard = {0};
 	char *run_dir = NULL;
 	enum ct_status st;
+	CT_TRY(ct_limits_check(id->local_world));
 	CT_TRY(ct_signals_open(false, &signals));
 	ct_output_never_wait();
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));

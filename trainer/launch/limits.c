@@ -1,0 +1,30 @@
+#define CT_LOG_COMPONENT "launch"
+#include "trainer/launch/limits.h"
+
+#include <sys/resource.h>
+
+#include "base/log.h"
+
+#define WANTED 1024
+#define PER_PROCESS 32
+#define PER_RANK 4
+
+enum ct_status ct_limits_check(int n_ranks)
+{
+	struct rlimit files;
+	rlim_t need = PER_PROCESS + PER_RANK * (rlim_t)(n_ranks > 0 ? n_ranks : 1);
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+		return CT_OK;
+	if (files.rlim_cur < WANTED && files.rlim_cur < files.rlim_max) {
+		files.rlim_cur = files.rlim_max < WANTED ? files.rlim_max : WANTED;
+		if (setrlimit(RLIMIT_NOFILE, &files) != 0 || getrlimit(RLIMIT_NOFILE, &files) != 0)
+			CT_DEBUG("the limit of open files can't be raised");
+	}
+	if (files.rlim_cur >= need)
+		return CT_OK;
+	ct_error_set(CT_NOMEM, __FILE__, __LINE__,
+		     "a process may have %llu open files in this shell, and a run of %d rank%s on a host needs %llu",
+		     (unsigned long long)files.rlim_cur, n_ranks, n_ranks == 1 ? "" : "s", (unsigned long long)need);
+	ct_error_hint("raise the limit: ulimit -n %d", WANTED);
+	return CT_NOMEM;
+}
