@@ -229,7 +229,7 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 	return CT_OK;
 }
 
-/* A name beside `path` that nobody else uses: process, time. Returns owned. */
+/* A name beside `path` that no other process uses: it has the process and the time in it. Returns owned. */
 static char *temp_name(const char *path)
 {
 	return ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());

@@ -24,16 +24,16 @@ struct ct_metrics_log {
 static enum ct_status open_files(ct_metrics_log *m, const char *run_dir, uint64_t resume_step, bool tensorboard)
 {
 	enum ct_status st;
-	char *folder;
+	char *dir;
 
 	CT_TRY_ALLOC(m->path = ct_path_join(run_dir, "metrics.jsonl"));
 	CT_TRY(ct__metrics_cut(m->path, resume_step, NULL));
 	CT_TRY(ct_file_open(m->path, CT_FILE_APPEND, &m->fd));
 	if (!tensorboard)
 		return CT_OK;
-	CT_TRY_ALLOC(folder = ct_path_join(run_dir, "tb"));
-	st = ct__tb_open(folder, resume_step, &m->tb);
-	ct_free(folder);
+	CT_TRY_ALLOC(dir = ct_path_join(run_dir, "tb"));
+	st = ct__tb_open(dir, resume_step, &m->tb);
+	ct_free(dir);
 	return st;
 }
 

@@ -36,7 +36,7 @@ struct ct_eval_metrics {
 	uint32_t epoch;
 	uint64_t step, count;
 	double loss, top1, top5, seconds; /* top1 < 0: regression */
-	uint64_t bad_samples;             /* left out, over all ranks */
+	uint64_t bad_samples;             /* skipped, over all ranks */
 };
 
 struct ct_progress {                /* for the console's status line */
@@ -60,7 +60,7 @@ typedef struct ct_metrics_log ct_metrics_log;
 
 /* resume_step: step of the checkpoint that training goes on from (0: fresh). Cuts metrics.jsonl
  * (trainer/report/metrics_cut_impl.h), starts a new event file in RUN/tb. console: see trainer/report/console_impl.h.
- * The folder RUN exists. */
+ * The directory RUN exists. */
 enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, enum ct_cfg_console console,
 			       ct_metrics_log **out) CT_MUST_CHECK;
 void ct_metrics_close(ct_metrics_log *m);

@@ -58,7 +58,7 @@ static enum ct_status pass_on(struct cutter *c, const char *line, size_t len)
 	return CT_OK;
 }
 
-/* Whole lines of `text`; returns the bytes used. */
+/* Complete lines of `text`; *used: the bytes of these. */
 static enum ct_status pass_lines(struct cutter *c, const char *text, size_t len, size_t *used)
 {
 	const char *end;
@@ -143,23 +143,23 @@ static enum ct_status rewrite(struct cutter *c)
 static enum ct_status cut(struct cutter *c)
 {
 	enum ct_status st = CT_NOMEM;
-	char *temp = NULL, *folder = NULL;
+	char *temp = NULL, *dir = NULL;
 
 	c->chunk = ct_realloc(NULL, CHUNK_BYTES, 1);
 	temp = ct_strfmt("%s.tmp", c->path);
-	folder = ct_path_dir(c->path);
-	if (!c->chunk || !temp || !folder)
+	dir = ct_path_dir(c->path);
+	if (!c->chunk || !temp || !dir)
 		goto out;
 	c->temp = temp;
 	CT_TRY_GOTO(run(c), st, out);
 	if (c->n_dropped > 0) {
 		CT_TRY_GOTO(rewrite(c), st, out);
-		CT_TRY_GOTO(ct_dir_sync(folder), st, out);
+		CT_TRY_GOTO(ct_dir_sync(dir), st, out);
 	}
 out:
 	ct_str_release(&c->kept);
 	ct_free(c->chunk);
-	ct_free(folder);
+	ct_free(dir);
 	ct_free(temp);
 	return st;
 }

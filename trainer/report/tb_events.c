@@ -137,7 +137,7 @@ static bool exists(const char *path)
 }
 
 /* A file that no other process has: two runs may start in one second. */
-static enum ct_status create_file(ct_tb *tb, const char *folder)
+static enum ct_status create_file(ct_tb *tb, const char *dir)
 {
 	unsigned long long now = (unsigned long long)ct_wall_seconds();
 	char host[128] = "localhost";
@@ -147,8 +147,8 @@ static enum ct_status create_file(ct_tb *tb, const char *folder)
 		host[sizeof(host) - 1] = '\0';
 	for (int i = 0; i < MAX_FILES_A_SECOND; i++) {
 		ct_free(tb->path);
-		CT_TRY_ALLOC(tb->path = i ? ct_strfmt("%s/events.out.tfevents.%010llu.%s.%d", folder, now, host, i)
-					  : ct_strfmt("%s/events.out.tfevents.%010llu.%s", folder, now, host));
+		CT_TRY_ALLOC(tb->path = i ? ct_strfmt("%s/events.out.tfevents.%010llu.%s.%d", dir, now, host, i)
+					  : ct_strfmt("%s/events.out.tfevents.%010llu.%s", dir, now, host));
 		st = ct_file_open(tb->path, CT_FILE_NEW, &tb->fd);
 		if (st == CT_OK || !exists(tb->path))
 			break;
@@ -156,15 +156,15 @@ static enum ct_status create_file(ct_tb *tb, const char *folder)
 	return st;
 }
 
-enum ct_status ct__tb_open(const char *folder, uint64_t resume_step, ct_tb **out)
+enum ct_status ct__tb_open(const char *dir, uint64_t resume_step, ct_tb **out)
 {
 	enum ct_status st;
 	ct_tb *tb;
 
-	CT_TRY(ct_dir_make(folder));
+	CT_TRY(ct_dir_make(dir));
 	CT_TRY_ALLOC(tb = CT_NEW(ct_tb));
 	tb->fd = -1;
-	CT_TRY_GOTO(create_file(tb, folder), st, fail);
+	CT_TRY_GOTO(create_file(tb, dir), st, fail);
 	CT_TRY_GOTO(write_preface(tb, resume_step), st, fail);
 	*out = tb;
 	return CT_OK;

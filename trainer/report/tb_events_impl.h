@@ -15,9 +15,9 @@ struct ct_tb_scalar {
 	double value;    /* kept as fp32 */
 };
 
-/* Makes `folder` and a new file events.out.tfevents.<seconds>.<host> in it. resume_step > 0: TensorBoard is told to
- * drop what older files of the folder say about later steps. CT_IO names the path, here and below. */
-enum ct_status ct__tb_open(const char *folder, uint64_t resume_step, ct_tb **out) CT_MUST_CHECK;
+/* Makes `dir` and a new file events.out.tfevents.<seconds>.<host> in it. resume_step > 0: TensorBoard is asked to
+ * drop what older files of the directory say about later steps. CT_IO names the path, here and below. */
+enum ct_status ct__tb_open(const char *dir, uint64_t resume_step, ct_tb **out) CT_MUST_CHECK;
 void ct__tb_close(ct_tb *tb);
 /* One event with up to 16 scalars. */
 enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scalar *scalars, size_t n) CT_MUST_CHECK;
