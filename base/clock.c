@@ -1,9 +1,12 @@
 #include "base/clock.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,9 +18,56 @@ static int64_t read_clock(clockid_t id)
 	return (int64_t)ts.tv_sec * CT_SEC + ts.tv_nsec;
 }
 
+/* >= 0: the clock runs, so far behind CLOCK_MONOTONIC; < 0: it is halted, at -*shared - 1. In memory that several
+ * processes map; only this pointer is the process's own, set before it has threads. */
+static _Atomic int64_t *shared;
+
 int64_t ct_now_ns(void)
 {
-	return read_clock(CLOCK_MONOTONIC);
+	int64_t now = read_clock(CLOCK_MONOTONIC), state = shared ? atomic_load(shared) : 0;
+
+	return state < 0 ? -state - 1 : now - state;
+}
+
+int64_t ct_clock_halted_ns(void)
+{
+	return read_clock(CLOCK_MONOTONIC) - ct_now_ns();
+}
+
+enum ct_status ct_clock_join(int fd)
+{
+	void *p = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return CT_FAIL(CT_IO, "cannot map the clock that the ranks share: %s", strerror(errno));
+	shared = p;
+	return CT_OK;
+}
+
+enum ct_status ct_clock_share(int *fd)
+{
+	enum ct_status st;
+
+	*fd = memfd_create("ctrain-clock", MFD_CLOEXEC);
+	if (*fd < 0 || ftruncate(*fd, sizeof(*shared)) != 0)
+		st = CT_FAIL(CT_IO, "cannot make the clock that the ranks share: %s", strerror(errno));
+	else
+		st = ct_clock_join(*fd);
+	if (st < 0 && *fd >= 0)
+		close(*fd);
+	return st;
+}
+
+void ct_clock_halt(void)
+{
+	if (shared && atomic_load(shared) >= 0)
+		atomic_store(shared, -ct_now_ns() - 1);
+}
+
+void ct_clock_resume(void)
+{
+	if (shared && atomic_load(shared) < 0)
+		atomic_store(shared, read_clock(CLOCK_MONOTONIC) - ct_now_ns());
 }
 
 int64_t ct_deadline_in(int64_t span_ns)

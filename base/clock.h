@@ -4,11 +4,23 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
+
 #define CT_FOREVER INT64_MAX
 #define CT_MS ((int64_t)1000000)
 #define CT_SEC ((int64_t)1000000000)
 
 int64_t ct_now_ns(void);
+/* One clock for a program and the processes that it starts, which can be halted: no deadline of any of them passes while
+ * they are suspended (Ctrl-Z). share makes the page that holds its state and returns its descriptor (close-on-exec) for
+ * the others to join; they close it. Before any thread is started, once in a process; a process that does neither has a
+ * clock of its own, which always runs. halt and resume: by one thread of one process, in turns. */
+enum ct_status ct_clock_share(int *fd) CT_MUST_CHECK;
+enum ct_status ct_clock_join(int fd) CT_MUST_CHECK;
+void ct_clock_halt(void);
+void ct_clock_resume(void);
+/* How long the clock has been halted so far: what CLOCK_MONOTONIC is ahead of ct_now_ns by. */
+int64_t ct_clock_halted_ns(void);
 /* now + span, saturating. */
 int64_t ct_deadline_in(int64_t span_ns);
 /* Milliseconds left until the deadline for poll(2): 0 when past, -1 for CT_FOREVER, rounded up. */

@@ -62,7 +62,15 @@ int ct_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline_n
 		return pthread_cond_wait(c, m);
 	if (deadline_ns < 0)
 		deadline_ns = 0;
-	ts.tv_sec = deadline_ns / CT_SEC;
-	ts.tv_nsec = deadline_ns % CT_SEC;
-	return pthread_cond_timedwait(c, m, &ts);
+	for (;;) {
+		int64_t halted = ct_clock_halted_ns();
+		int rc;
+
+		ts.tv_sec = (deadline_ns + halted) / CT_SEC;
+		ts.tv_nsec = (deadline_ns + halted) % CT_SEC;
+		rc = pthread_cond_timedwait(c, m, &ts);
+		/* Not yet on our clock, which was halted meanwhile. */
+		if (rc != ETIMEDOUT || ct_now_ns() >= deadline_ns)
+			return rc;
+	}
 }

@@ -57,6 +57,8 @@ int main(int argc, char **argv)
 	if (st < 0)
 		ct_error_wrap("environment CTRAIN_LOG");
 	if (st == CT_OK)
+		st = ct_worker_join_clock();
+	if (st == CT_OK)
 		st = ct_cli_parse(argc, argv, &cli);
 	if (st == CT_OK && cli.command->run)
 		st = cli.command->run(&cli);

@@ -10,7 +10,7 @@ import struct
 import termios
 import time
 
-from harness import OK, SLOW, STOPPED, Case, main
+from harness import OK, SLOW, STOPPED, Case, main, state_of
 
 CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -18,7 +18,7 @@ CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """A pseudo-terminal with a program on it; keeps (moment's width, text) of everything that was written."""
 
-    def __init__(self, case, *args, columns=80, env=None, tostop=False):
+    def __init__(self, case, *args, columns=80, env=None, tostop=False, prefix=()):
         self.case = case
         self.master, slave = pty.openpty()
         case.addCleanup(os.close, self.master)
@@ -33,7 +33,7 @@ class Terminal:
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
         self.process = case.start(case.config(), f"run.dir={case.path('run')}", *args, env={"TERM": "xterm", **(env or {})},
-                                  stdin=slave, stdout=slave, stderr=slave, preexec_fn=own_terminal)
+                                  stdin=slave, stdout=slave, stderr=slave, preexec_fn=own_terminal, prefix=prefix)
         os.close(slave)
 
     def resize(self, columns):
@@ -133,6 +133,27 @@ class Live(Case):
         self.assertIn("run the same command again", CSI.sub("", t.text))
         self.assertEqual(self.marked(), {})
         self.assertEqual(self.metrics(kind="end")[-1]["status"], "stopped by a signal")
+
+    def test_control_z(self):
+        """From a shell, Ctrl-Z stops the launcher and all ranks, fg continues them, and no deadline passes in between."""
+        sets = ("train.epochs=8",)
+        shell = ("bash", "--norc", "-ic", '"$0" "$@"; echo SUSPENDED; read -r go; fg; exit $?')
+        # Rank 1 is in a step when it happens, so that rank 0 waits for it.
+        t = Terminal(self, *sets, "dist.timeout=1s", prefix=shell, env={"CTRAIN_FAILPOINT": "step:30@1=stop"})
+        rank = self.until_stopped(1, t.process)
+        t.press(b"\x1a")
+        t.until(lambda: "SUSPENDED" in t.text, "prompt of the shell")
+        ours = {pid: what for pid, what in self.processes().items() if pid != t.process.pid}
+        self.assertEqual(sorted(ours.values()), ["launcher", "rank 0", "rank 1"])
+        self.until(lambda: all(state_of(pid) == "T" for pid in ours), f"all of {ours} were stopped")
+        time.sleep(2.5)  # not to wait for something: the pause is longer than every deadline
+        self.assertEqual({state_of(pid) for pid in ours}, {"T"})
+        self.assertIn(rank, ours)
+        t.press(b"go\n")
+        r = t.finish()
+        self.assert_code(r, OK)
+        self.assertNotRegex(CSI.sub("", t.text), "timed out|lost|error|waited")
+        self.assert_equals_reference(*sets)
 
     def test_control_c_twice(self):
         t = Terminal(self, *LONG, env={"CTRAIN_FAILPOINT": "step:30@1=stop"})

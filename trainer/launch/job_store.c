@@ -2,6 +2,7 @@
 #include "trainer/launch/job_store.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +39,9 @@ static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const str
 		}
 		(void)poll(&p, 1, RETRY_MS);
 		int sig = ct_signals_next(signals);
-		if (sig != 0)
+		if (sig == SIGTSTP)
+			ct_signals_suspend_self();
+		else if (sig != 0)
 			return stopped_by(sig);
 	}
 	if (st != CT_NOT_FOUND)

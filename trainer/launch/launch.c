@@ -35,6 +35,7 @@ struct launcher {
 	struct ct_worker *workers;
 	struct ct_job_store store;
 	int signals;
+	int clock_fd;       /* of the clock that the ranks share: Ctrl-Z halts it */
 	int64_t stopped_at; /* the first SIGINT or SIGTERM; 0: none yet */
 	int64_t kill_at;    /* CT_FOREVER until something failed */
 	int first_failed;   /* index, -1 */
@@ -58,6 +59,7 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", l->store.opts.run_id);
 	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
 	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
+	env[n++] = ct_strfmt("%s=%d", CT_ENV_CLOCK_FD, l->clock_fd);
 	if (l->store.addr[0]) {
 		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store.addr);
 		env[n++] = ct_strfmt("CTRAIN_TOKEN=%s", l->store.opts.token);
@@ -67,7 +69,8 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 		if (!env[k])
 			st = CT_NOMEM;
 	if (st == CT_OK)
-		st = ct__worker_start(&l->workers[i], l->ranks.first + i, argv, env, n, i == 0 && l->ranks.node == 0);
+		st = ct__worker_start(&l->workers[i], l->ranks.first + i, argv, env, n, i == 0 && l->ranks.node == 0,
+				      l->clock_fd);
 	for (size_t k = 0; k < n; k++)
 		ct_free(env[k]);
 	return st;
@@ -97,11 +100,26 @@ static bool is_second_stop(struct launcher *l, int sig)
 	return first != 0 && (sig == SIGINT || now - first > SAME_STOP_NS);
 }
 
+/* Ctrl-Z reaches the launcher alone: the ranks have process groups of their own. */
+static void suspend(struct launcher *l)
+{
+	ct__worker_clear_live_line();
+	ct_clock_halt();
+	signal_all(l, SIGSTOP);
+	ct_signals_suspend_self();
+	ct_clock_resume();
+	signal_all(l, SIGCONT);
+}
+
 static void handle_signals(struct launcher *l)
 {
 	for (int sig; (sig = ct_signals_next(l->signals)) != 0;) {
 		if (sig == SIGCHLD)
 			continue;
+		if (sig == SIGTSTP) {
+			suspend(l);
+			continue;
+		}
 		if (!l->saves || is_second_stop(l, sig)) {
 			l->give_up = sig;
 			kill_all(l);
@@ -323,7 +341,8 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		CT_TRY(ct_run_dir_prepare(run_dir, cfg->train.resume));
 	CT_TRY(ct_signals_open(true, &l.signals));
 	ct_output_never_wait();
-	CT_TRY_GOTO(ct_job_store_open(cfg, &l.ranks, run_dir, l.signals, &l.store), st, out_signals);
+	CT_TRY_GOTO(ct_clock_share(&l.clock_fd), st, out_signals);
+	CT_TRY_GOTO(ct_job_store_open(cfg, &l.ranks, run_dir, l.signals, &l.store), st, out_clock);
 	if (!(l.workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l.ranks.local))) {
 		st = CT_NOMEM;
 		goto out_store;
@@ -340,6 +359,8 @@ out_store:
 	/* Ranks of other nodes may still have to learn how it ended, or to leave. */
 	ct_job_store_close(&l.store,
 			   l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
+out_clock:
+	close(l.clock_fd);
 out_signals:
 	ct_signals_close(l.signals);
 	if (l.give_up) { /* as the shell expects of an interrupted program */

@@ -21,6 +21,7 @@ enum ct_status ct_signals_open(bool children, int *out)
 	if (children) {
 		sigaddset(&set, SIGCHLD);
 		sigaddset(&set, SIGHUP);
+		sigaddset(&set, SIGTSTP);
 	}
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
@@ -38,6 +39,16 @@ int ct_signals_next(int fd)
 {
 	struct signalfd_siginfo si;
 	return read(fd, &si, sizeof(si)) == (ssize_t)sizeof(si) ? (int)si.ssi_signo : 0;
+}
+
+void ct_signals_suspend_self(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	raise(SIGTSTP);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* stops here */
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 void ct_signals_reset_in_child(void)

@@ -39,7 +39,7 @@ static char **make_env(char *const *extra, size_t n_extra, char *error_env)
 }
 
 /* Only async-signal-safe calls: the launcher has threads. */
-static void child_main(pid_t parent, char **argv, char **env, int out, int error)
+static void child_main(pid_t parent, char **argv, char **env, int out, int error, int pass_fd)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -51,6 +51,8 @@ static void child_main(pid_t parent, char **argv, char **env, int out, int error
 		dup2(out, STDERR_FILENO);
 	}
 	fcntl(error, F_SETFD, 0);
+	if (pass_fd >= 0)
+		fcntl(pass_fd, F_SETFD, 0);
 	execve("/proc/self/exe", argv, env);
 	_exit(70);
 }
@@ -64,7 +66,7 @@ static enum ct_status out_of(const char *what, int rank)
 }
 
 enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
-				bool inherit_output)
+				bool inherit_output, int pass_fd)
 {
 	int out[2] = {-1, -1}, error[2] = {-1, -1};
 	char error_env[48];
@@ -83,7 +85,7 @@ enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char
 	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0)
-		child_main(parent, argv, env, out[1], error[1]);
+		child_main(parent, argv, env, out[1], error[1], pass_fd);
 	if (pid < 0) {
 		st = out_of("fork", rank);
 		goto out;

@@ -18,10 +18,10 @@ struct ct_worker {
 };
 
 /* Forks and executes this program again with argv and the given extra environment (NAME=VALUE, n of them, replacing
- * what is there). inherit_output: rank 0 writes straight to our terminal. CT_NOMEM when the system has no pipe or
- * process for it. */
+ * what is there). inherit_output: rank 0 writes straight to our terminal. pass_fd: a descriptor that it inherits; -1:
+ * none. CT_NOMEM when the system has no pipe or process for it. */
 enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
-				bool inherit_output) CT_MUST_CHECK;
+				bool inherit_output, int pass_fd) CT_MUST_CHECK;
 /* Copies what there is to read, each line after "[rank N] ", and takes the error message when there is one.
  * Non-blocking. */
 void ct__worker_drain(struct ct_worker *w);

@@ -2,6 +2,7 @@
 #include "trainer/loop/worker.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,18 @@ static int64_t env_i64(const char *name, int64_t fallback)
 	if (text && ct_parse_i64(text, &v) < 0)
 		ct_error_clear();
 	return v;
+}
+
+enum ct_status ct_worker_join_clock(void)
+{
+	int64_t fd = env_i64(CT_ENV_CLOCK_FD, -1);
+	enum ct_status st = CT_OK;
+	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
+		st = ct_clock_join((int)fd);
+		close((int)fd);
+	}
+	unsetenv(CT_ENV_CLOCK_FD);
+	return st;
 }
 
 bool ct_worker_deliver_error(enum ct_status st)
