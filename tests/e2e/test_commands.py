@@ -5,9 +5,11 @@ import os
 import re
 import resource
 import shutil
+import subprocess
+import sys
 import unittest
 
-from harness import DATA, OK, USAGE, Case, main
+from harness import DATA, OK, USAGE, Case, die_with_parent, main, read_text
 
 
 def contents(folder):
@@ -123,6 +125,33 @@ class Plan(Case):
         about, estimated, _ = self.memory(1536, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
         self.assertTrue(about)
         self.assertLess(abs(estimated / measured - 1), 0.05, f"{estimated} is no estimate of {measured}")
+
+
+class Bottleneck(Case):
+    def test_other_programs(self):
+        """Two busy loops for each CPU: what waits for a CPU is not called communication."""
+        hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=die_with_parent) for _ in range(2 * os.cpu_count())]
+        try:
+            self.train("data.n_train=20000", "train.epochs=4", "model.hidden=[256,256]", "train.eval_every=0", "log.every=100", timeout=180)
+        finally:
+            for h in hogs:
+                h.kill()
+                h.wait()
+        epochs = self.metrics(kind="epoch")
+        self.assertEqual(len(epochs), 4)
+        found = [e for e in epochs if e["bound_by"] == "other programs"]
+        self.assertGreaterEqual(len(found), 3, epochs)
+        self.assertRegex(found[0]["verdict"], r"^bound by other programs: they used \d+ % of the \d+ CPUs; rank [01] was ready to run, but had no CPU, for \d+ %")
+
+
+class Weights(Case):
+    def test_few_that_fit(self):
+        """model.strict=false says on the console and in the log how much of a file was used, and what was not."""
+        self.train("train.max_steps=2", run="other")
+        r = self.train("model.hidden=[40,10]", "model.strict=false", f"model.weights={self.path('other')}", "train.max_steps=2")
+        said = r"only 1 of the model's 6 tensors come from \S+, the other 5 start from random values\. [^\n]*fc1\.weight"
+        self.assert_says(r, said)
+        self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), said)
 
 
 class Evaluate(Case):
