@@ -9,13 +9,13 @@
 
 #include "trainer/report/bottleneck.h"
 
-static void expect(const struct ct_verdict_facts *f, enum ct_bound want, const char *text)
+static void expect(const struct ct_bottleneck_facts *f, enum ct_bottleneck want, const char *text)
 {
 	struct ct_str out = {0};
-	enum ct_bound got = ct_verdict(f, &out);
+	enum ct_bottleneck got = ct_bottleneck_report(f, &out);
 
 	if (got != want || !strstr(ct_str_text(&out), text))
-		fail_msg("%s: \"%s\" without \"%s\"", ct_bound_name(got), ct_str_text(&out), text);
+		fail_msg("%s: \"%s\" without \"%s\"", ct_bottleneck_name(got), ct_str_text(&out), text);
 	ct_str_release(&out);
 }
 
@@ -31,30 +31,30 @@ static const struct ct_rank_times calm = {.step_s = 100,
 static void test_compute(void **state)
 {
 	struct ct_rank_times r[2] = {calm, calm};
-	struct ct_verdict_facts f = {
+	struct ct_bottleneck_facts f = {
 		.ranks = r, .world = 1, .steps = 10, .per_rank = 100, .loader_threads = 1, .cpus = 2, .flops = 2e9};
 
 	(void)state;
-	expect(&f, CT_BOUND_COMPUTE,
-	       "bound by compute: 95 % of the time, data 1.0 %; 60 GFLOP/s on each rank; the loader could feed 2.0 times");
+	expect(&f, CT_BOTTLENECK_COMPUTE,
+	       "bound by compute: 95 % of the time, data 1.0 %; 60 GFLOP/s on each rank; loading is no limit (2.0 times as fast as training)");
 	f.world = 2;
-	expect(&f, CT_BOUND_COMPUTE, "communication 2.0 %");
+	expect(&f, CT_BOTTLENECK_COMPUTE, "communication 2.0 %");
 	/* One that had to wait while the other saved says nothing about training. */
 	r[1].step_s += 1000;
 	r[1].exposed_s += 1000;
-	expect(&f, CT_BOUND_COMPUTE, "bound by compute: 95 % of the time, data 1.0 %, communication 2.0 %");
+	expect(&f, CT_BOTTLENECK_COMPUTE, "bound by compute: 95 % of the time, data 1.0 %, communication 2.0 %");
 	r[1].step_s -= 1000;
 	r[0].step_s = 0;
-	expect(&f, CT_BOUND_COMPUTE, "");
+	expect(&f, CT_BOTTLENECK_COMPUTE, "");
 	r[0].step_s = 100;
 	f.steps = 0;
-	expect(&f, CT_BOUND_COMPUTE, "");
+	expect(&f, CT_BOTTLENECK_COMPUTE, "");
 }
 
 static void test_data(void **state)
 {
 	struct ct_rank_times r[2] = {calm, calm};
-	struct ct_verdict_facts f = {
+	struct ct_bottleneck_facts f = {
 		.ranks = r, .world = 1, .steps = 10, .per_rank = 100, .loader_threads = 2, .cpus = 8};
 
 	(void)state;
@@ -62,20 +62,21 @@ static void test_data(void **state)
 	r[0].data_s = 31;
 	r[0].compute_s = 68;
 	r[0].loader_s = 1000 / 7.0;
-	expect(&f, CT_BOUND_DATA,
+	expect(&f, CT_BOTTLENECK_DATA,
 	       "31 % of the time went into waiting for batches; a thread makes 7 images a second, there are 2 threads, "
 	       "training could take 14: data.workers=3 would do");
 	/* An image takes 68 ms of each of 6 threads and 143 ms of a loader's: 8 CPUs do 14.5 of them in a second. */
 	f.compute_threads = 6;
-	expect(&f, CT_BOUND_DATA, "data.workers=3 would give up to 14, as 8 CPUs must do both");
+	expect(&f, CT_BOTTLENECK_DATA, "data.workers=3 would give up to 14, as 8 CPUs must do both");
 	f.compute_threads = 8;
 	r[0].compute_s = 90;
-	expect(&f, CT_BOUND_DATA, "8 CPUs must do both and can do no more than now: fewer distortions");
+	expect(&f, CT_BOTTLENECK_DATA,
+	       "the 8 CPUs are already saturated by loading and compute: try less augmentation");
 	f.encoded = true;
-	expect(&f, CT_BOUND_DATA, "data.decode=fast");
+	expect(&f, CT_BOTTLENECK_DATA, "data.decode=fast");
 	f.compute_threads = 1;
 	f.loader_threads = 0;
-	expect(&f, CT_BOUND_DATA,
+	expect(&f, CT_BOTTLENECK_DATA,
 	       "making batches between steps; a thread makes 7 images a second, there are 0 threads, training could take 14: "
 	       "data.workers=3 would do");
 	/* The other rank waits for gradients as long as this one waits for data. */
@@ -84,13 +85,13 @@ static void test_data(void **state)
 	r[0].data_s = r[1].exposed_s = 90;
 	r[1].compute_s = 9;
 	r[0].compute_s = 9;
-	expect(&f, CT_BOUND_DATA, "rank 0 spent 90 % of its time waiting for batches");
+	expect(&f, CT_BOTTLENECK_DATA, "rank 0 spent 90 % of its time waiting for batches");
 }
 
 static void test_communication(void **state)
 {
 	struct ct_rank_times r[2] = {calm, calm};
-	struct ct_verdict_facts f = {
+	struct ct_bottleneck_facts f = {
 		.ranks = r, .world = 2, .steps = 1000, .per_rank = 10, .loader_threads = 2, .cpus = 8};
 
 	(void)state;
@@ -99,32 +100,64 @@ static void test_communication(void **state)
 		r[i].exposed_s = 20 + 2 * i;
 	}
 	/* 20 ms of waiting are 5 % of a step whose rest takes 380 ms: 4.75 times as long as now. */
-	expect(&f, CT_BOUND_COMM,
-	       "spent 20 % of the time (20.0 ms a step) waiting for gradients; 48 samples a step and rank instead of 10");
+	expect(&f, CT_BOTTLENECK_COMM,
+	       "spent 20 % of the time (20.0 ms a step) waiting for gradients; to get below 5 %: batch.per_rank=48 instead of 10, or train.accumulate=5");
 }
 
 static void test_slow_rank(void **state)
 {
 	struct ct_rank_times r[3] = {calm, calm, calm};
-	struct ct_verdict_facts f = {
+	struct ct_bottleneck_facts f = {
 		.ranks = r, .world = 3, .steps = 1000, .per_rank = 10, .loader_threads = 2, .cpus = 8};
 
 	(void)state;
 	r[0].compute_s = r[2].compute_s = 57;
 	r[0].exposed_s = r[2].exposed_s = 42;
 	r[1].compute_s = 97;
-	expect(&f, CT_BOUND_RANK,
+	expect(&f, CT_BOTTLENECK_RANK,
 	       "bound by rank 1: it computes for 97.0 ms a step, the others for 57.0 ms and wait 40 % of the time; "
 	       "as fast as they, training would do 50 images a second instead of 30");
+}
+
+/* Two ranks on two CPUs that two busy loops of another program share: what looks like communication is not. */
+static void test_other_programs(void **state)
+{
+	struct ct_rank_times r[2] = {calm, calm};
+	struct ct_bottleneck_facts f = {
+		.ranks = r, .world = 2, .steps = 1000, .per_rank = 64, .cpus = 1, .local_world = 2, .host_cpus = 2};
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		r[i] = (struct ct_rank_times){.step_s = 100,
+					      .compute_s = 70,
+					      .exposed_s = 29,
+					      .images = 1000,
+					      .wall_s = 100,
+					      .queued_s = 45 + i,
+					      .own_s = 52,
+					      .host_s = 200};
+	expect(&f, CT_BOTTLENECK_OTHERS,
+	       "bound by other programs: they used 48 % of the 2 CPUs; rank 1 was ready to run, but had no CPU, for 46 %");
+	/* Ranks that wait for each other's CPUs are nobody else's fault, */
+	r[0].own_s = r[1].own_s = 98;
+	expect(&f, CT_BOTTLENECK_COMM, "bound by communication");
+	/* and neither are programs that use CPUs which no rank waits for. */
+	r[0].own_s = r[1].own_s = 52;
+	r[0].queued_s = r[1].queued_s = 5;
+	expect(&f, CT_BOTTLENECK_COMM, "bound by communication");
+	/* Several hosts: the share is of the rank's own. */
+	f.local_world = 1;
+	f.host_cpus = 4;
+	r[1].queued_s = 40;
+	expect(&f, CT_BOTTLENECK_OTHERS, "they used 37 % of the 4 CPUs of its host; rank 1");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_compute),
-		cmocka_unit_test(test_data),
-		cmocka_unit_test(test_communication),
-		cmocka_unit_test(test_slow_rank),
+		cmocka_unit_test(test_compute),        cmocka_unit_test(test_data),
+		cmocka_unit_test(test_communication),  cmocka_unit_test(test_slow_rank),
+		cmocka_unit_test(test_other_programs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/failpoint.h"
@@ -14,6 +15,7 @@
 #include "trainer/loop/evaluate.h"
 #include "trainer/loop/meter.h"
 #include "trainer/report/bottleneck.h"
+#include "trainer/report/cpu_use.h"
 
 struct loop {
 	struct ct_session *s;
@@ -25,6 +27,7 @@ struct loop {
 	int64_t last_save_ns;
 	uint64_t eval_steps, save_steps; /* 0 = never by step count */
 	struct ct_loader_stats loader;   /* at the epoch's begin */
+	struct ct_cpu_use cpu;           /* at the epoch's begin */
 	struct ct_rank_times *ranks;     /* [world] of the last epoch */
 	uint64_t epoch_damaged;          /* images of all ranks, after judge */
 	double images_per_sec, loss;     /* of the newest metrics line, of the newest step */
@@ -197,22 +200,25 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 				     .damaged = (double)(b->warnings - a->warnings),
 				     .images = (double)epoch->own};
 	l->loader = now;
+	ct_cpu_use_since(&l->cpu, &mine);
 	CT_TRY(ct_comm_allgather(s->comm, &mine, l->ranks, CT_RANK_TIMES_N, CT_F64, &w));
 	CT_TRY(ct_work_wait(w));
 	l->epoch_damaged = 0;
 	for (int i = 0; i < s->world.id.world; i++)
 		l->epoch_damaged += (uint64_t)l->ranks[i].damaged;
 	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1;
-	struct ct_verdict_facts f = {.ranks = l->ranks,
-				     .world = s->world.id.world,
-				     .steps = epoch->steps,
-				     .per_rank = s->plan.per_rank,
-				     .loader_threads = now.n_threads,
-				     .compute_threads = ct_plan_threads(s->cfg, local),
-				     .cpus = ct_cpu_count() > local ? ct_cpu_count() / local : 1,
-				     .flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),
-				     .encoded = s->plan.encoded};
-	*bound = ct_bound_name(ct_verdict(&f, out));
+	struct ct_bottleneck_facts f = {.ranks = l->ranks,
+					.world = s->world.id.world,
+					.steps = epoch->steps,
+					.per_rank = s->plan.per_rank,
+					.loader_threads = now.n_threads,
+					.compute_threads = ct_plan_threads(s->cfg, local),
+					.cpus = ct_cpu_count() > local ? ct_cpu_count() / local : 1,
+					.local_world = local,
+					.host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
+					.flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),
+					.encoded = s->plan.encoded};
+	*bound = ct_bottleneck_name(ct_bottleneck_report(&f, out));
 	return ct_str_status(out);
 }
 
@@ -451,6 +457,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		st = ct_stepper_create(s, &l.stepper);
 	if (st == CT_OK) {
 		ct_stepper_loader_stats(l.stepper, &l.loader);
+		ct_cpu_use_now(&l.cpu);
 		ct_meter_init(&l.meter, start_ns);
 		l.last_save_ns = ct_now_ns();
 		st = run(&l);

@@ -6,6 +6,9 @@
 #define DATA_SHARE 0.05
 #define COMM_SHARE 0.10
 #define SLOW_SHARE 0.10
+/* Of the time that a rank had no CPU, and of the host's CPU time that went to other programs. */
+#define QUEUED_SHARE 0.10
+#define OTHERS_SHARE 0.10
 /* What a remedy aims at. */
 #define GOAL_SHARE 0.05
 #define WORTHWHILE 1.1 /* so much faster is worth a change */
@@ -20,13 +23,13 @@ struct shares {
 	double images_per_sec;  /* all ranks */
 };
 
-const char *ct_bound_name(enum ct_bound b)
+const char *ct_bottleneck_name(enum ct_bottleneck b)
 {
-	static const char *const names[] = {"compute", "data", "communication", "rank"};
+	static const char *const names[] = {"compute", "data", "communication", "rank", "other programs"};
 	return names[b];
 }
 
-static struct shares measure(const struct ct_verdict_facts *f)
+static struct shares measure(const struct ct_bottleneck_facts *f)
 {
 	const struct ct_rank_times *r = f->ranks;
 	struct shares s = {0};
@@ -53,18 +56,18 @@ static const char *plural(int n)
 }
 
 /* Images a second that the rank's CPUs could make and compute if neither ever waited. */
-static double shared_limit(const struct ct_verdict_facts *f, const struct ct_rank_times *r)
+static double shared_limit(const struct ct_bottleneck_facts *f, const struct ct_rank_times *r)
 {
 	double compute = f->compute_threads * r->compute_s / r->images, load = r->loader_s / r->loader_images;
 	return f->cpus / (compute + load);
 }
 
-static void say_remedy(const struct ct_verdict_facts *f, const struct ct_rank_times *r, double could, int need,
+static void add_remedy(const struct ct_bottleneck_facts *f, const struct ct_rank_times *r, double could, int need,
 		       struct ct_str *out)
 {
 	const char *less =
-		f->encoded ? "smaller or seekable files (`ctrain data pack`), data.decode=fast or fewer distortions"
-			   : "fewer distortions";
+		f->encoded ? "smaller or seekable files (`ctrain data pack`), data.decode=fast or less augmentation"
+			   : "less augmentation";
 	double now = r->images / r->step_s, limit = fmin(could, shared_limit(f, r));
 	if (f->compute_threads + need <= f->cpus)
 		ct_str_addf(out, "data.workers=%d would do", need);
@@ -72,11 +75,11 @@ static void say_remedy(const struct ct_verdict_facts *f, const struct ct_rank_ti
 		ct_str_addf(out, "data.workers=%d would give up to %.0f, as %d CPU%s must do both",
 			    need < f->cpus ? need : f->cpus, limit, f->cpus, plural(f->cpus));
 	else
-		ct_str_addf(out, "%d CPU%s must do both and can do no more than now: %s would help", f->cpus,
+		ct_str_addf(out, "the %d CPU%s are already saturated by loading and compute: try %s", f->cpus,
 			    plural(f->cpus), less);
 }
 
-static void say_data(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+static void report_data(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
 {
 	const struct ct_rank_times *r = &f->ranks[s->starved];
 	double could = r->images / fmax(r->step_s - r->data_s, 1e-9);
@@ -94,10 +97,10 @@ static void say_data(const struct ct_verdict_facts *f, const struct shares *s, s
 	ct_str_addf(out,
 		    "; a thread makes %.0f images a second, there %s %d thread%s, training could take %.0f: ", each,
 		    f->loader_threads == 1 ? "is" : "are", f->loader_threads, plural(f->loader_threads), could);
-	say_remedy(f, r, could, need, out);
+	add_remedy(f, r, could, need, out);
 }
 
-static void say_comm(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+static void report_comm(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
 {
 	/* The traffic of a step is the same for any batch. */
 	double more = s->comm * (1 - GOAL_SHARE) / (GOAL_SHARE * (1 - s->comm));
@@ -105,11 +108,11 @@ static void say_comm(const struct ct_verdict_facts *f, const struct shares *s, s
 	ct_str_addf(
 		out,
 		"bound by communication: all ranks spent %.0f %% of the time (%.1f ms a step) waiting for gradients; "
-		"%.0f samples a step and rank instead of %u (batch.per_rank, or train.accumulate) would bring that to %.0f %%",
-		100 * s->comm, ms, ceil(f->per_rank * more), f->per_rank, 100 * GOAL_SHARE);
+		"to get below %.0f %%: batch.per_rank=%.0f instead of %u, or train.accumulate=%.0f",
+		100 * s->comm, ms, 100 * GOAL_SHARE, ceil(f->per_rank * more), f->per_rank, ceil(more));
 }
 
-static void say_rank(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+static void report_rank(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
 {
 	double k = 1e3 / (double)f->steps;
 	ct_str_addf(
@@ -120,7 +123,7 @@ static void say_rank(const struct ct_verdict_facts *f, const struct shares *s, s
 		s->images_per_sec / fmax(1 - s->lag, 1e-9), s->images_per_sec);
 }
 
-static void say_compute(const struct ct_verdict_facts *f, const struct shares *s, struct ct_str *out)
+static void report_compute(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
 {
 	const struct ct_rank_times *r = &f->ranks[s->last];
 	ct_str_addf(out, "bound by compute: %.0f %% of the time, data %.1f %%", 100 * r->compute_s / r->step_s,
@@ -130,27 +133,65 @@ static void say_compute(const struct ct_verdict_facts *f, const struct shares *s
 	if (f->flops > 0)
 		ct_str_addf(out, "; %.0f GFLOP/s on each rank", 3e-9 * f->flops * r->images / r->step_s);
 	if (r->loader_s > 0 && f->loader_threads > 0)
-		ct_str_addf(out, "; the loader could feed %.1f times as much",
+		ct_str_addf(out, "; loading is no limit (%.1f times as fast as training)",
 			    r->loader_images / r->loader_s * f->loader_threads / (r->images / r->step_s));
 }
 
-enum ct_bound ct_verdict(const struct ct_verdict_facts *f, struct ct_str *out)
+/* The rank that waited longest for a CPU while other programs used its host's; -1: none to speak of. *used: their share
+ * of those CPUs. Waiting for gradients looks the same as a peer that is not running, so this comes before all else. */
+static int others_rank(const struct ct_bottleneck_facts *f, double *used)
+{
+	int worst = -1;
+	double most = QUEUED_SHARE;
+
+	for (int i = 0; i < f->world && f->local_world > 0 && f->host_cpus > 0; i++) {
+		const struct ct_rank_times *r = &f->ranks[i];
+		double queued = r->wall_s > 0 ? r->queued_s / r->wall_s : 0;
+		/* Ranks of a host do the same work; the exact sum over them would need to know who is where. */
+		double share = r->wall_s > 0 ? (r->host_s - r->own_s * f->local_world) / (r->wall_s * f->host_cpus) : 0;
+
+		if (queued >= most && share >= OTHERS_SHARE) {
+			worst = i;
+			most = queued;
+			*used = share;
+		}
+	}
+	return worst;
+}
+
+static void report_others(const struct ct_bottleneck_facts *f, int rank, double used, struct ct_str *out)
+{
+	const struct ct_rank_times *r = &f->ranks[rank];
+	ct_str_addf(
+		out,
+		"bound by other programs: they used %.0f %% of the %d CPU%s%s; rank %d was ready to run, but had no CPU, "
+		"for %.0f %% of the time: end them, or give ctrain CPUs of its own (taskset, a Slurm job)",
+		100 * fmin(used, 1), f->host_cpus, plural(f->host_cpus),
+		f->world > f->local_world ? " of its host" : "", rank, 100 * r->queued_s / r->wall_s);
+}
+
+enum ct_bottleneck ct_bottleneck_report(const struct ct_bottleneck_facts *f, struct ct_str *out)
 {
 	if (f->steps == 0 || f->world < 1 || f->ranks[0].step_s <= 0)
-		return CT_BOUND_COMPUTE;
+		return CT_BOTTLENECK_COMPUTE;
 	struct shares s = measure(f);
+	double others;
+	if (others_rank(f, &others) >= 0) {
+		report_others(f, others_rank(f, &others), others, out);
+		return CT_BOTTLENECK_OTHERS;
+	}
 	if (s.data >= DATA_SHARE && s.data >= s.comm && s.data >= s.lag) {
-		say_data(f, &s, out);
-		return CT_BOUND_DATA;
+		report_data(f, &s, out);
+		return CT_BOTTLENECK_DATA;
 	}
 	if (s.lag >= SLOW_SHARE && s.lag >= s.comm) {
-		say_rank(f, &s, out);
-		return CT_BOUND_RANK;
+		report_rank(f, &s, out);
+		return CT_BOTTLENECK_RANK;
 	}
 	if (s.comm >= COMM_SHARE) {
-		say_comm(f, &s, out);
-		return CT_BOUND_COMM;
+		report_comm(f, &s, out);
+		return CT_BOTTLENECK_COMM;
 	}
-	say_compute(f, &s, out);
-	return CT_BOUND_COMPUTE;
+	report_compute(f, &s, out);
+	return CT_BOTTLENECK_COMPUTE;
 }

@@ -1,5 +1,5 @@
-/* Who waits for whom in an epoch of training, and the number that would change it. A pure function of what the ranks
- * measured. */
+/* The bottleneck report: classifies what limited an epoch of training (data, compute, communication, one slow rank, or
+ * other programs on the CPUs) and suggests a setting with a number. A pure function of what the ranks measured. */
 #ifndef CT_TRAINER_REPORT_BOTTLENECK_H
 #define CT_TRAINER_REPORT_BOTTLENECK_H
 
@@ -15,10 +15,15 @@ struct ct_rank_times {
 	double loader_images; /* made in that time */
 	double images;        /* trained on */
 	double damaged;       /* of loader_images: decoded although the codec reported damage */
+	/* trainer/report/cpu_use.h; all 0: not known. */
+	double wall_s;   /* since the last report */
+	double queued_s; /* of these: the main thread was ready to run, but had no CPU */
+	double own_s;    /* CPU time of this rank */
+	double host_s;   /* CPU time of everything on its host */
 };
 #define CT_RANK_TIMES_N (sizeof(struct ct_rank_times) / sizeof(double))
 
-struct ct_verdict_facts {
+struct ct_bottleneck_facts {
 	const struct ct_rank_times *ranks;
 	int world;
 	uint64_t steps;
@@ -26,15 +31,23 @@ struct ct_verdict_facts {
 	int loader_threads;  /* of a rank; 0: batches are made between steps */
 	int compute_threads; /* of a rank */
 	int cpus;            /* that a rank may use */
+	int local_world;     /* ranks on a host, for the CPU time of other programs; 0: not known */
+	int host_cpus;       /* of a host */
 	double flops;        /* of an image, forward */
 	bool encoded;        /* images are decoded */
 };
 
-enum ct_bound { CT_BOUND_COMPUTE, CT_BOUND_DATA, CT_BOUND_COMM, CT_BOUND_RANK };
+enum ct_bottleneck {
+	CT_BOTTLENECK_COMPUTE,
+	CT_BOTTLENECK_DATA,
+	CT_BOTTLENECK_COMM,
+	CT_BOTTLENECK_RANK,
+	CT_BOTTLENECK_OTHERS
+};
 
-/* "data", "compute", "communication", "rank": as in metrics.jsonl. */
-const char *ct_bound_name(enum ct_bound b);
+/* "data", "compute", "communication", "rank", "other programs": `bound_by` of metrics.jsonl. */
+const char *ct_bottleneck_name(enum ct_bottleneck b);
 /* Appends one sentence: "bound by data: 31 % of the time ...". Nothing when there were no steps. */
-enum ct_bound ct_verdict(const struct ct_verdict_facts *f, struct ct_str *out);
+enum ct_bottleneck ct_bottleneck_report(const struct ct_bottleneck_facts *f, struct ct_str *out);
 
 #endif
