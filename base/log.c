@@ -220,6 +220,13 @@ static size_t line_head(char *line, size_t size, enum ct_log_level level, const 
 	return (size_t)n;
 }
 
+static _Thread_local bool off_terminal;
+
+void ct_log_off_terminal(bool off)
+{
+	off_terminal = off;
+}
+
 /* Uses only the stack, so that a training step that logs allocates nothing. Preserves errno. */
 static void CT_PRINTF(4, 0)
 	write_log(enum ct_log_level level, const char *component, bool terminal, const char *fmt, va_list ap)
@@ -245,7 +252,7 @@ static void CT_PRINTF(4, 0)
 		len += 3;
 	}
 	line[len++] = '\n';
-	if (terminal && (logger.fd < 0 || level != CT_LOG_INFO)) {
+	if (terminal && !off_terminal && (logger.fd < 0 || level != CT_LOG_INFO)) {
 		if (logger.before)
 			logger.before(logger.before_user);
 		ct_output_write(STDERR_FILENO, line, len);

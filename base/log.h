@@ -21,6 +21,9 @@ enum ct_status ct_log_check(void) CT_MUST_CHECK;
 /* fn (NULL: none) is called before each line on standard error so that a live status line can remove itself from the
  * terminal. It is called under the log's lock and must not log. */
 void ct_log_set_before(void (*fn)(void *user), void *user);
+/* Whether lines of the calling thread stay off the terminal (false at first): what another rank of the host logs as well
+ * goes to the log file alone. */
+void ct_log_off_terminal(bool off);
 bool ct_log_enabled(enum ct_log_level level, const char *component);
 /* An error line in the log file alone, whatever the levels, for a message that the terminal gets in another way. */
 void ct_log_record(const char *component, const char *fmt, ...) CT_PRINTF(2, 3);

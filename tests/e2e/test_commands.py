@@ -5,11 +5,13 @@ import os
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import unittest
+import zlib
 
-from harness import DATA, OK, USAGE, Case, die_with_parent, main, read_text
+from harness import DATA, NUMERIC, OK, USAGE, Case, die_with_parent, main, read_text
 
 
 def contents(folder):
@@ -152,6 +154,36 @@ class Weights(Case):
         said = r"only 1 of the model's 6 tensors come from \S+, the other 5 start from random values\. [^\n]*fc1\.weight"
         self.assert_says(r, said)
         self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), said)
+
+
+class Words(Case):
+    def test_epochs_count_from_one(self):
+        """On the console and in messages, a NaN has no sign, and one epoch is one."""
+        r = self.train("data.name=synthetic_regression", "model.name=mlp", "optim.lr=1000", "optim.momentum=0.9", "train.epochs=3", expect=NUMERIC)
+        self.assert_last_says(r, r"the loss is (nan|-?inf) at step [0-9]+ \(epoch 1\)")
+        self.assertNotIn("-nan", r.err + r.out)
+        out = self.run_ctrain("check", self.config(), "train.epochs=1").out + self.run_ctrain("plan", self.config(), "train.epochs=1").out
+        self.assertRegex(out, r"1 epoch\n")
+        self.assertRegex(out, r"\(1 epoch\)")
+        self.assertNotIn("1 epochs", out)
+
+    def test_data_warnings_once(self):
+        """What every rank finds in the same data is on the console once, and in each rank's log."""
+        pixels = struct.pack(">I", 0) * 8
+        chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        png = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)) +
+               chunk(b"IDAT", zlib.compress((b"\0" + pixels[:24]) * 8)) + chunk(b"IEND", b""))
+        for split in ("train", "val"):
+            for i in range(8):
+                self.write(f"d/{split}/class_{i % 2}/{i}.png", png)
+            os.mkdir(self.path("d", split, "empty"))
+        config = self.config("model: {name: layers, layers: [conv2d 4 kernel=3, global_avg_pool, linear 3]}\ntrain: {epochs: 1}\nbatch: {global: 4}\n"
+                             f"data: {{name: imagefolder, dir: {self.path('d')}, train: {{path: train, size: 8}}}}\nlaunch: {{procs: 2, threads: 1}}\n", "images.yaml")
+        r = self.train(config=config)
+        for split in ("train", "val"):
+            self.assertEqual(len(re.findall(rf"warn [^\n]*d/{split}: [^\n]*empty", r.err)), 1, r.err)
+            for rank in (0, 1):
+                self.assertRegex(read_text(self.path("run", "log", f"rank-0000{rank}.log")), rf"d/{split}: [^\n]*empty")
 
 
 class Evaluate(Case):

@@ -29,7 +29,8 @@ static void add_summary(const struct ct_config *c, struct ct_str *out)
 		    c->optim.lr_rule == CT_CFG_LR_RULE_LINEAR ? " scaled by the batch" : "",
 		    ct_config_choice(c, "schedule.name"));
 	if (c->train.epochs > 0)
-		ct_str_addf(out, "%lld epochs%s", (long long)c->train.epochs, c->train.max_steps > 0 ? " or " : "\n");
+		ct_str_addf(out, "%lld epoch%s%s", (long long)c->train.epochs, c->train.epochs == 1 ? "" : "s",
+			    c->train.max_steps > 0 ? " or " : "\n");
 	if (c->train.max_steps > 0)
 		ct_str_addf(out, "%lld steps\n", (long long)c->train.max_steps);
 }

@@ -102,7 +102,7 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 {
 	struct ct_data_opening data;
 	CT_TRY(ct_plan_ranks(c, &p->ranks));
-	CT_TRY(ct_data_opening_start(&data, c, false));
+	CT_TRY(ct_data_opening_start(&data, c, false, false));
 	CT_TRY(ct_data_opening_finish(&data, &p->train, &p->val));
 	const struct ct_dataset_info *ti = ct_dataset_info(p->train);
 	CT_TRY(ct_run_plan_make(c, (uint32_t)p->ranks.world, ti, p->val ? ct_dataset_info(p->val) : NULL, &p->plan));
@@ -171,8 +171,8 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	for (int i = 1; i < r->n_sizes; i++)
 		printf(", from epoch %u on %dx%d", r->sizes[i].epoch + 1, r->sizes[i].w, r->sizes[i].h);
 	printf("\n");
-	printf("steps        %llu an epoch, %llu in all (%u epochs)\n", (unsigned long long)r->steps_per_epoch,
-	       (unsigned long long)r->total_steps, r->epochs);
+	printf("steps        %llu an epoch, %llu in all (%u epoch%s)\n", (unsigned long long)r->steps_per_epoch,
+	       (unsigned long long)r->total_steps, r->epochs, r->epochs == 1 ? "" : "s");
 	if (c->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
 		printf("lr           %g = %g x %u / %lld (linear rule), schedule %s", r->lr, c->optim.lr,
 		       r->global_batch, (long long)c->optim.lr_base_batch, ct_config_choice(c, "schedule.name"));

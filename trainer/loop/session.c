@@ -284,7 +284,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	int64_t t0 = ct_now_ns();
 	*s = (struct ct_session){.cfg = cfg};
 	CT_TRY_GOTO(name_run(s), st, fail);
-	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train), st, fail);
+	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train, id && id->local_rank > 0), st, fail);
 	CT_TRY_GOTO(open_world(s, id), st, fail_data);
 	s->join_s = seconds_since(t0);
 	CT_TRY_GOTO(open_engine(s), st, fail_data);

@@ -1,6 +1,7 @@
 #include "trainer/loop/session_data.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "trainer/plan/run_plan.h"
 
 static enum ct_status open_both(struct ct_data_opening *o)
@@ -17,6 +18,7 @@ static void *opening_main(void *arg)
 {
 	struct ct_data_opening *o = arg;
 	int64_t t0 = ct_now_ns();
+	ct_log_off_terminal(o->quiet);
 	o->error.status = open_both(o);
 	if (o->error.status < 0)
 		ct_error_save(&o->error);
@@ -24,9 +26,9 @@ static void *opening_main(void *arg)
 	return NULL;
 }
 
-enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg, bool val_only)
+enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg, bool val_only, bool quiet)
 {
-	*o = (struct ct_data_opening){.cfg = cfg, .val_only = val_only};
+	*o = (struct ct_data_opening){.cfg = cfg, .val_only = val_only, .quiet = quiet};
 	return ct_thread_start(&o->thread, "ct-open", opening_main, o);
 }
 

@@ -9,15 +9,16 @@
 
 struct ct_data_opening {
 	const struct ct_config *cfg;
-	bool val_only;
+	bool val_only, quiet;
 	struct ct_thread thread;
 	ct_dataset *train, *val;
 	struct ct_error error;
 	double seconds;
 };
-/* val_only: the evaluation data without the training data. */
-enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg,
-				     bool val_only) CT_MUST_CHECK;
+/* val_only: the evaluation data without the training data. quiet: warnings go to the log file alone, as another rank of this
+ * host prints the same. */
+enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg, bool val_only,
+				     bool quiet) CT_MUST_CHECK;
 /* Waits; on success the caller owns the data sets (val NULL when the config has none), on failure there are none. */
 enum ct_status ct_data_opening_finish(struct ct_data_opening *o, ct_dataset **train, ct_dataset **val) CT_MUST_CHECK;
 
