@@ -10,6 +10,7 @@
 #define HUGE_BLOCK_BYTES ((size_t)4 << 20)
 
 static _Atomic uint64_t n_allocations;
+static _Thread_local uint64_t n_of_thread;
 static _Atomic uint64_t fail_after; /* only tests set it */
 
 /* Counts the allocation. Returns whether a test wants it to fail. */
@@ -18,6 +19,7 @@ static bool refused(void)
 	uint64_t left = atomic_load_explicit(&fail_after, memory_order_relaxed);
 
 	atomic_fetch_add_explicit(&n_allocations, 1, memory_order_relaxed);
+	n_of_thread++;
 	while (left > 0) {
 		if (atomic_compare_exchange_weak(&fail_after, &left, left - 1))
 			return left == 1;
@@ -106,6 +108,11 @@ void *ct_calloc_aligned(size_t align, size_t bytes)
 void ct_free_aligned(void *p)
 {
 	free(p);
+}
+
+uint64_t ct_mem_count_of_thread(void)
+{
+	return n_of_thread;
 }
 
 uint64_t ct_mem_count(void)

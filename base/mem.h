@@ -46,6 +46,8 @@ void *ct_array_grow(void *p, size_t n, size_t *cap, size_t size);
 
 /* Number of allocations by this process so far, with all functions above. Tests check that a step allocates nothing. */
 uint64_t ct_mem_count(void);
+/* The same of the calling thread alone. */
+uint64_t ct_mem_count_of_thread(void);
 /* For tests: makes the n-th allocation from now fail (0: none). */
 void ct_mem_fail_after(uint64_t n);
 

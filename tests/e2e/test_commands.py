@@ -11,7 +11,7 @@ import sys
 import unittest
 import zlib
 
-from harness import DATA, NUMERIC, OK, USAGE, Case, die_with_parent, main, read_text
+from harness import DATA, NUMERIC, OK, TINY, USAGE, Case, die_with_parent, main, read_text
 
 
 def contents(folder):
@@ -154,6 +154,16 @@ class Weights(Case):
         said = r"only 1 of the model's 6 tensors come from \S+, the other 5 start from random values\. [^\n]*fc1\.weight"
         self.assert_says(r, said)
         self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), said)
+
+
+class BenchStep(Case):
+    def test_allocations_and_medians(self):
+        """The program of an epoch's smaller last batch is not an allocation of a step; phases are medians, as the step is."""
+        config = self.config(TINY.replace("procs: 2", "procs: 1"))
+        j = self.run_ctrain("bench", "step", config, "--steps", 63).json()  # 21 steps an epoch, the last one of 40 rows
+        self.assertEqual((j["allocations"], j["loader_allocations"]), (0, 0))
+        parts = sum(j[key] for key in ("data_ms", "forward_ms", "backward_ms", "optim_ms"))
+        self.assertLess(parts, 1.5 * j["step_ms_median"])
 
 
 class Words(Case):

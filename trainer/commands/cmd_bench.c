@@ -75,33 +75,54 @@ static enum ct_status run_step(ct_stepper *p, const struct ct_step_request *req,
 	return ct_stepper_take(p, r);
 }
 
+enum { STEP, DATA, FORWARD, BACKWARD, OPTIM, N_PHASES };
+
+/* Nanoseconds of each phase of each step: ns [N_PHASES, steps], row by row. */
+static void note_times(int64_t *ns, int64_t steps, int64_t i, int64_t step_ns, const struct ct_step_times *t)
+{
+	const int64_t all[N_PHASES] = {step_ns, t->data_ns, t->forward_ns, t->backward_ns, t->optim_ns};
+
+	for (int k = 0; k < N_PHASES; k++)
+		ns[k * steps + i] = all[k];
+}
+
+/* In milliseconds; sorts the phase's row. */
+static double median_ms(int64_t *ns, int64_t steps, int phase)
+{
+	qsort(ns + phase * steps, (size_t)steps, sizeof(*ns), compare_i64);
+	return (double)ns[phase * steps + steps / 2] * 1e-6;
+}
+
 static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 {
 	ct_stepper *p = NULL;
 	int64_t *ns = NULL;
-	struct ct_step_times t = {0};
 	struct ct_step_result r;
 	enum ct_status st;
 	const int64_t warmup = 5;
 	if (s->plan.n_sizes > 1) /* of images that grow with the epochs: the first size throughout */
 		s->plan.n_sizes = 1;
-	CT_TRY_ALLOC(ns = CT_NEW_ARRAY(int64_t, (size_t)steps));
+	CT_TRY_ALLOC(ns = CT_NEW_ARRAY(int64_t, (size_t)steps * N_PHASES));
 	CT_TRY_GOTO(ct_stepper_create(s, &p), st, out);
-	uint64_t allocations = 0;
+	/* Of the step itself; and of loader threads, whose buffers grow until they have seen the largest file. Compiling the
+	 * program of a smaller last batch belongs to neither. */
+	uint64_t allocations = 0, all = 0, compiling = 0;
 	for (int64_t i = -warmup; i < steps; i++) {
-		if (i == 0) {
-			t = (struct ct_step_times){0};
-			allocations = ct_mem_count();
-		}
+		if (i == 0)
+			all = ct_mem_count();
 		int64_t t0 = ct_now_ns();
+		const uint64_t before = ct_mem_count_of_thread();
 		struct ct_step_request req = {.step = (uint64_t)(i + warmup), .lr = s->plan.lr * 0.01};
 		CT_TRY_GOTO(run_step(p, &req, &r), st, out);
-		ct_step_times_add(&t, &r.times);
-		if (i >= 0)
-			ns[i] = ct_now_ns() - t0;
+		const uint64_t made = ct_mem_count_of_thread() - before;
+		if (i >= 0) {
+			note_times(ns, steps, i, ct_now_ns() - t0 - r.compile_ns, &r.times);
+			const bool full = r.n_own == s->plan.per_rank && r.compile_ns == 0;
+			allocations += full ? made : 0;
+			compiling += full ? 0 : made;
+		}
 	}
-	allocations = ct_mem_count() - allocations;
-	qsort(ns, (size_t)steps, sizeof(*ns), compare_i64);
+	all = ct_mem_count() - all;
 	ct_program_profile(s->full, true);
 	/* Counted are the full batches: an epoch's last, smaller one has a program of its own. */
 	const int64_t most = steps < 20 ? steps : 20;
@@ -111,8 +132,7 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 		CT_TRY_GOTO(run_step(p, &req, &r), st, out);
 		profiled += r.n_own == s->plan.per_rank;
 	}
-	double ms = 1e-6 / (double)steps, median = (double)ns[steps / 2] * 1e-9,
-	       flop = 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
+	double median = median_ms(ns, steps, STEP) * 1e-3, flop = 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
 	ct_json *j = ct_json_object();
 	ct_json_set_str(j, "bench", "step");
 	ct_json_set_str(j, "model", ct_config_choice(s->cfg, "model.name"));
@@ -123,11 +143,12 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	ct_json_set_f64(j, "step_ms_min", (double)ns[0] * 1e-6);
 	ct_json_set_f64(j, "images_per_sec", s->plan.per_rank / median);
 	ct_json_set_f64(j, "gflops_per_sec", flop / median * 1e-9);
-	ct_json_set_f64(j, "data_ms", (double)t.data_ns * ms);
-	ct_json_set_f64(j, "forward_ms", (double)t.forward_ns * ms);
-	ct_json_set_f64(j, "backward_ms", (double)t.backward_ns * ms);
-	ct_json_set_f64(j, "optim_ms", (double)t.optim_ns * ms);
+	ct_json_set_f64(j, "data_ms", median_ms(ns, steps, DATA));
+	ct_json_set_f64(j, "forward_ms", median_ms(ns, steps, FORWARD));
+	ct_json_set_f64(j, "backward_ms", median_ms(ns, steps, BACKWARD));
+	ct_json_set_f64(j, "optim_ms", median_ms(ns, steps, OPTIM));
 	ct_json_set_i64(j, "allocations", (int64_t)allocations);
+	ct_json_set_i64(j, "loader_allocations", (int64_t)(all - allocations - compiling));
 	st = set_nodes(j, s, profiled);
 	if (st == CT_OK)
 		st = ct__print_json(j, false);
