@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "trainer/commands/cli_impl.h"
+#include "trainer/commands/print_impl.h"
 
 /* An option or KEY=VALUE as it stood on the line; checked against the command once that is known. */
 struct given {
@@ -211,16 +212,6 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 	return CT_OK;
 }
 
-static enum ct_status print(struct ct_str *text)
-{
-	enum ct_status st = ct_str_status(text);
-
-	if (st == CT_OK && (fputs(ct_str_text(text), stdout) == EOF || fflush(stdout) != 0))
-		st = CT_FAIL(CT_IO, "cannot write to standard output: %m");
-	ct_str_release(text);
-	return st;
-}
-
 /* `ctrain help WORD [WORD]` where there is no such command, key or section. */
 static enum ct_status unknown_topic(const char *first, const char *second)
 {
@@ -253,18 +244,18 @@ static enum ct_status give_help(struct line *l, bool by_command)
 			if (strcmp(c->name, first) == 0)
 				ct_cli_help(c, &text);
 		}
-		return print(&text);
+		return ct__print_text(&text);
 	}
 	if (first && !c && by_command) {
 		if (ct_config_help(first, &text))
-			return print(&text);
+			return ct__print_text(&text);
 		ct_str_release(&text);
 		return unknown_topic(first, second);
 	}
 	if (first && !c && is_config(first))
 		c = ct__command_find("train", NULL);
 	ct_cli_help(c, &text);
-	return print(&text);
+	return ct__print_text(&text);
 }
 
 static const char *shown_name(const struct ct_command *c, char buf[40])
@@ -422,7 +413,7 @@ static enum ct_status parse(struct line *l, int argc, char **argv)
 		if (!o || o->kind != CT_OPTION_VERSION)
 			continue;
 		ct_str_add(&text, "ctrain " CTRAIN_VERSION "\n");
-		return print(&text);
+		return ct__print_text(&text);
 	}
 	if (help_command)
 		return give_help(l, true);

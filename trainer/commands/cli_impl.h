@@ -1,4 +1,4 @@
-/* Inside of trainer/cli*.c: the options. */
+/* Private to trainer/commands/cli*.c: the options. */
 #ifndef CT_TRAINER_COMMANDS_CLI_IMPL_H
 #define CT_TRAINER_COMMANDS_CLI_IMPL_H
 
@@ -6,19 +6,19 @@
 
 /* Option groups of commands. */
 enum {
-	CT_OPT_SETS = 1, /* KEY=VALUE and the launch options */
-	CT_OPT_CKPT = 2, /* --checkpoint */
-	CT_OPT_JSON = 4,
-	CT_OPT_OUT = 8,
-	CT_OPT_DIGITS = 16,
-	CT_OPT_STEPS = 32,
-	CT_OPT_ORIGINS = 64,
-	CT_OPT_THREADS = 256,
-	CT_OPT_PACK = 512,
-	CT_OPT_SHOW = 1024,
-	CT_OPT_SECONDS = 2048,
-	CT_OPT_PREDICT = 4096,
-	CT_OPT_ALL = 128 /* every command: --help, --version */
+	CT_OPT_SETS = 1 << 0, /* KEY=VALUE and the launch options */
+	CT_OPT_CKPT = 1 << 1, /* --checkpoint */
+	CT_OPT_JSON = 1 << 2,
+	CT_OPT_OUT = 1 << 3,
+	CT_OPT_DIGITS = 1 << 4,
+	CT_OPT_STEPS = 1 << 5,
+	CT_OPT_ORIGINS = 1 << 6,
+	CT_OPT_THREADS = 1 << 7,
+	CT_OPT_PACK = 1 << 8,
+	CT_OPT_SHOW = 1 << 9,
+	CT_OPT_SECONDS = 1 << 10,
+	CT_OPT_PREDICT = 1 << 11,
+	CT_OPT_ALL = 1 << 12 /* every command: --help, --version */
 };
 
 enum ct_option_kind {
@@ -29,20 +29,20 @@ enum ct_option_kind {
 	CT_OPTION_NODES, /* N, or torchrun's N:N */
 	CT_OPTION_STANDALONE,
 	CT_OPTION_ENDPOINT, /* host[:port] */
-	CT_OPTION_BACKEND,  /* torchrun's rendezvous back ends: all the same to us */
+	CT_OPTION_BACKEND,  /* torchrun's rendezvous back ends; makes no difference */
 	CT_OPTION_RESTARTS, /* only 0 */
 	CT_OPTION_HELP,
 	CT_OPTION_VERSION
 };
 
 struct ct_option {
-	const char *names; /* blank-separated, without dashes, '-' between words; the first is the one to show */
-	const char *value; /* what help calls the value, NULL: takes none */
+	const char *names; /* separated by spaces, without dashes, '-' between words; the first one is shown */
+	const char *value; /* name of the value in help; NULL: the option takes none */
 	unsigned group;
 	enum ct_option_kind kind;
 	const char *key;
 	size_t offset;
-	const char *doc; /* NULL: an alias for other tools' sake, not shown */
+	const char *doc; /* NULL: accepted for compatibility with other tools, not shown */
 };
 
 /* NULL past the end. */

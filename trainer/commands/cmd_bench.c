@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "trainer/commands/cli.h"
-#include "trainer/commands/print_json_impl.h"
+#include "trainer/commands/print_impl.h"
 #include "trainer/loop/step.h"
 
 static int compare_i64(const void *a, const void *b)

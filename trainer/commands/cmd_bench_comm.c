@@ -6,7 +6,7 @@
 #include "dist/bench_comm.h"
 #include "dist/watchdog.h"
 #include "trainer/commands/cli.h"
-#include "trainer/commands/print_json_impl.h"
+#include "trainer/commands/print_impl.h"
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/stop_guard.h"

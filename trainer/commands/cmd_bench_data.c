@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "trainer/commands/cli.h"
-#include "trainer/commands/print_json_impl.h"
+#include "trainer/commands/print_impl.h"
 #include "trainer/plan/run_plan.h"
 
 #define MAX_THREADS 256

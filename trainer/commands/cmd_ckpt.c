@@ -8,6 +8,7 @@
 #include "trainer/checkpoint/checkpoint_files.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/commands/cli.h"
+#include "trainer/commands/print_impl.h"
 
 #define MAX_STATE_BYTES ((size_t)4 << 20)
 
@@ -18,17 +19,7 @@ struct stats {
 
 static bool is_tensor_file(const char *path)
 {
-	size_t n = strlen(path);
-
-	return n > 12 && strcmp(path + n - 12, ".safetensors") == 0;
-}
-
-static enum ct_status print(const struct ct_str *text)
-{
-	CT_TRY(ct_str_status(text));
-	if (fwrite(ct_str_text(text), 1, text->len, stdout) != text->len || fflush(stdout) != 0)
-		return CT_FAIL(CT_IO, "cannot write to standard output");
-	return CT_OK;
+	return ct_ends_with(path, ".safetensors");
 }
 
 static enum ct_status read_stats(const ct_safetensors *s, int i, size_t n, struct stats *out)
@@ -269,7 +260,7 @@ enum ct_status ct_cmd_ckpt_show(const struct ct_cli *cli)
 		for (size_t i = 0; i < ct_json_len(ct_json_get(j, "files")); i++)
 			add_file(ct_json_at(ct_json_get(j, "files"), i), &text);
 	}
-	CT_TRY_GOTO(print(&text), st, out);
+	CT_TRY_GOTO(ct__print_text(&text), st, out);
 out:
 	ct_json_destroy(j);
 	ct_str_release(&text);
@@ -331,7 +322,7 @@ static enum ct_status report(const struct ct_cli *cli, const char *path, const c
 		ct_str_addf(&text, "%s: %s%s\n", path,
 			    result == CT_OK ? "" : "broken: ", result == CT_OK ? how : ct_error_message());
 	}
-	CT_TRY_GOTO(print(&text), st, out);
+	CT_TRY_GOTO(ct__print_text(&text), st, out);
 out:
 	ct_str_release(&text);
 	ct_json_destroy(j);

@@ -1,17 +1,18 @@
 /* `ctrain check` and `ctrain config dump|docs|schema`. */
-#include <stdio.h>
-
 #include "base/file.h"
 #include "trainer/commands/cli.h"
+#include "trainer/commands/print_impl.h"
 #include "trainer/plan/run_plan.h"
 
-/* To --out, durably, or to standard output. Takes the text. */
+/* Writes to --out, durably, or to standard output. Takes the text. */
 static enum ct_status deliver(const struct ct_cli *cli, struct ct_str *text, enum ct_status st)
 {
-	if (st == CT_OK && cli->out)
+	if (st == CT_OK && !cli->out)
+		return ct__print_text(text);
+	if (st == CT_OK)
+		st = ct_str_status(text);
+	if (st == CT_OK)
 		st = ct_file_replace(cli->out, ct_str_text(text), text->len);
-	else if (st == CT_OK && (fwrite(ct_str_text(text), 1, text->len, stdout) != text->len || fflush(stdout) != 0))
-		st = CT_FAIL(CT_IO, "cannot write to standard output: %m");
 	ct_str_release(text);
 	return st;
 }

@@ -9,7 +9,7 @@
 #include "base/thread.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/data_check_impl.h"
-#include "trainer/commands/print_json_impl.h"
+#include "trainer/commands/print_impl.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/report/ticker.h"
 

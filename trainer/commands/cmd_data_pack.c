@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "data/pack/pack.h"
 #include "trainer/commands/cli.h"
-#include "trainer/commands/print_json_impl.h"
+#include "trainer/commands/print_impl.h"
 #include "trainer/report/ticker.h"
 
 /* "1000" samples, or "256MB", "1GiB". */

@@ -10,7 +10,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_weights.h"
 #include "trainer/commands/cli.h"
-#include "trainer/commands/print_json_impl.h"
+#include "trainer/commands/print_impl.h"
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"

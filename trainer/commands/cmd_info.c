@@ -9,7 +9,7 @@
 #include "nn/engine.h"
 #include "nn/models/model.h"
 #include "trainer/commands/cli.h"
-#include "trainer/commands/print_json_impl.h"
+#include "trainer/commands/print_impl.h"
 
 static ct_json *entry(const char *name, bool available, const char *why)
 {

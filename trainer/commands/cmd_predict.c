@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/predict_impl.h"
-#include "trainer/commands/print_json_impl.h"
+#include "trainer/commands/print_impl.h"
 
 #define MAX_ROWS 32
 

@@ -1,0 +1,27 @@
+#include "trainer/commands/print_impl.h"
+
+#include <stdio.h>
+
+enum ct_status ct__print_text(struct ct_str *text)
+{
+	enum ct_status st = ct_str_status(text);
+
+	if (st == CT_OK && (fwrite(ct_str_text(text), 1, text->len, stdout) != text->len || fflush(stdout) != 0))
+		st = CT_FAIL(CT_IO, "cannot write to standard output: %m");
+	ct_str_release(text);
+	return st;
+}
+
+enum ct_status ct__print_json(ct_json *j, bool pretty)
+{
+	struct ct_str text = {0};
+	enum ct_status st = ct_json_dump(j, pretty, &text);
+
+	ct_json_destroy(j);
+	if (st < 0) {
+		ct_str_release(&text);
+		return st;
+	}
+	ct_str_add(&text, "\n");
+	return ct__print_text(&text);
+}
