@@ -108,7 +108,8 @@ static inline bool fixture_is_step(struct fixture *f, uint32_t step)
 
 static inline enum ct_status fixture_save(struct fixture *f, const char *run, uint32_t step, int keep_last, bool best)
 {
-	struct ct_checkpoint_source src = {f->net, f->optim, f->ema, &f->state, "model.name=convnet\noptim.lr=0.1\n"};
+	struct ct_checkpoint_source src = {f->net, f->optim, f->ema, &f->state, "model.name=convnet\noptim.lr=0.1\n",
+					   NULL};
 
 	fixture_set_step(f, step);
 	return ct_checkpoint_save(run, &src, keep_last, best, NULL);

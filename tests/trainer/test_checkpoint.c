@@ -66,7 +66,7 @@ static void test_round_trip(void **state)
 	static const double odd_doubles[] = {-0.0, INFINITY, -INFINITY, 1e22, 123456789.0, 2.2250738585072014e-308};
 	const char *run = in_tmpdir("round"), *lines = "a=1\nb=\"two\"\n\xc3\xa9\n";
 	struct ct_train_state in = odd_state, out;
-	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &in, lines};
+	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &in, lines, NULL};
 	char *path = NULL, *config = NULL;
 
 	(void)state;
@@ -109,7 +109,7 @@ static void test_round_trip(void **state)
 static void test_without_averages(void **state)
 {
 	struct ct_checkpoint_result saved;
-	struct ct_checkpoint_source src = {fx.net, fx.optim, NULL, &fx.state, NULL};
+	struct ct_checkpoint_source src = {fx.net, fx.optim, NULL, &fx.state, NULL, NULL};
 	char *path;
 
 	(void)state;
@@ -187,7 +187,7 @@ static void test_no_optimizer_state(void **state)
 	assert_ok(fixture_try_open(&plain, "convnet", 3, 0));
 	plain.state.step = 4;
 	plain.state.optim_steps = 4;
-	src = (struct ct_checkpoint_source){plain.net, plain.optim, NULL, &plain.state, ""};
+	src = (struct ct_checkpoint_source){plain.net, plain.optim, NULL, &plain.state, "", NULL};
 	assert_ok(ct_checkpoint_save(run, &src, 1, false, &saved));
 	path = saved.path;
 	assert_ok(ct_checkpoint_verify(path));
@@ -252,7 +252,7 @@ static void test_same_step(void **state)
 {
 	struct ct_checkpoint_result saved;
 	const char *run = in_tmpdir("same");
-	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, ""};
+	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, "", NULL};
 	struct ct_train_state out;
 	char *path;
 
@@ -272,7 +272,7 @@ static void test_same_step(void **state)
 static void test_not_finite(void **state)
 {
 	const char *run = in_tmpdir("finite");
-	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, ""};
+	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, "", NULL};
 	float *arenas[] = {on_host(ct_net_params(fx.net)), on_host(ct_optim_state(fx.optim, 0)),
 			   on_host(ct_ema_params(fx.ema))};
 

@@ -237,6 +237,12 @@ static void prune(const char *folder, const struct ct_ckpt_entry *list, size_t n
 	}
 }
 
+/* Training goes on while a save is written: the directory at this path may be another run's by now. */
+static enum ct_status check_guard(const struct ct_snapshot *snap)
+{
+	return snap->guard ? snap->guard->check(snap->guard->user) : CT_OK;
+}
+
 /* Writes the checkpoint in a temporary folder and publishes it. Failing, it removes the temporary folder. */
 static enum ct_status write_checkpoint(const char *folder, const struct ct_snapshot *snap, const char *name,
 				       uint64_t save_index, uint64_t *bytes)
@@ -254,6 +260,7 @@ static enum ct_status write_checkpoint(const char *folder, const struct ct_snaps
 	lock = ct_ckpt_lock(temp);
 	CT_TRY_GOTO(write_files(temp, snap, save_index, bytes), st, fail);
 	ct_failpoint("ckpt.rename");
+	CT_TRY_GOTO(check_guard(snap), st, fail);
 	CT_TRY_GOTO(publish(folder, temp, name), st, fail);
 	goto out;
 
@@ -278,6 +285,7 @@ static enum ct_status save_in(const char *folder, const struct ct_snapshot *snap
 	size_t n;
 
 	ct_ckpt_name(snap->state.step, name);
+	CT_TRY(check_guard(snap));
 	CT_TRY(ct_dir_make(folder));
 	CT_TRY(ct_ckpt_list(folder, &list, &n));
 	if (n > 0)

@@ -33,6 +33,13 @@ struct ct_train_state {
 	char config_digest[65], data_digest[65], graph_digest[65];
 };
 
+/* Asked before anything is written into the run directory and before the checkpoint is published, by the thread that
+ * writes: is the directory still this run's? */
+struct ct_checkpoint_guard {
+	enum ct_status (*check)(const void *user);
+	const void *user;
+};
+
 struct ct_checkpoint_source {
 	ct_net *net;
 	ct_optim *optim;
@@ -40,6 +47,7 @@ struct ct_checkpoint_source {
 	const struct ct_train_state *state;
 	const char *
 		config_lines; /* ct_config_lines: stored in state.json, so that a resume can name the key that differs */
+	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; NULL: none */
 };
 
 struct ct_checkpoint_result {
@@ -62,13 +70,15 @@ enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoin
  * syncs and publishes it. At most one save is posted and not taken. Until the thread has published it, a checkpoint does not exist:
  * what a crash leaves is the one before. */
 typedef struct ct_checkpoint_writer ct_checkpoint_writer;
-enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last, ct_checkpoint_writer **out) CT_MUST_CHECK;
+enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last,
+					   ct_checkpoint_writer **out) CT_MUST_CHECK;
 /* Waits for a save that was posted. */
 void ct_checkpoint_writer_destroy(ct_checkpoint_writer *w);
 enum ct_status ct_checkpoint_writer_post(ct_checkpoint_writer *w, const struct ct_checkpoint_source *src,
 					 bool best) CT_MUST_CHECK;
 /* The result of the posted save. step 0: none was posted, or (without wait) it is not finished yet. */
-enum ct_status ct_checkpoint_writer_take(ct_checkpoint_writer *w, bool wait, struct ct_checkpoint_result *out) CT_MUST_CHECK;
+enum ct_status ct_checkpoint_writer_take(ct_checkpoint_writer *w, bool wait,
+					 struct ct_checkpoint_result *out) CT_MUST_CHECK;
 /* The newest valid checkpoint (state.json is readable and all checksums match). Invalid ones are reported in warnings and not
  * changed. *path is owned, NULL if there is none. Also removes the .tmp-* directories of processes that died, which a lock shows. */
 enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHECK;

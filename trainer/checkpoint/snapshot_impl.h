@@ -14,11 +14,12 @@ struct ct_snapshot_group {
 };
 
 struct ct_snapshot {
-	const ct_net *net; /* borrowed, for its layout */
+	const ct_net *net;                                       /* borrowed, for its layout */
 	struct ct_snapshot_group groups[CT_SNAPSHOT_MAX_GROUPS]; /* 0: the model */
 	int n_groups;
 	struct ct_train_state state;
 	char *config_lines;
+	const struct ct_checkpoint_guard *guard; /* borrowed; NULL: none */
 };
 
 /* Waits for the work posted to the net's engine and copies. Release *out in every case. */

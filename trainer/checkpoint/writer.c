@@ -35,7 +35,7 @@ enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct 
 	ct_stream *s = ct_engine_stream(ct_net_engine(src->net));
 	const char *name;
 
-	*out = (struct ct_snapshot){.net = src->net, .state = *src->state};
+	*out = (struct ct_snapshot){.net = src->net, .state = *src->state, .guard = src->guard};
 	CT_TRY_ALLOC(out->config_lines = ct_strdup(src->config_lines ? src->config_lines : ""));
 	CT_TRY(add(out, "", ct_net_params(src->net), ct_net_buffers(src->net), s));
 	for (int i = 0; src->optim && (name = ct_optim_state_name(src->optim, i)); i++)

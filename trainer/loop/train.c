@@ -22,6 +22,7 @@ struct loop {
 	ct_metrics_log *metrics;      /* rank 0 only */
 	ct_checkpoint_writer *writer; /* rank 0 only */
 	ct_stepper *stepper;
+	struct ct_checkpoint_guard guard; /* of saves: the lock of the run directory */
 	struct ct_meter meter;
 	int signals;
 	int64_t last_save_ns;
@@ -72,6 +73,11 @@ static enum ct_status explain_save(const struct ct_session *s)
 	if (e.status == CT_IO && check_run_dir(s) < 0)
 		return CT_IO;
 	return ct_error_restore(&e);
+}
+
+static enum ct_status check_lock(const void *lock)
+{
+	return lock ? ct_run_lock_check(lock) : CT_OK;
 }
 
 static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
@@ -127,8 +133,12 @@ static enum ct_status save(struct loop *l, bool best)
 	ct_session_phase(s, "saving", s->state.step);
 	report_progress(l, "saving");
 	CT_TRY(take_save(l, true));
-	struct ct_checkpoint_source src = {
-		.net = s->net, .optim = s->optim, .ema = s->ema, .state = &s->state, .config_lines = s->config_lines};
+	struct ct_checkpoint_source src = {.net = s->net,
+					   .optim = s->optim,
+					   .ema = s->ema,
+					   .state = &s->state,
+					   .config_lines = s->config_lines,
+					   .guard = &l->guard};
 	s->state.optim_steps = ct_optim_steps(s->optim);
 	s->state.train_seconds += ct_meter_take_seconds(&l->meter);
 	CT_TRY(ct_checkpoint_writer_post(l->writer, &src, best));
@@ -446,7 +456,8 @@ static enum ct_status run(struct loop *l)
 
 enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals)
 {
-	struct loop l = {.s = s, .metrics = metrics, .signals = signals};
+	struct loop l = {
+		.s = s, .metrics = metrics, .signals = signals, .guard = {.check = check_lock, .user = s->lock}};
 	enum ct_status st;
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
