@@ -200,6 +200,9 @@ class Case(unittest.TestCase):
         return env
 
     def start(self, *args, env=None, prefix=(), cwd=None, **popen):
+        if env and "CTRAIN_FAILPOINT" in env and str(args[0]).endswith(".yaml"):
+            # What was saved before a failpoint is then stored before it.
+            args += ("checkpoint.background=false",)
         return Process(self, [*prefix, CTRAIN, *map(str, args)], self.env(env), cwd or self.tmp, **popen)
 
     def run_ctrain(self, *args, expect=OK, env=None, timeout=60, **more):

@@ -135,7 +135,7 @@ struct ct_config {
 	struct {
 		int64_t every_steps, keep_last;     /* 0 = off; 2 */
 		double every_epochs, every_minutes; /* 1, 0 */
-		bool best;                          /* true */
+		bool best, background;              /* true, true */
 	} checkpoint;
 	struct {
 		int64_t every; /* steps between metrics lines, 50 */

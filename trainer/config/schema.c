@@ -334,6 +334,8 @@ static const struct ct_key
 				 .doc = "Number of most recent checkpoints to keep. The best one is kept in addition."},
 				{KEY(checkpoint.best, BOOL), .def = "true",
 				 .doc = "Save a checkpoint after each evaluation that is the best so far."},
+				{KEY(checkpoint.background, BOOL), ADVANCED, .def = "true",
+				 .doc = "Write checkpoints while training continues, from a copy in memory. false: training waits until each one is stored."},
 
 				{KEY(log.every, INT), .lo = 1, .hi = 1e12, .def = "50",
 				 .doc = "Steps between two step lines in metrics.jsonl."},

@@ -142,6 +142,8 @@ static enum ct_status save(struct loop *l, bool best)
 	s->state.optim_steps = ct_optim_steps(s->optim);
 	s->state.train_seconds += ct_meter_take_seconds(&l->meter);
 	CT_TRY(ct_checkpoint_writer_post(l->writer, &src, best));
+	if (!s->cfg->checkpoint.background)
+		CT_TRY(take_save(l, true));
 	ct_meter_exclude_since(&l->meter, t0);
 	return CT_OK;
 }
