@@ -58,7 +58,7 @@ class Torchvision(Case):
         theirs, config, ours = self.path("theirs.safetensors"), self.config(STILL), self.path("ours.safetensors")
         self.peer("save", "resnet18", 10, "F32", theirs)
         self.train(f"model.weights={theirs}", "train.ema=0.5", config=config)
-        self.assertIn("the averages", self.run_ctrain("ckpt", "export", self.path("run"), "--out", ours).out)
+        self.assertIn("EMA weights", self.run_ctrain("ckpt", "export", self.path("run"), "--out", ours).out)
         self.peer("load", "resnet18", 10, theirs, ours)
 
     def test_new_head(self):

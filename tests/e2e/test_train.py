@@ -336,7 +336,7 @@ class Commands(Case):
 
     def test_plan_counts_the_memory_of_evaluation(self):
         def activations(*sets):
-            out = self.run_ctrain("plan", self.config(), *sets).out
+            out = self.run_ctrain("plan", self.config(), "data.n_val=8192", *sets).out
             return float(re.search(r"activations ([\d.]+)", out)[1])
         self.assertGreater(activations("batch.eval=4096"), activations("batch.eval=64") + 1)
         self.assertLess(activations("data.val=none", "batch.eval=4096"), activations("batch.eval=4096") - 1)
@@ -369,11 +369,11 @@ class Commands(Case):
         self.run_ctrain("eval", *config, "--checkpoint", "best", expect=3)
 
     def test_averages(self):
-        """A checkpoint stands for the averages that it was evaluated with; the file in it for what was trained."""
+        """A checkpoint stands for the EMA weights that it was evaluated with; the file in it for what was trained."""
         self.train("train.epochs=3", "train.ema=0.9")
         want = self.metrics(kind="eval")[-1]
         last, alone, ddp = self.path("run", "checkpoints", "last"), self.path("alone.safetensors"), self.path("ddp.safetensors")
-        self.assertIn("the averages", self.run_ctrain("ckpt", "export", last, "--out", alone).out)
+        self.assertIn("EMA weights", self.run_ctrain("ckpt", "export", last, "--out", alone).out)
         tensors, _ = safetensors(alone)
         self.assertEqual(set(tensors), set(safetensors(os.path.join(last, "model.safetensors"))[0]))
         write_safetensors(ddp, {"module." + name: t for name, t in tensors.items()})
