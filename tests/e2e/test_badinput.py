@@ -170,8 +170,9 @@ class RunFolders(Case):
         os.rename(self.path("run"), self.path("gone"))
         os.kill(pid, signal.SIGCONT)
         r = p.wait()
-        self.assertIn(r.code, (OK, IO), r.describe())
-        self.assert_checkpoints_whole("gone", 2)
+        self.assert_code(r, IO)
+        # That of step 8 may have been on its way: it is not published into a directory that is no longer the run's.
+        self.assert_checkpoints_whole("gone", 1)
 
 
 class Damage(Case):
