@@ -200,7 +200,7 @@ class Case(unittest.TestCase):
         return env
 
     def start(self, *args, env=None, prefix=(), cwd=None, **popen):
-        if env and "CTRAIN_FAILPOINT" in env and str(args[0]).endswith(".yaml"):
+        if env and "CTRAIN_FAILPOINT" in env and str(args[0]).endswith(".yaml") and "checkpoint.background=true" not in args:
             # What was saved before a failpoint is then stored before it.
             args += ("checkpoint.background=false",)
         return Process(self, [*prefix, CTRAIN, *map(str, args)], self.env(env), cwd or self.tmp, **popen)
