@@ -68,12 +68,12 @@ struct ct_net_opts {
 };
 
 struct ct_batch {
-	int n;                 /* valid rows; TRAIN programs need n == their N, EVAL programs take 0 <= n <= N */
+	int n; /* valid rows; TRAIN programs need n == their N, EVAL programs take 0 <= n <= N */
 	/* uint8 [n,H,W,C] or float [n,C,H,W]. This and the arrays below are borrowed until the posted forward and backward are
 	 * done: record an event after them and wait for it before the memory is used again. */
 	const void *x;
-	const int32_t *labels; /* [n], softmax cross-entropy; in range (checked by the data set) */
-	const float *targets;  /* [n,C], MSE */
+	const int32_t *labels;   /* [n], softmax cross-entropy; in range (checked by the data set) */
+	const float *targets;    /* [n,C], MSE */
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
 	const float *mix;        /* [n] weight of `labels`, 1 - mix that of labels_b; the loss is their weighted sum */
 	uint64_t step;           /* optimizer step and */
@@ -111,7 +111,7 @@ enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, 
 void ct_engine_close(ct_engine *e);
 const char *ct_engine_name(const ct_engine *e);
 ct_device *ct_engine_device(const ct_engine *e);
-ct_stream *ct_engine_stream(const ct_engine *e); /* owned by the engine */
+ct_stream *ct_engine_stream(const ct_engine *e);                  /* owned by the engine */
 const char *ct_engine_version(const ct_engine *e);                /* "oneDNN 2.6.3 avx512_core_bf16" */
 const char *ct_precision_name(enum ct_precision p);               /* "fp32" ... */
 bool ct_precision_find(const char *name, enum ct_precision *out); /* false: there is none of that name */
@@ -143,7 +143,7 @@ size_t ct_net_buffers_elems(const ct_net *net);
  * 1. Waits. */
 enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed) CT_MUST_CHECK;
 /* Between the mirror of an arena with the parameters' layout (parameters, gradients or optimizer state) and the logical fp32 layout
- * of parameter `param`. Any thread, if the engine's threads compute nothing at the time. */
+ * of parameter `param`. ct_net_export may be called by one other thread while the net computes. */
 enum ct_status ct_net_export(const ct_net *net, const struct ct_mirror *arena, int param, float *logical) CT_MUST_CHECK;
 enum ct_status ct_net_import(const ct_net *net, struct ct_mirror *arena, int param, const float *logical) CT_MUST_CHECK;
 /* The metrics of all forward passes since the last take or ct_net_post_loss; waits for them and starts from zero. */

@@ -170,7 +170,7 @@ static enum ct_status reorder(ct_dnnl *dnnl, const ct_dnnl_desc *from_desc, cons
 	}
 	enum ct_status st = ct__dnnl_call_create(dnnl, prim, binds, bytes ? 3 : 2, &call);
 	if (st == CT_OK) {
-		st = ct__dnnl_call_run(dnnl, call);
+		st = ct__dnnl_call_run_alone(dnnl, call);
 		ct__dnnl_call_destroy(call);
 	}
 	ct_free_aligned(scratch);
@@ -187,12 +187,12 @@ static enum ct_status onednn_pack(const ct_net *net, int param, const float *log
 	return reorder(dnnl_of(net), plain, logical, impl->layout[param], slice);
 }
 
+/* The caller decides on the number of threads: a thread that saves checkpoints uses one. */
 static enum ct_status onednn_unpack(const ct_net *net, int param, const float *slice, float *logical)
 {
 	const struct onednn_net *impl = net->impl;
 	const ct_dnnl_desc *plain;
 
-	ct_parallel_use_threads(net->engine->threads);
 	CT_TRY(plain_of(net, param, &plain));
 	return reorder(dnnl_of(net), impl->layout[param], slice, plain, logical);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/thread.h"
 #include "trainer/checkpoint/checkpoint_files.h"
 #include "trainer/checkpoint/snapshot_impl.h"
@@ -103,7 +104,10 @@ enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last, c
 static void *write_thread(void *arg)
 {
 	ct_checkpoint_writer *w = arg;
-	enum ct_status st = ct__snapshot_write(w->run_dir, &w->snapshot, w->keep_last, w->best, &w->result);
+	enum ct_status st;
+
+	ct_parallel_use_threads(1); /* the others compute */
+	st = ct__snapshot_write(w->run_dir, &w->snapshot, w->keep_last, w->best, &w->result);
 
 	w->error = (struct ct_error){0};
 	if (st < 0)

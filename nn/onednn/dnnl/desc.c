@@ -25,8 +25,8 @@ void ct__dnnl_descs_free(ct_dnnl *c)
 	}
 }
 
-enum ct_status ct__dnnl_intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int ndims, const dnnl_dim_t *dims,
-			       const ct_dnnl_desc **out)
+static enum ct_status intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int ndims, const dnnl_dim_t *dims,
+			     const ct_dnnl_desc **out)
 {
 	dnnl_dims_t strides;
 	ct_dnnl_desc *d;
@@ -67,6 +67,15 @@ enum ct_status ct__dnnl_intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int
 	c->descs = d;
 	*out = d;
 	return CT_OK;
+}
+
+enum ct_status ct__dnnl_intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int ndims, const dnnl_dim_t *dims,
+			       const ct_dnnl_desc **out)
+{
+	pthread_mutex_lock(&c->lock);
+	enum ct_status st = intern(c, md, type, ndims, dims, out);
+	pthread_mutex_unlock(&c->lock);
+	return st;
 }
 
 static enum ct_status make_desc(ct_dnnl *c, enum ct_dnnl_type of, int ndims, const int *dims, dnnl_format_tag_t tag,

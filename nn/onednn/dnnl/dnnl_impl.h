@@ -3,6 +3,8 @@
 #define CT_NN_ONEDNN_DNNL_DNNL_IMPL_H
 #ifdef DNNL_VERSION_MAJOR
 
+#include <pthread.h>
+
 #include "nn/onednn/dnnl/shim.h"
 
 #if DNNL_VERSION_MAJOR < 3
@@ -26,6 +28,9 @@ struct ct_dnnl {
 	dnnl_stream_t stream;
 	/* All with a scratchpad from the caller. [1]: with a ReLU on the result; [2]: the result is added to dst; [3]: added, then ReLU. */
 	dnnl_primitive_attr_t attrs[4];
+	/* The caches, and the primitives in them that are created when first used: a thread that exports parameters shares them with the
+	 * one that computes. */
+	pthread_mutex_t lock;
 	ct_dnnl_desc *descs;
 	ct_dnnl_prim *prims;
 };

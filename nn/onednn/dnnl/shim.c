@@ -155,6 +155,7 @@ enum ct_status ct__dnnl_open(ct_dnnl **out)
 	ct_dnnl *c;
 
 	CT_TRY_ALLOC(c = CT_NEW(ct_dnnl));
+	pthread_mutex_init(&c->lock, NULL);
 	enum ct_status st = open_context(c);
 	if (st < 0) {
 		ct__dnnl_close(c);
@@ -186,6 +187,7 @@ void ct__dnnl_close(ct_dnnl *c)
 		dnnl_stream_destroy(c->stream);
 	if (c->engine)
 		dnnl_engine_destroy(c->engine);
+	pthread_mutex_destroy(&c->lock);
 	ct_free(c);
 }
 
@@ -273,7 +275,7 @@ static dnnl_status_t describe(const ct_dnnl *c, const struct ct_dnnl_spec *s, dn
 	}
 }
 
-enum ct_status ct__dnnl_prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out)
+static enum ct_status prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out)
 {
 	ct_dnnl_prim *p;
 
@@ -298,6 +300,14 @@ enum ct_status ct__dnnl_prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, co
 	c->prims = p;
 	*out = p->pd ? p : NULL;
 	return CT_OK;
+}
+
+enum ct_status ct__dnnl_prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out)
+{
+	pthread_mutex_lock(&c->lock);
+	enum ct_status st = prim_get(c, spec, out);
+	pthread_mutex_unlock(&c->lock);
+	return st;
 }
 
 static md_arg query_md(const ct_dnnl_prim *p, enum ct_dnnl_arg arg)
@@ -365,15 +375,26 @@ static enum ct_status bind_args(const ct_dnnl *c, const ct_dnnl_prim *p, const s
 	return CT_OK;
 }
 
+/* Compiles the primitive when it is first used. */
+static enum ct_status need_primitive(ct_dnnl *c, ct_dnnl_prim *p)
+{
+	dnnl_status_t st = dnnl_success;
+
+	pthread_mutex_lock(&c->lock);
+	if (!p->primitive)
+		st = dnnl_primitive_create(&p->primitive, p->pd);
+	pthread_mutex_unlock(&c->lock);
+	return ct__dnnl_check(st, "kernel compilation");
+}
+
 enum ct_status ct__dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n,
 				    ct_dnnl_call **out)
 {
 	ct_dnnl_call *call;
 
 	CT_ASSERT(n <= CT_DNNL_MAX_ARGS);
-	if (!p->primitive) /* callers have a const pointer, but the context owns the object */
-		DNNL_TRY(dnnl_primitive_create(&((ct_dnnl_prim *)(uintptr_t)p)->primitive, p->pd),
-			 "kernel compilation");
+	/* Callers have a const pointer, but the context owns the object. */
+	CT_TRY(need_primitive(c, (ct_dnnl_prim *)(uintptr_t)p));
 	CT_TRY_ALLOC(call = CT_NEW(ct_dnnl_call));
 	call->primitive = p->primitive;
 	enum ct_status st = bind_args(c, p, binds, n, call);
@@ -401,6 +422,18 @@ enum ct_status ct__dnnl_call_set(ct_dnnl_call *call, enum ct_dnnl_arg arg, void 
 			DNNL_TRY(dnnl_memory_set_data_handle(call->args[i].memory, ptr), "setting an argument");
 	}
 	return CT_OK;
+}
+
+enum ct_status ct__dnnl_call_run_alone(ct_dnnl *c, const ct_dnnl_call *call)
+{
+	dnnl_stream_t stream;
+
+	DNNL_TRY(dnnl_stream_create(&stream, c->engine, dnnl_stream_default_flags), "stream");
+	dnnl_status_t st = dnnl_primitive_execute(call->primitive, stream, call->n, call->args);
+	if (st == dnnl_success)
+		st = dnnl_stream_wait(stream);
+	dnnl_stream_destroy(stream);
+	return ct__dnnl_check(st, "a primitive");
 }
 
 enum ct_status ct__dnnl_call_run(ct_dnnl *c, const ct_dnnl_call *call)
