@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 
 struct ct_reducer {
@@ -16,7 +15,6 @@ struct ct_reducer {
 	bool *ready;     /* [n_slices] */
 	int n_buckets, n_slices, n_posted;
 	bool sync;
-	int64_t exposed_ns;
 	/* On an asynchronous device. */
 	ct_stream *stream; /* of the collectives; NULL elsewhere */
 	ct_event **full;   /* [n_buckets] the bucket's gradients are final */
@@ -183,8 +181,6 @@ static enum ct_status never_ready(const ct_reducer *r)
 
 enum ct_status ct_reducer_finish(ct_reducer *r)
 {
-	int64_t start = ct_now_ns();
-
 	if (!r->sync || r->n_buckets == 0)
 		return CT_OK;
 	if (r->n_posted < r->n_buckets)
@@ -204,14 +200,5 @@ enum ct_status ct_reducer_finish(ct_reducer *r)
 		drop_works(r);
 		return st;
 	}
-	r->exposed_ns += ct_now_ns() - start;
 	return CT_OK;
-}
-
-int64_t ct_reducer_take_exposed_ns(ct_reducer *r)
-{
-	int64_t ns = r->exposed_ns;
-
-	r->exposed_ns = 0;
-	return ns;
 }

@@ -36,7 +36,5 @@ enum ct_status ct_reducer_ready(ct_reducer *r, int slice) CT_MUST_CHECK;
 /* What is posted to the compute stream from now on finds sums over ranks in all buckets. CT_BUG if a slice was never ready.
  * Errors name the bucket. */
 enum ct_status ct_reducer_finish(ct_reducer *r) CT_MUST_CHECK;
-/* Nanoseconds that finish blocked since the last call: what backward did not hide. */
-int64_t ct_reducer_take_exposed_ns(ct_reducer *r);
 
 #endif

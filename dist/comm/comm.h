@@ -90,6 +90,9 @@ enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_d
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,
 				      ct_stream *s) CT_MUST_CHECK;
 
+/* Whether a posted collective lets other streams of the device go on while it waits for peers. */
+bool ct_comm_is_cooperative(const ct_comm *c);
+
 /* Makes what progress it can: CT_OK done, CT_INPROGRESS. Never blocks. The work is still to be waited for. */
 enum ct_status ct_work_test(ct_work *w) CT_MUST_CHECK;
 /* Waits (collective timeout of the communicator) and frees the work in every case. NULL is done. */

@@ -70,6 +70,11 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
 		    s);
 }
 
+bool ct_comm_is_cooperative(const ct_comm *c)
+{
+	return c->ops->cooperative || c->ops->post_to;
+}
+
 void ct__comm_release_posted(ct_comm *c)
 {
 	while (c->free_posted) {

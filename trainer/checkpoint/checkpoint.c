@@ -53,6 +53,20 @@ static enum ct_status add_tensor(struct tensor_list *l, const char *state, const
 	return CT_OK;
 }
 
+/* A checkpoint of values that have overflowed would be complete, and resumed from forever. */
+static enum ct_status check_finite(const float *x, size_t n, const char *name)
+{
+	size_t n_bad = 0;
+
+	for (size_t k = 0; k < n; k++)
+		n_bad += !isfinite(x[k]);
+	if (n_bad == 0)
+		return CT_OK;
+	return CT_FAIL_HINT(CT_NUMERIC,
+			    "training has diverged: lower optim.lr, lengthen the warm-up, or set optim.clip_norm",
+			    "%zu of the %zu values of %s are not finite", n_bad, n, name);
+}
+
 /* Every parameter of a group, and its buffers when it has them. */
 static enum ct_status add_group(struct tensor_list *l, const struct ct_snapshot_group *group)
 {
@@ -71,27 +85,20 @@ static enum ct_status add_group(struct tensor_list *l, const struct ct_snapshot_
 	for (int i = 0; i < n_buffers; i++) {
 		const struct ct_param *p = ct_graph_buffer(g, i);
 
+		CT_TRY(check_finite(buffers, p->n, p->name));
 		CT_TRY(add_tensor(l, group->name, p, buffers, (struct origin){0}));
 		buffers += p->n;
 	}
 	return CT_OK;
 }
 
-/* A checkpoint of weights that are not finite would be valid, and every resume would fail after it. */
 static enum ct_status fill(void *user, int i, float *out)
 {
 	const struct tensor_list *l = user;
-	size_t n = ct_graph_param(ct_net_graph(l->net), l->from[i].param)->n, n_bad = 0;
 
 	ct_failpoint(l->failpoint);
 	CT_TRY(ct_net_export(l->net, l->from[i].arena, l->from[i].param, out));
-	for (size_t k = 0; k < n; k++)
-		n_bad += !isfinite(out[k]);
-	if (n_bad == 0)
-		return CT_OK;
-	return CT_FAIL_HINT(CT_NUMERIC,
-			    "training has diverged: lower optim.lr, lengthen the warm-up, or set optim.clip_norm",
-			    "%zu of the %zu values of %s are not finite", n_bad, n, l->desc[i].name);
+	return check_finite(out, ct_graph_param(ct_net_graph(l->net), l->from[i].param)->n, l->desc[i].name);
 }
 
 static enum ct_status write_list(struct tensor_list *l, const char *folder, const char *name, struct ct_ckpt_file *out)
@@ -305,7 +312,6 @@ out:
 enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot *snap, int keep_last, bool best,
 				  struct ct_checkpoint_result *out)
 {
-	int64_t start = ct_now_ns();
 	enum ct_status st;
 	char *folder;
 	char name[40];
@@ -323,7 +329,7 @@ enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot 
 	ct_ckpt_name(snap->state.step, name);
 	out->path = ct_path_join(folder, name);
 	st = out->path ? CT_OK : CT_NOMEM;
-	out->seconds = (double)(ct_now_ns() - start) / (double)CT_SEC;
+	out->seconds = (double)(ct_now_ns() - snap->start_ns) / (double)CT_SEC;
 out:
 	ct_free(folder);
 	return st;

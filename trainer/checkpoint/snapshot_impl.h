@@ -19,6 +19,7 @@ struct ct_snapshot {
 	int n_groups;
 	struct ct_train_state state;
 	char *config_lines;
+	int64_t start_ns;                        /* when it was taken */
 	const struct ct_checkpoint_guard *guard; /* borrowed; NULL: none */
 };
 

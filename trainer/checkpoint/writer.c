@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/parallel.h"
 #include "base/thread.h"
@@ -36,7 +37,8 @@ enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct 
 	ct_stream *s = ct_engine_stream(ct_net_engine(src->net));
 	const char *name;
 
-	*out = (struct ct_snapshot){.net = src->net, .state = *src->state, .guard = src->guard};
+	*out = (struct ct_snapshot){
+		.net = src->net, .state = *src->state, .guard = src->guard, .start_ns = ct_now_ns()};
 	CT_TRY_ALLOC(out->config_lines = ct_strdup(src->config_lines ? src->config_lines : ""));
 	CT_TRY(add(out, "", ct_net_params(src->net), ct_net_buffers(src->net), s));
 	for (int i = 0; src->optim && (name = ct_optim_state_name(src->optim, i)); i++)
@@ -112,6 +114,7 @@ static void *write_thread(void *arg)
 	w->error = (struct ct_error){0};
 	if (st < 0)
 		ct_error_save(&w->error);
+	w->error.status = st;
 	atomic_store_explicit(&w->done, true, memory_order_release);
 	return NULL;
 }

@@ -235,7 +235,12 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 		return CT_OK;
 	/* Two streams must not share a communicator without an order between their collectives. */
 	co.scope = "norm";
-	return ct_comm_open(backend, &s->world, &co, &s->norm_comm);
+	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->norm_comm));
+	if (ct_comm_is_cooperative(s->norm_comm))
+		return CT_OK;
+	return CT_FAIL_HINT(CT_UNSUPPORTED, "dist.backend=shm can",
+			    "model.bn=sync on a %s device: the communicator %s would block its streams",
+			    ct_device_kind(s->device), ct_comm_name(s->norm_comm));
 }
 
 static enum ct_status name_run(struct ct_session *s)
@@ -262,6 +267,7 @@ static void note_digests(struct ct_session *s)
 	if (s->train)
 		ct_dataset_digest(s->train, s->state.data_digest);
 	s->state.best_top1 = s->state.last_top1 = s->state.last_loss = -1;
+	s->state.loss_scale = 1;
 	s->state.seed = s->cfg->run.seed;
 	s->state.world = (uint32_t)s->world.id.world;
 	s->state.global_batch = s->plan.global_batch;
@@ -315,6 +321,9 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_error_save(&keep); /* undoing must not lose the reason, which a stop by a signal has as well */
 	if (failed && s->watchdog)
 		ct_watchdog_report(s->watchdog);
+	/* After a failure work may still be posted that uses what is freed below. */
+	if (s->device && ct_device_caps(s->device)->async && ct_device_sync(s->device, ct_deadline_in(CT_SEC)) < 0)
+		ct_error_clear();
 	ct_program_destroy(s->eval);
 	ct_program_destroy(s->full);
 	ct_ema_destroy(s->ema);

@@ -187,11 +187,11 @@ void ct_stepper_destroy(ct_stepper *p)
 		return;
 	ct_error_save(&keep);
 	/* After a failure work may still be posted that reads batches and scalars. */
-	if (p->posted > p->taken && ct_device_sync(p->s->device, ct_deadline_in(CT_SEC)) < 0)
+	if (ct_device_caps(p->s->device)->async && ct_device_sync(p->s->device, ct_deadline_in(CT_SEC)) < 0)
 		ct_error_clear();
-	drop_tails(p);
 	ct_loader_destroy(p->loader);
 	destroy_slots(p);
+	drop_tails(p);
 	ct_free(p);
 	if (keep.status < 0)
 		(void)ct_error_restore(&keep);

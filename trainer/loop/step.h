@@ -1,7 +1,8 @@
 /* The optimizer steps of one rank, for the training loop and the step bench: batches -> forward -> backward, with
  * buckets reduced as they become final -> update.
  *
- * A step is posted as a whole: ct_stepper_post waits for data only. Its results are taken later by ct_stepper_take, which waits for
+ * A step is posted as a whole: ct_stepper_post waits for data, and on an asynchronous device for the work that reads the oldest of
+ * the batches that may be out. Its results are taken later by ct_stepper_take, which waits for
  * them. The loop takes the results of step t - lag after it has posted step t, in every step, so that all ranks act at the same step.
  * The lag is 0 where posting is doing and CT_STEP_LAG on asynchronous devices. */
 #ifndef CT_TRAINER_LOOP_STEP_H
@@ -13,14 +14,14 @@
 enum { CT_STEP_LAG = 2 };
 
 struct ct_step_request {
-	uint64_t step;   /* of the run: keys dropout */
+	uint64_t step; /* of the run: keys dropout */
 	double lr;
 	bool stop, save; /* requests of this rank; the result holds those of any rank */
 };
 
 struct ct_step_result {
 	struct ct_step_request request;
-	double loss_sum; /* over all ranks and micro-batches */
+	double loss_sum;  /* over all ranks and micro-batches */
 	double grad_norm; /* before clipping; -1 without clipping */
 	enum ct_update_outcome outcome;
 	bool stop, save;

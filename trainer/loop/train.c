@@ -110,6 +110,7 @@ static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 static enum ct_status take_save(struct loop *l, bool wait)
 {
 	struct ct_checkpoint_result r;
+	int64_t t0 = ct_now_ns();
 	if (!l->writer)
 		return CT_OK;
 	if (ct_checkpoint_writer_take(l->writer, wait, &r) < 0)
@@ -118,6 +119,7 @@ static enum ct_status take_save(struct loop *l, bool wait)
 		return CT_OK;
 	enum ct_status st = ct_metrics_checkpoint(l->metrics, r.step, r.path, r.seconds, r.bytes);
 	ct_free(r.path);
+	ct_meter_exclude_since(&l->meter, t0);
 	return st;
 }
 
@@ -132,7 +134,8 @@ static enum ct_status save(struct loop *l, bool best)
 		return CT_OK;
 	ct_session_phase(s, "saving", s->state.step);
 	report_progress(l, "saving");
-	CT_TRY(take_save(l, true));
+	CT_TRY(take_save(l, true)); /* excludes its own time */
+	t0 = ct_now_ns();
 	struct ct_checkpoint_source src = {.net = s->net,
 					   .optim = s->optim,
 					   .ema = s->ema,
@@ -142,10 +145,8 @@ static enum ct_status save(struct loop *l, bool best)
 	s->state.optim_steps = ct_optim_steps(s->optim);
 	s->state.train_seconds += ct_meter_take_seconds(&l->meter);
 	CT_TRY(ct_checkpoint_writer_post(l->writer, &src, best));
-	if (!s->cfg->checkpoint.background)
-		CT_TRY(take_save(l, true));
 	ct_meter_exclude_since(&l->meter, t0);
-	return CT_OK;
+	return s->cfg->checkpoint.background ? CT_OK : take_save(l, true);
 }
 
 static void eval_progress(void *user, double done)
@@ -203,7 +204,7 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 	const struct ct_transform_times *a = &l->loader.times, *b = &now.times;
 	int64_t busy = b->read_ns - a->read_ns + b->decode_ns - a->decode_ns + b->resize_ns - a->resize_ns +
 		       b->distort_ns - a->distort_ns + now.assemble_ns - l->loader.assemble_ns;
-	struct ct_rank_times mine = {.step_s = (double)e->step_ns * 1e-9,
+	struct ct_rank_times mine = {.step_s = ct_meter_seconds(&l->meter, epoch),
 				     .data_s = (double)e->data_ns * 1e-9,
 				     .compute_s = (double)(e->forward_ns + e->backward_ns + e->optim_ns) * 1e-9,
 				     .exposed_s = (double)e->exposed_ns * 1e-9,
@@ -417,7 +418,7 @@ static enum ct_status finish(struct loop *l, const char *status)
 				     .weights_digest = digest,
 				     .checkpoint = last};
 	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
-	double whole = fmax(known, (double)t->step_ns);
+	double whole = fmax(known, ct_meter_seconds(&l->meter, all) * 1e9);
 	if (whole > 0) {
 		const int64_t part[5] = {t->data_ns, t->forward_ns, t->backward_ns, t->exposed_ns, t->optim_ns};
 		for (int i = 0; i < 5; i++)
