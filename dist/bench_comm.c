@@ -42,7 +42,7 @@ static enum ct_status once(struct bench *b, int op, size_t bytes)
 	return ct_work_wait(w);
 }
 
-/* All ranks go on with rank 0's value, or with the largest. */
+/* All ranks continue with rank 0's value, or with the largest one. */
 static enum ct_status agree(struct bench *b, double *v, bool largest)
 {
 	ct_work *w;
@@ -59,7 +59,7 @@ static int rising(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* How often: as asked for, else what fits into the budget by a few rounds on rank 0. */
+/* Number of rounds: as requested, else as many as fit into the budget, estimated from a few rounds on rank 0. */
 static enum ct_status choose_rounds(struct bench *b, int op, size_t bytes, int *out)
 {
 	int64_t start = ct_now_ns();

@@ -8,7 +8,7 @@
 
 struct ct_bench_comm_row {
 	const char *op; /* "allreduce", "allgather", "broadcast", "reduce_scatter" */
-	size_t bytes;   /* of the whole vector: for allgather and reduce_scatter that of all ranks together */
+	size_t bytes;   /* of the complete vector; allgather, reduce_scatter: of all ranks together */
 	int rounds;
 	double us;           /* median, of the slowest rank */
 	double algbw, busbw; /* GB/s (1e9) */

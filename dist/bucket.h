@@ -13,16 +13,16 @@ struct ct_bucket {
 	int first_slice, n_slices;
 };
 
-/* A slice of gradients. Ranges of one type rise and do not overlap. */
+/* A slice of gradients. Ranges of one type are in ascending order and do not overlap. */
 struct ct_bucket_slice {
 	size_t offset, n;
 	enum ct_dtype dtype;
 };
 
-/* Slices [n_slices] in completion order; gaps (alignment) are allowed and are part of the
- * buckets. Caps in bytes; 0 means one slice a bucket. A bucket ends before a slice of another type, as soon as it has reached its cap,
- * and when it is half full before a slice that has as much by itself, so that it need not wait for a large one. Returns owned
- * (ct_free); no slices, no buckets. Ranges that overlap or fall are CT_BUG. */
+/* Slices [n_slices] in completion order; gaps (alignment) are allowed and are part of the buckets. Caps in bytes; 0 means
+ * one slice per bucket. A bucket ends before a slice of another type, as soon as it has reached its cap, and, if it is half
+ * full, before a slice that reaches the cap alone, so that it does not wait for a large slice. Returns owned (ct_free); no
+ * slices, no buckets. Ranges that overlap or are not in ascending order are CT_BUG. */
 enum ct_status ct_bucket_plan(const struct ct_bucket_slice *slices, int n_slices, size_t first_cap_bytes,
 			      size_t cap_bytes, struct ct_bucket **out, int *n_buckets) CT_MUST_CHECK;
 

@@ -155,7 +155,7 @@ enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
 	return CT_OK;
 }
 
-/* The works of the buckets behind a failed one are given back too. */
+/* The works of the buckets after a failed one are released, too. */
 static void drop_works(ct_reducer *r)
 {
 	struct ct_error e;
@@ -184,7 +184,7 @@ enum ct_status ct_reducer_finish(ct_reducer *r)
 	if (!r->sync || r->n_buckets == 0)
 		return CT_OK;
 	if (r->n_posted < r->n_buckets)
-		return never_ready(r); /* what is posted stays so: this process is about to end */
+		return never_ready(r); /* posted work is not taken back: this process is about to end */
 	if (r->stream) {
 		CT_TRY(ct_event_record(r->done, r->stream));
 		return ct_stream_wait_event(r->compute, r->done);

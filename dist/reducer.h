@@ -1,5 +1,5 @@
-/* The gradient reducer: posts the all-reduce (sum) of each bucket as soon as its last gradient is final, while backward
- * continues; buckets are sent in index order on every rank. It knows memory and slices, nothing of the model. One thread.
+/* The gradient reducer: posts the all-reduce (sum) of each bucket as soon as its last gradient is final, while backward continues;
+ * buckets are sent in index order on every rank. It works on memory and slices and does not know the model. One thread.
  *
  * On a device whose work is done when posted, collectives are posted to the communicator and finish waits for them. On an asynchronous
  * device, "final" means final in the order of the compute stream: a bucket's all-reduce waits for an event recorded there, runs on a
@@ -16,7 +16,7 @@
 typedef struct ct_reducer ct_reducer;
 
 struct ct_reducer_opts {
-	ct_stream *compute; /* to which backward is posted */
+	ct_stream *compute; /* the stream to which backward is posted */
 	/* By element type: the memory that buckets of the type are ranges of; NULL where there are none. Of ct_comm_mem_alloc for zero
 	 * copy. */
 	void *memory[CT_N_DTYPES];
@@ -33,8 +33,8 @@ void ct_reducer_begin(ct_reducer *r, bool sync);
 /* Slice i is final. Out-of-order slices are allowed; buckets are posted in order. Also pushes posted buckets along. A
  * slice that does not exist or is reported twice is CT_BUG. */
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice) CT_MUST_CHECK;
-/* What is posted to the compute stream from now on finds sums over ranks in all buckets. CT_BUG if a slice was never ready.
- * Errors name the bucket. */
+/* Work that is posted to the compute stream after this call finds the sums over ranks in all buckets. CT_BUG if a slice
+ * was never ready. Errors name the bucket. */
 enum ct_status ct_reducer_finish(ct_reducer *r) CT_MUST_CHECK;
 
 #endif

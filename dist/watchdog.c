@@ -56,7 +56,7 @@ static bool is_stopping(ct_watchdog *w)
 	return stopping;
 }
 
-/* Whatever the other threads are stuck in, this process ends, and says why. */
+/* Ends the process with a message, whatever the other threads are blocked in. */
 static void end_process(const struct ct_failure *f)
 {
 	ct_log_record(CT_LOG_COMPONENT, "%s%s%s", f->message, f->hint[0] ? "; hint: " : "", f->hint);
@@ -82,7 +82,7 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Connects for as long as the first connection is good; without a store there is a failure, and false. */
+/* Retries until a deadline while the first connection is intact. False, with a failure record, when it fails. */
 static bool connect_own(ct_watchdog *w, struct ct_failure *f)
 {
 	int64_t deadline = ct_deadline_in(CONNECT_NS);
@@ -162,7 +162,7 @@ void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	pthread_mutex_lock(&w->lock);
-	/* Another activity (not just its next step) is sent at once: short ones would end between two heartbeats. */
+	/* A change of activity (not just of the step) is sent at once: a short one would end between two heartbeats. */
 	size_t activity = strcspn(text, ",");
 	bool another = w->store && (strcspn(w->phase, ",") != activity || memcmp(w->phase, text, activity) != 0);
 	ct_wire_copy(w->phase, sizeof(w->phase), text);

@@ -10,7 +10,7 @@ typedef struct ct_watchdog ct_watchdog;
 
 /* Borrows the world. In a world without a store it does nothing. */
 enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out) CT_MUST_CHECK;
-/* Borrows the communicator; NULL takes it back, which comes before closing it. */
+/* Borrows the communicator. Call with NULL before closing it. */
 void ct_watchdog_set_comm(ct_watchdog *w, ct_comm *c);
 /* What this rank is doing, for messages ("step 120", "evaluation", "saving"). Cheap; any thread. */
 void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...) CT_PRINTF(2, 3);
