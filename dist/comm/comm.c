@@ -27,7 +27,8 @@ enum ct_status ct__comm_open_with(const struct ct_comm_ops *ops, struct ct_world
 	return CT_OK;
 }
 
-/* Keys of this communicator: it is the n-th that this rank opens under the prefix, and so on all ranks. */
+/* Keys of this communicator: it is the n-th one that this rank opens under the prefix. The number is the same on all
+ * ranks. */
 static enum ct_status choose_scope(ct_comm *c, const char *prefix)
 {
 	char key[128];
@@ -184,7 +185,7 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 		ct_member_text(who, sizeof(who), why->rank, why->pid, why->host);
 		if (why->phase[0])
 			snprintf(phase, sizeof(phase), " in %s", why->phase);
-		/* The caller's thread keeps its own chain. */
+		/* Does not change the error chain of the caller's thread. */
 		ct_error_save(&keep);
 		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s failed%s: %s", who,
 			      phase, why->message);
@@ -203,7 +204,7 @@ void ct__comm_await_final_error(ct_comm *c)
 	int64_t deadline = ct_deadline_in(FINAL_ERROR_NS);
 
 	if (!c->scope[0] || c->opts.nested)
-		return; /* no watchdog, or it speaks to the outer one */
+		return; /* no watchdog, or it notifies the outer communicator */
 	pthread_mutex_lock(&c->lock);
 	while (!atomic_load(&c->dead) && ct_cond_wait_until(&c->died, &c->lock, deadline) == 0)
 		;
@@ -245,7 +246,7 @@ static void put_work(ct_comm *c, ct_work *w)
 	c->free_works = w;
 }
 
-/* Wrong arguments are our own callers' mistakes, yet they must not take the peers down with them. */
+/* Wrong arguments are bugs of our own callers. They must not end the peers as well. */
 static enum ct_status check(const ct_comm *c, const ct_work *w)
 {
 	const char *name = ct__comm_kind_name(w->kind);

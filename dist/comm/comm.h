@@ -1,11 +1,11 @@
 /* Communicators: collectives over the ranks of a run, in the post / test / wait style of UCC and MPI.
  *
  * Every rank issues the same operations in the same order. Buffers may be in memory of ct_comm_mem_alloc (zero copy
- * where the back end can) or anywhere; buffers of operations under way must not overlap. Reductions are elementwise and
- * give the same bits on all ranks and from run to run; shm reduces in rank order. Collectives of one communicator
- * complete in order. A rank that issues another operation than the others (kind, count, type, operation, root) ends in
- * CT_MISMATCH with both descriptions. After an error the communicator is dead: every later call returns that error. One
- * thread posts and waits; ct_comm_abort may come from any thread.
+ * where the back end can) or anywhere; buffers of operations under way must not overlap. Reductions are elementwise
+ * and give the same bits on all ranks and from run to run; shm reduces in rank order. Collectives of one
+ * communicator complete in order. If a rank issues another operation than the others (kind, count, type, operation,
+ * root), the result is CT_MISMATCH with both descriptions. After an error the communicator is dead: every later call
+ * returns that error. One thread posts and waits; ct_comm_abort may come from any thread.
  *
  * back end   where                        notes
  *   self     world of one                 completes when posted
@@ -29,19 +29,18 @@ typedef struct ct_comm ct_comm;
 typedef struct ct_work ct_work; /* a posted operation; freed by wait */
 
 struct ct_comm_opts {
-	int64_t timeout_ns; /* a collective that waits longer for a peer fails with CT_TIMEOUT naming who is late; 0:
-			       for ever */
+	int64_t timeout_ns; /* a collective that waits longer for a peer fails with CT_TIMEOUT; 0: no limit */
 	const char *iface;  /* network interface for gloo, NULL: the address of the store connection */
 	const char *scope;  /* prefix of the keys in the store, NULL: "comm" */
-	bool nested; /* part of another communicator, waited for by its helper thread: never spins, does not explain */
+	bool nested; /* part of another communicator, for its helper thread: never spins, attributes no failures */
 };
 
-/* backend: "auto", "self", "shm", "gloo", "hier". CT_UNSUPPORTED says why one can't be had here (shm over two hosts,
- * gloo not built ...), CT_CONFIG that the name, or this host's opts->iface, is unknown. A world of one gets self
- * whatever it asks for. Borrows the world; the strings of opts are copied. Collective: all ranks call it. */
+/* backend: "auto", "self", "shm", "gloo", "hier". CT_UNSUPPORTED: the back end cannot be used here, with the reason
+ * (shm over two hosts, gloo not built ...). CT_CONFIG: the name, or opts->iface on this host, is unknown. A world of
+ * one always gets self. Borrows the world; the strings of opts are copied. Collective: all ranks call it. */
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts,
 			    ct_comm **out) CT_MUST_CHECK;
-/* NULL is fine. Works not waited for are dropped. */
+/* NULL is allowed. Works that were not waited for are released. */
 void ct_comm_close(ct_comm *c);
 const char *ct_comm_name(const ct_comm *c);
 int ct_comm_rank(const ct_comm *c);
@@ -64,18 +63,19 @@ enum ct_status ct_comm_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype 
 /* dst [world,n] */
 enum ct_status ct_comm_allgather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t,
 				 ct_work **out) CT_MUST_CHECK;
-/* dst [world,n] at root, elsewhere NULL will do */
+/* dst [world,n] at root; may be NULL elsewhere */
 enum ct_status ct_comm_gather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
 			      ct_work **out) CT_MUST_CHECK;
-/* src [world,n] at root, elsewhere NULL will do */
+/* src [world,n] at root; may be NULL elsewhere */
 enum ct_status ct_comm_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
 			       ct_work **out) CT_MUST_CHECK;
 /* src [world,n] */
 enum ct_status ct_comm_reduce_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t,
 				      enum ct_redop op, ct_work **out) CT_MUST_CHECK;
 enum ct_status ct_comm_barrier(ct_comm *c, ct_work **out) CT_MUST_CHECK;
-/* Matched by (peer, tag), in order. A send may wait for its receive, so two ranks that exchange post both before they
- * wait. Not part of the common order of collectives, but on gloo a wait also waits for what was posted before. */
+/* Matched by (peer, tag), in order. A send may wait for its receive, so two ranks that exchange post both before
+ * they wait. They are not part of the common order of collectives, but on gloo a wait also waits for operations that
+ * were posted before. */
 enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype t, int peer, int tag,
 			    ct_work **out) CT_MUST_CHECK;
 enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int peer, int tag,
@@ -93,15 +93,17 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
 /* Whether a posted collective lets other streams of the device go on while it waits for peers. */
 bool ct_comm_is_cooperative(const ct_comm *c);
 
-/* Makes what progress it can: CT_OK done, CT_INPROGRESS. Never blocks. The work is still to be waited for. */
+/* Makes as much progress as possible without blocking. CT_OK: done; the work must still be waited for.
+ * CT_INPROGRESS: not done. */
 enum ct_status ct_work_test(ct_work *w) CT_MUST_CHECK;
-/* Waits (collective timeout of the communicator) and frees the work in every case. NULL is done. */
+/* Waits (collective timeout of the communicator) and frees the work in every case. NULL counts as done. */
 enum ct_status ct_work_wait(ct_work *w) CT_MUST_CHECK;
-/* Pushes posted operations along without waiting (cooperative back ends do their reducing here); cheap when idle. */
+/* Makes progress on posted operations without waiting (cooperative back ends do their reducing here). Cheap when
+ * idle. */
 enum ct_status ct_comm_progress(ct_comm *c) CT_MUST_CHECK;
 
 /* Pending and later operations end with the failure's status (CT_PEER_LOST where it has none) and this message. why
- * NULL: CT_CANCELLED. The first end of a communicator counts, later ones are ignored. Any thread. */
+ * NULL: CT_CANCELLED. Only the first end of a communicator counts. Any thread. */
 void ct_comm_abort(ct_comm *c, const struct ct_failure *why);
 /* Number of operations posted so far: in error messages and heartbeats ("collective 1234"). Any thread. */
 int64_t ct_comm_seq(const ct_comm *c);

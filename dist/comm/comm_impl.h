@@ -1,5 +1,5 @@
-/* What a communicator back end implements; comm.c holds the registry, argument checks, the work pool, abort and the
- * wait with its deadline. */
+/* What a communicator back end implements; comm.c contains argument checks, the work pool, abort and the wait with
+ * its deadline; registry.c the list of back ends. */
 #ifndef CT_DIST_COMM_COMM_IMPL_H
 #define CT_DIST_COMM_COMM_IMPL_H
 
@@ -20,7 +20,7 @@ struct ct_work {
 	int tag;
 	int64_t seq;
 	_Atomic int status; /* CT_INPROGRESS until done */
-	ct_work *next;      /* back end's own, as is scratch */
+	ct_work *next;      /* for the back end, as is scratch */
 	uint64_t scratch[6];
 };
 
@@ -38,10 +38,10 @@ struct ct_comm_ops {
 	enum ct_status (*wait)(ct_comm *c, ct_work *w,
 			       int64_t deadline_ns); /* blocks; returns early when the communicator dies */
 	enum ct_status (*progress)(ct_comm *c);      /* (optional) [nothing] */
-	/* (optional) [the collective runs as a function of the host in the stream] Posts *w to the stream: it is done in stream order.
-	 * An allreduce or a broadcast; no work is waited for. */
+	/* (optional) [the collective runs as a function of the host in the stream] Posts *w (an allreduce or a broadcast)
+	 * to the stream: it is done in stream order, and there is no work to wait for. */
 	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
-	bool cooperative; /* only calls of test, wait and progress touch buffers, no thread of the back end does */
+	bool cooperative; /* buffers are accessed only during calls of test, wait and progress, never by a thread of the back end */
 	void (*abort)(ct_comm *c); /* the communicator has just died: wakes waiters, notifies peers; any thread, once */
 };
 
@@ -70,20 +70,20 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_
 enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
 void ct__comm_release_posted(ct_comm *c);
 
-/* Opens back end `ops` whatever the registry says: tests, and hier for its parts. */
+/* Opens back end `ops` without the registry: for tests, and for hier's parts. */
 enum ct_status ct__comm_open_with(const struct ct_comm_ops *ops, struct ct_world *world,
 				  const struct ct_comm_opts *opts, ct_comm **out) CT_MUST_CHECK;
 enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct ct_world *world,
 			     const struct ct_comm_opts *opts) CT_MUST_CHECK;
-void ct__comm_release(ct_comm *c); /* undoes init; fine on a zeroed one */
-/* Ends the communicator with this thread's error chain, unless it has ended before; the end that counts becomes this
- * thread's chain, its status is returned. Call it without the back end's locks. */
+void ct__comm_release(ct_comm *c); /* undoes init; a zeroed one is allowed */
+/* Ends the communicator with this thread's error chain, unless it has ended before; the first end becomes this
+ * thread's error chain, and its status is returned. The caller must not hold locks of the back end. */
 enum ct_status ct__comm_die(ct_comm *c);
-void ct__comm_die_of(ct_comm *c, const struct ct_error *e); /* the same of a given end; any thread */
-/* The watchdog learns of a dead peer through the store, with more detail than a broken connection has: waits for it for a
- * moment. Call it before ct__comm_die. */
+void ct__comm_die_of(ct_comm *c, const struct ct_error *e); /* the same with a given error; any thread */
+/* The store notifies the watchdog of a dead peer, with more detail than a broken connection gives: waits a moment for
+ * this. Call before ct__comm_die. */
 void ct__comm_await_final_error(ct_comm *c);
-/* Adds to a CT_TIMEOUT chain what the store knows of the rank that all others wait for. */
+/* Adds to a CT_TIMEOUT chain what the store knows about the rank that all others wait for. */
 void ct__comm_attribute_failure(ct_comm *c, const ct_work *w);
 
 /* "rank 1 (pid 4711 on node7)"; q is the rank in this communicator, the string has the rank in the world. */
@@ -99,7 +99,7 @@ extern const struct ct_comm_ops ct__comm_ops_shm;
 extern const struct ct_comm_ops ct__comm_ops_gloo;
 extern const struct ct_comm_ops ct__comm_ops_hier;
 
-/* CT_UNSUPPORTED and why, when the shared object with gloo is not there or does not load. */
+/* CT_UNSUPPORTED with the reason if the shared object with gloo is missing or does not load. */
 enum ct_status ct__gloo_available(void) CT_MUST_CHECK;
 
 #endif

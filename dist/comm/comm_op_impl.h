@@ -24,7 +24,7 @@ static inline bool ct__comm_is_p2p(enum ct_comm_kind k)
 }
 
 /* dst[i] = dst[i] op src[i]; CT_AVG sums. Vectorised. Integers wrap around; bf16 is computed in fp32 and rounded to
- * nearest even each time; min and max hand on a NaN. dst and src are distinct. */
+ * nearest even each time; min and max propagate NaN. dst and src are distinct. */
 void ct__reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op);
 /* dst[i] /= k, as CT_AVG needs; integers round toward zero. */
 void ct__reduce_scale(void *dst, size_t n, enum ct_dtype t, int k);

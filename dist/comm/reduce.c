@@ -4,9 +4,9 @@
 #include "base/half.h"
 #include "dist/comm/comm_impl.h"
 
-/* One body per element type and operation; the compiler makes an AVX-512, an AVX2 and a plain copy of each and the loader
- * picks one. All copies round alike (elementwise, no reassociation, no contraction), so ranks on different CPUs still get
- * the same bits. The resolvers run before a sanitizer's runtime is up, hence not there. */
+/* One body per element type and operation; the compiler makes an AVX-512, an AVX2 and a plain copy of each and the
+ * loader picks one. All copies round alike (elementwise, no reassociation, no contraction), so ranks on different CPUs
+ * still get the same bits. Not in builds with a sanitizer: the resolvers run before its runtime is initialized. */
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -36,7 +36,7 @@
 		}                                                    \
 	}
 
-/* Integers wrap around, so they are added and multiplied as unsigned. Min and max hand on a NaN of either side. */
+/* Integers wrap around, so they are added and multiplied as unsigned. Min and max propagate a NaN of either operand. */
 KERNEL(sum_f32, float, (a + b))
 KERNEL(prod_f32, float, (a * b))
 KERNEL(min_f32, float, a < b || a != a ? a : b)
@@ -162,7 +162,7 @@ static char *at(void *p, size_t offset)
 	return (char *)p + offset;
 }
 
-/* All-reduce in place: the first vector collects, the last step writes two. */
+/* All-reduce in place: the first vector accumulates, and the last step writes two vectors. */
 static void reduce_in_place(void *const *v, int n_v, size_t from, size_t n, size_t elem, const struct kernels *k)
 {
 	for (int r = 1; r < n_v - 1; r++)
@@ -182,7 +182,7 @@ void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, si
 
 	for (int r = 0; r < n_out && in_place; r++)
 		in_place = in[r] == out[r];
-	/* The first output collects, unless it is still to be read. */
+	/* The first output accumulates, unless it is still needed as an input. */
 	for (int r = 1; r < n_in; r++)
 		taken |= out[0] == in[r];
 	for (size_t i = 0; i < n; i += step) {

@@ -1,4 +1,4 @@
-/* Which communicator back ends there are and which one "auto" means. */
+/* The list of communicator back ends, and which one "auto" chooses. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ struct backend {
 	const char *name;
 	const struct ct_comm_ops *ops; /* NULL: not built */
 	const char *why;
-	enum ct_status (*probe)(void); /* is it really there? NULL: yes */
+	enum ct_status (*probe)(void); /* whether it can be used; NULL: always */
 };
 
 static const struct backend backends[] = {
@@ -94,7 +94,8 @@ enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const s
 			"install gloo (libgloo-dev) and build again with -DCTRAIN_GLOO=ON, or run on one host with shm");
 		return CT_UNSUPPORTED;
 	}
-	/* Also where the back end needs no interface: a wrong name must not wait for the run that has a second host. */
+	/* Also if the back end needs no interface: a wrong name is an error now, not only in the first run with two
+	 * hosts. */
 	if (world->id.world > 1 && opts->iface)
 		CT_TRY(ct_net_check_iface(opts->iface));
 	CT_TRY(ct__comm_open_with(world->id.world > 1 ? b->ops : &ct__comm_ops_self, world, opts, out));

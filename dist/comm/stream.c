@@ -1,5 +1,5 @@
-/* Collectives posted to a stream. A back end without streams of its own runs them as functions of the host: what the stream posted
- * before is done by then, so the buffer is the function's. */
+/* Collectives posted to a stream. A back end without streams of its own runs them as functions of the host: work that was
+ * posted to the stream before is done then, so nothing else uses the buffer. */
 #include "base/device/device.h"
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
@@ -30,7 +30,7 @@ static enum ct_status run(const void *args)
 		if (st < 0)
 			return finish(p, st);
 	}
-	/* A back end with a thread of its own must not be left alone with the buffer. */
+	/* A back end with its own thread uses the buffer until the work is done: wait for it. */
 	if (p->comm->ops->cooperative && ct_now_ns() < p->deadline_ns && ct_work_test(p->work) == CT_INPROGRESS)
 		return CT_INPROGRESS;
 	return finish(p, ct__work_wait_until(p->work, p->deadline_ns));

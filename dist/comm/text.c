@@ -1,4 +1,4 @@
-/* What messages call ranks and operations. */
+/* Descriptions of ranks and operations for messages. */
 #include <stdio.h>
 
 #include "dist/comm/comm_impl.h"

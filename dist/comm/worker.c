@@ -1,7 +1,7 @@
 #include "dist/comm/worker_impl.h"
 
-/* A dead communicator's operation ends as soon as its connections are shut; if it does not, the process is ending anyway and
- * must not hang on it. */
+/* A dead communicator's operation ends as soon as its connections are shut; if it does not, the process is about to end
+ * and must not wait for it. */
 #define SETTLE_NS (10 * CT_SEC)
 
 static ct_work *next_work(struct ct_comm_worker *q)

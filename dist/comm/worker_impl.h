@@ -7,7 +7,7 @@
 
 struct ct_comm_worker {
 	ct_comm *comm;
-	enum ct_status (*run)(ct_comm *c, ct_work *w); /* blocks; on failure its chain becomes the communicator's end */
+	enum ct_status (*run)(ct_comm *c, ct_work *w); /* blocks; on failure its error chain ends the communicator */
 	struct ct_thread thread;
 	pthread_mutex_t lock;
 	pthread_cond_t posted, finished;
@@ -17,13 +17,13 @@ struct ct_comm_worker {
 
 enum ct_status ct__comm_worker_start(struct ct_comm_worker *q, ct_comm *c, const char *name,
 				     enum ct_status (*run)(ct_comm *c, ct_work *w)) CT_MUST_CHECK;
-/* The communicator must be dead or idle, else this waits for what is queued. Fine on a zeroed one. */
+/* The communicator must be dead or idle, else this waits for queued operations. A zeroed worker is allowed. */
 void ct__comm_worker_stop(struct ct_comm_worker *q);
 bool ct__comm_worker_busy(struct ct_comm_worker *q);
 void ct__comm_worker_post(struct ct_comm_worker *q, ct_work *w);
-/* CT_OK, CT_INPROGRESS past the deadline, or the communicator's end. */
+/* CT_OK, CT_INPROGRESS after the deadline, or the status with which the communicator ended. */
 enum ct_status ct__comm_worker_wait(struct ct_comm_worker *q, ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
-/* After the communicator's end: until the worker has let go of w's buffers. */
+/* After the communicator's end: waits until the worker does not use w's buffers any more. */
 void ct__comm_worker_settle(struct ct_comm_worker *q, ct_work *w);
 
 #endif

@@ -9,7 +9,7 @@
 
 /* Use of ct_work.scratch. */
 enum { NUMBER = 5 };
-#define NOTHING (-1) /* kind of an issue that is none */
+#define NOTHING (-1) /* kind of an entry that is not in use */
 
 static uint32_t mix(uint32_t h, uint64_t v)
 {
@@ -86,12 +86,12 @@ static enum ct_status publish(ct_comm *c, struct ct_gloo_history *h)
 		return CT_OK;
 	key_of(c, "issued", c->rank, key, sizeof(key));
 	CT_TRY(ct_store_set(c->world->store, key, copy, sizeof(copy)));
-	/* What others may ask for without waiting for it. */
+	/* What other ranks can read without waiting for it. */
 	key_of(c, "waits", c->rank, key, sizeof(key));
 	return ct_store_add(c->world->store, key, 1, &n);
 }
 
-/* *known: rank q has said something. */
+/* *known: rank q has published its operations. */
 static enum ct_status ask(ct_comm *c, int q, struct ct_gloo_issue issued[CT_GLOO_HISTORY], bool *known)
 {
 	char key[128], *value;

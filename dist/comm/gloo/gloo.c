@@ -1,7 +1,7 @@
-/* The gloo communicator: a worker thread that runs gloo's blocking collectives in the order posted; messages start when posted.
- * How gloo must be handled was measured (docs/DISTRIBUTED.md): its loop thread runs as a batch task so that its wake-ups do
- * not push computing threads aside, its threads never see a signal (it writes to sockets without MSG_NOSIGNAL, so SIGPIPE has
- * to be blocked), and abort shuts its sockets. */
+/* The gloo communicator: a worker thread that runs gloo's blocking collectives in the order posted; messages start when
+ * posted. Measurements showed how gloo must be used (docs/DISTRIBUTED.md): its loop thread runs as a batch task, so that it
+ * does not preempt computing threads when it wakes up, its threads never see a signal (it writes to sockets without
+ * MSG_NOSIGNAL, so SIGPIPE has to be blocked), and abort shuts its sockets. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 #include "dist/comm/gloo/sockets.h"
 #include "dist/comm/worker_impl.h"
 
-/* How often a wait looks for the reason that it is long: at first after this, then rarer. */
+/* When a long wait looks for its reason: first after this time, then less and less often. */
 #define DIAGNOSE_NS CT_SEC
-/* gloo's own timeout is longer than ours, whose message is better. */
+/* gloo's own timeout is longer than ours, because our message is better. */
 #define BEHIND_NS (10 * CT_SEC)
 
 /* Use of ct_work.scratch. */
@@ -50,7 +50,7 @@ static void block_sigpipe(sigset_t *old)
 	pthread_sigmask(SIG_BLOCK, &pipe, old);
 }
 
-/* A SIGPIPE raised meanwhile must not go off now. */
+/* A SIGPIPE raised meanwhile must not be delivered now. */
 static void restore_sigpipe(const sigset_t *old)
 {
 	const struct timespec now = {0};
@@ -65,7 +65,7 @@ static void restore_sigpipe(const sigset_t *old)
 	pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
-/* gloo's loop thread inherits what its creator is. */
+/* gloo's loop thread inherits the scheduling policy of the thread that creates it. */
 static enum ct_status open_engine(struct comm_gloo *g, const struct ct_gloo_opts *o)
 {
 	struct sched_param param, batch = {0};
@@ -95,7 +95,7 @@ static enum ct_status run_allgather(struct comm_gloo *g, const void *src, void *
 	return ct__gloo_run(g->engine, &op);
 }
 
-/* Which connection leads to whom. Also shows that the mesh works. */
+/* Finds the rank at the other end of each connection. Also shows that all connections work. */
 static enum ct_status name_sockets(struct comm_gloo *g)
 {
 	int size = g->base.size, max = size + 8;
@@ -153,7 +153,7 @@ static void close_comm(ct_comm *c)
 	struct comm_gloo *g = (struct comm_gloo *)c;
 	struct ct_error closed = {.status = CT_CANCELLED, .message = "communicator was closed"};
 
-	/* What is still under way would block the worker. */
+	/* An unfinished operation would block the worker. */
 	if (ct__comm_worker_busy(&g->worker))
 		ct__comm_die_of(c, &closed);
 	ct__comm_worker_stop(&g->worker);
@@ -232,7 +232,7 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 	else
 		st = ct__gloo_run(g->engine, &op);
 	if (st == CT_TIMEOUT &&
-	    !atomic_load(&c->dead)) /* gloo's own clock was first: who is late, or does something else? */
+	    !atomic_load(&c->dead)) /* gloo's own timeout was first: which rank is late or differs? */
 		return ct__gloo_diagnose(c, &g->history, w, true);
 	return st == CT_PEER_LOST ? explain_loss(g, w) : st;
 }
@@ -267,7 +267,7 @@ static enum ct_status test(ct_comm *c, ct_work *w)
 	return st < 0 ? ct_error_restore(&c->error) : st;
 }
 
-/* Ends with the communicator: gloo has to let go of the buffers before the caller may. */
+/* Ends with the communicator: gloo must stop using the buffers before the caller may free them. */
 static enum ct_status give_up(struct comm_gloo *g, ct_work *w)
 {
 	if (!atomic_load(&g->base.dead) && ct_error_status() == CT_TIMEOUT)

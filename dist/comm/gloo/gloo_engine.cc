@@ -43,7 +43,8 @@ milliseconds to_ms(int64_t ns)
 	return milliseconds(ms < 1 ? 1 : ms > longest ? longest : ms);
 }
 
-/* Our store in gloo's clothes. Failures travel as exceptions through gloo; the chain that explains them stays on the thread. */
+/* Our store behind gloo's interface. Failures pass through gloo as exceptions; the error chain that explains them is
+ * kept by the thread. */
 struct StoreError : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
@@ -100,7 +101,7 @@ private:
 	int64_t deadline_ns_;
 };
 
-/* gloo keeps two timeouts, and copies one to the other only when it connects. Some operations wait by the second. */
+/* gloo keeps two timeouts, and copies one to the other only when it connects. Some operations use the second one. */
 class Context : public gloo::rendezvous::Context
 {
 public:
@@ -267,7 +268,7 @@ void reduce(ct_gloo_engine *g, const struct ct_gloo_op *op)
 		ct__reduce_scale(op->dst, op->n, op->dtype, g->context->size);
 }
 
-/* gloo has none in its newer interface: all-reduce in a copy, keep the own part. */
+/* gloo's newer interface has no reduce-scatter: all-reduce a copy, keep this rank's part. */
 void reduce_scatter(ct_gloo_engine *g, const struct ct_gloo_op *op)
 {
 	size_t part = op->n * ct_dtype_bytes(op->dtype), all = part * static_cast<size_t>(g->context->size);

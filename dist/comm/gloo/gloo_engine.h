@@ -1,6 +1,6 @@
-/* A C interface to gloo: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc, which is the
- * shared object ctrain_gloo.so: it is loaded by the first open (base/module.h). Nothing is thrown out of it. Not thread
- * safe, except that start may run beside run. After a failure the engine is only good for closing. */
+/* A C interface to gloo: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc, which is
+ * the shared object ctrain_gloo.so: it is loaded by the first open (base/module.h). Nothing is thrown out of it. Not
+ * thread safe, except that start may run beside run. After a failure the engine can only be closed. */
 #ifndef CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 #define CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 
@@ -25,8 +25,7 @@ struct ct_gloo_opts {
 	int64_t timeout_ns; /* of one operation */
 };
 
-/* tag: the same on all ranks, different for operations that are not the same: what carries another tag is never
- * matched. */
+/* tag: the same on all ranks, different for different operations: messages with different tags are never matched. */
 struct ct_gloo_op {
 	enum ct_comm_kind kind;
 	const void *src;

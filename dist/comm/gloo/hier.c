@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "dist/comm/worker_impl.h"
 
-/* An operation has three legs: inside the host, between hosts, inside the host. Each later one is that much more patient, so
- * that the rank nearest to the cause times out first and what it says is what all say. */
+/* An operation has three legs: inside the host, between hosts, inside the host. The timeout of each later one is longer
+ * by this much, so that the rank nearest to the cause times out first and all ranks report its message. */
 #define LEG_NS (2 * CT_SEC)
 enum leg { GATHER_UP, ACROSS, HAND_DOWN, N_LEGS };
 
@@ -15,7 +15,7 @@ struct hier {
 	struct ct_comm base;
 	struct ct_world local_world, leader_world;
 	ct_comm *local;   /* this host's ranks; its rank 0 leads */
-	ct_comm *leaders; /* NULL: this rank does not lead */
+	ct_comm *leaders; /* NULL: this is not the host's first rank */
 	ct_comm *messages;
 	int *host;         /* [size] index of the rank's host, hosts counted in the order of their first ranks */
 	int *place;        /* [size] rank within the host */
@@ -56,7 +56,7 @@ static enum ct_status find_hosts(struct hier *h)
 	return CT_OK;
 }
 
-/* The ranks for which which[q] == value, as a world of their own that says the real ranks in its messages. */
+/* The ranks for which which[q] == value, as a separate world. Its messages contain the ranks of the complete world. */
 static enum ct_status make_world(struct hier *h, const int *which, int value, struct ct_world *out)
 {
 	const struct ct_world *w = h->base.world;
@@ -196,7 +196,7 @@ static enum ct_status broadcast(struct hier *h, void *buf, size_t n, enum ct_dty
 	return CT_OK;
 }
 
-/* Hosts hand over blocks of `most` ranks, the last ones empty where a host has fewer. */
+/* Hosts exchange blocks of `most` ranks. The last parts are empty for a host with fewer ranks. */
 static enum ct_status allgather(struct hier *h, const void *src, void *dst, size_t n, enum ct_dtype t)
 {
 	size_t part = n * ct_dtype_bytes(t), block = part * (size_t)h->most;
@@ -352,7 +352,7 @@ static enum ct_status mem_alloc(ct_comm *c, size_t bytes, void **out)
 {
 	struct hier *h = (struct hier *)c;
 
-	/* The local communicator is the worker's while there is work. */
+	/* While there is work, only the worker uses the local communicator. */
 	if (ct__comm_worker_busy(&h->worker))
 		return CT_FAIL(CT_BUG, "memory of a communicator is to be allocated while no operation is under way");
 	return ct_comm_mem_alloc(h->local, bytes, out);

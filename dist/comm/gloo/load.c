@@ -1,4 +1,4 @@
-/* The C face of gloo_engine.h over the shared object that holds gloo. */
+/* Implements gloo_engine.h by calls of the shared object that contains gloo. */
 #include "base/mem.h"
 #include "base/module.h"
 #include "dist/comm/gloo/gloo_engine.h"

@@ -33,7 +33,7 @@ static bool same_address(const struct sockaddr_storage *a, const struct sockaddr
 	       ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
 }
 
-/* Fills in what a connected TCP socket is; false for every other descriptor. */
+/* Fills in the properties of a connected TCP socket; false for every other descriptor. */
 static bool look_at(int fd, struct ct_gloo_socket *out)
 {
 	struct sockaddr_storage local, remote;

@@ -17,7 +17,7 @@ static size_t total_bytes(const ct_work *w)
 	return w->n * ct_dtype_bytes(w->dtype);
 }
 
-/* Every rank hands in one part for each rank, not one for all. */
+/* Every rank provides one part for each rank, not one for all. */
 static bool in_parts(const ct_work *w)
 {
 	return w->kind == CT_COMM_SCATTER || w->kind == CT_COMM_REDUCE_SCATTER;
@@ -28,7 +28,7 @@ static bool reduces(const ct_work *w)
 	return w->kind == CT_COMM_ALLREDUCE || w->kind == CT_COMM_REDUCE;
 }
 
-/* ---- what goes into a slot or a staging buffer, and out */
+/* ---- copying into and out of slots and staging buffers */
 
 /* Bytes [at, at + len) of each part of the source go to `to`, parts `pitch` apart. */
 static void put_in(const struct shm *s, const ct_work *w, size_t at, size_t len, size_t pitch, char *to)
@@ -46,7 +46,8 @@ static void put_in(const struct shm *s, const ct_work *w, size_t at, size_t len,
 		memcpy(to + (size_t)q * pitch, src + (size_t)q * total_bytes(w) + at, len);
 }
 
-/* The result for the same range, from what each rank put in (s->in). reduced: s->in[0] already holds the reduction. */
+/* The result for the same range, from the input of each rank (s->in). reduced: s->in[0] already contains the
+ * reduction. */
 static void take_out(struct shm *s, const ct_work *w, size_t at, size_t len, size_t pitch, bool reduced)
 {
 	char *dst = w->dst;
@@ -131,9 +132,9 @@ static void do_tile(struct shm *s, const ct_work *w, char *const *base, struct t
 			 w->dtype, w->op);
 }
 
-/* Even ranks draw from the front (low half of `next`), odd ones from the back (high half), so that two ranks that repeat an
- * operation keep to their own halves, which lie in their caches. Every draw raises the sum of both halves by one: the first
- * t.n draws are all different tiles. False when there was none left. */
+/* Even ranks draw from the front (low half of `next`), odd ones from the back (high half), so that two ranks that
+ * repeat an operation stay in their own halves, which are in their caches. Every draw raises the sum of both halves
+ * by one: the first t.n draws are all different tiles. False when none was left. */
 static bool draw(const struct shm *s, struct shm_share *share, struct tiles t, uint64_t *tile)
 {
 	uint64_t old = atomic_load_explicit(&share->next, memory_order_relaxed);
@@ -150,8 +151,8 @@ static bool draw(const struct shm *s, struct shm_share *share, struct tiles t, u
 	return (old & UINT32_MAX) + (old >> 32) < t.n;
 }
 
-/* Draws tickets, all that are left or no more than this rank's fair share, and does their tiles. True when all of all
- * ranks are finished. */
+/* Draws tickets, all that are left or no more than this rank's fair share, and processes their tiles. True when the
+ * tiles of all ranks are finished. */
 static bool do_tiles(struct shm *s, ct_work *w, struct shm_share *share, char *const *base, size_t bytes, bool staged,
 		     bool greedy)
 {
@@ -234,7 +235,8 @@ static void publish(struct shm *s)
 		atomic_store_explicit(&shm_me(s)->posted, seq + 1, memory_order_release);
 		s->unpublished = w->next;
 		s->moved = true;
-		/* The last one to come wakes the others: with the fence in between, one of us sees that all are there. */
+		/* The last rank to arrive wakes the others: because of the fence, one of them sees that all have
+		 * arrived. */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (ALL_AT_LEAST(s, posted, seq + 1))
 			ct__shm_wake_all(s);
@@ -355,7 +357,7 @@ static struct round round_at(const struct shm *s, const ct_work *w, uint64_t i)
 	return (struct round){.g = s->staged_rounds + i, .at = at, .len = left < pitch ? left : pitch, .pitch = pitch};
 }
 
-/* Hands in the next round when the buffer's last use has been taken out everywhere. */
+/* Publishes the next round when all ranks have read the buffer's last contents. */
 static void hand_in(struct shm *s, ct_work *w)
 {
 	struct round r = round_at(s, w, w->scratch[PUT]);

@@ -52,7 +52,7 @@ static bool announce(struct shm *s, ct_work *w)
 	return true;
 }
 
-/* Is it this message's turn in the stream? */
+/* Is this the next message of the stream? */
 static bool is_next(const struct shm_channel *ch, uint64_t written, uint64_t id)
 {
 	return atomic_load_explicit(&ch->accepted, memory_order_acquire) > written &&

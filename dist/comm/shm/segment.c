@@ -69,8 +69,8 @@ static enum ct_status no_memory(size_t bytes, int err)
 	return CT_NOMEM;
 }
 
-/* Allocates all pages but those of the channels, which few programs use: a page that is missing later is SIGBUS in the
- * middle of a step. Channels get theirs at first use. */
+/* Allocates all pages except those of the channels, which few programs use. Otherwise, lack of memory would be
+ * SIGBUS in the middle of a step. Channels get their pages at first use. */
 static enum ct_status reserve_base(struct shm *s)
 {
 	size_t bytes = (size_t)((char *)s->channels - s->map);
@@ -148,7 +148,7 @@ static enum ct_status attach_segment(struct shm *s, const char *key)
 	if (fstat(s->fd, &sb) != 0 || sb.st_size < (off_t)bytes)
 		return open_failed(s, pid, ENOENT);
 	CT_TRY(map_file(s, bytes));
-	/* A number that another process or file has taken over meanwhile. */
+	/* The pid or descriptor now belongs to another process or file. */
 	if (s->ctl->magic != SHM_MAGIC || s->ctl->nonce != nonce || s->ctl->size != s->base.size)
 		return open_failed(s, pid, ENOENT);
 	return CT_OK;
@@ -176,7 +176,8 @@ void ct__shm_segment_close(struct shm *s)
 		close(s->fd);
 }
 
-/* Gives this rank's part of a region its pages now: later they would be missed in the middle of a step, as SIGBUS. */
+/* Allocates the pages of this rank's part of a region now: later, lack of memory would be SIGBUS in the middle of a
+ * step. */
 static enum ct_status reserve(struct shm *s, char *base, size_t stride)
 {
 	off_t at = (off_t)(s->file_end + (size_t)s->base.rank * stride);
@@ -192,7 +193,7 @@ static enum ct_status reserve(struct shm *s, char *base, size_t stride)
 	return CT_OK;
 }
 
-/* Also the point before which nobody may use the region: all ranks have it mapped. */
+/* No rank may use the region before this point: then all ranks have mapped it. */
 static enum ct_status same_everywhere(struct shm *s, size_t bytes)
 {
 	int64_t mine = (int64_t)bytes, *all;
@@ -232,7 +233,7 @@ enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out)
 	(void)madvise(p, all, MADV_HUGEPAGE); /* refused by most systems for shared memory, harmless */
 	CT_TRY_GOTO(reserve(s, p, stride), st, unmap);
 	CT_TRY_GOTO(same_everywhere(s, bytes), st, unmap);
-	(void)madvise(p, all, MADV_POPULATE_WRITE); /* only saves page faults of the first step */
+	(void)madvise(p, all, MADV_POPULATE_WRITE); /* only avoids page faults in the first step */
 	s->regions[s->n_regions++] = (struct shm_region){.base = p, .bytes = bytes, .stride = stride};
 	s->file_end += all;
 	*out = (char *)p + (size_t)c->rank * stride;

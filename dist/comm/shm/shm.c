@@ -40,7 +40,8 @@ static void close_comm(ct_comm *c)
 	ct_free_aligned(s);
 }
 
-/* Where this rank may run, for the others; then the first barrier: all have the segment, none needs its name any more. */
+/* Publishes the CPUs on which this rank may run. Then the first barrier: all ranks have mapped the segment, and its
+ * name is not needed any more. */
 static enum ct_status meet(struct shm *s)
 {
 	struct shm_rank *me = shm_me(s);

@@ -40,7 +40,7 @@ struct shm_rank {
 	/* written by its owner */
 	_Alignas(SHM_LINE) _Atomic uint64_t posted; /* collectives described */
 	_Atomic uint64_t done;                      /* collectives completed */
-	_Atomic uint64_t staged_in, staged_out;     /* staged rounds handed in, taken out */
+	_Atomic uint64_t staged_in, staged_out;     /* staged rounds published, read */
 	_Atomic uint64_t busy;                      /* 1 + collective on which it holds a ticket, 0: none */
 	_Atomic uint32_t state;
 	/* sleeping: 1 set by the owner before it sleeps, 2 if it waits for `done` too, 0 set by the waker, who then
@@ -104,8 +104,8 @@ struct shm_region {
  * accepted. */
 struct shm_p2p {
 	uint64_t announced, written, read, scan;
-	/* What one pass over the works sees of the peer stays the same to its end, lest a later work overtake an
-	 * earlier one. */
+	/* One pass over the works uses the same state of the peer to its end, so that a later work cannot overtake
+	 * an earlier one. */
 	uint64_t pass, end;
 	bool full;
 };
@@ -131,7 +131,7 @@ struct shm {
 	ct_work *p2p_head, **p2p_tail;
 	uint64_t p2p_pass;
 	uint64_t n_posted, n_published, n_done;
-	uint64_t seen_posted, seen_done; /* all ranks are known to have come that far */
+	uint64_t seen_posted, seen_done; /* all ranks are known to have reached this collective */
 	uint64_t staged_rounds;          /* of the staged collectives completed */
 	bool spins, moved;               /* moved: the last advance changed something */
 	int64_t spin_ns, checked_ns;
@@ -157,25 +157,25 @@ static inline struct shm_channel *shm_channel(const struct shm *s, int from, int
 	return &s->channels[(size_t)from * (size_t)s->base.size + (size_t)to];
 }
 
-/* shm_segment.c */
+/* segment.c */
 enum ct_status ct__shm_segment_open(struct shm *s) CT_MUST_CHECK;
 void ct__shm_segment_close(struct shm *s);
 enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_CHECK;
 /* Region and offset of a buffer; region -1 when it is not all in shared memory. */
 void ct__shm_locate(const struct shm *s, const void *p, size_t bytes, int32_t *region, uint64_t *off);
 
-/* shm_coll.c: publishes queued collectives as far as there is room, does what can be done now, completes in order.
- * greedy: also takes the tickets that would fairly be the others'. */
+/* coll.c: publishes queued collectives while there is room, does the work that is possible now, and completes them
+ * in order. greedy: also takes tickets of the other ranks' share. */
 void ct__shm_coll_post(struct shm *s, ct_work *w);
 enum ct_status ct__shm_coll_advance(struct shm *s, bool greedy) CT_MUST_CHECK;
-/* CT_MISMATCH when ranks that have come to this collective describe it differently. */
+/* CT_MISMATCH when ranks that have reached this collective describe it differently. */
 enum ct_status ct__shm_coll_compare(struct shm *s, uint64_t seq) CT_MUST_CHECK;
 
-/* shm_p2p.c */
+/* p2p.c */
 void ct__shm_p2p_post(struct shm *s, ct_work *w);
 enum ct_status ct__shm_p2p_advance(struct shm *s) CT_MUST_CHECK;
 
-/* ct__shm_wait.c */
+/* wait.c */
 void ct__shm_wake(struct shm *s, int q); /* after publishing: wakes q if it sleeps */
 void ct__shm_wake_all(struct shm *s);
 void ct__shm_wake_for_done(struct shm *s);

@@ -1,5 +1,5 @@
-/* Waiting in the shared-memory communicator: a short spin while there are CPUs for it, then sleep in slices, each of
- * which ends with a look at the peers. */
+/* Waiting in the shared-memory communicator: a short spin while there are CPUs for it, then sleep in intervals, each
+ * of which ends with a check of the peers. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -79,7 +79,7 @@ static bool is_done(const ct_work *w)
 	return atomic_load_explicit(&w->status, memory_order_relaxed) == CT_OK;
 }
 
-/* Why nothing more will come from rank q, NULL while it is alive. */
+/* Why rank q will publish nothing more; NULL while it is alive. */
 static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_process)
 {
 	struct pollfd p = {.fd = s->pidfd[q], .events = POLLIN};
@@ -88,7 +88,8 @@ static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_pro
 	if (q == s->base.rank)
 		return NULL;
 	ended = look_at_process && p.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
-	/* Looked at after the process: one that closed and then ended left in order, and others may go on without it. */
+	/* Checked after the process: a rank that closed and then ended has left in order, and the others may
+	 * continue without it. */
 	switch (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire)) {
 	case SHM_DEAD:
 		return "gave up";
@@ -99,7 +100,7 @@ static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_pro
 	}
 }
 
-/* What a peer published before it went is complete: only what is still missing then is an error. */
+/* What a peer published before it ended is complete: only missing parts are an error. */
 static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_process)
 {
 	char who[128], what[128];
@@ -124,7 +125,7 @@ static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_proces
 	return CT_OK;
 }
 
-/* Ranks that keep w from completing: not come to it, or come and stopped inside. */
+/* Ranks that keep w from completing: they have not reached it, or have stopped inside. */
 static bool is_late(const struct shm *s, const ct_work *w, int q, bool *inside)
 {
 	const struct shm_rank *r = &s->ranks[q];
@@ -170,7 +171,7 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 	return CT_TIMEOUT;
 }
 
-/* Sleeps until something is published, for a slice at most. */
+/* Sleeps until something is published, for one interval at most. */
 static enum ct_status nap(struct shm *s, ct_work *w, int64_t deadline_ns)
 {
 	struct shm_rank *me = shm_me(s);
@@ -207,7 +208,7 @@ static enum ct_status nap(struct shm *s, ct_work *w, int64_t deadline_ns)
 	return CT_OK;
 }
 
-/* True when something moved. Spinning that pays off may last longer the next time, else shorter. */
+/* True when there was progress. If spinning paid off, it may last longer the next time, else shorter. */
 static enum ct_status spin(struct shm *s, bool *moved)
 {
 	int64_t end = ct_now_ns() + s->spin_ns;
@@ -271,10 +272,10 @@ enum ct_status ct__shm_watch_open(struct shm *s)
 
 		if (pid <= 0 || pid == getpid())
 			continue;
-		/* Where the kernel has no pidfds the store's heartbeat alone has to notice a death. */
+		/* If the kernel has no pidfds, only the store notices that a process has ended. */
 		s->pidfd[q] = (int)syscall(SYS_pidfd_open, pid, 0);
 		if (s->pidfd[q] < 0 && errno == ESRCH) {
-			/* All have met: this one may be through already. */
+			/* All ranks have met: this one may already have finished. */
 			if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_CLOSED)
 				continue;
 			ct__comm_peer_text(&s->base, q, who, sizeof(who));
