@@ -95,7 +95,8 @@ static enum ct_status differ(const struct ct_world *w, const char *what, int ran
 	return CT_MISMATCH;
 }
 
-/* Rank 0. All ranks that are here have read the result of the round before last: its key is deleted, too. */
+/* Rank 0. All ranks that have reached this round have read the result of the round before last, so its key is
+ * deleted. */
 static enum ct_status compare(struct ct_world *w, const char *what, const char *lines, int round, int64_t deadline_ns)
 {
 	enum ct_status st = CT_OK;
@@ -139,7 +140,7 @@ enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *
 	snprintf(key, sizeof(key), "agree/%d/%d", round, w->id.rank);
 	CT_TRY(ct_store_set(w->store, key, lines, strlen(lines)));
 	snprintf(key, sizeof(key), "agree/%d", round);
-	/* Rank 0's deadline comes first, and its message says more. */
+	/* Rank 0's deadline comes first, because its message has more detail. */
 	CT_TRY(ct__consensus_wait(w, key, deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &received,
 				  &extra, &len));
 	ct_free(extra);

@@ -16,7 +16,7 @@
 #define ON_ITS_WAY_S 0.2
 #define ANSWER_NS (3 * CT_SEC)
 
-/* The more, the worse. */
+/* A larger value is a more likely cause. */
 enum lateness { LATE_NOT, LATE_BEHIND, LATE_SILENT, LATE_LEFT, LATE_GONE };
 
 /* Has the member sent a heartbeat after we began to ask, `asked_s` ago? One that may have been on its way by then does not
@@ -46,8 +46,8 @@ static bool all_spoke(const struct ct_member_state *m, int n, int own, double as
 	return true;
 }
 
-/* The members' states once all have spoken, or as they are after FRESH_NS. *asked_s: how long before the last
- * question the first one was. */
+/* The members' states when all have sent a heartbeat, or after FRESH_NS. *asked_s: time from the first request to
+ * the last one. */
 static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m, int *n, double *asked_s)
 {
 	int64_t start = ct_now_ns();

@@ -134,7 +134,7 @@ static void member_row(struct ct_str *b, int rank, const struct ct_member_state 
 		ct_str_addf(b, "\n  rank %-4d MISSING", rank);
 }
 
-/* Replaces a timeout of the store by a table of who came. */
+/* Replaces a timeout of the store by a table of the ranks that have arrived. */
 static enum ct_status name_missing(struct ct_world *w, double waited_s)
 {
 	struct ct_str missing = {0}, table = {0};
@@ -151,7 +151,7 @@ static enum ct_status name_missing(struct ct_world *w, double waited_s)
 		here = at < n && m[at].rank == rank && m[at].connected;
 		if (!here && n_missing++ < TABLE_ROWS)
 			ct_str_addf(&missing, "%s%d", missing.len ? ", " : "", rank);
-		/* The rows of those who are not here are the ones that matter. */
+		/* The rows of missing ranks are the important ones. */
 		if (rows < TABLE_ROWS && (!here || w->id.world <= TABLE_ROWS)) {
 			member_row(&table, rank, at < n && m[at].rank == rank ? &m[at] : NULL);
 			rows++;
@@ -228,7 +228,7 @@ static enum ct_status introduce(struct ct_world *w, const struct introduction *m
 	return st;
 }
 
-/* Everybody's introduction, in rank order. */
+/* The introductions of all ranks, in rank order. */
 static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, struct introduction *all)
 {
 	int64_t start = ct_now_ns();
@@ -239,7 +239,7 @@ static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, stru
 	size_t len;
 	bool received;
 
-	/* Rank 0's own deadline comes first, and its message says more than ours. */
+	/* Rank 0's own deadline comes first, because its message has more detail than ours. */
 	st = ct__consensus_wait(w, "world", deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC,
 				&received, &text, &len);
 	if (st == CT_TIMEOUT && !received)

@@ -18,8 +18,8 @@ enum ct_status ct__handshake(struct ct_world *w, const struct ct__host_facts *me
  * with the same message. */
 enum ct_status ct__consensus_publish(struct ct_world *w, const char *key, enum ct_status st, const void *extra,
 				     size_t len) CT_MUST_CHECK;
-/* Waits for it. CT_OK: what came with it, returns owned. *received false: the wait failed, and there
- * is no result. */
+/* Waits for the result. CT_OK: the data that came with it, returns owned. *received false: the wait failed, and
+ * there is no result. */
 enum ct_status ct__consensus_wait(struct ct_world *w, const char *key, int64_t deadline_ns, bool *received,
 				  char **extra, size_t *len) CT_MUST_CHECK;
 

@@ -28,7 +28,7 @@ static const char *value(const struct env *e, const char *name)
 	return name ? e->get(name, e->user) : NULL;
 }
 
-/* Where each launcher says what. NULL: it does not. */
+/* The variables of each launcher. NULL: it has none for this value. */
 struct source {
 	enum ct_launcher by;
 	const char *sign[2]; /* one of them set: this launcher started us */
@@ -109,7 +109,7 @@ const char *ct_launcher_name(enum ct_launcher l)
 	return names[l];
 }
 
-/* Absent: *out stays. */
+/* Absent: *out is unchanged. */
 static enum ct_status read_int(const struct env *e, const char *name, int *out)
 {
 	const char *text = value(e, name);
@@ -138,7 +138,7 @@ static enum ct_status half_set(const char *have, const char *missing)
 	return CT_USAGE;
 }
 
-/* A batch shell has SLURM_NTASKS and SLURM_PROCID too, but no step; where a step counts its tasks, that count holds. */
+/* A batch shell also has SLURM_NTASKS and SLURM_PROCID, but no step. The task count of a step has precedence. */
 static bool is_uncounted_step(const struct env *e)
 {
 	return !value(e, "SLURM_STEP_NUM_TASKS") && value(e, "SLURM_STEP_ID") && value(e, "SLURM_PROCID");
@@ -152,7 +152,7 @@ static bool started_by(const struct env *e, const struct source *s)
 		return false;
 	if (strcmp(s->sign[0], "SLURM_NTASKS") == 0 && !is_uncounted_step(e))
 		return false;
-	/* `srun --pty bash` is a step of one task, and whatever is typed there inherits its variables. */
+	/* `srun --pty bash` is a step of one task, and all commands that are typed there inherit its variables. */
 	world = s->by == CT_LAUNCHER_SLURM ? value(e, s->world) : NULL;
 	return !world || (strcmp(world, "1") != 0 && strcmp(world, "0") != 0);
 }
@@ -201,7 +201,7 @@ static enum ct_status check_place(const struct source *s, const struct ct_identi
 	return CT_OK;
 }
 
-/* RANK set by hand inside a Slurm step or an mpirun that says otherwise. */
+/* RANK was set by hand inside a Slurm step or an mpirun with other values. */
 static enum ct_status check_against(const struct env *e, const struct source *s, const struct source *other,
 				    const struct ct_identity *id)
 {
@@ -373,7 +373,7 @@ static void default_to(int *field, int v)
 		*field = v;
 }
 
-/* What follows from the rest when all ranks are on one host. */
+/* The values that follow from the others when all ranks are on one host. */
 static void complete(struct ct_identity *id)
 {
 	if (id->world != 1 && id->local_world != id->world)

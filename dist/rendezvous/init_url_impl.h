@@ -13,11 +13,11 @@ struct ct_init_url {
 	char path[240]; /* file */
 };
 
-/* CT_USAGE with the URL and what is wrong with it. */
+/* CT_USAGE: the message has the URL and the reason. */
 enum ct_status ct__init_url_parse(const char *text, struct ct_init_url *out) CT_MUST_CHECK;
 /* 1 to 65535; `what` names the place in the message ("MASTER_PORT"). */
 enum ct_status ct__init_port_parse(const char *text, const char *what, int *out) CT_MUST_CHECK;
-/* "host:port" or "[v6]:port" after scheme://. CT_USAGE when it does not fit. */
+/* "host:port" or "[v6]:port" after scheme://. CT_USAGE when it has another form. */
 enum ct_status ct__init_url_make(char *buf, size_t len, const char *scheme, const char *host, int port) CT_MUST_CHECK;
 
 #endif

@@ -34,7 +34,7 @@ static enum ct_status push(struct list *l, const char *name)
 	return CT_OK;
 }
 
-/* Digits at *p; how many there were. Numbers beyond 10^9 do not number hosts. */
+/* Reads digits at *p; returns how many there were. Numbers above 10^9 are not host numbers. */
 static size_t read_number(const char **p, int64_t *out)
 {
 	size_t n = strspn(*p, "0123456789");

@@ -56,14 +56,14 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 	return CT_OK;
 }
 
-/* Are all ranks on this host, as far as the environment and the address tell? */
+/* Are all ranks on this host, according to the environment and the address? */
 static bool is_one_host(const struct ct_identity *id, const struct ct_init_url *url)
 {
 	return url->scheme == CT_INIT_TCP &&
 	       (id->local_world == id->world || strcmp(url->host, "localhost") == 0 || ct_net_is_loopback(url->host));
 }
 
-/* Finds the secret; where rank 0 makes it, the others wait for it. */
+/* Finds the secret. If rank 0 makes it, the others wait for it. */
 static enum ct_status find_secret(const struct ct_identity *id, const struct ct_world_opts *opts,
 				  const struct ct_init_url *url, int64_t deadline_ns, struct ct_secret *out)
 {
@@ -92,7 +92,7 @@ static enum ct_status choose_token(const struct ct_identity *id, const struct ct
 	const char *given = opts->token;
 
 	*out = (struct ct_secret){.from = "the caller"};
-	/* The launcher's choice, which is "" in an open network. */
+	/* Chosen by the launcher; "" in an open network. */
 	if (!given && id->by == CT_LAUNCHER_CTRAIN) {
 		given = getenv("CTRAIN_TOKEN");
 		given = given ? given : "";
@@ -196,7 +196,7 @@ static enum ct_status join_file(struct ct_world *w, const char *path, const stru
 	for (;;) {
 		enum ct_status st = try_file(w, path, o, net_key, each);
 
-		/* Nothing that is wrong now must stay so: the file may be an old one. */
+		/* Any error may be temporary: the file may be an old one. */
 		if (st == CT_OK)
 			return CT_OK;
 		if (ct_now_ns() >= deadline_ns)
@@ -250,7 +250,7 @@ static void alone(struct ct_world *w, const struct ct__host_facts *me)
 	w->n_hosts = 1;
 }
 
-/* Ours is the first word on what went wrong: without it the others would only see us vanish. */
+/* Report the reason first: otherwise the others would only see this rank disappear. */
 static void tell_failure(struct ct_world *w, const struct ct__host_facts *me)
 {
 	const struct ct_member_state m = {.rank = w->id.rank, .pid = me->pid, .seq = -1};
@@ -267,7 +267,7 @@ static void tell_failure(struct ct_world *w, const struct ct__host_facts *me)
 	(void)ct_error_restore(&e);
 }
 
-/* The store ends our wait because another process was started for another run: that is no lost peer. */
+/* The store ended our wait because a process of another run connected: no peer was lost. */
 static enum ct_status name_mismatch(struct ct_world *w)
 {
 	struct ct_failure f;

@@ -23,21 +23,21 @@ enum ct_launcher {
 struct ct_identity {
 	enum ct_launcher by;
 	int rank, world;
-	int local_rank, local_world, node, n_nodes; /* -1: the environment does not say; ct_world_join fills them in */
+	int local_rank, local_world, node, n_nodes; /* -1: not given by the environment; ct_world_join fills them in */
 	char init[256];                             /* URL that follows: never empty when by != NONE */
-	char run_id[64]; /* CTRAIN_RUN_ID, else what the launcher calls the run, "" when it has no name */
+	char run_id[64]; /* CTRAIN_RUN_ID, else the launcher's name for the run, "" when it has none */
 	int restart;     /* generation: 0, 1, ... */
 };
 
 typedef const char *(*ct_getenv_fn)(const char *name, void *user);
 
-/* Reads the environment; the first sign decides: CTRAIN_STORE, TORCHELASTIC_RUN_ID, RANK / WORLD_SIZE,
- * OMPI_COMM_WORLD_*, a Slurm step of several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in steps of
- * its own, so its variables come before Slurm's; a step of one task is an interactive shell.) by == CT_LAUNCHER_NONE:
- * this process was not started as a worker. init_override: URL from --init / config or NULL. Contradictions (RANK >= WORLD_SIZE,
- * half-set variables, values that are no numbers, LOCAL_RANK >= LOCAL_WORLD_SIZE, Slurm against RANK) are CT_USAGE
- * naming both variables and values. Near-miss names (CUDA_VISIBLE_DEVICE, MASTER_IP, WORLDSIZE ...) are warned
- * about. */
+/* Reads the environment; the first variable of this list that is set decides: CTRAIN_STORE, TORCHELASTIC_RUN_ID, RANK /
+ * WORLD_SIZE, OMPI_COMM_WORLD_*, a Slurm step of several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in
+ * steps of its own, so its variables come before Slurm's; a step of one task is an interactive shell.) by ==
+ * CT_LAUNCHER_NONE: this process was not started as a worker. init_override: URL from --init / config or NULL.
+ * Contradictions (RANK >= WORLD_SIZE, half-set variables, values that are not numbers, LOCAL_RANK >= LOCAL_WORLD_SIZE,
+ * Slurm against RANK) are CT_USAGE naming both variables and values. Near-miss names (CUDA_VISIBLE_DEVICE, MASTER_IP,
+ * WORLDSIZE ...) are warned about. */
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override,
 				  struct ct_identity *out) CT_MUST_CHECK;
 /* The same from this process's environment. */
@@ -57,26 +57,27 @@ struct ct_world {
 	ct_store *store;         /* NULL in a world of one that our launcher did not start */
 	struct ct_peer *peers;   /* [world] */
 	int n_hosts;
-	int n_agreed;          /* ct_world_agree's own count */
+	int n_agreed;          /* number of calls of ct_world_agree */
 	char *rendezvous_file; /* rank 0 of file://: removed on leave */
 	char nonce[CT_TOKEN_HEX];
 };
 
 struct ct_world_opts {
 	const char *run_id; /* NULL: that of the identity; ranks of one run agree */
-	const char *token;  /* NULL: as dist/rendezvous/secret.h says, in run_dir and by open_network */
+	const char *token;  /* NULL: see dist/rendezvous/secret.h; it uses run_dir and open_network */
 	const char *run_dir;
 	bool open_network;
-	int64_t timeout_ns; /* to get all ranks together; then who is missing is named */
+	int64_t timeout_ns; /* for all ranks to meet; after it the missing ranks are reported */
 };
 
-/* World of one without our launcher: no store, no sockets. Ranks of one host meet on its loopback interface, where no
- * secret is needed; on several hosts the lack of one is CT_USAGE or, after waiting for rank 0's, CT_TIMEOUT. Otherwise all ranks have met when it returns. CT_TIMEOUT
- * has a table of who came; CT_MISMATCH when the ranks do not mean the same run. Fills in what the identity left
- * open. */
+/* World of one without our launcher: no store, no sockets. Ranks of one host meet on its loopback interface, where no secret is
+ * needed; on several hosts a missing secret is CT_USAGE or, after waiting for rank 0's, CT_TIMEOUT. CT_OK: all ranks have met.
+ * CT_TIMEOUT: the message has a table of the ranks that have arrived. CT_MISMATCH: the ranks belong to different runs. Fills in the
+ * unknown values of the identity. */
 enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world_opts *opts,
 			     struct ct_world *out) CT_MUST_CHECK;
-/* Leaves the run; rank 0 serves until all have left, for at most 10 s. Zeroed worlds are fine. failed: ends the connection without BYE. */
+/* Leaves the run; rank 0 serves until all have left, for at most 10 s. A zeroed world is allowed. failed: ends the
+ * connection without BYE. */
 void ct_world_leave(struct ct_world *w, bool failed);
 
 /* Compares named values over all ranks (config digest, graph digest ...): items are "key=value" lines, in one order

@@ -16,7 +16,7 @@
 #define FIRST_LINE "ctrain-rendezvous 1"
 #define MAX_BYTES 8192
 
-/* Addresses that another host may reach: IPv4 first, then IPv6 beyond the link. */
+/* Addresses that another host may reach: IPv4 first, then IPv6 that is not link-local. */
 static void add_addresses(struct ct_rendezvous_file *m, const struct ifaddrs *list, int family)
 {
 	for (const struct ifaddrs *i = list; i && m->n_addrs < CT_RENDEZVOUS_MAX_ADDRS; i = i->ifa_next) {
@@ -59,7 +59,7 @@ static enum ct_status foreign(enum ct_status st, const char *path)
 	return st;
 }
 
-/* "name value" of one line. False: another name, or a value that does not fit. */
+/* "name value" of one line. False: another name, or a value that is too long. */
 static bool field(const char *line, size_t len, const char *name, char *buf, size_t size)
 {
 	size_t n = strlen(name);
@@ -151,7 +151,8 @@ enum ct_status ct__rendezvous_file_publish(const struct ct_rendezvous_file *m, c
 	struct ct_str b = {0};
 	enum ct_status st = check_replaceable(path);
 
-	/* An old rendezvous file (or an empty file, as mktemp makes it) is replaced; anything else is the user's. */
+	/* An old rendezvous file (or an empty file, as mktemp makes it) is replaced; any other file belongs to the
+	 * user. */
 	if (st != CT_OK && st != CT_NOT_FOUND)
 		return st == CT_DATA ? foreign(CT_USAGE, path) : st;
 	ct_str_addf(&b, FIRST_LINE "\nrun %s\nnonce %s\nnet %s\nport %d\n", m->run_id, m->nonce, m->net_key, m->port);

@@ -1,5 +1,5 @@
-/* The file of file://: rank 0 writes its addresses and a nonce to a file on a file system that all ranks see. A rank that
- * reads an old file finds no server, or is refused for its nonce, and reads again. */
+/* The rendezvous file of file://: rank 0 writes its addresses and a nonce to a file on a file system that all ranks
+ * see. A rank that reads an old file finds no server, or is refused for its nonce, and reads again. */
 #ifndef CT_DIST_RENDEZVOUS_RENDEZVOUS_FILE_IMPL_H
 #define CT_DIST_RENDEZVOUS_RENDEZVOUS_FILE_IMPL_H
 
@@ -16,7 +16,7 @@ struct ct_rendezvous_file {
 /* Fresh nonce, this host's addresses. */
 enum ct_status ct__rendezvous_file_init(struct ct_rendezvous_file *m, const char *run_id, const char *net_key,
 					int port) CT_MUST_CHECK;
-/* Replaces the file atomically. A file that is not a rendezvous file is CT_USAGE and stays. */
+/* Replaces the file atomically. A file that is not a rendezvous file is CT_USAGE and is not changed. */
 enum ct_status ct__rendezvous_file_publish(const struct ct_rendezvous_file *m, const char *path) CT_MUST_CHECK;
 /* CT_NOT_FOUND: none yet (or empty). CT_DATA: another kind of file. */
 enum ct_status ct__rendezvous_file_read(const char *path, struct ct_rendezvous_file *out) CT_MUST_CHECK;

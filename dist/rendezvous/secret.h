@@ -1,4 +1,5 @@
-/* The secret that the ranks of one run share: who has it may read, join and end the run, and no one else may.
+/* The secret that the ranks of one run share: a client with the secret can read, join and end the run, and no other
+ * client can.
  *
  * Where it comes from, in this order:
  *   1. the environment variable CTRAIN_TOKEN
@@ -15,7 +16,7 @@
 
 struct ct_secret_opts {
 	const char *run_dir; /* NULL: there is none */
-	bool open_network;   /* no secret is wanted */
+	bool open_network;   /* run without a secret */
 	bool first;          /* this process makes RUN/token when there is no other source */
 };
 
@@ -25,19 +26,20 @@ struct ct_secret {
 	bool in_file, made;       /* `from` is a file; it was made now */
 };
 
-/* CT_OK; CT_NOT_FOUND: there is none yet, the message lists the places. CT_USAGE: one that cannot be used (too long, a
- * file that others can read). Does not wait. */
+/* CT_OK; CT_NOT_FOUND: there is none yet; the message lists the sources. CT_USAGE: there is one that cannot be used
+ * (too long, or in a file that others can read). Does not wait. */
 enum ct_status ct_secret_find(const struct ct_secret_opts *opts, struct ct_secret *out) CT_MUST_CHECK;
-/* After ct_secret_find has said CT_NOT_FOUND for waited_s seconds: CT_TIMEOUT that also says whether a store answers at
- * host:port; without a run directory, where there is nothing to wait for, CT_USAGE. */
+/* For use when ct_secret_find has returned CT_NOT_FOUND for waited_s seconds. Returns CT_TIMEOUT, with a message
+ * that also reports whether a store answers at host:port. Without a run directory there is nothing to wait for:
+ * CT_USAGE. */
 enum ct_status ct_secret_missing(const char *run_dir, double waited_s, const char *host, int port) CT_MUST_CHECK;
-/* The first two sources alone: *out is zeroed when they give none. */
+/* Uses the first two sources only: *out is zeroed when they have no secret. */
 enum ct_status ct_secret_from_env(struct ct_secret *out) CT_MUST_CHECK;
 
 /* Replaces the file atomically by one that only this user can read. */
 enum ct_status ct_secret_file_write(const char *path, const void *data, size_t len) CT_MUST_CHECK;
 /* Reads such a file; *text is owned and NUL-terminated. CT_NOT_FOUND: there is none. CT_USAGE: it belongs to another
- * user, or others can read or write it. CT_DATA: no regular file, or over max bytes. */
+ * user, or others can read or write it. CT_DATA: not a regular file, or more than max bytes. */
 enum ct_status ct_secret_file_read(const char *path, size_t max, char **text, size_t *len) CT_MUST_CHECK;
 
 #endif
