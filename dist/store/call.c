@@ -12,7 +12,7 @@
 
 #define KEEP_BYTES 65536
 
-/* With the lock held: the connection is no more. */
+/* With the lock held: the connection has ended. */
 static void connection_lost(ct_store *s, int err)
 {
 	if (s->dead)
@@ -41,7 +41,7 @@ static void answer(ct_store *s, const struct ct_wire_frame *f)
 	c->done = true;
 }
 
-/* Takes complete frames off the input buffer. False: the input is not our protocol. */
+/* Processes complete frames of the input buffer. False: the input is not our protocol. */
 static bool take_frames(ct_store *s)
 {
 	size_t at = 0;
@@ -148,7 +148,7 @@ static bool wait_round(ct_store *s, int64_t deadline_ns)
 		(void)!read(s->wake_fd, &n, sizeof(n));
 	read_socket(s);
 	s->reading = false;
-	/* Another thread's answer may be there; and if not, one of them must read on. */
+	/* Another thread's answer may have arrived; if not, one of the threads must continue to read. */
 	pthread_cond_broadcast(&s->changed);
 	return true;
 }
@@ -161,7 +161,7 @@ void ct__call_wake(ct_store *s)
 	pthread_cond_broadcast(&s->changed);
 }
 
-/* With the lock held: takes what has come, also for a thread that is in poll for it. */
+/* With the lock held: reads what has arrived, also for a thread that is in poll. */
 static void look(ct_store *s)
 {
 	read_socket(s);
@@ -207,7 +207,7 @@ static int send_frame(ct_store *s, struct ct_str *b, const void *extra, size_t e
 	pthread_mutex_lock(&s->send_lock);
 	err = send_parts(s, iov, deadline_ns, drop);
 	pthread_mutex_unlock(&s->send_lock);
-	/* Half a frame is out: whatever follows would be read as its rest. */
+	/* Part of a frame has been sent: anything that follows would be read as its rest. */
 	if (err == ETIMEDOUT && iov[0].iov_len < b->len)
 		(void)shutdown(s->fd, SHUT_RDWR);
 	return err;
@@ -272,7 +272,7 @@ enum ct_status ct__call_do(ct_store *s, struct ct_str *b, const void *extra, siz
 	s->calls = c;
 	pthread_mutex_unlock(&s->lock);
 	set_tag(b, c->tag);
-	/* An error of sending shows when reading, after what the server still had to say. */
+	/* An error of sending shows up when reading, after the server's remaining frames. */
 	(void)send_frame(s, b, extra, extra_len, deadline_ns, false);
 	pthread_mutex_lock(&s->lock);
 	while (!c->done && !s->dead && wait_round(s, deadline_ns))
@@ -296,7 +296,7 @@ enum ct_status ct__call_post(ct_store *s, struct ct_str *b)
 	if (err == 0 || err == EAGAIN)
 		return CT_OK;
 	pthread_mutex_lock(&s->lock);
-	look(s); /* a failure record may lie there, which says more than our error */
+	look(s); /* a failure record may be there, with more detail than our error */
 	connection_lost(s, err);
 	(void)ct_failure_raise(&s->failure);
 	pthread_mutex_unlock(&s->lock);

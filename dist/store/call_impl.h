@@ -10,7 +10,7 @@
 
 #define CT_STORE_CALL_NS (30 * CT_SEC) /* calls without a deadline of their own */
 
-/* A request under way. Lives on its caller's stack. */
+/* A request under way, on its caller's stack. */
 struct ct_call {
 	struct ct_call *next;
 	uint64_t tag;
@@ -33,7 +33,7 @@ struct ct_store {
 	pthread_cond_t changed;
 	bool reading;      /* a thread is in poll for all */
 	bool cancelled;    /* watch */
-	bool failed, dead; /* failed: `failure` is set. dead: no server any more, then failed too */
+	bool failed, dead; /* failed: `failure` is set. dead: the connection has ended; then failed is set, too */
 	struct ct_failure failure;
 	struct ct_call *calls;
 	uint64_t last_tag;
@@ -41,8 +41,8 @@ struct ct_store {
 	size_t in_len, in_cap;
 };
 
-/* Once, after the handshake: what followed it (a failure record) is in the buffer already. False: these are not frames
- * of our protocol. */
+/* Once, after the handshake: what followed it (a failure record) is in the buffer already. False: the bytes are not
+ * frames of our protocol. */
 bool ct__call_begin(ct_store *s);
 /* Sends the frame built in b (its tag is set here) followed by `extra` bytes, and waits for the answer. A reply with a
  * failed status becomes the error chain; so does CT_TIMEOUT, where call->tag names the request that is still under way.

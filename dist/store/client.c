@@ -42,7 +42,7 @@ static enum ct_status request(ct_store *s, struct ct_str *b, struct ct_call *cal
 	return request_by(s, b, ct_deadline_in(CT_STORE_CALL_NS), call, r);
 }
 
-/* Ends a request: frees the body, and says so if the reply was not as agreed. */
+/* Ends a request: frees the body, and reports an error if the reply has another form. */
 static enum ct_status finish(struct ct_call *call, const struct ct_wire_reader *r, const char *what)
 {
 	bool good = ct_wire_done(r);
@@ -69,8 +69,8 @@ enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, siz
 	return st;
 }
 
-/* Takes a wait back on the server and learns how many came to its barrier, and who. False, with the error chain as it
- * was, when the server does not answer: then that is the news. */
+/* Cancels a wait on the server, and gets the number and the ranks of the members at its barrier. False when the
+ * server does not answer. The error chain is not changed. */
 static bool cancel(ct_store *s, uint64_t tag, uint32_t *came, char *ranks, size_t ranks_len)
 {
 	struct ct_wire_reader r;
@@ -183,7 +183,7 @@ enum ct_status ct_store_barrier(ct_store *s, const char *name, int n, int64_t de
 	ct_wire_put_u32(&b, (uint32_t)n);
 	st = request_by(s, &b, deadline_ns, &call, &r);
 	if (st == CT_TIMEOUT && cancel(s, call.tag, &came, ranks, sizeof(ranks))) {
-		/* Nothing to take back: its answer and our deadline met on the way. */
+		/* Nothing to cancel: the answer was sent when our deadline passed. */
 		if (came == 0)
 			return ct_store_watch(s, 0, &failure) == CT_OK ? ct_failure_raise(&failure) : CT_OK;
 		return CT_FAIL(CT_TIMEOUT, "waited %.1f s at barrier \"%s\": %u of %d came (rank %s)",

@@ -15,7 +15,7 @@
 #include "base/log.h"
 
 #define READ_BYTES 65536
-#define KEEP_BYTES 65536 /* a larger input buffer is given back after its frame */
+#define KEEP_BYTES 65536 /* a larger input buffer is freed after its frame */
 #define MAX_IOV 16
 
 void ct__srv_list_push(struct ct_srv_list *l, struct ct_srv_conn *c)
@@ -113,7 +113,7 @@ void ct__srv_stranger(struct ct_srv_conn *c, const char *fmt, ...)
 		c->srv->port, why, n);
 }
 
-/* Requests wait while the peer does not take its replies. */
+/* Requests wait while the peer does not read its replies. */
 static void set_interest(struct ct_srv_conn *c)
 {
 	uint32_t events = (c->n_out <= SRV_MAX_UNSENT ? EPOLLIN : 0u) | (c->out_first ? EPOLLOUT : 0u);
@@ -160,7 +160,7 @@ void ct__srv_conn_flush(struct ct_srv_conn *c)
 		else if (c->fd < 0 || errno != EINTR)
 			c->out_broken = true;
 	}
-	/* What the peer still sent us (a goodbye) is read before its end is noticed: only output stops here. */
+	/* Only output stops here: the peer's remaining input (a BYE) is read before its end is processed. */
 	if (c->out_broken)
 		drop_output(c);
 	if (c->closing && !c->out_first && c->fd >= 0)
@@ -173,7 +173,7 @@ void ct__srv_conn_send(struct ct_srv_conn *c, struct ct_blob *b)
 	struct ct_srv_out *o = b && !c->out_broken && !c->gone ? CT_NEW(struct ct_srv_out) : NULL;
 
 	if (!o) {
-		/* Without memory for a reply the client would wait in vain. */
+		/* Without memory for a reply the client would wait forever. */
 		if (!c->out_broken && !c->gone)
 			ct__srv_conn_lost(c, ENOMEM);
 		ct_blob_unref(b);
@@ -196,7 +196,7 @@ static bool reserve_input(struct ct_srv_conn *c, size_t need)
 	size_t cap = c->in_cap ? c->in_cap : 256;
 	uint8_t *in;
 
-	/* Grows with what has arrived, not with what a header promises. */
+	/* Grows with the bytes that have arrived, not with the length in a header. */
 	while (cap < need)
 		cap *= 2;
 	if (cap > c->want)
@@ -252,7 +252,7 @@ static void header_complete(struct ct_srv_conn *c)
 		dispatch(c);
 }
 
-/* The bytes that the stage wanted are there. */
+/* The bytes that this stage needs have arrived. */
 static void advance(struct ct_srv_conn *c)
 {
 	switch (c->stage) {

@@ -1,4 +1,4 @@
-/* How a client of the store gets its connection, and ends it. */
+/* Opening and closing the connection of a store client. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static enum ct_status send_greeting(ct_store *s, enum ct_wire_role role)
 	ct_wire_put_handshake(&b, &h);
 	ct_wire_end(&b, 0);
 	st = ct_str_status(&b);
-	/* A fresh socket's buffer takes so little at once. */
+	/* So few bytes always fit into the buffer of a new socket. */
 	if (st == CT_OK &&
 	    (send(s->fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL | MSG_MORE) != CT_WIRE_MAGIC_LEN ||
 	     send(s->fd, b.s, b.len, MSG_NOSIGNAL) != (ssize_t)b.len))
@@ -158,7 +158,7 @@ static enum ct_status read_greeting(ct_store *s, int64_t deadline_ns)
 	f.body = s->in + end;
 	CT_TRY(take_answer(s, &f));
 	confirm(s);
-	/* What followed the greeting (a failure record) stays in the buffer. */
+	/* Bytes after the handshake (a failure record) stay in the buffer. */
 	at = end + f.len;
 	memmove(s->in, s->in + at, s->in_len - at);
 	s->in_len -= at;
@@ -263,7 +263,7 @@ void ct_store_close(ct_store *s)
 
 	if (!s)
 		return;
-	/* Closing often follows an error, which must stay the one that is reported. */
+	/* Closing often follows an error. That error must remain the reported one. */
 	ct_error_save(&before);
 	ct_wire_begin(&b, CT_WIRE_BYE, CT_OK, 0);
 	/* The answer shows that the BYE was read: closing with unread data after it could discard it. */

@@ -1,4 +1,4 @@
-/* Sentences about members and failures, worded alike everywhere. */
+/* Descriptions of members and failures, with the same words in all messages. */
 #ifndef CT_DIST_STORE_FAILURE_H
 #define CT_DIST_STORE_FAILURE_H
 
@@ -14,10 +14,10 @@ void ct_where_text(char *buf, size_t len, int64_t seq, const char *phase);
 /* Fills who, where, status and message ("<member> <what><where>"). */
 void ct_failure_set(struct ct_failure *f, const struct ct_member_state *m, enum ct_status status, const char *fmt, ...)
 	CT_PRINTF(4, 5);
-/* The failure that the end of the connection to the server is for its clients. err: errno of the connection, 0 for
+/* The failure that clients report when the connection to the server has ended. err: errno of the connection, 0 for
  * its end. */
 void ct_failure_server_gone(struct ct_failure *f, int rank, int pid, const char *host, int err);
-/* Did the network fall silent (as against: did the process end)? */
+/* Did the network stop responding (true), or did the process end (false)? */
 bool ct_errno_is_silence(int err);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "dist/store/server_impl.h"
 
-/* The fuzzer's first bytes are a valid greeting, so that the requests behind it are reached by random input too. */
+/* The fuzzer's first bytes are a valid handshake, so that random input reaches the requests after it, too. */
 static enum ct_status fuzz_greet(struct ct_srv_conn *c)
 {
 	const struct ct_wire_handshake h = {.run_id = "fuzz", .host = "h", .pid = 1};

@@ -1,4 +1,4 @@
-/* Who may enter the store: what the server does with the first frame of a connection. */
+/* The server's side of the handshake: checks of the first frame of a connection. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static int n_joined(const ct_store_server *s)
 	return n;
 }
 
-/* A client of this run that counts other ranks than we do. While ranks are missing the run cannot start as it is: that
+/* A client of this run with another number of ranks. While ranks are missing the run cannot start as it is: that
  * becomes its failure. */
 static bool same_world(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
@@ -81,7 +81,7 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 	const struct ct_store_opts *o = &c->srv->opts;
 	char owner[CT_MEMBER_TEXT];
 
-	/* First of all, and without a word about the run: whoever has no token may be anyone. */
+	/* Checked first, and without information about the run: a client without the token is unknown. */
 	if (!same_token(h->token, o->token)) {
 		refuse(c, CT_MISMATCH, "wrong token");
 		return false;
@@ -95,7 +95,7 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 	return same_world(c, h);
 }
 
-/* A rank that gave up waiting for its welcome and comes again takes the place of its own former self. */
+/* A rank that stopped waiting for its welcome and connects again replaces its own earlier connection. */
 static void supersede(struct ct_srv_member *m, const struct ct_wire_handshake *h)
 {
 	struct ct_srv_conn *old = m->conn;

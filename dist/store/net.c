@@ -15,7 +15,7 @@
 #include "base/mem.h"
 
 #define SILENCE_MS 15000
-#define TRY_ONE_NS (5 * CT_SEC) /* an address that swallows our packets must not use up the deadline */
+#define TRY_ONE_NS (5 * CT_SEC) /* an address that drops our packets must not use up the deadline */
 #define BACKLOG 4096
 
 void ct_net_close(int *fd)
@@ -85,7 +85,7 @@ static int listen_on(int family, const struct sockaddr *addr, socklen_t len)
 
 	if (fd < 0)
 		return -errno;
-	/* On Linux this forgives connections of an earlier run in TIME_WAIT, never another listener. */
+	/* On Linux this allows connections of an earlier run in TIME_WAIT, never another listener. */
 	set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (family == AF_INET6)
 		set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);

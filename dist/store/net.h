@@ -18,9 +18,9 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound) CT
  * system's error of the last address (0: the name did not resolve); the error chain describes it. */
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err) CT_MUST_CHECK;
 
-/* No delay, keepalive and user timeout such that a host that fell silent is noticed within 15 s. */
+/* No delay, keepalive and user timeout so that a host that stops responding is noticed within 15 s. */
 void ct_net_tune(int fd);
-/* Closes and sets to -1; fine on -1. */
+/* Closes and sets to -1; -1 is allowed. */
 void ct_net_close(int *fd);
 
 /* Numeric string; IPv4 mapped into IPv6 shows as IPv4. */

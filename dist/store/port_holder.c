@@ -1,5 +1,5 @@
 /* Who listens on a TCP port of this host, from /proc: the port gives a socket's inode, the inode a process. Without
- * the right to look into the process nothing is found, which is fine: it is for an error message only. */
+ * permission to inspect the process nothing is found. That is acceptable: it is for an error message only. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,13 +8,12 @@
 #define CT_LOG_COMPONENT "store"
 #include "base/log.h"
 
-/* How long a weaker report waits for a better one. A launcher knows of a dead child within milliseconds, and how it
- * died; a consequence (a rank lost its peer) reaches us a little before or after the end of that peer's
- * connection. */
+/* How long a weaker report waits for a better one. A launcher knows within milliseconds that and how a child ended;
+ * a consequence (a rank lost its peer) reaches us a little before or after the end of that peer's connection. */
 #define LAUNCHER_GRACE_NS (100 * CT_MS)
 #define CONSEQUENCE_GRACE_NS (300 * CT_MS)
 
-/* First place whose rank is not below. */
+/* First entry whose rank is not lower. */
 static int place_of(const ct_store_server *s, int rank)
 {
 	int lo = 0, hi = s->n_members;

@@ -48,7 +48,7 @@ static bool has_room(struct ct_srv_conn *c, uint64_t tag, size_t n)
 	return true;
 }
 
-/* Stores and wakes who waits for it; answers on failure. */
+/* Stores the value and wakes the clients that wait for the key; answers on failure. */
 static bool put(struct ct_srv_conn *c, uint64_t tag, const char *key, const void *value, size_t len)
 {
 	struct ct_blob *b;

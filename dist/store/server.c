@@ -64,7 +64,8 @@ void ct__srv_finish_gone(ct_store_server *s)
 		ct__srv_waits_drop(c);
 		if (m)
 			m->conn = NULL;
-		/* Who gave up before our welcome came (we were stopped, or slow) tries again: that is no failure. */
+		/* A client that stopped waiting before our welcome arrived (we were stopped, or slow) connects
+		 * again: this is not a failure. */
 		if (m && !c->confirmed && !c->bye)
 			ct__srv_member_remove(s, m);
 		else if (m && !c->bye)
@@ -81,7 +82,7 @@ static void listen_interest(ct_store_server *s, bool on)
 		s->listening = on;
 }
 
-/* Keeps strangers within their places: the one that has been silent longest goes. */
+/* Limits unauthenticated connections: closes the one that has been inactive longest. */
 static bool make_place(ct_store_server *s)
 {
 	struct ct_srv_conn *oldest = s->handshakes.first;
@@ -174,7 +175,7 @@ static int64_t next_deadline(const ct_store_server *s, int64_t stop_deadline)
 	return d;
 }
 
-/* Takes what other threads left; true when it is time to end. */
+/* Processes the mailbox of other threads; true when the server should end. */
 static bool read_mailbox(ct_store_server *s, int64_t *stop_deadline)
 {
 	struct ct_failure mail;

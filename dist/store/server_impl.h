@@ -1,6 +1,6 @@
-/* The server's insides, shared by server.c (thread, listening, stop), conn.c (bytes in and out),
- * requests.c (what each request does) and record.c (members and the failure record). One thread runs
- * all of it, the mailbox apart. */
+/* The server's internals, shared by server.c (thread, listening, stop), conn.c (bytes in and out), requests.c (what
+ * each request does) and record.c (members and the failure record). One thread runs all of it, except for the
+ * mailbox. */
 #ifndef CT_DIST_STORE_SERVER_IMPL_H
 #define CT_DIST_STORE_SERVER_IMPL_H
 
@@ -12,7 +12,7 @@
 #include "dist/store/wire.h"
 
 #define SRV_MAX_CONNS 4096
-#define SRV_MAX_HANDSHAKES 256 /* strangers never take more places than this */
+#define SRV_MAX_HANDSHAKES 256 /* limit of unauthenticated connections */
 #define SRV_MAX_BYTES ((size_t)64 << 20)
 #define SRV_MAX_WAITS 256  /* pending waits of one connection */
 #define SRV_MAX_UNSENT 256 /* replies; above it the connection's requests wait */
@@ -24,7 +24,7 @@ struct ct_srv_member {
 	struct ct_member_state state; /* beat_age_s is filled in when asked for */
 	int64_t beat_ns;              /* 0: none yet */
 	struct ct_srv_conn *conn;     /* its first connection, NULL when ended */
-	bool reported;                /* it has reported its own failure: the end of its connection says nothing more */
+	bool reported;                /* it has reported its own failure: the end of its connection adds nothing */
 };
 
 /* A request that waits for a key or for the others of a barrier. */
@@ -50,7 +50,7 @@ struct ct_srv_conn {
 	int fd;                    /* -1: none (fuzzer) */
 	char peer[64], host[64];   /* address; the host name it gave */
 	bool ready, closing, gone; /* closing: answer the refusal, read no more */
-	bool confirmed, bye;       /* has read its welcome; said goodbye */
+	bool confirmed, bye;       /* has read its welcome; has sent BYE */
 	int err;                   /* why it is gone: errno, 0 for an orderly end */
 	int64_t deadline;          /* of the handshake */
 	enum ct_wire_role role;
@@ -129,7 +129,7 @@ void ct__srv_reply(struct ct_srv_conn *c, uint64_t tag, enum ct_status st, const
 /* waits.c */
 void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *name, uint32_t n);
 void ct__srv_barrier(struct ct_srv_conn *c, uint64_t tag, const char *name, uint32_t n);
-/* Takes back a wait; answers how far its barrier came. */
+/* Cancels a wait; the reply has the ranks that have reached its barrier. */
 void ct__srv_wait_cancel(struct ct_srv_conn *c, uint64_t tag, uint64_t wait_tag);
 void ct__srv_waits_key_set(ct_store_server *s, const char *key, struct ct_blob *value);
 void ct__srv_waits_drop(struct ct_srv_conn *c);
@@ -138,7 +138,7 @@ void ct__srv_waits_fail(ct_store_server *s);
 /* record.c */
 /* Adds what the store knows of the rank to a launcher's record: collective and phase of its last heartbeat. */
 void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f);
-/* A rank that left in order after a stop signal is no failure, whatever its launcher reports. */
+/* A rank that left with BYE after a stop signal is not a failure, whatever its launcher reports. */
 bool ct__srv_has_left(ct_store_server *s, const struct ct_failure *f);
 struct ct_srv_member *ct__srv_member_find(ct_store_server *s, int rank);
 /* NULL on out of memory. */

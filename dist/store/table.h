@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 
-/* Bytes that a key and several unsent replies may hold at once. *used counts what all blobs of one server take. */
+/* Bytes that a key and several unsent replies may share. *used counts what all blobs of one server take. */
 struct ct_blob {
 	size_t refs, len;
 	size_t *used;

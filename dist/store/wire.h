@@ -47,7 +47,7 @@ struct ct_wire_frame {
 	const uint8_t *body; /* [len] borrowed */
 };
 
-/* Header of 16 bytes; body is left alone. */
+/* Header of 16 bytes; body is not set. */
 void ct_wire_decode_header(const uint8_t *p, struct ct_wire_frame *f);
 void ct_wire_encode_header(uint8_t *p, const struct ct_wire_frame *f);
 
@@ -73,7 +73,7 @@ uint32_t ct_wire_u32(struct ct_wire_reader *r);
 int64_t ct_wire_i64(struct ct_wire_reader *r);
 const uint8_t *ct_wire_bytes(struct ct_wire_reader *r, size_t *len);
 void ct_wire_str(struct ct_wire_reader *r, char *buf, size_t size);
-/* All fields were there and nothing is left over. */
+/* All fields were present, and no bytes remain. */
 bool ct_wire_done(const struct ct_wire_reader *r);
 
 enum ct_wire_role { CT_ROLE_MEMBER, CT_ROLE_AUXILIARY, CT_ROLE_OBSERVER, CT_ROLE_LAUNCHER };
@@ -87,7 +87,7 @@ void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h);
 bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h);
 
 void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x);
-/* A status that is no failure status becomes CT_PEER_LOST. */
+/* A status that is not a failure becomes CT_PEER_LOST. */
 bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x);
 void ct_wire_put_member(struct ct_str *b, const struct ct_member_state *m);
 /* One of several in a body. */
