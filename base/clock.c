@@ -31,7 +31,9 @@ int64_t ct_now_ns(void)
 
 int64_t ct_clock_halted_ns(void)
 {
-	return read_clock(CLOCK_MONOTONIC) - ct_now_ns();
+	int64_t state = shared ? atomic_load(shared) : 0;
+
+	return state < 0 ? read_clock(CLOCK_MONOTONIC) + state + 1 : state;
 }
 
 enum ct_status ct_clock_join(int fd)

@@ -320,7 +320,7 @@ static void test_death_while_meeting(void **state)
 			proc_start(&p[i], rank_main, &plans[i]);
 		assert_ok(ct_store_connect("127.0.0.1", port, &o, ct_deadline_in(LONG), &s));
 		for (int i = 0; i < 3; i++) {
-			char key[24];
+			char key[32];
 
 			snprintf(key, sizeof(key), "introduction/%d", i);
 			assert_ok(ct_store_get(s, key, ct_deadline_in(LONG), &v, &len));
