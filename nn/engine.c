@@ -49,7 +49,7 @@ static enum ct_status no_engine(const char *name, const char *why)
 	return st;
 }
 
-/* NULL: the engine runs on the device. */
+/* NULL if the engine runs on the device, otherwise the reason why it does not. */
 static const char *unsupported(const struct ct_engine_ops *ops, const ct_device *d, char *why, size_t why_len)
 {
 	bool can = ops->supports ? ops->supports(d) : strcmp(ct_device_kind(d), "cpu") == 0;
@@ -129,7 +129,7 @@ const char *ct_engine_version(const ct_engine *e)
 	return e->ops->version();
 }
 
-/* One value per channel has no variance: running_var would become NaN. PyTorch refuses it, too. */
+/* One value per channel has no variance: running_var would become NaN. PyTorch also refuses it. */
 static enum ct_status check_batch_norm(const ct_graph *g, int n)
 {
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {

@@ -1,26 +1,28 @@
 /* Engines compile a graph for one device and batch size, and run it.
  *
- *   engine   a back end opened on a device with a number of compute threads: "ref" (plain loops, the reference), "onednn"
+ *   engine   a back end opened on a device with a number of compute threads: "ref" (plain loops, the reference) or "onednn"
  *   net      one model on one engine: flat arenas of parameters, gradients and buffers in the engine's own layout
  *   program  the net compiled for a batch size N and a mode (training or evaluation); programs share the arenas
  *
- * Work is posted. Each function that runs a program or changes an arena posts its work to the engine's stream and returns; the work
- * happens in the order of the stream (base/device/device.h). On the CPU posting is doing. Results stay on the device until they are
- * taken: ct_net_take_metrics waits, ct_net_post_loss does not. Errors of posted work come out of the next wait.
+ * Work is posted. Each function that runs a program or changes an arena posts its work to the engine's stream and returns; the
+ * stream executes the work in order (base/device/device.h). On the CPU device, work is done when the function returns.
+ * Results stay on the device until they are taken: ct_net_take_metrics waits, ct_net_post_loss does not. The next wait returns the
+ * errors of posted work.
  *
  * Arenas. Parameter i occupies the slice [offset, offset+n) of the parameter arena, and the same slice of the gradient
- * arena and of every optimizer-state arena. n may exceed the logical count (blocked layouts pad with zeros; padding
- * stays zero under every optimizer). Slices are ordered by backward completion (the last layer's first) and start on
- * 64-byte bounds, so a reduce bucket is a contiguous range of the gradient arena. The layout is chosen by the first
- * batch size (opts.batch) and kept by all programs of the net. Arenas are device memory: host code reads and writes them through
- * mirrors (base/device/arena.h), ct_net_export and ct_net_import. Arena elements are fp32 for the CPU engines.
+ * arena and of every optimizer-state arena. n may exceed the logical count (blocked layouts pad with zeros; every
+ * optimizer keeps the padding zero). Slices are in the order in which backward completes them (the last layer first) and
+ * are aligned to 64 bytes, so a reduce bucket is a contiguous range of the gradient arena. The net chooses the layout for
+ * opts.batch; all programs of the net use it. Arenas are device memory: host code reads and writes them through mirrors
+ * (base/device/arena.h), ct_net_export and ct_net_import. Arena elements are fp32 for the CPU engines.
  *
- * Programs of a net share the memory of their values as well: the values that a forward pass keeps for backward and for
- * ct_program_read are lost (CT_BUG, CT_UNSUPPORTED) when another program has run or been created.
+ * Programs of a net also share the memory of their activations. When another program runs or is created, the values that a
+ * forward pass keeps for backward and for ct_program_read are lost: backward then returns CT_BUG, ct_program_read
+ * CT_UNSUPPORTED.
  *
  * A step:  forward(batch);  backward(scale), which calls grad_ready for each slice as its gradient becomes final in stream order.
- * Gradients are of (scale * sum over rows of the row's loss): with scale = 1/global batch, the sum over ranks is the
- * gradient of the mean. A step allocates nothing. Objects belong to one thread. */
+ * Gradients are those of (scale * sum over rows of the row's loss): with scale = 1/global batch, the sum over ranks is the
+ * gradient of the mean. A step allocates no memory. An object may be used by one thread only. */
 #ifndef CT_NN_ENGINE_H
 #define CT_NN_ENGINE_H
 
@@ -34,12 +36,12 @@ typedef struct ct_program ct_program;
 
 enum ct_mode { CT_TRAIN, CT_EVAL };
 enum ct_input_kind { CT_INPUT_U8_NHWC, CT_INPUT_F32_NCHW };
-/* PyTorch: U(-1/sqrt(fan_in), +1/sqrt(fan_in)) for weight and bias. Kaiming: convolutions normal with variance
- * 2/fan_out and bias 0, linear layers as PyTorch's (torchvision's ResNets). */
+/* PyTorch: U(-1/sqrt(fan_in), +1/sqrt(fan_in)) for weights and biases. Kaiming: convolution weights are normal with variance
+ * 2/fan_out, their biases 0; linear layers as for PyTorch (torchvision initializes its ResNets like this). */
 enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
-/* BF16: values, their gradients and convolution inputs in bfloat16; parameters, gradients of parameters, optimizer,
- * batch-norm statistics and logits stay fp32, and sums are fp32. Where a convolution is faster by Winograd's filtering, it
- * computes in fp32 between bfloat16 images. FP16: the same in IEEE half precision, with a scaled loss. TF32: fp32, but the
+/* BF16: activations, their gradients and convolution inputs are bfloat16; parameters, gradients of parameters, optimizer
+ * state, batch-norm statistics and logits stay fp32, and sums are fp32. Convolutions that use Winograd filtering compute in
+ * fp32 and have bfloat16 inputs and outputs. FP16: the same in IEEE half precision, with a scaled loss. TF32: fp32, but the
  * inputs of matrix products are rounded to a mantissa of 10 bits. FP16 and TF32 are for GPUs; the CPU engines refuse them. */
 #define CT_PRECISIONS(X)             \
 	X(CT_PRECISION_FP32, "fp32") \
@@ -47,9 +49,9 @@ enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
 	X(CT_PRECISION_FP16, "fp16") \
 	X(CT_PRECISION_TF32, "tf32")
 enum ct_precision { CT_PRECISIONS(CT_CHOICE_ID) };
-/* What is computed again in the backward pass instead of being kept (Chen et al., "Training deep nets with sublinear memory
- * cost", 2016). NORMS: norms and their ReLUs between two layers, from the first layer's output, which is kept anyway.
- * BLOCKS: all values inside residual blocks. Results are the same to the bit. The engine "ref" keeps all. */
+/* Activation checkpointing: what the backward pass computes again instead of keeping it (Chen et al., "Training deep nets with
+ * sublinear memory cost", 2016). NORMS: norms and their ReLUs between two layers, computed from the output of the first layer,
+ * which is kept anyway. BLOCKS: all values inside residual blocks. Results are bit-identical. The engine "ref" keeps all. */
 #define CT_RECOMPUTES(X) X(CT_RECOMPUTE_NONE, "none") X(CT_RECOMPUTE_NORMS, "norms") X(CT_RECOMPUTE_BLOCKS, "blocks")
 enum ct_recompute { CT_RECOMPUTES(CT_CHOICE_ID) };
 
@@ -61,8 +63,8 @@ struct ct_net_opts {
 	bool train;            /* false: no gradient arena, evaluation programs only */
 	enum ct_precision precision;
 	enum ct_recompute recompute;
-	/* Synchronized batch norm: posts the sum of v[0..n) over all ranks to the stream, in the same order on each rank; NULL:
-	 * statistics of the rank's own rows. v is memory that work of the stream may use. Called in TRAIN forward and backward. */
+	/* Synchronized batch norm: posts the sum of v[0..n) over all ranks to the stream, in the same order on each rank. NULL:
+	 * statistics are of the rank's own rows. Posted work may access v. Called in TRAIN forward and backward. */
 	enum ct_status (*sync)(void *user, double *v, size_t n, ct_stream *s);
 	void *sync_user;
 };
@@ -75,12 +77,12 @@ struct ct_batch {
 	const int32_t *labels;   /* [n], softmax cross-entropy; in range (checked by the data set) */
 	const float *targets;    /* [n,C], MSE */
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
-	const float *mix;        /* [n] weight of `labels`, 1 - mix that of labels_b; the loss is their weighted sum */
-	uint64_t step;           /* optimizer step and */
-	uint64_t first;          /* position of row 0 in the global batch: they key the dropout masks */
+	const float *mix;        /* [n] weight of `labels` in the loss of the row; labels_b has the weight 1 - mix */
+	uint64_t step;           /* optimizer step: with `first`, the key of the dropout masks */
+	uint64_t first;          /* position of row 0 in the global batch */
 };
 
-/* Sums over rows; add them over batches and ranks, divide at the end. */
+/* Sums over rows. Add them over batches and ranks, then divide by count. */
 struct ct_metrics {
 	double loss;
 	int64_t count, top1, top5;
@@ -94,9 +96,9 @@ struct ct_slice {
 
 struct ct_backward_opts {
 	float scale;
-	bool accumulate; /* add to the gradients that are there instead of replacing them */
-	/* Called in slice order when the work that makes slice i final has been posted: it is final in stream order (may be NULL). A
-	 * failure ends backward and is returned. */
+	bool accumulate; /* add to the existing gradients instead of replacing them */
+	/* Called in slice order when the work that makes the gradient of slice i final has been posted; work posted later sees the
+	 * final gradient. May be NULL. If it fails, backward stops and returns its error. */
 	enum ct_status (*grad_ready)(void *user, int slice);
 	void *user;
 };
@@ -105,8 +107,8 @@ struct ct_net_memory { /* bytes */
 	size_t params, grads, buffers, activations, workspace, activations_unplanned;
 };
 
-/* "auto" takes the first available: onednn, ref. Unknown or absent: CT_UNSUPPORTED with the reason and what there is.
- * */
+/* "auto" selects the first available engine of onednn, ref. CT_UNSUPPORTED if the engine is unknown or unavailable; the message
+ * has the reason and lists the engines. */
 enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out) CT_MUST_CHECK;
 void ct_engine_close(ct_engine *e);
 const char *ct_engine_name(const ct_engine *e);
@@ -114,67 +116,71 @@ ct_device *ct_engine_device(const ct_engine *e);
 ct_stream *ct_engine_stream(const ct_engine *e);                  /* owned by the engine */
 const char *ct_engine_version(const ct_engine *e);                /* "oneDNN 2.6.3 avx512_core_bf16" */
 const char *ct_precision_name(enum ct_precision p);               /* "fp32" ... */
-bool ct_precision_find(const char *name, enum ct_precision *out); /* false: there is none of that name */
-/* CT_UNSUPPORTED with the reason and what there is instead ("this CPU has no bfloat16 instructions (avx512_bf16)"). */
+bool ct_precision_find(const char *name, enum ct_precision *out); /* false: no precision has this name */
+/* CT_UNSUPPORTED if the engine cannot compute in p; the message has the reason ("this CPU has no bfloat16 instructions
+ * (avx512_bf16)") and what to use instead. */
 enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p) CT_MUST_CHECK;
-/* Registry walk for `ctrain info`: false past the end; why is "" when available. */
+/* Engine i of the registry, for `ctrain info`; false past the end. why is "" if the engine is available. */
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
 
-/* Borrows engine and graph (they outlive the net). */
+/* Borrows the engine and the graph, which must outlive the net. */
 enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts,
 			     ct_net **out) CT_MUST_CHECK;
 void ct_net_destroy(ct_net *net);
 const ct_graph *ct_net_graph(const ct_net *net);
 ct_engine *ct_net_engine(const ct_net *net);
-/* Replaces the gradient arena by one of the caller's (for example in a communicator's shared memory): CT_F32, zeroed,
- * ct_net_arena_elems elements, 256-byte aligned, outlives the net. Call it before the first program. */
+/* Replaces the gradient arena by one of the caller, for example in the shared memory of a communicator. `grads` is borrowed and
+ * must outlive the net: CT_F32, zeroed, ct_net_arena_elems elements, 256-byte aligned. Call it before the first program. */
 enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads) CT_MUST_CHECK;
 
 size_t ct_net_arena_elems(const ct_net *net);
 ct_arena *ct_net_params(ct_net *net);
-ct_arena *ct_net_grads(ct_net *net); /* NULL for evaluation only */
+ct_arena *ct_net_grads(ct_net *net); /* NULL if opts.train is false */
 int ct_net_n_slices(const ct_net *net);
 const struct ct_slice *ct_net_slice(const ct_net *net, int i); /* in backward completion order */
-/* Running statistics in the logical layout, one after the other: [sum of ct_graph_buffer(i)->n]. */
+/* Running statistics in the logical layout, in the order of the graph's buffers: [sum of ct_graph_buffer(i)->n]. */
 ct_arena *ct_net_buffers(ct_net *net);
 size_t ct_net_buffers_elems(const ct_net *net);
 
-/* Initial values, keyed by (seed, parameter name): the same for every engine and world size. Running mean 0, variance
- * 1. Waits. */
+/* Sets initial values, which depend only on the seed and the parameter's name: they are the same for every engine and world
+ * size. Running means are 0, running variances 1. Waits. */
 enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed) CT_MUST_CHECK;
-/* Between the mirror of an arena with the parameters' layout (parameters, gradients or optimizer state) and the logical fp32 layout
- * of parameter `param`. ct_net_export may be called by one other thread while the net computes. */
+/* Converts parameter `param` between the mirror of an arena with the parameters' layout (parameters, gradients or optimizer state)
+ * and the logical fp32 layout. ct_net_export may be called by one other thread while
+ * the net computes. */
 enum ct_status ct_net_export(const ct_net *net, const struct ct_mirror *arena, int param, float *logical) CT_MUST_CHECK;
 enum ct_status ct_net_import(const ct_net *net, struct ct_mirror *arena, int param, const float *logical) CT_MUST_CHECK;
-/* The metrics of all forward passes since the last take or ct_net_post_loss; waits for them and starts from zero. */
+/* Waits; returns the metrics of all forward passes since the last call of this function or of ct_net_post_loss, and resets them. */
 enum ct_status ct_net_take_metrics(ct_net *net, struct ct_metrics *out) CT_MUST_CHECK;
-/* Posts: element i of `scalars` (CT_F32) becomes the loss of all forward passes since the last call; the metrics start from zero. */
+/* Posts: element i of `scalars` (CT_F32) becomes the summed loss of all forward passes since the last call of this function or of
+ * ct_net_take_metrics; the metrics are reset. */
 enum ct_status ct_net_post_loss(ct_net *net, ct_arena *scalars, size_t i) CT_MUST_CHECK;
 /* Hex SHA-256 over the logical bytes of all parameters in name order (weights_digest of metrics.jsonl). Waits. */
 enum ct_status ct_net_digest(const ct_net *net, char hex[65]) CT_MUST_CHECK;
-/* Hex digest of slices and layout: equal on all ranks or their arenas can't be summed. */
+/* Hex digest of slices and layout. The arenas of ranks can be summed only if it is equal on all of them. */
 void ct_net_layout_digest(const ct_net *net, char hex[65]);
-/* activations: the most that all programs compiled so far had in common; without the plan: their sum. The engine "ref" shares
- * nothing. */
+/* activations: the size of the memory that all programs share, that is, of the largest program compiled so far;
+ * activations_unplanned: what they would need without sharing. The engine "ref" does not share memory between programs. */
 void ct_net_memory(const ct_net *net, struct ct_net_memory *out);
 
 enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out) CT_MUST_CHECK;
-/* The same for another graph of the same parameters and buffers (names and sizes), as for another image size; borrowed
- * until the program is destroyed. CT_BUG when they differ. */
+/* The same for another graph with the same parameters and buffers (names and sizes), for example for another image size. The
+ * graph is borrowed until the program is destroyed. CT_BUG if the parameters or buffers differ. */
 enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
 				     ct_program **out) CT_MUST_CHECK;
 void ct_program_destroy(ct_program *p);
 int ct_program_batch(const ct_program *p);
-/* Copies of values and of their gradients from one layout to another in a step: what a good choice of layouts avoids. */
+/* How many values and gradients of values a step copies from one layout to another; a good choice of layouts needs few. */
 int ct_program_reorders(const ct_program *p);
-/* Post. The metrics of the rows are added to the net's. A TRAIN forward updates running statistics. */
+/* Both post. forward adds the metrics of the rows to those of the net; in TRAIN mode it updates running statistics. */
 enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b) CT_MUST_CHECK;
 enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts *opts) CT_MUST_CHECK;
-/* Value of a node of the last forward / its gradient of the last backward, logical fp32 [N,C,H,W]. Tests and tools;
- * values fused away or overwritten by the memory plan are CT_UNSUPPORTED. The logits (in[0] of the loss) can always
- * be read. Waits. */
+/* Waits; reads the value of a node from the last forward or, if `gradient` is set, its gradient from the last backward, as
+ * logical fp32 [N,C,H,W]. For tests and tools. CT_UNSUPPORTED if the value was fused into another operation or its memory has
+ * been reused. The logits (in[0] of the loss) can always be read. */
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out) CT_MUST_CHECK;
-/* Seconds spent by node since the last reset, forward and backward (profiling on: ct_program_profile). */
+/* ct_program_profile turns profiling on or off and resets the times; ct_program_times reads the seconds spent since then in the
+ * forward and backward pass of a node (CT_BUG if profiling is off). */
 void ct_program_profile(ct_program *p, bool on);
 enum ct_status ct_program_times(const ct_program *p, int node, double *forward_s, double *backward_s) CT_MUST_CHECK;
 

@@ -6,7 +6,7 @@
 
 #define MAX_NODES 65536
 #define MAX_EXTENT (1 << 20)      /* height and width */
-#define MAX_VALUE_ELEMS INT32_MAX /* of one sample, and of one parameter: indices of engines are 32-bit */
+#define MAX_VALUE_ELEMS INT32_MAX /* of one sample, and of one parameter: engines use 32-bit indices */
 
 struct ct_window ct_window_square(int kernel, int stride, int padding)
 {
@@ -20,7 +20,7 @@ struct ct_window ct_window_square(int kernel, int stride, int padding)
 				  .dilation_w = 1};
 }
 
-/* Keeps the first error; builders return 0 from then on. */
+/* Stores the first error; all builders return 0 after it. */
 static int fail(ct_graph *g, enum ct_status st)
 {
 	if (st < 0 && g->error.status == CT_OK) {
@@ -170,7 +170,7 @@ static enum ct_status linear(ct_graph *g, const char *name, int x, int k, bool b
 	return add_weight_bias(g, node, 2, (int[]){k, features}, (int[]){features, k}, bias);
 }
 
-/* Output extent of a window along one axis. */
+/* Output size of a convolution or pooling kernel along one axis. */
 static enum ct_status extent(const struct ct_node *node, bool height, int *out)
 {
 	const struct ct_window *w = &node->win;
@@ -193,7 +193,7 @@ static enum ct_status extent(const struct ct_node *node, bool height, int *out)
 			       w->s, w->dilation_h * w->dilation_w > 1 ? " (dilated)" : "",
 			       node->shape.h + 2 * w->pad_h, node->shape.w + 2 * w->pad_w);
 	*out = (int)((in + 2 * pad - span) / stride + 1);
-	/* With dilation a window can lie on padding alone. */
+	/* A dilated kernel can cover nothing but padding. */
 	for (int64_t o = 0; pool && dilation > 1 && o < *out; o++) {
 		int64_t first = o * stride - pad, skip = first < 0 ? (-first + dilation - 1) / dilation : 0;
 		if (skip >= kernel || first + skip * dilation >= in)
@@ -344,7 +344,7 @@ static enum ct_status loss(ct_graph *g, enum ct_op op, int x, float label_smooth
 	return CT_OK;
 }
 
-/* Sticky: does nothing after the first error; else the id of the node just made. */
+/* Errors are sticky: returns 0 after the first one, otherwise the id of the node that was just created. */
 #define BUILD(g, call)                                              \
 	do {                                                        \
 		if ((g)->error.status != CT_OK)                     \

@@ -1,9 +1,10 @@
 /* The model as a static list of logical operations with shapes: no memory, no layout, no execution.
  *
- * A node produces one value; node ids are also value ids and grow in topological order. Shapes are per sample, the
- * batch dimension N is given when an engine compiles the graph. Logical layout of every value is [N,C,H,W] row-major;
- * vectors are C features with H = W = 1. Builders are sticky: after the first error (told by ct_graph_finish) they
- * do nothing and return 0. Parameter names are `<node name>.weight` and so on, as in torchvision's state_dict. */
+ * A node produces one value; node ids are also value ids and increase in topological order. Shapes are per sample; the
+ * batch dimension N is given when an engine compiles the graph. The logical layout of every value is [N,C,H,W], row-major;
+ * vectors are C features with H = W = 1. Errors of the builders are sticky: after the first one, which ct_graph_finish
+ * returns, all builders do nothing and return 0. Parameter names are `<node name>.weight` and so on, as in torchvision's
+ * state_dict. */
 #ifndef CT_NN_GRAPH_GRAPH_H
 #define CT_NN_GRAPH_GRAPH_H
 
@@ -13,20 +14,20 @@
 
 enum ct_op {
 	CT_OP_INPUT,
-	CT_OP_LINEAR,     /* y = x w^T + b; w [K,C], x is flattened logically (C*H*W features) */
+	CT_OP_LINEAR,     /* y = x w^T + b; w [K,F], where F = C*H*W: x is flattened in the logical layout */
 	CT_OP_CONV2D,     /* w [K,C/groups,R,S] */
 	CT_OP_BATCH_NORM, /* over N,H,W; parameters gamma, beta [C]; buffers running_mean, running_var [C] */
 	CT_OP_RELU,
 	CT_OP_MAX_POOL, /* padding counts as -inf */
 	CT_OP_AVG_POOL, /* padding is not counted (count_include_pad = false) */
 	CT_OP_GLOBAL_AVG_POOL,
-	CT_OP_ADD,          /* two inputs of one shape */
+	CT_OP_ADD,          /* two inputs of the same shape */
 	CT_OP_FLATTEN,      /* [C,H,W] -> C*H*W */
-	CT_OP_DROPOUT,      /* keep with 1-p, scale by 1/(1-p); identity in evaluation */
-	CT_OP_DROP_PATH,    /* stochastic depth (Huang et al. 2016), row mode: a row is kept with 1-p and scaled by
-			     * 1/(1-p), or all zero; identity in evaluation */
-	CT_OP_SOFTMAX_XENT, /* loss head: class labels, label smoothing as torch.nn.CrossEntropyLoss */
-	CT_OP_MSE,          /* loss head: float targets [C]; mean over C, as torch.nn.MSELoss */
+	CT_OP_DROPOUT,      /* keeps an element with probability 1-p, scales it by 1/(1-p); identity in evaluation */
+	CT_OP_DROP_PATH,    /* stochastic depth (Huang et al. 2016), row mode: a row is kept with probability
+			     * 1-p and scaled by 1/(1-p), or set to zero; identity in evaluation */
+	CT_OP_SOFTMAX_XENT, /* loss head: class labels, label smoothing as in torch.nn.CrossEntropyLoss */
+	CT_OP_MSE,          /* loss head: float targets [C]; mean over C, as in torch.nn.MSELoss */
 	CT_N_OPS
 };
 const char *ct_op_name(enum ct_op op);
@@ -52,15 +53,15 @@ enum ct_param_kind {
 	CT_PARAM_RUNNING_VAR
 };
 
-/* A named tensor of the model. Trainable ones have an id in 0..n_params-1; buffers (running statistics) are counted
- * separately. */
+/* A named tensor of the model. Trainable parameters have the ids 0..n_params-1; buffers (running statistics) have a
+ * separate numbering from 0. */
 struct ct_param {
 	char name[96];
 	enum ct_param_kind kind;
 	int ndim;
 	int dims[4]; /* logical layout */
 	size_t n;    /* product of dims */
-	int fan_in;  /* of a weight or of the weight beside a bias */
+	int fan_in;  /* of the weight; a bias has the fan-in of its node's weight */
 	int fan_out;
 	int node;
 };
@@ -72,13 +73,13 @@ struct ct_node {
 	struct ct_shape shape; /* of the output, per sample */
 	struct ct_window win;  /* conv, pools */
 	int groups;            /* conv */
-	float eps, momentum;   /* batch norm; momentum as PyTorch: running = (1-m) running + m batch */
+	float eps, momentum;   /* batch norm; momentum as in PyTorch: running = (1-m) running + m batch */
 	float p;               /* dropout probability */
 	float label_smoothing; /* softmax cross-entropy */
 	int weight, bias;      /* parameter ids (batch norm: gamma, beta); -1 none */
 	int mean, var;         /* buffer ids of batch norm; -1 none */
-	bool zero_gamma;       /* batch norm: starts as 0 (Goyal et al. 2017: the last one of a residual block) */
-	int block;             /* residual block this node lies in, counted from 0; -1: none. What recompute forgets */
+	bool zero_gamma; /* batch norm: gamma is initialized to 0 (Goyal et al. 2017: the last one of a residual block) */
+	int block;       /* index of the residual block, -1: none. CT_RECOMPUTE_BLOCKS drops values per block */
 };
 
 typedef struct ct_graph ct_graph;
@@ -99,15 +100,15 @@ int ct_graph_dropout(ct_graph *g, const char *name, int x, float p);
 int ct_graph_drop_path(ct_graph *g, const char *name, int x, float p);
 /* The batch norm `node` starts with gamma 0 (ct_net_init). */
 void ct_graph_zero_gamma(ct_graph *g, int node);
-/* Nodes added between the two belong to one residual block. Blocks do not nest. */
+/* Nodes added between these two calls belong to one residual block. Blocks cannot be nested. */
 void ct_graph_begin_block(ct_graph *g);
 void ct_graph_end_block(ct_graph *g);
 int ct_graph_softmax_xent(ct_graph *g, int logits, float label_smoothing);
 int ct_graph_mse(ct_graph *g, int prediction);
 /* The first error of the builders so far. */
 enum ct_status ct_graph_status(const ct_graph *g) CT_MUST_CHECK;
-/* Checks the whole: one loss head, every node used, unique names. The first error of the builders is returned here,
- * naming the node ("conv2: kernel 7x7 is larger than the padded input 5x5"). CT_CONFIG. */
+/* Checks the complete graph: one loss head, every node used, unique names. Returns CT_CONFIG if a check fails, and the
+ * first error of the builders, which names the node ("conv2: kernel 7x7 is larger than the padded input 5x5"). */
 enum ct_status ct_graph_finish(ct_graph *g) CT_MUST_CHECK;
 
 int ct_graph_n_nodes(const ct_graph *g);
@@ -118,12 +119,13 @@ const struct ct_param *ct_graph_param(const ct_graph *g, int id);
 int ct_graph_n_buffers(const ct_graph *g);
 const struct ct_param *ct_graph_buffer(const ct_graph *g, int id);
 size_t ct_graph_n_elems(const ct_graph *g); /* of all trainable parameters, logical (no padding) */
-/* Forward pass of one sample (training is about three times that). Multiply-adds count as two operations; batch norm
- * two, ReLU, add, dropout and drop path one per element, pooling one per tap; the loss none. */
+/* Operations of the forward pass of one sample (training takes about three times as many). A multiply-add counts as two
+ * operations. Per element, batch norm counts as two, ReLU, add, dropout and drop path as one; pooling counts one per tap,
+ * the loss nothing. */
 double ct_graph_flops(const ct_graph *g);
 double ct_graph_node_flops(const ct_graph *g, int node);
-/* Hex SHA-256 over operations, attributes, shapes and names: equal on all ranks or the run is refused. Blocks do not
- * count: they change no result. */
+/* Hex SHA-256 over operations, attributes, shapes and names. A run is refused unless it is equal on all ranks. Residual
+ * blocks are not part of it: they do not change any result. */
 void ct_graph_digest(const ct_graph *g, char hex[65]);
 
 #endif

@@ -1,4 +1,4 @@
-/* The inside of ct_graph, for graph.c (checks, queries, digest) and graph_build.c (builders). */
+/* The members of ct_graph, for graph.c (checks, queries, digest) and build.c (builders). */
 #ifndef CT_NN_GRAPH_GRAPH_IMPL_H
 #define CT_NN_GRAPH_GRAPH_IMPL_H
 
@@ -8,11 +8,11 @@ struct ct_graph {
 	struct ct_node *nodes;
 	struct ct_param *params, *buffers;
 	int n_nodes, cap_nodes, n_params, cap_params, n_buffers, cap_buffers;
-	int loss;     /* node id, -1 before the head is there */
-	int n_blocks; /* begun so far */
-	int block;    /* that new nodes lie in, -1 */
+	int loss;     /* node id, -1 before the loss head is added */
+	int n_blocks; /* started so far */
+	int block;    /* residual block of new nodes, -1: none */
 	bool finished;
-	struct ct_error error; /* the first one of the builders */
+	struct ct_error error; /* the first error of the builders */
 };
 
 #endif

@@ -28,9 +28,9 @@ static void batch_statistics(const struct ct_node *node, int n, const float *x, 
 	*var = squares / count;
 }
 
-/* Sums for all ranks: sums[c] of channel c's values, sums[C + c] of their squares, and their count: the order
- * of nn/onednn/kernels/norm.h, with which another rank may compute the same norm. In double the squares of fp32 values lose
- * nothing that the variance of such values could show. */
+/* The sums that are added over ranks: sums[c] of the values of channel c, sums[C + c] of their squares, and last their count.
+ * This is the order of nn/onednn/kernels/norm.h, because another rank may compute the same norm with that kernel. In double,
+ * squares of fp32 values are precise enough for the variance. */
 static void statistics_to_sums(const struct ct_node *node, double *stat)
 {
 	const int c_count = node->shape.c;
@@ -117,7 +117,7 @@ void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, co
 	}
 }
 
-/* sums[c]: of dy over channel c; sums[C + c]: of dy * xh. */
+/* sums[c]: the sum of dy over channel c; sums[C + c]: the sum of dy * xh. */
 static void gradient_sums(const struct ct_node *node, int n, const float *x, const float *dy, const double *stat,
 			  double *sums)
 {

@@ -1,33 +1,33 @@
-/* Computations in host memory that the CPU engines share: losses, dropout masks, batch norm in double precision. An engine whose
- * values are in device memory must not call them. */
+/* Computations in host memory that the CPU engines share: losses, dropout masks, batch norm in double precision. An engine
+ * whose values are in device memory must not call them. */
 #ifndef CT_NN_HOST_HOST_H
 #define CT_NN_HOST_HOST_H
 
 #include "nn/engine_impl.h"
 
-/* Loss heads on plain row-major logits [n,K], shared by the CPU engines. dlogits may be NULL (evaluation): it gets the
- * gradient of the sum of the row losses. Losses are added in the order of the rows: results do not depend on `threads`. A mixed row's loss is mix * xent(labels) + (1 - mix) * xent(labels_b), both
- * with the smoothing; top-1 and top-5 are counted against `labels`. */
+/* Loss heads on row-major logits [n,K]. dlogits [n,K] receives the gradient of the sum of the row losses; NULL: none
+ * (evaluation). Losses are added in the order of the rows, so results do not depend on `threads`. The loss of a mixed row is
+ * mix * xent(labels) + (1 - mix) * xent(labels_b), both with label smoothing; top-1 and top-5 are counted against `labels`. */
 void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *b, int k, float smoothing,
 			  float *dlogits, struct ct_metrics *m);
 void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int k, float *dy, struct ct_metrics *m);
-/* Dropout mask for elements of row `row` of the global batch: bit-identical for any split into ranks. Writes 0 or
- * 1/(1-p). */
+/* Dropout mask for the elements of row `row` of the global batch: bit-identical however the batch is split over ranks.
+ * Writes 0 or 1/(1-p). */
 void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
-/* The same for whole rows: mask[i] is the factor of row first + i of the global batch. */
+/* The same with one factor per row: mask[i] is the factor of row first + i of the global batch. */
 void ct_drop_path_mask(uint64_t seed, uint64_t step, int node, uint64_t first, float p, int rows, float *mask);
-/* Posts the sum of v over all ranks where the net's opts.sync is set. */
+/* Posts the sum of v over all ranks if the net's opts.sync is set. */
 enum ct_status ct_norm_sync(const ct_net *net, const struct ct_node *node, double *v, size_t n) CT_MUST_CHECK;
-/* One value per channel on all ranks together has no variance: CT_CONFIG. */
+/* CT_CONFIG if all ranks together have only one value per channel: it has no variance. */
 enum ct_status ct_norm_check_count(const struct ct_node *node, double count) CT_MUST_CHECK;
 
-/* Batch norm in double. Each pass comes in two halves; between them the sums over all ranks are taken when `sync` is set:
+/* Batch norm in double. Each pass has two halves; if `sync` is set, the sums are added over all ranks between them:
  *
  *     forward   own_statistics    sums [2C + 1]   all_statistics, forward
  *     backward  backward_sums     sums [2C]       backward_data
  *
- * stat [CT_BATCH_NORM_STATS(C)]: of each channel mean and 1/sqrt(var + eps), then the number of values they were computed from, then
- * the sums. running_* are updated with the unbiased variance of all ranks' values, as PyTorch does. */
+ * stat [CT_BATCH_NORM_STATS(C)]: mean and 1/sqrt(var + eps) of each channel, then the number of values they were computed
+ * from, then the sums. running_* are updated with the unbiased variance of the values of all ranks, as in PyTorch. */
 #define CT_BATCH_NORM_STATS(c) (4 * (size_t)(c) + 2)
 double *ct_batch_norm_sums(const struct ct_node *node, double *stat);
 void ct_batch_norm_own_statistics(const struct ct_node *node, int n, bool sync, const float *x, double *stat);
@@ -38,7 +38,7 @@ void ct_batch_norm_running(const struct ct_node *node, const float *running_mean
 void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *beta,
 			   const double *stat, float *y);
 /* With xh = (x - mean) * inv and m values: dx += gamma * inv * (dy - sum(dy)/m - xh * sum(dy * xh)/m). The sums and m
- * are those of all ranks, dgamma and dbeta those of this rank: gradients are summed over ranks later. */
+ * are over all ranks; dgamma and dbeta are of this rank only, because gradients are summed over ranks later. */
 void ct_batch_norm_backward_sums(const struct ct_node *node, int n, const float *x, const float *dy, double *stat,
 				 float *dgamma, float *dbeta);
 void ct_batch_norm_backward_data(const struct ct_node *node, int n, const float *x, const float *gamma, const float *dy,

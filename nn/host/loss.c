@@ -1,5 +1,5 @@
-/* Compiled with -O3: the loops over k are written so that they vectorise without reassociating sums (sixteen fixed
- * partial sums), so results do not depend on the vector width. */
+/* Compiled with -O3. The loops over k vectorize without reassociating sums, because each sum has sixteen fixed partial
+ * sums; so results do not depend on the vector width. */
 #include "nn/host/host.h"
 
 #include <limits.h>
@@ -10,7 +10,7 @@
 
 #define LANES 16
 
-/* exp(x) for x <= 0 within 2 ulp, below -87 the value at -87; NaN stays NaN. Range reduction to |r| <= ln(2)/2 and the
+/* exp(x) for x <= 0 within 2 ulp; below -87 the value at -87; NaN stays NaN. Range reduction to |r| <= ln(2)/2 and the
  * polynomial of Cephes' expf (Moshier). */
 static inline float exp_nonpositive(float x)
 {
@@ -79,7 +79,7 @@ static float row_exp(const float *z, int k, float max, float *e)
 	return k < LANES ? tail : add_lanes(part) + tail;
 }
 
-/* The same without keeping the exponentials. */
+/* The same without storing the exponentials. */
 static float row_exp_sum(const float *z, int k, float max)
 {
 	float sum = 0.0f, e[256];
@@ -89,7 +89,7 @@ static float row_exp_sum(const float *z, int k, float max)
 	return sum;
 }
 
-/* Classes that rank before the label: larger, or as large and earlier */
+/* The number of classes that rank before the label: larger logit, or equal logit and smaller index. */
 static int rank_of(const float *z, int label, int k)
 {
 	int before = 0;
@@ -101,9 +101,9 @@ static int rank_of(const float *z, int label, int k)
 	return before;
 }
 
-/* What a row's target is: `hit` shared between two classes, the rest spread over all. */
+/* Target distribution of a row: `weight_a` and `weight_b` for two classes, and `each` for every class. */
 struct target {
-	int a, b; /* the same for a row with one label */
+	int a, b; /* equal for a row with one label */
 	float weight_a, weight_b, each;
 };
 
@@ -133,17 +133,17 @@ static double row_loss(const float *z, int k, const struct target *t, float smoo
 	return loss;
 }
 
-/* Rows of one block are computed on several threads; their losses are then added in the order of the rows, so that the sum
- * does not depend on the number of threads. */
+/* Rows of one block are computed on several threads; their losses are then added in row order, so that the sum does not
+ * depend on the number of threads. */
 #define BLOCK_ROWS 1024
-/* What is worth a thread of its own, in elements of rows: some 20 microseconds */
+/* Smallest piece of work for one thread, in elements of rows: about 20 microseconds. */
 #define GRAIN_ELEMS 16384
 
 struct block {
 	const struct ct_batch *batch;
 	const float *logits; /* of all rows */
 	float *dlogits;
-	int k, first; /* row of the batch */
+	int k, first; /* first: row of the batch where the block starts */
 	float smoothing;
 	double loss[BLOCK_ROWS];
 	bool top1[BLOCK_ROWS], top5[BLOCK_ROWS];

@@ -27,13 +27,13 @@ enum key {
 #define BIT(key) (1u << (key))
 #define WINDOW (BIT(KEY_KERNEL) | BIT(KEY_STRIDE) | BIT(KEY_PADDING))
 
-/* What the words of one layer said; [1] of a window is its width. */
+/* The parsed words of one layer. The number of a pair is {height, width}. */
 struct words {
 	unsigned given; /* BIT(key) */
 	int number[N_KEYS][2];
 	double real[N_KEYS];
 	bool bias;
-	const char *name, *from; /* into the text's copy */
+	const char *name, *from; /* in the copy of the string */
 };
 
 enum kind { KIND_INT, KIND_PAIR, KIND_REAL, KIND_BOOL, KIND_TEXT };
@@ -58,7 +58,7 @@ static const struct {
 	[KEY_FROM] = {"from", KIND_TEXT, 0},
 };
 
-/* bare: the key of a word without "key="; N_KEYS when the layer has none. name and from are always allowed. */
+/* bare: the key of the word that needs no "key="; N_KEYS: the layer has none. name and from are always allowed. */
 static const struct layer {
 	const char *name, *prefix;
 	enum ct_op op;
@@ -182,7 +182,7 @@ static int find_node(const ct_graph *g, const char *name)
 	return -1;
 }
 
-/* conv1, conv2, ...: the next number of its prefix. */
+/* conv1, conv2, ...: the prefix and its next number. */
 static void default_name(const ct_graph *g, const struct layer *layer, char *out, size_t len)
 {
 	int number = 1;

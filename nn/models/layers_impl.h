@@ -1,4 +1,4 @@
-/* The parser of `model.layers`: one text a layer, for model.c. */
+/* The parser of `model.layers` (one string per layer), for model.c. */
 #ifndef CT_NN_MODELS_LAYERS_IMPL_H
 #define CT_NN_MODELS_LAYERS_IMPL_H
 

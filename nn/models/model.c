@@ -26,7 +26,7 @@ static enum ct_status build_mlp(ct_graph *g, const struct ct_model_spec *spec, i
 		ct_str_clear(&name);
 		ct_str_addf(&name, "relu%d", i + 1);
 		x = ct_graph_relu(g, ct_str_text(&name), x);
-		if (spec->dropout != 0) { /* the builder refuses what is no probability */
+		if (spec->dropout != 0) { /* the builder refuses values that are not probabilities */
 			ct_str_clear(&name);
 			ct_str_addf(&name, "drop%d", i + 1);
 			x = ct_graph_dropout(g, ct_str_text(&name), x, spec->dropout);

@@ -1,4 +1,4 @@
-/* Named models and `layers:` lists, each a function that builds a graph with its loss head. */
+/* Builds the graph of a named model or of a list of layers, including its loss head. */
 #ifndef CT_NN_MODELS_MODEL_H
 #define CT_NN_MODELS_MODEL_H
 
@@ -7,48 +7,49 @@
 enum ct_loss { CT_LOSS_CROSS_ENTROPY, CT_LOSS_MSE };
 
 struct ct_model_spec {
-	const char *name; /* one of those below */
+	const char *name; /* one of the names below */
 	struct ct_shape input;
-	int n_outputs; /* classes, or regression targets; "layers" alone, 0: as many as the last layer gives */
+	int n_outputs; /* classes, or regression targets; 0 (model "layers" only): the outputs of the last layer */
 	enum ct_loss loss;
 	float label_smoothing; /* [0,1), cross-entropy only */
 	const int *hidden;     /* mlp: hidden widths, n_hidden >= 0 */
 	int n_hidden;
-	float dropout;             /* mlp: after each hidden ReLU; 0 none */
-	const char *const *layers; /* "layers": one text a layer */
+	float dropout;             /* mlp: after each hidden ReLU; 0: none */
+	const char *const *layers; /* "layers": one string per layer */
 	int n_layers;
 	/* resnets */
-	bool small_stem; /* 3x3 convolution, stride 1, no pool: for 32x32 images; ResNet-20..56 have it always */
-	bool zero_gamma; /* zero-init of the last batch norm's gamma in each block */
-	/* Stochastic depth, [0,1): block i of n (from 0, over all stages) drops its branch with drop_path * i/(n-1), the
-	 * linear rule of Huang et al. 2016 as torchvision (ConvNeXt, Swin) and timm have it; 0 none. */
+	bool small_stem; /* 3x3 convolution, stride 1, no pooling: for 32x32 images; ResNet-20..56 always have it */
+	bool zero_gamma; /* initialize gamma of the last batch norm in each block to 0 */
+	/* Stochastic depth, [0,1): block i of n (from 0, over all stages) drops its branch with probability
+	 * drop_path * i/(n-1), the linear rule of Huang et al. 2016 as in torchvision (ConvNeXt, Swin) and timm; 0: none. */
 	float drop_path;
 };
 
-/* Returns an owned, finished graph. CT_CONFIG names the model, layer number and text, with a suggestion.
+/* Returns an owned, finished graph. CT_CONFIG: the message names the model, the layer's number and its string, and has a
+ * suggestion.
  *   mlp      flatten, [linear, ReLU, dropout?]*, linear; parameters fc1.weight ... fcN.bias
  *   lenet    conv1 1->6 5x5 pad 2, ReLU, maxpool 2, conv2 6->16 5x5, ReLU, maxpool 2, fc1 120, fc2 84, fc3 (for
  *            28x28 input and up)
  *   convnet  two blocks conv 5x5 pad 2 (16, 32) + BN + ReLU + maxpool 2, then linear; names layer1.0,
  *            layer1.1, layer2.0, layer2.1, fc, as in the PyTorch mnist-distributed tutorial
  *   resnet18 resnet34 resnet50 resnet101 resnet152   He et al. 2015, v1.5 (stride in the 3x3), names, shapes and
- *            order of all tensors as torchvision's: conv1.weight, bn1.weight, layer1.0.conv1.weight ... fc.bias
+ *            order of all tensors as in torchvision: conv1.weight, bn1.weight, layer1.0.conv1.weight ... fc.bias
  *   resnext50_32x4d wide_resnet50_2                  Xie et al. 2016, Zagoruyko et al. 2016
  *   resnet20 resnet32 resnet44 resnet56              He et al. 2015, section 4.2, for CIFAR: 16, 32, 64 channels;
- *            shortcuts are option A in the paper; here, as in most PyTorch code, a 1x1 convolution with BN where
- *            the shape changes (option B)
- *   layers   one text a layer, the loss is appended:
+ *            the paper's shortcuts are option A; here, as in most PyTorch code, they are a 1x1 convolution with BN
+ *            where the shape changes (option B)
+ *   layers   one string per layer; the loss is appended:
  *              conv2d CHANNELS kernel=K [stride=1 padding=0 dilation=1 groups=1 bias=true]
  *              linear FEATURES [bias=true]           batch_norm [eps=1e-5 momentum=0.1]
  *              max_pool KERNEL [stride=KERNEL padding=0 dilation=1]    avg_pool KERNEL [stride=KERNEL padding=0]
  *              add from=LAYER    relu    global_avg_pool    flatten    dropout P    drop_path P
- *            Every layer takes name=NAME (default: conv1, conv2, fc1, bn1, relu1, pool1, ...) and from=LAYER (its
- *            input, the layer before by default; "input" is the image). Window values are N or HxW. The last layer
- *            gives n_outputs. */
+ *            Every layer accepts name=NAME (default: conv1, conv2, fc1, bn1, relu1, pool1, ...) and from=LAYER (its
+ *            input, by default the previous layer; "input" is the image). Kernel, stride, padding and dilation are N
+ *            or HxW. The last layer has n_outputs outputs. */
 enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out) CT_MUST_CHECK;
-/* NULL past the end: for suggestions and `ctrain info`. */
+/* The name of model i, NULL past the end: for suggestions and `ctrain info`. */
 const char *ct_model_name_at(size_t i);
-/* How the model is initialised where nothing else is asked for: Kaiming for the ResNets, as torchvision does. */
+/* The model's default initialization: Kaiming for the ResNets, as in torchvision. */
 enum ct_init ct_model_init(const char *name);
 
 #endif

@@ -12,8 +12,8 @@ static const struct net {
 	bool bottleneck;   /* 1x1, 3x3, 1x1 with 4 times the channels; else two 3x3 */
 	int n[MAX_STAGES]; /* blocks of each stage; 0: no such stage */
 	int width;         /* channels of the first stage's 3x3 before group_width; doubles from stage to stage */
-	int groups;        /* of a bottleneck's 3x3, each with */
-	int group_width;   /* this many channels in the first stage, as torchvision's width_per_group */
+	int groups;        /* groups of a bottleneck's 3x3 */
+	int group_width;   /* channels per group in the first stage, as torchvision's width_per_group */
 	bool cifar;        /* 3x3 stem with `width` channels */
 } nets[] = {
 	{"resnet18", false, {2, 2, 2, 2}, 64, 1, 64, false},
@@ -56,7 +56,7 @@ bool ct__resnet_exists(const char *name)
 	return find(name) != NULL;
 }
 
-/* The prefix of the block and a layer's own name. */
+/* The prefix of the block followed by the name of the layer. */
 struct name {
 	char s[64];
 };
@@ -109,7 +109,7 @@ static int block(struct builder *b, int x, int width, int stride)
 	int y = branch(b, x, width, stride);
 	if (b->spec->zero_gamma)
 		ct_graph_zero_gamma(g, y);
-	/* The linear rule of Huang et al. 2016 from 0 for the first block, as in torchvision's ConvNeXt and timm's ResNets. */
+	/* The linear rule of Huang et al. 2016, with 0 for the first block, as in torchvision's ConvNeXt and timm's ResNets. */
 	float p =
 		b->n_blocks > 1 ? b->spec->drop_path * (float)b->block / (float)(b->n_blocks - 1) : b->spec->drop_path;
 	if (p != 0)

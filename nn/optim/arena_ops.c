@@ -1,5 +1,5 @@
-/* Passes over arenas as functions of the host, posted to the engine's stream: the default of every engine on a device with host_code.
- * The loops are cut into chunks of a fixed size for the compute threads, so that results do not depend on their number. */
+/* Passes over arenas as host functions posted to the engine's stream: the default of every engine on a device with host_code. The
+ * loops are split into chunks of a fixed size for the compute threads, so that results do not depend on the number of threads. */
 #include <math.h>
 
 #include "base/parallel.h"
@@ -16,7 +16,7 @@ struct update_args {
 	uint64_t t;
 };
 
-/* One update at work. */
+/* State of one running update. */
 struct pass {
 	const struct update_args *args;
 	const struct ct_update *u;
@@ -37,7 +37,7 @@ static void for_chunks(struct pass *p, ct_range_fn run)
 	ct_parallel_for(p->args->net->engine->threads, p->u->n_chunks, 1, run, p);
 }
 
-/* Sum over the chunks [first, first + n) of one of the two sums that each has left. */
+/* Adds one of the two sums of each chunk (u->sums) over the chunks [first, first + n). */
 static double add_sums(const struct ct_update *u, int64_t first, int64_t n, int which)
 {
 	double sum = 0;
@@ -73,7 +73,7 @@ static void lars_sums(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-/* Norms of a segment of the parameters and of the clipped gradient -> factor on the latter and on the decay. */
+/* LARS: sets the factor of the gradient and the weight decay from the norms of a segment's parameters and clipped gradient. */
 static void adapt_lars(const struct ct_update *u, const struct ct_segment *s, float clip, struct ct_factors *f)
 {
 	double w = sqrt(segment_sum(u, s, 0)), g = (double)clip * sqrt(segment_sum(u, s, 1));
@@ -176,7 +176,7 @@ static void adam_coefs(struct pass *p, float clip)
 	};
 }
 
-/* AdamW, and LAMB, which is Adam where it does not adapt. */
+/* AdamW, and LAMB, which is plain Adam for segments without a trust ratio. */
 static void step_adamw(struct pass *p, float clip)
 {
 	const struct ct_update *u = p->u;
@@ -196,7 +196,7 @@ static void step_adamw(struct pass *p, float clip)
 	for_chunks(p, adam_chunks);
 }
 
-/* The factor on the gradient. Stops all updates where the norm is not finite. */
+/* Returns the factor of the gradient; stops all updates if the norm is not finite while clipping is on. */
 static float clip_gradient(struct pass *p, float *norm_out)
 {
 	const struct ct_optim_opts *o = &p->u->opts;
@@ -248,7 +248,7 @@ static enum ct_status post_update(ct_net *net, const struct ct_update *u, double
 	return ct_stream_run(net->engine->stream, run_update, &a, sizeof(a));
 }
 
-/* Two ranges of n fp32 elements. */
+/* Arguments of an operation on two ranges of n fp32 elements. */
 struct pair {
 	const ct_net *net;
 	float *a, *b;
@@ -264,7 +264,7 @@ static enum ct_status each_chunk(const struct pair *p, ct_range_fn run)
 	return CT_OK;
 }
 
-/* Number of elements of the chunks begin to end - 1. */
+/* Returns the number of elements in the chunks [begin, end); *first is the index of the first one. */
 static size_t chunk_range(const struct pair *p, int64_t begin, int64_t end, size_t *first)
 {
 	size_t last = (size_t)end * CT_CHUNK_ELEMS;

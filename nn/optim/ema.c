@@ -61,7 +61,7 @@ static enum ct_status swap(ct_net *net, ct_arena *a, ct_arena *b)
 	return net->engine->arenas->swap(net, a, b);
 }
 
-/* By value: programs hold addresses in the net's arenas. */
+/* Swaps the values, not the arenas: programs hold addresses in the net's arenas. */
 enum ct_status ct_ema_swap(ct_ema *e)
 {
 	CT_TRY(swap(e->net, e->params, e->net->params));

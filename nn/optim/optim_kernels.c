@@ -129,7 +129,7 @@ BODY void average(size_t n, float *restrict e, const float *restrict x, float de
 		e[i] = decay * e[i] + rest * x[i];
 }
 
-/* One set of functions and their table, compiled for a target. */
+/* Defines the kernels and their table, compiled for one target. */
 #define KERNELS(suffix, attribute, target_name)                                                                        \
 	attribute static void sgd_##suffix(size_t n, float *p, const float *g, float *m, const struct ct_sgd_coefs *c) \
 	{                                                                                                              \
@@ -166,7 +166,7 @@ BODY void average(size_t n, float *restrict e, const float *restrict x, float de
 #ifdef __clang__
 #define AVX512 "avx512f"
 #else
-#define AVX512 "avx512f,prefer-vector-width=512" /* else gcc stays at 256 bits */
+#define AVX512 "avx512f,prefer-vector-width=512" /* otherwise gcc uses 256-bit vectors */
 #endif
 KERNELS(avx512, __attribute__((target(AVX512))), "avx512f")
 KERNELS(avx2, __attribute__((target("avx2"))), "avx2")

@@ -1,6 +1,6 @@
-/* Elementwise passes of optimizers and averages over contiguous ranges, in the widest vectors the machine has. The same
- * source compiled for several targets and chosen by a table: with contraction off (-ffp-contract=off) every width gives
- * the same bits. (Not target_clones: its ifunc resolvers run before a thread sanitizer is up.) */
+/* Elementwise kernels of optimizers and EMA weights over contiguous ranges, with the widest vectors of the CPU. The same source is
+ * compiled for several targets; a table lists the usable ones. Contraction is off (-ffp-contract=off), so every vector width gives
+ * bit-identical results. (target_clones is not used: its ifunc resolvers run before the thread sanitizer is initialized.) */
 #ifndef CT_NN_OPTIM_OPTIM_KERNELS_IMPL_H
 #define CT_NN_OPTIM_OPTIM_KERNELS_IMPL_H
 
@@ -31,7 +31,7 @@ struct ct_lamb_coefs {
 
 struct ct_optim_kernels {
 	const char *target;
-	/* p, g, m [n]; m NULL without momentum. */
+	/* p, g, m [n]; m is NULL without momentum. */
 	void (*sgd)(size_t n, float *p, const float *g, float *m, const struct ct_sgd_coefs *c);
 	void (*adamw)(size_t n, float *p, const float *g, float *m, float *v, const struct ct_adamw_coefs *c);
 	/* LAMB in two passes: the moments and the sums of squares of p and of the update u; then p -= step*u. */
@@ -44,7 +44,7 @@ struct ct_optim_kernels {
 	void (*average)(size_t n, float *e, const float *x, float decay, float rest);
 };
 
-/* Tables from the widest usable to the plainest, NULL past the end; 0 is the one to use. */
+/* Table i of those that this CPU can run, widest vectors first; NULL past the end. Use table 0; the others are for tests. */
 const struct ct_optim_kernels *ct__optim_kernels_at(size_t i);
 
 #endif

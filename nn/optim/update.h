@@ -1,5 +1,5 @@
-/* What an engine needs to run an optimizer's update: fixed when the optimizer is created, but for the learning rate and the number of
- * the update. Formulas: nn/optim/optim.h. */
+/* What an engine needs to run an update of an optimizer. It is fixed when the optimizer is created; only the learning rate and the
+ * number of the update change. The formulas are in nn/optim/optim.h. */
 #ifndef CT_NN_OPTIM_UPDATE_H
 #define CT_NN_OPTIM_UPDATE_H
 
@@ -7,16 +7,16 @@
 
 enum { CT_OPTIM_MAX_STATES = 2 };
 
-/* A range of the arenas that is treated alike: neighboring slices, or one slice with a trust ratio of its own. Segments cover the
- * padding between slices as well: it is zero and stays zero. */
+/* A range of the arenas with the same treatment: consecutive slices, or one slice with its own trust ratio. Segments also cover the
+ * padding between slices, which is zero and stays zero. */
 struct ct_segment {
 	size_t offset, n;
 	bool decay, adapt;
 	int64_t first_chunk, n_chunks;
 };
 
-/* At most CT_CHUNK_ELEMS elements of a segment: the unit of work of a thread. Sums over a segment are sums of chunks in order, so
- * that they do not depend on the number of threads. */
+/* At most CT_CHUNK_ELEMS elements of a segment: the unit of work of a thread. The sum over a segment adds the sums of its chunks in
+ * order, so that it does not depend on the number of threads. */
 struct ct_chunk {
 	size_t offset, n;
 	int segment;
@@ -30,15 +30,15 @@ struct ct_update {
 	const struct ct_segment *segments;
 	const struct ct_chunk *chunks;
 	ct_arena *state[CT_OPTIM_MAX_STATES];
-	const ct_arena *loss; /* NULL: not watched */
+	const ct_arena *loss; /* NULL: not checked */
 	size_t loss_at;
 	ct_arena *result; /* CT_F32 [CT_UPDATE_RESULTS] */
-	/* Scratch of the host's pass. */
+	/* Scratch of nn/optim/arena_ops.c. */
 	double *sums;          /* [2 * n_chunks] */
 	struct ct_factors *of; /* [n_segments] */
 };
 
-/* What differs between the segments of one update. */
+/* Coefficients that differ between the segments of one update. */
 struct ct_factors {
 	float clip, weight_decay, shrink, step;
 };

@@ -9,7 +9,7 @@
 struct value {
 	size_t elems;    /* of one sample */
 	float *y, *dy;   /* [N,C,H,W]; dy in training programs only */
-	float *mask;     /* dropout; drop path: one of each row */
+	float *mask;     /* dropout: one factor per element; drop path: one per row */
 	double *stat;    /* batch norm */
 	int32_t *argmax; /* max pool */
 };
@@ -36,12 +36,12 @@ static const char *ref_version(void)
 static enum ct_status ref_open(ct_device *device, int threads, ct_engine **out)
 {
 	(void)device;
-	(void)threads; /* one thread computes, whatever was given */
+	(void)threads; /* ignored: this engine computes on one thread */
 	CT_TRY_ALLOC(*out = CT_NEW(ct_engine));
 	return CT_OK;
 }
 
-/* Each operation is a function posted to the stream. */
+/* Each operation is a host function posted to the stream, so the device must be able to run host code. */
 static bool ref_supports(const ct_device *d)
 {
 	return ct_device_caps(d)->host_code;
@@ -188,7 +188,7 @@ static float *param_at(const ct_net *net, const ct_arena *arena, int param)
 	return param < 0 ? NULL : ct_arena_at(arena, net->slices[net->slice_of[param]].offset);
 }
 
-/* One operation of a pass, as it is posted. */
+/* Arguments of one posted operation of a pass. */
 struct op {
 	struct ref_program *p;
 	int id; /* node */
@@ -215,7 +215,7 @@ static void forward_dropout(const struct ref_program *p, int id, const struct ct
 		v->y[i] = x[i] * v->mask[i];
 }
 
-/* y = x times its row's factor */
+/* Multiplies each row of x by the row's factor; writes the result to y, or adds it if `add` is set. */
 static void scale_rows(float *y, const float *x, const float *factor, int rows, size_t elems, bool add)
 {
 	for (int i = 0; i < rows; i++) {
@@ -263,7 +263,7 @@ static enum ct_status run_norm(const void *args)
 	return CT_OK;
 }
 
-/* In training, other ranks' statistics come in between. */
+/* In training, the statistics of all ranks are combined between the two halves. */
 static enum ct_status post_norm(const struct op *op)
 {
 	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
@@ -296,7 +296,7 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 		break;
 	case CT_OP_RELU:
 		for (size_t i = 0; i < n_elems; i++)
-			v->y[i] = a->y[i] <= 0 ? 0.0f : a->y[i]; /* NaN passes */
+			v->y[i] = a->y[i] <= 0 ? 0.0f : a->y[i]; /* keeps NaN */
 		break;
 	case CT_OP_MAX_POOL:
 		ct__ref_max_pool_forward(node, in, b->n, a->y, v->y, v->argmax);
@@ -330,7 +330,7 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 	case CT_OP_MSE:
 		ct_loss_mse(1, a->y, b, (int)a->elems, train ? p->dlogits : NULL, m);
 		break;
-	case CT_OP_BATCH_NORM: /* run_norm */
+	case CT_OP_BATCH_NORM: /* in run_norm */
 	case CT_OP_INPUT:
 	case CT_N_OPS:
 		break;
@@ -426,7 +426,7 @@ static void backward_node(const struct ref_program *p, int id, float scale, ct_a
 		for (size_t i = 0; i < a->elems * (size_t)n; i++)
 			a->dy[i] += scale * p->dlogits[i];
 		break;
-	case CT_OP_BATCH_NORM: /* run_norm_sums, run_norm_data */
+	case CT_OP_BATCH_NORM: /* in run_norm_sums and run_norm_data */
 	case CT_OP_INPUT:
 	case CT_N_OPS:
 		break;

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Planes of x and y; all channels of all rows are alike. */
+/* Sizes of the planes of x and y; all channels of all rows are processed alike. */
 struct planes {
 	int n, in_h, in_w, out_h, out_w;
 };
