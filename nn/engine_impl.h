@@ -17,8 +17,8 @@ struct ct_arena_ops {
 };
 
 /* An engine's own structs begin with struct ct_engine, ct_net or ct_program. The wrappers fill these members; open, net_open
- * and program_create set only what they use themselves. If net_open or program_create fails, it releases what it allocated. The
- * wrappers check inputs (batch sizes, labels, order of calls) before a call; they do not call forward for 0 rows. */
+ * and program_create set only what they use themselves. If net_open or program_create fails, it releases what it allocated.
+ * The wrappers check inputs (batch sizes, labels, order of calls) before a call; they do not call forward for 0 rows. */
 struct ct_engine_ops {
 	const char *name;
 	bool (*available)(char *why, size_t why_len);

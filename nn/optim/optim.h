@@ -4,8 +4,8 @@
  * vector width of the machine nor on the number of threads.
  *
  * An update is posted to the engine's stream. The device decides whether to apply it: if the loss is not finite, or if the
- * gradient norm is not finite while clipping is on, this update and all later ones, including those of EMA weights, change nothing. So the
- * weights keep their last good values, however late the host notices.
+ * gradient norm is not finite while clipping is on, this update and all later ones, including those of EMA weights, change
+ * nothing. So the weights keep their last good values, however late the host notices.
  *
  * For large batches, with g the gradient after clipping and |x| the L2 norm over one parameter tensor:
  *   LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of NVIDIA Apex
@@ -42,7 +42,8 @@ typedef struct ct_optim ct_optim;
 enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts,
 			       ct_optim **out) CT_MUST_CHECK; /* borrows net */
 void ct_optim_destroy(ct_optim *o);
-/* Element i of `scalars` (CT_F32) is the loss summed over all ranks when an update runs. Each update checks that it is finite. */
+/* Element i of `scalars` (CT_F32) is the loss summed over all ranks when an update runs; each update checks that it is
+ * finite. */
 void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
 /* Posts one update with learning rate lr from the gradients in the net's arena. The norm of the gradient before clipping is computed
  * if opts.clip_norm is above 0 or opts.norm is set. */

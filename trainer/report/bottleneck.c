@@ -2,25 +2,25 @@
 
 #include <math.h>
 
-/* Shares of the step time from which on waiting is worth a word. */
+/* Waiting is reported from these shares of the step time upwards. */
 #define DATA_SHARE 0.05
 #define COMM_SHARE 0.10
 #define SLOW_SHARE 0.10
-/* Of the time that a rank had no CPU, and of the host's CPU time that went to other programs. */
+/* The same for the time that a rank waited for a CPU, and for the share of the host's CPU time that other programs used. */
 #define QUEUED_SHARE 0.10
 #define OTHERS_SHARE 0.10
-/* What a remedy aims at. */
+/* The share of waiting that a suggestion aims at. */
 #define GOAL_SHARE 0.05
-#define WORTHWHILE 1.1 /* so much faster is worth a change */
-#define RESERVE 1.1    /* loader threads for so much more than is needed on average */
+#define WORTHWHILE 1.1 /* smallest speedup that is worth a change */
+#define RESERVE 1.1    /* loader threads are suggested for this much more than the average load */
 
 struct shares {
 	int starved;            /* rank that waited longest for data */
 	int slow;               /* rank that computed longest */
-	int last;               /* rank that waited least for others: only for the gradients themselves */
-	double data, comm, lag; /* of the step time: of `starved`; of all ranks; that the others wait for `slow` */
-	double mean_compute;    /* seconds, of the other ranks */
-	double images_per_sec;  /* all ranks */
+	int last;               /* rank that waited least for others: it waited only for communication */
+	double data, comm, lag; /* shares of the step time: data wait of `starved`; communication; waiting for `slow` */
+	double mean_compute;    /* seconds; mean over all ranks but `slow` */
+	double images_per_sec;  /* of all ranks */
 };
 
 const char *ct_bottleneck_name(enum ct_bottleneck b)
@@ -55,7 +55,7 @@ static const char *plural(int n)
 	return n == 1 ? "" : "s";
 }
 
-/* Images a second that the rank's CPUs could make and compute if neither ever waited. */
+/* Images per second that the rank's CPUs could load and compute if neither part ever waited. */
 static double shared_limit(const struct ct_bottleneck_facts *f, const struct ct_rank_times *r)
 {
 	double compute = f->compute_threads * r->compute_s / r->images, load = r->loader_s / r->loader_images;
@@ -102,7 +102,7 @@ static void report_data(const struct ct_bottleneck_facts *f, const struct shares
 
 static void report_comm(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
 {
-	/* The traffic of a step is the same for any batch. */
+	/* The traffic of a step does not depend on the batch size. */
 	double more = s->comm * (1 - GOAL_SHARE) / (GOAL_SHARE * (1 - s->comm));
 	double ms = 1e3 * f->ranks[s->last].exposed_s / (double)f->steps;
 	ct_str_addf(
@@ -137,8 +137,9 @@ static void report_compute(const struct ct_bottleneck_facts *f, const struct sha
 			    r->loader_images / r->loader_s * f->loader_threads / (r->images / r->step_s));
 }
 
-/* The rank that waited longest for a CPU while other programs used its host's; -1: none to speak of. *used: their share
- * of those CPUs. Waiting for gradients looks the same as a peer that is not running, so this comes before all else. */
+/* The rank that waited longest for a CPU while other programs used the CPUs of its host; -1: none waited long enough to report.
+ * *used: the share of these CPUs that the other programs used. A peer without a CPU looks like slow communication, so this is
+ * checked before everything else. */
 static int others_rank(const struct ct_bottleneck_facts *f, double *used)
 {
 	int worst = -1;
@@ -147,7 +148,7 @@ static int others_rank(const struct ct_bottleneck_facts *f, double *used)
 	for (int i = 0; i < f->world && f->local_world > 0 && f->host_cpus > 0; i++) {
 		const struct ct_rank_times *r = &f->ranks[i];
 		double queued = r->wall_s > 0 ? r->queued_s / r->wall_s : 0;
-		/* Ranks of a host do the same work; the exact sum over them would need to know who is where. */
+		/* Assumes that the ranks of a host use the same CPU time: which rank is on which host is not known here. */
 		double share = r->wall_s > 0 ? (r->host_s - r->own_s * f->local_world) / (r->wall_s * f->host_cpus) : 0;
 
 		if (queued >= most && share >= OTHERS_SHARE) {

@@ -14,19 +14,19 @@
 
 #define REDRAW_NS (100 * CT_MS)
 #define DEFAULT_WIDTH 80
-/* To the start of the row; clears from the cursor to the end of the screen: what a narrower window wrapped is below. */
+/* Moves to the start of the row and clears to the end of the screen: a narrower terminal has wrapped the line. */
 #define TO_START "\r"
 #define CLEAR "\033[J"
 
 struct ct_console {
 	bool live, off;
-	bool bold;          /* standard output may have colours */
-	_Atomic bool drawn; /* a live line stands on the terminal; log lines of other threads clear it */
+	bool bold;          /* standard output may have colors */
+	_Atomic bool drawn; /* the live line is on the terminal; log lines of other threads clear it */
 	int64_t last_ns;
 	const char *last_phase;
 };
 
-/* Called from any thread, also with the log's lock held. */
+/* Called from any thread, and with the log's lock held. */
 static void take_off(void *user)
 {
 	ct_console *c = user;
@@ -42,7 +42,7 @@ static bool can_move_cursor(int fd)
 	return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-/* no-color.org: any value but the empty one. */
+/* no-color.org: any value except an empty one. */
 static bool wants_colour(int fd)
 {
 	const char *no = getenv("NO_COLOR");
@@ -120,7 +120,7 @@ void ct__console_sayv(ct_console *c, const char *fmt, va_list ap)
 	if (!line.failed)
 		ct_output_write(STDOUT_FILENO, line.s, line.len);
 	ct_str_release(&line);
-	/* The next redraw need not wait. */
+	/* Allows the next redraw at once. */
 	c->last_ns = 0;
 }
 

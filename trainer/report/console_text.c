@@ -1,4 +1,4 @@
-/* The parts of console.h that only compute. */
+/* The formatting functions of console_impl.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define N_FIELDS 6
 #define FIELD_LEN 48
-#define GAP 2 /* blanks between fields */
+#define GAP 2 /* spaces between fields */
 
 enum field { FIELD_EPOCH, FIELD_STEP, FIELD_PERCENT, FIELD_RATE, FIELD_LOSS, FIELD_ETA };
 
@@ -58,12 +58,12 @@ static void make_fields(const struct ct_progress *p, char f[N_FIELDS][FIELD_LEN]
 	if (p->total_steps > 0) {
 		snprintf(f[FIELD_STEP], FIELD_LEN, "step %llu/%llu", (unsigned long long)p->step,
 			 (unsigned long long)p->total_steps);
-		/* Rounded down: 100% is the end. */
+		/* Rounded down: 100% means finished. */
 		snprintf(f[FIELD_PERCENT], FIELD_LEN, "%d%%", (int)(100.0 * (double)p->step / (double)p->total_steps));
 	} else {
 		snprintf(f[FIELD_STEP], FIELD_LEN, "step %llu", (unsigned long long)p->step);
 	}
-	/* Before the first metrics line there is no rate and so no end in sight. */
+	/* Before the first metrics line there is no rate, so the remaining time is unknown. */
 	if (p->images_per_sec > 0) {
 		ct__console_rate(p->images_per_sec, text, sizeof(text));
 		snprintf(f[FIELD_RATE], FIELD_LEN, "%s img/s", text);

@@ -16,7 +16,7 @@
 struct ct_metrics_log {
 	char *path;
 	int fd;
-	ct_tb *tb; /* NULL: not wanted */
+	ct_tb *tb; /* NULL: disabled */
 	ct_console *console;
 	struct ct_str line;
 };
@@ -77,7 +77,7 @@ static ct_json *new_object(const char *kind)
 	return j;
 }
 
-/* Takes j. One write a line: a crash tears the last one at most. */
+/* Takes j. One write per line, so that a crash leaves at most the last line incomplete. */
 static enum ct_status put_line(ct_metrics_log *m, ct_json *j)
 {
 	enum ct_status st;
@@ -87,7 +87,7 @@ static enum ct_status put_line(ct_metrics_log *m, ct_json *j)
 	ct_str_add(&m->line, "\n");
 	CT_TRY_GOTO(ct_str_status(&m->line), st, out);
 	st = ct_fd_write_all(m->fd, m->line.s, m->line.len, m->path);
-	/* To a file that was removed, writing succeeds, and all of it is lost. */
+	/* Writes to a removed file succeed, but the data is lost. */
 	if (st == CT_OK)
 		st = ct_file_still_at(m->fd, m->path);
 out:
@@ -126,7 +126,7 @@ enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *
 
 	ct_json_set_i64(j, "step", (int64_t)s->step);
 	ct_json_set_i64(j, "epoch", s->epoch);
-	/* The key is the tag without its group. */
+	/* The key is the tag without its group ("train/loss": loss). */
 	for (size_t i = 0; i < n; i++)
 		ct_json_set_f64(j, strchr(scalars[i].tag, '/') + 1, scalars[i].value);
 	CT_TRY(put_line(m, j));
@@ -221,7 +221,7 @@ enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const cha
 	ct_json_set_f64(j, "seconds", seconds);
 	ct_json_set_i64(j, "bytes", (int64_t)bytes);
 	CT_TRY(put_line(m, j));
-	/* The checkpoint has just been synced: the file keeps its line, too, whatever happens to the machine. */
+	/* The checkpoint has just been synced; sync its line as well, so that both survive a crash of the machine. */
 	return ct_fd_sync(m->fd, m->path);
 }
 
@@ -257,7 +257,7 @@ void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double 
 	ct_json_set_f64(j, "seconds", seconds);
 	ct_json_set_str(j, "error", ct_status_name(keep.status));
 	ct_json_set_str(j, "message", keep.message);
-	/* Where the disk is what failed, this line is lost too. */
+	/* If the disk is the cause of the failure, this line is lost as well. */
 	if (put_line(m, j) < 0 || ct_fd_sync(m->fd, m->path) < 0)
 		CT_DEBUG("the end of the run is not in metrics.jsonl: %s", ct_error_message());
 	(void)ct_error_restore(&keep);

@@ -1,9 +1,8 @@
 /* What a run reports, written by rank 0: metrics.jsonl (docs/FORMATS.md: one JSON object per line, "v":1 and "kind"),
- * TensorBoard event files, and the console. A resumed run appends; lines of steps after the resumed checkpoint are cut
- * off first, so no step is there twice. Epochs count from 0 here and in the files, from 1 on the console. Values that
- * are not finite are written as null. Failing writes of files are CT_IO naming the path, and so is a file that was removed, renamed or replaced
- * meanwhile; the console's are ignored. One
- * thread. */
+ * TensorBoard event files, and the console. A resumed run appends; lines of steps after the resumed checkpoint are removed
+ * first, so no step appears twice. Epochs count from 0 here and in the files, from 1 on the console. Values that are not
+ * finite are written as null. CT_IO naming the path if a file cannot be written, or if it was removed, renamed or replaced
+ * in the meantime; write errors of the console are ignored. Used by one thread only. */
 #ifndef CT_TRAINER_REPORT_METRICS_H
 #define CT_TRAINER_REPORT_METRICS_H
 
@@ -24,12 +23,12 @@ struct ct_step_metrics {
 struct ct_epoch_metrics {
 	uint32_t epoch;
 	uint64_t step, images;
-	uint64_t timed; /* the last of these, made in `seconds`: fewer after a resume in the epoch */
+	uint64_t timed; /* images that `seconds` covers: fewer than `images` after a resume within the epoch */
 	double train_loss, seconds;
 	uint64_t bad_samples; /* replaced, over all ranks */
 	uint64_t
 		damaged; /* images decoded since the last epoch line although the codec reported damage, over all ranks */
-	const char *bound_by, *verdict; /* trainer/report/bottleneck.h; verdict "": nothing is known */
+	const char *bound_by, *verdict; /* trainer/report/bottleneck.h; verdict "": no report */
 };
 
 struct ct_eval_metrics {
@@ -50,21 +49,22 @@ struct ct_run_summary {
 	const char *status; /* "done", "target reached", "stopped by signal", "failed" */
 	uint64_t step, images;
 	uint32_t epoch;
-	double seconds, best_top1 /* < 0 none */, last_loss /* NaN: no step was done */, startup_seconds;
-	double images_per_sec;                   /* of this process's steps, without evaluating and saving; 0: none */
-	const char *weights_digest, *checkpoint; /* "" when none */
-	double share[6]; /* data, forward, backward, exposed comm, optim, other: of the step time, sums to 1 */
+	double seconds, best_top1 /* < 0: none */, last_loss /* NaN: no step was done */, startup_seconds;
+	double images_per_sec; /* over the steps of this process, without evaluation and saving; 0: no steps */
+	const char *weights_digest, *checkpoint; /* "": none */
+	double share
+		[6]; /* of the step time: data, forward, backward, exposed communication, optimizer, other; they sum to 1 */
 };
 
 typedef struct ct_metrics_log ct_metrics_log;
 
-/* resume_step: step of the checkpoint that training goes on from (0: fresh). Cuts metrics.jsonl
- * (trainer/report/metrics_cut_impl.h), starts a new event file in RUN/tb. console: see trainer/report/console_impl.h.
- * The directory RUN exists. */
+/* Removes the lines of later steps from metrics.jsonl (trainer/report/metrics_cut_impl.h) and starts a new event file in RUN/tb.
+ * resume_step: step of the checkpoint from which training continues (0: from scratch). console: see
+ * trainer/report/console_impl.h. The directory RUN must exist. */
 enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, enum ct_cfg_console console,
 			       ct_metrics_log **out) CT_MUST_CHECK;
 void ct_metrics_close(ct_metrics_log *m);
-/* Takes the object (kind `run`: host, world_size, resumed_step ...; the caller fills it) and writes it with its v and
+/* Writes the line of kind `run`. Takes `fields`, which the caller has filled (host, world_size, resumed_step ...); adds v and
  * kind. */
 enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s) CT_MUST_CHECK;
@@ -74,7 +74,7 @@ enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const cha
 				     uint64_t bytes) CT_MUST_CHECK;
 /* Writes the `end` line, then the table on the console. */
 enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s) CT_MUST_CHECK;
-/* The end of a run that failed: status "failed", with the error chain's status and message, which stay as they are. */
+/* Writes the `end` line of a run that failed, with the status and message of the error chain, which does not change. */
 void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double seconds);
 /* Redraws the live line at most 10 times a second; nothing on a plain console. Cheap to call each step, allocates
  * nothing. */

@@ -13,10 +13,10 @@
 #define CHUNK_BYTES ((size_t)256 << 10)
 #define MAX_LINE ((size_t)16 << 20)
 
-/* Reads `in` line by line and passes on what stays. */
+/* Reads `in` line by line and copies the lines that are kept to `out`. */
 struct cutter {
 	const char *path, *temp;
-	int in, out; /* out < 0: only counting */
+	int in, out; /* out < 0: only count the dropped lines */
 	uint64_t step, n_dropped;
 	char *chunk;
 	struct ct_str kept; /* lines to be written */
@@ -58,7 +58,7 @@ static enum ct_status pass_on(struct cutter *c, const char *line, size_t len)
 	return CT_OK;
 }
 
-/* Complete lines of `text`; *used: the bytes of these. */
+/* Processes the complete lines of `text`; *used is the number of their bytes. */
 static enum ct_status pass_lines(struct cutter *c, const char *text, size_t len, size_t *used)
 {
 	const char *end;
@@ -109,7 +109,7 @@ static enum ct_status run(struct cutter *c)
 			goto out;
 		}
 	} while (got > 0);
-	/* A torn last line. */
+	/* An incomplete last line. */
 	c->n_dropped += pending.len > 0;
 	if (c->out >= 0)
 		st = ct_fd_write_all(c->out, ct_str_text(&c->kept), c->kept.len, c->temp);
@@ -122,7 +122,7 @@ static enum ct_status rewrite(struct cutter *c)
 {
 	enum ct_status st;
 
-	/* What a killed run left; or a link, which must not be written through. */
+	/* Removes what a killed run left, or a symbolic link, which must not be followed. */
 	if (unlink(c->temp) != 0 && errno != ENOENT)
 		return CT_FAIL(CT_IO, "cannot remove %s: %m", c->temp);
 	CT_TRY(ct_file_open(c->temp, CT_FILE_NEW, &c->out));
@@ -169,7 +169,7 @@ enum ct_status ct__metrics_cut(const char *path, uint64_t step, uint64_t *n_drop
 	struct cutter c = {.path = path, .out = -1, .step = step};
 	enum ct_status st;
 
-	/* As for writing, because a link to another file must not be taken for the run's own. */
+	/* Opened as for writing, which refuses a link to another file. */
 	CT_TRY(ct_file_open(path, CT_FILE_UPDATE, &c.in));
 	st = cut(&c);
 	close(c.in);

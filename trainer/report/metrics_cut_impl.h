@@ -6,10 +6,10 @@
 
 #include "base/status.h"
 
-/* Drops lines of steps after `step` (a `run` line counts as its resumed_step), and what a crash left torn: a last line
- * without its newline, a line that is not a JSON object. Other lines stay as they are, to the byte. Replaces the file
- * atomically, or leaves it alone when nothing is to be dropped; a missing file is created empty. n_dropped (may be NULL). Lines
- * may have up to 16 MiB. */
+/* Drops lines of steps after `step` (for a `run` line, its resumed_step is compared) and what a crash left incomplete: a last line
+ * without its newline, a line that is not a JSON object. Other lines are copied byte for byte. Replaces the file atomically, or does
+ * not change it if there is nothing to drop; creates an empty file if it is missing. *n_dropped (n_dropped may be NULL) is the number
+ * of dropped lines. A line may have up to 16 MiB. */
 enum ct_status ct__metrics_cut(const char *path, uint64_t step, uint64_t *n_dropped) CT_MUST_CHECK;
 
 #endif

@@ -25,7 +25,7 @@ struct ct_tb {
 	int fd;
 };
 
-/* A message under construction; what is put in is bounded by MAX_SCALARS and MAX_TAG. */
+/* A message under construction; MAX_SCALARS and MAX_TAG bound its size. */
 struct message {
 	uint8_t bytes[MAX_EVENT];
 	size_t len;
@@ -36,7 +36,7 @@ uint32_t ct__crc32c(const void *p, size_t n)
 	const uint8_t *bytes = p;
 	uint32_t crc = ~0u;
 
-	/* Bit by bit: a record has a few hundred bytes. */
+	/* Bit by bit is fast enough: a record has a few hundred bytes. */
 	for (size_t i = 0; i < n; i++) {
 		crc ^= bytes[i];
 		for (int bit = 0; bit < 8; bit++)
@@ -122,13 +122,13 @@ static enum ct_status write_preface(ct_tb *tb, uint64_t resume_step)
 	CT_TRY(write_record(tb, &m));
 	if (resume_step == 0)
 		return CT_OK;
-	/* Events of this step and later in older files are orphans. */
+	/* TensorBoard drops events of this step and later in older files. */
 	start_event(&m, resume_step + 1);
 	put_block(&m, EVENT_SESSION_LOG, start, sizeof(start));
 	return write_record(tb, &m);
 }
 
-/* Links count, wherever they point. */
+/* A link counts as existing, wherever it points. */
 static bool exists(const char *path)
 {
 	struct stat sb;
@@ -136,7 +136,7 @@ static bool exists(const char *path)
 	return lstat(path, &sb) == 0;
 }
 
-/* A file that no other process has: two runs may start in one second. */
+/* Creates a file that no other process uses: two runs may start in the same second. */
 static enum ct_status create_file(ct_tb *tb, const char *dir)
 {
 	unsigned long long now = (unsigned long long)ct_wall_seconds();
