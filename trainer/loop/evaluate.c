@@ -26,7 +26,7 @@ static enum ct_status run_batches(struct ct_session *s, ct_loader *loader, uint6
 		struct ct_batch in = {.n = (int)b.n, .x = b.x, .labels = b.labels, .targets = b.targets};
 		if (b.n > 0)
 			CT_TRY(ct_program_forward(s->eval, &in));
-		if (async) /* the batch is the loader's again with the next one */
+		if (async) /* the loader reuses the batch after its release */
 			CT_TRY(ct_stream_sync(ct_engine_stream(s->engine), CT_FOREVER));
 		ct_loader_release(loader, &b);
 		ct_failpoint("eval");
@@ -36,7 +36,7 @@ static enum ct_status run_batches(struct ct_session *s, ct_loader *loader, uint6
 	return CT_OK;
 }
 
-/* Every evaluation meets the same bad samples: the first one names them. */
+/* Every evaluation finds the same bad samples, so only the first one logs them. */
 struct bad {
 	bool known;
 	uint64_t n;
@@ -50,7 +50,7 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 		CT_WARN("bad sample %u of the evaluation data, left out: %s", sample, text);
 }
 
-/* Compiled once: images of an evaluation have one size. */
+/* Compiles the program once: all images of an evaluation have the same size. */
 static enum ct_status prepare(struct ct_session *s)
 {
 	const struct ct_shape *in = &s->plan.val_input, *have = &ct_graph_node(s->graph, 0)->shape;

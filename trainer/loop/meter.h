@@ -1,5 +1,6 @@
-/* The time keeping of a training run. All rates are of a training clock, which stands still while the run evaluates, saves or compiles.
- * Three intervals are measured on it: since the last metrics line, in this epoch, in this process. */
+/* Measures the time of a training run. All rates are based on a training clock, which does not advance while the run
+ * evaluates, saves or compiles. Three intervals are measured with it: since the last metrics line, in this epoch, in
+ * this process. */
 #ifndef CT_TRAINER_LOOP_METER_H
 #define CT_TRAINER_LOOP_METER_H
 
@@ -7,24 +8,24 @@
 
 struct ct_interval {
 	int64_t from_ns;             /* on the training clock */
-	uint64_t steps, images, own; /* images: of all ranks; own: of this rank */
+	uint64_t steps, images, own; /* images: of all ranks; own: images of this rank */
 	struct ct_step_times times;
 };
 
 struct ct_meter {
-	int64_t start_ns;     /* of the job, ct_now_ns */
+	int64_t start_ns;     /* start of the job, on the ct_now_ns clock */
 	int64_t excluded_ns;  /* how far the training clock is behind ct_now_ns */
-	int64_t accounted_ns; /* until when ct_meter_take_seconds has counted */
+	int64_t accounted_ns; /* time of the last ct_meter_take_seconds */
 	double startup_s;     /* from the job's start to the end of its first step; 0: not yet */
 	struct ct_interval window, epoch, run;
 };
 
 void ct_meter_init(struct ct_meter *m, int64_t start_ns);
 void ct_meter_add(struct ct_meter *m, const struct ct_step_result *r);
-/* The time since then does not count as training. */
+/* Excludes the time from since_ns to now from the training clock. */
 void ct_meter_exclude_since(struct ct_meter *m, int64_t since_ns);
 double ct_meter_seconds(const struct ct_meter *m, const struct ct_interval *i);
-/* The interval begins now. */
+/* Starts the interval now. */
 void ct_meter_restart(const struct ct_meter *m, struct ct_interval *i);
 /* Wall-clock seconds since the last call or init. */
 double ct_meter_take_seconds(struct ct_meter *m);

@@ -33,7 +33,7 @@ static enum ct_status find(struct ct_session *s, char **path)
 	return CT_OK;
 }
 
-/* The line of a key among "key=value" lines; its length without the line feed. NULL: none. */
+/* Finds the line of a key in "key=value" lines; *len is its length without the line feed. NULL: there is none. */
 static const char *find_line(const char *lines, const char *key, size_t key_len, size_t *len)
 {
 	while (*lines) {
@@ -45,8 +45,8 @@ static const char *find_line(const char *lines, const char *key, size_t key_len,
 	return NULL;
 }
 
-/* Adds "key was theirs, is ours" for each line of ours that differs; keys that only one of them has belong to another
- * model or data set, which is told by its name. */
+/* Adds "key was theirs, is ours" for each key with different values. Keys that only one side has are skipped: they
+ * belong to another model or data set, whose name differs as well. */
 static void list_differences(const char *theirs, const char *ours, struct ct_str *out)
 {
 	for (size_t n; *ours; ours += n + (ours[n] == '\n')) {
@@ -75,7 +75,7 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 	} else if (strcmp(st->data_digest, s->state.data_digest) != 0) {
 		what = "training data";
 	} else if (st->global_batch != s->plan.global_batch) {
-		/* How it is cut is free: any number of ranks goes on with the same samples. */
+		/* The division into ranks may change: any number of ranks continues with the same samples. */
 		other_batch = true;
 		ct_str_addf(&diff, "global batch was %u, is %u", st->global_batch, s->plan.global_batch);
 		what = "global batch";
@@ -106,7 +106,7 @@ static enum ct_status load_weights(struct ct_session *s)
 	return CT_OK;
 }
 
-/* Rank 0: *found and the state; tensors go into the session. */
+/* Rank 0: sets *found and the state, and loads the tensors into the session. */
 static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found)
 {
 	char *path = NULL, *lines = NULL;
@@ -132,7 +132,7 @@ out:
 static enum ct_status broadcast_values(struct ct_session *s, bool resumed)
 {
 	CT_TRY(ct_session_share_weights(s));
-	if (!resumed) /* the EMA weights began with the initial weights, which model.weights may have replaced */
+	if (!resumed) /* the EMA weights are a copy of the initial weights, which model.weights may have replaced */
 		return s->ema ? ct_ema_restart(s->ema) : CT_OK;
 	for (int i = 0; ct_optim_state_name(s->optim, i); i++)
 		CT_TRY(ct_session_broadcast_arena(s, ct_optim_state(s->optim, i)));

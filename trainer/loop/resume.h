@@ -1,14 +1,16 @@
-/* Resuming: rank 0 finds and reads the checkpoint, everybody gets its values by broadcast (only rank 0 needs the file
- * system). */
+/* Resuming: rank 0 finds and reads the checkpoint and broadcasts its values. Only rank 0 needs access to the file
+ * system. */
 #ifndef CT_TRAINER_LOOP_RESUME_H
 #define CT_TRAINER_LOOP_RESUME_H
 
 #include "trainer/loop/session.h"
 
-/* As train.resume says: auto (newest whole checkpoint of the run folder, or a fresh start), never (an old run in the
- * folder is moved aside, nothing is deleted), must, or a checkpoint's path. A checkpoint of another config, model or
- * data is CT_CONFIG naming the keys that differ. A fresh start takes model.weights (trainer/checkpoint/model_weights.h). Afterwards
- * all ranks hold rank 0's parameters, buffers, optimizer state and position. */
+/* Depends on train.resume. auto: the newest intact checkpoint of the run directory, or a start from scratch if there is
+ * none. never: from scratch (ct_run_dir_prepare has moved an old run aside; nothing is deleted). must: as auto, but
+ * CT_NOT_FOUND without a checkpoint. Otherwise: the path of a checkpoint. CT_CONFIG if the checkpoint is of another
+ * config, model or data; the message names the keys that differ. A start from scratch loads model.weights
+ * (trainer/checkpoint/model_weights.h). Afterwards all ranks have the parameters, buffers, optimizer state and position
+ * of rank 0. */
 enum ct_status ct_resume(struct ct_session *s) CT_MUST_CHECK;
 
 #endif

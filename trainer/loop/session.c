@@ -47,14 +47,14 @@ enum ct_status ct_session_share_weights(struct ct_session *s)
 	return ct_session_broadcast_arena(s, ct_net_buffers(s->net));
 }
 
-/* Batch norm over ranks. Buckets that are under way were posted before, on every rank in the same order. */
+/* Synchronized batch norm. Every rank posts these sums and its buckets in the same order. */
 static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream *stream)
 {
 	struct ct_session *s = user;
 	return ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->comm, v, n, CT_F64, CT_SUM, stream);
 }
 
-/* Graph, net and plan from open data sets. */
+/* Makes the plan, the graph and the net from the open data sets. */
 static enum ct_status build_model(struct ct_session *s, bool train)
 {
 	const struct ct_dataset_info *vi = s->val ? ct_dataset_info(s->val) : NULL;
@@ -79,14 +79,15 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 static enum ct_status build_buckets(struct ct_session *s)
 {
 	CT_TRY(ct_plan_buckets(s->cfg, s->net, &s->buckets, &s->n_buckets));
-	/* The scalars are part of the last bucket, up to and after the arena's end. */
+	/* Extends the last bucket over the padding of the arena and the scalars after it. */
 	struct ct_bucket *last = &s->buckets[s->n_buckets - 1];
 	CT_ASSERT(last->dtype == CT_F32);
 	last->n = ct_net_arena_elems(s->net) + CT_SCALAR_N - last->offset;
 	return CT_OK;
 }
 
-/* Memory that is reduced over ranks: the communicator's, for zero copy, where the host may use it. */
+/* Allocates the memory that is reduced over ranks: from the communicator, for zero copy, if device memory is visible to
+ * the host. */
 static enum ct_status alloc_reduced(struct ct_session *s)
 {
 	size_t elems = ct_net_arena_elems(s->net), bytes = (elems + CT_SCALAR_N) * sizeof(float);
@@ -122,7 +123,7 @@ static enum ct_status build_training(struct ct_session *s)
 
 enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input)
 {
-	ct_program_destroy(s->full); /* first: the new one takes its memory */
+	ct_program_destroy(s->full); /* first, because the new program reuses its memory */
 	ct_graph_destroy(s->size_graph);
 	s->full = NULL;
 	s->size_graph = NULL;
@@ -133,7 +134,7 @@ enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input)
 	return ct_program_create_for(s->net, s->size_graph, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 }
 
-/* A rank whose heart has never beaten since it joined; the blame of dist/ does not judge it. */
+/* Finds a rank that has joined but never sent a heartbeat; the failure attribution of dist/ does not cover this case. */
 static bool find_mute(struct ct_session *s, struct ct_failure *out)
 {
 	struct ct_member_state *m = NULL;
@@ -154,7 +155,7 @@ static bool find_mute(struct ct_session *s, struct ct_failure *out)
 	return found >= 0;
 }
 
-/* The store knows which key is missing; its heartbeats know whose fault that is. */
+/* The timeout says which key is missing; the heartbeats in the store show which rank is the cause. */
 static enum ct_status name_late(struct ct_session *s)
 {
 	struct ct_error late;
@@ -179,7 +180,7 @@ static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 	return st == CT_TIMEOUT ? name_late(s) : st;
 }
 
-/* Before the ranks open a communicator: they must mean the same one. */
+/* Before the ranks open a communicator, because the config chooses its kind. */
 static enum ct_status agree_on_config(struct ct_session *s)
 {
 	struct ct_str lines = {0};
@@ -233,7 +234,7 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 		ct_watchdog_set_comm(s->watchdog, s->comm);
 	if (c->model.bn != CT_CFG_BN_SYNC || s->world.id.world == 1 || !ct_device_caps(s->device)->async)
 		return CT_OK;
-	/* Two streams must not share a communicator without an order between their collectives. */
+	/* Two streams may share a communicator only if their collectives are ordered. */
 	co.scope = "norm";
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->norm_comm));
 	if (ct_comm_is_cooperative(s->norm_comm))
@@ -273,7 +274,7 @@ static void note_digests(struct ct_session *s)
 	s->state.global_batch = s->plan.global_batch;
 }
 
-/* Everything that does not need the data: they are opened meanwhile. */
+/* Opens everything that does not need the data, which another thread opens at the same time. */
 static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
 {
 	CT_TRY(id ? join(s, id) : join_nobody(s));
@@ -284,7 +285,7 @@ static enum ct_status open_world(struct ct_session *s, const struct ct_identity 
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out)
 {
-	struct ct_session *s = out; /* built in place: watchdog and communicator keep pointers to its world */
+	struct ct_session *s = out; /* built in place, because watchdog and communicator keep pointers to s->world */
 	struct ct_data_opening data = {0};
 	enum ct_status st;
 	int64_t t0 = ct_now_ns();
@@ -318,7 +319,7 @@ fail:
 void ct_session_destroy(struct ct_session *s, bool failed)
 {
 	struct ct_error keep;
-	ct_error_save(&keep); /* undoing must not lose the reason, which a stop by a signal has as well */
+	ct_error_save(&keep); /* cleaning up must not lose the error chain, which a stop by a signal has as well */
 	if (failed && s->watchdog)
 		ct_watchdog_report(s->watchdog);
 	/* After a failure work may still be posted that uses what is freed below. */

@@ -7,12 +7,13 @@
 #include "base/log.h"
 
 #define MAX_TAIL_PROGRAMS 8
-enum { CT_STEP_BATCHES = 4 }; /* that posted work may read at a time, on an asynchronous device */
+enum { CT_STEP_BATCHES = 4 }; /* batches that posted work may read at a time, on an asynchronous device */
 
-/* A step between its post and its take. */
+/* A posted step whose results are not yet taken. */
 struct slot {
-	float *up,
-		*down; /* host memory of the device: the scalars before and after the reduction, then the update's results */
+	/* Pinned host memory. up: the scalars before the reduction; down: the reduced scalars and the results of the
+	 * update. */
+	float *up, *down;
 	ct_event *done;
 	struct ct_step_clock clock;
 	struct ct_step_result result;
@@ -34,13 +35,14 @@ struct ct_stepper {
 	uint64_t posted, taken;
 	struct lent lent[CT_STEP_BATCHES];
 	uint64_t n_lent, n_returned;
-	struct { /* programs for the row counts of an epoch's last, smaller step; compiled when first met */
+	/* Remainder programs, for the row counts of an epoch's last, smaller step; compiled when first needed. */
+	struct {
 		int n;
 		ct_program *program;
 	} tails[MAX_TAIL_PROGRAMS];
 	int n_tails;
-	uint64_t n_bad; /* of the epoch, on this rank; what was met before a resume counts on rank 0 */
-	uint32_t n_own; /* rows of the step */
+	uint64_t n_bad; /* bad samples of the epoch on this rank; rank 0 also counts those from before a resume */
+	uint32_t n_own; /* rows of this rank in the step */
 };
 
 static enum ct_status program_for(ct_stepper *p, int n, ct_program **out)
@@ -53,7 +55,7 @@ static enum ct_status program_for(ct_stepper *p, int n, ct_program **out)
 			*out = p->tails[i].program;
 			return CT_OK;
 		}
-	/* Row counts of one rank differ by at most one between micro-batches, but for 0. */
+	/* There are few: row counts other than 0 of one rank differ by at most one between micro-batches. */
 	CT_ASSERT(p->n_tails < MAX_TAIL_PROGRAMS);
 	const ct_graph *g = p->s->size_graph ? p->s->size_graph : p->s->graph;
 	CT_TRY(ct_program_create_for(p->s->net, g, n, CT_TRAIN, out));
@@ -62,7 +64,8 @@ static enum ct_status program_for(ct_stepper *p, int n, ct_program **out)
 	return CT_OK;
 }
 
-/* Not every model can be trained on one row (batch norm after a linear layer): known now, not at the end of the first epoch. */
+/* Not every model can be trained on one row (batch norm after a linear layer). Fails at the start, not at the end of an
+ * epoch. */
 static enum ct_status check_tail(ct_stepper *p, const struct ct_sampler *sampler)
 {
 	const struct ct_run_plan *plan = &p->s->plan;
@@ -84,7 +87,7 @@ static void drop_tails(ct_stepper *p)
 	p->n_tails = 0;
 }
 
-/* Progressive resizing: another program where images have another size from now on. */
+/* Progressive resizing: compiles another program if images have another size from now on. */
 static enum ct_status fit_size(ct_stepper *p, struct ct_shape shape, int64_t *compile_ns)
 {
 	struct ct_session *s = p->s;
@@ -115,7 +118,7 @@ static enum ct_status create_slot(ct_stepper *p, struct slot *slot)
 	CT_TRY(ct_device_host_alloc(d, DOWN_N * sizeof(float), &down));
 	slot->down = down;
 	CT_TRY(ct_event_create(d, &slot->done));
-	/* Data, resize, forward and backward of each micro-batch; statistics, buckets, update. */
+	/* Data, resize, forward and backward of each micro-batch, and statistics, buckets and update once. */
 	return ct_step_clock_init(&slot->clock, p->stream, 4 * (int)p->s->plan.accumulate + 3);
 }
 
@@ -217,7 +220,7 @@ static enum ct_status slice_ready(void *user, int slice)
 	return ct_reducer_ready(user, slice);
 }
 
-/* A rank without rows in an epoch's last step contributes zeros. */
+/* A rank without rows in an epoch's last step contributes zero gradients. */
 static enum ct_status empty_micro(ct_stepper *p, const struct ct_loader_batch *b)
 {
 	struct ct_session *s = p->s;
@@ -228,7 +231,7 @@ static enum ct_status empty_micro(ct_stepper *p, const struct ct_loader_batch *b
 	return CT_OK;
 }
 
-/* The scalars, which are reduced with the gradients of the last bucket. */
+/* Posts the step scalars, which are reduced with the gradients of the last bucket. */
 static enum ct_status post_scalars(ct_stepper *p, struct slot *slot, const struct ct_step_request *req)
 {
 	struct ct_session *s = p->s;
@@ -270,7 +273,7 @@ static enum ct_status post_micro(ct_stepper *p, struct slot *slot, const struct 
 	return ct_step_clock_mark(&slot->clock, CT_PHASE_BACKWARD);
 }
 
-/* As DDP's broadcast_buffers: every rank starts the step with rank 0's running statistics. */
+/* Like broadcast_buffers of DDP: every rank starts the step with the running statistics of rank 0. */
 static enum ct_status share_statistics(ct_stepper *p, struct slot *slot)
 {
 	struct ct_session *s = p->s;
@@ -296,7 +299,7 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 	return CT_DATA;
 }
 
-/* The oldest batches go back to the loader once the work that reads them is done. */
+/* Returns the oldest batches to the loader, except `keep`, after the work that reads them is done. */
 static enum ct_status return_batches(ct_stepper *p, uint64_t keep)
 {
 	while (p->n_lent - p->n_returned > keep) {
@@ -359,7 +362,7 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
 	CT_TRY(share_statistics(p, slot));
 	ct_reducer_begin(p->s->reducer, true);
 	CT_TRY(post_micros(p, slot, req));
-	CT_TRY(ct_reducer_finish(p->s->reducer)); /* the step's one wait for the other ranks */
+	CT_TRY(ct_reducer_finish(p->s->reducer)); /* the only wait for the other ranks in a step */
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
 	CT_TRY(post_update(p, slot, req->lr));
 	if (slot->result.last_of_epoch)

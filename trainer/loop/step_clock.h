@@ -1,5 +1,6 @@
-/* Where the time of a step goes. Each mark is an event in the engine's stream, so that phases of an asynchronous device are measured
- * where they happen and not where they are posted; on the CPU an event is a clock reading. One thread. */
+/* Measures how the time of a step is divided into phases. Each mark is an event in the engine's stream, so that on an
+ * asynchronous device the times are those of execution, not of posting; on the CPU an event is a clock reading. Used by
+ * one thread. */
 #ifndef CT_TRAINER_LOOP_STEP_CLOCK_H
 #define CT_TRAINER_LOOP_STEP_CLOCK_H
 
@@ -9,7 +10,7 @@ enum ct_phase { CT_PHASE_DATA, CT_PHASE_FORWARD, CT_PHASE_BACKWARD, CT_PHASE_EXP
 
 struct ct_step_times { /* nanoseconds */
 	int64_t data_ns, forward_ns, backward_ns, exposed_ns, optim_ns;
-	int64_t step_ns; /* the whole step, without phases NONE (compiling) */
+	int64_t step_ns; /* the complete step, except for phases NONE (compiling) */
 };
 void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t);
 
@@ -21,17 +22,17 @@ struct ct_step_mark {
 /* The marks of one step. */
 struct ct_step_clock {
 	ct_stream *stream;
-	struct ct_step_mark *marks; /* [cap], the first n in use; mark 0 is the begin */
+	struct ct_step_mark *marks; /* [cap], the first n are in use; mark 0 is the start of the step */
 	int n, cap;
 };
 
-/* Room for `cap` phases. Borrows the stream. On failure release is needed all the same. */
+/* Allocates room for `cap` phases. Borrows the stream. Call release even if this fails. */
 enum ct_status ct_step_clock_init(struct ct_step_clock *c, ct_stream *s, int cap) CT_MUST_CHECK;
 void ct_step_clock_release(struct ct_step_clock *c);
 enum ct_status ct_step_clock_begin(struct ct_step_clock *c) CT_MUST_CHECK;
-/* The time since the mark before belongs to this phase. */
+/* The time since the previous mark belongs to this phase. */
 enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase) CT_MUST_CHECK;
-/* After the work of the step is done. */
+/* Call it after the work of the step is done. */
 enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out) CT_MUST_CHECK;
 
 #endif

@@ -10,7 +10,7 @@
 #include "trainer/launch/signals.h"
 #include "trainer/loop/worker.h"
 
-/* _exit: the other threads may hold any lock. */
+/* Calls _exit, because the other threads may hold any lock. */
 static void end_process(int sig)
 {
 	(void)CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s) with nothing to save", (int)getpid(), sig,

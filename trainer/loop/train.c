@@ -22,16 +22,16 @@ struct loop {
 	ct_metrics_log *metrics;      /* rank 0 only */
 	ct_checkpoint_writer *writer; /* rank 0 only */
 	ct_stepper *stepper;
-	struct ct_checkpoint_guard guard; /* of saves: the lock of the run directory */
+	struct ct_checkpoint_guard guard; /* checked by saves: the lock of the run directory */
 	struct ct_meter meter;
 	int signals;
 	int64_t last_save_ns;
-	uint64_t eval_steps, save_steps; /* 0 = never by step count */
-	struct ct_loader_stats loader;   /* at the epoch's begin */
-	struct ct_cpu_use cpu;           /* at the epoch's begin */
-	struct ct_rank_times *ranks;     /* [world] of the last epoch */
-	uint64_t epoch_damaged;          /* images of all ranks, after judge */
-	double images_per_sec, loss;     /* of the newest metrics line, of the newest step */
+	uint64_t eval_steps, save_steps; /* 0: not by step count */
+	struct ct_loader_stats loader;   /* at the start of the epoch */
+	struct ct_cpu_use cpu;           /* at the start of the epoch */
+	struct ct_rank_times *ranks;     /* [world] times of the last epoch */
+	uint64_t epoch_damaged;          /* damaged images of all ranks; set by judge */
+	double images_per_sec, loss;     /* of the last metrics line; of the last step */
 	bool stop, save_now;
 };
 
@@ -58,14 +58,15 @@ static void report_progress(struct loop *l, const char *phase)
 	ct_metrics_progress(l->metrics, &p);
 }
 
-/* Is the run directory still ours, and what this rank writes still in it? Before anything new is written there. */
+/* Checks that the run directory still belongs to this run and still contains the rank's log file. Called before new
+ * files are written. */
 static enum ct_status check_run_dir(const struct ct_session *s)
 {
 	CT_TRY(ct_log_check());
 	return s->lock ? ct_run_lock_check(s->lock) : CT_OK;
 }
 
-/* Where the directory vanished under a save, that is the cause, and not the file that could not be written. */
+/* If the directory was removed during a save, reports that cause instead of the file that could not be written. */
 static enum ct_status explain_save(const struct ct_session *s)
 {
 	struct ct_error e;
@@ -106,7 +107,7 @@ static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 	return CT_OK;
 }
 
-/* The save that was posted last, if it is finished or `wait`: into the metrics. */
+/* Writes a finished save to the metrics; `wait`: waits for the save in progress. */
 static enum ct_status take_save(struct loop *l, bool wait)
 {
 	struct ct_checkpoint_result r;
@@ -123,7 +124,7 @@ static enum ct_status take_save(struct loop *l, bool wait)
 	return st;
 }
 
-/* Posts a save: it is written while training goes on. */
+/* Posts a save, which is written while training continues. */
 static enum ct_status save(struct loop *l, bool best)
 {
 	struct ct_session *s = l->s;
@@ -155,7 +156,7 @@ static void eval_progress(void *user, double done)
 	report_progress(user, "eval");
 }
 
-/* *best: better than every evaluation before. */
+/* *best: the result is better than all earlier ones. */
 static enum ct_status evaluate(struct loop *l, bool *best)
 {
 	struct ct_session *s = l->s;
@@ -192,7 +193,7 @@ static bool target_reached(const struct ct_session *s)
 	return s->cfg->train.target_top1 > 0 && s->state.last_top1 >= s->cfg->train.target_top1;
 }
 
-/* All ranks learn where the time of each went; *bound is a literal. */
+/* Exchanges the times of all ranks and makes the bottleneck report; *bound is a string literal. */
 static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *out)
 {
 	struct ct_session *s = l->s;
@@ -235,7 +236,7 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 	return ct_str_status(out);
 }
 
-/* A run that ends within an epoch says the same of what it saw of it. */
+/* Reports the bottleneck of an epoch that the run did not complete. */
 static enum ct_status judge_rest(struct loop *l)
 {
 	struct ct_str verdict = {0};
@@ -308,7 +309,8 @@ static enum ct_status check_outcome(const struct loop *l, const struct ct_step_r
 	return CT_NUMERIC;
 }
 
-/* Takes the results of the oldest posted step: position, metrics, and what all ranks have agreed on. */
+/* Takes the results of the oldest posted step: advances the position, updates the metrics, and notes the requests of
+ * all ranks. */
 static enum ct_status take_step(struct loop *l)
 {
 	struct ct_session *s = l->s;
@@ -345,7 +347,8 @@ static bool is_save_due(const struct loop *l, uint64_t step)
 	       (l->save_steps > 0 && step % l->save_steps == 0);
 }
 
-/* Posts one optimizer step and takes the results that are due. *drained: no step is under way; *end_of_epoch: it was an epoch's last. */
+/* Posts one optimizer step and takes the results that are due. *drained: no posted step is left; *end_of_epoch: it was
+ * the last step of an epoch. */
 static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch)
 {
 	struct ct_session *s = l->s;
@@ -375,7 +378,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	return take_save(l, false);
 }
 
-/* What is due after a step, when none is under way; *done when training is over. */
+/* Evaluates and saves if that is due, when no posted step is left. *done: training is finished. */
 static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 {
 	struct ct_session *s = l->s;
@@ -433,7 +436,7 @@ static enum ct_status finish(struct loop *l, const char *status)
 static enum ct_status run(struct loop *l)
 {
 	struct ct_session *s = l->s;
-	/* What ended the run before may have been moved since: more epochs, a higher target. */
+	/* The limits may have changed since the run ended: more epochs, a higher target. */
 	bool done = s->state.step >= s->plan.total_steps || target_reached(s);
 	const char *status = "done";
 	if (done && s->state.step > 0)
@@ -476,7 +479,8 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		l.last_save_ns = ct_now_ns();
 		st = run(&l);
 	}
-	ct_checkpoint_writer_destroy(l.writer); /* also after a failure: the save under way is a good one */
+	ct_checkpoint_writer_destroy(
+		l.writer); /* waits for the save in progress: its checkpoint is valid even after a failure */
 	ct_stepper_destroy(l.stepper);
 	ct_free(l.ranks);
 	return st;

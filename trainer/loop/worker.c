@@ -22,7 +22,7 @@
 #include "trainer/loop/stop_guard.h"
 #include "trainer/loop/train.h"
 
-#define FINISH_NS CT_SEC /* for the last lines to be read */
+#define FINISH_NS CT_SEC /* how long to wait until the last lines of output are read */
 
 static int64_t env_i64(const char *name, int64_t fallback)
 {
@@ -65,7 +65,7 @@ static enum ct_status open_log(const char *run_dir, int rank)
 		if (st == CT_OK)
 			st = ct_log_open_file(path);
 	}
-	if (st == CT_NOT_FOUND) /* of a folder that is to be made: no missing data */
+	if (st == CT_NOT_FOUND) /* a directory that is to be created: this is not missing data */
 		st = CT_FAIL(CT_IO, "%s", ct_error_message());
 	ct_free(path);
 	ct_free(dir);
@@ -85,7 +85,7 @@ static enum ct_status write_config(const struct ct_session *s)
 	return st;
 }
 
-/* RUN/classes.txt, where the data names its classes: `ctrain predict` needs no data set then. */
+/* Writes RUN/classes.txt if the data names its classes, so that `ctrain predict` does not need the data set. */
 static enum ct_status write_classes(const struct ct_session *s)
 {
 	const struct ct_dataset_info *info = ct_dataset_info(s->train);
@@ -192,7 +192,8 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
 }
 
-/* A save needs room for one more than is kept; those of an earlier run are there already. */
+/* While it is written, a checkpoint needs space in addition to those that are kept. Checkpoints of an earlier run exist
+ * already. */
 static enum ct_status check_space(const struct ct_session *s)
 {
 	int n_states = 0;
@@ -203,7 +204,7 @@ static enum ct_status check_space(const struct ct_session *s)
 	return ct_run_dir_check_space(s->run_dir, bytes, more > 1 ? (int)more : 1);
 }
 
-/* Compute threads wait by spinning: more of them than CPUs is many times slower, not a little. */
+/* Compute threads wait by spinning, so with more threads than CPUs training is many times slower. */
 static void warn_of_threads(const struct ct_session *s)
 {
 	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1, cpus = ct_cpu_count();
@@ -237,13 +238,13 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	enum ct_status st = ct_resume(&s);
 	if (st == CT_OK && id->rank == 0)
 		st = open_outputs(&s, &metrics);
-	ct_stop_guard_end(guard); /* from here on a stop saves */
+	ct_stop_guard_end(guard); /* from here on, a stop signal saves a checkpoint */
 	if (st == CT_OK)
 		st = ct_train(&s, metrics, start, signals);
 	if (st < 0 && st != CT_INTERRUPTED && metrics)
 		ct_metrics_failed(metrics, s.state.step, s.state.epoch, (double)(ct_now_ns() - start) * 1e-9);
 	ct_metrics_close(metrics);
-	/* A stop after a signal is agreed by all ranks: a goodbye, not a failure. */
+	/* All ranks have agreed to stop after a signal: they leave normally, without a failure. */
 	ct_session_destroy(&s, st < 0 && st != CT_INTERRUPTED);
 	return st;
 }
@@ -260,7 +261,7 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id)
 {
-	(void)prctl(PR_SET_NAME, "ctrain"); /* started as /proc/self/exe: ps and top would show "exe" */
+	(void)prctl(PR_SET_NAME, "ctrain"); /* the launcher executes /proc/self/exe, so ps and top would show "exe" */
 	ct_run_lock *lock = NULL;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
@@ -278,7 +279,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 		st = train(cfg, id, lock, signals, &guard);
 	ct_stop_guard_end(&guard);
 	if (st < 0) {
-		/* The launcher prints it, or main does. */
+		/* Only to the log file: the launcher or main prints the error. */
 		ct_log_record(CT_LOG_COMPONENT, "ends with %s: %s%s%s", ct_status_name(st), ct_error_message(),
 			      ct_error_hint_text()[0] ? "; hint: " : "", ct_error_hint_text());
 		CT_DEBUG("%s", ct_error_frames());

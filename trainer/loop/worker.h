@@ -1,16 +1,18 @@
-/* A worker: one rank, one process. Whoever started it (our launcher, torchrun, srun, mpirun) gave it its identity. */
+/* A worker: one process for one rank. Its launcher (ctrain, torchrun, srun or mpirun) has given it its identity. */
 #ifndef CT_TRAINER_LOOP_WORKER_H
 #define CT_TRAINER_LOOP_WORKER_H
 
 #include "dist/rendezvous/rendezvous.h"
 #include "trainer/config/config.h"
 
-/* Trains. On failure the error is delivered to our launcher when it is there, so that main prints it only otherwise. */
+/* Trains. A failure is also written to the log file of the rank. Returns it with its error chain, which main delivers
+ * to the launcher or, if there is none, prints. */
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id) CT_MUST_CHECK;
-/* Makes this process use the clock of the launcher that started it, which halts it while all are suspended (base/clock.h).
- * Call before any thread is started. CT_OK in a process that no launcher of ours started. */
+/* Makes this process use the clock of the ctrain launcher that started it. The launcher halts this clock while the job
+ * is suspended (base/clock.h). Call it before any thread is started. Does nothing in a process that another launcher
+ * started. */
 enum ct_status ct_worker_join_clock(void) CT_MUST_CHECK;
-/* Writes the current chain, as that of the failure st, to the launcher's pipe; false when there is none. */
+/* Writes the current error chain, of the failure st, to the launcher's pipe. Returns false if there is no pipe. */
 bool ct_worker_deliver_error(enum ct_status st);
 
 #endif
