@@ -13,7 +13,7 @@
 #include "dist/rendezvous/secret.h"
 #include "trainer/launch/signals.h"
 
-#define DEFAULT_PORT 29400 /* of several nodes; torchrun's */
+#define DEFAULT_PORT 29400 /* for runs on several nodes; the same as torchrun's */
 #define RETRY_MS 50
 
 static enum ct_status stopped_by(int sig)
@@ -21,7 +21,7 @@ static enum ct_status stopped_by(int sig)
 	return CT_FAIL(CT_INTERRUPTED, "stopped by signal %d (%s) before any rank was started", sig, strsignal(sig));
 }
 
-/* Node 0 makes the secret if need be, so the others may have to wait for it. */
+/* Node 0 creates the secret if there is none, so the other nodes may have to wait for it. */
 static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const struct ct_config *c, int signals,
 				      struct ct_secret *out)
 {
@@ -49,7 +49,7 @@ static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const str
 	return ct_secret_missing(so->run_dir, (double)(ct_now_ns() - start) * 1e-9, host, port);
 }
 
-/* Node 0: what to do on the others. The secret itself goes to a terminal only, never to a log file. */
+/* Node 0: prints how to start the other nodes. The secret itself is printed to a terminal only, never to a log file. */
 static void announce(const struct ct_secret *s, int port)
 {
 	if (!s->token[0]) {
@@ -79,7 +79,7 @@ static enum ct_status choose_token(const struct ct_config *c, const struct ct_ra
 	return secret->token[0] ? CT_OK : ct_token_make(secret->token);
 }
 
-/* The ports of the ranks' own connections come through the workers; this one is for failures alone. */
+/* The connection of the launcher, which is used for failures only. Ranks have their own connections to the store. */
 static enum ct_status watch_store(struct ct_job_store *j, const struct ct_ranks *ranks, const char *host, int port)
 {
 	if (ranks->n_nodes == 1)

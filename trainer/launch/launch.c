@@ -22,10 +22,10 @@
 #include "trainer/launch/signals.h"
 #include "trainer/launch/workers_impl.h"
 
-#define KILL_AFTER_NS (2500 * CT_MS) /* from the first failure: everything is gone within 5 s */
-#define GONE_AFTER_NS (10 * CT_SEC)  /* from the end of the store, which is how a finished run ends, too */
-#define LOOK_NS (100 * CT_MS)        /* while a stop is under way */
-#define SAME_STOP_NS CT_SEC          /* a batch system may send one stop to the launcher twice */
+#define KILL_AFTER_NS (2500 * CT_MS) /* after the first failure: all processes have ended within 5 s */
+#define GONE_AFTER_NS (10 * CT_SEC)  /* after the end of the store, which also happens when a run finishes */
+#define LOOK_NS (100 * CT_MS)        /* interval of reading the failure record after a stop signal */
+#define SAME_STOP_NS CT_SEC          /* a batch system may send the same stop signal to the launcher twice */
 #define OUTPUT_RETRY_MS 100
 #define MAX_ENV 16
 
@@ -35,14 +35,14 @@ struct launcher {
 	struct ct_worker *workers;
 	struct ct_job_store store;
 	int signals;
-	int clock_fd;       /* of the clock that the ranks share: Ctrl-Z halts it */
-	int64_t stopped_at; /* the first SIGINT or SIGTERM; 0: none yet */
-	int64_t kill_at;    /* CT_FOREVER until something failed */
-	int first_failed;   /* index, -1 */
-	bool killed;        /* we ended what remained */
-	bool run_failed;    /* the store says so */
-	int give_up;        /* the signal by which the user wants it so; 0 */
-	bool saves;         /* the workers stop by saving */
+	int clock_fd;       /* clock that launcher and ranks share; Ctrl-Z halts it */
+	int64_t stopped_at; /* time of the first SIGINT or SIGTERM; 0: none yet */
+	int64_t kill_at;    /* CT_FOREVER until a failure */
+	int first_failed;   /* index of the worker, -1: none */
+	bool killed;        /* the launcher has killed the remaining workers */
+	bool run_failed;    /* the store has a failure record */
+	int give_up;        /* the signal that ends the job at once; 0: none */
+	bool saves;         /* on a stop signal, the workers save before they end */
 };
 
 static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, char **argv)
@@ -89,7 +89,7 @@ static void kill_all(struct launcher *l)
 	l->kill_at = CT_FOREVER;
 }
 
-/* Has the user lost patience? A second Ctrl-C always says so, a second SIGTERM when it is not a copy of the first. */
+/* Whether the user repeats the stop: by a second Ctrl-C, or by a second SIGTERM that is not a copy of the first. */
 static bool is_second_stop(struct launcher *l, int sig)
 {
 	int64_t now = ct_now_ns(), first = l->stopped_at;
@@ -100,7 +100,7 @@ static bool is_second_stop(struct launcher *l, int sig)
 	return first != 0 && (sig == SIGINT || now - first > SAME_STOP_NS);
 }
 
-/* Ctrl-Z reaches the launcher alone: the ranks have process groups of their own. */
+/* Ctrl-Z reaches only the launcher, because the ranks have their own process groups: suspends them as well. */
 static void suspend(struct launcher *l)
 {
 	ct__worker_clear_live_line();
@@ -133,8 +133,8 @@ static void handle_signals(struct launcher *l)
 	}
 }
 
-/* Gives the ranks of all nodes the reason, which says more than "connection lost"; a rank that failed before it joined has
- * reported nothing. */
+/* Reports to the ranks of all nodes why this one ended, which is more specific than "connection lost". A rank that
+ * failed before it joined has not reported it itself. */
 static void publish_failure(struct launcher *l, const struct ct_worker *w)
 {
 	struct ct_failure f = {.rank = w->rank, .pid = (int)w->pid, .status = ct__worker_status(w), .seq = -1};
@@ -152,7 +152,8 @@ static void publish_failure(struct launcher *l, const struct ct_worker *w)
 	ct_job_store_report(&l->store, &f);
 }
 
-/* Does this rank's message say that `other` failed? What a rank learns from others has their status. */
+/* Whether the error message of w names `other` as the rank that failed. A failure learned from another rank has the
+ * status of that rank, so the status alone does not show it. */
 static bool names(const struct ct_worker *w, const struct ct_worker *other)
 {
 	char name[48];
@@ -166,26 +167,27 @@ static void note_end(struct launcher *l, int i)
 	enum ct_status st = ct__worker_status(w);
 	if (st == CT_OK || l->killed)
 		return;
-	publish_failure(l,
-			w); /* a stop, too: the store knows whether the rank left first or was stopped at its start */
+	/* Also a stop: the store knows whether the rank had left the run or was stopped while it started. */
+	publish_failure(l, w);
 	if (st == CT_INTERRUPTED)
 		return;
 	if (l->kill_at == CT_FOREVER)
 		l->kill_at = ct_deadline_in(KILL_AFTER_NS);
-	/* A rank that only repeats another's failure gives way to the one that is its cause. */
+	/* A rank that is the cause replaces one that only reported the failure of another. */
 	const struct ct_worker *first = l->first_failed < 0 ? NULL : &l->workers[l->first_failed];
 	if (!first || (!names(w, first) &&
 		       (names(first, w) || (ct__worker_is_consequence(first) && !ct__worker_is_consequence(w)))))
 		l->first_failed = i;
 }
 
-/* The ranks end by themselves when the run has failed, unless they are stopped or hang. */
+/* Looks for a failure of the run. The ranks end by themselves then, unless they are stopped or hang: these are killed
+ * later. */
 static void look_at_store(struct launcher *l)
 {
 	struct ct_failure f;
 	bool store_gone;
-	bool stopping =
-		l->stopped_at != 0; /* a rank that was stopped at its start is a failure to those that hang there */
+	/* A rank that was stopped while it started is a failure for the ranks that wait for it. */
+	bool stopping = l->stopped_at != 0;
 	if (l->run_failed || (!l->store.watch && !stopping) || !ct_job_store_failure(&l->store, &f, &store_gone))
 		return;
 	l->run_failed = true;
@@ -217,7 +219,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 		}
 		int64_t look_at = l->stopped_at != 0 && !l->run_failed ? ct_deadline_in(LOOK_NS) : CT_FOREVER;
 		int ms = ct_deadline_poll_ms(look_at < l->kill_at ? look_at : l->kill_at);
-		/* The terminal may be read again, and get the lines that are kept for it. */
+		/* Wakes up to print pending lines, in case the terminal accepts output again. */
 		(void)poll(fds, k, ct_output_pending() && (ms < 0 || ms > OUTPUT_RETRY_MS) ? OUTPUT_RETRY_MS : ms);
 		handle_signals(l);
 		for (int i = 0; i < l->ranks.local; i++)
@@ -233,7 +235,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 	return CT_OK;
 }
 
-/* How a rank that left no message of its own ended. */
+/* Describes how a rank ended that delivered no error message. */
 static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w)
 {
 	struct ct_failure f;
@@ -246,7 +248,7 @@ static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w
 			ct_error_hint("see its output above, and RUN/log/rank-%05d.log", w->rank);
 			return st;
 		}
-		/* Its watchdog ended it for another rank's failure. */
+		/* Its watchdog ended it because another rank had failed. */
 		(void)CT_FAIL(st, "%s", f.message);
 		if (f.hint[0])
 			ct_error_hint("%s", f.hint);
@@ -265,7 +267,7 @@ static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w
 	return crash ? CT_BUG : CT_PEER_LOST;
 }
 
-/* No rank of this node failed by itself, but they were ended: because the run has failed elsewhere. */
+/* The error if no rank of this node failed, but they were killed because the run has failed on another node. */
 static enum ct_status ended_by_run(struct launcher *l)
 {
 	struct ct_failure f;
@@ -274,7 +276,7 @@ static enum ct_status ended_by_run(struct launcher *l)
 							  : CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
 }
 
-/* The job's result: the first failing rank's own message. */
+/* The result of the job: the error message of the first rank that failed. */
 static enum ct_status result(struct launcher *l)
 {
 	const struct ct_worker *stopped = NULL;
@@ -283,7 +285,8 @@ static enum ct_status result(struct launcher *l)
 			stopped = &l->workers[i];
 	if (!stopped && l->first_failed < 0 && l->killed && l->run_failed)
 		return ended_by_run(l);
-	/* A rank that was stopped before the others trained is a lost peer to them, but no failure of the run. */
+	/* To the others, a rank that was stopped before training is a lost peer; for the job it is a stop, not a
+	 * failure. */
 	if (stopped && (l->first_failed < 0 || ct__worker_is_consequence(&l->workers[l->first_failed])))
 		return stopped->has_error ? ct_error_restore(&stopped->error)
 					  : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
@@ -314,7 +317,7 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	return st < 0 ? ct_error_restore(&first) : result(l);
 }
 
-/* Why the run failed is on the disk, too, wherever the terminal's text goes: RUN/log/launcher.log. */
+/* Writes the reason of the failure to RUN/log/launcher.log, because output on the terminal may be lost. */
 static enum ct_status record_failure(const char *run_dir)
 {
 	struct ct_error e;
@@ -356,14 +359,14 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		ct__worker_release(&l.workers[i]);
 	ct_free(l.workers);
 out_store:
-	/* Ranks of other nodes may still have to learn how it ended, or to leave. */
+	/* Ranks of other nodes may still have to read the result, or to leave. */
 	ct_job_store_close(&l.store,
 			   l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
 out_clock:
 	close(l.clock_fd);
 out_signals:
 	ct_signals_close(l.signals);
-	if (l.give_up) { /* as the shell expects of an interrupted program */
+	if (l.give_up) { /* ends by the signal itself, as shells expect of an interrupted program */
 		signal(l.give_up, SIG_DFL);
 		sigset_t set;
 		sigemptyset(&set);

@@ -1,4 +1,5 @@
-/* Environment variables by which the launcher passes values to its workers, besides the identity (RANK, WORLD_SIZE, ...). */
+/* Environment variables that pass values from the launcher to its workers, besides the identity (RANK, WORLD_SIZE,
+ * ...). */
 #ifndef CT_TRAINER_LAUNCH_LAUNCH_ENV_H
 #define CT_TRAINER_LAUNCH_LAUNCH_ENV_H
 

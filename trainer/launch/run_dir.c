@@ -53,7 +53,7 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 {
 	if (strcmp(resume, "never") == 0 && ct_checkpoint_count(run_dir) > 0) {
 		ct_run_lock *lock = NULL;
-		CT_TRY(ct_run_dir_lock(run_dir, &lock)); /* not from under a run that goes on */
+		CT_TRY(ct_run_dir_lock(run_dir, &lock)); /* a running run must not be moved */
 		enum ct_status moved = move_aside(run_dir);
 		ct_run_dir_unlock(lock);
 		CT_TRY(moved);
@@ -63,7 +63,7 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 		st = make_sub(run_dir, "log");
 	if (st == CT_OK)
 		st = make_sub(run_dir, "checkpoints");
-	if (st == CT_NOT_FOUND) /* of a directory that is to be created: no missing data */
+	if (st == CT_NOT_FOUND) /* a directory that is to be created: this is not missing data */
 		st = CT_FAIL(CT_IO, "%s", ct_error_message());
 	if (st < 0) {
 		ct_error_wrap("run directory %s can't be used", run_dir);
@@ -96,7 +96,7 @@ static enum ct_status fail_in_use(const ct_run_lock *l, const char *run_dir)
 	return CT_IO;
 }
 
-/* A run that was killed a moment ago may not have ended yet: waits until the deadline. */
+/* Waits until the deadline, because a run that was just killed may not have ended yet. */
 static enum ct_status take(int fd, int64_t deadline, bool *taken)
 {
 	int rc;
@@ -116,7 +116,7 @@ static enum ct_status take_both(ct_run_lock *l, const char *run_dir)
 		return ct_error_wrap("can't lock %s", l->path);
 	if (!taken)
 		return fail_in_use(l, run_dir);
-	/* Some network file systems can't lock a directory: RUN/lock is enough as long as nobody removes it. */
+	/* Some network file systems cannot lock a directory. RUN/lock is enough as long as no one removes it. */
 	l->dir_fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (l->dir_fd < 0 || take(l->dir_fd, deadline, &taken) < 0) {
 		CT_DEBUG("%s itself can't be locked: %s", run_dir, strerror(errno));
@@ -139,7 +139,7 @@ enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out)
 	char pid[32];
 	int len = snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, pid, (size_t)len, 0) != len)
-		CT_DEBUG("%s: can't note the pid: %s", l->path, strerror(errno)); /* only for the message above */
+		CT_DEBUG("%s: can't note the pid: %s", l->path, strerror(errno)); /* only fail_in_use needs it */
 	*out = l;
 	return CT_OK;
 }

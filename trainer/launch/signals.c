@@ -27,7 +27,7 @@ enum ct_status ct_signals_open(bool children, int *out)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGTTOU,
-	       SIG_IGN); /* rank 0 writes to the terminal from a process group of its own, `stty tostop` or not */
+	       SIG_IGN); /* rank 0 writes to the terminal from its own process group, which `stty tostop` would stop */
 	int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (fd < 0)
 		return CT_FAIL(CT_BUG, "signalfd: %s", strerror(errno));
@@ -47,7 +47,7 @@ void ct_signals_suspend_self(void)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTSTP);
 	raise(SIGTSTP);
-	pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* stops here */
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* the process stops here */
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 

@@ -13,14 +13,14 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-#define CONNECT_ONCE_NS (500 * CT_MS) /* so that a stop need not wait for a host that is not there */
+#define CONNECT_ONCE_NS (500 * CT_MS) /* so that ct_store_watch_stop does not wait long for an absent host */
 
 struct ct_store_watch_thread {
 	char host[256];
 	int port, fd;
 	struct ct_store_opts opts;
 	struct ct_thread thread;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	bool stopping, failed, store_gone;
 	ct_store *store;
 	struct ct_failure failure;
@@ -54,7 +54,7 @@ static ct_store *connect_store(ct_store_watch_thread *w)
 		enum ct_status st = ct_store_connect(w->host, w->port, &w->opts, ct_deadline_in(CONNECT_ONCE_NS), &s);
 		if (st == CT_OK)
 			return s;
-		if (st == CT_MISMATCH) { /* our ranks are refused too, and say so */
+		if (st == CT_MISMATCH) { /* the ranks of this node are refused as well, and report it */
 			CT_DEBUG("the launcher has no connection to the store: %s", ct_error_message());
 			return NULL;
 		}
@@ -124,7 +124,7 @@ void ct_store_watch_report(ct_store_watch_thread *w, const struct ct_failure *f)
 	if (!w)
 		return;
 	pthread_mutex_lock(&w->lock);
-	ct_store *s = w->store; /* stays until the stop, which is this thread's own */
+	ct_store *s = w->store; /* remains valid: only this thread calls ct_store_watch_stop */
 	pthread_mutex_unlock(&w->lock);
 	if (s && ct_store_report(s, f) < 0) {
 		CT_DEBUG("could not report a failure: %s", ct_error_message());

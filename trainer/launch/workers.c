@@ -16,7 +16,8 @@
 
 extern char **environ;
 
-/* Our environment without the names that extra replaces, then extra, then the error descriptor. Returns owned (array only). */
+/* The launcher's environment without the variables that are replaced, then extra, then error_env. Returns an owned
+ * array of borrowed strings. */
 static char **make_env(char *const *extra, size_t n_extra, char *error_env)
 {
 	size_t n = 0, k = 0;
@@ -38,12 +39,12 @@ static char **make_env(char *const *extra, size_t n_extra, char *error_env)
 	return env;
 }
 
-/* Only async-signal-safe calls: the launcher has threads. */
+/* Makes only async-signal-safe calls, because the launcher has threads. */
 static void child_main(pid_t parent, char **argv, char **env, int out, int error, int pass_fd)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
-		_exit(5); /* the launcher died before the line above */
+		_exit(5); /* the launcher died before the call of prctl */
 	setpgid(0, 0);
 	ct_signals_reset_in_child();
 	if (out >= 0) {
@@ -90,7 +91,7 @@ enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char
 		st = out_of("fork", rank);
 		goto out;
 	}
-	setpgid(pid, pid); /* also here: whoever comes first */
+	setpgid(pid, pid); /* here and in the child, because either may run first */
 	w->pid = pid;
 	w->out_fd = out[0];
 	w->error_fd = error[0];
@@ -156,7 +157,7 @@ static void drain_output(struct ct_worker *w)
 			continue;
 		if (n < 0)
 			return;
-		for (ssize_t i = 0; i < n; i++) /* a NUL would end the line early */
+		for (ssize_t i = 0; i < n; i++) /* a NUL would truncate the line */
 			if (buf[i] == 0)
 				buf[i] = '?';
 		ct_str_add_bytes(&w->line, buf, (size_t)n);
@@ -211,7 +212,7 @@ bool ct__worker_is_consequence(const struct ct_worker *w)
 {
 	if (w->has_error)
 		return w->error.status == CT_PEER_LOST || w->error.status == CT_CANCELLED;
-	/* A watchdog ends a rank that does not react to another's failure. */
+	/* The watchdog of a rank ends it if it does not react to the failure of another rank. */
 	return WIFEXITED(w->wait_status) && WEXITSTATUS(w->wait_status) == ct_status_exit_code(CT_PEER_LOST);
 }
 

@@ -479,8 +479,8 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		l.last_save_ns = ct_now_ns();
 		st = run(&l);
 	}
-	ct_checkpoint_writer_destroy(
-		l.writer); /* waits for the save in progress: its checkpoint is valid even after a failure */
+	/* Waits for the save in progress: its checkpoint is valid even after a failure. */
+	ct_checkpoint_writer_destroy(l.writer);
 	ct_stepper_destroy(l.stepper);
 	ct_free(l.ranks);
 	return st;
