@@ -7,7 +7,7 @@
 #include "trainer/commands/cli_impl.h"
 #include "trainer/commands/print_impl.h"
 
-/* An option or KEY=VALUE as it stood on the line; checked against the command once that is known. */
+/* An option or KEY=VALUE of the command line. It is checked against the command when that is known. */
 struct given {
 	const struct ct_option *option; /* NULL: value is KEY=VALUE */
 	const char *value;
@@ -22,7 +22,7 @@ struct line {
 	size_t n_given;
 };
 
-/* "--epochs=3" is meant as train.epochs=3. */
+/* Suggests train.epochs=3 for "--epochs=3". Returns whether there is a suggestion. */
 static bool hint_at_key(const char *option, const char *value)
 {
 	char name[64];
@@ -38,7 +38,7 @@ static bool hint_at_key(const char *option, const char *value)
 	return key;
 }
 
-/* arg: as typed, with its dashes; value: the word after it, or NULL. */
+/* arg: as typed, including dashes; value: the next word, or NULL. */
 static enum ct_status unknown_option(const char *arg, const char *value)
 {
 	const char *name = arg + strspn(arg, "-");
@@ -75,7 +75,7 @@ static enum ct_status unknown_option(const char *arg, const char *value)
 	return CT_USAGE;
 }
 
-/* One word that starts with '-'; may take the next word as its value. */
+/* Reads one word that starts with '-'; the next word may be its value. */
 static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
 {
 	const char *arg = argv[*i], *name = arg + strspn(arg, "-");
@@ -112,7 +112,7 @@ static enum ct_status add_set(struct ct_cli *cli, const struct given *g, const c
 	return s->key && s->value && s->origin ? CT_OK : CT_NOMEM;
 }
 
-/* optim.lr=0.1, and not a path with a '=' in it. */
+/* Whether a word is like optim.lr=0.1, not a path that contains '='. */
 static bool is_set(const char *word)
 {
 	size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
@@ -181,7 +181,7 @@ static enum ct_status unknown_command(const char *word, const char *parent)
 	return CT_USAGE;
 }
 
-/* The command that the first words name; *used counts them. */
+/* Finds the command that the first words name; *used is the number of these words. */
 static enum ct_status find_command(const struct line *l, const struct ct_command **out, size_t *used)
 {
 	const char *first = l->n_words > 0 ? l->words[0] : NULL, *second = l->n_words > 1 ? l->words[1] : NULL;
@@ -212,7 +212,7 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 	return CT_OK;
 }
 
-/* `ctrain help WORD [WORD]` where there is no such command, key or section. */
+/* The error of `ctrain help WORD [WORD]` if there is no such command, key or section. */
 static enum ct_status unknown_topic(const char *first, const char *second)
 {
 	const char *command, *key = second ? NULL : ct_config_key_suggest(first);
@@ -221,7 +221,7 @@ static enum ct_status unknown_topic(const char *first, const char *second)
 		return unknown_command(second, first);
 	command = near_command(first, NULL);
 	(void)CT_FAIL(CT_USAGE, "\"%.60s\" is neither a command nor a config key nor a section of the config", first);
-	/* Only the names of keys have dots in them. */
+	/* Only names of keys contain dots. */
 	if (command && !(key && strchr(first, '.')))
 		ct_error_hint("did you mean \"ctrain help %s\"?", command);
 	else if (key)
@@ -231,7 +231,7 @@ static enum ct_status unknown_topic(const char *first, const char *second)
 	return CT_USAGE;
 }
 
-/* `ctrain help [WORD [WORD]]` and --help anywhere. */
+/* `ctrain help [WORD [WORD]]`, or --help anywhere on the line. */
 static enum ct_status give_help(struct line *l, bool by_command)
 {
 	const char *first = l->n_words > by_command ? l->words[by_command] : NULL;
@@ -275,7 +275,7 @@ static enum ct_status apply_procs(struct ct_cli *cli, const struct given *g)
 
 	if (strchr(g->value, ','))
 		return set_key(cli, g, "launch.procs_list", g->value);
-	/* torchrun's words for "one per device of this kind". */
+	/* torchrun accepts a device kind, which means one rank per device of this kind. */
 	if (gpu || strcmp(g->value, "cpu") == 0) {
 		CT_TRY(set_key(cli, g, "device", gpu ? "cuda" : "cpu"));
 		return set_key(cli, g, "launch.procs", "auto");

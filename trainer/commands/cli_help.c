@@ -1,10 +1,10 @@
-/* Help pages, written from the tables in cli_table.c. */
+/* Help pages, generated from the tables in cli_table.c. */
 #include <stdio.h>
 #include <string.h>
 
 #include "trainer/commands/cli_impl.h"
 
-#define WIDE 34 /* columns of the left side */
+#define WIDE 34 /* width of the left column */
 
 static void add_left(struct ct_str *out, const char *left)
 {

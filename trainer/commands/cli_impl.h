@@ -18,38 +18,38 @@ enum {
 	CT_OPT_SHOW = 1 << 9,
 	CT_OPT_SECONDS = 1 << 10,
 	CT_OPT_PREDICT = 1 << 11,
-	CT_OPT_ALL = 1 << 12 /* every command: --help, --version */
+	CT_OPT_ALL = 1 << 12 /* of every command: --help, --version */
 };
 
 enum ct_option_kind {
-	CT_OPTION_TEXT,  /* const char * of struct ct_cli at offset */
-	CT_OPTION_FLAG,  /* bool at offset, no value */
-	CT_OPTION_KEY,   /* sets config key */
+	CT_OPTION_TEXT,  /* sets the const char * at `offset` in struct ct_cli */
+	CT_OPTION_FLAG,  /* sets the bool at `offset`; has no value */
+	CT_OPTION_KEY,   /* sets the config key `key` */
 	CT_OPTION_PROCS, /* launch.procs, launch.procs_list or (torchrun: cpu, gpu) device */
 	CT_OPTION_NODES, /* N, or torchrun's N:N */
 	CT_OPTION_STANDALONE,
 	CT_OPTION_ENDPOINT, /* host[:port] */
-	CT_OPTION_BACKEND,  /* torchrun's rendezvous back ends; makes no difference */
-	CT_OPTION_RESTARTS, /* only 0 */
+	CT_OPTION_BACKEND,  /* torchrun's rendezvous back ends; ignored */
+	CT_OPTION_RESTARTS, /* only 0 is accepted */
 	CT_OPTION_HELP,
 	CT_OPTION_VERSION
 };
 
 struct ct_option {
-	const char *names; /* separated by spaces, without dashes, '-' between words; the first one is shown */
-	const char *value; /* name of the value in help; NULL: the option takes none */
+	const char *names; /* separated by spaces, without leading dashes; help shows the first one */
+	const char *value; /* name of the value in help; NULL: the option has no value */
 	unsigned group;
 	enum ct_option_kind kind;
 	const char *key;
 	size_t offset;
-	const char *doc; /* NULL: accepted for compatibility with other tools, not shown */
+	const char *doc; /* NULL: accepted for compatibility with other tools, but not shown in help */
 };
 
 /* NULL past the end. */
 const struct ct_option *ct__option_at(size_t i);
-/* By any of its names, '-' and '_' the same; NULL when unknown. */
+/* Finds an option by any of its names; '-' and '_' are equivalent. NULL if it is unknown. */
 const struct ct_option *ct__option_find(const char *name, size_t len);
-/* name and sub (may be NULL); NULL when unknown. */
+/* Finds a command by name and sub (may be NULL). NULL if it is unknown. */
 const struct ct_command *ct__command_find(const char *name, const char *sub);
 bool ct__command_has_subs(const char *name);
 

@@ -1,4 +1,5 @@
-/* `ctrain bench comm`: the run's communicator alone, over sizes, as nccl-tests prints them. Starts its ranks as training does. */
+/* `ctrain bench comm`: measures only the communicator of the run, for a range of sizes, with the output of nccl-tests.
+ * Starts its ranks as training does. */
 #include <stdlib.h>
 
 #include "base/json.h"

@@ -1,6 +1,7 @@
-/* `ctrain bench data`: how fast training images are made, and which part of it bounds that. Three measurements take turns
- * for as long as is asked for, so that other work on the machine meets all alike, and the medians count: one thread,
- * stage by stage; all threads that only read and decode; the loader with all threads, as training uses it. */
+/* `ctrain bench data`: measures how fast training images are made and which stage is the bottleneck. Three measurements
+ * alternate for the requested time, so that other work on the machine affects all of them, and the medians are printed:
+ * one thread, each stage separately; all threads, only reading and decoding; the loader with all threads, as in
+ * training. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,8 +18,8 @@
 
 #define MAX_THREADS 256
 #define MAX_ROUNDS 32
-#define ROUND_SECONDS 0.4 /* of each measurement; the loader gets twice that, for its batches are counted whole */
-#define MAX_BATCH 128     /* rows: the rate does not depend on it, the grain of counting does */
+#define ROUND_SECONDS 0.4 /* per measurement; twice as long for the loader, because only complete batches count */
+#define MAX_BATCH 128     /* rows; the rate does not depend on it, but counting is finer with small batches */
 #define MAX_LATENCIES 65536
 
 enum stage { READ, DECODE, RESIZE, DISTORT, ASSEMBLE, N_STAGES };
@@ -31,15 +32,15 @@ struct bench {
 	struct ct_run_plan plan;
 	struct ct_loader_opts lo;
 	struct ct_shape shape;
-	uint32_t *order; /* [n] of epoch 0 */
+	uint32_t *order; /* [n] order of the samples in epoch 0 */
 	int threads;
 	int rounds;
 	double seconds; /* of one measurement */
 	bool decodes;
-	_Atomic uint64_t next; /* place in the order that no measurement has used */
-	/* Images a second, by round; of the processor's seconds. */
+	_Atomic uint64_t next; /* next position in `order` that no measurement has used */
+	/* Images per second of each round; *_cpu and core: per second of CPU time. */
 	double core[MAX_ROUNDS], limit[MAX_ROUNDS], pool[MAX_ROUNDS], limit_cpu[MAX_ROUNDS], pool_cpu[MAX_ROUNDS];
-	struct ct_transform_times times; /* of the one thread */
+	struct ct_transform_times times; /* of the measurement with one thread */
 	int64_t assemble_ns;
 	uint64_t assembled;
 	float *latency_ms;
@@ -47,13 +48,13 @@ struct bench {
 	uint64_t checksum;
 };
 
-/* A thread that works until the time is over. */
+/* A thread that makes images until the time is over. */
 struct worker {
 	struct ct_thread thread;
 	struct bench *b;
 	int64_t end_ns;
 	bool decode_only;
-	bool alone; /* its times are kept */
+	bool alone; /* the only thread: its latencies are recorded */
 	uint64_t images;
 	struct ct_transform_times times;
 	struct ct_error error;
@@ -93,7 +94,7 @@ static enum ct_status work(struct worker *w)
 		before = now;
 		st = w->decode_only ? ct_transformer_decode(t, b->plan.train.seed, 0, i)
 				    : ct_transformer_run(t, b->plan.train.seed, 0, i, x, &label);
-		/* The loader would put another one in its place. */
+		/* The loader would replace a bad sample by another one. */
 		if (st == CT_DATA) {
 			ct_error_clear();
 			st = CT_OK;
@@ -120,7 +121,7 @@ static void *work_main(void *arg)
 	return NULL;
 }
 
-/* Images a second of n threads, by the clock and by the processors' time. */
+/* Images per second of n threads, and per second of their CPU time. */
 static enum ct_status measure_threads(struct bench *b, int n, bool decode_only, double *rate, double *cpu_rate)
 {
 	struct worker *w;
@@ -159,7 +160,7 @@ static enum ct_status measure_threads(struct bench *b, int n, bool decode_only, 
 	return st;
 }
 
-/* The loader, from full speed on: the first batches fill its ring. */
+/* Measures the loader at full speed, that is, after the first batches, which fill its ring. */
 static enum ct_status measure_pool(struct bench *b, double *rate, double *cpu_rate)
 {
 	struct ct_loader_batch batch;
@@ -199,7 +200,7 @@ static enum ct_status measure(struct bench *b)
 {
 	double unused;
 
-	/* Page cache, memory, and the processor's clock. */
+	/* Warms up the page cache, memory and the CPU's clock frequency. */
 	CT_TRY(measure_threads(b, b->threads, false, &unused, &unused));
 	b->times = (struct ct_transform_times){0};
 	b->n_latencies = 0;
@@ -234,11 +235,11 @@ static int compare_f32(const void *a, const void *b)
 
 struct result {
 	double core, limit, limit_cpu, pool, pool_cpu;
-	double stage_ms[N_STAGES]; /* of one image on one thread */
+	double stage_ms[N_STAGES]; /* per image on one thread */
 	double total_ms;
 	enum stage bound;
-	double mb_per_sec, mpixel_per_sec; /* that the pool reads and decodes */
-	double p50, p90, p99, max;         /* ms of one image on one thread */
+	double mb_per_sec, mpixel_per_sec; /* read and decoded by the loader */
+	double p50, p90, p99, max;         /* latency per image on one thread, in ms */
 };
 
 static void summarise(struct bench *b, struct result *r)

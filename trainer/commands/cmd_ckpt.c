@@ -1,4 +1,4 @@
-/* `ctrain ckpt show PATH` and `ctrain ckpt verify PATH...`: a run folder stands for its last checkpoint. */
+/* `ctrain ckpt show PATH` and `ctrain ckpt verify PATH...`. A run directory stands for its last checkpoint. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 struct stats {
 	double min, max, mean;
-	size_t n, n_bad; /* bad: not finite, not in the others */
+	size_t n, n_bad; /* n_bad: values that are not finite; min, max and mean do not include them */
 };
 
 static bool is_tensor_file(const char *path)
@@ -46,7 +46,7 @@ out:
 	return st;
 }
 
-/* {"name", "dtype", "shape", "min", "mean", "max", "not_finite"}: numbers only for types that are read. */
+/* {"name", "dtype", "shape", "min", "mean", "max", "not_finite"}; the statistics only for dtypes that can be read. */
 static enum ct_status tensor_json(const ct_safetensors *s, int i, ct_json **out)
 {
 	ct_json *o = ct_json_object(), *shape = ct_json_array();
@@ -102,7 +102,7 @@ static enum ct_status file_json(const char *path, ct_json **out)
 	return CT_OK;
 }
 
-/* state.json as it stands, once it is known to be whole. */
+/* state.json as is, after checking that it is intact. */
 static enum ct_status state_json(const char *folder, ct_json **out)
 {
 	struct ct_ckpt_state state;
@@ -121,7 +121,7 @@ out:
 	return st;
 }
 
-/* {"path", "state" (of a folder), "files"} */
+/* {"path", "state" (only of a checkpoint directory), "files"} */
 static enum ct_status show_json(const char *path, void *user)
 {
 	ct_json **out = user;
@@ -206,7 +206,7 @@ static void add_file(const ct_json *file, struct ct_str *out)
 		add_tensor(ct_json_at(list, i), width, out);
 }
 
-/* Members of state.json but for the ones that are shown elsewhere or mean nothing to a reader. */
+/* Adds the members of state.json, except those that are shown elsewhere or are of no use to a reader. */
 static void add_state(const ct_json *state, struct ct_str *out)
 {
 	static const char *const hidden[] = {"checksum", "format", "v", "files", "config"};
@@ -268,7 +268,7 @@ out:
 	return st;
 }
 
-/* A single file: its checksum where state.json stands beside it and names it, and its form. */
+/* Verifies the format of a single file, and its checksum if a state.json in the same directory lists the file. */
 static enum ct_status verify_file(const char *path, const char **how)
 {
 	struct ct_ckpt_state state;
@@ -304,7 +304,7 @@ static enum ct_status verify(const char *path, void *user)
 	return is_tensor_file(path) ? verify_file(path, how) : ct_checkpoint_verify(path);
 }
 
-/* One result a path, at once: hashing large ones takes its time. */
+/* Prints the result of each path immediately, because hashing large files takes long. */
 static enum ct_status report(const struct ct_cli *cli, const char *path, const char *how, enum ct_status result)
 {
 	struct ct_str text = {0};

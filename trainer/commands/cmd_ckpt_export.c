@@ -1,5 +1,4 @@
-/* `ctrain ckpt export PATH --out FILE`: writes the weights that evaluations use, and nothing else, to a .safetensors
- * file. */
+/* `ctrain ckpt export PATH --out FILE`: writes only the weights that evaluation uses to a .safetensors file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,13 +9,13 @@
 struct exporting {
 	struct ct_weights_file file;
 	struct ct_tensor_desc *desc; /* names borrowed from the file */
-	int *from;                   /* number of the tensor in the file */
+	int *from;                   /* index of the tensor in the file */
 	int n;
 };
 
 static bool is_weight(const char *name, const char *prefix)
 {
-	/* PyTorch's counter is an integer, which its modules set themselves. */
+	/* num_batches_tracked is an integer counter, which PyTorch modules initialize themselves. */
 	return strncmp(name, prefix, strlen(prefix)) == 0 && !ct_ends_with(name, ".num_batches_tracked");
 }
 
@@ -57,7 +56,7 @@ static enum ct_status write_file(struct exporting *e, const char *path)
 	return CT_OK;
 }
 
-/* The suffix names the format, and there is only one. */
+/* The suffix determines the format; only .safetensors is supported. */
 static enum ct_status check_suffix(const char *path)
 {
 	if (ct_ends_with(path, ".safetensors"))

@@ -4,7 +4,7 @@
 #include "trainer/commands/print_impl.h"
 #include "trainer/plan/run_plan.h"
 
-/* Writes to --out, durably, or to standard output. Takes the text. */
+/* Writes the text durably to the file of --out, or to standard output. Takes the text. */
 static enum ct_status deliver(const struct ct_cli *cli, struct ct_str *text, enum ct_status st)
 {
 	if (st == CT_OK && !cli->out)

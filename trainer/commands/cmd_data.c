@@ -1,4 +1,4 @@
-/* `ctrain data digits`: a substitute for MNIST where it cannot be downloaded. */
+/* `ctrain data digits`: makes a substitute for MNIST if that cannot be downloaded. */
 #include <stdio.h>
 
 #include "data/digits/digits.h"

@@ -13,7 +13,7 @@
 #include "trainer/plan/run_plan.h"
 #include "trainer/report/ticker.h"
 
-#define SHOWN 20 /* bad samples on the terminal; all are in the report */
+#define SHOWN 20 /* bad samples to print; the report has all */
 
 struct set_result {
 	const char *set;
@@ -26,7 +26,7 @@ struct run {
 	const struct ct_cli *cli;
 	int threads;
 	struct ct_findings findings;
-	struct set_result sets[CT_MAX_ARGS]; /* the one after n_sets is being opened and checked */
+	struct set_result sets[CT_MAX_ARGS]; /* sets[n_sets] is being opened and checked */
 	int n_sets;
 	struct ct_ticker *ticker;
 };
@@ -47,7 +47,7 @@ static enum ct_status note_damaged(void *user, const char *text)
 	return ct__findings_add_damaged(&r->findings, r->sets[r->n_sets].set, text);
 }
 
-/* Opens the set that spec names, over damaged shards too. */
+/* Opens the set of `spec`; damaged shards become findings instead of errors. */
 static enum ct_status open_set(struct run *r, const char *set, struct ct_dataset_spec *spec, ct_dataset **out)
 {
 	struct set_result *s = &r->sets[r->n_sets];
@@ -59,7 +59,7 @@ static enum ct_status open_set(struct run *r, const char *set, struct ct_dataset
 	return ct_dataset_open(spec, out);
 }
 
-/* The set opened last. */
+/* Checks the set that was opened last. */
 static enum ct_status check_set(struct run *r, const ct_dataset *d, const struct ct_image_opts *image)
 {
 	struct set_result *s = &r->sets[r->n_sets];
@@ -99,7 +99,7 @@ static enum ct_status check_config(struct run *r)
 	if (!ct_plan_has_val(c))
 		goto out;
 	ct_plan_dataset_spec(c, false, &spec);
-	/* Classes of damaged shards are not known. */
+	/* If shards are damaged, their classes are unknown, so the number of classes may be too small. */
 	if (spec.n_classes == 0 && r->findings.counts[CT_FINDING_DAMAGED] == 0)
 		spec.n_classes = ct_dataset_info(train)->n_classes;
 	CT_TRY_GOTO(open_set(r, "val", &spec, &val), st, out);
@@ -134,7 +134,7 @@ static bool holds_shards(const char *folder)
 	return found;
 }
 
-/* A folder of shards, a folder of images, or shards as the config names them. */
+/* path: a directory of shards, a directory of images, or shards as in data.path. */
 static enum ct_status check_path(struct run *r, const char *path)
 {
 	const struct ct_image_opts image = {0};
@@ -146,12 +146,12 @@ static enum ct_status check_path(struct run *r, const char *path)
 
 	for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
 		copy[n - 1] = '\0';
-	/* Beside an image folder may lie the list of its classes. */
+	/* The parent directory is the data directory, because it may contain the list of classes. */
 	if (st == CT_OK)
 		st = (dir = ct_path_dir(copy)) ? CT_OK : CT_NOMEM;
 	if (st == CT_OK) {
 		const char *slash = strrchr(copy, '/'), *name = slash && slash[1] ? slash + 1 : copy;
-		bool list = !ct_file_exists(path); /* the folder of one file may have blanks in its name */
+		bool list = !ct_file_exists(path); /* the directory of a single file may contain spaces */
 
 		spec.dir = list ? "." : folder && shards ? copy : dir;
 		spec.path = list ? copy : folder && shards ? "*.tar" : name;
@@ -275,7 +275,7 @@ static void print_summary(const struct run *r)
 		printf("report: %s\n", r->cli->out);
 }
 
-/* Bad samples are this command's result and end it as unusable data. */
+/* CT_DATA if there are unusable samples. */
 static enum ct_status verdict(const struct run *r)
 {
 	size_t bad = r->findings.counts[CT_FINDING_BAD], left_out = r->findings.counts[CT_FINDING_LEFT_OUT],
@@ -321,7 +321,7 @@ enum ct_status ct_cmd_data_check(const struct ct_cli *cli)
 		if (st == CT_OK)
 			st = verdict(&r);
 	} else if (r.n_sets > 0) {
-		/* What was found before that took its time. */
+		/* Prints what was found before the error, because finding it may have taken long. */
 		ct_error_save(&error);
 		(void)!report(&r);
 		st = ct_error_restore(&error);

@@ -1,5 +1,5 @@
-/* `ctrain data pack SRC_DIR OUT_PATTERN`: makes shards of an image folder, and opens them once: their index is there
- * then, and what was written has been read. */
+/* `ctrain data pack SRC_DIR OUT_PATTERN`: packs a directory of images into shards, then opens the shards once, which
+ * builds their index and reads what was written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,10 +76,10 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
 	ct_ticker_show(user, done, total, NULL);
 }
 
-/* Builds the index, and compares what training would see with what was packed. */
+/* Builds the index and compares the number of samples that training would find with the number that was packed. */
 static enum ct_status open_shards(const struct ct_pack_opts *o, const struct ct_pack_report *r)
 {
-	/* Apart: only the folder may have blanks in its name. */
+	/* Directory and pattern are separate, because only the name of the directory may contain spaces. */
 	const char *slash = strrchr(r->shards, '/');
 	struct ct_dataset_spec spec = {.name = "shards",
 				       .path = slash ? slash + 1 : r->shards,

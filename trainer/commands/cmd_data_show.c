@@ -1,5 +1,5 @@
-/* `ctrain data show CONFIG ID...`: training images as the model gets them, before they are mixed with others, as one
- * picture. */
+/* `ctrain data show CONFIG ID...`: writes training images as the model gets them, before mixup or CutMix, side by side
+ * in one image file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,11 +9,11 @@
 
 #define GAP 2 /* pixels between images */
 #define MAX_IMAGES 4096
-#define MAX_SIDE 32768 /* of the picture */
+#define MAX_SIDE 32768 /* of the output image */
 
 struct grid {
 	int h, w, c, n, columns, rows;
-	uint8_t *rgb; /* [picture height, picture width, 3] */
+	uint8_t *rgb; /* [output height, output width, 3] */
 	int width, height;
 };
 
@@ -59,7 +59,7 @@ static enum ct_status grid_create(struct grid *g)
 	return CT_OK;
 }
 
-/* x [h,w,c]; grey becomes three equal channels. */
+/* x [h,w,c]; gray images get three equal channels. */
 static void grid_set(struct grid *g, int i, const uint8_t *x)
 {
 	int x0 = i % g->columns * (g->w + GAP), y0 = i / g->columns * (g->h + GAP);

@@ -31,7 +31,7 @@ static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 	return j;
 }
 
-/* Where only the training data has the number of classes, it is taken from the checkpoint. */
+/* If only the training data defines the number of classes, takes it from the checkpoint. */
 static enum ct_status find_classes(const char *path, void *config)
 {
 	struct ct_config *c = config;
@@ -51,7 +51,8 @@ static enum ct_status find_classes(const char *path, void *config)
 	return st;
 }
 
-/* Calls `use` with `which`, else the best one, else (none is kept) the last. *path: which it was, owned. */
+/* Calls `use` for the checkpoint `which`; if that is NULL, for the best one or, if none was kept, the last. *path: its
+ * path, owned. */
 static enum ct_status use_checkpoint(const char *which, const struct ct_config *c, ct_checkpoint_use_fn use, void *user,
 				     char **path)
 {
@@ -65,7 +66,7 @@ static enum ct_status use_checkpoint(const char *which, const struct ct_config *
 	return st;
 }
 
-/* Compares the class names with those that the checkpoint's run has stored, if it has. */
+/* Compares the class names with those that the checkpoint's run has stored, if there are any. */
 static enum ct_status check_classes(const char *checkpoint, const ct_dataset *val)
 {
 	struct ct_class_list was = {0};
@@ -130,7 +131,7 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *which, stru
 	return st;
 }
 
-/* As one of the ranks of id, or alone. */
+/* Evaluates as the rank `id`, or in one process if it is NULL. */
 static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct_config *c,
 			  const struct ct_identity *id)
 {
@@ -154,7 +155,7 @@ static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct
 	return st;
 }
 
-/* The resolved config of a run, which is at `dir` now. */
+/* Loads the resolved config of a run. `dir` is its current directory, which may differ from the run.dir in the config. */
 static enum ct_status load_run_config(const struct ct_cli *cli, const char *dir, struct ct_config **out)
 {
 	char *path = ct_path_join(dir, "config.yaml");
@@ -171,8 +172,8 @@ static enum ct_status load_run_config(const struct ct_cli *cli, const char *dir,
 	return st;
 }
 
-/* The argument is a config file, a run directory, or a checkpoint of a run. *which: the checkpoint to evaluate, NULL when
- * the choice is ours; borrowed. */
+/* Loads the config. The argument is a config file, a run directory, or a checkpoint of a run. *which: the checkpoint to
+ * evaluate, borrowed; NULL: the default. */
 static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **out, const char **which)
 {
 	const char *arg = cli->args[0];

@@ -1,4 +1,4 @@
-/* `ctrain info`: what this build and this machine have, and why something is missing. */
+/* `ctrain info`: lists what this build and this machine support, with a reason for everything that is missing. */
 #include <stdio.h>
 
 #include "base/device/device.h"

@@ -1,4 +1,4 @@
-/* `ctrain plan`: what a training run would do and need, without training. */
+/* `ctrain plan`: prints what a training run would do and what it needs, without training. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,10 +22,10 @@ struct planned {
 	struct ct_bucket *buckets;
 	int n_buckets;
 	struct ct_net_memory memory;
-	bool estimated; /* memory: from smaller batches, as the host has no room for these */
+	bool estimated; /* memory is estimated from smaller batches, because the host has too little for these */
 };
 
-/* Of all epochs: what memory has to suffice for. */
+/* The largest input of all epochs, which determines the memory. */
 static struct ct_shape largest_input(const struct ct_run_plan *r)
 {
 	struct ct_shape most = r->input;
@@ -47,7 +47,7 @@ static void release_net(struct planned *p)
 	p->net = NULL;
 }
 
-/* The net and its programs for batches of these sizes; replaces those of an earlier call. */
+/* Compiles the net and its programs for these batch sizes; replaces those of an earlier call. */
 static enum ct_status compile(struct planned *p, uint32_t rows, uint32_t eval_rows)
 {
 	release_net(p);
@@ -59,7 +59,7 @@ static enum ct_status compile(struct planned *p, uint32_t rows, uint32_t eval_ro
 	return CT_OK;
 }
 
-/* The line through a and b, for batches of n and 2 n, at `factor` * n. */
+/* Extrapolates linearly from a and b, for batches of n and 2 n, to a batch of `factor` * n. */
 static size_t extend(size_t a, size_t b, double factor)
 {
 	double v = (double)a + ((double)b - (double)a) * (factor - 1);
@@ -67,8 +67,8 @@ static size_t extend(size_t a, size_t b, double factor)
 	return v < (double)a ? a : v > (double)(SIZE_MAX / 4) ? SIZE_MAX / 4 : (size_t)v;
 }
 
-/* Activations and workspace grow linearly with the batch: one that this host cannot hold is extrapolated from batches of
- * n and 2 n rows (n of the larger one of training and evaluation). */
+/* Activations and workspace grow linearly with the batch. For a batch that does not fit into the memory of this host,
+ * they are extrapolated from batches of n and 2 n rows (n applies to the larger batch of training and evaluation). */
 static enum ct_status estimate_memory(struct planned *p, uint32_t n)
 {
 	const uint32_t rows = p->plan.micro_rows, eval_rows = p->val ? p->plan.eval_rows : 1;
@@ -210,7 +210,7 @@ static void print_memory(const struct planned *p, size_t states, size_t ema)
 	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0), host;
 	double bytes = (double)m->params + (double)m->grads + (double)states + (double)ema + (double)m->buffers +
 		       (double)m->activations + (double)m->workspace + (double)data;
-	/* One unit for the whole line, so that its numbers can be compared. */
+	/* One unit for the entire line, so that its numbers can be compared. */
 	bool large = bytes >= 10.0 * (1 << 30);
 	double k = large ? 1.0 / (1 << 30) : 1.0 / (1 << 20);
 	char need[CT_BYTES_TEXT], have[CT_BYTES_TEXT];

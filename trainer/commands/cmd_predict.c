@@ -1,4 +1,4 @@
-/* `ctrain predict MODEL IMAGE...`: the most likely classes of image files. A folder stands for the images in it. */
+/* `ctrain predict MODEL IMAGE...`: the most likely classes of image files. A directory stands for the images in it. */
 #define CT_LOG_COMPONENT "predict"
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static enum ct_status add_argument(struct output *o, const char *arg)
 	size_t n = 0;
 	uint32_t before = o->n;
 	struct stat sb;
-	if (stat(arg, &sb) != 0 || !S_ISDIR(sb.st_mode)) /* what is not there is a bad image of that name */
+	if (stat(arg, &sb) != 0 || !S_ISDIR(sb.st_mode)) /* a missing file is reported later as an unreadable image */
 		return add_path(o, ct_strdup(arg));
 	CT_TRY(ct_dir_list(arg, &names, &n));
 	enum ct_status st = CT_OK;
@@ -140,7 +140,8 @@ enum ct_status ct_cmd_predict(const struct ct_cli *cli)
 	struct ct_predictor p = {0};
 	struct output o = {.p = &p, .images = cli->json ? ct_json_array() : NULL};
 	const char *level = getenv("CTRAIN_LOG");
-	enum ct_status st = level && level[0] ? CT_OK : ct_log_configure("warn"); /* main has taken the variable */
+	/* main has already applied CTRAIN_LOG. */
+	enum ct_status st = level && level[0] ? CT_OK : ct_log_configure("warn");
 	if (st == CT_OK)
 		st = predict(cli, &o, &p);
 	ct__predictor_release(&p);

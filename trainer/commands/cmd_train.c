@@ -9,7 +9,7 @@
 #include "trainer/loop/worker.h"
 #include "trainer/plan/run_plan.h"
 
-/* What is wrong with the start is said before there are processes. */
+/* Reports configuration errors before any process is started. */
 static enum ct_status check_start(const struct ct_config *cfg)
 {
 	static const char *const needed[] = {"MASTER_ADDR", "MASTER_PORT"};
@@ -32,7 +32,8 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	return CT_OK;
 }
 
-/* Ranks that another launcher started are as many as it says; who asks for another number here would be ignored. */
+/* Another launcher determines the number of ranks. Refuses options that ask for a different number, which would have no
+ * effect. */
 static enum ct_status check_number(const struct ct_cli *cli, const struct ct_config *cfg, const struct ct_identity *id)
 {
 	const char *given = NULL;
@@ -53,7 +54,7 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 		"leave %s out; or unset RANK, WORLD_SIZE and their like, and ctrain starts its own ranks", given);
 }
 
-/* A worker when somebody gave us a rank, else the launcher. */
+/* Runs as a worker if the environment gives this process a rank, otherwise as the launcher. */
 static enum ct_status train_or_launch(const struct ct_cli *cli, const struct ct_config *cfg)
 {
 	struct ct_identity id;

@@ -49,7 +49,7 @@ static enum ct_status find_config(struct ct_predictor *p, const char *run, const
 	return st;
 }
 
-/* What the run has written down is there also where the data set has gone. */
+/* Prefers the class names that the run has stored, which exist even if the data set does not. */
 static enum ct_status load_classes(struct ct_predictor *p, const char *run)
 {
 	const char *given = p->cfg->data.classes_file;
@@ -60,7 +60,7 @@ static enum ct_status load_classes(struct ct_predictor *p, const char *run)
 	return st;
 }
 
-/* Shape and normalisation of evaluation images of the config's data set, without that data set. */
+/* Derives shape and normalization of evaluation images from the config, without the data set. */
 static enum ct_status plan_images(struct ct_predictor *p)
 {
 	const struct ct_config *c = p->cfg;
@@ -77,7 +77,7 @@ static enum ct_status plan_images(struct ct_predictor *p)
 	p->input = plan.val_input;
 	p->net_opts = plan.net;
 	p->transform = plan.val_transform;
-	if (!encoded) /* the short side becomes the size: nothing is lost but the ends of the long one */
+	if (!encoded) /* resizes the short side, so that the crop removes only the ends of the long side */
 		p->transform = (struct ct_transform){.crop = CT_CROP_CENTER,
 						     .h = info->h,
 						     .w = info->w,
@@ -85,7 +85,7 @@ static enum ct_status plan_images(struct ct_predictor *p)
 	return CT_OK;
 }
 
-/* For as many classes as the weights are for, whatever the config can say about it. */
+/* Builds the graph with the number of classes of the weights, whatever the config says. */
 static enum ct_status build_graph(struct ct_predictor *p)
 {
 	CT_TRY(ct_plan_graph(p->cfg, &p->info, p->input, &p->graph));
@@ -149,8 +149,8 @@ struct job {
 	char *const *paths;
 	char **errors;   /* [n] */
 	float *logits;   /* [rows, classes] */
-	uint8_t *grey;   /* [rows, h, w], where the model looks at one channel */
-	int32_t *labels; /* [rows] zeros: the loss is of no interest */
+	uint8_t *grey;   /* [rows, h, w], if the model has one input channel */
+	int32_t *labels; /* [rows] zeros, because the loss is not used */
 	struct ct_prediction best;
 	void (*tell)(void *user, uint32_t i, const struct ct_prediction *r, const char *error);
 	void *user;
@@ -163,7 +163,7 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 	j->errors[sample] = ct_strdup(text);
 }
 
-/* ITU-R 601, rounded as Pillow's convert("L"). */
+/* ITU-R 601 luma, rounded as in Pillow's convert("L"). */
 static const void *to_grey(struct job *j, const uint8_t *rgb, uint32_t n)
 {
 	size_t pixels = n * (size_t)j->p->input.h * (size_t)j->p->input.w;
@@ -172,7 +172,7 @@ static const void *to_grey(struct job *j, const uint8_t *rgb, uint32_t n)
 	return j->grey;
 }
 
-/* Softmax over all classes, then the largest. */
+/* Computes the softmax over all classes and selects the largest values. Overwrites x. */
 static void rank_classes(struct job *j, float *x)
 {
 	int n = j->p->info.n_classes;
@@ -210,7 +210,7 @@ static enum ct_status run_batches(struct job *j, ct_loader *l, uint32_t n)
 	for (uint32_t i = 0; i < n;) {
 		CT_TRY(ct_loader_next(l, CT_FOREVER, &b));
 		CT_TRY(classify(j, &b));
-		/* The rows of a batch are in the order of the list, without the bad ones. */
+		/* The rows of a batch are in the order of the list, without unreadable images. */
 		for (uint32_t row = 0, end = i + b.n_global; i < end; i++) {
 			bool good = row < b.n && b.samples[row] == i;
 			if (good)

@@ -1,4 +1,4 @@
-/* A trained model for images from files: what `ctrain predict` runs. */
+/* Applies a trained model to image files, for `ctrain predict`. */
 #ifndef CT_TRAINER_COMMANDS_PREDICT_IMPL_H
 #define CT_TRAINER_COMMANDS_PREDICT_IMPL_H
 
@@ -9,9 +9,9 @@
 
 struct ct_predictor {
 	struct ct_config *cfg;
-	char *weights;                /* checkpoint folder or .safetensors file */
-	struct ct_class_list classes; /* n 0: no names are known */
-	struct ct_dataset_info info;  /* of the data that it was trained on, as far as can be known without it */
+	char *weights;                /* checkpoint directory or .safetensors file */
+	struct ct_class_list classes; /* n 0: the names are unknown */
+	struct ct_dataset_info info;  /* of the training data, as far as the config describes it */
 	struct ct_transform transform;
 	struct ct_shape input;
 	struct ct_net_opts net_opts;
@@ -20,23 +20,25 @@ struct ct_predictor {
 	ct_graph *graph;
 	ct_net *net;
 	ct_program *program;
-	int rows; /* of the program */
+	int rows; /* batch size of the program */
 };
 
 struct ct_prediction {
-	int n;              /* classes that follow, the likeliest first */
+	int n;              /* number of classes below, most likely first */
 	int *label;         /* [n], borrowed */
 	float *probability; /* [n] */
 };
 
-/* model: a run folder (its best checkpoint, else its last; `which` names another), a checkpoint folder inside of one, or
- * a .safetensors file. config: the file that describes the model, NULL: config.yaml of the run. Release in every case. */
+/* model: a run directory (its best checkpoint, otherwise its last; `which` selects another), a checkpoint directory in
+ * a run directory, or a .safetensors file. config: the file that describes the model; NULL: config.yaml of the run.
+ * Release in every case. */
 enum ct_status ct__predictor_open(const char *model, const char *which, const char *config,
 				  const struct ct_config_set *sets, size_t n_sets, int max_rows,
 				  struct ct_predictor *out) CT_MUST_CHECK;
 void ct__predictor_release(struct ct_predictor *p);
-/* Classifies the files, many at once, and tells each in the order of the list: with its most likely classes (at most
- * top), or with the reason why it could not be read (error; prediction NULL). Returns CT_OK also when some could not. */
+/* Classifies the files in batches and calls `tell` for each in the order of the list: with its most likely classes (at
+ * most `top`), or, if it could not be read, with the reason (error; prediction NULL). Unreadable files are not an error
+ * of this function. */
 enum ct_status ct__predictor_run(struct ct_predictor *p, char *const *paths, uint32_t n, int top,
 				 void (*tell)(void *user, uint32_t i, const struct ct_prediction *r, const char *error),
 				 void *user) CT_MUST_CHECK;
