@@ -1,4 +1,4 @@
-/* Monotonic time in nanoseconds; deadlines are absolute values of ct_now_ns, CT_FOREVER waits without end. */
+/* Monotonic time in nanoseconds; deadlines are absolute values of ct_now_ns, CT_FOREVER: no deadline. */
 #ifndef CT_BASE_CLOCK_H
 #define CT_BASE_CLOCK_H
 
@@ -11,15 +11,16 @@
 #define CT_SEC ((int64_t)1000000000)
 
 int64_t ct_now_ns(void);
-/* One clock for a program and the processes that it starts, which can be halted: no deadline of any of them passes while
- * they are suspended (Ctrl-Z). share makes the page that holds its state and returns its descriptor (close-on-exec) for
- * the others to join; they close it. Before any thread is started, once in a process; a process that does neither has a
- * clock of its own, which always runs. halt and resume: by one thread of one process, in turns. */
+/* A clock that a program shares with the processes that it starts. It can be halted, so that no deadline passes while
+ * they are suspended (Ctrl-Z). share creates the page with its state and returns a descriptor of it (close-on-exec);
+ * the other processes pass it to join and close it. Call either at most once in a process, before any thread is
+ * started; a process that calls neither has its own clock, which always runs. halt and resume are called alternately by
+ * one thread of one process. */
 enum ct_status ct_clock_share(int *fd) CT_MUST_CHECK;
 enum ct_status ct_clock_join(int fd) CT_MUST_CHECK;
 void ct_clock_halt(void);
 void ct_clock_resume(void);
-/* How long the clock has been halted so far: what CLOCK_MONOTONIC is ahead of ct_now_ns by. */
+/* How long the clock has been halted so far: CLOCK_MONOTONIC minus ct_now_ns. */
 int64_t ct_clock_halted_ns(void);
 /* now + span, saturating. */
 int64_t ct_deadline_in(int64_t span_ns);

@@ -45,8 +45,8 @@ static double group_quota(const char *dir, bool v2)
 	return period > 0 ? (double)quota / (double)period : 0;
 }
 
-/* The tightest limit of the group and of all groups above it. Inside a container the path may be the host's and
- * not exist: then the walk up ends at the mount, which is the container's own group. */
+/* The tightest limit of the group and of all groups above it. In a container, the path may be one of the host that does
+ * not exist here: then the walk upwards ends at the mount, which is the container's own group. */
 static double tightest_quota(const char *mount, const char *group, bool v2)
 {
 	char dir[PATH_MAX];
@@ -110,7 +110,7 @@ int ct_cpu_count(void)
 	int n = read_mask(set, sizeof(set)) ? CPU_COUNT_S(sizeof(set), set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 	double quota = ct_cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
 
-	/* Rounded to the nearest: half a CPU more than the quota gets throttled, half a CPU less stays idle. */
+	/* Rounded to nearest: more threads than the quota are throttled, fewer leave CPU time unused. */
 	if (quota > 0 && quota + 0.5 < n)
 		n = (int)(quota + 0.5);
 	return n > 1 ? n : 1;

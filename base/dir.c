@@ -19,7 +19,7 @@ static enum ct_status fail_errno(const char *doing, const char *path, const char
 		       name ? name : "", strerror(err));
 }
 
-/* No error when the directory exists already. */
+/* It is not an error if the directory already exists. */
 static enum ct_status make_one(const char *path)
 {
 	struct stat sb;
@@ -27,7 +27,7 @@ static enum ct_status make_one(const char *path)
 
 	if (mkdir(path, 0777) == 0)
 		return CT_OK;
-	/* Read-only parents answer EROFS or EACCES for what exists, too. */
+	/* With a read-only parent, mkdir fails with EROFS or EACCES even if the directory exists. */
 	err = errno;
 	if (stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
 		return CT_OK;
@@ -57,7 +57,7 @@ static bool is_dots(const char *name)
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Empties the directory of `fd`, which it takes. It works by descriptors, so that nobody can exchange a directory for a
+/* Empties the directory of `fd`, which it takes. It works by descriptors, so that no one can replace a directory by a
  * link meanwhile. */
 static enum ct_status remove_entries(int fd, const char *path, int depth)
 {

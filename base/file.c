@@ -92,7 +92,7 @@ static enum ct_status fail_open(const char *path, enum ct_file_mode mode)
 	int err = errno;
 	struct stat sb;
 
-	/* A FIFO that nobody reads and a socket answer ENXIO, a symbolic link ELOOP. */
+	/* open() fails with ENXIO for a socket and for a FIFO without a reader, with ELOOP for a symbolic link. */
 	if ((err == ENXIO || err == ELOOP || err == EISDIR) && (reading ? stat : lstat)(path, &sb) == 0 &&
 	    !S_ISREG(sb.st_mode))
 		return refuse_kind(reading ? CT_DATA : CT_IO, sb.st_mode, path);
@@ -247,7 +247,7 @@ enum ct_status ct_fd_sync(int fd, const char *path)
 
 enum ct_status ct_fd_close(int fd, const char *path)
 {
-	/* Interrupted, the descriptor is closed all the same: a second close could hit another thread's file. */
+	/* The descriptor is closed even after EINTR: a second close could close the file of another thread. */
 	return close(fd) == 0 || errno == EINTR ? CT_OK : fail_as(CT_IO, "close", path);
 }
 

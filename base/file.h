@@ -10,14 +10,14 @@
 
 enum ct_file_mode {
 	CT_FILE_READ,   /* an existing file; symbolic links are followed */
-	CT_FILE_APPEND, /* for writing at the end; created where missing */
-	CT_FILE_UPDATE, /* for reading and writing; created where missing */
-	CT_FILE_NEW,    /* for writing; a file of this name is an error */
+	CT_FILE_APPEND, /* for writing at the end; created if missing */
+	CT_FILE_UPDATE, /* for reading and writing; created if missing */
+	CT_FILE_NEW,    /* for writing; an existing file is an error */
 };
 
 /* Opens a regular file; *fd is owned by the caller. Anything else at the path is an error that says what it is: CT_DATA
- * for reading, CT_IO for writing. Opening for writing follows no symbolic link in the last component, so that nobody
- * can redirect what is written, and fails with CT_IO throughout. */
+ * for reading, CT_IO for writing. Opening for writing follows no symbolic link in the last component, so that no
+ * one can redirect what is written; all its errors are CT_IO. */
 enum ct_status ct_file_open(const char *path, enum ct_file_mode mode, int *fd) CT_MUST_CHECK;
 /* The complete file, NUL-terminated, returns owned (ct_free). A file over max_bytes is CT_DATA. */
 enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, size_t *len) CT_MUST_CHECK;
@@ -26,8 +26,8 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
 enum ct_status ct_file_replace(const char *path, const void *data, size_t len) CT_MUST_CHECK;
 bool ct_file_exists(const char *path);
 enum ct_status ct_file_size(const char *path, uint64_t *bytes) CT_MUST_CHECK;
-/* Is the file that is open as fd still the one at `path`? CT_IO when it was removed, or another took its place: what is
- * written to fd is lost then. */
+/* Checks that `path` is still the file that is open as fd. CT_IO if it was removed or replaced, so that what is written
+ * to fd is lost. */
 enum ct_status ct_file_still_at(int fd, const char *path) CT_MUST_CHECK;
 
 enum ct_status ct_fd_write_all(int fd, const void *data, size_t len, const char *path) CT_MUST_CHECK;
@@ -35,7 +35,7 @@ enum ct_status ct_fd_write_all(int fd, const void *data, size_t len, const char 
 enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, const char *path) CT_MUST_CHECK;
 /* fsync. */
 enum ct_status ct_fd_sync(int fd, const char *path) CT_MUST_CHECK;
-/* Closes what was written to: a network file system may report its error here. */
+/* Closes a file after writing: a network file system may report an error only then. */
 enum ct_status ct_fd_close(int fd, const char *path) CT_MUST_CHECK;
 
 /* After CT_FAIL: adds what a user can do about this errno of a call that creates or writes files, shared memory included
@@ -50,15 +50,15 @@ enum ct_status ct_dir_remove(const char *path) CT_MUST_CHECK;
 /* Names (without . and ..) sorted bytewise; returns owned: free each and the array, or ct_dir_list_free. */
 enum ct_status ct_dir_list(const char *path, char ***names, size_t *n) CT_MUST_CHECK;
 void ct_dir_list_free(char **names, size_t n);
-/* Writes and removes a small file ".probe" in the directory: is it writable now? */
+/* Checks that the directory is writable: writes and removes a small file ".probe" in it. */
 enum ct_status ct_dir_probe(const char *path) CT_MUST_CHECK;
 enum ct_status ct_dir_free_bytes(const char *path, uint64_t *bytes) CT_MUST_CHECK;
-/* Makes `link` point at `target` atomically. */
+/* Makes the symbolic link `link` point to `target` atomically. */
 enum ct_status ct_link_replace(const char *target, const char *link) CT_MUST_CHECK;
 
-/* "a/b", or b alone when it is absolute. Returns owned. */
+/* "a/b", or only b if it is absolute. Returns owned. */
 char *ct_path_join(const char *a, const char *b);
-/* The directory part ("." when there is none), returns owned. */
+/* The directory part ("." if there is none). Returns owned. */
 char *ct_path_dir(const char *path);
 /* What follows the last slash, borrowed. */
 const char *ct_path_name(const char *path);

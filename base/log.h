@@ -12,8 +12,8 @@ enum ct_log_level { CT_LOG_ERROR, CT_LOG_WARN, CT_LOG_INFO, CT_LOG_DEBUG, CT_LOG
 enum ct_status ct_log_configure(const char *spec) CT_MUST_CHECK;
 /* Shown as rank/world in every line; rank < 0: no rank field. */
 void ct_log_set_rank(int rank, int world);
-/* Also appends all lines to `path` (opened with O_APPEND, closed by ct_log_close). While a file is open, info lines go only
- * to the file. The terminal shows errors and warnings, and lines of levels that were requested explicitly. */
+/* Also appends all lines to `path` (opened with O_APPEND, closed by ct_log_close). While a file is open, info lines go
+ * only to the file. The terminal shows errors and warnings, and lines of levels that were requested explicitly. */
 enum ct_status ct_log_open_file(const char *path) CT_MUST_CHECK;
 void ct_log_close(void);
 /* CT_IO if the log file was removed, renamed or replaced: what is logged to it is lost. Without a file: CT_OK. */
@@ -21,11 +21,11 @@ enum ct_status ct_log_check(void) CT_MUST_CHECK;
 /* fn (NULL: none) is called before each line on standard error so that a live status line can remove itself from the
  * terminal. It is called under the log's lock and must not log. */
 void ct_log_set_before(void (*fn)(void *user), void *user);
-/* Whether lines of the calling thread stay off the terminal (false at first): what another rank of the host logs as well
- * goes to the log file alone. */
+/* Whether lines of the calling thread go to the log file only (initially false), for messages that another rank of the
+ * host logs as well. */
 void ct_log_off_terminal(bool off);
 bool ct_log_enabled(enum ct_log_level level, const char *component);
-/* An error line in the log file alone, whatever the levels, for a message that the terminal gets in another way. */
+/* Writes an error line to the log file only, at any level, for a message that is printed to the terminal elsewhere. */
 void ct_log_record(const char *component, const char *fmt, ...) CT_PRINTF(2, 3);
 /* One line; control bytes in the text are escaped. */
 void ct_log_write(enum ct_log_level level, const char *component, const char *fmt, ...) CT_PRINTF(3, 4);

@@ -5,7 +5,7 @@
  * threads of its own for each loop: slower, but with the same ranges and the same results.
  *
  * Determinism. The ranges depend on `threads`, `n` and `grain` alone, never on scheduling or on how many threads the
- * system really provides. Results are the same for every number of threads, too, when each item is computed from its
+ * system really provides. Results are also the same for every number of threads if each item is computed from its
  * index alone. For a sum that must not depend on the number of threads, make the items chunks of a fixed size, store one
  * partial sum for each, and add these in order after the loop.
  *

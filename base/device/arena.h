@@ -1,10 +1,11 @@
 /* Arenas: typed blocks of device memory, and host mirrors of them.
  *
- * Code outside of an engine never dereferences device memory. Work on the device takes an arena or a span; work on the host (a
- * checkpoint, a digest, an import, a test) opens a mirror, which is the arena itself where the host may read it and a copy elsewhere.
+ * Code outside of an engine never dereferences device memory. Work on the device takes an arena or a span; work on the
+ * host (a checkpoint, a digest, an import, a test) opens a mirror, which is the arena itself if the host may access it,
+ * otherwise a copy.
  *
- * An arena counts its changes: whoever posts work that writes to it calls ct_arena_touch, so that values derived from it (folded
- * weights) are recomputed only when the generation has changed. */
+ * An arena counts its changes: whoever posts work that writes to it calls ct_arena_touch, so that values derived from
+ * it (folded weights) are recomputed only when the generation has changed. */
 #ifndef CT_BASE_DEVICE_ARENA_H
 #define CT_BASE_DEVICE_ARENA_H
 
@@ -20,7 +21,8 @@ struct ct_span { /* elements [first, first + n) */
 
 /* n elements of type t, all zero, 256-byte aligned. Returns owned. */
 enum ct_status ct_arena_create(ct_device *d, enum ct_dtype t, size_t n, ct_arena **out) CT_MUST_CHECK;
-/* The same in memory of the caller, which outlives the arena (for example memory of a communicator). It is device memory of d. */
+/* The same in memory of the caller, which outlives the arena (for example memory of a communicator). It is device
+ * memory of d. */
 enum ct_status ct_arena_wrap(ct_device *d, enum ct_dtype t, size_t n, void *memory, ct_arena **out) CT_MUST_CHECK;
 void ct_arena_destroy(ct_arena *a); /* NULL is allowed */
 
@@ -42,7 +44,8 @@ enum ct_status ct_arena_zero(ct_arena *a, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_arena_read(const ct_arena *a, size_t first, size_t n, void *host, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_arena_write(ct_arena *a, size_t first, size_t n, const void *host, ct_stream *s) CT_MUST_CHECK;
 
-/* An arena as the host sees it. data [elems] is valid from open to close; nothing that uses the arena is posted in between. */
+/* An arena as the host sees it. data [elems] is valid from open to close; nothing that uses the arena is posted in
+ * between. */
 struct ct_mirror {
 	void *data;
 	size_t n;
@@ -50,7 +53,7 @@ struct ct_mirror {
 	ct_stream *stream;
 	bool copied, writes;
 };
-enum ct_mirror_access { CT_MIRROR_READ, CT_MIRROR_WRITE }; /* WRITE: data begins with the arena's contents, too */
+enum ct_mirror_access { CT_MIRROR_READ, CT_MIRROR_WRITE }; /* WRITE: data also starts with the contents */
 /* Waits for the work posted to s. Reading an arena does not change its generation. */
 enum ct_status ct_mirror_open(ct_arena *a, enum ct_mirror_access access, ct_stream *s,
 			      struct ct_mirror *out) CT_MUST_CHECK;

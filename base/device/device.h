@@ -1,16 +1,17 @@
-/* Devices, their memory, streams and events. There is no maths here. One table per kind of device; the registry is the array in
- * device.c.
+/* Devices, their memory, streams and events. There is no computation here. One table per kind of device; the registry
+ * is the array in device.c.
  *
- * Work is posted to a stream and runs in the order of the stream. On the CPU device posting is doing: the call returns when the work
- * is done. On an asynchronous device (caps.async) it runs later, and the host learns of it only by a wait: ct_stream_sync,
- * ct_event_wait, ct_device_sync. Two streams are ordered by an event: ct_event_record on one, ct_stream_wait_event on the other.
+ * Work is posted to a stream and runs in the order of the stream. On the CPU device the post executes the work and
+ * returns when it is done. On an asynchronous device (caps.async) it runs later, and only a wait tells the host that it
+ * is done: ct_stream_sync, ct_event_wait, ct_device_sync. Two streams are ordered by an event: ct_event_record on one,
+ * ct_stream_wait_event on the other.
  *
- * Memory of ct_device_mem_alloc is device memory. The host must not read or write it unless caps.host_visible is set; it goes through
- * ct_device_copy, ct_device_fill, or base/device/arena.h. Memory of ct_device_host_alloc is host memory that the device can read and
- * write (pinned): the host must not touch it while posted work uses it.
+ * Memory of ct_device_mem_alloc is device memory. The host must not read or write it unless caps.host_visible is set;
+ * it goes through ct_device_copy, ct_device_fill, or base/device/arena.h. Memory of ct_device_host_alloc is host memory
+ * that the device can read and write (pinned): the host must not touch it while posted work uses it.
  *
- * Errors of posted work come out of the next wait on the device, and then of every later wait and post: a device does not recover.
- * One thread posts and waits. */
+ * The next wait on the device returns the error of posted work, and so does every later wait and post: a device does
+ * not recover. Only one thread may post and wait. */
 #ifndef CT_BASE_DEVICE_DEVICE_H
 #define CT_BASE_DEVICE_DEVICE_H
 
@@ -36,15 +37,15 @@ struct ct_device_caps {
 	bool host_code;    /* work can be posted as a C function: ct_stream_run */
 };
 
-/* Work as a C function; args is a copy of what was posted. CT_INPROGRESS: not finished, for example because another rank is late; it
- * is called again after other streams had a turn. Any error is the device's error from then on. */
+/* Work as a C function; args is a copy of what was posted. CT_INPROGRESS: not finished, for example because another
+ * rank is late; it is called again after other streams had a turn. Any error is the device's error from then on. */
 typedef enum ct_status (*ct_stream_fn)(const void *args);
 enum { CT_STREAM_ARGS_MAX = 192 }; /* bytes */
 
 struct ct_device_ops {
 	const char *kind;
 	bool for_tests; /* "auto" does not choose it */
-	/* How many there are; 0 with the reason in why when none can be used. */
+	/* Number of devices; 0, with the reason in why, if none can be used. */
 	int (*count)(char *why, size_t why_len);
 	enum ct_status (*open)(int index, ct_device **out); /* sets caps */
 	void (*close)(ct_device *d);
@@ -71,8 +72,8 @@ struct ct_device_ops {
 	enum ct_status (*event_elapsed)(const ct_event *from, const ct_event *to, int64_t *ns);
 };
 
-/* "cpu", "cuda", "lazy" or "auto" (the first kind with a device; never lazy). An absent kind is CT_UNSUPPORTED with the reason and a
- * list of what is available; any other word is CT_CONFIG. */
+/* "cpu", "cuda", "lazy" or "auto" (the first kind with a device; never lazy). An absent kind is CT_UNSUPPORTED with the
+ * reason and a list of what is available; any other word is CT_CONFIG. */
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out) CT_MUST_CHECK;
 /* All memory, streams and events of the device must have been given back. NULL is allowed. */
 void ct_device_close(ct_device *d);
@@ -80,8 +81,8 @@ enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out) CT_MUST_
 const struct ct_device_caps *ct_device_caps(const ct_device *d);
 const char *ct_device_kind(const ct_device *d);
 
-/* 256-byte aligned; owned by the caller until ct_device_mem_free. Device memory is undefined unless `zeroed`; host memory is zeroed.
- * Freeing waits for posted work that uses the memory where the device needs that. */
+/* 256-byte aligned; owned by the caller until ct_device_mem_free. Device memory is undefined unless `zeroed`; host
+ * memory is zeroed. Freeing waits for posted work that uses the memory if the device needs that. */
 enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out) CT_MUST_CHECK;
 void ct_device_mem_free(ct_device *d, void *p);
 enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out) CT_MUST_CHECK;
@@ -90,23 +91,23 @@ void ct_device_host_free(ct_device *d, void *p);
 /* Post to s. dst and src are device memory or memory of ct_device_host_alloc, in any combination, and do not overlap. */
 enum ct_status ct_device_copy(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_device_fill(ct_device *d, void *dst, int byte, size_t bytes, ct_stream *s) CT_MUST_CHECK;
-/* Waits until all posted work of all streams is done. deadline_ns is on the ct_now_ns clock, CT_FOREVER for none; CT_TIMEOUT after
- * it. The same for the waits below. */
+/* Waits until all posted work of all streams is done. deadline_ns is on the ct_now_ns clock, CT_FOREVER for none;
+ * CT_TIMEOUT after it. The same for the waits below. */
 enum ct_status ct_device_sync(ct_device *d, int64_t deadline_ns) CT_MUST_CHECK;
 
 enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out) CT_MUST_CHECK;
 void ct_stream_destroy(ct_stream *s);
 ct_device *ct_stream_device(const ct_stream *s);
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
-/* What is posted to s from now on runs after the work that e was last recorded behind. The host does not wait. */
+/* Work posted to s from now on runs after the work that precedes the last recording of e. The host does not wait. */
 enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e) CT_MUST_CHECK;
-/* Posts fn(copy of args [bytes <= CT_STREAM_ARGS_MAX]). CT_UNSUPPORTED on a device without caps.host_code. On the CPU the status is
- * that of fn, which is called until it has finished. */
+/* Posts fn(copy of args [bytes <= CT_STREAM_ARGS_MAX]). CT_UNSUPPORTED on a device without caps.host_code. On the CPU
+ * the status is that of fn, which is called until it has finished. */
 enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes) CT_MUST_CHECK;
 
 enum ct_status ct_event_create(ct_device *d, ct_event **out) CT_MUST_CHECK;
 void ct_event_destroy(ct_event *e);
-/* Replaces what was recorded before. An event that was never recorded counts as done. */
+/* Replaces the previous recording. An event that was never recorded counts as reached. */
 enum ct_status ct_event_record(ct_event *e, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_event_wait(ct_event *e, int64_t deadline_ns) CT_MUST_CHECK;
 /* Nanoseconds between the moments at which two events were reached; both must have been waited for. */
