@@ -20,9 +20,9 @@
 /* How to write without waiting, by what the descriptor is. */
 enum way {
 	WAY_DIRECT, /* files and /dev/null never wait */
-	WAY_OWN,    /* through a non-blocking description of the same pipe or terminal, which is ours alone */
+	WAY_OWN,    /* through a separate non-blocking file description of the same pipe or terminal */
 	WAY_SEND,   /* sockets */
-	WAY_POLL,   /* ask first; with others writing to the same pipe this may wait all the same */
+	WAY_POLL,   /* poll first; this may still block if other processes write to the same pipe */
 };
 
 struct channel {
@@ -33,12 +33,12 @@ struct channel {
 	char kept[KEPT_MAX];
 };
 
-/* Like the log's state: one for the process. */
+/* One for the process, like the state of the log. */
 static struct {
 	pthread_mutex_t lock;
 	bool never_wait;
 	struct channel channels[2];
-	struct channel *of[2]; /* of standard output, of standard error: the same where they are the same file */
+	struct channel *of[2]; /* of standard output and standard error; the same channel if they are the same file */
 } output = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static ssize_t write_once(const struct channel *c, const char *text, size_t len)
@@ -53,7 +53,7 @@ static ssize_t write_once(const struct channel *c, const char *text, size_t len)
 			errno = EAGAIN;
 			return -1;
 		}
-		/* What a pipe with room takes for certain. */
+		/* A pipe that is writable accepts at least this much. */
 		return write(c->fd, text, len < PIPE_BUF ? len : PIPE_BUF);
 	case WAY_DIRECT:
 	case WAY_OWN:
@@ -105,7 +105,7 @@ static void flush(struct channel *c)
 	}
 }
 
-/* All or nothing of a text, but for one that the reader has begun to take. */
+/* Writes, buffers or drops a text completely, unless the reader has already taken a part of it. */
 static void keep(struct channel *c, const char *text, size_t len, bool transient)
 {
 	size_t done = 0;
@@ -115,7 +115,7 @@ static void keep(struct channel *c, const char *text, size_t len, bool transient
 		done = write_some(c, text, len);
 	if (done == len || (transient && done == 0))
 		return;
-	/* What was dropped comes before this. */
+	/* After lines were dropped, further text is dropped until their number has been reported. */
 	if (c->n_dropped > 0 || len - done > sizeof(c->kept) - c->n_kept) {
 		c->n_dropped += count_lines(text, len);
 		return;
@@ -219,7 +219,7 @@ void ct_output_never_wait(void)
 	pthread_mutex_unlock(&output.lock);
 }
 
-/* The first channel that still keeps something; NULL: none. */
+/* The first channel that has buffered text; NULL: none. */
 static const struct channel *try_again(void)
 {
 	const struct channel *left = NULL;
@@ -255,7 +255,7 @@ void ct_output_finish(int64_t deadline_ns)
 		pthread_mutex_unlock(&output.lock);
 		if (!c || ct_now_ns() >= deadline_ns)
 			return;
-		/* Both channels are waited for, one after the other, for a short while each. */
+		/* Waits for both channels in turns, for a short time each. */
 		ms = ct_deadline_poll_ms(deadline_ns);
 		(void)poll(&p, 1, ms >= 0 && ms < 50 ? ms : 50);
 	}

@@ -66,7 +66,7 @@ static void run_ranges(const struct loop *l, int threads)
 	for (int i = 1; i < n; i++) {
 		workers[i] = (struct worker){.loop = l, .first = i, .step = n};
 		if (i < l->ranges && ct_thread_start(&workers[i].thread, "compute", work, &workers[i]) < 0)
-			work(&workers[i]); /* no thread to be had: its ranges run here */
+			work(&workers[i]); /* no thread could be started: its ranges run here */
 	}
 	workers[0] = (struct worker){.loop = l, .first = 0, .step = n};
 	work(&workers[0]);

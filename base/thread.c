@@ -69,7 +69,7 @@ int ct_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline_n
 		ts.tv_sec = (deadline_ns + halted) / CT_SEC;
 		ts.tv_nsec = (deadline_ns + halted) % CT_SEC;
 		rc = pthread_cond_timedwait(c, m, &ts);
-		/* Not yet on our clock, which was halted meanwhile. */
+		/* After a timeout with the deadline still ahead, the clock was halted in the meantime: waits again. */
 		if (rc != ETIMEDOUT || ct_now_ns() >= deadline_ns)
 			return rc;
 	}

@@ -2,7 +2,7 @@
  * is the array in device.c.
  *
  * Work is posted to a stream and runs in the order of the stream. On the CPU device the post executes the work and
- * returns when it is done. On an asynchronous device (caps.async) it runs later, and only a wait tells the host that it
+ * returns when it is done. On an asynchronous device (caps.async) it runs later, and the host must wait to know that it
  * is done: ct_stream_sync, ct_event_wait, ct_device_sync. Two streams are ordered by an event: ct_event_record on one,
  * ct_stream_wait_event on the other.
  *

@@ -1,19 +1,20 @@
 /* The lazy device: a device for tests that behaves like a GPU where a GPU is most easily misused. It computes on the CPU.
  *
  * - Nothing runs when it is posted. Work waits in the queue of its stream and runs, on the calling thread, when the host waits
- *   (ct_stream_sync, ct_event_wait, ct_device_sync) or gives memory or a stream back. The streams take turns in an order that is drawn
- *   from the seed CTRAIN_LAZY_SEED (default 1) and the index of the device. A stream that is not waited for may run ahead by any
- *   distance, or not at all, so a missing ct_stream_wait_event gives wrong results with some seeds.
+ *   (ct_stream_sync, ct_event_wait, ct_device_sync), frees memory or destroys a stream. The streams take turns in an order
+ *   that is drawn from the seed CTRAIN_LAZY_SEED (default 1) and the index of the device. A stream that is not waited for may
+ *   run ahead by any distance, or not at all, so a missing ct_stream_wait_event gives wrong results with some seeds.
  * - Device memory is closed to the host (PROT_NONE) except while posted work runs: the host that reads or writes it gets SIGSEGV at
  *   the line of the access. No signal handler is installed.
- * - New and freed device memory is filled with 0xFF bytes, which are a NaN in every floating-point type. Behind each block is a guard
+ * - New and freed device memory is filled with 0xFF bytes, which are a NaN in every floating-point type. After each block is a guard
  *   that is checked when work has run; under AddressSanitizer, guards and freed blocks are poisoned.
  * - A copy that waits must find its source in host memory as it was when the copy was posted. Changes by other posted work are fine;
  *   any other change is the error "host memory changed while a posted copy was waiting".
  * - Copies and fills are refused when they leave a block, or touch host memory that is not of ct_device_host_alloc.
  * - Posted functions must not use the device, and only one thread may.
  *
- * Giving back memory or a stream first runs what was posted, for at most 10 seconds; what has not finished by then fails the device. */
+ * Freeing memory or destroying a stream first runs posted work, for at most 10 seconds. If the work is not finished then,
+ * the device fails. */
 #ifndef CT_BASE_DEVICE_LAZY_IMPL_H
 #define CT_BASE_DEVICE_LAZY_IMPL_H
 
@@ -22,7 +23,7 @@
 #include "base/device/device.h"
 #include "base/rng.h"
 
-struct lazy_block { /* of device memory; blocks are sorted by their place */
+struct lazy_block { /* a block of device memory; blocks are sorted by offset */
 	struct lazy_block *next;
 	size_t at, bytes, span; /* offset in the reservation; size; size with the guard */
 };
@@ -102,7 +103,7 @@ struct lazy_device {
 extern const size_t ct__lazy_total_bytes;
 enum ct_status ct__lazy_memory_reserve(struct lazy_device *d) CT_MUST_CHECK;
 void ct__lazy_memory_release(struct lazy_device *d);
-/* Lets the calling process use device memory, and no longer. */
+/* Open and close device memory for this process. */
 enum ct_status ct__lazy_memory_open(struct lazy_device *d) CT_MUST_CHECK;
 void ct__lazy_memory_close(struct lazy_device *d);
 /* CT_BUG when a guard was overwritten. The memory is open. */
@@ -138,7 +139,8 @@ uint64_t ct__lazy_source_sum(const struct lazy_op *op);
 /* Runs work until m is reached (NULL: until s is empty; both NULL: until all streams are). */
 enum ct_status ct__lazy_wait(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment *m,
 			     int64_t deadline_ns) CT_MUST_CHECK;
-/* The same before something is given back. Keeps the error chain of the caller; a failure fails the device. */
+/* The same before memory is freed or a stream destroyed. Keeps the error chain of the caller; a failure fails the
+ * device. */
 void ct__lazy_drain(struct lazy_device *d, struct lazy_stream *s);
 
 #endif

@@ -106,7 +106,7 @@ enum ct_status ct__lazy_range_check(const struct lazy_device *d, const char *wha
 		       bytes);
 }
 
-/* The first gap for b->span bytes; b goes behind *place. */
+/* Sets b->at to the first gap of b->span bytes. Returns the link where b is to be inserted; NULL: there is no gap. */
 static struct lazy_block **find_gap(struct lazy_device *d, struct lazy_block *b)
 {
 	struct lazy_block **place = &d->blocks;

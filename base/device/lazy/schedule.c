@@ -62,8 +62,8 @@ static struct lazy_stream *draw_stream(struct lazy_device *d, bool held_too)
 	return chosen;
 }
 
-/* A stream that must go on before t is done. There is one: an event is recorded before a stream is made to wait for it, so the streams
- * that wait for each other form no cycle. */
+/* A stream that must go on before t is done. There is one: an event is recorded before a stream is made to wait for it,
+ * so the streams that wait for each other form no cycle. */
 static struct lazy_stream *needed_for(struct lazy_device *d, const struct target *t)
 {
 	struct lazy_stream *s = t->moment ? t->moment->stream : t->stream;
@@ -230,7 +230,7 @@ void ct__lazy_drain(struct lazy_device *d, struct lazy_stream *stream)
 	bool keep = ct_error_status() < 0;
 	struct ct_error before;
 
-	CT_ASSERT(!d->running);                              /* posted work gives something back */
+	CT_ASSERT(!d->running);                              /* posted work frees memory or destroys a stream */
 	CT_ASSERT(pthread_equal(d->thread, pthread_self())); /* two threads use the device */
 	if (d->failed || (stream ? !stream->first : !has_work(d)))
 		return;
