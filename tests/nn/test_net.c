@@ -372,6 +372,7 @@ static void check_bound_grads(const char *engine)
 	}
 	ct_arena_destroy(odd);
 	rig_close(&r);
+	ct_arena_destroy(arena);
 	ct_free_aligned(mine);
 	rig_close(&own);
 }
