@@ -43,7 +43,7 @@ def main():
     p.add_argument("--procs", default="1,2")
     p.add_argument("--results")
     p.add_argument("sets", nargs="*", metavar="KEY=VALUE")
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     rows = []
     for config in a.configs.split(","):
         for procs in map(int, a.procs.split(",")):

