@@ -1,9 +1,13 @@
 """What others do to the files of a run: removed, moved or replaced while it trains; FIFOs and links in their place."""
 
 import os
+import resource
 import shutil
+import unittest
 
-from harness import DATA, IO, OK, USAGE, Case, main, read_text
+from harness import CTRAIN, DATA, IO, OK, USAGE, Case, Process, main, read_text
+
+USER = 1 << 30  # a user id that no one else has
 
 ENDLESS = ("train.epochs=1000000", "train.eval_every=0", "checkpoint.every_steps=500", "log.every=50")
 
@@ -129,6 +133,36 @@ class Limits(Case):
         """Shared memory counts as a file."""
         r = self.limited("-f", 200, "dist.backend=shm", expect=4)
         self.assert_last_says(r, "MiB of shared memory: File too large", "hint:", "ulimit -f")
+
+    @unittest.skipIf(os.geteuid() != 0, "to be a user without other processes needs root")
+    def test_processes_and_threads(self):
+        """However few a user may have, and whatever could not be started for that: exit code 4, and the hint names the limit."""
+        for name in ("ctrain", "ctrain_gloo.so"):  # where another user may read them
+            if os.path.exists(os.path.join(os.path.dirname(CTRAIN), name)):
+                shutil.copy(os.path.join(os.path.dirname(CTRAIN), name), self.tmp)
+        os.chmod(self.tmp, 0o777)
+
+        def limited_user(n):
+            resource.setrlimit(resource.RLIMIT_NPROC, (n, n))
+            os.setgroups([])
+            os.setgid(USER)
+            os.setuid(USER)
+
+        for backend in ("gloo", "shm"):
+            said = ""
+            for n in range(1, 64):
+                p = Process(self, [self.path("ctrain"), self.config(), f"run.dir={self.path(f'{backend}-{n}')}", "train.max_steps=2",
+                                   f"dist.backend={backend}"], self.env(), self.tmp, preexec_fn=lambda: limited_user(n))
+                r = p.wait()
+                if r.code == OK:
+                    break
+                said += r.err
+                with self.subTest(backend=backend, processes=n):
+                    self.assert_code(r, 4)
+                    self.assert_last_says(r, "hint:.*ulimit -u")
+            self.assertEqual(r.code, OK)
+            self.assertRegex(said, "can't start rank 1")
+            self.assertRegex(said, "gloo: " if backend == "gloo" else "cannot start thread")
 
     def test_open_files(self):
         for n in (12, 24, 36):
