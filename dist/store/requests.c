@@ -274,14 +274,16 @@ static bool may_report(const struct ct_srv_conn *c, const struct ct_failure *x)
 
 static bool do_report(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 {
+	char who[CT_MEMBER_TEXT];
 	struct ct_failure x;
 	bool consequence;
 
 	if (!ct_wire_get_failure(f, &x))
 		return false;
 	if (!may_report(c, &x)) {
-		ct__srv_stranger(c, "it reported the failure of rank %d, which is not its own", x.rank);
-		ct__srv_reply(c, f->tag, CT_USAGE, "rank %d is not yours to report", x.rank);
+		ct_member_text(who, sizeof(who), x.rank, x.pid, x.host);
+		ct__srv_stranger(c, "it reported the failure of %s, which is not its own", who);
+		ct__srv_reply(c, f->tag, CT_USAGE, "the failure of %s is not yours to report", who);
 		return true;
 	}
 	if (c->member && c->member->state.rank == x.rank)

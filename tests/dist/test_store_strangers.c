@@ -152,7 +152,12 @@ static bool has_failed(ct_store *s)
 /* Only a rank itself and its host's launcher may report its failure. */
 static void test_who_may_report(void **state)
 {
-	struct ct_failure f = {.rank = 2, .pid = 5, .status = CT_NUMERIC, .seq = -1, .message = "rank 2 fell over"},
+	struct ct_failure f = {.rank = 2,
+			       .pid = 5,
+			       .host = "h2",
+			       .status = CT_NUMERIC,
+			       .seq = -1,
+			       .message = "rank 2 fell over"},
 			  got;
 	struct ct_store_opts observer = opts_of("run-a", "secret", CT_STORE_OBSERVER),
 			     launcher = opts_of("run-a", "secret", CT_STORE_LAUNCHER);
@@ -162,11 +167,14 @@ static void test_who_may_report(void **state)
 
 	(void)state;
 	assert_ok(ct_store_connect("127.0.0.1", port, &observer, SOON, &s));
-	assert_fails(ct_store_report(s, &f), CT_USAGE, "rank 2 is not yours to report");
+	assert_fails(ct_store_report(s, &f), CT_USAGE, "the failure of rank 2 (pid 5 on host h2) is not yours to report");
 	ct_store_close(s);
-	assert_fails(ct_store_report(one, &f), CT_USAGE, "rank 2 is not yours to report");
+	assert_fails(ct_store_report(one, &f), CT_USAGE, "the failure of rank 2 (pid 5 on host h2) is not yours to report");
 	assert_ok(ct_store_connect("127.0.0.1", port, &launcher, SOON, &s));
-	assert_fails(ct_store_report(s, &f), CT_USAGE, "rank 2 is not yours to report");
+	assert_fails(ct_store_report(s, &f), CT_USAGE, "the failure of rank 2 (pid 5 on host h2) is not yours to report");
+	f.rank = CT_STORE_LAUNCHER;
+	assert_fails(ct_store_report(s, &f), CT_USAGE, "of the launcher (pid 5 on host h2) is not yours to report");
+	f.rank = 2;
 	assert_false(has_failed(one));
 	still_serves(one);
 	ct_store_close(s);
