@@ -28,9 +28,16 @@ struct ct_watchdog {
 	pthread_cond_t changed;
 	bool stopping;
 	ct_store *store; /* the thread's own connection: its heartbeats never wait for the other threads' requests */
-	ct_comm *comm;
+	ct_comm *comms[CT_WATCHDOG_COMMS];
+	int n_comms;
 	char phase[48];
 };
+
+/* With the lock held. */
+static int64_t seq_of(const ct_watchdog *w)
+{
+	return w->n_comms > 0 ? ct_comm_seq(w->comms[0]) : -1;
+}
 
 static void beat(ct_watchdog *w)
 {
@@ -39,7 +46,7 @@ static void beat(ct_watchdog *w)
 
 	pthread_mutex_lock(&w->lock);
 	memcpy(phase, w->phase, sizeof(phase));
-	seq = w->comm ? ct_comm_seq(w->comm) : -1;
+	seq = seq_of(w);
 	pthread_mutex_unlock(&w->lock);
 	/* If it fails, the watch reports that next. */
 	if (ct_store_beat(w->store, seq, phase) != CT_OK)
@@ -73,8 +80,8 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 
 	CT_DEBUG("the run has failed: %s", f->message);
 	pthread_mutex_lock(&w->lock);
-	if (w->comm)
-		ct_comm_abort(w->comm, f);
+	for (int i = 0; i < w->n_comms; i++)
+		ct_comm_abort(w->comms[i], f);
 	while (!w->stopping && ct_now_ns() < deadline)
 		(void)ct_cond_wait_until(&w->changed, &w->lock, deadline);
 	if (!w->stopping)
@@ -146,10 +153,24 @@ enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out)
 	return CT_OK;
 }
 
-void ct_watchdog_set_comm(ct_watchdog *w, ct_comm *c)
+void ct_watchdog_add_comm(ct_watchdog *w, ct_comm *c)
 {
 	pthread_mutex_lock(&w->lock);
-	w->comm = c;
+	CT_ASSERT(w->n_comms < CT_WATCHDOG_COMMS);
+	w->comms[w->n_comms++] = c;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void ct_watchdog_remove_comm(ct_watchdog *w, const ct_comm *c)
+{
+	int n = 0;
+
+	pthread_mutex_lock(&w->lock);
+	for (int i = 0; i < w->n_comms; i++) {
+		if (w->comms[i] != c)
+			w->comms[n++] = w->comms[i];
+	}
+	w->n_comms = n;
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -188,7 +209,7 @@ void ct_watchdog_report(ct_watchdog *w)
 	ct_wire_copy(m.host, sizeof(m.host), world->peers[m.rank].host);
 	pthread_mutex_lock(&w->lock);
 	memcpy(phase, w->phase, sizeof(phase));
-	seq = w->comm ? ct_comm_seq(w->comm) : -1;
+	seq = seq_of(w);
 	pthread_mutex_unlock(&w->lock);
 	ct_failure_set(&f, &m, e.status, "failed%s%s: %s", phase[0] ? " at " : "", phase, e.message);
 	f.seq = seq;

@@ -13,7 +13,7 @@
 
 struct role {
 	int rank, world;
-	bool comm; /* open a communicator and wait in it */
+	int n_comms; /* open that many communicators; wait in the last one */
 };
 
 static void join(const struct role *r, int port, struct ct_world *w)
@@ -37,24 +37,41 @@ static void hang(void)
 		(void)poll(NULL, 0, -1);
 }
 
-static void wait_in_collective(struct proc *me, struct ct_world *w, ct_watchdog *dog)
+/* As a stream waits: it sees that the communicator was aborted, but does not look for the peers itself. */
+static enum ct_status poll_work(ct_work *w)
 {
-	const struct ct_comm_opts opts = {.timeout_ns = LONG};
+	int64_t deadline = ct_deadline_in(LONG);
+
+	while (ct_now_ns() < deadline && ct_work_test(w) == CT_INPROGRESS)
+		;
+	return ct_work_wait(w);
+}
+
+static void wait_in_collective(struct proc *me, struct ct_world *w, ct_watchdog *dog, int n)
+{
+	static const char *const scopes[] = {NULL, "norm"};
 	enum ct_status st;
-	ct_comm *c;
+	ct_comm *comms[2], *c;
 	ct_work *work;
 	float x = 1;
 
-	CHECK(ct_comm_open("shm", w, &opts, &c) == CT_OK);
-	ct_watchdog_set_comm(dog, c);
+	for (int i = 0; i < n; i++) {
+		const struct ct_comm_opts opts = {.timeout_ns = LONG, .scope = scopes[i]};
+
+		CHECK(ct_comm_open("shm", w, &opts, &comms[i]) == CT_OK);
+		ct_watchdog_add_comm(dog, comms[i]);
+	}
+	c = comms[n - 1];
 	proc_send(me, 0, "ready");
 	if (w->id.rank == 1)
 		hang();
 	CHECK(ct_comm_allreduce(c, &x, 1, CT_F32, CT_SUM, &work) == CT_OK);
-	st = ct_work_wait(work);
+	st = n > 1 ? poll_work(work) : ct_work_wait(work);
 	proc_send(me, st, ct_error_message());
-	ct_watchdog_set_comm(dog, NULL);
-	ct_comm_close(c);
+	for (int i = n; i-- > 0;) {
+		ct_watchdog_remove_comm(dog, comms[i]);
+		ct_comm_close(comms[i]);
+	}
 }
 
 static void rank_main(struct proc *me, void *arg)
@@ -67,8 +84,8 @@ static void rank_main(struct proc *me, void *arg)
 	join(r, proc_hear(me).v, &w);
 	CHECK(ct_watchdog_start(&w, &dog) == CT_OK);
 	ct_watchdog_phase(dog, "step %d", 120 + r->rank);
-	if (r->comm) {
-		wait_in_collective(me, &w, dog);
+	if (r->n_comms > 0) {
+		wait_in_collective(me, &w, dog, r->n_comms);
 	} else {
 		proc_send(me, 0, "ready");
 		n = proc_hear(me);
@@ -142,7 +159,7 @@ static void await_phase(ct_store_server *srv, int rank, const char *phase)
 /* Rank 1 is killed; ranks 0 and 2 hang in code that knows nothing of it, and end all the same. */
 static void test_killed(void **state)
 {
-	struct role r[3] = {{0, 3, false}, {1, 3, false}, {2, 3, false}};
+	struct role r[3] = {{0, 3, 0}, {1, 3, 0}, {2, 3, 0}};
 	ct_store_server *srv;
 	struct proc p[3];
 	char who[64];
@@ -163,7 +180,7 @@ static void test_killed(void **state)
 /* Rank 1 reports why it fails: the others say that, and end with its code. */
 static void test_report(void **state)
 {
-	struct role r[2] = {{0, 2, false}, {1, 2, false}};
+	struct role r[2] = {{0, 2, 0}, {1, 2, 0}};
 	ct_store_server *srv;
 	struct proc p[2];
 	char who[64];
@@ -184,7 +201,7 @@ static void test_report(void **state)
 /* Who ends by itself in time does it in its own way, silently. */
 static void test_in_time(void **state)
 {
-	struct role r[2] = {{0, 2, false}, {1, 2, false}};
+	struct role r[2] = {{0, 2, 0}, {1, 2, 0}};
 	ct_store_server *srv;
 	struct proc p[2];
 	char text[256];
@@ -203,7 +220,7 @@ static void test_in_time(void **state)
 /* The server's process is gone: nobody is left to tell, everybody knows. */
 static void test_server_gone(void **state)
 {
-	struct role r[2] = {{0, 2, false}, {1, 2, false}};
+	struct role r[2] = {{0, 2, 0}, {1, 2, 0}};
 	ct_store_server *srv;
 	struct proc p[2];
 
@@ -216,16 +233,15 @@ static void test_server_gone(void **state)
 		expect_end(&p[i], 5, (const char *const[]){"the launcher (pid ", "on host here) is gone", NULL});
 }
 
-/* A collective that waits for the dead ends with the reason. */
-static void test_collective(void **state)
+/* A collective that waits for the dead rank ends with the reason, in whichever communicator. */
+static void check_collective(int n_comms)
 {
-	struct role r[2] = {{0, 2, true}, {1, 2, true}};
+	struct role r[2] = {{0, 2, n_comms}, {1, 2, n_comms}};
 	ct_store_server *srv;
 	struct proc p[2];
 	struct note n;
 	char who[64];
 
-	(void)state;
 	srv = start_all(p, r, 2);
 	proc_kill(&p[1], SIGKILL);
 	n = proc_hear(&p[0]);
@@ -238,6 +254,18 @@ static void test_collective(void **state)
 	ct_store_server_stop(srv, ct_deadline_in(LONG));
 }
 
+static void test_collective(void **state)
+{
+	(void)state;
+	check_collective(1);
+}
+
+static void test_second_communicator(void **state)
+{
+	(void)state;
+	check_collective(2);
+}
+
 static void test_alone(void **state)
 {
 	struct ct_world w = {.id = {.world = 1}};
@@ -246,7 +274,7 @@ static void test_alone(void **state)
 	(void)state;
 	assert_ok(ct_watchdog_start(&w, &dog));
 	ct_watchdog_phase(dog, "evaluation");
-	ct_watchdog_set_comm(dog, NULL);
+	ct_watchdog_remove_comm(dog, NULL);
 	ct_watchdog_report(dog);
 	ct_watchdog_stop(dog);
 	ct_watchdog_stop(NULL);
@@ -255,8 +283,13 @@ static void test_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),      cmocka_unit_test(test_report),     cmocka_unit_test(test_in_time),
-		cmocka_unit_test(test_server_gone), cmocka_unit_test(test_collective), cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_report),
+		cmocka_unit_test(test_in_time),
+		cmocka_unit_test(test_server_gone),
+		cmocka_unit_test(test_collective),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_second_communicator),
 	};
 
 	if (ct_log_configure("error") != CT_OK)

@@ -51,7 +51,7 @@ static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_iden
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);
 	CT_TRY_GOTO(ct_comm_open(cfg->dist.backend, &world, &co, &comm), st, out);
 	if (dog)
-		ct_watchdog_set_comm(dog, comm);
+		ct_watchdog_add_comm(dog, comm);
 	CT_TRY_GOTO(ct_bench_comm(comm, rounds, &rows, &n), st, out);
 	if (id->rank == 0)
 		st = print_rows(comm, rows, n);
@@ -60,7 +60,7 @@ out:
 		ct_watchdog_report(dog);
 	ct_free(rows);
 	if (dog)
-		ct_watchdog_set_comm(dog, NULL);
+		ct_watchdog_remove_comm(dog, comm);
 	ct_comm_close(comm);
 	ct_watchdog_stop(dog);
 	ct_world_leave(&world, st < 0);

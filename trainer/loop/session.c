@@ -231,12 +231,14 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL};
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
 	if (s->watchdog)
-		ct_watchdog_set_comm(s->watchdog, s->comm);
+		ct_watchdog_add_comm(s->watchdog, s->comm);
 	if (c->model.bn != CT_CFG_BN_SYNC || s->world.id.world == 1 || !ct_device_caps(s->device)->async)
 		return CT_OK;
 	/* Two streams may share a communicator only if their collectives are ordered. */
 	co.scope = "norm";
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->norm_comm));
+	if (s->watchdog)
+		ct_watchdog_add_comm(s->watchdog, s->norm_comm);
 	if (ct_comm_is_cooperative(s->norm_comm))
 		return CT_OK;
 	return CT_FAIL_HINT(CT_UNSUPPORTED, "dist.backend=shm can",
@@ -335,8 +337,10 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_arena_destroy(s->scalars);
 	ct_arena_destroy(s->grads);
 	ct_device_mem_free(s->device, s->reduced);
-	if (s->watchdog)
-		ct_watchdog_set_comm(s->watchdog, NULL);
+	if (s->watchdog) {
+		ct_watchdog_remove_comm(s->watchdog, s->norm_comm);
+		ct_watchdog_remove_comm(s->watchdog, s->comm);
+	}
 	ct_comm_close(s->norm_comm);
 	ct_comm_close(s->comm);
 	ct_engine_close(s->engine);
