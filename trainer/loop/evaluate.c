@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "trainer/loop/lent.h"
 
 static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m, uint64_t *n_bad)
 {
@@ -16,19 +17,16 @@ static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m,
 	return CT_OK;
 }
 
-static enum ct_status run_batches(struct ct_session *s, ct_loader *loader, uint64_t steps,
+static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, uint64_t steps,
 				  void (*progress)(void *, double), void *user)
 {
-	bool async = ct_device_caps(s->device)->async;
 	for (uint64_t i = 0; i < steps; i++) {
-		struct ct_loader_batch b;
-		CT_TRY(ct_loader_next(loader, CT_FOREVER, &b));
-		struct ct_batch in = {.n = (int)b.n, .x = b.x, .labels = b.labels, .targets = b.targets};
-		if (b.n > 0)
+		struct ct_loader_batch *b;
+		CT_TRY(ct_lent_next(lent, &b));
+		struct ct_batch in = {.n = (int)b->n, .x = b->x, .labels = b->labels, .targets = b->targets};
+		if (b->n > 0)
 			CT_TRY(ct_program_forward(s->eval, &in));
-		if (async) /* the loader reuses the batch after its release */
-			CT_TRY(ct_stream_sync(ct_engine_stream(s->engine), CT_FOREVER));
-		ct_loader_release(loader, &b);
+		CT_TRY(ct_lent_posted(lent));
 		ct_failpoint("eval");
 		if (progress)
 			progress(user, (double)(i + 1) / (double)steps);
@@ -89,6 +87,7 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	struct ct_loader_opts lo;
 	struct bad bad = {.known = s->eval != NULL};
 	ct_loader *loader = NULL;
+	struct ct_lent lent = {0};
 	enum ct_status st;
 
 	CT_TRY(ct_session_broadcast_arena(s, ct_net_buffers(s->net)));
@@ -98,16 +97,20 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
+	lo.max_out = ct_lent_max(s->device);
 	lo.on_bad = note_bad;
 	lo.user = &bad;
 	CT_TRY(ct_loader_create(s->val, &lo, &loader));
-	st = s->ema ? ct_ema_swap(s->ema) : CT_OK;
+	st = ct_lent_init(&lent, loader, ct_engine_stream(s->engine));
+	if (st == CT_OK && s->ema)
+		st = ct_ema_swap(s->ema);
 	if (st == CT_OK)
-		st = run_batches(s, loader, ct_sampler_steps(&lo.sampler), progress, user);
+		st = run_batches(s, &lent, ct_sampler_steps(&lo.sampler), progress, user);
 	if (st == CT_OK)
 		st = ct_net_take_metrics(s->net, &m);
 	if (st == CT_OK && s->ema)
 		st = ct_ema_swap(s->ema);
+	ct_lent_release(&lent);
 	ct_loader_destroy(loader);
 	if (st == CT_OK)
 		st = sum_over_ranks(s, &m, &bad.n);
