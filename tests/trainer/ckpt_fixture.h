@@ -108,8 +108,11 @@ static inline bool fixture_is_step(struct fixture *f, uint32_t step)
 
 static inline enum ct_status fixture_save(struct fixture *f, const char *run, uint32_t step, int keep_last, bool best)
 {
-	struct ct_checkpoint_source src = {f->net, f->optim, f->ema, &f->state, "model.name=convnet\noptim.lr=0.1\n",
-					   NULL};
+	struct ct_checkpoint_source src = {.net = f->net,
+					   .optim = f->optim,
+					   .ema = f->ema,
+					   .state = &f->state,
+					   .config_lines = "model.name=convnet\noptim.lr=0.1\n"};
 
 	fixture_set_step(f, step);
 	return ct_checkpoint_save(run, &src, keep_last, best, NULL);

@@ -66,7 +66,8 @@ static void test_round_trip(void **state)
 	static const double odd_doubles[] = {-0.0, INFINITY, -INFINITY, 1e22, 123456789.0, 2.2250738585072014e-308};
 	const char *run = in_tmpdir("round"), *lines = "a=1\nb=\"two\"\n\xc3\xa9\n";
 	struct ct_train_state in = odd_state, out;
-	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &in, lines, NULL};
+	struct ct_checkpoint_source src = {
+		.net = fx.net, .optim = fx.optim, .ema = fx.ema, .state = &in, .config_lines = lines};
 	char *path = NULL, *config = NULL;
 
 	(void)state;
@@ -109,7 +110,7 @@ static void test_round_trip(void **state)
 static void test_without_averages(void **state)
 {
 	struct ct_checkpoint_result saved;
-	struct ct_checkpoint_source src = {fx.net, fx.optim, NULL, &fx.state, NULL, NULL};
+	struct ct_checkpoint_source src = {.net = fx.net, .optim = fx.optim, .state = &fx.state};
 	char *path;
 
 	(void)state;
@@ -187,7 +188,8 @@ static void test_no_optimizer_state(void **state)
 	assert_ok(fixture_try_open(&plain, "convnet", 3, 0));
 	plain.state.step = 4;
 	plain.state.optim_steps = 4;
-	src = (struct ct_checkpoint_source){plain.net, plain.optim, NULL, &plain.state, "", NULL};
+	src = (struct ct_checkpoint_source){
+		.net = plain.net, .optim = plain.optim, .state = &plain.state, .config_lines = ""};
 	assert_ok(ct_checkpoint_save(run, &src, 1, false, &saved));
 	path = saved.path;
 	assert_ok(ct_checkpoint_verify(path));
@@ -252,7 +254,8 @@ static void test_same_step(void **state)
 {
 	struct ct_checkpoint_result saved;
 	const char *run = in_tmpdir("same");
-	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, "", NULL};
+	struct ct_checkpoint_source src = {
+		.net = fx.net, .optim = fx.optim, .ema = fx.ema, .state = &fx.state, .config_lines = ""};
 	struct ct_train_state out;
 	char *path;
 
@@ -272,7 +275,8 @@ static void test_same_step(void **state)
 static void test_not_finite(void **state)
 {
 	const char *run = in_tmpdir("finite");
-	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &fx.state, "", NULL};
+	struct ct_checkpoint_source src = {
+		.net = fx.net, .optim = fx.optim, .ema = fx.ema, .state = &fx.state, .config_lines = ""};
 	float *arenas[] = {on_host(ct_net_params(fx.net)), on_host(ct_optim_state(fx.optim, 0)),
 			   on_host(ct_ema_params(fx.ema))};
 

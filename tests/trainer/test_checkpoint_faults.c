@@ -264,7 +264,8 @@ static void test_older_state(void **state)
 	static const char line[] = "  \"epoch_bad\": 9,\n", sum[] = "\"checksum\": \"";
 	char *run = new_run("older"), *file, *data, *at;
 	struct ct_train_state in = {.epoch_bad = 9}, out;
-	struct ct_checkpoint_source src = {fx.net, fx.optim, fx.ema, &in, "", NULL};
+	struct ct_checkpoint_source src = {
+		.net = fx.net, .optim = fx.optim, .ema = fx.ema, .state = &in, .config_lines = ""};
 	struct ct_sha256 h;
 	char hex[CT_SHA256_HEX], *path;
 	size_t len;

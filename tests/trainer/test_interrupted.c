@@ -104,7 +104,7 @@ static void test_run_files(void **state)
 			s.step++;
 			assert_ok(ct_metrics_step(m, &s));
 		}
-		assert_ok(ct_metrics_checkpoint(m, s.step, "path", 1, 1));
+		assert_ok(ct_metrics_checkpoint(m, s.step, "path", 1, 1, 1));
 		ct_metrics_close(m);
 		ct_log_close();
 		ct_run_dir_unlock(lock);

@@ -125,7 +125,7 @@ static void test_lines(void **state)
 	assert_ok(ct_metrics_eval(m, &eval));
 	eval.top1 = eval.top5 = -1;
 	assert_ok(ct_metrics_eval(m, &eval));
-	assert_ok(ct_metrics_checkpoint(m, 50, "a/\"b\"", 0.25, 123456789012));
+	assert_ok(ct_metrics_checkpoint(m, 50, "a/\"b\"", 0.25, 0.125, 123456789012));
 	assert_ok(ct_metrics_end(m, &end));
 	ct_metrics_close(m);
 	text = read_metrics(run);
@@ -155,6 +155,8 @@ static void test_lines(void **state)
 	ct_json_destroy(j);
 	j = line_at(text, 6);
 	assert_str(j, "path", "a/\"b\"");
+	assert_num(j, "seconds", 0.25);
+	assert_num(j, "exposed_seconds", 0.125);
 	assert_num(j, "bytes", 123456789012);
 	ct_json_destroy(j);
 	j = line_at(text, 7);

@@ -152,7 +152,7 @@ static void test_checkpoint(void **state)
 	ct_free(file);
 	ct_free(path);
 	/* Without averages the parameters are taken. */
-	struct ct_checkpoint_source src = {x.net, x.optim, NULL, &x.state, NULL, NULL};
+	struct ct_checkpoint_source src = {.net = x.net, .optim = x.optim, .state = &x.state};
 	fixture_set_step(&x, 7);
 	assert_ok(ct_checkpoint_save(in_tmpdir("plain"), &src, 0, false, &saved));
 	path = saved.path;

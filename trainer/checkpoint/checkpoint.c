@@ -71,8 +71,8 @@ static enum ct_status check_finite(const float *x, size_t n, const char *name)
 static enum ct_status add_group(struct tensor_list *l, const struct ct_snapshot_group *group)
 {
 	const ct_graph *g = ct_net_graph(l->net);
-	const float *buffers = group->buffers;
-	int n_params = ct_graph_n_params(g), n_buffers = buffers ? ct_graph_n_buffers(g) : 0;
+	const float *buffers = group->buffers.data;
+	int n_params = ct_graph_n_params(g), n_buffers = group->has_buffers ? ct_graph_n_buffers(g) : 0;
 	size_t room = (size_t)l->n + (size_t)n_params + (size_t)n_buffers;
 	void *more;
 

@@ -48,12 +48,14 @@ struct ct_checkpoint_source {
 	const char *
 		config_lines; /* ct_config_lines: stored in state.json, so that a resume can name the key that differs */
 	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; NULL: none */
+	int threads;                             /* that copy the tensors to host memory; 0: one */
 };
 
 struct ct_checkpoint_result {
-	uint64_t step;  /* 0: nothing was saved */
-	char *path;     /* owned by the caller; NULL with step 0 */
-	double seconds; /* from the snapshot to the end of writing */
+	uint64_t step;          /* 0: nothing was saved */
+	char *path;             /* owned by the caller; NULL with step 0 */
+	double seconds;         /* from the snapshot to the end of writing */
+	double exposed_seconds; /* in which the caller has waited for the snapshot and the end of writing */
 	uint64_t bytes;
 };
 

@@ -9,11 +9,13 @@ enum { CT_SNAPSHOT_MAX_GROUPS = 8 };
 /* Tensors with a common prefix: the model's (""), an optimizer state's, the EMA weights. */
 struct ct_snapshot_group {
 	const char *name;
-	struct ct_mirror params; /* copy of an arena with the parameters' layout */
-	float *buffers;          /* [ct_net_buffers_elems] or NULL */
+	struct ct_mirror params;  /* copy of an arena with the parameters' layout */
+	struct ct_mirror buffers; /* [ct_net_buffers_elems], if has_buffers */
+	bool has_buffers;
 };
 
 struct ct_snapshot {
+	ct_device *device;                                       /* borrowed; of the memory of the copies */
 	const ct_net *net;                                       /* borrowed, for its layout */
 	struct ct_snapshot_group groups[CT_SNAPSHOT_MAX_GROUPS]; /* 0: the model */
 	int n_groups;
@@ -23,8 +25,9 @@ struct ct_snapshot {
 	const struct ct_checkpoint_guard *guard; /* borrowed; NULL: none */
 };
 
-/* Waits for the work posted to the net's engine and copies. Release *out in every case. */
-enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *out) CT_MUST_CHECK;
+/* Waits for the work posted to the net's engine and copies. *snap is zeroed or an earlier snapshot of the same net, whose memory is
+ * used again. Release it in every case, before the device is closed. */
+enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *snap) CT_MUST_CHECK;
 void ct__snapshot_release(struct ct_snapshot *snap);
 /* trainer/checkpoint/checkpoint.c: writes and publishes. Any thread. */
 enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot *snap, int keep_last, bool best,

@@ -207,6 +207,8 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 static void print_memory(const struct planned *p, size_t states, size_t ema)
 {
 	const struct ct_net_memory *m = &p->memory;
+	/* Rank 0 keeps a copy of everything that a checkpoint contains. */
+	const double copy = (double)m->params + (double)m->buffers + (double)states + (double)ema;
 	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0), host;
 	double bytes = (double)m->params + (double)m->grads + (double)states + (double)ema + (double)m->buffers +
 		       (double)m->activations + (double)m->workspace + (double)data;
@@ -219,12 +221,14 @@ static void print_memory(const struct planned *p, size_t states, size_t ema)
 	       p->estimated ? "about " : "", bytes * k, large ? "GiB" : "MiB", (double)m->params * k,
 	       (double)m->grads * k, (double)states * k, (double)ema * k, (double)m->activations * k,
 	       (double)m->activations_unplanned * k, (double)m->workspace * k, (double)data * k);
+	printf("             rank 0 also: copy of the last checkpoint %.2f %s\n", copy * k, large ? "GiB" : "MiB");
 	host = host_bytes();
-	if (host > 0 && bytes * p->ranks.local > (double)host)
+	bytes = bytes * p->ranks.local + (p->ranks.first == 0 ? copy : 0);
+	if (host > 0 && bytes > (double)host)
 		printf("             %d rank%s here need%s %s, this host has %s: use a smaller batch (or train.accumulate), a smaller "
 		       "model, or fewer ranks\n",
 		       p->ranks.local, p->ranks.local == 1 ? "" : "s", p->ranks.local == 1 ? "s" : "",
-		       ct_bytes_text((uint64_t)(bytes * p->ranks.local), need), ct_bytes_text(host, have));
+		       ct_bytes_text((uint64_t)bytes, need), ct_bytes_text(host, have));
 }
 
 static void print_buckets(const struct ct_config *c, const struct planned *p)

@@ -260,7 +260,7 @@ static enum ct_status name_run(struct ct_session *s)
 
 static enum ct_status open_engine(struct ct_session *s)
 {
-	int threads = ct_plan_threads(s->cfg, s->world.id.local_world > 0 ? s->world.id.local_world : 1);
+	int threads = ct_plan_threads(s->cfg, ct_session_local_world(s));
 	return ct_engine_open(s->cfg->train.engine, s->device, threads, &s->engine);
 }
 

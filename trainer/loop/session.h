@@ -67,6 +67,12 @@ static inline bool ct_session_is_root(const struct ct_session *s)
 	return s->world.id.rank == 0;
 }
 
+/* Ranks on this host, at least 1. */
+static inline int ct_session_local_world(const struct ct_session *s)
+{
+	return s->world.id.local_world > 0 ? s->world.id.local_world : 1;
+}
+
 /* Broadcasts the parameters and running statistics of rank 0. */
 enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
 /* Broadcast host memory or an arena of rank 0 and wait, for the rare collectives outside of a step. */

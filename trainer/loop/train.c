@@ -118,7 +118,7 @@ static enum ct_status take_save(struct loop *l, bool wait)
 		return explain_save(l->s);
 	if (r.step == 0)
 		return CT_OK;
-	enum ct_status st = ct_metrics_checkpoint(l->metrics, r.step, r.path, r.seconds, r.bytes);
+	enum ct_status st = ct_metrics_checkpoint(l->metrics, r.step, r.path, r.seconds, r.exposed_seconds, r.bytes);
 	ct_free(r.path);
 	ct_meter_exclude_since(&l->meter, t0);
 	return st;
@@ -142,7 +142,8 @@ static enum ct_status save(struct loop *l, bool best)
 					   .ema = s->ema,
 					   .state = &s->state,
 					   .config_lines = s->config_lines,
-					   .guard = &l->guard};
+					   .guard = &l->guard,
+					   .threads = ct_plan_threads(s->cfg, ct_session_local_world(s))};
 	s->state.optim_steps = ct_optim_steps(s->optim);
 	s->state.train_seconds += ct_meter_take_seconds(&l->meter);
 	CT_TRY(ct_checkpoint_writer_post(l->writer, &src, best));
@@ -220,7 +221,7 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 	l->epoch_damaged = 0;
 	for (int i = 0; i < s->world.id.world; i++)
 		l->epoch_damaged += (uint64_t)l->ranks[i].damaged;
-	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1;
+	int local = ct_session_local_world(s);
 	struct ct_bottleneck_facts f = {.ranks = l->ranks,
 					.world = s->world.id.world,
 					.steps = epoch->steps,

@@ -207,7 +207,7 @@ static enum ct_status check_space(const struct ct_session *s)
 /* Compute threads wait by spinning, so with more threads than CPUs training is many times slower. */
 static void warn_of_threads(const struct ct_session *s)
 {
-	int local = s->world.id.local_world > 0 ? s->world.id.local_world : 1, cpus = ct_cpu_count();
+	int local = ct_session_local_world(s), cpus = ct_cpu_count();
 	int threads = ct_plan_threads(s->cfg, local);
 	if (threads * local > cpus && threads > 1)
 		CT_WARN("%d rank%s x %d compute threads on %d CPU%s: threads that wait for each other's CPU make training many "

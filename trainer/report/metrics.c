@@ -212,13 +212,15 @@ enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *
 	return CT_OK;
 }
 
-enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds, uint64_t bytes)
+enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds,
+				     double exposed_seconds, uint64_t bytes)
 {
 	ct_json *j = new_object("checkpoint");
 
 	ct_json_set_i64(j, "step", (int64_t)step);
 	ct_json_set_str(j, "path", path);
 	ct_json_set_f64(j, "seconds", seconds);
+	ct_json_set_f64(j, "exposed_seconds", exposed_seconds);
 	ct_json_set_i64(j, "bytes", (int64_t)bytes);
 	CT_TRY(put_line(m, j));
 	/* The checkpoint has just been synced; sync its line as well, so that both survive a crash of the machine. */

@@ -71,7 +71,7 @@ enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *
 enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics *e) CT_MUST_CHECK;
 enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *e) CT_MUST_CHECK;
 enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds,
-				     uint64_t bytes) CT_MUST_CHECK;
+				     double exposed_seconds, uint64_t bytes) CT_MUST_CHECK;
 /* Writes the `end` line, then the table on the console. */
 enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s) CT_MUST_CHECK;
 /* Writes the `end` line of a run that failed, with the status and message of the error chain, which does not change. */

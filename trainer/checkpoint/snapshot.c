@@ -1,0 +1,95 @@
+#include "trainer/checkpoint/snapshot_impl.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/parallel.h"
+#include "trainer/checkpoint/checkpoint_files.h"
+
+#define COPY_GRAIN_BYTES (256 << 10)
+
+struct copy {
+	char *to;
+	const char *from;
+};
+
+static void copy_range(void *arg, int64_t begin, int64_t end)
+{
+	const struct copy *c = arg;
+
+	memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
+}
+
+/* Host memory for n elements of fp32: what an earlier snapshot left in m, if the size is the same. */
+static enum ct_status reserve(ct_device *d, size_t n, struct ct_mirror *m)
+{
+	if (m->data && m->n == n)
+		return CT_OK;
+	ct_device_host_free(d, m->data);
+	*m = (struct ct_mirror){0};
+	CT_TRY(ct_device_host_alloc(d, n ? n * sizeof(float) : 1, &m->data));
+	m->n = n;
+	return CT_OK;
+}
+
+/* Posts the copy if the device makes it, else copies on the compute threads. */
+static enum ct_status copy_arena(struct ct_snapshot *snap, ct_arena *a, int threads, ct_stream *s,
+				 struct ct_mirror *out)
+{
+	const size_t bytes = ct_arena_bytes(a);
+	struct ct_mirror m;
+
+	CT_ASSERT(ct_arena_dtype(a) == CT_F32);
+	CT_TRY(reserve(snap->device, ct_arena_elems(a), out));
+	if (!ct_device_caps(snap->device)->host_visible)
+		return ct_device_copy(snap->device, out->data, ct_arena_at(a, 0), bytes, s);
+	CT_TRY(ct_mirror_open(a, CT_MIRROR_READ, s, &m));
+	ct_parallel_for(threads, (int64_t)bytes, COPY_GRAIN_BYTES, copy_range, &(struct copy){out->data, m.data});
+	return ct_mirror_close(&m);
+}
+
+static enum ct_status add(struct ct_snapshot *snap, const char *name, ct_arena *params, ct_arena *buffers, int threads,
+			  ct_stream *s)
+{
+	struct ct_snapshot_group *g = &snap->groups[snap->n_groups];
+
+	CT_ASSERT(snap->n_groups < CT_SNAPSHOT_MAX_GROUPS);
+	snap->n_groups++;
+	g->name = name;
+	g->has_buffers = buffers != NULL;
+	CT_TRY(copy_arena(snap, params, threads, s, &g->params));
+	return buffers ? copy_arena(snap, buffers, threads, s, &g->buffers) : CT_OK;
+}
+
+enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *snap)
+{
+	ct_stream *s = ct_engine_stream(ct_net_engine(src->net));
+	const char *name;
+
+	CT_ASSERT(!snap->device || snap->device == ct_stream_device(s));
+	snap->device = ct_stream_device(s);
+	snap->net = src->net;
+	snap->state = *src->state;
+	snap->guard = src->guard;
+	snap->start_ns = ct_now_ns();
+	snap->n_groups = 0;
+	ct_free(snap->config_lines);
+	CT_TRY_ALLOC(snap->config_lines = ct_strdup(src->config_lines ? src->config_lines : ""));
+	CT_TRY(add(snap, "", ct_net_params(src->net), ct_net_buffers(src->net), src->threads, s));
+	for (int i = 0; src->optim && (name = ct_optim_state_name(src->optim, i)); i++)
+		CT_TRY(add(snap, name, ct_optim_state(src->optim, i), NULL, src->threads, s));
+	if (src->ema)
+		CT_TRY(add(snap, CT_CKPT_EMA, ct_ema_params(src->ema), ct_ema_buffers(src->ema), src->threads, s));
+	return ct_stream_sync(s, CT_FOREVER);
+}
+
+void ct__snapshot_release(struct ct_snapshot *snap)
+{
+	for (int i = 0; i < CT_SNAPSHOT_MAX_GROUPS; i++) {
+		ct_device_host_free(snap->device, snap->groups[i].buffers.data);
+		ct_device_host_free(snap->device, snap->groups[i].params.data);
+	}
+	ct_free(snap->config_lines);
+	*snap = (struct ct_snapshot){0};
+}
