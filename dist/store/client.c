@@ -69,9 +69,8 @@ enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, siz
 	return st;
 }
 
-/* Cancels a wait on the server, and gets the number and the ranks of the members at its barrier. False when the
- * server does not answer. The error chain is not changed. */
-static bool cancel(ct_store *s, uint64_t tag, uint32_t *came, char *ranks, size_t ranks_len)
+/* Cancels a wait on the server. False if the server does not answer. The error chain is not changed. */
+static bool cancel(ct_store *s, uint64_t tag)
 {
 	struct ct_wire_reader r;
 	struct ct_error before;
@@ -83,11 +82,8 @@ static bool cancel(ct_store *s, uint64_t tag, uint32_t *came, char *ranks, size_
 	ct_wire_begin(&b, CT_WIRE_CANCEL, CT_OK, 0);
 	ct_wire_put_i64(&b, (int64_t)tag);
 	answered = request_by(s, &b, ct_deadline_in(CANCEL_NS), &call, &r) == CT_OK;
-	if (answered) {
-		*came = ct_wire_u32(&r);
-		ct_wire_str(&r, ranks, ranks_len);
+	if (answered)
 		ct_free(call.body);
-	}
 	(void)ct_error_restore(&before);
 	return answered;
 }
@@ -98,8 +94,6 @@ enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, c
 	struct ct_str b = {0};
 	struct ct_call call;
 	enum ct_status st;
-	uint32_t came;
-	char ranks[8];
 
 	CT_TRY(check_key(key));
 	ct_wire_begin(&b, CT_WIRE_GET, CT_OK, 0);
@@ -107,7 +101,7 @@ enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, c
 	ct_wire_put_u8(&b, 1);
 	st = ct__call_do(s, &b, NULL, 0, deadline_ns, &call);
 	ct_str_release(&b);
-	if (st == CT_TIMEOUT && cancel(s, call.tag, &came, ranks, sizeof(ranks)))
+	if (st == CT_TIMEOUT && cancel(s, call.tag))
 		return CT_FAIL(CT_TIMEOUT, "waited %.1f s for key \"%s\" in the store: no rank set it",
 			       (double)(ct_now_ns() - start) / 1e9, key);
 	CT_TRY(st);
@@ -131,26 +125,6 @@ enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t
 	return finish(&call, &r, "add");
 }
 
-enum ct_status ct_store_cas(ct_store *s, const char *key, const void *expected, size_t expected_len, const void *value,
-			    size_t len, bool *swapped)
-{
-	struct ct_wire_reader r;
-	struct ct_str b = {0};
-	struct ct_call call;
-
-	CT_TRY(check_key(key));
-	CT_TRY(check_value(key, expected_len));
-	CT_TRY(check_value(key, len));
-	ct_wire_begin(&b, CT_WIRE_CAS, CT_OK, 0);
-	ct_wire_put_str(&b, key);
-	ct_wire_put_u8(&b, expected != NULL);
-	ct_wire_put_bytes(&b, expected, expected ? expected_len : 0);
-	ct_wire_put_bytes(&b, value, len);
-	CT_TRY(request(s, &b, &call, &r));
-	*swapped = ct_wire_u8(&r);
-	return finish(&call, &r, "compare and swap");
-}
-
 enum ct_status ct_store_delete(ct_store *s, const char *key)
 {
 	struct ct_wire_reader r;
@@ -162,36 +136,6 @@ enum ct_status ct_store_delete(ct_store *s, const char *key)
 	ct_wire_put_str(&b, key);
 	CT_TRY(request(s, &b, &call, &r));
 	return finish(&call, &r, "delete");
-}
-
-enum ct_status ct_store_barrier(ct_store *s, const char *name, int n, int64_t deadline_ns)
-{
-	int64_t start = ct_now_ns();
-	struct ct_wire_reader r;
-	struct ct_str b = {0};
-	struct ct_call call;
-	struct ct_failure failure;
-	enum ct_status st;
-	char ranks[256];
-	uint32_t came;
-
-	CT_TRY(check_key(name));
-	if (n < 1)
-		return CT_FAIL(CT_USAGE, "barrier \"%s\" for %d members", name, n);
-	ct_wire_begin(&b, CT_WIRE_BARRIER, CT_OK, 0);
-	ct_wire_put_str(&b, name);
-	ct_wire_put_u32(&b, (uint32_t)n);
-	st = request_by(s, &b, deadline_ns, &call, &r);
-	if (st == CT_TIMEOUT && cancel(s, call.tag, &came, ranks, sizeof(ranks))) {
-		/* Nothing to cancel: the answer was sent when our deadline passed. */
-		if (came == 0)
-			return ct_store_watch(s, 0, &failure) == CT_OK ? ct_failure_raise(&failure) : CT_OK;
-		return CT_FAIL(CT_TIMEOUT, "waited %.1f s at barrier \"%s\": %u of %d came (rank %s)",
-			       (double)(ct_now_ns() - start) / 1e9, name, (unsigned)came, n,
-			       ranks[0] ? ranks : "unknown");
-	}
-	CT_TRY(st);
-	return finish(&call, &r, "barrier");
 }
 
 enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase)

@@ -103,7 +103,7 @@ static bool do_get(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r
 	} else if (c->srv->failed) {
 		ct__srv_reply(c, tag, CT_PEER_LOST, "%s", c->srv->failure.message);
 	} else {
-		ct__srv_wait_add(c, tag, key.s, 0);
+		ct__srv_wait_add(c, tag, key.s);
 	}
 	return true;
 }
@@ -153,36 +153,6 @@ static bool do_add(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r
 	return true;
 }
 
-static bool do_cas(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r)
-{
-	const uint8_t *expected, *value;
-	size_t expected_len, len;
-	const struct ct_blob *now;
-	struct ct_str b = {0};
-	bool want_absent, swap;
-	struct key key;
-
-	ct_wire_str(r, key.s, sizeof(key.s));
-	want_absent = !ct_wire_u8(r);
-	expected = ct_wire_bytes(r, &expected_len);
-	value = ct_wire_bytes(r, &len);
-	if (!ct_wire_done(r))
-		return false;
-	now = ct_store_table_get(&c->srv->table, key.s);
-	if (want_absent || !now)
-		swap = want_absent && !now;
-	else
-		swap = now->len == expected_len &&
-		       (expected_len == 0 || memcmp(now->data, expected, expected_len) == 0);
-	if (swap && !put(c, tag, key.s, value, len))
-		return true;
-	ct_wire_begin(&b, CT_WIRE_REPLY, CT_OK, tag);
-	ct_wire_put_u8(&b, swap);
-	ct_wire_end(&b, 0);
-	ct__srv_conn_send_frame(c, &b);
-	return true;
-}
-
 static bool do_delete(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r)
 {
 	struct key key;
@@ -192,22 +162,6 @@ static bool do_delete(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader
 		return false;
 	(void)ct_store_table_delete(&c->srv->table, key.s);
 	ct__srv_reply(c, tag, CT_OK, NULL);
-	return true;
-}
-
-static bool do_barrier(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r)
-{
-	struct key name;
-	uint32_t n;
-
-	ct_wire_str(r, name.s, sizeof(name.s));
-	n = ct_wire_u32(r);
-	if (!ct_wire_done(r) || n == 0)
-		return false;
-	if (c->srv->failed)
-		ct__srv_reply(c, tag, CT_PEER_LOST, "%s", c->srv->failure.message);
-	else
-		ct__srv_barrier(c, tag, name.s, n);
 	return true;
 }
 
@@ -320,12 +274,8 @@ static bool serve(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 		return do_get(c, f->tag, &r);
 	case CT_WIRE_ADD:
 		return do_add(c, f->tag, &r);
-	case CT_WIRE_CAS:
-		return do_cas(c, f->tag, &r);
 	case CT_WIRE_DELETE:
 		return do_delete(c, f->tag, &r);
-	case CT_WIRE_BARRIER:
-		return do_barrier(c, f->tag, &r);
 	case CT_WIRE_CANCEL:
 		return do_cancel(c, f->tag, &r);
 	case CT_WIRE_BEAT:

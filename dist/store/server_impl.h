@@ -27,13 +27,12 @@ struct ct_srv_member {
 	bool reported;                /* it has reported its own failure: the end of its connection adds nothing */
 };
 
-/* A request that waits for a key or for the others of a barrier. */
+/* A request that waits for a key. */
 struct ct_srv_wait {
 	struct ct_srv_wait *next;
 	struct ct_srv_conn *conn;
 	uint64_t tag, hash;
-	uint32_t n; /* members of the barrier; 0: waits for a key */
-	char name[CT_STORE_MAX_KEY + 1];
+	char key[CT_STORE_MAX_KEY + 1];
 };
 
 struct ct_srv_out {
@@ -127,9 +126,7 @@ void ct__srv_request(struct ct_srv_conn *c, const struct ct_wire_frame *f);
 void ct__srv_reply(struct ct_srv_conn *c, uint64_t tag, enum ct_status st, const char *fmt, ...) CT_PRINTF(4, 5);
 
 /* waits.c */
-void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *name, uint32_t n);
-void ct__srv_barrier(struct ct_srv_conn *c, uint64_t tag, const char *name, uint32_t n);
-/* Cancels a wait; the reply has the ranks that have reached its barrier. */
+void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *key);
 void ct__srv_wait_cancel(struct ct_srv_conn *c, uint64_t tag, uint64_t wait_tag);
 void ct__srv_waits_key_set(ct_store_server *s, const char *key, struct ct_blob *value);
 void ct__srv_waits_drop(struct ct_srv_conn *c);

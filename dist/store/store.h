@@ -1,5 +1,5 @@
 /* The rendezvous store: a small key-value server over TCP that all ranks of one run connect to. It serves addresses, the
- * start-up checks and barriers, and it is how a lost rank becomes known everywhere within milliseconds.
+ * start-up checks, and it is how a lost rank becomes known everywhere within milliseconds.
  *
  * Handshake: protocol magic, shared token (compared in constant time, before anything else is looked at), run id,
  * number of ranks, member number, host, pid. A client that is not ctrain, has a wrong token or belongs to another run
@@ -98,13 +98,7 @@ enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, siz
  * run failed meanwhile. */
 enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, char **value, size_t *len) CT_MUST_CHECK;
 enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t *result) CT_MUST_CHECK;
-/* Sets key to `value` if it is absent (expected NULL) or equal to expected; *swapped is set if it did. */
-enum ct_status ct_store_cas(ct_store *s, const char *key, const void *expected, size_t expected_len, const void *value,
-			    size_t len, bool *swapped) CT_MUST_CHECK;
 enum ct_status ct_store_delete(ct_store *s, const char *key) CT_MUST_CHECK;
-/* All `n` members call it with the same name, each name once. CT_TIMEOUT: the message has the number of members that
- * arrived. */
-enum ct_status ct_store_barrier(ct_store *s, const char *name, int n, int64_t deadline_ns) CT_MUST_CHECK;
 
 /* Heartbeat with what this member is doing ("": as before). Cheap; waits for no answer. */
 enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase) CT_MUST_CHECK;

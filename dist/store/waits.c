@@ -1,9 +1,9 @@
-/* Requests of the store server that wait: for a key, or for the others of a barrier. */
+/* Requests of the store server that wait for a key. */
 #include <string.h>
 
 #include "dist/store/server_impl.h"
 
-void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *name, uint32_t n)
+void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *key)
 {
 	struct ct_srv_wait *w;
 
@@ -18,9 +18,8 @@ void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *name, uin
 	}
 	w->conn = c;
 	w->tag = tag;
-	w->n = n;
-	w->hash = ct_text_hash(name);
-	ct_wire_copy(w->name, sizeof(w->name), name);
+	w->hash = ct_text_hash(key);
+	ct_wire_copy(w->key, sizeof(w->key), key);
 	w->next = c->srv->waits;
 	c->srv->waits = w;
 	c->n_waits++;
@@ -36,11 +35,6 @@ static void wait_free(struct ct_srv_wait **at)
 	ct_free(w);
 }
 
-static bool same(const struct ct_srv_wait *w, bool barrier, uint64_t hash, const char *name)
-{
-	return (w->n > 0) == barrier && w->hash == hash && strcmp(w->name, name) == 0;
-}
-
 void ct__srv_waits_key_set(ct_store_server *s, const char *key, struct ct_blob *value)
 {
 	uint64_t hash = ct_text_hash(key);
@@ -49,7 +43,7 @@ void ct__srv_waits_key_set(ct_store_server *s, const char *key, struct ct_blob *
 		struct ct_srv_wait *w = *at;
 		struct ct_str b = {0};
 
-		if (!same(w, false, hash, key)) {
+		if (w->hash != hash || strcmp(w->key, key) != 0) {
 			at = &w->next;
 			continue;
 		}
@@ -62,73 +56,15 @@ void ct__srv_waits_key_set(ct_store_server *s, const char *key, struct ct_blob *
 	}
 }
 
-/* A rank waits at one barrier of a name at a time; observers have no rank to tell them apart. */
-static bool here_already(const struct ct_srv_wait *w, const struct ct_srv_conn *c)
-{
-	return w->conn == c || (c->member && w->conn->member == c->member);
-}
-
-void ct__srv_barrier(struct ct_srv_conn *c, uint64_t tag, const char *name, uint32_t n)
-{
-	ct_store_server *s = c->srv;
-	uint64_t hash = ct_text_hash(name);
-	uint32_t came = 1;
-
-	for (const struct ct_srv_wait *w = s->waits; w; w = w->next) {
-		if (!same(w, true, hash, name))
-			continue;
-		if (w->n != n) {
-			ct__srv_reply(c, tag, CT_MISMATCH, "barrier \"%s\" is for %u members here and for %u elsewhere",
-				      name, (unsigned)n, (unsigned)w->n);
-			return;
-		}
-		if (here_already(w, c)) {
-			ct__srv_reply(c, tag, CT_USAGE, "this member waits at barrier \"%s\" already", name);
-			return;
-		}
-		came++;
-	}
-	if (came < n) {
-		ct__srv_wait_add(c, tag, name, n);
-		return;
-	}
-	ct__srv_reply(c, tag, CT_OK, NULL);
-	for (struct ct_srv_wait **at = &s->waits; *at;) {
-		struct ct_srv_conn *other = (*at)->conn;
-
-		if (!same(*at, true, hash, name)) {
-			at = &(*at)->next;
-			continue;
-		}
-		ct__srv_reply(other, (*at)->tag, CT_OK, NULL);
-		ct__srv_conn_flush(other);
-		wait_free(at);
-	}
-}
-
 void ct__srv_wait_cancel(struct ct_srv_conn *c, uint64_t tag, uint64_t wait_tag)
 {
 	struct ct_srv_wait **at = &c->srv->waits;
-	uint32_t came = 0;
-	struct ct_str b = {0}, ranks = {0};
 
 	while (*at && ((*at)->conn != c || (*at)->tag != wait_tag))
 		at = &(*at)->next;
-	for (const struct ct_srv_wait *w = *at && (*at)->n > 0 ? c->srv->waits : NULL; w; w = w->next) {
-		if (!same(w, true, (*at)->hash, (*at)->name))
-			continue;
-		came++;
-		if (w->conn->member && came <= 32)
-			ct_str_addf(&ranks, "%s%d", ranks.len ? ", " : "", w->conn->member->state.rank);
-	}
 	if (*at)
 		wait_free(at);
-	ct_wire_begin(&b, CT_WIRE_REPLY, CT_OK, tag);
-	ct_wire_put_u32(&b, came);
-	ct_wire_put_str(&b, ct_str_text(&ranks));
-	ct_wire_end(&b, 0);
-	ct__srv_conn_send_frame(c, &b);
-	ct_str_release(&ranks);
+	ct__srv_reply(c, tag, CT_OK, NULL);
 }
 
 void ct__srv_waits_drop(struct ct_srv_conn *c)

@@ -15,7 +15,7 @@
 #define CT_STORE_MAX_KEY 256
 #define CT_STORE_MAX_VALUE ((size_t)16 << 20)
 #define CT_WIRE_MAX_HANDSHAKE 1024
-#define CT_WIRE_MAX_BODY (2 * CT_STORE_MAX_VALUE + 1024) /* a swap carries two values */
+#define CT_WIRE_MAX_BODY (CT_STORE_MAX_VALUE + 1024) /* a value and its key */
 
 enum ct_wire_op {
 	/* client to server; all but HANDSHAKE, READY and BEAT are answered by REPLY with the same tag */
@@ -23,10 +23,8 @@ enum ct_wire_op {
 	CT_WIRE_SET,
 	CT_WIRE_GET,
 	CT_WIRE_ADD,
-	CT_WIRE_CAS,
-	CT_WIRE_DELETE,
-	CT_WIRE_BARRIER,
-	CT_WIRE_CANCEL,
+	CT_WIRE_DELETE = 6,
+	CT_WIRE_CANCEL = 8,
 	CT_WIRE_BEAT,
 	CT_WIRE_MEMBERS,
 	CT_WIRE_REPORT,

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "dist/rendezvous/rendezvous.h"
 #include "tests/base/check.h"
+#include "tests/dist/await_all.h"
 #include "tests/dist/procs.h"
 
 #define WORLD 3
@@ -62,7 +63,7 @@ static void beating_rank(struct proc *me, void *arg)
 	CHECK(ct_store_connect_aux(w.store, ct_deadline_in(LONG), &h.s) == CT_OK);
 	CHECK(ct_store_beat(w.store, p->seq, "step 120") == CT_OK);
 	CHECK(ct_thread_start(&h.t, "heart", heart_main, &h) == CT_OK);
-	CHECK(ct_store_barrier(w.store, "all have beaten", WORLD, ct_deadline_in(LONG)) == CT_OK);
+	CHECK(await_all(w.store, "all have beaten", WORLD) == CT_OK);
 	proc_send(me, 0, "ready");
 	n = proc_hear(me);
 	if (strcmp(n.text, "blame") == 0) {

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "dist/comm/comm_impl.h"
+#include "tests/dist/await_all.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/scene.h"
 
@@ -81,7 +82,7 @@ static void aborted(struct ct_world *world, void *arg)
 		st = run(ct_comm_allreduce(c, x, 100000, CT_F32, CT_SUM, &w), &w);
 		CHECK(st == CT_PEER_LOST);
 	}
-	CHECK(ct_store_barrier(world->store, "end", world->id.world, ct_deadline_in(LONG)) == CT_OK);
+	CHECK(await_all(world->store, "end", world->id.world) == CT_OK);
 	ct_comm_close(c);
 }
 
@@ -223,7 +224,7 @@ static void left(struct ct_world *world, void *arg)
 		CHECK(says("rank "));
 	}
 	ct_comm_close(c);
-	CHECK(ct_store_barrier(world->store, "end", world->id.world, ct_deadline_in(LONG)) == CT_OK);
+	CHECK(await_all(world->store, "end", world->id.world) == CT_OK);
 }
 
 /* Rank 1 closes and ends; the other two have business of their own. */

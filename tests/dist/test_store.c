@@ -56,7 +56,6 @@ static void test_values(void **state)
 	ct_store_server *srv = serve(-1);
 	ct_store *a = join(srv, 0), *b = join(srv, 1);
 	int64_t n;
-	bool swapped;
 
 	(void)state;
 	assert_ok(ct_store_set(a, "k", "v", 1));
@@ -76,19 +75,11 @@ static void test_values(void **state)
 	assert_ok(ct_store_set(a, "n", "9223372036854775807", 19));
 	assert_fails(ct_store_add(a, "n", 1, &n), CT_DATA, "64-bit");
 
-	assert_ok(ct_store_cas(a, "c", NULL, 0, "1", 1, &swapped));
-	assert_true(swapped);
-	assert_ok(ct_store_cas(b, "c", NULL, 0, "2", 1, &swapped));
-	assert_false(swapped);
-	assert_ok(ct_store_cas(b, "c", "0", 1, "2", 1, &swapped));
-	assert_false(swapped);
-	assert_ok(ct_store_cas(b, "c", "1", 1, "2", 1, &swapped));
-	assert_true(swapped);
-	must_hold(a, "c", "2");
+	assert_ok(ct_store_set(a, "c", "1", 1));
 	assert_ok(ct_store_delete(a, "c"));
 	assert_ok(ct_store_delete(a, "c"));
-	assert_ok(ct_store_cas(b, "c", "2", 1, "3", 1, &swapped));
-	assert_false(swapped);
+	assert_fails(ct_store_get(b, "c", ct_deadline_in(10 * CT_MS), &(char *){NULL}, &(size_t){0}), CT_TIMEOUT,
+		     "\"c\"");
 	ct_store_close(a);
 	ct_store_close(b);
 	ct_store_server_stop(srv, SOON);
@@ -123,7 +114,6 @@ static void test_limits(void **state)
 	ct_store *s = join(srv, 0);
 	char *big = ct_calloc(MAX_VALUE + 1, 1), *got, key[258];
 	size_t len;
-	bool swapped;
 
 	(void)state;
 	memset(key, 'k', sizeof(key));
@@ -142,8 +132,7 @@ static void test_limits(void **state)
 	assert_int_equal(len, MAX_VALUE);
 	assert_memory_equal(got, big, MAX_VALUE);
 	ct_free(got);
-	assert_ok(ct_store_cas(s, "big", big, MAX_VALUE, "small", 5, &swapped));
-	assert_true(swapped);
+	assert_ok(ct_store_set(s, "big", "small", 5));
 
 	/* 64 MiB in all; afterwards the connection and the room that a delete frees are good. */
 	assert_ok(ct_store_set(s, "1", big, MAX_VALUE));
@@ -193,14 +182,6 @@ static void *wait_for_key(void *arg)
 	return NULL;
 }
 
-static void *wait_at_barrier(void *arg)
-{
-	struct worker *w = arg;
-
-	w->st = ct_store_barrier(w->s, "b", 2, SOON);
-	return NULL;
-}
-
 static void *watch(void *arg)
 {
 	struct worker *w = arg;
@@ -244,58 +225,6 @@ static void test_threads(void **state)
 	/* Cancelled for good: a watch that comes later ends as well. */
 	assert_int_equal(ct_store_watch(s, SOON, &watcher.f), CT_CANCELLED);
 	ct_store_close(s);
-	ct_store_server_stop(srv, SOON);
-}
-
-static void test_barrier(void **state)
-{
-	ct_store_server *srv = serve(-1);
-	ct_store *a = join(srv, 0), *b = join(srv, 3);
-	struct worker w = {.s = a};
-
-	(void)state;
-	assert_fails(ct_store_barrier(b, "late", 3, ct_deadline_in(20 * CT_MS)), CT_TIMEOUT, "1 of 3 came (rank 3)");
-	assert_ok(ct_store_barrier(a, "alone", 1, SOON));
-	for (int round = 0; round < 3; round++) {
-		assert_ok(ct_thread_start(&w.t, "barrier", wait_at_barrier, &w));
-		assert_ok(ct_store_barrier(b, "b", 2, SOON));
-		ct_thread_join(&w.t);
-		assert_ok(w.st);
-	}
-	ct_store_close(a);
-	ct_store_close(b);
-	ct_store_server_stop(srv, SOON);
-}
-
-static void *first_of_three(void *arg)
-{
-	struct worker *w = arg;
-
-	w->st = ct_store_barrier(w->s, "c", 3, SOON);
-	return NULL;
-}
-
-/* The barrier is left by all when the run fails, and a member that comes twice or with another count is told so. */
-static void test_barrier_misuse(void **state)
-{
-	ct_store_server *srv = serve(-1);
-	ct_store *a = join(srv, 0), *b = join(srv, 1);
-	struct worker w = {.s = a};
-	struct ct_failure f = {.rank = 1, .status = CT_NUMERIC, .message = "rank 1 failed"};
-
-	(void)state;
-	assert_ok(ct_thread_start(&w.t, "barrier", first_of_three, &w));
-	do
-		assert_int_equal(ct_store_barrier(b, "c", 3, ct_deadline_in(5 * CT_MS)), CT_TIMEOUT);
-	while (!strstr(ct_error_message(), "2 of 3"));
-	assert_fails(ct_store_barrier(b, "c", 2, SOON), CT_MISMATCH, "for 2 members here and for 3 elsewhere");
-	assert_fails(ct_store_barrier(a, "c", 3, SOON), CT_USAGE, "already");
-	assert_ok(ct_store_report(b, &f));
-	ct_thread_join(&w.t);
-	assert_int_equal(w.st, CT_PEER_LOST);
-	assert_fails(ct_store_barrier(b, "d", 2, SOON), CT_PEER_LOST, "rank 1 failed");
-	ct_store_drop(a);
-	ct_store_drop(b);
 	ct_store_server_stop(srv, SOON);
 }
 
@@ -410,10 +339,9 @@ static void test_token(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_values),  cmocka_unit_test(test_many_keys), cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_threads), cmocka_unit_test(test_barrier),   cmocka_unit_test(test_barrier_misuse),
-		cmocka_unit_test(test_goodbye), cmocka_unit_test(test_auxiliary), cmocka_unit_test(test_addresses),
-		cmocka_unit_test(test_token),
+		cmocka_unit_test(test_values),    cmocka_unit_test(test_many_keys), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_threads),   cmocka_unit_test(test_goodbye),   cmocka_unit_test(test_auxiliary),
+		cmocka_unit_test(test_addresses), cmocka_unit_test(test_token),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
