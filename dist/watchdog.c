@@ -11,6 +11,7 @@
 #include "base/output.h"
 #include "base/thread.h"
 #include "dist/store/failure.h"
+#include "dist/store/watcher.h"
 #include "dist/store/wire.h"
 
 #define CT_LOG_COMPONENT "watchdog"
@@ -24,10 +25,10 @@
 struct ct_watchdog {
 	struct ct_world *world;
 	struct ct_thread thread;
-	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t changed;
-	bool stopping;
-	ct_store *store; /* the thread's own connection: its heartbeats never wait for the other threads' requests */
+	struct ct_store_watcher
+		own;            /* the thread's own connection: its heartbeats never wait for other threads' requests */
+	pthread_mutex_t lock;   /* guards what follows */
+	pthread_cond_t changed; /* own was stopped */
 	ct_comm *comms[CT_WATCHDOG_COMMS];
 	int n_comms;
 	char phase[48];
@@ -49,18 +50,8 @@ static void beat(ct_watchdog *w)
 	seq = seq_of(w);
 	pthread_mutex_unlock(&w->lock);
 	/* If it fails, the watch reports that next. */
-	if (ct_store_beat(w->store, seq, phase) != CT_OK)
+	if (ct_store_beat(ct_store_watcher_store(&w->own), seq, phase) != CT_OK)
 		ct_error_clear();
-}
-
-static bool is_stopping(ct_watchdog *w)
-{
-	bool stopping;
-
-	pthread_mutex_lock(&w->lock);
-	stopping = w->stopping;
-	pthread_mutex_unlock(&w->lock);
-	return stopping;
 }
 
 /* Ends the process with a message, whatever the other threads are blocked in. */
@@ -82,9 +73,9 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 	pthread_mutex_lock(&w->lock);
 	for (int i = 0; i < w->n_comms; i++)
 		ct_comm_abort(w->comms[i], f);
-	while (!w->stopping && ct_now_ns() < deadline)
+	while (!ct_store_watcher_stopping(&w->own) && ct_now_ns() < deadline)
 		(void)ct_cond_wait_until(&w->changed, &w->lock, deadline);
-	if (!w->stopping)
+	if (!ct_store_watcher_stopping(&w->own))
 		end_process(f);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -106,14 +97,10 @@ static bool connect_own(ct_watchdog *w, struct ct_failure *f)
 			failed = true;
 		}
 		ct_error_clear();
-		if (failed || is_stopping(w))
+		if (failed || ct_store_watcher_stopping(&w->own))
 			return false;
 	}
-	pthread_mutex_lock(&w->lock);
-	w->store = s;
-	if (w->stopping)
-		ct_store_cancel_watch(s);
-	pthread_mutex_unlock(&w->lock);
+	ct_store_watcher_attach(&w->own, s);
 	return true;
 }
 
@@ -127,9 +114,9 @@ static void *run(void *arg)
 		st = CT_OK;
 	while (st == CT_TIMEOUT) {
 		beat(w);
-		st = ct_store_watch(w->store, ct_deadline_in(BEAT_NS), &f);
+		st = ct_store_watch(w->own.store, ct_deadline_in(BEAT_NS), &f);
 	}
-	if (st == CT_OK && !is_stopping(w))
+	if (st == CT_OK && !ct_store_watcher_stopping(&w->own))
 		run_failed(w, &f);
 	return NULL;
 }
@@ -141,6 +128,7 @@ enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out)
 
 	CT_TRY_ALLOC(w = CT_NEW(ct_watchdog));
 	w->world = world;
+	ct_store_watcher_init(&w->own);
 	CT_ASSERT(pthread_mutex_init(&w->lock, NULL) == 0);
 	ct_cond_init(&w->changed);
 	if (world->store)
@@ -185,7 +173,8 @@ void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...)
 	pthread_mutex_lock(&w->lock);
 	/* A change of activity (not just of the step) is sent at once: a short one would end between two heartbeats. */
 	size_t activity = strcspn(text, ",");
-	bool another = w->store && (strcspn(w->phase, ",") != activity || memcmp(w->phase, text, activity) != 0);
+	bool another = ct_store_watcher_store(&w->own) &&
+		       (strcspn(w->phase, ",") != activity || memcmp(w->phase, text, activity) != 0);
 	ct_wire_copy(w->phase, sizeof(w->phase), text);
 	pthread_mutex_unlock(&w->lock);
 	if (another)
@@ -224,14 +213,12 @@ void ct_watchdog_stop(ct_watchdog *w)
 {
 	if (!w)
 		return;
+	ct_store_watcher_stop(&w->own);
 	pthread_mutex_lock(&w->lock);
-	w->stopping = true;
-	if (w->store)
-		ct_store_cancel_watch(w->store);
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 	ct_thread_join(&w->thread);
-	ct_store_close(w->store);
+	ct_store_watcher_release(&w->own);
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
 	ct_free(w);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "dist/store/watcher.h"
 
 #define CONNECT_ONCE_NS (500 * CT_MS) /* so that ct_store_watch_stop does not wait long for an absent host */
 
@@ -20,19 +21,11 @@ struct ct_store_watch_thread {
 	int port, fd;
 	struct ct_store_opts opts;
 	struct ct_thread thread;
+	struct ct_store_watcher watcher;
 	pthread_mutex_t lock; /* guards the members below */
-	bool stopping, failed, store_gone;
-	ct_store *store;
+	bool failed, store_gone;
 	struct ct_failure failure;
 };
-
-static bool is_stopping(ct_store_watch_thread *w)
-{
-	pthread_mutex_lock(&w->lock);
-	bool stopping = w->stopping;
-	pthread_mutex_unlock(&w->lock);
-	return stopping;
-}
 
 static void note_failure(ct_store_watch_thread *w, ct_store *s, const struct ct_failure *f)
 {
@@ -49,7 +42,7 @@ static void note_failure(ct_store_watch_thread *w, ct_store *s, const struct ct_
 
 static ct_store *connect_store(ct_store_watch_thread *w)
 {
-	while (!is_stopping(w)) {
+	while (!ct_store_watcher_stopping(&w->watcher)) {
 		ct_store *s = NULL;
 		enum ct_status st = ct_store_connect(w->host, w->port, &w->opts, ct_deadline_in(CONNECT_ONCE_NS), &s);
 		if (st == CT_OK)
@@ -69,11 +62,7 @@ static void *run(void *arg)
 	ct_store *s = connect_store(w);
 	if (!s)
 		return NULL;
-	pthread_mutex_lock(&w->lock);
-	w->store = s;
-	if (w->stopping)
-		ct_store_cancel_watch(s);
-	pthread_mutex_unlock(&w->lock);
+	ct_store_watcher_attach(&w->watcher, s);
 	if (ct_store_watch(s, CT_FOREVER, &f) == CT_OK)
 		note_failure(w, s, &f);
 	return NULL;
@@ -88,6 +77,7 @@ enum ct_status ct_store_watch_start(const char *host, int port, const struct ct_
 	w->port = port;
 	w->opts = *opts;
 	w->opts.member = CT_STORE_LAUNCHER;
+	ct_store_watcher_init(&w->watcher);
 	CT_ASSERT(pthread_mutex_init(&w->lock, NULL) == 0);
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	enum ct_status st = w->fd < 0 ? CT_FAIL(CT_NOMEM, "can't watch the store: %s", strerror(errno))
@@ -123,9 +113,7 @@ void ct_store_watch_report(ct_store_watch_thread *w, const struct ct_failure *f)
 {
 	if (!w)
 		return;
-	pthread_mutex_lock(&w->lock);
-	ct_store *s = w->store; /* remains valid: only this thread calls ct_store_watch_stop */
-	pthread_mutex_unlock(&w->lock);
+	ct_store *s = ct_store_watcher_store(&w->watcher);
 	if (s && ct_store_report(s, f) < 0) {
 		CT_DEBUG("could not report a failure: %s", ct_error_message());
 		ct_error_clear();
@@ -136,13 +124,9 @@ void ct_store_watch_stop(ct_store_watch_thread *w)
 {
 	if (!w)
 		return;
-	pthread_mutex_lock(&w->lock);
-	w->stopping = true;
-	if (w->store)
-		ct_store_cancel_watch(w->store);
-	pthread_mutex_unlock(&w->lock);
+	ct_store_watcher_stop(&w->watcher);
 	ct_thread_join(&w->thread);
-	ct_store_close(w->store);
+	ct_store_watcher_release(&w->watcher);
 	if (w->fd >= 0)
 		close(w->fd);
 	pthread_mutex_destroy(&w->lock);
