@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "data/dataset_impl.h"
 
-/* Normalization of the known data sets: mean and standard deviation of all training pixels. */
+/* Normalization constants of known data sets: mean and standard deviation of all training pixels. */
 static const float cifar10_channels[6] = {0.4914f, 0.4822f, 0.4465f, 0.2470f, 0.2435f, 0.2616f};
 static const float cifar100_channels[6] = {0.5071f, 0.4865f, 0.4409f, 0.2673f, 0.2564f, 0.2762f};
 static const float imagenet_channels[6] = {0.485f, 0.456f, 0.406f, 0.229f, 0.224f, 0.225f};
@@ -68,9 +68,9 @@ static enum ct_status unknown_name(const char *name)
 	near = ct_suggest(name, names, CT_ARRAY_LEN(kinds));
 	(void)CT_FAIL(CT_CONFIG, "unknown data set \"%s\"", name);
 	if (near)
-		ct_error_hint("did you mean \"%s\"? There are: %s", near, list);
+		ct_error_hint("did you mean \"%s\"? The data sets are: %s", near, list);
 	else
-		ct_error_hint("there are: %s", list);
+		ct_error_hint("the data sets are: %s", list);
 	return CT_CONFIG;
 }
 
@@ -145,8 +145,10 @@ enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t
 	if (i >= d->info.n)
 		return CT_FAIL(CT_BUG, "sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
 	if (!d->ops->read)
-		return CT_FAIL(CT_BUG, "the samples of data set %s are compressed: use fetch instead of read",
-			       d->info.name);
+		return CT_FAIL(
+			CT_BUG,
+			"the samples of data set %s are compressed: use ct_dataset_fetch instead of ct_dataset_read",
+			d->info.name);
 	return d->ops->read(d, i, x, label, target);
 }
 
@@ -155,8 +157,10 @@ enum ct_status ct_dataset_fetch(const ct_dataset *d, uint32_t i, struct ct_bytes
 	if (i >= d->info.n)
 		return CT_FAIL(CT_BUG, "sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
 	if (!d->ops->fetch)
-		return CT_FAIL(CT_BUG, "the samples of data set %s are not compressed: they are read, not fetched",
-			       d->info.name);
+		return CT_FAIL(
+			CT_BUG,
+			"the samples of data set %s are not compressed: use ct_dataset_read instead of ct_dataset_fetch",
+			d->info.name);
 	return d->ops->fetch(d, i, buf, label);
 }
 
@@ -200,11 +204,11 @@ enum ct_status ct_dataset_check_classes(const ct_dataset *train, const ct_datase
 			continue;
 		return CT_FAIL_HINT(
 			CT_DATA,
-			"both must have the same classes in the same order: list them in a file and set data.classes_file",
+			"both data sets must have the same classes in the same order: list them in a file and set data.classes_file",
 			"class %d is \"%s\" in the training data, but \"%s\" in the evaluation data", i, a, b);
 	}
 	if (val->info.n_classes > train->info.n_classes)
-		return CT_FAIL(CT_DATA, "the evaluation data has %d classes, but the training data only %d",
+		return CT_FAIL(CT_DATA, "the evaluation data has %d classes, but the training data has only %d",
 			       val->info.n_classes, train->info.n_classes);
 	return CT_OK;
 }

@@ -1,4 +1,4 @@
-/* What a data set format implements. The registry is the array in dataset.c. */
+/* The interface that a data set format implements. The registry of data sets is the array in dataset.c. */
 #ifndef CT_DATA_DATASET_IMPL_H
 #define CT_DATA_DATASET_IMPL_H
 
@@ -18,7 +18,7 @@ struct ct_dataset_ops {
 	void (*close)(ct_dataset *d);
 	/* i < info.n. */
 	enum ct_status (*read)(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target);
-	/* Hashes the content; name, sizes and shape are hashed already. */
+	/* Adds the content to the hash. Name, sizes and shape have already been added. */
 	void (*digest)(const ct_dataset *d, struct ct_sha256 *h);
 	/* (optional) Prefetches sample i into the cache; the loader calls it some samples in advance. */
 	void (*prefetch)(const ct_dataset *d, uint32_t i);
@@ -30,13 +30,13 @@ struct ct_dataset_ops {
 	const char *(*class_name)(const ct_dataset *d, int label);
 };
 
-/* A value of data.name: a format, and what is known about this data set. */
+/* A data set that data.name can select: its format and its known properties. */
 struct ct_dataset_kind {
 	const char *name;
 	const struct ct_dataset_ops *ops;
-	int c, h, w, n_classes; /* 0: from the spec or the files */
+	int c, h, w, n_classes; /* 0: given by the spec or the files */
 	float mean, std;        /* of pixels in 0..1, all channels */
-	const float *channels;  /* of color images instead: mean and std of each channel, [6]; NULL */
+	const float *channels;  /* color images: mean and std of each channel, [6]; NULL: use mean and std above */
 	const char *fetch;      /* option of scripts/get_mnist.sh that downloads this set; NULL: none */
 };
 

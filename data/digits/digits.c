@@ -9,7 +9,7 @@
 
 #define SIDE 28
 #define BOX 20.0f /* MNIST's digits fill a box of 20 x 20 in 28 x 28 */
-#define STEPS 6   /* straight pieces between two control points */
+#define STEPS 6   /* line segments between two control points */
 #define MAX_NODES (CT_DIGIT_MAX_POINTS * (STEPS + 1))
 #define FIELD 4 /* the elastic field has FIELD x FIELD random vectors */
 
@@ -17,7 +17,7 @@ struct vec {
 	float x, y;
 };
 
-/* A digit as a chain of nodes; the pen is up before a node that starts a stroke. */
+/* A digit as a sequence of nodes. Nothing is drawn from one node to the next if that one starts a stroke. */
 struct path {
 	struct vec p[MAX_NODES];
 	float radius[MAX_NODES];
@@ -43,7 +43,7 @@ static float smooth(float t)
 	return t * t * (3.0f - 2.0f * t);
 }
 
-/* Displacement at p (in 0..1): random vectors on a grid, smoothly interpolated. */
+/* Returns the displacement at p (in 0..1): random vectors on a grid, interpolated smoothly. */
 static struct vec displacement(const struct vec *field, struct vec p)
 {
 	float gx = p.x * (FIELD - 1), gy = p.y * (FIELD - 1), tx, ty;
@@ -67,7 +67,7 @@ static float spline(float a, float b, float c, float d, float t)
 	return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
 }
 
-/* Control points of the shape with random offsets, as a path in 0..1. */
+/* Adds random offsets to the control points of the shape and returns the path in 0..1. */
 static void trace(struct ct_rng *r, const struct ct_digit_shape *shape, struct path *path)
 {
 	struct vec v[CT_DIGIT_MAX_POINTS];
@@ -122,7 +122,7 @@ static void distort(struct ct_rng *r, struct path *path)
 	}
 }
 
-/* Half the width of the pen in pixels along the path; it varies from node to node. */
+/* Sets half the width of the pen, in pixels, which varies from node to node. */
 static void press(struct ct_rng *r, struct path *path)
 {
 	float base = between(r, 0.75f, 1.65f), now = 1;
@@ -134,7 +134,8 @@ static void press(struct ct_rng *r, struct path *path)
 	}
 }
 
-/* Draws one straight piece: image [SIDE,SIDE] keeps the darkest value. Coverage falls linearly over one pixel. */
+/* Draws a line segment. Each pixel of the image [SIDE,SIDE] keeps its darkest value. Coverage falls linearly over one
+ * pixel. */
 static void ink_piece(struct vec a, struct vec b, float ra, float rb, float *image)
 {
 	float reach = fmaxf(ra, rb) + 0.5f, dx = b.x - a.x, dy = b.y - a.y, len2 = dx * dx + dy * dy + 1e-6f;
@@ -154,7 +155,7 @@ static void ink_piece(struct vec a, struct vec b, float ra, float rb, float *ima
 	}
 }
 
-/* A 3x3 blur with weight `blur`, then noise where there is ink. */
+/* Applies a 3x3 blur with weight `blur`, and then adds noise to pixels with ink. */
 static void finish(struct ct_rng *r, const float *image, uint8_t *out)
 {
 	float blur = between(r, 0.0f, 0.5f), peak = between(r, 225.0f, 275.0f) * (1 + 0.6f * blur),

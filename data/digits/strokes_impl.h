@@ -1,4 +1,4 @@
-/* The shapes of digits, which digits.c varies. */
+/* The basic shapes of the digits. digits.c draws variations of them. */
 #ifndef CT_DATA_DIGITS_STROKES_IMPL_H
 #define CT_DATA_DIGITS_STROKES_IMPL_H
 
@@ -17,7 +17,7 @@ struct ct_digit_shape {
 	struct ct_digit_point p[CT_DIGIT_MAX_POINTS];
 };
 
-/* The *n ways to write the digit 0..9. */
+/* Returns the *n shapes of a digit (0..9). */
 const struct ct_digit_shape *ct__digit_shapes(int digit, uint32_t *n);
 
 #endif

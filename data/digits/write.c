@@ -52,7 +52,7 @@ static void *draw_some(void *arg)
 	return NULL;
 }
 
-/* Runs on this thread and n_threads - 1 others, or fewer if the system cannot start as many. */
+/* Runs on this thread and on n_threads - 1 others, or on fewer if the system cannot start that many. */
 static void draw_all(struct split *s, int n_threads)
 {
 	struct ct_thread threads[MAX_THREADS] = {0};
@@ -67,18 +67,18 @@ static void draw_all(struct split *s, int n_threads)
 
 static enum ct_status refuse(const struct ct_digits_opts *opts, const char *path, bool written)
 {
-	(void)CT_FAIL(CT_USAGE, "%s exists and was not drawn by ctrain, it may be real data; nothing was written",
+	(void)CT_FAIL(CT_USAGE, "%s exists and was not drawn by ctrain. It may be real data, so nothing was written",
 		      path);
 	if (written)
-		ct_error_hint("draw into another directory (--out DIR), or replace the files of %s with --force",
+		ct_error_hint("choose another directory (--out DIR), or use --force to replace the files in %s",
 			      opts->dir);
 	else
-		ct_error_hint("draw into another directory (--out DIR), or move this file away: it would be read "
+		ct_error_hint("choose another directory (--out DIR), or move this file away: it would be read "
 			      "instead of a drawn one");
 	return CT_USAGE;
 }
 
-/* All spellings of a file that the reader of MNIST accepts; only the last one is ever written. */
+/* All file names that the MNIST reader accepts for one file. Only the last one is ever written. */
 static enum ct_status check_target(const struct ct_digits_opts *opts, const char *split, const char *what,
 				   const char *idx)
 {

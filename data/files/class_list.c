@@ -117,7 +117,7 @@ static enum ct_status take_line(struct parser *p, struct word line)
 		first = first_word(&rest);
 		if (!ct_label_parse(first.p, first.n, &i) || rest.n == 0)
 			return CT_FAIL(CT_DATA,
-				       "%s:%d: \"INDEX NAME\" or \"INDEX WNID NAME\" expected, as in the first line",
+				       "%s:%d: expected \"INDEX NAME\" or \"INDEX WNID NAME\", as in the first line",
 				       p->path, p->line);
 		id = name = rest;
 	}
@@ -132,7 +132,7 @@ static enum ct_status take_line(struct parser *p, struct word line)
 	if (i >= p->list.n)
 		CT_TRY(reserve(&p->list, &p->cap, i + 1));
 	if (p->list.ids[i])
-		return CT_FAIL(CT_DATA, "%s:%d: class %d for the second time", p->path, p->line, i);
+		return CT_FAIL(CT_DATA, "%s:%d: class %d is listed twice", p->path, p->line, i);
 	p->n_named++;
 	return set_class(&p->list, i, id, name);
 }
@@ -196,7 +196,7 @@ static enum ct_status parse_all(struct parser *p, const char *text, size_t n)
 		CT_TRY(take_line(p, line));
 	}
 	if (p->list.n == 0)
-		return CT_FAIL(CT_DATA, "%s is empty: it contains no class", p->path);
+		return CT_FAIL(CT_DATA, "%s is empty: it contains no classes", p->path);
 	if (p->n_named < p->list.n)
 		return CT_FAIL(CT_DATA, "%s names %d classes, but the highest number is %d", p->path, p->n_named,
 			       p->list.n - 1);
@@ -261,7 +261,7 @@ enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, str
 			ids[kept++] = ids[i];
 	}
 	if (kept > CT_MAX_LABEL)
-		return CT_FAIL(CT_DATA, "%s names %zu classes, more than %d", path, kept, CT_MAX_LABEL);
+		return CT_FAIL(CT_DATA, "%s names %zu classes, but the limit is %d", path, kept, CT_MAX_LABEL);
 	return ct_class_list_from_ids(ids, (int)kept, out);
 }
 

@@ -7,25 +7,26 @@
 
 struct ct_class_list {
 	char **names;  /* [n] for display: control bytes are escaped */
-	char **ids;    /* [n] what directories and label files call a class: the WNID, or the name */
+	char **ids;    /* [n] names of the classes in directories and label files: the WNID if given, else the name */
 	char **sorted; /* the ids in strcmp order, borrowed from ids */
-	int *label;    /* [n] of sorted */
+	int *label;    /* [n] labels of the ids in `sorted` */
 	int n;
 };
 
-/* CT_DATA "PATH:LINE: ..." */
+/* Errors in the file are CT_DATA with the message "PATH:LINE: ...". */
 enum ct_status ct_class_list_load(const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 enum ct_status ct_class_list_parse(const char *text, size_t n, const char *path,
 				   struct ct_class_list *out) CT_MUST_CHECK;
-/* Makes a list of classes whose names are their ids (copied). */
+/* Makes a list of classes whose names are their ids. Copies the ids. */
 enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_list *out) CT_MUST_CHECK;
-/* Finds the distinct ids, in strcmp order. Reorders ids. CT_DATA with path if there are too many. */
+/* Makes a list of the distinct ids, in strcmp order. Reorders `ids`. CT_DATA, with `path` in the message, if there are
+ * too many. */
 enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 void ct_class_list_release(struct ct_class_list *c);
-/* -1 if no class has this id. */
+/* Returns the class with this id, or -1 if there is none. */
 int ct_class_list_find(const struct ct_class_list *c, const char *id);
-/* An id of two classes, or NULL. If there is one, directories cannot be matched to classes. (Some class names of
- * ImageNet are not unique.) */
+/* Returns an id that two classes share, or NULL if all ids are unique. With a shared id, directories cannot be matched
+ * to classes. (Some class names of ImageNet are not unique.) */
 const char *ct_class_list_duplicate(const struct ct_class_list *c);
 
 #endif

@@ -26,7 +26,7 @@ struct ct_file_pool {
 	char *const *paths;
 	struct entry *entries;
 	uint32_t n, n_open, max_open;
-	uint32_t n_busy; /* threads that hold a file or are opening one, except those that wait for a free descriptor */
+	uint32_t n_busy; /* threads that hold or open a file, except those that wait for a free descriptor */
 	uint32_t oldest, newest;
 };
 
@@ -126,8 +126,8 @@ static void close_if(int fd)
 		close(fd);
 }
 
-/* Closes an idle file, or waits until another thread puts one back. Returns false if there is nothing to close or to
- * wait for. The last busy thread never waits, so that at least one thread makes progress. */
+/* Closes an idle file, or waits until another thread returns one. Returns false if there is nothing to close or to wait
+ * for. The last busy thread never waits, so that at least one thread makes progress. */
 static bool make_room(ct_file_pool *p)
 {
 	bool waited = false;
@@ -160,7 +160,7 @@ static enum ct_status open_with_room(ct_file_pool *p, uint32_t i, int *fd)
 			return CT_OK;
 		err = errno;
 		if ((err == EMFILE || err == ENFILE) && !last) {
-			/* No idle file: another thread may have closed one just now. */
+			/* There is no idle file, but another thread may just have closed one. */
 			last = !make_room(p);
 			continue;
 		}
@@ -175,7 +175,7 @@ static void done(ct_file_pool *p)
 	pthread_cond_broadcast(&p->freed);
 }
 
-/* Another thread may have opened the file meanwhile; then *spare is the redundant descriptor. */
+/* Another thread may have opened the file in the meantime. In that case *spare is the redundant descriptor. */
 static int keep(ct_file_pool *p, uint32_t i, int fd, int *spare)
 {
 	struct entry *e = &p->entries[i];
@@ -213,7 +213,7 @@ enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd)
 	pthread_mutex_unlock(&p->lock);
 	close_if(spare);
 	spare = -1;
-	/* Without the lock, because a network file system may be slow. */
+	/* Call open without the lock, because a network file system may be slow. */
 	st = open_with_room(p, i, &mine);
 	pthread_mutex_lock(&p->lock);
 	if (st == CT_OK)
@@ -231,11 +231,11 @@ void ct_file_pool_put(ct_file_pool *p, uint32_t i)
 
 	pthread_mutex_lock(&p->lock);
 	p->entries[i].users--;
-	/* Threads that opened files at the same time may have exceeded the limit. */
+	/* Several threads that opened files at the same time may have exceeded the limit. */
 	if (p->n_open > p->max_open)
 		fd = evict(p);
 	if (fd >= 0) {
-		/* Threads that wait for a descriptor must not try before it is closed. */
+		/* Threads that wait for a descriptor must not retry before it is closed. */
 		pthread_mutex_unlock(&p->lock);
 		close(fd);
 		pthread_mutex_lock(&p->lock);

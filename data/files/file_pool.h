@@ -1,5 +1,5 @@
-/* Keeps files open, but not more than the process may have: the least recently used file is closed first. Any number
- * of threads. */
+/* A pool of open files. Before the process exceeds its limit on open files, the pool closes the least recently used
+ * one. Any number of threads may use a pool. */
 #ifndef CT_DATA_FILES_FILE_POOL_H
 #define CT_DATA_FILES_FILE_POOL_H
 
@@ -10,10 +10,11 @@
 
 typedef struct ct_file_pool ct_file_pool;
 
-/* Borrows paths [n]. max_open 0: half of what RLIMIT_NOFILE leaves, at most 1024. */
+/* Borrows paths [n]. max_open 0: half of the descriptors that RLIMIT_NOFILE leaves, but at most 1024. */
 enum ct_status ct_file_pool_create(char *const *paths, uint32_t n, uint32_t max_open, ct_file_pool **out) CT_MUST_CHECK;
 void ct_file_pool_destroy(ct_file_pool *p);
-/* Returns a descriptor of file i that stays open until it is put back. CT_DATA if the file no longer exists; CT_IO. */
+/* Gets a descriptor of file i, which stays open until ct_file_pool_put. CT_DATA if the file no longer exists, CT_IO for
+ * other errors. */
 enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd) CT_MUST_CHECK;
 void ct_file_pool_put(ct_file_pool *p, uint32_t i);
 /* For tests: the number of descriptors that are open now. */

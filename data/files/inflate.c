@@ -17,7 +17,7 @@
 #define MAX_RATIO 1032 /* deflate encodes 258 bytes in 2 bits */
 #define MAX_MEMBER_HEADER ((size_t)1 << 20)
 #define TRAILER_BYTES 8
-/* RFC 1952: the fixed part of a member's header, and the byte and bit that announce a comment after it. */
+/* RFC 1952: the size of the fixed part of a member's header, and the byte and the bit that mark a comment after it. */
 #define GZIP_HEADER_BYTES 10
 #define GZIP_FLAGS 3
 #define GZIP_HAS_COMMENT 0x10
@@ -26,7 +26,7 @@ struct ct_inflate {
 	char *name;
 	int fd; /* -1: memory */
 	const uint8_t *mem;
-	uint8_t *owned; /* the bytes of the file after they were read */
+	uint8_t *owned; /* the contents of the file, once read */
 	uint64_t size;
 	bool gzip;
 };
@@ -159,7 +159,7 @@ static enum ct_status stream(const ct_inflate *f, z_stream *z)
 			z->next_in = chunk;
 			z->avail_in = (uInt)n;
 		}
-		/* After a member comes another one, or padding. */
+		/* A member is followed by another one or by padding. */
 		if (rc == Z_STREAM_END) {
 			if (z->next_in[0] != 0x1f)
 				return CT_OK;
@@ -220,7 +220,7 @@ static uint32_t load_le32(const uint8_t *p)
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Inflates one member at in [n] into out [room]. */
+/* Inflates the member at in [n] into out [room]. */
 static enum ct_status inflate_member(const ct_inflate *f, struct libdeflate_decompressor *d, const uint8_t *in,
 				     size_t n, uint8_t *out, size_t room, size_t *used, size_t *made, uint32_t *crc)
 {
@@ -295,7 +295,7 @@ static enum ct_status packed_bytes(ct_inflate *f, size_t n, const uint8_t **in)
 		return CT_OK;
 	/* Incompressible data grows by 5 bytes in 16 KiB; the rest is for headers and padding. */
 	if (f->size > (uint64_t)n + n / 1024 + (1 << 20))
-		return CT_FAIL(CT_DATA, "%s has %llu bytes, far more than %zu bytes of content can need", f->name,
+		return CT_FAIL(CT_DATA, "%s has %llu bytes, far more than its %zu bytes of content can need", f->name,
 			       (unsigned long long)f->size, n);
 	CT_TRY_ALLOC(f->owned = ct_realloc(NULL, (size_t)f->size, 1));
 	*in = f->owned;
@@ -328,7 +328,7 @@ enum ct_status ct_inflate_body(ct_inflate *f, void *dst, size_t n, uint32_t *crc
 	return st;
 }
 
-/* Inserts the comment after the fixed part of the gzip header in p; p has room for it after its n bytes. */
+/* Inserts the comment after the fixed part of the gzip header in p. p must have room for it after its n bytes. */
 static size_t insert_comment(uint8_t *p, size_t n, const char *comment)
 {
 	size_t len = strlen(comment) + 1;

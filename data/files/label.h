@@ -1,4 +1,4 @@
-/* Limits and spellings that all data formats share: labels, image sizes, file name extensions. */
+/* Limits and parsers that all data formats share: labels, image sizes, file name extensions. */
 #ifndef CT_DATA_FILES_LABEL_H
 #define CT_DATA_FILES_LABEL_H
 
@@ -11,7 +11,8 @@
 
 /* Returns whether ext [n], without the dot and ignoring case, is the extension of an image that can be decoded. */
 bool ct_image_extension(const char *ext, size_t n);
-/* Parses a decimal number of at most CT_MAX_LABEL with whitespace around it; false for anything else. */
+/* Parses a decimal number of at most CT_MAX_LABEL, optionally with whitespace around it. Returns false for anything
+ * else. */
 bool ct_label_parse(const char *text, size_t n, int32_t *out);
 
 #endif

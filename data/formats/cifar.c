@@ -21,9 +21,9 @@
 
 /* The differences between the two sets. */
 struct layout {
-	const char *train, *test; /* file names, separated by spaces; of the training files, those that exist */
+	const char *train, *test; /* file names, separated by spaces; missing training files are ignored */
 	const char *directory;    /* in the archive */
-	const char *python;       /* directory of the other version */
+	const char *python;       /* directory of the "python version" */
 	const char *archive;
 	const char *names;
 	size_t n_labels; /* bytes before the pixels */
@@ -57,7 +57,7 @@ struct cifar_set {
 	int n_files;
 };
 
-/* Files of the set, before they are read. */
+/* The files of the set and their record counts. */
 struct files {
 	char *path[MAX_FILES];
 	uint32_t records[MAX_FILES];
@@ -104,10 +104,10 @@ static enum ct_status count_records(const struct layout *lay, const char *path, 
 	if (got == 2 && head[0] == 0x80 && head[1] <= 5) {
 		return ct_error_hinted(
 			CT_FAIL(CT_DATA,
-				"%s is a pickle of the \"python version\" of the data set (its size, %" PRIu64
+				"%s is a pickle file of the \"python version\" of the data set (its size, %" PRIu64
 				" bytes, is not a multiple of the record size %zu)",
 				path, bytes, record),
-			"ctrain reads the \"binary version\": get %s", lay->archive);
+			"ctrain reads only the \"binary version\": download %s", lay->archive);
 	}
 	if (bytes == 0)
 		return CT_FAIL(CT_DATA, "%s is empty", path);
@@ -115,11 +115,11 @@ static enum ct_status count_records(const struct layout *lay, const char *path, 
 		return CT_FAIL_HINT(CT_DATA, "the file is truncated or from another data set: download it again",
 				    "%s: its size, %" PRIu64
 				    " bytes, is not a multiple of the record size %zu: %" PRIu64
-				    " whole ones and %" PRIu64 " bytes",
+				    " complete records and %" PRIu64 " more bytes",
 				    path, bytes, record, bytes / record, bytes % record);
 	}
 	if (bytes / record > UINT32_MAX)
-		return CT_FAIL(CT_DATA, "%s holds %" PRIu64 " records, which is too many", path, bytes / record);
+		return CT_FAIL(CT_DATA, "%s contains %" PRIu64 " records, which is too many", path, bytes / record);
 	*records = (uint32_t)(bytes / record);
 	return CT_OK;
 }
@@ -127,7 +127,7 @@ static enum ct_status count_records(const struct layout *lay, const char *path, 
 static enum ct_status add_file(const struct layout *lay, const char *dir, const char *name, struct files *f)
 {
 	if (f->n == MAX_FILES)
-		return CT_FAIL(CT_CONFIG, "more than %d files of one data set", MAX_FILES);
+		return CT_FAIL(CT_CONFIG, "a data set may have at most %d files", MAX_FILES);
 	CT_TRY_ALLOC(f->path[f->n] = ct_path_join(dir, name));
 	f->n++;
 	CT_TRY(count_records(lay, f->path[f->n - 1], &f->records[f->n - 1]));
@@ -157,18 +157,20 @@ static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *
 	const char *first_python = lay == &cifar10 ? "data_batch_1" : "meta";
 	bool python = has_file(dir, lay->python) || has_file(dir, first_python);
 
-	(void)CT_FAIL(CT_NOT_FOUND, "no images of %s: there is no %s in %s%s", kind->name, names, dir,
+	(void)CT_FAIL(CT_NOT_FOUND, "cannot find the images of %s: there is no %s in %s%s", kind->name, names, dir,
 		      ct_file_exists(dir) ? "" : ", and the directory does not exist");
 	if (has_file(dir, lay->archive))
-		ct_error_hint("%s is there: unpack it with `tar -xzf %s/%s -C %s`", lay->archive, dir, lay->archive,
-			      dir);
+		ct_error_hint("that directory contains %s: unpack it with `tar -xzf %s/%s -C %s`", lay->archive, dir,
+			      lay->archive, dir);
 	else if (python)
-		ct_error_hint("the \"python version\" is there; ctrain reads the \"binary version\": get %s",
-			      lay->archive);
+		ct_error_hint(
+			"that directory contains the \"python version\", but ctrain reads only the \"binary version\": download %s",
+			lay->archive);
 	else
-		ct_error_hint("get the \"binary version\" of the data set, https://www.cs.toronto.edu/~kriz/%s, and "
-			      "unpack it there; data.dir sets the directory of the data",
-			      lay->archive);
+		ct_error_hint(
+			"download the \"binary version\" of the data set, https://www.cs.toronto.edu/~kriz/%s, and "
+			"unpack it in that directory; data.dir selects another directory",
+			lay->archive);
 	return CT_NOT_FOUND;
 }
 
@@ -181,7 +183,7 @@ static enum ct_status check_labels(const struct layout *lay, const char *path, c
 
 		if (label >= n_classes) {
 			return CT_FAIL_HINT(CT_DATA, "the file is damaged or from another data set: download it again",
-					    "%s: label %u of record %u is out of range, there are %d classes", path,
+					    "%s: label %u of record %u is out of range: there are %d classes", path,
 					    label, i, n_classes);
 		}
 	}
@@ -225,7 +227,7 @@ done:
 	return st;
 }
 
-/* Reads class names if the file exists and has as many as there are classes. */
+/* Reads the class names if the file exists and has one name for each class. */
 static enum ct_status load_names(struct cifar_set *s, const char *dir, const char *file, int n_classes)
 {
 	enum ct_status st = CT_OK;
@@ -239,7 +241,7 @@ static enum ct_status load_names(struct cifar_set *s, const char *dir, const cha
 		ct_error_clear();
 		st = CT_OK;
 	} else if (st == CT_OK && s->classes.n && s->classes.n != n_classes) {
-		CT_WARN("class names are not used: %s has %d of them, not %d", path, s->classes.n, n_classes);
+		CT_WARN("class names are not used: %s has %d names for %d classes", path, s->classes.n, n_classes);
 		ct_class_list_release(&s->classes);
 	}
 	ct_free(path);
@@ -263,7 +265,7 @@ static enum ct_status load_set(struct cifar_set *s, const struct ct_dataset_kind
 	uint32_t first = 0;
 
 	if (f->n_records > UINT32_MAX || f->n_records * (PIXELS + 1) > max_bytes)
-		return CT_FAIL(CT_DATA, "%s in %s has %" PRIu64 " samples, which would take more than %" PRIu64 " MiB",
+		return CT_FAIL(CT_DATA, "%s in %s has %" PRIu64 " samples, which need more than %" PRIu64 " MiB",
 			       kind->name, dir, f->n_records, max_bytes >> 20);
 	ct__dataset_init(&s->base, kind, (uint32_t)f->n_records, 3, SIDE, SIDE);
 	s->base.info.kind = CT_SAMPLE_U8_HWC;
@@ -287,10 +289,10 @@ static void say_what(const struct ct_dataset_kind *kind, const struct layout *la
 	for (int i = 0; i < f->n; i++)
 		ct_str_addf(&list, "%s%s", i ? ", " : "", ct_path_name(f->path[i]));
 	if (f->n < want)
-		CT_INFO("%s: %" PRIu64 " samples of %d of the %d training files (%s)", kind->name, f->n_records, f->n,
+		CT_INFO("%s: %" PRIu64 " samples from %d of the %d training files (%s)", kind->name, f->n_records, f->n,
 			want, ct_str_text(&list));
 	else
-		CT_DEBUG("%s: %" PRIu64 " samples of %s", kind->name, f->n_records, ct_str_text(&list));
+		CT_DEBUG("%s: %" PRIu64 " samples from %s", kind->name, f->n_records, ct_str_text(&list));
 	ct_str_release(&list);
 }
 
@@ -309,8 +311,8 @@ static bool is_train(const struct ct_dataset_spec *spec)
 	return spec->split && spec->split[0] ? strcmp(spec->split, "train") == 0 : spec->train;
 }
 
-/* Finds the files of spec in data.dir, or in the directory below it to which the archive is unpacked: *dir, owned.
- * The caller releases both, on failure too. */
+/* Finds the files of spec in data.dir, or in its sub-directory to which the archive is unpacked. The caller owns *dir
+ * and *f and must release both, even after a failure. */
 static enum ct_status locate(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec, char **dir,
 			     struct files *f)
 {

@@ -19,7 +19,7 @@ struct idx_array {
 	const uint8_t *body; /* in block */
 	uint32_t dims[MAX_DIMS];
 	uint64_t n;   /* bytes of body */
-	uint32_t crc; /* CRC-32 of header and body */
+	uint32_t crc; /* CRC-32 of the header and the body */
 };
 
 struct idx_set {
@@ -65,10 +65,10 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 		return CT_FAIL(CT_DATA, "%s is not an IDX file: it starts with %02x %02x %02x %02x", name, h[0], h[1],
 			       h[2], h[3]);
 	if (h[2] != IDX_U8)
-		return CT_FAIL(CT_DATA, "%s: element type 0x%02x (%s), only 0x08 (unsigned bytes) is supported", name,
-			       h[2], element_name(h[2]));
+		return CT_FAIL(CT_DATA, "%s: element type 0x%02x (%s) is not supported; only 0x08 (unsigned bytes) is",
+			       name, h[2], element_name(h[2]));
 	if (h[3] != n_dims)
-		return CT_FAIL(CT_DATA, "%s has %d dimensions, %s have %d%s", name, h[3],
+		return CT_FAIL(CT_DATA, "%s has %d dimensions, but %s have %d%s", name, h[3],
 			       n_dims == 1 ? "labels" : "images", n_dims,
 			       (h[3] == 1) != (n_dims == 1) && (h[3] == 1 || h[3] == 3)
 				       ? ": are images and labels swapped?"
@@ -78,8 +78,8 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 	return CT_OK;
 }
 
-/* Reads the dimensions into a->dims and their product into a->n. The product must be above 0, at most max_bytes
- * minus those used already, and not more than the file can contain. */
+/* Reads the dimensions into a->dims and their product into a->n. The product must be positive, at most max_bytes minus
+ * `taken`, and not larger than the file can contain. */
 static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_dims, uint64_t max_bytes, uint64_t taken,
 				 struct idx_array *a)
 {
@@ -112,7 +112,7 @@ static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_di
 			return CT_FAIL(CT_DATA, "%s: images of %s are too large", name, shape);
 	}
 	if (a->n > ct_inflate_max_content(f))
-		return CT_FAIL(CT_DATA, "%s declares %s bytes, more than it can hold", name, shape);
+		return CT_FAIL(CT_DATA, "%s declares %s bytes, more than the file can contain", name, shape);
 	return CT_OK;
 }
 
@@ -153,9 +153,9 @@ static enum ct_status check_shape(const struct ct_dataset_kind *kind, const stru
 		st = CT_FAIL(CT_DATA, "%s has images of %d x %d, expected %d x %d", ct_inflate_name(f), h, w,
 			     want_h ? want_h : h, want_w ? want_w : w);
 	else if (want_c > 1)
-		st = CT_FAIL(CT_DATA, "%s has images with 1 channel, expected %d", ct_inflate_name(f), want_c);
+		st = CT_FAIL(CT_DATA, "%s has images with 1 channel, but %d were expected", ct_inflate_name(f), want_c);
 	if (st < 0 && !kind->h)
-		ct_error_hint("data.shape sets the expected shape: remove it to use the shape in the files");
+		ct_error_hint("data.shape sets the expected shape: remove it to use the shape of the files");
 	return st;
 }
 
@@ -169,7 +169,7 @@ static enum ct_status check_labels(const ct_inflate *f, const struct idx_array *
 		return CT_OK;
 	for (uint64_t i = 0; i < labels->n; i++) {
 		if (labels->body[i] >= n_classes)
-			return CT_FAIL(CT_DATA, "%s: label %u of sample %llu is out of range, there are %d classes",
+			return CT_FAIL(CT_DATA, "%s: label %u of sample %llu is out of range: there are %d classes",
 				       ct_inflate_name(f), labels->body[i], (unsigned long long)i, n_classes);
 	}
 	return CT_OK;
@@ -192,7 +192,7 @@ static uint64_t max_bytes_of(const struct ct_dataset_spec *spec)
 static void hint_at_damage(enum ct_status st)
 {
 	if (st == CT_DATA && ct_error_hint_text()[0] == '\0')
-		ct_error_hint("the file is damaged or the wrong one: delete it and download it again");
+		ct_error_hint("the file is damaged or is the wrong one: delete it and download it again");
 }
 
 static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *kind,
@@ -201,7 +201,7 @@ static enum ct_status load_set(struct idx_set *s, const struct ct_dataset_kind *
 	int n_classes = spec->n_classes ? spec->n_classes : kind->n_classes ? kind->n_classes : 10;
 	uint64_t max_bytes = max_bytes_of(spec);
 
-	/* The small file first, because its errors are found quickly. */
+	/* Start with the small file: its errors are found quickly. */
 	CT_TRY(load_array(labels, 1, max_bytes, 0, &s->labels));
 	CT_TRY(check_labels(labels, &s->labels, n_classes));
 	CT_TRY(load_array(images, 3, max_bytes, s->labels.n, &s->images));
@@ -237,11 +237,11 @@ enum ct_status ct__dataset_idx_load(const struct ct_dataset_kind *kind, const st
 static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *dir, const char *prefix,
 				const char *what)
 {
-	return ct_error_hinted(CT_FAIL(CT_NOT_FOUND, "no %s of %s: there is no %s-%s[.gz]%s",
+	return ct_error_hinted(CT_FAIL(CT_NOT_FOUND, "cannot find the %s of %s: there is no %s-%s[.gz]%s",
 				       strncmp(what, "labels", 6) ? "images" : "labels", kind->name, prefix, what,
 				       ct_file_exists(dir) ? "" : ", and the directory does not exist"),
-			       "get it with `scripts/get_mnist.sh %s%s`, or draw digits to try things with: "
-			       "`ctrain data digits --out %s`; data.dir sets the directory of the data",
+			       "download it with `scripts/get_mnist.sh %s%s`, or draw digits for a first try with "
+			       "`ctrain data digits --out %s`; data.dir selects another directory",
 			       kind->fetch ? kind->fetch : "", dir, dir);
 }
 

@@ -1,6 +1,6 @@
 /* Image directories: one sub-directory of images per class. Class i is the i-th name in strcmp order (as in
- * torchvision's ImageFolder), or as given by a class list. A flat directory needs a file val.txt or labels.txt with
- * lines "FILE LABEL" or "FILE WNID". */
+ * torchvision's ImageFolder), or as given by a class list. A flat directory must contain a file val.txt or labels.txt
+ * with lines "FILE LABEL" or "FILE WNID". */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -119,7 +119,7 @@ static enum ct_status join_found(struct directory_set *s, const struct scanning 
 	}
 	CT_TRY(check_count(n));
 	if (n_empty)
-		CT_WARN("%s: %u of %zu class directories are empty, the first one is \"%s\"", s->root, n_empty, x->n,
+		CT_WARN("%s: %u of %zu class directories are empty; the first one is \"%s\"", s->root, n_empty, x->n,
 			empty);
 	if (others)
 		CT_WARN("%s: %llu files are ignored because they are not .jpg, .jpeg or .png", s->root,
@@ -139,7 +139,7 @@ static enum ct_status join_found(struct directory_set *s, const struct scanning 
 	return ct_str_status(&s->paths);
 }
 
-/* Labels of the directories: from the class list, else their indexes. */
+/* Sets the labels of the directories: those of the class list, or else their indexes. */
 static enum ct_status label_directories(struct directory_set *s, char *const *directories, size_t n, bool given,
 					int *labels)
 {
@@ -151,14 +151,14 @@ static enum ct_status label_directories(struct directory_set *s, char *const *di
 			continue;
 		ct_name_escape(directories[i], strlen(directories[i]), shown, sizeof(shown));
 		if (!given) {
-			CT_WARN("classes.txt is not used: it has no class \"%s\", which is a directory in %s", shown,
-				s->root);
+			CT_WARN("classes.txt is not used: it does not contain \"%s\", which is a directory in %s",
+				shown, s->root);
 			ct_class_list_release(&s->classes);
 			break;
 		}
 		return CT_FAIL_HINT(
 			CT_DATA,
-			"data.classes_file has one line per class: the name of the directory, or \"INDEX DIRECTORY NAME\"",
+			"data.classes_file must have one line per class: the name of the directory, or \"INDEX DIRECTORY NAME\"",
 			"%s/%s: the class list does not contain this directory", s->root, shown);
 	}
 	if (s->classes.n)
@@ -199,7 +199,7 @@ done_labels:
 static enum ct_status flat_without_map(const struct directory_set *s, const struct ct_image_dir_images *f)
 {
 	if (f->n == 0) {
-		(void)CT_FAIL(CT_DATA, "%s contains neither directories of images nor images", s->root);
+		(void)CT_FAIL(CT_DATA, "%s contains neither images nor directories with images", s->root);
 		ct_error_hint("expected one directory per class, for example %s/n01440764/n01440764_10026.JPEG",
 			      s->root);
 	} else {
@@ -207,9 +207,8 @@ static enum ct_status flat_without_map(const struct directory_set *s, const stru
 			      "%s is flat: it contains %zu images but no class directories, so "
 			      "their classes are unknown",
 			      s->root, f->n);
-		ct_error_hint(
-			"put a file val.txt there with lines \"FILE LABEL\" or \"FILE WNID\", or make shards with "
-			"`ctrain data pack --val-map`");
+		ct_error_hint("add a file val.txt with lines \"FILE LABEL\" or \"FILE WNID\", or make shards with "
+			      "`ctrain data pack --val-map`");
 	}
 	return CT_DATA;
 }
@@ -228,7 +227,7 @@ static enum ct_status join_flat(struct directory_set *s, struct ct_image_dir_ima
 			s->labels[k] = label;
 			f->at[k++] = f->at[i];
 		} else {
-			CT_TRY(ct__folder_map_skip(&s->map, path, "no-label: the list of labels does not contain it"));
+			CT_TRY(ct__folder_map_skip(&s->map, path, "no-label: the file is not in the list of labels"));
 		}
 	}
 	CT_TRY(ct__folder_map_rest(&s->map));
@@ -293,8 +292,9 @@ static enum ct_status settle_classes(struct directory_set *s, const struct ct_da
 		top = s->labels[i] > top ? s->labels[i] : top;
 	info->n_classes = s->classes.n > top + 1 ? s->classes.n : top + 1;
 	if (spec->n_classes && info->n_classes > spec->n_classes) {
-		return CT_FAIL_HINT(CT_DATA, "every directory in it is a class: check for other directories",
-				    "%s has %d classes, expected %d", s->root, info->n_classes, spec->n_classes);
+		return CT_FAIL_HINT(
+			CT_DATA, "every directory in it counts as a class: check for directories that are not classes",
+			"%s has %d classes, but %d were expected", s->root, info->n_classes, spec->n_classes);
 	}
 	if (spec->n_classes)
 		info->n_classes = spec->n_classes;
@@ -313,8 +313,7 @@ static enum ct_status open_root(struct directory_set *s, const struct ct_dataset
 		return CT_OK;
 	(void)CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the directory %s: %s",
 		      s->root, strerror(errno));
-	ct_error_hint("data.dir is the directory that contains `train` and `val`; set data.%s to use another one",
-		      half);
+	ct_error_hint("data.dir must contain the directories `train` and `val`; data.%s selects another one", half);
 	return ct_error_status();
 }
 
@@ -334,7 +333,7 @@ static enum ct_status load_set(struct directory_set *s, const struct ct_dataset_
 	ct_dir_list_free(directories, n);
 	CT_TRY(st);
 	if (s->base.info.n == 0)
-		return CT_FAIL(CT_DATA, "%s: no image in any of its directories", s->root);
+		return CT_FAIL(CT_DATA, "%s: none of its directories contains an image", s->root);
 	s->base.info.bytes = s->paths.len + s->base.info.n * (sizeof(*s->at) + sizeof(*s->labels));
 	return settle_classes(s, spec);
 }
@@ -379,11 +378,11 @@ static enum ct_status read_file(int fd, struct ct_bytes *buf)
 	if (fstat(fd, &sb) != 0)
 		return CT_FAIL(CT_IO, "cannot stat it: %s", strerror(errno));
 	if (!S_ISREG(sb.st_mode))
-		return CT_FAIL(CT_DATA, "this is not a file");
+		return CT_FAIL(CT_DATA, "this is not a regular file");
 	if (sb.st_size == 0)
 		return CT_FAIL(CT_DATA, "empty: the file has no bytes");
 	if ((uint64_t)sb.st_size > CT_MAX_IMAGE_BYTES)
-		return CT_FAIL(CT_DATA, "size: a file of %lld bytes, the limit is %u", (long long)sb.st_size,
+		return CT_FAIL(CT_DATA, "size: the file has %lld bytes, but the limit is %u", (long long)sb.st_size,
 			       CT_MAX_IMAGE_BYTES);
 	CT_TRY(ct_bytes_reserve(buf, (size_t)sb.st_size));
 	while (buf->n < (size_t)sb.st_size) {
@@ -394,7 +393,7 @@ static enum ct_status read_file(int fd, struct ct_bytes *buf)
 		if (got < 0)
 			return CT_FAIL(errno == ESTALE ? CT_DATA : CT_IO, "cannot read it: %s", strerror(errno));
 		if (got == 0)
-			return CT_FAIL(CT_DATA, "the file was cut off while it was read");
+			return CT_FAIL(CT_DATA, "the file was truncated while it was read");
 		buf->n += (size_t)got;
 	}
 	return CT_OK;

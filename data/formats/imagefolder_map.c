@@ -50,7 +50,7 @@ static enum ct_status split_line(char *line, const char *path, size_t number, st
 	for (end = what; end > line && strchr(" \t", end[-1]);)
 		*--end = '\0';
 	if (what == line || line[0] == '\0')
-		return CT_FAIL(CT_DATA, "%s:%zu: \"FILE LABEL\" or \"FILE WNID\" expected", path, number);
+		return CT_FAIL(CT_DATA, "%s:%zu: expected \"FILE LABEL\" or \"FILE WNID\"", path, number);
 	if (strchr(line, '/'))
 		return CT_FAIL(CT_DATA, "%s:%zu: expected a file name in this directory, without a path", path, number);
 	*out = (struct ct_image_dir_line){.file = line, .what = what, .label = -1};
@@ -71,10 +71,10 @@ static enum ct_status read_lines(struct ct_image_dir_map *m, const char *path)
 		CT_TRY(split_line(line, path, number, &m->lines[m->n]));
 		m->n++;
 	}
-	return m->n ? CT_OK : CT_FAIL(CT_DATA, "%s is empty: no label in it", path);
+	return m->n ? CT_OK : CT_FAIL(CT_DATA, "%s is empty: it contains no labels", path);
 }
 
-/* Either all labels are numbers, or none is. */
+/* Returns whether the labels are numbers: either all of them are, or none. */
 static bool set_numbers(struct ct_image_dir_map *m)
 {
 	for (size_t i = 0; i < m->n; i++) {
@@ -84,7 +84,7 @@ static bool set_numbers(struct ct_image_dir_map *m)
 	return true;
 }
 
-/* The distinct ids of the lines, sorted: the classes. */
+/* Makes the class list: the distinct ids of the lines, sorted. */
 static enum ct_status collect_classes(const struct ct_image_dir_map *m, const char *path, struct ct_class_list *classes)
 {
 	enum ct_status st;
@@ -111,7 +111,7 @@ static enum ct_status set_labels(struct ct_image_dir_map *m, const char *path, s
 		if (m->lines[i].label >= 0)
 			continue;
 		ct_name_escape(m->lines[i].what, strlen(m->lines[i].what), shown, sizeof(shown));
-		return CT_FAIL(CT_DATA, "%s: the list of classes has no \"%s\"", path, shown);
+		return CT_FAIL(CT_DATA, "%s: class \"%s\" is not in the list of classes", path, shown);
 	}
 	return CT_OK;
 }
@@ -124,7 +124,7 @@ static enum ct_status check_twice(const struct ct_image_dir_map *m, const char *
 		if (strcmp(m->lines[i - 1].file, m->lines[i].file) != 0)
 			continue;
 		ct_name_escape(m->lines[i].file, strlen(m->lines[i].file), shown, sizeof(shown));
-		return CT_FAIL(CT_DATA, "%s: two lines for %s", path, shown);
+		return CT_FAIL(CT_DATA, "%s: %s is listed twice", path, shown);
 	}
 	return CT_OK;
 }

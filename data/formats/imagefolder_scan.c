@@ -130,7 +130,7 @@ done:
 	return st;
 }
 
-/* Compares directories as one string first, then names. */
+/* Compares the directories first, each as one string, and then the names. */
 static int compare_paths(const char *a, const char *b)
 {
 	const char *sa = strrchr(a, '/'), *sb = strrchr(b, '/');

@@ -9,18 +9,19 @@
 /* Images found below a directory. */
 struct ct_image_dir_images {
 	struct ct_str paths; /* relative to the directory, NUL-terminated */
-	uint64_t *at;        /* [n] in paths */
+	uint64_t *at;        /* [n] offsets in paths */
 	size_t n, cap;
 	uint64_t n_others; /* files with other extensions */
 };
 void ct_image_dir_images_release(struct ct_image_dir_images *f);
 
-/* Finds images (jpg, jpeg, png, ignoring case) in root/sub and, if deep, in its sub-directories. Paths start with
- * `sub/`. They are sorted as in torchvision: by directory, then by name. Hidden names are ignored. Links are
+/* Finds images (jpg, jpeg, png, ignoring case) in root/sub and, if `deep` is set, in its sub-directories. Paths start
+ * with `sub/`. They are sorted as in torchvision: by directory, then by name. Hidden names are ignored. Links are
  * followed, except to a directory that is being scanned. */
 enum ct_status ct_image_dir_scan(const char *root, const char *sub, bool deep,
 				 struct ct_image_dir_images *out) CT_MUST_CHECK;
-/* Names of the directories in root in strcmp order, without hidden ones; owned, ct_dir_list_free. */
+/* Lists the directories in root in strcmp order, without hidden ones. The caller releases `names` with
+ * ct_dir_list_free. */
 enum ct_status ct_image_dir_classes(const char *root, char ***names, size_t *n) CT_MUST_CHECK;
 
 #endif

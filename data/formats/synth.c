@@ -1,5 +1,5 @@
-/* Synthetic data sets. Samples are computed on demand, so that any size needs no memory, and they are the same on
- * every rank. */
+/* Synthetic data sets. Samples are computed on demand, so even large sets need no memory. They are the same on every
+ * rank. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ struct synth {
 	uint32_t features;
 };
 
-/* Random streams: samples of the two halves, and values that both share. */
+/* Random streams: the samples of training and evaluation data, and the values that both share. */
 enum { STREAM_TRAIN, STREAM_EVAL, STREAM_SHARED };
 
 static void close_synth(ct_dataset *d)
@@ -89,7 +89,7 @@ static enum ct_status open_images(const struct ct_dataset_kind *kind, const stru
 	return CT_OK;
 }
 
-/* The pattern of the class with a random contrast, plus noise of +-80. */
+/* Computes an image: the pattern of the class with a random contrast, plus noise of +-80. */
 static enum ct_status read_image(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target)
 {
 	const struct synth *s = (const struct synth *)d;

@@ -1,23 +1,25 @@
-/* The interface of the codecs, jpeg.c and png.c, for image.c: pixels as stored, without EXIF orientation. The rules
- * of image.h apply; errors start with a tag. codec.c has shared helpers. */
+/* The interface between image.c and the codecs, jpeg.c and png.c. Codecs return pixels as they are stored and do not
+ * apply the EXIF orientation. Otherwise, the rules of image.h apply. Error messages start with a tag. codec.c has
+ * helpers that both codecs use. */
 #ifndef CT_DATA_IMAGE_CODEC_H
 #define CT_DATA_IMAGE_CODEC_H
 
 #include "base/mem.h"
 #include "data/image/image.h"
 
-#define CT_IMAGE_MAX_SIDE 65500 /* libjpeg's limit, used for PNG too because the tables of a resize grow with it */
+/* The limit of libjpeg. It is also used for PNG, because the tables for resizing grow with the side. */
+#define CT_IMAGE_MAX_SIDE 65500
 
-/* A growing buffer. Growing it loses the old contents. */
+/* A buffer that grows on demand. Its contents are lost when it grows. */
 struct ct_scratch {
 	uint8_t *p;
 	size_t cap;
 };
-/* Ensures at least `bytes` bytes, 64-byte aligned. CT_NOMEM. */
+/* Ensures that the buffer has at least `bytes` bytes, aligned to 64 bytes. CT_NOMEM. */
 enum ct_status ct_scratch_reserve(struct ct_scratch *s, size_t bytes) CT_MUST_CHECK;
 void ct_scratch_release(struct ct_scratch *s);
 
-/* CT_DATA "TAG-dims: ..." if the size is over the limits or zero. */
+/* Returns CT_DATA with the message "TAG-dims: ..." if the size is zero or exceeds the limits. */
 enum ct_status ct_image_check_dims(const char *tag, const struct ct_image_opts *opts, uint64_t w,
 				   uint64_t h) CT_MUST_CHECK;
 
@@ -25,7 +27,7 @@ typedef struct ct_jpeg ct_jpeg;
 enum ct_status ct_jpeg_create(const struct ct_image_opts *opts, ct_jpeg **out) CT_MUST_CHECK;
 void ct_jpeg_destroy(ct_jpeg *j);
 enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct ct_image_header *out) CT_MUST_CHECK;
-/* scale 1, 2, 4, 8: decodes at 1/scale; the box is in full-size pixels. */
+/* Decodes a box, given in full-size pixels, at 1/scale of the size. scale is 1, 2, 4 or 8. */
 enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struct ct_pixels *out) CT_MUST_CHECK;
 /* Closes the open image and clears the warning; may be called at any time. */
 void ct_jpeg_close(ct_jpeg *j);

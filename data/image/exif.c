@@ -5,7 +5,7 @@
 #define TAG_ORIENTATION 0x0112
 #define TYPE_SHORT 3
 
-/* Directions of the stored columns and rows in the oriented image. */
+/* The directions that stored columns and rows have in the oriented image. */
 static bool mirrors_x(int orientation)
 {
 	return orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;

@@ -79,7 +79,7 @@ static enum ct_status sniff(const uint8_t *p, size_t n, enum ct_image_format *ou
 			name = formats[i].name;
 	}
 	if (!name)
-		return CT_FAIL(CT_DATA, "jpeg-magic: neither JPEG nor PNG: it starts with %02x %02x", p[0],
+		return CT_FAIL(CT_DATA, "jpeg-magic: neither JPEG nor PNG: the first bytes are %02x %02x", p[0],
 			       n > 1 ? p[1] : 0);
 	if (strcmp(name, "jpeg") != 0 && strcmp(name, "png") != 0) {
 		CT_FAIL(CT_DATA, "format-%s: this is a %s file, but only JPEG and PNG are supported", name, name);
@@ -113,7 +113,7 @@ enum ct_status ct_image_open(ct_image_decoder *d, const void *bytes, size_t n, s
 	return CT_OK;
 }
 
-/* The largest reduction of a JPEG in decoding at which it is still at least as large as wanted. */
+/* Returns the strongest reduction of a JPEG with which the box is still at least as large as wanted. */
 static int fast_scale(struct ct_box window, int want_w, int want_h)
 {
 	int scale = 8;
@@ -125,7 +125,7 @@ static int fast_scale(struct ct_box window, int want_w, int want_h)
 	return scale;
 }
 
-/* Orients *px. */
+/* Applies the orientation to *px. */
 static enum ct_status turn(ct_image_decoder *d, struct ct_pixels *px)
 {
 	const struct ct_box b = px->box;

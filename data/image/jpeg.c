@@ -1,8 +1,8 @@
-/* JPEG decoding with libjpeg-turbo. Decoding a box follows its libjpeg.txt ("Partial image decompression"), with two
- * rules that make the result bit-identical to a full decode: one more iMCU on each side, because fancy upsampling
- * reads neighbors, and rows are skipped only at the top, because a skip must not start inside a row group
- * (libjpeg-turbo issue 915). If the restart markers of the file allow it, libjpeg gets only the part that contains
- * the box (data/image/jpeg_part_impl.h). */
+/* JPEG decoding with libjpeg-turbo. Decoding a box follows its libjpeg.txt ("Partial image decompression"). Two rules
+ * make the result bit-identical to a full decode. One more iMCU is decoded on each side, because fancy upsampling reads
+ * neighbors. Rows are skipped only at the top, because a skip must not start inside a row group (libjpeg-turbo issue
+ * 915). If the restart markers of the file allow it, libjpeg gets only the part that contains the box
+ * (data/image/jpeg_part_impl.h). */
 #include "data/image/codec.h"
 
 #include <setjmp.h>
@@ -17,7 +17,8 @@
 
 #define WARNING_TAG "jpeg-warning: "
 #define ROWS_A_CALL 16
-/* Every scan of a progressive image processes all pixels; ten scans are usual. */
+/* Limit on the number of scans times the pixels of the image, in units of max_pixels. Every scan of a progressive image
+ * processes all pixels; images usually have about ten scans. */
 #define FULL_SIZE_SCANS 32
 
 enum failure { FAIL_LIBRARY = 1, FAIL_TRUNCATED, FAIL_SCANS };
@@ -49,8 +50,8 @@ static void on_error(j_common_ptr d)
 	longjmp(of(d)->escape, FAIL_LIBRARY);
 }
 
-/* Warnings about invalid data that can still be decoded; the first one is kept. Missing data at the end is an error,
- * as in Pillow, because zeros are not an image. */
+/* Keeps the first warning about invalid data that can still be decoded. As in Pillow, missing data at the end is an
+ * error, because libjpeg would fill the rest of the image with zeros. */
 static void on_message(j_common_ptr d, int level)
 {
 	struct ct_jpeg *j = of(d);
@@ -151,7 +152,7 @@ const char *ct_jpeg_warning(const ct_jpeg *j)
 	return j->warning[0] ? j->warning : NULL;
 }
 
-/* Tag of a libjpeg error. */
+/* Returns the tag for a libjpeg error. */
 static const char *tag_of(int code)
 {
 	switch (code) {
@@ -176,7 +177,7 @@ static const char *tag_of(int code)
 	}
 }
 
-/* Sets the error after libjpeg has jumped out. */
+/* Sets the error after libjpeg has left with longjmp. */
 static enum ct_status failed(ct_jpeg *j, enum failure why)
 {
 	char text[JMSG_LENGTH_MAX];
@@ -184,7 +185,7 @@ static enum ct_status failed(ct_jpeg *j, enum failure why)
 
 	if (why == FAIL_SCANS) {
 		CT_FAIL(CT_DATA,
-			"jpeg-scans: scan %d of %u x %u pixels; more than %d scans, or fewer of a large image, "
+			"jpeg-scans: scan %d of an image of %u x %u pixels; more than %d scans, or fewer in a large image, "
 			"are refused",
 			j->d.input_scan_number, j->d.image_width, j->d.image_height, j->opts.max_scans);
 	} else if (why == FAIL_TRUNCATED || j->ended) {
@@ -200,8 +201,8 @@ static enum ct_status failed(ct_jpeg *j, enum failure why)
 	return ct_error_status();
 }
 
-/* A new decompressor for each image. libjpeg would otherwise use the tables of the previous image for one without
- * tables, and pixels would depend on what this thread decoded before. */
+/* Creates a new decompressor for each image. Otherwise libjpeg would decode an image without tables with the tables of
+ * the previous image, and pixels would depend on what this thread has decoded before. */
 static void start(ct_jpeg *j, const uint8_t *bytes, size_t n)
 {
 	j->ended = j->ended_early = false;
@@ -224,7 +225,8 @@ static void start(ct_jpeg *j, const uint8_t *bytes, size_t n)
 		.term_source = source_nothing,
 	};
 	j->d.src = &j->source;
-	/* Coefficients of a progressive image: four components, two bytes each, and the padding to complete iMCUs. */
+	/* Memory for the coefficients of a progressive image: four components, two bytes each, and padding to complete
+	 * iMCUs. */
 	j->d.mem->max_memory_to_use = (long)(j->opts.max_pixels * 8 + ((uint64_t)64 << 20));
 }
 
@@ -255,8 +257,8 @@ enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct c
 	j->bytes = bytes;
 	j->n = n;
 	j->markers = m;
-	/* Sequential and progressive, Huffman and arithmetic: the types that both libjpeg-turbo 2 and 3 decode at 8
-	 * bits. */
+	/* Sequential and progressive frames with Huffman or arithmetic coding: both libjpeg-turbo 2 and 3 decode these
+	 * types at 8 bits. */
 	if (m.sof > 0xc2 && m.sof != 0xc9 && m.sof != 0xca)
 		return CT_FAIL(CT_DATA, "jpeg-unsupported: frame type SOF%d (lossless or hierarchical)", m.sof - 0xc0);
 	why = setjmp(j->escape);
@@ -286,7 +288,8 @@ static unsigned multiply(unsigned a, unsigned b)
 	return ((t >> 8) + t) >> 8;
 }
 
-/* In place. Files store the amount of light, not of ink, as Adobe's do; Pillow and djpeg assume this for all files. */
+/* Converts in place. Files are assumed to store the amount of light instead of ink, as Adobe's do. Pillow and djpeg
+ * make the same assumption. */
 static void cmyk_to_rgbx(uint8_t *p, int n)
 {
 	for (; n > 0; n--, p += 4) {
@@ -297,7 +300,7 @@ static void cmyk_to_rgbx(uint8_t *p, int n)
 	}
 }
 
-/* Reads window.h rows of the crop into j->rows. May jump. */
+/* Reads window.h rows of the crop into j->rows. May call longjmp. */
 static void read_rows(ct_jpeg *j, struct ct_box window, size_t pitch)
 {
 	JSAMPROW rows[ROWS_A_CALL];
@@ -316,7 +319,7 @@ static void read_rows(ct_jpeg *j, struct ct_box window, size_t pitch)
 	}
 }
 
-/* Returns whether an image that ended without EOI lacks data, and libjpeg did not warn. */
+/* Returns whether an image without EOI marker lacks data although libjpeg has not warned. */
 static bool lacks_scans(const ct_jpeg *j)
 {
 	const struct jpeg_decompress_struct *d = &j->d;
@@ -326,7 +329,7 @@ static bool lacks_scans(const ct_jpeg *j)
 	/* Arithmetic decoding continues with zeros and does not warn. */
 	if (d->arith_code && j->ended_early)
 		return true;
-	/* One scan per component, or refinements: truncated between two of them. */
+	/* Images with one scan per component, or with refinements, may end between two scans. */
 	for (int c = 0; d->coef_bits && c < d->num_components; c++) {
 		for (int k = 0; k < DCTSIZE2; k++) {
 			if (d->coef_bits[c][k] != 0)
@@ -341,7 +344,7 @@ static int min_int(int a, int b)
 	return a < b ? a : b;
 }
 
-/* The box in the image reduced by 1/scale. */
+/* Returns the box in the coordinates of the image at 1/scale. */
 static struct ct_box shrink(struct ct_box b, int scale, int w, int h)
 {
 	struct ct_box s = {b.x / scale, b.y / scale, 0, 0};
@@ -351,9 +354,10 @@ static struct ct_box shrink(struct ct_box b, int scale, int w, int h)
 	return s;
 }
 
-/* Restricts decoding to the columns of the box and one more iMCU on each side, if libjpeg supports this correctly.
- * At a scale, libjpeg assumes too small a width for components that it reduces less than others. If these must still
- * be upsampled (to more than twice the size in one direction), decoding stops inside the row. May jump. */
+/* Restricts decoding to the columns of the box and one more iMCU on each side, if libjpeg supports this correctly. With
+ * a reduced scale, libjpeg assumes too small a width for components that it reduces less than others. If these must
+ * still be upsampled (to more than twice the size in one direction), decoding stops inside the row. May call
+ * longjmp. */
 static void crop(struct jpeg_decompress_struct *d, struct ct_box window, int scale, JDIMENSION *x0, JDIMENSION *width)
 {
 	int margin = d->max_h_samp_factor * DCTSIZE;
@@ -367,7 +371,7 @@ static void crop(struct jpeg_decompress_struct *d, struct ct_box window, int sca
 	jpeg_crop_scanline(d, x0, width);
 }
 
-/* Opens the part of the file that contains the box, if possible. May jump. */
+/* Opens the part of the file that contains the box, if possible. May call longjmp. */
 static enum ct_status open_part(ct_jpeg *j, struct ct_box window, int scale, struct ct_jpeg_part *out)
 {
 	CT_TRY(ct__jpeg_part_cut(&j->markers, j->bytes, j->n, window, scale, &j->part, out));
@@ -379,7 +383,8 @@ static enum ct_status open_part(ct_jpeg *j, struct ct_box window, int scale, str
 	return choose_colors(j);
 }
 
-/* May jump. Not inlined: variables of the function that calls setjmp must not change between setjmp and the jump. */
+/* May call longjmp. Must not be inlined: variables of the function that calls setjmp must not change between setjmp and
+ * longjmp. */
 static __attribute__((noinline)) enum ct_status decode(ct_jpeg *j, struct ct_box window, int scale,
 						       struct ct_pixels *out)
 {
@@ -393,8 +398,8 @@ static __attribute__((noinline)) enum ct_status decode(ct_jpeg *j, struct ct_box
 	window.y -= part.y;
 	j->d.scale_num = 1;
 	j->d.scale_denom = (unsigned)scale;
-	/* Smoothing estimates missing parts of incomplete progressive images from neighboring blocks, which a box
-	 * may not contain. */
+	/* Smoothing estimates missing parts of incomplete progressive images from neighboring blocks, which may be
+	 * outside of the box. */
 	j->d.do_block_smoothing = FALSE;
 	jpeg_start_decompress(&j->d);
 	b = shrink(window, scale, (int)j->d.output_width, (int)j->d.output_height);

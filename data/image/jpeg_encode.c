@@ -11,13 +11,13 @@
 #include "base/mem.h"
 
 #define FIRST_BYTES ((size_t)64 << 10)
-/* Adding restart markers holds all coefficients in memory. */
+/* Adding restart markers needs all coefficients in memory. */
 #define MAX_PIXELS ((uint64_t)64 << 20)
 #define MAX_SCANS 100
 #define FULL_SIZE_SCANS 32 /* times MAX_PIXELS */
-/* Maximum number of pixels between restart markers. Each marker costs 5 bytes and some time. A box needs on average
- * half an interval more on both sides. In an image of 500 x 375 pixels in 4:2:0, a RandomResizedCrop decodes 53 % of
- * all MCUs with this distance, 47 % with 16 pixels, and 86 % without markers. */
+/* Maximum number of pixels between restart markers. Each marker costs 5 bytes and some time. On average, half an
+ * interval more than the box must be decoded on each side. In an image of 500 x 375 pixels with 4:2:0 subsampling, a
+ * RandomResizedCrop decodes 53 % of all MCUs with this distance, 47 % with 16 pixels, and 86 % without markers. */
 #define INTERVAL_PIXELS 96
 
 struct ct_jpeg_writer {
@@ -108,7 +108,7 @@ static void compress(struct ct_jpeg_writer *w, const uint8_t *rgb, int width, in
 	w->c.optimize_coding = TRUE;
 	jpeg_start_compress(&w->c, TRUE);
 	while (w->c.next_scanline < w->c.image_height) {
-		/* Not modified; the type lacks a const. */
+		/* libjpeg does not modify the data; its parameter just lacks const. */
 		JSAMPROW row = (JSAMPROW)(uintptr_t)(rgb + (size_t)w->c.next_scanline * (size_t)width * 3);
 
 		jpeg_write_scanlines(&w->c, &row, 1);
@@ -170,8 +170,8 @@ enum ct_status ct_image_encode_jpeg(const uint8_t *rgb, int w, int h, int qualit
 	return st;
 }
 
-/* MCUs between restart markers: the largest number that divides the row evenly and is not too large. If there is
- * none, a row is one interval. */
+/* Returns the number of MCUs between restart markers: the largest number within the limit that divides the row evenly.
+ * If no such number exists, each row is one interval. */
 static unsigned interval_of(const struct jpeg_decompress_struct *d)
 {
 	unsigned mcu = d->num_components == 1 ? DCTSIZE : (unsigned)d->max_h_samp_factor * DCTSIZE;
@@ -194,7 +194,7 @@ static void copy_markers(struct ct_jpeg_writer *w)
 	}
 }
 
-/* Returns whether the file lacks a refinement that it should contain. */
+/* Returns whether the file lacks a refinement scan that it should contain. */
 static bool lacks_scans(const struct jpeg_decompress_struct *d)
 {
 	for (int c = 0; d->coef_bits && c < d->num_components; c++) {

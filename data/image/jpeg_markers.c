@@ -28,7 +28,7 @@ struct ct_jpeg_markers ct__jpeg_markers_find(const uint8_t *bytes, size_t n)
 		size_t length;
 		int marker;
 
-		/* Junk before a marker is skipped, as libjpeg does; ff may be repeated. */
+		/* Like libjpeg, skip invalid bytes before a marker. ff may be repeated. */
 		while (at < n && bytes[at] != 0xff)
 			at++;
 		while (at < n && bytes[at] == 0xff)

@@ -7,8 +7,8 @@
 
 struct ct_jpeg_markers {
 	int sof;             /* frame type: the second byte of the marker, c0..cf; 0: not found */
-	size_t frame, scan;  /* start of the frame header's and of the first scan header's contents; 0: not found */
-	size_t data;         /* after the scan's header */
+	size_t frame, scan;  /* contents of the frame header and of the first scan header; 0: not found */
+	size_t data;         /* start of the first scan's data */
 	unsigned interval;   /* MCUs between restart markers; 0: none */
 	const uint8_t *exif; /* TIFF block of the first EXIF segment, or NULL */
 	size_t exif_bytes;

@@ -11,7 +11,7 @@
 struct grid {
 	int w, h;           /* pixels */
 	int mcu_w, mcu_h;   /* of an MCU */
-	int step_w, step_h; /* pixels of an interval, which ends at the edge of the image */
+	int step_w, step_h; /* size of an interval in pixels; the last interval ends at the edge of the image */
 	int n_x, n_y;       /* intervals */
 };
 
@@ -30,7 +30,8 @@ static int min_int(int a, int b)
 	return a < b ? a : b;
 }
 
-/* Pixels of an MCU, from the frame header at p. A single component has blocks as MCUs, for any sampling factors. */
+/* Reads the size of an MCU in pixels from the frame header at p. With a single component, an MCU is one block, whatever
+ * the sampling factors. */
 static bool mcu_of(const uint8_t *p, struct grid *g)
 {
 	int n = p[5], h = 1, v = 1;
@@ -46,7 +47,8 @@ static bool mcu_of(const uint8_t *p, struct grid *g)
 	return h <= 4 && v <= 4;
 }
 
-/* Returns false unless the image is one scan of a sequential Huffman image whose intervals fill rows or are rows. */
+/* Returns false unless the image has a single sequential scan with Huffman coding, and its intervals are complete rows
+ * or divide each row evenly. */
 static bool grid_of(const struct ct_jpeg_markers *m, const uint8_t *bytes, struct grid *g)
 {
 	const uint8_t *p = bytes + m->frame;
@@ -73,7 +75,7 @@ static bool grid_of(const struct ct_jpeg_markers *m, const uint8_t *bytes, struc
 }
 
 /* Fancy upsampling reads one sample of the coarsest component on each side. It is disabled for rows of at most two
- * samples, of 8/scale in an MCU; no part is so narrow. */
+ * samples (an MCU has 8/scale); no part is that narrow. */
 static struct cut cut_of(const struct grid *g, struct ct_box b, int scale)
 {
 	int dx = g->mcu_w / 8 * scale, dy = g->mcu_h / 8 * scale;
@@ -92,7 +94,8 @@ static struct cut cut_of(const struct grid *g, struct ct_box b, int scale)
 	return c;
 }
 
-/* The next marker at or after `at`; n if there is none, or if it does not directly follow the data. */
+/* Returns the position of the next marker at or after `at`, or n if there is none or if it does not directly follow the
+ * data. */
 static size_t marker_after(const uint8_t *p, size_t at, size_t n)
 {
 	while (at + 1 < n) {
@@ -108,8 +111,8 @@ static size_t marker_after(const uint8_t *p, size_t at, size_t n)
 	return n;
 }
 
-/* Copies the intervals of the part after the first `used` bytes of dst and renumbers them. Returns 0 if they are not
- * where they should be. */
+/* Appends the intervals of the part to the first `used` bytes of dst and renumbers them. Returns 0 if a marker is not
+ * where it should be. */
 static size_t copy_intervals(const struct grid *g, const struct cut *c, const uint8_t *bytes, size_t at, size_t n,
 			     uint8_t *dst, size_t used)
 {
@@ -149,7 +152,8 @@ enum ct_status ct__jpeg_part_cut(const struct ct_jpeg_markers *m, const uint8_t 
 	if (!grid_of(m, bytes, &g))
 		return CT_OK;
 	c = cut_of(&g, window, scale);
-	/* Compared with decoding all intervals up to the last row: the header is parsed twice, and bytes are copied. */
+	/* The alternative is to decode all intervals up to the last row. A part has costs of its own: the header is
+	 * parsed twice, and bytes are copied. */
 	if ((int64_t)(c.x1 - c.x0) * (c.y1 - c.y0) * 8 > (int64_t)g.n_x * c.y1 * 7)
 		return CT_OK;
 	CT_TRY(ct_scratch_reserve(scratch, n));

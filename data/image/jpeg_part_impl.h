@@ -1,7 +1,7 @@
-/* Extracts a part of a JPEG file as a smaller file. If restart markers (ITU T.81, E.1.4 and F.1.1.5.1) divide the
- * rows of MCUs, each interval between two markers can be decoded separately, and adjacent intervals form an image.
- * Then the cost of a box depends on its size only, not on the data before it. `ctrain data pack --seekable` adds
- * such markers. */
+/* Extracts a part of a JPEG file as a smaller file. If restart markers (ITU T.81, E.1.4 and F.1.1.5.1) divide the rows
+ * of MCUs, each interval between two markers can be decoded separately, and adjacent intervals form an image. The cost
+ * of decoding a box then depends only on its size, not on the data before it. `ctrain data pack --seekable` adds such
+ * markers. */
 #ifndef CT_DATA_IMAGE_JPEG_PART_IMPL_H
 #define CT_DATA_IMAGE_JPEG_PART_IMPL_H
 
@@ -14,9 +14,9 @@ struct ct_jpeg_part {
 	int x, y; /* position of its first pixel in the full image */
 };
 
-/* Extracts the box and the pixels around it that upsampling reads, for decoding at 1/scale. The part decodes to the
- * same pixels as the full file. There is no part if the file has no markers, unexpected or misnumbered ones, or if
- * little would be saved. CT_NOMEM. */
+/* Extracts the box and the pixels around it that upsampling reads, for decoding at 1/scale. Decoding the part gives the
+ * same pixels as decoding the full file. No part is extracted (bytes is NULL) if restart markers are missing,
+ * unexpected or misnumbered, or if a part would save little. CT_NOMEM. */
 enum ct_status ct__jpeg_part_cut(const struct ct_jpeg_markers *m, const uint8_t *bytes, size_t n, struct ct_box window,
 				 int scale, struct ct_scratch *scratch, struct ct_jpeg_part *out) CT_MUST_CHECK;
 

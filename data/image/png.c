@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "data/image/exif_impl.h"
 
-/* A small limit for text, profiles and other chunks that are not used. */
+/* A low limit for text, profiles and other chunks that are not used. */
 #define CHUNK_BYTES ((size_t)16 << 20)
 
 struct ct_png {

@@ -104,7 +104,7 @@ enum ct_status ct__bad_list_report(struct ct_bad_list *b, const struct ct_loader
 	for (uint32_t i = 0; i < s->n_uses; i++) {
 		uint32_t sample = s->uses[i].sample, bit = 1u << sample % 32;
 
-		/* The neighbor reports its own rows. */
+		/* The neighboring rank reports its own rows. */
 		if (s->uses[i].row >= s->batch.n || b->reported[sample / 32] & bit)
 			continue;
 		b->reported[sample / 32] |= bit;
@@ -121,7 +121,8 @@ enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_l
 {
 	if (rows->policy == CT_BAD_FAIL || b->n_reported <= rows->max_bad)
 		return CT_OK;
-	(void)CT_FAIL(CT_DATA, "%" PRIu64 " samples of %s are unreadable, %" PRIu64 " are allowed; the last one: %s",
+	(void)CT_FAIL(CT_DATA,
+		      "%" PRIu64 " samples of %s are unreadable, but only %" PRIu64 " are allowed; the last one is %s",
 		      b->n_reported, rows->info->name, rows->max_bad, b->last);
 	ct_error_hint("`ctrain data check` lists all of them; data.max_bad=N allows more");
 	return CT_DATA;

@@ -6,16 +6,16 @@
 #define ALIGN 64
 #define MAX_THREADS 256
 #define MAX_DEPTH 1024
-#define CHUNK_BYTES (64 << 10) /* rows that a thread takes at once: enough to outweigh taking the lock */
-#define NEIGHBORS 2            /* rows of other ranks' slices that a batch may need to mix its own */
+#define CHUNK_BYTES (64 << 10) /* rows that a thread takes at once; large enough to hide the cost of the lock */
+#define NEIGHBORS 2            /* rows of other slices that a batch may need in order to mix its own rows */
 
-/* rows * bytes_each bytes that the device can copy from. */
+/* Allocates rows * bytes_each bytes from which the device can copy. */
 static enum ct_status alloc_rows(const ct_loader *l, size_t rows, size_t bytes_each, void **out)
 {
 	size_t bytes;
 
 	if (__builtin_mul_overflow(rows, bytes_each, &bytes))
-		return CT_FAIL(CT_NOMEM, "out of memory: a batch of %zu samples of %zu bytes", rows, bytes_each);
+		return CT_FAIL(CT_NOMEM, "out of memory for a batch of %zu samples of %zu bytes", rows, bytes_each);
 	if (l->device)
 		return ct_device_host_alloc(l->device, bytes, out);
 	CT_TRY_ALLOC(*out = ct_calloc_aligned(ALIGN, bytes));
@@ -49,7 +49,7 @@ static enum ct_status alloc_slot(const ct_loader *l, struct ct_loader_slot *s, s
 	return CT_OK;
 }
 
-/* The largest images of all epochs. */
+/* Computes the size of the largest images of all epochs. */
 static void max_size(const ct_loader *l, int *h, int *w)
 {
 	ct__loader_size_at(l, 0, h, w);
@@ -59,7 +59,7 @@ static void max_size(const ct_loader *l, int *h, int *w)
 	}
 }
 
-/* Allocates memory and starts threads; after a failure, destroy frees what there is. */
+/* Allocates memory and starts threads. After a failure, ct_loader_destroy frees what has been allocated. */
 static enum ct_status build(ct_loader *l)
 {
 	size_t n_workers = l->n_threads ? (size_t)l->n_threads : 1;
@@ -94,15 +94,18 @@ static enum ct_status check_sizes(const struct ct_loader_opts *opts, const struc
 	struct ct_transform t = opts->transform;
 
 	if (opts->n_sizes && t.crop == CT_CROP_NONE)
-		return CT_FAIL(CT_CONFIG, "images of %s in several sizes need a crop", info->name);
+		return CT_FAIL(CT_CONFIG, "resizing the images of %s to several sizes requires a crop", info->name);
 	for (int i = 0; i < opts->n_sizes; i++) {
 		if (i && opts->sizes[i].epoch <= opts->sizes[i - 1].epoch)
-			return CT_FAIL(CT_CONFIG, "image sizes from epoch %u and then from epoch %u: not rising",
-				       opts->sizes[i - 1].epoch, opts->sizes[i].epoch);
+			return CT_FAIL(
+				CT_CONFIG,
+				"image sizes are given for epoch %u and then for epoch %u, but epochs must increase",
+				opts->sizes[i - 1].epoch, opts->sizes[i].epoch);
 		t.h = opts->sizes[i].h;
 		t.w = opts->sizes[i].w;
 		if (t.h < 1 || t.w < 1)
-			return CT_FAIL(CT_CONFIG, "images of %d x %d from epoch %u", t.w, t.h, opts->sizes[i].epoch);
+			return CT_FAIL(CT_CONFIG, "invalid image size %d x %d from epoch %u on", t.w, t.h,
+				       opts->sizes[i].epoch);
 		CT_TRY(ct_transform_check(&t, info));
 	}
 	t = opts->transform;
@@ -114,14 +117,15 @@ static enum ct_status check_sizes(const struct ct_loader_opts *opts, const struc
 static enum ct_status check_mix(const struct ct_loader_opts *opts, const struct ct_dataset_info *info)
 {
 	if (!(opts->mixup >= 0 && opts->mixup <= 100) || !(opts->cutmix >= 0 && opts->cutmix <= 100))
-		return CT_FAIL(CT_CONFIG, "mixup %g, cutmix %g: not in 0..100", (double)opts->mixup,
+		return CT_FAIL(CT_CONFIG, "mixup %g or cutmix %g is not in 0..100", (double)opts->mixup,
 			       (double)opts->cutmix);
 	if (opts->mixup <= 0 && opts->cutmix <= 0)
 		return CT_OK;
 	if (info->kind == CT_SAMPLE_F32 || info->n_targets)
-		return CT_FAIL(CT_CONFIG, "mixup and cutmix need images with class labels, %s has none", info->name);
+		return CT_FAIL(CT_CONFIG, "mixup and cutmix need images with class labels, but %s has none",
+			       info->name);
 	if (opts->bad == CT_BAD_DROP)
-		return CT_FAIL(CT_CONFIG, "mixup and cutmix cannot skip bad samples: they are for training");
+		return CT_FAIL(CT_CONFIG, "mixup and cutmix are for training, where bad samples cannot be skipped");
 	return CT_OK;
 }
 
@@ -131,15 +135,18 @@ static enum ct_status check_opts(const ct_dataset *d, const struct ct_loader_opt
 
 	CT_TRY(ct_sampler_check(&opts->sampler));
 	if (opts->sampler.n > info->n)
-		return CT_FAIL(CT_BUG, "sampler over %u samples, %s has %u", opts->sampler.n, info->name, info->n);
+		return CT_FAIL(CT_BUG, "the sampler expects %u samples, but %s has %u", opts->sampler.n, info->name,
+			       info->n);
 	CT_TRY(check_sizes(opts, info));
 	CT_TRY(check_mix(opts, info));
 	if (opts->n_threads < 0 || opts->n_threads > MAX_THREADS)
-		return CT_FAIL(CT_CONFIG, "%d loader threads: not in 0..%d", opts->n_threads, MAX_THREADS);
+		return CT_FAIL(CT_CONFIG, "the number of loader threads, %d, is not in 0..%d", opts->n_threads,
+			       MAX_THREADS);
 	if (opts->depth && (opts->depth < 2 || opts->depth > MAX_DEPTH))
-		return CT_FAIL(CT_CONFIG, "a loader ring of %d batches: not in 2..%d", opts->depth, MAX_DEPTH);
+		return CT_FAIL(CT_CONFIG, "the number of batches in the loader ring, %d, is not in 2..%d", opts->depth,
+			       MAX_DEPTH);
 	if (opts->max_out < 0 || opts->max_out > MAX_DEPTH)
-		return CT_FAIL(CT_CONFIG, "%d batches of a loader out at the same time: not in 1..%d", opts->max_out,
+		return CT_FAIL(CT_CONFIG, "the number of batches that may be out, %d, is not in 1..%d", opts->max_out,
 			       MAX_DEPTH);
 	return CT_OK;
 }

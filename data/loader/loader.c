@@ -11,7 +11,7 @@
 
 #define PREFETCH_ROWS 6
 
-/* Work of a thread: rows [first, first + n) of a slot, or (slot NULL) the order of an epoch. */
+/* The work of a thread: rows [first, first + n) of a slot or, if slot is NULL, the order of an epoch. */
 struct job {
 	struct ct_loader_slot *slot;
 	struct ct_loader_order *order;
@@ -34,7 +34,8 @@ static uint32_t n_free(const ct_loader *l)
 	return l->depth - (uint32_t)(l->n_opened - l->n_freed);
 }
 
-/* The order to compute now, or NULL: that of the next batch, or, well before it is needed, that of the next epoch. */
+/* Returns the order to compute now: that of the next batch or, well before it is needed, that of the next epoch. NULL
+ * if there is none. */
 static struct ct_loader_order *order_to_make(const ct_loader *l, uint32_t *epoch)
 {
 	const struct ct_loader_order *o = &l->orders[l->epoch % 2];
@@ -71,7 +72,8 @@ size_t ct__loader_row_bytes(const ct_loader *l, int h, int w)
 	return (size_t)h * (size_t)w * (size_t)l->rows.c;
 }
 
-/* Opens the next batch: false if no slot is free or its order is not computed yet. A batch without rows is ready at once. */
+/* Opens the next batch. Returns false if no slot is free or if its order has not been computed yet. A batch without
+ * rows is ready at once. */
 static bool open_batch(ct_loader *l)
 {
 	struct ct_loader_order *o = &l->orders[l->epoch % 2];
@@ -150,12 +152,13 @@ static bool take_job(ct_loader *l, struct job *job)
 	job->n = s->n_work - l->row < l->chunk_rows ? s->n_work - l->row : l->chunk_rows;
 	l->row += job->n;
 	if (l->row < s->n_work)
-		job->order->users++; /* else the batch's own use becomes the use of this chunk */
+		job->order->users++; /* else this chunk takes over the use of the batch */
 	l->busy++;
 	return true;
 }
 
-/* Without the lock. Returns the number of rows filled before one failed; the thread's error chain is then that row's. */
+/* Call without the lock. Returns the number of rows that were filled before one failed. The thread's error chain then
+ * describes that row. */
 static uint32_t run_job(ct_loader *l, const struct job *job, struct ct_loader_worker *w)
 {
 	const struct ct_loader_slot *s = job->slot;
@@ -256,7 +259,7 @@ static bool is_ready(const ct_loader *l)
 	return l->n_opened > l->n_delivered && s->done == s->n_work;
 }
 
-/* The work of the caller if there are no threads. Under the lock, which no one else uses. */
+/* Does the work of the threads if there are none. Called under the lock, which no one else uses then. */
 static void fill_inline(ct_loader *l)
 {
 	struct job job;
@@ -278,12 +281,13 @@ static enum ct_status wait_ready(ct_loader *l, int64_t deadline_ns)
 	l->stats.wait_ns += ct_now_ns() - begin;
 	if (is_ready(l))
 		return CT_OK;
-	(void)CT_FAIL(CT_TIMEOUT, "no batch from %d loader threads of %s in time", l->n_threads, l->rows.info->name);
-	ct_error_hint("check whether the storage of the data responds; if it is only slow, more data.workers help");
+	(void)CT_FAIL(CT_TIMEOUT, "%d loader threads of %s have not delivered a batch in time", l->n_threads,
+		      l->rows.info->name);
+	ct_error_hint("check whether the storage of the data responds; if it is only slow, increase data.workers");
 	return CT_TIMEOUT;
 }
 
-/* Without the lock: only the caller uses a batch that is ready and not delivered. */
+/* Called without the lock, because only the caller uses a batch that is ready but not delivered. */
 static enum ct_status settle(ct_loader *l, struct ct_loader_slot *s)
 {
 	if (s->failed)
@@ -306,7 +310,8 @@ enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loade
 
 	*out = (struct ct_loader_batch){0};
 	if (n_out(l) >= l->max_out)
-		return CT_FAIL(CT_BUG, "a batch is requested while %u are out, and not more may be: release one",
+		return CT_FAIL(CT_BUG,
+			       "a batch was requested while %u are out, which is the limit: release one first",
 			       n_out(l));
 	pthread_mutex_lock(&l->lock);
 	st = wait_ready(l, deadline_ns);
@@ -332,18 +337,19 @@ void ct_loader_release(ct_loader *l, struct ct_loader_batch *b)
 		return;
 	while (i < l->n_delivered && slot_of(l, i) != s)
 		i++;
-	CT_ASSERT(i < l->n_delivered); /* of another loader, or a copy of a batch that was released */
+	CT_ASSERT(i < l->n_delivered); /* else the batch is from another loader, or a copy of a released one */
 	b->x = NULL;
 	b->labels = b->labels_b = NULL;
 	b->mix = b->targets = NULL;
 	b->samples = NULL;
 	b->slot = NULL;
 	pthread_mutex_lock(&l->lock);
-	/* The slots that are out follow each other in the ring: the oldest one takes the place of the one that is free now. */
+	/* The slots that are out must stay adjacent in the ring, so the oldest one takes the place of the released
+	 * one. */
 	l->ring[i % l->depth] = slot_of(l, l->n_freed);
 	l->ring[l->n_freed % l->depth] = s;
 	l->n_freed++;
-	/* Threads are woken up when half of the batches can be prepared at once, not for every batch. */
+	/* Wake up the threads only when half of the batches can be prepared, not for every batch. */
 	if (n_free(l) >= l->ahead / 2)
 		pthread_cond_broadcast(&l->work);
 	pthread_mutex_unlock(&l->lock);
@@ -361,10 +367,11 @@ void ct_loader_stats(ct_loader *l, struct ct_loader_stats *out)
 enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step)
 {
 	if (step > l->steps)
-		return CT_FAIL(CT_DATA, "step %" PRIu64 " of an epoch, which has only %" PRIu64 " steps of %u samples",
+		return CT_FAIL(CT_DATA,
+			       "cannot start at step %" PRIu64 ": an epoch has only %" PRIu64 " steps of %u samples",
 			       step, l->steps, l->rows.sampler.global_batch);
 	if (n_out(l) > 0)
-		return CT_FAIL(CT_BUG, "a seek while %u batches of the loader are out", n_out(l));
+		return CT_FAIL(CT_BUG, "cannot seek while %u batches of the loader are out", n_out(l));
 	pthread_mutex_lock(&l->lock);
 	l->hold = true;
 	while (l->busy)

@@ -8,30 +8,30 @@
 #include "base/thread.h"
 #include "data/loader/loader.h"
 
-/* A bad sample that was met while a row was filled, as the attempt-th candidate for the row. */
+/* A bad sample that was found while a row was filled: candidate number `attempt` for the row. */
 struct ct_bad_use {
 	uint32_t row, attempt, sample;
 };
 
-/* A batch of the ring. Fields change under the loader's lock; the rows belong to the threads that took them. The batch's own rows are
- * followed by the rows of neighboring slices that its first and last row are mixed with. */
+/* A batch in the ring. The loader's lock protects the fields; rows belong to the threads that took them. The batch's
+ * own rows are followed by the rows of neighboring slices with which its first and last row are mixed. */
 struct ct_loader_slot {
 	uint8_t *x;
 	int32_t *labels, *labels_b;
 	float *mix, *targets;
 	uint32_t *samples;
-	_Atomic uint8_t *pairs; /* rows of each pair that are filled */
+	_Atomic uint8_t *pairs; /* number of filled rows of each pair */
 	uint8_t *dropped;
 	struct ct_loader_batch batch;
 	size_t row_bytes;
-	uint32_t first;  /* position of row 0 in the epoch's order */
+	uint32_t first;  /* position of row 0 in the order of the epoch */
 	uint32_t n_work; /* rows to fill, including the neighbors' */
-	bool before;     /* the first of the neighbors' rows comes before row 0 */
+	bool before;     /* the first of the neighbors' rows precedes row 0 */
 	uint32_t done;   /* rows filled or given up */
 	bool failed;
 	uint32_t failed_row;
 	struct ct_error error; /* of failed_row, the first row that failed */
-	/* Under the lock of the list of bad samples. */
+	/* Protected by the lock of the list of bad samples. */
 	struct ct_bad_use *uses;
 	uint32_t n_uses, cap_uses;
 };
@@ -48,7 +48,7 @@ struct ct_bad_list {
 	uint32_t *reported;           /* one bit per sample; used by the caller's thread only */
 	struct ct_bad_entry *entries; /* known, but not reported yet */
 	size_t n, cap;
-	char *last; /* text of the sample that was reported last */
+	char *last; /* text of the last sample that was reported */
 	uint64_t n_reported;
 };
 
@@ -56,11 +56,11 @@ struct ct_loader_worker {
 	struct ct_thread thread;
 	ct_loader *loader;
 	ct_transformer *transformer;    /* NULL: no images */
-	struct ct_transform_times seen; /* the transformer's times that the loader's sums include */
-	int64_t assemble_ns;            /* not yet included there */
+	struct ct_transform_times seen; /* times of the transformer that are already included in the loader's sums */
+	int64_t assemble_ns;            /* not yet included in the loader's sums */
 };
 
-/* The parts of the loader that filling rows needs; constant after create. */
+/* The parts of the loader that are needed to fill rows. Constant after create. */
 struct ct_loader_rows {
 	const ct_dataset *data;
 	const struct ct_dataset_info *info;
@@ -73,12 +73,13 @@ struct ct_loader_rows {
 	void *user;
 };
 
-/* The order of an epoch, in orders[epoch % 2]: one is in use, the next one is computed ahead. */
+/* The order of an epoch, in orders[epoch % 2]. While one is in use, the next one is computed. */
 struct ct_loader_order {
 	uint32_t *perm;
 	uint32_t epoch;
 	bool valid, making;
-	unsigned users; /* the newest batch while it has rows to take, and chunks that are being filled */
+	unsigned users; /* number of users: the newest batch while it has rows to take, and each chunk that is being
+			 * filled */
 };
 
 struct ct_loader {
@@ -89,9 +90,10 @@ struct ct_loader {
 	int n_sizes;
 	ct_device *device; /* NULL: ordinary memory */
 	int n_threads;
-	uint32_t ahead, max_out, depth; /* batches prepared ahead, and out; slots: enough for both */
+	uint32_t ahead, max_out, depth; /* limits on batches prepared ahead and on batches out; number of slots, enough
+					 * for both */
 	uint32_t chunk_rows;
-	uint64_t steps; /* of an epoch */
+	uint64_t steps; /* per epoch */
 	struct ct_loader_slot *slots;
 	struct ct_loader_slot **ring;     /* [depth] batch i is in ring[i % depth] */
 	struct ct_loader_worker *workers; /* n_threads, or one for the caller */
@@ -104,14 +106,14 @@ struct ct_loader {
 	unsigned busy;         /* jobs that are running */
 	uint32_t epoch, micro; /* position of the batch to open next */
 	uint64_t step;
-	struct ct_loader_slot *newest; /* of the batch that was opened last; NULL: none since the last seek */
-	uint32_t row;                  /* next row to take of it */
+	struct ct_loader_slot *newest; /* the batch that was opened last; NULL: none since the last seek */
+	uint32_t row;                  /* the next row of `newest` to take */
 	uint64_t n_opened, n_delivered,
 		n_freed; /* batches since the last seek; those in [n_freed, n_delivered) are out */
 	struct ct_loader_stats stats;
 };
 
-/* Size of the images of an epoch, and bytes of one row. */
+/* Computes the size of the images of an epoch, and the bytes of one row. */
 void ct__loader_size_at(const ct_loader *l, uint32_t epoch, int *h, int *w);
 size_t ct__loader_row_bytes(const ct_loader *l, int h, int w);
 /* Main function of a thread; its argument is a worker. */
@@ -120,22 +122,22 @@ void *ct__loader_work(void *arg);
 enum ct_status ct__bad_list_init(struct ct_bad_list *b, uint32_t n) CT_MUST_CHECK;
 void ct__bad_list_release(struct ct_bad_list *b);
 bool ct__bad_list_knows(struct ct_bad_list *b, uint32_t sample);
-/* Records a sample, with the thread's error as the reason. Any thread. */
+/* Records a sample with the thread's current error as the reason. Any thread may call this. */
 enum ct_status ct__bad_list_add(struct ct_bad_list *b, const ct_dataset *d, uint32_t sample) CT_MUST_CHECK;
-/* The slot's row has met a bad sample. Any thread. */
+/* Records that a row of the slot has used a bad sample. Any thread may call this. */
 enum ct_status ct__bad_list_use(struct ct_bad_list *b, struct ct_loader_slot *s, struct ct_bad_use use) CT_MUST_CHECK;
-/* Reports the bad samples of the slot, row by row, and counts them: CT_DATA if there are too many now. */
+/* Reports the bad samples of the slot, row by row, and counts them. CT_DATA if there are now too many. */
 enum ct_status ct__bad_list_report(struct ct_bad_list *b, const struct ct_loader_rows *rows,
 				   struct ct_loader_slot *s) CT_MUST_CHECK;
 /* CT_DATA if more than rows->max_bad have been reported. */
 enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_loader_rows *rows) CT_MUST_CHECK;
 
-/* Fills a row of s from `order` (of its epoch), and mixes it if its partner is filled already. */
+/* Fills a row of s, using the order of its epoch. Mixes the row if its partner is already filled. */
 enum ct_status ct__loader_fill(const struct ct_loader_rows *rows, struct ct_bad_list *bad, struct ct_loader_worker *w,
 			       struct ct_loader_slot *s, const uint32_t *order, uint32_t row) CT_MUST_CHECK;
-/* Position of a row of s in the epoch's order. */
+/* Returns the position of a row of s in the order of the epoch. */
 uint32_t ct__loader_position(const struct ct_loader_slot *s, uint32_t row);
-/* Sets n_work and before: which rows of neighboring slices the batch needs. */
+/* Determines which rows of neighboring slices the batch needs, and sets n_work and `before`. */
 void ct__loader_neighbors(const struct ct_loader_rows *rows, struct ct_loader_slot *s);
 /* Closes the gaps that dropped rows have left. */
 void ct__loader_compact(struct ct_loader_slot *s, const struct ct_dataset_info *info);

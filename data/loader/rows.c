@@ -35,7 +35,8 @@ void ct__loader_neighbors(const struct ct_loader_rows *rows, struct ct_loader_sl
 	s->n_work = s->batch.n + s->before + after;
 }
 
-/* The other row of the pair (2k, 2k+1) of the global batch that a row belongs to, or the row itself if it has no partner. */
+/* Returns the partner of a row, that is, the other row of its pair (2k, 2k+1) in the global batch, or the row itself if
+ * it has no partner. */
 static uint32_t partner(const struct ct_loader_slot *s, uint32_t row)
 {
 	uint32_t at = position(s, row) ^ 1;
@@ -55,7 +56,8 @@ static void set_mix(struct ct_loader_slot *s, uint32_t row, uint32_t other, floa
 	s->mix[row] = share;
 }
 
-/* Mixes the pair of a row that has just been filled, if the other row is filled already: the second of the two does it. */
+/* Called when a row has been filled. Mixes its pair if the other row is already filled, so whichever row is filled
+ * second does the work. */
 static void mix_row(const struct ct_loader_rows *rows, struct ct_loader_worker *w, struct ct_loader_slot *s,
 		    uint32_t row)
 {
@@ -101,7 +103,7 @@ static enum ct_status name_sample(const struct ct_loader_rows *rows, uint32_t sa
 	return ct_error_wrap("%s", where);
 }
 
-/* Records a bad sample, and tries others in its place. */
+/* Records a bad sample and tries to replace it. */
 static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad_list *bad, struct ct_loader_worker *w,
 				struct ct_loader_slot *s, uint32_t row, uint32_t sample)
 {
@@ -127,8 +129,8 @@ static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad
 				    ct__loader_position(s, row));
 		sample = ct_rng_below(&r, rows->sampler.n);
 	}
-	(void)CT_FAIL(CT_DATA, "%d samples of %s in succession are unreadable: found no replacement", MAX_ATTEMPTS,
-		      rows->info->name);
+	(void)CT_FAIL(CT_DATA, "found no replacement for a bad sample: %d samples of %s in succession are unreadable",
+		      MAX_ATTEMPTS, rows->info->name);
 	ct_error_hint("`ctrain data check` reports what is wrong with them");
 	return CT_DATA;
 }

@@ -7,10 +7,11 @@ enum ct_status ct_sampler_check(const struct ct_sampler *s)
 	if (s->n == 0)
 		return CT_FAIL(CT_DATA, "the data set is empty");
 	if (s->global_batch == 0 || s->world == 0 || s->accumulate == 0)
-		return CT_FAIL(CT_CONFIG, "batch of %u samples on %u ranks in %u micro-batches: all must be at least 1",
+		return CT_FAIL(CT_CONFIG,
+			       "batch of %u samples on %u ranks in %u micro-batches: each number must be at least 1",
 			       s->global_batch, s->world, s->accumulate);
 	if (s->rank >= s->world)
-		return CT_FAIL(CT_CONFIG, "rank %u of a world of %u", s->rank, s->world);
+		return CT_FAIL(CT_CONFIG, "rank %u is not below the world size %u", s->rank, s->world);
 	if ((uint64_t)s->world * s->accumulate > s->global_batch) {
 		(void)CT_FAIL(CT_CONFIG, "a global batch of %u samples is too small for %u ranks x %u micro-batches",
 			      s->global_batch, s->world, s->accumulate);
@@ -20,13 +21,13 @@ enum ct_status ct_sampler_check(const struct ct_sampler *s)
 	if (ct_sampler_steps(s) == 0) {
 		(void)CT_FAIL(
 			CT_CONFIG,
-			"a global batch of %u samples is larger than the data set (%u), and the last one is dropped",
+			"a global batch of %u samples is larger than the data set (%u samples), and partial batches are dropped",
 			s->global_batch, s->n);
 		ct_error_hint("lower batch.global or keep the last partial batch");
 		return CT_CONFIG;
 	}
 	if (s->window && s->group_first && (s->n_groups == 0 || s->group_first[s->n_groups] != s->n))
-		return CT_FAIL(CT_BUG, "a window over groups that end at another place than the %u samples", s->n);
+		return CT_FAIL(CT_BUG, "the sampler has %u samples, but its groups do not end there", s->n);
 	return CT_OK;
 }
 
@@ -35,7 +36,7 @@ uint64_t ct_sampler_steps(const struct ct_sampler *s)
 	return ((uint64_t)s->n + (s->drop_last ? 0 : s->global_batch - 1)) / s->global_batch;
 }
 
-/* Part i of n things cut into k parts whose sizes differ by one at most, larger ones first. */
+/* Divides n items into k parts whose sizes differ by at most one, larger parts first. Returns the size of part i. */
 static uint32_t part(uint32_t n, uint32_t k, uint32_t i, uint32_t *first)
 {
 	uint32_t size = n / k, rest = n % k;
@@ -70,7 +71,7 @@ struct ct_sampler_slice ct_sampler_slice(const struct ct_sampler *s, uint64_t st
 	return out;
 }
 
-/* Fisher-Yates in place. stream: which shuffle of the epoch. */
+/* Fisher-Yates in place. `stream` is the number of the shuffle within the epoch. */
 static void shuffle(const struct ct_sampler *s, uint32_t epoch, uint32_t stream, uint32_t *p, uint32_t n)
 {
 	struct ct_rng r;
@@ -88,8 +89,9 @@ static void order_windows(const struct ct_sampler *s, uint32_t epoch, uint32_t *
 {
 	uint32_t n_groups = 0, at = 0, *groups;
 
-	/* The order of the groups lies at the end of perm: each of those to come has a sample, so that what is written
-	 * from the front never reaches what has not been read. Empty groups are left out for that. */
+	/* The order of the groups is stored at the end of perm. Empty groups are skipped, so each remaining group has
+	 * at least one sample, and the samples written from the front never overwrite a group that has not been read
+	 * yet. */
 	for (uint32_t g = 0; g < s->n_groups; g++)
 		n_groups += s->group_first[g + 1] > s->group_first[g];
 	groups = perm + (s->n - n_groups);

@@ -10,7 +10,7 @@
 #define MAX_TEXT ((size_t)256 << 20)
 #define SEPARATORS " \t\r,"
 
-/* An entry of a map: words of its text, split in place. */
+/* An entry of a map. Its strings are parts of the text, which is split in place. */
 struct entry {
 	char *file; /* NULL: the map has no file names */
 	char *cls;
@@ -24,7 +24,7 @@ struct map {
 	bool in_order; /* line n belongs to file n */
 };
 
-/* The next word of *rest, or NULL. */
+/* Returns the next word of *rest, or NULL. */
 static char *take_word(char **rest)
 {
 	char *word = *rest + strspn(*rest, SEPARATORS);
@@ -78,8 +78,9 @@ static enum ct_status parse_map(struct map *m, char *text)
 		return CT_FAIL(CT_DATA, "%s is empty", m->path);
 	if (m->in_order && are_numbers(m)) {
 		return CT_FAIL_HINT(
-			CT_DATA, "give lines \"ILSVRC2012_val_00000001.JPEG n01751748\", or LOC_val_solution.csv",
-			"%s holds numbers without file names: ImageNet's ground truth file numbers classes in an "
+			CT_DATA,
+			"use a file with lines such as \"ILSVRC2012_val_00000001.JPEG n01751748\", or LOC_val_solution.csv",
+			"%s has numbers without file names: ImageNet's ground truth file numbers the classes in a "
 			"different order, not that of the sorted WordNet ids",
 			m->path);
 	}
@@ -88,13 +89,13 @@ static enum ct_status parse_map(struct map *m, char *text)
 	qsort(m->v, m->n, sizeof(*m->v), by_file);
 	for (size_t i = 1; i < m->n; i++) {
 		if (by_file(&m->v[i - 1], &m->v[i]) == 0)
-			return CT_FAIL(CT_DATA, "%s:%zu and %zu name the same file", m->path, m->v[i - 1].number,
+			return CT_FAIL(CT_DATA, "%s: lines %zu and %zu name the same file", m->path, m->v[i - 1].number,
 				       m->v[i].number);
 	}
 	return CT_OK;
 }
 
-/* All classes of the map in strcmp order. */
+/* Collects all classes of the map in strcmp order. */
 static enum ct_status collect_classes(const struct map *m, struct ct_class_list *out)
 {
 	enum ct_status st;
@@ -108,7 +109,7 @@ static enum ct_status collect_classes(const struct map *m, struct ct_class_list 
 	return st;
 }
 
-/* Finds a file by its name, with or without extension. */
+/* Finds the entry of a file by its name with or without the extension. */
 static const struct entry *find_entry(const struct map *m, const char *path)
 {
 	const char *name = ct_path_name(path), *dot = strrchr(name, '.');
@@ -129,19 +130,20 @@ static enum ct_status label_of(const struct map *m, const struct entry *e, bool 
 			       const struct ct_class_list *classes, int32_t *out)
 {
 	if (numbers && !ct_label_parse(e->cls, strlen(e->cls), out))
-		return CT_FAIL(CT_DATA, "%s:%zu: \"%.60s\" is not a label, unlike on other lines", m->path, e->number,
-			       e->cls);
+		return CT_FAIL(CT_DATA, "%s:%zu: \"%.60s\" is not a number, but other lines have numbers", m->path,
+			       e->number, e->cls);
 	if (numbers && classes->n > 0 && *out >= classes->n)
-		return CT_FAIL(CT_DATA, "%s:%zu: label %d, but there are %d classes", m->path, e->number, *out,
-			       classes->n);
+		return CT_FAIL(CT_DATA, "%s:%zu: label %d is out of range: there are %d classes", m->path, e->number,
+			       *out, classes->n);
 	if (numbers)
 		return CT_OK;
 	*out = ct_class_list_find(classes, e->cls);
 	if (*out >= 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA, "the list is that of --classes, or classes.txt in the directory of the shards",
-			    "%s:%zu: class \"%.60s\" is not in the list of %d classes", m->path, e->number, e->cls,
-			    classes->n);
+	return CT_FAIL_HINT(
+		CT_DATA,
+		"the class list is the file given with --classes, or classes.txt in the directory of the shards",
+		"%s:%zu: class \"%.60s\" is not in the list of %d classes", m->path, e->number, e->cls, classes->n);
 }
 
 static enum ct_status apply_map(const struct map *m, struct pack_list *list)
@@ -149,7 +151,7 @@ static enum ct_status apply_map(const struct map *m, struct pack_list *list)
 	bool numbers = are_numbers(m);
 
 	if (m->in_order && m->n != list->n)
-		return CT_FAIL(CT_DATA, "%s has %zu lines, and there are %zu images", m->path, m->n, list->n);
+		return CT_FAIL(CT_DATA, "%s has %zu lines, but there are %zu images", m->path, m->n, list->n);
 	if (!numbers && list->classes.n == 0)
 		CT_TRY(collect_classes(m, &list->classes));
 	for (size_t i = 0; i < list->n; i++) {

@@ -13,7 +13,7 @@
 #define CT_LOG_COMPONENT "data"
 #include "base/log.h"
 
-/* CT_DATA with "src/path: reason" and a hint. */
+/* Returns CT_DATA with the message "src/path: reason" and a hint. */
 static enum ct_status refuse(const char *src, const char *path, const char *text, const char *hint)
 {
 	char shown[200];
@@ -43,7 +43,7 @@ static enum ct_status add_item(struct pack_list *list, const char *src, const ch
 	return item->path ? CT_OK : CT_NOMEM;
 }
 
-/* The images of src/sub ("": of src) in the order of an imagefolder data set. */
+/* Adds the images of src/sub (of src if sub is "") in the order of an imagefolder data set. */
 static enum ct_status add_images(struct pack_list *list, const char *src, const char *sub, int32_t label)
 {
 	struct ct_image_dir_images f;
@@ -61,7 +61,7 @@ static enum ct_status add_images(struct pack_list *list, const char *src, const 
 	return st;
 }
 
-/* Images directly in src belong to no class. */
+/* Refuses images directly in src, because they belong to no class. */
 static enum ct_status check_loose(const char *src, size_t n_folders)
 {
 	struct ct_image_dir_images f;
@@ -77,7 +77,7 @@ static enum ct_status check_loose(const char *src, size_t n_folders)
 	if (n == 0)
 		return CT_OK;
 	snprintf(text, sizeof(text), "%zu images are %s, so their classes are unknown", n,
-		 n_folders == 0 ? "here without class directories" : "next to the class directories");
+		 n_folders == 0 ? "not in class directories" : "next to the class directories");
 	return refuse(
 		src, "", text,
 		n_folders == 0
@@ -95,22 +95,23 @@ static enum ct_status list_by_folder(const char *src, struct pack_list *list)
 	CT_TRY(ct_image_dir_classes(src, &names, &n));
 	st = check_loose(src, n);
 	if (st == CT_OK && n > CT_MAX_LABEL)
-		st = refuse(src, "", "has too many directories", "every directory is a class");
+		st = refuse(src, "", "has too many directories", "every directory counts as a class");
 	if (st == CT_OK && list->classes.n == 0)
 		st = ct_class_list_from_ids(names, (int)n, &list->classes);
 	for (size_t i = 0; i < n && st == CT_OK; i++) {
 		int label = ct_class_list_find(&list->classes, names[i]);
 
 		if (label < 0)
-			st = refuse(src, names[i], "is not in the list of classes",
-				    "the list is that of --classes, or classes.txt in the directory of the shards");
+			st = refuse(
+				src, names[i], "is not in the list of classes",
+				"the class list is the file given with --classes, or classes.txt in the directory of the shards");
 		else
 			st = add_images(list, src, names[i], label);
 	}
 	ct_dir_list_free(names, n);
 	if (st == CT_OK && list->n == 0)
-		st = refuse(src, "", "no image in any of its directories",
-			    "one directory of .jpg or .png files per class");
+		st = refuse(src, "", "none of its directories contains an image",
+			    "give a directory with one sub-directory of .jpg or .png files per class");
 	return st;
 }
 
@@ -139,8 +140,8 @@ static int by_key(const void *a, const void *b)
 	return strcmp((*x)->key, (*y)->key);
 }
 
-/* v: items ordered by key. Items with the same key get the extension in their keys; *n counts them. final: equal
- * keys are an error. */
+/* v [n] has the items ordered by key. Appends the extension to the keys of items with the same key, and counts these
+ * items in *n. If `final` is set, equal keys are an error. */
 static enum ct_status part_keys(struct pack_item **v, size_t n_items, bool final, size_t *n)
 {
 	*n = 0;
@@ -151,8 +152,8 @@ static enum ct_status part_keys(struct pack_item **v, size_t n_items, bool final
 			continue;
 		if (final) {
 			return CT_FAIL_HINT(CT_DATA, "rename one of them",
-					    "two images would have the key \"%.200s\", one of %.20s", v[i]->key,
-					    strrchr(v[i]->path, '.'));
+					    "two images would have the key \"%.200s\"; the extension of one is %.20s",
+					    v[i]->key, strrchr(v[i]->path, '.'));
 		}
 		for (size_t k = i; k < end; k++, (*n)++) {
 			ct_free(v[k]->key);
@@ -216,8 +217,9 @@ static enum ct_status write_classes(struct pack_list *list)
 	}
 	list->classes_text = s.s;
 	if (broken)
-		return CT_FAIL(CT_DATA,
-			       "the name of a class contains a tab or line break, which a class list cannot contain");
+		return CT_FAIL(
+			CT_DATA,
+			"the name of a class contains a tab or a line break, which are not allowed in a class list");
 	return ct_str_status(&s);
 }
 

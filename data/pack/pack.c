@@ -31,7 +31,7 @@ struct job {
 	bool *kept;
 	_Atomic uint32_t next;
 	_Atomic bool failed;
-	pthread_mutex_t mutex; /* the next two fields */
+	pthread_mutex_t mutex; /* protects the next two fields */
 	uint64_t done;
 	struct ct_error error;
 };
@@ -45,7 +45,8 @@ static enum ct_status check_opts(const struct ct_pack_opts *o)
 	if (o->quality < 0 || o->quality > 100)
 		return CT_FAIL(CT_USAGE, "JPEG quality %d is not in 1..100", o->quality);
 	if (o->quality > 0 && o->short_side == 0)
-		return CT_FAIL(CT_USAGE, "a JPEG quality is given, but no short side: images are copied as they are");
+		return CT_FAIL(CT_USAGE,
+			       "a JPEG quality requires a short side: without one, images are copied as they are");
 	return CT_OK;
 }
 
@@ -103,10 +104,11 @@ static enum ct_status any_shard(const struct job *j, bool *found)
 
 static enum ct_status refuse_others(const struct job *j)
 {
-	return ct_error_hinted(CT_FAIL(CT_USAGE,
-				       "%s: shards with this name exist, made from other files or with other options",
-				       j->opts->pattern),
-			       "remove them and %s, or choose another name", j->manifest);
+	return ct_error_hinted(
+		CT_FAIL(CT_USAGE,
+			"%s: shards with this name already exist, but were made from other files or with other options",
+			j->opts->pattern),
+		"remove them and %s, or choose another name", j->manifest);
 }
 
 static enum ct_status write_manifest(const struct job *j, const char *hex)
@@ -141,7 +143,7 @@ static enum ct_status write_manifest(const struct job *j, const char *hex)
 	return st;
 }
 
-/* *same: the manifest on disk has this digest. A manifest that is incomplete counts as missing. */
+/* Sets *same if the manifest on disk has this digest. An incomplete manifest counts as missing. */
 static enum ct_status compare_manifest(const struct job *j, const char *hex, bool *same)
 {
 	ct_json *o = NULL;
@@ -167,7 +169,8 @@ static enum ct_status claim(struct job *j)
 
 	CT_TRY(ct_file_open(j->manifest, CT_FILE_UPDATE, &j->lock));
 	if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
-		return CT_FAIL_HINT(CT_USAGE, "wait for it, or stop it; packing again continues where it stopped",
+		return CT_FAIL_HINT(CT_USAGE,
+				    "wait for that process, or stop it; packing then continues where it stopped",
 				    "%s is in use: these shards are being packed by another process", j->manifest);
 	}
 	digest(j, hex);
@@ -235,7 +238,7 @@ static void *pack_main(void *arg)
 	return NULL;
 }
 
-/* Runs on this thread and others, or fewer if the system cannot start as many. */
+/* Runs on this thread and on others, or on fewer if the system cannot start that many. */
 static enum ct_status pack_all(struct job *j)
 {
 	struct ct_thread threads[MAX_THREADS] = {0};
@@ -277,7 +280,7 @@ static enum ct_status report(const struct job *j, struct ct_pack_report *out)
 	return out->shards ? CT_OK : CT_NOMEM;
 }
 
-/* The class list: as given, else classes.txt next to the shards, else none. */
+/* Uses the class list that was given, else classes.txt next to the shards, else none. */
 static enum ct_status list_images(struct job *j)
 {
 	char *beside;
@@ -290,7 +293,7 @@ static enum ct_status list_images(struct job *j)
 							 : NULL,
 				&j->list);
 	if (st == CT_OK && j->list.n > UINT32_MAX)
-		st = CT_FAIL(CT_DATA, "%zu images are more than a data set can have", j->list.n);
+		st = CT_FAIL(CT_DATA, "%zu images are too many for one data set", j->list.n);
 	ct_free(beside);
 	return st;
 }
@@ -307,9 +310,8 @@ static enum ct_status write_classes(const struct job *j)
 	} else if (st == CT_OK && j->list.classes_text) {
 		st = ct_file_read(path, (size_t)256 << 20, &text, &len);
 		if (st == CT_OK && strcmp(text, j->list.classes_text) != 0) {
-			st = CT_FAIL_HINT(CT_USAGE,
-					  "the labels of other shards there refer to it: choose another directory",
-					  "%s is not the class list that was given", path);
+			st = CT_FAIL_HINT(CT_USAGE, "other shards in that directory use it: choose another directory",
+					  "%s exists and differs from the given class list", path);
 		}
 	}
 	ct_free(text);

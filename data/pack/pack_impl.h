@@ -15,16 +15,16 @@ struct pack_item {
 };
 
 struct pack_list {
-	struct pack_item *v; /* in the order of packing */
+	struct pack_item *v; /* [n] in packing order */
 	size_t n, cap;
-	struct ct_class_list classes; /* n 0: labels are numbers without names */
+	struct ct_class_list classes; /* n is 0 if labels are numbers without names */
 	char *classes_text;           /* content of classes.txt, or NULL */
 };
 
 /* Sets the labels of all items from the map; fills list->classes from it if they are empty. */
 enum ct_status ct__pack_map_apply(const char *path, struct pack_list *list) CT_MUST_CHECK;
 
-/* Lists the images with labels and keys, and shuffles them. Release `out` in every case. */
+/* Lists the images with labels and keys, and shuffles them if requested. Release `out` even after a failure. */
 enum ct_status ct__pack_list_make(const struct ct_pack_opts *opts, const char *classes,
 				  struct pack_list *out) CT_MUST_CHECK;
 void ct__pack_list_release(struct pack_list *list);
@@ -36,13 +36,13 @@ struct pack_shard {
 typedef struct pack_worker pack_worker;
 enum ct_status ct__pack_worker_create(const struct ct_pack_opts *opts, pack_worker **out) CT_MUST_CHECK;
 void ct__pack_worker_destroy(pack_worker *w);
-/* Writes path (NAME.tar) and its other files; calls `done` after each item. *n_written is its number of samples. */
+/* Writes the shard `path` (NAME.tar) and its other files. Calls `done` after each item. */
 enum ct_status ct__pack_worker_write(pack_worker *w, const struct pack_item *items, const struct pack_shard *shard,
 				     const char *path, void (*done)(void *user), void *user) CT_MUST_CHECK;
-/* Reads the numbers of a finished shard from its index. */
+/* Reads the number of samples of a finished shard from its index. */
 enum ct_status ct__pack_shard_count(const char *path, uint64_t *n) CT_MUST_CHECK;
 
-/* Names of shards: prefix, number with `width` digits, suffix. */
+/* The names of shards: a prefix, a number with `width` digits, and a suffix. */
 struct pack_pattern {
 	char *prefix, *suffix;
 	int width;
@@ -52,7 +52,7 @@ enum ct_status ct__pack_pattern_parse(const char *text, struct pack_pattern *out
 void ct__pack_pattern_release(struct pack_pattern *p);
 char *ct__pack_pattern_name(const struct pack_pattern *p, uint32_t i); /* owned */
 
-/* Divides the list into shards: owned. */
+/* Divides the list into *n shards. The caller owns *out. */
 enum ct_status ct__pack_plan(const struct ct_pack_opts *opts, const struct pack_pattern *pattern,
 			     const struct pack_list *list, struct pack_shard **out, uint32_t *n) CT_MUST_CHECK;
 

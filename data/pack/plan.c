@@ -1,4 +1,4 @@
-/* How a list of images is divided into shards, and the names of the shards. */
+/* Divides a list of images into shards, and names the shards. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static enum ct_status bad_pattern(const char *text, const char *why)
 {
 	return ct_error_hinted(
 		CT_FAIL(CT_USAGE, "%.200s: %s", text, why),
-		"shards are named as in out/train-%%06d.tar, or out/train-{000000..000007}.tar for eight of one size");
+		"write out/train-%%06d.tar, or out/train-{000000..000007}.tar for eight shards of about the same size");
 }
 
 static bool is_digits(const char *p, size_t n)
@@ -67,9 +67,9 @@ enum ct_status ct__pack_pattern_parse(const char *text, struct pack_pattern *out
 		return bad_pattern(text, "the name of a shard must end in .tar");
 	if (text[before] == '%' ? !parse_percent(text + before, &out->width, &end)
 				: text[before] != '{' || !parse_braces(text + before, &out->width, &out->n, &end))
-		return bad_pattern(text, "there is no number in this pattern");
+		return bad_pattern(text, "the pattern has no number");
 	if (strpbrk(end, "%{/"))
-		return bad_pattern(text, "one number is needed, in the last part of the path");
+		return bad_pattern(text, "the pattern must have exactly one number, in the last part of the path");
 	if (out->n > MAX_SHARDS)
 		return bad_pattern(text, "more than a million shards");
 	out->prefix = ct_strndup(text, before);
@@ -94,7 +94,7 @@ static uint64_t member_bytes(uint64_t n)
 	return BLOCK + (n + BLOCK - 1) / BLOCK * BLOCK;
 }
 
-/* End of the shard that starts at `first`. */
+/* Returns the end (exclusive) of the shard that starts at `first`. */
 static size_t shard_end(const struct ct_pack_opts *o, const struct pack_pattern *pattern, const struct pack_list *list,
 			size_t first, uint32_t index)
 {

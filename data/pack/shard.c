@@ -14,7 +14,7 @@
 #include "data/shards/tar_write.h"
 #include "data/transform/resize.h"
 
-#define MAX_FILE ((uint64_t)CT_MAX_IMAGE_BYTES) /* limit of readers */
+#define MAX_FILE ((uint64_t)CT_MAX_IMAGE_BYTES) /* limit of the data formats */
 #define DEFAULT_QUALITY 90
 
 struct pack_worker {
@@ -89,8 +89,8 @@ static enum ct_status read_file(pack_worker *w, const struct pack_item *item)
 				     strerror(errno));
 	}
 	if (st == CT_OK && (fstat(fd, &sb) != 0 || (uint64_t)sb.st_size != item->size)) {
-		st = CT_FAIL_HINT(CT_DATA, "pack again when no other program writes there",
-				  "%s changed while it was packed", path);
+		st = CT_FAIL_HINT(CT_DATA, "pack again when no other program writes to it",
+				  "%s changed while it was being packed", path);
 	}
 	if (st == CT_OK && item->size > 0)
 		st = ct_fd_read_at(fd, w->file, (size_t)item->size, 0, path);
@@ -125,7 +125,7 @@ static int scaled(int side, int from, int to)
 	return n > 0 ? n : 1;
 }
 
-/* Decodes, resizes and encodes; *data stays unchanged if the image is small already. */
+/* Decodes, resizes and encodes an image. *data does not change if the image is already small. */
 static enum ct_status shrink(pack_worker *w, const uint8_t **data, size_t *n, const char **extension)
 {
 	struct ct_image_header h;
@@ -154,7 +154,7 @@ static enum ct_status shrink(pack_worker *w, const uint8_t **data, size_t *n, co
 	return CT_OK;
 }
 
-/* *data stays unchanged if nothing would be gained. */
+/* Adds restart markers. *data does not change if they would be of no use. */
 static enum ct_status make_seekable(pack_worker *w, const uint8_t **data, size_t *n)
 {
 	uint8_t *made;
@@ -224,7 +224,7 @@ static enum ct_status pack_item(pack_worker *w, ct_tar_writer *tar, const struct
 	return add_sample(w, tar, item, data, n, extension);
 }
 
-/* dir/train-000003.tar with another suffix. */
+/* Returns the path of a shard, such as dir/train-000003.tar, with another suffix. */
 static char *companion(const char *path, const char *ending)
 {
 	return ct_strfmt("%.*s%s", (int)(strlen(path) - strlen(".tar")), path, ending);
@@ -249,7 +249,7 @@ static enum ct_status write_companions(pack_worker *w, const char *path)
 	if (st == CT_OK && w->left_out.len > 0)
 		st = ct_file_replace(left, w->left_out.s, w->left_out.len);
 	else if (st == CT_OK)
-		(void)unlink(left); /* of shards that existed before */
+		(void)unlink(left); /* left by an earlier shard of this name */
 	ct_str_release(&text);
 	ct_free(left);
 	ct_free(idx);

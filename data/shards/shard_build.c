@@ -111,14 +111,14 @@ static enum ct_status end_sample(struct ct_shard_build *b)
 	if (b->n_images > 1 || b->n_labels > 1)
 		return skip(b, "duplicate: %u images and %u labels", b->n_images, b->n_labels);
 	if (b->n_images == 0)
-		return skip(b, "no-image: a label (.cls) without .jpg, .jpeg or .png");
+		return skip(b, "no-image: a label (.cls) without an image (.jpg, .jpeg or .png)");
 	if (b->n_labels == 0)
 		return skip(b, "no-label: an image without a label (.cls)");
 	if (b->image_bytes == 0)
 		return skip(b, "empty: the image has no bytes");
 	if (b->image_bytes > CT_MAX_IMAGE_BYTES)
-		return skip(b, "size: an image of %llu bytes, the limit is %u", (unsigned long long)b->image_bytes,
-			    CT_MAX_IMAGE_BYTES);
+		return skip(b, "size: the image has %llu bytes, but the limit is %u",
+			    (unsigned long long)b->image_bytes, CT_MAX_IMAGE_BYTES);
 	if (b->label_bytes == 0 || b->label_bytes > sizeof(text))
 		return skip(b, "label: %llu bytes instead of a number", (unsigned long long)b->label_bytes);
 	CT_TRY(ct_tar_read(b->tar, text, (size_t)b->label_bytes, b->label_at));
@@ -229,7 +229,7 @@ enum ct_status ct_shard_index_limit_labels(struct ct_shard_index *x, int n_class
 		ct_str_add_bytes(&b.key, x->text + s.key, s.key_len);
 		CT_TRY_GOTO(ct_str_status(&b.key), st, out);
 		b.header = s.offset;
-		CT_TRY_GOTO(skip(&b, "label: %d is out of range, there are %d classes", s.label, n_classes), st, out);
+		CT_TRY_GOTO(skip(&b, "label: %d is out of range: there are %d classes", s.label, n_classes), st, out);
 	}
 	x->n = kept;
 	ct_free(x->text);
@@ -247,12 +247,11 @@ enum ct_status ct__shard_build_finish(struct ct_shard_build *b)
 	struct ct_shard_index *x = b->x;
 
 	if (x->n == 0 && x->n_skipped == 0) {
-		return CT_FAIL_HINT(
-			CT_DATA,
-			"a sample is a pair such as n01440764_10026.jpg and n01440764_10026.cls, one after the "
-			"other; `ctrain data pack` makes such shards",
-			"%s: empty: %s", ct_tar_path(b->tar),
-			x->bytes ? "it contains no sample" : "the file has no bytes");
+		return CT_FAIL_HINT(CT_DATA,
+				    "a sample consists of two successive members such as n01440764_10026.jpg and "
+				    "n01440764_10026.cls; `ctrain data pack` makes such shards",
+				    "%s: empty: %s", ct_tar_path(b->tar),
+				    x->bytes ? "it contains no samples" : "the file has no bytes");
 	}
 	x->text = b->text.s;
 	x->text_len = (uint32_t)b->text.len;

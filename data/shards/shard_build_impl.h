@@ -1,4 +1,4 @@
-/* Builds samples from tar members. Both ways to an index (tar headers, DALI's list) use it. */
+/* Builds the samples of an index from tar members, which come from tar headers or from DALI's list. */
 #ifndef CT_DATA_SHARDS_SHARD_BUILD_IMPL_H
 #define CT_DATA_SHARDS_SHARD_BUILD_IMPL_H
 
@@ -25,7 +25,7 @@ enum ct_status ct__shard_build_add(struct ct_shard_build *b, const char *key, si
 				   size_t n_ext, const struct ct_tar_member *m) CT_MUST_CHECK;
 /* Ends the current sample, if any. */
 enum ct_status ct__shard_build_flush(struct ct_shard_build *b) CT_MUST_CHECK;
-/* After the last flush: moves the strings to the index, which must have at least one sample. */
+/* Call after the last flush. Moves the strings to the index, which must have at least one sample. */
 enum ct_status ct__shard_build_finish(struct ct_shard_build *b) CT_MUST_CHECK;
 /* Releases the builder; the index stays with its owner. */
 void ct__shard_build_release(struct ct_shard_build *b);

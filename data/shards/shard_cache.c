@@ -1,5 +1,5 @@
-/* Cached indexes: a part of shard_index.h. Layout: struct head, samples, skipped, strings, in the byte order of the
- * machine (another byte order looks like another version). */
+/* Cached indexes, declared in shard_index.h. A cache file has struct head, samples, skipped samples and strings, in the
+ * byte order of the machine. (A file in another byte order looks like one of another version.) */
 #include "data/shards/shard_index.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "base/log.h"
 
 #define MAGIC "ctshard"
-#define VERSION 3u /* 2: .idx files that skip samples are not accepted; 3: repeated keys, cut padding */
+#define VERSION 3u /* 2: .idx files that lack samples are rejected; 3: records repeated keys and truncated padding */
 #define INDEX_DIRECTORY ".ctrain-index"
 #define MAX_FILE ((size_t)4 << 30)
 
@@ -29,7 +29,7 @@ enum { ENDS_GOES_ON = 1, ENDS_CUT = 2 }; /* bits of head.ends */
 struct head {
 	char magic[8];
 	uint32_t version;
-	uint32_t crc; /* of the complete file, with 0 in this field */
+	uint32_t crc; /* of the complete file, computed with 0 in this field */
 	uint64_t bytes, mtime_ns;
 	uint32_t n, n_skipped, text_len, n_unsafe, ends, n_repeated;
 };
@@ -269,7 +269,7 @@ static char *user_dir(void)
 	return home && home[0] == '/' ? ct_path_join(home, ".cache/ctrain/index") : NULL;
 }
 
-/* Path number i (0, 1) where the index of the shard may be, owned; NULL after the last. */
+/* Returns the i-th path (0 or 1) where the index of the shard may be, owned by the caller; NULL after the last. */
 static char *place(const char *shard, const char *index_dir, int i)
 {
 	char *dir, *path = NULL;
@@ -298,7 +298,7 @@ static bool load(const ct_tar *t, const char *index_dir, struct ct_shard_index *
 	return found;
 }
 
-/* A directory without any write permission should stay unchanged, even for root. */
+/* Do not write to a directory without any write permission, even as root. */
 static bool may_write_beside(const char *shard)
 {
 	char *directory = ct_path_dir(shard);
@@ -309,7 +309,7 @@ static bool may_write_beside(const char *shard)
 	return may;
 }
 
-/* If no place is writable, the next start takes as long as this one. */
+/* If neither path is writable, the next start takes as long as this one. */
 static void save(const struct ct_shard_index *x, const char *shard, const char *index_dir)
 {
 	bool saved = false;
@@ -333,7 +333,7 @@ static void save(const struct ct_shard_index *x, const char *shard, const char *
 	ct_free(data);
 }
 
-/* Reads SHARD.idx of SHARD.tar; *found is false if it does not exist. */
+/* Reads SHARD.idx for SHARD.tar. Sets *found to false if it does not exist. */
 static enum ct_status open_dali(ct_tar *t, struct ct_shard_index *out, bool *found)
 {
 	const char *shard = ct_tar_path(t), *dot = strrchr(ct_path_name(shard), '.');
@@ -359,18 +359,18 @@ static enum ct_status open_dali(ct_tar *t, struct ct_shard_index *out, bool *fou
 static void say_oddities(const char *path, const struct ct_shard_index *x)
 {
 	if (x->n_unsafe)
-		CT_WARN("%s: unsafe-name: %u names with control bytes, \"..\" or a leading \"/\"; ctrain creates no files "
+		CT_WARN("%s: unsafe-name: %u names contain control bytes, \"..\" or a leading \"/\"; ctrain creates no files "
 			"with these names, but other programs might",
 			path, x->n_unsafe);
 	if (x->n_repeated)
-		CT_WARN("%s: duplicate-key: %u samples have the key of another one in this shard; all of them are used",
+		CT_WARN("%s: duplicate-key: %u samples share their key with another sample of this shard; all of them are used",
 			path, x->n_repeated);
 	if (x->padding_cut)
 		CT_WARN("%s: truncated: the file ends inside the padding of its last member; samples may be missing "
 			"(an incomplete download?)",
 			path);
 	if (x->goes_on)
-		CT_WARN("%s: what follows its end mark is ignored (two tars joined by cat?)", path);
+		CT_WARN("%s: data after the end mark is ignored (two tar files joined with cat?)", path);
 }
 
 static enum ct_status make(ct_tar *t, struct ct_shard_index *out, enum ct_shard_source *source)

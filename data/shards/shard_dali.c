@@ -1,5 +1,5 @@
-/* Indexes of DALI's wds2idx: a part of shard_index.h. The file has a line "v1.2 COUNT", then one line per sample
- * with "EXTENSION OFFSET SIZE NAME" for each member ("EXTENSION OFFSET SIZE" in v1.1). Source: wds2idx.py and the
+/* Indexes of DALI's wds2idx, declared in shard_index.h. The file has a line "v1.2 COUNT" and then one line per sample,
+ * which has "EXTENSION OFFSET SIZE NAME" for each member ("EXTENSION OFFSET SIZE" in v1.1). Source: wds2idx.py and the
  * reader of NVIDIA DALI. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define MAX_COMPONENTS 256
 #define MAX_NUMBER_DIGITS 19
 
-/* Bytes of a listed member: its header block, its data, and the padding of the last block. */
+/* The bytes of a listed member: its header block, its data, and the padding of the last block. */
 struct listed {
 	uint64_t begin, end;
 	uint64_t line;
@@ -46,7 +46,7 @@ static CT_PRINTF(3, 4) enum ct_status bad(const struct reader *r, const char *ta
 	return st;
 }
 
-/* The next word of the line; false at the end of the line. */
+/* Gets the next word of the line. Returns false at the end of the line. */
 static bool next_word(struct word *line, struct word *out)
 {
 	while (line->n && line->p[0] == ' ') {
@@ -105,7 +105,8 @@ static enum ct_status note_listed(struct reader *r, uint64_t offset, uint64_t si
 	return CT_OK;
 }
 
-/* Checks the header before the data: it exists, has this size, and has this name unless it is truncated. */
+/* Checks that there is a header in front of the data with this size and, unless the name is truncated, with this
+ * name. */
 static enum ct_status check_header(struct reader *r, uint64_t offset, uint64_t size, struct word name,
 				   struct ct_tar_member *m)
 {
@@ -115,12 +116,12 @@ static enum ct_status check_header(struct reader *r, uint64_t offset, uint64_t s
 		return bad(r, "idx-range", "%llu bytes at byte %llu, but the shard has %llu bytes",
 			   (unsigned long long)size, (unsigned long long)offset, (unsigned long long)bytes);
 	if (offset < CT_TAR_BLOCK || !ct_tar_header_at(r->build.tar, offset - CT_TAR_BLOCK, m))
-		return bad(r, "idx-stale", "no member's data starts at byte %llu: the shard was created again later",
+		return bad(r, "idx-stale", "no member's data starts at byte %llu: the shard has been replaced since",
 			   (unsigned long long)offset);
-	/* If a PAX header has the size, this one is 0; with a long name, it has a part of the name. */
+	/* The header has size 0 if a PAX header has the size, and only a part of a long name. */
 	if ((m->size != size && m->size != 0) ||
 	    (name.p && m->name_len < 100 && (m->name_len != name.n || memcmp(m->name, name.p, name.n) != 0)))
-		return bad(r, "idx-stale", "another member is at byte %llu: the shard was created again later",
+		return bad(r, "idx-stale", "another member is at byte %llu: the shard has been replaced since",
 			   (unsigned long long)offset);
 	m->offset = offset;
 	m->size = size;
@@ -145,7 +146,7 @@ static enum ct_status read_component(struct reader *r, struct word ext, struct w
 	if (!r->names)
 		name = (struct word){m.name, m.name_len};
 	if (!ct__shard_split(name.p, name.n, &n_key, &name_ext, &n_ext)) {
-		/* A name in v1.1 of which the header has only a part. */
+		/* Version 1.1 has no names, and the header has only a part of this one. */
 		if (r->names)
 			return bad(r, "idx-stale", "a name without an extension");
 		n_key = name.n;
@@ -186,15 +187,15 @@ static enum ct_status read_head(struct reader *r, uint64_t *count)
 		line.n--;
 	if (!next_word(&line, &version) || version.n != 4 ||
 	    (memcmp(version.p, "v1.1", 4) != 0 && memcmp(version.p, "v1.2", 4) != 0))
-		return bad(r, "idx-version", "a version other than v1.1 and v1.2");
+		return bad(r, "idx-version", "only v1.1 and v1.2 are supported");
 	r->names = version.p[3] == '2';
 	if (!next_word(&line, &text) || !parse_number(text, count) || next_word(&line, &version))
 		return bad(r, "idx-parse", "the number of samples is missing");
 	return CT_OK;
 }
 
-/* Checks the gap between two listed members, the second of which starts at `to`, or after the last one (UINT64_MAX):
- * it must not contain an image. */
+/* Checks that the gap from `from` to the listed member at `to`, or to the end of the shard (UINT64_MAX), does not
+ * contain an image. */
 static enum ct_status pass_unlisted(struct reader *r, uint64_t from, uint64_t to)
 {
 	struct ct_tar_member m;
@@ -227,8 +228,8 @@ static int by_place(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Samples missing in the index would be lost without notice, and samples listed twice would count twice. Therefore
- * the members are checked in the order of the shard, and only the gaps are read. */
+/* Samples that the index does not list would be lost silently, and samples that it lists twice would count twice.
+ * Therefore members are checked in the order of the shard, and only the gaps between them are read. */
 static enum ct_status check_chain(struct reader *r)
 {
 	uint64_t at = 0;
@@ -261,7 +262,7 @@ static enum ct_status read_all(struct reader *r)
 	}
 	r->line++;
 	if (r->p != r->end)
-		return bad(r, "idx-count", "the file goes on after the %llu samples that it declares",
+		return bad(r, "idx-count", "the file continues after the %llu samples that it declares",
 			   (unsigned long long)count);
 	CT_TRY(check_chain(r));
 	return ct__shard_build_finish(&r->build);

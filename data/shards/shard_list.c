@@ -20,7 +20,7 @@ struct list {
 	size_t n, cap;
 };
 
-/* Takes path. */
+/* Takes ownership of path. */
 static enum ct_status list_add(struct list *l, char *path)
 {
 	char **more;
@@ -55,7 +55,7 @@ static void add_quoted(struct ct_str *s, const char *dir)
 		ct_str_addf(s, strchr("*?[]\\{}", *dir) ? "\\%c" : "%c", *dir);
 }
 
-/* Adds the matches of dir/pattern; *found is their number. */
+/* Adds the matches of dir/pattern and sets *found to their number. */
 static enum ct_status list_glob(struct list *l, const char *dir, const char *pattern, size_t *found)
 {
 	enum ct_status st = CT_OK;
@@ -88,7 +88,7 @@ done_whole:
 	return st;
 }
 
-/* Adds the hint to the current error. */
+/* Adds a hint to the current error. */
 static enum ct_status hint_names(enum ct_status st)
 {
 	ct_error_hint("data.train and data.val are relative to data.dir; `ctrain data pack` makes shards");
@@ -111,7 +111,7 @@ static enum ct_status add_plain(struct list *l, const char *word)
 		return list_add(l, path);
 	st = list_glob(l, path, "*.tar", &found);
 	if (st == CT_OK && !found)
-		st = hint_names(CT_FAIL(CT_NOT_FOUND, "the directory %s has no file *.tar", path));
+		st = hint_names(CT_FAIL(CT_NOT_FOUND, "the directory %s contains no *.tar files", path));
 	ct_free(path);
 	return st;
 }
@@ -148,7 +148,7 @@ static bool parse_range(const char *p, size_t n, uint32_t *first, uint32_t *last
 
 static enum ct_status add_word(struct list *l, const char *word, int depth);
 
-/* Expands head + one choice + tail, then the braces of the tail. */
+/* Expands head + choice + tail, where the tail may contain further braces. */
 static enum ct_status add_choice(struct list *l, const char *head, size_t n_head, const char *choice, size_t n_choice,
 				 const char *tail, int depth)
 {
@@ -255,9 +255,9 @@ static enum ct_status add_default(struct list *l, bool train)
 		CT_TRY(list_glob(l, l->dir, pattern, &found));
 	if (found)
 		return CT_OK;
-	(void)CT_FAIL(CT_NOT_FOUND, "no shards: there is neither %s/%s/*.tar nor %s/%s%s", l->dir, word, l->dir,
+	(void)CT_FAIL(CT_NOT_FOUND, "found no shards: there is neither %s/%s/*.tar nor %s/%s%s", l->dir, word, l->dir,
 		      pattern, ct_file_exists(l->dir) ? "" : ", and the directory does not exist");
-	ct_error_hint("name them in data.%s, for example \"imagenet-%s-{000000..000999}.tar\", relative to data.dir",
+	ct_error_hint("list them in data.%s, for example \"imagenet-%s-{000000..000999}.tar\", relative to data.dir",
 		      word, word);
 	return CT_NOT_FOUND;
 }
@@ -281,8 +281,8 @@ static enum ct_status check_missing(const struct list *l)
 	st = CT_FAIL(CT_NOT_FOUND, "%zu of %zu shards are missing in %s: %s", missing, l->n, l->dir,
 		     ct_str_text(&names));
 	ct_error_hint(
-		"download them, or list only those that exist: a training set with missing shards is not the one that its "
-		"name says");
+		"download them, or list only the shards that exist; ctrain never skips missing shards by itself, because "
+		"the result would be another data set");
 	ct_str_release(&names);
 	return st;
 }
@@ -297,7 +297,7 @@ static enum ct_status check_twice(const struct list *l)
 	ct_strings_sort(sorted, l->n);
 	for (size_t i = 1; i < l->n && st == CT_OK; i++) {
 		if (strcmp(sorted[i - 1], sorted[i]) == 0)
-			st = CT_FAIL(CT_CONFIG, "the list contains the shard %s twice", sorted[i]);
+			st = CT_FAIL(CT_CONFIG, "the list contains shard %s twice", sorted[i]);
 	}
 	ct_free(sorted);
 	return st;

@@ -32,12 +32,12 @@ struct shard_set {
 	struct ct_class_list classes;
 };
 
-/* Threads take shards one by one. Each process starts at a different shard, so that ranks that index the same shards
- * at the same time find much of it done by the others. */
+/* Threads take shards one by one. Each process starts at a different shard, so that ranks that index the same shards at
+ * the same time share the work. */
 struct indexing {
 	struct shard_set *set;
 	const char *index_dir;
-	char **damage; /* [n_shards] error of each shard, or NULL: the first error ends indexing */
+	char **damage; /* [n_shards] errors of the shards. NULL: the first error ends indexing */
 	size_t start;
 	atomic_size_t next;
 	atomic_size_t n_from[3]; /* by enum ct_shard_source */
@@ -47,7 +47,7 @@ struct indexing {
 	atomic_bool stop;
 };
 
-/* Handles the thread's error for shard i. Returns false if the error was recorded and indexing continues. */
+/* Handles the thread's error for shard i. Returns false if the error has been recorded and indexing continues. */
 static bool ends_indexing(struct indexing *x, size_t i)
 {
 	enum ct_status st = ct_error_status();
@@ -97,7 +97,7 @@ static enum ct_status index_on_threads(struct indexing *x, int n_threads)
 	if ((size_t)n > x->set->n_shards)
 		n = (int)x->set->n_shards;
 	pthread_mutex_init(&x->lock, NULL);
-	/* Fewer threads than requested do the same work. */
+	/* If not all threads can be started, the others do their work. */
 	for (int i = 1; i < n; i++) {
 		if (ct_thread_start(&threads[i], "ct-index", index_some, x) < 0) {
 			ct_error_clear();
@@ -122,7 +122,7 @@ static enum ct_status index_all(struct shard_set *s, const struct ct_dataset_spe
 		CT_TRY_ALLOC(x.damage = CT_NEW_ARRAY(char *, s->n_shards));
 	st = index_on_threads(&x, spec->threads);
 	if (st == CT_OK)
-		CT_INFO("%zu shards in %.2f s: %zu indexes as kept, %zu from .idx files, %zu made", s->n_shards,
+		CT_INFO("%zu shards in %.2f s: %zu indexes from the cache, %zu from .idx files, %zu built", s->n_shards,
 			(double)(ct_now_ns() - began) / CT_SEC, (size_t)x.n_from[CT_SHARD_CACHED],
 			(size_t)x.n_from[CT_SHARD_DALI], (size_t)x.n_from[CT_SHARD_SCANNED]);
 	for (size_t i = 0; x.damage && i < s->n_shards; i++) {
@@ -149,7 +149,7 @@ static void close_set(ct_dataset *d)
 	ct_free(s);
 }
 
-/* "PATH: key "KEY" at byte N" for messages. */
+/* Writes "PATH: key "KEY" at byte N" for messages. */
 static void describe_at(const char *name, const struct ct_shard_index *x, uint32_t key, uint32_t key_len,
 			uint64_t offset, char *text, size_t len)
 {
@@ -159,7 +159,7 @@ static void describe_at(const char *name, const struct ct_shard_index *x, uint32
 	snprintf(text, len, "%s: key \"%s\" at byte %" PRIu64, name, shown, offset);
 }
 
-/* The group of sample i in first [n + 1], skipping empty groups. */
+/* Returns the group of sample i in first [n + 1], skipping empty groups. */
 static uint32_t find_group(const uint32_t *first, size_t n, uint32_t i)
 {
 	size_t low = 0, high = n;
@@ -175,7 +175,8 @@ static uint32_t find_group(const uint32_t *first, size_t n, uint32_t i)
 	return (uint32_t)low;
 }
 
-/* "PATH: key ...: label 3" of the shard's first label that is n_classes or more; else text stays as it is. */
+/* Finds the shard's first label that is n_classes or more, and writes "PATH: key ...: label 3" to text. Without such a
+ * label, text does not change. */
 static void find_label(const struct shard_set *s, size_t shard, int n_classes, char *text, size_t len)
 {
 	const struct ct_shard_index *x = &s->indexes[shard];
@@ -192,7 +193,8 @@ static void find_label(const struct shard_set *s, size_t shard, int n_classes, c
 	}
 }
 
-/* Samples with labels that data.classes excludes are skipped. Where that is more than half of them, it's data.classes. */
+/* Skips samples whose labels data.classes excludes. If this affects more than half of the samples, data.classes is
+ * probably wrong, which is an error. */
 static enum ct_status limit_labels(struct shard_set *s, int n_classes)
 {
 	uint64_t before = 0, after = 0;
@@ -208,7 +210,7 @@ static enum ct_status limit_labels(struct shard_set *s, int n_classes)
 	if (after * 2 >= before)
 		return CT_OK;
 	(void)CT_FAIL(CT_DATA,
-		      "%" PRIu64 " of %" PRIu64 " labels are out of range, there are %d classes; the first is %s",
+		      "%" PRIu64 " of %" PRIu64 " labels are out of range: there are %d classes. The first one is %s",
 		      before - after, before, n_classes, first);
 	ct_error_hint("labels start at 0: check data.classes");
 	return CT_DATA;
@@ -270,7 +272,7 @@ static enum ct_status load_classes(struct shard_set *s, const struct ct_dataset_
 	return st;
 }
 
-/* Number of classes: as requested, or else the number that labels and names need. */
+/* Sets the number of classes: the requested number, or else the number that labels and names need. */
 static enum ct_status settle_classes(struct shard_set *s, const struct ct_dataset_spec *spec)
 {
 	struct ct_dataset_info *info = &s->base.info;
@@ -281,7 +283,7 @@ static enum ct_status settle_classes(struct shard_set *s, const struct ct_datase
 	} else if (s->classes.n > info->n_classes) {
 		info->n_classes = s->classes.n;
 	} else if (s->classes.n && s->classes.n < info->n_classes) {
-		CT_WARN("there are labels up to %d, but names of %d classes only", info->n_classes - 1, s->classes.n);
+		CT_WARN("there are labels up to %d, but names for only %d classes", info->n_classes - 1, s->classes.n);
 	}
 	return CT_OK;
 }
@@ -296,10 +298,10 @@ static enum ct_status check_any(const struct shard_set *s, const struct ct_datas
 	if (info->n == 0 && spec->on_damaged)
 		return CT_OK;
 	if (info->n == 0)
-		return CT_FAIL(CT_DATA, "no sample can be used: %u are skipped, the first is %s", info->n_skipped,
+		return CT_FAIL(CT_DATA, "no sample can be used: %u are skipped; the first one is %s", info->n_skipped,
 			       first);
 	if (info->n_skipped)
-		CT_WARN("%u of %" PRIu64 " samples are skipped, the first is %s", info->n_skipped,
+		CT_WARN("%u of %" PRIu64 " samples are skipped; the first one is %s", info->n_skipped,
 			(uint64_t)info->n + info->n_skipped, first);
 	return CT_OK;
 }
@@ -353,7 +355,7 @@ static enum ct_status changed(void)
 	return CT_FAIL(CT_DATA, "the shard has changed since it was indexed");
 }
 
-/* Reads, then checks that the file is still the one that was indexed, so that the data is from that file. */
+/* Reads the data and then checks that the file is still the one that was indexed. */
 static enum ct_status read_checked(const struct shard_set *s, uint32_t shard, int fd, void *dst, size_t n,
 				   uint64_t offset)
 {
@@ -458,7 +460,7 @@ static const char *class_name(const ct_dataset *d, int label)
 	return label < s->classes.n ? s->classes.names[label] : NULL;
 }
 
-/* File names without directories, because ranks may mount them in different places. */
+/* The digest covers file names without directories, because ranks may mount them in different places. */
 static void digest_set(const ct_dataset *d, struct ct_sha256 *h)
 {
 	const struct shard_set *s = (const struct shard_set *)d;

@@ -12,7 +12,7 @@
 #include "data/shards/tar_header_impl.h"
 
 #define BLOCK ((uint64_t)CT_TAR_BLOCK)
-/* Large enough for the header of a small member, its data and the next header in one read. */
+/* Large enough to read the header of a small member, its data and the next header at once. */
 #define AHEAD 2048
 #define MAX_PAX ((uint64_t)1 << 20)
 #define LOOK_PAST_END ((uint64_t)20 * CT_TAR_BLOCK)
@@ -31,7 +31,7 @@ struct ct_tar {
 	bool ended, goes_on, padding_cut;
 };
 
-/* A header block, and what extension headers say about the next member. */
+/* A header block, and the fields that extension headers set for the next member. */
 struct header {
 	uint8_t block[CT_TAR_BLOCK];
 	uint64_t at, size;
@@ -144,7 +144,7 @@ bool ct_tar_padding_cut(const ct_tar *t)
 
 void ct_tar_seek(ct_tar *t, uint64_t at)
 {
-	t->at = at < t->bytes ? at : t->bytes; /* the padding of the last member may be missing */
+	t->at = at < t->bytes ? at : t->bytes; /* the last member may lack its padding */
 	t->ended = false;
 }
 
@@ -203,19 +203,19 @@ static enum ct_status no_header(const ct_tar *t, const struct header *h)
 			     "%s: tar-header: this is not a tar file but looks like a web page (a failed download?)",
 			     t->path);
 	else
-		return CT_FAIL(CT_DATA, "%s: tar-header: byte %llu does not start a tar header (wrong checksum)",
-			       t->path, (unsigned long long)h->at);
+		return CT_FAIL(CT_DATA, "%s: tar-header: there is no tar header at byte %llu (wrong checksum)", t->path,
+			       (unsigned long long)h->at);
 	ct_error_hint(b[0] == 0x1f ? "uncompress it first: gunzip" : "download the tar file again");
 	return st;
 }
 
-/* Copies the name from the header block only to t->name. */
+/* Copies the name from the header block to t->name. Ignores extension headers. */
 static void take_header_name(ct_tar *t, const uint8_t *b)
 {
 	bool posix = memcmp(b + 257, "ustar", 6) == 0;
 
 	ct_str_clear(&t->name);
-	/* GNU stores other fields in place of the POSIX prefix. */
+	/* GNU headers have other fields in place of the POSIX prefix. */
 	if (posix && b[345]) {
 		ct_str_add_bytes(&t->name, b + 345, strnlen((const char *)b + 345, 155));
 		ct_str_add(&t->name, "/");
@@ -239,7 +239,7 @@ static void look_past_end(ct_tar *t, uint64_t at)
 	}
 }
 
-/* Reads the block at t->at; *end is set at the end of the archive. */
+/* Reads the block at t->at. Sets *end at the end of the archive. */
 static enum ct_status read_header(ct_tar *t, struct header *h, bool *end)
 {
 	size_t left = t->bytes - t->at < BLOCK ? (size_t)(t->bytes - t->at) : CT_TAR_BLOCK;
@@ -266,7 +266,7 @@ static enum ct_status read_header(ct_tar *t, struct header *h, bool *end)
 	return parse_size(t, h, ct_str_text(&t->name), &h->size);
 }
 
-/* Checks that n bytes of data after the header are inside the file; moves t->at after them. */
+/* Checks that n bytes of data after the header are inside the file, and moves t->at past them. */
 static enum ct_status pass_data(ct_tar *t, const struct header *h, const char *name, uint64_t n)
 {
 	uint64_t offset = h->at + BLOCK;
@@ -275,10 +275,11 @@ static enum ct_status pass_data(ct_tar *t, const struct header *h, const char *n
 		return bad(t, "tar-size", h->at, name, "its size of %llu bytes is larger than any file",
 			   (unsigned long long)n);
 	if (offset > t->bytes || n > t->bytes - offset)
-		return bad(t, "truncated", h->at, name, "its header says %llu bytes, but the file ends after %llu",
+		return bad(t, "truncated", h->at, name, "its header declares %llu bytes, but the file ends after %llu",
 			   (unsigned long long)n, (unsigned long long)(offset > t->bytes ? 0 : t->bytes - offset));
 	t->at = offset + n + (BLOCK - n % BLOCK) % BLOCK;
-	/* The padding of the last member may be missing: completely if members were joined, partly if the file was truncated. */
+	/* The last member may lack its padding: all of it if members were concatenated, a part of it if the file was
+	 * truncated. */
 	if (t->at > t->bytes) {
 		t->padding_cut = true;
 		t->at = t->bytes;
@@ -292,8 +293,8 @@ static enum ct_status read_records(ct_tar *t, const struct header *h, uint64_t l
 	uint8_t piece[AHEAD];
 
 	if (h->size > limit)
-		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "%s of %llu bytes, the limit is %llu", what,
-			   (unsigned long long)h->size, (unsigned long long)limit);
+		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "%s has %llu bytes, but the limit is %llu",
+			   what, (unsigned long long)h->size, (unsigned long long)limit);
 	CT_TRY(pass_data(t, h, ct_str_text(&t->name), h->size));
 	ct_str_clear(&t->records);
 	for (uint64_t i = 0; i < h->size;) {
@@ -319,10 +320,10 @@ static enum ct_status take_pax_path(ct_tar *t, const struct header *h, const str
 				    struct extension *x, struct ct_str *name)
 {
 	if (r->n_value > CT_TAR_MAX_NAME)
-		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "a name of %zu bytes, the limit is %d",
+		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "its name has %zu bytes, but the limit is %d",
 			   r->n_value, CT_TAR_MAX_NAME);
 	if (memchr(r->value, '\0', r->n_value))
-		return bad(t, "tar-pax", h->at, ct_str_text(&t->name), "a NUL in a name");
+		return bad(t, "tar-pax", h->at, ct_str_text(&t->name), "its name contains a NUL byte");
 	ct_str_clear(name);
 	ct_str_add_bytes(name, r->value, r->n_value);
 	x->has_name = r->n_value > 0; /* POSIX: an empty value cancels the record */
@@ -337,9 +338,9 @@ static enum ct_status take_pax_size(ct_tar *t, const struct header *h, const str
 		x->has_size = r->n_value > 0;
 		return CT_OK;
 	case CT_TAR_TOO_LARGE:
-		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "a PAX size larger than any file");
+		return bad(t, "tar-size", h->at, ct_str_text(&t->name), "its PAX size is larger than any file");
 	default:
-		return bad(t, "tar-pax", h->at, ct_str_text(&t->name), "a PAX size that is not a number");
+		return bad(t, "tar-pax", h->at, ct_str_text(&t->name), "its PAX size is not a number");
 	}
 }
 
@@ -360,13 +361,15 @@ static enum ct_status take_pax(ct_tar *t, const struct header *h, struct extensi
 		bool path, size;
 
 		if (!ct__pax_next(&p, end, &r))
-			return bad(t, "tar-pax", h->at, at_name, "a PAX record that is not \"LENGTH key=value\"");
+			return bad(t, "tar-pax", h->at, at_name,
+				   "a PAX record does not have the form \"LENGTH key=value\"");
 		if (r.n_key >= strlen(sparse) && memcmp(r.key, sparse, strlen(sparse)) == 0)
 			return bad(t, "tar-type", h->at, at_name, "sparse members are not supported");
 		path = key_is(&r, "path");
 		size = key_is(&r, "size");
 		if ((path || size) && h->block[156] == 'g')
-			return bad(t, "tar-pax", h->at, at_name, "a global PAX header sets the %s of all members",
+			return bad(t, "tar-pax", h->at, at_name,
+				   "a global PAX header that sets the %s of all members is not supported",
 				   path ? "path" : "size");
 		if (path)
 			CT_TRY(take_pax_path(t, h, &r, x, name));

@@ -1,13 +1,13 @@
-/* Reads the headers of a tar file with bounds checks: v7, ustar with its prefix, GNU long names and base-256 sizes, PAX
- * path and size; checksums as signed or unsigned sums. Members of other types are skipped with their data. The end is
- * one zero block, or the end of the file at a block boundary.
+/* Reads the headers of a tar file with bounds checks. Supported are v7, ustar with prefixes, GNU long names and
+ * base-256 sizes, and PAX paths and sizes. Checksums may be signed or unsigned sums. Members of other types are skipped
+ * with their data. The archive ends at a zero block, or at the end of the file if that is a block boundary.
  *
- * No file is ever created or opened under a member's name; names in messages are escaped. Reading a member takes one
- * pread of at most 2 KiB, and its data is not read. Sources: POSIX.1-2017 pax, the GNU tar manual.
+ * No file is ever created or opened under a member's name, and names are escaped in messages. Reading a header takes
+ * one pread of at most 2 KiB; the member's data is not read. Sources: POSIX.1-2017 pax, the GNU tar manual.
  *
- * Errors: CT_NOT_FOUND or CT_IO for files that cannot be read, CT_DATA for invalid content: "PATH: TAG: member
- * "NAME" at byte N: reason", with the tags truncated, tar-header, tar-size, tar-pax, tar-type, format-zip,
- * format-gzip. One thread at a time. */
+ * Errors: CT_NOT_FOUND or CT_IO for files that cannot be read. CT_DATA for invalid content, with the message "PATH:
+ * TAG: member "NAME" at byte N: reason"; the tags are truncated, tar-header, tar-size, tar-pax, tar-type, format-zip,
+ * format-gzip. A reader may be used by one thread at a time. */
 #ifndef CT_DATA_SHARDS_TAR_H
 #define CT_DATA_SHARDS_TAR_H
 
@@ -21,14 +21,14 @@
 enum ct_tar_type { CT_TAR_FILE, CT_TAR_DIRECTORY, CT_TAR_LINK, CT_TAR_OTHER };
 
 struct ct_tar_member {
-	/* NUL-terminated, not empty except for OTHER and unusual files; NULL: the end. Valid until the next
-	 * call */
+	/* NUL-terminated; NULL at the end of the archive. Empty only for OTHER and in unusual files. Valid until the
+	 * next call. */
 	const char *name;
 	size_t name_len;
 	enum ct_tar_type type;
 	uint64_t header; /* position of its header (or of the header of its long name) */
 	uint64_t offset; /* position of its data */
-	uint64_t size;   /* size of its data, which is inside the file */
+	uint64_t size;   /* size of its data, all of which is inside the file */
 };
 
 typedef struct ct_tar ct_tar;
@@ -45,16 +45,18 @@ uint64_t ct_tar_mtime_ns(const ct_tar *t);
 
 /* Reads the next member; m->name is NULL at the end. */
 enum ct_status ct_tar_next(ct_tar *t, struct ct_tar_member *m) CT_MUST_CHECK;
-/* Continues at this byte, which should start a header, or at the end of the file if that comes first. */
+/* Continues reading at this byte, which should be the start of a header, or at the end of the file if that comes
+ * first. */
 void ct_tar_seek(ct_tar *t, uint64_t at);
-/* Reads only the header block at this byte (without GNU and PAX extensions). Its data may end anywhere. Returns
- * false if there is none. */
+/* Reads the single header block at this byte, without GNU and PAX extensions. Does not check that the data is inside
+ * the file. Returns false if there is no header. */
 bool ct_tar_header_at(ct_tar *t, uint64_t at, struct ct_tar_member *m);
 /* Reads n bytes at this position. */
 enum ct_status ct_tar_read(ct_tar *t, void *dst, size_t n, uint64_t at) CT_MUST_CHECK;
-/* Returns whether there was data other than zeros after the end mark (it is ignored, as in tar). */
+/* Returns whether data other than zeros follows the end mark. Like tar, the reader ignores such data. */
 bool ct_tar_goes_on(const ct_tar *t);
-/* Does the file end inside the padding of its last member? That member is complete, but more may be missing. */
+/* Returns whether the file ends inside the padding of its last member. That member is complete, but later ones may be
+ * missing. */
 bool ct_tar_padding_cut(const ct_tar *t);
 
 #endif

@@ -80,7 +80,7 @@ enum ct_tar_type ct__tar_type_of(uint8_t flag, const char *name, size_t n, bool 
 	case '\0':
 	case '0':
 	case '7':
-		/* Before POSIX, a directory was a file with a slash at the end of its name. */
+		/* In archives older than POSIX, a directory is a file whose name ends in a slash. */
 		return n > 0 && name[n - 1] == '/' ? CT_TAR_DIRECTORY : CT_TAR_FILE;
 	case '1':
 	case '2':

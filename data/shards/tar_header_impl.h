@@ -1,4 +1,4 @@
-/* The fields of a tar header block and the records of a PAX header, as pure functions of bytes. */
+/* The fields of a tar header block and the records of a PAX header, parsed by pure functions. */
 #ifndef CT_DATA_SHARDS_TAR_HEADER_IMPL_H
 #define CT_DATA_SHARDS_TAR_HEADER_IMPL_H
 

@@ -100,7 +100,7 @@ static void octal(char *field, size_t size, uint64_t value)
 		field[i] = (char)('0' + (value & 7));
 }
 
-/* Splits a long name at a '/' into prefix and name. Returns the length of the prefix, 0 if the name fits without, -1
+/* Splits a long name at a '/' into prefix and name. Returns the length of the prefix; 0 if the name needs no prefix, -1
  * if it does not fit. */
 static int split_name(const char *name, size_t len)
 {
@@ -160,14 +160,14 @@ enum ct_status ct_tar_writer_add(ct_tar_writer *w, const char *name, const void 
 	int prefix;
 
 	if (len == 0 || len > NAME_MAX_BYTES)
-		return CT_FAIL(CT_DATA, "%s: a member's name of %zu bytes cannot be written (1..%d)", w->path, len,
+		return CT_FAIL(CT_DATA, "%s: cannot write a member name of %zu bytes (must be 1..%d)", w->path, len,
 			       NAME_MAX_BYTES);
 	if (n > MEMBER_MAX_BYTES)
-		return CT_FAIL(CT_DATA, "%s: a member of %zu bytes cannot be written (below 8 GiB)", w->path, n);
+		return CT_FAIL(CT_DATA, "%s: cannot write a member of %zu bytes (must be below 8 GiB)", w->path, n);
 	prefix = split_name(name, len);
 	if (prefix < 0)
 		CT_TRY(put_pax(w, name, len));
-	/* After a PAX record, only readers without PAX support use the name in the header: it is truncated. */
+	/* After a PAX record, only readers without PAX support use the name in the header. It is truncated. */
 	CT_TRY(put_header(w, name, len, prefix > 0 ? (size_t)prefix : 0, '0', n));
 	if (offset)
 		*offset = w->offset;

@@ -9,14 +9,14 @@
 #define ONE 65536 /* fixed point: 16 bits of fraction */
 #define HALF (ONE / 2)
 
-/* Source position of destination pixel (x,y), in fixed point: (xx*x + xy*y + x0, yx*x + yy*y + y0). Rounding the
- * matrix to fixed point makes the pixels independent of the last bits of libm. */
+/* The affine map from a destination pixel (x,y) to its source position, in fixed point: (xx*x + xy*y + x0, yx*x + yy*y
+ * + y0). Because the matrix is rounded to fixed point, pixels do not depend on the last bits of libm results. */
 struct inverse_map {
 	int64_t xx, xy, x0, yx, yy, y0;
 };
 
-/* Random numbers of one sample's geometry, each uniform in 0..1 or as computed below. All are always drawn, so that
- * enabling one part does not change the others. */
+/* The random numbers for the geometry of one sample. They are uniform in 0..1 or computed as below. All of them are
+ * always drawn, so that enabling one part does not change the others. */
 struct geometry {
 	float angle, dx, dy, shear, zoom;
 	int crop_x, crop_y;
@@ -63,13 +63,13 @@ static enum ct_status check_color(const struct ct_augment *a)
 	if (!(a->hue >= 0 && a->hue <= 0.5f))
 		return CT_FAIL(CT_CONFIG, "augmentation: hue jitter %g is not in 0..0.5", (double)a->hue);
 	if (a->rand_augment < 0 || a->rand_augment > 16)
-		return CT_FAIL(CT_CONFIG, "augmentation: RandAugment of %d operations is not in 0..16",
+		return CT_FAIL(CT_CONFIG, "augmentation: the number of RandAugment operations, %d, is not in 0..16",
 			       a->rand_augment);
 	if (a->rand_magnitude < 0 || a->rand_magnitude > 30)
-		return CT_FAIL(CT_CONFIG, "augmentation: RandAugment of magnitude %d is not in 0..30",
+		return CT_FAIL(CT_CONFIG, "augmentation: the RandAugment magnitude %d is not in 0..30",
 			       a->rand_magnitude);
 	if (!(a->erasing >= 0 && a->erasing <= 1))
-		return CT_FAIL(CT_CONFIG, "augmentation: erasing with probability %g is not in 0..1",
+		return CT_FAIL(CT_CONFIG, "augmentation: the probability of erasing, %g, is not in 0..1",
 			       (double)a->erasing);
 	for (int i = 0; i < 4; i++) {
 		if (!(a->mean[i] >= 0 && a->mean[i] <= 1))
@@ -134,7 +134,8 @@ static int64_t fixed(double v)
 	return llrint(v * ONE);
 }
 
-/* The forward map is, around the center: zoom, shear along x, rotate, then shift. This computes its inverse. */
+/* The forward map zooms, shears along x and rotates around the center, and then shifts. This function computes its
+ * inverse. */
 static void make_map(const struct ct_augment *a, const struct geometry *g, int h, int w, struct inverse_map *m)
 {
 	const double radian = 0.017453292519943295;
@@ -155,7 +156,7 @@ static void make_map(const struct ct_augment *a, const struct geometry *g, int h
 }
 
 /* Interpolates at a position that may be partly outside, with the four neighbors (8 bits of fraction in each
- * direction). Neighbors outside are zero: their weight is 0, and their address is not computed. */
+ * direction). Neighbors outside count as zero: they get weight 0, and their address is not computed. */
 static void sample_edge(int64_t x0, int64_t y0, int fx, int fy, int h, int w, int c, const uint8_t *src, uint8_t *dst)
 {
 	int left = x0 >= 0 ? 256 - fx : 0, right = x0 + 1 < w ? fx : 0, top = y0 >= 0 ? 256 - fy : 0,
@@ -210,8 +211,8 @@ static void mirror(const uint8_t *src, int n, int c, uint8_t *dst)
 		for (int i = 0; i < n; i++)
 			dst[i] = from[-i];
 	} else if (c == 3) {
-		/* Four bytes at a time: the fourth belongs to the next pixel, which is written next. Nothing is read
-		 * before the first or written after the last pixel. */
+		/* Copies four bytes at a time. The fourth byte belongs to the next pixel, which is written next.
+		 * Nothing is read before the first pixel or written after the last one. */
 		memcpy(dst, from, 3);
 		for (int i = 1; i < n - 1; i++)
 			memcpy(dst + 3 * i, from - 3 * i, 4);
@@ -222,7 +223,7 @@ static void mirror(const uint8_t *src, int n, int c, uint8_t *dst)
 	}
 }
 
-/* dst(x,y) = src(x + dx, y + dy), zero outside; mirrored when flip. */
+/* dst(x,y) = src(x + dx, y + dy), zero outside; mirrored if `flip` is set. */
 static void crop_flip(int dx, int dy, bool flip, int h, int w, int c, const uint8_t *src, uint8_t *dst)
 {
 	int first = dx < 0 ? -dx : 0, last = dx > 0 ? w - dx : w, left = flip ? w - last : first;

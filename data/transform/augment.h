@@ -22,15 +22,15 @@ struct ct_augment {
 	/* probability of RandomErasing (Zhong et al. 2020); area 0.02..0.33, ratio 0.3..3.3, filled with the mean,
 	 * which is zero after normalization */
 	float erasing;
-	float mean[4]; /* pixel value of each channel in 0..1 that is normalized to zero */
+	float mean[4]; /* pixel value (0..1) of each channel that becomes zero by normalization */
 };
 bool ct_augment_active(const struct ct_augment *a);
-/* CT_CONFIG with the name of the value that is out of range. Call the functions below only after this returned
- * CT_OK. */
+/* Returns CT_CONFIG with the name of the value if a value is out of range. Call ct_augment_apply only after this has
+ * succeeded. */
 enum ct_status ct_augment_check(const struct ct_augment *a) CT_MUST_CHECK;
-/* dst and src [h,w,c], c 1..4, must not overlap; scratch has the same size. Order: affine map (bilinear, zeros
- * outside), crop, flip, RandAugment (nearest, zeros outside), color jitter, erasing. RandAugment and the later steps
- * need c 1 or 3; hue needs 3. */
+/* Augments src [h,w,c], c 1..4, into dst, which must not overlap; scratch has the same size. The steps are, in this
+ * order: affine map (bilinear, zeros outside), crop, flip, RandAugment (nearest, zeros outside), color jitter, erasing.
+ * RandAugment and the later steps need c to be 1 or 3; hue needs 3. */
 void ct_augment_apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w, int c,
 		      const uint8_t *src, uint8_t *dst, uint8_t *scratch);
 

@@ -75,7 +75,7 @@ void ct__color_contrast(const struct ct_raster *p, float factor)
 	look_up(p, table);
 }
 
-/* Blends with the mean of the 3 x 3 neighbors (weight 5 in the middle); the border stays unchanged. */
+/* Blends each pixel with the mean of its 3 x 3 neighborhood, whose center has weight 5. The border does not change. */
 void ct__color_sharpness(const struct ct_raster *p, float factor, uint8_t *scratch)
 {
 	size_t row = (size_t)p->w * (size_t)p->c, c = (size_t)p->c;
@@ -102,7 +102,7 @@ void ct__color_sharpness(const struct ct_raster *p, float factor, uint8_t *scrat
 	}
 }
 
-/* Hue in sixths of the color circle, 0..6. */
+/* Returns the hue in sixths of the color circle, 0..6. */
 static float hue_of(const float rgb[3], float top, float range)
 {
 	float h;
@@ -119,7 +119,7 @@ static float hue_of(const float rgb[3], float top, float range)
 /* turn in -0.5..0.5. */
 void ct__color_hue(const struct ct_raster *p, float turn)
 {
-	/* Which of v, p, q, t is red, green, blue in each sixth of the circle (Smith 1978). */
+	/* Selects which of v, p, q, t is red, green and blue in each sixth of the circle (Smith 1978). */
 	static const uint8_t select[6][3] = {{0, 3, 1}, {2, 0, 1}, {1, 0, 3}, {1, 2, 0}, {3, 1, 0}, {0, 1, 2}};
 	size_t n = (size_t)p->h * (size_t)p->w;
 	uint8_t *x = p->x;
@@ -206,7 +206,7 @@ void ct__color_autocontrast(const struct ct_raster *p)
 	}
 }
 
-/* Pillow's rule: steps with the same number of pixels, not counting those with the largest value. */
+/* Pillow's rule: each step has the same number of pixels, not counting those with the largest value. */
 void ct__color_equalize(const struct ct_raster *p)
 {
 	uint32_t n = (uint32_t)p->h * (uint32_t)p->w;

@@ -21,11 +21,12 @@ bool ct__augment_flips(const struct ct_augment *a, uint64_t seed, uint32_t epoch
 /* Returns whether the affine map, crop or (if `flip`) flip is enabled. */
 bool ct__augment_moves(const struct ct_augment *a, bool flip);
 bool ct__augment_is_photometric(const struct ct_augment *a);
-/* The steps after the geometric ones, in place: RandAugment, color jitter, erasing. scratch [h,w,c]. */
+/* Applies the steps after the geometric ones in place: RandAugment, color jitter, erasing. scratch [h,w,c]. */
 void ct__augment_photometric(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
 			     const struct ct_raster *p, uint8_t *scratch);
 
-/* factor 1: unchanged; 0: black, gray, the mean, blurred. */
+/* Factor 1 leaves the image unchanged. Factor 0 makes it black (brightness), gray (saturation), uniform (contrast) or
+ * blurred (sharpness). */
 void ct__color_brightness(const struct ct_raster *p, float factor);
 void ct__color_saturation(const struct ct_raster *p, float factor);
 void ct__color_contrast(const struct ct_raster *p, float factor);
@@ -56,7 +57,8 @@ enum ct_rand_op {
 	CT_RAND_EQUALIZE,
 	CT_RAND_OPS
 };
-/* Applies one operation with magnitude 0..30. negative: in the other direction, if the operation has one. */
+/* Applies one operation with magnitude 0..30; if `negative` is set, in the opposite direction, if the operation has
+ * one. */
 void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const struct ct_raster *p, uint8_t *scratch);
 void ct__rand_augment(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
 		      const struct ct_raster *p, uint8_t *scratch);

@@ -6,7 +6,8 @@
 
 #define TOP_BIN 30
 
-/* Source position of destination pixel (x, y), both relative to pixel centers: (xx*x + xy*y + x0, yx*x + yy*y + y0). */
+/* The affine map from a destination pixel (x, y) to its source position, both relative to pixel centers: (xx*x + xy*y +
+ * x0, yx*x + yy*y + y0). */
 struct map {
 	double xx, xy, x0, yx, yy, y0;
 };
@@ -16,7 +17,7 @@ static int64_t fixed(double v)
 	return llrint(v * 0x1p32);
 }
 
-/* Nearest neighbor, black outside. Computed in 32-bit fixed point, step by step. */
+/* Samples the nearest neighbor, black outside. Positions are computed step by step in 32-bit fixed point. */
 static void warp(const struct map *m, const struct ct_raster *p, uint8_t *scratch)
 {
 	const int64_t xx = fixed(m->xx), yx = fixed(m->yx), half = (int64_t)1 << 31;
@@ -29,7 +30,7 @@ static void warp(const struct map *m, const struct ct_raster *p, uint8_t *scratc
 		int64_t at_x = fixed(m->xy * row + m->x0) + half, at_y = fixed(m->yy * row + m->y0) + half;
 
 		for (int column = 0; column < p->w; column++, at_x += xx, at_y += yx, x += c) {
-			/* As unsigned numbers, negative values are large. */
+			/* The comparison is unsigned, so negative values are too large as well. */
 			uint64_t from_x = (uint64_t)(at_x >> 32), from_y = (uint64_t)(at_y >> 32);
 
 			if (from_x < w && from_y < h) {
@@ -45,8 +46,8 @@ static void warp(const struct map *m, const struct ct_raster *p, uint8_t *scratc
 	}
 }
 
-/* Shears around the corner of the image: x becomes x + level * y, or the same for y. The half pixels here and below
- * convert between positions relative to the corner and to pixel centers. */
+/* Shears around the corner of the image: x becomes x + level * y, or the same for y. Here and below, half a pixel is
+ * added or subtracted to convert between positions relative to the corner and positions relative to pixel centers. */
 static void shear(const struct ct_raster *p, double level, bool along_y, uint8_t *scratch)
 {
 	struct map m = {.xx = 1, .yy = 1};

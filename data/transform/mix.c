@@ -4,8 +4,9 @@
 
 #include "base/rng.h"
 
-/* Logarithm of a sample of Gamma(a, 1): Marsaglia and Tsang, "A simple method for generating gamma variables", 2000,
- * for a + 1, times U^(1/a). In logarithms, because for small a samples are below the smallest double. */
+/* Returns the logarithm of a sample of Gamma(a, 1): a sample for a + 1 (Marsaglia and Tsang, "A simple method for
+ * generating gamma variables", 2000) times U^(1/a). Logarithms are used because samples for a small a can be below the
+ * smallest double. */
 static double log_gamma_draw(struct ct_rng *r, double a)
 {
 	double d = a + 1 - 1.0 / 3, c = 1 / sqrt(9 * d);
@@ -43,7 +44,7 @@ void ct_mix_draw(float mixup, float cutmix, uint64_t seed, uint32_t epoch, uint3
 	int x, y, half_w, half_h;
 	double share;
 
-	/* First the values that do not depend on the alphas. */
+	/* Draw the values that do not depend on the alphas first. */
 	ct_rng_init(&r, seed, CT_RNG_MIX, epoch, place);
 	second = ct_rng_u32(&r) & 1;
 	x = (int)ct_rng_below(&r, (uint32_t)w);

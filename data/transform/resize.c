@@ -1,6 +1,6 @@
-/* Source rows are resized horizontally when the first result row needs them, into a ring buffer with one row more
- * than a result row reads. Rows that are read again are thus in the first-level cache. Rounding to bytes in between
- * is as in Pillow. */
+/* A source row is resized horizontally when the first result row needs it. It goes to a ring buffer that has one row
+ * more than a result row reads, so rows that are read again are in the first-level cache. As in Pillow, values are
+ * rounded to bytes between the two directions. */
 #include "data/transform/resize.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ struct ct_resizer {
 	struct ct_resize_axis across, down;
 	struct ct_resize_table table; /* table of `across` for the kernel */
 	struct ct_scratch ring;       /* rows */
-	struct ct_scratch tap_rows;   /* pointers to the rows of the ring that one result row reads */
+	struct ct_scratch tap_rows;   /* pointers to the ring rows that one result row reads */
 };
 
 enum ct_status ct_resizer_create(ct_resizer **out)
@@ -42,13 +42,13 @@ struct ct_box ct_resize_window(const struct ct_resize *req)
 	const struct ct_box *l = &req->limits;
 	int x0, x1, y0, y1;
 
-	/* Here and below, positions are relative to the limits, where Pillow's image would start. */
+	/* Here and below, positions are relative to the limits, because an image for Pillow would start there. */
 	ct__resize_axis_range(req->x - l->x, req->w, 0, l->w, req->out_w, &x0, &x1);
 	ct__resize_axis_range(req->y - l->y, req->h, 0, l->h, req->out_h, &y0, &y1);
 	return (struct ct_box){l->x + x0, l->y + y0, x1 - x0, y1 - y0};
 }
 
-/* An interval of one axis, in source pixels relative to `zero`. Pixels outside of the source have no weight. */
+/* An interval on one axis, in source pixels relative to `zero`. Pixels outside the source have no weight. */
 struct interval {
 	double at, len;
 	int zero, lo, hi;
@@ -65,11 +65,11 @@ static struct interval interval_of(double at, double len, int limit, int limit_l
 	return v;
 }
 
-/* State of a vertical pass. */
+/* The state of a vertical pass. */
 struct walk {
 	const uint8_t *src; /* the first row with weight */
 	size_t src_pitch;
-	int src_rows, done; /* rows before `done` were resized or have no weight */
+	int src_rows, done; /* rows before `done` have been resized or have no weight */
 	size_t pitch;       /* of the ring, */
 	int slots;          /* number of rows of the ring, a power of two */
 	int n;              /* bytes of a row of the result */
@@ -80,7 +80,7 @@ static uint8_t *slot(const ct_resizer *r, const struct walk *w, int row)
 	return r->ring.p + (size_t)(row & (w->slots - 1)) * w->pitch;
 }
 
-/* Resizes the next two rows horizontally; after the last row, repeats it. */
+/* Resizes the next two rows horizontally. Repeats the last row after the end. */
 static void run_across(ct_resizer *r, struct walk *w)
 {
 	const uint8_t *first = w->src + (size_t)w->done * w->src_pitch;
@@ -132,7 +132,8 @@ enum ct_status ct_resize_run(ct_resizer *r, const struct ct_resize *req, const s
 	CT_TRY(ct_scratch_reserve(&r->tap_rows, (size_t)r->down.taps * sizeof(uint8_t *)));
 	line = r->ring.p + (size_t)w.slots * w.pitch;
 	for (int y = 0; y < req->out_h; y++, dst += line_bytes, left -= line_bytes) {
-		/* Each row writes up to 63 bytes too many, into the next row, except the last one. */
+		/* Each row writes up to 63 bytes too many. They end up in the next row, so only the last row needs more
+		 * space. */
 		bool room = left >= (size_t)w.n;
 
 		run_row(r, &w, y, room ? dst : line);

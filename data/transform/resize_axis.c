@@ -21,7 +21,7 @@ static struct filter filter_of(double len, int n)
 	return f;
 }
 
-/* The source pixels under the triangle around `center`: at least one. */
+/* Computes the source pixels under the triangle around `center`; there is at least one. */
 static void under(double center, double support, int lo, int hi, int *from, int *end)
 {
 	double first = center - support + 0.5, last = center + support + 0.5;
@@ -68,12 +68,12 @@ static double triangle(double x)
 	return fabs(x) < 1 ? 1 - fabs(x) : 0;
 }
 
-/* Weights of the pixels starting at `from`; those under the triangle sum to 1. */
+/* Computes the weights of the pixels starting at `from`. The weights under the triangle sum to 1. */
 static void weigh(double center, double support, int from, int first, int end, int taps, int32_t *k)
 {
 	double sum = 0, narrow = 1 / support, carry = 0;
 
-	/* Computed twice, because storing the real weights would need memory. */
+	/* Each weight is computed twice, because storing the unrounded weights would need memory. */
 	for (int i = first; i < end; i++)
 		sum += triangle((i - center + 0.5) * narrow);
 	for (int i = from; i < from + taps; i++) {

@@ -8,7 +8,8 @@
 
 #include "base/status.h"
 
-#define CT_RESIZE_BITS 22 /* fraction bits: 32 minus 8 for the pixel, a sign, and a bit for sums over one */
+/* Fraction bits: 32, minus 8 for the pixel, 1 for the sign, and 1 because sums of weights may exceed one. */
+#define CT_RESIZE_BITS 22
 
 struct ct_resize_axis {
 	int n;         /* pixels of the result */
@@ -18,13 +19,13 @@ struct ct_resize_axis {
 	size_t cap_n, cap_k;
 };
 
-/* Maps the source interval [at, at + len) to n pixels, in reverse order if `mirror`. Only pixels in [lo, hi) have
- * weight, 0 <= lo, and all pixels of the tables, with zero weight too, are in [lo, hi). The number of taps is a
- * multiple of `unit` if hi - lo allows it. The tables keep their memory. CT_NOMEM. */
+/* Maps the source interval [at, at + len) to n pixels, in reverse order if `mirror`. The tables contain only pixels in
+ * [lo, hi), even with zero weight; lo is at least 0. The number of taps is a multiple of `unit` if hi - lo allows it.
+ * The memory of the tables is reused. CT_NOMEM. */
 enum ct_status ct__resize_axis_set(struct ct_resize_axis *a, double at, double len, int lo, int hi, int n, bool mirror,
 				   int unit) CT_MUST_CHECK;
 void ct__resize_axis_release(struct ct_resize_axis *a);
-/* First pixel with a weight, and the one after the last. */
+/* Computes the first pixel with a weight, and the one after the last. */
 void ct__resize_axis_range(double at, double len, int lo, int hi, int n, int *first, int *end);
 
 #endif

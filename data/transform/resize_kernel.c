@@ -6,7 +6,7 @@
 
 #define HALF (1 << (CT_RESIZE_BITS - 1))
 
-/* `from`, and each weight four times, once per channel. */
+/* The table has `from`, and each weight four times, once per channel. */
 static enum ct_status tabulate(struct ct_resize_table *t, const struct ct_resize_axis *a, int width)
 {
 	int n = (a->n + CT_RESIZE_PIXELS - 1) / CT_RESIZE_PIXELS * CT_RESIZE_PIXELS;
@@ -77,13 +77,13 @@ const struct ct_resize_kernel ct__resize_plain = {tabulate, across_plain, down_p
 #define AVX2 __attribute__((target("avx2")))
 #define INLINE static inline __attribute__((always_inline))
 
-/* Two pixels as 32-bit numbers. */
+/* Loads two pixels as 32-bit numbers. */
 INLINE AVX2 __m256i load_two(const uint8_t *p)
 {
 	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
 
-/* Sum over the even taps in the low half and over the odd ones in the high half. */
+/* Sums the even taps in the low half and the odd taps in the high half. */
 INLINE AVX2 __m256i weigh(const uint8_t *p, const int32_t *k, int pairs)
 {
 	__m256i sum = _mm256_setzero_si256();
@@ -104,7 +104,8 @@ INLINE AVX2 __m256i round_two(__m256i a, __m256i b)
 	return _mm256_srai_epi32(_mm256_add_epi32(sum, _mm256_set1_epi32(HALF)), CT_RESIZE_BITS);
 }
 
-/* Four pixels per iteration. `pairs` is a constant in most calls, so that the loop over it is unrolled. */
+/* Computes four pixels per iteration. In most calls, `pairs` is a compile-time constant, so the compiler unrolls the
+ * loop over it. */
 INLINE AVX2 void across_pairs(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst, int pairs)
 {
 	const __m128i rgb = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
@@ -127,7 +128,7 @@ INLINE AVX2 void across_pairs(const struct ct_resize_table *t, const uint8_t *sr
 static AVX2 void row_avx2(const struct ct_resize_table *t, const uint8_t *src, uint8_t *dst)
 {
 	if (t->taps % 2 != 0)
-		row_plain(t, src, dst); /* sources of a few pixels */
+		row_plain(t, src, dst); /* the source row has only a few pixels */
 	else if (t->taps == 2)
 		across_pairs(t, src, dst, 1);
 	else if (t->taps == 4)

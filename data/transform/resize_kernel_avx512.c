@@ -1,10 +1,10 @@
-/* 22-bit weights are stored as three digits of base 256, so that vpdpbusd multiplies them with bytes, four taps at a
- * time. The sums over the digits, shifted and added, are the same integers as in the other kernels.
+/* 22-bit weights are stored as three digits of base 256, because vpdpbusd multiplies bytes, four taps at a time. The
+ * sums of the three digits, shifted and added, are the same integers as in the other kernels.
  *
- * In the horizontal direction, a register holds one 128-bit lane per channel. A lane holds taps as bytes: either
- * four taps of each of four result pixels, or sixteen taps of one. Weights are the same in all lanes. A byte
- * permutation brings the source into this order. The first layout is used for up to about 6 source pixels per result
- * pixel: the sources of four pixels then fit in one or two registers. */
+ * In the horizontal direction, a register holds one 128-bit lane per channel. A lane holds taps as bytes: either four
+ * taps of each of four result pixels, or sixteen taps of one. Weights are the same in all lanes. A byte permutation
+ * brings the source into this order. The first layout is used if a result pixel has up to about 6 source pixels,
+ * because the sources of four result pixels then fit in one or two registers. */
 #include "data/transform/resize_kernel_impl.h"
 
 #if defined(__x86_64__)
@@ -17,14 +17,14 @@
 #define HALF_TOP (1 << (CT_RESIZE_BITS - 1 - 16)) /* one half, in units of the highest digit */
 #define DIGITS 48                                 /* bytes of sixteen weights */
 #define NEAR 16                                   /* source pixels in one register */
-#define WIDE 32                                   /* and in two registers */
+#define WIDE 32                                   /* source pixels in two registers */
 
 static int divided_up(int n, int by)
 {
 	return (n + by - 1) / by;
 }
 
-/* Masks of the first n of four and of sixteen. */
+/* Return masks of the first n lanes, out of four or sixteen. */
 static __mmask8 first_of_4(int n)
 {
 	return (__mmask8)(n < 4 ? (1 << n) - 1 : 15);
@@ -35,7 +35,7 @@ static __mmask16 first_of_16(int n)
 	return (__mmask16)(n < 16 ? (1 << n) - 1 : 65535);
 }
 
-/* Digits of sixteen weights, highest digit first, each in -128..127. */
+/* Stores the digits of sixteen weights, highest digit first, each in -128..127. */
 INLINE void store_digits(__m512i k, int8_t *to)
 {
 	const __m512i round = _mm512_set1_epi32(128);
@@ -47,13 +47,13 @@ INLINE void store_digits(__m512i k, int8_t *to)
 	_mm_store_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(high));
 }
 
-/* Weights of pixel i from tap t; the last pixel is repeated. */
+/* Returns the weights of pixel i from tap t on. The last pixel is repeated. */
 static const int32_t *weights_of(const struct ct_resize_axis *a, int i, int t)
 {
 	return a->k + (size_t)(i < a->n ? i : a->n - 1) * (size_t)a->taps + t;
 }
 
-/* Weights of four pixels for four taps, then for the next four taps. */
+/* Stores the weights of four pixels for four taps, then those for the next four taps, and so on. */
 AVX512 static void store_fours(const struct ct_resize_axis *a, int n, int8_t *to)
 {
 	for (int i = 0; i < n; i += 4) {
@@ -70,7 +70,7 @@ AVX512 static void store_fours(const struct ct_resize_axis *a, int n, int8_t *to
 	}
 }
 
-/* Weights of one pixel for sixteen taps. */
+/* Stores the weights of one pixel, sixteen taps at a time. */
 AVX512 static void store_sixteens(const struct ct_resize_axis *a, int n, int8_t *to)
 {
 	for (int i = 0; i < n; i++) {
@@ -79,8 +79,8 @@ AVX512 static void store_sixteens(const struct ct_resize_axis *a, int n, int8_t 
 	}
 }
 
-/* Start of an interval of `pixels` source pixels that contains all sources of four result pixels; -1 if there is
- * none. Nothing after the row is read. */
+/* Returns the start of an interval of `pixels` source pixels that contains all sources of four result pixels, or -1 if
+ * there is none. The interval does not extend past the end of the row. */
 static int window_of(const int32_t from[4], int taps, int width, int pixels)
 {
 	int lo = from[0] < from[3] ? from[0] : from[3], end = (from[0] < from[3] ? from[3] : from[0]) + taps;
@@ -99,7 +99,7 @@ static bool windows_do(const int32_t *from, int n, int taps, int width, int pixe
 	return true;
 }
 
-/* Maps bytes of an interval to taps, for four pixels whose first taps are at these offsets from its start. */
+/* Maps the bytes of an interval to taps, for four pixels whose first taps are at these offsets from its start. */
 INLINE __m512i order_of(__m128i first)
 {
 	const __m512i tap = _mm512_set1_epi32(0x0c080400);
@@ -109,7 +109,7 @@ INLINE __m512i order_of(__m128i first)
 	return _mm512_add_epi8(_mm512_mullo_epi32(begin, _mm512_set1_epi32(0x01010101)), tap);
 }
 
-/* Converts `from` to starts of intervals and byte orders in each. */
+/* Converts `from` to the starts of intervals and the byte order in each of them. */
 AVX512 static void order_windows(int32_t *from, uint8_t *order, int n, int taps, int width, int pixels)
 {
 	for (int i = 0; i < n; i += 4, order += 64) {
@@ -154,8 +154,8 @@ INLINE __m512i weights(const int8_t *k)
 	return _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)(const void *)k));
 }
 
-/* Sums of four pixels of each row whose sources are in the interval at `src`, before the last shift. Indexes wrap
- * around in the interval; taps after the last one have no weight. */
+/* Computes the sums, before the last shift, of four pixels of each row whose sources are in the interval at `src`.
+ * Indexes wrap around in the interval; taps after the last one have no weight. */
 INLINE void sum_window(__m512i sum[2], const uint8_t *const src[2], const uint8_t *order, const int8_t *k, int window,
 		       int steps)
 {
@@ -184,14 +184,15 @@ INLINE void sum_window(__m512i sum[2], const uint8_t *const src[2], const uint8_
 	}
 }
 
-/* Combines the sums of the digits to the sum of the weights. */
+/* Combines the sums of the digits into the sum of the weights. */
 INLINE __m512i whole(__m512i high, __m512i mid, __m512i low)
 {
 	mid = _mm512_add_epi32(_mm512_slli_epi32(high, 8), mid);
 	return _mm512_add_epi32(_mm512_slli_epi32(mid, 8), low);
 }
 
-/* One pixel of each row, sixteen taps at a time. Each lane has four sums, each over every fourth group of four taps. */
+/* Computes one pixel of each row, sixteen taps at a time. Each lane has four sums, one for every fourth group of four
+ * taps. */
 INLINE void sum_one(__m512i sum[2], const uint8_t *const src[2], size_t at, const int8_t *k, int taps, int steps)
 {
 	const __m512i index = order_of(_mm_setr_epi32(0, 16, 32, 48));
@@ -222,7 +223,7 @@ INLINE __m512i fold(const __m512i sum[4])
 	return _mm512_add_epi32(ab, _mm512_set1_epi32(1 << (CT_RESIZE_BITS - 1)));
 }
 
-/* Four pixels of each row with sources anywhere. */
+/* Computes four pixels of each row, whose sources may be anywhere. */
 INLINE void sum_far(__m512i sum[2], const uint8_t *const src[2], const int32_t *from, const int8_t *k, int taps,
 		    int steps)
 {
@@ -249,8 +250,8 @@ INLINE __m512i pack(const __m512i sum[4])
 	return _mm512_packus_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3]));
 }
 
-/* Sixteen pixels per iteration. `steps` counts groups of four taps with an interval, of sixteen without. `window` is
- * a constant, and `steps` too in most calls, so that the loops are unrolled. */
+/* Computes sixteen pixels per iteration. `steps` counts groups of four taps if an interval is used, else groups of
+ * sixteen. `window` is always a compile-time constant, and `steps` is one in most calls, so the loops are unrolled. */
 INLINE void across_steps(const struct ct_resize_table *t, const uint8_t *const src[2], uint8_t *const dst[2],
 			 int window, int steps)
 {
@@ -307,7 +308,7 @@ AVX512 static void across(const struct ct_resize_table *t, const uint8_t *const 
 		across_steps(t, src, dst, 0, steps);
 }
 
-/* Weights of four rows; each 32-bit number holds one digit of the four. */
+/* The weights of four rows. Each 32-bit number has one digit of all four. */
 INLINE void load_rows(__m512i w[3], const int32_t *k, int taps)
 {
 	int8_t digits[DIGITS] __attribute__((aligned(16)));
@@ -317,7 +318,7 @@ INLINE void load_rows(__m512i w[3], const int32_t *k, int taps)
 		w[d] = weights(digits + 16 * d);
 }
 
-/* 64 bytes of up to four rows: px[v] has the bytes 4v to 4v + 3 of each lane, four rows each. */
+/* Loads 64 bytes of up to four rows: px[v] has the bytes 4v to 4v + 3 of each lane, for the four rows. */
 INLINE void interleave_rows(__m512i px[4], const uint8_t *const *rows, int taps, int at)
 {
 	__m512i row[4], ab[2], cd[2];
@@ -334,7 +335,7 @@ INLINE void interleave_rows(__m512i px[4], const uint8_t *const *rows, int taps,
 	}
 }
 
-/* `steps` (groups of four rows) is a constant, so that weights stay in registers. */
+/* `steps` (groups of four rows) is a compile-time constant, so that the weights stay in registers. */
 INLINE void down_few(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst, int steps)
 {
 	__m512i w[2][3];

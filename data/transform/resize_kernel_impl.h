@@ -10,7 +10,7 @@
 
 #define CT_RESIZE_ROW 64    /* bytes of a result row are rounded up to this */
 #define CT_RESIZE_PIXELS 16 /* pixels of `across` are rounded up to this */
-/* Bytes of a row of n pixels, with room for the extra bytes that `across` writes. */
+/* Size of a row of n pixels in bytes, with room for the extra bytes that `across` writes. */
 #define CT_RESIZE_PITCH(n) ((3 * ((n) + CT_RESIZE_PIXELS - 1) + 79) / CT_RESIZE_ROW * CT_RESIZE_ROW)
 
 /* Tables for `across`, in the order in which it reads them. The last pixel is repeated to fill the row. */
@@ -23,19 +23,20 @@ struct ct_resize_table {
 };
 
 struct ct_resize_kernel {
-	/* Builds the table for an axis, for rows of `width` source pixels. The table keeps its memory. CT_NOMEM. */
+	/* Builds the table of an axis for rows of `width` source pixels. The memory of the table is reused.
+	 * CT_NOMEM. */
 	enum ct_status (*tabulate)(struct ct_resize_table *t, const struct ct_resize_axis *a, int width) CT_MUST_CHECK;
-	/* dst[r][i] = sum over t of src[r][from[i] + t] * k[i][t], for two rows, because reading the table takes as
-	 * long as the sums; dst[r] has CT_RESIZE_PITCH bytes. */
+	/* dst[r][i] = sum over t of src[r][from[i] + t] * k[i][t]. Computes two rows at a time, because reading the
+	 * table takes as long as the sums. dst[r] has CT_RESIZE_PITCH bytes. */
 	void (*across)(const struct ct_resize_table *t, const uint8_t *const src[2], uint8_t *const dst[2]);
 	/* dst[i] = sum over t of rows[t][i] * k[t] for n bytes, a multiple of CT_RESIZE_ROW. */
 	void (*down)(const uint8_t *const *rows, const int32_t *k, int taps, int n, uint8_t *dst);
-	int unit; /* fastest if `taps` of the horizontal axis is a multiple of this */
+	int unit; /* the kernel is fastest if `taps` of the horizontal axis is a multiple of this */
 };
 
 extern const struct ct_resize_kernel ct__resize_plain;
-/* The best kernel that this CPU supports, after skipping the first `skip` entries (for tests): AVX-512 (with VNNI
- * and VBMI), AVX2, plain C. */
+/* Returns the best kernel that this CPU supports: AVX-512 (with VNNI and VBMI), AVX2 or plain C. For tests, skips the
+ * `skip` best ones. */
 const struct ct_resize_kernel *ct__resize_kernel_get(int skip);
 #if defined(__x86_64__)
 extern const struct ct_resize_kernel ct__resize_avx512; /* resize_kernel_avx512.c */

@@ -11,8 +11,8 @@
 
 #define MAX_SIDE 8192
 #define TRIES 10                /* attempts of the random crop before it uses a center crop, as in torchvision */
-#define RAW_TIMED 64            /* a raw sample takes about as long as reading the clock, so only every 64th is timed */
-#define RESERVE_MAX (16u << 20) /* of compressed bytes, allocated before the first sample */
+#define RAW_TIMED 64            /* only every 64th raw sample is timed, because reading the clock takes about as long */
+#define RESERVE_MAX (16u << 20) /* limit on the compressed bytes that are allocated before the first sample */
 
 struct ct_transformer {
 	struct ct_transform opts;
@@ -21,8 +21,8 @@ struct ct_transformer {
 	bool encoded, resizes;
 	ct_image_decoder *decoder;
 	ct_resizer *resizer;
-	/* Buffers: compressed bytes; a raw sample; its RGBX box; the resized image before augmentation; scratch for
-	 * augmentation. */
+	/* Buffers for compressed bytes, for a raw sample and its RGBX box, for the resized image before augmentation,
+	 * and scratch memory for augmentation. */
 	struct ct_bytes bytes, raw, rgbx, image, scratch;
 	const char *warning;
 	struct ct_transform_times times;
@@ -40,18 +40,18 @@ static enum ct_status check_crop(const struct ct_transform *t)
 {
 	if (t->crop == CT_CROP_RANDOM && t->area_max != 0 &&
 	    !(t->area_min > 0 && t->area_min <= t->area_max && t->area_max <= 1))
-		return CT_FAIL(CT_CONFIG, "random crop of %g to %g of the area: not in 0..1", (double)t->area_min,
-			       (double)t->area_max);
+		return CT_FAIL(CT_CONFIG, "the random crop has %g to %g of the area, which must be in 0..1",
+			       (double)t->area_min, (double)t->area_max);
 	if (t->crop == CT_CROP_RANDOM && t->ratio_max != 0 &&
 	    !(t->ratio_min >= 0.01f && t->ratio_min <= t->ratio_max && t->ratio_max <= 100))
-		return CT_FAIL(CT_CONFIG, "random crop with ratios of sides from %g to %g: not in 0.01..100",
+		return CT_FAIL(CT_CONFIG, "the random crop has aspect ratios from %g to %g, which must be in 0.01..100",
 			       (double)t->ratio_min, (double)t->ratio_max);
 	if (t->crop == CT_CROP_CENTER && t->resize && (t->resize < t->h || t->resize < t->w || t->resize > MAX_SIDE)) {
 		return ct_error_hinted(
-			CT_FAIL(CT_CONFIG, "images resized to a short side of %d have no center of %d x %d", t->resize,
-				t->w, t->h),
-			"the short side before the crop must be at least the side of the result, and at most %d",
-			MAX_SIDE);
+			CT_FAIL(CT_CONFIG,
+				"cannot take a center crop of %d x %d from images resized to a short side of %d", t->w,
+				t->h, t->resize),
+			"the short side must be at least as long as the sides of the crop, and at most %d", MAX_SIDE);
 	}
 	return CT_OK;
 }
@@ -60,7 +60,8 @@ static enum ct_status check_color(const struct ct_augment *a, const struct ct_da
 {
 	if ((ct__augment_is_photometric(a) && info->c != 1 && info->c != 3) ||
 	    ((a->hue > 0 || a->saturation > 0) && info->c != 3))
-		return CT_FAIL(CT_CONFIG, "the images of %s have %d channels: too %s for this color augmentation",
+		return CT_FAIL(CT_CONFIG,
+			       "the images of %s have %d channels, which is too %s for this color augmentation",
 			       info->name, info->c, info->c < 3 ? "few" : "many");
 	return CT_OK;
 }
@@ -76,20 +77,21 @@ enum ct_status ct_transform_check(const struct ct_transform *t, const struct ct_
 		return CT_OK;
 	}
 	if (sized && (t->h < 1 || t->w < 1 || t->h > MAX_SIDE || t->w > MAX_SIDE))
-		return CT_FAIL(CT_CONFIG, "images of %d x %d: sides must be in 1..%d", t->w, t->h, MAX_SIDE);
+		return CT_FAIL(CT_CONFIG, "image size %d x %d: the sides must be in 1..%d", t->w, t->h, MAX_SIDE);
 	if (t->crop == CT_CROP_NONE && info->kind == CT_SAMPLE_ENCODED)
-		return CT_FAIL(CT_CONFIG, "the images of %s have different sizes: they need a random or a center crop",
+		return CT_FAIL(CT_CONFIG, "the images of %s have different sizes: use a random or a center crop",
 			       info->name);
 	if (t->crop == CT_CROP_NONE && sized && (t->h != info->h || t->w != info->w))
 		return CT_FAIL(CT_CONFIG,
-			       "the images of %s are %d x %d: only a random or a center crop makes them %d x %d",
+			       "the images of %s are %d x %d: use a random or a center crop to resize them to %d x %d",
 			       info->name, info->w, info->h, t->w, t->h);
 	if (t->crop != CT_CROP_NONE && !sized && info->kind == CT_SAMPLE_ENCODED)
 		return CT_FAIL(CT_CONFIG, "the images of %s have different sizes: set the size of the result",
 			       info->name);
 	if (t->crop != CT_CROP_NONE && info->kind == CT_SAMPLE_U8_HWC && info->c != 1 && info->c != 3)
-		return CT_FAIL(CT_CONFIG, "the images of %s have %d channels: only 1 or 3 can be resized", info->name,
-			       info->c);
+		return CT_FAIL(CT_CONFIG,
+			       "the images of %s have %d channels: only images with 1 or 3 channels can be resized",
+			       info->name, info->c);
 	CT_TRY(check_crop(t));
 	return check_color(&t->augment, info);
 }
@@ -257,7 +259,7 @@ static enum ct_status view_raw(ct_transformer *t, struct ct_box window, struct c
 	return CT_OK;
 }
 
-/* Decodes only the pixels for req; the size of the sample is known. */
+/* Decodes only the pixels for req. The size of the sample is already known. */
 static enum ct_status decode(ct_transformer *t, const struct request *q, int64_t *since, struct ct_resize *req,
 			     struct ct_pixels *pixels)
 {
@@ -309,7 +311,7 @@ static enum ct_status run_resized(ct_transformer *t, const struct request *q)
 
 	CT_TRY(decode(t, q, &since, &req, &pixels));
 	lap(&since, &t->times.decode_ns);
-	/* A flip is free in a resize if no other step moves pixels. */
+	/* If no other step moves pixels, the resize also flips the image, at no cost. */
 	moves = ct__augment_moves(a, false);
 	req.flip = !moves && ct__augment_flips(a, q->seed, q->epoch, q->sample);
 	CT_TRY(ct_bytes_reserve(&t->image, (size_t)h * (size_t)w * (size_t)c));

@@ -1,5 +1,6 @@
-/* Converts a sample to the uint8 [h,w,c] image of a batch: chooses a crop box, decodes only that, resizes and augments.
- * Random numbers are keyed by (seed, epoch, sample), so results do not depend on ranks, threads or order.
+/* Converts a sample to the uint8 [h,w,c] image of a batch: chooses a crop box, decodes only this box, resizes it and
+ * augments the result. Random numbers are keyed by (seed, epoch, sample), so results do not depend on ranks, threads or
+ * order.
  *
  *   encoded samples (shards, imagefolder): random resized crop or center crop, then ct_augment
  *   raw samples (CIFAR, IDX): ct_augment at the sample's own size, or resized like encoded ones if a crop is set */
@@ -17,7 +18,7 @@ enum ct_crop {
 };
 
 struct ct_transform {
-	int h, w; /* size of the result; 0: size of the sample (raw samples only) */
+	int h, w; /* size of the result; 0: keep the size of the sample (raw samples only) */
 	enum ct_crop crop;
 	float area_min, area_max;   /* random crop: fraction of the area; 0,0: 0.08..1 */
 	float ratio_min, ratio_max; /* random crop: width / height; 0,0: 3/4..4/3 */
@@ -29,8 +30,8 @@ struct ct_transform {
 /* CT_CONFIG with the name of the invalid value. */
 enum ct_status ct_transform_check(const struct ct_transform *t, const struct ct_dataset_info *info) CT_MUST_CHECK;
 
-/* Total nanoseconds. Raw samples that keep their size are timed by sampling. A flip during a resize counts as
- * resize. images: number of good ones. */
+/* Total times in nanoseconds. Of raw samples that keep their size, only some are timed, and the total is estimated from
+ * these. A flip during a resize counts as resize time. images: number of usable images. */
 struct ct_transform_times {
 	int64_t read_ns, decode_ns, resize_ns, distort_ns;
 	uint64_t images, encoded_bytes, decoded_pixels, warnings;
@@ -43,15 +44,16 @@ enum ct_status ct_transformer_create(const struct ct_transform *t, const ct_data
 void ct_transformer_destroy(ct_transformer *t);
 /* Changes the output size (progressive resizing). */
 void ct_transformer_resize(ct_transformer *t, int h, int w);
-/* Reads, decodes and transforms sample i into x [h,w,c]. CT_DATA with the reason if the sample is unreadable (for
- * its name see ct_dataset_describe); other errors are not specific to the sample. */
+/* Reads, decodes and transforms sample i into x [h,w,c]. CT_DATA with the reason if the sample is unreadable;
+ * ct_dataset_describe returns its name. Other errors are not specific to the sample. */
 enum ct_status ct_transformer_run(ct_transformer *t, uint64_t seed, uint32_t epoch, uint32_t i, uint8_t *x,
 				  int32_t *label) CT_MUST_CHECK;
-/* Reads sample i and decodes only the box that ct_transformer_run would decode: an upper bound for benchmarks. */
+/* Reads sample i and decodes only the box that ct_transformer_run would decode. Benchmarks use this as an upper bound
+ * of the speed. */
 enum ct_status ct_transformer_decode(ct_transformer *t, uint64_t seed, uint32_t epoch, uint32_t i) CT_MUST_CHECK;
 /* Decodes sample i completely, for `ctrain data check`. */
 enum ct_status ct_transformer_verify(ct_transformer *t, uint32_t i, struct ct_image_header *header) CT_MUST_CHECK;
-const char *ct_transformer_warning(const ct_transformer *t); /* warning of the last sample, or NULL */
+const char *ct_transformer_warning(const ct_transformer *t); /* warning about the last sample, or NULL */
 const struct ct_transform_times *ct_transformer_times(const ct_transformer *t);
 
 #endif

@@ -124,7 +124,7 @@ static void test_refused(void **state)
 	struct ct_dataset_spec spec = {.name = "cifar10", .dir = dir, .train = true};
 
 	(void)state;
-	expect(&spec, CT_NOT_FOUND, "no images of cifar10", "cs.toronto.edu");
+	expect(&spec, CT_NOT_FOUND, "cannot find the images of cifar10", "cs.toronto.edu");
 	write_text(dir, "data_batch_1", "\x80\x02}");
 	expect(&spec, CT_NOT_FOUND, "data_batch_1.bin", "python version");
 	write_text(dir, "cifar-10-binary.tar.gz", "x");
@@ -139,7 +139,7 @@ static void test_refused(void **state)
 	expect(&spec, CT_DATA, "label 10 of record 10 is out of range", "download it again");
 	write_records(dir, "data_batch_1.bin", 12, 1, 10);
 	spec.max_bytes = 3073 * 11;
-	expect(&spec, CT_DATA, "12 samples, which would take more than 0 MiB", "");
+	expect(&spec, CT_DATA, "12 samples, which need more than 0 MiB", "");
 	spec.max_bytes = 3073 * 12;
 	spec.h = 28;
 	expect(&spec, CT_CONFIG, "3 x 32 x 32", "");

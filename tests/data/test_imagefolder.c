@@ -139,7 +139,7 @@ static void test_reading(void **state)
 	/* A pipe is not waited for. */
 	assert_int_equal(mkfifo(gone, 0600), 0);
 	assert_int_equal(ct_dataset_fetch(d, 1, &b, &y), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "not a file"));
+	assert_non_null(strstr(ct_error_message(), "not a regular file"));
 	expect_sample(d, 0, "a/1.jpg", 0);
 	ct_dataset_close(d);
 	ct_free(b.data);
@@ -222,13 +222,13 @@ static void test_flat(void **state)
 	assert_string_equal(ct_dataset_class_name(d, 0), "n1");
 	ct_dataset_close(d);
 	text_write(dir, "list", "n2\n");
-	expect_fail(dir, "v", "list", CT_DATA, "the list of classes has no \"n1\"", "");
+	expect_fail(dir, "v", "list", CT_DATA, "class \"n1\" is not in the list of classes", "");
 	text_write(dir, "v/val.txt", "../x.jpg 1\n");
 	expect_fail(dir, "v", NULL, CT_DATA, "val.txt:1: expected a file name in this directory", "");
 	text_write(dir, "v/val.txt", "a.jpg 1\na.jpg 2\n");
-	expect_fail(dir, "v", NULL, CT_DATA, "two lines for a.jpg", "");
+	expect_fail(dir, "v", NULL, CT_DATA, "a.jpg is listed twice", "");
 	text_write(dir, "v/val.txt", "a.jpg\n");
-	expect_fail(dir, "v", NULL, CT_DATA, "val.txt:1: \"FILE LABEL\"", "");
+	expect_fail(dir, "v", NULL, CT_DATA, "val.txt:1: expected \"FILE LABEL\"", "");
 	text_write(dir, "v/val.txt", "\n");
 	expect_fail(dir, "v", NULL, CT_DATA, "is empty", "");
 	temp_dir_remove(dir);
@@ -240,9 +240,9 @@ static void test_nothing(void **state)
 
 	(void)state;
 	expect_fail(dir, NULL, NULL, CT_NOT_FOUND, "cannot open the directory", "data.dir");
-	expect_fail(dir, ".", NULL, CT_DATA, "neither directories of images nor images", "one directory per class");
+	expect_fail(dir, ".", NULL, CT_DATA, "neither images nor directories with images", "one directory per class");
 	image(dir, "a/1.txt");
-	expect_fail(dir, ".", NULL, CT_DATA, "no image in any of its directories", "");
+	expect_fail(dir, ".", NULL, CT_DATA, "none of its directories contains an image", "");
 	temp_dir_remove(dir);
 }
 

@@ -92,7 +92,7 @@ static void test_bad_budget(void **state)
 			assert_int_equal(next_batch(l, &b), CT_DATA);
 			assert_string_equal(
 				ct_error_message(),
-				"3 samples of encoded are unreadable, 2 are allowed; the last one: shard 3: "
+				"3 samples of encoded are unreadable, but only 2 are allowed; the last one is shard 3: "
 				"key \"40\": rotten");
 		}
 		assert_ok(ct_loader_seek(l, 0, 0));

@@ -318,7 +318,7 @@ static void test_refused(void **state)
 	o = good;
 	o.transform.crop = CT_CROP_CENTER;
 	o.transform.resize = SIDE - 1;
-	expect_refused(s, o, "no center of 24 x 24");
+	expect_refused(s, o, "cannot take a center crop of 24 x 24");
 	o = good;
 	o.mixup = -1;
 	expect_refused(s, o, "mixup -1");
@@ -329,7 +329,7 @@ static void test_refused(void **state)
 	o = good;
 	o.sizes = falling;
 	o.n_sizes = 2;
-	expect_refused(s, o, "not rising");
+	expect_refused(s, o, "epochs must increase");
 	o.sizes = empty;
 	o.n_sizes = 1;
 	expect_refused(s, o, "8 x 0");

@@ -103,7 +103,7 @@ static void test_bytes_do_not_depend_on_threads(void **state)
 		assert_same_file(a, b, files[i]);
 	/* Another seed is another order, and that is another packing. */
 	o.seed = 8;
-	pack_fails(b, src, "t-{0..2}.tar", o, CT_USAGE, "shards with this name exist");
+	pack_fails(b, src, "t-{0..2}.tar", o, CT_USAGE, "shards with this name already exist");
 	ct_free(a);
 	ct_free(b);
 	ct_free(src);
@@ -152,10 +152,10 @@ static void test_going_on(void **state)
 	ct_pack_report_release(&r);
 	/* With shards it can't be told whose they are. */
 	pack_write_text(b, "t-pack.json", "");
-	pack_fails(b, src, "t-%d.tar", o, CT_USAGE, "shards with this name exist");
+	pack_fails(b, src, "t-%d.tar", o, CT_USAGE, "shards with this name already exist");
 	/* The source changes. */
 	pack_write_image(src, "class b/new.jpg", 30, 30);
-	pack_fails(a, src, "t-%d.tar", o, CT_USAGE, "shards with this name exist");
+	pack_fails(a, src, "t-%d.tar", o, CT_USAGE, "shards with this name already exist");
 	ct_free(part);
 	ct_free(gone);
 	ct_free(a);
@@ -283,12 +283,12 @@ static void test_val_maps(void **state)
 		const char *text, *says;
 	} bad[] = {
 		{"", "is empty"},
-		{"490\n361\n171\n", "numbers classes in a"},
-		{"n01\nn02\n", "has 2 lines, and there are 3 images"},
+		{"490\n361\n171\n", "numbers the classes in a"},
+		{"n01\nn02\n", "has 2 lines, but there are 3 images"},
 		{"v_1.JPEG n01\nv_2.JPEG n01\n", "does not contain v_3.JPEG"},
 		{"v_1.JPEG n01\nv_2.JPEG\nv_3.JPEG n01\n", "map:2: expected"},
 		{"v_1.JPEG n01\nv_2.JPEG n01\nv_1.JPEG n02\n", "name the same file"},
-		{"v_1.JPEG 1\nv_2.JPEG x\nv_3.JPEG 2\n", "map:2: \"x\" is not a label"},
+		{"v_1.JPEG 1\nv_2.JPEG x\nv_3.JPEG 2\n", "map:2: \"x\" is not a number"},
 	};
 	char *dir = temp_dir(), *src = ct_path_join(dir, "src"), *map = ct_path_join(dir, "map"), name[32];
 	struct ct_pack_opts o = {.val_map = map};
@@ -300,7 +300,7 @@ static void test_val_maps(void **state)
 		pack_write_image(src, name, 10 + i, 12);
 	}
 	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA,
-		   "3 images are here without class directories");
+		   "3 images are not in class directories");
 	assert_non_null(strstr(ct_error_hint_text(), "--val-map"));
 	for (size_t i = 0; i < CT_ARRAY_LEN(good); i++) {
 		snprintf(name, sizeof(name), "good%zu/t-%%d.tar", i);
@@ -341,7 +341,7 @@ static void test_class_lists(void **state)
 	pack_write_image(val, "class z/1.jpg", 9, 9);
 	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "class z: is not in the list of classes");
 	pack_write_text(dir, "list.txt", "0 class z\n1 class c\n2 class b\n");
-	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_USAGE, "is not the class list");
+	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_USAGE, "differs from the given class list");
 	pack_ok(dir, val, "other/w-%d.tar", (struct ct_pack_opts){.classes = list}, &r);
 	check_labels(r.shards, (const int[]){2, 1, 0}, 3);
 	ct_pack_report_release(&r);
@@ -367,7 +367,7 @@ static void test_what_cannot_be(void **state)
 		pack_fails(dir, src, patterns[i], (struct ct_pack_opts){0}, CT_USAGE, patterns[i]);
 	pack_fails(dir, src, "t-{00..21}.tar", (struct ct_pack_opts){0}, CT_USAGE, "there are only 21 images");
 	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){.shard_samples = 1, .shard_bytes = 1}, CT_USAGE, "size");
-	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){.quality = 50}, CT_USAGE, "no short side");
+	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){.quality = 50}, CT_USAGE, "requires a short side");
 	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){.short_side = 20, .quality = 101}, CT_USAGE, "101");
 	assert_ok(ct_dir_make(empty));
 	pack_fails(dir, empty, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "contains no images");
@@ -377,7 +377,7 @@ static void test_what_cannot_be(void **state)
 	pack_fails(dir, loose, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA,
 		   "1 images are next to the class directories");
 	pack_write_text(dir, "other-3.tar", "somebody else's");
-	pack_fails(dir, src, "other-%d.tar", (struct ct_pack_opts){0}, CT_USAGE, "shards with this name exist");
+	pack_fails(dir, src, "other-%d.tar", (struct ct_pack_opts){0}, CT_USAGE, "shards with this name already exist");
 	assert_true(has_line(dir, "other-3.tar", "somebody else's"));
 	ct_free(loose);
 	ct_free(absent);

@@ -276,7 +276,7 @@ static void test_check(void **state)
 	expect_refused(sampler(100, 65536, 65536, 65536, false), CT_CONFIG, "too small");
 	expect_refused(sampler(100, 101, 4, 2, true), CT_CONFIG, "larger than the data set");
 	s.rank = 4;
-	expect_refused(s, CT_CONFIG, "rank 4 of a world of 4");
+	expect_refused(s, CT_CONFIG, "rank 4 is not below the world size 4");
 }
 
 int main(void)

@@ -193,7 +193,7 @@ static void test_oddities(void **state)
 	expect_indexed(&x, 0, "a", 1, 10);
 	expect_indexed(&x, 1, "b", 2, 10);
 	assert_int_equal(x.n_skipped, 3);
-	expect_skipped(&x, 0, "a", "label: 3 is out of range, there are 3 classes");
+	expect_skipped(&x, 0, "a", "label: 3 is out of range: there are 3 classes");
 	expect_skipped(&x, 1, "ab", "label: 3 is out of range");
 	expect_skipped(&x, 2, "a", "label: 4 is out of range");
 	assert_ok(ct_shard_index_limit_labels(&x, 3));

@@ -287,12 +287,12 @@ static void test_classes(void **state)
 	assert_int_equal(ct_dataset_info(d)->n_classes, 3);
 	ct_dataset_skipped(d, 0, text, sizeof(text));
 	assert_non_null(strstr(text, "a.tar: key \"k002\" at byte"));
-	assert_non_null(strstr(text, "label: 3 is out of range, there are 3 classes"));
+	assert_non_null(strstr(text, "label: 3 is out of range: there are 3 classes"));
 	ct_dataset_close(d);
 	/* Where it is most of them, data.classes is wrong. */
 	spec.n_classes = 2;
 	assert_int_equal(ct_dataset_open(&spec, &d), CT_DATA);
-	assert_non_null(strstr(ct_error_message(), "2 of 3 labels are out of range, there are 2 classes"));
+	assert_non_null(strstr(ct_error_message(), "2 of 3 labels are out of range: there are 2 classes"));
 	assert_non_null(strstr(ct_error_message(), "a.tar: key \"k001\" at byte"));
 	spec.n_classes = 10;
 	assert_ok(ct_dataset_open(&spec, &d));

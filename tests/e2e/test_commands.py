@@ -92,8 +92,8 @@ class Check(Case):
 
     def test_missing_files_of_each_format(self):
         os.mkdir(self.path("d"))
-        for name, words, hint in (("mnist", "train-images-idx3-ubyte", "get_mnist"), ("cifar10", "no images of cifar10", "binary version"),
-                                  ("cifar100", "no images of cifar100", "binary version"), ("shards", "no shards", "data.train")):
+        for name, words, hint in (("mnist", "train-images-idx3-ubyte", "get_mnist"), ("cifar10", "cannot find the images of cifar10", "binary version"),
+                                  ("cifar100", "cannot find the images of cifar100", "binary version"), ("shards", "no shards", "data.train")):
             more = ["data.classes=10"] if name == "shards" else []
             config = self.write(f"{name}.yaml", f"model: {{name: resnet20}}\ntrain: {{epochs: 1}}\ndata: {{name: {name}, dir: {self.path('d')}}}\n")
             r = self.run_ctrain("check", config, *more, expect=DATA)
