@@ -189,7 +189,7 @@ static void test_exclusive_keys(void **state)
 	(void)state;
 	c = load_text(GOOD "batch: {global: 256}\nlaunch: {procs: 4}\nschedule: {warmup_epochs: 2}\n");
 	assert_true(c->batch.global == 256 && c->batch.per_rank == 0);
-	expect_origin(c, "batch.per_rank", "not set: batch.global is");
+	expect_origin(c, "batch.per_rank", "not set, because batch.global is");
 	ct_config_destroy(c);
 	c = load(in_tmpdir("run one.yaml"), per_rank, 1);
 	assert_true(c->batch.global == 0 && c->batch.per_rank == 16);

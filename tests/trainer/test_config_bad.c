@@ -28,16 +28,16 @@ static const struct bad cases[] = {
 	{"a good one with a byte order mark and Windows line ends",
 	 "\xEF\xBB\xBFrun: {seed: 3}\r\n" GOOD "optim:\r\n  lr: 1\r\n", 0, NULL, NULL},
 	/* no YAML at all */
-	{"empty", "", 0, ":1:1:", "empty"},
-	{"blank", "\n\n  \n", 0, ":1:1:", "empty"},
-	{"comment only", "# nothing\n", 0, ":1:1:", "empty"},
-	{"binary", TEXT("model:\n  name: \0\1\2"), ":2:9:", "byte 0x00 is not text"},
+	{"empty", "", 0, ":1:1:", "contains no configuration"},
+	{"blank", "\n\n  \n", 0, ":1:1:", "contains no configuration"},
+	{"comment only", "# nothing\n", 0, ":1:1:", "contains no configuration"},
+	{"binary", TEXT("model:\n  name: \0\1\2"), ":2:9:", "byte 0x00 is not a text character"},
 	{"escape byte", TEXT("model:\n  name: \x1b[31m"), ":2:9:", "byte 0x1b"},
 	{"C1 control", TEXT("run:\n  name: a\xC2\x9F"), ":2:10:", "U+009F"},
-	{"latin-1", TEXT("run:\n  name: caf\xE9\n"), ":2:12:", "byte 0xe9 is not UTF-8"},
-	{"overlong UTF-8", TEXT("run:\n  name: \xC0\xAF\n"), ":2:9:", "not UTF-8"},
-	{"UTF-16", TEXT("\xFF\xFEm\0o\0"), ":1:1:", "not UTF-8"},
-	{"cut UTF-8 at the end", TEXT("run:\n  name: \xE2\x82"), ":2:9:", "not UTF-8"},
+	{"latin-1", TEXT("run:\n  name: caf\xE9\n"), ":2:12:", "byte 0xe9 is not valid UTF-8"},
+	{"overlong UTF-8", TEXT("run:\n  name: \xC0\xAF\n"), ":2:9:", "not valid UTF-8"},
+	{"UTF-16", TEXT("\xFF\xFEm\0o\0"), ":1:1:", "not valid UTF-8"},
+	{"cut UTF-8 at the end", TEXT("run:\n  name: \xE2\x82"), ":2:9:", "not valid UTF-8"},
 	{"no character", TEXT("run:\n  name: a\xEF\xBF\xBF\n"), ":2:10:", "control characters are not allowed"},
 	/* syntax */
 	{"no colon", "model\n  name: mlp\n", 0, ":2:7:", "mapping values are not allowed"},
@@ -54,12 +54,12 @@ static const struct bad cases[] = {
 	/* structure */
 	{"text", "just a text\n", 0, ":1:1:", "a single string"},
 	{"list", "- model\n- data\n", 0, ":1:1:", "this is a list"},
-	{"two documents", GOOD "---\n" GOOD, 0, ":4:1:", "second document"},
+	{"two documents", GOOD "---\n" GOOD, 0, ":4:1:", "only one document"},
 	{"tag", "train:\n  epochs: !!int 3\n", 0, ":2:11:", "tag"},
 	{"local tag", "model: !python/object {name: mlp}\n", 0, ":1:8:", "tag"},
 	{"merge key", "a: &a {name: mlp}\nmodel:\n  <<: *a\n", 0, ":3:3:", "merge keys"},
 	{"unknown alias", "model:\n  name: *nowhere\n", 0, ":2:9:", "alias *nowhere"},
-	{"recursive alias", "model: &m\n  layers: [*m]\n", 0, ":2:12:", "inside the value"},
+	{"recursive alias", "model: &m\n  layers: [*m]\n", 0, ":2:12:", "inside the value that it refers to"},
 	{"list as key", "? [a, b]\n: 1\n", 0, ":1:3:", "a key must be a name"},
 	{"empty key", "\"\": 1\n", 0, ":1:1:", "a key must be a name"},
 	{"duplicate section", "model: {name: mlp}\ntrain: {epochs: 1}\nmodel: {}\n", 0,
@@ -80,7 +80,7 @@ static const struct bad cases[] = {
 	{"another program's value", GOOD "device: gpu\n", 0, ":4:9:", "did you mean \"cuda\"?"},
 	{"not alike anything", GOOD "zzzzzz: 1\n", 0, ":4:1:", "unknown key \"zzzzzz\""},
 	{"value for a section", GOOD "optim: sgd\n", 0, ":4:8:", "optim is a section"},
-	{"list for a section", GOOD "optim: [sgd]\n", 0, ":4:8:", "its keys are optim.name"},
+	{"list for a section", GOOD "optim: [sgd]\n", 0, ":4:8:", "it contains the keys optim.name"},
 	{"keys for a value", GOOD "optim:\n  lr: {max: 1}\n", 0, ":5:7:", "a group of keys instead of a single value"},
 	{"list for a value", GOOD "optim:\n  lr: [1]\n", 0, ":5:7:", "a list instead of a single value"},
 	{"number for a list", "model: {name: mlp, hidden: 512}\n", 0, ":1:28:", "instead of a list"},
@@ -103,7 +103,7 @@ static const struct bad cases[] = {
 	{"True", GOOD "checkpoint:\n  best: True\n", 0, ":5:9:", "write true"},
 	{"no boolean", GOOD "checkpoint:\n  best: perhaps\n", 0, ":5:9:", "not true or false"},
 	{"no value", GOOD "optim:\n  lr:\n", 0, ":5:6:", "is not a value"},
-	{"no value for a choice", "model:\n  name:\n", 0, ":2:8:", "is not a value: write mlp, lenet"},
+	{"no value for a choice", "model:\n  name:\n", 0, ":2:8:", "is not a value; set the key to mlp, lenet"},
 	{"misspelt choice", "model:\n  name: convent\n", 0, ":2:9:", "did you mean \"convnet\"?"},
 	{"unknown choice", "optim:\n  name: rprop2000\n", 0, ":2:9:", "choose one of sgd, adamw"},
 	{"empty choice", "optim:\n  name: \"\"\n", 0, ":2:9:", "is unknown"},
@@ -116,15 +116,15 @@ static const struct bad cases[] = {
 	{"unknown part", SHARDS "  train: {path: a.tar, sise: 224}\n", 0,
 	 ":5:24:", "unknown key \"data.train.sise\"; did you mean \"data.train.size\"?"},
 	{"sizes that fall back", SHARDS "  train:\n    size: [[0, 128], [0, 160]]\n", 0, ":6:23:", "must increase"},
-	{"sizes that start late", SHARDS "  train:\n    size: [[1, 128]]\n", 0, ":6:13:", "start at 0"},
+	{"sizes that start late", SHARDS "  train:\n    size: [[1, 128]]\n", 0, ":6:13:", "first epoch must be 0"},
 	{"a list of sizes without epochs", SHARDS "  train:\n    size: [128, 160]\n", 0,
-	 ":6:12:", "pairs of an epoch and a number"},
+	 ":6:12:", "list of pairs [epoch, number]"},
 	{"size out of range", SHARDS "  train:\n    size: 5000\n", 0, ":6:11:", "from 8 to 4096"},
 	{"size for images in memory", GOOD_DATA "  train: {size: 32}\n", 0,
 	 ":5:17:", "does not apply to data.name mnist"},
 	{"resize below the cut", SHARDS "  val: {size: 224, resize: 200}\n", 0, ":5:28:", "smaller than the crop"},
 	{"resize below the usual cut", SHARDS "  val: {resize: 200}\n", 0, ":5:17:", "smaller than the crop"},
-	{"window without shards", GOOD_DATA "  shuffle: window\n", 0, ":5:12:", "needs data.name shards"},
+	{"window without shards", GOOD_DATA "  shuffle: window\n", 0, ":5:12:", "requires data.name=shards"},
 	{"window size without window", SHARDS "  shuffle_window: 4\n", 0, ":5:19:", "does not apply to data.shuffle"},
 	{"area the wrong way round", SHARDS "  augment: {area: [1, 0.08]}\n", 0, ":5:19:", "the smaller number first"},
 	{"stem of an MLP", "model: {name: mlp, stem: cifar}\n", 0, ":1:26:", "does not apply to model.name mlp"},
@@ -147,11 +147,11 @@ static const struct bad cases[] = {
 	{"no batch size", GOOD "batch:\n  per_rank: 0\n", 0, ":5:13:", "the batch size is not set"},
 	{"two warm-ups", GOOD "schedule:\n  warmup_steps: 5\n  warmup_epochs: 1\n", 0, ":5:17:", "exclude each other"},
 	{"key of another model", GOOD "optim:\n  beta1: 0.9\n", 0,
-	 ":5:10:", "does not apply to optim.name sgd (only to adamw|lamb)"},
+	 ":5:10:", "does not apply to optim.name sgd, only to adamw|lamb"},
 	{"key of another data set", "model: {name: mlp}\ndata: {name: mnist, n_train: 5}\ntrain: {epochs: 1}\n", 0,
 	 ":2:30:", "does not apply to data.name mnist"},
 	{"no layers", "model: {name: layers}\ndata: {name: mnist}\ntrain: {epochs: 1}\n", 0,
-	 ":1:15:", "needs the list model.layers"},
+	 ":1:15:", "requires the list model.layers"},
 	{"loss without labels",
 	 "model: {name: mlp, loss: cross_entropy}\ndata: {name: synthetic_regression}\ntrain: {epochs: 1}\n", 0,
 	 ":1:26:", "use mse"},
@@ -159,26 +159,26 @@ static const struct bad cases[] = {
 	 ":1:26:", "use cross_entropy"},
 	{"accuracy of a regression",
 	 "model: {name: mlp}\ndata: {name: synthetic_regression}\ntrain: {epochs: 1, target_top1: 0.9}\n", 0,
-	 ":3:33:", "needs class labels"},
+	 ":3:33:", "requires class labels"},
 	{"target without evaluation",
 	 "model: {name: mlp}\ndata: {name: mnist, val: none}\ntrain: {epochs: 1, target_top1: 0.9}\n", 0,
 	 ":3:33:", "data.val is none"},
 	{"Nesterov without momentum", GOOD "optim:\n  momentum: 0\n  nesterov: true\n", 0,
-	 ":6:13:", "needs optim.momentum"},
-	{"multistep without steps", GOOD "schedule:\n  name: multistep\n", 0, ":5:9:", "needs schedule.milestones"},
+	 ":6:13:", "requires optim.momentum"},
+	{"multistep without steps", GOOD "schedule:\n  name: multistep\n", 0, ":5:9:", "requires schedule.milestones"},
 	{"milestones that fall", GOOD "schedule:\n  name: multistep\n  milestones: [30, 20]\n", 0,
 	 ":6:15:", "must increase"},
 	{"mean without std", "model: {name: mlp}\ndata: {name: mnist, mean: [0.1]}\ntrain: {epochs: 1}\n", 0,
-	 ":2:27:", "give both"},
+	 ":2:27:", "one entry per channel"},
 	{"shape of two", "model: {name: mlp}\ndata: {name: synthetic, shape: [28, 28]}\ntrain: {epochs: 1}\n", 0,
 	 ":2:32:", "instead of 3"},
-	{"node rank", GOOD "launch: {node_rank: 2}\n", 0, ":4:21:", "launch.nodes 1"},
+	{"node rank", GOOD "launch: {node_rank: 2}\n", 0, ":4:21:", "launch.nodes=1"},
 	{"nodes without address", GOOD "launch:\n  nodes: 2\n", 0, ":5:10:", "--master-addr"},
 	{"two meeting places", GOOD "launch:\n  init: file:///x\n  master_addr: a\n", 0,
-	 ":6:16:", "both say where the ranks meet"},
+	 ":6:16:", "both set the address of the rendezvous"},
 	{"procs of other nodes", GOOD "launch: {nodes: 3, master_addr: a, procs_list: \"8,2\"}\n", 0,
 	 ":4:48:", "is for 2 nodes"},
-	{"procs list", GOOD "launch: {procs_list: \"8,x\"}\n", 0, ":4:22:", "as in \"8,2\""},
+	{"procs list", GOOD "launch: {procs_list: \"8,x\"}\n", 0, ":4:22:", "for example \"8,2\""},
 	{"init", GOOD "launch: {init: \"http://a:1\"}\n", 0, ":4:16:", "must be env://"},
 	{"log level", GOOD "log:\n  level: info,dist=debgu\n", 0, ":5:10:", "did you mean \"debug\"?"},
 	{"run name", GOOD "run:\n  name: a/b\n", 0, ":5:9:", "directory name"},
@@ -186,10 +186,10 @@ static const struct bad cases[] = {
 	{"misspelt resume", "model: {name: mlp}\ndata: {name: mnist}\ntrain:\n  epochs: 1\n  resume: atuo\n", 0,
 	 ":5:11:", "did you mean \"auto\"?"},
 	/* base */
-	{"base as list", "base: [a.yaml]\n", 0, ":1:7:", "must name one other file"},
-	{"base without value", "base:\n", 0, ":1:6:", "must name one other file"},
+	{"base as list", "base: [a.yaml]\n", 0, ":1:7:", "must name a single file"},
+	{"base without value", "base:\n", 0, ":1:6:", "must name a single file"},
 	{"base that is not there", "base: nothere.yaml\n", 0, ":1:7:", "No such file"},
-	{"base on itself", "base: bad.yaml\n", 0, ":1:7:", "in a circle"},
+	{"base on itself", "base: bad.yaml\n", 0, ":1:7:", "circular inheritance"},
 };
 
 static struct ct_config *loaded;
@@ -324,7 +324,7 @@ static void test_alias_bomb(void **state)
 		ct_str_add(&b, "]\n");
 	}
 	assert_ok(ct_str_status(&b));
-	expect("alias bomb", put("bomb.yaml", b.s, b.len), ":4:42:", "expands the document beyond 8192 values");
+	expect("alias bomb", put("bomb.yaml", b.s, b.len), ":4:42:", "the document has more than 8192 values");
 	ct_str_release(&b);
 }
 
@@ -336,7 +336,7 @@ static void test_base_chains(void **state)
 	put("c1.yaml", "base: c2.yaml\n", 14);
 	put("c2.yaml", "x: 1\nbase: ./c3.yaml\n", 21);
 	put("c3.yaml", "base: c1.yaml\n", 14);
-	expect("circle of three", in_tmpdir("c1.yaml"), "c3.yaml:1:7:", "in a circle");
+	expect("circle of three", in_tmpdir("c1.yaml"), "c3.yaml:1:7:", "circular inheritance");
 	/* The rest of the files is looked at all the same. */
 	assert_non_null(strstr(ct_error_message(), "c2.yaml:1:1: error: unknown key \"x\""));
 	for (int i = 0; i < 20; i++) {
@@ -344,7 +344,7 @@ static void test_base_chains(void **state)
 		snprintf(text, sizeof(text), "base: chain%d.yaml\n", i + 1);
 		put(name, text, strlen(text));
 	}
-	expect("long chain", in_tmpdir("chain0.yaml"), "chain14.yaml:1:7:", "more than 15 files");
+	expect("long chain", in_tmpdir("chain0.yaml"), "chain14.yaml:1:7:", "longer than 15");
 	put("child.yaml", "base: parent.yml\ntrain: {epochs: 2}\n", 36);
 	put("parent.yaml", GOOD, strlen(GOOD));
 	expect("misspelt base", in_tmpdir("child.yaml"), "child.yaml:1:7:", "did you mean \"parent.yaml\"?");
@@ -390,7 +390,7 @@ static void test_all_at_once(void **state)
 		"all.yaml:5:1: error: unknown key \"foo\"",
 		"argument 2: error: unknown key \"optim.ler\"; did you mean \"optim.lr\"?",
 		"argument 3: error: optim.lr: \"x\" is not a number",
-		"argument 4: error: batch is a section, not a single value; its keys are batch.global",
+		"argument 4: error: batch is a section, not a key; it contains the keys batch.global",
 		"environment CTRAIN_LOG: error: log.level: unknown level \"loud\"",
 		"all.yaml:1:1: error: the length of training is not set",
 	};

@@ -1,5 +1,6 @@
-/* Rules over several keys. A source with higher precedence wins even if the keys differ but exclude each other: `batch.global=256`
- * on the command line replaces `per_rank: 64` in the file. Only a contradiction within one source is an error. */
+/* Checks that involve several keys. If two different keys exclude each other, the one from the source with higher
+ * precedence wins: `batch.global=256` on the command line replaces `per_rank: 64` in the file. A contradiction is an
+ * error only if both keys come from the same source. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +23,13 @@ static const struct ct_origin *origin(const struct checker *k, const char *key)
 	return &k->origins[i];
 }
 
-/* Is the value valid, so that it can be compared with others? */
+/* Returns true if the value is valid and can be compared with others. */
 static bool fine(const struct checker *k, const char *key)
 {
 	return !origin(k, key)->bad;
 }
 
-/* Reports at the place of the key's value, or at the top of the file if the key is not set. */
+/* Reports a problem with the location of the key's value, or of the start of the file if the key is not set. */
 static void problem(struct checker *k, const char *key, const char *fmt, ...) CT_PRINTF(3, 4);
 static void problem(struct checker *k, const char *key, const char *fmt, ...)
 {
@@ -59,7 +60,7 @@ static void check_required(struct checker *k)
 	}
 }
 
-/* Resets a key and says why. Takes where. */
+/* Resets a key and records the reason as its origin. Takes where. */
 static enum ct_status fall_back(struct checker *k, size_t key, bool unset, char *where)
 {
 	enum ct_status st;
@@ -78,7 +79,7 @@ static enum ct_status exclude(struct checker *k, const char *name_a, const char 
 	if (k->origins[a].layer == k->origins[b].layer) {
 		if (k->origins[a].layer > CT_LAYER_DEFAULT && !ct__key_is_unset(ct__key_at(a), k->c) &&
 		    !ct__key_is_unset(ct__key_at(b), k->c))
-			problem(k, name_b, "%s and %s (%s) exclude each other: set one of them", name_b, name_a,
+			problem(k, name_b, "%s and %s (%s) exclude each other; set only one of them", name_b, name_a,
 				k->origins[a].where);
 		return CT_OK;
 	}
@@ -87,13 +88,13 @@ static enum ct_status exclude(struct checker *k, const char *name_a, const char 
 		a = b;
 		b = swap;
 	}
-	/* An explicit `auto` is used, too; an explicit 0 is not. */
+	/* An explicit `auto` counts as a value, but an explicit 0 does not. */
 	if (ct__key_is_unset(ct__key_at(a), k->c) && !(ct__key_at(a)->flags & CT_KEY_AUTO))
 		return CT_OK;
-	return fall_back(k, b, true, ct_strfmt("not set: %s is", ct__key_at(a)->name));
+	return fall_back(k, b, true, ct_strfmt("not set, because %s is", ct__key_at(a)->name));
 }
 
-/* Keys that do not apply to the chosen model, data set, optimizer or schedule. */
+/* Handles keys that do not apply to the chosen model, data set, optimizer or schedule. */
 static enum ct_status check_only(struct checker *k)
 {
 	for (size_t i = 0; i < ct__key_count(); i++) {
@@ -109,12 +110,13 @@ static enum ct_status check_only(struct checker *k)
 		if (k->origins[controller].bad || chosen[0] == '\0')
 			continue;
 		if (o->layer >= k->origins[controller].layer) {
-			problem(k, key->name, "%s does not apply to %s %s (only to %s)", key->name,
+			problem(k, key->name, "%s does not apply to %s %s, only to %s", key->name,
 				ct__key_at(controller)->name, chosen, kinds);
 			continue;
 		}
 		CT_TRY(fall_back(k, i, false,
-				 ct_strfmt("default (%s is for another %s)", o->where, ct__key_at(controller)->name)));
+				 ct_strfmt("default (the value at %s is for another %s)", o->where,
+					   ct__key_at(controller)->name)));
 	}
 	return CT_OK;
 }
@@ -125,13 +127,13 @@ static void check_batch_and_length(struct checker *k)
 
 	if (c->batch.global == 0 && c->batch.per_rank == 0 && fine(k, "batch.global") && fine(k, "batch.per_rank"))
 		problem(k, "batch.per_rank",
-			"the batch size is not set: set batch.global (over all ranks) or batch.per_rank");
+			"the batch size is not set; set batch.global (over all ranks) or batch.per_rank");
 	if (c->batch.global > 0 && c->train.accumulate > c->batch.global)
 		problem(k, "train.accumulate",
-			"train.accumulate %lld is more than batch.global %lld: some batches would be empty",
+			"train.accumulate=%lld is larger than batch.global=%lld, so some batches would be empty",
 			(long long)c->train.accumulate, (long long)c->batch.global);
 	if (c->train.epochs == 0 && c->train.max_steps == 0 && fine(k, "train.epochs") && fine(k, "train.max_steps"))
-		problem(k, "train.epochs", "the length of training is not set: set train.epochs or train.max_steps");
+		problem(k, "train.epochs", "the length of training is not set; set train.epochs or train.max_steps");
 }
 
 static void check_model(struct checker *k)
@@ -141,21 +143,23 @@ static void check_model(struct checker *k)
 	bool regression = c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION, mse = c->model.loss == CT_CFG_LOSS_MSE;
 
 	if (c->model.name == CT_CFG_MODEL_LAYERS && c->model.layers.n == 0 && fine(k, "model.layers"))
-		problem(k, "model.name", "model.name layers needs the list model.layers");
+		problem(k, "model.name", "model.name=layers requires the list model.layers");
 	if (regression && c->model.loss == CT_CFG_LOSS_CROSS_ENTROPY)
 		problem(k, "model.loss",
-			"model.loss cross_entropy needs class labels, data.name %s has numbers: use mse", data);
+			"model.loss=cross_entropy requires class labels, but data.name=%s has numeric targets; use mse",
+			data);
 	if (data[0] && !regression && mse)
 		problem(k, "model.loss",
-			"model.loss mse needs numbers to predict, data.name %s has class labels: use cross_entropy",
+			"model.loss=mse requires numeric targets, but data.name=%s has class labels; use cross_entropy",
 			data);
 	if (c->model.label_smoothing > 0 && (regression || mse))
 		problem(k, "model.label_smoothing",
-			"model.label_smoothing needs class labels, there are none in data.name %s", data);
+			"model.label_smoothing requires class labels and model.loss=cross_entropy");
 	if (c->train.target_top1 > 0 && regression)
-		problem(k, "train.target_top1", "train.target_top1 needs class labels, data.name %s has none", data);
+		problem(k, "train.target_top1", "train.target_top1 requires class labels, but data.name=%s has none",
+			data);
 	if (c->train.target_top1 > 0 && strcmp(c->data.val, "none") == 0)
-		problem(k, "train.target_top1", "train.target_top1 needs evaluations, but data.val is none");
+		problem(k, "train.target_top1", "train.target_top1 requires evaluations, but data.val is none");
 }
 
 static void check_pair(struct checker *k, const char *key, const struct ct_float_list *l)
@@ -170,13 +174,13 @@ static void check_val_size(struct checker *k)
 	int64_t size = c->data.val_size;
 
 	if (size > 0 && size < 8 && fine(k, "data.val.size"))
-		problem(k, "data.val.size", "data.val.size %lld is too small: the minimum is 8", (long long)size);
+		problem(k, "data.val.size", "data.val.size=%lld is too small; the minimum is 8", (long long)size);
 	if (size == 0)
 		size = c->data.train_size.n > 0 ? c->data.train_size.v[c->data.train_size.n - 1].size
 						: CT_DATA_DEFAULT_SIZE;
 	if (c->data.val_resize > 0 && c->data.val_resize < size && fine(k, "data.val.size") &&
 	    fine(k, "data.val.resize"))
-		problem(k, "data.val.resize", "data.val.resize %lld is smaller than the crop (data.val.size %lld)",
+		problem(k, "data.val.resize", "data.val.resize=%lld is smaller than the crop (data.val.size=%lld)",
 			(long long)c->data.val_resize, (long long)size);
 }
 
@@ -191,21 +195,21 @@ static void check_data(struct checker *k)
 	for (int i = 0; i < c->data.shape.n; i++)
 		elems = elems > INT32_MAX ? elems : elems * c->data.shape.v[i];
 	if (elems > 1 << 24)
-		problem(k, "data.shape", "data.shape: a sample has more than 16777216 numbers");
+		problem(k, "data.shape", "data.shape: a sample may not have more than 16777216 numbers");
 	if (fine(k, "data.mean") && fine(k, "data.std") && c->data.mean.n != c->data.std.n)
 		problem(k, c->data.std.n > 0 ? "data.std" : "data.mean",
-			"data.mean has %d entries, data.std %d: give both, one per channel", c->data.mean.n,
-			c->data.std.n);
+			"data.mean has %d entries and data.std has %d; both must have one entry per channel",
+			c->data.mean.n, c->data.std.n);
 	if (c->data.shuffle == CT_CFG_SHUFFLE_WINDOW && c->data.name != CT_CFG_DATA_SHARDS && fine(k, "data.name") &&
 	    fine(k, "data.shuffle"))
-		problem(k, "data.shuffle", "data.shuffle window needs data.name shards; use global for %s",
+		problem(k, "data.shuffle", "data.shuffle=window requires data.name=shards; use global for %s",
 			ct_config_choice(c, "data.name"));
 	check_pair(k, "data.augment.area", &c->data.augment.area);
 	check_pair(k, "data.augment.ratio", &c->data.augment.ratio);
 	check_val_size(k);
 	if (c->data.augment.scale_min > c->data.augment.scale_max && fine(k, "data.augment.scale_min") &&
 	    fine(k, "data.augment.scale_max"))
-		problem(k, "data.augment.scale_min", "data.augment.scale_min is above scale_max");
+		problem(k, "data.augment.scale_min", "data.augment.scale_min is larger than scale_max");
 }
 
 static void check_learning(struct checker *k)
@@ -214,9 +218,10 @@ static void check_learning(struct checker *k)
 	const struct ct_float_list *m = &c->schedule.milestones;
 
 	if (c->optim.nesterov && c->optim.momentum == 0 && fine(k, "optim.momentum") && c->optim.name == CT_SGD)
-		problem(k, "optim.nesterov", "optim.nesterov needs optim.momentum above 0");
+		problem(k, "optim.nesterov", "optim.nesterov requires optim.momentum above 0");
 	if (c->schedule.name == CT_LR_MULTISTEP && m->n == 0 && fine(k, "schedule.milestones"))
-		problem(k, "schedule.name", "schedule.name multistep needs schedule.milestones, as in [30, 60, 80]");
+		problem(k, "schedule.name",
+			"schedule.name=multistep requires schedule.milestones, for example [30, 60, 80]");
 	for (int i = 1; i < m->n; i++) {
 		if (m->v[i] <= m->v[i - 1]) {
 			problem(k, "schedule.milestones", "schedule.milestones must increase");
@@ -225,7 +230,7 @@ static void check_learning(struct checker *k)
 	}
 }
 
-/* "8,2": numbers from lo to hi with commas; n counts them, -1 when it is something else. */
+/* Returns the number of items in a list such as "8,2", or -1 if an item is not an integer from lo to hi. */
 static int count_numbers(const char *text, int64_t lo, int64_t hi)
 {
 	int n = 0;
@@ -260,7 +265,7 @@ static bool init_fine(const char *url)
 	return url[0] == '\0' || strcmp(url, "env://") == 0;
 }
 
-/* Either a URL, or host and port. In the same source, one of them would be ignored. */
+/* The rendezvous is given either by a URL, or by host and port. If a source sets both, one would be ignored. */
 static void check_meeting(struct checker *k)
 {
 	static const char *const keys[] = {"launch.master_addr", "launch.master_port"};
@@ -273,7 +278,8 @@ static void check_meeting(struct checker *k)
 			c->launch.init);
 	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
 		if (c->launch.init[0] && given[i] && fine(k, keys[i]) && origin(k, keys[i])->layer == init->layer)
-			problem(k, keys[i], "%s and launch.init (%s) both say where the ranks meet: set one of them",
+			problem(k, keys[i],
+				"%s and launch.init (%s) both set the address of the rendezvous; set only one of them",
 				keys[i], init->where);
 	}
 }
@@ -285,26 +291,27 @@ static void check_launch(struct checker *k)
 
 	if (n_list < 0)
 		problem(k, "launch.procs_list",
-			"launch.procs_list \"%s\": write a number from 1 to 1024 for each node, as in \"8,2\"",
+			"launch.procs_list \"%s\" must contain a number from 1 to 1024 for each node, for example \"8,2\"",
 			c->launch.procs_list);
 	else if (n_list > 0 && n_list != c->launch.nodes && fine(k, "launch.nodes"))
-		problem(k, "launch.procs_list", "launch.procs_list \"%s\" is for %d nodes, launch.nodes is %lld",
+		problem(k, "launch.procs_list", "launch.procs_list \"%s\" is for %d nodes, but launch.nodes is %lld",
 			c->launch.procs_list, n_list, (long long)c->launch.nodes);
 	if (c->launch.node_rank >= c->launch.nodes && fine(k, "launch.node_rank") && fine(k, "launch.nodes"))
 		problem(k, "launch.node_rank",
-			"launch.node_rank %lld: with launch.nodes %lld it must be from 0 to %lld",
+			"launch.node_rank=%lld is out of range; with launch.nodes=%lld it must be from 0 to %lld",
 			(long long)c->launch.node_rank, (long long)c->launch.nodes, (long long)c->launch.nodes - 1);
 	if (c->launch.nodes > 1 && !c->launch.master_addr[0] && !c->launch.init[0] && fine(k, "launch.init"))
 		problem(k, "launch.nodes",
-			"launch.nodes %lld needs launch.master_addr (--master-addr): the address of node 0",
+			"launch.nodes=%lld requires launch.master_addr (--master-addr), the address of node 0",
 			(long long)c->launch.nodes);
 	check_meeting(k);
 	if (count_numbers(c->launch.devices, 0, 1023) < 0)
-		problem(k, "launch.devices", "launch.devices \"%s\": write device numbers, as in \"0,2\"",
+		problem(k, "launch.devices",
+			"launch.devices \"%s\" must be a list of device numbers, for example \"0,2\"",
 			c->launch.devices);
 }
 
-/* The grammar of ct_log_configure, without configuring anything. */
+/* Accepts the same strings as ct_log_configure, but does not configure anything. */
 static void check_log_level(struct checker *k)
 {
 	const char *const *levels = ct__key_find("log.level")->choices;
@@ -334,15 +341,15 @@ static void check_names(struct checker *k)
 	const char *resume = c->train.resume, *near;
 
 	if (strchr(c->run.name, '/') || strcmp(c->run.name, ".") == 0 || strcmp(c->run.name, "..") == 0)
-		problem(k, "run.name", "run.name \"%s\" must be usable as a directory name", c->run.name);
+		problem(k, "run.name", "run.name \"%s\" cannot be used as a directory name", c->run.name);
 	if (ct_choice_find(words, resume) >= 0 || strchr(resume, '/') || ct_file_exists(resume))
 		return;
 	near = ct_suggest(resume, words, 3);
-	problem(k, "train.resume", "train.resume \"%s\" is neither auto, never or must nor a directory%s%s%s", resume,
-		near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+	problem(k, "train.resume", "train.resume \"%s\" is not auto, never, must or an existing directory%s%s%s",
+		resume, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-/* Takes the text. */
+/* Sets a value that depends on other keys. Takes text. */
 static void settle(struct checker *k, const char *key, char **slot, char *text, const char *where)
 {
 	size_t i = ct__key_index(key);
@@ -353,7 +360,7 @@ static void settle(struct checker *k, const char *key, char **slot, char *text, 
 	ct__config_note(k->c, i, CT_LAYER_DEFAULT, note);
 }
 
-/* Defaults that depend on other keys: run.name on the file, run.dir on run.name, data.dir on data.name. */
+/* Sets defaults that depend on other values: run.name on the file name, run.dir on run.name, data.dir on data.name. */
 static enum ct_status resolve(struct checker *k)
 {
 	struct ct_config *c = k->c;

@@ -1,7 +1,7 @@
-/* The choices of configuration keys as enumerations. A choice is added to one of these lists, or to the list of the library
- * that implements it (CT_PRECISIONS and CT_RECOMPUTES in nn/engine.h, CT_OPTIMIZERS, CT_SCHEDULES in nn/optim): parsing,
- * documentation, JSON Schema and dump follow. Names of things that are only looked up in a registry (device, train.engine,
- * dist.backend) stay strings. */
+/* The choices of configuration keys as enumerations. To add a choice, add it to one of these lists, or to the list of
+ * the library that implements it (CT_PRECISIONS and CT_RECOMPUTES in nn/engine.h, CT_OPTIMIZERS and CT_SCHEDULES in
+ * nn/optim). Parsing, documentation, JSON Schema and dump use these lists. Names that are only looked up in a registry
+ * (device, train.engine, dist.backend) remain strings. */
 #ifndef CT_TRAINER_CONFIG_CHOICES_H
 #define CT_TRAINER_CONFIG_CHOICES_H
 

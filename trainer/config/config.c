@@ -22,7 +22,7 @@ struct loader {
 	struct ct_problems p;
 	struct file files[MAX_FILES]; /* the named file first, its base next ... */
 	size_t n_files;
-	bool incomplete; /* a file could not be read: rules over several keys would report misleading problems */
+	bool incomplete; /* a file could not be read, so checks of several keys would report misleading problems */
 };
 
 struct ct_origin *ct__config_origins(const struct ct_config *c)
@@ -105,7 +105,7 @@ static enum ct_status problem(struct loader *l, const struct ct_source *s, const
 	return CT_OK;
 }
 
-/* "optim is a section": names a few of its keys. */
+/* Reports that the name is a section, and lists some of its keys. */
 static enum ct_status section_problem(struct loader *l, const struct ct_source *s, const struct ct_yaml_node *at,
 				      const char *name)
 {
@@ -117,7 +117,7 @@ static enum ct_status section_problem(struct loader *l, const struct ct_source *
 		if (strncmp(ct__key_at(i)->name, name, len) == 0 && ct__key_at(i)->name[len] == '.')
 			ct_str_addf(&b, "%s%s", n++ > 0 ? ", " : "", ct__key_at(i)->name);
 	}
-	st = problem(l, s, at, "%s is a section, not a single value; its keys are %s ...", name, ct_str_text(&b));
+	st = problem(l, s, at, "%s is a section, not a key; it contains the keys %s ...", name, ct_str_text(&b));
 	ct_str_release(&b);
 	return st;
 }
@@ -133,7 +133,7 @@ static enum ct_status unknown_key(struct loader *l, const struct ct_source *s, c
 	if (s->is_file && ct__key_find(name))
 		st = problem(
 			l, s, at,
-			"\"%s\" in one word is for the command line; in a file write the section and, indented below it, the key",
+			"\"%s\" can be written in one word on the command line only; in a file, write the section, and the key indented below it",
 			ct_str_text(&shown));
 	else
 		st = problem(l, s, at, "unknown key \"%s\"%s", ct_str_text(&shown), ct_str_text(&b));
@@ -142,7 +142,8 @@ static enum ct_status unknown_key(struct loader *l, const struct ct_source *s, c
 	return st;
 }
 
-/* The keys of one mapping; prefix is "" or "optim.". The schema's sections bound the recursion. */
+/* Applies the keys of a mapping. prefix is "" or, for example, "optim.". The sections of the schema limit the recursion
+ * depth. */
 static enum ct_status apply_map(struct loader *l, const struct ct_source *s, const struct ct_yaml_node *map,
 				const char *prefix)
 {
@@ -190,7 +191,7 @@ static enum ct_status apply_document(struct loader *l, const ct_yaml *doc, const
 	return apply_map(l, &s, root, "");
 }
 
-/* A missing file: suggests a file in the same directory with a similar name. */
+/* Reports a missing file, and suggests a file in the same directory that has a similar name. */
 static enum ct_status missing_file(struct loader *l, const struct ct_source *from, const struct ct_yaml_node *at,
 				   const char *path)
 {
@@ -211,7 +212,8 @@ static enum ct_status missing_file(struct loader *l, const struct ct_source *fro
 	return st;
 }
 
-/* Reads and parses one file of the chain; `at` is the `base:` value that names it, NULL for the file of the command line. */
+/* Reads and parses one file of the chain. `at` is the `base:` value that names it, or NULL for the file on the command
+ * line. */
 static enum ct_status read_one(struct loader *l, const struct ct_source *from, const struct ct_yaml_node *at,
 			       struct file *f)
 {
@@ -227,7 +229,7 @@ static enum ct_status read_one(struct loader *l, const struct ct_source *from, c
 
 		return problem(l, &s, &top, "%s", ct_error_message());
 	}
-	/* Not an error of the file: reading failed. */
+	/* This is not a mistake in the file: it could not be read. */
 	CT_TRY(st);
 	st = ct__yaml_parse(text, len, f->path, &l->p, &f->doc);
 	ct_free(text);
@@ -245,7 +247,7 @@ static const struct ct_yaml_node *base_of(const ct_yaml *doc)
 	return NULL;
 }
 
-/* Does the chain contain a file twice, or is it too long? */
+/* Checks that the chain contains no file twice and is not too long. */
 static enum ct_status check_cycle(struct loader *l, const struct ct_source *from, const struct ct_yaml_node *at,
 				  bool *end)
 {
@@ -260,16 +262,15 @@ static enum ct_status check_cycle(struct loader *l, const struct ct_source *from
 			ct_str_addf(&chain, "%s -> ", l->files[i].path);
 	}
 	if (cycle)
-		st = problem(l, from, at, "base: the files inherit from each other in a circle: %s%s",
-			     ct_str_text(&chain), newest->path);
+		st = problem(l, from, at, "base: circular inheritance: %s%s", ct_str_text(&chain), newest->path);
 	else if (l->n_files == MAX_FILES)
-		st = problem(l, from, at, "base: more than %d files inherit from one another", MAX_FILES - 1);
+		st = problem(l, from, at, "base: the chain of inherited files is longer than %d", MAX_FILES - 1);
 	*end = cycle || l->n_files == MAX_FILES;
 	ct_str_release(&chain);
 	return st;
 }
 
-/* Reads the file, its base, the base of that, and so on. */
+/* Reads the file, its base, the base of the base, and so on. */
 static enum ct_status read_chain(struct loader *l, const char *path)
 {
 	const struct ct_source command_line = {.name = path};
@@ -294,7 +295,7 @@ static enum ct_status read_chain(struct loader *l, const char *path)
 			return CT_OK;
 		from = (struct ct_source){.name = f->path, .is_file = true};
 		if (at->kind != CT_YAML_SCALAR || at->len == 0 || strlen(at->text) != at->len)
-			return problem(l, &from, at, "base: must name one other file, for example `base: other.yaml`");
+			return problem(l, &from, at, "base: must name a single file, for example `base: other.yaml`");
 		CT_TRY_ALLOC(dir = ct_path_dir(f->path));
 		next = strcmp(dir, ".") == 0 && !strchr(f->path, '/') ? ct_strdup(at->text)
 								      : ct_path_join(dir, at->text);

@@ -1,11 +1,13 @@
-/* The configuration: one struct, filled through one schema table (trainer/config/schema.c) that drives parsing, range
- * checks, suggestions, `ctrain check`, `ctrain help KEY`, the resolved dump, docs/CONFIG.md and the JSON Schema.
+/* The configuration is one struct, described by one schema table (trainer/config/schema.c). Parsing, range checks,
+ * suggestions, `ctrain check`, `ctrain help KEY`, the resolved dump, docs/CONFIG.md and the JSON Schema all use this
+ * table.
  *
  * Precedence: command line (KEY=VALUE and launch options) > environment > file (later `base:` children win) > default.
- * If two keys exclude each other (batch.global, batch.per_rank), the key from the source with higher precedence is used and the
- * other counts as not set. In the same way, keys that belong to another model, data set, optimizer or schedule than the chosen one
- * fall back to their defaults. Both are errors within one source.
- * All problems of all sources are collected and reported together as `file:line:column: error: text`. */
+ * If two keys exclude each other (batch.global and batch.per_rank), the key from the source with higher precedence is
+ * used, and the other one counts as not set. Similarly, a key that belongs to another model, data set, optimizer or
+ * schedule than the chosen one is reset to its default if the choice was made by a source with higher precedence.
+ * Within a single source, both cases are errors. The problems of all sources are collected and reported together, as
+ * `file:line:column: error: text`. */
 #ifndef CT_TRAINER_CONFIG_CONFIG_H
 #define CT_TRAINER_CONFIG_CONFIG_H
 
@@ -16,8 +18,8 @@
 #include "nn/optim/schedule.h"
 #include "trainer/config/choices.h"
 
-#define CT_CFG_AUTO (-1)         /* the value "auto" of an integer key */
-#define CT_DATA_DEFAULT_SIZE 224 /* of compressed images if data.train.size is not set */
+#define CT_CFG_AUTO (-1)         /* value of an integer key that is set to "auto" */
+#define CT_DATA_DEFAULT_SIZE 224 /* size of compressed images if data.train.size is not set */
 
 struct ct_int_list {
 	int n;
@@ -31,7 +33,7 @@ struct ct_str_list {
 	int n;
 	char **v; /* up to 1,024 entries */
 };
-/* Image sizes by epoch: `224`, or `[[0,128],[10,160]]`, rising from epoch 0. */
+/* Image sizes by epoch, such as `224` or `[[0,128],[10,160]]`. The first epoch is 0, and epochs increase. */
 struct ct_size_list {
 	int n;
 	struct {
@@ -39,20 +41,20 @@ struct ct_size_list {
 	} v[16];
 };
 
-/* Strings are owned and never NULL ("" = not set). */
+/* Strings are owned and never NULL; "" means "not set". */
 struct ct_config {
 	struct {
-		char *dir;    /* runs/<name> unless set */
-		char *name;   /* file name of the config without .yaml unless set */
+		char *dir;    /* default: runs/<name> */
+		char *name;   /* default: file name of the config without .yaml */
 		int64_t seed; /* 1 */
 	} run;
 	char *device; /* auto | cpu | cuda | lazy (for tests) */
 	enum ct_precision precision;
 	struct {
-		int64_t procs; /* ranks per node: a number, or auto (one per GPU; without GPUs 2, or 1 if there is one CPU) */
-		char *procs_list;         /* "8,2": ranks of each node, "" = same everywhere */
+		int64_t procs;    /* ranks per node; auto: one per GPU, or without GPUs 2 (1 if there is one CPU) */
+		char *procs_list; /* ranks on each node, such as "8,2"; "" = same on all nodes */
 		int64_t nodes, node_rank; /* 1, 0 */
-		char *master_addr;        /* "" = 127.0.0.1, on one node */
+		char *master_addr;        /* "" = 127.0.0.1, if there is only one node */
 		int64_t master_port;      /* 0 = free port (one node); 29400 with several nodes */
 		char *init;               /* "" | env:// | tcp://host:port | file:///path */
 		char *devices;            /* "" = all; "0,2" */
@@ -75,22 +77,22 @@ struct ct_config {
 	} model;
 	struct {
 		enum ct_cfg_data name;
-		char *dir; /* $CTRAIN_DATA/<name> or datasets/<name> unless set; "" for synthetic data */
+		char *dir; /* default: $CTRAIN_DATA/<name> or datasets/<name>; "" for synthetic data */
 		char *train,
 			*val; /* file prefixes, directories or shards; "" = the data set's default; val "none": no evaluation */
 		struct ct_size_list
-			train_size; /* data.train.size; n 0: 224 for compressed images, else the size of the data */
-		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0: derived from the others */
-		char *classes_file, *index_dir; /* "": next to the data */
+			train_size; /* data.train.size; if n is 0: 224 for compressed images, else the size of the data */
+		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0 = derived from other keys */
+		char *classes_file, *index_dir; /* "" = in the directory of the data */
 		int64_t workers;                /* loader threads per rank: auto */
-		int64_t depth;                  /* batches ahead, 4 */
+		int64_t depth;                  /* batches prepared in advance, 4 */
 		enum ct_cfg_shuffle shuffle;
 		int64_t shuffle_window; /* shards */
 		bool drop_last;         /* false */
 		enum ct_cfg_decode decode;
 		bool exif;
 		int64_t max_pixels;
-		double max_bad;                 /* samples; below 1: fraction of the data set */
+		double max_bad;                 /* number of samples; below 1, a fraction of the data set */
 		int64_t n_train, n_val;         /* synthetic sizes */
 		struct ct_int_list shape;       /* synthetic [c,h,w] */
 		int64_t classes, targets;       /* classes: auto */
@@ -106,7 +108,7 @@ struct ct_config {
 	} data;
 	struct {
 		int64_t global, per_rank; /* exactly one of them > 0 */
-		int64_t eval;             /* rows per rank of an evaluation batch, 256 */
+		int64_t eval;             /* samples per rank in an evaluation batch, 256 */
 	} batch;
 	struct {
 		enum ct_optim_kind name;
@@ -123,12 +125,12 @@ struct ct_config {
 		struct ct_float_list milestones; /* epochs */
 	} schedule;
 	struct {
-		int64_t epochs, max_steps; /* 0 = no limit; at least one is set */
-		double target_top1;        /* 0 = off; in 0..1 */
-		char *resume;              /* auto | never | must | path of a checkpoint directory */
+		int64_t epochs, max_steps; /* 0 = no limit; at least one of them is not 0 */
+		double target_top1;        /* 0 to 1; 0 = off */
+		char *resume;              /* auto | never | must | a checkpoint directory */
 		int64_t accumulate;        /* 1 */
 		double ema;                /* 0 = off */
-		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end */
+		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end of the run */
 		enum ct_recompute recompute;
 		char *engine; /* auto | onednn | ref */
 	} train;
@@ -138,59 +140,64 @@ struct ct_config {
 		bool best, background;              /* true, true */
 	} checkpoint;
 	struct {
-		int64_t every; /* steps between metrics lines, 50 */
+		int64_t every; /* steps between `step` lines in metrics.jsonl, 50 */
 		char *level;   /* info */
 		enum ct_cfg_console console;
 		bool tensorboard; /* true */
 	} log;
 	struct {
 		char *backend;             /* auto | self | shm | gloo | hier */
-		double timeout;            /* seconds a collective waits for a peer, 600 */
+		double timeout;            /* maximum time in seconds that a collective waits for a peer, 600 */
 		double rendezvous_timeout; /* 300 */
 		double bucket_mib;         /* 0 = auto: 4 on CPU, 25 on GPU */
 		double first_bucket_mib;   /* 1 */
 		char *iface;
-		char *run_id; /* "" = made by the launcher or from run.name */
+		char *run_id; /* "" = chosen by the launcher */
 		bool open_network;
 	} dist;
-	void *origins; /* per key: where the value came from */
+	void *origins; /* for each key, the origin of its value */
 };
 
-/* A KEY=VALUE of the command line; `origin` is what errors and `plan` show, for example "--procs" or "argument 3". */
+/* A KEY=VALUE from the command line. Errors and `plan` show `origin`, which is "--procs" or "argument 3", for example. */
 struct ct_config_set {
 	const char *key, *value, *origin;
 };
 
-/* Reads the file (with its `base:` chain), applies environment and sets, checks all. On failure the error chain holds
- * all problems, one per line, with status CT_CONFIG (also for a missing file: exit code 2). Returns owned. */
+/* Reads the file and its `base:` chain, applies the environment and sets, and checks everything. On failure, the error
+ * message contains all problems, one per line, and the status is CT_CONFIG (exit code 2), even if a file is missing.
+ * *out is owned by the caller. */
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
 void ct_config_destroy(struct ct_config *c);
-/* The name of the chosen value of a key that is an enumeration: ct_config_choice(c, "optim.name") is "sgd". A literal. */
+/* Returns the name of the chosen value of an enumeration key, for example "sgd" for "optim.name". The result is a
+ * string literal. */
 const char *ct_config_choice(const struct ct_config *c, const char *key);
 
-/* Where a key's value came from: "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7", "--procs", or why the value
- * of a file is not used: "not set: batch.global is". Borrowed; NULL for an unknown key. */
+/* Returns the origin of a key's value, such as "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7" or "--procs".
+ * If a value from a file is not used, it is the reason: "not set, because batch.global is". The result is borrowed.
+ * NULL for an unknown key. */
 const char *ct_config_origin(const struct ct_config *c, const char *key);
-/* YAML that loads to the same config. with_origins adds the origin of each value as a comment. */
+/* Appends YAML that loads to the same config. with_origins adds the origin of each value as a comment. */
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out) CT_MUST_CHECK;
-/* "key=value" lines, in schema order, of the keys that change what is learned (not paths, logging, launch or limits). A resume
- * compares them with the checkpoint. train.epochs and train.max_steps are included only if the schedule depends on the length of
- * the run, so a run with a constant learning rate can be resumed with more epochs. */
+/* Appends "key=value" lines, in schema order, for the keys that change the training result. Paths, logging, launch and
+ * limits are not included. A resume compares the lines with those of the checkpoint. train.epochs and train.max_steps
+ * are included only if the schedule depends on the length of the run, so a run with a constant learning rate can be
+ * resumed with more epochs. */
 enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
-/* The same, plus the keys that determine which collectives are issued, and when. The ranks of a run compare them. */
+/* Appends the same lines, and those of the keys that determine which collectives are issued, and when. The ranks of a
+ * run compare them. */
 enum ct_status ct_config_run_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_digest(const struct ct_config *c, char hex[65]) CT_MUST_CHECK;
 
-/* Generated reference page (docs/CONFIG.md) and JSON Schema (docs/config.schema.json). */
+/* Generate the reference page (docs/CONFIG.md) and the JSON Schema (docs/config.schema.json). */
 enum ct_status ct_config_docs(struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_json_schema(struct ct_str *out) CT_MUST_CHECK;
-/* `ctrain help optim.lr` or `optim`: appends the documentation; false if there is no such key or section. */
+/* Appends the documentation of a key or section, for `ctrain help`. Returns false if there is no such key or section. */
 bool ct_config_help(const char *name, struct ct_str *out);
-/* The key that is meant for certain: the name itself, what other programs call it, or the only key with this last part
- * (`lr`: optim.lr). NULL: none. */
+/* Returns the key that a name certainly refers to: a key with this name, a key for which other programs use this name,
+ * or the only key whose last part is this name (`lr` is optim.lr). NULL if there is none. */
 const char *ct_config_key_meant(const char *name);
-/* The same, else the key or section with the nearest name; NULL when none is near. */
+/* Like ct_config_key_meant, but also returns the key or section with the most similar name. NULL if no name is similar. */
 const char *ct_config_key_suggest(const char *name);
 
 #endif

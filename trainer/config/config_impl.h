@@ -13,92 +13,92 @@ enum ct_key_type {
 	CT_KEY_SECONDS, /* double: 30, 30s, 500ms, 10min, 1h */
 	CT_KEY_BOOL,    /* bool: true, false */
 	CT_KEY_STR,     /* char * */
-	CT_KEY_ENUM,    /* an enumeration whose values are positions in choices; CT_CFG_UNSET without a default */
+	CT_KEY_ENUM,    /* an enumeration whose values are indexes into choices, or CT_CFG_UNSET */
 	CT_KEY_INTS,    /* struct ct_int_list */
 	CT_KEY_FLOATS,  /* struct ct_float_list */
 	CT_KEY_STRS,    /* struct ct_str_list */
-	CT_KEY_SIZES    /* struct ct_size_list: a number, or [[epoch, number], ...]; lo, hi: of the numbers */
+	CT_KEY_SIZES    /* struct ct_size_list: a number, or [[epoch, number], ...]; lo and hi apply to the numbers */
 };
 
 enum {
-	CT_KEY_AUTO = 1,    /* integers: "auto" is allowed and stored as CT_CFG_AUTO */
-	CT_KEY_OPEN_LO = 2, /* lo itself is outside the range */
-	CT_KEY_OPEN_HI = 4,
+	CT_KEY_AUTO = 1,           /* for integers: "auto" is allowed, and is stored as CT_CFG_AUTO */
+	CT_KEY_OPEN_LO = 2,        /* the range does not include lo */
+	CT_KEY_OPEN_HI = 4,        /* the range does not include hi */
 	CT_KEY_OTHERS = 8,         /* strings other than the choices are allowed */
-	CT_KEY_LEARNED = 16,       /* changes what is learned: part of ct_config_lines */
-	CT_KEY_LEARNED_TOTAL = 32, /* the same, but only for schedules that depend on the length of the run */
+	CT_KEY_LEARNED = 16,       /* changes the training result; included in ct_config_lines */
+	CT_KEY_LEARNED_TOTAL = 32, /* like LEARNED, but only for schedules that depend on the length of the run */
 	CT_KEY_REQUIRED = 64,
-	CT_KEY_HIDE_UNSET = 128, /* 0, "" or auto mean "not set" and are omitted from a dump */
-	CT_KEY_SHARED =
-		256 /* ranks with different values would issue different collectives: part of ct_config_run_lines */
+	CT_KEY_HIDE_UNSET = 128, /* 0, "" and auto mean "not set", and are omitted from a dump */
+	CT_KEY_SHARED = 256      /* changes which collectives are issued; included in ct_config_run_lines */
 };
 
-#define CT_CFG_UNSET (-1) /* an enumeration that has no default and was not given */
-#define CT_MAX_TEXT 4096  /* bytes of a string value */
+#define CT_CFG_UNSET (-1) /* an enumeration that has no default and was not set */
+#define CT_MAX_TEXT 4096  /* maximum size of a string value in bytes */
 
 /* One row of the schema. */
 struct ct_key {
 	const char *name; /* "optim.lr" */
 	enum ct_key_type type;
-	size_t offset; /* in struct ct_config */
+	size_t offset; /* of the field in struct ct_config */
 	unsigned flags;
-	double lo, hi;              /* numbers and elements of lists; hi == 0: no upper bound */
-	int min_n, max_n;           /* lists: lengths */
-	const char *const *choices; /* strings and enumerations: the names, then NULL; NULL: any text */
-	const char *def;            /* default as on the command line; NULL: none (strings and lists: empty) */
-	const char *only;           /* "model.name=mlp|layers": the key applies only then; NULL: always */
-	const char *env;            /* environment variable, NULL: none */
-	const char *alias;          /* "true=global|false=none": other names of choices; NULL: none */
-	const char *why;            /* why values other than the choices are refused; NULL: they are unknown */
+	double lo, hi;              /* range of numbers and list elements; if hi is 0, there is no upper bound */
+	int min_n, max_n;           /* range of the length of a list */
+	const char *const *choices; /* NULL-terminated array of the allowed strings, or NULL if any is allowed */
+	const char *def;            /* default, as on the command line; NULL: none (strings and lists are then empty) */
+	const char *only;           /* the key applies only if this holds, such as "model.name=mlp|layers", or NULL */
+	const char *env;            /* environment variable, or NULL */
+	const char *alias;          /* other names of choices, such as "true=global|false=none", or NULL */
+	const char *why;            /* why values other than the choices are not available; NULL: they are unknown */
 	const char *doc;            /* one line */
 	bool advanced;              /* documented in a separate section, after the other keys */
 };
 
 struct ct_section {
-	const char *name, *doc; /* name without a dot, or "data.augment" */
+	const char *name, *doc; /* name is "data.augment", or has no dot */
 };
 
 size_t ct__key_count(void);
-/* Name of a condition (ct_key.only) that many keys have in common; NULL past the end. */
+/* Returns the name of the i-th condition (ct_key.only) that many keys share, and stores the condition in *only. NULL
+ * past the end. */
 const char *ct__only_group_at(size_t i, const char **only);
 const struct ct_key *ct__key_at(size_t i);
-/* SIZE_MAX if there is none. A key with parts (data.train, because of data.train.size) is also found as data.train.path. */
+/* Returns SIZE_MAX if there is no such key. A key with parts, such as data.train, is also found as data.train.path. */
 size_t ct__key_index(const char *name);
-/* Are there keys below this one? Such a key is a string, and in a file also a group: `train: PATH`, or
- * `train: {path: PATH, size: 224}`. */
+/* Returns true if there are keys below this one. Such a key is a string, and in a file it can also be a group: `train:
+ * PATH`, or `train: {path: PATH, size: 224}`. */
 bool ct__key_has_parts(const struct ct_key *k);
 #define CT_KEY_OWN_PART "path"
 const struct ct_key *ct__key_find(const char *name);
 /* NULL past the end. */
 const struct ct_section *ct__section_at(size_t i);
 bool ct__section_exists(const char *name);
-/* Appends `; did you mean "optim.lr"?` for an unknown full name, or nothing if no name is near. */
+/* For an unknown full name, appends `; did you mean "optim.lr"?`, or nothing if no name is similar. */
 void ct__key_suggest(const char *name, struct ct_str *out);
-/* The key, or the choice of a key, that other programs call by this name; NULL: none. */
+/* Returns the key, or the choice of a key, for which other programs use this name, or NULL. */
 const char *ct__key_synonym(const char *name);
 const char *ct__choice_synonym(const char *key, const char *text);
-/* i-th of "a|b|c" into buf; false past the end. */
+/* Copies the i-th word of "a|b|c" to buf. Returns false past the end. */
 bool ct__word_at(const char *words, size_t i, char *buf, size_t size);
 bool ct__word_in(const char *words, const char *text);
-/* The part of key->only after "model.name=", and the index of model.name. */
+/* Returns the part of key->only after "=", and stores the index of the key before "=" in *controller. */
 const char *ct__key_only(const struct ct_key *k, size_t *controller);
 
-/* Precedence: higher layers win. Files are numbered from 1, beginning with the innermost `base:`. */
+/* Precedence of sources: higher layers win. Files are numbered from 1, starting with the innermost `base:`. */
 enum { CT_LAYER_DEFAULT = 0, CT_LAYER_ENV = 1000, CT_LAYER_ARGS = 1001 };
 
 struct ct_origin {
-	char *where; /* owned, NULL: "default" */
+	char *where; /* owned; NULL means "default" */
 	int layer;
-	bool bad; /* a value was given and refused: checks over several keys ignore it */
+	bool bad; /* the value was invalid, so checks of several keys ignore this key */
 };
 
-/* Where values come from. */
+/* A source of values. */
 struct ct_source {
-	const char *name; /* file, "argument 3", "environment CTRAIN_LOG" */
+	const char *name; /* a file name, "argument 3" or "environment CTRAIN_LOG", for example */
 	int layer;
-	bool is_file; /* line and column follow the name */
+	bool is_file; /* messages show line and column after the name */
 };
-/* "file:3:7" or the name; returns owned. */
+/* Returns "file:3:7" for a file, else the name. The result is owned by the caller. */
 char *ct__source_where(const struct ct_source *s, const struct ct_yaml_node *v);
 
 static inline void *ct__key_slot(const struct ct_key *k, const struct ct_config *c)
@@ -106,36 +106,37 @@ static inline void *ct__key_slot(const struct ct_key *k, const struct ct_config 
 	return (char *)(uintptr_t)c + k->offset;
 }
 struct ct_origin *ct__config_origins(const struct ct_config *c); /* [ct__key_count()] */
-/* The name of the chosen value of a CT_KEY_ENUM key, "" when it is not set. */
+/* Returns the name of the chosen value of a CT_KEY_ENUM key, or "" if it is not set. */
 const char *ct__config_choice(const struct ct_config *c, size_t key);
 
 /* Converts v according to the key's type and stores it with its origin. Problems are added to p and leave the value unchanged.
  * Fails with CT_NOMEM only. */
 enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_yaml_node *v, const struct ct_source *s,
 			     struct ct_problems *p) CT_MUST_CHECK;
-/* The same for a string of the command line or the environment. */
+/* Does the same for a string from the command line or the environment. */
 enum ct_status ct__key_store_text(size_t key, struct ct_config *c, const char *text, const struct ct_source *s,
 				  struct ct_problems *p) CT_MUST_CHECK;
-/* Back to the schema's default, or to "not set" (0, empty, auto). */
+/* Resets the key to the default of the schema or, if unset is true, to "not set" (0, empty or auto). */
 enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset) CT_MUST_CHECK;
-/* Takes where (owned). */
+/* Records the origin of a key. Takes where. */
 void ct__config_note(struct ct_config *c, size_t key, int layer, char *where);
 bool ct__key_is_unset(const struct ct_key *k, const struct ct_config *c);
-/* Whether key->only holds. */
+/* Returns true if key->only holds. */
 bool ct__key_applies(const struct ct_key *k, const struct ct_config *c);
-/* As YAML (quoted where needed) or, raw, for ct_config_lines. */
+/* Appends the value as YAML, quoted where needed, or without quotes for ct_config_lines. */
 void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml, struct ct_str *out);
 void ct__key_release(const struct ct_key *k, struct ct_config *c);
-/* "integer from 1 to 64", "one of sgd, adamw" ... */
+/* Appends a description of the allowed values, such as "integer from 1 to 64" or "sgd, adamw". */
 void ct__key_describe(const struct ct_key *k, struct ct_str *out);
-void ct__key_add_range(const struct ct_key *k, struct ct_str *out); /* "above 0 to 1" */
+void ct__key_add_range(const struct ct_key *k, struct ct_str *out); /* appends "above 0 to 1", for example */
 void ct__str_list_release(struct ct_str_list *l);
-void ct__add_number(struct ct_str *out, double v); /* the fewest digits that give the same number */
+void ct__add_number(struct ct_str *out, double v); /* with the fewest digits that give the same number */
 
-/* Rules over several keys, after all sources have been read. Also resolves names and directories that depend on other keys. */
+/* Checks rules that involve several keys, after all sources have been read. Also sets names and directories that depend
+ * on other keys. */
 enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct_problems *p) CT_MUST_CHECK;
 
-/* For the fuzzer: one YAML file without `base:` and environment through schema, checks and dump. */
+/* For the fuzzer: runs one YAML file, without `base:` and environment, through the schema, the checks and the dump. */
 enum ct_status ct__config_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* docs/CONFIG.md, docs/config.schema.json and `ctrain help KEY`, all written from the schema table. */
+/* Writes docs/CONFIG.md, docs/config.schema.json and the text of `ctrain help KEY` from the schema table. */
 #include <string.h>
 
 #include "base/json.h"
@@ -7,7 +7,7 @@
 static const char intro[] =
 	"# Configuration\n"
 	"\n"
-	"<!-- Written by `ctrain config docs > docs/CONFIG.md`; a test compares. Change trainer/config/schema.c instead. -->\n"
+	"<!-- Written by `ctrain config docs > docs/CONFIG.md`; a test checks this. Change trainer/config/schema.c instead. -->\n"
 	"\n"
 	"One YAML file describes a run: `ctrain CONFIG.yaml`. `ctrain check CONFIG.yaml` reports all mistakes in it at once,\n"
 	"`ctrain config dump CONFIG.yaml --origins` shows every value and where it came from, and `ctrain help KEY` explains\n"
@@ -19,7 +19,7 @@ static const char intro[] =
 	"**Inheritance:** `base: other.yaml` includes another file. Its path is relative to this file. Keys of this file override\n"
 	"those of the other one.\n"
 	"\n"
-	"**Types** come from these tables, not from the form of the value: `1e-4` is a number, and `no` in a string key is the\n"
+	"**Types** come from these tables, not from the form of the value: `1e-4` is a number, and the value `no` of a string key is the\n"
 	"string \"no\". Booleans are `true` and `false`. Sizes and times are a number in the unit of the key, or a number with a\n"
 	"unit: `512KiB`, `4MiB`, `1GiB`, `500ms`, `30s`, `10min`, `1h`. Paths are relative to the current directory.\n"
 	"\n"
@@ -253,7 +253,8 @@ static ct_json *sizes_schema(const struct ct_key *k)
 	return either(number_schema(k), list);
 }
 
-/* Our reader accepts `7` or `no` for a string key, JSON Schema's string type does not: hence the additional types. */
+/* ctrain accepts `7` or `no` as the value of a string key, but JSON Schema's string type does not, so other types are
+ * allowed, too. */
 static ct_json *value_schema(const struct ct_key *k)
 {
 	ct_json *j, *item;
@@ -330,7 +331,7 @@ static ct_json *key_schema(const struct ct_key *k)
 
 static ct_json *properties(const char *prefix);
 
-/* The key itself and the keys below it, as an object. */
+/* Adds the key itself and the keys below it as the properties of an object. */
 static void add_parts(const struct ct_key *k, ct_json *j)
 {
 	struct ct_str prefix = {0};
@@ -344,7 +345,7 @@ static void add_parts(const struct ct_key *k, ct_json *j)
 	ct_str_release(&prefix);
 }
 
-/* The keys and inner sections right below `prefix` ("" or "data."). */
+/* Returns the keys and sections directly below `prefix` ("" or, for example, "data."). */
 static ct_json *properties(const char *prefix)
 {
 	ct_json *all = ct_json_object();
@@ -382,7 +383,7 @@ enum ct_status ct_config_json_schema(struct ct_str *out)
 	ct_json *root = ct_json_object(), *all = properties(""), *base = type_schema("string");
 	enum ct_status st;
 
-	ct_json_set_str(base, "description", "Another configuration file to inherit from, relative to this one.");
+	ct_json_set_str(base, "description", "Another config file to inherit from; the path is relative to this file.");
 	ct_json_set(all, "base", base);
 	ct_json_set_str(root, "$schema", "http://json-schema.org/draft-07/schema#");
 	ct_json_set_str(root, "title", "ctrain configuration");

@@ -1,11 +1,13 @@
-/* A loaded configuration as text: YAML that loads to the same, and the lines that ranks and checkpoints compare. */
+/* Writes a loaded configuration as YAML that loads to the same configuration, and as the lines that ranks and
+ * checkpoints compare. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/sha256.h"
 #include "trainer/config/config_impl.h"
 
-/* Section headings between the previous key and this one: "data:\n  augment:\n". Returns the depth of the key. */
+/* Writes the section headings that are needed between the previous key and this one, for example "data:\n augment:\n".
+ * Returns the depth of the key. */
 static int open_sections(const char *last, const char *name, struct ct_str *out)
 {
 	const char *dot;
@@ -21,13 +23,14 @@ static int open_sections(const char *last, const char *name, struct ct_str *out)
 	return depth;
 }
 
-/* Another key is used in its place. A number of processes that is not set is written as `auto`. */
+/* Returns true if the key is omitted because another key is used instead. If the number of processes is not set, it is
+ * written as `auto`. */
 static bool is_hidden(const struct ct_key *k, const struct ct_config *c, const char *where)
 {
 	return ct__key_is_unset(k, c) && !(k->flags & CT_KEY_AUTO && strncmp(where, "not set", 7) != 0);
 }
 
-/* If some of its parts apply, a key is written among them, as `path`. */
+/* Returns true if some parts of the key apply. The key itself is then written next to them, as `path`. */
 static bool is_own_part(const struct ct_key *k, const struct ct_config *c)
 {
 	size_t len = strlen(k->name);
@@ -45,7 +48,7 @@ enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, stru
 {
 	char name[96], last[96] = "";
 
-	ct_str_add(out, "# A resolved ctrain configuration: every key that applies, defaults included.\n");
+	ct_str_add(out, "# A resolved ctrain configuration: every key that applies, including defaults.\n");
 	for (size_t i = 0; i < ct__key_count(); i++) {
 		const struct ct_key *k = ct__key_at(i);
 		const char *dot, *where = ct_config_origin(c, k->name);
@@ -68,7 +71,7 @@ enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, stru
 	return ct_str_status(out);
 }
 
-/* Do epochs and steps change the learning rate, or only where the run ends? */
+/* Returns true if the number of epochs and steps changes the learning rate, and not only the end of the run. */
 static bool total_matters(const struct ct_config *c)
 {
 	enum ct_schedule_kind kind = c->schedule.name;
@@ -76,7 +79,7 @@ static bool total_matters(const struct ct_config *c)
 	return kind != CT_LR_CONSTANT && kind != CT_LR_STEP && kind != CT_LR_MULTISTEP;
 }
 
-/* The keys with one of the flags. */
+/* Adds the keys that have at least one of the flags. */
 static enum ct_status add_lines(const struct ct_config *c, unsigned flags, struct ct_str *out)
 {
 	for (size_t i = 0; i < ct__key_count(); i++) {

@@ -1,4 +1,4 @@
-/* One key of the schema: describing, resetting, formatting. */
+/* Describes, resets and formats a single key of the schema. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,7 +130,7 @@ enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset)
 	if (unset || !k->def)
 		return CT_OK;
 	st = ct__key_store_text(key, c, k->def, &source, &p);
-	CT_ASSERT(p.n == 0); /* the schema's own text */
+	CT_ASSERT(p.n == 0); /* the default comes from the schema */
 	ct__problems_release(&p);
 	return st;
 }
@@ -206,7 +206,7 @@ void ct__key_release(const struct ct_key *k, struct ct_config *c)
 	}
 }
 
-/* May a plain YAML scalar hold this text, also for readers that guess types from it? */
+/* Returns true if the string can be written as a plain YAML scalar, even for readers that guess the type of a value. */
 static bool plain_enough(const char *s)
 {
 	static const char *const guessed = "true|false|yes|no|on|off|null|y|n";
@@ -224,7 +224,8 @@ static bool plain_enough(const char *s)
 	return !ct__word_in(guessed, lower);
 }
 
-/* In double quotes. What YAML takes for line breaks or does not take at all is written by number. */
+/* Adds the string in double quotes. Characters that YAML treats as line breaks or does not allow are written as
+ * escapes. */
 static void add_quoted(struct ct_str *out, const char *s)
 {
 	static const struct {
@@ -283,7 +284,7 @@ static void add_list(struct ct_str *out, const struct ct_key *k, const void *slo
 	ct_str_add(out, "]");
 }
 
-/* One size for the whole run is written as a number. */
+/* A single size, which applies to the complete run, is written as a number. */
 static void add_sizes(struct ct_str *out, const struct ct_size_list *l)
 {
 	if (l->n == 1) {

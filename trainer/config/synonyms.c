@@ -1,11 +1,12 @@
-/* Names that PyTorch, timm, Lightning, Keras or Hydra use for what a key of ours sets. Spelling distance cannot find
- * these: "wd" is nearer to "lr" than to "weight_decay". */
+/* Names that PyTorch, timm, Lightning, Keras or Hydra use for settings that have another name in ctrain. Edit distance
+ * cannot find these: "wd" is nearer to "lr" than to "weight_decay". */
 #include <string.h>
 #include <strings.h>
 
 #include "trainer/config/config_impl.h"
 
-/* Without a dot: a last part in any section. Several words for the same key are separated by spaces. */
+/* A word without a dot matches the last part of a name in any section. Several words for the same key are separated by
+ * spaces. */
 static const struct {
 	const char *words, *key;
 } synonyms[] = {
@@ -34,7 +35,7 @@ static const struct {
 	{"num_proc nproc nproc_per_node world_size num_processes gpus", "launch.procs"},
 };
 
-/* Values of keys with fixed choices. */
+/* Synonyms for values of keys with fixed choices. */
 static const struct {
 	const char *key, *text, *choice;
 } values[] = {

@@ -1,4 +1,4 @@
-/* Converts a string of a file, the command line or the environment to the typed value of one key. */
+/* Converts a string from a file, the command line or the environment to the typed value of a key. */
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -79,7 +79,7 @@ static int64_t read_int(struct setter *t, const struct ct_yaml_node *v)
 		return CT_CFG_AUTO;
 	if (strlen(v->text) == v->len && ct_parse_i64(v->text, &x) == CT_OK) {
 		if (digits[0] == '0' && digits[1])
-			complain(t, v, "starts with 0: remove the leading 0 (octal numbers are not supported)");
+			complain(t, v, "starts with 0; remove the leading 0 (octal numbers are not supported)");
 		else
 			in_range(t, v, (double)x);
 		return x;
@@ -93,7 +93,7 @@ static int64_t read_int(struct setter *t, const struct ct_yaml_node *v)
 	return 0;
 }
 
-/* A number with or without one of the units. */
+/* Reads a number, which may be followed by one of the units. */
 static double read_number(struct setter *t, const struct ct_yaml_node *v, const struct unit *units, size_t n_units)
 {
 	char number[64];
@@ -119,7 +119,7 @@ static double read_number(struct setter *t, const struct ct_yaml_node *v, const 
 		struct ct_str b = {0};
 
 		for (size_t i = 0; i < n_units; i++)
-			ct_str_addf(&b, "%s%s", i > 0 ? ", " : "; units are ", units[i].name);
+			ct_str_addf(&b, "%s%s", i > 0 ? ", " : "; the units are ", units[i].name);
 		complain(t, v, "is not a number%s", ct_str_text(&b));
 		ct_str_release(&b);
 		return 0;
@@ -176,7 +176,7 @@ static void unknown_choice(struct setter *t, const struct ct_yaml_node *v)
 	ct_str_release(&b);
 }
 
-/* Is the string usable in paths, logs and lines? */
+/* Checks that the string can be used in paths, logs and lines of text. */
 static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
 {
 	if (v->len > CT_MAX_TEXT) {
@@ -184,7 +184,7 @@ static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
 		return false;
 	}
 	if (!ct_utf8_valid(v->text, v->len)) {
-		complain(t, v, "is not UTF-8");
+		complain(t, v, "is not valid UTF-8");
 		return false;
 	}
 	for (size_t i = 0; i < v->len;) {
@@ -200,7 +200,7 @@ static bool plain_text(struct setter *t, const struct ct_yaml_node *v)
 	return true;
 }
 
-/* The choice that an alias means (copied to buf), else the text itself. */
+/* Returns the choice that an alias stands for (copied to buf), or the string itself if it is not an alias. */
 static const char *resolve_alias(const struct ct_key *k, const char *text, char *buf, size_t size)
 {
 	size_t len = strlen(text);
@@ -255,7 +255,7 @@ static bool list_length_fits(struct setter *t, const struct ct_yaml_node *v)
 	return false;
 }
 
-/* A single value is required; an empty one must be quoted. */
+/* Checks that the value is a single value. An empty string must be quoted. */
 static bool is_scalar(struct setter *t, const struct ct_yaml_node *v)
 {
 	struct ct_str b = {0};
@@ -264,9 +264,9 @@ static bool is_scalar(struct setter *t, const struct ct_yaml_node *v)
 		return true;
 	ct__key_describe(t->k, &b);
 	if (v->kind == CT_YAML_SCALAR && t->k->type == CT_KEY_STR && !t->k->choices)
-		complain(t, v, "is not a value: write a string (\"\" for an empty one), or remove the key");
+		complain(t, v, "is not a value; write \"\" for an empty string, or remove the key");
 	else if (v->kind == CT_YAML_SCALAR)
-		complain(t, v, "is not a value: write %s, or remove the key", ct_str_text(&b));
+		complain(t, v, "is not a value; set the key to %s, or remove it", ct_str_text(&b));
 	else
 		complain(t, v, "is %s instead of a single value (%s)",
 			 v->kind == CT_YAML_MAP ? "a group of keys" : "a list", ct_str_text(&b));
@@ -310,7 +310,7 @@ static enum ct_status store_list(struct setter *t, const struct ct_yaml_node *v,
 	return st;
 }
 
-/* `224`, or pairs of an epoch and a number. Epochs start at 0 and increase. */
+/* Stores a number, or pairs of an epoch and a number. The first epoch is 0, and epochs increase. */
 static void store_sizes(struct setter *t, const struct ct_yaml_node *v, struct ct_size_list *slot)
 {
 	struct ct_size_list l = {0};
@@ -328,12 +328,14 @@ static void store_sizes(struct setter *t, const struct ct_yaml_node *v, struct c
 
 			if (pair->kind != CT_YAML_LIST || pair->n != 2 || !is_scalar(t, pair->items[0]) ||
 			    !is_scalar(t, pair->items[1])) {
-				complain(t, pair, "write pairs of an epoch and a number, as in [[0, 128], [10, 160]]");
+				complain(t, pair,
+					 "must be a list of pairs [epoch, number], for example [[0, 128], [10, 160]]");
 				return;
 			}
 			if (ct_parse_i64(pair->items[0]->text, &epoch) != CT_OK || epoch <= before || epoch > 1000000 ||
 			    (i == 0 && epoch != 0))
-				complain(t, pair->items[0], "is not valid: epochs start at 0 and must increase");
+				complain(t, pair->items[0],
+					 "is not valid; the first epoch must be 0, and epochs must increase");
 			l.v[l.n].epoch = epoch;
 			l.v[l.n++].size = read_int(t, pair->items[1]);
 		}
@@ -393,7 +395,7 @@ enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_ya
 		CT_TRY(store_list(&t, v, slot));
 	} else {
 		ct__key_describe(t.k, &b);
-		complain(&t, v, "is %s instead of a list: write [a, b] (%s)",
+		complain(&t, v, "is %s instead of a list; write it in the form [a, b] (%s)",
 			 v->kind == CT_YAML_MAP ? "a group of keys" : "a single value", ct_str_text(&b));
 		ct_str_release(&b);
 	}
@@ -403,7 +405,7 @@ enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_ya
 	return CT_OK;
 }
 
-/* "a,b" as the nodes of a list. Items and their text are allocated. */
+/* Converts "a,b" to a list node. The items and their strings are allocated. */
 static enum ct_status split_list(const char *text, struct ct_yaml_node *list)
 {
 	list->kind = CT_YAML_LIST;

@@ -25,7 +25,7 @@ struct reader {
 	struct ct_yaml *doc;
 	struct anchor *anchors;
 	size_t n_anchors, cap_anchors;
-	size_t weight; /* of all nodes so far, aliases expanded */
+	size_t weight; /* of all nodes so far, with aliases expanded */
 };
 
 static void problem(struct reader *r, int line, int column, const char *text)
@@ -52,7 +52,7 @@ static void problem_at(struct reader *r, yaml_mark_t mark, const char *fmt, ...)
 	ct_str_release(&b);
 }
 
-/* Position of a byte, columns in characters. */
+/* Finds the line and column of a byte. Columns count characters. */
 static void locate(const struct reader *r, size_t at, int *line, int *column)
 {
 	*line = *column = 1;
@@ -66,12 +66,12 @@ static void locate(const struct reader *r, size_t at, int *line, int *column)
 	}
 }
 
-/* True if all bytes are valid UTF-8 text; otherwise reports the first invalid one. */
+/* Returns true if all bytes are valid UTF-8 text. Otherwise reports the first invalid one. */
 static bool check_bytes(struct reader *r)
 {
 	int line, column;
 
-	/* The text is NUL-terminated: two bytes can be looked at anywhere. */
+	/* The string is NUL-terminated, so two bytes can be read at any position. */
 	for (size_t i = 0; i < r->len;) {
 		unsigned char c = (unsigned char)r->text[i];
 		char shown[5], why[96];
@@ -83,18 +83,18 @@ static bool check_bytes(struct reader *r)
 		}
 		locate(r, i, &line, &column);
 		if (c < 0x80)
-			snprintf(why, sizeof(why), "byte 0x%02x is not text: is this a binary file?", c);
+			snprintf(why, sizeof(why), "byte 0x%02x is not a text character; is this a binary file?", c);
 		else if (ct_utf8_valid(r->text + i, 2))
 			snprintf(why, sizeof(why), "invisible control character U+%04X", (unsigned char)r->text[i + 1]);
 		else
-			snprintf(why, sizeof(why), "byte 0x%02x is not UTF-8: save the file as UTF-8", c);
+			snprintf(why, sizeof(why), "byte 0x%02x is not valid UTF-8; save the file as UTF-8", c);
 		problem(r, line, column, why);
 		return false;
 	}
 	return true;
 }
 
-/* Line number `line` (from 0), without its end. */
+/* Returns line number `line` (starting at 0), without the line break. */
 static const char *line_text(const struct reader *r, size_t line, size_t *n)
 {
 	const char *s = r->text, *end = r->text + r->len, *stop;
@@ -108,7 +108,7 @@ static const char *line_text(const struct reader *r, size_t line, size_t *n)
 	return s;
 }
 
-/* Reports libyaml's error, with the line. */
+/* Reports libyaml's error and shows the line. */
 static enum ct_status syntax_problem(struct reader *r)
 {
 	const yaml_parser_t *y = &r->parser;
@@ -124,9 +124,9 @@ static enum ct_status syntax_problem(struct reader *r)
 	s = line_text(r, (size_t)line - 1, &n);
 	indent = strspn(s, " ");
 	if (s[indent] == '\t') {
-		ct_str_add(&b, "a tab at the start of the line: YAML is indented with spaces");
+		ct_str_add(&b, "the line starts with a tab, but YAML must be indented with spaces");
 	} else {
-		ct_str_add(&b, y->problem ? y->problem : "not YAML");
+		ct_str_add(&b, y->problem ? y->problem : "invalid YAML");
 		if (y->context && y->error != YAML_READER_ERROR)
 			ct_str_addf(&b, " %s that starts at line %d, column %d", y->context,
 				    (int)y->context_mark.line + 1, (int)y->context_mark.column + 1);
@@ -165,17 +165,17 @@ static enum ct_status new_node(struct reader *r, const yaml_event_t *e, enum ct_
 	return CT_OK;
 }
 
-/* Counts the nodes that a value adds to the document and refuses too many. */
+/* Counts the nodes that a value adds to the document, and fails if there are too many. */
 static enum ct_status add_weight(struct reader *r, const yaml_event_t *e, size_t weight)
 {
 	r->weight += weight;
 	if (r->weight <= CT_YAML_MAX_NODES)
 		return CT_OK;
 	if (e->type == YAML_ALIAS_EVENT)
-		problem_at(r, e->start_mark, "alias *%s expands the document beyond %d values",
+		problem_at(r, e->start_mark, "with alias *%s, the document has more than %d values",
 			   (const char *)e->data.alias.anchor, CT_YAML_MAX_NODES);
 	else
-		problem_at(r, e->start_mark, "more than %d values in one file", CT_YAML_MAX_NODES);
+		problem_at(r, e->start_mark, "the file contains more than %d values", CT_YAML_MAX_NODES);
 	return CT_CONFIG;
 }
 
@@ -188,7 +188,7 @@ static struct anchor *find_anchor(struct reader *r, const char *name)
 	return NULL;
 }
 
-/* Records that the next node has an anchor. *index is its place, or SIZE_MAX without an anchor. */
+/* Records that the next node has an anchor. *index is the index of the anchor, or SIZE_MAX if there is none. */
 static enum ct_status open_anchor(struct reader *r, const yaml_char_t *name, size_t *index)
 {
 	struct anchor *a;
@@ -211,7 +211,8 @@ static enum ct_status follow_alias(struct reader *r, const yaml_event_t *e, stru
 
 	if (!a || !a->node) {
 		problem_at(r, e->start_mark, "alias *%.60s %s", name,
-			   a ? "is used inside the value that it names" : "has no anchor of that name before it");
+			   a ? "is used inside the value that it refers to"
+			     : "is used before an anchor of that name is defined");
 		return CT_CONFIG;
 	}
 	CT_TRY(add_weight(r, e, a->node->weight));
@@ -226,7 +227,8 @@ static enum ct_status refuse_tag(struct reader *r, const yaml_event_t *e, const 
 	if (!tag)
 		return CT_OK;
 	ct_str_add_escaped(&b, (const char *)tag, strlen((const char *)tag), SHOWN_TEXT);
-	problem_at(r, e->start_mark, "tag %s: remove it, the key determines the type of its value", ct_str_text(&b));
+	problem_at(r, e->start_mark, "tag %s is not allowed; the key determines the type of its value",
+		   ct_str_text(&b));
 	ct_str_release(&b);
 	return CT_CONFIG;
 }
@@ -254,7 +256,7 @@ static enum ct_status append(struct ct_yaml_node *n, size_t i, size_t *cap, stru
 	return CT_OK;
 }
 
-/* Keys are names: reports keys that are not, and duplicates. */
+/* Reports keys that are not names, and duplicate keys. */
 static enum ct_status check_key(struct reader *r, const struct ct_yaml_node *map, const struct ct_yaml_node *key)
 {
 	yaml_mark_t at = {.line = (size_t)key->line - 1, .column = (size_t)key->column - 1};
@@ -265,7 +267,8 @@ static enum ct_status check_key(struct reader *r, const struct ct_yaml_node *map
 		return CT_CONFIG;
 	}
 	if (strcmp(key->text, "<<") == 0 && !key->quoted) {
-		problem_at(r, at, "merge keys (<<) are not supported: inherit a whole file with `base: other.yaml`");
+		problem_at(r, at,
+			   "merge keys (<<) are not supported; use `base: other.yaml` to inherit from another file");
 		return CT_CONFIG;
 	}
 	for (size_t i = 0; i < map->n; i++) {
@@ -274,7 +277,7 @@ static enum ct_status check_key(struct reader *r, const struct ct_yaml_node *map
 		if (old->len != key->len || memcmp(old->text, key->text, key->len) != 0)
 			continue;
 		ct_str_add_escaped(&b, key->text, key->len, SHOWN_TEXT);
-		problem_at(r, at, "duplicate key \"%s\": first used in line %d", ct_str_text(&b), old->line);
+		problem_at(r, at, "duplicate key \"%s\"; it was first used in line %d", ct_str_text(&b), old->line);
 		ct_str_release(&b);
 		break;
 	}
@@ -365,7 +368,7 @@ static enum ct_status read_node(struct reader *r, const yaml_event_t *e, int dep
 	return CT_OK;
 }
 
-/* stream start, document start, the value, document end, stream end. */
+/* Reads the events of a stream: stream start, document start, the value, document end, stream end. */
 static enum ct_status read_stream(struct reader *r)
 {
 	enum ct_status st = CT_OK;
@@ -377,7 +380,7 @@ static enum ct_status read_stream(struct reader *r)
 		CT_TRY(next_event(r, &e));
 		end = e.type == YAML_STREAM_END_EVENT;
 		if (e.type == YAML_DOCUMENT_START_EVENT && r->doc->root) {
-			problem_at(r, e.start_mark, "a second document: a file contains one configuration");
+			problem_at(r, e.start_mark, "a file may contain only one document");
 			st = CT_CONFIG;
 		} else if (e.type == YAML_DOCUMENT_START_EVENT || e.type == YAML_DOCUMENT_END_EVENT) {
 			in_document = e.type == YAML_DOCUMENT_START_EVENT;
@@ -410,7 +413,7 @@ enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, st
 		r.len -= 3;
 	}
 	if (len > CT_YAML_MAX_BYTES) {
-		problem(&r, 1, 1, "larger than 1 MiB: a configuration is a few KiB");
+		problem(&r, 1, 1, "the file is larger than the limit of 1 MiB");
 		return CT_OK;
 	}
 	if (!check_bytes(&r))
@@ -422,7 +425,7 @@ enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, st
 	r.doc = CT_NEW(struct ct_yaml);
 	st = r.doc ? read_stream(&r) : CT_NOMEM;
 	if (st == CT_OK && !r.doc->root)
-		problem(&r, 1, 1, "empty: it contains no configuration");
+		problem(&r, 1, 1, "the file contains no configuration");
 	release_reader(&r);
 	if (st != CT_OK || p->n > before)
 		ct__yaml_destroy(r.doc);

@@ -1,7 +1,7 @@
-/* YAML text -> a small document tree that knows where each value stands. yaml_events.c is the only file that includes
- * libyaml's header. Taken: one document of mappings, lists, scalars, anchors and aliases. Refused, each with its place:
- * text that is not UTF-8, control characters, several documents, tags, merge keys (<<), duplicate keys, keys that are
- * not plain names, recursive aliases, and what goes over the limits below. */
+/* Parses YAML into a small tree that contains the position of each value. yaml_events.c is the only file that includes
+ * libyaml's header. The input is one document of mappings, lists, scalars, anchors and aliases. These are errors, which
+ * are reported with their position: invalid UTF-8, control characters, several documents, tags, merge keys (<<),
+ * duplicate keys, keys that are not plain names, recursive aliases, and documents that exceed the limits below. */
 #ifndef CT_TRAINER_CONFIG_YAML_EVENTS_IMPL_H
 #define CT_TRAINER_CONFIG_YAML_EVENTS_IMPL_H
 
@@ -9,25 +9,25 @@
 
 #define CT_YAML_MAX_BYTES ((size_t)1 << 20)
 #define CT_YAML_MAX_DEPTH 16
-#define CT_YAML_MAX_NODES 8192 /* counted with every alias expanded */
+#define CT_YAML_MAX_NODES 8192 /* with all aliases expanded */
 
 enum ct_yaml_kind { CT_YAML_SCALAR, CT_YAML_LIST, CT_YAML_MAP };
 
 struct ct_yaml_node {
 	enum ct_yaml_kind kind;
-	int line, column; /* from 1; columns count characters */
-	char *text;       /* scalar: NUL-terminated UTF-8, may hold more NULs: see len */
+	int line, column; /* start at 1; columns count characters */
+	char *text;       /* scalar: NUL-terminated UTF-8 of len bytes, which may include further NULs */
 	size_t len;
-	bool quoted;                 /* scalar in quotes or a block scalar: "" is then a real empty text */
-	size_t n;                    /* list: items; map: pairs */
-	struct ct_yaml_node **items; /* list: [n]; map: [2n], key at 2i, value at 2i+1; shared by aliases */
-	size_t weight;               /* nodes of the subtree, itself included, aliases expanded */
+	bool quoted;                 /* a quoted or block scalar; if empty, it is a string and not a missing value */
+	size_t n;                    /* list: number of items; map: number of pairs */
+	struct ct_yaml_node **items; /* list: [n]; map: [2n], with keys at 2i and values at 2i+1; aliases share them */
+	size_t weight;               /* number of nodes in the subtree including this one, with aliases expanded */
 };
 
 typedef struct ct_yaml ct_yaml;
 
-/* `text` has a NUL after its len bytes; `name` stands in the messages. Problems, an empty text among them, are added to
- * p and leave *out NULL with CT_OK all the same. Only CT_NOMEM is returned as a failure. */
+/* `text` must have a NUL after its len bytes. Messages contain `name`. Problems, including an empty document, are added
+ * to p; *out is then NULL, and the result is still CT_OK. The only failure that is returned is CT_NOMEM. */
 enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, struct ct_problems *p,
 			      ct_yaml **out) CT_MUST_CHECK;
 void ct__yaml_destroy(ct_yaml *y);
