@@ -113,7 +113,7 @@ class Docs(Case):
         table = {}
         section = read_text(os.path.join(SOURCE, "docs", "FORMATS.md")).partition("## metrics.jsonl")[2].partition("\n## ")[0]
         for kind, fields in re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M):
-            text = re.sub(r"\(.*?\)|milliseconds per step, mean since the last line:", "", fields)
+            text = re.sub(r"\(.*?\)", "", fields)
             table[kind] = set(re.findall(r"\w+", text))
         self.train("checkpoint.every_steps=10", "log.tensorboard=true")
         written = {}
