@@ -4,6 +4,8 @@
  *   enum ct_fruit { CT_FRUITS(CT_CHOICE_ID) };
  *   static const char *const names[] = {CT_FRUITS(CT_CHOICE_NAME) NULL};
  *
+ *   enum { CT_N_FRUITS = CT_CHOICE_COUNT(CT_FRUITS) };
+ *
  * Values count from 0. Lists of names end with NULL. */
 #ifndef CT_BASE_CHOICE_H
 #define CT_BASE_CHOICE_H
@@ -13,6 +15,8 @@
 
 #define CT_CHOICE_ID(id, name) id,
 #define CT_CHOICE_NAME(id, name) name,
+#define CT_CHOICE_ONE(id, name) +1
+#define CT_CHOICE_COUNT(list) (0 list(CT_CHOICE_ONE))
 
 /* The value with this name, -1 when there is none. */
 static inline int ct_choice_find(const char *const *names, const char *name)

@@ -234,10 +234,16 @@ static enum ct_status run_update(const void *args)
 	result[CT_UPDATE_OUTCOME] = (float)state->stopped;
 	if (state->stopped)
 		return CT_OK;
-	if (u->opts.kind == CT_SGD || u->opts.kind == CT_LARS)
+	switch (u->opts.kind) {
+	case CT_SGD:
+	case CT_LARS:
 		step_sgd(&p, clip);
-	else
+		break;
+	case CT_ADAMW:
+	case CT_LAMB:
 		step_adamw(&p, clip);
+		break;
+	}
 	return CT_OK;
 }
 

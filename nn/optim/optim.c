@@ -14,28 +14,50 @@ struct ct_optim {
 	struct ct_chunk *chunks;
 };
 
+/* The options that only some optimizers have. */
+enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, EPS = 8, TRUST = 16 };
+
+/* Everything about an optimizer except its formula, which is in nn/optim/arena_ops.c. */
+static const struct kind {
+	const char *title; /* in messages */
+	unsigned options;
+	bool adapts;                             /* weights have a trust ratio, other parameters no weight decay */
+	const char *states[CT_OPTIM_MAX_STATES]; /* their names; an optimizer with MOMENTUM has states only if it is above 0 */
+} kinds[] = {
+	[CT_SGD] = {"SGD", MOMENTUM | NESTEROV, false, {"momentum_buffer"}},
+	[CT_ADAMW] = {"AdamW", BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
+	[CT_LARS] = {"LARS", MOMENTUM | TRUST, true, {"momentum_buffer"}},
+	[CT_LAMB] = {"LAMB", BETAS | EPS, true, {"exp_avg", "exp_avg_sq"}},
+};
+_Static_assert(CT_ARRAY_LEN(kinds) == CT_N_OPTIMIZERS, "one row for each optimizer");
+
+static enum ct_status check_momentum(const struct kind *k, const struct ct_optim_opts *o)
+{
+	if (!(o->momentum >= 0 && o->momentum < 1))
+		return CT_FAIL(CT_CONFIG, "momentum %g must be in [0, 1)", o->momentum);
+	if (o->nesterov && !(o->momentum > 0))
+		return CT_FAIL(CT_CONFIG, "Nesterov needs a momentum above 0");
+	if (o->nesterov && !(k->options & NESTEROV))
+		return CT_FAIL(CT_CONFIG, "%s has no Nesterov momentum", k->title);
+	return CT_OK;
+}
+
 static enum ct_status check_opts(const struct ct_optim_opts *o)
 {
+	const struct kind *k = &kinds[o->kind];
+
 	if (!(o->weight_decay >= 0 && isfinite(o->weight_decay)))
 		return CT_FAIL(CT_CONFIG, "weight decay %g must be at least 0", o->weight_decay);
 	if (!(o->clip_norm >= 0))
 		return CT_FAIL(CT_CONFIG, "clip norm %g must be at least 0 (0: off)", o->clip_norm);
-	if (o->kind == CT_SGD || o->kind == CT_LARS) {
-		if (!(o->momentum >= 0 && o->momentum < 1))
-			return CT_FAIL(CT_CONFIG, "momentum %g must be in [0, 1)", o->momentum);
-		if (o->nesterov && !(o->momentum > 0))
-			return CT_FAIL(CT_CONFIG, "Nesterov needs a momentum above 0");
-		if (o->nesterov && o->kind == CT_LARS)
-			return CT_FAIL(CT_CONFIG, "LARS has no Nesterov momentum");
-		if (o->kind == CT_LARS && !(o->trust > 0 && isfinite(o->trust)))
-			return CT_FAIL(CT_CONFIG, "LARS's trust coefficient %g must be above 0", o->trust);
-		return CT_OK;
-	}
-	const char *name = o->kind == CT_LAMB ? "LAMB" : "AdamW";
-	if (!(o->beta1 >= 0 && o->beta1 < 1) || !(o->beta2 >= 0 && o->beta2 < 1))
-		return CT_FAIL(CT_CONFIG, "%s's betas (%g, %g) must be in [0, 1)", name, o->beta1, o->beta2);
-	if (!(o->eps > 0 && isfinite(o->eps)))
-		return CT_FAIL(CT_CONFIG, "%s's eps %g must be above 0", name, o->eps);
+	if (k->options & MOMENTUM)
+		CT_TRY(check_momentum(k, o));
+	if (k->options & TRUST && !(o->trust > 0 && isfinite(o->trust)))
+		return CT_FAIL(CT_CONFIG, "%s's trust coefficient %g must be above 0", k->title, o->trust);
+	if (k->options & BETAS && (!(o->beta1 >= 0 && o->beta1 < 1) || !(o->beta2 >= 0 && o->beta2 < 1)))
+		return CT_FAIL(CT_CONFIG, "%s's betas (%g, %g) must be in [0, 1)", k->title, o->beta1, o->beta2);
+	if (k->options & EPS && !(o->eps > 0 && isfinite(o->eps)))
+		return CT_FAIL(CT_CONFIG, "%s's eps %g must be above 0", k->title, o->eps);
 	return CT_OK;
 }
 
@@ -43,7 +65,7 @@ static void plan_segments(ct_optim *o)
 {
 	const ct_net *net = o->net;
 	const struct ct_optim_opts *opts = &o->update.opts;
-	bool adaptive = opts->kind == CT_LARS || opts->kind == CT_LAMB;
+	bool adaptive = kinds[opts->kind].adapts;
 	int n = 0;
 
 	for (int i = 0; i < net->n_slices; i++) {
@@ -102,7 +124,14 @@ static enum ct_status plan(ct_optim *o)
 
 int ct_optim_n_states(const struct ct_optim_opts *opts)
 {
-	return opts->kind == CT_ADAMW || opts->kind == CT_LAMB ? 2 : opts->momentum > 0;
+	const struct kind *k = &kinds[opts->kind];
+	int n = 0;
+
+	if (k->options & MOMENTUM && !(opts->momentum > 0))
+		return 0;
+	while (n < CT_OPTIM_MAX_STATES && k->states[n])
+		n++;
+	return n;
 }
 
 enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts, ct_optim **out)
@@ -171,11 +200,7 @@ void ct_optim_set_steps(ct_optim *o, uint64_t n)
 
 const char *ct_optim_state_name(const ct_optim *o, int i)
 {
-	static const char *const sgd[] = {"momentum_buffer"}, *const adamw[] = {"exp_avg", "exp_avg_sq"};
-
-	if (i < 0 || i >= o->update.n_states)
-		return NULL;
-	return o->update.opts.kind == CT_SGD || o->update.opts.kind == CT_LARS ? sgd[i] : adamw[i];
+	return i < 0 || i >= o->update.n_states ? NULL : kinds[o->update.opts.kind].states[i];
 }
 
 ct_arena *ct_optim_state(ct_optim *o, int i)

@@ -24,6 +24,7 @@
 
 #define CT_OPTIMIZERS(X) X(CT_SGD, "sgd") X(CT_ADAMW, "adamw") X(CT_LARS, "lars") X(CT_LAMB, "lamb")
 enum ct_optim_kind { CT_OPTIMIZERS(CT_CHOICE_ID) };
+enum { CT_N_OPTIMIZERS = CT_CHOICE_COUNT(CT_OPTIMIZERS) };
 
 struct ct_optim_opts {
 	enum ct_optim_kind kind;

@@ -137,13 +137,11 @@ double golden_compare_digest(const char *what, const ct_json *digest, uint32_t s
 
 struct ct_optim_opts golden_optim(const ct_json *o)
 {
-	static const char *const names[] = {"sgd", "adamw", "lars", "lamb"};
+	static const char *const names[] = {CT_OPTIMIZERS(CT_CHOICE_NAME) NULL};
 	bool nesterov = false, decay_norm_bias = true;
-	int kind = 0;
+	int kind = ct_choice_find(names, golden_str(o, "name"));
 
-	while (kind < (int)CT_ARRAY_LEN(names) && strcmp(golden_str(o, "name"), names[kind]))
-		kind++;
-	assert_true(kind < (int)CT_ARRAY_LEN(names));
+	assert_true(kind >= 0);
 	if (ct_json_get(o, "nesterov"))
 		assert_ok(ct_json_get_bool(o, "nesterov", &nesterov));
 	if (ct_json_get(o, "decay_norm_bias"))

@@ -289,10 +289,14 @@ static void test_choices(void **state)
 		}
 	}
 	assert_true(keys >= 14);
-	assert_true(c->model.name == CT_CFG_MODEL_RESNET56 && c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION);
-	assert_true(c->model.bn == CT_CFG_BN_BROADCAST && c->optim.name == CT_LAMB &&
-		    c->schedule.name == CT_LR_ONE_CYCLE);
-	assert_true(c->precision == CT_PRECISION_TF32 && c->train.recompute == CT_RECOMPUTE_BLOCKS);
+	/* The last value of each list. */
+	assert_int_equal(c->model.name, CT_CHOICE_COUNT(CT_CFG_MODELS) - 1);
+	assert_int_equal(c->data.name, CT_CHOICE_COUNT(CT_CFG_DATA_SETS) - 1);
+	assert_int_equal(c->model.bn, CT_CHOICE_COUNT(CT_CFG_BNS) - 1);
+	assert_int_equal(c->optim.name, CT_N_OPTIMIZERS - 1);
+	assert_int_equal(c->schedule.name, CT_CHOICE_COUNT(CT_SCHEDULES) - 1);
+	assert_int_equal(c->precision, CT_CHOICE_COUNT(CT_PRECISIONS) - 1);
+	assert_int_equal(c->train.recompute, CT_CHOICE_COUNT(CT_RECOMPUTES) - 1);
 	ct_config_destroy(c);
 }
 
