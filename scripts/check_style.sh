@@ -62,7 +62,7 @@ BEGIN {
 	arrow("trainer", "trainer/commands trainer/loop")
 	arrow("trainer/checkpoint", "*nn")
 	arrow("trainer/commands", "*nn *data *dist trainer/checkpoint trainer/config trainer/launch trainer/loop trainer/plan trainer/report")
-	arrow("trainer/config", "nn nn/optim")
+	arrow("trainer/config", "nn nn/models nn/optim")
 	arrow("trainer/launch", "*dist trainer/checkpoint trainer/config trainer/plan")
 	arrow("trainer/loop", "*nn *data *dist trainer/checkpoint trainer/config trainer/launch trainer/plan trainer/report")
 	arrow("trainer/plan", "*nn *data *dist trainer/config")

@@ -1,18 +1,8 @@
 #include "nn/models/model.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "nn/models/layers_impl.h"
 #include "nn/models/resnet_impl.h"
-
-#define MAX_NAMES 32
-
-struct model {
-	const char *name;
-	/* Adds the layers after node 0; returns the id of the logits. */
-	enum ct_status (*build)(ct_graph *g, const struct ct_model_spec *spec, int *logits);
-};
 
 static enum ct_status build_mlp(ct_graph *g, const struct ct_model_spec *spec, int *logits)
 {
@@ -72,68 +62,65 @@ static enum ct_status build_convnet(ct_graph *g, const struct ct_model_spec *spe
 	return CT_OK;
 }
 
-static const struct model models[] = {
-	{"mlp", build_mlp},
-	{"lenet", build_lenet},
-	{"convnet", build_convnet},
-	{"layers", ct__model_layers},
+static const char *const names[] = {CT_MODELS(CT_CHOICE_NAME) NULL};
+static const struct model {
+	/* Adds the layers after node 0; returns the id of the logits. */
+	enum ct_status (*build)(ct_graph *g, const struct ct_model_spec *spec, int *logits);
+	enum ct_init init; /* by default */
+} models[] = {
+	[CT_MODEL_MLP] = {build_mlp, CT_INIT_PYTORCH},
+	[CT_MODEL_LENET] = {build_lenet, CT_INIT_PYTORCH},
+	[CT_MODEL_CONVNET] = {build_convnet, CT_INIT_PYTORCH},
+	[CT_MODEL_LAYERS] = {ct__model_layers, CT_INIT_PYTORCH},
+	[CT_MODEL_RESNET18] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNET34] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNET50] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNET101] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNET152] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNEXT50_32X4D] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_WIDE_RESNET50_2] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNET20] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNET32] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNET44] = {ct__resnet_build, CT_INIT_KAIMING},
+	[CT_MODEL_RESNET56] = {ct__resnet_build, CT_INIT_KAIMING},
 };
+enum { N_MODELS = CT_CHOICE_COUNT(CT_MODELS) };
+_Static_assert(CT_ARRAY_LEN(models) == N_MODELS, "one row for each model");
 
 const char *ct_model_name_at(size_t i)
 {
-	return i < CT_ARRAY_LEN(models) ? models[i].name : ct__resnet_name_at(i - CT_ARRAY_LEN(models));
+	return i < N_MODELS ? names[i] : NULL;
 }
 
 enum ct_init ct_model_init(const char *name)
 {
-	return ct__resnet_exists(name) ? CT_INIT_KAIMING : CT_INIT_PYTORCH;
+	int model = ct_choice_find(names, name);
+
+	return model < 0 ? CT_INIT_PYTORCH : models[model].init;
 }
 
 static enum ct_status unknown_model(const char *name)
 {
-	const char *names[MAX_NAMES];
-	size_t n = 0;
-
-	for (; n < MAX_NAMES && ct_model_name_at(n); n++)
-		names[n] = ct_model_name_at(n);
-	const char *near = ct_suggest(name, names, n);
+	const char *near = ct_suggest(name, names, N_MODELS);
 	enum ct_status st = CT_FAIL(CT_CONFIG, "unknown model \"%.80s\"", name);
+
 	if (near) {
 		ct_error_hint("did you mean \"%s\"?", near);
 		return st;
 	}
 	struct ct_str list = {0};
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < N_MODELS; i++)
 		ct_str_addf(&list, "%s%s", i ? ", " : "", names[i]);
 	ct_error_hint("models are %s", ct_str_text(&list));
 	ct_str_release(&list);
 	return st;
 }
 
-/* Adds the layers of the named model after node 0. */
-static enum ct_status build_layers(ct_graph *g, const struct ct_model_spec *spec, int *logits)
-{
-	for (size_t i = 0; i < CT_ARRAY_LEN(models); i++) {
-		if (!strcmp(models[i].name, spec->name))
-			return models[i].build(g, spec, logits);
-	}
-	return ct__resnet_build(g, spec, logits);
-}
-
-static bool exists(const char *name)
-{
-	for (size_t i = 0; ct_model_name_at(i); i++) {
-		if (!strcmp(ct_model_name_at(i), name))
-			return true;
-	}
-	return false;
-}
-
-static enum ct_status build(ct_graph *g, const struct ct_model_spec *spec)
+static enum ct_status build(ct_graph *g, int model, const struct ct_model_spec *spec)
 {
 	int logits;
 
-	CT_TRY(build_layers(g, spec, &logits));
+	CT_TRY(models[model].build(g, spec, &logits));
 	if (spec->loss == CT_LOSS_MSE)
 		ct_graph_mse(g, logits);
 	else
@@ -143,14 +130,15 @@ static enum ct_status build(ct_graph *g, const struct ct_model_spec *spec)
 
 enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out)
 {
+	int model = ct_choice_find(names, spec->name);
 	ct_graph *g;
 
-	if (!exists(spec->name))
+	if (model < 0)
 		return unknown_model(spec->name);
-	if (spec->n_outputs < (strcmp(spec->name, "layers") == 0 ? 0 : 1))
+	if (spec->n_outputs < (model == CT_MODEL_LAYERS ? 0 : 1))
 		return CT_FAIL(CT_CONFIG, "model %s: %d outputs (at least 1)", spec->name, spec->n_outputs);
 	CT_TRY(ct_graph_create(spec->input, &g));
-	enum ct_status st = build(g, spec);
+	enum ct_status st = build(g, model, spec);
 	if (st < 0) {
 		ct_graph_destroy(g);
 		return ct_error_wrap("model %s", spec->name);

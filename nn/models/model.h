@@ -4,10 +4,29 @@
 
 #include "nn/engine.h"
 
+/* The named models, from which the configuration key model.name takes its choices. */
+#define CT_MODELS(X)                                   \
+	X(CT_MODEL_MLP, "mlp")                         \
+	X(CT_MODEL_LENET, "lenet")                     \
+	X(CT_MODEL_CONVNET, "convnet")                 \
+	X(CT_MODEL_LAYERS, "layers")                   \
+	X(CT_MODEL_RESNET18, "resnet18")               \
+	X(CT_MODEL_RESNET34, "resnet34")               \
+	X(CT_MODEL_RESNET50, "resnet50")               \
+	X(CT_MODEL_RESNET101, "resnet101")             \
+	X(CT_MODEL_RESNET152, "resnet152")             \
+	X(CT_MODEL_RESNEXT50_32X4D, "resnext50_32x4d") \
+	X(CT_MODEL_WIDE_RESNET50_2, "wide_resnet50_2") \
+	X(CT_MODEL_RESNET20, "resnet20")               \
+	X(CT_MODEL_RESNET32, "resnet32")               \
+	X(CT_MODEL_RESNET44, "resnet44")               \
+	X(CT_MODEL_RESNET56, "resnet56")
+enum ct_model { CT_MODELS(CT_CHOICE_ID) };
+
 enum ct_loss { CT_LOSS_CROSS_ENTROPY, CT_LOSS_MSE };
 
 struct ct_model_spec {
-	const char *name; /* one of the names below */
+	const char *name; /* one of CT_MODELS */
 	struct ct_shape input;
 	int n_outputs; /* classes, or regression targets; 0 (model "layers" only): the outputs of the last layer */
 	enum ct_loss loss;
@@ -49,7 +68,7 @@ struct ct_model_spec {
 enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out) CT_MUST_CHECK;
 /* The name of model i, NULL past the end: for suggestions and `ctrain info`. */
 const char *ct_model_name_at(size_t i);
-/* The model's default initialization: Kaiming for the ResNets, as in torchvision. */
+/* The model's default initialization: Kaiming for the ResNets, as in torchvision, else PyTorch's. */
 enum ct_init ct_model_init(const char *name);
 
 #endif

@@ -37,11 +37,6 @@ struct builder {
 	int block, n_blocks;
 };
 
-const char *ct__resnet_name_at(size_t i)
-{
-	return i < CT_ARRAY_LEN(nets) ? nets[i].name : NULL;
-}
-
 static const struct net *find(const char *name)
 {
 	for (size_t i = 0; i < CT_ARRAY_LEN(nets); i++) {
@@ -49,11 +44,6 @@ static const struct net *find(const char *name)
 			return &nets[i];
 	}
 	return NULL;
-}
-
-bool ct__resnet_exists(const char *name)
-{
-	return find(name) != NULL;
 }
 
 /* The prefix of the block followed by the name of the layer. */
@@ -128,8 +118,10 @@ static int block(struct builder *b, int x, int width, int stride)
 enum ct_status ct__resnet_build(ct_graph *g, const struct ct_model_spec *spec, int *logits)
 {
 	struct builder b = {.g = g, .net = find(spec->name), .spec = spec};
-	int x, width = b.net->width;
 
+	if (!b.net)
+		return CT_FAIL(CT_BUG, "nn/models/resnet.c has no network %s", spec->name);
+	int x, width = b.net->width;
 	if (!(spec->drop_path >= 0 && spec->drop_path < 1))
 		return CT_FAIL(CT_CONFIG, "stochastic depth's probability %g must lie in [0, 1)",
 			       (double)spec->drop_path);

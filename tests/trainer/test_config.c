@@ -290,7 +290,7 @@ static void test_choices(void **state)
 	}
 	assert_true(keys >= 14);
 	/* The last value of each list. */
-	assert_int_equal(c->model.name, CT_CHOICE_COUNT(CT_CFG_MODELS) - 1);
+	assert_int_equal(c->model.name, CT_CHOICE_COUNT(CT_MODELS) - 1);
 	assert_int_equal(c->data.name, CT_CHOICE_COUNT(CT_CFG_DATA_SETS) - 1);
 	assert_int_equal(c->model.bn, CT_CHOICE_COUNT(CT_CFG_BNS) - 1);
 	assert_int_equal(c->optim.name, CT_N_OPTIMIZERS - 1);

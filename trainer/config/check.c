@@ -142,7 +142,7 @@ static void check_model(struct checker *k)
 	const char *data = ct_config_choice(c, "data.name");
 	bool regression = c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION, mse = c->model.loss == CT_CFG_LOSS_MSE;
 
-	if (c->model.name == CT_CFG_MODEL_LAYERS && c->model.layers.n == 0 && fine(k, "model.layers"))
+	if (c->model.name == CT_MODEL_LAYERS && c->model.layers.n == 0 && fine(k, "model.layers"))
 		problem(k, "model.name", "model.name=layers requires the list model.layers");
 	if (regression && c->model.loss == CT_CFG_LOSS_CROSS_ENTROPY)
 		problem(k, "model.loss",

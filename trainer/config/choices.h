@@ -1,28 +1,12 @@
 /* The choices of configuration keys as enumerations. To add a choice, add it to one of these lists, or to the list of
- * the library that implements it (CT_PRECISIONS and CT_RECOMPUTES in nn/engine.h, CT_OPTIMIZERS and CT_SCHEDULES in
- * nn/optim). Parsing, documentation, JSON Schema and dump use these lists. Names that are only looked up in a registry
- * (device, train.engine, dist.backend) remain strings. */
+ * the library that implements it (CT_MODELS in nn/models/model.h, CT_OPTIMIZERS and CT_SCHEDULES in nn/optim,
+ * CT_PRECISIONS and CT_RECOMPUTES in nn/engine.h). Parsing, documentation, JSON Schema and dump use these lists. Names
+ * that are only looked up in a registry (device, train.engine, dist.backend) remain strings. */
 #ifndef CT_TRAINER_CONFIG_CHOICES_H
 #define CT_TRAINER_CONFIG_CHOICES_H
 
 #include "base/choice.h"
 
-#define CT_CFG_MODELS(X)                                   \
-	X(CT_CFG_MODEL_MLP, "mlp")                         \
-	X(CT_CFG_MODEL_LENET, "lenet")                     \
-	X(CT_CFG_MODEL_CONVNET, "convnet")                 \
-	X(CT_CFG_MODEL_LAYERS, "layers")                   \
-	X(CT_CFG_MODEL_RESNET18, "resnet18")               \
-	X(CT_CFG_MODEL_RESNET34, "resnet34")               \
-	X(CT_CFG_MODEL_RESNET50, "resnet50")               \
-	X(CT_CFG_MODEL_RESNET101, "resnet101")             \
-	X(CT_CFG_MODEL_RESNET152, "resnet152")             \
-	X(CT_CFG_MODEL_RESNEXT50_32X4D, "resnext50_32x4d") \
-	X(CT_CFG_MODEL_WIDE_RESNET50_2, "wide_resnet50_2") \
-	X(CT_CFG_MODEL_RESNET20, "resnet20")               \
-	X(CT_CFG_MODEL_RESNET32, "resnet32")               \
-	X(CT_CFG_MODEL_RESNET44, "resnet44")               \
-	X(CT_CFG_MODEL_RESNET56, "resnet56")
 #define CT_CFG_LOSSES(X)                              \
 	X(CT_CFG_LOSS_AUTO, "auto")                   \
 	X(CT_CFG_LOSS_CROSS_ENTROPY, "cross_entropy") \
@@ -50,7 +34,6 @@
 	X(CT_CFG_CONSOLE_PLAIN, "plain") \
 	X(CT_CFG_CONSOLE_OFF, "off")
 
-enum ct_cfg_model { CT_CFG_MODELS(CT_CHOICE_ID) };
 enum ct_cfg_loss { CT_CFG_LOSSES(CT_CHOICE_ID) };
 enum ct_cfg_init { CT_CFG_INITS(CT_CHOICE_ID) };
 enum ct_cfg_stem { CT_CFG_STEMS(CT_CHOICE_ID) };

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/mem.h"
+#include "nn/models/model.h"
 #include "nn/optim/optim.h"
 #include "nn/optim/schedule.h"
 #include "trainer/config/choices.h"
@@ -61,7 +62,7 @@ struct ct_config {
 		int64_t threads;          /* compute threads per rank: auto = CPUs / local ranks */
 	} launch;
 	struct {
-		enum ct_cfg_model name;
+		enum ct_model name;
 		struct ct_int_list hidden; /* [512, 256] */
 		double dropout;
 		struct ct_str_list layers;

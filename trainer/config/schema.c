@@ -25,11 +25,11 @@
 #define ADVANCED .advanced = true
 
 /* Enumerations are read and written as int through their offsets. */
-_Static_assert(sizeof(enum ct_cfg_model) == sizeof(int) && sizeof(enum ct_precision) == sizeof(int), "enumerations");
+_Static_assert(sizeof(enum ct_model) == sizeof(int) && sizeof(enum ct_precision) == sizeof(int), "enumerations");
 
 #define NAMES(list, array) static const char *const array[] = {list(CT_CHOICE_NAME) NULL}
 NAMES(CT_PRECISIONS, precisions);
-NAMES(CT_CFG_MODELS, models);
+NAMES(CT_MODELS, models);
 NAMES(CT_CFG_LOSSES, losses);
 NAMES(CT_CFG_INITS, inits);
 NAMES(CT_CFG_STEMS, stems);

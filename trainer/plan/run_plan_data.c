@@ -236,7 +236,7 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 	else if (c->data.classes > 0)
 		out->n_classes = (int)c->data.classes;
 	else if (ct_plan_is_encoded(c))
-		out->n_classes = c->model.name == CT_CFG_MODEL_LAYERS ? 0 : 2;
+		out->n_classes = c->model.name == CT_MODEL_LAYERS ? 0 : 2;
 	else if (out->n_classes < 2)
 		out->n_classes = 10;
 	return CT_OK;
@@ -256,7 +256,7 @@ static enum ct_status peek(const struct ct_config *c, bool train, struct ct_data
 
 enum ct_status ct_plan_check_model(const struct ct_config *c)
 {
-	const char *key = c->model.name == CT_CFG_MODEL_LAYERS ? "model.layers" : "model.name";
+	const char *key = c->model.name == CT_MODEL_LAYERS ? "model.layers" : "model.name";
 	struct ct_dataset_info info, val;
 	struct ct_run_plan p;
 	ct_graph *g = NULL;
