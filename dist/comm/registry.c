@@ -8,20 +8,20 @@
 
 struct backend {
 	const char *name;
-	const struct ct_comm_ops *ops; /* NULL: not built */
-	const char *why;
-	enum ct_status (*probe)(void); /* whether it can be used; NULL: always */
+	const struct ct_comm_ops *ops;   /* NULL: not built */
+	const char *option;              /* the CMake option that builds it; NULL: always built */
+	enum ct_status (*available)(void); /* whether it can be used; NULL: always */
 };
 
 static const struct backend backends[] = {
 	{"self", &ct__comm_ops_self, NULL, NULL},
 	{"shm", &ct__comm_ops_shm, NULL, NULL},
 #ifdef CT_WITH_GLOO
-	{"gloo", &ct__comm_ops_gloo, NULL, ct__gloo_available},
-	{"hier", &ct__comm_ops_hier, NULL, ct__gloo_available},
+	{"gloo", &ct__comm_ops_gloo, "CTRAIN_GLOO", ct__gloo_available},
+	{"hier", &ct__comm_ops_hier, "CTRAIN_GLOO", ct__gloo_available},
 #else
-	{"gloo", NULL, "built with CTRAIN_GLOO=OFF", NULL},
-	{"hier", NULL, "needs gloo, and this was built with CTRAIN_GLOO=OFF", NULL},
+	{"gloo", NULL, "CTRAIN_GLOO", NULL},
+	{"hier", NULL, "CTRAIN_GLOO", NULL},
 #endif
 };
 
@@ -31,8 +31,11 @@ bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why,
 		return false;
 	*name = backends[i].name;
 	*available = backends[i].ops != NULL;
-	snprintf(why, why_len, "%s", backends[i].why ? backends[i].why : "");
-	if (backends[i].probe && backends[i].probe() < 0) {
+	if (*available)
+		snprintf(why, why_len, "%s", "");
+	else
+		snprintf(why, why_len, "built with %s=OFF", backends[i].option);
+	if (backends[i].available && backends[i].available() < 0) {
 		*available = false;
 		snprintf(why, why_len, "%s", ct_error_message());
 		ct_error_clear();
@@ -67,16 +70,20 @@ static const char *auto_backend(const struct ct_world *w)
 static enum ct_status unknown_backend(const char *name)
 {
 	const char *names[CT_ARRAY_LEN(backends) + 1] = {"auto"};
+	struct ct_str list = {0};
 	const char *near;
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++)
+	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++) {
 		names[i + 1] = backends[i].name;
+		ct_str_addf(&list, ", %s", backends[i].name);
+	}
 	near = ct_suggest(name, names, CT_ARRAY_LEN(names));
 	(void)CT_FAIL(CT_CONFIG, "there is no communicator \"%s\"", name);
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else
-		ct_error_hint("choose auto, self, shm, gloo or hier");
+		ct_error_hint("communicators are auto%s", ct_str_text(&list));
+	ct_str_release(&list);
 	return CT_CONFIG;
 }
 
@@ -89,9 +96,9 @@ enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const s
 	if (!b)
 		return unknown_backend(name);
 	if (!b->ops) {
-		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", name, b->why);
-		ct_error_hint(
-			"install gloo (libgloo-dev) and build again with -DCTRAIN_GLOO=ON, or run on one host with shm");
+		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: built with %s=OFF", name, b->option);
+		ct_error_hint("build again with -D%s=ON, or use a communicator that `ctrain info` lists as available",
+			      b->option);
 		return CT_UNSUPPORTED;
 	}
 	/* Also if the back end needs no interface: a wrong name is an error now, not only in the first run with two

@@ -20,6 +20,7 @@
 struct suite {
 	const char *backend;
 	uint64_t *digests; /* [2][MAX_RANKS] of the random sums of two runs */
+	bool *unsupported; /* [MAX_RANKS]: the communicator is not for this world */
 	int run;
 };
 
@@ -373,7 +374,12 @@ static void conform(struct ct_world *world, void *arg)
 	struct ct_comm_opts o = {.timeout_ns = TIMEOUT};
 	struct buffers b = {.arena_bytes = (size_t)32 << 20};
 
-	CHECK(ct_comm_open(s->backend, world, &o, &b.c) == CT_OK);
+	enum ct_status st = ct_comm_open(s->backend, world, &o, &b.c);
+	if (st == CT_UNSUPPORTED) {
+		s->unsupported[world->id.rank] = true;
+		return;
+	}
+	CHECK(st == CT_OK);
 	CHECK(ct_comm_rank(b.c) == world->id.rank && ct_comm_size(b.c) == world->id.world);
 	CHECK(strcmp(ct_comm_name(b.c), world->id.world == 1 ? "self" : s->backend) == 0);
 	CHECK(ct_comm_mem_alloc(b.c, b.arena_bytes, (void **)&b.arena) == CT_OK);
@@ -400,60 +406,114 @@ static void conform(struct ct_world *world, void *arg)
 	ct_comm_close(b.c);
 }
 
-static void run_suite(const char *backend, int size, const int *nodes)
+/* The host of each rank. */
+struct world {
+	int size, nodes[4];
+};
+static const struct world several_hosts[] = {{2, {0, 1}}, {3, {0, 0, 1}}, {4, {0, 1, 0, 1}}, {4, {0, 1, 1, 1}}};
+static const struct world one_host[] = {{2, {0, 0}}, {3, {0, 0, 0}}, {4, {0, 0, 0, 0}}};
+
+/* Returns whether the communicator is for such a world. All ranks must agree on that. */
+static bool run_suite(const char *backend, int size, const int *nodes)
 {
 	struct suite s = {.backend = backend};
 
 	s.digests = shared_zeroed(2 * MAX_RANKS * sizeof(uint64_t));
+	s.unsupported = shared_zeroed(MAX_RANKS * sizeof(bool));
 	assert_non_null(s.digests);
-	for (s.run = 0; s.run < 2; s.run++)
+	assert_non_null(s.unsupported);
+	for (s.run = 0; s.run < 2; s.run++) {
 		assert_int_equal(run_ranks(size, nodes, conform, &s, NULL), 0);
+		for (int q = 1; q < size; q++)
+			assert_int_equal(s.unsupported[q], s.unsupported[0]);
+		if (s.unsupported[0])
+			return false;
+	}
 	assert_memory_equal(s.digests, s.digests + MAX_RANKS, (size_t)size * sizeof(uint64_t));
 	assert_true(s.digests[0] != 0);
+	return true;
 }
 
-static void test_self(void **state)
+/* A single rank, for which every communicator is replaced by self. */
+static void test_one_rank(void **state)
 {
+	const char *name;
+	bool available;
+	char why[256];
+
 	(void)state;
-	run_suite("self", 1, NULL);
-	if (comm_built("gloo"))
-		run_suite("gloo", 1, NULL);
+	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
+		if (available)
+			assert_true(run_suite(name, 1, NULL));
+	}
 }
 
-static void test_shm(void **state)
+/* In how many of the worlds the communicator runs. */
+static size_t run_worlds(const char *backend, const struct world *worlds, size_t n)
 {
-	(void)state;
-	for (int size = 2; size <= 4; size++)
-		run_suite("shm", size, NULL);
+	size_t ran = 0;
+
+	for (size_t i = 0; i < n; i++)
+		ran += run_suite(backend, worlds[i].size, worlds[i].nodes);
+	return ran;
 }
 
-static void test_gloo(void **state)
+/* Every registered communicator, so that a new one is tested without a change here: between hosts if it can, else within one. A
+ * communicator supports all of these worlds or none of them. */
+static void test_all(void **state)
 {
+	const char *name;
+	bool available;
+	char why[256];
+
 	(void)state;
-	if (!comm_built("gloo"))
-		skip();
-	for (int size = 2; size <= 4; size++)
-		run_suite("gloo", size, NULL);
+	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
+		size_t n;
+		if (!available) {
+			printf("%s is skipped: %s\n", name, why);
+			continue;
+		}
+		n = run_worlds(name, several_hosts, CT_ARRAY_LEN(several_hosts));
+		if (n > 0)
+			assert_int_equal(n, CT_ARRAY_LEN(several_hosts));
+		else
+			n = run_worlds(name, one_host, CT_ARRAY_LEN(one_host));
+		printf("%s: %zu worlds\n", name, n);
+		assert_true(n >= CT_ARRAY_LEN(one_host) || strcmp(name, "self") == 0);
+	}
 }
 
-static void test_hier(void **state)
+/* The messages about communicators that cannot be used name the others. */
+static void open_unknown(struct ct_world *world, void *arg)
+{
+	const struct ct_comm_opts o = {.timeout_ns = TIMEOUT};
+	const char *name;
+	bool available;
+	char why[256];
+	ct_comm *c;
+
+	(void)arg;
+	CHECK(ct_comm_open("qqqqqqq", world, &o, &c) == CT_CONFIG);
+	CHECK(strstr(ct_error_message(), "there is no communicator \"qqqqqqq\""));
+	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++)
+		CHECK(strstr(ct_error_hint_text(), name));
+	ct_error_clear();
+	CHECK(ct_comm_open("sh", world, &o, &c) == CT_CONFIG);
+	CHECK(strcmp(ct_error_hint_text(), "did you mean \"shm\"?") == 0);
+}
+
+static void test_unknown(void **state)
 {
 	(void)state;
-	if (!comm_built("hier"))
-		skip();
-	run_suite("hier", 2, (const int[]){0, 1});
-	run_suite("hier", 3, (const int[]){0, 0, 1});
-	run_suite("hier", 4, (const int[]){0, 1, 0, 1});
-	run_suite("hier", 4, (const int[]){0, 1, 1, 1});
+	assert_int_equal(run_ranks(1, NULL, open_unknown, NULL, NULL), 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_self),
-		cmocka_unit_test(test_shm),
-		cmocka_unit_test(test_gloo),
-		cmocka_unit_test(test_hier),
+		cmocka_unit_test(test_one_rank),
+		cmocka_unit_test(test_all),
+		cmocka_unit_test(test_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
