@@ -35,14 +35,29 @@ bool ct__augment_moves(const struct ct_augment *a, bool flip)
 	return a->crop_padding > 0 || (flip && a->flip) || affine_active(a);
 }
 
-static bool jitters(const struct ct_augment *a)
+static const struct ct_augment_op *const ops[] = {&ct__augment_rand, &ct__augment_jitter, &ct__augment_erase};
+
+const struct ct_augment_op *ct__augment_op_at(size_t i)
 {
-	return a->brightness > 0 || a->contrast > 0 || a->saturation > 0 || a->hue > 0;
+	return i < CT_ARRAY_LEN(ops) ? ops[i] : NULL;
 }
 
 bool ct__augment_is_photometric(const struct ct_augment *a)
 {
-	return a->rand_augment > 0 || jitters(a) || a->erasing > 0;
+	for (size_t i = 0; i < CT_ARRAY_LEN(ops); i++) {
+		if (ops[i]->active(a))
+			return true;
+	}
+	return false;
+}
+
+bool ct__augment_needs_color(const struct ct_augment *a)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(ops); i++) {
+		if (ops[i]->needs_color && ops[i]->needs_color(a))
+			return true;
+	}
+	return false;
 }
 
 bool ct_augment_active(const struct ct_augment *a)
@@ -50,33 +65,13 @@ bool ct_augment_active(const struct ct_augment *a)
 	return ct__augment_moves(a, true) || ct__augment_is_photometric(a);
 }
 
-static enum ct_status check_color(const struct ct_augment *a)
+bool ct_augment_is_costly(const struct ct_augment *a)
 {
-	const float jitter[3] = {a->brightness, a->contrast, a->saturation};
-	static const char *const names[3] = {"brightness", "contrast", "saturation"};
-
-	for (int i = 0; i < 3; i++) {
-		if (!(jitter[i] >= 0 && jitter[i] <= 10))
-			return CT_FAIL(CT_CONFIG, "augmentation: %s jitter %g is not in 0..10", names[i],
-				       (double)jitter[i]);
+	for (size_t i = 0; i < CT_ARRAY_LEN(ops); i++) {
+		if (ops[i]->active(a) && !ops[i]->cheap)
+			return true;
 	}
-	if (!(a->hue >= 0 && a->hue <= 0.5f))
-		return CT_FAIL(CT_CONFIG, "augmentation: hue jitter %g is not in 0..0.5", (double)a->hue);
-	if (a->rand_augment < 0 || a->rand_augment > 16)
-		return CT_FAIL(CT_CONFIG, "augmentation: the number of RandAugment operations, %d, is not in 0..16",
-			       a->rand_augment);
-	if (a->rand_magnitude < 0 || a->rand_magnitude > 30)
-		return CT_FAIL(CT_CONFIG, "augmentation: the RandAugment magnitude %d is not in 0..30",
-			       a->rand_magnitude);
-	if (!(a->erasing >= 0 && a->erasing <= 1))
-		return CT_FAIL(CT_CONFIG, "augmentation: the probability of erasing, %g, is not in 0..1",
-			       (double)a->erasing);
-	for (int i = 0; i < 4; i++) {
-		if (!(a->mean[i] >= 0 && a->mean[i] <= 1))
-			return CT_FAIL(CT_CONFIG, "augmentation: mean %g of channel %d is not in 0..1",
-				       (double)a->mean[i], i);
-	}
-	return CT_OK;
+	return affine_active(a);
 }
 
 enum ct_status ct_augment_check(const struct ct_augment *a)
@@ -89,7 +84,13 @@ enum ct_status ct_augment_check(const struct ct_augment *a)
 		return CT_FAIL(CT_CONFIG, "augmentation: shift by %g of the size is not in 0..1", (double)a->translate);
 	if (!(a->shear >= 0 && a->shear <= 80))
 		return CT_FAIL(CT_CONFIG, "augmentation: shear by %g degrees is not in 0..80", (double)a->shear);
-	CT_TRY(check_color(a));
+	for (size_t i = 0; i < CT_ARRAY_LEN(ops); i++)
+		CT_TRY(ops[i]->check(a));
+	for (int i = 0; i < 4; i++) {
+		if (!(a->mean[i] >= 0 && a->mean[i] <= 1))
+			return CT_FAIL(CT_CONFIG, "augmentation: mean %g of channel %d is not in 0..1",
+				       (double)a->mean[i], i);
+	}
 	if (a->scale_min == 0 && a->scale_max == 0)
 		return CT_OK;
 	if (!(a->scale_min >= 0.05f && a->scale_min <= a->scale_max && a->scale_max <= 20))
@@ -247,12 +248,10 @@ static void crop_flip(int dx, int dy, bool flip, int h, int w, int c, const uint
 void ct__augment_photometric(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
 			     const struct ct_raster *p, uint8_t *scratch)
 {
-	if (a->rand_augment > 0)
-		ct__rand_augment(a, seed, epoch, sample, p, scratch);
-	if (jitters(a))
-		ct__color_jitter(a, seed, epoch, sample, p);
-	if (a->erasing > 0)
-		ct__augment_erase(a, seed, epoch, sample, p);
+	for (size_t i = 0; i < CT_ARRAY_LEN(ops); i++) {
+		if (ops[i]->active(a))
+			ops[i]->apply(a, seed, epoch, sample, p, scratch);
+	}
 }
 
 void ct_augment_apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w, int c,

@@ -25,6 +25,8 @@ struct ct_augment {
 	float mean[4]; /* pixel value (0..1) of each channel that becomes zero by normalization */
 };
 bool ct_augment_active(const struct ct_augment *a);
+/* Whether the augmentation of small images is enough work for a loader thread. A crop, a flip or erasing alone is not. */
+bool ct_augment_is_costly(const struct ct_augment *a);
 /* Returns CT_CONFIG with the name of the value if a value is out of range. Call ct_augment_apply only after this has
  * succeeded. */
 enum ct_status ct_augment_check(const struct ct_augment *a) CT_MUST_CHECK;

@@ -239,13 +239,40 @@ static float around_one(struct ct_rng *r, float spread)
 	return low + (1 + spread - low) * ct_rng_uniform(r);
 }
 
-void ct__color_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		      const struct ct_raster *p)
+static bool jitter_active(const struct ct_augment *a)
+{
+	return a->brightness > 0 || a->contrast > 0 || a->saturation > 0 || a->hue > 0;
+}
+
+static bool jitter_needs_color(const struct ct_augment *a)
+{
+	return a->saturation > 0 || a->hue > 0;
+}
+
+static enum ct_status check_jitter(const struct ct_augment *a)
+{
+	const float jitter[3] = {a->brightness, a->contrast, a->saturation};
+	static const char *const names[3] = {"brightness", "contrast", "saturation"};
+
+	for (int i = 0; i < 3; i++) {
+		if (!(jitter[i] >= 0 && jitter[i] <= 10))
+			return CT_FAIL(CT_CONFIG, "augmentation: %s jitter %g is not in 0..10", names[i],
+				       (double)jitter[i]);
+	}
+	if (!(a->hue >= 0 && a->hue <= 0.5f))
+		return CT_FAIL(CT_CONFIG, "augmentation: hue jitter %g is not in 0..0.5", (double)a->hue);
+	return CT_OK;
+}
+
+/* Applies brightness, contrast, saturation and hue with random factors in random order. */
+static void jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+		   const struct ct_raster *p, uint8_t *scratch)
 {
 	int order[4] = {0, 1, 2, 3};
 	float brightness, contrast, saturation, hue;
 	struct ct_rng r;
 
+	(void)scratch;
 	/* All are always drawn, so that enabling one does not change the others. */
 	ct_rng_init(&r, seed, CT_RNG_COLOR, epoch, sample);
 	for (int i = 3; i > 0; i--) {
@@ -269,3 +296,6 @@ void ct__color_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch,
 			ct__color_hue(p, hue);
 	}
 }
+
+const struct ct_augment_op ct__augment_jitter = {
+	.active = jitter_active, .check = check_jitter, .apply = jitter, .needs_color = jitter_needs_color};

@@ -24,12 +24,26 @@ static void fill(const struct ct_augment *a, const struct ct_raster *p, int top,
 	}
 }
 
-void ct__augment_erase(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		       const struct ct_raster *p)
+static bool active(const struct ct_augment *a)
+{
+	return a->erasing > 0;
+}
+
+static enum ct_status check(const struct ct_augment *a)
+{
+	if (!(a->erasing >= 0 && a->erasing <= 1))
+		return CT_FAIL(CT_CONFIG, "augmentation: the probability of erasing, %g, is not in 0..1",
+			       (double)a->erasing);
+	return CT_OK;
+}
+
+static void apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, const struct ct_raster *p,
+		  uint8_t *scratch)
 {
 	double low = log(RATIO_MIN), high = log(RATIO_MAX), area = (double)p->h * p->w;
 	struct ct_rng r;
 
+	(void)scratch;
 	ct_rng_init(&r, seed, CT_RNG_ERASE, epoch, sample);
 	if (ct_rng_uniform(&r) >= a->erasing)
 		return;
@@ -45,3 +59,5 @@ void ct__augment_erase(const struct ct_augment *a, uint64_t seed, uint32_t epoch
 		return;
 	}
 }
+
+const struct ct_augment_op ct__augment_erase = {.active = active, .check = check, .apply = apply, .cheap = true};

@@ -20,8 +20,24 @@ static inline size_t ct__raster_bytes(const struct ct_raster *p)
 bool ct__augment_flips(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample);
 /* Returns whether the affine map, crop or (if `flip`) flip is enabled. */
 bool ct__augment_moves(const struct ct_augment *a, bool flip);
+
+/* An operation on pixel values. It runs after the geometric steps, in place. A new one is a constant of this type in a file of its
+ * own, a declaration below and an entry in the table of augment.c. */
+struct ct_augment_op {
+	bool (*active)(const struct ct_augment *a);
+	enum ct_status (*check)(const struct ct_augment *a); /* CT_CONFIG names the option that is out of range */
+	/* scratch [h,w,c] */
+	void (*apply)(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
+		      const struct ct_raster *p, uint8_t *scratch);
+	bool (*needs_color)(const struct ct_augment *a); /* (optional) [false] needs 3 channels, not 1 or 3 */
+	bool cheap;                                      /* alone, it is not worth a loader thread */
+};
+extern const struct ct_augment_op ct__augment_rand, ct__augment_jitter, ct__augment_erase;
+/* Operation i of the table, in the order in which they run; NULL past the end. */
+const struct ct_augment_op *ct__augment_op_at(size_t i);
 bool ct__augment_is_photometric(const struct ct_augment *a);
-/* Applies the steps after the geometric ones in place: RandAugment, color jitter, erasing. scratch [h,w,c]. */
+bool ct__augment_needs_color(const struct ct_augment *a);
+/* Applies the active operations of the table. scratch [h,w,c]. */
 void ct__augment_photometric(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
 			     const struct ct_raster *p, uint8_t *scratch);
 
@@ -36,9 +52,6 @@ void ct__color_posterize(const struct ct_raster *p, int bits);
 void ct__color_solarize(const struct ct_raster *p, float threshold); /* 0..255 */
 void ct__color_autocontrast(const struct ct_raster *p);
 void ct__color_equalize(const struct ct_raster *p);
-/* Applies brightness, contrast, saturation and hue with random factors in random order. */
-void ct__color_jitter(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		      const struct ct_raster *p);
 
 enum ct_rand_op {
 	CT_RAND_IDENTITY,
@@ -60,10 +73,5 @@ enum ct_rand_op {
 /* Applies one operation with magnitude 0..30; if `negative` is set, in the opposite direction, if the operation has
  * one. */
 void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const struct ct_raster *p, uint8_t *scratch);
-void ct__rand_augment(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		      const struct ct_raster *p, uint8_t *scratch);
-
-void ct__augment_erase(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		       const struct ct_raster *p);
 
 #endif

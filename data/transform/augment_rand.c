@@ -128,8 +128,24 @@ void ct__rand_apply(enum ct_rand_op op, int magnitude, bool negative, const stru
 	}
 }
 
-void ct__rand_augment(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
-		      const struct ct_raster *p, uint8_t *scratch)
+static bool active(const struct ct_augment *a)
+{
+	return a->rand_augment > 0;
+}
+
+static enum ct_status check(const struct ct_augment *a)
+{
+	if (a->rand_augment < 0 || a->rand_augment > 16)
+		return CT_FAIL(CT_CONFIG, "augmentation: the number of RandAugment operations, %d, is not in 0..16",
+			       a->rand_augment);
+	if (a->rand_magnitude < 0 || a->rand_magnitude > 30)
+		return CT_FAIL(CT_CONFIG, "augmentation: the RandAugment magnitude %d is not in 0..30",
+			       a->rand_magnitude);
+	return CT_OK;
+}
+
+static void apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, const struct ct_raster *p,
+		  uint8_t *scratch)
 {
 	struct ct_rng r;
 
@@ -141,3 +157,5 @@ void ct__rand_augment(const struct ct_augment *a, uint64_t seed, uint32_t epoch,
 		ct__rand_apply(op, a->rand_magnitude, negative, p, scratch);
 	}
 }
+
+const struct ct_augment_op ct__augment_rand = {.active = active, .check = check, .apply = apply};

@@ -59,7 +59,7 @@ static enum ct_status check_crop(const struct ct_transform *t)
 static enum ct_status check_color(const struct ct_augment *a, const struct ct_dataset_info *info)
 {
 	if ((ct__augment_is_photometric(a) && info->c != 1 && info->c != 3) ||
-	    ((a->hue > 0 || a->saturation > 0) && info->c != 3))
+	    (ct__augment_needs_color(a) && info->c != 3))
 		return CT_FAIL(CT_CONFIG,
 			       "the images of %s have %d channels, which is too %s for this color augmentation",
 			       info->name, info->c, info->c < 3 ? "few" : "many");

@@ -159,7 +159,7 @@ static void test_jitter(void **state)
 
 		memcpy(x, plain, BYTES);
 		memcpy(y, plain, BYTES);
-		ct__color_jitter(&one, 1, 2, sample, &px);
+		ct__augment_jitter.apply(&one, 1, 2, sample, &px, NULL);
 		ct_rng_init(&r, 1, CT_RNG_COLOR, 2, sample);
 		for (uint32_t i = 4; i > 1; i--)
 			(void)ct_rng_below(&r, i);
@@ -173,11 +173,11 @@ static void test_jitter(void **state)
 	for (uint32_t sample = 0; sample < 5; sample++) {
 		memcpy(x, plain, BYTES);
 		memcpy(y, plain, BYTES);
-		ct__color_jitter(&all, 1, 2, sample, &px);
-		ct__color_jitter(&all, 1, 2, sample, &py);
+		ct__augment_jitter.apply(&all, 1, 2, sample, &px, NULL);
+		ct__augment_jitter.apply(&all, 1, 2, sample, &py, NULL);
 		assert_memory_equal(x, y, BYTES);
 		memcpy(y, plain, BYTES);
-		ct__color_jitter(&all, 1, 3, sample, &py);
+		ct__augment_jitter.apply(&all, 1, 3, sample, &py, NULL);
 		assert_memory_not_equal(x, y, BYTES);
 	}
 }
@@ -195,7 +195,7 @@ static void test_erasing(void **state)
 		uint8_t x[N * N * 3] = {0};
 		int top = N, left = N, bottom = -1, right = -1, n = 0;
 
-		ct__augment_erase(&a, 1, 2, sample, &(struct ct_raster){x, N, N, 3});
+		ct__augment_erase.apply(&a, 1, 2, sample, &(struct ct_raster){x, N, N, 3}, NULL);
 		for (int i = 0; i < N * N; i++) {
 			if (x[3 * i] == 0)
 				continue;
@@ -283,11 +283,34 @@ static void test_check(void **state)
 		assert_int_equal(ct_augment_check(&bad[i]), CT_CONFIG);
 }
 
+/* Without options no operation is active, and each row of the table is complete. */
+static void test_table(void **state)
+{
+	static const struct ct_augment off = {.rand_magnitude = 9, .mean = {0.5f, 0.5f, 0.5f}};
+	static const struct ct_augment cheap = {.erasing = 1, .flip = true, .crop_padding = 4};
+	static const struct ct_augment costly[] = {{.hue = 0.1f}, {.rand_augment = 1}, {.degrees = 1}, {.contrast = 1}};
+	const struct ct_augment_op *op;
+	size_t n = 0;
+
+	(void)state;
+	for (; (op = ct__augment_op_at(n)); n++) {
+		assert_true(op->active && op->check && op->apply);
+		assert_false(op->active(&off));
+		assert_ok(op->check(&off));
+	}
+	assert_true(n >= 3);
+	assert_false(ct_augment_active(&off));
+	assert_true(ct_augment_active(&cheap) && !ct_augment_is_costly(&cheap));
+	for (size_t i = 0; i < CT_ARRAY_LEN(costly); i++)
+		assert_true(ct_augment_active(&costly[i]) && ct_augment_is_costly(&costly[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_golden), cmocka_unit_test(test_jitter),      cmocka_unit_test(test_erasing),
 		cmocka_unit_test(test_shapes), cmocka_unit_test(test_independent), cmocka_unit_test(test_check),
+		cmocka_unit_test(test_table),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

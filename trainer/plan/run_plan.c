@@ -64,12 +64,11 @@ bool ct_plan_is_encoded(const struct ct_config *c)
 }
 
 /* Is the work of the loader worth a thread? */
-static bool augments(const struct ct_config *c)
+static bool loads_slowly(const struct ct_config *c)
 {
-	return ct_plan_is_encoded(c) || c->data.augment.degrees > 0 || c->data.augment.translate > 0 ||
-	       c->data.augment.shear > 0 || c->data.augment.scale_min != 1 || c->data.augment.scale_max != 1 ||
-	       c->data.augment.rand_augment > 0 || c->data.augment.hue > 0 || c->data.augment.brightness > 0 ||
-	       c->data.augment.contrast > 0 || c->data.augment.saturation > 0;
+	struct ct_augment augment;
+	ct_plan_augment(c, &augment);
+	return ct_plan_is_encoded(c) || ct_augment_is_costly(&augment);
 }
 
 int ct_plan_threads(const struct ct_config *c, int local_world)
@@ -79,7 +78,7 @@ int ct_plan_threads(const struct ct_config *c, int local_world)
 	/* Independent of data.workers, because the last bits of the weights depend on the compute threads and must not depend on
 	 * it. With fewer than 4 CPUs, none is reserved for a thread that is idle most of the time. */
 	int n = cpu_share(local_world);
-	return n >= 4 && augments(c) ? n - loader_share(n) : n;
+	return n >= 4 && loads_slowly(c) ? n - loader_share(n) : n;
 }
 
 static bool computes_on_cpu(const struct ct_config *c)
@@ -98,7 +97,7 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 {
 	if (c->data.workers >= 0)
 		return (int)c->data.workers;
-	if (info->in_memory && !augments(c))
+	if (info->in_memory && !loads_slowly(c))
 		return 0;
 	/* If a GPU computes, the loader gets all CPUs but one, which drives the GPU. */
 	int cpus = cpu_share(local_world);

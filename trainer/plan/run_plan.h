@@ -78,6 +78,8 @@ bool ct_plan_small_stem(const struct ct_config *c, const struct ct_dataset_info 
 /* Fills in transforms, sizes and limits of unreadable samples. Batch, steps and net are set already. */
 enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_info *train,
 			    const struct ct_dataset_info *val, struct ct_run_plan *p) CT_MUST_CHECK;
+/* data.augment.*, except the mean, and what is not an operation on one image (crops of encoded images, mixup, CutMix). */
+void ct_plan_augment(const struct ct_config *c, struct ct_augment *out);
 /* Shape of training images in an epoch. */
 struct ct_shape ct_plan_input_at(const struct ct_run_plan *p, uint32_t epoch);
 /* Everything except the callback for unreadable samples (on_bad). */

@@ -74,7 +74,7 @@ static uint64_t bad_budget(const struct ct_config *c, uint32_t n)
 	return (uint64_t)(c->data.max_bad < 1 ? ceil(c->data.max_bad * n) : c->data.max_bad);
 }
 
-static void plan_augment(const struct ct_config *c, const struct ct_run_plan *p, struct ct_augment *out)
+void ct_plan_augment(const struct ct_config *c, struct ct_augment *out)
 {
 	*out = (struct ct_augment){.crop_padding = (int)c->data.augment.crop_padding,
 				   .flip = c->data.augment.flip,
@@ -90,7 +90,6 @@ static void plan_augment(const struct ct_config *c, const struct ct_run_plan *p,
 				   .rand_augment = (int)c->data.augment.rand_augment,
 				   .rand_magnitude = (int)c->data.augment.rand_magnitude,
 				   .erasing = (float)c->data.augment.erasing};
-	memcpy(out->mean, p->net.mean, sizeof(out->mean));
 }
 
 static void plan_sizes(const struct ct_config *c, struct ct_run_plan *p)
@@ -130,7 +129,8 @@ enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_i
 	p->cutmix = (float)c->data.augment.cutmix;
 	p->max_bad = bad_budget(c, train->n);
 	p->max_bad_val = val ? bad_budget(c, val->n) : 0;
-	plan_augment(c, p, &p->transform.augment);
+	ct_plan_augment(c, &p->transform.augment);
+	memcpy(p->transform.augment.mean, p->net.mean, sizeof(p->net.mean));
 	p->input = p->val_input = (struct ct_shape){train->c, train->h, train->w};
 	if (p->encoded) {
 		plan_encoded(c, p);
