@@ -1,4 +1,4 @@
-/* An enumeration and the names of its values, written once:
+/* Defines an enumeration and the names of its values in one list:
  *
  *   #define CT_FRUITS(X) X(CT_APPLE, "apple") X(CT_PEAR, "pear")
  *   enum ct_fruit { CT_FRUITS(CT_CHOICE_ID) };
@@ -6,7 +6,7 @@
  *
  *   enum { CT_N_FRUITS = CT_CHOICE_COUNT(CT_FRUITS) };
  *
- * Values count from 0. Lists of names end with NULL. */
+ * Values start at 0. An array of names ends with NULL. */
 #ifndef CT_BASE_CHOICE_H
 #define CT_BASE_CHOICE_H
 
@@ -18,7 +18,7 @@
 #define CT_CHOICE_ONE(id, name) +1
 #define CT_CHOICE_COUNT(list) (0 list(CT_CHOICE_ONE))
 
-/* The value with this name, -1 when there is none. */
+/* Returns the value with this name, or -1 if there is none. */
 static inline int ct_choice_find(const char *const *names, const char *name)
 {
 	for (int i = 0; names[i]; i++) {
@@ -28,7 +28,7 @@ static inline int ct_choice_find(const char *const *names, const char *name)
 	return -1;
 }
 
-/* The name of a value; "" for a value outside the list. */
+/* Returns the name of a value, or "" if the value is not in the list. */
 static inline const char *ct_choice_name(const char *const *names, int value)
 {
 	for (int i = 0; names[i]; i++) {

@@ -18,8 +18,9 @@ static int64_t read_clock(clockid_t id)
 	return (int64_t)ts.tv_sec * CT_SEC + ts.tv_nsec;
 }
 
-/* >= 0: the clock runs, so far behind CLOCK_MONOTONIC; < 0: it is halted, at -*shared - 1. In memory that several
- * processes map; only this pointer is the process's own, set before it has threads. */
+/* *shared >= 0: the clock runs, and *shared is how far it is behind CLOCK_MONOTONIC. *shared < 0: the clock is halted
+ * at the time -*shared - 1. Several processes map this memory. The pointer itself belongs to one process, which sets it
+ * before it starts threads. */
 static _Atomic int64_t *shared;
 
 int64_t ct_now_ns(void)
@@ -52,7 +53,7 @@ enum ct_status ct_clock_share(int *fd)
 
 	*fd = memfd_create("ctrain-clock", MFD_CLOEXEC);
 	if (*fd < 0 || ftruncate(*fd, sizeof(*shared)) != 0)
-		st = CT_FAIL(CT_IO, "cannot make the clock that the ranks share: %s", strerror(errno));
+		st = CT_FAIL(CT_IO, "cannot create the clock that the ranks share: %s", strerror(errno));
 	else
 		st = ct_clock_join(*fd);
 	if (st < 0 && *fd >= 0)
@@ -108,7 +109,8 @@ int64_t ct_process_start_ns(void)
 	if (n <= 0 || ticks_per_s <= 0)
 		return now;
 	buf[n] = '\0';
-	/* Field 22, starttime, in ticks since boot. Field 2 is the program's name and may contain any character, even ')'. */
+	/* Field 22 is the start time in ticks since boot. Field 2, the program's name, may contain any character, even
+	 * ')'. */
 	p = strrchr(buf, ')');
 	for (int field = 2; p && field < 22; field++)
 		p = strchr(p + 1, ' ');

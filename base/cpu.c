@@ -12,7 +12,7 @@
 
 #define MAX_CPUS 8192
 
-/* Contents of a small file; "" if it cannot be read. */
+/* Reads a small file into buf; "" if it cannot be read. */
 static void read_small(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -23,7 +23,8 @@ static void read_small(const char *path, char *buf, size_t size)
 	buf[n > 0 ? n : 0] = '\0';
 }
 
-/* CPUs that the group in `dir` may use, 0 for no limit. v2: "max 100000" or "150000 100000"; v1: -1 or a quota. */
+/* CPUs that the group in `dir` may use; 0 means no limit. The file contains "max 100000" or "150000 100000" in v2, and
+ * -1 or a quota in v1. */
 static double group_quota(const char *dir, bool v2)
 {
 	char path[PATH_MAX], text[64], *end;
@@ -45,8 +46,8 @@ static double group_quota(const char *dir, bool v2)
 	return period > 0 ? (double)quota / (double)period : 0;
 }
 
-/* The tightest limit of the group and of all groups above it. In a container, the path may be one of the host that does
- * not exist here: then the walk upwards ends at the mount, which is the container's own group. */
+/* The lowest limit among the group and all groups above it. In a container, the path may be a path of the host that
+ * does not exist here. The walk up the path then ends at the mount, which is the container's own group. */
 static double tightest_quota(const char *mount, const char *group, bool v2)
 {
 	char dir[PATH_MAX];
@@ -74,7 +75,7 @@ double ct_cpu_quota(const char *groups_file, const char *mount)
 
 	read_small(groups_file, text, sizeof(text));
 	while ((line = strsep(&rest, "\n"))) {
-		/* "hierarchy:controllers:path"; no controllers in v2. */
+		/* The line is "hierarchy:controllers:path"; in v2, controllers is empty. */
 		char *controllers = strchr(line, ':'), *group, *word;
 		bool v2, has_cpu = false;
 		double q;
@@ -110,7 +111,7 @@ int ct_cpu_count(void)
 	int n = read_mask(set, sizeof(set)) ? CPU_COUNT_S(sizeof(set), set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 	double quota = ct_cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
 
-	/* Rounded to nearest: more threads than the quota are throttled, fewer leave CPU time unused. */
+	/* Round to nearest: more threads than the quota would be throttled, fewer would leave CPU time unused. */
 	if (quota > 0 && quota + 0.5 < n)
 		n = (int)(quota + 0.5);
 	return n > 1 ? n : 1;

@@ -57,8 +57,8 @@ static bool is_dots(const char *name)
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Empties the directory of `fd`, which it takes. It works by descriptors, so that no one can replace a directory by a
- * link meanwhile. */
+/* Removes everything in the directory that is open as `fd`, and closes fd. It uses descriptors instead of paths, so
+ * that no one can replace a directory with a link in the meantime. */
 static enum ct_status remove_entries(int fd, const char *path, int depth)
 {
 	enum ct_status st = CT_OK;
@@ -84,7 +84,8 @@ static enum ct_status remove_entries(int fd, const char *path, int depth)
 			st = fail_errno("open directory", path, e->d_name);
 		} else if (depth >= MAX_DEPTH) {
 			close(sub);
-			st = CT_FAIL(CT_IO, "cannot remove %s: more than %d directories deep", path, MAX_DEPTH);
+			st = CT_FAIL(CT_IO, "cannot remove %s: directories are nested more than %d deep", path,
+				     MAX_DEPTH);
 		} else {
 			st = remove_entries(sub, path, depth + 1);
 		}

@@ -1,4 +1,4 @@
-/* Element types shared by engines and communicators. CT_F16 is IEEE 754 binary16 (base/half.h has conversions). */
+/* Element types that engines and communicators share. CT_F16 is IEEE 754 binary16; base/half.h converts it. */
 #ifndef CT_BASE_DTYPE_H
 #define CT_BASE_DTYPE_H
 

@@ -9,10 +9,10 @@
 
 #include "base/mem.h"
 
-/* Set before the first pass is counted; afterwards only `left` changes. */
+/* Set before the first call is counted; afterwards only `left` changes. */
 static struct {
 	pthread_once_t once;
-	_Atomic long long left; /* passes until the signal is sent; 0: not armed */
+	_Atomic long long left; /* calls until the signal is sent; 0: inactive */
 	char name[32];
 	int signal;
 } point = {.once = PTHREAD_ONCE_INIT};

@@ -1,14 +1,15 @@
-/* Named places where a test can kill or stop the process:
- * `CTRAIN_FAILPOINT=NAME[:N][@RANK][=stop]` sends this process SIGKILL (or SIGSTOP) the N-th time (default 1) it
- * calls ct_failpoint("NAME"). RANK is compared with the environment variable RANK, which defaults to 0. Failpoints are
- * compiled into every build; an unset one costs one load. Names in use: startup, step, eval, ckpt.model, ckpt.optim,
+/* Named places where a test can kill or stop the process. `CTRAIN_FAILPOINT=NAME[:N][@RANK][=stop]` makes the N-th call
+ * of ct_failpoint("NAME") (default: the first) send SIGKILL to the process, or SIGSTOP with =stop. With @RANK, this
+ * happens only in the process whose environment variable RANK (default 0) has that value. Failpoints are compiled into
+ * every build; an inactive one costs a single load. Names in use: startup, step, eval, ckpt.model, ckpt.optim,
  * ckpt.state, ckpt.rename, ckpt.link, ckpt.prune, pack.start, pack.sample, pack.rename. */
 #ifndef CT_BASE_FAILPOINT_H
 #define CT_BASE_FAILPOINT_H
 
-/* Reads the variable in the first call of the process. An invalid value is ignored. Thread safe. */
+/* The first call in a process reads the environment variable. An invalid value is ignored. Thread safe. */
 void ct_failpoint(const char *name);
-/* Sets the failpoint without the environment, for the child process of a test; passes count from now. NULL disarms it. */
+/* Sets the failpoint without the environment variable, for child processes of tests. Only calls from now on are
+ * counted. NULL disables it. */
 void ct_failpoint_arm(const char *spec);
 
 #endif

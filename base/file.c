@@ -64,7 +64,8 @@ static int open_retry(const char *path, int flags)
 {
 	int fd;
 
-	/* Non-blocking, because to open a FIFO would wait for its other end. Reading and writing files does not change. */
+	/* Non-blocking, because opening a FIFO would wait for its other end. It makes no difference for regular
+	 * files. */
 	do
 		fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
 	while (fd < 0 && errno == EINTR);
@@ -92,7 +93,7 @@ static enum ct_status fail_open(const char *path, enum ct_file_mode mode)
 	int err = errno;
 	struct stat sb;
 
-	/* open() fails with ENXIO for a socket and for a FIFO without a reader, with ELOOP for a symbolic link. */
+	/* open() fails with ENXIO for a socket and for a FIFO without a reader, and with ELOOP for a symbolic link. */
 	if ((err == ENXIO || err == ELOOP || err == EISDIR) && (reading ? stat : lstat)(path, &sb) == 0 &&
 	    !S_ISREG(sb.st_mode))
 		return refuse_kind(reading ? CT_DATA : CT_IO, sb.st_mode, path);
@@ -149,7 +150,7 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
 		st = CT_NOMEM;
 		goto fail_close;
 	}
-	/* The size is only a guess: files of /proc have size 0, and a file may grow meanwhile. */
+	/* The size is only a first guess: files in /proc have size 0, and a file may grow while it is read. */
 	for (;;) {
 		ssize_t got = read(fd, buf + n, cap - n - 1);
 
@@ -211,7 +212,8 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 	char *p = data;
 
 	if (offset > INT64_MAX || len > INT64_MAX - offset)
-		return CT_FAIL(CT_DATA, "%s: offset %llu is past any file", path, (unsigned long long)offset);
+		return CT_FAIL(CT_DATA, "%s: offset %llu is larger than any file can be", path,
+			       (unsigned long long)offset);
 	while (len > 0) {
 		ssize_t n = pread(fd, p, len, (off_t)offset);
 
@@ -229,7 +231,7 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 	return CT_OK;
 }
 
-/* A name beside `path` that no other process uses: it has the process and the time in it. Returns owned. */
+/* Returns a name in the same directory that no other process uses: it contains the process id and the time. Owned. */
 static char *temp_name(const char *path)
 {
 	return ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());
@@ -247,11 +249,12 @@ enum ct_status ct_fd_sync(int fd, const char *path)
 
 enum ct_status ct_fd_close(int fd, const char *path)
 {
-	/* The descriptor is closed even after EINTR: a second close could close the file of another thread. */
+	/* close() closes the descriptor even if it fails with EINTR; a second call could close a file of another
+	 * thread. */
 	return close(fd) == 0 || errno == EINTR ? CT_OK : fail_as(CT_IO, "close", path);
 }
 
-/* Takes fd, which is open for the file `temp`. */
+/* Writes and syncs the file `temp`, which is open as fd, and closes fd. */
 static enum ct_status write_synced(int fd, const char *temp, const void *data, size_t len, const char *path)
 {
 	enum ct_status st = ct_fd_write_all(fd, data, len, path), closed;
@@ -267,7 +270,7 @@ static enum ct_status write_synced(int fd, const char *temp, const void *data, s
 	return st;
 }
 
-/* Renames temp over path and syncs the directory; temp is gone in any case. */
+/* Renames temp to path and syncs the directory. temp does not exist afterwards, even if this fails. */
 static enum ct_status move_into_place(const char *temp, const char *path)
 {
 	enum ct_status st = CT_OK;
@@ -293,7 +296,7 @@ enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
 	char *temp;
 	int fd;
 
-	/* `--out /dev/null` must not make a file of the device. */
+	/* `--out /dev/null` must not replace the device with a file. */
 	if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode))
 		return refuse_kind(CT_IO, sb.st_mode, path);
 	CT_TRY_ALLOC(temp = temp_name(path));
@@ -336,7 +339,7 @@ enum ct_status ct_file_still_at(int fd, const char *path)
 		(void)CT_FAIL(CT_IO, "%s was removed or renamed while it was in use", path);
 	else
 		return fail_as(CT_IO, "stat", path);
-	ct_error_hint("what is written to it would be lost: leave the directory alone until ctrain has ended");
+	ct_error_hint("anything written to it now would be lost: do not change the directory while ctrain is running");
 	return CT_IO;
 }
 
@@ -350,7 +353,7 @@ enum ct_status ct_dir_sync(const char *path)
 	do
 		rc = fsync(fd);
 	while (rc != 0 && errno == EINTR);
-	/* Some file systems cannot sync a directory and answer EINVAL: nothing can be done there. */
+	/* Some file systems cannot sync a directory and return EINVAL. Nothing can be done about it. */
 	if (rc != 0 && errno != EINVAL)
 		st = fail_errno("sync directory", path);
 	close(fd);
@@ -373,12 +376,12 @@ static enum ct_status probe(const char *file)
 enum ct_status ct_dir_probe(const char *path)
 {
 	enum ct_status st = CT_NOMEM;
-	/* Always the same name, so that the next probe removes what a process leaves that is killed here. */
+	/* The name is always the same, so that if a process is killed here, the next probe removes its file. */
 	char *file = ct_path_join(path, ".probe");
 
 	if (file)
 		st = probe(file);
-	if (st == CT_OK && unlink(file) != 0 && errno != ENOENT) /* another probe was faster */
+	if (st == CT_OK && unlink(file) != 0 && errno != ENOENT) /* ENOENT: another process's probe has removed it */
 		st = fail_errno("remove", file);
 	ct_free(file);
 	return st < 0 ? ct_error_wrap("directory %s is not writable", path) : CT_OK;

@@ -1,5 +1,6 @@
-/* 16-bit floating-point numbers by their bits: bf16 (fp32 without the lower half of its bits) and IEEE 754 binary16 (f16).
- * To fp32 is exact; from fp32 rounds to the nearest, ties to even, and values out of range become infinite. */
+/* Conversions between fp32 and the bits of 16-bit floating-point numbers: bf16 (the upper half of the bits of fp32) and
+ * f16 (IEEE 754 binary16). Conversion to fp32 is exact. Conversion from fp32 rounds to nearest, ties to even; values
+ * out of range become infinite. */
 #ifndef CT_BASE_HALF_H
 #define CT_BASE_HALF_H
 
@@ -44,7 +45,7 @@ static inline float ct_f16_to_f32(uint16_t v)
 		return ct_f32_from_bits(sign | 0x7f800000 | mantissa << 13);
 	if (exponent > 0)
 		return ct_f32_from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
-	/* Zero and subnormals: the product with 2^-24 is exact. */
+	/* Zero and subnormals: multiplying by 2^-24 is exact. */
 	return ct_f32_from_bits(sign | ct_f32_bits((float)mantissa * 0x1p-24f));
 }
 
@@ -58,7 +59,8 @@ static inline uint16_t ct_f16_from_f32(float f)
 		return (uint16_t)(sign | 0x7c00);
 	if (magnitude >= 0x38800000) /* 2^-14: the exponent moves from a bias of 127 to one of 15 */
 		return (uint16_t)(sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
-	/* Subnormals are multiples of 2^-24, which is the spacing of fp32 numbers from 0.5 on: the addition rounds. */
+	/* Subnormals are multiples of 2^-24, which is the spacing of fp32 numbers in [0.5, 1), so the addition
+	 * rounds. */
 	return (uint16_t)(sign | (ct_f32_bits(ct_f32_from_bits(magnitude) + 0.5f) - 0x3f000000));
 }
 

@@ -11,10 +11,11 @@
 #define MAX_DEPTH 64
 #define MAX_VALUES 1000000
 
-/* A ct_json is a json_t of jansson; `struct ct_json` is never defined.
+/* A ct_json is a jansson json_t; `struct ct_json` is never defined.
  *
- * If a builder runs out of memory, ct_json_dump must report it, and there may be no memory to record it. Therefore the
- * builder takes a second reference to the container. All other values have one owner and a reference count of one. */
+ * If a builder runs out of memory, ct_json_dump must report it, but there may be no memory to record the failure.
+ * Therefore the builder marks the container by taking a second reference to it. All other values have one owner and a
+ * reference count of one. */
 
 static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
 static _Thread_local bool hook_failed; /* jansson does not always report that it ran out of memory */
@@ -86,7 +87,7 @@ enum ct_status ct_json_parse(const char *text, size_t len, const char *where, ct
 
 	pthread_once(&hooks_once, set_hooks);
 	if (len > MAX_BYTES)
-		return CT_FAIL(CT_DATA, "%s: JSON of %zu bytes is over the limit of %zu", where, len, MAX_BYTES);
+		return CT_FAIL(CT_DATA, "%s: JSON of %zu bytes is over the limit of %zu bytes", where, len, MAX_BYTES);
 	CT_TRY(check_limits(text, len, where));
 	hook_failed = false;
 	j = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
@@ -115,7 +116,7 @@ ct_json *ct_json_array(void)
 	return wrapped(json_array());
 }
 
-/* true, false and null are shared instances without a reference count. */
+/* jansson has one shared instance each of true, false and null, without a reference count. */
 static bool is_failed(const json_t *j)
 {
 	return (json_is_object(j) || json_is_array(j)) && j->refcount > 1;
@@ -136,7 +137,7 @@ void ct_json_destroy(ct_json *j)
 	json_decref(raw(j));
 }
 
-/* A failed value passes its mark to the parent that takes it, so that only roots are marked. */
+/* A parent that takes a failed value takes over its mark, so that only roots are marked. */
 static void take_mark(json_t *parent, json_t *value)
 {
 	if (value && is_failed(value)) {
@@ -161,7 +162,7 @@ static void push_raw(json_t *array, json_t *value)
 		mark_failed(array);
 }
 
-/* NULL when out of memory. Does not check UTF-8; ct_json_dump does, also for keys. */
+/* Returns NULL if out of memory. Does not check UTF-8: ct_json_dump checks both values and keys. */
 static json_t *make_string(const char *value)
 {
 	return value ? json_string_nocheck(value) : json_null();

@@ -32,11 +32,11 @@ struct levels {
 /* The program's only mutable global: log levels and destinations. */
 static struct {
 	pthread_mutex_t lock;
-	_Atomic int loudest; /* highest level of all rules, so that ct_log_enabled can return without the lock */
+	_Atomic int loudest; /* most verbose level of all rules; read without the lock */
 	struct levels levels;
 	int rank, world;
 	int fd;     /* the log file or -1 */
-	char *path; /* of it, owned */
+	char *path; /* of the log file, owned */
 	void (*before)(void *user);
 	void *before_user;
 } logger = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -78,7 +78,8 @@ static enum ct_status add_rule(struct levels *l, const char *component, size_t l
 	       (strncmp(l->rules[i].component, component, len) != 0 || l->rules[i].component[len] != '\0'))
 		i++;
 	if (i == MAX_RULES)
-		return CT_FAIL(CT_CONFIG, "log levels for more than %d components", MAX_RULES);
+		return CT_FAIL(CT_CONFIG, "too many log levels: at most %d components can have their own level",
+			       MAX_RULES);
 	if (i == l->n_rules)
 		l->n_rules++;
 	memcpy(l->rules[i].component, component, len);
@@ -189,7 +190,7 @@ bool ct_log_enabled(enum ct_log_level level, const char *component)
 	return level <= limit;
 }
 
-/* A line that cannot be written is lost; there is no place to report it. */
+/* A line that cannot be written is lost: there is nowhere to report the error. */
 static void write_line(int fd, const char *line, size_t len)
 {
 	while (len > 0) {
@@ -227,7 +228,7 @@ void ct_log_off_terminal(bool off)
 	off_terminal = off;
 }
 
-/* Uses only the stack, so that a training step that logs allocates nothing. Preserves errno. */
+/* Uses only the stack, so that logging in a training step allocates nothing. Preserves errno. */
 static void CT_PRINTF(4, 0)
 	write_log(enum ct_log_level level, const char *component, bool terminal, const char *fmt, va_list ap)
 {

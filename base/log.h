@@ -1,5 +1,6 @@
-/* Log lines: `12:30:01.123 info 1/4 dist: text` on standard error, and in a file when one is set.
- * Levels, rank and file belong to the process. Thread safe. Do not log metrics or the result of a command. */
+/* Logging. A log line looks like `12:30:01.123 info 1/4 dist: text`. Lines are written to standard error and, if one is
+ * open, to a log file. Levels, rank and log file are global to the process. Thread safe. Do not use the log for metrics
+ * or for the result of a command. */
 #ifndef CT_BASE_LOG_H
 #define CT_BASE_LOG_H
 
@@ -7,30 +8,32 @@
 
 enum ct_log_level { CT_LOG_ERROR, CT_LOG_WARN, CT_LOG_INFO, CT_LOG_DEBUG, CT_LOG_TRACE };
 
-/* Sets the levels from a string such as "info" or "warn,dist=debug,data=trace" (the value of CTRAIN_LOG and log.level).
- * An unknown word is CT_CONFIG with a suggestion, and changes nothing. */
+/* Sets the levels from a string such as "info" or "warn,dist=debug,data=trace", as in CTRAIN_LOG and log.level. If the
+ * string contains an unknown word, the levels do not change and the result is CT_CONFIG with a suggestion. */
 enum ct_status ct_log_configure(const char *spec) CT_MUST_CHECK;
-/* Shown as rank/world in every line; rank < 0: no rank field. */
+/* Every line then contains "rank/world"; a negative rank removes it. */
 void ct_log_set_rank(int rank, int world);
-/* Also appends all lines to `path` (opened with O_APPEND, closed by ct_log_close). While a file is open, info lines go
- * only to the file. The terminal shows errors and warnings, and lines of levels that were requested explicitly. */
+/* Also appends all lines to the file `path` (opened with O_APPEND) until ct_log_close. While a log file is open,
+ * standard error shows only errors, warnings, and levels that were requested explicitly; info lines are written only to
+ * the file. */
 enum ct_status ct_log_open_file(const char *path) CT_MUST_CHECK;
 void ct_log_close(void);
-/* CT_IO if the log file was removed, renamed or replaced: what is logged to it is lost. Without a file: CT_OK. */
+/* Returns CT_IO if the log file was removed, renamed or replaced, so that lines are lost; CT_OK if no file is open. */
 enum ct_status ct_log_check(void) CT_MUST_CHECK;
-/* fn (NULL: none) is called before each line on standard error so that a live status line can remove itself from the
- * terminal. It is called under the log's lock and must not log. */
+/* Calls fn before each line on standard error, so that a live status line can remove itself from the terminal. fn is
+ * called with the log's lock held and must not log. NULL removes it. */
 void ct_log_set_before(void (*fn)(void *user), void *user);
-/* Whether lines of the calling thread go to the log file only (initially false), for messages that another rank of the
- * host logs as well. */
+/* If true, lines of the calling thread are written only to the log file. Initially false. For messages that another
+ * rank of the same host logs as well. */
 void ct_log_off_terminal(bool off);
 bool ct_log_enabled(enum ct_log_level level, const char *component);
-/* Writes an error line to the log file only, at any level, for a message that is printed to the terminal elsewhere. */
+/* Writes an error line only to the log file, whatever the level is, for a message that is printed to the terminal
+ * elsewhere. */
 void ct_log_record(const char *component, const char *fmt, ...) CT_PRINTF(2, 3);
-/* One line; control bytes in the text are escaped. */
+/* Writes one line. Control bytes in the text are escaped. */
 void ct_log_write(enum ct_log_level level, const char *component, const char *fmt, ...) CT_PRINTF(3, 4);
 
-/* A .c file says `#define CT_LOG_COMPONENT "dist"` before including this header. */
+/* A .c file that uses these macros must `#define CT_LOG_COMPONENT "dist"` before it includes this header. */
 #define CT_LOG(level, ...)                                                    \
 	do {                                                                  \
 		if (ct_log_enabled((level), CT_LOG_COMPONENT))                \

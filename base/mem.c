@@ -5,15 +5,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define FIRST_ELEMENTS 16 /* of a growing array */
+#define FIRST_ELEMENTS 16 /* capacity of a growing array after its first allocation */
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define HUGE_BLOCK_BYTES ((size_t)4 << 20)
 
 static _Atomic uint64_t n_allocations;
 static _Thread_local uint64_t n_of_thread;
-static _Atomic uint64_t fail_after; /* only tests set it */
+static _Atomic uint64_t fail_after; /* set only by tests */
 
-/* Counts the allocation. Returns whether a test wants it to fail. */
+/* Counts the allocation. Returns true if a test has requested that it fail. */
 static bool refused(void)
 {
 	uint64_t left = atomic_load_explicit(&fail_after, memory_order_relaxed);
@@ -97,8 +97,8 @@ void *ct_calloc_aligned(size_t align, size_t bytes)
 		align = HUGE_PAGE_BYTES;
 	if (refused() || bytes > PTRDIFF_MAX - align || posix_memalign(&p, align, bytes ? bytes : 1) != 0)
 		return out_of_memory(1, bytes);
-	/* Before the first access, while no small pages exist yet. Only complete huge pages: the rest of
-		 * the last one may belong to other allocations. */
+	/* This must happen before the first access, while no small pages exist. It covers complete huge pages only,
+	 * because other allocations may share the last one. */
 	if (bytes >= HUGE_BLOCK_BYTES)
 		(void)madvise(p, bytes & ~(HUGE_PAGE_BYTES - 1), MADV_HUGEPAGE);
 	memset(p, 0, bytes);

@@ -12,7 +12,7 @@
 
 static const char *const places[] = {"", "../lib/ctrain", "../.."};
 
-/* Directory of the program, owned; NULL without /proc or memory. */
+/* The directory of the program, owned; NULL if /proc cannot be read or memory is exhausted. */
 static char *program_folder(void)
 {
 	char exe[PATH_MAX];
@@ -42,7 +42,8 @@ static enum ct_status find(const char *name, char **path)
 	if (!*path) {
 		(void)CT_FAIL(CT_UNSUPPORTED, "cannot find %s in %s (the directory of the program) or in ../lib/ctrain",
 			      name, own ? own : "an unknown directory (/proc/self/exe cannot be read)");
-		ct_error_hint("ctrain is built and installed together with it: do not move one without the other");
+		ct_error_hint(
+			"ctrain and this module are built and installed together: do not move one without the other");
 	}
 	ct_free(own);
 	return *path ? CT_OK : CT_UNSUPPORTED;
@@ -51,14 +52,14 @@ static enum ct_status find(const char *name, char **path)
 static enum ct_status check_head(const char *name, const struct ct_module_head *head)
 {
 	if (head->abi != CT_MODULE_ABI)
-		(void)CT_FAIL(CT_UNSUPPORTED, "%s has module interface %u, this program has %d", name,
+		(void)CT_FAIL(CT_UNSUPPORTED, "%s has module interface %u, but this program has %d", name,
 			      (unsigned)head->abi, CT_MODULE_ABI);
 	else if (strncmp(head->build, CT_BUILD_ID, sizeof(head->build)) != 0)
-		(void)CT_FAIL(CT_UNSUPPORTED, "%s is of build %.*s, this program of build %s", name,
+		(void)CT_FAIL(CT_UNSUPPORTED, "%s is from build %.*s, but this program is from build %s", name,
 			      (int)sizeof(head->build) - 1, head->build, CT_BUILD_ID);
 	else
 		return CT_OK;
-	ct_error_hint("build and install the program and its modules together");
+	ct_error_hint("build and install the program together with its modules");
 	return CT_UNSUPPORTED;
 }
 
@@ -79,7 +80,7 @@ enum ct_status ct_module_open(const char *name, const char *symbol, const void *
 		return CT_FAIL(CT_UNSUPPORTED, "cannot load %s: %s", name, dlerror());
 	*out = dlsym(module, symbol);
 	if (!*out)
-		return CT_FAIL(CT_UNSUPPORTED, "%s does not belong to this program: %s", name, dlerror());
+		return CT_FAIL(CT_UNSUPPORTED, "%s is not a module of this program: %s", name, dlerror());
 	enum ct_status st = check_head(name, *out);
 	if (st < 0)
 		*out = NULL;

@@ -1,6 +1,6 @@
-/* Modules: shared objects of ctrain that are opened on demand, because their libraries are heavy (one pulls in all of
- * MPI, which starts a thread and takes a tenth of a second to load). Modules call functions of the program, which
- * exports them. */
+/* Modules: shared objects of ctrain that are loaded on demand, because the libraries they depend on are large. For
+ * example, one depends on all of MPI, which starts a thread and takes a tenth of a second to load. The program exports
+ * its functions so that modules can call them. */
 #ifndef CT_BASE_MODULE_H
 #define CT_BASE_MODULE_H
 
@@ -8,19 +8,20 @@
 
 #include "base/status.h"
 
-/* The first member of every table that a module exports. A module of another build would be called with other structs
- * than it was compiled for: it is refused. The build id covers the version and the headers that modules see. */
+/* The first member of every table that a module exports. A module from another build is refused, because its structs
+ * may have another layout. The build id covers the version and the headers that modules include. */
 #define CT_MODULE_ABI 1
 struct ct_module_head {
 	uint32_t abi;   /* CT_MODULE_ABI: the layout of this struct */
 	char build[80]; /* CT_BUILD_ID, which CMake defines for the files that need it */
 };
 
-/* Opens `name` ("ctrain_gloo.so") and finds `symbol` in it. Looks in the directory of the program, in ../lib/ctrain
- * relative to it, and two directories up (for tests in the build tree). The module stays loaded; opening it again is
- * cheap. The symbol is a table whose first member is a struct ct_module_head, which is checked. Threads that its
- * libraries start have all signals blocked. Any thread may call. The message of CT_UNSUPPORTED has the places where the
- * module was expected, or the reason why it cannot be loaded (for example, that it is of another build). */
+/* Loads the module `name` ("ctrain_gloo.so") and looks up `symbol` in it. Searches the directory of the program,
+ * ../lib/ctrain relative to it, and the directory two levels above it (for tests in the build tree). The module stays
+ * loaded; opening it again is cheap. The symbol must be a table whose first member is a struct ct_module_head, which is
+ * checked. Threads that the module's libraries start have all signals blocked. May be called from any thread. If the
+ * result is CT_UNSUPPORTED, the message lists the places that were searched, or the reason why the module cannot be
+ * loaded (for example, that it is from another build). */
 enum ct_status ct_module_open(const char *name, const char *symbol, const void **out) CT_MUST_CHECK;
 
 #endif

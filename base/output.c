@@ -17,7 +17,7 @@
 #define KEPT_MAX ((size_t)64 << 10)
 #define MAX_PRINT 4096
 
-/* How to write without waiting, by what the descriptor is. */
+/* How to write without waiting; it depends on the type of the descriptor. */
 enum way {
 	WAY_DIRECT, /* files and /dev/null never wait */
 	WAY_OWN,    /* through a separate non-blocking file description of the same pipe or terminal */
@@ -33,12 +33,12 @@ struct channel {
 	char kept[KEPT_MAX];
 };
 
-/* One for the process, like the state of the log. */
+/* The process has one of these, as it has one log. */
 static struct {
 	pthread_mutex_t lock;
 	bool never_wait;
 	struct channel channels[2];
-	struct channel *of[2]; /* of standard output and standard error; the same channel if they are the same file */
+	struct channel *of[2]; /* for standard output and standard error; the same channel if both are the same file */
 } output = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static ssize_t write_once(const struct channel *c, const char *text, size_t len)
@@ -53,7 +53,7 @@ static ssize_t write_once(const struct channel *c, const char *text, size_t len)
 			errno = EAGAIN;
 			return -1;
 		}
-		/* A pipe that is writable accepts at least this much. */
+		/* A writable pipe accepts at least this much. */
 		return write(c->fd, text, len < PIPE_BUF ? len : PIPE_BUF);
 	case WAY_DIRECT:
 	case WAY_OWN:
@@ -62,7 +62,7 @@ static ssize_t write_once(const struct channel *c, const char *text, size_t len)
 	return write(c->fd, text, len);
 }
 
-/* Returns what was taken; all of it, too, when nothing can be written any more. */
+/* Returns how many bytes were accepted. After a write error that is len, because nothing can be written any more. */
 static size_t write_some(const struct channel *c, const char *text, size_t len)
 {
 	size_t done = 0;
@@ -98,14 +98,14 @@ static void flush(struct channel *c)
 	c->n_kept -= done;
 	if (c->n_kept == 0 && c->n_dropped > 0) {
 		c->n_kept = (size_t)snprintf(c->kept, sizeof(c->kept),
-					     "ctrain: %llu lines are missing here: nobody read them in time\n",
+					     "ctrain: %llu lines are missing here: no one read them in time\n",
 					     (unsigned long long)c->n_dropped);
 		c->n_dropped = 0;
 		flush(c);
 	}
 }
 
-/* Writes, buffers or drops a text completely, unless the reader has already taken a part of it. */
+/* Writes, buffers or drops the complete text, unless the reader has already accepted a part of it. */
 static void keep(struct channel *c, const char *text, size_t len, bool transient)
 {
 	size_t done = 0;
@@ -115,7 +115,7 @@ static void keep(struct channel *c, const char *text, size_t len, bool transient
 		done = write_some(c, text, len);
 	if (done == len || (transient && done == 0))
 		return;
-	/* After lines were dropped, further text is dropped until their number has been reported. */
+	/* Once lines have been dropped, further text is dropped until their number has been reported. */
 	if (c->n_dropped > 0 || len - done > sizeof(c->kept) - c->n_kept) {
 		c->n_dropped += count_lines(text, len);
 		return;
@@ -134,7 +134,7 @@ static void write_and_wait(int fd, const char *text, size_t len)
 
 		if (done == len)
 			return;
-		/* Another process has made the descriptor non-blocking. */
+		/* Another process may have made the descriptor non-blocking. */
 		text += done;
 		len -= done;
 		(void)poll(&p, 1, -1);
@@ -182,8 +182,8 @@ void ct_output_print(int fd, const char *fmt, ...)
 		ct_output_write(fd, text, (size_t)n);
 }
 
-/* O_NONBLOCK belongs to the open file description, which other processes share: a second one of the same pipe or
- * terminal is ours alone. */
+/* O_NONBLOCK belongs to the open file description, which other processes may share. Therefore we open the same pipe or
+ * terminal again, which gives us an open file description of our own. */
 static void find_way(struct channel *c, int fd, const struct stat *sb)
 {
 	char path[32];
@@ -219,7 +219,7 @@ void ct_output_never_wait(void)
 	pthread_mutex_unlock(&output.lock);
 }
 
-/* The first channel that has buffered text; NULL: none. */
+/* Tries to write the buffered text of both channels. Returns a channel that still has some, or NULL. */
 static const struct channel *try_again(void)
 {
 	const struct channel *left = NULL;
@@ -255,7 +255,7 @@ void ct_output_finish(int64_t deadline_ns)
 		pthread_mutex_unlock(&output.lock);
 		if (!c || ct_now_ns() >= deadline_ns)
 			return;
-		/* Waits for both channels in turns, for a short time each. */
+		/* Waits only for a short time, so that the other channel gets its turn. */
 		ms = ct_deadline_poll_ms(deadline_ns);
 		(void)poll(&p, 1, ms >= 0 && ms < 50 ? ms : 50);
 	}

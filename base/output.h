@@ -1,9 +1,9 @@
-/* Text for standard output and standard error, which may be a terminal that was stopped (Ctrl-S), a pager, or a pipe
- * that no one reads. Initially ct_output_write waits for the reader, as write(2) does, which is right for a command
- * that prints its result. A program that must not block calls ct_output_never_wait. From then on, text that the reader
- * does not accept immediately is buffered up to 64 KiB; further text is dropped and counted. When the reader accepts
- * text again, a line reports how many lines are missing. If both streams are the same file, their order is kept. Thread
- * safe. Allocates no memory. Write errors are ignored: closing the terminal does not end a run. */
+/* Output to standard output and standard error, which may be a terminal stopped with Ctrl-S, a pager, or a pipe that no
+ * one reads. By default, ct_output_write waits for the reader, as write(2) does; this is right for a command that
+ * prints its result. A program that must not block calls ct_output_never_wait. From then on, up to 64 KiB of text that
+ * the reader does not accept immediately is buffered, and further text is dropped. When the reader accepts text again,
+ * a line reports how many lines are missing. If both streams are the same file, the order of their lines is kept.
+ * Thread safe. Allocates no memory. Write errors are ignored, so that a run continues when the terminal is closed. */
 #ifndef CT_BASE_OUTPUT_H
 #define CT_BASE_OUTPUT_H
 
@@ -11,19 +11,21 @@
 
 #include "base/status.h"
 
-/* fd: STDOUT_FILENO or STDERR_FILENO. Complete lines. */
+/* Writes complete lines to fd, which is STDOUT_FILENO or STDERR_FILENO. */
 void ct_output_write(int fd, const char *text, size_t len);
-/* The same for formatted text of at most 4 KiB; longer text is cut. */
+/* The same for formatted text of at most 4 KiB; longer text is truncated. */
 void ct_output_print(int fd, const char *fmt, ...) CT_PRINTF(2, 3);
-/* For text that later text replaces, such as a status line: if it cannot be written at once, it is dropped, not
- * counted. */
+/* The same for text that later text replaces, such as a status line. If it cannot be written immediately, it is dropped
+ * and not counted. */
 void ct_output_transient(int fd, const char *text, size_t len);
 
-/* For the rest of the process. Does not change the descriptors, because other processes share them. */
+/* From now on, writing never waits. This cannot be undone. The flags of the descriptors do not change, because other
+ * processes share them. */
 void ct_output_never_wait(void);
-/* Tries again to write buffered text; returns whether some is left. */
+/* Tries to write buffered text; returns true if some is left. */
 bool ct_output_pending(void);
-/* Waits for the reader until the deadline (base/clock.h), then drops the rest. Call it before the process ends. */
+/* Writes buffered text, waits for the reader until the deadline (base/clock.h), and then drops the rest. Call it before
+ * the process ends. */
 void ct_output_finish(int64_t deadline_ns);
 
 #endif

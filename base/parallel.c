@@ -14,7 +14,7 @@ struct loop {
 
 static int64_t cut(const struct loop *l, int64_t i)
 {
-	/* n * i / ranges without overflow. */
+	/* n * i / ranges, without overflow. */
 	return l->n / l->ranges * i + l->n % l->ranges * i / l->ranges;
 }
 
@@ -25,8 +25,9 @@ static void run_range(const struct loop *l, int64_t i)
 
 #ifdef _OPENMP
 
-/* The team always has all threads: with fewer, libgomp would end the others, and the next loop would start them again. A
- * team that is smaller than asked for (a loop inside a loop, a limit of the system) goes through the ranges in turns. */
+/* The team always has all threads: with fewer, libgomp would end the others, and the next loop would start them again.
+ * If OpenMP provides a smaller team than requested (in a nested loop, or because of a system limit), each thread runs
+ * several ranges. */
 static void run_ranges(const struct loop *l, int threads)
 {
 #pragma omp parallel num_threads(threads)
@@ -66,7 +67,7 @@ static void run_ranges(const struct loop *l, int threads)
 	for (int i = 1; i < n; i++) {
 		workers[i] = (struct worker){.loop = l, .first = i, .step = n};
 		if (i < l->ranges && ct_thread_start(&workers[i].thread, "compute", work, &workers[i]) < 0)
-			work(&workers[i]); /* no thread could be started: its ranges run here */
+			work(&workers[i]); /* the thread could not be started: run its ranges here */
 	}
 	workers[0] = (struct worker){.loop = l, .first = 0, .step = n};
 	work(&workers[0]);

@@ -1,34 +1,35 @@
-/* The parallel-for of the program: a loop over [0, n) on the compute threads of the process.
+/* Parallel for: runs a loop over [0, n) on the compute threads of the process.
  *
- * The threads are those of OpenMP, which oneDNN uses as well, so that no second pool of threads competes with them for
- * the processors. A build without OpenMP, or for the thread sanitizer (which knows nothing of OpenMP's barriers), starts
- * threads of its own for each loop: slower, but with the same ranges and the same results.
+ * The threads are those of OpenMP. oneDNN uses them as well, so no second thread pool competes for the processors. A
+ * build without OpenMP, or with the thread sanitizer (which does not support OpenMP's barriers), starts its own threads
+ * for each loop. That is slower, but the ranges and the results are the same.
  *
- * Determinism. The ranges depend on `threads`, `n` and `grain` alone, never on scheduling or on how many threads the
- * system really provides. Results are also the same for every number of threads if each item is computed from its
- * index alone. For a sum that must not depend on the number of threads, make the items chunks of a fixed size, store one
- * partial sum for each, and add these in order after the loop.
+ * Determinism: the ranges depend only on `threads`, `n` and `grain`, never on scheduling or on how many threads the
+ * system actually provides. If each item is computed only from its index, the results are the same for every number of
+ * threads. To compute a sum that does not depend on the number of threads, let each item be a chunk of a fixed size,
+ * store one partial sum per chunk, and add the partial sums in order after the loop.
  *
- * Any thread may call; a loop inside a loop runs on the thread that calls it. Nothing here can fail. */
+ * These functions may be called from any thread and cannot fail. A nested loop runs on the thread that calls it. */
 #ifndef CT_BASE_PARALLEL_H
 #define CT_BASE_PARALLEL_H
 
 #include <stdint.h>
 
-/* Computes the items begin to end - 1; begin < end. Must not fail and must not wait for another range. */
+/* Computes items begin to end - 1, where begin < end. Must not fail and must not wait for another range. */
 typedef void (*ct_range_fn)(void *arg, int64_t begin, int64_t end);
 
-/* Cuts [0, n) into min(threads, n / grain), but at least one, ranges of equal size (to within one item), calls run(arg,
- * begin, end) once for each of them, and returns when all are done. `grain` is the smallest number of items that is worth
- * a thread of its own (a range costs some microseconds; 1 for long items). With one range this is a plain call on the
- * calling thread; with n = 0 nothing is called. threads and grain below 1 count as 1.
+/* Divides [0, n) into ranges of equal size (to within one item), calls run(arg, begin, end) once for each range, and
+ * returns when all calls have returned. The number of ranges is min(threads, n / grain), but at least 1. `grain` is the
+ * smallest number of items that is worth a thread of its own; starting a range costs a few microseconds, so use 1 for
+ * items that take long. A single range is run directly on the calling thread. If n is 0, run is not called. Values of
+ * threads and grain below 1 count as 1.
  *
- * Pass the same `threads` in all loops of a thread, even for short loops: OpenMP ends and starts threads when the number
- * changes. */
+ * Pass the same `threads` to all loops that a thread runs, even to short ones: OpenMP ends or starts threads whenever
+ * the number changes. */
 void ct_parallel_for(int threads, int64_t n, int64_t grain, ct_range_fn run, void *arg);
 
-/* How many threads libraries on OpenMP (oneDNN) use in the calls that this thread makes from now on. Without effect on
- * ct_parallel_for and in a build without OpenMP. */
+/* Sets the number of threads that libraries based on OpenMP (oneDNN) use when the calling thread calls them. Has no
+ * effect on ct_parallel_for, nor in a build without OpenMP. */
 void ct_parallel_use_threads(int threads);
 
 #endif

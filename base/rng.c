@@ -5,7 +5,7 @@
 #include <emmintrin.h>
 #endif
 
-#define CHUNK 64 /* numbers that the permutation draws in advance; a multiple of 4 */
+#define CHUNK 64 /* how many numbers the permutation draws in advance; a multiple of 4 */
 
 void ct_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
 {
@@ -28,8 +28,8 @@ void ct_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]
 }
 
 #ifdef __SSE2__
-/* Eight blocks, two a vector, one in each 64-bit lane: the multiplication reads the lower halves only, so what gathers in the
- * upper ones needs no clearing until the end. */
+/* Computes eight blocks: two per vector, one in each 64-bit lane. The multiplication reads only the lower half of a
+ * lane, so the upper halves are not cleared until the end. */
 static void eight_blocks(uint32_t first, const uint32_t ctr[4], const uint32_t key[2], uint32_t out[32])
 {
 	const __m128i low = _mm_set1_epi64x(0xFFFFFFFF);
@@ -120,7 +120,8 @@ float ct_rng_uniform(struct ct_rng *r)
 
 float ct_rng_normal(struct ct_rng *r)
 {
-	/* In double: libm's last bit differs between processors and versions, and rounding to float hides that. */
+	/* Computed in double: the last bit of libm's results differs between processors and versions, and rounding to
+	 * float hides the difference. */
 	double u = ((double)ct_rng_u32(r) + 1.0) * 0x1p-32, v = (double)ct_rng_u32(r) * 0x1p-32;
 
 	return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586476925 * v));
@@ -135,8 +136,8 @@ void ct_rng_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t 
 	for (uint32_t i = 0; i < n; i++)
 		perm[i] = i;
 	ct_rng_init(&r, seed, CT_RNG_PERMUTE, epoch, 0);
-	/* for (left = n; left > 1; left--) swap(perm[left - 1], perm[ct_rng_below(&r, left)]), with the indexes drawn
-	 * in advance: cache misses limit the permutation of a large set, and this allows prefetching. */
+	/* This is for (left = n; left > 1; left--) swap(perm[left - 1], perm[ct_rng_below(&r, left)]), with the indexes
+	 * drawn in advance. Permuting a large set is limited by cache misses; known indexes allow prefetching. */
 	while (left > 1) {
 		uint32_t m = left - 1 < CHUNK ? left - 1 : CHUNK;
 

@@ -1,5 +1,5 @@
-/* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11).
- * A stream is named by (seed, purpose, a, b); its n-th number is always the same. */
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11). A
+ * stream is identified by (seed, purpose, a, b). Its n-th number is always the same. */
 #ifndef CT_BASE_RNG_H
 #define CT_BASE_RNG_H
 
@@ -7,12 +7,14 @@
 
 #include "base/status.h"
 
-/* One block: 10 rounds on the counter with the key. */
+/* Computes one block: 10 rounds on the counter with the key. */
 void ct_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
-/* 16 blocks, of ctr[0] to ctr[0]+15 (wrapping), in this order; several times as fast as 16 calls. */
+/* Computes the 16 blocks whose first counter words are ctr[0], ctr[0] + 1, ..., ctr[0] + 15 (modulo 2^32), in this
+ * order. Several times as fast as 16 calls of ct_philox4x32. */
 void ct_philox4x32_x16(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[64]);
 
-/* Purpose of a stream. Streams of different purposes are independent. Never renumber: results depend on the values. */
+/* The purpose of a stream. Streams with different purposes are independent. Never renumber them, because results depend
+ * on the values. */
 enum ct_rng_purpose {
 	CT_RNG_PERMUTE = 1,
 	CT_RNG_INIT,
@@ -21,31 +23,31 @@ enum ct_rng_purpose {
 	CT_RNG_SYNTH,
 	CT_RNG_DIGITS,
 	CT_RNG_TEST,
-	CT_RNG_WINDOW, /* order of shards, and of samples in a shuffle window */
+	CT_RNG_WINDOW, /* order of shards, and of samples within a shuffle window */
 	CT_RNG_CROP,   /* random resized crop */
 	CT_RNG_COLOR,
 	CT_RNG_RAND_AUGMENT,
 	CT_RNG_ERASE,
-	CT_RNG_MIX,    /* mixup and CutMix of a pair */
+	CT_RNG_MIX,    /* mixup and CutMix of two samples */
 	CT_RNG_REPLACE /* replacements of unreadable samples */
 };
 
 struct ct_rng {
 	uint32_t key[2], ctr[4], block[4];
-	unsigned used; /* numbers taken from block */
+	unsigned used; /* how many numbers of block have been returned */
 };
-/* key = seed; counter = (draw, purpose, a, b). a: below 2^32 (epoch, layer); b: below 2^32 (sample). */
+/* The key is the seed; the counter is (block number, purpose, a, b). a is usually an epoch or a layer, b a sample. */
 void ct_rng_init(struct ct_rng *r, uint64_t seed, enum ct_rng_purpose purpose, uint32_t a, uint32_t b);
 uint32_t ct_rng_u32(struct ct_rng *r);
-/* Uniform in [0, n) without bias (Lemire 2019); n > 0. */
+/* Uniform in [0, n), without bias (Lemire 2019). n > 0. */
 uint32_t ct_rng_below(struct ct_rng *r, uint32_t n);
-/* Uniform in [0, 1), 24 random bits. */
+/* Uniform in [0, 1), with 24 random bits. */
 float ct_rng_uniform(struct ct_rng *r);
 /* Standard normal (Box-Muller). */
 float ct_rng_normal(struct ct_rng *r);
-/* Fisher-Yates permutation of 0..n-1 for (seed, epoch). */
+/* The Fisher-Yates permutation of 0..n-1 for (seed, epoch). */
 void ct_rng_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t n);
-/* 64-bit FNV-1a: for streams keyed by a name. */
+/* 64-bit FNV-1a, for streams that are identified by a name. */
 uint64_t ct_hash64(const void *p, size_t n);
 
 #endif

@@ -1,4 +1,5 @@
-/* SHA-256 with libnettle, as bytes or in hex. sha256.c is the only file that includes nettle. */
+/* SHA-256, computed by libnettle, as bytes or as a hexadecimal string. sha256.c is the only file that includes
+ * nettle. */
 #ifndef CT_BASE_SHA256_H
 #define CT_BASE_SHA256_H
 
@@ -6,7 +7,7 @@
 #include <stdint.h>
 
 #define CT_SHA256_BYTES 32
-#define CT_SHA256_HEX 65 /* with the NUL */
+#define CT_SHA256_HEX 65 /* including the NUL */
 
 struct ct_sha256 {
 	_Alignas(16) unsigned char state[160];

@@ -17,7 +17,8 @@ struct chain {
 
 static _Thread_local struct chain chain;
 
-/* Truncates to the buffer size at a character boundary and marks it. `wanted` is what snprintf returned. */
+/* If a string was truncated to the size of its buffer, cuts it at a character boundary and appends "...". `wanted` is
+ * the return value of snprintf. */
 static void mark_cut(char *buf, size_t size, int wanted)
 {
 	size_t end = size - 4;
@@ -71,7 +72,7 @@ enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const
 	va_list ap;
 	int n;
 
-	/* Formatted into another buffer first, because the arguments may point to the old message. */
+	/* Format into another buffer first, because the arguments may point to the old message. */
 	va_start(ap, fmt);
 	n = vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
@@ -177,7 +178,7 @@ void ct_error_clear(void)
 
 void ct_error_save(struct ct_error *out)
 {
-	/* Zeroed first, because the copy may be sent to another process, which must not see old bytes after the NUL. */
+	/* Zero it first: the copy may be sent to another process, which must not see old bytes after the NUL. */
 	memset(out, 0, sizeof(*out));
 	out->status = chain.e.status;
 	mark_cut(out->message, sizeof(out->message),

@@ -1,9 +1,10 @@
 /* Status codes and the error chain.
  *
- * Every function that can fail returns `enum ct_status` (0 = done, negative = failed, CT_INPROGRESS = not yet).
- * The message for the user is stored in a thread-local chain: CT_FAIL starts it, ct_error_wrap prepends "doing X",
- * ct_error_hint adds what to do, and each CT_TRY on the way up adds a file:line frame (shown at debug level only).
- * Only `main` prints it, once. The idea is from the check macros of NCCL and zstd. */
+ * Every function that can fail returns `enum ct_status`: 0 for success, a negative value for failure, and CT_INPROGRESS
+ * if the operation has not finished yet. The message for the user is stored in a thread-local chain. CT_FAIL starts the
+ * chain, ct_error_wrap prepends context ("loading x.gz"), ct_error_hint adds advice, and each CT_TRY through which the
+ * error is returned adds a file:line frame, which is shown at debug level only. Only `main` prints the chain, once. The
+ * idea comes from the check macros of NCCL and zstd. */
 #ifndef CT_BASE_STATUS_H
 #define CT_BASE_STATUS_H
 
@@ -40,33 +41,36 @@ enum ct_status {
 #define CT_MUST_CHECK __attribute__((warn_unused_result))
 #define CT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* Symbol of a status ("PEER_LOST"), its meaning, and its exit code (README.md). Unknown values count as BUG. */
+/* The symbol of a status ("PEER_LOST"), its meaning, and its exit code (README.md). Unknown values are treated as
+ * BUG. */
 const char *ct_status_name(enum ct_status st);
 const char *ct_status_text(enum ct_status st);
 int ct_status_exit_code(enum ct_status st);
 
-/* Starts a new chain on this thread (an older one is dropped) and returns `st`. Use through CT_FAIL. */
+/* Starts a new chain on this thread, which replaces an older one, and returns `st`. Call it through CT_FAIL. */
 enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...) CT_PRINTF(4, 5);
 /* Prepends a prefix to the message: "loading x.gz: <message>". Returns the chain's status. */
 enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
 /* Sets or appends the hint ("hint: ..." on its own line). */
 void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
-/* The same in an expression, for hints with arguments: `return ct_error_hinted(CT_FAIL(...), "use %s", name);` */
+/* The same as an expression, for hints with arguments: `return ct_error_hinted(CT_FAIL(...), "use %s", name);` */
 enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_error_frame(const char *file, int line, const char *func);
 
 /* Longer messages (such as dozens of problems in a config file) are truncated to this size and end with "...". */
 #define CT_ERROR_MESSAGE_MAX 16384
 
-/* The message (without hint) and the hint of the current chain, "" if there is none. Valid until the next call above. */
+/* The message (without the hint) and the hint of the current chain, or "". Valid until the next call of a function
+ * above. */
 const char *ct_error_message(void);
 const char *ct_error_hint_text(void);
-/* All frames, one per line, "" if there is none. */
+/* All frames, one per line, or "". */
 const char *ct_error_frames(void);
 enum ct_status ct_error_status(void);
 void ct_error_clear(void);
 
-/* A copy of a chain that can be passed to another thread or process. A long message is truncated. Contains no pointers. */
+/* A copy of a chain, to pass to another thread or process. It contains no pointers. Long messages and hints are
+ * truncated. */
 struct ct_error {
 	enum ct_status status;
 	char message[1024];
@@ -77,10 +81,10 @@ void ct_error_save(struct ct_error *out);
 enum ct_status ct_error_restore(const struct ct_error *e);
 
 #define CT_FAIL(st, ...) ct_error_set((st), __FILE__, __LINE__, __VA_ARGS__)
-/* Message and hint in one: `return CT_FAIL_HINT(CT_CONFIG, "give one of them", "%s and %s are set", a, b);` */
+/* Message and hint in one call: `return CT_FAIL_HINT(CT_CONFIG, "set only one", "%s and %s are set", a, b);` */
 #define CT_FAIL_HINT(st, hint, ...) ct_error_hinted(CT_FAIL((st), __VA_ARGS__), "%s", (hint))
 
-/* Returns from the calling function when `expr` failed. CT_INPROGRESS is not a failure. */
+/* Returns from the calling function if `expr` failed. CT_INPROGRESS is not a failure. */
 #define CT_TRY(expr)                                                  \
 	do {                                                          \
 		enum ct_status ct_try_st_ = (expr);                   \
@@ -90,7 +94,7 @@ enum ct_status ct_error_restore(const struct ct_error *e);
 		}                                                     \
 	} while (0)
 
-/* Stores the status in `st` and jumps to `label` when `expr` failed. */
+/* Stores the status in `st`, and jumps to `label` if `expr` failed. */
 #define CT_TRY_GOTO(expr, st, label)                                  \
 	do {                                                          \
 		(st) = (expr);                                        \
@@ -100,7 +104,7 @@ enum ct_status ct_error_restore(const struct ct_error *e);
 		}                                                     \
 	} while (0)
 
-/* For our own bugs: prints file:line and aborts, in every build. Input must never trigger it. */
+/* For bugs in ctrain itself: prints file:line and aborts, in every build. No input may trigger it. */
 #define CT_ASSERT(cond) ((cond) ? (void)0 : ct_assert_failed(#cond, __FILE__, __LINE__))
 __attribute__((noreturn)) void ct_assert_failed(const char *what, const char *file, int line);
 

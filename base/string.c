@@ -1,4 +1,4 @@
-/* Strings and numbers: a part of base/mem.h. */
+/* Strings and numbers; declared in base/mem.h. */
 #include "base/mem.h"
 
 #include <ctype.h>
@@ -59,7 +59,7 @@ char *ct_strfmt(const char *fmt, ...)
 	return b.s;
 }
 
-/* Room for n more bytes and the NUL. */
+/* Makes room for n more bytes and the NUL. */
 static bool reserve(struct ct_str *b, size_t n)
 {
 	size_t need, cap;
@@ -126,7 +126,7 @@ void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap)
 	va_end(again);
 }
 
-/* Bytes of the well-formed UTF-8 character at p (Unicode 15, table 3-7), 0 when it is not one. */
+/* Length in bytes of the UTF-8 character at p, or 0 if it is not well-formed (Unicode 15, table 3-7). */
 static size_t utf8_len(const unsigned char *p, size_t n)
 {
 	size_t len = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
@@ -137,7 +137,7 @@ static size_t utf8_len(const unsigned char *p, size_t n)
 		if ((p[i] & 0xC0) != 0x80)
 			return 0;
 	}
-	/* Overlong forms, surrogates, above U+10FFFF. */
+	/* Overlong forms, surrogates, and code points above U+10FFFF. */
 	if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
 	    (p[0] == 0xF4 && p[1] > 0x8F))
 		return 0;
@@ -250,7 +250,7 @@ const char *ct_suggest(const char *word, const char *const *words, size_t n)
 
 	if (len == 0 || len > SUGGEST_MAX_LEN)
 		return NULL;
-	/* A third of the letters may be wrong; "cos" for "cosine" counts as just near enough. */
+	/* A third of the letters may be wrong; "cos" for "cosine" is just close enough. */
 	near = len < 3 ? 1 : len / 3 + (len % 3 != 0);
 	best = near + 1;
 	for (size_t i = 0; i < n; i++) {
@@ -261,7 +261,7 @@ const char *ct_suggest(const char *word, const char *const *words, size_t n)
 		d = edit_distance(word, len, words[i], other);
 		if (d > near && len >= 3 && strncasecmp(word, words[i], len) == 0)
 			d = near;
-		/* Two short words without a common letter are not near. */
+		/* Two short words without a common letter are not close. */
 		if (d < best && d < (len > other ? len : other)) {
 			best = d;
 			found = words[i];
@@ -280,7 +280,7 @@ const char *ct_bytes_text(uint64_t bytes, char out[CT_BYTES_TEXT])
 		snprintf(out, CT_BYTES_TEXT, "%d byte%s", (int)bytes, bytes == 1 ? "" : "s");
 		return out;
 	}
-	/* Also what would be rounded to 1024. */
+	/* A value that would be rounded to 1024 moves to the next unit. */
 	for (v /= 1024; v >= 1023.5 && u + 1 < CT_ARRAY_LEN(units); u++)
 		v /= 1024;
 	snprintf(out, CT_BYTES_TEXT, "%.*f %s", v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v, units[u]);
@@ -320,7 +320,7 @@ enum ct_status ct_parse_f64(const char *s, double *out)
 	char *end;
 	double v;
 
-	/* Rejects what strtod accepts besides plain decimals: whitespace, hexadecimal, inf, nan. */
+	/* Reject what strtod accepts in addition to plain decimals: whitespace, hexadecimal, inf, nan. */
 	if (s[0] == '\0' || s[strspn(s, "+-.0123456789eE")] != '\0')
 		return bad_number(s, "not a number");
 	v = strtod(s, &end);

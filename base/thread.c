@@ -13,7 +13,7 @@ enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn
 	int err;
 
 	CT_ASSERT(!t->running);
-	/* Signals go to the main thread, except faults that the thread itself causes. */
+	/* The main thread handles all signals, except for faults that this thread itself causes. */
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
@@ -27,7 +27,7 @@ enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err != 0) {
 		(void)CT_FAIL(CT_NOMEM, "cannot start thread \"%s\": %s", name, strerror(err));
-		ct_error_hint("see the limits on processes (ulimit -u, pids.max of the cgroup)");
+		ct_error_hint("check the limits on processes (ulimit -u, pids.max of the cgroup)");
 		return CT_NOMEM;
 	}
 	t->running = true;
@@ -69,7 +69,7 @@ int ct_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline_n
 		ts.tv_sec = (deadline_ns + halted) / CT_SEC;
 		ts.tv_nsec = (deadline_ns + halted) % CT_SEC;
 		rc = pthread_cond_timedwait(c, m, &ts);
-		/* After a timeout with the deadline still ahead, the clock was halted in the meantime: waits again. */
+		/* If the wait timed out before the deadline, the clock was halted in the meantime: wait again. */
 		if (rc != ETIMEDOUT || ct_now_ns() >= deadline_ns)
 			return rc;
 	}

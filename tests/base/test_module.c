@@ -26,7 +26,7 @@ static void test_not_there(void **state)
 	assert_non_null(strstr(ct_error_hint_text(), "do not move one"));
 	assert_null(symbol);
 	assert_fails(ct_module_open("ct_fixture.so", "ct_other", &symbol), CT_UNSUPPORTED,
-		     "ct_fixture.so does not belong to this program");
+		     "ct_fixture.so is not a module of this program");
 	assert_null(symbol);
 }
 
@@ -37,10 +37,10 @@ static void test_other_build(void **state)
 
 	(void)state;
 	assert_fails(ct_module_open("ct_fixture.so", "ct_fixture_other_abi", &symbol), CT_UNSUPPORTED,
-		     "ct_fixture.so has module interface 2, this program has 1");
+		     "ct_fixture.so has module interface 2, but this program has 1");
 	assert_null(symbol);
 	assert_fails(ct_module_open("ct_fixture.so", "ct_fixture_other_build", &symbol), CT_UNSUPPORTED,
-		     "ct_fixture.so is of build 0.0.9-abc, this program of build " CT_BUILD_ID);
+		     "ct_fixture.so is from build 0.0.9-abc, but this program is from build " CT_BUILD_ID);
 	assert_non_null(strstr(ct_error_hint_text(), "together"));
 	assert_null(symbol);
 }

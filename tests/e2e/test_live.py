@@ -248,7 +248,7 @@ class Unread(Case):
         while "are missing here" not in text:
             self.assertTrue(select.select([reader], [], [], 20 * SLOW)[0], text[-500:])
             text += os.read(reader, 65536).decode()
-        self.assertRegex(text, r"\nctrain: \d+ lines are missing here: nobody read them in time\n")
+        self.assertRegex(text, r"\nctrain: \d+ lines are missing here: no one read them in time\n")
         p.signal(signal.SIGTERM)
         text += self.read(reader)
         self.assert_code(p.wait(20), STOPPED)

@@ -23,7 +23,7 @@ class Vanishes(Case):
             change(self.path(run))
             r = p.wait(30)
             self.assert_code(r, IO)
-            self.assert_last_says(r, *says, "while it was in use", "hint:", "leave the directory alone")
+            self.assert_last_says(r, *says, "while it was in use", "hint:", "do not change the directory")
             self.assertEqual(self.marked(), {})
 
     def test_removed(self):

@@ -89,7 +89,7 @@ static void test_lock_that_vanishes(void **state)
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(ct_run_lock_check(one), CT_IO);
 	assert_non_null(strstr(ct_error_message(), "vanish/lock was removed or renamed"));
-	assert_non_null(strstr(ct_error_hint_text(), "leave the directory alone"));
+	assert_non_null(strstr(ct_error_hint_text(), "do not change the directory"));
 	/* The directory is locked, too. This attempt makes a new RUN/lock. */
 	assert_int_equal(ct_run_dir_lock(run, &two), CT_IO);
 	assert_non_null(strstr(ct_error_message(), "in use"));
