@@ -16,7 +16,7 @@
 struct bench {
 	ct_comm *comm;
 	char *a, *b; /* MAX_BYTES each */
-	int rounds;  /* 0: what BUDGET_NS allows */
+	int rounds;  /* 0: as many as BUDGET_NS allows */
 	double us[MAX_ROUNDS];
 };
 
@@ -42,7 +42,7 @@ static enum ct_status once(struct bench *b, int op, size_t bytes)
 	return ct_work_wait(w);
 }
 
-/* All ranks continue with rank 0's value, or with the largest one. */
+/* Replaces *v on all ranks with rank 0's value, or with the largest value of all ranks. */
 static enum ct_status agree(struct bench *b, double *v, bool largest)
 {
 	ct_work *w;
@@ -59,7 +59,7 @@ static int rising(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Number of rounds: as requested, else as many as fit into the budget, estimated from a few rounds on rank 0. */
+/* The number of rounds: as requested, or else as many as fit into the budget, estimated from a few rounds on rank 0. */
 static enum ct_status choose_rounds(struct bench *b, int op, size_t bytes, int *out)
 {
 	int64_t start = ct_now_ns();
@@ -125,7 +125,7 @@ enum ct_status ct_bench_comm(ct_comm *c, int rounds, struct ct_bench_comm_row **
 	*rows = NULL;
 	*n_rows = 0;
 	if (rounds < 0 || rounds > MAX_ROUNDS)
-		return CT_FAIL(CT_USAGE, "%d rounds: there can be 1 to %d", rounds, MAX_ROUNDS);
+		return CT_FAIL(CT_USAGE, "the number of rounds is %d, but must be 1 to %d", rounds, MAX_ROUNDS);
 	CT_TRY(ct_comm_mem_alloc(c, MAX_BYTES, &a));
 	CT_TRY(ct_comm_mem_alloc(c, MAX_BYTES, &b));
 	CT_TRY_ALLOC(bench = CT_NEW(struct bench));

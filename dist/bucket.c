@@ -13,7 +13,7 @@ static enum ct_status check(const struct ct_bucket_slice *slices, int n_slices)
 		if (s->offset < end[s->dtype] || s->n > SIZE_MAX / ct_dtype_bytes(s->dtype) - s->offset)
 			return CT_FAIL(
 				CT_BUG,
-				"gradient slice %d at %zu of %zu elements overlaps the one before, which ends at %zu",
+				"gradient slice %d at %zu of %zu elements overlaps the slice before it, which ends at %zu",
 				i, s->offset, s->n, end[s->dtype]);
 		end[s->dtype] = s->offset + s->n;
 	}

@@ -9,14 +9,14 @@ struct ct_reducer {
 	ct_stream *compute;
 	void *memory[CT_N_DTYPES];
 	struct ct_bucket *buckets;
-	int *pending;    /* [n_buckets] slices not ready yet */
-	ct_work **works; /* [n_buckets], NULL: not posted or waited for */
+	int *pending;    /* [n_buckets] number of slices that are not ready yet */
+	ct_work **works; /* [n_buckets]; NULL: not posted, or already waited for */
 	int *bucket_of;  /* [n_slices] */
 	bool *ready;     /* [n_slices] */
 	int n_buckets, n_slices, n_posted;
 	bool sync;
 	/* On an asynchronous device. */
-	ct_stream *stream; /* of the collectives; NULL elsewhere */
+	ct_stream *stream; /* for collectives; NULL on other devices */
 	ct_event **full;   /* [n_buckets] the bucket's gradients are final */
 	ct_event *done;
 };
@@ -27,8 +27,8 @@ static enum ct_status index_slices(ct_reducer *r)
 		const struct ct_bucket *k = &r->buckets[b];
 
 		if (k->first_slice != r->n_slices || k->n_slices <= 0)
-			return CT_FAIL(CT_BUG, "bucket %d begins with slice %d, the one before ends at %d", b,
-				       k->first_slice, r->n_slices);
+			return CT_FAIL(CT_BUG, "bucket %d begins with slice %d instead of slice %d", b, k->first_slice,
+				       r->n_slices);
 		r->n_slices += k->n_slices;
 	}
 	CT_TRY_ALLOC(r->bucket_of = CT_NEW_ARRAY(int, (size_t)r->n_slices));
@@ -121,7 +121,7 @@ static enum ct_status name_bucket(const ct_reducer *r, int b)
 			     k->first_slice, k->first_slice + k->n_slices - 1, k->n);
 }
 
-/* All slices of bucket b are final. */
+/* Call when all slices of bucket b are final. */
 static enum ct_status post_bucket(ct_reducer *r, int b)
 {
 	const struct ct_bucket *k = &r->buckets[b];
@@ -138,7 +138,7 @@ enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
 {
 	if (slice < 0 || slice >= r->n_slices || r->ready[slice])
 		return CT_FAIL(CT_BUG, "gradient slice %d of %d %s", slice, r->n_slices,
-			       slice < 0 || slice >= r->n_slices ? "does not exist" : "is ready for the second time");
+			       slice < 0 || slice >= r->n_slices ? "does not exist" : "has been reported twice");
 	r->ready[slice] = true;
 	r->pending[r->bucket_of[slice]]--;
 	if (!r->sync)
@@ -155,7 +155,7 @@ enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
 	return CT_OK;
 }
 
-/* The works of the buckets after a failed one are released, too. */
+/* Also releases the operations of the buckets after one that has failed. */
 static void drop_works(ct_reducer *r)
 {
 	struct ct_error e;
@@ -175,7 +175,7 @@ static enum ct_status never_ready(const ct_reducer *r)
 
 	while (slice < r->n_slices - 1 && r->ready[slice])
 		slice++;
-	(void)CT_FAIL(CT_BUG, "gradient slice %d was never ready", slice);
+	(void)CT_FAIL(CT_BUG, "gradient slice %d has not been reported", slice);
 	return name_bucket(r, r->n_posted);
 }
 
@@ -184,7 +184,7 @@ enum ct_status ct_reducer_finish(ct_reducer *r)
 	if (!r->sync || r->n_buckets == 0)
 		return CT_OK;
 	if (r->n_posted < r->n_buckets)
-		return never_ready(r); /* posted work is not taken back: this process is about to end */
+		return never_ready(r); /* posted work is not cancelled, because this process is about to end */
 	if (r->stream) {
 		CT_TRY(ct_event_record(r->done, r->stream));
 		return ct_stream_wait_event(r->compute, r->done);

@@ -27,14 +27,14 @@ struct ct_watchdog {
 	struct ct_thread thread;
 	struct ct_store_watcher
 		own;            /* the thread's own connection: its heartbeats never wait for other threads' requests */
-	pthread_mutex_t lock;   /* guards what follows */
-	pthread_cond_t changed; /* own was stopped */
+	pthread_mutex_t lock;   /* guards the members below */
+	pthread_cond_t changed; /* signalled when own is stopped */
 	ct_comm *comms[CT_WATCHDOG_COMMS];
 	int n_comms;
 	char phase[48];
 };
 
-/* With the lock held. */
+/* Call with the lock held. */
 static int64_t seq_of(const ct_watchdog *w)
 {
 	return w->n_comms > 0 ? ct_comm_seq(w->comms[0]) : -1;
@@ -49,12 +49,12 @@ static void beat(ct_watchdog *w)
 	memcpy(phase, w->phase, sizeof(phase));
 	seq = seq_of(w);
 	pthread_mutex_unlock(&w->lock);
-	/* If it fails, the watch reports that next. */
+	/* If this fails, the watch will report it. */
 	if (ct_store_beat(ct_store_watcher_store(&w->own), seq, phase) != CT_OK)
 		ct_error_clear();
 }
 
-/* Ends the process with a message, whatever the other threads are blocked in. */
+/* Ends the process with a message, even if other threads are blocked. */
 static void end_process(const struct ct_failure *f)
 {
 	ct_log_record(CT_LOG_COMPONENT, "%s%s%s", f->message, f->hint[0] ? "; hint: " : "", f->hint);
@@ -80,7 +80,8 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Retries until a deadline while the first connection is intact. False, with a failure record, when it fails. */
+/* Opens the thread's own connection. Retries until a deadline, while the first connection works. On failure returns
+ * false with a failure record. */
 static bool connect_own(ct_watchdog *w, struct ct_failure *f)
 {
 	int64_t deadline = ct_deadline_in(CONNECT_NS);
@@ -92,7 +93,8 @@ static bool connect_own(ct_watchdog *w, struct ct_failure *f)
 
 		if (!failed && ct_now_ns() >= deadline) {
 			ct_store_owner(w->world->store, &owner.rank, &owner.pid, owner.host);
-			ct_failure_set(f, &owner, CT_PEER_LOST, "does not let the watchdog into the store: %s",
+			ct_failure_set(f, &owner, CT_PEER_LOST,
+				       "does not accept the watchdog's connection to the store: %s",
 				       ct_error_message());
 			failed = true;
 		}
@@ -171,7 +173,8 @@ void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	pthread_mutex_lock(&w->lock);
-	/* A change of activity (not just of the step) is sent at once: a short one would end between two heartbeats. */
+	/* Send a change of activity (not just of the step) immediately: a short activity could end between two
+	 * heartbeats. */
 	size_t activity = strcspn(text, ",");
 	bool another = ct_store_watcher_store(&w->own) &&
 		       (strcspn(w->phase, ",") != activity || memcmp(w->phase, text, activity) != 0);

@@ -1,6 +1,7 @@
-/* One thread per process that sends heartbeats to the store and waits for a failure record. When there is one it aborts all
- * communicators, so that every wait ends with who, where and why; if the process has not ended by itself 2 s later it
- * prints the message and ends it with the failure's exit code. */
+/* The watchdog: a thread that sends heartbeats to the store and waits for a failure record. When the run fails, it
+ * aborts all communicators, so that every wait ends with a message that says which rank failed, where and why. If the
+ * process has not ended 2 s later, the watchdog prints the message and ends the process with the exit code of the
+ * failure. */
 #ifndef CT_DIST_WATCHDOG_H
 #define CT_DIST_WATCHDOG_H
 
@@ -10,14 +11,16 @@ typedef struct ct_watchdog ct_watchdog;
 
 /* Borrows the world. In a world without a store it does nothing. */
 enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out) CT_MUST_CHECK;
-/* Borrows a communicator, which is aborted when the run fails; heartbeats contain the position in the first one. At most
- * CT_WATCHDOG_COMMS at a time. Remove it before it is closed; one that was not added, or NULL, is ignored. */
+/* Adds a communicator, which is borrowed and aborted when the run fails. There can be at most CT_WATCHDOG_COMMS at a
+ * time. Heartbeats contain the position in the first one. Remove a communicator before you close it. Removing NULL or
+ * one that was not added does nothing. */
 enum { CT_WATCHDOG_COMMS = 4 };
 void ct_watchdog_add_comm(ct_watchdog *w, ct_comm *c);
 void ct_watchdog_remove_comm(ct_watchdog *w, const ct_comm *c);
-/* What this rank is doing, for messages ("step 120", "evaluation", "saving"). Cheap; any thread. */
+/* Sets what this rank is doing ("step 120", "evaluation", "saving"), for messages. Cheap. Any thread. */
 void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...) CT_PRINTF(2, 3);
-/* Reports to the store that this rank failed with the current error chain (call before leaving in failure). */
+/* Reports to the store that this rank has failed with the current error chain. Call it before leaving the run because
+ * of a failure. */
 void ct_watchdog_report(ct_watchdog *w);
 void ct_watchdog_stop(ct_watchdog *w);
 

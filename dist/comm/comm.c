@@ -10,7 +10,7 @@
 #include "dist/store/failure.h"
 
 #define WORKS_PER_BLOCK 32
-/* How long a lost peer's final error may take to arrive through the store before we report our own. */
+/* How long to wait for the final error of a lost peer from the store before we report our own error. */
 #define FINAL_ERROR_NS (300 * CT_MS)
 
 struct ct_work_block {
@@ -27,8 +27,8 @@ enum ct_status ct__comm_open_with(const struct ct_comm_ops *ops, struct ct_world
 	return CT_OK;
 }
 
-/* Keys of this communicator: it is the n-th one that this rank opens under the prefix. The number is the same on all
- * ranks. */
+/* Makes the prefix of this communicator's keys. It contains the number of communicators that this rank has opened with
+ * the same prefix so far, which is the same on all ranks. */
 static enum ct_status choose_scope(ct_comm *c, const char *prefix)
 {
 	char key[128];
@@ -185,7 +185,7 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 		ct_member_text(who, sizeof(who), why->rank, why->pid, why->host);
 		if (why->phase[0])
 			snprintf(phase, sizeof(phase), " in %s", why->phase);
-		/* Does not change the error chain of the caller's thread. */
+		/* Preserve the error chain of the caller's thread. */
 		ct_error_save(&keep);
 		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s failed%s: %s", who,
 			      phase, why->message);
@@ -204,7 +204,7 @@ void ct__comm_await_final_error(ct_comm *c)
 	int64_t deadline = ct_deadline_in(FINAL_ERROR_NS);
 
 	if (!c->scope[0] || c->opts.nested)
-		return; /* no watchdog, or it notifies the outer communicator */
+		return; /* there is no watchdog, or it notifies the outer communicator */
 	pthread_mutex_lock(&c->lock);
 	while (!atomic_load(&c->dead) && ct_cond_wait_until(&c->died, &c->lock, deadline) == 0)
 		;
@@ -246,7 +246,7 @@ static void put_work(ct_comm *c, ct_work *w)
 	c->free_works = w;
 }
 
-/* Wrong arguments are bugs of our own callers. They must not end the peers as well. */
+/* Wrong arguments are bugs in ctrain itself. They fail the call, but must not end the communicator for the peers. */
 static enum ct_status check(const ct_comm *c, const ct_work *w)
 {
 	const char *name = ct__comm_kind_name(w->kind);
@@ -256,13 +256,14 @@ static enum ct_status check(const ct_comm *c, const ct_work *w)
 	bool needs_dst = w->kind != CT_COMM_SEND && (w->kind != CT_COMM_GATHER || w->root == c->rank);
 
 	if ((unsigned)w->dtype >= CT_N_DTYPES || (unsigned)w->op > CT_AVG)
-		return CT_FAIL(CT_BUG, "%s with element type %d, operation %d", name, (int)w->dtype, (int)w->op);
+		return CT_FAIL(CT_BUG, "%s with unknown element type %d or reduction %d", name, (int)w->dtype,
+			       (int)w->op);
 	if (w->n > (size_t)(INT64_MAX / 16 / c->size))
-		return CT_FAIL(CT_BUG, "%s of %zu elements", name, w->n);
+		return CT_FAIL(CT_BUG, "%s of %zu elements is too large", name, w->n);
 	if ((rooted || ct__comm_is_p2p(w->kind)) && (w->root < 0 || w->root >= c->size))
-		return CT_FAIL(CT_BUG, "%s with rank %d in a communicator of %d", name, w->root, c->size);
+		return CT_FAIL(CT_BUG, "%s with rank %d, but the communicator has %d ranks", name, w->root, c->size);
 	if (ct__comm_is_p2p(w->kind) && w->root == c->rank)
-		return CT_FAIL(CT_BUG, "%s: rank %d with itself", name, w->root);
+		return CT_FAIL(CT_BUG, "%s of rank %d with itself", name, w->root);
 	if (w->n > 0 && ((needs_src && !w->src) || (needs_dst && !w->dst)))
 		return CT_FAIL(CT_BUG, "%s without a buffer", name);
 	return CT_OK;

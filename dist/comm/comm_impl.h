@@ -1,5 +1,5 @@
-/* What a communicator back end implements; comm.c contains argument checks, the work pool, abort and the wait with
- * its deadline; registry.c the list of back ends. */
+/* The interface that communicator back ends implement. comm.c contains argument checks, the pool of operations, abort,
+ * and waiting with a deadline. registry.c contains the list of back ends. */
 #ifndef CT_DIST_COMM_COMM_IMPL_H
 #define CT_DIST_COMM_COMM_IMPL_H
 
@@ -20,38 +20,38 @@ struct ct_work {
 	int tag;
 	int64_t seq;
 	_Atomic int status; /* CT_INPROGRESS until done */
-	ct_work *next;      /* for the back end, as is scratch */
+	ct_work *next;      /* next and scratch belong to the back end */
 	uint64_t scratch[6];
 };
 
 struct ct_comm_ops {
 	const char *name;
-	/* Can it serve this world? CT_UNSUPPORTED with the reason. */
+	/* Returns CT_UNSUPPORTED, with the reason, if the back end cannot serve this world. */
 	enum ct_status (*supports)(const struct ct_world *w);
-	/* The back end's own struct begins with a struct ct_comm on which it calls ct__comm_init. */
+	/* The back end's struct must begin with a struct ct_comm, for which `open` calls ct__comm_init. */
 	enum ct_status (*open)(struct ct_world *w, const struct ct_comm_opts *opts, ct_comm **out);
 	void (*close)(ct_comm *c);                                         /* calls ct__comm_release */
-	enum ct_status (*mem_alloc)(ct_comm *c, size_t bytes, void **out); /* (optional) [aligned heap] */
-	/* Never blocks. A work that is done at once gets its status set here. */
+	enum ct_status (*mem_alloc)(ct_comm *c, size_t bytes, void **out); /* optional; default: aligned heap */
+	/* Never blocks. If the operation is done immediately, sets its status. */
 	enum ct_status (*post)(ct_comm *c, ct_work *w);
 	enum ct_status (*test)(ct_comm *c, ct_work *w); /* never blocks */
 	enum ct_status (*wait)(ct_comm *c, ct_work *w,
-			       int64_t deadline_ns); /* blocks; returns early when the communicator dies */
-	enum ct_status (*progress)(ct_comm *c);      /* (optional) [nothing] */
-	/* (optional) [the collective runs as a function of the host in the stream] Posts *w (an allreduce or a broadcast)
-	 * to the stream: it is done in stream order, and there is no work to wait for. */
+			       int64_t deadline_ns); /* blocks; returns early if the communicator dies */
+	enum ct_status (*progress)(ct_comm *c);      /* optional; default: nothing */
+	/* Posts *w, an allreduce or a broadcast, to the stream. It runs in stream order, and there is no operation to
+	 * wait for. Optional; default: the collective runs in a host function of the stream. */
 	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
-	bool cooperative; /* buffers are accessed only during calls of test, wait and progress, never by a thread of the back end */
-	void (*abort)(ct_comm *c); /* the communicator has just died: wakes waiters, notifies peers; any thread, once */
+	bool cooperative;          /* only test, wait and progress access buffers, never a thread of the back end */
+	void (*abort)(ct_comm *c); /* called once, by any thread, when the communicator has died */
 };
 
 struct ct_comm {
 	const struct ct_comm_ops *ops;
 	struct ct_world *world;
 	int rank, size;
-	struct ct_comm_opts opts; /* strings point to the two below */
+	struct ct_comm_opts opts; /* its strings point to the next two members */
 	char iface[32];
-	char scope[96]; /* prefix of this communicator's own keys in the store; "" for a world of one */
+	char scope[96]; /* prefix of this communicator's keys in the store; "" for a world of one */
 	_Atomic int64_t seq;
 	_Atomic bool dead;
 	struct ct_error error; /* why it is dead: written once, under lock, before `dead` */
@@ -64,32 +64,33 @@ struct ct_comm {
 	size_t n_mem;
 };
 
-/* Posts *want, whose first seven members are set. */
+/* Posts a copy of *want, in which only kind, src, dst, n, dtype, op, root and tag are set. */
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
-/* As ct_work_wait, with another deadline. */
+/* The same as ct_work_wait, with another deadline. */
 enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
 void ct__comm_release_posted(ct_comm *c);
 
-/* Opens back end `ops` without the registry: for tests, and for hier's parts. */
+/* Opens the back end `ops` without the registry, for tests and for the parts of hier. */
 enum ct_status ct__comm_open_with(const struct ct_comm_ops *ops, struct ct_world *world,
 				  const struct ct_comm_opts *opts, ct_comm **out) CT_MUST_CHECK;
 enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct ct_world *world,
 			     const struct ct_comm_opts *opts) CT_MUST_CHECK;
-void ct__comm_release(ct_comm *c); /* undoes init; a zeroed one is allowed */
-/* Ends the communicator with this thread's error chain, unless it has ended before; the first end becomes this
- * thread's error chain, and its status is returned. The caller must not hold locks of the back end. */
+void ct__comm_release(ct_comm *c); /* undoes ct__comm_init; a zeroed struct is allowed */
+/* Ends the communicator with this thread's error chain, unless it has already ended. The error with which the
+ * communicator has ended becomes this thread's error chain, and its status is returned. The caller must not hold locks
+ * of the back end. */
 enum ct_status ct__comm_die(ct_comm *c);
 void ct__comm_die_of(ct_comm *c, const struct ct_error *e); /* the same with a given error; any thread */
-/* The store notifies the watchdog of a dead peer, with more detail than a broken connection gives: waits a moment for
- * this. Call before ct__comm_die. */
+/* When a peer dies, the store notifies the watchdog with more detail than a broken connection gives. This function
+ * waits a short time for that. Call it before ct__comm_die. */
 void ct__comm_await_final_error(ct_comm *c);
-/* Adds to a CT_TIMEOUT chain what the store knows about the rank that all others wait for. */
+/* Adds to a CT_TIMEOUT error chain what the store knows about the rank for which all others wait. */
 void ct__comm_attribute_failure(ct_comm *c, const ct_work *w);
 
-/* "rank 1 (pid 4711 on node7)"; q is the rank in this communicator, the string has the rank in the world. */
+/* Writes "rank 1 (pid 4711 on node7)". q is the rank in this communicator; the string has the rank in the world. */
 void ct__comm_peer_text(const ct_comm *c, int q, char *buf, size_t len);
 int ct__comm_world_rank(const ct_comm *c, int q);
-/* "allreduce sum f32[1024]", "send u8[3] to rank 1 tag 7". */
+/* Writes a description such as "allreduce sum f32[1024]" or "send u8[3] to rank 1 tag 7". */
 void ct__comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root,
 		      int tag, char *buf, size_t len);
 void ct__work_text(const ct_work *w, char *buf, size_t len);
@@ -99,7 +100,7 @@ extern const struct ct_comm_ops ct__comm_ops_shm;
 extern const struct ct_comm_ops ct__comm_ops_gloo;
 extern const struct ct_comm_ops ct__comm_ops_hier;
 
-/* CT_UNSUPPORTED with the reason if the shared object with gloo is missing or does not load. */
+/* Returns CT_UNSUPPORTED, with the reason, if the shared object with gloo is missing or cannot be loaded. */
 enum ct_status ct__gloo_available(void) CT_MUST_CHECK;
 
 #endif

@@ -4,16 +4,17 @@
 #include "base/half.h"
 #include "dist/comm/comm_impl.h"
 
-/* One body per element type and operation; the compiler makes an AVX-512, an AVX2 and a plain copy of each and the
- * loader picks one. All copies round alike (elementwise, no reassociation, no contraction), so ranks on different CPUs
- * still get the same bits. Not in builds with a sanitizer: the resolvers run before its runtime is initialized. */
+/* There is one function per element type and operation. The compiler makes an AVX-512, an AVX2 and a generic version of
+ * each, and the loader chooses one. All versions round in the same way (elementwise, no reassociation, no contraction),
+ * so ranks on different CPUs get bitwise identical results. Builds with a sanitizer have only one version, because the
+ * resolvers would run before the sanitizer's runtime is initialized. */
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define CLONES
 #endif
 
-/* NAME: d = d op s. NAME_both: d = s = d op s, the two-rank all-reduce in one pass over memory. */
+/* NAME computes d = d op s. NAME_both computes d = s = d op s: the all-reduce of two ranks in one pass over memory. */
 #define KERNEL(name, type, expr)                                     \
 	CLONES static void name(void *vd, const void *vs, size_t n)  \
 	{                                                            \
@@ -36,7 +37,7 @@
 		}                                                    \
 	}
 
-/* Integers wrap around, so they are added and multiplied as unsigned. Min and max propagate a NaN of either operand. */
+/* Integers wrap around, so they are added and multiplied as unsigned. Min and max propagate a NaN in either operand. */
 KERNEL(sum_f32, float, (a + b))
 KERNEL(prod_f32, float, (a * b))
 KERNEL(min_f32, float, a < b || a != a ? a : b)
@@ -58,7 +59,7 @@ KERNEL(prod_u8, uint8_t, (uint8_t)(1u * a * b))
 KERNEL(min_u8, uint8_t, a < b ? a : b)
 KERNEL(max_u8, uint8_t, a > b ? a : b)
 
-/* 16-bit floating-point numbers are computed on in fp32, and each result is rounded. */
+/* For 16-bit floating-point numbers, the operation is computed in fp32, and each result is rounded. */
 #define KERNEL_16(name, to_f32, from_f32, expr)                      \
 	CLONES static void name(void *vd, const void *vs, size_t n)  \
 	{                                                            \
@@ -154,7 +155,7 @@ void ct__reduce_scale(void *dst, size_t n, enum ct_dtype t, int k)
 	CT_ASSERT(!"element type");
 }
 
-/* Small enough for the first cache, where a block stays between its passes. */
+/* Small enough that a block stays in the first-level cache between its passes. */
 #define BLOCK_BYTES 8192
 
 static char *at(void *p, size_t offset)
@@ -162,7 +163,7 @@ static char *at(void *p, size_t offset)
 	return (char *)p + offset;
 }
 
-/* All-reduce in place: the first vector accumulates, and the last step writes two vectors. */
+/* All-reduce in place: the first vector accumulates the result, and the last step writes two vectors. */
 static void reduce_in_place(void *const *v, int n_v, size_t from, size_t n, size_t elem, const struct kernels *k)
 {
 	for (int r = 1; r < n_v - 1; r++)
@@ -182,7 +183,7 @@ void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, si
 
 	for (int r = 0; r < n_out && in_place; r++)
 		in_place = in[r] == out[r];
-	/* The first output accumulates, unless it is still needed as an input. */
+	/* The first output accumulates the result, unless it is still needed as an input. */
 	for (int r = 1; r < n_in; r++)
 		taken |= out[0] == in[r];
 	for (size_t i = 0; i < n; i += step) {

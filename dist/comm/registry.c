@@ -1,4 +1,4 @@
-/* The list of communicator back ends, and which one "auto" chooses. */
+/* The list of communicator back ends, and the choice of "auto". */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 
 struct backend {
 	const char *name;
-	const struct ct_comm_ops *ops;   /* NULL: not built */
-	const char *option;              /* the CMake option that builds it; NULL: always built */
-	enum ct_status (*available)(void); /* whether it can be used; NULL: always */
+	const struct ct_comm_ops *ops;     /* NULL if not built */
+	const char *option;                /* the CMake option that builds it; NULL: always built */
+	enum ct_status (*available)(void); /* checks whether it can be used; NULL: always */
 };
 
 static const struct backend backends[] = {
@@ -82,7 +82,7 @@ static enum ct_status unknown_backend(const char *name)
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else
-		ct_error_hint("communicators are auto%s", ct_str_text(&list));
+		ct_error_hint("dist.backend must be one of auto%s", ct_str_text(&list));
 	ct_str_release(&list);
 	return CT_CONFIG;
 }
@@ -96,13 +96,14 @@ enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const s
 	if (!b)
 		return unknown_backend(name);
 	if (!b->ops) {
-		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: built with %s=OFF", name, b->option);
-		ct_error_hint("build again with -D%s=ON, or use a communicator that `ctrain info` lists as available",
+		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: this build has %s=OFF", name,
+			      b->option);
+		ct_error_hint("rebuild with -D%s=ON, or use a communicator that `ctrain info` lists as available",
 			      b->option);
 		return CT_UNSUPPORTED;
 	}
-	/* Also if the back end needs no interface: a wrong name is an error now, not only in the first run with two
-	 * hosts. */
+	/* Check the name even if the back end needs no interface, so that a wrong name is found before the first run on
+	 * two hosts. */
 	if (world->id.world > 1 && opts->iface)
 		CT_TRY(ct_net_check_iface(opts->iface));
 	CT_TRY(ct__comm_open_with(world->id.world > 1 ? b->ops : &ct__comm_ops_self, world, opts, out));

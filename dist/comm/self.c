@@ -7,7 +7,7 @@ static enum ct_status self_supports(const struct ct_world *w)
 {
 	if (w->id.world <= 1)
 		return CT_OK;
-	(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"self\" is for one rank, this run has %d", w->id.world);
+	(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"self\" is for one rank, but this run has %d", w->id.world);
 	ct_error_hint("set dist.backend=auto");
 	return CT_UNSUPPORTED;
 }

@@ -1,13 +1,13 @@
-/* Collectives posted to a stream. A back end without streams of its own runs them as functions of the host: work that was
- * posted to the stream before is done then, so nothing else uses the buffer. */
+/* Collectives posted to a stream. If the back end does not support streams, the collective runs in a host function of
+ * the stream. At that time all earlier work of the stream is done, so nothing else uses the buffer. */
 #include "base/device/device.h"
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
 
-/* A collective between its post and its end in the stream. */
+/* A collective that has been posted to a stream and is not complete. */
 struct ct_posted {
 	ct_comm *comm;
-	ct_work want, *work; /* work: NULL before it has begun */
+	ct_work want, *work; /* work: NULL until it has started */
 	int64_t deadline_ns;
 	struct ct_posted *next;
 };
@@ -30,7 +30,7 @@ static enum ct_status run(const void *args)
 		if (st < 0)
 			return finish(p, st);
 	}
-	/* A back end with its own thread uses the buffer until the work is done: wait for it. */
+	/* A back end with its own thread uses the buffer until the operation is done, so wait for it. */
 	if (p->comm->ops->cooperative && ct_now_ns() < p->deadline_ns && ct_work_test(p->work) == CT_INPROGRESS)
 		return CT_INPROGRESS;
 	return finish(p, ct__work_wait_until(p->work, p->deadline_ns));
@@ -49,8 +49,8 @@ static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
 		return ct_work_wait(w);
 	}
 	if (!caps->host_code)
-		return CT_FAIL(CT_UNSUPPORTED, "communicator %s does not work in the streams of a %s device",
-			       c->ops->name, ct_device_kind(ct_stream_device(s)));
+		return CT_FAIL(CT_UNSUPPORTED, "communicator %s does not support streams of a %s device", c->ops->name,
+			       ct_device_kind(ct_stream_device(s)));
 	if (p)
 		c->free_posted = p->next;
 	else

@@ -1,4 +1,4 @@
-/* Descriptions of ranks and operations for messages. */
+/* Descriptions of ranks and operations, for messages. */
 #include <stdio.h>
 
 #include "dist/comm/comm_impl.h"

@@ -1,7 +1,7 @@
 #include "dist/comm/worker_impl.h"
 
-/* A dead communicator's operation ends as soon as its connections are shut; if it does not, the process is about to end
- * and must not wait for it. */
+/* When a communicator dies, its connections are shut down, which ends its running operation. If it does not end, do not
+ * wait longer, because the process is about to exit. */
 #define SETTLE_NS (10 * CT_SEC)
 
 static ct_work *next_work(struct ct_comm_worker *q)

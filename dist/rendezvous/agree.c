@@ -1,4 +1,4 @@
-/* Do all ranks have the same values? Rank 0 compares them, and all ranks get its result. */
+/* Checks that all ranks have the same values. Rank 0 compares them, and all ranks get its result. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "dist/rendezvous/handshake_impl.h"
 #include "dist/store/failure.h"
 
-#define SHOWN 160 /* bytes of a value in a message */
+#define SHOWN 160 /* most bytes of a value that a message shows */
 
 /* One "key=value" line. */
 struct line {
@@ -55,7 +55,8 @@ static void show_line(struct ct_str *b, bool there, const struct line *l)
 		ct_str_add(b, "nothing");
 }
 
-/* "<key>: rank 1 (...) has <value>, rank 0 (...) has <value>", and how many more lines differ. */
+/* Makes the message "<key>: rank 1 (...) has <value>, rank 0 (...) has <value>", with the number of further lines that
+ * differ. */
 static enum ct_status differ(const struct ct_world *w, const char *what, int rank, const char *theirs, const char *ours)
 {
 	const struct ct_peer *p = &w->peers[rank], *q = &w->peers[0];
@@ -90,12 +91,12 @@ static enum ct_status differ(const struct ct_world *w, const char *what, int ran
 	if (n > 1)
 		ct_str_addf(&s, ", and %d more", n - 1);
 	(void)CT_FAIL(CT_MISMATCH, "%s: %s", what, ct_str_text(&s));
-	ct_error_hint("start all ranks from the same files, with the same options and the same version of ctrain");
+	ct_error_hint("start all ranks with the same files, the same options and the same version of ctrain");
 	ct_str_release(&s);
 	return CT_MISMATCH;
 }
 
-/* Rank 0. All ranks that have reached this round have read the result of the round before last, so its key is
+/* Runs on rank 0. All ranks that have reached this round have read the result of the round before last, so its key is
  * deleted. */
 static enum ct_status compare(struct ct_world *w, const char *what, const char *lines, int round, int64_t deadline_ns)
 {
@@ -140,7 +141,7 @@ enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *
 	snprintf(key, sizeof(key), "agree/%d/%d", round, w->id.rank);
 	CT_TRY(ct_store_set(w->store, key, lines, strlen(lines)));
 	snprintf(key, sizeof(key), "agree/%d", round);
-	/* Rank 0's deadline comes first, because its message has more detail. */
+	/* Rank 0's deadline is earlier than ours, because its message has more detail. */
 	CT_TRY(ct__consensus_wait(w, key, deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC, &received,
 				  &extra, &len));
 	ct_free(extra);

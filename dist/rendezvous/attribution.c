@@ -1,4 +1,5 @@
-/* Failure attribution: which rank is late, by the store's heartbeats, when a collective timed out. */
+/* Failure attribution: when a collective has timed out, finds the rank that is late from the heartbeats in the
+ * store. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include "dist/store/wire.h"
 
 #define FRESH_NS \
-	(2500 * CT_MS) /* there is a heartbeat each second: a live rank has sent one by then, on a busy machine, too */
+	(2500 * CT_MS) /* heartbeats come every second: a live rank has sent one by then, even on a busy machine */
 #define POLL_MS 50
 #define ON_ITS_WAY_S 0.2
 #define ANSWER_NS (3 * CT_SEC)
@@ -19,9 +20,10 @@
 /* A larger value is a more likely cause. */
 enum lateness { LATE_NOT, LATE_BEHIND, LATE_SILENT, LATE_LEFT, LATE_GONE };
 
-/* Has the member sent a heartbeat after we began to ask, `asked_s` ago? One that may have been on its way by then does not
- * count. A member without a watchdog (no heartbeat ever) counts as alive. */
-static bool has_spoken(const struct ct_member_state *m, double asked_s)
+/* Returns true if the member has sent a heartbeat since our first request, `asked_s` seconds ago. A heartbeat that may
+ * have been on its way at that time does not count. A member that never sends heartbeats, because it has no watchdog,
+ * counts as alive. */
+static bool has_new_heartbeat(const struct ct_member_state *m, double asked_s)
 {
 	return m->beat_age_s < 0 || m->beat_age_s < asked_s - ON_ITS_WAY_S;
 }
@@ -32,22 +34,22 @@ static enum lateness lateness(const struct ct_member_state *m, int64_t seq, doub
 		return LATE_LEFT;
 	if (!m->connected)
 		return LATE_GONE;
-	if (!has_spoken(m, asked_s))
+	if (!has_new_heartbeat(m, asked_s))
 		return LATE_SILENT;
 	return m->seq >= 0 && m->seq < seq ? LATE_BEHIND : LATE_NOT;
 }
 
-static bool all_spoke(const struct ct_member_state *m, int n, int own, double asked_s)
+static bool all_have_new_heartbeats(const struct ct_member_state *m, int n, int own, double asked_s)
 {
 	for (int i = 0; i < n; i++) {
-		if (m[i].rank != own && m[i].connected && !has_spoken(&m[i], asked_s))
+		if (m[i].rank != own && m[i].connected && !has_new_heartbeat(&m[i], asked_s))
 			return false;
 	}
 	return true;
 }
 
-/* The members' states when all have sent a heartbeat, or after FRESH_NS. *asked_s: time from the first request to
- * the last one. */
+/* Gets the members' states when all have sent a new heartbeat, or after FRESH_NS. *asked_s is the time from the first
+ * request to the last one. */
 static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m, int *n, double *asked_s)
 {
 	int64_t start = ct_now_ns();
@@ -55,7 +57,7 @@ static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m,
 	for (;;) {
 		*asked_s = (double)(ct_now_ns() - start) / 1e9;
 		CT_TRY(ct_store_members_by(w->store, ct_deadline_in(ANSWER_NS), m, n));
-		if (all_spoke(*m, *n, w->id.rank, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
+		if (all_have_new_heartbeats(*m, *n, w->id.rank, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
 			return CT_OK;
 		ct_free(*m);
 		(void)poll(NULL, 0, POLL_MS);
@@ -75,21 +77,22 @@ static void describe(const struct ct_member_state *m, enum lateness how, int64_t
 		break;
 	case LATE_SILENT:
 		ct_failure_set(out, m, CT_TIMEOUT, "has not answered for %.0f s%s", m->beat_age_s, others);
-		snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s",
-			 m->pid, m->host);
+		snprintf(out->hint, sizeof(out->hint),
+			 "check whether the process or its host is stopped: `ps -o stat,wchan -p %d` on %s", m->pid,
+			 m->host);
 		break;
 	default:
 		ct_failure_set(out, m, CT_TIMEOUT, "is alive but has not entered collective %" PRId64 "%s", seq,
 			       others);
 		snprintf(out->hint, sizeof(out->hint),
-			 "see what it does: `gdb -p %d -batch -ex 'thread apply all bt'` on %s; if it is "
+			 "see what it is doing: `gdb -p %d -batch -ex 'thread apply all bt'` on %s; if it is "
 			 "only slow, raise dist.timeout",
 			 m->pid, m->host);
 		break;
 	}
 }
 
-/* " (and rank 2, 3)" */
+/* Adds the other ranks: " (and so rank 2, 3)". */
 static void name_others(struct ct_str *b, const struct ct_member_state *m, int n, const struct ct_member_state *worst,
 			int own, int64_t seq, double asked_s)
 {
@@ -104,8 +107,8 @@ static void name_others(struct ct_str *b, const struct ct_member_state *m, int n
 		ct_str_add(b, named > 8 ? ", ...)" : ")");
 }
 
-/* The store does not answer: its owner is stopped, or its host is silent. */
-static enum ct_status name_owner(struct ct_world *w, struct ct_failure *out)
+/* The store does not answer, so its owner is stopped or its host is unreachable. */
+static enum ct_status attribute_to_owner(struct ct_world *w, struct ct_failure *out)
 {
 	struct ct_member_state m = {.seq = -1};
 	struct ct_failure f;
@@ -117,8 +120,8 @@ static enum ct_status name_owner(struct ct_world *w, struct ct_failure *out)
 	ct_store_owner(w->store, &m.rank, &m.pid, m.host);
 	ct_failure_set(out, &m, CT_TIMEOUT, "serves the store of this run and has not answered for %d s",
 		       (int)(ANSWER_NS / CT_SEC));
-	snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s", m.pid,
-		 m.host);
+	snprintf(out->hint, sizeof(out->hint),
+		 "check whether the process or its host is stopped: `ps -o stat,wchan -p %d` on %s", m.pid, m.host);
 	ct_error_clear();
 	return CT_OK;
 }
@@ -135,7 +138,7 @@ enum ct_status ct_world_attribute_failure(struct ct_world *w, int64_t seq, struc
 	if (!w->store)
 		return CT_NOT_FOUND;
 	if (ct_store_beat(w->store, seq, "") != CT_OK || states_now(w, &m, &n, &asked_s) != CT_OK)
-		return name_owner(w, out);
+		return attribute_to_owner(w, out);
 	for (int i = 0; i < n; i++) {
 		enum lateness l = m[i].rank == w->id.rank ? LATE_NOT : lateness(&m[i], seq, asked_s);
 

@@ -134,7 +134,7 @@ static void member_row(struct ct_str *b, int rank, const struct ct_member_state 
 		ct_str_addf(b, "\n  rank %-4d MISSING", rank);
 }
 
-/* Replaces a timeout of the store by a table of the ranks that have arrived. */
+/* Replaces the message of a store timeout with a table of the ranks that have arrived. */
 static enum ct_status name_missing(struct ct_world *w, double waited_s)
 {
 	struct ct_str missing = {0}, table = {0};
@@ -151,15 +151,17 @@ static enum ct_status name_missing(struct ct_world *w, double waited_s)
 		here = at < n && m[at].rank == rank && m[at].connected;
 		if (!here && n_missing++ < TABLE_ROWS)
 			ct_str_addf(&missing, "%s%d", missing.len ? ", " : "", rank);
-		/* The rows of missing ranks are the important ones. */
+		/* If the table is too long, show only the missing ranks. */
 		if (rows < TABLE_ROWS && (!here || w->id.world <= TABLE_ROWS)) {
 			member_row(&table, rank, at < n && m[at].rank == rank ? &m[at] : NULL);
 			rows++;
 		}
 	}
-	(void)CT_FAIL(CT_TIMEOUT, "after %.1f s %d of %d ranks are missing: %s%s%s", waited_s, n_missing, w->id.world,
+	(void)CT_FAIL(CT_TIMEOUT, "after %.1f s, %d of %d ranks are missing: %s%s%s", waited_s, n_missing, w->id.world,
 		      ct_str_text(&missing), n_missing > TABLE_ROWS ? ", ..." : "", ct_str_text(&table));
-	ct_error_hint("see the output of the missing ranks: did they start, and can their hosts reach %s?", w->id.init);
+	ct_error_hint(
+		"check the output of the missing ranks: they must have started, and their hosts must be able to reach %s",
+		w->id.init);
 	ct_str_release(&missing);
 	ct_str_release(&table);
 	ct_free(m);
@@ -173,12 +175,13 @@ static enum ct_status check_introduction(const struct ct_world *w, const struct 
 	if (h->world == w->id.world)
 		return CT_OK;
 	ct_member_text(who, sizeof(who), h->peer.rank, h->peer.pid, h->peer.host);
-	(void)CT_FAIL(CT_MISMATCH, "%s was started for a world of %d ranks, rank 0 for %d", who, h->world, w->id.world);
+	(void)CT_FAIL(CT_MISMATCH, "%s was started for a world of %d ranks, but rank 0 for %d", who, h->world,
+		      w->id.world);
 	ct_error_hint("start all ranks with the same number of processes and nodes");
 	return CT_MISMATCH;
 }
 
-/* Rank 0 collects all introductions into `all`. */
+/* Collects the handshakes of all ranks in `all`. Runs on rank 0. */
 static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct_str *all)
 {
 	int64_t start = ct_now_ns();
@@ -199,7 +202,7 @@ static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct
 		read_introduction(&r, rank, &h);
 		ct_free(text);
 		if (!ct_wire_done(&r))
-			return CT_FAIL(CT_COMM, "cannot read the introduction of rank %d", rank);
+			return CT_FAIL(CT_COMM, "cannot read the handshake of rank %d", rank);
 		CT_TRY(check_introduction(w, &h));
 		put_introduction(all, &h);
 	}
@@ -228,7 +231,7 @@ static enum ct_status introduce(struct ct_world *w, const struct introduction *m
 	return st;
 }
 
-/* The introductions of all ranks, in rank order. */
+/* Receives the handshakes of all ranks, in rank order. */
 static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, struct introduction *all)
 {
 	int64_t start = ct_now_ns();
@@ -239,7 +242,7 @@ static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, stru
 	size_t len;
 	bool received;
 
-	/* Rank 0's own deadline comes first, because its message has more detail than ours. */
+	/* Rank 0's own deadline is earlier, because its message has more detail than ours. */
 	st = ct__consensus_wait(w, "world", deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC,
 				&received, &text, &len);
 	if (st == CT_TIMEOUT && !received)
@@ -251,7 +254,7 @@ static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, stru
 		read_introduction(&r, i, &all[i]);
 	ct_free(text);
 	if (world != (uint32_t)w->id.world) {
-		(void)CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, rank 0 for %u", w->id.rank,
+		(void)CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, but rank 0 for %u", w->id.rank,
 			      w->id.world, (unsigned)world);
 		ct_error_hint("start all ranks with the same number of processes and nodes");
 		return CT_MISMATCH;
@@ -277,8 +280,8 @@ static const char *first_routable(const struct introduction *all, int n)
 	return NULL;
 }
 
-/* A rank that reached the store through loopback (its own host's name maps to 127.0.1.1, as Debian does) gives the
- * others the address it has on the way to a rank that did not. */
+/* A rank may have reached the store through loopback (Debian maps a host's own name to 127.0.1.1). It then gives the
+ * others the address from which it reaches a rank that is not on loopback. */
 static enum ct_status fix_loopback(struct ct_world *w, struct introduction *all, int64_t deadline_ns)
 {
 	const char *target = first_routable(all, w->id.world);
@@ -288,14 +291,16 @@ static enum ct_status fix_loopback(struct ct_world *w, struct introduction *all,
 	if (!spans_networks(all, w->id.world))
 		return CT_OK;
 	if (!target) {
-		(void)CT_FAIL(CT_COMM, "the ranks are on several hosts, and all of them reached %s through loopback",
+		(void)CT_FAIL(CT_COMM,
+			      "the ranks are on several hosts, but all of them have reached %s through loopback",
 			      w->id.init);
-		ct_error_hint("is a port forwarded? Give the address that rank 0 has on the network (--master-addr)");
+		ct_error_hint(
+			"check whether the port is forwarded, and use the address that rank 0 has on the network (--master-addr)");
 		return CT_COMM;
 	}
 	if (ct_net_is_loopback(me->peer.addr)) {
 		CT_TRY(ct_net_route_source(target, me->peer.addr, sizeof(me->peer.addr)));
-		CT_INFO("address %s: the one on the way to %s, for this rank reached the store through loopback",
+		CT_INFO("using address %s, from which this rank reaches %s, because it has reached the store through loopback",
 			me->peer.addr, target);
 		snprintf(key, sizeof(key), "addr/%d", w->id.rank);
 		CT_TRY(ct_store_set(w->store, key, me->peer.addr, strlen(me->peer.addr)));
@@ -314,7 +319,7 @@ static enum ct_status fix_loopback(struct ct_world *w, struct introduction *all,
 	return CT_OK;
 }
 
-/* Numbers the hosts in rank order, and fills in what the environment left open. */
+/* Numbers the hosts in rank order, and fills in the values that the environment did not provide. */
 static void number_hosts(struct ct_world *w)
 {
 	struct ct_identity *id = &w->id;

@@ -14,7 +14,7 @@
 #include "base/log.h"
 
 #define MAX_NODES 65536
-#define DEFAULT_PORT 29500 /* as PyTorch's */
+#define DEFAULT_PORT 29500 /* the same as PyTorch's */
 #define PORT_BASE 20000
 #define PORT_SPAN 20000
 
@@ -28,10 +28,10 @@ static const char *value(const struct env *e, const char *name)
 	return name ? e->get(name, e->user) : NULL;
 }
 
-/* The variables of each launcher. NULL: it has none for this value. */
+/* The environment variables of a launcher. NULL: it has none for this value. */
 struct source {
 	enum ct_launcher by;
-	const char *sign[2]; /* one of them set: this launcher started us */
+	const char *sign[2]; /* if one of them is set, this launcher has started the process */
 	const char *rank, *world, *local_rank, *local_world, *node, *n_nodes, *restart;
 };
 
@@ -109,7 +109,7 @@ const char *ct_launcher_name(enum ct_launcher l)
 	return names[l];
 }
 
-/* Absent: *out is unchanged. */
+/* If the variable is not set, *out is unchanged. */
 static enum ct_status read_int(const struct env *e, const char *name, int *out)
 {
 	const char *text = value(e, name);
@@ -118,7 +118,7 @@ static enum ct_status read_int(const struct env *e, const char *name, int *out)
 	if (!text)
 		return CT_OK;
 	if (ct_parse_i64(text, &v) != CT_OK || v < 0 || v > INT32_MAX) {
-		(void)CT_FAIL(CT_USAGE, "%s is \"%.60s\", which is no number from 0 up", name, text);
+		(void)CT_FAIL(CT_USAGE, "%s is \"%.60s\", which is not a non-negative integer", name, text);
 		ct_error_hint("unset %s, or let the launcher set it", name);
 		return CT_USAGE;
 	}
@@ -133,12 +133,12 @@ static enum ct_status contradiction(const char *a, int va, const char *b, int vb
 
 static enum ct_status half_set(const char *have, const char *missing)
 {
-	(void)CT_FAIL(CT_USAGE, "%s is set and %s is not", have, missing);
+	(void)CT_FAIL(CT_USAGE, "%s is set, but %s is not", have, missing);
 	ct_error_hint("set both, or unset %s to let ctrain start its own ranks", have);
 	return CT_USAGE;
 }
 
-/* A batch shell also has SLURM_NTASKS and SLURM_PROCID, but no step. The task count of a step has precedence. */
+/* A batch script has SLURM_NTASKS and SLURM_PROCID, too, but is not a step. The task count of a step has precedence. */
 static bool is_uncounted_step(const struct env *e)
 {
 	return !value(e, "SLURM_STEP_NUM_TASKS") && value(e, "SLURM_STEP_ID") && value(e, "SLURM_PROCID");
@@ -152,7 +152,7 @@ static bool started_by(const struct env *e, const struct source *s)
 		return false;
 	if (strcmp(s->sign[0], "SLURM_NTASKS") == 0 && !is_uncounted_step(e))
 		return false;
-	/* `srun --pty bash` is a step of one task, and all commands that are typed there inherit its variables. */
+	/* `srun --pty bash` is a step with one task, and all commands that are typed there inherit its variables. */
 	world = s->by == CT_LAUNCHER_SLURM ? value(e, s->world) : NULL;
 	return !world || (strcmp(world, "1") != 0 && strcmp(world, "0") != 0);
 }
@@ -184,24 +184,25 @@ static enum ct_status check_place(const struct source *s, const struct ct_identi
 	const char *local_world = s->local_world ? s->local_world : "SLURM_STEP_TASKS_PER_NODE";
 
 	if (id->rank >= id->world)
-		return contradiction(s->rank, id->rank, s->world, id->world, "ranks count from 0");
+		return contradiction(s->rank, id->rank, s->world, id->world, "ranks start at 0");
 	if (id->local_rank >= 0 && id->local_world >= 0 && id->local_rank >= id->local_world)
 		return contradiction(s->local_rank, id->local_rank, local_world, id->local_world,
-				     "local ranks count from 0");
+				     "local ranks start at 0");
 	if (id->local_world > id->world)
 		return contradiction(local_world, id->local_world, s->world, id->world,
-				     "a host has no more ranks than there are");
+				     "a host cannot have more ranks than the run");
 	if (id->local_rank > id->rank)
 		return contradiction(s->local_rank, id->local_rank, s->rank, id->rank,
-				     "a host numbers its ranks in rank order");
+				     "local ranks must be in the order of ranks");
 	if (id->node >= 0 && id->n_nodes >= 0 && id->node >= id->n_nodes)
-		return contradiction(s->node, id->node, s->n_nodes, id->n_nodes, "nodes count from 0");
+		return contradiction(s->node, id->node, s->n_nodes, id->n_nodes, "nodes start at 0");
 	if (id->n_nodes > id->world)
-		return contradiction(s->n_nodes, id->n_nodes, s->world, id->world, "every node has a rank");
+		return contradiction(s->n_nodes, id->n_nodes, s->world, id->world,
+				     "every node must have at least one rank");
 	return CT_OK;
 }
 
-/* RANK was set by hand inside a Slurm step or an mpirun with other values. */
+/* Detects that RANK was set by hand inside a Slurm step or mpirun that has other values. */
 static enum ct_status check_against(const struct env *e, const struct source *s, const struct source *other,
 				    const struct ct_identity *id)
 {
@@ -283,11 +284,12 @@ static enum ct_status meet_mpi(const struct env *e, struct ct_identity *id)
 		job = value(e, "OMPI_MCA_ess_base_jobid");
 	CT_TRY(master_port(e, job ? PORT_BASE + (int)(ct_text_hash(job) % PORT_SPAN) : DEFAULT_PORT, &port));
 	if (!one_host && !value(e, "MASTER_ADDR")) {
-		(void)CT_FAIL(CT_USAGE,
-			      "mpirun started %d ranks on several hosts, and MASTER_ADDR does not say where rank 0 is",
-			      id->world);
+		(void)CT_FAIL(
+			CT_USAGE,
+			"mpirun started %d ranks on several hosts, but MASTER_ADDR, the host of rank 0, is not set",
+			id->world);
 		ct_error_hint(
-			"name the host of rank 0: -x MASTER_ADDR=HOST (Open MPI) or -genv MASTER_ADDR HOST (MPICH)");
+			"set it to the host of rank 0: -x MASTER_ADDR=HOST (Open MPI) or -genv MASTER_ADDR HOST (MPICH)");
 		return CT_USAGE;
 	}
 	return meet(e, id, "127.0.0.1", port);
@@ -307,7 +309,7 @@ static enum ct_status find_meeting(const struct env *e, const char *override, st
 	if (override) {
 		CT_TRY(ct__init_url_parse(override, &url));
 		if (url.scheme == CT_INIT_STORE)
-			return CT_FAIL(CT_USAGE, "init URL \"%.200s\": store:// is for ctrain's own launcher",
+			return CT_FAIL(CT_USAGE, "init URL \"%.200s\": only ctrain's own launcher can use store://",
 				       override);
 		if (url.scheme != CT_INIT_ENV) {
 			ct_wire_copy(id->init, sizeof(id->init), override);
@@ -362,8 +364,8 @@ static void warn_near_misses(const struct env *e)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(pairs); i++) {
 		if (value(e, pairs[i][0]) && !value(e, pairs[i][1]))
-			CT_WARN("the environment has %s, which nothing reads; did you mean %s?", pairs[i][0],
-				pairs[i][1]);
+			CT_WARN("the environment variable %s is set, but nothing reads it; did you mean %s?",
+				pairs[i][0], pairs[i][1]);
 	}
 }
 
@@ -373,7 +375,7 @@ static void default_to(int *field, int v)
 		*field = v;
 }
 
-/* The values that follow from the others when all ranks are on one host. */
+/* Fills in the values that follow from the others if all ranks are on one host. */
 static void complete(struct ct_identity *id)
 {
 	if (id->world != 1 && id->local_world != id->world)

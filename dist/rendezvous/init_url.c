@@ -10,7 +10,7 @@ enum ct_status ct__init_port_parse(const char *text, const char *what, int *out)
 	int64_t v;
 
 	if (ct_parse_i64(text, &v) != CT_OK || v < 1 || v > 65535) {
-		(void)CT_FAIL(CT_USAGE, "%s is \"%.40s\", which is no port", what, text);
+		(void)CT_FAIL(CT_USAGE, "%s is \"%.40s\", which is not a port", what, text);
 		ct_error_hint("ports are numbers from 1 to 65535");
 		return CT_USAGE;
 	}
@@ -25,7 +25,7 @@ static enum ct_status bad_url(const char *text, const char *why)
 	return CT_USAGE;
 }
 
-/* "host:port" with the host in brackets if it is an IPv6 address. */
+/* Parses "host:port". An IPv6 address must be in brackets. */
 static enum ct_status parse_host_port(const char *text, const char *p, struct ct_init_url *out)
 {
 	const char *end = p[0] == '[' ? strchr(p, ']') : strrchr(p, ':'), *colon;
@@ -37,7 +37,7 @@ static enum ct_status parse_host_port(const char *text, const char *p, struct ct
 	} else {
 		colon = end;
 		if (end && memchr(p, ':', (size_t)(end - p)))
-			return bad_url(text, "an IPv6 address needs brackets: tcp://[ADDRESS]:PORT");
+			return bad_url(text, "an IPv6 address must be in brackets: tcp://[ADDRESS]:PORT");
 	}
 	if (!colon || *colon != ':')
 		return bad_url(text, "the port is missing");
@@ -49,7 +49,7 @@ static enum ct_status parse_host_port(const char *text, const char *p, struct ct
 	memcpy(out->host, p, n);
 	out->host[n] = '\0';
 	if (out->host[strcspn(out->host, "/@[] \t")] != '\0')
-		return bad_url(text, "the host name holds a character that none has");
+		return bad_url(text, "the host name contains an invalid character");
 	if (ct__init_port_parse(colon + 1, "the port", &out->port) != CT_OK)
 		return ct_error_wrap("init URL \"%.240s\"", text);
 	return CT_OK;
@@ -64,7 +64,7 @@ enum ct_status ct__init_url_parse(const char *text, struct ct_init_url *out)
 
 	*out = (struct ct_init_url){0};
 	if (!sep || n == 0 || n >= sizeof(scheme))
-		return bad_url(text, "it does not begin with a scheme");
+		return bad_url(text, "it does not start with a scheme");
 	memcpy(scheme, text, n);
 	while (i < CT_ARRAY_LEN(names) && strcmp(names[i], scheme) != 0)
 		i++;
@@ -84,7 +84,7 @@ enum ct_status ct__init_url_parse(const char *text, struct ct_init_url *out)
 	if (sep[0] != '/')
 		return bad_url(text, "the path must be absolute: file:///PATH");
 	if (sep[1] == '\0' || sep[strlen(sep) - 1] == '/')
-		return bad_url(text, "it names a folder; a file is needed");
+		return bad_url(text, "the path is a directory; a file is needed");
 	if (strlen(sep) >= sizeof(out->path))
 		return bad_url(text, "the path is longer than 239 bytes");
 	memcpy(out->path, sep, strlen(sep) + 1);

@@ -1,4 +1,4 @@
-/* Init URLs: env:// tcp://host:port file:///path, and store://host:port for a store that our launcher serves. */
+/* Init URLs: env://, tcp://host:port, file:///path, and store://host:port for a store that our launcher serves. */
 #ifndef CT_DIST_RENDEZVOUS_INIT_URL_IMPL_H
 #define CT_DIST_RENDEZVOUS_INIT_URL_IMPL_H
 
@@ -13,11 +13,11 @@ struct ct_init_url {
 	char path[240]; /* file */
 };
 
-/* CT_USAGE: the message has the URL and the reason. */
+/* Parses an init URL. CT_USAGE: the message has the URL and the reason. */
 enum ct_status ct__init_url_parse(const char *text, struct ct_init_url *out) CT_MUST_CHECK;
-/* 1 to 65535; `what` names the place in the message ("MASTER_PORT"). */
+/* Parses a port, 1 to 65535. `what` is its name in error messages ("MASTER_PORT"). */
 enum ct_status ct__init_port_parse(const char *text, const char *what, int *out) CT_MUST_CHECK;
-/* "host:port" or "[v6]:port" after scheme://. CT_USAGE when it has another form. */
+/* Writes "scheme://host:port", with brackets around an IPv6 address. CT_USAGE if the host name is too long. */
 enum ct_status ct__init_url_make(char *buf, size_t len, const char *scheme, const char *host, int port) CT_MUST_CHECK;
 
 #endif

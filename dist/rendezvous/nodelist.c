@@ -25,7 +25,7 @@ static enum ct_status push(struct list *l, const char *name)
 	if (name[0] == '\0')
 		return malformed(l->text, "an empty name");
 	if (l->n == l->max)
-		return CT_FAIL(CT_USAGE, "node list \"%.200s\" stands for more than %zu names", l->text, l->max);
+		return CT_FAIL(CT_USAGE, "node list \"%.200s\" has more than %zu names", l->text, l->max);
 	CT_TRY_GROW(l->names, l->n, l->cap);
 	l->names[l->n] = ct_strdup(name);
 	if (!l->names[l->n])
@@ -34,7 +34,7 @@ static enum ct_status push(struct list *l, const char *name)
 	return CT_OK;
 }
 
-/* Reads digits at *p; returns how many there were. Numbers above 10^9 are not host numbers. */
+/* Reads the digits at *p and returns how many there are. A number above 10^9 is not a host number. */
 static size_t read_number(const char **p, int64_t *out)
 {
 	size_t n = strspn(*p, "0123456789");
@@ -46,7 +46,8 @@ static size_t read_number(const char **p, int64_t *out)
 
 static enum ct_status expand(struct list *l, const char *prefix, const char *rest, int depth);
 
-/* "1-3,7" up to the bracket's end: the prefix with each number, then what follows the bracket. */
+/* Expands "1-3,7", up to the closing bracket: makes names from the prefix, each number, and the text after the
+ * bracket. */
 static enum ct_status expand_ranges(struct list *l, const char *prefix, const char *p, const char *after, int depth)
 {
 	while (*p != ']') {
@@ -61,7 +62,7 @@ static enum ct_status expand_ranges(struct list *l, const char *prefix, const ch
 				width = 0;
 		}
 		if (width == 0 || last < first || (*p != ',' && *p != ']') || (*p == ',' && p[1] == ']'))
-			return malformed(l->text, "a range in brackets is not like 1-3 or 7");
+			return malformed(l->text, "a range in brackets must look like 1-3 or 7");
 		p += *p == ',';
 		for (int64_t i = first; i <= last; i++) {
 			struct ct_str s = {0};
@@ -80,7 +81,7 @@ static enum ct_status expand_ranges(struct list *l, const char *prefix, const ch
 	return CT_OK;
 }
 
-/* `rest` is one item of the list, NUL-terminated. */
+/* Expands `rest`, one item of the list, NUL-terminated. */
 static enum ct_status expand(struct list *l, const char *prefix, const char *rest, int depth)
 {
 	char name[MAX_NAME + 1];
@@ -102,7 +103,7 @@ static enum ct_status expand(struct list *l, const char *prefix, const char *res
 	return expand_ranges(l, name, rest + plain + 1, close + 1, depth);
 }
 
-/* Length of the first item: up to a comma outside brackets. */
+/* The length of the first item: up to the first comma that is not in brackets. */
 static size_t item_len(const char *p)
 {
 	int open = 0;
@@ -158,7 +159,7 @@ enum ct_status ct__countlist_at(const char *text, int i, int *out)
 			p += good;
 		}
 		if (!good || (*p != '\0' && *p != ','))
-			return CT_FAIL(CT_USAGE, "list of counts \"%.200s\" is not like 2(x3),1", text);
+			return CT_FAIL(CT_USAGE, "list of counts \"%.200s\" must look like 2(x3),1", text);
 		if (i < at + times) {
 			*out = (int)count;
 			return CT_OK;

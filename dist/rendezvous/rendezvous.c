@@ -19,16 +19,16 @@
 #define CT_LOG_COMPONENT "dist"
 #include "base/log.h"
 
-#define MAX_WORLD 2000 /* two connections a rank, and the store takes 4,096 */
+#define MAX_WORLD 2000 /* two connections per rank; the store allows 4,096 */
 #define LEAVE_NS (10 * CT_SEC)
 #define LEAVE_FAILED_NS CT_SEC
-#define OWN_DOOR_NS (2 * CT_SEC)
+#define OWN_ADDRESS_NS (2 * CT_SEC)
 
 static void hash_text(char out[CT_TOKEN_HEX], const char *a, const char *b)
 {
 	struct ct_sha256 h;
 
-	_Static_assert(CT_TOKEN_HEX == CT_SHA256_HEX, "a token is a digest in hex");
+	_Static_assert(CT_TOKEN_HEX == CT_SHA256_HEX, "a token is a hexadecimal digest");
 	ct_sha256_init(&h);
 	ct_sha256_update(&h, a, strlen(a));
 	ct_sha256_update(&h, "\n", 1);
@@ -47,8 +47,8 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 		(void)CT_FAIL(CT_USAGE, "the run id \"%.80s\" is longer than %zu bytes", run, sizeof(out->run_id) - 13);
 		return CT_USAGE;
 	}
-	/* A rank left over from before a restart is refused by name. The launcher's own store is new with each
-	 * start. */
+	/* With the restart count in the run id, a rank from before a restart is refused. ctrain's own launcher does not
+	 * need this: its store is new after each restart. */
 	if (id->restart > 0 && id->by != CT_LAUNCHER_CTRAIN)
 		snprintf(out->run_id, sizeof(out->run_id), "%.50s#%d", run, id->restart);
 	else
@@ -56,14 +56,14 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 	return CT_OK;
 }
 
-/* Are all ranks on this host, according to the environment and the address? */
+/* Returns true if all ranks are on this host, according to the environment and the address. */
 static bool is_one_host(const struct ct_identity *id, const struct ct_init_url *url)
 {
 	return url->scheme == CT_INIT_TCP &&
 	       (id->local_world == id->world || strcmp(url->host, "localhost") == 0 || ct_net_is_loopback(url->host));
 }
 
-/* Finds the secret. If rank 0 makes it, the others wait for it. */
+/* Finds the secret. If rank 0 creates it, the other ranks wait for it. */
 static enum ct_status find_secret(const struct ct_identity *id, const struct ct_world_opts *opts,
 				  const struct ct_init_url *url, int64_t deadline_ns, struct ct_secret *out)
 {
@@ -75,7 +75,7 @@ static enum ct_status find_secret(const struct ct_identity *id, const struct ct_
 	while ((st = ct_secret_find(&so, out)) == CT_NOT_FOUND && opts->run_dir && ct_now_ns() < deadline_ns) {
 		if (ct_now_ns() > log_at) {
 			log_at = CT_FOREVER;
-			CT_INFO("waiting for rank 0 to make the run's secret in %s/token", opts->run_dir);
+			CT_INFO("waiting for rank 0 to create the run's secret in %s/token", opts->run_dir);
 		}
 		(void)poll(NULL, 0, 20);
 	}
@@ -92,24 +92,24 @@ static enum ct_status choose_token(const struct ct_identity *id, const struct ct
 	const char *given = opts->token;
 
 	*out = (struct ct_secret){.from = "the caller"};
-	/* Chosen by the launcher; "" in an open network. */
+	/* The launcher has chosen it; "" for an open network. */
 	if (!given && id->by == CT_LAUNCHER_CTRAIN) {
 		given = getenv("CTRAIN_TOKEN");
 		given = given ? given : "";
 	}
 	if (given && strlen(given) >= sizeof(out->token))
-		return CT_FAIL(CT_USAGE, "the token has %zu characters, at most %zu are allowed", strlen(given),
+		return CT_FAIL(CT_USAGE, "the token has %zu characters, but at most %zu are allowed", strlen(given),
 			       sizeof(out->token) - 1);
 	if (given)
 		ct_wire_copy(out->token, sizeof(out->token), given);
-	else if (url->scheme == CT_INIT_FILE || is_one_host(id, url)) /* the file's nonce is a secret; loopback */
+	else if (url->scheme == CT_INIT_FILE || is_one_host(id, url)) /* the nonce is a secret; loopback needs none */
 		CT_TRY(ct_secret_from_env(out));
 	else
 		CT_TRY(find_secret(id, opts, url, deadline_ns, out));
 	return CT_OK;
 }
 
-/* All interfaces, unless the name means this host alone. */
+/* NULL (all interfaces), unless the name is a loopback name or address. */
 static const char *bind_host(const char *host)
 {
 	if (strcmp(host, "localhost") == 0)
@@ -117,16 +117,16 @@ static const char *bind_host(const char *host)
 	return ct_net_is_loopback(host) ? host : NULL;
 }
 
-/* Rank 0 connects by the public name, so that its address is the one that the others use. */
-static enum ct_status enter_own(const struct ct_init_url *url, const struct ct_store_opts *o, int64_t deadline_ns,
-				ct_store **out)
+/* Rank 0 connects through the public name, so that it uses the same address as the others. */
+static enum ct_status connect_own(const struct ct_init_url *url, const struct ct_store_opts *o, int64_t deadline_ns,
+				  ct_store **out)
 {
-	int64_t door = ct_deadline_in(OWN_DOOR_NS);
+	int64_t limit = ct_deadline_in(OWN_ADDRESS_NS);
 
-	if (ct_store_connect(url->host, url->port, o, door < deadline_ns ? door : deadline_ns, out) == CT_OK)
+	if (ct_store_connect(url->host, url->port, o, limit < deadline_ns ? limit : deadline_ns, out) == CT_OK)
 		return CT_OK;
-	CT_WARN("%s port %d does not lead to rank 0, which serves there: %s; the other ranks may not find it",
-		url->host, url->port, ct_error_message());
+	CT_WARN("rank 0 serves on %s port %d, but cannot connect to it: %s; the other ranks may not find it", url->host,
+		url->port, ct_error_message());
 	return ct_store_connect(ct_net_loopback(), url->port, o, deadline_ns, out);
 }
 
@@ -136,7 +136,7 @@ static enum ct_status meet_tcp(struct ct_world *w, const struct ct_init_url *url
 	if (w->id.rank != 0 || url->scheme == CT_INIT_STORE)
 		return ct_store_connect(url->host, url->port, o, deadline_ns, &w->store);
 	CT_TRY(ct_store_server_start(bind_host(url->host), url->port, o, &w->server));
-	return enter_own(url, o, deadline_ns, &w->store);
+	return connect_own(url, o, deadline_ns, &w->store);
 }
 
 static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct_store_opts *o, const char *net_key,
@@ -157,7 +157,7 @@ static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct
 	return ct_store_connect(ct_net_loopback(), port, o, deadline_ns, &w->store);
 }
 
-/* One look at the file and one try at each address. */
+/* Reads the file once and tries each address once. */
 static enum ct_status try_file(struct ct_world *w, const char *path, const struct ct_store_opts *o, const char *net_key,
 			       int64_t each_ns)
 {
@@ -171,7 +171,7 @@ static enum ct_status try_file(struct ct_world *w, const char *path, const struc
 	hash_text(with_nonce.token, o->token, m.nonce);
 	if (strcmp(m.net_key, net_key) == 0)
 		return ct_store_connect(ct_net_loopback(), m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
-	st = CT_FAIL(CT_COMM, "%s names no address", path);
+	st = CT_FAIL(CT_COMM, "%s contains no address", path);
 	for (int i = 0; i < m.n_addrs && st != CT_OK; i++)
 		st = ct_store_connect(m.addrs[i], m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
 	return st;
@@ -182,9 +182,9 @@ static enum ct_status no_meeting(const char *path, int64_t start)
 	struct ct_error last;
 
 	ct_error_save(&last);
-	(void)CT_FAIL(CT_TIMEOUT, "no rendezvous through %s within %.1f s: %s", path,
+	(void)CT_FAIL(CT_TIMEOUT, "cannot join the run through %s within %.1f s: %s", path,
 		      (double)(ct_now_ns() - start) / 1e9, last.message);
-	ct_error_hint("is rank 0 up, and does it see the same file?");
+	ct_error_hint("check that rank 0 is running and uses the same file");
 	return CT_TIMEOUT;
 }
 
@@ -196,7 +196,7 @@ static enum ct_status join_file(struct ct_world *w, const char *path, const stru
 	for (;;) {
 		enum ct_status st = try_file(w, path, o, net_key, each);
 
-		/* Any error may be temporary: the file may be an old one. */
+		/* Any error may be temporary, because the file may be an old one. */
 		if (st == CT_OK)
 			return CT_OK;
 		if (ct_now_ns() >= deadline_ns)
@@ -235,7 +235,7 @@ static enum ct_status meet(struct ct_world *w, struct ct_store_opts *o, const st
 		return w->id.rank == 0 ? serve_file(w, url.path, o, me->net_key, deadline_ns)
 				       : join_file(w, url.path, o, me->net_key, deadline_ns);
 	default:
-		return CT_FAIL(CT_BUG, "the identity left %s to be resolved", w->id.init);
+		return CT_FAIL(CT_BUG, "the init URL %s of the identity has not been resolved", w->id.init);
 	}
 }
 
@@ -250,8 +250,8 @@ static void alone(struct ct_world *w, const struct ct__host_facts *me)
 	w->n_hosts = 1;
 }
 
-/* Report the reason first: otherwise the others would only see this rank disappear. */
-static void tell_failure(struct ct_world *w, const struct ct__host_facts *me)
+/* Reports the reason, because otherwise the other ranks would only see that this rank disappears. */
+static void report_failure(struct ct_world *w, const struct ct__host_facts *me)
 {
 	const struct ct_member_state m = {.rank = w->id.rank, .pid = me->pid, .seq = -1};
 	struct ct_failure f;
@@ -267,8 +267,8 @@ static void tell_failure(struct ct_world *w, const struct ct__host_facts *me)
 	(void)ct_error_restore(&e);
 }
 
-/* The store ended our wait because a process of another run connected: no peer was lost. */
-static enum ct_status name_mismatch(struct ct_world *w)
+/* The store ended our wait because a process with another number of ranks connected. No peer was lost. */
+static enum ct_status explain_mismatch(struct ct_world *w)
 {
 	struct ct_failure f;
 
@@ -288,9 +288,10 @@ enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world
 	enum ct_status st;
 
 	if (id->world < 1 || id->rank < 0 || id->rank >= id->world)
-		return CT_FAIL(CT_USAGE, "rank %d of a world of %d", id->rank, id->world);
+		return CT_FAIL(CT_USAGE, "rank %d is not in a world of %d", id->rank, id->world);
 	if (id->world > MAX_WORLD)
-		return CT_FAIL(CT_UNSUPPORTED, "a world of %d ranks; the store serves %d", id->world, MAX_WORLD);
+		return CT_FAIL(CT_UNSUPPORTED, "the world has %d ranks, but the store supports at most %d", id->world,
+			       MAX_WORLD);
 	ct__host_facts(&me);
 	CT_TRY_ALLOC(w.peers = CT_NEW_ARRAY(struct ct_peer, (size_t)id->world));
 	if (id->world == 1 && id->by != CT_LAUNCHER_CTRAIN) {
@@ -306,8 +307,8 @@ enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world
 	return CT_OK;
 fail:
 	if (st == CT_PEER_LOST)
-		st = name_mismatch(&w);
-	tell_failure(&w, &me);
+		st = explain_mismatch(&w);
+	report_failure(&w, &me);
 	ct_world_leave(&w, true);
 	return st;
 }

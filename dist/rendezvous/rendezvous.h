@@ -1,11 +1,12 @@
-/* Identity (which rank is this process: pure, from options and environment) and rendezvous (a store that all ranks reach).
+/* Identity: which rank this process is, determined from options and environment variables only. Rendezvous: how all
+ * ranks connect to one store.
  *
  * init URL           meaning
  *   env://           MASTER_ADDR, MASTER_PORT
  *   tcp://host:port  rank 0 serves the store there
- *   file:///path     rank 0 serves on a free port and publishes address and nonce in that file (atomic rename); a
- *                    stale file is recognised by its nonce and replaced
- *   store://host:port  our launcher serves the store there, and outlives rank 0 (from CTRAIN_STORE; not for users) */
+ *   file:///path     rank 0 serves on a free port and writes its address and a nonce to that file (atomic rename); a
+ *                    file of an earlier run is recognized by its nonce and replaced
+ *   store://host:port  our launcher serves the store there and outlives rank 0 (from CTRAIN_STORE; not for users) */
 #ifndef CT_DIST_RENDEZVOUS_RENDEZVOUS_H
 #define CT_DIST_RENDEZVOUS_RENDEZVOUS_H
 
@@ -24,73 +25,75 @@ struct ct_identity {
 	enum ct_launcher by;
 	int rank, world;
 	int local_rank, local_world, node, n_nodes; /* -1: not given by the environment; ct_world_join fills them in */
-	char init[256];                             /* URL that follows: never empty when by != NONE */
-	char run_id[64]; /* CTRAIN_RUN_ID, else the launcher's name for the run, "" when it has none */
-	int restart;     /* generation: 0, 1, ... */
+	char init[256];                             /* the resulting init URL; never empty if by != NONE */
+	char run_id[64];                            /* CTRAIN_RUN_ID, else the launcher's name for the run, else "" */
+	int restart;                                /* how often the run has been restarted */
 };
 
 typedef const char *(*ct_getenv_fn)(const char *name, void *user);
 
-/* Reads the environment; the first variable of this list that is set decides: CTRAIN_STORE, TORCHELASTIC_RUN_ID, RANK /
- * WORLD_SIZE, OMPI_COMM_WORLD_*, a Slurm step of several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in
- * steps of its own, so its variables come before Slurm's; a step of one task is an interactive shell.) by ==
- * CT_LAUNCHER_NONE: this process was not started as a worker. init_override: URL from --init / config or NULL.
- * Contradictions (RANK >= WORLD_SIZE, half-set variables, values that are not numbers, LOCAL_RANK >= LOCAL_WORLD_SIZE,
- * Slurm against RANK) are CT_USAGE naming both variables and values. Near-miss names (CUDA_VISIBLE_DEVICE, MASTER_IP,
- * WORLDSIZE ...) are warned about. */
+/* Determines the identity from environment variables. The first one of this list that is set decides which launcher
+ * started the process: CTRAIN_STORE, TORCHELASTIC_RUN_ID, RANK / WORLD_SIZE, OMPI_COMM_WORLD_*, a Slurm step with
+ * several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in job steps of its own, so its variables come
+ * before Slurm's. A step with one task is an interactive shell.) by == CT_LAUNCHER_NONE means that the process was not
+ * started as a worker. init_override is the URL from --init or the config, or NULL. Contradictory variables are
+ * CT_USAGE, and the message names both variables and their values: RANK >= WORLD_SIZE, LOCAL_RANK >= LOCAL_WORLD_SIZE,
+ * one variable of a pair missing, values that are not numbers, Slurm's rank different from RANK. Misspelled names
+ * (CUDA_VISIBLE_DEVICE, MASTER_IP, WORLDSIZE ...) cause a warning. */
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override,
 				  struct ct_identity *out) CT_MUST_CHECK;
-/* The same from this process's environment. */
+/* The same, from this process's environment. */
 enum ct_status ct_identity_from_env(const char *init_override, struct ct_identity *out) CT_MUST_CHECK;
 const char *ct_launcher_name(enum ct_launcher l);
 
 struct ct_peer {
-	int rank, pid, node; /* node: index of the host, equal for ranks that can share memory */
+	int rank, pid, node; /* node: index of the host; ranks with equal indexes can share memory */
 	char host[64];
-	char host_key[128]; /* boot id + pid namespace: equal = same host and same /proc */
-	char addr[64];      /* numeric, routable where the others' is (loopback only when all share one host) */
+	char host_key[128]; /* boot id and pid namespace; if equal, the ranks share a host and /proc */
+	char addr[64];      /* numeric, reachable by all ranks; loopback only if all are on one host */
 };
 
 struct ct_world {
 	struct ct_identity id;
-	ct_store_server *server; /* rank 0 without our launcher, else NULL */
-	ct_store *store;         /* NULL in a world of one that our launcher did not start */
+	ct_store_server *server; /* on rank 0 if our launcher does not serve the store, else NULL */
+	ct_store *store;         /* NULL in a world of one without our launcher */
 	struct ct_peer *peers;   /* [world] */
 	int n_hosts;
-	int n_agreed;          /* number of calls of ct_world_agree */
-	char *rendezvous_file; /* rank 0 of file://: removed on leave */
+	int n_agreed;          /* number of calls to ct_world_agree */
+	char *rendezvous_file; /* on rank 0 with file://; removed by ct_world_leave */
 	char nonce[CT_TOKEN_HEX];
 };
 
 struct ct_world_opts {
-	const char *run_id; /* NULL: that of the identity; ranks of one run agree */
-	const char *token;  /* NULL: see dist/rendezvous/secret.h; it uses run_dir and open_network */
+	const char *run_id; /* the same on all ranks of a run; NULL: that of the identity */
+	const char *token;  /* the secret; NULL: ct_secret_find looks for it */
 	const char *run_dir;
 	bool open_network;
-	int64_t timeout_ns; /* for all ranks to meet; after it the missing ranks are reported */
+	int64_t timeout_ns; /* how long to wait for all ranks; after this the missing ranks are reported */
 };
 
-/* World of one without our launcher: no store, no sockets. Ranks of one host meet on its loopback interface, where no secret is
- * needed; on several hosts a missing secret is CT_USAGE or, after waiting for rank 0's, CT_TIMEOUT. CT_OK: all ranks have met.
- * CT_TIMEOUT: the message has a table of the ranks that have arrived. CT_MISMATCH: the ranks belong to different runs. Fills in the
- * unknown values of the identity. */
+/* Joins the run: returns CT_OK when all ranks have joined, and fills in the unknown values of the identity. A world of
+ * one without our launcher uses no store and no sockets. If all ranks are on one host, they use its loopback interface,
+ * and no secret is needed. On several hosts, a missing secret is CT_USAGE, or CT_TIMEOUT after waiting for the one that
+ * rank 0 makes. CT_TIMEOUT: the message has a table of the ranks that have arrived. CT_MISMATCH: the ranks belong to
+ * different runs. */
 enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world_opts *opts,
 			     struct ct_world *out) CT_MUST_CHECK;
-/* Leaves the run; rank 0 serves until all have left, for at most 10 s. A zeroed world is allowed. failed: ends the
- * connection without BYE. */
+/* Leaves the run. Rank 0 continues to serve until all ranks have left, for at most 10 s. If `failed` is true, the
+ * connection is closed without BYE. A zeroed world is allowed. */
 void ct_world_leave(struct ct_world *w, bool failed);
 
-/* Compares named values over all ranks (config digest, graph digest ...): items are "key=value" lines, in one order
- * on all ranks. A difference is CT_MISMATCH on every rank, naming rank, host and the first key that differs with
- * both values. */
+/* Checks that named values (config digest, graph digest ...) are the same on all ranks. `lines` has "key=value" lines,
+ * in the same order on all ranks. A difference is CT_MISMATCH on every rank; the message names the rank, its host, the
+ * first key that differs, and both values. */
 enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *lines,
 			      int64_t deadline_ns) CT_MUST_CHECK;
 
-/* This rank's collective `seq` timed out: which rank caused it? Sends this rank's position to the store, waits up to
- * 2.5 s for the others' heartbeats, and picks the rank that is gone, else one without a heartbeat (stopped or hung
- * process, silent host), else the one that is furthest behind. CT_OK: *out is filled, status CT_TIMEOUT,
- * "rank 1 (pid 4711 on host x) has not answered for 12 s; last seen at collective 1234, step 120". CT_NOT_FOUND
- * (no error chain): no rank stands out. */
+/* Finds the rank that caused a timeout of this rank's collective `seq`. Sends this rank's position to the store, waits
+ * up to 2.5 s for the heartbeats of the others, and chooses a rank that is gone, else one without a heartbeat (a
+ * stopped or hung process, an unreachable host), else the one that is furthest behind. CT_OK: *out is set, with status
+ * CT_TIMEOUT and a message such as "rank 1 (pid 4711 on host x) has not answered for 12 s; last seen at collective
+ * 1234, step 120". CT_NOT_FOUND (no error chain): no such rank was found. */
 enum ct_status ct_world_attribute_failure(struct ct_world *w, int64_t seq, struct ct_failure *out) CT_MUST_CHECK;
 
 #endif

@@ -16,7 +16,7 @@
 #define FIRST_LINE "ctrain-rendezvous 1"
 #define MAX_BYTES 8192
 
-/* Addresses that another host may reach: IPv4 first, then IPv6 that is not link-local. */
+/* Adds the addresses that other hosts may be able to reach: IPv4 first, then IPv6 addresses that are not link-local. */
 static void add_addresses(struct ct_rendezvous_file *m, const struct ifaddrs *list, int family)
 {
 	for (const struct ifaddrs *i = list; i && m->n_addrs < CT_RENDEZVOUS_MAX_ADDRS; i = i->ifa_next) {
@@ -54,12 +54,12 @@ enum ct_status ct__rendezvous_file_init(struct ct_rendezvous_file *m, const char
 
 static enum ct_status foreign(enum ct_status st, const char *path)
 {
-	(void)CT_FAIL(st, "%s is not a rendezvous file of ctrain", path);
-	ct_error_hint("give file:// a path that no other file has");
+	(void)CT_FAIL(st, "%s is not a ctrain rendezvous file", path);
+	ct_error_hint("use a path for file:// that does not exist yet");
 	return st;
 }
 
-/* "name value" of one line. False: another name, or a value that is too long. */
+/* Parses a line "name value". False if it has another name or the value is too long. */
 static bool field(const char *line, size_t len, const char *name, char *buf, size_t size)
 {
 	size_t n = strlen(name);
@@ -131,7 +131,7 @@ enum ct_status ct__rendezvous_file_read(const char *path, struct ct_rendezvous_f
 	return st;
 }
 
-/* The file's permissions do not matter here: it is going to be replaced. */
+/* Checks that the file may be replaced. Its permissions do not matter for this. */
 static enum ct_status check_replaceable(const char *path)
 {
 	struct ct_rendezvous_file old;
@@ -151,7 +151,7 @@ enum ct_status ct__rendezvous_file_publish(const struct ct_rendezvous_file *m, c
 	struct ct_str b = {0};
 	enum ct_status st = check_replaceable(path);
 
-	/* An old rendezvous file (or an empty file, as mktemp makes it) is replaced; any other file belongs to the
+	/* Replace an old rendezvous file, or an empty file, which mktemp creates. Any other file belongs to the
 	 * user. */
 	if (st != CT_OK && st != CT_NOT_FOUND)
 		return st == CT_DATA ? foreign(CT_USAGE, path) : st;
@@ -164,7 +164,7 @@ enum ct_status ct__rendezvous_file_publish(const struct ct_rendezvous_file *m, c
 		st = ct_secret_file_write(path, b.s, b.len);
 	ct_str_release(&b);
 	if (st == CT_NOT_FOUND)
-		return CT_FAIL(CT_IO, "cannot make the rendezvous file: %s", ct_error_message());
+		return CT_FAIL(CT_IO, "cannot create the rendezvous file: %s", ct_error_message());
 	return st;
 }
 

@@ -17,7 +17,7 @@
 #define NAME "token"
 #define HOME_NAME ".ctrain/token"
 #define MAX_FILE 4096
-#define MADE_CHARS 32 /* 128 bits: short enough to be typed */
+#define MADE_CHARS 32 /* 128 bits, and short enough to type */
 
 static const char *env_value(const char *name)
 {
@@ -31,9 +31,9 @@ static enum ct_status take(struct ct_secret *out, const char *token, const char 
 	size_t n = strlen(token);
 
 	if (n >= sizeof(out->token)) {
-		(void)CT_FAIL(CT_USAGE, "the secret in %s has %zu characters, at most %zu are allowed", from, n,
+		(void)CT_FAIL(CT_USAGE, "the secret in %s has %zu characters, but at most %zu are allowed", from, n,
 			      sizeof(out->token) - 1);
-		ct_error_hint("for example: CTRAIN_TOKEN=$(openssl rand -hex 16)");
+		ct_error_hint("make a shorter one, for example CTRAIN_TOKEN=$(openssl rand -hex 16)");
 		return CT_USAGE;
 	}
 	*out = (struct ct_secret){0};
@@ -54,7 +54,7 @@ enum ct_status ct_secret_from_env(struct ct_secret *out)
 		return take(out, token, "CTRAIN_TOKEN");
 	if (!key)
 		return CT_OK;
-	/* Not the key itself: mpirun's own transports use it. */
+	/* Use a digest, not the key itself, because mpirun's own transports use the key. */
 	ct_sha256_init(&h);
 	ct_sha256_update(&h, "ctrain\n", 7);
 	ct_sha256_update(&h, key, strlen(key));
@@ -65,13 +65,14 @@ enum ct_status ct_secret_from_env(struct ct_secret *out)
 static enum ct_status not_private(const char *path, const struct stat *s)
 {
 	if (s->st_uid != geteuid()) {
-		(void)CT_FAIL(CT_USAGE, "%s belongs to user %u, and this process runs as user %u", path,
+		(void)CT_FAIL(CT_USAGE, "%s belongs to user %u, but this process runs as user %u", path,
 			      (unsigned)s->st_uid, (unsigned)geteuid());
-		ct_error_hint("remove it, or give the secret in the environment variable CTRAIN_TOKEN");
+		ct_error_hint("remove it, or set the secret in the environment variable CTRAIN_TOKEN");
 	} else {
-		(void)CT_FAIL(CT_USAGE, "other users have access to %s (mode %04o), which holds a secret", path,
+		(void)CT_FAIL(CT_USAGE, "other users have access to %s (mode %04o), which contains a secret", path,
 			      (unsigned)(s->st_mode & 07777));
-		ct_error_hint("chmod 600 %s; on a file system without permissions use CTRAIN_TOKEN instead", path);
+		ct_error_hint("run `chmod 600 %s`; on a file system without permissions, use CTRAIN_TOKEN instead",
+			      path);
 	}
 	return CT_USAGE;
 }
@@ -99,7 +100,7 @@ static enum ct_status read_open_file(int fd, const char *path, size_t max, char 
 	}
 	if (*len > max) {
 		ct_free(buf);
-		return CT_FAIL(CT_DATA, "%s has over %zu bytes", path, max);
+		return CT_FAIL(CT_DATA, "%s has more than %zu bytes", path, max);
 	}
 	*text = buf;
 	return CT_OK;
@@ -112,7 +113,8 @@ enum ct_status ct_secret_file_read(const char *path, size_t max, char **text, si
 	int fd;
 
 	CT_TRY_ALLOC(dir);
-	/* A network file system that remembers that the file was not there looks again when its directory is opened. */
+	/* A network file system may have cached that the file does not exist. Opening the directory makes it look
+	 * again. */
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
@@ -123,7 +125,7 @@ enum ct_status ct_secret_file_read(const char *path, size_t max, char **text, si
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return CT_FAIL(CT_NOT_FOUND, "there is no %s", path);
 	if (fd < 0 && errno == ELOOP)
-		return CT_FAIL(CT_USAGE, "%s is a symbolic link, which could lead to someone else's file", path);
+		return CT_FAIL(CT_USAGE, "%s is a symbolic link, which could point to another user's file", path);
 	if (fd < 0)
 		return CT_FAIL(CT_USAGE, "can't open %s: %s", path, strerror(errno));
 	st = read_open_file(fd, path, max, text, len);
@@ -156,7 +158,7 @@ out:
 	return st;
 }
 
-/* CT_NOT_FOUND also for an empty file. */
+/* Also returns CT_NOT_FOUND for an empty file. */
 static enum ct_status from_file(const char *path, struct ct_secret *out)
 {
 	enum ct_status st;
@@ -168,7 +170,7 @@ static enum ct_status from_file(const char *path, struct ct_secret *out)
 	if (len == 0)
 		st = CT_FAIL(CT_NOT_FOUND, "%s is empty", path);
 	else if (n == 0 || strlen(text) != len || text[n + strspn(text + n, "\r\n")] != '\0')
-		st = CT_FAIL(CT_USAGE, "%s does not hold one line with a secret", path);
+		st = CT_FAIL(CT_USAGE, "%s does not consist of one line with a secret", path);
 	else
 		st = CT_OK;
 	text[n] = '\0';
@@ -187,11 +189,11 @@ static enum ct_status make_file(const char *path, struct ct_secret *out)
 	CT_TRY(ct_token_make(line));
 	line[MADE_CHARS] = '\n';
 	st = ct_secret_file_write(path, line, MADE_CHARS + 1);
-	/* Reading it back shows whether this file system keeps permissions. */
+	/* Read it back, to check whether this file system stores permissions. */
 	if (st == CT_OK)
 		st = from_file(path, out);
 	if (st < 0) {
-		(void)ct_error_wrap("can't keep the run's secret in its run directory");
+		(void)ct_error_wrap("cannot store the run's secret in its run directory");
 		return st == CT_NOT_FOUND ? CT_FAIL(CT_IO, "%s", ct_error_message()) : st;
 	}
 	out->made = true;
@@ -202,10 +204,10 @@ static enum ct_status none(const char *in_run, const char *in_home)
 {
 	(void)CT_FAIL(
 		CT_NOT_FOUND,
-		"a run over several hosts needs a secret, without which any host of the network could join and end "
+		"a run on several hosts needs a secret; otherwise, any host on the network could join the run and end "
 		"it; there is no CTRAIN_TOKEN%s%s%s%s",
 		in_run ? ", no " : "", in_run ? in_run : "", in_home ? ", no " : "", in_home ? in_home : "");
-	ct_error_hint("set the same CTRAIN_TOKEN on all nodes%s; or, on a network of your own, dist.open_network=true",
+	ct_error_hint("set the same CTRAIN_TOKEN on all nodes%s; or, on a private network, set dist.open_network=true",
 		      in_run ? " (node 0 prints one), or share the run directory" : "");
 	return CT_NOT_FOUND;
 }
@@ -220,7 +222,7 @@ enum ct_status ct_secret_find(const struct ct_secret_opts *opts, struct ct_secre
 	if (opts->open_network) {
 		if (strcmp(out->from, "CTRAIN_TOKEN") == 0)
 			return CT_FAIL(CT_USAGE,
-				       "dist.open_network is true and CTRAIN_TOKEN is set: choose one of them");
+				       "dist.open_network is true, but CTRAIN_TOKEN is set: use only one of them");
 		*out = (struct ct_secret){0};
 		return CT_OK;
 	}
@@ -255,10 +257,10 @@ enum ct_status ct_secret_missing(const char *run_dir, double waited_s, const cha
 		return ct_error_restore(&e);
 	}
 	if (ct_net_connect(host, port, ct_deadline_in(CT_SEC), &fd, &err) == CT_OK)
-		(void)CT_FAIL(CT_TIMEOUT, "after %.1f s: %s; %s port %d does answer", waited_s, e.message, host, port);
+		(void)CT_FAIL(CT_TIMEOUT, "after %.1f s: %s; %s port %d answers", waited_s, e.message, host, port);
 	else
-		(void)CT_FAIL(CT_TIMEOUT, "after %.1f s: %s; node 0 is not there either: %.300s", waited_s, e.message,
-			      ct_error_message());
+		(void)CT_FAIL(CT_TIMEOUT, "after %.1f s: %s; node 0 does not answer either: %.300s", waited_s,
+			      e.message, ct_error_message());
 	ct_error_hint("%s", e.hint);
 	ct_net_close(&fd);
 	return CT_TIMEOUT;

@@ -12,7 +12,7 @@
 
 #define KEEP_BYTES 65536
 
-/* With the lock held: the connection has ended. */
+/* Call with the lock held, when the connection has ended. */
 static void connection_lost(ct_store *s, int err)
 {
 	if (s->dead)
@@ -30,7 +30,7 @@ static void answer(ct_store *s, const struct ct_wire_frame *f)
 	while (c && c->tag != f->tag)
 		c = c->next;
 	if (!c || c->done)
-		return; /* its caller has given up */
+		return; /* its caller does not wait for it any more */
 	c->status = (enum ct_status)f->status;
 	c->len = f->len;
 	c->body = ct_calloc((size_t)f->len + 1, 1);
@@ -41,7 +41,7 @@ static void answer(ct_store *s, const struct ct_wire_frame *f)
 	c->done = true;
 }
 
-/* Processes complete frames of the input buffer. False: the input is not our protocol. */
+/* Processes the complete frames in the input buffer. Returns false if the input is not our protocol. */
 static bool take_frames(ct_store *s)
 {
 	size_t at = 0;
@@ -82,7 +82,7 @@ bool ct__call_begin(ct_store *s)
 	return good;
 }
 
-/* Room for the rest of a frame that has begun, at least 4 KiB. */
+/* Makes room for the rest of a partly received frame, at least 4 KiB. */
 static bool reserve(ct_store *s)
 {
 	size_t want = s->in_len + 4096;
@@ -104,7 +104,7 @@ static bool reserve(ct_store *s)
 	return true;
 }
 
-/* With the lock held; never blocks. */
+/* Call with the lock held. Never blocks. */
 static void read_socket(ct_store *s)
 {
 	while (!s->dead) {
@@ -128,7 +128,8 @@ static void read_socket(ct_store *s)
 	}
 }
 
-/* With the lock held: one round of waiting, for all threads if no other reads. False after the deadline. */
+/* Call with the lock held. One round of waiting; reads for all threads unless another thread does. False after the
+ * deadline. */
 static bool wait_round(ct_store *s, int64_t deadline_ns)
 {
 	struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN}, {.fd = s->wake_fd, .events = POLLIN}};
@@ -148,7 +149,7 @@ static bool wait_round(ct_store *s, int64_t deadline_ns)
 		(void)!read(s->wake_fd, &n, sizeof(n));
 	read_socket(s);
 	s->reading = false;
-	/* Another thread's answer may have arrived; if not, one of the threads must continue to read. */
+	/* The reply of another thread may have arrived. If not, one of the threads must continue to read. */
 	pthread_cond_broadcast(&s->changed);
 	return true;
 }
@@ -161,14 +162,15 @@ void ct__call_wake(ct_store *s)
 	pthread_cond_broadcast(&s->changed);
 }
 
-/* With the lock held: reads what has arrived, also for a thread that is in poll. */
+/* Call with the lock held. Reads what has arrived, even if another thread is waiting in poll. */
 static void look(ct_store *s)
 {
 	read_socket(s);
 	ct__call_wake(s);
 }
 
-/* Sends both parts completely. 0, or an errno; EAGAIN only if nothing was sent and `drop` allows to give up. */
+/* Sends both parts completely. Returns 0 or an errno. EAGAIN means that nothing was sent; it is returned only if `drop`
+ * is true. */
 static int send_parts(ct_store *s, struct iovec *iov, int64_t deadline_ns, bool drop)
 {
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
@@ -207,7 +209,7 @@ static int send_frame(ct_store *s, struct ct_str *b, const void *extra, size_t e
 	pthread_mutex_lock(&s->send_lock);
 	err = send_parts(s, iov, deadline_ns, drop);
 	pthread_mutex_unlock(&s->send_lock);
-	/* Part of a frame has been sent: anything that follows would be read as its rest. */
+	/* Part of a frame has been sent, so the server would read anything that follows as the rest of it. */
 	if (err == ETIMEDOUT && iov[0].iov_len < b->len)
 		(void)shutdown(s->fd, SHUT_RDWR);
 	return err;
@@ -228,7 +230,7 @@ static void set_tag(struct ct_str *b, uint64_t tag)
 		b->s[8 + i] = (char)(uint8_t)(tag >> (8 * i));
 }
 
-/* A reply with a failed status: its string is the message. */
+/* Sets the error chain from a reply with a failure status; the reply contains the message. */
 static enum ct_status reply_failed(const ct_store *s, struct ct_call *c)
 {
 	const struct ct_wire_frame f = {.len = (uint32_t)c->len, .body = (const uint8_t *)c->body};
@@ -272,7 +274,7 @@ enum ct_status ct__call_do(ct_store *s, struct ct_str *b, const void *extra, siz
 	s->calls = c;
 	pthread_mutex_unlock(&s->lock);
 	set_tag(b, c->tag);
-	/* An error of sending shows up when reading, after the server's remaining frames. */
+	/* Ignored, because a send error is also reported when reading, after the server's remaining frames. */
 	(void)send_frame(s, b, extra, extra_len, deadline_ns, false);
 	pthread_mutex_lock(&s->lock);
 	while (!c->done && !s->dead && wait_round(s, deadline_ns))
@@ -296,7 +298,7 @@ enum ct_status ct__call_post(ct_store *s, struct ct_str *b)
 	if (err == 0 || err == EAGAIN)
 		return CT_OK;
 	pthread_mutex_lock(&s->lock);
-	look(s); /* a failure record may be there, with more detail than our error */
+	look(s); /* a failure record may have arrived, which has more detail than our error */
 	connection_lost(s, err);
 	(void)ct_failure_raise(&s->failure);
 	pthread_mutex_unlock(&s->lock);

@@ -13,19 +13,20 @@ static enum ct_status check_key(const char *key)
 	size_t len = strlen(key);
 
 	if (len == 0 || len > CT_STORE_MAX_KEY)
-		return CT_FAIL(CT_USAGE, "a store key of %zu bytes; 1 to %d are allowed", len, CT_STORE_MAX_KEY);
+		return CT_FAIL(CT_USAGE, "a store key has %zu bytes, but 1 to %d are allowed", len, CT_STORE_MAX_KEY);
 	return CT_OK;
 }
 
 static enum ct_status check_value(const char *key, size_t len)
 {
 	if (len > CT_STORE_MAX_VALUE)
-		return CT_FAIL(CT_UNSUPPORTED, "a value of %zu bytes for key \"%s\"; the store takes %zu", len, key,
+		return CT_FAIL(CT_UNSUPPORTED,
+			       "the value of key \"%s\" has %zu bytes, but the store allows at most %zu", key, len,
 			       CT_STORE_MAX_VALUE);
 	return CT_OK;
 }
 
-/* Sends the request in b, frees b, gives the reply's body to reader (call->body is still to be freed). */
+/* Sends the request in b, frees b, and sets *reader to read the body of the reply. The caller must free call->body. */
 static enum ct_status request_by(ct_store *s, struct ct_str *b, int64_t deadline_ns, struct ct_call *call,
 				 struct ct_wire_reader *r)
 {
@@ -42,13 +43,13 @@ static enum ct_status request(ct_store *s, struct ct_str *b, struct ct_call *cal
 	return request_by(s, b, ct_deadline_in(CT_STORE_CALL_NS), call, r);
 }
 
-/* Ends a request: frees the body, and reports an error if the reply has another form. */
+/* Ends a request: frees the body, and fails if the reply is malformed. */
 static enum ct_status finish(struct ct_call *call, const struct ct_wire_reader *r, const char *what)
 {
 	bool good = ct_wire_done(r);
 
 	ct_free(call->body);
-	return good ? CT_OK : CT_FAIL(CT_COMM, "the store's answer to %s cannot be read", what);
+	return good ? CT_OK : CT_FAIL(CT_COMM, "cannot read the store's reply to %s", what);
 }
 
 enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, size_t len)
@@ -69,7 +70,7 @@ enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, siz
 	return st;
 }
 
-/* Cancels a wait on the server. False if the server does not answer. The error chain is not changed. */
+/* Cancels a wait on the server. Returns false if the server does not answer. Does not change the error chain. */
 static bool cancel(ct_store *s, uint64_t tag)
 {
 	struct ct_wire_reader r;

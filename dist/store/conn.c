@@ -1,4 +1,4 @@
-/* One connection of the store server: frames in, replies out. */
+/* One connection of the store server: reads frames and sends replies. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -97,13 +97,13 @@ void ct__srv_conn_lost(struct ct_srv_conn *c, int err)
 	c->srv->gone = c;
 }
 
-void ct__srv_stranger(struct ct_srv_conn *c, const char *fmt, ...)
+void ct__srv_warn_refused(struct ct_srv_conn *c, const char *fmt, ...)
 {
 	uint64_t n = ++c->srv->n_refused;
 	char why[256];
 	va_list ap;
 
-	/* The first few in full, then every hundredth: a port scanner must not fill the log. */
+	/* Log the first five, and then every hundredth: a port scanner must not fill the log. */
 	if (c->srv->quiet || (n > 5 && n % 100 != 0))
 		return;
 	va_start(ap, fmt);
@@ -113,7 +113,7 @@ void ct__srv_stranger(struct ct_srv_conn *c, const char *fmt, ...)
 		c->srv->port, why, n);
 }
 
-/* Requests wait while the peer does not read its replies. */
+/* Does not read requests while the peer does not read its replies. */
 static void set_interest(struct ct_srv_conn *c)
 {
 	uint32_t events = (c->n_out <= SRV_MAX_UNSENT ? EPOLLIN : 0u) | (c->out_first ? EPOLLOUT : 0u);
@@ -160,7 +160,8 @@ void ct__srv_conn_flush(struct ct_srv_conn *c)
 		else if (c->fd < 0 || errno != EINTR)
 			c->out_broken = true;
 	}
-	/* Only output stops here: the peer's remaining input (a BYE) is read before its end is processed. */
+	/* Stop only the output: the peer's remaining input (a BYE) must be read before the end of the connection is
+	 * processed. */
 	if (c->out_broken)
 		drop_output(c);
 	if (c->closing && !c->out_first && c->fd >= 0)
@@ -173,7 +174,7 @@ void ct__srv_conn_send(struct ct_srv_conn *c, struct ct_blob *b)
 	struct ct_srv_out *o = b && !c->out_broken && !c->gone ? CT_NEW(struct ct_srv_out) : NULL;
 
 	if (!o) {
-		/* Without memory for a reply the client would wait forever. */
+		/* There is no memory for a reply, and without one the client would wait forever. */
 		if (!c->out_broken && !c->gone)
 			ct__srv_conn_lost(c, ENOMEM);
 		ct_blob_unref(b);
@@ -196,7 +197,7 @@ static bool reserve_input(struct ct_srv_conn *c, size_t need)
 	size_t cap = c->in_cap ? c->in_cap : 256;
 	uint8_t *in;
 
-	/* Grows with the bytes that have arrived, not with the length in a header. */
+	/* The buffer grows with the bytes that have arrived, not with the length in a header. */
 	while (cap < need)
 		cap *= 2;
 	if (cap > c->want)
@@ -237,7 +238,8 @@ static void header_complete(struct ct_srv_conn *c)
 
 	ct_wire_decode_header(c->in, &c->frame);
 	if (c->frame.len > limit || (!c->ready && c->frame.op != CT_WIRE_HANDSHAKE)) {
-		ct__srv_stranger(c, "a broken frame (operation %u, %" PRIu32 " bytes)", c->frame.op, c->frame.len);
+		ct__srv_warn_refused(c, "it sent a malformed frame (operation %u, %" PRIu32 " bytes)", c->frame.op,
+				     c->frame.len);
 		ct__srv_conn_lost(c, EPROTO);
 		return;
 	}
@@ -252,7 +254,7 @@ static void header_complete(struct ct_srv_conn *c)
 		dispatch(c);
 }
 
-/* The bytes that this stage needs have arrived. */
+/* Call when all bytes that this stage needs have arrived. */
 static void advance(struct ct_srv_conn *c)
 {
 	switch (c->stage) {
@@ -296,7 +298,7 @@ void ct__srv_conn_input(struct ct_srv_conn *c, const uint8_t *p, size_t n)
 			memcpy(c->in + c->in_len, p, k);
 			c->in_len += k;
 			if (c->stage == SRV_MAGIC && memcmp(c->in, CT_WIRE_MAGIC, c->in_len) != 0) {
-				ct__srv_stranger(c, "it does not speak ctrain's protocol");
+				ct__srv_warn_refused(c, "it does not use ctrain's protocol");
 				ct__srv_conn_lost(c, EPROTO);
 			} else if (c->in_len == c->want) {
 				advance(c);

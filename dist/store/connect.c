@@ -15,7 +15,7 @@
 
 #define RETRY_FIRST_NS (2 * CT_MS)
 #define RETRY_MAX_NS (200 * CT_MS)
-#define GREETING_NS (5 * CT_SEC) /* a server that is stopped accepts connections and sends nothing */
+#define HANDSHAKE_NS (5 * CT_SEC) /* a stopped server accepts connections but sends nothing */
 #define BYE_NS CT_SEC
 
 static void client_free(ct_store *s)
@@ -53,7 +53,7 @@ static enum ct_status client_new(const char *host, int port, const struct ct_sto
 	return CT_OK;
 }
 
-static enum ct_status send_greeting(ct_store *s, enum ct_wire_role role)
+static enum ct_status send_handshake(ct_store *s, enum ct_wire_role role)
 {
 	struct ct_wire_handshake h = {
 		.role = role, .member = s->opts.member, .pid = s->opts.pid, .world = s->opts.world};
@@ -67,7 +67,7 @@ static enum ct_status send_greeting(ct_store *s, enum ct_wire_role role)
 	ct_wire_put_handshake(&b, &h);
 	ct_wire_end(&b, 0);
 	st = ct_str_status(&b);
-	/* So few bytes always fit into the buffer of a new socket. */
+	/* These few bytes always fit into the buffer of a new socket. */
 	if (st == CT_OK &&
 	    (send(s->fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL | MSG_MORE) != CT_WIRE_MAGIC_LEN ||
 	     send(s->fd, b.s, b.len, MSG_NOSIGNAL) != (ssize_t)b.len))
@@ -76,7 +76,7 @@ static enum ct_status send_greeting(ct_store *s, enum ct_wire_role role)
 	return st;
 }
 
-/* At least `want` bytes in s->in. */
+/* Reads until s->in contains at least `want` bytes. */
 static enum ct_status read_up_to(ct_store *s, size_t want, int64_t deadline_ns)
 {
 	while (s->in_len < want) {
@@ -93,22 +93,21 @@ static enum ct_status read_up_to(ct_store *s, size_t want, int64_t deadline_ns)
 			return CT_FAIL(CT_COMM, "the connection to %s port %d broke: %s", s->host, s->port,
 				       strerror(errno));
 		if (ct_now_ns() >= deadline_ns)
-			return CT_FAIL(CT_TIMEOUT, "%s port %d takes connections but does not answer", s->host,
+			return CT_FAIL(CT_TIMEOUT, "%s port %d accepts connections but does not answer", s->host,
 				       s->port);
 		(void)poll(&p, 1, ct_deadline_poll_ms(deadline_ns));
 	}
 	return CT_OK;
 }
 
-static enum ct_status no_store_there(const ct_store *s)
+static enum ct_status not_a_store(const ct_store *s)
 {
-	(void)CT_FAIL(CT_MISMATCH, "what listens on %s port %d is not a ctrain store of this version", s->host,
-		      s->port);
-	ct_error_hint("choose another port (--master-port or MASTER_PORT), or end the program that holds it");
+	(void)CT_FAIL(CT_MISMATCH, "the server on %s port %d is not a ctrain store of this version", s->host, s->port);
+	ct_error_hint("choose another port (--master-port or MASTER_PORT), or end the program that uses it");
 	return CT_MISMATCH;
 }
 
-static enum ct_status take_answer(ct_store *s, const struct ct_wire_frame *f)
+static enum ct_status read_reply(ct_store *s, const struct ct_wire_frame *f)
 {
 	struct ct_wire_reader r = ct_wire_reader(f);
 	char why[600];
@@ -117,18 +116,19 @@ static enum ct_status take_answer(ct_store *s, const struct ct_wire_frame *f)
 		s->owner_rank = (int)ct_wire_u32(&r);
 		s->owner_pid = (int)ct_wire_u32(&r);
 		ct_wire_str(&r, s->owner_host, sizeof(s->owner_host));
-		return ct_wire_done(&r) ? CT_OK : no_store_there(s);
+		return ct_wire_done(&r) ? CT_OK : not_a_store(s);
 	}
 	ct_wire_str(&r, why, sizeof(why));
 	if (f->op != CT_WIRE_REFUSED || !ct_wire_done(&r) || f->status >= 0)
-		return no_store_there(s);
-	(void)CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused us: %s", s->host, s->port, why);
+		return not_a_store(s);
+	(void)CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused the connection: %s", s->host, s->port,
+		      why);
 	ct_error_hint(
-		"all ranks of one run need the same token, run id, --nodes and --procs, and each its own rank; two runs on one host need two ports");
+		"all ranks of a run need the same token, run id, --nodes and --procs, and each needs a different rank; two runs on one host need two ports");
 	return (enum ct_status)f->status;
 }
 
-/* There is no answer; if it is not sent, the first request fails. */
+/* READY has no reply. If it cannot be sent, the first request fails. */
 static void confirm(ct_store *s)
 {
 	const struct ct_wire_frame f = {.op = CT_WIRE_READY};
@@ -138,7 +138,7 @@ static void confirm(ct_store *s)
 	(void)!send(s->fd, header, sizeof(header), MSG_NOSIGNAL);
 }
 
-static enum ct_status read_greeting(ct_store *s, int64_t deadline_ns)
+static enum ct_status read_handshake_reply(ct_store *s, int64_t deadline_ns)
 {
 	size_t at = CT_WIRE_MAGIC_LEN, end = at + CT_WIRE_HEADER_LEN;
 	struct ct_wire_frame f;
@@ -149,51 +149,52 @@ static enum ct_status read_greeting(ct_store *s, int64_t deadline_ns)
 	CT_TRY_ALLOC(s->in = ct_calloc(s->in_cap, 1));
 	CT_TRY(read_up_to(s, at, deadline_ns));
 	if (memcmp(s->in, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN) != 0)
-		return no_store_there(s);
+		return not_a_store(s);
 	CT_TRY(read_up_to(s, end, deadline_ns));
 	ct_wire_decode_header(s->in + at, &f);
 	if (f.len > CT_WIRE_MAX_HANDSHAKE)
-		return no_store_there(s);
+		return not_a_store(s);
 	CT_TRY(read_up_to(s, end + f.len, deadline_ns));
 	f.body = s->in + end;
-	CT_TRY(take_answer(s, &f));
+	CT_TRY(read_reply(s, &f));
 	confirm(s);
-	/* Bytes after the handshake (a failure record) stay in the buffer. */
+	/* Bytes that follow the handshake (a failure record) stay in the buffer. */
 	at = end + f.len;
 	memmove(s->in, s->in + at, s->in_len - at);
 	s->in_len -= at;
-	return ct__call_begin(s) ? CT_OK : no_store_there(s);
+	return ct__call_begin(s) ? CT_OK : not_a_store(s);
 }
 
-/* *again: worth another attempt. */
+/* *again is set if another attempt may succeed. */
 static enum ct_status attempt(ct_store *s, enum ct_wire_role role, int64_t deadline_ns, bool *again)
 {
-	int64_t greeting = ct_deadline_in(GREETING_NS);
+	int64_t reply_by = ct_deadline_in(HANDSHAKE_NS);
 	enum ct_status st;
 	int err;
 
 	*again = true;
 	CT_TRY(ct_net_connect(s->host, s->port, deadline_ns, &s->fd, &err));
-	st = send_greeting(s, role);
+	st = send_handshake(s, role);
 	if (st == CT_OK)
-		st = read_greeting(s, greeting < deadline_ns ? greeting : deadline_ns);
+		st = read_handshake_reply(s, reply_by < deadline_ns ? reply_by : deadline_ns);
 	if (st != CT_OK)
 		ct_net_close(&s->fd);
 	*again = st == CT_COMM || st == CT_TIMEOUT;
 	return st;
 }
 
-static enum ct_status gave_up(const ct_store *s, int64_t start)
+static enum ct_status fail_timeout(const ct_store *s, int64_t start)
 {
 	struct ct_error last;
 
 	ct_error_save(&last);
-	(void)CT_FAIL(CT_TIMEOUT, "no store within %.1f s: %s", (double)(ct_now_ns() - start) / 1e9, last.message);
+	(void)CT_FAIL(CT_TIMEOUT, "cannot reach the store within %.1f s: %s", (double)(ct_now_ns() - start) / 1e9,
+		      last.message);
 	if (last.hint[0])
 		ct_error_hint("%s", last.hint);
 	else
 		ct_error_hint(
-			"is rank 0 (or the launcher) up, is %s port %d its address, and does no firewall stop us?",
+			"check that rank 0 (or the launcher) is running, that its address is %s port %d, and that no firewall blocks it",
 			s->host, s->port);
 	return CT_TIMEOUT;
 }
@@ -201,7 +202,7 @@ static enum ct_status gave_up(const ct_store *s, int64_t start)
 static enum ct_status connect_role(ct_store *s, enum ct_wire_role role, int64_t deadline_ns)
 {
 	int64_t start = ct_now_ns(), pause = RETRY_FIRST_NS;
-	bool again, told = false;
+	bool again, logged = false;
 
 	for (;;) {
 		enum ct_status st = attempt(s, role, deadline_ns, &again);
@@ -210,9 +211,9 @@ static enum ct_status connect_role(ct_store *s, enum ct_wire_role role, int64_t 
 		if (st == CT_OK || !again)
 			return st;
 		if (left <= 0)
-			return gave_up(s, start);
-		if (!told && now - start > 5 * CT_SEC) {
-			told = true;
+			return fail_timeout(s, start);
+		if (!logged && now - start > 5 * CT_SEC) {
+			logged = true;
 			CT_INFO("still waiting for the store: %s", ct_error_message());
 		}
 		pause = pause < left ? pause : left;
@@ -241,7 +242,7 @@ enum ct_status ct_store_connect(const char *host, int port, const struct ct_stor
 				ct_store **out)
 {
 	if (port < 1 || port > 65535)
-		return CT_FAIL(CT_USAGE, "port %d of the store is not in 1 to 65535", port);
+		return CT_FAIL(CT_USAGE, "the store's port %d is not in 1 to 65535", port);
 	return open_role(host, port, opts,
 			 opts->member == CT_STORE_LAUNCHER ? CT_ROLE_LAUNCHER
 			 : opts->member < 0                ? CT_ROLE_OBSERVER
@@ -263,10 +264,11 @@ void ct_store_close(ct_store *s)
 
 	if (!s)
 		return;
-	/* Closing often follows an error. That error must remain the reported one. */
+	/* Connections are often closed after an error. That error must still be the one that is reported. */
 	ct_error_save(&before);
 	ct_wire_begin(&b, CT_WIRE_BYE, CT_OK, 0);
-	/* The answer shows that the BYE was read: closing with unread data after it could discard it. */
+	/* The reply shows that the server has read the BYE. If we closed the connection earlier, with unread data, the
+	 * BYE could be discarded. */
 	if (ct__call_do(s, &b, NULL, 0, ct_deadline_in(BYE_NS), &call) == CT_OK)
 		ct_free(call.body);
 	ct_str_release(&b);

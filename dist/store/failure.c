@@ -61,11 +61,11 @@ void ct_failure_server_gone(struct ct_failure *f, int rank, int pid, const char 
 
 	ct_wire_copy(m.host, sizeof(m.host), host);
 	if (ct_errno_is_silence(err)) {
-		ct_failure_set(f, &m, CT_PEER_LOST, "does not answer on the network any more (%s)", strerror(err));
-		snprintf(f->hint, sizeof(f->hint), "is host %s up, and the network to it?", host);
+		ct_failure_set(f, &m, CT_PEER_LOST, "has stopped responding on the network (%s)", strerror(err));
+		snprintf(f->hint, sizeof(f->hint), "check that host %s is up and that the network to it works", host);
 	} else {
-		ct_failure_set(f, &m, CT_PEER_LOST, "is gone, and with it the store of this run");
-		snprintf(f->hint, sizeof(f->hint), "it was killed, crashed or ended in an error: see its own output");
+		ct_failure_set(f, &m, CT_PEER_LOST, "is gone, and so is the store of this run, which it served");
+		snprintf(f->hint, sizeof(f->hint), "it was killed, crashed or failed: see its own output");
 	}
 }
 

@@ -1,23 +1,25 @@
-/* Descriptions of members and failures, with the same words in all messages. */
+/* Describes members and failures in the same way in all messages. */
 #ifndef CT_DIST_STORE_FAILURE_H
 #define CT_DIST_STORE_FAILURE_H
 
 #include "dist/store/store.h"
 
-/* "rank 1 (pid 4711 on host x)", or "the launcher (pid 12 on host x)" for rank -1. Enough room: CT_MEMBER_TEXT. */
+/* Writes "rank 1 (pid 4711 on host x)", or "the launcher (pid 12 on host x)" for rank -1. CT_MEMBER_TEXT bytes are
+ * enough. */
 #define CT_MEMBER_TEXT 128
 void ct_member_text(char *buf, size_t len, int rank, int pid, const char *host);
-/* "; last seen at collective 1234, step 120", shorter when less is known, "" when nothing is. CT_WHERE_TEXT. */
+/* Writes "; last seen at collective 1234, step 120", or a part of it if less is known; "" if nothing is known.
+ * CT_WHERE_TEXT bytes are enough. */
 #define CT_WHERE_TEXT 112
 void ct_where_text(char *buf, size_t len, int64_t seq, const char *phase);
 
-/* Fills who, where, status and message ("<member> <what><where>"). */
+/* Fills in rank, pid, host, position, status and the message "<member> <what><where>". */
 void ct_failure_set(struct ct_failure *f, const struct ct_member_state *m, enum ct_status status, const char *fmt, ...)
 	CT_PRINTF(4, 5);
-/* The failure that clients report when the connection to the server has ended. err: errno of the connection, 0 for
- * its end. */
+/* Fills in the failure that a client reports when its connection to the server has ended. err: errno of the connection,
+ * or 0 if the server closed it. */
 void ct_failure_server_gone(struct ct_failure *f, int rank, int pid, const char *host, int err);
-/* Did the network stop responding (true), or did the process end (false)? */
+/* Returns true if err means that the network or the host stopped responding, and false if the process ended. */
 bool ct_errno_is_silence(int err);
 
 #endif

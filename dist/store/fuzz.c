@@ -1,10 +1,10 @@
-/* The store server's parser and requests without sockets, for tests/fuzz. */
+/* Runs the store server's parser and requests without sockets, for tests/fuzz. */
 #include <string.h>
 
 #include "dist/store/server_impl.h"
 
-/* The fuzzer's first bytes are a valid handshake, so that random input reaches the requests after it, too. */
-static enum ct_status fuzz_greet(struct ct_srv_conn *c)
+/* Feeds a valid handshake first, so that random input also reaches the requests that follow a handshake. */
+static enum ct_status fuzz_handshake(struct ct_srv_conn *c)
 {
 	const struct ct_wire_handshake h = {.run_id = "fuzz", .host = "h", .pid = 1};
 	struct ct_str b = {0};
@@ -28,10 +28,10 @@ static enum ct_status fuzz_feed(ct_store_server *s, const uint8_t *data, size_t 
 	struct ct_srv_conn *c;
 	enum ct_status st = CT_OK;
 
-	/* First byte: where the bytes are cut in two, and (odd) whether they start with the handshake. */
+	/* The first byte says where the bytes are split in two. If it is odd, they start with the handshake. */
 	CT_TRY_ALLOC(c = ct__srv_conn_open(s, -1, "fuzz"));
 	if (!(cut & 1))
-		CT_TRY(fuzz_greet(c));
+		CT_TRY(fuzz_handshake(c));
 	data += len > 0;
 	len -= len > 0;
 	cut = cut < len ? cut : len;

@@ -21,7 +21,7 @@ static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ..
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	ct__srv_stranger(c, "%s", why);
+	ct__srv_warn_refused(c, "%s", why);
 	send_magic(c);
 	ct_wire_begin(&b, CT_WIRE_REFUSED, st, 0);
 	ct_wire_put_str(&b, why);
@@ -30,7 +30,7 @@ static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ..
 	c->closing = true;
 }
 
-/* In constant time: compares the complete fields, whatever they contain. */
+/* Compares in constant time: reads the complete fields, whatever they contain. */
 static bool same_token(const char a[CT_TOKEN_HEX], const char b[CT_TOKEN_HEX])
 {
 	unsigned char diff = 0;
@@ -50,8 +50,8 @@ static int n_joined(const ct_store_server *s)
 	return n;
 }
 
-/* A client of this run with another number of ranks. While ranks are missing the run cannot start as it is: that
- * becomes its failure. */
+/* Checks that a client of this run expects the same number of ranks. If it does not while ranks are still missing, the
+ * run cannot start, so this becomes the run's failure. */
 static bool same_world(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
@@ -65,10 +65,10 @@ static bool same_world(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 	ct_wire_copy(m.host, sizeof(m.host), h->host);
 	ct_member_text(who, sizeof(who), m.rank, m.pid, m.host);
 	ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
-	refuse(c, CT_MISMATCH, "%s was started for a world of %d ranks, %s for %d", who, h->world, owner, o->world);
+	refuse(c, CT_MISMATCH, "%s was started for a world of %d ranks, but %s for %d", who, h->world, owner, o->world);
 	if (n_joined(c->srv) < o->world) {
-		ct_failure_set(&f, &m, CT_MISMATCH, "was started for a world of %d ranks, %s for %d", h->world, owner,
-			       o->world);
+		ct_failure_set(&f, &m, CT_MISMATCH, "was started for a world of %d ranks, but %s for %d", h->world,
+			       owner, o->world);
 		ct_wire_copy(f.hint, sizeof(f.hint),
 			     "start every node with the same number of nodes and processes (--nodes, --procs)");
 		ct__srv_offer_failure(c->srv, &f, SRV_CAUSE);
@@ -81,7 +81,8 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 	const struct ct_store_opts *o = &c->srv->opts;
 	char owner[CT_MEMBER_TEXT];
 
-	/* Checked first, and without information about the run: a client without the token is unknown. */
+	/* This is checked first, and the refusal contains no information about the run, because anyone could have sent
+	 * this. */
 	if (!same_token(h->token, o->token)) {
 		refuse(c, CT_MISMATCH, "wrong token");
 		return false;
@@ -115,7 +116,7 @@ static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_handshake *
 		supersede(m, h);
 	if (m && m->conn) {
 		refuse(c, CT_MISMATCH,
-		       "rank %d is taken: pid %d on host %s has joined as rank %d, and so wants pid %d on host %s",
+		       "rank %d is taken: pid %d on host %s has joined as rank %d, and pid %d on host %s tries to do the same",
 		       h->member, m->state.pid, m->state.host, h->member, h->pid, h->host);
 		return false;
 	}
@@ -138,7 +139,8 @@ static bool enter_auxiliary(struct ct_srv_conn *c, const struct ct_wire_handshak
 	struct ct_srv_member *m = ct__srv_member_find(c->srv, h->member);
 
 	if (!m || !m->conn || m->state.pid != h->pid || strcmp(m->state.host, h->host) != 0) {
-		refuse(c, CT_MISMATCH, "rank %d of pid %d on host %s has no first connection to add one to", h->member,
+		refuse(c, CT_MISMATCH,
+		       "rank %d (pid %d on host %s) has no first connection, so it cannot open another one", h->member,
 		       h->pid, h->host);
 		return false;
 	}
@@ -153,7 +155,7 @@ void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 	struct ct_str b = {0};
 
 	if (!ct_wire_get_handshake(f, &h)) {
-		refuse(c, CT_MISMATCH, "a handshake that this version of ctrain does not understand");
+		refuse(c, CT_MISMATCH, "this version of ctrain does not understand the handshake");
 		return;
 	}
 	if (!may_enter(c, &h) || (h.role == CT_ROLE_MEMBER && !enter_member(c, &h)) ||

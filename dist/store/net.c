@@ -46,14 +46,15 @@ static enum ct_status resolve(const char *host, int port, int flags, struct addr
 	char service[16];
 	int err;
 
-	/* By RFC 6761 this name needs no look-up: bare containers have no /etc/hosts to find it in. */
+	/* RFC 6761 defines this name, so it needs no look-up. Minimal containers have no /etc/hosts that contains
+	 * it. */
 	if (host && strcmp(host, "localhost") == 0)
 		host = ct_net_loopback();
 	snprintf(service, sizeof(service), "%d", port);
 	err = getaddrinfo(host, service, &hints, out);
 	if (err != 0) {
-		(void)CT_FAIL(CT_COMM, "the host name \"%.200s\" does not resolve: %s", host, gai_strerror(err));
-		ct_error_hint("give a name that this machine knows, or the numeric address");
+		(void)CT_FAIL(CT_COMM, "cannot resolve the host name \"%.200s\": %s", host, gai_strerror(err));
+		ct_error_hint("use a host name that this machine can resolve, or a numeric address");
 		return CT_COMM;
 	}
 	return CT_OK;
@@ -67,15 +68,15 @@ static enum ct_status listen_failed(const char *host, int port, int err)
 	(void)CT_FAIL(CT_COMM, "cannot serve the store on %s%sport %d: %s%s%s", host ? host : "", host ? " " : "", port,
 		      err == EADDRINUSE ? "the port is in use" : strerror(err), held ? " by " : "", holder);
 	if (err == EADDRINUSE)
-		ct_error_hint("choose another port (--master-port or MASTER_PORT) or end the program that holds it");
+		ct_error_hint("choose another port (--master-port or MASTER_PORT), or end the program that uses it");
 	else if (err == EADDRNOTAVAIL && host && ct_net_is_loopback(host))
-		ct_error_hint("this machine's loopback interface has no address: `ip link set lo up`");
+		ct_error_hint("this machine's loopback interface has no address: run `ip link set lo up`");
 	else if (err == EADDRNOTAVAIL)
 		ct_error_hint(
 			"%s is not an address of this machine; rank 0 must run on the host that --master-addr names",
 			host ? host : "this");
 	else if (err == EACCES)
-		ct_error_hint("ports below 1024 are for root: choose a higher one");
+		ct_error_hint("ports below 1024 are reserved for root: choose a higher port");
 	return CT_COMM;
 }
 
@@ -85,7 +86,8 @@ static int listen_on(int family, const struct sockaddr *addr, socklen_t len)
 
 	if (fd < 0)
 		return -errno;
-	/* On Linux this allows connections of an earlier run in TIME_WAIT, never another listener. */
+	/* On Linux this permits listening while connections of an earlier run are in TIME_WAIT, but never while another
+	 * process listens. */
 	set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (family == AF_INET6)
 		set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
@@ -133,8 +135,9 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
 	return CT_OK;
 }
 
-/* A connection to a port of our own host on which no process listens can connect to itself if the source port is the same. */
-static bool met_itself(int fd)
+/* When no process listens on a port of our own host, a socket that happens to have this source port connects to
+ * itself. */
+static bool connected_to_itself(int fd)
 {
 	struct sockaddr_storage a = {0}, b = {0};
 	socklen_t na = sizeof(a), nb = sizeof(b);
@@ -163,7 +166,7 @@ static int connect_one(const struct addrinfo *a, int64_t deadline_ns, int *out)
 				(void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 		}
 	}
-	if (err == 0 && met_itself(fd))
+	if (err == 0 && connected_to_itself(fd))
 		err = ECONNREFUSED;
 	if (err == 0)
 		*out = fd;
@@ -187,7 +190,7 @@ enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, i
 	}
 	freeaddrinfo(list);
 	if (*err != 0)
-		return CT_FAIL(CT_COMM, "no connection to %.200s port %d: %s", host, port, strerror(*err));
+		return CT_FAIL(CT_COMM, "cannot connect to %.200s port %d: %s", host, port, strerror(*err));
 	ct_net_tune(*fd);
 	return CT_OK;
 }
@@ -247,7 +250,7 @@ enum ct_status ct_net_route_source(const char *peer, char *buf, size_t len)
 	enum ct_status st = CT_OK;
 	int fd;
 
-	/* Connecting a datagram socket only looks up the route. The port does not matter. */
+	/* Connecting a datagram socket only looks up the route; the port does not matter. */
 	CT_TRY(resolve(peer, 9, AI_NUMERICHOST, &list));
 	fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || connect(fd, list->ai_addr, list->ai_addrlen) != 0)
@@ -266,12 +269,12 @@ static enum ct_status unknown_iface(const char *name, const char *const *names, 
 
 	for (size_t i = 0; i < n; i++)
 		ct_str_addf(&list, "%s%s", i ? ", " : "", names[i]);
-	(void)CT_FAIL(CT_CONFIG, "dist.iface: this host has no network interface \"%.60s\"; it has %.300s", name,
-		      n > 0 ? ct_str_text(&list) : "none");
+	(void)CT_FAIL(CT_CONFIG, "dist.iface: this host has no network interface \"%.60s\"; its interfaces are %.300s",
+		      name, n > 0 ? ct_str_text(&list) : "none");
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else
-		ct_error_hint("name one of them, or leave dist.iface empty for the one that reaches host 0");
+		ct_error_hint("choose one of them, or leave dist.iface empty to use the interface that reaches host 0");
 	ct_str_release(&list);
 	return CT_CONFIG;
 }

@@ -1,5 +1,6 @@
-/* Who listens on a TCP port of this host, from /proc: the port gives a socket's inode, the inode a process. Without
- * permission to inspect the process nothing is found. That is acceptable: it is for an error message only. */
+/* Finds out which process listens on a TCP port of this host. /proc/net/tcp has the inode of the port's socket, and
+ * /proc/PID/fd has the process of the inode. Without permission to inspect the process, nothing is found; that is
+ * acceptable, because the result is used only in an error message. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,9 +11,9 @@
 #include "dist/store/net.h"
 
 #define TCP_LISTEN_STATE 0x0A
-#define MAX_FDS 65536 /* descriptors looked at in all: a message must not take seconds */
+#define MAX_FDS 65536 /* most descriptors to examine: an error message must not take seconds */
 
-/* Lines of /proc/net/tcp: "sl local_address rem_address st tx:rx tr:tm->when retrnsmt uid timeout inode ...". */
+/* A line of /proc/net/tcp is "sl local_address rem_address st tx:rx tr:tm->when retrnsmt uid timeout inode ...". */
 static bool listening_inode(const char *table, int port, uint64_t *inode)
 {
 	FILE *f = fopen(table, "re");

@@ -8,12 +8,12 @@
 #define CT_LOG_COMPONENT "store"
 #include "base/log.h"
 
-/* How long a weaker report waits for a better one. A launcher knows within milliseconds that and how a child ended;
- * a consequence (a rank lost its peer) reaches us a little before or after the end of that peer's connection. */
+/* How long a report waits for one that explains more. A launcher knows within milliseconds how its child process ended.
+ * A consequence (a rank has lost its peer) arrives shortly before or after the end of that peer's connection. */
 #define LAUNCHER_GRACE_NS (100 * CT_MS)
 #define CONSEQUENCE_GRACE_NS (300 * CT_MS)
 
-/* First entry whose rank is not lower. */
+/* Index of the first member whose rank is not lower. */
 static int place_of(const ct_store_server *s, int rank)
 {
 	int lo = 0, hi = s->n_members;
@@ -90,7 +90,7 @@ static void record(ct_store_server *s)
 	struct ct_blob *frame;
 
 	s->have_pending = false;
-	pthread_mutex_lock(&s->lock); /* ct_store_server_failure reads them from other threads */
+	pthread_mutex_lock(&s->lock); /* other threads read them in ct_store_server_failure */
 	s->failure = s->pending;
 	s->failed = true;
 	pthread_mutex_unlock(&s->lock);
@@ -101,7 +101,8 @@ static void record(ct_store_server *s)
 	ct_wire_end(&b, 0);
 	frame = b.failed ? NULL : ct_blob_make(&s->used, b.s, b.len);
 	ct_str_release(&b);
-	/* First to all connections, then the answers to waits: a wait that ends finds the record already there. */
+	/* Send the record to all connections before the replies to waits, so that a client whose wait ends already has
+	 * the record. */
 	for (struct ct_srv_conn *c = s->ready.first; c; c = c->next) {
 		ct__srv_conn_send(c, frame ? ct_blob_ref(frame) : NULL);
 		ct__srv_conn_flush(c);
@@ -168,11 +169,11 @@ void ct__srv_member_lost(ct_store_server *s, struct ct_srv_member *m, int err)
 	if (ct_errno_is_silence(err)) {
 		ct_failure_set(&f, &m->state, CT_PEER_LOST, "has not answered on the network for 15 s (%s)",
 			       strerror(err));
-		ct_wire_copy(f.hint, sizeof(f.hint), "is that host up, and the network to it?");
+		ct_wire_copy(f.hint, sizeof(f.hint), "check that its host is up and that the network to it works");
 	} else if (err == EPROTO) {
-		ct_failure_set(&f, &m->state, CT_BUG, "sent the store a broken message");
+		ct_failure_set(&f, &m->state, CT_BUG, "sent a malformed message to the store");
 	} else {
-		ct_failure_set(&f, &m->state, CT_PEER_LOST, "is gone: its connection ended without a goodbye");
+		ct_failure_set(&f, &m->state, CT_PEER_LOST, "is gone: it closed its connection without BYE");
 		ct_wire_copy(f.hint, sizeof(f.hint),
 			     "it was killed (out of memory?) or crashed: see its own output and its host's kernel log");
 	}

@@ -33,11 +33,11 @@ void ct__srv_reply(struct ct_srv_conn *c, uint64_t tag, enum ct_status st, const
 	ct_str_release(&text);
 }
 
-/* Room for n more bytes? Answers the request when there is not. */
+/* Checks that there is room for n more bytes; if not, replies with an error. */
 static bool has_room(struct ct_srv_conn *c, uint64_t tag, size_t n)
 {
 	if (n > CT_STORE_MAX_VALUE) {
-		ct__srv_reply(c, tag, CT_UNSUPPORTED, "a value of %zu bytes; the store takes %zu", n,
+		ct__srv_reply(c, tag, CT_UNSUPPORTED, "the value has %zu bytes, but the store allows at most %zu", n,
 			      CT_STORE_MAX_VALUE);
 		return false;
 	}
@@ -48,7 +48,7 @@ static bool has_room(struct ct_srv_conn *c, uint64_t tag, size_t n)
 	return true;
 }
 
-/* Stores the value and wakes the clients that wait for the key; answers on failure. */
+/* Stores the value and wakes the clients that wait for the key. On failure, replies with an error. */
 static bool put(struct ct_srv_conn *c, uint64_t tag, const char *key, const void *value, size_t len)
 {
 	struct ct_blob *b;
@@ -108,7 +108,7 @@ static bool do_get(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r
 	return true;
 }
 
-/* The number under a key, 0 when it is absent. */
+/* Reads the number that is stored under a key; 0 if the key does not exist. False if the value is not a number. */
 static bool number_of(const ct_store_server *s, const char *key, int64_t *out)
 {
 	const struct ct_blob *b = ct_store_table_get(&s->table, key);
@@ -136,11 +136,11 @@ static bool do_add(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader *r
 	if (!ct_wire_done(r))
 		return false;
 	if (!number_of(c->srv, key.s, &v)) {
-		ct__srv_reply(c, tag, CT_DATA, "key \"%s\" of the store does not hold a number", key.s);
+		ct__srv_reply(c, tag, CT_DATA, "the value of store key \"%s\" is not a number", key.s);
 		return true;
 	}
 	if (__builtin_add_overflow(v, delta, &v)) {
-		ct__srv_reply(c, tag, CT_DATA, "key \"%s\" of the store would leave the 64-bit range", key.s);
+		ct__srv_reply(c, tag, CT_DATA, "the number in store key \"%s\" would exceed 64 bits", key.s);
 		return true;
 	}
 	snprintf(text, sizeof(text), "%" PRId64, v);
@@ -213,7 +213,8 @@ static void do_members(struct ct_srv_conn *c, uint64_t tag)
 	ct__srv_conn_send_frame(c, &b);
 }
 
-/* A member reports its own failure, a launcher that of a rank on its host (or of one that never joined). */
+/* A member may report only its own failure. A launcher may report the failure of a rank that is on its host or never
+ * joined. */
 static bool may_report(const struct ct_srv_conn *c, const struct ct_failure *x)
 {
 	const struct ct_srv_member *m;
@@ -236,8 +237,8 @@ static bool do_report(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 		return false;
 	if (!may_report(c, &x)) {
 		ct_member_text(who, sizeof(who), x.rank, x.pid, x.host);
-		ct__srv_stranger(c, "it reported the failure of %s, which is not its own", who);
-		ct__srv_reply(c, f->tag, CT_USAGE, "the failure of %s is not yours to report", who);
+		ct__srv_warn_refused(c, "it reported a failure of %s, which it may not do", who);
+		ct__srv_reply(c, f->tag, CT_USAGE, "you may not report a failure of %s", who);
 		return true;
 	}
 	if (c->member && c->member->state.rank == x.rank)
@@ -246,7 +247,7 @@ static bool do_report(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 		ct__srv_reply(c, f->tag, CT_OK, NULL);
 		return true;
 	}
-	/* A launcher saw how the process ended. */
+	/* A launcher knows how the process ended, so its reports are never mere consequences. */
 	consequence = c->role != CT_ROLE_LAUNCHER && (x.status == CT_PEER_LOST || x.status == CT_CANCELLED);
 	if (c->role == CT_ROLE_LAUNCHER)
 		ct__srv_add_last_seen(c->srv, &x);
@@ -300,6 +301,6 @@ void ct__srv_request(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 {
 	if (serve(c, f))
 		return;
-	ct__srv_stranger(c, "a broken request (operation %u, %" PRIu32 " bytes)", f->op, f->len);
+	ct__srv_warn_refused(c, "it sent a malformed request (operation %u, %" PRIu32 " bytes)", f->op, f->len);
 	ct__srv_conn_lost(c, EPROTO);
 }

@@ -21,7 +21,7 @@ enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts
 	s->opts.member = opts->member;
 	s->opts.pid = opts->pid;
 	s->opts.world = opts->world;
-	/* Field by field: the token is compared with its padding, which must be zero on both sides. */
+	/* Copy field by field: the token is compared with its padding, which must be zero on both sides. */
 	ct_wire_copy(s->opts.run_id, sizeof(s->opts.run_id), opts->run_id);
 	ct_wire_copy(s->opts.token, sizeof(s->opts.token), opts->token);
 	ct_wire_copy(s->opts.host, sizeof(s->opts.host), opts->host);
@@ -64,8 +64,8 @@ void ct__srv_finish_gone(ct_store_server *s)
 		ct__srv_waits_drop(c);
 		if (m)
 			m->conn = NULL;
-		/* A client that stopped waiting before our welcome arrived (we were stopped, or slow) connects
-		 * again: this is not a failure. */
+		/* If this process was stopped or slow, the client may have stopped waiting for its welcome. It will
+		 * connect again, so this is not a failure. */
 		if (m && !c->confirmed && !c->bye)
 			ct__srv_member_remove(s, m);
 		else if (m && !c->bye)
@@ -82,15 +82,16 @@ static void listen_interest(ct_store_server *s, bool on)
 		s->listening = on;
 }
 
-/* Limits unauthenticated connections: closes the one that has been inactive longest. */
-static bool make_place(ct_store_server *s)
+/* Makes room for a new connection: if there are too many unauthenticated ones, closes the oldest. False if there is no
+ * room. */
+static bool make_room(ct_store_server *s)
 {
 	struct ct_srv_conn *oldest = s->handshakes.first;
 
 	while (oldest && oldest->gone)
 		oldest = oldest->next;
 	if (s->handshakes.n >= SRV_MAX_HANDSHAKES && oldest) {
-		ct__srv_stranger(oldest, "it said nothing while %d others wait", s->handshakes.n);
+		ct__srv_warn_refused(oldest, "it sent no handshake while %d connections waited", s->handshakes.n);
 		ct__srv_conn_lost(oldest, ETIMEDOUT);
 	}
 	return s->handshakes.n + s->ready.n < SRV_MAX_CONNS;
@@ -107,9 +108,10 @@ static void accept_all(ct_store_server *s)
 		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
 			continue;
 		if (fd < 0) {
-			/* Out of descriptors or memory: an accept that fails at once must not become a busy loop. */
+			/* If descriptors or memory have run out, pause, so that this does not become a busy loop. */
 			if (errno != EAGAIN && errno != EWOULDBLOCK) {
-				CT_WARN("the store on port %d cannot take a connection: %s", s->port, strerror(errno));
+				CT_WARN("the store on port %d cannot accept a connection: %s", s->port,
+					strerror(errno));
 				listen_interest(s, false);
 				s->listen_again = ct_deadline_in(LISTEN_PAUSE_NS);
 			}
@@ -118,8 +120,9 @@ static void accept_all(ct_store_server *s)
 		ct_net_tune(fd);
 		if (ct_net_addr_text(&a, peer, sizeof(peer)) != CT_OK)
 			ct_error_clear();
-		if (!make_place(s) || !ct__srv_conn_open(s, fd, peer)) {
-			CT_WARN("the store on port %d refuses %s: %d connections are open", s->port, peer, s->ready.n);
+		if (!make_room(s) || !ct__srv_conn_open(s, fd, peer)) {
+			CT_WARN("the store on port %d refuses a connection from %s: %d connections are open", s->port,
+				peer, s->ready.n);
 			ct_net_close(&fd);
 		}
 	}
@@ -147,14 +150,15 @@ static void handle(ct_store_server *s, const struct epoll_event *ev)
 		ct__srv_conn_read(c);
 }
 
-/* Handshakes that took too long, the failure record's grace, listening again. */
+/* Ends handshakes that have taken too long, records a pending failure when its grace period is over, and resumes
+ * listening. */
 static void tick(ct_store_server *s)
 {
 	int64_t now = ct_now_ns();
 
 	for (struct ct_srv_conn *c = s->handshakes.first; c && c->deadline <= now; c = c->next) {
 		if (!c->closing && !c->gone)
-			ct__srv_stranger(c, "no greeting within 5 s");
+			ct__srv_warn_refused(c, "it sent no handshake within 5 s");
 		ct__srv_conn_lost(c, ETIMEDOUT);
 	}
 	ct__srv_record_tick(s, now);
@@ -175,7 +179,7 @@ static int64_t next_deadline(const ct_store_server *s, int64_t stop_deadline)
 	return d;
 }
 
-/* Processes the mailbox of other threads; true when the server should end. */
+/* Processes the mailbox, which other threads fill. Returns true if the server should end. */
 static bool read_mailbox(ct_store_server *s, int64_t *stop_deadline)
 {
 	struct ct_failure mail;

@@ -1,5 +1,5 @@
-/* The server's internals, shared by server.c (thread, listening, stop), conn.c (bytes in and out), requests.c (what
- * each request does) and record.c (members and the failure record). One thread runs all of it, except for the
+/* The server's internals, shared by server.c (thread, listening, stopping), conn.c (input and output), requests.c (what
+ * each request does) and record.c (members and the failure record). All of it runs on one thread, except for the
  * mailbox. */
 #ifndef CT_DIST_STORE_SERVER_IMPL_H
 #define CT_DIST_STORE_SERVER_IMPL_H
@@ -15,16 +15,16 @@
 #define SRV_MAX_HANDSHAKES 256 /* limit of unauthenticated connections */
 #define SRV_MAX_BYTES ((size_t)64 << 20)
 #define SRV_MAX_WAITS 256  /* pending waits of one connection */
-#define SRV_MAX_UNSENT 256 /* replies; above it the connection's requests wait */
+#define SRV_MAX_UNSENT 256 /* replies; beyond that, the connection's requests wait */
 #define SRV_HANDSHAKE_NS (5 * CT_SEC)
 
 struct ct_srv_conn;
 
 struct ct_srv_member {
-	struct ct_member_state state; /* beat_age_s is filled in when asked for */
-	int64_t beat_ns;              /* 0: none yet */
-	struct ct_srv_conn *conn;     /* its first connection, NULL when ended */
-	bool reported;                /* it has reported its own failure: the end of its connection adds nothing */
+	struct ct_member_state state; /* beat_age_s is filled in on request */
+	int64_t beat_ns;              /* 0: no heartbeat yet */
+	struct ct_srv_conn *conn;     /* its first connection; NULL after it has ended */
+	bool reported;                /* it has reported its own failure, so the end of its connection is ignored */
 };
 
 /* A request that waits for a key. */
@@ -43,14 +43,14 @@ struct ct_srv_out {
 enum ct_srv_stage { SRV_MAGIC, SRV_HEADER, SRV_BODY, SRV_SKIP };
 
 struct ct_srv_conn {
-	struct ct_srv_conn *prev, *next; /* of srv->handshakes (oldest first) or srv->ready */
+	struct ct_srv_conn *prev, *next; /* in srv->handshakes (oldest first) or srv->ready */
 	struct ct_srv_conn *next_gone;
 	ct_store_server *srv;
-	int fd;                    /* -1: none (fuzzer) */
-	char peer[64], host[64];   /* address; the host name it gave */
-	bool ready, closing, gone; /* closing: answer the refusal, read no more */
-	bool confirmed, bye;       /* has read its welcome; has sent BYE */
-	int err;                   /* why it is gone: errno, 0 for an orderly end */
+	int fd;                    /* -1: no socket (fuzzer) */
+	char peer[64], host[64];   /* peer: address; host: the host name that it sent */
+	bool ready, closing, gone; /* closing: sends the refusal and reads nothing more */
+	bool confirmed, bye;       /* confirmed: has read its welcome; bye: has sent BYE */
+	int err;                   /* why the connection ended: errno, or 0 if the peer closed it */
 	int64_t deadline;          /* of the handshake */
 	enum ct_wire_role role;
 	struct ct_srv_member *member; /* NULL for observers */
@@ -75,18 +75,18 @@ struct ct_store_server {
 	int port, listen_fd, epoll_fd, wake_fd;
 	struct ct_thread thread;
 
-	pthread_mutex_t lock; /* guards the mailbox, and failed and failure against readers of other threads */
+	pthread_mutex_t lock; /* guards the mailbox; held to write failed and failure, which other threads read */
 	bool stop, have_mail;
 	int64_t stop_deadline;
 	struct ct_failure mail;
 
 	struct ct_srv_list handshakes, ready;
-	struct ct_srv_conn *gone; /* to be finished at the end of the round */
+	struct ct_srv_conn *gone; /* ended; to be freed at the end of the round */
 	bool listening;
-	int64_t listen_again; /* when out of descriptors */
+	int64_t listen_again; /* after running out of descriptors */
 	uint64_t n_refused;
 	bool quiet;
-	size_t used; /* bytes of keys, values, buffers */
+	size_t used; /* bytes of keys, values and buffers */
 	struct ct_store_table table;
 	struct ct_srv_wait *waits;
 	struct ct_srv_member **members; /* [n_members] by rank */
@@ -100,23 +100,24 @@ struct ct_store_server {
 
 enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts) CT_MUST_CHECK;
 void ct__srv_release(ct_store_server *s);
-/* Ends the connections that were marked lost. Ending one may lose others, which get the failure record. */
+/* Frees the connections that have been marked as lost. Freeing one may cause others to be lost, because they are sent
+ * the failure record. */
 void ct__srv_finish_gone(ct_store_server *s);
 
-/* conn.c. A connection that is lost is marked and finished by ct__srv_finish_gone, never freed inside a call. */
+/* conn.c. These functions never free a connection: they mark it as lost, and ct__srv_finish_gone frees it. */
 struct ct_srv_conn *ct__srv_conn_open(ct_store_server *s, int fd, const char *peer);
 void ct__srv_conn_free(struct ct_srv_conn *c);
 void ct__srv_conn_read(struct ct_srv_conn *c);
 void ct__srv_conn_input(struct ct_srv_conn *c, const uint8_t *p, size_t n);
 void ct__srv_conn_flush(struct ct_srv_conn *c);
-/* Takes the reference. */
+/* Takes over the reference to b. */
 void ct__srv_conn_send(struct ct_srv_conn *c, struct ct_blob *b);
-/* The frame built in b. */
+/* Sends the frame in b and releases b. */
 void ct__srv_conn_send_frame(struct ct_srv_conn *c, struct ct_str *b);
 void ct__srv_conn_lost(struct ct_srv_conn *c, int err);
 void ct__srv_list_push(struct ct_srv_list *l, struct ct_srv_conn *c);
 void ct__srv_list_drop(struct ct_srv_list *l, struct ct_srv_conn *c);
-void ct__srv_stranger(struct ct_srv_conn *c, const char *fmt, ...) CT_PRINTF(2, 3);
+void ct__srv_warn_refused(struct ct_srv_conn *c, const char *fmt, ...) CT_PRINTF(2, 3);
 
 /* handshake.c */
 void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f);
@@ -133,16 +134,16 @@ void ct__srv_waits_drop(struct ct_srv_conn *c);
 void ct__srv_waits_fail(ct_store_server *s);
 
 /* record.c */
-/* Adds what the store knows of the rank to a launcher's record: collective and phase of its last heartbeat. */
+/* Adds the collective and phase of the rank's last heartbeat to a failure that a launcher has reported. */
 void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f);
-/* A rank that left with BYE after a stop signal is not a failure, whatever its launcher reports. */
+/* Returns true if the rank left with BYE after a stop signal: whatever its launcher reports, this is not a failure. */
 bool ct__srv_has_left(ct_store_server *s, const struct ct_failure *f);
 struct ct_srv_member *ct__srv_member_find(ct_store_server *s, int rank);
-/* NULL on out of memory. */
+/* Returns NULL if out of memory. */
 struct ct_srv_member *ct__srv_member_add(ct_store_server *s, int rank);
 void ct__srv_member_remove(ct_store_server *s, struct ct_srv_member *m);
 void ct__srv_member_lost(ct_store_server *s, struct ct_srv_member *m, int err);
-/* What is known of a failure: a cause that was reported outweighs a connection that ended, which outweighs a
+/* How much a report explains: a reported cause takes precedence over a connection that ended, and this over a
  * consequence. */
 enum ct_srv_weight { SRV_CONSEQUENCE = 1, SRV_ENDED, SRV_CAUSE };
 void ct__srv_offer_failure(ct_store_server *s, const struct ct_failure *f, enum ct_srv_weight weight);

@@ -1,15 +1,16 @@
-/* The rendezvous store: a small key-value server over TCP that all ranks of one run connect to. It serves addresses, the
- * start-up checks, and it is how a lost rank becomes known everywhere within milliseconds.
+/* The rendezvous store: a small key-value server to which all ranks of a run connect over TCP. Ranks use it to exchange
+ * addresses and to check at start-up that they agree. It also notifies all ranks within milliseconds when a rank is
+ * lost.
  *
- * Handshake: protocol magic, shared token (compared in constant time, before anything else is looked at), run id,
- * number of ranks, member number, host, pid. A client that is not ctrain, has a wrong token or belongs to another run
- * is refused with a reason and counted in a warning; only a client that has the token is given the run's id. Limits: key
- * 256 bytes, value 16 MiB, 4,096 connections, 64 MiB in all. Wire format: docs/DISTRIBUTED.md. Every call has a
- * deadline.
+ * Handshake: the client sends the protocol magic, the shared token, the run id, the number of ranks, its member number,
+ * its host and its pid. The token is compared first, in constant time. A client that is not ctrain, has a wrong token
+ * or belongs to another run is refused with a reason, and the server logs a warning with the number of refused clients.
+ * Only a client with the right token learns the run's id. Limits: 256 bytes per key, 16 MiB per value, 4,096
+ * connections, 64 MiB in total. docs/DISTRIBUTED.md describes the wire format. Every call has a deadline.
  *
- * Failure: a member whose connection ends without BYE, or that reports a failure itself, becomes the run's failure
- * record (the first one counts); every watcher gets it at once. When the server's process dies, the clients see their
- * connection end and take that as the failure of the server's owner. */
+ * Failure: when a member's connection ends without BYE, or a member reports a failure, this becomes the run's failure
+ * record. Only the first failure counts. The server sends the record to all watchers immediately. When the server's
+ * process ends, the clients see their connections end and treat this as a failure of the server's owner. */
 #ifndef CT_DIST_STORE_STORE_H
 #define CT_DIST_STORE_STORE_H
 
@@ -21,100 +22,105 @@
 
 /* Values of ct_store_opts.member that are not ranks. It is not a failure when one of them leaves. */
 #define CT_STORE_OBSERVER (-1) /* reads and waits */
-#define CT_STORE_LAUNCHER (-2) /* a node's launcher: it also reports failures of the ranks of its own host */
+#define CT_STORE_LAUNCHER (-2) /* a node's launcher: also reports failures of the ranks on its host */
 
 typedef struct ct_store_server ct_store_server;
 typedef struct ct_store ct_store;
 
 struct ct_store_opts {
 	char run_id[64];
-	char token[CT_TOKEN_HEX]; /* shared secret, any string; "": an open network, or loopback */
-	int member;               /* rank, or one of the above; of a server: rank, or -1 for a launcher */
+	char token[CT_TOKEN_HEX]; /* shared secret, any string; "" for an open network or loopback */
+	int member;               /* rank, or one of the above; for a server: rank, or -1 for a launcher */
 	char host[64];
 	int pid;
-	int world; /* number of ranks that this side expects; 0: not compared */
+	int world; /* the number of ranks that this side expects; 0: not checked */
 };
 
 /* Why the run is over. */
 struct ct_failure {
-	int rank, pid; /* rank -1: the launcher */
+	int rank, pid; /* the rank that failed; -1: the launcher */
 	char host[64];
 	int status;        /* enum ct_status of the failed rank */
-	int64_t seq;       /* its last collective, -1 unknown */
+	int64_t seq;       /* its last collective; -1: unknown */
 	char phase[48];    /* what it was doing: "step 120", "evaluation", "saving" */
 	char message[640]; /* a sentence that names the rank */
 	char hint[256];
 };
-/* Puts the failure on this thread's error chain; returns CT_PEER_LOST. */
+/* Sets this thread's error chain from the failure and returns CT_PEER_LOST. */
 enum ct_status ct_failure_raise(const struct ct_failure *f);
 
-/* What the store knows of a member. */
+/* What the store knows about a member. */
 struct ct_member_state {
 	int rank, pid;
 	char host[64];
 	bool connected, left; /* left: has sent BYE */
-	double beat_age_s;    /* seconds since its last heartbeat, < 0: none yet */
+	double beat_age_s;    /* seconds since its last heartbeat; < 0: none yet */
 	int64_t seq;
 	char phase[48];
 };
 
-/* Fresh 256-bit token as hex, from getrandom(2). */
+/* Makes a random 256-bit token in hexadecimal, from getrandom(2). */
 enum ct_status ct_token_make(char token[CT_TOKEN_HEX]) CT_MUST_CHECK;
 
-/* Serves on host:port (port 0: any; host NULL: all interfaces, IPv6 and IPv4) in its own thread. A port in use is
- * CT_COMM naming port and the remedy. opts: run id and token that clients must send. */
+/* Starts a server on host:port in its own thread. If port is 0, the system chooses one. If host is NULL, the server
+ * listens on all interfaces, IPv6 and IPv4. opts has the run id and the token that clients must send. A port that is in
+ * use is CT_COMM, with the port and a remedy. */
 enum ct_status ct_store_server_start(const char *host, int port, const struct ct_store_opts *opts,
 				     ct_store_server **out) CT_MUST_CHECK;
 int ct_store_server_port(const ct_store_server *s);
-/* Waits until no member is connected any more (left or lost) or the deadline is past, then stops and frees. */
+/* Waits until all members have left or are lost, or until the deadline; then stops and frees the server. */
 void ct_store_server_stop(ct_store_server *s, int64_t deadline_ns);
-/* For a launcher that sees a child die: becomes the failure record if it is the first. */
+/* For a launcher whose child process has died: records the failure if it is the first one. */
 void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f);
-/* The run's failure record, with what the rank was last seen doing; false while there is none. Any thread. */
+/* Gets the run's failure record, including what the rank was last seen doing. False while there is none. Any thread. */
 bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out);
 
-/* Retries (2 ms to 200 ms) until the server is there or the deadline is past. Refusals (token, run id, number of
- * ranks, member taken twice) are CT_MISMATCH at once with the server's reason. If a client has the token but expects
- * another number of ranks than the server while ranks are still missing, this also becomes the run's failure record:
- * one side was started wrongly, and the missing ranks will never come. */
+/* Connects to the server. Retries every 2 ms to 200 ms until the server answers or the deadline has passed. If the
+ * server refuses the client because of its token, its run id, its number of ranks or a member number that is already
+ * taken, the function immediately returns CT_MISMATCH with the server's reason. If a client with the right token
+ * expects another number of ranks than the server while ranks are still missing, this also becomes the run's failure
+ * record: one side was started wrongly, and the missing ranks will never arrive. */
 enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns,
 				ct_store **out) CT_MUST_CHECK;
-/* A further connection of the same member from the same process (a watchdog's own): its end is no failure. */
+/* Opens another connection of the same member from the same process, for example for a watchdog. The end of this
+ * connection is not a failure. */
 enum ct_status ct_store_connect_aux(const ct_store *first, int64_t deadline_ns, ct_store **out) CT_MUST_CHECK;
-/* Sends BYE and closes; no other thread may be inside a call. NULL is allowed. */
+/* Sends BYE and closes the connection. No other thread may be inside a call. NULL is allowed. */
 void ct_store_close(ct_store *s);
-/* Closes without BYE (tests, and processes that end in failure). */
+/* Closes the connection without BYE, for processes that end with a failure and for tests. */
 void ct_store_drop(ct_store *s);
-/* Numeric address of our end of the connection as a string (64 bytes are enough). */
+/* The numeric address of the client's end of the connection; 64 bytes are enough. */
 enum ct_status ct_store_local_addr(const ct_store *s, char *buf, size_t len) CT_MUST_CHECK;
-/* Who runs the server: rank (-1: the launcher), pid, host. Any of them may be NULL. */
+/* Returns which process runs the server: rank (-1: the launcher), pid and host. Each pointer may be NULL. */
 void ct_store_owner(const ct_store *s, int *rank, int *pid, char host[64]);
 
-/* Thread safe: calls from several threads are serialised, waits do not block other threads' calls. Calls without a
- * deadline of their own end with CT_TIMEOUT when the server has not answered for 30 s. When the server is gone:
- * CT_PEER_LOST naming its owner. */
+/* The functions below are thread safe. A thread that waits does not block the calls of other threads. A function
+ * without a deadline parameter returns CT_TIMEOUT if the server does not answer within 30 s. If the connection to the
+ * server has ended, all functions return CT_PEER_LOST with the name of the server's owner. */
 enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, size_t len) CT_MUST_CHECK;
-/* Waits for the key. Returns owned (NUL-terminated beyond len). CT_TIMEOUT names the key; CT_PEER_LOST when the
- * run failed meanwhile. */
+/* Waits until the key exists and gets its value. The caller owns *value, which has a NUL after its *len bytes.
+ * CT_TIMEOUT: the message names the key. CT_PEER_LOST: the run has failed in the meantime. */
 enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, char **value, size_t *len) CT_MUST_CHECK;
 enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t *result) CT_MUST_CHECK;
 enum ct_status ct_store_delete(ct_store *s, const char *key) CT_MUST_CHECK;
 
-/* Heartbeat with what this member is doing ("": as before). Cheap; waits for no answer. */
+/* Sends a heartbeat with the current phase of this member ("": unchanged). Cheap: does not wait for a reply. */
 enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase) CT_MUST_CHECK;
-/* States of all members seen so far, sorted by rank; returns owned (ct_free). */
+/* Gets the states of all members that have joined so far, sorted by rank. The caller owns *out (ct_free). */
 enum ct_status ct_store_members(ct_store *s, struct ct_member_state **out, int *n) CT_MUST_CHECK;
 enum ct_status ct_store_members_by(ct_store *s, int64_t deadline_ns, struct ct_member_state **out,
 				   int *n) CT_MUST_CHECK;
-/* This member failed (a launcher: a rank of its host did). A status that is a consequence (CT_PEER_LOST, CT_CANCELLED) is recorded
- * only if no cause becomes known within 300 ms. Returns when the server has it; gives up after 2 s. */
+/* Reports that this member has failed, or, from a launcher, that a rank on its host has failed. A status that is only a
+ * consequence (CT_PEER_LOST, CT_CANCELLED) is recorded only if no cause is reported within 300 ms. Returns when the
+ * server has received the report, or after 2 s. */
 enum ct_status ct_store_report(ct_store *s, const struct ct_failure *f) CT_MUST_CHECK;
-/* Blocks until the run has failed (CT_OK, *out filled), the deadline is past (CT_TIMEOUT, no error chain) or it is
- * cancelled (CT_CANCELLED, no chain). The loss of the server is a failure of its owner. Cancelling is for good. */
+/* Waits until the run has failed (CT_OK, *out is set), the deadline has passed (CT_TIMEOUT, no error chain) or the
+ * watch has been cancelled (CT_CANCELLED, no error chain). The loss of the server counts as a failure of its owner.
+ * Cancelling cannot be undone. */
 enum ct_status ct_store_watch(ct_store *s, int64_t deadline_ns, struct ct_failure *out) CT_MUST_CHECK;
 void ct_store_cancel_watch(ct_store *s);
 
-/* The frame parser alone, for the fuzzer: consumes bytes as a server would, never blocks. */
+/* Runs only the server's frame parser and requests on `data`, for the fuzzer. Never blocks. */
 enum ct_status ct_store_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 
 #endif

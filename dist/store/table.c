@@ -80,7 +80,7 @@ void ct_store_table_release(struct ct_store_table *t)
 	*t = (struct ct_store_table){0};
 }
 
-/* The link that points at the key's entry, or at NULL where it would be added. */
+/* Returns the link that points to the key's entry, or the NULL link where it would be added. */
 static struct ct_store_entry **find(const struct ct_store_table *t, const char *key, uint64_t hash)
 {
 	struct ct_store_entry **at = &t->slots[hash % t->n_slots];
@@ -97,7 +97,7 @@ struct ct_blob *ct_store_table_get(const struct ct_store_table *t, const char *k
 	return e ? e->value : NULL;
 }
 
-/* Failing to grow is harmless: chains get longer. */
+/* Failing to grow is harmless: the chains only get longer. */
 static void grow(struct ct_store_table *t)
 {
 	size_t n_slots = t->n_slots * 2;

@@ -16,7 +16,7 @@ enum ct_status ct_token_make(char token[CT_TOKEN_HEX])
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return CT_FAIL(CT_IO, "no random bytes for the run's token: %s", strerror(errno));
+			return CT_FAIL(CT_IO, "cannot get random bytes for the run's token: %s", strerror(errno));
 		have += (size_t)n;
 	}
 	for (size_t i = 0; i < sizeof(bytes); i++)

@@ -1,4 +1,4 @@
-/* Requests of the store server that wait for a key. */
+/* Requests to the store server that wait for a key. */
 #include <string.h>
 
 #include "dist/store/server_impl.h"
@@ -8,7 +8,8 @@ void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *key)
 	struct ct_srv_wait *w;
 
 	if (c->n_waits >= SRV_MAX_WAITS) {
-		ct__srv_reply(c, tag, CT_UNSUPPORTED, "more than %d waits at once on one connection", SRV_MAX_WAITS);
+		ct__srv_reply(c, tag, CT_UNSUPPORTED, "one connection has more than %d waits at the same time",
+			      SRV_MAX_WAITS);
 		return;
 	}
 	w = CT_NEW(struct ct_srv_wait);
@@ -25,7 +26,7 @@ void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *key)
 	c->n_waits++;
 }
 
-/* Unlinks *at. */
+/* Unlinks and frees *at. */
 static void wait_free(struct ct_srv_wait **at)
 {
 	struct ct_srv_wait *w = *at;

@@ -13,14 +13,14 @@ struct ct_store_watcher {
 };
 
 void ct_store_watcher_init(struct ct_store_watcher *w);
-/* By the thread, which has connected. Takes the connection. */
+/* Called by the thread after it has connected. Takes ownership of the connection. */
 void ct_store_watcher_attach(struct ct_store_watcher *w, ct_store *s);
-/* Any thread. The connection stays valid until the release. */
+/* Any thread. The connection stays valid until ct_store_watcher_release. */
 ct_store *ct_store_watcher_store(struct ct_store_watcher *w);
 bool ct_store_watcher_stopping(struct ct_store_watcher *w);
-/* Ends the watch of the thread, also one that begins later. */
+/* Ends the watch of the thread, even if it starts only later. */
 void ct_store_watcher_stop(struct ct_store_watcher *w);
-/* Closes the connection, after the thread has ended. */
+/* Closes the connection. Call it after the thread has ended. */
 void ct_store_watcher_release(struct ct_store_watcher *w);
 
 #endif

@@ -165,7 +165,7 @@ bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handsha
 	struct ct_wire_reader r = ct_wire_reader(f);
 	uint8_t role;
 
-	/* Zeroed first: the token is compared over its complete field. */
+	/* Zero it first: the complete field of the token is compared. */
 	*h = (struct ct_wire_handshake){0};
 	ct_wire_str(&r, h->run_id, sizeof(h->run_id));
 	ct_wire_str(&r, h->token, sizeof(h->token));
@@ -242,7 +242,7 @@ void ct_wire_copy(char *dst, size_t size, const char *src)
 {
 	size_t n = strnlen(src, size - 1);
 
-	/* A cut inside a UTF-8 character removes the complete character. */
+	/* If the cut is inside a UTF-8 character, remove the complete character. */
 	if (src[n] != '\0') {
 		while (n > 0 && ((unsigned char)src[n] & 0xC0) == 0x80)
 			n--;

@@ -1,8 +1,8 @@
-/* Frames of the store protocol: encoding, bounded decoding. No sockets, no state.
+/* Encoding and bounds-checked decoding of the frames of the store protocol, without sockets or state.
  *
- * A client's first 8 bytes are CT_WIRE_MAGIC, so are a server's. Then frames: 16 bytes of header and `len` bytes of
- * body, all little endian: u32 len, u16 op, i16 status, u64 tag. Strings are u32 length and bytes.
- * docs/DISTRIBUTED.md lists the bodies. */
+ * The first 8 bytes that a client sends are CT_WIRE_MAGIC, and so are the first 8 bytes that a server sends. Frames
+ * follow: a header of 16 bytes (u32 len, u16 op, i16 status, u64 tag) and a body of `len` bytes. All integers are
+ * little endian. A string is a u32 length followed by its bytes. docs/DISTRIBUTED.md lists the bodies. */
 #ifndef CT_DIST_STORE_WIRE_H
 #define CT_DIST_STORE_WIRE_H
 
@@ -18,7 +18,8 @@
 #define CT_WIRE_MAX_BODY (CT_STORE_MAX_VALUE + 1024) /* a value and its key */
 
 enum ct_wire_op {
-	/* client to server; all but HANDSHAKE, READY and BEAT are answered by REPLY with the same tag */
+	/* Client to server. The server answers each with a REPLY that has the same tag, except for HANDSHAKE, READY and
+	 * BEAT. */
 	CT_WIRE_HANDSHAKE = 1,
 	CT_WIRE_SET,
 	CT_WIRE_GET,
@@ -29,8 +30,8 @@ enum ct_wire_op {
 	CT_WIRE_MEMBERS,
 	CT_WIRE_REPORT,
 	CT_WIRE_BYE,
-	CT_WIRE_READY, /* the client has read its welcome; only from then on is its end a failure */
-	/* server to client */
+	CT_WIRE_READY, /* the client has read its welcome; only after this is the end of its connection a failure */
+	/* Server to client. */
 	CT_WIRE_WELCOME = 64,
 	CT_WIRE_REFUSED,
 	CT_WIRE_REPLY,
@@ -45,11 +46,12 @@ struct ct_wire_frame {
 	const uint8_t *body; /* [len] borrowed */
 };
 
-/* Header of 16 bytes; body is not set. */
+/* Encode and decode a header of 16 bytes. Decoding does not set f->body. */
 void ct_wire_decode_header(const uint8_t *p, struct ct_wire_frame *f);
 void ct_wire_encode_header(uint8_t *p, const struct ct_wire_frame *f);
 
-/* Builds one frame in b: begin, add fields, end (which sets the length). `extra` bytes of body follow outside b. */
+/* Build a frame in b: begin, add fields, end. `extra` is the number of further bytes of the body that the caller sends
+ * after b; ct_wire_end includes them in the length. */
 void ct_wire_begin(struct ct_str *b, enum ct_wire_op op, enum ct_status status, uint64_t tag);
 void ct_wire_end(struct ct_str *b, size_t extra);
 void ct_wire_put_u8(struct ct_str *b, uint8_t v);
@@ -58,8 +60,8 @@ void ct_wire_put_i64(struct ct_str *b, int64_t v);
 void ct_wire_put_bytes(struct ct_str *b, const void *p, size_t n);
 void ct_wire_put_str(struct ct_str *b, const char *s);
 
-/* Reads the fields of a body. Past the end, or at a string that does not fit or contains a NUL, `bad` is set for good and
- * values are 0. */
+/* Reads the fields of a body. If a field is beyond the end, or if a string does not fit its buffer or contains a NUL,
+ * the reader sets `bad`, and this and all further values are 0. */
 struct ct_wire_reader {
 	const uint8_t *p;
 	size_t left;
@@ -71,7 +73,7 @@ uint32_t ct_wire_u32(struct ct_wire_reader *r);
 int64_t ct_wire_i64(struct ct_wire_reader *r);
 const uint8_t *ct_wire_bytes(struct ct_wire_reader *r, size_t *len);
 void ct_wire_str(struct ct_wire_reader *r, char *buf, size_t size);
-/* All fields were present, and no bytes remain. */
+/* Returns true if all fields were valid and no bytes remain. */
 bool ct_wire_done(const struct ct_wire_reader *r);
 
 enum ct_wire_role { CT_ROLE_MEMBER, CT_ROLE_AUXILIARY, CT_ROLE_OBSERVER, CT_ROLE_LAUNCHER };
@@ -79,7 +81,7 @@ struct ct_wire_handshake {
 	char run_id[64], token[CT_TOKEN_HEX], host[64];
 	enum ct_wire_role role;
 	int member, pid;
-	int world; /* 0: not compared */
+	int world; /* 0: not checked */
 };
 void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h);
 bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h);
@@ -88,10 +90,10 @@ void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x);
 /* A status that is not a failure becomes CT_PEER_LOST. */
 bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x);
 void ct_wire_put_member(struct ct_str *b, const struct ct_member_state *m);
-/* One of several in a body. */
+/* Reads one member of a list in a body. */
 void ct_wire_read_member(struct ct_wire_reader *r, struct ct_member_state *m);
 
-/* Copies a string into a field of fixed size, cut on a character boundary. */
+/* Copies a string into a field of fixed size. A longer string is cut at a character boundary. */
 void ct_wire_copy(char *dst, size_t size, const char *src);
 
 #endif

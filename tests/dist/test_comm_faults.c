@@ -192,7 +192,7 @@ static void late(struct ct_world *world, void *arg)
 		else
 			CHECK(barrier(c) == CT_TIMEOUT);
 		CHECK(says(s->variant ? "recv u8[8] from rank 1" : "barrier") && says("rank 1 (pid"));
-		CHECK(says("not come to it"));
+		CHECK(says("not reached it"));
 		release_all(world, "late");
 	} else {
 		/* Rank 0 did issue its barrier; what comes after that fails. */

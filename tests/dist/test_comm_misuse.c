@@ -175,7 +175,7 @@ static void wrong_iface(struct ct_world *world, void *arg)
 	ct_comm *c;
 
 	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
-	CHECK(says("dist.iface") && says("\"nosuch0\"; it has ") && says("lo"));
+	CHECK(says("dist.iface") && says("\"nosuch0\"; its interfaces are ") && says("lo"));
 	CHECK(strstr(ct_error_hint_text(), "leave dist.iface empty"));
 	o.iface = "loo";
 	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);

@@ -131,8 +131,8 @@ struct bad {
 
 static const struct bad bad[] = {
 	{{"RANK=2", "WORLD_SIZE=2", MEET}, NULL, {"RANK=2 and WORLD_SIZE=2", NULL}},
-	{{"RANK=1"}, NULL, {"RANK is set and WORLD_SIZE is not", NULL}},
-	{{"WORLD_SIZE=2"}, NULL, {"WORLD_SIZE is set and RANK is not", NULL}},
+	{{"RANK=1"}, NULL, {"RANK is set, but WORLD_SIZE is not", NULL}},
+	{{"WORLD_SIZE=2"}, NULL, {"WORLD_SIZE is set, but RANK is not", NULL}},
 	{{"RANK=x", "WORLD_SIZE=2", MEET}, NULL, {"RANK is \"x\"", NULL}},
 	{{"RANK=", "WORLD_SIZE=2", MEET}, NULL, {"RANK is \"\"", NULL}},
 	{{"RANK=-1", "WORLD_SIZE=2", MEET}, NULL, {"RANK is \"-1\"", NULL}},
@@ -154,8 +154,8 @@ static const struct bad bad[] = {
 	{{"RANK=0", "WORLD_SIZE=2"}, "store://h:1", {"launcher", NULL}},
 	{{NULL}, "nfs://h", {"unknown scheme", NULL}},
 	{{"CTRAIN_STORE=h", "RANK=0", "WORLD_SIZE=2"}, NULL, {"CTRAIN_STORE", "port is missing"}},
-	{{"CTRAIN_STORE=h:1", "WORLD_SIZE=2"}, NULL, {"WORLD_SIZE is set and RANK is not", NULL}},
-	{{"CTRAIN_STORE=h:1"}, NULL, {"CTRAIN_STORE is set and RANK is not", NULL}},
+	{{"CTRAIN_STORE=h:1", "WORLD_SIZE=2"}, NULL, {"WORLD_SIZE is set, but RANK is not", NULL}},
+	{{"CTRAIN_STORE=h:1"}, NULL, {"CTRAIN_STORE is set, but RANK is not", NULL}},
 	{{"CTRAIN_STORE=h:1", "RANK=0", "WORLD_SIZE=2", "CTRAIN_NODE_RANK=2", "CTRAIN_N_NODES=2"},
 	 NULL,
 	 {"CTRAIN_NODE_RANK=2 and CTRAIN_N_NODES=2", NULL}},

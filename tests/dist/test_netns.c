@@ -228,7 +228,7 @@ static void test_silent_host(void **state)
 
 		assert_int_equal(n.v, i == 2 ? 0 : 2);
 		if (!strstr(n.text,
-			    i == 2 ? "does not answer on the network any more" : "has not answered on the network"))
+			    i == 2 ? "has stopped responding on the network" : "has not answered on the network"))
 			fail_msg("rank %d: \"%s\"", i, n.text);
 		assert_int_equal(proc_end(&p[i]), 0);
 	}

@@ -287,7 +287,7 @@ static void test_wrong_slices(void **state)
 	assert_int_equal(f->m.n_posted, 3);
 	assert_int_equal(ct_reducer_finish(f->r), CT_BUG);
 	assert_non_null(strstr(ct_error_message(), "bucket 3 of 5"));
-	assert_non_null(strstr(ct_error_message(), "slice 7 was never ready"));
+	assert_non_null(strstr(ct_error_message(), "slice 7 has not been reported"));
 	assert_int_equal(create(f, hole, 2, &r), CT_BUG);
 	assert_null(r);
 }

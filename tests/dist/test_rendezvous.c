@@ -254,7 +254,7 @@ static void test_file_trouble(void **state)
 	assert_ok(ct_file_replace(path, "thesis", 6));
 	snprintf(init, sizeof(init), "file://%s", path);
 	plan_all(plans, 2, init);
-	assert_fails(join(&plans[0], &w), CT_USAGE, "precious is not a rendezvous file");
+	assert_fails(join(&plans[0], &w), CT_USAGE, "precious is not a ctrain rendezvous file");
 	assert_ok(ct_file_read(path, 100, &text, &len));
 	assert_string_equal(text, "thesis");
 	ct_free(text);
@@ -352,7 +352,7 @@ static void test_other_world_size(void **state)
 
 		assert_int_equal(n.v, CT_MISMATCH);
 		assert_non_null(strstr(n.text, "rank 1 (pid "));
-		assert_non_null(strstr(n.text, "was started for a world of 3 ranks, rank 0 (pid "));
+		assert_non_null(strstr(n.text, "was started for a world of 3 ranks, but rank 0 (pid "));
 		assert_int_equal(proc_end(&p[i]), 0);
 	}
 }

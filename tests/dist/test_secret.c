@@ -84,7 +84,7 @@ static void test_length(void **state)
 	fresh(*state, "length", run, home);
 	memset(text, 'x', 65);
 	setenv("CTRAIN_TOKEN", text, 1);
-	assert_fails(ct_secret_find(&o, &s), CT_USAGE, "CTRAIN_TOKEN has 65 characters, at most 64");
+	assert_fails(ct_secret_find(&o, &s), CT_USAGE, "CTRAIN_TOKEN has 65 characters, but at most 64");
 	assert_fails(ct_secret_from_env(&s), CT_USAGE, "65 characters");
 	text[64] = '\0';
 	setenv("CTRAIN_TOKEN", text, 1);
@@ -136,7 +136,7 @@ static void test_made(void **state)
 	assert_true(b.made);
 	assert_string_not_equal(a.token, b.token);
 	first.run_dir = "/proc/self/none";
-	assert_fails(ct_secret_find(&first, &b), CT_IO, "can't keep the run's secret");
+	assert_fails(ct_secret_find(&first, &b), CT_IO, "cannot store the run's secret");
 }
 
 static void test_files_that_are_refused(void **state)
@@ -150,8 +150,8 @@ static void test_files_that_are_refused(void **state)
 		{"secret\n", 0640, CT_USAGE, "other users have access to"},
 		{"secret\n", 0604, CT_USAGE, "mode 0604"},
 		{"secret\n", 0620, CT_USAGE, "mode 0620"},
-		{"\n", 0600, CT_USAGE, "does not hold one line"},
-		{"two\nlines\n", 0600, CT_USAGE, "does not hold one line"},
+		{"\n", 0600, CT_USAGE, "does not consist of one line"},
+		{"two\nlines\n", 0600, CT_USAGE, "does not consist of one line"},
 		{"0123456789012345678901234567890123456789012345678901234567890123456789", 0600, CT_USAGE,
 		 "at most 64"},
 	};
@@ -169,7 +169,7 @@ static void test_files_that_are_refused(void **state)
 	memset(big, 'x', sizeof(big) - 1);
 	big[sizeof(big) - 1] = '\0';
 	put(path, big, 0600);
-	assert_fails(ct_secret_find(&o, &s), CT_DATA, "over 4096 bytes");
+	assert_fails(ct_secret_find(&o, &s), CT_DATA, "more than 4096 bytes");
 	/* A link, a FIFO, a directory. */
 	assert_int_equal(unlink(path), 0);
 	snprintf(other, sizeof(other), "%s/other", run);

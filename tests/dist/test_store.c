@@ -73,7 +73,7 @@ static void test_values(void **state)
 	assert_ok(ct_store_set(a, "n", "x", 1));
 	assert_fails(ct_store_add(a, "n", 1, &n), CT_DATA, "\"n\"");
 	assert_ok(ct_store_set(a, "n", "9223372036854775807", 19));
-	assert_fails(ct_store_add(a, "n", 1, &n), CT_DATA, "64-bit");
+	assert_fails(ct_store_add(a, "n", 1, &n), CT_DATA, "exceed 64 bits");
 
 	assert_ok(ct_store_set(a, "c", "1", 1));
 	assert_ok(ct_store_delete(a, "c"));

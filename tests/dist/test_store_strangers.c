@@ -167,13 +167,13 @@ static void test_who_may_report(void **state)
 
 	(void)state;
 	assert_ok(ct_store_connect("127.0.0.1", port, &observer, SOON, &s));
-	assert_fails(ct_store_report(s, &f), CT_USAGE, "the failure of rank 2 (pid 5 on host h2) is not yours to report");
+	assert_fails(ct_store_report(s, &f), CT_USAGE, "may not report a failure of rank 2 (pid 5 on host h2)");
 	ct_store_close(s);
-	assert_fails(ct_store_report(one, &f), CT_USAGE, "the failure of rank 2 (pid 5 on host h2) is not yours to report");
+	assert_fails(ct_store_report(one, &f), CT_USAGE, "may not report a failure of rank 2 (pid 5 on host h2)");
 	assert_ok(ct_store_connect("127.0.0.1", port, &launcher, SOON, &s));
-	assert_fails(ct_store_report(s, &f), CT_USAGE, "the failure of rank 2 (pid 5 on host h2) is not yours to report");
+	assert_fails(ct_store_report(s, &f), CT_USAGE, "may not report a failure of rank 2 (pid 5 on host h2)");
 	f.rank = CT_STORE_LAUNCHER;
-	assert_fails(ct_store_report(s, &f), CT_USAGE, "of the launcher (pid 5 on host h2) is not yours to report");
+	assert_fails(ct_store_report(s, &f), CT_USAGE, "may not report a failure of the launcher (pid 5 on host h2)");
 	f.rank = 2;
 	assert_false(has_failed(one));
 	still_serves(one);
@@ -229,7 +229,7 @@ static void test_other_world(void **state)
 		one = joined == 2 ? join(srv, 1) : NULL;
 		assert_fails(
 			ct_store_connect("127.0.0.1", port, &other, SOON, &none), CT_MISMATCH,
-			"rank 7 (pid 1007 on host h7) was started for a world of 9 ranks, rank 0 (pid 1000 on host "
+			"rank 7 (pid 1007 on host h7) was started for a world of 9 ranks, but rank 0 (pid 1000 on host "
 			"h0) for 2");
 		if (joined == 2) {
 			assert_false(has_failed(zero));
@@ -386,7 +386,7 @@ static void test_broken_member(void **state)
 		assert_int_equal(f.rank, 3);
 		assert_int_equal(f.pid, 77);
 		assert_int_equal(f.status, how == 4 ? CT_PEER_LOST : CT_BUG);
-		assert_non_null(strstr(f.message, how == 4 ? "is gone" : "broken message"));
+		assert_non_null(strstr(f.message, how == 4 ? "is gone" : "malformed message"));
 		still_serves(s);
 		ct_store_drop(s);
 		ct_store_server_stop(srv, SOON);
@@ -473,12 +473,12 @@ static void test_foreign_server(void **state)
 	ct_thread_join(&f.t);
 	/* Now it takes connections (the kernel does) and says nothing. */
 	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, ct_deadline_in(100 * CT_MS), &s), CT_TIMEOUT,
-		     "takes connections but does not answer");
+		     "accepts connections but does not answer");
 	close(f.fd);
 	assert_fails(ct_store_connect("127.0.0.1", ntohs(a.sin_port), &o, ct_deadline_in(100 * CT_MS), &s), CT_TIMEOUT,
 		     "refused");
 	assert_fails(ct_store_connect("no-such-host.invalid", 1, &o, ct_deadline_in(0), &s), CT_TIMEOUT,
-		     "does not resolve");
+		     "cannot resolve the host name");
 	assert_fails(ct_store_connect("127.0.0.1", 0, &o, SOON, &s), CT_USAGE, "port 0");
 }
 

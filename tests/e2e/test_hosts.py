@@ -149,7 +149,7 @@ class TwoHosts(Case):
         self.assertLessEqual({r.code for r in results}, {USAGE, COMM}, results[0].describe() + results[1].describe())
         self.assertIn(USAGE, [r.code for r in results])
         for r in results:
-            self.assert_last_says(r, 'communicator "shm" is for ranks of one host', "dist.backend=auto")
+            self.assert_last_says(r, 'communicator "shm" needs all ranks on one host', "dist.backend=auto")
 
     def test_workers_by_hand(self):
         def rank(r):

@@ -7,9 +7,9 @@
 
 #define ASK_NS (2 * CT_SEC)
 
-/* Use of ct_work.scratch. */
+/* Indexes of ct_work.scratch. */
 enum { NUMBER = 5 };
-#define NOTHING (-1) /* kind of an entry that is not in use */
+#define NOTHING (-1) /* the kind of an unused entry */
 
 static uint32_t mix(uint32_t h, uint64_t v)
 {
@@ -86,12 +86,12 @@ static enum ct_status publish(ct_comm *c, struct ct_gloo_history *h)
 		return CT_OK;
 	key_of(c, "issued", c->rank, key, sizeof(key));
 	CT_TRY(ct_store_set(c->world->store, key, copy, sizeof(copy)));
-	/* What other ranks can read without waiting for it. */
+	/* Other ranks can read this counter without waiting, and the operations after it is set. */
 	key_of(c, "waits", c->rank, key, sizeof(key));
 	return ct_store_add(c->world->store, key, 1, &n);
 }
 
-/* *known: rank q has published its operations. */
+/* Reads the operations of rank q. *known is false if it has not published them. */
 static enum ct_status ask(ct_comm *c, int q, struct ct_gloo_issue issued[CT_GLOO_HISTORY], bool *known)
 {
 	char key[128], *value;
@@ -136,14 +136,14 @@ static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const 
 	return CT_MISMATCH;
 }
 
-/* A message of the other direction with the same tag: does it fit? */
+/* Returns true if i is a message in the other direction with the same tag. */
 static bool is_counterpart(const ct_comm *c, const ct_work *w, int q, const struct ct_gloo_issue *i)
 {
 	return ct__comm_is_p2p((enum ct_comm_kind)i->kind) && i->number < 0 && i->kind != (int32_t)w->kind &&
 	       w->root == q && i->root == c->rank && i->tag == w->tag;
 }
 
-/* *came: rank q has issued w too. */
+/* *came is set if rank q has issued w, too. */
 static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct ct_gloo_issue *issued, bool *came)
 {
 	const struct ct_gloo_issue *misfit = NULL;
@@ -178,10 +178,10 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 	ct__work_text(w, what, sizeof(what));
 	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s%s", what, (long long)w->seq,
 		      (double)c->opts.timeout_ns / 1e9, n ? names : "its peers",
-		      n == 0   ? ": all have come to it, the network is slow or broken"
-		      : n == 1 ? ", which has not come to it"
-			       : ", which have not come to it");
-	ct_error_hint("check whether that process is stopped, swapping, or in an operation longer than dist.timeout");
+		      n == 0   ? ", although all of them have reached it: the network is slow or broken"
+		      : n == 1 ? ", which has not reached it"
+			       : ", which have not reached it");
+	ct_error_hint("check whether that process is stopped, swapping, or busy for longer than dist.timeout");
 	return CT_TIMEOUT;
 }
 

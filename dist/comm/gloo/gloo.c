@@ -1,7 +1,8 @@
-/* The gloo communicator: a worker thread that runs gloo's blocking collectives in the order posted; messages start when
- * posted. Measurements showed how gloo must be used (docs/DISTRIBUTED.md): its loop thread runs as a batch task, so that it
- * does not preempt computing threads when it wakes up, its threads never see a signal (it writes to sockets without
- * MSG_NOSIGNAL, so SIGPIPE has to be blocked), and abort shuts its sockets. */
+/* The gloo communicator. A worker thread runs gloo's blocking collectives in the order in which they are posted;
+ * messages start when they are posted. Three rules for using gloo come from measurements (docs/DISTRIBUTED.md). Its
+ * loop thread runs with SCHED_BATCH, so that it does not preempt compute threads when it wakes up. All signals are
+ * blocked in its threads, because it writes to sockets without MSG_NOSIGNAL and would otherwise raise SIGPIPE. Abort
+ * shuts down its sockets. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,12 +17,12 @@
 #include "dist/comm/gloo/sockets.h"
 #include "dist/comm/worker_impl.h"
 
-/* When a long wait looks for its reason: first after this time, then less and less often. */
+/* A wait that takes longer than this looks for the reason, then again at increasing intervals. */
 #define DIAGNOSE_NS CT_SEC
-/* gloo's own timeout is longer than ours, because our message is better. */
+/* gloo's own timeout is longer than ours by this much, because our message has more detail. */
 #define BEHIND_NS (10 * CT_SEC)
 
-/* Use of ct_work.scratch. */
+/* Indexes of ct_work.scratch. */
 enum { TAG, MESSAGE };
 
 struct comm_gloo {
@@ -50,7 +51,7 @@ static void block_sigpipe(sigset_t *old)
 	pthread_sigmask(SIG_BLOCK, &pipe, old);
 }
 
-/* A SIGPIPE raised meanwhile must not be delivered now. */
+/* A SIGPIPE that was raised in the meantime must not be delivered now. */
 static void restore_sigpipe(const sigset_t *old)
 {
 	const struct timespec now = {0};
@@ -80,7 +81,7 @@ static enum ct_status open_engine(struct comm_gloo *g, const struct ct_gloo_opts
 		changed = sched_setscheduler(0, SCHED_BATCH, &batch) == 0;
 	st = ct__gloo_open(o, &g->engine);
 	if (changed && sched_setscheduler(0, policy, &param) != 0)
-		CT_WARN("this thread stays SCHED_BATCH");
+		CT_WARN("cannot restore this thread's scheduling policy: it remains SCHED_BATCH");
 	restore_sigpipe(&old);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return st;
@@ -95,7 +96,7 @@ static enum ct_status run_allgather(struct comm_gloo *g, const void *src, void *
 	return ct__gloo_run(g->engine, &op);
 }
 
-/* Finds the rank at the other end of each connection. Also shows that all connections work. */
+/* Finds the rank at the other end of each connection. This also checks that all connections work. */
 static enum ct_status name_sockets(struct comm_gloo *g)
 {
 	int size = g->base.size, max = size + 8;
@@ -153,7 +154,7 @@ static void close_comm(ct_comm *c)
 	struct comm_gloo *g = (struct comm_gloo *)c;
 	struct ct_error closed = {.status = CT_CANCELLED, .message = "communicator was closed"};
 
-	/* An unfinished operation would block the worker. */
+	/* The worker would wait for an unfinished operation. */
 	if (ct__comm_worker_busy(&g->worker))
 		ct__comm_die_of(c, &closed);
 	ct__comm_worker_stop(&g->worker);
@@ -202,7 +203,8 @@ static struct ct_gloo_op describe(const ct_work *w)
 				   .tag = (uint32_t)w->scratch[TAG]};
 }
 
-/* A connection broke. The peer may have given up because it saw that we do something else; or the store knows who failed. */
+/* Explains why a connection broke. The peer may have ended because this rank has issued another operation, or the store
+ * may know which rank failed. */
 static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
 {
 	int q = ct__gloo_sockets_lost(&g->sockets);
@@ -217,10 +219,10 @@ static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
 	if (q < 0)
 		return ct_error_wrap("%s (operation %lld)", what, (long long)w->seq);
 	ct__comm_peer_text(&g->base, q, who, sizeof(who));
-	return ct_error_wrap("%s hung up during %s (operation %lld)", who, what, (long long)w->seq);
+	return ct_error_wrap("%s closed its connection during %s (operation %lld)", who, what, (long long)w->seq);
 }
 
-/* On the worker thread, where SIGPIPE is blocked. */
+/* Runs on the worker thread, where SIGPIPE is blocked. */
 static enum ct_status run(ct_comm *c, ct_work *w)
 {
 	struct comm_gloo *g = (struct comm_gloo *)c;
@@ -231,8 +233,7 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 		st = ct__gloo_finish(g->engine, (ct_gloo_message *)(uintptr_t)w->scratch[MESSAGE]);
 	else
 		st = ct__gloo_run(g->engine, &op);
-	if (st == CT_TIMEOUT &&
-	    !atomic_load(&c->dead)) /* gloo's own timeout was first: which rank is late or differs? */
+	if (st == CT_TIMEOUT && !atomic_load(&c->dead)) /* gloo's own timeout came first: find the rank */
 		return ct__gloo_diagnose(c, &g->history, w, true);
 	return st == CT_PEER_LOST ? explain_loss(g, w) : st;
 }
@@ -267,7 +268,8 @@ static enum ct_status test(ct_comm *c, ct_work *w)
 	return st < 0 ? ct_error_restore(&c->error) : st;
 }
 
-/* Ends with the communicator: gloo must stop using the buffers before the caller may free them. */
+/* Ends the communicator after an error, and waits until gloo no longer uses the buffers, because the caller may free
+ * them. */
 static enum ct_status give_up(struct comm_gloo *g, ct_work *w)
 {
 	if (!atomic_load(&g->base.dead) && ct_error_status() == CT_TIMEOUT)

@@ -31,9 +31,9 @@ namespace
 
 using std::chrono::milliseconds;
 
-/* Below this gloo's bcube is faster, above its ring (measured over loopback; 2 to 4 ranks). */
+/* Below this size gloo's bcube algorithm is faster, above it the ring (measured over loopback with 2 to 4 ranks). */
 constexpr size_t kRingFrom = 512 << 10;
-constexpr uint8_t kMessagePrefix = 0x10; /* of slots; gloo's own end at 0x08 */
+constexpr uint8_t kMessagePrefix = 0x10; /* prefix of slots; gloo's own prefixes end at 0x08 */
 
 milliseconds to_ms(int64_t ns)
 {
@@ -43,8 +43,8 @@ milliseconds to_ms(int64_t ns)
 	return milliseconds(ms < 1 ? 1 : ms > longest ? longest : ms);
 }
 
-/* Our store behind gloo's interface. Failures pass through gloo as exceptions; the error chain that explains them is
- * kept by the thread. */
+/* Our store behind gloo's interface. Failures pass through gloo as exceptions; the thread's error chain explains
+ * them. */
 struct StoreError : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
@@ -101,7 +101,7 @@ private:
 	int64_t deadline_ns_;
 };
 
-/* gloo keeps two timeouts, and copies one to the other only when it connects. Some operations use the second one. */
+/* gloo has two timeouts, and copies one to the other only when it connects. Some operations use the second one. */
 class Context : public gloo::rendezvous::Context
 {
 public:
@@ -115,7 +115,7 @@ public:
 	}
 };
 
-/* "[../../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:4711" without its first part. */
+/* Removes the first part of messages like "[../../gloo/transport/tcp/pair.cc:598] Connection closed by peer". */
 const char *words(const char *what)
 {
 	const char *end = what[0] == '[' ? strstr(what, "] ") : nullptr;
@@ -130,7 +130,7 @@ enum ct_status explain(const char *what)
 	return CT_FAIL(CT_PEER_LOST, "%s", words(what));
 }
 
-/* Runs f and turns whatever it throws into a status. */
+/* Runs f and converts exceptions to a status. */
 template <typename F> enum ct_status guarded(F f)
 {
 	try {
@@ -141,11 +141,11 @@ template <typename F> enum ct_status guarded(F f)
 	} catch (const gloo::IoException &e) {
 		return explain(e.what());
 	} catch (const std::system_error &e) {
-		/* Threads are what it starts. */
+		/* A std::system_error comes from starting a thread. */
 		(void)CT_FAIL(e.code().value() == EAGAIN ? CT_NOMEM : CT_COMM, "gloo: %s", words(e.what()));
 		if (e.code().value() == EAGAIN)
 			ct_error_hint(
-				"the system has no thread for it: raise the limit of processes (ulimit -u) or of the "
+				"the system cannot start another thread: raise the limit on processes (ulimit -u) or of the "
 				"container (pids)");
 		return ct_error_status();
 	} catch (const std::bad_alloc &) {
@@ -168,7 +168,7 @@ struct ct_gloo_engine {
 struct ct_gloo_message {
 	std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
 	bool sending = false;
-	char nothing = 0; /* what an empty message points at */
+	char nothing = 0; /* the address of an empty message */
 };
 
 namespace
@@ -184,7 +184,7 @@ void connect(ct_gloo_engine *g, const struct ct_gloo_opts *o)
 		attr.hostname = o->addr;
 	g->device = gloo::transport::tcp::CreateDevice(attr);
 	g->context = std::make_shared<Context>(o->rank, o->size);
-	/* Connecting may take five times the context's timeout. */
+	/* Connecting may take up to five times the context's timeout. */
 	g->context->setTimeout(to_ms(o->connect_ns / 5));
 #ifdef CT_GLOO_STORE_BY_REFERENCE
 	Store store(o->store, o->prefix, ct_deadline_in(o->connect_ns));
@@ -196,7 +196,7 @@ void connect(ct_gloo_engine *g, const struct ct_gloo_opts *o)
 	g->context->set_all_timeouts(to_ms(o->timeout_ns));
 }
 
-/* gloo's reduction: c = a op b, where c may be a or b. */
+/* The reduction that gloo calls: c = a op b, where c may be a or b. */
 std::function<void(void *, const void *, const void *, size_t)> reduction(enum ct_dtype t, enum ct_redop op)
 {
 	return [t, op](void *c, const void *a, const void *b, size_t n) {
@@ -218,7 +218,7 @@ void allreduce(ct_gloo_engine *g, const struct ct_gloo_op *op, void *buf, size_t
 	gloo::AllreduceOptions o(g->context);
 	size_t len = n * ct_dtype_bytes(op->dtype);
 
-	/* gloo knows the element only by its size. */
+	/* gloo needs only the size of an element. */
 	switch (ct_dtype_bytes(op->dtype)) {
 	case 1:
 		o.setOutput(static_cast<uint8_t *>(buf), n);
@@ -268,7 +268,7 @@ void reduce(ct_gloo_engine *g, const struct ct_gloo_op *op)
 		ct__reduce_scale(op->dst, op->n, op->dtype, g->context->size);
 }
 
-/* gloo's newer interface has no reduce-scatter: all-reduce a copy, keep this rank's part. */
+/* gloo's newer interface has no reduce-scatter, so we all-reduce a copy and keep this rank's part. */
 void reduce_scatter(ct_gloo_engine *g, const struct ct_gloo_op *op)
 {
 	size_t part = op->n * ct_dtype_bytes(op->dtype), all = part * static_cast<size_t>(g->context->size);

@@ -1,6 +1,7 @@
-/* A C interface to gloo: one context over TCP, collectives that block. The only C++ file is gloo_engine.cc, which is
- * the shared object ctrain_gloo.so: it is loaded by the first open (base/module.h). Nothing is thrown out of it. Not
- * thread safe, except that start may run beside run. After a failure the engine can only be closed. */
+/* A C interface to gloo: one context over TCP, with blocking collectives. It is implemented in gloo_engine.cc, the only
+ * C++ file, which is built as the shared object ctrain_gloo.so and loaded when the first engine is opened
+ * (base/module.h). It throws no exceptions. Not thread safe, except that ct__gloo_start may run at the same time as
+ * ct__gloo_run. After a failure the engine can only be closed. */
 #ifndef CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 #define CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 
@@ -13,19 +14,20 @@ extern "C" {
 #include "dist/store/store.h"
 
 typedef struct ct_gloo ct_gloo;
-typedef struct ct_gloo_message ct_gloo_message; /* a send or receive under way */
+typedef struct ct_gloo_message ct_gloo_message; /* a pending send or receive */
 
 struct ct_gloo_opts {
 	int rank, size;
-	const char *addr; /* numeric local address to bind to, or NULL: iface */
+	const char *addr; /* numeric local address to bind to; NULL: use iface */
 	const char *iface;
 	ct_store *store;
-	const char *prefix; /* of the keys in the store */
-	int64_t connect_ns; /* to reach all ranks */
-	int64_t timeout_ns; /* of one operation */
+	const char *prefix; /* prefix of the keys in the store */
+	int64_t connect_ns; /* how long to wait for connections to all ranks */
+	int64_t timeout_ns; /* timeout of one operation */
 };
 
-/* tag: the same on all ranks, different for different operations: messages with different tags are never matched. */
+/* The tag must be the same on all ranks, and different for different operations: messages with different tags never
+ * match. */
 struct ct_gloo_op {
 	enum ct_comm_kind kind;
 	const void *src;
@@ -37,16 +39,17 @@ struct ct_gloo_op {
 	uint32_t tag;
 };
 
-/* Starts gloo's own thread with the signal mask and scheduling policy of the caller. */
+/* Starts gloo's thread, which inherits the signal mask and scheduling policy of the caller. */
 enum ct_status ct__gloo_open(const struct ct_gloo_opts *opts, ct_gloo **out) CT_MUST_CHECK;
 void ct__gloo_close(ct_gloo *g);
-/* Not send and recv. CT_TIMEOUT, CT_PEER_LOST (a connection broke) or CT_COMM with gloo's message. */
+/* Runs an operation other than send and recv. Errors are CT_TIMEOUT, CT_PEER_LOST (a connection broke) or CT_COMM, with
+ * gloo's message. */
 enum ct_status ct__gloo_run(ct_gloo *g, const struct ct_gloo_op *op) CT_MUST_CHECK;
-/* Send and recv: start does not block, finish waits and frees the message in every case. */
+/* Send and recv. ct__gloo_start does not block. ct__gloo_finish waits, and frees the message even if it has failed. */
 enum ct_status ct__gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out) CT_MUST_CHECK;
 enum ct_status ct__gloo_finish(ct_gloo *g, ct_gloo_message *m) CT_MUST_CHECK;
 
-/* What the shared object holds under the name ct_gloo_module; used by load.c alone. */
+/* The table that the shared object exports as ct_gloo_module. Only load.c uses it. */
 struct ct_gloo_engine;
 struct ct_gloo_module {
 	struct ct_module_head head;

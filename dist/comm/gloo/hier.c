@@ -1,25 +1,27 @@
-/* Several hosts with several ranks on some: shm among a host's ranks, gloo among the hosts' first ranks, one after the other
- * on a worker thread. Messages go through a gloo context of all ranks. */
+/* The communicator for several hosts of which some have several ranks. Collectives use shm among the ranks of a host
+ * and gloo among the first ranks of all hosts, and run one by one on a worker thread. Messages use a gloo context of
+ * all ranks. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "dist/comm/worker_impl.h"
 
-/* An operation has three legs: inside the host, between hosts, inside the host. The timeout of each later one is longer
- * by this much, so that the rank nearest to the cause times out first and all ranks report its message. */
+/* An operation has three stages: within the host, between hosts, within the host. The timeout of each stage is longer
+ * by this much than that of the stage before it. The rank that is closest to the cause then times out first, and all
+ * ranks report its message. */
 #define LEG_NS (2 * CT_SEC)
 enum leg { GATHER_UP, ACROSS, HAND_DOWN, N_LEGS };
 
 struct hier {
 	struct ct_comm base;
 	struct ct_world local_world, leader_world;
-	ct_comm *local;   /* this host's ranks; its rank 0 leads */
-	ct_comm *leaders; /* NULL: this is not the host's first rank */
+	ct_comm *local;   /* the ranks of this host; its rank 0 is the leader */
+	ct_comm *leaders; /* the first ranks of all hosts; NULL on other ranks */
 	ct_comm *messages;
-	int *host;         /* [size] index of the rank's host, hosts counted in the order of their first ranks */
+	int *host;         /* [size] index of the rank's host; hosts are in the order of their first ranks */
 	int *place;        /* [size] rank within the host */
-	int n_hosts, most; /* most ranks on one host */
+	int n_hosts, most; /* most: the largest number of ranks on one host */
 	struct ct_comm_worker worker;
 	char *scratch;
 	size_t scratch_bytes;
@@ -56,7 +58,7 @@ static enum ct_status find_hosts(struct hier *h)
 	return CT_OK;
 }
 
-/* The ranks for which which[q] == value, as a separate world. Its messages contain the ranks of the complete world. */
+/* Makes a world of the ranks q with which[q] == value. Its messages contain the ranks in the complete world. */
 static enum ct_status make_world(struct hier *h, const int *which, int value, struct ct_world *out)
 {
 	const struct ct_world *w = h->base.world;
@@ -196,7 +198,7 @@ static enum ct_status broadcast(struct hier *h, void *buf, size_t n, enum ct_dty
 	return CT_OK;
 }
 
-/* Hosts exchange blocks of `most` ranks. The last parts are empty for a host with fewer ranks. */
+/* Hosts exchange blocks of `most` parts. If a host has fewer ranks, the last parts of its block are unused. */
 static enum ct_status allgather(struct hier *h, const void *src, void *dst, size_t n, enum ct_dtype t)
 {
 	size_t part = n * ct_dtype_bytes(t), block = part * (size_t)h->most;
@@ -216,7 +218,7 @@ static enum ct_status allgather(struct hier *h, const void *src, void *dst, size
 	return now(h, HAND_DOWN, ct_comm_broadcast(h->local, dst, n * (size_t)h->base.size, t, 0, &w), &w);
 }
 
-/* The three below move more than they must; training does not use them. */
+/* The next three functions move more data than necessary, because training does not use them. */
 static enum ct_status gather(struct hier *h, const ct_work *w)
 {
 	size_t all = w->n * ct_dtype_bytes(w->dtype) * (size_t)h->base.size;
@@ -352,9 +354,9 @@ static enum ct_status mem_alloc(ct_comm *c, size_t bytes, void **out)
 {
 	struct hier *h = (struct hier *)c;
 
-	/* While there is work, only the worker uses the local communicator. */
+	/* While operations are pending, only the worker may use the local communicator. */
 	if (ct__comm_worker_busy(&h->worker))
-		return CT_FAIL(CT_BUG, "memory of a communicator is to be allocated while no operation is under way");
+		return CT_FAIL(CT_BUG, "a communicator can only allocate memory while no operation is pending");
 	return ct_comm_mem_alloc(h->local, bytes, out);
 }
 

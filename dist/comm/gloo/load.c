@@ -1,4 +1,4 @@
-/* Implements gloo_engine.h by calls of the shared object that contains gloo. */
+/* Implements gloo_engine.h by calling the shared object that contains gloo. */
 #include "base/mem.h"
 #include "base/module.h"
 #include "dist/comm/gloo/gloo_engine.h"

@@ -33,7 +33,7 @@ static bool same_address(const struct sockaddr_storage *a, const struct sockaddr
 	       ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
 }
 
-/* Fills in the properties of a connected TCP socket; false for every other descriptor. */
+/* Fills in the properties of a connected TCP socket. Returns false for every other descriptor. */
 static bool look_at(int fd, struct ct_gloo_socket *out)
 {
 	struct sockaddr_storage local, remote;
@@ -91,13 +91,13 @@ enum ct_status ct__gloo_sockets_find(const struct ct_gloo_sockets *but, struct c
 
 	memset(out, 0, sizeof(*out));
 	if (!d)
-		return CT_FAIL(CT_IO, "/proc/self/fd: %s", strerror(errno));
+		return CT_FAIL(CT_IO, "cannot read /proc/self/fd: %s", strerror(errno));
 	while (st == CT_OK && (e = readdir(d))) {
 		int fd = (int)strtol(e->d_name, NULL, 10);
 
 		if (e->d_name[0] == '.' || fd == dirfd(d) || !look_at(fd, &found))
 			continue;
-		/* Our duplicates show up as well. */
+		/* The directory also lists our duplicates. */
 		if (!contains(but, found.inode) && !contains(out, found.inode))
 			st = add(out, fd, &found);
 	}
@@ -150,7 +150,7 @@ void ct__gloo_sockets_name(struct ct_gloo_sockets *s, const uint16_t *ports, int
 	}
 	s->n = kept;
 	if (kept != size - 1)
-		CT_WARN("found %d of %d gloo connections: an abort may have to wait for the collective timeout", kept,
+		CT_WARN("found only %d of %d gloo connections: an abort may have to wait for dist.timeout", kept,
 			size - 1);
 }
 
@@ -171,7 +171,7 @@ void ct__gloo_sockets_tune(const struct ct_gloo_sockets *s)
 		set_int(k, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT");
 		set_int(k, IPPROTO_TCP, TCP_USER_TIMEOUT, 15000, "TCP_USER_TIMEOUT");
 		if (k->same_host && setsockopt(k->fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) != 0)
-			CT_DEBUG("gloo connection to rank %d: congestion control stays as it is: %s", k->peer,
+			CT_DEBUG("gloo connection to rank %d: cannot change the congestion control: %s", k->peer,
 				 strerror(errno));
 	}
 }
@@ -179,7 +179,7 @@ void ct__gloo_sockets_tune(const struct ct_gloo_sockets *s)
 void ct__gloo_sockets_shut(const struct ct_gloo_sockets *s)
 {
 	for (int i = 0; i < s->n; i++)
-		(void)shutdown(s->s[i].fd, SHUT_RDWR); /* fails where the peer was first */
+		(void)shutdown(s->s[i].fd, SHUT_RDWR); /* fails if the peer has closed it first */
 }
 
 int ct__gloo_sockets_lost(const struct ct_gloo_sockets *s)

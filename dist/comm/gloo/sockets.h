@@ -1,5 +1,6 @@
-/* gloo does not give access to its sockets. We find them as the TCP connections that appear while it connects, and
- * hold duplicates. With these we set options, shut them down (abort) and see which peer closed its connection. */
+/* gloo gives no access to its sockets. We find them as the TCP connections that appear while gloo connects, and keep
+ * duplicates of their descriptors. The duplicates let us set socket options, shut the connections down on abort, and
+ * find out which peer has closed its connection. */
 #ifndef CT_DIST_COMM_GLOO_SOCKETS_H
 #define CT_DIST_COMM_GLOO_SOCKETS_H
 
@@ -8,11 +9,11 @@
 #include "base/status.h"
 
 struct ct_gloo_socket {
-	int fd; /* our duplicate */
+	int fd; /* our duplicate of the descriptor */
 	uint64_t inode;
 	uint16_t local, remote; /* ports */
 	bool same_host;
-	int peer; /* rank at the other end; -1 until known */
+	int peer; /* the rank at the other end; -1: not known yet */
 };
 
 struct ct_gloo_sockets {
@@ -20,20 +21,21 @@ struct ct_gloo_sockets {
 	int n;
 };
 
-/* All TCP connections of this process that are not in `but` (NULL: all of them). */
+/* Finds all TCP connections of this process that are not in `but`, which may be NULL. */
 enum ct_status ct__gloo_sockets_find(const struct ct_gloo_sockets *but, struct ct_gloo_sockets *out) CT_MUST_CHECK;
 void ct__gloo_sockets_release(struct ct_gloo_sockets *s);
-/* Ports of this rank's sockets as [max][2], zero-filled: gathered from all ranks, they show which rank is at the
- * other end. */
+/* Writes the local and remote ports of this rank's sockets to ports [max][2], and zeros after them. When the ports of
+ * all ranks have been gathered, they show which rank is at the other end of a socket. */
 void ct__gloo_sockets_ports(const struct ct_gloo_sockets *s, uint16_t *ports, int max);
-/* ports: [size][max][2]. Sockets that no rank knows do not belong to this communicator and are dropped. */
+/* Finds the peer of each socket from the ports [size][max][2] of all ranks. A socket without a match on another rank
+ * does not belong to this communicator and is dropped. */
 void ct__gloo_sockets_name(struct ct_gloo_sockets *s, const uint16_t *ports, int max, int size, int rank);
-/* A silent or unplugged host is noticed within about 15 s; within one host cubic (measured: up to twice bbr over
- * loopback). */
+/* Sets timeouts, so that an unresponsive or disconnected host is detected within about 15 s. Connections within a host
+ * use cubic, which is up to twice as fast as bbr over loopback (measured). */
 void ct__gloo_sockets_tune(const struct ct_gloo_sockets *s);
-/* Every blocked gloo call returns with an error. Any thread. */
+/* Shuts down all sockets, so that every blocked gloo call returns with an error. Any thread. */
 void ct__gloo_sockets_shut(const struct ct_gloo_sockets *s);
-/* A peer that has closed its connection, -1: none. */
+/* Returns a peer that has closed its connection, or -1. */
 int ct__gloo_sockets_lost(const struct ct_gloo_sockets *s);
 
 #endif

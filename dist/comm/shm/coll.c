@@ -6,7 +6,7 @@
 
 enum way { UNDECIDED, INLINE, DIRECT, STAGED, FINISHED };
 
-/* Use of ct_work.scratch. */
+/* Indexes of ct_work.scratch. */
 enum { SEQ, WAY, DRAWN, PUT, GOT };
 
 #define TILE_MIN ((size_t)16 << 10)
@@ -17,7 +17,7 @@ static size_t total_bytes(const ct_work *w)
 	return w->n * ct_dtype_bytes(w->dtype);
 }
 
-/* Every rank provides one part for each rank, not one for all. */
+/* Returns true if each rank provides a separate part for each rank, instead of one for all. */
 static bool in_parts(const ct_work *w)
 {
 	return w->kind == CT_COMM_SCATTER || w->kind == CT_COMM_REDUCE_SCATTER;
@@ -30,7 +30,7 @@ static bool reduces(const ct_work *w)
 
 /* ---- copying into and out of slots and staging buffers */
 
-/* Bytes [at, at + len) of each part of the source go to `to`, parts `pitch` apart. */
+/* Copies bytes [at, at + len) of each part of the source to `to`. The copies are `pitch` bytes apart. */
 static void put_in(const struct shm *s, const ct_work *w, size_t at, size_t len, size_t pitch, char *to)
 {
 	const char *src = w->src;
@@ -46,8 +46,8 @@ static void put_in(const struct shm *s, const ct_work *w, size_t at, size_t len,
 		memcpy(to + (size_t)q * pitch, src + (size_t)q * total_bytes(w) + at, len);
 }
 
-/* The result for the same range, from the input of each rank (s->in). reduced: s->in[0] already contains the
- * reduction. */
+/* Computes the result for the same range from the input of each rank (s->in). If `reduced` is true, s->in[0] already
+ * contains the reduction. */
 static void take_out(struct shm *s, const ct_work *w, size_t at, size_t len, size_t pitch, bool reduced)
 {
 	char *dst = w->dst;
@@ -95,7 +95,7 @@ static void take_out(struct shm *s, const ct_work *w, size_t at, size_t len, siz
 /* ---- tickets */
 
 struct tiles {
-	size_t bytes; /* of one, the last may be shorter */
+	size_t bytes; /* of one tile; the last one may be shorter */
 	uint64_t n;
 };
 
@@ -132,9 +132,10 @@ static void do_tile(struct shm *s, const ct_work *w, char *const *base, struct t
 			 w->dtype, w->op);
 }
 
-/* Even ranks draw from the front (low half of `next`), odd ones from the back (high half), so that two ranks that
- * repeat an operation stay in their own halves, which are in their caches. Every draw raises the sum of both halves
- * by one: the first t.n draws are all different tiles. False when none was left. */
+/* Draws a ticket for a tile. Even ranks draw tiles from the front (counted in the low half of `next`), odd ranks from
+ * the back (high half). If two ranks repeat an operation, each stays in its own half of the vector, which is in its
+ * cache. Every draw increments the sum of both counts, so the first t.n draws give different tiles. Returns false if
+ * none is left. */
 static bool draw(const struct shm *s, struct shm_share *share, struct tiles t, uint64_t *tile)
 {
 	uint64_t old = atomic_load_explicit(&share->next, memory_order_relaxed);
@@ -151,8 +152,8 @@ static bool draw(const struct shm *s, struct shm_share *share, struct tiles t, u
 	return (old & UINT32_MAX) + (old >> 32) < t.n;
 }
 
-/* Draws tickets, all that are left or no more than this rank's fair share, and processes their tiles. True when the
- * tiles of all ranks are finished. */
+/* Draws tickets and processes their tiles: all that are left if greedy, else at most this rank's fair share. Returns
+ * true if the tiles of all ranks are finished. */
 static bool do_tiles(struct shm *s, ct_work *w, struct shm_share *share, char *const *base, size_t bytes, bool staged,
 		     bool greedy)
 {
@@ -218,7 +219,7 @@ static void describe(struct shm *s, ct_work *w)
 		reset(&s->ctl->direct[seq % SHM_RING]);
 }
 
-/* A slot is free again when all ranks have completed its last use. */
+/* Publishes queued collectives. A slot is free again when all ranks have completed the collective that used it last. */
 static void publish(struct shm *s)
 {
 	while (s->unpublished) {
@@ -235,7 +236,7 @@ static void publish(struct shm *s)
 		atomic_store_explicit(&shm_me(s)->posted, seq + 1, memory_order_release);
 		s->unpublished = w->next;
 		s->moved = true;
-		/* The last rank to arrive wakes the others: because of the fence, one of them sees that all have
+		/* The last rank to arrive wakes the others. The fence ensures that at least one rank sees that all have
 		 * arrived. */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (ALL_AT_LEAST(s, posted, seq + 1))
@@ -341,7 +342,7 @@ static void do_direct(struct shm *s, ct_work *w, bool greedy)
 }
 
 struct round {
-	uint64_t g; /* counted over all staged collectives */
+	uint64_t g; /* the number of this round, over all staged collectives */
 	size_t at, len, pitch;
 };
 
@@ -357,7 +358,7 @@ static struct round round_at(const struct shm *s, const ct_work *w, uint64_t i)
 	return (struct round){.g = s->staged_rounds + i, .at = at, .len = left < pitch ? left : pitch, .pitch = pitch};
 }
 
-/* Publishes the next round when all ranks have read the buffer's last contents. */
+/* Publishes the next round, if all ranks have read the previous contents of the buffer. */
 static void hand_in(struct shm *s, ct_work *w)
 {
 	struct round r = round_at(s, w, w->scratch[PUT]);

@@ -4,7 +4,7 @@
 
 #include "dist/comm/shm/shm_impl.h"
 
-/* Use of ct_work.scratch. ID: number of the message (send) or of the acceptance (receive) in its channel. */
+/* Indexes of ct_work.scratch. ID: the number of the message (send) or of the acceptance (receive) in its channel. */
 enum { ID, STAGE, BYTES };
 enum { QUEUED, UNDER_WAY, FINISHED };
 
@@ -52,7 +52,7 @@ static bool announce(struct shm *s, ct_work *w)
 	return true;
 }
 
-/* Is this the next message of the stream? */
+/* Returns true if this is the next message of the channel. */
 static bool is_next(const struct shm_channel *ch, uint64_t written, uint64_t id)
 {
 	return atomic_load_explicit(&ch->accepted, memory_order_acquire) > written &&
@@ -92,7 +92,7 @@ static enum ct_status advance_send(struct shm *s, ct_work *w)
 
 /* ---- receiver */
 
-/* The first message with the work's tag that no earlier receive took. */
+/* Finds the first message with the tag of w that no earlier receive has accepted. */
 static struct shm_msg *match(struct shm *s, const ct_work *w)
 {
 	struct shm_channel *ch = shm_channel(s, w->root, s->base.rank);

@@ -1,4 +1,4 @@
-/* The memory of the shared-memory communicator. */
+/* The shared memory of the shared-memory communicator. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +25,8 @@ static size_t page_up(size_t n)
 	return (n + 4095) & ~(size_t)4095;
 }
 
-/* Sets the pointers into the map (as numbers: there may be no map yet) and returns its length. The channels are last. */
+/* Computes the pointers into the map, relative to s->map, which may still be NULL. Returns the length of the map. The
+ * channels are last. */
 static size_t lay_out(struct shm *s)
 {
 	size_t n = (size_t)s->base.size;
@@ -59,9 +60,9 @@ static enum ct_status map_file(struct shm *s, size_t bytes)
 
 static enum ct_status no_memory(size_t bytes, int err)
 {
-	(void)CT_FAIL(CT_NOMEM, "cannot get %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));
+	(void)CT_FAIL(CT_NOMEM, "cannot allocate %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));
 	if (err == EFBIG)
-		ct_error_hint("the limit on file sizes (ulimit -f) counts for shared memory, too: raise it");
+		ct_error_hint("the limit on file sizes (ulimit -f) also applies to shared memory: raise it");
 	else if (err == EMFILE || err == ENFILE)
 		ct_error_hint("raise the limit on open files (ulimit -n)");
 	else
@@ -69,8 +70,8 @@ static enum ct_status no_memory(size_t bytes, int err)
 	return CT_NOMEM;
 }
 
-/* Allocates all pages except those of the channels, which few programs use. Otherwise, lack of memory would be
- * SIGBUS in the middle of a step. Channels get their pages at first use. */
+/* Allocates all pages now, because running out of memory later would raise SIGBUS in the middle of a step. The pages of
+ * the channels, which few programs use, are allocated at first use. */
 static enum ct_status reserve_base(struct shm *s)
 {
 	size_t bytes = (size_t)((char *)s->channels - s->map);
@@ -85,14 +86,15 @@ static enum ct_status create_segment(struct shm *s, const char *key)
 	uint64_t nonce;
 	size_t bytes = lay_out(s);
 
-	/* The flag is for kernels that refuse executable memfds; older ones do not know it. */
+	/* Some kernels require MFD_NOEXEC_SEAL, because they refuse executable memfds. Older kernels do not know the
+	 * flag. */
 	s->fd = memfd_create("ctrain", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 	if (s->fd < 0 && errno == EINVAL)
 		s->fd = memfd_create("ctrain", MFD_CLOEXEC);
 	if (s->fd < 0 || ftruncate(s->fd, (off_t)bytes) != 0)
 		return no_memory(bytes, errno);
 	if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
-		return CT_FAIL(CT_IO, "getrandom: %s", strerror(errno));
+		return CT_FAIL(CT_IO, "cannot get random bytes: %s", strerror(errno));
 	CT_TRY(map_file(s, bytes));
 	CT_TRY(reserve_base(s));
 	ctl = s->ctl;
@@ -115,7 +117,7 @@ static enum ct_status open_failed(struct shm *s, int pid, int err)
 	(void)CT_FAIL(CT_UNSUPPORTED, "cannot open the shared memory of %s: /proc/%d/fd: %s", owner, pid,
 		      strerror(err));
 	ct_error_hint(
-		"ranks of one host must run as the same user and see each other in /proc; or set dist.backend=gloo");
+		"the ranks of a host must run as the same user and share /proc; otherwise, set dist.backend=gloo");
 	return CT_UNSUPPORTED;
 }
 
@@ -132,7 +134,8 @@ static enum ct_status attach_segment(struct shm *s, const char *key)
 	st = ct_store_get(s->base.world->store, key, deadline, &text, &len);
 	if (st == CT_TIMEOUT) {
 		ct__comm_peer_text(&s->base, 0, owner, sizeof(owner));
-		return CT_FAIL(CT_TIMEOUT, "%s has not offered its shared memory within %.1f s: is it stopped?", owner,
+		return CT_FAIL(CT_TIMEOUT,
+			       "%s has not made its shared memory available within %.1f s; it may be stopped", owner,
 			       (double)s->base.opts.timeout_ns / 1e9);
 	}
 	CT_TRY(st);
@@ -140,7 +143,7 @@ static enum ct_status attach_segment(struct shm *s, const char *key)
 	ct_free(text);
 	if (n != 4 || bytes != lay_out(s))
 		return CT_FAIL(CT_MISMATCH,
-			       "ranks disagree on the layout of shared memory: are they the same build of ctrain?");
+			       "ranks disagree on the layout of shared memory: they must run the same build of ctrain");
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
 	s->fd = open(path, O_RDWR | O_CLOEXEC);
 	if (s->fd < 0)
@@ -148,7 +151,7 @@ static enum ct_status attach_segment(struct shm *s, const char *key)
 	if (fstat(s->fd, &sb) != 0 || sb.st_size < (off_t)bytes)
 		return open_failed(s, pid, ENOENT);
 	CT_TRY(map_file(s, bytes));
-	/* The pid or descriptor now belongs to another process or file. */
+	/* In this case the pid or the descriptor now belongs to another process or file. */
 	if (s->ctl->magic != SHM_MAGIC || s->ctl->nonce != nonce || s->ctl->size != s->base.size)
 		return open_failed(s, pid, ENOENT);
 	return CT_OK;
@@ -176,14 +179,15 @@ void ct__shm_segment_close(struct shm *s)
 		close(s->fd);
 }
 
-/* Allocates the pages of this rank's part of a region now: later, lack of memory would be SIGBUS in the middle of a
- * step. */
+/* Allocates the pages of this rank's part of a region now, because running out of memory later would raise SIGBUS in
+ * the middle of a step. */
 static enum ct_status reserve(struct shm *s, char *base, size_t stride)
 {
 	off_t at = (off_t)(s->file_end + (size_t)s->base.rank * stride);
 	int err = 0;
 
-	/* The last page first: it makes the file long enough, and unlike ftruncate never shorter. */
+	/* Allocate the last page first: this extends the file if necessary, but unlike ftruncate it never shortens
+	 * it. */
 	if (fallocate(s->fd, 0, at + (off_t)stride - 4096, 4096) != 0)
 		err = errno;
 	else if (madvise(base + (size_t)s->base.rank * stride, stride, MADV_POPULATE_WRITE) != 0)
@@ -193,7 +197,7 @@ static enum ct_status reserve(struct shm *s, char *base, size_t stride)
 	return CT_OK;
 }
 
-/* No rank may use the region before this point: then all ranks have mapped it. */
+/* Waits until all ranks have mapped the region, and checks that its size is the same everywhere. */
 static enum ct_status same_everywhere(struct shm *s, size_t bytes)
 {
 	int64_t mine = (int64_t)bytes, *all;
@@ -226,14 +230,14 @@ enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out)
 	if (s->n_regions == SHM_MAX_REGIONS)
 		return CT_FAIL(CT_BUG, "more than %d shared buffers", SHM_MAX_REGIONS);
 	if (stride < bytes || __builtin_mul_overflow(stride, (size_t)c->size, &all) || all > (size_t)INT64_MAX / 2)
-		return CT_FAIL(CT_NOMEM, "shared buffer of %zu bytes", bytes);
+		return CT_FAIL(CT_NOMEM, "a shared buffer cannot have %zu bytes", bytes);
 	p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, (off_t)s->file_end);
 	if (p == MAP_FAILED)
 		return CT_FAIL(CT_NOMEM, "cannot map %zu MiB of shared memory: %s", all >> 20, strerror(errno));
-	(void)madvise(p, all, MADV_HUGEPAGE); /* refused by most systems for shared memory, harmless */
+	(void)madvise(p, all, MADV_HUGEPAGE); /* most systems refuse it for shared memory, which is harmless */
 	CT_TRY_GOTO(reserve(s, p, stride), st, unmap);
 	CT_TRY_GOTO(same_everywhere(s, bytes), st, unmap);
-	(void)madvise(p, all, MADV_POPULATE_WRITE); /* only avoids page faults in the first step */
+	(void)madvise(p, all, MADV_POPULATE_WRITE); /* avoids page faults in the first step */
 	s->regions[s->n_regions++] = (struct shm_region){.base = p, .bytes = bytes, .stride = stride};
 	s->file_end += all;
 	*out = (char *)p + (size_t)c->rank * stride;

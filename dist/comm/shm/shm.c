@@ -8,14 +8,15 @@
 static enum ct_status supports(const struct ct_world *w)
 {
 	if (w->id.world > SHM_MAX_RANKS)
-		return CT_FAIL(CT_UNSUPPORTED, "communicator \"shm\" is for %d ranks at most, this run has %d",
+		return CT_FAIL(CT_UNSUPPORTED, "communicator \"shm\" supports at most %d ranks, but this run has %d",
 			       SHM_MAX_RANKS, w->id.world);
 	for (int q = 1; q < w->id.world; q++) {
 		if (w->peers[q].node == w->peers[0].node)
 			continue;
-		(void)CT_FAIL(CT_UNSUPPORTED,
-			      "communicator \"shm\" is for ranks of one host: rank %d is on %s, rank %d on %s",
-			      w->peers[0].rank, w->peers[0].host, w->peers[q].rank, w->peers[q].host);
+		(void)CT_FAIL(
+			CT_UNSUPPORTED,
+			"communicator \"shm\" needs all ranks on one host, but rank %d is on %s and rank %d on %s",
+			w->peers[0].rank, w->peers[0].host, w->peers[q].rank, w->peers[q].host);
 		ct_error_hint("set dist.backend=auto");
 		return CT_UNSUPPORTED;
 	}
@@ -40,8 +41,8 @@ static void close_comm(ct_comm *c)
 	ct_free_aligned(s);
 }
 
-/* Publishes the CPUs on which this rank may run. Then the first barrier: all ranks have mapped the segment, and its
- * name is not needed any more. */
+/* Publishes the CPUs on which this rank may run, and waits at the first barrier. After it, all ranks have mapped the
+ * segment, and its name is no longer needed. */
 static enum ct_status meet(struct shm *s)
 {
 	struct shm_rank *me = shm_me(s);

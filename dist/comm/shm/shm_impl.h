@@ -1,11 +1,12 @@
-/* The shared-memory communicator: the contents of the segment, and what each rank keeps to itself.
+/* The shared-memory communicator: the contents of the shared segment, and the private state of each rank.
  *
  * Rank 0 creates one memfd per communicator; the others open it through /proc/PID/fd/FD. All ranks compute the same
- * layout, so no pointer is ever stored in the file. Counters only increase. Each counter has one writer, except the
- * tickets of shm_share. A rank publishes a counter with release order; the others read it with acquire order.
+ * layout, so no pointers are stored in the file. Counters only increase. Each counter has one writer, except for the
+ * tickets of shm_share. A rank publishes a counter with release ordering; the others read it with acquire ordering.
  *
- * Collectives are numbered per communicator, alike on all ranks. Each rank describes collective s in its slot
- * s % SHM_RING. When all ranks have posted it, the descriptions are compared, and all ranks take the same of three paths:
+ * The collectives of a communicator have the same numbers on all ranks. Each rank describes collective s in its slot s
+ * % SHM_RING. When all ranks have posted it, the descriptions are compared, and all ranks use the same one of three
+ * algorithms:
  *
  * - inline: the data is at most SHM_INLINE bytes. It was published with the description, and each rank computes its own
  *   result from all descriptions.
@@ -16,7 +17,7 @@
  * - staged: everything else, in rounds of SHM_CHUNK bytes through two staging buffers per rank. Only one staged
  *   collective runs at a time.
  *
- * A slot is used again only when all ranks have completed the collective that was in it. */
+ * A slot is reused only when all ranks have completed the collective that was in it. */
 #ifndef CT_DIST_COMM_SHM_SHM_IMPL_H
 #define CT_DIST_COMM_SHM_SHM_IMPL_H
 
@@ -38,31 +39,31 @@ enum shm_state { SHM_OPEN, SHM_CLOSED, SHM_DEAD };
 
 struct shm_rank {
 	/* written by its owner */
-	_Alignas(SHM_LINE) _Atomic uint64_t posted; /* collectives described */
+	_Alignas(SHM_LINE) _Atomic uint64_t posted; /* collectives published */
 	_Atomic uint64_t done;                      /* collectives completed */
 	_Atomic uint64_t staged_in, staged_out;     /* staged rounds published, read */
-	_Atomic uint64_t busy;                      /* 1 + collective on which it holds a ticket, 0: none */
+	_Atomic uint64_t busy;                      /* 1 + the collective for which it holds a ticket; 0: none */
 	_Atomic uint32_t state;
-	/* sleeping: 1 set by the owner before it sleeps, 2 if it waits for `done` too, 0 set by the waker, who then
-	 * counts up bell */
+	/* sleeping: the owner sets it to 1 before it sleeps, or to 2 if it also waits for `done`. The rank that wakes
+	 * it sets it to 0 and increments bell. */
 	_Alignas(SHM_LINE) _Atomic uint32_t bell;
 	_Atomic uint32_t sleeping;
-	_Alignas(SHM_LINE) cpu_set_t cpus; /* where it may run */
+	_Alignas(SHM_LINE) cpu_set_t cpus; /* the CPUs on which it may run */
 	int cpu_limit;
-	char reason[512]; /* of SHM_DEAD */
+	char reason[512]; /* why its state is SHM_DEAD */
 };
 
 struct shm_slot {
 	_Alignas(SHM_LINE) uint64_t n;
-	uint64_t off;   /* of the buffer in its region */
+	uint64_t off;   /* offset of the buffer in its region */
 	int32_t region; /* -1: the buffer is private */
 	int32_t root;
 	uint8_t kind, dtype, op;
 	_Alignas(SHM_LINE) unsigned char data[SHM_INLINE];
 };
 
-/* Work that any rank may do: tickets drawn (from either end) and tickets finished. Reset by rank 0 before it publishes
- * the next use. */
+/* Work that any rank may do. next counts the tickets drawn from either end; finished counts the tickets that are done.
+ * Rank 0 resets both before it publishes the next use. */
 struct shm_share {
 	_Alignas(SHM_LINE) _Atomic uint64_t next;
 	_Alignas(SHM_LINE) _Atomic uint64_t finished;
@@ -72,19 +73,19 @@ enum shm_msg_state { SHM_MSG_FREE, SHM_MSG_ANNOUNCED, SHM_MSG_ACCEPTED, SHM_MSG_
 
 struct shm_msg {
 	_Atomic uint32_t state;
-	uint32_t dtype, want_dtype; /* want_*: what a receiver that refused it expected */
+	uint32_t dtype, want_dtype; /* want_*: what the receiver expected, if it refused the message */
 	int32_t tag;
 	uint64_t id, n, want_n;
 };
 
-/* From one rank to another. The sender announces messages; the receiver accepts them in the order of its matching
- * receives; accepted messages flow through two chunks in the order of acceptance. */
+/* A channel from one rank to another. The sender announces messages. The receiver accepts them in the order of its
+ * matching receives. The data of accepted messages is transferred through two chunks, in the order of acceptance. */
 struct shm_channel {
 	_Alignas(SHM_LINE) _Atomic uint64_t announced; /* sender */
 	_Atomic uint64_t written;                      /* sender: chunks */
 	_Alignas(SHM_LINE) _Atomic uint64_t accepted;  /* receiver */
 	_Atomic uint64_t read;                         /* receiver: chunks */
-	uint64_t order[SHM_P2P_RING];                  /* receiver: ids in order of acceptance */
+	uint64_t order[SHM_P2P_RING];                  /* receiver: ids in the order of acceptance */
 	_Alignas(SHM_LINE) struct shm_msg msgs[SHM_P2P_RING];
 	_Alignas(4096) unsigned char data[2][SHM_P2P_CHUNK];
 };
@@ -100,12 +101,12 @@ struct shm_region {
 	size_t bytes, stride;
 };
 
-/* A rank's own view of its two channels with one peer: messages announced, fully written, fully read, first not
- * accepted. */
+/* A rank's private state of its two channels with one peer. announced, written and read count messages; scan is the
+ * first message that is not accepted yet. */
 struct shm_p2p {
 	uint64_t announced, written, read, scan;
-	/* One pass over the works uses the same state of the peer to its end, so that a later work cannot overtake
-	 * an earlier one. */
+	/* A complete pass over the operations uses the same snapshot of the peer's state, so that a later operation
+	 * cannot overtake an earlier one. */
 	uint64_t pass, end;
 	bool full;
 };
@@ -122,17 +123,17 @@ struct shm {
 	struct shm_channel *channels; /* [from][to] */
 	struct shm_region regions[SHM_MAX_REGIONS];
 	int n_regions;
-	int *pidfd;          /* [size], -1: not watched */
+	int *pidfd;          /* [size]; -1: not watched */
 	struct shm_p2p *p2p; /* [size] */
 	char **in, **out;    /* [size], scratch */
 
-	ct_work *head, *tail; /* collectives not complete */
-	ct_work *unpublished; /* first of them without a slot */
+	ct_work *head, *tail; /* collectives that are not complete */
+	ct_work *unpublished; /* the first of them that has no slot yet */
 	ct_work *p2p_head, **p2p_tail;
 	uint64_t p2p_pass;
 	uint64_t n_posted, n_published, n_done;
-	uint64_t seen_posted, seen_done; /* all ranks are known to have reached this collective */
-	uint64_t staged_rounds;          /* of the staged collectives completed */
+	uint64_t seen_posted, seen_done; /* all ranks are known to have reached these counts */
+	uint64_t staged_rounds;          /* rounds of all completed staged collectives */
 	bool spins, moved;               /* moved: the last advance changed something */
 	int64_t spin_ns, checked_ns;
 };
@@ -161,14 +162,14 @@ static inline struct shm_channel *shm_channel(const struct shm *s, int from, int
 enum ct_status ct__shm_segment_open(struct shm *s) CT_MUST_CHECK;
 void ct__shm_segment_close(struct shm *s);
 enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_CHECK;
-/* Region and offset of a buffer; region -1 when it is not all in shared memory. */
+/* Finds the region and the offset of a buffer; region is -1 if it is not entirely in shared memory. */
 void ct__shm_locate(const struct shm *s, const void *p, size_t bytes, int32_t *region, uint64_t *off);
 
-/* coll.c: publishes queued collectives while there is room, does the work that is possible now, and completes them
- * in order. greedy: also takes tickets of the other ranks' share. */
+/* coll.c. Advancing publishes queued collectives while there are free slots, does the work that is possible now, and
+ * completes collectives in order. If greedy is true, this rank also draws the tickets of other ranks. */
 void ct__shm_coll_post(struct shm *s, ct_work *w);
 enum ct_status ct__shm_coll_advance(struct shm *s, bool greedy) CT_MUST_CHECK;
-/* CT_MISMATCH when ranks that have reached this collective describe it differently. */
+/* Returns CT_MISMATCH if ranks that have reached this collective describe it differently. */
 enum ct_status ct__shm_coll_compare(struct shm *s, uint64_t seq) CT_MUST_CHECK;
 
 /* p2p.c */
@@ -176,12 +177,12 @@ void ct__shm_p2p_post(struct shm *s, ct_work *w);
 enum ct_status ct__shm_p2p_advance(struct shm *s) CT_MUST_CHECK;
 
 /* wait.c */
-void ct__shm_wake(struct shm *s, int q); /* after publishing: wakes q if it sleeps */
+void ct__shm_wake(struct shm *s, int q); /* call after publishing; wakes q if it sleeps */
 void ct__shm_wake_all(struct shm *s);
 void ct__shm_wake_for_done(struct shm *s);
 enum ct_status ct__shm_advance(struct shm *s, bool greedy) CT_MUST_CHECK;
 enum ct_status ct__shm_wait(ct_comm *c, ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
-/* pidfds and whether to spin; after all ranks are there. */
+/* Opens the pidfds and decides whether to spin. Call it when all ranks have mapped the segment. */
 enum ct_status ct__shm_watch_open(struct shm *s) CT_MUST_CHECK;
 void ct__shm_watch_close(struct shm *s);
 

@@ -1,5 +1,5 @@
-/* Waiting in the shared-memory communicator: a short spin while there are CPUs for it, then sleep in intervals, each
- * of which ends with a check of the peers. */
+/* Waiting in the shared-memory communicator. A rank spins for a short time if every rank has a CPU, and then sleeps in
+ * intervals. After each interval it checks that its peers are alive. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -39,7 +39,7 @@ static void wake_if(struct shm *s, int q, uint32_t at_least)
 	syscall(SYS_futex, &r->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The fence pairs with the one in nap: either the sleeper sees what was published, or we see that it sleeps. */
+/* The fence pairs with the one in nap: either the sleeping rank sees what was published, or we see that it sleeps. */
 void ct__shm_wake(struct shm *s, int q)
 {
 	atomic_thread_fence(memory_order_seq_cst);
@@ -79,7 +79,7 @@ static bool is_done(const ct_work *w)
 	return atomic_load_explicit(&w->status, memory_order_relaxed) == CT_OK;
 }
 
-/* Why rank q will publish nothing more; NULL while it is alive. */
+/* Returns why rank q will publish nothing more, or NULL while it is alive. */
 static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_process)
 {
 	struct pollfd p = {.fd = s->pidfd[q], .events = POLLIN};
@@ -88,8 +88,8 @@ static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_pro
 	if (q == s->base.rank)
 		return NULL;
 	ended = look_at_process && p.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
-	/* Checked after the process: a rank that closed and then ended has left in order, and the others may
-	 * continue without it. */
+	/* Check the state after the process: a rank that closed the communicator before its process ended is no error,
+	 * and the others may continue without it. */
 	switch (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire)) {
 	case SHM_DEAD:
 		return "gave up";
@@ -100,7 +100,7 @@ static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_pro
 	}
 }
 
-/* What a peer published before it ended is complete: only missing parts are an error. */
+/* What a peer published before it ended is complete. It is an error only if something is missing. */
 static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_process)
 {
 	char who[128], what[128];
@@ -125,7 +125,7 @@ static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_proces
 	return CT_OK;
 }
 
-/* Ranks that keep w from completing: they have not reached it, or have stopped inside. */
+/* Returns true if rank q keeps w from completing, because it has not reached w or has stopped inside it. */
 static bool is_late(const struct shm *s, const ct_work *w, int q, bool *inside)
 {
 	const struct shm_rank *r = &s->ranks[q];
@@ -164,14 +164,14 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s, which %s", what, (long long)w->seq,
 		      (double)s->base.opts.timeout_ns / 1e9, names,
 		      any_inside || n == 0 ? "stopped inside it"
-		      : n > 1              ? "have not come to it"
-					   : "has not come to it");
-	ct_error_hint("is that process stopped, swapped out or at something longer than dist.timeout?");
+		      : n > 1              ? "have not reached it"
+					   : "has not reached it");
+	ct_error_hint("check whether that process is stopped, swapping, or busy for longer than dist.timeout");
 	ct__comm_attribute_failure(&s->base, w);
 	return CT_TIMEOUT;
 }
 
-/* Sleeps until something is published, for one interval at most. */
+/* Sleeps until something is published, but at most for one interval. */
 static enum ct_status nap(struct shm *s, ct_work *w, int64_t deadline_ns)
 {
 	struct shm_rank *me = shm_me(s);
@@ -208,7 +208,8 @@ static enum ct_status nap(struct shm *s, ct_work *w, int64_t deadline_ns)
 	return CT_OK;
 }
 
-/* True when there was progress. If spinning paid off, it may last longer the next time, else shorter. */
+/* Spins; *moved is set if there was progress. If spinning helped, it may take longer the next time, else it is
+ * shortened. */
 static enum ct_status spin(struct shm *s, bool *moved)
 {
 	int64_t end = ct_now_ns() + s->spin_ns;
@@ -245,7 +246,8 @@ enum ct_status ct__shm_wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 	return CT_OK;
 }
 
-/* Spinning is for when every rank has a CPU; in a helper thread it would take the one that computes. */
+/* Spinning makes sense only if every rank has a CPU of its own. A helper thread must not spin, because it would take
+ * the CPU from a compute thread. */
 static bool may_spin(const struct shm *s)
 {
 	cpu_set_t all;
@@ -256,7 +258,7 @@ static bool may_spin(const struct shm *s)
 		CPU_OR(&all, &all, &s->ranks[q].cpus);
 	n = CPU_COUNT(&all);
 	for (int q = 0; q < s->base.size; q++) {
-		/* A quota of CPU time below the mask: ranks share it. */
+		/* If the CPU quota is smaller than the affinity mask, the ranks share the quota. */
 		if (s->ranks[q].cpu_limit < CPU_COUNT(&s->ranks[q].cpus) && s->ranks[q].cpu_limit < n)
 			n = s->ranks[q].cpu_limit;
 	}
@@ -272,14 +274,14 @@ enum ct_status ct__shm_watch_open(struct shm *s)
 
 		if (pid <= 0 || pid == getpid())
 			continue;
-		/* If the kernel has no pidfds, only the store notices that a process has ended. */
+		/* If the kernel has no pidfds, only the store detects that a process has ended. */
 		s->pidfd[q] = (int)syscall(SYS_pidfd_open, pid, 0);
 		if (s->pidfd[q] < 0 && errno == ESRCH) {
-			/* All ranks have met: this one may already have finished. */
+			/* All ranks have opened the communicator, so this one may have finished already. */
 			if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_CLOSED)
 				continue;
 			ct__comm_peer_text(&s->base, q, who, sizeof(who));
-			return CT_FAIL(CT_PEER_LOST, "%s ended while the communicator was opened", who);
+			return CT_FAIL(CT_PEER_LOST, "%s ended while the communicator was being opened", who);
 		}
 	}
 	s->spins = may_spin(s);
