@@ -1,5 +1,6 @@
 """Broken data, full and unwritable folders, damaged and foreign checkpoints: refused by name, and what was whole stays whole."""
 
+import hashlib
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import signal
 import sys
 import unittest
 
-from harness import DATA, IO, NUMERIC, OK, USAGE, Case, libc, main, own_mounts, shared
+from harness import DATA, IO, NUMERIC, OK, USAGE, Case, libc, main, own_mounts, read_text, shared
 
 BAD = shared("data", "bad")
 MS_RDONLY, MS_REMOUNT = 1, 32
@@ -299,6 +300,19 @@ class Foreign(Case):
         # Keys that one of two models does not have are no differences of their own.
         r = self.train("model.name=convnet", "data.shape=1,28,28", expect=USAGE)
         self.assert_last_says(r, r"of another config: model\.name was mlp, is convnet; data\.shape was \[1, 12, 12\], is \[1, 28, 28\]\n")
+
+    def test_keys_of_one_side(self):
+        """A checkpoint of a version of ctrain with other keys, as its state.json says."""
+        self.train(*SETS, "train.max_steps=10")
+        path = self.path("run/checkpoints/last/state.json")
+        text = read_text(path)
+        digest = json.loads(text)["config_digest"]
+        text = text.replace("optim.lr=0.05\\n", "optim.old=3\\n").replace(digest, "0" * 64)
+        text = re.sub('"checksum": "[0-9a-f]*"', f'"checksum": "{"0" * 64}"', text)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text.replace("0" * 64, hashlib.sha256(text.encode()).hexdigest(), 1))
+        r = self.train(*SETS, expect=USAGE)
+        self.assert_last_says(r, r"of another config: optim\.old=3 is only in the checkpoint; optim\.lr=0\.05 is only in this config")
 
     def test_per_rank_batch_on_another_world(self):
         sets = ("batch.global=0", "batch.per_rank=16")

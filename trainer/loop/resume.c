@@ -45,7 +45,7 @@ static const char *find_line(const char *lines, const char *key, size_t key_len,
 	return NULL;
 }
 
-/* Adds "key was theirs, is ours" for each key with different values. Keys that only one side has are skipped: they
+/* Adds "key was theirs, is ours" for each key with different values. Keys that only one side has are skipped: usually they
  * belong to another model or data set, whose name differs as well. */
 static void list_differences(const char *theirs, const char *ours, struct ct_str *out)
 {
@@ -61,6 +61,17 @@ static void list_differences(const char *theirs, const char *ours, struct ct_str
 	}
 }
 
+/* Adds the keys of `lines` that `others` does not have. */
+static void list_missing(const char *lines, const char *others, const char *where, struct ct_str *out)
+{
+	for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+		size_t key = strcspn(lines, "="), m = 0;
+		n = strcspn(lines, "\n");
+		if (key < n && !find_line(others, lines, key, &m))
+			ct_str_addf(out, "%s%.*s is %s", out->len ? "; " : "", (int)n, lines, where);
+	}
+}
+
 static enum ct_status check_same(const struct ct_session *s, const char *path, const struct ct_train_state *st,
 				 const char *lines)
 {
@@ -69,6 +80,11 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 	bool other_batch = false;
 	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
 		list_differences(lines, s->config_lines, &diff);
+		/* All common keys are equal: the checkpoint is of another version of ctrain. */
+		if (!diff.len) {
+			list_missing(lines, s->config_lines, "only in the checkpoint", &diff);
+			list_missing(s->config_lines, lines, "only in this config", &diff);
+		}
 		what = "config";
 	} else if (strcmp(st->graph_digest, s->state.graph_digest) != 0) {
 		what = "model";
