@@ -1,6 +1,7 @@
 """What README and docs/ show is true: examples run, files exist, commands and options are known, fields are those that a run writes."""
 
 import glob
+import json
 import os
 import re
 import unittest
@@ -54,10 +55,22 @@ class Docs(Case):
 
     def test_model_facts(self):
         page = read_text(os.path.join(SOURCE, "docs", "MODELS.md"))
+        for name in self.schema("model", "name")["enum"]:
+            self.assertRegex(page, rf"(?m)^\| `{name}` \|", "MODELS.md has no row for this model")
         for name, count in re.findall(r"^\| `(\w+)` \|.*\| ([\d,]+)(?: with .*)? \|$", page, re.M):
             with self.subTest(model=name):
                 r = self.run_ctrain("plan", self.config("model: {}" + REST, "plain.yaml"), f"model.name={name}")
                 self.assertIn(f"{name}: {count.replace(',', '')} parameters", r.out)
+
+    def schema(self, section, key):
+        with open(os.path.join(SOURCE, "docs", "config.schema.json"), encoding="utf-8") as f:
+            return json.load(f)["properties"][section]["properties"][key]
+
+    def test_communicators(self):
+        """DISTRIBUTED.md describes every communicator."""
+        page = read_text(os.path.join(SOURCE, "docs", "DISTRIBUTED.md"))
+        for name in self.schema("dist", "backend")["enum"]:
+            self.assertIn(f"`{name}`", page)
 
     def test_plain_english(self):
         """Pages, config documentation, comments and messages use the words of the glossary."""
