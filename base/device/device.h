@@ -38,7 +38,7 @@ struct ct_device_caps {
 };
 
 /* Work as a C function; args is a copy of what was posted. CT_INPROGRESS: not finished, for example because another
- * rank is late; it is called again after other streams had a turn. Any error is the device's error from then on. */
+ * rank is late; it is called again, with args at the same address, after other streams had a turn. Any error is the device's error from then on. */
 typedef enum ct_status (*ct_stream_fn)(const void *args);
 enum { CT_STREAM_ARGS_MAX = 192 }; /* bytes */
 

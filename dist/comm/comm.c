@@ -95,7 +95,6 @@ void ct__comm_release(ct_comm *c)
 	ct_free(c->mem);
 	pthread_cond_destroy(&c->died);
 	pthread_mutex_destroy(&c->lock);
-	ct__comm_release_posted(c);
 	c->ops = NULL;
 }
 
@@ -362,6 +361,14 @@ enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, in
 
 /* ---- waiting */
 
+/* Ends the communicator with the chain of a failed test or wait. */
+static enum ct_status end_of(ct_comm *c, enum ct_status st)
+{
+	if (st == CT_PEER_LOST)
+		ct__comm_await_final_error(c);
+	return ct__comm_die(c);
+}
+
 enum ct_status ct_work_test(ct_work *w)
 {
 	ct_comm *c = w->comm;
@@ -372,7 +379,7 @@ enum ct_status ct_work_test(ct_work *w)
 	if (atomic_load_explicit(&c->dead, memory_order_acquire))
 		return ct_error_restore(&c->error);
 	st = c->ops->test(c, w);
-	return st < 0 ? ct__comm_die(c) : st;
+	return st < 0 ? end_of(c, st) : st;
 }
 
 enum ct_status ct_work_wait(ct_work *w)
@@ -387,11 +394,8 @@ enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns)
 
 	if (st == CT_INPROGRESS)
 		st = c->ops->wait(c, w, deadline_ns);
-	if (st < 0) {
-		if (st == CT_PEER_LOST)
-			ct__comm_await_final_error(c);
-		st = ct__comm_die(c);
-	}
+	if (st < 0)
+		st = end_of(c, st);
 	put_work(c, w);
 	return st;
 }

@@ -86,8 +86,9 @@ enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, in
 /* Collectives posted to a stream. They run in stream order, and there is no operation to wait for. A failure becomes an
  * error of the stream (base/device/device.h) and ends the communicator. buf must be memory of the stream's device. On a
  * device that is not asynchronous, the call returns when the collective is done. If collectives of one communicator are
- * posted to several streams, events must put them in the same order on all ranks. CT_UNSUPPORTED: neither the back end
- * nor the device (caps.host_code) supports this. */
+ * posted to several streams, events must put them in the same order on all ranks: one that begins while another
+ * has begun and is not done is CT_BUG. A peer that ends meanwhile is an error as in ct_work_wait. CT_UNSUPPORTED: neither
+ * the back end nor the device (caps.host_code) supports this. */
 enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
 				      ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,
@@ -97,7 +98,7 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
 bool ct_comm_is_cooperative(const ct_comm *c);
 
 /* Makes as much progress as possible without blocking. CT_OK: the operation is done, but ct_work_wait must still be
- * called. CT_INPROGRESS: it is not done. */
+ * called. CT_INPROGRESS: it is not done. Fails soon after a peer has ended. */
 enum ct_status ct_work_test(ct_work *w) CT_MUST_CHECK;
 /* Waits until the operation is done, up to the timeout of the communicator, and frees it even if it has failed. NULL
  * counts as done. */

@@ -34,7 +34,8 @@ struct ct_comm_ops {
 	enum ct_status (*mem_alloc)(ct_comm *c, size_t bytes, void **out); /* optional; default: aligned heap */
 	/* Never blocks. If the operation is done immediately, sets its status. */
 	enum ct_status (*post)(ct_comm *c, ct_work *w);
-	enum ct_status (*test)(ct_comm *c, ct_work *w); /* never blocks */
+	/* Never blocks. It is called repeatedly instead of wait, so it also notices that a peer has ended. */
+	enum ct_status (*test)(ct_comm *c, ct_work *w);
 	enum ct_status (*wait)(ct_comm *c, ct_work *w,
 			       int64_t deadline_ns); /* blocks; returns early if the communicator dies */
 	enum ct_status (*progress)(ct_comm *c);      /* optional; default: nothing */
@@ -43,6 +44,13 @@ struct ct_comm_ops {
 	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
 	bool cooperative;          /* only test, wait and progress access buffers, never a thread of the back end */
 	void (*abort)(ct_comm *c); /* called once, by any thread, when the communicator has died */
+};
+
+/* The collective in a stream that has begun and not ended (dist/comm/stream.c): there is at most one. */
+struct ct_in_stream {
+	const void *args; /* identify its posted function, which is called repeatedly; NULL: there is none */
+	ct_work *work;
+	int64_t deadline_ns;
 };
 
 struct ct_comm {
@@ -58,7 +66,7 @@ struct ct_comm {
 	pthread_mutex_t lock;
 	pthread_cond_t died;
 	ct_work *free_works;
-	struct ct_posted *free_posted; /* dist/comm/stream.c */
+	struct ct_in_stream in_stream;
 	struct ct_work_block *blocks;
 	void **mem; /* heap blocks of the default mem_alloc */
 	size_t n_mem;
@@ -68,7 +76,6 @@ struct ct_comm {
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
 /* The same as ct_work_wait, with another deadline. */
 enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
-void ct__comm_release_posted(ct_comm *c);
 
 /* Opens the back end `ops` without the registry, for tests and for the parts of hier. */
 enum ct_status ct__comm_open_with(const struct ct_comm_ops *ops, struct ct_world *world,

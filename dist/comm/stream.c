@@ -1,45 +1,50 @@
 /* Collectives posted to a stream. If the back end does not support streams, the collective runs in a host function of
  * the stream. At that time all earlier work of the stream is done, so nothing else uses the buffer. */
 #include "base/device/device.h"
-#include "base/mem.h"
 #include "dist/comm/comm_impl.h"
 
-/* A collective that has been posted to a stream and is not complete. */
-struct ct_posted {
+/* Arguments of the posted function. They do not change, so that it can be replayed. */
+struct posted {
 	ct_comm *comm;
-	ct_work want, *work; /* work: NULL until it has started */
-	int64_t deadline_ns;
-	struct ct_posted *next;
+	ct_work want;
 };
+_Static_assert(sizeof(struct posted) <= CT_STREAM_ARGS_MAX,
+	       "a collective does not fit the arguments of a posted function");
 
-static enum ct_status finish(struct ct_posted *p, enum ct_status st)
+static enum ct_status begin(struct ct_in_stream *in, const struct posted *p)
 {
-	p->next = p->comm->free_posted;
-	p->comm->free_posted = p;
-	return st;
+	in->deadline_ns = ct_deadline_in(p->comm->opts.timeout_ns);
+	CT_TRY(ct__comm_post(p->comm, &p->want, &in->work));
+	in->args = p;
+	return CT_OK;
 }
 
 static enum ct_status run(const void *args)
 {
-	struct ct_posted *p = *(struct ct_posted *const *)args;
-	enum ct_status st;
+	const struct posted *p = args;
+	struct ct_in_stream *in = &p->comm->in_stream;
+	char other[128], own[128];
 
-	if (!p->work) {
-		p->deadline_ns = ct_deadline_in(p->comm->opts.timeout_ns);
-		st = ct__comm_post(p->comm, &p->want, &p->work);
-		if (st < 0)
-			return finish(p, st);
+	if (in->args && in->args != args) {
+		ct__work_text(in->work, other, sizeof(other));
+		ct__comm_op_text(p->comm, p->want.kind, p->want.dtype, p->want.op, p->want.n, p->want.root, 0, own,
+				 sizeof(own));
+		return CT_FAIL(CT_BUG, "%s began in a stream while %s was under way in another: order them by events",
+			       own, other);
 	}
+	if (!in->args)
+		CT_TRY(begin(in, p));
 	/* A back end with its own thread uses the buffer until the operation is done, so wait for it. */
-	if (p->comm->ops->cooperative && ct_now_ns() < p->deadline_ns && ct_work_test(p->work) == CT_INPROGRESS)
+	if (p->comm->ops->cooperative && ct_now_ns() < in->deadline_ns && ct_work_test(in->work) == CT_INPROGRESS)
 		return CT_INPROGRESS;
-	return finish(p, ct__work_wait_until(p->work, p->deadline_ns));
+	in->args = NULL;
+	return ct__work_wait_until(in->work, in->deadline_ns);
 }
 
 static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
 {
 	const struct ct_device_caps *caps = ct_device_caps(ct_stream_device(s));
-	struct ct_posted *p = c->free_posted;
+	const struct posted p = {.comm = c, .want = *want};
 	ct_work *w = NULL;
 
 	if (c->ops->post_to)
@@ -51,11 +56,6 @@ static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
 	if (!caps->host_code)
 		return CT_FAIL(CT_UNSUPPORTED, "communicator %s does not support streams of a %s device", c->ops->name,
 			       ct_device_kind(ct_stream_device(s)));
-	if (p)
-		c->free_posted = p->next;
-	else
-		CT_TRY_ALLOC(p = CT_NEW(struct ct_posted));
-	*p = (struct ct_posted){.comm = c, .want = *want};
 	return ct_stream_run(s, run, &p, sizeof(p));
 }
 
@@ -73,13 +73,4 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
 bool ct_comm_is_cooperative(const ct_comm *c)
 {
 	return c->ops->cooperative || c->ops->post_to;
-}
-
-void ct__comm_release_posted(ct_comm *c)
-{
-	while (c->free_posted) {
-		struct ct_posted *p = c->free_posted;
-		c->free_posted = p->next;
-		ct_free(p);
-	}
 }

@@ -106,12 +106,6 @@ static enum ct_status progress(ct_comm *c)
 	return ct__shm_advance((struct shm *)c, false);
 }
 
-static enum ct_status test(ct_comm *c, ct_work *w)
-{
-	CT_TRY(progress(c));
-	return (enum ct_status)atomic_load_explicit(&w->status, memory_order_relaxed);
-}
-
 static void abort_comm(ct_comm *c)
 {
 	struct shm *s = (struct shm *)c;
@@ -134,7 +128,7 @@ const struct ct_comm_ops ct__comm_ops_shm = {
 	.close = close_comm,
 	.mem_alloc = ct__shm_mem_alloc,
 	.post = post,
-	.test = test,
+	.test = ct__shm_test,
 	.wait = ct__shm_wait,
 	.progress = progress,
 	.abort = abort_comm,

@@ -181,6 +181,7 @@ void ct__shm_wake(struct shm *s, int q); /* call after publishing; wakes q if it
 void ct__shm_wake_all(struct shm *s);
 void ct__shm_wake_for_done(struct shm *s);
 enum ct_status ct__shm_advance(struct shm *s, bool greedy) CT_MUST_CHECK;
+enum ct_status ct__shm_test(ct_comm *c, ct_work *w) CT_MUST_CHECK;
 enum ct_status ct__shm_wait(ct_comm *c, ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
 /* Opens the pidfds and decides whether to spin. Call it when all ranks have mapped the segment. */
 enum ct_status ct__shm_watch_open(struct shm *s) CT_MUST_CHECK;

@@ -171,6 +171,15 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 	return CT_TIMEOUT;
 }
 
+/* Looks at the peers once per interval. */
+static enum ct_status check_peers_sometimes(struct shm *s, ct_work *w, int64_t now)
+{
+	if (now - s->checked_ns < SLICE_NS)
+		return CT_OK;
+	s->checked_ns = now;
+	return check_peers(s, w, true);
+}
+
 /* Sleeps until something is published, but at most for one interval. */
 static enum ct_status nap(struct shm *s, ct_work *w, int64_t deadline_ns)
 {
@@ -197,10 +206,7 @@ static enum ct_status nap(struct shm *s, ct_work *w, int64_t deadline_ns)
 		now = ct_now_ns();
 	}
 	atomic_store(&me->sleeping, 0);
-	if (now - s->checked_ns >= SLICE_NS) {
-		s->checked_ns = now;
-		CT_TRY(check_peers(s, w, true));
-	}
+	CT_TRY(check_peers_sometimes(s, w, now));
 	if (now >= deadline_ns) {
 		CT_TRY(ct__shm_advance(s, true));
 		return is_done(w) ? CT_OK : timed_out(s, w);
@@ -226,6 +232,16 @@ static enum ct_status spin(struct shm *s, bool *moved)
 	else
 		s->spin_ns = s->spin_ns / 2 > SPIN_MIN_NS ? s->spin_ns / 2 : SPIN_MIN_NS;
 	return CT_OK;
+}
+
+enum ct_status ct__shm_test(ct_comm *c, ct_work *w)
+{
+	struct shm *s = (struct shm *)c;
+
+	CT_TRY(ct__shm_advance(s, false));
+	if (!is_done(w))
+		CT_TRY(check_peers_sometimes(s, w, ct_now_ns()));
+	return (enum ct_status)atomic_load_explicit(&w->status, memory_order_relaxed);
 }
 
 enum ct_status ct__shm_wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
