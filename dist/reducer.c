@@ -48,8 +48,8 @@ static enum ct_status build_streams(ct_reducer *r)
 		return CT_OK;
 	CT_TRY_ALLOC(r->full = CT_NEW_ARRAY(ct_event *, (size_t)r->n_buckets));
 	for (int b = 0; b < r->n_buckets; b++)
-		CT_TRY(ct_event_create(d, &r->full[b]));
-	CT_TRY(ct_event_create(d, &r->done));
+		CT_TRY(ct_event_create(d, false, &r->full[b]));
+	CT_TRY(ct_event_create(d, false, &r->done));
 	return ct_stream_create(d, true, &r->stream);
 }
 

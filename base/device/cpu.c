@@ -165,10 +165,11 @@ struct cpu_event {
 	int64_t at_ns;
 };
 
-static enum ct_status cpu_event_create(ct_device *d, ct_event **out)
+static enum ct_status cpu_event_create(ct_device *d, bool timed, ct_event **out)
 {
 	struct cpu_event *e;
 
+	(void)timed;
 	CT_TRY_ALLOC(e = CT_NEW(struct cpu_event));
 	e->base.device = d;
 	*out = &e->base;

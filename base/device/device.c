@@ -189,6 +189,8 @@ enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns)
 enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e)
 {
 	CT_ASSERT(e->device == s->device);
+	if (e->timed)
+		return CT_FAIL(CT_BUG, "a timed event does not order streams");
 	return s->device->ops->stream_wait_event(s, e);
 }
 
@@ -200,9 +202,11 @@ enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, si
 	return s->device->ops->stream_run(s, fn, args, bytes);
 }
 
-enum ct_status ct_event_create(ct_device *d, ct_event **out)
+enum ct_status ct_event_create(ct_device *d, bool timed, ct_event **out)
 {
-	return d->ops->event_create(d, out);
+	CT_TRY(d->ops->event_create(d, timed, out));
+	(*out)->timed = timed;
+	return CT_OK;
 }
 
 void ct_event_destroy(ct_event *e)
@@ -219,11 +223,42 @@ enum ct_status ct_event_record(ct_event *e, ct_stream *s)
 
 enum ct_status ct_event_wait(ct_event *e, int64_t deadline_ns)
 {
+	if (!e->timed)
+		return CT_FAIL(CT_BUG, "the host waits for an event that was not created as timed");
 	return e->device->ops->event_wait(e, deadline_ns);
 }
 
 enum ct_status ct_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns)
 {
 	CT_ASSERT(from->device == to->device);
+	if (!from->timed || !to->timed)
+		return CT_FAIL(CT_BUG, "the time between two events that were not created as timed");
 	return from->device->ops->event_elapsed(from, to, ns);
+}
+
+enum ct_status ct_recording_begin(ct_stream *s)
+{
+	if (!s->device->caps.recordable)
+		return CT_FAIL(CT_UNSUPPORTED, "a %s device does not record posted work", s->device->ops->kind);
+	return s->device->ops->recording_begin(s);
+}
+
+enum ct_status ct_recording_end(ct_stream *s, ct_recording **out)
+{
+	*out = NULL;
+	if (!s->device->caps.recordable)
+		return CT_FAIL(CT_UNSUPPORTED, "a %s device does not record posted work", s->device->ops->kind);
+	return s->device->ops->recording_end(s, out);
+}
+
+enum ct_status ct_recording_post(ct_recording *r, ct_stream *s)
+{
+	CT_ASSERT(r->device == s->device);
+	return r->device->ops->recording_post(r, s);
+}
+
+void ct_recording_destroy(ct_recording *r)
+{
+	if (r)
+		r->device->ops->recording_destroy(r);
 }

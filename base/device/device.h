@@ -10,6 +10,20 @@
  * it goes through ct_device_copy, ct_device_fill, or base/device/arena.h. Memory of ct_device_host_alloc is host memory
  * that the device can read and write (pinned): the host must not touch it while posted work uses it.
  *
+ * A device with caps.recordable can record posted work and post it again at once (on a GPU: a CUDA graph):
+ *
+ *     ct_recording_begin(s);  post to s, and to streams that are made to wait for what was posted;
+ *     ct_recording_end(s, &r);  ct_recording_post(r, s), any number of times;  ct_recording_destroy(r)
+ *
+ * Work that is recorded does not run before it is posted again; it is repeated with the same arguments. What changes
+ * from one time to the next is in memory that the work reads. A stream joins the recording when it is made to wait for
+ * an event that was recorded in it, and belongs to it until its end. Work of other streams is not recorded. The rules
+ * are those of CUDA's stream capture in thread-local mode:
+ *   - While a device records, the host does not wait and does not allocate or free memory: CT_BUG.
+ *   - A recorded stream does not wait for events that were recorded elsewhere, and nothing else waits for its events.
+ *   - Before the end, s must have been made to wait for the work of all streams that joined.
+ *   - A violation spoils the recording: its end fails, and the streams are as they were before it.
+ *
  * The next wait on the device returns the error of posted work, and so does every later wait and post: a device does
  * not recover. Only one thread may post and wait. */
 #ifndef CT_BASE_DEVICE_DEVICE_H
@@ -22,6 +36,7 @@
 typedef struct ct_device ct_device;
 typedef struct ct_stream ct_stream;
 typedef struct ct_event ct_event;
+typedef struct ct_recording ct_recording;
 
 struct ct_device_info {
 	char kind[16]; /* "cpu", "cuda", "lazy" */
@@ -35,6 +50,7 @@ struct ct_device_caps {
 	bool host_visible; /* the host may read and write device memory whenever no posted work uses it */
 	bool async;        /* posted work runs after the call has returned */
 	bool host_code;    /* work can be posted as a C function: ct_stream_run */
+	bool recordable;   /* posted work can be recorded: ct_recording_begin */
 };
 
 /* Work as a C function; args is a copy of what was posted. CT_INPROGRESS: not finished, for example because another
@@ -65,11 +81,16 @@ struct ct_device_ops {
 	enum ct_status (*stream_wait_event)(ct_stream *s, ct_event *e);
 	enum ct_status (*stream_run)(ct_stream *s, ct_stream_fn fn, const void *args,
 				     size_t bytes); /* (optional) [no host_code] */
-	enum ct_status (*event_create)(ct_device *d, ct_event **out);
+	enum ct_status (*event_create)(ct_device *d, bool timed, ct_event **out);
 	void (*event_destroy)(ct_event *e);
 	enum ct_status (*event_record)(ct_event *e, ct_stream *s);
 	enum ct_status (*event_wait)(ct_event *e, int64_t deadline_ns);
 	enum ct_status (*event_elapsed)(const ct_event *from, const ct_event *to, int64_t *ns);
+	/* (optional) [not caps.recordable] */
+	enum ct_status (*recording_begin)(ct_stream *s);
+	enum ct_status (*recording_end)(ct_stream *s, ct_recording **out);
+	enum ct_status (*recording_post)(ct_recording *r, ct_stream *s);
+	void (*recording_destroy)(ct_recording *r);
 };
 
 /* "cpu", "cuda", "lazy" or "auto" (the first kind with a device; never lazy). An absent kind is CT_UNSUPPORTED with the
@@ -99,19 +120,33 @@ enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **ou
 void ct_stream_destroy(ct_stream *s);
 ct_device *ct_stream_device(const ct_stream *s);
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
-/* Work posted to s from now on runs after the work that precedes the last recording of e. The host does not wait. */
+/* Work posted to s from now on runs after the work that precedes the last ct_event_record of e, which is not timed. The
+ * host does not wait. */
 enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e) CT_MUST_CHECK;
 /* Posts fn(copy of args [bytes <= CT_STREAM_ARGS_MAX]). CT_UNSUPPORTED on a device without caps.host_code. On the CPU
  * the status is that of fn, which is called until it has finished. */
 enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes) CT_MUST_CHECK;
 
-enum ct_status ct_event_create(ct_device *d, ct_event **out) CT_MUST_CHECK;
+/* An event is for one of two uses; the other is CT_BUG. timed false: to order streams (ct_stream_wait_event). timed true:
+ * for the host, which waits for it and reads times. In a recording, an event that orders is only known there; a timed
+ * event is recorded again each time the recording is posted, and must outlive it. */
+enum ct_status ct_event_create(ct_device *d, bool timed, ct_event **out) CT_MUST_CHECK;
 void ct_event_destroy(ct_event *e);
-/* Replaces the previous recording. An event that was never recorded counts as reached. */
+/* Replaces the previous call. An event that was never recorded counts as reached. */
 enum ct_status ct_event_record(ct_event *e, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_event_wait(ct_event *e, int64_t deadline_ns) CT_MUST_CHECK;
 /* Nanoseconds between the moments at which two events were reached; both must have been waited for. */
 enum ct_status ct_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns) CT_MUST_CHECK;
+
+/* From now on, work posted to s is recorded and does not run. CT_UNSUPPORTED without caps.recordable; CT_BUG while
+ * another recording of the device is under way. */
+enum ct_status ct_recording_begin(ct_stream *s) CT_MUST_CHECK;
+/* Call it after a failure, too: the streams are as before ct_recording_begin in every case. Returns owned. */
+enum ct_status ct_recording_end(ct_stream *s, ct_recording **out) CT_MUST_CHECK;
+/* Posts everything that was recorded: it runs after the work posted to s before, and before the work posted to s later.
+ * Posts of one recording run one after the other. The memory that the work uses still exists. */
+enum ct_status ct_recording_post(ct_recording *r, ct_stream *s) CT_MUST_CHECK;
+void ct_recording_destroy(ct_recording *r); /* waits for posted work of the recording; NULL is allowed */
 
 /* Walks the registry, then the kinds that only other builds have, for `ctrain info`: false after the last. */
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len);
@@ -120,7 +155,7 @@ bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_
 extern const struct ct_device_ops ct_device_cpu_ops;
 extern const struct ct_device_ops ct_device_lazy_ops; /* lazy/lazy_impl.h */
 
-/* First member of every back end's own struct. */
+/* First member of every back end's own struct. device.c sets `timed`. */
 struct ct_device {
 	const struct ct_device_ops *ops;
 	struct ct_device_caps caps;
@@ -129,6 +164,10 @@ struct ct_stream {
 	ct_device *device;
 };
 struct ct_event {
+	ct_device *device;
+	bool timed;
+};
+struct ct_recording {
 	ct_device *device;
 };
 

@@ -1,4 +1,4 @@
-/* A lazy device with two streams and two events, and posted functions that leave letters in a log. */
+/* A lazy device with two streams, two events that order them and two timed ones, and posted functions that leave letters in a log. */
 #ifndef CT_TESTS_BASE_LAZY_RIG_H
 #define CT_TESTS_BASE_LAZY_RIG_H
 
@@ -11,8 +11,9 @@ enum { N_SEEDS = 40 };
 struct rig {
 	ct_device *d;
 	ct_stream *a, *b;
-	ct_event *e, *f;
-	char log[64]; /* what ran, a letter each */
+	ct_event *e, *f; /* order streams */
+	ct_event *t, *u; /* timed */
+	char log[64];    /* what ran, a letter each */
 };
 
 static inline struct rig *open_rig(int seed)
@@ -26,8 +27,10 @@ static inline struct rig *open_rig(int seed)
 	assert_ok(ct_device_open("lazy", 0, &r->d));
 	assert_ok(ct_stream_create(r->d, false, &r->a));
 	assert_ok(ct_stream_create(r->d, true, &r->b));
-	assert_ok(ct_event_create(r->d, &r->e));
-	assert_ok(ct_event_create(r->d, &r->f));
+	assert_ok(ct_event_create(r->d, false, &r->e));
+	assert_ok(ct_event_create(r->d, false, &r->f));
+	assert_ok(ct_event_create(r->d, true, &r->t));
+	assert_ok(ct_event_create(r->d, true, &r->u));
 	return r;
 }
 
@@ -35,6 +38,8 @@ static inline void close_rig(struct rig *r)
 {
 	ct_event_destroy(r->e);
 	ct_event_destroy(r->f);
+	ct_event_destroy(r->t);
+	ct_event_destroy(r->u);
 	ct_stream_destroy(r->a);
 	ct_stream_destroy(r->b);
 	ct_device_close(r->d);

@@ -60,7 +60,8 @@ static void test_cpu(void **state)
 	struct ct_device_info info;
 	unsigned char *a, *b;
 	ct_stream *s;
-	ct_event *e;
+	ct_recording *rec;
+	ct_event *e, *t;
 	ct_device *d;
 	void *p;
 
@@ -79,18 +80,27 @@ static void test_cpu(void **state)
 	assert_int_equal((uintptr_t)b % 256, 0);
 	assert_int_equal(a[0] | a[999] | b[0] | b[999], 0);
 	assert_ok(ct_stream_create(d, true, &s));
-	assert_ok(ct_event_create(d, &e));
+	assert_ok(ct_event_create(d, false, &e));
+	assert_ok(ct_event_create(d, true, &t));
 	memset(b, 9, 1000);
 	assert_ok(ct_device_copy(d, a, b, 1000, s));
 	assert_ok(ct_event_record(e, s));
-	assert_ok(ct_event_wait(e, CT_FOREVER));
 	assert_ok(ct_stream_wait_event(s, e));
+	assert_ok(ct_event_record(t, s));
+	assert_ok(ct_event_wait(t, CT_FOREVER));
 	assert_ok(ct_stream_sync(s, CT_FOREVER));
 	assert_memory_equal(a, b, 1000);
 	assert_ok(ct_device_fill(d, a, 7, 1000, s));
 	assert_int_equal(a[0] & a[999], 7);
 	assert_ok(ct_device_copy(d, NULL, NULL, 0, s));
+	/* Posting is doing: there is nothing to record. */
+	assert_false(ct_device_caps(d)->recordable);
+	assert_fails(ct_recording_begin(s), CT_UNSUPPORTED, "a cpu device does not record");
+	assert_fails(ct_recording_end(s, &rec), CT_UNSUPPORTED, "a cpu device does not record");
+	assert_null(rec);
+	ct_recording_destroy(NULL);
 	ct_event_destroy(e);
+	ct_event_destroy(t);
 	ct_event_destroy(NULL);
 	ct_stream_destroy(s);
 	ct_stream_destroy(NULL);

@@ -19,6 +19,7 @@ static void test_open(void **state)
 	assert_false(ct_device_caps(d)->host_visible);
 	assert_true(ct_device_caps(d)->async);
 	assert_true(ct_device_caps(d)->host_code);
+	assert_true(ct_device_caps(d)->recordable);
 	assert_ok(ct_device_info(d, &info));
 	assert_string_equal(info.kind, "lazy");
 	assert_int_equal(info.index, 63);
@@ -116,7 +117,7 @@ static void test_events(void **state)
 	for (int seed = 0; seed < N_SEEDS; seed++) {
 		struct rig *r = open_rig(seed);
 
-		assert_ok(ct_event_wait(r->e, CT_FOREVER)); /* never recorded: done */
+		assert_ok(ct_event_wait(r->t, CT_FOREVER)); /* never recorded: done */
 		assert_ok(ct_stream_wait_event(r->b, r->e));
 		post_note(r, r->a, 'a');
 		assert_ok(ct_event_record(r->e, r->a));
@@ -124,9 +125,10 @@ static void test_events(void **state)
 		assert_ok(ct_stream_wait_event(r->b, r->e));
 		post_note(r, r->b, 'c');
 		assert_ok(ct_event_record(r->f, r->b));
+		assert_ok(ct_event_record(r->t, r->b));
 		assert_ok(ct_stream_wait_event(r->a, r->f));
 		post_note(r, r->a, 'd');
-		assert_ok(ct_event_wait(r->f, CT_FOREVER));
+		assert_ok(ct_event_wait(r->t, CT_FOREVER));
 		assert_true(position(r, 'a') >= 0 && position(r, 'a') < position(r, 'c'));
 		assert_ok(ct_stream_sync(r->a, CT_FOREVER));
 		assert_true(position(r, 'c') < position(r, 'd') && position(r, 'b') < position(r, 'd'));
@@ -144,14 +146,15 @@ static void test_event_recorded_again(void **state)
 		ct_event *g;
 
 		assert_ok(ct_stream_create(r->d, false, &c));
-		assert_ok(ct_event_create(r->d, &g));
+		assert_ok(ct_event_create(r->d, false, &g));
 		post_note(r, r->a, 'a');
 		assert_ok(ct_event_record(g, r->a));
 		assert_ok(ct_stream_wait_event(c, g));
 		post_note(r, c, 'c');
 		post_note(r, r->b, 'b');
 		assert_ok(ct_event_record(g, r->b));
-		assert_ok(ct_event_wait(g, CT_FOREVER));
+		assert_ok(ct_event_record(r->t, r->b));
+		assert_ok(ct_event_wait(r->t, CT_FOREVER));
 		assert_true(position(r, 'b') >= 0);
 		ct_event_destroy(g); /* while stream c still waits for what it recorded */
 		assert_ok(ct_stream_sync(c, CT_FOREVER));
@@ -159,6 +162,20 @@ static void test_event_recorded_again(void **state)
 		ct_stream_destroy(c);
 		close_rig(r);
 	}
+}
+
+/* Events that order streams are not for the host, and timed ones are not for streams. */
+static void test_uses_of_events(void **state)
+{
+	struct rig *r = open_rig(1);
+	int64_t ns;
+
+	(void)state;
+	assert_fails(ct_event_wait(r->e, CT_FOREVER), CT_BUG, "not created as timed");
+	assert_fails(ct_event_elapsed(r->e, r->t, &ns), CT_BUG, "not created as timed");
+	assert_fails(ct_event_elapsed(r->t, r->e, &ns), CT_BUG, "not created as timed");
+	assert_fails(ct_stream_wait_event(r->a, r->t), CT_BUG, "does not order");
+	close_rig(r);
 }
 
 struct sum_args {
@@ -265,13 +282,13 @@ static void test_deadline(void **state)
 
 	(void)state;
 	assert_ok(ct_stream_run(r->a, be_late, &b, sizeof(b)));
-	assert_ok(ct_event_record(r->e, r->a));
+	assert_ok(ct_event_record(r->t, r->a));
 	assert_fails(ct_stream_sync(r->a, ct_deadline_in(2 * CT_MS)), CT_TIMEOUT, "in time");
-	assert_fails(ct_event_wait(r->e, ct_deadline_in(2 * CT_MS)), CT_TIMEOUT, "in time");
+	assert_fails(ct_event_wait(r->t, ct_deadline_in(2 * CT_MS)), CT_TIMEOUT, "in time");
 	assert_fails(ct_device_sync(r->d, 0), CT_TIMEOUT, "in time");
 	/* Running out of time is no error of the device. */
 	post_note(r, r->b, 'x');
-	assert_ok(ct_event_wait(r->e, CT_FOREVER));
+	assert_ok(ct_event_wait(r->t, CT_FOREVER));
 	assert_string_equal(r->log, "xb");
 	/* Waits with a deadline that has passed get on, too. */
 	post_note(r, r->a, 'c');
@@ -287,17 +304,17 @@ static void test_elapsed(void **state)
 	int64_t ns = -1, before = ct_now_ns(), all;
 
 	(void)state;
-	assert_fails(ct_event_elapsed(r->e, r->f, &ns), CT_BUG, "waited for");
-	assert_ok(ct_event_record(r->e, r->a));
+	assert_fails(ct_event_elapsed(r->t, r->u, &ns), CT_BUG, "waited for");
+	assert_ok(ct_event_record(r->t, r->a));
 	post_note(r, r->a, 'a');
-	assert_ok(ct_event_record(r->f, r->a));
-	assert_fails(ct_event_elapsed(r->e, r->f, &ns), CT_BUG, "waited for");
+	assert_ok(ct_event_record(r->u, r->a));
+	assert_fails(ct_event_elapsed(r->t, r->u, &ns), CT_BUG, "waited for");
 	assert_int_equal(ns, -1);
-	assert_ok(ct_event_wait(r->f, CT_FOREVER));
-	assert_ok(ct_event_elapsed(r->e, r->f, &ns));
+	assert_ok(ct_event_wait(r->u, CT_FOREVER));
+	assert_ok(ct_event_elapsed(r->t, r->u, &ns));
 	all = ct_now_ns() - before;
 	assert_true(ns >= 0 && ns <= all);
-	assert_ok(ct_event_elapsed(r->f, r->e, &before));
+	assert_ok(ct_event_elapsed(r->u, r->t, &before));
 	assert_true(before == -ns);
 	close_rig(r);
 }
@@ -312,6 +329,7 @@ int main(void)
 		cmocka_unit_test(test_same_seed_same_order),
 		cmocka_unit_test(test_events),
 		cmocka_unit_test(test_event_recorded_again),
+		cmocka_unit_test(test_uses_of_events),
 		cmocka_unit_test(test_missing_event_wait),
 		cmocka_unit_test(test_unfinished),
 		cmocka_unit_test(test_deadline),

@@ -189,6 +189,7 @@ static void test_sticky_error(void **state)
 	assert_ok(ct_stream_run(r->a, fail_once, NULL, 0));
 	post_note(r, r->a, 'b');
 	assert_ok(ct_event_record(r->e, r->a));
+	assert_ok(ct_event_record(r->t, r->a));
 	for (int i = 0; i < 2; i++) {
 		assert_fails(ct_stream_sync(r->a, CT_FOREVER), CT_COMM, "lost the link to rank 7");
 		assert_string_equal(ct_error_hint_text(), "look at rank 7");
@@ -196,8 +197,8 @@ static void test_sticky_error(void **state)
 	}
 	assert_fails(ct_stream_sync(r->b, CT_FOREVER), CT_COMM, "rank 7");
 	assert_fails(ct_device_sync(r->d, CT_FOREVER), CT_COMM, "rank 7");
-	assert_fails(ct_event_wait(r->e, CT_FOREVER), CT_COMM, "rank 7");
-	assert_fails(ct_event_wait(r->f, CT_FOREVER), CT_COMM, "rank 7");
+	assert_fails(ct_event_wait(r->t, CT_FOREVER), CT_COMM, "rank 7");
+	assert_fails(ct_event_wait(r->u, CT_FOREVER), CT_COMM, "rank 7");
 	assert_fails(ct_stream_run(r->b, add_letter, &n, sizeof(n)), CT_COMM, "rank 7");
 	assert_fails(ct_device_fill(r->d, p, 0, 64, r->b), CT_COMM, "rank 7");
 	assert_fails(ct_device_copy(r->d, p, (char *)p + 32, 32, r->b), CT_COMM, "rank 7");
@@ -347,8 +348,8 @@ static void test_no_allocation(void **state)
 		assert_ok(ct_event_record(r->e, r->a));
 		assert_ok(ct_stream_wait_event(r->b, r->e));
 		post_note(r, r->b, 'b');
-		assert_ok(ct_event_record(r->f, r->b));
-		assert_ok(ct_event_wait(r->f, CT_FOREVER));
+		assert_ok(ct_event_record(r->t, r->b));
+		assert_ok(ct_event_wait(r->t, CT_FOREVER));
 		assert_ok(ct_device_sync(r->d, CT_FOREVER));
 		if (i == 2)
 			before = ct_mem_count();
@@ -380,7 +381,7 @@ static void test_out_of_memory(void **state)
 	ct_mem_fail_after(1);
 	assert_int_equal(ct_stream_create(r->d, false, &s), CT_NOMEM);
 	ct_mem_fail_after(1);
-	assert_int_equal(ct_event_create(r->d, &e), CT_NOMEM);
+	assert_int_equal(ct_event_create(r->d, false, &e), CT_NOMEM);
 	ct_mem_fail_after(1);
 	assert_int_equal(ct_stream_run(r->b, add_letter, &n, sizeof(n)), CT_NOMEM);
 	ct_mem_fail_after(0);

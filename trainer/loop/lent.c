@@ -13,7 +13,7 @@ enum ct_status ct_lent_init(struct ct_lent *l, ct_loader *loader, ct_stream *s)
 
 	*l = (struct ct_lent){.loader = loader, .stream = s, .max = ct_lent_max(d)};
 	for (int i = 0; ct_device_caps(d)->async && i < l->max; i++)
-		CT_TRY(ct_event_create(d, &l->ring[i].read));
+		CT_TRY(ct_event_create(d, true, &l->ring[i].read));
 	return CT_OK;
 }
 

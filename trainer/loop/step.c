@@ -117,7 +117,7 @@ static enum ct_status create_slot(ct_stepper *p, struct slot *slot)
 	slot->up = up;
 	CT_TRY(ct_device_host_alloc(d, DOWN_N * sizeof(float), &down));
 	slot->down = down;
-	CT_TRY(ct_event_create(d, &slot->done));
+	CT_TRY(ct_event_create(d, true, &slot->done));
 	/* Data, resize, forward and backward of each micro-batch, and statistics, buckets and update once. */
 	return ct_step_clock_init(&slot->clock, p->stream, 4 * (int)p->s->plan.accumulate + 3);
 }
@@ -131,7 +131,7 @@ static enum ct_status create_slots(ct_stepper *p)
 	for (int i = 0; i <= p->lag; i++)
 		CT_TRY(create_slot(p, &p->slots[i]));
 	for (int i = 0; async && i < CT_STEP_BATCHES; i++)
-		CT_TRY(ct_event_create(p->s->device, &p->lent[i].read));
+		CT_TRY(ct_event_create(p->s->device, true, &p->lent[i].read));
 	return CT_OK;
 }
 

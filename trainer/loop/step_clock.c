@@ -17,7 +17,7 @@ enum ct_status ct_step_clock_init(struct ct_step_clock *c, ct_stream *s, int cap
 	*c = (struct ct_step_clock){.stream = s};
 	CT_TRY_ALLOC(c->marks = CT_NEW_ARRAY(struct ct_step_mark, (size_t)cap + 1));
 	for (c->cap = 0; c->cap < cap + 1; c->cap++)
-		CT_TRY(ct_event_create(ct_stream_device(s), &c->marks[c->cap].event));
+		CT_TRY(ct_event_create(ct_stream_device(s), true, &c->marks[c->cap].event));
 	return CT_OK;
 }
 

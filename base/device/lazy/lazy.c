@@ -40,7 +40,7 @@ static enum ct_status lazy_open(int index, ct_device **out)
 	CT_TRY(read_seed(&seed));
 	CT_TRY_ALLOC(d = CT_NEW(struct lazy_device));
 	d->base.ops = &ct_device_lazy_ops;
-	d->base.caps = (struct ct_device_caps){.async = true, .host_code = true};
+	d->base.caps = (struct ct_device_caps){.async = true, .host_code = true, .recordable = true};
 	d->index = index;
 	d->thread = pthread_self();
 	ct_rng_init(&d->rng, (uint64_t)seed, CT_RNG_TEST, 0, (uint32_t)index);
@@ -60,10 +60,11 @@ static void lazy_close(ct_device *base)
 	if (d->failed && !d->reported)
 		CT_WARN("lazy device %d failed, and no call returned its error: %s", d->index, d->error.message);
 	CT_ASSERT(!d->running);
-	CT_ASSERT(!d->blocks);   /* device memory was not given back */
-	CT_ASSERT(!d->hosts);    /* host memory was not given back */
-	CT_ASSERT(!d->streams);  /* a stream was not destroyed */
-	CT_ASSERT(!d->n_events); /* an event was not destroyed */
+	CT_ASSERT(!d->n_recordings); /* a recording was not destroyed */
+	CT_ASSERT(!d->blocks);       /* device memory was not given back */
+	CT_ASSERT(!d->hosts);        /* host memory was not given back */
+	CT_ASSERT(!d->streams);      /* a stream was not destroyed */
+	CT_ASSERT(!d->n_events);     /* an event was not destroyed */
 	ct__lazy_queues_release(d);
 	ct__lazy_memory_release(d);
 	ct_free(d);
@@ -99,7 +100,7 @@ static enum ct_status lazy_event_wait(ct_event *base, int64_t deadline_ns)
 	struct lazy_device *d = (struct lazy_device *)base->device;
 	struct lazy_moment *m = ((struct lazy_event *)base)->moment;
 
-	return m ? ct__lazy_wait(d, NULL, m, deadline_ns) : ct__lazy_enter(d);
+	return m ? ct__lazy_wait(d, NULL, m, deadline_ns) : ct__lazy_enter_unrecorded(d, "the host waited");
 }
 
 const struct ct_device_ops ct_device_lazy_ops = {
@@ -126,4 +127,8 @@ const struct ct_device_ops ct_device_lazy_ops = {
 	.event_record = ct__lazy_event_record,
 	.event_wait = lazy_event_wait,
 	.event_elapsed = ct__lazy_event_elapsed,
+	.recording_begin = ct__lazy_recording_begin,
+	.recording_end = ct__lazy_recording_end,
+	.recording_post = ct__lazy_recording_post,
+	.recording_destroy = ct__lazy_recording_destroy,
 };

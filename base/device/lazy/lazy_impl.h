@@ -11,6 +11,8 @@
  * - A copy that waits must find its source in host memory as it was when the copy was posted. Changes by other posted work are fine;
  *   any other change is the error "host memory changed while a posted copy was waiting".
  * - Copies and fills are refused when they leave a block, or touch host memory that is not of ct_device_host_alloc.
+ * - A recording is a list of operations, each with the stream that it belongs to. Streams that joined the recording have streams of
+ *   their own in its posts, because a post is not ordered with what was posted to them. A post copies the operations into the queues.
  * - Posted functions must not use the device, and only one thread may.
  *
  * Freeing memory or destroying a stream first runs posted work, for at most 10 seconds. If the work is not finished then,
@@ -34,21 +36,28 @@ struct lazy_host { /* a block of host memory */
 	size_t bytes;
 };
 
-/* One recording of an event. The event, the operation that reaches it and the operations that wait for it share it. */
+/* One call of ct_event_record. The event, the operation that reaches it and the operations that wait for it share it. */
 struct lazy_moment {
 	struct lazy_moment *next; /* while it is unused */
 	struct lazy_stream *stream;
 	int n_refs;
 	bool reached;
 	int64_t at_ns;
+	/* Of a moment in a recording. */
+	uint64_t recording;        /* id of the recording; 0: not in one */
+	bool awaited;              /* by the stream on which the recording was begun */
+	struct lazy_moment *again; /* the same moment in the post that is being made */
 };
 
 enum lazy_kind { LAZY_RUN, LAZY_COPY, LAZY_FILL, LAZY_RECORD, LAZY_WAIT };
 
 struct lazy_op {
-	struct lazy_op *next;        /* in its stream, or of the unused ones */
+	struct lazy_op *next;        /* in its stream or recording, or of the unused ones */
 	struct lazy_op *next_source; /* copies from host memory that wait */
 	uint64_t source_sum;
+	/* In a recording. */
+	struct lazy_stream *lane; /* where its copies are posted; NULL: the stream that the recording is posted to */
+	struct lazy_event *event; /* LAZY_RECORD of a timed event, which has no moment of its own */
 	enum lazy_kind kind;
 	union {
 		struct {
@@ -69,13 +78,27 @@ struct lazy_stream {
 	ct_stream base;
 	struct lazy_stream *next;
 	struct lazy_op *first, **end;
-	bool held;       /* in this wait: has a turn only when it is needed */
-	bool unfinished; /* its first operation was called since the last progress of any stream */
+	bool held;                /* in this wait: has a turn only when it is needed */
+	bool unfinished;          /* its first operation was called since the last progress of any stream */
+	bool recorded;            /* is part of the recording that is under way */
+	struct lazy_stream *lane; /* then: its stream in posts of the recording; NULL: the recording was begun on it */
+	struct lazy_recording *owner; /* this is the lane of a stream that joined this recording */
+	bool joined;                  /* of a lane, while the end of its recording is checked */
 };
 
 struct lazy_event {
 	ct_event base;
 	struct lazy_moment *moment; /* NULL: never recorded */
+	int n_recorded;             /* operations of recordings that record it */
+};
+
+struct lazy_recording {
+	ct_recording base;
+	uint64_t id;
+	struct lazy_stream *origin;   /* on which it was begun */
+	struct lazy_op *first, **end; /* in the order of their posts */
+	struct lazy_moment *last;     /* the end of its last post; NULL: never posted */
+	struct ct_error spoiled;      /* by a call that is not allowed during a recording */
 };
 
 struct lazy_device {
@@ -97,6 +120,10 @@ struct lazy_device {
 	size_t n_events;
 	struct lazy_op *unused_ops, *sources;
 	struct lazy_moment *unused_moments;
+	/* recording.c */
+	struct lazy_recording *recording; /* under way */
+	uint64_t recording_id;            /* of the last one */
+	size_t n_recordings;              /* not destroyed */
 };
 
 /* memory.c */
@@ -120,13 +147,15 @@ void ct__lazy_host_free(ct_device *base, void *p);
 /* queue.c: the ends of the queues. */
 /* Every call by the host begins so: the device's error when it has failed, CT_BUG on a second thread or in posted work. */
 enum ct_status ct__lazy_enter(struct lazy_device *d) CT_MUST_CHECK;
+/* The same for calls that are not allowed during a recording, which they spoil. `what`: "the host waited". */
+enum ct_status ct__lazy_enter_unrecorded(struct lazy_device *d, const char *what) CT_MUST_CHECK;
 enum ct_status ct__lazy_copy(ct_device *base, void *dst, const void *src, size_t bytes, ct_stream *s);
 enum ct_status ct__lazy_fill(ct_device *base, void *dst, int byte, size_t bytes, ct_stream *s);
 enum ct_status ct__lazy_stream_create(ct_device *base, bool high_priority, ct_stream **out);
 void ct__lazy_stream_destroy(ct_stream *base);
 enum ct_status ct__lazy_stream_run(ct_stream *base, ct_stream_fn fn, const void *args, size_t bytes);
 enum ct_status ct__lazy_stream_wait_event(ct_stream *base, ct_event *event);
-enum ct_status ct__lazy_event_create(ct_device *base, ct_event **out);
+enum ct_status ct__lazy_event_create(ct_device *base, bool timed, ct_event **out);
 void ct__lazy_event_destroy(ct_event *base);
 enum ct_status ct__lazy_event_record(ct_event *base, ct_stream *s);
 enum ct_status ct__lazy_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns);
@@ -134,13 +163,35 @@ enum ct_status ct__lazy_event_elapsed(const ct_event *from, const ct_event *to, 
 void ct__lazy_op_drop(struct lazy_device *d, struct lazy_stream *s);
 void ct__lazy_queues_release(struct lazy_device *d);
 uint64_t ct__lazy_source_sum(const struct lazy_op *op);
+enum ct_status ct__lazy_op_take(struct lazy_device *d, enum lazy_kind kind, struct lazy_op **out) CT_MUST_CHECK;
+void ct__lazy_op_free(struct lazy_device *d, struct lazy_op *op); /* one that is in no queue */
+/* Appends op to the queue of s; from now on the source of a copy must not change. */
+void ct__lazy_op_append(struct lazy_device *d, struct lazy_stream *s, struct lazy_op *op);
+enum ct_status ct__lazy_moment_take(struct lazy_device *d, struct lazy_stream *s,
+				    struct lazy_moment **out) CT_MUST_CHECK;
+void ct__lazy_moment_drop(struct lazy_device *d, struct lazy_moment *m); /* NULL is allowed */
+/* e was recorded at m: takes a reference. */
+void ct__lazy_event_set(struct lazy_device *d, struct lazy_event *e, struct lazy_moment *m);
+
+/* recording.c */
+enum ct_status ct__lazy_recording_begin(ct_stream *s);
+enum ct_status ct__lazy_recording_end(ct_stream *s, ct_recording **out);
+enum ct_status ct__lazy_recording_post(ct_recording *r, ct_stream *s);
+void ct__lazy_recording_destroy(ct_recording *r);
+/* The recording under way will fail at its end, because of `what`. Returns CT_BUG. */
+enum ct_status ct__lazy_recording_spoil(struct lazy_device *d, const char *what);
+/* Adds an operation that was posted to s, which is recorded. */
+void ct__lazy_recording_add(struct lazy_device *d, struct lazy_stream *s, struct lazy_op *op);
+/* Before s waits for m, when s is recorded or m is in a recording: checks that they belong together; s joins. */
+enum ct_status ct__lazy_recording_join(struct lazy_device *d, struct lazy_stream *s,
+				       const struct lazy_moment *m) CT_MUST_CHECK;
 
 /* schedule.c: turns. */
 /* Runs work until m is reached (NULL: until s is empty; both NULL: until all streams are). */
 enum ct_status ct__lazy_wait(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment *m,
 			     int64_t deadline_ns) CT_MUST_CHECK;
-/* The same before memory is freed or a stream destroyed. Keeps the error chain of the caller; a failure fails the
- * device. */
-void ct__lazy_drain(struct lazy_device *d, struct lazy_stream *s);
+/* The same before memory is freed, or a stream or recording destroyed. Keeps the error chain of the caller; a failure
+ * fails the device. */
+void ct__lazy_drain(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment *m);
 
 #endif

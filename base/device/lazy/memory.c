@@ -142,7 +142,7 @@ enum ct_status ct__lazy_mem_alloc(ct_device *base, size_t bytes, bool zeroed, vo
 	enum ct_status st;
 	char *p;
 
-	CT_TRY(ct__lazy_enter(d));
+	CT_TRY(ct__lazy_enter_unrecorded(d, "memory was allocated"));
 	CT_TRY_ALLOC(b = CT_NEW(struct lazy_block));
 	b->bytes = bytes ? bytes : 1;
 	if (b->bytes < ct__lazy_total_bytes) {
@@ -175,7 +175,7 @@ void ct__lazy_mem_free(ct_device *base, void *p)
 	struct lazy_device *d = (struct lazy_device *)base;
 	struct lazy_block **place = &d->blocks, *b;
 
-	ct__lazy_drain(d, NULL);
+	ct__lazy_drain(d, NULL, NULL);
 	while (*place && d->reserve + (*place)->at != p)
 		place = &(*place)->next;
 	b = *place;
@@ -195,7 +195,7 @@ enum ct_status ct__lazy_host_alloc(ct_device *base, size_t bytes, void **out)
 	struct lazy_device *d = (struct lazy_device *)base;
 	struct lazy_host *h;
 
-	CT_TRY(ct__lazy_enter(d));
+	CT_TRY(ct__lazy_enter_unrecorded(d, "memory was allocated"));
 	CT_TRY_ALLOC(h = CT_NEW(struct lazy_host));
 	h->memory = ct_calloc_aligned(ALIGN, bytes);
 	if (!h->memory) {
@@ -214,7 +214,7 @@ void ct__lazy_host_free(ct_device *base, void *p)
 	struct lazy_device *d = (struct lazy_device *)base;
 	struct lazy_host **place = &d->hosts, *h;
 
-	ct__lazy_drain(d, NULL);
+	ct__lazy_drain(d, NULL, NULL);
 	while (*place && (*place)->memory != p)
 		place = &(*place)->next;
 	h = *place;

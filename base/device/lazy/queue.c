@@ -18,7 +18,13 @@ enum ct_status ct__lazy_enter(struct lazy_device *d)
 	return CT_OK;
 }
 
-static enum ct_status take_moment(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment **out)
+enum ct_status ct__lazy_enter_unrecorded(struct lazy_device *d, const char *what)
+{
+	CT_TRY(ct__lazy_enter(d));
+	return d->recording ? ct__lazy_recording_spoil(d, what) : CT_OK;
+}
+
+enum ct_status ct__lazy_moment_take(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment **out)
 {
 	struct lazy_moment *m = d->unused_moments;
 
@@ -31,7 +37,7 @@ static enum ct_status take_moment(struct lazy_device *d, struct lazy_stream *s, 
 	return CT_OK;
 }
 
-static void drop_moment(struct lazy_device *d, struct lazy_moment *m)
+void ct__lazy_moment_drop(struct lazy_device *d, struct lazy_moment *m)
 {
 	if (!m || --m->n_refs > 0)
 		return;
@@ -39,7 +45,7 @@ static void drop_moment(struct lazy_device *d, struct lazy_moment *m)
 	d->unused_moments = m;
 }
 
-static enum ct_status take_op(struct lazy_device *d, enum lazy_kind kind, struct lazy_op **out)
+enum ct_status ct__lazy_op_take(struct lazy_device *d, enum lazy_kind kind, struct lazy_op **out)
 {
 	struct lazy_op *op = d->unused_ops;
 
@@ -49,16 +55,42 @@ static enum ct_status take_op(struct lazy_device *d, enum lazy_kind kind, struct
 		CT_TRY_ALLOC(op = CT_NEW(struct lazy_op));
 	op->next = NULL;
 	op->kind = kind;
+	op->lane = NULL;
+	op->event = NULL;
 	*out = op;
 	return CT_OK;
 }
 
-static void append(ct_stream *base, struct lazy_op *op)
+void ct__lazy_op_free(struct lazy_device *d, struct lazy_op *op)
 {
-	struct lazy_stream *s = (struct lazy_stream *)base;
+	if (op->event)
+		op->event->n_recorded--;
+	if (op->kind == LAZY_RECORD || op->kind == LAZY_WAIT)
+		ct__lazy_moment_drop(d, op->moment);
+	op->next = d->unused_ops;
+	d->unused_ops = op;
+}
 
+void ct__lazy_op_append(struct lazy_device *d, struct lazy_stream *s, struct lazy_op *op)
+{
+	if (op->kind == LAZY_COPY && !ct__lazy_is_device_memory(d, op->move.src)) {
+		op->source_sum = ct__lazy_source_sum(op);
+		op->next_source = d->sources;
+		d->sources = op;
+	}
 	*s->end = op;
 	s->end = &op->next;
+}
+
+static void append(ct_stream *base, struct lazy_op *op)
+{
+	struct lazy_device *d = (struct lazy_device *)base->device;
+	struct lazy_stream *s = (struct lazy_stream *)base;
+
+	if (s->recorded)
+		ct__lazy_recording_add(d, s, op);
+	else
+		ct__lazy_op_append(d, s, op);
 }
 
 void ct__lazy_op_drop(struct lazy_device *d, struct lazy_stream *s)
@@ -73,10 +105,7 @@ void ct__lazy_op_drop(struct lazy_device *d, struct lazy_stream *s)
 		source = &(*source)->next_source;
 	if (*source)
 		*source = op->next_source;
-	if (op->kind == LAZY_RECORD || op->kind == LAZY_WAIT)
-		drop_moment(d, op->moment);
-	op->next = d->unused_ops;
-	d->unused_ops = op;
+	ct__lazy_op_free(d, op);
 }
 
 void ct__lazy_queues_release(struct lazy_device *d)
@@ -122,15 +151,10 @@ enum ct_status ct__lazy_copy(ct_device *base, void *dst, const void *src, size_t
 	CT_TRY(ct__lazy_range_check(d, "the source of a copy", src, bytes));
 	if ((uintptr_t)dst < (uintptr_t)src + bytes && (uintptr_t)src < (uintptr_t)dst + bytes)
 		return CT_FAIL(CT_BUG, "source and destination of a copy of %zu bytes overlap", bytes);
-	CT_TRY(take_op(d, LAZY_COPY, &op));
+	CT_TRY(ct__lazy_op_take(d, LAZY_COPY, &op));
 	op->move.dst = dst;
 	op->move.src = src;
 	op->move.bytes = bytes;
-	if (!ct__lazy_is_device_memory(d, src)) {
-		op->source_sum = ct__lazy_source_sum(op);
-		op->next_source = d->sources;
-		d->sources = op;
-	}
 	append(s, op);
 	return CT_OK;
 }
@@ -142,7 +166,7 @@ enum ct_status ct__lazy_fill(ct_device *base, void *dst, int byte, size_t bytes,
 
 	CT_TRY(ct__lazy_enter(d));
 	CT_TRY(ct__lazy_range_check(d, "the destination of a fill", dst, bytes));
-	CT_TRY(take_op(d, LAZY_FILL, &op));
+	CT_TRY(ct__lazy_op_take(d, LAZY_FILL, &op));
 	op->move.dst = dst;
 	op->move.src = NULL;
 	op->move.bytes = bytes;
@@ -172,7 +196,8 @@ void ct__lazy_stream_destroy(ct_stream *base)
 	struct lazy_device *d = (struct lazy_device *)base->device;
 	struct lazy_stream *s = (struct lazy_stream *)base, **place = &d->streams;
 
-	ct__lazy_drain(d, s);
+	CT_ASSERT(!s->recorded); /* destroyed during a recording that it belongs to */
+	ct__lazy_drain(d, s, NULL);
 	while (*place != s)
 		place = &(*place)->next;
 	*place = s->next;
@@ -185,7 +210,7 @@ enum ct_status ct__lazy_stream_run(ct_stream *base, ct_stream_fn fn, const void 
 	struct lazy_op *op;
 
 	CT_TRY(ct__lazy_enter(d));
-	CT_TRY(take_op(d, LAZY_RUN, &op));
+	CT_TRY(ct__lazy_op_take(d, LAZY_RUN, &op));
 	op->run.fn = fn;
 	if (bytes > 0)
 		memcpy(op->run.args, args, bytes);
@@ -196,24 +221,28 @@ enum ct_status ct__lazy_stream_run(ct_stream *base, ct_stream_fn fn, const void 
 enum ct_status ct__lazy_stream_wait_event(ct_stream *base, ct_event *event)
 {
 	struct lazy_device *d = (struct lazy_device *)base->device;
+	struct lazy_stream *s = (struct lazy_stream *)base;
 	struct lazy_moment *m = ((struct lazy_event *)event)->moment;
 	struct lazy_op *op;
 
 	CT_TRY(ct__lazy_enter(d));
 	if (!m)
 		return CT_OK;
-	CT_TRY(take_op(d, LAZY_WAIT, &op));
+	if (s->recorded || m->recording)
+		CT_TRY(ct__lazy_recording_join(d, s, m));
+	CT_TRY(ct__lazy_op_take(d, LAZY_WAIT, &op));
 	op->moment = m;
 	m->n_refs++;
 	append(base, op);
 	return CT_OK;
 }
 
-enum ct_status ct__lazy_event_create(ct_device *base, ct_event **out)
+enum ct_status ct__lazy_event_create(ct_device *base, bool timed, ct_event **out)
 {
 	struct lazy_device *d = (struct lazy_device *)base;
 	struct lazy_event *e;
 
+	(void)timed;
 	CT_TRY(ct__lazy_enter(d));
 	CT_TRY_ALLOC(e = CT_NEW(struct lazy_event));
 	e->base.device = base;
@@ -228,29 +257,52 @@ void ct__lazy_event_destroy(ct_event *base)
 	struct lazy_event *e = (struct lazy_event *)base;
 
 	CT_ASSERT(!d->running);
-	drop_moment(d, e->moment);
+	CT_ASSERT(e->n_recorded == 0); /* destroyed before a recording that records it */
+	ct__lazy_moment_drop(d, e->moment);
 	d->n_events--;
 	ct_free(e);
+}
+
+void ct__lazy_event_set(struct lazy_device *d, struct lazy_event *e, struct lazy_moment *m)
+{
+	ct__lazy_moment_drop(d, e->moment);
+	e->moment = m;
+	m->n_refs++;
+}
+
+/* The event is recorded when the recording is posted. */
+static enum ct_status record_later(struct lazy_device *d, struct lazy_event *e, ct_stream *s)
+{
+	struct lazy_op *op;
+
+	CT_TRY(ct__lazy_op_take(d, LAZY_RECORD, &op));
+	op->event = e;
+	op->moment = NULL;
+	e->n_recorded++;
+	append(s, op);
+	return CT_OK;
 }
 
 enum ct_status ct__lazy_event_record(ct_event *base, ct_stream *s)
 {
 	struct lazy_device *d = (struct lazy_device *)base->device;
 	struct lazy_event *e = (struct lazy_event *)base;
+	bool recorded = ((struct lazy_stream *)s)->recorded;
 	struct lazy_op *op;
 	struct lazy_moment *m;
 
 	CT_TRY(ct__lazy_enter(d));
-	CT_TRY(take_moment(d, (struct lazy_stream *)s, &m));
-	enum ct_status st = take_op(d, LAZY_RECORD, &op);
+	if (recorded && base->timed)
+		return record_later(d, e, s);
+	CT_TRY(ct__lazy_moment_take(d, (struct lazy_stream *)s, &m));
+	enum ct_status st = ct__lazy_op_take(d, LAZY_RECORD, &op);
 	if (st < 0) {
-		drop_moment(d, m);
+		ct__lazy_moment_drop(d, m);
 		return st;
 	}
-	drop_moment(d, e->moment);
-	e->moment = m;
+	m->recording = recorded ? d->recording->id : 0;
 	op->moment = m;
-	m->n_refs++;
+	ct__lazy_event_set(d, e, m);
 	append(s, op);
 	return CT_OK;
 }

@@ -203,21 +203,19 @@ static enum ct_status run_until(struct lazy_device *d, const struct target *t, i
 	return CT_OK;
 }
 
-enum ct_status ct__lazy_wait(struct lazy_device *d, struct lazy_stream *stream, struct lazy_moment *moment,
-			     int64_t deadline_ns)
+/* ct__lazy_wait without its checks of the caller. */
+static enum ct_status wait_for(struct lazy_device *d, const struct target *t, int64_t deadline_ns)
 {
-	const struct target t = {.stream = stream, .moment = moment};
 	enum ct_status st;
 
-	CT_TRY(ct__lazy_enter(d));
 	if (!has_work(d))
 		return CT_OK;
 	for (struct lazy_stream *s = d->streams; s; s = s->next) {
-		s->held = s != stream && ct_rng_below(&d->rng, 2) == 0;
+		s->held = s != t->stream && ct_rng_below(&d->rng, 2) == 0;
 		s->unfinished = false;
 	}
 	CT_TRY(ct__lazy_memory_open(d));
-	st = run_until(d, &t, deadline_ns);
+	st = run_until(d, t, deadline_ns);
 	if (!d->failed && ct__lazy_guards_check(d) < 0)
 		st = fail_device(d, CT_BUG);
 	ct__lazy_memory_close(d);
@@ -225,18 +223,27 @@ enum ct_status ct__lazy_wait(struct lazy_device *d, struct lazy_stream *stream, 
 	return st;
 }
 
-void ct__lazy_drain(struct lazy_device *d, struct lazy_stream *stream)
+enum ct_status ct__lazy_wait(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment *m, int64_t deadline_ns)
 {
+	const struct target t = {.stream = s, .moment = m};
+
+	CT_TRY(ct__lazy_enter_unrecorded(d, "the host waited"));
+	return wait_for(d, &t, deadline_ns);
+}
+
+void ct__lazy_drain(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment *m)
+{
+	const struct target t = {.stream = s, .moment = m};
 	bool keep = ct_error_status() < 0;
 	struct ct_error before;
 
 	CT_ASSERT(!d->running);                              /* posted work frees memory or destroys a stream */
 	CT_ASSERT(pthread_equal(d->thread, pthread_self())); /* two threads use the device */
-	if (d->failed || (stream ? !stream->first : !has_work(d)))
-		return;
 	if (keep)
 		ct_error_save(&before);
-	if (ct__lazy_wait(d, stream, NULL, ct_deadline_in(DRAIN_NS)) < 0) {
+	if (d->recording)
+		(void)ct__lazy_recording_spoil(d, "memory was freed, or a stream or recording destroyed,");
+	if (!d->failed && !is_done(d, &t) && wait_for(d, &t, ct_deadline_in(DRAIN_NS)) < 0) {
 		if (!d->failed)
 			(void)fail_device(d, ct_error_status());
 		d->reported = false;
