@@ -1,4 +1,4 @@
-/* cmocka with what it needs before it, and a scratch folder for tests that write files. */
+/* cmocka with the headers that it requires, and a scratch directory for tests that write files. */
 #ifndef CT_TESTS_BASE_CHECK_H
 #define CT_TESTS_BASE_CHECK_H
 
@@ -17,16 +17,16 @@
 #include "base/status.h"
 
 #define assert_ok(expr) assert_int_equal((expr), CT_OK)
-/* The call fails with `st` and the message holds `part`. */
-#define assert_fails(expr, st, part)                                                                 \
-	do {                                                                                         \
-		assert_int_equal((expr), (st));                                                      \
-		assert_int_equal(ct_error_status(), (st));                                           \
-		if (!strstr(ct_error_message(), (part)))                                             \
-			fail_msg("message \"%s\" does not hold \"%s\"", ct_error_message(), (part)); \
+/* Asserts that the call fails with status `st` and that the message contains `part`. */
+#define assert_fails(expr, st, part)                                                                    \
+	do {                                                                                            \
+		assert_int_equal((expr), (st));                                                         \
+		assert_int_equal(ct_error_status(), (st));                                              \
+		if (!strstr(ct_error_message(), (part)))                                                \
+			fail_msg("message \"%s\" does not contain \"%s\"", ct_error_message(), (part)); \
 	} while (0)
 
-/* Group set-up and tear-down: *state is the path of an empty folder. */
+/* Set-up and tear-down of a group: *state is the path of an empty directory. */
 static inline int make_scratch(void **state)
 {
 	const char *tmp = getenv("TMPDIR");

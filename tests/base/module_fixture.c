@@ -1,4 +1,5 @@
-/* The shared object of test_module.c: calls a function of the program that opened it; and tables of other builds. */
+/* The shared object of test_module.c: a table with a function of the program that loads it, and tables of other
+ * builds. */
 #include "tests/base/module_fixture.h"
 
 #define FIXTURE(name, number, id)            \

@@ -1,4 +1,4 @@
-/* The table of the shared object of test_module.c. */
+/* The table that the shared object of test_module.c exports. */
 #ifndef CT_TESTS_BASE_MODULE_FIXTURE_H
 #define CT_TESTS_BASE_MODULE_FIXTURE_H
 

@@ -28,7 +28,8 @@ static void test_poll_milliseconds(void **state)
 	assert_int_equal(ct_deadline_poll_ms(INT64_MIN), 0);
 	assert_int_equal(ct_deadline_poll_ms(ct_now_ns()), 0);
 	assert_int_equal(ct_deadline_poll_ms(CT_FOREVER - 1), INT_MAX);
-	/* Rounded up: never 0 while there is time, or the caller would spin. An hour: fine on a slow machine, too. */
+	/* Rounded up: never 0 while time is left, because the caller would spin. One hour is enough on a slow machine,
+	 * too. */
 	assert_in_range(ct_deadline_poll_ms(ct_deadline_in(3600 * CT_SEC)), 3000 * 1000, 3600 * 1000);
 	for (int i = 0; i < 1000; i++) {
 		int64_t at = ct_deadline_in(100 * 1000);
@@ -38,7 +39,7 @@ static void test_poll_milliseconds(void **state)
 	}
 }
 
-/* Does a child find that it started between our look at the clock and its own? */
+/* Returns true if a child finds that it started between our reading of the clock and its own. */
 static bool child_knows_its_start(void)
 {
 	int64_t before = ct_now_ns();
@@ -48,7 +49,7 @@ static bool child_knows_its_start(void)
 	if (pid == 0) {
 		int64_t start = ct_process_start_ns();
 
-		/* 10 ms grain, cut off. */
+		/* The start is rounded down to 10 ms. */
 		_exit(start >= before - 20 * CT_MS && start <= ct_now_ns() ? 0 : 1);
 	}
 	assert_true(pid > 0);
@@ -62,11 +63,11 @@ static void test_process_start(void **state)
 
 	(void)state;
 	assert_true(ct_process_start_ns() <= ct_now_ns());
-	/* Some goes: between the reads of the two clocks a busy machine may do other things. */
+	/* Several attempts, because a busy machine may be delayed between the reads of the two clocks. */
 	for (int i = 0; i < 50 && !known; i++)
 		known = child_knows_its_start();
 	assert_true(known);
-	/* A real start is the same at every look, the fallback is not. */
+	/* A real start time is the same on every call; the fallback is not. */
 	known = false;
 	for (int i = 0; i < 50 && !known; i++) {
 		int64_t first = ct_process_start_ns(), at = ct_deadline_in(30 * CT_MS);

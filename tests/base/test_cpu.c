@@ -36,7 +36,7 @@ static void test_quota_v2(void **state)
 	assert_true(quota(root, "0::/\n") == 0);
 	put(root, "mount/job/cpu.max", "150000 100000\n");
 	assert_true(quota(root, "0::/job\n") == 1.5);
-	/* A group above may be tighter; a group that is not there says nothing. */
+	/* A parent group may have a lower limit. A group that does not exist has no limit. */
 	put(root, "mount/job/step/cpu.max", "400000 100000\n");
 	assert_true(quota(root, "0::/job/step\n") == 1.5);
 	assert_true(quota(root, "0::/job/unseen/below\n") == 1.5);
@@ -97,7 +97,7 @@ static void test_mask(void **state)
 	snprintf(expected, sizeof(expected), "%d", cpu);
 	assert_string_equal(list, expected);
 	assert_int_equal(sched_setaffinity(0, sizeof(old), &old), 0);
-	/* What does not fit is left out whole. */
+	/* An entry that does not fit is omitted completely. */
 	ct_cpu_list(tiny, sizeof(tiny));
 	assert_true(strlen(tiny) < sizeof(tiny));
 	if (CPU_COUNT(&old) == 2 && CPU_ISSET(0, &old) && CPU_ISSET(1, &old)) {

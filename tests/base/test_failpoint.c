@@ -1,4 +1,4 @@
-/* Failpoints strike where, when and whom they are told to. */
+/* Failpoints send their signal at the requested place, call and rank. */
 #include "tests/base/check.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 #include "base/failpoint.h"
 
-/* How a child ends that passes "here" `passes` times: the signal, or 0; 100 more when it stopped first. */
+/* Returns how a child ends that passes "here" `passes` times: the signal or 0, plus 100 if it was stopped first. */
 static int end_of_child(const char *spec, bool by_environment, int passes)
 {
 	pid_t child = fork();
@@ -51,7 +51,7 @@ static void test_specs(void **state)
 		{"there", 1, 0},
 		{"her", 1, 0},
 		{"here2", 1, 0},
-		/* What is not a failpoint arms nothing. */
+		/* An invalid value sets no failpoint. */
 		{"", 1, 0},
 		{":1", 1, 0},
 		{"here:0", 1, 0},
@@ -71,7 +71,7 @@ static void test_specs(void **state)
 		assert_int_equal(end_of_child(cases[i].spec, true, cases[i].passes), cases[i].end);
 	}
 	assert_int_equal(end_of_child(NULL, false, 1), 0);
-	/* Rank 0 where nothing says otherwise; nobody where RANK is no number. */
+	/* Without RANK the process is rank 0. If RANK is not a number, no failpoint applies. */
 	unsetenv("RANK");
 	assert_int_equal(end_of_child("here@0", false, 1), SIGKILL);
 	setenv("RANK", "none", 1);

@@ -8,11 +8,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The linker sends the library's calls here (--wrap). */
+/* The linker redirects the library's calls to these functions (--wrap). */
 static struct {
-	int write_err, fsync_err, rename_err; /* errno to fail with, 0: do the work */
-	int fsync_skip;                       /* so many work before */
-	size_t write_max;                     /* 0: any; else writes are cut to this */
+	int write_err, fsync_err, rename_err; /* errno to fail with; 0: succeed */
+	int fsync_skip;                       /* this many calls succeed first */
+	size_t write_max;                     /* longest write; 0: no limit */
 	int n_eintr;
 	int n_fsync;
 	bool interrupt; /* every other call of open, fsync and close is interrupted */
@@ -57,7 +57,7 @@ int __wrap_open(const char *path, int flags, mode_t mode)
 	return interrupted() ? -1 : __real_open(path, flags, mode);
 }
 
-/* As Linux does it: the descriptor is gone also when the call was interrupted. */
+/* Like Linux, closes the descriptor even if the call is interrupted. */
 int __wrap_close(int fd)
 {
 	int rc = __real_close(fd);
@@ -114,7 +114,7 @@ static void assert_holds(const char *path, const char *expected)
 	ct_free(text);
 }
 
-/* A fresh folder in the scratch folder, returns owned. */
+/* Makes a new directory in the scratch directory. Returns its path, owned. */
 static char *sub_folder(void **state, const char *name)
 {
 	char *dir = ct_path_join(*state, name);
@@ -131,7 +131,7 @@ static void test_replace(void **state)
 	assert_false(ct_file_exists(path));
 	assert_ok(ct_file_replace(path, "one", 3));
 	assert_holds(path, "one");
-	assert_int_equal(inject.n_fsync, 2); /* the file and its folder */
+	assert_int_equal(inject.n_fsync, 2); /* the file and its directory */
 	inject.write_max = 2;
 	inject.n_eintr = 2;
 	assert_ok(ct_file_replace(path, "second", 6));
@@ -164,7 +164,7 @@ static void test_failed_replace_leaves_the_old_file(void **state)
 	work_again(NULL);
 	assert_holds(path, "old");
 	assert_int_equal(count_entries(dir), 1);
-	/* Once renamed, the new file stands, but the caller hears that it may not survive a crash. */
+	/* After the rename the new file remains, but the caller gets an error because it may not survive a crash. */
 	inject.fsync_err = EIO;
 	inject.fsync_skip = 1;
 	assert_fails(ct_file_replace(path, "new", 3), CT_IO, "sync directory");
@@ -172,7 +172,7 @@ static void test_failed_replace_leaves_the_old_file(void **state)
 	assert_holds(path, "new");
 	assert_int_equal(count_entries(dir), 1);
 	assert_fails(ct_file_replace(absent, "x", 1), CT_NOT_FOUND, absent);
-	/* A folder in the way. */
+	/* A directory has this name. */
 	assert_fails(ct_file_replace(dir, "x", 1), CT_IO, "not a regular file but a directory");
 	for (uint64_t n = 1; n <= 2; n++) {
 		ct_mem_fail_after(n);
@@ -202,7 +202,7 @@ static void test_read(void **state)
 	assert_fails(ct_file_read(path, 99998, &text, &len), CT_DATA, "99998");
 	assert_fails(ct_file_read("/nonexistent", 10, &text, &len), CT_NOT_FOUND, "/nonexistent");
 	assert_fails(ct_file_read(*state, 10, &text, &len), CT_DATA, "not a regular file but a directory");
-	/* Size unknown beforehand. */
+	/* A file whose size is not known in advance. */
 	assert_ok(ct_file_read("/proc/self/status", 1 << 20, &text, &len));
 	assert_true(len > 100 && strlen(text) == len);
 	ct_free(text);
@@ -236,7 +236,7 @@ static void test_make_list_remove(void **state)
 	assert_fails(ct_dir_list(file, &names, &n), CT_IO, file);
 	keep = ct_path_join(*state, "keep");
 	assert_ok(ct_file_replace(keep, "k", 1));
-	/* Links go, what they point at stays. */
+	/* Links are removed, but not what they point to. */
 	link = ct_path_join(top, "B");
 	assert_ok(ct_link_replace("..", link));
 	assert_ok(ct_dir_list(top, &names, &n));
@@ -266,7 +266,7 @@ static void test_probe_and_space(void **state)
 
 	assert_ok(ct_dir_probe(dir));
 	assert_int_equal(count_entries(dir), 0);
-	/* What a killed process left goes with the next one. */
+	/* The next probe removes the file of a killed process. */
 	char *left = ct_path_join(dir, ".probe");
 	assert_ok(ct_file_replace(left, "pro", 3));
 	assert_ok(ct_dir_probe(dir));
@@ -299,7 +299,7 @@ static void test_link(void **state)
 	ct_free(dir);
 }
 
-/* By one name each: a directory, a FIFO, a device, a socket, links to a file and to nothing. */
+/* Makes a directory, a FIFO, a device, a socket, a link to a file and a dangling link. */
 static void make_kinds(const char *dir)
 {
 	static const struct sockaddr_un none = {.sun_family = AF_UNIX};
@@ -323,7 +323,7 @@ static void make_kinds(const char *dir)
 	ct_free(dangling);
 }
 
-/* Nothing waits (the test would run into its time limit), nothing is written through a link. */
+/* No call waits (the test would exceed its time limit), and nothing is written through a link. */
 static void test_kinds(void **state)
 {
 	static const struct {
@@ -371,7 +371,7 @@ static void test_kinds(void **state)
 	ct_free(dir);
 }
 
-/* `--out /dev/null` leaves the device alone; a link is replaced and what it points at stays as it is. */
+/* `--out /dev/null` does not replace the device. A link is replaced, and its target does not change. */
 static void test_replace_kinds(void **state)
 {
 	char *dir = sub_folder(state, "replace-kinds"), *fifo = ct_path_join(dir, "fifo"),
@@ -440,7 +440,7 @@ static void test_interrupted_calls(void **state)
 	ct_free(dir);
 }
 
-/* The limits of the shell are named where they are the cause. */
+/* The hint names the limit of the shell that caused the error. */
 static void test_hints(void **state)
 {
 	char *path = ct_path_join(*state, "limited");

@@ -1,4 +1,4 @@
-/* All 65,536 values of both 16-bit formats, and the rounding between each two neighbours. */
+/* All 65,536 values of both 16-bit formats, and rounding between all adjacent values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static const struct format formats[] = {
 	{"f16", 5, 10, ct_f16_to_f32, ct_f16_from_f32},
 };
 
-/* By the definition of the format. */
+/* The value according to the definition of the format. */
 static double defined(const struct format *f, unsigned v)
 {
 	const int bias = (1 << (f->exponent_bits - 1)) - 1, all_ones = (1 << f->exponent_bits) - 1;

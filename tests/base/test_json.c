@@ -78,7 +78,7 @@ static void test_doubles_survive(void **state)
 		back = parse(b.s);
 		assert_ok(ct_json_get_f64(back, "v", &v));
 		assert_memory_equal(&v, &cases[i].v, sizeof(v));
-		/* Never an integer by the way. */
+		/* A double never becomes an integer. */
 		assert_false(ct_json_as_i64(ct_json_get(back, "v"), &(int64_t){0}));
 		ct_json_destroy(o);
 		ct_json_destroy(back);
@@ -205,7 +205,7 @@ static void test_limits(void **state)
 	assert_fails(ct_json_parse(text, 130, "t.json", &j), CT_DATA, "t.json:1:65: nested deeper than 64");
 	assert_ok(ct_json_parse(text + 1, 128, "t.json", &j));
 	ct_json_destroy(j);
-	/* Brackets in strings do not count, nor does an escaped quote end one. */
+	/* Brackets in strings do not count, and an escaped quote does not end a string. */
 	memset(text, '[', 200);
 	memcpy(text, "[\"\\\"", 4);
 	memcpy(text + 198, "\"]", 2);

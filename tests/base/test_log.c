@@ -7,7 +7,7 @@
 
 #include "tests/base/check.h"
 
-/* What `emit` writes to standard error, returns owned. */
+/* Returns what `emit` writes to standard error, owned. */
 static char *capture(const char *folder, void (*emit)(void))
 {
 	char *path = ct_path_join(folder, "stderr"), *text;
@@ -96,7 +96,7 @@ static void emit_long(void)
 
 	memset(big, 1, sizeof(big) - 1);
 	big[sizeof(big) - 1] = '\0';
-	CT_INFO("%s", big); /* grows fourfold by escaping */
+	CT_INFO("%s", big); /* escaping makes it four times as long */
 	memset(big, 'x', sizeof(big) - 1);
 	CT_INFO("%s", big);
 	big[1900] = '\0';
@@ -138,13 +138,13 @@ static void test_file_and_no_memory(void **state)
 	assert_ok(ct_file_read(path, 1 << 20, &text, &len));
 	assert_memory_equal(text, "old\n", 4);
 	assert_non_null(strstr(text, "not captured\n"));
-	assert_non_null(strstr(text, "plain 1\n")); /* info: the file only */
+	assert_non_null(strstr(text, "plain 1\n")); /* info lines go only to the file */
 	assert_null(strstr(shown, "plain 1\n"));
 	assert_non_null(strstr(shown, " error dist: two"));
 	assert_non_null(strstr(text, strstr(shown, " error dist: two")));
 	assert_null(strstr(text, "after closing"));
 	assert_fails(ct_log_open_file("/nonexistent/x.log"), CT_IO, "/nonexistent/x.log");
-	/* A file that is gone is noticed when somebody asks. */
+	/* ct_log_check detects that the file was removed. */
 	assert_ok(ct_log_check());
 	assert_ok(ct_log_open_file(path));
 	assert_ok(ct_log_check());
@@ -152,7 +152,7 @@ static void test_file_and_no_memory(void **state)
 	assert_fails(ct_log_check(), CT_IO, "rank.log was removed");
 	ct_log_close();
 	assert_ok(ct_log_check());
-	/* A link and a FIFO are refused, and the log stays as it is. */
+	/* A link and a FIFO are refused, and the log does not change. */
 	char *link = ct_path_join(*state, "link.log"), *fifo = ct_path_join(*state, "fifo.log");
 	assert_int_equal(symlink("rank.log", link), 0);
 	assert_int_equal(mkfifo(fifo, 0600), 0);
@@ -180,7 +180,7 @@ static void test_before_each_line(void **state)
 	ct_log_set_before(before_line, &n);
 	text = capture(*state, emit_lines);
 	ct_log_set_before(NULL, NULL);
-	/* Not for lines that are filtered. */
+	/* It is not called for lines that are filtered out. */
 	assert_int_equal(n, 2);
 	assert_int_equal(text[0], '<');
 	assert_non_null(strstr(text, "plain 1\n<"));

@@ -26,7 +26,7 @@ static void test_overflow(void **state)
 	char *p = ct_calloc(1, 8);
 
 	(void)state;
-	/* The block stays as it was when growing fails */
+	/* If growing fails, the block is unchanged. */
 	memcpy(p, "intact", 7);
 	assert_null(ct_calloc(SIZE_MAX / 2 + 1, 2));
 	assert_int_equal(ct_error_status(), CT_NOMEM);
@@ -57,7 +57,7 @@ static void test_fail_after(void **state)
 	assert_non_null(a);
 	assert_null(b);
 	assert_non_null(strstr(ct_error_frames(), "two_blocks"));
-	/* One failure only. */
+	/* Only one allocation fails. */
 	c = ct_calloc_aligned(64, 1);
 	assert_non_null(c);
 	ct_mem_fail_after(1);
@@ -92,7 +92,7 @@ static void test_grow(void **state)
 	for (int i = 0; i < 1000; i++)
 		assert_int_equal(v[i], i);
 	assert_true(cap >= 1000 && ct_mem_count() - before < 10);
-	/* A failure leaves everything as it was. */
+	/* A failure changes nothing. */
 	for (; n < cap; n++)
 		v[n] = 0;
 	ct_mem_fail_after(1);
@@ -132,7 +132,8 @@ static void test_aligned(void **state)
 	ct_free_aligned(NULL);
 }
 
-/* "hg" in the VmFlags of the mapping that holds p: huge pages were asked for. -1: the kernel does not say. */
+/* Returns whether huge pages were requested for p ("hg" in the VmFlags of its mapping), or -1 if the kernel does not
+ * show it. */
 static int asks_for_huge_pages(const void *p)
 {
 	char line[512];

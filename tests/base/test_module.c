@@ -3,7 +3,7 @@
 #include "tests/base/check.h"
 #include "tests/base/module_fixture.h"
 
-/* The module's call lands on this program's error chain, not on one of its own. */
+/* A call from the module uses this program's error chain, not a separate one. */
 static void test_calls_back(void **state)
 {
 	const struct ct_fixture *fixture;
@@ -30,7 +30,7 @@ static void test_not_there(void **state)
 	assert_null(symbol);
 }
 
-/* A module that a later or earlier build left behind is refused before anything in it is called. */
+/* A module from an earlier or later build is refused before anything in it is called. */
 static void test_other_build(void **state)
 {
 	const void *symbol;
@@ -51,7 +51,7 @@ static void test_no_module(void **state)
 
 	(void)state;
 	assert_ok(ct_file_replace("ct_text.so", "no module", 9));
-	/* The working folder is searched only where the program lies in it. */
+	/* The working directory is searched only if the program is in it. */
 	if (ct_module_open("ct_text.so", "x", &symbol) == CT_OK || !strstr(ct_error_message(), "ct_text.so"))
 		fail_msg("\"%s\"", ct_error_message());
 	assert_int_equal(remove("ct_text.so"), 0);

@@ -1,4 +1,5 @@
-/* Standard output and error whose reader does not read. Each case is a child process, because it changes both for good. */
+/* Standard output and standard error with a reader that does not read. Each case runs in a child process, because the
+ * changes cannot be undone. */
 #include "base/output.h"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include "tests/base/check.h"
 
 #define LINE_LEN 100
-#define N_LINES 3000 /* more than a pipe, a terminal and what is kept hold together */
+#define N_LINES 3000 /* more than fits into a pipe or terminal and the buffer */
 
 static void put_line(int fd, int i)
 {
@@ -35,7 +36,7 @@ static char *read_all(int fd)
 	return s.s ? s.s : ct_strdup("");
 }
 
-/* Runs `body` in a child with both streams to out_fd; the child must end although nobody reads. */
+/* Runs `body` in a child with both streams redirected to out_fd. The child must end although no one reads. */
 static void in_child(int out_fd, void (*body)(void))
 {
 	pid_t child = fork();
@@ -46,7 +47,7 @@ static void in_child(int out_fd, void (*body)(void))
 		dup2(out_fd, STDOUT_FILENO);
 		dup2(out_fd, STDERR_FILENO);
 		close(out_fd);
-		/* A wait shows as SIGALRM, not as a test that hangs. */
+		/* If the child waits, SIGALRM ends it, so that the test does not hang. */
 		alarm(20);
 		body();
 		_exit(0);
@@ -64,7 +65,7 @@ static void flood(void)
 	ct_output_finish(ct_deadline_in(10 * CT_MS));
 }
 
-/* What arrives are the first lines, complete and in order. */
+/* Checks that the first lines have arrived, complete and in order. */
 static void check_first_lines(const char *text)
 {
 	size_t n = strlen(text) / LINE_LEN;
@@ -82,7 +83,7 @@ static void test_pipe_that_nobody_reads(void **state)
 	(void)state;
 	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
 	in_child(p[1], flood);
-	/* The writer's end is as it was for others. */
+	/* The flags of the pipe have not changed for other processes. */
 	assert_int_equal(fcntl(p[1], F_GETFL) & O_NONBLOCK, 0);
 	close(p[1]);
 	text = read_all(p[0]);
@@ -106,7 +107,7 @@ static void test_socket_that_nobody_reads(void **state)
 	close(p[0]);
 }
 
-/* Until the pipe and what is kept are full; then the reader wakes up, and the rest gets through. */
+/* Writes until the pipe and the buffer are full. Then the reader wakes up, and the rest arrives. */
 static void flood_and_go_on(int ready)
 {
 	ct_output_never_wait();
@@ -153,7 +154,7 @@ static void test_reader_that_comes_back(void **state)
 		if (strcmp(line, "the end") == 0)
 			break;
 		assert_int_equal(sscanf(line, "%d", &got), 1);
-		/* All that are missing are named, where they are missing. */
+		/* All missing lines are reported where they are missing. */
 		assert_int_equal(got, missing >= 0 && last < N_LINES ? last + missing + 1 : last + 1);
 		last = got;
 	}
@@ -167,7 +168,7 @@ static void test_reader_that_comes_back(void **state)
 	close(ready[1]);
 }
 
-/* Without ct_output_never_wait a writer waits, and nothing is lost. */
+/* Without ct_output_never_wait, the writer waits, and nothing is lost. */
 static void test_waits_at_first(void **state)
 {
 	int p[2], status;
@@ -182,7 +183,7 @@ static void test_waits_at_first(void **state)
 		dup2(p[1], STDOUT_FILENO);
 		close(p[0]);
 		close(p[1]);
-		/* As another process may have left it. */
+		/* Another process may have set this flag. */
 		fcntl(STDOUT_FILENO, F_SETFL, O_NONBLOCK);
 		for (int i = 0; i < N_LINES; i++)
 			put_line(STDOUT_FILENO, i);
@@ -205,7 +206,7 @@ static void write_on(void)
 	CT_ASSERT(!ct_output_pending());
 }
 
-/* A file takes all; a reader that is gone takes nothing, and nobody cares. */
+/* A file accepts everything. A pipe without a reader accepts nothing, which is not an error. */
 static void test_file_and_nobody(void **state)
 {
 	char *path = ct_path_join(*state, "out"), *text;

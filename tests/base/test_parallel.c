@@ -48,7 +48,7 @@ static bool has_range(const struct record *r, int64_t begin, int64_t end)
 	return false;
 }
 
-/* Every item once, in ranges that depend on the arguments alone. */
+/* Every item is computed once, in ranges that depend only on the arguments. */
 static void test_partition(void **state)
 {
 	const int64_t sizes[] = {1, 2, 3, 7, 8, 64, 1000, 4097};
@@ -83,7 +83,7 @@ static void test_grain(void **state)
 	assert_int_equal(r.ranges, 4);
 }
 
-/* One range is a plain call, nothing at all is no call. */
+/* A single range is a plain call. Without items there is no call. */
 static void test_serial(void **state)
 {
 	struct record r;
@@ -134,7 +134,7 @@ static void test_nested(void **state)
 	assert_int_equal(n.items, 110);
 }
 
-/* More threads than this machine has or the build may start. */
+/* More threads than this machine has or the build can start. */
 static void test_many_threads(void **state)
 {
 	struct record r;
@@ -151,7 +151,7 @@ static void check_large(void *arg, int64_t begin, int64_t end)
 	atomic_fetch_add((atomic_llong *)arg, end - begin);
 }
 
-/* The products of the partition don't overflow. */
+/* Computing the ranges does not overflow. */
 static void test_large(void **state)
 {
 	const int64_t n = INT64_MAX / 2;

@@ -4,7 +4,7 @@
 
 #include "tests/base/check.h"
 
-/* The known answers of the authors' own test suite (Random123, kat_vectors). */
+/* The known answers from the authors' test suite (Random123, kat_vectors). */
 static void test_known_answers(void **state)
 {
 	static const struct {
@@ -32,7 +32,7 @@ static void test_sixteen_blocks_at_once(void **state)
 	uint32_t all[64], one[4];
 
 	(void)state;
-	for (uint32_t first = 0xfffffff8u - 16; first != 8; first += 4) { /* over the end of the counter, too */
+	for (uint32_t first = 0xfffffff8u - 16; first != 8; first += 4) { /* also across the wrap of the counter */
 		const uint32_t ctr[4] = {first, 4, first * 7, ~first};
 		ct_philox4x32_x16(ctr, key, all);
 		for (uint32_t i = 0; i < 16; i++) {
@@ -60,7 +60,7 @@ static void test_stream_is_the_counter(void **state)
 		for (int i = 0; i < 4; i++)
 			assert_int_equal(ct_rng_u32(&r), out[i]);
 	}
-	/* Resuming an old run needs these values for ever. */
+	/* Old runs can be resumed only if these values never change. */
 	assert_int_equal(CT_RNG_PERMUTE, 1);
 	assert_int_equal(CT_RNG_INIT, 2);
 	assert_int_equal(CT_RNG_AUGMENT, 3);
@@ -93,7 +93,7 @@ static void test_streams_differ(void **state)
 
 static void test_below(void **state)
 {
-	/* The worst case for a biased method: a bound a little over half of the range. */
+	/* The worst case for a biased method is a bound slightly above half of the range. */
 	static const uint32_t bounds[] = {1, 2, 3, 7, 1000, 0x80000001u, 0xC0000000u, UINT32_MAX};
 	struct ct_rng r;
 
@@ -116,7 +116,7 @@ static void test_below(void **state)
 	}
 }
 
-/* Without throwing any number away, every third value below 3/4 of the range would come twice as often. */
+/* Without rejection, every third value below 3/4 of the range would be twice as frequent. */
 static void test_below_is_not_biased(void **state)
 {
 	struct ct_rng r;
@@ -157,7 +157,7 @@ static void test_uniform_and_normal(void **state)
 	assert_true(fabs(sum / n) < 5 / sqrt(n));
 	assert_true(fabs(squares / n - 1) < 5 * sqrt(2.0 / n));
 	assert_true(fabs(fourth / n - 3) < 5 * sqrt(96.0 / n));
-	/* The far end of the logarithm. */
+	/* The extreme argument of the logarithm. */
 	r = (struct ct_rng){.block = {0, 0, UINT32_MAX, 0}, .used = 0};
 	assert_true(fabs(ct_rng_normal(&r) - 6.66) < 0.01);
 	assert_true(fabs(ct_rng_normal(&r)) < 1e-4);
@@ -175,7 +175,7 @@ static void assert_permutation(const uint32_t *perm, uint32_t n)
 	ct_free(seen);
 }
 
-/* The definition, without drawing ahead. */
+/* The definition, without drawing numbers in advance. */
 static void plain_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t n)
 {
 	struct ct_rng r;
@@ -209,14 +209,14 @@ static void test_permutation(void **state)
 		assert_permutation(b, n);
 		for (uint32_t j = 0; j < n; j++)
 			same += a[j] == b[j];
-		/* About one number stays in its place between two unrelated permutations. */
+		/* Two unrelated permutations have about one number in the same place. */
 		if (n >= 63)
 			assert_true(same < 10);
 		ct_rng_permutation(43, 3, b, n);
 		if (n >= 63)
 			assert_memory_not_equal(a, b, n * sizeof(*a));
 	}
-	/* Old runs must find their order again. */
+	/* A resumed run must get the same order as before. */
 	ct_rng_permutation(1, 0, a, 8);
 	assert_memory_equal(a, pinned, sizeof(pinned));
 	ct_free(a);

@@ -51,7 +51,7 @@ static void test_chain(void **state)
 	assert_string_equal(ct_error_hint_text(), "make one");
 	assert_int_equal(outer(), CT_DATA);
 
-	/* A new chain drops the old one, and may quote it. */
+	/* A new chain replaces the old one, and its message may contain the old message. */
 	assert_int_equal(CT_FAIL(CT_IO, "again: %s", ct_error_message()), CT_IO);
 	assert_string_equal(ct_error_message(), "again: loading x.gz: byte 7 is odd");
 	assert_string_equal(ct_error_hint_text(), "");
@@ -75,7 +75,7 @@ static void test_long_texts_are_cut(void **state)
 	char big[CT_ERROR_MESSAGE_MAX + 4000];
 
 	(void)state;
-	/* Two-byte characters: whichever parity the cut has, no half of one stays. */
+	/* Two-byte characters: wherever the cut is, no half character remains. */
 	for (size_t i = 0; i + 1 < sizeof(big); i += 2)
 		memcpy(big + i, "\xC3\xA9", 2);
 	big[sizeof(big) - 2] = '\0';
@@ -136,11 +136,11 @@ static void test_carry_over_threads(void **state)
 	assert_int_equal(ct_error_restore(&saved), CT_DATA);
 	assert_string_equal(ct_error_message(), "loading x.gz: byte 7 is odd");
 	assert_string_equal(ct_error_hint_text(), "check the file");
-	/* Nothing of this process's memory goes along behind the texts. */
+	/* The bytes after the strings contain nothing of this process's memory. */
 	for (size_t i = strlen(saved.message); i < sizeof(saved.message); i++)
 		assert_int_equal(saved.message[i], 0);
 	/* A copy from another process may lack its NUL. */
-	/* A message too long for the copy is cut. */
+	/* A message that is too long for the copy is truncated. */
 	ct_error_restore(&saved);
 	for (int i = 0; i < 100; i++)
 		ct_error_wrap("a long way to go %d", i);

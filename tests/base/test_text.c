@@ -93,7 +93,7 @@ static void test_escaped_cut(void **state)
 	ct_str_add_escaped(&b, "abcdefg", 7, 6);
 	assert_string_equal(ct_str_text(&b), "abcdef...");
 	ct_str_clear(&b);
-	ct_str_add_escaped(&b, "ab\xC3\xA9", 4, 3); /* never half a character */
+	ct_str_add_escaped(&b, "ab\xC3\xA9", 4, 3); /* a character is never split */
 	assert_string_equal(ct_str_text(&b), "ab...");
 	ct_str_clear(&b);
 	ct_str_add_escaped(&b, "a\0b", 3, 10);
@@ -218,7 +218,7 @@ static void test_real_numbers(void **state)
 	assert_true(v == -0.5);
 	assert_ok(ct_parse_f64("3", &v));
 	assert_true(v == 3);
-	assert_ok(ct_parse_f64("1e-999", &v)); /* too small is zero */
+	assert_ok(ct_parse_f64("1e-999", &v)); /* underflow gives zero */
 	assert_true(v == 0);
 }
 

@@ -10,7 +10,7 @@
 #include "tests/base/check.h"
 
 struct look {
-	pthread_mutex_t go; /* held until the thread may end: its name is read before */
+	pthread_mutex_t go; /* held until the thread may end, so that its name can be read */
 	bool blocked;
 };
 
@@ -66,7 +66,7 @@ static void *give(void *arg)
 	return NULL;
 }
 
-/* The thread cannot give before this one waits, because the lock is held until then. */
+/* The thread cannot signal before this one waits, because this one holds the lock until then. */
 static void test_signal(void **state)
 {
 	const int64_t waits[] = {CT_FOREVER, ct_deadline_in(60 * CT_SEC)};

@@ -10,7 +10,7 @@
 
 #define WAIT_MS 60000
 
-/* cmocka's handlers would go on with the parent's tests in the child. */
+/* cmocka's signal handlers would continue the parent's tests in the child. */
 static void forget_handlers(void)
 {
 	static const int faults[] = {SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS};

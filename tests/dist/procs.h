@@ -1,6 +1,6 @@
-/* Child processes with a channel to the test, for tests that kill, stop and starve real processes. Everything waits
- * on the channel or on the child's end, nothing sleeps. Fork before the test starts threads: a child may then
- * start its own. */
+/* Child processes with a channel to the test, for tests that kill, stop and delay real processes. A test waits on the
+ * channel or for the end of a child, and never sleeps. Fork children before the test starts threads, so that they can
+ * start threads themselves. */
 #ifndef CT_TESTS_DIST_PROCS_H
 #define CT_TESTS_DIST_PROCS_H
 
@@ -14,8 +14,8 @@
 
 struct proc {
 	pid_t pid;
-	int ch;     /* the channel: both sides use the same calls */
-	int err_fd; /* the child's standard error when asked for, else -1 */
+	int ch;     /* the channel; both sides use the same functions */
+	int err_fd; /* the child's standard error if captured, else -1 */
 };
 struct note {
 	int v;
@@ -24,20 +24,20 @@ struct note {
 
 typedef void (*proc_fn)(struct proc *me, void *arg);
 
-/* Forks a child that runs fn and exits with 0. It dies with the test. */
+/* Forks a child that runs fn and exits with 0. It is killed when the test ends. */
 void proc_start(struct proc *p, proc_fn fn, void *arg);
-/* The same with its standard error going to err_fd. */
+/* The same, but captures the child's standard error in err_fd. */
 void proc_start_quiet(struct proc *p, proc_fn fn, void *arg);
 void proc_send(struct proc *p, int v, const char *text);
-/* The other side's next note; a side that has ended fails the test. */
+/* Receives the next note from the other side. The test fails if the other side has ended. */
 struct note proc_hear(struct proc *p);
-/* Waits for the child's end; its wait status. Closes the channel. */
+/* Waits until the child has ended, closes the channel, and returns the child's wait status. */
 int proc_end(struct proc *p);
 void proc_kill(struct proc *p, int sig);
-/* All that the child wrote to its standard error until its end; call it before proc_end. */
+/* Reads the captured standard error of the child until the child ends. Call it before proc_end. */
 void proc_errors(struct proc *p, char *buf, size_t len);
 
-/* In a child: a failed check ends it with 99 and a line on standard error. */
+/* For use in a child: a failed check prints a line on standard error and exits with 99. */
 #define CHECK(cond)                                                                                            \
 	do {                                                                                                   \
 		if (!(cond)) {                                                                                 \

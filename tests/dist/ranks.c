@@ -37,7 +37,7 @@ bool comm_built(const char *backend)
 	return available;
 }
 
-/* The server lives until the pipe's other end closes. */
+/* Serves until the other end of the pipe is closed. */
 static void serve(int port_fd, int life_fd)
 {
 	struct ct_store_opts o = {.run_id = "test", .member = -1, .host = "server", .pid = (int)getpid()};
@@ -103,7 +103,7 @@ static pid_t fork_child(void)
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0) {
-		/* cmocka's handlers would go on with the parent's tests. */
+		/* cmocka's signal handlers would continue the parent's tests. */
 		for (size_t i = 0; i < CT_ARRAY_LEN(faults); i++)
 			signal(faults[i], SIG_DFL);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -113,7 +113,7 @@ static pid_t fork_child(void)
 	return pid;
 }
 
-/* Waits for all ranks; those that only stopped are killed at the end. */
+/* Waits for all ranks, and finally kills those that are still stopped. */
 static int reap(int size, const pid_t *pids, int *status)
 {
 	bool stopped[MAX_RANKS] = {false};

@@ -1,5 +1,5 @@
-/* Real processes as ranks of a world, for tests of dist: a store server process, N forked ranks, each with a ct_world
- * of its own making (hosts are whatever the test says). */
+/* Real processes as ranks of a world, for tests of dist: a process that serves the store, and N forked ranks. The test
+ * chooses which ranks are on the same host. */
 #ifndef CT_TESTS_DIST_RANKS_H
 #define CT_TESTS_DIST_RANKS_H
 
@@ -10,15 +10,16 @@
 
 #define MAX_RANKS 8
 
-/* Runs in a rank's process. Returning is success; a failed CHECK ends the process with 1. */
+/* Runs in the process of a rank. It succeeds if it returns; a failed CHECK ends the process with 1. */
 typedef void (*rank_fn)(struct ct_world *w, void *arg);
 
-/* nodes: [size] host index per rank, NULL: one host. status (optional): [size] wait statuses. Returns how many ranks
- * did not exit with 0. Ranks that are stopped when all others have ended are killed. */
+/* Runs fn in `size` ranks. nodes [size] has the host index of each rank; NULL: one host. status [size], if not NULL,
+ * receives wait statuses. Returns how many ranks did not exit with 0. Ranks that are still stopped when all others have
+ * ended are killed. */
 int run_ranks(int size, const int *nodes, rank_fn fn, void *arg, int *status);
-/* Is that communicator in this build? Prints why not. */
+/* Returns whether this build has the communicator; if not, prints the reason. */
 bool comm_built(const char *backend);
-/* Zeroed memory shared with the ranks forked later; never freed. */
+/* Allocates zeroed memory that is shared with ranks forked later. It is never freed. */
 void *shared_zeroed(size_t bytes);
 
 #define CHECK(cond)                                                                                            \

@@ -1,4 +1,4 @@
-/* A fault played by ranks on a communicator: what one rank does and what the others get to see. */
+/* Faults on a communicator: one rank causes the fault, and the others check what they observe. */
 #ifndef CT_TESTS_DIST_SCENE_H
 #define CT_TESTS_DIST_SCENE_H
 
@@ -7,27 +7,27 @@
 
 #define LONG (60 * CT_SEC)
 
-/* The argument of the ranks' functions. */
+/* The argument of the functions that ranks run. */
 struct scene {
 	const char *backend;
 	int64_t timeout_ns;
 	int variant;
-	int *outcome; /* [MAX_RANKS] statuses the ranks ended with */
+	int *outcome; /* [MAX_RANKS] the statuses with which the ranks ended */
 };
 
-/* Host indexes of three ranks on two hosts. */
+/* The host indexes of three ranks on two hosts. */
 extern const int two_hosts[3];
 
-/* Runs fn by `size` ranks; `bad` of them must not end with 0. outcome (optional): [MAX_RANKS]. */
+/* Runs fn in `size` ranks and checks that exactly `bad` of them do not exit with 0. outcome [MAX_RANKS] may be NULL. */
 void play(const char *backend, int size, const int *nodes, int64_t timeout_ns, rank_fn fn, int variant, int bad,
 	  int *outcome);
 ct_comm *open_comm(struct ct_world *w, const struct scene *s);
-/* Waits for what was posted with status `posted`. */
+/* Waits for an operation; `posted` is the status of posting it. */
 enum ct_status run(enum ct_status posted, ct_work **w);
 enum ct_status barrier(ct_comm *c);
-/* Is that in the last error's message? */
+/* Returns whether the last error message contains the text. */
 bool says(const char *text);
-/* After the first error everything else ends with the same one. */
+/* Checks that after the first error all calls return the same error. */
 void is_dead(ct_comm *c, enum ct_status st);
 
 #endif

@@ -1,4 +1,4 @@
-/* Who is late? Real ranks that are behind, stopped, gone or have left. */
+/* Attribution of timeouts, with real ranks that are behind, are stopped, have died or have left. */
 #include <signal.h>
 
 #include "base/clock.h"

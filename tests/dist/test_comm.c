@@ -1,5 +1,5 @@
-/* One conformance suite over every communicator: all collectives, types, operations and odd sizes against plain loops, on
- * integers, so exactly; then order, overlap and bits. */
+/* A conformance suite for every communicator. It compares all collectives, types, reductions and odd sizes with simple
+ * loops, exactly, because the data are integers. It also tests order, overlap and bitwise equality. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

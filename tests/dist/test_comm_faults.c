@@ -1,4 +1,4 @@
-/* What communicators say when ranks die, stop, come late or give up. */
+/* The errors of communicators when ranks die, are stopped, are late or abort. */
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -245,7 +245,7 @@ static void left_in_order(struct ct_world *world, void *arg)
 	if (world->id.rank == 0) {
 		CHECK(run(ct_comm_recv(c, x, 8, CT_U8, 2, 0, &w), &w) == CT_OK);
 	} else {
-		/* Nobody sets it: rank 0 waits long enough to look at its peers' processes. */
+		/* No one sets this key: rank 0 waits long enough to check its peers' processes. */
 		CHECK(ct_store_get(world->store, "never", ct_deadline_in(CT_SEC / 5), &v, &len) == CT_TIMEOUT);
 		CHECK(run(ct_comm_send(c, x, 8, CT_U8, 0, 0, &w), &w) == CT_OK);
 	}

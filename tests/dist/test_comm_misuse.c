@@ -1,4 +1,4 @@
-/* What communicators say when ranks ask for different things, or for wrong ones. */
+/* The errors of communicators when ranks issue different or invalid operations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Who am I, for every launcher and every contradiction; Slurm's lists; init URLs. */
+/* The identity for every launcher and every contradiction, Slurm's lists, and init URLs. */
 #include "dist/rendezvous/rendezvous.h"
 
 #include "base/log.h"

@@ -1,6 +1,6 @@
-/* Three ranks on two hosts: network, mount, host name and process namespaces that end with their processes. Host A's
- * own name is 127.0.1.1 in its /etc/hosts, as Debian writes it, and rank 0 is there; host B knows A by its address.
- * Needs root and iproute2; exits with 77 and the reason where it cannot run. */
+/* Three ranks on two hosts, which are network, mount, host name and process namespaces that end with their processes.
+ * The /etc/hosts of host A maps its own name to 127.0.1.1, as on Debian, and rank 0 runs there. Host B resolves A to
+ * its address. Needs root and iproute2; if it cannot run, it prints the reason and exits with 77. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -64,13 +64,13 @@ static void share_namespaces(pid_t of)
 	snprintf(path, sizeof(path), "/proc/%d/root", (int)of);
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CHECK(root >= 0);
-	/* A sanitizer's own thread shares our root folder, with which no mount namespace can be entered. */
+	/* A sanitizer's thread shares our root directory, which prevents entering a mount namespace. */
 	CHECK(unshare(CLONE_FS) == 0);
 	for (int i = 0; i < 3; i++) {
 		CHECK(setns(fds[i], 0) == 0);
 		close(fds[i]);
 	}
-	/* The mount namespace's own root is another folder when all of this happens in a chroot. */
+	/* If the test runs in a chroot, the root of the mount namespace is another directory. */
 	CHECK(fchdir(root) == 0 && chroot(".") == 0);
 	close(root);
 }
@@ -195,7 +195,7 @@ static void meet(struct proc *p, struct rank *r, struct host *a, struct host *b,
 	}
 }
 
-/* Everybody gets addresses that everybody can reach, though two of three came in through 127.0.1.1. */
+/* All ranks get addresses that all others can reach, although two of three connected through 127.0.1.1. */
 static void test_own_name_is_loopback(void **state)
 {
 	struct host a, b;
@@ -209,7 +209,7 @@ static void test_own_name_is_loopback(void **state)
 		assert_int_equal(proc_end(&p[i]), 0);
 }
 
-/* The cable is cut: each side learns within its 15 s that the other is silent, and says who. */
+/* The link is cut: within 15 s each side detects that the other does not respond, and names it. */
 static void test_silent_host(void **state)
 {
 	char ns[64], link[32];

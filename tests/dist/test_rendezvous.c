@@ -250,7 +250,7 @@ static void test_file_trouble(void **state)
 	}
 	assert_ok(ct__rendezvous_file_parse("ctrain-rendezvous 1\nport 7\nnonce a\nrun b c\naddr x\nend\n", "F", &m));
 	assert_string_equal(m.run_id, "b c");
-	/* Somebody's file is not overwritten. */
+	/* A file of the user is not overwritten. */
 	assert_ok(ct_file_replace(path, "thesis", 6));
 	snprintf(init, sizeof(init), "file://%s", path);
 	plan_all(plans, 2, init);

@@ -228,7 +228,7 @@ static void test_threads(void **state)
 	ct_store_server_stop(srv, SOON);
 }
 
-static void test_goodbye(void **state)
+static void test_bye(void **state)
 {
 	ct_store_server *srv = serve(-1);
 	ct_store *a = join(srv, 0), *b = join(srv, 1), *observer = join(srv, -1);
@@ -261,7 +261,7 @@ static void test_goodbye(void **state)
 	assert_true(m[1].left);
 	assert_false(m[1].connected);
 	ct_free(m);
-	/* After a goodbye the rank may come again. */
+	/* After BYE the rank may join again. */
 	b = join(srv, 1);
 	ct_store_close(b);
 	ct_store_close(a);
@@ -340,7 +340,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_values),    cmocka_unit_test(test_many_keys), cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_threads),   cmocka_unit_test(test_goodbye),   cmocka_unit_test(test_auxiliary),
+		cmocka_unit_test(test_threads),   cmocka_unit_test(test_bye),   cmocka_unit_test(test_auxiliary),
 		cmocka_unit_test(test_addresses), cmocka_unit_test(test_token),
 	};
 

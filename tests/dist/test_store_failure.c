@@ -1,4 +1,4 @@
-/* The store's failure record: who hears of it, and which of several reports is the cause. */
+/* The store's failure record: who receives it, and which of several reports counts as the cause. */
 #include "dist/store/store.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* The store when real processes die, stop and leave. */
+/* The store when real processes die, are stopped and leave. */
 #include <signal.h>
 
 #include "base/clock.h"
@@ -25,7 +25,7 @@ static ct_store *join_at(int port, int member)
 	return s;
 }
 
-/* Joins, says so, watches, and tells what it saw. */
+/* Joins, notifies the test, watches, and sends what it has seen. */
 static void watcher(struct proc *me, void *arg)
 {
 	ct_store *s = join_at(proc_hear(me).v, *(int *)arg);
@@ -37,7 +37,7 @@ static void watcher(struct proc *me, void *arg)
 	ct_store_drop(s);
 }
 
-/* Joins, says so, and leaves with a goodbye, without one, or not at all, as the next note says. */
+/* Joins, notifies the test, and leaves with BYE, without BYE, or not at all, as the next note requests. */
 static void leaver(struct proc *me, void *arg)
 {
 	ct_store *s = join_at(proc_hear(me).v, *(int *)arg);
@@ -46,7 +46,7 @@ static void leaver(struct proc *me, void *arg)
 	CHECK(ct_store_beat(s, 17, "step 4") == CT_OK);
 	proc_send(me, 0, "joined");
 	n = proc_hear(me);
-	if (strcmp(n.text, "goodbye") == 0)
+	if (strcmp(n.text, "bye") == 0)
 		ct_store_close(s);
 	else if (strcmp(n.text, "return") != 0)
 		ct_store_drop(s);
@@ -76,7 +76,7 @@ static void expect_named(const struct note *n, int rank, pid_t pid)
 		fail_msg("\"%s\" does not hold \"%s\"", n->text, name);
 }
 
-/* kill -9 of a member, or its end without goodbye: every watcher gets its name, pid, host and place. */
+/* A member is killed with SIGKILL or ends without BYE: every watcher gets its rank, pid, host and position. */
 static void test_lost_member(void **state)
 {
 	static int ranks[3] = {0, 1, 2};
@@ -113,7 +113,7 @@ static void test_lost_member(void **state)
 	}
 }
 
-/* A goodbye is no failure, and the server ends when the last one has said it. */
+/* Leaving with BYE is not a failure, and the server ends when the last member has left. */
 static void test_clean_leave(void **state)
 {
 	static int ranks[2] = {0, 1};
@@ -135,7 +135,7 @@ static void test_clean_leave(void **state)
 		(void)proc_hear(&p[i]);
 	}
 	for (int i = 0; i < 2; i++) {
-		proc_send(&p[i], 0, "goodbye");
+		proc_send(&p[i], 0, "bye");
 		assert_int_equal(proc_end(&p[i]), 0);
 	}
 	assert_int_equal(ct_store_watch(s, ct_deadline_in(20 * CT_MS), &f), CT_TIMEOUT);

@@ -1,5 +1,5 @@
-/* Who must not get into the store, and what must not disturb it: refusals, foreign protocols, broken and greedy
- * clients. */
+/* Clients that the store must refuse, and clients that must not disturb it: other protocols, malformed input and
+ * excessive requests. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -294,7 +294,7 @@ static void test_foreign_protocols(void **state)
 		expect_closed(fd);
 		still_serves(s);
 	}
-	/* One that goes away in the middle of its greeting, and one that says nothing at all. */
+	/* One client leaves in the middle of its handshake, and one sends nothing at all. */
 	fd = raw(ct_store_server_port(srv));
 	assert_int_equal(send(fd, CT_WIRE_MAGIC, 5, MSG_NOSIGNAL), 5);
 	close(fd);
@@ -330,7 +330,7 @@ static void test_silent_crowd(void **state)
 	ct_store_server_stop(srv, SOON);
 }
 
-/* Who goes away before its welcome has arrived gave up waiting; it will come again. */
+/* A client that leaves before its welcome has arrived has stopped waiting; it will connect again. */
 static void test_gave_up_at_the_door(void **state)
 {
 	ct_store_server *srv = serve();
@@ -393,8 +393,8 @@ static void test_broken_member(void **state)
 	}
 }
 
-/* A client that asks and asks and reads nothing holds one copy of the value and its own requests, and nobody else
- * up. */
+/* A client that sends many requests and reads no replies occupies memory only for one copy of the value and its own
+ * requests, and does not delay other clients. */
 static void test_client_that_does_not_read(void **state)
 {
 	ct_store_server *srv = serve();

@@ -1,4 +1,4 @@
-/* The watchdog in real processes: what survivors say and how they end when a rank dies or fails. */
+/* The watchdog in real processes: the messages and exit codes of the survivors when a rank dies or fails. */
 #include "dist/watchdog.h"
 
 #include <poll.h>
@@ -30,7 +30,7 @@ static void join(const struct role *r, int port, struct ct_world *w)
 	CHECK(ct_world_join(&id, &o, w) == CT_OK);
 }
 
-/* Hangs for ever in its main thread, as a rank in a collective of somebody else's making would. */
+/* Hangs forever in its main thread, like a rank that is blocked in a collective of another library. */
 static void hang(void)
 {
 	for (;;)
@@ -198,7 +198,7 @@ static void test_report(void **state)
 	ct_store_server_stop(srv, ct_deadline_in(LONG));
 }
 
-/* Who ends by itself in time does it in its own way, silently. */
+/* A process that ends by itself in time does so without the watchdog. */
 static void test_in_time(void **state)
 {
 	struct role r[2] = {{0, 2, 0}, {1, 2, 0}};
@@ -217,7 +217,7 @@ static void test_in_time(void **state)
 	ct_store_server_stop(srv, CT_FOREVER);
 }
 
-/* The server's process is gone: nobody is left to tell, everybody knows. */
+/* The server's process has died: no one can report this, but all ranks detect it. */
 static void test_server_gone(void **state)
 {
 	struct role r[2] = {{0, 2, 0}, {1, 2, 0}};
