@@ -109,7 +109,7 @@ static void be_rank(struct proc *me, const struct rank *r)
 		 w.peers[1].addr, w.peers[1].node, w.peers[2].addr, w.peers[2].node, w.peers[r->rank].host,
 		 w.id.local_rank, w.id.local_world);
 	proc_send(me, w.n_hosts, all);
-	/* Goodbye, or to the end. */
+	/* Leave with BYE, or wait for the failure. */
 	if (strcmp(proc_hear(me).text, "leave") == 0) {
 		ct_world_leave(&w, false);
 		return;

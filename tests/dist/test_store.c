@@ -340,7 +340,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_values),    cmocka_unit_test(test_many_keys), cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_threads),   cmocka_unit_test(test_bye),   cmocka_unit_test(test_auxiliary),
+		cmocka_unit_test(test_threads),   cmocka_unit_test(test_bye),       cmocka_unit_test(test_auxiliary),
 		cmocka_unit_test(test_addresses), cmocka_unit_test(test_token),
 	};
 

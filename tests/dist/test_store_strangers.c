@@ -505,7 +505,7 @@ static void test_parser(void **state)
 	ct_str_add_bytes(&talk, b.s, b.len);
 	for (size_t n = 0; n <= talk.len; n++)
 		assert_ok(ct_store_parse_fuzz((const uint8_t *)talk.s, n));
-	/* A wrong byte in the first words; an unknown operation behind a greeting that the fuzzer gives itself. */
+	/* A wrong byte in the magic, and an unknown operation after a handshake that the fuzzer adds itself. */
 	talk.s[1] ^= 1;
 	assert_fails(ct_store_parse_fuzz((const uint8_t *)talk.s, talk.len), CT_COMM, "refused");
 	ct_wire_begin(&b, (enum ct_wire_op)50, CT_OK, 2);

@@ -209,7 +209,7 @@ class TwoHosts(Case):
         self.assert_last_says(r, r"rank (2|3)\b|ranks? .*2.*3|2 of 4")
 
     def stranger(self, port, run_id, token, role=2, rank=0xffffffff, then=b""):
-        """What the store on host 0 answers to a greeting, from a process on host 1 that has no part in the run."""
+        """Returns the reply of the store on host 0 to a handshake from a process on host 1 that does not belong to the run."""
         def string(s):
             return struct.pack("<I", len(s)) + s
         hello = string(run_id) + string(token) + struct.pack("<BII", role, rank, 4711) + string(b"stranger") + struct.pack("<I", 0)
