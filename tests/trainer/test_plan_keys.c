@@ -82,6 +82,16 @@ static const char *value_at(const struct ct_key *k, size_t i)
 		       : "";
 }
 
+/* An option of struct ct_augment switches the augmentation on: data/transform knows it, too. */
+static bool is_used(const struct ct_key *k, const struct ct_run_plan *off, const struct ct_run_plan *on)
+{
+	const struct ct_augment *a = &off->transform.augment, *b = &on->transform.augment;
+
+	if (strcmp(k->name, "data.augment.rand_magnitude") == 0) /* only with rand_augment */
+		return true;
+	return memcmp(a, b, sizeof(*a)) == 0 || (!ct_augment_active(a) && ct_augment_active(b));
+}
+
 static void check_key(const struct ct_key *k)
 {
 	struct ct_run_plan first, again, p;
@@ -99,11 +109,11 @@ static void check_key(const struct ct_key *k)
 			first = p;
 			assert_true(plan_of(condition, value ? k->name : NULL, value, &again));
 			assert_memory_equal(&p, &again, sizeof(p));
-		} else if (memcmp(&p, &first, sizeof(p)) != 0) {
+		} else if (memcmp(&p, &first, sizeof(p)) != 0 && is_used(k, &first, &p)) {
 			return;
 		}
 	}
-	fail_msg("%s changes nothing in the plan (%d values were accepted)", k->name, n);
+	fail_msg("%s has no effect (%d values were accepted)", k->name, n);
 }
 
 static void test_keys(void **state)
