@@ -24,6 +24,11 @@ void ct_clock_halt(void);
 void ct_clock_resume(void);
 /* Total time for which the clock has been halted: CLOCK_MONOTONIC minus ct_now_ns. */
 int64_t ct_clock_halted_ns(void);
+/* Seconds since start_ns on the clock of ct_now_ns. */
+static inline double ct_seconds_since(int64_t start_ns)
+{
+	return (double)(ct_now_ns() - start_ns) * 1e-9;
+}
 /* Returns now + span_ns, or CT_FOREVER on overflow. */
 int64_t ct_deadline_in(int64_t span_ns);
 /* Milliseconds until the deadline, rounded up, for poll(2): 0 if the deadline has passed, -1 for CT_FOREVER. */

@@ -85,6 +85,12 @@ void ct_str_release(struct ct_str *b);
 #define CT_BYTES_TEXT 24
 const char *ct_bytes_text(uint64_t bytes, char out[CT_BYTES_TEXT]);
 
+/* Returns "" if n is 1, else "s". For messages. */
+static inline const char *ct_plural(int64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /* Returns the element of words [n] that is closest to `word` by edit distance, or NULL if none is close. For "did you
  * mean" hints. */
 const char *ct_suggest(const char *word, const char *const *words, size_t n);

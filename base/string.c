@@ -277,7 +277,7 @@ const char *ct_bytes_text(uint64_t bytes, char out[CT_BYTES_TEXT])
 	size_t u = 0;
 
 	if (bytes < 1024) {
-		snprintf(out, CT_BYTES_TEXT, "%d byte%s", (int)bytes, bytes == 1 ? "" : "s");
+		snprintf(out, CT_BYTES_TEXT, "%d byte%s", (int)bytes, ct_plural((int64_t)bytes));
 		return out;
 	}
 	/* A value that would be rounded to 1024 moves to the next unit. */

@@ -12,6 +12,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include "base/numbers.h"
 #include "data/image/exif_impl.h"
 #include "data/image/jpeg_part_impl.h"
 
@@ -339,18 +340,13 @@ static bool lacks_scans(const ct_jpeg *j)
 	return !d->coef_bits && jpeg_has_multiple_scans((j_decompress_ptr)d);
 }
 
-static int min_int(int a, int b)
-{
-	return a < b ? a : b;
-}
-
 /* Returns the box in the coordinates of the image at 1/scale. */
 static struct ct_box shrink(struct ct_box b, int scale, int w, int h)
 {
 	struct ct_box s = {b.x / scale, b.y / scale, 0, 0};
 
-	s.w = min_int((b.x + b.w + scale - 1) / scale, w) - s.x;
-	s.h = min_int((b.y + b.h + scale - 1) / scale, h) - s.y;
+	s.w = ct_min_int((b.x + b.w + scale - 1) / scale, w) - s.x;
+	s.h = ct_min_int((b.y + b.h + scale - 1) / scale, h) - s.y;
 	return s;
 }
 
@@ -367,7 +363,7 @@ static void crop(struct jpeg_decompress_struct *d, struct ct_box window, int sca
 	if (scale > 1 && (d->max_h_samp_factor > 2 || d->max_v_samp_factor > 2))
 		return;
 	*x0 = (JDIMENSION)(window.x > margin ? window.x - margin : 0);
-	*width = (JDIMENSION)min_int(window.x + window.w + margin, (int)d->output_width) - *x0;
+	*width = (JDIMENSION)ct_min_int(window.x + window.w + margin, (int)d->output_width) - *x0;
 	jpeg_crop_scanline(d, x0, width);
 }
 

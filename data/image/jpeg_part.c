@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/numbers.h"
+
 #define EOI 0xd9
 #define RST0 0xd0
 #define FRAME_BYTES 6 /* precision, height, width, number of components */
@@ -23,11 +25,6 @@ struct cut {
 static int over(int a, int b)
 {
 	return (a + b - 1) / b;
-}
-
-static int min_int(int a, int b)
-{
-	return a < b ? a : b;
 }
 
 /* Reads the size of an MCU in pixels from the frame header at p. With a single component, an MCU is one block, whatever
@@ -83,9 +80,9 @@ static struct cut cut_of(const struct grid *g, struct ct_box b, int scale)
 
 	c.x0 = b.x > dx ? (b.x - dx) / g->step_w : 0;
 	c.y0 = b.y > dy ? (b.y - dy) / g->step_h : 0;
-	c.x1 = over(min_int(b.x + b.w + dx, g->w), g->step_w);
-	c.y1 = over(min_int(b.y + b.h + dy, g->h), g->step_h);
-	if (min_int(c.x1 * g->step_w, g->w) - c.x0 * g->step_w <= g->mcu_w * scale / 4) {
+	c.x1 = over(ct_min_int(b.x + b.w + dx, g->w), g->step_w);
+	c.y1 = over(ct_min_int(b.y + b.h + dy, g->h), g->step_h);
+	if (ct_min_int(c.x1 * g->step_w, g->w) - c.x0 * g->step_w <= g->mcu_w * scale / 4) {
 		if (c.x1 < g->n_x)
 			c.x1++;
 		else if (c.x0 > 0)
@@ -163,8 +160,8 @@ enum ct_status ct__jpeg_part_cut(const struct ct_jpeg_markers *m, const uint8_t 
 		return CT_OK;
 	out->x = c.x0 * g.step_w;
 	out->y = c.y0 * g.step_h;
-	put_u16(scratch->p + m->frame + 1, min_int(c.y1 * g.step_h, g.h) - out->y);
-	put_u16(scratch->p + m->frame + 3, min_int(c.x1 * g.step_w, g.w) - out->x);
+	put_u16(scratch->p + m->frame + 1, ct_min_int(c.y1 * g.step_h, g.h) - out->y);
+	put_u16(scratch->p + m->frame + 3, ct_min_int(c.x1 * g.step_w, g.w) - out->x);
 	out->bytes = scratch->p;
 	out->n = used;
 	return CT_OK;

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/numbers.h"
 #include "base/rng.h"
 
 /* Returns the logarithm of a sample of Gamma(a, 1): a sample for a + 1 (Marsaglia and Tsang, "A simple method for
@@ -31,11 +32,6 @@ static double beta_draw(struct ct_rng *r, double alpha)
 	return 1 / (1 + exp(b - a));
 }
 
-static int clamp(int v, int low, int high)
-{
-	return v < low ? low : v > high ? high : v;
-}
-
 void ct_mix_draw(float mixup, float cutmix, uint64_t seed, uint32_t epoch, uint32_t place, int h, int w,
 		 struct ct_mix *out)
 {
@@ -58,10 +54,10 @@ void ct_mix_draw(float mixup, float cutmix, uint64_t seed, uint32_t epoch, uint3
 	}
 	half_w = (int)(0.5 * sqrt(1 - share) * w);
 	half_h = (int)(0.5 * sqrt(1 - share) * h);
-	out->x0 = clamp(x - half_w, 0, w);
-	out->x1 = clamp(x + half_w, 0, w);
-	out->y0 = clamp(y - half_h, 0, h);
-	out->y1 = clamp(y + half_h, 0, h);
+	out->x0 = (int)ct_clamp(x - half_w, 0, w);
+	out->x1 = (int)ct_clamp(x + half_w, 0, w);
+	out->y0 = (int)ct_clamp(y - half_h, 0, h);
+	out->y1 = (int)ct_clamp(y + half_h, 0, h);
 	out->share = 1 - (float)((out->x1 - out->x0) * (out->y1 - out->y0)) / (float)(w * h);
 }
 

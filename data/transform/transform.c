@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "base/rng.h"
 #include "data/transform/augment_impl.h"
 #include "data/transform/resize.h"
@@ -166,11 +167,6 @@ void ct_transformer_resize(ct_transformer *t, int h, int w)
 	t->opts.w = w ? w : t->info->w;
 }
 
-static int clamp(double v, int low, int high)
-{
-	return v < low ? low : v > high ? high : (int)v;
-}
-
 /* RandomResizedCrop.get_params of torchvision. */
 static struct ct_box random_box(const struct ct_transform *o, const struct request *q, int w, int h)
 {
@@ -193,9 +189,9 @@ static struct ct_box random_box(const struct ct_transform *o, const struct reque
 		return b;
 	}
 	if (ratio < (double)o->ratio_min)
-		b.h = clamp(rint(w / (double)o->ratio_min), 1, h);
+		b.h = (int)ct_clamp(rint(w / (double)o->ratio_min), 1, h);
 	else if (ratio > (double)o->ratio_max)
-		b.w = clamp(rint(h * (double)o->ratio_max), 1, w);
+		b.w = (int)ct_clamp(rint(h * (double)o->ratio_max), 1, w);
 	b.x = (w - b.w) / 2;
 	b.y = (h - b.h) / 2;
 	return b;

@@ -55,7 +55,7 @@ static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m,
 	int64_t start = ct_now_ns();
 
 	for (;;) {
-		*asked_s = (double)(ct_now_ns() - start) / 1e9;
+		*asked_s = ct_seconds_since(start);
 		CT_TRY(ct_store_members_by(w->store, ct_deadline_in(ANSWER_NS), m, n));
 		if (all_have_new_heartbeats(*m, *n, w->id.rank, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
 			return CT_OK;

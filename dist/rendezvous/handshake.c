@@ -196,7 +196,7 @@ static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct
 		snprintf(key, sizeof(key), "introduction/%d", rank);
 		st = ct_store_get(w->store, key, deadline_ns, &text, &len);
 		if (st == CT_TIMEOUT)
-			return name_missing(w, (double)(ct_now_ns() - start) / 1e9);
+			return name_missing(w, ct_seconds_since(start));
 		CT_TRY(st);
 		r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = len};
 		read_introduction(&r, rank, &h);
@@ -246,7 +246,7 @@ static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, stru
 	st = ct__consensus_wait(w, "world", deadline_ns == CT_FOREVER ? CT_FOREVER : deadline_ns + 2 * CT_SEC,
 				&received, &text, &len);
 	if (st == CT_TIMEOUT && !received)
-		return name_missing(w, (double)(ct_now_ns() - start) / 1e9);
+		return name_missing(w, ct_seconds_since(start));
 	CT_TRY(st);
 	r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = len};
 	world = ct_wire_u32(&r);

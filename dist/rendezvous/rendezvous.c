@@ -80,7 +80,7 @@ static enum ct_status find_secret(const struct ct_identity *id, const struct ct_
 		(void)poll(NULL, 0, 20);
 	}
 	if (st == CT_NOT_FOUND)
-		return ct_secret_missing(opts->run_dir, (double)(ct_now_ns() - start) / 1e9, url->host, url->port);
+		return ct_secret_missing(opts->run_dir, ct_seconds_since(start), url->host, url->port);
 	if (st == CT_OK && out->made)
 		CT_INFO("this run's secret is in %s", out->from);
 	return st;
@@ -182,8 +182,8 @@ static enum ct_status no_meeting(const char *path, int64_t start)
 	struct ct_error last;
 
 	ct_error_save(&last);
-	(void)CT_FAIL(CT_TIMEOUT, "cannot join the run through %s within %.1f s: %s", path,
-		      (double)(ct_now_ns() - start) / 1e9, last.message);
+	(void)CT_FAIL(CT_TIMEOUT, "cannot join the run through %s within %.1f s: %s", path, ct_seconds_since(start),
+		      last.message);
 	ct_error_hint("check that rank 0 is running and uses the same file");
 	return CT_TIMEOUT;
 }

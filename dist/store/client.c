@@ -104,7 +104,7 @@ enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, c
 	ct_str_release(&b);
 	if (st == CT_TIMEOUT && cancel(s, call.tag))
 		return CT_FAIL(CT_TIMEOUT, "waited %.1f s for key \"%s\" in the store: no rank set it",
-			       (double)(ct_now_ns() - start) / 1e9, key);
+			       ct_seconds_since(start), key);
 	CT_TRY(st);
 	*value = call.body;
 	*len = call.len;

@@ -188,8 +188,7 @@ static enum ct_status fail_timeout(const ct_store *s, int64_t start)
 	struct ct_error last;
 
 	ct_error_save(&last);
-	(void)CT_FAIL(CT_TIMEOUT, "cannot reach the store within %.1f s: %s", (double)(ct_now_ns() - start) / 1e9,
-		      last.message);
+	(void)CT_FAIL(CT_TIMEOUT, "cannot reach the store within %.1f s: %s", ct_seconds_since(start), last.message);
 	if (last.hint[0])
 		ct_error_hint("%s", last.hint);
 	else

@@ -321,7 +321,7 @@ enum ct_status ct__model_layers(ct_graph *g, const struct ct_model_spec *spec, i
 	if (spec->n_outputs > 0 && (s.c != spec->n_outputs || s.h != 1 || s.w != 1)) {
 		enum ct_status st =
 			CT_FAIL(CT_CONFIG, "the last layer gives %dx%dx%d, but the data asks for %d output%s", s.c, s.h,
-				s.w, spec->n_outputs, spec->n_outputs == 1 ? "" : "s");
+				s.w, spec->n_outputs, ct_plural(spec->n_outputs));
 		ct_error_hint("end the list with \"linear %d\"", spec->n_outputs);
 		return st;
 	}

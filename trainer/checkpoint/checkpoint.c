@@ -329,7 +329,7 @@ enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot 
 	ct_ckpt_name(snap->state.step, name);
 	out->path = ct_path_join(folder, name);
 	st = out->path ? CT_OK : CT_NOMEM;
-	out->seconds = (double)(ct_now_ns() - snap->start_ns) / (double)CT_SEC;
+	out->seconds = ct_seconds_since(snap->start_ns);
 out:
 	ct_free(folder);
 	return st;

@@ -177,7 +177,7 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 		sum += st == CT_OK && b.n > 0 ? ((const uint8_t *)b.x)[0] : 0;
 		ct_loader_release(l, &b);
 	}
-	double seconds = (double)(ct_now_ns() - t0) * 1e-9;
+	double seconds = ct_seconds_since(t0);
 	ct_loader_destroy(l);
 	CT_TRY(st);
 	ct_json *j = ct_json_object();

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
@@ -143,7 +144,7 @@ static enum ct_status measure_threads(struct bench *b, int n, bool decode_only, 
 		if (st == CT_OK && w[i].error.status < 0)
 			st = ct_error_restore(&w[i].error);
 	}
-	*rate = (double)images / ((double)(ct_now_ns() - t0) * 1e-9);
+	*rate = (double)images / ct_seconds_since(t0);
 	*cpu_rate = (double)images / (cpu_seconds() - cpu0);
 	if (!decode_only) {
 		const struct ct_transform_times *t = &w[0].times;
@@ -186,7 +187,7 @@ static enum ct_status measure_pool(struct bench *b, double *rate, double *cpu_ra
 		}
 		ct_loader_release(l, &batch);
 	}
-	*rate = (double)images / ((double)(ct_now_ns() - t0) * 1e-9);
+	*rate = (double)images / ct_seconds_since(t0);
 	*cpu_rate = (double)images / (cpu_seconds() - cpu0);
 	ct_loader_stats(l, &stats);
 	b->assemble_ns += stats.assemble_ns;
@@ -318,7 +319,7 @@ static enum ct_status print_json(const struct bench *b, const struct result *r)
 static void print_text(const struct bench *b, const struct result *r)
 {
 	printf("%s: %u images to %d x %d, batches of %u, %d thread%s\n", ct_config_choice(b->c, "data.name"),
-	       b->info->n, b->shape.w, b->shape.h, b->lo.sampler.global_batch, b->threads, b->threads == 1 ? "" : "s");
+	       b->info->n, b->shape.w, b->shape.h, b->lo.sampler.global_batch, b->threads, ct_plural(b->threads));
 	printf("  stage        ms/image   images/s of a core   share\n");
 	for (int i = 0; i < N_STAGES; i++)
 		printf("  %-10s  %9.4f   %18.0f   %4.0f%%\n", stage_names[i], r->stage_ms[i],

@@ -1,5 +1,6 @@
 /* `ctrain check` and `ctrain config dump|docs|schema`. */
 #include "base/file.h"
+#include "base/mem.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
 #include "trainer/plan/run_plan.h"
@@ -30,7 +31,7 @@ static void add_summary(const struct ct_config *c, struct ct_str *out)
 		    c->optim.lr_rule == CT_CFG_LR_RULE_LINEAR ? " scaled by the batch" : "",
 		    ct_config_choice(c, "schedule.name"));
 	if (c->train.epochs > 0)
-		ct_str_addf(out, "%lld epoch%s%s", (long long)c->train.epochs, c->train.epochs == 1 ? "" : "s",
+		ct_str_addf(out, "%lld epoch%s%s", (long long)c->train.epochs, ct_plural(c->train.epochs),
 			    c->train.max_steps > 0 ? " or " : "\n");
 	if (c->train.max_steps > 0)
 		ct_str_addf(out, "%lld steps\n", (long long)c->train.max_steps);

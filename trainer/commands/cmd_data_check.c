@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/data_check_impl.h"
@@ -78,7 +79,7 @@ static enum ct_status check_set(struct run *r, const ct_dataset *d, const struct
 	s->n = ct_dataset_info(d)->n;
 	for (int kind = 0; kind < CT_FINDING_KINDS; kind++)
 		s->found[kind] = r->findings.counts[kind] - s->found[kind];
-	s->seconds = (double)(ct_now_ns() - t0) * 1e-9;
+	s->seconds = ct_seconds_since(t0);
 	r->n_sets++;
 	return CT_OK;
 }
@@ -262,7 +263,7 @@ static void print_summary(const struct run *r)
 		       s->found[CT_FINDING_WARNING], s->seconds > 0 ? (double)s->n / s->seconds : 0);
 		if (s->found[CT_FINDING_DAMAGED])
 			printf("; %zu damaged shard%s", s->found[CT_FINDING_DAMAGED],
-			       s->found[CT_FINDING_DAMAGED] == 1 ? "" : "s");
+			       ct_plural(s->found[CT_FINDING_DAMAGED]));
 		printf("\n");
 	}
 	for (size_t i = 0; i < r->findings.n_tags; i++) {
@@ -287,7 +288,7 @@ static enum ct_status verdict(const struct run *r)
 	if (damaged > 0) {
 		return CT_FAIL_HINT(CT_DATA, "training refuses them: get them again, or leave them out of the list",
 				    "%zu shard%s cannot be used at all, and %zu of the %llu samples of others", damaged,
-				    damaged == 1 ? "" : "s", bad + left_out, (unsigned long long)n);
+				    ct_plural(damaged), bad + left_out, (unsigned long long)n);
 	}
 	if (bad + left_out == 0)
 		return CT_OK;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "data/dataset.h"
 #include "data/pack/pack.h"
@@ -108,7 +109,7 @@ static enum ct_status print_report(const struct ct_cli *cli, const struct ct_pac
 {
 	if (!cli->json) {
 		printf("%s: %llu samples of %u classes in %u shard%s, %.1f MB (%.1f s", r->shards,
-		       (unsigned long long)r->n_samples, r->n_classes, r->n_shards, r->n_shards == 1 ? "" : "s",
+		       (unsigned long long)r->n_samples, r->n_classes, r->n_shards, ct_plural(r->n_shards),
 		       (double)r->bytes * 1e-6, seconds);
 		if (r->n_kept > 0)
 			printf("; %u shards were there already", r->n_kept);
@@ -155,7 +156,7 @@ enum ct_status ct_cmd_data_pack(const struct ct_cli *cli)
 	if (st == CT_OK)
 		st = open_shards(&o, &r);
 	if (st == CT_OK)
-		st = print_report(cli, &r, (double)(ct_now_ns() - t0) * 1e-9);
+		st = print_report(cli, &r, ct_seconds_since(t0));
 	if (st == CT_OK)
 		st = verdict(&r);
 	ct_pack_report_release(&r);

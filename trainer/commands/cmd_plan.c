@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "trainer/commands/cli.h"
 #include "trainer/loop/session_data.h"
@@ -154,7 +155,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	printf("run          %s\n", dir ? dir : "?");
 	ct_free(dir);
 	printf("ranks        %d = %d node%s x %d here; threads per rank %d, for loading %d\n", p->ranks.world,
-	       p->ranks.n_nodes, p->ranks.n_nodes == 1 ? "" : "s", p->ranks.local, ct_plan_threads(c, p->ranks.local),
+	       p->ranks.n_nodes, ct_plural(p->ranks.n_nodes), p->ranks.local, ct_plan_threads(c, p->ranks.local),
 	       ct_plan_loader_threads(c, ct_dataset_info(p->train), p->ranks.local));
 	printf("device       %s: %s, CPUs %s\n", di.kind, di.name, cpus);
 	printf("engine       %s\n", ct_engine_version(p->engine));
@@ -172,7 +173,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 		printf(", from epoch %u on %dx%d", r->sizes[i].epoch + 1, r->sizes[i].w, r->sizes[i].h);
 	printf("\n");
 	printf("steps        %llu an epoch, %llu in all (%u epoch%s)\n", (unsigned long long)r->steps_per_epoch,
-	       (unsigned long long)r->total_steps, r->epochs, r->epochs == 1 ? "" : "s");
+	       (unsigned long long)r->total_steps, r->epochs, ct_plural(r->epochs));
 	if (c->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
 		printf("lr           %g = %g x %u / %lld (linear rule), schedule %s", r->lr, c->optim.lr,
 		       r->global_batch, (long long)c->optim.lr_base_batch, ct_config_choice(c, "schedule.name"));
@@ -227,7 +228,7 @@ static void print_memory(const struct planned *p, size_t states, size_t ema)
 	if (host > 0 && bytes > (double)host)
 		printf("             %d rank%s here need%s %s, this host has %s: use a smaller batch (or train.accumulate), a smaller "
 		       "model, or fewer ranks\n",
-		       p->ranks.local, p->ranks.local == 1 ? "" : "s", p->ranks.local == 1 ? "s" : "",
+		       p->ranks.local, ct_plural(p->ranks.local), p->ranks.local == 1 ? "s" : "",
 		       ct_bytes_text((uint64_t)bytes, need), ct_bytes_text(host, have));
 }
 

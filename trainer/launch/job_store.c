@@ -46,7 +46,7 @@ static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const str
 	}
 	if (st != CT_NOT_FOUND)
 		return st;
-	return ct_secret_missing(so->run_dir, (double)(ct_now_ns() - start) * 1e-9, host, port);
+	return ct_secret_missing(so->run_dir, ct_seconds_since(start), host, port);
 }
 
 /* Node 0: prints how to start the other nodes. The secret itself is printed to a terminal only, never to a log file. */

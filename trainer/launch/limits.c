@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 
 #define WANTED 1024
 #define PER_PROCESS 32
@@ -24,7 +25,7 @@ enum ct_status ct_limits_check(int n_ranks)
 		return CT_OK;
 	ct_error_set(CT_NOMEM, __FILE__, __LINE__,
 		     "a process may have %llu open files in this shell, and a run of %d rank%s on a host needs %llu",
-		     (unsigned long long)files.rlim_cur, n_ranks, n_ranks == 1 ? "" : "s", (unsigned long long)need);
+		     (unsigned long long)files.rlim_cur, n_ranks, ct_plural(n_ranks), (unsigned long long)need);
 	ct_error_hint("raise the limit: ulimit -n %d", WANTED);
 	return CT_NOMEM;
 }

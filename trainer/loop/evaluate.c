@@ -122,6 +122,6 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 				       .top5 = s->plan.regression ? -1 : (double)m.top5 / n,
 				       .count = (uint64_t)m.count,
 				       .bad = bad.n,
-				       .seconds = (double)(ct_now_ns() - t0) * 1e-9};
+				       .seconds = ct_seconds_since(t0)};
 	return CT_OK;
 }

@@ -9,11 +9,6 @@
 #include "base/log.h"
 #include "trainer/loop/session_data.h"
 
-static double seconds_since(int64_t t0)
-{
-	return (double)(ct_now_ns() - t0) * 1e-9;
-}
-
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
 {
 	if (s->watchdog)
@@ -295,7 +290,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	CT_TRY_GOTO(name_run(s), st, fail);
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train, id && id->local_rank > 0), st, fail);
 	CT_TRY_GOTO(open_world(s, id), st, fail_data);
-	s->join_s = seconds_since(t0);
+	s->join_s = ct_seconds_since(t0);
 	CT_TRY_GOTO(open_engine(s), st, fail_data);
 	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->train, &s->val), st, fail);
 	s->data_s = data.seconds;
@@ -306,7 +301,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 		CT_TRY_GOTO(agree_on_work(s), st, fail);
 	if (train)
 		CT_TRY_GOTO(build_training(s), st, fail);
-	s->compile_s = seconds_since(t0);
+	s->compile_s = ct_seconds_since(t0);
 	return CT_OK;
 
 fail_data:

@@ -22,7 +22,7 @@ static void *opening_main(void *arg)
 	o->error.status = open_both(o);
 	if (o->error.status < 0)
 		ct_error_save(&o->error);
-	o->seconds = (double)(ct_now_ns() - t0) * 1e-9;
+	o->seconds = ct_seconds_since(t0);
 	return NULL;
 }
 

@@ -359,7 +359,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	for (int sig; (sig = ct_signals_next(l->signals)) != 0;)
 		stop = true;
 	bool minutes = c->checkpoint.every_minutes > 0 &&
-		       (double)(ct_now_ns() - l->last_save_ns) * 1e-9 >= c->checkpoint.every_minutes * 60;
+		       ct_seconds_since(l->last_save_ns) >= c->checkpoint.every_minutes * 60;
 	struct ct_step_request req = {.step = step,
 				      .lr = ct_schedule_lr(&s->plan.schedule, step),
 				      .stop = stop,
@@ -414,7 +414,7 @@ static enum ct_status finish(struct loop *l, const char *status)
 				     .step = s->state.step,
 				     .images = s->state.images,
 				     .epoch = s->state.epoch,
-				     .seconds = (double)(ct_now_ns() - l->meter.start_ns) * 1e-9,
+				     .seconds = ct_seconds_since(l->meter.start_ns),
 				     .best_top1 = s->state.best_top1,
 				     .last_loss = all->images > 0 ? l->loss : NAN,
 				     .images_per_sec = rate,

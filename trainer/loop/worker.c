@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/output.h"
 #include "base/thread.h"
 #include "trainer/launch/launch_env.h"
@@ -139,11 +140,6 @@ static ct_json *run_fields(const struct ct_session *s)
 	return j;
 }
 
-static const char *plural(int n)
-{
-	return n == 1 ? "" : "s";
-}
-
 static void say_batch(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
@@ -152,7 +148,7 @@ static void say_batch(const struct ct_session *s, ct_metrics_log *m)
 		snprintf(rule, sizeof(rule), "%g x %u / %lld: the linear rule", s->cfg->optim.lr, p->global_batch,
 			 (long long)s->cfg->optim.lr_base_batch);
 	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world,
-		       plural((int)p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr, rule);
+		       ct_plural(p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr, rule);
 }
 
 static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
@@ -176,15 +172,15 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 	    loaders = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world);
 	ct_metrics_say(m, "ctrain " CTRAIN_VERSION "  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)",
 		       ct_config_choice(s->cfg, "model.name"), ct_config_choice(s->cfg, "data.name"),
-		       ct_precision_name(s->cfg->precision), id->world, plural(id->world), threads, plural(threads),
-		       ct_engine_version(s->engine), ct_comm_name(s->comm));
+		       ct_precision_name(s->cfg->precision), id->world, ct_plural(id->world), threads,
+		       ct_plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
 	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
 		       ct_graph_flops(s->graph) * 1e-6);
 	say_batch(s, m);
 	ct_metrics_say(
 		m, "  data    %u training, %u evaluation samples, %d loader thread%s; %llu steps an epoch, %llu in all",
-		p->train.n, p->has_val ? p->val.n : 0, loaders, plural(loaders), (unsigned long long)p->steps_per_epoch,
-		(unsigned long long)p->total_steps);
+		p->train.n, p->has_val ? p->val.n : 0, loaders, ct_plural(loaders),
+		(unsigned long long)p->steps_per_epoch, (unsigned long long)p->total_steps);
 	if (p->encoded)
 		say_sizes(s, m);
 	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",
@@ -212,7 +208,7 @@ static void warn_of_threads(const struct ct_session *s)
 	if (threads * local > cpus && threads > 1)
 		CT_WARN("%d rank%s x %d compute threads on %d CPU%s: threads that wait for each other's CPU make training many "
 			"times slower; set launch.threads=%d or leave it out",
-			local, plural(local), threads, cpus, plural(cpus), cpus / local > 0 ? cpus / local : 1);
+			local, ct_plural(local), threads, cpus, ct_plural(cpus), cpus / local > 0 ? cpus / local : 1);
 }
 
 static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
@@ -242,7 +238,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	if (st == CT_OK)
 		st = ct_train(&s, metrics, start, signals);
 	if (st < 0 && st != CT_INTERRUPTED && metrics)
-		ct_metrics_failed(metrics, s.state.step, s.state.epoch, (double)(ct_now_ns() - start) * 1e-9);
+		ct_metrics_failed(metrics, s.state.step, s.state.epoch, ct_seconds_since(start));
 	ct_metrics_close(metrics);
 	/* All ranks have agreed to stop after a signal: they leave normally, without a failure. */
 	ct_session_destroy(&s, st < 0 && st != CT_INTERRUPTED);

@@ -1,4 +1,5 @@
 #include "trainer/report/bottleneck.h"
+#include "base/mem.h"
 
 #include <math.h>
 
@@ -50,11 +51,6 @@ static struct shares measure(const struct ct_bottleneck_facts *f)
 	return s;
 }
 
-static const char *plural(int n)
-{
-	return n == 1 ? "" : "s";
-}
-
 /* Images per second that the rank's CPUs could load and compute if neither part ever waited. */
 static double shared_limit(const struct ct_bottleneck_facts *f, const struct ct_rank_times *r)
 {
@@ -73,10 +69,10 @@ static void add_remedy(const struct ct_bottleneck_facts *f, const struct ct_rank
 		ct_str_addf(out, "data.workers=%d would do", need);
 	else if (limit > now * WORTHWHILE)
 		ct_str_addf(out, "data.workers=%d would give up to %.0f, as %d CPU%s must do both",
-			    need < f->cpus ? need : f->cpus, limit, f->cpus, plural(f->cpus));
+			    need < f->cpus ? need : f->cpus, limit, f->cpus, ct_plural(f->cpus));
 	else
 		ct_str_addf(out, "the %d CPU%s are already saturated by loading and compute: try %s", f->cpus,
-			    plural(f->cpus), less);
+			    ct_plural(f->cpus), less);
 }
 
 static void report_data(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
@@ -96,7 +92,7 @@ static void report_data(const struct ct_bottleneck_facts *f, const struct shares
 	need = need > f->loader_threads ? need : f->loader_threads + 1;
 	ct_str_addf(out,
 		    "; a thread makes %.0f images a second, there %s %d thread%s, training could take %.0f: ", each,
-		    f->loader_threads == 1 ? "is" : "are", f->loader_threads, plural(f->loader_threads), could);
+		    f->loader_threads == 1 ? "is" : "are", f->loader_threads, ct_plural(f->loader_threads), could);
 	add_remedy(f, r, could, need, out);
 }
 
@@ -167,7 +163,7 @@ static void report_others(const struct ct_bottleneck_facts *f, int rank, double 
 		out,
 		"bound by other programs: they used %.0f %% of the %d CPU%s%s; rank %d was ready to run, but had no CPU, "
 		"for %.0f %% of the time: end them, or give ctrain CPUs of its own (taskset, a Slurm job)",
-		100 * fmin(used, 1), f->host_cpus, plural(f->host_cpus),
+		100 * fmin(used, 1), f->host_cpus, ct_plural(f->host_cpus),
 		f->world > f->local_world ? " of its host" : "", rank, 100 * r->queued_s / r->wall_s);
 }
 

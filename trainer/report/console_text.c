@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "trainer/report/console_impl.h"
 
 #define N_FIELDS 6
@@ -149,7 +150,7 @@ enum ct_status ct__console_table(const struct ct_run_summary *s, bool bold, stru
 	char a[32], b[32];
 
 	ct_str_addf(out, "\n%s%s%s\n", bold ? "\033[1m" : "", s->status, bold ? "\033[0m" : "");
-	row(out, "steps", "%s (%u epoch%s)", grouped(s->step, a, sizeof(a)), s->epoch, s->epoch == 1 ? "" : "s");
+	row(out, "steps", "%s (%u epoch%s)", grouped(s->step, a, sizeof(a)), s->epoch, ct_plural(s->epoch));
 	ct__console_span(s->seconds, a, sizeof(a));
 	ct__console_span(s->startup_seconds, b, sizeof(b));
 	if (s->startup_seconds > 0)

@@ -186,7 +186,7 @@ enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end, doub
 		int64_t start = p->base.profile ? ct_now_ns() : 0;
 		CT_TRY(run_task(p, t));
 		if (p->base.profile && t->kind != ONEDNN_SLICE_DONE) /* its time is the communicator's */
-			seconds[t->node] += (double)(ct_now_ns() - start) * 1e-9;
+			seconds[t->node] += ct_seconds_since(start);
 	}
 	p->pass.tasks_done = end;
 	return CT_OK;
