@@ -241,9 +241,10 @@ static void print_buckets(const struct ct_config *c, const struct planned *p)
 		const struct ct_bucket *b = &p->buckets[i];
 		const struct ct_slice *first = ct_net_slice(p->net, b->first_slice);
 		const struct ct_slice *last = ct_net_slice(p->net, b->first_slice + b->n_slices - 1);
-		printf("  %-3d %9.3f MiB  %d tensors: %s ... %s\n", i, mib(b->n * sizeof(float)), b->n_slices,
-		       ct_graph_param(p->graph, first->param)->name, ct_graph_param(p->graph, last->param)->name);
-		total += b->n * sizeof(float);
+		printf("  %-3d %9.3f MiB  %d tensors: %s ... %s\n", i, mib(b->n * ct_dtype_bytes(b->dtype)),
+		       b->n_slices, ct_graph_param(p->graph, first->param)->name,
+		       ct_graph_param(p->graph, last->param)->name);
+		total += b->n * ct_dtype_bytes(b->dtype);
 	}
 	printf("traffic      %.3f MiB of gradients a step and rank\n", p->ranks.world > 1 ? mib(total) : 0.0);
 }

@@ -22,17 +22,30 @@ static char *existing(const char *folder, const char *name)
 	return NULL;
 }
 
-static enum ct_status find_weights(struct ct_predictor *p, const char *model, const char *which)
+/* Calls use for the checkpoint `which` of a run (NULL: the best, otherwise the last), or for a checkpoint outside of a run. */
+static enum ct_status use_weights(struct ct_predictor *p, const char *model, const char *which,
+				  ct_checkpoint_use_fn use)
 {
 	char *folder = existing(model, "checkpoints");
 	enum ct_status st;
+	ct_free(p->weights);
+	p->weights = NULL;
 	if (!folder && which)
 		return CT_FAIL(CT_USAGE, "--checkpoint %s: %s is no run folder", which, model);
 	if (!folder)
-		return ct_checkpoint_resolve(NULL, model, &p->weights);
+		return ct_checkpoint_use(NULL, model, use, p, &p->weights);
 	ct_free(folder);
-	st = ct_checkpoint_resolve(model, which ? which : "best", &p->weights);
-	return st == CT_NOT_FOUND && !which ? ct_checkpoint_resolve(model, "last", &p->weights) : st;
+	st = ct_checkpoint_use(model, which ? which : "best", use, p, &p->weights);
+	if (st == CT_NOT_FOUND && !p->weights && !which)
+		st = ct_checkpoint_use(model, "last", use, p, &p->weights);
+	return st;
+}
+
+static enum ct_status only_find(const char *path, void *p)
+{
+	(void)path;
+	(void)p;
+	return CT_OK;
 }
 
 static enum ct_status find_config(struct ct_predictor *p, const char *run, const char *model, const char *config,
@@ -86,18 +99,36 @@ static enum ct_status plan_images(struct ct_predictor *p)
 }
 
 /* Builds the graph with the number of classes of the weights, whatever the config says. */
-static enum ct_status build_graph(struct ct_predictor *p)
+static enum ct_status build_graph(struct ct_predictor *p, const char *weights)
 {
 	CT_TRY(ct_plan_graph(p->cfg, &p->info, p->input, &p->graph));
-	CT_TRY(ct_model_weights_outputs(p->weights, p->graph, &p->info.n_classes));
+	CT_TRY(ct_model_weights_outputs(weights, p->graph, &p->info.n_classes));
 	ct_graph_destroy(p->graph);
 	p->graph = NULL;
 	return ct_plan_graph(p->cfg, &p->info, p->input, &p->graph);
 }
 
-static enum ct_status build(struct ct_predictor *p)
+static void release_net(struct ct_predictor *p)
 {
-	CT_TRY(build_graph(p));
+	ct_program_destroy(p->program);
+	ct_net_destroy(p->net);
+	ct_engine_close(p->engine);
+	ct_device_close(p->device);
+	ct_graph_destroy(p->graph);
+	p->program = NULL;
+	p->net = NULL;
+	p->engine = NULL;
+	p->device = NULL;
+	p->graph = NULL;
+}
+
+/* Called again with another checkpoint if a run that is training has deleted this one meanwhile. */
+static enum ct_status build(const char *weights, void *predictor)
+{
+	struct ct_predictor *p = predictor;
+
+	release_net(p);
+	CT_TRY(build_graph(p, weights));
 	CT_TRY(ct_plan_device_open(p->cfg, 0, &p->device));
 	CT_TRY(ct_engine_open(p->cfg->train.engine, p->device, ct_plan_threads(p->cfg, 1), &p->engine));
 	CT_TRY(ct_plan_check_precision(p->cfg, p->engine));
@@ -105,19 +136,19 @@ static enum ct_status build(struct ct_predictor *p)
 	p->net_opts.train = false;
 	p->net_opts.sync = NULL;
 	CT_TRY(ct_net_create(p->engine, p->graph, &p->net_opts, &p->net));
-	CT_TRY(ct_model_weights_load(p->weights, p->net, CT_WEIGHTS_WHOLE, NULL));
+	CT_TRY(ct_model_weights_load(weights, p->net, CT_WEIGHTS_WHOLE, NULL));
 	return ct_program_create(p->net, p->rows, CT_EVAL, &p->program);
 }
 
 static enum ct_status open_predictor(struct ct_predictor *p, const char *run, const char *model, const char *which,
 				     const char *config, const struct ct_config_set *sets, size_t n_sets)
 {
-	CT_TRY(find_weights(p, model, which));
+	CT_TRY(use_weights(p, model, which, only_find));
 	CT_TRY(find_config(p, run, model, config, sets, n_sets));
 	CT_TRY(load_classes(p, run));
 	CT_TRY(plan_images(p));
 	p->rows = p->rows < p->cfg->batch.eval ? p->rows : (int)p->cfg->batch.eval;
-	return build(p);
+	return use_weights(p, model, which, build);
 }
 
 enum ct_status ct__predictor_open(const char *model, const char *which, const char *config,
@@ -133,11 +164,7 @@ enum ct_status ct__predictor_open(const char *model, const char *which, const ch
 
 void ct__predictor_release(struct ct_predictor *p)
 {
-	ct_program_destroy(p->program);
-	ct_net_destroy(p->net);
-	ct_engine_close(p->engine);
-	ct_device_close(p->device);
-	ct_graph_destroy(p->graph);
+	release_net(p);
 	ct_class_list_release(&p->classes);
 	ct_config_destroy(p->cfg);
 	ct_free(p->weights);
