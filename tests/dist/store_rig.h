@@ -1,0 +1,114 @@
+/* A store server of one run, its clients, and connections that write frames of their own. */
+#ifndef CT_TESTS_DIST_STORE_RIG_H
+#define CT_TESTS_DIST_STORE_RIG_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/store/wire.h"
+#include "tests/base/check.h"
+
+#define SOON ct_deadline_in(20 * CT_SEC)
+
+static inline struct ct_store_opts opts_of(const char *run_id, const char *token, int member)
+{
+	struct ct_store_opts o = {.member = member, .pid = 1000 + member};
+
+	snprintf(o.run_id, sizeof(o.run_id), "%s", run_id);
+	snprintf(o.token, sizeof(o.token), "%s", token);
+	snprintf(o.host, sizeof(o.host), "h%d", member);
+	return o;
+}
+
+static inline ct_store_server *serve(void)
+{
+	struct ct_store_opts o = opts_of("run-a", "secret", 0);
+	ct_store_server *s = NULL;
+
+	assert_ok(ct_store_server_start("127.0.0.1", 0, &o, &s));
+	return s;
+}
+
+static inline ct_store *join(ct_store_server *srv, int member)
+{
+	struct ct_store_opts o = opts_of("run-a", "secret", member);
+	ct_store *s = NULL;
+
+	assert_ok(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &s));
+	return s;
+}
+
+static inline int raw(int port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+/* The peer ends the connection (an orderly end or a reset), possibly after some bytes. */
+static inline void expect_closed(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char buf[4096];
+	ssize_t n;
+
+	do {
+		assert_int_equal(poll(&p, 1, 20000), 1);
+		n = recv(fd, buf, sizeof(buf), 0);
+	} while (n > 0);
+	close(fd);
+}
+
+static inline void still_serves(ct_store *s)
+{
+	int64_t n;
+
+	assert_ok(ct_store_add(s, "alive", 1, &n));
+}
+
+static inline void send_frame(int fd, enum ct_wire_op op, uint64_t tag, const void *body, size_t len)
+{
+	const struct ct_wire_frame f = {.len = (uint32_t)len, .op = (uint16_t)op, .tag = tag};
+	uint8_t header[CT_WIRE_HEADER_LEN];
+
+	ct_wire_encode_header(header, &f);
+	assert_int_equal(send(fd, header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
+	if (len > 0)
+		assert_int_equal(send(fd, body, len, MSG_NOSIGNAL), len);
+}
+
+/* A member of its own making that has read the first words of its welcome. */
+static inline int raw_newcomer(ct_store_server *srv, int member)
+{
+	struct ct_wire_handshake h = {.run_id = "run-a", .token = "secret", .host = "raw", .member = member, .pid = 77};
+	int fd = raw(ct_store_server_port(srv));
+	struct ct_str b = {0};
+	char answer[CT_WIRE_MAGIC_LEN + CT_WIRE_HEADER_LEN];
+
+	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
+	ct_wire_put_handshake(&b, &h);
+	ct_wire_end(&b, 0);
+	assert_int_equal(send(fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL), CT_WIRE_MAGIC_LEN);
+	assert_int_equal(send(fd, b.s, b.len, MSG_NOSIGNAL), b.len);
+	assert_int_equal(recv(fd, answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
+	ct_str_release(&b);
+	return fd;
+}
+
+static inline int raw_member(ct_store_server *srv, int member)
+{
+	int fd = raw_newcomer(srv, member);
+
+	send_frame(fd, CT_WIRE_READY, 0, NULL, 0);
+	return fd;
+}
+
+#endif
