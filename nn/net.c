@@ -23,7 +23,7 @@ static void add_slice(ct_net *net, int param)
 	net->arena_elems = align_up(net->arena_elems + net->elems[param]);
 }
 
-/* Backward visits the nodes from last to first and finishes a node's weight before its bias. */
+/* Backward visits the nodes from last to first. Within a node, it finishes the weight before the bias. */
 static void plan_slices(ct_net *net)
 {
 	for (int id = ct_graph_n_nodes(net->graph) - 1; id >= 0; id--) {
@@ -59,15 +59,15 @@ static enum ct_status alloc_state(ct_net *net)
 static enum ct_status check_opts(const struct ct_net_opts *o, struct ct_shape in)
 {
 	if (o->batch < 1)
-		return CT_FAIL(CT_CONFIG, "batch size %d (at least 1)", o->batch);
+		return CT_FAIL(CT_CONFIG, "batch size %d is not at least 1", o->batch);
 	if (o->input != CT_INPUT_U8_NHWC)
 		return CT_OK;
 	if (in.c > (int)CT_ARRAY_LEN(o->mean))
-		return CT_FAIL(CT_CONFIG, "byte images have 1 to 4 channels, the model's input has %d", in.c);
+		return CT_FAIL(CT_CONFIG, "byte images have 1 to 4 channels, but the model's input has %d", in.c);
 	for (int i = 0; i < in.c; i++) {
 		if (!isfinite(o->mean[i]) || !isfinite(o->std[i]) || !(o->std[i] > 0))
-			return CT_FAIL(CT_CONFIG, "channel %d: mean %g and standard deviation %g cannot normalize", i,
-				       (double)o->mean[i], (double)o->std[i]);
+			return CT_FAIL(CT_CONFIG, "channel %d: cannot normalize with mean %g and standard deviation %g",
+				       i, (double)o->mean[i], (double)o->std[i]);
 	}
 	return CT_OK;
 }
@@ -138,9 +138,10 @@ enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads)
 {
 	if (!net->opts.train || net->n_programs || ((uintptr_t)ct_arena_at(grads, 0) & 255) ||
 	    ct_arena_dtype(grads) != CT_F32 || ct_arena_elems(grads) != net->arena_elems)
-		return CT_FAIL(CT_BUG,
-			       "a gradient arena is bound to a training net before its first program; it has the "
-			       "parameters' size and is aligned to 256 bytes");
+		return CT_FAIL(
+			CT_BUG,
+			"a gradient arena can only be bound to a training net before its first program; it must have "
+			"the size of the parameters and be aligned to 256 bytes");
 	if (net->owns_grads)
 		ct_arena_destroy(net->grads);
 	net->owns_grads = false;

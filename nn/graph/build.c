@@ -6,7 +6,7 @@
 
 #define MAX_NODES 65536
 #define MAX_EXTENT (1 << 20)      /* height and width */
-#define MAX_VALUE_ELEMS INT32_MAX /* of one sample, and of one parameter: engines use 32-bit indices */
+#define MAX_VALUE_ELEMS INT32_MAX /* per sample and per parameter, because engines use 32-bit indices */
 
 struct ct_window ct_window_square(int kernel, int stride, int padding)
 {
@@ -20,7 +20,7 @@ struct ct_window ct_window_square(int kernel, int stride, int padding)
 				  .dilation_w = 1};
 }
 
-/* Stores the first error; all builders return 0 after it. */
+/* Stores the first error, after which all builders return 0. */
 static int fail(ct_graph *g, enum ct_status st)
 {
 	if (st < 0 && g->error.status == CT_OK) {
@@ -40,8 +40,8 @@ static enum ct_status check_name(const char *name)
 	for (const char *c = name; *c; c++) {
 		bool word = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
 		if (!word && *c != '_' && *c != '.' && *c != '-')
-			return CT_FAIL(CT_CONFIG, "layer name \"%s\" may hold letters, digits, '_', '-' and '.' only",
-				       name);
+			return CT_FAIL(CT_CONFIG,
+				       "layer name \"%s\" may contain only letters, digits, '_', '-' and '.'", name);
 	}
 	return CT_OK;
 }
@@ -50,7 +50,7 @@ enum ct_status ct_graph_create(struct ct_shape input, ct_graph **out)
 {
 	if (input.c < 1 || input.h < 1 || input.w < 1 || input.h > MAX_EXTENT || input.w > MAX_EXTENT ||
 	    (int64_t)input.h * input.w > MAX_VALUE_ELEMS / input.c)
-		return CT_FAIL(CT_CONFIG, "input shape %dx%dx%d is not usable", input.c, input.h, input.w);
+		return CT_FAIL(CT_CONFIG, "input shape %dx%dx%d is not supported", input.c, input.h, input.w);
 	ct_graph *g;
 	CT_TRY_ALLOC(g = CT_NEW(ct_graph));
 	g->nodes = CT_NEW_ARRAY(struct ct_node, 16);
@@ -90,7 +90,7 @@ static enum ct_status add_node(ct_graph *g, enum ct_op op, const char *name, int
 {
 	CT_TRY(check_name(name));
 	if (g->n_nodes >= MAX_NODES)
-		return CT_FAIL(CT_CONFIG, "%s: a model may have %d nodes", name, MAX_NODES);
+		return CT_FAIL(CT_CONFIG, "%s: a model may have at most %d nodes", name, MAX_NODES);
 	CT_ASSERT(a >= 0 && a < g->n_nodes && b >= -1 && b < g->n_nodes);
 	if (g->finished || g->nodes[a].op == CT_OP_SOFTMAX_XENT || g->nodes[a].op == CT_OP_MSE)
 		return CT_FAIL(CT_CONFIG, "%s: nothing can follow the loss", name);
@@ -181,10 +181,11 @@ static enum ct_status extent(const struct ct_node *node, bool height, int *out)
 
 	if (kernel < 1 || kernel > 4096 || stride < 1 || stride > 65536 || dilation < 1 || dilation > 65536 ||
 	    pad < 0 || pad > 65536)
-		return CT_FAIL(CT_CONFIG,
-			       "%s: kernel %d, stride %d, padding %d, dilation %d: kernel, stride and dilation are at "
-			       "least 1, padding at least 0",
-			       node->name, (int)kernel, (int)stride, (int)pad, (int)dilation);
+		return CT_FAIL(
+			CT_CONFIG,
+			"%s: kernel %d, stride %d, padding %d, dilation %d: kernel, stride and dilation must be at "
+			"least 1, and padding at least 0",
+			node->name, (int)kernel, (int)stride, (int)pad, (int)dilation);
 	if (pool && pad * 2 > kernel)
 		return CT_FAIL(CT_CONFIG, "%s: padding %d is more than half of the kernel %d", node->name, (int)pad,
 			       (int)kernel);
@@ -193,11 +194,12 @@ static enum ct_status extent(const struct ct_node *node, bool height, int *out)
 			       w->s, w->dilation_h * w->dilation_w > 1 ? " (dilated)" : "",
 			       node->shape.h + 2 * w->pad_h, node->shape.w + 2 * w->pad_w);
 	*out = (int)((in + 2 * pad - span) / stride + 1);
-	/* A dilated kernel can cover nothing but padding. */
+	/* A dilated kernel may cover only padding. */
 	for (int64_t o = 0; pool && dilation > 1 && o < *out; o++) {
 		int64_t first = o * stride - pad, skip = first < 0 ? (-first + dilation - 1) / dilation : 0;
 		if (skip >= kernel || first + skip * dilation >= in)
-			return CT_FAIL(CT_CONFIG, "%s: with dilation %d and padding %d some windows hold padding only",
+			return CT_FAIL(CT_CONFIG,
+				       "%s: with dilation %d and padding %d, some windows cover padding only",
 				       node->name, (int)dilation, (int)pad);
 	}
 	return CT_OK;
@@ -243,7 +245,7 @@ static enum ct_status batch_norm(ct_graph *g, const char *name, int x, float eps
 
 	CT_TRY(add_node(g, CT_OP_BATCH_NORM, name, x, -1, &node));
 	if (!(eps > 0 && eps < 1) || !(momentum >= 0 && momentum <= 1))
-		return CT_FAIL(CT_CONFIG, "%s: eps %g must lie in (0, 1) and momentum %g in [0, 1]", name, (double)eps,
+		return CT_FAIL(CT_CONFIG, "%s: eps %g must be in (0, 1) and momentum %g in [0, 1]", name, (double)eps,
 			       (double)momentum);
 	node->eps = eps;
 	node->momentum = momentum;
@@ -260,7 +262,7 @@ static enum ct_status pool(ct_graph *g, enum ct_op op, const char *name, int x, 
 
 	CT_TRY(add_node(g, op, name, x, -1, &node));
 	if (op == CT_OP_AVG_POOL && (win.dilation_h != 1 || win.dilation_w != 1))
-		return CT_FAIL(CT_CONFIG, "%s: average pooling has no dilation", name);
+		return CT_FAIL(CT_CONFIG, "%s: average pooling does not support dilation", name);
 	return apply_window(node, win, node->shape.c);
 }
 
@@ -271,8 +273,9 @@ static enum ct_status add(ct_graph *g, const char *name, int a, int b)
 
 	CT_TRY(add_node(g, CT_OP_ADD, name, a, b, &node));
 	if (s.c != t.c || s.h != t.h || s.w != t.w)
-		return CT_FAIL(CT_CONFIG, "%s: %s is %dx%dx%d and %s is %dx%dx%d: shapes to add must be equal", name,
-			       g->nodes[a].name, s.c, s.h, s.w, g->nodes[b].name, t.c, t.h, t.w);
+		return CT_FAIL(CT_CONFIG,
+			       "%s: cannot add %s of shape %dx%dx%d and %s of shape %dx%dx%d: the shapes must be equal",
+			       name, g->nodes[a].name, s.c, s.h, s.w, g->nodes[b].name, t.c, t.h, t.w);
 	return CT_OK;
 }
 
@@ -292,7 +295,7 @@ static enum ct_status dropout(ct_graph *g, enum ct_op op, const char *name, int 
 
 	CT_TRY(add_node(g, op, name, x, -1, &node));
 	if (!(p >= 0 && p < 1))
-		return CT_FAIL(CT_CONFIG, "%s: %s probability %g must lie in [0, 1)", name, ct_op_name(op), (double)p);
+		return CT_FAIL(CT_CONFIG, "%s: %s probability %g must be in [0, 1)", name, ct_op_name(op), (double)p);
 	node->p = p;
 	return CT_OK;
 }
@@ -301,7 +304,7 @@ static enum ct_status zero_gamma(ct_graph *g, int id)
 {
 	CT_ASSERT(id >= 0 && id < g->n_nodes);
 	if (g->nodes[id].op != CT_OP_BATCH_NORM)
-		return CT_FAIL(CT_CONFIG, "%s: a %s has no gamma that could start as 0", g->nodes[id].name,
+		return CT_FAIL(CT_CONFIG, "%s: a %s has no gamma that could be initialized to 0", g->nodes[id].name,
 			       ct_op_name(g->nodes[id].op));
 	g->nodes[id].zero_gamma = true;
 	return CT_OK;
@@ -310,7 +313,7 @@ static enum ct_status zero_gamma(ct_graph *g, int id)
 static enum ct_status begin_block(ct_graph *g)
 {
 	if (g->block >= 0)
-		return CT_FAIL(CT_CONFIG, "block %d has not ended: blocks do not lie in blocks", g->block);
+		return CT_FAIL(CT_CONFIG, "block %d has not ended: blocks cannot be nested", g->block);
 	g->block = g->n_blocks++;
 	return CT_OK;
 }
@@ -318,7 +321,7 @@ static enum ct_status begin_block(ct_graph *g)
 static enum ct_status end_block(ct_graph *g)
 {
 	if (g->block < 0)
-		return CT_FAIL(CT_CONFIG, "a block ends that has not begun");
+		return CT_FAIL(CT_CONFIG, "a block was ended that has not begun");
 	g->block = -1;
 	return CT_OK;
 }
@@ -328,16 +331,18 @@ static enum ct_status loss(ct_graph *g, enum ct_op op, int x, float label_smooth
 	struct ct_node *node;
 
 	if (g->loss >= 0)
-		return CT_FAIL(CT_CONFIG, "a model has one loss head, this one has two");
+		return CT_FAIL(CT_CONFIG, "a model must have one loss head, but this one has two");
 	CT_TRY(add_node(g, op, "loss", x, -1, &node));
 	struct ct_shape s = node->shape;
 	if (s.h != 1 || s.w != 1)
-		return CT_FAIL(CT_CONFIG, "the loss wants a vector but %s gives %dx%dx%d: flatten or pool it first",
+		return CT_FAIL(CT_CONFIG,
+			       "the loss needs a vector, but the output of %s is %dx%dx%d: flatten or pool it first",
 			       g->nodes[x].name, s.c, s.h, s.w);
 	if (op == CT_OP_SOFTMAX_XENT && s.c < 2)
-		return CT_FAIL(CT_CONFIG, "cross-entropy needs at least 2 classes, %s gives %d", g->nodes[x].name, s.c);
+		return CT_FAIL(CT_CONFIG, "cross-entropy needs at least 2 classes, but %s has %d outputs",
+			       g->nodes[x].name, s.c);
 	if (!(label_smoothing >= 0 && label_smoothing < 1))
-		return CT_FAIL(CT_CONFIG, "label smoothing %g must lie in [0, 1)", (double)label_smoothing);
+		return CT_FAIL(CT_CONFIG, "label smoothing %g must be in [0, 1)", (double)label_smoothing);
 	node->label_smoothing = label_smoothing;
 	node->shape = (struct ct_shape){1, 1, 1};
 	g->loss = g->n_nodes - 1;

@@ -1,10 +1,11 @@
-/* The model as a static list of logical operations with shapes: no memory, no layout, no execution.
+/* A model as a static list of logical operations with shapes. A graph has no memory and no layouts, and it is not
+ * executed: engines compile it.
  *
  * A node produces one value; node ids are also value ids and increase in topological order. Shapes are per sample; the
- * batch dimension N is given when an engine compiles the graph. The logical layout of every value is [N,C,H,W], row-major;
- * vectors are C features with H = W = 1. Errors of the builders are sticky: after the first one, which ct_graph_finish
- * returns, all builders do nothing and return 0. Parameter names are `<node name>.weight` and so on, as in torchvision's
- * state_dict. */
+ * batch dimension N is given when an engine compiles the graph. The logical layout of every value is [N,C,H,W],
+ * row-major; vectors are C features with H = W = 1. Errors of the builders are sticky: after the first error, all
+ * builders do nothing and return 0, and ct_graph_finish returns the error. Parameter names are `<node name>.weight` and
+ * so on, as in torchvision's state_dict. */
 #ifndef CT_NN_GRAPH_GRAPH_H
 #define CT_NN_GRAPH_GRAPH_H
 
@@ -14,7 +15,7 @@
 
 enum ct_op {
 	CT_OP_INPUT,
-	CT_OP_LINEAR,     /* y = x w^T + b; w [K,F], where F = C*H*W: x is flattened in the logical layout */
+	CT_OP_LINEAR,     /* y = x w^T + b; w [K,F]; x is flattened in the logical layout, so F = C*H*W */
 	CT_OP_CONV2D,     /* w [K,C/groups,R,S] */
 	CT_OP_BATCH_NORM, /* over N,H,W; parameters gamma, beta [C]; buffers running_mean, running_var [C] */
 	CT_OP_RELU,
@@ -23,7 +24,7 @@ enum ct_op {
 	CT_OP_GLOBAL_AVG_POOL,
 	CT_OP_ADD,          /* two inputs of the same shape */
 	CT_OP_FLATTEN,      /* [C,H,W] -> C*H*W */
-	CT_OP_DROPOUT,      /* keeps an element with probability 1-p, scales it by 1/(1-p); identity in evaluation */
+	CT_OP_DROPOUT,      /* keeps an element with probability 1-p and scales it by 1/(1-p); identity in evaluation */
 	CT_OP_DROP_PATH,    /* stochastic depth (Huang et al. 2016), row mode: a row is kept with probability
 			     * 1-p and scaled by 1/(1-p), or set to zero; identity in evaluation */
 	CT_OP_SOFTMAX_XENT, /* loss head: class labels, label smoothing as in torch.nn.CrossEntropyLoss */
@@ -61,7 +62,7 @@ struct ct_param {
 	int ndim;
 	int dims[4]; /* logical layout */
 	size_t n;    /* product of dims */
-	int fan_in;  /* of the weight; a bias has the fan-in of its node's weight */
+	int fan_in;  /* fan-in of the weight; a bias has that of its node's weight */
 	int fan_out;
 	int node;
 };
@@ -78,8 +79,10 @@ struct ct_node {
 	float label_smoothing; /* softmax cross-entropy */
 	int weight, bias;      /* parameter ids (batch norm: gamma, beta); -1 none */
 	int mean, var;         /* buffer ids of batch norm; -1 none */
-	bool zero_gamma; /* batch norm: gamma is initialized to 0 (Goyal et al. 2017: the last one of a residual block) */
-	int block;       /* index of the residual block, -1: none. CT_RECOMPUTE_BLOCKS drops values per block */
+	bool zero_gamma;       /* batch norm: initialize gamma to 0 (Goyal et al. 2017: in the last norm of a residual
+			  * block) */
+	int block;             /* index of the residual block; -1: none. CT_RECOMPUTE_BLOCKS recomputes values block by
+			  * block */
 };
 
 typedef struct ct_graph ct_graph;
@@ -98,17 +101,18 @@ int ct_graph_add(ct_graph *g, const char *name, int a, int b);
 int ct_graph_flatten(ct_graph *g, const char *name, int x);
 int ct_graph_dropout(ct_graph *g, const char *name, int x, float p);
 int ct_graph_drop_path(ct_graph *g, const char *name, int x, float p);
-/* The batch norm `node` starts with gamma 0 (ct_net_init). */
+/* Makes ct_net_init set gamma of the batch norm `node` to 0. */
 void ct_graph_zero_gamma(ct_graph *g, int node);
 /* Nodes added between these two calls belong to one residual block. Blocks cannot be nested. */
 void ct_graph_begin_block(ct_graph *g);
 void ct_graph_end_block(ct_graph *g);
 int ct_graph_softmax_xent(ct_graph *g, int logits, float label_smoothing);
 int ct_graph_mse(ct_graph *g, int prediction);
-/* The first error of the builders so far. */
+/* Returns the first error of the builders so far. */
 enum ct_status ct_graph_status(const ct_graph *g) CT_MUST_CHECK;
-/* Checks the complete graph: one loss head, every node used, unique names. Returns CT_CONFIG if a check fails, and the
- * first error of the builders, which names the node ("conv2: kernel 7x7 is larger than the padded input 5x5"). */
+/* Checks the complete graph: it must have one loss head, every node must be used, and names must be unique. Returns the
+ * first error of the builders, which names the node ("conv2: kernel 7x7 is larger than the padded input 5x5"), or
+ * CT_CONFIG if a check fails. */
 enum ct_status ct_graph_finish(ct_graph *g) CT_MUST_CHECK;
 
 int ct_graph_n_nodes(const ct_graph *g);
@@ -118,14 +122,14 @@ int ct_graph_n_params(const ct_graph *g);
 const struct ct_param *ct_graph_param(const ct_graph *g, int id);
 int ct_graph_n_buffers(const ct_graph *g);
 const struct ct_param *ct_graph_buffer(const ct_graph *g, int id);
-size_t ct_graph_n_elems(const ct_graph *g); /* of all trainable parameters, logical (no padding) */
-/* Operations of the forward pass of one sample (training takes about three times as many). A multiply-add counts as two
- * operations. Per element, batch norm counts as two, ReLU, add, dropout and drop path as one; pooling counts one per tap,
- * the loss nothing. */
+size_t ct_graph_n_elems(const ct_graph *g); /* number of elements of all trainable parameters, without padding */
+/* Returns the number of operations in the forward pass of one sample (training takes about three times as many). A
+ * multiply-add counts as two operations. Batch norm counts as two per element; ReLU, add, dropout and drop path count
+ * as one. Pooling counts as one per tap, and the loss is not counted. */
 double ct_graph_flops(const ct_graph *g);
 double ct_graph_node_flops(const ct_graph *g, int node);
-/* Hex SHA-256 over operations, attributes, shapes and names. A run is refused unless it is equal on all ranks. Residual
- * blocks are not part of it: they do not change any result. */
+/* Computes the hex SHA-256 of operations, attributes, shapes and names. A run is refused unless all ranks have the same
+ * digest. Residual blocks are not included, because they do not change results. */
 void ct_graph_digest(const ct_graph *g, char hex[65]);
 
 #endif

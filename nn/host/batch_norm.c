@@ -7,7 +7,7 @@ static const float *plane_of(const struct ct_node *node, const float *x, int i, 
 	return x + ((size_t)i * (size_t)node->shape.c + (size_t)c) * (size_t)node->shape.h * (size_t)node->shape.w;
 }
 
-/* Mean and biased variance of channel c over rows and positions, in two passes. */
+/* Computes mean and biased variance of channel c over rows and positions, in two passes. */
 static void batch_statistics(const struct ct_node *node, int n, const float *x, int c, double *mean, double *var)
 {
 	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
@@ -28,9 +28,10 @@ static void batch_statistics(const struct ct_node *node, int n, const float *x, 
 	*var = squares / count;
 }
 
-/* The sums that are added over ranks: sums[c] of the values of channel c, sums[C + c] of their squares, and last their count.
- * This is the order of nn/onednn/kernels/norm.h, because another rank may compute the same norm with that kernel. In double,
- * squares of fp32 values are precise enough for the variance. */
+/* Computes the sums that are added over ranks: sums[c] is the sum of the values of channel c, sums[C + c] that of their
+ * squares; the last element is the number of values. The order is that of nn/onednn/kernels/norm.h, because another
+ * rank may compute the same norm with that kernel. In double precision, sums of squares of fp32 values are precise
+ * enough for the variance. */
 static void statistics_to_sums(const struct ct_node *node, double *stat)
 {
 	const int c_count = node->shape.c;

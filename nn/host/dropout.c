@@ -6,7 +6,8 @@
 
 void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask)
 {
-	/* Two levels, because one Philox counter cannot hold everything: the first derives a key from seed, step and node. */
+	/* Two levels are needed because one Philox counter is too small for everything. The first level derives a key
+	 * from seed, step and node. */
 	const uint32_t outer[4] = {CT_RNG_DROPOUT, (uint32_t)node, (uint32_t)step, (uint32_t)(step >> 32)};
 	const uint32_t seed_key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
 	uint32_t derived[4], word[64], keep_bits;
@@ -18,7 +19,7 @@ void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float
 	for (size_t i = 0; i < n; i += 64) {
 		const uint32_t inner[4] = {(uint32_t)(i / 4), CT_RNG_DROPOUT, (uint32_t)row, (uint32_t)(row >> 32)};
 		ct_philox4x32_x16(inner, derived, word);
-		/* No branch: it would be unpredictable. */
+		/* Avoid a branch, which would be unpredictable. */
 		for (int j = 0; j < 64; j++)
 			word[j] = -(uint32_t)(word[j] >= drop_below) & keep_bits;
 		memcpy(mask + i, word, (n - i < 64 ? n - i : 64) * sizeof(float));

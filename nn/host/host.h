@@ -1,5 +1,5 @@
-/* Computations in host memory that the CPU engines share: losses, dropout masks, batch norm in double precision. An engine
- * whose values are in device memory must not call them. */
+/* Computations in host memory that the CPU engines share: losses, dropout masks, and batch norm in double precision. An
+ * engine must not call them if its values are in device memory. */
 #ifndef CT_NN_HOST_HOST_H
 #define CT_NN_HOST_HOST_H
 
@@ -11,34 +11,36 @@
 void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *b, int k, float smoothing,
 			  float *dlogits, struct ct_metrics *m);
 void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int k, float *dy, struct ct_metrics *m);
-/* Dropout mask for the elements of row `row` of the global batch: bit-identical however the batch is split over ranks.
- * Writes 0 or 1/(1-p). */
+/* Writes the dropout mask of one row of the global batch: 0 or 1/(1-p) for each of n elements. The mask is
+ * bit-identical however the batch is split over ranks. */
 void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
-/* The same with one factor per row: mask[i] is the factor of row first + i of the global batch. */
+/* The same for drop path, with one factor per row: mask[i] is the factor of row first + i of the global batch. */
 void ct_drop_path_mask(uint64_t seed, uint64_t step, int node, uint64_t first, float p, int rows, float *mask);
-/* Posts the sum of v over all ranks if the net's opts.sync is set. */
+/* If the net's opts.sync is set, posts the sum of v over all ranks. */
 enum ct_status ct_norm_sync(const ct_net *net, const struct ct_node *node, double *v, size_t n) CT_MUST_CHECK;
-/* CT_CONFIG if all ranks together have only one value per channel: it has no variance. */
+/* Returns CT_CONFIG if all ranks together have only one value per channel, because one value has no variance. */
 enum ct_status ct_norm_check_count(const struct ct_node *node, double count) CT_MUST_CHECK;
 
-/* Batch norm in double. Each pass has two halves; if `sync` is set, the sums are added over all ranks between them:
+/* Batch norm in double precision. Each pass has two halves. If `sync` is set, the sums are added over all ranks between
+ * them:
  *
  *     forward   own_statistics    sums [2C + 1]   all_statistics, forward
  *     backward  backward_sums     sums [2C]       backward_data
  *
- * stat [CT_BATCH_NORM_STATS(C)]: mean and 1/sqrt(var + eps) of each channel, then the number of values they were computed
- * from, then the sums. running_* are updated with the unbiased variance of the values of all ranks, as in PyTorch. */
+ * stat [CT_BATCH_NORM_STATS(C)]: mean and 1/sqrt(var + eps) of each channel, the number of values from which they were
+ * computed, and the sums. As in PyTorch, running_* are updated with the unbiased variance of the values of all
+ * ranks. */
 #define CT_BATCH_NORM_STATS(c) (4 * (size_t)(c) + 2)
 double *ct_batch_norm_sums(const struct ct_node *node, double *stat);
 void ct_batch_norm_own_statistics(const struct ct_node *node, int n, bool sync, const float *x, double *stat);
-enum ct_status ct_batch_norm_all_statistics(const struct ct_node *node, bool sync, float *running_mean, float *running_var,
-					    double *stat) CT_MUST_CHECK;
+enum ct_status ct_batch_norm_all_statistics(const struct ct_node *node, bool sync, float *running_mean,
+					    float *running_var, double *stat) CT_MUST_CHECK;
 void ct_batch_norm_running(const struct ct_node *node, const float *running_mean, const float *running_var,
 			   double *stat);
 void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *beta,
 			   const double *stat, float *y);
 /* With xh = (x - mean) * inv and m values: dx += gamma * inv * (dy - sum(dy)/m - xh * sum(dy * xh)/m). The sums and m
- * are over all ranks; dgamma and dbeta are of this rank only, because gradients are summed over ranks later. */
+ * cover all ranks. dgamma and dbeta cover only this rank, because gradients are summed over ranks later. */
 void ct_batch_norm_backward_sums(const struct ct_node *node, int n, const float *x, const float *dy, double *stat,
 				 float *dgamma, float *dbeta);
 void ct_batch_norm_backward_data(const struct ct_node *node, int n, const float *x, const float *gamma, const float *dy,

@@ -1,5 +1,5 @@
-/* Compiled with -O3. The loops over k vectorize without reassociating sums, because each sum has sixteen fixed partial
- * sums; so results do not depend on the vector width. */
+/* Compiled with -O3. Each sum over k is divided into sixteen fixed partial sums. The compiler can therefore vectorize
+ * these loops without reassociation, and results do not depend on the vector width. */
 #include "nn/host/host.h"
 
 #include <limits.h>
@@ -10,8 +10,8 @@
 
 #define LANES 16
 
-/* exp(x) for x <= 0 within 2 ulp; below -87 the value at -87; NaN stays NaN. Range reduction to |r| <= ln(2)/2 and the
- * polynomial of Cephes' expf (Moshier). */
+/* Returns exp(x) for x <= 0 within 2 ulp. Below -87, returns the value at -87; NaN stays NaN. Reduces the range to |r|
+ * <= ln(2)/2 and uses the polynomial of Cephes' expf (Moshier). */
 static inline float exp_nonpositive(float x)
 {
 	x = x < -87.0f ? -87.0f : x;
@@ -62,7 +62,7 @@ static float add_lanes(const float *part)
 	return sum;
 }
 
-/* e[j] = exp(z[j] - max); returns their sum. */
+/* Sets e[j] = exp(z[j] - max) and returns the sum. */
 static float row_exp(const float *z, int k, float max, float *e)
 {
 	float part[LANES] = {0}, tail = 0.0f;
@@ -89,7 +89,8 @@ static float row_exp_sum(const float *z, int k, float max)
 	return sum;
 }
 
-/* The number of classes that rank before the label: larger logit, or equal logit and smaller index. */
+/* Returns the number of classes that rank before the label, that is, with a larger logit, or with an equal logit and a
+ * smaller index. */
 static int rank_of(const float *z, int label, int k)
 {
 	int before = 0;
@@ -101,7 +102,7 @@ static int rank_of(const float *z, int label, int k)
 	return before;
 }
 
-/* Target distribution of a row: `weight_a` and `weight_b` for two classes, and `each` for every class. */
+/* The target distribution of a row: `weight_a` and `weight_b` for two classes, plus `each` for every class. */
 struct target {
 	int a, b; /* equal for a row with one label */
 	float weight_a, weight_b, each;
@@ -133,8 +134,8 @@ static double row_loss(const float *z, int k, const struct target *t, float smoo
 	return loss;
 }
 
-/* Rows of one block are computed on several threads; their losses are then added in row order, so that the sum does not
- * depend on the number of threads. */
+/* Several threads compute the rows of a block. The losses are then added in row order, so that the sum does not depend
+ * on the number of threads. */
 #define BLOCK_ROWS 1024
 /* Smallest piece of work for one thread, in elements of rows: about 20 microseconds. */
 #define GRAIN_ELEMS 16384

@@ -58,7 +58,7 @@ static const struct {
 	[KEY_FROM] = {"from", KIND_TEXT, 0},
 };
 
-/* bare: the key of the word that needs no "key="; N_KEYS: the layer has none. name and from are always allowed. */
+/* bare: the key whose value may be written without "key="; N_KEYS: none. name and from are always allowed. */
 static const struct layer {
 	const char *name, *prefix;
 	enum ct_op op;
@@ -138,7 +138,7 @@ static enum ct_status parse_word(const struct layer *layer, struct words *w, cha
 	if (!equals) {
 		if (layer->bare != N_KEYS)
 			return parse_value(w, layer->bare, word);
-		return CT_FAIL(CT_CONFIG, "%s takes no bare value \"%s\"", layer->name, word);
+		return CT_FAIL(CT_CONFIG, "%s does not accept the value \"%s\" without a key", layer->name, word);
 	}
 	*equals = '\0';
 	for (enum key key = 0; key < N_KEYS; key++) {
@@ -182,7 +182,7 @@ static int find_node(const ct_graph *g, const char *name)
 	return -1;
 }
 
-/* conv1, conv2, ...: the prefix and its next number. */
+/* Makes a default name, such as conv1 or conv2, from the prefix and its next number. */
 static void default_name(const ct_graph *g, const struct layer *layer, char *out, size_t len)
 {
 	int number = 1;
@@ -210,7 +210,7 @@ static enum ct_status build_layer(ct_graph *g, const struct layer *layer, const 
 	if (w->from) {
 		from = find_node(g, w->from);
 		if (from < 0)
-			return CT_FAIL(CT_CONFIG, "from=%s: no layer before has that name", w->from);
+			return CT_FAIL(CT_CONFIG, "from=%s: no earlier layer has that name", w->from);
 		if (layer->op != CT_OP_ADD)
 			x = from;
 	}
@@ -266,11 +266,11 @@ static enum ct_status parse_layer(ct_graph *g, const char *text, int x, int *out
 	struct words w = {.bias = true};
 
 	if (strlen(text) >= sizeof(copy))
-		return CT_FAIL(CT_CONFIG, "a layer's text has at most %d characters", MAX_TEXT - 1);
+		return CT_FAIL(CT_CONFIG, "the description of a layer may have at most %d characters", MAX_TEXT - 1);
 	memcpy(copy, text, strlen(text) + 1);
 	char *rest = NULL, *word = strtok_r(copy, " \t", &rest);
 	if (!word)
-		return CT_FAIL(CT_CONFIG, "a layer without a name of what it is");
+		return CT_FAIL(CT_CONFIG, "a layer has no type");
 	CT_TRY(find_layer(word, &layer));
 	while ((word = strtok_r(NULL, " \t", &rest)))
 		CT_TRY(parse_word(layer, &w, word));
@@ -313,15 +313,16 @@ enum ct_status ct__model_layers(ct_graph *g, const struct ct_model_spec *spec, i
 	}
 	struct ct_shape s = ct_graph_node(g, x)->shape;
 	if (spec->n_outputs == 0 && (s.h != 1 || s.w != 1)) {
-		enum ct_status st = CT_FAIL(CT_CONFIG, "the last layer gives %dx%dx%d, not one number for each output",
-					    s.c, s.h, s.w);
-		ct_error_hint("end the list with \"linear N\", N the number of classes");
+		enum ct_status st = CT_FAIL(
+			CT_CONFIG, "the output of the last layer is %dx%dx%d, but it must be one number per output",
+			s.c, s.h, s.w);
+		ct_error_hint("end the list with \"linear N\", where N is the number of classes");
 		return st;
 	}
 	if (spec->n_outputs > 0 && (s.c != spec->n_outputs || s.h != 1 || s.w != 1)) {
 		enum ct_status st =
-			CT_FAIL(CT_CONFIG, "the last layer gives %dx%dx%d, but the data asks for %d output%s", s.c, s.h,
-				s.w, spec->n_outputs, ct_plural(spec->n_outputs));
+			CT_FAIL(CT_CONFIG, "the output of the last layer is %dx%dx%d, but the data needs %d output%s",
+				s.c, s.h, s.w, spec->n_outputs, ct_plural(spec->n_outputs));
 		ct_error_hint("end the list with \"linear %d\"", spec->n_outputs);
 		return st;
 	}

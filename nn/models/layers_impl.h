@@ -4,7 +4,7 @@
 
 #include "nn/models/model.h"
 
-/* Adds spec->layers to the graph and returns the id of the last value. The grammar is in nn/models/model.h. */
+/* Adds spec->layers to the graph and sets *last to the id of the last value. nn/models/model.h has the grammar. */
 enum ct_status ct__model_layers(ct_graph *g, const struct ct_model_spec *spec, int *last) CT_MUST_CHECK;
 
 #endif

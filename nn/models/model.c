@@ -16,7 +16,7 @@ static enum ct_status build_mlp(ct_graph *g, const struct ct_model_spec *spec, i
 		ct_str_clear(&name);
 		ct_str_addf(&name, "relu%d", i + 1);
 		x = ct_graph_relu(g, ct_str_text(&name), x);
-		if (spec->dropout != 0) { /* the builder refuses values that are not probabilities */
+		if (spec->dropout != 0) { /* ct_graph_dropout refuses values that are not probabilities */
 			ct_str_clear(&name);
 			ct_str_addf(&name, "drop%d", i + 1);
 			x = ct_graph_dropout(g, ct_str_text(&name), x, spec->dropout);
@@ -111,7 +111,7 @@ static enum ct_status unknown_model(const char *name)
 	struct ct_str list = {0};
 	for (size_t i = 0; i < N_MODELS; i++)
 		ct_str_addf(&list, "%s%s", i ? ", " : "", names[i]);
-	ct_error_hint("models are %s", ct_str_text(&list));
+	ct_error_hint("the models are %s", ct_str_text(&list));
 	ct_str_release(&list);
 	return st;
 }
@@ -136,7 +136,7 @@ enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out)
 	if (model < 0)
 		return unknown_model(spec->name);
 	if (spec->n_outputs < (model == CT_MODEL_LAYERS ? 0 : 1))
-		return CT_FAIL(CT_CONFIG, "model %s: %d outputs (at least 1)", spec->name, spec->n_outputs);
+		return CT_FAIL(CT_CONFIG, "model %s has %d outputs, but needs at least 1", spec->name, spec->n_outputs);
 	CT_TRY(ct_graph_create(spec->input, &g));
 	enum ct_status st = build(g, model, spec);
 	if (st < 0) {

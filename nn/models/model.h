@@ -33,19 +33,21 @@ struct ct_model_spec {
 	float label_smoothing; /* [0,1), cross-entropy only */
 	const int *hidden;     /* mlp: hidden widths, n_hidden >= 0 */
 	int n_hidden;
-	float dropout;             /* mlp: after each hidden ReLU; 0: none */
+	float dropout;             /* mlp: probability of the dropout after each hidden ReLU; 0: none */
 	const char *const *layers; /* "layers": one string per layer */
 	int n_layers;
 	/* resnets */
-	bool small_stem; /* 3x3 convolution, stride 1, no pooling: for 32x32 images; ResNet-20..56 always have it */
+	bool small_stem; /* start with a 3x3 convolution, stride 1, and no pooling, for 32x32 images; always on in
+			  * ResNet-20..56 */
 	bool zero_gamma; /* initialize gamma of the last batch norm in each block to 0 */
-	/* Stochastic depth, [0,1): block i of n (from 0, over all stages) drops its branch with probability
-	 * drop_path * i/(n-1), the linear rule of Huang et al. 2016 as in torchvision (ConvNeXt, Swin) and timm; 0: none. */
+	/* Stochastic depth, [0,1): block i of n (from 0, over all stages) drops its branch with probability drop_path *
+	 * i/(n-1). This is the linear rule of Huang et al. 2016 as in torchvision (ConvNeXt, Swin) and timm. 0:
+	 * none. */
 	float drop_path;
 };
 
-/* Returns an owned, finished graph. CT_CONFIG: the message names the model, the layer's number and its string, and has a
- * suggestion.
+/* Builds a finished graph, which the caller owns. Errors are CT_CONFIG; the message names the model, the number of the
+ * layer and its string, and makes a suggestion.
  *   mlp      flatten, [linear, ReLU, dropout?]*, linear; parameters fc1.weight ... fcN.bias
  *   lenet    conv1 1->6 5x5 pad 2, ReLU, maxpool 2, conv2 6->16 5x5, ReLU, maxpool 2, fc1 120, fc2 84, fc3 (for
  *            28x28 input and up)
@@ -66,7 +68,7 @@ struct ct_model_spec {
  *            input, by default the previous layer; "input" is the image). Kernel, stride, padding and dilation are N
  *            or HxW. The last layer has n_outputs outputs. */
 enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out) CT_MUST_CHECK;
-/* The name of model i, NULL past the end: for suggestions and `ctrain info`. */
+/* Returns the name of model i, or NULL past the end. Used for suggestions and `ctrain info`. */
 const char *ct_model_name_at(size_t i);
 /* The model's default initialization: Kaiming for the ResNets, as in torchvision, else PyTorch's. */
 enum ct_init ct_model_init(const char *name);

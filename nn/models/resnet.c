@@ -10,11 +10,12 @@
 static const struct net {
 	const char *name;
 	bool bottleneck;   /* 1x1, 3x3, 1x1 with 4 times the channels; else two 3x3 */
-	int n[MAX_STAGES]; /* blocks of each stage; 0: no such stage */
-	int width;         /* channels of the first stage's 3x3 before group_width; doubles from stage to stage */
-	int groups;        /* groups of a bottleneck's 3x3 */
-	int group_width;   /* channels per group in the first stage, as torchvision's width_per_group */
-	bool cifar;        /* 3x3 stem with `width` channels */
+	int n[MAX_STAGES]; /* number of blocks in each stage; 0: the stage does not exist */
+	int width;         /* channels of the 3x3 convolutions in the first stage, before group_width; doubles from
+			    * stage to stage */
+	int groups;        /* groups of the 3x3 convolution in a bottleneck block */
+	int group_width;   /* channels per group in the first stage, like torchvision's width_per_group */
+	bool cifar;        /* start with a 3x3 convolution with `width` channels */
 } nets[] = {
 	{"resnet18", false, {2, 2, 2, 2}, 64, 1, 64, false},
 	{"resnet34", false, {3, 4, 6, 3}, 64, 1, 64, false},
@@ -46,7 +47,7 @@ static const struct net *find(const char *name)
 	return NULL;
 }
 
-/* The prefix of the block followed by the name of the layer. */
+/* Returns the prefix of the block followed by the name of the layer. */
 struct name {
 	char s[64];
 };
@@ -62,7 +63,7 @@ static struct name name_of(const struct builder *b, const char *layer, int numbe
 	return n;
 }
 
-/* convI and bnI. */
+/* Adds convI and bnI. */
 static int conv_bn(struct builder *b, int i, int x, int k, struct ct_window win, int groups)
 {
 	x = ct_graph_conv2d(b->g, name_of(b, "conv", i).s, x, k, win, groups, false);
@@ -74,7 +75,7 @@ static int relu(struct builder *b, int i, int x)
 	return ct_graph_relu(b->g, name_of(b, "relu", i).s, x);
 }
 
-/* The residual branch up to its last batch norm. */
+/* Adds the residual branch up to its last batch norm. */
 static int branch(struct builder *b, int x, int width, int stride)
 {
 	const struct net *net = b->net;
@@ -99,7 +100,8 @@ static int block(struct builder *b, int x, int width, int stride)
 	int y = branch(b, x, width, stride);
 	if (b->spec->zero_gamma)
 		ct_graph_zero_gamma(g, y);
-	/* The linear rule of Huang et al. 2016, with 0 for the first block, as in torchvision's ConvNeXt and timm's ResNets. */
+	/* The linear rule of Huang et al. 2016, which gives 0 for the first block, as in torchvision's ConvNeXt and
+	 * timm's ResNets. */
 	float p =
 		b->n_blocks > 1 ? b->spec->drop_path * (float)b->block / (float)(b->n_blocks - 1) : b->spec->drop_path;
 	if (p != 0)
@@ -123,7 +125,7 @@ enum ct_status ct__resnet_build(ct_graph *g, const struct ct_model_spec *spec, i
 		return CT_FAIL(CT_BUG, "nn/models/resnet.c has no network %s", spec->name);
 	int x, width = b.net->width;
 	if (!(spec->drop_path >= 0 && spec->drop_path < 1))
-		return CT_FAIL(CT_CONFIG, "stochastic depth's probability %g must lie in [0, 1)",
+		return CT_FAIL(CT_CONFIG, "the probability of stochastic depth, %g, must be in [0, 1)",
 			       (double)spec->drop_path);
 	for (int i = 0; i < MAX_STAGES; i++)
 		b.n_blocks += b.net->n[i];

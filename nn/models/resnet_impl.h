@@ -1,4 +1,4 @@
-/* Residual networks; names, shapes and order of all tensors as in torchvision.models.resnet. */
+/* Residual networks. Names, shapes and order of all tensors are those of torchvision.models.resnet. */
 #ifndef CT_NN_MODELS_RESNET_IMPL_H
 #define CT_NN_MODELS_RESNET_IMPL_H
 

@@ -33,7 +33,7 @@ static enum ct_status onednn_open(ct_device *device, int threads, ct_engine **ou
 {
 	struct onednn_engine *e;
 
-	(void)threads; /* set before every pass: OpenMP's number of threads belongs to the calling thread */
+	(void)threads; /* set before every pass, because OpenMP's number of threads belongs to the calling thread */
 	(void)device;
 	CT_TRY_ALLOC(e = CT_NEW(struct onednn_engine));
 	enum ct_status st = ct__dnnl_open(&e->dnnl);
@@ -101,7 +101,8 @@ static enum ct_status plain_of(const ct_net *net, int param, const ct_dnnl_desc 
 	const struct ct_param *par = ct_graph_param(net->graph, param);
 	const struct onednn_net *impl = net->impl;
 
-	/* The layouts of weights of grouped convolutions, and of linear layers on images, have more dimensions than the graph says. */
+	/* The weights of grouped convolutions, and of linear layers on images, have more dimensions in their layout
+	 * than in the graph. */
 	if (impl->layout[param])
 		return ct__dnnl_plain(dnnl_of(net), ct__dnnl_desc_ndims(impl->layout[param]),
 				      ct__dnnl_desc_dims(impl->layout[param]), out);
@@ -146,7 +147,7 @@ static enum ct_status onednn_net_open(ct_net *net)
 	return st;
 }
 
-/* One reorder outside of any program: for import, export and for reading a value. `from` is not written. */
+/* Runs one reorder outside of any program, to import, export or read a value. `from` is not written. */
 static enum ct_status reorder(ct_dnnl *dnnl, const ct_dnnl_desc *from_desc, const void *from,
 			      const ct_dnnl_desc *to_desc, void *to)
 {
@@ -161,7 +162,7 @@ static enum ct_status reorder(ct_dnnl *dnnl, const ct_dnnl_desc *from_desc, cons
 	}
 	CT_TRY(ct__dnnl_prim_get(dnnl, &spec, &prim));
 	if (!prim)
-		return CT_FAIL(CT_UNSUPPORTED, "%s can't reorder a tensor", ct__dnnl_version());
+		return CT_FAIL(CT_UNSUPPORTED, "%s cannot reorder a tensor", ct__dnnl_version());
 	struct ct_dnnl_bind binds[3] = {{CT_DNNL_SRC, (void *)(uintptr_t)from}, {CT_DNNL_DST, to}};
 	size_t bytes = ct__dnnl_prim_bytes(prim, CT_DNNL_SCRATCHPAD);
 	if (bytes) {
@@ -187,7 +188,7 @@ static enum ct_status onednn_pack(const ct_net *net, int param, const float *log
 	return reorder(dnnl_of(net), plain, logical, impl->layout[param], slice);
 }
 
-/* The caller decides on the number of threads: a thread that saves checkpoints uses one. */
+/* The caller sets the number of threads. A thread that saves checkpoints uses one. */
 static enum ct_status onednn_unpack(const ct_net *net, int param, const float *slice, float *logical)
 {
 	const struct onednn_net *impl = net->impl;
@@ -259,11 +260,11 @@ static enum ct_status onednn_read(ct_program *base, int node, bool gradient, flo
 	float *all;
 
 	if (node == ct_graph_loss(base->graph) || buffer < 0 || v->layout.overwritten)
-		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", n->name, gradient ? "gradient" : "value");
+		return CT_FAIL(CT_UNSUPPORTED, "%s: its %s is not kept", n->name, gradient ? "gradient" : "value");
 	const bool after_backward = p->pass.tasks_done > p->n_forward;
 	if (p->buffers[buffer].lost < p->pass.tasks_done ||
 	    (gradient ? v->gradient.gone || !after_backward : v->layout.gone && after_backward))
-		return CT_FAIL(CT_UNSUPPORTED, "%s: the memory of its %s has been used again", n->name,
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the memory of its %s has been reused", n->name,
 			       gradient ? "gradient" : "value");
 	const void *at = root == 0 ? p->binding.input_at : ct__onednn_at(p, (struct onednn_ref){ONEDNN_BUFFER, buffer});
 	CT_TRY(ct__dnnl_plain(p->dnnl, ct__dnnl_desc_ndims(v->layout.desc), ct__dnnl_desc_dims(v->layout.desc),

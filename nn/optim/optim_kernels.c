@@ -1,4 +1,4 @@
-/* Compiled with -O3: these loops must vectorise. */
+/* Compiled with -O3: these loops must vectorize. */
 #include "nn/optim/optim_kernels_impl.h"
 
 #include <math.h>

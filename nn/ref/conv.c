@@ -15,7 +15,7 @@ void ct__ref_linear_forward(int n, int features, int k, const float *x, const fl
 	}
 }
 
-/* acc[f] summed over `terms` rows: coef[t * coef_stride] * rows[t * features + f]. */
+/* acc[f] = sum of coef[t * coef_stride] * rows[t * features + f] over `terms` rows t. */
 static void weighted_rows(int terms, int features, const float *coef, size_t coef_stride, const float *rows,
 			  double *acc)
 {
@@ -50,7 +50,7 @@ void ct__ref_linear_backward(int n, int features, int k, const float *x, const f
 }
 
 /* One kernel tap (r,s): output rows oh0..oh1-1 and columns ow0..ow1-1 read input row oh*stride_h + dh and column
- * ow*stride_w + dw, which are inside the image; all other outputs read padding there. */
+ * ow*stride_w + dw, which are inside the image. For this tap, all other outputs read padding. */
 struct tap {
 	int dh, dw, oh0, oh1, ow0, ow1;
 };
@@ -152,7 +152,8 @@ static void conv_backward_data(const struct ct_node *node, struct ct_shape in, i
 	}
 }
 
-/* Gradient of one weight: summed over all rows and output positions of channel k that read input channel c at the tap. */
+/* Computes the gradient of one weight, which is a sum over all rows and over all output positions of channel k that
+ * read input channel c at this tap. */
 static double weight_gradient(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *dy,
 			      int k, int c, int rs)
 {

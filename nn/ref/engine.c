@@ -36,7 +36,7 @@ static const char *ref_version(void)
 static enum ct_status ref_open(ct_device *device, int threads, ct_engine **out)
 {
 	(void)device;
-	(void)threads; /* ignored: this engine computes on one thread */
+	(void)threads; /* ignored: this engine uses one thread */
 	CT_TRY_ALLOC(*out = CT_NEW(ct_engine));
 	return CT_OK;
 }
@@ -215,7 +215,7 @@ static void forward_dropout(const struct ref_program *p, int id, const struct ct
 		v->y[i] = x[i] * v->mask[i];
 }
 
-/* Multiplies each row of x by the row's factor; writes the result to y, or adds it if `add` is set. */
+/* Multiplies each row of x by its factor. Writes the result to y, or adds it to y if `add` is set. */
 static void scale_rows(float *y, const float *x, const float *factor, int rows, size_t elems, bool add)
 {
 	for (int i = 0; i < rows; i++) {
@@ -512,7 +512,7 @@ static enum ct_status ref_read(ct_program *base, int node, bool gradient, float 
 	const struct value *v = &p->values[node];
 
 	if (node == ct_graph_loss(base->graph) || (gradient && base->mode != CT_TRAIN))
-		return CT_FAIL(CT_UNSUPPORTED, "%s: no %s is kept", ct_graph_node(base->graph, node)->name,
+		return CT_FAIL(CT_UNSUPPORTED, "%s: its %s is not kept", ct_graph_node(base->graph, node)->name,
 			       gradient ? "gradient" : "value");
 	memcpy(out, gradient ? v->dy : v->y, v->elems * (size_t)base->rows * sizeof(float));
 	return CT_OK;

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Sizes of the planes of x and y; all channels of all rows are processed alike. */
+/* The sizes of the planes of x and y. All channels of all rows are processed in the same way. */
 struct planes {
 	int n, in_h, in_w, out_h, out_w;
 };
@@ -12,7 +12,7 @@ static struct planes planes_of(const struct ct_node *node, struct ct_shape in, i
 	return (struct planes){n * in.c, in.h, in.w, node->shape.h, node->shape.w};
 }
 
-/* Index in the input plane of tap (r,s) of output position (oh,ow), or -1 in the padding. */
+/* Returns the index in the input plane for tap (r,s) of output position (oh,ow), or -1 if it is in the padding. */
 static int source(const struct ct_node *node, const struct planes *p, int oh, int ow, int r, int s)
 {
 	const struct ct_window *w = &node->win;

@@ -1,5 +1,5 @@
 /* Kernels of the reference engine: plain [N,C,H,W] loops, sums in double. They are written to be obviously correct. The
- * other engines are tested against them; they are tested against finite differences.
+ * other engines are tested against them, and they are tested against finite differences.
  *
  * Backward kernels add into dx (a value may have several users) and write dw and db. */
 #ifndef CT_NN_REF_REF_IMPL_H

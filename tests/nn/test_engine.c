@@ -1,4 +1,4 @@
-/* The wrappers: registry, order of calls, what a batch must have. Every engine. */
+/* The wrappers that every engine uses: registry, order of calls, checks of batches. */
 #include "nn/engine.h"
 
 #include "tests/nn/nn_check.h"
@@ -121,13 +121,14 @@ static void check_opts(const char *engine)
 	assert_fails(ct_net_create(r.engine, r.graph, &opts, &net), CT_CONFIG, "batch size 0");
 	opts = (struct ct_net_opts){.batch = 2, .input = CT_INPUT_U8_NHWC, .std = {1, 0}};
 	assert_fails(ct_net_create(r.engine, r.graph, &opts, &net), CT_CONFIG,
-		     "channel 1: mean 0 and standard deviation 0");
+		     "channel 1: cannot normalize with mean 0 and standard deviation 0");
 	rig_close(&r);
 
 	ct_graph *wide = graph_make((struct ct_shape){5, 2, 2}, "linear 3", 3, CT_LOSS_MSE, 0);
 	assert_ok(ct_device_open("cpu", 0, &r.device));
 	assert_ok(ct_engine_open(engine, r.device, 1, &r.engine));
-	assert_fails(ct_net_create(r.engine, wide, &opts, &net), CT_CONFIG, "1 to 4 channels, the model's input has 5");
+	assert_fails(ct_net_create(r.engine, wide, &opts, &net), CT_CONFIG,
+		     "1 to 4 channels, but the model's input has 5");
 	ct_graph_destroy(wide);
 
 	ct_graph *norm = graph_make((struct ct_shape){6, 1, 1}, "linear 4;batch_norm;linear 3", 3, CT_LOSS_MSE, 0);

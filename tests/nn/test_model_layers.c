@@ -62,8 +62,8 @@ static void test_errors(void **state)
 	static const struct {
 		const char *layers, *message, *hint;
 	} cases[] = {
-		{"", "layer 1, \"\": a layer without a name", ""},
-		{"linear 5;  ", "layer 2, \"  \": a layer without a name", ""},
+		{"", "layer 1, \"\": a layer has no type", ""},
+		{"linear 5;  ", "layer 2, \"  \": a layer has no type", ""},
 		{"conv 4 kernel=3", "layer 1, \"conv 4 kernel=3\": unknown layer \"conv\"", "did you mean \"conv2d\"?"},
 		{"transformer", "unknown layer \"transformer\"", ""},
 		{"conv2d kernel=3", "conv2d needs channels", ""},
@@ -88,30 +88,30 @@ static void test_errors(void **state)
 		{"linear", "linear needs features", ""},
 		{"linear five", "features=five is not an integer", ""},
 		{"linear 5 kernel=3", "linear has no key \"kernel\"", ""},
-		{"batch_norm 5", "batch_norm takes no bare value \"5\"", ""},
+		{"batch_norm 5", "batch_norm does not accept the value \"5\" without a key", ""},
 		{"batch_norm eps=small", "eps=small is not a number", ""},
 		{"batch_norm eps=nan", "eps=nan is not a number", ""},
 		{"batch_norm eps=0", "bn1: eps 0", ""},
 		{"batch_norm momentum=2", "momentum 2", ""},
-		{"relu 3", "relu takes no bare value", ""},
+		{"relu 3", "relu does not accept the value", ""},
 		{"max_pool", "max_pool needs kernel", ""},
 		{"max_pool 2 padding=2", "pool1: padding 2 is more than half", ""},
 		{"avg_pool 2 dilation=2", "avg_pool has no key \"dilation\"", ""},
-		{"global_avg_pool 2", "global_avg_pool takes no bare value", ""},
-		{"flatten x", "flatten takes no bare value", ""},
+		{"global_avg_pool 2", "global_avg_pool does not accept the value", ""},
+		{"flatten x", "flatten does not accept the value", ""},
 		{"dropout", "dropout needs p", ""},
 		{"dropout 1", "drop1: dropout probability 1", ""},
 		{"dropout 0.5 0.5", "p is given twice", ""},
 		{"add", "add needs from", ""},
-		{"relu;add from=nobody", "layer 2, \"add from=nobody\": from=nobody: no layer before", ""},
-		{"conv2d 4 kernel=3;add from=input", "shapes to add must be equal", ""},
+		{"relu;add from=nobody", "layer 2, \"add from=nobody\": from=nobody: no earlier layer", ""},
+		{"conv2d 4 kernel=3;add from=input", "the shapes must be equal", ""},
 		{"relu name=a;relu name=a", "layer 2, \"relu name=a\": name=a: another layer", ""},
 		{"relu name=input", "name=input: another layer", ""},
 		{"relu name=", "has 0 characters", ""},
 		{"relu name=a/b", "letters, digits", ""},
-		{"relu;linear 4", "the last layer gives 4x1x1, but the data asks for 5 outputs",
+		{"relu;linear 4", "the output of the last layer is 4x1x1, but the data needs 5 outputs",
 		 "end the list with \"linear 5\""},
-		{"conv2d 5 kernel=3", "the last layer gives 5x6x6, but", ""},
+		{"conv2d 5 kernel=3", "the output of the last layer is 5x6x6, but", ""},
 		{"relu name=lost;linear 5 from=input", "lost: no other layer uses its output", ""},
 		{"linear 5;linear 5 name=loss", "two layers are named \"loss\"", ""},
 		{"relu\x01", "layer 1, \"relu\\x01\": unknown layer", ""},
@@ -156,7 +156,7 @@ static void test_open_end(void **state)
 	assert_int_equal(ct_graph_node(g, ct_graph_node(g, ct_graph_loss(g))->in[0])->shape.c, 7);
 	ct_graph_destroy(g);
 	assert_fails(graph_try((struct ct_shape){3, 8, 8}, "conv2d 7 kernel=1", 0, CT_LOSS_CROSS_ENTROPY, 0, &g),
-		     CT_CONFIG, "the last layer gives 7x8x8, not one number");
+		     CT_CONFIG, "the output of the last layer is 7x8x8, but it must be one number");
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Residual networks: sizes as published, names and shapes, stem, stochastic depth, initial values. */
+/* Residual networks: published sizes, names and shapes, stem, stochastic depth, initial values. */
 #include <math.h>
 
 #include "tests/nn/nn_check.h"
@@ -141,9 +141,9 @@ static void test_drop_path(void **state)
 	ct_graph_destroy(g);
 	g = NULL;
 	spec.drop_path = 1;
-	assert_fails(ct_model_build(&spec, &g), CT_CONFIG, "must lie in [0, 1)");
+	assert_fails(ct_model_build(&spec, &g), CT_CONFIG, "must be in [0, 1)");
 	spec.drop_path = NAN;
-	assert_fails(ct_model_build(&spec, &g), CT_CONFIG, "must lie in [0, 1)");
+	assert_fails(ct_model_build(&spec, &g), CT_CONFIG, "must be in [0, 1)");
 }
 
 /* torchvision's: He et al. with fan out on convolutions (groups do not divide it), PyTorch's default on fc. */

@@ -1,5 +1,5 @@
-/* What the oneDNN engine computes where it goes its own ways: the fused norm and pool on odd shapes, gradients in shared memory,
- * values read back, NaN. Skipped in a build without the engine. */
+/* Paths that only the oneDNN engine has: fused norm and pooling on odd shapes, gradients in shared memory, reading
+ * values, NaN. Skipped in a build without the engine. */
 #include "nn/onednn/kernels/norm.h"
 #include "nn/onednn/kernels/norm_pool.h"
 #include "tests/nn/onednn_check.h"
@@ -130,7 +130,7 @@ static struct reads compare_reads(ct_program *ref, ct_program *p, const ct_graph
 			r.equal++;
 		} else {
 			assert_int_equal(st, CT_UNSUPPORTED);
-			*(strstr(ct_error_message(), "used again") ? &r.used_again : &r.not_kept) += 1;
+			*(strstr(ct_error_message(), "reused") ? &r.used_again : &r.not_kept) += 1;
 		}
 		ct_free(want);
 		ct_free(got);
@@ -164,7 +164,7 @@ static void test_joins(void **state)
 	assert_non_null(x = CT_NEW_ARRAY(float, 6 * 16 * 63));
 	if (has_wide_vectors(&b))
 		assert_fails(ct_program_read(b.r.program, node_named(b.r.graph, "joined"), false, x), CT_UNSUPPORTED,
-			     "joined: no value is kept");
+			     "joined: its value is not kept");
 	ct_free(x);
 	bench_close(&b);
 }

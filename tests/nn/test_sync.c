@@ -1,5 +1,5 @@
-/* Batch norm over ranks: two nets in two threads, each with its share of the rows, equal one net with all of them, as
- * torch.nn.SyncBatchNorm promises: values, running statistics, and gradients once they are summed. */
+/* Batch norm over ranks: two nets in two threads, each with its share of the rows, must equal one net with all rows, as
+ * with torch.nn.SyncBatchNorm. Compares values, running statistics, and the sums of gradients. */
 #include <math.h>
 
 #include "base/thread.h"
@@ -309,7 +309,7 @@ static void check_one_value(const char *engine)
 
 	rig_open(&r, engine, graph_make((struct ct_shape){4, 1, 1}, "batch_norm;linear 3", 3, CT_LOSS_CROSS_ENTROPY, 0),
 		 &opts);
-	assert_fails(forward_now(r.program, &b, &m), CT_CONFIG, "bn1: batch norm sees one value per channel");
+	assert_fails(forward_now(r.program, &b, &m), CT_CONFIG, "bn1: batch norm has only one value per channel");
 	rig_close(&r);
 }
 

@@ -1,4 +1,5 @@
-/* What a config means for images: sizes by epoch, crops, budgets of bad samples, stems, batch norm over ranks. */
+/* The plan of a configuration with images: sizes by epoch, crops, limits on bad samples, stems, synchronized batch
+ * norm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -214,7 +215,7 @@ static void test_model_alone(void **state)
 	assert_ok(checked(LOAD(layers, seven)));
 	assert_ok(checked(LOAD(layers, seven, "data.classes=7")));
 	assert_fails(checked(LOAD(layers, seven, "data.classes=8")), CT_CONFIG,
-		     "test: error: model layers: the last layer gives 7x1x1, but the data asks for 8 outputs");
+		     "test: error: model layers: the output of the last layer is 7x1x1, but the data needs 8 outputs");
 	assert_fails(checked(LOAD(layers, seven, "data.name=cifar100")), CT_CONFIG, "100 outputs");
 	assert_fails(checked(LOAD(layers, "model.layers=[conv2d 7 kernel=3, flatten, linear 5]", "data.val.size=256")),
 		     CT_CONFIG, "depend on the image size: for 256x256");

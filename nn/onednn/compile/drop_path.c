@@ -4,7 +4,8 @@
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/kernels/norm.h"
 
-/* Makes each row of the value contiguous: in the plain and in the blocked layout it is, others are reordered to plain fp32. */
+/* Makes each row of the value contiguous. Rows are contiguous in plain and blocked layouts; other layouts are reordered
+ * to plain fp32. */
 static enum ct_status with_whole_rows(struct onednn_program *p, int id, const struct onednn_value *x,
 				      const ct_dnnl_desc **desc, int *buffer)
 {
@@ -50,7 +51,7 @@ enum ct_status ct__onednn_drop_path_forward(struct onednn_program *p, int id)
 	CT_TRY(ct__onednn_task(p, ONEDNN_ROW_FACTORS, id, &t));
 	ct__onednn_arg_buffer(p, t, CT_DNNL_DST, v->kept.mask);
 	if (p->values[node->in[0]].fusion.join >= 0)
-		return CT_OK; /* the sum computes it, with the norm */
+		return CT_OK; /* the sum computes it together with the norm */
 	CT_TRY(with_whole_rows(p, id, &p->values[p->values[node->in[0]].layout.root], &desc, &from));
 	CT_TRY(ct__onednn_own_result(p, id, desc));
 	return scale_rows(p, id, desc, from, v->layout.buffer);

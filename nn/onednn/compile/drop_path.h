@@ -1,4 +1,4 @@
-/* Lowering of drop path (stochastic depth): each row is multiplied by a factor that is drawn for it. */
+/* Lowers drop path (stochastic depth), which multiplies each row by a random factor. */
 #ifndef CT_NN_ONEDNN_COMPILE_DROP_PATH_H
 #define CT_NN_ONEDNN_COMPILE_DROP_PATH_H
 

@@ -26,8 +26,9 @@ static int source_of(const struct onednn_program *p, int id)
 	return id;
 }
 
-/* Whether the convolution `conv` may add its result to the value `other` in place. The value must exist by then, and all of its
- * other users must have read it. A flattened value shares memory with the image whose users this function does not see. */
+/* Returns whether the convolution `conv` may add its result to the value `other` in place. The value must exist by
+ * then, and all its other users must have read it. Flattened values are excluded: they share memory with an image, and
+ * this function does not see the users of the image. */
 static bool may_overwrite(const struct onednn_program *p, int other, int add, int conv)
 {
 	if (other >= conv || other == 0 || ct__onednn_node(p, other)->op == CT_OP_FLATTEN)
@@ -191,7 +192,7 @@ enum ct_status ct__onednn_fold(struct onednn_program *p, int conv, const ct_dnnl
 	t->n = ct__dnnl_desc_bytes(plain) / sizeof(float);
 	const int reorders = p->base.reorders;
 	CT_TRY(ct__onednn_relayout(p, conv, ONEDNN_BUF(scaled), plain, want, weights));
-	p->base.reorders = reorders; /* not one of a value */
+	p->base.reorders = reorders; /* do not count the reorder of the weights */
 	*bias = ONEDNN_BUF(shift);
 	keep(p, weights->id);
 	keep(p, shift);

@@ -16,7 +16,7 @@ static enum ct_status lower_input(struct onednn_program *p)
 	CT_TRY(ct__dnnl_plain_of(p->dnnl, ct__onednn_type(p), 4, dims, &desc));
 	CT_TRY(ct__onednn_own_result(p, 0, desc));
 	p->input = v->layout.buffer;
-	/* A full batch of floats is read from the memory of the caller. */
+	/* A full batch of floats is read directly from the caller's memory. */
 	if (p->base.mode == CT_TRAIN && net->opts.input == CT_INPUT_F32_NCHW && ct__onednn_type(p) == CT_DNNL_F32)
 		p->buffers[v->layout.buffer].bytes = 0;
 	CT_TRY(ct__onednn_task(p, ONEDNN_INPUT, 0, &t));

@@ -21,7 +21,7 @@ static const struct onednn_value no_value = {
 	.fold = {.norm = ONEDNN_NONE, .sum = ONEDNN_NONE, .residual = ONEDNN_NONE, .last = ONEDNN_NONE},
 };
 
-/* The only user of a value, ONEDNN_NONE when there are several. */
+/* Returns the only user of a value, or ONEDNN_NONE if there are several. */
 static int only_user(const ct_graph *g, int id)
 {
 	int user = -1;
@@ -50,8 +50,8 @@ static bool is_small_pool(const ct_graph *g, int id)
 	       (int64_t)n->win.r * n->win.s <= CT_NORM_POOL_MAX_TAPS;
 }
 
-/* A norm whose only user is this sum, perhaps with a drop path between them, is computed with the sum. If both addends are such
- * norms, the later one is. */
+/* A norm whose only user is this sum, possibly with a drop path between them, is computed with the sum. If both addends
+ * are such norms, only the later one is fused. */
 static void plan_join(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -74,8 +74,8 @@ static void plan_join(struct onednn_program *p, int id)
 		p->values[v->fusion.norm].fusion.join = id;
 }
 
-/* A ReLU that is the only user of a layer, norm or sum is computed with it. In training a norm also takes the max pool that is
- * the only user of this ReLU. */
+/* A ReLU that is the only user of a layer, norm or sum is computed with it. In training, a max pool that is the only
+ * user of a norm's ReLU is computed with the norm, too. */
 void ct__onednn_fuse(struct onednn_program *p)
 {
 	const ct_graph *g = p->base.graph;

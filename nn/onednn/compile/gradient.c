@@ -4,7 +4,8 @@
 
 #include "nn/onednn/compile/emit.h"
 
-/* Whether the backward pass of the root reads two gradients and adds them itself: that of a norm by our kernels does. */
+/* Returns whether the backward pass of the root reads two gradients and adds them itself. This is true for norms
+ * computed by ctrain's kernels. */
 static bool adds_itself(const struct onednn_program *p, int root)
 {
 	const struct ct_node *node = ct__onednn_node(p, root);
@@ -14,7 +15,8 @@ static bool adds_itself(const struct onednn_program *p, int root)
 	return v->fusion.norm >= 0 || (v->kept.norm == ONEDNN_NORM_OWN && v->fusion.join < 0);
 }
 
-/* Adds the gradient of a further user: in one of the two buffers, or in a new one when neither may be overwritten. */
+/* Adds the gradient of a further user. The sum is written to one of the two buffers, or to a new one if neither may be
+ * overwritten. */
 static enum ct_status add_grad(struct onednn_program *p, int node, struct onednn_value *v, int buffer, bool shared)
 {
 	const struct ct_dnnl_spec spec = {

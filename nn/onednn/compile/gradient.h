@@ -1,16 +1,17 @@
-/* Gradients of values, from the users of a value to the node that computes it. */
+/* Passes gradients from the users of a value to the node that computes it. */
 #ifndef CT_NN_ONEDNN_COMPILE_GRADIENT_H
 #define CT_NN_ONEDNN_COMPILE_GRADIENT_H
 
 #include "nn/onednn/program/program.h"
 
-/* `buffer` holds a gradient of the input `in` of `node`: brings it into the layout of the input's root and adds it to what
- * other users gave. shared: the buffer is also the gradient of another value. */
+/* Takes the gradient of input `in` of `node`, which is in `buffer`, converts it to the layout of the input's root, and
+ * adds it to the gradients of other users. shared: the buffer is also the gradient of another value. */
 enum ct_status ct__onednn_give_grad(struct onednn_program *p, int node, int in, int buffer, const ct_dnnl_desc *desc,
 				    bool shared) CT_MUST_CHECK;
-/* A buffer for a gradient in the layout of `v`: v's own gradient, which is overwritten, unless others read that. */
+/* Gets a buffer for a gradient in the layout of `v`. This is the buffer of v's own gradient, which is overwritten,
+ * unless other tasks read it. */
 enum ct_status ct__onednn_in_place(struct onednn_program *p, struct onednn_value *v, int *out) CT_MUST_CHECK;
-/* Appends the notice that the gradient of the parameter is final; does nothing for ONEDNN_NONE. */
+/* Appends the task that reports the gradient of the parameter as final. Does nothing for ONEDNN_NONE. */
 enum ct_status ct__onednn_slice_done(struct onednn_program *p, int id, int param) CT_MUST_CHECK;
 
 #endif

@@ -6,8 +6,8 @@
 #include "nn/onednn/compile/fold.h"
 #include "nn/onednn/compile/winograd.h"
 
-/* Chooses a primitive: for the layouts of the stored tensors, or else for those that oneDNN prefers. A ReLU that no
- * implementation can fuse becomes a node of its own again. */
+/* Chooses a primitive for the layouts of the stored tensors, or else for the layouts that oneDNN prefers. A ReLU that
+ * no implementation can fuse becomes a separate node again. */
 static enum ct_status choose_layer(struct onednn_program *p, int id, struct ct_dnnl_spec spec,
 				   const ct_dnnl_desc *any_src, const ct_dnnl_desc *any_weights,
 				   const ct_dnnl_prim **out)
@@ -30,8 +30,8 @@ static enum ct_status choose_layer(struct onednn_program *p, int id, struct ct_d
 	return ct__onednn_choose(p, id, specs, 3, out);
 }
 
-/* The layout of the weights in the arena: that which the forward pass reads, or, when it reads a bfloat16 copy, that in which
- * the backward pass writes the gradient. */
+/* Chooses the layout of the weights in the arena: the one that the forward pass reads or, if it reads a bfloat16 copy,
+ * the one in which the backward pass writes the gradient. */
 static enum ct_status choose_arena_layout(struct onednn_program *p, int id, const ct_dnnl_prim *prim,
 					  const ct_dnnl_desc **out)
 {
@@ -59,7 +59,8 @@ static enum ct_status choose_arena_layout(struct onednn_program *p, int id, cons
 		    : ct__dnnl_plain(p->dnnl, ndims, dims, out);
 }
 
-/* Appends the call of the primitive of a convolution or linear layer, and the reorders or the folding that it needs. */
+/* Appends the call of the primitive of a convolution or linear layer, with the reorders or the folding that it
+ * needs. */
 static enum ct_status emit_layer(struct onednn_program *p, int id, const ct_dnnl_prim *prim, int x,
 				 const ct_dnnl_desc *x_desc)
 {
@@ -93,7 +94,7 @@ static enum ct_status emit_layer(struct onednn_program *p, int id, const ct_dnnl
 	return ct__dnnl_prim_desc(p->dnnl, prim, CT_DNNL_SRC, &v->kept.src_desc);
 }
 
-/* The layout of the arena, unless the weights are converted to another type in any case. */
+/* Use the layout of the arena, unless the weights are converted to another type anyway. */
 static const ct_dnnl_desc *weights_layout(const struct onednn_program *p, int param, const ct_dnnl_desc *any)
 {
 	const ct_dnnl_desc *layout = ct__onednn_net(p)->layout[param];
@@ -141,9 +142,9 @@ static enum ct_status lower_conv(struct onednn_program *p, int id)
 	return emit_layer(p, id, prim, x, x_desc);
 }
 
-/* Whether a linear layer sees its input as [N,F] (flat) or, after a convolution, in the blocked layout in which it is stored:
- * then its weights are [K,C,H,W] in a matching layout, and no copy is made to flatten the input. The choice of the net's first
- * program holds for all of its programs. */
+/* Decides whether a linear layer reads its input as [N,F] (flat) or, after a convolution, in the blocked layout in
+ * which it is stored. In the second case, the weights are [K,C,H,W] in a matching layout, and the input need not be
+ * copied to flatten it. The choice of the net's first program applies to all its programs. */
 static enum ct_status linear_form(struct onednn_program *p, int id, bool *flat)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);

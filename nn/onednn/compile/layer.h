@@ -1,4 +1,4 @@
-/* Lowering of convolutions and linear layers. */
+/* Lowers convolutions and linear layers. */
 #ifndef CT_NN_ONEDNN_COMPILE_LAYER_H
 #define CT_NN_ONEDNN_COMPILE_LAYER_H
 

@@ -24,7 +24,7 @@ static struct ct_dnnl_spec layer_spec(const struct onednn_program *p, int id, en
 	return spec;
 }
 
-/* In bf16 all gradients that are multiplied are bfloat16, also the fp32 gradient of the logits. */
+/* In bf16, all gradients that are multiplied are converted to bfloat16, even the fp32 gradient of the logits. */
 static enum ct_status fit_gradient(struct onednn_program *p, struct ct_dnnl_spec *spec)
 {
 	const enum ct_dnnl_type type = ct__onednn_type(p);
@@ -32,8 +32,8 @@ static enum ct_status fit_gradient(struct onednn_program *p, struct ct_dnnl_spec
 	return ct__dnnl_desc_type(spec->dst) == type ? CT_OK : ct__onednn_any_like(p, type, spec->dst, &spec->dst);
 }
 
-/* dw and db. The primitive writes to the gradient arena if it supports the layout of the weights there; else a reorder
- * follows. */
+/* Computes dw and db. The primitive writes directly to the gradient arena if it supports the layout of the weights
+ * there. Otherwise a reorder follows. */
 static enum ct_status emit_weights(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);

@@ -1,11 +1,12 @@
-/* Batch norm by our own kernels (kernels/norm.h). The forward pass computes the statistics and then makes one pass that also
- * applies the ReLU. Where a sum is the only user of a norm, this pass also applies the drop path and adds the residual (a
- * join): such a norm has no value of its own and runs in the sum's turn. The backward pass computes sums and then makes one
- * pass. A join gives both gradients, and where two users gave one gradient each it adds them in the same pass. What is kept of
- * a norm is its input and, for a join with ReLU, one bit for each element.
+/* Batch norm with ctrain's kernels (kernels/norm.h). The forward pass computes the statistics and then makes one pass
+ * over the data, which also applies the ReLU. If a sum is the only user of a norm, this pass also applies the drop path
+ * and adds the residual. We call this a join: such a norm has no value of its own and runs when it is the sum's turn.
+ * The backward pass computes sums and then makes one pass over the data. A join produces the gradients of both addends.
+ * If two users each passed a gradient, it adds them in the same pass. For its backward pass, a norm keeps its input
+ * and, in a join with ReLU, one bit per element.
  *
- * oneDNN computes norms in other layouts than [N,C/16,H,W,16]; if statistics are those of all ranks, the loops of the
- * reference engine do. */
+ * In layouts other than [N,C/16,H,W,16], oneDNN computes the norm or, if the statistics are those of all ranks, the
+ * loops of the reference engine. */
 #include "nn/onednn/compile/norm.h"
 
 #include "nn/host/host.h"
@@ -14,7 +15,8 @@
 #include "nn/onednn/compile/norm_impl.h"
 #include "nn/onednn/kernels/norm.h"
 
-/* Our kernels support [N,C/16,H,W,16], and [N,C] where the features fill whole blocks: both layouts are the same then. */
+/* ctrain's kernels support [N,C/16,H,W,16], and also [N,C] if the features fill complete blocks, because both layouts
+ * are then the same. */
 static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dnnl_desc *desc, bool *out)
 {
 	const ct_dnnl_desc *blocked;
@@ -30,7 +32,7 @@ static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dn
 	return CT_OK;
 }
 
-/* The arguments of both directions, in the order of enum onednn_norm_arg. */
+/* Appends the arguments that both directions have, in the order of enum onednn_norm_arg. */
 static void common_args(struct onednn_program *p, struct onednn_task *t, int partials, int path)
 {
 	const struct ct_node *node = ct__onednn_node(p, t->node);
@@ -91,7 +93,8 @@ static void undo_fusion(struct onednn_program *p, int id)
 	v->fusion.join = -1;
 }
 
-/* SyncBN in a layout that our kernels do not support: converts the input to plain fp32 for the reference engine's loops. */
+/* Synchronized batch norm in a layout that ctrain's kernels do not support. Converts the input to plain fp32 for the
+ * reference engine's loops. */
 static enum ct_status reference_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -155,8 +158,8 @@ enum ct_status ct__onednn_join_forward(struct onednn_program *p, int id)
 	return emit_forward(p, norm, id, residual.id);
 }
 
-/* Chooses the memory for the gradient of the norm's input: that of `dy` if it is free, that of the convolution's output if no
- * other node reads that, or else a new buffer. */
+/* Chooses the memory for the gradient of the norm's input: the memory of `dy` if it is free, that of the convolution's
+ * output if no other node reads it, or else a new buffer. */
 static enum ct_status place_gradient(struct onednn_program *p, int id, bool dy_is_free, int dy, int *dx)
 {
 	const int in = ct__onednn_node(p, id)->in[0];
@@ -187,7 +190,7 @@ static enum ct_status place_sum(struct onednn_program *p, const struct onednn_va
 	return ct__onednn_buffer(p, ct__dnnl_desc_bytes(v->layout.desc), out);
 }
 
-/* g: the value whose gradient is the input of this task: that of the norm or that of the sum. */
+/* g is the value whose gradient is the input of this task: the value of the norm or of the sum. */
 static enum ct_status emit_backward(struct onednn_program *p, int id, const struct onednn_value *g, int dx,
 				    int dresidual)
 {
@@ -214,7 +217,7 @@ static enum ct_status emit_backward(struct onednn_program *p, int id, const stru
 static enum ct_status alone_backward(struct onednn_program *p, int id)
 {
 	struct onednn_value *v = &p->values[id];
-	/* The reference loops cannot work in place: they read dy after they have written dx. */
+	/* The reference loops cannot work in place, because they read dy after they have written dx. */
 	const bool in_place = v->kept.norm == ONEDNN_NORM_OWN && (!v->gradient.shared || v->gradient.second >= 0);
 	int dx, sum = v->gradient.buffer;
 
@@ -236,7 +239,8 @@ enum ct_status ct__onednn_norm_backward(struct onednn_program *p, int id)
 		return ct__onednn_norm_library_backward(p, id);
 	if (v->fusion.join < 0)
 		CT_TRY(alone_backward(p, id));
-	/* Also for a norm in a join, whose gradients the sum's backward pass computed: slices become final in the order of nodes. */
+	/* This is also done for a norm in a join, whose gradients the backward pass of the sum has computed, because
+	 * slices become final in the order of nodes. */
 	CT_TRY(ct__onednn_slice_done(p, id, node->weight));
 	return ct__onednn_slice_done(p, id, node->bias);
 }
@@ -256,7 +260,7 @@ enum ct_status ct__onednn_join_backward(struct onednn_program *p, int id)
 		CT_TRY(place_sum(p, v, &dresidual));
 	CT_TRY(place_gradient(p, norm, !asked && (written || !v->gradient.shared), dresidual, &dx));
 	v->gradient.gone =
-		dx == v->gradient.buffer || written || asked; /* it belongs to the other addend from now on */
+		dx == v->gradient.buffer || written || asked; /* from now on it belongs to the other addend */
 	CT_TRY(emit_backward(p, norm, v, dx, written ? dresidual : -1));
 	return asked ? ct__onednn_give_grad(p, id, other, dresidual, p->values[norm].layout.desc,
 					    !written && v->gradient.shared)

@@ -47,7 +47,8 @@ enum ct_status ct__onednn_norm_library_forward(struct onednn_program *p, int id)
 	struct ct_dnnl_spec spec = {.op = CT_DNNL_NORM_FORWARD, .inference = eval, .eps = node->eps};
 	struct onednn_task *t;
 
-	/* oneDNN's ReLU turns NaN into 0. In training the statistics reveal the NaN; in evaluation the ReLU is not fused. */
+	/* oneDNN's ReLU turns NaN into 0. In training, the statistics reveal the NaN. In evaluation, the ReLU is not
+	 * fused. */
 	if (eval)
 		v->fusion.relu = -1;
 	spec.relu = v->fusion.relu >= 0;

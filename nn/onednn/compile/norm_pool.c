@@ -5,7 +5,7 @@
 #include "nn/onednn/kernels/norm.h"
 #include "nn/onednn/program/shapes.h"
 
-/* The arguments that both directions have, in the order of enum onednn_pool_arg. */
+/* Appends the arguments that both directions have, in the order of enum onednn_pool_arg. */
 static void norm_pool_args(struct onednn_program *p, struct onednn_task *t, int partials)
 {
 	const struct ct_node *node = ct__onednn_node(p, t->node);

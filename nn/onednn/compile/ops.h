@@ -1,4 +1,4 @@
-/* Lowering of the operations without weights: pools, ReLU, sum, dropout, drop path, losses; and the dispatch to norms. */
+/* Lowers the operations without weights: pooling, ReLU, sum, dropout, drop path and losses. Calls norm.h for norms. */
 #ifndef CT_NN_ONEDNN_COMPILE_OPS_H
 #define CT_NN_ONEDNN_COMPILE_OPS_H
 

@@ -5,7 +5,7 @@
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/compile/norm.h"
 
-/* dx = dy where y > 0, for the ReLU `id`, whose input has the same layout. */
+/* Computes dx = dy where y > 0 for the ReLU `id`, whose input has the same layout. */
 static enum ct_status emit_relu(struct onednn_program *p, int id, int *dx)
 {
 	struct onednn_value *v = &p->values[id];
@@ -154,7 +154,7 @@ enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id)
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		return lower_loss(p, id);
-	default: /* the input; a flatten, whose users give their gradients to the root */
+	default: /* the input, or a flatten, whose users pass their gradients to the root */
 		return CT_OK;
 	}
 }

@@ -1,12 +1,13 @@
-/* Recomputation: forward tasks are appended a second time, with buffers of their own, so that the buffers of the first time end
- * with the forward pass.
+/* Recomputation appends forward tasks a second time, with separate buffers, so that the buffers of the first time are
+ * free after the forward pass.
  *
- * Norms: a norm, with its ReLU, between two layers. Its input is kept for its own gradient in any case, and so are its
- * statistics. One pass over memory computes its result again for the weight gradient of the layer that read it.
+ * CT_RECOMPUTE_NORMS recomputes each norm, with its ReLU, between two layers. Its input and its statistics are kept
+ * anyway for its own gradient. One pass over memory recomputes its result for the weight gradient of the layer that
+ * read it.
  *
- * Blocks: a whole residual block, right before its backward pass. Only what leaves the block and the statistics of its norms
- * are kept. Nothing is drawn or accumulated a second time: masks are functions of step and row, and the running statistics are
- * updated in the first pass only. */
+ * CT_RECOMPUTE_BLOCKS recomputes a complete residual block right before its backward pass. Only values that leave the
+ * block and the statistics of its norms are kept. The second pass gives the same results and has no side effects: masks
+ * are functions of step and row, and only the first pass updates the running statistics. */
 #include "nn/onednn/compile/recompute.h"
 
 #include "base/mem.h"
@@ -27,7 +28,7 @@ static bool leaves_block(const struct onednn_program *p, int id)
 	return false;
 }
 
-/* The root of the value that is computed with node `id`. */
+/* Returns the root of the value that is computed with node `id`. */
 static int result_of(const struct onednn_program *p, int id)
 {
 	const struct onednn_value *v = &p->values[id];
@@ -37,7 +38,7 @@ static int result_of(const struct onednn_program *p, int id)
 	return p->values[ct__onednn_owner(p, id)].layout.root;
 }
 
-/* Norms of the reference loops sum up statistics of all ranks, which must happen in the first pass only. */
+/* Norms with reference loops sum the statistics over all ranks, which must happen only in the first pass. */
 static bool has_reference_norm(const struct onednn_program *p, int first, int last)
 {
 	for (int id = first; id <= last; id++) {
@@ -51,7 +52,7 @@ struct block {
 	int first, last;
 	bool *kept;   /* [n_nodes] roots that other blocks read */
 	bool *again;  /* [n_nodes] to be computed again */
-	int *buffers; /* [n_nodes] of the first pass */
+	int *buffers; /* [n_nodes] buffers of the first pass */
 };
 
 static void find_kept(const struct onednn_program *p, struct block *b)
@@ -80,7 +81,7 @@ static enum ct_status compile_again(struct onednn_program *p, const struct block
 	return CT_OK;
 }
 
-/* A node that is kept has read values of the first pass. Its backward pass reads those of the second. */
+/* A node that is kept has read values of the first pass, but its backward pass reads those of the second pass. */
 static void point_at_second(struct onednn_program *p, const struct block *b)
 {
 	for (int id = b->first; id <= b->last; id++) {
@@ -126,7 +127,8 @@ static enum ct_status block_again(struct onednn_program *p, int id)
 	return st;
 }
 
-/* The norm, computed by our kernels, whose only reader is the layer `id`, directly or after the ReLU; or ONEDNN_NONE. */
+/* Returns the norm, computed by ctrain's kernels, whose only reader is the layer `id`, directly or through the ReLU;
+ * ONEDNN_NONE if there is none. */
 static int norm_before(const struct onednn_program *p, int id)
 {
 	const struct ct_node *layer = ct__onednn_node(p, id);
@@ -142,7 +144,7 @@ static int norm_before(const struct onednn_program *p, int id)
 	return own && alone && ct__onednn_result(p, norm) == p->values[id].kept.src ? norm : -1;
 }
 
-/* Only the layer's backward pass reads the second result. The value of the norm stays the first one. */
+/* Only the layer's backward pass reads the second result. The first result remains the value of the norm. */
 static enum ct_status norm_again(struct onednn_program *p, int id)
 {
 	const int norm = norm_before(p, id);

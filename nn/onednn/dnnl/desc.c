@@ -1,4 +1,4 @@
-/* Descriptions of tensors. A context has each of them once, so that equal ones are the same pointer. */
+/* Tensor descriptors. A context has only one copy of each, so equal descriptors are the same pointer. */
 #include "nn/onednn/dnnl/shim.h"
 
 #include <dnnl.h>
@@ -61,7 +61,7 @@ static enum ct_status intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int n
 #endif
 	if (st != dnnl_success) {
 		destroy_desc(d);
-		return ct__dnnl_check(st, "tensor description");
+		return ct__dnnl_check(st, "tensor descriptor");
 	}
 	d->next = c->descs;
 	c->descs = d;
@@ -89,11 +89,11 @@ static enum ct_status make_desc(ct_dnnl *c, enum ct_dnnl_type of, int ndims, con
 		d[i] = dims[i];
 #if DNNL_VERSION_MAJOR < 3
 	dnnl_memory_desc_t md;
-	DNNL_TRY(dnnl_memory_desc_init_by_tag(&md, ndims, d, type, tag), "tensor description");
+	DNNL_TRY(dnnl_memory_desc_init_by_tag(&md, ndims, d, type, tag), "tensor descriptor");
 	return ct__dnnl_intern(c, &md, type, ndims, d, out);
 #else
 	dnnl_memory_desc_t md;
-	DNNL_TRY(dnnl_memory_desc_create_with_tag(&md, ndims, d, type, tag), "tensor description");
+	DNNL_TRY(dnnl_memory_desc_create_with_tag(&md, ndims, d, type, tag), "tensor descriptor");
 	enum ct_status st = ct__dnnl_intern(c, md, type, ndims, d, out);
 	dnnl_memory_desc_destroy(md);
 	return st;
@@ -140,7 +140,7 @@ enum ct_status ct__dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const 
 enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out)
 {
 	CT_TRY(make_desc(c, CT_DNNL_F32, 4, dims, dnnl_ABcd16b16a, out));
-	((ct_dnnl_desc *)(uintptr_t)*out)->blocked_weights = true; /* interned: the one object for this layout */
+	((ct_dnnl_desc *)(uintptr_t)*out)->blocked_weights = true; /* owned by the context */
 	return CT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* What shim.c and desc.c share. Include dnnl.h before it; without that it is empty. */
+/* Definitions that shim.c and desc.c share. Include dnnl.h first: otherwise this header is empty. */
 #ifndef CT_NN_ONEDNN_DNNL_DNNL_IMPL_H
 #define CT_NN_ONEDNN_DNNL_DNNL_IMPL_H
 #ifdef DNNL_VERSION_MAJOR
@@ -26,10 +26,11 @@ struct ct_dnnl_desc {
 struct ct_dnnl {
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
-	/* All with a scratchpad from the caller. [1]: with a ReLU on the result; [2]: the result is added to dst; [3]: added, then ReLU. */
+	/* The caller provides the scratchpad for all of these. [1]: ReLU on the result; [2]: the result is added to
+	 * dst; [3]: the result is added to dst, then ReLU. */
 	dnnl_primitive_attr_t attrs[4];
-	/* The caches, and the primitives in them that are created when first used: a thread that exports parameters shares them with the
-	 * one that computes. */
+	/* Protects the caches and the creation of their primitives on first use, because a thread that exports
+	 * parameters shares them with the thread that computes. */
 	pthread_mutex_t lock;
 	ct_dnnl_desc *descs;
 	ct_dnnl_prim *prims;
@@ -38,7 +39,7 @@ struct ct_dnnl {
 enum ct_status ct__dnnl_check(dnnl_status_t st, const char *what) CT_MUST_CHECK;
 #define DNNL_TRY(call, what) CT_TRY(ct__dnnl_check((call), (what)))
 
-/* The desc that equals md; a new one is added when there is none. */
+/* Gets the desc that equals md. Adds a new one if there is none. */
 enum ct_status ct__dnnl_intern(ct_dnnl *c, md_arg md, dnnl_data_type_t type, int ndims, const dnnl_dim_t *dims,
 			       const ct_dnnl_desc **out) CT_MUST_CHECK;
 void ct__dnnl_descs_free(ct_dnnl *c);

@@ -14,8 +14,8 @@
 #define APPEND_SUM(ops) dnnl_post_ops_append_sum((ops), 1.0f, 0, dnnl_data_type_undef)
 #endif
 
-/* oneDNN's ReLU turns NaN into 0, so that the loss of a net that has overflowed would be finite again. Its leaky ReLU keeps NaN. With
- * this slope below zero, negative results are too small to change any sum. */
+/* oneDNN's ReLU turns NaN into 0, so the loss of a net that has overflowed would become finite again. Its leaky ReLU
+ * keeps NaN. With this slope for negative values, negative results are too small to change any sum. */
 #define NAN_SLOPE 1e-30f
 #define WITH_RELU 1
 #define WITH_SUM 2
@@ -72,7 +72,7 @@ bool ct__dnnl_available(char *why, size_t why_len)
 	const dnnl_version_t *v = dnnl_version();
 
 	if (v->major != DNNL_VERSION_MAJOR) {
-		snprintf(why, why_len, "oneDNN %d was loaded, this program was built for %d", v->major,
+		snprintf(why, why_len, "oneDNN %d was loaded, but this program was built for %d", v->major,
 			 DNNL_VERSION_MAJOR);
 		return false;
 	}
@@ -361,7 +361,7 @@ static enum ct_status bind_args(const ct_dnnl *c, const ct_dnnl_prim *p, const s
 				ct_dnnl_call *call)
 {
 	for (int i = 0; i < n; i++) {
-		/* The shift is an input of a norm's backward pass in 2.x only. */
+		/* The shift is an input of a norm's backward pass only in 2.x. */
 		if (DNNL_VERSION_MAJOR >= 3 && p->spec.op == CT_DNNL_NORM_BACKWARD && binds[i].arg == CT_DNNL_SHIFT)
 			continue;
 		md_arg md = query_md(p, binds[i].arg);
@@ -393,7 +393,7 @@ enum ct_status ct__dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const str
 	ct_dnnl_call *call;
 
 	CT_ASSERT(n <= CT_DNNL_MAX_ARGS);
-	/* Callers have a const pointer, but the context owns the object. */
+	/* Callers have a const pointer, but the context owns the object and may change it. */
 	CT_TRY(need_primitive(c, (ct_dnnl_prim *)(uintptr_t)p));
 	CT_TRY_ALLOC(call = CT_NEW(ct_dnnl_call));
 	call->primitive = p->primitive;

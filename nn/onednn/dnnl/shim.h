@@ -1,14 +1,14 @@
-/* A small interface to oneDNN. The files of this directory are the only ones that include dnnl.h and that know the differences
- * between the C APIs of 2.x (operation descriptors) and 3.x (primitive descriptors).
+/* A small interface to oneDNN. Only the files of this directory include dnnl.h and handle the differences between the C
+ * APIs of 2.x (operation descriptors) and 3.x (primitive descriptors).
  *
  *   context  oneDNN's engine and stream; owns all descs and prims until it is closed
  *   desc     dimensions, element type and layout of a tensor. Interned: equal descs are the same pointer
  *   prim     an operation on descs with the implementation that oneDNN chose. Interned by its spec, compiled on first use
  *   call     a prim with the addresses of its arguments, ready to run; owned by the caller
  *
- * Prims and calls keep no data between runs, and the caller provides scratchpads. A context belongs to one thread at a time; its
- * calls run on as many threads as ct_parallel_use_threads has set for that thread. Errors: CT_NOMEM, or CT_DEVICE with
- * the meaning of oneDNN's status. */
+ * Prims and calls keep no data between runs, and the caller provides scratchpads. A context may be used by one thread
+ * at a time. Its calls run on as many threads as ct_parallel_use_threads has set for that thread. Errors: CT_NOMEM, or
+ * CT_DEVICE with the meaning of oneDNN's status in the message. */
 #ifndef CT_NN_ONEDNN_DNNL_SHIM_H
 #define CT_NN_ONEDNN_DNNL_SHIM_H
 
@@ -38,7 +38,7 @@ enum ct_dnnl_op {
 	CT_DNNL_POOL_FORWARD,
 	CT_DNNL_POOL_BACKWARD,
 	CT_DNNL_RELU_FORWARD,
-	CT_DNNL_RELU_BACKWARD, /* from the output of the forward pass */
+	CT_DNNL_RELU_BACKWARD, /* computed from the output of the forward pass */
 	CT_DNNL_ADD,           /* dst = src + other; dst may be src */
 	CT_DNNL_REORDER        /* dst = src in another layout */
 };
@@ -64,31 +64,34 @@ enum ct_dnnl_arg {
 	CT_DNNL_N_ARGS
 };
 
-/* Specs are compared byte by byte: fields that are not used must be zero. In backward operations src, weights, bias and dst describe the tensors of
- * the forward operation and their gradients alike; `other` is the second addend, or a backward operation's forward data
- * (norm: src, relu: dst). A desc may be `any`, except for norm and ReLU: oneDNN chooses the layout. */
+/* Specs are compared byte by byte, so unused fields must be zero. In backward operations, src, weights, bias and dst
+ * describe both the tensors of the forward operation and their gradients. `other` is the second addend, or the data
+ * that a backward operation needs from the forward pass (norm: src, ReLU: dst). A desc may be `any`, except for norm
+ * and ReLU: oneDNN then chooses the layout. */
 struct ct_dnnl_spec {
 	const ct_dnnl_desc *src, *other, *weights, *bias, *dst;
 	const ct_dnnl_prim *forward;                       /* the forward primitive of a backward operation */
 	int32_t kernel[2], stride[2], pad[2], dilation[2]; /* height, width; dilation 1: dense */
 	int32_t op;                                        /* enum ct_dnnl_op */
 	int32_t inference, relu,
-		average; /* relu: applied to the result; average: an average pool that does not count padding */
-	int32_t sum;     /* forward convolution: the result is added to dst, before the ReLU */
+		average; /* relu: apply a ReLU to the result; average: average pooling that does not count padding */
+	int32_t sum;     /* forward convolution: add the result to dst before the ReLU */
 	float eps;
 };
 
-/* Whether the loaded library is compatible with the one at compile time. */
+/* Returns whether the loaded library is compatible with the headers used at compile time. */
 bool ct__dnnl_available(char *why, size_t why_len);
 /* "oneDNN 2.6.3 avx512_core" */
 const char *ct__dnnl_version(void);
-/* Whether this processor multiplies bfloat16 itself; on others oneDNN emulates it, which is slower than fp32. */
+/* Returns whether this processor has bfloat16 instructions. On others, oneDNN emulates them, which is slower than
+ * fp32. */
 bool ct__dnnl_has_bf16(void);
 
 enum ct_status ct__dnnl_open(ct_dnnl **out) CT_MUST_CHECK;
 void ct__dnnl_close(ct_dnnl *c);
 
-/* Row-major (plain), or `any` layout, which oneDNN chooses. In fp32; functions with _of take the type. */
+/* Get a desc in row-major (plain) layout, or in the layout `any`, which oneDNN chooses. Elements are fp32; functions
+ * with _of take the type. */
 enum ct_status ct__dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct__dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct__dnnl_plain_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
@@ -108,31 +111,31 @@ enum ct_status ct__dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int
 enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out) CT_MUST_CHECK;
 bool ct__dnnl_desc_is_blocked_weights(const ct_dnnl_desc *d);
 size_t ct__dnnl_desc_bytes(const ct_dnnl_desc *d); /* including padding */
-/* Describes strides and blocks as a string. */
+/* Writes strides and blocks as a string. */
 void ct__dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);
 
-/* *out is NULL when oneDNN has no implementation for the spec. */
+/* Gets the prim for the spec. *out is NULL if oneDNN has no implementation. */
 enum ct_status ct__dnnl_prim_get(ct_dnnl *c, const struct ct_dnnl_spec *spec, const ct_dnnl_prim **out) CT_MUST_CHECK;
-/* The layout of an argument. *out is NULL when the prim has no such argument. */
+/* Gets the layout of an argument. *out is NULL if the prim has no such argument. */
 enum ct_status ct__dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnnl_arg arg,
 				  const ct_dnnl_desc **out) CT_MUST_CHECK;
-size_t ct__dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg); /* 0 when there is no such argument */
+size_t ct__dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg); /* 0 if there is no such argument */
 const char *ct__dnnl_prim_impl(const ct_dnnl_prim *p);
-/* How fast the implementation is, judged by its name: 0 reference loops, 1 a convolution by a copy and a matrix product, 2 made
- * for this processor. */
+/* Returns how fast the implementation is, judging by its name. 0: reference loops; 1: a convolution by copying and a
+ * matrix product; 2: an implementation made for this processor. */
 int ct__dnnl_prim_rank(const ct_dnnl_prim *p);
 
 struct ct_dnnl_bind {
 	enum ct_dnnl_arg arg;
 	void *ptr;
 };
-/* Compiles the prim for its first call. Sets the padding of the tensors to zero. */
+/* Creates a call. Compiles the prim if this is its first call. Sets the padding of the tensors to zero. */
 enum ct_status ct__dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const struct ct_dnnl_bind *binds, int n,
 				    ct_dnnl_call **out) CT_MUST_CHECK;
 void ct__dnnl_call_destroy(ct_dnnl_call *call);
 enum ct_status ct__dnnl_call_set(ct_dnnl_call *call, enum ct_dnnl_arg arg, void *ptr) CT_MUST_CHECK;
 enum ct_status ct__dnnl_call_run(ct_dnnl *c, const ct_dnnl_call *call) CT_MUST_CHECK;
-/* The same in a stream of its own: for another thread than the one that computes. */
+/* The same in a separate stream, for threads other than the one that computes. */
 enum ct_status ct__dnnl_call_run_alone(ct_dnnl *c, const ct_dnnl_call *call) CT_MUST_CHECK;
 
 #endif

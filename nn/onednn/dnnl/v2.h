@@ -1,5 +1,5 @@
-/* Functions of oneDNN 3.x for 2.x, for shim.c alone: each fills an operation descriptor and creates a primitive descriptor from it.
- * Include dnnl.h before it; without that it is empty. */
+/* Implements functions of oneDNN 3.x with oneDNN 2.x, for shim.c. Each function fills an operation descriptor and
+ * creates a primitive descriptor from it. Include dnnl.h first: otherwise this header is empty. */
 #ifndef CT_NN_ONEDNN_DNNL_V2_H
 #define CT_NN_ONEDNN_DNNL_V2_H
 #ifdef DNNL_VERSION_MAJOR
@@ -84,7 +84,7 @@ static dnnl_status_t dnnl_inner_product_backward_weights_primitive_desc_create(p
 	return dnnl_primitive_desc_create(pd, &d, attr, e, hint);
 }
 
-/* 2.x has one descriptor for source and result of batch normalisation and of element-wise operations. */
+/* In 2.x, batch normalization and element-wise operations have a single descriptor for source and result. */
 static dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e,
 									    dnnl_prop_kind_t prop, md_arg src,
 									    md_arg dst, float eps, unsigned flags,

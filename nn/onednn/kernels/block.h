@@ -1,4 +1,5 @@
-/* The blocked layout of our own kernels: images are [N,C/16,H,W,16], with zeros in the lanes after the last channel. */
+/* The blocked layout of ctrain's own kernels: images are [N,C/16,H,W,16], with zeros in the lanes after the last
+ * channel. */
 #ifndef CT_NN_ONEDNN_KERNELS_BLOCK_H
 #define CT_NN_ONEDNN_KERNELS_BLOCK_H
 

@@ -5,7 +5,7 @@
 
 #include "base/parallel.h"
 
-/* Elements that are worth a thread of their own: some 10 microseconds */
+/* Minimum number of elements per thread: about 10 microseconds of work. */
 #define GRAIN 16384
 #define MAX_CHANNELS 4
 
@@ -32,7 +32,7 @@ struct images {
 	void *y;
 	size_t plane, channels;
 	float scale[MAX_CHANNELS], shift[MAX_CHANNELS];
-	uint16_t table[MAX_CHANNELS][256]; /* bfloat16 of every byte */
+	uint16_t table[MAX_CHANNELS][256]; /* bfloat16 value of every byte */
 };
 
 static void normalise_image(const struct images *im, size_t i)

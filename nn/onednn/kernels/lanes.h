@@ -1,6 +1,6 @@
-/* Vectors of the CT_LANES channels of a block, for kernels on [N,C/16,H,W,16] tensors (norms, Winograd). Include it only in
- * files that are compiled for AVX-512 where the processor is x86 (nn/CMakeLists.txt); ct__norm_usable says whether they may
- * be called. */
+/* Vectors of the CT_LANES channels of a block, for kernels on [N,C/16,H,W,16] tensors (norms, Winograd). On x86,
+ * include this header only in files that are compiled for AVX-512 (nn/CMakeLists.txt). ct__norm_usable returns whether
+ * their functions may be called. */
 #ifndef CT_NN_ONEDNN_KERNELS_LANES_H
 #define CT_NN_ONEDNN_KERNELS_LANES_H
 
@@ -16,7 +16,7 @@
 #include "nn/onednn/kernels/block.h"
 
 #define CT_INLINE static inline __attribute__((always_inline))
-/* Put it before a loop with a constant count to unroll it. */
+/* Unrolls the following loop, which must have a constant count. */
 #ifdef __clang__
 #define CT_UNROLL _Pragma("unroll")
 #else
@@ -39,8 +39,8 @@ CT_INLINE ct_vec ct_vec_choose(ct_ivec mask, ct_vec yes, ct_vec no)
 	return (ct_vec)((mask & (ct_ivec)yes) | (~mask & (ct_ivec)no));
 }
 
-/* Element i of a tensor of vectors: fp32 or bfloat16 (bf16 is a constant for the compiler). The intrinsics are here because
- * gcc 12 would convert lane by lane. */
+/* Loads element i of a tensor of vectors, which are fp32 or bfloat16; bf16 must be a compile-time constant. Intrinsics
+ * are used because gcc 12 would convert lane by lane. */
 CT_INLINE ct_vec ct_vec_load(const void *x, size_t i, bool bf16)
 {
 	if (!bf16)
@@ -53,7 +53,7 @@ CT_INLINE ct_vec ct_vec_load(const void *x, size_t i, bool bf16)
 	return (ct_vec)(wide << 16);
 }
 
-/* Rounds to nearest even. */
+/* Stores element i. Rounds to nearest, ties to even. */
 CT_INLINE void ct_vec_store(void *y, size_t i, ct_vec v, bool bf16)
 {
 	if (!bf16) {
@@ -74,7 +74,7 @@ CT_INLINE void ct_vec_store(void *y, size_t i, ct_vec v, bool bf16)
 #endif
 }
 
-/* One bit for each lane */
+/* Returns one bit for each lane. */
 CT_INLINE uint16_t ct_vec_bits(ct_ivec mask)
 {
 #ifdef __AVX512DQ__
@@ -87,7 +87,7 @@ CT_INLINE uint16_t ct_vec_bits(ct_ivec mask)
 #endif
 }
 
-/* The lanes whose bit is set, zeros elsewhere */
+/* Keeps the lanes whose bit is set and sets the others to zero. */
 CT_INLINE ct_vec ct_vec_keep(uint16_t bits, ct_vec v)
 {
 #ifdef __AVX512F__
@@ -99,7 +99,7 @@ CT_INLINE ct_vec ct_vec_keep(uint16_t bits, ct_vec v)
 #endif
 }
 
-/* Between bytes and 32-bit integers. gcc 12 would convert lane by lane. */
+/* Convert between bytes and 32-bit integers. gcc 12 would convert lane by lane. */
 CT_INLINE ct_ivec ct_vec_widen(ct_bvec x)
 {
 #ifdef __AVX512F__
@@ -124,7 +124,7 @@ CT_INLINE void ct_vec_add_to(double *sum, ct_vec x)
 		sum[l] += (double)x[l];
 }
 
-/* One block of an array [C], with zeros after the last channel. */
+/* Loads one block of an array [C], with zeros after the last channel. */
 CT_INLINE ct_vec ct_vec_of_block(const float *x, int channels, int block)
 {
 	const int left = channels - block * CT_LANES;

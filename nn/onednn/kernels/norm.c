@@ -5,18 +5,19 @@
 #include "base/parallel.h"
 #include "nn/onednn/kernels/norm_sums.h"
 
-/* Of a block of channels and a row: z = (x - mean) * slope + shift. Backward: dx = slope * d + base - (x - mean) * tilt. */
+/* The coefficients of a block of channels in a row: z = (x - mean) * slope + shift. Backward: dx = slope * d + base -
+ * (x - mean) * tilt. */
 struct lanes {
 	ct_vec mean, slope, shift, base, tilt;
 };
 
-/* How a kernel finds where the ReLU passed the value on: by computing it again from x, or from the mask. */
+/* How a kernel finds the elements that the ReLU has kept: by recomputing its input from x, or from the mask. */
 enum relu { RELU_NONE, RELU_AGAIN, RELU_BITS };
 
 struct job {
 	const struct ct_norm *p;
-	double *own;        /* sums of this rank, to be written */
-	const double *sums; /* of all ranks */
+	double *own;        /* output: sums of this rank */
+	const double *sums; /* input: sums of all ranks */
 	double count;
 };
 
@@ -40,7 +41,7 @@ static size_t blocks_in(int channels)
 size_t ct__norm_scratch_bytes(int n, int channels)
 {
 	return ((size_t)n + 1) * blocks_in(channels) * sizeof(struct ct_norm_partial) +
-	       sizeof(double); /* and after them the sums of all rows */
+	       sizeof(double); /* followed by the sums of all rows */
 }
 
 size_t ct__norm_mask_bytes(int n, int channels, int plane)
@@ -74,7 +75,7 @@ CT_INLINE ct_vec norm_of(ct_vec x, const struct lanes *k)
 	return (x - k->mean) * k->slope + k->shift;
 }
 
-/* A plane's position in vectors. */
+/* Returns the position of a plane, in vectors. */
 CT_INLINE size_t plane_at(const struct ct_norm *p, int row, int block)
 {
 	return ((size_t)row * (size_t)n_blocks(p) + (size_t)block) * (size_t)p->plane;
@@ -88,7 +89,7 @@ static void sums_of_plane(const struct ct_norm *p, int row, int block, struct ct
 		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, false, out);
 }
 
-/* Always called from the first row to the last, so that the order of additions is fixed. */
+/* Always called in the order of rows, so that the order of additions is fixed. */
 CT_INLINE void add_partial(struct ct_norm_partial *total, const struct ct_norm_partial *part)
 {
 	for (int l = 0; l < CT_LANES; l++) {
@@ -181,8 +182,9 @@ CT_INLINE ct_vec cut(const struct ct_norm *p, const struct lanes *k, ct_vec x, c
 	return relu == RELU_AGAIN ? ct_vec_choose(norm_of(x, k) <= ct_vec_every(0), ct_vec_every(0), d) : d;
 }
 
-/* The gradient after the backward pass of the ReLU: dy, or 0 where the ReLU was at 0. two: the sum of two gradients, which is
- * stored for the second pass and read back, so that both passes see it rounded. */
+/* Returns the gradient after the backward pass of the ReLU: dy, or 0 where the output of the ReLU was 0. two: dy is the
+ * sum of two gradients, which is stored for the second pass and read back, so that both passes use the rounded
+ * value. */
 CT_INLINE ct_vec let_through(const struct ct_norm *p, const struct lanes *k, ct_vec x, size_t i, bool bf16,
 			     enum relu relu, bool two)
 {
@@ -254,7 +256,7 @@ static void gradient_plane(const struct ct_norm *p, struct lanes k, int row, int
 	}
 }
 
-/* From sums of dy*(x - mean) to those with the deviation, and this rank's gradients. */
+/* Divides the sums of dy*(x - mean) by the standard deviation, and computes this rank's gradients. */
 static void gradients_of_block(const struct ct_norm *p, int block, double *sums)
 {
 	for (int c = block * CT_LANES; c < block * CT_LANES + channels_of(p, block); c++) {
@@ -321,7 +323,8 @@ static void sums_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm *p = ((const struct job *)arg)->p;
 
-	/* From the last plane to the first: the convolution in front wrote the last planes last, so that they are still in the cache. */
+	/* Run from the last plane to the first: the preceding convolution wrote the last planes last, so they are still
+	 * in the cache. */
 	for (int i = (int)end - 1; i >= (int)begin; i--)
 		sums_of_plane(p, i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
 }
@@ -342,7 +345,8 @@ static void gradient_range(void *arg, int64_t begin, int64_t end)
 		gradient_plane(p, lanes_of(p, i % n_blocks(p)), i / n_blocks(p), i % n_blocks(p), &p->partials[i]);
 }
 
-/* From the last plane to the first: the backward pass of the convolution in front starts with the first planes. */
+/* Run from the last plane to the first, because the backward pass of the preceding convolution starts with the first
+ * planes. */
 static void backward_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct job *j = arg;
@@ -394,7 +398,7 @@ void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double
 	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, backward_range, &j);
 }
 
-/* Both passes for one block after the other: the rows of one block are still in the cache when the second pass starts. */
+/* Runs both passes block by block: the rows of a block are still in the cache when the second pass starts. */
 static void forward_blocks(void *arg, int64_t begin, int64_t end)
 {
 	const struct job *j = arg;
@@ -434,7 +438,7 @@ static void backward_blocks(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-/* Whether there are enough blocks to keep all threads busy. */
+/* Returns whether there are enough blocks to keep all threads busy. */
 static bool by_blocks(const struct ct_norm *p)
 {
 	const int blocks = n_blocks(p), threads = p->threads > 1 ? p->threads : 1,

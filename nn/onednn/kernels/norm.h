@@ -1,13 +1,14 @@
-/* Batch norm together with what follows it, forward and backward, on tensors of layout [N,C/16,H,W,16]:
+/* Batch norm fused with the operations after it, forward and backward, on [N,C/16,H,W,16] tensors:
  *
  *   y = relu?(factor of the row * (gamma * (x - mean) / sqrt(variance + eps) + beta) + residual)
  *
- * Values and their gradients are fp32 or bfloat16, everything else is fp32, sums over the batch are double. Results do not
- * depend on the number of threads. Plain C on vectors of 16 lanes; call them only if ct__norm_usable. Lanes after the last
- * channel must be zero and stay zero.
+ * Values and their gradients are fp32 or bfloat16, everything else is fp32, and sums over the batch are double. Results
+ * do not depend on the number of threads. The kernels are plain C on vectors of 16 lanes; call them only if
+ * ct__norm_usable returns true. Lanes after the last channel must be zero and stay zero.
  *
- * Statistics of one rank: ct__norm_forward and ct__norm_backward, which take a block of channels through both passes while it is
- * in the cache. Statistics of all ranks: a pass for the sums, which the caller adds over all ranks, and then the second pass. */
+ * For statistics of one rank, call ct__norm_forward and ct__norm_backward, which run both passes over a block of
+ * channels while it is in the cache. For statistics of all ranks, call the pass that computes the sums, add these over
+ * all ranks, and then call the second pass. */
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_H
 #define CT_NN_ONEDNN_KERNELS_NORM_H
 
@@ -21,38 +22,41 @@ struct ct_norm_partial;
 
 struct ct_norm {
 	int n, channels, plane; /* rows, logical channels, H*W */
-	bool bf16;              /* x, residual, y and the gradients of these */
+	bool bf16;              /* whether x, residual, y and their gradients are bfloat16; everything else is fp32 */
 	bool relu;
 	float eps;
-	int threads; /* how many share the work; results do not depend on it */
+	int threads; /* number of threads that share the work; results do not depend on it */
 
 	const void *x;
 	const float *gamma, *beta;        /* [C] */
-	float *mean, *variance;           /* [C], written by the forward pass: of the batch (biased), or given */
+	float *mean, *variance;           /* [C], biased statistics of the batch, written by the forward pass, or
+					   * given */
 	const void *residual;             /* or NULL */
-	const float *factor;              /* [n], drop path, or NULL */
+	const float *factor;              /* [n] factors of drop path, or NULL */
 	void *y;                          /* may be residual */
-	uint16_t *mask;                   /* with relu and residual: one bit an element, in the order of y; or NULL */
+	uint16_t *mask;                   /* with relu and residual: one bit per element, in the order of y; or NULL */
 	struct ct_norm_partial *partials; /* scratch: ct__norm_scratch_bytes */
 
 	/* backward */
 	const void *dy,
-		*dy2; /* with dy2 (may be NULL) the gradient is the sum of both, and the first pass writes it, after the ReLU, to dresidual */
-	void *dx;              /* may be x; may be dy if dresidual is NULL; may be dresidual if dy2 is set */
+		*dy2; /* dy2 may be NULL. Otherwise the gradient is the sum of both, and the first pass writes it, after
+		       * the ReLU, to dresidual */
+	void *dx;     /* may be x; may be dy if dresidual is NULL; may be dresidual if dy2 is set */
 	void *dresidual;       /* the gradient after the ReLU, or NULL; may be dy or dy2 */
 	float *dgamma, *dbeta; /* [C] */
 };
 
 bool ct__norm_usable(void);
 size_t ct__norm_scratch_bytes(int n, int channels);
-/* The part of the scratch memory that has room for 2*C + 1 sums. */
+/* Returns the part of the scratch memory that has room for 2*C + 1 sums. */
 double *ct__norm_scratch_sums(const struct ct_norm *p);
 size_t ct__norm_mask_bytes(int n, int channels, int plane);
 
 void ct__norm_forward(const struct ct_norm *p);
 void ct__norm_backward(const struct ct_norm *p);
 
-/* sums [2*C]: for each channel the sum of x, then for each channel that of x*x. count: the number of values in a channel. */
+/* Computes sums [2*C]: the sum of x for each channel, then the sum of x*x for each channel. count is the number of
+ * values per channel. */
 void ct__norm_sums(const struct ct_norm *p, double *sums);
 void ct__norm_moments(const struct ct_norm *p, const double *sums, double count);
 /* The second pass, with given mean and variance. */
@@ -62,7 +66,7 @@ void ct__norm_apply(const struct ct_norm *p);
 void ct__norm_gradient_sums(const struct ct_norm *p, double *sums);
 void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double count);
 
-/* Multiplies each of the n rows by its factor. elems: of a row, including padding. */
+/* Multiplies each of the n rows by its factor. elems is the number of elements of a row, including padding. */
 void ct__norm_scale_rows(int threads, int n, size_t elems, bool bf16, const void *x, const float *factor, void *y);
 
 #endif

@@ -5,9 +5,10 @@
 #include "base/parallel.h"
 #include "nn/onednn/kernels/norm_sums.h"
 
-#define CUT 255 /* instead of a tap: the maximum was not above zero */
+#define CUT 255 /* stored instead of a tap if the maximum was not above zero */
 
-/* Of a block of channels: y = (x - mean) * slope + shift. Backward: dx = slope * dy + base - (x - mean) * tilt. */
+/* The coefficients of a block of channels: y = (x - mean) * slope + shift. Backward: dx = slope * dy + base - (x -
+ * mean) * tilt. */
 struct lanes {
 	ct_vec mean, slope, shift, base, tilt;
 };
@@ -81,7 +82,7 @@ static struct lanes forward_lanes(const struct ct_norm_pool *p, int block)
 			      .shift = load_lanes(p, p->beta, block)};
 }
 
-/* The rows or columns of a pooling kernel that are inside the image. */
+/* Returns the rows or columns of a pooling kernel that are inside the image. */
 CT_INLINE int first_tap(int at, int stride, int pad)
 {
 	return at * stride < pad ? pad - at * stride : 0;
@@ -96,12 +97,12 @@ CT_INLINE int end_tap(int at, int stride, int pad, int taps, int size)
 
 struct window {
 	int r0, r1, s0, s1; /* taps inside the image */
-	int columns;        /* taps of a whole row */
-	ptrdiff_t pitch;    /* vectors from row to row of the image */
+	int columns;        /* taps in a complete row */
+	ptrdiff_t pitch;    /* distance between rows of the image in vectors */
 };
 
-/* The maximum of the pooling kernel at this corner. Of equal values the first one counts, and a NaN counts as the largest. out:
- * the position of the result. */
+/* Computes the maximum of the pooling kernel at this corner and stores it at position `out`. Among equal values, the
+ * first one is chosen. NaN counts as the largest value. */
 CT_INLINE void pool_window(const struct ct_norm_pool *p, ptrdiff_t corner, struct window w, const struct lanes *k,
 			   size_t out, bool bf16)
 {
@@ -136,7 +137,7 @@ CT_INLINE struct window window_at(const struct ct_norm_pool *p, int oh, int ow)
 			       .pitch = p->shape.in.w};
 }
 
-/* win: that of the shape; a constant for the compiler where this makes the loop faster. */
+/* win is the window of the shape. It is a compile-time constant where this makes the loop faster. */
 CT_INLINE void pool_plane(const struct ct_norm_pool *p, const struct lanes *lanes, size_t in, size_t out,
 			  struct ct_window win, bool bf16)
 {
@@ -157,7 +158,7 @@ CT_INLINE void pool_plane(const struct ct_norm_pool *p, const struct lanes *lane
 	}
 }
 
-/* The pools of LeNet and of ResNets. */
+/* Special cases for the pooling layers of LeNet and of ResNets. */
 static const struct ct_window two = {2, 2, 2, 2, 0, 0, 1, 1}, three = {3, 3, 2, 2, 1, 1, 1, 1};
 
 static bool has_window(const struct ct_norm_pool *p, const struct ct_window *win)
@@ -178,7 +179,8 @@ CT_INLINE void forward_plane(const struct ct_norm_pool *p, int plane, bool bf16)
 		pool_plane(p, &k, in, out, p->shape.win, bf16);
 }
 
-/* From the last plane to the first: the convolution in front wrote the last planes last, so that they are still in the cache. */
+/* Run from the last plane to the first: the preceding convolution wrote the last planes last, so they are still in the
+ * cache. */
 static void statistics_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm_pool *p = arg;
@@ -220,7 +222,7 @@ void ct__norm_pool_forward(struct ct_norm_pool *p)
 	ct_parallel_for(p->threads, planes, 1, forward_range, p);
 }
 
-/* a += sum of dy, b += sum of dy * (x - mean), where the ReLU passed the value on. */
+/* a += sum of dy, b += sum of dy * (x - mean), over the elements that the ReLU has kept. */
 CT_INLINE void gradient_loop(const struct ct_norm_pool *p, int plane, bool bf16)
 {
 	const ct_vec mean = load_lanes(p, p->mean, plane % n_blocks(&p->shape));
@@ -264,20 +266,21 @@ static struct lanes backward_lanes(const struct ct_norm_pool *p, int block)
 	return k;
 }
 
-/* The pooling kernels that contain element `at` of a row or column: first to end - 1. */
+/* Finds the pooling kernels that contain element `at` of a row or column: first to end - 1. */
 struct span {
 	int first, end;
 };
 
 CT_INLINE struct span windows_of(int at, int stride, int pad, int taps, int n)
 {
-	const int before = at + pad - taps; /* relative to the kernel that ends right in front */
+	const int before = at + pad - taps; /* relative to the kernel that ends right before */
 	const int first = before < 0 ? 0 : before / stride + 1, last = (at + pad) / stride;
 
 	return (struct span){first, last < n ? last + 1 : n};
 }
 
-/* The gradient that an element gets from the pooling kernels that contain it. o: the first vector of the plane's output. */
+/* Returns the gradient that an element gets from the pooling kernels that contain it. o is the first vector of the
+ * plane's output. */
 CT_INLINE ct_vec gathered(const struct ct_norm_pool *p, struct ct_window win, size_t o, int h, int w, struct span rows,
 			  struct span columns, bool bf16)
 {
@@ -300,7 +303,7 @@ CT_INLINE ct_vec without_window(const struct ct_norm_pool *p, const struct lanes
 	return k->base - (ct_vec_load(p->x, i, bf16) - k->mean) * k->tilt;
 }
 
-/* win: that of the shape; a constant for the compiler where this makes the loop faster. */
+/* win is the window of the shape. It is a compile-time constant where this makes the loop faster. */
 CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_window win, bool bf16)
 {
 	const struct lanes k = backward_lanes(p, plane % n_blocks(&p->shape));
@@ -318,7 +321,8 @@ CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_
 	}
 }
 
-/* Kernels of two by two and stride two: every element is in one, except for a remainder at the right and at the bottom. */
+/* With 2x2 kernels and stride 2, every element is in exactly one kernel, except for a remainder at the right and at the
+ * bottom. */
 CT_INLINE void backward_tiles(const struct ct_norm_pool *p, int plane, bool bf16)
 {
 	const struct lanes k = backward_lanes(p, plane % n_blocks(&p->shape));
@@ -352,7 +356,8 @@ CT_INLINE void backward_plane(const struct ct_norm_pool *p, int plane, bool bf16
 		backward_loop(p, plane, p->shape.win, bf16);
 }
 
-/* From the last plane to the first: the backward pass of the convolution in front starts with the first planes. */
+/* Run from the last plane to the first, because the backward pass of the preceding convolution starts with the first
+ * planes. */
 static void backward_range(void *arg, int64_t begin, int64_t end)
 {
 	const struct ct_norm_pool *p = arg;

@@ -1,7 +1,7 @@
-/* Batch norm, ReLU and max pool as one operation on [N,C/16,H,W,16] tensors, for training: the values between them are never
- * written to memory. Values and their gradients are fp32 or bfloat16, everything else is fp32, and sums over the batch are
- * double. Plain C on vectors of 16 lanes; call them only if ct__norm_usable. Results do not depend on the number of
- * threads. */
+/* Batch norm, ReLU and max pool as one operation on [N,C/16,H,W,16] tensors, for training. The values between the steps
+ * are never written to memory. Values and their gradients are fp32 or bfloat16, everything else is fp32, and sums over
+ * the batch are double. The kernels are plain C on vectors of 16 lanes; call them only if ct__norm_usable returns true.
+ * Results do not depend on the number of threads. */
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_POOL_H
 #define CT_NN_ONEDNN_KERNELS_NORM_POOL_H
 
@@ -25,17 +25,17 @@ struct ct_norm_pool_shape {
 
 size_t ct__norm_pool_scratch_bytes(const struct ct_norm_pool_shape *s);
 size_t ct__norm_pool_out_elems(
-	const struct ct_norm_pool_shape *s); /* the elements of y, picked and taps, including padding */
+	const struct ct_norm_pool_shape *s); /* number of elements in y, picked and taps, including padding */
 
 struct ct_norm_pool {
 	struct ct_norm_pool_shape shape;
-	int threads; /* how many share the work; results do not depend on it */
+	int threads; /* number of threads that share the work; results do not depend on it */
 	const void *x;
 	const float *gamma, *beta;        /* [C] */
 	float *mean, *variance;           /* [C], batch statistics (biased) */
 	void *y;                          /* pooled */
-	void *picked;                     /* the elements of x at the maxima */
-	uint8_t *taps;                    /* the place of each maximum in its pooling kernel; 255: the ReLU made it 0 */
+	void *picked;                     /* elements of x at the maxima */
+	uint8_t *taps;                    /* position of each maximum in its pooling kernel; 255: the ReLU made it 0 */
 	struct ct_norm_partial *partials; /* scratch */
 	/* backward */
 	const void *dy;

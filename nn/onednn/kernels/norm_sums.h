@@ -1,11 +1,11 @@
-/* Sums over a plane (one image, one block of channels) for the norm kernels: in single precision where that loses nothing,
- * added up in double. */
+/* Sums over a plane (one image, one block of channels) for the norm kernels. Short chunks are summed in single
+ * precision, which is accurate enough, and the sums of chunks are added in double. */
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_SUMS_H
 #define CT_NN_ONEDNN_KERNELS_NORM_SUMS_H
 
 #include "nn/onednn/kernels/lanes.h"
 
-/* Vectors that are summed in single precision. */
+/* Number of vectors that are summed in single precision. */
 #define CT_NORM_CHUNK 256
 
 /* The sums of one image and one block of channels */
@@ -13,8 +13,9 @@ struct ct_norm_partial {
 	double a[CT_LANES], b[CT_LANES];
 };
 
-/* a += sum of x, b += sum of x*x, the squares as deviations from the mean of the first four. Single precision is enough for
- * those: four of n values surround that mean, so that it is at most sqrt(n/4) standard deviations away from the mean of all. */
+/* a += sum of x, b += sum of x*x. Deviations from the mean of the first four values are summed instead of x. Single
+ * precision is enough for them: four of n values have this mean, so it is at most sqrt(n/4) standard deviations away
+ * from the mean of all values. */
 CT_INLINE void ct_norm_chunk(const void *x, size_t first, size_t n, bool bf16, struct ct_norm_partial *out)
 {
 	ct_vec s[4] = {{0}}, q[4] = {{0}}, middle = ct_vec_load(x, first, bf16);
@@ -45,7 +46,7 @@ CT_INLINE void ct_norm_chunk(const void *x, size_t first, size_t n, bool bf16, s
 	}
 }
 
-/* Sums of the vectors first..first+n-1. */
+/* Computes the sums of the vectors first..first+n-1. */
 CT_INLINE void ct_norm_plane_sums(const void *x, size_t first, size_t n, bool bf16, struct ct_norm_partial *out)
 {
 	memset(out, 0, sizeof(*out));

@@ -1,4 +1,4 @@
-/* A file of its own, because the kernels are compiled for the instructions that this function looks for. */
+/* This is a separate file, because the kernels are compiled for the instructions that this function checks. */
 #include "nn/onednn/kernels/norm.h"
 
 bool ct__norm_usable(void)

@@ -23,7 +23,7 @@ void *ct__onednn_at(const struct onednn_program *p, struct onednn_ref ref)
 	return NULL;
 }
 
-/* Creates the call of the primitive the first time. */
+/* Creates the call of the primitive when it is first bound. */
 static enum ct_status bind_task(struct onednn_program *p, struct onednn_task *t)
 {
 	struct ct_dnnl_bind binds[CT_DNNL_MAX_ARGS];
@@ -51,8 +51,8 @@ static enum ct_status bind_tasks(struct onednn_program *p)
 	return CT_OK;
 }
 
-/* Allocates at least `bytes`, and as much as the existing programs need, and binds these again. The old arena is freed first:
- * both together would be the peak of the run's memory. */
+/* Allocates at least `bytes` bytes, enough for all existing programs, and binds these again. The old arena is freed
+ * first, because both arenas together would raise the run's peak memory. */
 static enum ct_status make_arena(ct_net *base, size_t bytes)
 {
 	struct onednn_net *net = base->impl;
@@ -99,13 +99,13 @@ void ct__onednn_unbind(struct onednn_program *p)
 	net->arena_bytes = 0;
 }
 
-/* Folded weights are stored in the arena, too, and other programs have overwritten them. */
+/* Folded weights are also stored in the arena, so other programs have overwritten them. */
 enum ct_status ct__onednn_take_arena(struct onednn_program *p)
 {
 	if (p->base.net->ran == &p->base)
 		return CT_OK;
-	if (p->memory.bytes >
-	    ct__onednn_net(p)->arena_bytes) /* after an allocation that failed when a program was created */
+	/* The arena is too small if an allocation failed when a program was created. */
+	if (p->memory.bytes > ct__onednn_net(p)->arena_bytes)
 		CT_TRY(make_arena(p->base.net, p->memory.bytes));
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
 		p->values[id].fold.made = false;

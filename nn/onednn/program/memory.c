@@ -25,8 +25,8 @@ static bool live_together(const struct onednn_buffer *a, const struct onednn_buf
 	return a->first <= b->last && b->first <= a->last;
 }
 
-/* The offset of the smallest gap that is large enough between the buffers that live at the same time as `b`. `order` has the
- * buffers that are placed already, sorted by offset. */
+/* Returns the offset of the smallest gap that is large enough for `b` between the buffers that are live at the same
+ * time. `order` has the buffers that have been placed, sorted by offset. */
 static size_t best_gap(const struct onednn_program *p, const struct onednn_buffer *b, const int *order, int n)
 {
 	size_t end = 0, best = SIZE_MAX, best_gap_bytes = SIZE_MAX;
@@ -44,7 +44,8 @@ static size_t best_gap(const struct onednn_program *p, const struct onednn_buffe
 	return best == SIZE_MAX ? end : best;
 }
 
-/* Greedy by size (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020): the largest buffer first, each into the smallest gap. */
+/* Greedy by size (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020): buffers are
+ * placed in order of decreasing size, each into the smallest gap. */
 static void place(struct onednn_program *p, const struct placed *by_size, int n, int *order)
 {
 	for (int i = 0; i < n; i++) {
@@ -60,7 +61,7 @@ static void place(struct onednn_program *p, const struct placed *by_size, int n,
 	}
 }
 
-/* Finds the task from which on a later buffer has overwritten this one. */
+/* Finds the first task in which a later buffer overwrites this one. */
 static void find_lost(struct onednn_program *p)
 {
 	for (int i = 0; i < p->n_buffers; i++) {

@@ -1,4 +1,4 @@
-/* A compiled program of the oneDNN engine: what the passes of a compilation build, one after the other.
+/* A compiled program of the oneDNN engine. The passes of a compilation build it one after the other.
  *
  *   fuse     (compile/fuse.h)    decides which nodes of the graph are computed together        fills value.fusion, value.fold
  *   lower    (compile/compile.h) lets primitives choose layouts and appends tasks              fills the rest of the values
@@ -6,29 +6,31 @@
  *   bind     (program/bind.h)    turns buffers and parameters of tasks into addresses          fills task.ptr, task.call, binding
  *   run      (run/run.h)         executes the tasks                                            uses pass
  *
- * A program is a list of tasks, first those of the forward pass, then those of the backward pass. Tasks refer to memory by
- * number: a buffer lives from the first to the last task that has it as an argument. docs/ONEDNN.md explains the whole. */
+ * A program is a list of tasks, first those of the forward pass, then those of the backward pass. Tasks refer to
+ * buffers by number. A buffer is live from the first to the last task that has it as an argument. docs/ONEDNN.md has an
+ * overview. */
 #ifndef CT_NN_ONEDNN_PROGRAM_PROGRAM_H
 #define CT_NN_ONEDNN_PROGRAM_PROGRAM_H
 
 #include "nn/engine_impl.h"
 #include "nn/onednn/dnnl/shim.h"
 
-/* The number of a node or a buffer that does not exist. */
+/* Used instead of the number of a node or buffer that does not exist. */
 enum { ONEDNN_NONE = -1 };
 
-/* What a net of this engine keeps beside struct ct_net. */
+/* The data that a net of this engine has in addition to struct ct_net. */
 struct onednn_net {
 	/* [n_params] The layout of each parameter in the arenas. NULL until the first program has chosen it. */
 	const ct_dnnl_desc **layout;
-	/* The memory of the values of all programs. It is as large as the largest of them needs: one program runs at a time. */
+	/* The memory for the values of all programs. Because only one program runs at a time, it is as large as the
+	 * largest program needs. */
 	char *arena;
 	size_t arena_bytes;
 	/* The programs that are bound to the arena. */
 	struct onednn_program *programs;
 };
 
-/* Kinds of memory that a task's argument may be in. */
+/* The kinds of memory in which an argument of a task may be. */
 enum onednn_where {
 	ONEDNN_BUFFER,  /* a buffer of the program */
 	ONEDNN_PARAM,   /* a parameter */
@@ -39,7 +41,7 @@ enum onednn_where {
 
 struct onednn_ref {
 	enum onednn_where where;
-	int id; /* the number of the buffer of the program, of the parameter or of the buffer of the graph */
+	int id; /* number of the program's buffer, of the parameter, or of the graph's buffer */
 };
 
 #define ONEDNN_BUF(i) ((struct onednn_ref){ONEDNN_BUFFER, (i)})
@@ -49,23 +51,24 @@ struct onednn_buffer {
 	size_t offset; /* in the arena */
 	int first;     /* The first task that uses it. */
 	int last;      /* The last task that uses it. */
-	int lost;      /* The first later task that overwrites it, INT32_MAX when none does. */
+	int lost;      /* The first later task that overwrites it; INT32_MAX if there is none. */
 };
 
-/* What a task does. The arguments of each kind, in their order, are in brackets. */
+/* What a task does. The arguments of each kind are in brackets, in order. */
 enum onednn_kind {
 	ONEDNN_CALL,          /* runs a primitive of oneDNN */
-	ONEDNN_INPUT,         /* converts and normalises the batch [out] */
+	ONEDNN_INPUT,         /* converts and normalizes the batch [out] */
 	ONEDNN_DROPOUT_MASK,  /* draws the mask of a dropout node as plain fp32 [out]; `n`: elements of a row */
 	ONEDNN_MULTIPLY,      /* [out, a, b] out = a * b */
 	ONEDNN_ROW_FACTORS,   /* draws one factor for each row, for a drop path node [out] */
 	ONEDNN_SCALE_ROWS,    /* [out, in, factors] multiplies each row by its factor; `n`: elements of a row */
 	ONEDNN_RUNNING_STATS, /* [running mean, running variance, batch mean, batch variance] updates the former two */
-	ONEDNN_NORM, /* batch norm by our kernels: enum onednn_norm_arg; `n`: 1 when the statistics exist already */
+	ONEDNN_NORM, /* batch norm by ctrain's kernels: enum onednn_norm_arg; `n` is 1 if the statistics already
+		      * exist */
 	ONEDNN_NORM_BACKWARD,       /* enum onednn_norm_arg */
 	ONEDNN_NORM_PLAIN,          /* batch norm by the loops of the reference engine: enum onednn_norm_arg */
 	ONEDNN_NORM_PLAIN_BACKWARD, /* enum onednn_norm_arg */
-	ONEDNN_NORM_POOL,           /* batch norm, ReLU and max pool by our kernels: enum onednn_pool_arg */
+	ONEDNN_NORM_POOL,           /* batch norm, ReLU and max pool by ctrain's kernels: enum onednn_pool_arg */
 	ONEDNN_NORM_POOL_BACKWARD,  /* enum onednn_pool_arg */
 	ONEDNN_WINOGRAD,            /* `n`: enum ct_winograd_pass; arguments are found by name */
 	ONEDNN_FOLD_CHECK, /* decides whether folded weights are still valid: the first arguments of enum onednn_fold_arg */
@@ -79,7 +82,7 @@ enum onednn_norm_arg {
 	ONEDNN_NORM_X,
 	ONEDNN_NORM_GAMMA,
 	ONEDNN_NORM_BETA,
-	/* After the means, as a double, the number of values of all ranks. Of NORM_PLAIN: all statistics. */
+	/* The means, and after them the number of values on all ranks as a double. NORM_PLAIN: all statistics. */
 	ONEDNN_NORM_MEAN,
 	ONEDNN_NORM_VARIANCE,
 	ONEDNN_NORM_PARTIALS,
@@ -127,39 +130,41 @@ enum onednn_fold_arg {
 };
 
 struct onednn_arg {
-	enum ct_dnnl_arg arg; /* for primitives and ONEDNN_WINOGRAD; our own loops go by the order */
+	enum ct_dnnl_arg arg; /* for primitives and ONEDNN_WINOGRAD; other tasks use the order of the arguments */
 	struct onednn_ref ref;
 };
 
 struct onednn_task {
 	enum onednn_kind kind;
-	int node; /* the node of the graph that it belongs to */
+	int node; /* the node of the graph to which it belongs */
 	/* Lowering */
 	const ct_dnnl_prim *prim; /* of ONEDNN_CALL */
 	struct onednn_arg args[CT_DNNL_MAX_ARGS];
 	int n_args;
 	size_t n;        /* A number whose meaning depends on the kind. */
-	bool when_stale; /* The task runs only when the node's folded weights have to be computed. */
+	bool when_stale; /* The task runs only if the node's folded weights must be computed. */
 	/* Binding */
 	ct_dnnl_call *call;           /* of ONEDNN_CALL */
-	float *ptr[CT_DNNL_MAX_ARGS]; /* of the other kinds, in the order of args */
+	float *ptr[CT_DNNL_MAX_ARGS]; /* kinds other than ONEDNN_CALL: addresses of the arguments, in the order of
+				       * args */
 };
 
-/* Which nodes are computed together with this one. The graph decides first; lowering may undo a fusion when no
- * implementation supports it. */
+/* The nodes that are computed together with this one. The first choice depends only on the graph; lowering may undo a
+ * fusion that no implementation supports. */
 struct onednn_fusion {
-	int user; /* The only node that reads this value. NONE when several do. */
+	int user; /* The only node that reads this value; NONE if there are several. */
 	int relu; /* Layer, norm or sum: the ReLU that is applied in the same pass. */
 	int pool; /* Norm in training: the max pool that is computed in the same pass as the norm and its ReLU. */
-	int join; /* Norm in training: the sum that is computed in the same pass as the norm. The norm runs in its turn. */
+	int join; /* Norm in training: the sum that is computed in the same pass as the norm, which runs when it is the
+		   * sum's turn. */
 	int norm; /* Sum: the norm that is computed in the same pass. */
-	int path; /* Sum: the drop path between that norm and the sum. */
+	int path; /* Sum: the drop path between this norm and the sum. */
 };
 
 /* Where the value of a node is stored. */
 struct onednn_layout {
-	/* The node whose memory holds the value: this node itself, or another one when they share memory (flatten, dropout in
-	 * evaluation). NONE when the value is never stored because the node is fused into its user. */
+	/* The node in whose memory the value is stored: this node itself, or another one if they share memory (flatten,
+	 * dropout in evaluation). NONE if the value is never stored because the node is fused into its user. */
 	int root;
 	/* The layout of a root, and of a node that is fused into its user. */
 	const ct_dnnl_desc *desc;
@@ -171,45 +176,46 @@ struct onednn_layout {
 	bool gone;
 };
 
-/* Which implementation computes a norm: oneDNN, kernels/norm.h, or the loops of the reference engine (nn/host). */
+/* The implementation of a norm: oneDNN, kernels/norm.h, or the loops of the reference engine (nn/host). */
 enum onednn_norm { ONEDNN_NORM_LIBRARY, ONEDNN_NORM_OWN, ONEDNN_NORM_REFERENCE };
 
-/* What the forward pass of a node leaves for its backward pass. */
+/* What the forward pass of a node keeps for its backward pass. */
 struct onednn_kept {
 	const ct_dnnl_prim *prim;     /* The primitive of the forward pass. */
 	const ct_dnnl_desc *src_desc; /* The layout in which the node reads its input. */
-	int src;                      /* The buffer that holds this input. */
+	int src;                      /* The buffer of this input. */
 	enum onednn_norm norm;        /* Norm: its implementation. */
 	int mean, variance;           /* Norm in training: buffers of the batch statistics. */
-	int workspace; /* Max pool and norm with ReLU: oneDNN's workspace. Norm in a sum: one bit for each element, set where
-			* the ReLU lets it through. */
+	int workspace; /* Max pool, and norm with ReLU: oneDNN's workspace. Norm in a sum: one bit per element, which is
+		        * set if the ReLU keeps the element. */
 	int mask;      /* Dropout: factors in the layout of the value. Drop path: one factor for each row. */
-	int picked; /* Norm with pool: the inputs at the maxima. */
-	int taps;   /* Norm with pool: the places of the maxima in their kernels. */
+	int picked;    /* Norm with pool: the inputs at the maxima. */
+	int taps;      /* Norm with pool: the positions of the maxima in their kernels. */
 };
 
-/* The gradient of a value, in the layout of the value. It is that of the root; the gradients of several users are summed. */
+/* The gradient of a value, in the layout of the value. Only roots have one, which is the sum of the gradients from all
+ * users. */
 struct onednn_gradient {
-	bool needed;        /* A parameter is at this node or before it. */
-	int buffer;         /* NONE until the first user has given its gradient. */
+	bool needed;        /* This node or a node before it has a parameter. */
+	int buffer;         /* NONE until the first user has passed its gradient. */
 	bool shared;        /* The buffer is also the gradient of another value and must not be written in place. */
-	int second;         /* A second gradient, which the norm that reads both adds to the first. */
-	bool second_shared; /* As `shared`, for the second one. */
-	bool gone;          /* The gradient of the node's input is written over it. */
+	int second;         /* A second gradient. The norm that reads both adds it to the first one. */
+	bool second_shared; /* Like `shared`, for the second gradient. */
+	bool gone;          /* The gradient of the node's input overwrites it. */
 };
 
-/* Evaluation: a batch norm that is folded into the weights of the convolution before it. All fields but `absorbed` are of
- * the convolution. */
+/* Evaluation: a batch norm that is folded into the weights of the convolution before it. All fields except `absorbed`
+ * belong to the convolution. */
 struct onednn_folding {
 	int norm;      /* The norm that is folded into the weights. */
 	int sum;       /* The sum that the convolution computes in place. */
-	int residual;  /* The other addend of this sum. */
+	int residual;  /* The other addend of the sum. */
 	int last;      /* The sum, or else the norm: the node whose value the convolution computes. */
 	bool absorbed; /* Norm or sum: a convolution computes this node. */
 	/* Running */
-	bool stale;               /* The folded weights do not match the parameters (any more). */
+	bool stale;               /* The folded weights do not match the parameters, or do not exist yet. */
 	bool made;                /* Folded weights exist in the arena. */
-	uint64_t params, buffers; /* Generations of the arenas that they were made from. */
+	uint64_t params, buffers; /* Generations of the arenas from which they were computed. */
 };
 
 struct onednn_value {
@@ -222,25 +228,25 @@ struct onednn_value {
 
 /* The result of the memory plan. */
 struct onednn_memory {
-	size_t bytes;           /* What the program needs of the arena. */
-	size_t unplanned_bytes; /* What it would need if every buffer had memory of its own. */
+	size_t bytes;           /* The part of the arena that the program needs. */
+	size_t unplanned_bytes; /* What it would need if buffers did not share memory. */
 };
 
-/* To which memory the tasks are bound. */
+/* The memory to which the tasks are bound. */
 struct onednn_binding {
 	const void *input_at;        /* The memory from which the users of the input read. */
 	const ct_arena *grads_at;    /* The gradient arena that backward tasks write. */
-	struct onednn_program *next; /* The list of the net's programs. */
+	struct onednn_program *next; /* The next program in the net's list. */
 };
 
-/* The forward and backward pass that run, or ran last. */
+/* The current or the last forward and backward pass. */
 struct onednn_pass {
 	const struct ct_batch *batch;
-	struct ct_batch last; /* A copy of the batch: the backward pass may draw masks again. */
+	struct ct_batch last; /* A copy of the batch, because the backward pass may draw masks again. */
 	struct ct_metrics *metrics;
 	const struct ct_backward_opts *opts;
-	bool not_finite; /* A norm has met NaN or infinity. */
-	int tasks_done;  /* How far the last pass came: what may be read depends on it. */
+	bool not_finite; /* A norm has found NaN or infinity. */
+	int tasks_done;  /* How many tasks the last pass has run. This determines which values can be read. */
 };
 
 struct onednn_program {
@@ -254,27 +260,28 @@ struct onednn_program {
 	int n_forward;    /* The number of tasks of the forward pass. */
 	int input;        /* The buffer of the input. */
 	int dlogits;      /* The buffer of the gradient of the logits. */
-	bool recomputing; /* Lowering appends forward tasks a second time: norms have their statistics already. */
+	bool recomputing; /* Lowering appends forward tasks a second time, so the statistics of norms already exist. */
 	struct onednn_memory memory;
 	struct onednn_binding binding;
 	struct onednn_pass pass;
 };
 
-/* A new buffer, or task, at the end of the list. The caller fills the task through *out before the next call. */
+/* Append a buffer or a task. The caller must fill in the task through *out before the next call. */
 enum ct_status ct__onednn_buffer(struct onednn_program *p, size_t bytes, int *out) CT_MUST_CHECK;
 enum ct_status ct__onednn_task(struct onednn_program *p, enum onednn_kind kind, int node,
 			       struct onednn_task **out) CT_MUST_CHECK;
-/* Appends an argument to the task and extends the life of its buffer to the task. */
+/* Appends an argument to the task and extends the lifetime of its buffer to the task. */
 void ct__onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, struct onednn_ref ref);
 void ct__onednn_arg_buffer(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, int buffer);
 
 struct onednn_net *ct__onednn_net(const struct onednn_program *p);
 const struct ct_node *ct__onednn_node(const struct onednn_program *p, int id);
-/* The element type of values and of their gradients. Logits are fp32 in any case. */
+/* Returns the element type of values and their gradients. Logits are always fp32. */
 enum ct_dnnl_type ct__onednn_type(const struct onednn_program *p);
-/* The dimensions [N,C,H,W] of a node. */
+/* Gets the dimensions [N,C,H,W] of a node. */
 void ct__onednn_dims(const struct onednn_program *p, int id, int dims[4]);
-/* The node that owns the result of `id`: the last of those that are computed with it. And the buffer of this result. */
+/* ct__onednn_owner returns the node that owns the result of `id`: the last of the nodes that are computed with it.
+ * ct__onednn_result returns the buffer of this result. */
 int ct__onednn_owner(const struct onednn_program *p, int id);
 int ct__onednn_result(const struct onednn_program *p, int id);
 

@@ -8,7 +8,7 @@
 #include "nn/onednn/kernels/norm.h"
 #include "nn/onednn/program/shapes.h"
 
-/* The number of values of a channel on all ranks: stored after the means, aligned for a double. */
+/* The number of values per channel on all ranks, which is stored after the means, aligned for a double. */
 static double *count_of(const struct ct_node *node, const struct onednn_task *t)
 {
 	return (double *)(void *)(t->ptr[ONEDNN_NORM_MEAN] + node->shape.c + node->shape.c % 2);

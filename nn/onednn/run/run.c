@@ -60,7 +60,7 @@ static void draw_mask(const struct onednn_program *p, const struct onednn_task *
 	ct_parallel_for(p->base.net->engine->threads, p->base.n, 1, draw_rows, &mask);
 }
 
-/* A NaN that oneDNN's norm with ReLU has turned into 0 must still show in the loss. */
+/* The loss must show a NaN even if oneDNN's norm with ReLU has turned it into 0. */
 static void run_loss(const struct onednn_program *p, const struct onednn_task *t)
 {
 	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
@@ -185,7 +185,7 @@ enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end, doub
 			continue;
 		int64_t start = p->base.profile ? ct_now_ns() : 0;
 		CT_TRY(run_task(p, t));
-		if (p->base.profile && t->kind != ONEDNN_SLICE_DONE) /* its time is the communicator's */
+		if (p->base.profile && t->kind != ONEDNN_SLICE_DONE) /* its time is spent in communication */
 			seconds[t->node] += ct_seconds_since(start);
 	}
 	p->pass.tasks_done = end;

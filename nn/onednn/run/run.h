@@ -1,10 +1,10 @@
-/* Running: a loop over the tasks of a bound program. */
+/* Runs the tasks of a bound program. */
 #ifndef CT_NN_ONEDNN_RUN_RUN_H
 #define CT_NN_ONEDNN_RUN_RUN_H
 
 #include "nn/onednn/program/program.h"
 
-/* Runs the tasks begin to end - 1. With profiling on, adds their seconds to seconds[node]. */
+/* Runs the tasks begin to end - 1. If profiling is on, adds their times to seconds[node]. */
 enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end, double *seconds) CT_MUST_CHECK;
 
 #endif

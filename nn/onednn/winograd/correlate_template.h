@@ -1,4 +1,4 @@
-/* Forward and backward-data, for TAPS taps. */
+/* The passes forward and backward-data, for TAPS taps. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_CORRELATE_TEMPLATE_H
 #define CT_NN_ONEDNN_WINOGRAD_CORRELATE_TEMPLATE_H
 
@@ -21,7 +21,7 @@ struct correlation {
 	enum ct_winograd_pass pass;
 };
 
-/* `rows` tiles times `cols` blocks of results, in registers over all channels. */
+/* Computes `rows` tiles times `cols` blocks of results, which stay in registers over all channels. */
 CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, int blocks, ct_vec *m, size_t m_step,
 			     const int rows, const int cols)
 {
@@ -49,7 +49,7 @@ CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, in
 	}
 }
 
-/* Uses 16 accumulators where there are enough tiles: fewer cannot hide the latency of the multiply-adds. */
+/* Uses 16 accumulators if there are enough tiles. Fewer cannot hide the latency of the multiply-adds. */
 CT_INLINE void product_panel(const ct_vec *v, int tiles, const ct_vec *u, int blocks, ct_vec *m, const int cols)
 {
 	const size_t step = (size_t)tiles;
@@ -71,7 +71,7 @@ CT_INLINE void product_panel(const ct_vec *v, int tiles, const ct_vec *u, int bl
 		product_block(v + t, step, u, blocks, m + t, step, 1, cols);
 }
 
-/* m[out][tiles] = v[in][tiles] times u[in*16][out], of one point */
+/* m[out][tiles] = v[in][tiles] times u[in*16][out], for one point. */
 static void product(const ct_vec *v, int tiles, int in, const ct_vec *u, int out, ct_vec *m)
 {
 	int k = 0;
@@ -82,7 +82,7 @@ static void product(const ct_vec *v, int tiles, int in, const ct_vec *u, int out
 		product_panel(v, tiles, u, in, m, 1);
 }
 
-/* The column j of points: A^T along H. */
+/* Transforms column j of the points with A^T along H. */
 static void result_points(const ct_vec *m, int tiles, int blocks, int j, ct_vec *half)
 {
 	const size_t step = (size_t)tiles * (size_t)blocks;
@@ -97,7 +97,7 @@ static void result_points(const ct_vec *m, int tiles, int blocks, int j, ct_vec 
 	}
 }
 
-/* One row of results of a row of tiles: A^T along W, bias, ReLU. */
+/* Computes one row of results in a row of tiles: A^T along W, bias, ReLU. */
 CT_INLINE void result_row(const ct_vec *half, int tiles, const ct_vec *bias, const bool relu, const bool sum,
 			  const bool bf16, int w, void *y, size_t row)
 {
@@ -147,7 +147,8 @@ static void results(const struct correlation *c, struct ct__winograd_unit u, str
 	}
 }
 
-/* One column of points at a time, so that the results of one step are in the cache when the next step reads them. */
+/* Processes one column of points at a time, so that the results of one step are in the cache when the next step reads
+ * them. */
 static void run_unit(const struct correlation *c, struct ct__winograd_unit u, struct ct_winograd_range part,
 		     ct_vec *scratch)
 {
@@ -179,7 +180,8 @@ static void run_threads(void *arg, int64_t begin, int64_t end)
 			 c->scratch + (size_t)begin * c->sizes.per_thread);
 }
 
-/* TAPS x TAPS vectors of weights, `step` apart, to POINTS x POINTS, `u_step` apart, column of points by column. */
+/* Transforms TAPS x TAPS vectors of weights, which are `step` apart, to POINTS x POINTS vectors, which are `u_step`
+ * apart and ordered by columns of points. */
 static void transform_weights(const ct_vec *g, size_t step, ct_vec *u, size_t u_step)
 {
 	ct_vec half[POINTS][TAPS];
@@ -200,7 +202,7 @@ static void transform_weights(const ct_vec *g, size_t step, ct_vec *u, size_t u_
 	}
 }
 
-/* Block `i` of weights, [16c][16k] for each tap. */
+/* Transforms block `i` of the weights, which is [16c][16k] for each tap. */
 static void forward_block(const struct correlation *c, int i)
 {
 	const int in = c->in.blocks, k = i / in, first = i % in * CT_LANES;
@@ -211,7 +213,7 @@ static void forward_block(const struct correlation *c, int i)
 				  c->sizes.weights / (POINTS * POINTS));
 }
 
-/* The same rotated by 180 degrees and transposed: the lanes are the channels C of the result. */
+/* The same with weights rotated by 180 degrees and transposed: the lanes are the channels C of the result. */
 static void backward_block(const struct correlation *c, int i)
 {
 	const int in = c->in.blocks, k = i / c->blocks, block = i % c->blocks;

@@ -1,4 +1,4 @@
-/* Compiled for AVX-512 and with contracted multiply-adds: called where ct__winograd_usable. */
+/* Compiled for AVX-512 and with contracted multiply-adds. Called only if ct__winograd_usable returns true. */
 #define TAPS 3
 #include "nn/onednn/winograd/correlate_template.h"
 #include "nn/onednn/winograd/sums_template.h"

@@ -25,8 +25,8 @@ static int tiles(int results)
 	return (results + RESULTS - 1) / RESULTS;
 }
 
-/* Tiles of a unit. With more tiles the transformed weights are read less often; with fewer, the data between two steps stays in
- * a faster cache. */
+/* Returns the number of tiles per unit. With more tiles, the transformed weights are read less often. With fewer tiles,
+ * the data between two steps stays in a faster cache. */
 static int unit_tiles(const struct ct_winograd_shape *s)
 {
 	const int64_t weights = (int64_t)s->c * s->k;
@@ -36,8 +36,8 @@ static int unit_tiles(const struct ct_winograd_shape *s)
 	return weights <= 64 * 64 ? 24 : weights <= 128 * 128 ? 48 : weights <= 256 * 256 ? 96 : 128;
 }
 
-/* The number of partial sums of dw. It depends on the shape alone, and so does the order of additions. If there are several
- * they take at most 40 MB. */
+/* Returns the number of partial sums of dw. This number, and therefore the order of additions, depends only on the
+ * shape. If there are several partial sums, they take at most 40 MB. */
 static int max_groups(const struct ct_winograd_shape *s)
 {
 	const int64_t fit = (int64_t)512 * 512 / ((int64_t)s->c * s->k);
@@ -45,7 +45,7 @@ static int max_groups(const struct ct_winograd_shape *s)
 	return fit < 1 ? 1 : fit > MAX_GROUPS ? MAX_GROUPS : (int)fit;
 }
 
-/* Everything that the kernels are compiled for */
+/* Checks for all instruction sets for which the kernels are compiled. */
 static bool has_instructions(void)
 {
 #if defined(__x86_64__)
@@ -56,13 +56,14 @@ static bool has_instructions(void)
 #endif
 }
 
-/* Whether at least half of the results of the tiles are inside the image. */
+/* Returns whether at least half of the results of the tiles are inside the image. */
 static bool fills_tiles(int h, int w)
 {
 	return h > 0 && w > 0 && 2 * (int64_t)h * w >= (int64_t)RESULTS * RESULTS * tiles(h) * tiles(w);
 }
 
-/* Transforming the weights of 3x3 kernels costs as much as some 30 tiles; direct convolutions in bfloat16 are twice as fast. */
+/* Transforming the weights of 3x3 kernels takes as long as about 30 tiles. Direct convolutions in bfloat16 are twice as
+ * fast as in fp32. */
 static bool enough_tiles(const struct ct_winograd_shape *s)
 {
 	return s->taps == 5 || (int64_t)s->n * tiles(results_h(s)) * tiles(results_w(s)) >= (s->bf16 ? 96 : 32);

@@ -1,12 +1,12 @@
-/* Backward-weights, for TAPS taps. */
+/* The pass backward-weights, for TAPS taps. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_SUMS_TEMPLATE_H
 #define CT_NN_ONEDNN_WINOGRAD_SUMS_TEMPLATE_H
 
 #include "base/parallel.h"
 #include "nn/onednn/winograd/transforms_template.h"
 
-/* Units are divided into groups, each with its own sums. The number of groups depends on the shape alone, and so does the order
- * of additions. */
+/* Units are divided into groups, each with its own sums. The number of groups and the order of additions depend only on
+ * the shape. */
 struct sums {
 	const struct ct_winograd *op;
 	struct image x, dy;
@@ -18,7 +18,7 @@ struct sums {
 	ct_vec *scratch;
 };
 
-/* A along W; also adds the elements of the row to *sum. */
+/* Transforms a row with A along W. Also adds the elements of the row to *sum. */
 CT_INLINE void gradient_row(const void *y, size_t row, const bool bf16, int w, int tiles, ct_vec *to, ct_vec *sum)
 {
 	for (int t = 0; t < tiles; t++, to += POINTS) {
@@ -55,7 +55,7 @@ static void gradient_columns(const struct image *im, const struct ct__winograd_g
 	}
 }
 
-/* The column j of points: A along H. */
+/* Transforms column j of the points with A along H. */
 static void gradient_points(const ct_vec *columns, int blocks, const struct ct__winograd_grid *g,
 			    struct ct__winograd_unit u, int j, ct_vec *v)
 {
@@ -78,7 +78,8 @@ static void gradient_points(const ct_vec *columns, int blocks, const struct ct__
 	}
 }
 
-/* `rows` channels of x times `cols` blocks of dy, in registers over all tiles; `first`: u has no sums yet. */
+/* Multiplies `rows` channels of x by `cols` blocks of dy. The sums stay in registers over all tiles. If `first` is set,
+ * u has no sums yet. */
 CT_INLINE void outer_block(const float *x, const ct_vec *q, size_t q_step, int tiles, bool first, ct_vec *u,
 			   const int rows, const int cols)
 {
@@ -106,7 +107,7 @@ CT_INLINE void outer_block(const float *x, const ct_vec *q, size_t q_step, int t
 		u[i] = sum[i];
 }
 
-/* u[in*16][out] += v[in][tiles]^T times q[out][tiles], of one point */
+/* u[in*16][out] += v[in][tiles]^T times q[out][tiles], for one point. */
 static void outer_product(const ct_vec *v, int tiles, int in, const ct_vec *q, int out, bool first, ct_vec *u)
 {
 	const size_t step = (size_t)tiles;
@@ -179,7 +180,7 @@ static void sum_groups(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-/* One channel of x and one block of dy, transformed back. */
+/* Transforms the sums of one channel of x and one block of dy back. */
 static void finish_channel(const struct sums *s, int c, int k)
 {
 	const size_t point = s->sizes.weights / (POINTS * POINTS);

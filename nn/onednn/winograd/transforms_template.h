@@ -1,9 +1,9 @@
 /* The transforms, for TAPS taps in each direction: compiled by kernel_3x3.c and kernel_5x5.c.
  *
- * F(4,3) interpolates at 0, 1, -1, 2, -2 and infinity, F(4,5) also at 1/2 and -1/2: of all sets of three pairs tried, the
- * one with the smallest error, and its matrices are exact in binary but for factors of G. With V_r the matrix of powers
- * (a^0 ... a^(r-1)) of the points (infinity: 0 ... 0 1), A = V_4, G = D V_TAPS and B = V_POINTS^-1 D^-1 (Toom-Cook,
- * transposed), where the diagonal D moves the denominators of B to G. For 5 taps
+ * F(4,3) interpolates at 0, 1, -1, 2, -2 and infinity, F(4,5) also at 1/2 and -1/2. Of all sets of three pairs that
+ * were tried, this one has the smallest error, and except for factors of G, its matrices are exact in binary. Let V_r
+ * be the matrix of the powers (a^0 ... a^(r-1)) of the points (infinity: 0 ... 0 1). Then A = V_4, G = D V_TAPS and B =
+ * V_POINTS^-1 D^-1 (Toom-Cook, transposed), where the diagonal matrix D moves the denominators of B to G. For 5 taps
  *
  *         |  1     0  -21/4    0    21/4    0   -1   0 |         | 1   0    0    0  |
  *         |  0     1    1   -17/4  -17/4    1    1   0 |         | 1   1    1    1  |
@@ -23,8 +23,8 @@
  *         | 0   2  -1  -2   1   0 |         | 1  -2   4  -8 |
  *         | 0   4   0  -5   0   1 |         | 0   0   0   1 |
  *
- * Rows of a pair +-a share their even and their odd part, which halves the work. Each transform is applied to columns, then to
- * rows; vectors are 16 channels, so that all of them are plain sums of vectors. */
+ * The two rows of a pair +-a share their even and odd parts, which halves the work. Each transform is applied first to
+ * columns and then to rows. A vector has 16 channels, so all transforms are plain sums of vectors. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_TRANSFORMS_TEMPLATE_H
 #define CT_NN_ONEDNN_WINOGRAD_TRANSFORMS_TEMPLATE_H
 
@@ -33,18 +33,19 @@
 #include "nn/onednn/kernels/lanes.h"
 #include "nn/onednn/winograd/winograd_impl.h"
 
-#ifndef TAPS /* for tools that read this header alone */
+#ifndef TAPS /* for tools that compile this header alone */
 #define TAPS 3
 #endif
 #define POINTS (TAPS + RESULTS - 1)
 
-/* From row to row of half-transformed tiles; odd, so that rows fall into different sets of the cache */
+/* Returns the distance between rows of half-transformed tiles. It is odd, so that rows are in different cache sets. */
 CT_INLINE size_t row_pitch(const struct ct__winograd_grid *g)
 {
 	return (size_t)g->tiles_w * POINTS + 1;
 }
 
-/* Block `k` of channel c in a matrix of n_blocks of K by n_c: panels of two blocks, so that the products walk in unit steps. */
+/* Returns block `k` of channel c in a matrix of n_blocks blocks of K by n_c channels. The matrix is stored in panels of
+ * two blocks, so that products access it sequentially. */
 CT_INLINE ct_vec *panel(ct_vec *u, int n_c, int n_blocks, int c, int k)
 {
 	const int first = k & ~1, width = n_blocks - first < 2 ? 1 : 2;
@@ -223,7 +224,7 @@ CT_INLINE void input_row(const void *x, size_t row, const bool bf16, int w, int 
 	}
 }
 
-/* The rows of a unit's tiles, transformed along W. */
+/* Transforms the rows of a unit's tiles along W. */
 static void input_columns(const struct image *im, const struct ct__winograd_grid *g, struct ct__winograd_unit u,
 			  ct_vec *columns)
 {
@@ -244,7 +245,7 @@ static void input_columns(const struct image *im, const struct ct__winograd_grid
 	}
 }
 
-/* The column `j` of points: the transform along H, [POINTS][blocks][tiles of the unit] */
+/* Transforms column `j` of the points along H. The result is [POINTS][blocks][tiles of the unit]. */
 static void input_points(const ct_vec *columns, int blocks, const struct ct__winograd_grid *g,
 			 struct ct__winograd_unit u, int j, ct_vec *v)
 {
