@@ -1,4 +1,4 @@
-/* Batches of a loader, one at a time. */
+/* Reads the batches of a loader one at a time. */
 #ifndef CT_TESTS_DATA_BATCHES_H
 #define CT_TESTS_DATA_BATCHES_H
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes colour_golden.gz: what torchvision.transforms.v2 (uint8 tensors) makes of the picture of test_colour.c.
+"""Writes colour_golden.gz: the results of torchvision.transforms.v2 (uint8 tensors) for the image of test_colour.c.
 
 usage: colour_golden.py OUT.gz     (needs torch and torchvision)
-One record a case, in the order of the tables of test_colour.c: H * W * 3 bytes, rows of interleaved pixels.
+There is one record per case, in the order of the tables in test_colour.c: H * W * 3 bytes, rows of interleaved pixels.
 """
 import gzip
 import sys

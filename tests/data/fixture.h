@@ -1,4 +1,4 @@
-/* What the tests of data/ share: cmocka's headers, IDX bytes made in memory, temporary directories. */
+/* Helpers for the tests of data/: cmocka's headers, IDX files in memory, temporary directories. */
 #ifndef CT_TESTS_DATA_FIXTURE_H
 #define CT_TESTS_DATA_FIXTURE_H
 
@@ -29,22 +29,25 @@ struct bytes bytes_copy(const void *p, size_t n);
 struct bytes bytes_join(struct bytes a, struct bytes b); /* borrows both */
 void bytes_release(struct bytes *b);
 
-/* IDX file: magic, dims, then size bytes of body, pixel i = (uint8_t)(7 * i + 3) or label i = i % 10. */
+/* Makes an IDX file: magic number, dims, then `size` bytes of body, with pixel i = (uint8_t)(7 * i + 3) or label i = i
+ * % 10. */
 struct bytes idx_images(uint32_t n, uint32_t h, uint32_t w);
 struct bytes idx_labels(uint32_t n);
-/* One gzip member of a. */
+/* Compresses a to one gzip member. */
 struct bytes gzip(struct bytes a);
-/* The data set of n images of h x w from memory. */
+/* Opens a data set of n images of h x w in memory. */
 ct_dataset *open_images(uint32_t n, uint32_t h, uint32_t w);
 
-/* New directory, returns owned; temp_dir_remove deletes and frees it. */
+/* Creates a directory and returns its path, which is owned. temp_dir_remove deletes the directory and frees the
+ * path. */
 char *temp_dir(void);
 void temp_dir_remove(char *dir);
-/* Path in the shared test data ($CTRAIN_SHARED or ../shared), returns owned; NULL after printing why when absent. */
+/* Returns an owned path in the shared test data ($CTRAIN_SHARED or ../shared). Prints a reason and returns NULL if the
+ * data is missing. */
 char *shared_path(const char *name);
-/* Path in the project's own tree, returns owned. */
+/* Returns an owned path in the source tree. */
 char *source_path(const char *name);
-/* Most memory this process ever held. */
+/* Returns the peak memory use of this process. */
 size_t peak_rss_bytes(void);
 
 #endif

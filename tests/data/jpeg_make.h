@@ -1,4 +1,4 @@
-/* JPEG files of every kind, made by libjpeg from a picture that is a formula. */
+/* Makes JPEG files of every kind with libjpeg from a synthetic image, which is computed from a formula. */
 #ifndef CT_TESTS_DATA_JPEG_MAKE_H
 #define CT_TESTS_DATA_JPEG_MAKE_H
 
@@ -12,17 +12,17 @@ struct jpeg_spec {
 	int hs, vs; /* sampling factors of the first component; 0: 1 */
 	bool progressive, arithmetic;
 	int restart;      /* MCUs between restart markers */
-	int scans;        /* so many scans of one component, one coefficient each (a bomb) */
+	int scans;        /* number of scans of one component, with one coefficient each (a decompression bomb) */
 	int quality;      /* 0: 90 */
-	const void *exif; /* APP1 contents behind "Exif\0\0" */
+	const void *exif; /* contents of APP1 after "Exif\0\0" */
 	size_t exif_bytes;
 };
 
-/* bytes_release frees it. */
+/* Makes a file. Free it with bytes_release. */
 struct bytes jpeg_make(const struct jpeg_spec *s);
-/* Channel c of the picture that all of them show: gradients, edges and some noise. */
+/* Returns a value of channel c of the synthetic image, which has gradients, edges and some noise. */
 uint8_t picture(int x, int y, int c);
-/* The picture as RGB [h,w,3]; ct_free. */
+/* Returns the synthetic image as RGB [h,w,3]. Free it with ct_free. */
 uint8_t *picture_rgb(int w, int h);
 
 #endif

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Prints resizes of a synthetic picture by Pillow, a line each, for test_resize.c and test_resize_pillow.c.
+"""Prints resizes of a synthetic image by Pillow, one per line, for test_resize.c and test_resize_pillow.c.
 
   make_resize_golden.py > tests/data/resize_golden.txt     the committed cases
-  make_resize_golden.py COUNT SEED                         random ones, larger
+  make_resize_golden.py COUNT SEED                         larger random cases
 
-A line: source width and height; box x y w h; limits x y w h; result width and height; flip; RGB bytes in hex.
-The picture is the formula of tests/data/jpeg_make.c. Exit code 77: no Pillow here."""
+Each line has: source width and height; box x y w h; limits x y w h; result width and height; flip; RGB bytes in hex.
+The image is computed by the formula in tests/data/jpeg_make.c. The exit code is 77 if Pillow is not installed."""
 import random
 import sys
 

@@ -1,20 +1,20 @@
-/* Folders of images, and packing them. */
+/* Makes directories of images and packs them. */
 #ifndef CT_TESTS_DATA_PACK_FIXTURE_H
 #define CT_TESTS_DATA_PACK_FIXTURE_H
 
 #include "data/pack/pack.h"
 #include "tests/data/fixture.h"
 
-/* A file dir/name, with the directories that it needs. */
+/* Creates the file dir/name and the directories that it needs. */
 void pack_write_file(const char *dir, const char *name, const void *p, size_t n);
 void pack_write_text(const char *dir, const char *name, const char *text);
 void pack_write_image(const char *dir, const char *name, int w, int h);
 /* Packs src into dir/pattern; release *r. */
 void pack_ok(const char *dir, const char *src, const char *pattern, struct ct_pack_opts o, struct ct_pack_report *r);
-/* ... which fails with a message that holds `says`. */
+/* The same, but packing must fail with a message that contains `says`. */
 void pack_fails(const char *dir, const char *src, const char *pattern, struct ct_pack_opts o, enum ct_status status,
 		const char *says);
-/* A training set of this kind. */
+/* Opens a training set of this kind. */
 ct_dataset *pack_open_set(const char *kind, const char *dir, const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* Lines of make_resize_golden.py through our resize. */
+/* Runs ctrain's resize on the cases in the output of make_resize_golden.py. */
 #ifndef CT_TESTS_DATA_RESIZE_CASES_H
 #define CT_TESTS_DATA_RESIZE_CASES_H
 
@@ -8,7 +8,7 @@
 
 struct resize_result {
 	int cases;
-	long values, different; /* from Pillow's */
+	long values, different; /* number of values that differ from Pillow's */
 	int most;               /* the largest difference */
 };
 struct resize_result resize_cases_run(FILE *lines);

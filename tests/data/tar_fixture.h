@@ -1,4 +1,4 @@
-/* Tars made in memory, right ones and odd ones. */
+/* Makes valid and unusual tar files in memory. */
 #ifndef CT_TESTS_DATA_TAR_FIXTURE_H
 #define CT_TESTS_DATA_TAR_FIXTURE_H
 
@@ -8,33 +8,33 @@
 
 enum tar_format { TAR_V7, TAR_USTAR, TAR_GNU };
 
-/* A header block: size as octal, checksum right. name is cut after 100 bytes. */
+/* Makes a header block with an octal size and a valid checksum. The name is truncated after 100 bytes. */
 void tar_header(uint8_t block[512], enum tar_format format, const char *name, char type, uint64_t size);
 void tar_checksum(uint8_t block[512]);
 
-/* Each appends to t. */
+/* The following functions append to t. */
 void tar_raw(struct bytes *t, const void *p, size_t n);
 void tar_member(struct bytes *t, const char *name, const void *data, size_t n);
 void tar_text(struct bytes *t, const char *name, const char *text);
 void tar_typed(struct bytes *t, enum tar_format format, const char *name, char type, const void *data, size_t n);
-/* A PAX record into text: "LENGTH key=value\n". */
+/* Writes the PAX record "LENGTH key=value\n" to text. */
 char *pax_record(const char *key, const char *value);
 void tar_end(struct bytes *t);
-/* KEY.jpg with n bytes that begin like a JPEG and depend on label, and KEY.cls. */
+/* Appends KEY.jpg, whose n bytes begin like a JPEG and depend on the label, and KEY.cls. */
 void tar_sample(struct bytes *t, const char *key, int label, size_t n);
 
 void file_write(const char *dir, const char *name, const void *p, size_t n);
 void text_write(const char *dir, const char *name, const char *text);
-/* A shard with samples "PREFIX000", ... label first, first + 1, ... into dir/name. */
+/* Writes a shard with the samples "PREFIX000", ... and the labels first, first + 1, ... to dir/name. */
 void shard_write(const char *dir, const char *name, const char *prefix, int n, int first);
 
-/* A shard of five samples k000 ... in a directory of its own, and where its index is kept. */
+/* A shard of five samples, k000 ..., in a separate directory, and the path of its cached index. */
 struct shard_place {
 	char *dir, *shard, *kept;
 };
 struct shard_place shard_place_make(void);
 void shard_place_remove(struct shard_place *p);
-/* Its index comes from there and has n samples. */
+/* Checks that its index comes from this source and has n samples. */
 void expect_open(const struct shard_place *p, enum ct_shard_source want, uint32_t n);
 void expect_indexed(const struct ct_shard_index *x, uint32_t i, const char *key, int label, uint32_t size);
 

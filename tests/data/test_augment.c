@@ -1,4 +1,5 @@
-/* Augmentation: keyed by (seed, epoch, sample) alone, exact where it must be exact, never outside its buffers. */
+/* Augmentation depends only on (seed, epoch, sample), is exact where it must be, and never accesses memory outside its
+ * buffers. */
 #include "tests/data/fixture.h"
 
 #include <math.h>

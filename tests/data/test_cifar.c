@@ -1,4 +1,4 @@
-/* CIFAR files: made here for the layout, from ../shared/data for the real thing and the malformed ones. */
+/* CIFAR files. Synthetic files test the layout; ../shared/data has real and malformed files. */
 #include "tests/data/fixture.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Colours, RandAugment and erasing: against what torchvision makes of the same picture (colour_golden.py), and drawn
- * as the header says. */
+/* Color operations, RandAugment and erasing: results are compared with those of torchvision for the same image
+ * (colour_golden.py), and random parameters must have the documented distribution. */
 #include "tests/data/fixture.h"
 
 #include <math.h>

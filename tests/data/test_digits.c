@@ -1,4 +1,5 @@
-/* Drawn digits: the same from any number of threads and on any machine, read back as MNIST, and told apart. */
+/* Drawn digits are the same for any number of threads and on any machine, can be read as MNIST, and can be told from
+ * real data. */
 #include "tests/data/fixture.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Descriptors of many shards: no more of them than there may be, and readers that wait for each other. */
+/* The file pool: limits on the descriptors of many shards, and readers that wait for each other. */
 #include "tests/data/tar_fixture.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* IDX files made here: every way to be wrong is refused by name, at a price bounded by what was declared. */
+/* IDX files: every kind of damage is reported precisely, and memory use is limited by the declared size. */
 #include "tests/data/fixture.h"
 
 #include <string.h>

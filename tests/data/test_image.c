@@ -1,4 +1,4 @@
-/* Images made here: windows against whole decodes, colours, limits, damage. */
+/* Synthetic images: boxes are compared with full decodes; color formats, limits and damage are tested. */
 #include "tests/data/encoded.h"
 
 #include <stdlib.h>

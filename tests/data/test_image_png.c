@@ -1,4 +1,4 @@
-/* PNG images made here by libspng: colour types, windows, damage, and what we write ourselves. */
+/* PNG images written by libspng: color types, boxes, damage, and the files that ctrain itself writes. */
 #include "tests/data/encoded.h"
 
 #include <stdlib.h>

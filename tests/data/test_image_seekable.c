@@ -1,4 +1,4 @@
-/* JPEG files with restart markers: parts of them, and those that get such markers. */
+/* JPEG files with restart markers: decoding parts of them, and adding the markers. */
 #include "tests/data/encoded.h"
 
 #include <stdlib.h>

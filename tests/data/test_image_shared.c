@@ -1,5 +1,5 @@
-/* The malformed images of ../shared/data/bad/jpeg, each with the end that INDEX.tsv wants, and windows of the real
- * images of the sample shards against their whole decodes. Skipped where the directory is absent. */
+/* The malformed images of ../shared/data/bad/jpeg must give the results listed in INDEX.tsv. Boxes of the real images
+ * in the sample shards are compared with full decodes. Skipped if the directory is missing. */
 #include "tests/data/encoded.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Folders of images: order and classes as torchvision has them, flat directories, files that vanish. */
+/* Image directories: order and classes as in torchvision, flat directories, files that are deleted during the run. */
 #include "tests/data/tar_fixture.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* gzip and plain files: what is read, what is refused, and what it may cost. */
+/* gzip and uncompressed files: valid files, invalid files, and limits on memory use. */
 #include "tests/data/fixture.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The loader delivers exactly what sampler, data set and augmentation say, for any number of threads, from any start. */
+/* The loader delivers exactly the samples that sampler, data set and augmentation determine, for any number of threads
+ * and from any starting point. */
 #include "tests/data/fixture.h"
 
 #include <pthread.h>

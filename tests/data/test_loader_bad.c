@@ -1,4 +1,4 @@
-/* Bad samples in the loader: replaced or left out, told once, counted. */
+/* Bad samples in the loader are replaced or skipped, reported once, and counted. */
 #include "tests/data/encoded.h"
 
 #include <string.h>

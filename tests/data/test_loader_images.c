@@ -1,5 +1,5 @@
-/* The loader over compressed images: the same pixels for any number of threads and ranks, mixed or not, from any start.
- */
+/* The loader with compressed images delivers the same pixels for any number of threads and ranks, with or without
+ * mixing, and from any starting point. */
 #include "tests/data/encoded.h"
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-/* The loader over the real shards of ../shared/data, which are not part of the project: skipped without them. */
+/* The loader with the real shards of ../shared/data, which are not part of the project. Skipped if they are missing. */
 #include "tests/data/fixture.h"
 
 #include <string.h>

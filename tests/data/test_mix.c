@@ -1,4 +1,4 @@
-/* Mixup and cutmix: shares from Beta(alpha, alpha), pixels exactly as the share says. */
+/* Mixup and CutMix: shares are drawn from Beta(alpha, alpha), and pixels match the share exactly. */
 #include "tests/data/fixture.h"
 
 #include <math.h>

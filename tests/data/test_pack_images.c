@@ -1,4 +1,4 @@
-/* Packing that changes images: smaller ones, and restart markers. */
+/* Packing that changes images: reducing their size and adding restart markers. */
 #include "tests/data/jpeg_make.h"
 
 #include <string.h>

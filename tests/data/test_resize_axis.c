@@ -1,4 +1,5 @@
-/* The weights of a resize, one by one as Pillow computes them (Resample.c, precompute_coeffs), against ours. */
+/* Compares the weights of a resize with weights that are computed one by one as in Pillow (Resample.c,
+ * precompute_coeffs). */
 #include "data/transform/resize_axis_impl.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Random resizes by the Pillow of this machine; skipped without it. */
+/* Compares random resizes with those of the installed Pillow. Skipped if Pillow is missing. */
 #include "tests/data/resize_cases.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The sampler against its contract, by brute force: worlds 1..8, accumulation, uneven tails. */
+/* Checks the documented properties of the sampler by brute force: world sizes 1..8, accumulation, and uneven last
+ * batches. */
 #include "tests/data/fixture.h"
 
 #include <string.h>

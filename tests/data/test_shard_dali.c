@@ -1,4 +1,4 @@
-/* DALI's indexes of shards: taken when they are right and whole. */
+/* DALI's shard indexes are used only if they are correct and complete. */
 #include "tests/data/tar_fixture.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Samples of a shard, and kept indexes. */
+/* The samples of a shard, and cached indexes. */
 #include "tests/data/tar_fixture.h"
 
 #include <fcntl.h>

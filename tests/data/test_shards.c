@@ -1,4 +1,4 @@
-/* Data sets of shards: lists of names, reading at random, shards that change under the reader. */
+/* Data sets of shards: lists of names, random access, and shards that change while they are read. */
 #include "tests/data/tar_fixture.h"
 
 #include <fcntl.h>

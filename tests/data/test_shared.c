@@ -1,4 +1,4 @@
-/* The real files and the malformed ones of ../shared/data, which is not part of the project: skipped without it. */
+/* The real and the malformed files of ../shared/data, which is not part of the project. Skipped if it is missing. */
 #include "tests/data/fixture.h"
 
 #include <string.h>

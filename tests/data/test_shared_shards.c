@@ -1,4 +1,4 @@
-/* The real and the malformed shards of ../shared/data, which is not part of the project: skipped without it. */
+/* The real and the malformed shards of ../shared/data, which is not part of the project. Skipped if it is missing. */
 #include "tests/data/tar_fixture.h"
 
 #include <stdio.h>

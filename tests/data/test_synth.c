@@ -1,4 +1,4 @@
-/* Synthetic sets: the same for everybody, different where they should be, and with something to learn in them. */
+/* Synthetic data sets are the same on every rank, training and evaluation data differ, and a model can learn them. */
 #include "tests/data/fixture.h"
 
 #include <math.h>

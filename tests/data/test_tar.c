@@ -1,4 +1,4 @@
-/* Tar headers: every format, every kind of damage, and GNU tar as the judge. */
+/* Tar headers: every format and every kind of damage, compared with GNU tar. */
 #include "tests/data/tar_fixture.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Archives: read back by the system's tar, the same bytes every time, names of every length. */
+/* The tar writer: the system's tar can read its archives, the bytes are always the same, and names may have any
+ * length. */
 #include "tests/data/fixture.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* From a sample to the image of a batch: which window, which size, which way round. */
+/* From a sample to an image in a batch: crop box, size and orientation. */
 #include "tests/data/encoded.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* CIFAR files: the first byte says which of the two sets (0: 10 classes), the rest is one file of it. */
+/* CIFAR files. The first byte selects the data set (0: 10 classes), and the rest is one file of it. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* IDX and gzip: 2 bytes (little-endian) length of the labels file, the labels file, the images file. */
+/* IDX and gzip. The input has the length of the labels file (2 bytes, little-endian), the labels file and the images
+ * file. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* Images: 8 bytes that choose options, a window and a size, then a file; decoded, then resized. The file's
- * first bytes are made those of a JPEG. */
+/* JPEG images. The first 8 bytes choose options, a box and a size; the rest is a file, which is decoded and then
+ * resized. The first bytes of the file are replaced by those of a JPEG. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

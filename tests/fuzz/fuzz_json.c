@@ -1,4 +1,5 @@
-/* JSON, and a checkpoint's state.json. What parses must print, and what was printed must parse and print the same. */
+/* JSON, and the state.json of a checkpoint. Input that can be parsed must be printed, and parsing and printing the
+ * result again must give the same bytes. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

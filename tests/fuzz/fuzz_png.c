@@ -1,4 +1,5 @@
-/* As fuzz_jpeg.c, with PNG. Checksums of chunks are made right, or little but the checking of them would be tried. */
+/* Like fuzz_jpeg.c, for PNG. Checksums of chunks are corrected, because otherwise hardly anything but the checksum test
+ * would run. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The strings from which ranks find each other: init URLs, Slurm node lists, rendezvous files. */
+/* The strings with which ranks find each other: init URLs, Slurm node lists, rendezvous files. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* safetensors headers. The input is tried as a whole file, and as 2 bytes (little-endian) of data length and a header: the
- * second way spares the fuzzer the guessing of the length. */
+/* safetensors headers. The input is used twice: as a complete file, and as a data length (2 bytes, little-endian) with
+ * a header, so that the fuzzer does not have to guess the length. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

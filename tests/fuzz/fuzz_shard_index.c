@@ -1,4 +1,5 @@
-/* A kept index, with its checksum made right: every entry that is taken lies in the shard of 1 MiB. */
+/* A cached index whose checksum has been corrected. Every entry of an index that is accepted must be inside the shard
+ * of 1 MiB. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A tar file: its samples, and their index packed and unpacked again. */
+/* A tar file: its samples, and its index, which is packed and unpacked. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

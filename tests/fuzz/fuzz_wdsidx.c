@@ -1,4 +1,4 @@
-/* DALI's index of a shard: 2 bytes (little-endian) length of the index, the index, the shard. */
+/* DALI's index of a shard. The input has the length of the index (2 bytes, little-endian), the index and the shard. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,5 @@
-/* Configuration files: YAML, schema, checks over several keys, dump. Limits and places of errors must hold for any bytes. */
+/* Configuration files: YAML, schema, checks of several keys, dump. Limits and error locations must be correct for any
+ * input. */
 #include <stdint.h>
 
 #include "trainer/config/config_impl.h"

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over the files of its corpus without libFuzzer: `replay FOLDER`. Part of the ordinary tests, so that
- * an input that once broke something is tried by every compiler. */
+/* Runs a fuzz target on the files of its corpus without libFuzzer: `replay DIRECTORY`. This is one of the regular
+ * tests, so that every compiler tests the inputs that once caused a failure. */
 #include <stdint.h>
 #include <stdio.h>
 

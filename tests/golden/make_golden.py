@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the golden files beside it with real PyTorch (2.x, CPU) and numpy: make_golden.py [train|ops|optim|schedules ...]
+"""Writes the golden files in its directory with PyTorch (2.x, CPU) and numpy: make_golden.py [train|ops|optim|schedules ...]
 
-The C tests make the same initial weights, images, labels and gradients from the same Philox streams, so the files hold
-results only. Streams and formulas: base/rng.h, nn/init.c, tests/nn/nn_check.h and golden.h.
+The C tests make the same initial weights, images, labels and gradients from the same Philox streams, so the files contain
+only results. Streams and formulas are in base/rng.h, nn/init.c, tests/nn/nn_check.h and golden.h.
 """
 import json
 import math

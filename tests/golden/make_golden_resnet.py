@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes resnet.json and names.json beside it with real PyTorch and torchvision (CPU): make_golden_resnet.py [case ...]
+"""Writes resnet.json and names.json to its directory with PyTorch and torchvision (CPU): make_golden_resnet.py [case ...]
 
 Each case is one of torchvision's networks with weights from Philox streams (make_golden.py).
   calm      the first forward and backward pass: logits, the gradient of every parameter
   training  20 steps of SGD: losses; parameters, running statistics and logits in evaluation at the end
-Tensors are kept as digests: norm, a projection on a vector of Philox numbers, and a few elements. names.json holds names and
-shapes of two state_dicts as torchvision makes them.
+Tensors are stored as digests: norm, a projection on a vector of Philox numbers, and a few elements. names.json has the names and
+shapes of two state_dicts from torchvision.
 
 Cases are chosen, the same way as in make_golden.py, such that rounding does not decide the result (shaken_most: deviations from
 the fp64 run with errors in the initial weights or in every convolution).

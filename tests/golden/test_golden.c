@@ -1,5 +1,6 @@
-/* Twenty training steps of mlp, lenet and convnet on every available engine against the same steps in real PyTorch: loss of
- * every step within 1e-5 relative, parameters, running statistics and evaluation at the end. */
+/* Runs twenty training steps of mlp, lenet and convnet on every available engine and compares them with the same steps
+ * in PyTorch: the loss of every step within 1e-5 relative, and parameters, running statistics and evaluation results at
+ * the end. */
 #include <math.h>
 
 #include "tests/golden/golden.h"

@@ -1,4 +1,5 @@
-/* Small models of every operation, and the loss heads alone: values and gradients of real PyTorch, on every engine. */
+/* Compares small models of every operation, and the loss heads alone, with values and gradients of PyTorch, on every
+ * engine. */
 #include <math.h>
 
 #include "nn/engine_impl.h"

@@ -1,4 +1,4 @@
-/* Optimizers on given gradients and tables of learning rates, against real PyTorch. */
+/* Compares optimizers on given gradients, and tables of learning rates, with PyTorch. */
 #include <math.h>
 
 #include "nn/optim/schedule.h"

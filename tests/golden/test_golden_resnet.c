@@ -1,9 +1,11 @@
-/* ResNets against torchvision's in real PyTorch, from the same weights and images: logits and the gradient of every parameter in
- * one pass; the loss of each of 20 training steps; parameters, running statistics and logits in evaluation after them.
+/* Compares ResNets with torchvision's in PyTorch, from the same weights and images: logits and the gradient of every
+ * parameter in one pass; the loss of each of 20 training steps; and after these, parameters, running statistics and
+ * logits in evaluation.
  *
- * Tolerances. Losses: 1e-5 relative. The others are about three times what PyTorch itself deviates from its
- * fp64 run when its convolutions err like ours do (Winograd transforms in fp32: nn/onednn/winograd/winograd.h) or its initial weights in
- * the last bit; these deviations stand in resnet.json (shaken_most), whose generator says how cases are chosen. */
+ * The tolerance of losses is 1e-5 relative. The other tolerances are about three times the deviation of PyTorch from
+ * its own fp64 run if its convolutions have errors like ctrain's (Winograd transforms in fp32:
+ * nn/onednn/winograd/winograd.h), or if the last bit of its initial weights changes. These deviations are in
+ * resnet.json (shaken_most), whose generator describes how cases are chosen. */
 #include <math.h>
 
 #include "tests/golden/golden.h"

@@ -1,4 +1,4 @@
-/* What the tests of nn share: graphs from texts, and a rig of device, engine, graph, net and program. */
+/* Helpers for the tests of nn: graphs from strings, and a test setup with device, engine, graph, net and program. */
 #ifndef CT_TESTS_NN_NN_CHECK_H
 #define CT_TESTS_NN_NN_CHECK_H
 
@@ -11,7 +11,7 @@
 
 #define MAX_LAYERS 64
 
-/* A model from layer texts joined by ';'. The status is the builder's. */
+/* Builds a model from layer strings joined by ';'. Returns the status of the builder. */
 enum ct_status graph_try(struct ct_shape input, const char *layers, int n_outputs, enum ct_loss loss, float smoothing,
 			 ct_graph **out);
 ct_graph *graph_make(struct ct_shape input, const char *layers, int n_outputs, enum ct_loss loss, float smoothing);
@@ -23,24 +23,24 @@ struct rig {
 	ct_net *net;
 	ct_program *program; /* training */
 };
-/* Fresh PyTorch-like parameters from seed 1. opts.batch rows. */
+/* Creates everything for opts.batch rows, with parameters initialized as in PyTorch from seed 1. */
 void rig_open(struct rig *r, const char *engine, ct_graph *graph, const struct ct_net_opts *opts);
 void rig_close(struct rig *r);
-/* Scales and shifts of batch norms away from 1 and 0: the same values on every engine. */
+/* Changes the scales and shifts of batch norms from 1 and 0 to other values, which are the same on every engine. */
 void vary_norms(ct_net *net);
 
 /* Calls test(engine) for every engine that this build and machine have. */
 void each_engine(void (*test)(const char *engine));
-/* When not, prints why. */
+/* Returns whether the engine is available. If not, prints why. */
 bool has_precision(const char *engine, enum ct_precision precision);
 
-/* n numbers of stream `stream`: uniform in [-1, 1), in [0, 1), bytes, labels below k. */
+/* Make n random numbers from stream `stream`: uniform in [-1, 1) or in [0, 1), bytes, or labels below k. */
 void fill_floats(uint32_t stream, float *x, size_t n);
 void fill_shares(uint32_t stream, float *x, size_t n);
 void fill_bytes(uint32_t stream, uint8_t *x, size_t n);
 void fill_labels(uint32_t stream, int32_t *labels, size_t n, int k);
 
-/* Values of the parameter of that name; returns owned (ct_free). */
+/* Returns the values of the parameter of this name. Free them with ct_free. */
 float *export_param(ct_net *net, const float *arena, int param);
 int param_named(const ct_graph *g, const char *name);
 int node_named(const ct_graph *g, const char *name);

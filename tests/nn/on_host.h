@@ -1,11 +1,11 @@
-/* What tests of the CPU device may do: look into arenas, and take results at once. */
+/* Shortcuts that are possible only on the CPU device: direct access to arenas, and immediate results. */
 #ifndef CT_TESTS_NN_ON_HOST_H
 #define CT_TESTS_NN_ON_HOST_H
 
 #include "nn/engine_impl.h"
 #include "nn/optim/optim.h"
 
-/* The elements of an fp32 arena, to read or write; NULL for NULL. */
+/* Returns the elements of an fp32 arena for reading or writing, or NULL for NULL. */
 static inline float *on_host(ct_arena *a)
 {
 	if (!a)
@@ -15,7 +15,7 @@ static inline float *on_host(ct_arena *a)
 	return ct_arena_at(a, 0);
 }
 
-/* A forward pass whose metrics are added to *m. */
+/* Runs a forward pass and adds its metrics to *m. */
 static inline enum ct_status forward_now(ct_program *p, const struct ct_batch *b, struct ct_metrics *m)
 {
 	struct ct_metrics now;
@@ -29,7 +29,7 @@ static inline enum ct_status forward_now(ct_program *p, const struct ct_batch *b
 	return CT_OK;
 }
 
-/* An update and, where asked, its norm; an update that changed nothing is CT_NUMERIC. */
+/* Runs an update and, if requested, returns its norm. Returns CT_NUMERIC if the update changed nothing. */
 static inline enum ct_status update_now(ct_optim *o, double lr, double *norm)
 {
 	CT_TRY(ct_optim_post(o, lr));

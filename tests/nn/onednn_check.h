@@ -1,4 +1,4 @@
-/* What the tests of the oneDNN engine share: a net that trains on made-up data, and its comparison with ref. */
+/* Helpers for the tests of the oneDNN engine: a net that trains on synthetic data, and its comparison with ref. */
 #ifndef CT_TESTS_NN_ONEDNN_CHECK_H
 #define CT_TESTS_NN_ONEDNN_CHECK_H
 
@@ -16,7 +16,7 @@ struct job {
 	int steps;
 };
 
-/* A net with data that runs. */
+/* A running net with its data. */
 struct bench {
 	struct rig r;
 	ct_optim *optim;
@@ -29,21 +29,21 @@ struct bench {
 struct ct_batch batch_of(const struct bench *b, const struct job *j);
 void bench_open(struct bench *b, const struct job *j);
 void bench_close(struct bench *b);
-/* Forward, backward, SGD. */
+/* Runs forward, backward and an SGD update. */
 void step(struct bench *b, const struct job *j, bool accumulate);
-/* bench_open and all steps. */
+/* Calls bench_open and runs all steps. */
 void run(struct bench *b, const struct job *j);
-/* The largest |x|, or |x - minus| when that is given. */
+/* Returns the largest |x|, or the largest |x - minus| if minus is not NULL. */
 double largest(const float *x, const float *minus, size_t n);
-/* The same job on ref: parameters, gradients, loss and running statistics after its steps. */
+/* Runs the same job on ref and compares parameters, gradients, loss and running statistics after its steps. */
 void assert_equals_ref(const struct job *j, double tolerance);
-/* The blocked layouts and the fused kernels that some tests are about. */
+/* Returns whether the blocked layouts and fused kernels that some tests need are available. */
 bool has_wide_vectors(const struct bench *b);
 
-/* Every fused path of the engine; every operation that has a kernel of our own. */
+/* Models with every fused path of the engine and every operation that has a kernel in ctrain. */
 extern const struct job convnet, mixed;
 
-/* For main: 77 when this build or machine has no oneDNN engine, 0 otherwise. */
+/* For main: returns 77 if this build or machine has no oneDNN engine, 0 otherwise. */
 int skip_without_onednn(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Small models that hold every operation with odd shapes: ref against finite differences (test_gradients), every other
- * engine against ref (test_conformance). */
+/* Small models with every operation and unusual shapes. test_gradients compares ref with finite differences, and
+ * test_conformance compares every other engine with ref. */
 #ifndef CT_TESTS_NN_OP_CASES_H
 #define CT_TESTS_NN_OP_CASES_H
 

@@ -1,5 +1,5 @@
-/* Training in bfloat16: it learns what fp32 learns, its parameters stay fp32, and it takes half of the memory. Operation by
- * operation: test_conformance. */
+/* Training in bfloat16 learns the same as in fp32, keeps parameters in fp32, and needs half of the memory.
+ * test_conformance tests single operations. */
 #include "tests/nn/onednn_check.h"
 
 #define ROWS 32

@@ -1,11 +1,13 @@
-/* Every available engine against ref on every case of op_cases: loss, metrics, logits, every parameter's gradient, running
- * statistics, evaluation, and accumulation. Each case runs as it stands and again behind a 1x1 convolution, whose weight
- * gradient shows the gradient of the case's input; on float and (up to 4 channels) on byte images.
+/* Compares every available engine with ref in every case of op_cases: loss, metrics, logits, the gradient of every
+ * parameter, running statistics, evaluation, and accumulation. Each case runs as is and also after a 1x1 convolution,
+ * whose weight gradient depends on the gradient of the case's input. Inputs are float images and, with up to 4
+ * channels, byte images.
  *
- * Tolerance: 2e-5 of the tensor's largest magnitude (tensors that are zero up to rounding, such as biases before a batch
- * norm: of a hundredth of the largest gradient of the net), 3e-4 behind batch norm, whose statistics of a few values
- * amplify rounding. In bf16 the Euclidean norm of the difference: 0.02 of that of logits and
- * statistics, 0.06 of that of all gradients, 0.2 with ReLUs and maxima; behind batch norm twice that. */
+ * The tolerance is 2e-5 of the tensor's largest magnitude. For tensors that are zero up to rounding, such as biases
+ * before a batch norm, it is 2e-5 of a hundredth of the net's largest gradient. After batch norm it is 3e-4, because
+ * statistics of a few values amplify rounding errors. In bf16, the Euclidean norm of the difference may be 0.02 of the
+ * norm of logits and statistics, 0.06 of the norm of all gradients, and 0.2 with ReLUs and maxima; after batch norm,
+ * twice as much. */
 #include <math.h>
 
 #include "tests/nn/nn_check.h"

@@ -1,5 +1,5 @@
-/* The element-wise loops of the oneDNN engine against formulas, with the same bits for any number of threads: sizes that are
- * large enough for several ranges, odd sizes, one to four channels. */
+/* Compares the element-wise loops of the oneDNN engine with formulas, and checks that results do not depend on the
+ * number of threads. Sizes are large enough for several ranges, or odd, with one to four channels. */
 #include "nn/onednn/kernels/elementwise.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Evaluation programs of the oneDNN engine fold batch norms into convolutions: the same results as ref, which does not; folded
- * anew whenever parameters or running statistics have changed, whoever wrote them. */
+/* Evaluation programs of the oneDNN engine fold batch norms into convolutions. The results must be those of ref, which
+ * does not fold, and the weights must be folded again whenever parameters or running statistics change. */
 #include "tests/nn/onednn_check.h"
 
 #define ROWS 3

@@ -1,4 +1,5 @@
-/* The reference engine's gradients against finite differences, for parameters and input, on every case of op_cases. */
+/* Compares the gradients of the reference engine with finite differences, for parameters and input, in every case of
+ * op_cases. */
 #include <math.h>
 
 #include "tests/nn/nn_check.h"

@@ -1,4 +1,4 @@
-/* The shared loss heads against the formulas in double, and what they do at the edges. */
+/* Compares the shared loss heads with formulas in double precision, and tests edge cases. */
 #include "nn/engine_impl.h"
 
 #include <math.h>

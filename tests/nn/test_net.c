@@ -1,4 +1,4 @@
-/* Arenas, slices, initial values, digests, and how gradients arrive. Every engine. */
+/* Arenas, slices, initial values, digests, and the order of finished gradients, on every engine. */
 #include "nn/engine.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The norm kernels on [N,C/16,H,W,16] against the formulas in double: every combination of ReLU, residual and drop path, odd
- * shapes, both types, in place and not, and the same bits with any number of threads. */
+/* Compares the norm kernels on [N,C/16,H,W,16] tensors with formulas in double precision: every combination of ReLU,
+ * residual and drop path, odd shapes, both types, in place or not. Results must not depend on the number of threads. */
 #include "nn/onednn/kernels/norm.h"
 
 #include <math.h>

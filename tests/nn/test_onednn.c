@@ -1,5 +1,6 @@
-/* What the oneDNN engine promises of a step beyond conformance: no allocation, padding that stays zero, the same bits every time,
- * one layout for all batch sizes, a memory plan, times, order of finished gradients. Skipped in a build without the engine. */
+/* Guarantees of the oneDNN engine that test_conformance does not cover: no allocation in a step, padding that stays
+ * zero, reproducible results, one layout for all batch sizes, the memory plan, times, and the order of finished
+ * gradients. Skipped in a build without the engine. */
 #include "tests/nn/onednn_check.h"
 
 static void test_no_allocation(void **state)

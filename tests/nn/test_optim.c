@@ -1,5 +1,5 @@
-/* Optimizers and weight average on hand-made gradients, against the formulas in double. Equality with real PyTorch is in
- * tests/golden. */
+/* Compares optimizers and EMA weights on given gradients with formulas in double precision. tests/golden compares them
+ * with PyTorch. */
 #include "nn/optim/optim.h"
 
 #include <math.h>

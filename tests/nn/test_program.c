@@ -1,5 +1,5 @@
-/* Programs of one net: for graphs of other image sizes, and one after the other in the same memory. And the precisions that
- * engines refuse. */
+/* Several programs of one net: for other image sizes, and one after the other in the same memory. Also tests precisions
+ * that engines refuse. */
 #include <math.h>
 
 #include "tests/nn/nn_check.h"

@@ -1,5 +1,6 @@
-/* train.recompute: norms or blocks of residual nets computed again in the backward pass: the same bits with less memory. And what else
- * the oneDNN engine promises of residual nets: no reorders, the plan's size. */
+/* train.recompute: recomputing norms or blocks of residual nets in the backward pass gives the same bits with less
+ * memory. Also tests other guarantees of the oneDNN engine for residual nets: no reorders, and the size of the memory
+ * plan. */
 #include "tests/nn/onednn_check.h"
 
 struct outcome {

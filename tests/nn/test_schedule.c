@@ -1,4 +1,4 @@
-/* Ends and joints of the schedules; whole tables from PyTorch are in tests/golden. */
+/* Start, end and transitions of the schedules. tests/golden has complete tables from PyTorch. */
 #include "nn/optim/schedule.h"
 
 #include "tests/nn/nn_check.h"

@@ -1,5 +1,5 @@
-/* Winograd convolutions against plain sums in double precision, on sizes that leave rests of tiles, of units and of panels; the
- * same bits with any number of threads; and in the engine against ref. */
+/* Compares Winograd convolutions with plain sums in double precision, on sizes that leave partial tiles, units and
+ * panels. Results must not depend on the number of threads. Also compares them with ref inside the engine. */
 #include <math.h>
 
 #include "nn/onednn/dnnl/shim.h"

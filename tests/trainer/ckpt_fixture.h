@@ -1,5 +1,5 @@
-/* A small net with batch norm, SGD momentum and averages on the reference engine, with values that name their step.
- * Headers of cmocka come before this one. */
+/* A small net with batch norm, SGD momentum and EMA weights on the reference engine, whose values identify their step.
+ * Include cmocka's headers first. */
 #ifndef CT_TESTS_TRAINER_CKPT_FIXTURE_H
 #define CT_TESTS_TRAINER_CKPT_FIXTURE_H
 
@@ -69,7 +69,7 @@ static inline void fixture_fill_buffers(struct fixture *f, float *buffers, uint3
 		buffers[k] = ct_rng_uniform(&r);
 }
 
-/* All values of a step: a function of the step. */
+/* Sets all values to those of a step, which are a function of the step. */
 static inline void fixture_set_step(struct fixture *f, uint32_t step)
 {
 	fixture_fill_arena(f, on_host(ct_net_params(f->net)), 1, step);
@@ -82,7 +82,7 @@ static inline void fixture_set_step(struct fixture *f, uint32_t step)
 		(struct ct_train_state){.step = step, .epoch = 1, .optim_steps = step, .global_batch = 4, .world = 2};
 }
 
-/* Does the net hold the values of this step? */
+/* Returns whether the net has the values of this step. */
 static inline bool fixture_is_step(struct fixture *f, uint32_t step)
 {
 	size_t arena = ct_net_arena_elems(f->net) * sizeof(float),
@@ -118,7 +118,8 @@ static inline enum ct_status fixture_save(struct fixture *f, const char *run, ui
 	return ct_checkpoint_save(run, &src, keep_last, best, NULL);
 }
 
-/* Step of the newest whole checkpoint, after loading it and comparing all values; 0: none; -1: something is wrong. */
+/* Loads the newest complete checkpoint, compares all values, and returns its step. 0: there is no checkpoint; -1:
+ * something is wrong. */
 static inline int64_t fixture_newest(struct fixture *f, const char *run)
 {
 	struct ct_train_state state;
@@ -136,7 +137,7 @@ static inline int64_t fixture_newest(struct fixture *f, const char *run)
 	return step;
 }
 
-/* How many names in RUN/checkpoints start with `prefix`. */
+/* Returns how many names in RUN/checkpoints start with `prefix`. */
 static inline int count_names(const char *run, const char *prefix)
 {
 	char *folder = ct_path_join(run, "checkpoints"), **names;

@@ -1,14 +1,14 @@
-/* Configurations from texts and files of the temporary directory. */
+/* Makes configurations from strings and from files in the temporary directory. */
 #ifndef CT_TESTS_TRAINER_CONFIG_FIXTURE_H
 #define CT_TESTS_TRAINER_CONFIG_FIXTURE_H
 
 #include "tests/trainer/tmpdir.h"
 #include "trainer/config/config.h"
 
-/* The least that is a configuration. */
+/* A minimal configuration. */
 #define GOOD "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\n"
 
-/* Returns the path of the new file. */
+/* Creates a file and returns its path. */
 static inline const char *put(const char *name, const char *text)
 {
 	const char *path = in_tmpdir(name);

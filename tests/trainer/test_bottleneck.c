@@ -1,4 +1,4 @@
-/* Who waits for whom: from times of ranks to one sentence with the number that would change it. */
+/* The bottleneck report: from the times of ranks to one sentence with the setting that would help. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

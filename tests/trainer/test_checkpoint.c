@@ -1,4 +1,5 @@
-/* What is saved comes back; what does not fit is refused; which checkpoints stay. */
+/* Checkpoints: saved values can be loaded, checkpoints that do not match are refused, and old checkpoints are
+ * deleted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

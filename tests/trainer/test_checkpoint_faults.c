@@ -1,4 +1,4 @@
-/* Killed savers, full disks, damaged files: the newest whole checkpoint is always found. */
+/* Killed processes, full disks and damaged files: the newest complete checkpoint is always found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

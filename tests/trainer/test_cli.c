@@ -1,5 +1,5 @@
-/* The command line: what is taken, what it becomes, what is refused, and that help shows exactly what the parser takes. The
- * commands themselves are stand-ins here. */
+/* The command line: accepted and refused arguments, their results, and whether the help shows exactly the options that
+ * the parser accepts. The commands themselves are stubs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* `ctrain ckpt show`, `verify` and `export`: what they print or write, and how they end. */
+/* `ctrain ckpt show`, `verify` and `export`: their output and exit codes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

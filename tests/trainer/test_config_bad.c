@@ -1,4 +1,5 @@
-/* Malformed configurations: each gets its place and words that help, all in one go, and nothing crashes. */
+/* Malformed configurations: every error is reported with its location and a helpful message, all errors are reported at
+ * once, and nothing crashes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Configurations as they are written down: dump, digest, the lines that ranks compare; and the files that we ship. */
+/* Writing configurations: dump, digest and the lines that ranks compare. Also checks the configurations that are part
+ * of the project. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

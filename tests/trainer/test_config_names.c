@@ -1,4 +1,4 @@
-/* The names that the schema lists are those that models, data sets, engines and communicators answer to. */
+/* The names in the schema are exactly the names of models, data sets, engines and communicators. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

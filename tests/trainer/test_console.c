@@ -1,4 +1,4 @@
-/* What the console computes: the line that fits, spans, rates, the table. */
+/* The calculations of the console: fitting a line, durations, rates, the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

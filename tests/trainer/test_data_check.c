@@ -1,5 +1,5 @@
-/* Findings of `ctrain data check`: which samples, in what order, whatever threads; the report's two forms. The line of
- * progress. */
+/* `ctrain data check`: which samples are reported and in what order, for any number of threads; both forms of the
+ * report; the progress line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What a run writes while every other system call is interrupted by a signal (EINTR): nothing fails, nothing is lost. */
+/* The files of a run while a signal interrupts every other system call (EINTR): nothing fails, and nothing is lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Batches that posted work reads: the host does not wait for each of them, and none is filled again while it is read. */
+/* Batches that posted work reads: the host does not wait for each batch, and no batch is refilled while it is read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* metrics.jsonl: what is written, what a resumed run cuts off, what happens when the disk is full. */
+/* metrics.jsonl: its contents, what a resumed run removes, and a full disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

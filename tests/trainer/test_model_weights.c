@@ -1,4 +1,4 @@
-/* Pretrained weights into a net: by name, whole or in part, from what PyTorch writes. */
+/* Loading pretrained weights by name, completely or in part, from files written by PyTorch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

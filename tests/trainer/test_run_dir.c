@@ -1,4 +1,4 @@
-/* The run folder before training: made, moved aside, locked. */
+/* The run directory before training: created, moved aside, locked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

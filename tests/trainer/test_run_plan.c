@@ -1,4 +1,4 @@
-/* What a config means: ranks, batch, steps, learning rate. */
+/* The plan of a configuration: ranks, batch, steps, learning rate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

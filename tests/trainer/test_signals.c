@@ -1,4 +1,4 @@
-/* Stop signals as a descriptor, in a process and across fork. */
+/* Stop signals read from a descriptor, in one process and across fork. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Snapshots of one training run after another in the same memory, and saves while training continues. */
+/* Successive snapshots of a training run in the same memory, and saving while training continues. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Steps of a process on its own: an epoch's last, smaller step, and accumulation. */
+/* Steps of a single process: a smaller last step in an epoch, and accumulation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Event files byte by byte: checksums, framing, and the protobuf messages read back by a decoder of the test's own. */
+/* Event files byte by byte: checksums and framing, and the protobuf messages, which a decoder in this test reads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

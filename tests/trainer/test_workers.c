@@ -1,4 +1,4 @@
-/* The launcher's children. This program is its own worker: started with a mode it plays one. */
+/* The children of the launcher. This program is its own worker: started with a mode, it acts as one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

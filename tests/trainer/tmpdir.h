@@ -1,5 +1,5 @@
-/* cmocka with what it needs, and a temporary directory of one test program: tmpdir_setup creates it, tmpdir_teardown removes
- * it with everything in it. */
+/* cmocka with the headers that it needs, and a temporary directory for one test program. tmpdir_setup creates the
+ * directory, and tmpdir_teardown removes it with its contents. */
 #ifndef CT_TESTS_TRAINER_TMPDIR_H
 #define CT_TESTS_TRAINER_TMPDIR_H
 
@@ -33,7 +33,7 @@ static inline int tmpdir_teardown(void **state)
 	return ct_dir_remove(tmpdir) < 0 ? -1 : 0;
 }
 
-/* Path of `name` in the folder; each of the last 8 results stays valid. */
+/* Returns the path of `name` in the directory. The last 8 results stay valid. */
 static inline const char *in_tmpdir(const char *name)
 {
 	static char paths[8][512];
@@ -44,14 +44,14 @@ static inline const char *in_tmpdir(const char *name)
 	return path;
 }
 
-/* The call went well, or the test fails with the error's message. */
+/* Fails the test with the error's message unless the call succeeds. */
 #define assert_ok(expr)                                                                                   \
 	do {                                                                                              \
 		enum ct_status assert_ok_st_ = (expr);                                                    \
 		if (assert_ok_st_ != CT_OK)                                                               \
 			fail_msg("%s: %s: %s", #expr, ct_status_name(assert_ok_st_), ct_error_message()); \
 	} while (0)
-/* The call failed with this status, and the message holds the text. */
+/* Fails the test unless the call returns this status and the message contains the string. */
 #define assert_fails(expr, status, text)                                                                        \
 	do {                                                                                                    \
 		enum ct_status assert_fails_st_ = (expr);                                                       \
