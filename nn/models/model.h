@@ -70,7 +70,7 @@ struct ct_model_spec {
 enum ct_status ct_model_build(const struct ct_model_spec *spec, ct_graph **out) CT_MUST_CHECK;
 /* Returns the name of model i, or NULL past the end. Used for suggestions and `ctrain info`. */
 const char *ct_model_name_at(size_t i);
-/* The model's default initialization: Kaiming for the ResNets, as in torchvision, else PyTorch's. */
+/* Returns the default initialization of a model: Kaiming for the ResNets, as in torchvision, else PyTorch's. */
 enum ct_init ct_model_init(const char *name);
 
 #endif
