@@ -19,7 +19,7 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
 for folder in base nn data dist trainer tests bench; do
-	[ -d "$folder" ] && find "$folder" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu' \)
+	[ -d "$folder" ] && find "$folder" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
 done | LC_ALL=C sort > "$work/files"
 if ! [ -s "$work/files" ]; then
 	echo "check_style: no sources under $(pwd)" >&2
@@ -47,6 +47,7 @@ BEGIN {
 	arrow("dist/rendezvous", "dist/store")
 	arrow("dist/store", "")
 	arrow("nn", "nn/graph")
+	arrow("nn/cuda/kernels", "")
 	arrow("nn/graph", "")
 	arrow("nn/host", "nn")
 	arrow("nn/models", "nn")
@@ -307,6 +308,8 @@ check_header() {
 	*_gloo*.h | *.hpp) return 0 ;; # C++
 	esac
 	why=$(printf '#include "%s"\n' "$1" | LC_ALL=C ${CC:-cc} -std=gnu17 -Werror=implicit -D_GNU_SOURCE -I. -x c -fsyntax-only - 2>&1) && return 0
+	# Headers that need CUDA can be checked where it is installed.
+	grep -qE '(cuda|cudnn|nccl)[a-z_]*[.]h: No such file' <<< "$why" && return 0
 	printf '%s:1: does not compile alone: %s\n' "$1" "$(grep -m1 error <<< "$why")"
 	return 1
 }
