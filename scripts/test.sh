@@ -64,9 +64,9 @@ if build release -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=ON; then
 fi
 
 if [ $quick = 0 ]; then
-	say "address and undefined-behaviour sanitizers: unit, ops, dist, golden"
+	say "address and undefined-behaviour sanitizers: unit, ops, dist, golden, gpu"
 	if build asan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON; then
-		run_ctest asan build/asan -j 2 -L '^(unit|ops|dist|golden)$'
+		run_ctest asan build/asan -j 2 -L '^(unit|ops|dist|golden|gpu)$'
 	fi
 
 	say "thread sanitizer: tests of base, data and dist"

@@ -1,0 +1,279 @@
+/* The lock, the counting of calls, injected faults, the log and what is alive. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/soft_gpu/runtime/runtime_impl.h"
+
+enum { MAX_FUNCTIONS = 256, MAX_FAULTS = 32 };
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_once_t once;
+	uint64_t rng;
+	FILE *log;
+	int n_functions, n_faults;
+	struct {
+		char name[64];
+		int calls;
+	} functions[MAX_FUNCTIONS];
+	struct {
+		char function[64];
+		int call, error;
+		bool of_work; /* else of the call itself */
+	} faults[MAX_FAULTS];
+	int live[SOFT__N_OBJECTS];
+} calls = {
+	/* Recursive: stand-in libraries call back from posted work. */
+	.mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
+	.once = PTHREAD_ONCE_INIT,
+};
+
+_Thread_local struct soft__self soft__self;
+
+void soft__lock(void)
+{
+	pthread_mutex_lock(&calls.mutex);
+}
+
+void soft__unlock(void)
+{
+	pthread_mutex_unlock(&calls.mutex);
+}
+
+void soft__log(const char *format, ...)
+{
+	va_list args;
+
+	if (!calls.log)
+		return;
+	va_start(args, format);
+	vfprintf(calls.log, format, args);
+	va_end(args);
+	fputc('\n', calls.log);
+	fflush(calls.log);
+}
+
+void soft_gpu_fail(const char *format, ...)
+{
+	va_list args;
+
+	fputs("soft gpu: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	abort();
+}
+
+static void set_seed(uint64_t seed)
+{
+	calls.rng = (seed + 1) * 0x9E3779B97F4A7C15u;
+	if (calls.rng == 0)
+		calls.rng = 1;
+}
+
+/* FUNCTION:N:ERROR or FUNCTION@N:ERROR, separated by commas. */
+static void parse_faults(const char *spec)
+{
+	calls.n_faults = 0;
+	while (spec && *spec) {
+		size_t name = strcspn(spec, ":@"), whole = strcspn(spec, ",");
+		int end = 0, i = calls.n_faults;
+
+		if (i == MAX_FAULTS || name >= whole || name >= sizeof(calls.faults[0].function) ||
+		    sscanf(spec + name + 1, "%d:%d%n", &calls.faults[i].call, &calls.faults[i].error, &end) != 2 ||
+		    name + 1 + (size_t)end != whole)
+			soft_gpu_fail("SOFT_GPU_FAULT: cannot read \"%s\"", spec);
+		memcpy(calls.faults[i].function, spec, name);
+		calls.faults[i].function[name] = 0;
+		calls.faults[i].of_work = spec[name] == '@';
+		calls.n_faults++;
+		spec += whole + (spec[whole] == ',');
+	}
+}
+
+static void write_live(void)
+{
+	if (calls.log)
+		soft__log("live memory %d pinned %d streams %d events %d graphs %d execs %d", calls.live[SOFT__MEMORY],
+			  calls.live[SOFT__PINNED], calls.live[SOFT__STREAM], calls.live[SOFT__EVENT],
+			  calls.live[SOFT__GRAPH], calls.live[SOFT__EXEC]);
+}
+
+static void start(void)
+{
+	const char *seed = getenv("SOFT_GPU_SEED"), *log = getenv("SOFT_GPU_LOG");
+
+	set_seed(seed ? strtoull(seed, NULL, 10) : 1);
+	parse_faults(getenv("SOFT_GPU_FAULT"));
+	if (log && *log) {
+		calls.log = fopen(log, "ae");
+		if (!calls.log)
+			soft_gpu_fail("SOFT_GPU_LOG: cannot open %s", log);
+		atexit(write_live);
+	}
+	soft__read_environment();
+}
+
+/* Counts the call. Returns the error it must return, and stores the one that its work must end with. */
+static int count_call(const char *function, int *work_error)
+{
+	int i = 0, error = 0;
+
+	while (i < calls.n_functions && strcmp(calls.functions[i].name, function) != 0)
+		i++;
+	if (i == MAX_FUNCTIONS)
+		soft_gpu_fail("more than %d different functions", MAX_FUNCTIONS);
+	if (i == calls.n_functions) {
+		snprintf(calls.functions[i].name, sizeof(calls.functions[i].name), "%s", function);
+		calls.functions[i].calls = 0;
+		calls.n_functions++;
+	}
+	calls.functions[i].calls++;
+	*work_error = 0;
+	for (int f = 0; f < calls.n_faults; f++) {
+		if (strcmp(calls.faults[f].function, function) != 0 ||
+		    (calls.faults[f].call != 0 && calls.faults[f].call != calls.functions[i].calls))
+			continue;
+		if (calls.faults[f].of_work)
+			*work_error = calls.faults[f].error;
+		else
+			error = calls.faults[f].error;
+	}
+	return error;
+}
+
+cudaError_t soft__enter(const char *function, unsigned flags)
+{
+	int work_error, error;
+
+	pthread_once(&calls.once, start);
+	soft__lock();
+	if (soft__self.in_work)
+		soft_gpu_fail("posted work calls %s", function);
+	soft__self.function = function;
+	error = count_call(function, &work_error);
+	soft__self.work_fault = (cudaError_t)work_error;
+	if (error)
+		return (cudaError_t)error;
+	if (soft__self.in_host_function)
+		return cudaErrorNotPermitted;
+	if (!(flags & SOFT__NO_DEVICE)) {
+		if (soft__gpu.driver < CUDART_VERSION / 1000 * 1000)
+			return cudaErrorInsufficientDriver;
+		if (soft__gpu.n_devices == 0)
+			return cudaErrorNoDevice;
+		if (soft__current()->failed)
+			return soft__current()->failed;
+	}
+	return flags & SOFT__UNSAFE ? soft__capture_unsafe() : cudaSuccess;
+}
+
+cudaError_t soft__leave(cudaError_t e)
+{
+	soft__close_devices();
+	soft__self.work_fault = cudaSuccess;
+	if (e != cudaSuccess)
+		soft__self.last = e;
+	soft__log("call %s -> %d", soft__self.function, (int)e);
+	soft__unlock();
+	return e;
+}
+
+int soft_gpu_call(const char *function)
+{
+	int work_error, error;
+
+	pthread_once(&calls.once, start);
+	soft__lock();
+	error = count_call(function, &work_error);
+	soft__self.work_fault = (cudaError_t)work_error;
+	soft__log("call %s -> %d", function, error);
+	soft__unlock();
+	return error;
+}
+
+void soft_gpu_set_seed(uint64_t seed)
+{
+	pthread_once(&calls.once, start);
+	soft__lock();
+	set_seed(seed);
+	soft__unlock();
+}
+
+void soft_gpu_set_faults(const char *faults)
+{
+	pthread_once(&calls.once, start);
+	soft__lock();
+	parse_faults(faults);
+	calls.n_functions = 0;
+	soft__unlock();
+}
+
+int soft_gpu_calls(const char *function)
+{
+	int n = 0;
+
+	pthread_once(&calls.once, start);
+	soft__lock();
+	for (int i = 0; i < calls.n_functions; i++) {
+		if (strcmp(calls.functions[i].name, function) == 0)
+			n = calls.functions[i].calls;
+	}
+	soft__unlock();
+	return n;
+}
+
+int soft_gpu_live(void)
+{
+	int n = 0;
+
+	pthread_once(&calls.once, start);
+	soft__lock();
+	for (int i = 0; i < SOFT__N_OBJECTS; i++)
+		n += calls.live[i];
+	soft__unlock();
+	return n;
+}
+
+void soft__created(enum soft__object o)
+{
+	calls.live[o]++;
+}
+
+void soft__destroyed(enum soft__object o)
+{
+	calls.live[o]--;
+}
+
+/* xorshift64*. */
+unsigned soft__draw(unsigned n)
+{
+	calls.rng ^= calls.rng >> 12;
+	calls.rng ^= calls.rng << 25;
+	calls.rng ^= calls.rng >> 27;
+	return (unsigned)((calls.rng * 0x2545F4914F6CDD1Du >> 32) * n >> 32);
+}
+
+void *soft__alloc(size_t bytes)
+{
+	void *p = calloc(1, bytes ? bytes : 1);
+
+	if (!p)
+		soft_gpu_fail("no host memory for %zu bytes", bytes);
+	return p;
+}
+
+void *soft__grow(void *p, int n, int *capacity, size_t element_bytes)
+{
+	if (n < *capacity)
+		return p;
+	*capacity = n < 8 ? 8 : 2 * n;
+	p = realloc(p, (size_t)*capacity * element_bytes);
+	if (!p)
+		soft_gpu_fail("no host memory");
+	return p;
+}

@@ -1,0 +1,163 @@
+/* Pinned host memory, and what kind of memory a pointer points to. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/soft_gpu/runtime/runtime_impl.h"
+
+struct pinned {
+	struct pinned *next;
+	char *at;
+	size_t bytes;
+	bool registered; /* the caller's memory */
+};
+static struct pinned *all;
+
+static struct pinned *find(const void *p)
+{
+	for (struct pinned *b = all; b; b = b->next) {
+		if ((const char *)p >= b->at && (const char *)p < b->at + b->bytes)
+			return b;
+	}
+	return NULL;
+}
+
+static void add(char *at, size_t bytes, bool registered)
+{
+	struct pinned *b = soft__alloc(sizeof(*b));
+
+	*b = (struct pinned){all, at, bytes, registered};
+	all = b;
+	soft__created(SOFT__PINNED);
+}
+
+static cudaError_t host_alloc(void **out, size_t bytes)
+{
+	size_t rounded = (bytes + 4095) / 4096 * 4096;
+
+	*out = NULL;
+	if (bytes == 0)
+		return cudaSuccess;
+	if (rounded < bytes || posix_memalign(out, 4096, bytes) != 0)
+		return cudaErrorMemoryAllocation;
+	memset(*out, 0xFF, bytes);
+	add(*out, bytes, false);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **out, size_t bytes)
+{
+	SOFT__CALL(SOFT__UNSAFE, host_alloc(out, bytes));
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	SOFT__CALL(SOFT__UNSAFE, host_alloc(out, bytes));
+}
+
+/* Waits for posted work, which may use the memory. Works also after the device's error. */
+static cudaError_t remove_block(void *p, bool registered)
+{
+	struct pinned *b, **link;
+	cudaError_t e = cudaSuccess;
+
+	if (!p && !registered)
+		return cudaSuccess;
+	b = find(p);
+	if (!b || b->at != p || b->registered != registered)
+		return registered ? cudaErrorHostMemoryNotRegistered : cudaErrorInvalidValue;
+	for (int i = 0; i < soft__gpu.n_devices; i++) {
+		cudaError_t one = soft__wait(i, NULL, NULL);
+
+		e = e ? e : one;
+	}
+	for (link = &all; *link != b; link = &(*link)->next)
+		;
+	*link = b->next;
+	if (!registered)
+		free(p);
+	free(b);
+	soft__destroyed(SOFT__PINNED);
+	return e;
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+	SOFT__CALL(SOFT__UNSAFE | SOFT__NO_DEVICE, remove_block(p, false));
+}
+
+static cudaError_t host_register(void *p, size_t bytes)
+{
+	if (!p || !bytes)
+		return cudaErrorInvalidValue;
+	if (find(p) || find((char *)p + bytes - 1))
+		return cudaErrorHostMemoryAlreadyRegistered;
+	add(p, bytes, true);
+	return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	SOFT__CALL(SOFT__UNSAFE, host_register(p, bytes));
+}
+
+cudaError_t cudaHostUnregister(void *p)
+{
+	SOFT__CALL(SOFT__UNSAFE | SOFT__NO_DEVICE, remove_block(p, true));
+}
+
+static cudaError_t device_pointer(void **out, void *p)
+{
+	*out = find(p) ? p : NULL;
+	return *out ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+/* The device uses the addresses of the host. */
+cudaError_t cudaHostGetDevicePointer(void **out, void *p, unsigned flags)
+{
+	(void)flags;
+	SOFT__CALL(SOFT__PLAIN, device_pointer(out, p));
+}
+
+bool soft__is_pinned(const void *p, size_t bytes)
+{
+	const struct pinned *b = find(p);
+
+	return b && bytes <= (size_t)(b->at + b->bytes - (const char *)p);
+}
+
+void soft__check_range(const char *what, const void *p, size_t bytes)
+{
+	const struct soft__block *b = soft__find_block(p, NULL);
+
+	if (bytes == 0 || soft__is_pinned(p, bytes) || (b && bytes <= (size_t)(b->at + b->bytes - (const char *)p)))
+		return;
+	if (b)
+		soft_gpu_fail("%s: [%p, +%zu) goes %zu bytes past the end of an allocation of %zu bytes", what, p,
+			      bytes, bytes - (size_t)(b->at + b->bytes - (const char *)p), b->bytes);
+	soft_gpu_fail("%s: [%p, +%zu) is not in an allocation", what, p, bytes);
+}
+
+static cudaError_t pointer_attributes(struct cudaPointerAttributes *a, const void *p)
+{
+	struct soft__device *d;
+	const struct pinned *b = find(p);
+
+	*a = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered};
+	if (soft__find_block(p, &d)) {
+		a->type = cudaMemoryTypeDevice;
+		a->device = (int)(d - soft__gpu.devices);
+		a->devicePointer = (void *)(uintptr_t)p;
+	} else if (b) {
+		a->type = cudaMemoryTypeHost;
+		a->device = soft__self.device;
+		a->devicePointer = a->hostPointer = (void *)(uintptr_t)p;
+	}
+	return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p)
+{
+	SOFT__CALL(SOFT__PLAIN, pointer_attributes(a, p));
+}

@@ -1,0 +1,266 @@
+/* Inside of the stand-in for the CUDA runtime. Every function of the CUDA API is SOFT__CALL(flags, static function): one lock around one
+ * implementation. All functions below run with that lock held. */
+#ifndef CT_TESTS_SOFT_GPU_RUNTIME_IMPL_H
+#define CT_TESTS_SOFT_GPU_RUNTIME_IMPL_H
+
+#include "tests/soft_gpu/soft_gpu.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SOFT__ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SOFT__ASAN 1
+#endif
+#endif
+#ifndef SOFT__ASAN
+#define SOFT__ASAN 0
+#endif
+
+enum { SOFT__MAX_DEVICES = 8, SOFT__MAX_STREAMS = 128, SOFT__GUARD = 256 };
+
+/* ---- call.c: the beginning and the end of a call ---------------------------------------------------- */
+
+enum {
+	SOFT__PLAIN = 0,
+	SOFT__NO_DEVICE = 1, /* works without a device and after the device's error */
+	SOFT__UNSAFE = 2,    /* not allowed to a thread that captures */
+};
+/* Takes the lock in any case. Not success: the call returns this error and does nothing else. */
+cudaError_t soft__enter(const char *function, unsigned flags);
+/* Closes device memory, remembers the error and gives the lock back; returns e. */
+cudaError_t soft__leave(cudaError_t e);
+#define SOFT__CALL(flags, expression)                                 \
+	do {                                                          \
+		cudaError_t soft__e = soft__enter(__func__, flags);   \
+		return soft__leave(soft__e ? soft__e : (expression)); \
+	} while (0)
+void soft__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Releases and takes the lock, around code of the program under test and around sleeping. */
+void soft__unlock(void);
+void soft__lock(void);
+
+/* What belongs to one host thread. */
+struct soft__self {
+	cudaError_t last;       /* cudaGetLastError */
+	int device;             /* cudaSetDevice */
+	bool in_work;           /* runs posted work */
+	bool in_host_function;  /* runs a function of cudaLaunchHostFunc */
+	cudaError_t work_fault; /* of this call: what it posts fails so */
+	const char *function;   /* this call */
+};
+extern _Thread_local struct soft__self soft__self;
+
+enum soft__object { SOFT__MEMORY, SOFT__PINNED, SOFT__STREAM, SOFT__EVENT, SOFT__GRAPH, SOFT__EXEC, SOFT__N_OBJECTS };
+void soft__created(enum soft__object o);
+void soft__destroyed(enum soft__object o);
+
+/* Uniform in [0, n). */
+unsigned soft__draw(unsigned n);
+void *soft__alloc(size_t bytes); /* zeroed; ends the process when there is no memory */
+void *soft__grow(void *p, int n, int *capacity, size_t element_bytes); /* room for element n */
+
+/* ---- device.c --------------------------------------------------------------------------------------- */
+
+struct soft__block { /* an allocation; sorted by address */
+	struct soft__block *next;
+	char *at;
+	size_t bytes;
+};
+
+struct soft__device {
+	char *base;                 /* reserved address range; NULL: not used yet */
+	size_t total, used, extent; /* extent: end of the pages that were ever in use */
+	struct soft__block *blocks;
+	char *next_fit;
+	bool open;
+	cudaError_t failed; /* sticky */
+	cudaStream_t legacy;
+};
+
+struct soft__gpu {
+	int driver, n_devices; /* visible ones */
+	int order;             /* SOFT_GPU_ORDER or -1 */
+	int physical[SOFT__MAX_DEVICES];
+	struct soft__device devices[SOFT__MAX_DEVICES];
+	cudaStream_t streams[SOFT__MAX_STREAMS];
+	int n_streams;
+	uint64_t host_clock[SOFT__MAX_STREAMS]; /* order.c */
+};
+extern struct soft__gpu soft__gpu;
+void soft__read_environment(void);
+struct soft__device *soft__current(void);
+
+/* ---- memory.c, host_memory.c ------------------------------------------------------------------------ */
+
+void soft__open_device(struct soft__device *d);
+void soft__close_devices(void);
+/* The allocation that contains p; NULL. */
+struct soft__block *soft__find_block(const void *p, struct soft__device **device);
+void soft__check_guards(const char *after);
+/* Whether [p, p + bytes) is in pinned memory. */
+bool soft__is_pinned(const void *p, size_t bytes);
+/* Ends the process unless the range is in one allocation of device or pinned memory. */
+void soft__check_range(const char *what, const void *p, size_t bytes);
+
+/* ---- work.c: what waits in a stream or is a node of a graph ----------------------------------------- */
+
+enum soft__kind { SOFT__RUN, SOFT__HOST, SOFT__EVENT_RECORD, SOFT__EVENT_WAIT };
+
+struct soft__work { /* immutable; shared by graphs and launches */
+	int refs;
+	enum soft__kind kind;
+	char *name;
+	cudaError_t (*run)(void *args);
+	void (*release)(void *args);
+	void *args;
+	struct soft_range *ranges;
+	int n_ranges;
+	cudaEvent_t event; /* SOFT__EVENT_RECORD and SOFT__EVENT_WAIT: nodes of graphs */
+	cudaError_t fault; /* by demand of SOFT_GPU_FAULT */
+};
+struct soft__work *soft__work_create(const struct soft_work *from, enum soft__kind kind);
+void soft__work_drop(struct soft__work *w);
+
+/* One recording of an event. The event, the operation that reaches it and those that wait for it share it. */
+struct soft__moment {
+	int refs;
+	bool reached;
+	int64_t ns;
+	uint64_t clock[SOFT__MAX_STREAMS];
+};
+struct soft__moment *soft__moment_create(const uint64_t *clock);
+struct soft__moment *soft__moment_keep(struct soft__moment *m);
+void soft__moment_drop(struct soft__moment *m);
+void soft__moment_reach(struct soft__moment *m);
+
+enum soft__op_kind { SOFT__OP_WORK, SOFT__OP_RECORD, SOFT__OP_WAIT, SOFT__OP_GRAPH };
+struct soft__op {
+	struct soft__op *next;
+	enum soft__op_kind kind;
+	union {
+		struct soft__work *work;
+		struct soft__moment *moment;
+		struct soft__launch *launch;
+	};
+};
+/* Adds to the end of the stream, or to its capture. Takes the reference. */
+cudaError_t soft__post(cudaStream_t s, struct soft__work *w);
+/* Adds to the end of the stream, in any case. */
+void soft__push(cudaStream_t s, struct soft__op op);
+/* Takes the first operation from the stream. */
+void soft__pop(cudaStream_t s);
+
+/* ---- order.c: which work is ordered ----------------------------------------------------------------- */
+
+/* Vector clocks: clock[i] = n says that the first n operations of stream slot i come before. */
+struct soft__access { /* what an operation of a stream declared */
+	uint64_t seq;
+	struct soft_range range;
+	char *name;
+};
+void soft__merge(uint64_t *clock, const uint64_t *from);
+/* The stream gets one more operation, which touches the ranges: fails when it overlaps with one that is not ordered. */
+void soft__order_post(cudaStream_t s);
+void soft__order_ranges(cudaStream_t s, const char *name, const struct soft_range *ranges, int n);
+/* The host has waited. */
+void soft__order_host(const uint64_t *clock);
+bool soft__overlap(const struct soft_range *a, const struct soft_range *b);
+
+/* ---- stream.c, event.c, schedule.c ------------------------------------------------------------------ */
+
+struct CUstream_st {
+	unsigned magic;
+	int slot, device, priority;
+	unsigned flags;
+	bool dead;    /* destroyed, but not yet empty */
+	bool held;    /* during this wait it gets a turn only when no other stream can go on */
+	bool stalled; /* its work was not ready since the last progress of any stream */
+	bool busy;    /* its first operation is being executed */
+	struct soft__op *first, **end;
+	uint64_t seq;
+	uint64_t clock[SOFT__MAX_STREAMS];
+	struct soft__access *accesses;
+	int n_accesses, accesses_capacity;
+	/* capture.c */
+	struct soft__capture *capture;
+	int *deps; /* nodes that what comes next depends on */
+	int n_deps, deps_capacity;
+};
+
+struct CUevent_st {
+	unsigned magic, flags;
+	int device;
+	struct soft__moment *moment; /* NULL: never recorded */
+	/* When it was last recorded in a capture: which, and the nodes it stands for. */
+	unsigned capture_id;
+	int *nodes;
+	int n_nodes;
+};
+
+/* cudaErrorInvalidResourceHandle for a handle that is none. NULL is the legacy stream of the current device. */
+cudaError_t soft__stream(cudaStream_t handle, cudaStream_t *out);
+cudaStream_t soft__stream_create(int device, unsigned flags, int priority);
+/* What a post must do first: work of the legacy stream waits for all blocking streams, and they for it. */
+cudaError_t soft__legacy_order(cudaStream_t s);
+cudaError_t soft__event_record(cudaEvent_t e, cudaStream_t s);
+
+/* Runs work until the moment, else the stream, else all streams of the device are done. Returns the device's error. */
+cudaError_t soft__wait(int device, cudaStream_t s, struct soft__moment *m);
+/* Runs a drawn amount of work: the host asked and does not wait. */
+cudaError_t soft__progress(int device);
+
+/* ---- capture.c, graph.c ----------------------------------------------------------------------------- */
+
+struct soft__node {
+	struct soft__work *work;
+	int *deps, *followers;
+	int n_deps, n_followers;
+};
+struct soft__body { /* nodes in the order of their capture; immutable when the capture has ended */
+	int refs;
+	struct soft__node *nodes;
+	int n_nodes, capacity;
+};
+struct soft__capture {
+	struct soft__capture *next;
+	unsigned id;
+	enum cudaStreamCaptureMode mode;
+	struct soft__self *thread;
+	cudaStream_t origin;
+	struct soft__body *body;
+	bool invalid;
+};
+/* cudaSuccess: not capturing, or added to the capture as a node. */
+cudaError_t soft__capture_work(cudaStream_t s, struct soft__work *w);
+cudaError_t soft__capture_record(cudaStream_t s, cudaEvent_t e);
+cudaError_t soft__capture_wait(cudaStream_t s, cudaEvent_t e);
+/* The error of an unsafe call by this thread, which also makes its capture invalid. */
+cudaError_t soft__capture_unsafe(void);
+/* The error of posting to the legacy stream. */
+cudaError_t soft__capture_implicit(int device);
+bool soft__capture_is_active(unsigned id);
+
+struct soft__body *soft__body_keep(struct soft__body *b);
+void soft__body_drop(struct soft__body *b);
+/* followers and their numbers */
+void soft__body_finish(struct soft__body *b);
+enum soft__step { SOFT__DONE, SOFT__MORE, SOFT__STALLED };
+/* Runs one node of a launched graph. */
+enum soft__step soft__launch_step(struct soft__launch *l, struct CUstream_st *s, cudaError_t *error);
+void soft__launch_drop(struct soft__launch *l);
+/* schedule.c: what work does when its turn comes. */
+cudaError_t soft__run_work(struct CUstream_st *s, const struct soft__work *w);
+
+/* ---- exec/ ------------------------------------------------------------------------------------------ */
+
+struct soft__grid {
+	struct soft_kernel kernel;
+	dim3 grid, block;
+	size_t shared_bytes;
+	int order; /* 0, 1, 2 */
+	_Alignas(16) const void *args;
+};
+/* Executes all blocks. */
+void soft__run_grid(const struct soft__grid *g);
+
+#endif
