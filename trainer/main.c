@@ -11,9 +11,9 @@
 #include "trainer/commands/cli.h"
 #include "trainer/loop/worker.h"
 
-#define FINISH_NS (5 * CT_SEC) /* how long the last message waits for a reader who keeps a training run waiting */
+#define FINISH_NS (5 * CT_SEC) /* how long the final message waits for a reader that has stopped reading */
 
-/* Text may hold bytes of a user's file: what is no character is shown by number, line breaks stay. */
+/* The text may contain bytes of a user's file. Bytes that are not valid characters are escaped; line breaks remain. */
 static void add_text(struct ct_str *out, const char *text)
 {
 	size_t n = strlen(text), taken;
@@ -25,12 +25,12 @@ static void add_text(struct ct_str *out, const char *text)
 	}
 }
 
-/* One sentence and what to do; where it came from at debug level. */
+/* Prints the message and the hint. At debug level, also prints where the error was set. */
 static void report(void)
 {
 	struct ct_str out = {0};
 
-	/* Lists of problems have their own "file:line:column: error:". */
+	/* A list of problems already contains "file:line:column: error:". */
 	if (!strstr(ct_error_message(), ": error: "))
 		ct_str_add(&out, "ctrain: error: ");
 	add_text(&out, ct_error_message());
@@ -38,7 +38,7 @@ static void report(void)
 		ct_str_add(&out, "\nhint: ");
 	add_text(&out, ct_error_hint_text());
 	ct_str_add(&out, "\n");
-	if (out.failed) /* out of memory: as it is */
+	if (out.failed) /* out of memory: print the message unchanged */
 		ct_output_print(STDERR_FILENO, "ctrain: error: %s\n", ct_error_message());
 	else
 		ct_output_write(STDERR_FILENO, out.s, out.len);
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 		st = ct_cli_parse(argc, argv, &cli);
 	if (st == CT_OK && cli.command->run)
 		st = cli.command->run(&cli);
-	/* Workers of our launcher hand their message to it: it prints that of the first rank that failed. */
+	/* A worker of our launcher passes its message to the launcher, which prints that of the first rank that failed. */
 	if (st < 0 && !ct_worker_deliver_error(st))
 		report();
 	ct_cli_release(&cli);

@@ -77,7 +77,7 @@ class Check(Case):
         for name in ("train", "val"):
             os.makedirs(self.path("d", name, "cat"))
         root = self.path("d")
-        self.assert_last_says(self.check("  dir: /nonexistent\n"), r"c\.yaml:5:8: error: data\.dir: there is no directory /nonexistent\n")
+        self.assert_last_says(self.check("  dir: /nonexistent\n"), r"c\.yaml:5:8: error: data\.dir: the directory /nonexistent does not exist\n")
         r = self.check(f"  dir: {root}\n  train:\n    path: trian\n  val: vla\n")
         self.assert_last_says(r, r"c\.yaml:7:11: error: data\.train: .*/d/trian", r"\n\S*c\.yaml:8:8: error: data\.val: .*/d/vla", "hint: ")
         self.check(f"  dir: {root}\n", expect=OK)
@@ -87,8 +87,8 @@ class Check(Case):
         self.check("  dir: /nonexistent\n" + paths, expect=OK)
         self.assert_last_says(self.check("  dir: /nonexistent\n" + paths.replace("/val", "/vla")), r"c\.yaml:7:8: error: data\.val: .*/d/vla")
         # What nobody named follows from data.name; a key of the command line is named as such.
-        self.assert_last_says(self.check(""), r"c\.yaml:4:9: error: data\.dir: there is no directory datasets/imagefolder\n")
-        self.assert_last_says(self.check("", "data.dir=/nowhere"), r"argument 3: error: data\.dir: there is no directory /nowhere\n")
+        self.assert_last_says(self.check(""), r"c\.yaml:4:9: error: data\.dir: the directory datasets/imagefolder does not exist\n")
+        self.assert_last_says(self.check("", "data.dir=/nowhere"), r"argument 3: error: data\.dir: the directory /nowhere does not exist\n")
 
     def test_missing_files_of_each_format(self):
         os.mkdir(self.path("d"))
@@ -228,7 +228,7 @@ class Evaluate(Case):
         os.mkdir(self.path("empty"))
         self.assert_last_says(self.run_ctrain("eval", self.path("empty"), expect=USAGE), "neither a run directory nor a checkpoint", "hint:")
         r = self.run_ctrain("eval", self.path("moved", "checkpoints", "best"), "--checkpoint", "last", expect=USAGE)
-        self.assert_last_says(r, "is a checkpoint already")
+        self.assert_last_says(r, "is already a checkpoint")
 
 
 if __name__ == "__main__":

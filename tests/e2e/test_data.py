@@ -224,7 +224,7 @@ class Check(Case):
         os.truncate(self.path("out/train-0.tar"), 3000)
         self.write("out/train-8.tar", "<html>not found</html>")
         r = self.run_ctrain("data", "check", config, "--out", self.path("r.jsonl"), "--json", expect=DATA)
-        self.assert_last_says(r, "2 shards cannot be used at all, and 1 of the 6 samples of others")
+        self.assert_last_says(r, "2 shards cannot be used at all, and 1 of the 6 samples in the other shards")
         j = json.loads(r.out)
         self.assertEqual([j["sets"][0][k] for k in ("samples", "damaged", "bad")], [6, 2, 1])
         self.assertEqual(sum(j["damaged_by_tag"].values()), 2)
@@ -237,7 +237,7 @@ class Check(Case):
         paths = [self.path(f"out/train-{i}.tar") for i in range(2)]
         r = self.run_ctrain("data", "check", *paths, expect=DATA)
         self.assertRegex(r.out, "0 samples, 0 bad.*; 1 damaged shard\n.*6 samples, 1 bad")
-        self.assert_last_says(r, "1 shard cannot be used at all, and 1 of the 6 samples of others", "leave them out")
+        self.assert_last_says(r, "1 shard cannot be used at all, and 1 of the 6 samples in the other shards", "remove them from the list")
 
     def test_blank_in_a_folder(self):
         for i in range(4):

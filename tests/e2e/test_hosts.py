@@ -270,7 +270,7 @@ class TwoHosts(Case):
     def test_open_network(self):
         nodes = self.both("dist.open_network=true", env={"CTRAIN_TOKEN": "", "HOME": self.path("nobody")})
         results = self.finish(nodes)
-        self.assert_says(results[0], "any program that reaches port")
+        self.assert_says(results[0], "any program that can connect to port")
         self.assertFalse(os.path.exists(self.path("run", "token")))
         self.assert_reference()
 
@@ -342,7 +342,7 @@ class TwoHosts(Case):
 
     def test_stop_while_waiting_for_the_secret(self):
         node = self.node(1, "dist.rendezvous_timeout=120", env={"CTRAIN_TOKEN": "", "HOME": self.path("nobody")})
-        self.until(lambda: "waiting for node 0" in node.err, "the launcher said what it waits for", node)
+        self.until(lambda: "waiting until node 0" in node.err, "the launcher said what it waits for", node)
         os.kill(self.launcher(1), signal.SIGTERM)
         r = node.wait(5)
         self.assert_code(r, STOPPED)

@@ -115,7 +115,7 @@ class Training(Images):
         # Labels of other classes would only look like a bad model.
         os.rename(self.path("data", "val", "cat"), self.path("data", "val", "zebra"))
         r = self.run_ctrain("eval", config, f"run.dir={self.path('run')}", "--checkpoint", "last", expect=DATA)
-        self.assert_last_says(r, 'class 0 was "cat" in training .*classes.txt.*, and is "dog" in the evaluation data', "classes_file")
+        self.assert_last_says(r, 'class 0 was "cat" in training .*classes.txt.*, but is "dog" in the evaluation data', "classes_file")
 
     def test_damaged_images_are_counted(self):
         """A JPEG without its end can be decoded, with a warning: used, but neither silently nor as a bad sample."""
@@ -331,7 +331,7 @@ class Prediction(Images):
         # A config.yaml above that is none of a run says nothing about them.
         self.write("config.yaml", "model: {name: mlp}\ndata: {name: mnist}\ntrain: {epochs: 1}\n")
         r = self.run_ctrain("predict", weights, good, expect=USAGE)
-        self.assert_says(r, "is in no run folder")
+        self.assert_says(r, "is not in a run directory")
         r = self.run_ctrain("predict", weights, good, "--config", self.path("tiny.yaml"))
         self.assertIn("class ", r.out)
         r = self.run_ctrain("predict", self.path("nothing"), good, expect=DATA)
@@ -383,7 +383,7 @@ class BatchNorm(Images):
         self.train("--procs", 2, "model.bn=broadcast", run="broadcast", config=config(48))
         self.assertEqual(self.digest("broadcast"), self.digest("local"))
         r = self.train("--procs", 3, *sync, run="uneven", config=config(50), expect=USAGE)
-        self.assert_last_says(r, "model.bn sync needs rows on every rank", "drop_last")
+        self.assert_last_says(r, "model.bn=sync requires samples on every rank", "drop_last")
         self.train("--procs", 3, *sync, "data.drop_last=true", run="even", config=config(50))
 
 

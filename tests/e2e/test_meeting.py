@@ -160,9 +160,9 @@ class Rendezvous(Meeting):
 
     def test_another_number_of_ranks(self):
         """What the command line asks for and what the launcher says: an error, not one of the two ignored."""
-        for world, local, args, words in ((2, None, ("--procs", 4), ("--procs asks for 4", "there are 2")),
-                                          (3, 3, ("launch.procs=2",), ("asks for 2 ranks on this host", "there are 3")),
-                                          (1, 1, ("--nproc_per_node=2",), ("--nproc_per_node asks for 2", "there are 1"))):
+        for world, local, args, words in ((2, None, ("--procs", 4), ("--procs requests 4", "there are 2")),
+                                          (3, 3, ("launch.procs=2",), ("requests 2 ranks on this host", "there are 3")),
+                                          (1, 1, ("--nproc_per_node=2",), ("--nproc_per_node requests 2", "there are 1"))):
             with self.subTest(args=args):
                 more = {} if local is None else {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": local}
                 r = self.worker(0, world, self.free_port(), *args, **more).wait()
@@ -173,7 +173,7 @@ class Rendezvous(Meeting):
     def test_env_url_without_environment(self):
         for env, word in (({}, "MASTER_ADDR"), ({"MASTER_ADDR": "127.0.0.1"}, "MASTER_PORT")):
             r = self.train("--init", "env://", env=env, expect=USAGE)
-            self.assert_last_says(r, "env://", f"no {word}", "hint:")
+            self.assert_last_says(r, "env://", f"{word} is not set", "hint:")
             self.assertNotIn("rank ", r.err)
 
 

@@ -161,13 +161,13 @@ class Limits(Case):
                     self.assert_code(r, 4)
                     self.assert_last_says(r, "hint:.*ulimit -u")
             self.assertEqual(r.code, OK)
-            self.assertRegex(said, "can't start rank 1")
+            self.assertRegex(said, "cannot start rank 1")
             self.assertRegex(said, "gloo: " if backend == "gloo" else "cannot start thread")
 
     def test_open_files(self):
         for n in (12, 24, 36):
             r = self.limited("-n", n, run=f"run-{n}", expect=4, timeout=10)
-            self.assert_last_says(r, f"a process may have {n} open files", "hint:", "ulimit -n 1024")
+            self.assert_last_says(r, f"the limit of open files in this shell is {n}", "hint:", "ulimit -n 1024")
         # Just enough is enough, and a soft limit is raised.
         self.limited("-n", 40, "train.epochs=1", run="run-40")
         self.limited("-Sn", 12, "train.epochs=1", run="run-soft")

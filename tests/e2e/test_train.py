@@ -453,7 +453,7 @@ class ShippedConfigs(Case):
                 r = self.start("check", c).wait()
                 if r.code != OK:  # nothing but the data is missing where the test runs
                     self.assert_code(r, DATA)
-                    self.assert_last_says(r, r"^\S+\.yaml:\d+:\d+: error: data\.dir: there is no directory datasets/\S+\n")
+                    self.assert_last_says(r, r"^\S+\.yaml:\d+:\d+: error: data\.dir: the directory datasets/\S+ does not exist\n")
 
     def test_train_the_small_ones(self):
         for name in ("smoke", "toy_ddp"):

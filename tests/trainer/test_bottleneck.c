@@ -36,7 +36,7 @@ static void test_compute(void **state)
 
 	(void)state;
 	expect(&f, CT_BOTTLENECK_COMPUTE,
-	       "bound by compute: 95 % of the time, data 1.0 %; 60 GFLOP/s on each rank; loading is no limit (2.0 times as fast as training)");
+	       "bound by compute: 95 % of the time, data 1.0 %; 60 GFLOP/s on each rank; loading is not a bottleneck (2.0 times as fast as training)");
 	f.world = 2;
 	expect(&f, CT_BOTTLENECK_COMPUTE, "communication 2.0 %");
 	/* One that had to wait while the other saved says nothing about training. */
@@ -63,11 +63,11 @@ static void test_data(void **state)
 	r[0].compute_s = 68;
 	r[0].loader_s = 1000 / 7.0;
 	expect(&f, CT_BOTTLENECK_DATA,
-	       "31 % of the time went into waiting for batches; a thread makes 7 images a second, there are 2 threads, "
-	       "training could take 14: data.workers=3 would do");
+	       "31 % of the time was spent waiting for batches; a thread loads 7 images/s, there are 2 threads, "
+	       "and training could use 14 images/s: data.workers=3 would be enough");
 	/* An image takes 68 ms of each of 6 threads and 143 ms of a loader's: 8 CPUs do 14.5 of them in a second. */
 	f.compute_threads = 6;
-	expect(&f, CT_BOTTLENECK_DATA, "data.workers=3 would give up to 14, as 8 CPUs must do both");
+	expect(&f, CT_BOTTLENECK_DATA, "data.workers=3 would give up to 14 images/s, because 8 CPUs must do both");
 	f.compute_threads = 8;
 	r[0].compute_s = 90;
 	expect(&f, CT_BOTTLENECK_DATA,
@@ -77,8 +77,8 @@ static void test_data(void **state)
 	f.compute_threads = 1;
 	f.loader_threads = 0;
 	expect(&f, CT_BOTTLENECK_DATA,
-	       "making batches between steps; a thread makes 7 images a second, there are 0 threads, training could take 14: "
-	       "data.workers=3 would do");
+	       "loading batches between steps; a thread loads 7 images/s, there are 0 threads, and training could use 14 images/s: "
+	       "data.workers=3 would be enough");
 	/* The other rank waits for gradients as long as this one waits for data. */
 	f.loader_threads = 2;
 	f.world = 2;
@@ -101,7 +101,7 @@ static void test_communication(void **state)
 	}
 	/* 20 ms of waiting are 5 % of a step whose rest takes 380 ms: 4.75 times as long as now. */
 	expect(&f, CT_BOTTLENECK_COMM,
-	       "spent 20 % of the time (20.0 ms a step) waiting for gradients; to get below 5 %: batch.per_rank=48 instead of 10, or train.accumulate=5");
+	       "spent 20 % of the time (20.0 ms per step) waiting for gradients; to get below 5 %: batch.per_rank=48 instead of 10, or train.accumulate=5");
 }
 
 static void test_slow_rank(void **state)
@@ -115,8 +115,8 @@ static void test_slow_rank(void **state)
 	r[0].exposed_s = r[2].exposed_s = 42;
 	r[1].compute_s = 97;
 	expect(&f, CT_BOTTLENECK_RANK,
-	       "bound by rank 1: it computes for 97.0 ms a step, the others for 57.0 ms and wait 40 % of the time; "
-	       "as fast as they, training would do 50 images a second instead of 30");
+	       "bound by rank 1: it computes for 97.0 ms per step, but the others only for 57.0 ms, and they wait 40 % of the time; "
+	       "if it were as fast as the others, training would process 50 images/s instead of 30");
 }
 
 /* Two ranks on two CPUs that two busy loops of another program share: what looks like communication is not. */

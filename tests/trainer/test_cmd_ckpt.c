@@ -130,7 +130,7 @@ static void test_verify(void **state)
 	assert_ok(ct_file_read(file, 1 << 24, &data, &len));
 	data[len - 1] ^= 1;
 	assert_ok(ct_file_replace(file, data, len));
-	assert_fails(capture(ct_cmd_ckpt_verify, &cli, &text), CT_DATA, "3 of 3 checkpoints are broken");
+	assert_fails(capture(ct_cmd_ckpt_verify, &cli, &text), CT_DATA, "3 of 3 checkpoints are damaged");
 	assert_non_null(strstr(text, "step-000000000007: broken: "));
 	assert_non_null(strstr(text, "optim.safetensors is damaged"));
 	ct_free(text);

@@ -138,7 +138,7 @@ static void test_table(void **state)
 	assert_ok(ct__console_table(&s, false, &out));
 	assert_null(strchr(out.s, '\033'));
 	assert_non_null(strstr(out.s, "9,380 (5 epochs)"));
-	assert_non_null(strstr(out.s, "300,000, 3.61k a second in training"));
+	assert_non_null(strstr(out.s, "300,000, 3.61k/s in training"));
 	assert_non_null(strstr(out.s, "best top1     0.9912"));
 	assert_non_null(strstr(out.s, "backward 52%"));
 	assert_non_null(strstr(out.s, "training loss 0.0231"));

@@ -250,7 +250,7 @@ static void test_model_and_files(void **state)
 		     "train-images-idx3-ubyte has images of 8 x 8, expected 28 x 28");
 	put_images("t10k-images-idx3-ubyte", 9);
 	assert_fails(checked(LOAD(IDX, "model.layers=[flatten, linear 10]")), CT_DATA,
-		     "evaluation data is 1x8x9, training data is 1x8x8");
+		     "evaluation data is 1x8x9, but training data is 1x8x8");
 	assert_ok(checked(LOAD(IDX, "model.layers=[flatten, linear 10]", "data.val=none")));
 #undef IDX
 }

@@ -7,11 +7,11 @@
 #include "trainer/commands/cli_impl.h"
 #include "trainer/commands/print_impl.h"
 
-/* An option or KEY=VALUE of the command line. It is checked against the command when that is known. */
+/* An option or KEY=VALUE on the command line. It is checked when the command is known. */
 struct given {
-	const struct ct_option *option; /* NULL: value is KEY=VALUE */
+	const struct ct_option *option; /* NULL if value is KEY=VALUE */
 	const char *value;
-	char shown[48]; /* as spelled: "--nproc_per_node", or "argument 3" */
+	char shown[48]; /* as the user wrote it, such as "--nproc_per_node", or "argument 3" */
 };
 
 struct line {
@@ -22,7 +22,7 @@ struct line {
 	size_t n_given;
 };
 
-/* Suggests train.epochs=3 for "--epochs=3". Returns whether there is a suggestion. */
+/* Suggests, for example, train.epochs=3 for "--epochs=3". Returns false if there is no suggestion. */
 static bool hint_at_key(const char *option, const char *value)
 {
 	char name[64];
@@ -33,12 +33,12 @@ static bool hint_at_key(const char *option, const char *value)
 		*s = *s == '-' ? '_' : *s;
 	key = ct_config_key_meant(name);
 	if (key)
-		ct_error_hint("config keys are set as KEY=VALUE, without dashes: %s=%.40s", key,
+		ct_error_hint("config keys are written as KEY=VALUE, without dashes: %s=%.40s", key,
 			      value && *value ? value : "VALUE");
 	return key;
 }
 
-/* arg: as typed, including dashes; value: the next word, or NULL. */
+/* arg is the option as the user wrote it, including dashes; value is the next word, or NULL. */
 static enum ct_status unknown_option(const char *arg, const char *value)
 {
 	const char *name = arg + strspn(arg, "-");
@@ -71,11 +71,11 @@ static enum ct_status unknown_option(const char *arg, const char *value)
 	if (near)
 		ct_error_hint("did you mean --%s?", near);
 	else
-		ct_error_hint("config keys are set as KEY=VALUE, without dashes; ctrain --help lists the options");
+		ct_error_hint("config keys are written as KEY=VALUE, without dashes; ctrain --help lists the options");
 	return CT_USAGE;
 }
 
-/* Reads one word that starts with '-'; the next word may be its value. */
+/* Parses a word that starts with '-'. The next word may be its value. */
 static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
 {
 	const char *arg = argv[*i], *name = arg + strspn(arg, "-");
@@ -112,7 +112,7 @@ static enum ct_status add_set(struct ct_cli *cli, const struct given *g, const c
 	return s->key && s->value && s->origin ? CT_OK : CT_NOMEM;
 }
 
-/* Whether a word is like optim.lr=0.1, not a path that contains '='. */
+/* Returns true if a word has the form optim.lr=0.1, and is not a path that contains '='. */
 static bool is_set(const char *word)
 {
 	size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
@@ -181,7 +181,7 @@ static enum ct_status unknown_command(const char *word, const char *parent)
 	return CT_USAGE;
 }
 
-/* Finds the command that the first words name; *used is the number of these words. */
+/* Finds the command that the first words name. Stores the number of these words in *used. */
 static enum ct_status find_command(const struct line *l, const struct ct_command **out, size_t *used)
 {
 	const char *first = l->n_words > 0 ? l->words[0] : NULL, *second = l->n_words > 1 ? l->words[1] : NULL;
@@ -190,13 +190,14 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 	if (!first) {
 		return CT_FAIL_HINT(
 			CT_USAGE,
-			"ctrain CONFIG.yaml trains, for example ctrain configs/mnist_ddp.yaml; ctrain --help tells more",
-			l->n_given > 0 ? "no configuration file given, only options" : "no configuration file given");
+			"to train a model, run ctrain CONFIG.yaml, for example ctrain configs/mnist_ddp.yaml; see ctrain --help for more",
+			l->n_given > 0 ? "no configuration file is given, only options"
+				       : "no configuration file is given");
 	}
 	if (ct__command_has_subs(first)) {
 		if (!second) {
-			return ct_error_hinted(CT_FAIL(CT_USAGE, "\"%s\" needs another word", first),
-					       "ctrain help %s lists what there is", first);
+			return ct_error_hinted(CT_FAIL(CT_USAGE, "\"%s\" is incomplete: it needs a subcommand", first),
+					       "ctrain help %s lists the subcommands", first);
 		}
 		*used = 2;
 		*out = ct__command_find(first, second);
@@ -220,14 +221,14 @@ static enum ct_status unknown_topic(const char *first, const char *second)
 	if (second && ct__command_has_subs(first))
 		return unknown_command(second, first);
 	command = near_command(first, NULL);
-	(void)CT_FAIL(CT_USAGE, "\"%.60s\" is neither a command nor a config key nor a section of the config", first);
-	/* Only names of keys contain dots. */
+	(void)CT_FAIL(CT_USAGE, "\"%.60s\" is not a command, a config key or a section of the config", first);
+	/* A name with a dot can only be a key. */
 	if (command && !(key && strchr(first, '.')))
 		ct_error_hint("did you mean \"ctrain help %s\"?", command);
 	else if (key)
 		ct_error_hint("did you mean \"ctrain help %s\"?", key);
 	else
-		ct_error_hint("ctrain --help lists the commands, ctrain config docs all keys");
+		ct_error_hint("ctrain --help lists the commands, and ctrain config docs describes all keys");
 	return CT_USAGE;
 }
 
@@ -275,7 +276,7 @@ static enum ct_status apply_procs(struct ct_cli *cli, const struct given *g)
 
 	if (strchr(g->value, ','))
 		return set_key(cli, g, "launch.procs_list", g->value);
-	/* torchrun accepts a device kind, which means one rank per device of this kind. */
+	/* torchrun accepts a kind of device, which means one rank per device of this kind. */
 	if (gpu || strcmp(g->value, "cpu") == 0) {
 		CT_TRY(set_key(cli, g, "device", gpu ? "cuda" : "cpu"));
 		return set_key(cli, g, "launch.procs", "auto");
@@ -293,8 +294,8 @@ static enum ct_status apply_nodes(struct ct_cli *cli, const struct given *g)
 	if (strncmp(g->value, colon + 1, (size_t)(colon - g->value)) != 0 ||
 	    strlen(colon + 1) != (size_t)(colon - g->value))
 		return CT_FAIL(CT_UNSUPPORTED,
-			       "%s %.40s: the number of nodes can't change while training; give one number", g->shown,
-			       g->value);
+			       "%s %.40s: the number of nodes cannot change during training; give a single number",
+			       g->shown, g->value);
 	snprintf(number, sizeof(number), "%s", colon + 1);
 	return set_key(cli, g, "launch.nodes", number);
 }
@@ -341,7 +342,7 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 		if (strcmp(g->value, "c10d") != 0 && strcmp(g->value, "static") != 0)
 			return CT_FAIL(
 				CT_UNSUPPORTED,
-				"%s %.40s: ctrain has one rendezvous of its own (it takes c10d and static as its names)",
+				"%s %.40s: ctrain supports only its own rendezvous, which is selected by c10d or static",
 				g->shown, g->value);
 		return CT_OK;
 	case CT_OPTION_RESTARTS:
@@ -376,14 +377,14 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 		}
 		if (!(g->option->group & (c->options | CT_OPT_ALL))) {
 			return ct_error_hinted(
-				CT_FAIL(CT_USAGE, "%s does not go with %s", g->shown, shown_name(c, name)),
+				CT_FAIL(CT_USAGE, "%s cannot be used with %s", g->shown, shown_name(c, name)),
 				"ctrain help %s shows its options", name);
 		}
 		CT_TRY(apply_option(cli, g));
 	}
 	if (n_words < c->min_args || n_words > c->max_args) {
 		if (n_words > c->max_args)
-			(void)CT_FAIL(CT_USAGE, "%s: \"%s\" is one argument too many", shown_name(c, name),
+			(void)CT_FAIL(CT_USAGE, "%s: unexpected argument \"%s\"", shown_name(c, name),
 				      l->words[used + (size_t)c->max_args]);
 		else
 			(void)CT_FAIL(CT_USAGE, "%s needs %s", shown_name(c, name), c->args);
@@ -445,8 +446,8 @@ enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallb
 {
 	*out = fallback;
 	if (text && (ct_parse_i64(text, out) < 0 || *out < lo || *out > hi))
-		return CT_FAIL(CT_USAGE, "%s %.40s: expected a whole number from %lld to %lld", option, text,
-			       (long long)lo, (long long)hi);
+		return CT_FAIL(CT_USAGE, "%s %.40s: expected an integer from %lld to %lld", option, text, (long long)lo,
+			       (long long)hi);
 	return CT_OK;
 }
 

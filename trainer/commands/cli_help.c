@@ -63,7 +63,7 @@ static void add_overview(struct ct_str *out)
 		ct_str_addf(out, "%s\n", c->doc);
 		ct_str_release(&left);
 	}
-	ct_str_add(out, "\nlaunch options (torchrun's names work too; '-' and '_' are the same)\n");
+	ct_str_add(out, "\nlaunch options (torchrun's names also work; '-' and '_' are equivalent)\n");
 	add_options(out, CT_OPT_SETS);
 	ct_str_add(
 		out,
@@ -71,7 +71,7 @@ static void add_overview(struct ct_str *out)
 		"`ctrain help COMMAND` shows a command's options, `ctrain help optim.lr` or `ctrain help optim` explains keys.\n"
 		"Precedence: command line > environment (CTRAIN_LOG) > file > default ($CTRAIN_DATA moves that of data.dir).\n\n"
 		"exit codes: 0 done, 2 usage or configuration, 3 data, 4 device, 5 communication or lost peer, 6 NaN or Inf,\n"
-		"7 file system, 70 bug, 75 stopped by a signal after saving: run the same command again to go on\n");
+		"7 file system, 70 bug, 75 stopped by a signal after saving: run the same command again to continue\n");
 }
 
 void ct_cli_help(const struct ct_command *command, struct ct_str *out)
@@ -87,6 +87,6 @@ void ct_cli_help(const struct ct_command *command, struct ct_str *out)
 	if (command->options & CT_OPT_SETS)
 		ct_str_add(
 			out,
-			"\nKEY=VALUE sets any key of the configuration, as in optim.lr=0.1: see docs/CONFIG.md or `ctrain help KEY`.\n");
+			"\nKEY=VALUE sets any key of the configuration, for example optim.lr=0.1. See docs/CONFIG.md or `ctrain help KEY`.\n");
 	ct_str_add(out, "\n");
 }

@@ -6,7 +6,7 @@
 
 /* Option groups of commands. */
 enum {
-	CT_OPT_SETS = 1 << 0, /* KEY=VALUE and the launch options */
+	CT_OPT_SETS = 1 << 0, /* KEY=VALUE, and the launch options */
 	CT_OPT_CKPT = 1 << 1, /* --checkpoint */
 	CT_OPT_JSON = 1 << 2,
 	CT_OPT_OUT = 1 << 3,
@@ -18,7 +18,7 @@ enum {
 	CT_OPT_SHOW = 1 << 9,
 	CT_OPT_SECONDS = 1 << 10,
 	CT_OPT_PREDICT = 1 << 11,
-	CT_OPT_ALL = 1 << 12 /* of every command: --help, --version */
+	CT_OPT_ALL = 1 << 12 /* accepted by every command: --help, --version */
 };
 
 enum ct_option_kind {
@@ -42,14 +42,15 @@ struct ct_option {
 	enum ct_option_kind kind;
 	const char *key;
 	size_t offset;
-	const char *doc; /* NULL: accepted for compatibility with other tools, but not shown in help */
+	const char *
+		doc; /* NULL if the option is accepted only for compatibility with other tools, and not shown in help */
 };
 
 /* NULL past the end. */
 const struct ct_option *ct__option_at(size_t i);
-/* Finds an option by any of its names; '-' and '_' are equivalent. NULL if it is unknown. */
+/* Finds an option by any of its names; '-' and '_' are equivalent. Returns NULL if it is unknown. */
 const struct ct_option *ct__option_find(const char *name, size_t len);
-/* Finds a command by name and sub (may be NULL). NULL if it is unknown. */
+/* Finds a command by name and sub (which may be NULL). Returns NULL if it is unknown. */
 const struct ct_command *ct__command_find(const char *name, const char *sub);
 bool ct__command_has_subs(const char *name);
 

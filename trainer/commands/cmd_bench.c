@@ -1,5 +1,5 @@
-/* `ctrain bench step|loader|comm`: each measures one part of the work separately and prints one JSON object. The
- * recipes that compare with other programs are in bench/. */
+/* `ctrain bench step|loader`. Each command measures one part of the work separately and prints a JSON object. The
+ * scripts that compare ctrain with other programs are in bench/. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -15,9 +15,9 @@ static int compare_i64(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Operations of the matrix products of a node for one row, forward and backward; 0 for nodes without products. The
- * gradient of the input costs as much as the gradient of the weights; it is computed only if a node before this one has
- * parameters. */
+/* Number of floating-point operations in the matrix products of a node for one sample, forward and backward; 0 for
+ * nodes without products. The gradient of the input takes as many operations as the gradient of the weights. It is
+ * computed only if a node before this one has parameters. */
 static void products(const ct_graph *g, int id, const bool *needs_grad, double *forward, double *backward)
 {
 	const struct ct_node *node = ct_graph_node(g, id);
@@ -43,7 +43,7 @@ static void set_node(ct_json *a, const struct ct_session *s, int id, int64_t ste
 		const double rows = (double)s->plan.per_rank * (double)steps;
 		ct_json_set_f64(o, "flops", forward * s->plan.per_rank);
 		ct_json_set_f64(o, "backward_flops", backward * s->plan.per_rank);
-		/* Without a time, the rate is not finite and is written as null. */
+		/* If the time is 0, the rate is not finite and is written as null. */
 		ct_json_set_f64(o, "forward_gflops_per_sec", forward * rows / f * 1e-9);
 		ct_json_set_f64(o, "backward_gflops_per_sec", backward * rows / b * 1e-9);
 	}
@@ -68,7 +68,7 @@ static enum ct_status set_nodes(ct_json *j, const struct ct_session *s, int64_t 
 	return st;
 }
 
-/* Runs one step and waits for its results, so that its duration is the duration of its work. */
+/* Runs one step and waits for its results, so that the measured time includes all of its work. */
 static enum ct_status run_step(ct_stepper *p, const struct ct_step_request *req, struct ct_step_result *r)
 {
 	bool last_of_epoch;
@@ -78,7 +78,7 @@ static enum ct_status run_step(ct_stepper *p, const struct ct_step_request *req,
 
 enum { STEP, DATA, FORWARD, BACKWARD, OPTIM, N_PHASES };
 
-/* Stores the times of step i in ns [N_PHASES, steps], in nanoseconds. */
+/* Stores the times of step i, in nanoseconds, in ns [N_PHASES, steps]. */
 static void note_times(int64_t *ns, int64_t steps, int64_t i, int64_t step_ns, const struct ct_step_times *t)
 {
 	const int64_t all[N_PHASES] = {step_ns, t->data_ns, t->forward_ns, t->backward_ns, t->optim_ns};
@@ -101,12 +101,12 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	struct ct_step_result r;
 	enum ct_status st;
 	const int64_t warmup = 5;
-	if (s->plan.n_sizes > 1) /* with progressive resizing: only the first size */
+	if (s->plan.n_sizes > 1) /* with progressive resizing, only the first size is measured */
 		s->plan.n_sizes = 1;
 	CT_TRY_ALLOC(ns = CT_NEW_ARRAY(int64_t, (size_t)steps * N_PHASES));
 	CT_TRY_GOTO(ct_stepper_create(s, &p), st, out);
-	/* Heap allocations by the steps themselves, by all threads (buffers of loader threads grow until the largest
-	 * file has been read), and by steps that compile the program of a smaller last batch. */
+	/* Numbers of heap allocations: by the steps themselves; by all threads (the buffers of loader threads grow
+	 * until the largest file has been read); and by steps that compile the program of a smaller last batch. */
 	uint64_t allocations = 0, all = 0, compiling = 0;
 	for (int64_t i = -warmup; i < steps; i++) {
 		if (i == 0)
@@ -125,7 +125,7 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	}
 	all = ct_mem_count() - all;
 	ct_program_profile(s->full, true);
-	/* Only full batches count: the smaller last batch of an epoch has its own program. */
+	/* Only full batches are counted, because the smaller last batch of an epoch has its own program. */
 	const int64_t most = steps < 20 ? steps : 20;
 	int64_t profiled = 0;
 	for (int64_t i = 0; i < most; i++) {

@@ -1,5 +1,5 @@
-/* `ctrain bench comm`: measures only the communicator of the run, for a range of sizes, with the output of nccl-tests.
- * Starts its ranks as training does. */
+/* `ctrain bench comm`: measures the communicator of a run, without training, for a range of sizes. The numbers are
+ * defined as in nccl-tests. The ranks are started in the same way as for training. */
 #include <stdlib.h>
 
 #include "base/json.h"

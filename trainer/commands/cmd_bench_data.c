@@ -1,7 +1,7 @@
-/* `ctrain bench data`: measures how fast training images are made and which stage is the bottleneck. Three measurements
- * alternate for the requested time, so that other work on the machine affects all of them, and the medians are printed:
- * one thread, each stage separately; all threads, only reading and decoding; the loader with all threads, as in
- * training. */
+/* `ctrain bench data`: measures how fast training images are loaded, and which stage is the bottleneck. There are three
+ * measurements: each stage separately, on one thread; only reading and decoding, on all threads; and the loader with
+ * all threads, as in training. They alternate for the requested time, so that other work on the machine affects all of
+ * them. The medians are printed. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,8 +19,9 @@
 
 #define MAX_THREADS 256
 #define MAX_ROUNDS 32
-#define ROUND_SECONDS 0.4 /* per measurement; twice as long for the loader, because only complete batches count */
-#define MAX_BATCH 128     /* rows; the rate does not depend on it, but counting is finer with small batches */
+#define ROUND_SECONDS 0.4 /* per measurement; twice as long for the loader, because only complete batches are counted */
+#define MAX_BATCH \
+	128 /* samples; the rate does not depend on it, but small batches are counted with a finer resolution */
 #define MAX_LATENCIES 65536
 
 enum stage { READ, DECODE, RESIZE, DISTORT, ASSEMBLE, N_STAGES };
@@ -33,13 +34,13 @@ struct bench {
 	struct ct_run_plan plan;
 	struct ct_loader_opts lo;
 	struct ct_shape shape;
-	uint32_t *order; /* [n] order of the samples in epoch 0 */
+	uint32_t *order; /* [n] the order of the samples in epoch 0 */
 	int threads;
 	int rounds;
-	double seconds; /* of one measurement */
+	double seconds; /* duration of one measurement */
 	bool decodes;
 	_Atomic uint64_t next; /* next position in `order` that no measurement has used */
-	/* Images per second of each round; *_cpu and core: per second of CPU time. */
+	/* Images per second in each round; for *_cpu and core, per second of CPU time. */
 	double core[MAX_ROUNDS], limit[MAX_ROUNDS], pool[MAX_ROUNDS], limit_cpu[MAX_ROUNDS], pool_cpu[MAX_ROUNDS];
 	struct ct_transform_times times; /* of the measurement with one thread */
 	int64_t assemble_ns;
@@ -49,13 +50,13 @@ struct bench {
 	uint64_t checksum;
 };
 
-/* A thread that makes images until the time is over. */
+/* A thread that loads images until the time is over. */
 struct worker {
 	struct ct_thread thread;
 	struct bench *b;
 	int64_t end_ns;
 	bool decode_only;
-	bool alone; /* the only thread: its latencies are recorded */
+	bool alone; /* this is the only thread, and its latencies are recorded */
 	uint64_t images;
 	struct ct_transform_times times;
 	struct ct_error error;
@@ -95,7 +96,7 @@ static enum ct_status work(struct worker *w)
 		before = now;
 		st = w->decode_only ? ct_transformer_decode(t, b->plan.train.seed, 0, i)
 				    : ct_transformer_run(t, b->plan.train.seed, 0, i, x, &label);
-		/* The loader would replace a bad sample by another one. */
+		/* The loader would replace an unreadable sample with another one. */
 		if (st == CT_DATA) {
 			ct_error_clear();
 			st = CT_OK;
@@ -122,7 +123,7 @@ static void *work_main(void *arg)
 	return NULL;
 }
 
-/* Images per second of n threads, and per second of their CPU time. */
+/* Measures the images per second of n threads, and the images per second of their CPU time. */
 static enum ct_status measure_threads(struct bench *b, int n, bool decode_only, double *rate, double *cpu_rate)
 {
 	struct worker *w;
@@ -161,7 +162,7 @@ static enum ct_status measure_threads(struct bench *b, int n, bool decode_only, 
 	return st;
 }
 
-/* Measures the loader at full speed, that is, after the first batches, which fill its ring. */
+/* Measures the loader at full speed, which it reaches after the first batches have filled its ring. */
 static enum ct_status measure_pool(struct bench *b, double *rate, double *cpu_rate)
 {
 	struct ct_loader_batch batch;

@@ -1,4 +1,4 @@
-/* `ctrain ckpt show PATH` and `ctrain ckpt verify PATH...`. A run directory stands for its last checkpoint. */
+/* `ctrain ckpt show PATH` and `ctrain ckpt verify PATH...`. For a run directory, its last checkpoint is used. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 struct stats {
 	double min, max, mean;
-	size_t n, n_bad; /* n_bad: values that are not finite; min, max and mean do not include them */
+	size_t n, n_bad; /* n_bad is the number of values that are not finite; min, max and mean do not include them */
 };
 
 static bool is_tensor_file(const char *path)
@@ -46,7 +46,8 @@ out:
 	return st;
 }
 
-/* {"name", "dtype", "shape", "min", "mean", "max", "not_finite"}; the statistics only for dtypes that can be read. */
+/* {"name", "dtype", "shape", "min", "mean", "max", "not_finite"}; the statistics are included only for dtypes that can
+ * be read. */
 static enum ct_status tensor_json(const ct_safetensors *s, int i, ct_json **out)
 {
 	ct_json *o = ct_json_object(), *shape = ct_json_array();
@@ -102,7 +103,7 @@ static enum ct_status file_json(const char *path, ct_json **out)
 	return CT_OK;
 }
 
-/* state.json as is, after checking that it is intact. */
+/* Reads state.json as is, after checking that it is intact. */
 static enum ct_status state_json(const char *folder, ct_json **out)
 {
 	struct ct_ckpt_state state;
@@ -206,7 +207,7 @@ static void add_file(const ct_json *file, struct ct_str *out)
 		add_tensor(ct_json_at(list, i), width, out);
 }
 
-/* Adds the members of state.json, except those that are shown elsewhere or are of no use to a reader. */
+/* Adds the members of state.json, except those that are shown elsewhere or are not useful to the reader. */
 static void add_state(const ct_json *state, struct ct_str *out)
 {
 	static const char *const hidden[] = {"checksum", "format", "v", "files", "config"};
@@ -277,7 +278,7 @@ static enum ct_status verify_file(const char *path, const char **how)
 	ct_safetensors *s;
 	char *folder;
 
-	*how = "well-formed; there is no checksum to compare with";
+	*how = "the format is valid, but there is no checksum to verify";
 	CT_TRY(ct_safetensors_open(path, &s));
 	ct_safetensors_close(s);
 	CT_TRY_ALLOC(folder = ct_path_dir(path));
@@ -304,7 +305,7 @@ static enum ct_status verify(const char *path, void *user)
 	return is_tensor_file(path) ? verify_file(path, how) : ct_checkpoint_verify(path);
 }
 
-/* Prints the result of each path immediately, because hashing large files takes long. */
+/* Prints the result for each path immediately, because hashing large files takes a long time. */
 static enum ct_status report(const struct ct_cli *cli, const char *path, const char *how, enum ct_status result)
 {
 	struct ct_str text = {0};
@@ -349,5 +350,5 @@ enum ct_status ct_cmd_ckpt_verify(const struct ct_cli *cli)
 		return CT_OK;
 	(void)ct_error_restore(&first);
 	return n_bad == 1 ? first.status
-			  : ct_error_wrap("%d of %d checkpoints are broken, the first", n_bad, cli->n_args);
+			  : ct_error_wrap("%d of %d checkpoints are damaged; the first error is", n_bad, cli->n_args);
 }

@@ -1,4 +1,4 @@
-/* `ctrain ckpt export PATH --out FILE`: writes only the weights that evaluation uses to a .safetensors file. */
+/* `ctrain ckpt export PATH --out FILE`: writes the weights that evaluation uses to a .safetensors file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ static enum ct_status check_suffix(const char *path)
 	(void)CT_FAIL(CT_USAGE, "--out %s: ckpt export writes .safetensors files only", path);
 	if (ct_ends_with(path, ".pth") || ct_ends_with(path, ".pt") || ct_ends_with(path, ".bin"))
 		ct_error_hint(
-			"export to FILE.safetensors, which PyTorch reads (safetensors.torch.load_file), or convert it: "
+			"export to FILE.safetensors, which PyTorch can read with safetensors.torch.load_file. To convert it to .pth: "
 			"torch.save(load_file(\"FILE.safetensors\"), \"FILE.pth\")");
 	else if (ct_ends_with(path, ".onnx"))
 		ct_error_hint(
@@ -81,7 +81,7 @@ enum ct_status ct_cmd_ckpt_export(const struct ct_cli *cli)
 	enum ct_status st;
 
 	if (!cli->out)
-		return CT_FAIL(CT_USAGE, "ckpt export needs --out FILE.safetensors");
+		return CT_FAIL(CT_USAGE, "ckpt export requires --out FILE.safetensors");
 	CT_TRY(check_suffix(cli->out));
 	CT_TRY(ct_weights_open(cli->args[0], &e.file));
 	st = write_file(&e, cli->out);

@@ -5,7 +5,7 @@
 #include "trainer/commands/print_impl.h"
 #include "trainer/plan/run_plan.h"
 
-/* Writes the text durably to the file of --out, or to standard output. Takes the text. */
+/* Writes the text to the file given by --out, durably, or to standard output. Takes text. */
 static enum ct_status deliver(const struct ct_cli *cli, struct ct_str *text, enum ct_status st)
 {
 	if (st == CT_OK && !cli->out)

@@ -1,4 +1,4 @@
-/* `ctrain data digits`: makes a substitute for MNIST if that cannot be downloaded. */
+/* `ctrain data digits`: generates a substitute for MNIST, for machines that cannot download it. */
 #include <stdio.h>
 
 #include "data/digits/digits.h"
@@ -16,7 +16,7 @@ enum ct_status ct_cmd_data_digits(const struct ct_cli *cli)
 				   .seed = (uint64_t)seed,
 				   .force = cli->force};
 	CT_TRY(ct_digits_write(&o));
-	printf("%s: %u + %u drawn digits (not MNIST), seed %llu\n", o.dir, o.n_train, o.n_test,
+	printf("%s: %u + %u generated digits (not MNIST), seed %llu\n", o.dir, o.n_train, o.n_test,
 	       (unsigned long long)o.seed);
 	return CT_OK;
 }

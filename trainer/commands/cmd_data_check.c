@@ -1,4 +1,4 @@
-/* `ctrain data check CONFIG|PATH...`: decodes every sample and reports what is wrong. */
+/* `ctrain data check CONFIG|PATH...`: decodes every sample and reports all problems. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 #include "trainer/plan/run_plan.h"
 #include "trainer/report/ticker.h"
 
-#define SHOWN 20 /* bad samples to print; the report has all */
+#define SHOWN 20 /* maximum number of unreadable samples to print; the report lists all */
 
 struct set_result {
 	const char *set;
@@ -48,7 +48,7 @@ static enum ct_status note_damaged(void *user, const char *text)
 	return ct__findings_add_damaged(&r->findings, r->sets[r->n_sets].set, text);
 }
 
-/* Opens the set of `spec`; damaged shards become findings instead of errors. */
+/* Opens the data set `spec`. Damaged shards become findings instead of errors. */
 static enum ct_status open_set(struct run *r, const char *set, struct ct_dataset_spec *spec, ct_dataset **out)
 {
 	struct set_result *s = &r->sets[r->n_sets];
@@ -100,7 +100,7 @@ static enum ct_status check_config(struct run *r)
 	if (!ct_plan_has_val(c))
 		goto out;
 	ct_plan_dataset_spec(c, false, &spec);
-	/* If shards are damaged, their classes are unknown, so the number of classes may be too small. */
+	/* The classes of damaged shards are unknown, so the number of classes may be too small. */
 	if (spec.n_classes == 0 && r->findings.counts[CT_FINDING_DAMAGED] == 0)
 		spec.n_classes = ct_dataset_info(train)->n_classes;
 	CT_TRY_GOTO(open_set(r, "val", &spec, &val), st, out);
@@ -135,7 +135,7 @@ static bool holds_shards(const char *folder)
 	return found;
 }
 
-/* path: a directory of shards, a directory of images, or shards as in data.path. */
+/* path is a directory of shards, a directory of images, or a pattern of shards as in data.train. */
 static enum ct_status check_path(struct run *r, const char *path)
 {
 	const struct ct_image_opts image = {0};
@@ -147,7 +147,7 @@ static enum ct_status check_path(struct run *r, const char *path)
 
 	for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
 		copy[n - 1] = '\0';
-	/* The parent directory is the data directory, because it may contain the list of classes. */
+	/* Uses the parent directory as the data directory, because it may contain the list of classes. */
 	if (st == CT_OK)
 		st = (dir = ct_path_dir(copy)) ? CT_OK : CT_NOMEM;
 	if (st == CT_OK) {
@@ -177,12 +177,13 @@ static enum ct_status check_all(struct run *r)
 {
 	if (is_config(r->cli->args[0])) {
 		if (r->cli->n_args > 1)
-			return CT_FAIL(CT_USAGE, "a configuration stands alone: \"%s\" is one argument too many",
+			return CT_FAIL(CT_USAGE,
+				       "only one configuration can be checked at a time: unexpected argument \"%s\"",
 				       r->cli->args[1]);
 		return check_config(r);
 	}
 	if (r->cli->n_sets > 0)
-		return CT_FAIL(CT_USAGE, "KEY=VALUE (\"%s\") goes with a configuration, not with paths",
+		return CT_FAIL(CT_USAGE, "KEY=VALUE (\"%s\") can be used with a configuration, but not with paths",
 			       r->cli->sets[0].key);
 	for (int i = 0; i < r->cli->n_args; i++)
 		CT_TRY(check_path(r, r->cli->args[i]));
@@ -286,15 +287,16 @@ static enum ct_status verdict(const struct run *r)
 	for (int i = 0; i < r->n_sets; i++)
 		n += r->sets[i].n + r->sets[i].found[CT_FINDING_LEFT_OUT];
 	if (damaged > 0) {
-		return CT_FAIL_HINT(CT_DATA, "training refuses them: get them again, or leave them out of the list",
-				    "%zu shard%s cannot be used at all, and %zu of the %llu samples of others", damaged,
-				    ct_plural(damaged), bad + left_out, (unsigned long long)n);
+		return CT_FAIL_HINT(
+			CT_DATA, "training refuses these shards; download them again, or remove them from the list",
+			"%zu shard%s cannot be used at all, and %zu of the %llu samples in the other shards are unusable",
+			damaged, ct_plural(damaged), bad + left_out, (unsigned long long)n);
 	}
 	if (bad + left_out == 0)
 		return CT_OK;
 	return CT_FAIL_HINT(
 		CT_DATA,
-		"training puts others in the place of bad ones, up to data.max_bad; repair or remove the files",
+		"training replaces up to data.max_bad unreadable samples with others; repair or remove the files",
 		"%zu of %llu samples are unusable (%zu bad, %zu left out of the index)", bad + left_out,
 		(unsigned long long)n, bad, left_out);
 }
@@ -322,7 +324,7 @@ enum ct_status ct_cmd_data_check(const struct ct_cli *cli)
 		if (st == CT_OK)
 			st = verdict(&r);
 	} else if (r.n_sets > 0) {
-		/* Prints what was found before the error, because finding it may have taken long. */
+		/* Prints the findings before the error, because finding them may have taken a long time. */
 		ct_error_save(&error);
 		(void)!report(&r);
 		st = ct_error_restore(&error);

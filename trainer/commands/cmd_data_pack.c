@@ -1,5 +1,5 @@
-/* `ctrain data pack SRC_DIR OUT_PATTERN`: packs a directory of images into shards, then opens the shards once, which
- * builds their index and reads what was written. */
+/* `ctrain data pack SRC_DIR OUT_PATTERN`: packs a directory of images into shards. It then opens the shards once, which
+ * builds their index and verifies what was written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +52,9 @@ static enum ct_status read_options(const struct ct_cli *cli, struct ct_pack_opts
 	int64_t n;
 
 	if (cli->n_args > 2) {
-		return CT_FAIL_HINT(CT_USAGE, "put quotes around a pattern with braces: the shell has taken it apart",
-				    "data pack: \"%s\" is one argument too many", cli->args[2]);
+		return CT_FAIL_HINT(CT_USAGE,
+				    "put quotes around a pattern with braces; without them, the shell expands it",
+				    "data pack: unexpected argument \"%s\"", cli->args[2]);
 	}
 	*o = (struct ct_pack_opts){
 		.src = cli->args[0], .pattern = cli->args[1], .classes = cli->classes, .val_map = cli->val_map};
@@ -77,10 +78,10 @@ static void show_progress(void *user, uint64_t done, uint64_t total)
 	ct_ticker_show(user, done, total, NULL);
 }
 
-/* Builds the index and compares the number of samples that training would find with the number that was packed. */
+/* Builds the index, and compares the number of samples that training would find with the number that was packed. */
 static enum ct_status open_shards(const struct ct_pack_opts *o, const struct ct_pack_report *r)
 {
-	/* Directory and pattern are separate, because only the name of the directory may contain spaces. */
+	/* Directory and pattern are passed separately, because only the name of the directory may contain spaces. */
 	const char *slash = strrchr(r->shards, '/');
 	struct ct_dataset_spec spec = {.name = "shards",
 				       .path = slash ? slash + 1 : r->shards,
@@ -100,9 +101,9 @@ static enum ct_status open_shards(const struct ct_pack_opts *o, const struct ct_
 	ct_dataset_close(d);
 	if (n == r->n_samples && skipped == 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA, "have files there been changed? `ctrain data check` lists what is wrong",
-			    "%s: %u samples can be read, and %llu were packed", r->shards, n,
-			    (unsigned long long)r->n_samples);
+	return CT_FAIL_HINT(CT_DATA, "the files may have been changed since; `ctrain data check` lists the problems",
+			    "%s: %llu samples were packed, but %u can be read", r->shards,
+			    (unsigned long long)r->n_samples, n);
 }
 
 static enum ct_status print_report(const struct ct_cli *cli, const struct ct_pack_report *r, double seconds)
@@ -112,7 +113,7 @@ static enum ct_status print_report(const struct ct_cli *cli, const struct ct_pac
 		       (unsigned long long)r->n_samples, r->n_classes, r->n_shards, ct_plural(r->n_shards),
 		       (double)r->bytes * 1e-6, seconds);
 		if (r->n_kept > 0)
-			printf("; %u shards were there already", r->n_kept);
+			printf("; %u shards already existed", r->n_kept);
 		printf(")\n");
 		return CT_OK;
 	}
@@ -134,10 +135,11 @@ static enum ct_status verdict(const struct ct_pack_report *r)
 {
 	if (r->n_left_out == 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA,
-			    "*.left-out.tsv beside the shards names them; the shards hold all others and can be used",
-			    "%llu of %llu files are no usable images and were left out",
-			    (unsigned long long)r->n_left_out, (unsigned long long)(r->n_left_out + r->n_samples));
+	return CT_FAIL_HINT(
+		CT_DATA,
+		"the files *.left-out.tsv next to the shards list them; the shards contain all other images and can be used",
+		"%llu of %llu files are not usable images and were skipped", (unsigned long long)r->n_left_out,
+		(unsigned long long)(r->n_left_out + r->n_samples));
 }
 
 enum ct_status ct_cmd_data_pack(const struct ct_cli *cli)

@@ -1,5 +1,5 @@
-/* `ctrain data show CONFIG ID...`: writes training images as the model gets them, before mixup or CutMix, side by side
- * in one image file. */
+/* `ctrain data show CONFIG [IMAGE ...]`: writes training images side by side to one image file. They are shown as the
+ * model reads them, but without mixup and CutMix. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static enum ct_status read_ids(const struct ct_cli *cli, uint32_t n_samples, uin
 
 	CT_TRY(ct_cli_number("--count", cli->count, cli->n_args > 1 ? cli->n_args - 1 : 16, 1, MAX_IMAGES, &count));
 	if (cli->n_args > 1 && cli->count)
-		return CT_FAIL(CT_USAGE, "--count shows the first images, and numbers of images are given too");
+		return CT_FAIL(CT_USAGE, "use either --count or indexes of images, not both");
 	if (cli->n_args == 1 && count > n_samples)
 		count = n_samples;
 	CT_TRY_ALLOC(*out = CT_NEW_ARRAY(uint32_t, (size_t)count));
@@ -50,8 +50,10 @@ static enum ct_status grid_create(struct grid *g)
 	g->width = g->columns * (g->w + GAP) - GAP;
 	g->height = g->rows * (g->h + GAP) - GAP;
 	if (g->width > MAX_SIDE || g->height > MAX_SIDE)
-		return CT_FAIL(CT_USAGE, "%d images of %d x %d make a picture of %d x %d pixels (at most %d a side)",
-			       g->n, g->w, g->h, g->width, g->height, MAX_SIDE);
+		return CT_FAIL(
+			CT_USAGE,
+			"%d images of %d x %d pixels would need an output image of %d x %d pixels; the maximum is %d on each side",
+			g->n, g->w, g->h, g->width, g->height, MAX_SIDE);
 	g->rgb = ct_calloc((size_t)g->width * 3, (size_t)g->height);
 	if (!g->rgb)
 		return CT_NOMEM;
@@ -59,7 +61,7 @@ static enum ct_status grid_create(struct grid *g)
 	return CT_OK;
 }
 
-/* x [h,w,c]; gray images get three equal channels. */
+/* x [h,w,c]. A grayscale image is written with three equal channels. */
 static void grid_set(struct grid *g, int i, const uint8_t *x)
 {
 	int x0 = i % g->columns * (g->w + GAP), y0 = i / g->columns * (g->h + GAP);
@@ -140,7 +142,7 @@ static enum ct_status show(const struct ct_cli *cli, const struct ct_config *c, 
 		printf("%s: %d images of %d x %d as in epoch %lld with seed %lld\n", path, g.n, g.w, g.h,
 		       (long long)epoch, (long long)c->run.seed);
 	if (st == CT_OK && (p.mixup > 0 || p.cutmix > 0))
-		printf("mixup and cutmix blend these in pairs of a batch; that is not shown\n");
+		printf("mixup and cutmix, which combine pairs of images, are not shown\n");
 	ct_free(g.rgb);
 	ct_free(ids);
 	return st;

@@ -1,4 +1,5 @@
-/* `ctrain eval CONFIG|RUN --checkpoint PATH|best|last`: loss and accuracy of a checkpoint on the evaluation data. */
+/* `ctrain eval CONFIG|RUN --checkpoint PATH|best|last`: computes the loss and accuracy of a checkpoint on the
+ * evaluation data. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 	return j;
 }
 
-/* If only the training data defines the number of classes, takes it from the checkpoint. */
+/* Takes the number of classes from the checkpoint if otherwise only the training data would define it. */
 static enum ct_status find_classes(const char *path, void *config)
 {
 	struct ct_config *c = config;
@@ -51,8 +52,8 @@ static enum ct_status find_classes(const char *path, void *config)
 	return st;
 }
 
-/* Calls `use` for the checkpoint `which`; if that is NULL, for the best one or, if none was kept, the last. *path: its
- * path, owned. */
+/* Calls `use` for the checkpoint `which`. If `which` is NULL, uses the best checkpoint, or the last one if there is no
+ * best one. *path is the path of the checkpoint, owned. */
 static enum ct_status use_checkpoint(const char *which, const struct ct_config *c, ct_checkpoint_use_fn use, void *user,
 				     char **path)
 {
@@ -66,7 +67,7 @@ static enum ct_status use_checkpoint(const char *which, const struct ct_config *
 	return st;
 }
 
-/* Compares the class names with those that the checkpoint's run has stored, if there are any. */
+/* Compares the class names with those that the run of the checkpoint has stored, if any. */
 static enum ct_status check_classes(const char *checkpoint, const ct_dataset *val)
 {
 	struct ct_class_list was = {0};
@@ -80,10 +81,11 @@ static enum ct_status check_classes(const char *checkpoint, const ct_dataset *va
 		const char *is = ct_dataset_class_name(val, i);
 		if (!is || strcmp(is, was.names[i]) == 0)
 			continue;
-		st = CT_FAIL_HINT(CT_DATA,
-				  "data.classes_file names a file that lists the classes in the order of training",
-				  "class %d was \"%s\" in training (%s), and is \"%s\" in the evaluation data", i,
-				  was.names[i], path, is);
+		st = CT_FAIL_HINT(
+			CT_DATA,
+			"set data.classes_file to a file that lists the classes in the same order as in training",
+			"class %d was \"%s\" in training (%s), but is \"%s\" in the evaluation data", i, was.names[i],
+			path, is);
 	}
 	ct_class_list_release(&was);
 	ct_free(path);
@@ -102,7 +104,7 @@ static enum ct_status print(const struct ct_cli *cli, const char *path, const st
 		printf("loss %.6g", r->loss);
 	printf(" over %llu samples (%.2f s)", (unsigned long long)r->count, r->seconds);
 	if (r->bad > 0)
-		printf(", %llu bad samples skipped", (unsigned long long)r->bad);
+		printf(", %llu unreadable samples skipped", (unsigned long long)r->bad);
 	printf("\n");
 	return CT_OK;
 }
@@ -131,7 +133,7 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *which, stru
 	return st;
 }
 
-/* Evaluates as the rank `id`, or in one process if it is NULL. */
+/* Evaluates as the rank `id`, or in a single process if id is NULL. */
 static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct_config *c,
 			  const struct ct_identity *id)
 {
@@ -172,8 +174,8 @@ static enum ct_status load_run_config(const struct ct_cli *cli, const char *dir,
 	return st;
 }
 
-/* Loads the config. The argument is a config file, a run directory, or a checkpoint of a run. *which: the checkpoint to
- * evaluate, borrowed; NULL: the default. */
+/* Loads the config. The argument is a config file, a run directory, or a checkpoint of a run. *which is the checkpoint
+ * to evaluate, borrowed, or NULL for the default. */
 static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **out, const char **which)
 {
 	const char *arg = cli->args[0];
@@ -189,11 +191,11 @@ static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **o
 	} else if (!run) {
 		st = CT_FAIL_HINT(
 			CT_USAGE,
-			"a run directory has config.yaml and checkpoints/ in it; or name the config: ctrain eval "
+			"a run directory contains config.yaml and checkpoints/. Alternatively, give the config: ctrain eval "
 			"CONFIG.yaml --checkpoint PATH",
-			"%s is neither a run directory nor a checkpoint of one", arg);
+			"%s is neither a run directory nor a checkpoint in a run directory", arg);
 	} else if (!is_run && *which) {
-		st = CT_FAIL(CT_USAGE, "%s is a checkpoint already, and --checkpoint names %s", arg, *which);
+		st = CT_FAIL(CT_USAGE, "%s is already a checkpoint, but --checkpoint selects %s", arg, *which);
 	} else {
 		*which = is_run ? *which : arg;
 		st = load_run_config(cli, is_run ? arg : run, out);

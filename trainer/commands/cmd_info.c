@@ -1,4 +1,4 @@
-/* `ctrain info`: lists what this build and this machine support, with a reason for everything that is missing. */
+/* `ctrain info`: lists what this build and this machine support, and why the other parts are not available. */
 #include <stdio.h>
 
 #include "base/device/device.h"

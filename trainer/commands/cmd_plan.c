@@ -23,10 +23,10 @@ struct planned {
 	struct ct_bucket *buckets;
 	int n_buckets;
 	struct ct_net_memory memory;
-	bool estimated; /* memory is estimated from smaller batches, because the host has too little for these */
+	bool estimated; /* memory is estimated from smaller batches, because the host has too little memory for these */
 };
 
-/* The largest input of all epochs, which determines the memory. */
+/* Returns the largest input size of all epochs, which determines the memory. */
 static struct ct_shape largest_input(const struct ct_run_plan *r)
 {
 	struct ct_shape most = r->input;
@@ -48,7 +48,7 @@ static void release_net(struct planned *p)
 	p->net = NULL;
 }
 
-/* Compiles the net and its programs for these batch sizes; replaces those of an earlier call. */
+/* Compiles the net and its programs for these batch sizes. Replaces those of an earlier call. */
 static enum ct_status compile(struct planned *p, uint32_t rows, uint32_t eval_rows)
 {
 	release_net(p);
@@ -68,8 +68,9 @@ static size_t extend(size_t a, size_t b, double factor)
 	return v < (double)a ? a : v > (double)(SIZE_MAX / 4) ? SIZE_MAX / 4 : (size_t)v;
 }
 
-/* Activations and workspace grow linearly with the batch. For a batch that does not fit into the memory of this host,
- * they are extrapolated from batches of n and 2 n rows (n applies to the larger batch of training and evaluation). */
+/* Activations and workspace grow linearly with the batch size. If a batch does not fit into the memory of this host,
+ * they are extrapolated from batches of n and 2 n samples, where n applies to the larger of the training and evaluation
+ * batches. */
 static enum ct_status estimate_memory(struct planned *p, uint32_t n)
 {
 	const uint32_t rows = p->plan.micro_rows, eval_rows = p->val ? p->plan.eval_rows : 1;
@@ -213,7 +214,7 @@ static void print_memory(const struct planned *p, size_t states, size_t ema)
 	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0), host;
 	double bytes = (double)m->params + (double)m->grads + (double)states + (double)ema + (double)m->buffers +
 		       (double)m->activations + (double)m->workspace + (double)data;
-	/* One unit for the entire line, so that its numbers can be compared. */
+	/* Uses the same unit in the entire line, so that the numbers can be compared. */
 	bool large = bytes >= 10.0 * (1 << 30);
 	double k = large ? 1.0 / (1 << 30) : 1.0 / (1 << 20);
 	char need[CT_BYTES_TEXT], have[CT_BYTES_TEXT];
@@ -246,7 +247,7 @@ static void print_buckets(const struct ct_config *c, const struct planned *p)
 		       ct_graph_param(p->graph, last->param)->name);
 		total += b->n * ct_dtype_bytes(b->dtype);
 	}
-	printf("traffic      %.3f MiB of gradients a step and rank\n", p->ranks.world > 1 ? mib(total) : 0.0);
+	printf("traffic      %.3f MiB of gradients per step and rank\n", p->ranks.world > 1 ? mib(total) : 0.0);
 }
 
 static enum ct_status print_origins(const struct ct_config *c)

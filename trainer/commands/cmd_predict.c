@@ -1,4 +1,5 @@
-/* `ctrain predict MODEL IMAGE...`: the most likely classes of image files. A directory stands for the images in it. */
+/* `ctrain predict MODEL IMAGE...`: prints the most likely classes of image files. If an argument is a directory, all
+ * images in it are classified. */
 #define CT_LOG_COMPONENT "predict"
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ struct output {
 	const struct ct_predictor *p;
 	char **paths;
 	uint32_t n, n_bad;
-	ct_json *images; /* NULL: print as text */
+	ct_json *images; /* NULL if the output is text */
 };
 
 static enum ct_status add_path(struct output *o, char *path)
@@ -55,7 +56,7 @@ static enum ct_status add_argument(struct output *o, const char *arg)
 			st = add_path(o, ct_path_join(arg, names[i]));
 	ct_dir_list_free(names, n);
 	if (st == CT_OK && o->n == before)
-		return CT_FAIL(CT_DATA, "folder %s holds no .jpg, .jpeg or .png files", arg);
+		return CT_FAIL(CT_DATA, "directory %s contains no .jpg, .jpeg or .png files", arg);
 	return st;
 }
 
@@ -132,7 +133,7 @@ static enum ct_status predict(const struct ct_cli *cli, struct output *o, struct
 	CT_TRY(print(o));
 	if (o->n_bad == 0)
 		return CT_OK;
-	return CT_FAIL(CT_DATA, "%u of %u images could not be read (each is named above)", o->n_bad, o->n);
+	return CT_FAIL(CT_DATA, "%u of %u images could not be read (they are listed above)", o->n_bad, o->n);
 }
 
 enum ct_status ct_cmd_predict(const struct ct_cli *cli)

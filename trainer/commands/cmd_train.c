@@ -26,14 +26,14 @@ static enum ct_status check_start(const struct ct_config *cfg)
 			continue;
 		return CT_FAIL_HINT(
 			CT_USAGE,
-			"set MASTER_ADDR and MASTER_PORT; or leave launch.init (--init) out: ranks of one node find each other",
-			"launch.init is env://, and the environment has no %s", needed[i]);
+			"set MASTER_ADDR and MASTER_PORT, or do not set launch.init (--init) if all ranks are on one node",
+			"launch.init is env://, but %s is not set in the environment", needed[i]);
 	}
 	return CT_OK;
 }
 
-/* Another launcher determines the number of ranks. Refuses options that ask for a different number, which would have no
- * effect. */
+/* If another launcher determines the number of ranks, refuses options that request a different number, because they
+ * would have no effect. */
 static enum ct_status check_number(const struct ct_cli *cli, const struct ct_config *cfg, const struct ct_identity *id)
 {
 	const char *given = NULL;
@@ -49,12 +49,13 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 	if (want == have)
 		return CT_OK;
 	return ct_error_hinted(
-		CT_FAIL(CT_USAGE, "%s asks for %d ranks%s, and there are %d: the environment says so (%s)", given, want,
-			here ? " on this host" : "", have, ct_launcher_name(id->by)),
-		"leave %s out; or unset RANK, WORLD_SIZE and their like, and ctrain starts its own ranks", given);
+		CT_FAIL(CT_USAGE, "%s requests %d ranks%s, but according to the environment there are %d (%s)", given,
+			want, here ? " on this host" : "", have, ct_launcher_name(id->by)),
+		"remove %s, or unset RANK, WORLD_SIZE and similar variables so that ctrain starts its own ranks",
+		given);
 }
 
-/* Runs as a worker if the environment gives this process a rank, otherwise as the launcher. */
+/* Runs as a worker if the environment assigns a rank to this process, otherwise as the launcher. */
 static enum ct_status train_or_launch(const struct ct_cli *cli, const struct ct_config *cfg)
 {
 	struct ct_identity id;

@@ -19,7 +19,7 @@ struct check {
 	uint32_t n;
 	_Atomic uint32_t next;
 	_Atomic bool failed;
-	pthread_mutex_t mutex; /* guards the members below */
+	pthread_mutex_t mutex; /* protects the members below */
 	struct ct_findings *out;
 	uint64_t done;
 	size_t n_bad;
@@ -42,7 +42,8 @@ void ct__findings_release(struct ct_findings *f)
 	*f = (struct ct_findings){0};
 }
 
-/* The tag of a reason "tag: ...": a word of lower-case letters, digits and '-'. */
+/* Returns the length of the tag in a reason of the form "tag: ...". A tag consists of lower-case letters, digits and
+ * '-'. */
 static void find_tag(const char *reason, char tag[32])
 {
 	size_t n = strspn(reason, "abcdefghijklmnopqrstuvwxyz0123456789-");
@@ -135,7 +136,7 @@ static void count_one(struct check *c)
 static enum ct_status check_some(struct check *c)
 {
 	bool encoded = ct_dataset_info(c->opts->data)->kind == CT_SAMPLE_ENCODED;
-	/* Any size will do, because nothing is resized. */
+	/* Any size is sufficient, because nothing is resized. */
 	struct ct_transform how = {.image = c->opts->image};
 	ct_transformer *t = NULL;
 	enum ct_status st;
@@ -167,7 +168,7 @@ static void *check_main(void *arg)
 	return NULL;
 }
 
-/* Splits "train-000003.tar: key \"b\" at byte 1024: label: ...": the reason starts at the first tag. */
+/* Splits a message such as "train-000003.tar: key \"b\" at byte 1024: label: ...". The reason starts at the first tag. */
 static char *find_reason(char *text)
 {
 	for (char *at = text; (at = strstr(at, ": ")); at++) {
@@ -180,7 +181,7 @@ static char *find_reason(char *text)
 	return NULL;
 }
 
-/* Adds a finding without a sample of the index; modifies the text. */
+/* Adds a finding for a sample that is not in the index. Modifies the text. */
 static enum ct_status add_text(struct ct_findings *f, const char *set, enum ct_finding_kind kind, char *text)
 {
 	struct ct_finding like = {.set = set, .kind = kind, .sample = -1};
@@ -242,7 +243,7 @@ enum ct_status ct__data_check(const struct ct__data_check *opts, struct ct_findi
 		ct_thread_join(&threads[i]);
 	if (atomic_load(&c.failed))
 		st = ct_error_restore(&c.error);
-	/* The threads find them in arbitrary order. */
+	/* The threads add findings in arbitrary order. */
 	if (st == CT_OK && out->n > before)
 		qsort(out->v + before, out->n - before, sizeof(*out->v), by_sample);
 	for (uint32_t i = 0; i < info->n_skipped && st == CT_OK; i++)
@@ -271,7 +272,7 @@ static enum ct_status write_json(const struct ct_finding *f, struct ct_str *out)
 	return st;
 }
 
-/* Escapes control bytes, so that tabs in a reason do not look like column separators. */
+/* Escapes control bytes, because a tab in a reason would look like a column separator. */
 static void write_column(const char *text, struct ct_str *out)
 {
 	ct_str_add_escaped(out, text, strlen(text), TEXT * 4);

@@ -1,4 +1,4 @@
-/* Decodes every sample of a data set on several threads and lists what is wrong, for `ctrain data check`. */
+/* Decodes every sample of a data set on several threads and lists all problems, for `ctrain data check`. */
 #ifndef CT_TRAINER_COMMANDS_DATA_CHECK_IMPL_H
 #define CT_TRAINER_COMMANDS_DATA_CHECK_IMPL_H
 
@@ -7,9 +7,9 @@
 
 enum ct_finding_kind {
 	CT_FINDING_DAMAGED,  /* a shard that cannot be used at all */
-	CT_FINDING_BAD,      /* cannot be read or decoded: training would replace it by another sample */
-	CT_FINDING_LEFT_OUT, /* skipped: not in the index */
-	CT_FINDING_WARNING,  /* usable, but not entirely valid */
+	CT_FINDING_BAD,      /* cannot be read or decoded; training would replace it with another sample */
+	CT_FINDING_LEFT_OUT, /* skipped, because it is not in the index */
+	CT_FINDING_WARNING,  /* usable, but not completely valid */
 	CT_FINDING_KINDS
 };
 const char *ct__finding_name(enum ct_finding_kind kind); /* "damaged", "bad", "left-out", "warning" */
@@ -17,12 +17,12 @@ const char *ct__finding_name(enum ct_finding_kind kind); /* "damaged", "bad", "l
 struct ct_finding {
 	const char *set; /* borrowed: "train" */
 	enum ct_finding_kind kind;
-	int64_t sample; /* -1: not in an index */
+	int64_t sample; /* index of the sample, or -1 if it is not in the index of its data set */
 	char *where, *key, *reason;
-	char tag[32]; /* first word of the reason ("jpeg-truncated"), or "other" */
+	char tag[32]; /* first word of the reason, such as "jpeg-truncated", or "other" */
 };
 
-#define CT_MAX_TAGS 64 /* for all kinds together; further tags count as "other" */
+#define CT_MAX_TAGS 64 /* for all kinds together; further tags are counted as "other" */
 
 struct ct_finding_tag {
 	enum ct_finding_kind kind;
@@ -31,18 +31,19 @@ struct ct_finding_tag {
 };
 
 struct ct_findings {
-	struct ct_finding *v; /* for each set: damaged shards, then samples in order, then skipped samples */
+	struct ct_finding *v; /* for each set: damaged shards, then unreadable samples in order, then skipped samples */
 	size_t n, cap;
 	size_t counts[CT_FINDING_KINDS];
 	struct ct_finding_tag tags[CT_MAX_TAGS];
-	size_t n_tags; /* after ct__data_check: sorted by kind, then by decreasing n */
+	size_t n_tags; /* sorted by kind, then by decreasing n, after ct__data_check */
 };
 /* A zero-initialized struct is empty. */
 void ct__findings_release(struct ct_findings *f);
-/* Appends one line per finding: JSON objects, or tab-separated columns with a header line. */
+/* Appends one line per finding: either JSON objects, or tab-separated columns with a header line. */
 enum ct_status ct__findings_write(const struct ct_findings *f, bool json, struct ct_str *out) CT_MUST_CHECK;
 
-/* Adds a damaged shard. text: "PATH: TAG: ...", as ct_dataset_spec.on_damaged gets it; set is borrowed as above. */
+/* Adds a damaged shard. text has the form "PATH: TAG: ...", as passed to ct_dataset_spec.on_damaged. set is borrowed,
+ * as above. */
 enum ct_status ct__findings_add_damaged(struct ct_findings *f, const char *set, const char *text) CT_MUST_CHECK;
 
 struct ct__data_check {
@@ -54,7 +55,7 @@ struct ct__data_check {
 	void (*progress)(void *user, uint64_t done, uint64_t total, size_t bad);
 	void *user;
 };
-/* Appends what is wrong to `out`. Invalid samples are findings, not errors of this function. */
+/* Appends the findings to `out`. Invalid samples are findings, not errors of this function. */
 enum ct_status ct__data_check(const struct ct__data_check *c, struct ct_findings *out) CT_MUST_CHECK;
 
 #endif

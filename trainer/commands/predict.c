@@ -31,7 +31,8 @@ static enum ct_status use_weights(struct ct_predictor *p, const char *model, con
 	ct_free(p->weights);
 	p->weights = NULL;
 	if (!folder && which)
-		return CT_FAIL(CT_USAGE, "--checkpoint %s: %s is no run folder", which, model);
+		return CT_FAIL(CT_USAGE, "--checkpoint %s can be used with a run directory only, and %s is not one",
+			       which, model);
 	if (!folder)
 		return ct_checkpoint_use(NULL, model, use, p, &p->weights);
 	ct_free(folder);
@@ -53,8 +54,8 @@ static enum ct_status find_config(struct ct_predictor *p, const char *run, const
 {
 	char *path;
 	if (!config && !run) {
-		return CT_FAIL_HINT(CT_USAGE, "name the configuration: --config CONFIG.yaml",
-				    "%s is in no run folder: nothing says what model these weights are of", model);
+		return CT_FAIL_HINT(CT_USAGE, "give the configuration of the model with --config CONFIG.yaml",
+				    "%s is not in a run directory, so the model of these weights is unknown", model);
 	}
 	CT_TRY_ALLOC(path = config ? ct_strdup(config) : ct_path_join(run, "config.yaml"));
 	enum ct_status st = ct_config_load(path, sets, n_sets, &p->cfg);
@@ -62,7 +63,7 @@ static enum ct_status find_config(struct ct_predictor *p, const char *run, const
 	return st;
 }
 
-/* Prefers the class names that the run has stored, which exist even if the data set does not. */
+/* Prefers the class names that the run has stored, because they exist even if the data set does not. */
 static enum ct_status load_classes(struct ct_predictor *p, const char *run)
 {
 	const char *given = p->cfg->data.classes_file;
@@ -73,7 +74,7 @@ static enum ct_status load_classes(struct ct_predictor *p, const char *run)
 	return st;
 }
 
-/* Derives shape and normalization of evaluation images from the config, without the data set. */
+/* Derives the shape and normalization of evaluation images from the config, without the data set. */
 static enum ct_status plan_images(struct ct_predictor *p)
 {
 	const struct ct_config *c = p->cfg;
@@ -81,16 +82,18 @@ static enum ct_status plan_images(struct ct_predictor *p)
 	struct ct_run_plan plan;
 	CT_TRY(ct_plan_foresee_data(c, info));
 	if (info->n_targets > 0 || c->model.loss == CT_CFG_LOSS_MSE)
-		return CT_FAIL(CT_CONFIG, "predict names classes, and this model predicts numbers (model.loss mse)");
+		return CT_FAIL(CT_CONFIG, "predict prints classes, but this model predicts numbers (model.loss=mse)");
 	bool encoded = info->kind == CT_SAMPLE_ENCODED;
 	if ((!encoded && info->h == 0) || (info->c != 1 && info->c != 3))
-		return CT_FAIL(CT_CONFIG, "data.name %s does not say how a file becomes what the model looks at",
-			       ct_config_choice(c, "data.name"));
+		return CT_FAIL(
+			CT_CONFIG,
+			"predict does not support data.name=%s, because it does not define how image files are preprocessed",
+			ct_config_choice(c, "data.name"));
 	CT_TRY(ct_run_plan_make(c, 1, NULL, info, &plan));
 	p->input = plan.val_input;
 	p->net_opts = plan.net;
 	p->transform = plan.val_transform;
-	if (!encoded) /* resizes the short side, so that the crop removes only the ends of the long side */
+	if (!encoded) /* resize the short side to the crop, which then removes only the ends of the long side */
 		p->transform = (struct ct_transform){.crop = CT_CROP_CENTER,
 						     .h = info->h,
 						     .w = info->w,
@@ -98,7 +101,7 @@ static enum ct_status plan_images(struct ct_predictor *p)
 	return CT_OK;
 }
 
-/* Builds the graph with the number of classes of the weights, whatever the config says. */
+/* Builds the graph with the number of classes of the weights, regardless of the config. */
 static enum ct_status build_graph(struct ct_predictor *p, const char *weights)
 {
 	CT_TRY(ct_plan_graph(p->cfg, &p->info, p->input, &p->graph));
@@ -237,7 +240,7 @@ static enum ct_status run_batches(struct job *j, ct_loader *l, uint32_t n)
 	for (uint32_t i = 0; i < n;) {
 		CT_TRY(ct_loader_next(l, CT_FOREVER, &b));
 		CT_TRY(classify(j, &b));
-		/* The rows of a batch are in the order of the list, without unreadable images. */
+		/* The samples of a batch are in the order of the list, without unreadable images. */
 		for (uint32_t row = 0, end = i + b.n_global; i < end; i++) {
 			bool good = row < b.n && b.samples[row] == i;
 			if (good)

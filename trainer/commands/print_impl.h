@@ -4,9 +4,10 @@
 
 #include "base/json.h"
 
-/* CT_IO if standard output cannot be written; CT_NOMEM if an allocation failed while the text was built. */
+/* Fails with CT_IO if standard output cannot be written, and with CT_NOMEM if an allocation failed while the text was
+ * built. */
 enum ct_status ct__print_text(struct ct_str *text) CT_MUST_CHECK;
-/* pretty: indented; otherwise on one line. */
+/* If pretty is true, the output is indented; otherwise it is a single line. */
 enum ct_status ct__print_json(ct_json *j, bool pretty) CT_MUST_CHECK;
 
 #endif

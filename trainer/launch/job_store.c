@@ -13,7 +13,7 @@
 #include "dist/rendezvous/secret.h"
 #include "trainer/launch/signals.h"
 
-#define DEFAULT_PORT 29400 /* for runs on several nodes; the same as torchrun's */
+#define DEFAULT_PORT 29400 /* for runs on several nodes; the same port as torchrun's default */
 #define RETRY_MS 50
 
 static enum ct_status stopped_by(int sig)
@@ -34,7 +34,7 @@ static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const str
 		struct pollfd p = {.fd = signals, .events = POLLIN};
 		if (!logged && ct_now_ns() - start > CT_SEC) {
 			logged = true;
-			CT_INFO("waiting for node 0 to make the run's secret in %s/token; %s", so->run_dir,
+			CT_INFO("waiting until node 0 creates the run's secret in %s/token; %s", so->run_dir,
 				ct_error_hint_text());
 		}
 		(void)poll(&p, 1, RETRY_MS);
@@ -53,19 +53,20 @@ static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const str
 static void announce(const struct ct_secret *s, int port)
 {
 	if (!s->token[0]) {
-		CT_WARN("dist.open_network: any program that reaches port %d can read, join and end this run", port);
+		CT_WARN("dist.open_network is set: any program that can connect to port %d can read data of this run, join it and end it",
+			port);
 		return;
 	}
 	if (!s->in_file)
 		return;
 	ct_output_print(
 		STDERR_FILENO,
-		"ctrain: the other nodes take this run's secret from %s; where they can't read it, start them with\n",
+		"ctrain: the other nodes read this run's secret from %s; on nodes that cannot read this file, start ctrain with\n",
 		s->from);
 	if (isatty(STDERR_FILENO))
 		ct_output_print(STDERR_FILENO, "    CTRAIN_TOKEN=%s ctrain ...\n", s->token);
 	else
-		ct_output_print(STDERR_FILENO, "    CTRAIN_TOKEN=... ctrain ...    (the line in that file)\n");
+		ct_output_print(STDERR_FILENO, "    CTRAIN_TOKEN=... ctrain ...    (the contents of that file)\n");
 }
 
 static enum ct_status choose_token(const struct ct_config *c, const struct ct_ranks *ranks, const char *run_dir,

@@ -22,9 +22,9 @@
 #include "trainer/launch/signals.h"
 #include "trainer/launch/workers_impl.h"
 
-#define KILL_AFTER_NS (2500 * CT_MS) /* after the first failure: all processes have ended within 5 s */
-#define GONE_AFTER_NS (10 * CT_SEC)  /* after the end of the store, which also happens when a run finishes */
-#define LOOK_NS (100 * CT_MS)        /* interval of reading the failure record after a stop signal */
+#define KILL_AFTER_NS (2500 * CT_MS) /* after the first failure, so that all processes have ended within 5 s */
+#define GONE_AFTER_NS (10 * CT_SEC)  /* after the store has ended, which also happens when a run finishes */
+#define LOOK_NS (100 * CT_MS)        /* interval at which the failure record is read after a stop signal */
 #define SAME_STOP_NS CT_SEC          /* a batch system may send the same stop signal to the launcher twice */
 #define OUTPUT_RETRY_MS 100
 #define MAX_ENV 16
@@ -35,13 +35,13 @@ struct launcher {
 	struct ct_worker *workers;
 	struct ct_job_store store;
 	int signals;
-	int clock_fd;       /* clock that launcher and ranks share; Ctrl-Z halts it */
-	int64_t stopped_at; /* time of the first SIGINT or SIGTERM; 0: none yet */
+	int clock_fd;       /* clock that the launcher and the ranks share; Ctrl-Z halts it */
+	int64_t stopped_at; /* time of the first SIGINT or SIGTERM; 0 if there was none */
 	int64_t kill_at;    /* CT_FOREVER until a failure */
-	int first_failed;   /* index of the worker, -1: none */
+	int first_failed;   /* index of the worker, or -1 */
 	bool killed;        /* the launcher has killed the remaining workers */
 	bool run_failed;    /* the store has a failure record */
-	int give_up;        /* the signal that ends the job at once; 0: none */
+	int give_up;        /* the signal that ends the job at once, or 0 */
 	bool saves;         /* on a stop signal, the workers save before they end */
 };
 
@@ -89,7 +89,8 @@ static void kill_all(struct launcher *l)
 	l->kill_at = CT_FOREVER;
 }
 
-/* Whether the user repeats the stop: by a second Ctrl-C, or by a second SIGTERM that is not a copy of the first. */
+/* Returns true if the user has repeated the stop request, by a second Ctrl-C, or by a second SIGTERM that is not a copy
+ * of the first. */
 static bool is_second_stop(struct launcher *l, int sig)
 {
 	int64_t now = ct_now_ns(), first = l->stopped_at;
@@ -100,7 +101,7 @@ static bool is_second_stop(struct launcher *l, int sig)
 	return first != 0 && (sig == SIGINT || now - first > SAME_STOP_NS);
 }
 
-/* Ctrl-Z reaches only the launcher, because the ranks have their own process groups: suspends them as well. */
+/* Suspends the ranks, too: Ctrl-Z reaches only the launcher, because the ranks have separate process groups. */
 static void suspend(struct launcher *l)
 {
 	ct__worker_clear_live_line();
@@ -126,15 +127,15 @@ static void handle_signals(struct launcher *l)
 			continue;
 		}
 		ct__worker_clear_live_line();
-		ct_output_print(STDERR_FILENO,
-				"ctrain: got %s: finishing the step and saving, if training has begun%s\n",
-				strsignal(sig), sig == SIGINT || sig == SIGTERM ? "; again to end at once" : "");
+		ct_output_print(
+			STDERR_FILENO, "ctrain: received %s: finishing the step and saving, if training has begun%s\n",
+			strsignal(sig), sig == SIGINT || sig == SIGTERM ? "; send it again to end at once" : "");
 		signal_all(l, sig == SIGHUP ? SIGTERM : sig);
 	}
 }
 
-/* Reports to the ranks of all nodes why this one ended, which is more specific than "connection lost". A rank that
- * failed before it joined has not reported it itself. */
+/* Reports to the ranks of all nodes why this rank ended, which is more specific than "connection lost". A rank that
+ * failed before it joined could not report this itself. */
 static void publish_failure(struct launcher *l, const struct ct_worker *w)
 {
 	struct ct_failure f = {.rank = w->rank, .pid = (int)w->pid, .status = ct__worker_status(w), .seq = -1};
@@ -152,8 +153,8 @@ static void publish_failure(struct launcher *l, const struct ct_worker *w)
 	ct_job_store_report(&l->store, &f);
 }
 
-/* Whether the error message of w names `other` as the rank that failed. A failure learned from another rank has the
- * status of that rank, so the status alone does not show it. */
+/* Returns true if the error message of w names `other` as the rank that failed. The status alone does not show this,
+ * because a rank that ends because of another rank's failure has the same status. */
 static bool names(const struct ct_worker *w, const struct ct_worker *other)
 {
 	char name[48];
@@ -167,7 +168,7 @@ static void note_end(struct launcher *l, int i)
 	enum ct_status st = ct__worker_status(w);
 	if (st == CT_OK || l->killed)
 		return;
-	/* Also a stop: the store knows whether the rank had left the run or was stopped while it started. */
+	/* Reports a stop, too: the store knows whether the rank had left the run or was stopped while it started. */
 	publish_failure(l, w);
 	if (st == CT_INTERRUPTED)
 		return;
@@ -180,13 +181,12 @@ static void note_end(struct launcher *l, int i)
 		l->first_failed = i;
 }
 
-/* Looks for a failure of the run. The ranks end by themselves then, unless they are stopped or hang: these are killed
- * later. */
+/* Checks whether the run has failed. The ranks then end by themselves. Those that are stopped or hang are killed later. */
 static void look_at_store(struct launcher *l)
 {
 	struct ct_failure f;
 	bool store_gone;
-	/* A rank that was stopped while it started is a failure for the ranks that wait for it. */
+	/* For the ranks that wait for it, a rank that was stopped while it started is a failure. */
 	bool stopping = l->stopped_at != 0;
 	if (l->run_failed || (!l->store.watch && !stopping) || !ct_job_store_failure(&l->store, &f, &store_gone))
 		return;
@@ -235,7 +235,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 	return CT_OK;
 }
 
-/* Describes how a rank ended that delivered no error message. */
+/* Describes how a rank ended if it has delivered no error message. */
 static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w)
 {
 	struct ct_failure f;
@@ -263,11 +263,12 @@ static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w
 		     known ? f.phase : "");
 	if (sig == SIGKILL)
 		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg)");
-	ct_error_hint("%s to go on from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
+	ct_error_hint("%s to continue from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
 	return crash ? CT_BUG : CT_PEER_LOST;
 }
 
-/* The error if no rank of this node failed, but they were killed because the run has failed on another node. */
+/* Sets the error for the case that no rank of this node failed, but they were killed because the run had failed on
+ * another node. */
 static enum ct_status ended_by_run(struct launcher *l)
 {
 	struct ct_failure f;
@@ -276,7 +277,7 @@ static enum ct_status ended_by_run(struct launcher *l)
 							  : CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
 }
 
-/* The result of the job: the error message of the first rank that failed. */
+/* Returns the result of the job, with the error message of the first rank that failed. */
 static enum ct_status result(struct launcher *l)
 {
 	const struct ct_worker *stopped = NULL;
@@ -285,8 +286,8 @@ static enum ct_status result(struct launcher *l)
 			stopped = &l->workers[i];
 	if (!stopped && l->first_failed < 0 && l->killed && l->run_failed)
 		return ended_by_run(l);
-	/* To the others, a rank that was stopped before training is a lost peer; for the job it is a stop, not a
-	 * failure. */
+	/* For the other ranks, a rank that was stopped before training is a lost peer. For the job, it is a stop and
+	 * not a failure. */
 	if (stopped && (l->first_failed < 0 || ct__worker_is_consequence(&l->workers[l->first_failed])))
 		return stopped->has_error ? ct_error_restore(&stopped->error)
 					  : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
@@ -317,7 +318,7 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	return st < 0 ? ct_error_restore(&first) : result(l);
 }
 
-/* Writes the reason of the failure to RUN/log/launcher.log, because output on the terminal may be lost. */
+/* Writes the reason for the failure to RUN/log/launcher.log, because terminal output may be lost. */
 static enum ct_status record_failure(const char *run_dir)
 {
 	struct ct_error e;
@@ -359,14 +360,14 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		ct__worker_release(&l.workers[i]);
 	ct_free(l.workers);
 out_store:
-	/* Ranks of other nodes may still have to read the result, or to leave. */
+	/* Ranks on other nodes may still have to read the result, or to leave. */
 	ct_job_store_close(&l.store,
 			   l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
 out_clock:
 	close(l.clock_fd);
 out_signals:
 	ct_signals_close(l.signals);
-	if (l.give_up) { /* ends by the signal itself, as shells expect of an interrupted program */
+	if (l.give_up) { /* end by the signal itself, as shells expect from an interrupted program */
 		signal(l.give_up, SIG_DFL);
 		sigset_t set;
 		sigemptyset(&set);

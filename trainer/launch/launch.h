@@ -1,16 +1,17 @@
-/* The launcher: starts one worker for each rank of this node by executing this program again, serves the rendezvous
+/* The launcher: starts one worker for each rank of this node by executing this program again, runs the rendezvous
  * store, forwards signals, and ends with the error message and exit code of the first rank that failed. No worker
- * outlives the launcher, even if it is killed: workers get PR_SET_PDEATHSIG and their own process group, and are killed
- * 2.5 s after the first failure. */
+ * outlives the launcher, even if the launcher is killed: workers use PR_SET_PDEATHSIG, have separate process groups,
+ * and are killed 2.5 s after the first failure. */
 #ifndef CT_TRAINER_LAUNCH_LAUNCH_H
 #define CT_TRAINER_LAUNCH_LAUNCH_H
 
 #include "trainer/config/config.h"
 
-/* Runs this node's part of the job until it ends. argv: the command line of this process, passed to the workers
- * unchanged. run_dir: prepared before any worker is started; NULL if the command writes no files. A stop signal after
- * the first one (a SIGTERM counts only more than a second later), or the first one without run_dir, kills all workers
- * and then ends this process by that signal. */
+/* Runs this node's part of the job until it ends. argv is the command line of this process, which is passed to the
+ * workers unchanged. run_dir is prepared before any worker is started; it is NULL if the command writes no files. The
+ * first stop signal lets the workers save and end. The second one (a SIGTERM counts only if it arrives more than a
+ * second later) kills all workers and then ends this process by the same signal; without run_dir, the first one already
+ * does. */
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir) CT_MUST_CHECK;
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef CT_TRAINER_LAUNCH_LAUNCH_ENV_H
 #define CT_TRAINER_LAUNCH_LAUNCH_ENV_H
 
-#define CT_ENV_ERROR_FD "CTRAIN_ERROR_FD" /* pipe that receives one struct ct_error when the worker fails */
+#define CT_ENV_ERROR_FD "CTRAIN_ERROR_FD" /* pipe to which a worker that fails writes one struct ct_error */
 #define CT_ENV_CLOCK_FD "CTRAIN_CLOCK_FD" /* inherited descriptor for ct_clock_join */
 #define CT_ENV_START_NS "CTRAIN_START_NS" /* start of the job on the ct_now_ns clock */
 

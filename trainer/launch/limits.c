@@ -19,12 +19,12 @@ enum ct_status ct_limits_check(int n_ranks)
 	if (files.rlim_cur < WANTED && files.rlim_cur < files.rlim_max) {
 		files.rlim_cur = files.rlim_max < WANTED ? files.rlim_max : WANTED;
 		if (setrlimit(RLIMIT_NOFILE, &files) != 0 || getrlimit(RLIMIT_NOFILE, &files) != 0)
-			CT_DEBUG("the limit of open files can't be raised");
+			CT_DEBUG("cannot raise the limit of open files");
 	}
 	if (files.rlim_cur >= need)
 		return CT_OK;
 	ct_error_set(CT_NOMEM, __FILE__, __LINE__,
-		     "a process may have %llu open files in this shell, and a run of %d rank%s on a host needs %llu",
+		     "the limit of open files in this shell is %llu, but a run with %d rank%s on a host needs %llu",
 		     (unsigned long long)files.rlim_cur, n_ranks, ct_plural(n_ranks), (unsigned long long)need);
 	ct_error_hint("raise the limit: ulimit -n %d", WANTED);
 	return CT_NOMEM;

@@ -28,14 +28,15 @@ static enum ct_status move_aside(const char *run_dir)
 		CT_TRY_ALLOC(aside = ct_strfmt("%s.old-%d", run_dir, k));
 		bool taken = ct_file_exists(aside);
 		if (!taken && rename(run_dir, aside) != 0)
-			st = CT_FAIL(CT_IO, "can't move the earlier run %s to %s: %s", run_dir, aside, strerror(errno));
+			st = CT_FAIL(CT_IO, "cannot move the earlier run %s to %s: %s", run_dir, aside,
+				     strerror(errno));
 		else if (!taken)
-			CT_WARN("train.resume=never: the earlier run in %s is now in %s", run_dir, aside);
+			CT_WARN("train.resume=never: the earlier run in %s was moved to %s", run_dir, aside);
 		ct_free(aside);
 		if (!taken)
 			return st;
 	}
-	return CT_FAIL(CT_IO, "%s.old-1 to -99999 all exist: remove some", run_dir);
+	return CT_FAIL(CT_IO, "%s.old-1 to -99999 all exist; remove some of them", run_dir);
 }
 
 static enum ct_status make_sub(const char *run_dir, const char *name)
@@ -53,7 +54,7 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 {
 	if (strcmp(resume, "never") == 0 && ct_checkpoint_count(run_dir) > 0) {
 		ct_run_lock *lock = NULL;
-		CT_TRY(ct_run_dir_lock(run_dir, &lock)); /* a running run must not be moved */
+		CT_TRY(ct_run_dir_lock(run_dir, &lock)); /* a run that is in progress must not be moved */
 		enum ct_status moved = move_aside(run_dir);
 		ct_run_dir_unlock(lock);
 		CT_TRY(moved);
@@ -63,11 +64,11 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 		st = make_sub(run_dir, "log");
 	if (st == CT_OK)
 		st = make_sub(run_dir, "checkpoints");
-	if (st == CT_NOT_FOUND) /* a directory that is to be created: this is not missing data */
+	if (st == CT_NOT_FOUND) /* the directory is about to be created, so this is not missing data */
 		st = CT_FAIL(CT_IO, "%s", ct_error_message());
 	if (st < 0) {
-		ct_error_wrap("run directory %s can't be used", run_dir);
-		ct_error_hint("give a directory that you may write to: run.dir=PATH");
+		ct_error_wrap("cannot use the run directory %s", run_dir);
+		ct_error_hint("set run.dir=PATH to a directory that you can write to");
 	}
 	return st;
 }
@@ -79,9 +80,9 @@ enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n
 	if (have >= want)
 		return CT_OK;
 	ct_error_set(CT_IO, __FILE__, __LINE__,
-		     "run directory %s has %.1f MiB free, %d more checkpoint%s need%s %.1f MiB", run_dir,
+		     "run directory %s has %.1f MiB of free space, but %d more checkpoint%s need%s %.1f MiB", run_dir,
 		     (double)have / (1 << 20), n, ct_plural(n), n == 1 ? "s" : "", (double)want / (1 << 20));
-	ct_error_hint("free space, lower checkpoint.keep_last, or use another run.dir");
+	ct_error_hint("delete files to free space, lower checkpoint.keep_last, or use another run.dir");
 	return CT_IO;
 }
 
@@ -92,7 +93,7 @@ static enum ct_status fail_in_use(const ct_run_lock *l, const char *run_dir)
 	pid[n > 0 ? n : 0] = 0;
 	ct_error_set(CT_IO, __FILE__, __LINE__, "run directory %s is in use by another ctrain (pid %s)", run_dir,
 		     pid[0] ? pid : "unknown");
-	ct_error_hint("wait for it to end, or use another run.dir");
+	ct_error_hint("wait until it has ended, or use another run.dir");
 	return CT_IO;
 }
 
@@ -116,10 +117,10 @@ static enum ct_status take_both(ct_run_lock *l, const char *run_dir)
 		return ct_error_wrap("can't lock %s", l->path);
 	if (!taken)
 		return fail_in_use(l, run_dir);
-	/* Some network file systems cannot lock a directory. RUN/lock is enough as long as no one removes it. */
+	/* Some network file systems cannot lock a directory. RUN/lock is sufficient as long as no one removes it. */
 	l->dir_fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (l->dir_fd < 0 || take(l->dir_fd, deadline, &taken) < 0) {
-		CT_DEBUG("%s itself can't be locked: %s", run_dir, strerror(errno));
+		CT_DEBUG("cannot lock the directory %s itself: %s", run_dir, strerror(errno));
 		ct_error_clear();
 		return CT_OK;
 	}
@@ -139,7 +140,7 @@ enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out)
 	char pid[32];
 	int len = snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, pid, (size_t)len, 0) != len)
-		CT_DEBUG("%s: can't note the pid: %s", l->path, strerror(errno)); /* only fail_in_use needs it */
+		CT_DEBUG("cannot write the pid to %s: %s", l->path, strerror(errno)); /* only fail_in_use needs it */
 	*out = l;
 	return CT_OK;
 }

@@ -27,7 +27,7 @@ enum ct_status ct_signals_open(bool children, int *out)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGTTOU,
-	       SIG_IGN); /* rank 0 writes to the terminal from its own process group, which `stty tostop` would stop */
+	       SIG_IGN); /* rank 0 writes to the terminal from a separate process group, which `stty tostop` would stop */
 	int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (fd < 0)
 		return CT_FAIL(CT_BUG, "signalfd: %s", strerror(errno));

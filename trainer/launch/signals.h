@@ -1,18 +1,20 @@
-/* Stop signals of a worker or launcher as a file descriptor, which needs no signal handler and no global variable. */
+/* Delivers the stop signals of a worker or launcher through a file descriptor, so that no signal handler and no global
+ * variable is needed. */
 #ifndef CT_TRAINER_LAUNCH_SIGNALS_H
 #define CT_TRAINER_LAUNCH_SIGNALS_H
 
 #include "base/status.h"
 
-/* Blocks SIGINT, SIGTERM and SIGUSR1 (if `children` is set, also SIGCHLD, SIGHUP and SIGTSTP) in this thread and all
+/* Blocks SIGINT, SIGTERM and SIGUSR1, and if `children` is set, SIGCHLD, SIGHUP and SIGTSTP, in this thread and in all
  * threads that it starts later. Ignores SIGPIPE and SIGXFSZ, so that writes return errors, and SIGTTOU. *fd is a
  * non-blocking signalfd. Call before any thread is started. */
 enum ct_status ct_signals_open(bool children, int *fd) CT_MUST_CHECK;
-/* Number of the next pending signal; 0: none. */
+/* Returns the number of the next pending signal, or 0 if there is none. */
 int ct_signals_next(int fd);
 void ct_signals_close(int fd);
 /* Stops this process as SIGTSTP (Ctrl-Z) does by default, although ct_signals_open has blocked that signal. Returns
- * when the process is continued; at once in an orphaned process group, where no shell could continue it. */
+ * when the process is continued. Returns at once in an orphaned process group, where no shell could continue the
+ * process. */
 void ct_signals_suspend_self(void);
 /* For a child between fork and exec: unblocks all signals except SIGINT, SIGTERM and SIGUSR1. A stop signal that
  * arrives before the new program calls ct_signals_open stays pending until then instead of killing the program. */

@@ -14,7 +14,8 @@
 #include "base/thread.h"
 #include "dist/store/watcher.h"
 
-#define CONNECT_ONCE_NS (500 * CT_MS) /* so that ct_store_watch_stop does not wait long for an absent host */
+#define CONNECT_ONCE_NS \
+	(500 * CT_MS) /* so that ct_store_watch_stop does not wait long for a host that does not respond */
 
 struct ct_store_watch_thread {
 	char host[256];
@@ -22,7 +23,7 @@ struct ct_store_watch_thread {
 	struct ct_store_opts opts;
 	struct ct_thread thread;
 	struct ct_store_watcher watcher;
-	pthread_mutex_t lock; /* guards the members below */
+	pthread_mutex_t lock; /* protects the members below */
 	bool failed, store_gone;
 	struct ct_failure failure;
 };
@@ -47,7 +48,7 @@ static ct_store *connect_store(ct_store_watch_thread *w)
 		enum ct_status st = ct_store_connect(w->host, w->port, &w->opts, ct_deadline_in(CONNECT_ONCE_NS), &s);
 		if (st == CT_OK)
 			return s;
-		if (st == CT_MISMATCH) { /* the ranks of this node are refused as well, and report it */
+		if (st == CT_MISMATCH) { /* the ranks of this node are refused, too, and report it */
 			CT_DEBUG("the launcher has no connection to the store: %s", ct_error_message());
 			return NULL;
 		}
@@ -80,7 +81,7 @@ enum ct_status ct_store_watch_start(const char *host, int port, const struct ct_
 	ct_store_watcher_init(&w->watcher);
 	CT_ASSERT(pthread_mutex_init(&w->lock, NULL) == 0);
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	enum ct_status st = w->fd < 0 ? CT_FAIL(CT_NOMEM, "can't watch the store: %s", strerror(errno))
+	enum ct_status st = w->fd < 0 ? CT_FAIL(CT_NOMEM, "cannot watch the store: %s", strerror(errno))
 				      : ct_thread_start(&w->thread, "ct-store-watch", run, w);
 	if (st < 0) {
 		ct_store_watch_stop(w);

@@ -16,8 +16,8 @@
 
 extern char **environ;
 
-/* The launcher's environment without the variables that are replaced, then extra, then error_env. Returns an owned
- * array of borrowed strings. */
+/* Returns the launcher's environment without the variables that are replaced, followed by extra and error_env. The
+ * array is owned by the caller; the strings are borrowed. */
 static char **make_env(char *const *extra, size_t n_extra, char *error_env)
 {
 	size_t n = 0, k = 0;
@@ -60,7 +60,7 @@ static void child_main(pid_t parent, char **argv, char **env, int out, int error
 
 static enum ct_status out_of(const char *what, int rank)
 {
-	enum ct_status st = CT_FAIL(CT_NOMEM, "can't start rank %d: %s: %s", rank, what, strerror(errno));
+	enum ct_status st = CT_FAIL(CT_NOMEM, "cannot start rank %d: %s: %s", rank, what, strerror(errno));
 	ct_error_hint(
 		"start fewer ranks, or raise the limits of this shell (ulimit -n: open files, ulimit -u: processes)");
 	return st;
@@ -91,7 +91,7 @@ enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char
 		st = out_of("fork", rank);
 		goto out;
 	}
-	setpgid(pid, pid); /* here and in the child, because either may run first */
+	setpgid(pid, pid); /* called here and in the child, because either may run first */
 	w->pid = pid;
 	w->out_fd = out[0];
 	w->error_fd = error[0];
@@ -212,7 +212,7 @@ bool ct__worker_is_consequence(const struct ct_worker *w)
 {
 	if (w->has_error)
 		return w->error.status == CT_PEER_LOST || w->error.status == CT_CANCELLED;
-	/* The watchdog of a rank ends it if it does not react to the failure of another rank. */
+	/* If a rank does not react to the failure of another rank, its watchdog ends it. */
 	return WIFEXITED(w->wait_status) && WEXITSTATUS(w->wait_status) == ct_status_exit_code(CT_PEER_LOST);
 }
 

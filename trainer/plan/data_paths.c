@@ -1,4 +1,5 @@
-/* Are the files there that data.dir, data.train and data.val name? Reported with the place in the config. */
+/* Checks that the files named by data.dir, data.train and data.val exist. Problems are reported with their location in
+ * the config. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,10 +11,11 @@ struct report {
 	struct ct_str lines;
 	enum ct_status status; /* of the first problem */
 	char hint[512];
-	bool dir_named; /* that data.dir does not exist has been reported */
+	bool dir_named; /* it has already been reported that data.dir does not exist */
 };
 
-/* Where the user can correct the key: its own place, or that of the key from which its default follows. */
+/* Returns the location where the user can correct the key: its own, or that of the key from which its default is
+ * derived. */
 static const char *place_of(const struct ct_config *c, const char *key)
 {
 	static const char *const follows[] = {"data.dir", "data.name"};
@@ -49,7 +51,7 @@ static void check_split(struct report *r, bool train)
 	if (ct_file_exists(spec.dir) || (spec.path && spec.path[0] == '/')) {
 		add(r, st, key, ct_error_message());
 	} else if (!r->dir_named) {
-		ct_str_addf(&text, "there is no directory %s", spec.dir);
+		ct_str_addf(&text, "the directory %s does not exist", spec.dir);
 		add(r, st, "data.dir", ct_str_text(&text));
 		ct_str_release(&text);
 		r->dir_named = true;

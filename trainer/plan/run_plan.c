@@ -41,7 +41,7 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 		p = *end ? end + 1 : end;
 	}
 	if (list[0] && node != r.n_nodes)
-		return CT_FAIL(CT_USAGE, "--procs %s names %d nodes, --nodes is %d", list, node, r.n_nodes);
+		return CT_FAIL(CT_USAGE, "--procs %s is for %d nodes, but --nodes is %d", list, node, r.n_nodes);
 	*out = r;
 	return CT_OK;
 }
@@ -52,7 +52,8 @@ static int cpu_share(int local_world)
 	return n > 0 ? n : 1;
 }
 
-/* Loader threads for this number of CPUs: one thread augments 28x28 images about as fast as seven train an MLP on them. */
+/* Returns the number of loader threads for this number of CPUs. One thread augments 28x28 images about as fast as seven
+ * threads train an MLP on them. */
 static int loader_share(int cpus)
 {
 	return (cpus + 7) / 8;
@@ -63,7 +64,7 @@ bool ct_plan_is_encoded(const struct ct_config *c)
 	return c->data.name == CT_CFG_DATA_IMAGEFOLDER || c->data.name == CT_CFG_DATA_SHARDS;
 }
 
-/* Is the work of the loader worth a thread? */
+/* Returns true if loading takes enough time for a separate thread. */
 static bool loads_slowly(const struct ct_config *c)
 {
 	struct ct_augment augment;
@@ -75,8 +76,9 @@ int ct_plan_threads(const struct ct_config *c, int local_world)
 {
 	if (c->launch.threads > 0)
 		return (int)c->launch.threads;
-	/* Independent of data.workers, because the last bits of the weights depend on the compute threads and must not depend on
-	 * it. With fewer than 4 CPUs, none is reserved for a thread that is idle most of the time. */
+	/* This does not depend on data.workers, because the last bits of the weights depend on the number of compute
+	 * threads, and must not depend on data.workers. With fewer than 4 CPUs, none is reserved for a thread that is
+	 * idle most of the time. */
 	int n = cpu_share(local_world);
 	return n >= 4 && loads_slowly(c) ? n - loader_share(n) : n;
 }
@@ -99,14 +101,14 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 		return (int)c->data.workers;
 	if (info->in_memory && !loads_slowly(c))
 		return 0;
-	/* If a GPU computes, the loader gets all CPUs but one, which drives the GPU. */
+	/* If a GPU computes, the loader uses all CPUs except one, which controls the GPU. */
 	int cpus = cpu_share(local_world);
 	if (ct_plan_is_encoded(c) && !computes_on_cpu(c))
 		return cpus > 1 ? cpus - 1 : 1;
 	return loader_share(cpus);
 }
 
-/* Each rank has its own GPU; the CPUs of a host are one device, which its ranks share. */
+/* Each rank has a separate GPU. The CPUs of a host are one device, which its ranks share. */
 static int device_index(const char *kind, int local_rank)
 {
 	bool any = strcmp(kind, "auto") == 0;
@@ -127,7 +129,7 @@ enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct
 	enum ct_status st = ct_device_info(d, &info);
 	if (st == CT_OK && c->launch.devices[0] && strcmp(info.kind, "cpu") == 0) {
 		st = CT_FAIL_HINT(CT_CONFIG, "remove launch.devices (--devices)",
-				  "launch.devices %s names GPUs, but this run would compute on the CPU",
+				  "launch.devices=%s selects GPUs, but this run would compute on the CPU",
 				  c->launch.devices);
 	}
 	if (st < 0) {
@@ -147,7 +149,7 @@ enum ct_status ct_plan_check_engine(const struct ct_config *c)
 {
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
-	if (c->precision == CT_PRECISION_FP32) /* every engine has it */
+	if (c->precision == CT_PRECISION_FP32) /* every engine supports it */
 		return CT_OK;
 	CT_TRY(ct_plan_device_open(c, 0, &device));
 	enum ct_status st = ct_engine_open(c->train.engine, device, 1, &engine);
@@ -192,11 +194,11 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 		return ct_error_hinted(CT_FAIL(CT_CONFIG,
 					       "batch.global %llu is not divisible by %u ranks x train.accumulate %lld",
 					       (unsigned long long)global, world, (long long)c->train.accumulate),
-				       "use a multiple of %llu, for example batch.global=%llu, or give batch.per_rank",
+				       "use a multiple of %llu, for example batch.global=%llu, or set batch.per_rank",
 				       (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
 	}
 	if (global > UINT32_MAX / 2)
-		return CT_FAIL(CT_CONFIG, "global batch of %llu samples is too large", (unsigned long long)global);
+		return CT_FAIL(CT_CONFIG, "a global batch of %llu samples is too large", (unsigned long long)global);
 	p->accumulate = (uint32_t)c->train.accumulate;
 	p->global_batch = (uint32_t)global;
 	p->per_rank = p->global_batch / world;
@@ -279,10 +281,10 @@ static enum ct_status plan_net(const struct ct_config *c, const struct ct_datase
 			p->net.std[i] = 1;
 	}
 	if (c->data.mean.n > 0 && train->kind != CT_SAMPLE_F32 && c->data.mean.n != train->c)
-		return CT_FAIL(CT_CONFIG, "data.mean has %d values, the images have %d channels", c->data.mean.n,
+		return CT_FAIL(CT_CONFIG, "data.mean has %d values, but the images have %d channels", c->data.mean.n,
 			       train->c);
 	if (c->data.std.n > 0 && train->kind != CT_SAMPLE_F32 && c->data.std.n != train->c)
-		return CT_FAIL(CT_CONFIG, "data.std has %d values, the images have %d channels", c->data.std.n,
+		return CT_FAIL(CT_CONFIG, "data.std has %d values, but the images have %d channels", c->data.std.n,
 			       train->c);
 	return CT_OK;
 }
@@ -298,9 +300,10 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 				       .drop_last = c->data.drop_last};
 	p->steps_per_epoch = ct_sampler_steps(&p->train);
 	if (p->steps_per_epoch == 0) {
-		return CT_FAIL_HINT(CT_CONFIG, "use a smaller batch or data.drop_last=false",
-				    "an epoch of %u samples has no full batch of %u, and data.drop_last is set",
-				    train->n, p->global_batch);
+		return CT_FAIL_HINT(
+			CT_CONFIG, "use a smaller batch or data.drop_last=false",
+			"an epoch of %u samples contains no full batch of %u samples, and data.drop_last is set",
+			train->n, p->global_batch);
 	}
 	uint64_t total = c->train.epochs > 0 ? (uint64_t)c->train.epochs * p->steps_per_epoch : UINT64_MAX;
 	if (c->train.max_steps > 0 && (uint64_t)c->train.max_steps < total)
@@ -314,16 +317,17 @@ static enum ct_status check_val(const struct ct_config *c, const struct ct_datas
 				const struct ct_dataset_info *val)
 {
 	if (val->c != train->c || val->h != train->h || val->w != train->w || val->n_targets != train->n_targets)
-		return CT_FAIL(CT_DATA, "evaluation data is %dx%dx%d, training data is %dx%dx%d: they must be equal",
+		return CT_FAIL(CT_DATA,
+			       "evaluation data is %dx%dx%d, but training data is %dx%dx%d; the shapes must be equal",
 			       val->c, val->h, val->w, train->c, train->h, train->w);
 	if (val->n_classes <= train->n_classes)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA,
-			    c->data.name == CT_CFG_DATA_SHARDS
-				    ? "give the number in data.classes, or the names in data.classes_file"
-				    : "training and evaluation data need the same classes",
-			    "the evaluation data has %d classes, the training data has %d", val->n_classes,
-			    train->n_classes);
+	return CT_FAIL_HINT(
+		CT_DATA,
+		c->data.name == CT_CFG_DATA_SHARDS
+			? "set data.classes to the number of classes, or data.classes_file to a file with their names"
+			: "training and evaluation data must have the same classes",
+		"the evaluation data has %d classes, but the training data has %d", val->n_classes, train->n_classes);
 }
 
 static enum ct_status has_batch_norm(const struct ct_config *c, const struct ct_dataset_info *train,
@@ -338,7 +342,7 @@ static enum ct_status has_batch_norm(const struct ct_config *c, const struct ct_
 	return CT_OK;
 }
 
-/* Statistics over ranks are collective: every rank needs rows in every micro-batch. */
+/* Statistics over all ranks are computed by a collective, so every rank needs samples in every micro-batch. */
 static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_dataset_info *train,
 				    const struct ct_run_plan *p)
 {
@@ -354,7 +358,7 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_d
 		return CT_OK;
 	return CT_FAIL_HINT(
 		CT_CONFIG, "skip that batch: data.drop_last=true",
-		"model.bn sync needs rows on every rank, but the last batch of an epoch (%llu samples) has none for rank %u",
+		"model.bn=sync requires samples on every rank, but the last batch of an epoch (%llu samples) has none for rank %u",
 		(unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
 }
 
@@ -368,7 +372,8 @@ static enum ct_status plan_training(const struct ct_config *c, const struct ct_d
 	return CT_OK;
 }
 
-/* batch.eval, but no more than a rank's share of a small data set: the rest would be computed for nothing. */
+/* Returns batch.eval, but at most a rank's share of a small data set, because the rest of the batch would be computed
+ * in vain. */
 static uint32_t eval_rows(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *val)
 {
 	uint32_t rows = c->batch.eval > 0 ? (uint32_t)c->batch.eval : 256;
@@ -407,7 +412,7 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 	bool regression = train->n_targets > 0;
 	bool mse = c->model.loss == CT_CFG_LOSS_MSE || (c->model.loss == CT_CFG_LOSS_AUTO && regression);
 	if (mse != regression) {
-		return ct_error_hinted(CT_FAIL(CT_CONFIG, "model.loss is %s but data set %s has %s",
+		return ct_error_hinted(CT_FAIL(CT_CONFIG, "model.loss is %s, but data set %s has %s",
 					       ct_config_choice(c, "model.loss"), ct_config_choice(c, "data.name"),
 					       regression ? "float targets" : "class labels"),
 				       "use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
@@ -435,7 +440,7 @@ enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, str
 	int n = ct_net_n_slices(net);
 	struct ct_bucket_slice *slices = NULL;
 	if (n == 0) {
-		return CT_FAIL_HINT(CT_CONFIG, "give model.layers a linear or conv2d layer",
+		return CT_FAIL_HINT(CT_CONFIG, "add a linear or conv2d layer to model.layers",
 				    "the model has no parameters to train");
 	}
 	CT_TRY_ALLOC(slices = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)n));

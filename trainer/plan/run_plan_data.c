@@ -187,8 +187,8 @@ static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a,
 			continue;
 		return CT_FAIL_HINT(
 			CT_CONFIG,
-			"use one size for training and evaluation, or a model whose linear layer follows a global_avg_pool",
-			"the weights of model.name %s depend on the image size: for %dx%d %s would have %zu elements instead of %zu",
+			"use the same size for training and evaluation, or a model whose linear layer follows a global_avg_pool",
+			"the weights of model.name=%s depend on the image size: for %dx%d, %s would have %zu elements instead of %zu",
 			ct_config_choice(c, "model.name"), size.w, size.h, p->name, q->n, p->n);
 	}
 	return CT_OK;
@@ -223,7 +223,7 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 	CT_TRY(ct_dataset_open_files(ct_config_choice(c, "data.name"), NULL, 0, &none));
 	*out = *ct_dataset_info(none);
 	ct_dataset_close(none);
-	out->n = UINT32_MAX / 2; /* any batch fits */
+	out->n = UINT32_MAX / 2; /* any batch size is possible */
 	out->kind = ct_plan_is_encoded(c) ? CT_SAMPLE_ENCODED : regression ? CT_SAMPLE_F32 : CT_SAMPLE_U8_HWC;
 	if (s->n == 3) {
 		out->c = (int)s->v[0];
@@ -242,7 +242,7 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 	return CT_OK;
 }
 
-/* Adds what the headers of existing files determine. */
+/* Adds the properties that the headers of existing files contain. */
 static enum ct_status peek(const struct ct_config *c, bool train, struct ct_dataset_info *info)
 {
 	struct ct_dataset_spec spec;

@@ -3,24 +3,25 @@
 
 #include <math.h>
 
-/* Waiting is reported from these shares of the step time upwards. */
+/* Waiting is reported if it takes at least these shares of the step time. */
 #define DATA_SHARE 0.05
 #define COMM_SHARE 0.10
 #define SLOW_SHARE 0.10
-/* The same for the time that a rank waited for a CPU, and for the share of the host's CPU time that other programs used. */
+/* The same limits for the time that a rank waited for a CPU, and for the share of the host's CPU time that other
+ * programs used. */
 #define QUEUED_SHARE 0.10
 #define OTHERS_SHARE 0.10
-/* The share of waiting that a suggestion aims at. */
+/* The share of waiting time that a suggestion should reach. */
 #define GOAL_SHARE 0.05
-#define WORTHWHILE 1.1 /* smallest speedup that is worth a change */
-#define RESERVE 1.1    /* loader threads are suggested for this much more than the average load */
+#define WORTHWHILE 1.1 /* minimum speedup for which a change is suggested */
+#define RESERVE 1.1    /* loader threads are suggested for this multiple of the average load */
 
 struct shares {
 	int starved;            /* rank that waited longest for data */
 	int slow;               /* rank that computed longest */
-	int last;               /* rank that waited least for others: it waited only for communication */
-	double data, comm, lag; /* shares of the step time: data wait of `starved`; communication; waiting for `slow` */
-	double mean_compute;    /* seconds; mean over all ranks but `slow` */
+	int last;               /* rank that waited least for others, and therefore only for communication */
+	double data, comm, lag; /* shares of the step time: data wait of `starved`, communication, waiting for `slow` */
+	double mean_compute;    /* seconds; mean over all ranks except `slow` */
 	double images_per_sec;  /* of all ranks */
 };
 
@@ -51,7 +52,7 @@ static struct shares measure(const struct ct_bottleneck_facts *f)
 	return s;
 }
 
-/* Images per second that the rank's CPUs could load and compute if neither part ever waited. */
+/* Returns the images per second that the rank's CPUs could load and compute if neither part ever waited. */
 static double shared_limit(const struct ct_bottleneck_facts *f, const struct ct_rank_times *r)
 {
 	double compute = f->compute_threads * r->compute_s / r->images, load = r->loader_s / r->loader_images;
@@ -66,9 +67,9 @@ static void add_remedy(const struct ct_bottleneck_facts *f, const struct ct_rank
 			   : "less augmentation";
 	double now = r->images / r->step_s, limit = fmin(could, shared_limit(f, r));
 	if (f->compute_threads + need <= f->cpus)
-		ct_str_addf(out, "data.workers=%d would do", need);
+		ct_str_addf(out, "data.workers=%d would be enough", need);
 	else if (limit > now * WORTHWHILE)
-		ct_str_addf(out, "data.workers=%d would give up to %.0f, as %d CPU%s must do both",
+		ct_str_addf(out, "data.workers=%d would give up to %.0f images/s, because %d CPU%s must do both",
 			    need < f->cpus ? need : f->cpus, limit, f->cpus, ct_plural(f->cpus));
 	else
 		ct_str_addf(out, "the %d CPU%s are already saturated by loading and compute: try %s", f->cpus,
@@ -79,20 +80,20 @@ static void report_data(const struct ct_bottleneck_facts *f, const struct shares
 {
 	const struct ct_rank_times *r = &f->ranks[s->starved];
 	double could = r->images / fmax(r->step_s - r->data_s, 1e-9);
-	const char *doing = f->loader_threads == 0 ? "making batches between steps" : "waiting for batches";
+	const char *doing = f->loader_threads == 0 ? "loading batches between steps" : "waiting for batches";
 	if (f->world > 1)
 		ct_str_addf(out, "bound by data: rank %d spent %.0f %% of its time %s", s->starved, 100 * s->data,
 			    doing);
 	else
-		ct_str_addf(out, "bound by data: %.0f %% of the time went into %s", 100 * s->data, doing);
+		ct_str_addf(out, "bound by data: %.0f %% of the time was spent %s", 100 * s->data, doing);
 	if (r->loader_s <= 0 || r->loader_images <= 0 || r->images <= 0)
 		return;
 	double each = r->loader_images / r->loader_s;
 	int need = (int)fmin(ceil(could / each * RESERVE), 1e6);
 	need = need > f->loader_threads ? need : f->loader_threads + 1;
-	ct_str_addf(out,
-		    "; a thread makes %.0f images a second, there %s %d thread%s, training could take %.0f: ", each,
-		    f->loader_threads == 1 ? "is" : "are", f->loader_threads, ct_plural(f->loader_threads), could);
+	ct_str_addf(out, "; a thread loads %.0f images/s, there %s %d thread%s, and training could use %.0f images/s: ",
+		    each, f->loader_threads == 1 ? "is" : "are", f->loader_threads, ct_plural(f->loader_threads),
+		    could);
 	add_remedy(f, r, could, need, out);
 }
 
@@ -103,7 +104,7 @@ static void report_comm(const struct ct_bottleneck_facts *f, const struct shares
 	double ms = 1e3 * f->ranks[s->last].exposed_s / (double)f->steps;
 	ct_str_addf(
 		out,
-		"bound by communication: all ranks spent %.0f %% of the time (%.1f ms a step) waiting for gradients; "
+		"bound by communication: all ranks spent %.0f %% of the time (%.1f ms per step) waiting for gradients; "
 		"to get below %.0f %%: batch.per_rank=%.0f instead of %u, or train.accumulate=%.0f",
 		100 * s->comm, ms, 100 * GOAL_SHARE, ceil(f->per_rank * more), f->per_rank, ceil(more));
 }
@@ -113,8 +114,8 @@ static void report_rank(const struct ct_bottleneck_facts *f, const struct shares
 	double k = 1e3 / (double)f->steps;
 	ct_str_addf(
 		out,
-		"bound by rank %d: it computes for %.1f ms a step, the others for %.1f ms and wait %.0f %% of the time; "
-		"as fast as they, training would do %.0f images a second instead of %.0f",
+		"bound by rank %d: it computes for %.1f ms per step, but the others only for %.1f ms, and they wait %.0f %% of the time; "
+		"if it were as fast as the others, training would process %.0f images/s instead of %.0f",
 		s->slow, f->ranks[s->slow].compute_s * k, s->mean_compute * k, 100 * s->lag,
 		s->images_per_sec / fmax(1 - s->lag, 1e-9), s->images_per_sec);
 }
@@ -129,13 +130,13 @@ static void report_compute(const struct ct_bottleneck_facts *f, const struct sha
 	if (f->flops > 0)
 		ct_str_addf(out, "; %.0f GFLOP/s on each rank", 3e-9 * f->flops * r->images / r->step_s);
 	if (r->loader_s > 0 && f->loader_threads > 0)
-		ct_str_addf(out, "; loading is no limit (%.1f times as fast as training)",
+		ct_str_addf(out, "; loading is not a bottleneck (%.1f times as fast as training)",
 			    r->loader_images / r->loader_s * f->loader_threads / (r->images / r->step_s));
 }
 
-/* The rank that waited longest for a CPU while other programs used the CPUs of its host; -1: none waited long enough to report.
- * *used: the share of these CPUs that the other programs used. A peer without a CPU looks like slow communication, so this is
- * checked before everything else. */
+/* Returns the rank that waited longest for a CPU while other programs used the CPUs of its host, or -1 if no rank
+ * waited long enough to report it. *used is the share of these CPUs that other programs used. A peer without a CPU
+ * looks like slow communication, so this is checked first. */
 static int others_rank(const struct ct_bottleneck_facts *f, double *used)
 {
 	int worst = -1;
@@ -144,7 +145,8 @@ static int others_rank(const struct ct_bottleneck_facts *f, double *used)
 	for (int i = 0; i < f->world && f->local_world > 0 && f->host_cpus > 0; i++) {
 		const struct ct_rank_times *r = &f->ranks[i];
 		double queued = r->wall_s > 0 ? r->queued_s / r->wall_s : 0;
-		/* Assumes that the ranks of a host use the same CPU time: which rank is on which host is not known here. */
+		/* Assumes that all ranks of a host use the same CPU time, because it is not known here which rank is on
+		 * which host. */
 		double share = r->wall_s > 0 ? (r->host_s - r->own_s * f->local_world) / (r->wall_s * f->host_cpus) : 0;
 
 		if (queued >= most && share >= OTHERS_SHARE) {
@@ -162,7 +164,7 @@ static void report_others(const struct ct_bottleneck_facts *f, int rank, double 
 	ct_str_addf(
 		out,
 		"bound by other programs: they used %.0f %% of the %d CPU%s%s; rank %d was ready to run, but had no CPU, "
-		"for %.0f %% of the time: end them, or give ctrain CPUs of its own (taskset, a Slurm job)",
+		"for %.0f %% of the time; end these programs, or reserve CPUs for ctrain (taskset, a Slurm job)",
 		100 * fmin(used, 1), f->host_cpus, ct_plural(f->host_cpus),
 		f->world > f->local_world ? " of its host" : "", rank, 100 * r->queued_s / r->wall_s);
 }

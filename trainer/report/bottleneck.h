@@ -1,5 +1,5 @@
 /* The bottleneck report: classifies what limited an epoch of training (data, compute, communication, one slow rank, or
- * other programs on the CPUs) and suggests a setting with a number. A pure function of what the ranks measured. */
+ * other programs on the CPUs) and suggests a setting with a number. It is a pure function of what the ranks measured. */
 #ifndef CT_TRAINER_REPORT_BOTTLENECK_H
 #define CT_TRAINER_REPORT_BOTTLENECK_H
 
@@ -7,17 +7,17 @@
 
 /* Measurements of one rank over the epoch; times in seconds. All members are doubles, because ranks exchange them as an array. */
 struct ct_rank_times {
-	double step_s;        /* of all steps */
-	double data_s;        /* part of step_s: waiting for batches, or making them if there are no loader threads */
+	double step_s;        /* duration of all steps */
+	double data_s;        /* part of step_s: waiting for batches, or loading them if there are no loader threads */
 	double compute_s;     /* forward, backward, optimizer */
 	double exposed_s;     /* waiting for other ranks and for gradients */
-	double loader_s;      /* busy time of the loader threads, summed; 0: unknown */
-	double loader_images; /* images made in loader_s */
-	double images;        /* images trained on */
-	double damaged;       /* of loader_images: decoded although the codec reported damage */
-	/* From trainer/report/cpu_use.h; all 0: unknown. */
+	double loader_s;      /* total busy time of the loader threads; 0 if unknown */
+	double loader_images; /* images loaded in loader_s */
+	double images;        /* images used for training */
+	double damaged;       /* those of loader_images that were decoded although the codec reported damage */
+	/* From trainer/report/cpu_use.h; all are 0 if unknown. */
 	double wall_s;   /* since the last report */
-	double queued_s; /* part of wall_s: the main thread was ready to run, but had no CPU */
+	double queued_s; /* part of wall_s in which the main thread was ready to run, but had no CPU */
 	double own_s;    /* CPU time of this rank */
 	double host_s;   /* CPU time of everything on its host */
 };
@@ -28,10 +28,10 @@ struct ct_bottleneck_facts {
 	int world;
 	uint64_t steps;
 	uint32_t per_rank;   /* samples per step and rank */
-	int loader_threads;  /* per rank; 0: the main thread makes batches between steps */
+	int loader_threads;  /* per rank; 0 if the main thread loads batches between steps */
 	int compute_threads; /* per rank */
 	int cpus;            /* CPUs that a rank may use */
-	int local_world;     /* ranks per host, to compute the CPU time of other programs; 0: unknown */
+	int local_world;     /* ranks per host, from which the CPU time of other programs is computed; 0 if unknown */
 	int host_cpus;       /* CPUs of a host */
 	double flops;        /* per image, forward */
 	bool encoded;        /* images are decoded */
@@ -45,9 +45,10 @@ enum ct_bottleneck {
 	CT_BOTTLENECK_OTHERS
 };
 
-/* "data", "compute", "communication", "rank", "other programs": `bound_by` of metrics.jsonl. */
+/* Returns "data", "compute", "communication", "rank" or "other programs": the value of `bound_by` in metrics.jsonl. */
 const char *ct_bottleneck_name(enum ct_bottleneck b);
-/* Appends one sentence to out: "bound by data: 31 % of the time ..."; nothing if there were no steps. Returns the bottleneck. */
+/* Appends one sentence to out, such as "bound by data: 31 % of the time ...", or nothing if there were no steps.
+ * Returns the bottleneck. */
 enum ct_bottleneck ct_bottleneck_report(const struct ct_bottleneck_facts *f, struct ct_str *out);
 
 #endif

@@ -20,13 +20,13 @@
 
 struct ct_console {
 	bool live, off;
-	bool bold;          /* standard output may have colors */
-	_Atomic bool drawn; /* the live line is on the terminal; log lines of other threads clear it */
+	bool bold;          /* standard output may contain colors */
+	_Atomic bool drawn; /* the live line is visible on the terminal; log lines of other threads erase it */
 	int64_t last_ns;
 	const char *last_phase;
 };
 
-/* Called from any thread, and with the log's lock held. */
+/* Called by any thread, while the log's lock is held. */
 static void take_off(void *user)
 {
 	ct_console *c = user;
@@ -120,7 +120,7 @@ void ct__console_sayv(ct_console *c, const char *fmt, va_list ap)
 	if (!line.failed)
 		ct_output_write(STDOUT_FILENO, line.s, line.len);
 	ct_str_release(&line);
-	/* Allows the next redraw at once. */
+	/* Allows the next redraw to happen at once. */
 	c->last_ns = 0;
 }
 

@@ -1,7 +1,7 @@
-/* What a run shows on a terminal, written by rank 0: text lines and the final table on standard output, one live status
- * line on standard error. The live line is redrawn in place and cut to the current width of the terminal. The cursor stays
- * at its start, so that the whole line can be erased after a resize. Write errors are ignored: closing the terminal does
- * not end the run. */
+/* The terminal output of a run, written by rank 0: text lines and the final table on standard output, and a live status
+ * line on standard error. The live line is redrawn in place and cut to the current width of the terminal. The cursor
+ * stays at its start, so that the complete line can be erased after a resize. Write errors are ignored, so closing the
+ * terminal does not end the run. */
 #ifndef CT_TRAINER_REPORT_CONSOLE_IMPL_H
 #define CT_TRAINER_REPORT_CONSOLE_IMPL_H
 
@@ -11,13 +11,13 @@
 
 typedef struct ct_console ct_console;
 
-/* mode: live; plain (a line for each metrics line); off; auto: live if standard error is a terminal that can move the
- * cursor, otherwise plain. While a console exists, the log erases the live line before it prints (ct_log_set_before), so a
- * process may have only one at a time. */
+/* mode is live, plain (a line for each metrics line), off, or auto: live if standard error is a terminal that can move
+ * the cursor, otherwise plain. While a console exists, the log erases the live line before it prints
+ * (ct_log_set_before), so a process may have only one console at a time. */
 enum ct_status ct__console_create(enum ct_cfg_console mode, ct_console **out) CT_MUST_CHECK;
 void ct__console_destroy(ct_console *c); /* erases the live line */
 bool ct__console_is_live(const ct_console *c);
-/* Redraws the live line, at most 10 times a second unless the phase changed. */
+/* Redraws the live line, at most 10 times a second unless the phase has changed. */
 void ct__console_progress(ct_console *c, const struct ct_progress *p);
 /* Prints a line above the live line; adds the newline. */
 void ct__console_say(ct_console *c, const char *fmt, ...) CT_PRINTF(2, 3);
@@ -27,11 +27,11 @@ void ct__console_summary(ct_console *c, const struct ct_run_summary *s);
 
 /* Pure formatting functions. They write NUL-terminated ASCII of at most size-1 bytes. */
 
-/* The status line in fewer than `width` columns. If it is too long, fields are left out in the order rate, eta, percent,
- * loss, step; then it is cut. */
+/* Formats the status line in fewer than `width` columns. If it is too long, fields are omitted in the order rate, eta,
+ * percent, loss, step; then it is cut. */
 void ct__console_line(const struct ct_progress *p, int width, char *out, size_t size);
 void ct__console_span(double seconds, char *out,
-		      size_t size); /* "0.42s" "7s" "3m07s" "2h05m" "3d04h"; "?" when not finite */
+		      size_t size); /* "0.42s", "7s", "3m07s", "2h05m" or "3d04h"; "?" if not finite */
 void ct__console_rate(double per_second, char *out, size_t size); /* "312" "4.52k" "1.20M" */
 enum ct_status ct__console_table(const struct ct_run_summary *s, bool bold, struct ct_str *out) CT_MUST_CHECK;
 

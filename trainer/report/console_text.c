@@ -59,7 +59,7 @@ static void make_fields(const struct ct_progress *p, char f[N_FIELDS][FIELD_LEN]
 	if (p->total_steps > 0) {
 		snprintf(f[FIELD_STEP], FIELD_LEN, "step %llu/%llu", (unsigned long long)p->step,
 			 (unsigned long long)p->total_steps);
-		/* Rounded down: 100% means finished. */
+		/* Rounded down, so 100% means finished. */
 		snprintf(f[FIELD_PERCENT], FIELD_LEN, "%d%%", (int)(100.0 * (double)p->step / (double)p->total_steps));
 	} else {
 		snprintf(f[FIELD_STEP], FIELD_LEN, "step %llu", (unsigned long long)p->step);
@@ -159,7 +159,7 @@ enum ct_status ct__console_table(const struct ct_run_summary *s, bool bold, stru
 		row(out, "time", "%s", a);
 	if (s->images_per_sec > 0) {
 		ct__console_rate(s->images_per_sec, b, sizeof(b));
-		row(out, "images", "%s, %s a second in training", grouped(s->images, a, sizeof(a)), b);
+		row(out, "images", "%s, %s/s in training", grouped(s->images, a, sizeof(a)), b);
 	} else {
 		row(out, "images", "%s", grouped(s->images, a, sizeof(a)));
 	}

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-/* The first line of /proc/stat: ticks of user, nice, system, idle, iowait, irq, softirq, steal. */
+/* The first line of /proc/stat contains the ticks of user, nice, system, idle, iowait, irq, softirq and steal. */
 static double host_seconds(void)
 {
 	unsigned long long v[8] = {0};
@@ -22,7 +22,7 @@ static double host_seconds(void)
 	return n < 4 || ticks <= 0 ? 0 : (double)(v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)ticks;
 }
 
-/* "RUNNING WAITING SLICES" of the main thread, in nanoseconds. */
+/* The file contains "RUNNING WAITING SLICES" of the main thread, in nanoseconds. */
 static double queued_seconds(void)
 {
 	unsigned long long running = 0, waiting = 0;

@@ -10,7 +10,7 @@
 /* Counters at one moment, in seconds. */
 struct ct_cpu_use {
 	double wall_s;
-	double queued_s; /* main thread, ready to run and waiting for a CPU */
+	double queued_s; /* time in which the main thread was ready to run, but waited for a CPU */
 	double own_s;    /* CPU time of all threads of this process */
 	double host_s;   /* CPU time of everything on the host, including time stolen by the hypervisor */
 };

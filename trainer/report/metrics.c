@@ -77,7 +77,7 @@ static ct_json *new_object(const char *kind)
 	return j;
 }
 
-/* Takes j. One write per line, so that a crash leaves at most the last line incomplete. */
+/* Takes j. Uses a single write per line, so that a crash leaves at most the last line incomplete. */
 static enum ct_status put_line(ct_metrics_log *m, ct_json *j)
 {
 	enum ct_status st;
@@ -87,7 +87,7 @@ static enum ct_status put_line(ct_metrics_log *m, ct_json *j)
 	ct_str_add(&m->line, "\n");
 	CT_TRY_GOTO(ct_str_status(&m->line), st, out);
 	st = ct_fd_write_all(m->fd, m->line.s, m->line.len, m->path);
-	/* Writes to a removed file succeed, but the data is lost. */
+	/* Writing to a removed file succeeds, but the data is lost. */
 	if (st == CT_OK)
 		st = ct_file_still_at(m->fd, m->path);
 out:
@@ -167,13 +167,14 @@ enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics
 	ct__console_say(m->console, "epoch %u  step %llu  training loss %.4g  %llu images%s in %s", e->epoch + 1,
 			(unsigned long long)e->step, e->train_loss, (unsigned long long)e->images, timed, span);
 	if (e->bad_samples > 0)
-		ct__console_say(m->console, "epoch %u  %llu bad samples were replaced: see the logs", e->epoch + 1,
-				(unsigned long long)e->bad_samples);
+		ct__console_say(m->console, "epoch %u  %llu unreadable samples were replaced: see the logs",
+				e->epoch + 1, (unsigned long long)e->bad_samples);
 	if (e->damaged > 0)
-		ct__console_say(m->console,
-				"epoch %u  %llu images are damaged, and used as far as they could be decoded: `ctrain "
-				"data check` names them",
-				e->epoch + 1, (unsigned long long)e->damaged);
+		ct__console_say(
+			m->console,
+			"epoch %u  %llu images are damaged and were used as far as they could be decoded: `ctrain "
+			"data check` lists them",
+			e->epoch + 1, (unsigned long long)e->damaged);
 	if (e->verdict[0])
 		ct__console_say(m->console, "epoch %u  %s", e->epoch + 1, e->verdict);
 	return CT_OK;
@@ -184,7 +185,7 @@ enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *
 	const struct ct_tb_scalar scalars[] = {{"eval/loss", e->loss}, {"eval/top1", e->top1}, {"eval/top5", e->top5}};
 	bool classes = e->top1 >= 0;
 	ct_json *j = new_object("eval");
-	char span[16], bad[48] = "";
+	char span[16], bad[56] = "";
 
 	ct_json_set_i64(j, "epoch", e->epoch);
 	ct_json_set_i64(j, "step", (int64_t)e->step);
@@ -198,7 +199,7 @@ enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *
 	CT_TRY(put_scalars(m, e->step, scalars, classes ? 3 : 1));
 	ct__console_span(e->seconds, span, sizeof(span));
 	if (e->bad_samples > 0)
-		snprintf(bad, sizeof(bad), ", %llu bad ones skipped", (unsigned long long)e->bad_samples);
+		snprintf(bad, sizeof(bad), ", %llu unreadable samples skipped", (unsigned long long)e->bad_samples);
 	if (classes)
 		ct__console_say(
 			m->console,
@@ -259,9 +260,9 @@ void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double 
 	ct_json_set_f64(j, "seconds", seconds);
 	ct_json_set_str(j, "error", ct_status_name(keep.status));
 	ct_json_set_str(j, "message", keep.message);
-	/* If the disk is the cause of the failure, this line is lost as well. */
+	/* If the disk is the cause of the failure, this line is lost, too. */
 	if (put_line(m, j) < 0 || ct_fd_sync(m->fd, m->path) < 0)
-		CT_DEBUG("the end of the run is not in metrics.jsonl: %s", ct_error_message());
+		CT_DEBUG("cannot write the `end` line to metrics.jsonl: %s", ct_error_message());
 	(void)ct_error_restore(&keep);
 }
 

@@ -16,10 +16,10 @@
 /* Reads `in` line by line and copies the lines that are kept to `out`. */
 struct cutter {
 	const char *path, *temp;
-	int in, out; /* out < 0: only count the dropped lines */
+	int in, out; /* if out < 0, dropped lines are only counted */
 	uint64_t step, n_dropped;
 	char *chunk;
-	struct ct_str kept; /* lines to be written */
+	struct ct_str kept; /* lines that are not yet written */
 };
 
 static bool stays(const struct cutter *c, const char *line, size_t len)
@@ -58,7 +58,7 @@ static enum ct_status pass_on(struct cutter *c, const char *line, size_t len)
 	return CT_OK;
 }
 
-/* Processes the complete lines of `text`; *used is the number of their bytes. */
+/* Processes the complete lines of `text`. *used is the number of bytes in these lines. */
 static enum ct_status pass_lines(struct cutter *c, const char *text, size_t len, size_t *used)
 {
 	const char *end;
@@ -104,12 +104,12 @@ static enum ct_status run(struct cutter *c)
 			memmove(pending.s, pending.s + used, pending.len - used);
 		pending.len -= used;
 		if (pending.len > MAX_LINE) {
-			st = CT_FAIL(CT_DATA, "%s has a line of more than %zu bytes: it is no metrics file", c->path,
-				     MAX_LINE);
+			st = CT_FAIL(CT_DATA, "%s contains a line of more than %zu bytes, so it is not a metrics file",
+				     c->path, MAX_LINE);
 			goto out;
 		}
 	} while (got > 0);
-	/* An incomplete last line. */
+	/* The last line is incomplete. */
 	c->n_dropped += pending.len > 0;
 	if (c->out >= 0)
 		st = ct_fd_write_all(c->out, ct_str_text(&c->kept), c->kept.len, c->temp);
@@ -122,7 +122,7 @@ static enum ct_status rewrite(struct cutter *c)
 {
 	enum ct_status st;
 
-	/* Removes what a killed run left, or a symbolic link, which must not be followed. */
+	/* Removes the file that a killed run left, or a symbolic link, which must not be followed. */
 	if (unlink(c->temp) != 0 && errno != ENOENT)
 		return CT_FAIL(CT_IO, "cannot remove %s: %m", c->temp);
 	CT_TRY(ct_file_open(c->temp, CT_FILE_NEW, &c->out));
@@ -169,14 +169,14 @@ enum ct_status ct__metrics_cut(const char *path, uint64_t step, uint64_t *n_drop
 	struct cutter c = {.path = path, .out = -1, .step = step};
 	enum ct_status st;
 
-	/* Opened as for writing, which refuses a link to another file. */
+	/* Opened in the same way as for writing, which refuses a link to another file. */
 	CT_TRY(ct_file_open(path, CT_FILE_UPDATE, &c.in));
 	st = cut(&c);
 	close(c.in);
 	if (st == CT_OK && n_dropped)
 		*n_dropped = c.n_dropped;
 	if (st == CT_OK && c.n_dropped > 0)
-		CT_INFO("%s: %llu lines after step %llu or torn are cut off", path, (unsigned long long)c.n_dropped,
-			(unsigned long long)step);
+		CT_INFO("%s: removed %llu lines that were incomplete or belonged to steps after %llu", path,
+			(unsigned long long)c.n_dropped, (unsigned long long)step);
 	return st;
 }

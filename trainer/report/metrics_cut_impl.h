@@ -1,4 +1,4 @@
-/* What a resumed run does to metrics.jsonl before it appends. */
+/* Prepares metrics.jsonl for a resumed run, which appends to it. */
 #ifndef CT_TRAINER_REPORT_METRICS_CUT_IMPL_H
 #define CT_TRAINER_REPORT_METRICS_CUT_IMPL_H
 
@@ -6,10 +6,10 @@
 
 #include "base/status.h"
 
-/* Drops lines of steps after `step` (for a `run` line, its resumed_step is compared) and what a crash left incomplete: a last line
- * without its newline, a line that is not a JSON object. Other lines are copied byte for byte. Replaces the file atomically, or does
- * not change it if there is nothing to drop; creates an empty file if it is missing. *n_dropped (n_dropped may be NULL) is the number
- * of dropped lines. A line may have up to 16 MiB. */
+/* Drops the lines of steps after `step` (for a `run` line, its resumed_step is compared), and lines that a crash left
+ * incomplete: a last line without a newline, or a line that is not a JSON object. Other lines are copied byte for byte.
+ * Replaces the file atomically, or does not change it if there is nothing to drop. Creates an empty file if it is
+ * missing. *n_dropped is the number of dropped lines; n_dropped may be NULL. A line may have up to 16 MiB. */
 enum ct_status ct__metrics_cut(const char *path, uint64_t step, uint64_t *n_dropped) CT_MUST_CHECK;
 
 #endif

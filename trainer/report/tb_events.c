@@ -15,7 +15,7 @@
 #define MAX_EVENT 2048
 #define MAX_FILES_A_SECOND 1000
 
-/* Field numbers of event.proto and summary.proto. */
+/* Field numbers in event.proto and summary.proto. */
 enum { EVENT_WALL_TIME = 1, EVENT_STEP = 2, EVENT_FILE_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, SESSION_START = 1 };
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
@@ -128,7 +128,7 @@ static enum ct_status write_preface(ct_tb *tb, uint64_t resume_step)
 	return write_record(tb, &m);
 }
 
-/* A link counts as existing, wherever it points. */
+/* A link counts as existing, even if its target does not exist. */
 static bool exists(const char *path)
 {
 	struct stat sb;
@@ -136,7 +136,7 @@ static bool exists(const char *path)
 	return lstat(path, &sb) == 0;
 }
 
-/* Creates a file that no other process uses: two runs may start in the same second. */
+/* Creates a file that no other process uses, even if two runs start in the same second. */
 static enum ct_status create_file(ct_tb *tb, const char *dir)
 {
 	unsigned long long now = (unsigned long long)ct_wall_seconds();

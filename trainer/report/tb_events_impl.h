@@ -1,6 +1,6 @@
-/* TensorBoard event files: scalars only. A file is a sequence of TFRecords (length, masked CRC-32C of the length,
- * data, masked CRC-32C of the data). The data of each is one protobuf message `Event`. The format is that of TensorFlow's
- * record_writer.h and event.proto. */
+/* Writes TensorBoard event files, with scalars only. A file is a sequence of TFRecords (length, masked CRC-32C of the
+ * length, data, masked CRC-32C of the data). The data of each record is a protobuf message `Event`. TensorFlow's
+ * record_writer.h and event.proto define the format. */
 #ifndef CT_TRAINER_REPORT_TB_EVENTS_IMPL_H
 #define CT_TRAINER_REPORT_TB_EVENTS_IMPL_H
 
@@ -11,18 +11,19 @@
 typedef struct ct_tb ct_tb;
 
 struct ct_tb_scalar {
-	const char *tag; /* up to 63 bytes: "train/loss" */
+	const char *tag; /* at most 63 bytes, such as "train/loss" */
 	double value;    /* stored as fp32 */
 };
 
-/* Creates `dir` and a new file events.out.tfevents.<seconds>.<host> in it. resume_step > 0: the file asks TensorBoard to ignore
- * later steps in older files of the directory. CT_IO names the path, also from the functions below. */
+/* Creates `dir` and a new file events.out.tfevents.<seconds>.<host> in it. If resume_step > 0, the file asks
+ * TensorBoard to ignore later steps in older files of the directory. On failure, this function and those below return
+ * CT_IO with the path in the message. */
 enum ct_status ct__tb_open(const char *dir, uint64_t resume_step, ct_tb **out) CT_MUST_CHECK;
 void ct__tb_close(ct_tb *tb);
 /* Writes one event with up to 16 scalars. */
 enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scalar *scalars, size_t n) CT_MUST_CHECK;
 
-/* CRC-32C (Castagnoli, RFC 3720), and its masked form (rotated, plus a constant) that TFRecords contain. */
+/* CRC-32C (Castagnoli, RFC 3720), and the masked form (rotated, plus a constant) that TFRecords contain. */
 uint32_t ct__crc32c(const void *p, size_t n);
 uint32_t ct__crc32c_masked(const void *p, size_t n);
 

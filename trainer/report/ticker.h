@@ -10,13 +10,13 @@
 
 typedef struct ct_ticker ct_ticker;
 
-/* what: "checking train". Borrowed. */
+/* `what` describes the work, for example "checking train". Borrowed. */
 enum ct_status ct_ticker_create(const char *what, ct_ticker **out) CT_MUST_CHECK;
 void ct_ticker_destroy(ct_ticker *t); /* erases the line */
-/* note: shown at the end of the line ("3 bad"), or NULL. */
+/* `note` is shown at the end of the line, for example "3 bad"; it may be NULL. */
 void ct_ticker_show(ct_ticker *t, uint64_t done, uint64_t total, const char *note);
 
-/* Formats the line after `seconds` seconds in fewer than `width` columns; for tests. */
+/* Formats the line, as it is shown after `seconds` seconds, in fewer than `width` columns. For tests. */
 void ct_ticker_line(const char *what, uint64_t done, uint64_t total, double seconds, const char *note, int width,
 		    char *out, size_t size);
 
