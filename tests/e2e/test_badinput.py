@@ -347,12 +347,12 @@ class Foreign(Case):
         self.train("train.max_steps=1", run="old")
         old = f"model.weights={self.path('old')}"
         r = self.train("train.max_steps=1", old, "model.strict=false", "model.hidden=48", "--procs", 2, run="few")
-        self.assertEqual(len(re.findall(r"only 1 of the model's 4 tensors come from .*/model\.safetensors, the other 3 start from random "
+        self.assertEqual(len(re.findall(r"only 1 of the model's 4 tensors were loaded from .*/model\.safetensors; the other 3 start from random "
                                         r"values\. 3 have another shape or type: fc1\.weight is ", r.err)), 1, r.err)
         r = self.train("train.max_steps=1", old, "model.strict=false", run="all")
         self.assertNotIn("tensors", r.err)
         with open(self.path("all", "log", "rank-00000.log")) as log:
-            self.assertIn("all of the model's 4 tensors come from ", log.read())
+            self.assertIn("all of the model's 4 tensors were loaded from ", log.read())
 
     def test_not_a_checkpoint(self):
         os.makedirs(self.path("empty"))

@@ -161,7 +161,7 @@ class Weights(Case):
         """model.strict=false says on the console and in the log how much of a file was used, and what was not."""
         self.train("train.max_steps=2", run="other")
         r = self.train("model.hidden=[40,10]", "model.strict=false", f"model.weights={self.path('other')}", "train.max_steps=2")
-        said = r"only 1 of the model's 6 tensors come from \S+, the other 5 start from random values\. [^\n]*fc1\.weight"
+        said = r"only 1 of the model's 6 tensors were loaded from \S+; the other 5 start from random values\. [^\n]*fc1\.weight"
         self.assert_says(r, said)
         self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), said)
 

@@ -153,7 +153,7 @@ class Training(Images):
         self.assertAlmostEqual(shown["loss"], self.metrics(kind="eval")[-1]["loss"], places=5)
         r = self.train(*sets, "model.name=convnet", run="convnet", config=self.config(read_text(config).replace(MODEL, "[]"), "c.yaml"),
                        expect=USAGE)
-        self.assert_last_says(r, "for 24x24 fc.weight would have", "global_avg_pool")
+        self.assert_last_says(r, "for 24x24, fc.weight would have", "global_avg_pool")
 
     def test_resnet_options(self):
         """What belongs to ResNets only, mixed labels and a large-batch optimizer: all of it trains."""

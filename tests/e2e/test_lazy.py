@@ -127,7 +127,7 @@ class Background(Case):
         os.kill(pid, signal.SIGCONT)
         r = p.wait()
         self.assert_code(r, IO)
-        self.assert_last_says(r, "saving the checkpoint of step 10")
+        self.assert_last_says(r, "cannot save the checkpoint of step 10")
 
 
 if __name__ == "__main__":

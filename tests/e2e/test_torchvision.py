@@ -65,10 +65,10 @@ class Torchvision(Case):
         theirs, config = self.path("thousand.safetensors"), self.config(STILL)
         self.peer("save", "resnet18", 1000, "F32", theirs)
         r = self.train(f"model.weights={theirs}", run="strict", config=config, expect=DATA)
-        self.assert_says(r, r"fc\.weight is \[1000,512\], the model's is \[10,512\]", r"model\.strict=false .*new head \(fc\)")
+        self.assert_says(r, r"fc\.weight is \[1000,512\], but the model's is \[10,512\]", r"model\.strict=false .*new head \(fc\)")
         self.train(f"model.weights={theirs}", "model.strict=false", run="head", config=config)
         log = open(self.path("head", "log", "rank-00000.log")).read()
-        self.assertRegex(log, r"100 of the model's 102 tensors come from .*thousand\.safetensors")
+        self.assertRegex(log, r"100 of the model's 102 tensors were loaded from .*thousand\.safetensors")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ static void test_does_not_fit(void **state)
 	assert_ok(ct_checkpoint_find(run, &path));
 	fixture_set_step(&wider, 1);
 	assert_fails(ct_checkpoint_load(path, wider.net, NULL, NULL), CT_DATA,
-		     "fc.weight is [3,128], the model's is [4,128]");
+		     "fc.weight is [3,128], but the model's is [4,128]");
 	assert_non_null(strstr(ct_error_message(), "fc.bias is [3]"));
 	assert_true(fixture_is_step(&wider, 1));
 	assert_fails(ct_checkpoint_load(path, other.net, NULL, NULL), CT_DATA, "are missing: fc1.weight");

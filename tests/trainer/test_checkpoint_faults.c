@@ -367,7 +367,7 @@ static void test_file_limit(void **state)
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
 		st = fixture_save(&fx, run, 10, 1, true);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
-		assert_fails(st, CT_IO, "saving the checkpoint of step 10");
+		assert_fails(st, CT_IO, "cannot save the checkpoint of step 10");
 		assert_int_equal(count_names(run, ".tmp-"), 0);
 		assert_int_equal(fixture_newest(&fx, run), 9);
 	}

@@ -192,10 +192,11 @@ static void test_strict(void **state)
 	t->dims[1] = 1;
 	const char *path = save(&f, "other.safetensors");
 	fixture_set_step(&x, 5);
-	assert_fails(ct_model_weights_load(path, x.net, CT_WEIGHTS_STRICT, NULL), CT_DATA,
-		     "10 of the model's 14 tensors match. 2 have another shape or type: layer1.1.bias is "
-		     "[16,1], the model's is [16], layer2.0.weight is [32,16,1,25], the model's is [32,16,5,5]; 2 are "
-		     "missing: layer1.0.weight, layer2.1.running_mean; 2 are not in the model: ");
+	assert_fails(
+		ct_model_weights_load(path, x.net, CT_WEIGHTS_STRICT, NULL), CT_DATA,
+		"10 of the model's 14 tensors match. 2 have another shape or type: layer1.1.bias is "
+		"[16,1], but the model's is [16], layer2.0.weight is [32,16,1,25], but the model's is [32,16,5,5]; 2 are "
+		"missing: layer1.0.weight, layer2.1.running_mean; 2 are not in the model: ");
 	assert_non_null(strstr(ct_error_message(), "line\\x0abreak"));
 	assert_non_null(strstr(ct_error_message(), "layer9.0.weight"));
 	assert_non_null(strstr(ct_error_hint_text(), "compare model.name"));
@@ -218,7 +219,7 @@ static void test_new_head(void **state)
 	assert_ok(fixture_try_open(&x, "convnet", 10, 0.9f));
 	fixture_set_step(&x, 5);
 	assert_fails(ct_model_weights_load(path, x.net, CT_WEIGHTS_STRICT, NULL), CT_DATA,
-		     "fc.bias is [1000], the model's is [10]");
+		     "fc.bias is [1000], but the model's is [10]");
 	assert_string_equal(ct_error_hint_text(),
 			    "use model.strict=false to start with a new head (fc) and load the rest");
 	assert_ok(ct_model_weights_load(path, x.net, CT_WEIGHTS_FITTING, &r));
@@ -258,7 +259,7 @@ static void test_nothing_fits(void **state)
 			CT_DATA,
 			"14 are missing: layer1.0.weight, layer1.0.bias, layer1.1.weight, layer1.1.bias, ...; 14 are "
 			"not in the model: encoder.");
-		assert_non_null(strstr(ct_error_hint_text(), "another model than model.name"));
+		assert_non_null(strstr(ct_error_hint_text(), "a model other than model.name"));
 	}
 	assert_true(holds(&x, 5));
 	assert_fails(ct_model_weights_load(in_tmpdir("absent.safetensors"), x.net, CT_WEIGHTS_STRICT, NULL),

@@ -200,11 +200,11 @@ static void test_lengths(void **state)
 	assert_fails(ct__safetensors_parse_fuzz(buf, 7), CT_DATA, "only 7 bytes");
 	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "not a JSON object");
 	buf[0] = 1;
-	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "past the end");
+	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "beyond the end of the file");
 	buf[3] = 2;
-	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "over the limit");
+	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "exceeds the limit");
 	memset(buf, 0xff, 8);
-	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "over the limit");
+	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "exceeds the limit");
 }
 
 /* Every prefix and every flipped bit of the header of a real file: an answer, never a crash; and a shortened file never passes. */

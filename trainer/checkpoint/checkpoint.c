@@ -1,4 +1,4 @@
-/* Saving; find.c and load.c read. */
+/* Saves checkpoints. find.c and load.c read them. */
 #define CT_LOG_COMPONENT "ckpt"
 #include "trainer/checkpoint/checkpoint.h"
 
@@ -19,7 +19,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/snapshot_impl.h"
 
-/* What one safetensors file is written from. */
+/* The tensors of one safetensors file that is to be written. */
 struct tensor_list {
 	const ct_net *net;
 	const char *failpoint;
@@ -28,7 +28,7 @@ struct tensor_list {
 	struct origin {
 		const struct ct_mirror *arena;
 		int param;
-	} * from; /* for tensors without desc.data */
+	} * from; /* source of tensors without desc.data */
 };
 
 static void release_list(struct tensor_list *l)
@@ -53,7 +53,7 @@ static enum ct_status add_tensor(struct tensor_list *l, const char *state, const
 	return CT_OK;
 }
 
-/* A checkpoint of values that have overflowed would be complete, and resumed from forever. */
+/* Refuses values that are not finite: the checkpoint would be valid, and every resume would start from it. */
 static enum ct_status check_finite(const float *x, size_t n, const char *name)
 {
 	size_t n_bad = 0;
@@ -63,11 +63,11 @@ static enum ct_status check_finite(const float *x, size_t n, const char *name)
 	if (n_bad == 0)
 		return CT_OK;
 	return CT_FAIL_HINT(CT_NUMERIC,
-			    "training has diverged: lower optim.lr, lengthen the warm-up, or set optim.clip_norm",
+			    "training has diverged; lower optim.lr, lengthen the warm-up, or set optim.clip_norm",
 			    "%zu of the %zu values of %s are not finite", n_bad, n, name);
 }
 
-/* Every parameter of a group, and its buffers when it has them. */
+/* Adds all parameters of a group, and its buffers if it has any. */
 static enum ct_status add_group(struct tensor_list *l, const struct ct_snapshot_group *group)
 {
 	const ct_graph *g = ct_net_graph(l->net);
@@ -115,7 +115,7 @@ static enum ct_status write_list(struct tensor_list *l, const char *folder, cons
 	return st;
 }
 
-/* Groups [first, end) of the snapshot into one file. */
+/* Writes groups [first, end) of the snapshot to one file. */
 static enum ct_status write_groups(const char *folder, const struct ct_snapshot *snap, int first, int end,
 				   const char *name, const char *failpoint, struct ct_ckpt_file *out)
 {
@@ -130,7 +130,7 @@ out:
 	return st;
 }
 
-/* All files, each synced, and the folder; state.json is the last. */
+/* Writes and syncs all files and the directory. state.json is written last. */
 static enum ct_status write_files(const char *folder, const struct ct_snapshot *snap, uint64_t save_index,
 				  uint64_t *bytes)
 {
@@ -142,7 +142,7 @@ static enum ct_status write_files(const char *folder, const struct ct_snapshot *
 	CT_TRY(write_groups(folder, snap, 0, 1, CT_CKPT_MODEL, "ckpt.model", &s.files[0]));
 	CT_TRY(write_groups(folder, snap, 1, snap->n_groups, CT_CKPT_OPTIM, "ckpt.optim", &s.files[1]));
 	ct_failpoint("ckpt.state");
-	s.config_lines = snap->config_lines; /* borrowed: s is never released */
+	s.config_lines = snap->config_lines; /* borrowed, because s is never released */
 	CT_TRY_ALLOC(path = ct_path_join(folder, CT_CKPT_STATE));
 	st = ct_ckpt_state_write(path, &s, &state_bytes);
 	ct_free(path);
@@ -157,7 +157,7 @@ static char *temp_name(const char *folder, const char *name)
 			 (unsigned long long)ct_now_ns());
 }
 
-/* Deletes a folder that is not a checkpoint any more. Failing does no harm: ct_ckpt_remove_stale tries again. */
+/* Deletes a directory that is no longer a checkpoint. A failure is harmless, because ct_ckpt_remove_stale tries again. */
 static void discard(const char *temp)
 {
 	if (ct_dir_remove(temp) < 0) {
@@ -166,7 +166,7 @@ static void discard(const char *temp)
 	}
 }
 
-/* Takes a checkpoint out of the list at once, then deletes it: a half-deleted one is never seen. */
+/* Removes a checkpoint from the list atomically and then deletes it, so that no process finds a half-deleted one. */
 static enum ct_status retire(const char *folder, const char *name)
 {
 	char *from = ct_path_join(folder, name), *to = temp_name(folder, name);
@@ -183,7 +183,8 @@ static enum ct_status retire(const char *folder, const char *name)
 	return st;
 }
 
-/* Renames temp to folder/name. One of that name (the same step saved again) is exchanged for it and deleted. */
+/* Renames temp to folder/name. If a checkpoint of this name exists, because the same step was saved before, the two are
+ * exchanged and the old one is deleted. */
 static enum ct_status publish(const char *folder, const char *temp, const char *name)
 {
 	enum ct_status st = CT_OK;
@@ -198,7 +199,7 @@ static enum ct_status publish(const char *folder, const char *temp, const char *
 		CT_TRY_GOTO(ct_dir_sync(folder), st, out);
 		discard(temp);
 	} else {
-		/* Not every file system can exchange. */
+		/* Not every file system can exchange two directories. */
 		CT_TRY_GOTO(retire(folder, name), st, out);
 		if (rename(temp, path) != 0)
 			st = CT_FAIL(CT_IO, "cannot rename %s to %s: %m", temp, path);
@@ -221,7 +222,7 @@ static enum ct_status move_link(const char *folder, const char *link, const char
 	return st;
 }
 
-/* Failing does no harm to the checkpoint just saved: it is tried again after the next. */
+/* A failure does not affect the checkpoint that was just saved, and pruning is tried again after the next save. */
 static void prune(const char *folder, const struct ct_ckpt_entry *list, size_t n, const char *newest, int keep_last)
 {
 	char last[64], best[64];
@@ -229,7 +230,7 @@ static void prune(const char *folder, const struct ct_ckpt_entry *list, size_t n
 
 	ct_ckpt_link_target(folder, "last", last, sizeof(last));
 	ct_ckpt_link_target(folder, "best", best, sizeof(best));
-	/* The list is of before the save. */
+	/* The list was made before the save. */
 	while (n-- > 0) {
 		const char *name = list[n].name;
 
@@ -238,19 +239,19 @@ static void prune(const char *folder, const struct ct_ckpt_entry *list, size_t n
 			continue;
 		ct_failpoint("ckpt.prune");
 		if (retire(folder, name) < 0) {
-			CT_WARN("cannot retire the old checkpoint %s: %s", name, ct_error_message());
+			CT_WARN("cannot delete the old checkpoint %s: %s", name, ct_error_message());
 			ct_error_clear();
 		}
 	}
 }
 
-/* Training goes on while a save is written: the directory at this path may be another run's by now. */
+/* Training continues while a save is written, so the directory at this path may belong to another run by now. */
 static enum ct_status check_guard(const struct ct_snapshot *snap)
 {
 	return snap->guard ? snap->guard->check(snap->guard->user) : CT_OK;
 }
 
-/* Writes the checkpoint in a temporary folder and publishes it. Failing, it removes the temporary folder. */
+/* Writes the checkpoint to a temporary directory and publishes it. On failure, removes the temporary directory. */
 static enum ct_status write_checkpoint(const char *folder, const struct ct_snapshot *snap, const char *name,
 				       uint64_t save_index, uint64_t *bytes)
 {
@@ -261,7 +262,7 @@ static enum ct_status write_checkpoint(const char *folder, const struct ct_snaps
 
 	CT_TRY_ALLOC(temp = temp_name(folder, name));
 	if (mkdir(temp, 0777) != 0) {
-		st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot make folder %s: %m", temp);
+		st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot create the directory %s: %m", temp);
 		goto out;
 	}
 	lock = ct_ckpt_lock(temp);
@@ -320,8 +321,8 @@ enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot 
 	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
 	st = save_in(folder, snap, keep_last, best, &out->bytes);
 	if (st < 0) {
-		st = ct_error_wrap("saving the checkpoint of step %llu", (unsigned long long)snap->state.step);
-		/* A directory that vanished is a failing file system, not missing data. */
+		st = ct_error_wrap("cannot save the checkpoint of step %llu", (unsigned long long)snap->state.step);
+		/* If a directory has disappeared, this is a file system error, not missing data. */
 		if (st == CT_NOT_FOUND)
 			st = CT_FAIL(CT_IO, "%s", ct_error_message());
 		goto out;

@@ -1,40 +1,41 @@
-/* Checkpoints: RUN/checkpoints/step-NNNNNNNNNNNN/{model.safetensors,optim.safetensors,state.json}, symlinks `last` and
- * `best`. Logical layout and torchvision names, so they load on any engine and world size: model.safetensors holds
- * parameters and buffers; optim.safetensors holds "<state>/<parameter>" (momentum_buffer/fc.weight) and the EMA weights as
- * "ema/<name>". state.json holds size and SHA-256 of both files, and its own checksum. One process of a run saves; any process may
- * read. A checkpoint is written to a temporary directory (.tmp-...), every file is fsynced, the directory is renamed and its parent
- * fsynced. So a crash at any time leaves the previous checkpoint intact. */
+/* Checkpoints: RUN/checkpoints/step-NNNNNNNNNNNN/{model.safetensors,optim.safetensors,state.json}, and the symlinks
+ * `last` and `best`. Tensors are stored in the logical layout with torchvision's names, so a checkpoint can be loaded
+ * with any engine and world size. model.safetensors contains parameters and buffers. optim.safetensors contains
+ * optimizer states as "<state>/<parameter>" (for example momentum_buffer/fc.weight), and the EMA weights as
+ * "ema/<name>". state.json contains the size and SHA-256 of both files, and its own checksum. One process of a run
+ * saves; any process may read. A checkpoint is written to a temporary directory (.tmp-...), every file is fsynced, the
+ * directory is renamed, and its parent is fsynced. Therefore a crash at any time leaves the previous checkpoint intact. */
 #ifndef CT_TRAINER_CHECKPOINT_CHECKPOINT_H
 #define CT_TRAINER_CHECKPOINT_CHECKPOINT_H
 
 #include "nn/optim/optim.h"
 
-/* Everything a resume needs besides tensors. */
+/* Everything that a resume needs in addition to the tensors. */
 struct ct_train_state {
-	uint64_t step;  /* optimizer updates done */
-	uint32_t epoch; /* position: the next batch is number step_in_epoch of this epoch */
+	uint64_t step;  /* number of optimizer updates that were done */
+	uint32_t epoch; /* position: the next batch is batch number step_in_epoch of this epoch */
 	uint64_t step_in_epoch;
 	uint64_t optim_steps;
-	double best_top1;            /* < 0: no evaluation yet, or regression */
+	double best_top1;            /* < 0 if there was no evaluation, or for regression */
 	double best_loss;            /* of the evaluation at best_step */
 	uint64_t best_step;          /* 0: no evaluation yet */
-	double last_top1, last_loss; /* of the latest evaluation; < 0: none */
+	double last_top1, last_loss; /* of the latest evaluation; < 0 if there was none */
 	double epoch_loss_sum;       /* of the current epoch so far, over all ranks */
 	uint64_t epoch_images;
 	uint64_t epoch_bad;   /* unreadable samples of the current epoch so far, over all ranks */
 	uint64_t images;      /* of the run so far */
-	double train_seconds; /* of training so far, resumes included */
+	double train_seconds; /* duration of training so far, including the time before resumes */
 	uint32_t global_batch, world;
 	int64_t seed;
-	bool finished; /* the run had reached its end */
-	/* Dynamic loss scaling of precision fp16; 1 and 0 without it. */
+	bool finished; /* the run is complete */
+	/* Dynamic loss scaling with precision fp16; 1 and 0 for other precisions. */
 	double loss_scale;
-	uint32_t loss_scale_steps; /* updates since the scale was changed */
+	uint32_t loss_scale_steps; /* number of updates since the scale last changed */
 	char config_digest[65], data_digest[65], graph_digest[65];
 };
 
-/* Asked before anything is written into the run directory and before the checkpoint is published, by the thread that
- * writes: is the directory still this run's? */
+/* Checks that the run directory still belongs to this run. Called by the thread that writes, before it writes anything
+ * to the run directory and before it publishes the checkpoint. */
 struct ct_checkpoint_guard {
 	enum ct_status (*check)(const void *user);
 	const void *user;
@@ -47,30 +48,31 @@ struct ct_checkpoint_source {
 	const struct ct_train_state *state;
 	const char *
 		config_lines; /* ct_config_lines: stored in state.json, so that a resume can name the key that differs */
-	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; NULL: none */
+	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; may be NULL */
 	int threads;                             /* that copy the tensors to host memory; 0: one */
 };
 
 struct ct_checkpoint_result {
-	uint64_t step;          /* 0: nothing was saved */
-	char *path;             /* owned by the caller; NULL with step 0 */
+	uint64_t step;          /* 0 if nothing was saved */
+	char *path;             /* owned by the caller; NULL if step is 0 */
 	double seconds;         /* from the snapshot to the end of writing */
 	double exposed_seconds; /* in which the caller has waited for the snapshot and the end of writing */
 	uint64_t bytes;
 };
 
-/* Saves into RUN/checkpoints and moves `last` (and `best`); prunes to the keep_last newest (0: keeps all), never the
- * ones that last and best point at. Newest is what was saved last, also where training went back to an earlier step. A
- * checkpoint of the same step is replaced. Needs room on the file system for one more than is kept, and memory for a copy of all
- * tensors. out may be NULL. CT_IO names the file and leaves the older
- * checkpoints as they are; so does CT_NUMERIC, when a parameter or its state is not finite. Failpoints: ckpt.model,
- * ckpt.optim (before each tensor from an arena and after the file), ckpt.state, ckpt.rename, ckpt.link, ckpt.prune. */
+/* Saves a checkpoint to RUN/checkpoints and updates the link `last`, and `best` if `best` is true. Then deletes all but
+ * the keep_last newest checkpoints (0 keeps all), but never those that `last` and `best` point to. The newest
+ * checkpoint is the one that was saved last, even if training has returned to an earlier step. A checkpoint of the same
+ * step is replaced. The file system needs space for one more checkpoint than is kept, and memory must hold a copy of
+ * all tensors. out may be NULL. Fails with CT_IO and the name of the file, or with CT_NUMERIC if a parameter or an
+ * optimizer state is not finite. A failure does not change older checkpoints. Failpoints: ckpt.model, ckpt.optim
+ * (before each tensor from an arena and after the file), ckpt.state, ckpt.rename, ckpt.link, ckpt.prune. */
 enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
 				  struct ct_checkpoint_result *out) CT_MUST_CHECK;
 
-/* The same while training continues: post takes a snapshot in the order of the engine's stream and returns; a thread hashes, writes,
- * syncs and publishes it. At most one save is posted and not taken. Until the thread has published it, a checkpoint does not exist:
- * what a crash leaves is the one before. */
+/* Saves checkpoints while training continues. post takes a snapshot, in the order of the engine's stream, and returns.
+ * A thread hashes, writes, syncs and publishes it. At most one save may be posted and not taken. Until the thread has
+ * published it, the checkpoint does not exist, so a crash leaves the previous one. */
 typedef struct ct_checkpoint_writer ct_checkpoint_writer;
 enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last,
 					   ct_checkpoint_writer **out) CT_MUST_CHECK;
@@ -78,34 +80,39 @@ enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last,
 void ct_checkpoint_writer_destroy(ct_checkpoint_writer *w);
 enum ct_status ct_checkpoint_writer_post(ct_checkpoint_writer *w, const struct ct_checkpoint_source *src,
 					 bool best) CT_MUST_CHECK;
-/* The result of the posted save. step 0: none was posted, or (without wait) it is not finished yet. */
+/* Returns the result of the posted save. out->step is 0 if none was posted or, without wait, if it is not finished yet. */
 enum ct_status ct_checkpoint_writer_take(ct_checkpoint_writer *w, bool wait,
 					 struct ct_checkpoint_result *out) CT_MUST_CHECK;
-/* The newest valid checkpoint (state.json is readable and all checksums match). Invalid ones are reported in warnings and not
- * changed. *path is owned, NULL if there is none. Also removes the .tmp-* directories of processes that died, which a lock shows. */
+/* Finds the newest valid checkpoint, whose state.json is readable and whose checksums match. Invalid ones are reported
+ * in warnings and not changed. *path is owned by the caller, and NULL if there is none. Also removes the .tmp-*
+ * directories of processes that have ended, which are recognized by their locks. */
 enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHECK;
-/* Number of checkpoint directories in the run directory, valid or not. */
+/* Returns the number of checkpoint directories in the run directory, including invalid ones. */
 int ct_checkpoint_count(const char *run_dir);
-/* "best", "last" or a path -> path of a checkpoint directory (owned). A path may also be a run directory (its
- * last checkpoint) or a .safetensors file (for trainer/checkpoint/model_weights.h). Without run_dir (NULL) `what` is a path.
- * CT_NOT_FOUND. Does not verify. */
+/* Resolves "best", "last" or a path to the path of a checkpoint directory, which is owned by the caller. A path may
+ * also be a run directory, whose last checkpoint is used, or a .safetensors file (for
+ * trainer/checkpoint/model_weights.h). If run_dir is NULL, `what` must be a path. Fails with CT_NOT_FOUND. Does not
+ * verify the checkpoint. */
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path) CT_MUST_CHECK;
-/* Resolves `what` as above and calls use(path, user). A run that is training deletes old checkpoints: if this one was deleted while
- * it was read, `what` is resolved again and use is called with the new path. *path is the last path used, owned, also if use failed
- * (its status is returned); NULL if there was none. */
+/* Resolves `what` as above, calls use(path, user) and returns its status. A run in progress may delete a checkpoint
+ * while it is being read. In this case, `what` is resolved again, and use is called with the new path. *path is the
+ * path of the last call, even if use failed, or NULL if use was not called. It is owned by the caller. */
 typedef enum ct_status (*ct_checkpoint_use_fn)(const char *path, void *user);
 enum ct_status ct_checkpoint_use(const char *run_dir, const char *what, ct_checkpoint_use_fn use, void *user,
 				 char **path) CT_MUST_CHECK;
-/* The run directory of a path: the path itself, or the run that contains this checkpoint RUN/checkpoints/STEP or a file of it. A
- * config.yaml in other parent directories is ignored. Returns owned; NULL: none. */
+/* Returns the run directory of a path: the path itself, or the run that contains the checkpoint RUN/checkpoints/STEP or
+ * a file of it. A config.yaml in other parent directories is ignored. The result is owned by the caller; NULL if there
+ * is no run directory. */
 char *ct_checkpoint_run(const char *path);
-/* Checks presence, sizes and checksums of all files; CT_DATA names file and reason. */
+/* Checks that all files exist and have the right size and checksum. Fails with CT_DATA; the message contains the file
+ * and the reason. */
 enum ct_status ct_checkpoint_verify(const char *path) CT_MUST_CHECK;
 enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out,
 					char **config_lines) CT_MUST_CHECK;
-/* Loads tensors into the net (and into optimizer and EMA, if not NULL) and sets the optimizer's step count. Checksums are compared
- * first. Every name and shape must match the graph: otherwise CT_DATA lists the differences, and nothing of that file is loaded.
- * PyTorch's *.num_batches_tracked is ignored, and so are EMA weights and optimizer states for which the argument is NULL. */
+/* Loads tensors into the net, and into the optimizer and the EMA if they are not NULL, and sets the optimizer's step
+ * count. Checksums are compared first. Every name and shape must match the graph. Otherwise fails with CT_DATA, the
+ * message lists the differences, and nothing of that file is loaded. PyTorch's *.num_batches_tracked is ignored, and so
+ * are EMA weights and optimizer states for which the argument is NULL. */
 enum ct_status ct_checkpoint_load(const char *path, ct_net *net, ct_optim *optim, ct_ema *ema) CT_MUST_CHECK;
 
 #endif

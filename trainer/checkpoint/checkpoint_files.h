@@ -1,4 +1,5 @@
-/* Shared by the files of trainer/checkpoint: file names, state.json as a struct, and the list of a run's checkpoints. */
+/* Declarations that the files of trainer/checkpoint share: file names, state.json as a struct, and the list of a run's
+ * checkpoints. */
 #ifndef CT_TRAINER_CHECKPOINT_CHECKPOINT_FILES_H
 #define CT_TRAINER_CHECKPOINT_CHECKPOINT_FILES_H
 
@@ -18,11 +19,11 @@ struct ct_ckpt_file {
 	char sha256[65];
 };
 
-/* state.json. It begins with its own checksum: the SHA-256 of its text with 64 zeros in place of the checksum. */
+/* The contents of state.json. The file begins with its own checksum: the SHA-256 of its text with 64 zeros in place of
+ * the checksum. */
 struct ct_ckpt_state {
 	struct ct_train_state train;
-	uint64_t save_index; /* 1 + the largest in the directory at that time: the order of saving, even if
-				training went back to an earlier step */
+	uint64_t save_index;                        /* order of saving: 1 + the largest at that time */
 	struct ct_ckpt_file files[CT_CKPT_N_FILES]; /* in the order of ct_ckpt_file_name */
 	char *config_lines;                         /* owned */
 };
@@ -31,26 +32,27 @@ void ct_ckpt_state_release(struct ct_ckpt_state *s);
 enum ct_status ct_ckpt_state_write(const char *path, const struct ct_ckpt_state *s, uint64_t *bytes) CT_MUST_CHECK;
 /* Reads folder/state.json. On failure *out is not changed. */
 enum ct_status ct_ckpt_state_read(const char *folder, struct ct_ckpt_state *out) CT_MUST_CHECK;
-/* For the fuzzer: the parser of state.json alone. */
+/* For the fuzzer: only the parser of state.json. */
 enum ct_status ct_ckpt_state_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 /* Compares size and checksum of file i of the directory with the state. */
 enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_state *s, int i) CT_MUST_CHECK;
 
 struct ct_ckpt_entry {
 	char name[40];       /* "step-000000001234" */
-	uint64_t step;       /* of the name */
-	uint64_t save_index; /* 0: state.json is not valid */
+	uint64_t step;       /* step number in the name */
+	uint64_t save_index; /* 0 if state.json is not valid */
 };
-/* Checkpoints of RUN/checkpoints (`folder`), oldest first: by save_index, then step. A missing directory gives an empty list.
- * Returns owned, ct_free. */
+/* Lists the checkpoints in RUN/checkpoints (`folder`), oldest first, ordered by save_index and then by step. If the
+ * directory is missing, the list is empty. The result is owned by the caller (ct_free). */
 enum ct_status ct_ckpt_list(const char *folder, struct ct_ckpt_entry **out, size_t *n) CT_MUST_CHECK;
 void ct_ckpt_name(uint64_t step, char out[40]);
-/* The target of the link `last` or `best` of the directory, "" if there is no such link. */
+/* Returns the target of the link `last` or `best` in the directory, or "" if there is no such link. */
 void ct_ckpt_link_target(const char *folder, const char *link, char *out, size_t size);
-/* Removes temporary files of killed processes from the directory. Failures are ignored; the next call tries again. */
+/* Removes the temporary files of killed processes from the directory. Failures are ignored, because the next call tries
+ * again. */
 void ct_ckpt_remove_stale(const char *folder);
-/* Locks a temporary directory to show that it is in use. Returns a descriptor to close for unlocking; -1 if the file system has no
- * locks. */
+/* Locks a temporary directory to show that it is in use. Closing the returned descriptor unlocks it. Returns -1 if the
+ * file system does not support locks. */
 int ct_ckpt_lock(const char *folder);
 
 #endif

@@ -21,7 +21,7 @@
 
 #define CHUNK_BYTES ((size_t)256 << 10)
 #define STALE_LINK_SECONDS 60
-#define MAX_TRIES 100 /* of a checkpoint that is deleted each time while it is read */
+#define MAX_TRIES 100 /* number of attempts to read a checkpoint that is deleted each time while it is read */
 
 void ct_ckpt_name(uint64_t step, char out[40])
 {
@@ -123,7 +123,7 @@ int ct_ckpt_lock(const char *folder)
 	return fd;
 }
 
-/* The temporary name of a link exists for microseconds and cannot be locked. If it is old, nobody uses it. */
+/* The temporary name of a link exists for microseconds and cannot be locked. If it is old, no process uses it. */
 static bool is_stale_link(const char *path)
 {
 	struct stat sb;
@@ -139,11 +139,11 @@ static void remove_if_stale(const char *folder, const char *name)
 	if (!path)
 		return;
 	if (strncmp(name, CT_CKPT_TEMP, strlen(CT_CKPT_TEMP)) == 0) {
-		/* The kernel drops the lock of a process that dies, whatever it dies of. */
+		/* When a process ends for any reason, the kernel releases its locks. */
 		fd = ct_ckpt_lock(path);
 		if (fd >= 0) {
 			if (ct_dir_remove(path) == CT_OK)
-				CT_DEBUG("removed %s, left by a process that is gone", path);
+				CT_DEBUG("removed %s, which a killed process had left", path);
 			close(fd);
 		}
 	} else if (strstr(name, ".tmp-") && is_stale_link(path)) {
@@ -196,11 +196,11 @@ static enum ct_status verify_path(const char *path, const struct ct_ckpt_file *f
 
 	CT_TRY(ct_file_size(path, &bytes));
 	if (bytes != file->bytes)
-		return CT_FAIL(CT_DATA, "%s has %llu bytes, but according to %s it has %llu", path,
+		return CT_FAIL(CT_DATA, "%s has a size of %llu bytes, but according to %s it should have %llu", path,
 			       (unsigned long long)bytes, CT_CKPT_STATE, (unsigned long long)file->bytes);
 	CT_TRY(hash_file(path, bytes, hex));
 	if (strcmp(hex, file->sha256) != 0)
-		return CT_FAIL(CT_DATA, "%s is damaged: its checksum is not the one in %s", path, CT_CKPT_STATE);
+		return CT_FAIL(CT_DATA, "%s is damaged: its checksum differs from the one in %s", path, CT_CKPT_STATE);
 	return CT_OK;
 }
 
@@ -212,7 +212,7 @@ enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_stat
 	CT_TRY_ALLOC(path = ct_path_join(folder, ct_ckpt_file_name(i)));
 	st = verify_path(path, &s->files[i]);
 	ct_free(path);
-	/* A missing file makes the checkpoint invalid, like any other damage. */
+	/* A missing file makes the checkpoint invalid, as any other damage does. */
 	return st == CT_NOT_FOUND ? CT_FAIL(CT_DATA, "%s", ct_error_message()) : st;
 }
 
@@ -257,7 +257,8 @@ enum ct_status ct_checkpoint_find(const char *run_dir, char **path)
 	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
 	ct_ckpt_remove_stale(folder);
 	CT_TRY_GOTO(ct_ckpt_list(folder, &list, &n), st, out);
-	/* Without a state.json the age is unknown. These come first, but one of them may have been the newest, so a warning names it. */
+	/* Without state.json, the age of a checkpoint is unknown. Such checkpoints come first, but one of them may have
+	 * been the newest, so they are reported in warnings. */
 	while (n_ageless < n && list[n_ageless].save_index == 0 && !*path)
 		CT_TRY_GOTO(try_candidate(folder, list[n_ageless++].name, path), st, out);
 	while (n > n_ageless && !*path)
@@ -268,7 +269,7 @@ out:
 	return st;
 }
 
-/* The target of a link of the directory; *path is NULL if it does not exist. */
+/* Returns the target of a link in the directory. *path is NULL if the target does not exist. */
 static enum ct_status follow(const char *folder, const char *link, char **path)
 {
 	char target[256], now[256] = "";
@@ -283,7 +284,8 @@ static enum ct_status follow(const char *folder, const char *link, char **path)
 		CT_TRY_ALLOC(*path = ct_path_join(folder, target));
 		if (ct_file_exists(*path))
 			return CT_OK;
-		/* Deleted since the link was read, because it points at a newer checkpoint now? */
+		/* The target may have been deleted since the link was read, because the link now points to a newer
+		 * checkpoint. */
 		ct_ckpt_link_target(folder, link, now, sizeof(now));
 	} while (strcmp(target, now) != 0);
 	ct_free(*path);
@@ -299,7 +301,7 @@ static enum ct_status resolve_link(const char *run_dir, const char *what, char *
 	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
 	st = follow(folder, what, path);
 	ct_free(folder);
-	/* A crash can leave `last` a step behind or without a target. */
+	/* After a crash, `last` may point to an older checkpoint or have no target. */
 	if (st == CT_OK && !*path && strcmp(what, "last") == 0)
 		st = ct_checkpoint_find(run_dir, path);
 	if (st == CT_OK && !*path) {
@@ -327,7 +329,7 @@ static enum ct_status no_checkpoint(const char *what)
 		pickle = pickle || ct_ends_with(what, pickles[i]);
 	return CT_FAIL_HINT(
 		CT_NOT_FOUND,
-		pickle ? "ctrain does not read PyTorch's own files, which are programs: convert them once with "
+		pickle ? "ctrain does not read PyTorch's own files, because loading them can execute code; convert them once with "
 			 "safetensors.torch.save_file(torch.load(\"a.pth\"), \"a.safetensors\")"
 		       : "a checkpoint is a directory such as RUN/checkpoints/step-000000001234",
 		"%s is neither a checkpoint, a run directory nor a .safetensors file", what);
@@ -364,7 +366,7 @@ enum ct_status ct_checkpoint_use(const char *run_dir, const char *what, ct_check
 		st = use(*path, user);
 		if (st == CT_OK || ct_file_exists(*path) || strcmp(*path, what) == 0)
 			return st;
-		CT_DEBUG("%s was deleted while it was read", *path);
+		CT_DEBUG("%s was deleted while it was being read", *path);
 	}
 	return st;
 }

@@ -1,4 +1,4 @@
-/* Tensors of a checkpoint into a net, its optimizer and its EMA weights. */
+/* Loads the tensors of a checkpoint into a net, its optimizer and its EMA weights. */
 #include <string.h>
 
 #include "base/file.h"
@@ -6,7 +6,7 @@
 #include "trainer/checkpoint/checkpoint_files.h"
 #include "trainer/checkpoint/tensor_match_impl.h"
 
-/* All groups from one file. Nothing is imported unless all tensors match. */
+/* Loads all groups from one file. Nothing is imported unless all tensors match. */
 static enum ct_status load_file(const char *path, ct_net *net, const struct ct_tensor_group *groups, int n_groups,
 				struct ct_tensor_policy policy)
 {
@@ -21,7 +21,7 @@ static enum ct_status load_file(const char *path, ct_net *net, const struct ct_t
 		st = ct__tensor_match_import(&m, s, net, groups, n_groups);
 	} else {
 		ct__tensor_match_describe(&m, &text);
-		st = CT_FAIL_HINT(CT_DATA, "the checkpoint was made with other model, optim or train.ema settings",
+		st = CT_FAIL_HINT(CT_DATA, "the checkpoint was saved with other settings of model, optim or train.ema",
 				  "%s: %d of %d tensors match. %s", path, m.loaded, m.n, ct_str_text(&text));
 	}
 out:
@@ -31,7 +31,7 @@ out:
 	return st;
 }
 
-/* File i of the checkpoint, after its checksum was compared. */
+/* Opens file i of the checkpoint after comparing its checksum. */
 static enum ct_status load_checked(const char *folder, const struct ct_ckpt_state *state, int i, ct_net *net,
 				   const struct ct_tensor_group *groups, int n_groups, struct ct_tensor_policy policy)
 {
@@ -62,7 +62,7 @@ static enum ct_status load_optim(const char *folder, const struct ct_ckpt_state 
 	}
 	if (ema)
 		groups[n++] = (struct ct_tensor_group){CT_CKPT_EMA "/", true, ct_ema_params(ema), ct_ema_buffers(ema)};
-	/* States and EMA weights that the caller does not ask for may be there. */
+	/* The file may contain states and EMA weights that the caller does not request. */
 	CT_TRY(load_checked(
 		folder, state, 1, net, groups, n,
 		(struct ct_tensor_policy){.others_allowed = !optim, .ignored = ema ? NULL : CT_CKPT_EMA "/"}));

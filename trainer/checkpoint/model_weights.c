@@ -14,7 +14,7 @@ static bool starts_with(const char *text, const char *head)
 	return strncmp(text, head, strlen(head)) == 0;
 }
 
-/* What wrappers of PyTorch put before every name. */
+/* Prefixes that PyTorch's wrappers add to every name. */
 static const char *common_prefix(const ct_safetensors *s)
 {
 	static const char *const wrappers[] = {"module._orig_mod.", "module.", "_orig_mod."};
@@ -45,20 +45,21 @@ static enum ct_status refuse(const struct ct_weights_file *from, const ct_graph 
 		     ct_str_text(&text));
 	if (m->loaded == 0)
 		ct_error_hint(
-			"these are the weights of another model than model.name; `ctrain ckpt show` lists the tensors of a file");
+			"the weights belong to a model other than model.name; `ctrain ckpt show` lists the tensors of a file");
 	else if (how == CT_WEIGHTS_WHOLE)
-		ct_error_hint("compare model.name and the other model options with those the weights were made with");
+		ct_error_hint(
+			"compare model.name and the other model options with those of the training that produced the weights");
 	else if (m->head_only && head >= 0)
 		ct_error_hint("use model.strict=false to start with a new head (%s) and load the rest",
 			      ct_graph_node(g, head)->name);
 	else
 		ct_error_hint(
-			"compare model.name and the other model options, or load what matches with model.strict=false");
+			"compare model.name and the other model options, or set model.strict=false to load the tensors that match");
 	ct_str_release(&text);
 	return st;
 }
 
-/* Tensors that start from random values are a warning: a file of another model may match by a single bias. */
+/* Warns about tensors that start from random values, because the file of another model may match in a single bias only. */
 static void report(const struct ct_weights_file *from, const struct ct_tensor_match *m)
 {
 	const char *what = from->averages ? " (the EMA weights)" : "";
@@ -66,10 +67,10 @@ static void report(const struct ct_weights_file *from, const struct ct_tensor_ma
 
 	ct__tensor_match_describe(m, &text);
 	if (m->loaded < m->n)
-		CT_WARN("only %d of the model's %d tensors come from %s%s, the other %d start from random values. %s",
+		CT_WARN("only %d of the model's %d tensors were loaded from %s%s; the other %d start from random values. %s",
 			m->loaded, m->n, from->path, what, m->n - m->loaded, ct_str_text(&text));
 	else
-		CT_INFO("all of the model's %d tensors come from %s%s%s%s", m->n, from->path, what,
+		CT_INFO("all of the model's %d tensors were loaded from %s%s%s%s", m->n, from->path, what,
 			text.len ? "; " : "", ct_str_text(&text));
 	ct_str_release(&text);
 }
@@ -94,7 +95,7 @@ static enum ct_status load(const struct ct_weights_file *from, ct_net *net, enum
 	return st;
 }
 
-/* Says the checkpoint that there are none? Then the optimizer's file need not be there. */
+/* Returns true if the checkpoint states that it has no EMA weights. The optimizer's file is then not needed. */
 static bool is_without_averages(const struct ct_ckpt_state *s)
 {
 	static const char line[] = "train.ema=0\n";
@@ -115,7 +116,7 @@ static bool has_averages(const ct_safetensors *s)
 	return false;
 }
 
-/* File i of the checkpoint. */
+/* Opens file i of the checkpoint. */
 static enum ct_status open_part(const char *folder, int i, struct ct_weights_file *out)
 {
 	CT_TRY_ALLOC(out->path = ct_path_join(folder, ct_ckpt_file_name(i)));
@@ -190,7 +191,7 @@ enum ct_status ct_model_weights_load(const char *path, ct_net *net, enum ct_weig
 	return st;
 }
 
-/* Name of the head's weight. */
+/* Returns the name of the weight of the model's head. */
 static const char *head_weight(const ct_graph *g)
 {
 	int head = ct__tensor_head(g);
@@ -212,8 +213,8 @@ static enum ct_status read_outputs(const struct ct_weights_file *file, const ct_
 	if (at >= 0)
 		ct_safetensors_at(file->tensors, at, &t, NULL);
 	if (at < 0 || t.ndim < 1 || t.dims[0] < 1 || t.dims[0] > INT32_MAX) {
-		return CT_FAIL_HINT(CT_DATA, "these are the weights of another model than model.name says",
-				    "%s holds no tensor \"%s\"", file->path, name ? name : "?");
+		return CT_FAIL_HINT(CT_DATA, "the weights belong to a model other than model.name",
+				    "%s does not contain a tensor \"%s\"", file->path, name ? name : "?");
 	}
 	*out = (int)t.dims[0];
 	return CT_OK;

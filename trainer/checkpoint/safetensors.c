@@ -1,4 +1,4 @@
-/* The reader; writing is safetensors_write.c. */
+/* Reads safetensors files. safetensors_write.c writes them. */
 #include "trainer/checkpoint/safetensors.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Element types of safetensors files and how they become fp32. */
+/* Converts the element types of safetensors files to fp32. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void decode_f64(const uint8_t *src, float *out, size_t n)
 		double v;
 
 		memcpy(&v, src + 8 * i, sizeof(v));
-		/* Past fp32's range the conversion is undefined in C; IEEE 754 rounds to infinity. */
+		/* In C, converting a value outside the range of fp32 is undefined; IEEE 754 rounds it to infinity. */
 		if (fabs(v) >= 0x1.ffffffp127 && !isnan(v))
 			v = copysign(INFINITY, v);
 		out[i] = (float)v;

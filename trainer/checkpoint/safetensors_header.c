@@ -22,7 +22,7 @@ enum ct_status ct__st_fail(enum ct_status status, const char *where, const char 
 	return status;
 }
 
-/* Element i of an array of integers >= 0. */
+/* Returns element i of an array of integers >= 0. */
 static bool natural_at(const ct_json *array, size_t i, int64_t *out)
 {
 	return ct_json_as_i64(ct_json_at(array, i), out) && *out >= 0;
@@ -45,7 +45,7 @@ static enum ct_status parse_shape(const ct_json *shape, const char *where, struc
 			return ct__st_fail(CT_DATA, where, t->desc.name, "has a dimension that is not an integer >= 0");
 		empty |= t->desc.dims[i] == 0;
 	}
-	/* Overflow counts even beside a zero, so that no product of dims can overflow anywhere later. */
+	/* Overflow is an error even if another dimension is 0, so that no product of dimensions can overflow later. */
 	for (size_t i = 0; i < ndim; i++) {
 		uint64_t d = t->desc.dims[i] ? (uint64_t)t->desc.dims[i] : 1;
 
@@ -55,7 +55,7 @@ static enum ct_status parse_shape(const ct_json *shape, const char *where, struc
 	if (empty)
 		bytes = 0;
 	if (bytes != t->end - t->begin)
-		return ct__st_fail(CT_DATA, where, t->desc.name, "has %llu bytes of data, its shape needs %llu",
+		return ct__st_fail(CT_DATA, where, t->desc.name, "has %llu bytes of data, but its shape needs %llu",
 				   (unsigned long long)(t->end - t->begin), (unsigned long long)bytes);
 	return CT_OK;
 }
@@ -123,7 +123,7 @@ static int by_name(const void *a, const void *b, void *tensors)
 	return strcmp(t[*(const int *)a].desc.name, t[*(const int *)b].desc.name);
 }
 
-/* Tensors in order of their data must cover all of it, each byte once. */
+/* The tensors, in the order of their data, must cover each byte of the data exactly once. */
 static enum ct_status check_cover(const struct ct_st_header *h, uint64_t data_bytes, const char *where)
 {
 	uint64_t at = 0;
@@ -179,7 +179,7 @@ enum ct_status ct__st_header_parse(const char *text, size_t len, uint64_t data_b
 	CT_TRY(ct_json_parse(text, len, where, &h.json));
 	members = ct_json_len(h.json);
 	if (members > CT_ST_MAX_TENSORS) {
-		st = CT_FAIL(CT_DATA, "%s holds %zu tensors; the limit is %d", where, members, CT_ST_MAX_TENSORS);
+		st = CT_FAIL(CT_DATA, "%s contains %zu tensors; the limit is %d", where, members, CT_ST_MAX_TENSORS);
 		goto fail;
 	}
 	h.tensors = CT_NEW_ARRAY(struct ct_st_tensor, members);
@@ -211,12 +211,13 @@ enum ct_status ct__st_header_len(const uint8_t first[8], uint64_t file_bytes, co
 
 	memcpy(&n, first, sizeof(n));
 	if (n > CT_ST_MAX_HEADER)
-		return CT_FAIL(CT_DATA,
-			       "%s is not a safetensors file: a header of %llu bytes is over the limit of %llu", where,
-			       (unsigned long long)n, (unsigned long long)CT_ST_MAX_HEADER);
+		return CT_FAIL(
+			CT_DATA,
+			"%s is not a safetensors file: the size of its header is %llu bytes, which exceeds the limit of %llu",
+			where, (unsigned long long)n, (unsigned long long)CT_ST_MAX_HEADER);
 	if (n > file_bytes - 8)
-		return CT_FAIL(CT_DATA, "%s is truncated: its header of %llu bytes goes past the end", where,
-			       (unsigned long long)n);
+		return CT_FAIL(CT_DATA, "%s is truncated: its header of %llu bytes extends beyond the end of the file",
+			       where, (unsigned long long)n);
 	*len = (size_t)n;
 	return CT_OK;
 }

@@ -1,4 +1,4 @@
-/* The parsed header of a safetensors file, between safetensors_header.c and safetensors.c. */
+/* The parsed header of a safetensors file, which safetensors_header.c fills and safetensors.c uses. */
 #ifndef CT_TRAINER_CHECKPOINT_SAFETENSORS_IMPL_H
 #define CT_TRAINER_CHECKPOINT_SAFETENSORS_IMPL_H
 
@@ -12,7 +12,7 @@
 struct ct_st_dtype {
 	const char *name;
 	size_t bytes;
-	/* n elements at src (unaligned, little-endian) as fp32; NULL: not readable */
+	/* converts n elements at src (unaligned, little-endian) to fp32; NULL if the type cannot be read */
 	void (*decode)(const uint8_t *src, float *out, size_t n);
 };
 
@@ -23,7 +23,7 @@ struct ct_st_tensor {
 };
 
 struct ct_st_header {
-	ct_json *json; /* holds the names */
+	ct_json *json; /* contains the names */
 	int n;
 	struct ct_st_tensor *tensors; /* [n] in order of their data */
 	int *by_name;                 /* [n] numbers of the tensors, sorted by name */
@@ -33,10 +33,10 @@ struct ct_st_header {
 enum ct_status ct__st_header_parse(const char *text, size_t len, uint64_t data_bytes, const char *where,
 				   struct ct_st_header *out) CT_MUST_CHECK;
 void ct__st_header_release(struct ct_st_header *h);
-/* Length of the header from the first 8 bytes of a file of file_bytes bytes. */
+/* Reads the length of the header from the first 8 bytes of a file of file_bytes bytes. */
 enum ct_status ct__st_header_len(const uint8_t first[8], uint64_t file_bytes, const char *where,
 				 size_t *len) CT_MUST_CHECK;
-const struct ct_st_dtype *ct__st_dtype_find(const char *name); /* NULL when unknown */
+const struct ct_st_dtype *ct__st_dtype_find(const char *name); /* returns NULL if the type is unknown */
 /* Fails with "<where>: tensor \"<name, escaped>\" <text>". */
 enum ct_status ct__st_fail(enum ct_status status, const char *where, const char *name, const char *fmt, ...)
 	CT_PRINTF(4, 5);

@@ -26,7 +26,7 @@ static enum ct_status put(struct writer *w, const void *p, size_t n)
 	return CT_OK;
 }
 
-/* Bytes of tensor t. Checks the description, so that the file can be read again. */
+/* Returns the size of tensor t in bytes. Checks the description, so that the file can be read again. */
 static enum ct_status tensor_bytes(const struct ct_tensor_desc *t, uint64_t *bytes)
 {
 	uint64_t n = sizeof(float);
@@ -55,7 +55,7 @@ static ct_json *describe(const struct ct_tensor_desc *t, uint64_t begin, uint64_
 	return j;
 }
 
-/* The header with its padding, without the length before it. */
+/* Builds the header with its padding, without the length before it. */
 static enum ct_status make_header(const struct ct_tensor_desc *t, int n, const char *const *metadata,
 				  struct ct_str *out)
 {

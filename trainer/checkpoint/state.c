@@ -12,11 +12,11 @@
 #define MAX_BYTES ((size_t)4 << 20)
 #define HEX_LEN 64
 
-/* The text up to the checksum; the JSON writer keeps the order of insertion. */
+/* The text before the checksum. The JSON writer keeps the order of insertion. */
 static const char head[] = "{\n  \"checksum\": \"";
 static const char zeros[HEX_LEN + 1] = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/* LATER: not in the first checkpoints of this version; 0 (U64, U32) or 1 (F64) where it is missing. */
+/* A LATER field is missing in the first checkpoints of this version. It is then 0 (U64, U32) or 1 (F64). */
 enum field_type {
 	FIELD_U32,
 	FIELD_LATER_U32,
@@ -77,12 +77,12 @@ void ct_ckpt_state_release(struct ct_ckpt_state *s)
 
 static void set_u64(ct_json *o, const char *key, uint64_t v)
 {
-	/* No counter of updates, images or bytes reaches this value. */
+	/* No counter of updates, images or bytes can reach this value. */
 	CT_ASSERT(v <= INT64_MAX);
 	ct_json_set_i64(o, key, (int64_t)v);
 }
 
-/* JSON has no infinities and no NaN: they are stored as strings. */
+/* JSON has no infinities and no NaN, so they are stored as strings. */
 static void set_f64(ct_json *o, const char *key, double v)
 {
 	if (isnan(v))
@@ -144,7 +144,7 @@ static ct_json *make_json(const struct ct_ckpt_state *s)
 	return o;
 }
 
-/* Of a text that starts with `head` and a checksum. */
+/* Computes the checksum of a text that starts with `head` and a checksum. */
 static void text_checksum(const char *text, size_t len, char hex[65])
 {
 	size_t n_head = strlen(head);
@@ -168,7 +168,7 @@ enum ct_status ct_ckpt_state_write(const char *path, const struct ct_ckpt_state 
 	ct_str_add(&text, "\n");
 	CT_TRY_GOTO(ct_str_status(&text), st, out);
 	if (text.len > MAX_BYTES) {
-		st = CT_FAIL(CT_BUG, "%s of %zu bytes could not be read again", path, text.len);
+		st = CT_FAIL(CT_BUG, "%s would have %zu bytes, which is too large to be read again", path, text.len);
 		goto out;
 	}
 	CT_ASSERT(text.len > strlen(head) + HEX_LEN && memcmp(text.s, head, strlen(head)) == 0);
@@ -311,7 +311,8 @@ static enum ct_status parse(const char *text, size_t len, const char *where, str
 	}
 	text_checksum(text, len, hex);
 	if (memcmp(text + strlen(head), hex, HEX_LEN) != 0) {
-		st = CT_FAIL(CT_DATA, "%s: its checksum does not match its text: it is damaged or was edited", where);
+		st = CT_FAIL(CT_DATA, "%s: its checksum does not match its text, so it is damaged or was edited",
+			     where);
 		goto fail;
 	}
 	ct_json_destroy(j);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define MAX_NAMED 4 /* of each kind of difference */
+#define MAX_NAMED 4 /* number of names that are shown for each kind of difference */
 
 static void CT_PRINTF(2, 3) note(struct ct_tensor_list *l, const char *fmt, ...)
 {
@@ -16,7 +16,7 @@ static void CT_PRINTF(2, 3) note(struct ct_tensor_list *l, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Parameters, then buffers. */
+/* Parameters come first, then buffers. */
 static const struct ct_param *nth(const ct_graph *g, int i)
 {
 	int n = ct_graph_n_params(g);
@@ -67,7 +67,7 @@ static bool is_float(const char *dtype)
 	return !strcmp(dtype, "F32") || !strcmp(dtype, "F64") || !strcmp(dtype, "F16") || !strcmp(dtype, "BF16");
 }
 
-/* Can tensor `at` of the file be p? Else the reason goes to the list. */
+/* Returns true if tensor `at` of the file matches p. Otherwise adds the reason to the list. */
 static bool fits(const ct_safetensors *s, int at, const char *prefix, const struct ct_param *p,
 		 struct ct_tensor_list *l)
 {
@@ -90,13 +90,13 @@ static bool fits(const ct_safetensors *s, int at, const char *prefix, const stru
 	}
 	add_shape(&ours, &want);
 	add_shape(&theirs, &t);
-	note(l, "%s%s is %s, the model's is %s", prefix, p->name, ct_str_text(&theirs), ct_str_text(&ours));
+	note(l, "%s%s is %s, but the model's is %s", prefix, p->name, ct_str_text(&theirs), ct_str_text(&ours));
 	ct_str_release(&theirs);
 	ct_str_release(&ours);
 	return false;
 }
 
-/* The tensors of one group, from number `first` of the match on. */
+/* Matches the tensors of one group, starting at number `first` of the match. */
 static void match_group(const ct_safetensors *s, const ct_graph *g, const struct ct_tensor_group *group, int first,
 			struct ct_tensor_match *m)
 {
@@ -116,7 +116,7 @@ static void match_group(const ct_safetensors *s, const ct_graph *g, const struct
 	}
 }
 
-/* Does the tensor belong to a group, or may it be there all the same? */
+/* Returns true if the tensor belongs to a group, or is allowed to be in the file anyway. */
 static bool is_expected(const char *name, const ct_graph *g, const struct ct_tensor_group *groups, int n_groups,
 			struct ct_tensor_policy policy)
 {
@@ -194,7 +194,7 @@ void ct__tensor_match_describe(const struct ct_tensor_match *m, struct ct_str *o
 	describe(&m->extra, "is not in the model", "are not in the model", &first, out);
 }
 
-/* The arenas of a group as the host sees them. */
+/* Mirrors of the arenas of a group in host memory. */
 struct destination {
 	struct ct_mirror params, buffers;
 };
