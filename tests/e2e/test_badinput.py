@@ -260,7 +260,7 @@ class Damage(Case):
 
     def test_must(self):
         r = self.train("train.resume=must", run="fresh", expect=DATA)
-        self.assert_last_says(r, "fresh", "no whole checkpoint")
+        self.assert_last_says(r, "fresh", "no valid checkpoint")
 
     def test_rubbish_beside(self):
         """Names that look like checkpoints or nearly so, and what a crash leaves."""
@@ -321,7 +321,7 @@ class Foreign(Case):
         self.assert_last_says(r, "batch", "32", "48")
         # A batch of the same size would not help a run of another config.
         r = self.train(*sets, "--procs", 3, "optim.lr=0.2", expect=USAGE)
-        self.assert_last_says(r, r"of another config: optim\.lr was 0\.05, is 0\.2", "go back to the old values")
+        self.assert_last_says(r, r"of another config: optim\.lr was 0\.05, is 0\.2", "restore the old values")
         self.assertNotIn("batch.global=", r.err)
 
     def test_other_data(self):

@@ -8,15 +8,15 @@
 
 struct ct_interval {
 	int64_t from_ns;             /* on the training clock */
-	uint64_t steps, images, own; /* images: of all ranks; own: images of this rank */
+	uint64_t steps, images, own; /* images of all ranks; own: images of this rank */
 	struct ct_step_times times;
 };
 
 struct ct_meter {
 	int64_t start_ns;     /* start of the job, on the ct_now_ns clock */
-	int64_t excluded_ns;  /* how far the training clock is behind ct_now_ns */
+	int64_t excluded_ns;  /* by how much the training clock is behind ct_now_ns */
 	int64_t accounted_ns; /* time of the last ct_meter_take_seconds */
-	double startup_s;     /* from the job's start to the end of its first step; 0: not yet */
+	double startup_s;     /* from the start of the job to the end of its first step; 0 before that */
 	struct ct_interval window, epoch, run;
 };
 
@@ -25,9 +25,9 @@ void ct_meter_add(struct ct_meter *m, const struct ct_step_result *r);
 /* Excludes the time from since_ns to now from the training clock. */
 void ct_meter_exclude_since(struct ct_meter *m, int64_t since_ns);
 double ct_meter_seconds(const struct ct_meter *m, const struct ct_interval *i);
-/* Starts the interval now. */
+/* Starts the interval at the current time. */
 void ct_meter_restart(const struct ct_meter *m, struct ct_interval *i);
-/* Wall-clock seconds since the last call or init. */
+/* Returns the wall-clock seconds since the last call, or since init. */
 double ct_meter_take_seconds(struct ct_meter *m);
 
 #endif

@@ -19,21 +19,22 @@ static enum ct_status find(struct ct_session *s, char **path)
 	CT_TRY(ct_checkpoint_find(s->run_dir, path));
 	if (!*path && ct_checkpoint_count(s->run_dir) > 0) {
 		ct_error_set(CT_DATA, __FILE__, __LINE__,
-			     "none of the %d checkpoints in %s is whole (the log names what is wrong with each)",
+			     "none of the %d checkpoints in %s is valid (the log gives the reason for each)",
 			     ct_checkpoint_count(s->run_dir), s->run_dir);
-		ct_error_hint("train.resume=never moves this run aside and starts afresh");
+		ct_error_hint("train.resume=never renames the directory of this run and starts from scratch");
 		return CT_DATA;
 	}
 	if (!*path && strcmp(how, "must") == 0) {
-		ct_error_set(CT_NOT_FOUND, __FILE__, __LINE__, "train.resume=must, but %s holds no whole checkpoint",
+		ct_error_set(CT_NOT_FOUND, __FILE__, __LINE__, "train.resume=must, but %s contains no valid checkpoint",
 			     s->run_dir);
-		ct_error_hint("use train.resume=auto to start afresh where there is none");
+		ct_error_hint("use train.resume=auto to start from scratch if there is no checkpoint");
 		return CT_NOT_FOUND;
 	}
 	return CT_OK;
 }
 
-/* Finds the line of a key in "key=value" lines; *len is its length without the line feed. NULL: there is none. */
+/* Finds the line of a key in "key=value" lines. *len is its length without the line feed. Returns NULL if there is
+ * none. */
 static const char *find_line(const char *lines, const char *key, size_t key_len, size_t *len)
 {
 	while (*lines) {
@@ -91,21 +92,21 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 	} else if (strcmp(st->data_digest, s->state.data_digest) != 0) {
 		what = "training data";
 	} else if (st->global_batch != s->plan.global_batch) {
-		/* The division into ranks may change: any number of ranks continues with the same samples. */
+		/* The division into ranks may change, because any number of ranks continues with the same samples. */
 		other_batch = true;
-		ct_str_addf(&diff, "global batch was %u, is %u", st->global_batch, s->plan.global_batch);
+		ct_str_addf(&diff, "the global batch was %u, is %u", st->global_batch, s->plan.global_batch);
 		what = "global batch";
 	}
 	if (what) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "checkpoint %s is of another %s%s%s", path, what,
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "checkpoint %s was saved with another %s%s%s", path, what,
 			     diff.len ? ": " : "", ct_str_text(&diff));
 		if (other_batch)
 			ct_error_hint(
-				"batch.global=%u goes on with the same batches on any number of ranks; otherwise give the run another run.dir",
+				"batch.global=%u continues with the same batches on any number of ranks; otherwise use another run.dir",
 				st->global_batch);
 		else
 			ct_error_hint(
-				"give the run another run.dir, go back to the old values, or train.resume=never (moves the old run aside)");
+				"use another run.dir, restore the old values, or set train.resume=never, which renames the directory of the old run");
 	}
 	ct_str_release(&diff);
 	return what ? CT_CONFIG : CT_OK;
@@ -122,7 +123,7 @@ static enum ct_status load_weights(struct ct_session *s)
 	return CT_OK;
 }
 
-/* Rank 0: sets *found and the state, and loads the tensors into the session. */
+/* Called by rank 0: sets *found and the state, and loads the tensors into the session. */
 static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found)
 {
 	char *path = NULL, *lines = NULL;

@@ -15,11 +15,12 @@ struct ct_data_opening {
 	struct ct_error error;
 	double seconds;
 };
-/* val_only: opens the evaluation data without the training data. quiet: warnings go to the log file only, because
- * another rank of this host prints the same ones. */
+/* If val_only is true, opens only the evaluation data. If quiet is true, warnings are written to the log file only,
+ * because another rank on this host prints the same ones. */
 enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg, bool val_only,
 				     bool quiet) CT_MUST_CHECK;
-/* Waits. On success the caller owns the data sets (val: NULL if the config has none); on failure it gets none. */
+/* Waits for the thread. On success, the caller owns the data sets (val is NULL if the config has none). On failure,
+ * none is returned. */
 enum ct_status ct_data_opening_finish(struct ct_data_opening *o, ct_dataset **train, ct_dataset **val) CT_MUST_CHECK;
 
 #endif

@@ -13,7 +13,7 @@
 /* Calls _exit, because the other threads may hold any lock. */
 static void end_process(int sig)
 {
-	(void)CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s) with nothing to save", (int)getpid(), sig,
+	(void)CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s); there was nothing to save", (int)getpid(), sig,
 		      strsignal(sig));
 	ct_error_hint("run the same command again");
 	if (!ct_worker_deliver_error(CT_INTERRUPTED))

@@ -1,5 +1,5 @@
-/* Handles stop signals while there is nothing to save: during the start of a worker (which may hang in a file system,
- * or wait minutes for other ranks) and in commands that write no files. */
+/* Handles stop signals while there is nothing to save: during the start of a worker, which may hang in a file system or
+ * wait minutes for other ranks, and in commands that write no files. */
 #ifndef CT_TRAINER_LOOP_STOP_GUARD_H
 #define CT_TRAINER_LOOP_STOP_GUARD_H
 
@@ -10,10 +10,10 @@ struct ct_stop_guard {
 	int signals, wake_fd;
 };
 
-/* From now on a stop signal that arrives at `signals` (of ct_signals_open) ends this process with the exit code of
- * CT_INTERRUPTED, whatever its other threads are doing. signals < 0: does nothing. */
+/* From now on, a stop signal that arrives at `signals` (from ct_signals_open) ends this process with the exit code of
+ * CT_INTERRUPTED, regardless of what its other threads are doing. Does nothing if signals < 0. */
 enum ct_status ct_stop_guard_start(struct ct_stop_guard *g, int signals) CT_MUST_CHECK;
-/* Stops the guard. From now on the caller reads `signals`; a signal that the guard has not handled is still pending.
+/* Stops the guard. From now on, the caller reads `signals`. A signal that the guard has not handled is still pending.
  * May be called on a zeroed struct, and twice. */
 void ct_stop_guard_end(struct ct_stop_guard *g);
 

@@ -22,16 +22,16 @@ struct loop {
 	ct_metrics_log *metrics;      /* rank 0 only */
 	ct_checkpoint_writer *writer; /* rank 0 only */
 	ct_stepper *stepper;
-	struct ct_checkpoint_guard guard; /* checked by saves: the lock of the run directory */
+	struct ct_checkpoint_guard guard; /* the lock of the run directory, which saves check */
 	struct ct_meter meter;
 	int signals;
 	int64_t last_save_ns;
-	uint64_t eval_steps, save_steps; /* 0: not by step count */
+	uint64_t eval_steps, save_steps; /* 0 if not limited by the number of steps */
 	struct ct_loader_stats loader;   /* at the start of the epoch */
 	struct ct_cpu_use cpu;           /* at the start of the epoch */
-	struct ct_rank_times *ranks;     /* [world] times of the last epoch */
-	uint64_t epoch_damaged;          /* damaged images of all ranks; set by judge */
-	double images_per_sec, loss;     /* of the last metrics line; of the last step */
+	struct ct_rank_times *ranks;     /* [world] times of all ranks in the last epoch */
+	uint64_t epoch_damaged;          /* damaged images of all ranks, set by judge */
+	double images_per_sec, loss;     /* step of the last metrics line, and of the last step */
 	bool stop, save_now;
 };
 
@@ -107,7 +107,7 @@ static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 	return CT_OK;
 }
 
-/* Writes a finished save to the metrics; `wait`: waits for the save in progress. */
+/* Writes a finished save to the metrics. If `wait` is true, waits for the save in progress. */
 static enum ct_status take_save(struct loop *l, bool wait)
 {
 	struct ct_checkpoint_result r;
@@ -135,7 +135,7 @@ static enum ct_status save(struct loop *l, bool best)
 		return CT_OK;
 	ct_session_phase(s, "saving", s->state.step);
 	report_progress(l, "saving");
-	CT_TRY(take_save(l, true)); /* excludes its own time */
+	CT_TRY(take_save(l, true)); /* excludes the time of the save */
 	t0 = ct_now_ns();
 	struct ct_checkpoint_source src = {.net = s->net,
 					   .optim = s->optim,
@@ -194,7 +194,7 @@ static bool target_reached(const struct ct_session *s)
 	return s->cfg->train.target_top1 > 0 && s->state.last_top1 >= s->cfg->train.target_top1;
 }
 
-/* Exchanges the times of all ranks and makes the bottleneck report; *bound is a string literal. */
+/* Exchanges the times of all ranks and writes the bottleneck report. *bound is a string literal. */
 static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *out)
 {
 	struct ct_session *s = l->s;
@@ -295,22 +295,22 @@ static enum ct_status check_outcome(const struct loop *l, const struct ct_step_r
 	if (r->outcome == CT_UPDATE_BAD_NORM)
 		ct_error_set(
 			CT_NUMERIC, __FILE__, __LINE__,
-			"the gradient's norm is not finite at step %llu (epoch %u); the weights were not updated with it",
+			"the norm of the gradient is not finite at step %llu (epoch %u); the weights were not updated in this step",
 			step, s->state.epoch + 1);
 	else
 		ct_error_set(CT_NUMERIC, __FILE__, __LINE__,
-			     "the loss is %s at step %llu (epoch %u); the weights were not updated with it",
+			     "the loss is %s at step %llu (epoch %u); the weights were not updated in this step",
 			     isnan(l->loss) ? "nan"
 			     : l->loss < 0  ? "-inf"
 					    : "inf",
 			     step, s->state.epoch + 1);
 	ct_error_hint(
-		"lower optim.lr (now %g), lengthen schedule.warmup_epochs, or set optim.clip_norm; the checkpoints in %s from before are intact",
+		"lower optim.lr (now %g), increase schedule.warmup_epochs, or set optim.clip_norm; the earlier checkpoints in %s are intact",
 		s->plan.lr, s->run_dir);
 	return CT_NUMERIC;
 }
 
-/* Takes the results of the oldest posted step: advances the position, updates the metrics, and notes the requests of
+/* Takes the results of the oldest posted step: advances the position, updates the metrics, and records the requests of
  * all ranks. */
 static enum ct_status take_step(struct loop *l)
 {
@@ -348,8 +348,8 @@ static bool is_save_due(const struct loop *l, uint64_t step)
 	       (l->save_steps > 0 && step % l->save_steps == 0);
 }
 
-/* Posts one optimizer step and takes the results that are due. *drained: no posted step is left; *end_of_epoch: it was
- * the last step of an epoch. */
+/* Posts one optimizer step and takes the results that are due. *drained is true if no posted step is left, and
+ * *end_of_epoch if it was the last step of an epoch. */
 static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch)
 {
 	struct ct_session *s = l->s;
@@ -437,7 +437,7 @@ static enum ct_status finish(struct loop *l, const char *status)
 static enum ct_status run(struct loop *l)
 {
 	struct ct_session *s = l->s;
-	/* The limits may have changed since the run ended: more epochs, a higher target. */
+	/* The limits may have changed since the run ended, for example to more epochs or a higher target. */
 	bool done = s->state.step >= s->plan.total_steps || target_reached(s);
 	const char *status = "done";
 	if (done && s->state.step > 0)
@@ -457,7 +457,7 @@ static enum ct_status run(struct loop *l)
 		return CT_OK;
 	ct_error_set(CT_INTERRUPTED, __FILE__, __LINE__, "stopped by a signal at step %llu; the checkpoint is saved",
 		     (unsigned long long)s->state.step);
-	ct_error_hint("%s to go on", ct_plan_how_to_resume(s->cfg));
+	ct_error_hint("%s to continue", ct_plan_how_to_resume(s->cfg));
 	return CT_INTERRUPTED;
 }
 
@@ -480,7 +480,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		l.last_save_ns = ct_now_ns();
 		st = run(&l);
 	}
-	/* Waits for the save in progress: its checkpoint is valid even after a failure. */
+	/* Waits for the save in progress, because its checkpoint is valid even after a failure. */
 	ct_checkpoint_writer_destroy(l.writer);
 	ct_stepper_destroy(l.stepper);
 	ct_free(l.ranks);

@@ -23,7 +23,7 @@
 #include "trainer/loop/stop_guard.h"
 #include "trainer/loop/train.h"
 
-#define FINISH_NS CT_SEC /* how long to wait until the last lines of output are read */
+#define FINISH_NS CT_SEC /* maximum time to wait until the last lines of output have been read */
 
 static int64_t env_i64(const char *name, int64_t fallback)
 {
@@ -66,7 +66,7 @@ static enum ct_status open_log(const char *run_dir, int rank)
 		if (st == CT_OK)
 			st = ct_log_open_file(path);
 	}
-	if (st == CT_NOT_FOUND) /* a directory that is to be created: this is not missing data */
+	if (st == CT_NOT_FOUND) /* the directory is about to be created, so this is not missing data */
 		st = CT_FAIL(CT_IO, "%s", ct_error_message());
 	ct_free(path);
 	ct_free(dir);
@@ -145,7 +145,7 @@ static void say_batch(const struct ct_session *s, ct_metrics_log *m)
 	const struct ct_run_plan *p = &s->plan;
 	char rule[96] = "as given";
 	if (s->cfg->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
-		snprintf(rule, sizeof(rule), "%g x %u / %lld: the linear rule", s->cfg->optim.lr, p->global_batch,
+		snprintf(rule, sizeof(rule), "%g x %u / %lld by the linear rule", s->cfg->optim.lr, p->global_batch,
 			 (long long)s->cfg->optim.lr_base_batch);
 	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world,
 		       ct_plural(p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr, rule);
@@ -188,8 +188,8 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
 }
 
-/* While it is written, a checkpoint needs space in addition to those that are kept. Checkpoints of an earlier run exist
- * already. */
+/* While a checkpoint is written, it needs space in addition to those that are kept. Checkpoints of an earlier run
+ * already use space. */
 static enum ct_status check_space(const struct ct_session *s)
 {
 	int n_states = 0;
@@ -200,14 +200,14 @@ static enum ct_status check_space(const struct ct_session *s)
 	return ct_run_dir_check_space(s->run_dir, bytes, more > 1 ? (int)more : 1);
 }
 
-/* Compute threads wait by spinning, so with more threads than CPUs training is many times slower. */
+/* Compute threads spin while they wait, so training is many times slower if there are more threads than CPUs. */
 static void warn_of_threads(const struct ct_session *s)
 {
 	int local = ct_session_local_world(s), cpus = ct_cpu_count();
 	int threads = ct_plan_threads(s->cfg, local);
 	if (threads * local > cpus && threads > 1)
-		CT_WARN("%d rank%s x %d compute threads on %d CPU%s: threads that wait for each other's CPU make training many "
-			"times slower; set launch.threads=%d or leave it out",
+		CT_WARN("%d rank%s x %d compute threads on %d CPU%s: with more threads than CPUs, training is many "
+			"times slower; set launch.threads=%d or do not set it",
 			local, ct_plural(local), threads, cpus, ct_plural(cpus), cpus / local > 0 ? cpus / local : 1);
 }
 
@@ -240,7 +240,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	if (st < 0 && st != CT_INTERRUPTED && metrics)
 		ct_metrics_failed(metrics, s.state.step, s.state.epoch, ct_seconds_since(start));
 	ct_metrics_close(metrics);
-	/* All ranks have agreed to stop after a signal: they leave normally, without a failure. */
+	/* All ranks have agreed to stop after a signal, so they leave normally, without a failure. */
 	ct_session_destroy(&s, st < 0 && st != CT_INTERRUPTED);
 	return st;
 }
@@ -257,7 +257,8 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id)
 {
-	(void)prctl(PR_SET_NAME, "ctrain"); /* the launcher executes /proc/self/exe, so ps and top would show "exe" */
+	(void)prctl(PR_SET_NAME,
+		    "ctrain"); /* otherwise ps and top would show "exe", because the launcher executes /proc/self/exe */
 	ct_run_lock *lock = NULL;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
@@ -275,7 +276,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 		st = train(cfg, id, lock, signals, &guard);
 	ct_stop_guard_end(&guard);
 	if (st < 0) {
-		/* Only to the log file: the launcher or main prints the error. */
+		/* Written to the log file only, because the launcher or main prints the error. */
 		ct_log_record(CT_LOG_COMPONENT, "ends with %s: %s%s%s", ct_status_name(st), ct_error_message(),
 			      ct_error_hint_text()[0] ? "; hint: " : "", ct_error_hint_text());
 		CT_DEBUG("%s", ct_error_frames());
