@@ -78,7 +78,7 @@ class Lazy(Case):
         said = []
         for device in ("cpu", "lazy"):
             r = self.train(*sets, f"device={device}", run=device, expect=NUMERIC)
-            said.append(re.search(r"the loss is .* not updated with it", r.err)[0])
+            said.append(re.search(r"the loss is .* not updated in this step", r.err)[0])
         self.assertEqual(said[0], said[1])
 
 
