@@ -20,7 +20,7 @@
  * forward pass keeps for backward and for ct_program_read are lost: backward then returns CT_BUG, ct_program_read
  * CT_UNSUPPORTED.
  *
- * A step:  forward(batch);  backward(scale), which calls grad_ready for each slice as its gradient becomes final in stream order.
+ * A step:  step arguments (ct_net_post_step_args);  forward(batch);  backward(scale), which calls grad_ready for each slice as its gradient becomes final in stream order.
  * Gradients are those of (scale * sum over rows of the row's loss): with scale = 1/global batch, the sum over ranks is the
  * gradient of the mean. A step allocates no memory. An object may be used by one thread only. */
 #ifndef CT_NN_ENGINE_H
@@ -78,9 +78,20 @@ struct ct_batch {
 	const float *targets;    /* [n,C], MSE */
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
 	const float *mix;        /* [n] weight of `labels` in the loss of the row; labels_b has the weight 1 - mix */
-	uint64_t step;           /* optimizer step: with `first`, the key of the dropout masks */
-	uint64_t first;          /* position of row 0 in the global batch */
+	uint64_t first; /* position of row 0 in the global batch: with the step, the key of the dropout masks */
 };
+
+/* What changes from step to step. It is stored in device memory, where posted work reads it, so that work can be recorded once
+ * and posted again for other steps (ct_recording, base/device/device.h). All else is an argument of the posted work and must be
+ * equal: the program, n, first, scale, accumulate, and the addresses of the batch. For one rank they are equal in all full steps
+ * with the same number of micro-batches. A remainder step has other row counts, so it is posted without a recording. */
+struct ct_step_args {
+	uint64_t step;   /* optimizer step of the run: part of the key of the dropout masks */
+	uint64_t update; /* number of the update, from 1, and its learning rate: set by ct_optim_begin */
+	double lr;
+	uint64_t unused[5];
+};
+_Static_assert(sizeof(struct ct_step_args) == 64, "the arguments of a step are 64 bytes");
 
 /* Sums over rows. Add them over batches and ranks, then divide by count. */
 struct ct_metrics {
@@ -162,6 +173,10 @@ void ct_net_layout_digest(const ct_net *net, char hex[65]);
 /* activations: the size of the memory that all programs share, that is, of the largest program compiled so far;
  * activations_unplanned: what they would need without sharing. The engine "ref" does not share memory between programs. */
 void ct_net_memory(const ct_net *net, struct ct_net_memory *out);
+
+/* Posts: work that is posted later, until the next call, belongs to this step. args is host memory of the device (pinned), borrowed
+ * until the copy is done. Before the first call, all of it is 0. */
+enum ct_status ct_net_post_step_args(ct_net *net, const struct ct_step_args *args) CT_MUST_CHECK;
 
 enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out) CT_MUST_CHECK;
 /* The same for another graph with the same parameters and buffers (names and sizes), for example for another image size. The

@@ -10,7 +10,8 @@ struct ct_update;
 /* Passes over complete arenas; each posts. Segments, state and results of an update are described in nn/optim/update.h. */
 struct ct_arena_ops {
 	enum ct_status (*add)(const ct_net *net, const struct ct_span *dst, const struct ct_span *src); /* dst += src */
-	enum ct_status (*update)(ct_net *net, const struct ct_update *u, double lr, uint64_t t);
+	/* Reads the learning rate and the number of the update from ct_net_state.step. */
+	enum ct_status (*update)(ct_net *net, const struct ct_update *u);
 	/* average = decay * average + (1 - decay) * x; does nothing after updates have stopped (ct_net_state.stopped) */
 	enum ct_status (*average)(ct_net *net, ct_arena *average, const ct_arena *x, double decay);
 	enum ct_status (*swap)(ct_net *net, ct_arena *a, ct_arena *b);
@@ -64,6 +65,7 @@ struct ct_engine {
 
 /* The part of a net that is in device memory. Only posted work writes it. */
 struct ct_net_state {
+	struct ct_step_args step;  /* of the step that posted work belongs to */
 	struct ct_metrics metrics; /* since they were last taken or reset */
 	int32_t stopped;           /* enum ct_update_outcome: why updates have stopped; 0: they have not */
 };

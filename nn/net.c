@@ -188,6 +188,11 @@ enum ct_status ct_net_post_loss(ct_net *net, ct_arena *scalars, size_t i)
 	return ct_stream_run(net->engine->stream, run_loss, &a, sizeof(a));
 }
 
+enum ct_status ct_net_post_step_args(ct_net *net, const struct ct_step_args *args)
+{
+	return ct_device_copy(net->engine->device, &net->state->step, args, sizeof(*args), net->engine->stream);
+}
+
 enum ct_status ct_net_take_metrics(ct_net *net, struct ct_metrics *out)
 {
 	ct_device *d = net->engine->device;

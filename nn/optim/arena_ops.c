@@ -12,13 +12,12 @@
 struct update_args {
 	ct_net *net;
 	const struct ct_update *u;
-	double lr;
-	uint64_t t;
 };
 
 /* State of one running update. */
 struct pass {
 	const struct update_args *args;
+	const struct ct_step_args *step;
 	const struct ct_update *u;
 	const struct ct_optim_kernels *kernels;
 	float *params, *grads, *state[CT_OPTIM_MAX_STATES];
@@ -105,7 +104,7 @@ static void step_sgd(struct pass *p, float clip)
 	const struct ct_update *u = p->u;
 
 	p->sgd = (struct ct_sgd_coefs){
-		.lr = (float)p->args->lr, .momentum = (float)u->opts.momentum, .nesterov = u->opts.nesterov};
+		.lr = (float)p->step->lr, .momentum = (float)u->opts.momentum, .nesterov = u->opts.nesterov};
 	if (u->opts.kind == CT_LARS)
 		for_chunks(p, lars_sums);
 	for (int i = 0; i < u->n_segments; i++) {
@@ -153,10 +152,10 @@ static void adam_chunks(void *arg, int64_t begin, int64_t end)
 static void adam_coefs(struct pass *p, float clip)
 {
 	const struct ct_optim_opts *o = &p->u->opts;
-	double t = (double)p->args->t;
+	double t = (double)p->step->update;
 
 	p->adamw = (struct ct_adamw_coefs){
-		.step = (float)(p->args->lr / (1 - pow(o->beta1, t))),
+		.step = (float)(p->step->lr / (1 - pow(o->beta1, t))),
 		.one_minus_beta1 = (float)(1 - o->beta1),
 		.beta2 = (float)o->beta2,
 		.one_minus_beta2 = (float)(1 - o->beta2),
@@ -180,7 +179,7 @@ static void adam_coefs(struct pass *p, float clip)
 static void step_adamw(struct pass *p, float clip)
 {
 	const struct ct_update *u = p->u;
-	double lr = p->args->lr;
+	double lr = p->step->lr;
 
 	adam_coefs(p, clip);
 	if (u->opts.kind == CT_LAMB)
@@ -220,7 +219,7 @@ static enum ct_status run_update(const void *args)
 	const struct ct_update *u = a->u;
 	struct ct_net_state *state = a->net->state;
 	float *result = f32_at(u->result, 0), clip = 1.0f;
-	struct pass p = {.args = a, .u = u, .kernels = ct__optim_kernels_at(0)};
+	struct pass p = {.args = a, .step = &state->step, .u = u, .kernels = ct__optim_kernels_at(0)};
 
 	p.params = f32_at(a->net->params, 0);
 	p.grads = f32_at(a->net->grads, 0);
@@ -247,9 +246,9 @@ static enum ct_status run_update(const void *args)
 	return CT_OK;
 }
 
-static enum ct_status post_update(ct_net *net, const struct ct_update *u, double lr, uint64_t t)
+static enum ct_status post_update(ct_net *net, const struct ct_update *u)
 {
-	const struct update_args a = {net, u, lr, t};
+	const struct update_args a = {net, u};
 
 	return ct_stream_run(net->engine->stream, run_update, &a, sizeof(a));
 }

@@ -21,8 +21,9 @@ enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, EPS = 8, TRUST = 16 };
 static const struct kind {
 	const char *title; /* in messages */
 	unsigned options;
-	bool adapts;                             /* weights have a trust ratio, other parameters no weight decay */
-	const char *states[CT_OPTIM_MAX_STATES]; /* their names; an optimizer with MOMENTUM has states only if it is above 0 */
+	bool adapts; /* weights have a trust ratio, other parameters no weight decay */
+	const char *states
+		[CT_OPTIM_MAX_STATES]; /* their names; an optimizer with MOMENTUM has states only if it is above 0 */
 } kinds[] = {
 	[CT_SGD] = {"SGD", MOMENTUM | NESTEROV, false, {"momentum_buffer"}},
 	[CT_ADAMW] = {"AdamW", BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
@@ -101,8 +102,8 @@ static enum ct_status plan_chunks(ct_optim *o)
 		const struct ct_segment *s = &u->segments[i];
 		struct ct_chunk *c = o->chunks + s->first_chunk;
 		for (size_t at = 0; at < s->n; at += CT_CHUNK_ELEMS)
-			*c++ = (struct ct_chunk){
-				s->offset + at, s->n - at < CT_CHUNK_ELEMS ? s->n - at : CT_CHUNK_ELEMS, i};
+			*c++ = (struct ct_chunk){s->offset + at,
+						 s->n - at < CT_CHUNK_ELEMS ? s->n - at : CT_CHUNK_ELEMS, i};
 	}
 	u->chunks = o->chunks;
 	return CT_OK;
@@ -175,12 +176,23 @@ void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i)
 	o->update.loss_at = i;
 }
 
-enum ct_status ct_optim_post(ct_optim *o, double lr)
+ct_net *ct_optim_net(const ct_optim *o)
+{
+	return o->net;
+}
+
+void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args)
+{
+	args->update = ++o->steps;
+	args->lr = lr;
+}
+
+enum ct_status ct_optim_post(ct_optim *o)
 {
 	ct_arena_touch(o->net->params);
 	for (int i = 0; i < o->update.n_states; i++)
 		ct_arena_touch(o->update.state[i]);
-	return o->net->engine->arenas->update(o->net, &o->update, lr, ++o->steps);
+	return o->net->engine->arenas->update(o->net, &o->update);
 }
 
 ct_arena *ct_optim_result(ct_optim *o)

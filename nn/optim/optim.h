@@ -43,12 +43,16 @@ typedef struct ct_optim ct_optim;
 enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts,
 			       ct_optim **out) CT_MUST_CHECK; /* borrows net */
 void ct_optim_destroy(ct_optim *o);
+ct_net *ct_optim_net(const ct_optim *o);
 /* Element i of `scalars` (CT_F32) is the loss summed over all ranks when an update runs; each update checks that it is
  * finite. */
 void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
-/* Posts one update with learning rate lr from the gradients in the net's arena. The norm of the gradient before clipping is computed
+/* Begins the next update: writes its number and its learning rate to args, which is posted (ct_net_post_step_args) before the
+ * update. */
+void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
+/* Posts one update from the gradients in the net's arena, with the number and the learning rate in the step arguments. The norm of the gradient before clipping is computed
  * if opts.clip_norm is above 0 or opts.norm is set. */
-enum ct_status ct_optim_post(ct_optim *o, double lr) CT_MUST_CHECK;
+enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
 
 /* Why an update changed nothing. */
 enum ct_update_outcome { CT_UPDATE_DONE, CT_UPDATE_BAD_LOSS, CT_UPDATE_BAD_NORM };
@@ -56,7 +60,7 @@ enum { CT_UPDATE_NORM, CT_UPDATE_OUTCOME, CT_UPDATE_RESULTS };
 /* CT_F32 [CT_UPDATE_RESULTS] in device memory: the norm of the gradient in the last update (-1: not computed) and the outcome. */
 ct_arena *ct_optim_result(ct_optim *o);
 
-uint64_t ct_optim_steps(const ct_optim *o); /* updates posted; the bias correction of AdamW and LAMB needs it */
+uint64_t ct_optim_steps(const ct_optim *o); /* updates begun; the bias correction of AdamW and LAMB needs it */
 void ct_optim_set_steps(ct_optim *o, uint64_t n);
 /* Name of state arena i: "momentum_buffer" (SGD, LARS with momentum); "exp_avg", "exp_avg_sq" (AdamW, LAMB). NULL past the
  * end. */

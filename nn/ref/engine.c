@@ -209,8 +209,8 @@ static void forward_dropout(const struct ref_program *p, int id, const struct ct
 	const struct value *v = &p->values[id];
 
 	for (int i = 0; i < b->n; i++)
-		ct_dropout_mask(p->base.net->opts.seed, b->step, id, b->first + (uint64_t)i, node->p, v->elems,
-				v->mask + (size_t)i * v->elems);
+		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, id, b->first + (uint64_t)i,
+				node->p, v->elems, v->mask + (size_t)i * v->elems);
 	for (size_t i = 0; i < v->elems * (size_t)b->n; i++)
 		v->y[i] = x[i] * v->mask[i];
 }
@@ -229,7 +229,7 @@ static void forward_drop_path(const struct ref_program *p, int id, const struct 
 	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	const struct value *v = &p->values[id];
 
-	ct_drop_path_mask(p->base.net->opts.seed, b->step, id, b->first, node->p, b->n, v->mask);
+	ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, id, b->first, node->p, b->n, v->mask);
 	scale_rows(v->y, x, v->mask, b->n, v->elems, false);
 }
 

@@ -79,7 +79,7 @@ static double train(struct run *r)
 
 	assert_int_equal(ct_json_len(losses), steps);
 	for (int step = 0; step < steps; step++) {
-		struct ct_batch b = {.n = rows, .x = r->x, .labels = r->labels, .step = (uint64_t)step};
+		struct ct_batch b = {.n = rows, .x = r->x, .labels = r->labels};
 		struct ct_metrics m = {0};
 		golden_images((uint32_t)step, rows, r->x, r->labels);
 		assert_ok(forward_now(r->rig.program, &b, &m));

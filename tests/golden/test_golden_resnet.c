@@ -121,7 +121,7 @@ static double compare_logits(struct run *r, const ct_json *want, ct_program *pro
 
 static double forward(struct run *r, ct_program *program, uint32_t step)
 {
-	struct ct_batch b = {.n = r->rows, .x = r->x, .labels = r->labels, .step = step};
+	struct ct_batch b = {.n = r->rows, .x = r->x, .labels = r->labels};
 	struct ct_metrics m = {0};
 
 	golden_photos(step, r->rows, r->image, r->x, r->labels);

@@ -29,10 +29,24 @@ static inline enum ct_status forward_now(ct_program *p, const struct ct_batch *b
 	return CT_OK;
 }
 
+/* The optimizer step that later work belongs to. */
+static inline void set_step(ct_net *net, uint64_t step)
+{
+	struct ct_step_args args = net->state->step;
+
+	args.step = step;
+	CT_ASSERT(ct_net_post_step_args(net, &args) == CT_OK);
+}
+
 /* Runs an update and, if requested, returns its norm. Returns CT_NUMERIC if the update changed nothing. */
 static inline enum ct_status update_now(ct_optim *o, double lr, double *norm)
 {
-	CT_TRY(ct_optim_post(o, lr));
+	ct_net *net = ct_optim_net(o);
+	struct ct_step_args args = net->state->step;
+
+	ct_optim_begin(o, lr, &args);
+	CT_TRY(ct_net_post_step_args(net, &args));
+	CT_TRY(ct_optim_post(o));
 	const float *result = on_host(ct_optim_result(o));
 	if (norm)
 		*norm = (double)result[CT_UPDATE_NORM];

@@ -12,7 +12,6 @@ struct ct_batch batch_of(const struct bench *b, const struct job *j)
 	return (struct ct_batch){.n = j->n,
 				 .x = j->kind == CT_INPUT_U8_NHWC ? (const void *)b->bytes : b->floats,
 				 .labels = b->labels,
-				 .step = 3,
 				 .first = 50};
 }
 

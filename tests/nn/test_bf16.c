@@ -27,7 +27,7 @@ static void train(struct rig *r, struct ct_shape input, struct outcome *o)
 	assert_ok(ct_program_create(r->net, ROWS, CT_TRAIN, &r->program));
 	assert_ok(ct_optim_create(r->net, &sgd, &optim));
 	for (uint64_t i = 0; i < STEPS; i++) {
-		const struct ct_batch b = {.n = ROWS, .x = x, .labels = labels, .step = i};
+		const struct ct_batch b = {.n = ROWS, .x = x, .labels = labels};
 		struct ct_metrics m = {0};
 		assert_ok(forward_now(r->program, &b, &m));
 		assert_ok(ct_program_backward(r->program, &back));

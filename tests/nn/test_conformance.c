@@ -50,7 +50,6 @@ static struct ct_batch batch_of(const struct inputs *in, int n)
 				 .labels_b = in->labels_b,
 				 .mix = in->mix,
 				 .targets = in->targets,
-				 .step = 7,
 				 .first = 100};
 }
 

@@ -76,8 +76,8 @@ static void test_rows_of_a_drop_path(void **state)
 	assert_in_range(kept, 120, 180);
 }
 
-/* Loss of 12 rows in programs of `rows` rows, each told where its first row lies in the global batch. */
-static double loss_in_parts(const char *engine, int rows)
+/* Loss of 12 rows in a step, in programs of `rows` rows, each told where its first row lies in the global batch. */
+static double loss_in_parts(const char *engine, uint64_t step, int rows)
 {
 	const struct ct_shape shape = {2, 4, 4};
 	struct ct_net_opts opts = {.batch = rows, .input = CT_INPUT_F32_NCHW, .seed = 77, .train = true};
@@ -93,8 +93,9 @@ static double loss_in_parts(const char *engine, int rows)
 			    "conv2d 4 kernel=1;dropout 0.3;drop_path 0.4;flatten;linear 20;relu;dropout 0.5;linear 3",
 			    3, CT_LOSS_CROSS_ENTROPY, 0),
 		 &opts);
+	set_step(r.net, step);
 	for (int i = 0; i < 12; i += rows) {
-		struct ct_batch b = {.n = rows, .x = x + i * 32, .labels = labels + i, .step = 5, .first = (uint64_t)i};
+		struct ct_batch b = {.n = rows, .x = x + i * 32, .labels = labels + i, .first = (uint64_t)i};
 		assert_ok(forward_now(r.program, &b, &m));
 	}
 	rig_close(&r);
@@ -103,11 +104,15 @@ static double loss_in_parts(const char *engine, int rows)
 
 static void check_split(const char *engine)
 {
-	double whole = loss_in_parts("ref", 12);
+	for (uint64_t step = 5; step < 7; step++) {
+		double whole = loss_in_parts("ref", step, 12);
 
-	for (int rows = 1; rows <= 12; rows++) {
-		if (12 % rows == 0)
-			assert_float_equal(loss_in_parts(engine, rows), whole, 1e-5 * whole);
+		for (int rows = 1; rows <= 12; rows++) {
+			if (12 % rows == 0)
+				assert_float_equal(loss_in_parts(engine, step, rows), whole, 1e-5 * whole);
+		}
+		/* Another step has other masks. */
+		assert_true(fabs(loss_in_parts(engine, step + 1, 12) - whole) > 1e-3 * whole);
 	}
 }
 

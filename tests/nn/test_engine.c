@@ -160,7 +160,7 @@ static void check_no_allocation(const char *engine)
 	for (int step = 0; step < 4; step++) {
 		if (step == 1)
 			before = ct_mem_count();
-		b.step = (uint64_t)step;
+		set_step(r.net, (uint64_t)step);
 		assert_ok(forward_now(r.program, &b, &m));
 		assert_ok(ct_program_backward(r.program, &first));
 		assert_ok(forward_now(r.program, &b, &m));

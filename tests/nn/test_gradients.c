@@ -30,7 +30,6 @@ static double loss_now(struct probe *p)
 			     .labels_b = p->c->mixed ? p->labels_b : NULL,
 			     .mix = p->mix,
 			     .targets = p->targets,
-			     .step = 3,
 			     .first = 11};
 
 	assert_ok(forward_now(p->rig.program, &b, &m));

@@ -403,7 +403,6 @@ static void accumulate_in(const char *engine, int rows, int micro, float *arena_
 		struct ct_batch part = {.n = rows / micro,
 					.x = x + (size_t)(k * (rows / micro)) * shape_elems(shape),
 					.labels = labels + k * (rows / micro),
-					.step = 4,
 					.first = (uint64_t)(k * (rows / micro))};
 		assert_ok(forward_now(r.program, &part, &m));
 		assert_ok(ct_program_backward(r.program, &back));

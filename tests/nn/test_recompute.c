@@ -88,7 +88,8 @@ static void train(struct rig *r, const struct setup *s, struct ct_metrics *metri
 	assert_ok(ct_optim_create(r->net, &sgd, &optim));
 	for (uint64_t i = 0; i < 4; i++) {
 		const struct ct_backward_opts back = {.scale = 1.0f / (float)s->batch, .accumulate = i == 3};
-		struct ct_batch b = {.n = s->batch, .x = x, .labels = labels, .step = i, .first = 11};
+		struct ct_batch b = {.n = s->batch, .x = x, .labels = labels, .first = 11};
+		set_step(r->net, i);
 		assert_ok(forward_now(r->program, &b, metrics));
 		memset(&b, 0xff, sizeof(b)); /* the caller's again */
 		assert_ok(ct_program_backward(r->program, &back));

@@ -88,11 +88,8 @@ static void open_rank(struct rank *r, const char *engine, enum ct_precision prec
 	}
 	rig_open(&r->rig, engine, graph_make(c->shape, c->layers, 5, CT_LOSS_CROSS_ENTROPY, 0), &opts);
 	vary_norms(r->rig.net);
-	r->batch = (struct ct_batch){.n = rows,
-				     .x = x + (size_t)first * elems,
-				     .labels = labels + first,
-				     .step = 3,
-				     .first = (uint64_t)first};
+	r->batch = (struct ct_batch){
+		.n = rows, .x = x + (size_t)first * elems, .labels = labels + first, .first = (uint64_t)first};
 	r->scale = 1.0f / (float)(c->rows[0] + c->rows[1]);
 	r->logits = CT_NEW_ARRAY(float, (size_t)rows * 5);
 	assert_non_null(r->logits);

@@ -14,6 +14,7 @@ struct slot {
 	/* Pinned host memory. up: the scalars before the reduction; down: the reduced scalars and the results of the
 	 * update. */
 	float *up, *down;
+	struct ct_step_args *args; /* pinned, too */
 	ct_event *done;
 	struct ct_step_clock clock;
 	struct ct_step_result result;
@@ -111,12 +112,14 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 static enum ct_status create_slot(ct_stepper *p, struct slot *slot)
 {
 	ct_device *d = p->s->device;
-	void *up, *down;
+	void *up, *down, *args;
 
 	CT_TRY(ct_device_host_alloc(d, CT_SCALAR_N * sizeof(float), &up));
 	slot->up = up;
 	CT_TRY(ct_device_host_alloc(d, DOWN_N * sizeof(float), &down));
 	slot->down = down;
+	CT_TRY(ct_device_host_alloc(d, sizeof(*slot->args), &args));
+	slot->args = args;
 	CT_TRY(ct_event_create(d, true, &slot->done));
 	/* Data, resize, forward and backward of each micro-batch, and statistics, buckets and update once. */
 	return ct_step_clock_init(&slot->clock, p->stream, 4 * (int)p->s->plan.accumulate + 3);
@@ -143,6 +146,7 @@ static void destroy_slots(ct_stepper *p)
 		struct slot *slot = &p->slots[i];
 		ct_step_clock_release(&slot->clock);
 		ct_event_destroy(slot->done);
+		ct_device_host_free(p->s->device, slot->args);
 		ct_device_host_free(p->s->device, slot->down);
 		ct_device_host_free(p->s->device, slot->up);
 	}
@@ -256,7 +260,6 @@ static enum ct_status post_micro(ct_stepper *p, struct slot *slot, const struct 
 				      .labels_b = b->labels_b,
 				      .mix = b->mix,
 				      .targets = b->targets,
-				      .step = req->step,
 				      .first = b->in_batch};
 		CT_TRY(ct_program_forward(program, &in));
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_FORWARD));
@@ -312,6 +315,13 @@ static enum ct_status return_batches(ct_stepper *p, uint64_t keep)
 	return CT_OK;
 }
 
+static enum ct_status post_args(ct_stepper *p, struct slot *slot, const struct ct_step_request *req)
+{
+	slot->args->step = req->step;
+	ct_optim_begin(p->s->optim, req->lr, slot->args);
+	return ct_net_post_step_args(p->s->net, slot->args);
+}
+
 static enum ct_status post_micros(ct_stepper *p, struct slot *slot, const struct ct_step_request *req)
 {
 	struct ct_step_result *r = &slot->result;
@@ -339,10 +349,10 @@ static enum ct_status post_micros(ct_stepper *p, struct slot *slot, const struct
 	return CT_OK;
 }
 
-static enum ct_status post_update(ct_stepper *p, struct slot *slot, double lr)
+static enum ct_status post_update(ct_stepper *p, struct slot *slot)
 {
 	struct ct_session *s = p->s;
-	CT_TRY(ct_optim_post(s->optim, lr));
+	CT_TRY(ct_optim_post(s->optim));
 	if (s->ema)
 		CT_TRY(ct_ema_update(s->ema));
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_OPTIM));
@@ -359,12 +369,15 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
 	CT_ASSERT(ct_stepper_pending(p) <= p->lag);
 	slot->result = (struct ct_step_result){.request = *req};
 	CT_TRY(ct_step_clock_begin(&slot->clock));
+	CT_TRY(post_args(p, slot, req));
 	CT_TRY(share_statistics(p, slot));
 	ct_reducer_begin(p->s->reducer, true);
 	CT_TRY(post_micros(p, slot, req));
-	CT_TRY(ct_reducer_finish(p->s->reducer)); /* the only wait for the other ranks in a step */
+	/* Where posting is doing, the collectives of the gradients are waited for here. Those of the statistics, and of
+	 * synchronized batch norm, are waited for when they are posted. */
+	CT_TRY(ct_reducer_finish(p->s->reducer));
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
-	CT_TRY(post_update(p, slot, req->lr));
+	CT_TRY(post_update(p, slot));
 	if (slot->result.last_of_epoch)
 		p->n_bad = 0;
 	*last_of_epoch = slot->result.last_of_epoch;

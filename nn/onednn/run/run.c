@@ -49,7 +49,7 @@ static void draw_rows(void *arg, int64_t begin, int64_t end)
 	const float rate = ct_graph_node(p->base.graph, t->node)->p;
 
 	for (int i = (int)begin; i < (int)end; i++)
-		ct_dropout_mask(p->base.net->opts.seed, p->pass.batch->step, t->node,
+		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, t->node,
 				p->pass.batch->first + (uint64_t)i, rate, t->n, t->ptr[0] + (size_t)i * t->n);
 }
 
