@@ -2,7 +2,11 @@
  * of ct_failpoint("NAME") (default: the first) send SIGKILL to the process, or SIGSTOP with =stop. With @RANK, this
  * happens only in the process whose environment variable RANK (default 0) has that value. Failpoints are compiled into
  * every build; an inactive one costs a single load. Names in use: startup, step, eval, ckpt.model, ckpt.optim,
- * ckpt.state, ckpt.rename, ckpt.link, ckpt.prune, pack.start, pack.sample, pack.rename. */
+ * ckpt.state, ckpt.rename, ckpt.link, ckpt.prune, pack.start, pack.sample, pack.rename.
+ *
+ * With checkpoint.background, the thread that writes reaches ckpt.* while training continues. The N-th call is in the same
+ * save as without it, because each save waits until the one before it is stored. At step and eval, the newest save may not
+ * be stored yet. */
 #ifndef CT_BASE_FAILPOINT_H
 #define CT_BASE_FAILPOINT_H
 

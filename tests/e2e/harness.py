@@ -167,6 +167,7 @@ class Process:
 
 class Case(unittest.TestCase):
     maxDiff = 2000
+    always = ()  # settings of every training that the case starts
 
     def setUp(self):
         self.tmp = tempfile.mkdtemp(prefix="ctrain-e2e-")
@@ -200,9 +201,8 @@ class Case(unittest.TestCase):
         return env
 
     def start(self, *args, env=None, prefix=(), cwd=None, **popen):
-        if env and "CTRAIN_FAILPOINT" in env and str(args[0]).endswith(".yaml") and "checkpoint.background=true" not in args:
-            # What was saved before a failpoint is then stored before it.
-            args += ("checkpoint.background=false",)
+        if str(args[0]).endswith(".yaml"):
+            args += self.always
         return Process(self, [*prefix, CTRAIN, *map(str, args)], self.env(env), cwd or self.tmp, **popen)
 
     def run_ctrain(self, *args, expect=OK, env=None, timeout=60, **more):
@@ -351,6 +351,17 @@ class Case(unittest.TestCase):
 
 
 REFERENCES = {}
+
+
+def both_ways_to_save(cls):
+    """Runs the cases of cls twice: as they are, with checkpoints written while training continues, and as <cls>Waiting, with training that
+    waits until each checkpoint is stored. A failpoint ckpt.* is reached in the same save either way, as each save waits for the one before
+    it. At a failpoint in training, the newest save is stored if training waits for it; otherwise it may still be written, and only the save
+    before it is stored for certain."""
+    name = cls.__name__ + "Waiting"
+    waiting = type(name, (cls,), {"always": (*cls.always, "checkpoint.background=false"), "__module__": cls.__module__, "__qualname__": name})
+    setattr(sys.modules[cls.__module__], name, waiting)
+    return cls
 
 
 def safetensors(path):

@@ -9,7 +9,7 @@ import signal
 import sys
 import unittest
 
-from harness import DATA, IO, NUMERIC, OK, USAGE, Case, libc, main, own_mounts, read_text, shared
+from harness import DATA, IO, NUMERIC, OK, USAGE, Case, both_ways_to_save, libc, main, own_mounts, read_text, shared
 
 BAD = shared("data", "bad")
 MS_RDONLY, MS_REMOUNT = 1, 32
@@ -98,7 +98,7 @@ class BadIdx(Case):
             super().assert_code(r, code)
 
 
-class RunFolders(Case):
+class Disks(Case):
     def tmpfs(self, name, options):
         os.makedirs(self.path(name))
         libc("mount", "tmpfs", self.path(name), "tmpfs", 0, options)
@@ -118,6 +118,8 @@ class RunFolders(Case):
                     size //= 2
         return path
 
+
+class RunFolders(Disks):
     def test_unwritable(self):
         self.write("file", "")
         os.makedirs(self.path("closed"), mode=0o555)
@@ -145,8 +147,11 @@ class RunFolders(Case):
         r = self.run_ctrain(self.config(), f"run.dir={where}/other", expect=IO)
         self.assert_last_says(r, re.escape(where), "no space|free")
 
+
+@both_ways_to_save
+class DamagedWhileTraining(Disks):
     @unittest.skipIf(NO_MOUNTS, NO_MOUNTS)
-    def test_full_while_training(self):
+    def test_full_disk(self):
         where = self.tmpfs("disk", "size=8m")
         for i, point in enumerate(("step:10", "ckpt.optim:8", "ckpt.model:12", "ckpt.state:3", "ckpt.link:3", "step:41")):
             with self.subTest(point=point):

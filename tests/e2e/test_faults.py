@@ -4,12 +4,13 @@ import os
 import signal
 import time
 
-from harness import COMM, OK, STOPPED, Case, main, read_text, state_of
+from harness import COMM, OK, STOPPED, Case, both_ways_to_save, main, read_text, state_of
 
 SAVE_POINTS = ("ckpt.model:3", "ckpt.optim", "ckpt.state", "ckpt.rename", "ckpt.link", "ckpt.prune")
 SETS = ("checkpoint.every_steps=4", "checkpoint.keep_last=2")
 
 
+@both_ways_to_save
 class Killed(Case):
     """The rank is first stopped at the point, so that the moment of the kill and the pid are known."""
 
@@ -135,6 +136,7 @@ class Killed(Case):
         self.assert_last_says(r, r"rank 1\b", rf"pid {pid}\b", "signal 6|abort")
 
 
+@both_ways_to_save
 class StoppedProcess(Case):
     SHORT = ("dist.timeout=2", "dist.rendezvous_timeout=2")
 
@@ -178,6 +180,7 @@ class StoppedProcess(Case):
         self.assert_equals_reference()
 
 
+@both_ways_to_save
 class Signals(Case):
     def test_second_interrupt_ends_at_once(self):
         p = self.start_training(env={"CTRAIN_FAILPOINT": "step:7@1=stop"})

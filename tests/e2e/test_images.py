@@ -9,7 +9,7 @@ import struct
 import tarfile
 import zlib
 
-from harness import DATA, OK, SOURCE, USAGE, Case, main, read_text, shared
+from harness import DATA, OK, SOURCE, USAGE, Case, both_ways_to_save, main, read_text, shared
 
 CLASSES = ("cat", "dog", "fox", "owl")
 # Ends in a global average, so images may have any size. Without batch norm: the same for any number of ranks.
@@ -137,7 +137,7 @@ class Training(Images):
         self.train(*sets, run="whole", config=config)
         self.assertIn("training images are 24x24 from now on", self.log("whole"))
         # Saved within the epoch of the larger images, and gone on with.
-        self.killed(*sets, "checkpoint.every_steps=7", config=config, at="step:8@1")
+        self.killed(*sets, "checkpoint.every_steps=7", "checkpoint.background=false", config=config, at="step:8@1")
         self.train(*sets, config=config)
         self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], 7)
         self.assertEqual(self.digest(), self.digest("whole"))
@@ -188,11 +188,28 @@ class BadSamples(Images):
         r = self.train("data.max_bad=1", "train.epochs=1", run="val", config=self.sharded_again(), expect=DATA)
         self.assert_last_says(r, "2 of 21 evaluation samples", "data.max_bad")
 
+    def test_odd_shards(self):
+        """Samples with the key of another one and a file that ends inside a member's padding are used, with a warning on the console."""
+        config = self.sharded()
+        twice, cut = self.path("data", "train-000001.tar"), self.path("data", "train-000003.tar")
+        with tarfile.open(twice) as tar:
+            members = [(m, tar.extractfile(m).read()) for m in tar.getmembers()]
+        with tarfile.open(twice, "w") as tar:
+            for info, body in members + members[:4]:
+                tar.addfile(info, io.BytesIO(body))
+        with tarfile.open(cut) as tar:
+            last = tar.getmembers()[-1]
+        self.assertLess(last.size, 500)
+        os.truncate(cut, last.offset_data + last.size + 10)
+        r = self.train("train.epochs=1", config=config)
+        self.assert_says(r, r"train-000001\.tar: duplicate-key: 2 samples", r"train-000003\.tar: truncated: the file ends inside the padding")
+        self.assertEqual(self.metrics(kind="epoch")[0]["images"], 52)
+
     def test_budget_over_a_resume(self):
         """What was met before a resume counts in the budget, and in what is told of the epoch."""
         config = self.sharded(bad=self.BAD)
         for run, allowed in (("enough", 4), ("few", 3)):
-            sets = (f"data.max_bad={allowed}", "data.shuffle=none", "checkpoint.every_steps=2")
+            sets = (f"data.max_bad={allowed}", "data.shuffle=none", "checkpoint.every_steps=2", "checkpoint.background=false")
             # Three of them lie in the two steps before the checkpoint, the last behind it.
             self.killed(*sets, run=run, config=config, at="step:3@0")
             r = self.train(*sets, run=run, config=config, expect=OK if allowed == 4 else DATA)
@@ -229,6 +246,7 @@ class BadSamples(Images):
         self.assert_says(r, "train-000002.tar")
 
 
+@both_ways_to_save
 class Resumed(Images):
     def test_killed_in_mid_epoch(self):
         config = self.sharded()
@@ -243,7 +261,8 @@ class Resumed(Images):
                 p.wait()
                 self.until(lambda: not self.marked(), "everything was gone", None, 5)
                 self.train(*sets, f"data.workers={workers}", run=run, config=config)
-                self.assertEqual(self.metrics(run, "run")[-1]["resumed_step"], 6)
+                # Unless training waits for it, the save of step 6 may still be written; that of step 5 ends the epoch.
+                self.assertIn(self.metrics(run, "run")[-1]["resumed_step"], (6,) if self.always else (5, 6))
                 self.assertEqual(self.digest(run), self.digest("whole"))
                 self.assertEqual(self.losses(run), self.losses("whole"))
 
@@ -254,7 +273,7 @@ class Resumed(Images):
         for first, second in ((2, 1), (1, 3), (3, 2)):
             with self.subTest(first=first, second=second):
                 run = f"run-{first}-{second}"
-                self.killed("train.epochs=3", "checkpoint.every_steps=7", "--procs", first, run=run, config=config, at="step:9@0")
+                self.killed("train.epochs=3", "checkpoint.every_steps=4", "--procs", first, run=run, config=config, at="step:9@0")
                 self.train("train.epochs=3", "--procs", second, run=run, config=config)
                 self.assertEqual([m["world_size"] for m in self.metrics(run, "run")], [first, second])
                 for step, loss in self.losses("whole").items():
@@ -263,7 +282,7 @@ class Resumed(Images):
     def test_batch_cut_another_way(self):
         """A run with a batch per rank goes on with other ranks, as long as the global batch is the same."""
         config = self.sharded()
-        sets = ("train.epochs=3", "batch.per_rank=6", "checkpoint.every_steps=7")
+        sets = ("train.epochs=3", "batch.per_rank=6", "checkpoint.every_steps=4")
         self.train(*sets, run="whole", config=config)
         for i, cut in enumerate((("--procs", 1, "batch.per_rank=12"), ("--procs", 3, "batch.global=12"),
                                  ("--procs", 1, "batch.per_rank=6", "train.accumulate=2"))):
@@ -271,7 +290,7 @@ class Resumed(Images):
                 run = f"run-{i}"
                 self.killed(*sets, run=run, config=config, at="step:9@0")
                 self.train("train.epochs=3", *cut, run=run, config=config)
-                self.assertEqual(self.metrics(run, "run")[-1]["resumed_step"], 7)
+                self.assertIn(self.metrics(run, "run")[-1]["resumed_step"], (8,) if self.always else (5, 8))
                 for step, loss in self.losses("whole").items():
                     self.assertAlmostEqual(self.losses(run)[step] / loss, 1, delta=1e-6, msg=f"step {step}")
         r = self.train("train.epochs=3", "--procs", 1, "batch.per_rank=6", run="whole", config=config, expect=USAGE)
@@ -406,7 +425,7 @@ class RealData(Images):
         config = os.path.join(os.path.dirname(__file__), "..", "..", "configs", "resnet50_imagenet.yaml")
         sets = (f"data.dir={data}", "data.train=imagenet-train-{000000..000007}.tar", "data.val=imagenet-val-{000000..000001}.tar",
                 f"data.index_dir={self.path('index')}", "data.train.size=64", "data.val.size=64", "model.name=resnet18", "log.every=1",
-                "checkpoint.every_steps=2", "train.eval_every=0", "batch.per_rank=8", "train.max_steps=4")
+                "checkpoint.every_steps=2", "checkpoint.background=false", "train.eval_every=0", "batch.per_rank=8", "train.max_steps=4")
         self.train(*sets, config=config, timeout=200)
         self.assertEqual(self.metrics(kind="eval")[-1]["count"], 80)
         self.assertEqual(self.metrics(kind="run")[-1]["lr"], 0.1 * 16 / 256)
