@@ -340,6 +340,8 @@ class Commands(Case):
             return float(re.search(r"activations ([\d.]+)", out)[1])
         self.assertGreater(activations("batch.eval=4096"), activations("batch.eval=64") + 1)
         self.assertLess(activations("data.val=none", "batch.eval=4096"), activations("batch.eval=4096") - 1)
+        # A batch is never larger than the data set.
+        self.assertEqual(activations("batch.eval=4096", "data.n_val=64"), activations("batch.eval=64", "data.n_val=64"))
 
     def test_info(self):
         r = self.run_ctrain("info")

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -20,11 +21,13 @@ static unsigned n_calls;
 /* The linker sends the program's calls here (--wrap). */
 int __real_open(const char *path, int flags, mode_t mode);
 int __real_fsync(int fd);
+int __real_flock(int fd, int operation);
 int __real_close(int fd);
 ssize_t __real_write(int fd, const void *p, size_t n);
 ssize_t __real_read(int fd, void *p, size_t n);
 int __wrap_open(const char *path, int flags, mode_t mode);
 int __wrap_fsync(int fd);
+int __wrap_flock(int fd, int operation);
 int __wrap_close(int fd);
 ssize_t __wrap_write(int fd, const void *p, size_t n);
 ssize_t __wrap_read(int fd, void *p, size_t n);
@@ -45,6 +48,11 @@ int __wrap_open(const char *path, int flags, mode_t mode)
 int __wrap_fsync(int fd)
 {
 	return interrupted() ? -1 : __real_fsync(fd);
+}
+
+int __wrap_flock(int fd, int operation)
+{
+	return interrupted() ? -1 : __real_flock(fd, operation);
 }
 
 /* As Linux does it: the descriptor is gone also when the call was interrupted. */
@@ -89,7 +97,7 @@ static void test_run_files(void **state)
 	struct ct_step_metrics s = {.grad_norm = -1};
 	char *run = ct_strdup(in_tmpdir("run")), *text;
 	ct_metrics_log *m;
-	size_t len, n = 0;
+	size_t len, n = 0, n_logged = 0;
 	ct_run_lock *lock;
 
 	(void)state;
@@ -103,6 +111,7 @@ static void test_run_files(void **state)
 		for (int k = 0; k < 5; k++) {
 			s.step++;
 			assert_ok(ct_metrics_step(m, &s));
+			ct_log_record("test", "step %d done", k);
 		}
 		assert_ok(ct_metrics_checkpoint(m, s.step, "path", 1, 1, 1));
 		ct_metrics_close(m);
@@ -114,6 +123,11 @@ static void test_run_files(void **state)
 	for (size_t i = 0; i < len; i++)
 		n += text[i] == '\n';
 	assert_int_equal(n, 3 * 6);
+	ct_free(text);
+	assert_ok(ct_file_read(in_tmpdir("run/log/rank-00000.log"), 1 << 20, &text, &len));
+	for (const char *at = text; (at = strstr(at, " done\n")) != NULL; at++)
+		n_logged++;
+	assert_int_equal(n_logged, 3 * 5);
 	ct_free(text);
 	ct_free(run);
 }
