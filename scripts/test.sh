@@ -69,12 +69,13 @@ if [ $quick = 0 ]; then
 		run_ctest asan build/asan -j 2 -L '^(unit|ops|dist|golden|gpu)$'
 	fi
 
-	say "thread sanitizer: tests of base, data and dist"
-	if build tsan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_ONEDNN=OFF -- tests/{base,data,dist}/all; then
+	say "thread sanitizer: tests of base, data and dist, and the test of nn with a second thread"
+	if build tsan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -- tests/{base,data,dist}/all test_onednn_export; then
 		prefix=("${plain_addresses[@]}")
 		for folder in base data dist; do
 			run_ctest "tsan-$folder" "build/tsan/tests/$folder" -j 2 -LE '^cluster$'
 		done
+		run_ctest tsan-nn build/tsan/tests/nn -R '^test_onednn_export$'
 		prefix=()
 	fi
 
