@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs README's commands in bare Debian systems: quickstart, "Build by hand", and the quick tests, each suite after the other.
+# Runs README's commands in bare Debian systems, each suite after the other: quickstart, "Build by hand", the commands of README and docs/
+# (only in bookworm; tests/e2e/doc_commands.py --list shows them), and the quick tests.
 #   scripts/test_chroot.sh [SUITE ...]        default: bookworm trixie
 # Each part writes a line "passed NAME", "failed NAME" or "skipped NAME: reason" to build/chroot-SUITE.txt and its output to
 # build/chroot/SUITE-NAME.log; the results of the tests are copied to build/chroot-SUITE-quick.xml (for scripts/sum_tests.py).
@@ -10,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
 -h | --help)
-	sed -n '2,9s/^# //p' "$0"
+	sed -n '2,10s/^# //p' "$0"
 	exit 0
 	;;
 -*)
@@ -132,6 +133,10 @@ run_suite() { # SUITE
 	part "$1" "$root" by-hand "$by_hand
 		build/release/ctrain info
 		build/release/ctrain configs/smoke.yaml"
+	if [ "$1" = bookworm ]; then
+		printf '%s\n' "$doc_commands" >"$root/work/doc_commands.sh"
+		part "$1" "$root" docs 'bash ../doc_commands.sh'
+	fi
 	rm -rf --one-file-system "$root/work/ctrain"
 	mv "$root/work/first" "$root/work/ctrain"
 	part "$1" "$root" quick 'scripts/test.sh --quick'
@@ -141,6 +146,7 @@ run_suite() { # SUITE
 
 failed=0
 by_hand=$(section "Build by hand")
+doc_commands=$(python3 -B tests/e2e/doc_commands.py)
 missing=$(why_not)
 for suite in "${suites[@]}"; do
 	rm -f "$work-$suite.txt" "$work-$suite-quick.xml" "$work/$suite"-*.log

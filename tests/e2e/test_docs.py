@@ -6,6 +6,7 @@ import os
 import re
 import unittest
 
+import doc_commands
 from harness import SOURCE, Case, main, read_text
 
 PAGES = sorted(glob.glob(os.path.join(SOURCE, "*.md")) + glob.glob(os.path.join(SOURCE, "d*", "*.md")))
@@ -122,6 +123,22 @@ class Docs(Case):
                         self.assertIn(option.partition("=")[0], help_page)
                     for key in [w.partition("=")[0] for w in words if re.match(r"[a-z]+\.[a-z_.]+=", w)]:
                         self.assertIn(key, self.run_ctrain("help", key).out)
+
+    def test_commands_of_bare_systems(self):
+        """The lists of commands that scripts/test_chroot.sh skips or prepares for are those of the pages."""
+        steps = doc_commands.plan(doc_commands.read_pages())
+        self.assertGreater(len([1 for step in steps if not step[3]]), 10)
+        pages = {"a.md": "# A\n```sh\nmake x \\\n  y   # why\n\nmake z\n```\n"}
+        skipped = {("a.md", "make z"): "no z here"}
+        steps = doc_commands.plan(pages, skipped, {})
+        self.assertEqual([step[1:4] for step in steps], [(3, "make x \\\n  y   # why", None), (6, "make z", "no z here")])
+        self.assertIn("\nmake x \\\n  y   # why\n", doc_commands.script(steps))
+        self.assertNotIn("make z", doc_commands.script(steps))
+        for stale in ({("a.md", "make w"): "gone"}, {("b.md", "make z"): "gone"}):
+            with self.assertRaisesRegex(SystemExit, "no such command.*\n(a.md: make w|b.md: make z)"):
+                doc_commands.plan(pages, skipped, stale)
+        with self.assertRaisesRegex(SystemExit, "mark shell code as sh"):
+            doc_commands.plan({"a.md": "```bash\nmake\n```\n"}, {}, {})
 
     def test_metrics_fields(self):
         """FORMATS.md names every field of metrics.jsonl, and no other."""
