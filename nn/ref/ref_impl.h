@@ -1,11 +1,57 @@
-/* Kernels of the reference engine: plain [N,C,H,W] loops, sums in double. They are written to be obviously correct. The
- * other engines are tested against them, and they are tested against finite differences.
+/* Programs and kernels of the reference engine: plain [N,C,H,W] loops, sums in double. They are written to be obviously
+ * correct. The other engines are tested against them, and they are tested against finite differences.
  *
  * Backward kernels add into dx (a value may have several users) and write dw and db. */
 #ifndef CT_NN_REF_REF_IMPL_H
 #define CT_NN_REF_REF_IMPL_H
 
 #include "nn/engine_impl.h"
+
+struct value {
+	size_t elems;    /* of one sample */
+	float *y, *dy;   /* [N,C,H,W]; dy in training programs only */
+	float *mask;     /* dropout: one factor per element; drop path: one per row */
+	double *stat;    /* batch norm */
+	int32_t *argmax; /* max pool */
+};
+
+struct ref_program {
+	ct_program base;
+	struct value *values; /* [n_nodes] */
+	float *dlogits;
+	double *acc; /* scratch of the kernels */
+};
+
+/* Arguments of one posted operation of a pass. */
+struct op {
+	struct ref_program *p;
+	int id; /* node */
+	float scale;
+	ct_arena *grads;
+	struct ct_batch batch;
+	struct ct_metrics *metrics;
+};
+
+static inline float *param_at(const ct_net *net, const ct_arena *arena, int param)
+{
+	return param < 0 ? NULL : ct_arena_at(arena, net->slices[net->slice_of[param]].offset);
+}
+
+static inline enum ct_status post(const struct op *op, ct_stream_fn fn)
+{
+	return ct_stream_run(op->p->base.net->engine->stream, fn, op, sizeof(*op));
+}
+
+/* Multiplies each row of x by its factor. Writes the result to y, or adds it to y if `add` is set. */
+static inline void scale_rows(float *y, const float *x, const float *factor, int rows, size_t elems, bool add)
+{
+	for (int i = 0; i < rows; i++) {
+		for (size_t j = (size_t)i * elems; j < (size_t)(i + 1) * elems; j++)
+			y[j] = (add ? y[j] : 0.0f) + x[j] * factor[i];
+	}
+}
+
+enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads);
 
 /* x [n,F], w [K,F], b [K] or NULL, y [n,K]. acc: scratch [F]. */
 void ct__ref_linear_forward(int n, int features, int k, const float *x, const float *w, const float *b, float *y);
