@@ -18,11 +18,11 @@ train: {epochs: 1}
 """
 # Words of CONTRIBUTING.md's glossary that texts avoid, and what is checked so far: add directories as they become clean.
 BANNED = re.compile(
-    r"\b(folders?|blanks|nobody|somebody|everybody|afresh|for ever|as it stands|left alone|passed over|pictures?|"
+    r"(?<!\.)\b(folders?|blanks|nobody|somebody|everybody|afresh|for ever|as it stands|left alone|passed over|pictures?|"
     r"colours?|neighbours?|last words|kept index(es)?|whose turn|an? whole number|texts|goodbyes?|greetings?|our (own )?kernels?|DESIGN [0-9])\b",
     re.I,
 )
-PLAIN = ("README.md", "docs/[A-CE-NQ-Z]*.md", "docs/D[AE]*.md", "configs/*.yaml", "trainer/config/schema.c",
+PLAIN = ("README.md", "docs/*.md", "configs/*.yaml", "trainer/*.[ch]", "trainer/*/*.[ch]",
          "base/*.[ch]", "base/*/*.[ch]", "base/*/*/*.[ch]", "dist/*.[ch]", "dist/*/*.[ch]", "dist/*/*/*.[ch]", "dist/*/*/*.cc",
          "tests/base/*.[ch]", "tests/dist/*.[ch]",
          "data/*.[ch]", "data/*/*.[ch]", "nn/*.[ch]", "nn/*/*.[ch]", "nn/*/*/*.[ch]")

@@ -183,8 +183,8 @@ static enum ct_status retire(const char *folder, const char *name)
 	return st;
 }
 
-/* Renames temp to folder/name. If a checkpoint of this name exists, because the same step was saved before, the two are
- * exchanged and the old one is deleted. */
+/* Renames temp to `name` in the directory. If a checkpoint of this name exists, because the same step was saved before,
+ * the two are exchanged and the old one is deleted. */
 static enum ct_status publish(const char *folder, const char *temp, const char *name)
 {
 	enum ct_status st = CT_OK;

@@ -30,7 +30,7 @@ struct ct_ckpt_state {
 const char *ct_ckpt_file_name(int i);
 void ct_ckpt_state_release(struct ct_ckpt_state *s);
 enum ct_status ct_ckpt_state_write(const char *path, const struct ct_ckpt_state *s, uint64_t *bytes) CT_MUST_CHECK;
-/* Reads folder/state.json. On failure *out is not changed. */
+/* Reads state.json of a checkpoint directory. On failure *out is not changed. */
 enum ct_status ct_ckpt_state_read(const char *folder, struct ct_ckpt_state *out) CT_MUST_CHECK;
 /* For the fuzzer: only the parser of state.json. */
 enum ct_status ct_ckpt_state_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
@@ -42,7 +42,7 @@ struct ct_ckpt_entry {
 	uint64_t step;       /* step number in the name */
 	uint64_t save_index; /* 0 if state.json is not valid */
 };
-/* Lists the checkpoints in RUN/checkpoints (`folder`), oldest first, ordered by save_index and then by step. If the
+/* Lists the checkpoints in the directory RUN/checkpoints, oldest first, ordered by save_index and then by step. If the
  * directory is missing, the list is empty. The result is owned by the caller (ct_free). */
 enum ct_status ct_ckpt_list(const char *folder, struct ct_ckpt_entry **out, size_t *n) CT_MUST_CHECK;
 void ct_ckpt_name(uint64_t step, char out[40]);
