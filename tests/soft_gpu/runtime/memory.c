@@ -13,7 +13,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-enum { ALIGNMENT = 256, PAGE = 4096, FILL = 0xFF, GUARD_BYTE = 0xA5 };
+enum { ALIGNMENT = 256, PAGE = 4096, HUGE_PAGE = 2 << 20, FILL = 0xFF, GUARD_BYTE = 0xA5 };
 
 static size_t round_up(size_t n, size_t to)
 {
@@ -94,6 +94,15 @@ static void fill_guard(char *p, size_t n)
 	ASAN_POISON_MEMORY_REGION(p, n);
 }
 
+/* Opening and closing takes time for each page: 100 ms for 1 GiB in small pages. */
+static void use_huge_pages(char *at, size_t bytes)
+{
+	char *begin = (char *)round_up((uintptr_t)at, HUGE_PAGE);
+
+	if (bytes >= (size_t)4 * HUGE_PAGE)
+		madvise(begin, (size_t)(at + bytes - begin) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+}
+
 /* Memory is taken in a circle, so that freed memory stays unused as long as possible. */
 static cudaError_t mem_alloc(void **out, size_t bytes)
 {
@@ -122,6 +131,7 @@ static cudaError_t mem_alloc(void **out, size_t bytes)
 		soft__close_devices(); /* the new pages are opened, too */
 		d->extent = round_up((size_t)(end_of(b) - d->base), PAGE);
 	}
+	use_huge_pages(at, bytes);
 	soft__open_device(d);
 	fill_guard(d->base, SOFT__GUARD);
 	ASAN_UNPOISON_MEMORY_REGION(at, bytes);
