@@ -127,6 +127,26 @@ static void fail_in_graph(void *arg)
 	expect_error(cudaGetLastError(), cudaErrorIllegalAddress);
 }
 
+/* The third launch of a graph fails. */
+static void fail_launch(void *arg)
+{
+	cudaStream_t s = new_stream();
+	void *p = upload(NULL, BYTES);
+	cudaGraphExec_t exec;
+	cudaGraph_t graph;
+
+	(void)arg;
+	soft_gpu_set_faults("cudaGraphLaunch@3:719");
+	ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+	ok(cudaMemsetAsync(p, 0, BYTES, s));
+	ok(cudaStreamEndCapture(s, &graph));
+	ok(cudaGraphInstantiate(&exec, graph, 0));
+	for (int i = 1; i <= 3; i++) {
+		ok(cudaGraphLaunch(exec, s));
+		expect_error(cudaStreamSynchronize(s), i < 3 ? cudaSuccess : cudaErrorLaunchFailure);
+	}
+}
+
 static void test_device_error(void **state)
 {
 	struct child c = run_child(fail_kernel, NULL);
@@ -136,6 +156,8 @@ static void test_device_error(void **state)
 	c = run_child(fail_kernel, &c);
 	expect_success(&c);
 	c = run_child(fail_in_graph, NULL);
+	expect_success(&c);
+	c = run_child(fail_launch, NULL);
 	expect_success(&c);
 }
 
@@ -151,10 +173,15 @@ static cudaError_t work_that_calls(void *args)
 	return cudaDeviceSynchronize();
 }
 
+static cudaError_t work_that_posts(void *args)
+{
+	(void)args;
+	return soft_gpu_post(NULL, &(struct soft_work){.name = "more", .run = work_that_calls});
+}
+
 static void post_work_that_calls(void *arg)
 {
-	(void)arg;
-	ok(soft_gpu_post(NULL, &(struct soft_work){.name = "bad", .run = work_that_calls}));
+	ok(soft_gpu_post(NULL, &(struct soft_work){.name = "bad", .run = arg ? work_that_posts : work_that_calls}));
 	(void)cudaDeviceSynchronize();
 }
 
@@ -170,6 +197,8 @@ static void test_calls_from_work(void **state)
 	(void)cudaGetLastError();
 	c = run_child(post_work_that_calls, NULL);
 	expect_message(&c, "posted work calls cudaDeviceSynchronize");
+	c = run_child(post_work_that_calls, &c);
+	expect_message(&c, "posted work posts more");
 }
 
 static void test_names(void **state)

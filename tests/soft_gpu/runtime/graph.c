@@ -21,6 +21,7 @@ struct soft__launch {
 	int *missing;                  /* dependencies of each node that are not done */
 	int *ready, n_ready, n_left;
 	unsigned policy;
+	cudaError_t fault; /* by demand of SOFT_GPU_FAULT */
 };
 
 struct CUgraph_st *soft__graph_create(struct soft__body *body);
@@ -252,6 +253,7 @@ static cudaError_t launch(cudaGraphExec_t exec, cudaStream_t handle)
 	l->body = soft__body_keep(exec->body);
 	l->n_left = l->body->n_nodes;
 	l->policy = soft__draw(3);
+	l->fault = soft__self.work_fault;
 	n = (size_t)l->n_left;
 	l->moments = soft__alloc(n * sizeof(struct soft__moment *));
 	l->missing = soft__alloc(n * sizeof(int));
@@ -328,7 +330,8 @@ enum soft__step soft__launch_step(struct soft__launch *l, struct CUstream_st *s,
 {
 	int n = l->n_ready, first;
 
-	if (l->n_left == 0)
+	*error = l->fault;
+	if (l->n_left == 0 || l->fault)
 		return SOFT__DONE;
 	first = l->policy == 0 ? 0 : l->policy == 1 ? n - 1 : (int)soft__draw((unsigned)n);
 	for (int tried = 0; tried < n; tried++) {

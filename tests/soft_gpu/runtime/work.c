@@ -122,8 +122,10 @@ cudaError_t soft__post(cudaStream_t s, struct soft__work *w)
 static cudaError_t gpu_post(cudaStream_t handle, const struct soft_work *work)
 {
 	cudaStream_t s;
-	cudaError_t e = soft__current()->failed;
+	cudaError_t e = soft__self.in_host_function ? cudaErrorNotPermitted : soft__current()->failed;
 
+	if (soft__self.in_work)
+		soft_gpu_fail("posted work posts %s", work->name);
 	if (e == cudaSuccess)
 		e = soft__stream(handle, &s);
 	if (e == cudaSuccess)
