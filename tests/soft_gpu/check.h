@@ -85,11 +85,23 @@ static inline void expect_success(const struct child *c)
 		fail_msg("the child ended with status %d and printed: %s", c->status, c->output);
 }
 
-/* The child found the mistake and said so. */
+/* The child found the mistake and printed this. */
 static inline void expect_message(const struct child *c, const char *part)
 {
 	if (c->status == 0 || (WIFEXITED(c->status) && WEXITSTATUS(c->status) == 3) || !strstr(c->output, part))
 		fail_msg("status %d; \"%s\" is not in the output: %s", c->status, part, c->output);
+}
+
+/* For programs that are also linked to the real runtime. */
+static inline void skip_without_gpu(void)
+{
+	int n;
+	cudaError_t e = cudaGetDeviceCount(&n);
+
+	if (e != cudaSuccess) {
+		printf("skipped: %s\n", cudaGetErrorString(e));
+		exit(77);
+	}
 }
 
 /* Device memory with this content. */

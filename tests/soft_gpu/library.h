@@ -21,13 +21,13 @@ static inline cudaError_t run_mix(void *p)
 		return cudaErrorNotReady;
 	}
 	for (int i = 0; i < m->n; i++) {
-		int twice = 2 * m->a[i];
+		int twice = (int)(2u * (unsigned)m->a[i]); /* wraps */
 
 		if (m->workspace) {
 			m->workspace[i] = twice;
 			twice = m->workspace[i];
 		}
-		m->c[i] = twice + m->b[i];
+		m->c[i] = (int)((unsigned)twice + (unsigned)m->b[i]);
 	}
 	return cudaSuccess;
 }

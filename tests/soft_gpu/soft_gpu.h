@@ -21,7 +21,8 @@
  * sizes and wiring of buffers, indexes, barriers within a block, shuffles, and the handling of errors.
  * What it cannot prove: speed; the arithmetic of the real libraries; races between blocks of a kernel, between two kernels (their ranges
  * are not declared; the drawn order still finds many), and weak memory order; launch limits and rules of capture that are not
- * coded here; blocks that wait for each other (they hang); behaviour of drivers.
+ * coded here; blocks that wait for each other (they hang); behaviour of drivers. test_rules.c and test_values.c are also linked to the real
+ * runtime: where there is a GPU, they show whether the rules coded here are right.
  * It is stricter than CUDA here: all threads of a block must reach each __syncthreads, at the same line; copies of pageable memory cannot
  * be captured; a thread that captures must not query or synchronize anything.
  *
@@ -94,7 +95,7 @@ int soft_gpu_live(void);
 /* ---- For kernels: exec/device.hpp ------------------------------------------------------------------- */
 
 struct soft_kernel {
-	const char *name, *file; /* source text of the launch */
+	const char *name, *file; /* arguments of ct__launch as written */
 	int line;
 	void (*function)(void);                                 /* the kernel */
 	void (*call)(void (*function)(void), const void *args); /* calls it with its argument struct */

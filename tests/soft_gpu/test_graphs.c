@@ -279,79 +279,47 @@ static void test_update(void **state)
 	(void)cudaGetLastError();
 }
 
-/* Planted bugs: what must not be called while a thread captures. The capture is invalid from then on. */
+/* Planted bugs: calls that a thread must not make while it captures. test_rules.c has those that CUDA refuses in any case. */
 static void test_unsafe_calls(void **state)
 {
-	cudaStream_t s = new_stream(), other = new_stream(), blocking;
-	cudaEvent_t e = new_event(), captured = new_event();
+	cudaStream_t s = new_stream(), other = new_stream();
+	cudaEvent_t e = new_event();
 	cudaGraph_t graph;
 	void *p;
 
 	(void)state;
-	ok(cudaStreamCreate(&blocking));
 	ok(cudaEventRecord(e, other));
-	for (int i = 0; i < 10; i++) {
-		cudaError_t got = cudaSuccess, want = cudaErrorStreamCaptureUnsupported,
-			    at_end = cudaErrorStreamCaptureInvalidated;
-		cudaStream_t origin = i == 7 ? blocking : s;
+	for (int i = 0; i < 5; i++) {
+		cudaError_t got = cudaSuccess;
 
-		begin(origin);
-		ok(cudaEventRecord(captured, origin));
+		begin(s);
 		switch (i) {
 		case 0:
-			got = cudaStreamSynchronize(s);
+			got = cudaStreamSynchronize(other);
 			break;
 		case 1:
-			got = cudaDeviceSynchronize();
-			break;
-		case 2:
-			got = cudaMalloc(&p, 4);
-			break;
-		case 3:
 			got = cudaMallocHost(&p, 4);
 			break;
-		case 4:
+		case 2:
 			got = cudaEventQuery(e);
 			break;
-		case 5:
-			got = cudaStreamQuery(s);
+		case 3:
+			got = cudaEventSynchronize(e);
 			break;
-		case 6:
-			got = cudaStreamWaitEvent(s, e, 0);
-			want = cudaErrorStreamCaptureIsolation;
-			break;
-		case 7:
-			got = cudaLaunchHostFunc(NULL, count_call, &i);
-			want = cudaErrorStreamCaptureImplicit;
-			break;
-		case 8:
+		case 4:
 			got = cudaFree(NULL);
-			break;
-		case 9: /* a forked stream cannot end the capture */
-			ok(cudaStreamWaitEvent(other, captured, 0));
-			got = cudaStreamEndCapture(other, &graph);
-			want = cudaErrorStreamCaptureUnmatched;
 			break;
 		default:
 			break;
 		}
-		assert_int_equal(got, want);
-		expect_error(cudaMemsetAsync((void *)1, 0, 0, origin), cudaSuccess);
-		expect_error(cudaLaunchHostFunc(origin, count_call, &i), cudaErrorStreamCaptureInvalidated);
-		expect_error(cudaStreamEndCapture(origin, &graph), at_end);
-		assert_null(graph);
+		assert_int_equal(got, cudaErrorStreamCaptureUnsupported);
+		expect_error(cudaLaunchHostFunc(s, count_call, &i), cudaErrorStreamCaptureInvalidated);
+		expect_error(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
 	}
-	/* An event of a capture is of no use outside. */
-	expect_error(cudaEventQuery(captured), cudaErrorCapturedEvent);
-	expect_error(cudaStreamWaitEvent(other, captured, 0), cudaErrorCapturedEvent);
-	expect_error(cudaStreamEndCapture(s, &graph), cudaErrorIllegalState);
-	expect_error(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
-	ok(cudaStreamSynchronize(other));
+	ok(cudaDeviceSynchronize());
 	ok(cudaEventDestroy(e));
-	ok(cudaEventDestroy(captured));
 	ok(cudaStreamDestroy(s));
 	ok(cudaStreamDestroy(other));
-	ok(cudaStreamDestroy(blocking));
 	(void)cudaGetLastError();
 	assert_int_equal(soft_gpu_live(), 0);
 }

@@ -28,7 +28,7 @@ static long long number_of(const char *variable, long long otherwise)
 	return n;
 }
 
-/* Indexes separated by commas; the first that is no device ends the list, as CUDA says. */
+/* Indexes separated by commas; the first that is no device ends the list, as in CUDA. */
 static void select_visible(const char *list, int n_physical)
 {
 	int n = 0;

@@ -54,7 +54,7 @@ static cudaError_t run_kernel(void *args)
 	return cudaSuccess;
 }
 
-/* The source text of the launch begins with the kernel: up to the first comma outside of template arguments. */
+/* The arguments of ct__launch begin with the kernel, which ends at the first comma outside of template arguments. */
 static void name_kernel(char *out, size_t size, const struct soft_kernel *k)
 {
 	int depth = 0;

@@ -1,4 +1,4 @@
-/* Finds work of two streams that touches the same memory and that nothing orders. Vector clocks: the clock of a stream says how many
+/* Finds work of two streams that touches the same memory and that nothing orders. Vector clocks: the clock of a stream counts how many
  * operations of each other stream come before its next one. An event carries the clock of its stream; waiting merges it. (Lamport 1978;
  * Fidge and Mattern 1988.) */
 #include <stdlib.h>

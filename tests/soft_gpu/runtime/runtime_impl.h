@@ -152,7 +152,7 @@ void soft__pop(cudaStream_t s);
 
 /* ---- order.c: which work is ordered ----------------------------------------------------------------- */
 
-/* Vector clocks: clock[i] = n says that the first n operations of stream slot i come before. */
+/* Vector clocks: clock[i] = n: the first n operations of stream slot i come before. */
 struct soft__access { /* what an operation of a stream declared */
 	uint64_t seq;
 	struct soft_range range;
@@ -191,7 +191,7 @@ struct CUevent_st {
 	unsigned magic, flags;
 	int device;
 	struct soft__moment *moment; /* NULL: never recorded */
-	/* When it was last recorded in a capture: which, and the nodes it stands for. */
+	/* When it was last recorded in a capture: which, and the nodes that it represents. */
 	unsigned capture_id;
 	int *nodes;
 	int n_nodes;
