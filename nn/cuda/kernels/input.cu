@@ -1,0 +1,40 @@
+#include "nn/cuda/kernels/vector.cuh"
+
+enum { BLOCK = 256 };
+
+/* One element of y per thread. */
+template <class T> static __global__ void input(const struct ct__k_input_args a)
+{
+	const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x, row_size = (size_t)a.h * a.w * a.cp;
+
+	if (i >= a.n * row_size)
+		return;
+	const size_t row = i / row_size, pixel = i % row_size / a.cp;
+	const int c = (int)(i % a.cp);
+	float y = 0;
+
+	if (c < a.c && row < (size_t)a.n_valid && a.bytes) {
+		const uint8_t u = static_cast<const uint8_t *>(a.x)[(row * a.h * a.w + pixel) * a.c + c];
+
+		float mean = a.mean[0], std = a.std[0];
+
+		for (int k = 1; k < 4; k++) { /* an index into the arguments would copy them to local memory */
+			mean = c == k ? a.mean[k] : mean;
+			std = c == k ? a.std[k] : std;
+		}
+		y = ((float)u / 255.0f - mean) / std;
+	} else if (c < a.c && row < (size_t)a.n_valid) {
+		y = static_cast<const float *>(a.x)[(row * a.c + c) * a.h * a.w + pixel];
+	}
+	static_cast<T *>(a.y)[i] = from_float<T>(y);
+}
+
+template <class T> static cudaError_t launch_input(const struct ct__k_input_args *a, cudaStream_t s)
+{
+	return ct__launch(input<T>, blocks_for((size_t)a->n * a->h * a->w * a->cp, BLOCK), BLOCK, 0, s, *a);
+}
+
+extern "C" cudaError_t ct__k_input(const struct ct__k_input_args *a, cudaStream_t s)
+{
+	CT_FOR_TYPE(a->type, launch_input, a, s)
+}

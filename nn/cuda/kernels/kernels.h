@@ -1,0 +1,227 @@
+/* The CUDA kernels of the engine: what cuDNN does not compute. Plain C, for the engine and for tests.
+ *
+ * Each kernel has a struct of arguments and a launcher ct__k_NAME, which posts it to a stream and returns the error of the launch. All
+ * pointers are device memory. Activations are [rows, cp] with rows = N*H*W: NHWC with cp >= c channels, where cp * size of an element
+ * is a multiple of 16 bytes. Channels from c to cp are padding: kernels that write activations write zeros there, given zeros. `type` is
+ * the type of activations (CT_F32, CT_F16 or CT_BF16). Arithmetic is fp32; long sums are double.
+ *
+ * Results do not depend on the order in which blocks run, and no floating-point atomics are used: equal input gives equal bits. */
+#ifndef CT_NN_CUDA_KERNELS_KERNELS_H
+#define CT_NN_CUDA_KERNELS_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Input: uint8 [N,H,W,C] -> (u8/255 - mean)/std, or float [N,C,H,W] -> the same values; y is [N,H,W,cp]. Rows of y from n_valid on are zero. */
+struct ct__k_input_args {
+	const void *x;
+	void *y;
+	int n_valid, n, h, w, c, cp;
+	float mean[4], std[4];
+	int bytes; /* 1: uint8 [N,H,W,C]; 0: float [N,C,H,W] */
+	enum ct_dtype type;
+};
+cudaError_t ct__k_input(const struct ct__k_input_args *a, cudaStream_t s);
+
+enum ct__k_map_op {
+	CT__K_COPY,          /* y = a */
+	CT__K_ADD,           /* y = a + b */
+	CT__K_RELU,          /* y = max(a, 0); NaN stays NaN */
+	CT__K_ADD_RELU,      /* y = max(a + b, 0) */
+	CT__K_RELU_BACKWARD, /* y = a where b > 0 or b is NaN, else 0: a is the gradient, b the output of the ReLU */
+};
+/* Element-wise; y may be a or b. n is a multiple of 16 bytes. */
+struct ct__k_map_args {
+	enum ct__k_map_op op;
+	const void *a, *b;
+	void *y;
+	size_t n;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_map(const struct ct__k_map_args *a, cudaStream_t s);
+
+/* y[i] = scale * x[i], converted from one type to another. scale is device memory, or NULL for 1. */
+struct ct__k_convert_args {
+	const void *x;
+	void *y;
+	const float *scale;
+	size_t n;
+	enum ct_dtype from, to;
+};
+cudaError_t ct__k_convert(const struct ct__k_convert_args *a, cudaStream_t s);
+
+/* y = x + bias, then ReLU if set; y may be x. bias [cp], fp32. */
+struct ct__k_bias_args {
+	const void *x;
+	const float *bias;
+	void *y;
+	size_t rows;
+	int cp, relu;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_bias(const struct ct__k_bias_args *a, cudaStream_t s);
+
+/* Number of row blocks that column sums of `rows` rows use: partial sums have this many rows. */
+int ct__k_sum_blocks(size_t rows);
+
+/* db[i] = sum over rows of dy; partial is double [ct__k_sum_blocks(rows), 2, cp]. db [cp]. */
+struct ct__k_bias_backward_args {
+	const void *dy;
+	double *partial;
+	float *db;
+	size_t rows;
+	int cp;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_bias_backward(const struct ct__k_bias_backward_args *a, cudaStream_t s);
+
+/* Batch norm over rows. stat: float [2, cp], mean and 1/sqrt(var + eps). sums: double [2c + 1], as in nn/host: sums of the values, of
+ * their squares, and their count; in backward [2c], the sums of dy and of dy * xh. These are what SyncBN adds over ranks. */
+struct ct__k_norm_args {
+	const void *x;        /* input of the norm */
+	const void *residual; /* forward: added before the ReLU; NULL: none */
+	void *y;
+	const void *dy;
+	void *dx, *dresidual; /* dresidual: gradient of `residual`, NULL: not stored */
+	const float *gamma, *beta;
+	float *dgamma, *dbeta, *running_mean, *running_var, *stat;
+	double *partial; /* [ct__k_sum_blocks(rows), 2, cp] */
+	double *sums;
+	double *count; /* values behind the statistics, over all ranks; forward writes it, backward reads it */
+	size_t rows;
+	int c, cp, relu; /* relu: a ReLU follows; backward masks dy where y <= 0 */
+	float eps, momentum;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_norm_sums(const struct ct__k_norm_args *a, cudaStream_t s); /* x -> sums */
+cudaError_t ct__k_norm_finalize(const struct ct__k_norm_args *a,
+				cudaStream_t s); /* sums -> stat, count, running statistics */
+cudaError_t ct__k_norm_running(const struct ct__k_norm_args *a,
+			       cudaStream_t s); /* running statistics -> stat (evaluation) */
+cudaError_t ct__k_norm_apply(const struct ct__k_norm_args *a, cudaStream_t s); /* x, stat -> y */
+cudaError_t ct__k_norm_backward_sums(const struct ct__k_norm_args *a,
+				     cudaStream_t s); /* dy, x, y -> sums, dgamma, dbeta */
+cudaError_t ct__k_norm_backward_data(const struct ct__k_norm_args *a, cudaStream_t s); /* -> dx, dresidual */
+
+struct ct__k_pool_args {
+	const void *x;
+	void *y;
+	uint8_t *tap; /* max: [N,P,Q,cp], the tap r * S + s that was the largest */
+	const void *dy;
+	void *dx;
+	int n, h, w, p, q, cp; /* input h x w, output p x q */
+	int r, s, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+	int average; /* 0: max; 1: average without the padding */
+	enum ct_dtype type;
+};
+cudaError_t ct__k_pool(const struct ct__k_pool_args *a, cudaStream_t s);
+cudaError_t ct__k_pool_backward(const struct ct__k_pool_args *a, cudaStream_t s);
+
+/* Softmax cross-entropy or MSE on logits [n, kp] with k classes. Adds to metrics. dlogits: fp32 [n, kp], the gradient of the sum of
+ * the row losses, with zeros in the padding; NULL: none. Rows of dlogits from n_valid to n are zero. */
+struct ct__k_metrics { /* struct ct_metrics of nn/engine.h */
+	double loss;
+	int64_t count, top1, top5;
+};
+struct ct__k_loss_args {
+	const void *logits;
+	const int32_t *labels, *labels_b;
+	const float *mix, *targets;
+	float *dlogits;
+	double *row_loss;   /* [n] */
+	uint32_t *row_hits; /* [n] */
+	struct ct__k_metrics *metrics;
+	float smoothing;
+	int n_valid, n, k, kp, mse;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_loss(const struct ct__k_loss_args *a, cudaStream_t s);
+
+/* Dropout (per_row 0) and drop path (per_row 1), forward and backward: y = x * mask with the mask of nn/host/dropout.c for rows first,
+ * first + 1, ... of the global batch. The mask is computed anew, never stored. */
+struct ct__k_dropout_args {
+	const void *x;
+	void *y;
+	const uint64_t *step; /* device memory: part of the key of the mask */
+	uint64_t seed, first;
+	int node, n, h, w, c, cp, per_row;
+	float p;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_dropout(const struct ct__k_dropout_args *a, cudaStream_t s);
+
+/* Updates of an optimizer and passes over arenas, in fp32. The formulas and their order of operations are those of nn/optim. */
+enum { CT__K_SGD, CT__K_ADAMW, CT__K_LARS, CT__K_LAMB };         /* enum ct_optim_kind of nn/optim/optim.h */
+enum { CT__K_DONE, CT__K_BAD_LOSS, CT__K_BAD_NORM };             /* enum ct_update_outcome */
+enum { CT__K_RESULT_NORM, CT__K_RESULT_OUTCOME, CT__K_RESULTS }; /* elements of the result */
+struct ct__k_step {                                              /* struct ct_step_args of nn/engine.h */
+	uint64_t step, update;
+	double lr;
+};
+struct ct__k_segment {
+	int32_t first_chunk, n_chunks;
+	int32_t decay, adapt;
+};
+struct ct__k_chunk {
+	uint64_t offset;
+	uint32_t n;
+	int32_t segment;
+};
+struct ct__k_factors { /* of a segment in one update */
+	float clip, weight_decay, shrink, step;
+};
+struct ct__k_control { /* of one update: the factor of the gradient, and whether nothing is to be changed */
+	float clip;
+	int32_t stop;
+};
+struct ct__k_update_args {
+	int kind; /* CT__K_SGD ... */
+	int nesterov, need_norm;
+	double momentum, weight_decay, beta1, beta2, eps, trust, clip_norm;
+	const struct ct__k_segment *segments; /* [n_segments] */
+	const struct ct__k_chunk *chunks;     /* [n_chunks] */
+	int n_segments, n_chunks;
+	double *sums;                  /* [2 * n_chunks] */
+	struct ct__k_factors *factors; /* [n_segments] */
+	struct ct__k_control *control;
+	float *params, *state[2]; /* state: NULL if the optimizer has none */
+	const float *grads;
+	const struct ct__k_step *step;
+	const float *loss; /* NULL: not checked */
+	int32_t *stopped;  /* CT__K_DONE ... */
+	float *result;     /* [CT__K_RESULTS] */
+};
+cudaError_t ct__k_update(const struct ct__k_update_args *a, cudaStream_t s);
+
+enum ct__k_arena_op {
+	CT__K_ARENA_ADD,     /* a += b */
+	CT__K_ARENA_AVERAGE, /* a = decay * a + rest * b, unless *stopped */
+	CT__K_ARENA_SWAP,    /* exchanges a and b */
+};
+struct ct__k_arena_args {
+	enum ct__k_arena_op op;
+	float *a, *b;
+	const int32_t *stopped;
+	size_t n;
+	float decay, rest;
+};
+cudaError_t ct__k_arena(const struct ct__k_arena_args *a, cudaStream_t s);
+
+/* *loss = metrics->loss; all metrics become 0. */
+struct ct__k_take_loss_args {
+	struct ct__k_metrics *metrics;
+	float *loss;
+};
+cudaError_t ct__k_take_loss(const struct ct__k_take_loss_args *a, cudaStream_t s);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,256 @@
+/* An update of an optimizer: the device decides whether to apply it, and how. A block works on a chunk of the arenas.
+ *
+ *     norm        sums of squares of the gradient    if the norm is needed
+ *     decide      stop? factor of the gradient       one thread
+ *     trust sums  LARS, LAMB (and LAMB's moments)    if segments have trust ratios
+ *     factors     one thread per segment
+ *     apply
+ */
+#include "nn/cuda/kernels/vector.cuh"
+
+enum { BLOCK = 1024, LARS_EPS_INVERSE = 100000000 };
+
+/* The sums of a block's threads in a fixed order; thread 0 gets the result. */
+static inline __device__ double block_sum(double x, double *shared)
+{
+	const int t = (int)threadIdx.x;
+
+	shared[t] = x;
+	__syncthreads();
+	for (int n = BLOCK / 2; n > 0; n /= 2) {
+		if (t < n)
+			shared[t] += shared[t + n];
+		__syncthreads();
+	}
+	return shared[0];
+}
+
+static inline __device__ double add_chunks(const struct ct__k_update_args &a, int first, int n, int which)
+{
+	double sum = 0;
+
+	for (int i = first; i < first + n; i++)
+		sum += a.sums[2 * i + which];
+	return sum;
+}
+
+static __global__ void norm_sums(const struct ct__k_update_args a)
+{
+	__shared__ double shared[BLOCK];
+	const struct ct__k_chunk k = a.chunks[blockIdx.x];
+	double sum = 0;
+
+	for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK) {
+		const double g = (double)a.grads[k.offset + i];
+
+		sum += g * g;
+	}
+	sum = block_sum(sum, shared);
+	if (threadIdx.x == 0)
+		a.sums[2 * blockIdx.x] = sum;
+}
+
+static __global__ void decide(const struct ct__k_update_args a)
+{
+	float clip = 1.0f, norm_out = -1.0f;
+
+	if (!*a.stopped && a.loss && !is_finite((double)*a.loss))
+		*a.stopped = CT__K_BAD_LOSS;
+	if (!*a.stopped && a.need_norm) {
+		const double norm = sqrt(add_chunks(a, 0, a.n_chunks, 0));
+
+		norm_out = (float)norm;
+		if (a.clip_norm > 0 && !is_finite(norm))
+			*a.stopped = CT__K_BAD_NORM;
+		else if (a.clip_norm > 0 && a.clip_norm / (norm + 1e-6) < 1)
+			clip = (float)(a.clip_norm / (norm + 1e-6));
+	}
+	a.result[CT__K_RESULT_NORM] = norm_out;
+	a.result[CT__K_RESULT_OUTCOME] = (float)*a.stopped;
+	a.control->clip = clip;
+	a.control->stop = *a.stopped;
+}
+
+static __global__ void lars_sums(const struct ct__k_update_args a)
+{
+	__shared__ double shared[BLOCK];
+	const struct ct__k_chunk k = a.chunks[blockIdx.x];
+	double w2 = 0, g2 = 0;
+
+	if (a.control->stop || !a.segments[k.segment].adapt)
+		return;
+	for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK) {
+		const double w = (double)a.params[k.offset + i], g = (double)a.grads[k.offset + i];
+
+		w2 += w * w;
+		g2 += g * g;
+	}
+	w2 = block_sum(w2, shared);
+	__syncthreads();
+	g2 = block_sum(g2, shared);
+	if (threadIdx.x == 0) {
+		a.sums[2 * blockIdx.x] = w2;
+		a.sums[2 * blockIdx.x + 1] = g2;
+	}
+}
+
+struct adam {
+	float step, one_minus_beta1, beta2, one_minus_beta2, inverse_bias1, inverse_sqrt_bias2, eps;
+};
+
+static inline __device__ struct adam adam_of(const struct ct__k_update_args &a)
+{
+	const double t = (double)a.step->update, bias1 = 1 - pow(a.beta1, t), bias2 = 1 - pow(a.beta2, t);
+	struct adam c;
+
+	c.step = (float)(a.step->lr / bias1);
+	c.one_minus_beta1 = (float)(1 - a.beta1);
+	c.beta2 = (float)a.beta2;
+	c.one_minus_beta2 = (float)(1 - a.beta2);
+	c.inverse_bias1 = (float)(1 / bias1);
+	c.inverse_sqrt_bias2 = (float)(1 / sqrt(bias2));
+	c.eps = (float)a.eps;
+	return c;
+}
+
+static inline __device__ float lamb_update(float p, float m, float v, const struct adam &c, float weight_decay)
+{
+	return m * c.inverse_bias1 / (sqrtf(v) * c.inverse_sqrt_bias2 + c.eps) + weight_decay * p;
+}
+
+static __global__ void lamb_moments(const struct ct__k_update_args a)
+{
+	__shared__ double shared[BLOCK];
+	const struct ct__k_chunk k = a.chunks[blockIdx.x];
+	double p2 = 0, u2 = 0;
+
+	if (a.control->stop || !a.segments[k.segment].adapt)
+		return;
+	const struct adam c = adam_of(a);
+	for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK) {
+		const size_t at = k.offset + i;
+		const float d = a.control->clip * a.grads[at],
+			    m = a.state[0][at] + c.one_minus_beta1 * (d - a.state[0][at]),
+			    v = c.beta2 * a.state[1][at] + c.one_minus_beta2 * (d * d),
+			    u = lamb_update(a.params[at], m, v, c, (float)a.weight_decay);
+
+		a.state[0][at] = m;
+		a.state[1][at] = v;
+		p2 += (double)a.params[at] * (double)a.params[at];
+		u2 += (double)u * (double)u;
+	}
+	p2 = block_sum(p2, shared);
+	__syncthreads();
+	u2 = block_sum(u2, shared);
+	if (threadIdx.x == 0) {
+		a.sums[2 * blockIdx.x] = p2;
+		a.sums[2 * blockIdx.x + 1] = u2;
+	}
+}
+
+static inline __device__ void adapt_lars(const struct ct__k_update_args &a, const struct ct__k_segment &s, float clip,
+					 struct ct__k_factors *f)
+{
+	const double w = sqrt(add_chunks(a, s.first_chunk, s.n_chunks, 0)),
+		     g = (double)clip * sqrt(add_chunks(a, s.first_chunk, s.n_chunks, 1)),
+		     q = a.trust * w / (g + a.weight_decay * w + 1.0 / LARS_EPS_INVERSE);
+
+	f->weight_decay = 0;
+	if (w > 0 && g > 0) {
+		f->clip = (float)(q * (double)clip);
+		f->weight_decay = (float)(q * a.weight_decay);
+	}
+}
+
+static __global__ void factors(const struct ct__k_update_args a)
+{
+	const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+
+	if (i >= a.n_segments || a.control->stop)
+		return;
+	const struct ct__k_segment s = a.segments[i];
+	struct ct__k_factors f = {a.control->clip, s.decay ? (float)a.weight_decay : 0.0f,
+				  s.decay ? (float)(1 - a.step->lr * a.weight_decay) : 1.0f, 0.0f};
+	if (s.adapt && a.kind == CT__K_LARS)
+		adapt_lars(a, s, f.clip, &f);
+	if (s.adapt && a.kind == CT__K_LAMB) {
+		const double w2 = add_chunks(a, s.first_chunk, s.n_chunks, 0),
+			     u2 = add_chunks(a, s.first_chunk, s.n_chunks, 1);
+
+		f.step = (float)(a.step->lr * (w2 > 0 && u2 > 0 ? sqrt(w2 / u2) : 1));
+	}
+	a.factors[i] = f;
+}
+
+static inline __device__ void apply_sgd(const struct ct__k_update_args &a, const struct ct__k_factors &f, size_t at)
+{
+	const float lr = (float)a.step->lr, momentum = (float)a.momentum, p = a.params[at];
+	const float d = f.clip * a.grads[at] + f.weight_decay * p;
+	float move = d;
+
+	if (a.state[0]) {
+		const float buffer = momentum * a.state[0][at] + d;
+
+		a.state[0][at] = buffer;
+		move = a.nesterov ? d + momentum * buffer : buffer;
+	}
+	a.params[at] = p - lr * move;
+}
+
+static inline __device__ void apply_adam(const struct ct__k_update_args &a, const struct ct__k_factors &f,
+					 const struct adam &c, size_t at)
+{
+	const float d = f.clip * a.grads[at], m = a.state[0][at] + c.one_minus_beta1 * (d - a.state[0][at]),
+		    v = c.beta2 * a.state[1][at] + c.one_minus_beta2 * (d * d);
+
+	a.state[0][at] = m;
+	a.state[1][at] = v;
+	a.params[at] = a.params[at] * f.shrink - c.step * m / (sqrtf(v) * c.inverse_sqrt_bias2 + c.eps);
+}
+
+static __global__ void apply(const struct ct__k_update_args a)
+{
+	__shared__ struct adam shared;
+	const struct ct__k_chunk k = a.chunks[blockIdx.x];
+	const bool is_adam = a.kind == CT__K_ADAMW || a.kind == CT__K_LAMB;
+
+	if (threadIdx.x == 0 && is_adam)
+		shared = adam_of(a);
+	__syncthreads();
+	if (a.control->stop)
+		return;
+	const struct ct__k_factors f = a.factors[k.segment];
+	const bool trusted = a.kind == CT__K_LAMB && a.segments[k.segment].adapt;
+	for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK) {
+		const size_t at = k.offset + i;
+
+		if (trusted)
+			a.params[at] -= f.step * lamb_update(a.params[at], a.state[0][at], a.state[1][at], shared,
+							     (float)a.weight_decay);
+		else if (is_adam)
+			apply_adam(a, f, shared, at);
+		else
+			apply_sgd(a, f, at);
+	}
+}
+
+static cudaError_t for_chunks(void (*kernel)(struct ct__k_update_args), const struct ct__k_update_args *a,
+			      cudaStream_t s)
+{
+	return ct__launch(kernel, (unsigned)a->n_chunks, BLOCK, 0, s, *a);
+}
+
+extern "C" cudaError_t ct__k_update(const struct ct__k_update_args *a, cudaStream_t s)
+{
+	cudaError_t e = a->need_norm ? for_chunks(norm_sums, a, s) : cudaSuccess;
+
+	if (e == cudaSuccess)
+		e = ct__launch(decide, 1, 1, 0, s, *a);
+	if (e == cudaSuccess && a->kind == CT__K_LARS)
+		e = for_chunks(lars_sums, a, s);
+	if (e == cudaSuccess && a->kind == CT__K_LAMB)
+		e = for_chunks(lamb_moments, a, s);
+	if (e == cudaSuccess)
+		e = ct__launch(factors, blocks_for((size_t)a->n_segments, 64), 64, 0, s, *a);
+	return e ? e : for_chunks(apply, a, s);
+}

@@ -1,0 +1,325 @@
+/* The kernels of optimizers and of passes over arenas, against loops in double. */
+#include <math.h>
+
+#include "nn/optim/optim.h"
+#include "tests/nn/cuda/kernel_check.h"
+
+_Static_assert((int)CT__K_LAMB == (int)CT_LAMB && (int)CT__K_LARS == (int)CT_LARS && (int)CT__K_ADAMW == (int)CT_ADAMW,
+	       "kinds");
+_Static_assert((int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM && (int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS,
+	       "outcomes");
+_Static_assert((int)CT__K_RESULT_OUTCOME == (int)CT_UPDATE_OUTCOME && (int)CT__K_RESULTS == (int)CT_UPDATE_RESULTS,
+	       "results");
+
+/* Three segments: one chunk, three chunks, and one without decay and trust ratio. */
+static const struct ct__k_chunk chunks[] = {{0, 10, 0}, {16, 1500, 1}, {1516, 1500, 1}, {3016, 7, 1}, {3024, 33, 2}};
+static const struct ct__k_segment segments[] = {{0, 1, 1, 1}, {1, 3, 1, 1}, {4, 1, 0, 0}};
+enum { N = 3057, N_CHUNKS = 5, N_SEGMENTS = 3 };
+
+struct fixture {
+	struct ct__k_update_args a;
+	float *p, *g, *m, *v; /* host copies; the reference updates p, m and v */
+	double lr;
+	uint64_t t;
+};
+
+static void open_fixture(struct fixture *f, const struct ct__k_update_args *opts, float loss, float bad_gradient)
+{
+	const struct ct__k_step step = {.step = 4, .update = 3, .lr = 0.05};
+	const int32_t stopped = 0;
+
+	*f = (struct fixture){.a = *opts, .lr = step.lr, .t = step.update};
+	f->p = gpu_random(N, 1);
+	f->g = gpu_random(N, 2);
+	f->m = gpu_random(N, 3);
+	f->v = gpu_random(N, 4);
+	for (int i = 0; i < N; i++)
+		f->v[i] = fabsf(f->v[i]);
+	f->g[20] += bad_gradient;
+	f->a.segments = gpu_bytes(segments, sizeof(segments));
+	f->a.chunks = gpu_bytes(chunks, sizeof(chunks));
+	f->a.n_segments = N_SEGMENTS;
+	f->a.n_chunks = N_CHUNKS;
+	f->a.sums = gpu_bytes(NULL, 2 * N_CHUNKS * sizeof(double));
+	f->a.factors = gpu_bytes(NULL, N_SEGMENTS * sizeof(struct ct__k_factors));
+	f->a.control = gpu_bytes(NULL, sizeof(struct ct__k_control));
+	f->a.params = gpu_upload(f->p, N, CT_F32);
+	f->a.grads = gpu_upload(f->g, N, CT_F32);
+	f->a.state[0] = opts->kind == CT_SGD && !(opts->momentum > 0) ? NULL : gpu_upload(f->m, N, CT_F32);
+	f->a.state[1] = gpu_upload(f->v, N, CT_F32);
+	f->a.step = gpu_bytes(&step, sizeof(step));
+	f->a.loss = gpu_upload(&loss, 1, CT_F32);
+	f->a.stopped = gpu_bytes(&stopped, sizeof(stopped));
+	f->a.result = gpu_upload(NULL, CT_UPDATE_RESULTS, CT_F32);
+}
+
+static void close_fixture(struct fixture *f)
+{
+	const void *device[] = {f->a.segments, f->a.chunks,  f->a.sums,     f->a.factors,  f->a.control,
+				f->a.params,   f->a.grads,   f->a.state[0], f->a.state[1], f->a.step,
+				f->a.loss,     f->a.stopped, f->a.result};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(device); i++)
+		gpu_free(device[i]);
+	test_free(f->v);
+	test_free(f->m);
+	test_free(f->g);
+	test_free(f->p);
+}
+
+static double norm_of(const float *x, const struct ct__k_segment *s)
+{
+	double sum = 0;
+
+	for (int k = s->first_chunk; k < s->first_chunk + s->n_chunks; k++)
+		for (uint32_t i = 0; i < chunks[k].n; i++)
+			sum += (double)x[chunks[k].offset + i] * (double)x[chunks[k].offset + i];
+	return sqrt(sum);
+}
+
+static double total_norm(const float *g)
+{
+	double sum = 0;
+
+	for (int i = 0; i < N_SEGMENTS; i++)
+		sum += pow(norm_of(g, &segments[i]), 2);
+	return sqrt(sum);
+}
+
+static void reference_sgd(struct fixture *f, int i, double clip, double decay)
+{
+	const double d = clip * (double)f->g[i] + decay * (double)f->p[i], buffer = f->a.momentum * (double)f->m[i] + d;
+	double move = d;
+
+	if (f->a.state[0]) {
+		f->m[i] = (float)buffer;
+		move = f->a.nesterov ? d + f->a.momentum * buffer : buffer;
+	}
+	f->p[i] = (float)((double)f->p[i] - f->lr * move);
+}
+
+/* Moments of element i; returns the direction of Adam without weight decay. */
+static double reference_moments(struct fixture *f, int i, double clip)
+{
+	const double d = clip * (double)f->g[i], t = (double)f->t;
+
+	f->m[i] = (float)((double)f->m[i] + (1 - f->a.beta1) * (d - (double)f->m[i]));
+	f->v[i] = (float)(f->a.beta2 * (double)f->v[i] + (1 - f->a.beta2) * d * d);
+	return (double)f->m[i] / (1 - pow(f->a.beta1, t)) /
+	       (sqrt((double)f->v[i] / (1 - pow(f->a.beta2, t))) + f->a.eps);
+}
+
+static void reference_adam(struct fixture *f, const struct ct__k_segment *s, double clip)
+{
+	const bool trusted = f->a.kind == CT_LAMB && s->adapt;
+	const double w = norm_of(f->p, s),
+		     shrink = f->a.kind == CT_ADAMW && s->decay ? 1 - f->lr * f->a.weight_decay : 1;
+	double u2 = 0;
+	float *u = test_malloc(N * sizeof(*u));
+
+	for (int k = s->first_chunk; k < s->first_chunk + s->n_chunks; k++)
+		for (uint32_t j = 0; j < chunks[k].n; j++) {
+			const int i = (int)(chunks[k].offset + j);
+			const double direction =
+				reference_moments(f, i, clip) + (trusted ? f->a.weight_decay * (double)f->p[i] : 0);
+
+			u[i] = (float)direction;
+			u2 += direction * direction;
+		}
+	const double ratio = trusted && w > 0 && u2 > 0 ? w / sqrt(u2) : 1;
+	for (int k = s->first_chunk; k < s->first_chunk + s->n_chunks; k++)
+		for (uint32_t j = 0; j < chunks[k].n; j++) {
+			const int i = (int)(chunks[k].offset + j);
+
+			f->p[i] = (float)((double)f->p[i] * shrink - f->lr * ratio * (double)u[i]);
+		}
+	test_free(u);
+}
+
+static void reference(struct fixture *f)
+{
+	const double norm = total_norm(f->g), limit = f->a.clip_norm / (norm + 1e-6),
+		     clip = f->a.clip_norm > 0 && limit < 1 ? limit : 1;
+
+	for (int n = 0; n < N_SEGMENTS; n++) {
+		const struct ct__k_segment *s = &segments[n];
+		double factor = clip, decay = s->decay ? f->a.weight_decay : 0;
+
+		if (f->a.kind == CT_ADAMW || f->a.kind == CT_LAMB) {
+			reference_adam(f, s, clip);
+			continue;
+		}
+		if (f->a.kind == CT_LARS && s->adapt) {
+			const double w = norm_of(f->p, s), g = clip * norm_of(f->g, s),
+				     q = f->a.trust * w / (g + f->a.weight_decay * w + 1e-8);
+
+			factor = q * clip;
+			decay = q * f->a.weight_decay;
+		}
+		for (int k = s->first_chunk; k < s->first_chunk + s->n_chunks; k++)
+			for (uint32_t i = 0; i < chunks[k].n; i++)
+				reference_sgd(f, (int)chunks[k].offset + (int)i, factor, decay);
+	}
+}
+
+static void expect_floats(const char *what, const float *device, const float *want)
+{
+	float *got = gpu_download(device, N, CT_F32);
+
+	gpu_expect(what, got, want, N, 3e-6);
+	test_free(got);
+}
+
+static void check_update(const struct ct__k_update_args *opts)
+{
+	struct fixture f;
+	float result[CT_UPDATE_RESULTS];
+
+	open_fixture(&f, opts, 1.5f, 0);
+	check_cuda(ct__k_update(&f.a, NULL));
+	reference(&f);
+	expect_floats("parameters", f.a.params, f.p);
+	if (f.a.state[0])
+		expect_floats("first state", f.a.state[0], f.m);
+	expect_floats("second state", f.a.state[1], f.v);
+	gpu_read(result, f.a.result, sizeof(result));
+	assert_true(result[CT_UPDATE_OUTCOME] == CT_UPDATE_DONE);
+	if (opts->need_norm)
+		assert_true(fabs((double)result[CT_UPDATE_NORM] - total_norm(f.g)) < 1e-4);
+	else
+		assert_true(result[CT_UPDATE_NORM] == -1.0f);
+	close_fixture(&f);
+}
+
+static void test_optimizers(void **state)
+{
+	const struct ct__k_update_args cases[] = {
+		{.kind = CT_SGD, .weight_decay = 0.01},
+		{.kind = CT_SGD, .momentum = 0.9, .weight_decay = 0.01},
+		{.kind = CT_SGD, .momentum = 0.9, .nesterov = 1, .need_norm = 1, .clip_norm = 0.5},
+		{.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02},
+		{.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02, .need_norm = 1, .clip_norm = 2},
+		{.kind = CT_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1},
+		{.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1, .need_norm = 1},
+		{.kind = CT_LAMB,
+		 .beta1 = 0.9,
+		 .beta2 = 0.99,
+		 .eps = 1e-6,
+		 .weight_decay = 0.1,
+		 .need_norm = 1,
+		 .clip_norm = 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
+		check_update(&cases[i]);
+}
+
+/* Nothing changes from the first bad step on. */
+static void check_stop(const struct ct__k_update_args *opts, float loss, float bad_gradient, int outcome)
+{
+	const float good = 1.0f;
+	struct fixture f;
+	float result[CT_UPDATE_RESULTS];
+
+	open_fixture(&f, opts, loss, bad_gradient);
+	for (int i = 0; i < 2; i++) {
+		check_cuda(ct__k_update(&f.a, NULL));
+		expect_floats("parameters", f.a.params, f.p);
+		expect_floats("first state", f.a.state[0], f.m);
+		expect_floats("second state", f.a.state[1], f.v);
+		gpu_read(result, f.a.result, sizeof(result));
+		assert_int_equal((int)result[CT_UPDATE_OUTCOME], outcome);
+		check_cuda(cudaMemcpy((void *)(uintptr_t)f.a.loss, &good, sizeof(good), cudaMemcpyHostToDevice));
+	}
+	close_fixture(&f);
+}
+
+static void test_stop(void **state)
+{
+	const struct ct__k_update_args sgd = {.kind = CT_SGD, .momentum = 0.9},
+				       clipped = {.kind = CT_SGD, .momentum = 0.9, .need_norm = 1, .clip_norm = 1},
+				       lars = {.kind = CT_LARS, .momentum = 0.9, .trust = 0.01},
+				       lamb = {.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6};
+
+	(void)state;
+	check_stop(&sgd, NAN, 0, CT_UPDATE_BAD_LOSS);
+	check_stop(&lars, INFINITY, 0, CT_UPDATE_BAD_LOSS);
+	check_stop(&lamb, NAN, 0, CT_UPDATE_BAD_LOSS);
+	check_stop(&clipped, 1, INFINITY, CT_UPDATE_BAD_NORM);
+}
+
+static void check_arena(enum ct__k_arena_op op, bool stopped)
+{
+	const int32_t stop = stopped;
+	float *a = gpu_random(N, 7), *b = gpu_random(N, 8);
+	struct ct__k_arena_args k = {.op = op, .n = N, .decay = 0.75f, .rest = 0.25f};
+
+	k.a = gpu_upload(a, N, CT_F32);
+	k.b = gpu_upload(b, N, CT_F32);
+	k.stopped = gpu_bytes(&stop, sizeof(stop));
+	check_cuda(ct__k_arena(&k, NULL));
+	for (int i = 0; i < N; i++) {
+		const float x = a[i], y = b[i];
+
+		if (op == CT__K_ARENA_ADD)
+			a[i] = x + y;
+		else if (op == CT__K_ARENA_AVERAGE && !stopped)
+			a[i] = 0.75f * x + 0.25f * y;
+		else if (op == CT__K_ARENA_SWAP) {
+			a[i] = y;
+			b[i] = x;
+		}
+	}
+	expect_floats("first arena", k.a, a);
+	expect_floats("second arena", k.b, b);
+	gpu_free(k.stopped);
+	gpu_free(k.b);
+	gpu_free(k.a);
+	test_free(b);
+	test_free(a);
+}
+
+static void test_arena(void **state)
+{
+	(void)state;
+	check_arena(CT__K_ARENA_ADD, false);
+	check_arena(CT__K_ARENA_AVERAGE, false);
+	check_arena(CT__K_ARENA_AVERAGE, true);
+	check_arena(CT__K_ARENA_SWAP, true);
+}
+
+static void test_take_loss(void **state)
+{
+	struct ct__k_metrics m = {.loss = 2.5, .count = 3, .top1 = 2, .top5 = 3};
+	struct ct__k_take_loss_args a;
+	float loss;
+
+	(void)state;
+	a.metrics = gpu_bytes(&m, sizeof(m));
+	a.loss = gpu_upload(NULL, 1, CT_F32);
+	check_cuda(ct__k_take_loss(&a, NULL));
+	gpu_read(&loss, a.loss, sizeof(loss));
+	gpu_read(&m, a.metrics, sizeof(m));
+	assert_true(loss == 2.5f);
+	assert_true(m.loss == 0 && m.count == 0 && m.top1 == 0 && m.top5 == 0);
+	gpu_free(a.loss);
+	gpu_free(a.metrics);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_optimizers),
+		cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_arena),
+		cmocka_unit_test(test_take_loss),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+	return run_on_gpu(run);
+}
