@@ -1,0 +1,40 @@
+#include "nn/cuda/cudnn/descriptor.h"
+
+enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *what)
+{
+	char reason[512] = "";
+
+	if (st == CUDNN_STATUS_SUCCESS)
+		return CT_OK;
+	cudnnGetLastErrorString(reason, sizeof(reason));
+	enum ct_status mine = CT_DEVICE;
+	if (st >= CUDNN_STATUS_NOT_SUPPORTED && st < CUDNN_STATUS_INTERNAL_ERROR)
+		mine = CT_UNSUPPORTED;
+	else if (st == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+		 st == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
+		mine = CT_NOMEM;
+	return CT_FAIL(mine, "cuDNN: %s: %s%s%s", what, cudnnGetErrorString(st), reason[0] ? ": " : "", reason);
+}
+
+enum ct_status ct__cudnn_create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
+{
+	*out = NULL;
+	return ct__cudnn_check(cudnnBackendCreateDescriptor(type, out), "creating a descriptor");
+}
+
+void ct__cudnn_destroy(cudnnBackendDescriptor_t d)
+{
+	if (d)
+		(void)cudnnBackendDestroyDescriptor(d);
+}
+
+enum ct_status ct__cudnn_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+			     cudnnBackendAttributeType_t type, int64_t n, const void *values)
+{
+	return ct__cudnn_check(cudnnBackendSetAttribute(d, name, type, n, values), "setting an attribute");
+}
+
+enum ct_status ct__cudnn_finalize(cudnnBackendDescriptor_t d, const char *what)
+{
+	return ct__cudnn_check(cudnnBackendFinalize(d), what);
+}

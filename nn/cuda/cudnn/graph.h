@@ -1,0 +1,66 @@
+/* Operation graphs of cuDNN's backend API (cuDNN 9, "graph API").
+ *
+ * A graph is built from tensors and operations, finished, and then planned (plan.h). Tensors are NHWC in memory and are described
+ * as [N,C,H,W], filters as [K,C/groups,R,S] with the memory layout KRSC. A virtual tensor is an intermediate value that is never stored.
+ * Convolutions, pointwise operations and statistics compute in fp32 for every element type.
+ *
+ * Builders record the first error and do nothing after it; ct__cudnn_graph_finish returns it. A graph has a text form, which names all
+ * that a plan depends on except the device and the library. It is the key of the cache of plans and the name of the graph in messages. */
+#ifndef CT_NN_CUDA_CUDNN_GRAPH_H
+#define CT_NN_CUDA_CUDNN_GRAPH_H
+
+#include <cudnn_graph.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "nn/graph/graph.h"
+
+enum { CT__CUDNN_MAX_OPS = 8, CT__CUDNN_MAX_TENSORS = 24, CT__CUDNN_TEXT_MAX = 1024 };
+
+typedef struct ct__cudnn_graph ct__cudnn_graph;
+
+enum ct__cudnn_conv {
+	CT__CUDNN_FORWARD, /* y = conv(x, w) */
+	CT__CUDNN_DATA,    /* dx from dy and w */
+	CT__CUDNN_FILTER,  /* dw from x and dy */
+};
+
+enum ct__cudnn_pointwise {
+	CT__CUDNN_ADD,           /* y = x + b */
+	CT__CUDNN_MUL,           /* y = x * b */
+	CT__CUDNN_RELU,          /* y = max(x, 0) */
+	CT__CUDNN_RELU_BACKWARD, /* y = x where b > 0, else 0: x is the gradient, b the output or input of the ReLU */
+	CT__CUDNN_IDENTITY,      /* y = x, converted to the type of y */
+};
+
+/* Returns an empty graph owned by the caller. */
+enum ct_status ct__cudnn_graph_create(ct__cudnn_graph **out) CT_MUST_CHECK;
+void ct__cudnn_graph_destroy(ct__cudnn_graph *g);
+
+/* Adds a tensor of size [n,c,h,w] and returns its id, which is also its id in the variant pack: 1, 2, ... in the order of the calls.
+ * `name` appears in the text form. */
+int ct__cudnn_tensor(ct__cudnn_graph *g, const char *name, const int64_t dims[4], enum ct_dtype t, bool is_virtual);
+/* A vector of c elements, which is broadcast over N, H and W: [1,c,1,1]. */
+int ct__cudnn_channels(ct__cudnn_graph *g, const char *name, int64_t c, enum ct_dtype t);
+
+/* x, w, y: the tensors of the forward pass, or their gradients where the direction computes or reads them. Groups follow from the
+ * dimensions. */
+void ct__cudnn_add_conv(ct__cudnn_graph *g, enum ct__cudnn_conv direction, int x, int w, int y,
+			const struct ct_window *win);
+/* b is 0 for operations with one input. */
+void ct__cudnn_add_pointwise(ct__cudnn_graph *g, enum ct__cudnn_pointwise op, int x, int b, int y);
+/* sum and square_sum are fp32 vectors of the channels of x: the sums of x and of x*x over N, H and W. */
+void ct__cudnn_add_statistics(ct__cudnn_graph *g, int x, int sum, int square_sum);
+
+/* Ends the construction. CT_UNSUPPORTED with the text form and cuDNN's reason if cuDNN refuses the graph. */
+enum ct_status ct__cudnn_graph_finish(ct__cudnn_graph *g) CT_MUST_CHECK;
+/* The text form, for example "forward x=f16[64,64,56,56] w=f16[64,64,3,3] y=f16[64,64,56,56] stride=1,1 pad=1,1 dilation=1,1". */
+const char *ct__cudnn_graph_text(const ct__cudnn_graph *g);
+int ct__cudnn_graph_n_tensors(const ct__cudnn_graph *g);
+bool ct__cudnn_graph_is_virtual(const ct__cudnn_graph *g, int tensor);
+size_t ct__cudnn_graph_bytes(const ct__cudnn_graph *g, int tensor); /* size of a tensor in memory */
+/* The finished operation graph. Owned by g. */
+cudnnBackendDescriptor_t ct__cudnn_graph_descriptor(const ct__cudnn_graph *g);
+
+#endif

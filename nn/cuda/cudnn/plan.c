@@ -1,0 +1,297 @@
+#include "nn/cuda/cudnn/plan.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "nn/cuda/cudnn/descriptor.h"
+
+enum { MAX_CONFIGS = 96, MAX_NOTES = 16 };
+
+struct ct__cudnn_target {
+	cudnnBackendDescriptor_t properties;
+};
+
+struct ct__cudnn_plan {
+	cudnnBackendDescriptor_t plan;
+	struct ct__cudnn_plan_info info;
+};
+
+struct ct__cudnn_pack {
+	cudnnBackendDescriptor_t pack;
+};
+
+static enum ct_status fill_target(cudnnBackendDescriptor_t d, const char *json)
+{
+	if (json) {
+		CT_TRY(ct__cudnn_set(d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+				     (int64_t)strlen(json) + 1, json));
+	} else {
+		const int32_t current = 0;
+
+		CT_TRY(ct__cudnn_set(d, CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &current));
+	}
+	return ct__cudnn_finalize(d, "reading the properties of the device");
+}
+
+enum ct_status ct__cudnn_target_create(const char *json, ct__cudnn_target **out)
+{
+	ct__cudnn_target *t;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(t = CT_NEW(ct__cudnn_target));
+	st = ct__cudnn_create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &t->properties);
+	if (st == CT_OK)
+		st = fill_target(t->properties, json);
+	if (st < 0) {
+		ct__cudnn_target_destroy(t);
+		return st;
+	}
+	*out = t;
+	return CT_OK;
+}
+
+void ct__cudnn_target_destroy(ct__cudnn_target *t)
+{
+	if (!t)
+		return;
+	ct__cudnn_destroy(t->properties);
+	ct_free(t);
+}
+
+static void read_notes(cudnnBackendDescriptor_t engine, struct ct__cudnn_plan_info *info)
+{
+	cudnnBackendNumericalNote_t numerical[MAX_NOTES];
+	cudnnBackendBehaviorNote_t behavior[MAX_NOTES];
+	int64_t n_numerical = 0, n_behavior = 0;
+
+	(void)cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES,
+				       &n_numerical, numerical);
+	(void)cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES,
+				       &n_behavior, behavior);
+	info->deterministic = true;
+	for (int64_t i = 0; i < n_numerical && i < MAX_NOTES; i++) {
+		info->tensor_core |= numerical[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+		info->down_convert |= numerical[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+		info->reduced_reduction |= numerical[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
+		info->winograd |= numerical[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD;
+		info->deterministic &= numerical[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+	}
+	for (int64_t i = 0; i < n_behavior && i < MAX_NOTES; i++)
+		info->compiled_at_run_time |= behavior[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+}
+
+static enum ct_status read_info(cudnnBackendDescriptor_t config, struct ct__cudnn_plan_info *info)
+{
+	cudnnBackendDescriptor_t engine;
+	int64_t n = 0;
+	enum ct_status st;
+
+	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
+	st = ct__cudnn_check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+						      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
+			     "reading the engine of a configuration");
+	if (st == CT_OK)
+		st = ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
+							      1, &n, &info->engine),
+				     "reading the index of an engine");
+	if (st == CT_OK)
+		read_notes(engine, info);
+	ct__cudnn_destroy(engine);
+	return st;
+}
+
+static bool is_allowed(const struct ct__cudnn_filter *f, const struct ct__cudnn_plan_info *info)
+{
+	if (f->exact && (info->tensor_core || info->down_convert || info->reduced_reduction))
+		return false;
+	if (f->deterministic && !info->deterministic)
+		return false;
+	return info->workspace_bytes <= f->max_workspace_bytes;
+}
+
+static enum ct_status finalize_plan(ct__cudnn_plan *p, const ct__cudnn_target *t, cudnnBackendDescriptor_t config)
+{
+	int64_t n = 0;
+
+	CT_TRY(read_info(config, &p->info));
+	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));
+	CT_TRY(ct__cudnn_set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+			     &config));
+	CT_TRY(ct__cudnn_set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+			     &t->properties));
+	CT_TRY(ct__cudnn_finalize(p->plan, "finalizing a plan"));
+	return ct__cudnn_check(cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+							CUDNN_TYPE_INT64, 1, &n, &p->info.workspace_bytes),
+			       "reading the workspace size of a plan");
+}
+
+/* Adds the plan of a configuration to *out if cuDNN finalizes it and the filter allows it. */
+static enum ct_status add_plan(const ct__cudnn_target *t, const struct ct__cudnn_filter *filter,
+			       cudnnBackendDescriptor_t config, struct ct__cudnn_candidates *out)
+{
+	ct__cudnn_plan *p;
+
+	CT_TRY_ALLOC(p = CT_NEW(ct__cudnn_plan));
+	if (finalize_plan(p, t, config) < 0) {
+		ct_error_clear();
+		out->n_refused++;
+	} else if (!is_allowed(filter, &p->info)) {
+		out->n_filtered++;
+	} else {
+		out->plans[out->n++] = p;
+		return CT_OK;
+	}
+	ct__cudnn_plan_destroy(p);
+	return CT_OK;
+}
+
+static enum ct_status run_heuristics(cudnnBackendDescriptor_t h, const ct__cudnn_graph *g, const ct__cudnn_target *t,
+				     cudnnBackendHeurMode_t mode)
+{
+	const cudnnBackendDescriptor_t graph = ct__cudnn_graph_descriptor(g);
+
+	CT_TRY(ct__cudnn_set(h, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph));
+	CT_TRY(ct__cudnn_set(h, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
+	CT_TRY(ct__cudnn_set(h, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &t->properties));
+	return ct__cudnn_finalize(h, "running the heuristics");
+}
+
+/* The configurations that a heuristic proposes. The caller destroys configs[0..MAX_CONFIGS). */
+static enum ct_status propose(const ct__cudnn_graph *g, const ct__cudnn_target *t, cudnnBackendHeurMode_t mode,
+			      cudnnBackendDescriptor_t *configs, int64_t *n)
+{
+	cudnnBackendDescriptor_t h;
+	enum ct_status st;
+
+	*n = 0;
+	for (int i = 0; i < MAX_CONFIGS; i++)
+		CT_TRY(ct__cudnn_create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));
+	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &h));
+	st = run_heuristics(h, g, t, mode);
+	if (st == CT_OK)
+		st = ct__cudnn_check(cudnnBackendGetAttribute(h, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+							      CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, n, configs),
+				     "reading the results of the heuristics");
+	if (*n > MAX_CONFIGS)
+		*n = MAX_CONFIGS;
+	ct__cudnn_destroy(h);
+	return st;
+}
+
+static enum ct_status add_plans(const ct__cudnn_graph *g, const ct__cudnn_target *t,
+				const struct ct__cudnn_filter *filter, cudnnBackendHeurMode_t mode, int max,
+				struct ct__cudnn_candidates *out)
+{
+	cudnnBackendDescriptor_t configs[MAX_CONFIGS] = {NULL};
+	int64_t n;
+	enum ct_status st = propose(g, t, mode, configs, &n);
+
+	/* A graph without any engine is not an error of the heuristics: the caller reports it. */
+	if (st == CT_UNSUPPORTED) {
+		ct_error_clear();
+		st = CT_OK;
+	}
+	for (int64_t i = 0; st == CT_OK && i < n && out->n < max; i++)
+		st = add_plan(t, filter, configs[i], out);
+	for (int i = 0; i < MAX_CONFIGS; i++)
+		ct__cudnn_destroy(configs[i]);
+	return st;
+}
+
+enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_target *t,
+				   const struct ct__cudnn_filter *filter, int max, struct ct__cudnn_candidates *out)
+{
+	enum ct_status st;
+
+	*out = (struct ct__cudnn_candidates){0};
+	CT_TRY_ALLOC(out->plans = CT_NEW_ARRAY(ct__cudnn_plan *, (size_t)max));
+	st = add_plans(g, t, filter, CUDNN_HEUR_MODE_A, max, out);
+	if (st == CT_OK && out->n == 0)
+		st = add_plans(g, t, filter, CUDNN_HEUR_MODE_FALLBACK, max, out);
+	if (st == CT_OK && out->n == 0)
+		st = CT_FAIL(CT_UNSUPPORTED, "cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed)",
+			     ct__cudnn_graph_text(g), out->n_refused, out->n_filtered);
+	if (st < 0)
+		ct__cudnn_candidates_release(out);
+	return st;
+}
+
+void ct__cudnn_candidates_release(struct ct__cudnn_candidates *c)
+{
+	for (int i = 0; i < c->n; i++)
+		ct__cudnn_plan_destroy(c->plans[i]);
+	ct_free(c->plans);
+	c->plans = NULL;
+	c->n = 0;
+}
+
+ct__cudnn_plan *ct__cudnn_candidates_take(struct ct__cudnn_candidates *c, int i)
+{
+	ct__cudnn_plan *p = c->plans[i];
+
+	c->plans[i] = NULL;
+	return p;
+}
+
+void ct__cudnn_plan_destroy(ct__cudnn_plan *p)
+{
+	if (!p)
+		return;
+	ct__cudnn_destroy(p->plan);
+	ct_free(p);
+}
+
+const struct ct__cudnn_plan_info *ct__cudnn_plan_info(const ct__cudnn_plan *p)
+{
+	return &p->info;
+}
+
+static enum ct_status fill_pack(cudnnBackendDescriptor_t pack, const ct__cudnn_graph *g, void *const *pointers,
+				void *workspace)
+{
+	int64_t ids[CT__CUDNN_MAX_TENSORS];
+	void *memory[CT__CUDNN_MAX_TENSORS];
+	int n = 0;
+
+	for (int id = 1; id <= ct__cudnn_graph_n_tensors(g); id++) {
+		if (ct__cudnn_graph_is_virtual(g, id))
+			continue;
+		ids[n] = id;
+		memory[n++] = pointers[id - 1];
+	}
+	CT_TRY(ct__cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids));
+	CT_TRY(ct__cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, memory));
+	CT_TRY(ct__cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace));
+	return ct__cudnn_finalize(pack, "finalizing a variant pack");
+}
+
+enum ct_status ct__cudnn_pack_create(const ct__cudnn_graph *g, void *const *pointers, void *workspace,
+				     ct__cudnn_pack **out)
+{
+	ct__cudnn_pack *p;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(p = CT_NEW(ct__cudnn_pack));
+	st = ct__cudnn_create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &p->pack);
+	if (st == CT_OK)
+		st = fill_pack(p->pack, g, pointers, workspace);
+	if (st < 0) {
+		ct__cudnn_pack_destroy(p);
+		return st;
+	}
+	*out = p;
+	return CT_OK;
+}
+
+void ct__cudnn_pack_destroy(ct__cudnn_pack *p)
+{
+	if (!p)
+		return;
+	ct__cudnn_destroy(p->pack);
+	ct_free(p);
+}
+
+enum ct_status ct__cudnn_plan_execute(const ct__cudnn_plan *p, const ct__cudnn_pack *pack, cudnnHandle_t handle)
+{
+	return ct__cudnn_check(cudnnBackendExecute(handle, p->plan, pack->pack), "running a plan");
+}

@@ -1,0 +1,60 @@
+/* Execution plans: how cuDNN computes an operation graph on a device.
+ *
+ * cuDNN's heuristics propose engine configurations, best first. Each one that cuDNN can finalize becomes a plan. The filter keeps plans
+ * whose arithmetic is allowed: true fp32, for example, has neither tensor cores nor inputs that are rounded to a smaller type.
+ *
+ * The device is the current one, or is described by JSON (cuDNN 9.8 or later). With JSON, no GPU and no driver are needed, so that plans
+ * for a GPU can be listed on any machine; engines that are compiled at run time cannot be finalized there and are only counted. */
+#ifndef CT_NN_CUDA_CUDNN_PLAN_H
+#define CT_NN_CUDA_CUDNN_PLAN_H
+
+#include "nn/cuda/cudnn/graph.h"
+
+typedef struct ct__cudnn_target ct__cudnn_target;
+typedef struct ct__cudnn_plan ct__cudnn_plan;
+
+/* json: the device properties as cuDNN writes them; NULL: the current device of the calling thread. Returns a target owned by the caller. */
+enum ct_status ct__cudnn_target_create(const char *json, ct__cudnn_target **out) CT_MUST_CHECK;
+void ct__cudnn_target_destroy(ct__cudnn_target *t);
+
+struct ct__cudnn_filter {
+	bool exact;         /* without the notes TENSOR_CORE, DOWN_CONVERT_INPUTS and REDUCED_PRECISION_REDUCTION */
+	bool deterministic; /* without the note NONDETERMINISTIC */
+	int64_t max_workspace_bytes;
+};
+
+struct ct__cudnn_plan_info {
+	int64_t engine; /* index of the engine in cuDNN */
+	int64_t workspace_bytes;
+	bool tensor_core, down_convert, reduced_reduction, winograd, deterministic, compiled_at_run_time;
+};
+
+struct ct__cudnn_candidates {
+	ct__cudnn_plan **plans; /* [n], in the order of the heuristics; owned */
+	int n;
+	int n_refused;  /* configurations that cuDNN did not finalize */
+	int n_filtered; /* finalized, but not allowed by the filter */
+};
+
+/* At most `max` plans. CT_UNSUPPORTED, with the text form of the graph and the counts, if there are none. */
+enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_target *t,
+				   const struct ct__cudnn_filter *filter, int max,
+				   struct ct__cudnn_candidates *out) CT_MUST_CHECK;
+void ct__cudnn_candidates_release(struct ct__cudnn_candidates *c);
+/* Takes plan i from c, which no longer owns it. */
+ct__cudnn_plan *ct__cudnn_candidates_take(struct ct__cudnn_candidates *c, int i);
+void ct__cudnn_plan_destroy(ct__cudnn_plan *p);
+const struct ct__cudnn_plan_info *ct__cudnn_plan_info(const ct__cudnn_plan *p);
+
+/* The memory that one use of a plan works on ("variant pack"): pointers[id - 1] is the device memory of tensor id (ignored for virtual
+ * tensors), 16-byte aligned; workspace has info.workspace_bytes. Several packs can be made for one plan. Running a plan allocates
+ * nothing. */
+typedef struct ct__cudnn_pack ct__cudnn_pack;
+enum ct_status ct__cudnn_pack_create(const ct__cudnn_graph *g, void *const *pointers, void *workspace,
+				     ct__cudnn_pack **out) CT_MUST_CHECK;
+void ct__cudnn_pack_destroy(ct__cudnn_pack *p);
+/* Posts the plan to the stream of the handle. */
+enum ct_status ct__cudnn_plan_execute(const ct__cudnn_plan *p, const ct__cudnn_pack *pack,
+				      cudnnHandle_t handle) CT_MUST_CHECK;
+
+#endif
