@@ -1,10 +1,14 @@
 # The CUDA toolkit, which is optional. Defines
 #   CTRAIN_CUDA_WHY   empty: the headers of CUDA 13 were found; else why the CUDA parts are not built
-#   ct_cuda           the headers
+#   ct_cuda           the headers of CUDA and cuDNN
+#   CTRAIN_CUDART_LIBRARY, CTRAIN_CUDNN_LIBRARY
 #   CTRAIN_NVCC       the compiler for GPU code; not needed for the software GPU of the tests
 set(CTRAIN_CUDA AUTO CACHE STRING "Build what needs CUDA: ON, OFF, or AUTO (where a toolkit is installed)")
 set(roots $ENV{CUDA_HOME} $ENV{CUDA_PATH})
 find_path(CTRAIN_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES include)
+find_path(CTRAIN_CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES include)
+find_library(CTRAIN_CUDART_LIBRARY libcudart.so.13 HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
+find_library(CTRAIN_CUDNN_LIBRARY libcudnn.so.9 HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
 find_program(CTRAIN_NVCC nvcc HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES bin)
 
 set(CTRAIN_CUDA_WHY "")
@@ -12,6 +16,8 @@ if(NOT CTRAIN_CUDA STREQUAL "AUTO" AND NOT CTRAIN_CUDA)
   set(CTRAIN_CUDA_WHY "switched off by CTRAIN_CUDA")
 elseif(NOT CTRAIN_CUDA_INCLUDE_DIR)
   set(CTRAIN_CUDA_WHY "CUDA's headers were not found (set CUDA_HOME)")
+elseif(NOT CTRAIN_CUDNN_INCLUDE_DIR)
+  set(CTRAIN_CUDA_WHY "the headers of cuDNN 9 were not found (set CUDA_HOME)")
 else()
   file(STRINGS ${CTRAIN_CUDA_INCLUDE_DIR}/cuda_runtime_api.h version REGEX "^#define CUDART_VERSION +[0-9]+")
   string(REGEX MATCH "[0-9]+$" version "${version}")
@@ -25,7 +31,7 @@ elseif(CTRAIN_CUDA_WHY)
   message(STATUS "no CUDA: ${CTRAIN_CUDA_WHY}")
 else()
   add_library(ct_cuda INTERFACE)
-  target_include_directories(ct_cuda SYSTEM INTERFACE ${CTRAIN_CUDA_INCLUDE_DIR})
+  target_include_directories(ct_cuda SYSTEM INTERFACE ${CTRAIN_CUDA_INCLUDE_DIR} ${CTRAIN_CUDNN_INCLUDE_DIR})
 endif()
 
 # ct_add_soft_kernels(name SOURCES FILE.cu...): an object library for the software GPU, compiled by the C++ compiler. Call it in the

@@ -30,6 +30,7 @@ cat > "$work/rules.awk" <<'AWK'
 BEGIN {
 	# What a directory may include besides base/ and itself. A name stands for the directory without its sub-directories.
 	arrow("base/device", "base")
+	arrow("base/device/cuda", "base base/device")
 	arrow("base/device/lazy", "base base/device")
 	arrow("data", "")
 	arrow("data/digits", "data/files")
@@ -47,7 +48,8 @@ BEGIN {
 	arrow("dist/rendezvous", "dist/store")
 	arrow("dist/store", "")
 	arrow("nn", "nn/graph")
-	arrow("nn/cuda/kernels", "")
+	arrow("nn/cuda/cudnn", "nn/graph")
+	arrow("nn/cuda/kernels", "nn/optim")
 	arrow("nn/graph", "")
 	arrow("nn/host", "nn")
 	arrow("nn/models", "nn")
@@ -84,7 +86,7 @@ BEGIN {
 	own("^dlfcn[.]h$", "base/module.c")
 	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/onednn/dnnl/")
 	own("^omp[.]h$", "base/parallel.c")
-	own("^(cuda|cudnn|cublas|nccl).*[.]h$", "nn/cuda/")
+	own("^(cuda|cudnn|cublas|nccl).*[.]h$", "base/device/cuda/ nn/cuda/")
 	own("^zlib[.]h$", "data/files/inflate.c")
 	own("^libdeflate[.]h$", "data/files/inflate.c")
 	own("^(turbo)?(jpeg(lib)?|jerror)[.]h$", "data/image/jpeg.c data/image/jpeg_encode.c")
@@ -94,7 +96,7 @@ BEGIN {
 	own("^yaml[.]h$", "trainer/config/yaml_events.c")
 
 	# Back ends: every header in such a directory is private to it, whatever its name.
-	split("base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi", backends, " ")
+	split("base/device/cuda base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi", backends, " ")
 
 	ban("atoi atol atoll atof", "does not report errors: use ct_parse_i64 or ct_parse_f64", 1)
 	ban("sprintf vsprintf strcpy stpcpy strcat strncat gets", "does not know the buffer's end: use snprintf or ct_str", 1)

@@ -31,6 +31,7 @@
 
 #include <stdint.h>
 
+#include "base/module.h"
 #include "base/status.h"
 
 typedef struct ct_device ct_device;
@@ -150,6 +151,12 @@ void ct_recording_destroy(ct_recording *r); /* waits for posted work of the reco
 
 /* Walks the registry, then the kinds that only other builds have, for `ctrain info`: false after the last. */
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len);
+
+/* What the module of a back end exports. */
+struct ct_device_module {
+	struct ct_module_head head;
+	const struct ct_device_ops *ops;
+};
 
 /* The back ends, for the registry in device.c. */
 extern const struct ct_device_ops ct_device_cpu_ops;

@@ -1,0 +1,75 @@
+/* The CUDA device: the table ct_device_ops on the CUDA runtime. It is compiled into the module libctrain_cuda.so.
+ *
+ * Streams do not synchronize with the legacy default stream. Waits poll, because the host must notice its deadline: they spin for a short
+ * time, since a step of a small model takes microseconds, and then sleep between polls. A recording is a CUDA graph, captured in
+ * thread-local mode. */
+#ifndef CT_BASE_DEVICE_CUDA_CUDA_IMPL_H
+#define CT_BASE_DEVICE_CUDA_CUDA_IMPL_H
+
+#include <cuda_runtime_api.h>
+
+#include "base/device/device.h"
+
+extern const struct ct_device_ops ct__device_cuda_ops;
+
+struct cuda_stream {
+	ct_stream base;
+	struct cuda_stream *next;
+	cudaStream_t stream;
+};
+
+struct cuda_event {
+	ct_event base;
+	cudaEvent_t event;
+};
+
+struct cuda_recording {
+	ct_recording base;
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+	cudaEvent_t done; /* recorded after each post */
+};
+
+struct cuda_device {
+	ct_device base;
+	int index;
+	bool recording;
+	struct cuda_stream *streams;
+};
+
+/* CT_OK, or the chain "doing WHAT: NAME: text of CUDA" with a hint where there is something to do. */
+enum ct_status ct__cuda_check(cudaError_t e, const char *what) CT_MUST_CHECK;
+/* Why there is no CUDA device, in one sentence. */
+void ct__cuda_explain(cudaError_t e, char *why, size_t why_len);
+/* CT_BUG while the device records: the host must not wait for work that does not run, or change the memory that it uses. */
+enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what) CT_MUST_CHECK;
+/* Calls poll(object) until it is something else than cudaErrorNotReady. CT_TIMEOUT after the deadline. */
+enum ct_status ct__cuda_wait(cudaError_t (*poll)(void *object), void *object, const char *what,
+			     int64_t deadline_ns) CT_MUST_CHECK;
+
+/* memory.c */
+enum ct_status ct__cuda_mem_alloc(ct_device *base, size_t bytes, bool zeroed, void **out);
+void ct__cuda_mem_free(ct_device *base, void *p);
+enum ct_status ct__cuda_host_alloc(ct_device *base, size_t bytes, void **out);
+void ct__cuda_host_free(ct_device *base, void *p);
+enum ct_status ct__cuda_copy(ct_device *base, void *dst, const void *src, size_t bytes, ct_stream *s);
+enum ct_status ct__cuda_fill(ct_device *base, void *dst, int byte, size_t bytes, ct_stream *s);
+
+/* stream.c */
+enum ct_status ct__cuda_stream_create(ct_device *base, bool high_priority, ct_stream **out);
+void ct__cuda_stream_destroy(ct_stream *base);
+enum ct_status ct__cuda_stream_sync(ct_stream *base, int64_t deadline_ns);
+enum ct_status ct__cuda_stream_wait_event(ct_stream *base, ct_event *event);
+enum ct_status ct__cuda_event_create(ct_device *base, bool timed, ct_event **out);
+void ct__cuda_event_destroy(ct_event *base);
+enum ct_status ct__cuda_event_record(ct_event *base, ct_stream *s);
+enum ct_status ct__cuda_event_wait(ct_event *base, int64_t deadline_ns);
+enum ct_status ct__cuda_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns);
+
+/* recording.c */
+enum ct_status ct__cuda_recording_begin(ct_stream *base);
+enum ct_status ct__cuda_recording_end(ct_stream *base, ct_recording **out);
+enum ct_status ct__cuda_recording_post(ct_recording *base, ct_stream *s);
+void ct__cuda_recording_destroy(ct_recording *base);
+
+#endif

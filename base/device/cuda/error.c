@@ -1,0 +1,108 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/device/cuda/cuda_impl.h"
+
+enum { SPIN_NS = 200 * 1000, PAUSE_NS = 50 * 1000 };
+
+static enum ct_status status_of(cudaError_t e)
+{
+	switch (e) {
+	case cudaSuccess:
+		return CT_OK;
+	case cudaErrorMemoryAllocation:
+		return CT_NOMEM;
+	case cudaErrorNoDevice:
+	case cudaErrorInsufficientDriver:
+	case cudaErrorSystemNotReady:
+	case cudaErrorSystemDriverMismatch:
+	case cudaErrorCompatNotSupportedOnDevice:
+		return CT_UNSUPPORTED;
+	default:
+		return CT_DEVICE;
+	}
+}
+
+static const char *hint_of(cudaError_t e)
+{
+	switch (e) {
+	case cudaErrorMemoryAllocation:
+		return "use a smaller batch.per_rank, or train.recompute=blocks; `nvidia-smi` lists who uses the memory of the GPU";
+	case cudaErrorDevicesUnavailable:
+		return "another process uses the GPU exclusively: `nvidia-smi` lists the processes";
+	case cudaErrorIllegalAddress:
+	case cudaErrorLaunchFailure:
+	case cudaErrorMisalignedAddress:
+	case cudaErrorIllegalInstruction:
+		return "this is a bug in ctrain or in a library; CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer finds the kernel";
+	case cudaErrorECCUncorrectable:
+	case cudaErrorHardwareStackError:
+		return "the GPU reports a hardware error: see `nvidia-smi -q` and the system log";
+	case cudaErrorNoKernelImageForDevice:
+		return "this build has no code for this GPU: build with its architecture in CMAKE_CUDA_ARCHITECTURES";
+	default:
+		return NULL;
+	}
+}
+
+enum ct_status ct__cuda_check(cudaError_t e, const char *what)
+{
+	enum ct_status st = status_of(e);
+
+	if (st == CT_OK)
+		return CT_OK;
+	(void)cudaGetLastError(); /* an error that is not sticky is reported once */
+	(void)CT_FAIL(st, "CUDA: %s: %s: %s", what, cudaGetErrorName(e), cudaGetErrorString(e));
+	if (hint_of(e))
+		ct_error_hint("%s", hint_of(e));
+	return st;
+}
+
+void ct__cuda_explain(cudaError_t e, char *why, size_t why_len)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	int driver = 0, runtime = 0;
+
+	(void)cudaGetLastError();
+	if (e == cudaErrorInsufficientDriver) {
+		(void)cudaDriverGetVersion(&driver);
+		(void)cudaRuntimeGetVersion(&runtime);
+	}
+	if (e == cudaErrorInsufficientDriver && driver == 0)
+		snprintf(why, why_len, "no NVIDIA driver is installed");
+	else if (e == cudaErrorInsufficientDriver)
+		snprintf(why, why_len, "the NVIDIA driver supports CUDA up to %d.%d, and the CUDA runtime is %d.%d",
+			 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+	else if (e == cudaErrorNoDevice && visible)
+		snprintf(why, why_len, "no GPU is visible (CUDA_VISIBLE_DEVICES=%.40s)", visible);
+	else if (e == cudaErrorNoDevice)
+		snprintf(why, why_len, "the NVIDIA driver finds no GPU");
+	else
+		snprintf(why, why_len, "%s: %s", cudaGetErrorName(e), cudaGetErrorString(e));
+}
+
+enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what)
+{
+	return d->recording ? CT_FAIL(CT_BUG, "%s while CUDA device %d records", what, d->index) : CT_OK;
+}
+
+enum ct_status ct__cuda_wait(cudaError_t (*poll)(void *object), void *object, const char *what, int64_t deadline_ns)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	const int64_t start = ct_now_ns();
+
+	for (;;) {
+		cudaError_t e = poll(object);
+		int64_t now;
+
+		if (e != cudaErrorNotReady)
+			return ct__cuda_check(e, what);
+		now = ct_now_ns();
+		if (deadline_ns != CT_FOREVER && now >= deadline_ns)
+			return CT_FAIL(CT_TIMEOUT, "%s: the GPU has not finished in time", what);
+		if (now - start > SPIN_NS)
+			nanosleep(&pause, NULL);
+	}
+}

@@ -1,0 +1,76 @@
+#include "base/device/cuda/cuda_impl.h"
+#include "base/mem.h"
+
+static cudaStream_t stream_of(ct_stream *s)
+{
+	return ((struct cuda_stream *)s)->stream;
+}
+
+enum ct_status ct__cuda_recording_begin(ct_stream *base)
+{
+	struct cuda_device *d = (struct cuda_device *)base->device;
+
+	CT_TRY(ct__cuda_not_recording(d, "another recording begins"));
+	CT_TRY(ct__cuda_check(cudaStreamBeginCapture(stream_of(base), cudaStreamCaptureModeThreadLocal),
+			      "cudaStreamBeginCapture"));
+	d->recording = true;
+	return CT_OK;
+}
+
+static enum ct_status instantiate(struct cuda_recording *r, ct_stream *s)
+{
+	CT_TRY(ct__cuda_check(cudaGraphInstantiate(&r->exec, r->graph, 0), "cudaGraphInstantiate"));
+	CT_TRY(ct__cuda_check(cudaEventCreateWithFlags(&r->done, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
+	return ct__cuda_check(cudaGraphUpload(r->exec, stream_of(s)), "cudaGraphUpload");
+}
+
+enum ct_status ct__cuda_recording_end(ct_stream *base, ct_recording **out)
+{
+	struct cuda_device *d = (struct cuda_device *)base->device;
+	struct cuda_recording *r;
+	cudaGraph_t graph = NULL;
+	enum ct_status st;
+
+	CT_ASSERT(d->recording);
+	d->recording = false;
+	st = ct__cuda_check(cudaStreamEndCapture(stream_of(base), &graph), "cudaStreamEndCapture");
+	if (st < 0)
+		return ct_error_wrap("recording a step");
+	r = CT_NEW(struct cuda_recording);
+	if (!r) {
+		(void)cudaGraphDestroy(graph);
+		return CT_FAIL(CT_NOMEM, "out of memory");
+	}
+	r->base.device = base->device;
+	r->graph = graph;
+	st = instantiate(r, base);
+	if (st < 0) {
+		ct__cuda_recording_destroy(&r->base);
+		return st;
+	}
+	*out = &r->base;
+	return CT_OK;
+}
+
+enum ct_status ct__cuda_recording_post(ct_recording *base, ct_stream *s)
+{
+	struct cuda_recording *r = (struct cuda_recording *)base;
+
+	CT_TRY(ct__cuda_check(cudaGraphLaunch(r->exec, stream_of(s)), "cudaGraphLaunch"));
+	return ct__cuda_check(cudaEventRecord(r->done, stream_of(s)), "cudaEventRecord");
+}
+
+/* The last post may still run: the graph is destroyed after it. Errors of posted work are reported by the next wait. */
+void ct__cuda_recording_destroy(ct_recording *base)
+{
+	struct cuda_recording *r = (struct cuda_recording *)base;
+
+	if (r->done) {
+		(void)cudaEventSynchronize(r->done);
+		(void)cudaEventDestroy(r->done);
+	}
+	if (r->exec)
+		(void)cudaGraphExecDestroy(r->exec);
+	(void)cudaGraphDestroy(r->graph);
+	ct_free(r);
+}

@@ -1,0 +1,281 @@
+/* The CUDA device on the software GPU: memory, order of streams, events, recordings and errors. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/device/cuda/cuda_impl.h"
+#include "base/mem.h"
+#include "tests/base/check.h"
+#include "tests/soft_gpu/soft_gpu.h"
+
+enum { N_SEEDS = 10, N = 1000 };
+
+struct rig {
+	ct_device *d;
+	ct_stream *a, *b;
+	ct_event *e, *f;          /* order streams */
+	ct_event *t, *u;          /* timed */
+	unsigned char *up, *down; /* pinned [N] */
+	unsigned char *x, *y;     /* device memory [N] */
+};
+
+static void *device_bytes(ct_device *d, size_t n, bool zeroed)
+{
+	void *p;
+
+	assert_ok(ct_device_mem_alloc(d, n, zeroed, &p));
+	return p;
+}
+
+static void *pinned_bytes(ct_device *d, size_t n)
+{
+	void *p;
+
+	assert_ok(ct_device_host_alloc(d, n, &p));
+	return p;
+}
+
+static void open_rig(struct rig *r)
+{
+	assert_ok(ct__device_cuda_ops.open(0, &r->d));
+	assert_ok(ct_stream_create(r->d, false, &r->a));
+	assert_ok(ct_stream_create(r->d, true, &r->b));
+	assert_ok(ct_event_create(r->d, false, &r->e));
+	assert_ok(ct_event_create(r->d, false, &r->f));
+	assert_ok(ct_event_create(r->d, true, &r->t));
+	assert_ok(ct_event_create(r->d, true, &r->u));
+	r->up = pinned_bytes(r->d, N);
+	r->down = pinned_bytes(r->d, N);
+	r->x = device_bytes(r->d, N, false);
+	r->y = device_bytes(r->d, N, true);
+}
+
+static void close_rig(struct rig *r)
+{
+	ct_device_mem_free(r->d, r->y);
+	ct_device_mem_free(r->d, r->x);
+	ct_device_host_free(r->d, r->down);
+	ct_device_host_free(r->d, r->up);
+	ct_event_destroy(r->u);
+	ct_event_destroy(r->t);
+	ct_event_destroy(r->f);
+	ct_event_destroy(r->e);
+	ct_stream_destroy(r->b);
+	ct_stream_destroy(r->a);
+	ct_device_close(r->d);
+	assert_int_equal(soft_gpu_live(), 0);
+}
+
+static void hand_over(ct_event *e, ct_stream *from, ct_stream *to)
+{
+	assert_ok(ct_event_record(e, from));
+	assert_ok(ct_stream_wait_event(to, e));
+}
+
+static void test_properties(void **state)
+{
+	struct ct_device_info info;
+	char why[128] = "x";
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 1);
+	assert_string_equal(why, "");
+	open_rig(&r);
+	assert_ok(ct_device_info(r.d, &info));
+	assert_string_equal(info.kind, "cuda");
+	assert_true(info.total_bytes >= info.free_bytes && info.free_bytes > 0);
+	assert_true(ct_device_caps(r.d)->async);
+	assert_true(ct_device_caps(r.d)->recordable);
+	assert_false(ct_device_caps(r.d)->host_visible);
+	assert_int_equal(ct_stream_run(r.a, NULL, NULL, 0), CT_UNSUPPORTED);
+	for (int i = 0; i < N; i++)
+		assert_int_equal(r.up[i], 0);
+	assert_ok(ct_device_copy(r.d, r.down, r.y, N, r.a));
+	assert_ok(ct_device_sync(r.d, CT_FOREVER));
+	for (int i = 0; i < N; i++)
+		assert_int_equal(r.down[i], 0);
+	close_rig(&r);
+}
+
+/* a: up -> x; b: x -> y, then fill the first half; a: y -> down. */
+static void post_round(struct rig *r)
+{
+	assert_ok(ct_device_copy(r->d, r->x, r->up, N, r->a));
+	hand_over(r->e, r->a, r->b);
+	assert_ok(ct_device_copy(r->d, r->y, r->x, N, r->b));
+	assert_ok(ct_device_fill(r->d, r->y, 9, N / 2, r->b));
+	hand_over(r->f, r->b, r->a);
+	assert_ok(ct_device_copy(r->d, r->down, r->y, N, r->a));
+}
+
+static void check_round(const struct rig *r, int value)
+{
+	for (int i = 0; i < N; i++)
+		assert_int_equal(r->down[i], i < N / 2 ? 9 : value);
+}
+
+static void test_order(void **state)
+{
+	(void)state;
+	for (int seed = 1; seed <= N_SEEDS; seed++) {
+		struct rig r;
+		int64_t ns = -1;
+
+		soft_gpu_set_seed((uint64_t)seed);
+		open_rig(&r);
+		memset(r.up, 40 + seed, N);
+		assert_ok(ct_event_wait(r.t, CT_FOREVER)); /* never recorded */
+		assert_ok(ct_event_record(r.t, r.a));
+		post_round(&r);
+		assert_ok(ct_event_record(r.u, r.a));
+		assert_ok(ct_event_wait(r.u, ct_deadline_in(10 * CT_SEC)));
+		check_round(&r, 40 + seed);
+		assert_ok(ct_event_elapsed(r.t, r.u, &ns));
+		assert_true(ns >= 0);
+		close_rig(&r);
+	}
+}
+
+static void test_recording(void **state)
+{
+	(void)state;
+	for (int seed = 1; seed <= N_SEEDS; seed++) {
+		ct_recording *rec;
+		int64_t ns;
+		struct rig r;
+
+		soft_gpu_set_seed((uint64_t)seed);
+		open_rig(&r);
+		memset(r.up, 1, N);
+		assert_ok(ct_recording_begin(r.a));
+		assert_ok(ct_event_record(r.t, r.a));
+		post_round(&r);
+		assert_ok(ct_event_record(r.u, r.a));
+		assert_ok(ct_recording_end(r.a, &rec));
+		for (int round = 1; round <= 3; round++) {
+			memset(r.up, 50 + round, N);
+			assert_ok(ct_recording_post(rec, r.a));
+			assert_ok(ct_event_wait(r.u, ct_deadline_in(10 * CT_SEC)));
+			check_round(&r, 50 + round);
+			assert_ok(ct_event_elapsed(r.t, r.u, &ns));
+		}
+		assert_ok(ct_recording_post(rec, r.a));
+		ct_recording_destroy(rec); /* waits for the last post */
+		close_rig(&r);
+	}
+}
+
+/* What must not happen while the device records, and a stream that is not joined. */
+static void test_recording_misuse(void **state)
+{
+	ct_recording *rec = NULL;
+	struct rig r;
+	void *p;
+
+	(void)state;
+	open_rig(&r);
+	assert_ok(ct_recording_begin(r.a));
+	assert_int_equal(ct_stream_sync(r.a, CT_FOREVER), CT_BUG);
+	assert_int_equal(ct_device_sync(r.d, CT_FOREVER), CT_BUG);
+	assert_int_equal(ct_event_wait(r.t, CT_FOREVER), CT_BUG);
+	assert_int_equal(ct_device_mem_alloc(r.d, 16, false, &p), CT_BUG);
+	assert_int_equal(ct_device_host_alloc(r.d, 16, &p), CT_BUG);
+	assert_int_equal(ct_recording_begin(r.b), CT_BUG);
+	hand_over(r.e, r.a, r.b);
+	assert_ok(ct_device_fill(r.d, r.y, 1, N, r.b));
+	assert_true(ct_recording_end(r.a, &rec) < 0);
+	assert_null(rec);
+	assert_ok(ct_device_fill(r.d, r.y, 2, N, r.a)); /* the stream works as before */
+	assert_ok(ct_device_copy(r.d, r.down, r.y, N, r.a));
+	assert_ok(ct_stream_sync(r.a, CT_FOREVER));
+	assert_int_equal(r.down[5], 2);
+	close_rig(&r);
+}
+
+static void expect_error(enum ct_status st, enum ct_status want, const char *text)
+{
+	assert_int_equal(st, want);
+	if (!strstr(ct_error_message(), text))
+		fail_msg("\"%s\" does not contain \"%s\"", ct_error_message(), text);
+}
+
+static void test_errors(void **state)
+{
+	struct rig r;
+	char why[128];
+	void *p;
+
+	(void)state;
+	soft_gpu_set_faults("cudaGetDeviceCount:1:100");
+	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 0);
+	assert_non_null(strstr(why, "finds no GPU"));
+	soft_gpu_set_faults("cudaGetDeviceCount:1:35");
+	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 0);
+	assert_non_null(strstr(why, "driver supports CUDA up to 13.0"));
+	soft_gpu_set_faults(NULL);
+
+	open_rig(&r);
+	expect_error(ct_device_mem_alloc(r.d, (size_t)1 << 50, false, &p), CT_NOMEM, "MiB free");
+	soft_gpu_set_faults("cudaMemcpyAsync:1:1");
+	expect_error(ct_device_copy(r.d, r.x, r.up, N, r.a), CT_DEVICE, "cudaErrorInvalidValue");
+	soft_gpu_set_faults(NULL);
+	assert_ok(ct_device_copy(r.d, r.x, r.up, N, r.a));
+	assert_ok(ct_stream_sync(r.a, CT_FOREVER));
+	close_rig(&r);
+	expect_error(ct__device_cuda_ops.open(7, &r.d), CT_DEVICE, "opening CUDA device 7");
+}
+
+/* Each call of the runtime fails once: an error with its name, and nothing leaks. */
+static void test_each_call_fails(void **state)
+{
+	static const char *const calls[] = {"cudaSetDevice",
+					    "cudaDeviceGetStreamPriorityRange",
+					    "cudaStreamCreateWithPriority",
+					    "cudaEventCreateWithFlags",
+					    "cudaMalloc",
+					    "cudaHostAlloc",
+					    "cudaMemset"};
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(calls); i++) {
+		ct_device *d = NULL;
+		ct_stream *s = NULL;
+		ct_event *e = NULL;
+		void *memory = NULL, *host = NULL;
+		char fault[64];
+
+		snprintf(fault, sizeof(fault), "%s:1:999", calls[i]);
+		soft_gpu_set_faults(fault);
+		enum ct_status st = ct__device_cuda_ops.open(0, &d);
+		if (st == CT_OK)
+			st = ct_stream_create(d, true, &s);
+		if (st == CT_OK)
+			st = ct_event_create(d, true, &e);
+		if (st == CT_OK)
+			st = ct_device_mem_alloc(d, 64, true, &memory);
+		if (st == CT_OK)
+			st = ct_device_host_alloc(d, 64, &host);
+		soft_gpu_set_faults(NULL);
+		expect_error(st, CT_DEVICE, calls[i]);
+		expect_error(st, CT_DEVICE, "cudaErrorUnknown");
+		if (d) {
+			ct_device_mem_free(d, memory);
+			if (e)
+				ct_event_destroy(e);
+			if (s)
+				ct_stream_destroy(s);
+			ct_device_close(d);
+		}
+		assert_int_equal(soft_gpu_live(), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_properties), cmocka_unit_test(test_order),
+		cmocka_unit_test(test_recording),  cmocka_unit_test(test_recording_misuse),
+		cmocka_unit_test(test_errors),     cmocka_unit_test(test_each_call_fails),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
