@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/thread.h"
 #include "base/mem.h"
 #include "base/parallel.h"
+#include "base/thread.h"
 
 struct arrays {
 	float *weights, *gradients, *momentum;
