@@ -170,6 +170,78 @@ extern "C" cudaError_t kernel_warp(const struct warp_args *a, cudaStream_t s)
 	return ct__launch(warp, 1, 32, 0, s, *a);
 }
 
+/* Values that the compiler does not know. */
+static __global__ void builtins(const struct builtins_args a)
+{
+	const int lane = threadIdx.x, n = 0x12345678 + static_cast<int>(blockIdx.x), zero = blockIdx.x;
+	const unsigned u = static_cast<unsigned>(n);
+	const long long l = static_cast<long long>(n) << 28;
+	const float f = 2.5f + static_cast<float>(blockIdx.x);
+	int *p = a.out;
+
+	if (lane == 0) {
+		*p++ = __clz(n);
+		*p++ = __clz(zero);
+		*p++ = __clzll(l);
+		*p++ = __ffs(n);
+		*p++ = __ffs(zero);
+		*p++ = __ffsll(l);
+		*p++ = __popc(u);
+		*p++ = __popcll(static_cast<unsigned long long>(l));
+		*p++ = static_cast<int>(__brev(u));
+		*p++ = static_cast<int>(__byte_perm(u, ~u, 0x7315));
+		*p++ = static_cast<int>(__funnelshift_l(u, ~u, 4));
+		*p++ = static_cast<int>(__funnelshift_r(u, ~u, 4));
+		*p++ = static_cast<int>(__umulhi(u, u));
+		*p++ = static_cast<int>(
+			__umul64hi(static_cast<unsigned long long>(l), static_cast<unsigned long long>(l)));
+		*p++ = __mul24(n, 3 - n);
+		*p++ = static_cast<int>(__umul24(u, u));
+		*p++ = __float2int_rn(f);
+		*p++ = __float2int_rn(-f - 1);
+		*p++ = __float2int_rn(f * 1e20f);
+		*p++ = static_cast<int>(__float2uint_rn(f + 1));
+		*p++ = static_cast<int>(__float2uint_rn(-f));
+		*p++ = __float_as_int(f);
+		*p++ = static_cast<int>(__uint_as_float(0x40A00000u + blockIdx.x));
+		*p++ = min(zero, -1) + 10 * max(zero, 3);
+		*p++ = static_cast<int>(__saturatef(f) + 10 * __saturatef(-f));
+		*p++ = static_cast<int>(__fdividef(f, 0.5f) + fmaf(f, 2.0f, 1.0f) + rsqrtf(f * 0.1f));
+		*p++ = isfinite(f) + 2 * isnan(f) + 4 * isinf(f * 1e38f * 1e38f);
+		/* Atomics: the old value, then the new one. */
+		*p = 5;
+		p[1] = atomicAdd(p, 2);
+		p[2] = atomicSub(p, 1);
+		p[3] = atomicMax(p, 9);
+		p[4] = atomicMin(p, 4);
+		p[5] = atomicXor(p, 3);
+		p[6] = atomicOr(p, 8);
+		p[7] = atomicAnd(p, 13);
+		p[8] = atomicExch(p, 6);
+		p[9] = atomicCAS(p, 5, 1);
+		p[10] = atomicCAS(p, 6, 2);
+		p[11] = static_cast<int>(atomicInc(reinterpret_cast<unsigned *>(p), 2u));
+		p[12] = static_cast<int>(atomicDec(reinterpret_cast<unsigned *>(p), 7u));
+		p += 13;
+	}
+	const int add = static_cast<int>(__reduce_add_sync(0xFFFFFFFFu, static_cast<unsigned>(lane)));
+	const int low = lane < 8 ? __reduce_max_sync(0x000000FFu, lane) : __reduce_min_sync(0xFFFFFF00u, lane);
+	const int bits = static_cast<int>(__reduce_xor_sync(0xFFFFFFFFu, 1u << lane % 31));
+
+	if (lane == 0) {
+		*p++ = add;
+		*p++ = low;
+		*p++ = bits;
+	}
+	if (lane == 9)
+		a.out[N_BUILTINS - 1] = low;
+}
+
+extern "C" cudaError_t kernel_builtins(const struct builtins_args *a, cudaStream_t s)
+{
+	return ct__launch(builtins, 1, 32, 0, s, *a);
+}
+
 static __global__ void misuse(const struct misuse_args a)
 {
 	CT_DYNAMIC_SHARED(int, dynamic);

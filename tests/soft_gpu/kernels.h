@@ -46,6 +46,12 @@ struct warp_args {
 };
 cudaError_t kernel_warp(const struct warp_args *a, cudaStream_t s);
 
+enum { N_BUILTINS = 48 };
+struct builtins_args {
+	int *out; /* [N_BUILTINS]: results of built-in functions */
+};
+cudaError_t kernel_builtins(const struct builtins_args *a, cudaStream_t s);
+
 enum misuse {
 	MISUSE_NONE,
 	MISUSE_DIVERGENT_BARRIER,

@@ -164,11 +164,62 @@ static void test_warp(void **state)
 	}
 }
 
+/* Results for 0x12345678, 0x12345678 << 28 and 2.5, from CUDA's descriptions of the functions. */
+static void test_builtins(void **state)
+{
+	static const int want[N_BUILTINS] = {
+		3, 32, 7, 4, 0, 32, 13, 13, 0x1E6A2C48, (int)0xED1256A9, 0, 0, 0, 0, 0, 0, /* the rest is below */
+	};
+	const unsigned u = 0x12345678, inverse = ~u;
+	const uint64_t l = (uint64_t)u << 28;
+	int out[N_BUILTINS], expected[N_BUILTINS], *p = expected + 10;
+	struct builtins_args a = {.out = upload(NULL, sizeof(out))};
+
+	(void)state;
+	memcpy(expected, want, sizeof(want));
+	*p++ = (int)(inverse << 4 | u >> 28);
+	*p++ = (int)(inverse << 28 | u >> 4);
+	*p++ = (int)((uint64_t)u * u >> 32);
+	*p++ = (int)((unsigned __int128)l * l >> 64);
+	*p++ = (int)((uint32_t)((int64_t)0x345678 * -(int64_t)(0x345678 - 3)));
+	*p++ = (int)((u & 0xFFFFFF) * (u & 0xFFFFFF));
+	*p++ = 2;
+	*p++ = -4;
+	*p++ = INT32_MAX;
+	*p++ = 4;
+	*p++ = 0;
+	*p++ = 0x40200000;
+	*p++ = 5;
+	*p++ = 29;
+	*p++ = 1;
+	*p++ = 13;
+	*p++ = 5;
+	for (int i = 0; i < 13; i++) {
+		static const int atomics[] = {7, 5, 7, 6, 9, 4, 7, 15, 13, 6, 6, 2, 0};
+
+		*p++ = atomics[i];
+	}
+	*p++ = 496;
+	*p++ = 7;
+	*p++ = 0x7FFFFFFE;
+	while (p < expected + N_BUILTINS - 1)
+		*p++ = -1;
+	*p = 8;
+	ok(kernel_builtins(&a, NULL));
+	ok(cudaMemcpy(out, a.out, sizeof(out), cudaMemcpyDeviceToHost));
+	for (int i = 0; i < N_BUILTINS; i++) {
+		if (out[i] != expected[i] && expected[i] != -1)
+			fail_msg("value %d is %d (%#x), not %d (%#x)", i, out[i], (unsigned)out[i], expected[i],
+				 (unsigned)expected[i]);
+	}
+	ok(cudaFree(a.out));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_saxpy),     cmocka_unit_test(test_softmax), cmocka_unit_test(test_histogram),
-		cmocka_unit_test(test_transpose), cmocka_unit_test(test_warp),
+		cmocka_unit_test(test_transpose), cmocka_unit_test(test_warp),    cmocka_unit_test(test_builtins),
 	};
 
 	skip_without_gpu();

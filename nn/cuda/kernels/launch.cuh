@@ -11,6 +11,7 @@
  * - __shared__ variables are declared in the kernel, which is static. Helpers get pointers to them.
  * - All threads of a block reach each __syncthreads. Warps are never assumed to be in step: shuffles and votes have masks.
  * - Blocks do not wait for each other.
+ * - Values of 16-bit types are loaded, stored and converted; arithmetic is in float.
  * - No texture, no inline PTX, no thrust or cub, no C++ library. */
 #ifndef CT_NN_CUDA_KERNELS_LAUNCH_CUH
 #define CT_NN_CUDA_KERNELS_LAUNCH_CUH

@@ -1,12 +1,13 @@
 /* CUDA C++ for a C++ compiler: with this header, which nn/cuda/kernels/launch.cuh includes, a .cu file runs on the software GPU
- * unchanged. It has what kernels of ctrain use; add what is missing here.
+ * unchanged. Built-in functions are in builtins.hpp; add there what is missing.
  *
  * __shared__ variables are static: one copy for all threads of a block, filled with 0xFF before each block. They must be declared in a
- * kernel, or a function, that is static or in an unnamed namespace. Threads run one at a time, so atomics and fences need nothing. */
+ * kernel, or a function, that is static or in an unnamed namespace. Threads run one at a time, so fences need nothing. Arithmetic is
+ * that of the C++ compiler and the C library: it differs from a GPU's in the last bits (__expf and the like are not faster and less
+ * exact here). */
 #ifndef CT_TESTS_SOFT_GPU_DEVICE_HPP
 #define CT_TESTS_SOFT_GPU_DEVICE_HPP
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -126,142 +127,35 @@ inline int soft_lane_up(int delta, int width = 32)
 #define __threadfence_block() ((void)0)
 #define __threadfence_system() ((void)0)
 
-/* ---- Atomics ---------------------------------------------------------------------------------------- */
+/* Reductions of integers over the lanes of a mask. */
+template <class T> T soft_warp_reduce(unsigned mask, T value, char op, const char *file, int line)
+{
+	T result = value;
+	bool first = true;
 
-template <class T> struct soft_same {
-	typedef T type;
-};
-template <class T> T atomicAdd(T *p, typename soft_same<T>::type v)
-{
-	T old = *p;
+	for (int lane = 0; lane < 32; lane++) {
+		if (!(mask >> lane & 1))
+			continue;
+		const T x = soft_shuffle(mask, value, lane, file, line);
 
-	*p = old + v;
-	return old;
+		result = first       ? x
+			 : op == '+' ? result + x
+			 : op == '<' ? (x < result ? x : result)
+			 : op == '>' ? (x > result ? x : result)
+			 : op == '&' ? (result & x)
+			 : op == '|' ? (result | x)
+				     : (result ^ x);
+		first = false;
+	}
+	return result;
 }
-template <class T> T atomicMax(T *p, typename soft_same<T>::type v)
-{
-	T old = *p;
+#define __reduce_add_sync(mask, v) soft_warp_reduce(mask, v, '+', __FILE__, __LINE__)
+#define __reduce_min_sync(mask, v) soft_warp_reduce(mask, v, '<', __FILE__, __LINE__)
+#define __reduce_max_sync(mask, v) soft_warp_reduce(mask, v, '>', __FILE__, __LINE__)
+#define __reduce_and_sync(mask, v) soft_warp_reduce(mask, v, '&', __FILE__, __LINE__)
+#define __reduce_or_sync(mask, v) soft_warp_reduce(mask, v, '|', __FILE__, __LINE__)
+#define __reduce_xor_sync(mask, v) soft_warp_reduce(mask, v, '^', __FILE__, __LINE__)
 
-	*p = old > v ? old : v;
-	return old;
-}
-template <class T> T atomicMin(T *p, typename soft_same<T>::type v)
-{
-	T old = *p;
-
-	*p = old < v ? old : v;
-	return old;
-}
-template <class T> T atomicOr(T *p, typename soft_same<T>::type v)
-{
-	T old = *p;
-
-	*p = old | v;
-	return old;
-}
-template <class T> T atomicAnd(T *p, typename soft_same<T>::type v)
-{
-	T old = *p;
-
-	*p = old & v;
-	return old;
-}
-template <class T> T atomicExch(T *p, typename soft_same<T>::type v)
-{
-	T old = *p;
-
-	*p = v;
-	return old;
-}
-template <class T> T atomicCAS(T *p, typename soft_same<T>::type expected, typename soft_same<T>::type v)
-{
-	T old = *p;
-
-	if (old == expected)
-		*p = v;
-	return old;
-}
-
-/* ---- Built-in functions ----------------------------------------------------------------------------- */
-
-template <class T> T __ldg(const T *p)
-{
-	return *p;
-}
-template <class T> T __ldcs(const T *p)
-{
-	return *p;
-}
-template <class T> void __stcs(T *p, typename soft_same<T>::type v)
-{
-	*p = v;
-}
-template <class T> T min(T a, typename soft_same<T>::type b)
-{
-	return b < a ? b : a;
-}
-template <class T> T max(T a, typename soft_same<T>::type b)
-{
-	return a < b ? b : a;
-}
-inline float rsqrtf(float x)
-{
-	return 1.0f / sqrtf(x);
-}
-inline float __saturatef(float x)
-{
-	return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f;
-}
-inline unsigned __umulhi(unsigned a, unsigned b)
-{
-	return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32);
-}
-inline int __popc(unsigned x)
-{
-	return __builtin_popcount(x);
-}
-inline int __ffs(int x)
-{
-	return __builtin_ffs(x);
-}
-inline int __clz(int x)
-{
-	return x ? __builtin_clz(static_cast<unsigned>(x)) : 32;
-}
-template <class To, class From> To soft_bits(From v)
-{
-	static_assert(sizeof(To) == sizeof(From), "");
-	To to;
-
-	memcpy(&to, &v, sizeof(to));
-	return to;
-}
-inline int __float_as_int(float x)
-{
-	return soft_bits<int>(x);
-}
-inline unsigned __float_as_uint(float x)
-{
-	return soft_bits<unsigned>(x);
-}
-inline float __int_as_float(int x)
-{
-	return soft_bits<float>(x);
-}
-inline float __uint_as_float(unsigned x)
-{
-	return soft_bits<float>(x);
-}
-inline int __float2int_rn(float x)
-{
-	return static_cast<int>(nearbyintf(x));
-}
-#define __expf(x) expf(x)
-#define __logf(x) logf(x)
-#define __fdividef(a, b) ((a) / (b))
-#define __fmaf_rn(a, b, c) fmaf(a, b, c)
-#define __fadd_rn(a, b) ((a) + (b))
-#define __fmul_rn(a, b) ((a) * (b))
-#define __fsqrt_rn(x) sqrtf(x)
+#include "tests/soft_gpu/exec/builtins.hpp"
 
 #endif
