@@ -305,6 +305,13 @@ class TwoHosts(Case):
                 for r in results:
                     self.assert_last_says(r, *words, "--procs")
 
+    def test_other_number_of_ranks_before_ranks_connect(self):
+        """Only the launcher of node 1 connects while node 0 still runs the store: it ends its ranks with the reason for the refusal."""
+        nodes = [self.node(0, "dist.rendezvous_timeout=60", procs=1),
+                 self.node(1, "dist.rendezvous_timeout=60", env={"CTRAIN_FAILPOINT": "join=stop"})]
+        for r in self.finish(nodes, USAGE):
+            self.assert_last_says(r, f"launcher.*{HOST[1]}", "world of 4 ranks", "for 2", "--procs")
+
     def test_stopped_ranks_of_one_host(self):
         """All ranks of host 1 are stopped: its launcher learns of the run's failure and ends them."""
         nodes = [self.node(k, "dist.timeout=3", procs=1, env={"CTRAIN_FAILPOINT": "step:9@1=stop"}) for k in (0, 1)]

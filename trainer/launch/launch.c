@@ -268,13 +268,18 @@ static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w
 }
 
 /* Sets the error for the case that no rank of this node failed, but they were killed because the run had failed on
- * another node. */
+ * another node, or because the store had refused this node. */
 static enum ct_status ended_by_run(struct launcher *l)
 {
 	struct ct_failure f;
 	bool gone;
-	return ct_job_store_failure(&l->store, &f, &gone) ? ct_failure_raise(&f)
-							  : CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
+	if (!ct_job_store_failure(&l->store, &f, &gone))
+		return CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
+	if (f.status != CT_MISMATCH)
+		return ct_failure_raise(&f);
+	(void)CT_FAIL(CT_MISMATCH, "%s", f.message);
+	ct_error_hint("%s", f.hint);
+	return CT_MISMATCH;
 }
 
 /* Returns the result of the job, with the error message of the first rank that failed. */

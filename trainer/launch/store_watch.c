@@ -28,17 +28,27 @@ struct ct_store_watch_thread {
 	struct ct_failure failure;
 };
 
-static void note_failure(ct_store_watch_thread *w, ct_store *s, const struct ct_failure *f)
+static void note_failure(ct_store_watch_thread *w, const struct ct_failure *f, bool store_gone)
 {
 	uint64_t one = 1;
-	int rank, pid;
-	ct_store_owner(s, &rank, &pid, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->failure = *f;
 	w->failed = true;
-	w->store_gone = f->rank == rank && f->pid == pid;
+	w->store_gone = store_gone;
 	pthread_mutex_unlock(&w->lock);
 	(void)!write(w->fd, &one, sizeof(one));
+}
+
+/* The ranks of this node will be refused for the same reason. Those that try only after the store has closed would not
+ * learn it. */
+static void note_refusal(ct_store_watch_thread *w)
+{
+	struct ct_failure f = {.rank = -1, .pid = w->opts.pid, .status = CT_MISMATCH, .seq = -1};
+	snprintf(f.host, sizeof(f.host), "%s", w->opts.host);
+	snprintf(f.message, sizeof(f.message), "%s", ct_error_message());
+	snprintf(f.hint, sizeof(f.hint), "%s", ct_error_hint_text());
+	ct_error_clear();
+	note_failure(w, &f, false);
 }
 
 static ct_store *connect_store(ct_store_watch_thread *w)
@@ -48,8 +58,8 @@ static ct_store *connect_store(ct_store_watch_thread *w)
 		enum ct_status st = ct_store_connect(w->host, w->port, &w->opts, ct_deadline_in(CONNECT_ONCE_NS), &s);
 		if (st == CT_OK)
 			return s;
-		if (st == CT_MISMATCH) { /* the ranks of this node are refused, too, and report it */
-			CT_DEBUG("the launcher has no connection to the store: %s", ct_error_message());
+		if (st == CT_MISMATCH) {
+			note_refusal(w);
 			return NULL;
 		}
 	}
@@ -64,8 +74,11 @@ static void *run(void *arg)
 	if (!s)
 		return NULL;
 	ct_store_watcher_attach(&w->watcher, s);
-	if (ct_store_watch(s, CT_FOREVER, &f) == CT_OK)
-		note_failure(w, s, &f);
+	if (ct_store_watch(s, CT_FOREVER, &f) == CT_OK) {
+		int rank, pid;
+		ct_store_owner(s, &rank, &pid, NULL);
+		note_failure(w, &f, f.rank == rank && f.pid == pid);
+	}
 	return NULL;
 }
 

@@ -13,8 +13,9 @@ enum ct_status ct_store_watch_start(const char *host, int port, const struct ct_
 				    ct_store_watch_thread **out) CT_MUST_CHECK;
 /* Returns a descriptor for poll, which becomes readable when the run has failed; -1 if the argument is NULL. */
 int ct_store_watch_fd(const ct_store_watch_thread *w);
-/* Returns the failure of the run, or false if there is none. *store_gone is true if the only failure is that the
- * process of the store has ended, which also happens when a run finishes. */
+/* Returns the failure of the run, or false if there is none. A launcher that the store has refused gets the reason as a
+ * failure with status CT_MISMATCH. *store_gone is true if the only failure is that the process of the store has ended,
+ * which also happens when a run finishes. */
 bool ct_store_watch_failure(ct_store_watch_thread *w, struct ct_failure *out, bool *store_gone);
 /* Reports how a rank of this host ended. Does nothing if there is no connection. Waits for the store for up to 2 s. */
 void ct_store_watch_report(ct_store_watch_thread *w, const struct ct_failure *f);

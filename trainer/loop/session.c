@@ -204,6 +204,7 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 				   .run_dir = s->run_dir,
 				   .open_network = c->dist.open_network,
 				   .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9)};
+	ct_failpoint("join");
 	CT_TRY(ct_world_join(id, &wo, &s->world));
 	if (id->world > 1)
 		CT_TRY(ct_watchdog_start(&s->world, &s->watchdog));
