@@ -16,6 +16,7 @@ SETS = {
     "convnet with everything": ("model.name=layers", NET, "model.bn=sync", "optim.clip_norm=0.5", "train.ema=0.9", "train.accumulate=2",
                                 "data.n_train=203", "data.workers=2", "checkpoint.every_steps=3"),
     "statistics of rank 0": ("model.name=layers", NET, "model.bn=broadcast", "optim.name=adamw", "data.n_train=203"),
+    "many batches in a step": ("train.accumulate=8", "data.n_train=203"),
     "lars": ("optim.name=lars", "optim.trust=0.01", "data.n_train=203"),
 }
 
@@ -71,6 +72,16 @@ class Lazy(Case):
         self.train("train.engine=ref", "train.epochs=6", "--procs", 2, run="cpu")
         self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], stopped)
         self.assertEqual(*(self.metrics(run, "end")[-1]["weights_digest"] for run in ("run", "cpu")))
+
+    def test_stopped_rank_is_named(self):
+        """Posted steps wait for a rank that takes part no more."""
+        p = self.start_training("train.engine=ref", "device=lazy", "dist.timeout=2", "train.accumulate=6", "--procs", 2,
+                                env={"CTRAIN_FAILPOINT": "step:7@1=stop"})
+        pid = self.until_stopped(1, p)
+        self.until(lambda: not self.marked(), "everything was gone", p)
+        r = p.wait()
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, r"rank 1\b", rf"pid {pid}\b")
 
     def test_gloo(self):
         """The communicator of several hosts works on device memory from a thread of its own."""

@@ -32,65 +32,112 @@ static enum ct_status read_batch(const void *args)
 	return CT_OK;
 }
 
-static void check(const char *device, bool async)
+static bool hold;
+
+static enum ct_status held(const void *args)
+{
+	(void)args;
+	return hold ? CT_INPROGRESS : CT_OK;
+}
+
+struct rig {
+	struct ct_config *cfg;
+	struct ct_session s;
+	ct_loader *loader;
+	struct ct_lent lent;
+};
+
+static void open_rig(struct rig *r, const char *device, int max, int64_t timeout_ns)
 {
 	struct ct_config_set set = {"device", device, "test"};
 	struct ct_loader_opts lo;
-	struct ct_session s = {0};
-	struct ct_config *cfg;
-	ct_loader *loader;
-	struct ct_lent lent;
 
+	*r = (struct rig){0};
 	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), YAML, strlen(YAML)), CT_OK);
-	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), &set, 1, &cfg), CT_OK);
-	if (ct_session_create(cfg, NULL, true, &s) == CT_UNSUPPORTED) {
+	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), &set, 1, &r->cfg), CT_OK);
+	if (ct_session_create(r->cfg, NULL, true, &r->s) == CT_UNSUPPORTED) {
 		ct_error_clear();
-		ct_config_destroy(cfg);
+		ct_config_destroy(r->cfg);
 		skip(); /* built without the device lazy */
 	}
 	assert_int_equal(ct_error_status(), CT_OK);
-	ct_plan_loader_opts(cfg, &s.plan, ct_dataset_info(s.train), true, 0, 1, &lo);
-	lo.device = s.device;
-	lo.max_out = ct_lent_max(s.device);
-	assert_int_equal(ct_loader_create(s.train, &lo, &loader), CT_OK);
-	assert_int_equal(ct_lent_init(&lent, loader, ct_engine_stream(s.engine)), CT_OK);
-	assert_int_equal(lent.max, async ? CT_LENT_MAX : 1);
+	ct_plan_loader_opts(r->cfg, &r->s.plan, ct_dataset_info(r->s.train), true, 0, 1, &lo);
+	lo.device = r->s.device;
+	lo.max_out = ct_lent_max(r->s.device, (uint64_t)max - 1);
+	assert_int_equal(lo.max_out, max);
+	assert_int_equal(ct_loader_create(r->s.train, &lo, &r->loader), CT_OK);
+	assert_int_equal(ct_lent_init(&r->lent, r->loader, ct_engine_stream(r->s.engine), max, timeout_ns), CT_OK);
+}
+
+static void close_rig(struct rig *r)
+{
+	ct_loader_destroy(r->loader);
+	ct_session_destroy(&r->s, false);
+	ct_config_destroy(r->cfg);
+}
+
+static void check(const char *device, bool async, int max)
+{
+	struct rig r;
+
+	open_rig(&r, device, max, CT_FOREVER);
+	assert_int_equal(ct_lent_max(r.s.device, UINT64_MAX), async ? CT_LENT_MAX : 1);
 	n_read = n_wrong = 0;
 	for (int i = 0; i < 12; i++) {
 		struct ct_loader_batch *b;
-		struct reader r;
+		struct reader reader;
 
-		assert_int_equal(ct_lent_next(&lent, &b), CT_OK);
+		assert_int_equal(ct_lent_next(&r.lent, &b), CT_OK);
 		assert_int_equal(b->n, 4);
-		r.x = b->x;
-		memcpy(r.expected, b->x, sizeof(r.expected));
-		assert_int_equal(ct_stream_run(ct_engine_stream(s.engine), read_batch, &r, sizeof(r)), CT_OK);
-		assert_int_equal(ct_lent_posted(&lent), CT_OK);
+		reader.x = b->x;
+		memcpy(reader.expected, b->x, sizeof(reader.expected));
+		assert_int_equal(ct_stream_run(ct_engine_stream(r.s.engine), read_batch, &reader, sizeof(reader)), CT_OK);
+		assert_int_equal(ct_lent_posted(&r.lent), CT_OK);
 		if (!async)
 			assert_int_equal(n_read, i + 1);
-		else if (i < CT_LENT_MAX - 1)
+		else if (i < max - 1)
 			assert_int_equal(n_read, 0);
 		else
-			assert_true(n_read >= i + 2 - CT_LENT_MAX);
+			assert_true(n_read >= i + 2 - max);
 	}
-	ct_lent_release(&lent);
+	ct_lent_release(&r.lent);
 	assert_int_equal(n_read, 12);
 	assert_int_equal(n_wrong, 0);
-	ct_loader_destroy(loader);
-	ct_session_destroy(&s, false);
-	ct_config_destroy(cfg);
+	close_rig(&r);
 }
 
 static void test_cpu(void **state)
 {
 	(void)state;
-	check("cpu", false);
+	check("cpu", false, 1);
 }
 
 static void test_lazy(void **state)
 {
 	(void)state;
-	check("lazy", true);
+	check("lazy", true, 2);
+	check("lazy", true, 4);
+	check("lazy", true, 7);
+}
+
+/* Work that waits for another rank for ever. */
+static void test_timeout(void **state)
+{
+	struct ct_loader_batch *b;
+	struct rig r;
+
+	(void)state;
+	hold = true;
+	open_rig(&r, "lazy", 2, 10 * CT_MS);
+	assert_int_equal(ct_lent_next(&r.lent, &b), CT_OK);
+	assert_int_equal(ct_stream_run(ct_engine_stream(r.s.engine), held, &r, sizeof(r.cfg)), CT_OK);
+	assert_int_equal(ct_lent_posted(&r.lent), CT_OK);
+	assert_int_equal(ct_lent_next(&r.lent, &b), CT_OK);
+	assert_int_equal(ct_lent_posted(&r.lent), CT_TIMEOUT);
+	assert_non_null(strstr(ct_error_message(), "waited 0.01 s for the posted work that reads a batch"));
+	hold = false;
+	ct_lent_release(&r.lent);
+	close_rig(&r);
 }
 
 int main(void)
@@ -98,6 +145,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cpu),
 		cmocka_unit_test(test_lazy),
+		cmocka_unit_test(test_timeout),
 	};
 
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);

@@ -118,12 +118,50 @@ static void test_last_step_of_one_row(void **state)
 	close_rig(&r);
 }
 
+static bool hold;
+
+static enum ct_status held(const void *args)
+{
+	(void)args;
+	return hold ? CT_INPROGRESS : CT_OK;
+}
+
+/* Another rank never takes part in a collective that cannot measure this itself. */
+static void test_results_that_never_come(void **state)
+{
+	struct ct_config_set sets[] = {{"device", "lazy", "test"}, {"dist.timeout", "0.05", "test"}};
+	struct ct_step_request req = {.step = 7};
+	struct ct_step_result out;
+	struct rig r = {0};
+	bool last;
+
+	(void)state;
+	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), MLP, strlen(MLP)), CT_OK);
+	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), sets, CT_ARRAY_LEN(sets), &r.cfg), CT_OK);
+	if (ct_session_create(r.cfg, NULL, true, &r.s) == CT_UNSUPPORTED) {
+		ct_error_clear();
+		ct_config_destroy(r.cfg);
+		skip(); /* built without the device lazy */
+	}
+	hold = true;
+	r.s.world.id.world = 2;
+	assert_int_equal(ct_stepper_create(&r.s, &r.stepper), CT_OK);
+	assert_int_equal(ct_stream_run(ct_engine_stream(r.s.engine), held, &r, sizeof(r.cfg)), CT_OK);
+	assert_int_equal(ct_stepper_post(r.stepper, &req, &last), CT_OK);
+	assert_int_equal(ct_stepper_take(r.stepper, &out), CT_TIMEOUT);
+	assert_non_null(strstr(ct_error_message(), "waited 0.1 s for the results of step 7"));
+	hold = false;
+	r.s.world.id.world = 1;
+	close_rig(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_accumulation_changes_nothing),
 		cmocka_unit_test(test_requests_come_back),
 		cmocka_unit_test(test_last_step_of_one_row),
+		cmocka_unit_test(test_results_that_never_come),
 	};
 
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);

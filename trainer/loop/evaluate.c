@@ -34,6 +34,8 @@ static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, ui
 	return CT_OK;
 }
 
+enum { EVAL_AHEAD = 3 }; /* batches that are posted before the host waits for one */
+
 /* Every evaluation finds the same bad samples, so only the first one logs them. */
 struct bad {
 	bool known;
@@ -97,11 +99,12 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
-	lo.max_out = ct_lent_max(s->device);
+	lo.max_out = ct_lent_max(s->device, EVAL_AHEAD);
 	lo.on_bad = note_bad;
 	lo.user = &bad;
 	CT_TRY(ct_loader_create(s->val, &lo, &loader));
-	st = ct_lent_init(&lent, loader, ct_engine_stream(s->engine));
+	/* Ranks exchange nothing while they evaluate batches. */
+	st = ct_lent_init(&lent, loader, ct_engine_stream(s->engine), lo.max_out, CT_FOREVER);
 	if (st == CT_OK && s->ema)
 		st = ct_ema_swap(s->ema);
 	if (st == CT_OK)

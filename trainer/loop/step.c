@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "trainer/loop/lent.h"
 
 #define MAX_TAIL_PROGRAMS 8
-enum { CT_STEP_BATCHES = 4 }; /* batches that posted work may read at a time, on an asynchronous device */
 
 /* A posted step whose results are not yet taken. */
 struct slot {
@@ -21,12 +21,6 @@ struct slot {
 };
 enum { DOWN_N = CT_SCALAR_N + CT_UPDATE_RESULTS };
 
-/* A batch that posted work reads. */
-struct lent {
-	struct ct_loader_batch batch;
-	ct_event *read;
-};
-
 struct ct_stepper {
 	struct ct_session *s;
 	ct_loader *loader;
@@ -34,8 +28,8 @@ struct ct_stepper {
 	int lag;
 	struct slot slots[CT_STEP_LAG + 1];
 	uint64_t posted, taken;
-	struct lent lent[CT_STEP_BATCHES];
-	uint64_t n_lent, n_returned;
+	struct ct_lent lent;
+	int64_t timeout_ns; /* of waits for work that needs other ranks */
 	/* Remainder programs, for the row counts of an epoch's last, smaller step; compiled when first needed. */
 	struct {
 		int n;
@@ -133,15 +127,11 @@ static enum ct_status create_slots(ct_stepper *p)
 	p->lag = async ? CT_STEP_LAG : 0;
 	for (int i = 0; i <= p->lag; i++)
 		CT_TRY(create_slot(p, &p->slots[i]));
-	for (int i = 0; async && i < CT_STEP_BATCHES; i++)
-		CT_TRY(ct_event_create(p->s->device, true, &p->lent[i].read));
 	return CT_OK;
 }
 
 static void destroy_slots(ct_stepper *p)
 {
-	for (int i = 0; i < CT_STEP_BATCHES; i++)
-		ct_event_destroy(p->lent[i].read);
 	for (int i = 0; i <= CT_STEP_LAG; i++) {
 		struct slot *slot = &p->slots[i];
 		ct_step_clock_release(&slot->clock);
@@ -161,12 +151,21 @@ static enum ct_status create_loader(ct_stepper *p)
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
-	lo.max_out = p->lag > 0 ? CT_STEP_BATCHES : 1;
+	/* With the batches of all steps that may be posted, the host does not wait for one in the middle of a step. */
+	lo.max_out = ct_lent_max(s->device, (uint64_t)(p->lag + 1) * s->plan.accumulate);
 	lo.on_bad = note_bad;
 	CT_TRY(fit_size(p, ct_plan_input_at(&s->plan, s->state.epoch), &compile_ns));
 	CT_TRY(check_tail(p, &lo.sampler));
 	CT_TRY(ct_loader_create(s->train, &lo, &p->loader));
+	CT_TRY(ct_lent_init(&p->lent, p->loader, p->stream, lo.max_out, p->timeout_ns));
 	return ct_loader_seek(p->loader, s->state.epoch, s->state.step_in_epoch);
+}
+
+/* A collective that waits for another rank fails after dist.timeout and names the rank. The host waits twice as long for the work that
+ * contains it: a device that cannot stop a collective reports at least which step was not done. */
+static int64_t patience(const struct ct_session *s)
+{
+	return s->world.id.world > 1 ? (int64_t)(2 * s->cfg->dist.timeout * 1e9) : CT_FOREVER;
 }
 
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
@@ -174,6 +173,7 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 	ct_stepper *p = NULL;
 	CT_TRY_ALLOC(p = CT_NEW(ct_stepper));
 	p->s = s;
+	p->timeout_ns = patience(s);
 	p->n_bad = ct_session_is_root(s) ? s->state.epoch_bad : 0;
 	enum ct_status st = create_slots(p);
 	if (st == CT_OK)
@@ -196,6 +196,7 @@ void ct_stepper_destroy(ct_stepper *p)
 	/* After a failure work may still be posted that reads batches and scalars. */
 	if (ct_device_caps(p->s->device)->async && ct_device_sync(p->s->device, ct_deadline_in(CT_SEC)) < 0)
 		ct_error_clear();
+	ct_lent_release(&p->lent);
 	ct_loader_destroy(p->loader);
 	destroy_slots(p);
 	drop_tails(p);
@@ -302,19 +303,6 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 	return CT_DATA;
 }
 
-/* Returns the oldest batches to the loader, except `keep`, after the work that reads them is done. */
-static enum ct_status return_batches(ct_stepper *p, uint64_t keep)
-{
-	while (p->n_lent - p->n_returned > keep) {
-		struct lent *l = &p->lent[p->n_returned % CT_STEP_BATCHES];
-		if (l->read)
-			CT_TRY(ct_event_wait(l->read, CT_FOREVER));
-		p->n_returned++;
-		ct_loader_release(p->loader, &l->batch);
-	}
-	return CT_OK;
-}
-
 static enum ct_status post_args(ct_stepper *p, struct slot *slot, const struct ct_step_request *req)
 {
 	slot->args->step = req->step;
@@ -327,10 +315,7 @@ static enum ct_status post_micros(ct_stepper *p, struct slot *slot, const struct
 	struct ct_step_result *r = &slot->result;
 	struct ct_loader_batch *b;
 	do {
-		struct lent *l = &p->lent[p->n_lent % CT_STEP_BATCHES];
-		b = &l->batch;
-		CT_TRY(ct_loader_next(p->loader, CT_FOREVER, b));
-		p->n_lent++;
+		CT_TRY(ct_lent_next(&p->lent, &b));
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
 		p->n_bad += b->n_bad;
 		int64_t compile_ns = 0;
@@ -339,9 +324,7 @@ static enum ct_status post_micros(ct_stepper *p, struct slot *slot, const struct
 			CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_NONE));
 		r->compile_ns += compile_ns;
 		CT_TRY(post_micro(p, slot, req, b));
-		if (l->read)
-			CT_TRY(ct_event_record(l->read, p->stream));
-		CT_TRY(return_batches(p, p->lag > 0 ? CT_STEP_BATCHES - 1 : 0));
+		CT_TRY(ct_lent_posted(&p->lent));
 		r->n_own += b->n;
 	} while (!b->last_of_step);
 	r->n_global = b->n_global;
@@ -385,11 +368,25 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
 	return CT_OK;
 }
 
+/* The results need the collectives of all ranks. */
+static enum ct_status wait_done(const struct ct_stepper *p, const struct slot *slot)
+{
+	int64_t deadline = ct_deadline_in(p->timeout_ns);
+	enum ct_status st = ct_event_wait(slot->done, deadline);
+
+	if (st != CT_TIMEOUT || ct_now_ns() < deadline)
+		return st;
+	(void)ct_error_wrap("waited %g s for the results of step %llu, which need the gradients of all ranks",
+			    (double)p->timeout_ns * 1e-9, (unsigned long long)slot->result.request.step);
+	ct_error_hint("check whether the process of another rank is stopped or busy; dist.timeout sets half of this time");
+	return st;
+}
+
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 {
 	struct slot *slot = &p->slots[p->taken % (uint64_t)(p->lag + 1)];
 	CT_ASSERT(ct_stepper_pending(p) > 0);
-	CT_TRY(ct_event_wait(slot->done, CT_FOREVER));
+	CT_TRY(wait_done(p, slot));
 	p->taken++;
 	CT_TRY(ct_step_clock_read(&slot->clock, &slot->result.times));
 	*out = slot->result;
