@@ -7,10 +7,10 @@
 #include "base/mem.h"
 #include "nn/engine_impl.h"
 
-/* In order of preference for "auto". */
+/* Engines in the order in which "auto" prefers them. */
 static const struct {
 	const char *name;
-	const struct ct_engine_ops *ops; /* NULL: not built in */
+	const struct ct_engine_ops *ops; /* NULL: not in this build */
 	const char *why;
 } engines[] = {
 #ifdef CT_WITH_ONEDNN
@@ -49,14 +49,14 @@ static enum ct_status no_engine(const char *name, const char *why)
 	return st;
 }
 
-/* NULL if the engine runs on the device, otherwise the reason why it does not. */
+/* Returns NULL if the engine supports the device, otherwise the reason why it does not. */
 static const char *unsupported(const struct ct_engine_ops *ops, const ct_device *d, char *why, size_t why_len)
 {
 	bool can = ops->supports ? ops->supports(d) : strcmp(ct_device_kind(d), "cpu") == 0;
 
 	if (can)
 		return NULL;
-	snprintf(why, why_len, "it does not run on a %s device", ct_device_kind(d));
+	snprintf(why, why_len, "it does not support a %s device", ct_device_kind(d));
 	return why;
 }
 
@@ -81,7 +81,7 @@ static enum ct_status open_with(const struct ct_engine_ops *ops, ct_device *devi
 
 enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out)
 {
-	char why[256] = "there is no engine of that name";
+	char why[256] = "there is no engine with this name";
 	bool automatic = !strcmp(name, "auto");
 
 	if (threads < 1)
@@ -129,15 +129,15 @@ const char *ct_engine_version(const ct_engine *e)
 	return e->ops->version();
 }
 
-/* One value per channel has no variance: running_var would become NaN. PyTorch also refuses it. */
+/* A single value per channel has no variance: running_var would become NaN. PyTorch refuses this, too. */
 static enum ct_status check_batch_norm(const ct_graph *g, int n)
 {
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
 		const struct ct_node *node = ct_graph_node(g, id);
 		if (node->op == CT_OP_BATCH_NORM && n == 1 && node->shape.h * node->shape.w == 1) {
-			enum ct_status st =
-				CT_FAIL(CT_CONFIG, "%s: batch norm sees one value per channel in a batch of one row",
-					node->name);
+			enum ct_status st = CT_FAIL(
+				CT_CONFIG, "%s: batch norm has only one value per channel in a batch of one row",
+				node->name);
 			ct_error_hint("train with at least 2 samples per rank in every batch (batch.per_rank)");
 			return st;
 		}
@@ -200,11 +200,11 @@ enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum
 	ct_program *p;
 
 	if (n < 1)
-		return CT_FAIL(CT_CONFIG, "batch size %d (at least 1)", n);
+		return CT_FAIL(CT_CONFIG, "batch size %d is not at least 1", n);
 	if (g != net->graph && !same_tensors(g, net->graph))
-		return CT_FAIL(CT_BUG, "a program for a graph of other parameters than its net's");
+		return CT_FAIL(CT_BUG, "the graph of a program has other parameters than the graph of its net");
 	if (mode == CT_TRAIN && !net->opts.train)
-		return CT_FAIL(CT_BUG, "a training program on a net made for evaluation");
+		return CT_FAIL(CT_BUG, "a training program cannot run on a net that was made for evaluation");
 	if (mode == CT_TRAIN && !net->opts.sync)
 		CT_TRY(check_batch_norm(g, n));
 	net->ran = NULL;
@@ -245,7 +245,7 @@ static enum ct_status check_labels(const int32_t *labels, int n, int classes)
 {
 	for (int i = 0; i < n; i++) {
 		if (labels[i] < 0 || labels[i] >= classes)
-			return CT_FAIL(CT_DATA, "row %d of the batch has label %d, the model has %d classes", i,
+			return CT_FAIL(CT_DATA, "row %d of the batch has label %d, but the model has %d classes", i,
 				       (int)labels[i], classes);
 	}
 	return CT_OK;
@@ -254,10 +254,11 @@ static enum ct_status check_labels(const int32_t *labels, int n, int classes)
 static enum ct_status check_mix(const struct ct_batch *b, int classes)
 {
 	if (!b->mix)
-		return CT_FAIL(CT_BUG, "a batch of mixed rows without their shares");
+		return CT_FAIL(CT_BUG, "the batch has mixed rows, but not their weights");
 	for (int i = 0; i < b->n; i++) {
 		if (!(b->mix[i] >= 0 && b->mix[i] <= 1))
-			return CT_FAIL(CT_BUG, "row %d of the batch is mixed with a share of %g", i, (double)b->mix[i]);
+			return CT_FAIL(CT_BUG, "row %d of the batch is mixed with weight %g, which is not from 0 to 1",
+				       i, (double)b->mix[i]);
 	}
 	return check_labels(b->labels_b, b->n, classes);
 }
@@ -273,15 +274,16 @@ static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
 	int classes = ct_graph_node(p->graph, loss->in[0])->shape.c;
 
 	if (b->n < 0 || b->n > p->n || (p->mode == CT_TRAIN && b->n != p->n))
-		return CT_FAIL(CT_BUG, "a batch of %d rows for a %s program of %d", b->n,
+		return CT_FAIL(CT_BUG, "a batch of %d rows cannot run on a %s program for %d rows", b->n,
 			       p->mode == CT_TRAIN ? "training" : "evaluation", p->n);
 	if (b->n && !b->x)
-		return CT_FAIL(CT_BUG, "a batch without images");
+		return CT_FAIL(CT_BUG, "the batch has no images");
 	if (loss->op == CT_OP_MSE)
-		return b->n && !b->targets ? CT_FAIL(CT_DATA, "the model's loss (mse) needs targets, the data has none")
-					   : CT_OK;
+		return b->n && !b->targets
+			       ? CT_FAIL(CT_DATA, "the model's loss (mse) needs targets, but the data has none")
+			       : CT_OK;
 	if (b->n && !b->labels)
-		return CT_FAIL(CT_DATA, "the model's loss (cross-entropy) needs class labels, the data has none");
+		return CT_FAIL(CT_DATA, "the model's loss (cross-entropy) needs class labels, but the data has none");
 	CT_TRY(check_labels(b->labels, b->n, classes));
 	return b->labels_b ? check_mix(b, classes) : CT_OK;
 }
@@ -307,9 +309,9 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 	ct_net *net = p->net;
 
 	if (p->mode != CT_TRAIN || !p->forward_done)
-		return CT_FAIL(CT_BUG, "backward follows a forward of a training program");
+		return CT_FAIL(CT_BUG, "backward must follow a forward of a training program");
 	if (net->ran != p)
-		return CT_FAIL(CT_BUG, "another program of the net has used the memory between forward and backward");
+		return CT_FAIL(CT_BUG, "another program of the net has reused the memory between forward and backward");
 	if (opts->accumulate)
 		CT_TRY(ct__net_need_scratch(net));
 	p->forward_done = false; /* activations may be overwritten */
@@ -321,7 +323,7 @@ enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *ou
 {
 	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->graph));
 	if (p->net->ran != p)
-		return CT_FAIL(CT_UNSUPPORTED, "%s: another program of the net has used the memory since",
+		return CT_FAIL(CT_UNSUPPORTED, "%s: another program of the net has reused the memory since",
 			       ct_graph_node(p->graph, node)->name);
 	CT_TRY(ct_stream_sync(p->net->engine->stream, CT_FOREVER));
 	return p->net->engine->ops->read(p, node, gradient, out);
@@ -340,7 +342,7 @@ enum ct_status ct_program_times(const ct_program *p, int node, double *forward_s
 {
 	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->graph));
 	if (!p->profile)
-		return CT_FAIL(CT_BUG, "times of a program that does not profile");
+		return CT_FAIL(CT_BUG, "the times of a program were requested, but profiling is off");
 	*forward_s = p->forward_s[node];
 	*backward_s = p->backward_s[node];
 	return CT_OK;

@@ -1,5 +1,5 @@
-/* What an engine implements. engine.c has the registry and the wrappers that check arguments; net.c, net_digest.c and init.c have
- * what all engines share (slices, arenas, accumulation, digests, initialization). */
+/* The functions that an engine implements. engine.c has the registry and the wrappers that check arguments. net.c,
+ * net_digest.c and init.c have what all engines share (slices, arenas, accumulation, digests, initialization). */
 #ifndef CT_NN_ENGINE_IMPL_H
 #define CT_NN_ENGINE_IMPL_H
 
@@ -7,7 +7,8 @@
 
 struct ct_update;
 
-/* Passes over complete arenas; each posts. Segments, state and results of an update are described in nn/optim/update.h. */
+/* Passes over complete arenas. Each of them posts its work. nn/optim/update.h describes the segments, states and
+ * results of an update. */
 struct ct_arena_ops {
 	enum ct_status (*add)(const ct_net *net, const struct ct_span *dst, const struct ct_span *src); /* dst += src */
 	/* Reads the learning rate and the number of the update from ct_net_state.step. */
@@ -17,41 +18,44 @@ struct ct_arena_ops {
 	enum ct_status (*swap)(ct_net *net, ct_arena *a, ct_arena *b);
 };
 
-/* An engine's own structs begin with struct ct_engine, ct_net or ct_program. The wrappers fill these members; open, net_open
- * and program_create set only what they use themselves. If net_open or program_create fails, it releases what it allocated.
- * The wrappers check inputs (batch sizes, labels, order of calls) before a call; they do not call forward for 0 rows. */
+/* The structs of an engine begin with struct ct_engine, ct_net or ct_program. The wrappers fill in the members of
+ * these; open, net_open and program_create set only the members that they use themselves. If net_open or
+ * program_create fails, it releases what it has allocated. Before each call, the wrappers check the inputs (batch
+ * sizes, labels, order of calls). They do not call forward for 0 rows. */
 struct ct_engine_ops {
 	const char *name;
 	bool (*available)(char *why, size_t why_len);
 	const char *(*version)(void);
 	enum ct_status (*open)(ct_device *device, int threads, ct_engine **out);
 	void (*close)(ct_engine *e);
-	/* Chooses the layout of every parameter for net->opts.batch; fills net->elems[param] (padded counts). May store its own
-	 * data in net->impl. */
+	/* Chooses the layout of every parameter for net->opts.batch, and fills net->elems[param] with the padded
+	 * element counts. May store its own data in net->impl. */
 	enum ct_status (*net_open)(ct_net *net);
 	void (*net_close)(ct_net *net);
-	/* Convert between the logical row-major and the engine's layout, in host memory. `slice`: first element of the parameter. */
+	/* Convert between the logical row-major layout and the engine's layout, in host memory. `slice` points to the
+	 * first element of the parameter. */
 	enum ct_status (*pack)(const ct_net *net, int param, const float *logical, float *slice);
 	enum ct_status (*unpack)(const ct_net *net, int param, const float *slice, float *logical);
-	/* `g` has the parameters and buffers of net->graph; its shapes may differ. */
+	/* g has the same parameters and buffers as net->graph, but its shapes may differ. */
 	enum ct_status (*program_create)(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out);
 	void (*program_destroy)(ct_program *p);
-	/* Posts; adds the rows' metrics to *m, which is device memory. */
+	/* Posts the forward pass, which adds the metrics of the rows to *m in device memory. */
 	enum ct_status (*forward)(ct_program *p, const struct ct_batch *b, struct ct_metrics *m);
-	/* Posts; writes the gradients, node by node, to `grads` (net->grads, or net->scratch_grads when accumulating) and calls
-	 * ct__net_slice_done(net, opts, i) for each slice, in order. */
+	/* Posts the backward pass, which writes the gradients to `grads`, node by node. `grads` is net->grads or,
+	 * when accumulating, net->scratch_grads. Calls ct__net_slice_done(net, opts, i) for each slice, in order. */
 	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, ct_arena *grads);
-	/* Writes the rows of the last forward (p->rows). The posted work has finished. */
+	/* Copies the rows of the last forward pass (p->rows) to out. The posted work has finished. */
 	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
-	/* (optional) [default: the padded count identifies the layout] A string that distinguishes the layout of a parameter
-	 * from every other layout that the engine may choose. It is part of the layout digest, so machines that choose the same
-	 * layout must produce the same string. */
+	/* (optional) [default: the padded count identifies the layout] Writes a string that distinguishes the layout
+	 * of a parameter from every other layout that the engine may choose. It is part of the layout digest, so
+	 * machines that choose the same layout must produce the same string. */
 	void (*layout)(const ct_net *net, int param, char *text, size_t len);
-	/* (optional) [default: fp32 only] Whether this CPU supports the precision; if not, why. */
+	/* (optional) [default: fp32 only] Returns whether this CPU supports the precision. If it does not, why gets
+	 * the reason. */
 	bool (*precision)(enum ct_precision p, char *why, size_t why_len);
 	/* (optional) [default: host functions posted to the stream, nn/optim/arena_ops.c] */
 	const struct ct_arena_ops *arenas;
-	/* (optional) [default: the CPU only] Whether the engine runs on devices of this kind. */
+	/* (optional) [default: the CPU only] Returns whether the engine supports devices of this kind. */
 	bool (*supports)(const ct_device *d);
 };
 
@@ -66,8 +70,8 @@ struct ct_engine {
 /* The part of a net that is in device memory. Only posted work writes it. */
 struct ct_net_state {
 	struct ct_step_args step;  /* of the step that posted work belongs to */
-	struct ct_metrics metrics; /* since they were last taken or reset */
-	int32_t stopped;           /* enum ct_update_outcome: why updates have stopped; 0: they have not */
+	struct ct_metrics metrics; /* sums since they were last taken or reset */
+	int32_t stopped; /* enum ct_update_outcome: the reason why updates have stopped, or 0 if they have not */
 };
 
 struct ct_net {
@@ -83,12 +87,12 @@ struct ct_net {
 	ct_arena *params, *grads, *buffers;
 	ct_arena *scratch_grads; /* same size as grads, created by the first accumulating backward */
 	struct ct_net_state *state;
-	struct ct_metrics *taken; /* host memory of the device, where metrics are copied to */
+	struct ct_metrics *taken; /* pinned host memory to which metrics are copied */
 	bool owns_grads, opened;
 	struct ct_net_memory memory;
 	int n_programs;
-	/* The program whose values are in the memory that programs share; NULL: none. During ops->forward it is still the
-	 * program that ran before. */
+	/* The program whose values are in the memory that programs share, or NULL if there is none. During
+	 * ops->forward, it is still the program that ran before. */
 	const ct_program *ran;
 	void *impl;
 };
@@ -99,7 +103,7 @@ struct ct_program {
 	int n;
 	enum ct_mode mode;
 	bool profile;
-	bool forward_done;              /* and backward has not been called since */
+	bool forward_done;              /* forward has run, and backward has not been called since */
 	int rows;                       /* of the last forward */
 	int reorders;                   /* counted by an engine that has layouts */
 	double *forward_s, *backward_s; /* [n_nodes] */

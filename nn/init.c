@@ -24,9 +24,9 @@ static void fill_normal(struct ct_rng *r, float *x, size_t n, float std)
 		x[i] = std * ct_rng_normal(r);
 }
 
-/* PyTorch: reset_parameters of torch.nn.Linear and Conv2d uses kaiming_uniform(a = sqrt(5)), which is
- * U(+-1/sqrt(fan_in)). Kaiming: He et al. 2015 with fan_out for convolutions, as in torchvision's ResNets, which keep
- * the default for linear layers. */
+/* PYTORCH: reset_parameters of torch.nn.Linear and Conv2d uses kaiming_uniform(a = sqrt(5)), which is
+ * U(+-1/sqrt(fan_in)). KAIMING: convolutions use fan_out (He et al. 2015), as in torchvision's ResNets, which keep
+ * PyTorch's default for linear layers. */
 static void fill(const struct ct_param *p, const struct ct_node *node, enum ct_init init, struct ct_rng *r, float *x)
 {
 	bool kaiming = init == CT_INIT_KAIMING && node->op == CT_OP_CONV2D;

@@ -63,7 +63,7 @@ static enum ct_status check_opts(const struct ct_net_opts *o, struct ct_shape in
 	if (o->input != CT_INPUT_U8_NHWC)
 		return CT_OK;
 	if (in.c > (int)CT_ARRAY_LEN(o->mean))
-		return CT_FAIL(CT_CONFIG, "byte images have 1 to 4 channels, but the model's input has %d", in.c);
+		return CT_FAIL(CT_CONFIG, "uint8 images have 1 to 4 channels, but the model's input has %d", in.c);
 	for (int i = 0; i < in.c; i++) {
 		if (!isfinite(o->mean[i]) || !isfinite(o->std[i]) || !(o->std[i] > 0))
 			return CT_FAIL(CT_CONFIG, "channel %d: cannot normalize with mean %g and standard deviation %g",

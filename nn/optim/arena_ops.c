@@ -1,5 +1,6 @@
-/* Passes over arenas as host functions posted to the engine's stream: the default of every engine on a device with host_code. The
- * loops are split into chunks of a fixed size for the compute threads, so that results do not depend on the number of threads. */
+/* Passes over arenas in the form of host functions that are posted to the engine's stream. They are the default for
+ * every engine on a device with host_code. The compute threads process chunks of a fixed size, so that results do not
+ * depend on the number of threads. */
 #include <math.h>
 
 #include "base/parallel.h"
@@ -14,7 +15,7 @@ struct update_args {
 	const struct ct_update *u;
 };
 
-/* State of one running update. */
+/* The state of an update while it runs. */
 struct pass {
 	const struct update_args *args;
 	const struct ct_step_args *step;
@@ -36,7 +37,7 @@ static void for_chunks(struct pass *p, ct_range_fn run)
 	ct_parallel_for(p->args->net->engine->threads, p->u->n_chunks, 1, run, p);
 }
 
-/* Adds one of the two sums of each chunk (u->sums) over the chunks [first, first + n). */
+/* Adds up one of the two sums of each chunk (u->sums) over the chunks [first, first + n). */
 static double add_sums(const struct ct_update *u, int64_t first, int64_t n, int which)
 {
 	double sum = 0;
@@ -72,7 +73,8 @@ static void lars_sums(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-/* LARS: sets the factor of the gradient and the weight decay from the norms of a segment's parameters and clipped gradient. */
+/* LARS: sets the factor of the gradient and the weight decay, from the norms of the parameters and of the clipped
+ * gradient of a segment. */
 static void adapt_lars(const struct ct_update *u, const struct ct_segment *s, float clip, struct ct_factors *f)
 {
 	double w = sqrt(segment_sum(u, s, 0)), g = (double)clip * sqrt(segment_sum(u, s, 1));
@@ -175,7 +177,7 @@ static void adam_coefs(struct pass *p, float clip)
 	};
 }
 
-/* AdamW, and LAMB, which is plain Adam for segments without a trust ratio. */
+/* AdamW, and also LAMB, which is plain Adam for segments without a trust ratio. */
 static void step_adamw(struct pass *p, float clip)
 {
 	const struct ct_update *u = p->u;
@@ -253,7 +255,7 @@ static enum ct_status post_update(ct_net *net, const struct ct_update *u)
 	return ct_stream_run(net->engine->stream, run_update, &a, sizeof(a));
 }
 
-/* Arguments of an operation on two ranges of n fp32 elements. */
+/* The arguments of an operation on two ranges of n fp32 elements. */
 struct pair {
 	const ct_net *net;
 	float *a, *b;

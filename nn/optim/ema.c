@@ -15,7 +15,7 @@ enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out)
 	ct_ema *e;
 
 	if (!(decay >= 0 && decay < 1))
-		return CT_FAIL(CT_CONFIG, "the decay of the weight average, %g, must be in [0, 1)", decay);
+		return CT_FAIL(CT_CONFIG, "the decay of the EMA weights, %g, must be in [0, 1)", decay);
 	CT_TRY_ALLOC(e = CT_NEW(ct_ema));
 	e->net = net;
 	e->decay = decay;
@@ -61,7 +61,7 @@ static enum ct_status swap(ct_net *net, ct_arena *a, ct_arena *b)
 	return net->engine->arenas->swap(net, a, b);
 }
 
-/* Swaps the values, not the arenas: programs hold addresses in the net's arenas. */
+/* Swaps the values, not the arenas, because programs hold addresses in the arenas of the net. */
 enum ct_status ct_ema_swap(ct_ema *e)
 {
 	CT_TRY(swap(e->net, e->params, e->net->params));

@@ -14,14 +14,14 @@ struct ct_optim {
 	struct ct_chunk *chunks;
 };
 
-/* The options that only some optimizers have. */
+/* Options that only some optimizers have. */
 enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, EPS = 8, TRUST = 16 };
 
 /* Everything about an optimizer except its formula, which is in nn/optim/arena_ops.c. */
 static const struct kind {
 	const char *title; /* in messages */
 	unsigned options;
-	bool adapts; /* weights have a trust ratio, other parameters no weight decay */
+	bool adapts; /* weights have a trust ratio, and other parameters have no weight decay */
 	const char *states
 		[CT_OPTIM_MAX_STATES]; /* their names; an optimizer with MOMENTUM has states only if it is above 0 */
 } kinds[] = {
@@ -37,7 +37,7 @@ static enum ct_status check_momentum(const struct kind *k, const struct ct_optim
 	if (!(o->momentum >= 0 && o->momentum < 1))
 		return CT_FAIL(CT_CONFIG, "momentum %g must be in [0, 1)", o->momentum);
 	if (o->nesterov && !(o->momentum > 0))
-		return CT_FAIL(CT_CONFIG, "Nesterov needs a momentum above 0");
+		return CT_FAIL(CT_CONFIG, "Nesterov momentum needs a momentum above 0");
 	if (o->nesterov && !(k->options & NESTEROV))
 		return CT_FAIL(CT_CONFIG, "%s has no Nesterov momentum", k->title);
 	return CT_OK;
@@ -141,7 +141,7 @@ enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts, ct
 
 	CT_TRY(check_opts(opts));
 	if (!net->opts.train)
-		return CT_FAIL(CT_BUG, "an optimizer for a net made for evaluation");
+		return CT_FAIL(CT_BUG, "an optimizer needs a net that was made for training");
 	CT_TRY_ALLOC(o = CT_NEW(ct_optim));
 	o->net = net;
 	o->update.opts = *opts;

@@ -1,22 +1,23 @@
-/* Optimizers: passes over the parameter, gradient and state arenas of a net. State arenas have the layout of the parameter arena,
- * so ct_net_export and ct_net_import convert them for each parameter. The formulas are those of torch.optim.SGD (dampening 0) and
- * AdamW; coefficients are computed in double and rounded to float once per step, as in PyTorch. Results depend neither on the
- * vector width of the machine nor on the number of threads.
+/* Optimizers, which update the parameter and state arenas of a net from its gradient arena. State arenas have the layout of the
+ * parameter arena, so ct_net_export and ct_net_import can convert their parameters. The formulas are those of torch.optim.SGD
+ * (with dampening 0) and AdamW. As in PyTorch, coefficients are computed in double and rounded to float once per step. Results
+ * depend neither on the vector width of the machine nor on the number of threads.
  *
- * An update is posted to the engine's stream. The device decides whether to apply it: if the loss is not finite, or if the
- * gradient norm is not finite while clipping is on, this update and all later ones, including those of EMA weights, change
- * nothing. So the weights keep their last good values, however late the host notices.
+ * An update is posted to the engine's stream, and the device decides whether to apply it. If the loss is not finite, or if the
+ * gradient norm is not finite while clipping is on, this update and all later ones change nothing. This includes updates of the
+ * EMA weights. Therefore the weights keep their last good values, no matter how late the host notices the problem.
  *
- * For large batches, with g the gradient after clipping and |x| the L2 norm over one parameter tensor:
+ * For large batches, there are two more optimizers. g is the gradient after clipping, and |x| is the L2 norm of one parameter
+ * tensor:
  *   LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of NVIDIA Apex
- *         (LARC without clipping): SGD with momentum, where the learning rate multiplies the momentum buffer, on the gradient
+ *         (LARC without clipping): SGD with momentum, in which the learning rate multiplies the momentum buffer. Its gradient is
  *             q (g + weight_decay w),   q = trust |w| / (|g| + weight_decay |w| + 1e-8)
- *         and on g itself if |w| or |g| is 0
+ *         or g itself if |w| or |g| is 0
  *   LAMB  You et al., "Large batch optimization for deep learning", 2020, algorithm 2 with phi(z) = z:
  *             u = m' / (sqrt(v') + eps) + weight_decay w,   w -= lr |w| / |u| u
- *         m', v' are the bias-corrected moments of Adam; if |w| or |u| is 0, w -= lr u
- * These apply to the weights of linear and convolution layers. Biases and batch-norm parameters have neither a trust ratio nor
- * weight decay: they are updated by plain SGD with momentum, or by Adam. */
+ *         m' and v' are the bias-corrected moments of Adam. If |w| or |u| is 0, then w -= lr u
+ * These formulas apply to the weights of linear and convolution layers. Biases and batch-norm parameters have neither a trust
+ * ratio nor weight decay. They are updated by plain SGD with momentum (LARS) or by Adam (LAMB). */
 #ifndef CT_NN_OPTIM_OPTIM_H
 #define CT_NN_OPTIM_OPTIM_H
 
@@ -33,9 +34,9 @@ struct ct_optim_opts {
 	double weight_decay;      /* SGD, LARS: added to the gradient (L2); AdamW, LAMB: decoupled */
 	bool decay_norm_bias;     /* SGD, AdamW; false: no decay on biases and batch-norm parameters */
 	double beta1, beta2, eps; /* AdamW, LAMB */
-	double trust;             /* LARS, above 0; usually 0.001 */
+	double trust;             /* trust coefficient of LARS, above 0; usually 0.001 */
 	double clip_norm; /* limit of the gradient's global L2 norm, as in torch.nn.utils.clip_grad_norm_; 0: off */
-	bool norm;        /* compute the norm even without clipping */
+	bool norm;        /* compute the norm even if clipping is off */
 };
 
 typedef struct ct_optim ct_optim;
@@ -44,39 +45,42 @@ enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts,
 			       ct_optim **out) CT_MUST_CHECK; /* borrows net */
 void ct_optim_destroy(ct_optim *o);
 ct_net *ct_optim_net(const ct_optim *o);
-/* Element i of `scalars` (CT_F32) is the loss summed over all ranks when an update runs; each update checks that it is
- * finite. */
+/* Makes each update check that the loss is finite. When an update runs, element i of `scalars` (CT_F32) must contain
+ * the loss, summed over all ranks. */
 void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
-/* Begins the next update: writes its number and its learning rate to args, which is posted (ct_net_post_step_args) before the
- * update. */
+/* Begins the next update: writes its number and its learning rate to args. Post args (ct_net_post_step_args) before
+ * the update. */
 void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
-/* Posts one update from the gradients in the net's arena, with the number and the learning rate in the step arguments. The norm of the gradient before clipping is computed
- * if opts.clip_norm is above 0 or opts.norm is set. */
+/* Posts one update, which uses the gradients in the net's arena, and the number and the learning rate in the step
+ * arguments. If opts.clip_norm is above 0 or opts.norm is set, it also computes the norm of the gradient before
+ * clipping. */
 enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
 
-/* Why an update changed nothing. */
+/* The reason why an update changed nothing. */
 enum ct_update_outcome { CT_UPDATE_DONE, CT_UPDATE_BAD_LOSS, CT_UPDATE_BAD_NORM };
 enum { CT_UPDATE_NORM, CT_UPDATE_OUTCOME, CT_UPDATE_RESULTS };
-/* CT_F32 [CT_UPDATE_RESULTS] in device memory: the norm of the gradient in the last update (-1: not computed) and the outcome. */
+/* CT_F32 [CT_UPDATE_RESULTS] in device memory: the gradient norm of the last update (-1 if it was not computed) and
+ * the outcome. */
 ct_arena *ct_optim_result(ct_optim *o);
 
-uint64_t ct_optim_steps(const ct_optim *o); /* updates begun; the bias correction of AdamW and LAMB needs it */
+uint64_t ct_optim_steps(
+	const ct_optim *o); /* number of updates begun; the bias correction of AdamW and LAMB needs it */
 void ct_optim_set_steps(ct_optim *o, uint64_t n);
-/* Name of state arena i: "momentum_buffer" (SGD, LARS with momentum); "exp_avg", "exp_avg_sq" (AdamW, LAMB). NULL past the
- * end. */
+/* The name of state arena i: "momentum_buffer" (SGD and LARS with momentum), or "exp_avg" and "exp_avg_sq" (AdamW,
+ * LAMB). NULL past the end. */
 const char *ct_optim_state_name(const ct_optim *o, int i);
 ct_arena *ct_optim_state(ct_optim *o, int i);
-int ct_optim_n_states(const struct ct_optim_opts *opts); /* number of state arenas of such an optimizer */
+int ct_optim_n_states(const struct ct_optim_opts *opts); /* number of state arenas with these options */
 
-/* EMA weights, the exponential moving average of parameters and buffers: ema = decay*ema + (1-decay)*value. */
+/* EMA weights are the exponential moving average of parameters and buffers: ema = decay*ema + (1-decay)*value. */
 typedef struct ct_ema ct_ema;
-/* Starts as a copy of the net's values. decay in [0,1). Borrows net. */
+/* Initially, the EMA weights are a copy of the values of the net. decay is in [0,1). Borrows net. */
 enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out) CT_MUST_CHECK;
 void ct_ema_destroy(ct_ema *e);
-/* Both post. */
+/* Both post their work. */
 enum ct_status ct_ema_update(ct_ema *e) CT_MUST_CHECK;
 enum ct_status ct_ema_restart(ct_ema *e) CT_MUST_CHECK; /* copies the net's current values */
-/* Posts: exchanges the net's parameters and buffers with the EMA weights. A second call undoes it. */
+/* Posts an exchange of the net's parameters and buffers with the EMA weights. A second call undoes it. */
 enum ct_status ct_ema_swap(ct_ema *e) CT_MUST_CHECK;
 ct_arena *ct_ema_params(ct_ema *e); /* in the layout of the parameter arena */
 ct_arena *ct_ema_buffers(ct_ema *e);

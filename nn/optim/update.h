@@ -1,5 +1,5 @@
-/* What an engine needs to run an update of an optimizer. It is fixed when the optimizer is created; only the learning rate and the
- * number of the update change. The formulas are in nn/optim/optim.h. */
+/* The data that an engine needs to run an update of an optimizer. It is fixed when the optimizer is created; only the
+ * learning rate and the number of the update change. The formulas are in nn/optim/optim.h. */
 #ifndef CT_NN_OPTIM_UPDATE_H
 #define CT_NN_OPTIM_UPDATE_H
 
@@ -7,16 +7,16 @@
 
 enum { CT_OPTIM_MAX_STATES = 2 };
 
-/* A range of the arenas with the same treatment: consecutive slices, or one slice with its own trust ratio. Segments also cover the
- * padding between slices, which is zero and stays zero. */
+/* A range of the arenas that is treated in one way: consecutive slices, or one slice with its own trust ratio.
+ * Segments also cover the padding between slices, which is zero and stays zero. */
 struct ct_segment {
 	size_t offset, n;
 	bool decay, adapt;
 	int64_t first_chunk, n_chunks;
 };
 
-/* At most CT_CHUNK_ELEMS elements of a segment: the unit of work of a thread. The sum over a segment adds the sums of its chunks in
- * order, so that it does not depend on the number of threads. */
+/* A part of a segment, of at most CT_CHUNK_ELEMS elements. It is the unit of work of a thread. The sum over a segment
+ * adds the sums of its chunks in order, so that it does not depend on the number of threads. */
 struct ct_chunk {
 	size_t offset, n;
 	int segment;

@@ -72,7 +72,7 @@ static void check_batches(const char *engine)
 	assert_ok(ct_program_create(r.net, ROWS, CT_EVAL, &eval));
 	assert_int_equal(ct_program_batch(eval), ROWS);
 	b.n = ROWS - 1;
-	assert_fails(forward_now(r.program, &b, &m), CT_BUG, "3 rows for a training program of 4");
+	assert_fails(forward_now(r.program, &b, &m), CT_BUG, "3 rows cannot run on a training program for 4");
 	assert_ok(forward_now(eval, &b, &m));
 	assert_int_equal(m.count, 3);
 	b.n = ROWS + 1;
@@ -83,7 +83,7 @@ static void check_batches(const char *engine)
 	b = good;
 	d.labels[2] = 3;
 	assert_fails(forward_now(r.program, &b, &m), CT_DATA,
-		     "row 2 of the batch has label 3, the model has 3 classes");
+		     "row 2 of the batch has label 3, but the model has 3 classes");
 	d.labels[2] = -1;
 	assert_fails(forward_now(r.program, &b, &m), CT_DATA, "label -1");
 	d.labels[2] = 1;
@@ -91,10 +91,10 @@ static void check_batches(const char *engine)
 	assert_ok(forward_now(eval, &b, &m));
 	assert_int_equal(m.count, 3);
 
-	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "backward follows a forward");
+	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "backward must follow a forward");
 	assert_ok(forward_now(r.program, &good, &m));
 	assert_ok(ct_program_backward(r.program, &back));
-	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "backward follows a forward");
+	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "backward must follow a forward");
 	assert_ok(forward_now(eval, &good, &m));
 	assert_fails(ct_program_backward(eval, &back), CT_BUG, "training program");
 	ct_program_destroy(eval);
@@ -134,7 +134,8 @@ static void check_opts(const char *engine)
 	ct_graph *norm = graph_make((struct ct_shape){6, 1, 1}, "linear 4;batch_norm;linear 3", 3, CT_LOSS_MSE, 0);
 	opts = (struct ct_net_opts){.batch = 1, .input = CT_INPUT_F32_NCHW, .train = true};
 	assert_ok(ct_net_create(r.engine, norm, &opts, &net));
-	assert_fails(ct_program_create(net, 1, CT_TRAIN, &p), CT_CONFIG, "bn1: batch norm sees one value per channel");
+	assert_fails(ct_program_create(net, 1, CT_TRAIN, &p), CT_CONFIG,
+		     "bn1: batch norm has only one value per channel");
 	ct_net_destroy(net);
 	ct_graph_destroy(norm);
 	ct_engine_close(r.engine);
@@ -186,7 +187,7 @@ static void check_profile(const char *engine)
 	double forward = 0, backward = 0, f, w;
 
 	open_rig(&r, engine, true);
-	assert_fails(ct_program_times(r.program, 1, &f, &w), CT_BUG, "does not profile");
+	assert_fails(ct_program_times(r.program, 1, &f, &w), CT_BUG, "profiling is off");
 	ct_program_profile(r.program, true);
 	assert_ok(forward_now(r.program, &b, &m));
 	assert_ok(ct_program_backward(r.program, &back));

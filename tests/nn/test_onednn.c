@@ -183,7 +183,7 @@ static void test_profile(void **state)
 
 	(void)state;
 	bench_open(&b, &convnet);
-	assert_fails(ct_program_times(b.r.program, 1, &forward, &backward), CT_BUG, "does not profile");
+	assert_fails(ct_program_times(b.r.program, 1, &forward, &backward), CT_BUG, "profiling is off");
 	ct_program_profile(b.r.program, true);
 	step(&b, &convnet, false);
 	for (int i = 0; i < ct_graph_n_nodes(b.r.graph); i++) {

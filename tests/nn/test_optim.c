@@ -56,7 +56,7 @@ static void test_option_errors(void **state)
 	} cases[] = {
 		{{.kind = CT_SGD, .momentum = 1}, "momentum 1"},
 		{{.kind = CT_SGD, .momentum = -0.1}, "momentum -0.1"},
-		{{.kind = CT_SGD, .nesterov = true}, "Nesterov needs"},
+		{{.kind = CT_SGD, .nesterov = true}, "Nesterov momentum needs"},
 		{{.kind = CT_SGD, .weight_decay = -1}, "weight decay -1"},
 		{{.kind = CT_SGD, .clip_norm = -1}, "clip norm -1"},
 		{{.kind = CT_LARS, .momentum = 1, .trust = 1e-3}, "momentum 1"},
@@ -76,7 +76,7 @@ static void test_option_errors(void **state)
 	open_rig(&r);
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
 		assert_fails(ct_optim_create(r.net, &cases[i].opts, &o), CT_CONFIG, cases[i].part);
-	assert_fails(ct_ema_create(r.net, 1, &e), CT_CONFIG, "decay of the weight average, 1");
+	assert_fails(ct_ema_create(r.net, 1, &e), CT_CONFIG, "decay of the EMA weights, 1");
 	ct_optim_destroy(NULL);
 	ct_ema_destroy(NULL);
 	rig_close(&r);

@@ -174,7 +174,7 @@ static void check_lost_values(const char *engine)
 	assert_ok(forward_now(eval, &b, &m));
 	assert_fails(ct_program_backward(r.program, &back), CT_BUG, "between forward and backward");
 	assert_fails(ct_program_read(r.program, node, false, logits), CT_UNSUPPORTED,
-		     "fc1: another program of the net has used the memory since");
+		     "fc1: another program of the net has reused the memory since");
 	assert_ok(ct_program_read(eval, node, false, logits));
 	assert_ok(forward_now(r.program, &b, &m));
 	assert_ok(ct_program_create(r.net, 1, CT_TRAIN, &other));
