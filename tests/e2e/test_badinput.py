@@ -304,7 +304,7 @@ class Foreign(Case):
                 self.assertEqual(self.checkpoints()[-1], "step-000000000010")
         # Keys that one of two models does not have are no differences of their own.
         r = self.train("model.name=convnet", "data.shape=1,28,28", expect=USAGE)
-        self.assert_last_says(r, r"saved with another config: model\.name was mlp, is convnet; data\.shape was \[1, 12, 12\], is \[1, 28, 28\]\n")
+        self.assert_last_says(r, r"saved with another config: model\.name was mlp and is now convnet; data\.shape was \[1, 12, 12\] and is now \[1, 28, 28\]\n")
 
     def test_keys_of_one_side(self):
         """A checkpoint of a version of ctrain with other keys, as its state.json says."""
@@ -326,7 +326,7 @@ class Foreign(Case):
         self.assert_last_says(r, "batch", "32", "48")
         # A batch of the same size would not help a run of another config.
         r = self.train(*sets, "--procs", 3, "optim.lr=0.2", expect=USAGE)
-        self.assert_last_says(r, r"saved with another config: optim\.lr was 0\.05, is 0\.2", "restore the old values")
+        self.assert_last_says(r, r"saved with another config: optim\.lr was 0\.05 and is now 0\.2", "restore the old values")
         self.assertNotIn("batch.global=", r.err)
 
     def test_other_data(self):

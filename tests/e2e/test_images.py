@@ -294,7 +294,7 @@ class Resumed(Images):
                 for step, loss in self.losses("whole").items():
                     self.assertAlmostEqual(self.losses(run)[step] / loss, 1, delta=1e-6, msg=f"step {step}")
         r = self.train("train.epochs=3", "--procs", 1, "batch.per_rank=6", run="whole", config=config, expect=USAGE)
-        self.assert_last_says(r, "global batch was 12, is 6", "batch.global=12")
+        self.assert_last_says(r, "global batch was 12 and is now 6", "batch.global=12")
 
     def test_accumulated_as_at_once(self):
         config = self.sharded()

@@ -49,14 +49,14 @@ struct ct_checkpoint_source {
 	const char *
 		config_lines; /* ct_config_lines: stored in state.json, so that a resume can name the key that differs */
 	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; may be NULL */
-	int threads;                             /* that copy the tensors to host memory; 0: one */
+	int threads;                             /* number of threads that copy the tensors to host memory; 0: one */
 };
 
 struct ct_checkpoint_result {
 	uint64_t step;          /* 0 if nothing was saved */
 	char *path;             /* owned by the caller; NULL if step is 0 */
 	double seconds;         /* from the snapshot to the end of writing */
-	double exposed_seconds; /* in which the caller has waited for the snapshot and the end of writing */
+	double exposed_seconds; /* time for which the caller has waited */
 	uint64_t bytes;
 };
 
@@ -70,9 +70,10 @@ struct ct_checkpoint_result {
 enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
 				  struct ct_checkpoint_result *out) CT_MUST_CHECK;
 
-/* Saves checkpoints while training continues. post takes a snapshot, in the order of the engine's stream, and returns.
- * A thread hashes, writes, syncs and publishes it. At most one save may be posted and not taken. Until the thread has
- * published it, the checkpoint does not exist, so a crash leaves the previous one. */
+/* Saves checkpoints while training continues. post takes a snapshot in the order of the engine's stream and returns.
+ * A thread then hashes, writes, syncs and publishes the snapshot. Until it is published, the checkpoint does not
+ * exist, so after a crash the previous one is used. Before the next save is posted, the result of the last one must
+ * be taken. */
 typedef struct ct_checkpoint_writer ct_checkpoint_writer;
 enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last,
 					   ct_checkpoint_writer **out) CT_MUST_CHECK;
@@ -104,15 +105,15 @@ enum ct_status ct_checkpoint_use(const char *run_dir, const char *what, ct_check
  * a file of it. A config.yaml in other parent directories is ignored. The result is owned by the caller; NULL if there
  * is no run directory. */
 char *ct_checkpoint_run(const char *path);
-/* Checks that all files exist and have the right size and checksum. Fails with CT_DATA; the message contains the file
- * and the reason. */
+/* Checks that all files exist and have the right size and checksum. Fails with CT_DATA; the message names the file
+ * and gives the reason. */
 enum ct_status ct_checkpoint_verify(const char *path) CT_MUST_CHECK;
 enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out,
 					char **config_lines) CT_MUST_CHECK;
-/* Loads tensors into the net, and into the optimizer and the EMA if they are not NULL, and sets the optimizer's step
- * count. Checksums are compared first. Every name and shape must match the graph. Otherwise fails with CT_DATA, the
- * message lists the differences, and nothing of that file is loaded. PyTorch's *.num_batches_tracked is ignored, and so
- * are EMA weights and optimizer states for which the argument is NULL. */
+/* Loads tensors into the net, and into the optimizer and the EMA weights if they are not NULL. Sets the step count of
+ * the optimizer. Checksums are compared first. Every name and shape must match the graph; otherwise this fails with
+ * CT_DATA, the message lists the differences, and nothing of that file is loaded. PyTorch's *.num_batches_tracked is
+ * ignored, and so are EMA weights and optimizer states for which the argument is NULL. */
 enum ct_status ct_checkpoint_load(const char *path, ct_net *net, ct_optim *optim, ct_ema *ema) CT_MUST_CHECK;
 
 #endif

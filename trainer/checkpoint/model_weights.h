@@ -17,7 +17,7 @@ struct ct_weights_file {
 };
 /* path is a .safetensors file, a checkpoint directory or a run directory. The checksums of a checkpoint are compared.
  * For a directory, the weights are those that its evaluations used: the EMA weights if it has them, else the
- * parameters. For the path of its model.safetensors, they are always the parameters. If all names begin with "module."
+ * parameters. For the path of a model.safetensors file, they are always the parameters. If all names begin with "module."
  * (DistributedDataParallel) or "_orig_mod." (torch.compile), this is the prefix. On failure, there is nothing to close. */
 enum ct_status ct_weights_open(const char *path, struct ct_weights_file *out) CT_MUST_CHECK;
 void ct_weights_close(struct ct_weights_file *f);

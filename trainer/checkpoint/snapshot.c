@@ -21,7 +21,8 @@ static void copy_range(void *arg, int64_t begin, int64_t end)
 	memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
 }
 
-/* Host memory for n elements of fp32: what an earlier snapshot left in m, if the size is the same. */
+/* Provides host memory for n fp32 elements. Reuses the memory that an earlier snapshot left in m if it has the same
+ * size. */
 static enum ct_status reserve(ct_device *d, size_t n, struct ct_mirror *m)
 {
 	if (m->data && m->n == n)
@@ -33,7 +34,7 @@ static enum ct_status reserve(ct_device *d, size_t n, struct ct_mirror *m)
 	return CT_OK;
 }
 
-/* Posts the copy if the device makes it, else copies on the compute threads. */
+/* Posts the copy if the device can make it. Otherwise copies with the compute threads. */
 static enum ct_status copy_arena(struct ct_snapshot *snap, ct_arena *a, int threads, ct_stream *s,
 				 struct ct_mirror *out)
 {

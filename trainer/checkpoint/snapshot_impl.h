@@ -1,4 +1,5 @@
-/* What is saved, as it was at one step: copies in host memory, from which a thread can write while training continues. */
+/* The state of a run at one step, copied to host memory. A thread can write the copy to disk while training
+ * continues. */
 #ifndef CT_TRAINER_CHECKPOINT_SNAPSHOT_IMPL_H
 #define CT_TRAINER_CHECKPOINT_SNAPSHOT_IMPL_H
 
@@ -6,7 +7,7 @@
 
 enum { CT_SNAPSHOT_MAX_GROUPS = 8 };
 
-/* Tensors with a common prefix: the model's (""), an optimizer state's, the EMA weights. */
+/* Tensors whose names have a common prefix: those of the model (""), of an optimizer state, or of the EMA weights. */
 struct ct_snapshot_group {
 	const char *name;
 	struct ct_mirror params;  /* copy of an arena with the parameters' layout */
@@ -15,21 +16,21 @@ struct ct_snapshot_group {
 };
 
 struct ct_snapshot {
-	ct_device *device;                                       /* borrowed; of the memory of the copies */
+	ct_device *device;                                       /* borrowed; owns the memory of the copies */
 	const ct_net *net;                                       /* borrowed, for its layout */
 	struct ct_snapshot_group groups[CT_SNAPSHOT_MAX_GROUPS]; /* 0: the model */
 	int n_groups;
 	struct ct_train_state state;
 	char *config_lines;
-	int64_t start_ns;                        /* when it was taken */
+	int64_t start_ns;                        /* time of the snapshot */
 	const struct ct_checkpoint_guard *guard; /* borrowed; NULL: none */
 };
 
-/* Waits for the work posted to the net's engine and copies. *snap is zeroed or an earlier snapshot of the same net, whose memory is
- * used again. Release it in every case, before the device is closed. */
+/* Waits for the work posted to the net's engine, and copies the state. *snap must be zeroed, or be an earlier
+ * snapshot of the same net, whose memory is then reused. In every case, release it before the device is closed. */
 enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *snap) CT_MUST_CHECK;
 void ct__snapshot_release(struct ct_snapshot *snap);
-/* trainer/checkpoint/checkpoint.c: writes and publishes. Any thread. */
+/* Writes and publishes the snapshot (trainer/checkpoint/checkpoint.c). May be called from any thread. */
 enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot *snap, int keep_last, bool best,
 				  struct ct_checkpoint_result *out) CT_MUST_CHECK;
 

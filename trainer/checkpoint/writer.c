@@ -1,4 +1,4 @@
-/* Saving at once, and the thread that saves while training continues. */
+/* Saves checkpoints, either immediately or in a thread while training continues. */
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -30,14 +30,14 @@ enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoin
 struct ct_checkpoint_writer {
 	char *run_dir;
 	int keep_last;
-	bool busy; /* a save was posted and not taken */
+	bool busy; /* a save was posted, and its result has not been taken */
 	bool best;
 	struct ct_thread thread;
-	struct ct_snapshot snapshot; /* keeps its memory from save to save */
-	int64_t exposed_ns;          /* for which the caller has waited */
+	struct ct_snapshot snapshot; /* its memory is reused by the next save */
+	int64_t exposed_ns;          /* time for which the caller has waited */
 	atomic_bool done;
 	struct ct_checkpoint_result result;
-	struct ct_error error; /* status CT_OK: saved */
+	struct ct_error error; /* its status is CT_OK if the checkpoint was saved */
 };
 
 enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last, ct_checkpoint_writer **out)
@@ -60,7 +60,7 @@ static void *write_thread(void *arg)
 	ct_checkpoint_writer *w = arg;
 	enum ct_status st;
 
-	ct_parallel_use_threads(1); /* the others compute */
+	ct_parallel_use_threads(1); /* the other threads compute */
 	st = ct__snapshot_write(w->run_dir, &w->snapshot, w->keep_last, w->best, &w->result);
 
 	w->error = (struct ct_error){0};

@@ -36,7 +36,7 @@ static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, ui
 
 enum { EVAL_AHEAD = 3 }; /* batches that are posted before the host waits for one */
 
-/* Every evaluation finds the same bad samples, so only the first one logs them. */
+/* Every evaluation finds the same unreadable samples, so only the first one logs them. */
 struct bad {
 	bool known;
 	uint64_t n;
@@ -47,7 +47,7 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 	struct bad *b = user;
 	b->n++;
 	if (!b->known)
-		CT_WARN("bad sample %u of the evaluation data, left out: %s", sample, text);
+		CT_WARN("evaluation sample %u is skipped, because it is unreadable: %s", sample, text);
 }
 
 /* Compiles the program once: all images of an evaluation have the same size. */
@@ -68,9 +68,9 @@ static enum ct_status count_all(const struct ct_session *s, const struct ct_metr
 {
 	if (n_bad > s->plan.max_bad_val) {
 		ct_error_set(CT_DATA, __FILE__, __LINE__,
-			     "%llu of %u evaluation samples could not be read or decoded, data.max_bad allows %llu",
+			     "%llu of %u evaluation samples could not be read or decoded, but data.max_bad allows %llu",
 			     (unsigned long long)n_bad, s->plan.val.n, (unsigned long long)s->plan.max_bad_val);
-		ct_error_hint("the log names each of them; data.max_bad=N lets more pass");
+		ct_error_hint("the log names each of them; data.max_bad=N accepts more");
 		return CT_DATA;
 	}
 	if (m->count == 0)

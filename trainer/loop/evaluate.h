@@ -11,9 +11,9 @@ struct ct_eval_result {
 	double seconds;
 };
 
-/* Collective. First broadcasts the running statistics of rank 0, which all ranks use, as in DDP. Evaluates the EMA
- * weights if EMA is on. All ranks get the same result. progress (may be NULL) is called after each batch with the
- * fraction that is done. */
+/* Collective. First broadcasts the running statistics of rank 0, which all ranks then use, as in DDP. If EMA is on,
+ * evaluates the EMA weights. All ranks get the same result. progress may be NULL; it is called after each batch with
+ * the fraction of samples that are done. */
 enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, double done), void *user,
 			   struct ct_eval_result *out) CT_MUST_CHECK;
 

@@ -67,7 +67,7 @@ enum ct_status ct_lent_posted(struct ct_lent *l)
 
 	if (read)
 		CT_TRY(ct_event_record(read, l->stream));
-	/* Leaves room for the next batch. */
+	/* Makes room for the next batch. */
 	while (l->n_lent - l->n_returned >= (uint64_t)l->max) {
 		read = l->ring[l->n_returned % (uint64_t)l->max].read;
 		if (read)

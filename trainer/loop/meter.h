@@ -1,6 +1,6 @@
-/* Measures the time of a training run. All rates are based on a training clock, which does not advance while the run
- * evaluates, saves or compiles. Three intervals are measured with it: since the last metrics line, in this epoch, in
- * this process. */
+/* Measures the time of a training run. All rates use a training clock, which does not advance while the run
+ * evaluates, saves or compiles. It measures three intervals: since the last metrics line, since the start of the
+ * epoch, and since the start of the process. */
 #ifndef CT_TRAINER_LOOP_METER_H
 #define CT_TRAINER_LOOP_METER_H
 
@@ -14,7 +14,7 @@ struct ct_interval {
 
 struct ct_meter {
 	int64_t start_ns;     /* start of the job, on the ct_now_ns clock */
-	int64_t excluded_ns;  /* by how much the training clock is behind ct_now_ns */
+	int64_t excluded_ns;  /* time that the training clock has not counted */
 	int64_t accounted_ns; /* time of the last ct_meter_take_seconds */
 	double startup_s;     /* from the start of the job to the end of its first step; 0 before that */
 	struct ct_interval window, epoch, run;

@@ -57,7 +57,7 @@ static void list_differences(const char *theirs, const char *ours, struct ct_str
 			continue;
 		const char *was = find_line(theirs, ours, key, &m);
 		if (was && (n != m || memcmp(was, ours, n) != 0))
-			ct_str_addf(out, "%s%.*s was %.*s, is %.*s", out->len ? "; " : "", (int)key, ours,
+			ct_str_addf(out, "%s%.*s was %.*s and is now %.*s", out->len ? "; " : "", (int)key, ours,
 				    (int)(m - key - 1), was + key + 1, (int)(n - key - 1), ours + key + 1);
 	}
 }
@@ -81,7 +81,7 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 	bool other_batch = false;
 	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
 		list_differences(lines, s->config_lines, &diff);
-		/* All common keys are equal: the checkpoint is of another version of ctrain. */
+		/* If all common keys are equal, another version of ctrain has saved the checkpoint. */
 		if (!diff.len) {
 			list_missing(lines, s->config_lines, "only in the checkpoint", &diff);
 			list_missing(s->config_lines, lines, "only in this config", &diff);
@@ -92,9 +92,9 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 	} else if (strcmp(st->data_digest, s->state.data_digest) != 0) {
 		what = "training data";
 	} else if (st->global_batch != s->plan.global_batch) {
-		/* The division into ranks may change, because any number of ranks continues with the same samples. */
+		/* The number of ranks may change, because any number of ranks continues with the same samples. */
 		other_batch = true;
-		ct_str_addf(&diff, "the global batch was %u, is %u", st->global_batch, s->plan.global_batch);
+		ct_str_addf(&diff, "the global batch was %u and is now %u", st->global_batch, s->plan.global_batch);
 		what = "global batch";
 	}
 	if (what) {

@@ -49,13 +49,13 @@ static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream 
 	return ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->comm, v, n, CT_F64, CT_SUM, stream);
 }
 
-/* Makes the plan, the graph and the net from the open data sets. */
+/* Makes the plan, the graph and the net for the open data sets. */
 static enum ct_status build_model(struct ct_session *s, bool train)
 {
 	const struct ct_dataset_info *vi = s->val ? ct_dataset_info(s->val) : NULL;
 	const struct ct_dataset_info *ti = s->train ? ct_dataset_info(s->train) : vi;
 	if (!ti)
-		return CT_FAIL(CT_CONFIG, "data.val is none: there is nothing to evaluate on");
+		return CT_FAIL(CT_CONFIG, "data.val is none, so there is no evaluation data");
 	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, train ? ti : NULL, vi, &s->plan));
 	s->plan.net.train = train;
 	if (!train)
@@ -141,16 +141,17 @@ static bool find_mute(struct ct_session *s, struct ct_failure *out)
 			found = i;
 	if (found >= 0) {
 		snprintf(out->message, sizeof(out->message),
-			 "rank %d (pid %d on host %s) has joined and not been heard of since", m[found].rank,
+			 "rank %d (pid %d on host %s) has joined, but has sent no heartbeat since", m[found].rank,
 			 m[found].pid, m[found].host);
-		snprintf(out->hint, sizeof(out->hint), "is it stopped, or its host? See `ps -o stat,wchan -p %d` on %s",
+		snprintf(out->hint, sizeof(out->hint),
+			 "check whether the process or its host is stopped: run `ps -o stat,wchan -p %d` on %s",
 			 m[found].pid, m[found].host);
 	}
 	ct_free(m);
 	return found >= 0;
 }
 
-/* The timeout says which key is missing; the heartbeats in the store show which rank is the cause. */
+/* The timeout names the missing key. The heartbeats in the store show which rank is the cause. */
 static enum ct_status name_late(struct ct_session *s)
 {
 	struct ct_error late;
@@ -164,7 +165,7 @@ static enum ct_status name_late(struct ct_session *s)
 	return CT_TIMEOUT;
 }
 
-/* Takes lines. */
+/* Takes ownership of lines. */
 static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 {
 	enum ct_status st = ct_str_status(lines);
@@ -175,7 +176,7 @@ static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 	return st == CT_TIMEOUT ? name_late(s) : st;
 }
 
-/* Before the ranks open a communicator, because the config chooses its kind. */
+/* Called before the ranks open a communicator, because the config chooses its kind. */
 static enum ct_status agree_on_config(struct ct_session *s)
 {
 	struct ct_str lines = {0};
@@ -237,7 +238,7 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 		ct_watchdog_add_comm(s->watchdog, s->norm_comm);
 	if (ct_comm_is_cooperative(s->norm_comm))
 		return CT_OK;
-	return CT_FAIL_HINT(CT_UNSUPPORTED, "dist.backend=shm can",
+	return CT_FAIL_HINT(CT_UNSUPPORTED, "use dist.backend=shm, which does not block them",
 			    "model.bn=sync on a %s device: the communicator %s would block its streams",
 			    ct_device_kind(s->device), ct_comm_name(s->norm_comm));
 }
@@ -317,10 +318,11 @@ fail:
 void ct_session_destroy(struct ct_session *s, bool failed)
 {
 	struct ct_error keep;
-	ct_error_save(&keep); /* cleaning up must not lose the error chain, which a stop by a signal has as well */
+	ct_error_save(
+		&keep); /* cleaning up must not lose the error chain, which also exists after a stop by a signal */
 	if (failed && s->watchdog)
 		ct_watchdog_report(s->watchdog);
-	/* After a failure work may still be posted that uses what is freed below. */
+	/* After a failure, posted work may still use what is freed below. */
 	if (s->device && ct_device_caps(s->device)->async && ct_device_sync(s->device, ct_deadline_in(CT_SEC)) < 0)
 		ct_error_clear();
 	ct_program_destroy(s->eval);

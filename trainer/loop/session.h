@@ -1,5 +1,5 @@
-/* The complete state of a worker: world, device, data, graph, engine, net, communicator, reducer, optimizer, created
- * and destroyed together. The training loop, evaluation and the benches borrow from it. */
+/* The complete state of a worker: world, device, data, graph, engine, net, communicator, reducer and optimizer. They
+ * are created and destroyed together. The training loop, evaluation and the benchmarks borrow them from the session. */
 #ifndef CT_TRAINER_LOOP_SESSION_H
 #define CT_TRAINER_LOOP_SESSION_H
 
@@ -14,7 +14,7 @@ enum ct_scalar {
 	CT_SCALAR_LOSS,
 	CT_SCALAR_STOP, /* requests to stop and to save */
 	CT_SCALAR_SAVE,
-	CT_SCALAR_BAD, /* bad samples of the epoch so far */
+	CT_SCALAR_BAD, /* unreadable samples of the epoch so far */
 	CT_SCALAR_N = 16
 };
 
@@ -23,20 +23,23 @@ struct ct_session {
 	struct ct_run_plan plan;
 	char *run_dir;
 	char *config_lines;
-	const struct ct_run_lock *lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
+	const struct ct_run_lock
+		*lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
 	ct_graph *graph;         /* for the image size of epoch 0, or of evaluations if there is no training */
 	ct_graph *size_graph;    /* graph of `full` after the image size has changed; otherwise NULL */
-	ct_graph *val_graph;     /* graph of `eval` if evaluation images have another size than `graph`; otherwise NULL */
+	ct_graph *val_graph; /* graph of `eval` if evaluation images have another size than `graph`; otherwise NULL */
 	ct_engine *engine;
 	ct_comm *comm;
 	ct_net *net;
-	void *reduced;  /* device memory for grads and scalars; NULL: the memory belongs to the communicator */
-	ct_arena *grads, *scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains both */
-	ct_comm *norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: comm is used */
+	void *reduced; /* device memory for grads and scalars; NULL: the memory belongs to the communicator */
+	ct_arena *grads,
+		*scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains both */
+	ct_comm *
+		norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: comm is used */
 	struct ct_bucket *buckets;
 	int n_buckets;
 	ct_reducer *reducer;
@@ -50,14 +53,15 @@ struct ct_session {
 	double join_s, data_s, compile_s; /* durations of the start, for the log */
 };
 
-/* Joins the world of `id` (NULL: this process alone, for eval and benches), opens the data, compiles, and checks that
- * all ranks have the same config, graph, data and layout. The weights have their initial values until ct_resume
- * (trainer/loop/resume.h). train false: only the evaluation data; no gradients, optimizer or reducer. Borrows cfg. On
- * failure, releases everything and reports the failure to the other ranks. */
+/* Joins the world of `id`, opens the data, compiles the model, and checks that all ranks have the same config, graph,
+ * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
+ * false, only the evaluation data is opened, and there are no gradients, optimizer or reducer. The weights have their
+ * initial values until ct_resume (trainer/loop/resume.h) is called. Borrows cfg. On failure, releases everything and
+ * reports the failure to the other ranks. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
-/* failed: reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be called on a
- * zeroed session. */
+/* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be
+ * called on a zeroed session. */
 void ct_session_destroy(struct ct_session *s, bool failed);
 /* Replaces the training program by one for images of this shape. */
 enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input) CT_MUST_CHECK;
@@ -67,7 +71,7 @@ static inline bool ct_session_is_root(const struct ct_session *s)
 	return s->world.id.rank == 0;
 }
 
-/* Ranks on this host, at least 1. */
+/* Returns the number of ranks on this host, which is at least 1. */
 static inline int ct_session_local_world(const struct ct_session *s)
 {
 	return s->world.id.local_world > 0 ? s->world.id.local_world : 1;
@@ -75,7 +79,7 @@ static inline int ct_session_local_world(const struct ct_session *s)
 
 /* Broadcasts the parameters and running statistics of rank 0. */
 enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
-/* Broadcast host memory or an arena of rank 0 and wait, for the rare collectives outside of a step. */
+/* Broadcast host memory or an arena of rank 0 and wait. They are for the rare collectives outside a step. */
 enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes) CT_MUST_CHECK;
 enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_MUST_CHECK;
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);

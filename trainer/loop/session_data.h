@@ -1,5 +1,5 @@
-/* Opens the training and evaluation data in a thread, while the main thread joins the world and opens engine and
- * communicator. */
+/* Opens the training and evaluation data in a thread. Meanwhile, the main thread joins the world, and opens the
+ * engine and the communicator. */
 #ifndef CT_TRAINER_LOOP_SESSION_DATA_H
 #define CT_TRAINER_LOOP_SESSION_DATA_H
 
@@ -19,8 +19,8 @@ struct ct_data_opening {
  * because another rank on this host prints the same ones. */
 enum ct_status ct_data_opening_start(struct ct_data_opening *o, const struct ct_config *cfg, bool val_only,
 				     bool quiet) CT_MUST_CHECK;
-/* Waits for the thread. On success, the caller owns the data sets (val is NULL if the config has none). On failure,
- * none is returned. */
+/* Waits for the thread. On success, the caller owns the data sets; val is NULL if the config has no evaluation data.
+ * On failure, no data set is returned. */
 enum ct_status ct_data_opening_finish(struct ct_data_opening *o, ct_dataset **train, ct_dataset **val) CT_MUST_CHECK;
 
 #endif

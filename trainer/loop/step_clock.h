@@ -1,6 +1,6 @@
-/* Measures how the time of a step is divided into phases. Each mark is an event in the engine's stream, so that on an
- * asynchronous device the times are those of execution, not of posting; on the CPU an event is a clock reading. Used by
- * one thread. */
+/* Measures how the time of a step is divided into phases. Each mark is an event in the engine's stream. On an
+ * asynchronous device, the times are therefore those of execution, not of posting. On the CPU, an event reads the
+ * clock. A step clock may be used by one thread only. */
 #ifndef CT_TRAINER_LOOP_STEP_CLOCK_H
 #define CT_TRAINER_LOOP_STEP_CLOCK_H
 
@@ -10,7 +10,7 @@ enum ct_phase { CT_PHASE_DATA, CT_PHASE_FORWARD, CT_PHASE_BACKWARD, CT_PHASE_EXP
 
 struct ct_step_times { /* nanoseconds */
 	int64_t data_ns, forward_ns, backward_ns, exposed_ns, optim_ns;
-	int64_t step_ns; /* the complete step, except for phases NONE (compiling) */
+	int64_t step_ns; /* the complete step, except for phases of type CT_PHASE_NONE (compiling) */
 };
 void ct_step_times_add(struct ct_step_times *to, const struct ct_step_times *t);
 
@@ -30,7 +30,7 @@ struct ct_step_clock {
 enum ct_status ct_step_clock_init(struct ct_step_clock *c, ct_stream *s, int cap) CT_MUST_CHECK;
 void ct_step_clock_release(struct ct_step_clock *c);
 enum ct_status ct_step_clock_begin(struct ct_step_clock *c) CT_MUST_CHECK;
-/* The time since the previous mark belongs to this phase. */
+/* Ends a phase: the time since the previous mark belongs to it. */
 enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase) CT_MUST_CHECK;
 /* Call it after the work of the step is done. */
 enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out) CT_MUST_CHECK;

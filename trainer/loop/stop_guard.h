@@ -1,5 +1,5 @@
-/* Handles stop signals while there is nothing to save: during the start of a worker, which may hang in a file system or
- * wait minutes for other ranks, and in commands that write no files. */
+/* Handles stop signals while there is nothing to save. This is the case while a worker starts, which may hang in a
+ * file system or wait minutes for other ranks, and in commands that write no files. */
 #ifndef CT_TRAINER_LOOP_STOP_GUARD_H
 #define CT_TRAINER_LOOP_STOP_GUARD_H
 

@@ -5,9 +5,9 @@
 #include "trainer/loop/session.h"
 #include "trainer/report/metrics.h"
 
-/* Trains until the plan's last step, the target accuracy, or a signal (CT_INTERRUPTED after saving). metrics is NULL
- * except on rank 0. start_ns is the start of the job on the ct_now_ns clock, for startup_seconds. signals is the
- * descriptor from ct_signals_open. */
+/* Trains until the last step of the plan, until the target accuracy is reached, or until a signal arrives. After a
+ * signal, saves a checkpoint and fails with CT_INTERRUPTED. metrics is NULL except on rank 0. start_ns is the start
+ * of the job on the ct_now_ns clock, for startup_seconds. signals is the descriptor from ct_signals_open. */
 enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals) CT_MUST_CHECK;
 
 #endif
