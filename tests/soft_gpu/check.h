@@ -1,4 +1,4 @@
-/* Checks of CUDA calls, and child processes for mistakes that end the process. */
+/* Checks of CUDA calls, and child processes for mistakes that end a process. */
 #ifndef CT_TESTS_SOFT_GPU_CHECK_H
 #define CT_TESTS_SOFT_GPU_CHECK_H
 
@@ -29,7 +29,7 @@
 #define WITH_ASAN 0
 #endif
 
-/* In a child, cmocka must not go on with the next test. */
+/* In a child process, cmocka must not continue with the next test. */
 #define expect_error(call, error)                                                                           \
 	do {                                                                                                \
 		cudaError_t e_ = (call);                                                                    \
@@ -85,7 +85,7 @@ static inline void expect_success(const struct child *c)
 		fail_msg("the child ended with status %d and printed: %s", c->status, c->output);
 }
 
-/* The child found the mistake and printed this. */
+/* Checks that the child found the mistake and reported it. */
 static inline void expect_message(const struct child *c, const char *part)
 {
 	if (c->status == 0 || (WIFEXITED(c->status) && WEXITSTATUS(c->status) == 3) || !strstr(c->output, part))
@@ -104,7 +104,7 @@ static inline void skip_without_gpu(void)
 	}
 }
 
-/* Device memory with this content. */
+/* Allocates device memory with this content. */
 static inline void *upload(const void *src, size_t bytes)
 {
 	void *p;

@@ -60,7 +60,7 @@ enum misuse {
 	MISUSE_OTHER_MASK,
 	MISUSE_SHARED_OVERFLOW,
 	MISUSE_STATIC_OVERFLOW,
-	MISUSE_UNSET,      /* not a mistake of the kernel: shows what shared memory holds at first */
+	MISUSE_UNSET,      /* not a mistake: shows the initial contents of shared memory */
 	MISUSE_NO_BARRIER, /* warp 1 reads what warp 0 writes */
 };
 struct misuse_args {

@@ -1,4 +1,5 @@
-/* A stand-in library of one call, for tests: c[i] = 2 a[i] + b[i]. It declares what it reads and writes, as those of cuDNN and NCCL do. */
+/* A stand-in library with a single function, for tests: c[i] = 2 a[i] + b[i]. The function declares what it reads and
+ * writes, as the functions of the stand-ins for cuDNN and NCCL do. */
 #ifndef CT_TESTS_SOFT_GPU_LIBRARY_H
 #define CT_TESTS_SOFT_GPU_LIBRARY_H
 
@@ -8,8 +9,8 @@ struct mix_args {
 	int *c;
 	const int *a, *b;
 	int n;
-	int *workspace; /* [n], written first and read again; NULL: none */
-	int *not_ready; /* host memory: as often as it says, the work is not ready; NULL */
+	int *workspace; /* [n], written and then read; NULL: not used */
+	int *not_ready; /* in host memory: how often the work is not ready; or NULL */
 };
 
 static inline cudaError_t run_mix(void *p)

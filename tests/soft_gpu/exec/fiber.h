@@ -1,4 +1,4 @@
-/* Fibers: stacks that are switched by hand. One scheduler enters fibers; a fiber leaves to the scheduler. */
+/* Fibers: stacks that are switched explicitly. A scheduler enters fibers, and a fiber returns to the scheduler. */
 #ifndef CT_TESTS_SOFT_GPU_FIBER_H
 #define CT_TESTS_SOFT_GPU_FIBER_H
 

@@ -1,6 +1,7 @@
-/* Finds work of two streams that touches the same memory and that nothing orders. Vector clocks: the clock of a stream counts how many
- * operations of each other stream come before its next one. An event carries the clock of its stream; waiting merges it. (Lamport 1978;
- * Fidge and Mattern 1988.) */
+/* Finds work of two streams that accesses the same memory in no defined order. It uses vector clocks (Lamport 1978;
+ * Fidge and Mattern 1988): the clock of a stream contains the number of operations of each other stream that precede
+ * its next operation. An event stores the clock of its stream, and waiting for the event merges it into the clock of
+ * the waiting stream. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ void soft__order_post(cudaStream_t s)
 	soft__merge(s->clock, soft__gpu.host_clock);
 }
 
-/* Forgets what comes before everything that will be posted from now on. */
+/* Removes the accesses that precede everything that will be posted from now on. */
 static void prune(cudaStream_t s)
 {
 	uint64_t known = UINT64_MAX;

@@ -1,5 +1,5 @@
-/* Inside of the stand-in for the CUDA runtime. Every function of the CUDA API is SOFT__CALL(flags, static function): one lock around one
- * implementation. All functions below run with that lock held. */
+/* Internals of the stand-in for the CUDA runtime. Every function of the CUDA API is SOFT__CALL(flags, static
+ * function), which runs an implementation with a lock held. All functions below run with that lock held. */
 #ifndef CT_TESTS_SOFT_GPU_RUNTIME_IMPL_H
 #define CT_TESTS_SOFT_GPU_RUNTIME_IMPL_H
 
@@ -25,9 +25,9 @@ enum {
 	SOFT__NO_DEVICE = 1, /* works without a device and after the device's error */
 	SOFT__UNSAFE = 2,    /* not allowed to a thread that captures */
 };
-/* Takes the lock in any case. Not success: the call returns this error and does nothing else. */
+/* Takes the lock in every case. If this returns an error, the call returns it and does nothing else. */
 cudaError_t soft__enter(const char *function, unsigned flags);
-/* Closes device memory, remembers the error and gives the lock back; returns e. */
+/* Closes device memory, stores the error, releases the lock and returns e. */
 cudaError_t soft__leave(cudaError_t e);
 #define SOFT__CALL(flags, expression)                                 \
 	do {                                                          \
@@ -35,11 +35,11 @@ cudaError_t soft__leave(cudaError_t e);
 		return soft__leave(soft__e ? soft__e : (expression)); \
 	} while (0)
 void soft__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Releases and takes the lock, around code of the program under test and around sleeping. */
+/* Release and take the lock, around code of the program under test and around sleeping. */
 void soft__unlock(void);
 void soft__lock(void);
 
-/* What belongs to one host thread. */
+/* The state of one host thread. */
 struct soft__self {
 	cudaError_t last;       /* cudaGetLastError */
 	int device;             /* cudaSetDevice */
@@ -54,7 +54,7 @@ enum soft__object { SOFT__MEMORY, SOFT__PINNED, SOFT__STREAM, SOFT__EVENT, SOFT_
 void soft__created(enum soft__object o);
 void soft__destroyed(enum soft__object o);
 
-/* Uniform in [0, n). */
+/* Returns a random number that is uniform in [0, n). */
 unsigned soft__draw(unsigned n);
 void *soft__alloc(size_t bytes); /* zeroed; ends the process when there is no memory */
 void *soft__grow(void *p, int n, int *capacity, size_t element_bytes); /* room for element n */
@@ -94,10 +94,10 @@ struct soft__device *soft__current(void);
 
 void soft__open_device(struct soft__device *d);
 void soft__close_devices(void);
-/* The allocation that contains p; NULL. */
+/* Returns the allocation that contains p, or NULL if there is none. */
 struct soft__block *soft__find_block(const void *p, struct soft__device **device);
 void soft__check_guards(const char *after);
-/* Whether [p, p + bytes) is in pinned memory. */
+/* Returns whether [p, p + bytes) is in pinned memory. */
 bool soft__is_pinned(const void *p, size_t bytes);
 /* Ends the process unless the range is in one allocation of device or pinned memory. */
 void soft__check_range(const char *what, const void *p, size_t bytes);
@@ -121,7 +121,7 @@ struct soft__work { /* immutable; shared by graphs and launches */
 struct soft__work *soft__work_create(const struct soft_work *from, enum soft__kind kind);
 void soft__work_drop(struct soft__work *w);
 
-/* One recording of an event. The event, the operation that reaches it and those that wait for it share it. */
+/* One recording of an event. It is shared by the event, the operation that reaches it and those that wait for it. */
 struct soft__moment {
 	int refs;
 	bool reached;
@@ -143,11 +143,11 @@ struct soft__op {
 		struct soft__launch *launch;
 	};
 };
-/* Adds to the end of the stream, or to its capture. Takes the reference. */
+/* Adds work to the end of the stream, or to its capture. Takes over the reference. */
 cudaError_t soft__post(cudaStream_t s, struct soft__work *w);
-/* Adds to the end of the stream, in any case. */
+/* Adds work to the end of the stream even if the stream captures. */
 void soft__push(cudaStream_t s, struct soft__op op);
-/* Takes the first operation from the stream. */
+/* Removes the first operation from the stream. */
 void soft__pop(cudaStream_t s);
 
 /* ---- order.c: which work is ordered ----------------------------------------------------------------- */
@@ -159,10 +159,11 @@ struct soft__access { /* what an operation of a stream declared */
 	char *name;
 };
 void soft__merge(uint64_t *clock, const uint64_t *from);
-/* The stream gets one more operation, which touches the ranges: fails when it overlaps with one that is not ordered. */
+/* Adds an operation that accesses the ranges to the stream. Fails if it overlaps with an operation that is not
+ * ordered with it. */
 void soft__order_post(cudaStream_t s);
 void soft__order_ranges(cudaStream_t s, const char *name, const struct soft_range *ranges, int n);
-/* The host has waited. */
+/* Called after the host has waited. */
 void soft__order_host(const uint64_t *clock);
 bool soft__overlap(const struct soft_range *a, const struct soft_range *b);
 
@@ -200,13 +201,13 @@ struct CUevent_st {
 /* cudaErrorInvalidResourceHandle for a handle that is none. NULL is the legacy stream of the current device. */
 cudaError_t soft__stream(cudaStream_t handle, cudaStream_t *out);
 cudaStream_t soft__stream_create(int device, unsigned flags, int priority);
-/* What a post must do first: work of the legacy stream waits for all blocking streams, and they for it. */
+/* Called before a post: work of the legacy stream waits for all blocking streams, and they wait for it. */
 cudaError_t soft__legacy_order(cudaStream_t s);
 cudaError_t soft__event_record(cudaEvent_t e, cudaStream_t s);
 
 /* Runs work until the moment, else the stream, else all streams of the device are done. Returns the device's error. */
 cudaError_t soft__wait(int device, cudaStream_t s, struct soft__moment *m);
-/* Runs a drawn amount of work: the host asked and does not wait. */
+/* Runs a random amount of work, because the host queries and does not wait. */
 cudaError_t soft__progress(int device);
 
 /* ---- capture.c, graph.c ----------------------------------------------------------------------------- */
@@ -234,9 +235,9 @@ struct soft__capture {
 cudaError_t soft__capture_work(cudaStream_t s, struct soft__work *w);
 cudaError_t soft__capture_record(cudaStream_t s, cudaEvent_t e);
 cudaError_t soft__capture_wait(cudaStream_t s, cudaEvent_t e);
-/* The error of an unsafe call by this thread, which also makes its capture invalid. */
+/* Returns the error of an unsafe call by this thread, and invalidates its capture. */
 cudaError_t soft__capture_unsafe(void);
-/* The error of posting to the legacy stream. */
+/* Returns the error of posting to the legacy stream. */
 cudaError_t soft__capture_implicit(int device);
 bool soft__capture_is_active(unsigned id);
 
@@ -248,7 +249,7 @@ enum soft__step { SOFT__DONE, SOFT__MORE, SOFT__STALLED };
 /* Runs one node of a launched graph. */
 enum soft__step soft__launch_step(struct soft__launch *l, struct CUstream_st *s, cudaError_t *error);
 void soft__launch_drop(struct soft__launch *l);
-/* schedule.c: what work does when its turn comes. */
+/* schedule.c: runs work when its turn comes. */
 cudaError_t soft__run_work(struct CUstream_st *s, const struct soft__work *w);
 
 /* ---- exec/ ------------------------------------------------------------------------------------------ */
