@@ -101,7 +101,7 @@ enum ct_status ct_arena_zero(ct_arena *a, ct_stream *s)
 	return ct_device_fill(a->device, a->memory, 0, ct_arena_bytes(a), s);
 }
 
-/* Between device memory and any host memory, through a buffer that the device can reach. */
+/* Copies between device memory and any host memory, through a buffer that the device can access. */
 static enum ct_status transfer(ct_device *d, void *device, void *host, size_t bytes, bool to_host, ct_stream *s)
 {
 	enum ct_status st;

@@ -33,7 +33,7 @@ static void cpu_close(ct_device *d)
 	ct_free(d);
 }
 
-/* The value of the first "key : value" line, cut to fit; "" when there is none. */
+/* Reads the value of the first "key : value" line, truncated to fit, or "" if there is none. */
 static void find_value(const char *text, const char *key, char *buf, size_t size)
 {
 	const char *line = strstr(text, key), *value = line ? strchr(line, ':') : NULL;
@@ -57,7 +57,7 @@ static void read_value(const char *path, const char *key, char *buf, size_t size
 
 	buf[0] = '\0';
 	if (ct_file_read(path, (size_t)16 << 20, &text, &len) < 0) {
-		ct_error_clear(); /* only for show */
+		ct_error_clear(); /* the value is only displayed */
 		return;
 	}
 	find_value(text, key, buf, size);
@@ -80,7 +80,7 @@ static enum ct_status cpu_info(ct_device *d, struct ct_device_info *out)
 	return CT_OK;
 }
 
-/* Always zeroed: fresh pages are, and cost nothing before they are used. */
+/* The memory is always zeroed: new pages are zero, and cost nothing before they are used. */
 static enum ct_status cpu_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out)
 {
 	(void)d;

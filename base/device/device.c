@@ -5,7 +5,8 @@
 
 #include "base/mem.h"
 
-/* The registry: in the order "auto" tries them. A kind that only other builds have is listed in kind_names and in absent. */
+/* The registry, in the order in which "auto" tries the kinds. A kind that only other builds have is listed in
+ * kind_names and in absent. */
 static const struct ct_device_ops *const registry[] = {
 	&ct_device_cpu_ops,
 #ifdef CT_WITH_LAZY
@@ -34,7 +35,7 @@ static void add_hint(void)
 		if (n > 0)
 			ct_str_addf(&have, "%s%s (%d)", have.len ? ", " : "", registry[i]->kind, n);
 	}
-	ct_error_hint("devices here: %s", have.len ? ct_str_text(&have) : "none");
+	ct_error_hint("available devices: %s", have.len ? ct_str_text(&have) : "none");
 	ct_str_release(&have);
 }
 
@@ -63,7 +64,7 @@ enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
 		if (near)
 			ct_error_hint("did you mean \"%s\"?", near);
 		else
-			ct_error_hint("kinds are auto, cpu, cuda");
+			ct_error_hint("choose auto, cpu or cuda");
 		return CT_CONFIG;
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(registry); i++) {
@@ -190,7 +191,7 @@ enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e)
 {
 	CT_ASSERT(e->device == s->device);
 	if (e->timed)
-		return CT_FAIL(CT_BUG, "a timed event does not order streams");
+		return CT_FAIL(CT_BUG, "a stream waits for a timed event, which does not order streams");
 	return s->device->ops->stream_wait_event(s, e);
 }
 
@@ -198,7 +199,7 @@ enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, si
 {
 	CT_ASSERT(bytes <= CT_STREAM_ARGS_MAX);
 	if (!s->device->ops->stream_run)
-		return CT_FAIL(CT_UNSUPPORTED, "a %s device does not run functions of the host", s->device->ops->kind);
+		return CT_FAIL(CT_UNSUPPORTED, "a %s device cannot run functions of the host", s->device->ops->kind);
 	return s->device->ops->stream_run(s, fn, args, bytes);
 }
 
@@ -232,7 +233,7 @@ enum ct_status ct_event_elapsed(const ct_event *from, const ct_event *to, int64_
 {
 	CT_ASSERT(from->device == to->device);
 	if (!from->timed || !to->timed)
-		return CT_FAIL(CT_BUG, "the time between two events that were not created as timed");
+		return CT_FAIL(CT_BUG, "the time between two events was requested, but one was not created as timed");
 	return from->device->ops->event_elapsed(from, to, ns);
 }
 

@@ -1,31 +1,36 @@
-/* Devices, their memory, streams and events. There is no computation here. One table per kind of device; the registry
- * is the array in device.c.
+/* Devices, with their memory, streams and events. Nothing here computes. Each kind of device is a table of functions,
+ * and the registry in device.c lists the tables.
  *
- * Work is posted to a stream and runs in the order of the stream. On the CPU device the post executes the work and
- * returns when it is done. On an asynchronous device (caps.async) it runs later, and the host must wait to know that it
- * is done: ct_stream_sync, ct_event_wait, ct_device_sync. Two streams are ordered by an event: ct_event_record on one,
- * ct_stream_wait_event on the other.
+ * Work is posted to a stream, and the work of a stream runs in the order of posting. On the CPU device, the call that
+ * posts work also executes it and returns when the work is done. On an asynchronous device (caps.async), the work
+ * runs later. To be sure that it is done, the host must wait with ct_stream_sync, ct_event_wait or ct_device_sync.
+ * Events order two streams: record an event on one stream (ct_event_record) and make the other one wait for it
+ * (ct_stream_wait_event).
  *
- * Memory of ct_device_mem_alloc is device memory. The host must not read or write it unless caps.host_visible is set;
- * it goes through ct_device_copy, ct_device_fill, or base/device/arena.h. Memory of ct_device_host_alloc is host memory
- * that the device can read and write (pinned): the host must not touch it while posted work uses it.
+ * ct_device_mem_alloc returns device memory. Unless caps.host_visible is set, the host must not read or write it
+ * directly, but uses ct_device_copy, ct_device_fill or the functions of base/device/arena.h. ct_device_host_alloc
+ * returns host memory that the device can read and write, too (pinned memory). The host must not access it while
+ * posted work uses it.
  *
- * A device with caps.recordable can record posted work and post it again at once (on a GPU: a CUDA graph):
+ * A device with caps.recordable can record posted work and post it again with one call (on a GPU, this is a CUDA
+ * graph):
  *
- *     ct_recording_begin(s);  post to s, and to streams that are made to wait for what was posted;
- *     ct_recording_end(s, &r);  ct_recording_post(r, s), any number of times;  ct_recording_destroy(r)
+ *     ct_recording_begin(s);      post work to s, and to streams that wait for work of this recording;
+ *     ct_recording_end(s, &r);    ct_recording_post(r, s), any number of times;    ct_recording_destroy(r)
  *
- * Work that is recorded does not run before it is posted again; it is repeated with the same arguments. What changes
- * from one time to the next is in memory that the work reads. A stream joins the recording when it is made to wait for
- * an event that was recorded in it, and belongs to it until its end. Work of other streams is not recorded. The rules
- * are those of CUDA's stream capture in thread-local mode:
- *   - While a device records, the host does not wait and does not allocate or free memory: CT_BUG.
- *   - A recorded stream does not wait for events that were recorded elsewhere, and nothing else waits for its events.
+ * Recorded work does not run until the recording is posted. Every post repeats the work with the same arguments.
+ * Values that change from post to post must be in memory that the work reads. A stream joins the recording when it is
+ * made to wait for an event that was recorded in it, and belongs to the recording until its end. Work that is posted
+ * to other streams is not recorded. The rules are those of CUDA's stream capture in thread-local mode:
+ *   - While a device records, the host must not wait, and must not allocate or free memory (CT_BUG).
+ *   - A recorded stream must not wait for an event from outside the recording, and no one outside may wait for an
+ *     event of the recording.
  *   - Before the end, s must have been made to wait for the work of all streams that joined.
- *   - A violation spoils the recording: its end fails, and the streams are as they were before it.
+ *   - A violation spoils the recording: ct_recording_end fails, and the streams are as they were before the
+ *     recording.
  *
- * The next wait on the device returns the error of posted work, and so does every later wait and post: a device does
- * not recover. Only one thread may post and wait. */
+ * If posted work fails, the next wait on the device returns the error. So does every later wait and post, because a
+ * device does not recover. Only one thread may post and wait. */
 #ifndef CT_BASE_DEVICE_DEVICE_H
 #define CT_BASE_DEVICE_DEVICE_H
 
@@ -54,23 +59,25 @@ struct ct_device_caps {
 	bool recordable;   /* posted work can be recorded: ct_recording_begin */
 };
 
-/* Work as a C function; args is a copy of what was posted. CT_INPROGRESS: not finished, for example because another
- * rank is late; it is called again, with args at the same address, after other streams had a turn. Any error is the device's error from then on. */
+/* Work in the form of a C function. args points to a copy of the arguments that were posted. The function returns
+ * CT_INPROGRESS if the work is not finished, for example because another rank is late. It is then called again, with
+ * args at the same address, after other streams have had a turn. Any error that it returns is the device's error from
+ * then on. */
 typedef enum ct_status (*ct_stream_fn)(const void *args);
 enum { CT_STREAM_ARGS_MAX = 192 }; /* bytes */
 
 struct ct_device_ops {
 	const char *kind;
-	bool for_tests; /* "auto" does not choose it */
-	/* Number of devices; 0, with the reason in why, if none can be used. */
+	bool for_tests; /* "auto" does not choose this kind */
+	/* The number of devices. If no device can be used, this is 0, and why contains the reason. */
 	int (*count)(char *why, size_t why_len);
 	enum ct_status (*open)(int index, ct_device **out); /* sets caps */
 	void (*close)(ct_device *d);
 	enum ct_status (*info)(ct_device *d, struct ct_device_info *out);
-	/* 256-byte aligned. Not zeroed: the contents are undefined. */
+	/* 256-byte aligned. If zeroed is false, the contents are undefined. */
 	enum ct_status (*mem_alloc)(ct_device *d, size_t bytes, bool zeroed, void **out);
 	void (*mem_free)(ct_device *d, void *p);
-	/* (optional) [the CPU's mem_alloc and mem_free] */
+	/* (optional) [default: mem_alloc and mem_free of the CPU device] */
 	enum ct_status (*host_alloc)(ct_device *d, size_t bytes, void **out);
 	void (*host_free)(ct_device *d, void *p);
 	enum ct_status (*copy)(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s);
@@ -81,75 +88,83 @@ struct ct_device_ops {
 	enum ct_status (*stream_sync)(ct_stream *s, int64_t deadline_ns);
 	enum ct_status (*stream_wait_event)(ct_stream *s, ct_event *e);
 	enum ct_status (*stream_run)(ct_stream *s, ct_stream_fn fn, const void *args,
-				     size_t bytes); /* (optional) [no host_code] */
+				     size_t bytes); /* (optional) [default: no host_code] */
 	enum ct_status (*event_create)(ct_device *d, bool timed, ct_event **out);
 	void (*event_destroy)(ct_event *e);
 	enum ct_status (*event_record)(ct_event *e, ct_stream *s);
 	enum ct_status (*event_wait)(ct_event *e, int64_t deadline_ns);
 	enum ct_status (*event_elapsed)(const ct_event *from, const ct_event *to, int64_t *ns);
-	/* (optional) [not caps.recordable] */
+	/* (optional) [default: caps.recordable is false] */
 	enum ct_status (*recording_begin)(ct_stream *s);
 	enum ct_status (*recording_end)(ct_stream *s, ct_recording **out);
 	enum ct_status (*recording_post)(ct_recording *r, ct_stream *s);
 	void (*recording_destroy)(ct_recording *r);
 };
 
-/* "cpu", "cuda", "lazy" or "auto" (the first kind with a device; never lazy). An absent kind is CT_UNSUPPORTED with the
- * reason and a list of what is available; any other word is CT_CONFIG. */
+/* kind is "cpu", "cuda", "lazy" or "auto". "auto" chooses the first kind that has a device, but never "lazy". Fails
+ * with CT_UNSUPPORTED if the kind or the index is not available; the message gives the reason, and the hint lists the
+ * available devices. Fails with CT_CONFIG if the kind is unknown. */
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out) CT_MUST_CHECK;
-/* All memory, streams and events of the device must have been given back. NULL is allowed. */
+/* All memory, streams and events of the device must have been freed or destroyed. NULL is allowed. */
 void ct_device_close(ct_device *d);
 enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out) CT_MUST_CHECK;
 const struct ct_device_caps *ct_device_caps(const ct_device *d);
 const char *ct_device_kind(const ct_device *d);
 
-/* 256-byte aligned; owned by the caller until ct_device_mem_free. Device memory is undefined unless `zeroed`; host
- * memory is zeroed. Freeing waits for posted work that uses the memory if the device needs that. */
+/* The memory is 256-byte aligned and owned by the caller until it is freed. Device memory is undefined unless
+ * `zeroed` is set. Host memory is always zeroed. If the device requires it, freeing waits for posted work that uses
+ * the memory. */
 enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out) CT_MUST_CHECK;
 void ct_device_mem_free(ct_device *d, void *p);
 enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out) CT_MUST_CHECK;
 void ct_device_host_free(ct_device *d, void *p);
 
-/* Post to s. dst and src are device memory or memory of ct_device_host_alloc, in any combination, and do not overlap. */
+/* Post to s. dst and src are device memory or memory from ct_device_host_alloc, in any combination. They must not
+ * overlap. */
 enum ct_status ct_device_copy(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_device_fill(ct_device *d, void *dst, int byte, size_t bytes, ct_stream *s) CT_MUST_CHECK;
-/* Waits until all posted work of all streams is done. deadline_ns is on the ct_now_ns clock, CT_FOREVER for none;
- * CT_TIMEOUT after it. The same for the waits below. */
+/* Waits until the posted work of all streams is done. deadline_ns is a time on the ct_now_ns clock, or CT_FOREVER.
+ * Fails with CT_TIMEOUT if the deadline passes. This also applies to the other waits below. */
 enum ct_status ct_device_sync(ct_device *d, int64_t deadline_ns) CT_MUST_CHECK;
 
 enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out) CT_MUST_CHECK;
 void ct_stream_destroy(ct_stream *s);
 ct_device *ct_stream_device(const ct_stream *s);
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
-/* Work posted to s from now on runs after the work that precedes the last ct_event_record of e, which is not timed. The
- * host does not wait. */
+/* Makes the work that is posted to s from now on run after the work that precedes the last ct_event_record of e. The
+ * host does not wait. e must not be timed. */
 enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e) CT_MUST_CHECK;
-/* Posts fn(copy of args [bytes <= CT_STREAM_ARGS_MAX]). CT_UNSUPPORTED on a device without caps.host_code. On the CPU
- * the status is that of fn, which is called until it has finished. */
+/* Posts a call of fn with a copy of args. bytes is at most CT_STREAM_ARGS_MAX. Fails with CT_UNSUPPORTED on a device
+ * without caps.host_code. On the CPU device, fn is called until it has finished, and its status is returned. */
 enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes) CT_MUST_CHECK;
 
-/* An event is for one of two uses; the other is CT_BUG. timed false: to order streams (ct_stream_wait_event). timed true:
- * for the host, which waits for it and reads times. In a recording, an event that orders is only known there; a timed
- * event is recorded again each time the recording is posted, and must outlive it. */
+/* An event has one of two uses, and any other use is CT_BUG. If timed is false, it orders streams
+ * (ct_stream_wait_event). If timed is true, the host can wait for it and read times. An untimed event that is
+ * recorded in a recording is only known within that recording. A timed event is recorded again each time the
+ * recording is posted, and must outlive the recording. */
 enum ct_status ct_event_create(ct_device *d, bool timed, ct_event **out) CT_MUST_CHECK;
 void ct_event_destroy(ct_event *e);
-/* Replaces the previous call. An event that was never recorded counts as reached. */
+/* Replaces the previous ct_event_record of e. An event that was never recorded counts as reached. */
 enum ct_status ct_event_record(ct_event *e, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_event_wait(ct_event *e, int64_t deadline_ns) CT_MUST_CHECK;
-/* Nanoseconds between the moments at which two events were reached; both must have been waited for. */
+/* Returns the nanoseconds between the moments at which the two events were reached. The host must have waited for
+ * both. */
 enum ct_status ct_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns) CT_MUST_CHECK;
 
-/* From now on, work posted to s is recorded and does not run. CT_UNSUPPORTED without caps.recordable; CT_BUG while
- * another recording of the device is under way. */
+/* From now on, work that is posted to s is recorded and does not run. Fails with CT_UNSUPPORTED without
+ * caps.recordable, and with CT_BUG while the device has another recording in progress. */
 enum ct_status ct_recording_begin(ct_stream *s) CT_MUST_CHECK;
-/* Call it after a failure, too: the streams are as before ct_recording_begin in every case. Returns owned. */
+/* Must also be called after a failure. In every case, the streams are as they were before ct_recording_begin. The
+ * caller owns *out. */
 enum ct_status ct_recording_end(ct_stream *s, ct_recording **out) CT_MUST_CHECK;
-/* Posts everything that was recorded: it runs after the work posted to s before, and before the work posted to s later.
- * Posts of one recording run one after the other. The memory that the work uses still exists. */
+/* Posts all recorded work. It runs after the work that was posted to s before, and before the work that is posted to
+ * s later. Posts of the same recording run one after the other. The memory that the work uses must still exist. */
 enum ct_status ct_recording_post(ct_recording *r, ct_stream *s) CT_MUST_CHECK;
-void ct_recording_destroy(ct_recording *r); /* waits for posted work of the recording; NULL is allowed */
+/* Waits until the posts of the recording are done. NULL is allowed. */
+void ct_recording_destroy(ct_recording *r);
 
-/* Walks the registry, then the kinds that only other builds have, for `ctrain info`: false after the last. */
+/* Enumerates the registered kinds, then the kinds that only other builds have, for `ctrain info`. Returns false past
+ * the end. */
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len);
 
 /* What the module of a back end exports. */
@@ -162,7 +177,7 @@ struct ct_device_module {
 extern const struct ct_device_ops ct_device_cpu_ops;
 extern const struct ct_device_ops ct_device_lazy_ops; /* lazy/lazy_impl.h */
 
-/* First member of every back end's own struct. device.c sets `timed`. */
+/* Each is the first member of a back end's own struct. device.c sets `timed`. */
 struct ct_device {
 	const struct ct_device_ops *ops;
 	struct ct_device_caps caps;

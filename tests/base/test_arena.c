@@ -1,4 +1,4 @@
-/* Arenas and mirrors, on every device that this build has. */
+/* Tests arenas and mirrors on every device that this build has. */
 #include "base/device/arena.h"
 
 #include "base/clock.h"
@@ -82,7 +82,7 @@ static void test_wrap(void **state)
 	before = ct_arena_generation(a);
 	assert_ok(ct_arena_write(part, 0, 2, two, r.s));
 	assert_true(ct_arena_generation(a) == before); /* the owner touches what it knows to be changed */
-	ct_arena_destroy(part);                        /* not the memory */
+	ct_arena_destroy(part);                        /* does not free the memory */
 	expect_floats(&r, a, 2, 4, (const float[]){0, 1, 2, 0});
 	ct_arena_destroy(a);
 	close_rig(&r);
@@ -97,7 +97,7 @@ static void test_read_write(void **state)
 	open_rig(state, &r);
 	assert_ok(ct_arena_create(r.d, CT_F32, 5, &a));
 	assert_ok(ct_arena_write(a, 1, 3, in, r.s));
-	in[0] = 9; /* ordinary memory: it was read when the call returned */
+	in[0] = 9; /* ordinary memory has been read when the call returns */
 	expect_floats(&r, a, 0, 5, (const float[]){0, 1, 2, 3, 0});
 	assert_ok(ct_arena_write(a, 4, 1, in, r.s));
 	expect_floats(&r, a, 3, 2, (const float[]){3, 9});
@@ -122,7 +122,7 @@ static enum ct_status add(const void *args)
 	return CT_OK;
 }
 
-/* Copies are in the order of the stream. */
+/* Copies run in the order of the stream. */
 static void test_copy(void **state)
 {
 	struct rig r = {0};
@@ -152,7 +152,7 @@ static void test_mirror(void **state)
 	float *x;
 
 	open_rig(state, &r);
-	assert_ok(ct_mirror_close(&m)); /* a zeroed one */
+	assert_ok(ct_mirror_close(&m)); /* a zeroed mirror */
 	assert_ok(ct_arena_create(r.d, CT_F32, 3, &a));
 	args = (struct add_args){ct_arena_at(a, 0), 3, 4};
 	assert_ok(ct_stream_run(r.s, add, &args, sizeof(args)));
@@ -168,7 +168,7 @@ static void test_mirror(void **state)
 	assert_ok(ct_mirror_open(a, CT_MIRROR_READ, r.s, &m));
 	assert_memory_equal(m.data, ((const float[]){4, 5, 4}), 12);
 	assert_ok(ct_mirror_close(&m));
-	/* Dropped: nothing is copied back. */
+	/* A dropped mirror does not copy anything back. */
 	assert_ok(ct_mirror_open(a, CT_MIRROR_WRITE, r.s, &m));
 	if (m.copied)
 		((float *)m.data)[0] = 99;
@@ -216,7 +216,7 @@ static void test_generation(void **state)
 	close_rig(&r);
 }
 
-/* Work that fails comes out of reads and mirrors. */
+/* Reads and mirrors return the error of failed work. */
 static enum ct_status fail_always(const void *args)
 {
 	(void)args;

@@ -93,7 +93,7 @@ static void test_cpu(void **state)
 	assert_ok(ct_device_fill(d, a, 7, 1000, s));
 	assert_int_equal(a[0] & a[999], 7);
 	assert_ok(ct_device_copy(d, NULL, NULL, 0, s));
-	/* Posting is doing: there is nothing to record. */
+	/* A CPU device runs work when it is posted, so there is nothing to record. */
 	assert_false(ct_device_caps(d)->recordable);
 	assert_fails(ct_recording_begin(s), CT_UNSUPPORTED, "a cpu device does not record");
 	assert_fails(ct_recording_end(s, &rec), CT_UNSUPPORTED, "a cpu device does not record");

@@ -1,4 +1,4 @@
-/* The device for tests: when posted work runs. */
+/* Tests when posted work runs on the lazy device. */
 #include "tests/base/lazy_rig.h"
 
 static void test_open(void **state)
@@ -43,7 +43,7 @@ static void test_order_in_stream(void **state)
 	}
 }
 
-/* Waiting for stream a: what stream b has done by then is anything, and its interleaving too. */
+/* When the host waits for stream a, stream b may have done none, some or all of its work, in any interleaving. */
 static void test_order_between_streams(void **state)
 {
 	int b_first = 0, a_first = 0, none = 0, some = 0, all = 0;
@@ -73,7 +73,7 @@ static void test_order_between_streams(void **state)
 	assert_true(none > 0 && some > 0 && all > 0);
 }
 
-/* A stream that is not waited for often does nothing, however long the wait for another one is. */
+/* A stream that is not waited for often does nothing, no matter how long the host waits for another one. */
 static void test_held_back(void **state)
 {
 	int held = 0;
@@ -136,7 +136,7 @@ static void test_events(void **state)
 	}
 }
 
-/* A wait is for what was recorded when it was posted, whatever happens to the event later. */
+/* A stream waits for the record that was the last one when the wait was posted, whatever happens to the event later. */
 static void test_event_recorded_again(void **state)
 {
 	(void)state;
@@ -164,7 +164,7 @@ static void test_event_recorded_again(void **state)
 	}
 }
 
-/* Events that order streams are not for the host, and timed ones are not for streams. */
+/* The host cannot wait for events that order streams, and streams cannot wait for timed events. */
 static void test_uses_of_events(void **state)
 {
 	struct rig *r = open_rig(1);
@@ -247,7 +247,7 @@ struct late {
 	char after, letter;
 };
 
-/* Unfinished until `after` has run, which another stream does. */
+/* This work is unfinished until another stream has run `after`. */
 static enum ct_status be_late(const void *args)
 {
 	const struct late *l = args;
@@ -286,11 +286,11 @@ static void test_deadline(void **state)
 	assert_fails(ct_stream_sync(r->a, ct_deadline_in(2 * CT_MS)), CT_TIMEOUT, "in time");
 	assert_fails(ct_event_wait(r->t, ct_deadline_in(2 * CT_MS)), CT_TIMEOUT, "in time");
 	assert_fails(ct_device_sync(r->d, 0), CT_TIMEOUT, "in time");
-	/* Running out of time is no error of the device. */
+	/* A wait that times out is not an error of the device. */
 	post_note(r, r->b, 'x');
 	assert_ok(ct_event_wait(r->t, CT_FOREVER));
 	assert_string_equal(r->log, "xb");
-	/* Waits with a deadline that has passed get on, too. */
+	/* Waits with a deadline that has passed make progress, too. */
 	post_note(r, r->a, 'c');
 	while (ct_stream_sync(r->a, 0) != CT_OK)
 		assert_int_equal(ct_error_status(), CT_TIMEOUT);

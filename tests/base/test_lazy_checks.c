@@ -1,4 +1,4 @@
-/* The device for tests: the mistakes that it promises to find. */
+/* Tests that the lazy device finds the mistakes that lazy_impl.h lists. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@
 #define WITH_ASAN 0
 #endif
 
-/* How a child ends that runs fn(r, p) with the default action of signals. */
+/* Returns the status of a child that runs fn(r, p) with the default signal actions. */
 static int child_status(void (*fn)(struct rig *r, void *p), struct rig *r, void *p)
 {
 	int status = 0;
@@ -65,11 +65,11 @@ static void test_closed_memory(void **state)
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 		status = child_status(write_byte, r, p);
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-		/* Closed again after work has run. */
+		/* The memory is inaccessible again after work has run. */
 		assert_ok(ct_device_fill(r->d, p, 1, 100, r->a));
 		assert_ok(ct_stream_sync(r->a, CT_FOREVER));
 	}
-	/* What was not given back is an assertion. */
+	/* Memory that was not freed fails an assertion. */
 	status = child_status(close_device, r, NULL);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 	ct_device_mem_free(r->d, p);
@@ -107,7 +107,7 @@ static void test_poison(void **state)
 	assert_ok(ct_device_fill(r->d, p, 3, 1000, r->a));
 	expect_bytes(r, p, 3, 1000);
 	ct_device_mem_free(r->d, p);
-	/* The same place again, and poisoned again. */
+	/* The same addresses are allocated again, and poisoned again. */
 	assert_ok(ct_device_mem_alloc(r->d, 900, false, &q));
 	assert_ptr_equal(p, q);
 	expect_bytes(r, q, 0xFF, 900);
@@ -204,7 +204,7 @@ static void test_sticky_error(void **state)
 	assert_fails(ct_device_copy(r->d, p, (char *)p + 32, 32, r->b), CT_COMM, "rank 7");
 	assert_fails(ct_event_record(r->f, r->b), CT_COMM, "rank 7");
 	assert_fails(ct_stream_wait_event(r->b, r->e), CT_COMM, "rank 7");
-	assert_string_equal(r->log, "a"); /* what was posted behind it never runs */
+	assert_string_equal(r->log, "a"); /* the work that was posted after it never runs */
 	ct_device_mem_free(r->d, p);
 	close_rig(r);
 
@@ -238,7 +238,7 @@ static void test_changed_source(void **state)
 	assert_int_equal(found, N_SEEDS);
 }
 
-/* Posted work may write host memory that a later posted copy reads. */
+/* Posted work may write to host memory that a later posted copy reads. */
 static void test_source_of_posted_work(void **state)
 {
 	(void)state;
@@ -259,7 +259,7 @@ static void test_source_of_posted_work(void **state)
 		assert_ok(ct_stream_sync(r->a, CT_FOREVER));
 		assert_int_equal(((char *)host)[0], 1);
 		assert_int_equal(((char *)host)[62], 5);
-		memset(host, 0, 64); /* no copy waits for it any more */
+		memset(host, 0, 64); /* no waiting copy reads it any more */
 		assert_ok(ct_device_sync(r->d, CT_FOREVER));
 		ct_device_mem_free(r->d, x);
 		ct_device_mem_free(r->d, y);
@@ -312,7 +312,7 @@ static void test_misuse(void **state)
 	close_rig(r);
 }
 
-/* Giving something back runs what was posted first, and keeps the message of a caller that is cleaning up. */
+/* Freeing memory first runs the posted work, and keeps the error message of a caller that is cleaning up. */
 static void test_give_back(void **state)
 {
 	struct rig *r = open_rig(1);
@@ -336,7 +336,7 @@ static void test_give_back(void **state)
 	close_rig(r);
 }
 
-/* A loop of posts and waits allocates nothing after its first pass. */
+/* A loop of posts and waits allocates nothing after its first iteration. */
 static void test_no_allocation(void **state)
 {
 	struct rig *r = open_rig(1);

@@ -1,4 +1,4 @@
-/* The device for tests: recordings. */
+/* Tests recordings of the lazy device. */
 #include <unistd.h>
 
 #include "tests/base/lazy_rig.h"
@@ -105,7 +105,7 @@ static void close_calc(struct calc *c)
 	close_rig(c->r);
 }
 
-/* Two streams, posted again three times with other input; the event is reached each time. */
+/* Two streams are recorded and posted three times with other input. Each post reaches the event. */
 static void test_posted_again(void **state)
 {
 	uint64_t before = 0;
@@ -120,7 +120,7 @@ static void test_posted_again(void **state)
 		record_calc(&c, false);
 		assert_ok(ct_event_wait(c.r->t, CT_FOREVER)); /* nothing has recorded it */
 		assert_ok(ct_device_sync(c.r->d, CT_FOREVER));
-		assert_true(c.out[0] == -1 && c.out[1] == -1); /* recording is not doing */
+		assert_true(c.out[0] == -1 && c.out[1] == -1); /* recorded work does not run */
 		for (int k = 1; k <= 4; k++) {
 			for (int i = 0; i < 4; i++)
 				c.in[i] = (float)(k + i);
@@ -157,7 +157,8 @@ static void test_missing_event_wait(void **state)
 	assert_true(right > 0 && wrong > 0 && right + wrong == N_SEEDS);
 }
 
-/* The work of a post is between the work posted to its stream before and later, and posts do not overlap. */
+/* The work of a post runs between the work that was posted to its stream earlier and later, and posts do not overlap.
+ */
 static void test_order_of_posts(void **state)
 {
 	(void)state;
@@ -167,7 +168,7 @@ static void test_order_of_posts(void **state)
 		ct_stream *c;
 
 		assert_ok(ct_stream_create(r->d, false, &c));
-		post_note(r, r->b, 'w'); /* not in the recording, though b joins it */
+		post_note(r, r->b, 'w'); /* not in the recording, although b joins it later */
 		assert_ok(ct_recording_begin(r->a));
 		post_note(r, r->a, 'a');
 		post_note(r, c, 'x'); /* c does not join */
@@ -180,7 +181,7 @@ static void test_order_of_posts(void **state)
 		assert_ok(ct_recording_post(rec, r->a));
 		post_note(r, r->a, '2');
 		assert_ok(ct_recording_post(rec, r->a));
-		assert_ok(ct_recording_post(rec, c)); /* not ordered with the others, but by itself */
+		assert_ok(ct_recording_post(rec, c)); /* in order within c, but not ordered with the other streams */
 		assert_ok(ct_stream_sync(r->a, CT_FOREVER));
 		assert_ok(ct_device_sync(r->d, CT_FOREVER));
 		assert_int_equal(strlen(r->log), 10);
@@ -198,7 +199,7 @@ static void test_order_of_posts(void **state)
 	}
 }
 
-/* A post reads pinned memory when its copy runs; it must not change between the post and the copy. */
+/* A post reads pinned memory when its copy runs, so the memory must not change between the post and the copy. */
 static void test_changed_source(void **state)
 {
 	(void)state;
@@ -223,7 +224,7 @@ static void test_not_joined(void **state)
 
 	(void)state;
 	assert_ok(ct_stream_create(r->d, false, &c));
-	/* Work behind the event that a waits for. */
+	/* Work is posted after the event that a waits for. */
 	assert_ok(ct_recording_begin(r->a));
 	hand_over(r->e, r->a, r->b);
 	post_note(r, r->b, 'b');
@@ -242,7 +243,7 @@ static void test_not_joined(void **state)
 		assert_int_equal(ct_recording_end(r->a, &rec), good ? CT_OK : CT_BUG);
 		ct_recording_destroy(rec);
 	}
-	/* A stream that joined and did nothing. */
+	/* A stream joined and did nothing. */
 	assert_ok(ct_recording_begin(r->a));
 	hand_over(r->e, r->a, r->b);
 	assert_ok(ct_recording_end(r->a, &rec));
@@ -253,7 +254,7 @@ static void test_not_joined(void **state)
 	close_rig(r);
 }
 
-/* What spoils a recording: the call that does it fails, then the end. The streams work as before. */
+/* When a recording is spoiled, the call that spoils it fails, and later its end. The streams work as before. */
 static void test_spoiled(void **state)
 {
 	struct rig *r = open_rig(1);
@@ -288,7 +289,7 @@ static void test_spoiled(void **state)
 			assert_fails(ct_recording_begin(r->b), CT_BUG, "another recording was begun during a");
 		if (i == 8)
 			assert_fails(ct_recording_post(good, r->a), CT_BUG, "was posted to a recorded stream");
-		if (i == 9) { /* only the stream of the begin can end it */
+		if (i == 9) { /* only the stream on which it began can end it */
 			assert_fails(ct_recording_end(r->b, &rec), CT_BUG, "no recording was begun on the stream");
 			assert_ok(ct_recording_end(r->a, &rec));
 			ct_recording_destroy(rec);
@@ -304,7 +305,7 @@ static void test_spoiled(void **state)
 	close_rig(r);
 }
 
-/* An event that was recorded in a recording means nothing outside. */
+/* An event that was recorded in a recording cannot be used outside. */
 static void test_event_outside(void **state)
 {
 	struct rig *r = open_rig(1);
@@ -319,7 +320,7 @@ static void test_event_outside(void **state)
 	assert_fails(ct_stream_wait_event(r->b, r->e), CT_BUG, "an event of a recording that has ended");
 	assert_fails(ct_stream_wait_event(r->a, r->e), CT_BUG, "an event of another recording");
 	assert_fails(ct_recording_end(r->a, &second), CT_BUG, "an event of another recording");
-	/* Recorded anew, it is like any other. */
+	/* Once it is recorded again, it is like any other event. */
 	assert_ok(ct_event_record(r->e, r->a));
 	assert_ok(ct_stream_wait_event(r->b, r->e));
 	assert_ok(ct_device_sync(r->d, CT_FOREVER));
@@ -372,7 +373,7 @@ struct late {
 	char after, letter;
 };
 
-/* Unfinished until `after` has run, which another stream does. */
+/* This work is unfinished until another stream has run `after`. */
 static enum ct_status be_late(const void *args)
 {
 	const struct late *l = args;
@@ -381,7 +382,7 @@ static enum ct_status be_late(const void *args)
 	return position(l->rig, l->after) < 0 ? CT_INPROGRESS : add_letter(&n);
 }
 
-/* Work that needs several calls, like a collective: it lets the other streams of the recording go on. */
+/* Work that needs several calls, like a collective, lets the other streams of the recording continue. */
 static void test_unfinished(void **state)
 {
 	(void)state;
@@ -413,7 +414,7 @@ static enum ct_status fail_once(const void *args)
 	return CT_FAIL(CT_COMM, "lost the link to rank 7");
 }
 
-/* A device that fails during a recording or in a post of one gives everything back. */
+/* A device that fails during a recording, or in a post of one, releases everything. */
 static void test_failed_device(void **state)
 {
 	struct rig *r = open_rig(1);

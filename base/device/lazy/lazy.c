@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-/* As many as a host with GPUs may have: every rank opens its own device. */
+/* The number of devices that a host with GPUs may have, because every rank opens its own device. */
 enum { N_DEVICES = 64 };
 
 static int lazy_count(char *why, size_t why_len)

@@ -1,4 +1,4 @@
-/* Memory of the lazy device: blocks in one reservation of address space, first fit. */
+/* Memory of the lazy device: blocks in one reservation of address space, allocated by first fit. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -102,11 +102,11 @@ enum ct_status ct__lazy_range_check(const struct lazy_device *d, const char *wha
 		if (is_inside(h->memory, h->bytes, p, bytes))
 			return CT_OK;
 	}
-	return CT_FAIL(CT_BUG, "%s [%zu bytes] is neither device memory nor memory of ct_device_host_alloc", what,
+	return CT_FAIL(CT_BUG, "%s [%zu bytes] is neither device memory nor memory from ct_device_host_alloc", what,
 		       bytes);
 }
 
-/* Sets b->at to the first gap of b->span bytes. Returns the link where b is to be inserted; NULL: there is no gap. */
+/* Sets b->at to the first gap of b->span bytes. Returns the link at which to insert b, or NULL if there is no gap. */
 static struct lazy_block **find_gap(struct lazy_device *d, struct lazy_block *b)
 {
 	struct lazy_block **place = &d->blocks;
@@ -117,7 +117,7 @@ static struct lazy_block **find_gap(struct lazy_device *d, struct lazy_block *b)
 	return b->span <= ct__lazy_total_bytes - b->at ? place : NULL;
 }
 
-/* Opens the memory, which is in use up to `end` from now on. */
+/* Makes the memory accessible, which extends to `end` from now on. */
 static enum ct_status open_up_to(struct lazy_device *d, size_t end)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (end + page - 1) / page * page, before = d->touched_bytes;

@@ -1,5 +1,5 @@
-/* The queues of the lazy device: what is posted, and events. Operations and moments are used again, so that a loop of posts and waits
- * allocates nothing after its first pass. */
+/* The queues of the lazy device (the work that is posted) and its events. Operations and moments are reused, so that
+ * a loop of posts and waits allocates nothing after its first iteration. */
 #include <string.h>
 
 #include "base/device/lazy/lazy_impl.h"
@@ -10,7 +10,7 @@ enum ct_status ct__lazy_enter(struct lazy_device *d)
 	if (d->running)
 		return CT_FAIL(CT_BUG, "a posted function used the device");
 	if (!pthread_equal(d->thread, pthread_self()))
-		return CT_FAIL(CT_BUG, "two threads use one device");
+		return CT_FAIL(CT_BUG, "two threads use the same device");
 	if (d->failed) {
 		d->reported = true;
 		return ct_error_restore(&d->error);
@@ -123,7 +123,7 @@ void ct__lazy_queues_release(struct lazy_device *d)
 	}
 }
 
-/* Differs whenever one 8-byte word does. */
+/* Any change of a single 8-byte word changes this sum. */
 uint64_t ct__lazy_source_sum(const struct lazy_op *op)
 {
 	const char *p = op->move.src;
@@ -270,7 +270,7 @@ void ct__lazy_event_set(struct lazy_device *d, struct lazy_event *e, struct lazy
 	m->n_refs++;
 }
 
-/* The event is recorded when the recording is posted. */
+/* Adds an operation that records the event each time the recording is posted. */
 static enum ct_status record_later(struct lazy_device *d, struct lazy_event *e, ct_stream *s)
 {
 	struct lazy_op *op;
@@ -314,7 +314,7 @@ enum ct_status ct__lazy_event_elapsed(const ct_event *from, const ct_event *to, 
 
 	CT_TRY(ct__lazy_enter((struct lazy_device *)from->device));
 	if (!a || !b || !a->reached || !b->reached)
-		return CT_FAIL(CT_BUG, "the time between two events was asked for before they were waited for");
+		return CT_FAIL(CT_BUG, "the time between two events was requested before the host waited for them");
 	*ns = b->at_ns - a->at_ns;
 	return CT_OK;
 }

@@ -1,4 +1,4 @@
-/* Recordings of the lazy device: posted work that is kept and posted again. */
+/* Recordings of the lazy device: posted work that is stored and can be posted again. */
 #include "base/device/lazy/lazy_impl.h"
 #include "base/mem.h"
 
@@ -61,7 +61,7 @@ enum ct_status ct__lazy_recording_join(struct lazy_device *d, struct lazy_stream
 	return s->recorded ? CT_OK : add_lane(d, s);
 }
 
-/* ---- the end */
+/* ---- end of a recording */
 
 static struct lazy_op *reversed(struct lazy_op *op)
 {
@@ -77,8 +77,8 @@ static struct lazy_op *reversed(struct lazy_op *op)
 	return head;
 }
 
-/* Visits an operation, later ones first. The operations in front of it in its stream, and those in front of an event
- * that it waits for, are visited later. False: it is work that the origin does not wait for. */
+/* Visits an operation; later operations are visited first. The operations before it in its stream, and those before
+ * an event that it waits for, are visited later. Returns false if the origin does not wait for this work. */
 static bool visit(struct lazy_op *op)
 {
 	bool joined = !op->lane || op->lane->joined;
@@ -140,7 +140,7 @@ enum ct_status ct__lazy_recording_end(ct_stream *base, ct_recording **out)
 	if (st < 0 && !d->failed)
 		return st;
 	if (!r || &r->origin->base != base)
-		return CT_FAIL(CT_BUG, "no recording was begun on the stream on which one is to end");
+		return CT_FAIL(CT_BUG, "no recording was begun on the stream on which ct_recording_end was called");
 	d->recording = NULL;
 	for (struct lazy_stream *s = d->streams; s; s = s->next)
 		s->recorded = false;
@@ -156,9 +156,9 @@ enum ct_status ct__lazy_recording_end(ct_stream *base, ct_recording **out)
 	return CT_OK;
 }
 
-/* ---- posts */
+/* ---- posting a recording */
 
-/* Blocks may have been freed since. */
+/* Memory that the recording uses may have been freed since it was recorded. */
 static enum ct_status check_ranges(const struct lazy_device *d, const struct lazy_recording *r)
 {
 	for (const struct lazy_op *op = r->first; op; op = op->next) {
@@ -171,7 +171,7 @@ static enum ct_status check_ranges(const struct lazy_device *d, const struct laz
 	return CT_OK;
 }
 
-/* The moments of the copy are those of this post. `event` of a copy is only a note for append_copies. */
+/* The moments of the copy belong to this post. In a copy, `event` is only a note for append_copies. */
 static enum ct_status copy_op(struct lazy_device *d, const struct lazy_op *op, struct lazy_stream *s,
 			      struct lazy_op **out)
 {
@@ -218,7 +218,7 @@ static void append_copies(struct lazy_device *d, struct lazy_op *copy, struct la
 	}
 }
 
-/* Appends to the list *end one operation that reaches a new moment, or one that waits for m. */
+/* Appends an operation to the list *end: one that reaches a new moment, or one that waits for m. */
 static enum ct_status add_edge(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment *m,
 			       struct lazy_op **end)
 {

@@ -1,4 +1,4 @@
-/* Which stream of the lazy device takes the next turn, and what it does in it. */
+/* Chooses the stream of the lazy device that gets the next turn, and runs its work. */
 #include <string.h>
 #include <time.h>
 
@@ -7,13 +7,13 @@
 
 #define DRAIN_NS (10 * CT_SEC)
 
-/* What the host waits for: the moment, else the stream, else everything. */
+/* What the host waits for: the moment if there is one, else the stream if there is one, else all streams. */
 struct target {
 	struct lazy_stream *stream;
 	struct lazy_moment *moment;
 };
 
-/* The chain of this thread is the error of the device from now on; posted work is dropped. */
+/* The error chain of this thread becomes the device's error. Posted work is dropped. */
 static enum ct_status fail_device(struct lazy_device *d, enum ct_status st)
 {
 	if (ct_error_status() != st)
@@ -48,7 +48,7 @@ static bool is_blocked(const struct lazy_stream *s)
 	return s->first->kind == LAZY_WAIT && !s->first->moment->reached;
 }
 
-/* One of the streams that can go on, each with the same probability; NULL when there is none. */
+/* Returns one of the streams that can continue, each with the same probability, or NULL if there is none. */
 static struct lazy_stream *draw_stream(struct lazy_device *d, bool held_too)
 {
 	struct lazy_stream *chosen = NULL;
@@ -62,8 +62,8 @@ static struct lazy_stream *draw_stream(struct lazy_device *d, bool held_too)
 	return chosen;
 }
 
-/* A stream that must go on before t is done. There is one: an event is recorded before a stream is made to wait for it,
- * so the streams that wait for each other form no cycle. */
+/* Returns a stream that must run before t is done. There always is one: an event is recorded before a stream is made
+ * to wait for it, so streams cannot wait for each other in a cycle. */
 static struct lazy_stream *needed_for(struct lazy_device *d, const struct target *t)
 {
 	struct lazy_stream *s = t->moment ? t->moment->stream : t->stream;
@@ -86,11 +86,11 @@ static struct lazy_stream *next_stream(struct lazy_device *d, const struct targe
 		return s;
 	s = needed_for(d, t);
 	s->held = false;
-	/* Work that is unfinished may need any other work: another rank may be waiting for it. */
+	/* Unfinished work may need any other work, because another rank may be waiting for that work. */
 	return s->unfinished ? draw_stream(d, true) : s;
 }
 
-/* How many operations a turn has: often one, sometimes a few, sometimes all. */
+/* Draws the number of operations of a turn: often one, sometimes a few, sometimes all. */
 static uint32_t draw_length(struct lazy_device *d)
 {
 	switch (ct_rng_below(&d->rng, 4)) {
@@ -109,7 +109,7 @@ static enum ct_status check_sources(const struct lazy_device *d)
 		if (ct__lazy_source_sum(op) != op->source_sum) {
 			(void)CT_FAIL(CT_BUG, "host memory changed while a posted copy was waiting (%zu bytes at %p)",
 				      op->move.bytes, op->move.src);
-			ct_error_hint("wait for an event behind the copy before the memory is used again");
+			ct_error_hint("record an event after the copy, and wait for it before the memory is changed");
 			return CT_BUG;
 		}
 	}
@@ -189,10 +189,9 @@ static enum ct_status run_until(struct lazy_device *d, const struct target *t, i
 			for (s = d->streams; s; s = s->next)
 				s->unfinished = false;
 		}
-		/* After a turn, so that waits with a deadline in the past get on, too. */
+		/* This check comes after a turn, so that waits with a deadline in the past make progress, too. */
 		if (deadline_ns != CT_FOREVER && !is_done(d, t) && ct_now_ns() >= deadline_ns)
-			return CT_FAIL(CT_TIMEOUT,
-				       "the work that was posted to a lazy device has not finished in time");
+			return CT_FAIL(CT_TIMEOUT, "the work that was posted to a lazy device did not finish in time");
 	}
 	for (uint32_t n = ct_rng_below(&d->rng, 3); n > 0; n--) {
 		struct lazy_stream *s = draw_stream(d, false);
@@ -203,7 +202,7 @@ static enum ct_status run_until(struct lazy_device *d, const struct target *t, i
 	return CT_OK;
 }
 
-/* ct__lazy_wait without its checks of the caller. */
+/* Does what ct__lazy_wait does, without checking the caller. */
 static enum ct_status wait_for(struct lazy_device *d, const struct target *t, int64_t deadline_ns)
 {
 	enum ct_status st;
@@ -237,8 +236,8 @@ void ct__lazy_drain(struct lazy_device *d, struct lazy_stream *s, struct lazy_mo
 	bool keep = ct_error_status() < 0;
 	struct ct_error before;
 
-	CT_ASSERT(!d->running);                              /* posted work frees memory or destroys a stream */
-	CT_ASSERT(pthread_equal(d->thread, pthread_self())); /* two threads use the device */
+	CT_ASSERT(!d->running);                              /* posted work must not free memory or destroy a stream */
+	CT_ASSERT(pthread_equal(d->thread, pthread_self())); /* only one thread may use the device */
 	if (keep)
 		ct_error_save(&before);
 	if (d->recording)
