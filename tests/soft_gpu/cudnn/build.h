@@ -1,0 +1,95 @@
+/* Builds descriptors of the backend API, for tests. Works on any library that implements it: the stand-in, or the real one. */
+#ifndef CT_TESTS_SOFT_GPU_CUDNN_BUILD_H
+#define CT_TESTS_SOFT_GPU_CUDNN_BUILD_H
+
+#include <cudnn_graph.h>
+#include <stdbool.h>
+
+struct library {
+	cudnnStatus_t (*create)(cudnnBackendDescriptorType_t, cudnnBackendDescriptor_t *);
+	cudnnStatus_t (*destroy)(cudnnBackendDescriptor_t);
+	cudnnStatus_t (*set)(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t, cudnnBackendAttributeType_t,
+			     int64_t, const void *);
+	cudnnStatus_t (*get)(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t, cudnnBackendAttributeType_t,
+			     int64_t, int64_t *, void *);
+	cudnnStatus_t (*finalize)(cudnnBackendDescriptor_t);
+	void (*last_error)(char *, size_t);
+	size_t (*version)(void);
+};
+/* The one that the program is linked with. */
+extern const struct library linked_library;
+/* Why not, or NULL. */
+const char *load_library(const char *path, struct library *out);
+
+/* Descriptors of one test. The first error is kept, and nothing is done after it. */
+struct builder {
+	const struct library *lib;
+	cudnnStatus_t status;
+	cudnnBackendDescriptor_t all[1024];
+	int n;
+	int64_t next_uid;
+};
+void builder_begin(struct builder *b, const struct library *lib);
+/* Destroys all. */
+void builder_end(struct builder *b);
+cudnnBackendDescriptor_t make(struct builder *b, cudnnBackendDescriptorType_t type);
+void set(struct builder *b, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+	 cudnnBackendAttributeType_t type, int64_t n, const void *values);
+void set_i64(struct builder *b, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, int64_t value);
+void set_type(struct builder *b, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnDataType_t value);
+void set_ref(struct builder *b, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+	     cudnnBackendDescriptor_t value);
+void finalize(struct builder *b, cudnnBackendDescriptor_t d);
+
+/* A tensor [n,c,h,w] in the layout NHWC. uid and alignment 0: the next one, 16. */
+struct tensor_spec {
+	int64_t dims[4];
+	cudnnDataType_t type;
+	bool is_virtual;
+	int64_t uid, alignment;
+	const int64_t *strides; /* NULL: NHWC */
+};
+cudnnBackendDescriptor_t make_tensor(struct builder *b, const struct tensor_spec *t);
+cudnnBackendDescriptor_t simple_tensor(struct builder *b, int64_t n, int64_t c, int64_t h, int64_t w,
+				       cudnnDataType_t type);
+cudnnBackendDescriptor_t virtual_tensor(struct builder *b, int64_t n, int64_t c, int64_t h, int64_t w,
+					cudnnDataType_t type);
+
+enum direction { FORWARD, DATA, FILTER };
+struct conv_spec {
+	int64_t stride[2], pad[2], dilation[2];
+};
+cudnnBackendDescriptor_t make_window(struct builder *b, const struct conv_spec *s);
+cudnnBackendDescriptor_t make_conv(struct builder *b, enum direction way, cudnnBackendDescriptor_t x,
+				   cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y, const struct conv_spec *s);
+/* second: b of operations with two inputs, dy of backward ones (y is then dx), or NULL. third: t of BINARY_SELECT, or NULL. */
+cudnnBackendDescriptor_t make_pointwise(struct builder *b, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+					cudnnBackendDescriptor_t second, cudnnBackendDescriptor_t third,
+					cudnnBackendDescriptor_t y);
+cudnnBackendDescriptor_t make_statistics(struct builder *b, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t sum,
+					 cudnnBackendDescriptor_t square_sum);
+cudnnBackendDescriptor_t make_graph(struct builder *b, int n, const cudnnBackendDescriptor_t *ops);
+
+/* json NULL: device 0. */
+cudnnBackendDescriptor_t make_device(struct builder *b, const char *json);
+enum { MAX_CONFIGS = 96 };
+/* The configurations that the heuristic proposes; their number. */
+int64_t propose(struct builder *b, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
+		cudnnBackendHeurMode_t mode, cudnnBackendDescriptor_t *configs);
+
+struct plan {
+	cudnnBackendDescriptor_t descriptor;
+	int64_t engine, workspace;
+	unsigned numerical, behavior; /* bit n: note n */
+	int64_t n_proposed, n_final;  /* configurations, and those of them that can be finalized */
+};
+/* The plan of a configuration; its status. b->status does not change. */
+cudnnStatus_t make_plan(struct builder *b, cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t device,
+			struct plan *out);
+/* The first plan that has all notes of `with` and none of `without`; descriptor NULL: none. */
+struct plan find_plan(struct builder *b, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
+		      cudnnBackendHeurMode_t mode, unsigned with, unsigned without);
+cudnnBackendDescriptor_t make_pack(struct builder *b, int n, const int64_t *uids, void *const *pointers,
+				   void *workspace);
+
+#endif

@@ -1,0 +1,164 @@
+#include "tests/soft_gpu/cudnn/graphs.h"
+
+#include <stddef.h>
+
+typedef cudnnBackendDescriptor_t descriptor;
+
+struct shape {
+	int64_t n, c, h, k, r, stride, pad, groups, dilation;
+};
+
+static int64_t out_size(const struct shape *s)
+{
+	return (s->h + 2 * s->pad - (s->r - 1) * s->dilation - 1) / s->stride + 1;
+}
+
+static descriptor conv(struct builder *b, const struct shape *s, enum direction way, cudnnDataType_t t)
+{
+	const int64_t p = out_size(s);
+	descriptor x = simple_tensor(b, s->n, s->c, s->h, s->h, t),
+		   w = simple_tensor(b, s->k, s->c / s->groups, s->r, s->r, t),
+		   y = simple_tensor(b, s->n, s->k, p, p, t);
+	const struct conv_spec spec = {{s->stride, s->stride}, {s->pad, s->pad}, {s->dilation, s->dilation}};
+	descriptor op = make_conv(b, way, x, w, y, &spec);
+
+	return make_graph(b, 1, &op);
+}
+
+static const struct shape resnet = {16, 64, 28, 64, 3, 1, 1, 1, 1}, strided = {16, 64, 28, 128, 3, 2, 1, 1, 1},
+			  stem = {16, 8, 224, 64, 7, 2, 3, 1, 1}, linear = {64, 784, 1, 128, 1, 1, 0, 1, 1},
+			  grouped = {16, 64, 28, 64, 3, 1, 1, 4, 1}, dilated = {16, 64, 28, 64, 3, 1, 2, 1, 2},
+			  odd = {3, 7, 9, 5, 3, 1, 1, 1, 1};
+
+#define ONE_CONV(name, shape, way)                                   \
+	static descriptor name(struct builder *b, cudnnDataType_t t) \
+	{                                                            \
+		return conv(b, &shape, way, t);                      \
+	}
+#define CONVS(shape)                              \
+	ONE_CONV(shape##_forward, shape, FORWARD) \
+	ONE_CONV(shape##_data, shape, DATA)       \
+	ONE_CONV(shape##_filter, shape, FILTER)
+
+CONVS(resnet)
+ONE_CONV(strided_forward, strided, FORWARD)
+CONVS(stem)
+CONVS(linear)
+CONVS(grouped)
+ONE_CONV(dilated_forward, dilated, FORWARD)
+ONE_CONV(odd_forward, odd, FORWARD)
+ONE_CONV(odd_filter, odd, FILTER)
+
+/* y = relu(conv(x, w) + bias); virtual: the type between, bias: its type */
+static descriptor bias_relu(struct builder *b, cudnnDataType_t t, cudnnDataType_t between, cudnnDataType_t bias_type)
+{
+	static const struct conv_spec same = {{1, 1}, {1, 1}, {1, 1}};
+	descriptor x = simple_tensor(b, 16, 64, 28, 28, t), w = simple_tensor(b, 64, 64, 3, 3, t),
+		   v1 = virtual_tensor(b, 16, 64, 28, 28, between), bias = simple_tensor(b, 1, 64, 1, 1, bias_type),
+		   v2 = virtual_tensor(b, 16, 64, 28, 28, between), y = simple_tensor(b, 16, 64, 28, 28, t), ops[3];
+
+	ops[0] = make_conv(b, FORWARD, x, w, v1, &same);
+	ops[1] = make_pointwise(b, CUDNN_POINTWISE_ADD, v1, bias, NULL, v2);
+	ops[2] = make_pointwise(b, CUDNN_POINTWISE_RELU_FWD, v2, NULL, NULL, y);
+	return make_graph(b, 3, ops);
+}
+
+static descriptor forward_bias_relu(struct builder *b, cudnnDataType_t t)
+{
+	return bias_relu(b, t, CUDNN_DATA_FLOAT, t);
+}
+
+static descriptor forward_float_bias_relu(struct builder *b, cudnnDataType_t t)
+{
+	return bias_relu(b, t, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT);
+}
+
+static descriptor forward_statistics(struct builder *b, cudnnDataType_t t)
+{
+	static const struct conv_spec same = {{1, 1}, {1, 1}, {1, 1}};
+	descriptor x = simple_tensor(b, 16, 64, 28, 28, t), w = simple_tensor(b, 64, 64, 3, 3, t),
+		   y = simple_tensor(b, 16, 64, 28, 28, t), sum = simple_tensor(b, 1, 64, 1, 1, CUDNN_DATA_FLOAT),
+		   square = simple_tensor(b, 1, 64, 1, 1, CUDNN_DATA_FLOAT), ops[2];
+
+	ops[0] = make_conv(b, FORWARD, x, w, y, &same);
+	ops[1] = make_statistics(b, y, sum, square);
+	return make_graph(b, 2, ops);
+}
+
+/* dx = data(dy, w) + z */
+static descriptor data_add(struct builder *b, cudnnDataType_t t)
+{
+	static const struct conv_spec same = {{1, 1}, {1, 1}, {1, 1}};
+	descriptor v = virtual_tensor(b, 16, 64, 28, 28, CUDNN_DATA_FLOAT), w = simple_tensor(b, 64, 64, 3, 3, t),
+		   dy = simple_tensor(b, 16, 64, 28, 28, t), z = simple_tensor(b, 16, 64, 28, 28, t),
+		   dx = simple_tensor(b, 16, 64, 28, 28, t), ops[2];
+
+	ops[0] = make_conv(b, DATA, v, w, dy, &same);
+	ops[1] = make_pointwise(b, CUDNN_POINTWISE_ADD, v, z, NULL, dx);
+	return make_graph(b, 2, ops);
+}
+
+static descriptor relu(struct builder *b, cudnnDataType_t t)
+{
+	descriptor x = simple_tensor(b, 16, 64, 28, 28, t), y = simple_tensor(b, 16, 64, 28, 28, t),
+		   op = make_pointwise(b, CUDNN_POINTWISE_RELU_FWD, x, NULL, NULL, y);
+
+	return make_graph(b, 1, &op);
+}
+
+/* Filters in another type than the data. */
+static descriptor mixed(struct builder *b, cudnnDataType_t t)
+{
+	static const struct conv_spec same = {{1, 1}, {1, 1}, {1, 1}};
+	descriptor x = simple_tensor(b, 16, 64, 28, 28, t),
+		   w = simple_tensor(b, 64, 64, 3, 3, t == CUDNN_DATA_FLOAT ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT),
+		   y = simple_tensor(b, 16, 64, 28, 28, t), op = make_conv(b, FORWARD, x, w, y, &same);
+
+	return make_graph(b, 1, &op);
+}
+
+/* A tensor that promises only the alignment of an element. */
+static descriptor unaligned(struct builder *b, cudnnDataType_t t)
+{
+	static const struct conv_spec same = {{1, 1}, {1, 1}, {1, 1}};
+	descriptor x = make_tensor(
+			   b, &(struct tensor_spec){{16, 64, 28, 28}, t, .alignment = t == CUDNN_DATA_FLOAT ? 4 : 2}),
+		   w = simple_tensor(b, 64, 64, 3, 3, t), y = simple_tensor(b, 16, 64, 28, 28, t),
+		   op = make_conv(b, FORWARD, x, w, y, &same);
+
+	return make_graph(b, 1, &op);
+}
+
+#define CASE(name)          \
+	{                   \
+#name, name \
+	}
+const struct graph_case graph_cases[] = {
+	CASE(resnet_forward),
+	CASE(resnet_data),
+	CASE(resnet_filter),
+	CASE(strided_forward),
+
+	CASE(stem_forward),
+	CASE(stem_data),
+	CASE(stem_filter),
+	CASE(linear_forward),
+	CASE(linear_data),
+	CASE(linear_filter),
+	CASE(grouped_forward),
+	CASE(grouped_data),
+	CASE(grouped_filter),
+	CASE(dilated_forward),
+
+	CASE(odd_forward),
+
+	CASE(odd_filter),
+	CASE(forward_bias_relu),
+	CASE(forward_float_bias_relu),
+	CASE(forward_statistics),
+	CASE(data_add),
+	CASE(relu),
+	CASE(mixed),
+	CASE(unaligned),
+};
+const int n_graph_cases = sizeof(graph_cases) / sizeof(*graph_cases);

@@ -1,0 +1,14 @@
+/* Operation graphs of the kinds that training uses, and some that cuDNN does not compute. */
+#ifndef CT_TESTS_SOFT_GPU_CUDNN_GRAPHS_H
+#define CT_TESTS_SOFT_GPU_CUDNN_GRAPHS_H
+
+#include "tests/soft_gpu/cudnn/build.h"
+
+struct graph_case {
+	const char *name;
+	cudnnBackendDescriptor_t (*build)(struct builder *b, cudnnDataType_t type);
+};
+extern const struct graph_case graph_cases[];
+extern const int n_graph_cases;
+
+#endif
