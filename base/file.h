@@ -29,8 +29,8 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
 enum ct_status ct_file_replace(const char *path, const void *data, size_t len) CT_MUST_CHECK;
 bool ct_file_exists(const char *path);
 enum ct_status ct_file_size(const char *path, uint64_t *bytes) CT_MUST_CHECK;
-/* Checks that `path` is still the file that is open as fd. CT_IO if it was removed or replaced; data written to fd
- * would then be lost. */
+/* Checks that `path` is still the file that is open as fd. Fails with CT_IO if it was removed or replaced, because
+ * data written to fd would then be lost. */
 enum ct_status ct_file_still_at(int fd, const char *path) CT_MUST_CHECK;
 
 enum ct_status ct_fd_write_all(int fd, const void *data, size_t len, const char *path) CT_MUST_CHECK;

@@ -18,7 +18,8 @@ void ct_log_set_rank(int rank, int world);
  * the file. */
 enum ct_status ct_log_open_file(const char *path) CT_MUST_CHECK;
 void ct_log_close(void);
-/* Returns CT_IO if the log file was removed, renamed or replaced, so that lines are lost; CT_OK if no file is open. */
+/* Fails with CT_IO if the log file was removed, renamed or replaced, so that lines are lost. Returns CT_OK if no file
+ * is open. */
 enum ct_status ct_log_check(void) CT_MUST_CHECK;
 /* Calls fn before each line on standard error, so that a live status line can remove itself from the terminal. fn is
  * called with the log's lock held and must not log. NULL removes it. */

@@ -72,9 +72,9 @@ enum ct_status ct_bytes_reserve(struct ct_bytes *b, size_t cap) CT_MUST_CHECK;
 
 typedef struct ct_dataset ct_dataset;
 
-/* Opens a data set and checks all of its files completely. Errors: CT_NOT_FOUND if a file is missing, with its name and
- * how to get it; CT_DATA if a file is malformed, with its path and the reason; CT_CONFIG if the name is unknown or a
- * number is invalid. */
+/* Opens a data set and checks all of its files completely. Fails with CT_NOT_FOUND if a file is missing; the message
+ * names it and explains how to get it. Fails with CT_DATA if a file is malformed; the message contains its path and
+ * the reason. Fails with CT_CONFIG if the name is unknown or a number is invalid. */
 enum ct_status ct_dataset_open(const struct ct_dataset_spec *spec, ct_dataset **out) CT_MUST_CHECK;
 /* Reads c, h and w from the headers of the files, with the same errors as ct_dataset_open. Only IDX supports this;
  * other formats leave `out` unchanged. */

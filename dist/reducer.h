@@ -36,8 +36,8 @@ void ct_reducer_begin(ct_reducer *r, bool sync);
 /* Reports that a slice is final, and makes progress on posted buckets. Slices may be reported in any order; buckets are
  * posted in order. A slice that does not exist or is reported twice is CT_BUG. */
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice) CT_MUST_CHECK;
-/* After this call, work that is posted to the compute stream finds the sums over all ranks in the buckets. CT_BUG if a
- * slice has not been reported. Error messages name the bucket. */
+/* After this call, work that is posted to the compute stream finds the sums over all ranks in the buckets. Fails with
+ * CT_BUG if a slice has not been reported. Error messages name the bucket. */
 enum ct_status ct_reducer_finish(ct_reducer *r) CT_MUST_CHECK;
 
 #endif

@@ -19,8 +19,8 @@ enum ct_status ct_class_list_parse(const char *text, size_t n, const char *path,
 				   struct ct_class_list *out) CT_MUST_CHECK;
 /* Makes a list of classes whose names are their ids. Copies the ids. */
 enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_list *out) CT_MUST_CHECK;
-/* Makes a list of the distinct ids, in strcmp order. Reorders `ids`. CT_DATA, with `path` in the message, if there are
- * too many. */
+/* Makes a list of the distinct ids, in strcmp order. Reorders `ids`. Fails with CT_DATA, and with `path` in the
+ * message, if there are too many. */
 enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 void ct_class_list_release(struct ct_class_list *c);
 /* Returns the class with this id, or -1 if there is none. */

@@ -13,8 +13,8 @@ typedef struct ct_file_pool ct_file_pool;
 /* Borrows paths [n]. max_open 0: half of the descriptors that RLIMIT_NOFILE leaves, but at most 1024. */
 enum ct_status ct_file_pool_create(char *const *paths, uint32_t n, uint32_t max_open, ct_file_pool **out) CT_MUST_CHECK;
 void ct_file_pool_destroy(ct_file_pool *p);
-/* Gets a descriptor of file i, which stays open until ct_file_pool_put. CT_DATA if the file no longer exists, CT_IO for
- * other errors. */
+/* Gets a descriptor of file i, which stays open until ct_file_pool_put. Fails with CT_DATA if the file no longer
+ * exists, and with CT_IO for other errors. */
 enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd) CT_MUST_CHECK;
 void ct_file_pool_put(ct_file_pool *p, uint32_t i);
 /* For tests: the number of descriptors that are open now. */

@@ -5,8 +5,8 @@
 
 #include "data/dataset.h"
 
-/* Borrows paths [n]. CT_CONFIG if no data set is named `like`. Fetching a file that is missing or too large returns
- * CT_DATA. */
+/* Borrows paths [n]. Fails with CT_CONFIG if no data set is named `like`. Fetching a file that is missing or too
+ * large fails with CT_DATA. */
 enum ct_status ct_dataset_open_files(const char *like, char *const *paths, uint32_t n, ct_dataset **out) CT_MUST_CHECK;
 
 #endif

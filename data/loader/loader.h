@@ -91,11 +91,11 @@ void ct_loader_destroy(ct_loader *l);
 /* Makes micro-batch 0 of this step the next batch to deliver. Takes constant time, except that the order of a new epoch
  * must be computed. CT_BUG while a batch is out. */
 enum ct_status ct_loader_seek(ct_loader *l, uint32_t epoch, uint64_t step) CT_MUST_CHECK;
-/* Delivers the next batch. The last batch of an epoch is followed by the first batch of the next epoch. CT_BUG if
- * max_out batches are out. CT_TIMEOUT after the deadline; the call may be repeated. With 0 threads the deadline is not
- * used. CT_BAD_FAIL: a bad sample is CT_DATA and is named. Errors that a sample did not cause (CT_IO, CT_NOMEM) are
- * returned whatever opts.bad is. Both kinds of error are returned by every call until a seek. On failure *out is
- * zeroed. */
+/* Delivers the next batch. The last batch of an epoch is followed by the first batch of the next epoch. Fails with
+ * CT_BUG if max_out batches have not been released. Fails with CT_TIMEOUT after the deadline; the call may then be
+ * repeated. With 0 threads, the deadline is not used. With CT_BAD_FAIL, an unreadable sample is a CT_DATA error that
+ * names it. Errors that a sample did not cause (CT_IO, CT_NOMEM) are returned for every value of opts.bad. Both kinds
+ * of error are returned by every call until a seek. On failure *out is zeroed. */
 enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loader_batch *out) CT_MUST_CHECK;
 /* Returns the batch's slot to the loader and sets the batch's pointers to NULL; its other fields do not change. Batches
  * may be released in any order. Does nothing if the batch is not out (zeroed, or already released). */

@@ -78,7 +78,7 @@ struct ct_loader_order {
 	uint32_t *perm;
 	uint32_t epoch;
 	bool valid, making;
-	unsigned users; /* number of users: the newest batch while it has rows to take, and each chunk that is being
+	unsigned users; /* number of users: the newest batch until all its rows are taken, and each chunk that is being
 			 * filled */
 };
 
@@ -126,10 +126,10 @@ bool ct__bad_list_knows(struct ct_bad_list *b, uint32_t sample);
 enum ct_status ct__bad_list_add(struct ct_bad_list *b, const ct_dataset *d, uint32_t sample) CT_MUST_CHECK;
 /* Records that a row of the slot has used a bad sample. Any thread may call this. */
 enum ct_status ct__bad_list_use(struct ct_bad_list *b, struct ct_loader_slot *s, struct ct_bad_use use) CT_MUST_CHECK;
-/* Reports the bad samples of the slot, row by row, and counts them. CT_DATA if there are now too many. */
+/* Reports the bad samples of the slot, row by row, and counts them. Fails with CT_DATA if there are now too many. */
 enum ct_status ct__bad_list_report(struct ct_bad_list *b, const struct ct_loader_rows *rows,
 				   struct ct_loader_slot *s) CT_MUST_CHECK;
-/* CT_DATA if more than rows->max_bad have been reported. */
+/* Fails with CT_DATA if more than rows->max_bad bad samples have been reported. */
 enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_loader_rows *rows) CT_MUST_CHECK;
 
 /* Fills a row of s, using the order of its epoch. Mixes the row if its partner is already filled. */

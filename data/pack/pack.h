@@ -55,9 +55,9 @@ struct ct_pack_report {
 	char *shards;    /* brace list of all shards */
 };
 
-/* Errors: CT_USAGE if options are invalid, or if shards of other input exist. CT_DATA if the directory does not have
- * the layout described above, or if a file changed during packing. CT_IO, for example if the disk is full. Finished
- * shards are kept. */
+/* Fails with CT_USAGE if options are invalid or shards of other input exist, with CT_DATA if the directory does not
+ * have the layout described above or a file changed during packing, and with CT_IO if, for example, the disk is full.
+ * Finished shards are kept. */
 enum ct_status ct_pack(const struct ct_pack_opts *opts, struct ct_pack_report *out) CT_MUST_CHECK;
 void ct_pack_report_release(struct ct_pack_report *r);
 

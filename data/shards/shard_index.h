@@ -59,8 +59,9 @@ enum ct_status ct_shard_index_limit_labels(struct ct_shard_index *x, int n_class
 
 /* Builds the index from the tar headers and reads the labels. */
 enum ct_status ct_shard_index_scan(ct_tar *t, struct ct_shard_index *out) CT_MUST_CHECK;
-/* Builds the index from DALI's index of the shard (versions 1.1 and 1.2), text [n]. Messages contain `path`. Errors are
- * CT_DATA with "PATH: TAG: ..."; the tags are empty, idx-version, idx-parse, idx-count, idx-range, idx-stale. */
+/* Builds the index from DALI's index of the shard (versions 1.1 and 1.2), text [n]. Messages contain `path`. Fails
+ * with CT_DATA and the message "PATH: TAG: ...". TAG is empty, idx-version, idx-parse, idx-count, idx-range or
+ * idx-stale. */
 enum ct_status ct_shard_index_from_dali(ct_tar *t, const char *text, size_t n, const char *path,
 					struct ct_shard_index *out) CT_MUST_CHECK;
 
@@ -73,13 +74,13 @@ enum ct_status ct_shard_index_open(const char *path, const char *index_dir, stru
 
 /* Serializes the index for a cache file; returns owned bytes. */
 enum ct_status ct_shard_index_pack(const struct ct_shard_index *x, uint8_t **data, size_t *n) CT_MUST_CHECK;
-/* Parses a cached index. CT_DATA if it is damaged, has another version, or does not belong to the shard with this file
- * name, size and modification time. */
+/* Parses a cached index. Fails with CT_DATA if it is damaged, has another version, or does not belong to the shard
+ * with this file name, size and modification time. */
 enum ct_status ct_shard_index_unpack(const uint8_t *data, size_t n, const char *name, uint64_t bytes, uint64_t mtime_ns,
 				     struct ct_shard_index *out) CT_MUST_CHECK;
 /* Recomputes the checksum of a changed index, so that fuzzing also reaches the code after the checksum test. */
 void ct_shard_index_seal(uint8_t *data, size_t n);
-/* Returns the path of the cache file, next to the shard (dir NULL) or in dir. The caller owns it. */
+/* Returns the path of the cache file. The file is in dir or, if dir is NULL, next to the shard. The caller owns it. */
 char *ct_shard_index_path(const char *shard, const char *dir);
 
 #endif

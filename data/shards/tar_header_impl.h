@@ -5,18 +5,19 @@
 #include "data/shards/tar.h"
 
 bool ct__tar_all_zero(const uint8_t *p, size_t n);
-/* Checks that the stored sum is the sum of the bytes, taken as unsigned or (old tars of Sun) as signed. */
+/* Checks that the stored sum is the sum of the bytes, either as unsigned or, for old tar files from Sun, as signed
+ * bytes. */
 bool ct__tar_checksum_right(const uint8_t block[CT_TAR_BLOCK]);
 
 enum ct_tar_number { CT_TAR_NUMBER, CT_TAR_NO_NUMBER, CT_TAR_NEGATIVE, CT_TAR_TOO_LARGE };
-/* The size field: octal digits surrounded by spaces (none: 0), or GNU's base-256: a byte 0x80, then a big-endian
- * number. */
+/* Parses the size field. It contains octal digits surrounded by spaces (no digits mean 0) or, in GNU's base-256
+ * format, a byte 0x80 and a big-endian number. */
 enum ct_tar_number ct__tar_size_field(const uint8_t block[CT_TAR_BLOCK], uint64_t *out);
 /* Parses decimal digits only; an empty string is 0. */
 enum ct_tar_number ct__pax_number(const char *p, size_t n, uint64_t *out);
 
-/* The type of the member from its type flag, and its name if necessary. *data: whether the archive contains data for
- * it. Links, directories and devices may have a size (of the file elsewhere) without data. */
+/* Returns the type of the member, which depends on its type flag and, if necessary, its name. *data is true if the
+ * archive contains data for it. Links, directories and devices may have a size (of the file elsewhere) without data. */
 enum ct_tar_type ct__tar_type_of(uint8_t flag, const char *name, size_t n, bool *data);
 
 /* A record "LENGTH key=value\
@@ -25,7 +26,8 @@ struct ct_pax_record {
 	const char *key, *value;
 	size_t n_key, n_value;
 };
-/* Parses the record at *p and moves *p after it. Returns false if length, newline or "=" are not where they must be. */
+/* Parses the record at *p and moves *p past it. Returns false if the length, the newline or the "=" is not where it
+ * must be. */
 bool ct__pax_next(const char **p, const char *end, struct ct_pax_record *out);
 
 #endif

@@ -27,7 +27,7 @@ struct ct_transform {
 	struct ct_augment augment;
 };
 
-/* CT_CONFIG with the name of the invalid value. */
+/* Fails with CT_CONFIG if a value is invalid; the message names it. */
 enum ct_status ct_transform_check(const struct ct_transform *t, const struct ct_dataset_info *info) CT_MUST_CHECK;
 
 /* Total times in nanoseconds. Of raw samples that keep their size, only some are timed, and the total is estimated from
@@ -44,8 +44,8 @@ enum ct_status ct_transformer_create(const struct ct_transform *t, const ct_data
 void ct_transformer_destroy(ct_transformer *t);
 /* Changes the output size (progressive resizing). */
 void ct_transformer_resize(ct_transformer *t, int h, int w);
-/* Reads, decodes and transforms sample i into x [h,w,c]. CT_DATA with the reason if the sample is unreadable;
- * ct_dataset_describe returns its name. Other errors are not specific to the sample. */
+/* Reads, decodes and transforms sample i into x [h,w,c]. Fails with CT_DATA and the reason if the sample is
+ * unreadable; ct_dataset_describe returns its name. Other errors are not specific to the sample. */
 enum ct_status ct_transformer_run(ct_transformer *t, uint64_t seed, uint32_t epoch, uint32_t i, uint8_t *x,
 				  int32_t *label) CT_MUST_CHECK;
 /* Reads sample i and decodes only the box that ct_transformer_run would decode. Benchmarks use this as an upper bound

@@ -35,10 +35,10 @@ struct ct_comm_opts {
 	bool nested;        /* part of another communicator, on its helper thread: never spins or attributes failures */
 };
 
-/* Opens a communicator. backend is "auto", "self", "shm", "gloo" or "hier"; a world of one always gets "self".
- * CT_UNSUPPORTED: the back end cannot be used here; the message has the reason (shm on two hosts, gloo not built ...).
- * CT_CONFIG: there is no such back end, or this host has no interface opts->iface. Borrows the world; copies the
- * strings in opts. Collective: all ranks must call it. */
+/* Opens a communicator. backend is "auto", "self", "shm", "gloo" or "hier"; a world of one always gets "self". Fails
+ * with CT_UNSUPPORTED if the back end cannot be used here; the message has the reason (shm on two hosts, gloo not
+ * built ...). Fails with CT_CONFIG if there is no such back end, or if this host has no interface opts->iface.
+ * Borrows the world; copies the strings in opts. Collective: all ranks must call it. */
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts,
 			    ct_comm **out) CT_MUST_CHECK;
 /* Closes a communicator and releases operations that have not been waited for. NULL is allowed. */

@@ -13,11 +13,12 @@ struct ct_init_url {
 	char path[240]; /* file */
 };
 
-/* Parses an init URL. CT_USAGE: the message has the URL and the reason. */
+/* Parses an init URL. Fails with CT_USAGE; the message has the URL and the reason. */
 enum ct_status ct__init_url_parse(const char *text, struct ct_init_url *out) CT_MUST_CHECK;
 /* Parses a port, 1 to 65535. `what` is its name in error messages ("MASTER_PORT"). */
 enum ct_status ct__init_port_parse(const char *text, const char *what, int *out) CT_MUST_CHECK;
-/* Writes "scheme://host:port", with brackets around an IPv6 address. CT_USAGE if the host name is too long. */
+/* Writes "scheme://host:port", with brackets around an IPv6 address. Fails with CT_USAGE if the host name is too
+ * long. */
 enum ct_status ct__init_url_make(char *buf, size_t len, const char *scheme, const char *host, int port) CT_MUST_CHECK;
 
 #endif

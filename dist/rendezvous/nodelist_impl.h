@@ -6,7 +6,7 @@
 #include "base/status.h"
 
 /* Expands a list of host names in Slurm's order, in which the rightmost range changes fastest. The caller owns *names
- * (ct__nodelist_free). CT_USAGE if the list is malformed or has more than `max` names. */
+ * (ct__nodelist_free). Fails with CT_USAGE if the list is malformed or has more than `max` names. */
 enum ct_status ct__nodelist_expand(const char *text, size_t max, char ***names, size_t *n) CT_MUST_CHECK;
 void ct__nodelist_free(char **names, size_t n);
 /* The i-th number of a list of counts. */

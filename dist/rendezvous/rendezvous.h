@@ -34,12 +34,12 @@ typedef const char *(*ct_getenv_fn)(const char *name, void *user);
 
 /* Determines the identity from environment variables. The first one of this list that is set decides which launcher
  * started the process: CTRAIN_STORE, TORCHELASTIC_RUN_ID, RANK / WORLD_SIZE, OMPI_COMM_WORLD_*, a Slurm step with
- * several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in job steps of its own, so its variables come
- * before Slurm's. A step with one task is an interactive shell.) by == CT_LAUNCHER_NONE means that the process was not
- * started as a worker. init_override is the URL from --init or the config, or NULL. Contradictory variables are
- * CT_USAGE, and the message names both variables and their values: RANK >= WORLD_SIZE, LOCAL_RANK >= LOCAL_WORLD_SIZE,
- * one variable of a pair missing, values that are not numbers, Slurm's rank different from RANK. Misspelled names
- * (CUDA_VISIBLE_DEVICE, MASTER_IP, WORLDSIZE ...) cause a warning. */
+ * several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in separate job steps, so its variables come
+ * before Slurm's. A step with one task is an interactive shell.) by == CT_LAUNCHER_NONE means that the process was
+ * not started as a worker. init_override is the URL from --init or the config, or NULL. Contradictory variables fail
+ * with CT_USAGE, and the message names both variables and their values: RANK >= WORLD_SIZE, LOCAL_RANK >=
+ * LOCAL_WORLD_SIZE, one variable of a pair missing, values that are not numbers, Slurm's rank different from RANK.
+ * Misspelled names (CUDA_VISIBLE_DEVICE, MASTER_IP, WORLDSIZE ...) cause a warning. */
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override,
 				  struct ct_identity *out) CT_MUST_CHECK;
 /* The same, from this process's environment. */

@@ -47,7 +47,7 @@ struct ct_srv_conn {
 	struct ct_srv_conn *next_gone;
 	ct_store_server *srv;
 	int fd;                    /* -1: no socket (fuzzer) */
-	char peer[64], host[64];   /* peer: address; host: the host name that it sent */
+	char peer[64], host[64];   /* peer: its address; host: the host name that it sent */
 	bool ready, closing, gone; /* closing: sends the refusal and reads nothing more */
 	bool confirmed, bye;       /* confirmed: has read its welcome; bye: has sent BYE */
 	int err;                   /* why the connection ended: errno, or 0 if the peer closed it */

@@ -98,8 +98,9 @@ void ct_store_owner(const ct_store *s, int *rank, int *pid, char host[64]);
  * without a deadline parameter returns CT_TIMEOUT if the server does not answer within 30 s. If the connection to the
  * server has ended, all functions return CT_PEER_LOST with the name of the server's owner. */
 enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, size_t len) CT_MUST_CHECK;
-/* Waits until the key exists and gets its value. The caller owns *value, which has a NUL after its *len bytes.
- * CT_TIMEOUT: the message names the key. CT_PEER_LOST: the run has failed in the meantime. */
+/* Waits until the key exists and gets its value. The caller owns *value, which has a NUL after its *len bytes. Fails
+ * with CT_TIMEOUT after the deadline; the message names the key. Fails with CT_PEER_LOST if the run has failed in the
+ * meantime. */
 enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, char **value, size_t *len) CT_MUST_CHECK;
 enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t *result) CT_MUST_CHECK;
 enum ct_status ct_store_delete(ct_store *s, const char *key) CT_MUST_CHECK;

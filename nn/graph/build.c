@@ -163,7 +163,7 @@ static enum ct_status linear(ct_graph *g, const char *name, int x, int k, bool b
 
 	CT_TRY(add_node(g, CT_OP_LINEAR, name, x, -1, &node));
 	if (k < 1)
-		return CT_FAIL(CT_CONFIG, "%s: %d output features (at least 1)", name, k);
+		return CT_FAIL(CT_CONFIG, "%s: %d output features, but at least 1 is needed", name, k);
 	struct ct_shape in = node->shape;
 	int features = in.c * in.h * in.w;
 	node->shape = (struct ct_shape){k, 1, 1};
@@ -225,7 +225,7 @@ static enum ct_status conv2d(ct_graph *g, const char *name, int x, int k, struct
 	CT_TRY(add_node(g, CT_OP_CONV2D, name, x, -1, &node));
 	int c = node->shape.c;
 	if (k < 1)
-		return CT_FAIL(CT_CONFIG, "%s: %d output channels (at least 1)", name, k);
+		return CT_FAIL(CT_CONFIG, "%s: %d output channels, but at least 1 is needed", name, k);
 	if (groups < 1 || c % groups || k % groups)
 		return CT_FAIL(CT_CONFIG, "%s: %d groups do not divide %d input and %d output channels", name, groups,
 			       c, k);

@@ -19,9 +19,9 @@ int golden_int(const ct_json *o, const char *key);
 const char *golden_str(const ct_json *o, const char *key);
 double golden_at(const ct_json *array, size_t i);
 
-/* Compares values with a sample {n, step, sum, abs_sum, values}, which has every step-th of n values, and sums over all
- * values. A value may differ by `tolerance` times the largest magnitude of the sample, which is taken as at least
- * `floor`. A sum may differ by n times this. Returns the largest relative error. */
+/* Compares values with a sample {n, step, sum, abs_sum, values}, which contains every step-th of the n values, and
+ * sums over all of them. A value may differ by `tolerance` times the largest magnitude of the sample, which is taken
+ * as at least `floor`. A sum may differ by n times this. Returns the largest relative error. */
 double golden_compare(const char *what, const ct_json *sample, const float *x, size_t n, double tolerance,
 		      double floor);
 /* A digest (make_golden_resnet.py) is {n, norm, scale, most, along, step, values}: along is the projection on

@@ -127,10 +127,10 @@ static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const 
 	ct__work_text(w, mine, sizeof(mine));
 	issue_text(c, other, theirs, sizeof(theirs));
 	if (ct__comm_is_p2p(w->kind))
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree on a message: %s issues %s, %s issues %s", me, mine, who,
+		(void)CT_FAIL(CT_MISMATCH, "ranks disagree on a message: %s issues %s, but %s issues %s", me, mine, who,
 			      theirs);
 	else
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, %s issues %s",
+		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, but %s issues %s",
 			      (long long)other->number, me, mine, who, theirs);
 	ct_error_hint("all ranks must run the same program with the same config");
 	return CT_MISMATCH;

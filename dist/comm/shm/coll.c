@@ -291,7 +291,7 @@ enum ct_status ct__shm_coll_compare(struct shm *s, uint64_t seq)
 		ct__comm_peer_text(&s->base, q, who_b, sizeof(who_b));
 		slot_text(s, a, what_a, sizeof(what_a));
 		slot_text(s, b, what_b, sizeof(what_b));
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %llu: %s issues %s, %s issues %s",
+		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %llu: %s issues %s, but %s issues %s",
 			      (unsigned long long)seq, who_a, what_a, who_b, what_b);
 		ct_error_hint("all ranks must run the same program with the same config");
 		return CT_MISMATCH;

@@ -159,8 +159,8 @@ struct soft__access { /* what an operation of a stream declared */
 	char *name;
 };
 void soft__merge(uint64_t *clock, const uint64_t *from);
-/* Adds an operation that accesses the ranges to the stream. Fails if it overlaps with an operation that is not
- * ordered with it. */
+/* Adds an operation that accesses the ranges to the stream. Fails if it overlaps with an operation and nothing
+ * defines the order of the two. */
 void soft__order_post(cudaStream_t s);
 void soft__order_ranges(cudaStream_t s, const char *name, const struct soft_range *ranges, int n);
 /* Called after the host has waited. */
