@@ -191,6 +191,8 @@ function check_arrow(path,    to, owner_dir) {
 		offence(directory " must not include \"" path "\"")
 }
 
+function named(list) { gsub(/ /, " and ", list); return list }
+
 function owns(list,    one, n, i) {
 	n = split(list, one, " ")
 	for (i = 1; i <= n; i++)
@@ -220,7 +222,7 @@ function check_include(line,    path, i, quoted) {
 		return
 	for (i = 1; i <= n_owned; i++) {
 		if (path ~ owned[i] && !owns(owner[i]))
-			offence("only " owner[i] " may include <" path ">")
+			offence("only " named(owner[i]) " may include <" path ">")
 	}
 }
 

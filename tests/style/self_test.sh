@@ -137,7 +137,7 @@ data/d.c:1: only data/files/inflate.c may include <libdeflate.h>
 data/formats/x_impl.h:1: ct_open is declared in a private header
 data/huge.c:701: 701 lines
 data/image/peek.c:1: "data/formats/x_impl.h" is private to data/formats
-data/j.c:1: only data/image/jpeg.c data/image/jpeg_encode.c may include <jpeglib.h>
+data/j.c:1: only data/image/jpeg.c and data/image/jpeg_encode.c may include <jpeglib.h>
 data/todo.c:1: a TODO
 data/todo.c:2: a TODO
 data/wild.c:1: include "loader.h" does not start at the root
@@ -148,10 +148,10 @@ dist/alone.h:1: does not compile alone
 dist/calls.h:1: does not compile alone
 dist/g.cc:1: only dist/comm/gloo/gloo_engine.cc may include <gloo/context.h>
 dist/m.c:1: only dist/comm/mpi/ may include <mpi.h>
-dist/n.c:1: only nn/cuda/ may include <nccl.h>
+dist/n.c:1: only base/device/cuda/ and nn/cuda/ may include <nccl.h>
 dist/second.c:1: CT_WITH_GLOO is read by dist/registry.c
 dist/tests.c:1: dist must not include "tests/base/check.h"
-nn/c.cu:1: only nn/cuda/ may include <cudnn.h>
+nn/c.cu:1: only base/device/cuda/ and nn/cuda/ may include <cudnn.h>
 nn/calls.c:1: atoi()
 nn/calls.c:2: sprintf()
 nn/calls.c:2: strcpy()
@@ -170,7 +170,7 @@ nn/odd/new.c:1: the table of arrows in check_style.sh does not list nn/odd
 nn/onednn/engine.c:1: only nn/onednn/dnnl/ may include <dnnl.h>
 nn/omp.c:1: only base/parallel.c may include <omp.h>
 nn/parse.c:1: only base/json.c may include <jansson.h>
-nn/r.c:1: only nn/cuda/ may include <cuda_runtime.h>
+nn/r.c:1: only base/device/cuda/ and nn/cuda/ may include <cuda_runtime.h>
 nn/side.c:1: nn must not include "dist/comm/comm.h"
 tests/base/test_calls.c:1: atoi()
 tests/base/test_up.c:1: tests/base must not include "trainer/loop.h"
