@@ -33,9 +33,9 @@ struct ct_tar_member {
 
 typedef struct ct_tar ct_tar;
 
-/* Regular files only. */
+/* Opens the archive at `path`, which must be a regular file. */
 enum ct_status ct_tar_open(const char *path, ct_tar **out) CT_MUST_CHECK;
-/* The same for bytes in memory, borrowed until close; path is used in messages. */
+/* Opens an archive in memory instead. The bytes are borrowed until close; path is used in messages. */
 enum ct_status ct_tar_open_memory(const void *p, size_t n, const char *path, ct_tar **out) CT_MUST_CHECK;
 void ct_tar_close(ct_tar *t);
 const char *ct_tar_path(const ct_tar *t);

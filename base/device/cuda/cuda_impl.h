@@ -1,8 +1,8 @@
-/* The CUDA device: the table ct_device_ops on the CUDA runtime. It is compiled into the module libctrain_cuda.so.
+/* The CUDA device: the table ct_device_ops for the CUDA runtime. It is compiled into the module libctrain_cuda.so.
  *
- * Streams do not synchronize with the legacy default stream. Waits poll, because the host must notice its deadline: they spin for a short
- * time, since a step of a small model takes microseconds, and then sleep between polls. A recording is a CUDA graph, captured in
- * thread-local mode. */
+ * Streams do not synchronize with the legacy default stream. Waits poll, because the host must notice when a deadline
+ * passes. They first spin for a short time, since a step of a small model takes microseconds, and then sleep between
+ * polls. A recording is a CUDA graph that was captured in thread-local mode. */
 #ifndef CT_BASE_DEVICE_CUDA_CUDA_IMPL_H
 #define CT_BASE_DEVICE_CUDA_CUDA_IMPL_H
 
@@ -37,13 +37,16 @@ struct cuda_device {
 	struct cuda_stream *streams;
 };
 
-/* CT_OK, or the chain "doing WHAT: NAME: text of CUDA" with a hint where there is something to do. */
+/* Returns CT_OK, or fails with the error chain "doing WHAT: NAME: CUDA's description". There is a hint if the user
+ * can do something. */
 enum ct_status ct__cuda_check(cudaError_t e, const char *what) CT_MUST_CHECK;
-/* Why there is no CUDA device, in one sentence. */
+/* Writes the reason why there is no CUDA device, as one sentence. */
 void ct__cuda_explain(cudaError_t e, char *why, size_t why_len);
-/* CT_BUG while the device records: the host must not wait for work that does not run, or change the memory that it uses. */
+/* Fails with CT_BUG while the device records. The host must not wait for work that does not run, or change the memory
+ * that it uses. */
 enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what) CT_MUST_CHECK;
-/* Calls poll(object) until it is something else than cudaErrorNotReady. CT_TIMEOUT after the deadline. */
+/* Calls poll(object) until it returns something other than cudaErrorNotReady. Fails with CT_TIMEOUT after the
+ * deadline. */
 enum ct_status ct__cuda_wait(cudaError_t (*poll)(void *object), void *object, const char *what,
 			     int64_t deadline_ns) CT_MUST_CHECK;
 

@@ -73,7 +73,7 @@ void ct__cuda_explain(cudaError_t e, char *why, size_t why_len)
 	if (e == cudaErrorInsufficientDriver && driver == 0)
 		snprintf(why, why_len, "no NVIDIA driver is installed");
 	else if (e == cudaErrorInsufficientDriver)
-		snprintf(why, why_len, "the NVIDIA driver supports CUDA up to %d.%d, and the CUDA runtime is %d.%d",
+		snprintf(why, why_len, "the NVIDIA driver supports CUDA up to %d.%d, but the CUDA runtime is %d.%d",
 			 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 	else if (e == cudaErrorNoDevice && visible)
 		snprintf(why, why_len, "no GPU is visible (CUDA_VISIBLE_DEVICES=%.40s)", visible);
