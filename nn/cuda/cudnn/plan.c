@@ -58,16 +58,18 @@ void ct__cudnn_target_destroy(ct__cudnn_target *t)
 	ct_free(t);
 }
 
-static void read_notes(cudnnBackendDescriptor_t engine, struct ct__cudnn_plan_info *info)
+static enum ct_status read_notes(cudnnBackendDescriptor_t engine, struct ct__cudnn_plan_info *info)
 {
 	cudnnBackendNumericalNote_t numerical[MAX_NOTES];
 	cudnnBackendBehaviorNote_t behavior[MAX_NOTES];
 	int64_t n_numerical = 0, n_behavior = 0;
 
-	(void)cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES,
-				       &n_numerical, numerical);
-	(void)cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES,
-				       &n_behavior, behavior);
+	CT_TRY(ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+							CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES, &n_numerical, numerical),
+			       "reading the numerical notes of an engine"));
+	CT_TRY(ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+							CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES, &n_behavior, behavior),
+			       "reading the behavior notes of an engine"));
 	info->deterministic = true;
 	for (int64_t i = 0; i < n_numerical && i < MAX_NOTES; i++) {
 		info->tensor_core |= numerical[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
@@ -78,6 +80,7 @@ static void read_notes(cudnnBackendDescriptor_t engine, struct ct__cudnn_plan_in
 	}
 	for (int64_t i = 0; i < n_behavior && i < MAX_NOTES; i++)
 		info->compiled_at_run_time |= behavior[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+	return CT_OK;
 }
 
 static enum ct_status read_info(cudnnBackendDescriptor_t config, struct ct__cudnn_plan_info *info)
@@ -95,7 +98,7 @@ static enum ct_status read_info(cudnnBackendDescriptor_t config, struct ct__cudn
 							      1, &n, &info->engine),
 				     "reading the index of an engine");
 	if (st == CT_OK)
-		read_notes(engine, info);
+		st = read_notes(engine, info);
 	ct__cudnn_destroy(engine);
 	return st;
 }
