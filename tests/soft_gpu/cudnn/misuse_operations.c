@@ -113,6 +113,27 @@ static void conv_tensor_not_final(struct builder *b)
 	set_ref(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, make(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
 }
 
+/* The tensor is finalized after it was set. */
+static void conv_tensor_final_late(struct builder *b)
+{
+	const int64_t dims[4] = {2, 8, 5, 5}, strides[4] = {200, 1, 40, 8};
+	cudnnBackendDescriptor_t x = make(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR), w = simple_tensor(b, 16, 8, 3, 3, F),
+				 y = simple_tensor(b, 2, 16, 5, 5, F),
+				 op = make(b, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+
+	set_type(b, x, CUDNN_ATTR_TENSOR_DATA_TYPE, F);
+	set(b, x, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
+	set(b, x, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+	set_i64(b, x, CUDNN_ATTR_TENSOR_UNIQUE_ID, 100);
+	set_i64(b, x, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 16);
+	set_ref(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, make_window(b, &plain));
+	set_ref(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
+	set_ref(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
+	set_ref(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
+	finalize(b, x);
+	finalize(b, op);
+}
+
 static void conv_x_is_a_window(struct builder *b)
 {
 	cudnnBackendDescriptor_t op = make(b, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR),
@@ -273,6 +294,7 @@ static const struct misuse all[] = {
 	STATUS(conv_bad_groups, BAD_PARAM),
 	STATUS(conv_mixed_types, SUCCESS),
 	STATUS(conv_tensor_not_final, SUCCESS),
+	STATUS(conv_tensor_final_late, BAD_PARAM),
 	FAIL(conv_x_is_a_window, "is a descriptor of type 1 instead of 17"),
 	STATUS(conv_x_is_null, BAD_PARAM),
 	STATUS(conv_without_w, BAD_PARAM),

@@ -218,6 +218,11 @@ static void check_pointwise(cudnnPointwiseMode_t mode, int n_in, cudnnDataType_t
 		fill(&in[i]);
 		all[i] = &in[i];
 	}
+	if (mode == CUDNN_POINTWISE_RELU_BWD) { /* the gradient at 0 is 0 */
+		in[0].values[0] = 0;
+		ok(cudaMemset(in[0].memory, 0, bytes_of(type)));
+		ok(cudaDeviceSynchronize());
+	}
 	y = new_tensor(&b, type, 2, 5, 3, 4, 1, false);
 	all[n_in] = &y;
 	op = make_pointwise(&b, mode, in[0].descriptor, n_in > 1 ? in[1].descriptor : NULL,

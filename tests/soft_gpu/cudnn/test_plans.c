@@ -202,7 +202,7 @@ static void test_run_time_compiled(void **state)
 static void test_unsupported(void **state)
 {
 	static struct builder b;
-	cudnnBackendDescriptor_t configs[MAX_CONFIGS], op[3], graph, device;
+	cudnnBackendDescriptor_t configs[MAX_CONFIGS], op[5], graph, device;
 	char reason[256];
 
 	(void)state;
@@ -216,8 +216,12 @@ static void test_unsupported(void **state)
 	op[0] = make_conv(&b, FORWARD, x, w, y, &same);
 	op[1] = make_pointwise(&b, CUDNN_POINTWISE_RELU_FWD, x, NULL, NULL, wide);
 	op[2] = make_pointwise(&b, CUDNN_POINTWISE_RELU_FWD, v, NULL, NULL, y);
-	for (int i = 0; i < 3; i++) {
-		graph = make_graph(&b, 1, &op[i]);
+	/* The last graph is two operations that have no tensor in common. */
+	op[3] = make_pointwise(&b, CUDNN_POINTWISE_RELU_FWD, x, NULL, NULL, y);
+	op[4] = make_pointwise(&b, CUDNN_POINTWISE_NEG, simple_tensor(&b, 1, 8, 4, 4, CUDNN_DATA_HALF), NULL, NULL,
+			       simple_tensor(&b, 1, 8, 4, 4, CUDNN_DATA_HALF));
+	for (int i = 0; i < 4; i++) {
+		graph = make_graph(&b, i == 3 ? 2 : 1, &op[i]);
 		assert_int_equal(propose(&b, graph, device, CUDNN_HEUR_MODE_A, configs), 0);
 		cudnn_ok(b.status);
 		cudnnGetLastErrorString(reason, sizeof(reason));
