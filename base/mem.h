@@ -36,8 +36,8 @@ char *ct_strfmt(const char *fmt, ...) CT_PRINTF(1, 2);
  * copy that replaces p; *cap is then at least doubled. On failure returns NULL, and p stays valid. New elements are not
  * zeroed. */
 void *ct_array_grow(void *p, size_t n, size_t *cap, size_t size);
-/* The same as a macro that updates the variables p and cap; n and cap may have any integer type. On failure it returns
- * CT_NOMEM from the calling function. */
+/* Does the same in the form of a macro that updates the variables p and cap; n and cap may have any integer type. On
+ * failure it returns CT_NOMEM from the calling function. */
 #define CT_TRY_GROW(p, n, cap)                                                             \
 	do {                                                                               \
 		size_t ct_cap_ = (size_t)(cap);                                            \
@@ -50,7 +50,7 @@ void *ct_array_grow(void *p, size_t n, size_t *cap, size_t size);
 /* Number of allocations that this process has made with the functions above. Tests use it to check that a training step
  * allocates nothing. */
 uint64_t ct_mem_count(void);
-/* The same for the calling thread only. */
+/* Returns the number of allocations that the calling thread has made. */
 uint64_t ct_mem_count_of_thread(void);
 /* For tests: makes the n-th allocation from now on fail; 0 disables this. */
 void ct_mem_fail_after(uint64_t n);

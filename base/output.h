@@ -13,10 +13,10 @@
 
 /* Writes complete lines to fd, which is STDOUT_FILENO or STDERR_FILENO. */
 void ct_output_write(int fd, const char *text, size_t len);
-/* The same for formatted text of at most 4 KiB; longer text is truncated. */
+/* Does the same for formatted text of at most 4 KiB; longer text is truncated. */
 void ct_output_print(int fd, const char *fmt, ...) CT_PRINTF(2, 3);
-/* The same for text that later text replaces, such as a status line. If it cannot be written immediately, it is dropped
- * and not counted. */
+/* Does the same for text that later text replaces, such as a status line. If it cannot be written immediately, it is
+ * dropped and not counted. */
 void ct_output_transient(int fd, const char *text, size_t len);
 
 /* From now on, writing never waits. This cannot be undone. The flags of the descriptors do not change, because other

@@ -53,7 +53,8 @@ enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const
 enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
 /* Sets or appends the hint ("hint: ..." on its own line). */
 void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
-/* The same as an expression, for hints with arguments: `return ct_error_hinted(CT_FAIL(...), "use %s", name);` */
+/* Does the same in the form of an expression, for hints with arguments:
+ * `return ct_error_hinted(CT_FAIL(...), "use %s", name);` */
 enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_error_frame(const char *file, int line, const char *func);
 

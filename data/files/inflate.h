@@ -20,7 +20,7 @@ typedef struct ct_inflate ct_inflate;
 
 /* Opens a regular file. A directory or a pipe is CT_DATA. */
 enum ct_status ct_inflate_open(const char *path, ct_inflate **out) CT_MUST_CHECK;
-/* The same for bytes in memory, which are borrowed until close. `name` is used in messages. */
+/* Does the same for bytes in memory, which are borrowed until close. `name` is used in messages. */
 enum ct_status ct_inflate_open_memory(const void *p, size_t n, const char *name, ct_inflate **out) CT_MUST_CHECK;
 void ct_inflate_close(ct_inflate *f);
 

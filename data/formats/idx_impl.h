@@ -12,7 +12,7 @@ struct ct_dataset_kind;
 /* Makes a data set from two opened files and checks them against kind and spec. Borrows the files. */
 enum ct_status ct__dataset_idx_load(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 				    ct_inflate *images, ct_inflate *labels, ct_dataset **out) CT_MUST_CHECK;
-/* The same for files in memory, with kind "idx", for tests and fuzzers. Borrows nothing. */
+/* Does the same for files in memory, with kind "idx", for tests and fuzzers. Borrows nothing. */
 enum ct_status ct__dataset_idx_open_memory(const struct ct_dataset_spec *spec, const void *images, size_t images_bytes,
 					   const void *labels, size_t labels_bytes, ct_dataset **out) CT_MUST_CHECK;
 

@@ -74,7 +74,7 @@ struct ct_comm {
 
 /* Posts a copy of *want, in which only kind, src, dst, n, dtype, op, root and tag are set. */
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
-/* The same as ct_work_wait, with another deadline. */
+/* Does the same as ct_work_wait, with another deadline. */
 enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
 
 /* Opens the back end `ops` without the registry, for tests and for the parts of hier. */

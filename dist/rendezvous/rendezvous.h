@@ -42,7 +42,7 @@ typedef const char *(*ct_getenv_fn)(const char *name, void *user);
  * Misspelled names (CUDA_VISIBLE_DEVICE, MASTER_IP, WORLDSIZE ...) cause a warning. */
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override,
 				  struct ct_identity *out) CT_MUST_CHECK;
-/* The same, from this process's environment. */
+/* Does the same with the environment of this process. */
 enum ct_status ct_identity_from_env(const char *init_override, struct ct_identity *out) CT_MUST_CHECK;
 const char *ct_launcher_name(enum ct_launcher l);
 

@@ -14,7 +14,7 @@ void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int 
 /* Writes the dropout mask of one row of the global batch: 0 or 1/(1-p) for each of n elements. The mask is
  * bit-identical however the batch is split over ranks. */
 void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
-/* The same for drop path, with one factor per row: mask[i] is the factor of row first + i of the global batch. */
+/* Does the same for drop path, with one factor per row: mask[i] is the factor of row first + i of the global batch. */
 void ct_drop_path_mask(uint64_t seed, uint64_t step, int node, uint64_t first, float p, int rows, float *mask);
 /* If the net's opts.sync is set, posts the sum of v over all ranks. */
 enum ct_status ct_norm_sync(const ct_net *net, const struct ct_node *node, double *v, size_t n) CT_MUST_CHECK;

@@ -156,7 +156,7 @@ static void test_unsafe_names(void **state)
 	bytes_release(&t);
 }
 
-/* What is odd about a shard that can be used is known, also when its index comes from a file. */
+/* The oddities of a usable shard are reported even if its index comes from a file. */
 static void test_oddities(void **state)
 {
 	struct bytes t = {0};

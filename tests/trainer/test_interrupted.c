@@ -55,7 +55,7 @@ int __wrap_flock(int fd, int operation)
 	return interrupted() ? -1 : __real_flock(fd, operation);
 }
 
-/* As Linux does it: the descriptor is gone also when the call was interrupted. */
+/* Does what Linux does: the descriptor is closed even if the call was interrupted. */
 int __wrap_close(int fd)
 {
 	int rc = __real_close(fd);

@@ -154,8 +154,8 @@ void ct__lazy_host_free(ct_device *base, void *p);
 /* Every call from the host begins with this check. Fails with the device's error if the device has failed, and with
  * CT_BUG if another thread or posted work makes the call. */
 enum ct_status ct__lazy_enter(struct lazy_device *d) CT_MUST_CHECK;
-/* The same for calls that are not allowed during a recording. Such a call spoils the recording. `what` describes the
- * call, for example "the host waited". */
+/* Does the same for calls that are not allowed during a recording. Such a call spoils the recording. `what` describes
+ * the call, for example "the host waited". */
 enum ct_status ct__lazy_enter_unrecorded(struct lazy_device *d, const char *what) CT_MUST_CHECK;
 enum ct_status ct__lazy_copy(ct_device *base, void *dst, const void *src, size_t bytes, ct_stream *s);
 enum ct_status ct__lazy_fill(ct_device *base, void *dst, int byte, size_t bytes, ct_stream *s);
@@ -200,8 +200,8 @@ enum ct_status ct__lazy_recording_join(struct lazy_device *d, struct lazy_stream
  * streams are. */
 enum ct_status ct__lazy_wait(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment *m,
 			     int64_t deadline_ns) CT_MUST_CHECK;
-/* The same before memory is freed, or before a stream or recording is destroyed. Keeps the caller's error chain. If
- * this fails, the device fails. */
+/* Does the same before memory is freed, or before a stream or recording is destroyed. Keeps the caller's error chain.
+ * If this fails, the device fails. */
 void ct__lazy_drain(struct lazy_device *d, struct lazy_stream *s, struct lazy_moment *m);
 
 #endif

@@ -135,7 +135,7 @@ enum ct_status ct__dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const str
 void ct__dnnl_call_destroy(ct_dnnl_call *call);
 enum ct_status ct__dnnl_call_set(ct_dnnl_call *call, enum ct_dnnl_arg arg, void *ptr) CT_MUST_CHECK;
 enum ct_status ct__dnnl_call_run(ct_dnnl *c, const ct_dnnl_call *call) CT_MUST_CHECK;
-/* The same in a separate stream, for threads other than the one that computes. */
+/* Runs the call in a separate stream, for threads other than the one that computes. */
 enum ct_status ct__dnnl_call_run_alone(ct_dnnl *c, const ct_dnnl_call *call) CT_MUST_CHECK;
 
 #endif

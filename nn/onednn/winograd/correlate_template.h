@@ -213,7 +213,7 @@ static void forward_block(const struct correlation *c, int i)
 				  c->sizes.weights / (POINTS * POINTS));
 }
 
-/* The same with weights rotated by 180 degrees and transposed: the lanes are the channels C of the result. */
+/* Does the same with weights rotated by 180 degrees and transposed: the lanes are the channels C of the result. */
 static void backward_block(const struct correlation *c, int i)
 {
 	const int in = c->in.blocks, k = i / c->blocks, block = i % c->blocks;
