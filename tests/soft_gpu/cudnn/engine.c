@@ -44,7 +44,8 @@ static bool is_pointwise(const struct soft__op *op, cudnnPointwiseMode_t mode)
 	return op->kind == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR && op->pointwise.mode == mode;
 }
 
-/* One convolution; or forward + bias + ReLU with fp32 between and the bias in the type of the operands; or 16-bit forward + statistics. */
+/* As cuDNN 9.19 for an H200 (graphs.c): one convolution; forward + bias + ReLU with fp32 between and the bias in the type of the operands;
+ * fp16 forward + statistics. */
 static bool is_precompiled(const struct soft__graph *g)
 {
 	const struct soft__op *conv = conv_of(g), *next = &g->ops[1], *last = &g->ops[2];
@@ -55,7 +56,7 @@ static bool is_precompiled(const struct soft__graph *g)
 		return false;
 	if (g->n_ops == 2)
 		return next->kind == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR && !conv->out[0].is_virtual &&
-		       conv->in[0].type != CUDNN_DATA_FLOAT;
+		       conv->in[0].type == CUDNN_DATA_HALF;
 	return g->n_ops == 3 && is_pointwise(next, CUDNN_POINTWISE_ADD) &&
 	       is_pointwise(last, CUDNN_POINTWISE_RELU_FWD) && conv->out[0].type == CUDNN_DATA_FLOAT &&
 	       conv->out[0].is_virtual && next->out[0].type == CUDNN_DATA_FLOAT && next->out[0].is_virtual &&

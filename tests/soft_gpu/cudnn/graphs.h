@@ -7,6 +7,7 @@
 struct graph_case {
 	const char *name;
 	cudnnBackendDescriptor_t (*build)(struct builder *b, cudnnDataType_t type);
+	bool supported[3]; /* in fp32, fp16, bf16: cuDNN 9.19 has a plan for an H200 that needs no compilation */
 };
 extern const struct graph_case graph_cases[];
 extern const int n_graph_cases;

@@ -5,8 +5,8 @@
  * spatial dimensions, groups, dilation and any padding; pointwise operations; statistics (sums and square sums). Anything else ends the
  * process with the message that it is not implemented.
  *
- * Status: where cuDNN 9.19 returns an error for a wrong use, so does this, with the same number (misuse.c has the list, and a test compares
- * both libraries). Where cuDNN crashes or accepts nonsense, the process ends with a message: descriptors that do not exist, tensors
+ * Status: where cuDNN 9.19 returns an error for a wrong use, so does this, with the same number (misuse_*.c have the list, and a test
+ * compares both libraries). Where cuDNN crashes or accepts nonsense, the process ends with a message: descriptors that do not exist, tensors
  * without type, values of unknown types, results in descriptors of another type.
  * It is stricter than cuDNN here: variant packs must name exactly the tensors of the plan that are not virtual, outputs and workspace must
  * not overlap other memory of the plan (pointwise graphs may work in place), the stream must belong to the handle's device.
@@ -15,8 +15,8 @@
  * which they fill with NaN, and in arithmetic: inputs of fp32 convolutions are rounded to tf32 with the note TENSOR_CORE and to fp16 with
  * DOWN_CONVERT_INPUTS, partial sums are rounded to fp16 with REDUCED_PRECISION_REDUCTION, the order of sums changes in each execution
  * with NONDETERMINISTIC. Otherwise sums are in fp32 and in a fixed order. Stored values are rounded to the type of their tensor.
- * Graphs without a convolution have only an engine that is compiled at run time. Plans of those are refused for a device given as JSON,
- * as cuDNN does without a driver.
+ * The list computes the graphs for which cuDNN has precompiled engines (graphs.c); other fused graphs, and those without a convolution,
+ * have only an engine that is compiled at run time. Plans of those are refused for a device given as JSON, as cuDNN does without a driver.
  *
  * Consulting the real library, which needs neither GPU nor driver (cuDNN 9.8 or later):
  *   SOFT_CUDNN_REAL     path of libcudnn.so.9: each descriptor is made there too. What it refuses is refused, with its status and reason;

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "tests/soft_gpu/cudnn/device_tensor.h"
+#include "tests/soft_gpu/cudnn/graphs.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
 
 #define NOTE(n) (1u << CUDNN_NUMERICAL_NOTE_##n)
@@ -198,6 +199,29 @@ static void test_run_time_compiled(void **state)
 	builder_end(&b);
 }
 
+/* Without the real library, the same graphs have precompiled plans as with it. */
+static void test_support(void **state)
+{
+	static const cudnnDataType_t types[] = {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16};
+	static struct builder b;
+
+	(void)state;
+	for (int i = 0; i < n_graph_cases; i++) {
+		for (int t = 0; t < 3; t++) {
+			builder_begin(&b, &linked_library);
+			cudnnBackendDescriptor_t graph = graph_cases[i].build(&b, types[t]),
+						 device = make_device(&b, "{\"deviceVer\":900}");
+			int64_t n = find_plan(&b, graph, device, CUDNN_HEUR_MODE_A, 0, 0).n_final +
+				    find_plan(&b, graph, device, CUDNN_HEUR_MODE_FALLBACK, 0, 0).n_final;
+
+			cudnn_ok(b.status);
+			if ((n > 0) != graph_cases[i].supported[t])
+				fail_msg("%s, type %d: %d plans", graph_cases[i].name, (int)types[t], (int)n);
+			builder_end(&b);
+		}
+	}
+}
+
 /* A graph that no engine computes has no configurations, as in cuDNN. */
 static void test_unsupported(void **state)
 {
@@ -309,8 +333,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_candidates),  cmocka_unit_test(test_arithmetic),
 		cmocka_unit_test(test_tf32),        cmocka_unit_test(test_run_time_compiled),
-		cmocka_unit_test(test_unsupported), cmocka_unit_test(test_pack_errors),
-		cmocka_unit_test(test_recorded),
+		cmocka_unit_test(test_support),     cmocka_unit_test(test_unsupported),
+		cmocka_unit_test(test_pack_errors), cmocka_unit_test(test_recorded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
