@@ -7,7 +7,7 @@ import re
 import signal
 import time
 
-from harness import COMM, IO, NUMERIC, OK, STOPPED, Case, main
+from harness import COMM, IO, NUMERIC, OK, STOPPED, Case, main, read_text
 
 SEEDS = range(1, 6)
 NET = "model.layers=[conv2d 4 kernel=3, batch_norm, relu, max_pool 2, dropout 0.2, linear 10]"
@@ -104,6 +104,25 @@ class Lazy(Case):
             r = self.train(*sets, f"device={device}", run=device, expect=NUMERIC)
             said.append(re.search(r"the loss is .* not updated in this step", r.err)[0])
         self.assertEqual(said[0], said[1])
+
+
+    def test_killed_in_synchronized_batch_norm(self):
+        """The other rank waits in a collective of the forward pass: on the host with cpu, in posted work with lazy."""
+        for device in ("cpu", "lazy"):
+            for rank in (0, 1):
+                with self.subTest(device=device, killed=rank):
+                    p = self.start_training("train.engine=ref", "model.name=layers", NET, "model.bn=sync", f"device={device}",
+                                            run=f"{device}-{rank}", env={"CTRAIN_FAILPOINT": f"step:7@{rank}=stop"})
+                    pid = self.until_stopped(rank, p)
+                    since = time.monotonic()
+                    os.kill(pid, signal.SIGKILL)
+                    self.assert_gone(since, p, 5)
+                    r = p.wait(5)
+                    self.assert_code(r, COMM)
+                    self.assert_last_says(r, rf"rank {rank} \(pid {pid}\b", "signal 9", "hint:", "run the same command again")
+                    # The other rank ended by itself and knows the reason; the launcher did not have to kill it.
+                    self.assertRegex(read_text(self.path(f"{device}-{rank}", "log", f"rank-{1 - rank:05d}.log")),
+                                     rf"ends with PEER_LOST: .*rank {rank} \(pid {pid}\b")
 
 
 class Background(Case):
