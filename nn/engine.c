@@ -109,16 +109,6 @@ void ct_engine_close(ct_engine *e)
 	ct_stream_destroy(stream);
 }
 
-const char *ct_engine_name(const ct_engine *e)
-{
-	return e->ops->name;
-}
-
-ct_device *ct_engine_device(const ct_engine *e)
-{
-	return e->device;
-}
-
 ct_stream *ct_engine_stream(const ct_engine *e)
 {
 	return e->stream;
@@ -162,15 +152,6 @@ static const char *const precision_names[] = {CT_PRECISIONS(CT_CHOICE_NAME) NULL
 const char *ct_precision_name(enum ct_precision p)
 {
 	return ct_choice_name(precision_names, (int)p);
-}
-
-bool ct_precision_find(const char *name, enum ct_precision *out)
-{
-	int i = ct_choice_find(precision_names, name);
-
-	if (i >= 0)
-		*out = (enum ct_precision)i;
-	return i >= 0;
 }
 
 static bool same_tensor(const struct ct_param *a, const struct ct_param *b)
@@ -234,11 +215,6 @@ void ct_program_destroy(ct_program *p)
 	if (p->net->ran == p)
 		p->net->ran = NULL;
 	p->net->engine->ops->program_destroy(p);
-}
-
-int ct_program_batch(const ct_program *p)
-{
-	return p->n;
 }
 
 static enum ct_status check_labels(const int32_t *labels, int n, int classes)

@@ -131,12 +131,9 @@ struct ct_net_memory { /* bytes */
  * unknown or unavailable; the message gives the reason, and the hint lists the available engines. */
 enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out) CT_MUST_CHECK;
 void ct_engine_close(ct_engine *e);
-const char *ct_engine_name(const ct_engine *e);
-ct_device *ct_engine_device(const ct_engine *e);
-ct_stream *ct_engine_stream(const ct_engine *e);                  /* owned by the engine */
-const char *ct_engine_version(const ct_engine *e);                /* "oneDNN 2.6.3 avx512_core_bf16" */
-const char *ct_precision_name(enum ct_precision p);               /* "fp32" ... */
-bool ct_precision_find(const char *name, enum ct_precision *out); /* false: no precision has this name */
+ct_stream *ct_engine_stream(const ct_engine *e);    /* owned by the engine */
+const char *ct_engine_version(const ct_engine *e);  /* "oneDNN 2.6.3 avx512_core_bf16" */
+const char *ct_precision_name(enum ct_precision p); /* "fp32" ... */
 /* Fails with CT_UNSUPPORTED if the engine cannot compute in p. The message gives the reason ("this CPU has no
  * bfloat16 instructions (avx512_bf16)"), and the hint what to use instead. */
 enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p) CT_MUST_CHECK;
@@ -201,7 +198,6 @@ enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_progr
 enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
 				     ct_program **out) CT_MUST_CHECK;
 void ct_program_destroy(ct_program *p);
-int ct_program_batch(const ct_program *p);
 /* Returns how many values and gradients of values a step copies from one layout to another. A good choice of layouts
  * needs few copies. */
 int ct_program_reorders(const ct_program *p);

@@ -202,13 +202,11 @@ static float clip_gradient(struct pass *p, float *norm_out)
 {
 	const struct ct_optim_opts *o = &p->u->opts;
 
-	if (!o->norm && !(o->clip_norm > 0))
+	if (!(o->clip_norm > 0))
 		return 1.0f;
 	for_chunks(p, square_gradients);
 	double norm = sqrt(add_sums(p->u, 0, p->u->n_chunks, 0));
 	*norm_out = (float)norm;
-	if (!(o->clip_norm > 0))
-		return 1.0f;
 	if (!isfinite(norm))
 		p->args->net->state->stopped = CT_UPDATE_BAD_NORM;
 	double factor = o->clip_norm / (norm + 1e-6);

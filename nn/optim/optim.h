@@ -36,7 +36,6 @@ struct ct_optim_opts {
 	double beta1, beta2, eps; /* AdamW, LAMB */
 	double trust;             /* trust coefficient of LARS, above 0; usually 0.001 */
 	double clip_norm; /* limit of the gradient's global L2 norm, as in torch.nn.utils.clip_grad_norm_; 0: off */
-	bool norm;        /* compute the norm even if clipping is off */
 };
 
 typedef struct ct_optim ct_optim;
@@ -52,8 +51,7 @@ void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
  * the update. */
 void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
 /* Posts one update, which uses the gradients in the net's arena, and the number and the learning rate in the step
- * arguments. If opts.clip_norm is above 0 or opts.norm is set, it also computes the norm of the gradient before
- * clipping. */
+ * arguments. If opts.clip_norm is above 0, it also computes the norm of the gradient before clipping. */
 enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
 
 /* The reason why an update changed nothing. */

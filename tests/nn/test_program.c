@@ -260,14 +260,9 @@ static void test_gpu_precisions(void **state)
 
 static void test_precision_names(void **state)
 {
-	enum ct_precision p = CT_PRECISION_BF16;
-
 	(void)state;
 	assert_string_equal(ct_precision_name(CT_PRECISION_FP32), "fp32");
 	assert_string_equal(ct_precision_name(CT_PRECISION_TF32), "tf32");
-	assert_true(ct_precision_find("fp16", &p) && p == CT_PRECISION_FP16);
-	assert_false(ct_precision_find("fp8", &p));
-	assert_true(p == CT_PRECISION_FP16);
 }
 
 int main(void)
