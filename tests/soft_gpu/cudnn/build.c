@@ -150,20 +150,26 @@ static const struct {
 		    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-cudnnBackendDescriptor_t make_conv(struct builder *b, enum direction way, cudnnBackendDescriptor_t x,
-				   cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y, const struct conv_spec *s)
+cudnnBackendDescriptor_t make_scaled_conv(struct builder *b, enum direction way, cudnnBackendDescriptor_t x,
+					  cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y,
+					  const struct conv_spec *s, float alpha, float beta)
 {
-	const float one = 1, zero = 0;
 	cudnnBackendDescriptor_t window = make_window(b, s), op = make(b, directions[way].op);
 
 	set_ref(b, op, directions[way].conv, window);
 	set_ref(b, op, directions[way].x, x);
 	set_ref(b, op, directions[way].w, w);
 	set_ref(b, op, directions[way].y, y);
-	set(b, op, directions[way].alpha, CUDNN_TYPE_FLOAT, 1, &one);
-	set(b, op, directions[way].beta, CUDNN_TYPE_FLOAT, 1, &zero);
+	set(b, op, directions[way].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
+	set(b, op, directions[way].beta, CUDNN_TYPE_FLOAT, 1, &beta);
 	finalize(b, op);
 	return op;
+}
+
+cudnnBackendDescriptor_t make_conv(struct builder *b, enum direction way, cudnnBackendDescriptor_t x,
+				   cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y, const struct conv_spec *s)
+{
+	return make_scaled_conv(b, way, x, w, y, s, 1, 0);
 }
 
 cudnnBackendDescriptor_t make_pointwise(struct builder *b, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,

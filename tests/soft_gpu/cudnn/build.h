@@ -62,6 +62,10 @@ struct conv_spec {
 cudnnBackendDescriptor_t make_window(struct builder *b, const struct conv_spec *s);
 cudnnBackendDescriptor_t make_conv(struct builder *b, enum direction way, cudnnBackendDescriptor_t x,
 				   cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y, const struct conv_spec *s);
+/* result = alpha * convolution + beta * result */
+cudnnBackendDescriptor_t make_scaled_conv(struct builder *b, enum direction way, cudnnBackendDescriptor_t x,
+					  cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y,
+					  const struct conv_spec *s, float alpha, float beta);
 /* second: b of operations with two inputs, dy of backward ones (y is then dx), or NULL. third: t of BINARY_SELECT, or NULL. */
 cudnnBackendDescriptor_t make_pointwise(struct builder *b, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
 					cudnnBackendDescriptor_t second, cudnnBackendDescriptor_t third,

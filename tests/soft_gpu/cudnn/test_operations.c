@@ -321,6 +321,62 @@ static void test_fused(void **state)
 			check_fused(types[t], statistics);
 }
 
+/* dw = 2 filter(x, dy) + dw / 2: the gradients that were there are read. */
+static void test_accumulation(void **state)
+{
+	const struct shape s = {2, 8, 6, 5, 16, 3, 3, 1, 0, {{1, 1}, {1, 1}, {1, 1}}};
+	static struct builder b;
+	struct device_tensor x, w, y, *all[3] = {&x, &w, &y};
+	cudnnBackendDescriptor_t op;
+
+	(void)state;
+	builder_begin(&b, &linked_library);
+	x = new_tensor(&b, CUDNN_DATA_FLOAT, 2, 8, 6, 5, 0, false);
+	w = new_tensor(&b, CUDNN_DATA_FLOAT, 16, 8, 3, 3, 0, false);
+	y = new_tensor(&b, CUDNN_DATA_FLOAT, 2, 16, 6, 5, 0, false);
+	for (int i = 0; i < 3; i++)
+		fill(all[i]);
+	ok(cudaDeviceSynchronize());
+	double *expected = calloc((size_t)w.n, sizeof(double));
+	reference(FILTER, &s, &x, &w, &y, expected);
+	for (int64_t i = 0; i < w.n; i++)
+		expected[i] = 2 * expected[i] + w.values[i] / 2;
+	op = make_scaled_conv(&b, FILTER, x.descriptor, w.descriptor, y.descriptor, &s.win, 2, 0.5f);
+	run_graph(&b, 1, &op, 3, all);
+	download(&w);
+	assert_true(distance(&w, expected) < 1e-3);
+	free(expected);
+	for (int i = 0; i < 3; i++)
+		free_tensor(all[i]);
+	builder_end(&b);
+}
+
+/* A pointwise graph may write over what it reads. */
+static void test_in_place(void **state)
+{
+	static struct builder b;
+	struct device_tensor x, y, *all[2] = {&x, &y};
+	cudnnBackendDescriptor_t op;
+
+	(void)state;
+	builder_begin(&b, &linked_library);
+	x = new_tensor(&b, CUDNN_DATA_HALF, 2, 8, 6, 5, 0, false);
+	y = new_tensor(&b, CUDNN_DATA_HALF, 2, 8, 6, 5, 0, false);
+	fill(&x);
+	ok(cudaDeviceSynchronize());
+	ok(cudaFree(y.memory));
+	y.memory = x.memory;
+	op = make_pointwise(&b, CUDNN_POINTWISE_RELU_FWD, x.descriptor, NULL, NULL, y.descriptor);
+	run_graph(&b, 1, &op, 2, all);
+	download(&y);
+	for (int64_t i = 0; i < y.n; i++)
+		assert_true(y.values[i] == fmax(x.values[i], 0));
+	y.memory = NULL;
+	free_tensor(&x);
+	free_tensor(&y);
+	builder_end(&b);
+}
+
 /* Each of the 65536 numbers of 16 bits survives, and halfway cases between neighbours round to even. */
 static void test_conversions(void **state)
 {
@@ -378,7 +434,8 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolutions), cmocka_unit_test(test_pointwise),
-					   cmocka_unit_test(test_fused), cmocka_unit_test(test_conversions)};
+					   cmocka_unit_test(test_fused),        cmocka_unit_test(test_accumulation),
+					   cmocka_unit_test(test_in_place),     cmocka_unit_test(test_conversions)};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
