@@ -24,11 +24,31 @@ static char *program_folder(void)
 	return ct_path_dir(exe);
 }
 
-static enum ct_status find(const char *name, char **path)
+/* The path of `name` in the first directory of `path` that has it, owned; NULL: in none of them. */
+static char *find_in(const char *path, const char *name)
+{
+	char *found = NULL;
+
+	while (path && *path && !found) {
+		const size_t n = strcspn(path, ":");
+		char *directory = ct_strndup(path, n),
+		     *candidate = directory && n > 0 ? ct_path_join(directory, name) : NULL;
+
+		if (candidate && ct_file_exists(candidate))
+			found = candidate;
+		else
+			ct_free(candidate);
+		ct_free(directory);
+		path += n + (path[n] == ':');
+	}
+	return found;
+}
+
+static enum ct_status find(const char *first, const char *name, char **path)
 {
 	char *own = program_folder();
 
-	*path = NULL;
+	*path = find_in(first, name);
 	for (size_t i = 0; own && i < CT_ARRAY_LEN(places) && !*path; i++) {
 		char *directory = places[i][0] ? ct_path_join(own, places[i]) : ct_strdup(own);
 		char *candidate = directory ? ct_path_join(directory, name) : NULL;
@@ -63,14 +83,14 @@ static enum ct_status check_head(const char *name, const struct ct_module_head *
 	return CT_UNSUPPORTED;
 }
 
-enum ct_status ct_module_open(const char *name, const char *symbol, const void **out)
+enum ct_status ct_module_open_in(const char *first, const char *name, const char *symbol, const void **out)
 {
 	sigset_t all, old;
 	char *path;
 	void *module;
 
 	*out = NULL;
-	CT_TRY(find(name, &path));
+	CT_TRY(find(first, name, &path));
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -85,4 +105,18 @@ enum ct_status ct_module_open(const char *name, const char *symbol, const void *
 	if (st < 0)
 		*out = NULL;
 	return st;
+}
+
+enum ct_status ct_module_open(const char *name, const char *symbol, const void **out)
+{
+	return ct_module_open_in(NULL, name, symbol, out);
+}
+
+enum ct_status ct_library_open(const char *path, const char *name)
+{
+	char *found = find_in(path, name);
+	void *library = dlopen(found ? found : name, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+
+	ct_free(found);
+	return library ? CT_OK : CT_FAIL(CT_UNSUPPORTED, "%s", dlerror());
 }

@@ -23,5 +23,12 @@ struct ct_module_head {
  * result is CT_UNSUPPORTED, the message lists the places that were searched, or the reason why the module cannot be
  * loaded (for example, that it is from another build). */
 enum ct_status ct_module_open(const char *name, const char *symbol, const void **out) CT_MUST_CHECK;
+/* The same, but searches the directories of `path` first ("DIR:DIR"; NULL: none). */
+enum ct_status ct_module_open_in(const char *path, const char *name, const char *symbol, const void **out) CT_MUST_CHECK;
+
+/* Loads a library that modules depend on, so that the dynamic linker uses it for them: `name` ("libcudart.so.13") in
+ * the first directory of `path` that has it, else wherever the dynamic linker finds it. The library stays loaded.
+ * Returns CT_UNSUPPORTED with the reason of the dynamic linker. */
+enum ct_status ct_library_open(const char *path, const char *name) CT_MUST_CHECK;
 
 #endif

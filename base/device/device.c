@@ -3,101 +3,122 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/device/cuda_module.h"
 #include "base/mem.h"
 
-/* The registry, in the order in which "auto" tries the kinds. A kind that only other builds have is listed in
- * kind_names and in absent. */
-static const struct ct_device_ops *const registry[] = {
-	&ct_device_cpu_ops,
+/* The registry, in the order in which "auto" tries the kinds. */
+static const struct kind {
+	const char *name;
+	const struct ct_device_ops *ops; /* NULL: in a module, or not in this build */
+	const char *symbol;              /* of the table in the module of CUDA; NULL: none */
+	const char *why;                 /* not in this build */
+} kinds[] = {
+	{"cpu", &ct_device_cpu_ops, NULL, NULL},
+#ifdef CT_WITH_CUDA
+	{"cuda", NULL, "ct_cuda_device", NULL},
+#else
+	{"cuda", NULL, NULL, "not in this build"},
+#endif
 #ifdef CT_WITH_LAZY
-	&ct_device_lazy_ops,
+	{"lazy", &ct_device_lazy_ops, NULL, NULL},
+#else
+	{"lazy", NULL, NULL, "not in this build (a device for tests: -DCTRAIN_LAZY=ON)"},
 #endif
 };
 
-static const char *const kind_names[] = {"auto", "cpu", "cuda", "lazy"};
-static const struct {
-	const char *kind, *why;
-} absent[] = {
-	{"cuda", "not in this build"},
-#ifndef CT_WITH_LAZY
-	{"lazy", "not in this build (a device for tests: -DCTRAIN_LAZY=ON)"},
-#endif
-};
-
-static void add_hint(void)
+/* The table of a kind, or NULL and the reason. */
+static const struct ct_device_ops *ops_of(const struct kind *k, char *why, size_t why_len)
 {
-	struct ct_str have = {0};
+	const void *table;
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(registry); i++) {
-		char why[256] = "";
-		int n = registry[i]->for_tests ? 0 : registry[i]->count(why, sizeof(why));
-
-		if (n > 0)
-			ct_str_addf(&have, "%s%s (%d)", have.len ? ", " : "", registry[i]->kind, n);
-	}
-	ct_error_hint("available devices: %s", have.len ? ct_str_text(&have) : "none");
-	ct_str_release(&have);
+	if (k->ops)
+		return k->ops;
+	if (k->symbol && ct_cuda_module_open(k->symbol, &table) == CT_OK)
+		return ((const struct ct_device_module *)table)->ops;
+	snprintf(why, why_len, "%s", k->symbol ? ct_error_message() : k->why);
+	ct_error_clear();
+	return NULL;
 }
 
-static bool is_known(const char *kind)
+/* The number of devices of a kind; 0 and the reason. */
+static int count_of(const struct kind *k, const struct ct_device_ops **ops, char *why, size_t why_len)
 {
-	for (size_t i = 0; i < CT_ARRAY_LEN(kind_names); i++) {
-		if (strcmp(kind_names[i], kind) == 0)
-			return true;
-	}
-	return false;
+	*ops = ops_of(k, why, why_len);
+	return *ops ? (*ops)->count(why, why_len) : 0;
 }
 
+/* "cpu (1), cuda (2)". Call it before an error is set: asking a kind may set and clear errors. */
+static void list_devices(struct ct_str *list)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
+		const struct ct_device_ops *ops;
+		char why[512] = "";
+		int n = count_of(&kinds[i], &ops, why, sizeof(why));
+
+		if (n > 0 && !ops->for_tests)
+			ct_str_addf(list, "%s%s (%d)", list->len ? ", " : "", kinds[i].name, n);
+	}
+	if (list->len == 0)
+		ct_str_add(list, "none");
+}
+
+static enum ct_status unknown_kind(const char *name)
+{
+	const char *names[CT_ARRAY_LEN(kinds) + 1] = {"auto"};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
+		names[i + 1] = kinds[i].name;
+	const char *near = ct_suggest(name, names, CT_ARRAY_LEN(names));
+	(void)CT_FAIL(CT_CONFIG, "unknown device kind \"%.40s\"", name);
+	if (near)
+		ct_error_hint("did you mean \"%s\"?", near);
+	else
+		ct_error_hint("choose auto, cpu or cuda");
+	return CT_CONFIG;
+}
+
+static enum ct_status open_kind(const struct kind *k, int index, ct_device **out)
+{
+	const struct ct_device_ops *ops;
+	struct ct_str list = {0};
+	char why[512] = "";
+	const int n = count_of(k, &ops, why, sizeof(why));
+
+	if (index >= 0 && index < n)
+		return ops->open(index, out);
+	list_devices(&list);
+	if (n == 0)
+		(void)CT_FAIL(CT_UNSUPPORTED, "no %s device: %s", k->name, why);
+	else
+		(void)CT_FAIL(CT_UNSUPPORTED, "no %s device %d (valid indexes: 0 to %d)", k->name, index, n - 1);
+	ct_error_hint("available devices: %s", ct_str_text(&list));
+	ct_str_release(&list);
+	return CT_UNSUPPORTED;
+}
+
+/* "auto": the CPU. Devices for tests and in modules are opened by name only. */
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
 {
-	bool any = strcmp(kind, "auto") == 0;
-	char why[256] = "";
+	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
+		const struct ct_device_ops *own = kinds[i].ops;
+		const bool chosen =
+			strcmp(kind, "auto") == 0 ? own && !own->for_tests : strcmp(kinds[i].name, kind) == 0;
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(absent); i++) {
-		if (strcmp(absent[i].kind, kind) == 0)
-			snprintf(why, sizeof(why), "%s", absent[i].why);
+		if (chosen)
+			return open_kind(&kinds[i], index, out);
 	}
-	if (!is_known(kind)) {
-		const char *near = ct_suggest(kind, kind_names, CT_ARRAY_LEN(kind_names));
-
-		(void)CT_FAIL(CT_CONFIG, "unknown device kind \"%.40s\"", kind);
-		if (near)
-			ct_error_hint("did you mean \"%s\"?", near);
-		else
-			ct_error_hint("choose auto, cpu or cuda");
-		return CT_CONFIG;
-	}
-	for (size_t i = 0; i < CT_ARRAY_LEN(registry); i++) {
-		const struct ct_device_ops *ops = registry[i];
-		int n;
-
-		if (any ? ops->for_tests : strcmp(ops->kind, kind) != 0)
-			continue;
-		n = ops->count(why, sizeof(why));
-		if (n == 0)
-			continue;
-		if (index < 0 || index >= n) {
-			(void)CT_FAIL(CT_UNSUPPORTED, "no %s device %d (valid indexes: 0 to %d)", ops->kind, index,
-				      n - 1);
-			add_hint();
-			return CT_UNSUPPORTED;
-		}
-		return ops->open(index, out);
-	}
-	(void)CT_FAIL(CT_UNSUPPORTED, "no %s device: %s", kind, why);
-	add_hint();
-	return CT_UNSUPPORTED;
+	return unknown_kind(kind);
 }
 
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len)
 {
-	size_t n = CT_ARRAY_LEN(registry);
+	const struct ct_device_ops *ops;
 
-	if (i >= n + CT_ARRAY_LEN(absent))
+	if (i >= CT_ARRAY_LEN(kinds))
 		return false;
-	snprintf(why, why_len, "%s", i < n ? "" : absent[i - n].why);
-	*kind = i < n ? registry[i]->kind : absent[i - n].kind;
-	*count = i < n ? registry[i]->count(why, why_len) : 0;
+	*kind = kinds[i].name;
+	snprintf(why, why_len, "%s", "");
+	*count = count_of(&kinds[i], &ops, why, why_len);
 	return true;
 }
 

@@ -184,6 +184,7 @@ struct ct_device {
 };
 struct ct_stream {
 	ct_device *device;
+	void *handle; /* of the back end's library (cudaStream_t), for engines and communicators of the same library; or NULL */
 };
 struct ct_event {
 	ct_device *device;

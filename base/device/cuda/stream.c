@@ -23,6 +23,7 @@ enum ct_status ct__cuda_stream_create(ct_device *base, bool high_priority, ct_st
 		ct_free(s);
 		return st;
 	}
+	s->base.handle = s->stream;
 	s->next = d->streams;
 	d->streams = s;
 	*out = &s->base;
