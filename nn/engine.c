@@ -4,30 +4,52 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/device/cuda_module.h"
 #include "base/mem.h"
 #include "nn/engine_impl.h"
 
 /* Engines in the order in which "auto" prefers them. */
-static const struct {
+static const struct entry {
 	const char *name;
-	const struct ct_engine_ops *ops; /* NULL: not in this build */
-	const char *why;
+	const struct ct_engine_ops *ops; /* NULL: in a module, or not in this build */
+	const char *symbol;              /* of the table in the module of CUDA; NULL: none */
+	const char *why;                 /* not in this build */
 } engines[] = {
 #ifdef CT_WITH_ONEDNN
-	{"onednn", &ct__engine_ops_onednn, ""},
+	{"onednn", &ct__engine_ops_onednn, NULL, ""},
 #else
-	{"onednn", NULL, "built without it (configure with -DCTRAIN_ONEDNN=ON)"},
+	{"onednn", NULL, NULL, "built without it (configure with -DCTRAIN_ONEDNN=ON)"},
 #endif
-	{"ref", &ct__engine_ops_ref, ""},
+	{"ref", &ct__engine_ops_ref, NULL, ""},
+#ifdef CT_WITH_CUDA_ENGINE
+	{"cuda", NULL, "ct_cuda_engine", ""},
+#else
+	{"cuda", NULL, NULL, "not in this build"},
+#endif
 };
+
+/* The table of an engine that this machine can use, or NULL and the reason. */
+static const struct ct_engine_ops *ops_of(const struct entry *e, char *why, size_t why_len)
+{
+	const struct ct_engine_ops *ops = e->ops;
+	const void *table;
+
+	snprintf(why, why_len, "%s", e->why);
+	if (e->symbol && ct_cuda_module_open(e->symbol, &table) == CT_OK) {
+		ops = ((const struct ct_engine_module *)table)->ops;
+	} else if (e->symbol) {
+		snprintf(why, why_len, "%s", ct_error_message());
+		ct_error_clear();
+	}
+	return ops && ops->available(why, why_len) ? ops : NULL;
+}
 
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
 {
 	if (i >= CT_ARRAY_LEN(engines))
 		return false;
 	*name = engines[i].name;
-	snprintf(why, why_len, "%s", engines[i].why);
-	*available = engines[i].ops && engines[i].ops->available(why, why_len);
+	*available = ops_of(&engines[i], why, why_len) != NULL;
 	if (*available && why_len)
 		why[0] = '\0';
 	return true;
@@ -60,7 +82,7 @@ static const char *unsupported(const struct ct_engine_ops *ops, const ct_device 
 	return why;
 }
 
-static enum ct_status open_with(const struct ct_engine_ops *ops, ct_device *device, int threads, ct_engine **out)
+enum ct_status ct__engine_open_with(const struct ct_engine_ops *ops, ct_device *device, int threads, ct_engine **out)
 {
 	ct_stream *stream;
 	enum ct_status st;
@@ -87,13 +109,13 @@ enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, 
 	if (threads < 1)
 		return CT_FAIL(CT_CONFIG, "an engine needs at least 1 thread, not %d", threads);
 	for (size_t i = 0; i < CT_ARRAY_LEN(engines); i++) {
-		const struct ct_engine_ops *ops = engines[i].ops;
+		const struct ct_engine_ops *ops;
 
 		if (!automatic && strcmp(engines[i].name, name))
 			continue;
-		snprintf(why, sizeof(why), "%s", engines[i].why);
-		if (ops && ops->available(why, sizeof(why)) && !unsupported(ops, device, why, sizeof(why)))
-			return open_with(ops, device, threads, out);
+		ops = ops_of(&engines[i], why, sizeof(why));
+		if (ops && !unsupported(ops, device, why, sizeof(why)))
+			return ct__engine_open_with(ops, device, threads, out);
 		if (!automatic)
 			break;
 	}

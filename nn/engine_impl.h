@@ -16,6 +16,8 @@ struct ct_arena_ops {
 	/* average = decay * average + (1 - decay) * x; does nothing after updates have stopped (ct_net_state.stopped) */
 	enum ct_status (*average)(ct_net *net, ct_arena *average, const ct_arena *x, double decay);
 	enum ct_status (*swap)(ct_net *net, ct_arena *a, ct_arena *b);
+	/* *loss, in device memory, becomes the loss of ct_net_state.metrics, which are reset. */
+	enum ct_status (*loss)(ct_net *net, float *loss);
 };
 
 /* The structs of an engine begin with struct ct_engine, ct_net or ct_program. The wrappers fill in the members of
@@ -114,8 +116,19 @@ enum ct_status ct__net_need_scratch(ct_net *net) CT_MUST_CHECK;
 /* If opts->accumulate is set, adds the slice of the scratch arena to the gradients; then calls grad_ready. */
 enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice) CT_MUST_CHECK;
 
+/* What the module of an engine exports. */
+struct ct_engine_module {
+	struct ct_module_head head;
+	const struct ct_engine_ops *ops;
+};
+
+/* Opens an engine by its table. */
+enum ct_status ct__engine_open_with(const struct ct_engine_ops *ops, ct_device *device, int threads,
+				    ct_engine **out) CT_MUST_CHECK;
+
 extern const struct ct_arena_ops ct__arena_ops_host;
 extern const struct ct_engine_ops ct__engine_ops_ref;
 extern const struct ct_engine_ops ct__engine_ops_onednn;
+extern const struct ct_engine_ops ct__engine_ops_cuda; /* in the module */
 
 #endif

@@ -166,26 +166,10 @@ enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *op
 	return opts->grad_ready ? opts->grad_ready(opts->user, slice) : CT_OK;
 }
 
-struct loss_args {
-	struct ct_net_state *state;
-	float *out;
-};
-
-static enum ct_status run_loss(const void *args)
-{
-	const struct loss_args *a = args;
-
-	*a->out = (float)a->state->metrics.loss;
-	a->state->metrics = (struct ct_metrics){0};
-	return CT_OK;
-}
-
 enum ct_status ct_net_post_loss(ct_net *net, ct_arena *scalars, size_t i)
 {
-	const struct loss_args a = {net->state, ct_arena_at(scalars, i)};
-
 	ct_arena_touch(scalars);
-	return ct_stream_run(net->engine->stream, run_loss, &a, sizeof(a));
+	return net->engine->arenas->loss(net, ct_arena_at(scalars, i));
 }
 
 enum ct_status ct_net_post_step_args(ct_net *net, const struct ct_step_args *args)

@@ -354,5 +354,26 @@ static enum ct_status post_average(ct_net *net, ct_arena *average, const ct_aren
 	return ct_stream_run(net->engine->stream, run_average, &p, sizeof(p));
 }
 
+struct loss_args {
+	struct ct_net_state *state;
+	float *loss;
+};
+
+static enum ct_status run_loss(const void *args)
+{
+	const struct loss_args *a = args;
+
+	*a->loss = (float)a->state->metrics.loss;
+	a->state->metrics = (struct ct_metrics){0};
+	return CT_OK;
+}
+
+static enum ct_status post_loss(ct_net *net, float *loss)
+{
+	const struct loss_args a = {net->state, loss};
+
+	return ct_stream_run(net->engine->stream, run_loss, &a, sizeof(a));
+}
+
 const struct ct_arena_ops ct__arena_ops_host = {
-	.add = post_add, .update = post_update, .average = post_average, .swap = post_swap};
+	.add = post_add, .update = post_update, .average = post_average, .swap = post_swap, .loss = post_loss};

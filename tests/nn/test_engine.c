@@ -31,14 +31,15 @@ static void test_registry(void **state)
 	ct_device *device;
 	ct_engine *engine = NULL;
 	const char *name = NULL;
-	bool available = false;
-	char why[128];
+	bool available = false, has_ref = false;
+	char why[512];
 	size_t i = 0;
 
 	(void)state;
 	assert_ok(ct_device_open("cpu", 0, &device));
 	for (; ct_engine_at(i, &name, &available, why, sizeof(why)); i++) {
 		assert_true(available == (why[0] == '\0'));
+		has_ref |= available && !strcmp(name, "ref");
 		if (available) {
 			assert_ok(ct_engine_open(name, device, 1, &engine));
 			assert_string_equal(engine->ops->name, name);
@@ -49,8 +50,7 @@ static void test_registry(void **state)
 			assert_non_null(strstr(ct_error_hint_text(), "ref"));
 		}
 	}
-	assert_string_equal(name, "ref");
-	assert_true(available);
+	assert_true(has_ref);
 	assert_ok(ct_engine_open("auto", device, 1, &engine));
 	ct_engine_close(engine);
 	assert_fails(ct_engine_open("gpu9", device, 1, &engine), CT_UNSUPPORTED, "engine \"gpu9\" is not available");

@@ -133,7 +133,7 @@ struct ct_config {
 		double ema;                /* 0 = off */
 		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end of the run */
 		enum ct_recompute recompute;
-		char *engine; /* auto | onednn | ref */
+		char *engine; /* auto | onednn | ref | cuda */
 	} train;
 	struct {
 		int64_t every_steps, keep_last;     /* 0 = off; 2 */

@@ -286,8 +286,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Decay rate of an exponential moving average (EMA) of the weights, for example 0.999. If it is not 0, evaluation uses the EMA weights. 0 disables the EMA."},
 	{KEY(train.recompute, ENUM), .choices = recomputes, .def = "norms",
 	 .doc = "Values that the forward pass does not store and the backward pass computes again, which saves memory. The results are the same. none: no values. norms: batch norm and ReLU between two convolutions; activations need about one seventh less memory, at almost no cost. blocks: everything inside residual blocks; this saves much more memory, but takes about one third more work."},
-	{KEY(train.engine, STR), .choices = WORDS("auto", "onednn", "ref"), .def = "auto",
-	 .doc = "Compute engine. auto: the fastest engine for the device. ref: a slow reference implementation for testing."},
+	{KEY(train.engine, STR), .choices = WORDS("auto", "onednn", "ref", "cuda"), .def = "auto",
+	 .doc = "Compute engine. auto: the fastest engine for the device. ref: a slow reference implementation for testing. cuda: cuDNN and own kernels, for the device cuda."},
 
 	{KEY(checkpoint.every_steps, INT), .hi = 1e12, .def = "0",
 	 .doc = "Checkpoint interval in steps. 0 disables it."},

@@ -45,7 +45,7 @@ template <class From, class To> static __global__ void convert(const struct ct__
 
 	if (i < a.n)
 		static_cast<To *>(a.y)[i] =
-			from_float<To>((a.scale ? *a.scale : 1.0f) * to_float(static_cast<const From *>(a.x)[i]));
+			from_float<To>(a.scale * to_float(static_cast<const From *>(a.x)[i]));
 }
 
 template <class From> static cudaError_t launch_convert(const struct ct__k_convert_args *a, cudaStream_t s)

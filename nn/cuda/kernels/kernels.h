@@ -46,11 +46,11 @@ struct ct__k_map_args {
 };
 cudaError_t ct__k_map(const struct ct__k_map_args *a, cudaStream_t s);
 
-/* y[i] = scale * x[i], converted from one type to another. scale is device memory, or NULL for 1. */
+/* y[i] = scale * x[i], converted from one type to another. */
 struct ct__k_convert_args {
 	const void *x;
 	void *y;
-	const float *scale;
+	float scale;
 	size_t n;
 	enum ct_dtype from, to;
 };

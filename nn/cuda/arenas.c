@@ -1,0 +1,204 @@
+/* Passes over arenas. The tables of an optimizer are copied to the device at its first update. */
+#include "nn/cuda/arenas.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "nn/cuda/run/run.h"
+#include "nn/optim/update.h"
+
+struct cuda_update {
+	const struct ct_update *of;
+	struct ct__k_update_args args;
+	void *segments, *chunks, *sums, *factors, *control; /* device memory */
+	struct cuda_update *next;
+};
+
+_Static_assert((int)CT__K_SGD == (int)CT_SGD && (int)CT__K_ADAMW == (int)CT_ADAMW && (int)CT__K_LARS == (int)CT_LARS &&
+		       (int)CT__K_LAMB == (int)CT_LAMB,
+	       "the kernels number optimizers as nn/optim does");
+_Static_assert((int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS && (int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM,
+	       "the kernels number outcomes as nn/optim does");
+_Static_assert(sizeof(struct ct__k_metrics) == sizeof(struct ct_metrics), "the metrics of a net");
+_Static_assert(offsetof(struct ct_step_args, lr) == offsetof(struct ct__k_step, lr), "the arguments of a step");
+
+/* Device memory with a copy of n bytes; waits. */
+static enum ct_status upload(ct_net *net, const void *from, size_t n, void **out)
+{
+	ct_device *d = net->engine->device;
+	void *pinned;
+	enum ct_status st;
+
+	CT_TRY(ct_device_host_alloc(d, n, &pinned));
+	memcpy(pinned, from, n);
+	st = ct_device_mem_alloc(d, n, false, out);
+	if (st == CT_OK)
+		st = ct_device_copy(d, *out, pinned, n, net->engine->stream);
+	if (st == CT_OK)
+		st = ct_stream_sync(net->engine->stream, CT_FOREVER);
+	ct_device_host_free(d, pinned);
+	return st;
+}
+
+static enum ct_status upload_tables(ct_net *net, const struct ct_update *u, struct cuda_update *c)
+{
+	struct ct__k_segment *segments = CT_NEW_ARRAY(struct ct__k_segment, (size_t)u->n_segments);
+	struct ct__k_chunk *chunks = CT_NEW_ARRAY(struct ct__k_chunk, (size_t)u->n_chunks);
+	enum ct_status st = segments && chunks ? CT_OK : CT_NOMEM;
+
+	for (int i = 0; st == CT_OK && i < u->n_segments; i++) {
+		const struct ct_segment *s = &u->segments[i];
+
+		segments[i] = (struct ct__k_segment){(int32_t)s->first_chunk, (int32_t)s->n_chunks, s->decay, s->adapt};
+	}
+	for (int64_t i = 0; st == CT_OK && i < u->n_chunks; i++)
+		chunks[i] = (struct ct__k_chunk){u->chunks[i].offset, (uint32_t)u->chunks[i].n, u->chunks[i].segment};
+	if (st == CT_OK)
+		st = upload(net, segments, (size_t)u->n_segments * sizeof(*segments), &c->segments);
+	if (st == CT_OK)
+		st = upload(net, chunks, (size_t)u->n_chunks * sizeof(*chunks), &c->chunks);
+	ct_free(chunks);
+	ct_free(segments);
+	return st;
+}
+
+static void fill_args(ct_net *net, const struct ct_update *u, struct cuda_update *c)
+{
+	const struct ct_optim_opts *o = &u->opts;
+
+	c->args = (struct ct__k_update_args){
+		.kind = (int)o->kind,
+		.nesterov = o->nesterov,
+		.need_norm = o->clip_norm > 0,
+		.momentum = o->momentum,
+		.weight_decay = o->weight_decay,
+		.beta1 = o->beta1,
+		.beta2 = o->beta2,
+		.eps = o->eps,
+		.trust = o->trust,
+		.clip_norm = o->clip_norm,
+		.segments = c->segments,
+		.chunks = c->chunks,
+		.n_segments = u->n_segments,
+		.n_chunks = (int)u->n_chunks,
+		.sums = c->sums,
+		.factors = c->factors,
+		.control = c->control,
+		.params = ct_arena_at(net->params, 0),
+		.step = (const struct ct__k_step *)&net->state->step,
+		.stopped = &net->state->stopped,
+		.loss = u->loss ? ct_arena_at(u->loss, u->loss_at) : NULL,
+		.result = ct_arena_at(u->result, 0),
+	};
+	for (int i = 0; i < u->n_states; i++)
+		c->args.state[i] = ct_arena_at(u->state[i], 0);
+}
+
+static enum ct_status open_update(ct_net *net, const struct ct_update *u, struct cuda_update *c)
+{
+	ct_device *d = net->engine->device;
+
+	CT_TRY(upload_tables(net, u, c));
+	CT_TRY(ct_device_mem_alloc(d, 2 * (size_t)u->n_chunks * sizeof(double), false, &c->sums));
+	CT_TRY(ct_device_mem_alloc(d, (size_t)u->n_segments * sizeof(struct ct__k_factors), false, &c->factors));
+	return ct_device_mem_alloc(d, sizeof(struct ct__k_control), false, &c->control);
+}
+
+static void close_update(ct_net *net, struct cuda_update *c)
+{
+	ct_device *d = net->engine->device;
+
+	ct_device_mem_free(d, c->control);
+	ct_device_mem_free(d, c->factors);
+	ct_device_mem_free(d, c->sums);
+	ct_device_mem_free(d, c->chunks);
+	ct_device_mem_free(d, c->segments);
+	ct_free(c);
+}
+
+static enum ct_status update_of(ct_net *net, const struct ct_update *u, struct cuda_update **out)
+{
+	struct cuda_net *cn = net->impl;
+	enum ct_status st;
+
+	for (*out = cn->updates; *out; *out = (*out)->next) {
+		if ((*out)->of == u)
+			return CT_OK;
+	}
+	CT_TRY_ALLOC(*out = CT_NEW(struct cuda_update));
+	(*out)->of = u;
+	st = open_update(net, u, *out);
+	if (st < 0) {
+		close_update(net, *out);
+		return st;
+	}
+	(*out)->next = cn->updates;
+	cn->updates = *out;
+	return CT_OK;
+}
+
+void ct__cuda_updates_release(ct_net *net)
+{
+	struct cuda_net *cn = net->impl;
+
+	while (cn->updates) {
+		struct cuda_update *c = cn->updates;
+
+		cn->updates = c->next;
+		close_update(net, c);
+	}
+}
+
+static enum ct_status post_update(ct_net *net, const struct ct_update *u)
+{
+	struct cuda_update *c;
+
+	CT_TRY(update_of(net, u, &c));
+	fill_args(net, u, c);
+	c->args.grads = ct_arena_at(net->grads, 0);
+	return ct__cuda_launched(ct__k_update(&c->args, cuda_stream(net)), "update");
+}
+
+static enum ct_status post_arena(const ct_net *net, const struct ct__k_arena_args *a)
+{
+	return a->n == 0 ? CT_OK : ct__cuda_launched(ct__k_arena(a, cuda_stream(net)), "pass over an arena");
+}
+
+static enum ct_status post_add(const ct_net *net, const struct ct_span *dst, const struct ct_span *src)
+{
+	return post_arena(net, &(struct ct__k_arena_args){.op = CT__K_ARENA_ADD,
+							  .a = ct_arena_at(dst->arena, dst->first),
+							  .b = ct_arena_at(src->arena, src->first),
+							  .n = dst->n});
+}
+
+static enum ct_status post_average(ct_net *net, ct_arena *average, const ct_arena *x, double decay)
+{
+	return post_arena(net, &(struct ct__k_arena_args){.op = CT__K_ARENA_AVERAGE,
+							  .a = ct_arena_at(average, 0),
+							  .b = ct_arena_at(x, 0),
+							  .stopped = &net->state->stopped,
+							  .n = ct_arena_elems(x),
+							  .decay = (float)decay,
+							  .rest = (float)(1 - decay)});
+}
+
+static enum ct_status post_swap(ct_net *net, ct_arena *a, ct_arena *b)
+{
+	return post_arena(net, &(struct ct__k_arena_args){.op = CT__K_ARENA_SWAP,
+							  .a = ct_arena_at(a, 0),
+							  .b = ct_arena_at(b, 0),
+							  .n = ct_arena_elems(a)});
+}
+
+static enum ct_status post_loss(ct_net *net, float *loss)
+{
+	const struct ct__k_take_loss_args a = {(struct ct__k_metrics *)&net->state->metrics, loss};
+
+	return ct__cuda_launched(ct__k_take_loss(&a, cuda_stream(net)), "loss of a step");
+}
+
+const struct ct_arena_ops ct__arena_ops_cuda = {
+	.add = post_add, .update = post_update, .average = post_average, .swap = post_swap, .loss = post_loss};

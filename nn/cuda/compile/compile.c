@@ -1,0 +1,21 @@
+#include "nn/cuda/compile/compile.h"
+
+#include "base/mem.h"
+
+enum ct_status ct__cuda_compile(struct cuda_program *p)
+{
+	const size_t n = (size_t)ct_graph_n_nodes(p->base.graph);
+
+	p->type = cuda_type(p->base.net->opts.precision);
+	CT_TRY_ALLOC(p->values = CT_NEW_ARRAY(struct cuda_value, n));
+	CT_TRY_ALLOC(p->norms = CT_NEW_ARRAY(struct cuda_norm, n));
+	CT_TRY_ALLOC(p->taps = CT_NEW_ARRAY(int, n));
+	CT_TRY(ct__cuda_compile_forward(p));
+	if (p->base.mode == CT_TRAIN)
+		CT_TRY(ct__cuda_compile_backward(p));
+	/* The logits can be read at any time. */
+	const int logits = cuda_node(p, ct_graph_loss(p->base.graph))->in[0];
+	p->buffers[ct__cuda_value(p, logits)->buffer].last = (int)p->n_tasks;
+	CT_TRY(ct__cuda_plan_memory(p));
+	return ct__cuda_bind(p);
+}

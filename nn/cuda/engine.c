@@ -1,0 +1,225 @@
+/* The CUDA engine: the table ct_engine_ops, and the symbol by which the program finds it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/half.h"
+#include "base/mem.h"
+#include "nn/cuda/arenas.h"
+#include "nn/cuda/compile/compile.h"
+#include "nn/cuda/layout.h"
+#include "nn/cuda/run/run.h"
+
+static bool cuda_available(char *why, size_t why_len)
+{
+	int n = 0;
+	const cudaError_t e = cudaGetDeviceCount(&n);
+
+	(void)cudaGetLastError();
+	if (e == cudaSuccess && n > 0)
+		return true;
+	snprintf(why, why_len, "there is no CUDA device");
+	return false;
+}
+
+static const char *cuda_version(void)
+{
+	static char text[64];
+	const size_t v = cudnnGetVersion();
+	int runtime = 0;
+
+	(void)cudaRuntimeGetVersion(&runtime);
+	snprintf(text, sizeof(text), "CUDA %d.%d, cuDNN %zu.%zu.%zu", runtime / 1000, runtime % 1000 / 10, v / 10000,
+		 v % 10000 / 100, v % 100);
+	return text;
+}
+
+static enum ct_status check_cudnn(cudnnStatus_t st, const char *what)
+{
+	return st == CUDNN_STATUS_SUCCESS ? CT_OK : CT_FAIL(CT_DEVICE, "cuDNN: %s: %s", what, cudnnGetErrorString(st));
+}
+
+static void cuda_close(ct_engine *base)
+{
+	struct cuda_engine *e = (struct cuda_engine *)base;
+
+	for (size_t i = 0; i < e->n_plans; i++) {
+		ct__cudnn_plan_destroy(e->plans[i].plan);
+		ct__cudnn_graph_destroy(e->plans[i].graph);
+	}
+	ct_free(e->plans);
+	ct__cudnn_target_destroy(e->target);
+	if (e->cudnn)
+		(void)cudnnDestroy(e->cudnn);
+	ct_free(e);
+}
+
+static enum ct_status cuda_open(ct_device *device, int threads, ct_engine **out)
+{
+	struct cuda_engine *e;
+	enum ct_status st;
+
+	(void)device;
+	(void)threads;
+	CT_TRY_ALLOC(e = CT_NEW(struct cuda_engine));
+	st = check_cudnn(cudnnCreate(&e->cudnn), "cudnnCreate");
+	if (st == CT_OK)
+		st = ct__cudnn_target_create(NULL, &e->target);
+	if (st < 0) {
+		cuda_close(&e->base);
+		return st;
+	}
+	*out = &e->base;
+	return CT_OK;
+}
+
+static bool cuda_supports(const ct_device *d)
+{
+	return strcmp(ct_device_kind(d), "cuda") == 0;
+}
+
+static bool cuda_precision(enum ct_precision p, char *why, size_t why_len)
+{
+	snprintf(why, why_len, "does not scale the loss yet");
+	return p != CT_PRECISION_FP16;
+}
+
+static enum ct_status cuda_net_open(ct_net *net)
+{
+	struct cuda_net *cn;
+
+	CT_TRY_ALLOC(cn = CT_NEW(struct cuda_net));
+	net->impl = cn;
+	CT_TRY(check_cudnn(cudnnSetStream(((struct cuda_engine *)net->engine)->cudnn, cuda_stream(net)),
+			   "cudnnSetStream"));
+	return ct__cuda_count_elems(net);
+}
+
+static void cuda_net_close(ct_net *net)
+{
+	struct cuda_net *cn = net->impl;
+
+	ct__cuda_updates_release(net);
+	ct_device_mem_free(net->engine->device, cn->weights);
+	ct_free(cn);
+}
+
+static void cuda_program_destroy(ct_program *base)
+{
+	struct cuda_program *p = (struct cuda_program *)base;
+	ct_device *d = base->net->engine->device;
+
+	for (size_t i = 0; i < p->n_tasks; i++) {
+		if (p->tasks[i].kind == CUDA_PLAN)
+			ct__cudnn_pack_destroy(p->tasks[i].plan.pack);
+	}
+	ct_device_mem_free(d, p->workspace);
+	ct_device_mem_free(d, p->memory);
+	ct_free(p->references);
+	ct_free(p->tasks);
+	ct_free(p->buffers);
+	ct_free(p->taps);
+	ct_free(p->norms);
+	ct_free(p->values);
+	ct_free(p);
+}
+
+static enum ct_status need_weights(ct_net *net)
+{
+	struct cuda_net *cn = net->impl;
+	const enum ct_dtype t = cuda_type(net->opts.precision);
+
+	if (t == CT_F32 || cn->weights)
+		return CT_OK;
+	return ct_device_mem_alloc(net->engine->device, net->arena_elems * ct_dtype_bytes(t), true, &cn->weights);
+}
+
+static enum ct_status cuda_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
+{
+	struct cuda_program *p;
+	enum ct_status st;
+
+	CT_TRY(need_weights(net));
+	CT_TRY_ALLOC(p = CT_NEW(struct cuda_program));
+	p->base.net = net;
+	p->base.graph = g;
+	p->base.n = n;
+	p->base.mode = mode;
+	st = ct__cuda_compile(p);
+	if (st < 0) {
+		cuda_program_destroy(&p->base);
+		return st;
+	}
+	net->memory.activations += p->memory_bytes;
+	net->memory.activations_unplanned += p->unplanned_bytes;
+	net->memory.workspace += p->workspace_bytes;
+	*out = &p->base;
+	return CT_OK;
+}
+
+static float element(const void *p, size_t i, enum ct_dtype t)
+{
+	if (t == CT_F32)
+		return ((const float *)p)[i];
+	return t == CT_F16 ? ct_f16_to_f32(((const uint16_t *)p)[i]) : ct_bf16_to_f32(((const uint16_t *)p)[i]);
+}
+
+static void to_logical(const struct cuda_program *p, const struct cuda_value *v, const void *from, float *out)
+{
+	const size_t plane = (size_t)v->shape.h * (size_t)v->shape.w, c_count = (size_t)v->shape.c;
+
+	for (size_t n = 0; n < (size_t)p->base.rows; n++)
+		for (size_t c = 0; c < c_count; c++)
+			for (size_t i = 0; i < plane; i++)
+				out[(n * c_count + c) * plane + i] =
+					element(from, (n * plane + i) * (size_t)v->cp + c, p->type);
+}
+
+static enum ct_status cuda_read(ct_program *base, int node, bool gradient, float *out)
+{
+	const struct cuda_program *p = (const struct cuda_program *)base;
+	const struct cuda_value *v = ct__cuda_value(p, node);
+	const int buffer = gradient ? v->gradient : v->buffer;
+	ct_device *d = base->net->engine->device;
+	enum ct_status st;
+	void *host;
+
+	if (node == ct_graph_loss(base->graph) || buffer == CUDA_NONE || (size_t)p->buffers[buffer].lost < p->n_run ||
+	    (gradient && base->mode != CT_TRAIN))
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the memory of this value has been reused",
+			       cuda_node(p, node)->name);
+	const size_t bytes = ct__cuda_value_elems(p, v) * ct_dtype_bytes(p->type);
+	CT_TRY(ct_device_host_alloc(d, bytes, &host));
+	st = ct_device_copy(d, host, p->memory + p->buffers[buffer].at, bytes, base->net->engine->stream);
+	if (st == CT_OK)
+		st = ct_stream_sync(base->net->engine->stream, CT_FOREVER);
+	if (st == CT_OK)
+		to_logical(p, v, host, out);
+	ct_device_host_free(d, host);
+	return st;
+}
+
+const struct ct_engine_ops ct__engine_ops_cuda = {
+	.name = "cuda",
+	.available = cuda_available,
+	.version = cuda_version,
+	.open = cuda_open,
+	.close = cuda_close,
+	.net_open = cuda_net_open,
+	.net_close = cuda_net_close,
+	.pack = ct__cuda_pack,
+	.unpack = ct__cuda_unpack,
+	.program_create = cuda_program_create,
+	.program_destroy = cuda_program_destroy,
+	.forward = ct__cuda_forward,
+	.backward = ct__cuda_backward,
+	.read = cuda_read,
+	.precision = cuda_precision,
+	.arenas = &ct__arena_ops_cuda,
+	.supports = cuda_supports,
+};
+
+__attribute__((visibility("default"))) const struct ct_engine_module ct_cuda_engine = {
+	.head = {.abi = CT_MODULE_ABI, .build = CT_BUILD_ID},
+	.ops = &ct__engine_ops_cuda,
+};

@@ -1,0 +1,81 @@
+#include "nn/cuda/layout.h"
+
+#include <string.h>
+
+/* A parameter as [k][c][plane] in the logical layout and [kp][plane][cp] in the engine's. A linear layer has the plane of its input. */
+struct dims {
+	size_t k, c, plane, kp, cp;
+};
+
+/* The spatial shape that a value has in memory: flattened values and what is computed from them element by element keep that of the
+ * image. */
+static struct ct_shape stored_shape(const ct_graph *g, int id)
+{
+	for (;;) {
+		const struct ct_node *node = ct_graph_node(g, id);
+
+		switch (node->op) {
+		case CT_OP_FLATTEN:
+		case CT_OP_RELU:
+		case CT_OP_DROPOUT:
+		case CT_OP_DROP_PATH:
+		case CT_OP_ADD:
+			id = node->in[0];
+			break;
+		default:
+			return node->shape;
+		}
+	}
+}
+
+static struct dims dims_of(const ct_net *net, int param)
+{
+	const struct ct_param *p = ct_graph_param(net->graph, param);
+	const struct ct_node *node = ct_graph_node(net->graph, p->node);
+	const enum ct_dtype t = cuda_type(net->opts.precision);
+	const size_t k = (size_t)p->dims[0], kp = (size_t)cuda_pad(p->dims[0], t);
+
+	if (p->kind != CT_PARAM_WEIGHT)
+		return (struct dims){k, 1, 1, kp, 1};
+	if (node->op == CT_OP_LINEAR) {
+		const struct ct_shape in = stored_shape(net->graph, node->in[0]);
+
+		return (struct dims){k, (size_t)in.c, (size_t)in.h * (size_t)in.w, kp, (size_t)cuda_pad(in.c, t)};
+	}
+	const size_t c = (size_t)p->dims[1];
+	return (struct dims){k, c, (size_t)p->dims[2] * (size_t)p->dims[3], kp,
+			     node->groups > 1 ? c : (size_t)cuda_pad(p->dims[1], t)};
+}
+
+enum ct_status ct__cuda_count_elems(ct_net *net)
+{
+	for (int i = 0; i < ct_graph_n_params(net->graph); i++) {
+		const struct dims d = dims_of(net, i);
+
+		net->elems[i] = d.kp * d.plane * d.cp;
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__cuda_pack(const ct_net *net, int param, const float *logical, float *slice)
+{
+	const struct dims d = dims_of(net, param);
+
+	memset(slice, 0, d.kp * d.plane * d.cp * sizeof(*slice));
+	for (size_t k = 0; k < d.k; k++)
+		for (size_t c = 0; c < d.c; c++)
+			for (size_t i = 0; i < d.plane; i++)
+				slice[(k * d.plane + i) * d.cp + c] = logical[(k * d.c + c) * d.plane + i];
+	return CT_OK;
+}
+
+enum ct_status ct__cuda_unpack(const ct_net *net, int param, const float *slice, float *logical)
+{
+	const struct dims d = dims_of(net, param);
+
+	for (size_t k = 0; k < d.k; k++)
+		for (size_t c = 0; c < d.c; c++)
+			for (size_t i = 0; i < d.plane; i++)
+				logical[(k * d.c + c) * d.plane + i] = slice[(k * d.plane + i) * d.cp + c];
+	return CT_OK;
+}

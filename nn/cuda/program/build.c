@@ -1,0 +1,45 @@
+#include "nn/cuda/program/program.h"
+
+#include "base/mem.h"
+
+enum ct_status ct__cuda_buffer(struct cuda_program *p, size_t bytes, int *out)
+{
+	CT_TRY_GROW(p->buffers, p->n_buffers, p->buffers_cap);
+	p->buffers[p->n_buffers] = (struct cuda_buffer){.bytes = bytes, .first = INT32_MAX, .last = CUDA_NONE};
+	*out = (int)p->n_buffers++;
+	return CT_OK;
+}
+
+enum ct_status ct__cuda_task(struct cuda_program *p, int node, enum cuda_kind kind, struct cuda_task **out)
+{
+	CT_TRY_GROW(p->tasks, p->n_tasks, p->tasks_cap);
+	p->tasks[p->n_tasks] = (struct cuda_task){.kind = kind, .node = node};
+	*out = &p->tasks[p->n_tasks++];
+	return CT_OK;
+}
+
+static enum ct_status add_reference(struct cuda_program *p, const void *field, int buffer, int param)
+{
+	const int task = (int)p->n_tasks - 1;
+	const size_t at = (size_t)((const char *)field - (const char *)&p->tasks[task]);
+
+	CT_ASSERT(at < sizeof(struct cuda_task));
+	CT_TRY_GROW(p->references, p->n_references, p->references_cap);
+	p->references[p->n_references++] = (struct cuda_reference){task, at, buffer, param};
+	return CT_OK;
+}
+
+enum ct_status ct__cuda_refer(struct cuda_program *p, const void *field, int buffer)
+{
+	struct cuda_buffer *b = &p->buffers[buffer];
+	const int task = (int)p->n_tasks - 1;
+
+	b->first = task < b->first ? task : b->first;
+	b->last = task > b->last ? task : b->last;
+	return add_reference(p, field, buffer, CUDA_NONE);
+}
+
+enum ct_status ct__cuda_refer_grad(struct cuda_program *p, const void *field, int param)
+{
+	return add_reference(p, field, CUDA_NONE, param);
+}

@@ -1,0 +1,179 @@
+/* A compiled program of the CUDA engine: a list of tasks, first those of the forward pass, then those of the backward pass.
+ *
+ * A task is a kernel with its arguments, an execution plan of cuDNN, or a copy. The passes of a compilation, in their order:
+ *
+ *     compile/   appends tasks. Arguments that are memory of the program are references to buffers.
+ *     program/memory.c   gives each buffer, which lives from the first to the last task that uses it, a place in the memory
+ *     program/bind.c     writes addresses into the arguments of tasks
+ *     run/       posts the tasks to the engine's stream
+ *
+ * Activations are NHWC with the channels padded to a multiple of 16 bytes (kernels/kernels.h). The padding of activations, parameters and
+ * gradients is zero. A flattened value keeps its spatial layout: the columns of the weights of the next linear layer are permuted
+ * instead (engine.c, pack). */
+#ifndef CT_NN_CUDA_PROGRAM_PROGRAM_H
+#define CT_NN_CUDA_PROGRAM_PROGRAM_H
+
+#include <cudnn_graph.h>
+
+#include "nn/cuda/cudnn/plan.h"
+#include "nn/cuda/kernels/kernels.h"
+#include "nn/engine_impl.h"
+
+enum { CUDA_NONE = -1 };
+
+struct cuda_engine {
+	ct_engine base;
+	cudnnHandle_t cudnn;
+	ct__cudnn_target *target;
+	/* Finished graphs and the plan chosen for each; the text form of the graph and the precision are the key. */
+	struct cuda_cached_plan {
+		enum ct_precision precision;
+		ct__cudnn_graph *graph;
+		ct__cudnn_plan *plan;
+	} * plans;
+	size_t n_plans, plans_cap;
+};
+
+/* What a net of this engine keeps beside struct ct_net. */
+struct cuda_net {
+	void *weights;               /* the parameter arena in the type of activations; NULL if that is fp32 */
+	struct cuda_update *updates; /* arenas.c */
+};
+
+struct cuda_buffer {
+	size_t bytes;
+	size_t at;       /* offset in the memory of the program */
+	int first, last; /* tasks; last < 0: not used */
+	int lost;        /* the first later task that may overwrite it; INT32_MAX: none */
+};
+
+enum cuda_kind {
+	CUDA_COPY_IN, /* copies an array of the batch to the device */
+	CUDA_INPUT,
+	CUDA_WEIGHTS, /* converts the parameter arena to the type of activations */
+	CUDA_PLAN,
+	CUDA_MAP,
+	CUDA_CONVERT,
+	CUDA_LOSS_SCALE, /* CUDA_CONVERT with the scale of the backward pass */
+	CUDA_BIAS,
+	CUDA_BIAS_BACKWARD,
+	CUDA_NORM_SUMS,
+	CUDA_NORM_SYNC, /* adds the sums over all ranks */
+	CUDA_NORM_FINALIZE,
+	CUDA_NORM_RUNNING,
+	CUDA_NORM_APPLY,
+	CUDA_NORM_BACKWARD_SUMS,
+	CUDA_NORM_BACKWARD_DATA,
+	CUDA_POOL,
+	CUDA_POOL_BACKWARD,
+	CUDA_LOSS,
+	CUDA_DROPOUT,
+	CUDA_SLICE_DONE /* the gradient of a parameter is final */
+};
+
+/* Arrays of struct ct_batch. */
+enum cuda_batch_array { CUDA_BATCH_X, CUDA_BATCH_LABELS, CUDA_BATCH_LABELS_B, CUDA_BATCH_MIX, CUDA_BATCH_TARGETS };
+
+struct cuda_task {
+	enum cuda_kind kind;
+	int node; /* of the graph */
+	union {
+		struct {
+			enum cuda_batch_array array;
+			size_t row_bytes;
+			void *to;
+		} copy;
+		struct {
+			const ct__cudnn_graph *graph;
+			const ct__cudnn_plan *plan;
+			void *pointers[CT__CUDNN_MAX_TENSORS];
+			ct__cudnn_pack *pack;
+		} plan;
+		struct {
+			double *sums;
+			size_t n;
+		} sync;
+		int param; /* CUDA_SLICE_DONE */
+		struct ct__k_input_args input;
+		struct ct__k_map_args map;
+		struct ct__k_convert_args convert;
+		struct ct__k_bias_args bias;
+		struct ct__k_bias_backward_args bias_backward;
+		struct ct__k_norm_args norm;
+		struct ct__k_pool_args pool;
+		struct ct__k_loss_args loss;
+		struct ct__k_dropout_args dropout;
+	};
+};
+
+/* A pointer argument of a task that is set by bind.c. */
+struct cuda_reference {
+	int task;
+	size_t field; /* offset of the pointer in struct cuda_task */
+	int buffer;   /* CUDA_NONE: the gradient of `param` */
+	int param;
+};
+
+/* The value of a node. Nodes that only rename a value (flatten, dropout in evaluation) share that of their input. */
+struct cuda_value {
+	int root;              /* the node that owns the value */
+	struct ct_shape shape; /* of the owner */
+	int cp;                /* channels with padding */
+	int buffer, gradient;  /* numbers of buffers; gradient: CUDA_NONE until a user has written it */
+};
+
+struct cuda_program {
+	ct_program base;
+	enum ct_dtype type;        /* of activations */
+	struct cuda_value *values; /* [n_nodes] */
+	struct cuda_norm {         /* buffers of a batch norm that backward reads */
+		int stat, count, sums;
+	} * norms;   /* [n_nodes] */
+	int *taps;   /* [n_nodes] buffer of a max pool */
+	int dlogits; /* buffer */
+	struct cuda_buffer *buffers;
+	struct cuda_task *tasks;
+	struct cuda_reference *references;
+	size_t n_buffers, buffers_cap, n_tasks, tasks_cap, n_references, references_cap;
+	size_t n_forward; /* tasks of the forward pass */
+	size_t workspace_bytes;
+	size_t memory_bytes, unplanned_bytes;
+	char *memory, *workspace; /* device memory */
+	const ct_arena *bound_grads;
+	uint64_t first_row; /* of the last forward pass */
+	size_t n_run;       /* tasks that have been posted since its start */
+};
+
+/* build.c. The pointer to a task is valid until the next task is added. */
+enum ct_status ct__cuda_buffer(struct cuda_program *p, size_t bytes, int *out) CT_MUST_CHECK;
+enum ct_status ct__cuda_task(struct cuda_program *p, int node, enum cuda_kind kind,
+			     struct cuda_task **out) CT_MUST_CHECK;
+/* `field`, a pointer in the last task that was added, becomes the address of a buffer, or of the gradient of a parameter. */
+enum ct_status ct__cuda_refer(struct cuda_program *p, const void *field, int buffer) CT_MUST_CHECK;
+enum ct_status ct__cuda_refer_grad(struct cuda_program *p, const void *field, int param) CT_MUST_CHECK;
+
+/* memory.c: sets the places of all buffers, memory_bytes and unplanned_bytes. */
+enum ct_status ct__cuda_plan_memory(struct cuda_program *p) CT_MUST_CHECK;
+/* bind.c: allocates the memory of the program and sets all pointers; bind_grads sets those to gradients, which may change. */
+enum ct_status ct__cuda_bind(struct cuda_program *p) CT_MUST_CHECK;
+enum ct_status ct__cuda_bind_grads(struct cuda_program *p, const ct_arena *grads) CT_MUST_CHECK;
+
+static inline const struct ct_node *cuda_node(const struct cuda_program *p, int id)
+{
+	return ct_graph_node(p->base.graph, id);
+}
+
+/* Channels padded to a multiple of 16 bytes. */
+static inline int cuda_pad(int channels, enum ct_dtype t)
+{
+	const int vector = t == CT_F32 ? 4 : 8;
+
+	return (channels + vector - 1) / vector * vector;
+}
+
+static inline enum ct_dtype cuda_type(enum ct_precision p)
+{
+	return p == CT_PRECISION_FP16 ? CT_F16 : p == CT_PRECISION_BF16 ? CT_BF16 : CT_F32;
+}
+
+#endif

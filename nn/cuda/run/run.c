@@ -1,0 +1,165 @@
+#include "nn/cuda/run/run.h"
+
+#include "nn/host/host.h"
+
+/* What the tasks of one pass read besides their own arguments. */
+struct pass {
+	struct cuda_program *p;
+	const struct ct_batch *batch; /* forward */
+	struct ct_metrics *metrics;
+	const struct ct_backward_opts *opts; /* backward */
+	cudaStream_t stream;
+};
+
+enum ct_status ct__cuda_launched(cudaError_t e, const char *what)
+{
+	if (e == cudaSuccess)
+		return CT_OK;
+	return CT_FAIL(CT_DEVICE, "CUDA: %s: %s: %s", what, cudaGetErrorName(e), cudaGetErrorString(e));
+}
+
+static const void *batch_array(const struct ct_batch *b, enum cuda_batch_array which)
+{
+	switch (which) {
+	case CUDA_BATCH_X:
+		return b->x;
+	case CUDA_BATCH_LABELS:
+		return b->labels;
+	case CUDA_BATCH_LABELS_B:
+		return b->labels_b;
+	case CUDA_BATCH_MIX:
+		return b->mix;
+	case CUDA_BATCH_TARGETS:
+		return b->targets;
+	}
+	return NULL;
+}
+
+static enum ct_status run_copy(const struct pass *pass, const struct cuda_task *t)
+{
+	const void *from = batch_array(pass->batch, t->copy.array);
+	const ct_engine *e = pass->p->base.net->engine;
+
+	if (!from) /* this batch is not mixed */
+		return CT_OK;
+	return ct_device_copy(e->device, t->copy.to, from, t->copy.row_bytes * (size_t)pass->batch->n, e->stream);
+}
+
+static enum ct_status run_loss(const struct pass *pass, const struct cuda_task *t)
+{
+	struct ct__k_loss_args a = t->loss;
+
+	a.n_valid = pass->batch->n;
+	a.metrics = (struct ct__k_metrics *)pass->metrics;
+	if (!pass->batch->labels_b) {
+		a.labels_b = NULL;
+		a.mix = NULL;
+	}
+	return ct__cuda_launched(ct__k_loss(&a, pass->stream), "loss");
+}
+
+static enum ct_status run_input(const struct pass *pass, const struct cuda_task *t)
+{
+	struct ct__k_input_args a = t->input;
+
+	a.n_valid = pass->batch->n;
+	return ct__cuda_launched(ct__k_input(&a, pass->stream), "input");
+}
+
+/* Forward and backward of a dropout need the position of the batch; backward has it from the forward pass. */
+static enum ct_status run_dropout(const struct pass *pass, struct cuda_task *t)
+{
+	if (pass->batch)
+		pass->p->first_row = pass->batch->first;
+	t->dropout.first = pass->p->first_row;
+	return ct__cuda_launched(ct__k_dropout(&t->dropout, pass->stream), "dropout");
+}
+
+static enum ct_status run_loss_scale(const struct pass *pass, const struct cuda_task *t)
+{
+	struct ct__k_convert_args a = t->convert;
+
+	a.scale = pass->opts->scale;
+	return ct__cuda_launched(ct__k_convert(&a, pass->stream), "loss gradient");
+}
+
+static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
+{
+	const ct_net *net = pass->p->base.net;
+	const struct cuda_engine *e = (const struct cuda_engine *)net->engine;
+	cudaStream_t s = pass->stream;
+
+	switch (t->kind) {
+	case CUDA_COPY_IN:
+		return run_copy(pass, t);
+	case CUDA_INPUT:
+		return run_input(pass, t);
+	case CUDA_PLAN:
+		return ct__cudnn_plan_execute(t->plan.plan, t->plan.pack, e->cudnn);
+	case CUDA_MAP:
+		return ct__cuda_launched(ct__k_map(&t->map, s), "element-wise operation");
+	case CUDA_WEIGHTS:
+	case CUDA_CONVERT:
+		return ct__cuda_launched(ct__k_convert(&t->convert, s), "conversion");
+	case CUDA_LOSS_SCALE:
+		return run_loss_scale(pass, t);
+	case CUDA_BIAS:
+		return ct__cuda_launched(ct__k_bias(&t->bias, s), "bias");
+	case CUDA_BIAS_BACKWARD:
+		return ct__cuda_launched(ct__k_bias_backward(&t->bias_backward, s), "bias gradient");
+	case CUDA_NORM_SUMS:
+		return ct__cuda_launched(ct__k_norm_sums(&t->norm, s), "batch norm statistics");
+	case CUDA_NORM_SYNC:
+		return ct_norm_sync(net, cuda_node(pass->p, t->node), t->sync.sums, t->sync.n);
+	case CUDA_NORM_FINALIZE:
+		return ct__cuda_launched(ct__k_norm_finalize(&t->norm, s), "batch norm statistics");
+	case CUDA_NORM_RUNNING:
+		return ct__cuda_launched(ct__k_norm_running(&t->norm, s), "running statistics");
+	case CUDA_NORM_APPLY:
+		return ct__cuda_launched(ct__k_norm_apply(&t->norm, s), "batch norm");
+	case CUDA_NORM_BACKWARD_SUMS:
+		return ct__cuda_launched(ct__k_norm_backward_sums(&t->norm, s), "batch norm gradient");
+	case CUDA_NORM_BACKWARD_DATA:
+		return ct__cuda_launched(ct__k_norm_backward_data(&t->norm, s), "batch norm gradient");
+	case CUDA_POOL:
+		return ct__cuda_launched(ct__k_pool(&t->pool, s), "pooling");
+	case CUDA_POOL_BACKWARD:
+		return ct__cuda_launched(ct__k_pool_backward(&t->pool, s), "pooling gradient");
+	case CUDA_LOSS:
+		return run_loss(pass, t);
+	case CUDA_DROPOUT:
+		return run_dropout(pass, t);
+	case CUDA_SLICE_DONE:
+		return ct__net_slice_done(pass->p->base.net, pass->opts, net->slice_of[t->param]);
+	}
+	return CT_OK;
+}
+
+static enum ct_status run_tasks(const struct pass *pass, size_t begin, size_t end)
+{
+	pass->p->n_run = end;
+	for (size_t i = begin; i < end; i++) {
+		struct cuda_task *t = &pass->p->tasks[i];
+
+		if (run_task(pass, t) < 0)
+			return ct_error_wrap("%s", cuda_node(pass->p, t->node)->name);
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
+{
+	struct cuda_program *p = (struct cuda_program *)base;
+	const struct pass pass = {.p = p, .batch = b, .metrics = m, .stream = cuda_stream(base->net)};
+
+	return run_tasks(&pass, 0, p->n_forward);
+}
+
+enum ct_status ct__cuda_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads)
+{
+	struct cuda_program *p = (struct cuda_program *)base;
+	const struct pass pass = {.p = p, .opts = opts, .stream = cuda_stream(base->net)};
+
+	CT_TRY(ct__cuda_bind_grads(p, grads));
+	return run_tasks(&pass, p->n_forward, p->n_tasks);
+}
