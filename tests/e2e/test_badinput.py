@@ -388,7 +388,7 @@ class Numbers(Case):
 class Unavailable(Case):
     def test_what_there_is_not(self):
         for sets, words in ((["device=cuda"], ("cuda",)), (["precision=fp16"], ("precision", "fp32")),
-                            (["train.engine=onedn"], ("train.engine", "onednn")), (["train.engine=cuda"], ("train.engine", "onednn", "ref")),
+                            (["train.engine=onedn"], ("train.engine", "onednn")), (["train.engine=cuda"], ("engine", "onednn", "ref")),
                             (["dist.backend=nccl"], ("dist.backend", "gloo", "shm")), (["dist.backend=glo"], ("dist.backend", 'mean "gloo"')),
                             (["model.name=resnet51"], ("model.name", "resnet50")), (["data.name=imagenet"], ("data.name", "mnist")),
                             (["optim.name=adam"], ("optim.name", "adamw")), (["log.level=loud"], ("log.level", "info"))):
