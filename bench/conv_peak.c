@@ -1,15 +1,17 @@
-/* The convolutions of a model alone, forward and both directions backward, on warm buffers: what a training step's time is held
- * against. Each distinct convolution runs through oneDNN's direct implementation, in the layouts that it asks for, and through
- * nn/onednn/winograd/winograd.h where that is usable; FLOPs are those of the direct sum in both cases, so Winograd may pass the peak. Beside
- * that the multiply-adds of the same threads on registers and their memcpy. A table on standard output, or with --json one object.
+/* Measures only the convolutions of a model, in the forward pass and both backward passes, with warm buffers. The result is the
+ * reference for the time of a training step. Each distinct convolution is computed by oneDNN's direct implementation, in the
+ * layouts that oneDNN chooses, and also by nn/onednn/winograd/winograd.h where that is applicable. FLOPs are those of the direct
+ * algorithm in both cases, so Winograd may exceed the peak rate. The peak rate of multiply-adds on registers and the bandwidth of
+ * memcpy are measured with the same threads. Prints a table on standard output or, with --json, one JSON object.
  *
  *   build/release/bench/conv_peak MODEL SIZE BATCH THREADS fp32|bf16 [--small-stem] [--rounds N] [--json]
  *   build/release/bench/conv_peak resnet50 224 16 2 fp32
  *   build/release/bench/conv_peak resnet18 32 128 2 bf16 --small-stem
  *
- * Times are the best of N runs (5) or of 20 N ms. Sums are over all convolutions of a step, repeated ones too; the first has no
- * backward-data. "bound" is the slower of the peak and of each tensor once over memory, layer by layer: a tensor that is still in
- * a cache makes it too pessimistic. */
+ * Each time is the best of at least N runs (default 5) that together take at least 20 N ms. Sums include all convolutions of a
+ * step, also repeated ones; the first convolution has no backward-data pass. For each layer, "bound" is the larger of two times:
+ * that of its FLOPs at the peak rate, and that of moving each tensor once between memory and the cores. It is too pessimistic if
+ * a tensor is still in a cache. */
 #include "bench/conv_peak.h"
 
 #include <stdio.h>

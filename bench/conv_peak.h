@@ -1,4 +1,4 @@
-/* What the files of conv_peak pass to each other. */
+/* The data structures and functions that the source files of conv_peak share. */
 #ifndef CT_BENCH_CONV_PEAK_H
 #define CT_BENCH_CONV_PEAK_H
 
@@ -10,16 +10,16 @@ enum { DIRECT, WINOGRAD, N_WAYS };
 enum { MAX_THREADS = 1024, MAX_PEAKS = 16 };
 
 struct layer {
-	char name[64]; /* of the first node like it */
+	char name[64]; /* name of the first graph node with these parameters */
 	struct ct_shape in, out;
 	struct ct_window win;
 	int groups, count;
 	bool bias, needs_data;
-	double flop; /* of one pass over the batch */
+	double flop; /* floating-point operations of one pass over the batch */
 	struct pass {
-		double s[N_WAYS]; /* 0: not measured */
-		double bytes;     /* read and written at least */
-		char impl[64];    /* oneDNN's */
+		double s[N_WAYS]; /* best time in seconds; 0: not measured */
+		double bytes;     /* minimum number of bytes read and written */
+		char impl[64];    /* name of oneDNN's implementation */
 	} passes[N_PASSES];
 };
 
@@ -34,15 +34,15 @@ struct bench {
 		int threads;
 		double fp32, bf16; /* FLOP/s */
 	} peaks[MAX_PEAKS];
-	double memory;    /* bytes/s */
-	double wall, cpu; /* seconds of all measured runs: on quiet cores cpu is near wall * threads */
+	double memory;    /* memory bandwidth in bytes/s */
+	double wall, cpu; /* seconds of all measured runs; on idle cores, cpu is close to wall * threads */
 };
 
-/* "forward", "backward_data", "backward_weights" */
+/* Returns "forward", "backward_data" or "backward_weights". */
 const char *conv_peak_pass_name(int pass);
-/* The peaks of 1, 2, 4 ... threads, the memory's rate and all times of the layers. */
+/* Measures the peak rates of 1, 2, 4, ... threads, the memory bandwidth, and all times of the layers. */
 enum ct_status conv_peak_measure(struct bench *b) CT_MUST_CHECK;
-/* On standard output */
+/* Print the results on standard output. */
 void conv_peak_print_table(const struct bench *b);
 enum ct_status conv_peak_print_json(const struct bench *b) CT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* Compiled with -O3 and contraction of a * b + c in any build. */
+/* This file is compiled with -O3 and contraction of a * b + c in every build type. */
 #include "bench/fma_peak.h"
 
 #include <stdint.h>

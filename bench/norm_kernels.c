@@ -1,5 +1,6 @@
-/* The norm kernels on the tensors of ResNet-18 for CIFAR (batch 128) and ResNet-50 (batch 16): bytes that must be moved at least (each
- * tensor read or written once) per second, beside memcpy of the same size, best of ROUNDS. One line a tensor on standard output.
+/* Measures the normalization kernels on the tensors of ResNet-18 for CIFAR (batch 128) and ResNet-50 (batch 16). The rate is the
+ * minimum number of bytes to be moved (each tensor read or written once) per second, compared with a memcpy of the same size. The
+ * best of ROUNDS runs counts. Prints one line per tensor on standard output.
  *
  *   build/release/bench/norm_kernels [THREADS [ROUNDS]] */
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* The rate of oneDNN's own sgemm on the matrix products of one training step of the 784-512-256-10 MLP at batch 64, back to back, and
- * on a large square product: what `ctrain bench step bench/configs/mlp.yaml` is held against. One JSON object on standard output.
+/* Measures the rate of oneDNN's own sgemm for the matrix products of one training step of the 784-512-256-10 MLP at batch size
+ * 64, executed back to back, and for a large square matrix product. The result is the reference for `ctrain bench step
+ * bench/configs/mlp.yaml`. Prints one JSON object on standard output.
  *
  *   OMP_NUM_THREADS=1 build/release/bench/onednn_gemm [ROUNDS] */
 #include <dnnl.h>

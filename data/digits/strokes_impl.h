@@ -7,7 +7,8 @@
 
 #define CT_DIGIT_MAX_POINTS 32
 
-/* Control points in percent of the digit's box, y down. A stroke is a smooth curve through its points. */
+/* Control points as percentages of the width and height of the digit's bounding box; y increases downwards. A stroke is
+ * a smooth curve through its control points. */
 struct ct_digit_point {
 	int8_t x, y;
 	int8_t last; /* 1: the stroke ends here */
@@ -17,7 +18,7 @@ struct ct_digit_shape {
 	struct ct_digit_point p[CT_DIGIT_MAX_POINTS];
 };
 
-/* Returns the *n shapes of a digit (0..9). */
+/* Returns an array of the basic shapes of a digit (0..9) and stores their number in *n. */
 const struct ct_digit_shape *ct__digit_shapes(int digit, uint32_t *n);
 
 #endif

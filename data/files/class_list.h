@@ -7,23 +7,24 @@
 
 struct ct_class_list {
 	char **names;  /* [n] for display: control bytes are escaped */
-	char **ids;    /* [n] names of the classes in directories and label files: the WNID if given, else the name */
+	char **ids;    /* [n] identifiers of the classes in directories and label files: the WNID if given, else the
+			* name */
 	char **sorted; /* the ids in strcmp order, borrowed from ids */
 	int *label;    /* [n] labels of the ids in `sorted` */
 	int n;
 };
 
-/* Errors in the file are CT_DATA with the message "PATH:LINE: ...". */
+/* Errors in the file are reported as CT_DATA with the message "PATH:LINE: ...". */
 enum ct_status ct_class_list_load(const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 enum ct_status ct_class_list_parse(const char *text, size_t n, const char *path,
 				   struct ct_class_list *out) CT_MUST_CHECK;
-/* Makes a list of classes whose names are their ids. Copies the ids. */
+/* Creates a list of classes whose display names are equal to their ids. Copies the ids. */
 enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_list *out) CT_MUST_CHECK;
-/* Makes a list of the distinct ids, in strcmp order. Reorders `ids`. Fails with CT_DATA, and with `path` in the
- * message, if there are too many. */
+/* Creates a list of the distinct ids, in strcmp order. Reorders `ids`. Fails with CT_DATA if there are too many
+ * distinct ids; the message contains `path`. */
 enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 void ct_class_list_release(struct ct_class_list *c);
-/* Returns the class with this id, or -1 if there is none. */
+/* Returns the label of the class with this id, or -1 if there is no such class. */
 int ct_class_list_find(const struct ct_class_list *c, const char *id);
 /* Returns an id that two classes share, or NULL if all ids are unique. With a shared id, directories cannot be matched
  * to classes. (Some class names of ImageNet are not unique.) */

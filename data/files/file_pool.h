@@ -1,5 +1,5 @@
-/* A pool of open files. Before the process exceeds its limit on open files, the pool closes the least recently used
- * one. Any number of threads may use a pool. */
+/* A pool of open files. To keep the process below its limit on open files, the pool closes the least recently used
+ * file. Any number of threads may use a pool. */
 #ifndef CT_DATA_FILES_FILE_POOL_H
 #define CT_DATA_FILES_FILE_POOL_H
 
@@ -10,14 +10,15 @@
 
 typedef struct ct_file_pool ct_file_pool;
 
-/* Borrows paths [n]. max_open 0: half of the descriptors that RLIMIT_NOFILE leaves, but at most 1024. */
+/* Borrows paths [n]. max_open is the maximum number of open files; 0: half of the descriptors still available under
+ * RLIMIT_NOFILE, but at most 1024. */
 enum ct_status ct_file_pool_create(char *const *paths, uint32_t n, uint32_t max_open, ct_file_pool **out) CT_MUST_CHECK;
 void ct_file_pool_destroy(ct_file_pool *p);
-/* Gets a descriptor of file i, which stays open until ct_file_pool_put. Fails with CT_DATA if the file no longer
- * exists, and with CT_IO for other errors. */
+/* Returns in *fd a descriptor of file i, which stays open until ct_file_pool_put is called. Fails with CT_DATA if the
+ * file no longer exists, and with CT_IO for other errors. */
 enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd) CT_MUST_CHECK;
 void ct_file_pool_put(ct_file_pool *p, uint32_t i);
-/* For tests: the number of descriptors that are open now. */
+/* For tests: returns the number of currently open descriptors. */
 uint32_t ct_file_pool_open_count(ct_file_pool *p);
 
 #endif

@@ -1,14 +1,15 @@
 /* Reads complete files that are uncompressed or in gzip format (RFC 1952, with any number of members and zero padding).
- * The first two bytes decide, not the file name. Call `peek` to read the header of the content, which has its size;
- * then `body` inflates exactly that many bytes. A decompression bomb therefore cannot allocate more than the declared
- * size. Also writes gzip files.
+ * The format is detected from the first two bytes, not from the file name. First call ct_inflate_peek to read the
+ * header of the content, which contains its size; then call ct_inflate_body to inflate exactly that many bytes. A
+ * decompression bomb therefore cannot allocate more than the declared size. This file also has functions for writing
+ * gzip files.
  *
  * inflate.c is the only file that includes zlib.h and libdeflate.h. zlib is used for streaming (peek, member headers),
  * libdeflate for complete members and checksums (MNIST's 47 MB take 37 ms instead of 92 ms with zlib, and every rank
  * waits for this when it starts).
  *
- * Errors: CT_NOT_FOUND or CT_IO if the file cannot be read, CT_DATA if its content is invalid, each with path and
- * reason. An object may be used by one thread at a time. */
+ * Errors: CT_NOT_FOUND or CT_IO if the file cannot be read, CT_DATA if its content is invalid, each with the path and
+ * the reason in the message. An object may be used by one thread at a time. */
 #ifndef CT_DATA_FILES_INFLATE_H
 #define CT_DATA_FILES_INFLATE_H
 
@@ -18,9 +19,9 @@
 
 typedef struct ct_inflate ct_inflate;
 
-/* Opens a regular file. A directory or a pipe is CT_DATA. */
+/* Opens a regular file. Fails with CT_DATA for a directory or a pipe. */
 enum ct_status ct_inflate_open(const char *path, ct_inflate **out) CT_MUST_CHECK;
-/* Does the same for bytes in memory, which are borrowed until close. `name` is used in messages. */
+/* Opens n bytes in memory instead; they are borrowed until ct_inflate_close. `name` is used in messages. */
 enum ct_status ct_inflate_open_memory(const void *p, size_t n, const char *name, ct_inflate **out) CT_MUST_CHECK;
 void ct_inflate_close(ct_inflate *f);
 
@@ -35,14 +36,15 @@ enum ct_status ct_inflate_peek(ct_inflate *f, void *dst, size_t n, size_t *got) 
  * checksums and lengths of all members. Logs a warning if bytes after the last member are not zero. */
 enum ct_status ct_inflate_body(ct_inflate *f, void *dst, size_t n, uint32_t *crc) CT_MUST_CHECK;
 
-/* Writes data as one gzip member with ct_file_replace. Level 6, no name and time 0 make the file reproducible.
- * `comment` (may be NULL; Latin-1, as RFC 1952 demands) is stored in the gzip header. */
+/* Writes data as one gzip member with ct_file_replace. The compression level is 6, and the gzip header has no file name
+ * and time 0, so that the output is reproducible. `comment` (may be NULL; Latin-1, as RFC 1952 demands) is stored in
+ * the gzip header. */
 enum ct_status ct_deflate_write(const char *path, const void *data, size_t n, const char *comment) CT_MUST_CHECK;
 /* Returns whether the file at path begins with the gzip header that ct_deflate_write writes with this comment. Returns
  * false for directories and unreadable files. */
 bool ct_deflate_has_comment(const char *path, const char *comment);
 
-/* Continues the CRC-32 of gzip and zlib over `data`. Start with crc 0. */
+/* Extends the CRC-32 (as in gzip and zlib) `crc` by data [n] and returns the result. The initial value is 0. */
 uint32_t ct_crc32(uint32_t crc, const void *data, size_t n);
 
 #endif

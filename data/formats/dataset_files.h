@@ -1,5 +1,5 @@
 /* A data set made of a list of image files, for `ctrain predict`. Samples are compressed and have label 0. They are
- * normalized like the samples of another data set, `like`, and get its image size if it has a fixed one. */
+ * normalized like the samples of another data set, `like`, and have its image size if that is fixed. */
 #ifndef CT_DATA_FORMATS_DATASET_FILES_H
 #define CT_DATA_FORMATS_DATASET_FILES_H
 

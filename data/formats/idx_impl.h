@@ -9,10 +9,10 @@
 
 struct ct_dataset_kind;
 
-/* Makes a data set from two opened files and checks them against kind and spec. Borrows the files. */
+/* Creates a data set from two open files, which are borrowed, and checks them against `kind` and `spec`. */
 enum ct_status ct__dataset_idx_load(const struct ct_dataset_kind *kind, const struct ct_dataset_spec *spec,
 				    ct_inflate *images, ct_inflate *labels, ct_dataset **out) CT_MUST_CHECK;
-/* Does the same for files in memory, with kind "idx", for tests and fuzzers. Borrows nothing. */
+/* Creates a data set of kind "idx" from two files in memory, for tests and fuzzers. The memory is not borrowed. */
 enum ct_status ct__dataset_idx_open_memory(const struct ct_dataset_spec *spec, const void *images, size_t images_bytes,
 					   const void *labels, size_t labels_bytes, ct_dataset **out) CT_MUST_CHECK;
 

@@ -9,15 +9,15 @@
 /* Images found below a directory. */
 struct ct_image_dir_images {
 	struct ct_str paths; /* relative to the directory, NUL-terminated */
-	uint64_t *at;        /* [n] offsets in paths */
+	uint64_t *at;        /* [n] offset of each path in `paths` */
 	size_t n, cap;
 	uint64_t n_others; /* files with other extensions */
 };
 void ct_image_dir_images_release(struct ct_image_dir_images *f);
 
 /* Finds images (jpg, jpeg, png, ignoring case) in root/sub and, if `deep` is set, in its sub-directories. Paths start
- * with `sub/`. They are sorted as in torchvision: by directory, then by name. Hidden names are ignored. Links are
- * followed, except to a directory that is being scanned. */
+ * with `sub/`. They are sorted as in torchvision: by directory, then by name. Hidden files and directories are ignored.
+ * Symbolic links are followed, except links to a directory that is currently being scanned. */
 enum ct_status ct_image_dir_scan(const char *root, const char *sub, bool deep,
 				 struct ct_image_dir_images *out) CT_MUST_CHECK;
 /* Lists the directories in root in strcmp order, without hidden ones. The caller releases `names` with

@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "data/image/image.h"
 
-/* The limit of libjpeg. It is also used for PNG, because the tables for resizing grow with the side. */
+/* The longest side, in pixels, that libjpeg supports. The limit is also used for PNG, because the tables for resizing
+ * grow with the side length. */
 #define CT_IMAGE_MAX_SIDE 65500
 
 /* A buffer that grows on demand. Its contents are lost when it grows. */
@@ -15,11 +16,11 @@ struct ct_scratch {
 	uint8_t *p;
 	size_t cap;
 };
-/* Ensures that the buffer has at least `bytes` bytes, aligned to 64 bytes. CT_NOMEM. */
+/* Ensures that the buffer has at least `bytes` bytes, aligned to 64 bytes. Fails with CT_NOMEM. */
 enum ct_status ct_scratch_reserve(struct ct_scratch *s, size_t bytes) CT_MUST_CHECK;
 void ct_scratch_release(struct ct_scratch *s);
 
-/* Returns CT_DATA with the message "TAG-dims: ..." if the size is zero or exceeds the limits. */
+/* Fails with CT_DATA and the message "TAG-dims: ..." if the width or height is zero or the image exceeds the limits. */
 enum ct_status ct_image_check_dims(const char *tag, const struct ct_image_opts *opts, uint64_t w,
 				   uint64_t h) CT_MUST_CHECK;
 
@@ -27,7 +28,8 @@ typedef struct ct_jpeg ct_jpeg;
 enum ct_status ct_jpeg_create(const struct ct_image_opts *opts, ct_jpeg **out) CT_MUST_CHECK;
 void ct_jpeg_destroy(ct_jpeg *j);
 enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct ct_image_header *out) CT_MUST_CHECK;
-/* Decodes a box, given in full-size pixels, at 1/scale of the size. scale is 1, 2, 4 or 8. */
+/* Decodes a rectangular region, given in pixels of the full-size image, at 1/scale of its size. scale is 1, 2, 4 or
+ * 8. */
 enum ct_status ct_jpeg_decode(ct_jpeg *j, struct ct_box window, int scale, struct ct_pixels *out) CT_MUST_CHECK;
 /* Closes the open image and clears the warning; may be called at any time. */
 void ct_jpeg_close(ct_jpeg *j);

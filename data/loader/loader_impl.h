@@ -1,5 +1,5 @@
-/* The parts of the loader. create.c: options and memory; loader.c: the ring, its threads and the order of deliveries; rows.c: the
- * contents of a row; bad.c: the list of bad samples. */
+/* The internals of the loader. create.c: options and memory; loader.c: the ring, its threads and the order of
+ * deliveries; rows.c: the contents of a row; bad.c: the list of bad samples. */
 #ifndef CT_DATA_LOADER_LOADER_IMPL_H
 #define CT_DATA_LOADER_LOADER_IMPL_H
 
@@ -8,13 +8,14 @@
 #include "base/thread.h"
 #include "data/loader/loader.h"
 
-/* A bad sample that was found while a row was filled: candidate number `attempt` for the row. */
+/* A bad sample that was found while a row was being filled. It was candidate number `attempt` for that row. */
 struct ct_bad_use {
 	uint32_t row, attempt, sample;
 };
 
-/* A batch in the ring. The loader's lock protects the fields; rows belong to the threads that took them. The batch's
- * own rows are followed by the rows of neighboring slices with which its first and last row are mixed. */
+/* A batch in the ring. The loader's lock protects the fields; the contents of a row belong to the thread that has taken
+ * the row. The batch's own rows are followed by the rows of neighboring slices with which its first and last row are
+ * mixed. */
 struct ct_loader_slot {
 	uint8_t *x;
 	int32_t *labels, *labels_b;
@@ -24,10 +25,10 @@ struct ct_loader_slot {
 	uint8_t *dropped;
 	struct ct_loader_batch batch;
 	size_t row_bytes;
-	uint32_t first;  /* position of row 0 in the order of the epoch */
-	uint32_t n_work; /* rows to fill, including the neighbors' */
-	bool before;     /* the first of the neighbors' rows precedes row 0 */
-	uint32_t done;   /* rows filled or given up */
+	uint32_t first;  /* position of row 0 in the sample order of the epoch */
+	uint32_t n_work; /* rows to fill, including those of neighboring slices */
+	bool before;     /* the first neighboring row precedes row 0 */
+	uint32_t done;   /* rows that are filled or were abandoned after a failure */
 	bool failed;
 	uint32_t failed_row;
 	struct ct_error error; /* of failed_row, the first row that failed */
@@ -41,7 +42,7 @@ struct ct_bad_entry {
 	char *text;
 };
 
-/* Bad samples since the loader was created. */
+/* The bad samples found since the loader was created. */
 struct ct_bad_list {
 	pthread_mutex_t lock;
 	_Atomic uint32_t *known;      /* one bit per sample */
@@ -64,7 +65,7 @@ struct ct_loader_worker {
 struct ct_loader_rows {
 	const ct_dataset *data;
 	const struct ct_dataset_info *info;
-	int c; /* of images */
+	int c; /* channels of the images */
 	struct ct_sampler sampler;
 	float mixup, cutmix;
 	enum ct_bad_sample policy;
@@ -73,7 +74,8 @@ struct ct_loader_rows {
 	void *user;
 };
 
-/* The order of an epoch, in orders[epoch % 2]. While one is in use, the next one is computed. */
+/* The sample order of an epoch, stored in orders[epoch % 2]. While the order of one epoch is in use, that of the next
+ * epoch is computed. */
 struct ct_loader_order {
 	uint32_t *perm;
 	uint32_t epoch;
@@ -95,8 +97,8 @@ struct ct_loader {
 	uint32_t chunk_rows;
 	uint64_t steps; /* per epoch */
 	struct ct_loader_slot *slots;
-	struct ct_loader_slot **ring;     /* [depth] batch i is in ring[i % depth] */
-	struct ct_loader_worker *workers; /* n_threads, or one for the caller */
+	struct ct_loader_slot **ring;     /* [depth]; batch i is in ring[i % depth] */
+	struct ct_loader_worker *workers; /* [n_threads], or one worker for the caller's thread if n_threads is 0 */
 	struct ct_loader_order orders[2];
 	struct ct_bad_list bad;
 
@@ -113,10 +115,10 @@ struct ct_loader {
 	struct ct_loader_stats stats;
 };
 
-/* Computes the size of the images of an epoch, and the bytes of one row. */
+/* Compute the image size of an epoch, and the size of one row in bytes. */
 void ct__loader_size_at(const ct_loader *l, uint32_t epoch, int *h, int *w);
 size_t ct__loader_row_bytes(const ct_loader *l, int h, int w);
-/* Main function of a thread; its argument is a worker. */
+/* Main function of a thread; `arg` is a struct ct_loader_worker. */
 void *ct__loader_work(void *arg);
 
 enum ct_status ct__bad_list_init(struct ct_bad_list *b, uint32_t n) CT_MUST_CHECK;
@@ -126,20 +128,22 @@ bool ct__bad_list_knows(struct ct_bad_list *b, uint32_t sample);
 enum ct_status ct__bad_list_add(struct ct_bad_list *b, const ct_dataset *d, uint32_t sample) CT_MUST_CHECK;
 /* Records that a row of the slot has used a bad sample. Any thread may call this. */
 enum ct_status ct__bad_list_use(struct ct_bad_list *b, struct ct_loader_slot *s, struct ct_bad_use use) CT_MUST_CHECK;
-/* Reports the bad samples of the slot, row by row, and counts them. Fails with CT_DATA if there are now too many. */
+/* Reports the bad samples of the slot, row by row, and counts them. Fails with CT_DATA if the limit on bad samples is
+ * now exceeded. */
 enum ct_status ct__bad_list_report(struct ct_bad_list *b, const struct ct_loader_rows *rows,
 				   struct ct_loader_slot *s) CT_MUST_CHECK;
 /* Fails with CT_DATA if more than rows->max_bad bad samples have been reported. */
 enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_loader_rows *rows) CT_MUST_CHECK;
 
-/* Fills a row of s, using the order of its epoch. Mixes the row if its partner is already filled. */
+/* Fills row `row` of slot s. `order` is the sample order of the slot's epoch. If the row is one of a pair to be mixed
+ * and the other row has already been filled, mixes the two. */
 enum ct_status ct__loader_fill(const struct ct_loader_rows *rows, struct ct_bad_list *bad, struct ct_loader_worker *w,
 			       struct ct_loader_slot *s, const uint32_t *order, uint32_t row) CT_MUST_CHECK;
-/* Returns the position of a row of s in the order of the epoch. */
+/* Returns the position of row `row` of slot s in the sample order of its epoch. */
 uint32_t ct__loader_position(const struct ct_loader_slot *s, uint32_t row);
-/* Determines which rows of neighboring slices the batch needs, and sets n_work and `before`. */
+/* Determines which rows of neighboring slices the batch needs for mixing, and sets n_work and `before`. */
 void ct__loader_neighbors(const struct ct_loader_rows *rows, struct ct_loader_slot *s);
-/* Closes the gaps that dropped rows have left. */
+/* Closes the gaps that dropped rows have left in the batch. */
 void ct__loader_compact(struct ct_loader_slot *s, const struct ct_dataset_info *info);
 
 #endif

@@ -1,7 +1,7 @@
-/* Selects the samples of each rank. The functions are pure functions of (seed, epoch, step), so a checkpoint stores
- * only the step, and nothing needs to be set for an epoch. Each epoch has one global permutation. It is cut into global
- * batches, each global batch is cut into one slice per rank, and each slice into micro-batches (gradient accumulation).
- * So the global batches are the same for every world size. */
+/* Selects the samples of each rank. The results depend only on (seed, epoch, step), so a checkpoint stores only the
+ * step, and no state has to be updated when an epoch begins. Each epoch has one global permutation. It is cut into
+ * global batches, each global batch is cut into one slice per rank, and each slice into micro-batches (gradient
+ * accumulation). The global batches are therefore the same for every world size. */
 #ifndef CT_DATA_LOADER_SAMPLER_H
 #define CT_DATA_LOADER_SAMPLER_H
 
@@ -10,14 +10,14 @@
 #include "base/status.h"
 
 struct ct_sampler {
-	uint32_t n;            /* samples of the data set */
-	uint32_t global_batch; /* samples of an optimizer step over all ranks and micro-batches */
+	uint32_t n;            /* number of samples in the data set */
+	uint32_t global_batch; /* number of samples in an optimizer step, over all ranks and micro-batches */
 	uint32_t world, rank, accumulate;
 	uint64_t seed;
 	bool shuffle, drop_last;
-	/* window > 0: the groups (shards) are shuffled, and then the samples of `window` successive groups are
-	 * shuffled together. Reads are then sequential, which suits slow disks. 0: one permutation of all samples.
-	 * group_first [n_groups + 1], from 0 to n, is borrowed; NULL: one group. */
+	/* window > 0: the groups (shards) are shuffled, and then the samples of `window` successive groups are shuffled
+	 * together. Reads are then sequential, which suits slow disks. 0: one permutation of all samples. The array
+	 * group_first [n_groups + 1], whose values go from 0 to n, is borrowed; NULL: one group. */
 	uint32_t window, n_groups;
 	const uint32_t *group_first;
 };
@@ -26,10 +26,10 @@ struct ct_sampler_slice {
 	uint32_t first;    /* position of the micro-batch's first sample in the epoch's permutation */
 	uint32_t count;    /* may be 0 in the last step of an epoch */
 	uint32_t in_batch; /* position of the first sample inside the global batch */
-	uint32_t n_global; /* samples of the whole step over all ranks: the divisor of the mean */
+	uint32_t n_global; /* number of samples in the step over all ranks: the divisor of the mean */
 };
 
-/* Returns CT_CONFIG with the reason if s is invalid: a number is 0, the rank is not below the world size, a batch has
+/* Fails with CT_CONFIG and the reason if s is invalid: a number is 0, the rank is not below the world size, a batch has
  * fewer samples than there are ranks, or drop_last leaves no step. Call the functions below only after this has
  * succeeded. */
 enum ct_status ct_sampler_check(const struct ct_sampler *s) CT_MUST_CHECK;
@@ -37,10 +37,10 @@ enum ct_status ct_sampler_check(const struct ct_sampler *s) CT_MUST_CHECK;
 uint64_t ct_sampler_steps(const struct ct_sampler *s);
 /* Returns the largest number of samples in a micro-batch of any rank. */
 uint32_t ct_sampler_max_rows(const struct ct_sampler *s);
-/* Returns the slice of s->rank for a step of the epoch and a micro-batch. If a batch cannot be divided evenly, the
- * lower ranks and the earlier micro-batches get one more sample. */
+/* Returns the slice of rank s->rank for the given step of an epoch and the given micro-batch. If a batch cannot be
+ * divided evenly, the lower ranks and the earlier micro-batches get one more sample. */
 struct ct_sampler_slice ct_sampler_slice(const struct ct_sampler *s, uint64_t step, uint32_t micro);
-/* Writes the order of the epoch to perm [n]: a permutation, or the identity without shuffle. */
+/* Writes the sample order of the epoch to perm [n]: a random permutation, or the identity if `shuffle` is false. */
 void ct_sampler_order(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm);
 
 #endif

@@ -21,22 +21,24 @@ struct pack_list {
 	char *classes_text;           /* content of classes.txt, or NULL */
 };
 
-/* Sets the labels of all items from the map; fills list->classes from it if they are empty. */
+/* Sets the labels of all items from the map file at `path`. If list->classes is empty, fills it from the map as
+ * well. */
 enum ct_status ct__pack_map_apply(const char *path, struct pack_list *list) CT_MUST_CHECK;
 
-/* Lists the images with labels and keys, and shuffles them if requested. Release `out` even after a failure. */
+/* Lists the images with their labels and keys, and shuffles the list if requested. Release `out` even after a
+ * failure. */
 enum ct_status ct__pack_list_make(const struct ct_pack_opts *opts, const char *classes,
 				  struct pack_list *out) CT_MUST_CHECK;
 void ct__pack_list_release(struct pack_list *list);
 struct pack_shard {
-	size_t first, n; /* items */
+	size_t first, n; /* range of items in the list */
 };
 
-/* Memory of one thread for writing shards. */
+/* The memory that one thread needs to write shards. */
 typedef struct pack_worker pack_worker;
 enum ct_status ct__pack_worker_create(const struct ct_pack_opts *opts, pack_worker **out) CT_MUST_CHECK;
 void ct__pack_worker_destroy(pack_worker *w);
-/* Writes the shard `path` (NAME.tar) and its other files. Calls `done` after each item. */
+/* Writes the shard `path` (NAME.tar) and the other files that belong to it. Calls `done` after each item. */
 enum ct_status ct__pack_worker_write(pack_worker *w, const struct pack_item *items, const struct pack_shard *shard,
 				     const char *path, void (*done)(void *user), void *user) CT_MUST_CHECK;
 /* Reads the number of samples of a finished shard from its index. */
@@ -46,13 +48,13 @@ enum ct_status ct__pack_shard_count(const char *path, uint64_t *n) CT_MUST_CHECK
 struct pack_pattern {
 	char *prefix, *suffix;
 	int width;
-	uint32_t n; /* > 0: exactly this many */
+	uint32_t n; /* > 0: exactly this many shards */
 };
 enum ct_status ct__pack_pattern_parse(const char *text, struct pack_pattern *out) CT_MUST_CHECK;
 void ct__pack_pattern_release(struct pack_pattern *p);
-char *ct__pack_pattern_name(const struct pack_pattern *p, uint32_t i); /* owned */
+char *ct__pack_pattern_name(const struct pack_pattern *p, uint32_t i); /* owned by the caller */
 
-/* Divides the list into *n shards. The caller owns *out. */
+/* Divides the list into *n shards. The caller owns the array *out. */
 enum ct_status ct__pack_plan(const struct ct_pack_opts *opts, const struct pack_pattern *pattern,
 			     const struct pack_list *list, struct pack_shard **out, uint32_t *n) CT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* Builds the samples of an index from tar members, which come from tar headers or from DALI's list. */
+/* Builds the samples of an index from tar members, which come from tar headers or from DALI's index. */
 #ifndef CT_DATA_SHARDS_SHARD_BUILD_IMPL_H
 #define CT_DATA_SHARDS_SHARD_BUILD_IMPL_H
 
@@ -12,14 +12,15 @@ struct ct_shard_build {
 	struct ct_str text;
 	/* The sample that is being collected. */
 	struct ct_str key;
-	uint64_t header; /* of its first member */
+	uint64_t header; /* position of the header of its first member */
 	bool open;
 	uint32_t n_images, n_labels, n_links;
 	uint64_t image_at, image_bytes, label_at, label_bytes;
 };
 
 enum ct_status ct__shard_build_init(struct ct_shard_build *b, ct_tar *t, struct ct_shard_index *x) CT_MUST_CHECK;
-/* Splits a name by WebDataset's rule. Returns false if it has no key or no extension (hidden files, directories). */
+/* Splits the name of a member into key and extension by WebDataset's rule. Returns false if the name has no key or no
+ * extension (hidden files, directories). */
 bool ct__shard_split(const char *name, size_t n, size_t *n_key, const char **ext, size_t *n_ext);
 enum ct_status ct__shard_build_add(struct ct_shard_build *b, const char *key, size_t n_key, const char *ext,
 				   size_t n_ext, const struct ct_tar_member *m) CT_MUST_CHECK;

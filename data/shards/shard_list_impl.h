@@ -7,9 +7,9 @@
 
 #include "base/status.h"
 
-/* Makes an array of paths in the order of the list; the matches of a glob are in strcmp order. Release it with
- * ct_dir_list_free. Fails with CT_CONFIG if the list is invalid, with CT_NOT_FOUND and the names of missing files,
- * and with CT_UNSUPPORTED for addresses such as s3://. */
+/* Creates an array of paths in the order of the list; the files that match a glob are in strcmp order. Release it with
+ * ct_dir_list_free. Fails with CT_CONFIG if the list is invalid, with CT_NOT_FOUND and the names of the files if any
+ * are missing, and with CT_UNSUPPORTED for addresses such as s3://. */
 enum ct_status ct__shard_list(const char *dir, const char *text, bool train, char ***paths, size_t *n) CT_MUST_CHECK;
 
 #endif

@@ -10,25 +10,26 @@
 struct ct_augment {
 	int crop_padding;           /* zero-pad each side by this many pixels, then crop at a random position; 0: off */
 	bool flip;                  /* horizontal, with probability 0.5 */
-	float degrees;              /* rotation uniform in +-degrees */
-	float translate;            /* shift uniform in +- this fraction of the size, both axes */
-	float scale_min, scale_max; /* zoom factor uniform between the two; 1,1 (or 0,0): off */
-	float shear;                /* horizontal, uniform in +-degrees */
+	float degrees;              /* rotation angle, uniform in [-degrees, degrees] */
+	float translate;            /* shift along each axis, uniform within +- this fraction of the size */
+	float scale_min, scale_max; /* zoom factor, uniform between the two; 1,1 (or 0,0): off */
+	float shear;                /* horizontal shear angle in degrees, uniform in [-shear, shear] */
 	/* Color images, as in torchvision.transforms.v2: */
-	float brightness, contrast, saturation; /* factor uniform in 1 +- this, at least 0; applied in random order */
-	float hue;                              /* rotation of the hue uniform in +- this, at most 0.5 */
+	float brightness, contrast, saturation; /* factor, uniform in 1 +- this, at least 0; applied in random order */
+	float hue;                              /* rotation of the hue, uniform in +- this, at most 0.5 */
 	int rand_augment;                       /* RandAugment (Cubuk et al. 2020): number of operations; 0: off */
 	int rand_magnitude;                     /* 0..30; usually 9 */
 	/* probability of RandomErasing (Zhong et al. 2020); area 0.02..0.33, ratio 0.3..3.3, filled with the mean,
 	 * which is zero after normalization */
 	float erasing;
-	float mean[4]; /* pixel value (0..1) of each channel that becomes zero by normalization */
+	float mean[4]; /* for each channel, the pixel value (0..1) that normalization maps to zero */
 };
 bool ct_augment_active(const struct ct_augment *a);
-/* Whether the augmentation of small images is enough work for a loader thread. A crop, a flip or erasing alone is not. */
+/* Returns whether augmenting small images is enough work to justify a loader thread. A crop, a flip or erasing alone is
+ * not. */
 bool ct_augment_is_costly(const struct ct_augment *a);
-/* Returns CT_CONFIG with the name of the value if a value is out of range. Call ct_augment_apply only after this has
- * succeeded. */
+/* Fails with CT_CONFIG if a value is out of range; the message names the value. Call ct_augment_apply only after this
+ * has succeeded. */
 enum ct_status ct_augment_check(const struct ct_augment *a) CT_MUST_CHECK;
 /* Augments src [h,w,c], c 1..4, into dst, which must not overlap; scratch has the same size. The steps are, in this
  * order: affine map (bilinear, zeros outside), crop, flip, RandAugment (nearest, zeros outside), color jitter, erasing.

@@ -9,18 +9,19 @@
 #include "base/status.h"
 
 struct ct_mix {
-	float share; /* share of its own pixels that each image keeps, after rounding: in 1/256 (mixup), or by area
-		      * (CutMix) */
+	float share; /* share of its own pixels that each image keeps, after rounding to a multiple of 1/256 (mixup) or
+		      * to a rectangle of pixels (CutMix) */
 	bool cut;
 	int weight;         /* mixup: share * 256 */
 	int x0, y0, x1, y1; /* CutMix: the rectangle that is swapped, up to x1, y1 (exclusive) */
 };
 
-/* Draws the parameters for a pair of images [h,w,c]. mixup and cutmix are the alpha of Beta(alpha, alpha); 0: off. If
- * both are on, one of them is chosen at random. */
+/* Draws the parameters for a pair of images [h,w,c]. mixup and cutmix are the values of alpha in Beta(alpha, alpha); 0:
+ * off. If both are on, one of them is chosen at random. */
 void ct_mix_draw(float mixup, float cutmix, uint64_t seed, uint32_t epoch, uint32_t place, int h, int w,
 		 struct ct_mix *out);
-/* Mixes a and b [h,w,c] in place: each keeps `share` of itself and gets the rest from the other. */
+/* Mixes a and b [h,w,c] in place: each image keeps `share` of its own pixels and takes the rest from the other
+ * image. */
 void ct_mix_apply(const struct ct_mix *m, int h, int w, int c, uint8_t *a, uint8_t *b);
 
 #endif

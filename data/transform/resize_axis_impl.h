@@ -19,9 +19,9 @@ struct ct_resize_axis {
 	size_t cap_n, cap_k;
 };
 
-/* Maps the source interval [at, at + len) to n pixels, in reverse order if `mirror`. The tables contain only pixels in
- * [lo, hi), even with zero weight; lo is at least 0. The number of taps is a multiple of `unit` if hi - lo allows it.
- * The memory of the tables is reused. CT_NOMEM. */
+/* Maps the source interval [at, at + len) to n pixels, in reverse order if `mirror`. The tables refer only to pixels in
+ * [lo, hi), even where the weight is zero; lo is at least 0. The number of taps is a multiple of `unit` if hi - lo
+ * allows it. The memory of the tables is reused. Fails with CT_NOMEM. */
 enum ct_status ct__resize_axis_set(struct ct_resize_axis *a, double at, double len, int lo, int hi, int n, bool mirror,
 				   int unit) CT_MUST_CHECK;
 void ct__resize_axis_release(struct ct_resize_axis *a);

@@ -27,11 +27,11 @@ struct ct_transform {
 	struct ct_augment augment;
 };
 
-/* Fails with CT_CONFIG if a value is invalid; the message names it. */
+/* Fails with CT_CONFIG if a value is invalid; the message names the value. */
 enum ct_status ct_transform_check(const struct ct_transform *t, const struct ct_dataset_info *info) CT_MUST_CHECK;
 
-/* Total times in nanoseconds. Of raw samples that keep their size, only some are timed, and the total is estimated from
- * these. A flip during a resize counts as resize time. images: number of usable images. */
+/* Total times in nanoseconds. Only some of the raw samples that keep their size are timed; the total is extrapolated
+ * from them. A flip during a resize counts as resize time. images: number of usable images. */
 struct ct_transform_times {
 	int64_t read_ns, decode_ns, resize_ns, distort_ns;
 	uint64_t images, encoded_bytes, decoded_pixels, warnings;
@@ -48,8 +48,8 @@ void ct_transformer_resize(ct_transformer *t, int h, int w);
  * unreadable; ct_dataset_describe returns its name. Other errors are not specific to the sample. */
 enum ct_status ct_transformer_run(ct_transformer *t, uint64_t seed, uint32_t epoch, uint32_t i, uint8_t *x,
 				  int32_t *label) CT_MUST_CHECK;
-/* Reads sample i and decodes only the box that ct_transformer_run would decode. Benchmarks use this as an upper bound
- * of the speed. */
+/* Reads sample i and decodes only the box that ct_transformer_run would decode. Benchmarks use this to measure an upper
+ * bound of the loading speed. */
 enum ct_status ct_transformer_decode(ct_transformer *t, uint64_t seed, uint32_t epoch, uint32_t i) CT_MUST_CHECK;
 /* Decodes sample i completely, for `ctrain data check`. */
 enum ct_status ct_transformer_verify(ct_transformer *t, uint32_t i, struct ct_image_header *header) CT_MUST_CHECK;

@@ -1,4 +1,5 @@
-/* A data set of compressed images in memory, with different sizes and some bad samples, and loaders that read it. */
+/* A data set in memory that contains compressed images of different sizes and some bad samples, and loaders that read
+ * it. */
 #ifndef CT_TESTS_DATA_ENCODED_H
 #define CT_TESTS_DATA_ENCODED_H
 
@@ -13,22 +14,23 @@ struct encoded_set {
 	ct_dataset base;
 	struct bytes *images; /* [n] */
 	bool *rotten;         /* [n] true if fetching the image fails */
-	bool io;              /* fetching fails with CT_IO, which the sample did not cause */
+	bool io;              /* every fetch fails with CT_IO, an error that the sample has not caused */
 };
 
-/* Makes n images of 1 x 1 and more pixels with labels i % 10. Sizes, pixels and bytes are always the same. */
+/* Creates a set of n images of 1 x 1 or more pixels. The label of image i is i % 10. The sizes, pixels and bytes are
+ * the same in every run. */
 struct encoded_set *encoded_open(uint32_t n);
-/* Makes samples bad from now on: every second one cannot be fetched, and the others are truncated. */
+/* Makes the n given samples bad from now on: every second one cannot be fetched, and the others are truncated. */
 void encoded_spoil(struct encoded_set *s, const uint32_t *samples, size_t n);
 void encoded_close(struct encoded_set *s);
 
-/* Options for shuffled and augmented images of side ENCODED_SIDE from ENCODED_N samples, in batches of
- * ENCODED_BATCH. */
+/* Returns options for a loader that shuffles and augments ENCODED_N samples and delivers images of ENCODED_SIDE x
+ * ENCODED_SIDE pixels in batches of ENCODED_BATCH. */
 struct ct_loader_opts encoded_options(int n_threads);
 ct_loader *encoded_loader(const struct encoded_set *s, const struct ct_loader_opts *o);
 
-/* Opens and decodes a complete image. The image is copied to memory of exactly its size, so that a sanitizer detects
- * reads past its end. */
+/* Opens and decodes a complete image. The compressed bytes are first copied to memory of exactly their size, so that a
+ * sanitizer detects reads past the end. */
 enum ct_status encoded_decode(ct_image_decoder *d, const void *p, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* Runs ctrain's resize on the cases in the output of make_resize_golden.py. */
+/* Runs ctrain's resize on the test cases that make_resize_golden.py prints. */
 #ifndef CT_TESTS_DATA_RESIZE_CASES_H
 #define CT_TESTS_DATA_RESIZE_CASES_H
 

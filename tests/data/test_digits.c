@@ -1,5 +1,5 @@
-/* Drawn digits are the same for any number of threads and on any machine, can be read as MNIST, and can be told from
- * real data. */
+/* Drawn digits are the same for any number of threads and on any machine, can be read as MNIST, and can be
+ * distinguished from real data. */
 #include "tests/data/fixture.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The malformed images of ../shared/data/bad/jpeg must give the results listed in INDEX.tsv. Boxes of the real images
- * in the sample shards are compared with full decodes. Skipped if the directory is missing. */
+ * in the sample shards are compared with full decodes. The test is skipped if the directory is missing. */
 #include "tests/data/encoded.h"
 
 #include <stdlib.h>

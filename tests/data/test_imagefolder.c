@@ -1,4 +1,5 @@
-/* Image directories: order and classes as in torchvision, flat directories, files that are deleted during the run. */
+/* Image directories: the order and the classes are those of torchvision; flat directories; files that are deleted
+ * during the run. */
 #include "tests/data/tar_fixture.h"
 
 #include <stdio.h>

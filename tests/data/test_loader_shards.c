@@ -1,4 +1,5 @@
-/* The loader with the real shards of ../shared/data, which are not part of the project. Skipped if they are missing. */
+/* The loader with the real shards in ../shared/data, which are not part of the project. The test is skipped if they are
+ * missing. */
 #include "tests/data/fixture.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Slots of the loader: several batches out at the same time, device memory, release, and misuse. */
+/* Slots of the loader: several batches that are not released yet, memory of the device, release, and misuse. */
 #include "tests/data/fixture.h"
 
 #include <signal.h>

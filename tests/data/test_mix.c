@@ -1,4 +1,4 @@
-/* Mixup and CutMix: shares are drawn from Beta(alpha, alpha), and pixels match the share exactly. */
+/* Mixup and CutMix: shares are drawn from Beta(alpha, alpha), and the mixed pixels correspond exactly to the share. */
 #include "tests/data/fixture.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Packing directories into shards. Training must read the same samples from the shards as from the directory, for any
- * number of threads, and even if packing was interrupted and restarted. Invalid input must be refused. */
+ * number of threads, and even if packing was interrupted and restarted. Invalid input must be rejected. */
 #include "tests/data/jpeg_make.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Compares the weights of a resize with weights that are computed one by one as in Pillow (Resample.c,
+/* Compares the weights of a resize with weights that are computed individually, as in Pillow (Resample.c,
  * precompute_coeffs). */
 #include "data/transform/resize_axis_impl.h"
 

@@ -1,4 +1,4 @@
-/* Compares random resizes with those of the installed Pillow. Skipped if Pillow is missing. */
+/* Compares random resizes with those of the installed Pillow. The test is skipped if Pillow is missing. */
 #include "tests/data/resize_cases.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The real and the malformed files of ../shared/data, which is not part of the project. Skipped if it is missing. */
+/* The real and the malformed files in ../shared/data, which is not part of the project. The test is skipped if that
+ * directory is missing. */
 #include "tests/data/fixture.h"
 
 #include <string.h>

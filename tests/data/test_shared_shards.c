@@ -1,4 +1,5 @@
-/* The real and the malformed shards of ../shared/data, which is not part of the project. Skipped if it is missing. */
+/* The real and the malformed shards in ../shared/data, which is not part of the project. The test is skipped if that
+ * directory is missing. */
 #include "tests/data/tar_fixture.h"
 
 #include <stdio.h>

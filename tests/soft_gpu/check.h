@@ -1,4 +1,4 @@
-/* Checks of CUDA calls, and child processes for mistakes that end a process. */
+/* Checks the results of CUDA calls, and runs mistakes that end the process in child processes. */
 #ifndef CT_TESTS_SOFT_GPU_CHECK_H
 #define CT_TESTS_SOFT_GPU_CHECK_H
 
@@ -29,7 +29,7 @@
 #define WITH_ASAN 0
 #endif
 
-/* In a child process, cmocka must not continue with the next test. */
+/* Ends a child process with _exit, because cmocka must not continue with the next test there. */
 #define expect_error(call, error)                                                                           \
 	do {                                                                                                \
 		cudaError_t e_ = (call);                                                                    \
@@ -47,7 +47,7 @@ static bool in_child;
 
 struct child {
 	int status;
-	char output[16384]; /* standard error */
+	char output[16384]; /* what the child wrote to standard error */
 };
 
 static inline struct child run_child(void (*fn)(void *), void *arg)
@@ -85,14 +85,14 @@ static inline void expect_success(const struct child *c)
 		fail_msg("the child ended with status %d and printed: %s", c->status, c->output);
 }
 
-/* Checks that the child found the mistake and reported it. */
+/* Checks that the mistake ended the child process with a message that contains `part`. */
 static inline void expect_message(const struct child *c, const char *part)
 {
 	if (c->status == 0 || (WIFEXITED(c->status) && WEXITSTATUS(c->status) == 3) || !strstr(c->output, part))
 		fail_msg("status %d; \"%s\" is not in the output: %s", c->status, part, c->output);
 }
 
-/* For programs that are also linked to the real runtime. */
+/* For programs that are also linked to the real runtime: skips the tests if there is no GPU. */
 static inline void skip_without_gpu(void)
 {
 	int n;
@@ -104,7 +104,7 @@ static inline void skip_without_gpu(void)
 	}
 }
 
-/* Allocates device memory with this content. */
+/* Allocates device memory and copies src [bytes] to it, unless src is NULL. */
 static inline void *upload(const void *src, size_t bytes)
 {
 	void *p;

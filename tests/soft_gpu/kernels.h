@@ -1,4 +1,4 @@
-/* Small kernels for the tests of the software GPU: one struct and one launcher each. */
+/* Small kernels for the tests of the software GPU. Each has an argument struct and a launcher. */
 #ifndef CT_TESTS_SOFT_GPU_KERNELS_H
 #define CT_TESTS_SOFT_GPU_KERNELS_H
 
@@ -10,28 +10,28 @@ extern "C" {
 
 enum kernel_type { TYPE_F32, TYPE_F16, TYPE_BF16 };
 
-struct saxpy_args { /* y = a x + y */
-	void *y;    /* [n] of the type */
+struct saxpy_args { /* computes y = a x + y */
+	void *y;    /* [n] of the element type */
 	const void *x;
 	float a;
 	int n;
 };
 cudaError_t kernel_saxpy(const struct saxpy_args *a, enum kernel_type type, cudaStream_t s);
 
-struct row_args {       /* softmax of each row */
+struct row_args {       /* computes the softmax of each row */
 	const float *x; /* [rows, n] */
 	float *y;
 	int n;
-	int without_barrier; /* the planted bug */
+	int without_barrier; /* 1: omit a barrier, a deliberate mistake */
 };
 cudaError_t kernel_softmax(const struct row_args *a, int rows, cudaStream_t s);
 
 struct histogram_args {
-	const int *x; /* [n], in [0, n_bins) */
+	const int *x; /* [n] values in [0, n_bins) */
 	unsigned *bins;
 	int n, n_bins;
 };
-/* shared_bytes: for n_bins counters. */
+/* shared_bytes must have room for n_bins counters. */
 cudaError_t kernel_histogram(const struct histogram_args *a, int blocks, size_t shared_bytes, cudaStream_t s);
 
 struct transpose_args {
@@ -60,7 +60,7 @@ enum misuse {
 	MISUSE_OTHER_MASK,
 	MISUSE_SHARED_OVERFLOW,
 	MISUSE_STATIC_OVERFLOW,
-	MISUSE_UNSET,      /* not a mistake: shows the initial contents of shared memory */
+	MISUSE_UNSET,      /* not a mistake: returns the initial contents of shared memory */
 	MISUSE_NO_BARRIER, /* warp 1 reads what warp 0 writes */
 };
 struct misuse_args {

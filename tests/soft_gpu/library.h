@@ -10,7 +10,7 @@ struct mix_args {
 	const int *a, *b;
 	int n;
 	int *workspace; /* [n], written and then read; NULL: not used */
-	int *not_ready; /* in host memory: how often the work is not ready; or NULL */
+	int *not_ready; /* in host memory: number of times that the work reports cudaErrorNotReady; NULL: never */
 };
 
 static inline cudaError_t run_mix(void *p)

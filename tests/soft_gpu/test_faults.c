@@ -1,4 +1,5 @@
-/* Errors on demand, the device's error, the log, and the choice of devices. Each case is a child, because the environment is read once. */
+/* Injected errors, the sticky error of a device, the log, and the selection of devices. Each case runs in a child
+ * process, because the environment is read only once per process. */
 #include "tests/soft_gpu/check.h"
 #include "tests/soft_gpu/kernels.h"
 #include "tests/soft_gpu/library.h"

@@ -1,4 +1,4 @@
-/* Mistakes within a kernel are found. test_values.c has the results of the same kernels without mistakes. */
+/* Mistakes within a kernel are detected. test_values.c checks the results of the same kernels without mistakes. */
 #include <math.h>
 
 #include "tests/soft_gpu/check.h"

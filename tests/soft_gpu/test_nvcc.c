@@ -1,4 +1,5 @@
-/* Objects of nvcc load beside the stand-in, which offers what they refer to. Their kernels are for a GPU: starting one is an error. */
+/* Object files of nvcc can be linked with the stand-in, which provides the functions to which they refer. Their kernels
+ * are compiled for a real GPU, so launching one is an error. */
 #include "tests/soft_gpu/check.h"
 #include "tests/soft_gpu/kernels.h"
 

@@ -1,5 +1,6 @@
-/* Rules of the CUDA runtime that ctrain depends on: which call returns which error. This program is linked to the software GPU, and once
- * more to the real runtime, where it shows whether the software GPU has the rules right. It uses nothing but CUDA. */
+/* Rules of the CUDA runtime on which ctrain depends: the error that each call returns. This program is linked to the
+ * software GPU and, a second time, to the real runtime, where it shows whether the software GPU implements the rules
+ * correctly. It uses nothing but CUDA. */
 #include "tests/soft_gpu/check.h"
 #include "tests/soft_gpu/kernels.h"
 

@@ -1,4 +1,4 @@
-/* Streams and events of the software GPU: the order of work, and finding that there is none. */
+/* Streams and events of the software GPU: the order of work, and the detection of work whose order is not defined. */
 #include <pthread.h>
 
 #include "tests/soft_gpu/check.h"

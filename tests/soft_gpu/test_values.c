@@ -1,5 +1,5 @@
-/* Kernels give the right results. This program is linked to the software GPU, which draws the order of blocks, warps and lanes for each
- * launch, and once more to the real runtime. It uses nothing but CUDA. */
+/* Kernels compute the correct results. This program is linked to the software GPU, which draws the order of blocks,
+ * warps and lanes at random for each launch, and, a second time, to the real runtime. It uses nothing but CUDA. */
 #include <math.h>
 
 #include "tests/soft_gpu/check.h"

@@ -1,4 +1,5 @@
-/* Builds descriptors of the backend API, for tests. Works on any library that implements it: the stand-in, or the real one. */
+/* Builds descriptors of cuDNN's backend API, for tests. Works with any library that implements this API: the stand-in
+ * or the real library. */
 #ifndef CT_TESTS_SOFT_GPU_CUDNN_BUILD_H
 #define CT_TESTS_SOFT_GPU_CUDNN_BUILD_H
 
@@ -16,12 +17,12 @@ struct library {
 	void (*last_error)(char *, size_t);
 	size_t (*version)(void);
 };
-/* The one that the program is linked with. */
+/* The library with which the program is linked. */
 extern const struct library linked_library;
-/* Why not, or NULL. */
+/* Loads a library. Returns NULL on success, else the reason for the failure. */
 const char *load_library(const char *path, struct library *out);
 
-/* Descriptors of one test. The first error is kept, and nothing is done after it. */
+/* The descriptors of one test. The first error is stored in `status`; after that, all calls do nothing. */
 struct builder {
 	const struct library *lib;
 	cudnnStatus_t status;
@@ -30,7 +31,7 @@ struct builder {
 	int64_t next_uid;
 };
 void builder_begin(struct builder *b, const struct library *lib);
-/* Destroys all. */
+/* Destroys all descriptors of the builder. */
 void builder_end(struct builder *b);
 cudnnBackendDescriptor_t make(struct builder *b, cudnnBackendDescriptorType_t type);
 void set(struct builder *b, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
@@ -41,7 +42,7 @@ void set_ref(struct builder *b, cudnnBackendDescriptor_t d, cudnnBackendAttribut
 	     cudnnBackendDescriptor_t value);
 void finalize(struct builder *b, cudnnBackendDescriptor_t d);
 
-/* A tensor [n,c,h,w] in the layout NHWC. uid and alignment 0: the next one, 16. */
+/* A tensor [n,c,h,w], by default in the layout NHWC. uid 0: the next unused uid; alignment 0: 16 bytes. */
 struct tensor_spec {
 	int64_t dims[4];
 	cudnnDataType_t type;
@@ -66,7 +67,8 @@ cudnnBackendDescriptor_t make_conv(struct builder *b, enum direction way, cudnnB
 cudnnBackendDescriptor_t make_scaled_conv(struct builder *b, enum direction way, cudnnBackendDescriptor_t x,
 					  cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y,
 					  const struct conv_spec *s, float alpha, float beta);
-/* second: b of operations with two inputs, dy of backward ones (y is then dx), or NULL. third: t of BINARY_SELECT, or NULL. */
+/* `second` is the input b of an operation with two inputs, or dy of a backward operation (`y` is then dx), or NULL.
+ * `third` is the input t of BINARY_SELECT, or NULL. */
 cudnnBackendDescriptor_t make_pointwise(struct builder *b, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
 					cudnnBackendDescriptor_t second, cudnnBackendDescriptor_t third,
 					cudnnBackendDescriptor_t y);
@@ -74,23 +76,24 @@ cudnnBackendDescriptor_t make_statistics(struct builder *b, cudnnBackendDescript
 					 cudnnBackendDescriptor_t square_sum);
 cudnnBackendDescriptor_t make_graph(struct builder *b, int n, const cudnnBackendDescriptor_t *ops);
 
-/* json NULL: device 0. */
+/* If json is NULL, makes device 0. */
 cudnnBackendDescriptor_t make_device(struct builder *b, const char *json);
 enum { MAX_CONFIGS = 96 };
-/* The configurations that the heuristic proposes; their number. */
+/* Writes the configurations that the heuristic proposes to `configs` and returns their number. */
 int64_t propose(struct builder *b, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
 		cudnnBackendHeurMode_t mode, cudnnBackendDescriptor_t *configs);
 
 struct plan {
 	cudnnBackendDescriptor_t descriptor;
 	int64_t engine, workspace;
-	unsigned numerical, behavior; /* bit n: note n */
-	int64_t n_proposed, n_final;  /* configurations, and those of them that can be finalized */
+	unsigned numerical, behavior; /* bit n is set if the engine has note n */
+	int64_t n_proposed, n_final;  /* number of proposed configurations, and of those that can be finalized */
 };
-/* The plan of a configuration; its status. b->status does not change. */
+/* Makes the plan of a configuration and returns the status. b->status does not change. */
 cudnnStatus_t make_plan(struct builder *b, cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t device,
 			struct plan *out);
-/* The first plan that has all notes of `with` and none of `without`; descriptor NULL: none. */
+/* Returns the first plan that has all notes in `with` and none of those in `without`. If there is none, the descriptor
+ * is NULL. */
 struct plan find_plan(struct builder *b, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
 		      cudnnBackendHeurMode_t mode, unsigned with, unsigned without);
 cudnnBackendDescriptor_t make_pack(struct builder *b, int n, const int64_t *uids, void *const *pointers,

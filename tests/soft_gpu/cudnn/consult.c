@@ -1,4 +1,4 @@
-/* Makes each descriptor in the real library too (soft_cudnn.h). */
+/* Makes each descriptor in the real library as well (see soft_cudnn.h). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Convolutions as matrix products with the columns of im2col. Values are fp32 with channels last: x[N,H,W,C], w[K,R,S,C/groups],
- * y[N,P,Q,K]. A row is one position (n, p, q) of y. */
+/* Computes convolutions as matrix products with the columns of im2col. Values are fp32 with channels last: x[N,H,W,C],
+ * w[K,R,S,C/groups], y[N,P,Q,K]. A row of the im2col matrix corresponds to one position (n, p, q) of y. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The stand-in libcudnn.so.9 (soft_cudnn.h). Private to tests/soft_gpu/cudnn. */
+/* Internals of the stand-in libcudnn.so.9 (soft_cudnn.h). Private to tests/soft_gpu/cudnn. */
 #ifndef CT_TESTS_SOFT_GPU_CUDNN_CUDNN_IMPL_H
 #define CT_TESTS_SOFT_GPU_CUDNN_CUDNN_IMPL_H
 
@@ -16,29 +16,30 @@ enum { SOFT__MAX_OPS = 16, SOFT__MAX_TENSORS = 64, SOFT__MAX_VALUES = 16, SOFT__
 
 struct soft__tensor {
 	int64_t uid, dims[SOFT__DIMS], strides[SOFT__DIMS], alignment;
-	int n_dims; /* dims beyond it are 1 */
+	int n_dims; /* dimensions beyond n_dims are 1 */
 	cudnnDataType_t type;
 	bool is_virtual;
 };
 
-struct soft__window { /* of a convolution, over H and W */
+struct soft__window { /* the window of a convolution, over H and W */
 	int64_t stride[2], pad[2], pad_end[2], dilation[2];
-	bool flipped; /* convolution proper, not cross-correlation */
+	bool flipped; /* true convolution instead of cross-correlation */
 };
 
 struct soft__pointwise {
 	cudnnPointwiseMode_t mode;
-	double lower, upper, slope; /* of a ReLU */
+	double lower, upper, slope; /* parameters of a ReLU */
 	float alpha1, alpha2;
 };
 
-/* An operation. Convolutions: tensors x, w, y in this order, whichever is the result. Pointwise: x, b or dy, t; y. Statistics: x; sum,
- * square sum. */
+/* An operation. Its tensors are, for a convolution, x, w and y in this order, whichever of them is the result; for a
+ * pointwise operation, the inputs x, b or dy, and t, and the output y; for statistics, the input x and the outputs sum
+ * and square sum. */
 struct soft__op {
 	cudnnBackendDescriptorType_t kind;
 	int n_in, n_out;
 	struct soft__tensor in[3], out[2];
-	int in_at[3], out_at[2]; /* indexes of the graph's tensors, once it has any */
+	int in_at[3], out_at[2]; /* indexes into the graph's tensors, set when the graph is finalized */
 	struct soft__window window;
 	struct soft__pointwise pointwise;
 	float alpha, beta;
@@ -47,15 +48,15 @@ struct soft__op {
 struct soft__graph { /* immutable */
 	atomic_int refs;
 	int n_ops, n_tensors;
-	struct soft__op ops[SOFT__MAX_OPS]; /* each after those whose results it reads */
+	struct soft__op ops[SOFT__MAX_OPS]; /* each operation follows those whose results it reads */
 	struct soft__tensor tensors[SOFT__MAX_TENSORS];
 	bool is_written[SOFT__MAX_TENSORS];
-	const char *unsupported; /* why no engine computes it; NULL */
+	const char *unsupported; /* reason why no engine can compute the graph, or NULL */
 };
 
 struct soft__engine {
 	int64_t index, workspace_bytes;
-	unsigned numerical, behavior; /* bit n: has note n */
+	unsigned numerical, behavior; /* bit n is set if the engine has note n */
 };
 
 struct soft__device {
@@ -68,35 +69,36 @@ struct soft__device {
 struct soft__value {
 	cudnnBackendAttributeType_t type;
 	int64_t n;
-	void *data;     /* NULL: not set; descriptors are kept */
-	bool was_final; /* the descriptors were finalized when this was set */
+	void *data;     /* NULL: not set; descriptors in it are referenced */
+	bool was_final; /* the descriptors in the value were already finalized when it was set */
 };
 
 struct soft__descriptor {
-	cudnnBackendDescriptor_t handle; /* how the program knows it */
-	struct soft__descriptor *next;   /* live ones with the same hash */
+	cudnnBackendDescriptor_t handle; /* the handle that the program has */
+	struct soft__descriptor *next;   /* next live descriptor with the same hash */
 	atomic_int refs;
 	cudnnBackendDescriptorType_t kind;
 	bool is_final;
-	struct soft__value values[SOFT__MAX_VALUES]; /* by the position of the rule among those of the kind */
-	/* When final, by kind. */
+	struct soft__value values[SOFT__MAX_VALUES]; /* indexed by the position of the attribute's rule among the rules
+						      * of the kind */
+	/* Valid after finalization; which member is used depends on the kind. */
 	struct soft__tensor tensor;
 	struct soft__window window;
 	struct soft__pointwise pointwise;
 	struct soft__op op;
-	struct soft__graph *graph; /* also of engines, configurations and plans */
+	struct soft__graph *graph; /* also set for engines, configurations and plans */
 	struct soft__engine engine;
 	struct soft__device device;
-	cudnnBackendDescriptor_t real; /* consult.c; NULL */
+	cudnnBackendDescriptor_t real; /* the descriptor in the real library (consult.c), or NULL */
 };
 
-/* Sets the calling thread's error message; returns the status. */
+/* Sets the calling thread's error message and returns the status st. */
 cudnnStatus_t soft__refuse(cudnnStatus_t st, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Ends the process unless it is a descriptor that was created and not destroyed. */
+/* Returns the descriptor of a handle. Ends the process unless the descriptor was created and has not been destroyed. */
 struct soft__descriptor *soft__live(cudnnBackendDescriptor_t d, const char *function);
 struct soft__descriptor *soft__descriptor_create(cudnnBackendDescriptorType_t kind);
-/* The program destroys it; what refers to it keeps it. */
+/* Called when the program destroys the descriptor. Its memory is freed when nothing refers to it any more. */
 void soft__descriptor_destroy(struct soft__descriptor *d);
 void soft__descriptor_drop(struct soft__descriptor *d);
 int soft__descriptors(void);
@@ -111,7 +113,7 @@ cudnnStatus_t soft__set(struct soft__descriptor *d, cudnnBackendAttributeName_t 
 			int64_t n, const void *values);
 cudnnStatus_t soft__get(struct soft__descriptor *d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
 			int64_t room, int64_t *n, void *values);
-/* NULL: not set. */
+/* Returns the value of an attribute, or NULL if it is not set. */
 const struct soft__value *soft__find(const struct soft__descriptor *d, cudnnBackendAttributeName_t name);
 struct soft__descriptor *soft__ref(const struct soft__descriptor *d, cudnnBackendAttributeName_t name);
 int64_t soft__integer(const struct soft__descriptor *d, cudnnBackendAttributeName_t name, int64_t otherwise);
@@ -131,13 +133,13 @@ int soft__pointwise_inputs(cudnnPointwiseMode_t mode);
 bool soft__is_backward(cudnnPointwiseMode_t mode);
 bool soft__is_conv(cudnnBackendDescriptorType_t kind);
 int64_t soft__count(const struct soft__tensor *t);
-/* From the first to the last element. */
+/* Returns the number of bytes from the beginning of the first to the end of the last element. */
 size_t soft__span_bytes(const struct soft__tensor *t);
 
 /* ---- engine.c --------------------------------------------------------------------------------------- */
 
 enum { SOFT__MAX_ENGINES = 16 };
-/* The engines that compute the graph, best first; their number. */
+/* Writes the engines that can compute the graph to `out`, best first, and returns their number. */
 int soft__heuristic(const struct soft__graph *g, cudnnBackendHeurMode_t mode, struct soft__engine *out);
 cudnnStatus_t soft__finalize_device(struct soft__descriptor *d);
 cudnnStatus_t soft__finalize_heuristic(struct soft__descriptor *d);
@@ -156,35 +158,38 @@ cudnnStatus_t soft__execute(cudaStream_t stream, const struct soft__descriptor *
 struct soft__run {
 	struct soft__graph *graph;
 	struct soft__engine engine;
-	void *memory[SOFT__MAX_TENSORS]; /* NULL: virtual */
+	void *memory[SOFT__MAX_TENSORS]; /* [i] is NULL if tensor i is virtual */
 	void *workspace;
 };
-/* Computes the graph, in device memory. */
+/* Computes the graph on tensors in device memory. */
 void soft__interpret(const struct soft__run *r);
 
-/* Values of a tensor in fp32, channels last: [dims[0], dims[2], dims[3], dims[1]]. */
+/* Load and store the values of a tensor as fp32 with channels last: [dims[0], dims[2], dims[3], dims[1]]. */
 void soft__load(const struct soft__tensor *t, const void *memory, float *values);
 void soft__store(const struct soft__tensor *t, void *memory, const float *values);
-/* Rounds to the type. */
+/* Rounds the values to the type. */
 void soft__round(cudnnDataType_t type, float *values, int64_t n);
 void soft__round_tf32(float *values, int64_t n);
 
-/* What an engine does to its sums. */
+/* How an engine computes sums. */
 struct soft__arithmetic {
-	bool tf32, down_convert, reduced; /* inputs rounded to tf32, or to fp16; partial sums rounded to fp16 */
-	unsigned shift;                   /* sums begin here: not deterministic */
+	bool tf32, down_convert, reduced; /* inputs are rounded to tf32; inputs are rounded to fp16; partial sums are
+					   * rounded to fp16 */
+	unsigned shift;                   /* position at which sums begin; it differs between executions of a
+					   * nondeterministic engine */
 };
-/* values: of x, w and y. The result is the one of the operation. */
+/* `values` are those of x, w and y. The one that is the operation's result is overwritten. */
 void soft__conv(const struct soft__op *op, const struct soft__arithmetic *a, float *const values[3]);
 void soft__pointwise_run(const struct soft__op *op, float *const in[3], float *out);
 void soft__statistics_run(const struct soft__op *op, const float *x, float *sum, float *square_sum);
-/* c[m][n] += a[m][k] b[k][n], each sum in the order of k. a_row, a_column: distances in a. */
+/* c[m][n] += a[m][k] b[k][n], with each sum computed in the order of k. a_row and a_column are the distances between
+ * the rows and between the columns of a; b_row and c_row are the distances between the rows of b and of c. */
 void soft__gemm(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_column, const float *b,
 		int64_t b_row, float *c, int64_t c_row);
 
 /* ---- consult.c: the real library -------------------------------------------------------------------- */
 
-/* Whether SOFT_CUDNN_REAL demands it. The first call opens the library. */
+/* Returns whether SOFT_CUDNN_REAL requests the real library. The first call opens the library. */
 bool soft__consults(void);
 size_t soft__consult_version(void);
 cudnnStatus_t soft__consult_create(struct soft__descriptor *d);
@@ -192,12 +197,12 @@ void soft__consult_destroy(struct soft__descriptor *d);
 cudnnStatus_t soft__consult_set(struct soft__descriptor *d, cudnnBackendAttributeName_t name,
 				cudnnBackendAttributeType_t type, int64_t n, const void *values);
 cudnnStatus_t soft__consult_finalize(struct soft__descriptor *d);
-/* Fills real configurations, and what is known of their engines. */
+/* Writes configurations of the real library to `configs`, with the known properties of their engines. */
 cudnnStatus_t soft__consult_results(struct soft__descriptor *heuristic, int64_t room, int64_t *n,
 				    cudnnBackendDescriptor_t *configs);
 cudnnStatus_t soft__consult_engine(struct soft__descriptor *config, struct soft__descriptor *engine);
 cudnnStatus_t soft__consult_workspace(struct soft__descriptor *plan, int64_t *bytes);
-/* Reads index and notes of a finalized engine. */
+/* Reads the index and the notes of a finalized engine. */
 cudnnStatus_t soft__consult_notes(struct soft__descriptor *engine);
 
 #endif

@@ -1,4 +1,5 @@
-/* Tensors in device memory for tests of plans: random values, rounded to the type, in the layout that the descriptor has. */
+/* Tensors in device memory for tests of plans. Their values are random and rounded to the type, and are stored in the
+ * layout of the descriptor. */
 #ifndef CT_TESTS_SOFT_GPU_CUDNN_DEVICE_TENSOR_H
 #define CT_TESTS_SOFT_GPU_CUDNN_DEVICE_TENSOR_H
 
@@ -8,10 +9,10 @@
 #include "tests/soft_gpu/cudnn/build.h"
 
 struct device_tensor {
-	int64_t dims[4], strides[4], uid, n; /* n: elements; logical order is [N,C,H,W] */
+	int64_t dims[4], strides[4], uid, n; /* n: number of elements; the logical order is [N,C,H,W] */
 	cudnnDataType_t type;
 	bool is_virtual;
-	double *values; /* host, logical order */
+	double *values; /* in host memory, in logical order */
 	size_t bytes;
 	void *memory;
 	cudnnBackendDescriptor_t descriptor;
@@ -39,7 +40,8 @@ static inline double random_value(void)
 	return (double)(seed >> 8) / (1 << 23) - 1;
 }
 
-/* Independent of the conversions of the stand-in: by the distance of neighbours. */
+/* Rounds v to the type, using the distance between neighbouring values, and thus independently of the stand-in's
+ * conversions. */
 static inline double round_to(cudnnDataType_t type, double v)
 {
 	const int mantissa = type == CUDNN_DATA_HALF       ? 10
@@ -112,7 +114,8 @@ static inline int64_t place_of(const struct device_tensor *t, int64_t i)
 	return at;
 }
 
-/* extra: unused channels of memory behind each row, so that strides are not those of a packed tensor */
+/* `extra` is the number of unused channels in memory after the channels of each pixel, so that the strides are not
+ * those of a packed tensor. */
 static inline struct device_tensor new_tensor(struct builder *b, cudnnDataType_t type, int64_t n, int64_t c, int64_t h,
 					      int64_t w, int64_t extra, bool is_virtual)
 {
@@ -134,7 +137,7 @@ static inline struct device_tensor new_tensor(struct builder *b, cudnnDataType_t
 	return t;
 }
 
-/* Random values, on the host and on the device. */
+/* Writes the same random values to host memory and to device memory. */
 static inline void fill(struct device_tensor *t)
 {
 	unsigned char *host = calloc(1, t->bytes);
@@ -148,7 +151,7 @@ static inline void fill(struct device_tensor *t)
 	free(host);
 }
 
-/* values = what the device has */
+/* Copies the values from device memory to t->values. */
 static inline void download(struct device_tensor *t)
 {
 	unsigned char *host = malloc(t->bytes);
@@ -170,7 +173,7 @@ static inline void free_tensor(struct device_tensor *t)
 		ok(cudaFree(t->memory));
 }
 
-/* Posts the plan with the memory of the tensors, and a workspace of its size. */
+/* Posts the plan with the memory of the tensors that are not virtual and with the workspace. */
 static inline void execute(struct builder *b, cudnnHandle_t handle, const struct plan *p, int n,
 			   struct device_tensor *const *tensors, void *workspace)
 {

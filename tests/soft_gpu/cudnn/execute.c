@@ -1,4 +1,4 @@
-/* Variant packs, and plans as work of a stream. */
+/* Variant packs, and the execution of plans as work of a stream. */
 #include "tests/soft_gpu/cudnn/cudnn_impl.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* A matrix product. It is compiled with -O3 and without sanitizers, because the tests spend their time here; it touches only memory of the
- * interpreter.
+/* The matrix product. This file is compiled with -O3 and without sanitizers, because the tests spend most of their time
+ * in it. It accesses only memory of the interpreter.
  *
- * Blocks of k are packed into panels of four rows of a and eight columns of b. A tile of c is loaded, gets its products in the order of k,
- * and is stored: the order of each sum does not depend on the blocks. */
+ * Blocks of k are packed into panels of four rows of a and eight columns of b. A tile of c is loaded, the products are
+ * added to it in the order of k, and it is stored. The order of summation therefore does not depend on the blocks. */
 #include <stdlib.h>
 #include <string.h>
 

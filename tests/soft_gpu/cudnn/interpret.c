@@ -1,4 +1,4 @@
-/* Computes a plan: operation by operation, in fp32, each result rounded to the type of its tensor. */
+/* Computes a plan operation by operation, in fp32. Each result is rounded to the type of its tensor. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Wrong and correct uses of the backend API, with the status that cuDNN 9.19 returns for each. */
+/* Incorrect and correct uses of the backend API, with the status that cuDNN 9.19 returns for each. */
 #ifndef CT_TESTS_SOFT_GPU_CUDNN_MISUSE_H
 #define CT_TESTS_SOFT_GPU_CUDNN_MISUSE_H
 
@@ -19,7 +19,8 @@ struct misuse {
 	const char *name;
 	void (*run)(struct builder *b);
 	cudnnStatus_t status;
-	const char *message; /* the stand-in ends the process with it, where cuDNN crashes or accepts nonsense; NULL */
+	const char *message; /* the message with which the stand-in ends the process where cuDNN crashes or accepts
+			      * invalid input; else NULL */
 };
 struct misuses {
 	const struct misuse *all;
@@ -27,6 +28,6 @@ struct misuses {
 };
 extern const struct misuses misused_descriptors, misused_operations, misused_graphs;
 
-extern const char *misuse_device; /* JSON; the real library wants a full description */
+extern const char *misuse_device; /* a JSON description of the device; the real library requires a complete one */
 
 #endif

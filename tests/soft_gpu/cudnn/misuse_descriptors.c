@@ -1,4 +1,4 @@
-/* Uses of tensors, and of setting and getting attributes. */
+/* Incorrect and correct uses of tensors and of the functions that set and get attributes. */
 #include "tests/soft_gpu/cudnn/misuse.h"
 
 #define F CUDNN_DATA_FLOAT

@@ -1,4 +1,4 @@
-/* Uses of operation graphs, heuristics, plans and variant packs. */
+/* Incorrect and correct uses of operation graphs, heuristics, plans and variant packs. */
 #include "tests/soft_gpu/cudnn/misuse.h"
 
 const char *misuse_device = "{\"deviceVer\":900,\"deviceName\":\"a GPU\"}";

@@ -1,4 +1,4 @@
-/* Uses of convolutions, pointwise operations and statistics. */
+/* Incorrect and correct uses of convolutions, pointwise operations and statistics. */
 #include "tests/soft_gpu/cudnn/misuse.h"
 
 #define F CUDNN_DATA_FLOAT

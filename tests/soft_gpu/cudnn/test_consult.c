@@ -1,5 +1,5 @@
-/* The stand-in that consults the real cuDNN answers as the real one does alone, which needs neither GPU nor driver.
- * usage: SOFT_CUDNN_REAL=path of libcudnn.so.9 test_soft_cudnn_consult DEVICE.json */
+/* When the stand-in consults the real cuDNN, its results are those of the real cuDNN used alone. This test needs
+ * neither a GPU nor a driver. usage: SOFT_CUDNN_REAL=path of libcudnn.so.9 test_soft_cudnn_consult DEVICE.json */
 #include <math.h>
 
 #include "tests/soft_gpu/cudnn/device_tensor.h"

@@ -1,4 +1,5 @@
-/* Each function of the stand-in can be made to fail, at each of its calls; a program that checks gives back all it has. */
+/* Each function of the stand-in can be made to fail, at each of its calls. A program that checks for errors then
+ * releases everything that it has created. */
 #include "tests/soft_gpu/cudnn/device_tensor.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
 

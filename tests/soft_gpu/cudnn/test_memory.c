@@ -1,4 +1,5 @@
-/* Mistakes of a program that uses cuDNN, planted one by one. The software GPU finds each; each ends a child process. */
+/* Deliberate mistakes of a program that uses cuDNN, one at a time. The software GPU must detect each mistake, which
+ * ends a child process. */
 #include "tests/soft_gpu/cudnn/device_tensor.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
 

@@ -1,4 +1,4 @@
-/* Wrong uses of the backend API, on the stand-in. test_consult.c runs the same ones on the real library. */
+/* Incorrect uses of the backend API of the stand-in. test_consult.c runs the same ones with the real library. */
 #include "tests/soft_gpu/check.h"
 #include "tests/soft_gpu/cudnn/misuse.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"

@@ -1,4 +1,5 @@
-/* Each operation of the stand-in against loops in double, on odd shapes, for each type and each engine. */
+/* Compares each operation of the stand-in with plain loops in double precision, on unusual shapes, for each type and
+ * each engine. */
 #include <math.h>
 
 #include "tests/soft_gpu/cudnn/device_tensor.h"

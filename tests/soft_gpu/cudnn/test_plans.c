@@ -1,4 +1,5 @@
-/* Plans of the stand-in: what heuristics propose, how engines differ, variant packs, and recorded graphs. */
+/* Plans of the stand-in: the proposals of heuristics, the differences between engines, variant packs, and captured
+ * graphs. */
 #include <math.h>
 
 #include "tests/soft_gpu/cudnn/device_tensor.h"

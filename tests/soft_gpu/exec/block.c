@@ -1,6 +1,6 @@
-/* Executes a grid: the blocks one after the other, the threads of a block as fibers. A warp runs until each of its threads waits at a
- * barrier of the block or has ended; then the next warp runs. So a warp is as far ahead of the others as barriers allow, and a thread
- * within its warp as far as shuffles allow. */
+/* Executes a grid. The blocks run one after the other, and the threads of a block are fibers. A warp runs until each of
+ * its threads waits at a barrier of the block or has ended; then the next warp runs. So a warp runs as far ahead of the
+ * other warps as barriers allow, and a thread runs as far ahead of the other threads in its warp as shuffles allow. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Fibers: stacks that are switched explicitly. A scheduler enters fibers, and a fiber returns to the scheduler. */
+/* Fibers: functions with separate stacks that are switched explicitly. A scheduler enters a fiber, and the fiber
+ * returns to the scheduler. */
 #ifndef CT_TESTS_SOFT_GPU_FIBER_H
 #define CT_TESTS_SOFT_GPU_FIBER_H
 
@@ -6,11 +7,13 @@
 
 struct soft__fiber;
 
-/* The fiber calls main when it is entered for the first time; main must not return. The fiber lives as long as the process. */
+/* Creates a fiber that calls `main` when it is entered for the first time; `main` must not return. The fiber exists
+ * until the process ends. */
 struct soft__fiber *soft__fiber_create(void (*main)(void));
-/* Runs the fiber until it leaves. */
+/* Runs the fiber until it calls soft__fiber_leave. */
 void soft__fiber_enter(struct soft__fiber *f);
-/* Goes back to where f, which runs, was entered. Returns when it is entered again, possibly on another thread. */
+/* Called by the running fiber f: returns to the caller of soft__fiber_enter. This call returns when the fiber is
+ * entered again, possibly on another thread. */
 void soft__fiber_leave(struct soft__fiber *f);
 
 #endif

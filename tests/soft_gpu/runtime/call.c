@@ -1,4 +1,4 @@
-/* The lock, the counting of calls, injected faults, the log and what is alive. */
+/* The lock, the call counts, injected faults, the log and the number of live objects. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>

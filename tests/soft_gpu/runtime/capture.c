@@ -1,4 +1,4 @@
-/* Stream capture: what is posted becomes nodes of a graph, and events become edges. */
+/* Stream capture: posted work becomes nodes of a graph, and events become edges. */
 #include <stdlib.h>
 #include <string.h>
 

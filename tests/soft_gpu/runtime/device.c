@@ -1,4 +1,4 @@
-/* Devices: which there are, and their properties. */
+/* The visible devices and their properties. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

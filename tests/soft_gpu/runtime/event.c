@@ -1,4 +1,4 @@
-/* Events. A recording is a moment; an event refers to the last one. */
+/* Events. Each recording of an event is a moment; the event refers to the last one. */
 #include <stdlib.h>
 
 #include "tests/soft_gpu/runtime/runtime_impl.h"

@@ -1,4 +1,4 @@
-/* Graphs: instantiation with the check of unordered nodes, launches, and the order of nodes. */
+/* Graphs: instantiation, which checks nodes whose order is not defined; launches; and the execution order of nodes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

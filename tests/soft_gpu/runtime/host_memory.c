@@ -1,4 +1,4 @@
-/* Pinned host memory, and what kind of memory a pointer points to. */
+/* Pinned host memory, and the kind of memory to which a pointer points. */
 #include <stdlib.h>
 #include <string.h>
 

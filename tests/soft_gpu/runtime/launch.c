@@ -1,4 +1,4 @@
-/* Kernels: launches of those that a C++ compiler compiled, and the functions that objects of nvcc refer to. */
+/* Kernels: launches of kernels compiled by a C++ compiler, and the functions to which object files of nvcc refer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

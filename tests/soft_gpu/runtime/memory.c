@@ -1,4 +1,4 @@
-/* Device memory: one reserved range of addresses for each device, closed to the host except while device work runs. */
+/* Device memory: one reserved address range per device, which the host cannot access except while device work runs. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -23,11 +23,12 @@ enum { SOFT__MAX_DEVICES = 8, SOFT__MAX_STREAMS = 128, SOFT__GUARD = 256 };
 enum {
 	SOFT__PLAIN = 0,
 	SOFT__NO_DEVICE = 1, /* works without a device and after the device's error */
-	SOFT__UNSAFE = 2,    /* not allowed to a thread that captures */
+	SOFT__UNSAFE = 2,    /* not allowed in a thread that is capturing */
 };
-/* Takes the lock in every case. If this returns an error, the call returns it and does nothing else. */
+/* Takes the lock, even if it fails. If it fails, the CUDA function does nothing and returns this error. */
 cudaError_t soft__enter(const char *function, unsigned flags);
-/* Closes device memory, stores the error, releases the lock and returns e. */
+/* Closes device memory, stores e as the thread's last error if it is not cudaSuccess, releases the lock and returns
+ * e. */
 cudaError_t soft__leave(cudaError_t e);
 #define SOFT__CALL(flags, expression)                                 \
 	do {                                                          \
@@ -35,7 +36,7 @@ cudaError_t soft__leave(cudaError_t e);
 		return soft__leave(soft__e ? soft__e : (expression)); \
 	} while (0)
 void soft__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Release and take the lock, around code of the program under test and around sleeping. */
+/* Release the lock, and take it again, around code of the program under test and around sleeping. */
 void soft__unlock(void);
 void soft__lock(void);
 
@@ -43,10 +44,10 @@ void soft__lock(void);
 struct soft__self {
 	cudaError_t last;       /* cudaGetLastError */
 	int device;             /* cudaSetDevice */
-	bool in_work;           /* runs posted work */
-	bool in_host_function;  /* runs a function of cudaLaunchHostFunc */
-	cudaError_t work_fault; /* of this call: what it posts fails so */
-	const char *function;   /* this call */
+	bool in_work;           /* the thread is running posted work */
+	bool in_host_function;  /* the thread is running a function of cudaLaunchHostFunc */
+	cudaError_t work_fault; /* the error with which work posted by the current call is to fail */
+	const char *function;   /* name of the current call */
 };
 extern _Thread_local struct soft__self soft__self;
 
@@ -54,14 +55,14 @@ enum soft__object { SOFT__MEMORY, SOFT__PINNED, SOFT__STREAM, SOFT__EVENT, SOFT_
 void soft__created(enum soft__object o);
 void soft__destroyed(enum soft__object o);
 
-/* Returns a random number that is uniform in [0, n). */
+/* Returns a uniformly distributed random number in [0, n). */
 unsigned soft__draw(unsigned n);
-void *soft__alloc(size_t bytes); /* zeroed; ends the process when there is no memory */
-void *soft__grow(void *p, int n, int *capacity, size_t element_bytes); /* room for element n */
+void *soft__alloc(size_t bytes); /* zeroed; ends the process if there is no memory */
+void *soft__grow(void *p, int n, int *capacity, size_t element_bytes); /* makes room for element n */
 
 /* ---- device.c --------------------------------------------------------------------------------------- */
 
-struct soft__block { /* an allocation; sorted by address */
+struct soft__block { /* an allocation; the list is sorted by address */
 	struct soft__block *next;
 	char *at;
 	size_t bytes;
@@ -69,17 +70,17 @@ struct soft__block { /* an allocation; sorted by address */
 
 struct soft__device {
 	char *base;                 /* reserved address range; NULL: not used yet */
-	size_t total, used, extent; /* extent: end of the pages that were ever in use */
+	size_t total, used, extent; /* extent: end of the highest pages used so far */
 	struct soft__block *blocks;
 	char *next_fit;
 	bool open;
-	cudaError_t failed; /* sticky */
+	cudaError_t failed; /* the sticky error of the device */
 	cudaStream_t legacy;
 };
 
 struct soft__gpu {
-	int driver, n_devices; /* visible ones */
-	int order;             /* SOFT_GPU_ORDER or -1 */
+	int driver, n_devices; /* number of visible devices */
+	int order;             /* SOFT_GPU_ORDER, or -1 if it is not set */
 	int physical[SOFT__MAX_DEVICES];
 	struct soft__device devices[SOFT__MAX_DEVICES];
 	cudaStream_t streams[SOFT__MAX_STREAMS];
@@ -106,7 +107,7 @@ void soft__check_range(const char *what, const void *p, size_t bytes);
 
 enum soft__kind { SOFT__RUN, SOFT__HOST, SOFT__EVENT_RECORD, SOFT__EVENT_WAIT };
 
-struct soft__work { /* immutable; shared by graphs and launches */
+struct soft__work { /* immutable; shared by graphs and their launches */
 	int refs;
 	enum soft__kind kind;
 	char *name;
@@ -115,13 +116,14 @@ struct soft__work { /* immutable; shared by graphs and launches */
 	void *args;
 	struct soft_range *ranges;
 	int n_ranges;
-	cudaEvent_t event; /* SOFT__EVENT_RECORD and SOFT__EVENT_WAIT: nodes of graphs */
-	cudaError_t fault; /* by demand of SOFT_GPU_FAULT */
+	cudaEvent_t event; /* for SOFT__EVENT_RECORD and SOFT__EVENT_WAIT, which are graph nodes */
+	cudaError_t fault; /* the error that SOFT_GPU_FAULT requests */
 };
 struct soft__work *soft__work_create(const struct soft_work *from, enum soft__kind kind);
 void soft__work_drop(struct soft__work *w);
 
-/* One recording of an event. It is shared by the event, the operation that reaches it and those that wait for it. */
+/* One recording of an event. It is shared by the event, the operation that records it and the operations that wait for
+ * it. */
 struct soft__moment {
 	int refs;
 	bool reached;
@@ -143,27 +145,28 @@ struct soft__op {
 		struct soft__launch *launch;
 	};
 };
-/* Adds work to the end of the stream, or to its capture. Takes over the reference. */
+/* Adds work to the end of the stream, or to its capture. Takes ownership of the caller's reference. */
 cudaError_t soft__post(cudaStream_t s, struct soft__work *w);
-/* Adds work to the end of the stream even if the stream captures. */
+/* Adds an operation to the end of the stream, even if the stream is capturing. */
 void soft__push(cudaStream_t s, struct soft__op op);
 /* Removes the first operation from the stream. */
 void soft__pop(cudaStream_t s);
 
 /* ---- order.c: which work is ordered ----------------------------------------------------------------- */
 
-/* Vector clocks: clock[i] = n: the first n operations of stream slot i come before. */
-struct soft__access { /* what an operation of a stream declared */
+/* Vector clocks: clock[i] = n means that the first n operations of the stream in slot i precede the operation. */
+struct soft__access { /* a range that an operation of a stream declared */
 	uint64_t seq;
 	struct soft_range range;
 	char *name;
 };
 void soft__merge(uint64_t *clock, const uint64_t *from);
-/* Adds an operation that accesses the ranges to the stream. Fails if it overlaps with an operation and nothing
- * defines the order of the two. */
+/* soft__order_post adds an operation to the stream's clock, and soft__order_ranges declares the ranges that it
+ * accesses. It is a mistake if they overlap with those of another operation and the order of the two operations is not
+ * defined. */
 void soft__order_post(cudaStream_t s);
 void soft__order_ranges(cudaStream_t s, const char *name, const struct soft_range *ranges, int n);
-/* Called after the host has waited. */
+/* Called after the host has waited for the operations that precede this clock. */
 void soft__order_host(const uint64_t *clock);
 bool soft__overlap(const struct soft_range *a, const struct soft_range *b);
 
@@ -174,8 +177,8 @@ struct CUstream_st {
 	int slot, device, priority;
 	unsigned flags;
 	bool dead;    /* destroyed, but not yet empty */
-	bool held;    /* during this wait it gets a turn only when no other stream can go on */
-	bool stalled; /* its work was not ready since the last progress of any stream */
+	bool held;    /* during the current wait, the stream gets a turn only if no other stream can proceed */
+	bool stalled; /* its work has not been ready since any stream last made progress */
 	bool busy;    /* its first operation is being executed */
 	struct soft__op *first, **end;
 	uint64_t seq;
@@ -184,7 +187,7 @@ struct CUstream_st {
 	int n_accesses, accesses_capacity;
 	/* capture.c */
 	struct soft__capture *capture;
-	int *deps; /* nodes that what comes next depends on */
+	int *deps; /* nodes on which the next captured node depends */
 	int n_deps, deps_capacity;
 };
 
@@ -192,22 +195,26 @@ struct CUevent_st {
 	unsigned magic, flags;
 	int device;
 	struct soft__moment *moment; /* NULL: never recorded */
-	/* When it was last recorded in a capture: which, and the nodes that it represents. */
+	/* If the last recording was part of a capture: the id of the capture, and the nodes that the event
+	 * represents. */
 	unsigned capture_id;
 	int *nodes;
 	int n_nodes;
 };
 
-/* cudaErrorInvalidResourceHandle for a handle that is none. NULL is the legacy stream of the current device. */
+/* Returns cudaErrorInvalidResourceHandle if the handle is not a stream. NULL means the legacy stream of the current
+ * device. */
 cudaError_t soft__stream(cudaStream_t handle, cudaStream_t *out);
 cudaStream_t soft__stream_create(int device, unsigned flags, int priority);
-/* Called before a post: work of the legacy stream waits for all blocking streams, and they wait for it. */
+/* Called before work is posted. Work of the legacy stream waits for all blocking streams, and blocking streams wait for
+ * the legacy stream. */
 cudaError_t soft__legacy_order(cudaStream_t s);
 cudaError_t soft__event_record(cudaEvent_t e, cudaStream_t s);
 
-/* Runs work until the moment, else the stream, else all streams of the device are done. Returns the device's error. */
+/* Runs work until the moment m is reached or, if m is NULL, the stream s is empty or, if both are NULL, all streams of
+ * the device are empty. Returns the device's error. */
 cudaError_t soft__wait(int device, cudaStream_t s, struct soft__moment *m);
-/* Runs a random amount of work, because the host queries and does not wait. */
+/* Runs a random amount of work. Called when the host queries instead of waiting. */
 cudaError_t soft__progress(int device);
 
 /* ---- capture.c, graph.c ----------------------------------------------------------------------------- */
@@ -217,7 +224,7 @@ struct soft__node {
 	int *deps, *followers;
 	int n_deps, n_followers;
 };
-struct soft__body { /* nodes in the order of their capture; immutable when the capture has ended */
+struct soft__body { /* nodes in the order of their capture; immutable after the capture has ended */
 	int refs;
 	struct soft__node *nodes;
 	int n_nodes, capacity;
@@ -231,25 +238,25 @@ struct soft__capture {
 	struct soft__body *body;
 	bool invalid;
 };
-/* cudaSuccess: not capturing, or added to the capture as a node. */
+/* Adds the work as a node to the capture of s, which must be capturing. Fails if the capture is invalid. */
 cudaError_t soft__capture_work(cudaStream_t s, struct soft__work *w);
 cudaError_t soft__capture_record(cudaStream_t s, cudaEvent_t e);
 cudaError_t soft__capture_wait(cudaStream_t s, cudaEvent_t e);
-/* Returns the error of an unsafe call by this thread, and invalidates its capture. */
+/* Returns the error that an unsafe call by this thread causes during a capture, and invalidates the capture. */
 cudaError_t soft__capture_unsafe(void);
-/* Returns the error of posting to the legacy stream. */
+/* Returns the error that posting to the legacy stream causes during a capture. */
 cudaError_t soft__capture_implicit(int device);
 bool soft__capture_is_active(unsigned id);
 
 struct soft__body *soft__body_keep(struct soft__body *b);
 void soft__body_drop(struct soft__body *b);
-/* followers and their numbers */
+/* Computes the followers of each node and their numbers. */
 void soft__body_finish(struct soft__body *b);
 enum soft__step { SOFT__DONE, SOFT__MORE, SOFT__STALLED };
 /* Runs one node of a launched graph. */
 enum soft__step soft__launch_step(struct soft__launch *l, struct CUstream_st *s, cudaError_t *error);
 void soft__launch_drop(struct soft__launch *l);
-/* schedule.c: runs work when its turn comes. */
+/* schedule.c: runs work when its stream has its turn. */
 cudaError_t soft__run_work(struct CUstream_st *s, const struct soft__work *w);
 
 /* ---- exec/ ------------------------------------------------------------------------------------------ */
@@ -258,10 +265,10 @@ struct soft__grid {
 	struct soft_kernel kernel;
 	dim3 grid, block;
 	size_t shared_bytes;
-	int order; /* 0, 1, 2 */
+	int order; /* 0, 1 or 2; see SOFT_GPU_ORDER */
 	_Alignas(16) const void *args;
 };
-/* Executes all blocks. */
+/* Executes all blocks of the grid. */
 void soft__run_grid(const struct soft__grid *g);
 
 #endif

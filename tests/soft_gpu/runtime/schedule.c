@@ -1,4 +1,4 @@
-/* Which stream has the next turn, and what it does in it. */
+/* Selects the stream that has the next turn, and runs its next operation. */
 #include <time.h>
 
 #include "tests/soft_gpu/runtime/runtime_impl.h"

@@ -1,4 +1,4 @@
-/* Streams. A destroyed stream still does its work; its slot is used again when that is done. */
+/* Streams. The pending work of a destroyed stream is still executed; after that, its slot is reused. */
 #include <stdlib.h>
 #include <string.h>
 
