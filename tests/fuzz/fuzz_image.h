@@ -1,4 +1,4 @@
-/* Runs an input of fuzz_jpeg or fuzz_png. */
+/* Decodes one input of the fuzzers fuzz_jpeg and fuzz_png. */
 #ifndef CT_TESTS_FUZZ_FUZZ_IMAGE_H
 #define CT_TESTS_FUZZ_FUZZ_IMAGE_H
 
@@ -11,18 +11,18 @@
 #include "data/transform/resize.h"
 
 #define FUZZ_CHOICES 8
-/* Larger images only take more time. */
+/* Maximum number of pixels; larger images would only take more time. */
 #define FUZZ_PIXELS (1 << 18)
 #define FUZZ_OUT (64 * 64 * 3)
 
-/* Chooses a part of [0, n), with start and length from two bytes. */
+/* Chooses a sub-interval of [0, n): byte `a` determines its start, and byte `b` its length. */
 static void fuzz_span(int n, uint8_t a, uint8_t b, int *at, int *len)
 {
 	*at = (int)((int64_t)n * a / 256);
 	*len = 1 + (int)((int64_t)(n - *at - 1) * b / 255);
 }
 
-/* Returns whether an image was decoded to out. */
+/* Decodes the file and resizes the image to `out`. Returns true if an image was decoded. */
 static bool fuzz_decode(ct_image_decoder *d, ct_resizer *r, const uint8_t *choice, const uint8_t *file, size_t n,
 			uint8_t out[FUZZ_OUT])
 {
@@ -40,7 +40,7 @@ static bool fuzz_decode(ct_image_decoder *d, ct_resizer *r, const uint8_t *choic
 	q.y = q.limits.y;
 	q.w = q.limits.w;
 	q.h = q.limits.h;
-	if (choice[6] & 8) /* the box is a part of the limits and does not start at an integer position */
+	if (choice[6] & 8) /* the box is narrower than the limits, and its width is fractional */
 		q.w *= (1 + choice[7]) / 256.0;
 	if (ct_image_decode(d, ct_resize_window(&q), q.out_w, q.out_h, &px) < 0)
 		return false;
@@ -49,8 +49,9 @@ static bool fuzz_decode(ct_image_decoder *d, ct_resizer *r, const uint8_t *choic
 	return true;
 }
 
-/* The file is copied to memory of exactly its size and starts with `magic`. It is decoded twice, because the result
- * must not depend on what the decoder did before. */
+/* Copies the file to a buffer of exactly its size, and overwrites its first bytes with `magic`. If `mend` is not NULL,
+ * it corrects the copy. The file is decoded twice, because the result must not depend on what the decoder did
+ * before. */
 static int fuzz_image(const uint8_t *data, size_t size, const char *magic, size_t n_magic,
 		      void (*mend)(uint8_t *file, size_t n))
 {

@@ -1,5 +1,5 @@
-/* A small net with batch norm, SGD momentum and EMA weights on the reference engine, whose values identify their step.
- * Include cmocka's headers first. */
+/* A small net with batch norm, SGD momentum and EMA weights on the reference engine. All values are a function of the
+ * step, so a test can tell which step they belong to. Include cmocka's headers before this one. */
 #ifndef CT_TESTS_TRAINER_CKPT_FIXTURE_H
 #define CT_TESTS_TRAINER_CKPT_FIXTURE_H
 
@@ -69,7 +69,7 @@ static inline void fixture_fill_buffers(struct fixture *f, float *buffers, uint3
 		buffers[k] = ct_rng_uniform(&r);
 }
 
-/* Sets all values to those of a step, which are a function of the step. */
+/* Sets all values to those of the given step. */
 static inline void fixture_set_step(struct fixture *f, uint32_t step)
 {
 	fixture_fill_arena(f, on_host(ct_net_params(f->net)), 1, step);
@@ -82,7 +82,7 @@ static inline void fixture_set_step(struct fixture *f, uint32_t step)
 		(struct ct_train_state){.step = step, .epoch = 1, .optim_steps = step, .global_batch = 4, .world = 2};
 }
 
-/* Returns whether the net has the values of this step. */
+/* Returns true if all values are those of the given step. */
 static inline bool fixture_is_step(struct fixture *f, uint32_t step)
 {
 	size_t arena = ct_net_arena_elems(f->net) * sizeof(float),
@@ -118,8 +118,8 @@ static inline enum ct_status fixture_save(struct fixture *f, const char *run, ui
 	return ct_checkpoint_save(run, &src, keep_last, best, NULL);
 }
 
-/* Loads the newest complete checkpoint, compares all values, and returns its step. 0: there is no checkpoint; -1:
- * something is wrong. */
+/* Loads the newest complete checkpoint, compares all values with those of its step, and returns the step. Returns 0 if
+ * there is no checkpoint, and -1 if the checkpoint cannot be loaded or a value differs. */
 static inline int64_t fixture_newest(struct fixture *f, const char *run)
 {
 	struct ct_train_state state;
@@ -137,7 +137,7 @@ static inline int64_t fixture_newest(struct fixture *f, const char *run)
 	return step;
 }
 
-/* Returns how many names in RUN/checkpoints start with `prefix`. */
+/* Returns the number of names in RUN/checkpoints that start with `prefix`, or -1 if the directory cannot be read. */
 static inline int count_names(const char *run, const char *prefix)
 {
 	char *folder = ct_path_join(run, "checkpoints"), **names;

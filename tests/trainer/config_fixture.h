@@ -1,4 +1,4 @@
-/* Makes configurations from strings and from files in the temporary directory. */
+/* Creates configurations from strings and from files in the temporary directory. */
 #ifndef CT_TESTS_TRAINER_CONFIG_FIXTURE_H
 #define CT_TESTS_TRAINER_CONFIG_FIXTURE_H
 
@@ -8,7 +8,7 @@
 /* A minimal configuration. */
 #define GOOD "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\n"
 
-/* Creates a file and returns its path. */
+/* Creates a file in the temporary directory and returns its path. */
 static inline const char *put(const char *name, const char *text)
 {
 	const char *path = in_tmpdir(name);
@@ -17,7 +17,7 @@ static inline const char *put(const char *name, const char *text)
 	return path;
 }
 
-/* The caller owns the result. */
+/* Loads a configuration, which must be valid. The caller owns the result. */
 static inline struct ct_config *load(const char *path, const struct ct_config_set *sets, size_t n)
 {
 	struct ct_config *c = NULL;

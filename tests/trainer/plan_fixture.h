@@ -1,11 +1,11 @@
-/* Makes configurations from a base string and KEY=VALUE strings, for tests of the plan. */
+/* Creates configurations from a YAML string and KEY=VALUE strings that override it, for tests of the plan. */
 #ifndef CT_TESTS_TRAINER_PLAN_FIXTURE_H
 #define CT_TESTS_TRAINER_PLAN_FIXTURE_H
 
 #include "tests/trainer/tmpdir.h"
 #include "trainer/config/config.h"
 
-/* The list of strings ends with NULL. The caller owns the result. */
+/* `texts` is a NULL-terminated list of KEY=VALUE strings. The caller owns the result. */
 static inline struct ct_config *load_over(const char *base, const char *const *texts)
 {
 	struct ct_config_set sets[16];

@@ -1,5 +1,5 @@
-/* cmocka with the headers that it needs, and a temporary directory for one test program. tmpdir_setup creates the
- * directory, and tmpdir_teardown removes it with its contents. */
+/* Includes cmocka and the headers that it needs, and provides a temporary directory for one test program. tmpdir_setup
+ * creates the directory, and tmpdir_teardown removes it with its contents. */
 #ifndef CT_TESTS_TRAINER_TMPDIR_H
 #define CT_TESTS_TRAINER_TMPDIR_H
 
@@ -33,7 +33,7 @@ static inline int tmpdir_teardown(void **state)
 	return ct_dir_remove(tmpdir) < 0 ? -1 : 0;
 }
 
-/* Returns the path of `name` in the directory. The last 8 results stay valid. */
+/* Returns the path of `name` in the temporary directory. The 8 most recent results remain valid. */
 static inline const char *in_tmpdir(const char *name)
 {
 	static char paths[8][512];
@@ -44,14 +44,14 @@ static inline const char *in_tmpdir(const char *name)
 	return path;
 }
 
-/* Fails the test with the error's message unless the call succeeds. */
+/* Fails the test with the error message unless the call succeeds. */
 #define assert_ok(expr)                                                                                   \
 	do {                                                                                              \
 		enum ct_status assert_ok_st_ = (expr);                                                    \
 		if (assert_ok_st_ != CT_OK)                                                               \
 			fail_msg("%s: %s: %s", #expr, ct_status_name(assert_ok_st_), ct_error_message()); \
 	} while (0)
-/* Fails the test unless the call returns this status and the message contains the string. */
+/* Fails the test unless the call returns `status` and the error message contains `text`. */
 #define assert_fails(expr, status, text)                                                                        \
 	do {                                                                                                    \
 		enum ct_status assert_fails_st_ = (expr);                                                       \

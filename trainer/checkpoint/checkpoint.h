@@ -4,7 +4,8 @@
  * optimizer states as "<state>/<parameter>" (for example momentum_buffer/fc.weight), and the EMA weights as
  * "ema/<name>". state.json contains the size and SHA-256 of both files, and its own checksum. One process of a run
  * saves; any process may read. A checkpoint is written to a temporary directory (.tmp-...), every file is fsynced, the
- * directory is renamed, and its parent is fsynced. Therefore a crash at any time leaves the previous checkpoint intact. */
+ * directory is renamed, and its parent directory is fsynced. Therefore a crash at any time leaves the previous
+ * checkpoint intact. */
 #ifndef CT_TRAINER_CHECKPOINT_CHECKPOINT_H
 #define CT_TRAINER_CHECKPOINT_CHECKPOINT_H
 
@@ -12,18 +13,18 @@
 
 /* Everything that a resume needs in addition to the tensors. */
 struct ct_train_state {
-	uint64_t step;  /* number of optimizer updates that were done */
+	uint64_t step;  /* number of optimizer updates done */
 	uint32_t epoch; /* position: the next batch is batch number step_in_epoch of this epoch */
 	uint64_t step_in_epoch;
 	uint64_t optim_steps;
 	double best_top1;            /* < 0 if there was no evaluation, or for regression */
-	double best_loss;            /* of the evaluation at best_step */
+	double best_loss;            /* loss of the evaluation at best_step */
 	uint64_t best_step;          /* 0: no evaluation yet */
 	double last_top1, last_loss; /* of the latest evaluation; < 0 if there was none */
-	double epoch_loss_sum;       /* of the current epoch so far, over all ranks */
+	double epoch_loss_sum;       /* sum of losses in the current epoch so far, over all ranks */
 	uint64_t epoch_images;
 	uint64_t epoch_bad;   /* unreadable samples of the current epoch so far, over all ranks */
-	uint64_t images;      /* of the run so far */
+	uint64_t images;      /* number of images in the run so far */
 	double train_seconds; /* duration of training so far, including the time before resumes */
 	uint32_t global_batch, world;
 	int64_t seed;
@@ -34,8 +35,8 @@ struct ct_train_state {
 	char config_digest[65], data_digest[65], graph_digest[65];
 };
 
-/* Checks that the run directory still belongs to this run. Called by the thread that writes, before it writes anything
- * to the run directory and before it publishes the checkpoint. */
+/* Checks that the run directory still belongs to this run. The thread that writes a checkpoint calls `check` before it
+ * writes anything to the run directory, and again before it publishes the checkpoint. */
 struct ct_checkpoint_guard {
 	enum ct_status (*check)(const void *user);
 	const void *user;
@@ -47,7 +48,7 @@ struct ct_checkpoint_source {
 	ct_ema *ema; /* or NULL */
 	const struct ct_train_state *state;
 	const char *
-		config_lines; /* ct_config_lines: stored in state.json, so that a resume can name the key that differs */
+		config_lines; /* from ct_config_lines; stored in state.json, so that a resume can name keys that differ */
 	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; may be NULL */
 	int threads;                             /* number of threads that copy the tensors to host memory; 0: one */
 };
@@ -56,37 +57,40 @@ struct ct_checkpoint_result {
 	uint64_t step;          /* 0 if nothing was saved */
 	char *path;             /* owned by the caller; NULL if step is 0 */
 	double seconds;         /* from the snapshot to the end of writing */
-	double exposed_seconds; /* time for which the caller has waited */
+	double exposed_seconds; /* time for which the caller waited */
 	uint64_t bytes;
 };
 
 /* Saves a checkpoint to RUN/checkpoints and updates the link `last`, and `best` if `best` is true. Then deletes all but
  * the keep_last newest checkpoints (0 keeps all), but never those that `last` and `best` point to. The newest
- * checkpoint is the one that was saved last, even if training has returned to an earlier step. A checkpoint of the same
- * step is replaced. The file system needs space for one more checkpoint than is kept, and memory must hold a copy of
- * all tensors. out may be NULL. Fails with CT_IO and the name of the file, or with CT_NUMERIC if a parameter or an
- * optimizer state is not finite. A failure does not change older checkpoints. Failpoints: ckpt.model, ckpt.optim
- * (before each tensor from an arena and after the file), ckpt.state, ckpt.rename, ckpt.link, ckpt.prune. */
+ * checkpoint is the one that was saved last, even if training has returned to an earlier step. An existing checkpoint
+ * of the same step is replaced. The file system must have space for one checkpoint more than are kept, and host memory
+ * must have space for a copy of all tensors. out may be NULL. Fails with CT_IO and the name of the file in the message,
+ * or with CT_NUMERIC if a parameter or an optimizer state is not finite. A failure does not change older checkpoints.
+ * Failpoints: ckpt.model and ckpt.optim (each before every tensor from an arena and after the file), ckpt.state,
+ * ckpt.rename, ckpt.link, ckpt.prune. */
 enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
 				  struct ct_checkpoint_result *out) CT_MUST_CHECK;
 
-/* Saves checkpoints while training continues. post takes a snapshot in the order of the engine's stream and returns.
- * A thread then hashes, writes, syncs and publishes the snapshot. Until it is published, the checkpoint does not
- * exist, so after a crash the previous one is used. Before the next save is posted, the result of the last one must
- * be taken. */
+/* Saves checkpoints while training continues. ct_checkpoint_writer_post takes a snapshot in stream order, that is,
+ * after all work posted to the engine's stream, and returns. A thread then hashes, writes, syncs and publishes the
+ * snapshot. The checkpoint does not exist until it is published. If a crash happens earlier, a resume uses the previous
+ * checkpoint. The result of a save must be taken before the next save is posted. */
 typedef struct ct_checkpoint_writer ct_checkpoint_writer;
 enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last,
 					   ct_checkpoint_writer **out) CT_MUST_CHECK;
-/* Waits for a save that was posted. */
+/* Waits until a posted save has finished. */
 void ct_checkpoint_writer_destroy(ct_checkpoint_writer *w);
 enum ct_status ct_checkpoint_writer_post(ct_checkpoint_writer *w, const struct ct_checkpoint_source *src,
 					 bool best) CT_MUST_CHECK;
-/* Returns the result of the posted save. out->step is 0 if none was posted or, without wait, if it is not finished yet. */
+/* Returns the result of the posted save. out->step is 0 if no save was posted, or if `wait` is false and the save has
+ * not finished. */
 enum ct_status ct_checkpoint_writer_take(ct_checkpoint_writer *w, bool wait,
 					 struct ct_checkpoint_result *out) CT_MUST_CHECK;
-/* Finds the newest valid checkpoint, whose state.json is readable and whose checksums match. Invalid ones are reported
- * in warnings and not changed. *path is owned by the caller, and NULL if there is none. Also removes the .tmp-*
- * directories of processes that have ended, which are recognized by their locks. */
+/* Finds the newest valid checkpoint. A checkpoint is valid if its state.json is readable and its checksums match.
+ * Invalid checkpoints are reported in warnings and left unchanged. *path is owned by the caller; it is NULL if there is
+ * no valid checkpoint. Also removes the .tmp-* directories of processes that have ended, which are recognized by their
+ * locks. */
 enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHECK;
 /* Returns the number of checkpoint directories in the run directory, including invalid ones. */
 int ct_checkpoint_count(const char *run_dir);
@@ -95,25 +99,26 @@ int ct_checkpoint_count(const char *run_dir);
  * trainer/checkpoint/model_weights.h). If run_dir is NULL, `what` must be a path. Fails with CT_NOT_FOUND. Does not
  * verify the checkpoint. */
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path) CT_MUST_CHECK;
-/* Resolves `what` as above, calls use(path, user) and returns its status. A run in progress may delete a checkpoint
- * while it is being read. In this case, `what` is resolved again, and use is called with the new path. *path is the
- * path of the last call, even if use failed, or NULL if use was not called. It is owned by the caller. */
+/* Resolves `what` in the same way as ct_checkpoint_resolve, calls `use` with the path and `user`, and returns the
+ * status of that call. A run in progress may delete checkpoints. If the checkpoint is deleted while it is being read,
+ * `what` is resolved again, and `use` is called with the new path. *path is the path that was passed to the last call
+ * of `use`, even if that call failed, or NULL if `use` was not called. *path is owned by the caller. */
 typedef enum ct_status (*ct_checkpoint_use_fn)(const char *path, void *user);
 enum ct_status ct_checkpoint_use(const char *run_dir, const char *what, ct_checkpoint_use_fn use, void *user,
 				 char **path) CT_MUST_CHECK;
 /* Returns the run directory of a path: the path itself, or the run that contains the checkpoint RUN/checkpoints/STEP or
- * a file of it. A config.yaml in other parent directories is ignored. The result is owned by the caller; NULL if there
- * is no run directory. */
+ * a file in that checkpoint. A config.yaml in other parent directories is ignored. Returns NULL if there is no run
+ * directory. The result is owned by the caller. */
 char *ct_checkpoint_run(const char *path);
-/* Checks that all files exist and have the right size and checksum. Fails with CT_DATA; the message names the file
+/* Checks that all files exist and have the correct size and checksum. Fails with CT_DATA; the message names the file
  * and gives the reason. */
 enum ct_status ct_checkpoint_verify(const char *path) CT_MUST_CHECK;
 enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out,
 					char **config_lines) CT_MUST_CHECK;
 /* Loads tensors into the net, and into the optimizer and the EMA weights if they are not NULL. Sets the step count of
  * the optimizer. Checksums are compared first. Every name and shape must match the graph; otherwise this fails with
- * CT_DATA, the message lists the differences, and nothing of that file is loaded. PyTorch's *.num_batches_tracked is
- * ignored, and so are EMA weights and optimizer states for which the argument is NULL. */
+ * CT_DATA, the message lists the differences, and nothing is loaded from that file. PyTorch's *.num_batches_tracked is
+ * ignored. The EMA weights are ignored if ema is NULL, and the optimizer states if optim is NULL. */
 enum ct_status ct_checkpoint_load(const char *path, ct_net *net, ct_optim *optim, ct_ema *ema) CT_MUST_CHECK;
 
 #endif

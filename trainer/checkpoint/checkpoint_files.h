@@ -1,5 +1,5 @@
-/* Declarations that the files of trainer/checkpoint share: file names, state.json as a struct, and the list of a run's
- * checkpoints. */
+/* Declarations shared by the source files in trainer/checkpoint: file names, state.json as a struct, and the list of a
+ * run's checkpoints. */
 #ifndef CT_TRAINER_CHECKPOINT_CHECKPOINT_FILES_H
 #define CT_TRAINER_CHECKPOINT_CHECKPOINT_FILES_H
 
@@ -23,18 +23,18 @@ struct ct_ckpt_file {
  * the checksum. */
 struct ct_ckpt_state {
 	struct ct_train_state train;
-	uint64_t save_index;                        /* order of saving: 1 + the largest at that time */
+	uint64_t save_index; /* order of saving: 1 + the largest save_index in the run directory */
 	struct ct_ckpt_file files[CT_CKPT_N_FILES]; /* in the order of ct_ckpt_file_name */
 	char *config_lines;                         /* owned */
 };
 const char *ct_ckpt_file_name(int i);
 void ct_ckpt_state_release(struct ct_ckpt_state *s);
 enum ct_status ct_ckpt_state_write(const char *path, const struct ct_ckpt_state *s, uint64_t *bytes) CT_MUST_CHECK;
-/* Reads state.json of a checkpoint directory. On failure *out is not changed. */
+/* Reads state.json from a checkpoint directory. On failure, *out is not changed. */
 enum ct_status ct_ckpt_state_read(const char *folder, struct ct_ckpt_state *out) CT_MUST_CHECK;
-/* For the fuzzer: only the parser of state.json. */
+/* For the fuzzer: runs only the parser of state.json. */
 enum ct_status ct_ckpt_state_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
-/* Compares size and checksum of file i of the directory with the state. */
+/* Compares the size and checksum of file i in the directory with the values in the state. */
 enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_state *s, int i) CT_MUST_CHECK;
 
 struct ct_ckpt_entry {

@@ -23,17 +23,17 @@ struct ct_st_tensor {
 };
 
 struct ct_st_header {
-	ct_json *json; /* contains the names */
+	ct_json *json; /* the parsed JSON, which contains the names */
 	int n;
-	struct ct_st_tensor *tensors; /* [n] in order of their data */
-	int *by_name;                 /* [n] numbers of the tensors, sorted by name */
+	struct ct_st_tensor *tensors; /* [n] in the order of their data */
+	int *by_name;                 /* [n] indexes of the tensors, sorted by name */
 };
 
-/* Parses a header of len bytes, followed by data_bytes bytes of data. On failure *out is empty. */
+/* Parses a header of len bytes, which is followed by data_bytes bytes of tensor data. On failure, *out is empty. */
 enum ct_status ct__st_header_parse(const char *text, size_t len, uint64_t data_bytes, const char *where,
 				   struct ct_st_header *out) CT_MUST_CHECK;
 void ct__st_header_release(struct ct_st_header *h);
-/* Reads the length of the header from the first 8 bytes of a file of file_bytes bytes. */
+/* Reads the length of the header from the first 8 bytes of a file whose size is file_bytes. */
 enum ct_status ct__st_header_len(const uint8_t first[8], uint64_t file_bytes, const char *where,
 				 size_t *len) CT_MUST_CHECK;
 const struct ct_st_dtype *ct__st_dtype_find(const char *name); /* returns NULL if the type is unknown */
@@ -41,7 +41,7 @@ const struct ct_st_dtype *ct__st_dtype_find(const char *name); /* returns NULL i
 enum ct_status ct__st_fail(enum ct_status status, const char *where, const char *name, const char *fmt, ...)
 	CT_PRINTF(4, 5);
 
-/* For the fuzzer: checks `data` as the content of a file, without reading tensors. */
+/* For the fuzzer: checks `data` as if it were the contents of a file, without reading tensors. */
 enum ct_status ct__safetensors_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 
 #endif

@@ -26,8 +26,9 @@ struct ct_snapshot {
 	const struct ct_checkpoint_guard *guard; /* borrowed; NULL: none */
 };
 
-/* Waits for the work posted to the net's engine, and copies the state. *snap must be zeroed, or be an earlier
- * snapshot of the same net, whose memory is then reused. In every case, release it before the device is closed. */
+/* Waits for the work posted to the net's engine, and copies the state. *snap must be zeroed, or must contain an earlier
+ * snapshot of the same net, whose memory is then reused. The snapshot must be released before the device is closed,
+ * even if this function fails. */
 enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *snap) CT_MUST_CHECK;
 void ct__snapshot_release(struct ct_snapshot *snap);
 /* Writes and publishes the snapshot (trainer/checkpoint/checkpoint.c). May be called from any thread. */

@@ -1,6 +1,6 @@
 /* The command line. The parser and the help pages use one table of commands and options (cli_table.c). Launch options
  * can be written with ctrain's names (--procs, --nodes ...) or torchrun's names (--nproc_per_node, --nnodes,
- * --standalone ...; '-' and '_' are equivalent). Each of them sets a config key. */
+ * --standalone ...; '-' and '_' are equivalent). Each launch option sets a config key. */
 #ifndef CT_TRAINER_COMMANDS_CLI_H
 #define CT_TRAINER_COMMANDS_CLI_H
 
@@ -21,11 +21,11 @@ struct ct_cli {
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
 	const char *config, *top;
 	bool json, origins, seekable, force;
-	int argc; /* the complete command line, with which workers are started */
+	int argc; /* the complete command line, which is passed to the workers */
 	char **argv;
 };
 
-/* A command. `run` executes it. Results are written to standard output, and everything else to standard error. */
+/* A command. `run` executes it, and writes results to standard output and everything else to standard error. */
 struct ct_command {
 	const char *name,
 		*sub; /* the words of the command, for example "ckpt" and "show"; CONFIG.yaml alone implies "train" */
@@ -36,8 +36,8 @@ struct ct_command {
 	int min_args, max_args;
 };
 
-/* Parses the command line. Fails with CT_USAGE, and a suggestion if a name is misspelled. help, --help and --version
- * print to standard output; out->command->run is then NULL. Release `out` in every case. */
+/* Parses the command line. Fails with CT_USAGE; if a name is misspelled, the error contains a suggestion. help, --help
+ * and --version print to standard output; out->command->run is then NULL. Release `out` even if this function fails. */
 enum ct_status ct_cli_parse(int argc, char **argv, struct ct_cli *out) CT_MUST_CHECK;
 void ct_cli_release(struct ct_cli *cli);
 
@@ -47,7 +47,7 @@ enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallb
 
 /* Appends the help page of a command, or the overview if command is NULL. */
 void ct_cli_help(const struct ct_command *command, struct ct_str *out);
-/* Returns NULL past the end. */
+/* Returns command i of the table, or NULL if i is past its end. */
 const struct ct_command *ct_command_at(size_t i);
 
 /* The commands. Each is in the file cmd_NAME.c, unless noted otherwise. */

@@ -1,4 +1,4 @@
-/* Private to trainer/commands/cli*.c: the options. */
+/* The table of options. Private to trainer/commands/cli*.c. */
 #ifndef CT_TRAINER_COMMANDS_CLI_IMPL_H
 #define CT_TRAINER_COMMANDS_CLI_IMPL_H
 
@@ -42,11 +42,10 @@ struct ct_option {
 	enum ct_option_kind kind;
 	const char *key;
 	size_t offset;
-	const char *
-		doc; /* NULL if the option is accepted only for compatibility with other tools, and not shown in help */
+	const char *doc; /* NULL: the option is accepted only for compatibility with other tools; not shown in help */
 };
 
-/* NULL past the end. */
+/* Returns option i of the table, or NULL if i is past its end. */
 const struct ct_option *ct__option_at(size_t i);
 /* Finds an option by any of its names; '-' and '_' are equivalent. Returns NULL if it is unknown. */
 const struct ct_option *ct__option_find(const char *name, size_t len);

@@ -15,14 +15,14 @@ enum ct_finding_kind {
 const char *ct__finding_name(enum ct_finding_kind kind); /* "damaged", "bad", "left-out", "warning" */
 
 struct ct_finding {
-	const char *set; /* borrowed: "train" */
+	const char *set; /* borrowed; "train", for example */
 	enum ct_finding_kind kind;
 	int64_t sample; /* index of the sample, or -1 if it is not in the index of its data set */
 	char *where, *key, *reason;
 	char tag[32]; /* first word of the reason, such as "jpeg-truncated", or "other" */
 };
 
-#define CT_MAX_TAGS 64 /* for all kinds together; further tags are counted as "other" */
+#define CT_MAX_TAGS 64 /* maximum over all kinds together; further tags are counted as "other" */
 
 struct ct_finding_tag {
 	enum ct_finding_kind kind;
@@ -42,8 +42,8 @@ void ct__findings_release(struct ct_findings *f);
 /* Appends one line per finding: either JSON objects, or tab-separated columns with a header line. */
 enum ct_status ct__findings_write(const struct ct_findings *f, bool json, struct ct_str *out) CT_MUST_CHECK;
 
-/* Adds a damaged shard. text has the form "PATH: TAG: ...", as passed to ct_dataset_spec.on_damaged. set is borrowed,
- * as above. */
+/* Adds a damaged shard. text has the form "PATH: TAG: ...", as passed to ct_dataset_spec.on_damaged. set is borrowed
+ * until the findings are released. */
 enum ct_status ct__findings_add_damaged(struct ct_findings *f, const char *set, const char *text) CT_MUST_CHECK;
 
 struct ct__data_check {
@@ -51,11 +51,11 @@ struct ct__data_check {
 	const ct_dataset *data;
 	struct ct_image_opts image;
 	int threads;
-	/* Called by one thread at a time. */
+	/* Reports the progress. Called by only one thread at a time. */
 	void (*progress)(void *user, uint64_t done, uint64_t total, size_t bad);
 	void *user;
 };
-/* Appends the findings to `out`. Invalid samples are findings, not errors of this function. */
+/* Appends the findings to `out`. An invalid sample is a finding; it does not make this function fail. */
 enum ct_status ct__data_check(const struct ct__data_check *c, struct ct_findings *out) CT_MUST_CHECK;
 
 #endif

@@ -10,8 +10,8 @@
 struct ct_predictor {
 	struct ct_config *cfg;
 	char *weights;                /* checkpoint directory or .safetensors file */
-	struct ct_class_list classes; /* if n is 0, the names are unknown */
-	struct ct_dataset_info info;  /* properties of the training data, as far as the config describes them */
+	struct ct_class_list classes; /* classes.n is 0 if the names are unknown */
+	struct ct_dataset_info info;  /* properties of the training data that follow from the config */
 	struct ct_transform transform;
 	struct ct_shape input;
 	struct ct_net_opts net_opts;
@@ -24,21 +24,22 @@ struct ct_predictor {
 };
 
 struct ct_prediction {
-	int n;              /* number of classes in the arrays below, most likely first */
-	int *label;         /* [n], borrowed */
+	int n;              /* length of the arrays below, which begin with the most likely class */
+	int *label;         /* [n] class numbers, borrowed */
 	float *probability; /* [n] */
 };
 
-/* Opens a model. `model` is a run directory, a checkpoint directory in a run directory, or a .safetensors file. Of a
- * run directory, `which` selects the checkpoint; if it is NULL, the best one is used, or the last one if there is no
- * best one. config is the file that describes the model, or NULL for config.yaml of the run. Release in every case. */
+/* Opens a model. `model` is a run directory, a checkpoint directory in a run directory, or a .safetensors file. If
+ * `model` is a run directory, `which` selects the checkpoint; if `which` is NULL, the best checkpoint is used, or the
+ * last one if there is no best one. config is the path of the config that describes the model; if it is NULL, the
+ * config.yaml of the run is used. Release *out even if this function fails. */
 enum ct_status ct__predictor_open(const char *model, const char *which, const char *config,
 				  const struct ct_config_set *sets, size_t n_sets, int max_rows,
 				  struct ct_predictor *out) CT_MUST_CHECK;
 void ct__predictor_release(struct ct_predictor *p);
-/* Classifies the files in batches. Calls `tell` for each file, in the order of the list: with its most likely classes
- * (at most `top`) or, if it could not be read, with the reason in `error` and a NULL prediction. Unreadable files are
- * not an error of this function. */
+/* Classifies the files in batches. Calls `tell` once for each file, in the order of the list. If the file was read, `r`
+ * contains its most likely classes (at most `top`). Otherwise `r` is NULL, and `error` is the reason. An unreadable
+ * file does not make this function fail. */
 enum ct_status ct__predictor_run(struct ct_predictor *p, char *const *paths, uint32_t n, int top,
 				 void (*tell)(void *user, uint32_t i, const struct ct_prediction *r, const char *error),
 				 void *user) CT_MUST_CHECK;

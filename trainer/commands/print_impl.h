@@ -1,4 +1,5 @@
-/* Print the result of a command to standard output. Both functions take what they print and release it in every case. */
+/* Print the result of a command to standard output. Both functions take ownership of their argument and release it,
+ * even if they fail. */
 #ifndef CT_TRAINER_COMMANDS_PRINT_IMPL_H
 #define CT_TRAINER_COMMANDS_PRINT_IMPL_H
 

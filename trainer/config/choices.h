@@ -1,7 +1,8 @@
-/* The choices of configuration keys as enumerations. To add a choice, add it to one of these lists, or to the list of
- * the library that implements it (CT_MODELS in nn/models/model.h, CT_OPTIMIZERS and CT_SCHEDULES in nn/optim,
- * CT_PRECISIONS and CT_RECOMPUTES in nn/engine.h). Parsing, documentation, JSON Schema and dump use these lists. Names
- * that are only looked up in a registry (device, train.engine, dist.backend) remain strings. */
+/* Enumerations for configuration keys whose value is one of several named choices. To add a choice, add it to one of
+ * these lists, or to the list of the library that implements it (CT_MODELS in nn/models/model.h, CT_OPTIMIZERS and
+ * CT_SCHEDULES in nn/optim, CT_PRECISIONS and CT_RECOMPUTES in nn/engine.h). The parser, the documentation, the JSON
+ * Schema and the dump use these lists. Names that are only looked up in a registry (device, train.engine, dist.backend)
+ * remain strings. */
 #ifndef CT_TRAINER_CONFIG_CHOICES_H
 #define CT_TRAINER_CONFIG_CHOICES_H
 

@@ -4,10 +4,10 @@
  *
  * Precedence: command line (KEY=VALUE and launch options) > environment > file (later `base:` children win) > default.
  * If two keys exclude each other (batch.global and batch.per_rank), the key from the source with higher precedence is
- * used, and the other one counts as not set. Similarly, a key that belongs to another model, data set, optimizer or
- * schedule than the chosen one is reset to its default if the choice was made by a source with higher precedence.
- * Within a single source, both cases are errors. The problems of all sources are collected and reported together, as
- * `file:line:column: error: text`. */
+ * used, and the other key is treated as not set. Similarly, a key that applies only to a model, data set, optimizer or
+ * schedule that was not chosen is reset to its default if the choice comes from a source with higher precedence than
+ * the key. Within a single source, both cases are errors. The problems of all sources are collected and reported
+ * together, as `file:line:column: error: text`. */
 #ifndef CT_TRAINER_CONFIG_CONFIG_H
 #define CT_TRAINER_CONFIG_CONFIG_H
 
@@ -34,7 +34,8 @@ struct ct_str_list {
 	int n;
 	char **v; /* up to 1,024 entries */
 };
-/* Image sizes by epoch, such as `224` or `[[0,128],[10,160]]`. The first epoch is 0, and epochs increase. */
+/* Image sizes by epoch, such as `224` or `[[0,128],[10,160]]`. The first epoch is 0, and the epochs are in increasing
+ * order. */
 struct ct_size_list {
 	int n;
 	struct {
@@ -42,7 +43,7 @@ struct ct_size_list {
 	} v[16];
 };
 
-/* Strings are owned and never NULL; "" means "not set". */
+/* Strings are owned and never NULL; "" means "not set". A comment that consists only of a value states the default. */
 struct ct_config {
 	struct {
 		char *dir;    /* default: runs/<name> */
@@ -52,11 +53,11 @@ struct ct_config {
 	char *device; /* auto | cpu | cuda | lazy (for tests) */
 	enum ct_precision precision;
 	struct {
-		int64_t procs;    /* ranks per node; auto: one per GPU, or without GPUs 2 (1 if there is one CPU) */
+		int64_t procs;    /* ranks per node; auto: one per GPU; without GPUs, 2 (1 if there is only one CPU) */
 		char *procs_list; /* ranks on each node, such as "8,2"; "" = same on all nodes */
 		int64_t nodes, node_rank; /* 1, 0 */
 		char *master_addr;        /* "" = 127.0.0.1, if there is only one node */
-		int64_t master_port;      /* 0 = free port (one node); 29400 with several nodes */
+		int64_t master_port;      /* 0 = a free port with one node, 29400 with several nodes */
 		char *init;               /* "" | env:// | tcp://host:port | file:///path */
 		char *devices;            /* "" = all; "0,2" */
 		int64_t threads;          /* compute threads per rank: auto = CPUs / local ranks */
@@ -148,7 +149,7 @@ struct ct_config {
 	} log;
 	struct {
 		char *backend;             /* auto | self | shm | gloo | hier */
-		double timeout;            /* maximum time in seconds that a collective waits for a peer, 600 */
+		double timeout;            /* maximum time in seconds for which a collective waits for a peer, 600 */
 		double rendezvous_timeout; /* 300 */
 		double bucket_mib;         /* 0 = auto: 4 on CPU, 25 on GPU */
 		double first_bucket_mib;   /* 1 */
@@ -159,14 +160,14 @@ struct ct_config {
 	void *origins; /* for each key, the origin of its value */
 };
 
-/* A KEY=VALUE from the command line. Errors and `plan` show `origin`, which is "--procs" or "argument 3", for example. */
+/* A KEY=VALUE from the command line. Errors and `plan` show `origin`, for example "--procs" or "argument 3". */
 struct ct_config_set {
 	const char *key, *value, *origin;
 };
 
-/* Reads the file and its `base:` chain, applies the environment and sets, and checks everything. On failure, the error
- * message contains all problems, one per line, and the status is CT_CONFIG (exit code 2), even if a file is missing.
- * *out is owned by the caller. */
+/* Reads the file and its `base:` chain, applies the environment variables and `sets`, and checks all values. On
+ * failure, the error message contains all problems, one per line, and the status is CT_CONFIG (exit code 2), even if a
+ * file is missing. *out is owned by the caller. */
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
 void ct_config_destroy(struct ct_config *c);
@@ -175,8 +176,8 @@ void ct_config_destroy(struct ct_config *c);
 const char *ct_config_choice(const struct ct_config *c, const char *key);
 
 /* Returns the origin of a key's value, such as "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7" or "--procs".
- * If a value from a file is not used, it is the reason: "not set, because batch.global is". The result is borrowed.
- * NULL for an unknown key. */
+ * If a value from a file is not used, the result is the reason, for example "not set, because batch.global is". The
+ * result is borrowed. Returns NULL if the key is unknown. */
 const char *ct_config_origin(const struct ct_config *c, const char *key);
 /* Appends YAML that loads to the same config. with_origins adds the origin of each value as a comment. */
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out) CT_MUST_CHECK;
@@ -185,20 +186,22 @@ enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, stru
  * are included only if the schedule depends on the length of the run, so a run with a constant learning rate can be
  * resumed with more epochs. */
 enum ct_status ct_config_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
-/* Appends the same lines, and those of the keys that determine which collectives are issued, and when. The ranks of a
- * run compare them. */
+/* Appends the lines of ct_config_lines and, in addition, lines for the keys that determine which collectives are issued
+ * and when. The ranks of a run compare these lines. */
 enum ct_status ct_config_run_lines(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_digest(const struct ct_config *c, char hex[65]) CT_MUST_CHECK;
 
 /* Generate the reference page (docs/CONFIG.md) and the JSON Schema (docs/config.schema.json). */
 enum ct_status ct_config_docs(struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_json_schema(struct ct_str *out) CT_MUST_CHECK;
-/* Appends the documentation of a key or section, for `ctrain help`. Returns false if there is no such key or section. */
+/* Appends the documentation of a key or section, for `ctrain help`. Returns false if there is no such key or
+ * section. */
 bool ct_config_help(const char *name, struct ct_str *out);
-/* Returns the key that a name certainly refers to: a key with this name, a key for which other programs use this name,
- * or the only key whose last part is this name (`lr` is optim.lr). NULL if there is none. */
+/* Returns the key to which a name unambiguously refers: a key with this name, a key for which other programs use this
+ * name, or the only key whose last part is this name (`lr` is optim.lr). Returns NULL if there is no such key. */
 const char *ct_config_key_meant(const char *name);
-/* Like ct_config_key_meant, but also returns the key or section with the most similar name. NULL if no name is similar. */
+/* Like ct_config_key_meant, but if there is no such key, returns the key or section with the most similar name. Returns
+ * NULL if no name is similar. */
 const char *ct_config_key_suggest(const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* Private to trainer/config: the schema table, values and origins. Other directories include trainer/config/config.h. */
+/* Private to trainer/config: the schema table, values and origins. Other directories include
+ * trainer/config/config.h. */
 #ifndef CT_TRAINER_CONFIG_CONFIG_IMPL_H
 #define CT_TRAINER_CONFIG_CONFIG_IMPL_H
 
@@ -32,7 +33,7 @@ enum {
 	CT_KEY_SHARED = 256      /* changes which collectives are issued; included in ct_config_run_lines */
 };
 
-#define CT_CFG_UNSET (-1) /* an enumeration that has no default and was not set */
+#define CT_CFG_UNSET (-1) /* value of an enumeration key that has no default and was not set */
 #define CT_MAX_TEXT 4096  /* maximum size of a string value in bytes */
 
 /* One row of the schema. */
@@ -44,37 +45,41 @@ struct ct_key {
 	double lo, hi;              /* range of numbers and list elements; if hi is 0, there is no upper bound */
 	int min_n, max_n;           /* range of the length of a list */
 	const char *const *choices; /* NULL-terminated array of the allowed strings, or NULL if any is allowed */
-	const char *def;            /* default, as on the command line; NULL: none (strings and lists are then empty) */
-	const char *only;           /* the key applies only if this holds, such as "model.name=mlp|layers", or NULL */
+	const char *def;            /* default, in command-line syntax; NULL: none (strings and lists are empty) */
+	const char *only;           /* condition for the key to apply, such as "model.name=mlp|layers"; NULL: always */
 	const char *env;            /* environment variable, or NULL */
 	const char *alias;          /* other names of choices, such as "true=global|false=none", or NULL */
-	const char *why;            /* why values other than the choices are not available; NULL: they are unknown */
+	const char *why;            /* the reason why other values are not available; NULL: other values are unknown */
 	const char *doc;            /* one line */
 	bool advanced;              /* documented in a separate section, after the other keys */
 };
 
 struct ct_section {
-	const char *name, *doc; /* name is "data.augment", or has no dot */
+	const char *name, *doc; /* name is, for example, "optim" or "data.augment" */
 };
 
 size_t ct__key_count(void);
-/* Returns the name of the i-th condition (ct_key.only) that many keys share, and stores the condition in *only. NULL
- * past the end. */
+/* Returns the name of the i-th condition (ct_key.only) that is shared by many keys, and stores the condition in *only.
+ * Returns NULL if i is past the end. */
 const char *ct__only_group_at(size_t i, const char **only);
 const struct ct_key *ct__key_at(size_t i);
-/* Returns SIZE_MAX if there is no such key. A key with parts, such as data.train, is also found as data.train.path. */
+/* Returns the index of a key, or SIZE_MAX if there is no such key. A key with parts, such as data.train, is also found
+ * under the name data.train.path. */
 size_t ct__key_index(const char *name);
-/* Returns true if there are keys below this one. Such a key is a string, and in a file it can also be a group: `train:
- * PATH`, or `train: {path: PATH, size: 224}`. */
+/* Returns true if the names of other keys begin with the name of this key and a dot. The value of such a key is a
+ * string. In a file, it can be written as a string or as part of a mapping: `train: PATH`, or `train: {path: PATH,
+ * size: 224}`. */
 bool ct__key_has_parts(const struct ct_key *k);
 #define CT_KEY_OWN_PART "path"
 const struct ct_key *ct__key_find(const char *name);
-/* NULL past the end. */
+/* Returns section i, or NULL if i is past the end. */
 const struct ct_section *ct__section_at(size_t i);
 bool ct__section_exists(const char *name);
-/* For an unknown full name, appends `; did you mean "optim.lr"?`, or nothing if no name is similar. */
+/* Appends a suggestion for an unknown key, such as `; did you mean "optim.lr"?`, or nothing if no name is similar. name
+ * is the full name of the key. */
 void ct__key_suggest(const char *name, struct ct_str *out);
-/* Returns the key, or the choice of a key, for which other programs use this name, or NULL. */
+/* These functions return the key, or the choice of a key, for which other programs use this name, or NULL if there is
+ * none. */
 const char *ct__key_synonym(const char *name);
 const char *ct__choice_synonym(const char *key, const char *text);
 /* Copies the i-th word of "a|b|c" to buf. Returns false past the end. */
@@ -89,7 +94,7 @@ enum { CT_LAYER_DEFAULT = 0, CT_LAYER_ENV = 1000, CT_LAYER_ARGS = 1001 };
 struct ct_origin {
 	char *where; /* owned; NULL means "default" */
 	int layer;
-	bool bad; /* the value was invalid, so checks of several keys ignore this key */
+	bool bad; /* the value was invalid, so checks that involve several keys ignore this key */
 };
 
 /* A source of values. */
@@ -98,7 +103,8 @@ struct ct_source {
 	int layer;
 	bool is_file; /* messages show line and column after the name */
 };
-/* Returns "file:3:7" for a file, else the name. The result is owned by the caller. */
+/* Returns the location of v, such as "file:3:7", if the source is a file, otherwise the name of the source. The result
+ * is owned by the caller. */
 char *ct__source_where(const struct ct_source *s, const struct ct_yaml_node *v);
 
 static inline void *ct__key_slot(const struct ct_key *k, const struct ct_config *c)
@@ -109,8 +115,8 @@ struct ct_origin *ct__config_origins(const struct ct_config *c); /* [ct__key_cou
 /* Returns the name of the chosen value of a CT_KEY_ENUM key, or "" if it is not set. */
 const char *ct__config_choice(const struct ct_config *c, size_t key);
 
-/* Converts v according to the key's type and stores it with its origin. Problems are added to p and leave the value unchanged.
- * Fails with CT_NOMEM only. */
+/* Converts v according to the key's type, and stores the result with its origin. If v is invalid, adds a problem to p
+ * and leaves the value unchanged. The only error that this function returns is CT_NOMEM. */
 enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_yaml_node *v, const struct ct_source *s,
 			     struct ct_problems *p) CT_MUST_CHECK;
 /* Does the same for a string from the command line or the environment. */
@@ -118,22 +124,24 @@ enum ct_status ct__key_store_text(size_t key, struct ct_config *c, const char *t
 				  struct ct_problems *p) CT_MUST_CHECK;
 /* Resets the key to the default of the schema or, if unset is true, to "not set" (0, empty or auto). */
 enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset) CT_MUST_CHECK;
-/* Records the origin of a key. Takes where. */
+/* Records the origin of a key. Takes ownership of where. */
 void ct__config_note(struct ct_config *c, size_t key, int layer, char *where);
 bool ct__key_is_unset(const struct ct_key *k, const struct ct_config *c);
-/* Returns true if key->only holds. */
+/* Returns true if the condition k->only is satisfied. */
 bool ct__key_applies(const struct ct_key *k, const struct ct_config *c);
-/* Appends the value as YAML, quoted where needed, or without quotes for ct_config_lines. */
+/* Appends the value. If `yaml` is true, it is quoted where YAML requires this; otherwise it is never quoted, as in
+ * ct_config_lines. */
 void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml, struct ct_str *out);
 void ct__key_release(const struct ct_key *k, struct ct_config *c);
 /* Appends a description of the allowed values, such as "integer from 1 to 64" or "sgd, adamw". */
 void ct__key_describe(const struct ct_key *k, struct ct_str *out);
 void ct__key_add_range(const struct ct_key *k, struct ct_str *out); /* appends "above 0 to 1", for example */
 void ct__str_list_release(struct ct_str_list *l);
-void ct__add_number(struct ct_str *out, double v); /* with the fewest digits that give the same number */
+/* Appends v with the fewest digits that convert back to the same number. */
+void ct__add_number(struct ct_str *out, double v);
 
-/* Checks rules that involve several keys, after all sources have been read. Also sets names and directories that depend
- * on other keys. */
+/* Checks rules that involve several keys, after all sources have been read. Also sets names and directories whose
+ * defaults depend on other keys. */
 enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct_problems *p) CT_MUST_CHECK;
 
 /* For the fuzzer: runs one YAML file, without `base:` and environment, through the schema, the checks and the dump. */

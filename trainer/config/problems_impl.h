@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-#define CT_MAX_PROBLEMS 50 /* maximum number that is shown; further ones are only counted */
+#define CT_MAX_PROBLEMS 50 /* maximum number of problems shown; further ones are only counted */
 
 /* A zero-initialized list is empty. */
 struct ct_problems {
@@ -14,7 +14,7 @@ struct ct_problems {
 
 /* Adds a problem. where is "file:line:column", "argument 3" or "environment CTRAIN_LOG", for example. */
 void ct__problems_add(struct ct_problems *p, const char *where, const char *fmt, ...) CT_PRINTF(3, 4);
-/* Returns CT_OK if there are no problems. Otherwise returns CT_CONFIG, with all of them as the error message. */
+/* Returns CT_OK if there are no problems. Otherwise returns CT_CONFIG, and the error message lists them. */
 enum ct_status ct__problems_status(const struct ct_problems *p) CT_MUST_CHECK;
 void ct__problems_release(struct ct_problems *p);
 

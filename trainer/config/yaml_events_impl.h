@@ -1,6 +1,6 @@
 /* Parses YAML into a small tree that contains the position of each value. yaml_events.c is the only file that includes
- * libyaml's header. The input is one document of mappings, lists, scalars, anchors and aliases. These are errors, which
- * are reported with their position: invalid UTF-8, control characters, several documents, tags, merge keys (<<),
+ * libyaml's header. The input is one document of mappings, lists, scalars, anchors and aliases. The following are
+ * reported as errors, with their position: invalid UTF-8, control characters, several documents, tags, merge keys (<<),
  * duplicate keys, keys that are not plain names, recursive aliases, and documents that exceed the limits below. */
 #ifndef CT_TRAINER_CONFIG_YAML_EVENTS_IMPL_H
 #define CT_TRAINER_CONFIG_YAML_EVENTS_IMPL_H
@@ -20,14 +20,15 @@ struct ct_yaml_node {
 	size_t len;
 	bool quoted;                 /* a quoted or block scalar; if empty, it is a string and not a missing value */
 	size_t n;                    /* list: number of items; map: number of pairs */
-	struct ct_yaml_node **items; /* list: [n]; map: [2n], with keys at 2i and values at 2i+1; aliases share them */
+	struct ct_yaml_node **items; /* list: [n]; map: [2n], with keys at 2i and values at 2i+1; aliases share nodes */
 	size_t weight;               /* number of nodes in the subtree including this one, with aliases expanded */
 };
 
 typedef struct ct_yaml ct_yaml;
 
-/* `text` must have a NUL after its len bytes. Messages contain `name`. Problems, including an empty document, are added
- * to p; *out is then NULL, and the result is still CT_OK. The only failure that is returned is CT_NOMEM. */
+/* The len bytes of `text` must be followed by a NUL. Messages contain `name`. Problems, including an empty document,
+ * are added to p; *out is then NULL, and the result is still CT_OK. The only error that this function returns is
+ * CT_NOMEM. */
 enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, struct ct_problems *p,
 			      ct_yaml **out) CT_MUST_CHECK;
 void ct__yaml_destroy(ct_yaml *y);

@@ -1,5 +1,5 @@
-/* The launcher's part of a job's store. The launcher of node 0 runs the store. In runs on several nodes, the launchers
- * of all nodes also connect to it. */
+/* The launcher's side of the store of a job. The launcher of node 0 runs the store. In runs on several nodes, the
+ * launchers of all nodes also connect to it. */
 #ifndef CT_TRAINER_LAUNCH_JOB_STORE_H
 #define CT_TRAINER_LAUNCH_JOB_STORE_H
 
@@ -16,7 +16,8 @@ struct ct_job_store {
 /* Opens the store of a job. With one node, it uses a random token (or the one in the environment) and, unless the
  * config sets a port, a free port on the loopback interface. With several nodes, node 0 runs the store on
  * launch.master_port (default 29400); dist/rendezvous/secret.h describes where the secret comes from. Other nodes wait
- * for the secret for up to dist.rendezvous_timeout, or until a stop signal (CT_INTERRUPTED). run_dir may be NULL. */
+ * for the secret for up to dist.rendezvous_timeout. A stop signal ends the wait with CT_INTERRUPTED. run_dir may be
+ * NULL. */
 enum ct_status ct_job_store_open(const struct ct_config *cfg, const struct ct_ranks *ranks, const char *run_dir,
 				 int signals, struct ct_job_store *out) CT_MUST_CHECK;
 /* Reports to the ranks of all nodes how a rank of this node ended. */

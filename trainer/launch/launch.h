@@ -8,10 +8,10 @@
 #include "trainer/config/config.h"
 
 /* Runs this node's part of the job until it ends. argv is the command line of this process, which is passed to the
- * workers unchanged. run_dir is prepared before any worker is started; it is NULL if the command writes no files. The
- * first stop signal lets the workers save and end. The second one (a SIGTERM counts only if it arrives more than a
- * second later) kills all workers and then ends this process by the same signal; without run_dir, the first one already
- * does. */
+ * workers unchanged. run_dir is prepared before any worker is started; it is NULL if the command writes no files. After
+ * the first stop signal, the workers save a checkpoint and end. After the second one (a SIGTERM counts only if it
+ * arrives more than a second later), this function kills all workers and then ends this process by the same signal. If
+ * run_dir is NULL, the first stop signal already has this effect. */
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir) CT_MUST_CHECK;
 
 #endif

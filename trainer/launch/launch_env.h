@@ -1,9 +1,9 @@
-/* Environment variables that pass values from the launcher to its workers, besides the identity (RANK, WORLD_SIZE,
- * ...). */
+/* Environment variables that pass values from the launcher to its workers, in addition to the rank's identity (RANK,
+ * WORLD_SIZE, ...). */
 #ifndef CT_TRAINER_LAUNCH_LAUNCH_ENV_H
 #define CT_TRAINER_LAUNCH_LAUNCH_ENV_H
 
-#define CT_ENV_ERROR_FD "CTRAIN_ERROR_FD" /* pipe to which a worker that fails writes one struct ct_error */
+#define CT_ENV_ERROR_FD "CTRAIN_ERROR_FD" /* pipe to which a failing worker writes one struct ct_error */
 #define CT_ENV_CLOCK_FD "CTRAIN_CLOCK_FD" /* inherited descriptor for ct_clock_join */
 #define CT_ENV_START_NS "CTRAIN_START_NS" /* start of the job on the ct_now_ns clock */
 

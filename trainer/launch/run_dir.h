@@ -1,5 +1,5 @@
-/* The run directory. Before training, it is created, tested for write access, and locked against a second run. During
- * the run, it is checked again. */
+/* The run directory. It is created, tested for write access, and locked against a second run before training starts.
+ * The lock is checked again during the run. */
 #ifndef CT_TRAINER_LAUNCH_RUN_DIR_H
 #define CT_TRAINER_LAUNCH_RUN_DIR_H
 
@@ -9,8 +9,8 @@
 
 typedef struct ct_run_lock ct_run_lock;
 
-/* Creates RUN, RUN/log and RUN/checkpoints, and checks that they are writable. If resume is "never", first moves an
- * earlier run with checkpoints to RUN.old-N; nothing is deleted. */
+/* Creates RUN, RUN/log and RUN/checkpoints, and checks that they are writable. If resume is "never" and RUN contains
+ * checkpoints of an earlier run, first renames RUN to RUN.old-N; nothing is deleted. */
 enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume) CT_MUST_CHECK;
 /* Fails with CT_IO if there is not enough space for n more checkpoints of `bytes` each. The message states the free and
  * the required space. */
@@ -19,8 +19,8 @@ enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n
  * contains the pid, and the directory itself, so that a second run cannot start even if RUN/lock is removed. Fails with
  * CT_IO if another live run holds the lock; the message contains its pid. *out is owned by the caller. */
 enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out) CT_MUST_CHECK;
-/* Fails with CT_IO if RUN/lock, or the directory that contains it, was removed, renamed or replaced in the meantime.
- * Another run may then be using RUN, or the output of this run would be lost. */
+/* Fails with CT_IO if RUN/lock, or the directory that contains it, has been removed, renamed or replaced since it was
+ * locked. Another run may then be using RUN, or the output of this run would be lost. */
 enum ct_status ct_run_lock_check(const ct_run_lock *lock) CT_MUST_CHECK;
 void ct_run_dir_unlock(ct_run_lock *lock);
 

@@ -1,13 +1,13 @@
-/* Delivers the stop signals of a worker or launcher through a file descriptor, so that no signal handler and no global
- * variable is needed. */
+/* Delivers the stop signals of a worker or launcher through a file descriptor, so that neither a signal handler nor a
+ * global variable is needed. */
 #ifndef CT_TRAINER_LAUNCH_SIGNALS_H
 #define CT_TRAINER_LAUNCH_SIGNALS_H
 
 #include "base/status.h"
 
-/* Blocks SIGINT, SIGTERM and SIGUSR1, and if `children` is set, SIGCHLD, SIGHUP and SIGTSTP, in this thread and in all
- * threads that it starts later. Ignores SIGPIPE and SIGXFSZ, so that writes return errors, and SIGTTOU. *fd is a
- * non-blocking signalfd. Call before any thread is started. */
+/* Blocks SIGINT, SIGTERM and SIGUSR1 in this thread and in all threads that it starts later. If `children` is true,
+ * also blocks SIGCHLD, SIGHUP and SIGTSTP. Ignores SIGPIPE and SIGXFSZ, so that writes return errors, and SIGTTOU. *fd
+ * is a non-blocking signalfd. Call this before any thread is started. */
 enum ct_status ct_signals_open(bool children, int *fd) CT_MUST_CHECK;
 /* Returns the number of the next pending signal, or 0 if there is none. */
 int ct_signals_next(int fd);

@@ -11,15 +11,16 @@ typedef struct ct_store_watch_thread ct_store_watch_thread;
 /* Starts a thread that connects to the store at host:port. It retries until it succeeds or is stopped. */
 enum ct_status ct_store_watch_start(const char *host, int port, const struct ct_store_opts *opts,
 				    ct_store_watch_thread **out) CT_MUST_CHECK;
-/* Returns a descriptor for poll, which becomes readable when the run has failed; -1 if the argument is NULL. */
+/* Returns a descriptor for poll that becomes readable when the run fails, or -1 if w is NULL. */
 int ct_store_watch_fd(const ct_store_watch_thread *w);
-/* Returns the failure of the run, or false if there is none. A launcher that the store has refused gets the reason as a
- * failure with status CT_MISMATCH. *store_gone is true if the only failure is that the process of the store has ended,
- * which also happens when a run finishes. */
+/* Returns the failure of the run, or false if there is none. If the store has refused this launcher, the failure has
+ * the status CT_MISMATCH and contains the reason. *store_gone is true if the only failure is that the process of the
+ * store has ended, which also happens when a run finishes. */
 bool ct_store_watch_failure(ct_store_watch_thread *w, struct ct_failure *out, bool *store_gone);
-/* Reports how a rank of this host ended. Does nothing if there is no connection. Waits for the store for up to 2 s. */
+/* Reports how a rank of this host ended. Does nothing if there is no connection. Waits up to 2 s for the store to
+ * respond. */
 void ct_store_watch_report(ct_store_watch_thread *w, const struct ct_failure *f);
-/* NULL is allowed. */
+/* Stops the thread. w may be NULL. */
 void ct_store_watch_stop(ct_store_watch_thread *w);
 
 #endif

@@ -12,21 +12,22 @@ struct ct_worker {
 	int out_fd, error_fd; /* -1 if closed; out_fd is also -1 if the rank writes directly to the launcher's output */
 	struct ct_str line;   /* incomplete line of output */
 	bool ended;
-	int wait_status; /* status of waitpid */
+	int wait_status; /* status from waitpid */
 	bool has_error;
 	struct ct_error error;
 };
 
-/* Forks and executes this program again with argv and the extra environment [n_env] (NAME=VALUE, which replaces
- * existing variables). If inherit_output is true, the worker (rank 0) writes directly to the launcher's output. pass_fd
- * is a descriptor that the worker inherits, or -1. Fails with CT_NOMEM if the system cannot create another pipe or
- * process. */
+/* Forks, and executes this program again with argv and the additional environment variables extra_env [n_env] (strings
+ * of the form NAME=VALUE, which replace existing variables). If inherit_output is true, the worker (rank 0) writes
+ * directly to the launcher's output. pass_fd is a descriptor that the worker inherits, or -1. Fails with CT_NOMEM if
+ * the system cannot create another pipe or process. */
 enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
 				bool inherit_output, int pass_fd) CT_MUST_CHECK;
-/* Copies the available output, with the prefix "[rank N] " in each line, and receives the error message if there is
- * one. Does not block. */
+/* Copies the available output with the prefix "[rank N] " on each line, and receives the error message if there is one.
+ * Does not block. */
 void ct__worker_drain(struct ct_worker *w);
-/* If the worker has ended, reads its remaining output and reaps it. Returns true only once, when it has ended. */
+/* If the worker has ended, reads its remaining output and reaps it. Returns true only once, in the first call after the
+ * worker has ended. */
 bool ct__worker_reap(struct ct_worker *w);
 /* Returns how the worker ended: the status of the error that it delivered, CT_PEER_LOST if a signal killed it,
  * otherwise the status that corresponds to the exit code. */

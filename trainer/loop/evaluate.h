@@ -13,7 +13,7 @@ struct ct_eval_result {
 
 /* Collective. First broadcasts the running statistics of rank 0, which all ranks then use, as in DDP. If EMA is on,
  * evaluates the EMA weights. All ranks get the same result. progress may be NULL; it is called after each batch with
- * the fraction of samples that are done. */
+ * the fraction of samples that have been evaluated. */
 enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, double done), void *user,
 			   struct ct_eval_result *out) CT_MUST_CHECK;
 

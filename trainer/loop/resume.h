@@ -7,13 +7,13 @@
 
 /* Sets the initial state of training according to train.resume:
  * - auto: the newest valid checkpoint in the run directory, or a start from scratch if there is none.
- * - never: a start from scratch. ct_run_dir_prepare has already renamed the directory of an old run; nothing is
+ * - never: a start from scratch. ct_run_dir_prepare has already renamed the directory of an earlier run; nothing is
  *   deleted.
  * - must: like auto, but fails with CT_NOT_FOUND if there is no checkpoint.
  * - Any other value is the path of a checkpoint.
- * Fails with CT_CONFIG if the checkpoint was saved with another config, model or data; the message lists the keys
- * that differ. A start from scratch loads model.weights (trainer/checkpoint/model_weights.h). Afterwards, all ranks
- * have the parameters, buffers, optimizer state and position of rank 0. */
+ * Fails with CT_CONFIG if the checkpoint was saved with another config, model or data; the message lists the keys that
+ * differ. A start from scratch loads model.weights (trainer/checkpoint/model_weights.h). Afterwards, all ranks have the
+ * parameters, buffers, optimizer state and position of rank 0. */
 enum ct_status ct_resume(struct ct_session *s) CT_MUST_CHECK;
 
 #endif

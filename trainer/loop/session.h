@@ -8,11 +8,11 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/run_plan.h"
 
-/* Step scalars. They are summed over ranks together with the gradients of the last bucket, so a step needs no
- * additional all-reduce. They are fp32, whatever the type of the gradients. */
+/* Step scalars. They are summed over all ranks together with the gradients of the last bucket, so a step needs no
+ * additional all-reduce. They are fp32, regardless of the type of the gradients. */
 enum ct_scalar {
 	CT_SCALAR_LOSS,
-	CT_SCALAR_STOP, /* requests to stop and to save */
+	CT_SCALAR_STOP, /* STOP and SAVE: requests of ranks to stop and to save */
 	CT_SCALAR_SAVE,
 	CT_SCALAR_BAD, /* unreadable samples of the epoch so far */
 	CT_SCALAR_N = 16
@@ -30,8 +30,8 @@ struct ct_session {
 	ct_device *device;
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
 	ct_graph *graph;         /* for the image size of epoch 0, or of evaluations if there is no training */
-	ct_graph *size_graph;    /* graph of `full` after the image size has changed; otherwise NULL */
-	ct_graph *val_graph; /* graph of `eval` if evaluation images have another size than `graph`; otherwise NULL */
+	ct_graph *size_graph;    /* graph of the program `full` after the image size has changed; otherwise NULL */
+	ct_graph *val_graph; /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
 	ct_engine *engine;
 	ct_comm *comm;
 	ct_net *net;
@@ -50,12 +50,12 @@ struct ct_session {
 	ct_program *eval; /* compiled by the first evaluation */
 	struct ct_train_state state;
 	char *resumed_from;               /* checkpoint directory, or NULL */
-	double join_s, data_s, compile_s; /* durations of the start, for the log */
+	double join_s, data_s, compile_s; /* durations of the startup phases, for the log */
 };
 
 /* Joins the world of `id`, opens the data, compiles the model, and checks that all ranks have the same config, graph,
  * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
- * false, only the evaluation data is opened, and there are no gradients, optimizer or reducer. The weights have their
+ * false, only the evaluation data is opened, and no gradients, optimizer or reducer are created. The weights have their
  * initial values until ct_resume (trainer/loop/resume.h) is called. Borrows cfg. On failure, releases everything and
  * reports the failure to the other ranks. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
@@ -63,7 +63,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 /* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be
  * called on a zeroed session. */
 void ct_session_destroy(struct ct_session *s, bool failed);
-/* Replaces the training program by one for images of this shape. */
+/* Replaces the training program with one for images of this shape. */
 enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input) CT_MUST_CHECK;
 
 static inline bool ct_session_is_root(const struct ct_session *s)
@@ -79,7 +79,8 @@ static inline int ct_session_local_world(const struct ct_session *s)
 
 /* Broadcasts the parameters and running statistics of rank 0. */
 enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
-/* Broadcast host memory or an arena of rank 0 and wait. They are for the rare collectives outside a step. */
+/* Broadcast host memory or an arena from rank 0 to all ranks, and wait until the broadcast has finished. Use these
+ * functions only for the rare collectives outside a step. */
 enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes) CT_MUST_CHECK;
 enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_MUST_CHECK;
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);

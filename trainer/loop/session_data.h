@@ -1,5 +1,5 @@
-/* Opens the training and evaluation data in a thread. Meanwhile, the main thread joins the world, and opens the
- * engine and the communicator. */
+/* Opens the training and evaluation data in a separate thread. Meanwhile, the main thread joins the world, and opens
+ * the engine and the communicator. */
 #ifndef CT_TRAINER_LOOP_SESSION_DATA_H
 #define CT_TRAINER_LOOP_SESSION_DATA_H
 

@@ -1,6 +1,6 @@
 /* Measures how the time of a step is divided into phases. Each mark is an event in the engine's stream. On an
  * asynchronous device, the times are therefore those of execution, not of posting. On the CPU, an event reads the
- * clock. A step clock may be used by one thread only. */
+ * clock. A step clock may be used by only one thread. */
 #ifndef CT_TRAINER_LOOP_STEP_CLOCK_H
 #define CT_TRAINER_LOOP_STEP_CLOCK_H
 
@@ -30,9 +30,9 @@ struct ct_step_clock {
 enum ct_status ct_step_clock_init(struct ct_step_clock *c, ct_stream *s, int cap) CT_MUST_CHECK;
 void ct_step_clock_release(struct ct_step_clock *c);
 enum ct_status ct_step_clock_begin(struct ct_step_clock *c) CT_MUST_CHECK;
-/* Ends a phase: the time since the previous mark belongs to it. */
+/* Ends a phase. The time since the previous mark is added to this phase. */
 enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase) CT_MUST_CHECK;
-/* Call it after the work of the step is done. */
+/* Returns the times of the step. Call this after the work of the step has finished. */
 enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out) CT_MUST_CHECK;
 
 #endif

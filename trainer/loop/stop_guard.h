@@ -1,5 +1,5 @@
-/* Handles stop signals while there is nothing to save. This is the case while a worker starts, which may hang in a
- * file system or wait minutes for other ranks, and in commands that write no files. */
+/* Handles stop signals while there is nothing to save. This is the case in commands that write no files, and while a
+ * worker starts; a starting worker may hang in a file system or wait several minutes for other ranks. */
 #ifndef CT_TRAINER_LOOP_STOP_GUARD_H
 #define CT_TRAINER_LOOP_STOP_GUARD_H
 
@@ -10,11 +10,11 @@ struct ct_stop_guard {
 	int signals, wake_fd;
 };
 
-/* From now on, a stop signal that arrives at `signals` (from ct_signals_open) ends this process with the exit code of
- * CT_INTERRUPTED, regardless of what its other threads are doing. Does nothing if signals < 0. */
+/* After this call, a stop signal that arrives at `signals` (from ct_signals_open) ends this process with the exit code
+ * of CT_INTERRUPTED, regardless of what its other threads are doing. Does nothing if signals < 0. */
 enum ct_status ct_stop_guard_start(struct ct_stop_guard *g, int signals) CT_MUST_CHECK;
-/* Stops the guard. From now on, the caller reads `signals`. A signal that the guard has not handled is still pending.
- * May be called on a zeroed struct, and twice. */
+/* Stops the guard. After this call, the caller must read `signals` itself. A signal that the guard has not handled
+ * remains pending. May be called on a zeroed struct, and more than once. */
 void ct_stop_guard_end(struct ct_stop_guard *g);
 
 #endif

@@ -5,15 +5,15 @@
 #include "dist/rendezvous/rendezvous.h"
 #include "trainer/config/config.h"
 
-/* Trains. A failure is also written to the log file of the rank. It is returned with its error chain, which main passes
- * to the launcher or, if there is no launcher, prints. */
+/* Runs the training of one rank. A failure is written to the rank's log file and returned with its error chain. main
+ * passes this chain to the launcher, or prints it if there is no launcher. */
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id) CT_MUST_CHECK;
 /* Makes this process use the clock of the ctrain launcher that started it. The launcher halts this clock while the job
  * is suspended (base/clock.h). Call this before any thread is started. Does nothing if another launcher started this
  * process. */
 enum ct_status ct_worker_join_clock(void) CT_MUST_CHECK;
-/* Writes the current error chain, which belongs to the failure st, to the launcher's pipe. Returns false if there is no
- * pipe. */
+/* Writes the current error chain to the launcher's pipe. st is the status of the failure that the chain describes.
+ * Returns false if there is no pipe. */
 bool ct_worker_deliver_error(enum ct_status st);
 
 #endif

@@ -14,12 +14,12 @@
 struct ct_run_plan {
 	uint32_t world;
 	uint32_t global_batch; /* samples per optimizer step */
-	uint32_t per_rank;     /* of these, per rank */
+	uint32_t per_rank;     /* samples per optimizer step on each rank */
 	uint32_t accumulate, micro_rows;
 	uint32_t eval_rows;                    /* per rank and batch */
 	uint64_t steps_per_epoch, total_steps; /* total_steps takes epochs and max_steps into account */
 	uint32_t epochs;                       /* rounded up from total_steps */
-	double lr;                             /* after optim.lr_rule was applied */
+	double lr;                             /* learning rate after optim.lr_rule has been applied */
 	struct ct_schedule schedule;
 	struct ct_optim_opts optim;
 	struct ct_sampler train, val;                 /* for rank 0; set .rank for other ranks */
@@ -36,7 +36,7 @@ struct ct_run_plan {
 };
 
 struct ct_ranks {
-	int local, first, world; /* number of ranks on this node, the first of them, and number of ranks on all nodes */
+	int local, first, world; /* ranks on this node, number of the first of them, ranks on all nodes */
 	int node, n_nodes;
 };
 /* Derived from launch.procs (or its per-node list), launch.nodes and launch.node_rank. */
@@ -44,17 +44,19 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT
 /* Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps. Called before any process is
  * started. */
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT_MUST_CHECK;
-/* Number of ranks on this node: launch.procs. auto is one per GPU, or without GPUs 2 (1 if there is only one CPU). */
+/* Returns the number of ranks on this node (launch.procs). auto is one per GPU; without GPUs, it is 2 (1 if there is
+ * only one CPU). */
 int ct_plan_local_procs(const struct ct_config *c);
-/* launch.threads. auto: the CPUs divided by the local ranks, at least 1. If this is 4 or more, and loading includes
- * decoding, warping or color changes, one eighth is reserved for the loader threads. */
+/* Returns launch.threads. auto is the number of CPUs divided by the number of local ranks, but at least 1. If this is 4
+ * or more, and loading includes decoding, warping or color changes, one eighth of it is reserved for the loader
+ * threads. */
 int ct_plan_threads(const struct ct_config *c, int local_world);
-/* data.workers. auto is 0 for small images in memory, because preparing them in the main thread is faster than passing
- * them between threads. Otherwise it is one eighth of the rank's CPUs, but at least 1. For compressed images and a GPU,
- * it is the number of CPUs minus one. */
+/* Returns data.workers. auto is 0 for small images in memory, because preparing them in the main thread is faster than
+ * passing them between threads. Otherwise it is one eighth of the rank's CPUs, but at least 1. For compressed images
+ * and a GPU, it is the number of CPUs minus one. */
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info, int local_world);
 /* Returns a string for hints that says how to continue a run that ended early: "run the same command again", or, if
- * that would start from scratch, the advice to use train.resume=auto. A literal. */
+ * that would start from scratch, the advice to use train.resume=auto. The result is a string literal. */
 const char *ct_plan_how_to_resume(const struct ct_config *c);
 /* Returns run.dir or its default, without trailing slashes, because RUN.old-1 is created next to it. The result is
  * owned by the caller. */
@@ -62,47 +64,49 @@ char *ct_plan_run_dir(const struct ct_config *c);
 /* Opens the device of a rank: a separate GPU, or the host's CPUs. Fails with CT_CONFIG if launch.devices is set but no
  * GPU is used. */
 enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out) CT_MUST_CHECK;
-/* Fails with CT_UNSUPPORTED, the reason and the alternatives if the engine does not support the precision of the
- * config. */
+/* Fails with CT_UNSUPPORTED if the engine does not support the precision in the config; the error states the reason and
+ * the alternatives. */
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e) CT_MUST_CHECK;
-/* Does the same for the engine of the config on this host, before ranks are started. */
+/* Does the same for the engine selected by the config on this host, before ranks are started. */
 enum ct_status ct_plan_check_engine(const struct ct_config *c) CT_MUST_CHECK;
 /* Returns the id by which the ranks of a run recognize each other: dist.run_id, else the launcher's id if it is not "",
- * else the name of the run. Borrowed. */
+ * else the name of the run. The result is borrowed. */
 const char *ct_plan_run_id(const struct ct_config *c, const char *launchers);
 
 void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out);
-/* Opens the training or evaluation data. other is the data set that was opened before, or NULL. Its number of classes
- * is used for this one, too, if the config does not set it. */
+/* Opens the training or evaluation data. other is the data set that was opened before, or NULL. If the config does not
+ * set the number of classes, that of `other` is used. */
 enum ct_status ct_plan_open_data(const struct ct_config *c, bool train, const struct ct_dataset_info *other,
 				 ct_dataset **out) CT_MUST_CHECK;
 bool ct_plan_has_val(const struct ct_config *c);
 /* Returns true if the samples are compressed images. */
 bool ct_plan_is_encoded(const struct ct_config *c);
-/* Returns model.stem. auto selects the small stem if training images have a width and height of at most 64 pixels (the
- * largest size of data.train.size). */
+/* Returns true if model.stem selects the small stem. auto selects it if training images have a width and height of at
+ * most 64 pixels. If data.train.size contains several sizes, the largest one is compared. */
 bool ct_plan_small_stem(const struct ct_config *c, const struct ct_dataset_info *train);
-/* Fills in transforms, sizes and limits of unreadable samples. Batch, steps and net are set already. */
+/* Sets the transforms, the image sizes, and the limits on unreadable samples. The batch sizes, numbers of steps and net
+ * options in *p must already be set. */
 enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_info *train,
 			    const struct ct_dataset_info *val, struct ct_run_plan *p) CT_MUST_CHECK;
-/* data.augment.*, except the mean, and what is not an operation on one image (crops of encoded images, mixup, CutMix). */
+/* Converts data.augment.* to *out, except for the mean and for options that are not operations on a single image (crops
+ * of encoded images, mixup, CutMix). */
 void ct_plan_augment(const struct ct_config *c, struct ct_augment *out);
-/* Shape of training images in an epoch. */
+/* Returns the shape of training images in an epoch. */
 struct ct_shape ct_plan_input_at(const struct ct_run_plan *p, uint32_t epoch);
-/* Sets everything except the callback for unreadable samples (on_bad). */
+/* Sets all loader options except the callback for unreadable samples (on_bad). */
 void ct_plan_loader_opts(const struct ct_config *c, const struct ct_run_plan *p, const struct ct_dataset_info *info,
 			 bool train, uint32_t rank, int local_world, struct ct_loader_opts *out);
-/* Makes the plan. Fails with CT_CONFIG if the parts do not match: if the batch size is not divisible by ranks and
- * accumulation steps, the shape of the data does not match the model, or an epoch has no step. One of the data sets may
- * be NULL. Without train, the plan has no batch, steps, schedule or optimizer. */
+/* Makes the plan. Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps, if the shape
+ * of the data does not match the model, or if an epoch has no steps. One of the data sets may be NULL. If `train` is
+ * NULL, the plan has no batch size, steps, schedule or optimizer. */
 enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const struct ct_dataset_info *train,
 				const struct ct_dataset_info *val, struct ct_run_plan *out) CT_MUST_CHECK;
-/* Returns the properties of the data that the config alone determines. n is a guess. h is 0 if only the files contain
- * the shape (idx). If only the files contain the number of classes, n_classes is 2, or 0 with model.layers, which
- * determine it (nn/models/model.h). */
+/* Returns the properties of the data that are determined by the config alone. out->n is a guess. out->h is 0 if the
+ * shape is stored only in the data files (idx). If the number of classes is stored only in the data files,
+ * out->n_classes is 2, or 0 if model.layers determines it (nn/models/model.h). */
 enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset_info *out) CT_MUST_CHECK;
 /* Checks that the network can be built, before the data is opened. Fails with CT_CONFIG and the location in the config,
- * or with CT_DATA if data files exist and their headers contain another shape than the config. */
+ * or with CT_DATA if data files exist and the shape in their headers differs from that in the config. */
 enum ct_status ct_plan_check_model(const struct ct_config *c) CT_MUST_CHECK;
 /* Checks that the files of the training and evaluation data exist. No sample is read. On failure, the message lists all
  * problems, one per line, as "FILE:LINE:COLUMN: error: data.dir: ...", and the status is the one that opening the data
@@ -111,9 +115,9 @@ enum ct_status ct_plan_check_data(const struct ct_config *c) CT_MUST_CHECK;
 /* Builds the graph of the config for this data and images of shape `input`. The result is owned by the caller. */
 enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
 			     ct_graph **out) CT_MUST_CHECK;
-/* Checks that the weights have the same shapes for all image sizes of training and evaluation. They do not if a linear
- * layer directly follows a flattened image; the message of the CT_CONFIG error then names the tensor. g is the graph
- * for the first size of the plan. */
+/* Checks that the weights have the same shapes for all image sizes of training and evaluation. The shapes differ if a
+ * linear layer directly follows a flattened image. In this case, fails with CT_CONFIG, and the message names the
+ * tensor. g is the graph for the first size of the plan. */
 enum ct_status ct_plan_check_sizes(const struct ct_config *c, const struct ct_dataset_info *train,
 				   const struct ct_run_plan *p, const ct_graph *g) CT_MUST_CHECK;
 /* Plans the reduce buckets over the net's gradient arena, with the size limits in dist.*. The result is owned by the

@@ -1,11 +1,13 @@
 /* The bottleneck report: classifies what limited an epoch of training (data, compute, communication, one slow rank, or
- * other programs on the CPUs) and suggests a setting with a number. It is a pure function of what the ranks measured. */
+ * other programs on the CPUs) and suggests a value for a setting. It is a pure function of the measurements of the
+ * ranks. */
 #ifndef CT_TRAINER_REPORT_BOTTLENECK_H
 #define CT_TRAINER_REPORT_BOTTLENECK_H
 
 #include "base/mem.h"
 
-/* Measurements of one rank over the epoch; times in seconds. All members are doubles, because ranks exchange them as an array. */
+/* Measurements of one rank over the epoch, with times in seconds. All members are doubles, because ranks exchange them
+ * as an array. */
 struct ct_rank_times {
 	double step_s;        /* duration of all steps */
 	double data_s;        /* part of step_s: waiting for batches, or loading them if there are no loader threads */
@@ -14,12 +16,12 @@ struct ct_rank_times {
 	double loader_s;      /* total busy time of the loader threads; 0 if unknown */
 	double loader_images; /* images loaded in loader_s */
 	double images;        /* images used for training */
-	double damaged;       /* those of loader_images that were decoded although the codec reported damage */
+	double damaged;       /* number of loader_images that were decoded although the codec reported damage */
 	/* From trainer/report/cpu_use.h; all are 0 if unknown. */
-	double wall_s;   /* since the last report */
+	double wall_s;   /* wall-clock time since the last report */
 	double queued_s; /* part of wall_s in which the main thread was ready to run, but had no CPU */
 	double own_s;    /* CPU time of this rank */
-	double host_s;   /* CPU time of everything on its host */
+	double host_s;   /* CPU time used by all processes on its host */
 };
 #define CT_RANK_TIMES_N (sizeof(struct ct_rank_times) / sizeof(double))
 

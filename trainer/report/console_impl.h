@@ -1,7 +1,7 @@
 /* The terminal output of a run, written by rank 0: text lines and the final table on standard output, and a live status
- * line on standard error. The live line is redrawn in place and cut to the current width of the terminal. The cursor
- * stays at its start, so that the complete line can be erased after a resize. Write errors are ignored, so closing the
- * terminal does not end the run. */
+ * line on standard error. The live line is redrawn in place and truncated to the current width of the terminal. The
+ * cursor stays at its start, so that the complete line can be erased after a resize. Write errors are ignored, so
+ * closing the terminal does not end the run. */
 #ifndef CT_TRAINER_REPORT_CONSOLE_IMPL_H
 #define CT_TRAINER_REPORT_CONSOLE_IMPL_H
 
@@ -11,8 +11,8 @@
 
 typedef struct ct_console ct_console;
 
-/* mode is live, plain (a line for each metrics line), off, or auto: live if standard error is a terminal that can move
- * the cursor, otherwise plain. While a console exists, the log erases the live line before it prints
+/* mode is live, plain (one line for each line of metrics.jsonl), off, or auto: live if standard error is a terminal
+ * that can move the cursor, otherwise plain. While a console exists, the log erases the live line before it prints
  * (ct_log_set_before), so a process may have only one console at a time. */
 enum ct_status ct__console_create(enum ct_cfg_console mode, ct_console **out) CT_MUST_CHECK;
 void ct__console_destroy(ct_console *c); /* erases the live line */
@@ -28,7 +28,7 @@ void ct__console_summary(ct_console *c, const struct ct_run_summary *s);
 /* Pure formatting functions. They write NUL-terminated ASCII of at most size-1 bytes. */
 
 /* Formats the status line in fewer than `width` columns. If it is too long, fields are omitted in the order rate, eta,
- * percent, loss, step; then it is cut. */
+ * percent, loss, step; if it is still too long, it is truncated. */
 void ct__console_line(const struct ct_progress *p, int width, char *out, size_t size);
 void ct__console_span(double seconds, char *out,
 		      size_t size); /* "0.42s", "7s", "3m07s", "2h05m" or "3d04h"; "?" if not finite */

@@ -1,5 +1,6 @@
-/* Measures CPU use over an interval: of this process, of everything on the host, and how long the main thread was ready to run but
- * had to wait for a CPU. Sources: getrusage, /proc/stat and /proc/self/schedstat. Values that the system does not provide are 0. */
+/* Measures, over an interval, the CPU time used by this process, the CPU time used by all processes on the host, and
+ * the time in which the main thread was ready to run but had to wait for a CPU. Sources: getrusage, /proc/stat and
+ * /proc/self/schedstat. Values that the system does not provide are 0. */
 #ifndef CT_TRAINER_REPORT_CPU_USE_H
 #define CT_TRAINER_REPORT_CPU_USE_H
 
@@ -12,7 +13,7 @@ struct ct_cpu_use {
 	double wall_s;
 	double queued_s; /* time in which the main thread was ready to run, but waited for a CPU */
 	double own_s;    /* CPU time of all threads of this process */
-	double host_s;   /* CPU time of everything on the host, including time stolen by the hypervisor */
+	double host_s;   /* CPU time used by all processes on the host, and time stolen by the hypervisor */
 };
 
 void ct_cpu_use_now(struct ct_cpu_use *out);

@@ -1,9 +1,9 @@
 /* The reports of a run, written by rank 0: metrics.jsonl (one JSON object per line, see docs/FORMATS.md), TensorBoard
- * event files, and console output. A resumed run appends. Lines of steps after the resumed checkpoint are removed
- * first, so no step appears twice. Epochs are counted from 0 here and in the files, and from 1 on the console. Values
- * that are not finite are written as null. The functions fail with CT_IO, and a message with the path, if a file cannot
- * be written or was removed, renamed or replaced in the meantime. Write errors of the console are ignored. Used by one
- * thread only. */
+ * event files, and console output. A resumed run appends to metrics.jsonl. Lines of steps after the resumed checkpoint
+ * are removed first, so no step appears twice. Epochs are counted from 0 here and in the files, and from 1 on the
+ * console. Values that are not finite are written as null. The functions fail with CT_IO if a file cannot be written,
+ * or has been removed, renamed or replaced since it was opened; the message contains the path. Write errors on the
+ * console are ignored. Only one thread may use these functions. */
 #ifndef CT_TRAINER_REPORT_METRICS_H
 #define CT_TRAINER_REPORT_METRICS_H
 
@@ -60,23 +60,24 @@ struct ct_run_summary {
 
 typedef struct ct_metrics_log ct_metrics_log;
 
-/* Removes the lines of later steps from metrics.jsonl (trainer/report/metrics_cut_impl.h) and starts a new event file in RUN/tb.
- * resume_step is the step of the checkpoint from which training continues, or 0 for a start from scratch. console is a
- * mode of trainer/report/console_impl.h. The directory RUN must exist. */
+/* Removes the lines of later steps from metrics.jsonl (trainer/report/metrics_cut_impl.h) and starts a new event file
+ * in RUN/tb. resume_step is the step of the checkpoint from which training continues, or 0 for a start from scratch.
+ * console is a mode of trainer/report/console_impl.h. The directory RUN must exist. */
 enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, enum ct_cfg_console console,
 			       ct_metrics_log **out) CT_MUST_CHECK;
 void ct_metrics_close(ct_metrics_log *m);
-/* Writes the line of kind `run`. Takes `fields`, to which the caller has added host, world_size, resumed_step and so
- * on. Adds v and kind. */
+/* Writes the line of kind `run`. The caller must have added host, world_size, resumed_step and so on to `fields`; this
+ * function adds v and kind, and takes ownership of `fields`. */
 enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s) CT_MUST_CHECK;
 enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics *e) CT_MUST_CHECK;
 enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *e) CT_MUST_CHECK;
 enum ct_status ct_metrics_checkpoint(ct_metrics_log *m, uint64_t step, const char *path, double seconds,
 				     double exposed_seconds, uint64_t bytes) CT_MUST_CHECK;
-/* Writes the `end` line, and then the table on the console. */
+/* Writes the `end` line, and then prints the final table on the console. */
 enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s) CT_MUST_CHECK;
-/* Writes the `end` line of a run that failed, with the status and message of the error chain, which is not changed. */
+/* Writes the `end` line of a run that failed, with the status and message of the current error chain. The chain is not
+ * changed. */
 void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double seconds);
 /* Redraws the live line at most 10 times a second. Does nothing on a plain console. It is cheap enough to be called in
  * each step, and allocates nothing. */

@@ -1,5 +1,5 @@
-/* Writes TensorBoard event files, with scalars only. A file is a sequence of TFRecords (length, masked CRC-32C of the
- * length, data, masked CRC-32C of the data). The data of each record is a protobuf message `Event`. TensorFlow's
+/* Writes TensorBoard event files that contain only scalars. A file is a sequence of TFRecords (length, masked CRC-32C
+ * of the length, data, masked CRC-32C of the data). The data of each record is a protobuf message `Event`. TensorFlow's
  * record_writer.h and event.proto define the format. */
 #ifndef CT_TRAINER_REPORT_TB_EVENTS_IMPL_H
 #define CT_TRAINER_REPORT_TB_EVENTS_IMPL_H
@@ -16,8 +16,8 @@ struct ct_tb_scalar {
 };
 
 /* Creates `dir` and a new file events.out.tfevents.<seconds>.<host> in it. If resume_step > 0, the file asks
- * TensorBoard to ignore later steps in older files of the directory. On failure, this function and those below return
- * CT_IO with the path in the message. */
+ * TensorBoard to ignore later steps in older files of the directory. On failure, this function and the functions below
+ * return CT_IO, and the message contains the path. */
 enum ct_status ct__tb_open(const char *dir, uint64_t resume_step, ct_tb **out) CT_MUST_CHECK;
 void ct__tb_close(ct_tb *tb);
 /* Writes one event with up to 16 scalars. */
