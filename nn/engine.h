@@ -1,29 +1,30 @@
 /* Engines compile a graph for a device and a batch size, and run it.
  *
- *   engine   a back end, opened on a device with a number of compute threads: "onednn", or "ref" (plain loops, the reference)
+ *   engine   a back end, opened on a device with a given number of compute threads: "onednn", or "ref" (the reference,
+ *            written as plain loops)
  *   net      one model on one engine: flat arenas of parameters, gradients and buffers, in the engine's own layout
  *   program  a net compiled for a batch size N and a mode (training or evaluation); the programs of a net share its arenas
  *
  * Work is posted. Each function that runs a program or changes an arena posts its work to the engine's stream and
  * returns. The stream runs the work in order (base/device/device.h). On the CPU device, the work is done when the
- * function returns. Results stay on the device until they are taken: ct_net_take_metrics waits for them,
- * ct_net_post_loss does not wait. If posted work fails, the next wait returns the error.
+ * function returns. Results stay on the device until the caller requests them: ct_net_take_metrics waits for them,
+ * whereas ct_net_post_loss does not wait. If posted work fails, the next wait returns the error.
  *
- * Arenas. Parameter i occupies the slice [offset, offset+n) of the parameter arena, and the same slice of the
- * gradient arena and of every optimizer-state arena. n may exceed the number of logical elements, because blocked
- * layouts are padded with zeros. Every optimizer leaves the padding zero. Slices are aligned to 64 bytes, in the
- * order in which the backward pass completes them (the last layer first). Therefore a reduce bucket is a contiguous
- * range of the gradient arena. The net chooses the layout for opts.batch, and all programs of the net use it. Arenas
- * are device memory: host code reads and writes them through mirrors (base/device/arena.h), ct_net_export and
- * ct_net_import. For the CPU engines, arena elements are fp32.
+ * Arenas. Parameter i occupies the slice [offset, offset+n) of the parameter arena, and the same slice of the gradient
+ * arena and of every optimizer-state arena. n may exceed the number of logical elements, because blocked layouts are
+ * padded with zeros. Every optimizer keeps the padding zero. Slices are aligned to 64 bytes. They are stored in the
+ * order in which the backward pass completes their gradients (the last layer first), so that a reduce bucket is a
+ * contiguous range of the gradient arena. The net chooses the layout for opts.batch, and all programs of the net use
+ * it. Arenas are device memory: host code reads and writes them through mirrors (base/device/arena.h), ct_net_export
+ * and ct_net_import. For the CPU engines, arena elements are fp32.
  *
- * The programs of a net also share the memory of their activations. When another program runs or is created, the
- * values that a forward pass keeps for the backward pass and for ct_program_read are lost. After that, backward fails
- * with CT_BUG and ct_program_read with CT_UNSUPPORTED.
+ * The programs of a net also share the memory of their activations. When another program runs or is created, the values
+ * that a forward pass has kept for the backward pass and for ct_program_read are lost. From then on,
+ * ct_program_backward fails with CT_BUG, and ct_program_read fails with CT_UNSUPPORTED.
  *
- * A training step posts the step arguments (ct_net_post_step_args), then the forward pass of a batch, then the
- * backward pass. During the backward pass, grad_ready is called for each slice of gradients as it becomes final in
- * the order of the stream. The gradients are those of (scale * sum of the losses of all rows). With scale = 1 /
+ * A training step posts the step arguments (ct_net_post_step_args), then the forward pass of a batch, then the backward
+ * pass. During the backward pass, grad_ready is called for each slice of gradients as soon as all work that contributes
+ * to the slice has been posted. The pass computes the gradients of scale * (sum of the row losses). With scale = 1 /
  * (global batch size), the sum of the gradients over ranks is the gradient of the mean loss. A step allocates no
  * memory. An object may be used by one thread only. */
 #ifndef CT_NN_ENGINE_H
@@ -40,38 +41,38 @@ typedef struct ct_program ct_program;
 enum ct_mode { CT_TRAIN, CT_EVAL };
 enum ct_input_kind { CT_INPUT_U8_NHWC, CT_INPUT_F32_NCHW };
 /* PYTORCH: weights and biases are uniform in (-1/sqrt(fan_in), +1/sqrt(fan_in)). KAIMING: weights of convolutions are
- * normal with variance 2/fan_out, and their biases are 0; linear layers are initialized as with PYTORCH. torchvision
- * initializes its ResNets like this. */
+ * normal with variance 2/fan_out, and their biases are 0; linear layers are initialized as with PYTORCH. KAIMING is the
+ * initialization of torchvision's ResNets. */
 enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
-/* BF16: activations, their gradients and the inputs of convolutions are bfloat16. Parameters, gradients of
- * parameters, optimizer states, batch-norm statistics and logits stay fp32, and sums are computed in fp32.
- * Convolutions that use Winograd filtering compute in fp32, with bfloat16 inputs and outputs. FP16: the same in IEEE
- * half precision, with a scaled loss. TF32: fp32, but the inputs of matrix products are rounded to a mantissa of 10
- * bits. FP16 and TF32 are for GPUs; the CPU engines refuse them. */
+/* BF16: activations, their gradients and the inputs of convolutions are bfloat16. Parameters and their gradients,
+ * optimizer states, batch-norm statistics and logits stay fp32, and sums are computed in fp32. Convolutions that use
+ * Winograd filtering compute in fp32, with bfloat16 inputs and outputs. FP16: as BF16, but in IEEE half precision and
+ * with a scaled loss. TF32: fp32, but the inputs of matrix products are rounded to a mantissa of 10 bits. FP16 and TF32
+ * are for GPUs; the CPU engines reject them. */
 #define CT_PRECISIONS(X)             \
 	X(CT_PRECISION_FP32, "fp32") \
 	X(CT_PRECISION_BF16, "bf16") \
 	X(CT_PRECISION_FP16, "fp16") \
 	X(CT_PRECISION_TF32, "tf32")
 enum ct_precision { CT_PRECISIONS(CT_CHOICE_ID) };
-/* Activation checkpointing: which values the backward pass recomputes instead of keeping them (Chen et al., "Training
- * deep nets with sublinear memory cost", 2016). NORMS: norms between two layers, and the ReLUs after these norms.
- * They are recomputed from the output of the first layer, which is kept anyway. BLOCKS: all values inside residual
- * blocks. Results are bit-identical. The engine "ref" keeps all values. */
+/* Activation checkpointing: the values that are recomputed in the backward pass instead of being kept (Chen et al.,
+ * "Training deep nets with sublinear memory cost", 2016). NORMS: norms between two layers, and the ReLUs after these
+ * norms. They are recomputed from the output of the first layer, which is kept anyway. BLOCKS: all values inside
+ * residual blocks. Results are bit-identical. The engine "ref" keeps all values. */
 #define CT_RECOMPUTES(X) X(CT_RECOMPUTE_NONE, "none") X(CT_RECOMPUTE_NORMS, "norms") X(CT_RECOMPUTE_BLOCKS, "blocks")
 enum ct_recompute { CT_RECOMPUTES(CT_CHOICE_ID) };
 
 struct ct_net_opts {
-	int batch; /* rows per rank of a full micro-batch */
+	int batch; /* rows on each rank in a full micro-batch */
 	enum ct_input_kind input;
 	float mean[4], std[4]; /* per channel: x = (u8/255 - mean)/std; U8 input only */
 	uint64_t seed;         /* dropout masks */
 	bool train;            /* false: no gradient arena, evaluation programs only */
 	enum ct_precision precision;
 	enum ct_recompute recompute;
-	/* For synchronized batch norm: posts the sum of v[0..n) over all ranks to the stream, in the same order on
-	 * each rank. Posted work may access v. It is called in the forward and backward pass in TRAIN mode. If it is
-	 * NULL, each rank uses the statistics of its own rows. */
+	/* Callback for synchronized batch norm: posts an all-reduce (sum) of v[0..n) over all ranks to the stream. All
+	 * ranks post these sums in the same order. The posted work may access v. The callback is called in the forward
+	 * and the backward pass in TRAIN mode. If it is NULL, each rank uses the statistics of its own rows. */
 	enum ct_status (*sync)(void *user, double *v, size_t n, ct_stream *s);
 	void *sync_user;
 };
@@ -79,7 +80,7 @@ struct ct_net_opts {
 struct ct_batch {
 	int n; /* valid rows; n == N for TRAIN programs, 0 <= n <= N for EVAL programs */
 	/* uint8 [n,H,W,C] or float [n,C,H,W]. This array and those below are borrowed until the posted forward and
-	 * backward pass are done. Before using the memory again, record an event after them and wait for it. */
+	 * backward passes are done. Before reusing the memory, record an event after both passes and wait for it. */
 	const void *x;
 	const int32_t *labels;   /* [n], for softmax cross-entropy; the data set has checked that they are in range */
 	const float *targets;    /* [n,C], for MSE */
@@ -90,9 +91,9 @@ struct ct_batch {
 
 /* The values that change from step to step. They are stored in device memory, where posted work reads them, so that
  * work can be recorded once and posted again for other steps (ct_recording, base/device/device.h). Everything else is
- * an argument of the posted work and must be equal in these steps: the program, n, first, scale, accumulate, and the
- * addresses of the batch. For a given rank, they are equal in all full steps with the same number of micro-batches. A
- * remainder step has other row counts, so it is posted without a recording. */
+ * an argument of the posted work and must be the same in all steps that use a recording: the program, n, first, scale,
+ * accumulate, and the addresses of the batch. On a given rank, these arguments are the same in all full steps with the
+ * same number of micro-batches. A remainder step has different row counts, so it is posted without a recording. */
 struct ct_step_args {
 	uint64_t step;   /* optimizer step of the run; dropout masks depend on it */
 	uint64_t update; /* number of the update, from 1; ct_optim_begin sets it and lr */
@@ -101,15 +102,15 @@ struct ct_step_args {
 };
 _Static_assert(sizeof(struct ct_step_args) == 64, "the arguments of a step are 64 bytes");
 
-/* Sums over rows. To get means, add them over batches and ranks and divide by count. */
+/* Sums over rows. To get means, add the sums of all batches and ranks, and divide by the total count. */
 struct ct_metrics {
 	double loss;
 	int64_t count, top1, top5;
 };
 
 struct ct_slice {
-	size_t offset, n;    /* elements of an arena */
-	int param;           /* id in the graph */
+	size_t offset, n;    /* in elements of the arena */
+	int param;           /* id of the parameter in the graph */
 	enum ct_dtype dtype; /* of the gradient */
 };
 
@@ -117,8 +118,8 @@ struct ct_backward_opts {
 	float scale;
 	bool accumulate; /* add to the existing gradients instead of replacing them */
 	/* Called for each slice, in slice order, when the work that makes the gradient of slice i final has been
-	 * posted. Work that is posted later sees the final gradient. May be NULL. If it fails, backward stops and
-	 * returns its error. */
+	 * posted. Work that is posted later sees the final gradient. May be NULL. If the callback fails, the backward
+	 * pass stops and returns the error. */
 	enum ct_status (*grad_ready)(void *user, int slice);
 	void *user;
 };
@@ -134,11 +135,11 @@ void ct_engine_close(ct_engine *e);
 ct_stream *ct_engine_stream(const ct_engine *e);    /* owned by the engine */
 const char *ct_engine_version(const ct_engine *e);  /* "oneDNN 2.6.3 avx512_core_bf16" */
 const char *ct_precision_name(enum ct_precision p); /* "fp32" ... */
-/* Fails with CT_UNSUPPORTED if the engine cannot compute in p. The message gives the reason ("this CPU has no
- * bfloat16 instructions (avx512_bf16)"), and the hint what to use instead. */
+/* Fails with CT_UNSUPPORTED if the engine cannot compute in p. The message gives the reason ("this CPU has no bfloat16
+ * instructions (avx512_bf16)"), and the hint names an alternative. */
 enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p) CT_MUST_CHECK;
-/* Returns engine i of the registry, for `ctrain info`. Returns false past the end. why is "" if the engine is
- * available. */
+/* Gets engine i of the registry, for `ctrain info`. Returns false if there is no engine i. `why` is set to the reason
+ * why the engine is not available, or to "" if it is available. */
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
 
 /* Borrows the engine and the graph, which must outlive the net. */
@@ -147,9 +148,9 @@ enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_ne
 void ct_net_destroy(ct_net *net);
 const ct_graph *ct_net_graph(const ct_net *net);
 ct_engine *ct_net_engine(const ct_net *net);
-/* Replaces the gradient arena with an arena of the caller, for example in the shared memory of a communicator.
- * `grads` is borrowed and must outlive the net. It must be a zeroed CT_F32 arena of ct_net_arena_elems elements,
- * aligned to 256 bytes. Call this before the first program is created. */
+/* Replaces the gradient arena with an arena that the caller provides, for example in the shared memory of a
+ * communicator. `grads` is borrowed and must outlive the net. It must be a zeroed CT_F32 arena of ct_net_arena_elems
+ * elements, aligned to 256 bytes. Call this before the first program is created. */
 enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads) CT_MUST_CHECK;
 
 size_t ct_net_arena_elems(const ct_net *net);
@@ -162,55 +163,56 @@ ct_arena *ct_net_buffers(ct_net *net);
 size_t ct_net_buffers_elems(const ct_net *net);
 
 /* Sets initial values. They depend only on the seed and the name of the parameter, so they are the same for every
- * engine and world size. Running means are set to 0, running variances to 1. Waits. */
+ * engine and world size. Running means are set to 0, and running variances to 1. Waits until all values are set. */
 enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed) CT_MUST_CHECK;
-/* Convert parameter `param` between the logical fp32 layout and the mirror of an arena with the layout of the
- * parameters (parameters, gradients or optimizer state). One other thread may call ct_net_export while the net
+/* Convert parameter `param` between the logical fp32 layout and the mirror of an arena that has the layout of the
+ * parameter arena (parameters, gradients or an optimizer state). One other thread may call ct_net_export while the net
  * computes. */
 enum ct_status ct_net_export(const ct_net *net, const struct ct_mirror *arena, int param, float *logical) CT_MUST_CHECK;
 enum ct_status ct_net_import(const ct_net *net, struct ct_mirror *arena, int param, const float *logical) CT_MUST_CHECK;
-/* Waits, returns the metrics of all forward passes since the last call of this function or of ct_net_post_loss, and
- * resets them. */
+/* Waits for the posted work, gets the metrics of all forward passes since the last call of this function or of
+ * ct_net_post_loss, and resets the metrics. */
 enum ct_status ct_net_take_metrics(ct_net *net, struct ct_metrics *out) CT_MUST_CHECK;
-/* Posts work that stores a sum in element i of `scalars` (CT_F32) and resets the metrics. The sum is the loss of all
+/* Posts work that stores the total loss in element i of `scalars` (CT_F32) and resets the metrics. The total covers all
  * forward passes since the last call of this function or of ct_net_take_metrics. */
 enum ct_status ct_net_post_loss(ct_net *net, ct_arena *scalars, size_t i) CT_MUST_CHECK;
-/* Computes the hexadecimal SHA-256 of the logical bytes of all parameters, in the order of their names
- * (weights_digest in metrics.jsonl). Waits. */
+/* Computes the hexadecimal SHA-256 of the logical bytes of all parameters, in the order of their names (weights_digest
+ * in metrics.jsonl). Waits for the posted work. */
 enum ct_status ct_net_digest(const ct_net *net, char hex[65]) CT_MUST_CHECK;
-/* Computes a hexadecimal digest of slices and layout. The arenas of ranks can be summed only if the digest is equal
- * on all of them. */
+/* Computes a hexadecimal digest of the slices and the layout. Arenas can be summed over ranks only if all ranks have
+ * the same digest. */
 void ct_net_layout_digest(const ct_net *net, char hex[65]);
-/* activations is the size of the memory that all programs share, which is what the largest program compiled so far
- * needs. activations_unplanned is the size that they would need without sharing. The engine "ref" does not share
- * memory between programs. */
+/* activations is the size of the memory that all programs share; it is the size that the largest program compiled so
+ * far needs. activations_unplanned is the size that all programs together would need if no memory were shared. The
+ * engine "ref" does not share memory between programs. */
 void ct_net_memory(const ct_net *net, struct ct_net_memory *out);
 
-/* Posts the arguments of a step. Work that is posted from now until the next call belongs to this step. args is
- * pinned host memory of the device, and is borrowed until the copy is done. Before the first call, all arguments are
- * 0. */
+/* Posts the arguments of a step. Work that is posted after this call and before the next one belongs to this step. args
+ * must be in pinned host memory of the device. It is borrowed until it has been copied. Before the first call, all
+ * arguments are 0. */
 enum ct_status ct_net_post_step_args(ct_net *net, const struct ct_step_args *args) CT_MUST_CHECK;
 
 enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_program **out) CT_MUST_CHECK;
-/* Does the same for another graph whose parameters and buffers have the same names and sizes, for example for another
- * image size. The graph is borrowed until the program is destroyed. Fails with CT_BUG if the parameters or buffers
- * differ. */
+/* Like ct_program_create, but for another graph whose parameters and buffers have the same names and sizes, for example
+ * for another image size. The graph is borrowed until the program is destroyed. Fails with CT_BUG if the parameters or
+ * buffers differ. */
 enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
 				     ct_program **out) CT_MUST_CHECK;
 void ct_program_destroy(ct_program *p);
-/* Returns how many values and gradients of values a step copies from one layout to another. A good choice of layouts
- * needs few copies. */
+/* Returns the number of values and gradients of values that a step converts from one layout to another. A good choice
+ * of layouts needs few conversions. */
 int ct_program_reorders(const ct_program *p);
-/* Both post their work. forward adds the metrics of the rows to those of the net. In TRAIN mode, it also updates the
- * running statistics. */
+/* Both functions post their work. ct_program_forward adds the metrics of the rows to those of the net. In TRAIN mode,
+ * it also updates the running statistics. */
 enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b) CT_MUST_CHECK;
 enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts *opts) CT_MUST_CHECK;
-/* Waits, and reads the value of a node from the last forward pass or, if `gradient` is set, its gradient from the
- * last backward pass, as logical fp32 [N,C,H,W]. For tests and tools. Fails with CT_UNSUPPORTED if the value was
- * fused into another operation or its memory has been reused. The logits (in[0] of the loss) can always be read. */
+/* Waits for the posted work, and reads the value of a node from the last forward pass or, if `gradient` is set, its
+ * gradient from the last backward pass, as logical fp32 [N,C,H,W]. For tests and tools. Fails with CT_UNSUPPORTED if
+ * the value was fused into another operation or its memory has been reused. The logits (in[0] of the loss) can always
+ * be read. */
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out) CT_MUST_CHECK;
-/* ct_program_profile turns profiling on or off and resets the times. ct_program_times returns the seconds that the
- * forward and backward pass of a node have taken since then. It fails with CT_BUG if profiling is off. */
+/* ct_program_profile turns profiling on or off and resets the times. ct_program_times gets the total seconds that the
+ * forward and the backward pass of a node have taken since the last reset. It fails with CT_BUG if profiling is off. */
 void ct_program_profile(ct_program *p, bool on);
 enum ct_status ct_program_times(const ct_program *p, int node, double *forward_s, double *backward_s) CT_MUST_CHECK;
 

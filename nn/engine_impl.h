@@ -1,5 +1,6 @@
-/* The functions that an engine implements. engine.c has the registry and the wrappers that check arguments. net.c,
- * net_digest.c and init.c have what all engines share (slices, arenas, accumulation, digests, initialization). */
+/* The functions that an engine implements. engine.c contains the registry and the wrappers that check arguments. net.c,
+ * net_digest.c and init.c contain the code that all engines share (slices, arenas, accumulation, digests,
+ * initialization). */
 #ifndef CT_NN_ENGINE_IMPL_H
 #define CT_NN_ENGINE_IMPL_H
 
@@ -7,7 +8,7 @@
 
 struct ct_update;
 
-/* Passes over complete arenas. Each of them posts its work. nn/optim/update.h describes the segments, states and
+/* Operations on complete arenas. Each function posts its work. nn/optim/update.h describes the segments, states and
  * results of an update. */
 struct ct_arena_ops {
 	enum ct_status (*add)(const ct_net *net, const struct ct_span *dst, const struct ct_span *src); /* dst += src */
@@ -16,12 +17,12 @@ struct ct_arena_ops {
 	/* average = decay * average + (1 - decay) * x; does nothing after updates have stopped (ct_net_state.stopped) */
 	enum ct_status (*average)(ct_net *net, ct_arena *average, const ct_arena *x, double decay);
 	enum ct_status (*swap)(ct_net *net, ct_arena *a, ct_arena *b);
-	/* *loss, in device memory, becomes the loss of ct_net_state.metrics, which are reset. */
+	/* Copies the loss in ct_net_state.metrics to *loss, which is in device memory, and resets the metrics. */
 	enum ct_status (*loss)(ct_net *net, float *loss);
 };
 
-/* The structs of an engine begin with struct ct_engine, ct_net or ct_program. The wrappers fill in the members of
- * these; open, net_open and program_create set only the members that they use themselves. If net_open or
+/* The structs of an engine begin with struct ct_engine, ct_net or ct_program. The wrappers fill in the members of these
+ * base structs; open, net_open and program_create set only the members that they use themselves. If net_open or
  * program_create fails, it releases what it has allocated. Before each call, the wrappers check the inputs (batch
  * sizes, labels, order of calls). They do not call forward for 0 rows. */
 struct ct_engine_ops {
@@ -46,14 +47,15 @@ struct ct_engine_ops {
 	/* Posts the backward pass, which writes the gradients to `grads`, node by node. `grads` is net->grads or,
 	 * when accumulating, net->scratch_grads. Calls ct__net_slice_done(net, opts, i) for each slice, in order. */
 	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, ct_arena *grads);
-	/* Copies the rows of the last forward pass (p->rows) to out. The posted work has finished. */
+	/* Copies the value or the gradient of a node, for the p->rows rows of the last forward pass, to `out`. Called
+	 * when the posted work has finished. */
 	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
 	/* (optional) [default: the padded count identifies the layout] Writes a string that distinguishes the layout
 	 * of a parameter from every other layout that the engine may choose. It is part of the layout digest, so
 	 * machines that choose the same layout must produce the same string. */
 	void (*layout)(const ct_net *net, int param, char *text, size_t len);
-	/* (optional) [default: fp32 only] Returns whether this CPU supports the precision. If it does not, why gets
-	 * the reason. */
+	/* (optional) [default: fp32 only] Returns whether this CPU supports the precision. If it does not, writes the
+	 * reason to `why`. */
 	bool (*precision)(enum ct_precision p, char *why, size_t why_len);
 	/* (optional) [default: host functions posted to the stream, nn/optim/arena_ops.c] */
 	const struct ct_arena_ops *arenas;
@@ -71,7 +73,7 @@ struct ct_engine {
 
 /* The part of a net that is in device memory. Only posted work writes it. */
 struct ct_net_state {
-	struct ct_step_args step;  /* of the step that posted work belongs to */
+	struct ct_step_args step;  /* arguments of the step that posted work belongs to */
 	struct ct_metrics metrics; /* sums since they were last taken or reset */
 	int32_t stopped; /* enum ct_update_outcome: the reason why updates have stopped, or 0 if they have not */
 };
@@ -82,7 +84,7 @@ struct ct_net {
 	struct ct_net_opts opts;
 	size_t *elems; /* [n_params] padded element counts, set by the engine */
 	int n_slices;
-	struct ct_slice *slices; /* backward completion order */
+	struct ct_slice *slices; /* in backward completion order */
 	int *slice_of;           /* [n_params] -> slice */
 	size_t arena_elems, buffer_elems;
 	size_t *buffer_offset; /* [n_buffers] */
@@ -94,7 +96,7 @@ struct ct_net {
 	struct ct_net_memory memory;
 	int n_programs;
 	/* The program whose values are in the memory that programs share, or NULL if there is none. During
-	 * ops->forward, it is still the program that ran before. */
+	 * ops->forward, it is still the program that ran last. */
 	const ct_program *ran;
 	void *impl;
 };
@@ -106,8 +108,8 @@ struct ct_program {
 	enum ct_mode mode;
 	bool profile;
 	bool forward_done;              /* forward has run, and backward has not been called since */
-	int rows;                       /* of the last forward */
-	int reorders;                   /* counted by an engine that has layouts */
+	int rows;                       /* of the last forward pass */
+	int reorders;                   /* counted only by engines that choose layouts */
 	double *forward_s, *backward_s; /* [n_nodes] */
 };
 
@@ -122,13 +124,13 @@ struct ct_engine_module {
 	const struct ct_engine_ops *ops;
 };
 
-/* Opens an engine by its table. */
+/* Opens the engine that this table of functions implements. */
 enum ct_status ct__engine_open_with(const struct ct_engine_ops *ops, ct_device *device, int threads,
 				    ct_engine **out) CT_MUST_CHECK;
 
 extern const struct ct_arena_ops ct__arena_ops_host;
 extern const struct ct_engine_ops ct__engine_ops_ref;
 extern const struct ct_engine_ops ct__engine_ops_onednn;
-extern const struct ct_engine_ops ct__engine_ops_cuda; /* in the module */
+extern const struct ct_engine_ops ct__engine_ops_cuda; /* defined in the module of the engine */
 
 #endif

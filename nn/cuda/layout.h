@@ -1,11 +1,11 @@
-/* The layout of parameters: weights of convolutions [Kp,R,S,Cp] and of linear layers [Kp,H,W,Cp], with the channels padded as in
- * activations; vectors [Cp]. Padding is zero. */
+/* The layout of parameters. Weights are [Kp,R,S,Cp] for convolutions and [Kp,H,W,Cp] for linear layers, with the
+ * channels padded as in activations; vectors are [Cp]. The padding is zero. */
 #ifndef CT_NN_CUDA_LAYOUT_H
 #define CT_NN_CUDA_LAYOUT_H
 
 #include "nn/cuda/program/program.h"
 
-/* The functions of struct ct_engine_ops. */
+/* Functions for struct ct_engine_ops. */
 enum ct_status ct__cuda_count_elems(ct_net *net);
 enum ct_status ct__cuda_pack(const ct_net *net, int param, const float *logical, float *slice);
 enum ct_status ct__cuda_unpack(const ct_net *net, int param, const float *slice, float *logical);

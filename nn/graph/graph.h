@@ -1,5 +1,5 @@
-/* A model as a static list of logical operations with shapes. A graph has no memory and no layouts, and it is not
- * executed: engines compile it.
+/* A model as a static list of logical operations with shapes. A graph contains neither tensor data nor memory layouts,
+ * and it is not executed itself: engines compile it.
  *
  * A node produces one value; node ids are also value ids and increase in topological order. Shapes are per sample; the
  * batch dimension N is given when an engine compiles the graph. The logical layout of every value is [N,C,H,W],
@@ -62,7 +62,7 @@ struct ct_param {
 	int ndim;
 	int dims[4]; /* logical layout */
 	size_t n;    /* product of dims */
-	int fan_in;  /* fan-in of the weight; a bias has that of its node's weight */
+	int fan_in;  /* fan-in of the weight; a bias has the fan-in of its node's weight */
 	int fan_out;
 	int node;
 };
@@ -125,11 +125,11 @@ const struct ct_param *ct_graph_buffer(const ct_graph *g, int id);
 size_t ct_graph_n_elems(const ct_graph *g); /* number of elements of all trainable parameters, without padding */
 /* Returns the number of operations in the forward pass of one sample (training takes about three times as many). A
  * multiply-add counts as two operations. Batch norm counts as two per element; ReLU, add, dropout and drop path count
- * as one. Pooling counts as one per tap, and the loss is not counted. */
+ * as one. Pooling counts as one per kernel element, and the loss is not counted. */
 double ct_graph_flops(const ct_graph *g);
 double ct_graph_node_flops(const ct_graph *g, int node);
-/* Computes the hex SHA-256 of operations, attributes, shapes and names. A run is refused unless all ranks have the same
- * digest. Residual blocks are not included, because they do not change results. */
+/* Computes the hex SHA-256 of operations, attributes, shapes and names. A run cannot start unless all ranks have the
+ * same digest. Residual blocks are not included, because they do not change results. */
 void ct_graph_digest(const ct_graph *g, char hex[65]);
 
 #endif

@@ -9,7 +9,7 @@ struct ct_graph {
 	struct ct_param *params, *buffers;
 	int n_nodes, cap_nodes, n_params, cap_params, n_buffers, cap_buffers;
 	int loss;     /* node id; -1 before the loss head is added */
-	int n_blocks; /* started so far */
+	int n_blocks; /* number of blocks begun so far */
 	int block;    /* residual block of new nodes; -1: none */
 	bool finished;
 	struct ct_error error; /* the first error of the builders */

@@ -1,13 +1,14 @@
 /* Computations in host memory that the CPU engines share: losses, dropout masks, and batch norm in double precision. An
- * engine must not call them if its values are in device memory. */
+ * engine must not call these functions if its values are in device memory. */
 #ifndef CT_NN_HOST_HOST_H
 #define CT_NN_HOST_HOST_H
 
 #include "nn/engine_impl.h"
 
-/* Loss heads on row-major logits [n,K]. dlogits [n,K] receives the gradient of the sum of the row losses; NULL: none
- * (evaluation). Losses are added in the order of the rows, so results do not depend on `threads`. The loss of a mixed row is
- * mix * xent(labels) + (1 - mix) * xent(labels_b), both with label smoothing; top-1 and top-5 are counted against `labels`. */
+/* Loss heads on row-major logits [n,K]. dlogits [n,K] receives the gradient of the sum of the row losses; it is NULL in
+ * evaluation. The row losses are added in order, so results do not depend on `threads`. For a mixed row, the loss is
+ * mix * xent(labels) + (1 - mix) * xent(labels_b), both with label smoothing, and top-1 and top-5 are counted against
+ * `labels`. */
 void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *b, int k, float smoothing,
 			  float *dlogits, struct ct_metrics *m);
 void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int k, float *dy, struct ct_metrics *m);
@@ -16,13 +17,13 @@ void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int 
 void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float p, size_t n, float *mask);
 /* Does the same for drop path, with one factor per row: mask[i] is the factor of row first + i of the global batch. */
 void ct_drop_path_mask(uint64_t seed, uint64_t step, int node, uint64_t first, float p, int rows, float *mask);
-/* If the net's opts.sync is set, posts the sum of v over all ranks. */
+/* If the net's opts.sync is set, posts an all-reduce (sum) of v over all ranks. */
 enum ct_status ct_norm_sync(const ct_net *net, const struct ct_node *node, double *v, size_t n) CT_MUST_CHECK;
-/* Returns CT_CONFIG if all ranks together have only one value per channel, because one value has no variance. */
+/* Returns CT_CONFIG if all ranks together have only one value per channel, because a single value has no variance. */
 enum ct_status ct_norm_check_count(const struct ct_node *node, double count) CT_MUST_CHECK;
 
-/* Batch norm in double precision. Each pass has two halves. If `sync` is set, the sums are added over all ranks between
- * them:
+/* Batch norm in double precision. Each pass has two halves. If `sync` is set, the per-rank sums are all-reduced between
+ * the two halves:
  *
  *     forward   own_statistics    sums [2C + 1]   all_statistics, forward
  *     backward  backward_sums     sums [2C]       backward_data

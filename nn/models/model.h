@@ -28,7 +28,7 @@ enum ct_loss { CT_LOSS_CROSS_ENTROPY, CT_LOSS_MSE };
 struct ct_model_spec {
 	const char *name; /* one of CT_MODELS */
 	struct ct_shape input;
-	int n_outputs; /* classes, or regression targets; 0 (model "layers" only): the outputs of the last layer */
+	int n_outputs; /* number of classes or regression targets; 0 (model "layers" only): that of the last layer */
 	enum ct_loss loss;
 	float label_smoothing; /* [0,1), cross-entropy only */
 	const int *hidden;     /* mlp: hidden widths, n_hidden >= 0 */
@@ -40,9 +40,9 @@ struct ct_model_spec {
 	bool small_stem; /* start with a 3x3 convolution, stride 1, and no pooling, for 32x32 images; always on in
 			  * ResNet-20..56 */
 	bool zero_gamma; /* initialize gamma of the last batch norm in each block to 0 */
-	/* Stochastic depth, [0,1): block i of n (from 0, over all stages) drops its branch with probability drop_path *
-	 * i/(n-1). This is the linear rule of Huang et al. 2016 as in torchvision (ConvNeXt, Swin) and timm. 0:
-	 * none. */
+	/* Stochastic depth, [0,1): block i of n (counted from 0 over all stages) drops its branch with probability
+	 * drop_path * i/(n-1). This is the linear rule of Huang et al. 2016 as in torchvision (ConvNeXt, Swin) and
+	 * timm. 0: none. */
 	float drop_path;
 };
 
@@ -50,11 +50,12 @@ struct ct_model_spec {
  * layer and its string, and makes a suggestion.
  *   mlp      flatten, [linear, ReLU, dropout?]*, linear; parameters fc1.weight ... fcN.bias
  *   lenet    conv1 1->6 5x5 pad 2, ReLU, maxpool 2, conv2 6->16 5x5, ReLU, maxpool 2, fc1 120, fc2 84, fc3 (for
- *            28x28 input and up)
+ *            inputs of 28x28 or larger)
  *   convnet  two blocks conv 5x5 pad 2 (16, 32) + BN + ReLU + maxpool 2, then linear; names layer1.0,
  *            layer1.1, layer2.0, layer2.1, fc, as in the PyTorch mnist-distributed tutorial
- *   resnet18 resnet34 resnet50 resnet101 resnet152   He et al. 2015, v1.5 (stride in the 3x3), names, shapes and
- *            order of all tensors as in torchvision: conv1.weight, bn1.weight, layer1.0.conv1.weight ... fc.bias
+ *   resnet18 resnet34 resnet50 resnet101 resnet152   He et al. 2015, v1.5 (stride in the 3x3 convolution); names,
+ *            shapes and order of all tensors as in torchvision: conv1.weight, bn1.weight, layer1.0.conv1.weight ...
+ *            fc.bias
  *   resnext50_32x4d wide_resnet50_2                  Xie et al. 2016, Zagoruyko et al. 2016
  *   resnet20 resnet32 resnet44 resnet56              He et al. 2015, section 4.2, for CIFAR: 16, 32, 64 channels;
  *            the paper's shortcuts are option A; here, as in most PyTorch code, they are a 1x1 convolution with BN

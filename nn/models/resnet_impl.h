@@ -4,7 +4,7 @@
 
 #include "nn/models/model.h"
 
-/* Adds the layers of the residual network spec->name after node 0; *logits is set to the id of the last one. */
+/* Adds the layers of the residual network spec->name after node 0, and sets *logits to the id of the last layer. */
 enum ct_status ct__resnet_build(ct_graph *g, const struct ct_model_spec *spec, int *logits) CT_MUST_CHECK;
 
 #endif

@@ -1,23 +1,25 @@
-/* Optimizers, which update the parameter and state arenas of a net from its gradient arena. State arenas have the layout of the
- * parameter arena, so ct_net_export and ct_net_import can convert their parameters. The formulas are those of torch.optim.SGD
- * (with dampening 0) and AdamW. As in PyTorch, coefficients are computed in double and rounded to float once per step. Results
- * depend neither on the vector width of the machine nor on the number of threads.
+/* Optimizers, which update the parameter and state arenas of a net from its gradient arena. State arenas have the
+ * layout of the parameter arena, so ct_net_export and ct_net_import can convert them as well. The formulas are those of
+ * torch.optim.SGD (with dampening 0) and AdamW. As in PyTorch, coefficients are computed in double and rounded to float
+ * once per step. Results depend neither on the vector width of the machine nor on the number of threads.
  *
- * An update is posted to the engine's stream, and the device decides whether to apply it. If the loss is not finite, or if the
- * gradient norm is not finite while clipping is on, this update and all later ones change nothing. This includes updates of the
- * EMA weights. Therefore the weights keep their last good values, no matter how late the host notices the problem.
+ * An update is posted to the engine's stream, and the device decides whether to apply it. If the loss is not finite, or
+ * if the gradient norm is not finite while clipping is on, this update and all later ones change nothing. This includes
+ * updates of the EMA weights. Therefore the weights keep their last good values, no matter how late the host notices
+ * the problem.
  *
  * For large batches, there are two more optimizers. g is the gradient after clipping, and |x| is the L2 norm of one parameter
  * tensor:
  *   LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of NVIDIA Apex
- *         (LARC without clipping): SGD with momentum, in which the learning rate multiplies the momentum buffer. Its gradient is
+ *         (LARC without clipping): SGD with momentum, in which the learning rate multiplies the momentum buffer. As the
+ *         gradient, it uses
  *             q (g + weight_decay w),   q = trust |w| / (|g| + weight_decay |w| + 1e-8)
  *         or g itself if |w| or |g| is 0
  *   LAMB  You et al., "Large batch optimization for deep learning", 2020, algorithm 2 with phi(z) = z:
  *             u = m' / (sqrt(v') + eps) + weight_decay w,   w -= lr |w| / |u| u
  *         m' and v' are the bias-corrected moments of Adam. If |w| or |u| is 0, then w -= lr u
- * These formulas apply to the weights of linear and convolution layers. Biases and batch-norm parameters have neither a trust
- * ratio nor weight decay. They are updated by plain SGD with momentum (LARS) or by Adam (LAMB). */
+ * These formulas apply to the weights of linear and convolution layers. Biases and batch-norm parameters have neither a
+ * trust ratio nor weight decay. They are updated by plain SGD with momentum (LARS) or by Adam (LAMB). */
 #ifndef CT_NN_OPTIM_OPTIM_H
 #define CT_NN_OPTIM_OPTIM_H
 
@@ -54,7 +56,7 @@ void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
  * arguments. If opts.clip_norm is above 0, it also computes the norm of the gradient before clipping. */
 enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
 
-/* The reason why an update changed nothing. */
+/* The outcome of an update: done, or the reason why it changed nothing. */
 enum ct_update_outcome { CT_UPDATE_DONE, CT_UPDATE_BAD_LOSS, CT_UPDATE_BAD_NORM };
 enum { CT_UPDATE_NORM, CT_UPDATE_OUTCOME, CT_UPDATE_RESULTS };
 /* CT_F32 [CT_UPDATE_RESULTS] in device memory: the gradient norm of the last update (-1 if it was not computed) and
@@ -72,10 +74,10 @@ int ct_optim_n_states(const struct ct_optim_opts *opts); /* number of state aren
 
 /* EMA weights are the exponential moving average of parameters and buffers: ema = decay*ema + (1-decay)*value. */
 typedef struct ct_ema ct_ema;
-/* Initially, the EMA weights are a copy of the values of the net. decay is in [0,1). Borrows net. */
+/* Initially, the EMA weights are a copy of the net's values. decay is in [0,1). Borrows net. */
 enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out) CT_MUST_CHECK;
 void ct_ema_destroy(ct_ema *e);
-/* Both post their work. */
+/* Both functions post their work. */
 enum ct_status ct_ema_update(ct_ema *e) CT_MUST_CHECK;
 enum ct_status ct_ema_restart(ct_ema *e) CT_MUST_CHECK; /* copies the net's current values */
 /* Posts an exchange of the net's parameters and buffers with the EMA weights. A second call undoes it. */

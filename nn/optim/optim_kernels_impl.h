@@ -1,6 +1,6 @@
 /* Elementwise kernels of optimizers and EMA weights over contiguous ranges, with the widest vectors of the CPU. The
- * same source is compiled for several targets, each of which has a table of its kernels. Contraction is off
- * (-ffp-contract=off), so every vector width gives bit-identical results. target_clones is not used, because its
+ * same source is compiled for several instruction sets, each with its own table of kernels. Floating-point contraction
+ * is off (-ffp-contract=off), so every vector width gives bit-identical results. target_clones is not used, because its
  * ifunc resolvers run before the thread sanitizer is initialized. */
 #ifndef CT_NN_OPTIM_OPTIM_KERNELS_IMPL_H
 #define CT_NN_OPTIM_OPTIM_KERNELS_IMPL_H
@@ -10,7 +10,7 @@
 
 struct ct_sgd_coefs {
 	float lr, momentum, weight_decay;
-	float clip; /* factor on the gradient */
+	float clip; /* factor by which the gradient is multiplied */
 	bool nesterov;
 };
 
@@ -32,7 +32,7 @@ struct ct_lamb_coefs {
 
 struct ct_optim_kernels {
 	const char *target;
-	/* p, g, m [n]; m is NULL without momentum. */
+	/* p, g and m have n elements. m is NULL if there is no momentum. */
 	void (*sgd)(size_t n, float *p, const float *g, float *m, const struct ct_sgd_coefs *c);
 	void (*adamw)(size_t n, float *p, const float *g, float *m, float *v, const struct ct_adamw_coefs *c);
 	/* LAMB has two passes. The first one updates the moments, and computes the sums of squares of p and of the
@@ -40,14 +40,14 @@ struct ct_optim_kernels {
 	void (*lamb_moments)(size_t n, const float *p, const float *g, float *m, float *v,
 			     const struct ct_lamb_coefs *c, double sums[2]);
 	void (*lamb_apply)(size_t n, float *p, const float *m, const float *v, const struct ct_lamb_coefs *c);
-	/* Returns the sum of squares in double, in a fixed order of sixteen partial sums. */
+	/* Returns the sum of squares, computed in double as sixteen partial sums that are added in a fixed order. */
 	double (*sum_squares)(size_t n, const float *g);
 	/* e = decay*e + (1-decay)*x */
 	void (*average)(size_t n, float *e, const float *x, float decay, float rest);
 };
 
-/* Returns table i of those that this CPU can run, in order of decreasing vector width, or NULL past the end. Use
- * table 0; the others are for tests. */
+/* Returns table i of the tables that this CPU can run, in order of decreasing vector width, or NULL if there is no
+ * table i. Use table 0; the others are for tests. */
 const struct ct_optim_kernels *ct__optim_kernels_at(size_t i);
 
 #endif

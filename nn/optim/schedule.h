@@ -27,14 +27,14 @@ struct ct_schedule {
 	uint64_t total_steps;                   /* cosine, poly and one-cycle end here; includes the warm-up */
 	uint64_t warmup_steps;                  /* the learning rate rises linearly from warmup_start*base_lr */
 	double warmup_start;                    /* factor in the first step, for example 0.1 */
-	double min_lr;                          /* cosine, poly: the end value */
-	double gamma;                           /* step, multistep */
-	uint64_t step_size;                     /* step: interval in steps */
+	double min_lr;                          /* cosine, poly: the final value */
+	double gamma;                           /* step, multistep: factor of each decay */
+	uint64_t step_size;                     /* step: number of steps between decays */
 	uint64_t milestones[CT_MAX_MILESTONES]; /* multistep: steps after the warm-up, in increasing order */
 	int n_milestones;
 	double power; /* poly */
 	double pct_start, div_factor,
-		final_div_factor; /* one-cycle; its annealing is cosine, as is PyTorch's default */
+		final_div_factor; /* one-cycle; the annealing is cosine, which is PyTorch's default */
 };
 
 double ct_schedule_lr(const struct ct_schedule *s, uint64_t step);

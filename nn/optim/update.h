@@ -7,16 +7,17 @@
 
 enum { CT_OPTIM_MAX_STATES = 2 };
 
-/* A range of the arenas that is treated in one way: consecutive slices, or one slice with its own trust ratio.
- * Segments also cover the padding between slices, which is zero and stays zero. */
+/* A range of the arenas that is updated with the same settings: consecutive slices, or one slice with its own trust
+ * ratio. Segments also cover the padding between slices, which is zero and stays zero. */
 struct ct_segment {
 	size_t offset, n;
 	bool decay, adapt;
 	int64_t first_chunk, n_chunks;
 };
 
-/* A part of a segment, of at most CT_CHUNK_ELEMS elements. It is the unit of work of a thread. The sum over a segment
- * adds the sums of its chunks in order, so that it does not depend on the number of threads. */
+/* A part of a segment, of at most CT_CHUNK_ELEMS elements. A chunk is the unit of work of a thread. To compute the sum
+ * over a segment, the sums of its chunks are added in order, so that the result does not depend on the number of
+ * threads. */
 struct ct_chunk {
 	size_t offset, n;
 	int segment;
@@ -33,7 +34,7 @@ struct ct_update {
 	const ct_arena *loss; /* NULL: not checked */
 	size_t loss_at;
 	ct_arena *result; /* CT_F32 [CT_UPDATE_RESULTS] */
-	/* Scratch of nn/optim/arena_ops.c. */
+	/* Scratch memory of nn/optim/arena_ops.c. */
 	double *sums;          /* [2 * n_chunks] */
 	struct ct_factors *of; /* [n_segments] */
 };

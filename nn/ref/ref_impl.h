@@ -1,14 +1,14 @@
 /* Programs and kernels of the reference engine: plain [N,C,H,W] loops, sums in double. They are written to be obviously
- * correct. The other engines are tested against them, and they are tested against finite differences.
+ * correct. The other engines are tested against this engine, and this engine is tested against finite differences.
  *
- * Backward kernels add into dx (a value may have several users) and write dw and db. */
+ * Backward kernels add to dx, because a value may have several users, and overwrite dw and db. */
 #ifndef CT_NN_REF_REF_IMPL_H
 #define CT_NN_REF_REF_IMPL_H
 
 #include "nn/engine_impl.h"
 
 struct value {
-	size_t elems;    /* of one sample */
+	size_t elems;    /* number of elements of one sample */
 	float *y, *dy;   /* [N,C,H,W]; dy in training programs only */
 	float *mask;     /* dropout: one factor per element; drop path: one per row */
 	double *stat;    /* batch norm */
@@ -19,13 +19,13 @@ struct ref_program {
 	ct_program base;
 	struct value *values; /* [n_nodes] */
 	float *dlogits;
-	double *acc; /* scratch of the kernels */
+	double *acc; /* scratch memory of the kernels */
 };
 
 /* Arguments of one posted operation of a pass. */
 struct op {
 	struct ref_program *p;
-	int id; /* node */
+	int id; /* of the node */
 	float scale;
 	ct_arena *grads;
 	struct ct_batch batch;
@@ -53,18 +53,18 @@ static inline void scale_rows(float *y, const float *x, const float *factor, int
 
 enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads);
 
-/* x [n,F], w [K,F], b [K] or NULL, y [n,K]. acc: scratch [F]. */
+/* x [n,F], w [K,F], b [K] or NULL, y [n,K]. acc: scratch memory [F]. */
 void ct__ref_linear_forward(int n, int features, int k, const float *x, const float *w, const float *b, float *y);
 void ct__ref_linear_backward(int n, int features, int k, const float *x, const float *w, const float *dy, float *dx,
 			     float *dw, float *db, double *acc);
 
-/* x [n,C,H,W], w [K,C/groups,R,S], y [n,K,OH,OW]. acc: scratch, the larger of H*W and OH*OW. */
+/* x [n,C,H,W], w [K,C/groups,R,S], y [n,K,OH,OW]. acc: scratch memory for max(H*W, OH*OW) elements. */
 void ct__ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w,
 			  const float *b, float *y, double *acc);
 void ct__ref_conv_backward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w,
 			   const float *dy, float *dx, float *dw, float *db, double *acc);
 
-/* argmax [n,C,OH,OW]: index of the first maximum in its input plane; a NaN counts as the maximum. */
+/* argmax [n,C,OH,OW]: index of the first maximum within the input plane; a NaN counts as the maximum. */
 void ct__ref_max_pool_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, float *y,
 			      int32_t *argmax);
 void ct__ref_max_pool_backward(const struct ct_node *node, struct ct_shape in, int n, const float *dy,

@@ -23,24 +23,25 @@ struct rig {
 	ct_net *net;
 	ct_program *program; /* training */
 };
-/* Creates everything for opts.batch rows, with parameters initialized as in PyTorch from seed 1. */
+/* Opens the device and the engine, and creates the net and the program for opts.batch rows, with parameters initialized
+ * as in PyTorch from seed 1. */
 void rig_open(struct rig *r, const char *engine, ct_graph *graph, const struct ct_net_opts *opts);
 void rig_close(struct rig *r);
 /* Changes the scales and shifts of batch norms from 1 and 0 to other values, which are the same on every engine. */
 void vary_norms(ct_net *net);
 
-/* Calls test(engine) for every engine that this build and machine have. */
+/* Calls test(engine) for every engine that is available in this build and on this machine. */
 void each_engine(void (*test)(const char *engine));
-/* Returns whether the engine is available. If not, prints why. */
+/* Returns whether the engine supports the precision. If it does not, prints the reason. */
 bool has_precision(const char *engine, enum ct_precision precision);
 
-/* Make n random numbers from stream `stream`: uniform in [-1, 1) or in [0, 1), bytes, or labels below k. */
+/* Generate n pseudo-random numbers from stream `stream`: uniform in [-1, 1) or in [0, 1), bytes, or labels below k. */
 void fill_floats(uint32_t stream, float *x, size_t n);
 void fill_shares(uint32_t stream, float *x, size_t n);
 void fill_bytes(uint32_t stream, uint8_t *x, size_t n);
 void fill_labels(uint32_t stream, int32_t *labels, size_t n, int k);
 
-/* Returns the values of the parameter of this name. Free them with ct_free. */
+/* Returns the values of parameter `param` in the logical layout. Free them with ct_free. */
 float *export_param(ct_net *net, const float *arena, int param);
 int param_named(const ct_graph *g, const char *name);
 int node_named(const ct_graph *g, const char *name);

@@ -5,7 +5,7 @@
 #include "nn/engine_impl.h"
 #include "nn/optim/optim.h"
 
-/* Returns the elements of an fp32 arena for reading or writing, or NULL for NULL. */
+/* Returns a pointer to the elements of an fp32 arena, for reading or writing. Returns NULL if the arena is NULL. */
 static inline float *on_host(ct_arena *a)
 {
 	if (!a)
@@ -29,7 +29,7 @@ static inline enum ct_status forward_now(ct_program *p, const struct ct_batch *b
 	return CT_OK;
 }
 
-/* The optimizer step that later work belongs to. */
+/* Sets the optimizer step to which all work that is posted later belongs. */
 static inline void set_step(ct_net *net, uint64_t step)
 {
 	struct ct_step_args args = net->state->step;
@@ -38,7 +38,8 @@ static inline void set_step(ct_net *net, uint64_t step)
 	CT_ASSERT(ct_net_post_step_args(net, &args) == CT_OK);
 }
 
-/* Runs an update and, if requested, returns its norm. Returns CT_NUMERIC if the update changed nothing. */
+/* Runs an update. Sets *norm to the gradient norm, unless norm is NULL. Fails with CT_NUMERIC if the update changed
+ * nothing. */
 static inline enum ct_status update_now(ct_optim *o, double lr, double *norm)
 {
 	ct_net *net = ct_optim_net(o);

@@ -1,4 +1,4 @@
-/* Small models with every operation and unusual shapes. test_gradients compares ref with finite differences, and
+/* Small models that cover every operation and unusual shapes. test_gradients compares ref with finite differences, and
  * test_conformance compares every other engine with ref. */
 #ifndef CT_TESTS_NN_OP_CASES_H
 #define CT_TESTS_NN_OP_CASES_H

@@ -1,4 +1,4 @@
-/* Descriptors of cuDNN's backend API with project errors. */
+/* Descriptors of cuDNN's backend API, with errors converted to enum ct_status. */
 #ifndef CT_NN_CUDA_CUDNN_DESCRIPTOR_H
 #define CT_NN_CUDA_CUDNN_DESCRIPTOR_H
 
@@ -6,12 +6,12 @@
 
 #include "base/status.h"
 
-/* CT_OK, or the error chain "cuDNN: WHAT: reason". CUDNN_STATUS_NOT_SUPPORTED_* become CT_UNSUPPORTED, allocation failures CT_NOMEM, the
- * rest CT_DEVICE. */
+/* Returns CT_OK if st is success; otherwise fails with the message "cuDNN: WHAT: reason". CUDNN_STATUS_NOT_SUPPORTED_* become
+ * CT_UNSUPPORTED, allocation failures become CT_NOMEM, and all other errors become CT_DEVICE. */
 enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *what) CT_MUST_CHECK;
 
 enum ct_status ct__cudnn_create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out) CT_MUST_CHECK;
-/* NULL is allowed. */
+/* d may be NULL. */
 void ct__cudnn_destroy(cudnnBackendDescriptor_t d);
 enum ct_status ct__cudnn_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
 			     cudnnBackendAttributeType_t type, int64_t n, const void *values) CT_MUST_CHECK;

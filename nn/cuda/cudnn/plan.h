@@ -1,10 +1,11 @@
 /* Execution plans: how cuDNN computes an operation graph on a device.
  *
  * cuDNN's heuristics propose engine configurations, best first. Each one that cuDNN can finalize becomes a plan. The filter keeps plans
- * whose arithmetic is allowed: true fp32, for example, has neither tensor cores nor inputs that are rounded to a smaller type.
+ * whose arithmetic is allowed. For example, true fp32 allows neither tensor cores nor the rounding of inputs to a smaller type.
  *
- * The device is the current one, or is described by JSON (cuDNN 9.8 or later). With JSON, no GPU and no driver are needed, so that plans
- * for a GPU can be listed on any machine; engines that are compiled at run time cannot be finalized there and are only counted. */
+ * The device is either the current one or one that is described in JSON (cuDNN 9.8 or later). A JSON description needs neither a GPU nor a
+ * driver, so that plans for a GPU can be listed on any machine. Engines that are compiled at run time cannot be finalized in this way and
+ * are only counted. */
 #ifndef CT_NN_CUDA_CUDNN_PLAN_H
 #define CT_NN_CUDA_CUDNN_PLAN_H
 
@@ -13,13 +14,14 @@
 typedef struct ct__cudnn_target ct__cudnn_target;
 typedef struct ct__cudnn_plan ct__cudnn_plan;
 
-/* json: the device properties as cuDNN writes them; NULL: the current device of the calling thread. Returns a target owned by the caller. */
+/* json contains the device properties as cuDNN writes them. If it is NULL, the target is the current device of the calling thread. The
+ * caller owns the target. */
 enum ct_status ct__cudnn_target_create(const char *json, ct__cudnn_target **out) CT_MUST_CHECK;
 void ct__cudnn_target_destroy(ct__cudnn_target *t);
 
 struct ct__cudnn_filter {
-	bool exact;         /* without the notes TENSOR_CORE, DOWN_CONVERT_INPUTS and REDUCED_PRECISION_REDUCTION */
-	bool deterministic; /* without the note NONDETERMINISTIC */
+	bool exact;         /* excludes the notes TENSOR_CORE, DOWN_CONVERT_INPUTS and REDUCED_PRECISION_REDUCTION */
+	bool deterministic; /* excludes the note NONDETERMINISTIC */
 	int64_t max_workspace_bytes;
 };
 
@@ -36,7 +38,8 @@ struct ct__cudnn_candidates {
 	int n_filtered; /* finalized, but not allowed by the filter */
 };
 
-/* At most `max` plans. CT_UNSUPPORTED, with the text form of the graph and the counts, if there are none. */
+/* Finds at most `max` plans. Fails with CT_UNSUPPORTED if there are none; the message contains the string form of the graph and the
+ * counts. */
 enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_target *t,
 				   const struct ct__cudnn_filter *filter, int max,
 				   struct ct__cudnn_candidates *out) CT_MUST_CHECK;
@@ -46,9 +49,9 @@ ct__cudnn_plan *ct__cudnn_candidates_take(struct ct__cudnn_candidates *c, int i)
 void ct__cudnn_plan_destroy(ct__cudnn_plan *p);
 const struct ct__cudnn_plan_info *ct__cudnn_plan_info(const ct__cudnn_plan *p);
 
-/* The memory that one use of a plan works on ("variant pack"): pointers[id - 1] is the device memory of tensor id (ignored for virtual
- * tensors), 16-byte aligned; workspace has info.workspace_bytes. Several packs can be made for one plan. Running a plan allocates
- * nothing. */
+/* The memory on which a plan operates when it is executed ("variant pack"). pointers[id - 1] is the device memory of tensor id, aligned to
+ * 16 bytes (ignored for virtual tensors); the size of workspace is info.workspace_bytes. A plan can have several packs. Executing a plan
+ * allocates no memory. */
 typedef struct ct__cudnn_pack ct__cudnn_pack;
 enum ct_status ct__cudnn_pack_create(const ct__cudnn_graph *g, void *const *pointers, void *workspace,
 				     ct__cudnn_pack **out) CT_MUST_CHECK;

@@ -1,7 +1,7 @@
-/* Sums over the rows of [rows, cp], two values per element, in double and in a fixed order.
+/* Column sums over the rows of a [rows, cp] tensor, with two values per element, in double and in a fixed order.
  *
- * Each block adds a range of rows for a group of channels: a thread adds every Y-th row of its vector of channels, then the threads of a
- * column are added in order. The caller adds the partial sums of the blocks in order. */
+ * Each block adds a range of rows for a group of channels: each thread adds every COLUMN_Y-th row of its vector of channels, and then the
+ * sums of all threads of a column are added in order. The caller adds the partial sums of the blocks in order. */
 #ifndef CT_NN_CUDA_KERNELS_COLUMNS_CUH
 #define CT_NN_CUDA_KERNELS_COLUMNS_CUH
 
@@ -21,7 +21,8 @@ static inline dim3 column_grid(size_t rows, int cp, int vector)
 	return dim3((unsigned)((cp / vector + COLUMN_X - 1) / COLUMN_X), (unsigned)column_blocks(rows));
 }
 
-/* part(row, vector index in the row, first, second) adds the values of one vector. Adds up to partial[blockIdx.y][0 or 1][cp]. */
+/* part(index of a vector in the tensor, first channel of the vector, first, second) adds the two values of each element of the vector to
+ * first and second. The sums of this block are stored in partial[blockIdx.y][0 and 1][cp]. */
 template <class T, class Part>
 static inline __device__ void column_sums(size_t rows, int cp, double *partial,
 					  double (*shared)[COLUMN_X][2 * ct_vector<T>::size], const Part &part)
@@ -53,7 +54,7 @@ static inline __device__ void column_sums(size_t rows, int cp, double *partial,
 	}
 }
 
-/* The sum of partial[0..blocks)[which][channel]. */
+/* Returns the sum of partial[0..blocks)[which][channel]. */
 static inline __device__ double add_partial(const double *partial, int blocks, int which, int cp, int channel)
 {
 	double sum = 0;

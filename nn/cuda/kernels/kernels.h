@@ -1,11 +1,11 @@
-/* The CUDA kernels of the engine: what cuDNN does not compute. Plain C, for the engine and for tests.
+/* The CUDA kernels of the engine, for everything that cuDNN does not compute. The interface is plain C, for the engine and for tests.
  *
- * Each kernel has a struct of arguments and a launcher ct__k_NAME, which posts it to a stream and returns the error of the launch. All
- * pointers are device memory. Activations are [rows, cp] with rows = N*H*W: NHWC with cp >= c channels, where cp * size of an element
- * is a multiple of 16 bytes. Channels from c to cp are padding: kernels that write activations write zeros there, given zeros. `type` is
- * the type of activations (CT_F32, CT_F16 or CT_BF16). Arithmetic is fp32; long sums are double.
+ * Each kernel has a struct of arguments and a launcher ct__k_NAME, which posts the kernel to a stream and returns the error of the launch.
+ * All pointers are device memory. Activations are [rows, cp] with rows = N*H*W: NHWC with cp >= c channels, where cp * (size of an element)
+ * is a multiple of 16 bytes. The channels from c to cp - 1 are padding: if it is zero in the inputs of a kernel, the kernel keeps it zero
+ * in the results. `type` is the type of activations (CT_F32, CT_F16 or CT_BF16). Arithmetic is fp32; long sums are double.
  *
- * Results do not depend on the order in which blocks run, and no floating-point atomics are used: equal input gives equal bits. */
+ * Results do not depend on the order in which blocks run, and no floating-point atomics are used: equal inputs give identical bits. */
 #ifndef CT_NN_CUDA_KERNELS_KERNELS_H
 #define CT_NN_CUDA_KERNELS_KERNELS_H
 
@@ -18,7 +18,8 @@
 extern "C" {
 #endif
 
-/* Input: uint8 [N,H,W,C] -> (u8/255 - mean)/std, or float [N,C,H,W] -> the same values; y is [N,H,W,cp]. Rows of y from n_valid on are zero. */
+/* Converts the input to y [N,H,W,cp]: uint8 [N,H,W,C] becomes (u8/255 - mean)/std, and float [N,C,H,W] keeps its values. The rows n_valid
+ * to n - 1 of y become zero. */
 struct ct__k_input_args {
 	const void *x;
 	void *y;
@@ -36,7 +37,7 @@ enum ct__k_map_op {
 	CT__K_ADD_RELU,      /* y = max(a + b, 0) */
 	CT__K_RELU_BACKWARD, /* y = a where b > 0 or b is NaN, else 0: a is the gradient, b the output of the ReLU */
 };
-/* Element-wise; y may be a or b. n is a multiple of 16 bytes. */
+/* Element-wise operations; y may be a or b. The size of n elements must be a multiple of 16 bytes. */
 struct ct__k_map_args {
 	enum ct__k_map_op op;
 	const void *a, *b;
@@ -56,7 +57,7 @@ struct ct__k_convert_args {
 };
 cudaError_t ct__k_convert(const struct ct__k_convert_args *a, cudaStream_t s);
 
-/* y = x + bias, then ReLU if set; y may be x. bias [cp], fp32. */
+/* y = x + bias, followed by a ReLU if `relu` is set; y may be x. bias is fp32 [cp]. */
 struct ct__k_bias_args {
 	const void *x;
 	const float *bias;
@@ -67,7 +68,7 @@ struct ct__k_bias_args {
 };
 cudaError_t ct__k_bias(const struct ct__k_bias_args *a, cudaStream_t s);
 
-/* Number of row blocks that column sums of `rows` rows use: partial sums have this many rows. */
+/* Returns the number of blocks into which column sums divide `rows` rows. This is the first dimension of the arrays of partial sums. */
 int ct__k_sum_blocks(size_t rows);
 
 /* db[i] = sum over rows of dy; partial is double [ct__k_sum_blocks(rows), 2, cp]. db [cp]. */
@@ -81,8 +82,8 @@ struct ct__k_bias_backward_args {
 };
 cudaError_t ct__k_bias_backward(const struct ct__k_bias_backward_args *a, cudaStream_t s);
 
-/* Batch norm over rows. stat: float [2, cp], mean and 1/sqrt(var + eps). sums: double [2c + 1], as in nn/host: sums of the values, of
- * their squares, and their count; in backward [2c], the sums of dy and of dy * xh. These are what SyncBN adds over ranks. */
+/* Batch norm over rows. stat: float [2, cp], mean and 1/sqrt(var + eps). sums: double [2c + 1], as in nn/host: sums of the values, of their
+ * squares, and their count; in backward [2c], the sums of dy and of dy * xh. Synchronized batch norm all-reduces these sums. */
 struct ct__k_norm_args {
 	const void *x;        /* input of the norm */
 	const void *residual; /* forward: added before the ReLU; NULL: none */
@@ -93,7 +94,7 @@ struct ct__k_norm_args {
 	float *dgamma, *dbeta, *running_mean, *running_var, *stat;
 	double *partial; /* [ct__k_sum_blocks(rows), 2, cp] */
 	double *sums;
-	double *count; /* values behind the statistics, over all ranks; forward writes it, backward reads it */
+	double *count; /* number of values on all ranks in the statistics; forward writes it, backward reads it */
 	size_t rows;
 	int c, cp, relu; /* relu: a ReLU follows; backward masks dy where y <= 0 */
 	float eps, momentum;
@@ -112,19 +113,19 @@ cudaError_t ct__k_norm_backward_data(const struct ct__k_norm_args *a, cudaStream
 struct ct__k_pool_args {
 	const void *x;
 	void *y;
-	uint8_t *tap; /* max: [N,P,Q,cp], the tap r * S + s that was the largest */
+	uint8_t *tap; /* max: [N,P,Q,cp], the tap r * S + s of the largest element */
 	const void *dy;
 	void *dx;
 	int n, h, w, p, q, cp; /* input h x w, output p x q */
 	int r, s, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-	int average; /* 0: max; 1: average without the padding */
+	int average; /* 0: max; 1: average, not counting the padding */
 	enum ct_dtype type;
 };
 cudaError_t ct__k_pool(const struct ct__k_pool_args *a, cudaStream_t s);
 cudaError_t ct__k_pool_backward(const struct ct__k_pool_args *a, cudaStream_t s);
 
-/* Softmax cross-entropy or MSE on logits [n, kp] with k classes. Adds to metrics. dlogits: fp32 [n, kp], the gradient of the sum of
- * the row losses, with zeros in the padding; NULL: none. Rows of dlogits from n_valid to n are zero. */
+/* Softmax cross-entropy or MSE on logits [n, kp] with k classes. Adds the results to *metrics. dlogits: fp32 [n, kp], the gradient of the
+ * sum of the row losses, with zeros in the padding, or NULL if it is not needed. The rows n_valid to n - 1 of dlogits become zero. */
 struct ct__k_metrics { /* struct ct_metrics of nn/engine.h */
 	double loss;
 	int64_t count, top1, top5;
@@ -144,7 +145,7 @@ struct ct__k_loss_args {
 cudaError_t ct__k_loss(const struct ct__k_loss_args *a, cudaStream_t s);
 
 /* Dropout (per_row 0) and drop path (per_row 1), forward and backward: y = x * mask with the mask of nn/host/dropout.c for rows first,
- * first + 1, ... of the global batch. The mask is computed anew, never stored. */
+ * first + 1, ... of the global batch. The mask is recomputed in each pass and never stored. */
 struct ct__k_dropout_args {
 	const void *x;
 	void *y;
@@ -176,7 +177,7 @@ struct ct__k_chunk {
 struct ct__k_factors { /* of a segment in one update */
 	float clip, weight_decay, shrink, step;
 };
-struct ct__k_control { /* of one update: the factor of the gradient, and whether nothing is to be changed */
+struct ct__k_control { /* of one update: the factor for the gradient, and whether the update must change nothing */
 	float clip;
 	int32_t stop;
 };
@@ -213,7 +214,7 @@ struct ct__k_arena_args {
 };
 cudaError_t ct__k_arena(const struct ct__k_arena_args *a, cudaStream_t s);
 
-/* *loss = metrics->loss; all metrics become 0. */
+/* Sets *loss to metrics->loss, and then all metrics to 0. */
 struct ct__k_take_loss_args {
 	struct ct__k_metrics *metrics;
 	float *loss;

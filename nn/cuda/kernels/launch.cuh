@@ -1,15 +1,15 @@
-/* How kernels are written and launched. Every .cu file includes this header after its own header. The same source is
+/* Rules for writing and launching kernels. Every .cu file includes this header after its own header. The same source is
  * compiled by nvcc for GPUs, and by a C++ compiler for the software GPU of the tests (tests/soft_gpu).
  *
  * - A kernel takes exactly one argument, a plain struct by value (at most 4 KiB):
  *     static __global__ void scale(const struct scale_args a) { ... }
- * - It is launched by ct__launch, never by <<< >>>:
+ * - Kernels are launched by ct__launch, never by <<< >>>:
  *     cudaError_t e = ct__launch(scale, grid, block, shared_bytes, stream, args);
- *   grid and block are of type dim3 or numbers. The call returns the error of the launch. Errors of the kernel itself
- *   are reported later.
- * - CT_DYNAMIC_SHARED(float, name) defines `float *name`, the dynamic shared memory. It is 16-byte aligned and has
- *   the shared_bytes of ct__launch. For more than 48 KiB, call cudaFuncSetAttribute first.
- * - Declare __shared__ variables in the kernel, which is static. Helpers receive pointers to them.
+ *   grid and block are of type dim3 or integers. The call returns the error of the launch. Errors that occur while the
+ *   kernel runs are reported later.
+ * - CT_DYNAMIC_SHARED(float, name) defines `float *name`, the dynamic shared memory. It is 16-byte aligned, and
+ *   its size is the shared_bytes argument of ct__launch. For more than 48 KiB, call cudaFuncSetAttribute first.
+ * - Kernels are static. Declare __shared__ variables in the kernel itself, and pass pointers to them to helpers.
  * - All threads of a block must reach each __syncthreads. Do not assume that the threads of a warp run in lockstep:
  *   pass masks to shuffles and votes.
  * - Blocks must not wait for each other.

@@ -1,4 +1,4 @@
-/* Philox4x32-10 (Salmon et al., SC11), the same bits as base/rng.c. */
+/* Philox4x32-10 (Salmon et al., SC11). It generates the same bits as base/rng.c. */
 #ifndef CT_NN_CUDA_KERNELS_PHILOX_CUH
 #define CT_NN_CUDA_KERNELS_PHILOX_CUH
 

@@ -1,4 +1,4 @@
-/* 16-byte vectors of elements, and conversions. */
+/* 16-byte vectors of elements, and conversions between element types. */
 #ifndef CT_NN_CUDA_KERNELS_VECTOR_CUH
 #define CT_NN_CUDA_KERNELS_VECTOR_CUH
 
@@ -69,7 +69,7 @@ static inline unsigned blocks_for(size_t n, unsigned block)
 	return (unsigned)((n + block - 1) / block);
 }
 
-/* Calls launch<T>(a, s) for the element type of activations. */
+/* Returns launch<T>(a, s), where T is the element type of activations. */
 #define CT_FOR_TYPE(type, launch, a, s)             \
 	switch (type) {                             \
 	case CT_F32:                                \

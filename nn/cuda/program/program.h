@@ -1,9 +1,9 @@
 /* A compiled program of the CUDA engine: a list of tasks, first those of the forward pass, then those of the backward pass.
  *
- * A task is a kernel with its arguments, an execution plan of cuDNN, or a copy. The passes of a compilation, in their order:
+ * A task is a kernel with its arguments, an execution plan of cuDNN, or a copy. The passes of a compilation are, in order:
  *
- *     compile/   appends tasks. Arguments that are memory of the program are references to buffers.
- *     program/memory.c   gives each buffer, which lives from the first to the last task that uses it, a place in the memory
+ *     compile/   appends tasks. Arguments that point to memory of the program are references to buffers.
+ *     program/memory.c   assigns a place in memory to each buffer, which is live from the first to the last task that uses it
  *     program/bind.c     writes addresses into the arguments of tasks
  *     run/       posts the tasks to the engine's stream
  *
@@ -25,7 +25,7 @@ struct cuda_engine {
 	ct_engine base;
 	cudnnHandle_t cudnn;
 	ct__cudnn_target *target;
-	/* Finished graphs and the plan chosen for each; the text form of the graph and the precision are the key. */
+	/* Finished graphs, and the plan chosen for each. The key is the string form of the graph and the precision. */
 	struct cuda_cached_plan {
 		enum ct_precision precision;
 		ct__cudnn_graph *graph;
@@ -34,7 +34,7 @@ struct cuda_engine {
 	size_t n_plans, plans_cap;
 };
 
-/* What a net of this engine keeps beside struct ct_net. */
+/* The data that a net of this engine has in addition to struct ct_net. */
 struct cuda_net {
 	void *weights;               /* the parameter arena in the type of activations; NULL if that is fp32 */
 	struct cuda_update *updates; /* arenas.c */
@@ -43,8 +43,8 @@ struct cuda_net {
 struct cuda_buffer {
 	size_t bytes;
 	size_t at;       /* offset in the memory of the program */
-	int first, last; /* tasks; last < 0: not used */
-	int lost;        /* the first later task that may overwrite it; INT32_MAX: none */
+	int first, last; /* first and last task that uses the buffer; last < 0: unused */
+	int lost;        /* the first task after `last` that may overwrite it; INT32_MAX: none */
 };
 
 enum cuda_kind {
@@ -58,7 +58,7 @@ enum cuda_kind {
 	CUDA_BIAS,
 	CUDA_BIAS_BACKWARD,
 	CUDA_NORM_SUMS,
-	CUDA_NORM_SYNC, /* adds the sums over all ranks */
+	CUDA_NORM_SYNC, /* all-reduces the sums over all ranks */
 	CUDA_NORM_FINALIZE,
 	CUDA_NORM_RUNNING,
 	CUDA_NORM_APPLY,
@@ -71,7 +71,7 @@ enum cuda_kind {
 	CUDA_SLICE_DONE /* the gradient of a parameter is final */
 };
 
-/* Arrays of struct ct_batch. */
+/* The arrays of struct ct_batch. */
 enum cuda_batch_array { CUDA_BATCH_X, CUDA_BATCH_LABELS, CUDA_BATCH_LABELS_B, CUDA_BATCH_MIX, CUDA_BATCH_TARGETS };
 
 struct cuda_task {
@@ -114,47 +114,48 @@ struct cuda_reference {
 	int param;
 };
 
-/* The value of a node. Nodes that only rename a value (flatten, dropout in evaluation) share that of their input. */
+/* The value of a node. Nodes that pass their input on unchanged (flatten, dropout in evaluation) share the value of their input. */
 struct cuda_value {
 	int root;              /* the node that owns the value */
 	struct ct_shape shape; /* of the owner */
 	int cp;                /* channels with padding */
-	int buffer, gradient;  /* numbers of buffers; gradient: CUDA_NONE until a user has written it */
+	int buffer, gradient;  /* indices of buffers; gradient: CUDA_NONE until a user has written it */
 };
 
 struct cuda_program {
 	ct_program base;
 	enum ct_dtype type;        /* of activations */
 	struct cuda_value *values; /* [n_nodes] */
-	struct cuda_norm {         /* buffers of a batch norm that backward reads */
+	struct cuda_norm {         /* buffers of a batch norm that the backward pass reads */
 		int stat, count, sums;
 	} * norms;   /* [n_nodes] */
-	int *taps;   /* [n_nodes] buffer of a max pool */
-	int dlogits; /* buffer */
+	int *taps;   /* [n_nodes] buffers of the taps of max pools */
+	int dlogits; /* buffer of the gradient of the logits */
 	struct cuda_buffer *buffers;
 	struct cuda_task *tasks;
 	struct cuda_reference *references;
 	size_t n_buffers, buffers_cap, n_tasks, tasks_cap, n_references, references_cap;
-	size_t n_forward; /* tasks of the forward pass */
+	size_t n_forward; /* number of tasks of the forward pass */
 	size_t workspace_bytes;
 	size_t memory_bytes, unplanned_bytes;
 	char *memory, *workspace; /* device memory */
 	const ct_arena *bound_grads;
-	uint64_t first_row; /* of the last forward pass */
-	size_t n_run;       /* tasks that have been posted since its start */
+	uint64_t first_row; /* `first` of the batch of the last forward pass */
+	size_t n_run;       /* number of tasks posted since the start of the last forward pass */
 };
 
-/* build.c. The pointer to a task is valid until the next task is added. */
+/* build.c: append a buffer or a task. The pointer to a task is valid until the next task is added. */
 enum ct_status ct__cuda_buffer(struct cuda_program *p, size_t bytes, int *out) CT_MUST_CHECK;
 enum ct_status ct__cuda_task(struct cuda_program *p, int node, enum cuda_kind kind,
 			     struct cuda_task **out) CT_MUST_CHECK;
-/* `field`, a pointer in the last task that was added, becomes the address of a buffer, or of the gradient of a parameter. */
+/* Make `field`, which is a pointer in the last task that was added, refer to a buffer or to the gradient of a parameter. */
 enum ct_status ct__cuda_refer(struct cuda_program *p, const void *field, int buffer) CT_MUST_CHECK;
 enum ct_status ct__cuda_refer_grad(struct cuda_program *p, const void *field, int param) CT_MUST_CHECK;
 
-/* memory.c: sets the places of all buffers, memory_bytes and unplanned_bytes. */
+/* memory.c: sets the offset (`at`) and `lost` of all buffers, memory_bytes and unplanned_bytes. */
 enum ct_status ct__cuda_plan_memory(struct cuda_program *p) CT_MUST_CHECK;
-/* bind.c: allocates the memory of the program and sets all pointers; bind_grads sets those to gradients, which may change. */
+/* bind.c: ct__cuda_bind allocates the memory of the program and sets all pointers. ct__cuda_bind_grads sets the pointers to gradients again
+ * if the gradient arena has changed. */
 enum ct_status ct__cuda_bind(struct cuda_program *p) CT_MUST_CHECK;
 enum ct_status ct__cuda_bind_grads(struct cuda_program *p, const ct_arena *grads) CT_MUST_CHECK;
 
@@ -163,7 +164,7 @@ static inline const struct ct_node *cuda_node(const struct cuda_program *p, int 
 	return ct_graph_node(p->base.graph, id);
 }
 
-/* Channels padded to a multiple of 16 bytes. */
+/* Returns the number of channels, padded to a multiple of 16 bytes. */
 static inline int cuda_pad(int channels, enum ct_dtype t)
 {
 	const int vector = t == CT_F32 ? 4 : 8;

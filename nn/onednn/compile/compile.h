@@ -1,4 +1,4 @@
-/* Compiles a graph to the tasks of a program. */
+/* Compiles a graph into the tasks of a program. */
 #ifndef CT_NN_ONEDNN_COMPILE_COMPILE_H
 #define CT_NN_ONEDNN_COMPILE_COMPILE_H
 
@@ -6,7 +6,7 @@
 
 /* Fuses nodes and appends the tasks of the forward pass. Chooses a layout for parameters that have none yet. */
 enum ct_status ct__onednn_compile_forward(struct onednn_program *p) CT_MUST_CHECK;
-/* Appends the tasks of the backward pass, node after node from the last to the first. */
+/* Appends the tasks of the backward pass, node by node, from the last to the first. */
 enum ct_status ct__onednn_compile_backward(struct onednn_program *p) CT_MUST_CHECK;
 
 #endif

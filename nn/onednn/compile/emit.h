@@ -4,18 +4,19 @@
 
 #include "nn/onednn/program/program.h"
 
-/* Gets the primitive for the spec. CT_UNSUPPORTED, with the name of the node, if oneDNN has none. */
+/* Gets the primitive for the spec. Fails with CT_UNSUPPORTED if oneDNN has none; the message names the node. */
 enum ct_status ct__onednn_prim(struct onednn_program *p, int node, const struct ct_dnnl_spec *spec,
 			       const ct_dnnl_prim **out) CT_MUST_CHECK;
-/* Gets the primitive with the best implementation among n specs. Among equally good ones, the first one is chosen. */
+/* Gets the primitive with the best implementation among n specs. If several are equally good, the first one is
+ * chosen. */
 enum ct_status ct__onednn_choose(struct onednn_program *p, int node, const struct ct_dnnl_spec *specs, int n,
 				 const ct_dnnl_prim **out) CT_MUST_CHECK;
 /* Appends a call of the primitive, with a scratchpad if it needs one. */
 enum ct_status ct__onednn_call(struct onednn_program *p, int node, const ct_dnnl_prim *prim,
 			       struct onednn_task **out) CT_MUST_CHECK;
 
-/* Converts a tensor to another layout. *out is `from` if the layouts are equal, else a new buffer to which the tensor
- * is reordered. */
+/* Converts a tensor to another layout. *out is `from` if the layouts are equal, else a new buffer that receives the
+ * reordered tensor. */
 enum ct_status ct__onednn_relayout(struct onednn_program *p, int node, struct onednn_ref from,
 				   const ct_dnnl_desc *from_desc, const ct_dnnl_desc *to_desc,
 				   struct onednn_ref *out) CT_MUST_CHECK;
@@ -23,8 +24,8 @@ enum ct_status ct__onednn_relayout(struct onednn_program *p, int node, struct on
 enum ct_status ct__onednn_fit(struct onednn_program *p, int node, const ct_dnnl_prim *prim, enum ct_dnnl_arg arg,
 			      struct onednn_ref from, const ct_dnnl_desc *from_desc,
 			      struct onednn_ref *out) CT_MUST_CHECK;
-/* Gets the value of a root with other dimensions: the same bytes if the layout allows it, else a copy in plain
- * layout. */
+/* Gets the value of a root node (struct onednn_layout) with other dimensions: the same memory if the layout allows it,
+ * else a copy in plain layout. */
 enum ct_status ct__onednn_view(struct onednn_program *p, int node, int root, int ndims, const int *dims,
 			       const ct_dnnl_desc **desc, int *buffer) CT_MUST_CHECK;
 /* Gets the value of `id` as [N,C,H,W], or as [N,C] if it is a vector or was flattened. */
@@ -35,9 +36,10 @@ enum ct_status ct__onednn_view_natural(struct onednn_program *p, int node, int i
 enum ct_status ct__onednn_own_result(struct onednn_program *p, int id, const ct_dnnl_desc *desc) CT_MUST_CHECK;
 struct onednn_ref ct__onednn_buffer_or_nothing(int buffer);
 
-/* Returns a spec with stride, padding and dilation of a convolution; for a linear layer, only the operation is set. */
+/* Returns a spec with the stride, padding and dilation of a convolution; for a linear layer, only the operation is
+ * set. */
 struct ct_dnnl_spec ct__onednn_layer_spec(const struct onednn_program *p, int id);
-/* Gets a descriptor with the dimensions of `d`, this element type and an undefined layout (`any`). */
+/* Gets a descriptor with the dimensions of `d`, the element type `type` and an undefined layout (`any`). */
 enum ct_status ct__onednn_any_like(struct onednn_program *p, enum ct_dnnl_type type, const ct_dnnl_desc *d,
 				   const ct_dnnl_desc **out) CT_MUST_CHECK;
 

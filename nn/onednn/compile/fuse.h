@@ -1,4 +1,4 @@
-/* The first pass of a compilation. It decides which nodes are computed together, judging by the graph alone. */
+/* The first pass of a compilation. It decides which nodes are computed together, based on the graph alone. */
 #ifndef CT_NN_ONEDNN_COMPILE_FUSE_H
 #define CT_NN_ONEDNN_COMPILE_FUSE_H
 

@@ -4,14 +4,15 @@
 
 #include "nn/onednn/program/program.h"
 
-/* Takes the gradient of input `in` of `node`, which is in `buffer`, converts it to the layout of the input's root, and
- * adds it to the gradients of other users. shared: the buffer is also the gradient of another value. */
+/* Takes the gradient with respect to input `in` of `node` from `buffer`, converts it to the layout of the input's root,
+ * and adds it to the gradients from other users of the input. shared: `buffer` is also the gradient of another
+ * value. */
 enum ct_status ct__onednn_give_grad(struct onednn_program *p, int node, int in, int buffer, const ct_dnnl_desc *desc,
 				    bool shared) CT_MUST_CHECK;
-/* Gets a buffer for a gradient in the layout of `v`. This is the buffer of v's own gradient, which is overwritten,
- * unless other tasks read it. */
+/* Gets a buffer for a gradient in the layout of `v`: the buffer of v's own gradient, which is then overwritten, or a
+ * new buffer if v's gradient is shared with another value. */
 enum ct_status ct__onednn_in_place(struct onednn_program *p, struct onednn_value *v, int *out) CT_MUST_CHECK;
-/* Appends the task that reports the gradient of the parameter as final. Does nothing for ONEDNN_NONE. */
+/* Appends the task that reports the gradient of the parameter as final. Does nothing if `param` is ONEDNN_NONE. */
 enum ct_status ct__onednn_slice_done(struct onednn_program *p, int id, int param) CT_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* Lowers batch norm together with the operations that are computed in the same pass. */
+/* Lowers batch norm together with the operations that are computed in the same pass over the data. */
 #ifndef CT_NN_ONEDNN_COMPILE_NORM_H
 #define CT_NN_ONEDNN_COMPILE_NORM_H
 
@@ -6,7 +6,7 @@
 
 enum ct_status ct__onednn_norm_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct__onednn_norm_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
-/* Lower a sum and the norm that is fused into it. */
+/* Lower a sum together with the norm that is fused into it. */
 enum ct_status ct__onednn_join_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct__onednn_join_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
 

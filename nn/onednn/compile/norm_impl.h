@@ -1,4 +1,4 @@
-/* The norms that are lowered outside norm.c. */
+/* Functions outside norm.c that lower norms. */
 #ifndef CT_NN_ONEDNN_COMPILE_NORM_IMPL_H
 #define CT_NN_ONEDNN_COMPILE_NORM_IMPL_H
 
@@ -7,10 +7,10 @@
 /* norm_library.c: norms computed by oneDNN's primitives. */
 enum ct_status ct__onednn_norm_library_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct__onednn_norm_library_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
-/* Appends the task that updates the running statistics with those of the batch. */
+/* Appends the task that updates the running statistics with the batch statistics. */
 enum ct_status ct__onednn_running_statistics(struct onednn_program *p, int id) CT_MUST_CHECK;
-/* norm_pool.c: norm, ReLU and max pool computed by kernels/norm_pool.h. *done is false if the layout or the processor
- * is not supported. */
+/* norm_pool.c: norm, ReLU and max pool computed by kernels/norm_pool.h. *done is set to false if the layout or the
+ * processor is not supported. */
 enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id, bool *done) CT_MUST_CHECK;
 enum ct_status ct__onednn_norm_pool_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
 

@@ -4,8 +4,8 @@
 
 #include "nn/onednn/program/program.h"
 
-/* Appends the forward tasks whose results the backward pass of node `id` needs again. Call this before that pass is
- * lowered. */
+/* Appends a second copy of the forward tasks whose results the backward pass of node `id` needs. Call this before
+ * lowering that backward pass. */
 enum ct_status ct__onednn_recompute(struct onednn_program *p, int id) CT_MUST_CHECK;
 
 #endif

@@ -26,11 +26,11 @@ struct ct_dnnl_desc {
 struct ct_dnnl {
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
-	/* The caller provides the scratchpad for all of these. [1]: ReLU on the result; [2]: the result is added to
-	 * dst; [3]: the result is added to dst, then ReLU. */
+	/* With each of these attributes, the caller provides the scratchpad. [1]: a ReLU is applied to the result; [2]:
+	 * the result is added to dst; [3]: the result is added to dst, and then a ReLU is applied. */
 	dnnl_primitive_attr_t attrs[4];
 	/* Protects the caches and the creation of their primitives on first use, because a thread that exports
-	 * parameters shares them with the thread that computes. */
+	 * parameters uses them at the same time as the thread that computes. */
 	pthread_mutex_t lock;
 	ct_dnnl_desc *descs;
 	ct_dnnl_prim *prims;

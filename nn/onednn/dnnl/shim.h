@@ -2,7 +2,7 @@
  * APIs of 2.x (operation descriptors) and 3.x (primitive descriptors).
  *
  *   context  oneDNN's engine and stream; owns all descs and prims until it is closed
- *   desc     dimensions, element type and layout of a tensor. Interned: equal descs are the same pointer
+ *   desc     dimensions, element type and layout of a tensor. Interned: equal descs have the same address
  *   prim     an operation on descs with the implementation that oneDNN chose. Interned by its spec, compiled on first use
  *   call     a prim with the addresses of its arguments, ready to run; owned by the caller
  *
@@ -66,8 +66,8 @@ enum ct_dnnl_arg {
 
 /* Specs are compared byte by byte, so unused fields must be zero. In backward operations, src, weights, bias and dst
  * describe both the tensors of the forward operation and their gradients. `other` is the second addend, or the data
- * that a backward operation needs from the forward pass (norm: src, ReLU: dst). A desc may be `any`, except for norm
- * and ReLU: oneDNN then chooses the layout. */
+ * that a backward operation needs from the forward pass (norm: src, ReLU: dst). Except for norm and ReLU, the layout of
+ * a desc may be `any`; oneDNN then chooses it. */
 struct ct_dnnl_spec {
 	const ct_dnnl_desc *src, *other, *weights, *bias, *dst;
 	const ct_dnnl_prim *forward;                       /* the forward primitive of a backward operation */
@@ -83,15 +83,15 @@ struct ct_dnnl_spec {
 bool ct__dnnl_available(char *why, size_t why_len);
 /* "oneDNN 2.6.3 avx512_core" */
 const char *ct__dnnl_version(void);
-/* Returns whether this processor has bfloat16 instructions. On others, oneDNN emulates them, which is slower than
- * fp32. */
+/* Returns whether this processor has bfloat16 instructions. On other processors, oneDNN emulates them, which is slower
+ * than fp32. */
 bool ct__dnnl_has_bf16(void);
 
 enum ct_status ct__dnnl_open(ct_dnnl **out) CT_MUST_CHECK;
 void ct__dnnl_close(ct_dnnl *c);
 
-/* Get a desc in row-major (plain) layout, or in the layout `any`, which oneDNN chooses. Elements are fp32; functions
- * with _of take the type. */
+/* Get a desc in row-major (plain) layout, or in the layout `any`, which oneDNN chooses. Elements are fp32; the
+ * functions with the suffix _of take the element type. */
 enum ct_status ct__dnnl_plain(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct__dnnl_any(ct_dnnl *c, int ndims, const int *dims, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct__dnnl_plain_of(ct_dnnl *c, enum ct_dnnl_type type, int ndims, const int *dims,
@@ -121,8 +121,8 @@ enum ct_status ct__dnnl_prim_desc(ct_dnnl *c, const ct_dnnl_prim *p, enum ct_dnn
 				  const ct_dnnl_desc **out) CT_MUST_CHECK;
 size_t ct__dnnl_prim_bytes(const ct_dnnl_prim *p, enum ct_dnnl_arg arg); /* 0 if there is no such argument */
 const char *ct__dnnl_prim_impl(const ct_dnnl_prim *p);
-/* Returns how fast the implementation is, judging by its name. 0: reference loops; 1: a convolution by copying and a
- * matrix product; 2: an implementation made for this processor. */
+/* Returns a speed class, which is inferred from the name of the implementation. 0: reference loops; 1: a convolution
+ * that copies its input and computes a matrix product; 2: an implementation made for this processor. */
 int ct__dnnl_prim_rank(const ct_dnnl_prim *p);
 
 struct ct_dnnl_bind {
@@ -135,7 +135,7 @@ enum ct_status ct__dnnl_call_create(ct_dnnl *c, const ct_dnnl_prim *p, const str
 void ct__dnnl_call_destroy(ct_dnnl_call *call);
 enum ct_status ct__dnnl_call_set(ct_dnnl_call *call, enum ct_dnnl_arg arg, void *ptr) CT_MUST_CHECK;
 enum ct_status ct__dnnl_call_run(ct_dnnl *c, const ct_dnnl_call *call) CT_MUST_CHECK;
-/* Runs the call in a separate stream, for threads other than the one that computes. */
+/* Runs the call in a separate stream, for use by threads other than the one that computes. */
 enum ct_status ct__dnnl_call_run_alone(ct_dnnl *c, const ct_dnnl_call *call) CT_MUST_CHECK;
 
 #endif

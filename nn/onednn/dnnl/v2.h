@@ -132,7 +132,7 @@ static dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(pd_out pd, dnnl
 	return dnnl_primitive_desc_create(pd, &d, attr, e, hint);
 }
 
-/* Only the second version of pooling supports dilation, and only the first has fast implementations. */
+/* Only version 2 of the pooling descriptor supports dilation, and only version 1 has fast implementations. */
 static dnnl_status_t dnnl_pooling_forward_primitive_desc_create(pd_out pd, dnnl_engine_t e, dnnl_prop_kind_t prop,
 								dnnl_alg_kind_t alg, md_arg src, md_arg dst,
 								dims_arg stride, dims_arg kernel, dims_arg gaps,

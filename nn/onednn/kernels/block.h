@@ -3,7 +3,7 @@
 #ifndef CT_NN_ONEDNN_KERNELS_BLOCK_H
 #define CT_NN_ONEDNN_KERNELS_BLOCK_H
 
-/* Channels of a block. */
+/* Number of channels in a block. */
 #define CT_LANES 16
 
 #endif

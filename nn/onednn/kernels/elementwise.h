@@ -1,6 +1,6 @@
 /* Element-wise loops on tensors in plain layout: input normalization, masks, scaling, running statistics. They are
  * plain C, which the compiler vectorizes. `threads` is the number of threads that share the work; results do not depend
- * on it. bfloat16 values are passed as their bits. Rounding is to nearest, ties to even. */
+ * on it. bfloat16 values are passed as uint16_t bits. Rounding is to nearest, ties to even. */
 #ifndef CT_NN_ONEDNN_KERNELS_ELEMENTWISE_H
 #define CT_NN_ONEDNN_KERNELS_ELEMENTWISE_H
 
@@ -10,8 +10,8 @@
 
 #include "nn/graph/graph.h"
 
-/* y [n,C,H,W] = (x / 255 - mean) / std for the bytes x [n,H,W,C]. mean and std have one value for each channel. There
- * are at most four channels. */
+/* y [n,C,H,W] = (x / 255 - mean) / std for the bytes x [n,H,W,C]. mean and std have one value per channel. There are at
+ * most four channels. */
 void ct__onednn_normalise(int threads, const uint8_t *x, int n, struct ct_shape s, const float *mean, const float *std,
 			  float *y);
 void ct__onednn_normalise_bf16(int threads, const uint8_t *x, int n, struct ct_shape s, const float *mean,
@@ -26,8 +26,9 @@ void ct__onednn_scale(float *out, const float *a, float scale, size_t n);
 /* out[i][0..n) = in[i][0..n) * factor[i] for each row i. */
 void ct__onednn_scale_rows(int threads, float *out, const float *in, const float *factor, int rows, size_t n);
 
-/* Updates mean and variance of c channels: running = (1 - momentum) running + momentum batch. The variance of the batch
- * is made unbiased, for `count` values in each channel. Returns false if the statistics of the batch are not finite. */
+/* Updates the running mean and variance of c channels: running = (1 - momentum) running + momentum batch. The batch
+ * variance is first converted to the unbiased estimate for `count` values per channel. Returns false if the statistics
+ * of the batch are not finite. */
 bool ct__onednn_running(float *mean, float *variance, const float *batch_mean, const float *batch_variance, int c,
 			float momentum, double count);
 

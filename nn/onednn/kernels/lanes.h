@@ -1,6 +1,6 @@
 /* Vectors of the CT_LANES channels of a block, for kernels on [N,C/16,H,W,16] tensors (norms, Winograd). On x86,
  * include this header only in files that are compiled for AVX-512 (nn/CMakeLists.txt). ct__norm_usable returns whether
- * their functions may be called. */
+ * the functions in these files may be called on this processor. */
 #ifndef CT_NN_ONEDNN_KERNELS_LANES_H
 #define CT_NN_ONEDNN_KERNELS_LANES_H
 
@@ -16,7 +16,7 @@
 #include "nn/onednn/kernels/block.h"
 
 #define CT_INLINE static inline __attribute__((always_inline))
-/* Unrolls the following loop, which must have a constant count. */
+/* Unrolls the following loop, which must have a constant number of iterations. */
 #ifdef __clang__
 #define CT_UNROLL _Pragma("unroll")
 #else
@@ -40,7 +40,7 @@ CT_INLINE ct_vec ct_vec_choose(ct_ivec mask, ct_vec yes, ct_vec no)
 }
 
 /* Loads element i of a tensor of vectors, which are fp32 or bfloat16; bf16 must be a compile-time constant. Intrinsics
- * are used because gcc 12 would convert lane by lane. */
+ * are used because gcc 12 would otherwise convert one lane at a time. */
 CT_INLINE ct_vec ct_vec_load(const void *x, size_t i, bool bf16)
 {
 	if (!bf16)
@@ -74,7 +74,7 @@ CT_INLINE void ct_vec_store(void *y, size_t i, ct_vec v, bool bf16)
 #endif
 }
 
-/* Returns one bit for each lane. */
+/* Returns the mask as one bit per lane. */
 CT_INLINE uint16_t ct_vec_bits(ct_ivec mask)
 {
 #ifdef __AVX512DQ__
@@ -99,7 +99,7 @@ CT_INLINE ct_vec ct_vec_keep(uint16_t bits, ct_vec v)
 #endif
 }
 
-/* Convert between bytes and 32-bit integers. gcc 12 would convert lane by lane. */
+/* Convert between bytes and 32-bit integers. Without intrinsics, gcc 12 would convert one lane at a time. */
 CT_INLINE ct_ivec ct_vec_widen(ct_bvec x)
 {
 #ifdef __AVX512F__

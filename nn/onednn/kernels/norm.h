@@ -6,9 +6,9 @@
  * do not depend on the number of threads. The kernels are plain C on vectors of 16 lanes; call them only if
  * ct__norm_usable returns true. Lanes after the last channel must be zero and stay zero.
  *
- * For statistics of one rank, call ct__norm_forward and ct__norm_backward, which run both passes over a block of
- * channels while it is in the cache. For statistics of all ranks, call the pass that computes the sums, add these over
- * all ranks, and then call the second pass. */
+ * For the statistics of one rank, call ct__norm_forward and ct__norm_backward, which run both passes over a block of
+ * channels while the block is in the cache. For statistics over all ranks, call the pass that computes the sums,
+ * all-reduce these sums, and then call the second pass. */
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_H
 #define CT_NN_ONEDNN_KERNELS_NORM_H
 
@@ -29,8 +29,8 @@ struct ct_norm {
 
 	const void *x;
 	const float *gamma, *beta;        /* [C] */
-	float *mean, *variance;           /* [C], biased statistics of the batch, written by the forward pass, or
-					   * given */
+	float *mean, *variance;           /* [C], biased statistics of the batch, written by the forward pass or
+					   * set by the caller */
 	const void *residual;             /* or NULL */
 	const float *factor;              /* [n] factors of drop path, or NULL */
 	void *y;                          /* may be residual */
@@ -39,7 +39,7 @@ struct ct_norm {
 
 	/* backward */
 	const void *dy,
-		*dy2; /* dy2 may be NULL. Otherwise the gradient is the sum of both, and the first pass writes it, after
+		*dy2; /* dy2 may be NULL. Otherwise the gradient of y is dy + dy2, and the first pass writes it, after
 		       * the ReLU, to dresidual */
 	void *dx;     /* may be x; may be dy if dresidual is NULL; may be dresidual if dy2 is set */
 	void *dresidual;       /* the gradient after the ReLU, or NULL; may be dy or dy2 */
@@ -61,8 +61,8 @@ void ct__norm_sums(const struct ct_norm *p, double *sums);
 void ct__norm_moments(const struct ct_norm *p, const double *sums, double count);
 /* The second pass, with given mean and variance. */
 void ct__norm_apply(const struct ct_norm *p);
-/* Computes dgamma and dbeta of this rank, and sums [2*C]: for each channel the sum of d, then that of
- * d*(x - mean)/sqrt(variance + eps), where d is dy after the ReLU, times the factor of the row. */
+/* Computes dgamma and dbeta of this rank, and sums [2*C]: the sum of d for each channel, then the sum of d*(x -
+ * mean)/sqrt(variance + eps) for each channel, where d is dy after the ReLU, times the factor of the row. */
 void ct__norm_gradient_sums(const struct ct_norm *p, double *sums);
 void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double count);
 

@@ -25,7 +25,7 @@ struct ct_norm_pool_shape {
 
 size_t ct__norm_pool_scratch_bytes(const struct ct_norm_pool_shape *s);
 size_t ct__norm_pool_out_elems(
-	const struct ct_norm_pool_shape *s); /* number of elements in y, picked and taps, including padding */
+	const struct ct_norm_pool_shape *s); /* number of elements in each of y, picked and taps, including padding */
 
 struct ct_norm_pool {
 	struct ct_norm_pool_shape shape;
@@ -33,10 +33,10 @@ struct ct_norm_pool {
 	const void *x;
 	const float *gamma, *beta;        /* [C] */
 	float *mean, *variance;           /* [C], batch statistics (biased) */
-	void *y;                          /* pooled */
+	void *y;                          /* the pooled values */
 	void *picked;                     /* elements of x at the maxima */
-	uint8_t *taps;                    /* position of each maximum in its pooling kernel; 255: the ReLU made it 0 */
-	struct ct_norm_partial *partials; /* scratch */
+	uint8_t *taps;                    /* position of each maximum in its kernel; 255: the ReLU set it to 0 */
+	struct ct_norm_partial *partials; /* scratch memory */
 	/* backward */
 	const void *dy;
 	void *dx; /* may be x, which saves a third of the memory traffic */

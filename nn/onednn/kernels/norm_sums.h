@@ -5,17 +5,17 @@
 
 #include "nn/onednn/kernels/lanes.h"
 
-/* Number of vectors that are summed in single precision. */
+/* Number of vectors in a chunk, which is summed in single precision. */
 #define CT_NORM_CHUNK 256
 
-/* The sums of one image and one block of channels */
+/* The sums of one image and one block of channels. */
 struct ct_norm_partial {
 	double a[CT_LANES], b[CT_LANES];
 };
 
-/* a += sum of x, b += sum of x*x. Deviations from the mean of the first four values are summed instead of x. Single
- * precision is enough for them: four of n values have this mean, so it is at most sqrt(n/4) standard deviations away
- * from the mean of all values. */
+/* a += sum of x, b += sum of x*x. Instead of x, the deviations of x from the mean of the first four values are summed.
+ * Single precision is sufficient for these deviations, because the mean of four out of n values is at most sqrt(n/4)
+ * standard deviations away from the mean of all n values. */
 CT_INLINE void ct_norm_chunk(const void *x, size_t first, size_t n, bool bf16, struct ct_norm_partial *out)
 {
 	ct_vec s[4] = {{0}}, q[4] = {{0}}, middle = ct_vec_load(x, first, bf16);

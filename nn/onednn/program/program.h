@@ -1,8 +1,8 @@
-/* A compiled program of the oneDNN engine. The passes of a compilation build it one after the other.
+/* A compiled program of the oneDNN engine. A compilation builds it in the following passes.
  *
  *   fuse     (compile/fuse.h)    decides which nodes of the graph are computed together        fills value.fusion, value.fold
- *   lower    (compile/compile.h) lets primitives choose layouts and appends tasks              fills the rest of the values
- *   memory   (program/memory.h)  gives every buffer its place in the arena                     fills buffer.offset, memory
+ *   lower    (compile/compile.h) lets primitives choose layouts and appends tasks              fills the rest of value
+ *   memory   (program/memory.h)  assigns every buffer a place in the arena                     fills buffer.offset, memory
  *   bind     (program/bind.h)    turns buffers and parameters of tasks into addresses          fills task.ptr, task.call, binding
  *   run      (run/run.h)         executes the tasks                                            uses pass
  *
@@ -22,8 +22,8 @@ enum { ONEDNN_NONE = -1 };
 struct onednn_net {
 	/* [n_params] The layout of each parameter in the arenas. NULL until the first program has chosen it. */
 	const ct_dnnl_desc **layout;
-	/* The memory for the values of all programs. Because only one program runs at a time, it is as large as the
-	 * largest program needs. */
+	/* The memory for the values of all programs. Because only one program runs at a time, this memory is only as
+	 * large as the largest program needs. */
 	char *arena;
 	size_t arena_bytes;
 	/* The programs that are bound to the arena. */
@@ -41,7 +41,7 @@ enum onednn_where {
 
 struct onednn_ref {
 	enum onednn_where where;
-	int id; /* number of the program's buffer, of the parameter, or of the graph's buffer */
+	int id; /* index of the program's buffer, of the parameter, or of the graph's buffer */
 };
 
 #define ONEDNN_BUF(i) ((struct onednn_ref){ONEDNN_BUFFER, (i)})
@@ -51,7 +51,7 @@ struct onednn_buffer {
 	size_t offset; /* in the arena */
 	int first;     /* The first task that uses it. */
 	int last;      /* The last task that uses it. */
-	int lost;      /* The first later task that overwrites it; INT32_MAX if there is none. */
+	int lost;      /* The first task after `last` that overwrites it; INT32_MAX if there is none. */
 };
 
 /* What a task does. The arguments of each kind are in brackets, in order. */
@@ -62,7 +62,7 @@ enum onednn_kind {
 	ONEDNN_MULTIPLY,      /* [out, a, b] out = a * b */
 	ONEDNN_ROW_FACTORS,   /* draws one factor for each row, for a drop path node [out] */
 	ONEDNN_SCALE_ROWS,    /* [out, in, factors] multiplies each row by its factor; `n`: elements of a row */
-	ONEDNN_RUNNING_STATS, /* [running mean, running variance, batch mean, batch variance] updates the former two */
+	ONEDNN_RUNNING_STATS, /* [running mean, running variance, batch mean, batch variance] updates the running ones */
 	ONEDNN_NORM, /* batch norm by ctrain's kernels: enum onednn_norm_arg; `n` is 1 if the statistics already
 		      * exist */
 	ONEDNN_NORM_BACKWARD,       /* enum onednn_norm_arg */
@@ -70,8 +70,8 @@ enum onednn_kind {
 	ONEDNN_NORM_PLAIN_BACKWARD, /* enum onednn_norm_arg */
 	ONEDNN_NORM_POOL,           /* batch norm, ReLU and max pool by ctrain's kernels: enum onednn_pool_arg */
 	ONEDNN_NORM_POOL_BACKWARD,  /* enum onednn_pool_arg */
-	ONEDNN_WINOGRAD,            /* `n`: enum ct_winograd_pass; arguments are found by name */
-	ONEDNN_FOLD_CHECK, /* decides whether folded weights are still valid: the first arguments of enum onednn_fold_arg */
+	ONEDNN_WINOGRAD,            /* `n`: enum ct_winograd_pass; arguments are looked up by enum ct_dnnl_arg */
+	ONEDNN_FOLD_CHECK, /* decides whether folded weights are still valid: the first 6 of enum onednn_fold_arg */
 	ONEDNN_FOLD,       /* computes folded weights: enum onednn_fold_arg */
 	ONEDNN_LOSS,       /* [logits, gradient of the sum of the row losses (in training)] */
 	ONEDNN_LOSS_SCALE, /* [out, in] out = in * the scale of the backward pass */
@@ -82,7 +82,7 @@ enum onednn_norm_arg {
 	ONEDNN_NORM_X,
 	ONEDNN_NORM_GAMMA,
 	ONEDNN_NORM_BETA,
-	/* The means, and after them the number of values on all ranks as a double. NORM_PLAIN: all statistics. */
+	/* The means, followed by the number of values on all ranks as a double. NORM_PLAIN: all statistics. */
 	ONEDNN_NORM_MEAN,
 	ONEDNN_NORM_VARIANCE,
 	ONEDNN_NORM_PARTIALS,
@@ -136,7 +136,7 @@ struct onednn_arg {
 
 struct onednn_task {
 	enum onednn_kind kind;
-	int node; /* the node of the graph to which it belongs */
+	int node; /* the node of the graph to which the task belongs */
 	/* Lowering */
 	const ct_dnnl_prim *prim; /* of ONEDNN_CALL */
 	struct onednn_arg args[CT_DNNL_MAX_ARGS];
@@ -149,14 +149,14 @@ struct onednn_task {
 				       * args */
 };
 
-/* The nodes that are computed together with this one. The first choice depends only on the graph; lowering may undo a
+/* The nodes that are computed together with this one. The initial choice depends only on the graph; lowering may undo a
  * fusion that no implementation supports. */
 struct onednn_fusion {
 	int user; /* The only node that reads this value; NONE if there are several. */
 	int relu; /* Layer, norm or sum: the ReLU that is applied in the same pass. */
 	int pool; /* Norm in training: the max pool that is computed in the same pass as the norm and its ReLU. */
-	int join; /* Norm in training: the sum that is computed in the same pass as the norm, which runs when it is the
-		   * sum's turn. */
+	int join; /* Norm in training: the sum that is computed in the same pass as the norm. The norm then runs at the
+		   * position of the sum. */
 	int norm; /* Sum: the norm that is computed in the same pass. */
 	int path; /* Sum: the drop path between this norm and the sum. */
 };
@@ -193,10 +193,10 @@ struct onednn_kept {
 	int taps;      /* Norm with pool: the positions of the maxima in their kernels. */
 };
 
-/* The gradient of a value, in the layout of the value. Only roots have one, which is the sum of the gradients from all
- * users. */
+/* The gradient of a value, in the layout of the value. Only root nodes have a gradient, which is the sum of the
+ * gradients from all users. */
 struct onednn_gradient {
-	bool needed;        /* This node or a node before it has a parameter. */
+	bool needed;        /* This node or a node that it depends on has a parameter. */
 	int buffer;         /* NONE until the first user has passed its gradient. */
 	bool shared;        /* The buffer is also the gradient of another value and must not be written in place. */
 	int second;         /* A second gradient. The norm that reads both adds it to the first one. */
@@ -215,7 +215,7 @@ struct onednn_folding {
 	/* Running */
 	bool stale;               /* The folded weights do not match the parameters, or do not exist yet. */
 	bool made;                /* Folded weights exist in the arena. */
-	uint64_t params, buffers; /* Generations of the arenas from which they were computed. */
+	uint64_t params, buffers; /* Generations of the arenas from which the folded weights were computed. */
 };
 
 struct onednn_value {
@@ -229,7 +229,7 @@ struct onednn_value {
 /* The result of the memory plan. */
 struct onednn_memory {
 	size_t bytes;           /* The part of the arena that the program needs. */
-	size_t unplanned_bytes; /* What it would need if buffers did not share memory. */
+	size_t unplanned_bytes; /* The size that the program would need if buffers did not share memory. */
 };
 
 /* The memory to which the tasks are bound. */
@@ -246,7 +246,7 @@ struct onednn_pass {
 	struct ct_metrics *metrics;
 	const struct ct_backward_opts *opts;
 	bool not_finite; /* A norm has found NaN or infinity. */
-	int tasks_done;  /* How many tasks the last pass has run. This determines which values can be read. */
+	int tasks_done;  /* The number of tasks that the last pass has run. It determines which values can be read. */
 };
 
 struct onednn_program {
@@ -270,7 +270,7 @@ struct onednn_program {
 enum ct_status ct__onednn_buffer(struct onednn_program *p, size_t bytes, int *out) CT_MUST_CHECK;
 enum ct_status ct__onednn_task(struct onednn_program *p, enum onednn_kind kind, int node,
 			       struct onednn_task **out) CT_MUST_CHECK;
-/* Appends an argument to the task and extends the lifetime of its buffer to the task. */
+/* Appends an argument to the task and extends the lifetime of its buffer to include the task. */
 void ct__onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, struct onednn_ref ref);
 void ct__onednn_arg_buffer(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, int buffer);
 

@@ -1,4 +1,4 @@
-/* The tasks that are implemented outside run.c. */
+/* The kinds of tasks that are implemented outside run.c. */
 #ifndef CT_NN_ONEDNN_RUN_RUN_IMPL_H
 #define CT_NN_ONEDNN_RUN_RUN_IMPL_H
 

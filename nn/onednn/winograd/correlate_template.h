@@ -1,4 +1,4 @@
-/* The passes forward and backward-data, for TAPS taps. */
+/* The forward and backward-data passes, for kernels of TAPS x TAPS elements. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_CORRELATE_TEMPLATE_H
 #define CT_NN_ONEDNN_WINOGRAD_CORRELATE_TEMPLATE_H
 
@@ -21,7 +21,7 @@ struct correlation {
 	enum ct_winograd_pass pass;
 };
 
-/* Computes `rows` tiles times `cols` blocks of results, which stay in registers over all channels. */
+/* Computes `rows` tiles times `cols` blocks of results, which stay in registers until all channels have been added. */
 CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, int blocks, ct_vec *m, size_t m_step,
 			     const int rows, const int cols)
 {
@@ -49,7 +49,7 @@ CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, in
 	}
 }
 
-/* Uses 16 accumulators if there are enough tiles. Fewer cannot hide the latency of the multiply-adds. */
+/* Uses 16 accumulators if there are enough tiles. Fewer accumulators cannot hide the latency of the multiply-adds. */
 CT_INLINE void product_panel(const ct_vec *v, int tiles, const ct_vec *u, int blocks, ct_vec *m, const int cols)
 {
 	const size_t step = (size_t)tiles;
@@ -147,8 +147,8 @@ static void results(const struct correlation *c, struct ct__winograd_unit u, str
 	}
 }
 
-/* Processes one column of points at a time, so that the results of one step are in the cache when the next step reads
- * them. */
+/* Processes one column of points at a time, so that the results of each step are still in the cache when the next step
+ * reads them. */
 static void run_unit(const struct correlation *c, struct ct__winograd_unit u, struct ct_winograd_range part,
 		     ct_vec *scratch)
 {
@@ -180,7 +180,7 @@ static void run_threads(void *arg, int64_t begin, int64_t end)
 			 c->scratch + (size_t)begin * c->sizes.per_thread);
 }
 
-/* Transforms TAPS x TAPS vectors of weights, which are `step` apart, to POINTS x POINTS vectors, which are `u_step`
+/* Transforms TAPS x TAPS vectors of weights, which are `step` apart, into POINTS x POINTS vectors, which are `u_step`
  * apart and ordered by columns of points. */
 static void transform_weights(const ct_vec *g, size_t step, ct_vec *u, size_t u_step)
 {
@@ -213,7 +213,7 @@ static void forward_block(const struct correlation *c, int i)
 				  c->sizes.weights / (POINTS * POINTS));
 }
 
-/* Does the same with weights rotated by 180 degrees and transposed: the lanes are the channels C of the result. */
+/* Does the same with the weights rotated by 180 degrees and transposed: the lanes are the channels C of the result. */
 static void backward_block(const struct correlation *c, int i)
 {
 	const int in = c->in.blocks, k = i / c->blocks, block = i % c->blocks;

@@ -1,4 +1,4 @@
-/* The pass backward-weights, for TAPS taps. */
+/* The backward-weights pass, for kernels of TAPS x TAPS elements. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_SUMS_TEMPLATE_H
 #define CT_NN_ONEDNN_WINOGRAD_SUMS_TEMPLATE_H
 
@@ -79,7 +79,7 @@ static void gradient_points(const ct_vec *columns, int blocks, const struct ct__
 }
 
 /* Multiplies `rows` channels of x by `cols` blocks of dy. The sums stay in registers over all tiles. If `first` is set,
- * u has no sums yet. */
+ * u does not contain any sums yet. */
 CT_INLINE void outer_block(const float *x, const ct_vec *q, size_t q_step, int tiles, bool first, ct_vec *u,
 			   const int rows, const int cols)
 {
@@ -180,7 +180,7 @@ static void sum_groups(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-/* Transforms the sums of one channel of x and one block of dy back. */
+/* Transforms the sums of one channel of x and one block of dy back to weight gradients. */
 static void finish_channel(const struct sums *s, int c, int k)
 {
 	const size_t point = s->sizes.weights / (POINTS * POINTS);

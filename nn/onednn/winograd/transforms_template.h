@@ -1,9 +1,9 @@
-/* The transforms, for TAPS taps in each direction: compiled by kernel_3x3.c and kernel_5x5.c.
+/* The transforms, for TAPS taps in each direction. kernel_3x3.c and kernel_5x5.c compile this header.
  *
  * F(4,3) interpolates at 0, 1, -1, 2, -2 and infinity, F(4,5) also at 1/2 and -1/2. Of all sets of three pairs that
- * were tried, this one has the smallest error, and except for factors of G, its matrices are exact in binary. Let V_r
- * be the matrix of the powers (a^0 ... a^(r-1)) of the points (infinity: 0 ... 0 1). Then A = V_4, G = D V_TAPS and B =
- * V_POINTS^-1 D^-1 (Toom-Cook, transposed), where the diagonal matrix D moves the denominators of B to G. For 5 taps
+ * were tried, this one has the smallest error. Except for factors of G, its matrices are exact in binary. Let V_r be
+ * the matrix of the powers (a^0 ... a^(r-1)) of the points (infinity: 0 ... 0 1). Then A = V_4, G = D V_TAPS and B =
+ * V_POINTS^-1 D^-1 (Toom-Cook, transposed), where the diagonal matrix D moves the denominators of B to G. For 5 taps:
  *
  *         |  1     0  -21/4    0    21/4    0   -1   0 |         | 1   0    0    0  |
  *         |  0     1    1   -17/4  -17/4    1    1   0 |         | 1   1    1    1  |
@@ -14,7 +14,7 @@
  *         |  0    -2    4    5/2    -5    -1/2   1   0 |         | 1 -1/2  1/4 -1/8 |
  *         |  0    -1    0   21/4     0   -21/4   0   1 |         | 0   0    0    1  |
  *
- *   D = diag(1, -2/9, -2/9, 1/360, 1/360, 32/45, 32/45, 1), and for 3
+ *   D = diag(1, -2/9, -2/9, 1/360, 1/360, 32/45, 32/45, 1), and for 3 taps:
  *
  *         | 4   0  -5   0   1   0 |         | 1   0   0   0 |
  *         | 0  -4  -4   1   1   0 |         | 1   1   1   1 |

@@ -1,19 +1,19 @@
 /* Convolutions with 3x3 and 5x5 kernels and stride 1 by Winograd's minimal filtering, F(4x4,3x3) and F(4x4,5x5). They
- * need 1/4 and 1/6.25 of the multiplications.
+ * need 1/4 and 1/6.25, respectively, of the multiplications of a direct convolution.
  *
  *   y[n,k] = bias[k] + sum_c x[n,c] * w[k,c]     forward, then optionally a sum and ReLU; [N,C,H,W] -> [N,K,OH,OW]
  *   dx, and dw with db                           backward: data, weights
  *
  * Source: A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR 2016. A tile of 4x4 results is
- * A^T [(G w G^T) . (B^T x B)] A, where x has the 6x6 or 8x8 values on which the tile depends. For each of the 36 or 64
- * points, the products of all tiles are one matrix product over channels. Backward-data is the same with rotated and
- * transposed weights. Backward-weights is the adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G, transformed back
- * once. The matrices are in transforms_template.h.
+ * A^T [(G w G^T) . (B^T x B)] A, where x denotes the 6x6 or 8x8 values on which the tile depends. For each of the 36 or
+ * 64 points, the products of all tiles are one matrix product over channels. Backward-data is the same computation with
+ * rotated and transposed weights. Backward-weights is the adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G,
+ * transformed back once. The matrices are in transforms_template.h.
  *
  * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; aligned to 64 bytes. The error,
  * measured against double precision and relative to the root mean square of the result, is 3e-6 (root mean square) and
  * at most 3e-5. This is about three times the error of direct summation. A NaN or an infinity makes all results NaN in
- * the tiles that read it. Results do not depend on the number of threads. Nothing is allocated. */
+ * every tile that reads it. Results do not depend on the number of threads. The functions allocate no memory. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_WINOGRAD_H
 #define CT_NN_ONEDNN_WINOGRAD_WINOGRAD_H
 
@@ -29,9 +29,10 @@ struct ct_winograd_shape {
 
 enum ct_winograd_pass { CT_WINOGRAD_FORWARD, CT_WINOGRAD_BACKWARD_DATA, CT_WINOGRAD_BACKWARD_WEIGHTS };
 
-/* Returns whether this processor has the instructions and the convolution becomes faster. The channels must fill
- * complete blocks, and the images must fill their tiles. In addition, 3x3 kernels need at least 32 tiles in the batch
- * (bf16: 96), and 5x5 kernels so few channels that the transformed weights stay in the second-level cache. */
+/* Returns whether this processor has the required instructions and Winograd filtering makes the convolution faster. The
+ * channels must fill complete blocks, and the images must fill their tiles. In addition, convolutions with 3x3 kernels
+ * need at least 32 tiles in the batch (bf16: 96), and those with 5x5 kernels must have few enough channels for the
+ * transformed weights to stay in the second-level cache. */
 bool ct__winograd_usable(const struct ct_winograd_shape *s);
 
 size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_winograd_pass pass, int threads);

@@ -11,7 +11,8 @@
 
 #define RESULTS 4 /* results per tile in each direction */
 
-/* The work is divided into units of some dozen tiles each: several small images, or some rows of tiles of one image. */
+/* The work is divided into units of a few dozen tiles each: several small images, or some rows of tiles of one
+ * image. */
 struct ct__winograd_grid {
 	int n, tiles_h, tiles_w; /* of an image */
 	int images, rows;        /* of a unit */
@@ -20,17 +21,17 @@ struct ct__winograd_grid {
 };
 struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, enum ct_winograd_pass pass);
 
-/* The images n0 to n1 - 1, and of these the rows of tiles r0 to r1 - 1. */
+/* The rows of tiles r0 to r1 - 1 of the images n0 to n1 - 1. */
 struct ct__winograd_unit {
 	int n0, n1, r0, r1, tiles;
 };
 struct ct__winograd_unit ct__winograd_unit(const struct ct__winograd_grid *g, int i);
 
-/* Sizes of the scratch memory in vectors. Each thread has half-transformed rows of a unit: `columns` of the input,
- * [images][C/16][4 rows + TAPS - 1][tiles_w * POINTS + 1], and `gradient_columns`, [images][K/16][4 rows][tiles_w *
- * POINTS + 1]. For one column of points, it has `input` and `product` (or the gradient), [POINTS][channels/16][tiles].
- * `half_results` are results that are half transformed back, [K/16][tiles][4][POINTS]. All threads share `weights`:
- * [POINTS * POINTS][panels of 2 blocks of K][C][2]. */
+/* Sizes of the scratch memory in vectors. Each thread stores the half-transformed rows of a unit: `columns` of the
+ * input, [images][C/16][4 rows + TAPS - 1][tiles_w * POINTS + 1], and `gradient_columns`, [images][K/16][4
+ * rows][tiles_w * POINTS + 1]. For one column of points, it stores `input` and `product` (or the gradient),
+ * [POINTS][channels/16][tiles]. `half_results` are results that are transformed back along one axis,
+ * [K/16][tiles][4][POINTS]. All threads share `weights`: [POINTS * POINTS][panels of 2 blocks of K][C][2]. */
 struct ct__winograd_scratch {
 	size_t columns, gradient_columns, input, product, half_results, per_thread;
 	size_t weights;
@@ -41,7 +42,7 @@ struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape 
 /* Returns the number of ranges into which the blocks of output channels are divided if there are fewer units than
  * threads. Each range is computed for all units. */
 int ct__winograd_parts(int out_blocks, int units, int threads);
-/* The blocks begin to end - 1 of part `i`, which are complete panels. */
+/* The blocks begin to end - 1, which form part `i` and are complete panels. */
 struct ct_winograd_range {
 	int begin, end;
 };

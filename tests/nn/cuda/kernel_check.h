@@ -8,7 +8,7 @@
 #include "nn/cuda/kernels/kernels.h"
 #include "tests/nn/cuda/gpu_check.h"
 
-/* What rounding a result once to the type may change, relative to 1 + |x|. */
+/* Returns the tolerance for a result x that has been rounded to the type once, relative to 1 + |x|. */
 static inline double tolerance_of(enum ct_dtype t)
 {
 	return t == CT_F32 ? 2e-6 : t == CT_F16 ? 1e-3 : 8e-3;
@@ -21,7 +21,7 @@ static inline int pad_channels(int c, enum ct_dtype t)
 	return (c + vector - 1) / vector * vector;
 }
 
-/* Random [rows, cp] with zeros in the padding, rounded to the type. */
+/* Returns a random tensor [rows, cp], rounded to the type, with zeros in the padding. */
 static inline float *random_rows(size_t rows, int c, int cp, enum ct_dtype t, uint32_t seed)
 {
 	float *x = gpu_random(rows * (size_t)cp, seed);
@@ -65,7 +65,7 @@ static inline void expect_device(const char *what, const void *device, const flo
 	test_free(got);
 }
 
-/* Exit code 77, after the reason, without a CUDA device. */
+/* Returns run(). If there is no CUDA device, prints this reason and returns the exit code 77 instead. */
 static inline int run_on_gpu(int (*run)(void))
 {
 	int n = 0;
