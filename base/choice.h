@@ -6,7 +6,7 @@
  *
  *   enum { CT_N_FRUITS = CT_CHOICE_COUNT(CT_FRUITS) };
  *
- * Values start at 0. An array of names ends with NULL. */
+ * The first value is 0. An array of names must end with NULL. */
 #ifndef CT_BASE_CHOICE_H
 #define CT_BASE_CHOICE_H
 

@@ -1,6 +1,6 @@
-/* Conversions between fp32 and the bits of 16-bit floating-point numbers: bf16 (the upper half of the bits of fp32) and
- * f16 (IEEE 754 binary16). Conversion to fp32 is exact. Conversion from fp32 rounds to nearest, ties to even; values
- * out of range become infinite. */
+/* Conversions between fp32 and the bits of 16-bit floating-point numbers: bf16 (the upper 16 bits of an fp32 number)
+ * and f16 (IEEE 754 binary16). Conversion to fp32 is exact. Conversion from fp32 rounds to nearest, ties to even;
+ * values out of range become infinite. */
 #ifndef CT_BASE_HALF_H
 #define CT_BASE_HALF_H
 

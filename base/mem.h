@@ -1,5 +1,5 @@
 /* Checked heap memory and growing strings. Only mem.c calls malloc and related functions. On failure, functions that
- * allocate return NULL and set a CT_NOMEM error chain; use CT_TRY_ALLOC to return the error. */
+ * allocate return NULL and set a CT_NOMEM error chain; use CT_TRY_ALLOC to return CT_NOMEM to the caller. */
 #ifndef CT_BASE_MEM_H
 #define CT_BASE_MEM_H
 
@@ -12,8 +12,8 @@
 void *ct_calloc(size_t n, size_t size);
 void *ct_realloc(void *p, size_t n, size_t size); /* new bytes are not zeroed; p stays valid on failure */
 void ct_free(void *p);
-/* Allocates zeroed memory; `align` must be a power of two. Free it with ct_free_aligned. Large blocks request huge
- * pages. */
+/* Allocates zeroed memory; `align` must be a power of two. Free it with ct_free_aligned. For large blocks, huge pages
+ * are requested. */
 void *ct_calloc_aligned(size_t align, size_t bytes);
 void ct_free_aligned(void *p);
 bool ct_ends_with(const char *s, const char *suffix);
@@ -32,12 +32,12 @@ char *ct_strfmt(const char *fmt, ...) CT_PRINTF(1, 2);
 		}                                                     \
 	} while (0)
 
-/* Makes room for element n of the array p, which has room for *cap elements of `size` bytes. Returns p, or a larger
- * copy that replaces p; *cap is then at least doubled. On failure returns NULL, and p stays valid. New elements are not
- * zeroed. */
+/* Makes room for element n of the array p, which has a capacity of *cap elements of `size` bytes each. Returns p, or a
+ * larger copy that replaces p; in the latter case *cap is at least doubled. On failure, returns NULL, and p stays
+ * valid. New elements are not zeroed. */
 void *ct_array_grow(void *p, size_t n, size_t *cap, size_t size);
-/* Does the same in the form of a macro that updates the variables p and cap; n and cap may have any integer type. On
- * failure it returns CT_NOMEM from the calling function. */
+/* Calls ct_array_grow and updates the variables p and cap; n and cap may have any integer type. On failure, the macro
+ * returns CT_NOMEM from the calling function. */
 #define CT_TRY_GROW(p, n, cap)                                                             \
 	do {                                                                               \
 		size_t ct_cap_ = (size_t)(cap);                                            \
@@ -47,8 +47,8 @@ void *ct_array_grow(void *p, size_t n, size_t *cap, size_t size);
 		(cap) = ct_cap_;                                                           \
 	} while (0)
 
-/* Number of allocations that this process has made with the functions above. Tests use it to check that a training step
- * allocates nothing. */
+/* Returns the number of allocations that this process has made with the functions above. Tests use it to check that a
+ * training step allocates nothing. */
 uint64_t ct_mem_count(void);
 /* Returns the number of allocations that the calling thread has made. */
 uint64_t ct_mem_count_of_thread(void);
@@ -56,7 +56,7 @@ uint64_t ct_mem_count_of_thread(void);
 void ct_mem_fail_after(uint64_t n);
 
 /* A growing string. A zero-initialized struct is an empty string. The content is NUL-terminated, but s may be NULL
- * while the string is empty: read it with ct_str_text. Once an allocation has failed, further additions do nothing;
+ * while the string is empty; use ct_str_text to read it. Once an allocation has failed, further additions do nothing;
  * check ct_str_status at the end. */
 struct ct_str {
 	char *s;
@@ -67,12 +67,13 @@ void ct_str_add(struct ct_str *b, const char *text);
 void ct_str_add_bytes(struct ct_str *b, const void *p, size_t n);
 void ct_str_addf(struct ct_str *b, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap) CT_PRINTF(2, 0);
-/* Adds untrusted text. Control bytes and invalid UTF-8 become \xNN. Text beyond max bytes is replaced by "...". */
+/* Adds the untrusted string p [n]. Control bytes and invalid UTF-8 are written as \xNN. Everything beyond max bytes is
+ * replaced by "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
-/* Writes the escaped form of the first character of p [n], n > 0, to out, NUL-terminated. Returns the number of bytes
- * of p that it has read. Allocates nothing. */
+/* Writes the escaped form of the first character of p [n] to out, NUL-terminated. n must be positive. Returns the
+ * number of bytes that this character occupies in p. Allocates nothing. */
 size_t ct_escape_next(const char *p, size_t n, char out[5]);
-/* Copies name [n] to out [len], escaped in the same way. The result is NUL-terminated. If it does not fit, it is
+/* Copies name [n] to out [len], escaped as by ct_escape_next. The result is NUL-terminated. If it does not fit, it is
  * truncated and ends with "...". */
 void ct_name_escape(const char *name, size_t n, char *out, size_t len);
 bool ct_utf8_valid(const char *p, size_t n);
@@ -85,18 +86,18 @@ void ct_str_release(struct ct_str *b);
 #define CT_BYTES_TEXT 24
 const char *ct_bytes_text(uint64_t bytes, char out[CT_BYTES_TEXT]);
 
-/* Returns "" if n is 1, else "s". For messages. */
+/* Returns the plural suffix for messages: "" if n is 1, else "s". */
 static inline const char *ct_plural(int64_t n)
 {
 	return n == 1 ? "" : "s";
 }
 
-/* Returns the element of words [n] that is closest to `word` by edit distance, or NULL if none is close. For "did you
- * mean" hints. */
+/* Returns the element of words [n] that is closest to `word` by edit distance, or NULL if none is close enough. For
+ * "did you mean" hints. */
 const char *ct_suggest(const char *word, const char *const *words, size_t n);
 
-/* Parse a number strictly: the complete string must be a single number in range. On failure they return CT_USAGE and do
- * not change *out. */
+/* These functions parse a number strictly: the complete string must be a single number in range. On failure, they
+ * return CT_USAGE and do not change *out. */
 enum ct_status ct_parse_i64(const char *s, int64_t *out) CT_MUST_CHECK;
 enum ct_status ct_parse_f64(const char *s, double *out) CT_MUST_CHECK;
 

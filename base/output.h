@@ -15,12 +15,12 @@
 void ct_output_write(int fd, const char *text, size_t len);
 /* Does the same for formatted text of at most 4 KiB; longer text is truncated. */
 void ct_output_print(int fd, const char *fmt, ...) CT_PRINTF(2, 3);
-/* Does the same for text that later text replaces, such as a status line. If it cannot be written immediately, it is
- * dropped and not counted. */
+/* Does the same for output that later output replaces, such as a status line. If it cannot be written immediately, it
+ * is dropped and not counted as missing. */
 void ct_output_transient(int fd, const char *text, size_t len);
 
-/* From now on, writing never waits. This cannot be undone. The flags of the descriptors do not change, because other
- * processes share them. */
+/* From this call on, writing never waits. This cannot be undone. The flags of the descriptors do not change, because
+ * other processes share them. */
 void ct_output_never_wait(void);
 /* Tries to write buffered text; returns true if some is left. */
 bool ct_output_pending(void);

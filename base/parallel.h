@@ -1,8 +1,8 @@
 /* Parallel for: runs a loop over [0, n) on the compute threads of the process.
  *
- * The threads are those of OpenMP. oneDNN uses them as well, so no second thread pool competes for the processors. A
- * build without OpenMP, or with the thread sanitizer (which does not support OpenMP's barriers), starts its own threads
- * for each loop. That is slower, but the ranges and the results are the same.
+ * The compute threads are those of OpenMP. oneDNN uses them as well, so no second thread pool competes for the
+ * processors. A build without OpenMP, or with the thread sanitizer (which does not support OpenMP's barriers), starts
+ * its own threads for each loop. This is slower, but the ranges and the results are the same.
  *
  * Determinism: the ranges depend only on `threads`, `n` and `grain`, never on scheduling or on how many threads the
  * system actually provides. If each item is computed only from its index, the results are the same for every number of
@@ -18,11 +18,11 @@
 /* Computes items begin to end - 1, where begin < end. Must not fail and must not wait for another range. */
 typedef void (*ct_range_fn)(void *arg, int64_t begin, int64_t end);
 
-/* Divides [0, n) into ranges of equal size (to within one item), calls run(arg, begin, end) once for each range, and
- * returns when all calls have returned. The number of ranges is min(threads, n / grain), but at least 1. `grain` is the
- * smallest number of items that is worth a thread of its own; starting a range costs a few microseconds, so use 1 for
- * items that take long. A single range is run directly on the calling thread. If n is 0, run is not called. Values of
- * threads and grain below 1 count as 1.
+/* Divides [0, n) into ranges whose sizes differ by at most one item, calls run(arg, begin, end) once for each range,
+ * and returns when all calls have returned. The number of ranges is min(threads, n / grain), but at least 1. `grain` is
+ * the smallest number of items that justifies a separate thread; starting a range costs a few microseconds, so use 1 if
+ * each item takes much longer than that. A single range is run directly on the calling thread. If n is 0, run is not
+ * called. Values of threads and grain below 1 are treated as 1.
  *
  * Pass the same `threads` to all loops that a thread runs, even to short ones: OpenMP ends or starts threads whenever
  * the number changes. */

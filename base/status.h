@@ -3,8 +3,8 @@
  * Every function that can fail returns `enum ct_status`: 0 for success, a negative value for failure, and CT_INPROGRESS
  * if the operation has not finished yet. The message for the user is stored in a thread-local chain. CT_FAIL starts the
  * chain, ct_error_wrap prepends context ("loading x.gz"), ct_error_hint adds advice, and each CT_TRY through which the
- * error is returned adds a file:line frame, which is shown at debug level only. Only `main` prints the chain, once. The
- * idea comes from the check macros of NCCL and zstd. */
+ * error is returned adds a file:line frame, which is shown at debug level only. The chain is printed once, only by
+ * `main`. The design follows the check macros of NCCL and zstd. */
 #ifndef CT_BASE_STATUS_H
 #define CT_BASE_STATUS_H
 
@@ -41,19 +41,20 @@ enum ct_status {
 #define CT_MUST_CHECK __attribute__((warn_unused_result))
 #define CT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* The symbol of a status ("PEER_LOST"), its meaning, and its exit code (README.md). Unknown values are treated as
- * BUG. */
+/* These functions return the symbol of a status ("PEER_LOST"), its meaning, and its exit code (README.md). Unknown
+ * values are treated as BUG. */
 const char *ct_status_name(enum ct_status st);
 const char *ct_status_text(enum ct_status st);
 int ct_status_exit_code(enum ct_status st);
 
-/* Starts a new chain on this thread, which replaces an older one, and returns `st`. Call it through CT_FAIL. */
+/* Starts a new chain on this thread, which replaces the existing chain if there is one, and returns `st`. Call it
+ * through CT_FAIL. */
 enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...) CT_PRINTF(4, 5);
 /* Prepends a prefix to the message: "loading x.gz: <message>". Returns the chain's status. */
 enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
 /* Sets or appends the hint ("hint: ..." on its own line). */
 void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
-/* Does the same in the form of an expression, for hints with arguments:
+/* Does the same as ct_error_hint, but in the form of an expression, for hints with arguments:
  * `return ct_error_hinted(CT_FAIL(...), "use %s", name);` */
 enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_error_frame(const char *file, int line, const char *func);
@@ -61,11 +62,11 @@ void ct_error_frame(const char *file, int line, const char *func);
 /* Longer messages (such as dozens of problems in a config file) are truncated to this size and end with "...". */
 #define CT_ERROR_MESSAGE_MAX 16384
 
-/* The message (without the hint) and the hint of the current chain, or "". Valid until the next call of a function
- * above. */
+/* Return the message (without the hint) and the hint of the current chain, or "" if there is none. The strings are
+ * valid until the next call of one of the functions above. */
 const char *ct_error_message(void);
 const char *ct_error_hint_text(void);
-/* All frames, one per line, or "". */
+/* Returns all frames, one per line, or "" if there are none. */
 const char *ct_error_frames(void);
 enum ct_status ct_error_status(void);
 void ct_error_clear(void);
@@ -82,7 +83,8 @@ void ct_error_save(struct ct_error *out);
 enum ct_status ct_error_restore(const struct ct_error *e);
 
 #define CT_FAIL(st, ...) ct_error_set((st), __FILE__, __LINE__, __VA_ARGS__)
-/* Message and hint in one call: `return CT_FAIL_HINT(CT_CONFIG, "set only one", "%s and %s are set", a, b);` */
+/* Sets the message and the hint in one call:
+ * `return CT_FAIL_HINT(CT_CONFIG, "set only one", "%s and %s are set", a, b);` */
 #define CT_FAIL_HINT(st, hint, ...) ct_error_hinted(CT_FAIL((st), __VA_ARGS__), "%s", (hint))
 
 /* Returns from the calling function if `expr` failed. CT_INPROGRESS is not a failure. */

@@ -1,6 +1,6 @@
 /* The gradient reducer posts the all-reduce (sum) of each bucket as soon as all gradients of the bucket are final,
  * while the backward pass continues. Every rank posts buckets in the order of their indexes. The reducer knows only
- * memory and slices, not the model. For use by one thread.
+ * memory and slices, not the model. Only one thread may use it.
  *
  * On a synchronous device, collectives are posted to the communicator, and ct_reducer_finish waits for them. On an
  * asynchronous device, a gradient is final when the work that has been posted to the compute stream so far is done. The
@@ -26,18 +26,18 @@ struct ct_reducer_opts {
 	int n_buckets;
 };
 
-/* Borrows comm, stream and memory. */
+/* Creates a reducer, which borrows the communicator, the stream and the memory. */
 enum ct_status ct_reducer_create(ct_comm *c, const struct ct_reducer_opts *opts, ct_reducer **out) CT_MUST_CHECK;
-/* Call it before ct_comm_close. */
+/* Must be called before ct_comm_close. */
 void ct_reducer_destroy(ct_reducer *r);
 /* Begins a step. If sync is false, this is an accumulation step without communication, in which ct_reducer_ready and
  * ct_reducer_finish do nothing. */
 void ct_reducer_begin(ct_reducer *r, bool sync);
 /* Reports that a slice is final, and makes progress on posted buckets. Slices may be reported in any order; buckets are
- * posted in order. A slice that does not exist or is reported twice is CT_BUG. */
+ * posted in order. Fails with CT_BUG if the slice does not exist or has already been reported. */
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice) CT_MUST_CHECK;
-/* After this call, work that is posted to the compute stream finds the sums over all ranks in the buckets. Fails with
- * CT_BUG if a slice has not been reported. Error messages name the bucket. */
+/* Ends a step. For work that is posted to the compute stream after this call, the buckets contain the sums over all
+ * ranks. Fails with CT_BUG if a slice has not been reported. Error messages name the bucket. */
 enum ct_status ct_reducer_finish(ct_reducer *r) CT_MUST_CHECK;
 
 #endif

@@ -9,15 +9,16 @@
 
 typedef struct ct_watchdog ct_watchdog;
 
-/* Borrows the world. In a world without a store it does nothing. */
+/* Starts the watchdog, which borrows the world. In a world without a store, the watchdog does nothing. */
 enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out) CT_MUST_CHECK;
-/* Adds a communicator, which is borrowed and aborted when the run fails. There can be at most CT_WATCHDOG_COMMS at a
- * time. Heartbeats contain the position in the first one. Remove a communicator before you close it. Removing NULL or
- * one that was not added does nothing. */
+/* Adds a communicator, which the watchdog borrows, and aborts when the run fails. There can be at most
+ * CT_WATCHDOG_COMMS communicators at a time. Heartbeats contain ct_comm_seq of the communicator that was added first.
+ * Remove a communicator before you close it. Removing NULL or a communicator that was not added does nothing. */
 enum { CT_WATCHDOG_COMMS = 4 };
 void ct_watchdog_add_comm(ct_watchdog *w, ct_comm *c);
 void ct_watchdog_remove_comm(ct_watchdog *w, const ct_comm *c);
-/* Sets what this rank is doing ("step 120", "evaluation", "saving"), for messages. Cheap. Any thread. */
+/* Sets the phase, which describes in messages what this rank is doing ("step 120", "evaluation", "saving"). Cheap. May
+ * be called from any thread. */
 void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...) CT_PRINTF(2, 3);
 /* Reports to the store that this rank has failed with the current error chain. Call it before leaving the run because
  * of a failure. */

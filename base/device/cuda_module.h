@@ -1,13 +1,14 @@
-/* The module with the CUDA back ends, libctrain_cuda.so. The program does not depend on CUDA: the module is opened when a CUDA device is
- * asked for, after the libraries that it needs. */
+/* The module with the CUDA back ends, libctrain_cuda.so. The program does not depend on CUDA: the module and the libraries that it needs
+ * are loaded only when a CUDA device is requested. */
 #ifndef CT_BASE_DEVICE_CUDA_MODULE_H
 #define CT_BASE_DEVICE_CUDA_MODULE_H
 
 #include "base/module.h"
 
-/* Looks up a table of the module. Searches for the module and for libcudart.so.13 and libcudnn.so.9 in the directories of the
- * environment variable CTRAIN_CUDA_LIBS ("DIR:DIR"), for the libraries also in CUDA_HOME, CUDA_PATH and /usr/local/cuda, and at last
- * where the dynamic linker looks. If the result is CT_UNSUPPORTED, the message says what is missing. */
+/* Loads the libraries libcudart.so.13 and libcudnn.so.9 and then the module, and looks up the table `symbol` in the module. The libraries
+ * and the module are searched for in the directories that the environment variable CTRAIN_CUDA_LIBS lists ("DIR:DIR"). The libraries are
+ * then searched for in CUDA_HOME, CUDA_PATH and /usr/local/cuda, and finally in the search path of the dynamic linker. If the result is
+ * CT_UNSUPPORTED, the message states what is missing. */
 enum ct_status ct_cuda_module_open(const char *symbol, const void **out) CT_MUST_CHECK;
 
 #endif

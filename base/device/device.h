@@ -1,36 +1,36 @@
-/* Devices, with their memory, streams and events. Nothing here computes. Each kind of device is a table of functions,
- * and the registry in device.c lists the tables.
+/* Devices and their memory, streams and events. The functions of this interface perform no computations. Each kind of
+ * device is implemented by a table of functions, and the registry in device.c lists the tables.
  *
  * Work is posted to a stream, and the work of a stream runs in the order of posting. On the CPU device, the call that
  * posts work also executes it and returns when the work is done. On an asynchronous device (caps.async), the work
- * runs later. To be sure that it is done, the host must wait with ct_stream_sync, ct_event_wait or ct_device_sync.
- * Events order two streams: record an event on one stream (ct_event_record) and make the other one wait for it
- * (ct_stream_wait_event).
+ * runs later. To be sure that the work is done, the host must wait with ct_stream_sync, ct_event_wait or
+ * ct_device_sync. Events order two streams: record an event on one stream (ct_event_record) and make the other one wait
+ * for it (ct_stream_wait_event).
  *
  * ct_device_mem_alloc returns device memory. Unless caps.host_visible is set, the host must not read or write it
- * directly, but uses ct_device_copy, ct_device_fill or the functions of base/device/arena.h. ct_device_host_alloc
- * returns host memory that the device can read and write, too (pinned memory). The host must not access it while
+ * directly, but must use ct_device_copy, ct_device_fill or the functions of base/device/arena.h. ct_device_host_alloc
+ * returns pinned host memory, which the device can also read and write. The host must not access this memory while
  * posted work uses it.
  *
- * A device with caps.recordable can record posted work and post it again with one call (on a GPU, this is a CUDA
- * graph):
+ * A device with caps.recordable can record a sequence of work and post all of it later with one call (on a GPU, the
+ * recording is a CUDA graph):
  *
  *     ct_recording_begin(s);      post work to s, and to streams that wait for work of this recording;
  *     ct_recording_end(s, &r);    ct_recording_post(r, s), any number of times;    ct_recording_destroy(r)
  *
  * Recorded work does not run until the recording is posted. Every post repeats the work with the same arguments.
- * Values that change from post to post must be in memory that the work reads. A stream joins the recording when it is
- * made to wait for an event that was recorded in it, and belongs to the recording until its end. Work that is posted
- * to other streams is not recorded. The rules are those of CUDA's stream capture in thread-local mode:
+ * Values that change from post to post must be in memory that the work reads. Another stream joins the recording when
+ * it is made to wait for an event that was recorded in the recording, and belongs to the recording until the recording
+ * ends. Work that is posted to other streams is not recorded. The rules are those of CUDA's stream capture in
+ * thread-local mode:
  *   - While a device records, the host must not wait, and must not allocate or free memory (CT_BUG).
- *   - A recorded stream must not wait for an event from outside the recording, and no one outside may wait for an
- *     event of the recording.
- *   - Before the end, s must have been made to wait for the work of all streams that joined.
- *   - A violation spoils the recording: ct_recording_end fails, and the streams are as they were before the
- *     recording.
+ *   - A recorded stream must not wait for an event from outside the recording. Outside the recording, no stream may
+ *     wait for an event that was recorded in it.
+ *   - Before ct_recording_end is called, s must have been made to wait for the work of all streams that joined.
+ *   - If a rule is violated, ct_recording_end fails, and the streams return to their state before the recording.
  *
- * If posted work fails, the next wait on the device returns the error. So does every later wait and post, because a
- * device does not recover. Only one thread may post and wait. */
+ * If posted work fails, the next wait on the device returns the error, and so does every later wait or post, because a
+ * device does not recover. Only one thread may post work and wait. */
 #ifndef CT_BASE_DEVICE_DEVICE_H
 #define CT_BASE_DEVICE_DEVICE_H
 
@@ -48,7 +48,7 @@ struct ct_device_info {
 	char kind[16]; /* "cpu", "cuda", "lazy" */
 	char name[96]; /* model name of the processor */
 	int index;
-	int n_cpus; /* CPUs this process may use (CPU device) */
+	int n_cpus; /* number of CPUs that this process may use (CPU device) */
 	uint64_t total_bytes, free_bytes;
 };
 
@@ -61,20 +61,20 @@ struct ct_device_caps {
 
 /* Work in the form of a C function. args points to a copy of the arguments that were posted. The function returns
  * CT_INPROGRESS if the work is not finished, for example because another rank is late. It is then called again, with
- * args at the same address, after other streams have had a turn. Any error that it returns is the device's error from
- * then on. */
+ * args at the same address, after other streams have had a turn. Any error that the function returns becomes the
+ * device's error permanently. */
 typedef enum ct_status (*ct_stream_fn)(const void *args);
 enum { CT_STREAM_ARGS_MAX = 192 }; /* bytes */
 
 struct ct_device_ops {
 	const char *kind;
 	bool for_tests; /* "auto" does not choose this kind */
-	/* The number of devices. If no device can be used, this is 0, and why contains the reason. */
+	/* Returns the number of devices. If no device can be used, returns 0 and writes the reason to `why`. */
 	int (*count)(char *why, size_t why_len);
 	enum ct_status (*open)(int index, ct_device **out); /* sets caps */
 	void (*close)(ct_device *d);
 	enum ct_status (*info)(ct_device *d, struct ct_device_info *out);
-	/* 256-byte aligned. If zeroed is false, the contents are undefined. */
+	/* The memory is 256-byte aligned. If zeroed is false, its contents are undefined. */
 	enum ct_status (*mem_alloc)(ct_device *d, size_t bytes, bool zeroed, void **out);
 	void (*mem_free)(ct_device *d, void *p);
 	/* (optional) [default: mem_alloc and mem_free of the CPU device] */
@@ -101,73 +101,75 @@ struct ct_device_ops {
 	void (*recording_destroy)(ct_recording *r);
 };
 
-/* kind is "cpu", "cuda", "lazy" or "auto". "auto" chooses the first kind that has a device, but never "lazy". Fails
- * with CT_UNSUPPORTED if the kind or the index is not available; the message gives the reason, and the hint lists the
- * available devices. Fails with CT_CONFIG if the kind is unknown. */
+/* Opens a device. kind is "cpu", "cuda", "lazy" or "auto". "auto" chooses the first kind that has a device, but never
+ * "lazy". Fails with CT_UNSUPPORTED if the kind or the index is not available; the message gives the reason, and the
+ * hint lists the available devices. Fails with CT_CONFIG if the kind is unknown. */
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out) CT_MUST_CHECK;
-/* All memory, streams and events of the device must have been freed or destroyed. NULL is allowed. */
+/* Closes a device. All its memory, streams and events must have been freed or destroyed. NULL is allowed. */
 void ct_device_close(ct_device *d);
 enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out) CT_MUST_CHECK;
 const struct ct_device_caps *ct_device_caps(const ct_device *d);
 const char *ct_device_kind(const ct_device *d);
 
-/* The memory is 256-byte aligned and owned by the caller until it is freed. Device memory is undefined unless
- * `zeroed` is set. Host memory is always zeroed. If the device requires it, freeing waits for posted work that uses
- * the memory. */
+/* The memory is 256-byte aligned and owned by the caller until it is freed. The contents of device memory are undefined
+ * unless `zeroed` is set. Host memory is always zeroed. If the device requires it, freeing waits for posted work that
+ * uses the memory. */
 enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out) CT_MUST_CHECK;
 void ct_device_mem_free(ct_device *d, void *p);
 enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out) CT_MUST_CHECK;
 void ct_device_host_free(ct_device *d, void *p);
 
-/* Post to s. dst and src are device memory or memory from ct_device_host_alloc, in any combination. They must not
- * overlap. */
+/* Post a copy or a fill to s. dst and src are device memory or memory from ct_device_host_alloc, in any combination,
+ * and must not overlap. */
 enum ct_status ct_device_copy(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_device_fill(ct_device *d, void *dst, int byte, size_t bytes, ct_stream *s) CT_MUST_CHECK;
 /* Waits until the posted work of all streams is done. deadline_ns is a time on the ct_now_ns clock, or CT_FOREVER.
- * Fails with CT_TIMEOUT if the deadline passes. This also applies to the other waits below. */
+ * Fails with CT_TIMEOUT if the deadline passes. The same applies to the deadlines of the other waits below. */
 enum ct_status ct_device_sync(ct_device *d, int64_t deadline_ns) CT_MUST_CHECK;
 
 enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out) CT_MUST_CHECK;
 void ct_stream_destroy(ct_stream *s);
 ct_device *ct_stream_device(const ct_stream *s);
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
-/* Makes the work that is posted to s from now on run after the work that precedes the last ct_event_record of e. The
- * host does not wait. e must not be timed. */
+/* Work that is posted to s after this call runs only after the work that preceded the latest ct_event_record of e is
+ * done. The host does not wait. e must not be timed. */
 enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e) CT_MUST_CHECK;
 /* Posts a call of fn with a copy of args. bytes is at most CT_STREAM_ARGS_MAX. Fails with CT_UNSUPPORTED on a device
  * without caps.host_code. On the CPU device, fn is called until it has finished, and its status is returned. */
 enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes) CT_MUST_CHECK;
 
-/* An event has one of two uses, and any other use is CT_BUG. If timed is false, it orders streams
- * (ct_stream_wait_event). If timed is true, the host can wait for it and read times. An untimed event that is
- * recorded in a recording is only known within that recording. A timed event is recorded again each time the
- * recording is posted, and must outlive the recording. */
+/* An event has one of two purposes, and any other use fails with CT_BUG. If timed is false, the event orders streams
+ * (ct_stream_wait_event). If timed is true, the host can wait for the event and use it to measure time. An untimed
+ * event that is recorded in a recording can be used only within that recording. A timed event that is recorded in a
+ * recording is recorded again each time the recording is posted, and must outlive the recording. */
 enum ct_status ct_event_create(ct_device *d, bool timed, ct_event **out) CT_MUST_CHECK;
 void ct_event_destroy(ct_event *e);
-/* Replaces the previous ct_event_record of e. An event that was never recorded counts as reached. */
+/* Records e on s: e is reached when the work posted to s so far is done. The call replaces the previous ct_event_record
+ * of e. An event that has never been recorded counts as reached. */
 enum ct_status ct_event_record(ct_event *e, ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_event_wait(ct_event *e, int64_t deadline_ns) CT_MUST_CHECK;
 /* Returns the nanoseconds between the moments at which the two events were reached. The host must have waited for
  * both. */
 enum ct_status ct_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns) CT_MUST_CHECK;
 
-/* From now on, work that is posted to s is recorded and does not run. Fails with CT_UNSUPPORTED without
- * caps.recordable, and with CT_BUG while the device has another recording in progress. */
+/* Begins a recording: from now on, work that is posted to s is recorded and does not run. Fails with CT_UNSUPPORTED on
+ * a device without caps.recordable, and with CT_BUG if another recording is in progress on the device. */
 enum ct_status ct_recording_begin(ct_stream *s) CT_MUST_CHECK;
-/* Must also be called after a failure. In every case, the streams are as they were before ct_recording_begin. The
- * caller owns *out. */
+/* Ends the recording. Must be called even if a call during the recording has failed. In every case, the streams return
+ * to their state before ct_recording_begin. The caller owns *out. */
 enum ct_status ct_recording_end(ct_stream *s, ct_recording **out) CT_MUST_CHECK;
-/* Posts all recorded work. It runs after the work that was posted to s before, and before the work that is posted to
- * s later. Posts of the same recording run one after the other. The memory that the work uses must still exist. */
+/* Posts all recorded work. The recorded work runs after the work that was posted to s earlier, and before the work that
+ * is posted to s later. Posts of the same recording run one after the other. The memory that the recorded work uses
+ * must still be valid. */
 enum ct_status ct_recording_post(ct_recording *r, ct_stream *s) CT_MUST_CHECK;
-/* Waits until the posts of the recording are done. NULL is allowed. */
+/* Waits until all posts of the recording are done, and destroys it. NULL is allowed. */
 void ct_recording_destroy(ct_recording *r);
 
-/* Enumerates the registered kinds, then the kinds that only other builds have, for `ctrain info`. Returns false past
- * the end. */
+/* Gets the i-th kind of device, for `ctrain info`: first the registered kinds, then the kinds that only other builds
+ * have. Returns false if i is past the end. */
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len);
 
-/* What the module of a back end exports. */
+/* The table that the module of a back end exports. */
 struct ct_device_module {
 	struct ct_module_head head;
 	const struct ct_device_ops *ops;
@@ -177,14 +179,14 @@ struct ct_device_module {
 extern const struct ct_device_ops ct_device_cpu_ops;
 extern const struct ct_device_ops ct_device_lazy_ops; /* lazy/lazy_impl.h */
 
-/* Each is the first member of a back end's own struct. device.c sets `timed`. */
+/* Each of the structs below is the first member of a back end's own struct. device.c sets `timed`. */
 struct ct_device {
 	const struct ct_device_ops *ops;
 	struct ct_device_caps caps;
 };
 struct ct_stream {
 	ct_device *device;
-	void *handle; /* of the back end's library (cudaStream_t), for engines and communicators of the same library; or NULL */
+	void *handle; /* native stream (cudaStream_t), for engines and communicators of the same library; or NULL */
 };
 struct ct_event {
 	ct_device *device;

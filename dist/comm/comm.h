@@ -1,4 +1,5 @@
-/* Communicators: collective operations over the ranks of a run, with the post / test / wait interface of UCC and MPI.
+/* Communicators: collective operations over the ranks of a run, with a post / test / wait interface like that of UCC
+ * and MPI.
  *
  * Every rank must issue the same operations in the same order. Buffers may be anywhere in memory; memory from
  * ct_comm_mem_alloc permits zero copy if the back end supports it. Buffers of pending operations must not overlap.
@@ -12,9 +13,9 @@
  *   shm      ranks of one host            shared memory (memfd of the host's first rank), cooperative: post publishes;
  *                                         test, progress and wait reduce; no thread; waits on a futex
  *   gloo     any hosts                    one worker thread and one gloo context
- *   hier     several hosts with several   shm inside a host, gloo among the hosts' first ranks, one worker thread
- *            ranks on some
- * */
+ *   hier     several hosts, some with     shm inside a host, gloo among the hosts' first ranks, one worker thread
+ *            several ranks
+ */
 #ifndef CT_DIST_COMM_COMM_H
 #define CT_DIST_COMM_COMM_H
 
@@ -32,13 +33,13 @@ struct ct_comm_opts {
 	int64_t timeout_ns; /* a collective that waits longer than this for a peer fails with CT_TIMEOUT; 0: no limit */
 	const char *iface;  /* network interface for gloo; NULL: use the address of the store connection */
 	const char *scope;  /* prefix of the keys in the store; NULL: "comm" */
-	bool nested;        /* part of another communicator, on its helper thread: never spins or attributes failures */
+	bool nested;        /* part of another communicator, used by its thread: never spins or attributes failures */
 };
 
 /* Opens a communicator. backend is "auto", "self", "shm", "gloo" or "hier"; a world of one always gets "self". Fails
- * with CT_UNSUPPORTED if the back end cannot be used here; the message has the reason (shm on two hosts, gloo not
- * built ...). Fails with CT_CONFIG if there is no such back end, or if this host has no interface opts->iface.
- * Borrows the world; copies the strings in opts. Collective: all ranks must call it. */
+ * with CT_UNSUPPORTED if the back end cannot be used here; the message states the reason (for example, shm on two
+ * hosts, or a build without gloo). Fails with CT_CONFIG if there is no such back end, or if this host has no network
+ * interface opts->iface. Borrows the world; copies the strings in opts. Collective: all ranks must call it. */
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts,
 			    ct_comm **out) CT_MUST_CHECK;
 /* Closes a communicator and releases operations that have not been waited for. NULL is allowed. */
@@ -46,11 +47,11 @@ void ct_comm_close(ct_comm *c);
 const char *ct_comm_name(const ct_comm *c);
 int ct_comm_rank(const ct_comm *c);
 int ct_comm_size(const ct_comm *c);
-/* Gets the i-th back end, for `ctrain info`. False if there are not that many. */
+/* Gets the i-th back end, for `ctrain info`. Returns false if i is past the end. */
 bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
 
 /* Allocates zeroed memory with an alignment of 4,096 bytes; ct_comm_close frees it. For shm and hier this is a
- * collective: all ranks must request the same sizes in the same order, else CT_MISMATCH. */
+ * collective: all ranks must request the same sizes in the same order; otherwise, the result is CT_MISMATCH. */
 enum ct_status ct_comm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_CHECK;
 
 /* An operation with one buffer works in place; src and dst must not overlap. n is a number of elements; root is a
@@ -75,20 +76,22 @@ enum ct_status ct_comm_scatter(ct_comm *c, const void *src, void *dst, size_t n,
 enum ct_status ct_comm_reduce_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t,
 				      enum ct_redop op, ct_work **out) CT_MUST_CHECK;
 enum ct_status ct_comm_barrier(ct_comm *c, ct_work **out) CT_MUST_CHECK;
-/* Messages are matched by (peer, tag), in order. A send may wait for its receive, so two ranks that exchange messages
- * must post both operations before they wait. Messages need not be in the same order as collectives on all ranks, but
- * on gloo, waiting for one also waits for all operations that were posted before it. */
+/* Messages with the same peer and tag are matched in the order of posting. A send may wait for the matching receive, so
+ * each of two ranks that exchange messages must post both its send and its receive before it waits. Messages need not
+ * be in the same order as collectives on all ranks, but on gloo, waiting for a message also waits for all operations
+ * that were posted before it. */
 enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype t, int peer, int tag,
 			    ct_work **out) CT_MUST_CHECK;
 enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int peer, int tag,
 			    ct_work **out) CT_MUST_CHECK;
 
-/* Collectives posted to a stream. They run in stream order, and there is no operation to wait for. A failure becomes an
- * error of the stream (base/device/device.h) and ends the communicator. buf must be memory of the stream's device. On a
- * device that is not asynchronous, the call returns when the collective is done. If collectives of one communicator are
- * posted to several streams, events must put them in the same order on all ranks: one that begins while another
- * has begun and is not done is CT_BUG. A peer that ends meanwhile is an error as in ct_work_wait. CT_UNSUPPORTED: neither
- * the back end nor the device (caps.host_code) supports this. */
+/* Post a collective to a stream. The collective runs in stream order, and there is no ct_work to wait for. A failure
+ * becomes an error of the stream (base/device/device.h) and ends the communicator. buf must be memory of the stream's
+ * device. On a device that is not asynchronous, the call returns when the collective is done. If collectives of one
+ * communicator are posted to several streams, events must put them in the same order on all ranks: if a collective
+ * begins while another one is running, the result is CT_BUG. If a peer ends while a collective is running, the error is
+ * the same as that of ct_work_wait. Fails with CT_UNSUPPORTED if neither the back end nor the device (caps.host_code)
+ * supports this. */
 enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
 				      ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,
@@ -97,21 +100,22 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
 /* Returns true if other streams of the device continue while a posted collective waits for peers. */
 bool ct_comm_is_cooperative(const ct_comm *c);
 
-/* Makes as much progress as possible without blocking. CT_OK: the operation is done, but ct_work_wait must still be
- * called. CT_INPROGRESS: it is not done. Fails soon after a peer has ended. */
+/* Makes as much progress as possible without blocking. Returns CT_OK if the operation is done; ct_work_wait must still
+ * be called. Returns CT_INPROGRESS if the operation is not done. Fails soon after a peer has ended. */
 enum ct_status ct_work_test(ct_work *w) CT_MUST_CHECK;
-/* Waits until the operation is done, up to the timeout of the communicator, and frees it even if it has failed. NULL
- * counts as done. */
+/* Waits until the operation is done, up to the timeout of the communicator, and frees it even if it has failed. Returns
+ * CT_OK if w is NULL. */
 enum ct_status ct_work_wait(ct_work *w) CT_MUST_CHECK;
-/* Makes progress on posted operations without waiting; cooperative back ends do their reductions here. Cheap when
- * idle. */
+/* Makes progress on posted operations without waiting; cooperative back ends do their reductions here. Cheap if there
+ * is nothing to do. */
 enum ct_status ct_comm_progress(ct_comm *c) CT_MUST_CHECK;
 
-/* Ends the communicator: pending and later operations return the status of the failure (CT_PEER_LOST if it has none)
- * and its message, or CT_CANCELLED if why is NULL. Has no effect on a communicator that has already ended. Any
- * thread. */
+/* Ends the communicator: pending and later operations return the status of the failure `why` (CT_PEER_LOST if it has no
+ * status) and its message, or CT_CANCELLED if `why` is NULL. Has no effect on a communicator that has already ended.
+ * May be called from any thread. */
 void ct_comm_abort(ct_comm *c, const struct ct_failure *why);
-/* The number of operations posted so far, for error messages and heartbeats ("collective 1234"). Any thread. */
+/* Returns the number of operations posted so far, for error messages and heartbeats ("collective 1234"). May be called
+ * from any thread. */
 int64_t ct_comm_seq(const ct_comm *c);
 
 #endif

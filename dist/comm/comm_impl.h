@@ -16,7 +16,7 @@ struct ct_work {
 	size_t n;
 	enum ct_dtype dtype;
 	enum ct_redop op;
-	int root; /* or the peer */
+	int root; /* send and recv: the peer */
 	int tag;
 	int64_t seq;
 	_Atomic int status; /* CT_INPROGRESS until done */
@@ -34,21 +34,22 @@ struct ct_comm_ops {
 	enum ct_status (*mem_alloc)(ct_comm *c, size_t bytes, void **out); /* optional; default: aligned heap */
 	/* Never blocks. If the operation is done immediately, sets its status. */
 	enum ct_status (*post)(ct_comm *c, ct_work *w);
-	/* Never blocks. It is called repeatedly instead of wait, so it also notices that a peer has ended. */
+	/* Never blocks. Callers may call test repeatedly instead of wait, so it must also detect that a peer has
+	 * ended. */
 	enum ct_status (*test)(ct_comm *c, ct_work *w);
 	enum ct_status (*wait)(ct_comm *c, ct_work *w,
 			       int64_t deadline_ns); /* blocks; returns early if the communicator dies */
 	enum ct_status (*progress)(ct_comm *c);      /* optional; default: nothing */
-	/* Posts *w, an allreduce or a broadcast, to the stream. It runs in stream order, and there is no operation to
-	 * wait for. Optional; default: the collective runs in a host function of the stream. */
+	/* Posts *w, an allreduce or a broadcast, to the stream. The collective runs in stream order, and there is no
+	 * ct_work to wait for. Optional; default: the collective runs in a host function of the stream. */
 	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
 	bool cooperative;          /* only test, wait and progress access buffers, never a thread of the back end */
 	void (*abort)(ct_comm *c); /* called once, by any thread, when the communicator has died */
 };
 
-/* The collective in a stream that has begun and not ended (dist/comm/stream.c): there is at most one. */
+/* The collective that was posted to a stream and is running (dist/comm/stream.c). There is at most one. */
 struct ct_in_stream {
-	const void *args; /* identify its posted function, which is called repeatedly; NULL: there is none */
+	const void *args; /* arguments of its function, which is called repeatedly; NULL: no collective is running */
 	ct_work *work;
 	int64_t deadline_ns;
 };
@@ -62,7 +63,7 @@ struct ct_comm {
 	char scope[96]; /* prefix of this communicator's keys in the store; "" for a world of one */
 	_Atomic int64_t seq;
 	_Atomic bool dead;
-	struct ct_error error; /* why it is dead: written once, under lock, before `dead` */
+	struct ct_error error; /* why it is dead: written once, under lock, before `dead` is set */
 	pthread_mutex_t lock;
 	pthread_cond_t died;
 	ct_work *free_works;
@@ -87,14 +88,15 @@ void ct__comm_release(ct_comm *c); /* undoes ct__comm_init; a zeroed struct is a
  * communicator has ended becomes this thread's error chain, and its status is returned. The caller must not hold locks
  * of the back end. */
 enum ct_status ct__comm_die(ct_comm *c);
-void ct__comm_die_of(ct_comm *c, const struct ct_error *e); /* the same with a given error; any thread */
-/* When a peer dies, the store notifies the watchdog with more detail than a broken connection gives. This function
- * waits a short time for that. Call it before ct__comm_die. */
+void ct__comm_die_of(ct_comm *c, const struct ct_error *e); /* the same with the error e; any thread */
+/* When a peer dies, the notification that the watchdog receives from the store has more detail than a broken
+ * connection. This function waits a short time for that notification. Call it before ct__comm_die. */
 void ct__comm_await_final_error(ct_comm *c);
 /* Adds to a CT_TIMEOUT error chain what the store knows about the rank for which all others wait. */
 void ct__comm_attribute_failure(ct_comm *c, const ct_work *w);
 
-/* Writes "rank 1 (pid 4711 on node7)". q is the rank in this communicator; the string has the rank in the world. */
+/* Writes "rank 1 (pid 4711 on node7)". q is the rank in this communicator; the string contains the rank in the
+ * world. */
 void ct__comm_peer_text(const ct_comm *c, int q, char *buf, size_t len);
 int ct__comm_world_rank(const ct_comm *c, int q);
 /* Writes a description such as "allreduce sum f32[1024]" or "send u8[3] to rank 1 tag 7". */

@@ -23,13 +23,13 @@ static inline bool ct__comm_is_p2p(enum ct_comm_kind k)
 	return k == CT_COMM_SEND || k == CT_COMM_RECV;
 }
 
-/* dst[i] = dst[i] op src[i]; CT_AVG computes the sum. Vectorized. Integers wrap around. bf16 is computed in fp32, and
- * each result is rounded to nearest even. Min and max propagate NaN. dst and src must be distinct. */
+/* Computes dst[i] = dst[i] op src[i]; for CT_AVG, only the sum. Vectorized. Integers wrap around. bf16 is computed in
+ * fp32, and each result is rounded to nearest even. Min and max propagate NaN. dst and src must be distinct. */
 void ct__reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op);
-/* dst[i] /= k, for CT_AVG; integers are rounded toward zero. */
+/* Computes dst[i] /= k, for CT_AVG; integers are rounded toward zero. */
 void ct__reduce_scale(void *dst, size_t n, enum ct_dtype t, int k);
-/* out[j][i] = in[0][i] op in[1][i] op ..., in this order, for every j; for CT_AVG, divided by n_in. Inputs and outputs
- * may be the same vectors. */
+/* Computes out[j][i] = in[0][i] op in[1][i] op ..., in this order, for every j; for CT_AVG, the result is divided by
+ * n_in. Inputs and outputs may be the same vectors. */
 void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t,
 		      enum ct_redop op);
 

@@ -17,8 +17,8 @@ struct ct_comm_worker {
 
 enum ct_status ct__comm_worker_start(struct ct_comm_worker *q, ct_comm *c, const char *name,
 				     enum ct_status (*run)(ct_comm *c, ct_work *w)) CT_MUST_CHECK;
-/* Ends the thread. If the communicator is neither dead nor idle, this first waits for all queued operations. A zeroed
- * worker is allowed. */
+/* Ends the thread. If the communicator is not dead, first waits until all queued operations are done. A zeroed worker
+ * is allowed. */
 void ct__comm_worker_stop(struct ct_comm_worker *q);
 bool ct__comm_worker_busy(struct ct_comm_worker *q);
 void ct__comm_worker_post(struct ct_comm_worker *q, ct_work *w);

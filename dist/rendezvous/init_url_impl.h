@@ -1,4 +1,4 @@
-/* Init URLs: env://, tcp://host:port, file:///path, and store://host:port for a store that our launcher serves. */
+/* Init URLs: env://, tcp://host:port, file:///path, and store://host:port for a store that ctrain's launcher serves. */
 #ifndef CT_DIST_RENDEZVOUS_INIT_URL_IMPL_H
 #define CT_DIST_RENDEZVOUS_INIT_URL_IMPL_H
 
@@ -13,7 +13,7 @@ struct ct_init_url {
 	char path[240]; /* file */
 };
 
-/* Parses an init URL. Fails with CT_USAGE; the message has the URL and the reason. */
+/* Parses an init URL. Fails with CT_USAGE; the message contains the URL and the reason. */
 enum ct_status ct__init_url_parse(const char *text, struct ct_init_url *out) CT_MUST_CHECK;
 /* Parses a port, 1 to 65535. `what` is its name in error messages ("MASTER_PORT"). */
 enum ct_status ct__init_port_parse(const char *text, const char *what, int *out) CT_MUST_CHECK;

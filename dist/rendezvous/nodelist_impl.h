@@ -9,7 +9,7 @@
  * (ct__nodelist_free). Fails with CT_USAGE if the list is malformed or has more than `max` names. */
 enum ct_status ct__nodelist_expand(const char *text, size_t max, char ***names, size_t *n) CT_MUST_CHECK;
 void ct__nodelist_free(char **names, size_t n);
-/* The i-th number of a list of counts. */
+/* Gets the i-th number of a list of counts. */
 enum ct_status ct__countlist_at(const char *text, int i, int *out) CT_MUST_CHECK;
 
 #endif

@@ -5,8 +5,9 @@
  *   env://           MASTER_ADDR, MASTER_PORT
  *   tcp://host:port  rank 0 serves the store there
  *   file:///path     rank 0 serves on a free port and writes its address and a nonce to that file (atomic rename); a
- *                    file of an earlier run is recognized by its nonce and replaced
- *   store://host:port  our launcher serves the store there and outlives rank 0 (from CTRAIN_STORE; not for users) */
+ *                    file from an earlier run is recognized by its nonce and replaced
+ *   store://host:port  ctrain's launcher serves the store there and outlives rank 0 (from CTRAIN_STORE; not for
+ *                    users) */
 #ifndef CT_DIST_RENDEZVOUS_RENDEZVOUS_H
 #define CT_DIST_RENDEZVOUS_RENDEZVOUS_H
 
@@ -27,19 +28,19 @@ struct ct_identity {
 	int local_rank, local_world, node, n_nodes; /* -1: not given by the environment; ct_world_join fills them in */
 	char init[256];                             /* the resulting init URL; never empty if by != NONE */
 	char run_id[64];                            /* CTRAIN_RUN_ID, else the launcher's name for the run, else "" */
-	int restart;                                /* how often the run has been restarted */
+	int restart;                                /* how many times the run has been restarted */
 };
 
 typedef const char *(*ct_getenv_fn)(const char *name, void *user);
 
-/* Determines the identity from environment variables. The first one of this list that is set decides which launcher
- * started the process: CTRAIN_STORE, TORCHELASTIC_RUN_ID, RANK / WORLD_SIZE, OMPI_COMM_WORLD_*, a Slurm step with
- * several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in separate job steps, so its variables come
- * before Slurm's. A step with one task is an interactive shell.) by == CT_LAUNCHER_NONE means that the process was
- * not started as a worker. init_override is the URL from --init or the config, or NULL. Contradictory variables fail
- * with CT_USAGE, and the message names both variables and their values: RANK >= WORLD_SIZE, LOCAL_RANK >=
- * LOCAL_WORLD_SIZE, one variable of a pair missing, values that are not numbers, Slurm's rank different from RANK.
- * Misspelled names (CUDA_VISIBLE_DEVICE, MASTER_IP, WORLDSIZE ...) cause a warning. */
+/* Determines the identity from environment variables. The first variable in this list that is set determines which
+ * launcher started the process: CTRAIN_STORE, TORCHELASTIC_RUN_ID, RANK / WORLD_SIZE, OMPI_COMM_WORLD_*, a Slurm step
+ * with several tasks, PMI_RANK. (mpirun inside a Slurm job starts its ranks in separate job steps, so its variables
+ * come before Slurm's. A step with one task is assumed to be an interactive shell.) by == CT_LAUNCHER_NONE means that
+ * the process was not started as a worker. init_override is the URL from --init or the config, or NULL. Contradictory
+ * variables fail with CT_USAGE, and the message names both variables and their values: RANK >= WORLD_SIZE, LOCAL_RANK
+ * >= LOCAL_WORLD_SIZE, a variable that is set without the other one of its pair, values that are not numbers, Slurm's
+ * rank different from RANK. Misspelled names (such as CUDA_VISIBLE_DEVICE, MASTER_IP or WORLDSIZE) cause a warning. */
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override,
 				  struct ct_identity *out) CT_MUST_CHECK;
 /* Does the same with the environment of this process. */
@@ -74,26 +75,26 @@ struct ct_world_opts {
 
 /* Joins the run: returns CT_OK when all ranks have joined, and fills in the unknown values of the identity. A world of
  * one without our launcher uses no store and no sockets. If all ranks are on one host, they use its loopback interface,
- * and no secret is needed. On several hosts, a missing secret is CT_USAGE, or CT_TIMEOUT after waiting for the one that
- * rank 0 makes. CT_TIMEOUT: the message has a table of the ranks that have arrived. CT_MISMATCH: the ranks belong to
- * different runs. */
+ * and no secret is needed. On several hosts, a missing secret causes CT_USAGE, or CT_TIMEOUT after waiting for the
+ * secret that rank 0 creates. If not all ranks join in time, the result is CT_TIMEOUT, and the message contains a table
+ * of the ranks that have arrived. If the ranks belong to different runs, the result is CT_MISMATCH. */
 enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world_opts *opts,
 			     struct ct_world *out) CT_MUST_CHECK;
-/* Leaves the run. Rank 0 continues to serve until all ranks have left, for at most 10 s. If `failed` is true, the
- * connection is closed without BYE. A zeroed world is allowed. */
+/* Leaves the run. Rank 0 continues to serve the store until all ranks have left, for at most 10 s. If `failed` is true,
+ * the connection is closed without BYE. A zeroed world is allowed. */
 void ct_world_leave(struct ct_world *w, bool failed);
 
-/* Checks that named values (config digest, graph digest ...) are the same on all ranks. `lines` has "key=value" lines,
- * in the same order on all ranks. A difference is CT_MISMATCH on every rank; the message names the rank, its host, the
- * first key that differs, and both values. */
+/* Checks that named values (config digest, graph digest ...) are the same on all ranks. `lines` contains "key=value"
+ * lines, in the same order on all ranks. If a value differs, the result is CT_MISMATCH on every rank; the message names
+ * the rank, its host, the first key that differs, and both values. */
 enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *lines,
 			      int64_t deadline_ns) CT_MUST_CHECK;
 
 /* Finds the rank that caused a timeout of this rank's collective `seq`. Sends this rank's position to the store, waits
- * up to 2.5 s for the heartbeats of the others, and chooses a rank that is gone, else one without a heartbeat (a
- * stopped or hung process, an unreachable host), else the one that is furthest behind. CT_OK: *out is set, with status
- * CT_TIMEOUT and a message such as "rank 1 (pid 4711 on host x) has not answered for 12 s; last seen at collective
- * 1234, step 120". CT_NOT_FOUND (no error chain): no such rank was found. */
+ * up to 2.5 s for the heartbeats of the others, and chooses a rank that has left or lost its connection, else one
+ * without a heartbeat (a stopped or hung process, an unreachable host), else the one that is furthest behind. Returns
+ * CT_OK if *out is set, with status CT_TIMEOUT and a message such as "rank 1 (pid 4711 on host x) has not answered for
+ * 12 s; last seen at collective 1234, step 120". Returns CT_NOT_FOUND (no error chain) if no such rank was found. */
 enum ct_status ct_world_attribute_failure(struct ct_world *w, int64_t seq, struct ct_failure *out) CT_MUST_CHECK;
 
 #endif

@@ -1,6 +1,6 @@
 /* The rendezvous file of file://. Rank 0 writes its addresses and a nonce to this file, on a file system that all ranks
- * share. A rank that has read an old file finds no server there, or is refused because of the nonce, and reads the file
- * again. */
+ * share. A rank that has read an old file finds no server at the addresses in it, or is refused because of the nonce,
+ * and reads the file again. */
 #ifndef CT_DIST_RENDEZVOUS_RENDEZVOUS_FILE_IMPL_H
 #define CT_DIST_RENDEZVOUS_RENDEZVOUS_FILE_IMPL_H
 
@@ -22,7 +22,7 @@ enum ct_status ct__rendezvous_file_init(struct ct_rendezvous_file *m, const char
 enum ct_status ct__rendezvous_file_publish(const struct ct_rendezvous_file *m, const char *path) CT_MUST_CHECK;
 /* CT_NOT_FOUND: the file does not exist yet or is empty. CT_DATA: it is not a rendezvous file. */
 enum ct_status ct__rendezvous_file_read(const char *path, struct ct_rendezvous_file *out) CT_MUST_CHECK;
-/* Removes the file if it still has this nonce. */
+/* Removes the file if it still contains this nonce. */
 void ct__rendezvous_file_remove(const char *path, const char *nonce);
 /* Parses the contents of a rendezvous file, NUL-terminated. For ct__rendezvous_file_read and tests. */
 enum ct_status ct__rendezvous_file_parse(const char *text, const char *path,

@@ -1,5 +1,5 @@
-/* The client's connection: many threads share one socket, and the connection has no thread of its own. A thread that
- * waits for a reply reads the socket for all threads, unless another thread already does (leader/followers pattern). */
+/* The client's connection: many threads share one socket, and no separate thread serves it. A thread that waits for a
+ * reply reads the socket for all threads, unless another thread already does (leader/followers pattern). */
 #ifndef CT_DIST_STORE_CALL_IMPL_H
 #define CT_DIST_STORE_CALL_IMPL_H
 
@@ -28,11 +28,11 @@ struct ct_store {
 	int owner_rank, owner_pid;
 	char owner_host[64];
 
-	pthread_mutex_t send_lock; /* sends one frame at a time */
-	pthread_mutex_t lock;      /* guards what follows */
+	pthread_mutex_t send_lock; /* held while a frame is sent */
+	pthread_mutex_t lock;      /* guards the members below */
 	pthread_cond_t changed;
 	bool reading;      /* a thread reads the socket for all threads */
-	bool cancelled;    /* the watch */
+	bool cancelled;    /* the watch has been cancelled */
 	bool failed, dead; /* failed: `failure` is set. dead: the connection has ended; implies failed */
 	struct ct_failure failure;
 	struct ct_call *calls;
@@ -42,7 +42,7 @@ struct ct_store {
 };
 
 /* Call it once, after the handshake. Data that followed the handshake (a failure record) may already be in the buffer.
- * Returns false if it does not consist of frames of our protocol. */
+ * Returns false if this data does not consist of frames of the store protocol. */
 bool ct__call_begin(ct_store *s);
 /* Sends the frame in b, after setting its tag, and then the extra_len bytes of `extra`; waits for the reply. If the
  * reply has a failure status, the function returns it with an error chain. After CT_TIMEOUT the request is still
@@ -53,7 +53,7 @@ enum ct_status ct__call_do(ct_store *s, struct ct_str *b, const void *extra, siz
 enum ct_status ct__call_post(ct_store *s, struct ct_str *b) CT_MUST_CHECK;
 /* Waits until the run has failed, the watch is cancelled, or the deadline has passed. */
 enum ct_status ct__call_watch(ct_store *s, int64_t deadline_ns, struct ct_failure *out) CT_MUST_CHECK;
-/* Wakes all threads that wait in one of these functions. */
+/* Wakes all threads that wait in one of the functions above. */
 void ct__call_wake(ct_store *s);
 
 #endif

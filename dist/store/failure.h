@@ -1,4 +1,4 @@
-/* Describes members and failures in the same way in all messages. */
+/* Formats members and failures, so that all messages describe them in the same way. */
 #ifndef CT_DIST_STORE_FAILURE_H
 #define CT_DIST_STORE_FAILURE_H
 
@@ -13,13 +13,15 @@ void ct_member_text(char *buf, size_t len, int rank, int pid, const char *host);
 #define CT_WHERE_TEXT 112
 void ct_where_text(char *buf, size_t len, int64_t seq, const char *phase);
 
-/* Fills in rank, pid, host, position, status and the message "<member> <what><where>". */
+/* Fills in rank, pid, host, position and status from m and `status`, and the message "<member> <what><where>", which
+ * consists of the strings of ct_member_text, fmt and ct_where_text. */
 void ct_failure_set(struct ct_failure *f, const struct ct_member_state *m, enum ct_status status, const char *fmt, ...)
 	CT_PRINTF(4, 5);
 /* Fills in the failure that a client reports when its connection to the server has ended. err: errno of the connection,
  * or 0 if the server closed it. */
 void ct_failure_server_gone(struct ct_failure *f, int rank, int pid, const char *host, int err);
-/* Returns true if err means that the network or the host stopped responding, and false if the process ended. */
+/* Returns true if err means that the network or the host stopped responding, and false if it means that the process
+ * ended. */
 bool ct_errno_is_silence(int err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sockets of the store: listening, connecting with a deadline, formatting addresses, finding routes. Supports IPv4 and
+/* Sockets of the store: functions that listen, connect with a deadline, format addresses and find routes, for IPv4 and
  * IPv6. All descriptors are close-on-exec and non-blocking. */
 #ifndef CT_DIST_STORE_NET_H
 #define CT_DIST_STORE_NET_H
@@ -11,12 +11,13 @@
 #define CT_ADDR_LEN 64 /* room for a numeric address with its scope */
 
 /* Listens on host:port. If host is NULL, one socket listens on all interfaces for both IPv6 and IPv4. If port is 0, the
- * system chooses one. *bound is the actual port. A port that is in use is CT_COMM; the message names the process that
- * uses it if /proc shows it. */
+ * system chooses one. *bound is the actual port. Fails with CT_COMM if the port is in use; the message names the
+ * process that uses it if /proc shows that process. */
 enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound) CT_MUST_CHECK;
 
 /* Tries each address of host once. The deadline does not limit name resolution, which has its own timeouts. On failure
- * *err is the errno for the last address, or 0 if the name could not be resolved; the error chain describes it. */
+ * *err is the errno for the last address, or 0 if the name could not be resolved; the error chain describes the
+ * failure. */
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err) CT_MUST_CHECK;
 
 /* Sets TCP_NODELAY, keepalive and the user timeout, so that a host that stops responding is detected within 15 s. */
@@ -24,22 +25,21 @@ void ct_net_tune(int fd);
 /* Closes *fd and sets it to -1; does nothing if it is -1. */
 void ct_net_close(int *fd);
 
-/* Formats a numeric address. An IPv4-mapped IPv6 address is shown as IPv4. */
+/* Formats an address in numeric form. An IPv4-mapped IPv6 address is shown as IPv4. */
 enum ct_status ct_net_addr_text(const struct sockaddr_storage *a, char *buf, size_t len) CT_MUST_CHECK;
 enum ct_status ct_net_local_addr(int fd, char *buf, size_t len) CT_MUST_CHECK;
 bool ct_net_is_loopback(const char *addr);
-/* The loopback address of this host: 127.0.0.1, or ::1 if the host has no IPv4. */
+/* Returns the loopback address of this host: 127.0.0.1, or ::1 if the host has no IPv4. */
 const char *ct_net_loopback(void);
-/* The local address that this host would use to reach `peer`, a numeric address. Sends nothing. */
+/* Gets the local address that this host would use to reach `peer`, a numeric address. Sends nothing. */
 enum ct_status ct_net_route_source(const char *peer, char *buf, size_t len) CT_MUST_CHECK;
 
 /* Returns CT_CONFIG if this host has no network interface with this name; the message lists the existing ones. An alias
- * label such as eth0:1 is accepted.
- * */
+ * label such as eth0:1 is accepted. */
 enum ct_status ct_net_check_iface(const char *name) CT_MUST_CHECK;
 
-/* Describes the process that listens on a TCP port of this host: "pid 4711 (python3)". False if /proc does not show
- * it. */
+/* Describes the process that listens on a TCP port of this host: "pid 4711 (python3)". Returns false if /proc does not
+ * show this process. */
 bool ct_net_port_holder(int port, char *buf, size_t len);
 
 #endif

@@ -14,8 +14,8 @@
 #define SRV_MAX_CONNS 4096
 #define SRV_MAX_HANDSHAKES 256 /* limit of unauthenticated connections */
 #define SRV_MAX_BYTES ((size_t)64 << 20)
-#define SRV_MAX_WAITS 256  /* pending waits of one connection */
-#define SRV_MAX_UNSENT 256 /* replies; beyond that, the connection's requests wait */
+#define SRV_MAX_WAITS 256  /* limit of pending waits of one connection */
+#define SRV_MAX_UNSENT 256 /* limit of unsent replies; at the limit, the connection's requests wait */
 #define SRV_HANDSHAKE_NS (5 * CT_SEC)
 
 struct ct_srv_conn;
@@ -23,7 +23,7 @@ struct ct_srv_conn;
 struct ct_srv_member {
 	struct ct_member_state state; /* beat_age_s is filled in on request */
 	int64_t beat_ns;              /* 0: no heartbeat yet */
-	struct ct_srv_conn *conn;     /* its first connection; NULL after it has ended */
+	struct ct_srv_conn *conn;     /* its first connection; NULL after this connection has ended */
 	bool reported;                /* it has reported its own failure, so the end of its connection is ignored */
 };
 
@@ -83,7 +83,7 @@ struct ct_store_server {
 	struct ct_srv_list handshakes, ready;
 	struct ct_srv_conn *gone; /* ended; to be freed at the end of the round */
 	bool listening;
-	int64_t listen_again; /* after running out of descriptors */
+	int64_t listen_again; /* when to listen again after running out of descriptors */
 	uint64_t n_refused;
 	bool quiet;
 	size_t used; /* bytes of keys, values and buffers */
@@ -100,8 +100,8 @@ struct ct_store_server {
 
 enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts) CT_MUST_CHECK;
 void ct__srv_release(ct_store_server *s);
-/* Frees the connections that have been marked as lost. Freeing one may cause others to be lost, because they are sent
- * the failure record. */
+/* Frees the connections that have been marked as lost. Freeing one connection may cause others to be lost, because the
+ * failure record is then sent to them. */
 void ct__srv_finish_gone(ct_store_server *s);
 
 /* conn.c. These functions never free a connection: they mark it as lost, and ct__srv_finish_gone frees it. */
@@ -143,8 +143,8 @@ struct ct_srv_member *ct__srv_member_find(ct_store_server *s, int rank);
 struct ct_srv_member *ct__srv_member_add(ct_store_server *s, int rank);
 void ct__srv_member_remove(ct_store_server *s, struct ct_srv_member *m);
 void ct__srv_member_lost(ct_store_server *s, struct ct_srv_member *m, int err);
-/* How much a report explains: a reported cause takes precedence over a connection that ended, and this over a
- * consequence. */
+/* How much a report explains. A reported cause takes precedence over the end of a connection, and the end of a
+ * connection takes precedence over a consequence. */
 enum ct_srv_weight { SRV_CONSEQUENCE = 1, SRV_ENDED, SRV_CAUSE };
 void ct__srv_offer_failure(ct_store_server *s, const struct ct_failure *f, enum ct_srv_weight weight);
 void ct__srv_record_tick(ct_store_server *s, int64_t now);

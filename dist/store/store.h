@@ -1,6 +1,6 @@
 /* The rendezvous store: a small key-value server to which all ranks of a run connect over TCP. Ranks use it to exchange
- * addresses and to check at start-up that they agree. It also notifies all ranks within milliseconds when a rank is
- * lost.
+ * addresses and to check at start-up that they have the same configuration. The store also notifies all ranks within
+ * milliseconds when a rank is lost.
  *
  * Handshake: the client sends the protocol magic, the shared token, the run id, the number of ranks, its member number,
  * its host and its pid. The token is compared first, in constant time. A client that is not ctrain, has a wrong token
@@ -8,9 +8,10 @@
  * Only a client with the right token learns the run's id. Limits: 256 bytes per key, 16 MiB per value, 4,096
  * connections, 64 MiB in total. docs/DISTRIBUTED.md describes the wire format. Every call has a deadline.
  *
- * Failure: when a member's connection ends without BYE, or a member reports a failure, this becomes the run's failure
- * record. Only the first failure counts. The server sends the record to all watchers immediately. When the server's
- * process ends, the clients see their connections end and treat this as a failure of the server's owner. */
+ * Failure: when a member's connection ends without BYE, or a member reports a failure, the server creates the run's
+ * failure record. Only the first failure counts. The server sends the record to all watchers immediately. When the
+ * server's process ends, the clients detect that their connections have ended, and treat this as a failure of the
+ * server's owner. */
 #ifndef CT_DIST_STORE_STORE_H
 #define CT_DIST_STORE_STORE_H
 
@@ -20,7 +21,7 @@
 
 #define CT_TOKEN_HEX 65
 
-/* Values of ct_store_opts.member that are not ranks. It is not a failure when one of them leaves. */
+/* Values of ct_store_opts.member that are not ranks. It is not a failure when such a member leaves. */
 #define CT_STORE_OBSERVER (-1) /* reads and waits */
 #define CT_STORE_LAUNCHER (-2) /* a node's launcher: also reports failures of the ranks on its host */
 
@@ -36,12 +37,12 @@ struct ct_store_opts {
 	int world; /* the number of ranks that this side expects; 0: not checked */
 };
 
-/* Why the run is over. */
+/* The failure that ended the run. */
 struct ct_failure {
 	int rank, pid; /* the rank that failed; -1: the launcher */
 	char host[64];
 	int status;        /* enum ct_status of the failed rank */
-	int64_t seq;       /* its last collective; -1: unknown */
+	int64_t seq;       /* number of its last collective; -1: unknown */
 	char phase[48];    /* what it was doing: "step 120", "evaluation", "saving" */
 	char message[640]; /* a sentence that names the rank */
 	char hint[256];
@@ -63,8 +64,8 @@ struct ct_member_state {
 enum ct_status ct_token_make(char token[CT_TOKEN_HEX]) CT_MUST_CHECK;
 
 /* Starts a server on host:port in its own thread. If port is 0, the system chooses one. If host is NULL, the server
- * listens on all interfaces, IPv6 and IPv4. opts has the run id and the token that clients must send. A port that is in
- * use is CT_COMM, with the port and a remedy. */
+ * listens on all interfaces, IPv6 and IPv4. opts contains the run id and the token that clients must send. Fails with
+ * CT_COMM if the port is in use; the message contains the port and a remedy. */
 enum ct_status ct_store_server_start(const char *host, int port, const struct ct_store_opts *opts,
 				     ct_store_server **out) CT_MUST_CHECK;
 int ct_store_server_port(const ct_store_server *s);
@@ -72,26 +73,29 @@ int ct_store_server_port(const ct_store_server *s);
 void ct_store_server_stop(ct_store_server *s, int64_t deadline_ns);
 /* For a launcher whose child process has died: records the failure if it is the first one. */
 void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f);
-/* Gets the run's failure record, including what the rank was last seen doing. False while there is none. Any thread. */
+/* Gets the run's failure record, including what the rank was last seen doing. Returns false while there is none. May be
+ * called from any thread. */
 bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out);
 
-/* Connects to the server. Retries every 2 ms to 200 ms until the server answers or the deadline has passed. If the
- * server refuses the client because of its token, its run id, its number of ranks or a member number that is already
- * taken, the function immediately returns CT_MISMATCH with the server's reason. If a client with the right token
- * expects another number of ranks than the server while ranks are still missing, this also becomes the run's failure
- * record: one side was started wrongly, and the missing ranks will never arrive. */
+/* Connects to the server. Retries at intervals of 2 ms to 200 ms until the server answers or the deadline has passed.
+ * If the server refuses the client because of its token, its run id, its number of ranks or a member number that is
+ * already taken, the function immediately returns CT_MISMATCH with the server's reason. If a client with the right
+ * token expects a different number of ranks than the server, and some ranks have not joined yet, the mismatch also
+ * becomes the run's failure record: one side was started with a wrong number, and the missing ranks will never
+ * arrive. */
 enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns,
 				ct_store **out) CT_MUST_CHECK;
 /* Opens another connection of the same member from the same process, for example for a watchdog. The end of this
  * connection is not a failure. */
 enum ct_status ct_store_connect_aux(const ct_store *first, int64_t deadline_ns, ct_store **out) CT_MUST_CHECK;
-/* Sends BYE and closes the connection. No other thread may be inside a call. NULL is allowed. */
+/* Sends BYE and closes the connection. No other thread may be using the connection. NULL is allowed. */
 void ct_store_close(ct_store *s);
 /* Closes the connection without BYE, for processes that end with a failure and for tests. */
 void ct_store_drop(ct_store *s);
-/* The numeric address of the client's end of the connection; 64 bytes are enough. */
+/* Gets the numeric address of the client's end of the connection; 64 bytes are enough. */
 enum ct_status ct_store_local_addr(const ct_store *s, char *buf, size_t len) CT_MUST_CHECK;
-/* Returns which process runs the server: rank (-1: the launcher), pid and host. Each pointer may be NULL. */
+/* Gets the rank (-1: the launcher), the pid and the host of the process that runs the server. Each pointer may be
+ * NULL. */
 void ct_store_owner(const ct_store *s, int *rank, int *pid, char host[64]);
 
 /* The functions below are thread safe. A thread that waits does not block the calls of other threads. A function
@@ -109,11 +113,12 @@ enum ct_status ct_store_delete(ct_store *s, const char *key) CT_MUST_CHECK;
 enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase) CT_MUST_CHECK;
 /* Gets the states of all members that have joined so far, sorted by rank. The caller owns *out (ct_free). */
 enum ct_status ct_store_members(ct_store *s, struct ct_member_state **out, int *n) CT_MUST_CHECK;
+/* Does the same, with a deadline. */
 enum ct_status ct_store_members_by(ct_store *s, int64_t deadline_ns, struct ct_member_state **out,
 				   int *n) CT_MUST_CHECK;
-/* Reports that this member has failed, or, from a launcher, that a rank on its host has failed. A status that is only a
- * consequence (CT_PEER_LOST, CT_CANCELLED) is recorded only if no cause is reported within 300 ms. Returns when the
- * server has received the report, or after 2 s. */
+/* Reports that this member has failed, or, from a launcher, that a rank on its host has failed. A failure that is only
+ * a consequence of another one (status CT_PEER_LOST or CT_CANCELLED) is recorded only if no cause is reported within
+ * 300 ms. Returns when the server has received the report, or after 2 s. */
 enum ct_status ct_store_report(ct_store *s, const struct ct_failure *f) CT_MUST_CHECK;
 /* Waits until the run has failed (CT_OK, *out is set), the deadline has passed (CT_TIMEOUT, no error chain) or the
  * watch has been cancelled (CT_CANCELLED, no error chain). The loss of the server counts as a failure of its owner.

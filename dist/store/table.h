@@ -11,8 +11,8 @@ struct ct_blob {
 	size_t *used;
 	uint8_t data[];
 };
-/* Makes a blob with one reference and a copy of p [len]. If p is NULL, the caller fills in the bytes. Returns NULL if
- * out of memory. */
+/* Makes a blob with one reference and a copy of p [len]. If p is NULL, the caller must fill in the bytes. Returns NULL
+ * if out of memory. */
 struct ct_blob *ct_blob_make(size_t *used, const void *p, size_t len);
 struct ct_blob *ct_blob_ref(struct ct_blob *b);
 void ct_blob_unref(struct ct_blob *b);
@@ -24,12 +24,12 @@ struct ct_store_table {
 };
 enum ct_status ct_store_table_init(struct ct_store_table *t, size_t *used) CT_MUST_CHECK;
 void ct_store_table_release(struct ct_store_table *t);
-/* Borrowed; NULL if the key does not exist. */
+/* Returns the value, which is borrowed, or NULL if the key does not exist. */
 struct ct_blob *ct_store_table_get(const struct ct_store_table *t, const char *key);
-/* Takes over the reference, even if it fails. */
+/* Takes over the caller's reference to `value`, even on failure. */
 enum ct_status ct_store_table_set(struct ct_store_table *t, const char *key, struct ct_blob *value) CT_MUST_CHECK;
 bool ct_store_table_delete(struct ct_store_table *t, const char *key);
-/* FNV-1a, 64 bits. */
+/* Returns the 64-bit FNV-1a hash of s. */
 uint64_t ct_text_hash(const char *s);
 
 #endif

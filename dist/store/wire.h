@@ -87,7 +87,7 @@ void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h);
 bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h);
 
 void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x);
-/* A status that is not a failure becomes CT_PEER_LOST. */
+/* If the status in the frame does not denote a failure, it is replaced by CT_PEER_LOST. */
 bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x);
 void ct_wire_put_member(struct ct_str *b, const struct ct_member_state *m);
 /* Reads one member of a list in a body. */

@@ -26,7 +26,7 @@
 			fail_msg("message \"%s\" does not contain \"%s\"", ct_error_message(), (part)); \
 	} while (0)
 
-/* Set-up and tear-down of a group: *state is the path of an empty directory. */
+/* Set-up and tear-down functions of a test group. *state is the path of a directory, which is empty at the start. */
 static inline int make_scratch(void **state)
 {
 	const char *tmp = getenv("TMPDIR");

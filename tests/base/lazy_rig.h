@@ -1,5 +1,5 @@
-/* A lazy device with two streams, two events that order them and two timed events, and functions to post that append
- * letters to a log. */
+/* A lazy device with two streams, two events that order them and two timed events, and helpers that post functions
+ * which append letters to a log. */
 #ifndef CT_TESTS_BASE_LAZY_RIG_H
 #define CT_TESTS_BASE_LAZY_RIG_H
 
@@ -14,7 +14,7 @@ struct rig {
 	ct_stream *a, *b;
 	ct_event *e, *f; /* order streams */
 	ct_event *t, *u; /* timed */
-	char log[64];    /* one letter for each function that has run */
+	char log[64];    /* one letter for each posted function that has run */
 };
 
 static inline struct rig *open_rig(int seed)

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "dist/store/store.h"
 
-/* Waits until n processes have called it with this name. */
+/* Waits until n processes have called this function with the same name. */
 static inline enum ct_status await_all(ct_store *s, const char *name, int n)
 {
 	char key[64], *value;

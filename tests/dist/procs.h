@@ -1,6 +1,6 @@
-/* Child processes with a channel to the test, for tests that kill, stop and delay real processes. A test waits on the
- * channel or for the end of a child, and never sleeps. Fork children before the test starts threads, so that they can
- * start threads themselves. */
+/* Child processes with a channel to the test, for tests that kill, stop and delay real processes. A test waits for a
+ * message on the channel or for the end of a child, and never sleeps. Fork the children before the test starts threads,
+ * so that the children can start threads themselves. */
 #ifndef CT_TESTS_DIST_PROCS_H
 #define CT_TESTS_DIST_PROCS_H
 
@@ -24,12 +24,12 @@ struct note {
 
 typedef void (*proc_fn)(struct proc *me, void *arg);
 
-/* Forks a child that runs fn and exits with 0. It is killed when the test ends. */
+/* Forks a child that runs fn and exits with 0. The child is killed when the test ends. */
 void proc_start(struct proc *p, proc_fn fn, void *arg);
-/* The same, but captures the child's standard error in err_fd. */
+/* Does the same, but captures the child's standard error, which can be read from err_fd. */
 void proc_start_quiet(struct proc *p, proc_fn fn, void *arg);
 void proc_send(struct proc *p, int v, const char *text);
-/* Receives the next note from the other side. The test fails if the other side has ended. */
+/* Receives the next message from the other side. The test fails if the other side has ended. */
 struct note proc_hear(struct proc *p);
 /* Waits until the child has ended, closes the channel, and returns the child's wait status. */
 int proc_end(struct proc *p);

@@ -10,14 +10,15 @@
 
 #define MAX_RANKS 8
 
-/* Runs in the process of a rank. It succeeds if it returns; a failed CHECK ends the process with 1. */
+/* A function that runs in the process of a rank. The rank succeeds if the function returns; a failed CHECK ends the
+ * process with exit code 1. */
 typedef void (*rank_fn)(struct ct_world *w, void *arg);
 
-/* Runs fn in `size` ranks. nodes [size] has the host index of each rank; NULL: one host. status [size], if not NULL,
- * receives wait statuses. Returns how many ranks did not exit with 0. Ranks that are still stopped when all others have
- * ended are killed. */
+/* Runs fn in `size` ranks. nodes [size] contains the host index of each rank; if it is NULL, all ranks are on one host.
+ * status [size], if not NULL, receives the wait status of each rank. Returns the number of ranks that did not exit with
+ * 0. Ranks that are still stopped when all others have ended are killed. */
 int run_ranks(int size, const int *nodes, rank_fn fn, void *arg, int *status);
-/* Returns whether this build has the communicator; if not, prints the reason. */
+/* Returns true if this build has this communicator back end; otherwise prints the reason. */
 bool comm_built(const char *backend);
 /* Allocates zeroed memory that is shared with ranks forked later. It is never freed. */
 void *shared_zeroed(size_t bytes);

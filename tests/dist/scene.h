@@ -1,4 +1,4 @@
-/* Faults on a communicator: one rank causes the fault, and the others check what they observe. */
+/* Tests of faults in a communicator: one rank causes the fault, and the others check what they observe. */
 #ifndef CT_TESTS_DIST_SCENE_H
 #define CT_TESTS_DIST_SCENE_H
 
@@ -27,7 +27,7 @@ enum ct_status run(enum ct_status posted, ct_work **w);
 enum ct_status barrier(ct_comm *c);
 /* Returns whether the last error message contains the text. */
 bool says(const char *text);
-/* Checks that after the first error all calls return the same error. */
+/* Checks that all calls return the error with which the communicator has ended, whose status is `st`. */
 void is_dead(ct_comm *c, enum ct_status st);
 
 #endif

@@ -1,4 +1,5 @@
-/* A store server of one run, its clients, and connections that write frames of their own. */
+/* Helpers for tests of the store: a server of one run, its clients, and raw connections to which the test itself writes
+ * frames. */
 #ifndef CT_TESTS_DIST_STORE_RIG_H
 #define CT_TESTS_DIST_STORE_RIG_H
 
@@ -53,7 +54,7 @@ static inline int raw(int port)
 	return fd;
 }
 
-/* The peer ends the connection (an orderly end or a reset), possibly after some bytes. */
+/* Checks that the peer ends the connection (with an orderly shutdown or a reset), possibly after sending some bytes. */
 static inline void expect_closed(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -85,7 +86,7 @@ static inline void send_frame(int fd, enum ct_wire_op op, uint64_t tag, const vo
 		assert_int_equal(send(fd, body, len, MSG_NOSIGNAL), len);
 }
 
-/* A member of its own making that has read the first words of its welcome. */
+/* Joins as a member over a raw connection, and reads only the beginning of the server's welcome. */
 static inline int raw_newcomer(ct_store_server *srv, int member)
 {
 	struct ct_wire_handshake h = {.run_id = "run-a", .token = "secret", .host = "raw", .member = member, .pid = 77};

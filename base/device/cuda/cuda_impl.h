@@ -1,7 +1,8 @@
-/* The CUDA device: the table ct_device_ops for the CUDA runtime. It is compiled into the module libctrain_cuda.so.
+/* The CUDA device: the struct ct_device_ops that uses the CUDA runtime. It is compiled into the module
+ * libctrain_cuda.so.
  *
- * Streams do not synchronize with the legacy default stream. Waits poll, because the host must notice when a deadline
- * passes. They first spin for a short time, since a step of a small model takes microseconds, and then sleep between
+ * Streams do not synchronize with the legacy default stream. A wait polls, because the host must notice when a deadline
+ * passes. It first spins for a short time, since a step of a small model takes microseconds, and then sleeps between
  * polls. A recording is a CUDA graph that was captured in thread-local mode. */
 #ifndef CT_BASE_DEVICE_CUDA_CUDA_IMPL_H
 #define CT_BASE_DEVICE_CUDA_CUDA_IMPL_H
@@ -37,13 +38,13 @@ struct cuda_device {
 	struct cuda_stream *streams;
 };
 
-/* Returns CT_OK, or fails with the error chain "doing WHAT: NAME: CUDA's description". There is a hint if the user
- * can do something. */
+/* Returns CT_OK, or fails with the error chain "doing WHAT: NAME: CUDA's description". Adds a hint if the user can
+ * correct the problem. */
 enum ct_status ct__cuda_check(cudaError_t e, const char *what) CT_MUST_CHECK;
-/* Writes the reason why there is no CUDA device, as one sentence. */
+/* Writes one sentence that explains why there is no CUDA device. */
 void ct__cuda_explain(cudaError_t e, char *why, size_t why_len);
-/* Fails with CT_BUG while the device records. The host must not wait for work that does not run, or change the memory
- * that it uses. */
+/* Fails with CT_BUG while the device has a recording in progress, because the host must neither wait for recorded work,
+ * which does not run, nor change the memory that this work uses. */
 enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what) CT_MUST_CHECK;
 /* Calls poll(object) until it returns something other than cudaErrorNotReady. Fails with CT_TIMEOUT after the
  * deadline. */

@@ -1,7 +1,7 @@
 /* A C interface to gloo: one context over TCP, with blocking collectives. It is implemented in gloo_engine.cc, the only
- * C++ file, which is built as the shared object ctrain_gloo.so and loaded when the first engine is opened
- * (base/module.h). It throws no exceptions. Not thread safe, except that ct__gloo_start may run at the same time as
- * ct__gloo_run. After a failure the engine can only be closed. */
+ * C++ file of the project, which is built as the shared object ctrain_gloo.so and loaded when the first engine is
+ * opened (base/module.h). The functions throw no exceptions. They are not thread safe, except that ct__gloo_start may
+ * run at the same time as ct__gloo_run. After a failure the engine can only be closed. */
 #ifndef CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 #define CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 
@@ -26,8 +26,8 @@ struct ct_gloo_opts {
 	int64_t timeout_ns; /* timeout of one operation */
 };
 
-/* The tag must be the same on all ranks, and different for different operations: messages with different tags never
- * match. */
+/* An operation. Its tag must be the same on all ranks, and different operations must have different tags: messages with
+ * different tags never match. */
 struct ct_gloo_op {
 	enum ct_comm_kind kind;
 	const void *src;
@@ -39,13 +39,14 @@ struct ct_gloo_op {
 	uint32_t tag;
 };
 
-/* Starts gloo's thread, which inherits the signal mask and scheduling policy of the caller. */
+/* Opens an engine and starts gloo's thread, which inherits the signal mask and scheduling policy of the caller. */
 enum ct_status ct__gloo_open(const struct ct_gloo_opts *opts, ct_gloo **out) CT_MUST_CHECK;
 void ct__gloo_close(ct_gloo *g);
 /* Runs an operation other than send and recv. Errors are CT_TIMEOUT, CT_PEER_LOST (a connection broke) or CT_COMM, with
  * gloo's message. */
 enum ct_status ct__gloo_run(ct_gloo *g, const struct ct_gloo_op *op) CT_MUST_CHECK;
-/* Send and recv. ct__gloo_start does not block. ct__gloo_finish waits, and frees the message even if it has failed. */
+/* For send and recv. ct__gloo_start does not block. ct__gloo_finish waits until the message has been transferred, and
+ * frees it even on failure. */
 enum ct_status ct__gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out) CT_MUST_CHECK;
 enum ct_status ct__gloo_finish(ct_gloo *g, ct_gloo_message *m) CT_MUST_CHECK;
 

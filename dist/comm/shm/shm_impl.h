@@ -1,23 +1,25 @@
 /* The shared-memory communicator: the contents of the shared segment, and the private state of each rank.
  *
  * Rank 0 creates one memfd per communicator; the others open it through /proc/PID/fd/FD. All ranks compute the same
- * layout, so no pointers are stored in the file. Counters only increase. Each counter has one writer, except for the
- * tickets of shm_share. A rank publishes a counter with release ordering; the others read it with acquire ordering.
+ * layout, so no pointers are stored in the segment. The counters in the segment only increase. Each counter has one
+ * writer, except for the tickets of shm_share. A rank publishes a counter with release ordering; the others read it
+ * with acquire ordering.
  *
  * The collectives of a communicator have the same numbers on all ranks. Each rank describes collective s in its slot s
- * % SHM_RING. When all ranks have posted it, the descriptions are compared, and all ranks use the same one of three
- * algorithms:
+ * % SHM_RING. When all ranks have posted the collective, their descriptions are compared, and all ranks use the same
+ * one of three algorithms:
  *
- * - inline: the data is at most SHM_INLINE bytes. It was published with the description, and each rank computes its own
- *   result from all descriptions.
+ * - inline: for at most SHM_INLINE bytes of data. The data is published with the description, and each rank computes
+ *   its own result from all descriptions.
  *
- * - direct: an allreduce, reduce or broadcast whose buffers are all in shared memory. The vector is cut into tiles; ranks
- *   draw tickets for tiles, reduce a tile over all buffers in rank order, and write the result into all buffers.
+ * - direct: for an allreduce, reduce or broadcast whose buffers are all in shared memory. The vector is divided into
+ *   tiles. Ranks draw tickets for tiles; for each ticket, a rank reduces the tile over all buffers in rank order and
+ *   writes the result to all buffers.
  *
- * - staged: everything else, in rounds of SHM_CHUNK bytes through two staging buffers per rank. Only one staged
- *   collective runs at a time.
+ * - staged: for all other collectives. The data passes through two staging buffers per rank, in rounds of SHM_CHUNK
+ *   bytes. Only one staged collective runs at a time.
  *
- * A slot is reused only when all ranks have completed the collective that was in it. */
+ * A slot is reused only when all ranks have completed the collective that it describes. */
 #ifndef CT_DIST_COMM_SHM_SHM_IMPL_H
 #define CT_DIST_COMM_SHM_SHM_IMPL_H
 
@@ -42,13 +44,13 @@ struct shm_rank {
 	_Alignas(SHM_LINE) _Atomic uint64_t posted; /* collectives published */
 	_Atomic uint64_t done;                      /* collectives completed */
 	_Atomic uint64_t staged_in, staged_out;     /* staged rounds published, read */
-	_Atomic uint64_t busy;                      /* 1 + the collective for which it holds a ticket; 0: none */
+	_Atomic uint64_t busy;                      /* 1 + the collective for which the rank holds a ticket; 0: none */
 	_Atomic uint32_t state;
-	/* sleeping: the owner sets it to 1 before it sleeps, or to 2 if it also waits for `done`. The rank that wakes
-	 * it sets it to 0 and increments bell. */
+	/* The owner sets `sleeping` to 1 before it sleeps, or to 2 if it also waits for `done`. The rank that wakes the
+	 * owner sets `sleeping` to 0 and increments bell. */
 	_Alignas(SHM_LINE) _Atomic uint32_t bell;
 	_Atomic uint32_t sleeping;
-	_Alignas(SHM_LINE) cpu_set_t cpus; /* the CPUs on which it may run */
+	_Alignas(SHM_LINE) cpu_set_t cpus; /* the CPUs on which the rank may run */
 	int cpu_limit;
 	char reason[512]; /* why its state is SHM_DEAD */
 };
@@ -62,8 +64,8 @@ struct shm_slot {
 	_Alignas(SHM_LINE) unsigned char data[SHM_INLINE];
 };
 
-/* Work that any rank may do. next counts the tickets drawn from either end; finished counts the tickets that are done.
- * Rank 0 resets both before it publishes the next use. */
+/* Work that any rank may do. The halves of `next` count the tickets drawn from the front and from the back; `finished`
+ * counts the tickets that are done. Rank 0 resets both members before it publishes the next use. */
 struct shm_share {
 	_Alignas(SHM_LINE) _Atomic uint64_t next;
 	_Alignas(SHM_LINE) _Atomic uint64_t finished;
@@ -102,7 +104,7 @@ struct shm_region {
 };
 
 /* A rank's private state of its two channels with one peer. announced, written and read count messages; scan is the
- * first message that is not accepted yet. */
+ * first message that has not been accepted yet. */
 struct shm_p2p {
 	uint64_t announced, written, read, scan;
 	/* A complete pass over the operations uses the same snapshot of the peer's state, so that a later operation
@@ -128,7 +130,7 @@ struct shm {
 	char **in, **out;    /* [size], scratch */
 
 	ct_work *head, *tail; /* collectives that are not complete */
-	ct_work *unpublished; /* the first of them that has no slot yet */
+	ct_work *unpublished; /* the first of these collectives that has no slot yet */
 	ct_work *p2p_head, **p2p_tail;
 	uint64_t p2p_pass;
 	uint64_t n_posted, n_published, n_done;
@@ -162,7 +164,7 @@ static inline struct shm_channel *shm_channel(const struct shm *s, int from, int
 enum ct_status ct__shm_segment_open(struct shm *s) CT_MUST_CHECK;
 void ct__shm_segment_close(struct shm *s);
 enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_CHECK;
-/* Finds the region and the offset of a buffer; region is -1 if it is not entirely in shared memory. */
+/* Finds the region and the offset of a buffer; region is -1 if the buffer is not entirely in shared memory. */
 void ct__shm_locate(const struct shm *s, const void *p, size_t bytes, int32_t *region, uint64_t *off);
 
 /* coll.c. Advancing publishes queued collectives while there are free slots, does the work that is possible now, and
