@@ -212,7 +212,7 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 	char *p = data;
 
 	if (offset > INT64_MAX || len > INT64_MAX - offset)
-		return CT_FAIL(CT_DATA, "%s: offset %llu is larger than any file can be", path,
+		return CT_FAIL(CT_DATA, "%s: offset %llu exceeds the maximum size of a file", path,
 			       (unsigned long long)offset);
 	while (len > 0) {
 		ssize_t n = pread(fd, p, len, (off_t)offset);

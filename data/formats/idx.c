@@ -60,7 +60,7 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 	if (h[0] == '<')
 		return CT_FAIL(CT_DATA, "%s is not an IDX file but looks like a web page (a failed download?)", name);
 	if (got < 4)
-		return CT_FAIL(CT_DATA, "%s is truncated inside its header: %zu bytes of content", name, got);
+		return CT_FAIL(CT_DATA, "%s is truncated inside its header: it has only %zu bytes", name, got);
 	if (h[0] != 0 || h[1] != 0)
 		return CT_FAIL(CT_DATA, "%s is not an IDX file: it starts with %02x %02x %02x %02x", name, h[0], h[1],
 			       h[2], h[3]);
@@ -74,7 +74,7 @@ static enum ct_status check_magic(const ct_inflate *f, const uint8_t *h, size_t 
 				       ? ": are images and labels swapped?"
 				       : "");
 	if (got < 4 + 4 * (size_t)n_dims)
-		return CT_FAIL(CT_DATA, "%s is truncated inside its header: %zu bytes of content", name, got);
+		return CT_FAIL(CT_DATA, "%s is truncated inside its header: it has only %zu bytes", name, got);
 	return CT_OK;
 }
 

@@ -20,7 +20,7 @@ static const char intro[] =
 	"those of the other one.\n"
 	"\n"
 	"**Types** come from these tables, not from the form of the value: `1e-4` is a number, and the value `no` of a string key is the\n"
-	"string \"no\". Booleans are `true` and `false`. Sizes and times are a number in the unit of the key, or a number with a\n"
+	"string \"no\". Booleans are `true` and `false`. A size or a time is a number in the unit of its key, or a number with a\n"
 	"unit: `512KiB`, `4MiB`, `1GiB`, `500ms`, `30s`, `10min`, `1h`. Paths are relative to the current directory.\n"
 	"\n"
 	"**Keys that exclude each other** (such as `batch.global` and `batch.per_rank`): the key from the source with the higher\n"

@@ -164,7 +164,7 @@ static const struct ct_key keys[] = {
 	{KEY(data.exif, BOOL), ADVANCED, LEARNED, .def = "false", .only = ENCODED,
 	 .doc = "Rotate images according to their EXIF orientation. PyTorch's loaders do not."},
 	{KEY(data.max_pixels, INT), ADVANCED, LEARNED, .lo = 1, .hi = 1073741824, .def = "67108864", .only = ENCODED,
-	 .doc = "Maximum number of pixels of an image. A larger image is refused before memory is allocated for it, and counts as an unreadable sample (see data.max_bad)."},
+	 .doc = "Maximum number of pixels in an image. A larger image is rejected before memory is allocated for it, and counts as an unreadable sample (see data.max_bad)."},
 	{KEY(data.max_bad, FLOAT), .hi = 1e12,
 	 .def = "0.01", .only = ENCODED, .doc = "The run ends if more samples than this are unreadable in one epoch, over all ranks. A value below 1 is a fraction of the data set. Training replaces an unreadable sample with another one, and evaluation skips it. The log lists all unreadable samples."},
 	{KEY(data.augment.crop_padding, INT), LEARNED, .hi = 64, .def = "0", .only = IMAGES,
