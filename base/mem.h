@@ -70,8 +70,8 @@ void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap) CT_PRINTF(2, 0);
 /* Adds the untrusted string p [n]. Control bytes and invalid UTF-8 are written as \xNN. Everything beyond max bytes is
  * replaced by "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
-/* Writes the escaped form of the first character of p [n] to out, NUL-terminated. n must be positive. Returns the
- * number of bytes that this character occupies in p. Allocates nothing. */
+/* Writes the escaped form of the first character of the n-byte string p to out, and terminates it with NUL. n must be
+ * positive. Returns the number of bytes that this character occupies in p. Allocates nothing. */
 size_t ct_escape_next(const char *p, size_t n, char out[5]);
 /* Copies name [n] to out [len], escaped as by ct_escape_next. The result is NUL-terminated. If it does not fit, it is
  * truncated and ends with "...". */

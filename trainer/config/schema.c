@@ -55,7 +55,7 @@ static const struct ct_section sections[] = {
 	{"batch", "Batch size. Set either `global` (over all ranks) or `per_rank`."},
 	{"optim", "The optimizer."},
 	{"schedule", "Learning-rate schedule. Epochs may be fractions. The learning rate depends on the step only."},
-	{"train", "Length of the run, evaluation, resuming and memory use."},
+	{"train", "Run length, evaluation, resuming and memory use."},
 	{"checkpoint", "When to save checkpoints. A run that is stopped by a signal always saves one first."},
 	{"log", "Logs, metrics and console output."},
 	{"dist", "Communication between ranks."},

@@ -168,7 +168,7 @@ enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_C
 void ct__shm_locate(const struct shm *s, const void *p, size_t bytes, int32_t *region, uint64_t *off);
 
 /* coll.c. Advancing publishes queued collectives while there are free slots, does the work that is possible now, and
- * completes collectives in order. If greedy is true, this rank also draws the tickets of other ranks. */
+ * completes collectives in order. If greedy is true, this rank also takes the tickets of other ranks. */
 void ct__shm_coll_post(struct shm *s, ct_work *w);
 enum ct_status ct__shm_coll_advance(struct shm *s, bool greedy) CT_MUST_CHECK;
 /* Returns CT_MISMATCH if ranks that have reached this collective describe it differently. */

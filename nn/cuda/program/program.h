@@ -152,7 +152,7 @@ enum ct_status ct__cuda_task(struct cuda_program *p, int node, enum cuda_kind ki
 enum ct_status ct__cuda_refer(struct cuda_program *p, const void *field, int buffer) CT_MUST_CHECK;
 enum ct_status ct__cuda_refer_grad(struct cuda_program *p, const void *field, int param) CT_MUST_CHECK;
 
-/* memory.c: sets the offset (`at`) and `lost` of all buffers, memory_bytes and unplanned_bytes. */
+/* memory.c: sets memory_bytes, unplanned_bytes, and the offset (`at`) and `lost` of each buffer. */
 enum ct_status ct__cuda_plan_memory(struct cuda_program *p) CT_MUST_CHECK;
 /* bind.c: ct__cuda_bind allocates the memory of the program and sets all pointers. ct__cuda_bind_grads sets the pointers to gradients again
  * if the gradient arena has changed. */

@@ -242,7 +242,7 @@ struct soft__capture {
 cudaError_t soft__capture_work(cudaStream_t s, struct soft__work *w);
 cudaError_t soft__capture_record(cudaStream_t s, cudaEvent_t e);
 cudaError_t soft__capture_wait(cudaStream_t s, cudaEvent_t e);
-/* Returns the error that an unsafe call by this thread causes during a capture, and invalidates the capture. */
+/* If a capture forbids an unsafe call by this thread, invalidates the capture and returns the error of the call. */
 cudaError_t soft__capture_unsafe(void);
 /* Returns the error that posting to the legacy stream causes during a capture. */
 cudaError_t soft__capture_implicit(int device);
