@@ -201,7 +201,7 @@ class Case(unittest.TestCase):
         return env
 
     def start(self, *args, env=None, prefix=(), cwd=None, **popen):
-        if str(args[0]).endswith(".yaml"):
+        if args and str(args[0]).endswith(".yaml"):
             args += self.always
         return Process(self, [*prefix, CTRAIN, *map(str, args)], self.env(env), cwd or self.tmp, **popen)
 
