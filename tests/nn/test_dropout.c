@@ -76,7 +76,7 @@ static void test_rows_of_a_drop_path(void **state)
 	assert_in_range(kept, 120, 180);
 }
 
-/* Loss of 12 rows in a step, in programs of `rows` rows, each told where its first row lies in the global batch. */
+/* Loss of 12 rows in a step, in programs of `rows` rows, each given the position of its first row in the global batch. */
 static double loss_in_parts(const char *engine, uint64_t step, int rows)
 {
 	const struct ct_shape shape = {2, 4, 4};

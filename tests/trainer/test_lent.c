@@ -120,7 +120,7 @@ static void test_lazy(void **state)
 	check("lazy", true, 7);
 }
 
-/* Work that waits for another rank for ever. */
+/* Work that waits for another rank forever. */
 static void test_timeout(void **state)
 {
 	struct ct_loader_batch *b;
