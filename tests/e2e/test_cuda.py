@@ -14,6 +14,7 @@ SETS = {
     "residual": ("model.name=layers", "model.layers=[conv2d 8 kernel=3 stride=2 bias=false, batch_norm, relu name=r, "
                  "conv2d 8 kernel=3 padding=1 bias=false, batch_norm, add from=r, relu, global_avg_pool, linear 10]", "optim.name=adamw"),
     "lars": ("optim.name=lars", "optim.trust=0.01"),
+    "lamb": ("optim.name=lamb", "optim.lr=0.01", "optim.weight_decay=0.01"),
 }
 SMALL = ("data.n_train=203", "batch.per_rank=32", "train.epochs=2", "log.every=1", "--procs", 1)
 
