@@ -12,6 +12,11 @@ struct ct_update;
  * results of an update. */
 struct ct_arena_ops {
 	enum ct_status (*add)(const ct_net *net, const struct ct_span *dst, const struct ct_span *src); /* dst += src */
+	/* (optional) Called when an optimizer has been created, and before it is destroyed. update_open allocates what
+	 * `update` needs on the device (u->impl), so that a step allocates nothing. update_close is also called if
+	 * update_open has failed. */
+	enum ct_status (*update_open)(ct_net *net, struct ct_update *u);
+	void (*update_close)(ct_net *net, struct ct_update *u);
 	/* Reads the learning rate and the number of the update from ct_net_state.step. */
 	enum ct_status (*update)(ct_net *net, const struct ct_update *u);
 	/* average = decay * average + (1 - decay) * x; does nothing after updates have stopped (ct_net_state.stopped) */

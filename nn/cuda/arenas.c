@@ -1,4 +1,4 @@
-/* Passes over arenas. The tables of an optimizer are copied to the device at its first update. */
+/* Passes over arenas. The tables of an optimizer are copied to the device when it is created. */
 #include "nn/cuda/arenas.h"
 
 #include <stddef.h>
@@ -9,11 +9,9 @@
 #include "nn/cuda/run/run.h"
 #include "nn/optim/update.h"
 
+/* What an update needs on the device (ct_update.impl). */
 struct cuda_update {
-	const struct ct_update *of;
-	struct ct__k_update_args args;
-	void *segments, *chunks, *sums, *factors, *control; /* device memory */
-	struct cuda_update *next;
+	void *segments, *chunks, *sums, *factors, *control;
 };
 
 _Static_assert((int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS && (int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM,
@@ -77,11 +75,42 @@ static int kind_of(enum ct_optim_kind kind)
 	return CT__K_SGD;
 }
 
-static void fill_args(ct_net *net, const struct ct_update *u, struct cuda_update *c)
+static void close_update(ct_net *net, struct ct_update *u)
 {
-	const struct ct_optim_opts *o = &u->opts;
+	struct cuda_update *c = u->impl;
+	ct_device *d = net->engine->device;
 
-	c->args = (struct ct__k_update_args){
+	if (!c)
+		return;
+	ct_device_mem_free(d, c->control);
+	ct_device_mem_free(d, c->factors);
+	ct_device_mem_free(d, c->sums);
+	ct_device_mem_free(d, c->chunks);
+	ct_device_mem_free(d, c->segments);
+	ct_free(c);
+	u->impl = NULL;
+}
+
+static enum ct_status open_update(ct_net *net, struct ct_update *u)
+{
+	ct_device *d = net->engine->device;
+	struct cuda_update *c;
+
+	CT_TRY_ALLOC(c = CT_NEW(struct cuda_update));
+	u->impl = c;
+	CT_TRY(upload_tables(net, u, c));
+	CT_TRY(ct_device_mem_alloc(d, 2 * (size_t)u->n_chunks * sizeof(double), false, &c->sums));
+	CT_TRY(ct_device_mem_alloc(d, (size_t)u->n_segments * sizeof(struct ct__k_factors), false, &c->factors));
+	return ct_device_mem_alloc(d, sizeof(struct ct__k_control), false, &c->control);
+}
+
+/* All values that change from step to step are read from device memory. */
+static struct ct__k_update_args update_args(const ct_net *net, const struct ct_update *u)
+{
+	const struct cuda_net *cn = net->impl;
+	const struct cuda_update *c = u->impl;
+	const struct ct_optim_opts *o = &u->opts;
+	struct ct__k_update_args a = {
 		.kind = kind_of(o->kind),
 		.nesterov = o->nesterov,
 		.need_norm = o->clip_norm > 0,
@@ -100,78 +129,29 @@ static void fill_args(ct_net *net, const struct ct_update *u, struct cuda_update
 		.factors = c->factors,
 		.control = c->control,
 		.params = ct_arena_at(net->params, 0),
+		.grads = ct_arena_at(net->grads, 0),
+		.weights = cn->weights,
+		.weights_type = cuda_type(net->opts.precision),
 		.step = (const struct ct__k_step *)&net->state->step,
 		.stopped = &net->state->stopped,
 		.loss = u->loss ? ct_arena_at(u->loss, u->loss_at) : NULL,
 		.result = ct_arena_at(u->result, 0),
 	};
+
 	for (int i = 0; i < u->n_states; i++)
-		c->args.state[i] = ct_arena_at(u->state[i], 0);
-}
-
-static enum ct_status open_update(ct_net *net, const struct ct_update *u, struct cuda_update *c)
-{
-	ct_device *d = net->engine->device;
-
-	CT_TRY(upload_tables(net, u, c));
-	CT_TRY(ct_device_mem_alloc(d, 2 * (size_t)u->n_chunks * sizeof(double), false, &c->sums));
-	CT_TRY(ct_device_mem_alloc(d, (size_t)u->n_segments * sizeof(struct ct__k_factors), false, &c->factors));
-	return ct_device_mem_alloc(d, sizeof(struct ct__k_control), false, &c->control);
-}
-
-static void close_update(ct_net *net, struct cuda_update *c)
-{
-	ct_device *d = net->engine->device;
-
-	ct_device_mem_free(d, c->control);
-	ct_device_mem_free(d, c->factors);
-	ct_device_mem_free(d, c->sums);
-	ct_device_mem_free(d, c->chunks);
-	ct_device_mem_free(d, c->segments);
-	ct_free(c);
-}
-
-static enum ct_status update_of(ct_net *net, const struct ct_update *u, struct cuda_update **out)
-{
-	struct cuda_net *cn = net->impl;
-	enum ct_status st;
-
-	for (*out = cn->updates; *out; *out = (*out)->next) {
-		if ((*out)->of == u)
-			return CT_OK;
-	}
-	CT_TRY_ALLOC(*out = CT_NEW(struct cuda_update));
-	(*out)->of = u;
-	st = open_update(net, u, *out);
-	if (st < 0) {
-		close_update(net, *out);
-		return st;
-	}
-	(*out)->next = cn->updates;
-	cn->updates = *out;
-	return CT_OK;
-}
-
-void ct__cuda_updates_release(ct_net *net)
-{
-	struct cuda_net *cn = net->impl;
-
-	while (cn->updates) {
-		struct cuda_update *c = cn->updates;
-
-		cn->updates = c->next;
-		close_update(net, c);
-	}
+		a.state[i] = ct_arena_at(u->state[i], 0);
+	return a;
 }
 
 static enum ct_status post_update(ct_net *net, const struct ct_update *u)
 {
-	struct cuda_update *c;
+	const struct ct__k_update_args a = update_args(net, u);
+	struct cuda_net *cn = net->impl;
 
-	CT_TRY(update_of(net, u, &c));
-	fill_args(net, u, c);
-	c->args.grads = ct_arena_at(net->grads, 0);
-	return ct__cuda_launched(ct__k_update(&c->args, cuda_stream(net)), "update");
+	CT_TRY(ct__cuda_launched(ct__k_update(&a, cuda_stream(net)), "update"));
+	if (cn->weights)
+		cn->weights_generation = ct_arena_generation(net->params);
+	return CT_OK;
 }
 
 static enum ct_status post_arena(const ct_net *net, const struct ct__k_arena_args *a)
@@ -198,12 +178,14 @@ static enum ct_status post_average(ct_net *net, ct_arena *average, const ct_aren
 							  .rest = (float)(1 - decay)});
 }
 
+/* Converts the weights at once: if a recording runs next, no pass of it will. */
 static enum ct_status post_swap(ct_net *net, ct_arena *a, ct_arena *b)
 {
-	return post_arena(net, &(struct ct__k_arena_args){.op = CT__K_ARENA_SWAP,
+	CT_TRY(post_arena(net, &(struct ct__k_arena_args){.op = CT__K_ARENA_SWAP,
 							  .a = ct_arena_at(a, 0),
 							  .b = ct_arena_at(b, 0),
-							  .n = ct_arena_elems(a)});
+							  .n = ct_arena_elems(a)}));
+	return ct__cuda_refresh_weights(net);
 }
 
 static enum ct_status post_loss(ct_net *net, float *loss)
@@ -214,4 +196,11 @@ static enum ct_status post_loss(ct_net *net, float *loss)
 }
 
 const struct ct_arena_ops ct__arena_ops_cuda = {
-	.add = post_add, .update = post_update, .average = post_average, .swap = post_swap, .loss = post_loss};
+	.add = post_add,
+	.update_open = open_update,
+	.update_close = close_update,
+	.update = post_update,
+	.average = post_average,
+	.swap = post_swap,
+	.loss = post_loss,
+};

@@ -99,7 +99,6 @@ static void cuda_net_close(ct_net *net)
 {
 	struct cuda_net *cn = net->impl;
 
-	ct__cuda_updates_release(net);
 	ct_device_mem_free(net->engine->device, cn->weights);
 	ct_free(cn);
 }
@@ -124,22 +123,12 @@ static void cuda_program_destroy(ct_program *base)
 	ct_free(p);
 }
 
-static enum ct_status need_weights(ct_net *net)
-{
-	struct cuda_net *cn = net->impl;
-	const enum ct_dtype t = cuda_type(net->opts.precision);
-
-	if (t == CT_F32 || cn->weights)
-		return CT_OK;
-	return ct_device_mem_alloc(net->engine->device, net->arena_elems * ct_dtype_bytes(t), true, &cn->weights);
-}
-
 static enum ct_status cuda_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
 {
 	struct cuda_program *p;
 	enum ct_status st;
 
-	CT_TRY(need_weights(net));
+	CT_TRY(ct__cuda_alloc_weights(net));
 	CT_TRY_ALLOC(p = CT_NEW(struct cuda_program));
 	p->base.net = net;
 	p->base.graph = g;

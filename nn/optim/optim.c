@@ -147,6 +147,8 @@ enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts, ct
 	o->update.opts = *opts;
 	o->update.n_states = ct_optim_n_states(opts);
 	enum ct_status st = plan(o);
+	if (st == CT_OK && net->engine->arenas->update_open)
+		st = net->engine->arenas->update_open(net, &o->update);
 	if (st < 0) {
 		ct_optim_destroy(o);
 		return st;
@@ -159,6 +161,8 @@ void ct_optim_destroy(ct_optim *o)
 {
 	if (!o)
 		return;
+	if (o->net->engine->arenas->update_close)
+		o->net->engine->arenas->update_close(o->net, &o->update);
 	for (int i = 0; i < o->update.n_states; i++)
 		ct_arena_destroy(o->update.state[i]);
 	ct_arena_destroy(o->update.result);

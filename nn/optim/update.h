@@ -34,6 +34,7 @@ struct ct_update {
 	const ct_arena *loss; /* NULL: not checked */
 	size_t loss_at;
 	ct_arena *result; /* CT_F32 [CT_UPDATE_RESULTS] */
+	void *impl;       /* data of the engine (update_open in nn/engine_impl.h) */
 	/* Scratch memory of nn/optim/arena_ops.c. */
 	double *sums;          /* [2 * n_chunks] */
 	struct ct_factors *of; /* [n_segments] */

@@ -363,18 +363,6 @@ static enum ct_status forward_node(struct cuda_program *p, int id)
 
 enum ct_status ct__cuda_compile_forward(struct cuda_program *p)
 {
-	const struct cuda_net *cn = p->base.net->impl;
-	struct cuda_task *t;
-
-	if (cn->weights) {
-		CT_TRY(ct__cuda_task(p, 0, CUDA_WEIGHTS, &t));
-		t->convert = (struct ct__k_convert_args){.x = ct_arena_at(p->base.net->params, 0),
-							 .y = cn->weights,
-							 .scale = 1.0f,
-							 .n = ct_arena_elems(p->base.net->params),
-							 .from = CT_F32,
-							 .to = p->type};
-	}
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
 		CT_TRY(forward_node(p, id));
 	p->n_forward = p->n_tasks;

@@ -191,7 +191,9 @@ struct ct__k_update_args {
 	double *sums;                  /* [2 * n_chunks] */
 	struct ct__k_factors *factors; /* [n_segments] */
 	struct ct__k_control *control;
-	float *params, *state[2]; /* state: NULL if the optimizer has none */
+	float *params, *state[2];   /* state: NULL if the optimizer has none */
+	void *weights;              /* the update also writes the parameters here in another type; NULL: it does not */
+	enum ct_dtype weights_type; /* CT_F16 or CT_BF16 */
 	const float *grads;
 	const struct ct__k_step *step;
 	const float *loss; /* NULL: not checked */

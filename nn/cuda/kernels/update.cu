@@ -182,6 +182,16 @@ static __global__ void factors(const struct ct__k_update_args a)
 	a.factors[i] = f;
 }
 
+static inline __device__ void store_weight(const struct ct__k_update_args &a, size_t at)
+{
+	if (!a.weights)
+		return;
+	if (a.weights_type == CT_F16)
+		static_cast<__half *>(a.weights)[at] = from_float<__half>(a.params[at]);
+	else
+		static_cast<__nv_bfloat16 *>(a.weights)[at] = from_float<__nv_bfloat16>(a.params[at]);
+}
+
 static inline __device__ void apply_sgd(const struct ct__k_update_args &a, const struct ct__k_factors &f, size_t at)
 {
 	const float lr = (float)a.step->lr, momentum = (float)a.momentum, p = a.params[at];
@@ -217,8 +227,11 @@ static __global__ void apply(const struct ct__k_update_args a)
 	if (threadIdx.x == 0 && is_adam)
 		shared = adam_of(a);
 	__syncthreads();
-	if (a.control->stop)
+	if (a.control->stop) { /* the copy of the weights may be older than the parameters */
+		for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK)
+			store_weight(a, k.offset + i);
 		return;
+	}
 	const struct ct__k_factors f = a.factors[k.segment];
 	const bool trusted = a.kind == CT__K_LAMB && a.segments[k.segment].adapt;
 	for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK) {
@@ -231,6 +244,7 @@ static __global__ void apply(const struct ct__k_update_args a)
 			apply_adam(a, f, shared, at);
 		else
 			apply_sgd(a, f, at);
+		store_weight(a, at);
 	}
 }
 

@@ -37,7 +37,7 @@ struct cuda_engine {
 /* The data that a net of this engine has in addition to struct ct_net. */
 struct cuda_net {
 	void *weights;               /* the parameter arena in the type of activations; NULL if that is fp32 */
-	struct cuda_update *updates; /* arenas.c */
+	uint64_t weights_generation; /* generation of the parameter arena whose values are in `weights` */
 };
 
 struct cuda_buffer {
@@ -50,7 +50,6 @@ struct cuda_buffer {
 enum cuda_kind {
 	CUDA_COPY_IN, /* copies an array of the batch to the device */
 	CUDA_INPUT,
-	CUDA_WEIGHTS, /* converts the parameter arena to the type of activations */
 	CUDA_PLAN,
 	CUDA_MAP,
 	CUDA_CONVERT,

@@ -98,7 +98,6 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 		return ct__cudnn_plan_execute(t->plan.plan, t->plan.pack, e->cudnn);
 	case CUDA_MAP:
 		return ct__cuda_launched(ct__k_map(&t->map, s), "element-wise operation");
-	case CUDA_WEIGHTS:
 	case CUDA_CONVERT:
 		return ct__cuda_launched(ct__k_convert(&t->convert, s), "conversion");
 	case CUDA_LOSS_SCALE:
@@ -152,6 +151,7 @@ enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, stru
 	struct cuda_program *p = (struct cuda_program *)base;
 	const struct pass pass = {.p = p, .batch = b, .metrics = m, .stream = cuda_stream(base->net)};
 
+	CT_TRY(ct__cuda_refresh_weights(base->net));
 	return run_tasks(&pass, 0, p->n_forward);
 }
 
