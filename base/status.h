@@ -30,7 +30,8 @@
 	X(NUMERIC, -13, 6, "not a finite number")                               \
 	X(IO, -14, 7, "file system error")                                      \
 	X(BUG, -15, 70, "bug in ctrain")                                        \
-	X(INTERRUPTED, -16, 75, "stopped by a signal")
+	X(INTERRUPTED, -16, 75, "stopped by a signal")                          \
+	X(NO_DEVICE, -17, 4, "no such device")
 
 enum ct_status {
 #define CT_STATUS_ENUM(name, value, code, text) CT_##name = value,

@@ -2,9 +2,23 @@
 
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 
 static const char *const libraries[] = {"libcudart.so.13", "libcudnn.so.9"};
+
+bool ct_cuda_has_driver(void)
+{
+	/* The second one is the driver of the Windows Subsystem for Linux. */
+	static const char *const files[] = {"/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version"};
+	const char *own = getenv("CTRAIN_CUDA_LIBS");
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(files); i++) {
+		if (ct_file_exists(files[i]))
+			return true;
+	}
+	return own && *own;
+}
 
 static void add_toolkit(struct ct_str *path, const char *directory)
 {

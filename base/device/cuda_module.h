@@ -11,4 +11,8 @@
  * linker. If the result is CT_UNSUPPORTED, the message states what is missing. */
 enum ct_status ct_cuda_module_open(const char *symbol, const void **out) CT_MUST_CHECK;
 
+/* Returns whether this machine has an NVIDIA driver, or CTRAIN_CUDA_LIBS names a substitute for it. Takes microseconds,
+ * because it looks only for the files of the driver. */
+bool ct_cuda_has_driver(void);
+
 #endif

@@ -6,7 +6,7 @@
 #include "base/device/cuda_module.h"
 #include "base/mem.h"
 
-/* The registry, in the order in which "auto" tries the kinds. */
+/* The registry. */
 static const struct kind {
 	const char *name;
 	const struct ct_device_ops *ops; /* NULL: in a module, or not in this build */
@@ -64,50 +64,89 @@ static void list_devices(struct ct_str *list)
 
 static enum ct_status unknown_kind(const char *name)
 {
-	const char *names[CT_ARRAY_LEN(kinds) + 1] = {"auto"};
+	const char *names[CT_ARRAY_LEN(kinds)];
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
-		names[i + 1] = kinds[i].name;
+		names[i] = kinds[i].name;
 	const char *near = ct_suggest(name, names, CT_ARRAY_LEN(names));
 	(void)CT_FAIL(CT_CONFIG, "unknown device kind \"%.40s\"", name);
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else
-		ct_error_hint("choose auto, cpu or cuda");
+		ct_error_hint("choose cpu or cuda");
 	return CT_CONFIG;
 }
 
-static enum ct_status open_kind(const struct kind *k, int index, ct_device **out)
-{
-	const struct ct_device_ops *ops;
-	struct ct_str list = {0};
-	char why[512] = "";
-	const int n = count_of(k, &ops, why, sizeof(why));
-
-	if (index >= 0 && index < n)
-		return ops->open(index, out);
-	list_devices(&list);
-	if (n == 0)
-		(void)CT_FAIL(CT_UNSUPPORTED, "no %s device: %s", k->name, why);
-	else
-		(void)CT_FAIL(CT_UNSUPPORTED, "no %s device %d (valid indexes: 0 to %d)", k->name, index, n - 1);
-	ct_error_hint("available devices: %s", ct_str_text(&list));
-	ct_str_release(&list);
-	return CT_UNSUPPORTED;
-}
-
-/* "auto": the CPU. Devices for tests and in modules are opened by name only. */
-enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
+static enum ct_status find_kind(const char *name, const struct kind **out)
 {
 	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++) {
-		const struct ct_device_ops *own = kinds[i].ops;
-		const bool chosen =
-			strcmp(kind, "auto") == 0 ? own && !own->for_tests : strcmp(kinds[i].name, kind) == 0;
-
-		if (chosen)
-			return open_kind(&kinds[i], index, out);
+		if (strcmp(kinds[i].name, name) == 0) {
+			*out = &kinds[i];
+			return CT_OK;
+		}
 	}
-	return unknown_kind(kind);
+	return unknown_kind(name);
+}
+
+/* Fails unless the kind has this device. */
+static enum ct_status need(const char *name, int index, const struct ct_device_ops **ops, int *n)
+{
+	const struct kind *k;
+	struct ct_str list = {0};
+	char why[512] = "";
+
+	CT_TRY(find_kind(name, &k));
+	*n = count_of(k, ops, why, sizeof(why));
+	if (index >= 0 && index < *n)
+		return CT_OK;
+	list_devices(&list);
+	if (*n == 0)
+		(void)CT_FAIL(CT_NO_DEVICE, "no %s device: %s", name, why);
+	else
+		(void)CT_FAIL(CT_NO_DEVICE, "no %s device %d (valid indexes: 0 to %d)", name, index, *n - 1);
+	ct_error_hint("available devices: %s", ct_str_text(&list));
+	ct_str_release(&list);
+	return CT_NO_DEVICE;
+}
+
+enum ct_status ct_device_open(const char *kind, int index, ct_device **out)
+{
+	const struct ct_device_ops *ops;
+	int n;
+
+	CT_TRY(need(kind, index, &ops, &n));
+	return ops->open(index, out);
+}
+
+enum ct_status ct_device_count(const char *kind, int *n)
+{
+	const struct ct_device_ops *ops;
+
+	return need(kind, 0, &ops, n);
+}
+
+const char *ct_device_choose(bool *has_driver, char *why, size_t why_len)
+{
+	const struct ct_device_ops *ops;
+	const struct kind *cuda;
+
+	*has_driver = ct_cuda_has_driver();
+	if (!*has_driver)
+		snprintf(why, why_len, "no NVIDIA driver is installed");
+	else if (find_kind("cuda", &cuda) == CT_OK && count_of(cuda, &ops, why, why_len) > 0)
+		return "cuda";
+	return "cpu";
+}
+
+enum ct_status ct_device_describe(const char *kind, int index, struct ct_device_info *out)
+{
+	const struct ct_device_ops *ops;
+	int n;
+
+	CT_TRY(need(kind, index, &ops, &n));
+	if (!ops->describe)
+		return CT_FAIL(CT_UNSUPPORTED, "a %s device must be opened to describe it", kind);
+	return ops->describe(index, out);
 }
 
 bool ct_device_kind_at(size_t i, const char **kind, int *count, char *why, size_t why_len)

@@ -47,6 +47,9 @@ typedef struct ct_recording ct_recording;
 struct ct_device_info {
 	char kind[16]; /* "cpu", "cuda", "lazy" */
 	char name[96]; /* model name of the processor */
+	char arch[16]; /* "sm_90"; "" for other devices than GPUs, like the next two */
+	char uuid[48]; /* "GPU-8f1c..."; the same for every process that uses this GPU */
+	char bus[24];  /* PCI address */
 	int index;
 	int n_cpus; /* number of CPUs that this process may use (CPU device) */
 	uint64_t total_bytes, free_bytes;
@@ -74,6 +77,8 @@ struct ct_device_ops {
 	enum ct_status (*open)(int index, ct_device **out); /* sets caps */
 	void (*close)(ct_device *d);
 	enum ct_status (*info)(ct_device *d, struct ct_device_info *out);
+	/* (optional) [default: not available] Everything but free_bytes, for a device that has not been opened. */
+	enum ct_status (*describe)(int index, struct ct_device_info *out);
 	/* The memory is 256-byte aligned. If zeroed is false, its contents are undefined. */
 	enum ct_status (*mem_alloc)(ct_device *d, size_t bytes, bool zeroed, void **out);
 	void (*mem_free)(ct_device *d, void *p);
@@ -101,10 +106,18 @@ struct ct_device_ops {
 	void (*recording_destroy)(ct_recording *r);
 };
 
-/* Opens a device. kind is "cpu", "cuda", "lazy" or "auto". "auto" chooses the first kind that has a device, but never
- * "lazy". Fails with CT_UNSUPPORTED if the kind or the index is not available; the message gives the reason, and the
- * hint lists the available devices. Fails with CT_CONFIG if the kind is unknown. */
+/* Opens a device. kind is "cpu", "cuda" or "lazy". Fails with CT_NO_DEVICE if the kind or the index is not available;
+ * the message gives the reason, and the hint lists the available devices. Fails with CT_CONFIG if the kind is unknown.
+ * A GPU is bound to the calling thread, and to every other thread when it first allocates memory. */
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out) CT_MUST_CHECK;
+/* Returns the number of devices of a kind, which is at least 1, without opening one. Fails like ct_device_open. */
+enum ct_status ct_device_count(const char *kind, int *n) CT_MUST_CHECK;
+/* Returns the kind of device to use if the user does not choose one: "cuda" if there is a GPU that ctrain can use, else
+ * "cpu". In the second case, writes the reason to `why`, and sets *has_driver if the machine has an NVIDIA driver, so
+ * that the reason is probably an incomplete installation. Loads no library if there is no driver. */
+const char *ct_device_choose(bool *has_driver, char *why, size_t why_len);
+/* Describes a device without opening it. Fails with CT_UNSUPPORTED if devices of this kind do not support this. */
+enum ct_status ct_device_describe(const char *kind, int index, struct ct_device_info *out) CT_MUST_CHECK;
 /* Closes a device. All its memory, streams and events must have been freed or destroyed. NULL is allowed. */
 void ct_device_close(ct_device *d);
 enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out) CT_MUST_CHECK;

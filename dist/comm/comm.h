@@ -97,6 +97,8 @@ enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_d
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,
 				      ct_stream *s) CT_MUST_CHECK;
 
+/* Returns whether any communicator of this build can post collectives to streams of GPUs. */
+bool ct_comm_supports_gpus(void);
 /* Returns true if other streams of the device continue while a posted collective waits for peers. */
 bool ct_comm_is_cooperative(const ct_comm *c);
 

@@ -1,5 +1,7 @@
 #include "base/device/device.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "tests/base/check.h"
@@ -12,11 +14,9 @@ static void test_open(void **state)
 	assert_fails(ct_device_open("cup", 0, &d), CT_CONFIG, "\"cup\"");
 	assert_non_null(strstr(ct_error_hint_text(), "\"cpu\""));
 	assert_fails(ct_device_open("quantum", 0, &d), CT_CONFIG, "\"quantum\"");
-	assert_fails(ct_device_open("cpu", 1, &d), CT_UNSUPPORTED, "cpu device 1");
-	assert_fails(ct_device_open("cpu", -1, &d), CT_UNSUPPORTED, "cpu device -1");
+	assert_fails(ct_device_open("cpu", 1, &d), CT_NO_DEVICE, "cpu device 1");
+	assert_fails(ct_device_open("cpu", -1, &d), CT_NO_DEVICE, "cpu device -1");
 	assert_null(d);
-	assert_ok(ct_device_open("auto", 0, &d));
-	ct_device_close(d);
 	ct_device_close(NULL);
 	ct_mem_fail_after(1);
 	assert_int_equal(ct_device_open("cpu", 0, &d), CT_NOMEM);
@@ -33,9 +33,43 @@ static void test_absent_kind(void **state)
 		print_message("there is a CUDA device\n");
 		skip();
 	}
-	assert_int_equal(st, CT_UNSUPPORTED);
+	assert_int_equal(st, CT_NO_DEVICE);
+	assert_int_equal(ct_status_exit_code(st), 4);
 	assert_non_null(strstr(ct_error_message(), "cuda"));
 	assert_non_null(strstr(ct_error_hint_text(), "cpu (1)"));
+}
+
+static void test_count_and_describe(void **state)
+{
+	struct ct_device_info info;
+	int n = 0;
+
+	(void)state;
+	assert_ok(ct_device_count("cpu", &n));
+	assert_int_equal(n, 1);
+	assert_fails(ct_device_count("quantum", &n), CT_CONFIG, "\"quantum\"");
+	assert_fails(ct_device_describe("cpu", 0, &info), CT_UNSUPPORTED, "must be opened");
+	assert_fails(ct_device_describe("cpu", 1, &info), CT_NO_DEVICE, "cpu device 1");
+}
+
+/* The choice has a reason unless it is a GPU. */
+static void test_choose(void **state)
+{
+	bool has_driver = false;
+	char why[256] = "";
+	const char *kind;
+
+	(void)state;
+	kind = ct_device_choose(&has_driver, why, sizeof(why));
+	assert_true(strcmp(kind, "cuda") == 0 ? has_driver : strcmp(kind, "cpu") == 0 && why[0]);
+	if (!has_driver)
+		assert_string_equal(why, "no NVIDIA driver is installed");
+	/* A directory without the libraries: the reason names the first one. */
+	assert_int_equal(setenv("CTRAIN_CUDA_LIBS", "/nowhere", 1), 0);
+	kind = ct_device_choose(&has_driver, why, sizeof(why));
+	assert_true(has_driver);
+	assert_true(strcmp(kind, "cuda") == 0 || why[0]);
+	assert_int_equal(unsetenv("CTRAIN_CUDA_LIBS"), 0);
 }
 
 static void test_registry(void **state)
@@ -127,8 +161,13 @@ static void test_dtypes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open), cmocka_unit_test(test_absent_kind), cmocka_unit_test(test_registry),
-		cmocka_unit_test(test_cpu),  cmocka_unit_test(test_dtypes),
+		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_absent_kind),
+		cmocka_unit_test(test_count_and_describe),
+		cmocka_unit_test(test_choose),
+		cmocka_unit_test(test_registry),
+		cmocka_unit_test(test_cpu),
+		cmocka_unit_test(test_dtypes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -26,7 +27,7 @@ SLOW = float(os.environ.get("CTRAIN_E2E_SLOW", "1"))
 MARK = "E2E_MARK"
 # What other programs or an outer job may have set, and what would change what a test sees.
 FOREIGN = re.compile(r"^(CTRAIN_|RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$|MASTER_|SLURM_|OMPI_|PMI|TORCHELASTIC_|OMP_|DNNL_|COLUMNS$|LINES$)")
-OK, USAGE, DATA, COMM, NUMERIC, IO, STOPPED = 0, 2, 3, 5, 6, 7, 75
+OK, USAGE, DATA, DEVICE, COMM, NUMERIC, IO, STOPPED = 0, 2, 3, 4, 5, 6, 7, 75
 PR_SET_PDEATHSIG = 1
 
 # Trains in well under a second on the reference machine: 1000 samples, 21 steps an epoch, the last one of 40 rows.
@@ -193,6 +194,11 @@ class Case(unittest.TestCase):
         return path if read_text(path) == text else self.write(name, text)
 
     # ---- processes
+
+    def free_port(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            return s.getsockname()[1]
 
     def env(self, extra=None):
         env = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}

@@ -4,7 +4,7 @@ runtime and cuDNN (tests/soft_gpu). The engine "ref" on the CPU gives the expect
 import os
 import re
 
-from harness import COMM, CTRAIN, NUMERIC, USAGE, Case, main
+from harness import COMM, CTRAIN, DEVICE, NUMERIC, USAGE, Case, main
 
 SOFT = os.path.join(os.path.dirname(os.path.abspath(CTRAIN)), "soft_cudart")
 SETS = {
@@ -80,11 +80,90 @@ class Cuda(Case):
             said.append(re.search(r"the loss is .* not updated in this step", r.err)[0])
         self.assertEqual(said[0], said[1])
 
-    def test_without_a_driver(self):
-        r = self.cuda(run="none", env={"SOFT_GPU_DRIVER": "0"}, expect=USAGE)
-        self.assertIn("no cuda device: no NVIDIA driver is installed", r.err)
-        r = self.cuda(run="none", env={"CUDA_VISIBLE_DEVICES": ""}, expect=USAGE)
-        self.assertIn("CUDA_VISIBLE_DEVICES", r.err)
+
+class Devices(Case):
+    """Which device trains, and why."""
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(os.path.join(SOFT, "libctrain_cuda.so")):
+            self.skipTest("built without CUDA's headers")
+
+    def cuda(self, *sets, run="run", env=None, **more):
+        return self.train("train.max_steps=2", "launch.threads=1", *sets, run=run, env={"CTRAIN_CUDA_LIBS": SOFT, **(env or {})}, **more)
+
+    def engine(self, run="run"):
+        return self.metrics(run, "run")[-1]["engine"]
+
+    def refused(self, text, *sets, env=None, expect=DEVICE):
+        r = self.cuda(*sets, run="refused", env=env, expect=expect)
+        self.assertIn(text, r.err)
+        self.assertFalse(os.path.exists(self.path("refused", "metrics.jsonl")))
+        return r
+
+    def test_no_device(self):
+        """One sentence and its hint, before any rank starts."""
+        for text, env in (("no cuda device: no NVIDIA driver is installed", {"SOFT_GPU_DRIVER": "0"}),
+                          ("no cuda device: the NVIDIA driver supports CUDA up to 12.8, but the CUDA runtime is 13.", {"SOFT_GPU_DRIVER": "12080"}),
+                          ("no cuda device: no GPU is visible (CUDA_VISIBLE_DEVICES=)", {"CUDA_VISIBLE_DEVICES": ""}),
+                          ("no cuda device: the NVIDIA driver finds no GPU", {"SOFT_GPU_DEVICES": "0"})):
+            with self.subTest(text=text):
+                r = self.refused(text, "device=cuda", env=env)
+                self.assertEqual(len(r.err.splitlines()), 2, r.err)
+                self.assertIn("hint: available devices: cpu (1)", r.err)
+
+    def test_auto(self):
+        r = self.cuda("launch.procs=1", run="gpu")
+        self.assertIn("cuDNN", self.engine("gpu"))
+        self.assertIn("device  cuda:0: Software GPU (sm_90)", r.err + r.out)
+        r = self.cuda(run="cpu", env={"SOFT_GPU_DRIVER": "0"})
+        self.assertNotIn("cuDNN", self.engine("cpu"))
+        lines = [line for line in (r.err + r.out).splitlines() if "no NVIDIA driver is installed" in line and "device  CPU" in line]
+        self.assertEqual(len(lines), 1, r.describe())
+        self.cuda("train.engine=ref", "launch.procs=1", run="ref")
+        self.assertNotIn("cuDNN", self.engine("ref"))
+
+    def test_auto_procs(self):
+        """launch.procs=auto is one rank for a GPU; several GPUs are not supported yet."""
+        r = self.cuda("device=cuda", "launch.procs=auto", run="one")
+        self.assertEqual(self.metrics("one", "run")[-1]["world_size"], 1)
+        self.assertIn("1 rank, one for each GPU", r.err)
+        r = self.cuda("device=cuda", "launch.procs=auto", run="two", env={"SOFT_GPU_DEVICES": "2"})
+        self.assertEqual(self.metrics("two", "run")[-1]["world_size"], 1)
+        self.assertIn("starts 1 rank for 2 GPUs", r.err)
+        self.refused("cannot train with several ranks on a cuda device yet", "device=cuda", "launch.procs=2", env={"SOFT_GPU_DEVICES": "2"},
+                     expect=USAGE)
+
+    def test_index(self):
+        three = {"SOFT_GPU_DEVICES": "3"}
+        for sets, index in ((("device=cuda:2",), 2), (("device=cuda", "launch.devices=1"), 1), (("launch.devices=2,0",), 2)):
+            with self.subTest(sets=sets):
+                r = self.cuda("launch.procs=1", *sets, run="-".join(sets), env=three)
+                self.assertIn(f"device  cuda:{index}:", r.err + r.out)
+        r = self.cuda("device=cuda:1", "launch.procs=1", run="visible", env={**three, "CUDA_VISIBLE_DEVICES": "0,2"})
+        self.assertIn("device  cuda:1:", r.err + r.out)
+        self.refused("no cuda device 3 (valid indexes: 0 to 2)", "device=cuda:3", env=three)
+        self.refused("no cuda device 2 (valid indexes: 0 to 1)", "device=cuda:2", env={**three, "CUDA_VISIBLE_DEVICES": "0,2"})
+        self.refused("launch.devices=1 and device=cuda:0 both select GPUs", "device=cuda:0", "launch.devices=1", env=three, expect=USAGE)
+        self.refused('"cuda:x" is unknown', "device=cuda:x", env=three, expect=USAGE)
+        self.refused("would compute on the CPU: no NVIDIA driver is installed", "launch.devices=0", env={"SOFT_GPU_DRIVER": "0"}, expect=USAGE)
+
+    def test_shared(self):
+        """Two ranks on one GPU are refused, also if each of them sees only one, unless the list of devices requests it."""
+        self.refused("2 ranks would have to share 1 GPU", "device=cuda", "launch.procs=2")
+        self.refused("cannot train with several ranks", "device=cuda", "launch.procs=2", "launch.devices=0,0", expect=USAGE)
+        env = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port()), "CTRAIN_CUDA_LIBS": SOFT,
+               "SOFT_GPU_DEVICES": "2"}
+
+        def ranks(visible, run):
+            return [self.start_training("device=cuda", "launch.procs=auto", "launch.threads=1", run=run,
+                                        env={**env, "RANK": str(i), "LOCAL_RANK": str(i), "CUDA_VISIBLE_DEVICES": v})
+                    for i, v in enumerate(visible)]
+        ended = [p.wait() for p in ranks(("1", "1"), "same")]
+        self.assertIn(DEVICE, [r.code for r in ended])
+        self.assertRegex("".join(r.err for r in ended), r"rank [01] would share GPU 0 \(GPU-[0-9a-f-]{36}\) with rank [01]")
+        for r in [p.wait() for p in ranks(("0", "1"), "different")]:
+            self.assertIn("cannot train with several ranks", r.err)
 
 
 if __name__ == "__main__":

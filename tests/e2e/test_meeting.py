@@ -11,11 +11,6 @@ MISMATCH = USAGE
 
 
 class Meeting(Case):
-    def free_port(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            return s.getsockname()[1]
-
     @staticmethod
     def torch_store():
         """A listening socket whose next port, the one that ctrain takes, is nobody's: no client's that has just gone either."""

@@ -9,6 +9,7 @@
 
 #include "base/thread.h"
 #include "tests/trainer/plan_fixture.h"
+#include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 
 static const struct ct_dataset_info digits = {

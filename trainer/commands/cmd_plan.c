@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "trainer/commands/cli.h"
 #include "trainer/loop/session_data.h"
+#include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 
 struct planned {
@@ -149,8 +150,9 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 {
 	const struct ct_run_plan *r = &p->plan;
 	struct ct_device_info di = {0};
+	struct ct_plan_devices devices;
 	char cpus[128], *dir = ct_plan_run_dir(c);
-	if (ct_device_info(p->device, &di) < 0)
+	if (ct_device_info(p->device, &di) < 0 || ct_plan_devices(c, &devices) < 0)
 		ct_error_clear();
 	ct_cpu_list(cpus, sizeof(cpus));
 	printf("run          %s\n", dir ? dir : "?");
@@ -161,7 +163,8 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	printf("device       %s: %s, CPUs %s\n", di.kind, di.name, cpus);
 	printf("engine       %s\n", ct_engine_version(p->engine));
 	for (int i = 0; i < p->ranks.local; i++)
-		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind, strcmp(di.kind, "cpu") == 0 ? 0 : i);
+		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind,
+		       devices.n > 0 ? devices.index[i % devices.n] : 0);
 	printf("batch        %u global = %u per rank x %u ranks", r->global_batch, r->per_rank, r->world);
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);

@@ -1,25 +1,41 @@
+#define CT_LOG_COMPONENT "train"
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/device/device.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "dist/rendezvous/rendezvous.h"
 #include "trainer/commands/cli.h"
 #include "trainer/launch/launch.h"
 #include "trainer/loop/worker.h"
+#include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
+
+/* Logs how many ranks `launch.procs: auto` starts on GPUs. */
+static enum ct_status say_ranks(const struct ct_config *cfg, const struct ct_ranks *ranks)
+{
+	struct ct_plan_devices d;
+	CT_TRY(ct_plan_devices(cfg, &d));
+	if (d.n == 0 || cfg->launch.procs > 0 || cfg->launch.procs_list[0])
+		return CT_OK;
+	if (ranks->local < d.n)
+		CT_WARN("launch.procs=auto starts %d rank for %d GPUs, because ctrain cannot train on several GPUs yet",
+			ranks->local, d.n);
+	else
+		CT_INFO("launch.procs=auto: %d rank%s, one for each GPU", ranks->local, ct_plural(ranks->local));
+	return CT_OK;
+}
 
 /* Reports configuration errors before any process is started. */
 static enum ct_status check_start(const struct ct_config *cfg)
 {
 	static const char *const needed[] = {"MASTER_ADDR", "MASTER_PORT"};
 	struct ct_ranks ranks;
-	ct_device *device = NULL;
 	CT_TRY(ct_plan_ranks(cfg, &ranks));
+	CT_TRY(ct_plan_check_devices(cfg, ranks.local));
+	CT_TRY(say_ranks(cfg, &ranks));
 	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)ranks.world));
 	CT_TRY(ct_plan_check_model(cfg));
-	CT_TRY(ct_device_open(cfg->device, 0, &device));
-	ct_device_close(device);
 	CT_TRY(ct_plan_check_engine(cfg));
 	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
 		if (getenv(needed[i]))

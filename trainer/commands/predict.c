@@ -11,6 +11,7 @@
 #include "data/formats/dataset_files.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_weights.h"
+#include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 
 static char *existing(const char *folder, const char *name)

@@ -305,6 +305,10 @@ static void check_launch(struct checker *k)
 			"launch.nodes=%lld requires launch.master_addr (--master-addr), the address of node 0",
 			(long long)c->launch.nodes);
 	check_meeting(k);
+	if (c->launch.devices[0] && strncmp(c->device, "cuda:", 5) == 0)
+		problem(k, "launch.devices",
+			"launch.devices=%s and device=%s both select GPUs; set device=cuda, or remove launch.devices",
+			c->launch.devices, c->device);
 	if (count_numbers(c->launch.devices, 0, 1023) < 0)
 		problem(k, "launch.devices",
 			"launch.devices \"%s\" must be a list of device numbers, for example \"0,2\"",

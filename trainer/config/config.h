@@ -50,7 +50,7 @@ struct ct_config {
 		char *name;   /* default: file name of the config without .yaml */
 		int64_t seed; /* 1 */
 	} run;
-	char *device; /* auto | cpu | cuda | lazy (for tests) */
+	char *device; /* auto | cpu | cuda | cuda:N | lazy (for tests) */
 	enum ct_precision precision;
 	struct {
 		int64_t procs;    /* ranks per node; auto: one per GPU; without GPUs, 2 (1 if there is only one CPU) */

@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "base/json.h"
+#include <stdio.h>
+
 #include "trainer/config/config_impl.h"
 
 static const char intro[] =
@@ -219,16 +221,6 @@ static ct_json *number_schema(const struct ct_key *k)
 	return j;
 }
 
-static ct_json *choices_schema(const struct ct_key *k)
-{
-	ct_json *j = ct_json_object(), *list = ct_json_array();
-
-	for (size_t i = 0; k->choices[i]; i++)
-		ct_json_push_str(list, k->choices[i]);
-	ct_json_set(j, "enum", list);
-	return j;
-}
-
 /* {"anyOf": [a, b]} */
 static ct_json *either(ct_json *a, ct_json *b)
 {
@@ -238,6 +230,37 @@ static ct_json *either(ct_json *a, ct_json *b)
 	ct_json_push(list, b);
 	ct_json_set(j, "anyOf", list);
 	return j;
+}
+
+/* Makes the schema of strings such as "cuda:0" for the choice "cuda:N". Returns NULL for other choices. */
+static ct_json *numbered_schema(const char *choice)
+{
+	const size_t len = strlen(choice);
+	char pattern[64];
+	ct_json *j;
+
+	if (len < 3 || strcmp(choice + len - 2, ":N") != 0)
+		return NULL;
+	snprintf(pattern, sizeof(pattern), "^%.*s[0-9]{1,4}$", (int)len - 1, choice);
+	j = type_schema("string");
+	ct_json_set_str(j, "pattern", pattern);
+	return j;
+}
+
+static ct_json *choices_schema(const struct ct_key *k)
+{
+	ct_json *j = ct_json_object(), *list = ct_json_array(), *numbered = NULL;
+
+	for (size_t i = 0; k->choices[i]; i++) {
+		ct_json *one = numbered ? NULL : numbered_schema(k->choices[i]);
+
+		if (one)
+			numbered = one;
+		else
+			ct_json_push_str(list, k->choices[i]);
+	}
+	ct_json_set(j, "enum", list);
+	return numbered ? either(j, numbered) : j;
 }
 
 /* 224, or [[0, 128], [10, 160]] */

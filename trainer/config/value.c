@@ -225,12 +225,32 @@ static int read_choice(struct setter *t, const struct ct_yaml_node *v)
 	return choice;
 }
 
+/* A choice that ends with ":N", such as "cuda:N", stands for all numbers. */
+static bool is_choice(const char *const *choices, const char *text)
+{
+	for (size_t i = 0; choices[i]; i++) {
+		const size_t len = strlen(choices[i]);
+		const bool numbered = len > 2 && strcmp(choices[i] + len - 2, ":N") == 0;
+
+		if (numbered && strncmp(text, choices[i], len - 1) == 0) {
+			const char *number = text + len - 1;
+			const size_t digits = strspn(number, "0123456789");
+
+			if (digits >= 1 && digits <= 4 && !number[digits])
+				return true;
+		} else if (!numbered && strcmp(text, choices[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static enum ct_status read_text(struct setter *t, const struct ct_yaml_node *v, char **out)
 {
 	*out = NULL;
 	if (!plain_text(t, v))
 		return CT_OK;
-	if (t->k->choices && !(t->k->flags & CT_KEY_OTHERS) && ct_choice_find(t->k->choices, v->text) < 0)
+	if (t->k->choices && !(t->k->flags & CT_KEY_OTHERS) && !is_choice(t->k->choices, v->text))
 		unknown_choice(t, v);
 	if (!t->failed)
 		CT_TRY_ALLOC(*out = ct_strdup(v->text));

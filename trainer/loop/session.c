@@ -8,6 +8,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "trainer/loop/session_data.h"
+#include "trainer/plan/devices.h"
 
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
 {
@@ -220,12 +221,23 @@ static enum ct_status join_nobody(struct ct_session *s)
 	return ct_world_join(&id, &wo, &s->world);
 }
 
+/* Fails if the device runs neither collectives of the communicator nor functions of the host. */
+static enum ct_status check_streams(const struct ct_session *s)
+{
+	const struct ct_device_caps *caps = ct_device_caps(s->device);
+	if (s->world.id.world == 1 || !caps->async || caps->host_code || ct_comm_supports_gpus())
+		return CT_OK;
+	return CT_FAIL_HINT(CT_UNSUPPORTED, "train on one GPU: launch.procs=1",
+			    "ctrain cannot train with several ranks on a %s device yet", ct_device_kind(s->device));
+}
+
 static enum ct_status open_comm(struct ct_session *s, bool local)
 {
 	const struct ct_config *c = s->cfg;
 	const char *backend = local ? "self" : c->dist.backend;
 	struct ct_comm_opts co = {.timeout_ns = local ? CT_FOREVER : (int64_t)(c->dist.timeout * 1e9),
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL};
+	CT_TRY(check_streams(s));
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
 	if (s->watchdog)
 		ct_watchdog_add_comm(s->watchdog, s->comm);
@@ -273,11 +285,42 @@ static void note_digests(struct ct_session *s)
 	s->state.global_batch = s->plan.global_batch;
 }
 
+/* Fails if another rank uses the same GPU, unless the config requests this. The indexes do not show it, because each
+ * rank may have a different CUDA_VISIBLE_DEVICES. */
+static enum ct_status claim_gpu(struct ct_session *s)
+{
+	struct ct_plan_devices d;
+	struct ct_device_info info;
+	char key[96], owner[16], *other = NULL;
+	int64_t n_users;
+	size_t len;
+	if (!s->world.store || strcmp(ct_device_kind(s->device), "cuda") != 0)
+		return CT_OK;
+	CT_TRY(ct_plan_devices(s->cfg, &d));
+	if (d.shared)
+		return CT_OK;
+	CT_TRY(ct_device_info(s->device, &info));
+	snprintf(key, sizeof(key), "gpu/%s", info.uuid);
+	CT_TRY(ct_store_add(s->world.store, key, 1, &n_users));
+	snprintf(key, sizeof(key), "gpu/%s/rank", info.uuid);
+	snprintf(owner, sizeof(owner), "%d", s->world.id.rank);
+	if (n_users == 1)
+		return ct_store_set(s->world.store, key, owner, strlen(owner) + 1);
+	CT_TRY(ct_store_get(s->world.store, key, ct_deadline_in(10 * CT_SEC), &other, &len));
+	enum ct_status st = ct_error_hinted(
+		CT_FAIL(CT_NO_DEVICE, "rank %d would share GPU %d (%s) with rank %s", s->world.id.rank, info.index,
+			info.uuid, other),
+		"start at most one rank for each GPU; to share GPUs on purpose, list them repeatedly: launch.devices=0,0");
+	ct_free(other);
+	return st;
+}
+
 /* Opens everything that does not need the data, which another thread opens at the same time. */
 static enum ct_status open_world(struct ct_session *s, const struct ct_identity *id)
 {
 	CT_TRY(id ? join(s, id) : join_nobody(s));
 	CT_TRY(ct_plan_device_open(s->cfg, s->world.id.local_rank, &s->device));
+	CT_TRY(claim_gpu(s));
 	return open_comm(s, !id);
 }
 

@@ -22,6 +22,7 @@
 #include "trainer/loop/resume.h"
 #include "trainer/loop/stop_guard.h"
 #include "trainer/loop/train.h"
+#include "trainer/plan/devices.h"
 
 #define FINISH_NS CT_SEC /* maximum time to wait until the last lines of output have been read */
 
@@ -164,6 +165,22 @@ static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
 	ct_str_release(&text);
 }
 
+/* The GPU, or why `device: auto` did not choose one. */
+static void say_device(const struct ct_session *s, ct_metrics_log *m)
+{
+	struct ct_device_info info;
+	struct ct_plan_devices d;
+	if (ct_plan_devices(s->cfg, &d) < 0 || ct_device_info(s->device, &info) < 0)
+		ct_error_clear();
+	else if (strcmp(info.kind, "cuda") == 0)
+		ct_metrics_say(m, "  device  cuda:%d: %s (%s), %.1f of %.1f GiB free", info.index, info.name, info.arch,
+			       (double)info.free_bytes / (1 << 30), (double)info.total_bytes / (1 << 30));
+	else if (d.why[0])
+		ct_metrics_say(m, "  device  CPU: %s", d.why);
+	if (d.has_driver && d.why[0])
+		CT_WARN("this machine has an NVIDIA driver, but device=auto trains on the CPU: %s", d.why);
+}
+
 static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
@@ -176,6 +193,7 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 		       ct_plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
 	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
 		       ct_graph_flops(s->graph) * 1e-6);
+	say_device(s, m);
 	say_batch(s, m);
 	ct_metrics_say(
 		m, "  data    %u training, %u evaluation samples, %d loader thread%s; %llu steps an epoch, %llu in all",

@@ -4,16 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/device/device.h"
 #include "base/file.h"
 #include "base/thread.h"
-
-int ct_plan_local_procs(const struct ct_config *c)
-{
-	if (c->launch.procs > 0)
-		return (int)c->launch.procs;
-	return ct_cpu_count() >= 2 ? 2 : 1;
-}
+#include "trainer/plan/devices.h"
 
 enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 {
@@ -83,18 +76,6 @@ int ct_plan_threads(const struct ct_config *c, int local_world)
 	return n >= 4 && loads_slowly(c) ? n - loader_share(n) : n;
 }
 
-static bool computes_on_cpu(const struct ct_config *c)
-{
-	bool any = strcmp(c->device, "auto") == 0;
-	const char *name;
-	char why[256];
-	int count;
-	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
-		if (any ? count > 0 : strcmp(name, c->device) == 0)
-			return strcmp(name, "cpu") == 0 || strcmp(name, "lazy") == 0;
-	return true;
-}
-
 int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_info *info, int local_world)
 {
 	if (c->data.workers >= 0)
@@ -103,41 +84,9 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 		return 0;
 	/* If a GPU computes, the loader uses all CPUs except one, which controls the GPU. */
 	int cpus = cpu_share(local_world);
-	if (ct_plan_is_encoded(c) && !computes_on_cpu(c))
+	if (ct_plan_is_encoded(c) && !ct_plan_on_cpu(c))
 		return cpus > 1 ? cpus - 1 : 1;
 	return loader_share(cpus);
-}
-
-/* Each rank has a separate GPU. The CPUs of a host are one device, which its ranks share. */
-static int device_index(const char *kind, int local_rank)
-{
-	bool any = strcmp(kind, "auto") == 0;
-	const char *name;
-	char why[256];
-	int count;
-	for (size_t i = 0; ct_device_kind_at(i, &name, &count, why, sizeof(why)); i++)
-		if (any ? count > 0 : strcmp(name, kind) == 0)
-			return strcmp(name, "cpu") == 0 ? 0 : local_rank;
-	return local_rank;
-}
-
-enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out)
-{
-	struct ct_device_info info;
-	ct_device *d;
-	CT_TRY(ct_device_open(c->device, device_index(c->device, local_rank), &d));
-	enum ct_status st = ct_device_info(d, &info);
-	if (st == CT_OK && c->launch.devices[0] && strcmp(info.kind, "cpu") == 0) {
-		st = CT_FAIL_HINT(CT_CONFIG, "remove launch.devices (--devices)",
-				  "launch.devices=%s selects GPUs, but this run would compute on the CPU",
-				  c->launch.devices);
-	}
-	if (st < 0) {
-		ct_device_close(d);
-		return st;
-	}
-	*out = d;
-	return CT_OK;
 }
 
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e)
@@ -149,7 +98,8 @@ enum ct_status ct_plan_check_engine(const struct ct_config *c)
 {
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
-	if (c->precision == CT_PRECISION_FP32) /* every engine supports it */
+	/* Every engine supports fp32. A GPU is opened by its rank only, because it would occupy memory here, too. */
+	if (c->precision == CT_PRECISION_FP32 || !ct_plan_on_cpu(c))
 		return CT_OK;
 	CT_TRY(ct_plan_device_open(c, 0, &device));
 	enum ct_status st = ct_engine_open(c->train.engine, device, 1, &engine);

@@ -44,9 +44,6 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT
 /* Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps. Called before any process is
  * started. */
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT_MUST_CHECK;
-/* Returns the number of ranks on this node (launch.procs). auto is one per GPU; without GPUs, it is 2 (1 if there is
- * only one CPU). */
-int ct_plan_local_procs(const struct ct_config *c);
 /* Returns launch.threads. auto is the number of CPUs divided by the number of local ranks, but at least 1. If this is 4
  * or more, and loading includes decoding, warping or color changes, one eighth of it is reserved for the loader
  * threads. */
@@ -61,13 +58,11 @@ const char *ct_plan_how_to_resume(const struct ct_config *c);
 /* Returns run.dir or its default, without trailing slashes, because RUN.old-1 is created next to it. The result is
  * owned by the caller. */
 char *ct_plan_run_dir(const struct ct_config *c);
-/* Opens the device of a rank: a separate GPU, or the host's CPUs. Fails with CT_CONFIG if launch.devices is set but no
- * GPU is used. */
-enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out) CT_MUST_CHECK;
 /* Fails with CT_UNSUPPORTED if the engine does not support the precision in the config; the error states the reason and
  * the alternatives. */
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e) CT_MUST_CHECK;
-/* Does the same for the engine selected by the config on this host, before ranks are started. */
+/* Does the same for the engine selected by the config on this host, before ranks are started. For a GPU, each rank makes
+ * this check. */
 enum ct_status ct_plan_check_engine(const struct ct_config *c) CT_MUST_CHECK;
 /* Returns the id by which the ranks of a run recognize each other: dist.run_id, else the launcher's id if it is not "",
  * else the name of the run. The result is borrowed. */

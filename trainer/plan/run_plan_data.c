@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "data/formats/dataset_files.h"
+#include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 
 #define SMALL_IMAGES 64 /* pixels; up to this size `model.stem: auto` chooses the stem without downsampling */

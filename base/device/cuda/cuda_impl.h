@@ -43,6 +43,8 @@ struct cuda_device {
 enum ct_status ct__cuda_check(cudaError_t e, const char *what) CT_MUST_CHECK;
 /* Writes one sentence that explains why there is no CUDA device. */
 void ct__cuda_explain(cudaError_t e, char *why, size_t why_len);
+/* Makes d the current device of the calling thread, on which allocations are made. */
+enum ct_status ct__cuda_use(const struct cuda_device *d) CT_MUST_CHECK;
 /* Fails with CT_BUG while the device has a recording in progress, because the host must neither wait for recorded work,
  * which does not run, nor change the memory that this work uses. */
 enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what) CT_MUST_CHECK;

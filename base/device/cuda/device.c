@@ -21,12 +21,25 @@ static int cuda_count(char *why, size_t why_len)
 	return 0;
 }
 
+/* The device that this thread has bound. A thread that has bound none uses device 0. */
+static _Thread_local int bound = -1;
+
+enum ct_status ct__cuda_use(const struct cuda_device *d)
+{
+	if (bound == d->index)
+		return CT_OK;
+	CT_TRY(ct__cuda_check(cudaSetDevice(d->index), "cudaSetDevice"));
+	bound = d->index;
+	return CT_OK;
+}
+
 static enum ct_status cuda_open(int index, ct_device **out)
 {
 	struct cuda_device *d;
 
 	/* Creates the context of the device, too. */
-	if (ct__cuda_check(cudaSetDevice(index), "cudaSetDevice") < 0)
+	bound = -1;
+	if (ct__cuda_use(&(struct cuda_device){.index = index}) < 0)
 		return ct_error_wrap("opening CUDA device %d", index);
 	CT_TRY_ALLOC(d = CT_NEW(struct cuda_device));
 	d->base.ops = &ct__device_cuda_ops;
@@ -44,22 +57,34 @@ static void cuda_close(ct_device *base)
 	ct_free(d);
 }
 
+/* "GPU-" and the 16 bytes in hexadecimal, as nvidia-smi prints them. */
+static void write_uuid(const unsigned char *u, char *out, size_t len)
+{
+	snprintf(out, len, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+		 u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+static enum ct_status cuda_describe(int index, struct ct_device_info *out)
+{
+	struct cudaDeviceProp p;
+
+	*out = (struct ct_device_info){.kind = "cuda", .index = index, .n_cpus = ct_cpu_count()};
+	CT_TRY(ct__cuda_check(cudaGetDeviceProperties(&p, index), "cudaGetDeviceProperties"));
+	out->total_bytes = p.totalGlobalMem;
+	snprintf(out->name, sizeof(out->name), "%.80s", p.name);
+	snprintf(out->arch, sizeof(out->arch), "sm_%d%d", p.major, p.minor);
+	write_uuid((const unsigned char *)p.uuid.bytes, out->uuid, sizeof(out->uuid));
+	return ct__cuda_check(cudaDeviceGetPCIBusId(out->bus, (int)sizeof(out->bus), index), "cudaDeviceGetPCIBusId");
+}
+
 static enum ct_status cuda_info(ct_device *base, struct ct_device_info *out)
 {
-	const struct cuda_device *d = (struct cuda_device *)base;
-	struct cudaDeviceProp properties;
 	size_t available = 0, total = 0;
 
-	CT_TRY(ct__cuda_check(cudaGetDeviceProperties(&properties, d->index), "cudaGetDeviceProperties"));
+	CT_TRY(cuda_describe(((struct cuda_device *)base)->index, out));
 	CT_TRY(ct__cuda_check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo"));
-	*out = (struct ct_device_info){
-		.kind = "cuda",
-		.index = d->index,
-		.n_cpus = ct_cpu_count(),
-		.total_bytes = total,
-		.free_bytes = available,
-	};
-	snprintf(out->name, sizeof(out->name), "%.80s", properties.name);
+	out->total_bytes = total;
+	out->free_bytes = available;
 	return CT_OK;
 }
 
@@ -88,6 +113,7 @@ const struct ct_device_ops ct__device_cuda_ops = {
 	.open = cuda_open,
 	.close = cuda_close,
 	.info = cuda_info,
+	.describe = cuda_describe,
 	.mem_alloc = ct__cuda_mem_alloc,
 	.mem_free = ct__cuda_mem_free,
 	.host_alloc = ct__cuda_host_alloc,

@@ -26,6 +26,7 @@ enum ct_status ct__cuda_mem_alloc(ct_device *base, size_t bytes, bool zeroed, vo
 	void *p = NULL;
 
 	CT_TRY(ct__cuda_not_recording(d, "memory is allocated"));
+	CT_TRY(ct__cuda_use(d));
 	st = ct__cuda_check(cudaMalloc(&p, bytes > 0 ? bytes : 1), "cudaMalloc");
 	if (st < 0)
 		return alloc_failed(d, st, "on the GPU", bytes);
@@ -56,6 +57,7 @@ enum ct_status ct__cuda_host_alloc(ct_device *base, size_t bytes, void **out)
 	void *p = NULL;
 
 	CT_TRY(ct__cuda_not_recording(d, "memory is allocated"));
+	CT_TRY(ct__cuda_use(d));
 	st = ct__cuda_check(cudaHostAlloc(&p, bytes > 0 ? bytes : 1, cudaHostAllocPortable), "cudaHostAlloc");
 	if (st < 0)
 		return alloc_failed(d, st, "of pinned host memory", bytes);

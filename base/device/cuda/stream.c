@@ -13,6 +13,7 @@ enum ct_status ct__cuda_stream_create(ct_device *base, bool high_priority, ct_st
 	int least = 0, greatest = 0;
 	enum ct_status st;
 
+	CT_TRY(ct__cuda_use(d));
 	CT_TRY(ct__cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
 	CT_TRY_ALLOC(s = CT_NEW(struct cuda_stream));
 	s->base.device = base;
@@ -64,6 +65,7 @@ enum ct_status ct__cuda_event_create(ct_device *base, bool timed, ct_event **out
 	struct cuda_event *e;
 	enum ct_status st;
 
+	CT_TRY(ct__cuda_use((struct cuda_device *)base));
 	CT_TRY_ALLOC(e = CT_NEW(struct cuda_event));
 	e->base.device = base;
 	st = ct__cuda_check(cudaEventCreateWithFlags(&e->event, timed ? cudaEventDefault : cudaEventDisableTiming),

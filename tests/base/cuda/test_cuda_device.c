@@ -1,4 +1,6 @@
 /* The CUDA device on the software GPU: memory, order of streams, events, recordings and errors. */
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -78,7 +80,7 @@ static void test_properties(void **state)
 	struct rig r;
 
 	(void)state;
-	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 1);
+	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 2);
 	assert_string_equal(why, "");
 	open_rig(&r);
 	assert_ok(ct_device_info(r.d, &info));
@@ -269,13 +271,70 @@ static void test_each_call_fails(void **state)
 	}
 }
 
+static uint64_t free_bytes(ct_device *d)
+{
+	struct ct_device_info info;
+
+	assert_ok(ct_device_info(d, &info));
+	return info.free_bytes;
+}
+
+struct from_thread {
+	ct_device *d;
+	enum ct_status st;
+	void *memory, *pinned;
+	ct_stream *s;
+};
+
+static void *allocate(void *arg)
+{
+	struct from_thread *t = arg;
+
+	t->st = ct_device_mem_alloc(t->d, 4096, false, &t->memory);
+	if (t->st == CT_OK)
+		t->st = ct_device_host_alloc(t->d, 4096, &t->pinned);
+	if (t->st == CT_OK)
+		t->st = ct_stream_create(t->d, false, &t->s);
+	return NULL;
+}
+
+/* Another thread allocates on the device that it is given, not on device 0. */
+static void test_binds_each_thread(void **state)
+{
+	struct from_thread t = {0};
+	struct ct_device_info info;
+	pthread_t thread;
+
+	(void)state;
+	assert_ok(ct__device_cuda_ops.open(1, &t.d));
+	assert_ok(ct_device_info(t.d, &info));
+	assert_int_equal(info.index, 1);
+	assert_string_equal(info.arch, "sm_90");
+	assert_string_equal(info.bus, "0000:02:00.0");
+	assert_true(strncmp(info.uuid, "GPU-", 4) == 0 && strlen(info.uuid) == 40);
+	assert_int_equal(pthread_create(&thread, NULL, allocate, &t), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_ok(t.st);
+	assert_int_equal(free_bytes(t.d), info.free_bytes - 4096);
+	ct_stream_destroy(t.s);
+	ct_device_host_free(t.d, t.pinned);
+	ct_device_mem_free(t.d, t.memory);
+	ct_device_close(t.d);
+	assert_int_equal(soft_gpu_live(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_properties), cmocka_unit_test(test_order),
-		cmocka_unit_test(test_recording),  cmocka_unit_test(test_recording_misuse),
-		cmocka_unit_test(test_errors),     cmocka_unit_test(test_each_call_fails),
+		cmocka_unit_test(test_properties),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_recording),
+		cmocka_unit_test(test_recording_misuse),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_each_call_fails),
+		cmocka_unit_test(test_binds_each_thread),
 	};
 
+	assert_int_equal(setenv("SOFT_GPU_DEVICES", "2", 1), 0);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,146 @@
+#include "trainer/plan/devices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "dist/comm/comm.h"
+
+static bool is_on_host(const char *kind)
+{
+	return strcmp(kind, "cuda") != 0;
+}
+
+/* Chooses the kind of `device: auto`. An engine that computes on the CPU decides. */
+static void choose(const struct ct_config *c, struct ct_plan_devices *out)
+{
+	const char *engine = c->train.engine;
+
+	if (strcmp(engine, "auto") == 0)
+		out->kind = ct_device_choose(&out->has_driver, out->why, sizeof(out->why));
+	else if (strcmp(engine, "cuda") == 0)
+		out->kind = "cuda";
+	else
+		snprintf(out->why, sizeof(out->why), "train.engine is %s", engine);
+}
+
+static enum ct_status add(struct ct_plan_devices *out, int index)
+{
+	if (out->n == CT_PLAN_DEVICES_MAX)
+		return CT_FAIL(CT_CONFIG, "launch.devices lists more than %d devices", CT_PLAN_DEVICES_MAX);
+	for (int i = 0; i < out->n; i++)
+		out->shared = out->shared || out->index[i] == index;
+	out->index[out->n++] = index;
+	return CT_OK;
+}
+
+/* "0,2"; the config has checked the syntax. */
+static enum ct_status add_listed(struct ct_plan_devices *out, const char *list)
+{
+	for (const char *p = list; *p; p += *p == ',') {
+		const size_t len = strcspn(p, ",");
+		char number[24];
+		int64_t index;
+
+		snprintf(number, sizeof(number), "%.*s", (int)(len < sizeof(number) ? len : sizeof(number) - 1), p);
+		CT_TRY(ct_parse_i64(number, &index));
+		CT_TRY(add(out, (int)index));
+		p += len;
+	}
+	return CT_OK;
+}
+
+/* Fails if an index is too large. */
+static enum ct_status check_indexes(const struct ct_plan_devices *d, int count)
+{
+	for (int i = 0; i < d->n; i++) {
+		if (d->index[i] < count)
+			continue;
+		return CT_FAIL_HINT(CT_NO_DEVICE,
+				    "`ctrain info` lists the devices; CUDA_VISIBLE_DEVICES hides and renumbers them",
+				    "no cuda device %d (valid indexes: 0 to %d)", d->index[i], count - 1);
+	}
+	return CT_OK;
+}
+
+static enum ct_status choose_gpus(const struct ct_config *c, struct ct_plan_devices *out)
+{
+	const char *one = strchr(c->device, ':');
+	int count;
+
+	CT_TRY(ct_device_count("cuda", &count));
+	if (one)
+		CT_TRY(add_listed(out, one + 1));
+	else
+		CT_TRY(add_listed(out, c->launch.devices));
+	for (int i = 0; out->n < count && i < CT_PLAN_DEVICES_MAX && !one && !c->launch.devices[0]; i++)
+		CT_TRY(add(out, i));
+	return check_indexes(out, count);
+}
+
+enum ct_status ct_plan_devices(const struct ct_config *c, struct ct_plan_devices *out)
+{
+	int count;
+
+	*out = (struct ct_plan_devices){.kind = "cpu"};
+	if (strcmp(c->device, "auto") == 0)
+		choose(c, out);
+	else if (strncmp(c->device, "cuda:", 5) == 0)
+		out->kind = "cuda";
+	else
+		out->kind = c->device;
+	if (!is_on_host(out->kind))
+		return choose_gpus(c, out);
+	if (c->launch.devices[0])
+		return CT_FAIL_HINT(CT_CONFIG, "remove launch.devices (--devices)",
+				    "launch.devices=%s selects GPUs, but this run would compute on the CPU%s%s",
+				    c->launch.devices, out->why[0] ? ": " : "", out->why);
+	return ct_device_count(out->kind, &count);
+}
+
+enum ct_status ct_plan_check_devices(const struct ct_config *c, int local)
+{
+	struct ct_plan_devices d;
+
+	CT_TRY(ct_plan_devices(c, &d));
+	if (is_on_host(d.kind) || local <= d.n || d.shared)
+		return CT_OK;
+	return ct_error_hinted(CT_FAIL(CT_NO_DEVICE, "%d ranks would have to share %d GPU%s", local, d.n,
+				       ct_plural(d.n)),
+			       "use launch.procs=%d; to share GPUs on purpose, list them repeatedly: launch.devices=0,0",
+			       d.n);
+}
+
+int ct_plan_local_procs(const struct ct_config *c)
+{
+	struct ct_plan_devices d;
+
+	if (c->launch.procs > 0)
+		return (int)c->launch.procs;
+	if (ct_plan_devices(c, &d) < 0)
+		ct_error_clear(); /* the function that opens the device reports it */
+	if (is_on_host(d.kind))
+		return ct_cpu_count() >= 2 ? 2 : 1;
+	return d.n > 1 && ct_comm_supports_gpus() ? d.n : 1;
+}
+
+bool ct_plan_on_cpu(const struct ct_config *c)
+{
+	struct ct_plan_devices d;
+
+	if (ct_plan_devices(c, &d) < 0)
+		ct_error_clear();
+	return is_on_host(d.kind);
+}
+
+enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out)
+{
+	struct ct_plan_devices d;
+
+	CT_TRY(ct_plan_devices(c, &d));
+	if (!is_on_host(d.kind))
+		return ct_device_open("cuda", d.index[local_rank % d.n], out);
+	/* The CPUs of a host are one device, which its ranks share. */
+	return ct_device_open(d.kind, strcmp(d.kind, "cpu") == 0 ? 0 : local_rank, out);
+}
