@@ -43,7 +43,11 @@ static void cuda_close(ct_engine *base)
 {
 	struct cuda_engine *e = (struct cuda_engine *)base;
 
-	ct__cudnn_choices_destroy(e->choices);
+	for (size_t i = 0; i < e->n_plans; i++) {
+		ct__cudnn_plan_destroy(e->plans[i].plan);
+		ct__cudnn_graph_destroy(e->plans[i].graph);
+	}
+	ct_free(e->plans);
 	ct__cudnn_target_destroy(e->target);
 	if (e->cudnn)
 		(void)cudnnDestroy(e->cudnn);
@@ -61,8 +65,6 @@ static enum ct_status cuda_open(ct_device *device, int threads, ct_engine **out)
 	st = check_cudnn(cudnnCreate(&e->cudnn), "cudnnCreate");
 	if (st == CT_OK)
 		st = ct__cudnn_target_create(NULL, &e->target);
-	if (st == CT_OK)
-		st = ct__cudnn_choices_create(&e->choices);
 	if (st < 0) {
 		cuda_close(&e->base);
 		return st;
@@ -104,14 +106,12 @@ static void cuda_net_close(ct_net *net)
 static void cuda_program_destroy(ct_program *base)
 {
 	struct cuda_program *p = (struct cuda_program *)base;
-	ct_device *d = base->net->engine->device;
 
+	ct__cuda_unbind(p);
 	for (size_t i = 0; i < p->n_tasks; i++) {
 		if (p->tasks[i].kind == CUDA_PLAN)
 			ct__cudnn_pack_destroy(p->tasks[i].plan.pack);
 	}
-	ct_device_mem_free(d, p->workspace);
-	ct_device_mem_free(d, p->memory);
 	ct_free(p->references);
 	ct_free(p->tasks);
 	ct_free(p->buffers);
@@ -137,9 +137,6 @@ static enum ct_status cuda_program_create(ct_net *net, const ct_graph *g, int n,
 		cuda_program_destroy(&p->base);
 		return st;
 	}
-	net->memory.activations += p->memory_bytes;
-	net->memory.activations_unplanned += p->unplanned_bytes;
-	net->memory.workspace += p->workspace_bytes;
 	*out = &p->base;
 	return CT_OK;
 }
@@ -177,7 +174,7 @@ static enum ct_status cuda_read(ct_program *base, int node, bool gradient, float
 			       cuda_node(p, node)->name);
 	const size_t bytes = ct__cuda_value_elems(p, v) * ct_dtype_bytes(p->type);
 	CT_TRY(ct_device_host_alloc(d, bytes, &host));
-	st = ct_device_copy(d, host, p->memory + p->buffers[buffer].at, bytes, base->net->engine->stream);
+	st = ct_device_copy(d, host, ct__cuda_at(p, buffer), bytes, base->net->engine->stream);
 	if (st == CT_OK)
 		st = ct_stream_sync(base->net->engine->stream, CT_FOREVER);
 	if (st == CT_OK)

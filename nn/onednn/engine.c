@@ -7,7 +7,6 @@
 #include "base/parallel.h"
 #include "nn/onednn/compile/compile.h"
 #include "nn/onednn/program/bind.h"
-#include "nn/onednn/program/memory.h"
 #include "nn/onednn/run/run.h"
 
 struct onednn_engine {
@@ -213,7 +212,7 @@ static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int 
 	CT_TRY(program_new(net, g, n, mode, &p));
 	if (mode == CT_TRAIN)
 		CT_TRY_GOTO(ct__onednn_compile_backward(p), st, fail);
-	CT_TRY_GOTO(ct__onednn_plan_memory(p), st, fail);
+	CT_TRY_GOTO(ct_memory_plan(p->buffers, (size_t)p->n_buffers, ONEDNN_ALIGN, &p->memory), st, fail);
 	CT_TRY_GOTO(ct__onednn_bind(p), st, fail);
 	net->memory.activations_unplanned += p->memory.unplanned_bytes;
 	*out = &p->base;

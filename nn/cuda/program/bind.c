@@ -1,6 +1,17 @@
 #include <string.h>
 
+#include "base/clock.h"
 #include "nn/cuda/program/program.h"
+
+static struct cuda_net *net_of(const struct cuda_program *p)
+{
+	return p->base.net->impl;
+}
+
+void *ct__cuda_at(const struct cuda_program *p, int buffer)
+{
+	return net_of(p)->memory.at + p->buffers[buffer].offset;
+}
 
 static void set_pointer(struct cuda_task *t, size_t field, const void *address)
 {
@@ -12,7 +23,7 @@ static enum ct_status make_pack(struct cuda_program *p, struct cuda_task *t)
 {
 	ct__cudnn_pack_destroy(t->plan.pack);
 	t->plan.pack = NULL;
-	return ct__cudnn_pack_create(t->plan.choice->graph, t->plan.pointers, p->workspace, &t->plan.pack);
+	return ct__cudnn_pack_create(t->plan.graph, t->plan.pointers, net_of(p)->workspace.at, &t->plan.pack);
 }
 
 static bool uses_gradient(const struct cuda_program *p, int task)
@@ -24,26 +35,92 @@ static bool uses_gradient(const struct cuda_program *p, int task)
 	return false;
 }
 
-enum ct_status ct__cuda_bind(struct cuda_program *p)
+/* Tasks that write gradients of parameters are completed by ct__cuda_bind_grads. */
+static enum ct_status bind_tasks(struct cuda_program *p)
 {
-	ct_device *d = p->base.net->engine->device;
-	void *memory, *workspace;
-
-	CT_TRY(ct_device_mem_alloc(d, p->memory_bytes, true, &memory));
-	p->memory = memory;
-	CT_TRY(ct_device_mem_alloc(d, p->workspace_bytes, false, &workspace));
-	p->workspace = workspace;
+	p->bound_grads = NULL;
 	for (size_t i = 0; i < p->n_references; i++) {
 		const struct cuda_reference *r = &p->references[i];
 
 		if (r->buffer != CUDA_NONE)
-			set_pointer(&p->tasks[r->task], r->field, p->memory + p->buffers[r->buffer].at);
+			set_pointer(&p->tasks[r->task], r->field, ct__cuda_at(p, r->buffer));
 	}
 	for (size_t i = 0; i < p->n_tasks; i++) {
 		if (p->tasks[i].kind == CUDA_PLAN && !uses_gradient(p, (int)i))
 			CT_TRY(make_pack(p, &p->tasks[i]));
 	}
+	p->bound_blocks = net_of(p)->n_blocks;
 	return CT_OK;
+}
+
+/* The old block is freed first, because both together would raise the peak of memory. */
+static enum ct_status grow(ct_net *net, struct cuda_block *b, size_t bytes)
+{
+	struct cuda_net *cn = net->impl;
+	ct_device *d = net->engine->device;
+	void *at;
+
+	if (bytes <= b->bytes)
+		return CT_OK;
+	CT_TRY(ct_stream_sync(net->engine->stream, CT_FOREVER)); /* posted work uses the old block */
+	ct_device_mem_free(d, b->at);
+	*b = (struct cuda_block){0};
+	cn->n_blocks++;
+	CT_TRY(ct_device_mem_alloc(d, bytes, false, &at));
+	*b = (struct cuda_block){.at = at, .bytes = bytes};
+	return CT_OK;
+}
+
+/* Makes the blocks large enough for all programs in the list. */
+static enum ct_status need_memory(ct_net *net)
+{
+	struct cuda_net *cn = net->impl;
+	size_t memory = 0, workspace = 0;
+
+	for (const struct cuda_program *p = cn->programs; p; p = p->next) {
+		memory = p->plan.bytes > memory ? p->plan.bytes : memory;
+		workspace = p->workspace_bytes > workspace ? p->workspace_bytes : workspace;
+	}
+	CT_TRY(grow(net, &cn->memory, memory));
+	return grow(net, &cn->workspace, workspace);
+}
+
+enum ct_status ct__cuda_bind(struct cuda_program *p)
+{
+	ct_net *net = p->base.net;
+	struct cuda_net *cn = net->impl;
+
+	p->next = cn->programs;
+	cn->programs = p;
+	CT_TRY(need_memory(net));
+	CT_TRY(bind_tasks(p));
+	net->memory.activations = cn->memory.bytes > net->memory.activations ? cn->memory.bytes : net->memory.activations;
+	net->memory.workspace = cn->workspace.bytes > net->memory.workspace ? cn->workspace.bytes : net->memory.workspace;
+	net->memory.activations_unplanned += p->plan.unplanned_bytes;
+	return CT_OK;
+}
+
+void ct__cuda_unbind(struct cuda_program *p)
+{
+	ct_device *d = p->base.net->engine->device;
+	struct cuda_net *cn = net_of(p);
+	struct cuda_program **at = &cn->programs;
+
+	while (*at && *at != p)
+		at = &(*at)->next;
+	if (*at)
+		*at = p->next;
+	if (cn->programs)
+		return;
+	ct_device_mem_free(d, cn->workspace.at);
+	ct_device_mem_free(d, cn->memory.at);
+	cn->workspace = cn->memory = (struct cuda_block){0};
+}
+
+enum ct_status ct__cuda_take_memory(struct cuda_program *p)
+{
+	CT_TRY(need_memory(p->base.net)); /* it is too small if an allocation failed when a program was created */
+	return p->bound_blocks == net_of(p)->n_blocks ? CT_OK : bind_tasks(p);
 }
 
 enum ct_status ct__cuda_bind_grads(struct cuda_program *p, const ct_arena *grads)

@@ -5,7 +5,7 @@
 enum ct_status ct__cuda_buffer(struct cuda_program *p, size_t bytes, int *out)
 {
 	CT_TRY_GROW(p->buffers, p->n_buffers, p->buffers_cap);
-	p->buffers[p->n_buffers] = (struct cuda_buffer){.bytes = bytes, .first = INT32_MAX, .last = CUDA_NONE};
+	p->buffers[p->n_buffers] = CT_PLAN_BUFFER(bytes);
 	*out = (int)p->n_buffers++;
 	return CT_OK;
 }
@@ -31,11 +31,7 @@ static enum ct_status add_reference(struct cuda_program *p, const void *field, i
 
 enum ct_status ct__cuda_refer(struct cuda_program *p, const void *field, int buffer)
 {
-	struct cuda_buffer *b = &p->buffers[buffer];
-	const int task = (int)p->n_tasks - 1;
-
-	b->first = task < b->first ? task : b->first;
-	b->last = task > b->last ? task : b->last;
+	ct_plan_buffer_use(&p->buffers[buffer], (int)p->n_tasks - 1);
 	return add_reference(p, field, buffer, CUDA_NONE);
 }
 

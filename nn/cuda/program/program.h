@@ -3,7 +3,7 @@
  * A task is a kernel with its arguments, an execution plan of cuDNN, or a copy. The passes of a compilation are, in order:
  *
  *     compile/   appends tasks. Arguments that point to memory of the program are references to buffers.
- *     program/memory.c   assigns a place in memory to each buffer, which is live from the first to the last task that uses it
+ *     nn/memory_plan.h   assigns a place in memory to each buffer, which is live from the first to the last task that uses it
  *     program/bind.c     writes addresses into the arguments of tasks
  *     run/       posts the tasks to the engine's stream
  *
@@ -15,30 +15,38 @@
 
 #include <cudnn_graph.h>
 
-#include "nn/cuda/cudnn/choice.h"
+#include "nn/cuda/cudnn/plan.h"
 #include "nn/cuda/kernels/kernels.h"
 #include "nn/engine_impl.h"
+#include "nn/memory_plan.h"
 
-enum { CUDA_NONE = -1 };
+enum { CUDA_NONE = -1, CUDA_ALIGN = 256 /* of buffers, in bytes */ };
 
 struct cuda_engine {
 	ct_engine base;
 	cudnnHandle_t cudnn;
 	ct__cudnn_target *target;
-	ct__cudnn_choices *choices; /* the graphs of all programs */
+	/* Finished graphs, and the plan chosen for each. The key is the string form of the graph and the precision. */
+	struct cuda_cached_plan {
+		enum ct_precision precision;
+		ct__cudnn_graph *graph;
+		ct__cudnn_plan *plan;
+	} * plans;
+	size_t n_plans, plans_cap;
 };
 
 /* The data that a net of this engine has in addition to struct ct_net. */
 struct cuda_net {
 	void *weights;               /* the parameter arena in the type of activations; NULL if that is fp32 */
 	uint64_t weights_generation; /* generation of the parameter arena whose values are in `weights` */
-};
-
-struct cuda_buffer {
-	size_t bytes;
-	size_t at;       /* offset in the memory of the program */
-	int first, last; /* first and last task that uses the buffer; last < 0: unused */
-	int lost;        /* the first task after `last` that may overwrite it; INT32_MAX: none */
+	/* The memory for the values and the workspace of all programs. Only one program runs at a time, so each block is only as large
+	 * as the program that needs most. */
+	struct cuda_block {
+		char *at;
+		size_t bytes;
+	} memory, workspace;
+	int n_blocks;                  /* changes whenever a block moves */
+	struct cuda_program *programs; /* the programs that use the memory */
 };
 
 enum cuda_kind {
@@ -77,7 +85,8 @@ struct cuda_task {
 			void *to;
 		} copy;
 		struct {
-			const struct ct__cudnn_choice *choice;
+			const ct__cudnn_graph *graph;
+			const ct__cudnn_plan *plan;
 			void *pointers[CT__CUDNN_MAX_TENSORS];
 			ct__cudnn_pack *pack;
 		} plan;
@@ -123,15 +132,16 @@ struct cuda_program {
 	} * norms;   /* [n_nodes] */
 	int *taps;   /* [n_nodes] buffers of the taps of max pools */
 	int dlogits; /* buffer of the gradient of the logits */
-	struct cuda_buffer *buffers;
+	struct ct_plan_buffer *buffers;
 	struct cuda_task *tasks;
 	struct cuda_reference *references;
 	size_t n_buffers, buffers_cap, n_tasks, tasks_cap, n_references, references_cap;
 	size_t n_forward; /* number of tasks of the forward pass */
 	size_t workspace_bytes;
-	size_t memory_bytes, unplanned_bytes;
-	char *memory, *workspace; /* device memory */
+	struct ct_memory_plan plan;
 	const ct_arena *bound_grads;
+	struct cuda_program *next; /* in the net's list */
+	int bound_blocks;          /* n_blocks of the net when the tasks were bound */
 	uint64_t first_row; /* `first` of the batch of the last forward pass */
 	size_t n_run;       /* number of tasks posted since the start of the last forward pass */
 };
@@ -144,11 +154,14 @@ enum ct_status ct__cuda_task(struct cuda_program *p, int node, enum cuda_kind ki
 enum ct_status ct__cuda_refer(struct cuda_program *p, const void *field, int buffer) CT_MUST_CHECK;
 enum ct_status ct__cuda_refer_grad(struct cuda_program *p, const void *field, int param) CT_MUST_CHECK;
 
-/* memory.c: sets memory_bytes, unplanned_bytes, and the offset (`at`) and `lost` of each buffer. */
-enum ct_status ct__cuda_plan_memory(struct cuda_program *p) CT_MUST_CHECK;
-/* bind.c: ct__cuda_bind allocates the memory of the program and sets all pointers. ct__cuda_bind_grads sets the pointers to gradients again
- * if the gradient arena has changed. */
+/* bind.c: ct__cuda_bind enlarges the memory of the net if the program needs more, and sets all pointers of the program.
+ * ct__cuda_take_memory sets them again if the memory has moved since. ct__cuda_unbind removes the program from the net's list; the last one
+ * frees the memory. ct__cuda_bind_grads sets the pointers to gradients again if the gradient arena has changed. */
 enum ct_status ct__cuda_bind(struct cuda_program *p) CT_MUST_CHECK;
+enum ct_status ct__cuda_take_memory(struct cuda_program *p) CT_MUST_CHECK;
+void ct__cuda_unbind(struct cuda_program *p);
+/* Returns the device address of a buffer. */
+void *ct__cuda_at(const struct cuda_program *p, int buffer);
 enum ct_status ct__cuda_bind_grads(struct cuda_program *p, const ct_arena *grads) CT_MUST_CHECK;
 
 static inline const struct ct_node *cuda_node(const struct cuda_program *p, int id)

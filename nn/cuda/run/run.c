@@ -95,7 +95,7 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 	case CUDA_INPUT:
 		return run_input(pass, t);
 	case CUDA_PLAN:
-		return ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn);
+		return ct__cudnn_plan_execute(t->plan.plan, t->plan.pack, e->cudnn);
 	case CUDA_MAP:
 		return ct__cuda_launched(ct__k_map(&t->map, s), "element-wise operation");
 	case CUDA_CONVERT:
@@ -152,6 +152,7 @@ enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, stru
 	const struct pass pass = {.p = p, .batch = b, .metrics = m, .stream = cuda_stream(base->net)};
 
 	CT_TRY(ct__cuda_refresh_weights(base->net));
+	CT_TRY(ct__cuda_take_memory(p));
 	return run_tasks(&pass, 0, p->n_forward);
 }
 

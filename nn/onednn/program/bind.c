@@ -2,8 +2,6 @@
 
 #include "base/mem.h"
 
-#define ALIGN 64
-
 void *ct__onednn_at(const struct onednn_program *p, struct onednn_ref ref)
 {
 	const ct_net *net = p->base.net;
@@ -62,7 +60,7 @@ static enum ct_status make_arena(ct_net *base, size_t bytes)
 	net->arena_bytes = 0;
 	for (const struct onednn_program *p = net->programs; p; p = p->binding.next)
 		bytes = p->memory.bytes > bytes ? p->memory.bytes : bytes;
-	CT_TRY_ALLOC(net->arena = ct_calloc_aligned(ALIGN, bytes));
+	CT_TRY_ALLOC(net->arena = ct_calloc_aligned(ONEDNN_ALIGN, bytes));
 	net->arena_bytes = bytes;
 	if (bytes > base->memory.activations)
 		base->memory.activations = bytes;

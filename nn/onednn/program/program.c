@@ -6,13 +6,12 @@ enum ct_status ct__onednn_buffer(struct onednn_program *p, size_t bytes, int *ou
 {
 	if (p->n_buffers == p->cap_buffers) {
 		int cap = p->cap_buffers ? 2 * p->cap_buffers : 32;
-		struct onednn_buffer *b;
+		struct ct_plan_buffer *b;
 		CT_TRY_ALLOC(b = ct_realloc(p->buffers, (size_t)cap, sizeof(*b)));
 		p->buffers = b;
 		p->cap_buffers = cap;
 	}
-	p->buffers[p->n_buffers] =
-		(struct onednn_buffer){.bytes = bytes, .first = INT32_MAX, .last = -1, .lost = INT32_MAX};
+	p->buffers[p->n_buffers] = CT_PLAN_BUFFER(bytes);
 	*out = p->n_buffers++;
 	return CT_OK;
 }
@@ -37,11 +36,8 @@ void ct__onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnn
 
 	CT_ASSERT(t->n_args < CT_DNNL_MAX_ARGS);
 	t->args[t->n_args++] = (struct onednn_arg){arg, ref};
-	if (ref.where != ONEDNN_BUFFER)
-		return;
-	struct onednn_buffer *b = &p->buffers[ref.id];
-	b->first = at < b->first ? at : b->first;
-	b->last = at > b->last ? at : b->last;
+	if (ref.where == ONEDNN_BUFFER)
+		ct_plan_buffer_use(&p->buffers[ref.id], at);
 }
 
 void ct__onednn_arg_buffer(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, int buffer)

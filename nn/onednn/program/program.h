@@ -2,7 +2,7 @@
  *
  *   fuse     (compile/fuse.h)    decides which nodes of the graph are computed together        fills value.fusion, value.fold
  *   lower    (compile/compile.h) lets primitives choose layouts and appends tasks              fills the rest of value
- *   memory   (program/memory.h)  assigns every buffer a place in the arena                     fills buffer.offset, memory
+ *   memory   (nn/memory_plan.h)  assigns every buffer a place in the arena                     fills buffer.offset, memory
  *   bind     (program/bind.h)    turns buffers and parameters of tasks into addresses          fills task.ptr, task.call, binding
  *   run      (run/run.h)         executes the tasks                                            uses pass
  *
@@ -13,10 +13,14 @@
 #define CT_NN_ONEDNN_PROGRAM_PROGRAM_H
 
 #include "nn/engine_impl.h"
+#include "nn/memory_plan.h"
 #include "nn/onednn/dnnl/shim.h"
 
 /* Used instead of the number of a node or buffer that does not exist. */
 enum { ONEDNN_NONE = -1 };
+
+/* Alignment of the arena and of the buffers in it, in bytes. */
+enum { ONEDNN_ALIGN = 64 };
 
 /* The data that a net of this engine has in addition to struct ct_net. */
 struct onednn_net {
@@ -45,14 +49,6 @@ struct onednn_ref {
 };
 
 #define ONEDNN_BUF(i) ((struct onednn_ref){ONEDNN_BUFFER, (i)})
-
-struct onednn_buffer {
-	size_t bytes;
-	size_t offset; /* in the arena */
-	int first;     /* The first task that uses it. */
-	int last;      /* The last task that uses it. */
-	int lost;      /* The first task after `last` that overwrites it; INT32_MAX if there is none. */
-};
 
 /* What a task does. The arguments of each kind are in brackets, in order. */
 enum onednn_kind {
@@ -226,12 +222,6 @@ struct onednn_value {
 	struct onednn_folding fold;
 };
 
-/* The result of the memory plan. */
-struct onednn_memory {
-	size_t bytes;           /* The part of the arena that the program needs. */
-	size_t unplanned_bytes; /* The size that the program would need if buffers did not share memory. */
-};
-
 /* The memory to which the tasks are bound. */
 struct onednn_binding {
 	const void *input_at;        /* The memory from which the users of the input read. */
@@ -253,7 +243,7 @@ struct onednn_program {
 	ct_program base;
 	ct_dnnl *dnnl;
 	struct onednn_value *values; /* [n_nodes] */
-	struct onednn_buffer *buffers;
+	struct ct_plan_buffer *buffers;
 	int n_buffers, cap_buffers;
 	struct onednn_task *tasks;
 	int n_tasks, cap_tasks;
@@ -261,7 +251,7 @@ struct onednn_program {
 	int input;        /* The buffer of the input. */
 	int dlogits;      /* The buffer of the gradient of the logits. */
 	bool recomputing; /* Lowering appends forward tasks a second time, so the statistics of norms already exist. */
-	struct onednn_memory memory;
+	struct ct_memory_plan memory;
 	struct onednn_binding binding;
 	struct onednn_pass pass;
 };

@@ -1,0 +1,188 @@
+/* The memory for the values of a net, which all programs of the CUDA engine share. */
+#include "base/clock.h"
+#include "nn/cuda/program/program.h"
+#include "tests/nn/nn_check.h"
+#include "tests/soft_gpu/soft_gpu.h"
+
+extern const struct ct_device_ops ct__device_cuda_ops;
+
+#define LAYERS                                                                                                             \
+	"conv2d 16 kernel=3 stride=2 padding=1 bias=false;batch_norm;relu name=r;conv2d 16 kernel=3 padding=1 bias=false;" \
+	"batch_norm;add from=r;relu;global_avg_pool;linear 5"
+enum { ROWS = 3, MANY = 20, SIZE = 9, CLASSES = 5 };
+
+struct fixture {
+	ct_device *device;
+	ct_engine *engine;
+	ct_graph *graph;
+	ct_net *net;
+	ct_program *train;
+	void *x, *labels;
+};
+
+static void open_fixture(struct fixture *f)
+{
+	const struct ct_net_opts opts = {.batch = ROWS, .input = CT_INPUT_F32_NCHW, .seed = 5, .train = true};
+	const size_t row = (size_t)3 * SIZE * SIZE;
+
+	*f = (struct fixture){0};
+	assert_ok(ct__device_cuda_ops.open(0, &f->device));
+	assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, f->device, 1, &f->engine));
+	f->graph = graph_make((struct ct_shape){3, SIZE, SIZE}, LAYERS, CLASSES, CT_LOSS_CROSS_ENTROPY, 0);
+	assert_ok(ct_net_create(f->engine, f->graph, &opts, &f->net));
+	assert_ok(ct_net_init(f->net, CT_INIT_PYTORCH, 1));
+	assert_ok(ct_device_host_alloc(f->device, MANY * row * sizeof(float), &f->x));
+	assert_ok(ct_device_host_alloc(f->device, MANY * sizeof(int32_t), &f->labels));
+	fill_floats(1, f->x, MANY * row);
+	fill_labels(2, f->labels, MANY, CLASSES);
+}
+
+static void close_fixture(struct fixture *f)
+{
+	ct_program_destroy(f->train);
+	ct_device_host_free(f->device, f->labels);
+	ct_device_host_free(f->device, f->x);
+	ct_net_destroy(f->net);
+	ct_graph_destroy(f->graph);
+	ct_engine_close(f->engine);
+	ct_device_close(f->device);
+	assert_int_equal(soft_gpu_live(), 0);
+}
+
+static struct ct_batch batch(const struct fixture *f, int n)
+{
+	return (struct ct_batch){.n = n, .x = f->x, .labels = f->labels};
+}
+
+static size_t activations(const struct fixture *f)
+{
+	struct ct_net_memory m;
+
+	ct_net_memory(f->net, &m);
+	return m.activations;
+}
+
+/* One forward and one backward pass; the bits of all gradients. The caller frees them. */
+static float *train(struct fixture *f)
+{
+	const struct ct_batch b = batch(f, ROWS);
+	const size_t n = ct_net_arena_elems(f->net);
+	float *grads = CT_NEW_ARRAY(float, n);
+
+	assert_ok(ct_program_forward(f->train, &b));
+	assert_ok(ct_program_backward(f->train, &(struct ct_backward_opts){.scale = 1.0f / ROWS}));
+	assert_ok(ct_arena_read(ct_net_grads(f->net), 0, n, grads, ct_engine_stream(f->engine)));
+	return grads;
+}
+
+static double evaluate(struct fixture *f, ct_program *p, int n)
+{
+	const struct ct_batch b = batch(f, n);
+	struct ct_metrics m;
+
+	assert_ok(ct_net_take_metrics(f->net, &m)); /* of other programs */
+	assert_ok(ct_program_forward(p, &b));
+	assert_ok(ct_net_take_metrics(f->net, &m));
+	assert_int_equal(m.count, n);
+	return m.loss;
+}
+
+static void assert_same(const float *a, const float *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		assert_true(a[i] == b[i]);
+}
+
+/* The memory is as large as the largest program needs, whatever the order of creation. */
+static void test_size(void **state)
+{
+	struct fixture f;
+	ct_program *small, *large;
+	struct ct_net_memory m;
+
+	(void)state;
+	open_fixture(&f);
+	assert_ok(ct_program_create(f.net, ROWS, CT_EVAL, &small));
+	const size_t eval = activations(&f);
+	assert_ok(ct_program_create(f.net, ROWS, CT_TRAIN, &f.train));
+	const size_t training = activations(&f);
+	assert_true(training > eval);
+	assert_int_equal(training, ((const struct cuda_program *)f.train)->plan.bytes);
+	ct_program_destroy(small);
+	assert_ok(ct_program_create(f.net, 1, CT_TRAIN, &small));
+	assert_int_equal(activations(&f), training);
+	assert_ok(ct_program_create(f.net, MANY, CT_EVAL, &large));
+	assert_true(activations(&f) > training);
+	ct_net_memory(f.net, &m);
+	assert_true(m.activations < m.activations_unplanned);
+	ct_program_destroy(large);
+	ct_program_destroy(small);
+	close_fixture(&f);
+}
+
+/* Programs do not disturb each other, also when the memory moves. */
+static void test_neighbours(void **state)
+{
+	struct fixture f;
+	ct_program *few, *many;
+
+	(void)state;
+	for (unsigned seed = 1; seed <= 3; seed++) {
+		soft_gpu_set_seed(seed);
+		open_fixture(&f);
+		const size_t n = ct_net_arena_elems(f.net);
+		assert_ok(ct_program_create(f.net, ROWS, CT_TRAIN, &f.train));
+		float *first = train(&f);
+
+		assert_ok(ct_program_create(f.net, 2, CT_EVAL, &few));
+		const struct ct_batch b = batch(&f, ROWS);
+		assert_ok(ct_program_forward(f.train, &b)); /* still runs when the memory moves */
+		assert_ok(ct_program_create(f.net, MANY, CT_EVAL, &many));
+		assert_fails(ct_program_backward(f.train, &(struct ct_backward_opts){.scale = 1}), CT_BUG,
+			     "between forward and backward");
+		for (int i = 0; i < 2; i++) {
+			float *again = train(&f);
+
+			assert_same(first, again, n);
+			ct_free(again);
+			(void)evaluate(&f, many, MANY);
+			(void)evaluate(&f, few, 2);
+		}
+		ct_program_destroy(many);
+		ct_program_destroy(few);
+		ct_free(first);
+		close_fixture(&f);
+	}
+}
+
+/* A program that cannot be created because memory is missing leaves the others usable. */
+static void test_no_memory(void **state)
+{
+	struct fixture f;
+	ct_program *many;
+
+	(void)state;
+	open_fixture(&f);
+	assert_ok(ct_program_create(f.net, ROWS, CT_TRAIN, &f.train));
+	float *first = train(&f);
+	soft_gpu_set_faults("cudaMalloc:1:2");
+	assert_true(ct_program_create(f.net, MANY, CT_EVAL, &many) < 0);
+	ct_error_clear();
+	soft_gpu_set_faults(NULL);
+	float *again = train(&f);
+	assert_same(first, again, ct_net_arena_elems(f.net));
+	ct_free(again);
+	ct_free(first);
+	close_fixture(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
