@@ -3,7 +3,7 @@
 #   scripts/setup.sh                build and run
 #   scripts/setup.sh --test-quick   also what scripts/test.sh --quick needs
 #   scripts/setup.sh --test         also what scripts/test.sh needs (sanitizers, fuzzers, network tools, bare Debian systems)
-# CUDA is optional and never installed by this script.
+# On machines with an NVIDIA driver, scripts/setup_cuda.sh then provides CUDA, unless CTRAIN_SETUP_CUDA is "off".
 set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
@@ -62,4 +62,5 @@ if [[ " $* " == *" --test "* ]]; then
 	mapfile -t need < <(missing python3-torchvision)
 	install "${need[@]}" || echo "setup: no python3-torchvision here: the tests that need it will be skipped" >&2
 fi
+"$(dirname "$0")/setup_cuda.sh"
 echo "setup: done"
