@@ -213,6 +213,7 @@ enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum
 	net->ran = NULL;
 	CT_TRY(net->engine->ops->program_create(net, g, n, mode, &p));
 	net->n_programs++;
+	net->n_programs_made++;
 	p->net = net;
 	p->graph = g;
 	p->n = n;
@@ -266,7 +267,7 @@ int ct_program_reorders(const ct_program *p)
 	return p->reorders;
 }
 
-static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
+enum ct_status ct_program_check_batch(const ct_program *p, const struct ct_batch *b)
 {
 	const struct ct_node *loss = ct_graph_node(p->graph, ct_graph_loss(p->graph));
 	int classes = ct_graph_node(p->graph, loss->in[0])->shape.c;
@@ -282,13 +283,15 @@ static enum ct_status check_batch(const ct_program *p, const struct ct_batch *b)
 			       : CT_OK;
 	if (b->n && !b->labels)
 		return CT_FAIL(CT_DATA, "the model's loss (cross-entropy) needs class labels, but the data has none");
+	if (b->on_device)
+		return CT_OK;
 	CT_TRY(check_labels(b->labels, b->n, classes));
 	return b->labels_b ? check_mix(b, classes) : CT_OK;
 }
 
 enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b)
 {
-	CT_TRY(check_batch(p, b));
+	CT_TRY(ct_program_check_batch(p, b));
 	p->forward_done = false;
 	if (b->n > 0) {
 		if (p->mode == CT_TRAIN)
@@ -315,6 +318,20 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 	p->forward_done = false; /* activations may be overwritten */
 	ct_arena_touch(net->grads);
 	return net->engine->ops->backward(p, opts, opts->accumulate ? net->scratch_grads : net->grads);
+}
+
+void ct_program_posted_again(ct_program *p)
+{
+	ct_arena_touch(p->net->buffers);
+	ct_arena_touch(p->net->grads);
+	p->net->ran = p;
+	p->rows = p->n;
+	p->forward_done = false;
+}
+
+uint64_t ct_net_programs_made(const ct_net *net)
+{
+	return net->n_programs_made;
 }
 
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out)

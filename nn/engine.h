@@ -87,6 +87,9 @@ struct ct_batch {
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
 	const float *mix;        /* [n] weight of `labels` in the loss of a row; that of labels_b is 1 - mix */
 	uint64_t first;          /* position of row 0 in the global batch; dropout masks depend on it and on the step */
+	/* The arrays are in device memory and were checked (ct_program_check_batch) before they were copied to it. If
+	 * false, they are in memory that the host can read. */
+	bool on_device;
 };
 
 /* The values that change from step to step. They are stored in device memory, where posted work reads them, so that
@@ -206,6 +209,14 @@ int ct_program_reorders(const ct_program *p);
  * it also updates the running statistics. */
 enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b) CT_MUST_CHECK;
 enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts *opts) CT_MUST_CHECK;
+/* Checks the batch as ct_program_forward does: the number of rows, the labels and the weights of mixed rows. */
+enum ct_status ct_program_check_batch(const ct_program *p, const struct ct_batch *b) CT_MUST_CHECK;
+/* Call this when a recording of a forward and a backward pass is posted again. Does what the two functions do besides
+ * posting work: marks arenas as changed, for example. */
+void ct_program_posted_again(ct_program *p);
+/* Returns the number of programs that have been created. Recordings that were made before a program was created must
+ * not be posted any more, because the memory that programs share may have moved. */
+uint64_t ct_net_programs_made(const ct_net *net);
 /* Waits for the posted work, and reads the value of a node from the last forward pass or, if `gradient` is set, its
  * gradient from the last backward pass, as logical fp32 [N,C,H,W]. For tests and tools. Fails with CT_UNSUPPORTED if
  * the value was fused into another operation or its memory has been reused. The logits (in[0] of the loss) can always

@@ -100,6 +100,7 @@ struct ct_net {
 	bool owns_grads, opened;
 	struct ct_net_memory memory;
 	int n_programs;
+	uint64_t n_programs_made;
 	/* The program whose values are in the memory that programs share, or NULL if there is none. During
 	 * ops->forward, it is still the program that ran last. */
 	const ct_program *ran;

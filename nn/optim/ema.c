@@ -44,12 +44,17 @@ enum ct_status ct_ema_restart(ct_ema *e)
 	return ct_arena_copy(e->buffers, e->net->buffers, e->net->engine->stream);
 }
 
+void ct_ema_posted_again(ct_ema *e)
+{
+	ct_arena_touch(e->params);
+	ct_arena_touch(e->buffers);
+}
+
 enum ct_status ct_ema_update(ct_ema *e)
 {
 	const struct ct_arena_ops *ops = e->net->engine->arenas;
 
-	ct_arena_touch(e->params);
-	ct_arena_touch(e->buffers);
+	ct_ema_posted_again(e);
 	CT_TRY(ops->average(e->net, e->params, e->net->params, e->decay));
 	return ops->average(e->net, e->buffers, e->net->buffers, e->decay);
 }

@@ -191,11 +191,16 @@ void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args)
 	args->lr = lr;
 }
 
-enum ct_status ct_optim_post(ct_optim *o)
+void ct_optim_posted_again(ct_optim *o)
 {
 	ct_arena_touch(o->net->params);
 	for (int i = 0; i < o->update.n_states; i++)
 		ct_arena_touch(o->update.state[i]);
+}
+
+enum ct_status ct_optim_post(ct_optim *o)
+{
+	ct_optim_posted_again(o);
 	return o->net->engine->arenas->update(o->net, &o->update);
 }
 

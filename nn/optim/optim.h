@@ -55,6 +55,8 @@ void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
 /* Posts one update, which uses the gradients in the net's arena, and the number and the learning rate in the step
  * arguments. If opts.clip_norm is above 0, it also computes the norm of the gradient before clipping. */
 enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
+/* Call this when a recording of the update is posted again. Marks the parameters and states as changed. */
+void ct_optim_posted_again(ct_optim *o);
 
 /* The outcome of an update: done, or the reason why it changed nothing. */
 enum ct_update_outcome { CT_UPDATE_DONE, CT_UPDATE_BAD_LOSS, CT_UPDATE_BAD_NORM };
@@ -79,6 +81,8 @@ enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out) CT_MUST_CH
 void ct_ema_destroy(ct_ema *e);
 /* Both functions post their work. */
 enum ct_status ct_ema_update(ct_ema *e) CT_MUST_CHECK;
+/* Call this when a recording of the update is posted again. Marks the EMA weights as changed. */
+void ct_ema_posted_again(ct_ema *e);
 enum ct_status ct_ema_restart(ct_ema *e) CT_MUST_CHECK; /* copies the net's current values */
 /* Posts an exchange of the net's parameters and buffers with the EMA weights. A second call undoes it. */
 enum ct_status ct_ema_swap(ct_ema *e) CT_MUST_CHECK;

@@ -4,7 +4,7 @@ runtime and cuDNN (tests/soft_gpu). The engine "ref" on the CPU gives the expect
 import os
 import re
 
-from harness import COMM, CTRAIN, DEVICE, NUMERIC, USAGE, Case, main
+from harness import COMM, CTRAIN, DEVICE, NUMERIC, USAGE, Case, main, read_text
 
 SOFT = os.path.join(os.path.dirname(os.path.abspath(CTRAIN)), "soft_cudart")
 SETS = {
@@ -15,6 +15,12 @@ SETS = {
                  "conv2d 8 kernel=3 padding=1 bias=false, batch_norm, add from=r, relu, global_avg_pool, linear 10]", "optim.name=adamw"),
     "lars": ("optim.name=lars", "optim.trust=0.01"),
     "lamb": ("optim.name=lamb", "optim.lr=0.01", "optim.weight_decay=0.01"),
+}
+# Four epochs: in the first two, programs for the smaller last step and for evaluation are compiled, so recordings are made again.
+RECORDED = {
+    "mlp": ("optim.name=adamw", "model.dropout=0.2", "train.ema=0.9"),
+    "convnet": (*SETS["convnet"], "train.ema=0.9", "data.n_train=395"),
+    "residual": (*SETS["residual"], "data.augment.mixup=0.4"),
 }
 SMALL = ("data.n_train=203", "batch.per_rank=32", "train.epochs=2", "log.every=1", "--procs", 1)
 
@@ -50,6 +56,40 @@ class Cuda(Case):
                     for i, (x, y) in enumerate(zip(got, want)):
                         self.assertLess(abs(x - y), 1e-5 * abs(y), f"loss {i}: {x}, {y}")
             self.assertEqual(len(digests), 1, name)
+
+    def recorded(self, name, cuda_graph, run, seed=1, **more):
+        """A run whose learning rate is another in each step."""
+        self.cuda("train.epochs=4", "schedule.name=cosine", *RECORDED[name], f"train.cuda_graph={cuda_graph}", run=run, seed=seed, **more)
+        return self.digest(run), self.losses(run), [m.get("grad_norm") for m in self.metrics(run, "step")]
+
+    def test_recorded_equals_posted(self):
+        for name in RECORDED:
+            plain = self.recorded(name, "off", f"off-{name}")
+            for seed in (1, 2, 3):
+                with self.subTest(sets=name, seed=seed):
+                    log = self.path(f"log-{name}-{seed}")
+                    self.assertEqual(self.recorded(name, "on", f"on-{name}-{seed}", seed, env={"SOFT_GPU_LOG": log}), plain)
+                    calls = read_text(log)
+                    self.assertGreater(calls.count("call cudaGraphLaunch"), calls.count("call cudaGraphInstantiate"))
+
+    def test_recorded_and_resumed(self):
+        for name in ("mlp", "convnet"):
+            whole = self.recorded(name, "off", f"whole-{name}")[0]
+            run = f"resumed-{name}"
+            with self.assertRaises(AssertionError):
+                self.recorded(name, "on", run, env={"CTRAIN_FAILPOINT": "step:19"})
+            self.assertEqual(self.recorded(name, "on", run)[0], whole)
+            self.assertGreater(self.metrics(run, "run")[-1]["resumed_step"], 0)
+
+    def test_loss_that_is_not_finite_when_recorded(self):
+        """The learning rate grows until the loss is not finite, in a step whose work was recorded before."""
+        sets = ("train.epochs=12", "optim.lr=100", "schedule.warmup_steps=100")
+        said = []
+        for graph in ("off", "on"):
+            r = self.cuda(*sets, f"train.cuda_graph={graph}", run=f"nan-{graph}", expect=NUMERIC)
+            said.append(re.search(r"the loss is \S+ at step (\d+).* not updated in this step", r.err))
+        self.assertEqual(said[0][0], said[1][0])
+        self.assertGreater(int(said[0][1]), 16)
 
     def test_precisions(self):
         """Other results than fp32's, but close to them."""

@@ -7,7 +7,7 @@ import re
 import signal
 import time
 
-from harness import COMM, IO, NUMERIC, OK, STOPPED, Case, main, read_text
+from harness import COMM, IO, NUMERIC, OK, STOPPED, USAGE, Case, main, read_text
 
 SEEDS = range(1, 6)
 NET = "model.layers=[conv2d 4 kernel=3, batch_norm, relu, max_pool 2, dropout 0.2, linear 10]"
@@ -16,8 +16,18 @@ SETS = {
     "convnet with everything": ("model.name=layers", NET, "model.bn=sync", "optim.clip_norm=0.5", "train.ema=0.9", "train.accumulate=2",
                                 "data.n_train=203", "data.workers=2", "checkpoint.every_steps=3"),
     "statistics of rank 0": ("model.name=layers", NET, "model.bn=broadcast", "optim.name=adamw", "data.n_train=203"),
-    "many batches in a step": ("train.accumulate=8", "data.n_train=203"),
+    "many batches in a step": ("train.accumulate=12", "data.n_train=203"),
     "lars": ("optim.name=lars", "optim.trust=0.01", "data.n_train=203"),
+}
+
+
+RECORDED = {
+    "mlp": ("optim.name=adamw", "schedule.name=cosine", "data.n_train=491"),
+    "convnet with everything": ("model.name=layers", NET, "model.bn=sync", "optim.clip_norm=0.5", "train.ema=0.9", "data.n_train=491",
+                                "data.workers=2", "checkpoint.every_steps=3", "schedule.name=cosine"),
+    "statistics of rank 0": ("model.name=layers", NET, "model.bn=broadcast", "train.eval_every=0.4", "data.n_train=491"),
+    "mixed rows": ("data.augment.mixup=0.4", "data.n_train=491"),
+    "several batches in a step": ("train.accumulate=3", "train.ema=0.9", "data.n_train=1003", "optim.clip_norm=0.5"),
 }
 
 
@@ -43,6 +53,34 @@ class Lazy(Case):
                         got = self.results(*sets, "--procs", procs, "device=lazy", run=f"lazy-{name}-{procs}-{seed}",
                                            env={"CTRAIN_LAZY_SEED": str(seed)})
                         self.assertEqual(got, cpu)
+
+    def test_recorded_equals_posted(self):
+        for name, sets in RECORDED.items():
+            for procs in (1, 2):
+                cpu = self.results(*sets, "--procs", procs, run=f"cpu-{name}-{procs}")
+                for record in ("on", "off"):
+                    for seed in SEEDS:
+                        with self.subTest(sets=name, procs=procs, record=record, seed=seed):
+                            got = self.results(*sets, "--procs", procs, "device=lazy", f"train.cuda_graph={record}",
+                                               run=f"{record}-{name}-{procs}-{seed}", env={"CTRAIN_LAZY_SEED": str(seed)})
+                            self.assertEqual(got, cpu)
+
+    def test_recorded_and_resumed(self):
+        sets = (*RECORDED["convnet with everything"], "--procs", 2)
+        cpu = self.results(*sets, run="cpu")[0]
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                run, sets_on = f"lazy-{seed}", (*sets, "device=lazy", "train.cuda_graph=on")
+                r = self.start_training("train.engine=ref", *sets_on, run=run,
+                                        env={"CTRAIN_LAZY_SEED": str(seed), "CTRAIN_FAILPOINT": f"step:{12 + seed % 4}@{seed % 2}"}).wait()
+                self.assertIn(r.code, (COMM, -9))
+                self.until(lambda: not self.marked(), "everything was gone")
+                self.assertEqual(self.results(*sets_on, run=run, env={"CTRAIN_LAZY_SEED": str(seed)})[0], cpu)
+                self.assertGreater(self.metrics(run, "run")[-1]["resumed_step"], 0)
+
+    def test_device_that_cannot_record(self):
+        r = self.train("device=cpu", "train.cuda_graph=on", expect=USAGE)
+        self.assert_last_says(r, "train.cuda_graph=on: a cpu device cannot record steps")
 
     def test_killed_and_resumed(self):
         sets = (*SETS["convnet with everything"], "--procs", 2)

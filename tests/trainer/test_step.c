@@ -118,6 +118,64 @@ static void test_last_step_of_one_row(void **state)
 	close_rig(&r);
 }
 
+/* In each of the 3 slots, the first step is posted without a recording and the second one is recorded. Later steps post
+ * the recordings, until another program is created. */
+static void test_recorded_steps(void **state)
+{
+	struct rig r;
+	enum ct_status st = open_rig(&r, MLP "device: lazy\n", "data.n_train", "264");
+
+	(void)state;
+	if (st == CT_UNSUPPORTED) {
+		ct_error_clear();
+		ct_config_destroy(r.cfg);
+		skip(); /* built without the device lazy */
+	}
+	assert_int_equal(st, CT_OK);
+	for (int step = 0; step < 33; step++) {
+		(void)gradients(&r);
+		assert_int_equal(ct_stepper_replayed(r.stepper), step < 6 ? 0 : step - 5);
+	}
+	ct_program *other;
+	assert_int_equal(ct_program_create(r.s.net, 3, CT_EVAL, &other), CT_OK);
+	for (int step = 0; step < 12; step++) {
+		(void)gradients(&r);
+		assert_int_equal(ct_stepper_replayed(r.stepper), 27 + (step < 6 ? 0 : step - 5));
+	}
+	ct_program_destroy(other);
+	close_rig(&r);
+}
+
+static void test_device_that_cannot_record(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(open_rig(&r, MLP, "train.cuda_graph", "on"), CT_UNSUPPORTED);
+	assert_non_null(strstr(ct_error_message(), "train.cuda_graph=on: a cpu device cannot record steps"));
+	assert_non_null(strstr(ct_error_hint_text(), "train.cuda_graph=auto"));
+	close_rig(&r);
+}
+
+static void test_too_many_batches_to_record(void **state)
+{
+	static const char yaml[] = MLP "device: lazy\n";
+	struct ct_config_set sets[] = {{"train.accumulate", "12", "test"}, {"train.cuda_graph", "on", "test"}};
+	struct rig r = {0};
+
+	(void)state;
+	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), yaml, strlen(yaml)), CT_OK);
+	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), sets, CT_ARRAY_LEN(sets), &r.cfg), CT_OK);
+	if (ct_session_create(r.cfg, NULL, true, &r.s) == CT_UNSUPPORTED) {
+		ct_error_clear();
+		ct_config_destroy(r.cfg);
+		skip(); /* built without the device lazy */
+	}
+	assert_int_equal(ct_stepper_create(&r.s, &r.stepper), CT_UNSUPPORTED);
+	assert_non_null(strstr(ct_error_message(), "steps of more than 8 batches (train.accumulate) are not recorded"));
+	close_rig(&r);
+}
+
 static bool hold;
 
 static enum ct_status held(const void *args)
@@ -161,6 +219,9 @@ int main(void)
 		cmocka_unit_test(test_accumulation_changes_nothing),
 		cmocka_unit_test(test_requests_come_back),
 		cmocka_unit_test(test_last_step_of_one_row),
+		cmocka_unit_test(test_recorded_steps),
+		cmocka_unit_test(test_device_that_cannot_record),
+		cmocka_unit_test(test_too_many_batches_to_record),
 		cmocka_unit_test(test_results_that_never_come),
 	};
 

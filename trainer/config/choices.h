@@ -35,6 +35,8 @@
 	X(CT_CFG_CONSOLE_PLAIN, "plain") \
 	X(CT_CFG_CONSOLE_OFF, "off")
 
+#define CT_CFG_GRAPHS(X) X(CT_CFG_GRAPH_AUTO, "auto") X(CT_CFG_GRAPH_ON, "on") X(CT_CFG_GRAPH_OFF, "off")
+
 enum ct_cfg_loss { CT_CFG_LOSSES(CT_CHOICE_ID) };
 enum ct_cfg_init { CT_CFG_INITS(CT_CHOICE_ID) };
 enum ct_cfg_stem { CT_CFG_STEMS(CT_CHOICE_ID) };
@@ -43,6 +45,7 @@ enum ct_cfg_data { CT_CFG_DATA_SETS(CT_CHOICE_ID) };
 enum ct_cfg_shuffle { CT_CFG_SHUFFLES(CT_CHOICE_ID) };
 enum ct_cfg_decode { CT_CFG_DECODES(CT_CHOICE_ID) };
 enum ct_cfg_lr_rule { CT_CFG_LR_RULES(CT_CHOICE_ID) };
+enum ct_cfg_graph { CT_CFG_GRAPHS(CT_CHOICE_ID) };
 enum ct_cfg_console { CT_CFG_CONSOLES(CT_CHOICE_ID) };
 
 #endif

@@ -134,6 +134,7 @@ struct ct_config {
 		double ema;                /* 0 = off */
 		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end of the run */
 		enum ct_recompute recompute;
+		enum ct_cfg_graph cuda_graph;
 		char *engine; /* auto | onednn | ref | cuda */
 	} train;
 	struct {

@@ -41,6 +41,7 @@ NAMES(CT_OPTIMIZERS, optimizers);
 NAMES(CT_CFG_LR_RULES, lr_rules);
 NAMES(CT_SCHEDULES, schedules);
 NAMES(CT_RECOMPUTES, recomputes);
+NAMES(CT_CFG_GRAPHS, graphs);
 NAMES(CT_CFG_CONSOLES, consoles);
 
 static const struct ct_section sections[] = {
@@ -286,6 +287,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Decay rate of an exponential moving average (EMA) of the weights, for example 0.999. If it is not 0, evaluation uses the EMA weights. 0 disables the EMA."},
 	{KEY(train.recompute, ENUM), .choices = recomputes, .def = "norms",
 	 .doc = "Values that the forward pass does not store and the backward pass computes again, which saves memory. The results are the same. none: no values. norms: batch norm and ReLU between two convolutions; activations need about one seventh less memory, at almost no cost. blocks: everything inside residual blocks; this saves much more memory, but takes about one third more work."},
+	{KEY(train.cuda_graph, ENUM), .choices = graphs, .def = "auto",
+	 .doc = "Whether to record the work of a training step as a CUDA graph, so that one call posts all of it in later steps. This saves CPU time and does not change the results. auto: if the device can record (cuda, and the test device lazy). on: fail if it cannot. off: never. The smaller last step of an epoch, and steps of more than 8 batches (train.accumulate), are not recorded."},
 	{KEY(train.engine, STR), .choices = WORDS("auto", "onednn", "ref", "cuda"), .def = "auto",
 	 .doc = "Compute engine. auto: the fastest engine for the device. ref: a slow reference implementation for testing. cuda: cuDNN and own kernels, for the device cuda."},
 

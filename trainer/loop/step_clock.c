@@ -42,6 +42,21 @@ enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase)
 	return ct_event_record(c->marks[c->n++].event, c->stream);
 }
 
+void ct_step_clock_keep(const struct ct_step_clock *c, int first, struct ct_step_phases *out)
+{
+	CT_ASSERT(c->n - first <= CT_STEP_PHASES);
+	*out = (struct ct_step_phases){.first = first};
+	for (int i = first; i < c->n; i++)
+		out->phase[out->n++] = c->marks[i].phase;
+}
+
+void ct_step_clock_repeat(struct ct_step_clock *c, const struct ct_step_phases *p)
+{
+	CT_ASSERT(c->n == p->first && p->first + p->n <= c->cap);
+	for (int i = 0; i < p->n; i++)
+		c->marks[c->n++].phase = p->phase[i];
+}
+
 enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out)
 {
 	int64_t by_phase[CT_PHASE_NONE + 1] = {0}, ns;

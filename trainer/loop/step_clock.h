@@ -32,6 +32,17 @@ void ct_step_clock_release(struct ct_step_clock *c);
 enum ct_status ct_step_clock_begin(struct ct_step_clock *c) CT_MUST_CHECK;
 /* Ends a phase. The time since the previous mark is added to this phase. */
 enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase) CT_MUST_CHECK;
+/* The phases of the marks, from mark `first` on, that were made during a recording. Their events are recorded again each
+ * time the recording is posted. */
+enum { CT_STEP_PHASES = 24 };
+struct ct_step_phases {
+	int first, n;
+	enum ct_phase phase[CT_STEP_PHASES];
+};
+/* Gets the phases of the marks from `first` on. There must be at most CT_STEP_PHASES. */
+void ct_step_clock_keep(const struct ct_step_clock *c, int first, struct ct_step_phases *out);
+/* Call this when the recording is posted again, after p->first marks have been made. */
+void ct_step_clock_repeat(struct ct_step_clock *c, const struct ct_step_phases *p);
 /* Returns the times of the step. Call this after the work of the step has finished. */
 enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out) CT_MUST_CHECK;
 

@@ -94,7 +94,7 @@ enum ct_status ct__cuda_event_record(ct_event *base, ct_stream *s)
 	cudaStream_t stream = ((struct cuda_stream *)s)->stream;
 	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 
-	if (base->timed)
+	if (base->timed && device_of(s)->recording)
 		CT_TRY(ct__cuda_check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing"));
 	return ct__cuda_check(cudaEventRecordWithFlags(e->event, stream,
 						       status == cudaStreamCaptureStatusActive

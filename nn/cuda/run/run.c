@@ -40,7 +40,7 @@ static enum ct_status run_copy(const struct pass *pass, const struct cuda_task *
 	const void *from = batch_array(pass->batch, t->copy.array);
 	const ct_engine *e = pass->p->base.net->engine;
 
-	if (!from) /* this batch is not mixed */
+	if (!from || pass->batch->on_device) /* the batch is not mixed, or the kernels read it where it is */
 		return CT_OK;
 	return ct_device_copy(e->device, t->copy.to, from, t->copy.row_bytes * (size_t)pass->batch->n, e->stream);
 }
@@ -51,6 +51,12 @@ static enum ct_status run_loss(const struct pass *pass, const struct cuda_task *
 
 	a.n_valid = pass->batch->n;
 	a.metrics = (struct ct__k_metrics *)pass->metrics;
+	if (pass->batch->on_device) {
+		a.labels = pass->batch->labels;
+		a.labels_b = pass->batch->labels_b;
+		a.mix = pass->batch->mix;
+		a.targets = pass->batch->targets;
+	}
 	if (!pass->batch->labels_b) {
 		a.labels_b = NULL;
 		a.mix = NULL;
@@ -63,6 +69,8 @@ static enum ct_status run_input(const struct pass *pass, const struct cuda_task 
 	struct ct__k_input_args a = t->input;
 
 	a.n_valid = pass->batch->n;
+	if (pass->batch->on_device)
+		a.x = pass->batch->x;
 	return ct__cuda_launched(ct__k_input(&a, pass->stream), "input");
 }
 

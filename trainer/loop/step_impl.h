@@ -1,0 +1,95 @@
+/* The parts of the stepper: step_programs.c compiles programs, step_input.c copies batches to the device, step_work.c
+ * posts the work of a step, step_record.c records this work, and step.c contains the functions of step.h. */
+#ifndef CT_TRAINER_LOOP_STEP_IMPL_H
+#define CT_TRAINER_LOOP_STEP_IMPL_H
+
+#include "trainer/loop/lent.h"
+#include "trainer/loop/step.h"
+#include "trainer/loop/step_input.h"
+
+enum { CT_STEP_TAILS = 8 };
+
+/* A micro-batch of a step. */
+struct step_micro {
+	struct ct_batch batch;
+	float scale;      /* of its gradients */
+	bool first, last; /* of the step */
+};
+
+/* A posted step whose results have not been taken. */
+struct step_slot {
+	/* Pinned host memory. up: the scalars before the reduction; down: the reduced scalars and the results of the
+	 * update. */
+	float *up, *down;
+	struct ct_step_args *args; /* pinned, too */
+	ct_event *done;
+	struct ct_step_clock clock;
+	struct ct_step_result result;
+
+	/* Only if ct_stepper.micros is not NULL: the micro-batches of the step, which have been copied to `input`. */
+	struct ct_step_input input;
+	struct step_micro *micros; /* [accumulate] */
+	int n_micros;
+
+	/* The first full step is posted as usual, because some memory is allocated when it is first used. The second
+	 * one is recorded, and the recording is posted for the second and all later steps. */
+	bool warm;
+	ct_recording *recording;
+	struct step_micro *recorded; /* [n_recorded] the micro-batches of the recorded step */
+	int n_recorded;
+	struct ct_step_phases phases; /* marks of the clock that were made in the recording */
+};
+enum { CT_STEP_DOWN_N = CT_SCALAR_N + CT_UPDATE_RESULTS };
+
+struct ct_stepper {
+	struct ct_session *s;
+	ct_loader *loader;
+	ct_stream *stream;
+	ct_stream *copies; /* copies batches to the input of the slots; NULL: work reads the batches of the loader */
+	int lag;
+	struct step_slot slots[CT_STEP_LAG + 1];
+	uint64_t posted, taken;
+	struct ct_lent lent;
+	int64_t timeout_ns; /* of waits for work that needs other ranks */
+	/* Remainder programs, for the row counts of an epoch's last, smaller step; compiled when first needed. */
+	struct {
+		int n;
+		ct_program *program;
+	} tails[CT_STEP_TAILS];
+	int n_tails;
+	uint64_t n_bad; /* bad samples of the epoch on this rank; rank 0 also counts those from before a resume */
+	bool records;
+	uint64_t n_programs; /* ct_net_programs_made when the recordings were made */
+	uint64_t weights;    /* generation of the parameters after the last posted step */
+	uint64_t n_replayed;
+};
+
+/* step_programs.c */
+
+/* Gets the training program for n rows. */
+enum ct_status ct__step_program(ct_stepper *p, int n, ct_program **out) CT_MUST_CHECK;
+/* Fails if the model cannot be trained on the smaller batches at the end of an epoch. */
+enum ct_status ct__step_check_tail(ct_stepper *p, const struct ct_sampler *sampler) CT_MUST_CHECK;
+/* Progressive resizing: compiles another program if images have another size from now on, and sets *compile_ns to the
+ * time that this has taken. */
+enum ct_status ct__step_fit_size(ct_stepper *p, struct ct_shape shape, int64_t *compile_ns) CT_MUST_CHECK;
+bool ct__step_fits_size(const ct_stepper *p, struct ct_shape shape);
+void ct__step_drop_tails(ct_stepper *p);
+
+/* step_work.c */
+
+/* Loads all micro-batches of a step and posts their copies to the slot's input. */
+enum ct_status ct__step_load_all(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
+/* Posts all work of a step, from its arguments to the copies of its results. */
+enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
+
+/* step_record.c */
+
+/* Decides whether steps are recorded (train.cuda_graph). */
+enum ct_status ct__step_choose_recording(ct_stepper *p) CT_MUST_CHECK;
+/* Does the same as ct__step_post_work, if possible by posting the recording of an earlier step. The micro-batches must
+ * have been loaded with ct__step_load_all. */
+enum ct_status ct__step_post_recorded(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
+void ct__step_drop_recordings(ct_stepper *p);
+
+#endif

@@ -1,0 +1,67 @@
+/* The programs of the stepper: for the smaller batches at the end of an epoch, and for other image sizes. */
+#define CT_LOG_COMPONENT "train"
+#include "base/clock.h"
+#include "base/log.h"
+#include "trainer/loop/step_impl.h"
+
+enum ct_status ct__step_program(ct_stepper *p, int n, ct_program **out)
+{
+	*out = p->s->full;
+	if (n == (int)p->s->plan.micro_rows)
+		return CT_OK;
+	for (int i = 0; i < p->n_tails; i++)
+		if (p->tails[i].n == n) {
+			*out = p->tails[i].program;
+			return CT_OK;
+		}
+	/* There are few: row counts other than 0 of one rank differ by at most one between micro-batches. */
+	CT_ASSERT(p->n_tails < CT_STEP_TAILS);
+	const ct_graph *g = p->s->size_graph ? p->s->size_graph : p->s->graph;
+	CT_TRY(ct_program_create_for(p->s->net, g, n, CT_TRAIN, out));
+	p->tails[p->n_tails].n = n;
+	p->tails[p->n_tails++].program = *out;
+	return CT_OK;
+}
+
+/* Not every model can be trained on one row (batch norm after a linear layer). Fails at the start, not at the end of an
+ * epoch. */
+enum ct_status ct__step_check_tail(ct_stepper *p, const struct ct_sampler *sampler)
+{
+	const struct ct_run_plan *plan = &p->s->plan;
+	ct_program *program;
+	for (uint32_t i = 0; i < plan->accumulate && plan->total_steps >= plan->steps_per_epoch; i++) {
+		if (ct_sampler_slice(sampler, plan->steps_per_epoch - 1, i).count != 1 ||
+		    ct__step_program(p, 1, &program) == CT_OK)
+			continue;
+		ct_error_hint("or leave the last, smaller batch of an epoch out: data.drop_last=true");
+		return ct_error_wrap("the last step of an epoch has one sample for rank %u", sampler->rank);
+	}
+	return CT_OK;
+}
+
+void ct__step_drop_tails(ct_stepper *p)
+{
+	for (int i = 0; i < p->n_tails; i++)
+		ct_program_destroy(p->tails[i].program);
+	p->n_tails = 0;
+}
+
+bool ct__step_fits_size(const ct_stepper *p, struct ct_shape shape)
+{
+	const struct ct_session *s = p->s;
+	return !s->plan.encoded || (shape.h == s->full_shape.h && shape.w == s->full_shape.w);
+}
+
+enum ct_status ct__step_fit_size(ct_stepper *p, struct ct_shape shape, int64_t *compile_ns)
+{
+	if (ct__step_fits_size(p, shape))
+		return CT_OK;
+	int64_t t0 = ct_now_ns();
+	ct__step_drop_recordings(p);
+	ct__step_drop_tails(p);
+	CT_TRY(ct_session_resize(p->s, shape));
+	*compile_ns = ct_now_ns() - t0;
+	CT_INFO("training images are %dx%d from now on (compiled in %.2f s)", shape.w, shape.h,
+		(double)*compile_ns * 1e-9);
+	return CT_OK;
+}
