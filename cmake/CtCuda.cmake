@@ -1,15 +1,34 @@
 # The CUDA toolkit, which is optional. Defines
-#   CTRAIN_CUDA_WHY   empty: the headers of CUDA 13 were found; else why the CUDA parts are not built
-#   ct_cuda           the headers of CUDA and cuDNN
-#   CTRAIN_CUDART_LIBRARY, CTRAIN_CUDNN_LIBRARY
-#   CTRAIN_NVCC       the compiler for GPU code; not needed for the software GPU of the tests
+#   CTRAIN_CUDA_WHY          empty: the headers of CUDA 13 and cuDNN 9 were found; else why the CUDA parts are not built
+#   CTRAIN_NVCC_WHY          empty: CTRAIN_NVCC is nvcc of CUDA 13; else why GPU code is not compiled. The software GPU does not need it.
+#   CTRAIN_CUDA_MODULE_WHY   empty: the module for GPUs is built; else why not
+#   ct_cuda                  the headers of CUDA and cuDNN
+#   CTRAIN_CUDART_LIBRARY, CTRAIN_CUDNN_LIBRARY, CTRAIN_NVCC
+#   CTRAIN_CUDA_LIBRARY_PATH the directories of the two libraries, "DIR:DIR"
 set(CTRAIN_CUDA AUTO CACHE STRING "Build what needs CUDA: ON, OFF, or AUTO (where a toolkit is installed)")
-set(roots $ENV{CUDA_HOME} $ENV{CUDA_PATH})
-find_path(CTRAIN_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES include)
-find_path(CTRAIN_CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES include)
-find_library(CTRAIN_CUDART_LIBRARY libcudart.so.13 HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
-find_library(CTRAIN_CUDNN_LIBRARY libcudnn.so.9 HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
-find_program(CTRAIN_NVCC nvcc HINTS ${roots} PATHS /usr/local/cuda PATH_SUFFIXES bin)
+# scripts/setup_cuda.sh installs into build/cuda where no suitable toolkit is installed.
+set(wheels ${CMAKE_SOURCE_DIR}/build/cuda)
+if(EXISTS ${wheels}/wheels)
+  set(roots ${wheels})
+else()
+  set(roots $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
+endif()
+if(DEFINED CTRAIN_CUDA_ROOTS AND NOT CTRAIN_CUDA_ROOTS STREQUAL roots) # search again
+  foreach(name CUDA_INCLUDE_DIR CUDNN_INCLUDE_DIR CUDART_LIBRARY CUDNN_LIBRARY NVCC)
+    unset(CTRAIN_${name} CACHE)
+  endforeach()
+endif()
+set(CTRAIN_CUDA_ROOTS "${roots}" CACHE INTERNAL "where the toolkit was searched for")
+find_program(CTRAIN_NVCC nvcc HINTS ${roots} PATH_SUFFIXES bin)
+if(CTRAIN_NVCC)
+  get_filename_component(nvcc_root ${CTRAIN_NVCC} REALPATH)
+  get_filename_component(nvcc_root ${nvcc_root}/../.. ABSOLUTE)
+  list(APPEND roots ${nvcc_root})
+endif()
+find_path(CTRAIN_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${roots} PATH_SUFFIXES include)
+find_path(CTRAIN_CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${roots} PATH_SUFFIXES include)
+find_library(CTRAIN_CUDART_LIBRARY libcudart.so.13 HINTS ${roots} PATH_SUFFIXES lib64 lib)
+find_library(CTRAIN_CUDNN_LIBRARY libcudnn.so.9 HINTS ${roots} PATH_SUFFIXES lib64 lib)
 
 set(CTRAIN_CUDA_WHY "")
 if(NOT CTRAIN_CUDA STREQUAL "AUTO" AND NOT CTRAIN_CUDA)
@@ -25,13 +44,44 @@ else()
     set(CTRAIN_CUDA_WHY "CUDA 13 is needed, and ${CTRAIN_CUDA_INCLUDE_DIR} has ${version}")
   endif()
 endif()
-if(CTRAIN_CUDA_WHY AND CTRAIN_CUDA AND NOT CTRAIN_CUDA STREQUAL "AUTO")
-  message(FATAL_ERROR "CTRAIN_CUDA is ${CTRAIN_CUDA}, but ${CTRAIN_CUDA_WHY}")
+
+set(CTRAIN_NVCC_WHY "${CTRAIN_CUDA_WHY}")
+if(NOT CTRAIN_CUDA_WHY AND NOT CTRAIN_NVCC)
+  set(CTRAIN_NVCC_WHY "nvcc was not found")
+elseif(NOT CTRAIN_CUDA_WHY)
+  execute_process(COMMAND ${CTRAIN_NVCC} --version OUTPUT_VARIABLE version ERROR_QUIET)
+  string(REGEX MATCH "release [0-9.]+" version "${version}")
+  if(NOT version MATCHES "^release 13[.]")
+    set(CTRAIN_NVCC_WHY "nvcc of CUDA 13 is needed, and ${CTRAIN_NVCC} is '${version}'")
+  endif()
+endif()
+
+set(CTRAIN_CUDA_MODULE_WHY "${CTRAIN_NVCC_WHY}")
+if(CTRAIN_NVCC_WHY)
+elseif(NOT CTRAIN_CUDART_LIBRARY)
+  set(CTRAIN_CUDA_MODULE_WHY "libcudart.so.13 was not found")
+elseif(NOT CTRAIN_CUDNN_LIBRARY)
+  set(CTRAIN_CUDA_MODULE_WHY "libcudnn.so.9 was not found")
+elseif(CTRAIN_SANITIZE)
+  set(CTRAIN_CUDA_MODULE_WHY "the CUDA driver does not work with sanitizers")
+endif()
+
+if(CTRAIN_CUDA_MODULE_WHY AND CTRAIN_CUDA AND NOT CTRAIN_CUDA STREQUAL "AUTO")
+  message(FATAL_ERROR "CTRAIN_CUDA is ${CTRAIN_CUDA}, but ${CTRAIN_CUDA_MODULE_WHY}")
 elseif(CTRAIN_CUDA_WHY)
   message(STATUS "no CUDA: ${CTRAIN_CUDA_WHY}")
-else()
+elseif(CTRAIN_CUDA_MODULE_WHY)
+  message(STATUS "no CUDA module: ${CTRAIN_CUDA_MODULE_WHY}")
+endif()
+set(CTRAIN_CUDA_LIBRARY_PATH "")
+if(NOT CTRAIN_CUDA_WHY)
   add_library(ct_cuda INTERFACE)
   target_include_directories(ct_cuda SYSTEM INTERFACE ${CTRAIN_CUDA_INCLUDE_DIR} ${CTRAIN_CUDNN_INCLUDE_DIR})
+endif()
+if(NOT CTRAIN_CUDA_MODULE_WHY)
+  get_filename_component(cudart_directory ${CTRAIN_CUDART_LIBRARY} DIRECTORY)
+  get_filename_component(cudnn_directory ${CTRAIN_CUDNN_LIBRARY} DIRECTORY)
+  set(CTRAIN_CUDA_LIBRARY_PATH "${cudart_directory}:${cudnn_directory}")
 endif()
 
 # ct_add_soft_kernels(name SOURCES FILE.cu...): an object library for the software GPU, compiled by the C++ compiler. Call it in the

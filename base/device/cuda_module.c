@@ -45,7 +45,7 @@ enum ct_status ct_cuda_module_open(const char *symbol, const void **out)
 	struct ct_str path = {0};
 	enum ct_status st;
 
-	ct_str_add(&path, own ? own : "");
+	ct_str_addf(&path, "%s:%s", own ? own : "", CT_CUDA_LIBRARY_PATH);
 	add_toolkit(&path, getenv("CUDA_HOME"));
 	add_toolkit(&path, getenv("CUDA_PATH"));
 	add_toolkit(&path, "/usr/local/cuda");

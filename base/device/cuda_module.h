@@ -7,8 +7,8 @@
 
 /* Loads the libraries libcudart.so.13 and libcudnn.so.9 and then the module, and looks up the table `symbol` in the module. The libraries
  * and the module are searched for in the directories that the environment variable CTRAIN_CUDA_LIBS lists ("DIR:DIR"). The libraries are
- * then searched for in CUDA_HOME, CUDA_PATH and /usr/local/cuda, and finally in the search path of the dynamic linker. If the result is
- * CT_UNSUPPORTED, the message states what is missing. */
+ * then searched for where CMake found them, in CUDA_HOME, CUDA_PATH and /usr/local/cuda, and finally in the search path of the dynamic
+ * linker. If the result is CT_UNSUPPORTED, the message states what is missing. */
 enum ct_status ct_cuda_module_open(const char *symbol, const void **out) CT_MUST_CHECK;
 
 /* Returns whether this machine has an NVIDIA driver, or CTRAIN_CUDA_LIBS names a substitute for it. Takes microseconds,
