@@ -43,11 +43,7 @@ static void cuda_close(ct_engine *base)
 {
 	struct cuda_engine *e = (struct cuda_engine *)base;
 
-	for (size_t i = 0; i < e->n_plans; i++) {
-		ct__cudnn_plan_destroy(e->plans[i].plan);
-		ct__cudnn_graph_destroy(e->plans[i].graph);
-	}
-	ct_free(e->plans);
+	ct__cudnn_choices_destroy(e->choices);
 	ct__cudnn_target_destroy(e->target);
 	if (e->cudnn)
 		(void)cudnnDestroy(e->cudnn);
@@ -65,6 +61,8 @@ static enum ct_status cuda_open(ct_device *device, int threads, ct_engine **out)
 	st = check_cudnn(cudnnCreate(&e->cudnn), "cudnnCreate");
 	if (st == CT_OK)
 		st = ct__cudnn_target_create(NULL, &e->target);
+	if (st == CT_OK)
+		st = ct__cudnn_choices_create(&e->choices);
 	if (st < 0) {
 		cuda_close(&e->base);
 		return st;

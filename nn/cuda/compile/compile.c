@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-enum ct_status ct__cuda_compile(struct cuda_program *p)
+enum ct_status ct__cuda_compile_tasks(struct cuda_program *p)
 {
 	const size_t n = (size_t)ct_graph_n_nodes(p->base.graph);
 
@@ -11,8 +11,28 @@ enum ct_status ct__cuda_compile(struct cuda_program *p)
 	CT_TRY_ALLOC(p->norms = CT_NEW_ARRAY(struct cuda_norm, n));
 	CT_TRY_ALLOC(p->taps = CT_NEW_ARRAY(int, n));
 	CT_TRY(ct__cuda_compile_forward(p));
-	if (p->base.mode == CT_TRAIN)
-		CT_TRY(ct__cuda_compile_backward(p));
+	return p->base.mode == CT_TRAIN ? ct__cuda_compile_backward(p) : CT_OK;
+}
+
+/* Chooses a plan for each graph. All plans of a program use the same workspace, one after the other. */
+static enum ct_status choose_plans(struct cuda_program *p)
+{
+	const struct cuda_engine *e = (const struct cuda_engine *)p->base.net->engine;
+
+	CT_TRY(ct__cudnn_choices_make(e->choices, e->target));
+	for (size_t i = 0; i < p->n_tasks; i++) {
+		if (p->tasks[i].kind != CUDA_PLAN)
+			continue;
+		const size_t bytes = (size_t)ct__cudnn_plan_info(p->tasks[i].plan.choice->plan)->workspace_bytes;
+		p->workspace_bytes = bytes > p->workspace_bytes ? bytes : p->workspace_bytes;
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__cuda_compile(struct cuda_program *p)
+{
+	CT_TRY(ct__cuda_compile_tasks(p));
+	CT_TRY(choose_plans(p));
 	/* The logits can be read at any time. */
 	const int logits = cuda_node(p, ct_graph_loss(p->base.graph))->in[0];
 	p->buffers[ct__cuda_value(p, logits)->buffer].last = (int)p->n_tasks;

@@ -7,6 +7,8 @@
 /* Fills in p. The caller has already set p->base, and releases p if this function fails. */
 enum ct_status ct__cuda_compile(struct cuda_program *p) CT_MUST_CHECK;
 
+/* The first part of ct__cuda_compile: sets p->type and appends all tasks. It allocates no device memory and chooses no plans. */
+enum ct_status ct__cuda_compile_tasks(struct cuda_program *p) CT_MUST_CHECK;
 /* Append the tasks of the forward and of the backward pass. */
 enum ct_status ct__cuda_compile_forward(struct cuda_program *p) CT_MUST_CHECK;
 enum ct_status ct__cuda_compile_backward(struct cuda_program *p) CT_MUST_CHECK;

@@ -1,59 +1,14 @@
 /* Convolutions and linear layers, which are 1x1 convolutions of one pixel. */
-#include <string.h>
-
-#include "base/mem.h"
 #include "nn/cuda/compile/compile.h"
 
 /* The workspace that a plan may ask for. */
 static const int64_t max_workspace_bytes = (int64_t)1 << 30;
 
-static enum ct_status choose_plan(struct cuda_program *p, const ct__cudnn_graph *g, ct__cudnn_plan **out)
+static struct ct__cudnn_filter filter_of(const struct cuda_program *p)
 {
-	const struct cuda_engine *e = (const struct cuda_engine *)p->base.net->engine;
-	const struct ct__cudnn_filter filter = {.exact = p->base.net->opts.precision == CT_PRECISION_FP32,
-						.deterministic = true,
-						.max_workspace_bytes = max_workspace_bytes};
-	struct ct__cudnn_candidates c;
-
-	CT_TRY(ct__cudnn_plan_find(g, e->target, &filter, 1, &c));
-	*out = ct__cudnn_candidates_take(&c, 0);
-	ct__cudnn_candidates_release(&c);
-	return CT_OK;
-}
-
-/* Takes ownership of g in every case. *out is the cached graph and plan with the same text form. */
-static enum ct_status plan_of(struct cuda_program *p, ct__cudnn_graph *g, const struct cuda_cached_plan **out)
-{
-	struct cuda_engine *e = (struct cuda_engine *)p->base.net->engine;
-	const enum ct_precision precision = p->base.net->opts.precision;
-	ct__cudnn_plan *plan = NULL;
-	enum ct_status st;
-
-	for (size_t i = 0; i < e->n_plans; i++) {
-		*out = &e->plans[i];
-		if (e->plans[i].precision == precision &&
-		    !strcmp(ct__cudnn_graph_text(e->plans[i].graph), ct__cudnn_graph_text(g))) {
-			ct__cudnn_graph_destroy(g);
-			return CT_OK;
-		}
-	}
-	st = ct__cudnn_graph_finish(g);
-	if (st == CT_OK)
-		st = choose_plan(p, g, &plan);
-	if (st < 0) {
-		ct__cudnn_graph_destroy(g);
-		return st;
-	}
-	struct cuda_cached_plan *grown = ct_array_grow(e->plans, e->n_plans, &e->plans_cap, sizeof(*e->plans));
-	if (!grown) {
-		ct__cudnn_plan_destroy(plan);
-		ct__cudnn_graph_destroy(g);
-		return CT_NOMEM;
-	}
-	e->plans = grown;
-	e->plans[e->n_plans] = (struct cuda_cached_plan){precision, g, plan};
-	*out = &e->plans[e->n_plans++];
-	return CT_OK;
+	return (struct ct__cudnn_filter){.exact = p->base.net->opts.precision == CT_PRECISION_FP32,
+					 .deterministic = true,
+					 .max_workspace_bytes = max_workspace_bytes};
 }
 
 static enum ct_status build_graph(const struct cuda_program *p, int node, enum ct__cudnn_conv direction,
@@ -90,18 +45,16 @@ static void *weights_of(const struct cuda_program *p, int param)
 enum ct_status ct__cuda_add_conv(struct cuda_program *p, int node, enum ct__cudnn_conv direction, int x, int w, int y)
 {
 	const int param = cuda_node(p, node)->weight;
-	const struct cuda_cached_plan *plan;
+	const struct cuda_engine *e = (const struct cuda_engine *)p->base.net->engine;
+	const struct ct__cudnn_filter filter = filter_of(p);
+	const struct ct__cudnn_choice *choice;
 	struct cuda_task *t;
 	ct__cudnn_graph *g;
 
 	CT_TRY(build_graph(p, node, direction, &g));
-	if (plan_of(p, g, &plan) < 0)
-		return ct_error_wrap("%s", cuda_node(p, node)->name);
-	const size_t workspace = (size_t)ct__cudnn_plan_info(plan->plan)->workspace_bytes;
-	p->workspace_bytes = workspace > p->workspace_bytes ? workspace : p->workspace_bytes;
+	CT_TRY(ct__cudnn_choices_add(e->choices, cuda_node(p, node)->name, g, &filter, &choice));
 	CT_TRY(ct__cuda_task(p, node, CUDA_PLAN, &t));
-	t->plan.graph = plan->graph;
-	t->plan.plan = plan->plan;
+	t->plan.choice = choice;
 	CT_TRY(ct__cuda_refer(p, &t->plan.pointers[0], x));
 	if (w != CUDA_NONE)
 		CT_TRY(ct__cuda_refer(p, &t->plan.pointers[1], w));

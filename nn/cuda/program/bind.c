@@ -23,7 +23,7 @@ static enum ct_status make_pack(struct cuda_program *p, struct cuda_task *t)
 {
 	ct__cudnn_pack_destroy(t->plan.pack);
 	t->plan.pack = NULL;
-	return ct__cudnn_pack_create(t->plan.graph, t->plan.pointers, net_of(p)->workspace.at, &t->plan.pack);
+	return ct__cudnn_pack_create(t->plan.choice->graph, t->plan.pointers, net_of(p)->workspace.at, &t->plan.pack);
 }
 
 static bool uses_gradient(const struct cuda_program *p, int task)

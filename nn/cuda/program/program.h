@@ -15,7 +15,7 @@
 
 #include <cudnn_graph.h>
 
-#include "nn/cuda/cudnn/plan.h"
+#include "nn/cuda/cudnn/choice.h"
 #include "nn/cuda/kernels/kernels.h"
 #include "nn/engine_impl.h"
 #include "nn/memory_plan.h"
@@ -26,13 +26,7 @@ struct cuda_engine {
 	ct_engine base;
 	cudnnHandle_t cudnn;
 	ct__cudnn_target *target;
-	/* Finished graphs, and the plan chosen for each. The key is the string form of the graph and the precision. */
-	struct cuda_cached_plan {
-		enum ct_precision precision;
-		ct__cudnn_graph *graph;
-		ct__cudnn_plan *plan;
-	} * plans;
-	size_t n_plans, plans_cap;
+	ct__cudnn_choices *choices; /* the graphs of all programs */
 };
 
 /* The data that a net of this engine has in addition to struct ct_net. */
@@ -85,8 +79,7 @@ struct cuda_task {
 			void *to;
 		} copy;
 		struct {
-			const ct__cudnn_graph *graph;
-			const ct__cudnn_plan *plan;
+			const struct ct__cudnn_choice *choice;
 			void *pointers[CT__CUDNN_MAX_TENSORS];
 			ct__cudnn_pack *pack;
 		} plan;

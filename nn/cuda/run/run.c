@@ -103,7 +103,7 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 	case CUDA_INPUT:
 		return run_input(pass, t);
 	case CUDA_PLAN:
-		return ct__cudnn_plan_execute(t->plan.plan, t->plan.pack, e->cudnn);
+		return ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn);
 	case CUDA_MAP:
 		return ct__cuda_launched(ct__k_map(&t->map, s), "element-wise operation");
 	case CUDA_CONVERT:

@@ -1,0 +1,37 @@
+/* The operation graphs of an engine and the plan that is chosen for each of them.
+ *
+ * A program adds its graphs while it is compiled (ct__cudnn_choices_add). Graphs with the same string form and the same filter are one
+ * choice, also in several programs. When all graphs of the program are known, ct__cudnn_choices_make chooses a plan for each graph
+ * that does not have one yet: the first plan that the heuristics propose and the filter allows. */
+#ifndef CT_NN_CUDA_CUDNN_CHOICE_H
+#define CT_NN_CUDA_CUDNN_CHOICE_H
+
+#include "nn/cuda/cudnn/plan.h"
+
+enum { CT__CUDNN_NAME_MAX = 96 };
+
+typedef struct ct__cudnn_choices ct__cudnn_choices;
+
+struct ct__cudnn_choice {
+	char name[CT__CUDNN_NAME_MAX]; /* of the layer that added the graph first, for messages */
+	ct__cudnn_graph *graph;
+	struct ct__cudnn_filter filter;
+	ct__cudnn_plan *plan; /* NULL until ct__cudnn_choices_make */
+};
+
+enum ct_status ct__cudnn_choices_create(ct__cudnn_choices **out) CT_MUST_CHECK;
+/* Also destroys the graphs and plans. NULL is allowed. */
+void ct__cudnn_choices_destroy(ct__cudnn_choices *c);
+
+/* Takes ownership of g in every case and finishes it. `name` is that of the layer. *out is owned by c and stays at its address. */
+enum ct_status ct__cudnn_choices_add(ct__cudnn_choices *c, const char *name, ct__cudnn_graph *g,
+				     const struct ct__cudnn_filter *filter,
+				     const struct ct__cudnn_choice **out) CT_MUST_CHECK;
+/* The choices in the order in which they were added. */
+size_t ct__cudnn_choices_count(const ct__cudnn_choices *c);
+const struct ct__cudnn_choice *ct__cudnn_choices_at(const ct__cudnn_choices *c, size_t i);
+/* Fails with CT_UNSUPPORTED if a graph has no plan that its filter allows; the message contains the name and the string form. On failure,
+ * the choices that have no plan are destroyed. */
+enum ct_status ct__cudnn_choices_make(ct__cudnn_choices *c, const ct__cudnn_target *t) CT_MUST_CHECK;
+
+#endif
