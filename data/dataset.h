@@ -85,7 +85,7 @@ enum ct_status ct_dataset_find(const struct ct_dataset_spec *spec) CT_MUST_CHECK
 void ct_dataset_close(ct_dataset *d);
 const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d);
 /* Reads sample i into x (info.sample_bytes bytes), and its label into *label or its targets into target [n_targets],
- * whichever the set has. label and target may be NULL. */
+ * whichever the set has. x (for images), label and target may be NULL. */
 enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target) CT_MUST_CHECK;
 /* ENCODED sets: reads the compressed bytes of sample i into *buf, which grows as needed, and its label into *label.
  * Returns CT_DATA if the sample is unreadable: its shard was truncated or changed, or its file was deleted. The message

@@ -335,7 +335,8 @@ static enum ct_status read_sample(const ct_dataset *d, uint32_t i, void *x, int3
 	const struct idx_set *s = (const struct idx_set *)d;
 
 	(void)target;
-	memcpy(x, s->images.body + (size_t)i * d->info.sample_bytes, d->info.sample_bytes);
+	if (x)
+		memcpy(x, s->images.body + (size_t)i * d->info.sample_bytes, d->info.sample_bytes);
 	if (label)
 		*label = s->labels.body[i];
 	return CT_OK;

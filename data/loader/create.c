@@ -34,7 +34,10 @@ static enum ct_status alloc_slot(const ct_loader *l, struct ct_loader_slot *s, s
 {
 	size_t n_targets = (size_t)l->rows.info->n_targets;
 
-	CT_TRY(alloc_rows(l, rows, bytes_each, (void **)&s->x));
+	if (l->rows.describe)
+		CT_TRY(alloc_rows(l, rows, sizeof(*s->rows), (void **)&s->rows));
+	else
+		CT_TRY(alloc_rows(l, rows, bytes_each, (void **)&s->x));
 	CT_TRY_ALLOC(s->samples = CT_NEW_ARRAY(uint32_t, rows));
 	CT_TRY_ALLOC(s->dropped = CT_NEW_ARRAY(uint8_t, rows));
 	if (n_targets)
@@ -80,7 +83,7 @@ static enum ct_status build(ct_loader *l)
 	if (l->rows.policy != CT_BAD_FAIL)
 		CT_TRY(ct__bad_list_init(&l->bad, l->rows.info->n));
 	CT_TRY_ALLOC(l->workers = CT_NEW_ARRAY(struct ct_loader_worker, n_workers));
-	for (size_t i = 0; i < n_workers && l->images; i++)
+	for (size_t i = 0; i < n_workers && l->images && !l->rows.describe; i++)
 		CT_TRY(ct_transformer_create(&largest, l->rows.data, &l->workers[i].transformer));
 	for (int i = 0; i < l->n_threads; i++) {
 		l->workers[i].loader = l;
@@ -129,6 +132,13 @@ static enum ct_status check_mix(const struct ct_loader_opts *opts, const struct 
 	return CT_OK;
 }
 
+static enum ct_status check_described(const struct ct_loader_opts *opts, const struct ct_dataset_info *info)
+{
+	const char *why = opts->describe ? ct_transform_why_not_described(&opts->transform, info) : NULL;
+
+	return why ? CT_FAIL(CT_CONFIG, "the rows of %s cannot be described: %s", info->name, why) : CT_OK;
+}
+
 static enum ct_status check_opts(const ct_dataset *d, const struct ct_loader_opts *opts)
 {
 	const struct ct_dataset_info *info = ct_dataset_info(d);
@@ -139,6 +149,7 @@ static enum ct_status check_opts(const ct_dataset *d, const struct ct_loader_opt
 			       info->n);
 	CT_TRY(check_sizes(opts, info));
 	CT_TRY(check_mix(opts, info));
+	CT_TRY(check_described(opts, info));
 	if (opts->n_threads < 0 || opts->n_threads > MAX_THREADS)
 		return CT_FAIL(CT_CONFIG, "the number of loader threads, %d, is not in 0..%d", opts->n_threads,
 			       MAX_THREADS);
@@ -154,7 +165,8 @@ static enum ct_status check_opts(const ct_dataset *d, const struct ct_loader_opt
 static void set_opts(ct_loader *l, const ct_dataset *d, const struct ct_loader_opts *opts)
 {
 	const struct ct_dataset_info *info = ct_dataset_info(d);
-	size_t chunk = info->sample_bytes ? CHUNK_BYTES / info->sample_bytes : 0;
+	size_t row_bytes = opts->describe ? sizeof(struct ct_image_row) : info->sample_bytes;
+	size_t chunk = row_bytes ? CHUNK_BYTES / row_bytes : 0;
 
 	l->rows = (struct ct_loader_rows){
 		.data = d,
@@ -170,6 +182,8 @@ static void set_opts(ct_loader *l, const ct_dataset *d, const struct ct_loader_o
 	};
 	l->images = info->kind != CT_SAMPLE_F32;
 	l->transform = opts->transform;
+	if (opts->describe)
+		l->rows.describe = &l->transform.augment;
 	l->n_threads = opts->n_threads;
 	l->device = opts->device;
 	l->ahead = opts->depth ? (uint32_t)opts->depth : 4;
@@ -217,6 +231,7 @@ enum ct_status ct_loader_create(const ct_dataset *d, const struct ct_loader_opts
 static void release_slot(const ct_loader *l, struct ct_loader_slot *s)
 {
 	free_rows(l, s->x);
+	free_rows(l, s->rows);
 	free_rows(l, s->labels);
 	free_rows(l, s->labels_b);
 	free_rows(l, s->mix);

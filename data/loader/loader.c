@@ -90,6 +90,7 @@ static bool open_batch(ct_loader *l)
 	s->n_uses = 0;
 	s->batch = (struct ct_loader_batch){
 		.x = s->x,
+		.rows = s->rows,
 		.labels = s->labels,
 		.labels_b = s->labels_b,
 		.mix = s->mix,
@@ -171,7 +172,7 @@ static uint32_t run_job(ct_loader *l, const struct job *job, struct ct_loader_wo
 	if (w->transformer)
 		ct_transformer_resize(w->transformer, s->batch.h, s->batch.w);
 	for (uint32_t i = job->first; i < job->first + job->n; i++) {
-		if (i + PREFETCH_ROWS < s->batch.n)
+		if (s->x && i + PREFETCH_ROWS < s->batch.n)
 			ct__dataset_prefetch(l->rows.data, order[s->first + i + PREFETCH_ROWS]);
 		if (ct__loader_fill(&l->rows, &l->bad, w, job->slot, order, i) < 0)
 			return i - job->first;
@@ -339,6 +340,7 @@ void ct_loader_release(ct_loader *l, struct ct_loader_batch *b)
 		i++;
 	CT_ASSERT(i < l->n_delivered); /* else the batch is from another loader, or a copy of a released one */
 	b->x = NULL;
+	b->rows = NULL;
 	b->labels = b->labels_b = NULL;
 	b->mix = b->targets = NULL;
 	b->samples = NULL;

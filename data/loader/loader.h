@@ -6,6 +6,9 @@
  * device allocates (pinned if the device benefits from it), so copies to the device can be posted directly from them.
  * Release a batch only after the copy has completed: having posted it is not enough.
  *
+ * Instead of pixels, the loader can deliver descriptions of the rows (opts.describe), from which a device computes the
+ * pixels. All random numbers are the same.
+ *
  * After ct_loader_create, the loader allocates memory only for bad samples, and when a larger image needs larger
  * buffers. */
 #ifndef CT_DATA_LOADER_LOADER_H
@@ -41,6 +44,9 @@ struct ct_loader_opts {
 	 * if the two rows of a pair are in different slices, both slices compute the pair. A batch may therefore need
 	 * up to two additional images. The last row of an odd batch is not mixed (its mix is 1). */
 	float mixup, cutmix;
+	/* Deliver descriptions of rows (batch.rows) instead of pixels. Fails unless ct_transform_why_not_described
+	 * returns NULL. */
+	bool describe;
 	enum ct_bad_sample bad;
 	/* REPLACE, DROP: limit on the number of bad samples since ct_loader_create. When it is exceeded, ct_loader_next
 	 * fails with CT_DATA, even after a seek. Each rank counts each bad sample once. */
@@ -58,7 +64,8 @@ struct ct_loader_opts {
 
 /* Pointers are valid until ct_loader_release. */
 struct ct_loader_batch {
-	const void *x;           /* uint8 [n,H,W,C] or float [n,...]; 64-byte aligned */
+	const void *x;           /* uint8 [n,H,W,C] or float [n,...]; 64-byte aligned; NULL with opts.describe */
+	const struct ct_image_row *rows; /* [n] with opts.describe, otherwise NULL */
 	int h, w;                /* size of this batch's images */
 	const int32_t *labels;   /* [n] or NULL */
 	const int32_t *labels_b; /* [n] the second label of a mixed row, or NULL: no mixing */

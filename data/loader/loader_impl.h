@@ -17,7 +17,8 @@ struct ct_bad_use {
  * the row. The batch's own rows are followed by the rows of neighboring slices with which its first and last row are
  * mixed. */
 struct ct_loader_slot {
-	uint8_t *x;
+	uint8_t *x;                /* NULL if rows are described */
+	struct ct_image_row *rows; /* NULL if they are not */
 	int32_t *labels, *labels_b;
 	float *mix, *targets;
 	uint32_t *samples;
@@ -67,6 +68,7 @@ struct ct_loader_rows {
 	const struct ct_dataset_info *info;
 	int c; /* channels of the images */
 	struct ct_sampler sampler;
+	const struct ct_augment *describe; /* NULL: rows are not described */
 	float mixup, cutmix;
 	enum ct_bad_sample policy;
 	uint64_t max_bad;

@@ -54,6 +54,10 @@ static void set_mix(struct ct_loader_slot *s, uint32_t row, uint32_t other, floa
 {
 	s->labels_b[row] = s->labels[other];
 	s->mix[row] = share;
+	if (s->rows) {
+		s->rows[row].label_b = s->labels[other];
+		s->rows[row].mix = share;
+	}
 }
 
 /* Called when a row has been filled. Mixes its pair if the other row is already filled, so whichever row is filled
@@ -75,20 +79,38 @@ static void mix_row(const struct ct_loader_rows *rows, struct ct_loader_worker *
 		return;
 	ct_mix_draw(rows->mixup, rows->cutmix, rows->sampler.seed, s->batch.epoch, ct__loader_position(s, a),
 		    s->batch.h, s->batch.w, &m);
-	ct_mix_apply(&m, s->batch.h, s->batch.w, rows->c, s->x + a * s->row_bytes, s->x + b * s->row_bytes);
+	if (s->rows)
+		ct_mix_describe(&m, &s->rows[a], &s->rows[b]);
+	else
+		ct_mix_apply(&m, s->batch.h, s->batch.w, rows->c, s->x + a * s->row_bytes, s->x + b * s->row_bytes);
 	set_mix(s, a, b, m.share);
 	set_mix(s, b, a, m.share);
 	w->assemble_ns += ct_now_ns() - begin;
 }
 
+static enum ct_status describe_row(const struct ct_loader_rows *rows, struct ct_loader_slot *s, uint32_t row,
+				   uint32_t sample)
+{
+	struct ct_image_row *out = &s->rows[row];
+
+	CT_TRY(ct_dataset_read(rows->data, sample, NULL, &s->labels[row], NULL));
+	*out = (struct ct_image_row){.weight = 256, .label = s->labels[row], .label_b = s->labels[row], .mix = 1};
+	ct_augment_describe(rows->describe, rows->sampler.seed, s->batch.epoch, sample, s->batch.h, s->batch.w,
+			    &out->own);
+	out->other = out->own;
+	return CT_OK;
+}
+
 static enum ct_status read_row(const struct ct_loader_rows *rows, struct ct_loader_worker *w, struct ct_loader_slot *s,
 			       uint32_t row, uint32_t sample)
 {
-	uint8_t *x = s->x + row * s->row_bytes;
+	uint8_t *x = s->rows ? NULL : s->x + row * s->row_bytes;
 	int32_t *label = s->labels ? s->labels + row : NULL;
 	float *target = s->targets ? s->targets + (size_t)row * (size_t)rows->info->n_targets : NULL;
 
 	s->samples[row] = sample;
+	if (s->rows)
+		return describe_row(rows, s, row, sample);
 	if (w->transformer)
 		return ct_transformer_run(w->transformer, rows->sampler.seed, s->batch.epoch, sample, x, label);
 	return ct_dataset_read(rows->data, sample, x, label, target);
@@ -161,7 +183,10 @@ void ct__loader_compact(struct ct_loader_slot *s, const struct ct_dataset_info *
 		if (s->dropped[row])
 			continue;
 		if (to != row) {
-			memcpy(s->x + to * s->row_bytes, s->x + row * s->row_bytes, s->row_bytes);
+			if (s->rows)
+				s->rows[to] = s->rows[row];
+			else
+				memcpy(s->x + to * s->row_bytes, s->x + row * s->row_bytes, s->row_bytes);
 			s->samples[to] = s->samples[row];
 			if (s->labels)
 				s->labels[to] = s->labels[row];

@@ -254,6 +254,33 @@ void ct__augment_photometric(const struct ct_augment *a, uint64_t seed, uint32_t
 	}
 }
 
+bool ct_augment_describable(const struct ct_augment *a)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(ops); i++) {
+		if (ops[i]->active(a) && !ops[i]->describe)
+			return false;
+	}
+	return !affine_active(a);
+}
+
+void ct_augment_describe(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w,
+			 struct ct_image_view *out)
+{
+	struct geometry g;
+
+	*out = (struct ct_image_view){.sample = sample};
+	if (a->crop_padding > 0 || a->flip) {
+		draw_geometry(a, seed, epoch, sample, &g);
+		out->dx = (int16_t)g.crop_x;
+		out->dy = (int16_t)g.crop_y;
+		out->flip = g.flip && a->flip;
+	}
+	for (size_t i = 0; i < CT_ARRAY_LEN(ops); i++) {
+		if (ops[i]->active(a))
+			ops[i]->describe(a, seed, epoch, sample, h, w, out);
+	}
+}
+
 void ct_augment_apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w, int c,
 		      const uint8_t *src, uint8_t *dst, uint8_t *scratch)
 {

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/image_row.h"
 #include "base/status.h"
 
 struct ct_augment {
@@ -36,5 +37,12 @@ enum ct_status ct_augment_check(const struct ct_augment *a) CT_MUST_CHECK;
  * RandAugment and the later steps need c to be 1 or 3; hue needs 3. */
 void ct_augment_apply(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w, int c,
 		      const uint8_t *src, uint8_t *dst, uint8_t *scratch);
+/* Returns whether ct_augment_describe can describe this augmentation: crop, flip and erasing. */
+bool ct_augment_describable(const struct ct_augment *a);
+/* Describes the result of ct_augment_apply for an image [h,w,c], which is computed from the same random numbers. */
+void ct_augment_describe(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w,
+			 struct ct_image_view *out);
+/* Sets value [c] to the value of erased pixels. */
+void ct_augment_fill(const struct ct_augment *a, int c, uint8_t *value);
 
 #endif

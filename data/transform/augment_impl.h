@@ -31,6 +31,9 @@ struct ct_augment_op {
 	void (*apply)(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample,
 		      const struct ct_raster *p, uint8_t *scratch);
 	bool (*needs_color)(const struct ct_augment *a); /* (optional) [false] requires 3 channels instead of 1 or 3 */
+	/* (optional) [the operation cannot be described] Adds what `apply` does to *out. */
+	void (*describe)(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w,
+			 struct ct_image_view *out);
 	bool cheap;                                      /* this operation alone does not justify a loader thread */
 };
 extern const struct ct_augment_op ct__augment_rand, ct__augment_jitter, ct__augment_erase;

@@ -95,3 +95,18 @@ void ct_mix_apply(const struct ct_mix *m, int h, int w, int c, uint8_t *a, uint8
 		swap((size_t)(m->x1 - m->x0) * (size_t)c, a + at, b + at);
 	}
 }
+
+void ct_mix_describe(const struct ct_mix *m, struct ct_image_row *a, struct ct_image_row *b)
+{
+	struct ct_image_row *rows[] = {a, b};
+
+	a->other = b->own;
+	b->other = a->own;
+	for (int i = 0; i < 2; i++) {
+		rows[i]->weight = m->cut ? 256 : (uint16_t)m->weight;
+		rows[i]->left = (uint16_t)m->x0;
+		rows[i]->top = (uint16_t)m->y0;
+		rows[i]->right = (uint16_t)m->x1;
+		rows[i]->bottom = (uint16_t)m->y1;
+	}
+}

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/image_row.h"
 #include "base/status.h"
 
 struct ct_mix {
@@ -23,5 +24,7 @@ void ct_mix_draw(float mixup, float cutmix, uint64_t seed, uint32_t epoch, uint3
 /* Mixes a and b [h,w,c] in place: each image keeps `share` of its own pixels and takes the rest from the other
  * image. */
 void ct_mix_apply(const struct ct_mix *m, int h, int w, int c, uint8_t *a, uint8_t *b);
+/* Describes the same for two rows whose own images are already described. Does not change their labels. */
+void ct_mix_describe(const struct ct_mix *m, struct ct_image_row *a, struct ct_image_row *b);
 
 #endif

@@ -97,6 +97,19 @@ enum ct_status ct_transform_check(const struct ct_transform *t, const struct ct_
 	return check_color(&t->augment, info);
 }
 
+const char *ct_transform_why_not_described(const struct ct_transform *t, const struct ct_dataset_info *info)
+{
+	if (info->kind == CT_SAMPLE_ENCODED)
+		return "the images are compressed";
+	if (info->kind != CT_SAMPLE_U8_HWC || info->n_targets)
+		return "the samples are not images with class labels";
+	if (t->crop != CT_CROP_NONE || (info->h > INT16_MAX || info->w > INT16_MAX))
+		return "the images are resized, or too large";
+	return ct_augment_describable(&t->augment)
+		       ? NULL
+		       : "only crops, flips and erasing can be computed there, no other augmentations";
+}
+
 static enum ct_status build(ct_transformer *t)
 {
 	const struct ct_dataset_info *info = t->info;

@@ -30,6 +30,10 @@ struct ct_transform {
 /* Fails with CT_CONFIG if a value is invalid; the message names the value. */
 enum ct_status ct_transform_check(const struct ct_transform *t, const struct ct_dataset_info *info) CT_MUST_CHECK;
 
+/* Returns NULL if the result can be described by a struct ct_image_view, from which a device computes the pixels;
+ * otherwise the reason why not, as part of a sentence ("the images are compressed"). */
+const char *ct_transform_why_not_described(const struct ct_transform *t, const struct ct_dataset_info *info);
+
 /* Total times in nanoseconds. Only some of the raw samples that keep their size are timed; the total is extrapolated
  * from them. A flip during a resize counts as resize time. images: number of usable images. */
 struct ct_transform_times {
