@@ -169,6 +169,11 @@ enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p
 	return st;
 }
 
+bool ct_engine_gathers(const ct_engine *e)
+{
+	return e->ops->gathers;
+}
+
 static const char *const precision_names[] = {CT_PRECISIONS(CT_CHOICE_NAME) NULL};
 
 const char *ct_precision_name(enum ct_precision p)
@@ -240,13 +245,18 @@ void ct_program_destroy(ct_program *p)
 	p->net->engine->ops->program_destroy(p);
 }
 
+static enum ct_status check_label(int row, int32_t label, int classes)
+{
+	if (label >= 0 && label < classes)
+		return CT_OK;
+	return CT_FAIL(CT_DATA, "row %d of the batch has label %d, but the model has %d classes", row, (int)label,
+		       classes);
+}
+
 static enum ct_status check_labels(const int32_t *labels, int n, int classes)
 {
-	for (int i = 0; i < n; i++) {
-		if (labels[i] < 0 || labels[i] >= classes)
-			return CT_FAIL(CT_DATA, "row %d of the batch has label %d, but the model has %d classes", i,
-				       (int)labels[i], classes);
-	}
+	for (int i = 0; i < n; i++)
+		CT_TRY(check_label(i, labels[i], classes));
 	return CT_OK;
 }
 
@@ -262,6 +272,25 @@ static enum ct_status check_mix(const struct ct_batch *b, int classes)
 	return check_labels(b->labels_b, b->n, classes);
 }
 
+/* The device reads the samples without further checks. */
+static enum ct_status check_rows(const ct_program *p, const struct ct_batch *b, int classes)
+{
+	const struct ct_net_data *d = &p->net->data[p->mode];
+
+	if (!d->samples)
+		return CT_FAIL(CT_BUG, "the batch describes its rows, but the net has no data for them");
+	for (int i = 0; i < b->n; i++) {
+		const struct ct_image_row *r = &b->rows[i];
+
+		if (r->own.sample >= d->n || r->other.sample >= d->n || r->weight > 256 || !(r->mix >= 0 && r->mix <= 1))
+			return CT_FAIL(CT_BUG, "row %d of the batch is made of samples %u and %u of %u, with weight %d/256",
+				       i, r->own.sample, r->other.sample, d->n, r->weight);
+		CT_TRY(check_label(i, r->label, classes));
+		CT_TRY(check_label(i, r->label_b, classes));
+	}
+	return CT_OK;
+}
+
 int ct_program_reorders(const ct_program *p)
 {
 	return p->reorders;
@@ -275,16 +304,18 @@ enum ct_status ct_program_check_batch(const ct_program *p, const struct ct_batch
 	if (b->n < 0 || b->n > p->n || (p->mode == CT_TRAIN && b->n != p->n))
 		return CT_FAIL(CT_BUG, "a batch of %d rows cannot run on a %s program for %d rows", b->n,
 			       p->mode == CT_TRAIN ? "training" : "evaluation", p->n);
-	if (b->n && !b->x)
+	if (b->n && !b->x && !b->rows)
 		return CT_FAIL(CT_BUG, "the batch has no images");
 	if (loss->op == CT_OP_MSE)
 		return b->n && !b->targets
 			       ? CT_FAIL(CT_DATA, "the model's loss (mse) needs targets, but the data has none")
 			       : CT_OK;
-	if (b->n && !b->labels)
+	if (b->n && !b->rows && !b->labels)
 		return CT_FAIL(CT_DATA, "the model's loss (cross-entropy) needs class labels, but the data has none");
 	if (b->on_device)
 		return CT_OK;
+	if (b->rows)
+		return check_rows(p, b, classes);
 	CT_TRY(check_labels(b->labels, b->n, classes));
 	return b->labels_b ? check_mix(b, classes) : CT_OK;
 }

@@ -32,6 +32,7 @@
 
 #include "base/choice.h"
 #include "base/device/arena.h"
+#include "base/image_row.h"
 #include "nn/graph/graph.h"
 
 typedef struct ct_engine ct_engine;
@@ -82,6 +83,9 @@ struct ct_batch {
 	/* uint8 [n,H,W,C] or float [n,C,H,W]. This array and those below are borrowed until the posted forward and
 	 * backward passes are done. Before reusing the memory, record an event after both passes and wait for it. */
 	const void *x;
+	/* [n] or NULL. If it is not NULL, x and the labels below are NULL: the device computes them from the data of
+	 * ct_net_bind_data and from these rows. */
+	const struct ct_image_row *rows;
 	const int32_t *labels;   /* [n], for softmax cross-entropy; the data set has checked that they are in range */
 	const float *targets;    /* [n,C], for MSE */
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
@@ -90,6 +94,13 @@ struct ct_batch {
 	/* The arrays are in device memory and were checked (ct_program_check_batch) before they were copied to it. If
 	 * false, they are in memory that the host can read. */
 	bool on_device;
+};
+
+/* Images in device memory, from which programs compute the rows of a batch. */
+struct ct_net_data {
+	const void *samples; /* uint8 [n,H,W,C], borrowed until the net is destroyed */
+	uint32_t n;
+	uint8_t fill[4]; /* value of erased pixels, per channel */
 };
 
 /* The values that change from step to step. They are stored in device memory, where posted work reads them, so that
@@ -141,6 +152,8 @@ const char *ct_precision_name(enum ct_precision p); /* "fp32" ... */
 /* Fails with CT_UNSUPPORTED if the engine cannot compute in p. The message gives the reason ("this CPU has no bfloat16
  * instructions (avx512_bf16)"), and the hint names an alternative. */
 enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p) CT_MUST_CHECK;
+/* Returns whether the engine can compute batches from images in device memory. */
+bool ct_engine_gathers(const ct_engine *e);
 /* Gets engine i of the registry, for `ctrain info`. Returns false if there is no engine i. `why` is set to the reason
  * why the engine is not available, or to "" if it is available. */
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
@@ -155,6 +168,10 @@ ct_engine *ct_net_engine(const ct_net *net);
  * communicator. `grads` is borrowed and must outlive the net. It must be a zeroed CT_F32 arena of ct_net_arena_elems
  * elements, aligned to 256 bytes. Call this before the first program is created. */
 enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads) CT_MUST_CHECK;
+
+/* Gives the programs of a mode the images that ct_batch.rows refers to. Copies *data. Fails with CT_UNSUPPORTED unless
+ * ct_engine_gathers returns true. */
+enum ct_status ct_net_bind_data(ct_net *net, enum ct_mode mode, const struct ct_net_data *data) CT_MUST_CHECK;
 
 size_t ct_net_arena_elems(const ct_net *net);
 ct_arena *ct_net_params(ct_net *net);

@@ -62,6 +62,7 @@ struct ct_engine_ops {
 	/* (optional) [default: fp32 only] Returns whether this CPU supports the precision. If it does not, writes the
 	 * reason to `why`. */
 	bool (*precision)(enum ct_precision p, char *why, size_t why_len);
+	bool gathers; /* forward supports ct_batch.rows */
 	/* (optional) [default: host functions posted to the stream, nn/optim/arena_ops.c] */
 	const struct ct_arena_ops *arenas;
 	/* (optional) [default: the CPU only] Returns whether the engine supports devices of this kind. */
@@ -87,6 +88,7 @@ struct ct_net {
 	ct_engine *engine;
 	const ct_graph *graph;
 	struct ct_net_opts opts;
+	struct ct_net_data data[2]; /* for programs of each mode; samples is NULL if none is bound */
 	size_t *elems; /* [n_params] padded element counts, set by the engine */
 	int n_slices;
 	struct ct_slice *slices; /* in backward completion order */

@@ -149,6 +149,15 @@ enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads)
 	return CT_OK;
 }
 
+enum ct_status ct_net_bind_data(ct_net *net, enum ct_mode mode, const struct ct_net_data *data)
+{
+	if (!ct_engine_gathers(net->engine) || net->opts.input != CT_INPUT_U8_NHWC)
+		return CT_FAIL(CT_UNSUPPORTED, "the engine \"%s\" reads batches from host memory",
+			       net->engine->ops->name);
+	net->data[mode] = *data;
+	return CT_OK;
+}
+
 enum ct_status ct__net_need_scratch(ct_net *net)
 {
 	if (net->scratch_grads)

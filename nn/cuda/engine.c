@@ -197,6 +197,7 @@ const struct ct_engine_ops ct__engine_ops_cuda = {
 	.backward = ct__cuda_backward,
 	.read = cuda_read,
 	.precision = cuda_precision,
+	.gathers = true,
 	.arenas = &ct__arena_ops_cuda,
 	.supports = cuda_supports,
 };

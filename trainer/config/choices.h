@@ -27,6 +27,8 @@
 	X(CT_CFG_DATA_SYNTHETIC_REGRESSION, "synthetic_regression")
 #define CT_CFG_SHUFFLES(X) \
 	X(CT_CFG_SHUFFLE_GLOBAL, "global") X(CT_CFG_SHUFFLE_WINDOW, "window") X(CT_CFG_SHUFFLE_NONE, "none")
+#define CT_CFG_ON_DEVICES(X) \
+	X(CT_CFG_ON_DEVICE_AUTO, "auto") X(CT_CFG_ON_DEVICE_ON, "on") X(CT_CFG_ON_DEVICE_OFF, "off")
 #define CT_CFG_DECODES(X) X(CT_CFG_DECODE_EXACT, "exact") X(CT_CFG_DECODE_FAST, "fast")
 #define CT_CFG_LR_RULES(X) X(CT_CFG_LR_RULE_NONE, "none") X(CT_CFG_LR_RULE_LINEAR, "linear")
 #define CT_CFG_CONSOLES(X)               \
@@ -43,6 +45,7 @@ enum ct_cfg_stem { CT_CFG_STEMS(CT_CHOICE_ID) };
 enum ct_cfg_bn { CT_CFG_BNS(CT_CHOICE_ID) };
 enum ct_cfg_data { CT_CFG_DATA_SETS(CT_CHOICE_ID) };
 enum ct_cfg_shuffle { CT_CFG_SHUFFLES(CT_CHOICE_ID) };
+enum ct_cfg_on_device { CT_CFG_ON_DEVICES(CT_CHOICE_ID) };
 enum ct_cfg_decode { CT_CFG_DECODES(CT_CHOICE_ID) };
 enum ct_cfg_lr_rule { CT_CFG_LR_RULES(CT_CHOICE_ID) };
 enum ct_cfg_graph { CT_CFG_GRAPHS(CT_CHOICE_ID) };

@@ -88,6 +88,7 @@ struct ct_config {
 		char *classes_file, *index_dir; /* "" = in the directory of the data */
 		int64_t workers;                /* loader threads per rank: auto */
 		int64_t depth;                  /* batches prepared in advance, 4 */
+		enum ct_cfg_on_device on_device;
 		enum ct_cfg_shuffle shuffle;
 		int64_t shuffle_window; /* shards */
 		bool drop_last;         /* false */

@@ -36,6 +36,7 @@ NAMES(CT_CFG_STEMS, stems);
 NAMES(CT_CFG_BNS, bns);
 NAMES(CT_CFG_DATA_SETS, data_sets);
 NAMES(CT_CFG_SHUFFLES, shuffles);
+NAMES(CT_CFG_ON_DEVICES, on_devices);
 NAMES(CT_CFG_DECODES, decodes);
 NAMES(CT_OPTIMIZERS, optimizers);
 NAMES(CT_CFG_LR_RULES, lr_rules);
@@ -138,6 +139,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Number of loader threads of each rank. 0: load batches between steps, without threads. auto: 0 for small images in memory. If loading includes decoding, warping or color changes, auto is one eighth of the CPUs of the rank, but at least 1."},
 	{KEY(data.depth, INT), ADVANCED, .lo = 2, .hi = 64, .def = "4",
 	 .doc = "Number of batches that the loader prepares in advance."},
+	{KEY(data.on_device, ENUM), .choices = on_devices, .alias = "true=on|false=off", .def = "auto",
+	 .doc = "Whether the data sets are copied to the memory of a GPU when the run starts, where batches are then cropped, flipped, erased and mixed. The results are the same. auto: if a GPU computes, the data sets are small images in memory (idx, MNIST and CIFAR formats) that take up at most a quarter of its free memory, and no other augmentation is used. on: fail if this is not possible. off: the host prepares the batches."},
 	{KEY(data.shuffle, ENUM), LEARNED, .choices = shuffles, .alias = "true=global|false=none", .def = "global",
 	 .doc = "Order of the training samples in each epoch. global: a random permutation of all samples. window: shuffle the shards, and then the samples of data.shuffle_window shards at a time, so that slow disks read sequentially. none: the order in which the samples are stored."},
 	{KEY(data.shuffle_window, INT), LEARNED, .lo = 1, .hi = 1048576, .def = "16", .only = "data.shuffle=window",

@@ -5,6 +5,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "trainer/loop/lent.h"
+#include "trainer/loop/resident.h"
 
 static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m, uint64_t *n_bad)
 {
@@ -23,7 +24,7 @@ static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, ui
 	for (uint64_t i = 0; i < steps; i++) {
 		struct ct_loader_batch *b;
 		CT_TRY(ct_lent_next(lent, &b));
-		struct ct_batch in = {.n = (int)b->n, .x = b->x, .labels = b->labels, .targets = b->targets};
+		struct ct_batch in = ct_resident_batch(b);
 		if (b->n > 0)
 			CT_TRY(ct_program_forward(s->eval, &in));
 		CT_TRY(ct_lent_posted(lent));
@@ -99,6 +100,7 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
+	lo.describe = s->samples[CT_EVAL] != NULL;
 	lo.max_out = ct_lent_max(s->device, EVAL_AHEAD);
 	lo.on_bad = note_bad;
 	lo.user = &bad;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "trainer/loop/resident.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/plan/devices.h"
 
@@ -344,6 +345,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	note_digests(s);
 	if (id)
 		CT_TRY_GOTO(agree_on_work(s), st, fail);
+	CT_TRY_GOTO(ct_resident_place(s), st, fail);
 	if (train)
 		CT_TRY_GOTO(build_training(s), st, fail);
 	s->compile_s = ct_seconds_since(t0);
@@ -375,6 +377,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_reducer_destroy(s->reducer);
 	ct_free(s->buckets);
 	ct_net_destroy(s->net);
+	ct_resident_release(s);
 	ct_arena_destroy(s->scalars);
 	ct_arena_destroy(s->grads);
 	ct_device_mem_free(s->device, s->reduced);

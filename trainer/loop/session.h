@@ -29,6 +29,7 @@ struct ct_session {
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
+	void *samples[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches */
 	ct_graph *graph;         /* for the image size of epoch 0, or of evaluations if there is no training */
 	ct_graph *size_graph;    /* graph of the program `full` after the image size has changed; otherwise NULL */
 	ct_graph *val_graph; /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */

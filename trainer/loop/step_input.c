@@ -62,12 +62,15 @@ enum ct_status ct_step_input_copy(struct ct_step_input *in, int micro, const str
 	CT_ASSERT(n <= rows && micro < size->n_micros);
 	CT_TRY(grow(in, bytes * (size_t)size->n_micros));
 	at = in->memory + bytes * (size_t)micro;
-	CT_TRY(copy(in, b->x, size->x_bytes, rows, n, &at, &x));
+	CT_TRY(copy(in, b->rows ? (const void *)b->rows : b->x, size->x_bytes, rows, n, &at, &x));
 	CT_TRY(copy(in, b->labels, word, rows, n, &at, &labels));
 	CT_TRY(copy(in, b->labels_b, word, rows, n, &at, &labels_b));
 	CT_TRY(copy(in, b->mix, word, rows, n, &at, &mix));
 	CT_TRY(copy(in, b->targets, size->targets * word, rows, n, &at, &targets));
-	b->x = x;
+	if (b->rows)
+		b->rows = x;
+	else
+		b->x = x;
 	b->labels = labels;
 	b->labels_b = labels_b;
 	b->mix = mix;

@@ -20,7 +20,7 @@ struct ct_step_input {
 struct ct_step_input_size {
 	int n_micros;   /* in a step */
 	size_t n_rows;  /* maximum number of rows */
-	size_t x_bytes; /* of a row */
+	size_t x_bytes; /* of a row of x, or of its description */
 	size_t targets; /* number of targets of a row */
 };
 

@@ -1,6 +1,7 @@
 /* The work of a step: its batches, the forward and the backward pass of each, and the update. */
 #include <string.h>
 
+#include "trainer/loop/resident.h"
 #include "trainer/loop/step_impl.h"
 
 /* Sets the scalars that posted work reads. */
@@ -35,13 +36,7 @@ static enum ct_status load(ct_stepper *p, struct step_slot *slot, struct step_mi
 	if (b->last_of_step)
 		set_up(p, slot);
 	*out = (struct step_micro){
-		.batch = {.n = (int)b->n,
-			  .x = b->x,
-			  .labels = b->labels,
-			  .labels_b = b->labels_b,
-			  .mix = b->mix,
-			  .targets = b->targets,
-			  .first = b->in_batch},
+		.batch = ct_resident_batch(b),
 		.scale = 1.0f / (float)b->n_global,
 		.first = b->micro == 0,
 		.last = b->last_of_step,
@@ -56,11 +51,12 @@ static struct ct_step_input_size input_size(const ct_stepper *p)
 	const struct ct_node *loss = ct_graph_node(g, ct_graph_loss(g));
 	const struct ct_shape *x = &ct_graph_node(g, 0)->shape;
 	const size_t element = s->plan.net.input == CT_INPUT_U8_NHWC ? 1 : sizeof(float);
+	const size_t pixels = element * (size_t)x->c * (size_t)x->h * (size_t)x->w;
 
 	return (struct ct_step_input_size){
 		.n_micros = (int)s->plan.accumulate,
 		.n_rows = s->plan.micro_rows,
-		.x_bytes = element * (size_t)x->c * (size_t)x->h * (size_t)x->w,
+		.x_bytes = s->samples[CT_TRAIN] ? sizeof(struct ct_image_row) : pixels,
 		.targets = loss->op == CT_OP_MSE ? (size_t)ct_graph_node(g, loss->in[0])->shape.c : 0,
 	};
 }

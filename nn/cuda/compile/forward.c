@@ -39,28 +39,66 @@ static void share_value(struct cuda_program *p, int id)
 	p->values[id].root = p->values[cuda_node(p, id)->in[0]].root;
 }
 
-/* A task that copies an array of the batch to the device. */
+/* A task that copies an array of the batch to the device. Adds a buffer if *buffer is CUDA_NONE. */
 static enum ct_status copy_in(struct cuda_program *p, int id, enum cuda_batch_array array, size_t row_bytes,
 			      int *buffer)
 {
 	struct cuda_task *t;
 
-	CT_TRY(ct__cuda_buffer(p, row_bytes * (size_t)p->base.n, buffer));
+	if (*buffer == CUDA_NONE)
+		CT_TRY(ct__cuda_buffer(p, row_bytes * (size_t)p->base.n, buffer));
 	CT_TRY(ct__cuda_task(p, id, CUDA_COPY_IN, &t));
 	t->copy.array = array;
 	t->copy.row_bytes = row_bytes;
 	return ct__cuda_refer(p, &t->copy.to, *buffer);
 }
 
+/* Labels that the gather task writes. */
+static enum ct_status refer_labels(struct cuda_program *p, struct ct__k_gather_args *a)
+{
+	const size_t bytes = (size_t)p->base.n * sizeof(int32_t);
+
+	CT_TRY(ct__cuda_buffer(p, bytes, &p->labels));
+	CT_TRY(ct__cuda_refer(p, &a->labels, p->labels));
+	if (p->base.mode != CT_TRAIN)
+		return CT_OK;
+	CT_TRY(ct__cuda_buffer(p, bytes, &p->labels_b));
+	CT_TRY(ct__cuda_refer(p, &a->labels_b, p->labels_b));
+	CT_TRY(ct__cuda_buffer(p, bytes, &p->mix));
+	return ct__cuda_refer(p, &a->mix, p->mix);
+}
+
+static enum ct_status forward_gather(struct cuda_program *p, int id)
+{
+	const struct ct_net_opts *o = &p->base.net->opts;
+	const struct cuda_value *v = &p->values[id];
+	int rows = CUDA_NONE;
+	struct cuda_task *t;
+
+	CT_TRY(copy_in(p, id, CUDA_BATCH_ROWS, sizeof(struct ct_image_row), &rows));
+	CT_TRY(ct__cuda_task(p, id, CUDA_GATHER, &t));
+	t->gather = (struct ct__k_gather_args){
+		.n = p->base.n, .h = v->shape.h, .w = v->shape.w, .c = v->shape.c, .cp = v->cp, .type = p->type};
+	memcpy(t->gather.mean, o->mean, sizeof(o->mean));
+	memcpy(t->gather.std, o->std, sizeof(o->std));
+	CT_TRY(ct__cuda_refer(p, &t->gather.rows, rows));
+	CT_TRY(ct__cuda_refer(p, &t->gather.y, v->buffer));
+	return refer_labels(p, &t->gather);
+}
+
+/* Compiles both kinds of input. A batch uses one of them. */
 static enum ct_status forward_input(struct cuda_program *p, int id)
 {
 	const struct ct_net_opts *o = &p->base.net->opts;
 	const struct cuda_value *v = &p->values[id];
 	const bool bytes = o->input == CT_INPUT_U8_NHWC;
 	const size_t pixels = (size_t)v->shape.c * (size_t)v->shape.h * (size_t)v->shape.w;
+	const bool labeled = cuda_node(p, ct_graph_loss(p->base.graph))->op == CT_OP_SOFTMAX_XENT;
 	struct cuda_task *t;
-	int x;
+	int x = CUDA_NONE;
 
+	if (bytes && labeled)
+		CT_TRY(forward_gather(p, id));
 	CT_TRY(copy_in(p, id, CUDA_BATCH_X, pixels * (bytes ? 1 : sizeof(float)), &x));
 	CT_TRY(ct__cuda_task(p, id, CUDA_INPUT, &t));
 	t->input = (struct ct__k_input_args){.n = p->base.n,
@@ -265,16 +303,16 @@ static enum ct_status forward_loss(struct cuda_program *p, int id)
 	const struct cuda_value *z = ct__cuda_value(p, node->in[0]);
 	const bool mse = node->op == CT_OP_MSE, train = p->base.mode == CT_TRAIN;
 	const size_t n = (size_t)p->base.n;
-	int labels = CUDA_NONE, labels_b = CUDA_NONE, mix = CUDA_NONE, targets = CUDA_NONE, row_loss, row_hits;
+	int targets = CUDA_NONE, row_loss, row_hits;
 	struct cuda_task *t;
 
 	if (mse)
 		CT_TRY(copy_in(p, id, CUDA_BATCH_TARGETS, (size_t)z->shape.c * sizeof(float), &targets));
 	else
-		CT_TRY(copy_in(p, id, CUDA_BATCH_LABELS, sizeof(int32_t), &labels));
+		CT_TRY(copy_in(p, id, CUDA_BATCH_LABELS, sizeof(int32_t), &p->labels));
 	if (!mse && train) {
-		CT_TRY(copy_in(p, id, CUDA_BATCH_LABELS_B, sizeof(int32_t), &labels_b));
-		CT_TRY(copy_in(p, id, CUDA_BATCH_MIX, sizeof(float), &mix));
+		CT_TRY(copy_in(p, id, CUDA_BATCH_LABELS_B, sizeof(int32_t), &p->labels_b));
+		CT_TRY(copy_in(p, id, CUDA_BATCH_MIX, sizeof(float), &p->mix));
 	}
 	CT_TRY(ct__cuda_buffer(p, n * sizeof(double), &row_loss));
 	CT_TRY(ct__cuda_buffer(p, n * sizeof(uint32_t), &row_hits));
@@ -290,10 +328,10 @@ static enum ct_status forward_loss(struct cuda_program *p, int id)
 	if (mse)
 		CT_TRY(ct__cuda_refer(p, &t->loss.targets, targets));
 	else
-		CT_TRY(ct__cuda_refer(p, &t->loss.labels, labels));
+		CT_TRY(ct__cuda_refer(p, &t->loss.labels, p->labels));
 	if (!mse && train) {
-		CT_TRY(ct__cuda_refer(p, &t->loss.labels_b, labels_b));
-		CT_TRY(ct__cuda_refer(p, &t->loss.mix, mix));
+		CT_TRY(ct__cuda_refer(p, &t->loss.labels_b, p->labels_b));
+		CT_TRY(ct__cuda_refer(p, &t->loss.mix, p->mix));
 	}
 	if (train)
 		CT_TRY(ct__cuda_refer(p, &t->loss.dlogits, p->dlogits));
@@ -363,6 +401,7 @@ static enum ct_status forward_node(struct cuda_program *p, int id)
 
 enum ct_status ct__cuda_compile_forward(struct cuda_program *p)
 {
+	p->labels = p->labels_b = p->mix = CUDA_NONE;
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
 		CT_TRY(forward_node(p, id));
 	p->n_forward = p->n_tasks;

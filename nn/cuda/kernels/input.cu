@@ -1,3 +1,4 @@
+#include "nn/cuda/kernels/normalize.cuh"
 #include "nn/cuda/kernels/vector.cuh"
 
 enum { BLOCK = 256 };
@@ -16,13 +17,7 @@ template <class T> static __global__ void input(const struct ct__k_input_args a)
 	if (c < a.c && row < (size_t)a.n_valid && a.bytes) {
 		const uint8_t u = static_cast<const uint8_t *>(a.x)[(row * a.h * a.w + pixel) * a.c + c];
 
-		float mean = a.mean[0], std = a.std[0];
-
-		for (int k = 1; k < 4; k++) { /* an index into the arguments would copy them to local memory */
-			mean = c == k ? a.mean[k] : mean;
-			std = c == k ? a.std[k] : std;
-		}
-		y = ((float)u / 255.0f - mean) / std;
+		y = normalize(u, channel_value(a.mean, c), channel_value(a.std, c));
 	} else if (c < a.c && row < (size_t)a.n_valid) {
 		y = static_cast<const float *>(a.x)[(row * a.c + c) * a.h * a.w + pixel];
 	}

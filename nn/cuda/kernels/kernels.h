@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/image_row.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,6 +30,21 @@ struct ct__k_input_args {
 	enum ct_dtype type;
 };
 cudaError_t ct__k_input(const struct ct__k_input_args *a, cudaStream_t s);
+
+/* Computes the input y [N,H,W,cp] from images in device memory, as ct__k_input does from the pixels of a batch, and writes the labels and
+ * shares of the rows. base/image_row.h describes a row. There are at most 4 channels. */
+struct ct__k_gather_args {
+	const struct ct_image_row *rows; /* [n_valid] */
+	const uint8_t *samples;          /* [...,H,W,C] */
+	void *y;
+	int32_t *labels, *labels_b; /* [n], NULL: not stored */
+	float *mix;                 /* [n], NULL: not stored */
+	int n_valid, n, h, w, c, cp;
+	float mean[4], std[4];
+	uint8_t fill[4]; /* value of erased pixels */
+	enum ct_dtype type;
+};
+cudaError_t ct__k_gather(const struct ct__k_gather_args *a, cudaStream_t s);
 
 enum ct__k_map_op {
 	CT__K_COPY,          /* y = a */

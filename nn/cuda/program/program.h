@@ -46,6 +46,7 @@ struct cuda_net {
 enum cuda_kind {
 	CUDA_COPY_IN, /* copies an array of the batch to the device */
 	CUDA_INPUT,
+	CUDA_GATHER, /* CUDA_INPUT for a batch with `rows` */
 	CUDA_PLAN,
 	CUDA_MAP,
 	CUDA_CONVERT,
@@ -67,7 +68,7 @@ enum cuda_kind {
 };
 
 /* The arrays of struct ct_batch. */
-enum cuda_batch_array { CUDA_BATCH_X, CUDA_BATCH_LABELS, CUDA_BATCH_LABELS_B, CUDA_BATCH_MIX, CUDA_BATCH_TARGETS };
+enum cuda_batch_array { CUDA_BATCH_X, CUDA_BATCH_ROWS, CUDA_BATCH_LABELS, CUDA_BATCH_LABELS_B, CUDA_BATCH_MIX, CUDA_BATCH_TARGETS };
 
 struct cuda_task {
 	enum cuda_kind kind;
@@ -89,6 +90,7 @@ struct cuda_task {
 		} sync;
 		int param; /* CUDA_SLICE_DONE */
 		struct ct__k_input_args input;
+		struct ct__k_gather_args gather;
 		struct ct__k_map_args map;
 		struct ct__k_convert_args convert;
 		struct ct__k_bias_args bias;
@@ -125,6 +127,7 @@ struct cuda_program {
 	} * norms;   /* [n_nodes] */
 	int *taps;   /* [n_nodes] buffers of the taps of max pools */
 	int dlogits; /* buffer of the gradient of the logits */
+	int labels, labels_b, mix; /* buffers; labels_b and mix: CUDA_NONE in evaluation */
 	struct ct_plan_buffer *buffers;
 	struct cuda_task *tasks;
 	struct cuda_reference *references;

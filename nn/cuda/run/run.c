@@ -1,5 +1,7 @@
 #include "nn/cuda/run/run.h"
 
+#include <string.h>
+
 #include "nn/host/host.h"
 
 /* What the tasks of one pass read besides their own arguments. */
@@ -23,6 +25,8 @@ static const void *batch_array(const struct ct_batch *b, enum cuda_batch_array w
 	switch (which) {
 	case CUDA_BATCH_X:
 		return b->x;
+	case CUDA_BATCH_ROWS:
+		return b->rows;
 	case CUDA_BATCH_LABELS:
 		return b->labels;
 	case CUDA_BATCH_LABELS_B:
@@ -40,7 +44,8 @@ static enum ct_status run_copy(const struct pass *pass, const struct cuda_task *
 	const void *from = batch_array(pass->batch, t->copy.array);
 	const ct_engine *e = pass->p->base.net->engine;
 
-	if (!from || pass->batch->on_device) /* the batch is not mixed, or the kernels read it where it is */
+	/* The batch is not mixed, or has the other kind of input, or the kernels read it where it is. */
+	if (!from || pass->batch->on_device)
 		return CT_OK;
 	return ct_device_copy(e->device, t->copy.to, from, t->copy.row_bytes * (size_t)pass->batch->n, e->stream);
 }
@@ -51,13 +56,13 @@ static enum ct_status run_loss(const struct pass *pass, const struct cuda_task *
 
 	a.n_valid = pass->batch->n;
 	a.metrics = (struct ct__k_metrics *)pass->metrics;
-	if (pass->batch->on_device) {
+	if (pass->batch->on_device && !pass->batch->rows) {
 		a.labels = pass->batch->labels;
 		a.labels_b = pass->batch->labels_b;
 		a.mix = pass->batch->mix;
 		a.targets = pass->batch->targets;
 	}
-	if (!pass->batch->labels_b) {
+	if (!pass->batch->rows && !pass->batch->labels_b) {
 		a.labels_b = NULL;
 		a.mix = NULL;
 	}
@@ -68,10 +73,27 @@ static enum ct_status run_input(const struct pass *pass, const struct cuda_task 
 {
 	struct ct__k_input_args a = t->input;
 
+	if (!pass->batch->x)
+		return CT_OK;
 	a.n_valid = pass->batch->n;
 	if (pass->batch->on_device)
 		a.x = pass->batch->x;
 	return ct__cuda_launched(ct__k_input(&a, pass->stream), "input");
+}
+
+static enum ct_status run_gather(const struct pass *pass, const struct cuda_task *t)
+{
+	const struct ct_net_data *data = &pass->p->base.net->data[pass->p->base.mode];
+	struct ct__k_gather_args a = t->gather;
+
+	if (!pass->batch->rows)
+		return CT_OK;
+	a.n_valid = pass->batch->n;
+	a.samples = data->samples;
+	if (pass->batch->on_device)
+		a.rows = pass->batch->rows;
+	memcpy(a.fill, data->fill, sizeof(a.fill));
+	return ct__cuda_launched(ct__k_gather(&a, pass->stream), "input");
 }
 
 /* Forward and backward of a dropout need the position of the batch; backward has it from the forward pass. */
@@ -102,6 +124,8 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 		return run_copy(pass, t);
 	case CUDA_INPUT:
 		return run_input(pass, t);
+	case CUDA_GATHER:
+		return run_gather(pass, t);
 	case CUDA_PLAN:
 		return ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn);
 	case CUDA_MAP:
