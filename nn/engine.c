@@ -55,8 +55,10 @@ bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_
 	return true;
 }
 
-static enum ct_status no_engine(const char *name, const char *why)
+static enum ct_status no_engine(const char *name, const ct_device *device, const char *why)
 {
+	/* Only the module of a GPU supports its device. */
+	const enum ct_status st = ct_device_caps(device)->host_code ? CT_UNSUPPORTED : CT_DEVICE;
 	char list[256] = "", unused[256];
 	size_t len = 0;
 	const char *other;
@@ -66,7 +68,7 @@ static enum ct_status no_engine(const char *name, const char *why)
 		if (available && len < sizeof(list))
 			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", len ? ", " : "", other);
 	}
-	enum ct_status st = CT_FAIL(CT_UNSUPPORTED, "engine \"%s\" is not available: %s", name, why);
+	(void)CT_FAIL(st, "engine \"%s\" is not available: %s", name, why);
 	ct_error_hint("available engines: %s", list);
 	return st;
 }
@@ -119,7 +121,7 @@ enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, 
 		if (!automatic)
 			break;
 	}
-	return no_engine(name, why);
+	return no_engine(name, device, why);
 }
 
 void ct_engine_close(ct_engine *e)
@@ -240,6 +242,7 @@ void ct_program_destroy(ct_program *p)
 	ct_free(p->forward_s);
 	ct_free(p->backward_s);
 	p->net->n_programs--;
+	ct_stream_note(p->net->engine->stream, NULL); /* names of nodes belong to the graph */
 	if (p->net->ran == p)
 		p->net->ran = NULL;
 	p->net->engine->ops->program_destroy(p);

@@ -142,8 +142,9 @@ struct ct_net_memory { /* bytes */
 	size_t params, grads, buffers, activations, workspace, activations_unplanned;
 };
 
-/* "auto" selects the first engine of onednn and ref that is available. Fails with CT_UNSUPPORTED if the engine is
- * unknown or unavailable; the message gives the reason, and the hint lists the available engines. */
+/* "auto" selects the first engine that is available and supports the device. Fails with CT_UNSUPPORTED if the engine is
+ * unknown or unavailable, but with CT_DEVICE if the device is a GPU; the message gives the reason, and the hint lists the
+ * available engines. */
 enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out) CT_MUST_CHECK;
 void ct_engine_close(ct_engine *e);
 ct_stream *ct_engine_stream(const ct_engine *e);    /* owned by the engine */

@@ -1,9 +1,12 @@
+#define CT_LOG_COMPONENT "device"
 #include "base/device/device.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/device/cuda_module.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 /* The registry. */
@@ -226,6 +229,23 @@ enum ct_status ct_device_sync(ct_device *d, int64_t deadline_ns)
 	return d->ops->sync(d, deadline_ns);
 }
 
+void ct_device_drain(ct_device *d)
+{
+	struct ct_error before;
+
+	if (!d || !d->caps.async)
+		return;
+	ct_error_save(&before);
+	if (ct_device_sync(d, ct_deadline_in(CT_SEC)) == CT_OK)
+		return;
+	if (before.status == CT_OK) {
+		CT_WARN("%s", ct_error_message());
+		ct_error_clear();
+	} else {
+		(void)ct_error_restore(&before);
+	}
+}
+
 enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out)
 {
 	return d->ops->stream_create(d, high_priority, out);
@@ -240,6 +260,11 @@ void ct_stream_destroy(ct_stream *s)
 ct_device *ct_stream_device(const ct_stream *s)
 {
 	return s->device;
+}
+
+void ct_stream_note(ct_stream *s, const char *work)
+{
+	s->posted = work;
 }
 
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns)

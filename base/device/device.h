@@ -139,10 +139,16 @@ enum ct_status ct_device_fill(ct_device *d, void *dst, int byte, size_t bytes, c
 /* Waits until the posted work of all streams is done. deadline_ns is a time on the ct_now_ns clock, or CT_FOREVER.
  * Fails with CT_TIMEOUT if the deadline passes. The same applies to the deadlines of the other waits below. */
 enum ct_status ct_device_sync(ct_device *d, int64_t deadline_ns) CT_MUST_CHECK;
+/* Waits up to 1 s until posted work no longer uses memory that is about to be freed. If this fails, logs a warning,
+ * unless there is an error chain; the chain is kept. NULL is allowed. */
+void ct_device_drain(ct_device *d);
 
 enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out) CT_MUST_CHECK;
 void ct_stream_destroy(ct_stream *s);
 ct_device *ct_stream_device(const ct_stream *s);
+/* Stores the name of the work that is being posted to s, for messages about work that failed: a GPU reports only at the
+ * next wait that some work has failed. The string is borrowed until the next call; NULL: none. */
+void ct_stream_note(ct_stream *s, const char *work);
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
 /* Work that is posted to s after this call runs only after the work that preceded the latest ct_event_record of e is
  * done. The host does not wait. e must not be timed. */
@@ -200,6 +206,7 @@ struct ct_device {
 struct ct_stream {
 	ct_device *device;
 	void *handle; /* native stream (cudaStream_t), for engines and communicators of the same library; or NULL */
+	const char *posted; /* ct_stream_note */
 };
 struct ct_event {
 	ct_device *device;

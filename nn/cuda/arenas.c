@@ -148,6 +148,7 @@ static enum ct_status post_update(ct_net *net, const struct ct_update *u)
 	const struct ct__k_update_args a = update_args(net, u);
 	struct cuda_net *cn = net->impl;
 
+	ct_stream_note(net->engine->stream, "the update of the parameters");
 	CT_TRY(ct__cuda_launched(ct__k_update(&a, cuda_stream(net)), "update"));
 	if (cn->weights)
 		cn->weights_generation = ct_arena_generation(net->params);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "nn/cuda/arenas.h"
 #include "nn/cuda/compile/compile.h"
+#include "nn/cuda/cudnn/descriptor.h"
 #include "nn/cuda/layout.h"
 #include "nn/cuda/run/run.h"
 
@@ -18,7 +19,8 @@ static bool cuda_available(char *why, size_t why_len)
 	(void)cudaGetLastError();
 	if (e == cudaSuccess && n > 0)
 		return true;
-	snprintf(why, why_len, "there is no CUDA device");
+	snprintf(why, why_len, "cudaGetDeviceCount: %s",
+		 e == cudaSuccess ? "there is no CUDA device" : cudaGetErrorName(e));
 	return false;
 }
 
@@ -46,7 +48,7 @@ static void cuda_close(ct_engine *base)
 	ct__cudnn_choices_destroy(e->choices);
 	ct__cudnn_target_destroy(e->target);
 	if (e->cudnn)
-		(void)cudnnDestroy(e->cudnn);
+		ct__cudnn_released(cudnnDestroy(e->cudnn), "cudnnDestroy");
 	ct_free(e);
 }
 

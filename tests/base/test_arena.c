@@ -11,7 +11,7 @@ struct rig {
 
 static void open_rig(void **state, struct rig *r)
 {
-	if (ct_device_open(*state, 0, &r->d) == CT_UNSUPPORTED) {
+	if (ct_device_open(*state, 0, &r->d) == CT_NO_DEVICE) {
 		print_message("%s\n", ct_error_message());
 		skip();
 	}

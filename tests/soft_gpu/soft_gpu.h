@@ -39,6 +39,7 @@
  * Environment variables, which are read at the first call:
  *   SOFT_GPU_SEED      seed of all random orders [1]
  *   SOFT_GPU_ORDER     0, 1 or 2: order of warps, lanes and blocks [random for each launch]
+ *   CUDA_LAUNCH_BLOCKING  1: work that is posted has run when the call returns, and the call returns its error [0]
  *   SOFT_GPU_DEVICES   number of devices [1]; CUDA_VISIBLE_DEVICES selects some of them
  *   SOFT_GPU_MEMORY    bytes of memory of each device [4 GiB]
  *   SOFT_GPU_DRIVER    CUDA version of the driver [13000]; 0: there is no driver

@@ -1,6 +1,8 @@
+#define CT_LOG_COMPONENT "loop"
 #include "trainer/loop/lent.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 int ct_lent_max(const ct_device *d, uint64_t ahead)
 {
@@ -29,8 +31,11 @@ void ct_lent_release(struct ct_lent *l)
 	for (; l->n_returned < l->n_lent; l->n_returned++) {
 		ct_event *read = l->ring[l->n_returned % (uint64_t)l->max].read;
 
-		if (read && ct_event_wait(read, deadline) < 0)
+		if (read && ct_event_wait(read, deadline) < 0) {
+			if (keep.status == CT_OK)
+				CT_WARN("%s", ct_error_message());
 			ct_error_clear();
+		}
 		ct_loader_release(l->loader, &l->ring[l->n_returned % (uint64_t)l->max].batch);
 	}
 	for (int i = 0; i < CT_LENT_MAX; i++)

@@ -368,8 +368,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	if (failed && s->watchdog)
 		ct_watchdog_report(s->watchdog);
 	/* After a failure, posted work may still use what is freed below. */
-	if (s->device && ct_device_caps(s->device)->async && ct_device_sync(s->device, ct_deadline_in(CT_SEC)) < 0)
-		ct_error_clear();
+	ct_device_drain(s->device);
 	ct_program_destroy(s->eval);
 	ct_program_destroy(s->full);
 	ct_ema_destroy(s->ema);

@@ -114,8 +114,7 @@ void ct_stepper_destroy(ct_stepper *p)
 		return;
 	ct_error_save(&keep);
 	/* After a failure work may still be posted that reads batches and scalars. */
-	if (ct_device_caps(p->s->device)->async && ct_device_sync(p->s->device, ct_deadline_in(CT_SEC)) < 0)
-		ct_error_clear();
+	ct_device_drain(p->s->device);
 	ct__step_drop_recordings(p);
 	ct_lent_release(&p->lent);
 	ct_loader_destroy(p->loader);

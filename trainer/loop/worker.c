@@ -166,22 +166,23 @@ static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
 }
 
 /* The GPU, or why `device: auto` did not choose one. */
-static void say_device(const struct ct_session *s, ct_metrics_log *m)
+static enum ct_status say_device(const struct ct_session *s, ct_metrics_log *m)
 {
 	struct ct_device_info info;
 	struct ct_plan_devices d;
-	if (ct_plan_devices(s->cfg, &d) < 0 || ct_device_info(s->device, &info) < 0)
-		ct_error_clear();
-	else if (strcmp(info.kind, "cuda") == 0)
+	CT_TRY(ct_plan_devices(s->cfg, &d));
+	CT_TRY(ct_device_info(s->device, &info));
+	if (strcmp(info.kind, "cuda") == 0)
 		ct_metrics_say(m, "  device  cuda:%d: %s (%s), %.1f of %.1f GiB free", info.index, info.name, info.arch,
 			       (double)info.free_bytes / (1 << 30), (double)info.total_bytes / (1 << 30));
 	else if (d.why[0])
 		ct_metrics_say(m, "  device  CPU: %s", d.why);
 	if (d.has_driver && d.why[0])
 		CT_WARN("this machine has an NVIDIA driver, but device=auto trains on the CPU: %s", d.why);
+	return CT_OK;
 }
 
-static void say_banner(const struct ct_session *s, ct_metrics_log *m)
+static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
 	const struct ct_identity *id = &s->world.id;
@@ -193,7 +194,7 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 		       ct_plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
 	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
 		       ct_graph_flops(s->graph) * 1e-6);
-	say_device(s, m);
+	CT_TRY(say_device(s, m));
 	say_batch(s, m);
 	ct_metrics_say(
 		m, "  data    %u training, %u evaluation samples, %d loader thread%s; %llu steps an epoch, %llu in all",
@@ -204,6 +205,7 @@ static void say_banner(const struct ct_session *s, ct_metrics_log *m)
 	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",
 		       s->resumed_from ? s->resumed_from : "");
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
+	return CT_OK;
 }
 
 /* While a checkpoint is written, it needs space in addition to those that are kept. Checkpoints of an earlier run
@@ -236,7 +238,7 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 	CT_TRY(write_classes(s));
 	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->cfg->log.console, m));
 	CT_TRY(ct_metrics_run(*m, run_fields(s)));
-	say_banner(s, *m);
+	CT_TRY(say_banner(s, *m));
 	warn_of_threads(s);
 	return CT_OK;
 }

@@ -12,12 +12,17 @@ static bool is_on_host(const char *kind)
 	return strcmp(kind, "cuda") != 0;
 }
 
-/* Chooses the kind of `device: auto`. An engine that computes on the CPU decides. */
-static void choose(const struct ct_config *c, struct ct_plan_devices *out)
+/* Sets the kind of device. For `device: auto`, an engine that computes on the CPU decides. */
+static void choose_kind(const struct ct_config *c, struct ct_plan_devices *out)
 {
 	const char *engine = c->train.engine;
 
-	if (strcmp(engine, "auto") == 0)
+	*out = (struct ct_plan_devices){.kind = "cpu"};
+	if (strncmp(c->device, "cuda:", 5) == 0)
+		out->kind = "cuda";
+	else if (strcmp(c->device, "auto") != 0)
+		out->kind = c->device;
+	else if (strcmp(engine, "auto") == 0)
 		out->kind = ct_device_choose(&out->has_driver, out->why, sizeof(out->why));
 	else if (strcmp(engine, "cuda") == 0)
 		out->kind = "cuda";
@@ -83,13 +88,7 @@ enum ct_status ct_plan_devices(const struct ct_config *c, struct ct_plan_devices
 {
 	int count;
 
-	*out = (struct ct_plan_devices){.kind = "cpu"};
-	if (strcmp(c->device, "auto") == 0)
-		choose(c, out);
-	else if (strncmp(c->device, "cuda:", 5) == 0)
-		out->kind = "cuda";
-	else
-		out->kind = c->device;
+	choose_kind(c, out);
 	if (!is_on_host(out->kind))
 		return choose_gpus(c, out);
 	if (c->launch.devices[0])
@@ -129,8 +128,7 @@ bool ct_plan_on_cpu(const struct ct_config *c)
 {
 	struct ct_plan_devices d;
 
-	if (ct_plan_devices(c, &d) < 0)
-		ct_error_clear();
+	choose_kind(c, &d);
 	return is_on_host(d.kind);
 }
 

@@ -48,10 +48,13 @@ enum ct_status ct__cuda_use(const struct cuda_device *d) CT_MUST_CHECK;
 /* Fails with CT_BUG while the device has a recording in progress, because the host must neither wait for recorded work,
  * which does not run, nor change the memory that this work uses. */
 enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what) CT_MUST_CHECK;
-/* Calls poll(object) until it returns something other than cudaErrorNotReady. Fails with CT_TIMEOUT after the
- * deadline. */
-enum ct_status ct__cuda_wait(cudaError_t (*poll)(void *object), void *object, const char *what,
-			     int64_t deadline_ns) CT_MUST_CHECK;
+/* Logs a warning if a call that releases something has failed, unless this is the consequence of an earlier error. */
+void ct__cuda_released(cudaError_t e, const char *what);
+/* Calls poll(object) until it returns something other than cudaErrorNotReady. Fails with CT_TIMEOUT after the deadline.
+ * function is the name of the CUDA function that poll calls. Messages contain the names of the work that was posted
+ * last (ct_stream_note). */
+enum ct_status ct__cuda_wait(const struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
+			     const char *function, int64_t deadline_ns) CT_MUST_CHECK;
 
 /* memory.c */
 enum ct_status ct__cuda_mem_alloc(ct_device *base, size_t bytes, bool zeroed, void **out);

@@ -104,7 +104,7 @@ static enum ct_status cuda_sync(ct_device *base, int64_t deadline_ns)
 	struct cuda_device *d = (struct cuda_device *)base;
 
 	CT_TRY(ct__cuda_not_recording(d, "the host waits for the device"));
-	return ct__cuda_wait(poll_streams, d, "waiting for the GPU", deadline_ns);
+	return ct__cuda_wait(d, poll_streams, d, "cudaStreamQuery", deadline_ns);
 }
 
 const struct ct_device_ops ct__device_cuda_ops = {

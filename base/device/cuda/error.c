@@ -1,9 +1,13 @@
+#define CT_LOG_COMPONENT "cuda"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/device/cuda/cuda_impl.h"
+#include "base/log.h"
+#include "base/mem.h"
 
 enum { SPIN_NS = 200 * 1000, PAUSE_NS = 50 * 1000 };
 
@@ -25,6 +29,26 @@ static enum ct_status status_of(cudaError_t e)
 	}
 }
 
+/* Errors of work that ran: from then on, every call returns them. */
+static bool is_permanent(cudaError_t e)
+{
+	switch (e) {
+	case cudaErrorIllegalAddress:
+	case cudaErrorLaunchFailure:
+	case cudaErrorLaunchTimeout:
+	case cudaErrorMisalignedAddress:
+	case cudaErrorInvalidAddressSpace:
+	case cudaErrorInvalidPc:
+	case cudaErrorIllegalInstruction:
+	case cudaErrorAssert:
+	case cudaErrorECCUncorrectable:
+	case cudaErrorHardwareStackError:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static const char *hint_of(cudaError_t e)
 {
 	switch (e) {
@@ -36,7 +60,7 @@ static const char *hint_of(cudaError_t e)
 	case cudaErrorLaunchFailure:
 	case cudaErrorMisalignedAddress:
 	case cudaErrorIllegalInstruction:
-		return "this is a bug in ctrain or in a library; CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer finds the kernel";
+		return "this is a bug in ctrain or in a library; with the environment variable CUDA_LAUNCH_BLOCKING=1, the message names the kernel; compute-sanitizer finds its line";
 	case cudaErrorECCUncorrectable:
 	case cudaErrorHardwareStackError:
 		return "the GPU reports a hardware error: see `nvidia-smi -q` and the system log";
@@ -80,7 +104,7 @@ void ct__cuda_explain(cudaError_t e, char *why, size_t why_len)
 	else if (e == cudaErrorNoDevice)
 		snprintf(why, why_len, "the NVIDIA driver finds no GPU");
 	else
-		snprintf(why, why_len, "%s: %s", cudaGetErrorName(e), cudaGetErrorString(e));
+		snprintf(why, why_len, "cudaGetDeviceCount: %s: %s", cudaGetErrorName(e), cudaGetErrorString(e));
 }
 
 enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what)
@@ -88,7 +112,32 @@ enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *w
 	return d->recording ? CT_FAIL(CT_BUG, "%s while CUDA device %d records", what, d->index) : CT_OK;
 }
 
-enum ct_status ct__cuda_wait(cudaError_t (*poll)(void *object), void *object, const char *what, int64_t deadline_ns)
+void ct__cuda_released(cudaError_t e, const char *what)
+{
+	if (e == cudaSuccess)
+		return;
+	(void)cudaGetLastError();
+	if (ct_error_status() == CT_OK && !is_permanent(e))
+		CT_WARN("CUDA: %s: %s: %s", what, cudaGetErrorName(e), cudaGetErrorString(e));
+}
+
+/* Fails with the error of a wait, which may be that of any work that was posted before. */
+static enum ct_status wait_failed(const struct cuda_device *d, cudaError_t e, const char *function)
+{
+	struct ct_str what = {0};
+
+	ct_str_add(&what, function);
+	for (const struct cuda_stream *s = d->streams; s; s = s->next) {
+		if (s->base.posted)
+			ct_str_addf(&what, "%s \"%s\"", what.len == strlen(function) ? ", after posting" : " and", s->base.posted);
+	}
+	enum ct_status st = ct__cuda_check(e, ct_str_text(&what));
+	ct_str_release(&what);
+	return st;
+}
+
+enum ct_status ct__cuda_wait(const struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
+			     const char *function, int64_t deadline_ns)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	const int64_t start = ct_now_ns();
@@ -98,10 +147,10 @@ enum ct_status ct__cuda_wait(cudaError_t (*poll)(void *object), void *object, co
 		int64_t now;
 
 		if (e != cudaErrorNotReady)
-			return ct__cuda_check(e, what);
+			return e == cudaSuccess ? CT_OK : wait_failed(d, e, function);
 		now = ct_now_ns();
 		if (deadline_ns != CT_FOREVER && now >= deadline_ns)
-			return CT_FAIL(CT_TIMEOUT, "%s: the GPU has not finished in time", what);
+			return CT_FAIL(CT_TIMEOUT, "the GPU has not finished in time (%s)", function);
 		if (now - start > SPIN_NS)
 			nanosleep(&pause, NULL);
 	}

@@ -47,7 +47,7 @@ enum ct_status ct__cuda_mem_alloc(ct_device *base, size_t bytes, bool zeroed, vo
 void ct__cuda_mem_free(ct_device *base, void *p)
 {
 	CT_ASSERT(!((struct cuda_device *)base)->recording);
-	(void)cudaFree(p);
+	ct__cuda_released(cudaFree(p), "cudaFree");
 }
 
 enum ct_status ct__cuda_host_alloc(ct_device *base, size_t bytes, void **out)
@@ -69,7 +69,7 @@ enum ct_status ct__cuda_host_alloc(ct_device *base, size_t bytes, void **out)
 void ct__cuda_host_free(ct_device *base, void *p)
 {
 	CT_ASSERT(!((struct cuda_device *)base)->recording);
-	(void)cudaFreeHost(p);
+	ct__cuda_released(cudaFreeHost(p), "cudaFreeHost");
 }
 
 enum ct_status ct__cuda_copy(ct_device *base, void *dst, const void *src, size_t bytes, ct_stream *s)

@@ -24,6 +24,18 @@ static enum ct_status instantiate(struct cuda_recording *r, ct_stream *s)
 	return ct__cuda_check(cudaGraphUpload(r->exec, stream_of(s)), "cudaGraphUpload");
 }
 
+/* Ends a capture that cudaStreamEndCapture has left open, because nothing can be freed while a stream captures. */
+static void end_open_capture(cudaStream_t s)
+{
+	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+	cudaGraph_t graph = NULL;
+
+	if (cudaStreamIsCapturing(s, &status) != cudaSuccess || status == cudaStreamCaptureStatusNone)
+		return;
+	if (cudaStreamEndCapture(s, &graph) == cudaSuccess && graph)
+		ct__cuda_released(cudaGraphDestroy(graph), "cudaGraphDestroy");
+}
+
 enum ct_status ct__cuda_recording_end(ct_stream *base, ct_recording **out)
 {
 	struct cuda_device *d = (struct cuda_device *)base->device;
@@ -34,8 +46,10 @@ enum ct_status ct__cuda_recording_end(ct_stream *base, ct_recording **out)
 	CT_ASSERT(d->recording);
 	d->recording = false;
 	st = ct__cuda_check(cudaStreamEndCapture(stream_of(base), &graph), "cudaStreamEndCapture");
-	if (st < 0)
+	if (st < 0) {
+		end_open_capture(stream_of(base));
 		return ct_error_wrap("recording a step");
+	}
 	r = CT_NEW(struct cuda_recording);
 	if (!r) {
 		(void)cudaGraphDestroy(graph);
@@ -66,11 +80,11 @@ void ct__cuda_recording_destroy(ct_recording *base)
 	struct cuda_recording *r = (struct cuda_recording *)base;
 
 	if (r->done) {
-		(void)cudaEventSynchronize(r->done);
-		(void)cudaEventDestroy(r->done);
+		ct__cuda_released(cudaEventSynchronize(r->done), "cudaEventSynchronize");
+		ct__cuda_released(cudaEventDestroy(r->done), "cudaEventDestroy");
 	}
 	if (r->exec)
-		(void)cudaGraphExecDestroy(r->exec);
-	(void)cudaGraphDestroy(r->graph);
+		ct__cuda_released(cudaGraphExecDestroy(r->exec), "cudaGraphExecDestroy");
+	ct__cuda_released(cudaGraphDestroy(r->graph), "cudaGraphDestroy");
 	ct_free(r);
 }

@@ -38,7 +38,7 @@ void ct__cuda_stream_destroy(ct_stream *base)
 	while (*place != s)
 		place = &(*place)->next;
 	*place = s->next;
-	(void)cudaStreamDestroy(s->stream);
+	ct__cuda_released(cudaStreamDestroy(s->stream), "cudaStreamDestroy");
 	ct_free(s);
 }
 
@@ -50,7 +50,7 @@ static cudaError_t poll_stream(void *object)
 enum ct_status ct__cuda_stream_sync(ct_stream *base, int64_t deadline_ns)
 {
 	CT_TRY(ct__cuda_not_recording(device_of(base), "the host waits for a stream"));
-	return ct__cuda_wait(poll_stream, base, "waiting for a stream", deadline_ns);
+	return ct__cuda_wait(device_of(base), poll_stream, base, "cudaStreamQuery", deadline_ns);
 }
 
 enum ct_status ct__cuda_stream_wait_event(ct_stream *base, ct_event *event)
@@ -82,7 +82,7 @@ void ct__cuda_event_destroy(ct_event *base)
 {
 	struct cuda_event *e = (struct cuda_event *)base;
 
-	(void)cudaEventDestroy(e->event);
+	ct__cuda_released(cudaEventDestroy(e->event), "cudaEventDestroy");
 	ct_free(e);
 }
 
@@ -110,8 +110,10 @@ static cudaError_t poll_event(void *object)
 
 enum ct_status ct__cuda_event_wait(ct_event *base, int64_t deadline_ns)
 {
-	CT_TRY(ct__cuda_not_recording((struct cuda_device *)base->device, "the host waits for an event"));
-	return ct__cuda_wait(poll_event, base, "waiting for an event", deadline_ns);
+	const struct cuda_device *d = (struct cuda_device *)base->device;
+
+	CT_TRY(ct__cuda_not_recording(d, "the host waits for an event"));
+	return ct__cuda_wait(d, poll_event, base, "cudaEventQuery", deadline_ns);
 }
 
 enum ct_status ct__cuda_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns)

@@ -1,4 +1,7 @@
+#define CT_LOG_COMPONENT "cudnn"
 #include "nn/cuda/cudnn/descriptor.h"
+
+#include "base/log.h"
 
 enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *what)
 {
@@ -22,10 +25,16 @@ enum ct_status ct__cudnn_create(cudnnBackendDescriptorType_t type, cudnnBackendD
 	return ct__cudnn_check(cudnnBackendCreateDescriptor(type, out), "creating a descriptor");
 }
 
+void ct__cudnn_released(cudnnStatus_t st, const char *what)
+{
+	if (st != CUDNN_STATUS_SUCCESS && ct_error_status() == CT_OK)
+		CT_WARN("cuDNN: %s: %s", what, cudnnGetErrorString(st));
+}
+
 void ct__cudnn_destroy(cudnnBackendDescriptor_t d)
 {
 	if (d)
-		(void)cudnnBackendDestroyDescriptor(d);
+		ct__cudnn_released(cudnnBackendDestroyDescriptor(d), "cudnnBackendDestroyDescriptor");
 }
 
 enum ct_status ct__cudnn_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,

@@ -10,6 +10,9 @@
  * CT_UNSUPPORTED, allocation failures become CT_NOMEM, and all other errors become CT_DEVICE. */
 enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *what) CT_MUST_CHECK;
 
+/* Logs a warning if a call that releases something has failed, unless another error is pending. */
+void ct__cudnn_released(cudnnStatus_t st, const char *what);
+
 enum ct_status ct__cudnn_create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out) CT_MUST_CHECK;
 /* d may be NULL. */
 void ct__cudnn_destroy(cudnnBackendDescriptor_t d);

@@ -17,7 +17,8 @@ enum ct_status ct__cuda_launched(cudaError_t e, const char *what)
 {
 	if (e == cudaSuccess)
 		return CT_OK;
-	return CT_FAIL(CT_DEVICE, "CUDA: %s: %s: %s", what, cudaGetErrorName(e), cudaGetErrorString(e));
+	return CT_FAIL(CT_DEVICE, "CUDA: cudaLaunchKernel (%s): %s: %s", what, cudaGetErrorName(e),
+		       cudaGetErrorString(e));
 }
 
 static const void *batch_array(const struct ct_batch *b, enum cuda_batch_array which)
@@ -172,6 +173,7 @@ static enum ct_status run_tasks(const struct pass *pass, size_t begin, size_t en
 	for (size_t i = begin; i < end; i++) {
 		struct cuda_task *t = &pass->p->tasks[i];
 
+		ct_stream_note(pass->p->base.net->engine->stream, cuda_node(pass->p, t->node)->name);
 		if (run_task(pass, t) < 0)
 			return ct_error_wrap("%s", cuda_node(pass->p, t->node)->name);
 	}

@@ -60,6 +60,7 @@ void soft__read_environment(void)
 		soft_gpu_fail("SOFT_GPU_DEVICES: at most %d", SOFT__MAX_DEVICES);
 	soft__gpu.driver = (int)number_of("SOFT_GPU_DRIVER", 13000);
 	soft__gpu.order = (int)number_of("SOFT_GPU_ORDER", -1);
+	soft__gpu.blocking = number_of("CUDA_LAUNCH_BLOCKING", 0) != 0;
 	soft__gpu.n_devices = (int)n;
 	for (int i = 0; i < n; i++)
 		soft__gpu.physical[i] = i;

@@ -81,6 +81,7 @@ struct soft__device {
 struct soft__gpu {
 	int driver, n_devices; /* number of visible devices */
 	int order;             /* SOFT_GPU_ORDER, or -1 if it is not set */
+	bool blocking;         /* CUDA_LAUNCH_BLOCKING */
 	int physical[SOFT__MAX_DEVICES];
 	struct soft__device devices[SOFT__MAX_DEVICES];
 	cudaStream_t streams[SOFT__MAX_STREAMS];

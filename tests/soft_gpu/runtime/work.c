@@ -112,6 +112,7 @@ cudaError_t soft__post(cudaStream_t s, struct soft__work *w)
 			soft__order_post(s);
 			soft__order_ranges(s, w->name, w->ranges, w->n_ranges);
 			soft__push(s, (struct soft__op){.kind = SOFT__OP_WORK, .work = w});
+			return soft__gpu.blocking ? soft__wait(s->device, s, NULL) : cudaSuccess;
 		}
 	}
 	if (e != cudaSuccess)
