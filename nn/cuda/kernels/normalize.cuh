@@ -11,6 +11,7 @@ template <class T> static inline __device__ T channel_value(const T (&v)[4], int
 {
 	T x = v[0];
 
+#pragma unroll /* the loop would use an index, too */
 	for (int k = 1; k < 4; k++)
 		x = c == k ? v[k] : x;
 	return x;
