@@ -10,7 +10,7 @@ packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
 	libyaml-dev zlib1g-dev libjansson-dev nettle-dev libdeflate-dev libjpeg-dev
 	libspng-dev libdnnl-dev libgloo-dev)
 quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
-test_packages=("${quick_packages[@]}" clang git mmdebstrap debian-archive-keyring)
+test_packages=("${quick_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring)
 
 want=("${packages[@]}")
 for arg in "$@"; do

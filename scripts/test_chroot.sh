@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Runs README's commands in bare Debian systems, each suite after the other: quickstart, "Build by hand", the commands of README and docs/
-# (only in bookworm; tests/e2e/doc_commands.py --list shows them), and the quick tests.
+# (only in bookworm; tests/e2e/doc_commands.py --list shows them), the quick tests, and quickstart as on a machine with an NVIDIA driver and
+# no CUDA toolkit (only in trixie): CUDA from wheels, the module, the package, and training on the software GPU.
 #   scripts/test_chroot.sh [SUITE ...]        default: bookworm trixie
 # Each part writes a line "passed NAME", "failed NAME" or "skipped NAME: reason" to build/chroot-SUITE.txt and its output to
 # build/chroot/SUITE-NAME.log; the results of the tests are copied to build/chroot-SUITE-quick.xml (for scripts/sum_tests.py).
 # A system is unpacked into build/chroot/SUITE.root for one run. Kept for the next run, in build/chroot: SUITE.tar (the base system,
-# made by mmdebstrap from the mirror that this machine's apt uses, with apt's signature checks) and SUITE.archives (packages).
+# made by mmdebstrap from the mirror that this machine's apt uses, with apt's signature checks), SUITE.archives (packages) and wheels.
 # The compiler cache is this machine's. Where no chroot can be made, all parts are skipped with the reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
 -h | --help)
-	sed -n '2,10s/^# //p' "$0"
+	sed -n '2,11s/^# //p' "$0"
 	exit 0
 	;;
 -*)
@@ -23,6 +24,7 @@ suites=("$@")
 [ $# -gt 0 ] || suites=(bookworm trixie)
 work=$PWD/build/chroot
 shared=${CTRAIN_SHARED:-$PWD/../shared}
+wheels=$work/wheels
 parts=(quickstart by-hand quick)
 mkdir -p "$work"
 
@@ -86,14 +88,14 @@ unpack() { # SUITE ROOT
 	mkdir -p "$2"
 	tar --extract --file "$work/$1.tar" --directory "$2"
 	cp --dereference /etc/resolv.conf "$2/etc/resolv.conf"
-	mkdir -p "$2/work/shared" "$2/root/.cache/ccache"
+	mkdir -p "$2"/work/{shared,wheels} "$2/root/.cache/ccache"
 	checkout "$2"
 }
 
 # Runs shell code in the chroot's work tree, with mounts and processes that end with it.
 inside() { # SUITE ROOT SECONDS CODE
 	local cache=${CCACHE_DIR:-$(ccache --get-config cache_dir 2>/dev/null || true)}
-	mkdir -p "$work/$1.archives/partial" ${cache:+"$cache"}
+	mkdir -p "$work/$1.archives/partial" "$wheels" ${cache:+"$cache"}
 	# shellcheck disable=SC2016 # the variables are those of the inner shell
 	timeout --kill-after=5 "$3" unshare --mount --pid --fork --kill-child --propagation private sh -c '
 		set -e
@@ -102,10 +104,11 @@ inside() { # SUITE ROOT SECONDS CODE
 		mount --rbind /dev "$1/dev"
 		mount --rbind /sys "$1/sys"
 		mount --bind "$2" "$1/var/cache/apt/archives"
+		mount --bind "$6" "$1/work/wheels"
 		[ -z "$3" ] || mount --bind "$3" "$1/root/.cache/ccache"
 		[ ! -d "$4" ] || { mount --bind "$4" "$1/work/shared" && mount -o remount,bind,ro "$1/work/shared"; }
 		exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-			bash -c "set -e; cd /work/ctrain; $5"' sh "$2" "$work/$1.archives" "$cache" "$shared" "$4" </dev/null
+			bash -c "set -e; cd /work/ctrain; $5"' sh "$2" "$work/$1.archives" "$cache" "$shared" "$4" "$wheels" </dev/null
 }
 
 # Runs one part and reports it. The code ends at the first command that fails.
@@ -121,6 +124,58 @@ part() { # SUITE ROOT NAME CODE
 		failed=1
 	fi
 }
+
+# Downloads the wheels of scripts/cuda_wheels.txt if they are not there yet. 77: pip is missing, or no package index can be reached.
+make_wheels() {
+	local log=$work/wheels.log
+	! cmp -s scripts/cuda_wheels.txt "$wheels/list" || return 0
+	python3 -m pip --version >/dev/null 2>&1 || return 77
+	rm -rf "$wheels"
+	if ! python3 -m pip download --quiet --no-cache-dir --no-deps --only-binary=:all: --require-hashes --dest "$wheels" \
+		--requirement scripts/cuda_wheels.txt >"$log" 2>&1; then
+		grep -qE 'NewConnectionError|Temporary failure in name resolution|Network is unreachable|timed out' "$log" && return 77
+		tail -n 20 "$log" >&2
+		return 1
+	fi
+	cp scripts/cuda_wheels.txt "$wheels/list"
+}
+
+run_cuda() { # SUITE ROOT
+	local start=$SECONDS status=0
+	make_wheels || status=$?
+	case $status in
+	0) echo "chroot $1: wheels: ok ($((SECONDS - start)) s)" ;;
+	77)
+		echo "skipped cuda: pip is not installed, or no package index can be reached" >>"$work-$1.txt"
+		return
+		;;
+	*)
+		echo "failed cuda" >>"$work-$1.txt"
+		failed=1
+		return
+		;;
+	esac
+	part "$1" "$2" cuda "$cuda"
+}
+
+# quickstart on a machine with a driver and without a toolkit. The driver is a stand-in that only reports which CUDA it supports; the wheels
+# come from a directory. Then the software GPU, which consults the wheels' cuDNN about each graph.
+# shellcheck disable=SC2016 # the variables are those of the inner shell
+cuda='
+	printf "#!/bin/sh\necho CUDA Version: 13.0\n" >/usr/local/bin/nvidia-smi
+	chmod +x /usr/local/bin/nvidia-smi
+	export PIP_NO_INDEX=1 PIP_FIND_LINKS=/work/wheels
+	scripts/quickstart.sh configs/smoke.yaml
+	build/release/ctrain info | tee info.txt
+	grep -Eq "^ +cuda +no: .*no NVIDIA driver" info.txt # the libraries and the module were loaded
+	cmake --install build/release --prefix /opt/ctrain
+	ls -l /opt/ctrain/bin/ctrain /opt/ctrain/lib/ctrain/libctrain_cuda.so
+	/opt/ctrain/bin/ctrain info | cmp - info.txt
+	scripts/build.sh release -- soft_ctrain_cuda test_cuda_cudnn_plans test_soft_gpu_nvcc
+	ctest --test-dir build/release --output-on-failure --no-tests=error -R "^test_(cuda_cudnn_plans|soft_gpu_nvcc)$"
+	export CTRAIN_CUDA_LIBS=build/release/soft_cudart SOFT_CUDNN_REAL=$PWD/build/cuda/lib/libcudnn.so.9
+	export SOFT_CUDNN_DEVICE=tests/nn/cuda/devices/h200.json
+	build/release/ctrain configs/smoke.yaml device=cuda launch.procs=1 run.name=soft train.max_steps=10 data.n_val=64'
 
 run_suite() { # SUITE
 	local root=$work/$1.root
@@ -141,6 +196,7 @@ run_suite() { # SUITE
 	mv "$root/work/first" "$root/work/ctrain"
 	part "$1" "$root" quick 'scripts/test.sh --quick'
 	cp "$root/work/ctrain/build/release.xml" "$work-$1-quick.xml" 2>/dev/null || true
+	[ "$1" != trixie ] || run_cuda "$1" "$root"
 	rm -rf --one-file-system "$root"
 }
 
@@ -166,6 +222,7 @@ for suite in "${suites[@]}"; do
 	fi
 	if [ -n "$reason" ]; then
 		printf 'skipped %s: '"$reason"'\n' "${parts[@]}" >"$work-$suite.txt"
+		[ "$suite" != trixie ] || echo "skipped cuda: $reason" >>"$work-$suite.txt"
 		continue
 	fi
 	run_suite "$suite"
