@@ -19,6 +19,8 @@ struct ct_arena_ops {
 	void (*update_close)(ct_net *net, struct ct_update *u);
 	/* Reads the learning rate and the number of the update from ct_net_state.step. */
 	enum ct_status (*update)(ct_net *net, const struct ct_update *u);
+	/* (optional) Called when an update has been posted, on its own or as part of a recording. */
+	void (*updated)(ct_net *net);
 	/* average = decay * average + (1 - decay) * x; does nothing after updates have stopped (ct_net_state.stopped) */
 	enum ct_status (*average)(ct_net *net, ct_arena *average, const ct_arena *x, double decay);
 	enum ct_status (*swap)(ct_net *net, ct_arena *a, ct_arena *b);

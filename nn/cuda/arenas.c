@@ -146,13 +146,18 @@ static struct ct__k_update_args update_args(const ct_net *net, const struct ct_u
 static enum ct_status post_update(ct_net *net, const struct ct_update *u)
 {
 	const struct ct__k_update_args a = update_args(net, u);
-	struct cuda_net *cn = net->impl;
 
 	ct_stream_note(net->engine->stream, "the update of the parameters");
-	CT_TRY(ct__cuda_launched(ct__k_update(&a, cuda_stream(net)), "update"));
+	return ct__cuda_launched(ct__k_update(&a, cuda_stream(net)), "update");
+}
+
+/* The update has written the 16-bit weights, too. */
+static void updated(ct_net *net)
+{
+	struct cuda_net *cn = net->impl;
+
 	if (cn->weights)
 		cn->weights_generation = ct_arena_generation(net->params);
-	return CT_OK;
 }
 
 static enum ct_status post_arena(const ct_net *net, const struct ct__k_arena_args *a)
@@ -201,6 +206,7 @@ const struct ct_arena_ops ct__arena_ops_cuda = {
 	.update_open = open_update,
 	.update_close = close_update,
 	.update = post_update,
+	.updated = updated,
 	.average = post_average,
 	.swap = post_swap,
 	.loss = post_loss,

@@ -191,17 +191,31 @@ void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args)
 	args->lr = lr;
 }
 
-void ct_optim_posted_again(ct_optim *o)
+static void touch(const ct_optim *o)
 {
 	ct_arena_touch(o->net->params);
 	for (int i = 0; i < o->update.n_states; i++)
 		ct_arena_touch(o->update.state[i]);
 }
 
+static void note_update(const ct_optim *o)
+{
+	if (o->net->engine->arenas->updated)
+		o->net->engine->arenas->updated(o->net);
+}
+
+void ct_optim_posted_again(ct_optim *o)
+{
+	touch(o);
+	note_update(o);
+}
+
 enum ct_status ct_optim_post(ct_optim *o)
 {
-	ct_optim_posted_again(o);
-	return o->net->engine->arenas->update(o->net, &o->update);
+	touch(o);
+	CT_TRY(o->net->engine->arenas->update(o->net, &o->update));
+	note_update(o);
+	return CT_OK;
 }
 
 ct_arena *ct_optim_result(ct_optim *o)
