@@ -21,6 +21,7 @@ RECORDED = {
     "mlp": ("optim.name=adamw", "model.dropout=0.2", "train.ema=0.9"),
     "convnet": (*SETS["convnet"], "train.ema=0.9", "data.n_train=395"),
     "residual": (*SETS["residual"], "data.augment.mixup=0.4"),
+    "bf16": ("precision=bf16", "train.ema=0.9"),
 }
 SMALL = ("data.n_train=203", "batch.per_rank=32", "train.epochs=2", "log.every=1", "--procs", 1)
 
@@ -57,28 +58,30 @@ class Cuda(Case):
                         self.assertLess(abs(x - y), 1e-5 * abs(y), f"loss {i}: {x}, {y}")
             self.assertEqual(len(digests), 1, name)
 
-    def recorded(self, name, cuda_graph, run, seed=1, **more):
+    def recorded(self, name, cuda_graph, run, seed=1, *sets, **more):
         """A run whose learning rate is another in each step."""
-        self.cuda("train.epochs=4", "schedule.name=cosine", *RECORDED[name], f"train.cuda_graph={cuda_graph}", run=run, seed=seed, **more)
-        return self.digest(run), self.losses(run), [m.get("grad_norm") for m in self.metrics(run, "step")]
+        self.cuda("train.epochs=4", "schedule.name=cosine", *RECORDED[name], *sets, f"train.cuda_graph={cuda_graph}", run=run, seed=seed, **more)
+        return more.get("expect") or self.digest(run), self.losses(run), [m.get("grad_norm") for m in self.metrics(run, "step")]
 
     def test_recorded_equals_posted(self):
+        """With 1, 2 and 3 steps in a graph."""
         for name in RECORDED:
             plain = self.recorded(name, "off", f"off-{name}")
-            for seed in (1, 2, 3):
-                with self.subTest(sets=name, seed=seed):
+            for seed, steps in ((1, 1), (2, 1), (3, 2), (4, 3)):
+                with self.subTest(sets=name, seed=seed, steps=steps):
                     log = self.path(f"log-{name}-{seed}")
-                    self.assertEqual(self.recorded(name, "on", f"on-{name}-{seed}", seed, env={"SOFT_GPU_LOG": log}), plain)
+                    self.assertEqual(self.recorded(name, "on", f"on-{name}-{seed}", seed, f"train.graph_steps={steps}",
+                                                   env={"SOFT_GPU_LOG": log}), plain)
                     calls = read_text(log)
                     self.assertGreater(calls.count("call cudaGraphLaunch"), calls.count("call cudaGraphInstantiate"))
 
     def test_recorded_and_resumed(self):
-        for name in ("mlp", "convnet"):
+        for name, steps in (("mlp", 2), ("convnet", 1)):
+            sets = ("checkpoint.every_steps=8", f"train.graph_steps={steps}")
             whole = self.recorded(name, "off", f"whole-{name}")[0]
             run = f"resumed-{name}"
-            with self.assertRaises(AssertionError):
-                self.recorded(name, "on", run, env={"CTRAIN_FAILPOINT": "step:19"})
-            self.assertEqual(self.recorded(name, "on", run)[0], whole)
+            self.recorded(name, "on", run, 1, *sets, env={"CTRAIN_FAILPOINT": "step:19"}, expect=COMM)
+            self.assertEqual(self.recorded(name, "on", run, 2, *sets)[0], whole)
             self.assertGreater(self.metrics(run, "run")[-1]["resumed_step"], 0)
 
     def test_loss_that_is_not_finite_when_recorded(self):

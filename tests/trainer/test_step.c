@@ -15,6 +15,14 @@
 #define DATA \
 	"data: {name: synthetic, n_train: 29, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref}\nbatch: {global: 24}\n"
 #define MLP "model: {name: mlp, hidden: [8]}\n" DATA
+#define GROUPS                                                                                                            \
+	"model: {name: mlp, hidden: [8]}\n"                                                                               \
+	"data: {name: synthetic, n_train: 72, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref, graph_steps: 4}\n" \
+	"batch: {global: 24}\ndevice: lazy\n"
+#define MANY                                                                                                              \
+	"model: {name: mlp, hidden: [8]}\n"                                                                               \
+	"data: {name: synthetic, n_train: 29, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref, accumulate: 12}\n" \
+	"batch: {global: 24}\ndevice: lazy\n"
 #define NORM "model: {name: layers, layers: [\"linear 8\", \"batch_norm\", \"relu\", \"linear 10\"]}\n" DATA
 
 struct rig {
@@ -118,20 +126,27 @@ static void test_last_step_of_one_row(void **state)
 	close_rig(&r);
 }
 
+/* Opens a stepper on the device lazy. Skips the test if this build has no such device. */
+static enum ct_status open_lazy(struct rig *r, const char *yaml, const char *key, const char *value)
+{
+	enum ct_status st = open_rig(r, yaml, key, value);
+
+	if (st < 0 && !r->s.device) {
+		ct_error_clear();
+		ct_config_destroy(r->cfg);
+		skip();
+	}
+	return st;
+}
+
 /* In each of the 3 slots, the first step is posted without a recording and the second one is recorded. Later steps post
  * the recordings, until another program is created. */
 static void test_recorded_steps(void **state)
 {
 	struct rig r;
-	enum ct_status st = open_rig(&r, MLP "device: lazy\n", "data.n_train", "264");
 
 	(void)state;
-	if (st == CT_UNSUPPORTED) {
-		ct_error_clear();
-		ct_config_destroy(r.cfg);
-		skip(); /* built without the device lazy */
-	}
-	assert_int_equal(st, CT_OK);
+	assert_int_equal(open_lazy(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
 	for (int step = 0; step < 33; step++) {
 		(void)gradients(&r);
 		assert_int_equal(ct_stepper_replayed(r.stepper), step < 6 ? 0 : step - 5);
@@ -143,6 +158,45 @@ static void test_recorded_steps(void **state)
 		assert_int_equal(ct_stepper_replayed(r.stepper), 27 + (step < 6 ? 0 : step - 5));
 	}
 	ct_program_destroy(other);
+	close_rig(&r);
+}
+
+/* The data set has 3 steps in an epoch, all of them full, so a group contains steps of two epochs. */
+static void post_steps(struct rig *r, int n, int most)
+{
+	struct ct_step_request req = {0};
+	struct ct_step_result out;
+	bool last;
+
+	for (int i = 0; i < n; i++) {
+		assert_int_equal(ct_stepper_post(r->stepper, &req, &last), CT_OK);
+		while (ct_stepper_pending(r->stepper) > most) {
+			assert_int_equal(ct_stepper_take(r->stepper, &out), CT_OK);
+			assert_int_equal(out.outcome, CT_UPDATE_DONE);
+			assert_int_equal(out.n_global, 24);
+			assert_true(out.times.step_ns > 0);
+		}
+	}
+}
+
+static void test_groups_of_steps(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(open_lazy(&r, GROUPS, "data.n_train", "72"), CT_OK);
+	const int lag = ct_stepper_lag(r.stepper);
+	assert_int_equal(lag, 8);
+	post_steps(&r, 24, lag);
+	assert_int_equal(ct_stepper_replayed(r.stepper), 0);
+	post_steps(&r, 8, lag);
+	assert_int_equal(ct_stepper_replayed(r.stepper), 8);
+	/* Steps whose results are taken before their group is full are posted without a recording. */
+	post_steps(&r, 2, 0);
+	assert_int_equal(ct_stepper_pending(r.stepper), 0);
+	assert_int_equal(ct_stepper_replayed(r.stepper), 8);
+	post_steps(&r, 4, lag);
+	assert_int_equal(ct_stepper_replayed(r.stepper), 12);
 	close_rig(&r);
 }
 
@@ -159,19 +213,10 @@ static void test_device_that_cannot_record(void **state)
 
 static void test_too_many_batches_to_record(void **state)
 {
-	static const char yaml[] = MLP "device: lazy\n";
-	struct ct_config_set sets[] = {{"train.accumulate", "12", "test"}, {"train.cuda_graph", "on", "test"}};
-	struct rig r = {0};
+	struct rig r;
 
 	(void)state;
-	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), yaml, strlen(yaml)), CT_OK);
-	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), sets, CT_ARRAY_LEN(sets), &r.cfg), CT_OK);
-	if (ct_session_create(r.cfg, NULL, true, &r.s) == CT_UNSUPPORTED) {
-		ct_error_clear();
-		ct_config_destroy(r.cfg);
-		skip(); /* built without the device lazy */
-	}
-	assert_int_equal(ct_stepper_create(&r.s, &r.stepper), CT_UNSUPPORTED);
+	assert_int_equal(open_lazy(&r, MANY, "train.cuda_graph", "on"), CT_UNSUPPORTED);
 	assert_non_null(strstr(ct_error_message(), "steps of more than 8 batches (train.accumulate) are not recorded"));
 	close_rig(&r);
 }
@@ -220,6 +265,7 @@ int main(void)
 		cmocka_unit_test(test_requests_come_back),
 		cmocka_unit_test(test_last_step_of_one_row),
 		cmocka_unit_test(test_recorded_steps),
+		cmocka_unit_test(test_groups_of_steps),
 		cmocka_unit_test(test_device_that_cannot_record),
 		cmocka_unit_test(test_too_many_batches_to_record),
 		cmocka_unit_test(test_results_that_never_come),

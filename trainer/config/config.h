@@ -136,6 +136,7 @@ struct ct_config {
 		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end of the run */
 		enum ct_recompute recompute;
 		enum ct_cfg_graph cuda_graph;
+		int64_t graph_steps; /* 0 = automatic */
 		char *engine; /* auto | onednn | ref | cuda */
 	} train;
 	struct {

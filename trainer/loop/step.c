@@ -11,6 +11,11 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 	CT_WARN("bad sample %u, another takes its place: %s", sample, text);
 }
 
+static int n_slots(const ct_stepper *p)
+{
+	return p->n_groups * p->group;
+}
+
 static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 {
 	ct_device *d = p->s->device;
@@ -36,19 +41,22 @@ static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 
 static enum ct_status create_slots(ct_stepper *p)
 {
-	bool async = ct_device_caps(p->s->device)->async;
+	const bool async = ct_device_caps(p->s->device)->async;
 
 	p->stream = ct_engine_stream(p->s->engine);
-	p->lag = async ? CT_STEP_LAG : 0;
 	CT_TRY(ct__step_choose_recording(p));
-	for (int i = 0; i <= p->lag; i++)
+	p->lag = async ? CT_STEP_LAG * p->group : 0;
+	p->n_groups = async ? CT_STEP_GROUPS : 1;
+	CT_TRY_ALLOC(p->slots = CT_NEW_ARRAY(struct step_slot, (size_t)n_slots(p)));
+	CT_TRY_ALLOC(p->pending = CT_NEW_ARRAY(struct step_slot *, (size_t)n_slots(p)));
+	for (int i = 0; i < n_slots(p); i++)
 		CT_TRY(create_slot(p, &p->slots[i]));
 	return CT_OK;
 }
 
 static void destroy_slots(ct_stepper *p)
 {
-	for (int i = 0; i <= CT_STEP_LAG; i++) {
+	for (int i = 0; p->slots && i < n_slots(p); i++) {
 		struct step_slot *slot = &p->slots[i];
 		ct_step_input_release(&slot->input);
 		ct_free(slot->recorded);
@@ -59,6 +67,8 @@ static void destroy_slots(ct_stepper *p)
 		ct_device_host_free(p->s->device, slot->down);
 		ct_device_host_free(p->s->device, slot->up);
 	}
+	ct_free(p->pending);
+	ct_free(p->slots);
 }
 
 static enum ct_status create_loader(ct_stepper *p)
@@ -160,22 +170,37 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 	return CT_DATA;
 }
 
+/* Posts the work of the gathered steps. The next step is the first one of a group. */
+static enum ct_status post_gathered(ct_stepper *p)
+{
+	const int n = p->n_gathered;
+	struct step_slot *first = &p->slots[p->next - n];
+
+	p->n_gathered = 0;
+	p->next = (p->next + p->group - 1) / p->group * p->group % n_slots(p);
+	CT_TRY(p->records && n == p->group ? ct__step_post_group(p, first) : ct__step_post_each(p, first, n));
+	p->weights = ct_arena_generation(ct_net_params(p->s->net));
+	return CT_OK;
+}
+
 enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req, bool *last_of_epoch)
 {
-	struct step_slot *slot = &p->slots[p->posted % (uint64_t)(p->lag + 1)];
+	struct step_slot *slot = &p->slots[p->next];
 	CT_ASSERT(ct_stepper_pending(p) <= p->lag);
 	slot->result = (struct ct_step_result){.request = *req};
-	CT_TRY(ct_step_clock_begin(&slot->clock));
+	if (p->n_gathered == 0)
+		CT_TRY(ct_step_clock_begin(&slot->clock));
 	slot->args->step = req->step;
 	ct_optim_begin(p->s->optim, req->lr, slot->args);
 	if (p->copies)
 		CT_TRY(ct__step_load_all(p, slot));
-	CT_TRY(p->records ? ct__step_post_recorded(p, slot) : ct__step_post_work(p, slot));
-	CT_TRY(ct_event_record(slot->done, p->stream));
+	p->next++;
+	if (++p->n_gathered == p->group)
+		CT_TRY(post_gathered(p));
 	if (slot->result.last_of_epoch)
 		p->n_bad = 0;
 	*last_of_epoch = slot->result.last_of_epoch;
-	p->posted++;
+	p->pending[p->posted++ % (uint64_t)n_slots(p)] = slot;
 	return CT_OK;
 }
 
@@ -183,7 +208,7 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
 static enum ct_status wait_done(const struct ct_stepper *p, const struct step_slot *slot)
 {
 	int64_t deadline = ct_deadline_in(p->timeout_ns);
-	enum ct_status st = ct_event_wait(slot->done, deadline);
+	enum ct_status st = ct_event_wait(slot->head->done, deadline);
 
 	if (st != CT_TIMEOUT || ct_now_ns() < deadline)
 		return st;
@@ -193,13 +218,26 @@ static enum ct_status wait_done(const struct ct_stepper *p, const struct step_sl
 	return st;
 }
 
+static enum ct_status read_clock(const struct step_slot *slot, struct ct_step_times *out)
+{
+	if (slot->head == slot)
+		return ct_step_clock_read(&slot->clock, out);
+	/* The first step of the group was measured; it has waited for the data of all steps. */
+	*out = slot->head->result.times;
+	out->step_ns -= out->data_ns;
+	out->data_ns = 0;
+	return CT_OK;
+}
+
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 {
-	struct step_slot *slot = &p->slots[p->taken % (uint64_t)(p->lag + 1)];
+	struct step_slot *slot = p->pending[p->taken % (uint64_t)n_slots(p)];
 	CT_ASSERT(ct_stepper_pending(p) > 0);
+	if (ct_stepper_pending(p) <= p->n_gathered)
+		CT_TRY(post_gathered(p));
 	CT_TRY(wait_done(p, slot));
 	p->taken++;
-	CT_TRY(ct_step_clock_read(&slot->clock, &slot->result.times));
+	CT_TRY(read_clock(slot, &slot->result.times));
 	*out = slot->result;
 	out->loss_sum = (double)slot->down[CT_SCALAR_LOSS];
 	out->stop = slot->down[CT_SCALAR_STOP] > 0;

@@ -5,14 +5,18 @@
  * ct_stepper_post posts a complete step. It waits for data and, on an asynchronous device, also for the work that reads
  * the oldest lent batch if no further batch may be lent (trainer/loop/lent.h). ct_stepper_take waits for the results of
  * a posted step and returns them. In every step, the training loop takes the results of step t - lag after it has
- * posted step t, so that all ranks act on these results at the same step. The lag is CT_STEP_LAG on asynchronous
+ * posted step t, so that all ranks act on these results at the same step. The lag is CT_STEP_LAG or more on asynchronous
  * devices. On other devices it is 0, because a step has finished when it is posted.
  *
  * On an asynchronous device, the batches are copied to the device while it still computes earlier steps
- * (trainer/loop/step_input.h). If the device can record and train.cuda_graph is not "off", each of the lag + 1 slots of
- * posted steps has a recording of a full step, which is posted again for later steps. Steps whose work has other
- * arguments (a smaller step at the end of an epoch) are posted without it. Recordings are made again after a program
- * has been created, because the memory that programs share may then have moved. */
+ * (trainer/loop/step_input.h). If the device can record and train.cuda_graph is not "off", full steps are recorded, and
+ * the recordings are posted again for later steps. Steps whose work has other arguments (a smaller step at the end of
+ * an epoch) are posted without a recording. Recordings are made again after a program has been created, because the
+ * memory that programs share may then have moved.
+ *
+ * A recording contains a group of train.graph_steps consecutive steps. ct_stepper_post then only gathers the steps of a
+ * group, and the last one posts the work of all. If the results of a gathered step are taken, the work is posted at
+ * once, without a recording. The lag is CT_STEP_LAG groups. */
 #ifndef CT_TRAINER_LOOP_STEP_H
 #define CT_TRAINER_LOOP_STEP_H
 
@@ -53,7 +57,7 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out) CT_MUST_CHECK;
 int ct_stepper_lag(const ct_stepper *p);
 int ct_stepper_pending(const ct_stepper *p); /* number of posted steps whose results have not been taken */
-/* Returns the number of steps for which the recording of an earlier step was posted. */
+/* Returns the number of steps that were posted by posting the recording of earlier steps. */
 uint64_t ct_stepper_replayed(const ct_stepper *p);
 /* Statistics of the loader since ct_stepper_create. */
 void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out);

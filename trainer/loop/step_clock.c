@@ -32,11 +32,14 @@ void ct_step_clock_release(struct ct_step_clock *c)
 enum ct_status ct_step_clock_begin(struct ct_step_clock *c)
 {
 	c->n = 0;
+	c->paused = false;
 	return ct_step_clock_mark(c, CT_PHASE_NONE);
 }
 
 enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase)
 {
+	if (c->paused)
+		return CT_OK;
 	CT_ASSERT(c->n < c->cap);
 	c->marks[c->n].phase = phase;
 	return ct_event_record(c->marks[c->n++].event, c->stream);

@@ -24,6 +24,7 @@ struct ct_step_clock {
 	ct_stream *stream;
 	struct ct_step_mark *marks; /* [cap], the first n are in use; mark 0 is the start of the step */
 	int n, cap;
+	bool paused; /* no marks are made until the next ct_step_clock_begin */
 };
 
 /* Allocates room for `cap` phases. Borrows the stream. Call release even if this fails. */

@@ -25,30 +25,41 @@ struct step_slot {
 	ct_event *done;
 	struct ct_step_clock clock;
 	struct ct_step_result result;
+	/* The slot whose `done` and clock apply to this step: the first one of a group that was posted as one
+	 * recording, otherwise the slot itself. */
+	const struct step_slot *head;
 
-	/* Only if ct_stepper.micros is not NULL: the micro-batches of the step, which have been copied to `input`. */
+	/* Only if ct_stepper.copies is not NULL: the micro-batches of the step, which have been copied to `input`. */
 	struct ct_step_input input;
 	struct step_micro *micros; /* [accumulate] */
 	int n_micros;
-
-	/* The first full step is posted as usual, because some memory is allocated when it is first used. The second
-	 * one is recorded, and the recording is posted for the second and all later steps. */
-	bool warm;
-	ct_recording *recording;
-	struct step_micro *recorded; /* [n_recorded] the micro-batches of the recorded step */
+	struct step_micro *recorded; /* [n_recorded] those of the recorded step */
 	int n_recorded;
-	struct ct_step_phases phases; /* marks of the clock that were made in the recording */
 };
 enum { CT_STEP_DOWN_N = CT_SCALAR_N + CT_UPDATE_RESULTS };
+
+/* `group` consecutive slots, whose steps are recorded together. The first full group is posted as usual, because some
+ * memory is allocated when it is first used. The second one is recorded, and the recording is posted for the second and
+ * all later groups. */
+struct step_group {
+	bool warm;
+	ct_recording *recording;
+	struct ct_step_phases phases; /* marks of the first slot's clock that were made in the recording */
+};
+/* Groups of an asynchronous device: one is being filled, and two have been posted. */
+enum { CT_STEP_GROUPS = CT_STEP_LAG + 1 };
 
 struct ct_stepper {
 	struct ct_session *s;
 	ct_loader *loader;
 	ct_stream *stream;
 	ct_stream *copies; /* copies batches to the input of the slots; NULL: work reads the batches of the loader */
-	int lag;
-	struct step_slot slots[CT_STEP_LAG + 1];
-	uint64_t posted, taken;
+	int lag, group, n_groups;
+	struct step_group groups[CT_STEP_GROUPS];
+	struct step_slot *slots;    /* [n_groups * group] */
+	struct step_slot **pending; /* [n_groups * group] ring of the slots of the steps that have not been taken */
+	uint64_t posted, taken;     /* steps */
+	int next, n_gathered;       /* next slot; number of slots before it whose work has not been posted yet */
 	struct ct_lent lent;
 	int64_t timeout_ns; /* of waits for work that needs other ranks */
 	/* Remainder programs, for the row counts of an epoch's last, smaller step; compiled when first needed. */
@@ -80,16 +91,20 @@ void ct__step_drop_tails(ct_stepper *p);
 
 /* Loads all micro-batches of a step and posts their copies to the slot's input. */
 enum ct_status ct__step_load_all(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
+/* Returns the number of bytes of the slot's input. */
+size_t ct__step_input_bytes(const ct_stepper *p);
 /* Posts all work of a step, from its arguments to the copies of its results. */
 enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
+/* Posts the work of n steps, which were loaded with ct__step_load_all if p->copies is not NULL. */
+enum ct_status ct__step_post_each(ct_stepper *p, struct step_slot *first, int n) CT_MUST_CHECK;
 
 /* step_record.c */
 
-/* Decides whether steps are recorded (train.cuda_graph). */
+/* Decides whether steps are recorded, and how many in one recording (train.cuda_graph, train.graph_steps). */
 enum ct_status ct__step_choose_recording(ct_stepper *p) CT_MUST_CHECK;
-/* Does the same as ct__step_post_work, if possible by posting the recording of an earlier step. The micro-batches must
- * have been loaded with ct__step_load_all. */
-enum ct_status ct__step_post_recorded(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
+/* Does the same as ct__step_post_each for all steps of a group, if possible by posting the recording of an earlier
+ * group. */
+enum ct_status ct__step_post_group(ct_stepper *p, struct step_slot *first) CT_MUST_CHECK;
 void ct__step_drop_recordings(ct_stepper *p);
 
 #endif

@@ -49,19 +49,29 @@ static enum ct_status copy(struct ct_step_input *in, const void *array, size_t r
 	return array ? ct_device_copy(ct_stream_device(in->stream), to, array, row_bytes * n, in->stream) : CT_OK;
 }
 
+static size_t micro_bytes(const struct ct_step_input_size *size)
+{
+	const size_t rows = size->n_rows, word = sizeof(float);
+
+	return aligned(size->x_bytes * rows) + 3 * aligned(word * rows) + aligned(size->targets * word * rows);
+}
+
+size_t ct_step_input_bytes(const struct ct_step_input_size *size)
+{
+	return micro_bytes(size) * (size_t)size->n_micros;
+}
+
 enum ct_status ct_step_input_copy(struct ct_step_input *in, int micro, const struct ct_step_input_size *size,
 				  struct ct_batch *b)
 {
 	const size_t rows = size->n_rows, n = (size_t)b->n, word = sizeof(float);
-	const size_t bytes =
-		aligned(size->x_bytes * rows) + 3 * aligned(word * rows) + aligned(size->targets * word * rows);
 	const void *x, *labels, *labels_b, *mix, *targets;
 	char *at;
 
 	_Static_assert(sizeof(*b->labels) == sizeof(*b->mix), "labels and shares have the same size");
 	CT_ASSERT(n <= rows && micro < size->n_micros);
-	CT_TRY(grow(in, bytes * (size_t)size->n_micros));
-	at = in->memory + bytes * (size_t)micro;
+	CT_TRY(grow(in, ct_step_input_bytes(size)));
+	at = in->memory + micro_bytes(size) * (size_t)micro;
 	CT_TRY(copy(in, b->rows ? (const void *)b->rows : b->x, size->x_bytes, rows, n, &at, &x));
 	CT_TRY(copy(in, b->labels, word, rows, n, &at, &labels));
 	CT_TRY(copy(in, b->labels_b, word, rows, n, &at, &labels_b));

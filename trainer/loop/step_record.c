@@ -5,13 +5,29 @@
 
 #include "trainer/loop/step_impl.h"
 
-/* A recording of more micro-batches needs much memory for their input and saves little. */
-enum { MAX_MICROS = 8 };
+enum {
+	MAX_MICROS = 8, /* more micro-batches would need much memory for their input and save little */
+	/* Automatic choice of steps in one recording. Only steps with a small input are short enough to profit. */
+	AUTO_STEPS = 8,
+	SMALL_INPUT = 1 << 20,
+	GROUPS_PER_EPOCH = 4, /* at least; the last steps of an epoch, which do not fill a group, are not recorded */
+};
 
 static enum ct_status cannot(const char *why)
 {
 	return CT_FAIL_HINT(CT_UNSUPPORTED, "train.cuda_graph=auto records steps only where this is possible",
 			    "train.cuda_graph=on: %s", why);
+}
+
+static int steps_in_recording(const ct_stepper *p)
+{
+	const struct ct_run_plan *plan = &p->s->plan;
+
+	if (p->s->cfg->train.graph_steps > 0)
+		return (int)p->s->cfg->train.graph_steps;
+	return ct__step_input_bytes(p) <= SMALL_INPUT && plan->steps_per_epoch >= GROUPS_PER_EPOCH * AUTO_STEPS
+		       ? AUTO_STEPS
+		       : 1;
 }
 
 enum ct_status ct__step_choose_recording(ct_stepper *p)
@@ -29,24 +45,25 @@ enum ct_status ct__step_choose_recording(ct_stepper *p)
 	if (on && !few)
 		return cannot(why);
 	p->records = caps->recordable && few && s->cfg->train.cuda_graph != CT_CFG_GRAPH_OFF;
+	p->group = p->records ? steps_in_recording(p) : 1;
 	return few && caps->async ? ct_stream_create(s->device, false, &p->copies) : CT_OK;
 }
 
 void ct__step_drop_recordings(ct_stepper *p)
 {
-	for (int i = 0; i <= p->lag; i++) {
-		ct_recording_destroy(p->slots[i].recording);
-		p->slots[i].recording = NULL;
-		p->slots[i].warm = false;
+	for (int i = 0; i < CT_STEP_GROUPS; i++) {
+		ct_recording_destroy(p->groups[i].recording);
+		p->groups[i] = (struct step_group){0};
 	}
 }
 
-/* Returns whether all micro-batches have all their rows. */
-static bool is_full(const ct_stepper *p, const struct step_slot *slot)
+/* Returns whether all micro-batches of all steps have all their rows. */
+static bool is_full(const ct_stepper *p, const struct step_slot *first)
 {
-	for (int i = 0; i < slot->n_micros; i++)
-		if (slot->micros[i].batch.n != (int)p->s->plan.micro_rows)
-			return false;
+	for (int k = 0; k < p->group; k++)
+		for (int i = 0; i < first[k].n_micros; i++)
+			if (first[k].micros[i].batch.n != (int)p->s->plan.micro_rows)
+				return false;
 	return true;
 }
 
@@ -54,7 +71,7 @@ static bool is_full(const ct_stepper *p, const struct step_slot *slot)
  * addresses, because they are in the input of the slot. */
 static bool is_recorded(const struct step_slot *slot)
 {
-	if (!slot->recording || slot->n_micros != slot->n_recorded)
+	if (slot->n_micros != slot->n_recorded)
 		return false;
 	for (int i = 0; i < slot->n_micros; i++) {
 		const struct step_micro *a = &slot->micros[i], *b = &slot->recorded[i];
@@ -66,67 +83,92 @@ static bool is_recorded(const struct step_slot *slot)
 	return true;
 }
 
-static enum ct_status record(ct_stepper *p, struct step_slot *slot)
+static bool all_recorded(const ct_stepper *p, const struct step_slot *first)
 {
-	int first = slot->clock.n;
+	for (int k = 0; k < p->group; k++)
+		if (!is_recorded(&first[k]))
+			return false;
+	return true;
+}
+
+/* The clock measures the first step only; the others do the same work. */
+static enum ct_status post_works(ct_stepper *p, struct step_slot *first)
+{
+	for (int k = 0; k < p->group; k++) {
+		first[k].clock.paused = k > 0;
+		CT_TRY(ct__step_post_work(p, &first[k]));
+	}
+	return CT_OK;
+}
+
+static enum ct_status record(ct_stepper *p, struct step_group *group, struct step_slot *first)
+{
+	int mark = first->clock.n;
 	ct_recording *r = NULL;
 	struct ct_error e;
 
 	CT_TRY(ct_recording_begin(p->stream));
-	if (ct__step_post_work(p, slot) < 0) {
+	if (post_works(p, first) < 0) {
 		ct_error_save(&e);
 		if (ct_recording_end(p->stream, &r) == CT_OK)
 			ct_recording_destroy(r);
 		return ct_error_restore(&e);
 	}
-	CT_TRY(ct_recording_end(p->stream, &slot->recording));
-	memcpy(slot->recorded, slot->micros, (size_t)slot->n_micros * sizeof(*slot->recorded));
-	slot->n_recorded = slot->n_micros;
-	ct_step_clock_keep(&slot->clock, first, &slot->phases);
-	return ct_recording_post(slot->recording, p->stream);
+	CT_TRY(ct_recording_end(p->stream, &group->recording));
+	for (int k = 0; k < p->group; k++) {
+		memcpy(first[k].recorded, first[k].micros, (size_t)first[k].n_micros * sizeof(*first[k].recorded));
+		first[k].n_recorded = first[k].n_micros;
+	}
+	ct_step_clock_keep(&first->clock, mark, &group->phases);
+	return CT_OK;
 }
 
 /* Does what ct__step_post_work does on the host. */
-static enum ct_status replay(ct_stepper *p, struct step_slot *slot)
+static void note_replay(ct_stepper *p, const struct step_group *group, struct step_slot *first)
 {
 	struct ct_session *s = p->s;
 
-	p->n_replayed++;
+	p->n_replayed += (uint64_t)p->group;
 	ct_program_posted_again(s->full);
 	ct_arena_touch(s->scalars);
 	ct_optim_posted_again(s->optim);
 	if (s->ema)
 		ct_ema_posted_again(s->ema);
-	ct_step_clock_repeat(&slot->clock, &slot->phases);
-	return ct_recording_post(slot->recording, p->stream);
+	ct_step_clock_repeat(&first->clock, &group->phases);
 }
 
-static enum ct_status post(ct_stepper *p, struct step_slot *slot)
+/* Posts the recording, after recording it if there is none. */
+static enum ct_status post_recording(ct_stepper *p, struct step_group *group, struct step_slot *first)
 {
+	/* The copies of all steps are posted to the same stream. */
+	CT_TRY(ct_step_input_wait(&first->input, p->stream));
+	CT_TRY(ct_step_clock_mark(&first->clock, CT_PHASE_DATA));
+	if (group->recording) {
+		note_replay(p, group, first);
+	} else if (record(p, group, first) < 0) {
+		ct_error_hint("train.cuda_graph=off trains without recorded steps");
+		return ct_error_wrap("recording step %llu", (unsigned long long)first->result.request.step);
+	}
+	CT_TRY(ct_recording_post(group->recording, p->stream));
+	for (int k = 0; k < p->group; k++)
+		first[k].head = first;
+	return ct_event_record(first->done, p->stream);
+}
+
+enum ct_status ct__step_post_group(ct_stepper *p, struct step_slot *first)
+{
+	struct step_group *group = &p->groups[(first - p->slots) / p->group];
 	/* Others than the previous step have changed the parameters. The engine may have to recompute values that
 	 * depend on them, which is not part of the recordings. */
 	const bool changed = ct_arena_generation(ct_net_params(p->s->net)) != p->weights;
+	const bool full = is_full(p, first);
 
 	if (p->n_programs != ct_net_programs_made(p->s->net)) {
 		ct__step_drop_recordings(p);
 		p->n_programs = ct_net_programs_made(p->s->net);
 	}
-	if (is_recorded(slot) && !changed)
-		return replay(p, slot);
-	if (slot->recording || changed || !slot->warm || !is_full(p, slot)) {
-		slot->warm |= is_full(p, slot);
-		return ct__step_post_work(p, slot);
-	}
-	if (record(p, slot) < 0) {
-		ct_error_hint("train.cuda_graph=off trains without recorded steps");
-		return ct_error_wrap("recording step %llu", (unsigned long long)slot->result.request.step);
-	}
-	return CT_OK;
-}
-
-enum ct_status ct__step_post_recorded(ct_stepper *p, struct step_slot *slot)
-{
-	CT_TRY(post(p, slot));
-	p->weights = ct_arena_generation(ct_net_params(p->s->net));
-	return CT_OK;
+	if (full && !changed && (group->recording ? all_recorded(p, first) : group->warm))
+		return post_recording(p, group, first);
+	group->warm |= full;
+	return ct__step_post_each(p, first, p->group);
 }

@@ -25,6 +25,7 @@ static enum ct_status load(ct_stepper *p, struct step_slot *slot, struct step_mi
 	p->n_bad += b->n_bad;
 	const struct ct_shape shape = {p->s->plan.input.c, b->h, b->w};
 	if (!ct__step_fits_size(p, shape)) {
+		CT_ASSERT(p->n_gathered == 0); /* they need the programs of the previous size */
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
 		CT_TRY(ct__step_fit_size(p, shape, &compile_ns));
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_NONE));
@@ -61,6 +62,12 @@ static struct ct_step_input_size input_size(const ct_stepper *p)
 	};
 }
 
+size_t ct__step_input_bytes(const ct_stepper *p)
+{
+	const struct ct_step_input_size size = input_size(p);
+	return ct_step_input_bytes(&size);
+}
+
 /* Copies a batch to the device. */
 static enum ct_status copy_batch(ct_stepper *p, struct step_slot *slot, int i)
 {
@@ -86,8 +93,7 @@ enum ct_status ct__step_load_all(ct_stepper *p, struct step_slot *slot)
 		CT_TRY(copy_batch(p, slot, n));
 	} while (!slot->micros[n++].last);
 	slot->n_micros = n;
-	CT_TRY(ct_step_input_wait(&slot->input, p->stream));
-	return ct_step_clock_mark(&slot->clock, CT_PHASE_DATA);
+	return CT_OK;
 }
 
 static enum ct_status slice_ready(void *user, int slice)
@@ -194,4 +200,22 @@ enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot)
 	CT_TRY(ct_reducer_finish(p->s->reducer));
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
 	return post_update(p, slot);
+}
+
+enum ct_status ct__step_post_each(ct_stepper *p, struct step_slot *first, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct step_slot *slot = &first[i];
+
+		if (i > 0)
+			CT_TRY(ct_step_clock_begin(&slot->clock));
+		if (p->copies) {
+			CT_TRY(ct_step_input_wait(&slot->input, p->stream));
+			CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
+		}
+		CT_TRY(ct__step_post_work(p, slot));
+		CT_TRY(ct_event_record(slot->done, p->stream));
+		slot->head = slot;
+	}
+	return CT_OK;
 }

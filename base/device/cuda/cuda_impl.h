@@ -28,7 +28,6 @@ struct cuda_recording {
 	ct_recording base;
 	cudaGraph_t graph;
 	cudaGraphExec_t exec;
-	cudaEvent_t done; /* recorded after each post */
 };
 
 struct cuda_device {

@@ -20,7 +20,6 @@ enum ct_status ct__cuda_recording_begin(ct_stream *base)
 static enum ct_status instantiate(struct cuda_recording *r, ct_stream *s)
 {
 	CT_TRY(ct__cuda_check(cudaGraphInstantiate(&r->exec, r->graph, 0), "cudaGraphInstantiate"));
-	CT_TRY(ct__cuda_check(cudaEventCreateWithFlags(&r->done, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
 	return ct__cuda_check(cudaGraphUpload(r->exec, stream_of(s)), "cudaGraphUpload");
 }
 
@@ -68,10 +67,9 @@ enum ct_status ct__cuda_recording_end(ct_stream *base, ct_recording **out)
 
 enum ct_status ct__cuda_recording_post(ct_recording *base, ct_stream *s)
 {
-	struct cuda_recording *r = (struct cuda_recording *)base;
+	const struct cuda_recording *r = (struct cuda_recording *)base;
 
-	CT_TRY(ct__cuda_check(cudaGraphLaunch(r->exec, stream_of(s)), "cudaGraphLaunch"));
-	return ct__cuda_check(cudaEventRecord(r->done, stream_of(s)), "cudaEventRecord");
+	return ct__cuda_check(cudaGraphLaunch(r->exec, stream_of(s)), "cudaGraphLaunch");
 }
 
 /* The last post may still run: the graph is destroyed after it. Errors of posted work are reported by the next wait. */
@@ -79,12 +77,10 @@ void ct__cuda_recording_destroy(ct_recording *base)
 {
 	struct cuda_recording *r = (struct cuda_recording *)base;
 
-	if (r->done) {
-		ct__cuda_released(cudaEventSynchronize(r->done), "cudaEventSynchronize");
-		ct__cuda_released(cudaEventDestroy(r->done), "cudaEventDestroy");
-	}
-	if (r->exec)
+	if (r->exec) {
+		ct__cuda_released(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 		ct__cuda_released(cudaGraphExecDestroy(r->exec), "cudaGraphExecDestroy");
+	}
 	ct__cuda_released(cudaGraphDestroy(r->graph), "cudaGraphDestroy");
 	ct_free(r);
 }
