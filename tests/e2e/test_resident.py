@@ -5,7 +5,7 @@ import os
 import random
 import struct
 
-from harness import COMM, CTRAIN, USAGE, Case, main, read_text
+from harness import COMM, CTRAIN, DEVICE, OK, USAGE, Case, main, read_text
 
 SOFT = os.path.join(os.path.dirname(os.path.abspath(CTRAIN)), "soft_cudart")
 MLP = ("model.name=mlp", "model.hidden=[16]", "model.dropout=0.2")
@@ -78,6 +78,26 @@ class Resident(Case):
         self.cuda(*sets, run="resumed")
         self.assertGreater(self.metrics("resumed", "run")[-1]["resumed_step"], 7)
         self.assertEqual(self.results("resumed")[2], self.results("whole")[2])
+
+    def test_out_of_memory(self):
+        """If the memory for a data set cannot be allocated, `auto` leaves both on the host."""
+        self.idx("digits", "train", 70)
+        self.idx("digits", "t10k", 21)
+        sets = ("data.name=mnist", f"data.dir={self.path('digits')}", *MLP, "train.max_steps=1")
+        self.cuda(*sets, run="whole", env={"SOFT_GPU_LOG": self.path("calls")})
+        n = read_text(self.path("calls")).count("call cudaMalloc ->")
+        on_host = 0
+        for i in range(1, n + 1):
+            env = {"CTRAIN_CUDA_LIBS": SOFT, "SOFT_GPU_FAULT": f"cudaMalloc:{i}:2"}
+            r = self.start_training("device=cuda", *SMALL, *sets, run=f"run {i}", env=env).wait()
+            if r.code == OK:
+                self.assertRegex(self.log(f"run {i}"), "stay in the memory of the host: allocating 0.. MiB on the GPU .*: CUDA: cudaMalloc")
+                self.assertEqual(self.results(f"run {i}"), self.results("whole"))
+                on_host += 1
+            else:
+                self.assert_code(r, DEVICE)
+                self.assertIn("cudaErrorMemoryAllocation", r.err)
+        self.assertEqual(on_host, 2)
 
     def test_eval(self):
         """`ctrain eval` copies the evaluation data only."""

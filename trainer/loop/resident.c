@@ -76,21 +76,32 @@ static enum ct_status copy_samples(const struct ct_session *s, const ct_dataset 
 	return CT_OK;
 }
 
+/* Allocates device memory for all data sets, or for none of them. */
+static enum ct_status alloc_all(struct ct_session *s)
+{
+	enum ct_status st = CT_OK;
+
+	for (int mode = 0; mode < N_MODES && st == CT_OK; mode++)
+		if (data_of(s, mode))
+			st = ct_device_mem_alloc(s->device, bytes_of(data_of(s, mode)), false, &s->samples[mode]);
+	if (st < 0)
+		ct_resident_release(s);
+	return st;
+}
+
 static enum ct_status place(struct ct_session *s, int mode)
 {
 	const ct_dataset *d = data_of(s, mode);
 	const struct ct_dataset_info *info = ct_dataset_info(d);
 	const size_t stage_bytes = info->sample_bytes > STAGE_BYTES ? info->sample_bytes : STAGE_BYTES;
-	struct ct_net_data data = {.n = info->n};
+	struct ct_net_data data = {.samples = s->samples[mode], .n = info->n};
 	void *stage;
 
 	ct_augment_fill(&transform_of(s, mode)->augment, info->c, data.fill);
-	CT_TRY(ct_device_mem_alloc(s->device, bytes_of(d), false, &s->samples[mode]));
 	CT_TRY(ct_device_host_alloc(s->device, stage_bytes, &stage));
 	enum ct_status st = copy_samples(s, d, stage, s->samples[mode]);
 	ct_device_host_free(s->device, stage);
 	CT_TRY(st);
-	data.samples = s->samples[mode];
 	return ct_net_bind_data(s->net, (enum ct_mode)mode, &data);
 }
 
@@ -123,8 +134,16 @@ enum ct_status ct_resident_place(struct ct_session *s)
 					      "data.on_device is on, but on the device %s batches are prepared by the host",
 					      ct_device_kind(s->device));
 	const char *why = why_not(s, text, sizeof(text));
-	if (!why)
-		return place_all(s);
+	if (!why) {
+		enum ct_status st = alloc_all(s);
+		if (st == CT_OK)
+			return place_all(s);
+		if (st != CT_NOMEM || chosen)
+			return st;
+		snprintf(text, sizeof(text), "%s", ct_error_message());
+		ct_error_clear();
+		why = text;
+	}
 	if (chosen)
 		return CT_FAIL_HINT(CT_CONFIG, "use data.on_device=auto",
 				    "data.on_device is on, but the data sets cannot be copied to the device: %s", why);
@@ -134,8 +153,10 @@ enum ct_status ct_resident_place(struct ct_session *s)
 
 void ct_resident_release(struct ct_session *s)
 {
-	for (int mode = 0; mode < N_MODES; mode++)
+	for (int mode = 0; mode < N_MODES; mode++) {
 		ct_device_mem_free(s->device, s->samples[mode]);
+		s->samples[mode] = NULL;
+	}
 }
 
 struct ct_batch ct_resident_batch(const struct ct_loader_batch *b)
