@@ -220,6 +220,14 @@ static cudaError_t get_attribute(int *value, enum cudaDeviceAttr attribute, int 
 		return set_int(value, p.maxThreadsPerMultiProcessor);
 	case cudaDevAttrL2CacheSize:
 		return set_int(value, p.l2CacheSize);
+	case cudaDevAttrClockRate: /* kHz */
+		return set_int(value, 1980000);
+	case cudaDevAttrMemoryClockRate: /* kHz */
+		return set_int(value, 2619000);
+	case cudaDevAttrGlobalMemoryBusWidth: /* bits */
+		return set_int(value, 5120);
+	case cudaDevAttrAsyncEngineCount:
+		return set_int(value, 3);
 	case cudaDevAttrComputeCapabilityMajor:
 		return set_int(value, p.major);
 	case cudaDevAttrComputeCapabilityMinor:

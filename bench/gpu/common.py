@@ -1,0 +1,123 @@
+"""What the steps of the gate share: the bundle, runs of ctrain, and rows of results (gate.py describes both)."""
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+BUNDLE = os.environ.get("GATE_BUNDLE", "")
+OUT = os.environ.get("GATE_OUT", "")
+WORK = os.environ.get("GATE_WORK", "")
+DRY = os.environ.get("GATE_DRY") == "1"
+DEVICE = ("device=cuda", "launch.procs=1")
+QUIET = ("log.tensorboard=false", "train.resume=never", "checkpoint.every_epochs=0", "checkpoint.best=false")
+# For programs of the bundle; Python and the tools of the machine use their own libraries.
+PROGRAM_ENV = {**os.environ, "LD_LIBRARY_PATH": os.environ.get("GATE_LIBRARIES", "")}
+USAGE, COMM, STOPPED = 2, 5, 75
+PASS, FAIL, MEASURED, UNAVAILABLE, SKIPPED, TIMEOUT, ERROR = "pass", "fail", "measured", "not available", "skipped", "timeout", "error"
+
+
+def row(check, status, value=None, unit="", note="", **more):
+    """Prints a row at once: the gate stores it even if this step fails or hangs later."""
+    print(json.dumps({"check": check, "status": status, "value": value, "unit": unit, "note": note, **more}), flush=True)
+
+
+def judge(check, good, value=None, unit="", note="", **more):
+    row(check, PASS if good else FAIL, value, unit, note, **more)
+
+
+def bundle(*parts):
+    return os.path.join(BUNDLE, *parts)
+
+
+def has_key(key):
+    """Whether this ctrain has the config key: it is asked."""
+    return program([bundle("bin", "ctrain"), "help", key]).returncode == 0
+
+
+def program(command, env=None, **more):
+    """Runs a program of the bundle to its end; its standard error also goes to the log."""
+    out = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**PROGRAM_ENV, **(env or {})},
+                         universal_newlines=True, errors="replace", **more)
+    sys.stderr.write(f"$ {' '.join(map(str, command))}\n{out.stderr}")
+    return out
+
+
+class Failed(Exception):
+    """A run of ctrain that did not end as expected."""
+
+    def __init__(self, code, errors):
+        lines = [line for line in errors.strip().splitlines() if line.strip()]
+        self.code = code
+        self.message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
+        super().__init__(f"ctrain ended with {code}: {self.message}")
+
+
+class Run:
+    """A run of ctrain in a run directory below WORK; keeps its metrics only."""
+
+    def __init__(self, name, config, *sets, env=None):
+        self.name, self.folder = name, os.path.join(WORK, name)
+        self.log = os.path.join(WORK, name + ".err")
+        self.command = [bundle("bin", "ctrain"), bundle("configs", config), *DEVICE, "run.dir=" + self.folder, *sets]
+        with open(self.log, "ab") as err:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
+                                            env={**PROGRAM_ENV, **(env or {})})
+
+    def wait(self, expect=0):
+        code = self.process.wait()
+        errors = self.errors()
+        sys.stderr.write(f"$ {' '.join(self.command)}\n{errors}\n")
+        if code != expect:
+            raise Failed(code, errors)
+        return self
+
+    def errors(self):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def metrics(self, kind):
+        """The complete lines of this kind so far."""
+        try:
+            with open(os.path.join(self.folder, "metrics.jsonl"), encoding="utf-8") as f:
+                rows = [json.loads(line) for line in f if line.endswith("\n")]
+        except FileNotFoundError:
+            return []
+        return [r for r in rows if r["kind"] == kind]
+
+    def losses(self):
+        by_step = {r["step"]: r["loss"] for r in self.metrics("step")}
+        return [by_step[s] for s in sorted(by_step)]
+
+    def digest(self):
+        return self.metrics("end")[-1]["weights_digest"]
+
+
+def train(name, config, *sets, env=None, expect=0):
+    """Trains to the end. Raises Failed."""
+    return Run(name, config, *sets, env=env).wait(expect)
+
+
+def speed(name, config, *sets, seconds=5.0, every=10, most=120):
+    """Trains until `seconds` after the first steps, or for `most` steps in a dry run. Returns the median rate of the later steps."""
+    every = 1 if DRY else every
+    sets = (*QUIET, *sets, "data.val=none", f"log.every={every}", *(["train.max_steps=%d" % min(most, 4)] if DRY else []))
+    run = Run(name, config, *sets)
+    begin = None
+    while run.process.poll() is None:
+        steps = len(run.metrics("step"))
+        begin = time.monotonic() if begin is None and steps >= 2 else begin
+        if begin is not None and time.monotonic() - begin > seconds and steps >= 5:
+            run.process.send_signal(signal.SIGTERM)
+            break
+        time.sleep(0.05)
+    run.process.wait()
+    run.wait(expect=run.process.returncode if run.process.returncode in (0, STOPPED) else 0)
+    rates = [r["images_per_sec"] for r in run.metrics("step")]
+    rates = rates[len(rates) // 5:]
+    if not rates:
+        raise Failed(run.process.returncode, "error: the run has no step lines")
+    return {"images_per_sec": statistics.median(rates), "low": min(rates), "high": max(rates), "steps": len(rates) * every,
+            "startup_seconds": run.metrics("end")[-1]["startup_seconds"]}

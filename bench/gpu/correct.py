@@ -1,0 +1,81 @@
+"""Steps that compare results: equal, mnist, bits."""
+import json
+
+from cases import CASES, sets_of
+from common import COMM, DRY, FAIL, QUIET, UNAVAILABLE, USAGE, Failed, Run, bundle, has_key, judge, row, train
+
+# Largest relative deviation of a loss from ref's.
+TOLERANCES = {"fp32": 1e-5, "tf32": 5e-3, "bf16": 3e-2, "fp16": 1e-2}
+MNIST_GOAL = 0.99
+
+
+def deviation(got, want):
+    if len(got) != len(want):
+        return float("inf")
+    return max(abs(x - y) / abs(y) for x, y in zip(got, want))
+
+
+def compare(case, precision):
+    with open(bundle("expected", case + ".json"), encoding="utf-8") as f:
+        want = json.load(f)["losses"]
+    config, sets = sets_of(case, bundle("data"), len(want))
+    check = f"{case}, {precision}: losses of ref"
+    try:
+        run = train(f"equal-{case}-{precision}", config, *QUIET, *sets, f"precision={precision}")
+    except Failed as e:
+        row(check, UNAVAILABLE if e.code == USAGE and precision != "fp32" else FAIL, note=e.message)
+        return
+    d = deviation(run.losses(), want)
+    judge(check, d <= TOLERANCES[precision], d, "relative", f"over {len(want)} steps, at most {TOLERANCES[precision]:g}")
+
+
+def step_equal():
+    for precision in TOLERANCES:
+        for case in CASES if precision == "fp32" or not DRY else ("mlp", "bottleneck"):
+            compare(case, precision)
+
+
+def step_mnist():
+    """The example config on one rank. A dry run trains an MLP for a fraction of an epoch."""
+    data = "data.dir=" + bundle("data", "mnist")
+    if DRY:
+        config, sets, goal = "mnist_mlp.yaml", ("train.epochs=1", "train.max_steps=30", "schedule.name=constant"), 0.7
+    else:
+        config, sets, goal = "mnist_ddp.yaml", (), MNIST_GOAL
+    run = train("mnist", config, data, *sets)
+    end = run.metrics("end")[-1]
+    judge("top-1 accuracy on MNIST", end["best_top1"] >= goal, end["best_top1"], "", f"at least {goal}; {end['images_per_sec']:.0f} images/s")
+
+
+def digests(name, *variants):
+    """The digests of runs of a case that differ in keys or environment."""
+    config, sets = sets_of(name, bundle("data"), 6 if DRY else 50)
+    return [train(f"bits-{name}-{i}", config, *QUIET, *sets, *more).digest() for i, more in enumerate(variants)]
+
+
+def same(check, case, *variants):
+    found = digests(case, *variants)
+    judge(f"{case}: {check}", len(set(found)) == 1, found[0][:16], "", "" if len(set(found)) == 1 else f"digests {', '.join(d[:16] for d in found)}")
+
+
+def resumed(case):
+    config, sets = sets_of(case, bundle("data"), 6 if DRY else 50)
+    steps = ("checkpoint.every_steps=2", *sets)
+    whole = train(f"whole-{case}", config, *QUIET, *steps)
+    keep = [s for s in QUIET if not s.startswith("train.resume=")] + ["train.resume=auto"]
+    Run(f"resumed-{case}", config, *keep, *steps, env={"CTRAIN_FAILPOINT": "step:5"}).wait(COMM)
+    again = train(f"resumed-{case}", config, *keep, *steps)
+    start = again.metrics("run")[-1]["resumed_step"]
+    judge(f"{case}: killed and resumed = uninterrupted", start > 0 and again.digest() == whole.digest(), start, "",
+          "the step from which it continued")
+
+
+def step_bits():
+    for case in CASES:
+        same("repeated", case, (), ())
+    if has_key("train.cuda_graph"):
+        for case in CASES:
+            same("recorded = plain", case, ("train.cuda_graph=off",), ("train.cuda_graph=on",))
+    else:
+        row("recorded = plain", UNAVAILABLE, note="this ctrain has no key train.cuda_graph")
+    resumed("convnet")

@@ -1,0 +1,120 @@
+"""The gate for machines with a GPU (scripts/gpu_bundle.sh, scripts/gpu_gate.sh), as a dry run on the software GPU: it passes here, and it
+reports wrong results, missing files, crashes and steps that hang."""
+
+import json
+import os
+import shutil
+import tempfile
+
+from harness import CTRAIN, SLOW, SOURCE, USAGE, Case, Process, main, shared
+
+BUILD = os.path.dirname(os.path.abspath(CTRAIN))
+BAD = {"fail", "timeout", "error"}
+
+
+class Gate(Case):
+    bundle = None
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(os.path.join(BUILD, "bench", "soft_gpu_facts")):
+            self.skipTest("built without CUDA's headers or without bench/")
+        if Gate.bundle is None:
+            Gate.folder = tempfile.TemporaryDirectory()
+            Gate.bundle = os.path.join(Gate.folder.name, "bundle")
+            self.script("gpu_bundle.sh", "--dry", "--build", BUILD, Gate.bundle)
+
+    def script(self, name, *args, expect=0):
+        env = self.env({"CTRAIN_SHARED": os.path.dirname(shared("data"))} if shared("data") else {})
+        r = Process(self, ["bash", os.path.join(SOURCE, "scripts", name), *map(str, args)], env, self.tmp).wait(300 * SLOW)
+        self.assert_code(r, expect)
+        return r
+
+    def changed(self):
+        """A copy of the bundle that a test changes."""
+        path = self.path("bundle")
+        shutil.copytree(Gate.bundle, path, symlinks=True)
+        return path
+
+    def gate(self, bundle, *args, expect=1, only=None):
+        """The rows as {(step, check): row}."""
+        options = ("--only", only) if only else ()
+        self.script("gpu_gate.sh", "--dry", "--scale", 2 * SLOW, *options, *args, bundle, self.path("out"), expect=expect)
+        with open(self.path("out", "gate.jsonl"), encoding="utf-8") as f:
+            rows = [json.loads(line) for line in f]
+        with open(self.path("out", "gate.json"), encoding="utf-8") as f:
+            result = json.load(f)
+        self.assertEqual(result["rows"], rows)
+        self.assertTrue(result["dry"])
+        return {(r["step"], r["check"]): r for r in rows}
+
+    def bad(self, rows):
+        return {key: r["status"] for key, r in rows.items() if r["status"] in BAD}
+
+    def test_dry_run(self):
+        rows = self.gate(Gate.bundle, expect=0)
+        self.assertEqual(self.bad(rows), {})
+        for key in (("start", "files of the bundle"), ("start", "cuda in engines"), ("facts", "gpu_facts"), ("tests", "test_cuda_kernels"),
+                    ("equal", "resnet20, fp32: losses of ref"), ("equal", "mlp, bf16: losses of ref"), ("mnist", "top-1 accuracy on MNIST"),
+                    ("bits", "convnet: repeated"), ("bits", "convnet: killed and resumed = uninterrupted")):
+            self.assertEqual(rows[key]["status"], "pass", key)
+        self.assertEqual(rows["facts", "card"]["value"], "Software GPU")
+        self.assertEqual(sorted(os.listdir(self.path("out"))), ["gate.json", "gate.jsonl", "gate.log", "gate.md"])
+        with open(self.path("out", "gate.md"), encoding="utf-8") as f:
+            table = f.read()
+        self.assertIn("no speed here is that of a GPU", table)
+        self.assertIn("| bits | convnet: repeated | pass |", table)
+
+    def test_wrong_losses(self):
+        bundle = self.changed()
+        path = os.path.join(bundle, "expected", "mlp.json")
+        with open(path, encoding="utf-8") as f:
+            expected = json.load(f)
+        expected["losses"][2] *= 1 + 3e-5
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(expected, f)
+        rows = self.gate(bundle, only="start,equal")
+        self.assertEqual(self.bad(rows), {("start", "files of the bundle"): "fail", ("equal", "mlp, fp32: losses of ref"): "fail"})
+        self.assertIn("expected/mlp.json has changed", rows["start", "files of the bundle"]["note"])
+
+    def test_missing_files(self):
+        bundle = self.changed()
+        os.remove(os.path.join(bundle, "tests", "test_cuda_kernels"))
+        os.remove(os.path.join(bundle, "soft", "libcudnn.so.9"))
+        rows = self.gate(bundle, only="start")
+        self.assertEqual(self.bad(rows), {("start", "files of the bundle"): "fail", ("start", "CUDA libraries"): "fail"})
+        self.assertIn("tests/test_cuda_kernels: No such file", rows["start", "files of the bundle"]["note"])
+        self.assertIn("libcudnn.so.9", rows["start", "CUDA libraries"]["note"])
+
+    def test_hang_and_crash(self):
+        """A step that hangs is stopped and keeps its rows; a crash is reported; the next step runs."""
+        bundle = self.changed()
+        self.replace(bundle, "bin/gpu_facts", "echo '{\"check\": \"card\", \"status\": \"measured\", \"value\": \"slow\"}'\nsleep 600\n")
+        self.replace(bundle, "tests/test_cuda_kernels", "kill -SEGV $$\n")
+        rows = self.gate(bundle, "--scale", 0.2 * SLOW, only="facts,tests")
+        self.assertEqual(self.bad(rows), {("facts", "facts"): "timeout", ("tests", "test_cuda_kernels"): "fail"})
+        self.assertEqual(rows["facts", "card"]["value"], "slow")
+        self.assertEqual(rows["tests", "test_cuda_update_kernels"]["status"], "pass")
+
+    def test_budget(self):
+        rows = self.gate(Gate.bundle, "--budget", 1, expect=0, only="facts,tests")
+        self.assertEqual({r["status"] for r in rows.values()}, {"skipped"})
+
+    def test_wrong_arguments(self):
+        r = self.script("gpu_gate.sh", "--dry", self.path("nothing"), self.path("out"), expect=USAGE)
+        self.assertIn("gpu_bundle.sh", r.err)
+        r = self.script("gpu_gate.sh", "--dry", "--only", "speeed", Gate.bundle, self.path("out"), expect=USAGE)
+        self.assertIn("speeed", r.err)
+        r = self.script("gpu_bundle.sh", "--dry", "--build", BUILD, self.tmp, expect=1)
+        self.assertIn("is not a bundle", r.err)
+
+    def replace(self, bundle, name, code):
+        path = os.path.join(bundle, name)
+        os.remove(path)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n" + code)
+        os.chmod(path, 0o755)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+/* For test programs that are linked to the real CUDA libraries: replaces the functions by which tests control the
+ * software GPU. Tests that make calls fail are skipped, and nothing is counted. */
+#include "tests/soft_gpu/check.h"
+
+void soft_gpu_set_seed(uint64_t seed)
+{
+	(void)seed;
+}
+
+void soft_gpu_set_faults(const char *faults)
+{
+	if (faults)
+		skip();
+}
+
+int soft_gpu_live(void)
+{
+	return 0;
+}
