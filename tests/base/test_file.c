@@ -464,30 +464,6 @@ static void test_hints(void **state)
 	ct_free(path);
 }
 
-static void assert_owned(char *got, const char *expected)
-{
-	assert_string_equal(got, expected);
-	ct_free(got);
-}
-
-static void test_paths(void **state)
-{
-	(void)state;
-	assert_owned(ct_path_join("a", "b"), "a/b");
-	assert_owned(ct_path_join("a/", "b"), "a/b");
-	assert_owned(ct_path_join("a", "/b"), "/b");
-	assert_owned(ct_path_join("", "b"), "b");
-	assert_owned(ct_path_dir("a/b"), "a");
-	assert_owned(ct_path_dir("a//b/"), "a");
-	assert_owned(ct_path_dir("b"), ".");
-	assert_owned(ct_path_dir("/b"), "/");
-	assert_owned(ct_path_dir("/"), "/");
-	assert_owned(ct_path_dir(""), ".");
-	assert_string_equal(ct_path_name("a/b"), "b");
-	assert_string_equal(ct_path_name("/a/b/"), "");
-	assert_string_equal(ct_path_name("b"), "b");
-}
-
 #define TEST(f) cmocka_unit_test_teardown(f, work_again)
 
 int main(void)
@@ -504,7 +480,6 @@ int main(void)
 		TEST(test_still_at),
 		TEST(test_interrupted_calls),
 		TEST(test_hints),
-		TEST(test_paths),
 	};
 
 	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);

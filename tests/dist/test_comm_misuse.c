@@ -204,13 +204,38 @@ static void test_wrong_requests(void **state)
 	play("auto", 2, NULL, LONG, wrong_requests, 0, 0, NULL);
 }
 
+/* The messages about communicators that cannot be used name the others. */
+static void open_unknown(struct ct_world *world, void *arg)
+{
+	const struct ct_comm_opts o = {.timeout_ns = LONG};
+	const char *name;
+	bool available;
+	char why[256];
+	ct_comm *c;
+
+	(void)arg;
+	CHECK(ct_comm_open("qqqqqqq", world, &o, &c) == CT_CONFIG);
+	CHECK(strstr(ct_error_message(), "there is no communicator \"qqqqqqq\""));
+	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++)
+		CHECK(strstr(ct_error_hint_text(), name));
+	ct_error_clear();
+	CHECK(ct_comm_open("sh", world, &o, &c) == CT_CONFIG);
+	CHECK(strcmp(ct_error_hint_text(), "did you mean \"shm\"?") == 0);
+}
+
+static void test_unknown(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(1, NULL, open_unknown, NULL, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_disagree_shm),    cmocka_unit_test(test_disagree_gloo),
 		cmocka_unit_test(test_disagree_hier),   cmocka_unit_test(test_disagree_message),
 		cmocka_unit_test(test_disagree_memory), cmocka_unit_test(test_wrong_requests),
-		cmocka_unit_test(test_wrong_iface),
+		cmocka_unit_test(test_wrong_iface),     cmocka_unit_test(test_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
