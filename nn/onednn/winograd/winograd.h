@@ -10,10 +10,11 @@
  * rotated and transposed weights. Backward-weights is the adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G,
  * transformed back once. The matrices are in transforms_template.h.
  *
- * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; aligned to 64 bytes. The error,
- * measured against double precision and relative to the root mean square of the result, is 3e-6 (root mean square) and
- * at most 3e-5. This is about three times the error of direct summation. A NaN or an infinity makes all results NaN in
- * every tile that reads it. Results do not depend on the number of threads. The functions allocate no memory. */
+ * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; aligned to 64 bytes. The error
+ * is measured against double precision. Its root mean square, relative to that of the result, is mostly 1e-6 to
+ * 3e-6 and at most 6e-6; no error exceeds 3e-5 of the largest value (tests/nn/test_winograd.c). This is about three
+ * times the error of direct summation. A NaN or an infinity makes all results NaN in every tile that reads it. Results
+ * do not depend on the number of threads. The functions allocate no memory. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_WINOGRAD_H
 #define CT_NN_ONEDNN_WINOGRAD_WINOGRAD_H
 
