@@ -96,11 +96,10 @@ BEGIN {
 	own("^(turbo)?(jpeg(lib)?|jerror)[.]h$", "data/image/jpeg.c data/image/jpeg_encode.c")
 	own("^s?png[.]h$", "data/image/png.c")
 	own("^gloo/", "dist/comm/gloo/gloo_engine.cc")
-	own("^mpi[.]h$", "dist/comm/mpi/")
 	own("^yaml[.]h$", "trainer/config/yaml_events.c")
 
 	# Back ends: every header in such a directory is private to it, whatever its name.
-	split("base/device/cuda base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi", backends, " ")
+	split("base/device/cuda base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo", backends, " ")
 
 	ban("atoi atol atoll atof", "does not report errors: use ct_parse_i64 or ct_parse_f64", 1)
 	ban("sprintf vsprintf strcpy stpcpy strcat strncat gets", "does not know the buffer's end: use snprintf or ct_str", 1)

@@ -90,7 +90,6 @@ put data/y.c <<< '#include <yaml.h>'
 put data/d.c <<< '#include <libdeflate.h>'
 put dist/g.cc <<< '#include <gloo/context.h>'
 put dist/n.c <<< '#include <nccl.h>'
-put dist/m.c <<< '#include <mpi.h>'
 put nn/cuda/fine.cu <<< '#include <cudnn.h>'
 put nn/c.cu <<< '#include <cudnn.h>'
 put nn/r.c <<< '#include <cuda_runtime.h>'
@@ -147,7 +146,6 @@ data/z.c:1: only data/files/inflate.c may include <zlib.h>
 dist/alone.h:1: does not compile alone
 dist/calls.h:1: does not compile alone
 dist/g.cc:1: only dist/comm/gloo/gloo_engine.cc may include <gloo/context.h>
-dist/m.c:1: only dist/comm/mpi/ may include <mpi.h>
 dist/n.c:1: only base/device/cuda/ and nn/cuda/ may include <nccl.h>
 dist/second.c:1: CT_WITH_GLOO is read by dist/registry.c
 dist/tests.c:1: dist must not include "tests/base/check.h"
