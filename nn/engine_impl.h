@@ -79,11 +79,19 @@ struct ct_engine {
 	int threads;
 };
 
+/* The dynamic loss scale of precision fp16 (nn/optim/optim.h). */
+struct ct_loss_scale {
+	float scale;
+	uint32_t steps;   /* updates since the scale last changed */
+	uint64_t skipped; /* updates of the run that were skipped because the gradient was not finite */
+};
+
 /* The part of a net that is in device memory. Only posted work writes it. */
 struct ct_net_state {
 	struct ct_step_args step;  /* arguments of the step that posted work belongs to */
 	struct ct_metrics metrics; /* sums since they were last taken or reset */
 	int32_t stopped; /* enum ct_update_outcome: the reason why updates have stopped, or 0 if they have not */
+	struct ct_loss_scale loss_scale; /* scale 0: the loss is not scaled */
 };
 
 struct ct_net {
@@ -123,6 +131,8 @@ struct ct_program {
 	double *forward_s, *backward_s; /* [n_nodes] */
 };
 
+/* Sets the loss scale of the net, and waits. */
+enum ct_status ct__net_set_loss_scale(ct_net *net, const struct ct_loss_scale *scale) CT_MUST_CHECK;
 /* Creates net->scratch_grads if it does not exist. */
 enum ct_status ct__net_need_scratch(ct_net *net) CT_MUST_CHECK;
 /* If opts->accumulate is set, adds the slice of the scratch arena to the gradients; then calls grad_ready. */

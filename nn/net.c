@@ -56,6 +56,21 @@ static enum ct_status alloc_state(ct_net *net)
 	return CT_OK;
 }
 
+enum ct_status ct__net_set_loss_scale(ct_net *net, const struct ct_loss_scale *scale)
+{
+	ct_device *d = net->engine->device;
+	enum ct_status st;
+	void *from;
+
+	CT_TRY(ct_device_host_alloc(d, sizeof(*scale), &from));
+	memcpy(from, scale, sizeof(*scale));
+	st = ct_device_copy(d, &net->state->loss_scale, from, sizeof(*scale), net->engine->stream);
+	if (st == CT_OK)
+		st = ct_stream_sync(net->engine->stream, CT_FOREVER);
+	ct_device_host_free(d, from);
+	return st;
+}
+
 static enum ct_status check_opts(const struct ct_net_opts *o, struct ct_shape in)
 {
 	if (o->batch < 1)
@@ -90,6 +105,8 @@ static enum ct_status net_open(ct_net *net)
 		net->owns_grads = true;
 		CT_TRY(alloc_arena(net, net->arena_elems, &net->grads, &net->memory.grads));
 	}
+	if (net->opts.precision == CT_PRECISION_FP16)
+		return ct__net_set_loss_scale(net, &(struct ct_loss_scale){.scale = 1});
 	return CT_OK;
 }
 

@@ -14,8 +14,12 @@ struct cuda_update {
 	void *segments, *chunks, *sums, *factors, *control;
 };
 
-_Static_assert((int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS && (int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM,
+_Static_assert((int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS && (int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM &&
+		       (int)CT__K_BAD_SCALE == (int)CT_UPDATE_BAD_SCALE && (int)CT__K_SKIPPED == (int)CT_UPDATE_SKIPPED,
 	       "the kernels number outcomes as nn/optim does");
+_Static_assert(sizeof(struct ct__k_loss_scale) == sizeof(struct ct_loss_scale) &&
+		       offsetof(struct ct__k_loss_scale, skipped) == offsetof(struct ct_loss_scale, skipped),
+	       "the loss scale of a net");
 _Static_assert(sizeof(struct ct__k_metrics) == sizeof(struct ct_metrics), "the metrics of a net");
 _Static_assert(offsetof(struct ct_step_args, lr) == offsetof(struct ct__k_step, lr), "the arguments of a step");
 
@@ -110,10 +114,11 @@ static struct ct__k_update_args update_args(const ct_net *net, const struct ct_u
 	const struct cuda_net *cn = net->impl;
 	const struct cuda_update *c = u->impl;
 	const struct ct_optim_opts *o = &u->opts;
+	const bool scaled = net->opts.precision == CT_PRECISION_FP16;
 	struct ct__k_update_args a = {
 		.kind = kind_of(o->kind),
 		.nesterov = o->nesterov,
-		.need_norm = o->clip_norm > 0,
+		.need_norm = o->clip_norm > 0 || scaled,
 		.momentum = o->momentum,
 		.weight_decay = o->weight_decay,
 		.beta1 = o->beta1,
@@ -121,6 +126,9 @@ static struct ct__k_update_args update_args(const ct_net *net, const struct ct_u
 		.eps = o->eps,
 		.trust = o->trust,
 		.clip_norm = o->clip_norm,
+		.loss_scale = scaled ? (struct ct__k_loss_scale *)&net->state->loss_scale : NULL,
+		.loss_scale_min = CT_LOSS_SCALE_MIN,
+		.loss_scale_interval = o->loss_scale_interval,
 		.segments = c->segments,
 		.chunks = c->chunks,
 		.n_segments = u->n_segments,

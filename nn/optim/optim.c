@@ -1,5 +1,6 @@
 #include "nn/optim/optim.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -59,6 +60,20 @@ static enum ct_status check_opts(const struct ct_optim_opts *o)
 		return CT_FAIL(CT_CONFIG, "%s's betas (%g, %g) must be in [0, 1)", k->title, o->beta1, o->beta2);
 	if (k->options & EPS && !(o->eps > 0 && isfinite(o->eps)))
 		return CT_FAIL(CT_CONFIG, "%s's eps %g must be above 0", k->title, o->eps);
+	return CT_OK;
+}
+
+static bool is_loss_scale(double x)
+{
+	return x >= CT_LOSS_SCALE_MIN && x <= (double)FLT_MAX;
+}
+
+static enum ct_status check_loss_scale(const struct ct_optim_opts *o)
+{
+	if (!is_loss_scale(o->loss_scale))
+		return CT_FAIL(CT_CONFIG, "the loss scale %g must be at least %g", o->loss_scale, CT_LOSS_SCALE_MIN);
+	if (o->loss_scale_interval < 1)
+		return CT_FAIL(CT_CONFIG, "the loss scale needs an interval of at least 1 update");
 	return CT_OK;
 }
 
@@ -142,6 +157,8 @@ enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts, ct
 	CT_TRY(check_opts(opts));
 	if (!net->opts.train)
 		return CT_FAIL(CT_BUG, "an optimizer needs a net that was made for training");
+	if (net->opts.precision == CT_PRECISION_FP16)
+		CT_TRY(check_loss_scale(opts));
 	CT_TRY_ALLOC(o = CT_NEW(ct_optim));
 	o->net = net;
 	o->update.opts = *opts;
@@ -149,6 +166,8 @@ enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts, ct
 	enum ct_status st = plan(o);
 	if (st == CT_OK && net->engine->arenas->update_open)
 		st = net->engine->arenas->update_open(net, &o->update);
+	if (st == CT_OK && ct_optim_scales_loss(o))
+		st = ct_optim_set_loss_scale(o, opts->loss_scale, 0, 0);
 	if (st < 0) {
 		ct_optim_destroy(o);
 		return st;
@@ -221,6 +240,20 @@ enum ct_status ct_optim_post(ct_optim *o)
 ct_arena *ct_optim_result(ct_optim *o)
 {
 	return o->update.result;
+}
+
+bool ct_optim_scales_loss(const ct_optim *o)
+{
+	return o->net->opts.precision == CT_PRECISION_FP16;
+}
+
+enum ct_status ct_optim_set_loss_scale(ct_optim *o, double scale, uint32_t steps, uint64_t n_skipped)
+{
+	const struct ct_loss_scale s = {.scale = (float)scale, .steps = steps, .skipped = n_skipped};
+
+	if (!is_loss_scale(scale))
+		return CT_FAIL(CT_DATA, "%g is not a loss scale", scale);
+	return ct__net_set_loss_scale(o->net, &s);
 }
 
 uint64_t ct_optim_steps(const ct_optim *o)

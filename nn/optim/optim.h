@@ -8,6 +8,15 @@
  * updates of the EMA weights. Therefore the weights keep their last good values, no matter how late the host notices
  * the problem.
  *
+ * With precision fp16, small gradients would be rounded to 0. Therefore the backward pass multiplies the gradient of the
+ * loss by the loss scale, and the update divides the gradients by it, before their norm is computed and clipped
+ * (Micikevicius et al., "Mixed precision training", 2018). The scale is device memory and is adjusted by the update, as by
+ * torch.amp.GradScaler: if a gradient, summed over all ranks, is not finite, the update is skipped and the scale is
+ * halved; after opts.loss_scale_interval updates in a row that were not skipped, it is doubled. As with PyTorch's, a
+ * skipped update does not change parameters and optimizer states, and does not count in the bias correction of AdamW and
+ * LAMB. The learning rate, running statistics and EMA weights advance nevertheless. If the scale falls below
+ * CT_LOSS_SCALE_MIN, this update and all later ones change nothing.
+ *
  * For large batches, there are two more optimizers. g is the gradient after clipping, and |x| is the L2 norm of one parameter
  * tensor:
  *   LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of NVIDIA Apex
@@ -38,7 +47,11 @@ struct ct_optim_opts {
 	double beta1, beta2, eps; /* AdamW, LAMB */
 	double trust;             /* trust coefficient of LARS, above 0; usually 0.001 */
 	double clip_norm; /* limit of the gradient's global L2 norm, as in torch.nn.utils.clip_grad_norm_; 0: off */
+	/* Precision fp16 only: initial loss scale, and number of updates without overflow after which it is doubled. */
+	double loss_scale;
+	uint32_t loss_scale_interval;
 };
+#define CT_LOSS_SCALE_MIN 1e-4 /* the default of fairseq's --min-loss-scale */
 
 typedef struct ct_optim ct_optim;
 
@@ -53,18 +66,35 @@ void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
  * the update. */
 void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
 /* Posts one update, which uses the gradients in the net's arena, and the number and the learning rate in the step
- * arguments. If opts.clip_norm is above 0, it also computes the norm of the gradient before clipping. */
+ * arguments. If opts.clip_norm is above 0, or the loss is scaled, it also computes the norm of the gradient before
+ * clipping. */
 enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
 /* Call this when a recording of the update is posted again. Marks the parameters and states as changed. */
 void ct_optim_posted_again(ct_optim *o);
 
-/* The outcome of an update: done, or the reason why it changed nothing. */
-enum ct_update_outcome { CT_UPDATE_DONE, CT_UPDATE_BAD_LOSS, CT_UPDATE_BAD_NORM };
-enum { CT_UPDATE_NORM, CT_UPDATE_OUTCOME, CT_UPDATE_RESULTS };
-/* CT_F32 [CT_UPDATE_RESULTS] in device memory: the gradient norm of the last update (-1 if it was not computed) and
- * the outcome. */
+/* The outcome of an update: done, or the reason why it changed nothing. After SKIPPED, training goes on. */
+enum ct_update_outcome {
+	CT_UPDATE_DONE,
+	CT_UPDATE_BAD_LOSS,
+	CT_UPDATE_BAD_NORM,
+	CT_UPDATE_BAD_SCALE,
+	CT_UPDATE_SKIPPED
+};
+/* The results of the last update: CT_F32 [CT_UPDATE_RESULTS] in device memory. */
+enum {
+	CT_UPDATE_NORM,        /* gradient norm; -1 if it was not computed */
+	CT_UPDATE_OUTCOME,     /* enum ct_update_outcome */
+	CT_UPDATE_SCALE,       /* loss scale of the next step; 0 if the loss is not scaled */
+	CT_UPDATE_SCALE_STEPS, /* number of updates since the scale last changed */
+	CT_UPDATE_N_SKIPPED,   /* number of skipped updates of the run */
+	CT_UPDATE_RESULTS
+};
 ct_arena *ct_optim_result(ct_optim *o);
 
+/* Returns true if the precision of the net needs a loss scale. */
+bool ct_optim_scales_loss(const ct_optim *o);
+/* Continues with the loss scale and the counters of a checkpoint (CT_UPDATE_SCALE, ...). Waits for the posted work. */
+enum ct_status ct_optim_set_loss_scale(ct_optim *o, double scale, uint32_t steps, uint64_t n_skipped) CT_MUST_CHECK;
 uint64_t ct_optim_steps(
 	const ct_optim *o); /* number of updates begun; the bias correction of AdamW and LAMB needs it */
 void ct_optim_set_steps(ct_optim *o, uint64_t n);

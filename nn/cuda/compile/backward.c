@@ -55,6 +55,8 @@ static enum ct_status backward_loss(struct cuda_program *p, int id)
 	CT_TRY(gradient_part(p, logits, &part));
 	CT_TRY(ct__cuda_task(p, id, CUDA_LOSS_SCALE, &t));
 	t->convert = (struct ct__k_convert_args){.n = ct__cuda_value_elems(p, z), .from = CT_F32, .to = p->type};
+	if (p->base.net->opts.precision == CT_PRECISION_FP16)
+		t->convert.loss_scale = &p->base.net->state->loss_scale.scale;
 	CT_TRY(ct__cuda_refer(p, &t->convert.x, p->dlogits));
 	CT_TRY(ct__cuda_refer(p, &t->convert.y, part));
 	return give_part(p, id, logits, part);

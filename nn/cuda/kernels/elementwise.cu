@@ -43,9 +43,10 @@ template <class From, class To> static __global__ void convert(const struct ct__
 {
 	const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x;
 
-	if (i < a.n)
-		static_cast<To *>(a.y)[i] =
-			from_float<To>(a.scale * to_float(static_cast<const From *>(a.x)[i]));
+	if (i >= a.n)
+		return;
+	const float scale = a.loss_scale ? a.scale * *a.loss_scale : a.scale;
+	static_cast<To *>(a.y)[i] = from_float<To>(scale * to_float(static_cast<const From *>(a.x)[i]));
 }
 
 template <class From> static cudaError_t launch_convert(const struct ct__k_convert_args *a, cudaStream_t s)

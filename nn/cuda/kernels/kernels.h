@@ -68,6 +68,7 @@ struct ct__k_convert_args {
 	const void *x;
 	void *y;
 	float scale;
+	const float *loss_scale; /* a further factor in device memory, or NULL */
 	size_t n;
 	enum ct_dtype from, to;
 };
@@ -174,12 +175,25 @@ struct ct__k_dropout_args {
 cudaError_t ct__k_dropout(const struct ct__k_dropout_args *a, cudaStream_t s);
 
 /* Updates of an optimizer and passes over arenas, in fp32. The formulas and their order of operations are those of nn/optim. */
-enum { CT__K_SGD, CT__K_ADAMW, CT__K_LARS, CT__K_LAMB };         /* enum ct_optim_kind of nn/optim/optim.h */
-enum { CT__K_DONE, CT__K_BAD_LOSS, CT__K_BAD_NORM };             /* enum ct_update_outcome */
-enum { CT__K_RESULT_NORM, CT__K_RESULT_OUTCOME, CT__K_RESULTS }; /* elements of the result */
-struct ct__k_step {                                              /* struct ct_step_args of nn/engine.h */
+enum { CT__K_SGD, CT__K_ADAMW, CT__K_LARS, CT__K_LAMB }; /* enum ct_optim_kind of nn/optim/optim.h */
+enum { CT__K_DONE, CT__K_BAD_LOSS, CT__K_BAD_NORM, CT__K_BAD_SCALE, CT__K_SKIPPED }; /* enum ct_update_outcome */
+/* Elements of the result, as in nn/optim/optim.h. */
+enum {
+	CT__K_RESULT_NORM,
+	CT__K_RESULT_OUTCOME,
+	CT__K_RESULT_SCALE,
+	CT__K_RESULT_SCALE_STEPS,
+	CT__K_RESULT_N_SKIPPED,
+	CT__K_RESULTS
+};
+struct ct__k_step { /* struct ct_step_args of nn/engine.h */
 	uint64_t step, update;
 	double lr;
+};
+struct ct__k_loss_scale { /* struct ct_loss_scale of nn/engine_impl.h */
+	float scale;
+	uint32_t steps;
+	uint64_t skipped;
 };
 struct ct__k_segment {
 	int32_t first_chunk, n_chunks;
@@ -193,7 +207,8 @@ struct ct__k_chunk {
 struct ct__k_factors { /* of a segment in one update */
 	float clip, weight_decay, shrink, step;
 };
-struct ct__k_control { /* of one update: the factor for the gradient, and whether the update must change nothing */
+/* Of one update: the factor for the gradient (clipping, and the inverse of the loss scale), and whether the update must change nothing. */
+struct ct__k_control {
 	float clip;
 	int32_t stop;
 };
@@ -201,6 +216,11 @@ struct ct__k_update_args {
 	int kind; /* CT__K_SGD ... */
 	int nesterov, need_norm;
 	double momentum, weight_decay, beta1, beta2, eps, trust, clip_norm;
+	/* Loss scale in device memory, by which the gradients are multiplied; NULL: they are not. Updates stop if it falls below
+	 * loss_scale_min. After loss_scale_interval updates without overflow it is doubled. */
+	struct ct__k_loss_scale *loss_scale;
+	double loss_scale_min;
+	uint32_t loss_scale_interval;
 	const struct ct__k_segment *segments; /* [n_segments] */
 	const struct ct__k_chunk *chunks;     /* [n_chunks] */
 	int n_segments, n_chunks;

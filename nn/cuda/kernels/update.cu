@@ -1,14 +1,15 @@
 /* An update of an optimizer: the device decides whether to apply it, and how. A block works on a chunk of the arenas.
  *
- *     norm        sums of squares of the gradient    if the norm is needed
- *     decide      stop? factor of the gradient       one thread
+ *     norm        sums of squares of the gradient    for clipping and for a scaled loss
+ *     decide      stop? factor of the gradient       one thread; also changes the loss scale
  *     trust sums  LARS, LAMB (and LAMB's moments)    if segments have trust ratios
  *     factors     one thread per segment
  *     apply
  */
 #include "nn/cuda/kernels/vector.cuh"
 
-enum { BLOCK = 1024, LARS_EPS_INVERSE = 100000000 };
+enum { BLOCK = 1024 };
+static constexpr double LARS_EPS = 1e-8;
 
 /* The sums of a block's threads in a fixed order; thread 0 gets the result. */
 static inline __device__ double block_sum(double x, double *shared)
@@ -50,25 +51,59 @@ static __global__ void norm_sums(const struct ct__k_update_args a)
 		a.sums[2 * blockIdx.x] = sum;
 }
 
+/* Micikevicius et al., "Mixed precision training", 2018, with the constants of torch.amp.GradScaler. */
+static inline __device__ void adjust_scale(const struct ct__k_update_args &a, bool overflow)
+{
+	struct ct__k_loss_scale s = *a.loss_scale;
+
+	if (overflow) {
+		s.scale *= 0.5f;
+		s.steps = 0;
+		s.skipped++;
+		if ((double)s.scale < a.loss_scale_min)
+			*a.stopped = CT__K_BAD_SCALE;
+	} else if (++s.steps >= a.loss_scale_interval) {
+		s.steps = 0;
+		if (is_finite((double)(s.scale * 2.0f)))
+			s.scale *= 2.0f;
+	}
+	*a.loss_scale = s;
+}
+
+static inline __device__ void report(const struct ct__k_update_args &a, float norm, int outcome)
+{
+	a.result[CT__K_RESULT_NORM] = norm;
+	a.result[CT__K_RESULT_OUTCOME] = (float)outcome;
+	a.result[CT__K_RESULT_SCALE] = a.loss_scale ? a.loss_scale->scale : 0.0f;
+	a.result[CT__K_RESULT_SCALE_STEPS] = a.loss_scale ? (float)a.loss_scale->steps : 0.0f;
+	a.result[CT__K_RESULT_N_SKIPPED] = a.loss_scale ? (float)a.loss_scale->skipped : 0.0f;
+}
+
+/* The sum of squares in double is finite exactly if all gradients are. */
 static __global__ void decide(const struct ct__k_update_args a)
 {
+	const float scale = a.loss_scale ? a.loss_scale->scale : 1.0f;
 	float clip = 1.0f, norm_out = -1.0f;
+	bool overflow = false;
 
 	if (!*a.stopped && a.loss && !is_finite((double)*a.loss))
 		*a.stopped = CT__K_BAD_LOSS;
 	if (!*a.stopped && a.need_norm) {
-		const double norm = sqrt(add_chunks(a, 0, a.n_chunks, 0));
+		const double norm = sqrt(add_chunks(a, 0, a.n_chunks, 0)) / (double)scale;
 
 		norm_out = (float)norm;
-		if (a.clip_norm > 0 && !is_finite(norm))
+		overflow = a.loss_scale && !is_finite(norm);
+		if (a.clip_norm > 0 && !is_finite(norm) && !overflow)
 			*a.stopped = CT__K_BAD_NORM;
 		else if (a.clip_norm > 0 && a.clip_norm / (norm + 1e-6) < 1)
 			clip = (float)(a.clip_norm / (norm + 1e-6));
 	}
-	a.result[CT__K_RESULT_NORM] = norm_out;
-	a.result[CT__K_RESULT_OUTCOME] = (float)*a.stopped;
-	a.control->clip = clip;
-	a.control->stop = *a.stopped;
+	if (!*a.stopped && a.loss_scale)
+		adjust_scale(a, overflow);
+	const int outcome = *a.stopped ? *a.stopped : overflow ? CT__K_SKIPPED : CT__K_DONE;
+	report(a, norm_out, outcome);
+	a.control->clip = clip / scale;
+	a.control->stop = outcome != CT__K_DONE;
 }
 
 static __global__ void lars_sums(const struct ct__k_update_args a)
@@ -100,7 +135,9 @@ struct adam {
 
 static inline __device__ struct adam adam_of(const struct ct__k_update_args &a)
 {
-	const double t = (double)a.step->update, bias1 = 1 - pow(a.beta1, t), bias2 = 1 - pow(a.beta2, t);
+	/* Skipped updates do not count, as in PyTorch. */
+	const double t = (double)(a.step->update - (a.loss_scale ? a.loss_scale->skipped : 0)),
+		     bias1 = 1 - pow(a.beta1, t), bias2 = 1 - pow(a.beta2, t);
 	struct adam c;
 
 	c.step = (float)(a.step->lr / bias1);
@@ -153,7 +190,7 @@ static inline __device__ void adapt_lars(const struct ct__k_update_args &a, cons
 {
 	const double w = sqrt(add_chunks(a, s.first_chunk, s.n_chunks, 0)),
 		     g = (double)clip * sqrt(add_chunks(a, s.first_chunk, s.n_chunks, 1)),
-		     q = a.trust * w / (g + a.weight_decay * w + 1.0 / LARS_EPS_INVERSE);
+		     q = a.trust * w / (g + a.weight_decay * w + LARS_EPS);
 
 	f->weight_decay = 0;
 	if (w > 0 && g > 0) {

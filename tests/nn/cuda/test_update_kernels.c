@@ -6,9 +6,13 @@
 
 _Static_assert((int)CT__K_LAMB == (int)CT_LAMB && (int)CT__K_LARS == (int)CT_LARS && (int)CT__K_ADAMW == (int)CT_ADAMW,
 	       "kinds");
-_Static_assert((int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM && (int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS,
+_Static_assert((int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM && (int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS &&
+		       (int)CT__K_BAD_SCALE == (int)CT_UPDATE_BAD_SCALE && (int)CT__K_SKIPPED == (int)CT_UPDATE_SKIPPED,
 	       "outcomes");
-_Static_assert((int)CT__K_RESULT_OUTCOME == (int)CT_UPDATE_OUTCOME && (int)CT__K_RESULTS == (int)CT_UPDATE_RESULTS,
+_Static_assert((int)CT__K_RESULT_OUTCOME == (int)CT_UPDATE_OUTCOME && (int)CT__K_RESULT_SCALE == (int)CT_UPDATE_SCALE &&
+		       (int)CT__K_RESULT_SCALE_STEPS == (int)CT_UPDATE_SCALE_STEPS &&
+		       (int)CT__K_RESULT_N_SKIPPED == (int)CT_UPDATE_N_SKIPPED &&
+		       (int)CT__K_RESULTS == (int)CT_UPDATE_RESULTS,
 	       "results");
 
 /* Three segments: one chunk, three chunks, and one without decay and trust ratio. */
@@ -191,25 +195,25 @@ static void check_update(const struct ct__k_update_args *opts)
 	close_fixture(&f);
 }
 
+static const struct ct__k_update_args cases[] = {
+	{.kind = CT_SGD, .weight_decay = 0.01},
+	{.kind = CT_SGD, .momentum = 0.9, .weight_decay = 0.01},
+	{.kind = CT_SGD, .momentum = 0.9, .nesterov = 1, .need_norm = 1, .clip_norm = 0.5},
+	{.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02},
+	{.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02, .need_norm = 1, .clip_norm = 2},
+	{.kind = CT_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1},
+	{.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1, .need_norm = 1},
+	{.kind = CT_LAMB,
+	 .beta1 = 0.9,
+	 .beta2 = 0.99,
+	 .eps = 1e-6,
+	 .weight_decay = 0.1,
+	 .need_norm = 1,
+	 .clip_norm = 1},
+};
+
 static void test_optimizers(void **state)
 {
-	const struct ct__k_update_args cases[] = {
-		{.kind = CT_SGD, .weight_decay = 0.01},
-		{.kind = CT_SGD, .momentum = 0.9, .weight_decay = 0.01},
-		{.kind = CT_SGD, .momentum = 0.9, .nesterov = 1, .need_norm = 1, .clip_norm = 0.5},
-		{.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02},
-		{.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02, .need_norm = 1, .clip_norm = 2},
-		{.kind = CT_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1},
-		{.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1, .need_norm = 1},
-		{.kind = CT_LAMB,
-		 .beta1 = 0.9,
-		 .beta2 = 0.99,
-		 .eps = 1e-6,
-		 .weight_decay = 0.1,
-		 .need_norm = 1,
-		 .clip_norm = 1},
-	};
-
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
 		check_update(&cases[i]);
@@ -247,6 +251,168 @@ static void test_stop(void **state)
 	check_stop(&lars, INFINITY, 0, CT_UPDATE_BAD_LOSS);
 	check_stop(&lamb, NAN, 0, CT_UPDATE_BAD_LOSS);
 	check_stop(&clipped, 1, INFINITY, CT_UPDATE_BAD_NORM);
+}
+
+static void write_device(const void *device, const void *from, size_t bytes)
+{
+	check_cuda(cudaMemcpy((void *)(uintptr_t)device, from, bytes, cudaMemcpyHostToDevice));
+}
+
+/* A fixture whose gradients are multiplied by a loss scale. */
+static void open_scaled(struct fixture *f, const struct ct__k_update_args *opts, const struct ct__k_loss_scale *scale)
+{
+	struct ct__k_update_args scaled = *opts;
+	float *g = test_malloc(N * sizeof(*g));
+
+	scaled.need_norm = 1;
+	scaled.loss_scale_min = 1e-4;
+	scaled.loss_scale_interval = 3;
+	open_fixture(f, &scaled, 1.5f, 0);
+	f->a.loss_scale = gpu_bytes(scale, sizeof(*scale));
+	for (int i = 0; i < N; i++)
+		g[i] = f->g[i] * scale->scale;
+	write_device(f->a.grads, g, N * sizeof(*g));
+	test_free(g);
+}
+
+static void close_scaled(struct fixture *f)
+{
+	gpu_free(f->a.loss_scale);
+	close_fixture(f);
+}
+
+static void set_update(struct fixture *f, uint64_t update)
+{
+	const struct ct__k_step step = {.step = 4, .update = update, .lr = f->lr};
+
+	write_device(f->a.step, &step, sizeof(step));
+}
+
+static void expect_scale(const struct fixture *f, enum ct_update_outcome outcome, float scale, uint32_t steps,
+			 uint64_t skipped)
+{
+	float result[CT_UPDATE_RESULTS];
+	struct ct__k_loss_scale s;
+
+	gpu_read(&s, f->a.loss_scale, sizeof(s));
+	assert_true(s.scale == scale);
+	assert_int_equal(s.steps, steps);
+	assert_int_equal(s.skipped, skipped);
+	gpu_read(result, f->a.result, sizeof(result));
+	assert_int_equal((int)result[CT_UPDATE_OUTCOME], outcome);
+	assert_true(result[CT_UPDATE_SCALE] == scale);
+	assert_true(result[CT_UPDATE_SCALE_STEPS] == (float)steps);
+	assert_true(result[CT_UPDATE_N_SKIPPED] == (float)skipped);
+}
+
+/* Dividing by a power of two is exact. */
+static void expect_same_bits(const struct fixture *a, const struct fixture *b)
+{
+	const void *x[] = {a->a.params, a->a.state[0], a->a.state[1]},
+		   *y[] = {b->a.params, b->a.state[0], b->a.state[1]};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(x); i++) {
+		if (!x[i])
+			continue;
+		float *u = gpu_download(x[i], N, CT_F32), *v = gpu_download(y[i], N, CT_F32);
+
+		assert_memory_equal(u, v, N * sizeof(*u));
+		test_free(v);
+		test_free(u);
+	}
+}
+
+static void check_scaled(const struct ct__k_update_args *opts)
+{
+	const struct ct__k_loss_scale scale = {.scale = 1024, .steps = 1, .skipped = 0};
+	struct fixture plain, scaled;
+	float result[CT_UPDATE_RESULTS];
+
+	open_fixture(&plain, opts, 1.5f, 0);
+	open_scaled(&scaled, opts, &scale);
+	check_cuda(ct__k_update(&plain.a, NULL));
+	check_cuda(ct__k_update(&scaled.a, NULL));
+	expect_same_bits(&scaled, &plain);
+	expect_scale(&scaled, CT_UPDATE_DONE, 1024, 2, 0);
+	gpu_read(result, scaled.a.result, sizeof(result));
+	assert_true(fabs((double)result[CT_UPDATE_NORM] - total_norm(scaled.g)) < 1e-4);
+	check_cuda(ct__k_update(&scaled.a, NULL));
+	expect_scale(&scaled, CT_UPDATE_DONE, 2048, 0, 0);
+	close_scaled(&scaled);
+	close_fixture(&plain);
+}
+
+/* A gradient that is not finite skips its update, and no other; the next update has the number of the skipped one. */
+static void check_skipped(const struct ct__k_update_args *opts, int at, float bad)
+{
+	const struct ct__k_loss_scale scale = {.scale = 1024, .steps = 2, .skipped = 0};
+	struct fixture plain, f;
+
+	open_fixture(&plain, opts, 1.5f, 0);
+	check_cuda(ct__k_update(&plain.a, NULL));
+	open_scaled(&f, opts, &scale);
+	write_device(f.a.grads + at, &bad, sizeof(bad));
+	check_cuda(ct__k_update(&f.a, NULL));
+	expect_floats("parameters", f.a.params, f.p);
+	if (f.a.state[0])
+		expect_floats("first state", f.a.state[0], f.m);
+	expect_floats("second state", f.a.state[1], f.v);
+	expect_scale(&f, CT_UPDATE_SKIPPED, 512, 0, 1);
+	for (int i = 0; i < N; i++)
+		f.g[i] *= 512;
+	write_device(f.a.grads, f.g, N * sizeof(*f.g));
+	set_update(&f, f.t + 1);
+	check_cuda(ct__k_update(&f.a, NULL));
+	expect_same_bits(&f, &plain);
+	expect_scale(&f, CT_UPDATE_DONE, 512, 1, 1);
+	close_scaled(&f);
+	close_fixture(&plain);
+}
+
+static void test_loss_scale(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		check_scaled(&cases[i]);
+		check_skipped(&cases[i], 0, INFINITY);
+		check_skipped(&cases[i], 1517, NAN);
+		check_skipped(&cases[i], N - 1, -INFINITY);
+	}
+}
+
+static void test_limits_of_loss_scale(void **state)
+{
+	const struct ct__k_loss_scale lowest = {.scale = 1.5e-4f, .steps = 2, .skipped = 7},
+				      highest = {.scale = 0x1p127f, .steps = 2, .skipped = 0};
+	const float bad = NAN, zero = 0;
+	struct fixture f;
+
+	(void)state;
+	/* Too low: all updates stop, and the scale keeps its last value. */
+	open_scaled(&f, &cases[1], &lowest);
+	write_device(f.a.grads, &bad, sizeof(bad));
+	check_cuda(ct__k_update(&f.a, NULL));
+	expect_scale(&f, CT_UPDATE_BAD_SCALE, 0.75e-4f, 0, 8);
+	write_device(f.a.grads, &zero, sizeof(zero));
+	check_cuda(ct__k_update(&f.a, NULL));
+	expect_scale(&f, CT_UPDATE_BAD_SCALE, 0.75e-4f, 0, 8);
+	expect_floats("parameters", f.a.params, f.p);
+	close_scaled(&f);
+	/* The scale does not become infinite. */
+	open_scaled(&f, &cases[1], &highest);
+	for (int i = 0; i < N; i++)
+		f.g[i] = 1;
+	write_device(f.a.grads, f.g, N * sizeof(*f.g));
+	check_cuda(ct__k_update(&f.a, NULL));
+	expect_scale(&f, CT_UPDATE_DONE, 0x1p127f, 0, 0);
+	close_scaled(&f);
+	/* A loss that is not finite stops training, and is no overflow of the gradient. */
+	open_scaled(&f, &cases[1], &(struct ct__k_loss_scale){.scale = 8});
+	write_device(f.a.loss, &bad, sizeof(bad));
+	write_device(f.a.grads, &bad, sizeof(bad));
+	check_cuda(ct__k_update(&f.a, NULL));
+	expect_scale(&f, CT_UPDATE_BAD_LOSS, 8, 0, 0);
+	close_scaled(&f);
 }
 
 static void check_arena(enum ct__k_arena_op op, bool stopped)
@@ -310,10 +476,9 @@ static void test_take_loss(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_optimizers),
-		cmocka_unit_test(test_stop),
-		cmocka_unit_test(test_arena),
-		cmocka_unit_test(test_take_loss),
+		cmocka_unit_test(test_optimizers), cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_loss_scale), cmocka_unit_test(test_limits_of_loss_scale),
+		cmocka_unit_test(test_arena),      cmocka_unit_test(test_take_loss),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,326 @@
+/* Mixed precision. The copy of the weights in a 16-bit type, which convolutions read, must equal the parameters after everything that
+ * changes them; updates and swaps must write it themselves, because recorded steps do nothing else. The loss scale must be read when
+ * work runs, not when it is posted or recorded. */
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/half.h"
+#include "nn/cuda/program/program.h"
+#include "nn/optim/optim.h"
+#include "tests/nn/nn_check.h"
+#include "tests/soft_gpu/soft_gpu.h"
+
+extern const struct ct_device_ops ct__device_cuda_ops;
+
+enum { ROWS = 3, FEATURES = 5, CLASSES = 4 };
+
+struct fixture {
+	ct_device *device;
+	ct_engine *engine;
+	ct_graph *graph;
+	ct_net *net;
+	ct_program *program;
+	ct_optim *optim;
+	ct_ema *ema;
+	ct_arena *scalars;
+	struct ct_step_args *args;
+	void *x, *labels;
+	enum ct_dtype type;
+};
+
+static ct_stream *stream_of(struct fixture *f)
+{
+	return ct_engine_stream(f->engine);
+}
+
+static void open_fixture(struct fixture *f, enum ct_precision precision, double loss_scale)
+{
+	const struct ct_net_opts opts = {
+		.batch = ROWS, .input = CT_INPUT_F32_NCHW, .seed = 5, .train = true, .precision = precision};
+	const struct ct_optim_opts optim = {.kind = CT_ADAMW,
+					    .beta1 = 0.9,
+					    .beta2 = 0.99,
+					    .eps = 1e-6,
+					    .loss_scale = loss_scale,
+					    .loss_scale_interval = 3};
+	void *args;
+
+	*f = (struct fixture){.type = cuda_type(precision)};
+	assert_ok(ct__device_cuda_ops.open(0, &f->device));
+	assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, f->device, 1, &f->engine));
+	f->graph = graph_make((struct ct_shape){FEATURES, 1, 1}, "linear 9;relu;linear 4", CLASSES,
+			      CT_LOSS_CROSS_ENTROPY, 0);
+	assert_ok(ct_net_create(f->engine, f->graph, &opts, &f->net));
+	assert_ok(ct_optim_create(f->net, &optim, &f->optim));
+	assert_ok(ct_net_init(f->net, CT_INIT_PYTORCH, 1));
+	assert_ok(ct_ema_create(f->net, 0.5, &f->ema));
+	assert_ok(ct_program_create(f->net, ROWS, CT_TRAIN, &f->program));
+	assert_ok(ct_arena_create(f->device, CT_F32, 1, &f->scalars));
+	ct_optim_watch_loss(f->optim, f->scalars, 0);
+	assert_ok(ct_device_host_alloc(f->device, sizeof(*f->args), &args));
+	f->args = args;
+	assert_ok(ct_device_host_alloc(f->device, ROWS * FEATURES * sizeof(float), &f->x));
+	assert_ok(ct_device_host_alloc(f->device, ROWS * sizeof(int32_t), &f->labels));
+	fill_floats(1, f->x, (size_t)ROWS * FEATURES);
+	fill_labels(2, f->labels, ROWS, CLASSES);
+}
+
+static void close_fixture(struct fixture *f)
+{
+	ct_device_host_free(f->device, f->labels);
+	ct_device_host_free(f->device, f->x);
+	ct_device_host_free(f->device, f->args);
+	ct_arena_destroy(f->scalars);
+	ct_program_destroy(f->program);
+	ct_ema_destroy(f->ema);
+	ct_optim_destroy(f->optim);
+	ct_net_destroy(f->net);
+	ct_graph_destroy(f->graph);
+	ct_engine_close(f->engine);
+	ct_device_close(f->device);
+}
+
+static int expect_all_freed(void **state)
+{
+	(void)state;
+	return soft_gpu_live() == 0 ? 0 : -1;
+}
+
+static void forward(struct fixture *f)
+{
+	const struct ct_batch b = {.n = ROWS, .x = f->x, .labels = f->labels};
+
+	assert_ok(ct_program_forward(f->program, &b));
+}
+
+static void backward(struct fixture *f)
+{
+	assert_ok(ct_program_backward(f->program, &(struct ct_backward_opts){.scale = 1.0f / ROWS}));
+}
+
+static void begin(struct fixture *f)
+{
+	ct_optim_begin(f->optim, 0.01, f->args);
+	assert_ok(ct_net_post_step_args(f->net, f->args));
+}
+
+static void update(struct fixture *f)
+{
+	begin(f);
+	assert_ok(ct_optim_post(f->optim));
+	assert_ok(ct_stream_sync(stream_of(f), CT_FOREVER));
+}
+
+/* Changes the parameters as a load of a checkpoint does. */
+static void import(struct fixture *f, uint32_t seed)
+{
+	const size_t n = ct_graph_param(f->graph, 0)->n;
+	float *values = test_malloc(n * sizeof(*values));
+	struct ct_mirror m;
+
+	fill_floats(seed, values, n);
+	assert_ok(ct_mirror_open(ct_net_params(f->net), CT_MIRROR_WRITE, stream_of(f), &m));
+	assert_ok(ct_net_import(f->net, &m, 0, values));
+	assert_ok(ct_mirror_close(&m));
+	test_free(values);
+}
+
+static void copy_arena(struct fixture *a, ct_arena *from, struct fixture *b, ct_arena *to)
+{
+	struct ct_mirror m;
+
+	assert_ok(ct_mirror_open(from, CT_MIRROR_READ, stream_of(a), &m));
+	assert_ok(ct_arena_write(to, 0, ct_arena_elems(to), m.data, stream_of(b)));
+	assert_ok(ct_mirror_close(&m));
+}
+
+/* The copy in device memory, and the parameters that it should equal. */
+static void expect_copy(struct fixture *f, const char *after)
+{
+	const struct cuda_net *cn = f->net->impl;
+	const size_t n = ct_net_arena_elems(f->net);
+	struct ct_mirror m;
+	void *copy;
+
+	assert_ok(ct_device_host_alloc(f->device, n * sizeof(uint16_t), &copy));
+	assert_ok(ct_device_copy(f->device, copy, cn->weights, n * sizeof(uint16_t), stream_of(f)));
+	assert_ok(ct_mirror_open(ct_net_params(f->net), CT_MIRROR_READ, stream_of(f), &m));
+	for (size_t i = 0; i < n; i++) {
+		const float p = ((const float *)m.data)[i];
+		const uint16_t want = f->type == CT_F16 ? ct_f16_from_f32(p) : ct_bf16_from_f32(p);
+
+		if (((const uint16_t *)copy)[i] != want)
+			fail_msg("after %s: the copy of element %zu is 0x%04x and should be 0x%04x", after, i,
+				 ((const uint16_t *)copy)[i], want);
+	}
+	assert_ok(ct_mirror_close(&m));
+	ct_device_host_free(f->device, copy);
+}
+
+static void check_copy(enum ct_precision precision)
+{
+	struct fixture f;
+
+	open_fixture(&f, precision, 16);
+	forward(&f);
+	expect_copy(&f, "the initialization and a forward pass");
+	backward(&f);
+	update(&f);
+	expect_copy(&f, "an update");
+	assert_ok(ct_ema_swap(f.ema));
+	expect_copy(&f, "a swap with the EMA weights");
+	assert_ok(ct_ema_swap(f.ema));
+	expect_copy(&f, "a second swap");
+	import(&f, 7);
+	forward(&f);
+	expect_copy(&f, "an import and a forward pass");
+	import(&f, 8);
+	update(&f);
+	expect_copy(&f, "an import and an update");
+	import(&f, 9);
+	assert_ok(ct_arena_write(f.scalars, 0, 1, &(float){NAN}, stream_of(&f)));
+	update(&f);
+	expect_copy(&f, "an import and an update that does nothing");
+	close_fixture(&f);
+}
+
+static void test_copy_of_weights(void **state)
+{
+	(void)state;
+	check_copy(CT_PRECISION_BF16);
+	check_copy(CT_PRECISION_FP16);
+}
+
+static void post_step(struct fixture *f)
+{
+	forward(f);
+	backward(f);
+	assert_ok(ct_optim_post(f->optim));
+}
+
+/* The results of the update, and the digest of the parameters after it. */
+struct outcome {
+	float results[CT_UPDATE_RESULTS];
+	char digest[65];
+};
+
+static void take(struct fixture *f, struct outcome *out)
+{
+	*out = (struct outcome){0};
+	assert_ok(ct_arena_read(ct_optim_result(f->optim), 0, CT_UPDATE_RESULTS, out->results, stream_of(f)));
+	assert_ok(ct_net_digest(f->net, out->digest));
+	/* The norm of a gradient that overflows may be one of several NaNs. */
+	if (out->results[CT_UPDATE_OUTCOME] == CT_UPDATE_SKIPPED)
+		out->results[CT_UPDATE_NORM] = 0;
+}
+
+/* A recording is made while the gradient overflows, and posted until after the scale has become small enough and has grown again. */
+static void test_recorded_scale(void **state)
+{
+	enum { STEPS = 24 };
+	struct fixture plain, recorded;
+	struct outcome want = {.digest = ""}, got, before = {.digest = ""};
+	ct_recording *r = NULL;
+	int n_skipped = 0, n_done = 0;
+	float smallest = INFINITY;
+	bool grown = false;
+
+	(void)state;
+	open_fixture(&plain, CT_PRECISION_FP16, 0x1p26);
+	open_fixture(&recorded, CT_PRECISION_FP16, 0x1p26);
+	for (int step = 0; step < STEPS; step++) {
+		before = want;
+		begin(&plain);
+		post_step(&plain);
+		take(&plain, &want);
+		begin(&recorded);
+		if (step == 0) {
+			post_step(&recorded);
+		} else if (step == 1) {
+			assert_ok(ct_recording_begin(stream_of(&recorded)));
+			post_step(&recorded);
+			assert_ok(ct_recording_end(stream_of(&recorded), &r));
+		}
+		if (r)
+			assert_ok(ct_recording_post(r, stream_of(&recorded)));
+		take(&recorded, &got);
+		assert_memory_equal(&got, &want, sizeof(got));
+
+		const bool skipped = want.results[CT_UPDATE_OUTCOME] == CT_UPDATE_SKIPPED;
+		const float scale = want.results[CT_UPDATE_SCALE];
+		if (step > 0)
+			assert_int_equal(strcmp(want.digest, before.digest) == 0, skipped);
+		n_skipped += skipped;
+		n_done += !skipped;
+		smallest = fminf(smallest, scale);
+		grown |= scale > smallest;
+	}
+	assert_true(n_skipped >= 3 && n_done >= 8 && grown);
+	ct_recording_destroy(r);
+	close_fixture(&recorded);
+	close_fixture(&plain);
+}
+
+/* A net that continues with the weights, states and scale of another one does the same updates. */
+static void test_continued_scale(void **state)
+{
+	struct fixture a, b;
+	struct outcome x, y;
+
+	(void)state;
+	open_fixture(&a, CT_PRECISION_FP16, 0x1p21);
+	open_fixture(&b, CT_PRECISION_FP16, 0x1p10);
+	for (int step = 0; step < 7; step++) {
+		begin(&a);
+		post_step(&a);
+		take(&a, &x);
+	}
+	assert_true(x.results[CT_UPDATE_N_SKIPPED] > 0);
+	copy_arena(&a, ct_net_params(a.net), &b, ct_net_params(b.net));
+	for (int i = 0; ct_optim_state(a.optim, i); i++)
+		copy_arena(&a, ct_optim_state(a.optim, i), &b, ct_optim_state(b.optim, i));
+	ct_optim_set_steps(b.optim, ct_optim_steps(a.optim));
+	assert_ok(ct_optim_set_loss_scale(b.optim, (double)x.results[CT_UPDATE_SCALE],
+					  (uint32_t)x.results[CT_UPDATE_SCALE_STEPS],
+					  (uint64_t)x.results[CT_UPDATE_N_SKIPPED]));
+	for (int step = 0; step < 5; step++) {
+		begin(&a);
+		post_step(&a);
+		take(&a, &x);
+		begin(&b);
+		post_step(&b);
+		take(&b, &y);
+		assert_memory_equal(&x, &y, sizeof(x));
+	}
+	close_fixture(&b);
+	close_fixture(&a);
+}
+
+static void test_bad_scales(void **state)
+{
+	const struct ct_optim_opts bad[] = {{.kind = CT_SGD, .loss_scale_interval = 1},
+					    {.kind = CT_SGD, .loss_scale = NAN, .loss_scale_interval = 1},
+					    {.kind = CT_SGD, .loss_scale = INFINITY, .loss_scale_interval = 1},
+					    {.kind = CT_SGD, .loss_scale = 1}};
+	struct fixture f;
+	ct_optim *o;
+
+	(void)state;
+	open_fixture(&f, CT_PRECISION_FP16, 1);
+	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++)
+		assert_fails(ct_optim_create(f.net, &bad[i], &o), CT_CONFIG, "loss scale");
+	assert_fails(ct_optim_set_loss_scale(f.optim, 0, 0, 0), CT_DATA, "0 is not a loss scale");
+	close_fixture(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_copy_of_weights, expect_all_freed),
+		cmocka_unit_test_teardown(test_recorded_scale, expect_all_freed),
+		cmocka_unit_test_teardown(test_continued_scale, expect_all_freed),
+		cmocka_unit_test_teardown(test_bad_scales, expect_all_freed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
