@@ -1,6 +1,7 @@
 """Training on the device "cuda", on the software GPU of the tests: the program, its engine and its kernels, with stand-ins for the CUDA
 runtime and cuDNN (tests/soft_gpu). The engine "ref" on the CPU gives the expected results."""
 
+import json
 import os
 import re
 
@@ -100,7 +101,7 @@ class Cuda(Case):
             sets = (*SETS[name], "train.epochs=1")
             self.train("train.engine=ref", *SMALL, *sets, run=f"ref-{name}")
             self.cuda(*sets, run=f"fp32-{name}")
-            for precision, tolerance in (("tf32", 0.005), ("bf16", 0.03)):
+            for precision, tolerance in (("tf32", 0.005), ("fp16", 0.005), ("bf16", 0.03)):
                 with self.subTest(sets=name, precision=precision):
                     run = f"{precision}-{name}"
                     self.cuda(*sets, f"precision={precision}", run=run)
@@ -115,6 +116,58 @@ class Cuda(Case):
         self.cuda(*sets, run="resumed")
         self.assertGreater(self.metrics("resumed", "run")[-1]["resumed_step"], 0)
         self.assertEqual(self.digest("resumed"), self.digest("whole"))
+
+    def scales(self, run):
+        return [(m["loss_scale"], m["skipped_updates"]) for m in self.metrics(run, "step")]
+
+    def state(self, run):
+        return json.loads(read_text(self.path(run, "checkpoints", "last", "state.json")))
+
+    def test_overflow_skips_one_step(self):
+        """Every step has the same batch, so with twice the largest scale that does not overflow, only the first update is skipped."""
+        sets = (*SETS["residual"], "precision=fp16", "data.n_train=32", "train.eval_every=0")
+        self.cuda(*sets, f"optim.loss_scale={2.0 ** 30}", "train.epochs=30", run="search")
+        limit = min(scale for scale, _ in self.scales("search"))
+        self.cuda(*sets, f"optim.loss_scale={2 * limit}", "train.max_steps=1", run="skipped")
+        self.cuda(*sets, f"optim.loss_scale={4 * limit}", "train.max_steps=2", run="skipped twice")
+        self.assertEqual(self.scales("skipped"), [(limit, 1)])
+        self.assertEqual(self.scales("skipped twice"), [(2 * limit, 1), (limit, 2)])
+        self.assertEqual(self.digest("skipped"), self.digest("skipped twice"))  # both have the initial weights
+
+        r = self.cuda(*sets, f"optim.loss_scale={2 * limit}", "train.epochs=8", run="overflow")
+        self.assertEqual(self.scales("overflow"), [(limit, 1)] * 8)
+        self.assertIn(f"step 1  the gradient is not finite: its update was skipped (1 so far), the loss scale is now {limit:g}\n", r.out)
+        self.assertEqual(r.out.count("was skipped"), 1)
+        self.assertNotEqual(self.digest("overflow"), self.digest("skipped"))
+        losses = [m["loss"] for m in self.metrics("overflow", "step")]
+        self.assertLess(abs(losses[1] - losses[0]), 1e-3)  # in other sums, because the order of the rows differs
+        self.assertLess(losses[-1], 0.9 * losses[0])
+        self.assertEqual([m.get("grad_norm") is None for m in self.metrics("overflow", "step")], [True] + [False] * 7)
+
+    def test_scale_grows_and_is_resumed(self):
+        sets = (*SETS["residual"], "precision=fp16", f"optim.loss_scale={2.0 ** 20}", "optim.loss_scale_interval=2", "train.ema=0.9",
+                "checkpoint.every_steps=2", "checkpoint.background=false")
+        self.cuda(*sets, run="whole")
+        scales = [s for s, _ in self.scales("whole")]
+        self.assertGreater(max(b / a for a, b in zip(scales, scales[1:])), 1)
+        self.assertLess(min(b / a for a, b in zip(scales, scales[1:])), 1)
+        for step in (3, 6):
+            self.cuda(*sets, run=f"resumed-{step}", env={"CTRAIN_FAILPOINT": f"step:{step}"}, expect=COMM)
+            self.cuda(*sets, run=f"resumed-{step}")
+            self.assertGreater(self.metrics(f"resumed-{step}", "run")[-1]["resumed_step"], 0)
+            self.assertEqual(self.digest(f"resumed-{step}"), self.digest("whole"))
+            self.assertEqual(self.scales(f"resumed-{step}"), self.scales("whole"))
+            for key in ("loss_scale", "loss_scale_steps", "skipped_updates", "optim_steps"):
+                self.assertEqual(self.state(f"resumed-{step}")[key], self.state("whole")[key])
+
+    def test_scale_that_falls_too_low(self):
+        """Images without contrast make the gradients of batch norms infinite at any scale; the loss is that of a guess."""
+        layers = "conv2d 8 kernel=3, batch_norm eps=1e-14, " * 3
+        r = self.cuda("model.name=layers", f"model.layers=[{layers} global_avg_pool, linear 10]", "data.mean=[0]", "data.std=[1e6]", "precision=fp16", "optim.loss_scale=64", "data.n_train=320",
+                      "train.epochs=20", run="low", expect=NUMERIC)
+        self.assertEqual(self.scales("low"), [(2.0 ** (5 - i), i + 1) for i in range(19)])
+        self.assertRegex(r.err, r"the gradient is not finite at step 20 \(epoch [0-9]+\), even with a loss scale of 0\.00012")
+        self.assertIn("use precision=bf16", r.err)
 
     def test_loss_that_is_not_finite(self):
         said = []

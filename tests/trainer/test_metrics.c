@@ -120,6 +120,8 @@ static void test_lines(void **state)
 	assert_ok(ct_metrics_step(m, &s));
 	s.loss = INFINITY;
 	s.grad_norm = 2.5;
+	s.loss_scale = 1024;
+	s.skipped_updates = 3;
 	assert_ok(ct_metrics_step(m, &s));
 	assert_ok(ct_metrics_epoch(m, &epoch));
 	assert_ok(ct_metrics_eval(m, &eval));
@@ -140,9 +142,13 @@ static void test_lines(void **state)
 	assert_num(j, "loss", 0.1 + 0.2);
 	assert_num(j, "exposed_comm_ms", 4);
 	assert_null(ct_json_get(j, "grad_norm"));
+	assert_null(ct_json_get(j, "loss_scale"));
+	assert_null(ct_json_get(j, "skipped_updates"));
 	ct_json_destroy(j);
 	j = line_at(text, 2);
 	assert_num(j, "grad_norm", 2.5);
+	assert_num(j, "loss_scale", 1024);
+	assert_num(j, "skipped_updates", 3);
 	assert_non_null(ct_json_get(j, "loss"));
 	assert_null(ct_json_as_str(ct_json_get(j, "loss")));
 	ct_json_destroy(j);

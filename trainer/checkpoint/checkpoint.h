@@ -29,9 +29,10 @@ struct ct_train_state {
 	uint32_t global_batch, world;
 	int64_t seed;
 	bool finished; /* the run is complete */
-	/* Dynamic loss scaling with precision fp16; 1 and 0 for other precisions. */
+	/* Dynamic loss scaling with precision fp16 (nn/optim/optim.h); 1, 0 and 0 for other precisions. */
 	double loss_scale;
 	uint32_t loss_scale_steps; /* number of updates since the scale last changed */
+	uint64_t skipped_updates;  /* included in optim_steps */
 	char config_digest[65], data_digest[65], graph_digest[65];
 };
 

@@ -61,6 +61,7 @@ static const struct field {
 	FIELD(epoch_bad, FIELD_LATER_U64),
 	FIELD(loss_scale, FIELD_LATER_F64),
 	FIELD(loss_scale_steps, FIELD_LATER_U32),
+	FIELD(skipped_updates, FIELD_LATER_U64),
 #undef FIELD
 };
 

@@ -119,6 +119,8 @@ struct ct_config {
 		bool nesterov, decay_norm_bias;
 		enum ct_cfg_lr_rule lr_rule; /* linear: lr * global batch / lr_base_batch */
 		int64_t lr_base_batch;       /* 256 */
+		double loss_scale;           /* initial; 65536 */
+		int64_t loss_scale_interval; /* 2000 */
 	} optim;
 	struct {
 		enum ct_schedule_kind name;

@@ -246,6 +246,10 @@ static const struct ct_key keys[] = {
 	 .doc = "LARS trust coefficient (You et al. 2017): the norm of an update at learning rate 1, relative to the norm of the layer's weights."},
 	{KEY(optim.clip_norm, FLOAT), LEARNED, .hi = 1e6, .def = "0",
 	 .doc = "Scale the gradient so that its global L2 norm is at most this value. 0 disables clipping."},
+	{KEY(optim.loss_scale, FLOAT), LEARNED, .lo = 1, .hi = 1e30, .def = "65536", .only = "precision=fp16",
+	 .doc = "Initial value of the dynamic loss scale. If a gradient overflows, its update is skipped and the scale is halved."},
+	{KEY(optim.loss_scale_interval, INT), LEARNED, .lo = 1, .hi = 16777216, .def = "2000", .only = "precision=fp16",
+	 .doc = "The loss scale is doubled after this number of updates in a row without overflow."},
 
 	{KEY(schedule.name, ENUM), LEARNED, .choices = schedules, .def = "constant", .doc = "Learning-rate schedule."},
 	{KEY(schedule.warmup_epochs, FLOAT), .flags = CT_KEY_LEARNED | CT_KEY_HIDE_UNSET, .hi = 10000, .def = "0",

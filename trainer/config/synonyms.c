@@ -14,6 +14,8 @@ static const struct {
 	{"learning_rate base_lr", "optim.lr"},
 	{"grad_clip clip_grad clip_grad_norm max_grad_norm gradient_clip_val clip", "optim.clip_norm"},
 	{"amp mixed_precision fp16 bf16 half autocast dtype", "precision"},
+	{"init_scale fp16_init_scale", "optim.loss_scale"},
+	{"growth_interval loss_scale_window fp16_scale_window", "optim.loss_scale_interval"},
 	{"batch_size bs per_device_batch_size micro_batch_size batch.size", "batch.per_rank"},
 	{"global_batch_size total_batch_size", "batch.global"},
 	{"data.path data.root data.folder data.directory root data_dir data_path data_root", "data.dir"},
@@ -45,6 +47,8 @@ static const struct {
 	{"schedule.name", "MultiStepLR", "step"},
 	{"schedule.name", "StepLR", "step"},
 	{"precision", "bfloat16", "bf16"},
+	{"precision", "float16", "fp16"},
+	{"precision", "half", "fp16"},
 	{"precision", "float32", "fp32"},
 };
 

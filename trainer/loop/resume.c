@@ -174,6 +174,9 @@ enum ct_status ct_resume(struct ct_session *s)
 		msg.state.world = (uint32_t)s->world.id.world;
 		s->state = msg.state;
 		ct_optim_set_steps(s->optim, s->state.optim_steps);
+		if (ct_optim_scales_loss(s->optim))
+			CT_TRY(ct_optim_set_loss_scale(s->optim, s->state.loss_scale, s->state.loss_scale_steps,
+						       s->state.skipped_updates));
 		if (ct_session_is_root(s))
 			CT_INFO("resuming from %s (step %llu)", s->resumed_from, (unsigned long long)s->state.step);
 	}

@@ -214,7 +214,8 @@ static enum ct_status wait_done(const struct ct_stepper *p, const struct step_sl
 		return st;
 	(void)ct_error_wrap("waited %g s for the results of step %llu, which need the gradients of all ranks",
 			    (double)p->timeout_ns * 1e-9, (unsigned long long)slot->result.request.step);
-	ct_error_hint("check whether the process of another rank is stopped or busy; dist.timeout sets half of this time");
+	ct_error_hint(
+		"check whether the process of another rank is stopped or busy; dist.timeout sets half of this time");
 	return st;
 }
 
@@ -227,6 +228,15 @@ static enum ct_status read_clock(const struct step_slot *slot, struct ct_step_ti
 	out->step_ns -= out->data_ns;
 	out->data_ns = 0;
 	return CT_OK;
+}
+
+static void take_update(const float *results, struct ct_step_result *out)
+{
+	out->grad_norm = (double)results[CT_UPDATE_NORM];
+	out->outcome = (enum ct_update_outcome)results[CT_UPDATE_OUTCOME];
+	out->loss_scale = (double)results[CT_UPDATE_SCALE];
+	out->loss_scale_steps = (uint32_t)results[CT_UPDATE_SCALE_STEPS];
+	out->skipped_updates = (uint64_t)results[CT_UPDATE_N_SKIPPED];
 }
 
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
@@ -243,7 +253,6 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 	out->stop = slot->down[CT_SCALAR_STOP] > 0;
 	out->save = slot->down[CT_SCALAR_SAVE] > 0;
 	out->bad = (uint64_t)slot->down[CT_SCALAR_BAD];
-	out->grad_norm = (double)slot->down[CT_SCALAR_N + CT_UPDATE_NORM];
-	out->outcome = (enum ct_update_outcome)slot->down[CT_SCALAR_N + CT_UPDATE_OUTCOME];
+	take_update(slot->down + CT_SCALAR_N, out);
 	return check_bad(p, out->bad);
 }

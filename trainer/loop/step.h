@@ -34,8 +34,13 @@ struct ct_step_request {
 struct ct_step_result {
 	struct ct_step_request request;
 	double loss_sum;  /* over all ranks and micro-batches */
-	double grad_norm; /* before clipping; -1 without clipping */
+	double grad_norm; /* before clipping; -1 if neither clipping nor a scaled loss needs it */
 	enum ct_update_outcome outcome;
+	/* Loss scale of the next step (0: the loss is not scaled), number of updates since it last changed, and number of
+	 * skipped updates of the run (nn/optim/optim.h). */
+	double loss_scale;
+	uint32_t loss_scale_steps;
+	uint64_t skipped_updates;
 	bool stop, save;
 	uint32_t n_global, n_own; /* number of samples of all ranks, and of this rank */
 	bool last_of_epoch;

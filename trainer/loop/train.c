@@ -14,6 +14,7 @@
 #include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"
 #include "trainer/loop/meter.h"
+#include "trainer/loop/outcome.h"
 #include "trainer/report/bottleneck.h"
 #include "trainer/report/cpu_use.h"
 
@@ -97,7 +98,9 @@ static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 				    .backward_ms = (double)t->backward_ns * k,
 				    .exposed_comm_ms = (double)t->exposed_ns * k,
 				    .optim_ms = (double)t->optim_ns * k,
-				    .grad_norm = r->grad_norm};
+				    .grad_norm = r->grad_norm,
+				    .loss_scale = r->loss_scale,
+				    .skipped_updates = r->skipped_updates};
 	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
 	m.other_ms = fmax(0, (total * 1e9 - known) * k);
 	CT_TRY(check_run_dir(l->s));
@@ -286,30 +289,6 @@ static enum ct_status end_epoch(struct loop *l)
 	return st;
 }
 
-static enum ct_status check_outcome(const struct loop *l, const struct ct_step_result *r)
-{
-	const struct ct_session *s = l->s;
-	unsigned long long step = (unsigned long long)r->request.step + 1;
-	if (r->outcome == CT_UPDATE_DONE)
-		return CT_OK;
-	if (r->outcome == CT_UPDATE_BAD_NORM)
-		ct_error_set(
-			CT_NUMERIC, __FILE__, __LINE__,
-			"the norm of the gradient is not finite at step %llu (epoch %u); the weights were not updated in this step",
-			step, s->state.epoch + 1);
-	else
-		ct_error_set(CT_NUMERIC, __FILE__, __LINE__,
-			     "the loss is %s at step %llu (epoch %u); the weights were not updated in this step",
-			     isnan(l->loss) ? "nan"
-			     : l->loss < 0  ? "-inf"
-					    : "inf",
-			     step, s->state.epoch + 1);
-	ct_error_hint(
-		"lower optim.lr (now %g), increase schedule.warmup_epochs, or set optim.clip_norm; the earlier checkpoints in %s are intact",
-		s->plan.lr, s->run_dir);
-	return CT_NUMERIC;
-}
-
 /* Takes the results of the oldest posted step: advances the position, updates the metrics, and records the requests of
  * all ranks. */
 static enum ct_status take_step(struct loop *l)
@@ -319,7 +298,8 @@ static enum ct_status take_step(struct loop *l)
 	struct ct_step_result r;
 	CT_TRY(ct_stepper_take(l->stepper, &r));
 	l->loss = r.loss_sum / (double)r.n_global;
-	CT_TRY(check_outcome(l, &r));
+	CT_TRY(ct_outcome_check(s, &r));
+	ct_outcome_note_scale(s, l->metrics, &r);
 	ct_failpoint("step");
 	ct_meter_add(&l->meter, &r);
 	t->epoch_bad = r.bad;

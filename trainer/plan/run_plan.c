@@ -208,6 +208,8 @@ static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 		.eps = c->optim.eps,
 		.clip_norm = c->optim.clip_norm,
 		.trust = c->optim.trust,
+		.loss_scale = c->optim.loss_scale,
+		.loss_scale_interval = (uint32_t)c->optim.loss_scale_interval,
 	};
 	p->init = c->model.init == CT_CFG_INIT_AUTO      ? ct_model_init(ct_config_choice(c, "model.name"))
 		  : c->model.init == CT_CFG_INIT_KAIMING ? CT_INIT_KAIMING

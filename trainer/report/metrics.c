@@ -109,7 +109,7 @@ enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields)
 
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s)
 {
-	const struct ct_tb_scalar scalars[] = {
+	struct ct_tb_scalar scalars[11] = {
 		{"train/loss", s->loss},
 		{"train/lr", s->lr},
 		{"train/images_per_sec", s->images_per_sec},
@@ -119,13 +119,19 @@ enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *
 		{"time/exposed_comm_ms", s->exposed_comm_ms},
 		{"time/optim_ms", s->optim_ms},
 		{"time/other_ms", s->other_ms},
-		{"train/grad_norm", s->grad_norm},
 	};
-	size_t n = CT_ARRAY_LEN(scalars) - (s->grad_norm < 0);
+	size_t n = 9;
 	ct_json *j = new_object("step");
+
+	if (!(s->grad_norm < 0))
+		scalars[n++] = (struct ct_tb_scalar){"train/grad_norm", s->grad_norm};
+	if (s->loss_scale > 0)
+		scalars[n++] = (struct ct_tb_scalar){"train/loss_scale", s->loss_scale};
 
 	ct_json_set_i64(j, "step", (int64_t)s->step);
 	ct_json_set_i64(j, "epoch", s->epoch);
+	if (s->loss_scale > 0)
+		ct_json_set_i64(j, "skipped_updates", (int64_t)s->skipped_updates);
 	/* The key is the tag without its group ("train/loss": loss). */
 	for (size_t i = 0; i < n; i++)
 		ct_json_set_f64(j, strchr(scalars[i].tag, '/') + 1, scalars[i].value);

@@ -17,8 +17,10 @@ struct ct_step_metrics {
 	uint32_t epoch;
 	double loss, lr, images_per_sec;
 	double data_ms, forward_ms, backward_ms, exposed_comm_ms, optim_ms,
-		other_ms; /* per step, averaged since the last line */
-	double grad_norm; /* < 0: not computed */
+		other_ms;         /* per step, averaged since the last line */
+	double grad_norm;         /* < 0: not computed */
+	double loss_scale;        /* 0: the loss is not scaled */
+	uint64_t skipped_updates; /* of the run; written only with loss_scale */
 };
 
 struct ct_epoch_metrics {
