@@ -378,20 +378,35 @@ enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *ou
 	return p->net->engine->ops->read(p, node, gradient, out);
 }
 
+static enum ct_status collect_times(ct_program *p)
+{
+	const struct ct_engine_ops *ops = p->net->engine->ops;
+
+	return ops->collect_times ? ops->collect_times(p) : CT_OK;
+}
+
 void ct_program_profile(ct_program *p, bool on)
 {
 	size_t bytes = (size_t)ct_graph_n_nodes(p->graph) * sizeof(double);
 
+	if (collect_times(p) < 0)
+		ct_error_clear(); /* the next wait returns the error again */
 	p->profile = on;
 	memset(p->forward_s, 0, bytes);
 	memset(p->backward_s, 0, bytes);
 }
 
-enum ct_status ct_program_times(const ct_program *p, int node, double *forward_s, double *backward_s)
+bool ct_program_is_profiled(const ct_program *p)
+{
+	return p->profile;
+}
+
+enum ct_status ct_program_times(ct_program *p, int node, double *forward_s, double *backward_s)
 {
 	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->graph));
 	if (!p->profile)
 		return CT_FAIL(CT_BUG, "the times of a program were requested, but profiling is off");
+	CT_TRY(collect_times(p));
 	*forward_s = p->forward_s[node];
 	*backward_s = p->backward_s[node];
 	return CT_OK;

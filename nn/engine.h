@@ -241,8 +241,10 @@ uint64_t ct_net_programs_made(const ct_net *net);
  * be read. */
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out) CT_MUST_CHECK;
 /* ct_program_profile turns profiling on or off and resets the times. ct_program_times gets the total seconds that the
- * forward and the backward pass of a node have taken since the last reset. It fails with CT_BUG if profiling is off. */
+ * forward and the backward pass of a node have taken since the last reset. It fails with CT_BUG if profiling is off. On an
+ * asynchronous device, it waits for the posted work. While profiling is on, passes must not be recorded. */
 void ct_program_profile(ct_program *p, bool on);
-enum ct_status ct_program_times(const ct_program *p, int node, double *forward_s, double *backward_s) CT_MUST_CHECK;
+bool ct_program_is_profiled(const ct_program *p);
+enum ct_status ct_program_times(ct_program *p, int node, double *forward_s, double *backward_s) CT_MUST_CHECK;
 
 #endif

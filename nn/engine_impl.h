@@ -57,6 +57,9 @@ struct ct_engine_ops {
 	/* Copies the value or the gradient of a node, for the p->rows rows of the last forward pass, to `out`. Called
 	 * when the posted work has finished. */
 	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
+	/* (optional) [default: passes add their times while they run] Waits for the passes that were posted while
+	 * p->profile was set, and adds their times to p->forward_s and p->backward_s. */
+	enum ct_status (*collect_times)(ct_program *p);
 	/* (optional) [default: the padded count identifies the layout] Writes a string that distinguishes the layout
 	 * of a parameter from every other layout that the engine may choose. It is part of the layout digest, so
 	 * machines that choose the same layout must produce the same string. */

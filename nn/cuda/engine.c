@@ -9,6 +9,7 @@
 #include "nn/cuda/compile/compile.h"
 #include "nn/cuda/cudnn/descriptor.h"
 #include "nn/cuda/layout.h"
+#include "nn/cuda/run/profile.h"
 #include "nn/cuda/run/run.h"
 
 static bool cuda_available(char *why, size_t why_len)
@@ -114,6 +115,7 @@ static void cuda_program_destroy(ct_program *base)
 		if (p->tasks[i].kind == CUDA_PLAN)
 			ct__cudnn_pack_destroy(p->tasks[i].plan.pack);
 	}
+	ct__cuda_profile_release(p);
 	ct_free(p->references);
 	ct_free(p->tasks);
 	ct_free(p->buffers);
@@ -200,6 +202,7 @@ const struct ct_engine_ops ct__engine_ops_cuda = {
 	.forward = ct__cuda_forward,
 	.backward = ct__cuda_backward,
 	.read = cuda_read,
+	.collect_times = ct__cuda_profile_collect,
 	.precision = cuda_precision,
 	.gathers = true,
 	.arenas = &ct__arena_ops_cuda,

@@ -95,6 +95,20 @@ class Cuda(Case):
         self.assertEqual(said[0][0], said[1][0])
         self.assertGreater(int(said[0][1]), 16)
 
+    def test_bench(self):
+        """Recorded steps do not allocate memory, and the times of the nodes are measured in steps without a recording."""
+        for steps in (1, 4):
+            with self.subTest(steps=steps):
+                j = self.run_ctrain("bench", "step", self.config(), "--steps", 10, "device=cuda", *SMALL, *SETS["residual"], "data.n_train=640",
+                                    f"train.graph_steps={steps}", env={"CTRAIN_CUDA_LIBS": SOFT}).json()
+                self.assertEqual((j["steps"], j["allocations"]), (10 if steps == 1 else 12, 0))
+                for key in ("step_ms_median", "forward_ms", "backward_ms", "optim_ms", "images_per_sec"):
+                    self.assertGreater(j[key], 0, key)
+                for node in j["nodes"]:
+                    if node["op"] in ("conv2d", "linear", "batch_norm"):
+                        self.assertGreater(node["forward_ms"], 0, node)
+                        self.assertGreater(node["backward_ms"], 0, node)
+
     def test_precisions(self):
         """Other results than fp32's, but close to them."""
         for name in ("mlp", "residual"):

@@ -68,12 +68,17 @@ static enum ct_status set_nodes(ct_json *j, const struct ct_session *s, int64_t 
 	return st;
 }
 
-/* Runs one step and waits for its results, so that the measured time includes all of its work. */
-static enum ct_status run_step(ct_stepper *p, const struct ct_step_request *req, struct ct_step_result *r)
+/* Runs the n steps of a group and waits for their results, so that the measured time includes all of their work. */
+static enum ct_status run_steps(ct_stepper *p, uint64_t first, int n, double lr, struct ct_step_result *r)
 {
 	bool last_of_epoch;
-	CT_TRY(ct_stepper_post(p, req, &last_of_epoch));
-	return ct_stepper_take(p, r);
+
+	for (int i = 0; i < n; i++)
+		CT_TRY(ct_stepper_post(p, &(struct ct_step_request){.step = first + (uint64_t)i, .lr = lr},
+				       &last_of_epoch));
+	for (int i = 0; i < n; i++)
+		CT_TRY(ct_stepper_take(p, &r[i]));
+	return CT_OK;
 }
 
 enum { STEP, DATA, FORWARD, BACKWARD, OPTIM, N_PHASES };
@@ -94,45 +99,73 @@ static double median_ms(int64_t *ns, int64_t steps, int phase)
 	return (double)ns[phase * steps + steps / 2] * 1e-6;
 }
 
+/* Numbers of heap allocations. */
+struct allocations {
+	uint64_t steps;     /* by full steps */
+	uint64_t preparing; /* by steps that compile the program of a smaller last batch, or record their work */
+	uint64_t all;       /* by all threads: the buffers of loader threads grow until the largest file has been read */
+};
+
+/* Runs `steps` steps, in groups, after `warmup` others. Stores their times in ns [N_PHASES, steps]. */
+static enum ct_status measure(const struct ct_session *s, ct_stepper *p, int64_t warmup, int64_t steps, int64_t *ns,
+			      struct allocations *a)
+{
+	struct ct_step_result r[CT_STEP_GROUP_MAX];
+	const int group = ct_stepper_group(p);
+
+	for (int64_t i = -warmup; i < steps; i += group) {
+		if (i == 0)
+			a->all = ct_mem_count();
+		int64_t t0 = ct_now_ns(), compile_ns = 0;
+		const uint64_t before = ct_mem_count_of_thread(), replayed = ct_stepper_replayed(p);
+		CT_TRY(run_steps(p, (uint64_t)(i + warmup), group, s->plan.lr * 0.01, r));
+		const uint64_t made = ct_mem_count_of_thread() - before;
+		bool full = ct_stepper_replayed(p) > replayed || ct_stepper_replayed(p) == 0;
+		for (int k = 0; k < group; k++) {
+			compile_ns += r[k].compile_ns;
+			full = full && r[k].n_own == s->plan.per_rank && r[k].compile_ns == 0;
+		}
+		const int64_t step_ns = (ct_now_ns() - t0 - compile_ns) / group;
+		for (int k = 0; k < group && i >= 0; k++)
+			note_times(ns, steps, i + k, step_ns, &r[k].times);
+		a->steps += i >= 0 && full ? made : 0;
+		a->preparing += i >= 0 && !full ? made : 0;
+	}
+	a->all = ct_mem_count() - a->all;
+	return CT_OK;
+}
+
+/* Measures the nodes in up to 20 steps. Only full batches are counted, because the smaller last batch of an epoch has
+ * its own program. */
+static enum ct_status profile(const struct ct_session *s, ct_stepper *p, uint64_t first, int64_t steps, int64_t *n_full)
+{
+	const int64_t most = steps < 20 ? steps : 20;
+	struct ct_step_result r;
+
+	ct_program_profile(s->full, true);
+	for (int64_t i = 0; i < most; i++) {
+		CT_TRY(run_steps(p, first + (uint64_t)i, 1, 0, &r));
+		*n_full += r.n_own == s->plan.per_rank;
+	}
+	return CT_OK;
+}
+
 static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 {
 	ct_stepper *p = NULL;
-	int64_t *ns = NULL;
-	struct ct_step_result r;
+	int64_t *ns = NULL, profiled = 0;
+	struct allocations made = {0};
 	enum ct_status st;
-	const int64_t warmup = 5;
 	if (s->plan.n_sizes > 1) /* with progressive resizing, only the first size is measured */
 		s->plan.n_sizes = 1;
-	CT_TRY_ALLOC(ns = CT_NEW_ARRAY(int64_t, (size_t)steps * N_PHASES));
-	CT_TRY_GOTO(ct_stepper_create(s, &p), st, out);
-	/* Numbers of heap allocations: by the steps themselves; by all threads (the buffers of loader threads grow
-	 * until the largest file has been read); and by steps that compile the program of a smaller last batch. */
-	uint64_t allocations = 0, all = 0, compiling = 0;
-	for (int64_t i = -warmup; i < steps; i++) {
-		if (i == 0)
-			all = ct_mem_count();
-		int64_t t0 = ct_now_ns();
-		const uint64_t before = ct_mem_count_of_thread();
-		struct ct_step_request req = {.step = (uint64_t)(i + warmup), .lr = s->plan.lr * 0.01};
-		CT_TRY_GOTO(run_step(p, &req, &r), st, out);
-		const uint64_t made = ct_mem_count_of_thread() - before;
-		if (i >= 0) {
-			note_times(ns, steps, i, ct_now_ns() - t0 - r.compile_ns, &r.times);
-			const bool full = r.n_own == s->plan.per_rank && r.compile_ns == 0;
-			allocations += full ? made : 0;
-			compiling += full ? 0 : made;
-		}
-	}
-	all = ct_mem_count() - all;
-	ct_program_profile(s->full, true);
-	/* Only full batches are counted, because the smaller last batch of an epoch has its own program. */
-	const int64_t most = steps < 20 ? steps : 20;
-	int64_t profiled = 0;
-	for (int64_t i = 0; i < most; i++) {
-		struct ct_step_request req = {.step = (uint64_t)(i + warmup + steps)};
-		CT_TRY_GOTO(run_step(p, &req, &r), st, out);
-		profiled += r.n_own == s->plan.per_rank;
-	}
+	CT_TRY(ct_stepper_create(s, &p));
+	/* Each slot is posted and recorded before it is measured. */
+	const int64_t group = ct_stepper_group(p), warmup = ct_stepper_lag(p) > 0 ? 2 * (ct_stepper_lag(p) + group) : 5;
+	steps = (steps + group - 1) / group * group;
+	ns = CT_NEW_ARRAY(int64_t, (size_t)steps * N_PHASES);
+	CT_TRY_GOTO(ns ? CT_OK : CT_NOMEM, st, out);
+	CT_TRY_GOTO(measure(s, p, warmup, steps, ns, &made), st, out);
+	CT_TRY_GOTO(profile(s, p, (uint64_t)(warmup + steps), steps, &profiled), st, out);
 	double median = median_ms(ns, steps, STEP) * 1e-3, flop = 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
 	ct_json *j = ct_json_object();
 	ct_json_set_str(j, "bench", "step");
@@ -148,8 +181,8 @@ static enum ct_status bench_step(struct ct_session *s, int64_t steps)
 	ct_json_set_f64(j, "forward_ms", median_ms(ns, steps, FORWARD));
 	ct_json_set_f64(j, "backward_ms", median_ms(ns, steps, BACKWARD));
 	ct_json_set_f64(j, "optim_ms", median_ms(ns, steps, OPTIM));
-	ct_json_set_i64(j, "allocations", (int64_t)allocations);
-	ct_json_set_i64(j, "loader_allocations", (int64_t)(all - allocations - compiling));
+	ct_json_set_i64(j, "allocations", (int64_t)made.steps);
+	ct_json_set_i64(j, "loader_allocations", (int64_t)(made.all - made.steps - made.preparing));
 	st = set_nodes(j, s, profiled);
 	if (st == CT_OK)
 		st = ct__print_json(j, false);

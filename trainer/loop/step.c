@@ -141,6 +141,11 @@ int ct_stepper_lag(const ct_stepper *p)
 	return p->lag;
 }
 
+int ct_stepper_group(const ct_stepper *p)
+{
+	return p->group;
+}
+
 int ct_stepper_pending(const ct_stepper *p)
 {
 	return (int)(p->posted - p->taken);

@@ -23,7 +23,10 @@
 #include "trainer/loop/session.h"
 #include "trainer/loop/step_clock.h"
 
-enum { CT_STEP_LAG = 2 };
+enum {
+	CT_STEP_LAG = 2,
+	CT_STEP_GROUP_MAX = 64, /* of train.graph_steps */
+};
 
 struct ct_step_request {
 	uint64_t step; /* step number in the run, from which the dropout masks are derived */
@@ -61,6 +64,7 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
  * has more unreadable samples than data.max_bad allows. */
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out) CT_MUST_CHECK;
 int ct_stepper_lag(const ct_stepper *p);
+int ct_stepper_group(const ct_stepper *p); /* number of steps that are posted together if they can be recorded */
 int ct_stepper_pending(const ct_stepper *p); /* number of posted steps whose results have not been taken */
 /* Returns the number of steps that were posted by posting the recording of earlier steps. */
 uint64_t ct_stepper_replayed(const ct_stepper *p);

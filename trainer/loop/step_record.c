@@ -46,6 +46,7 @@ enum ct_status ct__step_choose_recording(ct_stepper *p)
 		return cannot(why);
 	p->records = caps->recordable && few && s->cfg->train.cuda_graph != CT_CFG_GRAPH_OFF;
 	p->group = p->records ? steps_in_recording(p) : 1;
+	CT_ASSERT(p->group <= CT_STEP_GROUP_MAX);
 	return few && caps->async ? ct_stream_create(s->device, false, &p->copies) : CT_OK;
 }
 
@@ -167,7 +168,8 @@ enum ct_status ct__step_post_group(ct_stepper *p, struct step_slot *first)
 		ct__step_drop_recordings(p);
 		p->n_programs = ct_net_programs_made(p->s->net);
 	}
-	if (full && !changed && (group->recording ? all_recorded(p, first) : group->warm))
+	if (full && !changed && !ct_program_is_profiled(p->s->full) &&
+	    (group->recording ? all_recorded(p, first) : group->warm))
 		return post_recording(p, group, first);
 	group->warm |= full;
 	return ct__step_post_each(p, first, p->group);

@@ -140,6 +140,8 @@ struct cuda_program {
 	int bound_blocks;          /* n_blocks of the net when the tasks were bound */
 	uint64_t first_row; /* `first` of the batch of the last forward pass */
 	size_t n_run;       /* number of tasks posted since the start of the last forward pass */
+	ct_event **marks;   /* [n_tasks + 2] of run/profile.c; NULL before the first measured pass */
+	size_t n_marked;    /* number of measured tasks whose times have not been collected */
 };
 
 /* build.c: append a buffer or a task. The pointer to a task is valid until the next task is added. */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "nn/cuda/run/profile.h"
 #include "nn/host/host.h"
 
 /* What the tasks of one pass read besides their own arguments. */
@@ -170,12 +171,14 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 static enum ct_status run_tasks(const struct pass *pass, size_t begin, size_t end)
 {
 	pass->p->n_run = end;
+	CT_TRY(ct__cuda_profile_begin(pass->p, begin > 0));
 	for (size_t i = begin; i < end; i++) {
 		struct cuda_task *t = &pass->p->tasks[i];
 
 		ct_stream_note(pass->p->base.net->engine->stream, cuda_node(pass->p, t->node)->name);
 		if (run_task(pass, t) < 0)
 			return ct_error_wrap("%s", cuda_node(pass->p, t->node)->name);
+		CT_TRY(ct__cuda_profile_task(pass->p, i));
 	}
 	return CT_OK;
 }
