@@ -4,6 +4,8 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -112,11 +114,37 @@ enum ct_status ct_module_open(const char *name, const char *symbol, const void *
 	return ct_module_open_in(NULL, name, symbol, out);
 }
 
-enum ct_status ct_library_open(const char *path, const char *name)
+enum ct_status ct_library_open(const char *path, const char *name, const char *last)
 {
 	char *found = find_in(path, name);
 	void *library = dlopen(found ? found : name, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+	enum ct_status st = library ? CT_OK : CT_FAIL(CT_UNSUPPORTED, "%s", dlerror());
 
+	if (st < 0 && !found && (found = find_in(last, name)) != NULL) {
+		library = dlopen(found, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+		st = library ? CT_OK : CT_FAIL(CT_UNSUPPORTED, "%s", dlerror());
+		if (st == CT_OK)
+			ct_error_clear();
+	}
 	ct_free(found);
-	return library ? CT_OK : CT_FAIL(CT_UNSUPPORTED, "%s", dlerror());
+	return st;
+}
+
+void *ct_library_symbol(const char *name, const char *symbol)
+{
+	void *library = dlopen(name, RTLD_NOW | RTLD_NOLOAD), *address = library ? dlsym(library, symbol) : NULL;
+
+	if (library)
+		dlclose(library);
+	return address;
+}
+
+void ct_library_path(const void *address, char *path, size_t len)
+{
+	char absolute[PATH_MAX];
+	Dl_info info;
+
+	snprintf(path, len, "%s", "");
+	if (address && dladdr(address, &info) && info.dli_fname && realpath(info.dli_fname, absolute))
+		snprintf(path, len, "%s", absolute);
 }

@@ -28,7 +28,12 @@ enum ct_status ct_module_open_in(const char *path, const char *name, const char 
 
 /* Loads the library `name` ("libcudart.so.13"), so that the dynamic linker uses it for modules that depend on it. The
  * library is loaded from the first directory in `path` that contains it, else from the search path of the dynamic
- * linker. It stays loaded. On failure, returns CT_UNSUPPORTED with the reason that the dynamic linker gives. */
-enum ct_status ct_library_open(const char *path, const char *name) CT_MUST_CHECK;
+ * linker, else from a directory in `last`. It stays loaded. On failure, returns CT_UNSUPPORTED with the reason that the
+ * dynamic linker gives. */
+enum ct_status ct_library_open(const char *path, const char *name, const char *last) CT_MUST_CHECK;
+/* Returns the address of a symbol in a library that this process has loaded, or NULL. */
+void *ct_library_symbol(const char *name, const char *symbol);
+/* Writes the absolute path of the library or module that contains this address, or "". */
+void ct_library_path(const void *address, char *path, size_t len);
 
 #endif

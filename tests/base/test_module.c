@@ -1,5 +1,8 @@
 #include "base/module.h"
 
+#include <unistd.h>
+
+#include "base/device/cuda_module.h"
 #include "tests/base/check.h"
 #include "tests/base/module_fixture.h"
 
@@ -57,6 +60,46 @@ static void test_no_module(void **state)
 	assert_int_equal(remove("ct_text.so"), 0);
 }
 
+/* A library is loaded from `path`, else by the dynamic linker, else from `last`; and its path is known. */
+static void test_library(void **state)
+{
+	char path[512], cwd[512];
+
+	(void)state;
+	assert_fails(ct_library_open("", "libct_nothing.so", "/nowhere"), CT_UNSUPPORTED, "libct_nothing.so");
+	assert_null(ct_library_symbol("libct_nothing.so", "x"));
+	assert_ok(ct_library_open("/nowhere", "libm.so.6", NULL));
+	ct_library_path(ct_library_symbol("libm.so.6", "cos"), path, sizeof(path));
+	assert_true(path[0] == '/' && strstr(path, "libm"));
+	assert_int_equal(ct_file_replace("ct_no_library.so.1", "no library", 10), CT_OK);
+	assert_non_null(getcwd(cwd, sizeof(cwd)));
+	assert_fails(ct_library_open(cwd, "ct_no_library.so.1", NULL), CT_UNSUPPORTED, "ct_no_library.so.1");
+	assert_fails(ct_library_open("", "ct_no_library.so.1", cwd), CT_UNSUPPORTED, cwd);
+	assert_int_equal(remove("ct_no_library.so.1"), 0);
+	ct_library_path(NULL, path, sizeof(path));
+	assert_string_equal(path, "");
+}
+
+/* The directories in which pip installs libraries, those of the active environment first. */
+static void test_wheel_path(void **state)
+{
+	char *nvidia = ct_strfmt("%s/lib/python3.11/site-packages/nvidia", (char *)*state);
+	char *cu13 = ct_strfmt("%s/cu13/lib", nvidia), *cudnn = ct_strfmt("%s/cudnn/lib", nvidia);
+	char *want = ct_strfmt("%s:%s", cu13, cudnn);
+	struct ct_str path = {0};
+
+	assert_ok(ct_dir_make(cudnn));
+	assert_ok(ct_dir_make(cu13));
+	assert_int_equal(setenv("VIRTUAL_ENV", *state, 1), 0);
+	assert_ok(ct_cuda_wheel_path(&path));
+	assert_int_equal(strncmp(ct_str_text(&path), want, strlen(want)), 0);
+	ct_str_release(&path);
+	ct_free(want);
+	ct_free(cudnn);
+	ct_free(cu13);
+	ct_free(nvidia);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -64,6 +107,8 @@ int main(void)
 		cmocka_unit_test(test_not_there),
 		cmocka_unit_test(test_other_build),
 		cmocka_unit_test(test_no_module),
+		cmocka_unit_test(test_library),
+		cmocka_unit_test_setup_teardown(test_wheel_path, make_scratch, drop_scratch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -233,6 +233,20 @@ class Devices(Case):
         self.cuda("train.engine=ref", "launch.procs=1", run="ref")
         self.assertNotIn("cuDNN", self.engine("ref"))
 
+    def test_info(self):
+        j = self.run_ctrain("info", "--json", env={"CTRAIN_CUDA_LIBS": SOFT, "SOFT_GPU_DEVICES": "2"}).json()["cuda"]
+        self.assertEqual([d["bus"] for d in j["devices"]], ["0000:01:00.0", "0000:02:00.0"])
+        self.assertEqual(len({d["uuid"] for d in j["devices"]}), 2)
+        libraries = {x["name"]: x for x in j["libraries"]}
+        self.assertEqual(set(libraries), {"libctrain_cuda.so", "libcudart.so.13", "libcudnn.so.9", "driver"})
+        for name, x in libraries.items():
+            self.assertRegex(x["version"], r"\d+\.\d+")
+            if name != "driver":
+                self.assertEqual(x["path"], os.path.join(os.path.realpath(SOFT), os.path.basename(os.path.realpath(os.path.join(SOFT, name)))))
+        r = self.run_ctrain("info", env={"CTRAIN_CUDA_LIBS": SOFT, "SOFT_GPU_DRIVER": "0"})
+        self.assertRegex(r.out, r"cuda +no: no NVIDIA driver is installed")
+        self.assertRegex(r.out, r"driver: not installed")
+
     def test_auto_procs(self):
         """launch.procs=auto is one rank for a GPU; several GPUs are not supported yet."""
         r = self.cuda("device=cuda", "launch.procs=auto", run="one")

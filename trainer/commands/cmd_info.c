@@ -1,6 +1,7 @@
 /* `ctrain info`: lists what this build and this machine support, and why the other parts are not available. */
 #include <stdio.h>
 
+#include "base/device/cuda_module.h"
 #include "base/device/device.h"
 #include "base/json.h"
 #include "base/thread.h"
@@ -33,6 +34,40 @@ static ct_json *devices(void)
 		ct_json_push(a, o);
 	}
 	return a;
+}
+
+/* The GPUs, and the libraries with their paths. */
+static ct_json *cuda(void)
+{
+	struct ct_cuda_part parts[CT_CUDA_N_PARTS];
+	struct ct_device_info info;
+	int n_parts = ct_cuda_parts(parts), n_gpus;
+	if (n_parts == 0)
+		return NULL;
+	ct_json *j = ct_json_object(), *libraries = ct_json_array(), *gpus = ct_json_array();
+	for (int i = 0; i < n_parts; i++) {
+		ct_json *o = ct_json_object();
+		ct_json_set_str(o, "name", parts[i].name);
+		ct_json_set_str(o, "version", parts[i].version);
+		ct_json_set_str(o, "path", parts[i].path);
+		ct_json_push(libraries, o);
+	}
+	if (ct_device_count("cuda", &n_gpus) < 0)
+		n_gpus = 0;
+	for (int i = 0; i < n_gpus && ct_device_describe("cuda", i, &info) == CT_OK; i++) {
+		ct_json *o = ct_json_object();
+		ct_json_set_i64(o, "index", i);
+		ct_json_set_str(o, "name", info.name);
+		ct_json_set_str(o, "arch", info.arch);
+		ct_json_set_i64(o, "bytes", (int64_t)info.total_bytes);
+		ct_json_set_str(o, "uuid", info.uuid);
+		ct_json_set_str(o, "bus", info.bus);
+		ct_json_push(gpus, o);
+	}
+	ct_error_clear();
+	ct_json_set(j, "libraries", libraries);
+	ct_json_set(j, "devices", gpus);
+	return j;
 }
 
 static ct_json *backends(bool (*at)(size_t, const char **, bool *, char *, size_t))
@@ -72,6 +107,32 @@ static void print_backends(const char *title, const ct_json *list)
 	}
 }
 
+static const char *text_of(const ct_json *o, const char *key)
+{
+	const char *text = "";
+	if (ct_json_get_str(o, key, &text) < 0)
+		ct_error_clear();
+	return text;
+}
+
+static void print_cuda(const ct_json *j)
+{
+	const ct_json *gpus = ct_json_get(j, "devices"), *libraries = ct_json_get(j, "libraries");
+	for (size_t i = 0; i < ct_json_len(gpus); i++) {
+		const ct_json *o = ct_json_at(gpus, i);
+		int64_t bytes = 0;
+		if (ct_json_get_i64(o, "bytes", &bytes) < 0)
+			ct_error_clear();
+		printf("%-10s cuda:%-5zu %s (%s), %.1f GiB, %s, PCI %s\n", i == 0 ? "GPUs" : "", i, text_of(o, "name"),
+		       text_of(o, "arch"), (double)bytes / (1 << 30), text_of(o, "uuid"), text_of(o, "bus"));
+	}
+	for (size_t i = 0; i < ct_json_len(libraries); i++) {
+		const ct_json *o = ct_json_at(libraries, i);
+		printf("%-10s %s: %s  %s\n", i == 0 ? "CUDA" : "", text_of(o, "name"), text_of(o, "version"),
+		       text_of(o, "path"));
+	}
+}
+
 static void print_names(const char *title, const ct_json *list)
 {
 	printf("%-10s", title);
@@ -89,6 +150,9 @@ static ct_json *collect(void)
 	ct_json_set_i64(j, "cpus", ct_cpu_count());
 	ct_json_set_str(j, "cpu_list", cpus);
 	ct_json_set(j, "devices", devices());
+	ct_json *gpus = cuda();
+	if (gpus)
+		ct_json_set(j, "cuda", gpus);
 	ct_json_set(j, "engines", backends(ct_engine_at));
 	ct_json_set(j, "communicators", backends(ct_comm_backend_at));
 	ct_json_set(j, "models", names(ct_model_name_at));
@@ -104,6 +168,8 @@ static enum ct_status print_text(const ct_json *j)
 	CT_TRY(ct_json_get_str(j, "cpu_list", &list));
 	printf("ctrain     " CTRAIN_VERSION "\ncpus       %lld (%s)\n", (long long)cpus, list);
 	print_backends("device", ct_json_get(j, "devices"));
+	if (ct_json_get(j, "cuda"))
+		print_cuda(ct_json_get(j, "cuda"));
 	print_backends("engine", ct_json_get(j, "engines"));
 	print_backends("dist", ct_json_get(j, "communicators"));
 	print_names("models", ct_json_get(j, "models"));
