@@ -38,9 +38,11 @@ static void plan_slices(ct_net *net)
 	}
 }
 
-static enum ct_status alloc_arena(ct_net *net, size_t elems, ct_arena **out, size_t *counter)
+static enum ct_status alloc_arena(ct_net *net, const char *purpose, size_t elems, ct_arena **out, size_t *counter)
 {
+	ct_device_purpose(net->engine->device, purpose);
 	CT_TRY(ct_arena_create(net->engine->device, CT_F32, elems, out));
+	ct_device_purpose(net->engine->device, NULL);
 	*counter += ct_arena_bytes(*out);
 	return CT_OK;
 }
@@ -99,11 +101,11 @@ static enum ct_status net_open(ct_net *net)
 	net->opened = true;
 	plan_slices(net);
 	CT_TRY(alloc_state(net));
-	CT_TRY(alloc_arena(net, net->arena_elems, &net->params, &net->memory.params));
-	CT_TRY(alloc_arena(net, net->buffer_elems, &net->buffers, &net->memory.buffers));
+	CT_TRY(alloc_arena(net, "parameters", net->arena_elems, &net->params, &net->memory.params));
+	CT_TRY(alloc_arena(net, "running statistics", net->buffer_elems, &net->buffers, &net->memory.buffers));
 	if (net->opts.train) {
 		net->owns_grads = true;
-		CT_TRY(alloc_arena(net, net->arena_elems, &net->grads, &net->memory.grads));
+		CT_TRY(alloc_arena(net, "gradients", net->arena_elems, &net->grads, &net->memory.grads));
 	}
 	if (net->opts.precision == CT_PRECISION_FP16)
 		return ct__net_set_loss_scale(net, &(struct ct_loss_scale){.scale = 1});
@@ -179,7 +181,7 @@ enum ct_status ct__net_need_scratch(ct_net *net)
 {
 	if (net->scratch_grads)
 		return CT_OK;
-	return alloc_arena(net, net->arena_elems, &net->scratch_grads, &net->memory.grads);
+	return alloc_arena(net, "gradients", net->arena_elems, &net->scratch_grads, &net->memory.grads);
 }
 
 enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice)

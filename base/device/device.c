@@ -196,6 +196,11 @@ void ct_device_mem_free(ct_device *d, void *p)
 		d->ops->mem_free(d, p);
 }
 
+void ct_device_purpose(ct_device *d, const char *what)
+{
+	d->purpose = what;
+}
+
 enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out)
 {
 	return d->ops->host_alloc ? d->ops->host_alloc(d, bytes, out)

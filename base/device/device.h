@@ -132,6 +132,10 @@ void ct_device_mem_free(ct_device *d, void *p);
 enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out) CT_MUST_CHECK;
 void ct_device_host_free(ct_device *d, void *p);
 
+/* Sets what memory is allocated for from now on, for example "gradients" (a string literal; NULL: other). If the memory
+ * of a GPU is exhausted, the message lists how much is used for what. */
+void ct_device_purpose(ct_device *d, const char *what);
+
 /* Post a copy or a fill to s. dst and src are device memory or memory from ct_device_host_alloc, in any combination,
  * and must not overlap. */
 enum ct_status ct_device_copy(ct_device *d, void *dst, const void *src, size_t bytes, ct_stream *s) CT_MUST_CHECK;
@@ -202,6 +206,7 @@ extern const struct ct_device_ops ct_device_lazy_ops; /* lazy/lazy_impl.h */
 struct ct_device {
 	const struct ct_device_ops *ops;
 	struct ct_device_caps caps;
+	const char *purpose; /* ct_device_purpose */
 };
 struct ct_stream {
 	ct_device *device;

@@ -24,6 +24,15 @@ RECORDED = {
     "residual": (*SETS["residual"], "data.augment.mixup=0.4"),
     "bf16": ("precision=bf16", "train.ema=0.9"),
 }
+MEMORY = """\
+model: {name: layers, layers: [conv2d 16 kernel=3 padding=1 bias=false, batch_norm, relu, conv2d 16 kernel=3 padding=1, relu, max_pool 2, linear 10]}
+data: {name: synthetic, n_train: 512, n_val: 16, shape: [3, 16, 16], on_device: off}
+batch: {eval: 16}
+optim: {lr: 0.05, momentum: 0.9}
+train: {ema: 0.9}
+launch: {procs: 1}
+device: cuda
+"""
 SMALL = ("data.n_train=203", "batch.per_rank=32", "train.epochs=2", "log.every=1", "--procs", 1)
 
 
@@ -232,6 +241,21 @@ class Devices(Case):
         self.assertEqual(len(lines), 1, r.describe())
         self.cuda("train.engine=ref", "launch.procs=1", run="ref")
         self.assertNotIn("cuDNN", self.engine("ref"))
+
+    def test_memory(self):
+        """Exhausted memory: what it is used for, and a batch that fits."""
+        config = self.config(MEMORY, "memory.yaml")
+        env = {"SOFT_GPU_MEMORY": "16000000"}
+        r = self.cuda("batch.per_rank=256", config=config, run="large", env=env, expect=DEVICE)
+        self.assertRegex(r.err, r"allocating 2\d\.\d MiB of GPU memory for activations \(GPU 0 has 1\d\.\d of 15\.3 MiB free; this process uses "
+                         r".*0\.1 MiB for EMA weights, 0\.1 MiB for optimizer states, 0\.1 MiB for gradients, .*0\.1 MiB for parameters.*\): "
+                         r"CUDA: cudaMalloc: cudaErrorMemoryAllocation: out of memory")
+        fits = int(re.search(r"about (\d+) of these 256 rows would fit", r.err)[1])
+        self.cuda(f"batch.per_rank={fits}", config=config, run="fits", env=env)
+        r = self.cuda(f"batch.per_rank={fits * 5 // 4}", config=config, run="too-large", env=env, expect=DEVICE)
+        r = self.cuda("batch.per_rank=16", "batch.eval=512", "data.n_val=512", config=config, run="eval", env=env, expect=DEVICE)
+        self.assertRegex(r.err, r"about \d+ of these 512 rows would fit")
+        self.cuda("batch.per_rank=1", config=config, run="none", env={"SOFT_GPU_MEMORY": "150000"}, expect=DEVICE)
 
     def test_info(self):
         j = self.run_ctrain("info", "--json", env={"CTRAIN_CUDA_LIBS": SOFT, "SOFT_GPU_DEVICES": "2"}).json()["cuda"]

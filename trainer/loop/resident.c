@@ -81,9 +81,11 @@ static enum ct_status alloc_all(struct ct_session *s)
 {
 	enum ct_status st = CT_OK;
 
+	ct_device_purpose(s->device, "data sets");
 	for (int mode = 0; mode < N_MODES && st == CT_OK; mode++)
 		if (data_of(s, mode))
 			st = ct_device_mem_alloc(s->device, bytes_of(data_of(s, mode)), false, &s->samples[mode]);
+	ct_device_purpose(s->device, NULL);
 	if (st < 0)
 		ct_resident_release(s);
 	return st;

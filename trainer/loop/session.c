@@ -92,7 +92,9 @@ static enum ct_status alloc_reduced(struct ct_session *s)
 	if (ct_device_caps(s->device)->host_visible) {
 		CT_TRY(ct_comm_mem_alloc(s->comm, bytes, &memory));
 	} else {
+		ct_device_purpose(s->device, "gradients");
 		CT_TRY(ct_device_mem_alloc(s->device, bytes, true, &memory));
+		ct_device_purpose(s->device, NULL);
 		s->reduced = memory;
 	}
 	CT_TRY(ct_arena_wrap(s->device, CT_F32, elems, memory, &s->grads));
@@ -109,11 +111,14 @@ static enum ct_status build_training(struct ct_session *s)
 				     .buckets = s->buckets,
 				     .n_buckets = s->n_buckets};
 	CT_TRY(ct_reducer_create(s->comm, &ro, &s->reducer));
+	ct_device_purpose(s->device, "optimizer states");
 	CT_TRY(ct_optim_create(s->net, &s->plan.optim, &s->optim));
 	ct_optim_watch_loss(s->optim, s->scalars, CT_SCALAR_LOSS);
 	CT_TRY(ct_net_init(s->net, s->plan.init, (uint64_t)s->cfg->run.seed));
+	ct_device_purpose(s->device, "EMA weights");
 	if (s->cfg->train.ema > 0)
 		CT_TRY(ct_ema_create(s->net, s->cfg->train.ema, &s->ema));
+	ct_device_purpose(s->device, NULL);
 	s->full_shape = s->plan.input;
 	return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 }

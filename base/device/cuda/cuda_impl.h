@@ -8,6 +8,7 @@
 #define CT_BASE_DEVICE_CUDA_CUDA_IMPL_H
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 
 #include "base/device/device.h"
 
@@ -30,9 +31,18 @@ struct cuda_recording {
 	cudaGraphExec_t exec;
 };
 
+struct cuda_allocation {
+	struct cuda_allocation *next;
+	void *at;
+	size_t bytes;
+	const char *purpose; /* ct_device_purpose */
+};
+
 struct cuda_device {
 	ct_device base;
 	int index;
+	pthread_mutex_t mutex; /* of the list, because any thread may allocate */
+	struct cuda_allocation *allocations;
 	bool recording;
 	struct cuda_stream *streams;
 };

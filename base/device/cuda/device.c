@@ -42,6 +42,7 @@ static enum ct_status cuda_open(int index, ct_device **out)
 	if (ct__cuda_use(&(struct cuda_device){.index = index}) < 0)
 		return ct_error_wrap("opening CUDA device %d", index);
 	CT_TRY_ALLOC(d = CT_NEW(struct cuda_device));
+	pthread_mutex_init(&d->mutex, NULL);
 	d->base.ops = &ct__device_cuda_ops;
 	d->base.caps = (struct ct_device_caps){.async = true, .recordable = true};
 	d->index = index;
@@ -54,6 +55,8 @@ static void cuda_close(ct_device *base)
 	struct cuda_device *d = (struct cuda_device *)base;
 
 	CT_ASSERT(!d->streams); /* a stream was not destroyed */
+	CT_ASSERT(!d->allocations);
+	pthread_mutex_destroy(&d->mutex);
 	ct_free(d);
 }
 

@@ -53,7 +53,7 @@ static const char *hint_of(cudaError_t e)
 {
 	switch (e) {
 	case cudaErrorMemoryAllocation:
-		return "use a smaller batch.per_rank, or train.recompute=blocks; `nvidia-smi` lists who uses the memory of the GPU";
+		return "use a smaller batch.per_rank (train.accumulate keeps the global batch; batch.eval is the batch of evaluations); `nvidia-smi` lists the processes that use the GPU";
 	case cudaErrorDevicesUnavailable:
 		return "another process uses the GPU exclusively: `nvidia-smi` lists the processes";
 	case cudaErrorIllegalAddress:

@@ -1,52 +1,114 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "base/device/cuda/cuda_impl.h"
+#include "base/mem.h"
 
 static cudaStream_t stream_of(ct_stream *s)
 {
 	return ((struct cuda_stream *)s)->stream;
 }
 
-/* Adds what the device has to the message of a failed allocation. */
-static enum ct_status alloc_failed(const struct cuda_device *d, enum ct_status st, const char *where, size_t bytes)
+static double mib(size_t bytes)
+{
+	return (double)bytes / (1 << 20);
+}
+
+/* Lists the memory that this process has allocated: ", this process uses 97.5 MiB for parameters, ...". */
+static void add_uses(struct cuda_device *d, struct ct_str *text)
+{
+	pthread_mutex_lock(&d->mutex);
+	for (const struct cuda_allocation *a = d->allocations; a; a = a->next) {
+		const struct cuda_allocation *same = d->allocations;
+		size_t bytes = 0;
+
+		while (strcmp(same->purpose, a->purpose) != 0)
+			same = same->next;
+		if (same != a) /* counted before */
+			continue;
+		for (; same; same = same->next)
+			bytes += strcmp(same->purpose, a->purpose) == 0 ? same->bytes : 0;
+		ct_str_addf(text, "%s %.1f MiB for %s", a == d->allocations ? "; this process uses" : ",", mib(bytes),
+			    a->purpose);
+	}
+	pthread_mutex_unlock(&d->mutex);
+}
+
+/* Adds what the device has, and what for, to the message of a failed allocation. */
+static enum ct_status alloc_failed(struct cuda_device *d, enum ct_status st, const char *where, size_t bytes)
 {
 	size_t available = 0, total = 0;
+	struct ct_str text = {0};
 
-	if (st == CT_NOMEM && cudaMemGetInfo(&available, &total) == cudaSuccess)
-		return ct_error_wrap("allocating %.1f MiB %s (device %d has %.1f of %.1f MiB free)",
-				     (double)bytes / 1048576, where, d->index, (double)available / 1048576,
-				     (double)total / 1048576);
-	return ct_error_wrap("allocating %.1f MiB %s", (double)bytes / 1048576, where);
+	if (st == CT_NOMEM && cudaMemGetInfo(&available, &total) == cudaSuccess) {
+		ct_str_addf(&text, " (GPU %d has %.1f of %.1f MiB free", d->index, mib(available), mib(total));
+		add_uses(d, &text);
+		ct_str_add(&text, ")");
+	}
+	st = ct_error_wrap("allocating %.1f MiB %s%s", mib(bytes), where, ct_str_text(&text));
+	ct_str_release(&text);
+	return st;
+}
+
+static enum ct_status alloc_zeroed(void *p, size_t bytes)
+{
+	/* Other streams do not wait for the default stream, which the fill runs on. */
+	CT_TRY(ct__cuda_check(cudaMemset(p, 0, bytes), "cudaMemset"));
+	return ct__cuda_check(cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
 }
 
 enum ct_status ct__cuda_mem_alloc(ct_device *base, size_t bytes, bool zeroed, void **out)
 {
 	struct cuda_device *d = (struct cuda_device *)base;
+	struct cuda_allocation *a;
+	const char *purpose = base->purpose ? base->purpose : "other data";
+	char where[64];
 	enum ct_status st;
-	void *p = NULL;
 
 	CT_TRY(ct__cuda_not_recording(d, "memory is allocated"));
 	CT_TRY(ct__cuda_use(d));
-	st = ct__cuda_check(cudaMalloc(&p, bytes > 0 ? bytes : 1), "cudaMalloc");
+	CT_TRY_ALLOC(a = CT_NEW(struct cuda_allocation));
+	*a = (struct cuda_allocation){.bytes = bytes, .purpose = purpose};
+	snprintf(where, sizeof(where), "of GPU memory for %s", purpose);
+	st = ct__cuda_check(cudaMalloc(&a->at, bytes > 0 ? bytes : 1), "cudaMalloc");
 	if (st < 0)
-		return alloc_failed(d, st, "on the GPU", bytes);
-	/* Other streams do not wait for the default stream, which the fill runs on. */
-	if (zeroed)
-		st = ct__cuda_check(cudaMemset(p, 0, bytes), "cudaMemset");
-	if (st == CT_OK && zeroed)
-		st = ct__cuda_check(cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
+		(void)alloc_failed(d, st, where, bytes);
+	else if (zeroed)
+		st = alloc_zeroed(a->at, bytes);
 	if (st < 0) {
-		(void)cudaFree(p);
+		(void)cudaFree(a->at);
+		ct_free(a);
 		return st;
 	}
-	*out = p;
+	pthread_mutex_lock(&d->mutex);
+	a->next = d->allocations;
+	d->allocations = a;
+	pthread_mutex_unlock(&d->mutex);
+	*out = a->at;
 	return CT_OK;
+}
+
+static void forget(struct cuda_device *d, const void *p)
+{
+	struct cuda_allocation **place = &d->allocations, *a;
+
+	pthread_mutex_lock(&d->mutex);
+	while (*place && (*place)->at != p)
+		place = &(*place)->next;
+	a = *place;
+	CT_ASSERT(a); /* memory of another device, or freed before */
+	*place = a->next;
+	pthread_mutex_unlock(&d->mutex);
+	ct_free(a);
 }
 
 /* cudaFree waits for all posted work. An error of that work is returned by the next call. */
 void ct__cuda_mem_free(ct_device *base, void *p)
 {
-	CT_ASSERT(!((struct cuda_device *)base)->recording);
+	struct cuda_device *d = (struct cuda_device *)base;
+
+	CT_ASSERT(!d->recording);
+	forget(d, p);
 	ct__cuda_released(cudaFree(p), "cudaFree");
 }
 

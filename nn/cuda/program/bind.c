@@ -54,7 +54,7 @@ static enum ct_status bind_tasks(struct cuda_program *p)
 }
 
 /* The old block is freed first, because both together would raise the peak of memory. */
-static enum ct_status grow(ct_net *net, struct cuda_block *b, size_t bytes)
+static enum ct_status grow(ct_net *net, struct cuda_block *b, const char *purpose, size_t bytes)
 {
 	struct cuda_net *cn = net->impl;
 	ct_device *d = net->engine->device;
@@ -66,7 +66,9 @@ static enum ct_status grow(ct_net *net, struct cuda_block *b, size_t bytes)
 	ct_device_mem_free(d, b->at);
 	*b = (struct cuda_block){0};
 	cn->n_blocks++;
+	ct_device_purpose(d, purpose);
 	CT_TRY(ct_device_mem_alloc(d, bytes, false, &at));
+	ct_device_purpose(d, NULL);
 	*b = (struct cuda_block){.at = at, .bytes = bytes};
 	return CT_OK;
 }
@@ -81,8 +83,32 @@ static enum ct_status need_memory(ct_net *net)
 		memory = p->plan.bytes > memory ? p->plan.bytes : memory;
 		workspace = p->workspace_bytes > workspace ? p->workspace_bytes : workspace;
 	}
-	CT_TRY(grow(net, &cn->memory, memory));
-	return grow(net, &cn->workspace, workspace);
+	CT_TRY(grow(net, &cn->memory, "activations", memory));
+	return grow(net, &cn->workspace, "the workspace", workspace);
+}
+
+/* Adds to a CT_NOMEM error how many rows would fit, if memory grows with the number of rows and the workspace stays. */
+static enum ct_status hint_rows(const struct cuda_program *p)
+{
+	const struct cuda_net *cn = net_of(p);
+	struct ct_device_info info;
+	struct ct_error failure;
+
+	ct_error_save(&failure);
+	if (ct_device_info(p->base.net->engine->device, &info) == CT_OK && p->plan.bytes > 0) {
+		const double available = (double)(info.free_bytes + cn->memory.bytes + cn->workspace.bytes) -
+					 (double)p->workspace_bytes;
+		const double rows = 0.98 * available / ((double)p->plan.bytes / p->base.n);
+		const int most = rows < 1 ? 0 : rows < p->base.n ? (int)rows : p->base.n - 1;
+
+		(void)ct_error_restore(&failure);
+		if (most > 0)
+			ct_error_hint("about %d of these %d rows would fit", most, p->base.n);
+		else
+			ct_error_hint("not even one row would fit");
+		return CT_NOMEM;
+	}
+	return ct_error_restore(&failure);
 }
 
 enum ct_status ct__cuda_bind(struct cuda_program *p)
@@ -92,7 +118,9 @@ enum ct_status ct__cuda_bind(struct cuda_program *p)
 
 	p->next = cn->programs;
 	cn->programs = p;
-	CT_TRY(need_memory(net));
+	enum ct_status st = need_memory(net);
+	if (st < 0)
+		return st == CT_NOMEM ? hint_rows(p) : st;
 	CT_TRY(bind_tasks(p));
 	net->memory.activations = cn->memory.bytes > net->memory.activations ? cn->memory.bytes : net->memory.activations;
 	net->memory.workspace = cn->workspace.bytes > net->memory.workspace ? cn->workspace.bytes : net->memory.workspace;

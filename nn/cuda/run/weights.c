@@ -8,7 +8,9 @@ enum ct_status ct__cuda_alloc_weights(ct_net *net)
 
 	if (t == CT_F32 || cn->weights)
 		return CT_OK;
+	ct_device_purpose(net->engine->device, "16-bit weights");
 	CT_TRY(ct_device_mem_alloc(net->engine->device, bytes, false, &cn->weights));
+	ct_device_purpose(net->engine->device, NULL);
 	net->memory.params += bytes;
 	return CT_OK;
 }
