@@ -69,6 +69,11 @@ if [ $quick = 0 ]; then
 		run_ctest asan build/asan -j 2 -L '^(unit|ops|dist|golden|gpu)$'
 	fi
 
+	if [ -e build/asan/ctrain ]; then
+		say "address and undefined-behaviour sanitizers: training on the software GPU, and its faults"
+		run_ctest asan-cuda build/asan -R '^e2e_cuda(_faults)?$'
+	fi
+
 	say "thread sanitizer: tests of base, data and dist, and the test of nn with a second thread"
 	if build tsan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -- tests/{base,data,dist}/all test_onednn_export; then
 		prefix=("${plain_addresses[@]}")
