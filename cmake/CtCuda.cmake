@@ -98,10 +98,11 @@ function(ct_add_soft_kernels name)
   target_link_libraries(${name} PRIVATE ct_flags ct_cuda)
 endfunction()
 
-# ct_add_nvcc_objects(var SOURCES FILE.cu...): sets var to objects with code for all GPUs that ctrain supports. OBJECT.ptxas is the report of
-# registers, spills and shared memory.
+# ct_add_nvcc_objects(var SOURCES FILE.cu... [UNFUSED FILE.cu...]): sets var to objects with code for all GPUs that ctrain supports. OBJECT.ptxas
+# is the report of registers, spills and shared memory. In the sources that UNFUSED repeats, multiplications and additions are not fused, so
+# that the results have the same bits as on the CPU.
 function(ct_add_nvcc_objects var)
-  cmake_parse_arguments(A "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(A "" "" "SOURCES;UNFUSED" ${ARGN})
   set(flags -std=c++17 -O3 --resource-usage -Werror all-warnings -I${CMAKE_SOURCE_DIR} -Xcompiler=-fPIC,-Wall,-Wextra)
   foreach(arch 80 90 100)
     list(APPEND flags -gencode arch=compute_${arch},code=sm_${arch})
@@ -109,11 +110,15 @@ function(ct_add_nvcc_objects var)
   list(APPEND flags -gencode arch=compute_100,code=compute_100)
   set(objects)
   foreach(source IN LISTS A_SOURCES)
+    set(fusion)
+    if(source IN_LIST A_UNFUSED)
+      set(fusion --fmad=false)
+    endif()
     set(object ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${source}.o)
     get_filename_component(directory ${object} DIRECTORY)
     file(MAKE_DIRECTORY ${directory})
     add_custom_command(OUTPUT ${object} BYPRODUCTS ${object}.ptxas
-      COMMAND ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh ${object}.ptxas ${CTRAIN_CCACHE} ${CTRAIN_NVCC} ${flags} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+      COMMAND ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh ${object}.ptxas ${CTRAIN_CCACHE} ${CTRAIN_NVCC} ${flags} ${fusion} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
       DEPENDS ${source} ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh DEPFILE ${object}.d COMMENT "nvcc ${source}" VERBATIM COMMAND_EXPAND_LISTS)
     set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
     list(APPEND objects ${object})
