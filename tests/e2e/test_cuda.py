@@ -23,6 +23,7 @@ RECORDED = {
     "convnet": (*SETS["convnet"], "train.ema=0.9", "data.n_train=395"),
     "residual": (*SETS["residual"], "data.augment.mixup=0.4"),
     "bf16": ("precision=bf16", "train.ema=0.9"),
+    "fp16": ("precision=fp16", "train.ema=0.9", "optim.name=adamw", f"optim.loss_scale={2.0 ** 22}", "optim.loss_scale_interval=3"),
 }
 MEMORY = """\
 model: {name: layers, layers: [conv2d 16 kernel=3 padding=1 bias=false, batch_norm, relu, conv2d 16 kernel=3 padding=1, relu, max_pool 2, linear 10]}
