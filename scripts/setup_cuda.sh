@@ -74,6 +74,7 @@ install_pip() {
 		as_root=(sudo)
 	fi
 	echo "setup: installing python3-pip"
+	"${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 -qq update
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq -y --no-install-recommends \
 		install python3-pip >/dev/null
 }

@@ -12,7 +12,7 @@ echo "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    CUDA Version: %s |"
 # pip install ... --target DIR
 PIP = """#!/bin/sh
 echo "$@" >>"$CALLS"
-case "$*" in *--version) exit 0 ;; esac
+case "$*" in *--version) [ -z "$NO_PIP" ] || [ -e "$NO_PIP" ]; exit ;; esac
 [ -z "$FAIL" ] || exit 1
 for to; do :; done
 mkdir -p "$to/nvidia/cu13/bin" "$to/nvidia/cu13/lib" "$to/nvidia/cudnn/lib" "$to/nvidia/nccl/lib" "$to/nvidia_cudnn.dist-info"
@@ -41,7 +41,7 @@ class SetupCuda(Case):
 
     def setup(self, *args, expect=OK, **env):
         env = self.env({"PATH": f"{self.path('bin')}:/usr/bin:/bin", "CTRAIN_DRIVER_FILE": self.path("version"), "CALLS": self.path("calls"),
-                        "FAIL": "", **env})
+                        "FAIL": "", "NO_PIP": "", **env})
         r = Process(self, ["bash", self.path("tree", "scripts", "setup_cuda.sh"), *args], env, self.tmp).wait(30)
         self.assert_code(r, expect)
         return r
@@ -108,6 +108,15 @@ class SetupCuda(Case):
         r = self.setup(CTRAIN_SETUP_CUDA="wheels", FAIL="1", expect=1)
         self.assert_says(r, "could not be installed", "CTRAIN_SETUP_CUDA=off")
         self.assertFalse(self.has() or os.path.exists(self.path("tree", "build", "cuda.part")))
+
+    def test_pip_is_installed_if_missing(self):
+        self.program("sudo", '#!/bin/sh\nexec "$@"\n')
+        self.program("apt-get", '#!/bin/sh\necho "$@" >>"$NO_PIP.log"\ncase "$*" in *" install python3-pip") touch "$NO_PIP" ;; esac\n')
+        self.setup(CTRAIN_SETUP_CUDA="wheels", NO_PIP=self.path("pip"))
+        with open(self.path("pip.log"), encoding="utf-8") as f:
+            update, install = f.read().splitlines()
+        self.assertTrue(update.endswith(" update") and install.endswith(" install python3-pip"))
+        self.assertTrue(self.has("wheels"))
 
     def test_off(self):
         self.program("nvidia-smi", SMI % "13.0")
