@@ -16,6 +16,7 @@ SETS = {
     "shifted and flipped images": (*CONV, "data.shape=[3,9,7]", "data.augment.crop_padding=4", "data.augment.flip=true", "precision=bf16"),
     "mixed and erased images": (*CONV, "data.shape=[3,9,7]", "data.augment.flip=true", "data.augment.erasing=0.5",
                                 "data.augment.mixup=0.4", "data.augment.cutmix=1", "model.label_smoothing=0.1"),
+    "several steps in a graph": (*MLP, "data.augment.crop_padding=2", "data.augment.mixup=0.4", "batch.global=10", "train.graph_steps=4"),
     "micro-batches": (*CONV, "data.augment.crop_padding=1", "data.augment.cutmix=1", "train.accumulate=3"),
 }
 SMALL = ("batch.global=33", "train.epochs=3", "--procs", 1)
@@ -40,7 +41,7 @@ class Resident(Case):
         return read_text(self.path(run, "log", "rank-00000.log"))
 
     def compare(self, name, *sets, resident="data.on_device=on", seeds=(1,)):
-        self.cuda(*sets, "data.on_device=off", run=f"host {name}")
+        self.cuda(*sets, "data.on_device=off", "train.cuda_graph=off", run=f"host {name}")
         self.assertNotIn("to the memory of the device", self.log(f"host {name}"))
         for seed in seeds:
             run = f"device {name} {seed}"
