@@ -247,6 +247,7 @@ static void take_update(const float *results, struct ct_step_result *out)
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 {
 	struct step_slot *slot = p->pending[p->taken % (uint64_t)n_slots(p)];
+	const float *scalars = p->s->world.id.world > 1 ? slot->down : slot->up;
 	CT_ASSERT(ct_stepper_pending(p) > 0);
 	if (ct_stepper_pending(p) <= p->n_gathered)
 		CT_TRY(post_gathered(p));
@@ -255,9 +256,9 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 	CT_TRY(read_clock(slot, &slot->result.times));
 	*out = slot->result;
 	out->loss_sum = (double)slot->down[CT_SCALAR_LOSS];
-	out->stop = slot->down[CT_SCALAR_STOP] > 0;
-	out->save = slot->down[CT_SCALAR_SAVE] > 0;
-	out->bad = (uint64_t)slot->down[CT_SCALAR_BAD];
+	out->stop = scalars[CT_SCALAR_STOP] > 0;
+	out->save = scalars[CT_SCALAR_SAVE] > 0;
+	out->bad = (uint64_t)scalars[CT_SCALAR_BAD];
 	take_update(slot->down + CT_SCALAR_N, out);
 	return check_bad(p, out->bad);
 }

@@ -112,11 +112,13 @@ static enum ct_status empty_micro(ct_stepper *p, const struct step_micro *m)
 	return CT_OK;
 }
 
-/* Posts the step scalars, which are reduced with the gradients of the last bucket. */
+/* Posts the step scalars, which are reduced with the gradients of the last bucket. A single rank does not send its own
+ * scalars to the device. */
 static enum ct_status post_scalars(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
-	CT_TRY(ct_device_copy(s->device, ct_arena_at(s->scalars, 0), slot->up, CT_SCALAR_N * sizeof(float), p->stream));
+	if (s->world.id.world > 1)
+		CT_TRY(ct_device_copy(s->device, ct_arena_at(s->scalars, 0), slot->up, CT_SCALAR_N * sizeof(float), p->stream));
 	return ct_net_post_loss(s->net, s->scalars, CT_SCALAR_LOSS);
 }
 
