@@ -126,7 +126,7 @@ static enum ct_status place_all(struct ct_session *s)
 enum ct_status ct_resident_place(struct ct_session *s)
 {
 	bool chosen = s->cfg->data.on_device == CT_CFG_ON_DEVICE_ON;
-	char text[256];
+	char text[512];
 
 	if (s->cfg->data.on_device == CT_CFG_ON_DEVICE_OFF)
 		return CT_OK;
