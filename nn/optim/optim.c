@@ -242,6 +242,16 @@ ct_arena *ct_optim_result(ct_optim *o)
 	return o->update.result;
 }
 
+enum ct_status ct_optim_place_result(ct_optim *o, float *memory)
+{
+	ct_arena *result;
+
+	CT_TRY(ct_arena_wrap(o->net->engine->device, CT_F32, CT_UPDATE_RESULTS, memory, &result));
+	ct_arena_destroy(o->update.result);
+	o->update.result = result;
+	return CT_OK;
+}
+
 bool ct_optim_scales_loss(const ct_optim *o)
 {
 	return o->net->opts.precision == CT_PRECISION_FP16;

@@ -90,6 +90,9 @@ enum {
 	CT_UPDATE_RESULTS
 };
 ct_arena *ct_optim_result(ct_optim *o);
+/* Makes the updates store their results in this device memory, so that one copy can read them together with other
+ * values. Borrows the memory. Call it before the first update. */
+enum ct_status ct_optim_place_result(ct_optim *o, float *memory) CT_MUST_CHECK;
 
 /* Returns true if the precision of the net needs a loss scale. */
 bool ct_optim_scales_loss(const ct_optim *o);

@@ -114,6 +114,7 @@ static enum ct_status build_training(struct ct_session *s)
 	ct_device_purpose(s->device, "optimizer states");
 	CT_TRY(ct_optim_create(s->net, &s->plan.optim, &s->optim));
 	ct_optim_watch_loss(s->optim, s->scalars, CT_SCALAR_LOSS);
+	CT_TRY(ct_optim_place_result(s->optim, ct_arena_at(s->scalars, CT_SCALAR_UPDATE)));
 	CT_TRY(ct_net_init(s->net, s->plan.init, (uint64_t)s->cfg->run.seed));
 	ct_device_purpose(s->device, "EMA weights");
 	if (s->cfg->train.ema > 0)

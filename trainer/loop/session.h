@@ -15,8 +15,12 @@ enum ct_scalar {
 	CT_SCALAR_STOP, /* STOP and SAVE: requests of ranks to stop and to save */
 	CT_SCALAR_SAVE,
 	CT_SCALAR_BAD, /* unreadable samples of the epoch so far */
+	/* The results of the update, which are not summed: they are written after the reduction, and read together with
+	 * the sums. */
+	CT_SCALAR_UPDATE = 8,
 	CT_SCALAR_N = 16
 };
+_Static_assert(CT_SCALAR_UPDATE + CT_UPDATE_RESULTS <= CT_SCALAR_N, "the results of an update are among the scalars");
 
 struct ct_session {
 	const struct ct_config *cfg;

@@ -24,7 +24,7 @@ static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 
 	CT_TRY(ct_device_host_alloc(d, CT_SCALAR_N * sizeof(float), &up));
 	slot->up = up;
-	CT_TRY(ct_device_host_alloc(d, CT_STEP_DOWN_N * sizeof(float), &down));
+	CT_TRY(ct_device_host_alloc(d, CT_SCALAR_N * sizeof(float), &down));
 	slot->down = down;
 	CT_TRY(ct_device_host_alloc(d, sizeof(*slot->args), &args));
 	slot->args = args;
@@ -247,7 +247,7 @@ static void take_update(const float *results, struct ct_step_result *out)
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 {
 	struct step_slot *slot = p->pending[p->taken % (uint64_t)n_slots(p)];
-	const float *scalars = p->s->world.id.world > 1 ? slot->down : slot->up;
+	const float *requests = p->s->world.id.world > 1 ? slot->down : slot->up;
 	CT_ASSERT(ct_stepper_pending(p) > 0);
 	if (ct_stepper_pending(p) <= p->n_gathered)
 		CT_TRY(post_gathered(p));
@@ -256,9 +256,9 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 	CT_TRY(read_clock(slot, &slot->result.times));
 	*out = slot->result;
 	out->loss_sum = (double)slot->down[CT_SCALAR_LOSS];
-	out->stop = scalars[CT_SCALAR_STOP] > 0;
-	out->save = scalars[CT_SCALAR_SAVE] > 0;
-	out->bad = (uint64_t)scalars[CT_SCALAR_BAD];
-	take_update(slot->down + CT_SCALAR_N, out);
+	out->stop = requests[CT_SCALAR_STOP] > 0;
+	out->save = requests[CT_SCALAR_SAVE] > 0;
+	out->bad = (uint64_t)requests[CT_SCALAR_BAD];
+	take_update(slot->down + CT_SCALAR_UPDATE, out);
 	return check_bad(p, out->bad);
 }

@@ -18,8 +18,8 @@ struct step_micro {
 
 /* A posted step whose results have not been taken. */
 struct step_slot {
-	/* Pinned host memory. up: the scalars before the reduction; down: the reduced scalars and the results of the
-	 * update. */
+	/* Pinned host memory [CT_SCALAR_N]. up: the scalars of this rank; down: the reduced scalars and the results of
+	 * the update. A single rank reads its requests from `up`, which is not copied to the device. */
 	float *up, *down;
 	struct ct_step_args *args; /* pinned, too */
 	ct_event *done;
@@ -36,7 +36,6 @@ struct step_slot {
 	struct step_micro *recorded; /* [n_recorded] those of the recorded step */
 	int n_recorded;
 };
-enum { CT_STEP_DOWN_N = CT_SCALAR_N + CT_UPDATE_RESULTS };
 
 /* `group` consecutive slots, whose steps are recorded together. The first full group is posted as usual, because some
  * memory is allocated when it is first used. The second one is recorded, and the recording is posted for the second and

@@ -118,7 +118,8 @@ static enum ct_status post_scalars(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
 	if (s->world.id.world > 1)
-		CT_TRY(ct_device_copy(s->device, ct_arena_at(s->scalars, 0), slot->up, CT_SCALAR_N * sizeof(float), p->stream));
+		CT_TRY(ct_device_copy(s->device, ct_arena_at(s->scalars, 0), slot->up, CT_SCALAR_N * sizeof(float),
+				      p->stream));
 	return ct_net_post_loss(s->net, s->scalars, CT_SCALAR_LOSS);
 }
 
@@ -185,10 +186,8 @@ static enum ct_status post_update(ct_stepper *p, struct step_slot *slot)
 	if (s->ema)
 		CT_TRY(ct_ema_update(s->ema));
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_OPTIM));
-	CT_TRY(ct_device_copy(s->device, slot->down, ct_arena_at(s->scalars, 0), CT_SCALAR_N * sizeof(float),
-			      p->stream));
-	return ct_device_copy(s->device, slot->down + CT_SCALAR_N, ct_arena_at(ct_optim_result(s->optim), 0),
-			      CT_UPDATE_RESULTS * sizeof(float), p->stream);
+	return ct_device_copy(s->device, slot->down, ct_arena_at(s->scalars, 0), CT_SCALAR_N * sizeof(float),
+			      p->stream);
 }
 
 enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot)
