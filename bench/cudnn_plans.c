@@ -81,9 +81,8 @@ static bool any_precision(enum ct_precision p, char *why, size_t why_len)
 /* A plan that the filter should have excluded is a mistake of nn/cuda/cudnn. */
 static bool keeps_promise(enum ct_precision p, const struct ct__cudnn_plan_info *i)
 {
-	const bool exact = !(i->tensor_core || i->down_convert || i->reduced_reduction);
-
-	return i->deterministic && i->workspace_bytes <= (int64_t)1 << 30 && (exact || p != CT_PRECISION_FP32);
+	return i->deterministic && i->workspace_bytes <= (int64_t)1 << 30 && !i->down_convert &&
+	       !i->reduced_reduction && !(i->tensor_core && p == CT_PRECISION_FP32);
 }
 
 static enum ct_status ask(struct table *t, const struct ct__cudnn_choice *choice, struct row *r, int device)
@@ -415,7 +414,7 @@ static enum ct_status open_targets(struct table *t)
 
 		snprintf(path, sizeof(path), "%s/%s.json", t->devices_dir, devices[i]);
 		CT_TRY(ct_file_read(path, 1 << 16, &json, &n));
-		st = ct__cudnn_target_create(json, &t->targets[i]);
+		st = ct__cudnn_target_from_json(json, &t->targets[i]);
 		ct_free(json);
 		if (st < 0)
 			return ct_error_wrap("%s", path);

@@ -63,6 +63,11 @@ enum ct_precision { CT_PRECISIONS(CT_CHOICE_ID) };
 #define CT_RECOMPUTES(X) X(CT_RECOMPUTE_NONE, "none") X(CT_RECOMPUTE_NORMS, "norms") X(CT_RECOMPUTE_BLOCKS, "blocks")
 enum ct_recompute { CT_RECOMPUTES(CT_CHOICE_ID) };
 
+/* How an engine chooses among several implementations of an operation. OFF: as its library suggests. ON: by measuring their time on the
+ * device. AUTO: as ON, if the choice can be kept for the next run. The CPU engines ignore it. */
+#define CT_AUTOTUNES(X) X(CT_AUTOTUNE_OFF, "off") X(CT_AUTOTUNE_AUTO, "auto") X(CT_AUTOTUNE_ON, "on")
+enum ct_autotune { CT_AUTOTUNES(CT_CHOICE_ID) };
+
 struct ct_net_opts {
 	int batch; /* rows on each rank in a full micro-batch */
 	enum ct_input_kind input;
@@ -71,6 +76,8 @@ struct ct_net_opts {
 	bool train;            /* false: no gradient arena, evaluation programs only */
 	enum ct_precision precision;
 	enum ct_recompute recompute;
+	enum ct_autotune autotune;
+	bool nondeterministic; /* sums may be computed in an order that changes from run to run, if that is faster */
 	/* Callback for synchronized batch norm: posts an all-reduce (sum) of v[0..n) over all ranks to the stream. All
 	 * ranks post these sums in the same order. The posted work may access v. The callback is called in the forward
 	 * and the backward pass in TRAIN mode. If it is NULL, each rank uses the statistics of its own rows. */

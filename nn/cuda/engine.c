@@ -58,12 +58,14 @@ static enum ct_status cuda_open(ct_device *device, int threads, ct_engine **out)
 	struct cuda_engine *e;
 	enum ct_status st;
 
-	(void)device;
+	struct ct_device_info info;
+
 	(void)threads;
+	CT_TRY(ct_device_info(device, &info));
 	CT_TRY_ALLOC(e = CT_NEW(struct cuda_engine));
 	st = check_cudnn(cudnnCreate(&e->cudnn), "cudnnCreate");
 	if (st == CT_OK)
-		st = ct__cudnn_target_create(NULL, &e->target);
+		st = ct__cudnn_target_create(info.index, &e->target);
 	if (st == CT_OK)
 		st = ct__cudnn_choices_create(&e->choices);
 	if (st < 0) {

@@ -203,6 +203,7 @@ class Case(unittest.TestCase):
     def env(self, extra=None):
         env = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}
         env[MARK] = self.mark
+        env["XDG_CACHE_HOME"] = self.path("cache")
         env.update(extra or {})
         return env
 

@@ -38,6 +38,8 @@ SMALL = ("data.n_train=203", "batch.per_rank=32", "train.epochs=2", "log.every=1
 
 
 class Cuda(Case):
+    always = ("train.autotune=off",)
+
     def setUp(self):
         super().setUp()
         if not os.path.exists(os.path.join(SOFT, "libctrain_cuda.so")):
@@ -204,6 +206,8 @@ class Cuda(Case):
 class Devices(Case):
     """Which device trains, and why."""
 
+    always = ("train.autotune=off",)
+
     def setUp(self):
         super().setUp()
         if not os.path.exists(os.path.join(SOFT, "libctrain_cuda.so")):
@@ -313,6 +317,64 @@ class Devices(Case):
         self.assertRegex("".join(r.err for r in ended), r"rank [01] would share GPU 0 \(GPU-[0-9a-f-]{36}\) with rank [01]")
         for r in [p.wait() for p in ranks(("0", "1"), "different")]:
             self.assertIn("cannot train with several ranks", r.err)
+
+
+class Tuning(Case):
+    """The choice of plans by their time, and the cache that repeats it (tests/nn/cuda/test_cuda_tune.c has the details)."""
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(os.path.join(SOFT, "libctrain_cuda.so")):
+            self.skipTest("built without CUDA's headers")
+
+    def train_tf32(self, run, *sets, **more):
+        """Engines of the stand-in round differently in tf32, so other plans give another digest."""
+        r = self.train("device=cuda", "precision=tf32", *SETS["convnet"], *SMALL, *sets, run=run, env={"CTRAIN_CUDA_LIBS": SOFT}, **more)
+        n_tuned = sum(int(n) for n in re.findall(r"tuned (\d+) operations", read_text(self.path(run, "log", "rank-00000.log"))))
+        return r, n_tuned, self.metrics(run, "end")[-1]["weights_digest"]
+
+    def caches(self):
+        directory = self.path("cache", "ctrain", "plans")
+        return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".txt")]
+
+    def test_second_run_repeats(self):
+        r, n_tuned, digest = self.train_tf32("one")
+        self.assertGreater(n_tuned, 4)
+        self.assertNotIn(" warn ", r.err)
+        path, = self.caches()
+        kept = read_text(path)
+        _, again, same = self.train_tf32("two")
+        self.assertEqual((again, same), (0, digest))
+        self.assertEqual(read_text(path), kept)
+        _, off, _ = self.train_tf32("off", "train.autotune=off")
+        self.assertEqual(off, 0)
+        # A damaged file is made again, with a warning that names it.
+        self.write(path, kept.replace("deterministic", "Deterministic", 1))
+        r, again, _ = self.train_tf32("three")
+        self.assertEqual(again, n_tuned)
+        self.assertRegex(r.err, " warn .*" + re.escape(path) + " is damaged")
+        _, again, _ = self.train_tf32("four")
+        self.assertEqual(again, 0)
+
+    def test_no_directory(self):
+        """Training goes on without a cache: auto does not tune, because the next run could not repeat the choice."""
+        self.write("cache", "a file")
+        r, n_tuned, _ = self.train_tf32("auto")
+        self.assertEqual(n_tuned, 0)
+        self.assertEqual(r.err.count("plans that are tuned cannot be kept"), 1, r.err)
+        _, n_tuned, _ = self.train_tf32("on", "train.autotune=on")
+        self.assertGreater(n_tuned, 4)
+
+    def test_not_deterministic(self):
+        """Some engines of the stand-in add in another order each time. They are used only if that is allowed."""
+        names = read_text(self.caches_after("train.deterministic=false"))
+        self.assertRegex(names, r"\tany any \d+ filter ")
+        self.assertNotIn("deterministic", names)
+
+    def caches_after(self, *sets):
+        self.train_tf32("run", *sets)
+        path, = self.caches()
+        return path
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ SYNTHETIC = ("data.n_train=203", "data.n_val=37")
 
 
 class Resident(Case):
+    always = ("train.autotune=off",)
+
     def setUp(self):
         super().setUp()
         if not os.path.exists(os.path.join(SOFT, "libctrain_cuda.so")):

@@ -109,6 +109,7 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	CT_TRY(ct_data_opening_finish(&data, &p->train, &p->val));
 	const struct ct_dataset_info *ti = ct_dataset_info(p->train);
 	CT_TRY(ct_run_plan_make(c, (uint32_t)p->ranks.world, ti, p->val ? ct_dataset_info(p->val) : NULL, &p->plan));
+	p->plan.net.autotune = CT_AUTOTUNE_OFF;
 	CT_TRY(ct_plan_graph(c, ti, p->plan.input, &p->graph));
 	CT_TRY(ct_plan_check_sizes(c, ti, &p->plan, p->graph));
 	CT_TRY(ct_plan_device_open(c, 0, &p->device));

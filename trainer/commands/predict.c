@@ -138,6 +138,7 @@ static enum ct_status build(const char *weights, void *predictor)
 	CT_TRY(ct_plan_check_precision(p->cfg, p->engine));
 	p->net_opts.batch = p->rows;
 	p->net_opts.train = false;
+	p->net_opts.autotune = CT_AUTOTUNE_OFF; /* a few images do not repay it */
 	p->net_opts.sync = NULL;
 	CT_TRY(ct_net_create(p->engine, p->graph, &p->net_opts, &p->net));
 	CT_TRY(ct_model_weights_load(weights, p->net, CT_WEIGHTS_WHOLE, NULL));

@@ -139,6 +139,8 @@ struct ct_config {
 		enum ct_recompute recompute;
 		enum ct_cfg_graph cuda_graph;
 		int64_t graph_steps; /* 0 = automatic */
+		enum ct_autotune autotune;
+		bool deterministic; /* true */
 		char *engine; /* auto | onednn | ref | cuda */
 	} train;
 	struct {

@@ -42,6 +42,7 @@ NAMES(CT_OPTIMIZERS, optimizers);
 NAMES(CT_CFG_LR_RULES, lr_rules);
 NAMES(CT_SCHEDULES, schedules);
 NAMES(CT_RECOMPUTES, recomputes);
+NAMES(CT_AUTOTUNES, autotunes);
 NAMES(CT_CFG_GRAPHS, graphs);
 NAMES(CT_CFG_CONSOLES, consoles);
 
@@ -298,6 +299,10 @@ static const struct ct_key keys[] = {
 	 .doc = "Whether to record the work of a training step as a CUDA graph, so that one call posts all of it in later steps. This saves CPU time and does not change the results. auto: if the device can record (cuda, and the test device lazy). on: fail if it cannot. off: never. The smaller last step of an epoch, and steps of more than 8 batches (train.accumulate), are not recorded."},
 	{KEY(train.graph_steps, INT), .hi = 64, .def = "0",
 	 .doc = "Number of consecutive steps in one CUDA graph, if steps are recorded (train.cuda_graph). Small models train faster with several steps. The results are the same, but the metrics of the steps of a graph are reported together. 0: automatic, that is, 8 steps if the batches of a step are not larger than 1 MiB and an epoch has at least 32 steps, otherwise 1."},
+	{KEY(train.autotune, ENUM), .choices = autotunes, .def = "auto",
+	 .doc = "Whether to measure which implementation of each convolution is the fastest, when training or evaluation starts. Only for GPUs. The choices are kept in $XDG_CACHE_HOME/ctrain/plans, so that later runs start at once and repeat them. auto: if this directory is writable. on: always; without the directory, each run may choose differently and then differs in the last bits of its results. off: use the choice of cuDNN's heuristics."},
+	{KEY(train.deterministic, BOOL), .def = "true",
+	 .doc = "Use only operations whose results are the same, bit for bit, in every run. false: on a GPU, convolutions may also use algorithms that add in an order that changes from run to run, if they are faster. The CPU engines are always deterministic."},
 	{KEY(train.engine, STR), .choices = WORDS("auto", "onednn", "ref", "cuda"), .def = "auto",
 	 .doc = "Compute engine. auto: the fastest engine for the device. ref: a slow reference implementation for testing. cuda: cuDNN and own kernels, for the device cuda."},
 

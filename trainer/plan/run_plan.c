@@ -225,6 +225,8 @@ static enum ct_status plan_net(const struct ct_config *c, const struct ct_datase
 		.train = true,
 		.precision = c->precision,
 		.recompute = c->train.recompute,
+		.autotune = c->train.autotune,
+		.nondeterministic = !c->train.deterministic,
 	};
 	for (int i = 0; i < 4; i++) {
 		p->net.mean[i] = i < c->data.mean.n ? (float)c->data.mean.v[i] : train->mean[i];

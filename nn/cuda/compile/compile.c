@@ -19,7 +19,9 @@ static enum ct_status choose_plans(struct cuda_program *p)
 {
 	const struct cuda_engine *e = (const struct cuda_engine *)p->base.net->engine;
 
-	CT_TRY(ct__cudnn_choices_make(e->choices, e->target));
+	const struct ct__timing where = {e->base.device, e->base.stream, e->cudnn};
+
+	CT_TRY(ct__cudnn_choices_make(e->choices, e->target, p->base.net->opts.autotune, &where));
 	for (size_t i = 0; i < p->n_tasks; i++) {
 		if (p->tasks[i].kind != CUDA_PLAN)
 			continue;

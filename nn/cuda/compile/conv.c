@@ -7,7 +7,7 @@ static const int64_t max_workspace_bytes = (int64_t)1 << 30;
 static struct ct__cudnn_filter filter_of(const struct cuda_program *p)
 {
 	return (struct ct__cudnn_filter){.exact = p->base.net->opts.precision == CT_PRECISION_FP32,
-					 .deterministic = true,
+					 .deterministic = !p->base.net->opts.nondeterministic,
 					 .max_workspace_bytes = max_workspace_bytes};
 }
 

@@ -11,7 +11,8 @@ enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *what)
 		return CT_OK;
 	cudnnGetLastErrorString(reason, sizeof(reason));
 	enum ct_status mine = CT_DEVICE;
-	if (st >= CUDNN_STATUS_NOT_SUPPORTED && st < CUDNN_STATUS_INTERNAL_ERROR)
+	if ((st >= CUDNN_STATUS_NOT_SUPPORTED && st < CUDNN_STATUS_INTERNAL_ERROR) ||
+	    st == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED)
 		mine = CT_UNSUPPORTED;
 	else if (st == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
 		 st == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)

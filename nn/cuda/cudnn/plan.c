@@ -20,20 +20,20 @@ struct ct__cudnn_pack {
 	cudnnBackendDescriptor_t pack;
 };
 
-static enum ct_status fill_target(cudnnBackendDescriptor_t d, const char *json)
+static enum ct_status fill_target(cudnnBackendDescriptor_t d, const char *json, int device)
 {
 	if (json) {
 		CT_TRY(ct__cudnn_set(d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
 				     (int64_t)strlen(json) + 1, json));
 	} else {
-		const int32_t current = 0;
+		const int32_t id = device;
 
-		CT_TRY(ct__cudnn_set(d, CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &current));
+		CT_TRY(ct__cudnn_set(d, CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &id));
 	}
 	return ct__cudnn_finalize(d, "reading the properties of the device");
 }
 
-enum ct_status ct__cudnn_target_create(const char *json, ct__cudnn_target **out)
+static enum ct_status create_target(const char *json, int device, ct__cudnn_target **out)
 {
 	ct__cudnn_target *t;
 	enum ct_status st;
@@ -41,13 +41,23 @@ enum ct_status ct__cudnn_target_create(const char *json, ct__cudnn_target **out)
 	CT_TRY_ALLOC(t = CT_NEW(ct__cudnn_target));
 	st = ct__cudnn_create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &t->properties);
 	if (st == CT_OK)
-		st = fill_target(t->properties, json);
+		st = fill_target(t->properties, json, device);
 	if (st < 0) {
 		ct__cudnn_target_destroy(t);
 		return st;
 	}
 	*out = t;
 	return CT_OK;
+}
+
+enum ct_status ct__cudnn_target_create(int device, ct__cudnn_target **out)
+{
+	return create_target(NULL, device, out);
+}
+
+enum ct_status ct__cudnn_target_from_json(const char *json, ct__cudnn_target **out)
+{
+	return create_target(json, 0, out);
 }
 
 void ct__cudnn_target_destroy(ct__cudnn_target *t)
@@ -89,14 +99,11 @@ static enum ct_status read_info(cudnnBackendDescriptor_t config, struct ct__cudn
 	int64_t n = 0;
 	enum ct_status st;
 
+	CT_TRY(ct__cudnn_config_read(config, info->config, &info->engine));
 	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
 	st = ct__cudnn_check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
 						      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
 			     "reading the engine of a configuration");
-	if (st == CT_OK)
-		st = ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
-							      1, &n, &info->engine),
-				     "reading the index of an engine");
 	if (st == CT_OK)
 		st = read_notes(engine, info);
 	ct__cudnn_destroy(engine);
@@ -105,7 +112,7 @@ static enum ct_status read_info(cudnnBackendDescriptor_t config, struct ct__cudn
 
 static bool is_allowed(const struct ct__cudnn_filter *f, const struct ct__cudnn_plan_info *info)
 {
-	if (f->exact && (info->tensor_core || info->down_convert || info->reduced_reduction))
+	if (info->down_convert || info->reduced_reduction || (f->exact && info->tensor_core))
 		return false;
 	if (f->deterministic && !info->deterministic)
 		return false;
@@ -128,16 +135,21 @@ static enum ct_status finalize_plan(ct__cudnn_plan *p, const ct__cudnn_target *t
 			       "reading the workspace size of a plan");
 }
 
-/* Adds the plan of a configuration to *out if cuDNN finalizes it and the filter allows it. */
+/* Adds the plan of a configuration to *out if cuDNN finalizes it and the filter allows it. Only "not supported" is an answer. Other
+ * errors, for example a lack of memory, would make the choice depend on chance. */
 static enum ct_status add_plan(const ct__cudnn_target *t, const struct ct__cudnn_filter *filter,
 			       cudnnBackendDescriptor_t config, struct ct__cudnn_candidates *out)
 {
 	ct__cudnn_plan *p;
 
 	CT_TRY_ALLOC(p = CT_NEW(ct__cudnn_plan));
-	if (finalize_plan(p, t, config) < 0) {
+	const enum ct_status st = finalize_plan(p, t, config);
+	if (st == CT_UNSUPPORTED) {
 		ct_error_clear();
 		out->n_refused++;
+	} else if (st < 0) {
+		ct__cudnn_plan_destroy(p);
+		return st;
 	} else if (!is_allowed(filter, &p->info)) {
 		out->n_filtered++;
 	} else {
@@ -214,9 +226,32 @@ enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_tar
 	if (st == CT_OK && out->n == 0)
 		st = CT_FAIL(CT_UNSUPPORTED, "cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed)",
 			     ct__cudnn_graph_text(g), out->n_refused, out->n_filtered);
+	else if (st < 0)
+		st = ct_error_wrap("finding plans for \"%s\"", ct__cudnn_graph_text(g));
 	if (st < 0)
 		ct__cudnn_candidates_release(out);
 	return st;
+}
+
+enum ct_status ct__cudnn_plan_make(const ct__cudnn_graph *g, const ct__cudnn_target *t,
+				   const struct ct__cudnn_filter *filter, const char *config, ct__cudnn_plan **out)
+{
+	cudnnBackendDescriptor_t d;
+	ct__cudnn_plan *p;
+
+	CT_TRY(ct__cudnn_config_make(g, t->properties, config, &d));
+	p = CT_NEW(ct__cudnn_plan);
+	enum ct_status st = p ? finalize_plan(p, t, d) : CT_NOMEM;
+	ct__cudnn_destroy(d);
+	if (st == CT_OK && !is_allowed(filter, &p->info))
+		st = CT_FAIL(CT_UNSUPPORTED, "configuration %s of \"%s\" is not allowed", config,
+			     ct__cudnn_graph_text(g));
+	if (st < 0) {
+		ct__cudnn_plan_destroy(p);
+		return st;
+	}
+	*out = p;
+	return CT_OK;
 }
 
 void ct__cudnn_candidates_release(struct ct__cudnn_candidates *c)

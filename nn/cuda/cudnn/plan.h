@@ -9,18 +9,21 @@
 #ifndef CT_NN_CUDA_CUDNN_PLAN_H
 #define CT_NN_CUDA_CUDNN_PLAN_H
 
-#include "nn/cuda/cudnn/graph.h"
+#include "nn/cuda/cudnn/config.h"
 
 typedef struct ct__cudnn_target ct__cudnn_target;
 typedef struct ct__cudnn_plan ct__cudnn_plan;
 
-/* json contains the device properties as cuDNN writes them. If it is NULL, the target is the current device of the calling thread. The
- * caller owns the target. */
-enum ct_status ct__cudnn_target_create(const char *json, ct__cudnn_target **out) CT_MUST_CHECK;
+/* The CUDA device with this index, which must be the current device of the calling thread. The caller owns the target. Several threads may
+ * find plans at the same time if each of them has its own target and graphs. */
+enum ct_status ct__cudnn_target_create(int device, ct__cudnn_target **out) CT_MUST_CHECK;
+/* json contains the device properties as cuDNN writes them. */
+enum ct_status ct__cudnn_target_from_json(const char *json, ct__cudnn_target **out) CT_MUST_CHECK;
 void ct__cudnn_target_destroy(ct__cudnn_target *t);
 
+/* Plans with the notes DOWN_CONVERT_INPUTS and REDUCED_PRECISION_REDUCTION are never allowed: all precisions add in fp32. */
 struct ct__cudnn_filter {
-	bool exact;         /* excludes the notes TENSOR_CORE, DOWN_CONVERT_INPUTS and REDUCED_PRECISION_REDUCTION */
+	bool exact;         /* excludes the note TENSOR_CORE, with which fp32 inputs are rounded to tf32 */
 	bool deterministic; /* excludes the note NONDETERMINISTIC */
 	int64_t max_workspace_bytes;
 };
@@ -28,6 +31,7 @@ struct ct__cudnn_filter {
 struct ct__cudnn_plan_info {
 	int64_t engine; /* index of the engine in cuDNN */
 	int64_t workspace_bytes;
+	char config[CT__CUDNN_CONFIG_MAX]; /* string form of the configuration (config.h) */
 	bool tensor_core, down_convert, reduced_reduction, winograd, deterministic, compiled_at_run_time;
 };
 
@@ -38,11 +42,17 @@ struct ct__cudnn_candidates {
 	int n_filtered; /* finalized, but not allowed by the filter */
 };
 
-/* Finds at most `max` plans. Fails with CT_UNSUPPORTED if there are none; the message contains the string form of the graph and the
- * counts. */
+/* Finds at most `max` plans: those of heuristic A, or the fallbacks if it has none. Fails with CT_UNSUPPORTED if there are none; the
+ * message contains the string form of the graph and the counts. Configurations that cuDNN does not support are skipped. Every other error
+ * of cuDNN is returned, with the string form of the graph. */
 enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_target *t,
 				   const struct ct__cudnn_filter *filter, int max,
 				   struct ct__cudnn_candidates *out) CT_MUST_CHECK;
+/* Makes the plan of a configuration (ct__cudnn_plan_info.config). Fails with CT_UNSUPPORTED if cuDNN has no such plan or the filter does
+ * not allow it, and with CT_DATA if the string is malformed. */
+enum ct_status ct__cudnn_plan_make(const ct__cudnn_graph *g, const ct__cudnn_target *t,
+				   const struct ct__cudnn_filter *filter, const char *config,
+				   ct__cudnn_plan **out) CT_MUST_CHECK;
 void ct__cudnn_candidates_release(struct ct__cudnn_candidates *c);
 /* Takes plan i from c, which no longer owns it. */
 ct__cudnn_plan *ct__cudnn_candidates_take(struct ct__cudnn_candidates *c, int i);

@@ -15,7 +15,7 @@
 
 #include <cudnn_graph.h>
 
-#include "nn/cuda/cudnn/choice.h"
+#include "nn/cuda/tune/choice.h"
 #include "nn/cuda/kernels/kernels.h"
 #include "nn/engine_impl.h"
 #include "nn/memory_plan.h"

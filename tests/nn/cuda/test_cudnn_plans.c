@@ -171,7 +171,7 @@ static void test_bad_device_description(void **state)
 	ct__cudnn_target *t;
 
 	(void)state;
-	assert_true(ct__cudnn_target_create("{\"deviceVer\":", &t) < 0);
+	assert_true(ct__cudnn_target_from_json("{\"deviceVer\":", &t) < 0);
 }
 
 static int open_targets(void **state)
@@ -182,7 +182,7 @@ static int open_targets(void **state)
 		size_t n;
 
 		snprintf(path, sizeof(path), "%s/%s.json", CT_DEVICES, devices[i]);
-		if (ct_file_read(path, 1 << 16, &json, &n) < 0 || ct__cudnn_target_create(json, &targets[i]) < 0) {
+		if (ct_file_read(path, 1 << 16, &json, &n) < 0 || ct__cudnn_target_from_json(json, &targets[i]) < 0) {
 			fprintf(stderr, "%s: %s\n", path, ct_error_message());
 			return -1;
 		}

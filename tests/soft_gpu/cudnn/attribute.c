@@ -72,6 +72,9 @@ static const struct rule rules[] = {
 	READ_ONLY(ENGINE, ENGINE_NUMERICAL_NOTE, NUMERICAL_NOTE, 1),
 	READ_ONLY(ENGINE, ENGINE_BEHAVIOR_NOTE, BEHAVIOR_NOTE, 1),
 	SETTABLE(ENGINECFG, ENGINECFG_ENGINE, BACKEND_DESCRIPTOR, 1),
+	SETTABLE(ENGINECFG, ENGINECFG_KNOB_CHOICES, BACKEND_DESCRIPTOR, SOFT__MAX_KNOBS),
+	SETTABLE(KNOB_CHOICE, KNOB_CHOICE_KNOB_TYPE, KNOB_TYPE, 1),
+	SETTABLE(KNOB_CHOICE, KNOB_CHOICE_KNOB_VALUE, INT64, 1),
 	SETTABLE(EXECUTION_PLAN, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1),
 	SETTABLE(EXECUTION_PLAN, EXECUTION_PLAN_DEVICEPROP, BACKEND_DESCRIPTOR, 1),
 	READ_ONLY(EXECUTION_PLAN, EXECUTION_PLAN_WORKSPACE_SIZE, INT64, 1),
@@ -236,6 +239,14 @@ cudnnStatus_t soft__get(struct soft__descriptor *d, cudnnBackendAttributeName_t 
 		if (n)
 			*n = 1;
 		return room < 1 || !values ? CUDNN_STATUS_SUCCESS : soft__config_engine(d, *(void **)values);
+	case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
+		return soft__config_knobs(d, room, n, values);
+	case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE:
+		put(&d->knob.type, 1, type, room, n, values);
+		return CUDNN_STATUS_SUCCESS;
+	case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE:
+		put(&d->knob.value, 1, type, room, n, values);
+		return CUDNN_STATUS_SUCCESS;
 	case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
 		put_notes(d->engine.numerical, type, room, n, values);
 		return CUDNN_STATUS_SUCCESS;

@@ -198,6 +198,31 @@ cudnnStatus_t soft__consult_engine(struct soft__descriptor *config, struct soft_
 				    &engine->real)));
 }
 
+cudnnStatus_t soft__consult_knobs(struct soft__descriptor *config, int64_t room, int64_t *n,
+				  cudnnBackendDescriptor_t *knobs)
+{
+	cudnnBackendDescriptor_t refs[MAX_REFS];
+	int64_t one = 0;
+	cudnnStatus_t st;
+
+	room = room < MAX_REFS ? room : MAX_REFS;
+	for (int64_t i = 0; i < room; i++)
+		refs[i] = soft__live(knobs[i], "cudnnBackendGetAttribute")->real;
+	st = REAL(real.get(config->real, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, n,
+			   refs));
+	for (int64_t i = 0; !st && i < room && i < *n; i++) {
+		struct soft__descriptor *k = soft__live(knobs[i], "cudnnBackendGetAttribute");
+
+		st = REAL(real.get(k->real, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one,
+				   &k->knob.type));
+		if (!st)
+			st = REAL(real.get(k->real, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one,
+					   &k->knob.value));
+		k->is_final = true;
+	}
+	return passed(st);
+}
+
 /* What is known of the engine of a real configuration. */
 static cudnnStatus_t engine_of(cudnnBackendDescriptor_t config, struct soft__engine *out)
 {

@@ -10,7 +10,7 @@
 
 #include "tests/soft_gpu/soft_gpu.h"
 
-enum { SOFT__MAX_OPS = 16, SOFT__MAX_TENSORS = 64, SOFT__MAX_VALUES = 16, SOFT__DIMS = 4 };
+enum { SOFT__MAX_OPS = 16, SOFT__MAX_TENSORS = 64, SOFT__MAX_VALUES = 16, SOFT__MAX_KNOBS = 64, SOFT__DIMS = 4 };
 
 /* ---- What descriptors describe ---------------------------------------------------------------------- */
 
@@ -54,9 +54,16 @@ struct soft__graph { /* immutable */
 	const char *unsupported; /* reason why no engine can compute the graph, or NULL */
 };
 
+struct soft__knob {
+	cudnnBackendKnobType_t type;
+	int64_t value;
+};
+
 struct soft__engine {
 	int64_t index, workspace_bytes;
 	unsigned numerical, behavior; /* bit n is set if the engine has note n */
+	int n_knobs;                  /* 0 or 1 */
+	struct soft__knob knob;
 };
 
 struct soft__device {
@@ -88,6 +95,7 @@ struct soft__descriptor {
 	struct soft__op op;
 	struct soft__graph *graph; /* also set for engines, configurations and plans */
 	struct soft__engine engine;
+	struct soft__knob knob;
 	struct soft__device device;
 	cudnnBackendDescriptor_t real; /* the descriptor in the real library (consult.c), or NULL */
 };
@@ -144,11 +152,14 @@ int soft__heuristic(const struct soft__graph *g, cudnnBackendHeurMode_t mode, st
 cudnnStatus_t soft__finalize_device(struct soft__descriptor *d);
 cudnnStatus_t soft__finalize_heuristic(struct soft__descriptor *d);
 cudnnStatus_t soft__finalize_engine(struct soft__descriptor *d);
+cudnnStatus_t soft__finalize_knob(struct soft__descriptor *d);
 cudnnStatus_t soft__finalize_config(struct soft__descriptor *d);
 cudnnStatus_t soft__finalize_plan(struct soft__descriptor *d);
 cudnnStatus_t soft__results(struct soft__descriptor *heuristic, int64_t room, int64_t *n,
 			    cudnnBackendDescriptor_t *configs);
 cudnnStatus_t soft__config_engine(struct soft__descriptor *config, cudnnBackendDescriptor_t engine);
+cudnnStatus_t soft__config_knobs(struct soft__descriptor *config, int64_t room, int64_t *n,
+				 cudnnBackendDescriptor_t *knobs);
 
 /* ---- execute.c, interpret.c ------------------------------------------------------------------------- */
 
@@ -200,6 +211,9 @@ cudnnStatus_t soft__consult_finalize(struct soft__descriptor *d);
 /* Writes configurations of the real library to `configs`, with the known properties of their engines. */
 cudnnStatus_t soft__consult_results(struct soft__descriptor *heuristic, int64_t room, int64_t *n,
 				    cudnnBackendDescriptor_t *configs);
+/* Writes the knobs of a configuration to `knobs`. */
+cudnnStatus_t soft__consult_knobs(struct soft__descriptor *config, int64_t room, int64_t *n,
+				  cudnnBackendDescriptor_t *knobs);
 cudnnStatus_t soft__consult_engine(struct soft__descriptor *config, struct soft__descriptor *engine);
 cudnnStatus_t soft__consult_workspace(struct soft__descriptor *plan, int64_t *bytes);
 /* Reads the index and the notes of a finalized engine. */

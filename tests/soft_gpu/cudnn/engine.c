@@ -17,16 +17,18 @@ static const struct {
 	enum types types;
 	enum workspace workspace;
 	bool only_backward, only_plain; /* plain: one operation */
+	int tile;                       /* value of the knob TILE_SIZE; 0: no knob */
 } engines[] = {
 	/* best first */
-	{10, TENSOR_CORE, ANY_TYPE, SMALL, false, false},
-	{11, TENSOR_CORE, ANY_TYPE, OF_INPUT, false, false},
-	{12, TENSOR_CORE | NUMERICAL(DOWN_CONVERT_INPUTS), ONLY_32_BIT, SMALL, false, true},
-	{13, TENSOR_CORE | NUMERICAL(REDUCED_PRECISION_REDUCTION), ONLY_16_BIT, NO_WORKSPACE, false, true},
-	{21, TENSOR_CORE | NUMERICAL(NONDETERMINISTIC), ANY_TYPE, NO_WORKSPACE, true, true},
-	{20, NUMERICAL(NONDETERMINISTIC), ANY_TYPE, NO_WORKSPACE, true, true},
-	{1, 0, ANY_TYPE, OF_INPUT, false, true},
-	{0, NUMERICAL(STRICT_NAN_PROP), ANY_TYPE, NO_WORKSPACE, false, false},
+	{10, TENSOR_CORE, ANY_TYPE, SMALL, false, false, 0},
+	{11, TENSOR_CORE, ANY_TYPE, OF_INPUT, false, false, 0},
+	{12, TENSOR_CORE | NUMERICAL(DOWN_CONVERT_INPUTS), ONLY_32_BIT, SMALL, false, true, 0},
+	{13, TENSOR_CORE | NUMERICAL(REDUCED_PRECISION_REDUCTION), ONLY_16_BIT, NO_WORKSPACE, false, true, 0},
+	{21, TENSOR_CORE | NUMERICAL(NONDETERMINISTIC), ANY_TYPE, NO_WORKSPACE, true, true, 0},
+	{20, NUMERICAL(NONDETERMINISTIC), ANY_TYPE, NO_WORKSPACE, true, true, 0},
+	{1, 0, ANY_TYPE, OF_INPUT, false, true, 1},
+	{1, 0, ANY_TYPE, SMALL, false, true, 2},
+	{0, NUMERICAL(STRICT_NAN_PROP), ANY_TYPE, NO_WORKSPACE, false, false, 0},
 };
 enum { N_ENGINES = sizeof(engines) / sizeof(*engines), RUN_TIME_ENGINE = 30 };
 
@@ -105,14 +107,20 @@ int soft__heuristic(const struct soft__graph *g, cudnnBackendHeurMode_t mode, st
 		return 0;
 	}
 	if (!is_precompiled(g)) {
-		out[0] = (struct soft__engine){RUN_TIME_ENGINE, 67, conv ? TENSOR_CORE : 0, RUN_TIME};
+		out[0] = (struct soft__engine){.index = RUN_TIME_ENGINE,
+					       .workspace_bytes = 67,
+					       .numerical = conv ? TENSOR_CORE : 0,
+					       .behavior = RUN_TIME};
 		return mode == CUDNN_HEUR_MODE_FALLBACK ? 0 : 1;
 	}
 	for (int e = 0; e < N_ENGINES; e++) {
 		if (!fits(e, g, conv) || (mode == CUDNN_HEUR_MODE_FALLBACK && engines[e].numerical & TENSOR_CORE))
 			continue;
-		out[n++] = (struct soft__engine){engines[e].index, workspace_of(conv, engines[e].workspace),
-						 engines[e].numerical, 0};
+		out[n++] = (struct soft__engine){.index = engines[e].index,
+						 .workspace_bytes = workspace_of(conv, engines[e].workspace),
+						 .numerical = engines[e].numerical,
+						 .n_knobs = engines[e].tile > 0,
+						 .knob = {CUDNN_KNOB_TYPE_TILE_SIZE, engines[e].tile}};
 	}
 	if (mode == CUDNN_HEUR_MODE_B && n > 1) { /* another opinion on which is best */
 		struct soft__engine first = out[0];
@@ -288,6 +296,60 @@ cudnnStatus_t soft__config_engine(struct soft__descriptor *config, cudnnBackendD
 	return soft__consult_engine(config, e);
 }
 
+cudnnStatus_t soft__finalize_knob(struct soft__descriptor *d)
+{
+	d->knob = (struct soft__knob){
+		(cudnnBackendKnobType_t)soft__integer(d, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_KNOB_TYPE_COUNTS),
+		soft__integer(d, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0)};
+	return soft__consult_finalize(d);
+}
+
+cudnnStatus_t soft__config_knobs(struct soft__descriptor *config, int64_t room, int64_t *n,
+				 cudnnBackendDescriptor_t *knobs)
+{
+	for (int64_t i = 0; i < room; i++) {
+		const struct soft__descriptor *k = soft__live(knobs[i], "cudnnBackendGetAttribute");
+
+		if (k->kind != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR || k->is_final)
+			soft_gpu_fail("cudnn: the knobs of a configuration need new descriptors of knobs");
+	}
+	if (soft__consults())
+		return soft__consult_knobs(config, room, n, knobs);
+	*n = config->engine.n_knobs;
+	for (int64_t i = 0; i < room && i < *n; i++) {
+		struct soft__descriptor *k = soft__live(knobs[i], "cudnnBackendGetAttribute");
+
+		k->knob = config->engine.knob;
+		k->is_final = true;
+	}
+	return CUDNN_STATUS_SUCCESS;
+}
+
+/* The variant of the engine with the knobs of the configuration. */
+static cudnnStatus_t turn_knobs(struct soft__descriptor *config)
+{
+	const struct soft__value *v = soft__find(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+	struct soft__engine all[SOFT__MAX_ENGINES];
+	const int n = soft__heuristic(config->graph, CUDNN_HEUR_MODE_A, all);
+
+	for (int64_t k = 0; v && k < v->n; k++) {
+		const struct soft__descriptor *knob = ((struct soft__descriptor **)v->data)[k];
+		bool found = false;
+
+		for (int i = 0; i < n && !found; i++) {
+			found = all[i].index == config->engine.index && all[i].n_knobs &&
+				all[i].knob.type == knob->knob.type && all[i].knob.value == knob->knob.value;
+			if (found)
+				config->engine = all[i];
+		}
+		if (!found)
+			return soft__refuse(
+				CUDNN_STATUS_NOT_SUPPORTED, "engine %lld has no knob %d with the value %lld",
+				(long long)config->engine.index, (int)knob->knob.type, (long long)knob->knob.value);
+	}
+	return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t soft__finalize_config(struct soft__descriptor *d)
 {
 	const struct soft__descriptor *e = part(d, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -299,7 +361,7 @@ cudnnStatus_t soft__finalize_config(struct soft__descriptor *d)
 	soft__graph_keep(d, e->graph);
 	d->device = e->device;
 	d->engine = e->engine;
-	return soft__consult_finalize(d);
+	return soft__consults() ? soft__consult_finalize(d) : turn_knobs(d);
 }
 
 cudnnStatus_t soft__finalize_plan(struct soft__descriptor *d)

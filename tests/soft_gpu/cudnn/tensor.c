@@ -19,6 +19,7 @@ static const struct {
 	{CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, soft__finalize_device},
 	{CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, soft__finalize_heuristic},
 	{CUDNN_BACKEND_ENGINE_DESCRIPTOR, soft__finalize_engine},
+	{CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, soft__finalize_knob},
 	{CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, soft__finalize_config},
 	{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, soft__finalize_plan},
 	{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, soft__finalize_pack},

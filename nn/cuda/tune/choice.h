@@ -2,11 +2,18 @@
  *
  * A program adds its graphs while it is compiled (ct__cudnn_choices_add). Graphs with the same string form and the same filter are one
  * choice, also in several programs. When all graphs of the program are known, ct__cudnn_choices_make chooses a plan for each graph
- * that does not have one yet: the first plan that the heuristics propose and the filter allows. */
-#ifndef CT_NN_CUDA_CUDNN_CHOICE_H
-#define CT_NN_CUDA_CUDNN_CHOICE_H
+ * that does not have one yet.
+ *
+ * Without tuning, this is the first plan that the heuristics of cuDNN propose and the filter allows. With tuning, it is the plan in the
+ * plan cache (cache.h) or, if there is none, the fastest one (timing.h), which is then added to the cache. Plans differ in the last
+ * bits of their results, so the cache is what makes a second run repeat the first one, and what makes the ranks of a host agree: only one
+ * rank at a time tunes, and the others then find its choices in the cache. If the cache cannot be written, CT_AUTOTUNE_AUTO does not
+ * tune. */
+#ifndef CT_NN_CUDA_TUNE_CHOICE_H
+#define CT_NN_CUDA_TUNE_CHOICE_H
 
-#include "nn/cuda/cudnn/plan.h"
+#include "nn/cuda/tune/timing.h"
+#include "nn/engine.h"
 
 enum { CT__CUDNN_NAME_MAX = 96 };
 
@@ -32,6 +39,7 @@ size_t ct__cudnn_choices_count(const ct__cudnn_choices *c);
 const struct ct__cudnn_choice *ct__cudnn_choices_at(const ct__cudnn_choices *c, size_t i);
 /* Fails with CT_UNSUPPORTED if a graph has no plan that its filter allows; the message contains the name and the string form. On failure,
  * the choices that have no plan are destroyed. */
-enum ct_status ct__cudnn_choices_make(ct__cudnn_choices *c, const ct__cudnn_target *t) CT_MUST_CHECK;
+enum ct_status ct__cudnn_choices_make(ct__cudnn_choices *c, const ct__cudnn_target *t, enum ct_autotune tune,
+				      const struct ct__timing *where) CT_MUST_CHECK;
 
 #endif

@@ -1,0 +1,318 @@
+#include "nn/cuda/tune/cache.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+
+#define CT_LOG_COMPONENT "nn"
+#include "base/log.h"
+
+#define TITLE "ctrain plans 1"
+#define SUM "sha256 "
+enum { MAX_FILE = 16 << 20, SUM_LINE = (int)sizeof(SUM) - 1 + 64 + 1 };
+static const int64_t max_wait_ns = (int64_t)600 * 1000000000;
+
+struct entry {
+	char *name, *config;
+};
+
+struct ct__plan_cache {
+	char *key, *dir, *path; /* dir and path: NULL if there is no directory */
+	struct entry *entries;
+	size_t n, cap;
+	int lock;
+	bool unwritable, told; /* warnings that have been logged; told: about the contents */
+};
+
+static char *cache_dir(void)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+	if (cache && cache[0] == '/')
+		return ct_path_join(cache, "ctrain/plans");
+	return home && home[0] == '/' ? ct_path_join(home, ".cache/ctrain/plans") : NULL;
+}
+
+/* The key with only those characters that are harmless in a file name. */
+static char *file_name(const char *key)
+{
+	char *name = ct_strfmt("%s.txt", key);
+
+	for (char *c = name; c && *c; c++) {
+		const bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z');
+
+		if (!plain && *c != '.' && *c != '_')
+			*c = '-';
+	}
+	return name;
+}
+
+static enum ct_status set_paths(ct__plan_cache *c, const char *key)
+{
+	char *name;
+
+	CT_TRY_ALLOC(c->key = ct_strdup(key));
+	c->dir = cache_dir();
+	if (!c->dir)
+		return CT_OK;
+	CT_TRY_ALLOC(name = file_name(key));
+	c->path = ct_path_join(c->dir, name);
+	ct_free(name);
+	CT_TRY_ALLOC(c->path);
+	return CT_OK;
+}
+
+enum ct_status ct__plan_cache_create(const char *key, ct__plan_cache **out)
+{
+	ct__plan_cache *c;
+
+	CT_TRY_ALLOC(c = CT_NEW(ct__plan_cache));
+	c->lock = -1;
+	const enum ct_status st = set_paths(c, key);
+	if (st < 0) {
+		ct__plan_cache_destroy(c);
+		return st;
+	}
+	*out = c;
+	return CT_OK;
+}
+
+static void clear(ct__plan_cache *c)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		ct_free(c->entries[i].name);
+		ct_free(c->entries[i].config);
+	}
+	c->n = 0;
+}
+
+void ct__plan_cache_destroy(ct__plan_cache *c)
+{
+	if (!c)
+		return;
+	ct__plan_cache_unlock(c);
+	clear(c);
+	ct_free(c->entries);
+	ct_free(c->path);
+	ct_free(c->dir);
+	ct_free(c->key);
+	ct_free(c);
+}
+
+const char *ct__plan_cache_path(const ct__plan_cache *c)
+{
+	return c->path ? c->path : "";
+}
+
+static struct entry *find(const ct__plan_cache *c, const char *name)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		if (!strcmp(c->entries[i].name, name))
+			return &c->entries[i];
+	}
+	return NULL;
+}
+
+const char *ct__plan_cache_find(const ct__plan_cache *c, const char *name)
+{
+	const struct entry *e = find(c, name);
+
+	return e ? e->config : NULL;
+}
+
+enum ct_status ct__plan_cache_put(ct__plan_cache *c, const char *name, const char *config)
+{
+	struct entry *e = find(c, name), new = {NULL, NULL};
+	char *copy;
+
+	CT_TRY_ALLOC(copy = ct_strdup(config));
+	if (e) {
+		ct_free(e->config);
+		e->config = copy;
+		return CT_OK;
+	}
+	new = (struct entry){ct_strdup(name), copy};
+	struct entry *grown = new.name ? ct_array_grow(c->entries, c->n, &c->cap, sizeof(*grown)) : NULL;
+	if (!grown) {
+		ct_free(new.name);
+		ct_free(new.config);
+		return CT_NOMEM;
+	}
+	c->entries = grown;
+	c->entries[c->n++] = new;
+	return CT_OK;
+}
+
+/* ---- The file ------------------------------------------------------------------------------------------ */
+
+static void sum_of(const char *text, size_t n, char hex[CT_SHA256_HEX])
+{
+	struct ct_sha256 h;
+
+	ct_sha256_init(&h);
+	ct_sha256_update(&h, text, n);
+	ct_sha256_final_hex(&h, hex);
+}
+
+/* Whether the last line is the checksum of the other lines. Ends the text before this line. */
+static bool check_sum(char *text, size_t n)
+{
+	char hex[CT_SHA256_HEX];
+
+	if (n < SUM_LINE || text[n - 1] != '\n' || memcmp(text + n - SUM_LINE, SUM, sizeof(SUM) - 1) != 0)
+		return false;
+	sum_of(text, n - SUM_LINE, hex);
+	const bool same = !memcmp(text + n - 65, hex, 64);
+	text[n - SUM_LINE] = '\0';
+	return same;
+}
+
+/* Ends the line at *at and moves *at to the next one. NULL: there is none. */
+static char *next_line(char **at)
+{
+	char *line = *at, *end = strchr(line, '\n');
+
+	if (!end)
+		return NULL;
+	*end = '\0';
+	*at = end + 1;
+	return line;
+}
+
+static enum ct_status parse(ct__plan_cache *c, char *text, bool *valid)
+{
+	char *line = next_line(&text);
+
+	*valid = line && !strcmp(line, TITLE);
+	line = *valid ? next_line(&text) : NULL;
+	*valid = line && !strcmp(line, c->key);
+	while (*valid && (line = next_line(&text))) {
+		char *tab = strchr(line, '\t');
+
+		*valid = tab;
+		if (!tab)
+			break;
+		*tab = '\0';
+		CT_TRY(ct__plan_cache_put(c, tab + 1, line));
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__plan_cache_load(ct__plan_cache *c)
+{
+	char *text;
+	size_t n;
+	bool valid = false;
+	enum ct_status st;
+
+	clear(c);
+	if (!c->path)
+		return CT_OK;
+	st = ct_file_read(c->path, MAX_FILE, &text, &n);
+	if (st == CT_NOMEM)
+		return st;
+	if (st < 0) {
+		if (st != CT_NOT_FOUND && !c->told)
+			CT_WARN("the cached plans cannot be used: %s", ct_error_message());
+		c->told |= st != CT_NOT_FOUND;
+		ct_error_clear();
+		return CT_OK;
+	}
+	st = check_sum(text, n) && strlen(text) == n - SUM_LINE ? parse(c, text, &valid) : CT_OK;
+	ct_free(text);
+	if (st == CT_OK && !valid) {
+		if (!c->told)
+			CT_WARN("%s is damaged, so its plans are chosen again", c->path);
+		c->told = true;
+		clear(c);
+	}
+	return st;
+}
+
+static void cannot_write(ct__plan_cache *c)
+{
+	if (!c->unwritable)
+		CT_WARN("plans that are tuned cannot be kept: %s",
+			c->dir ? ct_error_message() : "neither XDG_CACHE_HOME nor HOME is a directory");
+	c->unwritable = true;
+	ct_error_clear();
+}
+
+void ct__plan_cache_save(ct__plan_cache *c)
+{
+	struct ct_str out = {0};
+	char hex[CT_SHA256_HEX];
+	enum ct_status st;
+
+	if (!c->path || c->unwritable)
+		return;
+	ct_str_addf(&out, "%s\n%s\n", TITLE, c->key);
+	for (size_t i = 0; i < c->n; i++)
+		ct_str_addf(&out, "%s\t%s\n", c->entries[i].config, c->entries[i].name);
+	sum_of(ct_str_text(&out), out.len, hex);
+	ct_str_addf(&out, SUM "%s\n", hex);
+	st = ct_str_status(&out);
+	if (st == CT_OK)
+		st = ct_file_replace(c->path, out.s, out.len);
+	if (st < 0)
+		cannot_write(c);
+	ct_str_release(&out);
+}
+
+/* ---- The lock ------------------------------------------------------------------------------------------ */
+
+static enum ct_status open_lock(ct__plan_cache *c)
+{
+	char *path;
+	enum ct_status st;
+
+	CT_TRY(ct_dir_make(c->dir));
+	CT_TRY(ct_dir_probe(c->dir));
+	CT_TRY_ALLOC(path = ct_strfmt("%s.lock", c->path));
+	st = ct_file_open(path, CT_FILE_UPDATE, &c->lock);
+	ct_free(path);
+	return st;
+}
+
+bool ct__plan_cache_lock(ct__plan_cache *c)
+{
+	const int64_t start = ct_now_ns();
+	bool told = false;
+
+	if (c->unwritable)
+		return false;
+	if (!c->path || open_lock(c) < 0) {
+		cannot_write(c);
+		return false;
+	}
+	while (flock(c->lock, LOCK_EX | LOCK_NB) != 0) {
+		if (errno != EWOULDBLOCK && errno != EINTR) /* a file system without locks */
+			break;
+		if (!told)
+			CT_INFO("another process tunes plans; waiting for %s", c->path);
+		told = true;
+		if (ct_now_ns() - start > max_wait_ns) {
+			CT_WARN("another process has had %s locked for ten minutes; going on without its plans",
+				c->path);
+			break;
+		}
+		(void)poll(NULL, 0, 20);
+	}
+	return true;
+}
+
+void ct__plan_cache_unlock(ct__plan_cache *c)
+{
+	if (c->lock >= 0)
+		(void)close(c->lock); /* also releases the lock */
+	c->lock = -1;
+}

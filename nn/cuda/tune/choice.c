@@ -1,0 +1,305 @@
+#include "nn/cuda/tune/choice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "nn/cuda/tune/cache.h"
+#include "nn/cuda/tune/search.h"
+
+#define CT_LOG_COMPONENT "nn"
+#include "base/log.h"
+
+struct ct__cudnn_choices {
+	struct ct__cudnn_choice **all;
+	size_t n, cap;
+	ct__plan_cache *cache; /* NULL until plans are tuned */
+};
+
+enum ct_status ct__cudnn_choices_create(ct__cudnn_choices **out)
+{
+	CT_TRY_ALLOC(*out = CT_NEW(ct__cudnn_choices));
+	return CT_OK;
+}
+
+static void destroy_choice(struct ct__cudnn_choice *one)
+{
+	ct__cudnn_plan_destroy(one->plan);
+	ct__cudnn_graph_destroy(one->graph);
+	ct_free(one);
+}
+
+void ct__cudnn_choices_destroy(ct__cudnn_choices *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < c->n; i++)
+		destroy_choice(c->all[i]);
+	ct__plan_cache_destroy(c->cache);
+	ct_free(c->all);
+	ct_free(c);
+}
+
+static bool same_filter(const struct ct__cudnn_filter *a, const struct ct__cudnn_filter *b)
+{
+	return a->exact == b->exact && a->deterministic == b->deterministic &&
+	       a->max_workspace_bytes == b->max_workspace_bytes;
+}
+
+static const struct ct__cudnn_choice *find(const ct__cudnn_choices *c, const ct__cudnn_graph *g,
+					   const struct ct__cudnn_filter *filter)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ct__cudnn_choice *one = c->all[i];
+
+		if (same_filter(&one->filter, filter) &&
+		    !strcmp(ct__cudnn_graph_text(one->graph), ct__cudnn_graph_text(g)))
+			return one;
+	}
+	return NULL;
+}
+
+/* Owns g if it succeeds. */
+static enum ct_status append(ct__cudnn_choices *c, const char *name, ct__cudnn_graph *g,
+			     const struct ct__cudnn_filter *filter)
+{
+	struct ct__cudnn_choice *one;
+
+	if (ct__cudnn_graph_finish(g) < 0)
+		return ct_error_wrap("%s", name);
+	CT_TRY_GROW(c->all, c->n, c->cap);
+	CT_TRY_ALLOC(one = CT_NEW(struct ct__cudnn_choice));
+	*one = (struct ct__cudnn_choice){.graph = g, .filter = *filter};
+	snprintf(one->name, sizeof(one->name), "%s", name);
+	c->all[c->n++] = one;
+	return CT_OK;
+}
+
+enum ct_status ct__cudnn_choices_add(ct__cudnn_choices *c, const char *name, ct__cudnn_graph *g,
+				     const struct ct__cudnn_filter *filter, const struct ct__cudnn_choice **out)
+{
+	enum ct_status st = CT_OK;
+
+	*out = find(c, g, filter);
+	if (!*out)
+		st = append(c, name, g, filter);
+	if (*out || st < 0)
+		ct__cudnn_graph_destroy(g);
+	else
+		*out = c->all[c->n - 1];
+	return st;
+}
+
+size_t ct__cudnn_choices_count(const ct__cudnn_choices *c)
+{
+	return c->n;
+}
+
+const struct ct__cudnn_choice *ct__cudnn_choices_at(const ct__cudnn_choices *c, size_t i)
+{
+	return c->all[i];
+}
+
+static size_t count_missing(const ct__cudnn_choices *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		n += !c->all[i]->plan;
+	return n;
+}
+
+/* The first plan that the heuristics propose. */
+static enum ct_status take_first(struct ct__cudnn_choice *one, const ct__cudnn_target *t)
+{
+	struct ct__cudnn_candidates found;
+
+	if (ct__cudnn_plan_find(one->graph, t, &one->filter, 1, &found) < 0)
+		return ct_error_wrap("%s", one->name);
+	one->plan = ct__cudnn_candidates_take(&found, 0);
+	ct__cudnn_candidates_release(&found);
+	return CT_OK;
+}
+
+static enum ct_status take_first_of_all(ct__cudnn_choices *c, const ct__cudnn_target *t)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		if (!c->all[i]->plan)
+			CT_TRY(take_first(c->all[i], t));
+	}
+	return CT_OK;
+}
+
+/* ---- The cache ---------------------------------------------------------------------------------------- */
+
+/* The name of the entry, owned by the caller: everything that the choice depends on, except the key of the cache. */
+static char *entry_name(const struct ct__cudnn_choice *one)
+{
+	return ct_strfmt("%s %s %lld %s", one->filter.exact ? "exact" : "any",
+			 one->filter.deterministic ? "deterministic" : "any",
+			 (long long)one->filter.max_workspace_bytes, ct__cudnn_graph_text(one->graph));
+}
+
+/* Makes the plan of an entry. The checksum of the file does not prove that cuDNN still has the plan. */
+static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_target *t, const ct__plan_cache *cache)
+{
+	char *name = entry_name(one);
+	const char *config = name ? ct__plan_cache_find(cache, name) : NULL;
+
+	ct_free(name);
+	if (!config)
+		return name ? CT_OK : CT_NOMEM;
+	const enum ct_status st = ct__cudnn_plan_make(one->graph, t, &one->filter, config, &one->plan);
+	if (st != CT_UNSUPPORTED && st != CT_DATA)
+		return st;
+	CT_WARN("%s: a plan is chosen again: %s", ct__plan_cache_path(cache), ct_error_message());
+	ct_error_clear();
+	return CT_OK;
+}
+
+static enum ct_status load_cache(ct__cudnn_choices *c, const ct__cudnn_target *t)
+{
+	CT_TRY(ct__plan_cache_load(c->cache));
+	for (size_t i = 0; i < c->n; i++) {
+		if (!c->all[i]->plan)
+			CT_TRY(take_cached(c->all[i], t, c->cache));
+	}
+	return CT_OK;
+}
+
+static enum ct_status put(ct__plan_cache *cache, const struct ct__cudnn_choice *one)
+{
+	char *name;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(name = entry_name(one));
+	st = ct__plan_cache_put(cache, name, ct__cudnn_plan_info(one->plan)->config);
+	ct_free(name);
+	return st;
+}
+
+static enum ct_status need_cache(ct__cudnn_choices *c, ct_device *device)
+{
+	const size_t v = cudnnGetVersion();
+	struct ct_device_info info;
+	char *key;
+
+	if (c->cache)
+		return CT_OK;
+	CT_TRY(ct_device_info(device, &info));
+	CT_TRY_ALLOC(key = ct_strfmt("%s, %s, cuDNN %zu.%zu.%zu", info.name, info.arch, v / 10000, v % 10000 / 100,
+				     v % 100));
+	const enum ct_status st = ct__plan_cache_create(key, &c->cache);
+	ct_free(key);
+	return st;
+}
+
+/* ---- Tuning -------------------------------------------------------------------------------------------- */
+
+/* Chooses the fastest candidate. If there is no memory to measure them, the first one is chosen, but not kept in the cache. */
+static enum ct_status take_fastest(struct ct__cudnn_choice *one, struct ct__cudnn_candidates *found,
+				   const struct ct__timing *where, ct__plan_cache *cache)
+{
+	int64_t ns = 0;
+	int best = 0;
+	const enum ct_status st = ct__timing_best(where, one->graph, found, &best, &ns);
+
+	if (st < 0 && st != CT_NOMEM)
+		return ct_error_wrap("%s", one->name);
+	one->plan = ct__cudnn_candidates_take(found, best);
+	if (st == CT_NOMEM) {
+		CT_WARN("%s is not tuned: %s", one->name, ct_error_message());
+		ct_error_clear();
+		return CT_OK;
+	}
+	CT_DEBUG("%s: plan %s of %d takes %.1f us: %s", one->name, ct__cudnn_plan_info(one->plan)->config, found->n,
+		 (double)ns * 1e-3, ct__cudnn_graph_text(one->graph));
+	return put(cache, one);
+}
+
+static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n, const struct ct__timing *where,
+			       ct__plan_cache *cache)
+{
+	const int64_t start = ct_now_ns();
+	int64_t told = start;
+	ct__plan_search *search;
+	enum ct_status st = CT_OK;
+
+	CT_TRY(ct__plan_search_start(missing, n, where->device, &search));
+	CT_INFO("tuning %zu operations of cuDNN", n);
+	for (size_t i = 0; st == CT_OK && i < n; i++) {
+		struct ct__cudnn_candidates found;
+
+		st = ct__plan_search_take(search, i, &found);
+		if (st < 0)
+			break;
+		st = take_fastest(missing[i], &found, where, cache);
+		ct__cudnn_candidates_release(&found);
+		if (ct_now_ns() - told > (int64_t)2000000000) {
+			told = ct_now_ns();
+			CT_INFO("tuning operation %zu of %zu", i + 1, n);
+		}
+	}
+	ct__plan_search_stop(search);
+	if (st == CT_OK)
+		CT_INFO("tuned %zu operations in %.1f s", n, ct_seconds_since(start));
+	return st;
+}
+
+/* Holds the lock of the cache if it can be written. */
+static enum ct_status tune_locked(ct__cudnn_choices *c, const ct__cudnn_target *t, const struct ct__timing *where)
+{
+	struct ct__cudnn_choice **missing;
+	size_t n = 0;
+	enum ct_status st;
+
+	CT_TRY(load_cache(c, t)); /* another rank may have tuned in the meantime */
+	if (count_missing(c) == 0)
+		return CT_OK;
+	CT_TRY_ALLOC(missing = CT_NEW_ARRAY(struct ct__cudnn_choice *, c->n));
+	for (size_t i = 0; i < c->n; i++) {
+		if (!c->all[i]->plan)
+			missing[n++] = c->all[i];
+	}
+	st = tune_all(missing, n, where, c->cache);
+	ct_free(missing);
+	if (st == CT_OK)
+		ct__plan_cache_save(c->cache);
+	return st;
+}
+
+static enum ct_status make_tuned(ct__cudnn_choices *c, const ct__cudnn_target *t, enum ct_autotune tune,
+				 const struct ct__timing *where)
+{
+	enum ct_status st = CT_OK;
+
+	CT_TRY(need_cache(c, where->device));
+	CT_TRY(load_cache(c, t));
+	if (count_missing(c) == 0)
+		return CT_OK;
+	const bool kept = ct__plan_cache_lock(c->cache);
+	if (kept || tune == CT_AUTOTUNE_ON)
+		st = tune_locked(c, t, where);
+	ct__plan_cache_unlock(c->cache);
+	return st == CT_OK ? take_first_of_all(c, t) : st;
+}
+
+enum ct_status ct__cudnn_choices_make(ct__cudnn_choices *c, const ct__cudnn_target *t, enum ct_autotune tune,
+				      const struct ct__timing *where)
+{
+	enum ct_status st = CT_OK;
+	size_t n = 0;
+
+	if (count_missing(c) > 0)
+		st = tune == CT_AUTOTUNE_OFF ? take_first_of_all(c, t) : make_tuned(c, t, tune, where);
+	/* The next program must not fail because of the graphs of this one. */
+	for (size_t i = 0; i < c->n; i++) {
+		if (c->all[i]->plan)
+			c->all[n++] = c->all[i];
+		else
+			destroy_choice(c->all[i]);
+	}
+	c->n = n;
+	return st;
+}

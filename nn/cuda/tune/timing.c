@@ -1,0 +1,121 @@
+#include "nn/cuda/tune/timing.h"
+
+#include "base/clock.h"
+
+enum { ALIGN = 256, ROUNDS = 3, MAX_REPEATS = 8, BYTE = 0x3C };
+/* A run of plans that take less is repeated, because the events themselves take a few microseconds. */
+static const int64_t enough_ns = 200000;
+
+struct run {
+	const struct ct__timing *where;
+	ct_event *from, *to;
+	void *memory;
+};
+
+/* Sets the offset of each tensor in one block of memory, and returns the number of bytes that they need. */
+static size_t place(const ct__cudnn_graph *g, size_t *offsets)
+{
+	size_t at = 0;
+
+	for (int id = 1; id <= ct__cudnn_graph_n_tensors(g); id++) {
+		offsets[id - 1] = at;
+		if (!ct__cudnn_graph_is_virtual(g, id))
+			at += (ct__cudnn_graph_bytes(g, id) + ALIGN - 1) / ALIGN * ALIGN;
+	}
+	return at;
+}
+
+static enum ct_status measure(const struct run *r, const ct__cudnn_plan *p, const ct__cudnn_pack *pack, int repeats,
+			      int64_t *ns)
+{
+	int64_t total;
+
+	CT_TRY(ct_event_record(r->from, r->where->stream));
+	for (int i = 0; i < repeats; i++)
+		CT_TRY(ct__cudnn_plan_execute(p, pack, r->where->handle));
+	CT_TRY(ct_event_record(r->to, r->where->stream));
+	CT_TRY(ct_event_wait(r->to, CT_FOREVER));
+	CT_TRY(ct_event_elapsed(r->from, r->to, &total));
+	*ns = total / repeats;
+	return CT_OK;
+}
+
+static int64_t median3(const int64_t *v)
+{
+	const int64_t low = v[0] < v[1] ? v[0] : v[1], high = v[0] < v[1] ? v[1] : v[0];
+
+	return v[2] < low ? low : v[2] > high ? high : v[2];
+}
+
+static enum ct_status time_plan(const struct run *r, const ct__cudnn_plan *p, const ct__cudnn_pack *pack, int64_t best,
+				int64_t *ns)
+{
+	int64_t times[ROUNDS];
+
+	CT_TRY(measure(r, p, pack, 1, ns)); /* loads the kernels */
+	CT_TRY(measure(r, p, pack, 1, ns));
+	if (*ns / 2 > best)
+		return CT_OK;
+	const int64_t wanted = enough_ns / (*ns > 0 ? *ns : 1) + 1;
+	for (int i = 0; i < ROUNDS; i++)
+		CT_TRY(measure(r, p, pack, wanted < MAX_REPEATS ? (int)wanted : MAX_REPEATS, &times[i]));
+	*ns = median3(times);
+	return CT_OK;
+}
+
+static enum ct_status time_all(const struct run *r, const ct__cudnn_graph *g, const struct ct__cudnn_candidates *c,
+			       const ct__cudnn_pack *pack, int *best, int64_t *ns)
+{
+	*best = 0;
+	*ns = INT64_MAX;
+	for (int i = 0; i < c->n; i++) {
+		int64_t time = 0;
+
+		if (time_plan(r, c->plans[i], pack, *ns, &time) < 0)
+			return ct_error_wrap("timing plan %s of \"%s\"", ct__cudnn_plan_info(c->plans[i])->config,
+					     ct__cudnn_graph_text(g));
+		if (time < *ns) {
+			*ns = time;
+			*best = i;
+		}
+	}
+	return CT_OK;
+}
+
+/* Allocates the memory and the events. The contents are small numbers, because the time of some kernels depends on them. */
+static enum ct_status prepare(struct run *r, const ct__cudnn_graph *g, const struct ct__cudnn_candidates *c,
+			      ct__cudnn_pack **pack)
+{
+	size_t offsets[CT__CUDNN_MAX_TENSORS], workspace_bytes = 0;
+	void *pointers[CT__CUDNN_MAX_TENSORS];
+
+	for (int i = 0; i < c->n; i++) {
+		const size_t n = (size_t)ct__cudnn_plan_info(c->plans[i])->workspace_bytes;
+
+		workspace_bytes = n > workspace_bytes ? n : workspace_bytes;
+	}
+	const size_t bytes = place(g, offsets);
+	CT_TRY(ct_device_mem_alloc(r->where->device, bytes + workspace_bytes, false, &r->memory));
+	for (int i = 0; i < ct__cudnn_graph_n_tensors(g); i++)
+		pointers[i] = (char *)r->memory + offsets[i];
+	CT_TRY(ct_device_fill(r->where->device, r->memory, BYTE, bytes, r->where->stream));
+	CT_TRY(ct_event_create(r->where->device, true, &r->from));
+	CT_TRY(ct_event_create(r->where->device, true, &r->to));
+	return ct__cudnn_pack_create(g, pointers, workspace_bytes ? (char *)r->memory + bytes : NULL, pack);
+}
+
+enum ct_status ct__timing_best(const struct ct__timing *t, const ct__cudnn_graph *g,
+			       const struct ct__cudnn_candidates *c, int *best, int64_t *ns)
+{
+	struct run r = {.where = t};
+	ct__cudnn_pack *pack = NULL;
+	enum ct_status st = prepare(&r, g, c, &pack);
+
+	if (st == CT_OK)
+		st = time_all(&r, g, c, pack, best, ns);
+	ct__cudnn_pack_destroy(pack);
+	ct_event_destroy(r.to);
+	ct_event_destroy(r.from);
+	ct_device_mem_free(t->device, r.memory);
+	return st;
+}

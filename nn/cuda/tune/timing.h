@@ -1,0 +1,21 @@
+/* Measures how long the plans of a graph take on the device. */
+#ifndef CT_NN_CUDA_TUNE_TIMING_H
+#define CT_NN_CUDA_TUNE_TIMING_H
+
+#include "base/device/device.h"
+#include "nn/cuda/cudnn/plan.h"
+
+/* Where plans are executed. The handle uses the stream. */
+struct ct__timing {
+	ct_device *device;
+	ct_stream *stream;
+	cudnnHandle_t handle;
+};
+
+/* Executes each candidate, and sets *best to the index of the fastest one and *ns to its time. Each one runs once to warm up and once to
+ * be measured. If that took less than twice the best time so far, it is measured three more times, and the median counts. The operands
+ * are in memory that is allocated for this call; fails with CT_NOMEM if there is too little. */
+enum ct_status ct__timing_best(const struct ct__timing *t, const ct__cudnn_graph *g,
+			       const struct ct__cudnn_candidates *c, int *best, int64_t *ns) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,406 @@
+/* The choice of plans: tuning, the plan cache and its file, on the software GPU with the stand-in of cuDNN. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "nn/cuda/program/program.h"
+#include "nn/cuda/tune/cache.h"
+#include "tests/nn/nn_check.h"
+#include "tests/soft_gpu/cudnn/soft_cudnn.h"
+#include "tests/soft_gpu/soft_gpu.h"
+
+extern const struct ct_device_ops ct__device_cuda_ops;
+
+enum { MAX_CHOICES = 16 };
+static const char key[] = "card, sm_90, cuDNN 9";
+static char dir[64]; /* XDG_CACHE_HOME */
+
+/* What one start of a training program has done. */
+struct start {
+	enum ct_status status;
+	int executions; /* of plans, all of them for tuning */
+	int n;
+	char config[MAX_CHOICES][CT__CUDNN_CONFIG_MAX];
+	struct ct__cudnn_plan_info info[MAX_CHOICES];
+};
+
+static void compile(struct start *s, ct_graph *g, ct_engine *e, enum ct_precision precision, enum ct_autotune tune)
+{
+	const struct ct_net_opts opts = {
+		.batch = 2, .input = CT_INPUT_F32_NCHW, .train = true, .precision = precision, .autotune = tune};
+	const ct__cudnn_choices *all = ((const struct cuda_engine *)e)->choices;
+	ct_program *p = NULL;
+	ct_net *net;
+
+	assert_ok(ct_net_create(e, g, &opts, &net));
+	s->status = ct_program_create(net, 2, CT_TRAIN, &p);
+	s->executions = soft_gpu_calls("cudnnBackendExecute");
+	s->n = (int)ct__cudnn_choices_count(all);
+	assert_true(s->n <= MAX_CHOICES);
+	for (int i = 0; i < s->n; i++) {
+		s->info[i] = *ct__cudnn_plan_info(ct__cudnn_choices_at(all, (size_t)i)->plan);
+		memcpy(s->config[i], s->info[i].config, sizeof(s->config[i]));
+	}
+	ct_program_destroy(p);
+	ct_net_destroy(net);
+}
+
+static struct start start_with(enum ct_precision precision, enum ct_autotune tune, const char *faults)
+{
+	ct_graph *g = graph_make((struct ct_shape){3, 8, 8}, "conv2d 8 kernel=3;relu;conv2d 8 kernel=3;linear 10", 10,
+				 CT_LOSS_CROSS_ENTROPY, 0);
+	static struct start s;
+	ct_device *device;
+	ct_engine *e;
+
+	memset(&s, 0, sizeof(s));
+	soft_gpu_set_faults(NULL);
+	assert_ok(ct__device_cuda_ops.open(0, &device));
+	assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, device, 1, &e));
+	soft_gpu_set_faults(faults);
+	compile(&s, g, e, precision, tune);
+	soft_gpu_set_faults(NULL);
+	ct_engine_close(e);
+	ct_device_close(device);
+	ct_graph_destroy(g);
+	assert_int_equal(soft_gpu_live() + soft_cudnn_live(), 0);
+	return s;
+}
+
+static struct start start(enum ct_precision precision, enum ct_autotune tune)
+{
+	return start_with(precision, tune, NULL);
+}
+
+static bool same_choices(const struct start *a, const struct start *b)
+{
+	return a->n == b->n && !memcmp(a->config, b->config, sizeof(a->config));
+}
+
+/* ---- Files -------------------------------------------------------------------------------------------- */
+
+static int new_dir(void **state)
+{
+	(void)state;
+	snprintf(dir, sizeof(dir), "/tmp/ctrain-tune-XXXXXX");
+	if (!mkdtemp(dir) || setenv("XDG_CACHE_HOME", dir, 1) != 0)
+		return -1;
+	return 0;
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	ct_log_close();
+	return ct_dir_remove(dir) == CT_OK ? 0 : -1;
+}
+
+/* The log, which the caller frees. */
+static char *logged(void)
+{
+	char *path = ct_path_join(dir, "log"), *text;
+	size_t n;
+
+	assert_ok(ct_file_read(path, 1 << 20, &text, &n));
+	ct_free(path);
+	return text;
+}
+
+static void open_log(void)
+{
+	char *path = ct_path_join(dir, "log");
+
+	assert_ok(ct_log_open_file(path));
+	ct_free(path);
+}
+
+static bool has_logged(const char *what)
+{
+	char *text = logged();
+	const bool found = strstr(text, what);
+
+	ct_free(text);
+	return found;
+}
+
+/* The path of the only cache in the directory, which the caller frees. */
+static char *cache_path(void)
+{
+	char *plans = ct_path_join(dir, "ctrain/plans"), **names, *path = NULL;
+	size_t n;
+
+	assert_ok(ct_dir_list(plans, &names, &n));
+	for (size_t i = 0; i < n; i++) {
+		const size_t len = strlen(names[i]);
+
+		if (len > 4 && !strcmp(names[i] + len - 4, ".txt"))
+			path = ct_path_join(plans, names[i]);
+	}
+	ct_dir_list_free(names, n);
+	ct_free(plans);
+	assert_non_null(path);
+	return path;
+}
+
+static ct__plan_cache *open_cache(const char *of)
+{
+	ct__plan_cache *c;
+
+	assert_ok(ct__plan_cache_create(of, &c));
+	assert_ok(ct__plan_cache_load(c));
+	return c;
+}
+
+/* Writes a cache with two entries, and returns its path, which the caller frees. */
+static char *write_cache(void)
+{
+	ct__plan_cache *c = open_cache(key);
+	char *path = ct_strdup(ct__plan_cache_path(c));
+
+	assert_true(ct__plan_cache_lock(c));
+	assert_ok(ct__plan_cache_put(c, "first", "0"));
+	assert_ok(ct__plan_cache_put(c, "second graph x=1", "1:2=2"));
+	assert_ok(ct__plan_cache_put(c, "first", "7:2=1,3=0"));
+	ct__plan_cache_save(c);
+	ct__plan_cache_destroy(c);
+	return path;
+}
+
+/* ---- Tests -------------------------------------------------------------------------------------------- */
+
+static void test_second_start_does_not_tune(void **state)
+{
+	(void)state;
+	const struct start off = start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF),
+			   one = start(CT_PRECISION_TF32, CT_AUTOTUNE_AUTO),
+			   two = start(CT_PRECISION_TF32, CT_AUTOTUNE_AUTO);
+
+	assert_int_equal(off.executions, 0);
+	assert_int_equal(one.n, 8); /* three layers, without the gradient of the input */
+	/* Each candidate at least twice; there are at least four for each graph. */
+	assert_true(one.executions >= one.n * 4 * 2);
+	assert_int_equal(two.executions, 0);
+	assert_true(same_choices(&one, &two));
+	/* Engines that the stand-in has for these graphs; 10 is the first one of the heuristics. */
+	for (int i = 0; i < off.n; i++)
+		assert_int_equal(off.info[i].engine, 10);
+}
+
+/* fp32 and tf32 have the same graphs, but not the same plans. */
+static void test_precisions_are_separate(void **state)
+{
+	(void)state;
+	const struct start tf32 = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON),
+			   fp32 = start(CT_PRECISION_FP32, CT_AUTOTUNE_ON),
+			   again = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON),
+			   fp32_again = start(CT_PRECISION_FP32, CT_AUTOTUNE_ON);
+
+	assert_true(tf32.executions > 0 && fp32.executions > 0);
+	assert_int_equal(again.executions + fp32_again.executions, 0);
+	assert_true(same_choices(&tf32, &again) && same_choices(&fp32, &fp32_again));
+	for (int i = 0; i < fp32.n; i++)
+		assert_false(fp32.info[i].tensor_core);
+}
+
+/* An entry that is intact but not allowed, for example made by hand, is not used. */
+static void test_entry_that_is_not_allowed(void **state)
+{
+	char *path, *text, *from;
+	size_t n;
+
+	(void)state;
+	open_log();
+	const struct start one = start(CT_PRECISION_FP32, CT_AUTOTUNE_ON);
+	path = cache_path();
+	assert_ok(ct_file_read(path, 1 << 20, &text, &n));
+	/* The same entries, all with engine 10, which uses tensor cores. */
+	from = strchr(text, '\n') + 1;
+	*strchr(from, '\n') = '\0';
+	ct__plan_cache *c = open_cache(from);
+	for (char *line = strchr(from, '\0') + 1, *end; (end = strchr(line, '\n')); line = end + 1) {
+		*end = '\0';
+		if (strchr(line, '\t'))
+			assert_ok(ct__plan_cache_put(c, strchr(line, '\t') + 1, "10"));
+	}
+	ct__plan_cache_save(c);
+	ct__plan_cache_destroy(c);
+	ct_free(text);
+	ct_free(path);
+	const struct start two = start(CT_PRECISION_FP32, CT_AUTOTUNE_ON);
+	assert_int_equal(two.status, CT_OK);
+	assert_true(two.executions > 0);
+	for (int i = 0; i < one.n; i++)
+		assert_false(two.info[i].tensor_core);
+	assert_true(has_logged("a plan is chosen again: configuration 10 of \"forward"));
+}
+
+static void expect_empty(const char *path, const char *data, size_t n, const char *what)
+{
+	assert_ok(ct_file_replace(path, data, n));
+	ct__plan_cache *c = open_cache(key);
+	if (ct__plan_cache_find(c, "first") || ct__plan_cache_find(c, "second graph x=1"))
+		fail_msg("%s: the cache has entries", what);
+	ct__plan_cache_destroy(c);
+}
+
+static void test_damage(void **state)
+{
+	char *path = write_cache(), *data, what[64];
+	size_t n;
+
+	(void)state;
+	open_log();
+	ct__plan_cache *c = open_cache(key);
+	assert_string_equal(ct__plan_cache_find(c, "first"), "7:2=1,3=0");
+	assert_string_equal(ct__plan_cache_find(c, "second graph x=1"), "1:2=2");
+	assert_null(ct__plan_cache_find(c, "second graph"));
+	ct__plan_cache_destroy(c);
+	assert_ok(ct_file_read(path, 1 << 20, &data, &n));
+	assert_false(has_logged("damaged"));
+	for (size_t i = 0; i < n; i++) {
+		for (int bit = 0; bit < 8; bit++) {
+			snprintf(what, sizeof(what), "bit %d of byte %zu", bit, i);
+			data[i] = (char)(data[i] ^ 1 << bit);
+			expect_empty(path, data, n, what);
+			data[i] = (char)(data[i] ^ 1 << bit);
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		snprintf(what, sizeof(what), "truncated to %zu bytes", i);
+		expect_empty(path, data, i, what);
+	}
+	snprintf(what, sizeof(what), "%s", ct_path_name(path));
+	assert_true(has_logged(what) && has_logged("is damaged"));
+	ct_free(data);
+	ct_free(path);
+}
+
+/* The file of another GPU or version under this name. */
+static void test_other_key(void **state)
+{
+	char *mine = write_cache(), *data;
+	size_t n;
+
+	(void)state;
+	ct__plan_cache *c = open_cache("card, sm_90, cuDNN 10");
+	assert_null(ct__plan_cache_find(c, "first"));
+	assert_ok(ct_file_read(mine, 1 << 20, &data, &n));
+	assert_ok(ct_file_replace(ct__plan_cache_path(c), data, n));
+	assert_ok(ct__plan_cache_load(c));
+	assert_null(ct__plan_cache_find(c, "first"));
+	ct__plan_cache_destroy(c);
+	ct_free(data);
+	ct_free(mine);
+}
+
+static void test_damaged_file_is_replaced(void **state)
+{
+	char *path, *data;
+	size_t n;
+
+	(void)state;
+	open_log();
+	const struct start one = start(CT_PRECISION_TF32, CT_AUTOTUNE_AUTO);
+	path = cache_path();
+	assert_ok(ct_file_read(path, 1 << 20, &data, &n));
+	data[n / 2] = (char)(data[n / 2] ^ 4);
+	assert_ok(ct_file_replace(path, data, n));
+	const struct start two = start(CT_PRECISION_TF32, CT_AUTOTUNE_AUTO),
+			   three = start(CT_PRECISION_TF32, CT_AUTOTUNE_AUTO);
+	assert_true(has_logged(path));
+	assert_true(two.executions > 0);
+	assert_int_equal(three.executions, 0);
+	assert_int_equal(one.n, three.n);
+	assert_true(same_choices(&two, &three));
+	ct_free(data);
+	ct_free(path);
+}
+
+/* A directory in which nothing can be written, also for root. */
+static void test_no_directory(void **state)
+{
+	char *file = ct_path_join(dir, "file");
+
+	(void)state;
+	open_log();
+	assert_ok(ct_file_replace(file, "", 0));
+	assert_int_equal(setenv("XDG_CACHE_HOME", file, 1), 0);
+	const struct start automatic = start(CT_PRECISION_TF32, CT_AUTOTUNE_AUTO),
+			   on = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	assert_int_equal(automatic.status, CT_OK);
+	assert_int_equal(automatic.executions, 0);
+	assert_int_equal(on.status, CT_OK);
+	assert_true(on.executions > 0);
+	assert_true(has_logged("plans that are tuned cannot be kept"));
+	ct_free(file);
+}
+
+/* One process tunes, the other waits and finds its choices. */
+static void *wait_for_lock(void *arg)
+{
+	assert_true(ct__plan_cache_lock(arg));
+	return NULL;
+}
+
+static void test_lock(void **state)
+{
+	ct__plan_cache *one = open_cache(key), *two = open_cache(key);
+	struct ct_thread thread = {0};
+
+	(void)state;
+	assert_true(ct__plan_cache_lock(one));
+	assert_ok(ct_thread_start(&thread, "waits", wait_for_lock, two));
+	assert_ok(ct__plan_cache_put(one, "graph", "5"));
+	ct__plan_cache_save(one);
+	ct__plan_cache_unlock(one);
+	ct_thread_join(&thread);
+	assert_ok(ct__plan_cache_load(two));
+	assert_string_equal(ct__plan_cache_find(two, "graph"), "5");
+	ct__plan_cache_destroy(two);
+	ct__plan_cache_destroy(one);
+}
+
+/* Too little memory for the operands is not an error, but the choice is not kept. Any other failure of tuning is one. */
+static void test_failures(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *fault;
+		enum ct_status status;
+	} cases[] = {{"cudnnBackendExecute:3:5000", CT_DEVICE},
+		     {"cudnnBackendFinalize:60:4003", CT_NOMEM},
+		     {"cudaEventRecordWithFlags:2:999", CT_DEVICE},
+		     {"cudnnBackendFinalize:60:3000", CT_OK}};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		assert_ok(ct_dir_remove(dir));
+		const struct start s = start_with(CT_PRECISION_TF32, CT_AUTOTUNE_ON, cases[i].fault);
+		if (s.status != cases[i].status)
+			fail_msg("%s: status %d instead of %d: %s", cases[i].fault, (int)s.status, (int)cases[i].status,
+				 ct_error_message());
+	}
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, new_dir, remove_dir)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_second_start_does_not_tune),
+		TEST(test_precisions_are_separate),
+		TEST(test_entry_that_is_not_allowed),
+		TEST(test_damage),
+		TEST(test_other_key),
+		TEST(test_damaged_file_is_replaced),
+		TEST(test_no_directory),
+		TEST(test_lock),
+		TEST(test_failures),
+	};
+
+	ct_log_off_terminal(true);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
