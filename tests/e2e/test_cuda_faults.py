@@ -11,7 +11,7 @@ from harness import CTRAIN, DEVICE, OK, Case, main
 SOFT = os.path.join(os.path.dirname(os.path.abspath(CTRAIN)), "soft_cudart")
 CONFIG = """\
 model: {name: layers, layers: [conv2d 4 kernel=3 bias=false, batch_norm, relu, dropout 0.1, linear 10]}
-data: {name: synthetic, n_train: 128, n_val: 16, shape: [1, 6, 6]}
+data: {name: synthetic, n_train: 128, n_val: 16, shape: [1, 6, 6], on_device: on}
 batch: {global: 16, eval: 16}
 optim: {lr: 0.05, momentum: 0.9}
 train: {epochs: 1, max_steps: 6, ema: 0.9}

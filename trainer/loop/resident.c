@@ -28,8 +28,9 @@ static uint64_t bytes_of(const ct_dataset *d)
 	return (uint64_t)info->n * info->sample_bytes;
 }
 
-/* Returns NULL if all data sets can be copied to the device, otherwise the reason why not. */
-static const char *why_not(const struct ct_session *s, char *text, size_t len)
+/* Sets *out to NULL if all data sets can be copied to the device, otherwise to the reason why not, which may be stored
+ * in `text`. */
+static enum ct_status find_reason(const struct ct_session *s, char *text, size_t len, const char **out)
 {
 	bool chosen = s->cfg->data.on_device == CT_CFG_ON_DEVICE_ON;
 	struct ct_device_info device;
@@ -38,25 +39,22 @@ static const char *why_not(const struct ct_session *s, char *text, size_t len)
 	for (int mode = 0; mode < N_MODES; mode++) {
 		const ct_dataset *d = data_of(s, mode);
 		const struct ct_dataset_info *info = d ? ct_dataset_info(d) : NULL;
-		const char *why = d ? ct_transform_why_not_described(transform_of(s, mode), info) : NULL;
 
-		if (why)
-			return why;
-		if (d && !chosen && !info->in_memory)
-			return "the images are computed as they are needed";
+		*out = d ? ct_transform_why_not_described(transform_of(s, mode), info) : NULL;
+		if (!*out && d && !chosen && !info->in_memory)
+			*out = "the images are computed as they are needed";
+		if (*out)
+			return CT_OK;
 		bytes += d ? bytes_of(d) : 0;
 	}
-	if (ct_device_info(s->device, &device) < 0) {
-		snprintf(text, len, "%s", ct_error_message());
-		ct_error_clear();
-		return text;
-	}
+	CT_TRY(ct_device_info(s->device, &device));
 	if (bytes <= device.free_bytes / (chosen ? 1 : FREE_PART))
-		return NULL;
+		return CT_OK;
 	snprintf(text, len, "they need %.1f MiB, but %.1f MiB of the memory of the device are free%s",
 		 (double)bytes / 1048576, (double)device.free_bytes / 1048576,
 		 chosen ? "" : ", and they may take up a quarter of it");
-	return text;
+	*out = text;
+	return CT_OK;
 }
 
 /* Copies the samples through `stage`, pinned memory of at least one sample and STAGE_BYTES. */
@@ -126,6 +124,7 @@ static enum ct_status place_all(struct ct_session *s)
 enum ct_status ct_resident_place(struct ct_session *s)
 {
 	bool chosen = s->cfg->data.on_device == CT_CFG_ON_DEVICE_ON;
+	const char *why;
 	char text[512];
 
 	if (s->cfg->data.on_device == CT_CFG_ON_DEVICE_OFF)
@@ -135,7 +134,7 @@ enum ct_status ct_resident_place(struct ct_session *s)
 			       : CT_FAIL_HINT(CT_CONFIG, "use data.on_device=auto, or device=cuda",
 					      "data.on_device is on, but on the device %s batches are prepared by the host",
 					      ct_device_kind(s->device));
-	const char *why = why_not(s, text, sizeof(text));
+	CT_TRY(find_reason(s, text, sizeof(text), &why));
 	if (!why) {
 		enum ct_status st = alloc_all(s);
 		if (st == CT_OK)
