@@ -54,7 +54,7 @@ if [ $dry = 1 ]; then
 	take bin "$build/ctrain" "$build/bench/soft_gpu_facts"
 	mv "$out/bin/soft_gpu_facts" "$out/bin/gpu_facts"
 	take soft "$build"/soft_cudart/{libcudart.so.13,libcudnn.so.9,libctrain_cuda.so}
-	take tests "$build"/tests/nn/cuda/test_cuda_{kernels,layer_kernels,update_kernels}
+	take tests "$build"/tests/nn/cuda/test_cuda_*kernel*
 else
 	take bin "$build"/{ctrain,libctrain_cuda.so} "$build/bench/gpu_facts"
 	take tests "$build"/tests/nn/cuda/gpu/*
@@ -78,8 +78,10 @@ else
 	echo "gpu_bundle: $data/mnist does not exist: digits are generated, and the accuracy on MNIST cannot be checked" >&2
 	"$build/ctrain" data digits --out "$out/data/mnist" >/dev/null
 fi
-if [ $dry = 0 ] && [ -d "$data/imagenet-wds" ]; then
-	take data/shards "$data"/imagenet-wds/{classes.txt,imagenet-train-00000[0-3].*}
+if [ -d "$data/imagenet-wds" ]; then
+	shards=("$data"/imagenet-wds/imagenet-train-00000[0-3].*)
+	[ $dry = 0 ] || shards=("${shards[@]:0:2}")
+	take data/shards "$data/imagenet-wds/classes.txt" "${shards[@]}"
 fi
 git describe --always --dirty >"$out/VERSION" 2>/dev/null || echo unknown >"$out/VERSION"
 python3 -B bench/gpu/reference.py $([ $dry = 0 ] || echo --dry) "$(realpath "$out")"

@@ -4,16 +4,16 @@
   gate.py [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] BUNDLE OUT
 
 BUNDLE is made by scripts/gpu_bundle.sh. Each step is a process (step.py NAME) with a time limit, and prints its results, one JSON object
-("row") per line. The gate adds the names of the step, and stores each row in OUT/gate.jsonl at once. A step that fails or hangs gets a row
-that says so, and the next step begins. --scale multiplies the time limits, for slow machines. Steps for which too little of the budget is left are skipped. In the end, OUT/gate.json and
-OUT/gate.md have all rows; OUT/gate.log has what the steps printed on standard error. OUT has few files and no directories, so that it can be
-copied back from anywhere.
+("row") per line. The gate adds the name of the step, and stores each row in OUT/gate.jsonl at once. A step that fails or hangs gets a row
+that says so, and the next step begins. Steps for which too little of the budget is left are skipped. --scale multiplies the time limits, for
+slow machines. In the end, OUT/gate.json and OUT/gate.md have all rows; OUT/gate.log has what the steps printed on standard error. OUT has
+few files and no directories, so that it can be copied back from anywhere.
 
 Status of a row: pass, fail (a result is wrong), measured (a speed), not available (this build or machine does not have it), skipped,
 timeout, error (a step broke). Exit status: 0 if no row is fail, timeout or error, else 1; 2: wrong arguments.
 
 Environment: CTRAIN_CUDA_LIBS names directories with CUDA's libraries; without it, the gate searches Python's packages (nvidia/*/lib) and
-the toolkit. GATE_PYTHON is the Python that has PyTorch [this one].
+the toolkit. GATE_PYTHON is the Python that has PyTorch [this one; in a dry run, none].
 """
 import argparse
 import glob
@@ -76,7 +76,7 @@ def cuda_directories(a, python):
 
 
 def environment(a, work):
-    python = os.environ.get("GATE_PYTHON") or sys.executable
+    python = os.environ.get("GATE_PYTHON") or ("" if a.dry else sys.executable)
     cuda = cuda_directories(a, python)
     missing = [name for name in LIBRARIES if not any(os.path.exists(os.path.join(d, name)) for d in cuda)]
     libraries = [os.path.join(a.bundle, "lib"), *cuda, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
@@ -120,7 +120,8 @@ class Gate:
     def run(self, step, env):
         limit = min(step.seconds * self.a.scale, self.left())
         if limit < step.least * self.a.scale:
-            self.store(step.name, {"check": step.name, "status": "skipped", "note": f"{max(self.left(), 0):.0f} s are left, and it needs {step.least * self.a.scale:.0f}"})
+            self.store(step.name, {"check": step.name, "status": "skipped", 
+                                   "note": f"{max(self.left(), 0):.0f} s are left, and it needs {step.least * self.a.scale:.0f}"})
             return
         self.log.write(f"\n== {step.name} (limit {limit:.0f} s)\n".encode())
         self.log.flush()

@@ -8,8 +8,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import common  # noqa: E402
 import correct  # noqa: E402
 import machine  # noqa: E402
+import speed  # noqa: E402
+import tools  # noqa: E402
 
-MODULES = (machine, correct)
+MODULES = (machine, correct, speed, tools)
 
 
 def main():

@@ -17,6 +17,7 @@ class Gate(Case):
 
     def setUp(self):
         super().setUp()
+        self.more_env = {}
         if not os.path.exists(os.path.join(BUILD, "bench", "soft_gpu_facts")):
             self.skipTest("built without CUDA's headers or without bench/")
         if Gate.bundle is None:
@@ -26,6 +27,8 @@ class Gate(Case):
 
     def script(self, name, *args, expect=0):
         env = self.env({"CTRAIN_SHARED": os.path.dirname(shared("data"))} if shared("data") else {})
+        env["PATH"] = self.path("bin") + os.pathsep + env["PATH"]
+        env.update(self.more_env)
         r = Process(self, ["bash", os.path.join(SOURCE, "scripts", name), *map(str, args)], env, self.tmp).wait(300 * SLOW)
         self.assert_code(r, expect)
         return r
@@ -34,6 +37,12 @@ class Gate(Case):
         """A copy of the bundle that a test changes."""
         path = self.path("bundle")
         shutil.copytree(Gate.bundle, path, symlinks=True)
+        return path
+
+    def stand_in(self, name, code):
+        """A program in a directory that is first in PATH."""
+        path = self.write("bin/" + name, "#!/bin/sh\n" + code)
+        os.chmod(path, 0o755)
         return path
 
     def gate(self, bundle, *args, expect=1, only=None):
@@ -55,9 +64,16 @@ class Gate(Case):
         rows = self.gate(Gate.bundle, expect=0)
         self.assertEqual(self.bad(rows), {})
         for key in (("start", "files of the bundle"), ("start", "cuda in engines"), ("facts", "gpu_facts"), ("tests", "test_cuda_kernels"),
-                    ("equal", "resnet20, fp32: losses of ref"), ("equal", "mlp, bf16: losses of ref"), ("mnist", "top-1 accuracy on MNIST"),
-                    ("bits", "convnet: repeated"), ("bits", "convnet: killed and resumed = uninterrupted")):
+                    ("equal", "resnet20, fp32: losses of ref"), ("equal", "resnet20, bf16: losses of ref"),
+                    ("equal", "bottleneck, fp16: losses of ref"), ("mnist", "top-1 accuracy on MNIST"),
+                    ("bits", "convnet: repeated"), ("bits", "convnet: recorded = plain"), ("bits", "mlp: several steps in one graph = one"),
+                    ("bits", "convnet: images on the device = on the host"),
+                    ("bits", "convnet: killed and resumed = uninterrupted")):
             self.assertEqual(rows[key]["status"], "pass", key)
+        for key in (("resnet50", "resnet50 N=256 bf16"), ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
+            self.assertEqual(rows[key]["status"], "measured", key)
+            self.assertGreater(rows[key]["value"], 0, key)
+        self.assertEqual(rows["versus", "resnet50 N=256 bf16: PyTorch eager"]["status"], "skipped")
         self.assertEqual(rows["facts", "card"]["value"], "Software GPU")
         self.assertEqual(sorted(os.listdir(self.path("out"))), ["gate.json", "gate.jsonl", "gate.log", "gate.md"])
         with open(self.path("out", "gate.md"), encoding="utf-8") as f:
@@ -99,6 +115,37 @@ class Gate(Case):
     def test_budget(self):
         rows = self.gate(Gate.bundle, "--budget", 1, expect=0, only="facts,tests")
         self.assertEqual({r["status"] for r in rows.values()}, {"skipped"})
+
+    def test_pytorch(self):
+        """With a process in place of PyTorch whose rates are known; one of its variants cannot run."""
+        code = "echo '{\"torch\": \"0\"}'\nwhile read line; do case $line in *graph*) echo '{\"error\": \"no graphs\"}';; *) echo " \
+               "'{\"images_per_sec\": 2}';; esac; done\n"
+        self.more_env = {"GATE_PYTHON": self.stand_in("python-with-torch", code)}
+        rows = self.gate(Gate.bundle, expect=0, only="small")
+        ours = rows["small", "mlp N=64 fp32: ctrain"]["value"]
+        self.assertEqual(rows["small", "PyTorch"]["value"], "torch 0")
+        self.assertAlmostEqual(rows["small", "mlp N=64 fp32: ctrain / PyTorch eager"]["value"], ours / 2)
+        self.assertEqual(rows["small", "mlp N=64 fp32: PyTorch graph"]["note"], "no graphs")
+        self.more_env = {"GATE_PYTHON": self.stand_in("python-without-torch", "exit 1\n")}
+        rows = self.gate(Gate.bundle, expect=0, only="small")
+        self.assertIn("ended with 1", rows["small", "mlp N=64 fp32: PyTorch eager"]["note"])
+
+    def test_tools(self):
+        """With programs in place of NVIDIA's tools: one finds an error in one kernel test, the other prints a table of kernels."""
+        self.stand_in("compute-sanitizer", 'shift 4\n"$@" || exit\ncase $1 in *layer*) n=2;; *) n=0;; esac\n'
+                      'echo "========= ERROR SUMMARY: $n errors"\n[ $n = 0 ] || exit 9\n')
+        table = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+        for name, us in (("ct_norm(args)", 30), ("sm90_conv<float>(args)", 60), ("ct_norm(args)", 30)):
+            table += [f'"0","{name}","gpu__time_duration.sum","ns","{us},000"',
+                      f'"0","{name}","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","50"']
+        lines = "\n".join(["==PROF== Connected", *table])
+        self.stand_in("ncu", f"while [ \"$1\" != --log-file ]; do shift; done\ncat >$2 <<'END'\n{lines}\nEND\n")
+        rows = self.gate(Gate.bundle, only="sanitizer,profile")
+        self.assertEqual(self.bad(rows), {("sanitizer", f"{tool} test_cuda_layer_kernels"): "fail" for tool in ("memcheck", "racecheck")})
+        self.assertEqual(rows["sanitizer", "memcheck training step"]["status"], "pass")
+        self.assertEqual(rows["profile", "profiled kernels"]["value"], 120)
+        norm = rows["profile", "kernel ct_norm"]
+        self.assertEqual((norm["value"], norm["note"]), (50, "2 launches, 30.0 us each, dram 50 %"))
 
     def test_wrong_arguments(self):
         r = self.script("gpu_gate.sh", "--dry", self.path("nothing"), self.path("out"), expect=USAGE)

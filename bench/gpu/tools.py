@@ -1,0 +1,110 @@
+"""Steps that use NVIDIA's tools, where the machine has them: sanitizer, profile."""
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from cases import sets_of
+from common import DEVICE, DRY, FAIL, MEASURED, QUIET, UNAVAILABLE, WORK, bundle, judge, program, row
+from speed import IMAGES, SMALL
+
+# Kernels on small shapes; initcheck and synccheck are quick, racecheck is about shared memory.
+CHECKS = (("memcheck", "test_cuda_layer_kernels"), ("racecheck", "test_cuda_layer_kernels"), ("memcheck", "test_cuda_kernels"),
+          ("racecheck", "test_cuda_kernels"), ("memcheck", "test_cuda_update_kernels"), ("racecheck", "test_cuda_update_kernels"),
+          ("synccheck", "test_cuda_layer_kernels"), ("initcheck", "test_cuda_layer_kernels"))
+# ncu writes one of these units, depending on its version.
+NANOSECONDS = {"nsecond": 1, "ns": 1, "usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6}
+METRICS = {"gpu__time_duration.sum": "time", "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram",
+           "sm__throughput.avg.pct_of_peak_sustained_elapsed": "sm"}
+LAUNCHES, SKIPPED_LAUNCHES, LONGEST = 800, 3000, 12
+
+
+def sanitize(tool, name, command, seconds):
+    check = f"{tool} {name}"
+    try:
+        out = program(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command], timeout=seconds)
+    except subprocess.TimeoutExpired:
+        row(check, UNAVAILABLE, note=f"did not end within {seconds} s")
+        return
+    said = out.stdout + out.stderr
+    summary = re.search(r"(ERROR|RACECHECK) SUMMARY: (.*)", said)
+    if not summary:
+        row(check, UNAVAILABLE, note=(said.strip().splitlines() or ["no output"])[-1][:200])
+        return
+    n = int(re.match(r"\d+", summary[2])[0])
+    judge(check, n == 0 and out.returncode == 0, n, "errors", summary[2] if n or out.returncode == 0 else f"ended with {out.returncode}")
+
+
+def step_sanitizer():
+    if not shutil.which("compute-sanitizer"):
+        row("compute-sanitizer", UNAVAILABLE, note="compute-sanitizer is not installed")
+        return
+    for tool, name in CHECKS[:2] if DRY else CHECKS:
+        sanitize(tool, name, [bundle("tests", name)], 25)
+    config, sets = sets_of("bottleneck", bundle("data"), 2)
+    sanitize("memcheck", "training step", [bundle("bin", "ctrain"), bundle("configs", config), *DEVICE, *QUIET, *sets, "train.cuda_graph=off",
+                                           "run.dir=" + os.path.join(WORK, "sanitized")], 40)
+
+
+def resnet50(*more):
+    sets = SMALL if DRY else (*IMAGES, "batch.per_rank=256")
+    return [bundle("configs", "bench", "resnet50.yaml"), *DEVICE, "precision=bf16", *sets, *more]
+
+
+def own_times():
+    """The times of a step and, if the engine measures them, of its layers."""
+    out = program([bundle("bin", "ctrain"), "bench", "step", *resnet50(), "--steps", "2" if DRY else "20"])
+    if out.returncode != 0:
+        row("bench step", FAIL, note=out.stderr.strip()[-300:])
+        return
+    j = json.loads(out.stdout)
+    phases = ", ".join(f"{k[:-3]} {j[k]:.2f} ms" for k in ("data_ms", "forward_ms", "backward_ms", "optim_ms"))
+    row("bench step", MEASURED, j["step_ms_median"], "ms", phases + "; waits after each step")
+    times = sorted(((n["forward_ms"] + n["backward_ms"], n) for n in j["nodes"]), key=lambda pair: -pair[0])
+    layers = [pair for pair in times if pair[0] > 0][:LONGEST]
+    for ms, n in layers:
+        row(f"layer {n['name']} ({n['op']})", MEASURED, ms, "ms", f"forward {n['forward_ms']:.3f} ms")
+    if not layers:
+        row("times of layers", UNAVAILABLE, note="this engine does not measure them")
+
+
+def read_kernels(path):
+    """{kernel: {metric: [value of each launch]}} from ncu's table, times in microseconds."""
+    kernels = {}
+    with open(path, encoding="utf-8", errors="replace", newline="") as f:
+        lines = [line for line in f if not line.startswith("==")]
+    for r in csv.DictReader(lines):
+        metric = METRICS.get(r.get("Metric Name", ""))
+        if metric:
+            value = float(r["Metric Value"].replace(",", ""))
+            value *= NANOSECONDS.get(r["Metric Unit"], 1) / 1e3 if metric == "time" else 1
+            name = r["Kernel Name"].replace("(anonymous namespace)::", "").split("(")[0][:90]
+            kernels.setdefault(name[:90], {}).setdefault(metric, []).append(value)
+    return kernels
+
+
+def step_profile():
+    own_times()
+    if not shutil.which("ncu"):
+        row("longest kernels", UNAVAILABLE, note="ncu is not installed")
+        return
+    table = os.path.join(WORK, "ncu.csv")
+    skip, count = (0, 20) if DRY else (SKIPPED_LAUNCHES, LAUNCHES)
+    out = program(["ncu", "--target-processes", "all", "--clock-control", "none", "--metrics", ",".join(METRICS), "--launch-skip", str(skip),
+                   "--launch-count", str(count), "--csv", "--log-file", table, bundle("bin", "ctrain"),
+                   *resnet50(*QUIET, "train.cuda_graph=off", "data.val=none", "train.max_steps=%d" % (2 if DRY else 12),
+                             "run.dir=" + os.path.join(WORK, "profiled"))])
+    kernels = read_kernels(table) if os.path.exists(table) else {}
+    total = sum(sum(k.get("time", [])) for k in kernels.values())
+    if not total:
+        row("longest kernels", UNAVAILABLE, note=f"ncu ended with {out.returncode} and measured nothing: see gate.log")
+        return
+    n = sum(len(k.get("time", [])) for k in kernels.values())
+    row("profiled kernels", MEASURED, total, "us", f"{n} launches; each kernel alone, so their sum is an upper bound of their share of a step")
+    for name, k in sorted(kernels.items(), key=lambda item: -sum(item[1].get("time", [])))[:LONGEST]:
+        times = k["time"]
+        mean = {m: sum(k[m]) / len(k[m]) for m in ("dram", "sm") if m in k}
+        row(f"kernel {name}", MEASURED, 100 * sum(times) / total, "%", f"{len(times)} launches, {sum(times) / len(times):.1f} us each" +
+            "".join(f", {m} {v:.0f} %" for m, v in mean.items()))
