@@ -247,6 +247,18 @@ class Devices(Case):
         self.cuda("train.engine=ref", "launch.procs=1", run="ref")
         self.assertNotIn("cuDNN", self.engine("ref"))
 
+    def test_nothing_is_loaded(self):
+        """Without a driver, `device: auto` loads nothing of CUDA, so that ctrain starts as fast as a build without CUDA."""
+        if any(os.path.exists(p) for p in ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")):
+            self.skipTest("this machine has an NVIDIA driver")
+        env = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("loaded")}
+        self.train("train.max_steps=1", "launch.procs=2", env=env)
+        logs = [read_text(self.path(name)) for name in os.listdir(self.tmp) if name.startswith("loaded.")]
+        self.assertGreaterEqual(len(logs), 3)  # the launcher and two ranks
+        for log in logs:
+            self.assertIn("find library=", log)
+            self.assertNotRegex(log, r"cuda|cudnn|nvidia")
+
     def test_memory(self):
         """Exhausted memory: what it is used for, and a batch that fits."""
         config = self.config(MEMORY, "memory.yaml")
