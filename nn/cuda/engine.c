@@ -95,9 +95,13 @@ static enum ct_status cuda_net_open(ct_net *net)
 
 	CT_TRY_ALLOC(cn = CT_NEW(struct cuda_net));
 	net->impl = cn;
-	CT_TRY(check_cudnn(cudnnSetStream(((struct cuda_engine *)net->engine)->cudnn, cuda_stream(net)),
-			   "cudnnSetStream"));
-	return ct__cuda_count_elems(net);
+	enum ct_status st = check_cudnn(
+		cudnnSetStream(((struct cuda_engine *)net->engine)->cudnn, cuda_stream(net)), "cudnnSetStream");
+	if (st == CT_OK)
+		st = ct__cuda_count_elems(net);
+	if (st < 0)
+		ct_free(cn);
+	return st;
 }
 
 static void cuda_net_close(ct_net *net)
