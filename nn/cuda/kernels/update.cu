@@ -1,14 +1,14 @@
 /* An update of an optimizer: the device decides whether to apply it, and how. A block works on a chunk of the arenas.
  *
  *     norm        sums of squares of the gradient    for clipping and for a scaled loss
- *     decide      stop? factor of the gradient       one thread; also changes the loss scale
+ *     decide      stop? factor of the gradient       one block; also changes the loss scale
  *     trust sums  LARS, LAMB (and LAMB's moments)    if segments have trust ratios
  *     factors     one thread per segment
  *     apply
  */
 #include "nn/cuda/kernels/vector.cuh"
 
-enum { BLOCK = 1024 };
+enum { BLOCK = 1024, TILE = 256 };
 static constexpr double LARS_EPS = 1e-8;
 
 /* The sums of a block's threads in a fixed order; thread 0 gets the result. */
@@ -79,9 +79,32 @@ static inline __device__ void report(const struct ct__k_update_args &a, float no
 	a.result[CT__K_RESULT_N_SKIPPED] = a.loss_scale ? (float)a.loss_scale->skipped : 0.0f;
 }
 
+/* Adds the sums of all chunks in order, as nn/optim does. One thread adds; all threads of the block load. */
+static inline __device__ double add_all_chunks(const struct ct__k_update_args &a, double *tile)
+{
+	double sum = 0;
+
+	for (int first = 0; first < a.n_chunks; first += TILE) {
+		const int i = first + (int)threadIdx.x, n = a.n_chunks - first < TILE ? a.n_chunks - first : TILE;
+
+		if (i < a.n_chunks)
+			tile[threadIdx.x] = a.sums[2 * i];
+		__syncthreads();
+		for (int k = 0; threadIdx.x == 0 && k < n; k++)
+			sum += tile[k];
+		__syncthreads();
+	}
+	return sum;
+}
+
 /* The sum of squares in double is finite exactly if all gradients are. */
 static __global__ void decide(const struct ct__k_update_args a)
 {
+	__shared__ double tile[TILE];
+	const double squares = a.need_norm ? add_all_chunks(a, tile) : 0;
+
+	if (threadIdx.x > 0)
+		return;
 	const float scale = a.loss_scale ? a.loss_scale->scale : 1.0f;
 	float clip = 1.0f, norm_out = -1.0f;
 	bool overflow = false;
@@ -89,7 +112,7 @@ static __global__ void decide(const struct ct__k_update_args a)
 	if (!*a.stopped && a.loss && !is_finite((double)*a.loss))
 		*a.stopped = CT__K_BAD_LOSS;
 	if (!*a.stopped && a.need_norm) {
-		const double norm = sqrt(add_chunks(a, 0, a.n_chunks, 0)) / (double)scale;
+		const double norm = sqrt(squares) / (double)scale;
 
 		norm_out = (float)norm;
 		overflow = a.loss_scale && !is_finite(norm);
@@ -296,7 +319,7 @@ extern "C" cudaError_t ct__k_update(const struct ct__k_update_args *a, cudaStrea
 	cudaError_t e = a->need_norm ? for_chunks(norm_sums, a, s) : cudaSuccess;
 
 	if (e == cudaSuccess)
-		e = ct__launch(decide, 1, 1, 0, s, *a);
+		e = ct__launch(decide, 1, TILE, 0, s, *a);
 	if (e == cudaSuccess && a->kind == CT__K_LARS)
 		e = for_chunks(lars_sums, a, s);
 	if (e == cudaSuccess && a->kind == CT__K_LAMB)

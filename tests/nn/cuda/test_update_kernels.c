@@ -1,4 +1,4 @@
-/* The kernels of optimizers and of passes over arenas, against loops in double. */
+/* The kernels of optimizers, against loops in double. */
 #include <math.h>
 
 #include "nn/optim/optim.h"
@@ -253,6 +253,37 @@ static void test_stop(void **state)
 	check_stop(&clipped, 1, INFINITY, CT_UPDATE_BAD_NORM);
 }
 
+/* More chunks than `decide` loads at once, the last of them not full. */
+static void test_norm_of_many_chunks(void **state)
+{
+	enum { MANY = 600, EACH = 3 };
+	const struct ct__k_update_args opts = {.kind = CT_SGD, .need_norm = 1, .clip_norm = 1};
+	const struct ct__k_segment one = {0, MANY, 1, 0};
+	struct ct__k_chunk many[MANY];
+	struct fixture f;
+	float result[CT_UPDATE_RESULTS];
+	double sum = 0;
+
+	(void)state;
+	open_fixture(&f, &opts, 1.5f, 0);
+	for (int i = 0; i < MANY; i++)
+		many[i] = (struct ct__k_chunk){(uint64_t)i * EACH, i + 1 < MANY ? EACH : 1, 0};
+	gpu_free(f.a.chunks);
+	gpu_free(f.a.segments);
+	gpu_free(f.a.sums);
+	f.a.chunks = gpu_bytes(many, sizeof(many));
+	f.a.segments = gpu_bytes(&one, sizeof(one));
+	f.a.sums = gpu_bytes(NULL, 2 * MANY * sizeof(double));
+	f.a.n_chunks = MANY;
+	f.a.n_segments = 1;
+	check_cuda(ct__k_update(&f.a, NULL));
+	for (int i = 0; i < (MANY - 1) * EACH + 1; i++)
+		sum += (double)f.g[i] * (double)f.g[i];
+	gpu_read(result, f.a.result, sizeof(result));
+	assert_true(fabs((double)result[CT_UPDATE_NORM] - sqrt(sum)) < 1e-5);
+	close_fixture(&f);
+}
+
 static void write_device(const void *device, const void *from, size_t bytes)
 {
 	check_cuda(cudaMemcpy((void *)(uintptr_t)device, from, bytes, cudaMemcpyHostToDevice));
@@ -415,70 +446,12 @@ static void test_limits_of_loss_scale(void **state)
 	close_scaled(&f);
 }
 
-static void check_arena(enum ct__k_arena_op op, bool stopped)
-{
-	const int32_t stop = stopped;
-	float *a = gpu_random(N, 7), *b = gpu_random(N, 8);
-	struct ct__k_arena_args k = {.op = op, .n = N, .decay = 0.75f, .rest = 0.25f};
-
-	k.a = gpu_upload(a, N, CT_F32);
-	k.b = gpu_upload(b, N, CT_F32);
-	k.stopped = gpu_bytes(&stop, sizeof(stop));
-	check_cuda(ct__k_arena(&k, NULL));
-	for (int i = 0; i < N; i++) {
-		const float x = a[i], y = b[i];
-
-		if (op == CT__K_ARENA_ADD)
-			a[i] = x + y;
-		else if (op == CT__K_ARENA_AVERAGE && !stopped)
-			a[i] = 0.75f * x + 0.25f * y;
-		else if (op == CT__K_ARENA_SWAP) {
-			a[i] = y;
-			b[i] = x;
-		}
-	}
-	expect_floats("first arena", k.a, a);
-	expect_floats("second arena", k.b, b);
-	gpu_free(k.stopped);
-	gpu_free(k.b);
-	gpu_free(k.a);
-	test_free(b);
-	test_free(a);
-}
-
-static void test_arena(void **state)
-{
-	(void)state;
-	check_arena(CT__K_ARENA_ADD, false);
-	check_arena(CT__K_ARENA_AVERAGE, false);
-	check_arena(CT__K_ARENA_AVERAGE, true);
-	check_arena(CT__K_ARENA_SWAP, true);
-}
-
-static void test_take_loss(void **state)
-{
-	struct ct__k_metrics m = {.loss = 2.5, .count = 3, .top1 = 2, .top5 = 3};
-	struct ct__k_take_loss_args a;
-	float loss;
-
-	(void)state;
-	a.metrics = gpu_bytes(&m, sizeof(m));
-	a.loss = gpu_upload(NULL, 1, CT_F32);
-	check_cuda(ct__k_take_loss(&a, NULL));
-	gpu_read(&loss, a.loss, sizeof(loss));
-	gpu_read(&m, a.metrics, sizeof(m));
-	assert_true(loss == 2.5f);
-	assert_true(m.loss == 0 && m.count == 0 && m.top1 == 0 && m.top5 == 0);
-	gpu_free(a.loss);
-	gpu_free(a.metrics);
-}
-
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_optimizers), cmocka_unit_test(test_stop),
-		cmocka_unit_test(test_loss_scale), cmocka_unit_test(test_limits_of_loss_scale),
-		cmocka_unit_test(test_arena),      cmocka_unit_test(test_take_loss),
+		cmocka_unit_test(test_optimizers),           cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_norm_of_many_chunks),  cmocka_unit_test(test_loss_scale),
+		cmocka_unit_test(test_limits_of_loss_scale),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
