@@ -1,6 +1,6 @@
 /* The CUDA engine, in each precision, against the engine "ref" in fp32, in the cases of tests/nn/op_cases.c: a training step with and
- * without accumulation, running statistics, an update of the optimizer and an evaluation. On the software GPU, with the stand-in of
- * cuDNN. */
+ * without accumulation, running statistics, an update of the optimizer and an evaluation. Runs on the software GPU with the stand-in
+ * of cuDNN, and on a real GPU. */
 #include <math.h>
 
 #include "base/clock.h"

@@ -261,6 +261,37 @@ static void test_recorded_scale(void **state)
 	close_fixture(&plain);
 }
 
+static float element(struct fixture *f, const ct_arena *a, size_t i)
+{
+	float x;
+
+	assert_ok(ct_arena_read(a, i, 1, &x, stream_of(f)));
+	return x;
+}
+
+/* As in PyTorch scripts, where the EMA does not know that the optimizer was not called. */
+static void test_ema_after_skipped_update(void **state)
+{
+	struct fixture f;
+	struct outcome o;
+
+	(void)state;
+	open_fixture(&f, CT_PRECISION_FP16, 0x1p40);
+	import(&f, 7);
+	/* Parameter 0 is the weight of the first layer, whose slices are the last ones. */
+	const size_t at = ct_net_slice(f.net, ct_net_n_slices(f.net) - 2)->offset;
+	const float average = element(&f, ct_ema_params(f.ema), at), value = element(&f, ct_net_params(f.net), at);
+
+	begin(&f);
+	post_step(&f);
+	assert_ok(ct_ema_update(f.ema));
+	take(&f, &o);
+	assert_int_equal((int)o.results[CT_UPDATE_OUTCOME], CT_UPDATE_SKIPPED);
+	assert_true(element(&f, ct_net_params(f.net), at) == value && value != average);
+	assert_true(element(&f, ct_ema_params(f.ema), at) == 0.5f * average + 0.5f * value);
+	close_fixture(&f);
+}
+
 /* A net that continues with the weights, states and scale of another one does the same updates. */
 static void test_continued_scale(void **state)
 {
@@ -318,6 +349,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_copy_of_weights, expect_all_freed),
 		cmocka_unit_test_teardown(test_recorded_scale, expect_all_freed),
+		cmocka_unit_test_teardown(test_ema_after_skipped_update, expect_all_freed),
 		cmocka_unit_test_teardown(test_continued_scale, expect_all_freed),
 		cmocka_unit_test_teardown(test_bad_scales, expect_all_freed),
 	};
