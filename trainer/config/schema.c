@@ -137,7 +137,7 @@ static const struct ct_key keys[] = {
 	{KEY(data.index_dir, STR), ADVANCED, .only = "data.name=shards",
 	 .doc = "Directory for the cached indexes of shards. Empty: the directory of the shards if it is writable, else $XDG_CACHE_HOME/ctrain."},
 	{KEY(data.workers, INT), .flags = CT_KEY_AUTO, .hi = 256, .def = "auto",
-	 .doc = "Number of loader threads of each rank. 0: load batches between steps, without threads. auto: 0 for small images in memory. If loading includes decoding, warping or color changes, auto is one eighth of the CPUs of the rank, but at least 1."},
+	 .doc = "Number of loader threads of each rank. 0: load batches between steps, without threads. auto: 0 for small images in memory, or on a GPU (data.on_device). If loading includes decoding, warping or color changes, auto is one eighth of the CPUs of the rank, but at least 1."},
 	{KEY(data.depth, INT), ADVANCED, .lo = 2, .hi = 64, .def = "4",
 	 .doc = "Number of batches that the loader prepares in advance."},
 	{KEY(data.on_device, ENUM), .choices = on_devices, .alias = "true=on|false=off", .def = "auto",

@@ -100,7 +100,7 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
-	lo.describe = s->samples[CT_EVAL] != NULL;
+	ct_resident_set_opts(s, CT_EVAL, &lo);
 	lo.max_out = ct_lent_max(s->device, EVAL_AHEAD);
 	lo.on_bad = note_bad;
 	lo.user = &bad;

@@ -160,6 +160,13 @@ void ct_resident_release(struct ct_session *s)
 	}
 }
 
+void ct_resident_set_opts(const struct ct_session *s, enum ct_mode mode, struct ct_loader_opts *lo)
+{
+	lo->describe = s->samples[mode] != NULL;
+	if (lo->describe && s->cfg->data.workers == CT_CFG_AUTO)
+		lo->n_threads = 0;
+}
+
 struct ct_batch ct_resident_batch(const struct ct_loader_batch *b)
 {
 	if (b->rows)

@@ -10,6 +10,9 @@
 enum ct_status ct_resident_place(struct ct_session *s) CT_MUST_CHECK;
 /* Call it after the net has been destroyed. */
 void ct_resident_release(struct ct_session *s);
+/* Sets the loader options that depend on where the data set is. Describing rows takes so little time that threads would
+ * only slow it down, so data.workers=auto is 0. */
+void ct_resident_set_opts(const struct ct_session *s, enum ct_mode mode, struct ct_loader_opts *lo);
 /* The batch that a program reads; it borrows the arrays of b. */
 struct ct_batch ct_resident_batch(const struct ct_loader_batch *b);
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "trainer/loop/resident.h"
 #include "trainer/loop/step_impl.h"
 
 static void note_bad(void *user, uint32_t sample, const char *text)
@@ -80,7 +81,7 @@ static enum ct_status create_loader(ct_stepper *p)
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
-	lo.describe = s->samples[CT_TRAIN] != NULL;
+	ct_resident_set_opts(s, CT_TRAIN, &lo);
 	/* With the batches of all steps that may be posted, the host does not wait for one in the middle of a step. */
 	lo.max_out = ct_lent_max(s->device, (uint64_t)(p->lag + 1) * s->plan.accumulate);
 	lo.on_bad = note_bad;
