@@ -163,6 +163,7 @@ static enum ct_status add_program(ct_net *net, const struct ct_config *c, const 
 	ct_free(p.buffers);
 	ct_free(p.taps);
 	ct_free(p.norms);
+	ct_free(p.groups);
 	ct_free(p.values);
 	ct_graph_destroy(g);
 	return st;

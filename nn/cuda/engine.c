@@ -1,5 +1,6 @@
 /* The CUDA engine: the table ct_engine_ops, and the symbol by which the program finds it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -25,6 +26,16 @@ static bool cuda_available(char *why, size_t why_len)
 	return false;
 }
 
+/* CTRAIN_CUDA_LEVEL=0 switches fusion off, for tests and for comparisons when results are wrong (docs/GPU.md). -1: it is not valid. */
+static int read_level(void)
+{
+	const char *text = getenv("CTRAIN_CUDA_LEVEL");
+
+	if (!text || !strcmp(text, "1"))
+		return 1;
+	return strcmp(text, "0") ? -1 : 0;
+}
+
 static const char *cuda_version(void)
 {
 	static char text[64];
@@ -32,8 +43,8 @@ static const char *cuda_version(void)
 	int runtime = 0;
 
 	(void)cudaRuntimeGetVersion(&runtime);
-	snprintf(text, sizeof(text), "CUDA %d.%d, cuDNN %zu.%zu.%zu", runtime / 1000, runtime % 1000 / 10, v / 10000,
-		 v % 10000 / 100, v % 100);
+	snprintf(text, sizeof(text), "CUDA %d.%d, cuDNN %zu.%zu.%zu%s", runtime / 1000, runtime % 1000 / 10, v / 10000,
+		 v % 10000 / 100, v % 100, read_level() == 0 ? ", not fused" : "");
 	return text;
 }
 
@@ -63,7 +74,10 @@ static enum ct_status cuda_open(ct_device *device, int threads, ct_engine **out)
 	(void)threads;
 	CT_TRY(ct_device_info(device, &info));
 	CT_TRY_ALLOC(e = CT_NEW(struct cuda_engine));
-	st = check_cudnn(cudnnCreate(&e->cudnn), "cudnnCreate");
+	e->level = read_level();
+	st = e->level >= 0 ? CT_OK : CT_FAIL(CT_CONFIG, "CTRAIN_CUDA_LEVEL must be 0 or 1");
+	if (st == CT_OK)
+		st = check_cudnn(cudnnCreate(&e->cudnn), "cudnnCreate");
 	if (st == CT_OK)
 		st = ct__cudnn_target_create(info.index, &e->target);
 	if (st == CT_OK)
@@ -127,6 +141,7 @@ static void cuda_program_destroy(ct_program *base)
 	ct_free(p->buffers);
 	ct_free(p->taps);
 	ct_free(p->norms);
+	ct_free(p->groups);
 	ct_free(p->values);
 	ct_free(p);
 }
@@ -173,13 +188,15 @@ static enum ct_status cuda_read(ct_program *base, int node, bool gradient, float
 {
 	const struct cuda_program *p = (const struct cuda_program *)base;
 	const struct cuda_value *v = ct__cuda_value(p, node);
-	const int buffer = gradient ? v->gradient : v->buffer;
+	const int buffer = gradient ? v->gradient.buffer : v->buffer;
+	const bool reused = gradient ? v->gradient.gone || v->gradient.second != CUDA_NONE : v->overwritten;
 	ct_device *d = base->net->engine->device;
 	enum ct_status st;
 	void *host;
 
-	if (node == ct_graph_loss(base->graph) || buffer == CUDA_NONE || (size_t)p->buffers[buffer].lost < p->n_run ||
-	    (gradient && base->mode != CT_TRAIN))
+	if (buffer == CUDA_NONE)
+		return CT_FAIL(CT_UNSUPPORTED, "%s: this value is not stored", cuda_node(p, node)->name);
+	if (reused || (size_t)p->buffers[buffer].lost < p->n_run || (gradient && p->n_run <= p->n_forward))
 		return CT_FAIL(CT_UNSUPPORTED, "%s: the memory of this value has been reused",
 			       cuda_node(p, node)->name);
 	const size_t bytes = ct__cuda_value_elems(p, v) * ct_dtype_bytes(p->type);

@@ -54,6 +54,9 @@ const struct op_case op_cases[] = {
 	{"add of two branches", {3, 5, 5}, 2, "conv2d 4 kernel=3 padding=1 name=a;conv2d 4 kernel=1 from=input;add from=a;relu;flatten;linear 3", 3, XENT, 0, false},
 	{"add of a value to itself", {4, 3, 3}, 2, "conv2d 4 kernel=3 padding=1 name=a;add from=a;flatten;linear 3", 3, XENT, 0, false},
 	{"three users of one value", {2, 4, 4}, 2, "conv2d 3 kernel=1 name=a;conv2d 3 kernel=3 padding=1 name=b;conv2d 3 kernel=1 from=a;add from=b;add from=a;flatten;linear 3", 3, XENT, 0, false},
+	{"sum of two ReLUs", {3, 4, 4}, 3, "conv2d 5 kernel=3 padding=1;relu name=a;conv2d 5 kernel=1 from=input;relu;add from=a;flatten;linear 3", 3, XENT, 0, false},
+	{"three users of one norm", {16, 4, 4}, 3, "conv2d 16 kernel=1;batch_norm;relu name=a;conv2d 16 kernel=3 padding=1 name=b;conv2d 16 kernel=1 from=a;add from=b;add from=a;relu;"
+		"flatten;linear 3", 3, XENT, 0, false},
 	{"residual block", {4, 6, 6}, 2, "conv2d 8 kernel=3 padding=1 bias=false;batch_norm;relu name=r;conv2d 8 kernel=3 padding=1 bias=false;batch_norm;relu;"
 		"conv2d 8 kernel=3 padding=1 bias=false;batch_norm;add from=r;relu;global_avg_pool;linear 3", 3, XENT, 0, false},
 	{"residual block with projection", {4, 6, 6}, 2, "conv2d 6 kernel=3 padding=1;relu name=r;conv2d 8 kernel=3 stride=2 padding=1 bias=false;batch_norm name=m;"

@@ -12,10 +12,16 @@ template <class T> static __global__ void partial_sums(const struct ct__k_bias_b
 	__shared__ double shared[COLUMN_Y][COLUMN_X][2 * ct_vector<T>::size];
 
 	column_sums<T>(a.rows, a.cp, a.partial, shared, [&](size_t i, int, double *sum, double *) {
-		const ct_vector<T> dy = load_vector<T>(a.dy, i);
+		ct_vector<T> d = load_vector<T>(a.dy, i);
 
+		if (a.dy2)
+			d = add_vectors(d, load_vector<T>(a.dy2, i));
+		if (a.y)
+			d = relu_passes(d, load_vector<T>(a.y, i));
+		if (a.d)
+			store_vector<T>(a.d, i, d);
 		for (int j = 0; j < ct_vector<T>::size; j++)
-			sum[j] += (double)to_float(dy.v[j]);
+			sum[j] += (double)to_float(d.v[j]);
 	});
 }
 

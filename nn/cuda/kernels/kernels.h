@@ -51,12 +51,13 @@ enum ct__k_map_op {
 	CT__K_ADD,           /* y = a + b */
 	CT__K_RELU,          /* y = max(a, 0); NaN stays NaN */
 	CT__K_ADD_RELU,      /* y = max(a + b, 0) */
-	CT__K_RELU_BACKWARD, /* y = a where b > 0 or b is NaN, else 0: a is the gradient, b the output of the ReLU */
+	CT__K_RELU_BACKWARD, /* y = a + c where b > 0 or b is NaN, else 0: a and c are gradients, b the output of the ReLU */
 };
-/* Element-wise operations; y may be a or b. The size of n elements must be a multiple of 16 bytes. */
+/* Element-wise operations; y may be a, b or c. c may be NULL, which stands for zeros. The size of n elements must be a multiple of 16
+ * bytes. */
 struct ct__k_map_args {
 	enum ct__k_map_op op;
-	const void *a, *b;
+	const void *a, *b, *c;
 	void *y;
 	size_t n;
 	enum ct_dtype type;
@@ -88,9 +89,11 @@ cudaError_t ct__k_bias(const struct ct__k_bias_args *a, cudaStream_t s);
 /* Returns the number of blocks into which column sums divide `rows` rows. This is the first dimension of the arrays of partial sums. */
 int ct__k_sum_blocks(size_t rows);
 
-/* db[i] = sum over rows of dy; partial is double [ct__k_sum_blocks(rows), 2, cp]. db [cp]. */
+/* d = dy + dy2, or 0 where a ReLU that follows the bias has the output y <= 0; db[i] = sum over rows of d. dy2, y and d may be NULL: no
+ * second gradient, no ReLU, d is not stored; d may be dy or dy2. partial is double [ct__k_sum_blocks(rows), 2, cp]. db [cp]. */
 struct ct__k_bias_backward_args {
-	const void *dy;
+	const void *dy, *dy2, *y;
+	void *d;
 	double *partial;
 	float *db;
 	size_t rows;
@@ -99,21 +102,36 @@ struct ct__k_bias_backward_args {
 };
 cudaError_t ct__k_bias_backward(const struct ct__k_bias_backward_args *a, cudaStream_t s);
 
+/* Folds a batch norm into the layer before it, for evaluation:
+ *     w_out[k] = w[k] * gamma[k] / sqrt(var[k] + eps)    bias_out[k] = beta[k] + (bias[k] - mean[k]) * gamma[k] / sqrt(var[k] + eps)
+ * w: fp32 [kp, row], w_out of `type`. bias (NULL: zeros), gamma and beta: fp32 [kp]; mean and var: fp32 [k]; bias_out: [kp] of bias_type. The
+ * results of padding (k to kp - 1) are zero. */
+struct ct__k_fold_args {
+	const float *w, *bias, *gamma, *beta, *mean, *var;
+	void *w_out, *bias_out;
+	float eps;
+	int k, kp;
+	size_t row;
+	enum ct_dtype type, bias_type;
+};
+cudaError_t ct__k_fold(const struct ct__k_fold_args *a, cudaStream_t s);
+
 /* Batch norm over rows. stat: float [2, cp], mean and 1/sqrt(var + eps). sums: double [2c + 1], as in nn/host: sums of the values, of their
  * squares, and their count; in backward [2c], the sums of dy and of dy * xh. Synchronized batch norm all-reduces these sums. */
 struct ct__k_norm_args {
 	const void *x;        /* input of the norm */
 	const void *residual; /* forward: added before the ReLU; NULL: none */
-	void *y;
-	const void *dy;
-	void *dx, *dresidual; /* dresidual: gradient of `residual`, NULL: not stored */
+	void *y; /* forward: the result. backward: if not NULL, the mask of the ReLU comes from it; else it is computed again from x */
+	const void *dy, *dy2; /* gradient of y; dy2: a second part of it, or NULL (only backward_sums) */
+	void *d; /* backward_sums: dy + dy2 behind the ReLU, which is also the gradient of `residual`; NULL: not stored; may be dy or dy2 */
+	void *dx; /* may be dy */
 	const float *gamma, *beta;
 	float *dgamma, *dbeta, *running_mean, *running_var, *stat;
 	double *partial; /* [ct__k_sum_blocks(rows), 2, cp] */
 	double *sums;
 	double *count; /* number of values on all ranks in the statistics; forward writes it, backward reads it */
 	size_t rows;
-	int c, cp, relu; /* relu: a ReLU follows; backward masks dy where y <= 0 */
+	int c, cp, relu; /* relu: a ReLU follows; backward masks gradients where y <= 0 */
 	float eps, momentum;
 	enum ct_dtype type;
 };
@@ -124,8 +142,8 @@ cudaError_t ct__k_norm_running(const struct ct__k_norm_args *a,
 			       cudaStream_t s); /* running statistics -> stat (evaluation) */
 cudaError_t ct__k_norm_apply(const struct ct__k_norm_args *a, cudaStream_t s); /* x, stat -> y */
 cudaError_t ct__k_norm_backward_sums(const struct ct__k_norm_args *a,
-				     cudaStream_t s); /* dy, x, y -> sums, dgamma, dbeta */
-cudaError_t ct__k_norm_backward_data(const struct ct__k_norm_args *a, cudaStream_t s); /* -> dx, dresidual */
+				     cudaStream_t s); /* dy, dy2, x, y -> sums, dgamma, dbeta, d */
+cudaError_t ct__k_norm_backward_data(const struct ct__k_norm_args *a, cudaStream_t s); /* dy, x, sums -> dx */
 
 struct ct__k_pool_args {
 	const void *x;

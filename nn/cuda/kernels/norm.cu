@@ -19,12 +19,19 @@ template <class T> static __global__ void forward_sums(const struct ct__k_norm_a
 	});
 }
 
-/* The gradient behind the ReLU that follows the norm. */
-template <class T>
-static inline __device__ float masked(const struct ct__k_norm_args &a, const ct_vector<T> &dy, const ct_vector<T> &y,
-				      int j)
+/* The norm of channel c. Forward and backward use the same expression, so that a mask that is computed again is the mask of y. */
+static inline __device__ float norm_of(const struct ct__k_norm_args &a, float x, int c)
 {
-	return a.relu && to_float(y.v[j]) <= 0 ? 0.0f : to_float(dy.v[j]);
+	return (x - a.stat[c]) * (a.gamma[c] * a.stat[a.cp + c]) + a.beta[c];
+}
+
+/* The output of the norm and its ReLU, if there is no residual. */
+template <class T>
+static inline __device__ ct_vector<T> output_of(const struct ct__k_norm_args &a, ct_vector<T> x, int c)
+{
+	for (int j = 0; j < ct_vector<T>::size; j++)
+		x.v[j] = from_float<T>(relu(norm_of(a, to_float(x.v[j]), c + j)));
+	return x;
 }
 
 template <class T> static __global__ void backward_sums(const struct ct__k_norm_args a)
@@ -32,15 +39,20 @@ template <class T> static __global__ void backward_sums(const struct ct__k_norm_
 	__shared__ double shared[COLUMN_Y][COLUMN_X][2 * ct_vector<T>::size];
 
 	column_sums<T>(a.rows, a.cp, a.partial, shared, [&](size_t i, int c, double *sum, double *dot) {
-		const ct_vector<T> x = load_vector<T>(a.x, i), dy = load_vector<T>(a.dy, i);
-		const ct_vector<T> y = a.relu ? load_vector<T>(a.y, i) : dy;
+		const ct_vector<T> x = load_vector<T>(a.x, i);
+		ct_vector<T> d = load_vector<T>(a.dy, i);
 
+		if (a.dy2)
+			d = add_vectors(d, load_vector<T>(a.dy2, i));
+		if (a.relu)
+			d = relu_passes(d, a.y ? load_vector<T>(a.y, i) : output_of<T>(a, x, c));
+		if (a.d)
+			store_vector<T>(a.d, i, d);
 		for (int j = 0; j < ct_vector<T>::size; j++) {
-			const float d = masked(a, dy, y, j),
-				    xh = (to_float(x.v[j]) - a.stat[c + j]) * a.stat[a.cp + c + j];
+			const float xh = (to_float(x.v[j]) - a.stat[c + j]) * a.stat[a.cp + c + j];
 
-			sum[j] += (double)d;
-			dot[j] += (double)d * (double)xh;
+			sum[j] += (double)to_float(d.v[j]);
+			dot[j] += (double)to_float(d.v[j]) * (double)xh;
 		}
 	});
 }
@@ -109,8 +121,7 @@ template <class T> static __global__ void apply(const struct ct__k_norm_args a)
 	if (a.residual)
 		r = load_vector<T>(a.residual, i);
 	for (int j = 0; j < V; j++) {
-		const float scale = a.gamma[c + j] * a.stat[a.cp + c + j];
-		float y = (to_float(x.v[j]) - a.stat[c + j]) * scale + a.beta[c + j];
+		float y = norm_of(a, to_float(x.v[j]), c + j);
 
 		if (a.residual)
 			y += to_float(r.v[j]);
@@ -128,22 +139,19 @@ template <class T> static __global__ void backward_data(const struct ct__k_norm_
 		return;
 	const int c = (int)(i % (a.cp / V)) * V;
 	const double count = *a.count;
-	const ct_vector<T> x = load_vector<T>(a.x, i), dy = load_vector<T>(a.dy, i);
-	const ct_vector<T> y = a.relu ? load_vector<T>(a.y, i) : dy;
-	ct_vector<T> dx, dr;
+	const ct_vector<T> x = load_vector<T>(a.x, i);
+	ct_vector<T> d = load_vector<T>(a.dy, i);
+	if (a.relu)
+		d = relu_passes(d, a.y ? load_vector<T>(a.y, i) : output_of<T>(a, x, c));
 	for (int j = 0; j < V; j++) {
-		const float inv = a.stat[a.cp + c + j], xh = (to_float(x.v[j]) - a.stat[c + j]) * inv,
-			    d = masked(a, dy, y, j);
+		const float inv = a.stat[a.cp + c + j], xh = (to_float(x.v[j]) - a.stat[c + j]) * inv;
 		const bool real = c + j < a.c;
 		const float sum = real ? (float)(a.sums[c + j] / count) : 0.0f,
 			    dot = real ? (float)(a.sums[a.c + c + j] / count) : 0.0f;
 
-		dx.v[j] = from_float<T>(a.gamma[c + j] * inv * (d - sum - xh * dot));
-		dr.v[j] = from_float<T>(d);
+		d.v[j] = from_float<T>(a.gamma[c + j] * inv * (to_float(d.v[j]) - sum - xh * dot));
 	}
-	store_vector<T>(a.dx, i, dx);
-	if (a.dresidual)
-		store_vector<T>(a.dresidual, i, dr);
+	store_vector<T>(a.dx, i, d);
 }
 
 template <class T> static cudaError_t launch_forward_sums(const struct ct__k_norm_args *a, cudaStream_t s)

@@ -64,6 +64,24 @@ static inline __device__ float relu(float x)
 	return x <= 0 ? 0.0f : x;
 } /* keeps NaN */
 
+/* a + b, rounded to T. */
+template <class T> static inline __device__ ct_vector<T> add_vectors(ct_vector<T> a, const ct_vector<T> &b)
+{
+	for (int j = 0; j < ct_vector<T>::size; j++)
+		a.v[j] = from_float<T>(to_float(a.v[j]) + to_float(b.v[j]));
+	return a;
+}
+
+/* d where a ReLU with the output y passes its input, else 0. */
+template <class T> static inline __device__ ct_vector<T> relu_passes(ct_vector<T> d, const ct_vector<T> &y)
+{
+	for (int j = 0; j < ct_vector<T>::size; j++) {
+		if (to_float(y.v[j]) <= 0)
+			d.v[j] = from_float<T>(0.0f);
+	}
+	return d;
+}
+
 static inline unsigned blocks_for(size_t n, unsigned block)
 {
 	return (unsigned)((n + block - 1) / block);

@@ -27,6 +27,7 @@ struct cuda_engine {
 	cudnnHandle_t cudnn;
 	ct__cudnn_target *target;
 	ct__cudnn_choices *choices; /* the graphs of all programs */
+	int level; /* 0: each node has its own tasks; 1: nodes are computed together (compile/fuse.c) */
 };
 
 /* The data that a net of this engine has in addition to struct ct_net. */
@@ -53,6 +54,7 @@ enum cuda_kind {
 	CUDA_LOSS_SCALE, /* CUDA_CONVERT with the scale of the backward pass */
 	CUDA_BIAS,
 	CUDA_BIAS_BACKWARD,
+	CUDA_FOLD, /* folds a norm into the weights of a layer; runs only if the folded weights are not valid */
 	CUDA_NORM_SUMS,
 	CUDA_NORM_SYNC, /* all-reduces the sums over all ranks */
 	CUDA_NORM_FINALIZE,
@@ -95,6 +97,7 @@ struct cuda_task {
 		struct ct__k_convert_args convert;
 		struct ct__k_bias_args bias;
 		struct ct__k_bias_backward_args bias_backward;
+		struct ct__k_fold_args fold;
 		struct ct__k_norm_args norm;
 		struct ct__k_pool_args pool;
 		struct ct__k_loss_args loss;
@@ -110,18 +113,38 @@ struct cuda_reference {
 	int param;
 };
 
+/* The gradient of a value is the sum of the gradients from its users. Buffers are CUDA_NONE until a user has written them. */
+struct cuda_gradient {
+	int buffer;
+	int second;                 /* a second part, which the tasks of the value's group add to the first one while they read both */
+	bool shared, second_shared; /* the buffer is also the gradient of another value and must not be written in place */
+	bool gone;                  /* the tasks of the group have written over it */
+};
+
 /* The value of a node. Nodes that pass their input on unchanged (flatten, dropout in evaluation) share the value of their input. */
 struct cuda_value {
-	int root;              /* the node that owns the value */
-	struct ct_shape shape; /* of the owner */
+	int root;              /* the node that owns the value; the other members belong to the owner */
+	struct ct_shape shape; /* as stored */
 	int cp;                /* channels with padding */
-	int buffer, gradient;  /* indices of buffers; gradient: CUDA_NONE until a user has written it */
+	int users, user;       /* number of inputs of other nodes that are this value, and the node of the last of them */
+	int buffer;            /* CUDA_NONE: not stored, because the node is computed together with its user */
+	bool overwritten;      /* the value of the user is written over it */
+	struct cuda_gradient gradient;
+};
+
+/* Nodes that are computed together, in this order: layer, norm, add, relu. Those that are not in the group are CUDA_NONE. A group has
+ * the number of its last node, and only the value of this node is stored. A node that is computed alone is a group of its own. */
+struct cuda_group {
+	int last; /* number of the group to which the node belongs; the other members are valid only in this group */
+	int layer, norm, add, relu;
+	int residual; /* if norm and add are in the group: the addend of `add` that is not in it */
 };
 
 struct cuda_program {
 	ct_program base;
 	enum ct_dtype type;        /* of activations */
 	struct cuda_value *values; /* [n_nodes] */
+	struct cuda_group *groups; /* [n_nodes] */
 	struct cuda_norm {         /* buffers of a batch norm that the backward pass reads */
 		int stat, count, sums;
 	} * norms;   /* [n_nodes] */
@@ -142,6 +165,8 @@ struct cuda_program {
 	size_t n_run;       /* number of tasks posted since the start of the last forward pass */
 	ct_event **marks;   /* [n_tasks + 2] of run/profile.c; NULL before the first measured pass */
 	size_t n_marked;    /* number of measured tasks whose times have not been collected */
+	/* Evaluation: the arenas' generations of the parameters and statistics that have been folded into weights; 0: none. */
+	uint64_t folded_params, folded_buffers;
 };
 
 /* build.c: append a buffer or a task. The pointer to a task is valid until the next task is added. */
@@ -165,6 +190,22 @@ enum ct_status ct__cuda_bind_grads(struct cuda_program *p, const ct_arena *grads
 static inline const struct ct_node *cuda_node(const struct cuda_program *p, int id)
 {
 	return ct_graph_node(p->base.graph, id);
+}
+
+/* Returns the group to which the node belongs. */
+static inline const struct cuda_group *cuda_group(const struct cuda_program *p, int node)
+{
+	return &p->groups[p->groups[node].last];
+}
+
+static inline bool cuda_is_training(const struct cuda_program *p)
+{
+	return p->base.mode == CT_TRAIN;
+}
+
+static inline int cuda_level(const struct cuda_program *p)
+{
+	return ((const struct cuda_engine *)p->base.net->engine)->level;
 }
 
 /* Returns the number of channels, padded to a multiple of 16 bytes. */

@@ -11,6 +11,7 @@ struct pass {
 	const struct ct_batch *batch; /* forward */
 	struct ct_metrics *metrics;
 	const struct ct_backward_opts *opts; /* backward */
+	bool fold;                           /* the folded weights are not valid */
 	cudaStream_t stream;
 };
 
@@ -138,6 +139,8 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 		return run_loss_scale(pass, t);
 	case CUDA_BIAS:
 		return ct__cuda_launched(ct__k_bias(&t->bias, s), "bias");
+	case CUDA_FOLD:
+		return !pass->fold ? CT_OK : ct__cuda_launched(ct__k_fold(&t->fold, s), "folding of a batch norm");
 	case CUDA_BIAS_BACKWARD:
 		return ct__cuda_launched(ct__k_bias_backward(&t->bias_backward, s), "bias gradient");
 	case CUDA_NORM_SUMS:
@@ -183,13 +186,26 @@ static enum ct_status run_tasks(const struct pass *pass, size_t begin, size_t en
 	return CT_OK;
 }
 
+/* Folded weights are in the memory that programs share, so other programs overwrite them. */
+static bool must_fold(struct cuda_program *p)
+{
+	const ct_net *net = p->base.net;
+	const uint64_t params = ct_arena_generation(net->params), buffers = ct_arena_generation(net->buffers);
+	const bool valid = net->ran == &p->base && p->folded_params == params && p->folded_buffers == buffers;
+
+	p->folded_params = params;
+	p->folded_buffers = buffers;
+	return !valid;
+}
+
 enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
 {
 	struct cuda_program *p = (struct cuda_program *)base;
-	const struct pass pass = {.p = p, .batch = b, .metrics = m, .stream = cuda_stream(base->net)};
+	struct pass pass = {.p = p, .batch = b, .metrics = m, .stream = cuda_stream(base->net)};
 
 	CT_TRY(ct__cuda_refresh_weights(base->net));
 	CT_TRY(ct__cuda_take_memory(p));
+	pass.fold = must_fold(p);
 	return run_tasks(&pass, 0, p->n_forward);
 }
 

@@ -1,6 +1,6 @@
-/* The CUDA engine, in each precision, against the engine "ref" in fp32, in the cases of tests/nn/op_cases.c: a training step with and
- * without accumulation, running statistics, an update of the optimizer and an evaluation. Runs on the software GPU with the stand-in
- * of cuDNN, and on a real GPU. */
+/* The CUDA engine, in each precision, without and with fusion, against the engine "ref" in fp32, in the cases of tests/nn/op_cases.c: a
+ * training step with and without accumulation, running statistics, an update of the optimizer and an evaluation. Runs on the
+ * software GPU with the stand-in of cuDNN, and on a real GPU. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -151,6 +151,16 @@ static struct ct_batch batch_of(const struct side *s, const struct op_case *c, i
 				 .first = 100};
 }
 
+/* The gradients of parameters are final in the order of the slices. */
+static enum ct_status count_slice(void *user, int slice)
+{
+	int *n = user;
+
+	assert_int_equal(slice, *n);
+	++*n;
+	return CT_OK;
+}
+
 static void train(struct side *s, const struct op_case *c, int step)
 {
 	const struct ct_batch b = batch_of(s, c, c->batch);
@@ -159,12 +169,17 @@ static void train(struct side *s, const struct op_case *c, int step)
 	ct_optim_begin(s->optim, 0.05, s->args);
 	assert_ok(ct_net_post_step_args(s->net, s->args));
 	for (int micro = 0; micro < 2; micro++) {
-		const struct ct_backward_opts back = {.scale = 0.5f / (float)c->batch, .accumulate = micro > 0};
+		int n_slices = 0;
+		const struct ct_backward_opts back = {.scale = 0.5f / (float)c->batch,
+						      .accumulate = micro > 0,
+						      .grad_ready = count_slice,
+						      .user = &n_slices};
 
 		assert_ok(ct_program_forward(s->train, &b));
 		if (micro == 1)
 			assert_ok(ct_net_post_loss(s->net, s->scalars, 0));
 		assert_ok(ct_program_backward(s->train, &back));
+		assert_int_equal(n_slices, ct_net_n_slices(s->net));
 	}
 	assert_ok(ct_optim_post(s->optim));
 	assert_ok(ct_stream_sync(ct_engine_stream(s->engine), CT_FOREVER));
@@ -356,11 +371,12 @@ static bool run_case(struct check *k, bool bytes)
 	return supported;
 }
 
-static void check_cases(const struct precision *p)
+static void check_cases(const struct precision *p, const char *level)
 {
 	struct check k = {.p = p};
 	int n_unsupported = 0;
 
+	assert_int_equal(setenv("CTRAIN_CUDA_LEVEL", level, 1), 0);
 	for (size_t i = 0; i < n_op_cases; i++) {
 		k.c = &op_cases[i];
 		soft_gpu_set_seed(i + 1);
@@ -374,16 +390,23 @@ static void check_cases(const struct precision *p)
 	assert_true(n_unsupported <= 4); /* grouped convolutions of few channels */
 }
 
-static void test_cases(void **state)
+static void test_unfused(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(precisions); i++)
-		check_cases(&precisions[i]);
+		check_cases(&precisions[i], "0");
+}
+
+static void test_fused(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(precisions); i++)
+		check_cases(&precisions[i], "1");
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_unfused), cmocka_unit_test(test_fused)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void test_input(void **state)
 	}
 }
 
-static float map_reference(enum ct__k_map_op op, float a, float b)
+static float map_reference(enum ct__k_map_op op, float a, float b, float c)
 {
 	switch (op) {
 	case CT__K_ADD:
@@ -66,7 +66,7 @@ static float map_reference(enum ct__k_map_op op, float a, float b)
 	case CT__K_ADD_RELU:
 		return a + b <= 0 ? 0.0f : a + b;
 	case CT__K_RELU_BACKWARD:
-		return b <= 0 ? 0.0f : a;
+		return b <= 0 ? 0.0f : a + c;
 	default:
 		return a;
 	}
@@ -74,7 +74,9 @@ static float map_reference(enum ct__k_map_op op, float a, float b)
 
 static void check_map(enum ct__k_map_op op, size_t n, enum ct_dtype t)
 {
-	float *a = gpu_random(n, 1), *b = gpu_random(n, 2), *want = test_malloc(n * sizeof(*want));
+	float *a = gpu_random(n, 1), *b = gpu_random(n, 2), *c = gpu_random(n, 3),
+	      *want = test_malloc(n * sizeof(*want));
+	const bool two = op == CT__K_RELU_BACKWARD && n > 8;
 	struct ct__k_map_args m = {.op = op, .n = n, .type = t};
 
 	a[1] = NAN;
@@ -83,10 +85,12 @@ static void check_map(enum ct__k_map_op op, size_t n, enum ct_dtype t)
 	for (size_t i = 0; i < n; i++) {
 		a[i] = gpu_round(a[i], t);
 		b[i] = gpu_round(b[i], t);
-		want[i] = gpu_round(map_reference(op, a[i], b[i]), t);
+		c[i] = two ? gpu_round(c[i], t) : 0;
+		want[i] = gpu_round(map_reference(op, a[i], b[i], c[i]), t);
 	}
 	m.a = gpu_upload(a, n, t);
 	m.b = gpu_upload(b, n, t);
+	m.c = two ? gpu_upload(c, n, t) : NULL;
 	m.y = gpu_upload(NULL, n, t);
 	check_cuda(ct__k_map(&m, NULL));
 	expect_device("map", m.y, want, n, t, 0);
@@ -96,7 +100,9 @@ static void check_map(enum ct__k_map_op op, size_t n, enum ct_dtype t)
 	expect_device("map in place", m.y, want, n, t, 0);
 	gpu_free(m.a);
 	gpu_free(m.b);
+	gpu_free(m.c);
 	test_free(want);
+	test_free(c);
 	test_free(b);
 	test_free(a);
 }
@@ -174,6 +180,92 @@ static void check_bias(size_t rows, int c, enum ct_dtype t)
 	test_free(x);
 }
 
+/* The gradient of a bias that is followed by a ReLU, from two gradients of its output; d is written over the second one. */
+static void check_bias_and_relu(size_t rows, int c, enum ct_dtype t)
+{
+	const int cp = pad_channels(c, t);
+	const size_t n = rows * (size_t)cp;
+	float *dy = random_rows(rows, c, cp, t, 31), *dy2 = random_rows(rows, c, cp, t, 32),
+	      *y = random_rows(rows, c, cp, t, 33), *want = test_malloc(n * sizeof(*want)),
+	      *db = test_malloc((size_t)cp * sizeof(*db));
+	double *sums = test_calloc((size_t)cp, sizeof(*sums));
+	struct ct__k_bias_backward_args b = {.rows = rows, .cp = cp, .type = t};
+
+	for (size_t i = 0; i < n; i++) {
+		want[i] = y[i] <= 0 ? 0.0f : gpu_round(dy[i] + dy2[i], t);
+		sums[i % (size_t)cp] += (double)want[i];
+	}
+	for (int i = 0; i < cp; i++)
+		db[i] = (float)sums[i];
+	b.dy = gpu_upload(dy, n, t);
+	b.dy2 = b.d = gpu_upload(dy2, n, t);
+	b.y = gpu_upload(y, n, t);
+	b.db = gpu_upload(NULL, (size_t)cp, CT_F32);
+	b.partial = gpu_bytes(NULL, (size_t)ct__k_sum_blocks(rows) * 2 * (size_t)cp * sizeof(double));
+	check_cuda(ct__k_bias_backward(&b, NULL));
+	expect_device("gradient before the ReLU", b.d, want, n, t, 0);
+	expect_device("bias gradient", b.db, db, (size_t)cp, CT_F32, 1e-6);
+	gpu_free(b.partial);
+	gpu_free(b.db);
+	gpu_free(b.y);
+	gpu_free(b.d);
+	gpu_free(b.dy);
+	test_free(sums);
+	test_free(db);
+	test_free(want);
+	test_free(y);
+	test_free(dy2);
+	test_free(dy);
+}
+
+static void check_fold(int k, int row, bool bias, enum ct_dtype t, enum ct_dtype bias_type)
+{
+	const int kp = pad_channels(k, t);
+	const size_t n = (size_t)kp * (size_t)row;
+	float *w = gpu_random(n, 41), *vectors = gpu_random(5 * (size_t)kp, 42), *want = test_malloc(n * sizeof(*want)),
+	      *want_bias = test_malloc((size_t)kp * sizeof(*want_bias));
+	const float *b = vectors, *gamma = b + kp, *beta = gamma + kp, *mean = beta + kp, *var = mean + kp;
+	struct ct__k_fold_args a = {
+		.eps = 1e-3f, .k = k, .kp = kp, .row = (size_t)row, .type = t, .bias_type = bias_type};
+
+	for (int i = 0; i < kp; i++) {
+		vectors[4 * kp + i] = fabsf(var[i]) + 0.1f;
+		const double scale = i < k ? (double)gamma[i] / sqrt((double)var[i] + 1e-3) : 0;
+		const double shift = (double)(bias ? b[i] : 0.0f) - (double)mean[i];
+
+		want_bias[i] = i < k ? gpu_round((float)((double)beta[i] + shift * scale), bias_type) : 0;
+		for (int j = 0; j < row; j++)
+			want[i * row + j] = gpu_round((float)((double)w[i * row + j] * scale), t);
+	}
+	a.w = gpu_upload(w, n, CT_F32);
+	a.bias = bias ? gpu_upload(b, (size_t)kp, CT_F32) : NULL;
+	a.gamma = gpu_upload(gamma, (size_t)kp, CT_F32);
+	a.beta = gpu_upload(beta, (size_t)kp, CT_F32);
+	a.mean = gpu_upload(mean, (size_t)k, CT_F32);
+	a.var = gpu_upload(var, (size_t)k, CT_F32);
+	a.w_out = gpu_upload(NULL, n, t);
+	a.bias_out = gpu_upload(NULL, (size_t)kp, bias_type);
+	check_cuda(ct__k_fold(&a, NULL));
+	expect_device("folded weights", a.w_out, want, n, t, tolerance_of(t));
+	expect_device("folded bias", a.bias_out, want_bias, (size_t)kp, bias_type, tolerance_of(bias_type));
+	const void *device[] = {a.w, a.bias, a.gamma, a.beta, a.mean, a.var, a.w_out, a.bias_out};
+	for (size_t i = 0; i < CT_ARRAY_LEN(device); i++)
+		gpu_free(device[i]);
+	test_free(want_bias);
+	test_free(want);
+	test_free(vectors);
+	test_free(w);
+}
+
+static void test_fold(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(types); i++) {
+		check_fold(5, 36, false, types[i], types[i]);
+		check_fold(16, 1200, true, types[i], CT_F32);
+	}
+}
+
 static void test_bias(void **state)
 {
 	(void)state;
@@ -181,6 +273,8 @@ static void test_bias(void **state)
 		check_bias(1, 10, types[i]);
 		check_bias(130, 3, types[i]);
 		check_bias(1100, 70, types[i]);
+		check_bias_and_relu(130, 3, types[i]);
+		check_bias_and_relu(1100, 70, types[i]);
 	}
 }
 
@@ -354,6 +448,7 @@ static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_input),   cmocka_unit_test(test_map),  cmocka_unit_test(test_convert),
+		cmocka_unit_test(test_fold),
 		cmocka_unit_test(test_bias),    cmocka_unit_test(test_loss), cmocka_unit_test(test_loss_of_nan),
 		cmocka_unit_test(test_dropout),
 	};

@@ -7,7 +7,7 @@
 /* Batch norm of one shape on the device and on the host; both see the same rounded input. */
 struct norm_case {
 	int n, c, h, w;
-	bool relu, residual;
+	bool relu, residual, two; /* two: y has two users, so there are two gradients */
 	enum ct_dtype type;
 };
 
@@ -16,7 +16,7 @@ struct norm {
 	int cp, plane;
 	size_t rows, elems;
 	struct ct_node node;
-	float *x, *residual, *dy, *gamma, *beta, *mean, *var; /* [rows, cp], and vectors [cp] */
+	float *x, *residual, *dy, *dy2, *gamma, *beta, *mean, *var; /* [rows, cp], and vectors [cp] */
 	struct ct__k_norm_args a;
 };
 
@@ -32,6 +32,7 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 	m->x = random_rows(m->rows, s->c, m->cp, s->type, 11);
 	m->residual = random_rows(m->rows, s->c, m->cp, s->type, 12);
 	m->dy = random_rows(m->rows, s->c, m->cp, s->type, 13);
+	m->dy2 = random_rows(m->rows, s->c, m->cp, s->type, 18);
 	m->gamma = random_rows(1, s->c, m->cp, CT_F32, 14);
 	m->beta = random_rows(1, s->c, m->cp, CT_F32, 15);
 	m->mean = random_rows(1, s->c, m->cp, CT_F32, 16);
@@ -50,7 +51,8 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 	a->y = gpu_upload(NULL, m->elems, s->type);
 	a->dy = gpu_upload(m->dy, m->elems, s->type);
 	a->dx = gpu_upload(NULL, m->elems, s->type);
-	a->dresidual = s->residual ? gpu_upload(NULL, m->elems, s->type) : NULL;
+	a->dy2 = s->two ? gpu_upload(m->dy2, m->elems, s->type) : NULL;
+	a->d = s->residual ? gpu_upload(NULL, m->elems, s->type) : NULL;
 	a->gamma = gpu_upload(m->gamma, (size_t)m->cp, CT_F32);
 	a->beta = gpu_upload(m->beta, (size_t)m->cp, CT_F32);
 	a->dgamma = gpu_upload(NULL, (size_t)m->cp, CT_F32);
@@ -66,10 +68,10 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 static void norm_close(struct norm *m)
 {
 	const struct ct__k_norm_args *a = &m->a;
-	const void *device[] = {a->x,     a->residual, a->y,      a->dy,    a->dx,           a->dresidual,
-				a->gamma, a->beta,     a->dgamma, a->dbeta, a->running_mean, a->running_var,
-				a->stat,  a->partial,  a->sums,   a->count};
-	float *host[] = {m->x, m->residual, m->dy, m->gamma, m->beta, m->mean, m->var};
+	const void *device[] = {a->x,     a->residual, a->y,     a->dy,     a->dy2,   a->dx,           a->d,
+				a->gamma, a->beta,     a->stat,  a->dgamma, a->dbeta, a->running_mean, a->running_var,
+				a->sums,  a->partial,  a->count};
+	float *host[] = {m->x, m->residual, m->dy, m->dy2, m->gamma, m->beta, m->mean, m->var};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(device); i++)
 		gpu_free(device[i]);
@@ -109,6 +111,29 @@ static void check_norm_forward(struct norm *m, double *stat, float *y)
 	test_free(x);
 }
 
+/* As the engine does: with a residual, the mask comes from y and d is stored. Otherwise the mask is computed again, and y is not read. With
+ * two gradients and no residual, d and dx are written over dy. */
+static void run_norm_backward(struct norm *m)
+{
+	struct ct__k_norm_args sums = m->a, data = m->a;
+
+	if (!m->s.residual)
+		sums.y = data.y = NULL;
+	if (!m->s.residual && m->s.two)
+		sums.d = (void *)(uintptr_t)m->a.dy;
+	if (sums.d) {
+		data.dy = sums.d;
+		data.relu = 0;
+	}
+	if (!m->s.residual && m->s.two) {
+		gpu_free(m->a.dx);
+		data.dx = m->a.dx = sums.d;
+		m->a.dy = NULL;
+	}
+	check_cuda(ct__k_norm_backward_sums(&sums, NULL));
+	check_cuda(ct__k_norm_backward_data(&data, NULL));
+}
+
 static void check_norm_backward(struct norm *m, double *stat, const float *y)
 {
 	const struct norm_case *s = &m->s;
@@ -117,18 +142,17 @@ static void check_norm_backward(struct norm *m, double *stat, const float *y)
 	      *dbeta = test_malloc((size_t)s->c * sizeof(float)), *dx = test_calloc(logical, sizeof(*dx));
 
 	for (size_t i = 0; i < m->elems; i++)
-		masked[i] = s->relu && y[i] <= 0 ? 0.0f : m->dy[i];
+		masked[i] = s->relu && y[i] <= 0 ? 0.0f : gpu_round(m->dy[i] + (s->two ? m->dy2[i] : 0.0f), s->type);
 	float *x = to_logical(m->x, s->n, s->c, m->cp, m->plane), *dy = to_logical(masked, s->n, s->c, m->cp, m->plane);
 	ct_batch_norm_backward_sums(&m->node, s->n, x, dy, stat, dgamma, dbeta);
 	ct_batch_norm_backward_data(&m->node, s->n, x, m->gamma, dy, stat, dx);
 	float *want = to_physical(dx, s->n, s->c, m->cp, m->plane);
-	check_cuda(ct__k_norm_backward_sums(&m->a, NULL));
-	check_cuda(ct__k_norm_backward_data(&m->a, NULL));
+	run_norm_backward(m);
 	expect_device("dgamma", m->a.dgamma, dgamma, (size_t)s->c, CT_F32, 2e-5);
 	expect_device("dbeta", m->a.dbeta, dbeta, (size_t)s->c, CT_F32, 2e-6);
 	expect_device("dx", m->a.dx, want, m->elems, s->type, tolerance_of(s->type) * 4);
 	if (s->residual)
-		expect_device("dresidual", m->a.dresidual, masked, m->elems, s->type, 0);
+		expect_device("gradient of the residual", m->a.d, masked, m->elems, s->type, 0);
 	test_free(want);
 	test_free(dy);
 	test_free(x);
@@ -141,10 +165,13 @@ static void check_norm_backward(struct norm *m, double *stat, const float *y)
 static void test_norm(void **state)
 {
 	static const struct norm_case cases[] = {
-		{2, 3, 5, 4, false, false, CT_F32}, {3, 16, 7, 7, true, false, CT_F32},
-		{2, 70, 3, 3, true, true, CT_F32},  {40, 5, 6, 6, false, true, CT_F32},
-		{2, 20, 5, 5, true, false, CT_F16}, {3, 9, 7, 3, true, true, CT_BF16},
-		{2, 8, 1, 1, false, false, CT_F16},
+		{2, 3, 5, 4, false, false, false, CT_F32}, {3, 16, 7, 7, true, false, false, CT_F32},
+		{2, 70, 3, 3, true, true, false, CT_F32},  {40, 5, 6, 6, false, true, false, CT_F32},
+		{2, 20, 5, 5, true, false, false, CT_F16}, {3, 9, 7, 3, true, true, true, CT_BF16},
+		{2, 8, 1, 1, false, false, false, CT_F16}, {3, 17, 5, 5, true, false, true, CT_F32},
+		{2, 33, 4, 5, true, true, true, CT_F32},   {2, 65, 6, 5, false, true, true, CT_F16},
+		{5, 24, 3, 7, true, false, true, CT_BF16}, {9, 130, 9, 9, true, true, true, CT_F16},
+		{3, 300, 2, 2, true, false, false, CT_F16},
 	};
 
 	(void)state;
@@ -164,7 +191,7 @@ static void test_norm(void **state)
 
 static void test_norm_in_evaluation(void **state)
 {
-	const struct norm_case s = {2, 5, 3, 3, false, false, CT_F32};
+	const struct norm_case s = {2, 5, 3, 3, false, false, false, CT_F32};
 	struct norm m;
 
 	(void)state;

@@ -46,24 +46,35 @@ static bool is_pointwise(const struct soft__op *op, cudnnPointwiseMode_t mode)
 	return op->kind == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR && op->pointwise.mode == mode;
 }
 
-/* As cuDNN 9.19 for an H200 (graphs.c): one convolution; forward + bias + ReLU with fp32 between and the bias in the type of the operands;
- * fp16 forward + statistics. */
+/* The operation adds a tensor of n elements, in the type of the operands, to the result of the operation before it. */
+static bool adds(const struct soft__op *op, const struct soft__op *before, int64_t n, cudnnDataType_t type)
+{
+	return is_pointwise(op, CUDNN_POINTWISE_ADD) && before->out[0].type == CUDNN_DATA_FLOAT &&
+	       before->out[0].is_virtual && op->in_at[0] == before->out_at[0] && op->in[1].type == type &&
+	       soft__count(&op->in[1]) == n;
+}
+
+/* As cuDNN 9.19 for an H200 (graphs.c): one convolution; forward [+ residual] + bias [+ ReLU] with fp32 between and the addends in the type
+ * of the operands; fp16 forward + statistics. */
 static bool is_precompiled(const struct soft__graph *g)
 {
-	const struct soft__op *conv = conv_of(g), *next = &g->ops[1], *last = &g->ops[2];
+	const struct soft__op *conv = conv_of(g), *next = &g->ops[1], *last = &g->ops[g->n_ops - 1];
+	int at = 1;
 
 	if (!conv || g->n_ops == 1)
 		return conv;
 	if (conv != g->ops || conv->kind != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
 		return false;
-	if (g->n_ops == 2)
-		return next->kind == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR && !conv->out[0].is_virtual &&
-		       conv->in[0].type == CUDNN_DATA_HALF;
-	return g->n_ops == 3 && is_pointwise(next, CUDNN_POINTWISE_ADD) &&
-	       is_pointwise(last, CUDNN_POINTWISE_RELU_FWD) && conv->out[0].type == CUDNN_DATA_FLOAT &&
-	       conv->out[0].is_virtual && next->out[0].type == CUDNN_DATA_FLOAT && next->out[0].is_virtual &&
-	       next->in_at[0] == conv->out_at[0] && last->in_at[0] == next->out_at[0] &&
-	       next->in[1].type == conv->in[0].type && soft__count(&next->in[1]) == conv->out[0].dims[1];
+	if (next->kind == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR)
+		return g->n_ops == 2 && !conv->out[0].is_virtual && conv->in[0].type == CUDNN_DATA_HALF;
+	if (g->n_ops > 2 && adds(next, conv, soft__count(&conv->out[0]), conv->in[0].type))
+		at = 2;
+	if (!adds(&g->ops[at], &g->ops[at - 1], conv->out[0].dims[1], conv->in[0].type))
+		return false;
+	const struct soft__op *bias = &g->ops[at];
+	return g->n_ops == at + 1 ||
+	       (g->n_ops == at + 2 && is_pointwise(last, CUDNN_POINTWISE_RELU_FWD) &&
+		bias->out[0].type == CUDNN_DATA_FLOAT && bias->out[0].is_virtual && last->in_at[0] == bias->out_at[0]);
 }
 
 /* Sizes that are no multiples of anything, as those of cuDNN. */

@@ -1,6 +1,7 @@
 #include "tests/soft_gpu/cudnn/graphs.h"
 
 #include <stddef.h>
+#include <string.h>
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -72,6 +73,44 @@ static descriptor forward_float_bias_relu(struct builder *b, cudnnDataType_t t)
 {
 	return bias_relu(b, t, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT);
 }
+
+/* y = conv(x, w) and then, in the given order, + residual (r), + bias (b), ReLU (m) */
+static descriptor fused(struct builder *b, cudnnDataType_t t, const char *what)
+{
+	static const struct conv_spec same = {{1, 1}, {1, 1}, {1, 1}};
+	const int n = (int)strlen(what);
+	descriptor x = simple_tensor(b, 16, 64, 28, 28, t), w = simple_tensor(b, 64, 64, 3, 3, t),
+		   y = simple_tensor(b, 16, 64, 28, 28, t), ops[4],
+		   from = virtual_tensor(b, 16, 64, 28, 28, CUDNN_DATA_FLOAT);
+
+	ops[0] = make_conv(b, FORWARD, x, w, from, &same);
+	for (int i = 0; i < n; i++) {
+		descriptor to = i + 1 < n ? virtual_tensor(b, 16, 64, 28, 28, CUDNN_DATA_FLOAT) : y;
+
+		if (what[i] == 'm')
+			ops[i + 1] = make_pointwise(b, CUDNN_POINTWISE_RELU_FWD, from, NULL, NULL, to);
+		else
+			ops[i + 1] = make_pointwise(b, CUDNN_POINTWISE_ADD, from,
+						    what[i] == 'b' ? simple_tensor(b, 1, 64, 1, 1, t)
+								   : simple_tensor(b, 16, 64, 28, 28, t),
+						    NULL, to);
+		from = to;
+	}
+	return make_graph(b, n + 1, ops);
+}
+
+#define FUSED(name, what)                                            \
+	static descriptor name(struct builder *b, cudnnDataType_t t) \
+	{                                                            \
+		return fused(b, t, what);                            \
+	}
+FUSED(forward_bias, "b")
+FUSED(forward_relu, "m")
+FUSED(forward_residual, "r")
+FUSED(forward_residual_relu, "rm")
+FUSED(forward_residual_bias, "rb")
+FUSED(forward_residual_bias_relu, "rbm")
+FUSED(forward_bias_residual_relu, "brm")
 
 static descriptor forward_statistics(struct builder *b, cudnnDataType_t t)
 {
@@ -155,6 +194,13 @@ const struct graph_case graph_cases[] = {
 	CASE(odd_filter, true, true, true),
 	CASE(forward_bias_relu, true, true, true),
 	CASE(forward_float_bias_relu, true, false, false),
+	CASE(forward_bias, true, true, true),
+	CASE(forward_relu, false, false, false),
+	CASE(forward_residual, false, false, false),
+	CASE(forward_residual_relu, false, false, false),
+	CASE(forward_residual_bias, true, true, true),
+	CASE(forward_residual_bias_relu, true, true, true),
+	CASE(forward_bias_residual_relu, false, false, false),
 	CASE(forward_statistics, false, true, false),
 	CASE(data_add, false, false, false),
 	CASE(relu, false, false, false),

@@ -1,0 +1,166 @@
+/* Which nodes are computed together at level 1.
+ *
+ *     training     norm [+ sum] [+ ReLU]    layer + ReLU            sum + ReLU
+ *     evaluation   norm [+ sum] [+ ReLU]    layer [+ norm] [+ sum] [+ ReLU]    sum + ReLU
+ *
+ * A node joins a group only if it is the only user of the value before it. In evaluation, the norm after a layer is folded into the
+ * weights of the layer (run/fold.c). */
+#include "nn/cuda/compile/compile.h"
+
+/* Nodes that keep the layout in memory of their first input. */
+static bool keeps_layout(enum ct_op op)
+{
+	return op == CT_OP_RELU || op == CT_OP_DROPOUT || op == CT_OP_DROP_PATH || op == CT_OP_ADD;
+}
+
+static bool shares_value(const struct cuda_program *p, const struct ct_node *node)
+{
+	return node->op == CT_OP_FLATTEN ||
+	       (!cuda_is_training(p) && (node->op == CT_OP_DROPOUT || node->op == CT_OP_DROP_PATH));
+}
+
+static bool same_shape(struct ct_shape a, struct ct_shape b)
+{
+	return a.c == b.c && a.h == b.h && a.w == b.w;
+}
+
+/* What the engine cannot compute in its layout. */
+static enum ct_status check_node(const struct cuda_program *p, int id)
+{
+	const struct ct_node *node = cuda_node(p, id);
+	const struct cuda_value *in = node->in[0] < 0 ? NULL : ct__cuda_value(p, node->in[0]);
+	const bool any_layout = keeps_layout(node->op) || node->op == CT_OP_LINEAR || node->op == CT_OP_FLATTEN;
+
+	/* The groups of padded channels would be others. */
+	if (node->op == CT_OP_CONV2D && node->groups > 1 &&
+	    (in->cp != in->shape.c || cuda_pad(node->shape.c, p->type) != node->shape.c))
+		return CT_FAIL(CT_UNSUPPORTED,
+			       "%s: the cuda engine computes grouped convolutions only from and to multiples of %d channels",
+			       node->name, cuda_pad(1, p->type));
+	if ((in && !any_layout && !same_shape(in->shape, cuda_node(p, node->in[0])->shape)) ||
+	    (node->op == CT_OP_ADD && !same_shape(in->shape, ct__cuda_value(p, node->in[1])->shape)))
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine has no %s of a flattened image", node->name,
+			       ct_op_name(node->op));
+	return CT_OK;
+}
+
+static enum ct_status describe_value(struct cuda_program *p, int id)
+{
+	const struct ct_node *node = cuda_node(p, id);
+	struct cuda_value *v = &p->values[id];
+
+	CT_TRY(check_node(p, id));
+	*v = (struct cuda_value){.root = id, .user = CUDA_NONE, .buffer = CUDA_NONE};
+	v->gradient = (struct cuda_gradient){.buffer = CUDA_NONE, .second = CUDA_NONE};
+	if (shares_value(p, node)) {
+		v->root = p->values[node->in[0]].root;
+		return CT_OK;
+	}
+	v->shape = keeps_layout(node->op) ? ct__cuda_value(p, node->in[0])->shape : node->shape;
+	v->cp = cuda_pad(v->shape.c, p->type);
+	for (int i = 0; i < 2 && node->in[i] >= 0; i++) {
+		struct cuda_value *in = ct__cuda_value(p, node->in[i]);
+
+		in->users++;
+		in->user = id;
+	}
+	return CT_OK;
+}
+
+/* Returns the group that computes the value of `node` if it can be extended by the only user of this value. */
+static struct cuda_group *open_group(const struct cuda_program *p, int node)
+{
+	const struct cuda_value *v = ct__cuda_value(p, node);
+	struct cuda_group *g = &p->groups[v->root];
+	const bool known = g->layer != CUDA_NONE || g->norm != CUDA_NONE || g->add != CUDA_NONE;
+
+	return cuda_level(p) > 0 && v->users == 1 && known ? g : NULL;
+}
+
+/* Ends the group `from` in node `last`. */
+static void extend(struct cuda_program *p, const struct cuda_group *from, int last)
+{
+	struct cuda_group g = *from;
+	const int members[] = {g.layer, g.norm, g.add};
+
+	g.last = last;
+	p->groups[last] = g;
+	for (size_t i = 0; i < CT_ARRAY_LEN(members); i++) {
+		if (members[i] != CUDA_NONE)
+			p->groups[members[i]].last = last;
+	}
+}
+
+static void fuse_norm(struct cuda_program *p, int id)
+{
+	const struct cuda_group *from = cuda_is_training(p) ? NULL : open_group(p, cuda_node(p, id)->in[0]);
+
+	if (from && from->layer != CUDA_NONE && from->norm == CUDA_NONE && from->relu == CUDA_NONE)
+		extend(p, from, id);
+	p->groups[id].norm = id;
+}
+
+/* Whether a sum can end the group: a norm or, in evaluation, a layer. */
+static bool takes_sum(const struct cuda_program *p, const struct cuda_group *g)
+{
+	return g && g->add == CUDA_NONE && g->relu == CUDA_NONE &&
+	       (cuda_is_training(p) ? g->layer == CUDA_NONE : g->layer != CUDA_NONE || g->norm != CUDA_NONE);
+}
+
+/* If both addends are possible, the later one is computed with the sum, when the other one exists. */
+static void fuse_add(struct cuda_program *p, int id)
+{
+	const struct ct_node *node = cuda_node(p, id);
+	const struct cuda_group *from = NULL;
+	int residual = CUDA_NONE;
+
+	for (int i = 0; i < 2; i++) {
+		const struct cuda_group *g = open_group(p, node->in[i]);
+
+		if (!takes_sum(p, g) || (from && from->last > g->last))
+			continue;
+		from = g;
+		residual = p->values[node->in[1 - i]].root;
+	}
+	if (from)
+		extend(p, from, id);
+	p->groups[id].add = id;
+	p->groups[id].residual = residual;
+}
+
+static void fuse_relu(struct cuda_program *p, int id)
+{
+	const struct cuda_group *from = open_group(p, cuda_node(p, id)->in[0]);
+
+	if (from && from->relu == CUDA_NONE)
+		extend(p, from, id);
+	p->groups[id].relu = id;
+}
+
+enum ct_status ct__cuda_fuse(struct cuda_program *p)
+{
+	const int n = ct_graph_n_nodes(p->base.graph);
+
+	for (int id = 0; id < n; id++) {
+		CT_TRY(describe_value(p, id));
+		p->groups[id] = (struct cuda_group){.last = id,
+						    .layer = CUDA_NONE,
+						    .norm = CUDA_NONE,
+						    .add = CUDA_NONE,
+						    .relu = CUDA_NONE,
+						    .residual = CUDA_NONE};
+	}
+	for (int id = 0; id < n; id++) {
+		const enum ct_op op = cuda_node(p, id)->op;
+
+		if (op == CT_OP_LINEAR || op == CT_OP_CONV2D)
+			p->groups[id].layer = id;
+		else if (op == CT_OP_BATCH_NORM)
+			fuse_norm(p, id);
+		else if (op == CT_OP_ADD)
+			fuse_add(p, id);
+		else if (op == CT_OP_RELU)
+			fuse_relu(p, id);
+	}
+	return CT_OK;
+}
