@@ -48,6 +48,8 @@ struct cuda_value *ct__cuda_value(const struct cuda_program *p, int node);
 /* The number of elements of a value in a batch, including the padding of the channels, and of rows. */
 size_t ct__cuda_value_elems(const struct cuda_program *p, const struct cuda_value *v);
 size_t ct__cuda_value_rows(const struct cuda_program *p, const struct cuda_value *v);
+/* A buffer for the partial sums over the rows of a value. */
+enum ct_status ct__cuda_partial_sums(struct cuda_program *p, const struct cuda_value *v, int *buffer) CT_MUST_CHECK;
 /* The address of a parameter in the arena, in fp32. */
 float *ct__cuda_param(const struct cuda_program *p, int param);
 /* Gets a buffer for the value of `node`, which is computed element by element from the value of `in`: the buffer of `in` if nothing else

@@ -169,8 +169,7 @@ static enum ct_status epilogue_gradient(struct cuda_program *p, const struct cud
 		CT_TRY(ct__cuda_own_gradient(p, v, d));
 	if (bias < 0)
 		return g->relu == CUDA_NONE ? CT_OK : ct__cuda_relu_backward(p, g->last, &dy, *d);
-	CT_TRY(ct__cuda_buffer(p, (size_t)ct__k_sum_blocks(ct__cuda_value_rows(p, v)) * 2 * (size_t)v->cp * sizeof(double),
-			       &partial));
+	CT_TRY(ct__cuda_partial_sums(p, v, &partial));
 	CT_TRY(ct__cuda_task(p, g->layer, CUDA_BIAS_BACKWARD, &t));
 	t->bias_backward = (struct ct__k_bias_backward_args){
 		.rows = ct__cuda_value_rows(p, v), .cp = v->cp, .type = p->type};

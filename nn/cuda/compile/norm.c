@@ -48,8 +48,7 @@ static enum ct_status sums_task(struct cuda_program *p, const struct cuda_group 
 	const struct cuda_value *v = &p->values[g->norm];
 	int partial;
 
-	CT_TRY(ct__cuda_buffer(p, (size_t)ct__k_sum_blocks(ct__cuda_value_rows(p, v)) * 2 * (size_t)v->cp * sizeof(double),
-			       &partial));
+	CT_TRY(ct__cuda_partial_sums(p, v, &partial));
 	CT_TRY(norm_task(p, g, kind, out));
 	CT_TRY(ct__cuda_refer(p, &(*out)->norm.partial, partial));
 	return ct__cuda_refer(p, &(*out)->norm.x, ct__cuda_value(p, cuda_node(p, g->norm)->in[0])->buffer);

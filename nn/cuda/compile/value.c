@@ -20,6 +20,13 @@ static size_t value_bytes(const struct cuda_program *p, const struct cuda_value 
 	return ct__cuda_value_elems(p, v) * ct_dtype_bytes(p->type);
 }
 
+enum ct_status ct__cuda_partial_sums(struct cuda_program *p, const struct cuda_value *v, int *buffer)
+{
+	const size_t blocks = (size_t)ct__k_sum_blocks(ct__cuda_value_rows(p, v), v->cp, p->type);
+
+	return ct__cuda_buffer(p, blocks * 2 * (size_t)v->cp * sizeof(double), buffer);
+}
+
 float *ct__cuda_param(const struct cuda_program *p, int param)
 {
 	const ct_net *net = p->base.net;

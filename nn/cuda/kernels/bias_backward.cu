@@ -1,17 +1,22 @@
 #include "nn/cuda/kernels/columns.cuh"
 
-enum { BLOCK = 256 };
-
-extern "C" int ct__k_sum_blocks(size_t rows)
+extern "C" int ct__k_sum_blocks(size_t rows, int cp, enum ct_dtype type)
 {
-	return column_blocks(rows);
+	return column_blocks(rows, cp / (type == CT_F32 ? 4 : 8), COLUMN_RUN);
 }
+
+/* The arguments, and the number of blocks along the rows. */
+struct bias_blocks_args {
+	struct ct__k_bias_backward_args a;
+	int blocks;
+};
 
 template <class T> static __global__ void partial_sums(const struct ct__k_bias_backward_args a)
 {
-	__shared__ double shared[COLUMN_Y][COLUMN_X][2 * ct_vector<T>::size];
+	__shared__ double shared[2 * ct_vector<T>::size][COLUMN_THREADS];
+	const int vector = (int)(blockIdx.x * blockDim.x + threadIdx.x);
 
-	column_sums<T>(a.rows, a.cp, a.partial, shared, [&](size_t i, int, double *sum, double *) {
+	column_sums<T>(a.rows, a.cp, vector, a.partial, shared, [&](size_t i, auto *sum, auto *) {
 		ct_vector<T> d = load_vector<T>(a.dy, i);
 
 		if (a.dy2)
@@ -21,24 +26,28 @@ template <class T> static __global__ void partial_sums(const struct ct__k_bias_b
 		if (a.d)
 			store_vector<T>(a.d, i, d);
 		for (int j = 0; j < ct_vector<T>::size; j++)
-			sum[j] += (double)to_float(d.v[j]);
+			sum[j] += to_float(d.v[j]);
 	});
 }
 
-static __global__ void add_blocks(const struct ct__k_bias_backward_args a)
+static __global__ void add_blocks(const struct bias_blocks_args b)
 {
-	const int c = (int)(blockIdx.x * BLOCK + threadIdx.x);
+	__shared__ double shared[2][PARTIAL_Y][PARTIAL_X];
+	const int c = (int)(blockIdx.x * PARTIAL_X + threadIdx.x);
+	double sum, unused;
 
-	if (c < a.cp)
-		a.db[c] = (float)add_partial(a.partial, column_blocks(a.rows), 0, a.cp, c);
+	if (add_partial(b.a.partial, b.blocks, b.a.cp, c, shared, &sum, &unused))
+		b.a.db[c] = (float)sum;
 }
 
 template <class T> static cudaError_t launch(const struct ct__k_bias_backward_args *a, cudaStream_t s)
 {
-	const cudaError_t e = ct__launch(partial_sums<T>, column_grid(a->rows, a->cp, ct_vector<T>::size),
-					 COLUMN_X * COLUMN_Y, 0, s, *a);
+	const int vectors = a->cp / ct_vector<T>::size;
+	const struct bias_blocks_args b = {*a, column_blocks(a->rows, vectors, COLUMN_RUN)};
+	const cudaError_t e = ct__launch(partial_sums<T>, column_grid(a->rows, vectors, COLUMN_RUN),
+					 column_block(vectors), 0, s, *a);
 
-	return e ? e : ct__launch(add_blocks, blocks_for((size_t)a->cp, BLOCK), BLOCK, 0, s, *a);
+	return e ? e : ct__launch(add_blocks, blocks_for((size_t)a->cp, PARTIAL_X), dim3(PARTIAL_X, PARTIAL_Y), 0, s, b);
 }
 
 extern "C" cudaError_t ct__k_bias_backward(const struct ct__k_bias_backward_args *a, cudaStream_t s)

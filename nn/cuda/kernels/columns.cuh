@@ -1,67 +1,115 @@
-/* Column sums over the rows of a [rows, cp] tensor, with two values per element, in double and in a fixed order.
+/* Kernels whose threads keep their channels: the rows of a [rows, cp] tensor are divided among threads, and each thread has one vector of
+ * channels. A block has COLUMN_THREADS threads, threadIdx.x along the channels and threadIdx.y along the rows. A warp reads 512 contiguous
+ * bytes, or several complete rows if they are shorter. The grid has about COLUMN_GRID blocks, 8 for each of the 132 multiprocessors of an
+ * H200, if there are enough rows.
  *
- * Each block adds a range of rows for a group of channels: each thread adds every COLUMN_Y-th row of its vector of channels, and then the
- * sums of all threads of a column are added in order. The caller adds the partial sums of the blocks in order. */
+ * Column sums have two values per element, in a fixed order: each thread adds the rows of its block's range, the threads of a column are
+ * added in a tree, and add_partial adds the blocks. */
 #ifndef CT_NN_CUDA_KERNELS_COLUMNS_CUH
 #define CT_NN_CUDA_KERNELS_COLUMNS_CUH
 
 #include "nn/cuda/kernels/vector.cuh"
 
-enum { COLUMN_X = 16, COLUMN_Y = 16, COLUMN_ROWS = 512, COLUMN_MAX_BLOCKS = 1024 };
+/* COLUMN_RUN: rows that a thread adds in the type ct_sum before it adds the sum to a double. */
+enum { COLUMN_THREADS = 256, COLUMN_GRID = 132 * 8, COLUMN_RUN = 8 };
+/* Threads of add_partial along the channels and along the blocks. */
+enum { PARTIAL_X = 8, PARTIAL_Y = 32 };
 
-static inline __host__ __device__ int column_blocks(size_t rows)
+/* Products of 16-bit values are exact in fp32, and sums of COLUMN_RUN of them have an error far below that of the values. Conversions to
+ * double would be the bottleneck. */
+template <class T> struct ct_sum {
+	typedef float type;
+};
+template <> struct ct_sum<float> {
+	typedef double type;
+};
+
+static inline dim3 column_block(int vectors)
 {
-	const size_t n = (rows + COLUMN_ROWS - 1) / COLUMN_ROWS;
+	unsigned x = 1;
 
-	return n < 1 ? 1 : n > COLUMN_MAX_BLOCKS ? COLUMN_MAX_BLOCKS : (int)n;
+	while (x < 32 && x < (unsigned)vectors)
+		x *= 2;
+	return dim3(x, COLUMN_THREADS / x);
 }
 
-static inline dim3 column_grid(size_t rows, int cp, int vector)
+/* The number of blocks along the rows, if a thread of each block has at least `run` rows. */
+static inline int column_blocks(size_t rows, int vectors, int run)
 {
-	return dim3((unsigned)((cp / vector + COLUMN_X - 1) / COLUMN_X), (unsigned)column_blocks(rows));
+	const dim3 block = column_block(vectors);
+	const unsigned along = ((unsigned)vectors + block.x - 1) / block.x,
+		       most = along < COLUMN_GRID ? COLUMN_GRID / along : 1;
+	const size_t n = (rows + block.y * run - 1) / (block.y * run);
+
+	return n < 1 ? 1 : n > most ? (int)most : (int)n;
 }
 
-/* part(index of a vector in the tensor, first channel of the vector, first, second) adds the two values of each element of the vector to
- * first and second. The sums of this block are stored in partial[blockIdx.y][0 and 1][cp]. */
+static inline dim3 column_grid(size_t rows, int vectors, int run)
+{
+	const unsigned x = column_block(vectors).x;
+
+	return dim3(((unsigned)vectors + x - 1) / x, (unsigned)column_blocks(rows, vectors, run));
+}
+
+/* part(index of a vector in the tensor, first, second) adds the two values of each element of the vector to first and second. The sums of
+ * this block are stored in partial[blockIdx.y][0 and 1][cp]. `vector` is the vector of channels of the thread. */
 template <class T, class Part>
-static inline __device__ void column_sums(size_t rows, int cp, double *partial,
-					  double (*shared)[COLUMN_X][2 * ct_vector<T>::size], const Part &part)
+static inline __device__ void column_sums(size_t rows, int cp, int vector, double *partial,
+					  double (*shared)[COLUMN_THREADS], const Part &part)
 {
 	constexpr int V = ct_vector<T>::size;
-	const int x = (int)(threadIdx.x % COLUMN_X), y = (int)(threadIdx.x / COLUMN_X),
-		  vector = (int)blockIdx.x * COLUMN_X + x;
-	const size_t blocks = gridDim.y, begin = rows * blockIdx.y / blocks, end = rows * (blockIdx.y + 1) / blocks;
-	double first[V] = {}, second[V] = {};
+	const size_t begin = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
+	const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+	const bool real = vector < cp / V;
 
-	if (vector < cp / V) {
-		for (size_t row = begin + y; row < end; row += COLUMN_Y)
-			part(row * (cp / V) + vector, vector * V, first, second);
-	}
-	for (int j = 0; j < V; j++) {
-		shared[y][x][j] = first[j];
-		shared[y][x][V + j] = second[j];
-	}
-	__syncthreads();
-	for (int k = (int)threadIdx.x; k < COLUMN_X * 2 * V; k += COLUMN_X * COLUMN_Y) {
-		const int column = k / (2 * V), j = k % (2 * V),
-			  channel = ((int)blockIdx.x * COLUMN_X + column) * V + j % V;
-		double sum = 0;
+	for (int j = 0; j < 2 * V; j++)
+		shared[j][thread] = 0;
+	for (size_t row = begin + threadIdx.y; real && row < end;) {
+		typename ct_sum<T>::type a[V] = {}, b[V] = {};
 
-		for (int i = 0; i < COLUMN_Y; i++)
-			sum += shared[i][column][j];
-		if (channel < cp)
-			partial[((size_t)blockIdx.y * 2 + j / V) * cp + channel] = sum;
+		for (int k = 0; k < COLUMN_RUN && row < end; k++, row += blockDim.y)
+			part(row * (cp / V) + vector, a, b);
+		for (int j = 0; j < V; j++) { /* in shared memory, which saves registers */
+			shared[j][thread] += (double)a[j];
+			shared[V + j][thread] += (double)b[j];
+		}
 	}
+	for (unsigned step = COLUMN_THREADS / 2; step >= blockDim.x; step /= 2) {
+		__syncthreads();
+		if (thread < step) {
+			for (int j = 0; j < 2 * V; j++)
+				shared[j][thread] += shared[j][thread + step];
+		}
+	}
+	if (thread >= blockDim.x || !real)
+		return;
+	for (int j = 0; j < 2 * V; j++)
+		partial[((size_t)blockIdx.y * 2 + j / V) * cp + vector * V + j % V] = shared[j][thread];
 }
 
-/* Returns the sum of partial[0..blocks)[which][channel]. */
-static inline __device__ double add_partial(const double *partial, int blocks, int which, int cp, int channel)
+/* Adds the partial sums of `blocks` blocks for PARTIAL_X channels per block. Returns true in the threads that have the sums of `channel`. */
+static inline __device__ bool add_partial(const double *partial, int blocks, int cp, int channel,
+					  double (*shared)[PARTIAL_Y][PARTIAL_X], double *first, double *second)
 {
-	double sum = 0;
+	const unsigned x = threadIdx.x, y = threadIdx.y;
+	double sum[2] = {};
 
-	for (int i = 0; i < blocks; i++)
-		sum += partial[((size_t)i * 2 + which) * cp + channel];
-	return sum;
+	for (int i = (int)y; channel < cp && i < blocks; i += PARTIAL_Y) {
+		sum[0] += partial[(size_t)i * 2 * cp + channel];
+		sum[1] += partial[((size_t)i * 2 + 1) * cp + channel];
+	}
+	shared[0][y][x] = sum[0];
+	shared[1][y][x] = sum[1];
+	for (unsigned step = PARTIAL_Y / 2; step > 0; step /= 2) {
+		__syncthreads();
+		if (y < step) {
+			shared[0][y][x] += shared[0][y + step][x];
+			shared[1][y][x] += shared[1][y + step][x];
+		}
+	}
+	*first = shared[0][0][x];
+	*second = shared[1][0][x];
+	return y == 0 && channel < cp;
 }
 
 #endif

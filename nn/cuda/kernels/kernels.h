@@ -87,10 +87,10 @@ struct ct__k_bias_args {
 cudaError_t ct__k_bias(const struct ct__k_bias_args *a, cudaStream_t s);
 
 /* Returns the number of blocks into which column sums divide `rows` rows. This is the first dimension of the arrays of partial sums. */
-int ct__k_sum_blocks(size_t rows);
+int ct__k_sum_blocks(size_t rows, int cp, enum ct_dtype type);
 
 /* d = dy + dy2, or 0 where a ReLU that follows the bias has the output y <= 0; db[i] = sum over rows of d. dy2, y and d may be NULL: no
- * second gradient, no ReLU, d is not stored; d may be dy or dy2. partial is double [ct__k_sum_blocks(rows), 2, cp]. db [cp]. */
+ * second gradient, no ReLU, d is not stored; d may be dy or dy2. partial is double [ct__k_sum_blocks(rows, cp, type), 2, cp]. db [cp]. */
 struct ct__k_bias_backward_args {
 	const void *dy, *dy2, *y;
 	void *d;
@@ -127,7 +127,7 @@ struct ct__k_norm_args {
 	void *dx; /* may be dy */
 	const float *gamma, *beta;
 	float *dgamma, *dbeta, *running_mean, *running_var, *stat;
-	double *partial; /* [ct__k_sum_blocks(rows), 2, cp] */
+	double *partial; /* [ct__k_sum_blocks(rows, cp, type), 2, cp] */
 	double *sums;
 	double *count; /* number of values on all ranks in the statistics; forward writes it, backward reads it */
 	size_t rows;

@@ -165,7 +165,7 @@ static void check_bias(size_t rows, int c, enum ct_dtype t)
 	check_cuda(ct__k_bias(&f, NULL));
 	expect_device("bias", f.y, want, n, t, 0);
 	b.db = gpu_upload(NULL, (size_t)cp, CT_F32);
-	b.partial = gpu_bytes(NULL, (size_t)ct__k_sum_blocks(rows) * 2 * (size_t)cp * sizeof(double));
+	b.partial = gpu_bytes(NULL, (size_t)ct__k_sum_blocks(rows, cp, t) * 2 * (size_t)cp * sizeof(double));
 	check_cuda(ct__k_bias_backward(&b, NULL));
 	expect_device("bias gradient", b.db, db, (size_t)cp, CT_F32, 1e-6);
 	gpu_free(b.partial);
@@ -201,7 +201,7 @@ static void check_bias_and_relu(size_t rows, int c, enum ct_dtype t)
 	b.dy2 = b.d = gpu_upload(dy2, n, t);
 	b.y = gpu_upload(y, n, t);
 	b.db = gpu_upload(NULL, (size_t)cp, CT_F32);
-	b.partial = gpu_bytes(NULL, (size_t)ct__k_sum_blocks(rows) * 2 * (size_t)cp * sizeof(double));
+	b.partial = gpu_bytes(NULL, (size_t)ct__k_sum_blocks(rows, cp, t) * 2 * (size_t)cp * sizeof(double));
 	check_cuda(ct__k_bias_backward(&b, NULL));
 	expect_device("gradient before the ReLU", b.d, want, n, t, 0);
 	expect_device("bias gradient", b.db, db, (size_t)cp, CT_F32, 1e-6);

@@ -60,7 +60,7 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 	a->running_mean = gpu_upload(m->mean, (size_t)m->cp, CT_F32);
 	a->running_var = gpu_upload(m->var, (size_t)m->cp, CT_F32);
 	a->stat = gpu_upload(NULL, 2 * (size_t)m->cp, CT_F32);
-	a->partial = gpu_bytes(NULL, (size_t)ct__k_sum_blocks(m->rows) * 2 * (size_t)m->cp * sizeof(double));
+	a->partial = gpu_bytes(NULL, (size_t)ct__k_sum_blocks(m->rows, m->cp, s->type) * 2 * (size_t)m->cp * sizeof(double));
 	a->sums = gpu_bytes(NULL, (2 * (size_t)s->c + 1) * sizeof(double));
 	a->count = gpu_bytes(NULL, sizeof(double));
 }
