@@ -90,8 +90,8 @@ void ct__step_drop_tails(ct_stepper *p);
 
 /* Loads all micro-batches of a step and posts their copies to the slot's input. */
 enum ct_status ct__step_load_all(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
-/* Returns the number of bytes of the slot's input. */
-size_t ct__step_input_bytes(const ct_stepper *p);
+/* Returns the number of bytes of one input of the model. */
+size_t ct__step_image_bytes(const ct_stepper *p);
 /* Posts all work of a step, from its arguments to the copies of its results. */
 enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
 /* Posts the work of n steps, which were loaded with ct__step_load_all if p->copies is not NULL. */

@@ -56,11 +56,6 @@ static size_t micro_bytes(const struct ct_step_input_size *size)
 	return aligned(size->x_bytes * rows) + 3 * aligned(word * rows) + aligned(size->targets * word * rows);
 }
 
-size_t ct_step_input_bytes(const struct ct_step_input_size *size)
-{
-	return micro_bytes(size) * (size_t)size->n_micros;
-}
-
 enum ct_status ct_step_input_copy(struct ct_step_input *in, int micro, const struct ct_step_input_size *size,
 				  struct ct_batch *b)
 {
@@ -70,7 +65,7 @@ enum ct_status ct_step_input_copy(struct ct_step_input *in, int micro, const str
 
 	_Static_assert(sizeof(*b->labels) == sizeof(*b->mix), "labels and shares have the same size");
 	CT_ASSERT(n <= rows && micro < size->n_micros);
-	CT_TRY(grow(in, ct_step_input_bytes(size)));
+	CT_TRY(grow(in, micro_bytes(size) * (size_t)size->n_micros));
 	at = in->memory + micro_bytes(size) * (size_t)micro;
 	CT_TRY(copy(in, b->rows ? (const void *)b->rows : b->x, size->x_bytes, rows, n, &at, &x));
 	CT_TRY(copy(in, b->labels, word, rows, n, &at, &labels));

@@ -27,8 +27,6 @@ struct ct_step_input_size {
 enum ct_status ct_step_input_init(struct ct_step_input *in, ct_stream *s) CT_MUST_CHECK;
 /* A zeroed *in is allowed. */
 void ct_step_input_release(struct ct_step_input *in);
-/* Returns the number of bytes of device memory that the input of this size needs. */
-size_t ct_step_input_bytes(const struct ct_step_input_size *size);
 /* Posts copies of the arrays of *b, which are memory of ct_device_host_alloc, and replaces the pointers in *b by those
  * of the copies. They depend only on `micro` and the size. Allocates memory if the size has grown. */
 enum ct_status ct_step_input_copy(struct ct_step_input *in, int micro, const struct ct_step_input_size *size,

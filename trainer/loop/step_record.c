@@ -7,9 +7,9 @@
 
 enum {
 	MAX_MICROS = 8, /* more micro-batches would need much memory for their input and save little */
-	/* Automatic choice of steps in one recording. Only steps with a small input are short enough to profit. */
+	/* Automatic choice of steps in one recording. Only steps with few and small images are short enough to profit. */
 	AUTO_STEPS = 8,
-	SMALL_INPUT = 1 << 20,
+	SMALL_STEP = 1 << 20, /* bytes of the images of a step on each rank */
 	GROUPS_PER_EPOCH = 4, /* at least; the last steps of an epoch, which do not fill a group, are not recorded */
 };
 
@@ -19,15 +19,15 @@ static enum ct_status cannot(const char *why)
 			    "train.cuda_graph=on: %s", why);
 }
 
+/* The lag depends on this number, so it must be the same on all ranks. */
 static int steps_in_recording(const ct_stepper *p)
 {
 	const struct ct_run_plan *plan = &p->s->plan;
+	const size_t bytes = ct__step_image_bytes(p) * plan->micro_rows * plan->accumulate;
 
 	if (p->s->cfg->train.graph_steps > 0)
 		return (int)p->s->cfg->train.graph_steps;
-	return ct__step_input_bytes(p) <= SMALL_INPUT && plan->steps_per_epoch >= GROUPS_PER_EPOCH * AUTO_STEPS
-		       ? AUTO_STEPS
-		       : 1;
+	return bytes <= SMALL_STEP && plan->steps_per_epoch >= GROUPS_PER_EPOCH * AUTO_STEPS ? AUTO_STEPS : 1;
 }
 
 enum ct_status ct__step_choose_recording(ct_stepper *p)
@@ -58,13 +58,12 @@ void ct__step_drop_recordings(ct_stepper *p)
 	}
 }
 
-/* Returns whether all micro-batches of all steps have all their rows. */
+/* Returns whether all micro-batches of all steps have all their rows, on all ranks. */
 static bool is_full(const ct_stepper *p, const struct step_slot *first)
 {
 	for (int k = 0; k < p->group; k++)
-		for (int i = 0; i < first[k].n_micros; i++)
-			if (first[k].micros[i].batch.n != (int)p->s->plan.micro_rows)
-				return false;
+		if (first[k].result.n_global != p->s->plan.global_batch)
+			return false;
 	return true;
 }
 

@@ -45,27 +45,28 @@ static enum ct_status load(ct_stepper *p, struct step_slot *slot, struct step_mi
 	return CT_OK;
 }
 
+size_t ct__step_image_bytes(const ct_stepper *p)
+{
+	const struct ct_session *s = p->s;
+	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
+	const struct ct_shape *x = &ct_graph_node(g, 0)->shape;
+	const size_t element = s->plan.net.input == CT_INPUT_U8_NHWC ? 1 : sizeof(float);
+
+	return element * (size_t)x->c * (size_t)x->h * (size_t)x->w;
+}
+
 static struct ct_step_input_size input_size(const ct_stepper *p)
 {
 	const struct ct_session *s = p->s;
 	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
 	const struct ct_node *loss = ct_graph_node(g, ct_graph_loss(g));
-	const struct ct_shape *x = &ct_graph_node(g, 0)->shape;
-	const size_t element = s->plan.net.input == CT_INPUT_U8_NHWC ? 1 : sizeof(float);
-	const size_t pixels = element * (size_t)x->c * (size_t)x->h * (size_t)x->w;
 
 	return (struct ct_step_input_size){
 		.n_micros = (int)s->plan.accumulate,
 		.n_rows = s->plan.micro_rows,
-		.x_bytes = s->samples[CT_TRAIN] ? sizeof(struct ct_image_row) : pixels,
+		.x_bytes = s->samples[CT_TRAIN] ? sizeof(struct ct_image_row) : ct__step_image_bytes(p),
 		.targets = loss->op == CT_OP_MSE ? (size_t)ct_graph_node(g, loss->in[0])->shape.c : 0,
 	};
-}
-
-size_t ct__step_input_bytes(const ct_stepper *p)
-{
-	const struct ct_step_input_size size = input_size(p);
-	return ct_step_input_bytes(&size);
 }
 
 /* Copies a batch to the device. */
