@@ -177,7 +177,9 @@ cuda='
 	ctest --test-dir build/release --output-on-failure --no-tests=error -R "^test_(cuda_cudnn_plans|soft_gpu_nvcc)$"
 	export CTRAIN_CUDA_LIBS=build/release/soft_cudart SOFT_CUDNN_REAL=$PWD/build/cuda/lib/libcudnn.so.9
 	export SOFT_CUDNN_DEVICE=tests/nn/cuda/devices/h200.json
-	build/release/ctrain configs/smoke.yaml device=cuda launch.procs=1 run.name=soft train.max_steps=10 data.n_val=64'
+	build/release/ctrain configs/smoke.yaml run.name=soft train.max_steps=10 data.n_val=64 >soft.txt
+	cat soft.txt
+	grep -q "cuda:0: Software GPU" soft.txt' # device: auto has chosen it
 
 run_suite() { # SUITE
 	local root=$work/$1.root
