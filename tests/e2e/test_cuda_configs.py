@@ -16,6 +16,8 @@ COMMON = ("launch.procs=1", "launch.threads=1", "data.val=none", "train.max_step
 
 
 class Configs(Case):
+    always = ("train.autotune=off",)
+
     def setUp(self):
         super().setUp()
         if not os.path.exists(os.path.join(SOFT, "libctrain_cuda.so")):

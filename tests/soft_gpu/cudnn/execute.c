@@ -2,6 +2,9 @@
 #include "tests/soft_gpu/cudnn/cudnn_impl.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+#include "tests/soft_gpu/cudnn/soft_cudnn.h"
 
 cudnnStatus_t soft__finalize_pack(struct soft__descriptor *d)
 {
@@ -108,8 +111,17 @@ static int list_ranges(const struct soft__run *r, struct soft_range *out)
 	return n;
 }
 
+static atomic_llong slow_engine = -1;
+
+void soft_cudnn_set_slow(int64_t engine)
+{
+	slow_engine = engine;
+}
+
 static cudaError_t run(void *args)
 {
+	if (((const struct soft__run *)args)->engine.index == slow_engine)
+		(void)nanosleep(&(struct timespec){0, 30000000}, NULL);
 	soft__interpret(args);
 	return cudaSuccess;
 }

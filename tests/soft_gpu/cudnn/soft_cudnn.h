@@ -34,7 +34,11 @@
 #ifndef CT_TESTS_SOFT_GPU_CUDNN_SOFT_CUDNN_H
 #define CT_TESTS_SOFT_GPU_CUDNN_SOFT_CUDNN_H
 
+#include <stdint.h>
+
 /* Returns the number of handles and descriptors that were created and have not been destroyed. */
 int soft_cudnn_live(void);
+/* Each execution of a plan with this engine then takes 30 ms longer. -1: none. */
+void soft_cudnn_set_slow(int64_t engine);
 
 #endif
