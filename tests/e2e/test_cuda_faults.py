@@ -42,7 +42,7 @@ class Faults(Case):
         self.n_runs += 1
         run = f"run{self.n_runs}"
         env = {"CTRAIN_CUDA_LIBS": libs, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "SOFT_GPU_LOG": self.path(run + ".calls"), **env}
+               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "SOFT_GPU_LOG": self.path(run + ".calls"), "XDG_CACHE_HOME": self.path(run + ".cache"), **env}
         r = self.start(self.config(CONFIG, "faults.yaml"), f"run.dir={self.path(run)}", *sets, env=env).wait()
         if expect is not None:
             self.assert_code(r, expect)
