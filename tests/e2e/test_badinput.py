@@ -9,7 +9,7 @@ import signal
 import sys
 import unittest
 
-from harness import DATA, IO, NUMERIC, OK, USAGE, Case, both_ways_to_save, libc, main, own_mounts, read_text, shared
+from harness import DATA, DEVICE, IO, NUMERIC, OK, USAGE, Case, both_ways_to_save, libc, main, own_mounts, read_text, shared
 
 BAD = shared("data", "bad")
 MS_RDONLY, MS_REMOUNT = 1, 32
@@ -387,13 +387,14 @@ class Numbers(Case):
 
 class Unavailable(Case):
     def test_what_there_is_not(self):
-        for sets, words in ((["device=cuda"], ("cuda",)), (["precision=fp16"], ("precision", "fp32")),
-                            (["train.engine=onedn"], ("train.engine", "onednn")), (["train.engine=cuda"], ("engine", "onednn", "ref")),
+        for sets, words in ((["device=cuda"], ("no cuda device", "cpu")), (["precision=fp16"], ("precision", "fp32")),
+                            (["train.engine=onedn"], ("train.engine", "onednn")), (["train.engine=cuda"], ("no cuda device", "cpu")),
+                            (["train.engine=cuda", "device=cpu"], ("engine", "onednn", "ref")),
                             (["dist.backend=nccl"], ("dist.backend", "gloo", "shm")), (["dist.backend=glo"], ("dist.backend", 'mean "gloo"')),
                             (["model.name=resnet51"], ("model.name", "resnet50")), (["data.name=imagenet"], ("data.name", "mnist")),
                             (["optim.name=adam"], ("optim.name", "adamw")), (["log.level=loud"], ("log.level", "info"))):
             with self.subTest(sets=sets):
-                r = self.train(*sets, expect=USAGE)
+                r = self.train(*sets, expect=DEVICE if "no cuda device" in words else USAGE)
                 self.assert_says(r, *map(re.escape, words))
                 self.assertNotIn("[rank", r.err)
         self.assertFalse(os.path.exists(self.path("run", "metrics.jsonl")))
