@@ -244,6 +244,10 @@ class Devices(Case):
         self.assertNotIn("cuDNN", self.engine("cpu"))
         lines = [line for line in (r.err + r.out).splitlines() if "no NVIDIA driver is installed" in line and "device  CPU" in line]
         self.assertEqual(len(lines), 1, r.describe())
+        r = self.cuda("launch.procs=2", run="ranks")
+        self.assertNotIn("cuDNN", self.engine("ranks"))
+        self.assertEqual(self.metrics("ranks", "run")[-1]["world_size"], 2)
+        self.assertIn("device=auto trains on the CPU: ctrain cannot train with several ranks on GPUs yet", r.err)
         self.cuda("train.engine=ref", "launch.procs=1", run="ref")
         self.assertNotIn("cuDNN", self.engine("ref"))
 

@@ -234,7 +234,7 @@ static enum ct_status check_streams(const struct ct_session *s)
 	const struct ct_device_caps *caps = ct_device_caps(s->device);
 	if (s->world.id.world == 1 || !caps->async || caps->host_code || ct_comm_supports_gpus())
 		return CT_OK;
-	return CT_FAIL_HINT(CT_UNSUPPORTED, "train on one GPU: launch.procs=1",
+	return CT_FAIL_HINT(CT_UNSUPPORTED, "train on one GPU (launch.procs=1), or on the CPU (device=cpu)",
 			    "ctrain cannot train with several ranks on a %s device yet", ct_device_kind(s->device));
 }
 

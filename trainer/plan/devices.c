@@ -12,22 +12,37 @@ static bool is_on_host(const char *kind)
 	return strcmp(kind, "cuda") != 0;
 }
 
-/* Sets the kind of device. For `device: auto`, an engine that computes on the CPU decides. */
+/* Returns whether the config requests several ranks. */
+static bool wants_ranks(const struct ct_config *c)
+{
+	return c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
+}
+
+/* Chooses the kind of device for `device: auto`. An engine that computes on the CPU decides. */
+static const char *choose_automatically(const struct ct_config *c, struct ct_plan_devices *out)
+{
+	const char *engine = c->train.engine, *kind;
+
+	if (strcmp(engine, "cuda") == 0)
+		return "cuda";
+	if (strcmp(engine, "auto") != 0) {
+		snprintf(out->why, sizeof(out->why), "train.engine is %s", engine);
+		return "cpu";
+	}
+	kind = ct_device_choose(&out->has_driver, out->why, sizeof(out->why));
+	if (is_on_host(kind) || !wants_ranks(c) || ct_comm_supports_gpus())
+		return kind;
+	snprintf(out->why, sizeof(out->why), "ctrain cannot train with several ranks on GPUs yet");
+	return "cpu";
+}
+
 static void choose_kind(const struct ct_config *c, struct ct_plan_devices *out)
 {
-	const char *engine = c->train.engine;
-
-	*out = (struct ct_plan_devices){.kind = "cpu"};
+	*out = (struct ct_plan_devices){.kind = c->device};
 	if (strncmp(c->device, "cuda:", 5) == 0)
 		out->kind = "cuda";
-	else if (strcmp(c->device, "auto") != 0)
-		out->kind = c->device;
-	else if (strcmp(engine, "auto") == 0)
-		out->kind = ct_device_choose(&out->has_driver, out->why, sizeof(out->why));
-	else if (strcmp(engine, "cuda") == 0)
-		out->kind = "cuda";
-	else
-		snprintf(out->why, sizeof(out->why), "train.engine is %s", engine);
+	else if (strcmp(c->device, "auto") == 0)
+		out->kind = choose_automatically(c, out);
 }
 
 static enum ct_status add(struct ct_plan_devices *out, int index)
