@@ -195,6 +195,14 @@ class Cuda(Case):
         self.assertRegex(r.err, r"the gradient is not finite at step 20 \(epoch [0-9]+\), even with a loss scale of 0\.00012")
         self.assertIn("use precision=bf16", r.err)
 
+    def test_loss_that_is_not_finite_in_fp16(self):
+        """It ends the run, whatever the gradients are; overflow of the gradients alone does not."""
+        r = self.cuda(*SETS["mlp"], "precision=fp16", "optim.lr=1000", run="nan", expect=NUMERIC)
+        step = int(re.search(r"the loss is .* at step ([0-9]+) .*; the weights were not updated", r.err)[1])
+        steps = self.metrics("nan", "step")
+        self.assertEqual([m["step"] for m in steps], list(range(1, step)))
+        self.assertNotIn(f"step {step}  the gradient is not finite", r.out)
+
     def test_loss_that_is_not_finite(self):
         said = []
         for train in (self.cuda, lambda *sets, **more: self.train("train.engine=ref", *SMALL, *sets, **more)):
