@@ -46,6 +46,7 @@ static enum ct_status build_graph(const struct cuda_program *p, const struct cud
 	const struct ct_node *node = cuda_node(p, conv->node);
 	const struct cuda_value *in = ct__cuda_value(p, node->in[0]), *y = ct__cuda_value(p, conv->node);
 	const bool linear = node->op == CT_OP_LINEAR;
+	const int groups = cuda_is_dense(p->base.graph, conv->node, p->type) ? 1 : node->groups;
 	const struct ct_window one = {1, 1, 1, 1, 0, 0, 1, 1}, *win = linear ? &one : &node->win;
 	const int64_t n = p->base.n, c = linear ? (int64_t)in->shape.h * in->shape.w * in->cp : in->cp,
 		      dims[4] = {n, y->cp, y->shape.h, y->shape.w};
@@ -54,7 +55,7 @@ static enum ct_status build_graph(const struct cuda_program *p, const struct cud
 	CT_TRY(ct__cudnn_graph_create(&g));
 	(void)ct__cudnn_tensor(g, "x", (int64_t[4]){n, c, linear ? 1 : in->shape.h, linear ? 1 : in->shape.w}, p->type,
 			       false);
-	(void)ct__cudnn_tensor(g, "w", (int64_t[4]){y->cp, c / node->groups, win->r, win->s}, p->type, false);
+	(void)ct__cudnn_tensor(g, "w", (int64_t[4]){y->cp, c / groups, win->r, win->s}, p->type, false);
 	(void)ct__cudnn_tensor(g, "y", dims, p->type, false);
 	if (conv->has_bias || conv->residual != CUDA_NONE || conv->relu)
 		add_fused(g, conv, dims, p->type, win);

@@ -31,12 +31,6 @@ static enum ct_status check_node(const struct cuda_program *p, int id)
 	const struct cuda_value *in = node->in[0] < 0 ? NULL : ct__cuda_value(p, node->in[0]);
 	const bool any_layout = keeps_layout(node->op) || node->op == CT_OP_LINEAR || node->op == CT_OP_FLATTEN;
 
-	/* The groups of padded channels would be others. */
-	if (node->op == CT_OP_CONV2D && node->groups > 1 &&
-	    (in->cp != in->shape.c || cuda_pad(node->shape.c, p->type) != node->shape.c))
-		return CT_FAIL(CT_UNSUPPORTED,
-			       "%s: the cuda engine computes grouped convolutions only from and to multiples of %d channels",
-			       node->name, cuda_pad(1, p->type));
 	if ((in && !any_layout && !same_shape(in->shape, cuda_node(p, node->in[0])->shape)) ||
 	    (node->op == CT_OP_ADD && !same_shape(in->shape, ct__cuda_value(p, node->in[1])->shape)))
 		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine has no %s of a flattened image", node->name,

@@ -136,6 +136,25 @@ enum ct_status ct__cuda_forward_layer(struct cuda_program *p, const struct cuda_
 	return add_epilogue(p, g, &rest);
 }
 
+/* w: as in struct cuda_conv. */
+static enum ct_status clear_outside_groups(struct cuda_program *p, int id, int w)
+{
+	const struct ct_node *node = cuda_node(p, id);
+	struct cuda_task *t;
+
+	if (!cuda_is_dense(p->base.graph, id, p->type))
+		return CT_OK;
+	const struct cuda_value *in = ct__cuda_value(p, node->in[0]), *v = &p->values[id];
+	CT_TRY(ct__cuda_task(p, id, CUDA_GROUPS, &t));
+	t->groups = (struct ct__k_groups_args){.k = v->shape.c / node->groups,
+					       .c = in->shape.c / node->groups,
+					       .plane = node->win.r * node->win.s,
+					       .kp = v->cp,
+					       .cp = in->cp,
+					       .type = p->type};
+	return w == CUDA_NONE ? ct__cuda_refer_grad(p, &t->groups.w, node->weight) : ct__cuda_refer(p, &t->groups.w, w);
+}
+
 /* The gradient of the weights. In a 16-bit type it is converted to the fp32 of the arena. */
 static enum ct_status weight_gradient(struct cuda_program *p, const struct cuda_conv *filter)
 {
@@ -144,10 +163,13 @@ static enum ct_status weight_gradient(struct cuda_program *p, const struct cuda_
 	struct cuda_conv c = *filter;
 	struct cuda_task *t;
 
-	if (p->type == CT_F32)
-		return ct__cuda_add_conv(p, &c);
+	if (p->type == CT_F32) {
+		CT_TRY(ct__cuda_add_conv(p, &c));
+		return clear_outside_groups(p, c.node, CUDA_NONE);
+	}
 	CT_TRY(ct__cuda_buffer(p, n * ct_dtype_bytes(p->type), &c.w));
 	CT_TRY(ct__cuda_add_conv(p, &c));
+	CT_TRY(clear_outside_groups(p, c.node, c.w));
 	CT_TRY(ct__cuda_task(p, c.node, CUDA_CONVERT, &t));
 	t->convert = (struct ct__k_convert_args){.scale = 1.0f, .n = n, .from = p->type, .to = CT_F32};
 	CT_TRY(ct__cuda_refer(p, &t->convert.x, c.w));

@@ -116,6 +116,14 @@ struct ct__k_fold_args {
 };
 cudaError_t ct__k_fold(const struct ct__k_fold_args *a, cudaStream_t s);
 
+/* Sets the elements of w [kp, plane, cp] to zero that connect different groups of k output and c input channels. */
+struct ct__k_groups_args {
+	void *w;
+	int k, c, plane, kp, cp;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_groups(const struct ct__k_groups_args *a, cudaStream_t s);
+
 /* Batch norm over rows. stat: float [2, cp], mean and 1/sqrt(var + eps). sums: double [2c + 1], as in nn/host: sums of the values, of their
  * squares, and their count; in backward [2c], the sums of dy and of dy * xh. Synchronized batch norm all-reduces these sums. */
 struct ct__k_norm_args {

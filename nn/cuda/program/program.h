@@ -54,6 +54,7 @@ enum cuda_kind {
 	CUDA_LOSS_SCALE, /* CUDA_CONVERT with the scale of the backward pass */
 	CUDA_BIAS,
 	CUDA_BIAS_BACKWARD,
+	CUDA_GROUPS, /* sets the gradients of weights outside of the groups to zero */
 	CUDA_FOLD, /* folds a norm into the weights of a layer; runs only if the folded weights are not valid */
 	CUDA_NORM_SUMS,
 	CUDA_NORM_SYNC, /* all-reduces the sums over all ranks */
@@ -98,6 +99,7 @@ struct cuda_task {
 		struct ct__k_bias_args bias;
 		struct ct__k_bias_backward_args bias_backward;
 		struct ct__k_fold_args fold;
+		struct ct__k_groups_args groups;
 		struct ct__k_norm_args norm;
 		struct ct__k_pool_args pool;
 		struct ct__k_loss_args loss;
@@ -192,6 +194,25 @@ static inline const struct ct_node *cuda_node(const struct cuda_program *p, int 
 	return ct_graph_node(p->base.graph, id);
 }
 
+/* Returns the number of channels, padded to a multiple of 16 bytes. */
+static inline int cuda_pad(int channels, enum ct_dtype t)
+{
+	const int vector = t == CT_F32 ? 4 : 8;
+
+	return (channels + vector - 1) / vector * vector;
+}
+
+/* Returns whether a convolution with groups is computed as one without groups: padded channels would be in other groups. */
+static inline bool cuda_is_dense(const ct_graph *g, int node, enum ct_dtype t)
+{
+	const struct ct_node *n = ct_graph_node(g, node);
+
+	if (n->op != CT_OP_CONV2D || n->groups == 1)
+		return false;
+	const int c = ct_graph_node(g, n->in[0])->shape.c;
+	return cuda_pad(c, t) != c || cuda_pad(n->shape.c, t) != n->shape.c;
+}
+
 /* Returns the group to which the node belongs. */
 static inline const struct cuda_group *cuda_group(const struct cuda_program *p, int node)
 {
@@ -206,14 +227,6 @@ static inline bool cuda_is_training(const struct cuda_program *p)
 static inline int cuda_level(const struct cuda_program *p)
 {
 	return ((const struct cuda_engine *)p->base.net->engine)->level;
-}
-
-/* Returns the number of channels, padded to a multiple of 16 bytes. */
-static inline int cuda_pad(int channels, enum ct_dtype t)
-{
-	const int vector = t == CT_F32 ? 4 : 8;
-
-	return (channels + vector - 1) / vector * vector;
 }
 
 static inline enum ct_dtype cuda_type(enum ct_precision p)

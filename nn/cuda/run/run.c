@@ -139,6 +139,8 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 		return run_loss_scale(pass, t);
 	case CUDA_BIAS:
 		return ct__cuda_launched(ct__k_bias(&t->bias, s), "bias");
+	case CUDA_GROUPS:
+		return ct__cuda_launched(ct__k_groups(&t->groups, s), "gradient of groups");
 	case CUDA_FOLD:
 		return !pass->fold ? CT_OK : ct__cuda_launched(ct__k_fold(&t->fold, s), "folding of a batch norm");
 	case CUDA_BIAS_BACKWARD:

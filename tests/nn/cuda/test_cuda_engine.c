@@ -387,7 +387,7 @@ static void check_cases(const struct precision *p, const char *level)
 	printf("%s: %zu cases, %d unsupported; %d of %d gradients differ more\n", ct_precision_name(p->id), n_op_cases,
 	       n_unsupported, k.n_far, k.n_gradients);
 	assert_true(k.n_far * 10 <= k.n_gradients);
-	assert_true(n_unsupported <= 4); /* grouped convolutions of few channels */
+	assert_int_equal(n_unsupported, 0);
 }
 
 static void test_unfused(void **state)
