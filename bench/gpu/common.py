@@ -100,11 +100,11 @@ def train(name, config, *sets, env=None, expect=0):
     return Run(name, config, *sets, env=env).wait(expect)
 
 
-def speed(name, config, *sets, seconds=5.0, every=10, most=120):
-    """Trains until `seconds` after the first steps, or for `most` steps in a dry run. Returns the median rate of the later steps."""
+def speed(name, config, *sets, seconds=5.0, every=10, env=None):
+    """Trains until `seconds` after the first steps, or for 4 steps in a dry run. Returns the median rate of the later steps."""
     every = 1 if DRY else every
-    sets = (*QUIET, *sets, "data.val=none", f"log.every={every}", *(["train.max_steps=%d" % min(most, 4)] if DRY else []))
-    run = Run(name, config, *sets)
+    sets = (*QUIET, *sets, "data.val=none", f"log.every={every}", *(["train.max_steps=4"] if DRY else []))
+    run = Run(name, config, *sets, env=env)
     begin = None
     while run.process.poll() is None:
         steps = len(run.metrics("step"))

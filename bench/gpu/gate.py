@@ -6,8 +6,9 @@
 BUNDLE is made by scripts/gpu_bundle.sh. Each step is a process (step.py NAME) with a time limit, and prints its results, one JSON object
 ("row") per line. The gate adds the name of the step, and stores each row in OUT/gate.jsonl at once. A step that fails or hangs gets a row
 that says so, and the next step begins. Steps for which too little of the budget is left are skipped. --scale multiplies the time limits, for
-slow machines. In the end, OUT/gate.json and OUT/gate.md have all rows; OUT/gate.log has what the steps printed on standard error. OUT has
-few files and no directories, so that it can be copied back from anywhere.
+slow machines. In the end, OUT/gate.json and OUT/gate.md have all rows; OUT/gate.log has what the steps printed on standard error;
+OUT/plans.txt has the plans that ctrain chose for this GPU, and OUT/device.json the description of the GPU for cuDNN. OUT has few files and no
+directories, so that it can be copied back from anywhere.
 
 Status of a row: pass, fail (a result is wrong), measured (a speed), not available (this build or machine does not have it), skipped,
 timeout, error (a step broke). Exit status: 0 if no row is fail, timeout or error, else 1; 2: wrong arguments.
@@ -165,6 +166,8 @@ def main():
                 gate.run(step, env)
     finally:
         gate.close()
+        for path in glob.glob(os.path.join(glob.escape(work), "cache", "ctrain", "plans", "*.txt"))[:1]:
+            shutil.copy(path, os.path.join(a.out, "plans.txt"))
         shutil.rmtree(work, ignore_errors=True)
     report.write(a.out, gate.rows, dry=a.dry, seconds=round(time.monotonic() - gate.begin, 1))
     bad = [r for r in gate.rows if r["status"] in BAD]

@@ -38,18 +38,18 @@ class Rates:
         return statistics.median(self.of[who])
 
 
-def our_rate(model, batch, precision, seconds, *more):
+def our_rate(model, batch, precision, seconds, env=None):
     config, sets, every = MODELS[model]
     dry = SMALL if DRY and model.startswith("resnet") else ("batch.per_rank=8",) if DRY else ()
     name = f"speed-{model}-{batch}-{precision}-{len(os.listdir(WORK))}"
-    return speed(name, config, *sets, f"batch.per_rank={batch}", f"precision={precision}", *more, *dry, seconds=seconds, every=every)
+    return speed(name, config, *sets, f"batch.per_rank={batch}", f"precision={precision}", *dry, seconds=seconds, every=every, env=env)
 
 
-def own_row(model, batch, precision, seconds=5.0, *more, label=""):
+def own_row(model, batch, precision, seconds=5.0, label="", env=None):
     """One row; returns the rate, or None if this ctrain cannot run it."""
     check = f"{model} N={batch} {precision}{label}"
     try:
-        r = our_rate(model, batch, precision, seconds, *more)
+        r = our_rate(model, batch, precision, seconds, env)
     except Failed as e:
         row(check, UNAVAILABLE if e.code == USAGE else FAIL, note=e.message)
         return None
@@ -79,6 +79,7 @@ def step_resnet50():
         rate = own_row("resnet50", 256, precision)
         if rate:
             remember(**{"resnet50-" + precision: rate})
+    own_row("resnet50", 256, "bf16", label=", not fused", env={"CTRAIN_CUDA_LEVEL": "0"})
 
 
 class Torch:

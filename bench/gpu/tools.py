@@ -61,7 +61,7 @@ def own_times():
         return
     j = json.loads(out.stdout)
     phases = ", ".join(f"{k[:-3]} {j[k]:.2f} ms" for k in ("data_ms", "forward_ms", "backward_ms", "optim_ms"))
-    row("bench step", MEASURED, j["step_ms_median"], "ms", phases + "; waits after each step")
+    row("bench step", MEASURED, j["step_ms_median"], "ms", phases)
     times = sorted(((n["forward_ms"] + n["backward_ms"], n) for n in j["nodes"]), key=lambda pair: -pair[0])
     layers = [pair for pair in times if pair[0] > 0][:LONGEST]
     for ms, n in layers:

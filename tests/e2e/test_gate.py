@@ -70,12 +70,13 @@ class Gate(Case):
                     ("bits", "convnet: images on the device = on the host"),
                     ("bits", "convnet: killed and resumed = uninterrupted")):
             self.assertEqual(rows[key]["status"], "pass", key)
-        for key in (("resnet50", "resnet50 N=256 bf16"), ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
+        for key in (("resnet50", "resnet50 N=256 bf16"), ("resnet50", "resnet50 N=256 bf16, not fused"),
+                    ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
             self.assertEqual(rows[key]["status"], "measured", key)
             self.assertGreater(rows[key]["value"], 0, key)
         self.assertEqual(rows["versus", "resnet50 N=256 bf16: PyTorch eager"]["status"], "skipped")
         self.assertEqual(rows["facts", "card"]["value"], "Software GPU")
-        self.assertEqual(sorted(os.listdir(self.path("out"))), ["gate.json", "gate.jsonl", "gate.log", "gate.md"])
+        self.assertEqual(sorted(os.listdir(self.path("out"))), ["gate.json", "gate.jsonl", "gate.log", "gate.md", "plans.txt"])
         with open(self.path("out", "gate.md"), encoding="utf-8") as f:
             table = f.read()
         self.assertIn("no speed here is that of a GPU", table)
