@@ -97,6 +97,53 @@ static double error_of(bool fused)
 	return worst;
 }
 
+/* A plan that is made from the string form of its configuration is the same. */
+static void check_made_again(const ct__cudnn_graph *g, const ct__cudnn_target *t, const struct ct__cudnn_filter *filter,
+			     const struct ct__cudnn_plan_info *want)
+{
+	ct__cudnn_plan *p;
+
+	if (ct__cudnn_plan_make(g, t, filter, want->config, &p) < 0)
+		fail_msg("%s: %s", want->config, ct_error_message());
+	assert_string_equal(ct__cudnn_plan_info(p)->config, want->config);
+	assert_int_equal(ct__cudnn_plan_info(p)->engine, want->engine);
+	assert_int_equal(ct__cudnn_plan_info(p)->workspace_bytes, want->workspace_bytes);
+	ct__cudnn_plan_destroy(p);
+}
+
+static void test_plans_from_strings(void **state)
+{
+	static const char *const bad[] = {"",          "x",  "1:", "1:2", "1:2=",  "1:2=1,",
+					  "1:2=1;3=1", " 1", "1 ", "99",  "1:2=9", "1:3=1"};
+	const struct ct__cudnn_filter filter = {.exact = true, .deterministic = true, .max_workspace_bytes = 1 << 20};
+	struct ct__cudnn_candidates c;
+	ct__cudnn_target *t;
+	ct__cudnn_graph *g;
+	ct__cudnn_plan *p;
+	int n_knobs = 0;
+
+	(void)state;
+	assert_int_equal(build(false, &g), CT_OK);
+	assert_int_equal(ct__cudnn_target_create(0, &t), CT_OK);
+	assert_int_equal(ct__cudnn_plan_find(g, t, &filter, 64, &c), CT_OK);
+	for (int i = 0; i < c.n; i++) {
+		n_knobs += strchr(ct__cudnn_plan_info(c.plans[i])->config, '=') != NULL;
+		check_made_again(g, t, &filter, ct__cudnn_plan_info(c.plans[i]));
+	}
+	assert_true(n_knobs >= 2);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		const enum ct_status st = ct__cudnn_plan_make(g, t, &filter, bad[i], &p);
+
+		if (st != (i < 9 ? CT_DATA : CT_UNSUPPORTED))
+			fail_msg("\"%s\": status %d", bad[i], (int)st);
+		ct_error_clear();
+	}
+	ct__cudnn_candidates_release(&c);
+	ct__cudnn_target_destroy(t);
+	ct__cudnn_graph_destroy(g);
+	assert_int_equal(soft_cudnn_live(), 0);
+}
+
 /* Finds the plans, executes each and checks its results. */
 static enum ct_status run(bool fused, bool exact, cudnnHandle_t handle, ct__cudnn_graph *g, ct__cudnn_target *t,
 			  int *n_plans)
@@ -212,7 +259,8 @@ static void test_each_call_fails(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_each_call_fails)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_plans_from_strings),
+					   cmocka_unit_test(test_each_call_fails)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
