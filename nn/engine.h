@@ -77,6 +77,9 @@ struct ct_net_opts {
 	enum ct_precision precision;
 	enum ct_recompute recompute;
 	enum ct_autotune autotune;
+	/* Called while operations are measured, first with 0 and last with done == total. May be NULL. */
+	void (*tuning)(void *user, size_t done, size_t total);
+	void *tuning_user;
 	bool nondeterministic; /* sums may be computed in an order that changes from run to run, if that is faster */
 	/* Callback for synchronized batch norm: posts an all-reduce (sum) of v[0..n) over all ranks to the stream. All
 	 * ranks post these sums in the same order. The posted work may access v. The callback is called in the forward

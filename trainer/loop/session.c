@@ -10,6 +10,7 @@
 #include "trainer/loop/resident.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/plan/devices.h"
+#include "trainer/report/ticker.h"
 
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
 {
@@ -51,6 +52,15 @@ static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream 
 	return ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->comm, v, n, CT_F64, CT_SUM, stream);
 }
 
+static void show_tuning(void *user, size_t done, size_t total)
+{
+	struct ct_session *s = user;
+	if (!s->tuning && !s->compiled && ct_ticker_create("tuning convolutions", &s->tuning) < 0)
+		ct_error_clear();
+	if (s->tuning)
+		ct_ticker_show(s->tuning, done, total, NULL);
+}
+
 /* Makes the plan, the graph and the net for the open data sets. */
 static enum ct_status build_model(struct ct_session *s, bool train)
 {
@@ -65,6 +75,10 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	if (s->cfg->model.bn == CT_CFG_BN_SYNC && s->world.id.world > 1) {
 		s->plan.net.sync = sum_statistics;
 		s->plan.net.sync_user = s;
+	}
+	if (train && ct_session_is_root(s)) {
+		s->plan.net.tuning = show_tuning;
+		s->plan.net.tuning_user = s;
 	}
 	CT_TRY(ct_plan_check_precision(s->cfg, s->engine));
 	CT_TRY(ct_plan_graph(s->cfg, ti, train ? s->plan.input : s->plan.val_input, &s->graph));
@@ -121,7 +135,11 @@ static enum ct_status build_training(struct ct_session *s)
 		CT_TRY(ct_ema_create(s->net, s->cfg->train.ema, &s->ema));
 	ct_device_purpose(s->device, NULL);
 	s->full_shape = s->plan.input;
-	return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
+	const enum ct_status st = ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
+	s->compiled = true;
+	ct_ticker_destroy(s->tuning);
+	s->tuning = NULL;
+	return st;
 }
 
 enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input)

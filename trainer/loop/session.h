@@ -52,6 +52,8 @@ struct ct_session {
 	ct_ema *ema;      /* NULL: off */
 	ct_program *full; /* training program for micro_rows rows and full_shape images */
 	struct ct_shape full_shape;
+	struct ct_ticker *tuning; /* shown while the first program is compiled, before there is a console */
+	bool compiled;            /* the first program has been compiled */
 	ct_program *eval; /* compiled by the first evaluation */
 	struct ct_train_state state;
 	char *resumed_from;               /* checkpoint directory, or NULL */

@@ -218,16 +218,22 @@ static enum ct_status take_fastest(struct ct__cudnn_choice *one, struct ct__cudn
 	return put(cache, one);
 }
 
+static void show(const struct ct__timing *where, size_t done, size_t total)
+{
+	if (where->progress)
+		where->progress(where->user, done, total);
+}
+
 static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n, const struct ct__timing *where,
 			       ct__plan_cache *cache)
 {
 	const int64_t start = ct_now_ns();
-	int64_t told = start;
 	ct__plan_search *search;
 	enum ct_status st = CT_OK;
 
 	CT_TRY(ct__plan_search_start(missing, n, where->device, &search));
 	CT_INFO("tuning %zu operations of cuDNN", n);
+	show(where, 0, n);
 	for (size_t i = 0; st == CT_OK && i < n; i++) {
 		struct ct__cudnn_candidates found;
 
@@ -236,10 +242,7 @@ static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n
 			break;
 		st = take_fastest(missing[i], &found, where, cache);
 		ct__cudnn_candidates_release(&found);
-		if (ct_now_ns() - told > (int64_t)2000000000) {
-			told = ct_now_ns();
-			CT_INFO("tuning operation %zu of %zu", i + 1, n);
-		}
+		show(where, i + 1, n);
 	}
 	ct__plan_search_stop(search);
 	if (st == CT_OK)

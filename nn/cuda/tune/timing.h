@@ -5,11 +5,13 @@
 #include "base/device/device.h"
 #include "nn/cuda/cudnn/plan.h"
 
-/* Where plans are executed. The handle uses the stream. */
+/* Where plans are executed. The handle uses the stream. `progress` is ct_net_opts.tuning. */
 struct ct__timing {
 	ct_device *device;
 	ct_stream *stream;
 	cudnnHandle_t handle;
+	void (*progress)(void *user, size_t done, size_t total);
+	void *user;
 };
 
 /* Executes each candidate, and sets *best to the index of the fastest one and *ns to its time. Each one runs once to warm up and once to
