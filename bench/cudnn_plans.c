@@ -201,6 +201,20 @@ static enum ct_status add_programs(ct_net *net, const struct ct_config *c, const
 	return add_program(net, c, info, p->val_input, p->eval_rows, CT_EVAL);
 }
 
+/* The graphs without and with fusion. The engine fuses only what cuDNN has plans for, so it needs a device. */
+static enum ct_status add_levels(ct_net *net, const struct table *t, const struct ct_config *c,
+				 const struct ct_dataset_info *info, const struct ct_run_plan *p)
+{
+	struct cuda_engine *e = (struct cuda_engine *)net->engine;
+	enum ct_status st = CT_OK;
+
+	e->target = t->targets[0];
+	for (e->level = 0; st == CT_OK && e->level < 2; e->level++)
+		st = add_programs(net, c, info, p);
+	e->target = NULL; /* it belongs to the table */
+	return st;
+}
+
 static enum ct_status add_net(struct table *t, const struct ct_config *c, const struct ct_dataset_info *info,
 			      struct ct_run_plan *p, enum ct_precision precision)
 {
@@ -220,7 +234,7 @@ static enum ct_status add_net(struct table *t, const struct ct_config *c, const 
 	if (st == CT_OK)
 		st = ct_net_create(engine, g, &p->net, &net);
 	if (st == CT_OK)
-		st = add_programs(net, c, info, p);
+		st = add_levels(net, t, c, info, p);
 	if (st == CT_OK) {
 		const ct__cudnn_choices *all = ((const struct cuda_engine *)engine)->choices;
 
