@@ -4,7 +4,7 @@
 
 static int64_t training_ns(const struct ct_meter *m)
 {
-	return ct_now_ns() - m->excluded_ns;
+	return ct_now_ns() - m->excluded_ns - m->ahead_ns;
 }
 
 static double seconds(int64_t ns)
@@ -15,6 +15,7 @@ static double seconds(int64_t ns)
 void ct_meter_init(struct ct_meter *m, int64_t start_ns)
 {
 	*m = (struct ct_meter){.start_ns = start_ns, .accounted_ns = ct_now_ns()};
+	m->added_ns = training_ns(m);
 	ct_meter_restart(m, &m->window);
 	ct_meter_restart(m, &m->epoch);
 	ct_meter_restart(m, &m->run);
@@ -28,9 +29,18 @@ static void add(struct ct_interval *i, const struct ct_step_result *r)
 	ct_step_times_add(&i->times, &r->times);
 }
 
+static void share_time(struct ct_meter *m, int same_end)
+{
+	if (m->ahead_ns == 0)
+		m->share_ns = (training_ns(m) - m->added_ns) / (same_end + 1);
+	m->ahead_ns = m->share_ns * same_end;
+	m->added_ns += m->share_ns;
+}
+
 void ct_meter_add(struct ct_meter *m, const struct ct_step_result *r)
 {
 	m->excluded_ns += r->compile_ns;
+	share_time(m, r->same_end);
 	add(&m->window, r);
 	add(&m->epoch, r);
 	add(&m->run, r);

@@ -15,6 +15,10 @@ struct ct_interval {
 struct ct_meter {
 	int64_t start_ns;     /* start of the job, on the ct_now_ns clock */
 	int64_t excluded_ns;  /* total time that was excluded from the training clock */
+	int64_t added_ns;     /* time on the training clock when the last step was added */
+	/* The time of steps that end together is divided evenly among them. ahead_ns is the share of those that have
+	 * not been added yet. */
+	int64_t share_ns, ahead_ns;
 	int64_t accounted_ns; /* time of the last call of ct_meter_take_seconds */
 	double startup_s;     /* from the start of the job to the end of its first step; 0 before that */
 	struct ct_interval window, epoch, run;

@@ -256,6 +256,7 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 	p->taken++;
 	CT_TRY(read_clock(slot, &slot->result.times));
 	*out = slot->result;
+	out->same_end = slot->n_same_end;
 	out->loss_sum = (double)slot->down[CT_SCALAR_LOSS];
 	out->stop = requests[CT_SCALAR_STOP] > 0;
 	out->save = requests[CT_SCALAR_SAVE] > 0;

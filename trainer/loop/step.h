@@ -50,6 +50,9 @@ struct ct_step_result {
 	int64_t compile_ns; /* time spent on compiling for another image size; not included in any other time */
 	uint64_t bad;       /* unreadable samples of the epoch so far, over all ranks */
 	struct ct_step_times times;
+	/* Steps that were posted as one recording end at the same time. Number of those whose results are taken after
+	 * this one's; otherwise 0. */
+	int same_end;
 };
 
 typedef struct ct_stepper ct_stepper;

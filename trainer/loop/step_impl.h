@@ -28,6 +28,7 @@ struct step_slot {
 	/* The slot whose `done` and clock apply to this step: the first one of a group that was posted as one
 	 * recording, otherwise the slot itself. */
 	const struct step_slot *head;
+	int n_same_end; /* number of slots after this one that have the same head */
 
 	/* Only if ct_stepper.copies is not NULL: the micro-batches of the step, which have been copied to `input`. */
 	struct ct_step_input input;

@@ -150,8 +150,10 @@ static enum ct_status post_recording(ct_stepper *p, struct step_group *group, st
 		return ct_error_wrap("recording step %llu", (unsigned long long)first->result.request.step);
 	}
 	CT_TRY(ct_recording_post(group->recording, p->stream));
-	for (int k = 0; k < p->group; k++)
+	for (int k = 0; k < p->group; k++) {
 		first[k].head = first;
+		first[k].n_same_end = p->group - 1 - k;
+	}
 	return ct_event_record(first->done, p->stream);
 }
 

@@ -218,6 +218,7 @@ enum ct_status ct__step_post_each(ct_stepper *p, struct step_slot *first, int n)
 		CT_TRY(ct__step_post_work(p, slot));
 		CT_TRY(ct_event_record(slot->done, p->stream));
 		slot->head = slot;
+		slot->n_same_end = 0;
 	}
 	return CT_OK;
 }
