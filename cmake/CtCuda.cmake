@@ -103,7 +103,7 @@ endfunction()
 # that the results have the same bits as on the CPU.
 function(ct_add_nvcc_objects var)
   cmake_parse_arguments(A "" "" "SOURCES;UNFUSED" ${ARGN})
-  set(flags -std=c++17 -O3 --resource-usage -Werror all-warnings -I${CMAKE_SOURCE_DIR} -Xcompiler=-fPIC,-Wall,-Wextra)
+  set(flags -std=c++17 -O3 --resource-usage -Werror all-warnings -I${CMAKE_SOURCE_DIR} -Xcompiler=-fPIC,-fno-threadsafe-statics,-Wall,-Wextra)
   foreach(arch 80 90 100)
     list(APPEND flags -gencode arch=compute_${arch},code=sm_${arch})
   endforeach()

@@ -65,7 +65,7 @@ static const char *hint_of(cudaError_t e)
 	case cudaErrorHardwareStackError:
 		return "the GPU reports a hardware error: see `nvidia-smi -q` and the system log";
 	case cudaErrorNoKernelImageForDevice:
-		return "this build has no code for this GPU: build with its architecture in CMAKE_CUDA_ARCHITECTURES";
+		return "ctrain needs a GPU of compute capability 8.0 (A100, RTX 30) or newer";
 	default:
 		return NULL;
 	}
