@@ -5,6 +5,9 @@
 #include "base/mem.h"
 #include "nn/cuda/cudnn/descriptor.h"
 
+#define CT_LOG_COMPONENT "cudnn"
+#include "base/log.h"
+
 enum { MAX_CONFIGS = 96, MAX_NOTES = 16 };
 
 struct ct__cudnn_target {
@@ -110,20 +113,19 @@ static enum ct_status read_info(cudnnBackendDescriptor_t config, struct ct__cudn
 	return st;
 }
 
-static bool is_allowed(const struct ct__cudnn_filter *f, const struct ct__cudnn_plan_info *info)
+/* What is known before the plan is finalized, which takes up to a second if the engine is compiled. */
+static bool has_allowed_notes(const struct ct__cudnn_filter *f, const struct ct__cudnn_plan_info *info)
 {
 	if (info->down_convert || info->reduced_reduction || (f->exact && info->tensor_core))
 		return false;
-	if (f->deterministic && !info->deterministic)
-		return false;
-	return info->workspace_bytes <= f->max_workspace_bytes;
+	return info->deterministic || !f->deterministic;
 }
 
+/* Makes the plan of a configuration whose notes are in p->info. */
 static enum ct_status finalize_plan(ct__cudnn_plan *p, const ct__cudnn_target *t, cudnnBackendDescriptor_t config)
 {
 	int64_t n = 0;
 
-	CT_TRY(read_info(config, &p->info));
 	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));
 	CT_TRY(ct__cudnn_set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
 			     &config));
@@ -135,28 +137,56 @@ static enum ct_status finalize_plan(ct__cudnn_plan *p, const ct__cudnn_target *t
 			       "reading the workspace size of a plan");
 }
 
-/* Adds the plan of a configuration to *out if cuDNN finalizes it and the filter allows it. Only "not supported" is an answer. Other
- * errors, for example a lack of memory, would make the choice depend on chance. */
-static enum ct_status add_plan(const ct__cudnn_target *t, const struct ct__cudnn_filter *filter,
-			       cudnnBackendDescriptor_t config, struct ct__cudnn_candidates *out)
+/* Sets *allowed to whether the filter allows the plan. If not, it may not have been finalized. */
+static enum ct_status try_plan(ct__cudnn_plan *p, const ct__cudnn_target *t, const struct ct__cudnn_filter *filter,
+			       cudnnBackendDescriptor_t config, bool *allowed)
 {
+	CT_TRY(read_info(config, &p->info));
+	*allowed = has_allowed_notes(filter, &p->info);
+	if (!*allowed)
+		return CT_OK;
+	CT_TRY(finalize_plan(p, t, config));
+	*allowed = p->info.workspace_bytes <= filter->max_workspace_bytes;
+	return CT_OK;
+}
+
+struct search {
+	const ct__cudnn_graph *graph;
+	const ct__cudnn_target *target;
+	const struct ct__cudnn_filter *filter;
+	int max;
+	struct ct__cudnn_candidates *out;
+	struct ct_error failure; /* of the last configuration that failed */
+};
+
+/* Adds the plan of a configuration to the candidates if cuDNN finalizes it and the filter allows it. A lack of memory ends the search, because
+ * the choice would depend on chance. */
+static enum ct_status add_plan(struct search *s, cudnnBackendDescriptor_t config)
+{
+	struct ct__cudnn_candidates *out = s->out;
+	bool allowed = false;
 	ct__cudnn_plan *p;
 
 	CT_TRY_ALLOC(p = CT_NEW(ct__cudnn_plan));
-	const enum ct_status st = finalize_plan(p, t, config);
-	if (st == CT_UNSUPPORTED) {
-		ct_error_clear();
-		out->n_refused++;
-	} else if (st < 0) {
-		ct__cudnn_plan_destroy(p);
-		return st;
-	} else if (!is_allowed(filter, &p->info)) {
-		out->n_filtered++;
-	} else {
+	const enum ct_status st = try_plan(p, s->target, s->filter, config, &allowed);
+	if (st == CT_OK && allowed) {
 		out->plans[out->n++] = p;
 		return CT_OK;
 	}
+	if (st == CT_OK) {
+		out->n_filtered++;
+	} else if (st == CT_UNSUPPORTED) {
+		out->n_refused++;
+	} else if (st != CT_NOMEM) {
+		CT_DEBUG("plan %s of \"%s\" is skipped: %s", p->info.config, ct__cudnn_graph_text(s->graph),
+			 ct_error_message());
+		out->n_failed++;
+		ct_error_save(&s->failure);
+	}
 	ct__cudnn_plan_destroy(p);
+	if (st == CT_NOMEM)
+		return st;
+	ct_error_clear();
 	return CT_OK;
 }
 
@@ -193,41 +223,54 @@ static enum ct_status propose(const ct__cudnn_graph *g, const ct__cudnn_target *
 	return st;
 }
 
-static enum ct_status add_plans(const ct__cudnn_graph *g, const ct__cudnn_target *t,
-				const struct ct__cudnn_filter *filter, cudnnBackendHeurMode_t mode, int max,
-				struct ct__cudnn_candidates *out)
+static enum ct_status add_plans(struct search *s, cudnnBackendHeurMode_t mode)
 {
 	cudnnBackendDescriptor_t configs[MAX_CONFIGS] = {NULL};
 	int64_t n;
-	enum ct_status st = propose(g, t, mode, configs, &n);
+	enum ct_status st = propose(s->graph, s->target, mode, configs, &n);
 
 	/* A graph without any engine is not an error of the heuristics: the caller reports it. */
 	if (st == CT_UNSUPPORTED) {
 		ct_error_clear();
 		st = CT_OK;
 	}
-	for (int64_t i = 0; st == CT_OK && i < n && out->n < max; i++)
-		st = add_plan(t, filter, configs[i], out);
+	for (int64_t i = 0; st == CT_OK && i < n && s->out->n < s->max; i++)
+		st = add_plan(s, configs[i]);
 	for (int i = 0; i < MAX_CONFIGS; i++)
 		ct__cudnn_destroy(configs[i]);
 	return st;
 }
 
+/* There is no candidate. */
+static enum ct_status nothing_found(const struct search *s)
+{
+	const struct ct__cudnn_candidates *c = s->out;
+
+	if (c->n_failed == 0)
+		return CT_FAIL(CT_UNSUPPORTED,
+			       "cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed)",
+			       ct__cudnn_graph_text(s->graph), c->n_refused, c->n_filtered);
+	(void)ct_error_restore(&s->failure);
+	return ct_error_wrap(
+		"cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed, %d failed), last error",
+		ct__cudnn_graph_text(s->graph), c->n_refused, c->n_filtered, c->n_failed);
+}
+
 enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_target *t,
 				   const struct ct__cudnn_filter *filter, int max, struct ct__cudnn_candidates *out)
 {
+	struct search s = {.graph = g, .target = t, .filter = filter, .max = max, .out = out};
 	enum ct_status st;
 
 	*out = (struct ct__cudnn_candidates){0};
 	CT_TRY_ALLOC(out->plans = CT_NEW_ARRAY(ct__cudnn_plan *, (size_t)max));
-	st = add_plans(g, t, filter, CUDNN_HEUR_MODE_A, max, out);
+	st = add_plans(&s, CUDNN_HEUR_MODE_A);
 	if (st == CT_OK && out->n == 0)
-		st = add_plans(g, t, filter, CUDNN_HEUR_MODE_FALLBACK, max, out);
-	if (st == CT_OK && out->n == 0)
-		st = CT_FAIL(CT_UNSUPPORTED, "cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed)",
-			     ct__cudnn_graph_text(g), out->n_refused, out->n_filtered);
-	else if (st < 0)
+		st = add_plans(&s, CUDNN_HEUR_MODE_FALLBACK);
+	if (st < 0)
 		st = ct_error_wrap("finding plans for \"%s\"", ct__cudnn_graph_text(g));
+	else if (out->n == 0)
+		st = nothing_found(&s);
 	if (st < 0)
 		ct__cudnn_candidates_release(out);
 	return st;
@@ -237,13 +280,14 @@ enum ct_status ct__cudnn_plan_make(const ct__cudnn_graph *g, const ct__cudnn_tar
 				   const struct ct__cudnn_filter *filter, const char *config, ct__cudnn_plan **out)
 {
 	cudnnBackendDescriptor_t d;
+	bool allowed = false;
 	ct__cudnn_plan *p;
 
 	CT_TRY(ct__cudnn_config_make(g, t->properties, config, &d));
 	p = CT_NEW(ct__cudnn_plan);
-	enum ct_status st = p ? finalize_plan(p, t, d) : CT_NOMEM;
+	enum ct_status st = p ? try_plan(p, t, filter, d, &allowed) : CT_NOMEM;
 	ct__cudnn_destroy(d);
-	if (st == CT_OK && !is_allowed(filter, &p->info))
+	if (st == CT_OK && !allowed)
 		st = CT_FAIL(CT_UNSUPPORTED, "configuration %s of \"%s\" is not allowed", config,
 			     ct__cudnn_graph_text(g));
 	if (st < 0) {

@@ -39,12 +39,14 @@ struct ct__cudnn_candidates {
 	ct__cudnn_plan **plans; /* [n], in the order of the heuristics; owned */
 	int n;
 	int n_refused;  /* configurations that cuDNN did not finalize */
-	int n_filtered; /* finalized, but not allowed by the filter */
+	int n_filtered; /* not allowed by the filter, most of them not finalized */
+	int n_failed;   /* failed with another error than "not supported", when they were finalized or measured */
 };
 
 /* Finds at most `max` plans: those of heuristic A, or the fallbacks if it has none. Fails with CT_UNSUPPORTED if there are none; the
- * message contains the string form of the graph and the counts. Configurations that cuDNN does not support are skipped. Every other error
- * of cuDNN is returned, with the string form of the graph. */
+ * message contains the string form of the graph and the counts. Configurations that cuDNN does not support are skipped. Those that fail in
+ * another way are skipped, too, with a message in the log at level debug. If there is no plan because of them, the last one's error is
+ * returned with the same message. A lack of memory, and an error of the heuristics, are returned. On failure, the counts are valid. */
 enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_target *t,
 				   const struct ct__cudnn_filter *filter, int max,
 				   struct ct__cudnn_candidates *out) CT_MUST_CHECK;

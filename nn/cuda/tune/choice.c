@@ -110,7 +110,7 @@ static size_t count_missing(const ct__cudnn_choices *c)
 	return n;
 }
 
-/* The first plan that the heuristics propose. */
+/* The first plan that the heuristics propose and that can be made. */
 static enum ct_status take_first(struct ct__cudnn_choice *one, const ct__cudnn_target *t)
 {
 	struct ct__cudnn_candidates found;
@@ -141,8 +141,10 @@ static char *entry_name(const struct ct__cudnn_choice *one)
 			 (long long)one->filter.max_workspace_bytes, ct__cudnn_graph_text(one->graph));
 }
 
-/* Makes the plan of an entry. The checksum of the file does not prove that cuDNN still has the plan. */
-static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_target *t, const ct__plan_cache *cache)
+/* Makes the plan of an entry. The checksum of the file does not prove that cuDNN still has the plan. If it cannot be made, another plan is
+ * chosen, because every later start would fail as well. */
+static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_target *t,
+				  const struct ct__timing *where, const ct__plan_cache *cache)
 {
 	char *name = entry_name(one);
 	const char *config = name ? ct__plan_cache_find(cache, name) : NULL;
@@ -151,19 +153,19 @@ static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_
 	if (!config)
 		return name ? CT_OK : CT_NOMEM;
 	const enum ct_status st = ct__cudnn_plan_make(one->graph, t, &one->filter, config, &one->plan);
-	if (st != CT_UNSUPPORTED && st != CT_DATA)
+	if (st == CT_OK || st == CT_NOMEM || !ct__timing_recover(where))
 		return st;
 	CT_WARN("%s: a plan is chosen again: %s", ct__plan_cache_path(cache), ct_error_message());
 	ct_error_clear();
 	return CT_OK;
 }
 
-static enum ct_status load_cache(ct__cudnn_choices *c, const ct__cudnn_target *t)
+static enum ct_status load_cache(ct__cudnn_choices *c, const ct__cudnn_target *t, const struct ct__timing *where)
 {
 	CT_TRY(ct__plan_cache_load(c->cache));
 	for (size_t i = 0; i < c->n; i++) {
 		if (!c->all[i]->plan)
-			CT_TRY(take_cached(c->all[i], t, c->cache));
+			CT_TRY(take_cached(c->all[i], t, where, c->cache));
 	}
 	return CT_OK;
 }
@@ -230,6 +232,7 @@ static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n
 	const int64_t start = ct_now_ns();
 	ct__plan_search *search;
 	enum ct_status st = CT_OK;
+	int n_failed = 0;
 
 	CT_TRY(ct__plan_search_start(missing, n, where->device, &search));
 	CT_INFO("tuning %zu operations of cuDNN", n);
@@ -242,11 +245,14 @@ static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n
 			break;
 		st = take_fastest(missing[i], &found, where, cache);
 		ct__cudnn_candidates_release(&found);
+		n_failed += found.n_failed;
 		show(where, i + 1, n);
 	}
 	ct__plan_search_stop(search);
 	if (st == CT_OK)
 		CT_INFO("tuned %zu operations in %.1f s", n, ct_seconds_since(start));
+	if (n_failed > 0)
+		CT_INFO("plans of cuDNN that failed and were skipped: %d (log.level=debug names them)", n_failed);
 	return st;
 }
 
@@ -257,7 +263,7 @@ static enum ct_status tune_locked(ct__cudnn_choices *c, const ct__cudnn_target *
 	size_t n = 0;
 	enum ct_status st;
 
-	CT_TRY(load_cache(c, t)); /* another rank may have tuned in the meantime */
+	CT_TRY(load_cache(c, t, where)); /* another rank may have tuned in the meantime */
 	if (count_missing(c) == 0)
 		return CT_OK;
 	CT_TRY_ALLOC(missing = CT_NEW_ARRAY(struct ct__cudnn_choice *, c->n));
@@ -278,7 +284,7 @@ static enum ct_status make_tuned(ct__cudnn_choices *c, const ct__cudnn_target *t
 	enum ct_status st = CT_OK;
 
 	CT_TRY(need_cache(c, where->device));
-	CT_TRY(load_cache(c, t));
+	CT_TRY(load_cache(c, t, where));
 	if (count_missing(c) == 0)
 		return CT_OK;
 	const bool kept = ct__plan_cache_lock(c->cache);

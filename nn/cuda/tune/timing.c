@@ -1,6 +1,11 @@
 #include "nn/cuda/tune/timing.h"
 
+#include <cuda_runtime_api.h>
+
 #include "base/clock.h"
+
+#define CT_LOG_COMPONENT "nn"
+#include "base/log.h"
 
 enum { ALIGN = 256, ROUNDS = 3, MAX_REPEATS = 8, BYTE = 0x3C };
 /* A run of plans that take less is repeated, because the events themselves take a few microseconds. */
@@ -10,6 +15,7 @@ struct run {
 	const struct ct__timing *where;
 	ct_event *from, *to;
 	void *memory;
+	bool refused; /* the last error came from cuDNN when it was to execute the plan */
 };
 
 /* Sets the offset of each tensor in one block of memory, and returns the number of bytes that they need. */
@@ -25,14 +31,18 @@ static size_t place(const ct__cudnn_graph *g, size_t *offsets)
 	return at;
 }
 
-static enum ct_status measure(const struct run *r, const ct__cudnn_plan *p, const ct__cudnn_pack *pack, int repeats,
+static enum ct_status measure(struct run *r, const ct__cudnn_plan *p, const ct__cudnn_pack *pack, int repeats,
 			      int64_t *ns)
 {
 	int64_t total;
 
+	r->refused = false;
 	CT_TRY(ct_event_record(r->from, r->where->stream));
-	for (int i = 0; i < repeats; i++)
+	for (int i = 0; i < repeats; i++) {
+		r->refused = true;
 		CT_TRY(ct__cudnn_plan_execute(p, pack, r->where->handle));
+		r->refused = false;
+	}
 	CT_TRY(ct_event_record(r->to, r->where->stream));
 	CT_TRY(ct_event_wait(r->to, CT_FOREVER));
 	CT_TRY(ct_event_elapsed(r->from, r->to, &total));
@@ -47,7 +57,7 @@ static int64_t median3(const int64_t *v)
 	return v[2] < low ? low : v[2] > high ? high : v[2];
 }
 
-static enum ct_status time_plan(const struct run *r, const ct__cudnn_plan *p, const ct__cudnn_pack *pack, int64_t best,
+static enum ct_status time_plan(struct run *r, const ct__cudnn_plan *p, const ct__cudnn_pack *pack, int64_t best,
 				int64_t *ns)
 {
 	int64_t times[ROUNDS];
@@ -63,21 +73,35 @@ static enum ct_status time_plan(const struct run *r, const ct__cudnn_plan *p, co
 	return CT_OK;
 }
 
-static enum ct_status time_all(const struct run *r, const ct__cudnn_graph *g, const struct ct__cudnn_candidates *c,
+/* Whether other plans can still be executed after an error of this one. */
+static bool can_skip(const struct run *r, enum ct_status st)
+{
+	return r->refused && st != CT_NOMEM && ct__timing_recover(r->where);
+}
+
+static enum ct_status time_all(struct run *r, const ct__cudnn_graph *g, struct ct__cudnn_candidates *c,
 			       const ct__cudnn_pack *pack, int *best, int64_t *ns)
 {
 	*best = 0;
 	*ns = INT64_MAX;
 	for (int i = 0; i < c->n; i++) {
+		const char *config = ct__cudnn_plan_info(c->plans[i])->config;
 		int64_t time = 0;
+		const enum ct_status st = time_plan(r, c->plans[i], pack, *ns, &time);
 
-		if (time_plan(r, c->plans[i], pack, *ns, &time) < 0)
-			return ct_error_wrap("timing plan %s of \"%s\"", ct__cudnn_plan_info(c->plans[i])->config,
-					     ct__cudnn_graph_text(g));
-		if (time < *ns) {
+		if (st == CT_OK && time < *ns) {
 			*ns = time;
 			*best = i;
 		}
+		if (st == CT_OK)
+			continue;
+		if (!can_skip(r, st) || (i + 1 == c->n && *ns == INT64_MAX))
+			return ct_error_wrap("timing plan %s of \"%s\"", config, ct__cudnn_graph_text(g));
+		CT_DEBUG("plan %s of \"%s\" is skipped: %s", config, ct__cudnn_graph_text(g), ct_error_message());
+		ct_error_clear();
+		c->n_failed++;
+		if (*ns == INT64_MAX)
+			*best = i + 1; /* for a lack of memory later */
 	}
 	return CT_OK;
 }
@@ -104,8 +128,21 @@ static enum ct_status prepare(struct run *r, const ct__cudnn_graph *g, const str
 	return ct__cudnn_pack_create(g, pointers, workspace_bytes ? (char *)r->memory + bytes : NULL, pack);
 }
 
-enum ct_status ct__timing_best(const struct ct__timing *t, const ct__cudnn_graph *g,
-			       const struct ct__cudnn_candidates *c, int *best, int64_t *ns)
+bool ct__timing_recover(const struct ct__timing *t)
+{
+	struct ct_error first;
+
+	ct_error_save(&first);
+	ct_error_clear();
+	(void)cudaGetLastError();
+	const bool healthy = ct_stream_sync(t->stream, CT_FOREVER) == CT_OK;
+	ct_error_clear();
+	(void)ct_error_restore(&first);
+	return healthy;
+}
+
+enum ct_status ct__timing_best(const struct ct__timing *t, const ct__cudnn_graph *g, struct ct__cudnn_candidates *c,
+			       int *best, int64_t *ns)
 {
 	struct run r = {.where = t};
 	ct__cudnn_pack *pack = NULL;

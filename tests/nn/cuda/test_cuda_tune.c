@@ -401,14 +401,64 @@ static void test_lock(void **state)
 	ct__plan_cache_destroy(one);
 }
 
-/* Too little memory for the operands is not an error, but the choice is not kept. Any other failure of tuning is one. */
+/* A plan that cuDNN cannot finalize or execute is skipped. Engine 10 is the first one of the heuristics. */
+static void test_broken_engine(void **state)
+{
+	static const enum soft_cudnn_stage stages[] = {SOFT_CUDNN_FINALIZE, SOFT_CUDNN_EXECUTE};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(stages); i++) {
+		open_log();
+		soft_cudnn_set_broken(10, stages[i]);
+		const struct start s = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+		soft_cudnn_set_broken(-1, stages[i]);
+		assert_int_equal(s.status, CT_OK);
+		assert_int_equal(s.n, 8);
+		for (int k = 0; k < s.n; k++)
+			assert_int_not_equal(s.info[k].engine, 10);
+		assert_true(has_logged("failed and were skipped: 8 "));
+		ct_log_close();
+		assert_ok(ct_dir_remove(dir));
+		assert_ok(ct_dir_make(dir));
+	}
+	soft_cudnn_set_broken(10, SOFT_CUDNN_FINALIZE);
+	const struct start off = start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF);
+	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
+	assert_int_equal(off.status, CT_OK);
+	for (int k = 0; k < off.n; k++)
+		assert_int_not_equal(off.info[k].engine, 10);
+}
+
+/* The plans of the file that cannot be made again are replaced. */
+static void test_broken_choice(void **state)
+{
+	(void)state;
+	open_log();
+	const struct start one = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	const int64_t broken = one.info[0].engine;
+	soft_cudnn_set_broken(broken, SOFT_CUDNN_FINALIZE);
+	const struct start two = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
+	const struct start three = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+
+	assert_int_equal(two.status, CT_OK);
+	assert_true(two.executions > 0);
+	for (int i = 0; i < two.n; i++)
+		assert_int_not_equal(two.info[i].engine, broken);
+	assert_true(has_logged("a plan is chosen again: cuDNN: finalizing a plan: CUDNN_STATUS_INTERNAL_ERROR"));
+	assert_int_equal(three.executions, 0);
+	assert_true(same_choices(&two, &three));
+}
+
+/* Too little memory for the operands is not an error, but the choice is not kept. A failure that is not that of one plan is an error. */
 static void test_failures(void **state)
 {
 	(void)state;
 	static const struct {
 		const char *fault;
 		enum ct_status status;
-	} cases[] = {{"cudnnBackendExecute:3:5000", CT_DEVICE},
+	} cases[] = {{"cudnnBackendExecute:3:5000", CT_OK},
+		     {"cudnnBackendExecute:0:5000", CT_DEVICE},
 		     {"cudnnBackendGetAttribute:90:4003", CT_NOMEM},
 		     {"cudnnBackendGetAttribute:30:4003", CT_NOMEM},
 		     {"cudaEventRecordWithFlags:2:999", CT_DEVICE}};
@@ -436,6 +486,8 @@ int main(void)
 		TEST(test_damaged_file_is_replaced),
 		TEST(test_no_directory),
 		TEST(test_lock),
+		TEST(test_broken_engine),
+		TEST(test_broken_choice),
 		TEST(test_failures),
 	};
 

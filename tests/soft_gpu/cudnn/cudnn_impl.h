@@ -219,4 +219,7 @@ cudnnStatus_t soft__consult_workspace(struct soft__descriptor *plan, int64_t *by
 /* Reads the index and the notes of a finalized engine. */
 cudnnStatus_t soft__consult_notes(struct soft__descriptor *engine);
 
+/* execute.c: fails if the engine was broken by soft_cudnn_set_broken. */
+cudnnStatus_t soft__check_broken(int64_t engine, int stage);
+
 #endif

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tests/soft_gpu/cudnn/cudnn_impl.h"
+#include "tests/soft_gpu/cudnn/soft_cudnn.h"
 
 #define NUMERICAL(n) (1u << CUDNN_NUMERICAL_NOTE_##n)
 enum { TENSOR_CORE = NUMERICAL(TENSOR_CORE), RUN_TIME = 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION };
@@ -398,5 +399,5 @@ cudnnStatus_t soft__finalize_plan(struct soft__descriptor *d)
 		return soft__refuse(CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
 				    "engine %lld is compiled at run time, which needs a driver",
 				    (long long)d->engine.index);
-	return CUDNN_STATUS_SUCCESS;
+	return soft__check_broken(d->engine.index, SOFT_CUDNN_FINALIZE);
 }

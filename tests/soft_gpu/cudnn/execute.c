@@ -118,6 +118,22 @@ void soft_cudnn_set_slow(int64_t engine)
 	slow_engine = engine;
 }
 
+static atomic_llong broken_engine = -1;
+static atomic_int broken_stage;
+
+void soft_cudnn_set_broken(int64_t engine, enum soft_cudnn_stage stage)
+{
+	broken_stage = (int)stage;
+	broken_engine = engine;
+}
+
+cudnnStatus_t soft__check_broken(int64_t engine, int stage)
+{
+	if (engine != broken_engine || stage != broken_stage)
+		return CUDNN_STATUS_SUCCESS;
+	return soft__refuse(CUDNN_STATUS_INTERNAL_ERROR, "engine %lld is broken", (long long)engine);
+}
+
 static cudaError_t run(void *args)
 {
 	if (((const struct soft__run *)args)->engine.index == slow_engine)
@@ -148,7 +164,9 @@ cudnnStatus_t soft__execute(cudaStream_t stream, const struct soft__descriptor *
 	if (!plan->is_final || !pack->is_final)
 		return soft__refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED,
 				    "the plan or the variant pack is not finalized");
-	st = place_all(&r, pack);
+	st = soft__check_broken(plan->engine.index, SOFT_CUDNN_EXECUTE);
+	if (!st)
+		st = place_all(&r, pack);
 	if (st)
 		return st;
 	w.ranges = ranges;

@@ -40,5 +40,8 @@
 int soft_cudnn_live(void);
 /* Each execution of a plan with this engine then takes 30 ms longer. -1: none. */
 void soft_cudnn_set_slow(int64_t engine);
+/* Plans with this engine then cannot be finalized, or cannot be executed: CUDNN_STATUS_INTERNAL_ERROR. -1: none. */
+enum soft_cudnn_stage { SOFT_CUDNN_FINALIZE, SOFT_CUDNN_EXECUTE };
+void soft_cudnn_set_broken(int64_t engine, enum soft_cudnn_stage stage);
 
 #endif
