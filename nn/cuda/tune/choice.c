@@ -11,6 +11,9 @@
 #define CT_LOG_COMPONENT "nn"
 #include "base/log.h"
 
+/* While operations are tuned, the cache is saved this often, so that a start that is killed has not tuned in vain. */
+static const int64_t save_interval_ns = (int64_t)2 * 1000000000;
+
 struct ct__cudnn_choices {
 	struct ct__cudnn_choice **all;
 	size_t n, cap;
@@ -226,10 +229,23 @@ static void show(const struct ct__timing *where, size_t done, size_t total)
 		where->progress(where->user, done, total);
 }
 
+/* Keeps the pending error. */
+static void save(ct__plan_cache *cache)
+{
+	struct ct_error pending;
+
+	ct_error_save(&pending);
+	ct_error_clear();
+	ct__plan_cache_save(cache);
+	if (pending.status < 0)
+		(void)ct_error_restore(&pending);
+}
+
 static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n, const struct ct__timing *where,
 			       ct__plan_cache *cache)
 {
 	const int64_t start = ct_now_ns();
+	int64_t saved = start;
 	ct__plan_search *search;
 	enum ct_status st = CT_OK;
 	int n_failed = 0;
@@ -246,6 +262,12 @@ static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n
 		st = take_fastest(missing[i], &found, where, cache);
 		ct__cudnn_candidates_release(&found);
 		n_failed += found.n_failed;
+		if (st < 0)
+			break;
+		if (ct_now_ns() - saved >= save_interval_ns) {
+			save(cache);
+			saved = ct_now_ns();
+		}
 		show(where, i + 1, n);
 	}
 	ct__plan_search_stop(search);
@@ -273,8 +295,7 @@ static enum ct_status tune_locked(ct__cudnn_choices *c, const ct__cudnn_target *
 	}
 	st = tune_all(missing, n, where, c->cache);
 	ct_free(missing);
-	if (st == CT_OK)
-		ct__plan_cache_save(c->cache);
+	save(c->cache);
 	return st;
 }
 

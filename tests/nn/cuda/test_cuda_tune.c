@@ -1,8 +1,10 @@
 /* The choice of plans: tuning, the plan cache and its file, on the software GPU with the stand-in of cuDNN. */
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -21,6 +23,8 @@ enum { MAX_CHOICES = 16 };
 static const char key[] = "card, sm_90, cuDNN 9";
 static char dir[64]; /* XDG_CACHE_HOME */
 
+static void (*progress)(void *user, size_t done, size_t total); /* ct_net_opts.tuning */
+
 /* What one start of a training program has done. */
 struct start {
 	enum ct_status status;
@@ -32,8 +36,12 @@ struct start {
 
 static void compile(struct start *s, ct_graph *g, ct_engine *e, enum ct_precision precision, enum ct_autotune tune)
 {
-	const struct ct_net_opts opts = {
-		.batch = 2, .input = CT_INPUT_F32_NCHW, .train = true, .precision = precision, .autotune = tune};
+	const struct ct_net_opts opts = {.batch = 2,
+					 .input = CT_INPUT_F32_NCHW,
+					 .train = true,
+					 .precision = precision,
+					 .autotune = tune,
+					 .tuning = progress};
 	const ct__cudnn_choices *all = ((const struct cuda_engine *)e)->choices;
 	ct_program *p = NULL;
 	ct_net *net;
@@ -450,6 +458,68 @@ static void test_broken_choice(void **state)
 	assert_true(same_choices(&two, &three));
 }
 
+static size_t n_tuned, n_done;
+
+static void count(void *user, size_t done, size_t total)
+{
+	(void)user;
+	n_done = done;
+	n_tuned = total;
+}
+
+/* A start after one that ended early, at which `left` of 8 operations are tuned. */
+static void expect_left(size_t left)
+{
+	n_tuned = 0;
+	progress = count;
+	const struct start s = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	progress = NULL;
+	assert_int_equal(s.status, CT_OK);
+	assert_int_equal(s.n, 8);
+	assert_int_equal(n_tuned, left);
+}
+
+/* What was tuned before an error is kept. An operation has 5 plans, and each one takes 4 to 10 records. */
+static void test_error_keeps_choices(void **state)
+{
+	(void)state;
+	progress = count;
+	const struct start failed = start_with(CT_PRECISION_TF32, CT_AUTOTUNE_ON, "cudaEventRecordWithFlags:100:999");
+	progress = NULL;
+	assert_int_equal(failed.status, CT_DEVICE);
+	assert_in_range(n_done, 1, 7);
+	expect_left(8 - n_done);
+}
+
+/* Ends the process as if it was killed when two operations have been tuned. The wait is longer than the interval in which the cache is
+ * saved. */
+static void kill_after_two(void *user, size_t done, size_t total)
+{
+	(void)user;
+	(void)total;
+	if (done == 1)
+		(void)poll(NULL, 0, 2100);
+	if (done == 2)
+		(void)raise(SIGKILL);
+}
+
+static void test_killed_start_keeps_choices(void **state)
+{
+	int status;
+
+	(void)state;
+	progress = kill_after_two;
+	const pid_t child = fork();
+	if (child == 0) {
+		(void)start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+		_exit(1);
+	}
+	progress = NULL;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	expect_left(6);
+}
+
 /* Too little memory for the operands is not an error, but the choice is not kept. A failure that is not that of one plan is an error. */
 static void test_failures(void **state)
 {
@@ -488,6 +558,8 @@ int main(void)
 		TEST(test_lock),
 		TEST(test_broken_engine),
 		TEST(test_broken_choice),
+		TEST(test_error_keeps_choices),
+		TEST(test_killed_start_keeps_choices),
 		TEST(test_failures),
 	};
 
