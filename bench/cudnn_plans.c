@@ -228,6 +228,7 @@ static enum ct_status add_net(struct table *t, const struct ct_config *c, const 
 	ops.net_open = open_net;
 	ops.precision = any_precision;
 	p->net.precision = precision;
+	p->net.autotune = CT_AUTOTUNE_OFF; /* without the plan cache of this machine */
 	st = ct_plan_graph(c, info, p->input, &g);
 	if (st == CT_OK)
 		st = ct__engine_open_with(&ops, t->device, 1, &engine);

@@ -1,13 +1,8 @@
 /* Convolutions and linear layers, which are 1x1 convolutions of one pixel. */
-#include <string.h>
-
 #include "nn/cuda/compile/compile.h"
 
 /* The workspace that a plan may ask for. */
 static const int64_t max_workspace_bytes = (int64_t)1 << 30;
-
-/* Plans that are examined to find one that is precompiled. */
-enum { MAX_CANDIDATES = 16 };
 
 static struct ct__cudnn_filter filter_of(const struct cuda_program *p)
 {
@@ -65,39 +60,27 @@ static enum ct_status build_graph(const struct cuda_program *p, const struct cud
 	return CT_OK;
 }
 
-static bool is_known(const struct cuda_program *p, const ct__cudnn_graph *g)
-{
-	const struct cuda_engine *e = (const struct cuda_engine *)p->base.net->engine;
-	const bool exact = filter_of(p).exact;
-
-	for (size_t i = 0; i < ct__cudnn_choices_count(e->choices); i++) {
-		const struct ct__cudnn_choice *known = ct__cudnn_choices_at(e->choices, i);
-
-		if (known->filter.exact == exact && !strcmp(ct__cudnn_graph_text(known->graph), ct__cudnn_graph_text(g)))
-			return true;
-	}
-	return false;
-}
-
 enum ct_status ct__cuda_has_plan(struct cuda_program *p, const struct cuda_conv *c, bool *has)
 {
 	const struct cuda_engine *e = (const struct cuda_engine *)p->base.net->engine;
-	const struct ct__cudnn_filter filter = filter_of(p);
-	struct ct__cudnn_candidates found;
+	struct ct__cudnn_filter filter = filter_of(p);
+	struct ct__cudnn_candidates found = {0};
 	ct__cudnn_graph *g;
 	enum ct_status st;
 
 	CT_TRY(build_graph(p, c, &g));
-	*has = is_known(p, g);
-	st = *has ? CT_OK : ct__cudnn_graph_finish(g);
-	if (!*has && st == CT_OK) {
-		st = ct__cudnn_plan_find(g, e->target, &filter, MAX_CANDIDATES, &found);
-		for (int i = 0; st == CT_OK && i < found.n; i++)
-			*has |= !ct__cudnn_plan_info(found.plans[i])->compiled_at_run_time;
+	st = ct__cudnn_choices_know(e->choices, g, &filter, p->base.net->opts.autotune, e->base.device, has);
+	if (st == CT_OK && !*has)
+		st = ct__cudnn_graph_finish(g);
+	if (st == CT_OK && !*has) {
+		filter.precompiled = true;
+		st = ct__cudnn_plan_find(g, e->target, &filter, 1, &found);
+		*has = st == CT_OK;
 		ct__cudnn_candidates_release(&found);
 	}
 	ct__cudnn_graph_destroy(g);
-	if (st != CT_UNSUPPORTED)
+	/* If all plans fail, the operations can still be computed one by one. */
+	if (st != CT_UNSUPPORTED && (st != CT_DEVICE || found.n_failed == 0))
 		return st;
 	ct_error_clear();
 	return CT_OK;

@@ -116,6 +116,8 @@ static enum ct_status read_info(cudnnBackendDescriptor_t config, struct ct__cudn
 /* What is known before the plan is finalized, which takes up to a second if the engine is compiled. */
 static bool has_allowed_notes(const struct ct__cudnn_filter *f, const struct ct__cudnn_plan_info *info)
 {
+	if (f->precompiled && info->compiled_at_run_time)
+		return false;
 	if (info->down_convert || info->reduced_reduction || (f->exact && info->tensor_core))
 		return false;
 	return info->deterministic || !f->deterministic;
@@ -156,6 +158,7 @@ struct search {
 	const struct ct__cudnn_filter *filter;
 	int max;
 	struct ct__cudnn_candidates *out;
+	bool has_run_time;       /* a configuration was excluded because its engine is compiled at run time */
 	struct ct_error failure; /* of the last configuration that failed */
 };
 
@@ -175,6 +178,7 @@ static enum ct_status add_plan(struct search *s, cudnnBackendDescriptor_t config
 	}
 	if (st == CT_OK) {
 		out->n_filtered++;
+		s->has_run_time |= s->filter->precompiled && p->info.compiled_at_run_time;
 	} else if (st == CT_UNSUPPORTED) {
 		out->n_refused++;
 	} else if (st != CT_NOMEM) {
@@ -265,7 +269,7 @@ enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_tar
 	*out = (struct ct__cudnn_candidates){0};
 	CT_TRY_ALLOC(out->plans = CT_NEW_ARRAY(ct__cudnn_plan *, (size_t)max));
 	st = add_plans(&s, CUDNN_HEUR_MODE_A);
-	if (st == CT_OK && out->n == 0)
+	if (st == CT_OK && out->n == 0 && !s.has_run_time)
 		st = add_plans(&s, CUDNN_HEUR_MODE_FALLBACK);
 	if (st < 0)
 		st = ct_error_wrap("finding plans for \"%s\"", ct__cudnn_graph_text(g));

@@ -25,6 +25,7 @@ void ct__cudnn_target_destroy(ct__cudnn_target *t);
 struct ct__cudnn_filter {
 	bool exact;         /* excludes the note TENSOR_CORE, with which fp32 inputs are rounded to tf32 */
 	bool deterministic; /* excludes the note NONDETERMINISTIC */
+	bool precompiled;   /* excludes the note RUNTIME_COMPILATION */
 	int64_t max_workspace_bytes;
 };
 
@@ -43,10 +44,11 @@ struct ct__cudnn_candidates {
 	int n_failed;   /* failed with another error than "not supported", when they were finalized or measured */
 };
 
-/* Finds at most `max` plans: those of heuristic A, or the fallbacks if it has none. Fails with CT_UNSUPPORTED if there are none; the
- * message contains the string form of the graph and the counts. Configurations that cuDNN does not support are skipped. Those that fail in
- * another way are skipped, too, with a message in the log at level debug. If there is no plan because of them, the last one's error is
- * returned with the same message. A lack of memory, and an error of the heuristics, are returned. On failure, the counts are valid. */
+/* Finds at most `max` plans: those of heuristic A, or the fallbacks if it has none, not even one that is compiled at run time. Fails with
+ * CT_UNSUPPORTED if there are none; the message contains the string form of the graph and the counts. Configurations that cuDNN does not
+ * support are skipped. Those that fail in another way are skipped, too, with a message in the log at level debug. If there is no plan because
+ * of them, the last one's error is returned with the same message. A lack of memory, and an error of the heuristics, are returned. On failure,
+ * the counts are valid. */
 enum ct_status ct__cudnn_plan_find(const ct__cudnn_graph *g, const ct__cudnn_target *t,
 				   const struct ct__cudnn_filter *filter, int max,
 				   struct ct__cudnn_candidates *out) CT_MUST_CHECK;

@@ -137,11 +137,11 @@ static enum ct_status take_first_of_all(ct__cudnn_choices *c, const ct__cudnn_ta
 /* ---- The cache ---------------------------------------------------------------------------------------- */
 
 /* The name of the entry, owned by the caller: everything that the choice depends on, except the key of the cache. */
-static char *entry_name(const struct ct__cudnn_choice *one)
+static char *entry_name(const ct__cudnn_graph *g, const struct ct__cudnn_filter *filter)
 {
-	return ct_strfmt("%s %s %lld %s", one->filter.exact ? "exact" : "any",
-			 one->filter.deterministic ? "deterministic" : "any",
-			 (long long)one->filter.max_workspace_bytes, ct__cudnn_graph_text(one->graph));
+	return ct_strfmt("%s %s %lld %s", filter->exact ? "exact" : "any",
+			 filter->deterministic ? "deterministic" : "any", (long long)filter->max_workspace_bytes,
+			 ct__cudnn_graph_text(g));
 }
 
 /* Makes the plan of an entry. The checksum of the file does not prove that cuDNN still has the plan. If it cannot be made, another plan is
@@ -149,7 +149,7 @@ static char *entry_name(const struct ct__cudnn_choice *one)
 static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_target *t,
 				  const struct ct__timing *where, const ct__plan_cache *cache)
 {
-	char *name = entry_name(one);
+	char *name = entry_name(one->graph, &one->filter);
 	const char *config = name ? ct__plan_cache_find(cache, name) : NULL;
 
 	ct_free(name);
@@ -178,7 +178,7 @@ static enum ct_status put(ct__plan_cache *cache, const struct ct__cudnn_choice *
 	char *name;
 	enum ct_status st;
 
-	CT_TRY_ALLOC(name = entry_name(one));
+	CT_TRY_ALLOC(name = entry_name(one->graph, &one->filter));
 	st = ct__plan_cache_put(cache, name, ct__cudnn_plan_info(one->plan)->config);
 	ct_free(name);
 	return st;
@@ -195,9 +195,27 @@ static enum ct_status need_cache(ct__cudnn_choices *c, ct_device *device)
 	CT_TRY(ct_device_info(device, &info));
 	CT_TRY_ALLOC(key = ct_strfmt("%s, %s, cuDNN %zu.%zu.%zu", info.name, info.arch, v / 10000, v % 10000 / 100,
 				     v % 100));
-	const enum ct_status st = ct__plan_cache_create(key, &c->cache);
+	enum ct_status st = ct__plan_cache_create(key, &c->cache);
 	ct_free(key);
+	if (st == CT_OK)
+		st = ct__plan_cache_load(c->cache);
 	return st;
+}
+
+enum ct_status ct__cudnn_choices_know(ct__cudnn_choices *c, const ct__cudnn_graph *g,
+				      const struct ct__cudnn_filter *filter, enum ct_autotune tune, ct_device *device,
+				      bool *known)
+{
+	char *name;
+
+	*known = find(c, g, filter);
+	if (*known || tune == CT_AUTOTUNE_OFF)
+		return CT_OK;
+	CT_TRY(need_cache(c, device));
+	CT_TRY_ALLOC(name = entry_name(g, filter));
+	*known = ct__plan_cache_find(c->cache, name);
+	ct_free(name);
+	return CT_OK;
 }
 
 /* ---- Tuning -------------------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
  * Without tuning, this is the first plan that the heuristics of cuDNN propose and the filter allows. With tuning, it is the plan in the
  * plan cache (cache.h) or, if there is none, the fastest one (timing.h), which is then added to the cache. Plans differ in the last
  * bits of their results, so the cache is what makes a second run repeat the first one, and what makes the ranks of a host agree: only one
- * rank at a time tunes, and the others then find its choices in the cache. The cache is saved every few seconds and after an error. If the cache cannot be written, CT_AUTOTUNE_AUTO does not
- * tune. */
+ * rank at a time tunes, and the others then find its choices in the cache. The cache is saved every few seconds and after an error. If it
+ * cannot be written, CT_AUTOTUNE_AUTO does not tune. */
 #ifndef CT_NN_CUDA_TUNE_CHOICE_H
 #define CT_NN_CUDA_TUNE_CHOICE_H
 
@@ -34,6 +34,10 @@ void ct__cudnn_choices_destroy(ct__cudnn_choices *c);
 enum ct_status ct__cudnn_choices_add(ct__cudnn_choices *c, const char *name, ct__cudnn_graph *g,
 				     const struct ct__cudnn_filter *filter,
 				     const struct ct__cudnn_choice **out) CT_MUST_CHECK;
+/* Sets *known if there is such a choice, also one of a start before this one, unless tuning is off. g need not be finished. */
+enum ct_status ct__cudnn_choices_know(ct__cudnn_choices *c, const ct__cudnn_graph *g,
+				      const struct ct__cudnn_filter *filter, enum ct_autotune tune, ct_device *device,
+				      bool *known) CT_MUST_CHECK;
 /* The choices in the order in which they were added. */
 size_t ct__cudnn_choices_count(const ct__cudnn_choices *c);
 const struct ct__cudnn_choice *ct__cudnn_choices_at(const ct__cudnn_choices *c, size_t i);

@@ -23,12 +23,15 @@ enum { MAX_CHOICES = 16 };
 static const char key[] = "card, sm_90, cuDNN 9";
 static char dir[64]; /* XDG_CACHE_HOME */
 
+static const char default_layers[] = "conv2d 8 kernel=3;relu;conv2d 8 kernel=3;linear 10";
+static const char *layers = default_layers;
 static void (*progress)(void *user, size_t done, size_t total); /* ct_net_opts.tuning */
 
 /* What one start of a training program has done. */
 struct start {
 	enum ct_status status;
-	int executions; /* of plans, all of them for tuning */
+	int executions;        /* of plans, all of them for tuning */
+	int heuristics, plans; /* that cuDNN has run and made */
 	int n;
 	char config[MAX_CHOICES][CT__CUDNN_CONFIG_MAX];
 	struct ct__cudnn_plan_info info[MAX_CHOICES];
@@ -47,8 +50,12 @@ static void compile(struct start *s, ct_graph *g, ct_engine *e, enum ct_precisio
 	ct_net *net;
 
 	assert_ok(ct_net_create(e, g, &opts, &net));
+	s->heuristics = -soft_cudnn_finalized(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+	s->plans = -soft_cudnn_finalized(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
 	s->status = ct_program_create(net, 2, CT_TRAIN, &p);
 	s->executions = soft_gpu_calls("cudnnBackendExecute");
+	s->heuristics += soft_cudnn_finalized(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+	s->plans += soft_cudnn_finalized(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
 	s->n = s->status < 0 ? 0 : (int)ct__cudnn_choices_count(all); /* a failed search leaves some without a plan */
 	assert_true(s->n <= MAX_CHOICES);
 	for (int i = 0; s->status == CT_OK && i < s->n; i++) {
@@ -61,8 +68,7 @@ static void compile(struct start *s, ct_graph *g, ct_engine *e, enum ct_precisio
 
 static struct start start_with(enum ct_precision precision, enum ct_autotune tune, const char *faults)
 {
-	ct_graph *g = graph_make((struct ct_shape){3, 8, 8}, "conv2d 8 kernel=3;relu;conv2d 8 kernel=3;linear 10", 10,
-				 CT_LOSS_CROSS_ENTROPY, 0);
+	ct_graph *g = graph_make((struct ct_shape){3, 8, 8}, layers, 10, CT_LOSS_CROSS_ENTROPY, 0);
 	static struct start s;
 	ct_device *device;
 	ct_engine *e;
@@ -198,6 +204,26 @@ static void test_second_start_does_not_tune(void **state)
 	/* Engines that the stand-in has for these graphs; 10 is the first one of the heuristics. */
 	for (int i = 0; i < off.n; i++)
 		assert_int_equal(off.info[i].engine, 10);
+}
+
+/* To find out what can be fused, at most one plan is made for each layer, none of an engine that is compiled at run time, and none at all if
+ * the choices are known. */
+static void test_few_plans_are_made(void **state)
+{
+	(void)state;
+	const struct start off = start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF);
+	assert_int_equal(off.n, 8);
+	assert_int_equal(off.plans, 8 + 3);
+	(void)start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	const struct start known = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	assert_int_equal(known.heuristics, 0);
+	assert_int_equal(known.plans, 8);
+	layers = "conv2d 8 kernel=3 bias=false;relu;linear 10 bias=false";
+	const struct start no_bias = start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF);
+	layers = default_layers;
+	assert_int_equal(no_bias.status, CT_OK);
+	assert_true(no_bias.heuristics > no_bias.n); /* it has asked for convolution and ReLU */
+	assert_int_equal(no_bias.plans, no_bias.n);
 }
 
 /* The fastest plan is chosen, and not the first one. */
@@ -549,6 +575,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_slow_engines),
 		TEST(test_second_start_does_not_tune),
+		TEST(test_few_plans_are_made),
 		TEST(test_precisions_are_separate),
 		TEST(test_entry_that_is_not_allowed),
 		TEST(test_damage),

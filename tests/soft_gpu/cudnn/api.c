@@ -13,7 +13,7 @@ struct cudnnContext {
 	int device;
 	cudaStream_t stream;
 };
-static atomic_int n_handles;
+static atomic_int n_handles, n_finalized[CUDNN_BACKEND_OPERATION_SDPA_BWD_DESCRIPTOR + 1];
 /* As in cuDNN: the last error of the thread, until it is read. */
 static _Thread_local char last_error[512];
 
@@ -37,6 +37,11 @@ cudnnStatus_t soft__refuse(cudnnStatus_t st, const char *format, ...)
 int soft_cudnn_live(void)
 {
 	return n_handles + soft__descriptors();
+}
+
+int soft_cudnn_finalized(int type)
+{
+	return n_finalized[type];
 }
 
 size_t cudnnGetVersion(void)
@@ -215,7 +220,11 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 	ENTER();
 	if (!descriptor)
 		return soft__refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "nullptr == descriptor");
-	return soft__finalize(soft__live(descriptor, __func__));
+	struct soft__descriptor *d = soft__live(descriptor, __func__);
+	const cudnnStatus_t st = soft__finalize(d);
+	if (!st)
+		atomic_fetch_add(&n_finalized[d->kind], 1);
+	return st;
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)

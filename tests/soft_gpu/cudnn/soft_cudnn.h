@@ -38,6 +38,8 @@
 
 /* Returns the number of handles and descriptors that were created and have not been destroyed. */
 int soft_cudnn_live(void);
+/* Returns the number of descriptors of a cudnnBackendDescriptorType_t that were finalized since the process started. */
+int soft_cudnn_finalized(int type);
 /* Each execution of a plan with this engine then takes 30 ms longer. -1: none. */
 void soft_cudnn_set_slow(int64_t engine);
 /* Plans with this engine then cannot be finalized, or cannot be executed: CUDNN_STATUS_INTERNAL_ERROR. -1: none. */
