@@ -505,7 +505,7 @@ static void expect_left(size_t left)
 	assert_int_equal(n_tuned, left);
 }
 
-/* What was tuned before an error is kept. An operation has 5 plans, and each one takes 4 to 10 records. */
+/* What was tuned before an error is kept. An operation has 5 plans, and each one takes 4 to 12 records. */
 static void test_error_keeps_choices(void **state)
 {
 	(void)state;
