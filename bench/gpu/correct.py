@@ -70,12 +70,12 @@ def switch(check, key, cases, values=("off", "on")):
 def resumed(case):
     config, sets = sets_of(case, bundle("data"), 6 if DRY else 50)
     steps = ("checkpoint.every_steps=2", *sets)
-    whole = train(f"whole-{case}", config, *QUIET, *steps)
+    complete = train(f"complete-{case}", config, *QUIET, *steps)
     keep = [s for s in QUIET if not s.startswith("train.resume=")] + ["train.resume=auto"]
     Run(f"resumed-{case}", config, *keep, *steps, env={"CTRAIN_FAILPOINT": "step:5"}).wait(COMM)
     again = train(f"resumed-{case}", config, *keep, *steps)
     start = again.metrics("run")[-1]["resumed_step"]
-    judge(f"{case}: killed and resumed = uninterrupted", start > 0 and again.digest() == whole.digest(), start, "",
+    judge(f"{case}: killed and resumed = uninterrupted", start > 0 and again.digest() == complete.digest(), start, "",
           "the step from which it continued")
 
 

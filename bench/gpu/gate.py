@@ -83,9 +83,10 @@ def environment(a, work):
     libraries = [os.path.join(a.bundle, "lib"), *cuda, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("CTRAIN_", "SOFT_", "RANK", "WORLD_SIZE", "LOCAL_"))}
     env.setdefault("CUDA_VISIBLE_DEVICES", "0")  # the tests expect one device
-    return {**env, "GATE_BUNDLE": a.bundle, "GATE_OUT": a.out, "GATE_WORK": work, "GATE_DRY": "1" if a.dry else "0", "GATE_PYTHON": python,
-            "GATE_MISSING": " ".join(missing), "GATE_SEARCHED": ":".join(cuda), "CTRAIN_CUDA_LIBS": ":".join(cuda),
-            "GATE_LIBRARIES": ":".join(libraries), "XDG_CACHE_HOME": os.path.join(work, "cache"), "PYTHONUNBUFFERED": "1"}
+    return {**env, "GATE_BUNDLE": a.bundle, "GATE_OUT": a.out, "GATE_WORK": work, "GATE_DRY": "1" if a.dry else "0",
+            "GATE_SCALE": str(a.scale), "GATE_PYTHON": python, "GATE_MISSING": " ".join(missing), "GATE_SEARCHED": ":".join(cuda),
+            "CTRAIN_CUDA_LIBS": ":".join(cuda), "GATE_LIBRARIES": ":".join(libraries), "XDG_CACHE_HOME": os.path.join(work, "cache"),
+            "PYTHONUNBUFFERED": "1"}
 
 
 class Gate:

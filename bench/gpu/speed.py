@@ -1,10 +1,12 @@
-"""Steps that measure training speed: resnet50, versus, small, sizes, compiled, shards. No speed is judged: the note has the goal."""
+"""Steps that measure training speed: tune, resnet50, versus, small, sizes, compiled, shards. No speed is judged: the note has the goal."""
+import glob
 import json
 import os
 import statistics
 import subprocess
+import time
 
-from common import DRY, FAIL, MEASURED, SKIPPED, UNAVAILABLE, USAGE, WORK, Failed, bundle, program, row, speed
+from common import DRY, FAIL, MEASURED, QUIET, SKIPPED, UNAVAILABLE, USAGE, WORK, Failed, Run, bundle, program, row, speed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CPUS = os.cpu_count() or 1
@@ -22,6 +24,7 @@ MODELS = {
     "mlp": ("bench/mlp.yaml", MNIST, 500),
     "convnet": ("bench/convnet.yaml", MNIST, 500),
 }
+TUNE_SECONDS = 42 * float(os.environ.get("GATE_SCALE", "1"))  # the limit of one start; the step tune makes two
 GOAL_EAGER, GOAL_SMALL_EAGER, GOAL_SMALL_GRAPH, GOAL_STEP_US = 1.2, 10, 1.5, 50
 
 
@@ -72,6 +75,36 @@ def recall():
             return json.load(f)
     except FileNotFoundError:
         return {}
+
+
+def cached_plans():
+    """The number of entries in the file of plans."""
+    n = 0
+    for path in glob.glob(os.path.join(glob.escape(WORK), "cache", "ctrain", "plans", "*.txt")):
+        with open(path, encoding="utf-8") as f:
+            n += sum("\t" in line for line in f)
+    return n
+
+
+def step_tune():
+    """Two steps of what the step resnet50 measures. A start that takes too long is stopped; the plans that it has stored remain."""
+    config, sets, _ = MODELS["resnet50"]
+    for precision in ("fp16", "bf16"):
+        check = f"resnet50 N=256 {precision}: first start"
+        begin = time.monotonic()
+        run = Run("tune-" + precision, config, *QUIET, *sets, "batch.per_rank=256", "precision=" + precision, "data.val=none",
+                  "train.max_steps=2", *(SMALL if DRY else ()))
+        try:
+            run.process.wait(TUNE_SECONDS)
+            run.wait()
+        except subprocess.TimeoutExpired:
+            run.process.kill()
+            run.process.wait()
+            row(check, MEASURED, time.monotonic() - begin, "s", f"stopped; {cached_plans()} plans in the file")
+        except Failed as e:
+            row(check, UNAVAILABLE if e.code == USAGE else FAIL, note=e.message)
+        else:
+            row(check, MEASURED, time.monotonic() - begin, "s", f"{cached_plans()} plans in the file")
 
 
 def step_resnet50():

@@ -29,6 +29,9 @@ def sanitize(tool, name, command, seconds):
         row(check, UNAVAILABLE, note=f"did not end within {seconds} s")
         return
     said = out.stdout + out.stderr
+    if "Device not supported" in said:  # for example, a machine under gVisor
+        row(check, UNAVAILABLE, note="compute-sanitizer does not support this machine: Device not supported")
+        return
     summary = re.search(r"(ERROR|RACECHECK) SUMMARY: (.*)", said)
     if not summary:
         row(check, UNAVAILABLE, note=(said.strip().splitlines() or ["no output"])[-1][:200])

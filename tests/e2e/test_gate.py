@@ -70,10 +70,14 @@ class Gate(Case):
                     ("bits", "convnet: images on the device = on the host"),
                     ("bits", "convnet: killed and resumed = uninterrupted")):
             self.assertEqual(rows[key]["status"], "pass", key)
-        for key in (("resnet50", "resnet50 N=256 bf16"), ("resnet50", "resnet50 N=256 bf16, not fused"),
+        for key in (("tune", "resnet50 N=256 fp16: first start"), ("tune", "resnet50 N=256 bf16: first start"),
+                    ("resnet50", "resnet50 N=256 bf16"), ("resnet50", "resnet50 N=256 bf16, not fused"),
                     ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
             self.assertEqual(rows[key]["status"], "measured", key)
             self.assertGreater(rows[key]["value"], 0, key)
+        steps = list(dict.fromkeys(step for step, _ in rows))
+        self.assertEqual(steps[steps.index("mnist"):][:4], ["mnist", "tune", "resnet50", "bits"])
+        self.assertRegex(rows["tune", "resnet50 N=256 fp16: first start"]["note"], r"^[1-9]\d* plans in the file$")
         self.assertEqual(rows["versus", "resnet50 N=256 bf16: PyTorch eager"]["status"], "skipped")
         self.assertEqual(rows["facts", "card"]["value"], "Software GPU")
         self.assertEqual(sorted(os.listdir(self.path("out"))), ["gate.json", "gate.jsonl", "gate.log", "gate.md", "plans.txt"])
@@ -113,6 +117,14 @@ class Gate(Case):
         self.assertEqual(rows["facts", "card"]["value"], "slow")
         self.assertEqual(rows["tests", "test_cuda_update_kernels"]["status"], "pass")
 
+    def test_start_that_takes_too_long(self):
+        """It is stopped within the limit of the step, which is no error: the plans that it has stored remain."""
+        bundle = self.changed()
+        self.replace(bundle, "bin/ctrain", "exec sleep 600\n")
+        rows = self.gate(bundle, "--scale", 0.05 * SLOW, expect=0, only="tune")
+        self.assertEqual({(check, r["status"], r["note"]) for (_, check), r in rows.items()},
+                         {(f"resnet50 N=256 {p}: first start", "measured", "stopped; 0 plans in the file") for p in ("fp16", "bf16")})
+
     def test_budget(self):
         rows = self.gate(Gate.bundle, "--budget", 1, expect=0, only="facts,tests")
         self.assertEqual({r["status"] for r in rows.values()}, {"skipped"})
@@ -147,6 +159,11 @@ class Gate(Case):
         self.assertEqual(rows["profile", "profiled kernels"]["value"], 120)
         norm = rows["profile", "kernel ct_norm"]
         self.assertEqual((norm["value"], norm["note"]), (50, "2 launches, 30.0 us each, dram 50 %"))
+        self.stand_in("compute-sanitizer", 'echo "========= Error: Device not supported. Error code: 999"\n'
+                      'echo "========= ERROR SUMMARY: 1 error"\nexit 9\n')
+        rows = self.gate(Gate.bundle, only="sanitizer", expect=0)
+        self.assertEqual({r["status"] for r in rows.values()}, {"not available"})
+        self.assertIn("Device not supported", rows["sanitizer", "memcheck training step"]["note"])
 
     def test_wrong_arguments(self):
         r = self.script("gpu_gate.sh", "--dry", self.path("nothing"), self.path("out"), expect=USAGE)
