@@ -114,6 +114,12 @@ class Faults(Case):
         self.assertRegex(r.err, r'after posting "[a-z0-9 ]+": cudaErrorIllegalAddress')
         self.assertIn("CUDA_LAUNCH_BLOCKING=1", r.err)
 
+    def test_launch_that_fails(self):
+        """Memory that a launch lacks is reported as such, with a hint."""
+        r = self.once(expect=DEVICE, SOFT_GPU_FAULT="cudaLaunchKernel:12:2")
+        self.assertRegex(r.err, r"CUDA: cudaLaunchKernel \([a-z ]+\): cudaErrorMemoryAllocation")
+        self.assertIn("use a smaller batch.per_rank", r.err)
+
     def test_named_kernel(self):
         """As the hint says, CUDA_LAUNCH_BLOCKING=1 reports the error at the launch, with the names of the kernel and the layer."""
         r = self.once(expect=DEVICE, CUDA_LAUNCH_BLOCKING="1", SOFT_GPU_FAULT="cudaLaunchKernel@12:700")

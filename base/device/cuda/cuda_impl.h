@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
+#include "base/device/cuda_check.h"
 #include "base/device/device.h"
 
 extern const struct ct_device_ops ct__device_cuda_ops;
@@ -47,9 +48,6 @@ struct cuda_device {
 	struct cuda_stream *streams;
 };
 
-/* Returns CT_OK, or fails with the error chain "doing WHAT: NAME: CUDA's description". Adds a hint if the user can
- * correct the problem. */
-enum ct_status ct__cuda_check(cudaError_t e, const char *what) CT_MUST_CHECK;
 /* Writes one sentence that explains why there is no CUDA device. */
 void ct__cuda_explain(cudaError_t e, char *why, size_t why_len);
 /* Makes d the current device of the calling thread, on which allocations are made. */

@@ -28,7 +28,7 @@ enum ct_status ct__cuda_use(const struct cuda_device *d)
 {
 	if (bound == d->index)
 		return CT_OK;
-	CT_TRY(ct__cuda_check(cudaSetDevice(d->index), "cudaSetDevice"));
+	CT_TRY(ct_cuda_check(cudaSetDevice(d->index), "cudaSetDevice"));
 	bound = d->index;
 	return CT_OK;
 }
@@ -72,12 +72,12 @@ static enum ct_status cuda_describe(int index, struct ct_device_info *out)
 	struct cudaDeviceProp p;
 
 	*out = (struct ct_device_info){.kind = "cuda", .index = index, .n_cpus = ct_cpu_count()};
-	CT_TRY(ct__cuda_check(cudaGetDeviceProperties(&p, index), "cudaGetDeviceProperties"));
+	CT_TRY(ct_cuda_check(cudaGetDeviceProperties(&p, index), "cudaGetDeviceProperties"));
 	out->total_bytes = p.totalGlobalMem;
 	snprintf(out->name, sizeof(out->name), "%.80s", p.name);
 	snprintf(out->arch, sizeof(out->arch), "sm_%d%d", p.major, p.minor);
 	write_uuid((const unsigned char *)p.uuid.bytes, out->uuid, sizeof(out->uuid));
-	return ct__cuda_check(cudaDeviceGetPCIBusId(out->bus, (int)sizeof(out->bus), index), "cudaDeviceGetPCIBusId");
+	return ct_cuda_check(cudaDeviceGetPCIBusId(out->bus, (int)sizeof(out->bus), index), "cudaDeviceGetPCIBusId");
 }
 
 static enum ct_status cuda_info(ct_device *base, struct ct_device_info *out)
@@ -85,7 +85,7 @@ static enum ct_status cuda_info(ct_device *base, struct ct_device_info *out)
 	size_t available = 0, total = 0;
 
 	CT_TRY(cuda_describe(((struct cuda_device *)base)->index, out));
-	CT_TRY(ct__cuda_check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo"));
+	CT_TRY(ct_cuda_check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo"));
 	out->total_bytes = total;
 	out->free_bytes = available;
 	return CT_OK;

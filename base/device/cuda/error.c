@@ -71,8 +71,9 @@ static const char *hint_of(cudaError_t e)
 	}
 }
 
-enum ct_status ct__cuda_check(cudaError_t e, const char *what)
+enum ct_status ct_cuda_check(int error, const char *what)
 {
+	const cudaError_t e = (cudaError_t)error;
 	enum ct_status st = status_of(e);
 
 	if (st == CT_OK)
@@ -131,7 +132,7 @@ static enum ct_status wait_failed(const struct cuda_device *d, cudaError_t e, co
 		if (s->base.posted)
 			ct_str_addf(&what, "%s \"%s\"", what.len == strlen(function) ? ", after posting" : " and", s->base.posted);
 	}
-	enum ct_status st = ct__cuda_check(e, ct_str_text(&what));
+	enum ct_status st = ct_cuda_check(e, ct_str_text(&what));
 	ct_str_release(&what);
 	return st;
 }

@@ -53,8 +53,8 @@ static enum ct_status alloc_failed(struct cuda_device *d, enum ct_status st, con
 static enum ct_status alloc_zeroed(void *p, size_t bytes)
 {
 	/* Other streams do not wait for the default stream, which the fill runs on. */
-	CT_TRY(ct__cuda_check(cudaMemset(p, 0, bytes), "cudaMemset"));
-	return ct__cuda_check(cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
+	CT_TRY(ct_cuda_check(cudaMemset(p, 0, bytes), "cudaMemset"));
+	return ct_cuda_check(cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
 }
 
 enum ct_status ct__cuda_mem_alloc(ct_device *base, size_t bytes, bool zeroed, void **out)
@@ -70,7 +70,7 @@ enum ct_status ct__cuda_mem_alloc(ct_device *base, size_t bytes, bool zeroed, vo
 	CT_TRY_ALLOC(a = CT_NEW(struct cuda_allocation));
 	*a = (struct cuda_allocation){.bytes = bytes, .purpose = purpose};
 	snprintf(where, sizeof(where), "of GPU memory for %s", purpose);
-	st = ct__cuda_check(cudaMalloc(&a->at, bytes > 0 ? bytes : 1), "cudaMalloc");
+	st = ct_cuda_check(cudaMalloc(&a->at, bytes > 0 ? bytes : 1), "cudaMalloc");
 	if (st < 0)
 		(void)alloc_failed(d, st, where, bytes);
 	else if (zeroed)
@@ -120,7 +120,7 @@ enum ct_status ct__cuda_host_alloc(ct_device *base, size_t bytes, void **out)
 
 	CT_TRY(ct__cuda_not_recording(d, "memory is allocated"));
 	CT_TRY(ct__cuda_use(d));
-	st = ct__cuda_check(cudaHostAlloc(&p, bytes > 0 ? bytes : 1, cudaHostAllocPortable), "cudaHostAlloc");
+	st = ct_cuda_check(cudaHostAlloc(&p, bytes > 0 ? bytes : 1, cudaHostAllocPortable), "cudaHostAlloc");
 	if (st < 0)
 		return alloc_failed(d, st, "of pinned host memory", bytes);
 	memset(p, 0, bytes);
@@ -137,11 +137,11 @@ void ct__cuda_host_free(ct_device *base, void *p)
 enum ct_status ct__cuda_copy(ct_device *base, void *dst, const void *src, size_t bytes, ct_stream *s)
 {
 	(void)base;
-	return ct__cuda_check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_of(s)), "cudaMemcpyAsync");
+	return ct_cuda_check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_of(s)), "cudaMemcpyAsync");
 }
 
 enum ct_status ct__cuda_fill(ct_device *base, void *dst, int byte, size_t bytes, ct_stream *s)
 {
 	(void)base;
-	return ct__cuda_check(cudaMemsetAsync(dst, byte, bytes, stream_of(s)), "cudaMemsetAsync");
+	return ct_cuda_check(cudaMemsetAsync(dst, byte, bytes, stream_of(s)), "cudaMemsetAsync");
 }

@@ -11,16 +11,16 @@ enum ct_status ct__cuda_recording_begin(ct_stream *base)
 	struct cuda_device *d = (struct cuda_device *)base->device;
 
 	CT_TRY(ct__cuda_not_recording(d, "another recording begins"));
-	CT_TRY(ct__cuda_check(cudaStreamBeginCapture(stream_of(base), cudaStreamCaptureModeThreadLocal),
-			      "cudaStreamBeginCapture"));
+	CT_TRY(ct_cuda_check(cudaStreamBeginCapture(stream_of(base), cudaStreamCaptureModeThreadLocal),
+			     "cudaStreamBeginCapture"));
 	d->recording = true;
 	return CT_OK;
 }
 
 static enum ct_status instantiate(struct cuda_recording *r, ct_stream *s)
 {
-	CT_TRY(ct__cuda_check(cudaGraphInstantiate(&r->exec, r->graph, 0), "cudaGraphInstantiate"));
-	return ct__cuda_check(cudaGraphUpload(r->exec, stream_of(s)), "cudaGraphUpload");
+	CT_TRY(ct_cuda_check(cudaGraphInstantiate(&r->exec, r->graph, 0), "cudaGraphInstantiate"));
+	return ct_cuda_check(cudaGraphUpload(r->exec, stream_of(s)), "cudaGraphUpload");
 }
 
 /* Ends a capture that cudaStreamEndCapture has left open, because nothing can be freed while a stream captures. */
@@ -44,7 +44,7 @@ enum ct_status ct__cuda_recording_end(ct_stream *base, ct_recording **out)
 
 	CT_ASSERT(d->recording);
 	d->recording = false;
-	st = ct__cuda_check(cudaStreamEndCapture(stream_of(base), &graph), "cudaStreamEndCapture");
+	st = ct_cuda_check(cudaStreamEndCapture(stream_of(base), &graph), "cudaStreamEndCapture");
 	if (st < 0) {
 		end_open_capture(stream_of(base));
 		return ct_error_wrap("recording a step");
@@ -69,7 +69,7 @@ enum ct_status ct__cuda_recording_post(ct_recording *base, ct_stream *s)
 {
 	const struct cuda_recording *r = (struct cuda_recording *)base;
 
-	return ct__cuda_check(cudaGraphLaunch(r->exec, stream_of(s)), "cudaGraphLaunch");
+	return ct_cuda_check(cudaGraphLaunch(r->exec, stream_of(s)), "cudaGraphLaunch");
 }
 
 /* The last post may still run: the graph is destroyed after it. Errors of posted work are reported by the next wait. */

@@ -14,10 +14,10 @@ enum ct_status ct__cuda_stream_create(ct_device *base, bool high_priority, ct_st
 	enum ct_status st;
 
 	CT_TRY(ct__cuda_use(d));
-	CT_TRY(ct__cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
+	CT_TRY(ct_cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
 	CT_TRY_ALLOC(s = CT_NEW(struct cuda_stream));
 	s->base.device = base;
-	st = ct__cuda_check(
+	st = ct_cuda_check(
 		cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, high_priority ? greatest : least),
 		"cudaStreamCreateWithPriority");
 	if (st < 0) {
@@ -55,7 +55,7 @@ enum ct_status ct__cuda_stream_sync(ct_stream *base, int64_t deadline_ns)
 
 enum ct_status ct__cuda_stream_wait_event(ct_stream *base, ct_event *event)
 {
-	return ct__cuda_check(
+	return ct_cuda_check(
 		cudaStreamWaitEvent(((struct cuda_stream *)base)->stream, ((struct cuda_event *)event)->event, 0),
 		"cudaStreamWaitEvent");
 }
@@ -68,8 +68,8 @@ enum ct_status ct__cuda_event_create(ct_device *base, bool timed, ct_event **out
 	CT_TRY(ct__cuda_use((struct cuda_device *)base));
 	CT_TRY_ALLOC(e = CT_NEW(struct cuda_event));
 	e->base.device = base;
-	st = ct__cuda_check(cudaEventCreateWithFlags(&e->event, timed ? cudaEventDefault : cudaEventDisableTiming),
-			    "cudaEventCreateWithFlags");
+	st = ct_cuda_check(cudaEventCreateWithFlags(&e->event, timed ? cudaEventDefault : cudaEventDisableTiming),
+			   "cudaEventCreateWithFlags");
 	if (st < 0) {
 		ct_free(e);
 		return st;
@@ -95,12 +95,11 @@ enum ct_status ct__cuda_event_record(ct_event *base, ct_stream *s)
 	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 
 	if (base->timed && device_of(s)->recording)
-		CT_TRY(ct__cuda_check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing"));
-	return ct__cuda_check(cudaEventRecordWithFlags(e->event, stream,
-						       status == cudaStreamCaptureStatusActive
-							       ? cudaEventRecordExternal
-							       : cudaEventRecordDefault),
-			      "cudaEventRecordWithFlags");
+		CT_TRY(ct_cuda_check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing"));
+	return ct_cuda_check(cudaEventRecordWithFlags(e->event, stream,
+						      status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal
+											      : cudaEventRecordDefault),
+			     "cudaEventRecordWithFlags");
 }
 
 static cudaError_t poll_event(void *object)
@@ -120,9 +119,9 @@ enum ct_status ct__cuda_event_elapsed(const ct_event *from, const ct_event *to, 
 {
 	float ms = 0;
 
-	CT_TRY(ct__cuda_check(cudaEventElapsedTime(&ms, ((const struct cuda_event *)from)->event,
-						   ((const struct cuda_event *)to)->event),
-			      "cudaEventElapsedTime"));
+	CT_TRY(ct_cuda_check(cudaEventElapsedTime(&ms, ((const struct cuda_event *)from)->event,
+						  ((const struct cuda_event *)to)->event),
+			     "cudaEventElapsedTime"));
 	*ns = (int64_t)((double)ms * 1e6);
 	return CT_OK;
 }

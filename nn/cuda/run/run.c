@@ -1,7 +1,9 @@
 #include "nn/cuda/run/run.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/device/cuda_check.h"
 #include "nn/cuda/run/profile.h"
 #include "nn/host/host.h"
 
@@ -17,10 +19,12 @@ struct pass {
 
 enum ct_status ct__cuda_launched(cudaError_t e, const char *what)
 {
+	char call[96];
+
 	if (e == cudaSuccess)
 		return CT_OK;
-	return CT_FAIL(CT_DEVICE, "CUDA: cudaLaunchKernel (%s): %s: %s", what, cudaGetErrorName(e),
-		       cudaGetErrorString(e));
+	snprintf(call, sizeof(call), "cudaLaunchKernel (%s)", what);
+	return ct_cuda_check((int)e, call);
 }
 
 static const void *batch_array(const struct ct_batch *b, enum cuda_batch_array which)

@@ -1,0 +1,11 @@
+/* Errors of the CUDA runtime, for code in the module libctrain_cuda.so. */
+#ifndef CT_BASE_DEVICE_CUDA_CHECK_H
+#define CT_BASE_DEVICE_CUDA_CHECK_H
+
+#include "base/status.h"
+
+/* Returns CT_OK if `error`, a cudaError_t, is cudaSuccess. Otherwise fails with "CUDA: WHAT: NAME: CUDA's description",
+ * and adds a hint if the user can correct the problem. `what` names the function that has returned the error. */
+enum ct_status ct_cuda_check(int error, const char *what) CT_MUST_CHECK;
+
+#endif
