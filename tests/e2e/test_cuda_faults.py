@@ -112,7 +112,14 @@ class Faults(Case):
         self.assertEqual(self.live(), {})
         r = self.once(expect=DEVICE, SOFT_GPU_FAULT=f"cudaLaunchKernel@{counts['cudaLaunchKernel'] // 2}:700")
         self.assertRegex(r.err, r'after posting "[a-z0-9 ]+": cudaErrorIllegalAddress')
-        self.assertIn("CUDA_LAUNCH_BLOCKING=1", r.err)
+        self.assertIn("CUDA_LAUNCH_BLOCKING=1 and train.cuda_graph=off", r.err)
+
+    def test_recorded_step(self):
+        """The GPU does not report which work of a recorded step has failed, so the message names no layer."""
+        r = self.once(expect=DEVICE, SOFT_GPU_FAULT="cudaGraphLaunch@1:700")
+        self.assertEqual(self.live(), {})
+        self.assertRegex(r.err, r'after posting "a recorded step"( and "[a-z0-9 ]+")*: cudaErrorIllegalAddress')
+        self.assertIn("train.cuda_graph=off", r.err)
 
     def test_launch_that_fails(self):
         """Memory that a launch lacks is reported as such, with a hint."""

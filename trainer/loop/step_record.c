@@ -149,6 +149,7 @@ static enum ct_status post_recording(ct_stepper *p, struct step_group *group, st
 		ct_error_hint("train.cuda_graph=off trains without recorded steps");
 		return ct_error_wrap("recording step %llu", (unsigned long long)first->result.request.step);
 	}
+	ct_stream_note(p->stream, "a recorded step");
 	CT_TRY(ct_recording_post(group->recording, p->stream));
 	for (int k = 0; k < p->group; k++) {
 		first[k].head = first;

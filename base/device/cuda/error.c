@@ -60,7 +60,7 @@ static const char *hint_of(cudaError_t e)
 	case cudaErrorLaunchFailure:
 	case cudaErrorMisalignedAddress:
 	case cudaErrorIllegalInstruction:
-		return "this is a bug in ctrain or in a library; with the environment variable CUDA_LAUNCH_BLOCKING=1, the message names the kernel; compute-sanitizer finds its line";
+		return "this is a bug in ctrain or in a library; with the environment variable CUDA_LAUNCH_BLOCKING=1 and train.cuda_graph=off, the message names the kernel; compute-sanitizer finds its line";
 	case cudaErrorECCUncorrectable:
 	case cudaErrorHardwareStackError:
 		return "the GPU reports a hardware error: see `nvidia-smi -q` and the system log";
