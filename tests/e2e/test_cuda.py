@@ -238,6 +238,8 @@ class Devices(Case):
         for text, env in (("no cuda device: no NVIDIA driver is installed", {"SOFT_GPU_DRIVER": "0"}),
                           ("no cuda device: the NVIDIA driver supports CUDA up to 12.8, but the CUDA runtime is 13.", {"SOFT_GPU_DRIVER": "12080"}),
                           ("no cuda device: no GPU is visible (CUDA_VISIBLE_DEVICES=)", {"CUDA_VISIBLE_DEVICES": ""}),
+                          ("no cuda device: GPU 0 has compute capability 7.5: ctrain needs a GPU of compute capability 8.0 (A100, RTX 30) or newer",
+                           {"SOFT_GPU_OLD": "1"}),
                           ("no cuda device: the NVIDIA driver finds no GPU", {"SOFT_GPU_DEVICES": "0"})):
             with self.subTest(text=text):
                 r = self.refused(text, "device=cuda", env=env)
@@ -252,6 +254,9 @@ class Devices(Case):
         self.assertNotIn("cuDNN", self.engine("cpu"))
         lines = [line for line in (r.err + r.out).splitlines() if "no NVIDIA driver is installed" in line and "device  CPU" in line]
         self.assertEqual(len(lines), 1, r.describe())
+        r = self.cuda("launch.procs=1", run="old", env={"SOFT_GPU_OLD": "1"})
+        self.assertNotIn("cuDNN", self.engine("old"))
+        self.assertIn("GPU 0 has compute capability 7.5: ctrain needs a GPU of compute capability 8.0", r.err + r.out)
         r = self.cuda("launch.procs=2", run="ranks")
         self.assertNotIn("cuDNN", self.engine("ranks"))
         self.assertEqual(self.metrics("ranks", "run")[-1]["world_size"], 2)
@@ -324,6 +329,14 @@ class Devices(Case):
         self.refused("launch.devices=1 and device=cuda:0 both select GPUs", "device=cuda:0", "launch.devices=1", env=three, expect=USAGE)
         self.refused('"cuda:x" is unknown', "device=cuda:x", env=three, expect=USAGE)
         self.refused("would compute on the CPU: no NVIDIA driver is installed", "launch.devices=0", env={"SOFT_GPU_DRIVER": "0"}, expect=USAGE)
+
+    def test_one_old_device(self):
+        """Of two GPUs, the second is too old: it cannot be opened, the first one can."""
+        env = {"SOFT_GPU_DEVICES": "2", "SOFT_GPU_OLD": "1"}
+        r = self.refused("opening CUDA device 1: it has compute capability 7.5", "device=cuda:1", "launch.procs=1", env=env)
+        self.assertIn("hint: ctrain needs a GPU of compute capability 8.0 (A100, RTX 30) or newer", r.err)
+        r = self.cuda("launch.procs=1", run="new", env=env)
+        self.assertIn("device  cuda:0:", r.err + r.out)
 
     def test_shared(self):
         """Two ranks on one GPU are refused, also if each of them sees only one, unless the list of devices requests it."""

@@ -41,6 +41,7 @@
  *   SOFT_GPU_ORDER     0, 1 or 2: order of warps, lanes and blocks [random for each launch]
  *   CUDA_LAUNCH_BLOCKING  1: work that is posted has run when the call returns, and the call returns its error [0]
  *   SOFT_GPU_DEVICES   number of devices [1]; CUDA_VISIBLE_DEVICES selects some of them
+ *   SOFT_GPU_OLD       number of devices, the last ones, that have compute capability 7.5, not 9.0 [0]
  *   SOFT_GPU_MEMORY    bytes of memory of each device [4 GiB]
  *   SOFT_GPU_DRIVER    CUDA version of the driver [13000]; 0: there is no driver
  *   SOFT_GPU_FAULT     a list of FUNCTION:N:ERROR or FUNCTION@N:ERROR, separated by commas. The N-th call of FUNCTION

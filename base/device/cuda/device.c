@@ -7,18 +7,48 @@
 #include "base/module.h"
 #include "base/thread.h"
 
+/* Does not create a context. */
+static cudaError_t read_capability(int index, int *major, int *minor)
+{
+	cudaError_t e = cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, index);
+
+	return e == cudaSuccess ? cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, index) : e;
+}
+
+/* Returns whether one of n devices can run the kernels; if not, writes the reason. */
+static bool one_is_capable(int n, char *why, size_t why_len)
+{
+	int major = 0, minor = 0;
+
+	for (int i = n - 1; i >= 0; i--) {
+		cudaError_t e = read_capability(i, &major, &minor);
+
+		if (e != cudaSuccess) {
+			ct__cuda_explain(e, "cudaDeviceGetAttribute", why, why_len);
+			return false;
+		}
+		if (major >= CT__CUDA_MIN_MAJOR)
+			return true;
+	}
+	snprintf(why, why_len, "GPU 0 has compute capability %d.%d: " CT__CUDA_NEEDS, major, minor);
+	return false;
+}
+
+/* If no device is capable, there is none, and so `device: auto` uses the CPU. cuda_open refuses single devices. */
 static int cuda_count(char *why, size_t why_len)
 {
 	int n = 0;
 	cudaError_t e = cudaGetDeviceCount(&n);
 
-	if (e == cudaSuccess && n > 0) {
-		if (why_len > 0)
-			why[0] = '\0';
-		return n;
+	if (e != cudaSuccess || n == 0) {
+		ct__cuda_explain(e == cudaSuccess ? cudaErrorNoDevice : e, "cudaGetDeviceCount", why, why_len);
+		return 0;
 	}
-	ct__cuda_explain(e == cudaSuccess ? cudaErrorNoDevice : e, why, why_len);
-	return 0;
+	if (!one_is_capable(n, why, why_len))
+		return 0;
+	if (why_len > 0)
+		why[0] = '\0';
+	return n;
 }
 
 /* The device that this thread has bound. A thread that has bound none uses device 0. */
@@ -33,10 +63,22 @@ enum ct_status ct__cuda_use(const struct cuda_device *d)
 	return CT_OK;
 }
 
+static enum ct_status check_capability(int index)
+{
+	int major = 0, minor = 0;
+
+	CT_TRY(ct_cuda_check(read_capability(index, &major, &minor), "cudaDeviceGetAttribute"));
+	if (major >= CT__CUDA_MIN_MAJOR)
+		return CT_OK;
+	return CT_FAIL_HINT(CT_NO_DEVICE, CT__CUDA_NEEDS, "it has compute capability %d.%d", major, minor);
+}
+
 static enum ct_status cuda_open(int index, ct_device **out)
 {
 	struct cuda_device *d;
 
+	if (check_capability(index) < 0)
+		return ct_error_wrap("opening CUDA device %d", index);
 	/* Creates the context of the device, too. */
 	bound = -1;
 	if (ct__cuda_use(&(struct cuda_device){.index = index}) < 0)

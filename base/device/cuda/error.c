@@ -65,7 +65,7 @@ static const char *hint_of(cudaError_t e)
 	case cudaErrorHardwareStackError:
 		return "the GPU reports a hardware error: see `nvidia-smi -q` and the system log";
 	case cudaErrorNoKernelImageForDevice:
-		return "ctrain needs a GPU of compute capability 8.0 (A100, RTX 30) or newer";
+		return CT__CUDA_NEEDS;
 	default:
 		return NULL;
 	}
@@ -85,7 +85,7 @@ enum ct_status ct_cuda_check(int error, const char *what)
 	return st;
 }
 
-void ct__cuda_explain(cudaError_t e, char *why, size_t why_len)
+void ct__cuda_explain(cudaError_t e, const char *function, char *why, size_t why_len)
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	int driver = 0, runtime = 0;
@@ -105,7 +105,7 @@ void ct__cuda_explain(cudaError_t e, char *why, size_t why_len)
 	else if (e == cudaErrorNoDevice)
 		snprintf(why, why_len, "the NVIDIA driver finds no GPU");
 	else
-		snprintf(why, why_len, "cudaGetDeviceCount: %s: %s", cudaGetErrorName(e), cudaGetErrorString(e));
+		snprintf(why, why_len, "%s: %s: %s", function, cudaGetErrorName(e), cudaGetErrorString(e));
 }
 
 enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what)

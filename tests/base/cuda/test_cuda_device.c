@@ -80,7 +80,7 @@ static void test_properties(void **state)
 	struct rig r;
 
 	(void)state;
-	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 2);
+	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 3);
 	assert_string_equal(why, "");
 	open_rig(&r);
 	assert_ok(ct_device_info(r.d, &info));
@@ -231,6 +231,7 @@ static void test_errors(void **state)
 static void test_each_call_fails(void **state)
 {
 	static const char *const calls[] = {"cudaSetDevice",
+					    "cudaDeviceGetAttribute",
 					    "cudaDeviceGetStreamPriorityRange",
 					    "cudaStreamCreateWithPriority",
 					    "cudaEventCreateWithFlags",
@@ -323,6 +324,23 @@ static void test_binds_each_thread(void **state)
 	assert_int_equal(soft_gpu_live(), 0);
 }
 
+/* The kernels are not compiled for device 2. */
+static void test_old_device(void **state)
+{
+	char why[160] = "";
+	ct_device *d;
+
+	(void)state;
+	expect_error(ct__device_cuda_ops.open(2, &d), CT_NO_DEVICE,
+		     "opening CUDA device 2: it has compute capability 7.5");
+	assert_non_null(strstr(ct_error_hint_text(), "compute capability 8.0"));
+	soft_gpu_set_faults("cudaDeviceGetAttribute:1:999");
+	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 0);
+	assert_non_null(strstr(why, "cudaDeviceGetAttribute: cudaErrorUnknown"));
+	soft_gpu_set_faults(NULL);
+	assert_int_equal(soft_gpu_live(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -333,8 +351,10 @@ int main(void)
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_each_call_fails),
 		cmocka_unit_test(test_binds_each_thread),
+		cmocka_unit_test(test_old_device),
 	};
 
-	assert_int_equal(setenv("SOFT_GPU_DEVICES", "2", 1), 0);
+	assert_int_equal(setenv("SOFT_GPU_DEVICES", "3", 1), 0);
+	assert_int_equal(setenv("SOFT_GPU_OLD", "1", 1), 0);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,6 +59,7 @@ void soft__read_environment(void)
 	if (n > SOFT__MAX_DEVICES)
 		soft_gpu_fail("SOFT_GPU_DEVICES: at most %d", SOFT__MAX_DEVICES);
 	soft__gpu.driver = (int)number_of("SOFT_GPU_DRIVER", 13000);
+	soft__gpu.first_old = (int)(n - number_of("SOFT_GPU_OLD", 0));
 	soft__gpu.order = (int)number_of("SOFT_GPU_ORDER", -1);
 	soft__gpu.blocking = number_of("CUDA_LAUNCH_BLOCKING", 0) != 0;
 	soft__gpu.n_devices = (int)n;
@@ -176,7 +177,8 @@ static cudaError_t get_properties(struct cudaDeviceProp *p, int device)
 		.maxThreadsPerMultiProcessor = 2048,
 		.maxBlocksPerMultiProcessor = 32,
 		.totalConstMem = 65536,
-		.major = 9,
+		.major = physical < soft__gpu.first_old ? 9 : 7,
+		.minor = physical < soft__gpu.first_old ? 0 : 5,
 		.multiProcessorCount = N_SM,
 		.l2CacheSize = 50 << 20,
 		.memoryBusWidth = 5120,

@@ -80,6 +80,7 @@ struct soft__device {
 
 struct soft__gpu {
 	int driver, n_devices; /* number of visible devices */
+	int first_old;         /* this physical device and those after it are old (SOFT_GPU_OLD) */
 	int order;             /* SOFT_GPU_ORDER, or -1 if it is not set */
 	bool blocking;         /* CUDA_LAUNCH_BLOCKING */
 	int physical[SOFT__MAX_DEVICES];
