@@ -4,7 +4,7 @@
  *     evaluation   norm [+ sum] [+ ReLU]    layer [+ norm] [+ sum] [+ ReLU]    sum + ReLU
  *
  * A node joins a group only if it is the only user of the value before it. In evaluation, the norm after a layer is folded into the
- * weights of the layer (run/fold.c). */
+ * weights of the layer (kernels/fold.cu). */
 #include "nn/cuda/compile/compile.h"
 
 /* Nodes that keep the layout in memory of their first input. */

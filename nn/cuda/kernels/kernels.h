@@ -131,7 +131,7 @@ struct ct__k_norm_args {
 	const void *residual; /* forward: added before the ReLU; NULL: none */
 	void *y; /* forward: the result. backward: if not NULL, the mask of the ReLU comes from it; else it is computed again from x */
 	const void *dy, *dy2; /* gradient of y; dy2: a second part of it, or NULL (only backward_sums) */
-	void *d; /* backward_sums: dy + dy2 behind the ReLU, which is also the gradient of `residual`; NULL: not stored; may be dy or dy2 */
+	void *d; /* backward_sums: dy + dy2 after the ReLU, which is also the gradient of `residual`; NULL: not stored; may be dy or dy2 */
 	void *dx; /* may be dy */
 	const float *gamma, *beta;
 	float *dgamma, *dbeta, *running_mean, *running_var, *stat;

@@ -9,7 +9,7 @@
  *
  * Activations are NHWC with the channels padded to a multiple of 16 bytes (kernels/kernels.h). The padding of activations, parameters and
  * gradients is zero. A flattened value keeps its spatial layout: the columns of the weights of the next linear layer are permuted
- * instead (engine.c, pack). */
+ * instead (nn/cuda/layout.c). */
 #ifndef CT_NN_CUDA_PROGRAM_PROGRAM_H
 #define CT_NN_CUDA_PROGRAM_PROGRAM_H
 

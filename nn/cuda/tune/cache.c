@@ -30,7 +30,7 @@ struct ct__plan_cache {
 	struct entry *entries;
 	size_t n, cap;
 	int lock;
-	bool unwritable, told; /* warnings that have been logged; told: about the contents */
+	bool unwritable, warned; /* warnings that have been logged; warned: about the contents */
 };
 
 static char *cache_dir(void)
@@ -221,18 +221,18 @@ enum ct_status ct__plan_cache_load(ct__plan_cache *c)
 	if (st == CT_NOMEM)
 		return st;
 	if (st < 0) {
-		if (st != CT_NOT_FOUND && !c->told)
+		if (st != CT_NOT_FOUND && !c->warned)
 			CT_WARN("the cached plans cannot be used: %s", ct_error_message());
-		c->told |= st != CT_NOT_FOUND;
+		c->warned |= st != CT_NOT_FOUND;
 		ct_error_clear();
 		return CT_OK;
 	}
 	st = check_sum(text, n) && strlen(text) == n - SUM_LINE ? parse(c, text, &valid) : CT_OK;
 	ct_free(text);
 	if (st == CT_OK && !valid) {
-		if (!c->told)
+		if (!c->warned)
 			CT_WARN("%s is damaged, so its plans are chosen again", c->path);
-		c->told = true;
+		c->warned = true;
 		clear(c);
 	}
 	return st;
@@ -286,7 +286,7 @@ static enum ct_status open_lock(ct__plan_cache *c)
 bool ct__plan_cache_lock(ct__plan_cache *c)
 {
 	const int64_t start = ct_now_ns();
-	bool told = false;
+	bool logged = false;
 
 	if (c->unwritable)
 		return false;
@@ -297,9 +297,9 @@ bool ct__plan_cache_lock(ct__plan_cache *c)
 	while (flock(c->lock, LOCK_EX | LOCK_NB) != 0) {
 		if (errno != EWOULDBLOCK && errno != EINTR) /* a file system without locks */
 			break;
-		if (!told)
+		if (!logged)
 			CT_INFO("another process tunes plans; waiting for %s", c->path);
-		told = true;
+		logged = true;
 		if (ct_now_ns() - start > max_wait_ns) {
 			CT_WARN("another process has had %s locked for ten minutes; going on without its plans",
 				c->path);
