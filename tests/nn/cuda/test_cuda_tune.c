@@ -1,7 +1,6 @@
-/* The choice of plans: tuning, the plan cache and its file, on the software GPU with the stand-in of cuDNN. */
+/* The choice of plans: tuning, and what the plan cache keeps of it, on the software GPU with the stand-in of cuDNN. */
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -10,9 +9,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "nn/cuda/program/program.h"
 #include "nn/cuda/tune/cache.h"
+#include "tests/nn/cuda/plan_cache_check.h"
 #include "tests/nn/nn_check.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
 #include "tests/soft_gpu/soft_gpu.h"
@@ -20,8 +19,6 @@
 extern const struct ct_device_ops ct__device_cuda_ops;
 
 enum { MAX_CHOICES = 16 };
-static const char key[] = "card, sm_90, cuDNN 9";
-static char dir[64]; /* XDG_CACHE_HOME */
 
 static const char default_layers[] = "conv2d 8 kernel=3;relu;conv2d 8 kernel=3;linear 10";
 static const char *layers = default_layers;
@@ -97,52 +94,6 @@ static bool same_choices(const struct start *a, const struct start *b)
 	return a->n == b->n && !memcmp(a->config, b->config, sizeof(a->config));
 }
 
-/* ---- Files -------------------------------------------------------------------------------------------- */
-
-static int new_dir(void **state)
-{
-	(void)state;
-	snprintf(dir, sizeof(dir), "/tmp/ctrain-tune-XXXXXX");
-	if (!mkdtemp(dir) || setenv("XDG_CACHE_HOME", dir, 1) != 0)
-		return -1;
-	return 0;
-}
-
-static int remove_dir(void **state)
-{
-	(void)state;
-	ct_log_close();
-	return ct_dir_remove(dir) == CT_OK ? 0 : -1;
-}
-
-/* The log, which the caller frees. */
-static char *logged(void)
-{
-	char *path = ct_path_join(dir, "log"), *text;
-	size_t n;
-
-	assert_ok(ct_file_read(path, 1 << 20, &text, &n));
-	ct_free(path);
-	return text;
-}
-
-static void open_log(void)
-{
-	char *path = ct_path_join(dir, "log");
-
-	assert_ok(ct_log_open_file(path));
-	ct_free(path);
-}
-
-static bool has_logged(const char *what)
-{
-	char *text = logged();
-	const bool found = strstr(text, what);
-
-	ct_free(text);
-	return found;
-}
-
 /* The path of the only cache in the directory, which the caller frees. */
 static char *cache_path(void)
 {
@@ -159,30 +110,6 @@ static char *cache_path(void)
 	ct_dir_list_free(names, n);
 	ct_free(plans);
 	assert_non_null(path);
-	return path;
-}
-
-static ct__plan_cache *open_cache(const char *of)
-{
-	ct__plan_cache *c;
-
-	assert_ok(ct__plan_cache_create(of, &c));
-	assert_ok(ct__plan_cache_load(c));
-	return c;
-}
-
-/* Writes a cache with two entries, and returns its path, which the caller frees. */
-static char *write_cache(void)
-{
-	ct__plan_cache *c = open_cache(key);
-	char *path = ct_strdup(ct__plan_cache_path(c));
-
-	assert_true(ct__plan_cache_lock(c));
-	assert_ok(ct__plan_cache_put(c, "first", "0"));
-	assert_ok(ct__plan_cache_put(c, "second graph x=1", "1:2=2"));
-	assert_ok(ct__plan_cache_put(c, "first", "7:2=1,3=0"));
-	ct__plan_cache_save(c);
-	ct__plan_cache_destroy(c);
 	return path;
 }
 
@@ -291,69 +218,6 @@ static void test_entry_that_is_not_allowed(void **state)
 	assert_true(has_logged("a plan is chosen again: configuration 10 of \"forward"));
 }
 
-static void expect_empty(const char *path, const char *data, size_t n, const char *what)
-{
-	FILE *f = fopen(path, "wb"); /* ct_file_replace would wait for the disk thousands of times */
-
-	assert_non_null(f);
-	assert_int_equal(fwrite(data, 1, n, f), n);
-	assert_int_equal(fclose(f), 0);
-	ct__plan_cache *c = open_cache(key);
-	if (ct__plan_cache_find(c, "first") || ct__plan_cache_find(c, "second graph x=1"))
-		fail_msg("%s: the cache has entries", what);
-	ct__plan_cache_destroy(c);
-}
-
-static void test_damage(void **state)
-{
-	char *path = write_cache(), *data, what[64];
-	size_t n;
-
-	(void)state;
-	open_log();
-	ct__plan_cache *c = open_cache(key);
-	assert_string_equal(ct__plan_cache_find(c, "first"), "7:2=1,3=0");
-	assert_string_equal(ct__plan_cache_find(c, "second graph x=1"), "1:2=2");
-	assert_null(ct__plan_cache_find(c, "second graph"));
-	ct__plan_cache_destroy(c);
-	assert_ok(ct_file_read(path, 1 << 20, &data, &n));
-	assert_false(has_logged("damaged"));
-	for (size_t i = 0; i < n; i++) {
-		for (int bit = 0; bit < 8; bit++) {
-			snprintf(what, sizeof(what), "bit %d of byte %zu", bit, i);
-			data[i] = (char)(data[i] ^ 1 << bit);
-			expect_empty(path, data, n, what);
-			data[i] = (char)(data[i] ^ 1 << bit);
-		}
-	}
-	for (size_t i = 0; i < n; i++) {
-		snprintf(what, sizeof(what), "truncated to %zu bytes", i);
-		expect_empty(path, data, i, what);
-	}
-	snprintf(what, sizeof(what), "%s", ct_path_name(path));
-	assert_true(has_logged(what) && has_logged("is damaged"));
-	ct_free(data);
-	ct_free(path);
-}
-
-/* The file of another GPU or version under this name. */
-static void test_other_key(void **state)
-{
-	char *mine = write_cache(), *data;
-	size_t n;
-
-	(void)state;
-	ct__plan_cache *c = open_cache("card, sm_90, cuDNN 10");
-	assert_null(ct__plan_cache_find(c, "first"));
-	assert_ok(ct_file_read(mine, 1 << 20, &data, &n));
-	assert_ok(ct_file_replace(ct__plan_cache_path(c), data, n));
-	assert_ok(ct__plan_cache_load(c));
-	assert_null(ct__plan_cache_find(c, "first"));
-	ct__plan_cache_destroy(c);
-	ct_free(data);
-	ct_free(mine);
-}
-
 static void test_damaged_file_is_replaced(void **state)
 {
 	char *path, *data;
@@ -394,45 +258,6 @@ static void test_no_directory(void **state)
 	assert_true(on.executions > 0);
 	assert_true(has_logged("plans that are tuned cannot be kept"));
 	ct_free(file);
-}
-
-/* One process tunes, the other waits and finds its choices. */
-struct waiting {
-	ct__plan_cache *cache;
-	atomic_bool ended, found;
-};
-
-static void *wait_for_lock(void *arg)
-{
-	struct waiting *w = arg;
-
-	if (ct__plan_cache_lock(w->cache) && ct__plan_cache_load(w->cache) == CT_OK)
-		w->found = ct__plan_cache_find(w->cache, "graph") != NULL;
-	ct__plan_cache_unlock(w->cache);
-	w->ended = true;
-	return NULL;
-}
-
-static void test_lock(void **state)
-{
-	ct__plan_cache *one = open_cache(key);
-	struct waiting w = {.cache = open_cache(key)};
-	struct ct_thread thread = {0};
-
-	(void)state;
-	open_log();
-	assert_true(ct__plan_cache_lock(one));
-	assert_ok(ct_thread_start(&thread, "waits", wait_for_lock, &w));
-	while (!has_logged("another process tunes plans") && !w.ended)
-		(void)poll(NULL, 0, 1);
-	assert_false(w.ended);
-	assert_ok(ct__plan_cache_put(one, "graph", "5"));
-	ct__plan_cache_save(one);
-	ct__plan_cache_unlock(one);
-	ct_thread_join(&thread);
-	assert_true(w.found);
-	ct__plan_cache_destroy(w.cache);
-	ct__plan_cache_destroy(one);
 }
 
 /* A plan that cuDNN cannot finalize or execute is skipped. Engine 10 is the first one of the heuristics. */
@@ -568,8 +393,6 @@ static void test_failures(void **state)
 	}
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, new_dir, remove_dir)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -578,11 +401,8 @@ int main(void)
 		TEST(test_few_plans_are_made),
 		TEST(test_precisions_are_separate),
 		TEST(test_entry_that_is_not_allowed),
-		TEST(test_damage),
-		TEST(test_other_key),
 		TEST(test_damaged_file_is_replaced),
 		TEST(test_no_directory),
-		TEST(test_lock),
 		TEST(test_broken_engine),
 		TEST(test_broken_choice),
 		TEST(test_error_keeps_choices),
