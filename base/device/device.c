@@ -187,7 +187,11 @@ const char *ct_device_kind(const ct_device *d)
 
 enum ct_status ct_device_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out)
 {
-	return d->ops->mem_alloc(d, bytes, zeroed, out);
+	enum ct_status st = d->ops->mem_alloc(d, bytes, zeroed, out);
+
+	if (st < 0)
+		d->purpose = NULL;
+	return st;
 }
 
 void ct_device_mem_free(ct_device *d, void *p)

@@ -133,7 +133,8 @@ enum ct_status ct_device_host_alloc(ct_device *d, size_t bytes, void **out) CT_M
 void ct_device_host_free(ct_device *d, void *p);
 
 /* Sets what memory is allocated for from now on, for example "gradients" (a string literal; NULL: other). If the memory
- * of a GPU is exhausted, the message lists how much is used for what. */
+ * of a GPU is exhausted, the message lists how much is used for what. An allocation that fails resets it to NULL, so
+ * that callers can return at once. */
 void ct_device_purpose(ct_device *d, const char *what);
 
 /* Post a copy or a fill to s. dst and src are device memory or memory from ct_device_host_alloc, in any combination,
@@ -185,7 +186,8 @@ enum ct_status ct_recording_end(ct_stream *s, ct_recording **out) CT_MUST_CHECK;
  * is posted to s later. Posts of the same recording run one after the other. The memory that the recorded work uses
  * must still be valid. */
 enum ct_status ct_recording_post(ct_recording *r, ct_stream *s) CT_MUST_CHECK;
-/* Waits until all posts of the recording are done, and destroys it. NULL is allowed. */
+/* Destroys the recording. Posts that are not done continue, and still use the memory and the events. A GPU does not make
+ * the host wait for them. NULL is allowed. */
 void ct_recording_destroy(ct_recording *r);
 
 /* Gets the i-th kind of device, for `ctrain info`: first the registered kinds, then the kinds that only other builds

@@ -1,5 +1,5 @@
 /* For test programs that are linked to the real CUDA libraries: replaces the functions by which tests control the
- * software GPU. Tests that make calls fail are skipped, and nothing is counted. */
+ * software GPU. Tests that make calls fail, or post work of their own, are skipped, and nothing is counted. */
 #include "tests/soft_gpu/check.h"
 
 void soft_gpu_set_seed(uint64_t seed)
@@ -11,6 +11,13 @@ void soft_gpu_set_faults(const char *faults)
 {
 	if (faults)
 		skip();
+}
+
+cudaError_t soft_gpu_post(cudaStream_t stream, const struct soft_work *work)
+{
+	(void)stream, (void)work;
+	skip();
+	return cudaErrorNotSupported;
 }
 
 int soft_gpu_live(void)

@@ -72,15 +72,13 @@ enum ct_status ct__cuda_recording_post(ct_recording *base, ct_stream *s)
 	return ct_cuda_check(cudaGraphLaunch(r->exec, stream_of(s)), "cudaGraphLaunch");
 }
 
-/* The last post may still run: the graph is destroyed after it. Errors of posted work are reported by the next wait. */
+/* The last post may still run: CUDA frees an executable graph when its launches are done. */
 void ct__cuda_recording_destroy(ct_recording *base)
 {
 	struct cuda_recording *r = (struct cuda_recording *)base;
 
-	if (r->exec) {
-		ct__cuda_released(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+	if (r->exec)
 		ct__cuda_released(cudaGraphExecDestroy(r->exec), "cudaGraphExecDestroy");
-	}
 	ct__cuda_released(cudaGraphDestroy(r->graph), "cudaGraphDestroy");
 	ct_free(r);
 }

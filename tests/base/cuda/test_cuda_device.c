@@ -80,7 +80,7 @@ static void test_properties(void **state)
 	struct rig r;
 
 	(void)state;
-	assert_int_equal(ct__device_cuda_ops.count(why, sizeof(why)), 3);
+	assert_true(ct__device_cuda_ops.count(why, sizeof(why)) >= 1);
 	assert_string_equal(why, "");
 	open_rig(&r);
 	assert_ok(ct_device_info(r.d, &info));
@@ -162,9 +162,44 @@ static void test_recording(void **state)
 			assert_ok(ct_event_elapsed(r.t, r.u, &ns));
 		}
 		assert_ok(ct_recording_post(rec, r.a));
-		ct_recording_destroy(rec); /* waits for the last post */
+		ct_recording_destroy(rec); /* the last post still runs */
+		assert_ok(ct_device_sync(r.d, ct_deadline_in(10 * CT_SEC)));
+		check_round(&r, 53);
 		close_rig(&r);
 	}
+}
+
+static cudaError_t run_when_allowed(void *args)
+{
+	return **(bool **)args ? cudaSuccess : cudaErrorNotReady;
+}
+
+static void skip_on_gpu(void)
+{
+	soft_gpu_set_faults("");
+}
+
+/* A recording whose post never ends can be destroyed. */
+static void test_recording_that_hangs(void **state)
+{
+	bool allowed = false, *args = &allowed;
+	const struct soft_work work = {
+		.name = "test", .run = run_when_allowed, .args = (const void *)&args, .args_bytes = sizeof(args)};
+	ct_recording *rec;
+	struct rig r;
+
+	(void)state;
+	skip_on_gpu();
+	open_rig(&r);
+	assert_ok(ct_recording_begin(r.a));
+	assert_int_equal(soft_gpu_post(r.a->handle, &work), 0);
+	assert_ok(ct_recording_end(r.a, &rec));
+	assert_ok(ct_recording_post(rec, r.a));
+	ct_recording_destroy(rec);
+	assert_int_equal(ct_device_sync(r.d, ct_deadline_in(CT_SEC / 1000)), CT_TIMEOUT);
+	allowed = true;
+	assert_ok(ct_device_sync(r.d, ct_deadline_in(10 * CT_SEC)));
+	close_rig(&r);
 }
 
 /* What must not happen while the device records, and a stream that is not joined. */
@@ -218,6 +253,9 @@ static void test_errors(void **state)
 
 	open_rig(&r);
 	expect_error(ct_device_mem_alloc(r.d, (size_t)1 << 50, false, &p), CT_NOMEM, "MiB free");
+	ct_device_purpose(r.d, "gradients"); /* only until an allocation fails */
+	expect_error(ct_device_mem_alloc(r.d, (size_t)1 << 50, false, &p), CT_NOMEM, "of GPU memory for gradients");
+	expect_error(ct_device_mem_alloc(r.d, (size_t)1 << 50, false, &p), CT_NOMEM, "of GPU memory for other data");
 	soft_gpu_set_faults("cudaMemcpyAsync:1:1");
 	expect_error(ct_device_copy(r.d, r.x, r.up, N, r.a), CT_DEVICE, "cudaErrorInvalidValue");
 	soft_gpu_set_faults(NULL);
@@ -307,6 +345,7 @@ static void test_binds_each_thread(void **state)
 	pthread_t thread;
 
 	(void)state;
+	skip_on_gpu();
 	assert_ok(ct__device_cuda_ops.open(1, &t.d));
 	assert_ok(ct_device_info(t.d, &info));
 	assert_int_equal(info.index, 1);
@@ -331,6 +370,7 @@ static void test_old_device(void **state)
 	ct_device *d;
 
 	(void)state;
+	skip_on_gpu();
 	expect_error(ct__device_cuda_ops.open(2, &d), CT_NO_DEVICE,
 		     "opening CUDA device 2: it has compute capability 7.5");
 	assert_non_null(strstr(ct_error_hint_text(), "compute capability 8.0"));
@@ -347,6 +387,7 @@ int main(void)
 		cmocka_unit_test(test_properties),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_recording),
+		cmocka_unit_test(test_recording_that_hangs),
 		cmocka_unit_test(test_recording_misuse),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_each_call_fails),
@@ -354,7 +395,7 @@ int main(void)
 		cmocka_unit_test(test_old_device),
 	};
 
-	assert_int_equal(setenv("SOFT_GPU_DEVICES", "3", 1), 0);
-	assert_int_equal(setenv("SOFT_GPU_OLD", "1", 1), 0);
+	assert_int_equal(setenv("SOFT_GPU_DEVICES", "3", 0), 0);
+	assert_int_equal(setenv("SOFT_GPU_OLD", "1", 0), 0);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
