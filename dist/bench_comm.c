@@ -1,56 +1,118 @@
 #include "dist/bench_comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "dist/bench_values_impl.h"
 
-#define MAX_ROUNDS 2000
-#define MIN_ROUNDS 5
-#define N_OPS 4
-#define MIN_BYTES 4096
-#define MAX_BYTES ((size_t)100 << 20)
-#define N_SIZES 9 /* 4 KiB, 16 KiB ... 64 MiB, 100 MiB */
+#define MIN_ITERS 5
 #define BUDGET_NS (200 * CT_MS)
+#define ANSWER_NS (60 * CT_SEC)
 
 struct bench {
 	ct_comm *comm;
-	char *a, *b; /* MAX_BYTES each */
-	int rounds;  /* 0: as many as BUDGET_NS allows */
-	double us[MAX_ROUNDS];
+	struct ct_world *world;
+	const struct ct_bench_comm_opts *opts;
+	struct ct__bench_values values;
+	void *a, *b; /* source and destination; operations with one vector use a */
+	double us[CT_BENCH_MAX_ITERS];
 };
 
-static enum ct_status once(struct bench *b, int op, size_t bytes)
+/* What nccl-tests defines for an operation. */
+static const struct shape {
+	const char *name;
+	bool in_parts; /* the vector consists of one part per rank, and count is the length of a part */
+	bool in_place;
+	bool reduces;
+	bool rooted; /* the root is rank 0 */
+	/* A link carries (a n + b) / n of the bytes. */
+	int a, b;
+} shapes[CT_BENCH_N_OPS] = {
+	[CT_BENCH_ALLREDUCE] = {"allreduce", .in_place = true, .reduces = true, .a = 2, .b = -2},
+	[CT_BENCH_REDUCE] = {"reduce", .in_place = true, .reduces = true, .rooted = true, .a = 1},
+	[CT_BENCH_BROADCAST] = {"broadcast", .in_place = true, .rooted = true, .a = 1},
+	[CT_BENCH_ALLGATHER] = {"allgather", .in_parts = true, .a = 1, .b = -1},
+	[CT_BENCH_GATHER] = {"gather", .in_parts = true, .rooted = true, .a = 1, .b = -1},
+	[CT_BENCH_SCATTER] = {"scatter", .in_parts = true, .rooted = true, .a = 1, .b = -1},
+	[CT_BENCH_REDUCE_SCATTER] = {"reduce_scatter", .in_parts = true, .reduces = true, .a = 1, .b = -1},
+	[CT_BENCH_SENDRECV] = {"sendrecv", .a = 1},
+	[CT_BENCH_BARRIER] = {"barrier"},
+};
+
+const char *ct_bench_op_name(size_t i)
 {
-	size_t n = bytes / sizeof(float), size = (size_t)ct_comm_size(b->comm), part = n / size;
-	ct_work *w;
+	return i < CT_BENCH_N_OPS ? shapes[i].name : NULL;
+}
+
+static enum ct_status exchange(struct bench *b, size_t n)
+{
+	const int size = b->values.size, rank = b->values.rank;
+	ct_work *in, *out;
+
+	CT_TRY(ct_comm_recv(b->comm, b->b, n, b->opts->dtype, (rank + size - 1) % size, 0, &in));
+	CT_TRY(ct_comm_send(b->comm, b->a, n, b->opts->dtype, (rank + 1) % size, 0, &out));
+	CT_TRY(ct_work_wait(in));
+	return ct_work_wait(out);
+}
+
+/* Runs the operation once, with n elements per rank. */
+static enum ct_status once(struct bench *b, enum ct_bench_op op, size_t n)
+{
+	const enum ct_dtype t = b->opts->dtype;
+	ct_work *w = NULL;
 
 	switch (op) {
-	case 0:
-		CT_TRY(ct_comm_allreduce(b->comm, b->a, n, CT_F32, CT_SUM, &w));
+	case CT_BENCH_ALLREDUCE:
+		CT_TRY(ct_comm_allreduce(b->comm, b->a, n, t, CT_SUM, &w));
 		break;
-	case 1:
-		CT_TRY(ct_comm_allgather(b->comm, b->b, b->a, part, CT_F32, &w));
+	case CT_BENCH_REDUCE:
+		CT_TRY(ct_comm_reduce(b->comm, b->a, n, t, CT_SUM, 0, &w));
 		break;
-	case 2:
-		CT_TRY(ct_comm_broadcast(b->comm, b->a, n, CT_F32, 0, &w));
+	case CT_BENCH_BROADCAST:
+		CT_TRY(ct_comm_broadcast(b->comm, b->a, n, t, 0, &w));
 		break;
-	default:
-		CT_TRY(ct_comm_reduce_scatter(b->comm, b->a, b->b, part, CT_F32, CT_SUM, &w));
+	case CT_BENCH_ALLGATHER:
+		CT_TRY(ct_comm_allgather(b->comm, b->a, b->b, n, t, &w));
+		break;
+	case CT_BENCH_GATHER:
+		CT_TRY(ct_comm_gather(b->comm, b->a, b->b, n, t, 0, &w));
+		break;
+	case CT_BENCH_SCATTER:
+		CT_TRY(ct_comm_scatter(b->comm, b->a, b->b, n, t, 0, &w));
+		break;
+	case CT_BENCH_REDUCE_SCATTER:
+		CT_TRY(ct_comm_reduce_scatter(b->comm, b->a, b->b, n, t, CT_SUM, &w));
+		break;
+	case CT_BENCH_SENDRECV:
+		return exchange(b, n);
+	case CT_BENCH_BARRIER:
+	case CT_BENCH_N_OPS:
+		CT_TRY(ct_comm_barrier(b->comm, &w));
 		break;
 	}
 	return ct_work_wait(w);
 }
 
-/* Replaces *v on all ranks with rank 0's value, or with the largest value of all ranks. */
-static enum ct_status agree(struct bench *b, double *v, bool largest)
+/* Replaces *v on all ranks with rank 0's value, or with the largest value, or the sum, of all ranks. */
+static enum ct_status agree_first(struct bench *b, double *v)
 {
 	ct_work *w;
 
-	CT_TRY(largest ? ct_comm_allreduce(b->comm, v, 1, CT_F64, CT_MAX, &w)
-		       : ct_comm_broadcast(b->comm, v, 1, CT_F64, 0, &w));
+	CT_TRY(ct_comm_broadcast(b->comm, v, 1, CT_F64, 0, &w));
 	return ct_work_wait(w);
 }
+
+static enum ct_status agree(struct bench *b, void *v, enum ct_dtype t, enum ct_redop op)
+{
+	ct_work *w;
+
+	CT_TRY(ct_comm_allreduce(b->comm, v, 1, t, op, &w));
+	return ct_work_wait(w);
+}
+
+/* ---- time */
 
 static int rising(const void *a, const void *b)
 {
@@ -59,89 +121,175 @@ static int rising(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The number of rounds: as requested, or else as many as fit into the budget, estimated from a few rounds on rank 0. */
-static enum ct_status choose_rounds(struct bench *b, int op, size_t bytes, int *out)
+/* The number of iterations: as requested, or else as many as fit into the budget, estimated from a few iterations on
+ * rank 0. */
+static enum ct_status choose_iters(struct bench *b, enum ct_bench_op op, size_t n, int *out)
 {
 	int64_t start = ct_now_ns();
-	double rounds;
+	double iters;
 
-	*out = b->rounds;
-	if (b->rounds > 0)
+	*out = b->opts->iters;
+	if (*out > 0)
 		return CT_OK;
 	for (int i = 0; i < 3; i++)
-		CT_TRY(once(b, op, bytes));
-	rounds = (double)BUDGET_NS * 3 / (double)(ct_now_ns() - start + 1);
-	rounds = rounds < MIN_ROUNDS ? MIN_ROUNDS : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
-	CT_TRY(agree(b, &rounds, false));
-	*out = (int)rounds;
+		CT_TRY(once(b, op, n));
+	iters = (double)BUDGET_NS * 3 / (double)(ct_now_ns() - start + 1);
+	iters = iters < MIN_ITERS ? MIN_ITERS : iters > CT_BENCH_MAX_ITERS ? CT_BENCH_MAX_ITERS : iters;
+	CT_TRY(agree_first(b, &iters));
+	*out = (int)iters;
 	return CT_OK;
 }
 
-static enum ct_status measure(struct bench *b, int op, size_t bytes, double *median_us, int *n_rounds)
+static enum ct_status measure(struct bench *b, enum ct_bench_op op, size_t n, int *iters, double *median_us)
 {
-	int64_t start;
+	for (int i = 0; i < b->opts->warmup; i++)
+		CT_TRY(once(b, op, n));
+	CT_TRY(choose_iters(b, op, n, iters));
+	for (int i = 0; i < *iters; i++) {
+		const int64_t start = ct_now_ns();
 
-	for (int i = 0; i < 2; i++)
-		CT_TRY(once(b, op, bytes));
-	CT_TRY(choose_rounds(b, op, bytes, n_rounds));
-	for (int i = 0; i < *n_rounds; i++) {
-		start = ct_now_ns();
-		CT_TRY(once(b, op, bytes));
+		CT_TRY(once(b, op, n));
 		b->us[i] = (double)(ct_now_ns() - start) / 1e3;
 	}
-	qsort(b->us, (size_t)*n_rounds, sizeof(*b->us), rising);
-	*median_us = b->us[*n_rounds / 2];
-	return agree(b, median_us, true);
+	qsort(b->us, (size_t)*iters, sizeof(*b->us), rising);
+	*median_us = b->us[*iters / 2];
+	return agree(b, median_us, CT_F64, CT_MAX);
 }
 
-static enum ct_status measure_all(struct bench *b, struct ct_bench_comm_row *rows, int *n_rows)
+/* ---- results */
+
+static enum ct_status check_vectors(struct bench *b, enum ct_bench_op op, size_t n, int64_t *wrong)
 {
-	static const char *const names[N_OPS] = {"allreduce", "allgather", "broadcast", "reduce_scatter"};
-	double n = ct_comm_size(b->comm), factor[N_OPS] = {2 * (n - 1) / n, (n - 1) / n, 1, (n - 1) / n};
+	void *dst = shapes[op].in_place ? b->a : b->b;
 
-	for (int op = 0; op < N_OPS; op++) {
-		size_t bytes = MIN_BYTES;
+	ct__bench_fill(&b->values, op, n, b->a, dst);
+	CT_TRY(once(b, op, n));
+	*wrong = ct__bench_count_wrong(&b->values, op, n, dst);
+	return CT_OK;
+}
 
-		for (int i = 0; i < N_SIZES; i++, bytes = bytes <= MAX_BYTES / 4 ? bytes * 4 : MAX_BYTES) {
-			struct ct_bench_comm_row *r = &rows[(*n_rows)++];
+/* The number of the collective, which is equal on all ranks, makes the keys unique. */
+static const char *key_of(const struct bench *b, int rank, char key[64])
+{
+	snprintf(key, 64, "bench/barrier/%lld/%d", (long long)ct_comm_seq(b->comm), rank);
+	return key;
+}
 
-			r->op = names[op];
-			r->bytes = bytes;
-			CT_TRY(measure(b, op, bytes, &r->us, &r->rounds));
-			r->algbw = (double)bytes / r->us / 1e3;
-			r->busbw = r->algbw * factor[op];
+/* Waits until all other ranks are about to enter the barrier, and then until one of them has left it, which must not
+ * happen. */
+static enum ct_status enter_last(struct bench *b, const char *left, int64_t *wrong)
+{
+	char key[64], *value;
+	enum ct_status st;
+	size_t len;
+
+	for (int q = 0; q < b->values.rank; q++) {
+		CT_TRY(ct_store_get(b->world->store, key_of(b, q, key), ct_deadline_in(ANSWER_NS), &value, &len));
+		ct_free(value);
+	}
+	st = ct_store_get(b->world->store, left, ct_deadline_in(BUDGET_NS), &value, &len);
+	*wrong = st == CT_OK;
+	if (st == CT_OK)
+		ct_free(value);
+	if (st == CT_TIMEOUT)
+		ct_error_clear();
+	return st == CT_TIMEOUT ? CT_OK : st;
+}
+
+/* No rank may leave the barrier before the last rank has entered it. */
+static enum ct_status check_barrier(struct bench *b, int64_t *wrong)
+{
+	const int last = b->values.size - 1;
+	char key[64], left[64];
+
+	*wrong = 0;
+	if (last == 0)
+		return once(b, CT_BENCH_BARRIER, 0);
+	key_of(b, -1, left); /* set by the first rank that has left */
+	if (b->values.rank == last)
+		CT_TRY(enter_last(b, left, wrong));
+	else
+		CT_TRY(ct_store_set(b->world->store, key_of(b, b->values.rank, key), "", 0));
+	CT_TRY(once(b, CT_BENCH_BARRIER, 0));
+	return b->values.rank == last ? CT_OK : ct_store_set(b->world->store, left, "", 0);
+}
+
+static enum ct_status run_row(struct bench *b, enum ct_bench_op op, size_t bytes, int64_t *total)
+{
+	const struct shape *s = &shapes[op];
+	const double n = b->values.size;
+	const size_t parts = s->in_parts ? (size_t)b->values.size : 1, element = ct_dtype_bytes(b->opts->dtype);
+	struct ct_bench_comm_row r = {.op = op, .root = s->rooted ? 0 : -1, .reduces = s->reduces};
+
+	if (op != CT_BENCH_BARRIER) {
+		r.count = bytes / element / parts;
+		r.count = r.count > 0 ? r.count : 1;
+		r.bytes = r.count * parts * element;
+	}
+	CT_TRY(measure(b, op, r.count, &r.iters, &r.us));
+	CT_TRY(op == CT_BENCH_BARRIER ? check_barrier(b, &r.wrong) : check_vectors(b, op, r.count, &r.wrong));
+	CT_TRY(agree(b, &r.wrong, CT_I64, CT_SUM));
+	r.algbw = (double)r.bytes / r.us / 1e3;
+	r.busbw = r.algbw * (s->a * n + s->b) / n;
+	*total += r.wrong;
+	if (b->values.rank == 0 && b->opts->row)
+		b->opts->row(b->opts->user, &r);
+	return CT_OK;
+}
+
+static enum ct_status run_all(struct bench *b, int64_t *wrong)
+{
+	const struct ct_bench_comm_opts *o = b->opts;
+	bool all = true;
+
+	for (int op = 0; op < CT_BENCH_N_OPS; op++)
+		all = all && !o->ops[op];
+	for (int op = 0; op < CT_BENCH_N_OPS; op++) {
+		if (all ? op == CT_BENCH_SENDRECV && b->values.size == 1 : !o->ops[op])
+			continue;
+		for (size_t bytes = o->min_bytes;; bytes *= (size_t)o->factor) {
+			CT_TRY(run_row(b, (enum ct_bench_op)op, bytes, wrong));
+			if (op == CT_BENCH_BARRIER || bytes > o->max_bytes / (size_t)o->factor)
+				break;
 		}
 	}
 	return CT_OK;
 }
 
-enum ct_status ct_bench_comm(ct_comm *c, int rounds, struct ct_bench_comm_row **rows, int *n_rows)
+static enum ct_status check_opts(const ct_comm *c, const struct ct_bench_comm_opts *o)
 {
-	struct ct_bench_comm_row *all = NULL;
-	void *a, *b;
-	struct bench *bench;
-	enum ct_status st;
+	if (o->iters < 0 || o->iters > CT_BENCH_MAX_ITERS || o->warmup < 0)
+		return CT_FAIL(CT_USAGE, "the number of iterations must be 1 to %d", CT_BENCH_MAX_ITERS);
+	if (o->min_bytes < 1 || o->min_bytes > o->max_bytes || o->factor < 2)
+		return CT_FAIL(CT_USAGE, "sizes from %zu to %zu bytes with factor %d are no range", o->min_bytes,
+			       o->max_bytes, o->factor);
+	if (o->ops[CT_BENCH_SENDRECV] && ct_comm_size(c) == 1)
+		return CT_FAIL(CT_USAGE, "sendrecv needs at least 2 ranks");
+	return CT_OK;
+}
 
-	*rows = NULL;
-	*n_rows = 0;
-	if (rounds < 0 || rounds > MAX_ROUNDS)
-		return CT_FAIL(CT_USAGE, "the number of rounds is %d, but must be 1 to %d", rounds, MAX_ROUNDS);
-	CT_TRY(ct_comm_mem_alloc(c, MAX_BYTES, &a));
-	CT_TRY(ct_comm_mem_alloc(c, MAX_BYTES, &b));
-	CT_TRY_ALLOC(bench = CT_NEW(struct bench));
-	bench->comm = c;
-	bench->a = a;
-	bench->b = b;
-	bench->rounds = rounds;
-	if (!(all = CT_NEW_ARRAY(struct ct_bench_comm_row, N_OPS * N_SIZES))) {
-		st = CT_NOMEM;
-		goto done;
-	}
-	CT_TRY_GOTO(measure_all(bench, all, n_rows), st, done);
-	*rows = all;
-	all = NULL;
-done:
-	ct_free(all);
-	ct_free(bench);
+enum ct_status ct_bench_comm(ct_comm *c, struct ct_world *world, const struct ct_bench_comm_opts *opts, int64_t *wrong)
+{
+	const size_t least = (size_t)ct_comm_size(c) * ct_dtype_bytes(opts->dtype);
+	const size_t bytes = opts->max_bytes > least ? opts->max_bytes : least;
+	int64_t total = 0;
+	enum ct_status st;
+	struct bench *b;
+	void *src, *dst;
+
+	CT_TRY(check_opts(c, opts));
+	CT_TRY(ct_comm_mem_alloc(c, bytes, &src));
+	CT_TRY(ct_comm_mem_alloc(c, bytes, &dst));
+	CT_TRY_ALLOC(b = CT_NEW(struct bench));
+	b->comm = c;
+	b->world = world;
+	b->opts = opts;
+	b->values = (struct ct__bench_values){ct_comm_rank(c), ct_comm_size(c), opts->dtype};
+	b->a = src;
+	b->b = dst;
+	st = run_all(b, &total);
+	ct_free(b);
+	if (wrong)
+		*wrong = total;
 	return st;
 }

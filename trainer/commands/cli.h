@@ -20,6 +20,7 @@ struct ct_cli {
 	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
 	const char *config, *top;
+	const char *op, *type, *min, *max, *factor, *iters, *warmup;
 	bool json, origins, seekable, force;
 	int argc; /* the complete command line, which is passed to the workers */
 	char **argv;

@@ -1,7 +1,10 @@
-/* `ctrain bench comm`: measures the communicator of a run, without training, for a range of sizes. The numbers are
- * defined as in nccl-tests. The ranks are started in the same way as for training. */
+/* `ctrain bench comm`: measures and checks the operations of the communicator of a run, without training, for a range
+ * of sizes. Prints the columns of nccl-tests. The ranks are started in the same way as for training. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "dist/bench_comm.h"
@@ -13,33 +16,221 @@
 #include "trainer/loop/stop_guard.h"
 #include "trainer/plan/run_plan.h"
 
-static enum ct_status print_rows(const ct_comm *c, const struct ct_bench_comm_row *rows, int n)
+#define DEFAULT_MIN 4096
+#define DEFAULT_MAX ((int64_t)64 << 20)
+#define MAX_BYTES ((int64_t)1 << 40)
+
+/* nccl-tests' names of element types. */
+static const char *const types[CT_N_DTYPES] = {
+	[CT_F32] = "float", [CT_F64] = "double",    [CT_I32] = "int32", [CT_I64] = "int64",
+	[CT_U8] = "uint8",  [CT_BF16] = "bfloat16", [CT_F16] = "half",
+};
+
+/* ---- options */
+
+/* Parses 8, 512K, 32M or 1G (powers of 1024). */
+static enum ct_status parse_bytes(const char *option, const char *text, int64_t fallback, size_t *out)
 {
-	ct_json *j = ct_json_object(), *list = ct_json_array();
-	for (int i = 0; i < n; i++) {
-		ct_json *o = ct_json_object();
-		ct_json_set_str(o, "op", rows[i].op);
-		ct_json_set_i64(o, "bytes", (int64_t)rows[i].bytes);
-		ct_json_set_i64(o, "rounds", rows[i].rounds);
-		ct_json_set_f64(o, "us", rows[i].us);
-		ct_json_set_f64(o, "algbw_gbps", rows[i].algbw);
-		ct_json_set_f64(o, "busbw_gbps", rows[i].busbw);
-		ct_json_push(list, o);
+	static const char units[] = "KMG";
+	const size_t digits = text ? strspn(text, "0123456789") : 0;
+	const char *unit = text && text[digits] ? strchr(units, text[digits]) : NULL;
+	char number[16];
+	int64_t n = fallback;
+	int shift = 0;
+
+	if (text) {
+		snprintf(number, sizeof(number), "%.*s", (int)digits, text);
+		if (unit)
+			shift = 10 * (int)(unit - units + 1);
+		if (digits == 0 || digits > 13 || ct_parse_i64(number, &n) < 0 || text[digits + (unit ? 1 : 0)] ||
+		    n < 1 || n > MAX_BYTES >> shift)
+			return CT_FAIL(CT_USAGE, "%s %.40s: expected a size such as 8, 512K, 32M or 1G", option, text);
 	}
-	ct_json_set_str(j, "bench", "comm");
-	ct_json_set_str(j, "backend", ct_comm_name(c));
-	ct_json_set_i64(j, "world_size", ct_comm_size(c));
-	ct_json_set(j, "rows", list);
-	return ct__print_json(j, false);
+	*out = (size_t)n << shift;
+	return CT_OK;
 }
 
-static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_identity *id, int rounds)
+static enum ct_status not_in_list(const char *option, const char *text, int len, const char *const *names, size_t n)
+{
+	struct ct_str list = {0};
+
+	for (size_t i = 0; i < n; i++)
+		ct_str_addf(&list, "%s%s", i > 0 ? ", " : "", names[i]);
+	(void)CT_FAIL(CT_USAGE, "%s %.*s is not one of %s", option, len < 40 ? len : 40, text, ct_str_text(&list));
+	ct_str_release(&list);
+	return CT_USAGE;
+}
+
+/* Parses "allreduce,broadcast". */
+static enum ct_status parse_ops(const char *text, bool ops[CT_BENCH_N_OPS])
+{
+	const char *names[CT_BENCH_N_OPS];
+
+	for (size_t i = 0; i < CT_BENCH_N_OPS; i++)
+		names[i] = ct_bench_op_name(i);
+	while (text) {
+		const size_t len = strcspn(text, ",");
+		size_t i = 0;
+
+		while (i < CT_BENCH_N_OPS && (strlen(names[i]) != len || memcmp(names[i], text, len) != 0))
+			i++;
+		if (i == CT_BENCH_N_OPS)
+			return not_in_list("--op", text, (int)len, names, CT_BENCH_N_OPS);
+		ops[i] = true;
+		text = text[len] ? text + len + 1 : NULL;
+	}
+	return CT_OK;
+}
+
+static enum ct_status read_options(const struct ct_cli *cli, struct ct_bench_comm_opts *o)
+{
+	int64_t n;
+
+	CT_TRY(parse_bytes("--min", cli->min, DEFAULT_MIN, &o->min_bytes));
+	CT_TRY(parse_bytes("--max", cli->max, DEFAULT_MAX, &o->max_bytes));
+	if (o->min_bytes > o->max_bytes && !cli->max)
+		o->max_bytes = o->min_bytes;
+	if (o->min_bytes > o->max_bytes && !cli->min)
+		o->min_bytes = o->max_bytes;
+	if (o->min_bytes > o->max_bytes)
+		return CT_FAIL(CT_USAGE, "--min %s is larger than --max %s", cli->min, cli->max);
+	CT_TRY(ct_cli_number("--factor", cli->factor, 4, 2, 1024, &n));
+	o->factor = (int)n;
+	CT_TRY(ct_cli_number("--iters", cli->iters, 0, 1, CT_BENCH_MAX_ITERS, &n));
+	o->iters = (int)n;
+	CT_TRY(ct_cli_number("--warmup", cli->warmup, 5, 0, 100000, &n));
+	o->warmup = (int)n;
+	CT_TRY(parse_ops(cli->op, o->ops));
+	for (n = 0; cli->type && n < CT_N_DTYPES && strcmp(cli->type, types[n]) != 0; n++)
+		;
+	if (n == CT_N_DTYPES)
+		return not_in_list("--type", cli->type, (int)strlen(cli->type), types, CT_N_DTYPES);
+	o->dtype = cli->type ? (enum ct_dtype)n : CT_F32;
+	return CT_OK;
+}
+
+/* ---- output on rank 0 */
+
+struct report {
+	const struct ct_cli *cli;
+	const ct_comm *comm;
+	const struct ct_bench_comm_opts *opts;
+	ct_json *rows;
+	enum ct_bench_op op; /* of the last row */
+	int n_rows;          /* of this operation so far */
+	int64_t wrong;
+	double busbw; /* sums over the rows of this operation */
+};
+
+static void end_table(struct report *r)
+{
+	if (r->n_rows > 0 && !r->cli->json)
+		printf("# Out of bounds values : %lld %s\n# Avg bus bandwidth    : %g\n#\n", (long long)r->wrong,
+		       r->wrong ? "FAILED" : "OK", r->busbw / r->n_rows);
+	r->n_rows = 0;
+	r->wrong = 0;
+	r->busbw = 0;
+}
+
+static void print_row(struct report *r, const struct ct_bench_comm_row *row)
+{
+	const bool barrier = row->op == CT_BENCH_BARRIER;
+
+	if (r->n_rows == 0) {
+		printf("# %s, %s, %d rank%s\n", ct_bench_op_name(row->op), ct_comm_name(r->comm), ct_comm_size(r->comm),
+		       ct_plural(ct_comm_size(r->comm)));
+		printf("#%11s  %12s  %8s  %6s  %6s  %9s  %6s  %6s  %6s\n", "size", "count", "type", "redop", "root",
+		       "time", "algbw", "busbw", "#wrong");
+		printf("#%11s  %12s  %8s  %6s  %6s  %9s  %6s  %6s\n", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)",
+		       "(GB/s)");
+	}
+	printf("%12zu  %12zu  %8s  %6s  %6d  %9.2f  %6.2f  %6.2f  %6lld\n", row->bytes, row->count,
+	       barrier ? "none" : types[r->opts->dtype], row->reduces ? "sum" : "none", row->root, row->us, row->algbw,
+	       row->busbw, (long long)row->wrong);
+	fflush(stdout);
+}
+
+static void add_row(void *user, const struct ct_bench_comm_row *row)
+{
+	struct report *r = user;
+	ct_json *o = ct_json_object();
+
+	if (row->op != r->op)
+		end_table(r);
+	r->op = row->op;
+	if (!r->cli->json)
+		print_row(r, row);
+	r->n_rows++;
+	r->wrong += row->wrong;
+	r->busbw += row->busbw;
+	ct_json_set_str(o, "op", ct_bench_op_name(row->op));
+	ct_json_set_i64(o, "bytes", (int64_t)row->bytes);
+	ct_json_set_i64(o, "count", (int64_t)row->count);
+	ct_json_set_str(o, "type", row->op == CT_BENCH_BARRIER ? "none" : types[r->opts->dtype]);
+	ct_json_set_str(o, "redop", row->reduces ? "sum" : "none");
+	ct_json_set_i64(o, "root", row->root);
+	ct_json_set_i64(o, "iters", row->iters);
+	ct_json_set_f64(o, "us", row->us);
+	ct_json_set_f64(o, "algbw_gbps", row->algbw);
+	ct_json_set_f64(o, "busbw_gbps", row->busbw);
+	ct_json_set_i64(o, "wrong", row->wrong);
+	ct_json_push(r->rows, o);
+}
+
+/* Takes r->rows. */
+static enum ct_status finish_report(struct report *r, int n_hosts, int64_t wrong)
+{
+	ct_json *j = ct_json_object();
+	struct ct_str text = {0};
+	enum ct_status st;
+
+	end_table(r);
+	ct_json_set_i64(j, "v", 1);
+	ct_json_set_str(j, "bench", "comm");
+	ct_json_set_str(j, "backend", ct_comm_name(r->comm));
+	ct_json_set_i64(j, "world_size", ct_comm_size(r->comm));
+	ct_json_set_i64(j, "hosts", n_hosts);
+	ct_json_set_i64(j, "warmup", r->opts->warmup);
+	ct_json_set_i64(j, "wrong", wrong);
+	ct_json_set(j, "rows", r->rows);
+	r->rows = NULL;
+	st = ct_json_dump(j, false, &text);
+	ct_json_destroy(j);
+	ct_str_add(&text, "\n");
+	if (st == CT_OK)
+		st = ct_str_status(&text);
+	if (st == CT_OK && r->cli->out)
+		st = ct_file_replace(r->cli->out, ct_str_text(&text), text.len);
+	if (st == CT_OK && r->cli->json)
+		return ct__print_text(&text);
+	ct_str_release(&text);
+	return st;
+}
+
+/* ---- ranks */
+
+static enum ct_status measure(const struct ct_cli *cli, ct_comm *comm, struct ct_world *world,
+			      struct ct_bench_comm_opts *o, int64_t *wrong)
+{
+	struct report r = {.cli = cli, .comm = comm, .opts = o, .rows = ct_json_array()};
+	enum ct_status st;
+
+	o->row = add_row;
+	o->user = &r;
+	st = ct_bench_comm(comm, world, o, wrong);
+	if (st == CT_OK && world->id.rank == 0)
+		st = finish_report(&r, world->n_hosts, *wrong);
+	ct_json_destroy(r.rows);
+	return st;
+}
+
+static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config *cfg, const struct ct_identity *id,
+			       struct ct_bench_comm_opts *o)
 {
 	struct ct_world world = {0};
 	ct_watchdog *dog = NULL;
 	ct_comm *comm = NULL;
-	struct ct_bench_comm_row *rows = NULL;
-	int n = 0;
+	int64_t wrong = 0;
 	enum ct_status st;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(cfg, id->run_id),
 				   .open_network = cfg->dist.open_network,
@@ -52,29 +243,29 @@ static enum ct_status run_rank(const struct ct_config *cfg, const struct ct_iden
 	CT_TRY_GOTO(ct_comm_open(cfg->dist.backend, &world, &co, &comm), st, out);
 	if (dog)
 		ct_watchdog_add_comm(dog, comm);
-	CT_TRY_GOTO(ct_bench_comm(comm, rounds, &rows, &n), st, out);
-	if (id->rank == 0)
-		st = print_rows(comm, rows, n);
+	CT_TRY_GOTO(measure(cli, comm, &world, o, &wrong), st, out);
 out:
 	if (st < 0 && dog)
 		ct_watchdog_report(dog);
-	ct_free(rows);
 	if (dog)
 		ct_watchdog_remove_comm(dog, comm);
 	ct_comm_close(comm);
 	ct_watchdog_stop(dog);
 	ct_world_leave(&world, st < 0);
+	/* All ranks know the sum, but one message is enough. */
+	if (st == CT_OK && wrong > 0 && id->rank == 0)
+		return CT_FAIL(CT_COMM, "bench comm: %lld elements of the results are wrong", (long long)wrong);
 	return st;
 }
 
 enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 {
 	struct ct_config *cfg = NULL;
+	struct ct_bench_comm_opts opts = {0};
 	struct ct_identity id;
-	int64_t rounds;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
-	CT_TRY(ct_cli_number("--steps", cli->steps, 0, 1, 2000, &rounds));
+	CT_TRY(read_options(cli, &opts));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
 	enum ct_status st = ct_log_configure(cfg->log.level);
 	if (st == CT_OK)
@@ -86,7 +277,7 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 		if (st == CT_OK)
 			st = ct_stop_guard_start(&guard, signals);
 		if (st == CT_OK)
-			st = run_rank(cfg, &id, (int)rounds);
+			st = run_rank(cli, cfg, &id, &opts);
 		ct_stop_guard_end(&guard);
 		ct_signals_close(signals);
 	}
