@@ -131,18 +131,8 @@ static void cuda_program_destroy(ct_program *base)
 	struct cuda_program *p = (struct cuda_program *)base;
 
 	ct__cuda_unbind(p);
-	for (size_t i = 0; i < p->n_tasks; i++) {
-		if (p->tasks[i].kind == CUDA_PLAN)
-			ct__cudnn_pack_destroy(p->tasks[i].plan.pack);
-	}
 	ct__cuda_profile_release(p);
-	ct_free(p->references);
-	ct_free(p->tasks);
-	ct_free(p->buffers);
-	ct_free(p->taps);
-	ct_free(p->norms);
-	ct_free(p->groups);
-	ct_free(p->values);
+	ct__cuda_release_tasks(p);
 	ct_free(p);
 }
 

@@ -2,6 +2,21 @@
 
 #include "base/mem.h"
 
+void ct__cuda_release_tasks(struct cuda_program *p)
+{
+	for (size_t i = 0; i < p->n_tasks; i++) {
+		if (p->tasks[i].kind == CUDA_PLAN)
+			ct__cudnn_pack_destroy(p->tasks[i].plan.pack);
+	}
+	ct_free(p->references);
+	ct_free(p->tasks);
+	ct_free(p->buffers);
+	ct_free(p->taps);
+	ct_free(p->norms);
+	ct_free(p->groups);
+	ct_free(p->values);
+}
+
 enum ct_status ct__cuda_buffer(struct cuda_program *p, size_t bytes, int *out)
 {
 	CT_TRY_GROW(p->buffers, p->n_buffers, p->buffers_cap);

@@ -178,6 +178,8 @@ enum ct_status ct__cuda_task(struct cuda_program *p, int node, enum cuda_kind ki
 /* Make `field`, which is a pointer in the last task that was added, refer to a buffer or to the gradient of a parameter. */
 enum ct_status ct__cuda_refer(struct cuda_program *p, const void *field, int buffer) CT_MUST_CHECK;
 enum ct_status ct__cuda_refer_grad(struct cuda_program *p, const void *field, int param) CT_MUST_CHECK;
+/* Frees what a compilation has appended to p, but not p. */
+void ct__cuda_release_tasks(struct cuda_program *p);
 
 /* bind.c: ct__cuda_bind enlarges the memory of the net if the program needs more, and sets all pointers of the program.
  * ct__cuda_take_memory sets them again if the memory has moved since. ct__cuda_unbind removes the program from the net's list; the last one

@@ -83,13 +83,7 @@ static void count(const char *level, enum ct_precision precision, struct step *o
 		out->total += bytes;
 	}
 	assert_ok(ct_memory_plan(p.buffers, p.n_buffers, CUDA_ALIGN, &out->memory));
-	ct_free(p.references);
-	ct_free(p.tasks);
-	ct_free(p.buffers);
-	ct_free(p.taps);
-	ct_free(p.norms);
-	ct_free(p.groups);
-	ct_free(p.values);
+	ct__cuda_release_tasks(&p);
 	ct_net_destroy(net);
 	ct_graph_destroy(graph);
 	ct_engine_close(engine);
