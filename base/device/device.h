@@ -58,14 +58,15 @@ struct ct_device_info {
 struct ct_device_caps {
 	bool host_visible; /* the host may read and write device memory whenever no posted work uses it */
 	bool async;        /* posted work runs after the call has returned */
-	bool host_code;    /* work can be posted as a C function: ct_stream_run */
+	bool host_code;    /* functions that are posted with ct_stream_run can read and write device memory */
 	bool recordable;   /* posted work can be recorded: ct_recording_begin */
 };
 
 /* Work in the form of a C function. args points to a copy of the arguments that were posted. The function returns
  * CT_INPROGRESS if the work is not finished, for example because another rank is late. It is then called again, with
  * args at the same address, after other streams have had a turn. Any error that the function returns becomes the
- * device's error permanently. */
+ * device's error permanently. On a GPU, the function is called on another thread, which it may block while other
+ * streams go on, but not those with posted functions; it must not use the device, and can access only host memory. */
 typedef enum ct_status (*ct_stream_fn)(const void *args);
 enum { CT_STREAM_ARGS_MAX = 192 }; /* bytes */
 
@@ -93,7 +94,7 @@ struct ct_device_ops {
 	enum ct_status (*stream_sync)(ct_stream *s, int64_t deadline_ns);
 	enum ct_status (*stream_wait_event)(ct_stream *s, ct_event *e);
 	enum ct_status (*stream_run)(ct_stream *s, ct_stream_fn fn, const void *args,
-				     size_t bytes); /* (optional) [default: no host_code] */
+				     size_t bytes); /* (optional) [default: not supported] */
 	enum ct_status (*event_create)(ct_device *d, bool timed, ct_event **out);
 	void (*event_destroy)(ct_event *e);
 	enum ct_status (*event_record)(ct_event *e, ct_stream *s);
@@ -158,8 +159,8 @@ enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
 /* Work that is posted to s after this call runs only after the work that preceded the latest ct_event_record of e is
  * done. The host does not wait. e must not be timed. */
 enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e) CT_MUST_CHECK;
-/* Posts a call of fn with a copy of args. bytes is at most CT_STREAM_ARGS_MAX. Fails with CT_UNSUPPORTED on a device
- * without caps.host_code. On the CPU device, fn is called until it has finished, and its status is returned. */
+/* Posts a call of fn with a copy of args. bytes is at most CT_STREAM_ARGS_MAX; on a GPU, equal bytes mean the same call,
+ * so padding must be zero. Fails with CT_UNSUPPORTED if the device cannot run functions. On the CPU device, fn is called until it has finished, and its status is returned. */
 enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes) CT_MUST_CHECK;
 
 /* An event has one of two purposes, and any other use fails with CT_BUG. If timed is false, the event orders streams

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/device/cuda_check.h"
 #include "base/device/device.h"
@@ -42,8 +43,12 @@ struct cuda_allocation {
 struct cuda_device {
 	ct_device base;
 	int index;
-	pthread_mutex_t mutex; /* of the list, because any thread may allocate */
+	pthread_mutex_t mutex; /* of the list, because any thread may allocate, and of the error */
 	struct cuda_allocation *allocations;
+	/* host_function.c */
+	struct cuda_call *calls;
+	_Atomic bool failed;   /* a host function has failed */
+	struct ct_error error; /* its error, which does not change after `failed` is set */
 	bool recording;
 	struct cuda_stream *streams;
 };
@@ -63,9 +68,15 @@ enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *w
 void ct__cuda_released(cudaError_t e, const char *what);
 /* Calls poll(object) until it returns something other than cudaErrorNotReady. Fails with CT_TIMEOUT after the deadline.
  * function is the name of the CUDA function that poll calls. Messages contain the names of the work that was posted
- * last (ct_stream_note). */
-enum ct_status ct__cuda_wait(const struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
+ * last (ct_stream_note). If a host function has failed, waits for at most 1 s longer and returns its error. */
+enum ct_status ct__cuda_wait(struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
 			     const char *function, int64_t deadline_ns) CT_MUST_CHECK;
+
+/* host_function.c */
+enum ct_status ct__cuda_stream_run(ct_stream *base, ct_stream_fn fn, const void *args, size_t bytes);
+/* Returns the error of a host function that has failed, or CT_OK. */
+enum ct_status ct__cuda_failure(struct cuda_device *d) CT_MUST_CHECK;
+void ct__cuda_calls_release(struct cuda_device *d);
 
 /* memory.c */
 enum ct_status ct__cuda_mem_alloc(ct_device *base, size_t bytes, bool zeroed, void **out);

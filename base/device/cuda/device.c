@@ -98,6 +98,7 @@ static void cuda_close(ct_device *base)
 
 	CT_ASSERT(!d->streams); /* a stream was not destroyed */
 	CT_ASSERT(!d->allocations);
+	ct__cuda_calls_release(d);
 	pthread_mutex_destroy(&d->mutex);
 	ct_free(d);
 }
@@ -170,6 +171,7 @@ const struct ct_device_ops ct__device_cuda_ops = {
 	.stream_destroy = ct__cuda_stream_destroy,
 	.stream_sync = ct__cuda_stream_sync,
 	.stream_wait_event = ct__cuda_stream_wait_event,
+	.stream_run = ct__cuda_stream_run,
 	.event_create = ct__cuda_event_create,
 	.event_destroy = ct__cuda_event_destroy,
 	.event_record = ct__cuda_event_record,

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 
 enum { SPIN_NS = 200 * 1000, PAUSE_NS = 50 * 1000 };
+#define FAILED_NS CT_SEC /* how long work may take that does not wait for the host any more */
 
 static enum ct_status status_of(cudaError_t e)
 {
@@ -137,19 +138,28 @@ static enum ct_status wait_failed(const struct cuda_device *d, cudaError_t e, co
 	return st;
 }
 
-enum ct_status ct__cuda_wait(const struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
+enum ct_status ct__cuda_wait(struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
 			     const char *function, int64_t deadline_ns)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	const int64_t start = ct_now_ns();
+	bool failed = false;
 
 	for (;;) {
 		cudaError_t e = poll(object);
 		int64_t now;
 
+		if (e == cudaSuccess)
+			return ct__cuda_failure(d);
 		if (e != cudaErrorNotReady)
-			return e == cudaSuccess ? CT_OK : wait_failed(d, e, function);
+			return wait_failed(d, e, function);
 		now = ct_now_ns();
+		if (!failed && atomic_load(&d->failed)) {
+			failed = true;
+			deadline_ns = deadline_ns < now + FAILED_NS ? deadline_ns : now + FAILED_NS;
+		}
+		if (failed && now >= deadline_ns)
+			return ct__cuda_failure(d);
 		if (deadline_ns != CT_FOREVER && now >= deadline_ns)
 			return CT_FAIL(CT_TIMEOUT, "the GPU has not finished in time (%s)", function);
 		if (now - start > SPIN_NS)

@@ -109,7 +109,7 @@ static cudaError_t poll_event(void *object)
 
 enum ct_status ct__cuda_event_wait(ct_event *base, int64_t deadline_ns)
 {
-	const struct cuda_device *d = (struct cuda_device *)base->device;
+	struct cuda_device *d = (struct cuda_device *)base->device;
 
 	CT_TRY(ct__cuda_not_recording(d, "the host waits for an event"));
 	return ct__cuda_wait(d, poll_event, base, "cudaEventQuery", deadline_ns);
