@@ -179,16 +179,22 @@ static enum ct_status never_ready(const ct_reducer *r)
 	return name_bucket(r, r->n_posted);
 }
 
+enum ct_status ct_reducer_join(ct_reducer *r, ct_stream *s)
+{
+	if (!r->stream || !r->sync || r->n_posted == 0)
+		return CT_OK;
+	CT_TRY(ct_event_record(r->done, r->stream));
+	return ct_stream_wait_event(s, r->done);
+}
+
 enum ct_status ct_reducer_finish(ct_reducer *r)
 {
 	if (!r->sync || r->n_buckets == 0)
 		return CT_OK;
 	if (r->n_posted < r->n_buckets)
 		return never_ready(r); /* posted work is not cancelled, because this process is about to end */
-	if (r->stream) {
-		CT_TRY(ct_event_record(r->done, r->stream));
-		return ct_stream_wait_event(r->compute, r->done);
-	}
+	if (r->stream)
+		return ct_reducer_join(r, r->compute);
 	for (int b = 0; b < r->n_buckets; b++) {
 		ct_work *w = r->works[b];
 		enum ct_status st;

@@ -36,6 +36,9 @@ void ct_reducer_begin(ct_reducer *r, bool sync);
 /* Reports that a slice is final, and makes progress on posted buckets. Slices may be reported in any order; buckets are
  * posted in order. Fails with CT_BUG if the slice does not exist or has already been reported. */
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice) CT_MUST_CHECK;
+/* Makes s wait for the buckets that have been posted so far. Call it before a collective of the same communicator is
+ * posted to s, so that collectives have the same order on all ranks. Has no effect on a synchronous device. */
+enum ct_status ct_reducer_join(ct_reducer *r, ct_stream *s) CT_MUST_CHECK;
 /* Ends a step. For work that is posted to the compute stream after this call, the buckets contain the sums over all
  * ranks. Fails with CT_BUG if a slice has not been reported. Error messages name the bucket. */
 enum ct_status ct_reducer_finish(ct_reducer *r) CT_MUST_CHECK;

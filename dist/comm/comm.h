@@ -25,7 +25,8 @@
 
 enum ct_redop { CT_SUM, CT_PROD, CT_MIN, CT_MAX, CT_AVG };
 
-typedef struct ct_stream ct_stream; /* base/device/device.h */
+typedef struct ct_device ct_device; /* base/device/device.h */
+typedef struct ct_stream ct_stream;
 typedef struct ct_comm ct_comm;
 typedef struct ct_work ct_work; /* a posted operation; ct_work_wait frees it */
 
@@ -87,18 +88,22 @@ enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, in
 
 /* Post a collective to a stream. The collective runs in stream order, and there is no ct_work to wait for. A failure
  * becomes an error of the stream (base/device/device.h) and ends the communicator. buf must be memory of the stream's
- * device. On a device that is not asynchronous, the call returns when the collective is done. If collectives of one
+ * device. If the host cannot access it, ct_comm_stage must have been called. On a device that is not asynchronous, the call returns when the collective is done. If collectives of one
  * communicator are posted to several streams, events must put them in the same order on all ranks: if a collective
  * begins while another one is running, the result is CT_BUG. If a peer ends while a collective is running, the error is
- * the same as that of ct_work_wait. Fails with CT_UNSUPPORTED if neither the back end nor the device (caps.host_code)
- * supports this. */
+ * the same as that of ct_work_wait. */
 enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
 				      ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,
 				      ct_stream *s) CT_MUST_CHECK;
 
-/* Returns whether any communicator of this build can post collectives to streams of GPUs. */
-bool ct_comm_supports_gpus(void);
+/* Returns true if collectives that are posted to streams of d are staged: copied to pinned host memory, on which the
+ * communicator works in a host function of the stream, and back. */
+bool ct_comm_is_staged(const ct_comm *c, const ct_device *d);
+/* Allocates `bytes` of pinned memory for staged collectives. Larger collectives are done in parts. Has no effect if
+ * collectives on d are not staged. All ranks must pass the same size, once. ct_comm_close frees the memory, so it must be
+ * called before d is closed. */
+enum ct_status ct_comm_stage(ct_comm *c, ct_device *d, size_t bytes) CT_MUST_CHECK;
 /* Returns true if other streams of the device continue while a posted collective waits for peers. */
 bool ct_comm_is_cooperative(const ct_comm *c);
 

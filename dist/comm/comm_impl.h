@@ -49,9 +49,19 @@ struct ct_comm_ops {
 
 /* The collective that was posted to a stream and is running (dist/comm/stream.c). There is at most one. */
 struct ct_in_stream {
-	const void *args; /* arguments of its function, which is called repeatedly; NULL: no collective is running */
+	/* Arguments of its function, which is called repeatedly; NULL: no collective is running. Another thread calls the
+	 * functions of a GPU. */
+	const void *_Atomic args;
 	ct_work *work;
 	int64_t deadline_ns;
+};
+
+/* Pinned memory for collectives of a device whose memory the host cannot access. All collectives use the same memory,
+ * because they are ordered. */
+struct ct_stage {
+	ct_device *device; /* NULL: none */
+	void *memory;
+	size_t bytes;
 };
 
 struct ct_comm {
@@ -68,6 +78,7 @@ struct ct_comm {
 	pthread_cond_t died;
 	ct_work *free_works;
 	struct ct_in_stream in_stream;
+	struct ct_stage stage;
 	struct ct_work_block *blocks;
 	void **mem; /* heap blocks of the default mem_alloc */
 	size_t n_mem;
@@ -77,6 +88,8 @@ struct ct_comm {
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
 /* Does the same as ct_work_wait, with another deadline. */
 enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
+
+void ct__comm_stage_release(ct_comm *c);
 
 /* Opens the back end `ops` without the registry, for tests and for the parts of hier. */
 enum ct_status ct__comm_open_with(const struct ct_comm_ops *ops, struct ct_world *world,

@@ -43,15 +43,6 @@ bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why,
 	return true;
 }
 
-bool ct_comm_supports_gpus(void)
-{
-	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++) {
-		if (backends[i].ops && backends[i].ops->post_to)
-			return true;
-	}
-	return false;
-}
-
 static const struct backend *find(const char *name)
 {
 	for (size_t i = 0; i < CT_ARRAY_LEN(backends); i++) {

@@ -1,5 +1,8 @@
 /* Collectives posted to a stream. If the back end does not support streams, the collective runs in a host function of
- * the stream. At that time all earlier work of the stream is done, so nothing else uses the buffer. */
+ * the stream. At that time all earlier work of the stream is done, so nothing else uses the buffer. If the host cannot
+ * access the buffer, the collective is staged: the stream copies it to pinned memory before, and back afterwards. */
+#include <string.h>
+
 #include "base/device/device.h"
 #include "dist/comm/comm_impl.h"
 
@@ -13,32 +16,100 @@ _Static_assert(sizeof(struct posted) <= CT_STREAM_ARGS_MAX,
 
 static enum ct_status begin(struct ct_in_stream *in, const struct posted *p)
 {
+	enum ct_status st;
+
 	in->deadline_ns = ct_deadline_in(p->comm->opts.timeout_ns);
-	CT_TRY(ct__comm_post(p->comm, &p->want, &in->work));
-	in->args = p;
-	return CT_OK;
+	st = ct__comm_post(p->comm, &p->want, &in->work);
+	if (st < 0)
+		in->args = NULL;
+	return st;
 }
 
 static enum ct_status run(const void *args)
 {
 	const struct posted *p = args;
 	struct ct_in_stream *in = &p->comm->in_stream;
-	char other[128], own[128];
+	const void *running = NULL;
+	char other[128] = "another collective", own[128];
 
-	if (in->args && in->args != args) {
-		ct__work_text(in->work, other, sizeof(other));
+	if (atomic_compare_exchange_strong(&in->args, &running, args)) {
+		CT_TRY(begin(in, p));
+	} else if (running != args) {
+		if (!p->comm->stage.device) /* else another thread may be changing it */
+			ct__work_text(in->work, other, sizeof(other));
 		ct__comm_op_text(p->comm, p->want.kind, p->want.dtype, p->want.op, p->want.n, p->want.root, 0, own,
 				 sizeof(own));
 		return CT_FAIL(CT_BUG, "%s began in a stream while %s was under way in another: order them by events",
 			       own, other);
 	}
-	if (!in->args)
-		CT_TRY(begin(in, p));
-	/* A back end with its own thread uses the buffer until the operation is done, so wait for it. */
-	if (p->comm->ops->cooperative && ct_now_ns() < in->deadline_ns && ct_work_test(in->work) == CT_INPROGRESS)
+	/* A back end with its own thread uses the buffer until the operation is done, so wait for it. The thread that
+	 * calls functions of a GPU may wait, too. */
+	if (p->comm->ops->cooperative && !p->comm->stage.device && ct_now_ns() < in->deadline_ns &&
+	    ct_work_test(in->work) == CT_INPROGRESS)
 		return CT_INPROGRESS;
 	in->args = NULL;
 	return ct__work_wait_until(in->work, in->deadline_ns);
+}
+
+bool ct_comm_is_staged(const ct_comm *c, const ct_device *d)
+{
+	const struct ct_device_caps *caps = ct_device_caps(d);
+
+	return c->size > 1 && !c->ops->post_to && caps->async && !caps->host_code;
+}
+
+enum ct_status ct_comm_stage(ct_comm *c, ct_device *d, size_t bytes)
+{
+	if (!ct_comm_is_staged(c, d))
+		return CT_OK;
+	CT_ASSERT(!c->stage.device && bytes >= sizeof(double));
+	CT_TRY(ct_device_host_alloc(d, bytes, &c->stage.memory));
+	c->stage.device = d;
+	c->stage.bytes = bytes;
+	return CT_OK;
+}
+
+void ct__comm_stage_release(ct_comm *c)
+{
+	if (c->stage.device)
+		ct_device_host_free(c->stage.device, c->stage.memory);
+	c->stage = (struct ct_stage){0};
+}
+
+/* Posts a collective with n elements at `at`, which fit into the staging memory. */
+static enum ct_status post_part(ct_comm *c, const ct_work *want, void *at, size_t n, ct_stream *s)
+{
+	const struct ct_stage *stage = &c->stage;
+	const size_t bytes = n * ct_dtype_bytes(want->dtype);
+	const bool sends = want->kind != CT_COMM_BROADCAST || want->root == c->rank;
+	const bool receives = want->kind != CT_COMM_BROADCAST || want->root != c->rank;
+	struct posted p;
+
+	memset(&p, 0, sizeof(p)); /* padding, too: ct_stream_run */
+	p.comm = c;
+	p.want.kind = want->kind;
+	p.want.src = p.want.dst = stage->memory;
+	p.want.n = n;
+	p.want.dtype = want->dtype;
+	p.want.op = want->op;
+	p.want.root = want->root;
+	if (sends)
+		CT_TRY(ct_device_copy(stage->device, stage->memory, at, bytes, s));
+	CT_TRY(ct_stream_run(s, run, &p, sizeof(p)));
+	return receives ? ct_device_copy(stage->device, at, stage->memory, bytes, s) : CT_OK;
+}
+
+static enum ct_status post_staged(ct_comm *c, const ct_work *want, ct_stream *s)
+{
+	const size_t element = ct_dtype_bytes(want->dtype), max = c->stage.bytes / element;
+
+	CT_ASSERT(c->stage.device == ct_stream_device(s) && want->dst == want->src);
+	for (size_t i = 0; i < want->n; i += max) {
+		const size_t n = want->n - i < max ? want->n - i : max;
+
+		CT_TRY(post_part(c, want, (char *)want->dst + i * element, n, s));
+	}
+	return CT_OK;
 }
 
 static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
@@ -55,9 +126,8 @@ static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
 		CT_TRY(ct__comm_post(c, want, &w));
 		return ct_work_wait(w);
 	}
-	if (!caps->host_code)
-		return CT_FAIL(CT_UNSUPPORTED, "communicator %s does not support streams of a %s device", c->ops->name,
-			       ct_device_kind(ct_stream_device(s)));
+	if (ct_comm_is_staged(c, ct_stream_device(s)))
+		return post_staged(c, want, s);
 	return ct_stream_run(s, run, &p, sizeof(p));
 }
 
@@ -74,5 +144,5 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
 
 bool ct_comm_is_cooperative(const ct_comm *c)
 {
-	return c->ops->cooperative || c->ops->post_to;
+	return c->ops->cooperative || c->ops->post_to || c->stage.device;
 }

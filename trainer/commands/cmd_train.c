@@ -18,11 +18,7 @@ static enum ct_status say_ranks(const struct ct_config *cfg, const struct ct_ran
 	CT_TRY(ct_plan_devices(cfg, &d));
 	if (d.n == 0 || cfg->launch.procs > 0 || cfg->launch.procs_list[0])
 		return CT_OK;
-	if (ranks->local < d.n)
-		CT_WARN("launch.procs=auto starts %d rank for %d GPUs, because ctrain cannot train on several GPUs yet",
-			ranks->local, d.n);
-	else
-		CT_INFO("launch.procs=auto: %d rank%s, one for each GPU", ranks->local, ct_plural(ranks->local));
+	CT_INFO("launch.procs=auto: %d rank%s, one for each GPU", ranks->local, ct_plural(ranks->local));
 	return CT_OK;
 }
 

@@ -75,7 +75,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Number format of the computation. fp32: single precision. bf16: activations and convolutions use bfloat16; master weights and statistics stay in fp32. The processor must support bfloat16. fp16: like bf16, but with half precision and dynamic loss scaling. tf32: fp32, but the inputs of matrix products are rounded to a 10-bit mantissa. fp16 and tf32 are for GPUs: the CPU engines refuse them with an error."},
 
 	{KEY(launch.procs, INT), .flags = CT_KEY_AUTO | CT_KEY_HIDE_UNSET, .lo = 1, .hi = 1024, .def = "auto",
-	 .doc = "Number of processes (ranks) on this node. auto: one per GPU (until ctrain supports training on several GPUs: one). If no GPUs are used: 2, or 1 if there is only one CPU."},
+	 .doc = "Number of processes (ranks) on this node. auto: one per GPU. If no GPUs are used: 2, or 1 if there is only one CPU."},
 	{KEY(launch.procs_list, STR), ADVANCED, .flags = CT_KEY_HIDE_UNSET,
 	 .doc = "Number of processes on each node, if the nodes differ; for example \"8,2\". Used instead of launch.procs."},
 	{KEY(launch.nodes, INT), .lo = 1, .hi = 4096, .def = "1",

@@ -45,10 +45,13 @@ enum ct_status ct_session_share_weights(struct ct_session *s)
 	return ct_session_broadcast_arena(s, ct_net_buffers(s->net));
 }
 
-/* Synchronized batch norm. Every rank posts these sums and its buckets in the same order. */
+/* Synchronized batch norm. Every rank posts these sums and its buckets in the same order. If one communicator serves the
+ * streams of both, they also run in this order. */
 static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream *stream)
 {
 	struct ct_session *s = user;
+	if (!s->norm_comm && s->reducer)
+		CT_TRY(ct_reducer_join(s->reducer, stream));
 	return ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->comm, v, n, CT_F64, CT_SUM, stream);
 }
 
@@ -115,11 +118,25 @@ static enum ct_status alloc_reduced(struct ct_session *s)
 	return ct_arena_wrap(s->device, CT_F32, CT_SCALAR_N, (float *)memory + elems, &s->scalars);
 }
 
+enum { STAGE_MAX = 64 << 20 };
+
+/* Allocates staging memory for the largest bucket, or for parts of it. */
+static enum ct_status stage_buckets(struct ct_session *s)
+{
+	size_t bytes = 0;
+	for (int i = 0; i < s->n_buckets; i++) {
+		const size_t one = s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype);
+		bytes = one > bytes ? one : bytes;
+	}
+	return ct_comm_stage(s->comm, s->device, bytes < STAGE_MAX ? bytes : STAGE_MAX);
+}
+
 static enum ct_status build_training(struct ct_session *s)
 {
 	CT_TRY(alloc_reduced(s));
 	CT_TRY(ct_net_bind_grads(s->net, s->grads));
 	CT_TRY(build_buckets(s));
+	CT_TRY(stage_buckets(s));
 	struct ct_reducer_opts ro = {.compute = ct_engine_stream(s->engine),
 				     .memory[CT_F32] = ct_arena_at(s->grads, 0),
 				     .buckets = s->buckets,
@@ -246,29 +263,20 @@ static enum ct_status join_nobody(struct ct_session *s)
 	return ct_world_join(&id, &wo, &s->world);
 }
 
-/* Fails if the device runs neither collectives of the communicator nor functions of the host. */
-static enum ct_status check_streams(const struct ct_session *s)
-{
-	const struct ct_device_caps *caps = ct_device_caps(s->device);
-	if (s->world.id.world == 1 || !caps->async || caps->host_code || ct_comm_supports_gpus())
-		return CT_OK;
-	return CT_FAIL_HINT(CT_UNSUPPORTED, "train on one GPU (launch.procs=1), or on the CPU (device=cpu)",
-			    "ctrain cannot train with several ranks on a %s device yet", ct_device_kind(s->device));
-}
-
 static enum ct_status open_comm(struct ct_session *s, bool local)
 {
 	const struct ct_config *c = s->cfg;
 	const char *backend = local ? "self" : c->dist.backend;
 	struct ct_comm_opts co = {.timeout_ns = local ? CT_FOREVER : (int64_t)(c->dist.timeout * 1e9),
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL};
-	CT_TRY(check_streams(s));
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
 	if (s->watchdog)
 		ct_watchdog_add_comm(s->watchdog, s->comm);
-	if (c->model.bn != CT_CFG_BN_SYNC || s->world.id.world == 1 || !ct_device_caps(s->device)->async)
+	/* Two streams may share a communicator only if their collectives are ordered. Staged ones must be, even with two
+	 * communicators, because a GPU calls functions of the host one after the other (sum_statistics orders them). */
+	if (c->model.bn != CT_CFG_BN_SYNC || s->world.id.world == 1 || !ct_device_caps(s->device)->async ||
+	    ct_comm_is_staged(s->comm, s->device))
 		return CT_OK;
-	/* Two streams may share a communicator only if their collectives are ordered. */
 	co.scope = "norm";
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->norm_comm));
 	if (s->watchdog)

@@ -1,27 +1,35 @@
 #include "trainer/plan/devices.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/thread.h"
-#include "dist/comm/comm.h"
 
 static bool is_on_host(const char *kind)
 {
 	return strcmp(kind, "cuda") != 0;
 }
 
-/* Returns whether the config requests several ranks. */
-static bool wants_ranks(const struct ct_config *c)
+/* Returns the number of ranks on this host that the config requests, or 0 if it does not say. */
+static int ranks_here(const struct ct_config *c)
 {
-	return c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
+	const char *p = c->launch.procs_list;
+	int64_t node = c->launch.node_rank;
+
+	if (!p[0])
+		return c->launch.procs > 0 ? (int)c->launch.procs : 0;
+	for (; node > 0 && *p; node--)
+		p += strcspn(p, ",") + (strchr(p, ',') != NULL);
+	return (int)strtol(p, NULL, 10);
 }
 
 /* Chooses the kind of device for `device: auto`. An engine that computes on the CPU decides. */
 static const char *choose_automatically(const struct ct_config *c, struct ct_plan_devices *out)
 {
 	const char *engine = c->train.engine, *kind;
+	int count;
 
 	if (strcmp(engine, "cuda") == 0)
 		return "cuda";
@@ -30,9 +38,16 @@ static const char *choose_automatically(const struct ct_config *c, struct ct_pla
 		return "cpu";
 	}
 	kind = ct_device_choose(&out->has_driver, out->why, sizeof(out->why));
-	if (is_on_host(kind) || !wants_ranks(c) || ct_comm_supports_gpus())
+	if (is_on_host(kind) || c->launch.devices[0] || ranks_here(c) <= 1)
 		return kind;
-	snprintf(out->why, sizeof(out->why), "ctrain cannot train with several ranks on GPUs yet");
+	if (ct_device_count(kind, &count) < 0) {
+		ct_error_clear(); /* the function that opens the device reports it */
+		return kind;
+	}
+	if (ranks_here(c) <= count)
+		return kind;
+	snprintf(out->why, sizeof(out->why), "%d ranks would have to share %d GPU%s (launch.procs=%d uses the GPU%s)",
+		 ranks_here(c), count, ct_plural(count), count, ct_plural(count));
 	return "cpu";
 }
 
@@ -136,7 +151,7 @@ int ct_plan_local_procs(const struct ct_config *c)
 		ct_error_clear(); /* the function that opens the device reports it */
 	if (is_on_host(d.kind))
 		return ct_cpu_count() >= 2 ? 2 : 1;
-	return d.n > 1 && ct_comm_supports_gpus() ? d.n : 1;
+	return d.n > 0 ? d.n : 1;
 }
 
 bool ct_plan_on_cpu(const struct ct_config *c)

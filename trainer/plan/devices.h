@@ -22,8 +22,8 @@ struct ct_plan_devices {
 enum ct_status ct_plan_devices(const struct ct_config *c, struct ct_plan_devices *out) CT_MUST_CHECK;
 /* Fails with CT_NO_DEVICE if `local` ranks on this host would have to share GPUs and the config does not request it. */
 enum ct_status ct_plan_check_devices(const struct ct_config *c, int local) CT_MUST_CHECK;
-/* Returns the number of ranks on this node (launch.procs). auto is one per GPU, or 1 if no communicator of this build
- * supports GPUs; without GPUs, it is 2 (1 if there is only one CPU). */
+/* Returns the number of ranks on this node (launch.procs). auto is one per GPU; without GPUs, it
+ * is 2 (1 if there is only one CPU). */
 int ct_plan_local_procs(const struct ct_config *c);
 /* Returns whether the ranks of this host compute on its CPUs. */
 bool ct_plan_on_cpu(const struct ct_config *c);
