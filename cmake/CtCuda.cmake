@@ -2,8 +2,9 @@
 #   CTRAIN_CUDA_WHY          empty: the headers of CUDA 13 and cuDNN 9 were found; else why the CUDA parts are not built
 #   CTRAIN_NVCC_WHY          empty: CTRAIN_NVCC is nvcc of CUDA 13; else why GPU code is not compiled. The software GPU does not need it.
 #   CTRAIN_CUDA_MODULE_WHY   empty: the module for GPUs is built; else why not
+#   CTRAIN_NCCL_WHY          empty: the header of NCCL 2.28 or later was found in CTRAIN_NCCL_INCLUDE_DIR; else why it cannot be used
 #   ct_cuda                  the headers of CUDA and cuDNN
-#   CTRAIN_CUDART_LIBRARY, CTRAIN_CUDNN_LIBRARY, CTRAIN_NVCC
+#   CTRAIN_CUDART_LIBRARY, CTRAIN_CUDNN_LIBRARY, CTRAIN_NCCL_LIBRARY, CTRAIN_NVCC
 #   CTRAIN_CUDA_LIBRARY_PATH the directories of the two libraries, "DIR:DIR"
 set(CTRAIN_CUDA AUTO CACHE STRING "Build what needs CUDA: ON, OFF, or AUTO (where a toolkit is installed)")
 # scripts/setup_cuda.sh installs into build/cuda where no suitable toolkit is installed.
@@ -14,7 +15,7 @@ else()
   set(roots $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
 endif()
 if(DEFINED CTRAIN_CUDA_ROOTS AND NOT CTRAIN_CUDA_ROOTS STREQUAL roots) # search again
-  foreach(name CUDA_INCLUDE_DIR CUDNN_INCLUDE_DIR CUDART_LIBRARY CUDNN_LIBRARY NVCC)
+  foreach(name CUDA_INCLUDE_DIR CUDNN_INCLUDE_DIR NCCL_INCLUDE_DIR CUDART_LIBRARY CUDNN_LIBRARY NCCL_LIBRARY NVCC)
     unset(CTRAIN_${name} CACHE)
   endforeach()
 endif()
@@ -27,8 +28,10 @@ if(CTRAIN_NVCC)
 endif()
 find_path(CTRAIN_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${roots} PATH_SUFFIXES include)
 find_path(CTRAIN_CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${roots} PATH_SUFFIXES include)
+find_path(CTRAIN_NCCL_INCLUDE_DIR nccl.h HINTS ${roots} PATH_SUFFIXES include)
 find_library(CTRAIN_CUDART_LIBRARY libcudart.so.13 HINTS ${roots} PATH_SUFFIXES lib64 lib)
 find_library(CTRAIN_CUDNN_LIBRARY libcudnn.so.9 HINTS ${roots} PATH_SUFFIXES lib64 lib)
+find_library(CTRAIN_NCCL_LIBRARY libnccl.so.2 HINTS ${roots} PATH_SUFFIXES lib64 lib)
 
 set(CTRAIN_CUDA_WHY "")
 if(NOT CTRAIN_CUDA STREQUAL "AUTO" AND NOT CTRAIN_CUDA)
@@ -42,6 +45,17 @@ else()
   string(REGEX MATCH "[0-9]+$" version "${version}")
   if(NOT version GREATER_EQUAL 13000 OR NOT version LESS 14000)
     set(CTRAIN_CUDA_WHY "CUDA 13 is needed, and ${CTRAIN_CUDA_INCLUDE_DIR} has ${version}")
+  endif()
+endif()
+
+set(CTRAIN_NCCL_WHY "${CTRAIN_CUDA_WHY}")
+if(NOT CTRAIN_CUDA_WHY AND NOT CTRAIN_NCCL_INCLUDE_DIR)
+  set(CTRAIN_NCCL_WHY "nccl.h was not found (set CUDA_HOME)")
+elseif(NOT CTRAIN_CUDA_WHY)
+  file(STRINGS ${CTRAIN_NCCL_INCLUDE_DIR}/nccl.h version REGEX "^#define NCCL_VERSION_CODE +[0-9]+")
+  string(REGEX MATCH "[0-9]+$" version "${version}")
+  if(NOT version GREATER_EQUAL 22800)
+    set(CTRAIN_NCCL_WHY "NCCL 2.28 is needed, and ${CTRAIN_NCCL_INCLUDE_DIR} has ${version}")
   endif()
 endif()
 

@@ -1,6 +1,6 @@
 /* The software GPU is a CUDA device for tests that computes on the CPU. It replaces libcudart.so.13 and executes the
  * kernels of the unmodified .cu sources, compiled by a C++ compiler. This header is for other stand-in libraries
- * (cuDNN, NCCL), for tests, and for exec/device.hpp.
+ * (cudnn/soft_cudnn.h, nccl/soft_nccl.h), for tests, and for exec/device.hpp.
  *
  * It is not an emulator but a test device, whose purpose is to find mistakes:
  * - Work does not run when it is posted. It waits in its stream and runs on the calling thread when the host waits or
@@ -84,6 +84,7 @@ struct soft_work {
 	void (*release)(void *args);
 	const struct soft_range *ranges; /* copied; all memory that the work reads and writes */
 	int n_ranges;
+	cudaError_t fault; /* from soft_gpu_take_fault; 0 if the work is posted in the call that creates it */
 };
 
 /* Posts the work to the stream, or adds a node to the stream's capture. */
@@ -91,6 +92,15 @@ cudaError_t soft_gpu_post(cudaStream_t stream, const struct soft_work *work);
 /* Must be the first statement of each function of a stand-in library. Counts and logs the call. Returns the error that
  * SOFT_GPU_FAULT requests, as an error number of the library, or 0. */
 int soft_gpu_call(const char *function);
+/* For work that a later call will post: returns the error with which SOFT_GPU_FAULT requests the work of this call to
+ * fail, or 0. */
+cudaError_t soft_gpu_take_fault(void);
+/* Returns the id of the capture of the stream, or 0 if the stream is not capturing. */
+unsigned soft_gpu_capture(cudaStream_t stream);
+/* Runs a random amount of posted work of the current device, as a query does. Returns the error of the device. */
+cudaError_t soft_gpu_progress(void);
+/* Returns a uniformly distributed random number in [0, n), which is determined by SOFT_GPU_SEED. */
+unsigned soft_gpu_draw(unsigned n);
 /* Reports a mistake of the program under test: prints the message and ends the process. */
 void soft_gpu_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Returns whether [p, p + bytes) is within one allocation of device memory. */

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Every function of a stand-in library exists in the real one under the same version, and none of ours is missing from the map.
-# usage: symbols.sh NM STAND-IN REAL NAME@VERSION...
+# usage: symbols.sh NM STAND-IN REAL NAME[@VERSION]...
 set -euo pipefail
 if ! [ -e "$3" ]; then
 	echo "skipped: $3 is not there"
 	exit 77
 fi
-names() { "$nm" -D --defined-only "$1" | awk '$2 == "T" { sub(/@@/, "@", $3); print $3 }' | LC_ALL=C sort; }
+names() { "$nm" -D --defined-only "$1" | awk '$2 ~ /[TW]/ { sub(/@@/, "@", $3); print $3 }' | LC_ALL=C sort; }
 nm=$1
 ours=$(names "$2")
-unknown=$(LC_ALL=C comm -23 <(grep '@lib' <<< "$ours") <(names "$3"))
+unknown=$(LC_ALL=C comm -23 <(grep '@lib\|^nccl' <<< "$ours") <(names "$3"))
 if [ -n "$unknown" ]; then
 	echo "not in the real library:"
 	echo "$unknown"

@@ -196,6 +196,14 @@ int soft_gpu_call(const char *function)
 	return error;
 }
 
+cudaError_t soft_gpu_take_fault(void)
+{
+	cudaError_t e = soft__self.work_fault;
+
+	soft__self.work_fault = cudaSuccess;
+	return e;
+}
+
 void soft_gpu_set_seed(uint64_t seed)
 {
 	pthread_once(&calls.once, start);
@@ -256,6 +264,17 @@ unsigned soft__draw(unsigned n)
 	calls.rng ^= calls.rng << 25;
 	calls.rng ^= calls.rng >> 27;
 	return (unsigned)((calls.rng * 0x2545F4914F6CDD1Du >> 32) * n >> 32);
+}
+
+unsigned soft_gpu_draw(unsigned n)
+{
+	unsigned drawn;
+
+	pthread_once(&calls.once, start);
+	soft__lock();
+	drawn = soft__draw(n);
+	soft__unlock();
+	return drawn;
 }
 
 void *soft__alloc(size_t bytes)

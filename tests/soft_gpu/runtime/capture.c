@@ -226,3 +226,15 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *
 {
 	SOFT__CALL(SOFT__PLAIN, status_of(s, out, NULL));
 }
+
+unsigned soft_gpu_capture(cudaStream_t handle)
+{
+	cudaStream_t s;
+	unsigned id = 0;
+
+	soft__lock();
+	if (soft__stream(handle, &s) == cudaSuccess && s->capture)
+		id = s->capture->id;
+	soft__unlock();
+	return id;
+}

@@ -180,3 +180,14 @@ cudaError_t soft__progress(int device)
 	clear_stalled();
 	return soft__gpu.devices[device].failed;
 }
+
+cudaError_t soft_gpu_progress(void)
+{
+	cudaError_t e;
+
+	soft__lock();
+	e = soft__progress(soft__self.device);
+	soft__close_devices();
+	soft__unlock();
+	return e;
+}

@@ -9,8 +9,11 @@ struct soft__work *soft__work_create(const struct soft_work *from, enum soft__ki
 {
 	struct soft__work *w = soft__alloc(sizeof(*w));
 
-	*w = (struct soft__work){
-		.refs = 1, .kind = kind, .run = from->run, .release = from->release, .fault = soft__self.work_fault};
+	*w = (struct soft__work){.refs = 1,
+				 .kind = kind,
+				 .run = from->run,
+				 .release = from->release,
+				 .fault = from->fault ? from->fault : soft__self.work_fault};
 	soft__self.work_fault = cudaSuccess;
 	w->name = soft__alloc(strlen(from->name) + 1);
 	memcpy(w->name, from->name, strlen(from->name));

@@ -1,0 +1,220 @@
+/* Groups of calls, and the jobs that they post. A call outside of a group is a group of one call. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/soft_gpu/nccl/nccl_impl.h"
+
+enum { MAX_INITS = 64 };
+
+static _Thread_local struct {
+	int depth;
+	ncclResult_t error;
+	struct soft__job *jobs; /* at most one for each communicator */
+	int n_inits;
+	ncclComm_t inits[MAX_INITS]; /* communicators that block until they are ready */
+} group;
+
+bool soft__in_group(void)
+{
+	return group.depth > 0;
+}
+
+ncclResult_t soft__group_fail(ncclResult_t e)
+{
+	if (group.depth > 0 && e != ncclSuccess && e != ncclInProgress)
+		group.error = e;
+	return e;
+}
+
+void soft__group_add_init(ncclComm_t c)
+{
+	if (group.n_inits == MAX_INITS)
+		soft_gpu_fail("nccl: more than %d communicators in a group", MAX_INITS);
+	group.inits[group.n_inits++] = c;
+}
+
+static struct soft__job *job_of(ncclComm_t c)
+{
+	struct soft__job **link = &group.jobs;
+
+	while (*link && (*link)->comm != c)
+		link = &(*link)->next;
+	if (!*link) {
+		*link = soft__alloc(sizeof(**link));
+		(*link)->comm = c;
+		soft__lock();
+		c->refs++;
+		soft__unlock();
+	}
+	return *link;
+}
+
+static void add_task(struct soft__job *job, const struct soft__task *t)
+{
+	if (job->n_tasks == job->capacity) {
+		job->capacity = job->capacity ? 2 * job->capacity : 4;
+		job->tasks = realloc(job->tasks, sizeof(*job->tasks) * (size_t)job->capacity);
+		if (!job->tasks)
+			soft_gpu_fail("nccl: no host memory");
+	}
+	job->tasks[job->n_tasks++] = *t;
+	if (!job->fault)
+		job->fault = t->fault;
+}
+
+/* Appends the job to the queue of its communicator, or to the tape of the capture. */
+static void enqueue(struct soft__job *job)
+{
+	ncclComm_t c = job->comm;
+	struct soft__tape *tape = c->tapes;
+
+	job->next = NULL;
+	if (!job->capture) {
+		job->queued = true;
+		*c->end = job;
+		c->end = &job->next;
+		return;
+	}
+	while (tape && tape->capture != job->capture)
+		tape = tape->next;
+	if (!tape) {
+		tape = soft__alloc(sizeof(*tape));
+		tape->capture = job->capture;
+		tape->next = c->tapes;
+		c->tapes = tape;
+	}
+	job->tape = tape;
+	job->index = tape->n_jobs++;
+	c->n_captured++;
+}
+
+static int list_ranges(const struct soft__job *job, struct soft_range *out)
+{
+	int n = 0;
+
+	for (int i = 0; i < job->n_tasks; i++) {
+		const struct soft__task *t = &job->tasks[i];
+
+		if (t->recv && t->recv_bytes)
+			out[n++] = (struct soft_range){t->recv, t->recv_bytes, true};
+		if (t->send && t->send_bytes)
+			out[n++] = (struct soft_range){t->send, t->send_bytes, false};
+		if (t->scalar_at)
+			out[n++] = (struct soft_range){t->scalar_at, soft__type_bytes((ncclDataType_t)t->call.type),
+						       false};
+	}
+	return n;
+}
+
+ncclResult_t soft__post(struct soft__job *job)
+{
+	ncclComm_t c = job->comm;
+	struct soft_range *ranges = soft__alloc(sizeof(*ranges) * 3 * (size_t)job->n_tasks);
+	struct soft_work w = {.name = job->n_tasks == 1 ? job->tasks[0].name : "ncclGroupEnd",
+			      .run = soft__run_job,
+			      .args = &job,
+			      .args_bytes = sizeof(job),
+			      .release = soft__release_job,
+			      .ranges = ranges,
+			      .n_ranges = list_ranges(job, ranges),
+			      .fault = job->fault};
+	cudaError_t e;
+
+	if (soft_gpu_capture(job->stream) != job->capture)
+		soft_gpu_fail("%s: a capture has begun or ended before ncclCommGetAsyncError returned ncclSuccess",
+			      w.name);
+	soft__lock();
+	enqueue(job);
+	soft__unlock();
+	e = soft_gpu_post(job->stream, &w);
+	free(ranges);
+	if (e == cudaSuccess)
+		return ncclSuccess;
+	soft__warn("Cuda failure '%s'", cudaGetErrorString(e));
+	soft__lock();
+	c->error = ncclUnhandledCudaError;
+	soft__unlock();
+	return ncclUnhandledCudaError;
+}
+
+static ncclResult_t start(struct soft__job *job)
+{
+	ncclComm_t c = job->comm;
+
+	job->stream = job->tasks[0].stream;
+	job->capture = soft_gpu_capture(job->stream);
+	/* NCCL posts the work of a communicator that does not block in another thread. */
+	if (!c->blocking && c->n_ranks > 1 && soft_gpu_draw(4) > 0) {
+		soft__lock();
+		c->polls = soft_gpu_draw(3);
+		c->deferred = job;
+		soft__unlock();
+		return ncclInProgress;
+	}
+	return soft__post(job);
+}
+
+static void discard(struct soft__job *job)
+{
+	soft__release_job(&job);
+}
+
+/* nccl.h declares these functions without their parameters. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+	int e = soft_gpu_call(__func__);
+
+	if (!e)
+		group.depth++;
+	return (ncclResult_t)e;
+}
+
+static ncclResult_t end_group(void)
+{
+	ncclResult_t e = group.error, got;
+	struct soft__job *jobs = group.jobs;
+
+	if (group.depth == 0) {
+		soft__warn("ncclGroupEnd: not in a group call.");
+		return ncclInvalidUsage;
+	}
+	if (--group.depth > 0)
+		return ncclSuccess;
+	group.error = ncclSuccess;
+	group.jobs = NULL;
+	for (int i = 0; i < group.n_inits; i++) {
+		got = soft__wait_ready(group.inits[i]);
+		e = e ? e : got;
+	}
+	group.n_inits = 0;
+	while (jobs) {
+		struct soft__job *next = jobs->next;
+
+		if (e && e != ncclInProgress) {
+			discard(jobs);
+		} else {
+			got = start(jobs);
+			e = got ? got : e;
+		}
+		jobs = next;
+	}
+	return e;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+	int e = soft_gpu_call(__func__);
+
+	return e ? (ncclResult_t)e : end_group();
+}
+
+ncclResult_t soft__submit(ncclComm_t c, const struct soft__task *tasks, int n)
+{
+	group.depth++;
+	for (int i = 0; i < n; i++)
+		add_task(job_of(c), &tasks[i]);
+	return end_group();
+}

@@ -1,0 +1,191 @@
+/* Internals of the stand-in for NCCL. One lock protects the communicators of the process. No function holds it while it
+ * calls the software GPU, because posted work, which runs with the lock of the software GPU held, takes it. */
+#ifndef CT_TESTS_SOFT_GPU_NCCL_IMPL_H
+#define CT_TESTS_SOFT_GPU_NCCL_IMPL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <nccl.h>
+
+#include "tests/soft_gpu/soft_gpu.h"
+
+enum {
+	SOFT__MAX_RANKS = 16,
+	SOFT__SLOT_BYTES = 256 << 10, /* of one rank in one round of a collective */
+	SOFT__PAIR_BYTES = 64 << 10,  /* of one message from one rank to another */
+};
+
+/* ---- log.c ------------------------------------------------------------------------------------------ */
+
+void soft__lock(void);
+void soft__unlock(void);
+/* Stores the message for ncclGetLastError and, as NCCL does, prints it if NCCL_DEBUG is WARN or more. */
+void soft__warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints "soft nccl: ..." on standard error, and stores the message. */
+void soft__report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void *soft__alloc(size_t bytes); /* zeroed; ends the process if there is no memory */
+void soft__nap(void);
+
+/* ---- segment.c: memory that the ranks of a communicator share --------------------------------------- */
+
+enum soft__kind {
+	SOFT__ALL_REDUCE,
+	SOFT__REDUCE,
+	SOFT__BROADCAST,
+	SOFT__ALL_GATHER,
+	SOFT__REDUCE_SCATTER,
+	SOFT__SEND,
+	SOFT__RECV,
+	SOFT__N_KINDS
+};
+
+/* What a rank calls. The ranks must agree. */
+struct soft__call {
+	uint32_t kind, type, op;
+	int32_t root;
+	uint64_t count;
+};
+
+struct soft__member {
+	atomic_uint joined, left; /* left: the communicator was finalized, destroyed or aborted */
+	int32_t pid;
+	uint64_t host, device;
+	/* Collectives proceed in rounds. In each, a rank writes its slot when all members have read the previous
+	 * contents, and reads the slots of the others when they have written. */
+	atomic_ullong wrote, read;
+	struct soft__call call;
+	/* Splits: number of calls of ncclCommSplit, their arguments, and the id of the new communicator. */
+	atomic_ullong splits, split_ids;
+	int32_t color, key;
+	ncclUniqueId split_id;
+};
+
+struct soft__pair { /* messages from one rank to another */
+	atomic_ullong wrote, read;
+	struct soft__call call;
+};
+
+struct soft__segment {
+	uint64_t nonce;
+	atomic_int n_ranks; /* 0: no rank has joined */
+	atomic_uint n_joined;
+	struct soft__member members[SOFT__MAX_RANKS];
+	struct soft__pair pairs[SOFT__MAX_RANKS][SOFT__MAX_RANKS]; /* [from][to] */
+};
+
+ncclResult_t soft__segment_create(ncclUniqueId *id);
+/* Opens the segment and joins as a rank. */
+ncclResult_t soft__segment_join(const ncclUniqueId *id, int n_ranks, int rank, struct soft__segment **out, int *fd);
+void soft__segment_leave(struct soft__segment *s, int fd, int rank);
+/* Closes the file of a segment that this process created, once all ranks have joined. */
+void soft__segment_complete(const struct soft__segment *s);
+char *soft__slot(struct soft__segment *s, int rank);
+char *soft__pair_data(struct soft__segment *s, int from, int to);
+/* Returns whether the process of the rank, which has joined, has ended. */
+bool soft__is_lost(int fd, int rank);
+
+/* ---- comm.c, end.c ---------------------------------------------------------------------------------- */
+
+enum soft__phase { SOFT__JOINING, SOFT__READY, SOFT__FINALIZING, SOFT__FINALIZED };
+
+struct soft__job;
+
+struct soft__tape { /* the jobs of a communicator in one capture, in order */
+	struct soft__tape *next;
+	unsigned capture;
+	int n_jobs, at; /* at: index of the job that runs next */
+};
+
+struct ncclComm {
+	struct ncclComm *next; /* of the communicators that the program can use */
+	int refs;              /* by the program and by jobs */
+	int rank, n_ranks, device, fd;
+	bool blocking, aborted, destroyed;
+	enum soft__phase phase;
+	struct soft__segment *segment;
+	ncclResult_t error; /* of ncclCommGetAsyncError */
+	/* Jobs that were posted outside of captures; they run in this order. */
+	struct soft__job *first, **end;
+	struct soft__tape *tapes;
+	int n_captured; /* jobs in graphs */
+	/* For a communicator that does not block: a job that will be posted after this number of polls. */
+	struct soft__job *deferred;
+	unsigned polls;
+	unsigned long long rounds, sent[SOFT__MAX_RANKS], received[SOFT__MAX_RANKS];
+	int n_ended; /* jobs */
+};
+
+/* Returns ncclInProgress or the asynchronous error. Proceeds with what is in progress. */
+ncclResult_t soft__poll(ncclComm_t c);
+/* Returns an error unless the communicator can be used. Ends the process if there is no such communicator. */
+ncclResult_t soft__ready(ncclComm_t c, const char *function);
+void soft__check_comm(ncclComm_t c, const char *function);
+ncclResult_t soft__wait_ready(ncclComm_t c);
+/* With the lock held: soft__comm_forget takes the communicator from the program. */
+void soft__comm_drop(ncclComm_t c);
+void soft__comm_forget(ncclComm_t c);
+
+/* ---- group.c: from calls to posted work ------------------------------------------------------------- */
+
+struct soft__task {
+	struct soft__call call;
+	const char *name;
+	const void *send; /* NULL: this rank sends nothing */
+	void *recv;       /* NULL: this rank receives nothing */
+	size_t send_bytes, recv_bytes;
+	cudaStream_t stream;
+	cudaError_t fault; /* with which the work is to fail */
+	/* What is sent is multiplied by an element of the call's type: scalar, or *scalar_at on the device. */
+	bool scaled;
+	const void *scalar_at;
+	char scalar[8];
+	/* Progress. */
+	size_t at; /* elements */
+	bool wrote, ended;
+};
+
+struct soft__job { /* the tasks of a group for one communicator: collectives first, then messages */
+	struct soft__job *next;
+	ncclComm_t comm;
+	struct soft__tape *tape; /* NULL: not captured */
+	int index;               /* in the tape */
+	bool queued;
+	unsigned capture; /* when the job was called */
+	cudaError_t fault;
+	cudaStream_t stream;
+	int n_tasks, capacity;
+	struct soft__task *tasks;
+};
+
+bool soft__in_group(void);
+ncclResult_t soft__group_fail(ncclResult_t e);
+void soft__group_add_init(ncclComm_t c);
+/* Adds the tasks to the current group or, if there is none, posts them. */
+ncclResult_t soft__submit(ncclComm_t c, const struct soft__task *tasks, int n);
+ncclResult_t soft__post(struct soft__job *job);
+
+/* ---- exchange.c, reduce.c: work that runs ----------------------------------------------------------- */
+
+cudaError_t soft__run_job(void *args);
+void soft__release_job(void *args);
+size_t soft__type_bytes(ncclDataType_t t); /* 0: no such type */
+const char *soft__type_name(uint32_t t);
+bool soft__can_reduce(ncclDataType_t t);
+/* to[i] = from[i] times the scalar, for i < n. */
+void soft__scale(uint32_t type, const void *scalar, const char *from, char *to, size_t n);
+/* Stores 1 / n_ranks, as ncclAvg needs it. Returns false for types that are divided after the sum. */
+bool soft__average(ncclDataType_t type, int n_ranks, char scalar[8]);
+/* to[i] = the reduction over the ranks' elements from[r][i], in the order of ranks, for i < n. */
+void soft__reduce(const struct soft__call *call, int n_ranks, const char *const *from, char *to, size_t n);
+
+/* ---- fault.c: SOFT_NCCL_* --------------------------------------------------------------------------- */
+
+enum soft__fault { SOFT__FAULT_INIT, SOFT__FAULT_STUCK, SOFT__FAULT_ERROR, SOFT__N_FAULTS };
+/* Returns the number N and the error of the fault that is requested for the rank, or false. */
+bool soft__fault_of(enum soft__fault f, int rank, int *n, int *error);
+bool soft__mismatch_hangs(void);
+bool soft__lost_is_error(void);
+
+#endif
