@@ -59,6 +59,7 @@ struct ct_section {
 };
 
 size_t ct__key_count(void);
+enum { CT__KEYS_MAX = 512 }; /* at least the number of keys and sections */
 /* Returns the name of the i-th condition (ct_key.only) that is shared by many keys, and stores the condition in *only.
  * Returns NULL if i is past the end. */
 const char *ct__only_group_at(size_t i, const char **only);

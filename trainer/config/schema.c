@@ -4,7 +4,6 @@
 #include "trainer/config/config_impl.h"
 
 #include <string.h>
-#include <strings.h>
 
 #define KEY(field, kind) .name = #field, .type = CT_KEY_##kind, .offset = offsetof(struct ct_config, field)
 /* A key whose name is not that of a struct member, because it is below another key: data.train.size, below data.train. */
@@ -367,6 +366,8 @@ const char *ct__only_group_at(size_t i, const char **only)
 	return groups[i].name;
 }
 
+_Static_assert(CT_ARRAY_LEN(keys) + CT_ARRAY_LEN(sections) <= CT__KEYS_MAX, "raise CT__KEYS_MAX");
+
 size_t ct__key_count(void)
 {
 	return CT_ARRAY_LEN(keys);
@@ -422,82 +423,4 @@ bool ct__section_exists(const char *name)
 			return true;
 	}
 	return false;
-}
-
-static const char *last_part(const char *name)
-{
-	const char *dot = strrchr(name, '.');
-
-	return dot ? dot + 1 : name;
-}
-
-/* The key with the same last part, if there is exactly one. For `lr`, this is optim.lr. */
-static const char *same_last_part(const char *name)
-{
-	const char *found = NULL;
-
-	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
-		if (strcmp(last_part(keys[i].name), last_part(name)) != 0)
-			continue;
-		if (found)
-			return NULL;
-		found = keys[i].name;
-	}
-	return found;
-}
-
-/* Nearest match among the keys and sections in the same section as name. */
-static const char *near_in_section(const char *name)
-{
-	const char *words[CT_ARRAY_LEN(keys) + CT_ARRAY_LEN(sections)], *full[CT_ARRAY_LEN(words)], *near;
-	size_t n = 0, prefix = (size_t)(last_part(name) - name);
-
-	for (size_t i = 0; i < CT_ARRAY_LEN(words); i++) {
-		const char *candidate = i < CT_ARRAY_LEN(keys) ? keys[i].name : sections[i - CT_ARRAY_LEN(keys)].name;
-
-		if (strncmp(candidate, name, prefix) != 0 || strchr(candidate + prefix, '.'))
-			continue;
-		words[n] = candidate + prefix;
-		full[n++] = candidate;
-	}
-	near = ct_suggest(name + prefix, words, n);
-	/* A section whose name is the beginning of the word: `optimizer` suggests optim. */
-	for (size_t i = 0; !near && i < n; i++) {
-		if (strlen(words[i]) >= 3 && strncasecmp(words[i], name + prefix, strlen(words[i])) == 0)
-			near = words[i];
-	}
-	for (size_t i = 0; near && i < n; i++) {
-		if (words[i] == near)
-			return full[i];
-	}
-	return NULL;
-}
-
-const char *ct_config_key_meant(const char *name)
-{
-	const struct ct_key *k = ct__key_find(name);
-	const char *synonym = k ? NULL : ct__key_synonym(name);
-
-	return k ? k->name : synonym ? synonym : same_last_part(name);
-}
-
-const char *ct_config_key_suggest(const char *name)
-{
-	const char *words[CT_ARRAY_LEN(keys)], *near = ct__key_synonym(name);
-
-	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++)
-		words[i] = keys[i].name;
-	if (!near)
-		near = near_in_section(name);
-	if (!near)
-		near = same_last_part(name);
-	return near ? near : ct_suggest(name, words, CT_ARRAY_LEN(keys));
-}
-
-void ct__key_suggest(const char *name, struct ct_str *out)
-{
-	const char *near = ct_config_key_suggest(name);
-
-	if (near)
-		ct_str_addf(out, "; did you mean \"%s\"?", near);
 }
