@@ -64,8 +64,11 @@ enum ct_precision { CT_PRECISIONS(CT_CHOICE_ID) };
 enum ct_recompute { CT_RECOMPUTES(CT_CHOICE_ID) };
 
 /* How an engine chooses among several implementations of an operation. OFF: as its library suggests. ON: by measuring their time on the
- * device. AUTO: as ON, if the choice can be kept for the next run. The CPU engines ignore it. */
-#define CT_AUTOTUNES(X) X(CT_AUTOTUNE_OFF, "off") X(CT_AUTOTUNE_AUTO, "auto") X(CT_AUTOTUNE_ON, "on")
+ * device. AUTO: as ON, if the choice can be kept for the next run. CACHED: without measuring, but with the choices that other runs have
+ * kept. The CPU engines ignore it. */
+#define CT_AUTOTUNES(X)           \
+	X(CT_AUTOTUNE_OFF, "off") \
+	X(CT_AUTOTUNE_CACHED, "cached") X(CT_AUTOTUNE_AUTO, "auto") X(CT_AUTOTUNE_ON, "on")
 enum ct_autotune { CT_AUTOTUNES(CT_CHOICE_ID) };
 
 struct ct_net_opts {

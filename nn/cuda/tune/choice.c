@@ -326,10 +326,13 @@ static enum ct_status make_tuned(ct__cudnn_choices *c, const ct__cudnn_target *t
 	CT_TRY(load_cache(c, t, where));
 	if (count_missing(c) == 0)
 		return CT_OK;
-	const bool kept = ct__plan_cache_lock(c->cache);
-	if (kept || tune == CT_AUTOTUNE_ON)
-		st = tune_locked(c, t, where);
-	ct__plan_cache_unlock(c->cache);
+	if (tune != CT_AUTOTUNE_CACHED) {
+		const bool kept = ct__plan_cache_lock(c->cache);
+
+		if (kept || tune == CT_AUTOTUNE_ON)
+			st = tune_locked(c, t, where);
+		ct__plan_cache_unlock(c->cache);
+	}
 	return st == CT_OK ? take_first_of_all(c, t) : st;
 }
 

@@ -133,6 +133,23 @@ static void test_second_start_does_not_tune(void **state)
 		assert_int_equal(off.info[i].engine, 10);
 }
 
+/* "cached" uses the plans of the file, measures nothing and does not write the file. */
+static void test_cached(void **state)
+{
+	(void)state;
+	const struct start off = start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF),
+			   none = start(CT_PRECISION_TF32, CT_AUTOTUNE_CACHED),
+			   tuned = start(CT_PRECISION_TF32, CT_AUTOTUNE_AUTO),
+			   cached = start(CT_PRECISION_TF32, CT_AUTOTUNE_CACHED);
+
+	assert_int_equal(none.executions, 0);
+	assert_true(same_choices(&off, &none));
+	assert_true(tuned.executions > 0);
+	assert_int_equal(cached.executions, 0);
+	assert_true(same_choices(&tuned, &cached));
+	assert_false(same_choices(&off, &cached));
+}
+
 /* To find out what can be fused, at most one plan is made for each layer, none of an engine that is compiled at run time, and none at all if
  * the choices are known. */
 static void test_few_plans_are_made(void **state)
@@ -398,6 +415,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_slow_engines),
 		TEST(test_second_start_does_not_tune),
+		TEST(test_cached),
 		TEST(test_few_plans_are_made),
 		TEST(test_precisions_are_separate),
 		TEST(test_entry_that_is_not_allowed),
