@@ -1,4 +1,4 @@
-#include "dist/comm/gloo/diagnose.h"
+#include "dist/comm/diagnose_impl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,28 +18,28 @@ static uint32_t mix(uint32_t h, uint64_t v)
 	return h;
 }
 
-void ct__gloo_history_init(struct ct_gloo_history *h)
+void ct__comm_history_init(struct ct_comm_history *h)
 {
 	pthread_mutex_init(&h->lock, NULL);
-	for (int i = 0; i < CT_GLOO_HISTORY; i++)
+	for (int i = 0; i < CT_COMM_HISTORY; i++)
 		h->last[i].kind = NOTHING;
 	h->ready = true;
 }
 
-void ct__gloo_history_release(struct ct_gloo_history *h)
+void ct__comm_history_release(struct ct_comm_history *h)
 {
 	if (h->ready)
 		pthread_mutex_destroy(&h->lock);
 	h->ready = false;
 }
 
-static int64_t note(struct ct_gloo_history *h, const ct_work *w)
+static int64_t note(struct ct_comm_history *h, const ct_work *w)
 {
 	int64_t number;
 
 	pthread_mutex_lock(&h->lock);
 	number = ct__comm_is_p2p(w->kind) ? -1 - h->n_messages++ : h->n_collectives++;
-	h->last[h->n_issued++ % CT_GLOO_HISTORY] = (struct ct_gloo_issue){.number = number,
+	h->last[h->n_issued++ % CT_COMM_HISTORY] = (struct ct_comm_issue){.number = number,
 									  .n = (int64_t)w->n,
 									  .kind = (int32_t)w->kind,
 									  .dtype = (int32_t)w->dtype,
@@ -50,7 +50,7 @@ static int64_t note(struct ct_gloo_history *h, const ct_work *w)
 	return number;
 }
 
-uint32_t ct__gloo_history_add(struct ct_gloo_history *h, ct_work *w)
+uint32_t ct__comm_history_add(struct ct_comm_history *h, ct_work *w)
 {
 	int64_t number = note(h, w);
 	uint32_t tag = 2166136261u;
@@ -71,9 +71,9 @@ static void key_of(const ct_comm *c, const char *what, int q, char *buf, size_t 
 	snprintf(buf, len, "%s/%s/%d", c->scope, what, q);
 }
 
-static enum ct_status publish(ct_comm *c, struct ct_gloo_history *h)
+static enum ct_status publish(ct_comm *c, struct ct_comm_history *h)
 {
-	struct ct_gloo_issue copy[CT_GLOO_HISTORY];
+	struct ct_comm_issue copy[CT_COMM_HISTORY];
 	int64_t n_issued, n;
 	char key[128];
 
@@ -92,7 +92,7 @@ static enum ct_status publish(ct_comm *c, struct ct_gloo_history *h)
 }
 
 /* Reads the operations of rank q. *known is false if it has not published them. */
-static enum ct_status ask(ct_comm *c, int q, struct ct_gloo_issue issued[CT_GLOO_HISTORY], bool *known)
+static enum ct_status ask(ct_comm *c, int q, struct ct_comm_issue issued[CT_COMM_HISTORY], bool *known)
 {
 	char key[128], *value;
 	int64_t n;
@@ -105,20 +105,20 @@ static enum ct_status ask(ct_comm *c, int q, struct ct_gloo_issue issued[CT_GLOO
 		return CT_OK;
 	key_of(c, "issued", q, key, sizeof(key));
 	CT_TRY(ct_store_get(c->world->store, key, ct_deadline_in(ASK_NS), &value, &len));
-	*known = len == CT_GLOO_HISTORY * sizeof(*issued);
+	*known = len == CT_COMM_HISTORY * sizeof(*issued);
 	if (*known)
 		memcpy(issued, value, len);
 	ct_free(value);
 	return CT_OK;
 }
 
-static void issue_text(const ct_comm *c, const struct ct_gloo_issue *i, char *buf, size_t len)
+static void issue_text(const ct_comm *c, const struct ct_comm_issue *i, char *buf, size_t len)
 {
 	ct__comm_op_text(c, (enum ct_comm_kind)i->kind, (enum ct_dtype)i->dtype, (enum ct_redop)i->op, (uint64_t)i->n,
 			 i->root, i->tag, buf, len);
 }
 
-static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const struct ct_gloo_issue *other)
+static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const struct ct_comm_issue *other)
 {
 	char me[128], who[128], mine[128], theirs[128];
 
@@ -137,20 +137,20 @@ static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const 
 }
 
 /* Returns true if i is a message in the other direction with the same tag. */
-static bool is_counterpart(const ct_comm *c, const ct_work *w, int q, const struct ct_gloo_issue *i)
+static bool is_counterpart(const ct_comm *c, const ct_work *w, int q, const struct ct_comm_issue *i)
 {
 	return ct__comm_is_p2p((enum ct_comm_kind)i->kind) && i->number < 0 && i->kind != (int32_t)w->kind &&
 	       w->root == q && i->root == c->rank && i->tag == w->tag;
 }
 
 /* *came is set if rank q has issued w, too. */
-static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct ct_gloo_issue *issued, bool *came)
+static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct ct_comm_issue *issued, bool *came)
 {
-	const struct ct_gloo_issue *misfit = NULL;
+	const struct ct_comm_issue *misfit = NULL;
 
 	*came = false;
-	for (int k = 0; k < CT_GLOO_HISTORY; k++) {
-		const struct ct_gloo_issue *i = &issued[k];
+	for (int k = 0; k < CT_COMM_HISTORY; k++) {
+		const struct ct_comm_issue *i = &issued[k];
 		bool same;
 
 		if (i->kind == NOTHING)
@@ -185,9 +185,9 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 	return CT_TIMEOUT;
 }
 
-enum ct_status ct__gloo_diagnose(ct_comm *c, struct ct_gloo_history *h, const ct_work *w, bool final)
+enum ct_status ct__comm_diagnose(ct_comm *c, struct ct_comm_history *h, const ct_work *w, bool final)
 {
-	struct ct_gloo_issue issued[CT_GLOO_HISTORY];
+	struct ct_comm_issue issued[CT_COMM_HISTORY];
 	char names[512] = "", who[128];
 	bool known, came;
 	size_t len = 0;
