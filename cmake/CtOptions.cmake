@@ -2,6 +2,7 @@
 
 option(CTRAIN_ONEDNN "CPU engine on oneDNN" ON)
 option(CTRAIN_GLOO "CPU collectives across hosts on gloo" ON)
+set(CTRAIN_MPI AUTO CACHE STRING "Collectives on MPI: ON, OFF, or AUTO (where Open MPI or MPICH is installed)")
 set(CTRAIN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (where cmocka is installed)")
 set(CTRAIN_LAZY AUTO CACHE STRING "Device for tests, on which posted work runs late and in random order: ON, OFF, or AUTO (with the tests)")
 option(CTRAIN_BENCH "Build the programs of bench/" ON)

@@ -44,6 +44,7 @@ BEGIN {
 	arrow("dist", "dist/comm dist/rendezvous dist/store")
 	arrow("dist/comm", "dist/rendezvous dist/store")
 	arrow("dist/comm/gloo", "dist/comm dist/store")
+	arrow("dist/comm/mpi", "dist/comm")
 	arrow("dist/comm/shm", "dist/comm dist/store")
 	arrow("dist/rendezvous", "dist/store")
 	arrow("dist/store", "")
@@ -97,10 +98,11 @@ BEGIN {
 	own("^(turbo)?(jpeg(lib)?|jerror)[.]h$", "data/image/jpeg.c data/image/jpeg_encode.c")
 	own("^s?png[.]h$", "data/image/png.c")
 	own("^gloo/", "dist/comm/gloo/gloo_engine.cc")
+	own("^mpi(-ext)?[.]h$", "dist/comm/mpi/mpi_engine.c dist/comm/mpi/mpi_process.c")
 	own("^yaml[.]h$", "trainer/config/yaml_events.c")
 
 	# Back ends: every header in such a directory is private to it, whatever its name.
-	split("base/device/cuda base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo", backends, " ")
+	split("base/device/cuda base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi", backends, " ")
 
 	ban("atoi atol atoll atof", "does not report errors: use ct_parse_i64 or ct_parse_f64", 1)
 	ban("sprintf vsprintf strcpy stpcpy strcat strncat gets", "does not know the buffer's end: use snprintf or ct_str", 1)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what ctrain needs to build and run, on Debian 12/13 and Ubuntu 22.04/24.04.
 #   scripts/setup.sh                build and run
+#   scripts/setup.sh --mpi          also Open MPI and MPICH, for dist.backend: mpi
 #   scripts/setup.sh --test-quick   also what scripts/test.sh --quick needs
 #   scripts/setup.sh --test         also what scripts/test.sh needs (sanitizers, fuzzers, network tools, bare Debian systems)
 # On machines with an NVIDIA driver, scripts/setup_cuda.sh then provides CUDA, unless CTRAIN_SETUP_CUDA is "off".
@@ -10,15 +11,17 @@ packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
 	libyaml-dev zlib1g-dev libjansson-dev nettle-dev libdeflate-dev libjpeg-dev
 	libspng-dev libdnnl-dev libgloo-dev)
 quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
-test_packages=("${quick_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring)
+mpi_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
+test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring)
 
 want=("${packages[@]}")
 for arg in "$@"; do
 	case $arg in
+	--mpi) want+=("${mpi_packages[@]}") ;;
 	--test) want+=("${test_packages[@]}") ;;
 	--test-quick) want+=("${quick_packages[@]}") ;;
-	-h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;;
-	*) echo "setup: unknown argument '$arg' (valid: --test-quick, --test)" >&2; exit 2 ;;
+	-h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;;
+	*) echo "setup: unknown argument '$arg' (valid: --mpi, --test-quick, --test)" >&2; exit 2 ;;
 	esac
 done
 

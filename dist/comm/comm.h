@@ -15,6 +15,8 @@
  *   gloo     any hosts                    one worker thread and one gloo context
  *   hier     several hosts, some with     shm inside a host, gloo among the hosts' first ranks, one worker thread
  *            several ranks
+ *   mpi      ranks of mpirun or srun      messages of MPI, cooperative: post starts messages; test, progress and wait
+ *                                         poll and reduce; no thread; reduces in rank order
  */
 #ifndef CT_DIST_COMM_COMM_H
 #define CT_DIST_COMM_COMM_H
@@ -37,7 +39,7 @@ struct ct_comm_opts {
 	bool nested;        /* part of another communicator, used by its thread: never spins or attributes failures */
 };
 
-/* Opens a communicator. backend is "auto", "self", "shm", "gloo" or "hier"; a world of one always gets "self". Fails
+/* Opens a communicator. backend is "auto", "self", "shm", "gloo", "hier" or "mpi"; a world of one always gets "self". Fails
  * with CT_UNSUPPORTED if the back end cannot be used here; the message states the reason (for example, shm on two
  * hosts, or a build without gloo). Fails with CT_CONFIG if there is no such back end, or if this host has no network
  * interface opts->iface. Borrows the world; copies the strings in opts. Collective: all ranks must call it. */
@@ -48,7 +50,8 @@ void ct_comm_close(ct_comm *c);
 const char *ct_comm_name(const ct_comm *c);
 int ct_comm_rank(const ct_comm *c);
 int ct_comm_size(const ct_comm *c);
-/* Gets the i-th back end, for `ctrain info`. Returns false if i is past the end. */
+/* Gets the i-th back end, for `ctrain info`. Returns false if i is past the end. `why` receives the reason if it is not
+ * available; otherwise the version of its library, or "". */
 bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
 
 /* Allocates zeroed memory with an alignment of 4,096 bytes; ct_comm_close frees it. For shm and hier this is a

@@ -121,8 +121,12 @@ extern const struct ct_comm_ops ct__comm_ops_self;
 extern const struct ct_comm_ops ct__comm_ops_shm;
 extern const struct ct_comm_ops ct__comm_ops_gloo;
 extern const struct ct_comm_ops ct__comm_ops_hier;
+extern const struct ct_comm_ops ct__comm_ops_mpi;
 
 /* Returns CT_UNSUPPORTED, with the reason, if the shared object with gloo is missing or cannot be loaded. */
-enum ct_status ct__gloo_available(void) CT_MUST_CHECK;
+enum ct_status ct__gloo_available(char *note, size_t len) CT_MUST_CHECK;
+/* Returns CT_UNSUPPORTED, with the reason, if there is no usable shared object with MPI; otherwise writes the names and
+ * versions of the libraries. */
+enum ct_status ct__mpi_available(char *note, size_t len) CT_MUST_CHECK;
 
 #endif

@@ -9,8 +9,9 @@
 struct backend {
 	const char *name;
 	const struct ct_comm_ops *ops;     /* NULL if not built */
-	const char *option;                /* the CMake option that builds it; NULL: always built */
-	enum ct_status (*available)(void); /* checks whether it can be used; NULL: always */
+	const char *option; /* the CMake option that builds it; NULL: always built */
+	/* Checks whether it can be used, and writes what is known about its library; NULL: always. */
+	enum ct_status (*available)(char *note, size_t len);
 };
 
 static const struct backend backends[] = {
@@ -22,6 +23,11 @@ static const struct backend backends[] = {
 #else
 	{"gloo", NULL, "CTRAIN_GLOO", NULL},
 	{"hier", NULL, "CTRAIN_GLOO", NULL},
+#endif
+#ifdef CT_WITH_MPI
+	{"mpi", &ct__comm_ops_mpi, "CTRAIN_MPI", ct__mpi_available},
+#else
+	{"mpi", NULL, "CTRAIN_MPI", NULL},
 #endif
 };
 
@@ -35,7 +41,7 @@ bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why,
 		snprintf(why, why_len, "%s", "");
 	else
 		snprintf(why, why_len, "built with %s=OFF", backends[i].option);
-	if (backends[i].available && backends[i].available() < 0) {
+	if (backends[i].available && backends[i].available(why, why_len) < 0) {
 		*available = false;
 		snprintf(why, why_len, "%s", ct_error_message());
 		ct_error_clear();

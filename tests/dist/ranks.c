@@ -1,6 +1,7 @@
 #include "tests/dist/ranks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -84,7 +85,7 @@ static void make_world(struct ct_world *w, int rank, int size, int port, const i
 	}
 }
 
-static void be_rank(int rank, int size, int port, const int *nodes, rank_fn fn, void *arg)
+void be_rank(int rank, int size, int port, const int *nodes, rank_fn fn, void *arg)
 {
 	struct ct_world w = {0};
 
@@ -113,6 +114,32 @@ static pid_t fork_child(void)
 	return pid;
 }
 
+void test_store_start(struct test_store *s)
+{
+	int port_pipe[2], life_pipe[2];
+
+	CHECK(pipe(port_pipe) == 0 && pipe2(life_pipe, O_CLOEXEC) == 0);
+	s->server = fork_child();
+	CHECK(s->server >= 0);
+	if (s->server == 0) {
+		close(life_pipe[1]);
+		serve(port_pipe[1], life_pipe[0]);
+	}
+	CHECK(read(port_pipe[0], &s->port, sizeof(s->port)) == sizeof(s->port));
+	s->life_fd = life_pipe[1];
+	close(life_pipe[0]);
+	close(port_pipe[0]);
+	close(port_pipe[1]);
+}
+
+void test_store_stop(struct test_store *s)
+{
+	int status;
+
+	close(s->life_fd);
+	CHECK(waitpid(s->server, &status, 0) == s->server);
+}
+
 /* Waits for all ranks, and finally kills those that are still stopped. */
 static int reap(int size, const pid_t *pids, int *status)
 {
@@ -136,30 +163,21 @@ static int reap(int size, const pid_t *pids, int *status)
 
 int run_ranks(int size, const int *nodes, rank_fn fn, void *arg, int *status)
 {
-	int port_pipe[2], life_pipe[2], port = 0, own[MAX_RANKS], bad;
-	pid_t server, pids[MAX_RANKS];
+	struct test_store store;
+	pid_t pids[MAX_RANKS];
+	int own[MAX_RANKS], bad;
 
-	CHECK(size <= MAX_RANKS && pipe(port_pipe) == 0 && pipe(life_pipe) == 0);
-	server = fork_child();
-	CHECK(server >= 0);
-	if (server == 0) {
-		close(life_pipe[1]);
-		serve(port_pipe[1], life_pipe[0]);
-	}
-	CHECK(read(port_pipe[0], &port, sizeof(port)) == sizeof(port));
+	CHECK(size <= MAX_RANKS);
+	test_store_start(&store);
 	for (int q = 0; q < size; q++) {
 		pids[q] = fork_child();
 		CHECK(pids[q] >= 0);
 		if (pids[q] == 0) {
-			close(life_pipe[1]);
-			be_rank(q, size, port, nodes, fn, arg);
+			close(store.life_fd);
+			be_rank(q, size, store.port, nodes, fn, arg);
 		}
 	}
 	bad = reap(size, pids, status ? status : own);
-	close(life_pipe[1]);
-	CHECK(waitpid(server, &own[0], 0) == server);
-	close(life_pipe[0]);
-	close(port_pipe[0]);
-	close(port_pipe[1]);
+	test_store_stop(&store);
 	return bad;
 }

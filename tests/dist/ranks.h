@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/types.h>
 
 #include "dist/rendezvous/rendezvous.h"
 
@@ -18,6 +19,15 @@ typedef void (*rank_fn)(struct ct_world *w, void *arg);
  * status [size], if not NULL, receives the wait status of each rank. Returns the number of ranks that did not exit with
  * 0. Ranks that are still stopped when all others have ended are killed. */
 int run_ranks(int size, const int *nodes, rank_fn fn, void *arg, int *status);
+/* The process that serves the store. */
+struct test_store {
+	pid_t server;
+	int port, life_fd; /* it ends when life_fd is closed */
+};
+void test_store_start(struct test_store *s);
+void test_store_stop(struct test_store *s);
+/* What a rank does: makes its world, calls fn, and exits. */
+void be_rank(int rank, int size, int port, const int *nodes, rank_fn fn, void *arg);
 /* Returns true if this build has this communicator back end; otherwise prints the reason. */
 bool comm_built(const char *backend);
 /* Allocates zeroed memory that is shared with ranks forked later. It is never freed. */

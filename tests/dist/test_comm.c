@@ -1,5 +1,4 @@
-/* A conformance suite for every communicator. It compares all collectives, types, reductions and odd sizes with simple
- * loops, exactly, because the data are integers. It also tests order, overlap and bitwise equality. */
+/* Runs the conformance suite for every communicator. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,402 +8,12 @@
 
 #include <cmocka.h>
 
-#include "base/half.h"
-#include "base/mem.h"
-#include "base/rng.h"
-#include "dist/comm/comm_impl.h"
+#include "dist/comm/comm.h"
+#include "tests/dist/conform.h"
+#include "tests/dist/mpirun.h"
 #include "tests/dist/ranks.h"
 
 #define TIMEOUT (60 * CT_SEC)
-
-struct suite {
-	const char *backend;
-	uint64_t *digests; /* [2][MAX_RANKS] of the random sums of two runs */
-	bool *unsupported; /* [MAX_RANKS]: the communicator is not for this world */
-	int run;
-};
-
-/* ---- elements as doubles */
-
-static void put(void *buf, enum ct_dtype t, size_t i, double v)
-{
-	float f = (float)v;
-	uint32_t u;
-
-	switch (t) {
-	case CT_F32:
-		((float *)buf)[i] = f;
-		return;
-	case CT_F64:
-		((double *)buf)[i] = v;
-		return;
-	case CT_I32:
-		((int32_t *)buf)[i] = (int32_t)v;
-		return;
-	case CT_I64:
-		((int64_t *)buf)[i] = (int64_t)v;
-		return;
-	case CT_U8:
-		((uint8_t *)buf)[i] = (uint8_t)v;
-		return;
-	case CT_F16:
-		((uint16_t *)buf)[i] = ct_f16_from_f32(f);
-		return;
-	case CT_BF16:
-		memcpy(&u, &f, sizeof(u));
-		((uint16_t *)buf)[i] = (uint16_t)(u >> 16);
-		return;
-	case CT_N_DTYPES:
-		break;
-	}
-	CHECK(!"type");
-}
-
-static double get(const void *buf, enum ct_dtype t, size_t i)
-{
-	uint32_t u;
-	float f;
-
-	switch (t) {
-	case CT_F32:
-		return ((const float *)buf)[i];
-	case CT_F64:
-		return ((const double *)buf)[i];
-	case CT_I32:
-		return ((const int32_t *)buf)[i];
-	case CT_I64:
-		return (double)((const int64_t *)buf)[i];
-	case CT_U8:
-		return ((const uint8_t *)buf)[i];
-	case CT_F16:
-		return ct_f16_to_f32(((const uint16_t *)buf)[i]);
-	case CT_BF16:
-		u = (uint32_t)((const uint16_t *)buf)[i] << 16;
-		memcpy(&f, &u, sizeof(f));
-		return f;
-	case CT_N_DTYPES:
-		break;
-	}
-	CHECK(!"type");
-	return 0;
-}
-
-/* What rank q contributes at i: small, not negative (u8), a multiple of the world's size for averages. */
-static double value(int q, size_t i, enum ct_redop op, int size)
-{
-	if (op == CT_PROD)
-		return 1 + (q + (int)(i % 3)) % 2;
-	return (double)((q * 7 + (int)(i % 11) * 3) % 13) * (op == CT_AVG ? size : 1);
-}
-
-static double expected(size_t i, enum ct_redop op, int size)
-{
-	double a = value(0, i, op, size);
-
-	for (int q = 1; q < size; q++) {
-		double b = value(q, i, op, size);
-
-		a = op == CT_PROD ? a * b : op == CT_MIN ? (a < b ? a : b) : op == CT_MAX ? (a > b ? a : b) : a + b;
-	}
-	return op == CT_AVG ? a / size : a;
-}
-
-/* ---- buffers: private ones between guards, or the one shared arena */
-
-struct buffers {
-	ct_comm *c;
-	char *arena;
-	size_t arena_bytes, used;
-	bool shared;
-	void *blocks[8];
-	int n_blocks;
-};
-
-#define GUARD 64
-
-static void *take(struct buffers *b, size_t bytes)
-{
-	char *p;
-
-	if (b->shared) {
-		p = b->arena + b->used;
-		b->used += (bytes + 2 * GUARD + 63) & ~(size_t)63;
-		CHECK(b->used <= b->arena_bytes);
-	} else {
-		p = ct_calloc(1, bytes + 2 * GUARD);
-		CHECK(p && b->n_blocks < 8);
-		b->blocks[b->n_blocks++] = p;
-	}
-	memset(p, 0xa5, bytes + 2 * GUARD);
-	return p + GUARD;
-}
-
-static void check_guards(const void *buf, size_t bytes)
-{
-	const unsigned char *p = buf;
-
-	for (int i = 1; i <= GUARD; i++)
-		CHECK(p[-i] == 0xa5 && p[bytes + (size_t)i - 1] == 0xa5);
-}
-
-static void give_back(struct buffers *b)
-{
-	for (int i = 0; i < b->n_blocks; i++)
-		ct_free(b->blocks[i]);
-	b->n_blocks = 0;
-	b->used = 0;
-}
-
-static void finish(enum ct_status posted, ct_work **w)
-{
-	CHECK(posted == CT_OK);
-	CHECK(ct_work_wait(*w) == CT_OK);
-}
-
-/* ---- the collectives */
-
-static void reductions(struct buffers *b, size_t n, enum ct_dtype t, enum ct_redop op)
-{
-	int rank = ct_comm_rank(b->c), size = ct_comm_size(b->c), root = (int)(n % (size_t)size);
-	size_t bytes = n * ct_dtype_bytes(t);
-	void *x = take(b, bytes), *y = take(b, bytes), *parts = take(b, bytes * (size_t)size), *part = take(b, bytes);
-	ct_work *w;
-
-	for (size_t i = 0; i < n; i++) {
-		put(x, t, i, value(rank, i, op, size));
-		put(y, t, i, value(rank, i, op, size));
-		for (int q = 0; q < size; q++)
-			put(parts, t, (size_t)q * n + i, value(rank, i + (size_t)q, op, size));
-	}
-	finish(ct_comm_allreduce(b->c, x, n, t, op, &w), &w);
-	finish(ct_comm_reduce(b->c, y, n, t, op, root, &w), &w);
-	finish(ct_comm_reduce_scatter(b->c, parts, part, n, t, op, &w), &w);
-	for (size_t i = 0; i < n; i++) {
-		CHECK(get(x, t, i) == expected(i, op, size));
-		CHECK(rank != root || get(y, t, i) == expected(i, op, size));
-		CHECK(get(part, t, i) == expected(i + (size_t)rank, op, size));
-	}
-	check_guards(x, bytes);
-	check_guards(y, bytes);
-	check_guards(parts, bytes * (size_t)size);
-	check_guards(part, bytes);
-	give_back(b);
-}
-
-static void movements(struct buffers *b, size_t n, enum ct_dtype t)
-{
-	int rank = ct_comm_rank(b->c), size = ct_comm_size(b->c), root = (int)((n + 1) % (size_t)size);
-	size_t bytes = n * ct_dtype_bytes(t), all = bytes * (size_t)size;
-	void *x = take(b, bytes), *src = take(b, bytes), *gathered = take(b, all), *at_root = take(b, all);
-	void *parts = take(b, all), *part = take(b, bytes);
-	ct_work *w;
-
-	for (size_t i = 0; i < n; i++) {
-		put(x, t, i, value(rank, i, CT_SUM, size));
-		put(src, t, i, value(rank, i + 1, CT_SUM, size));
-		for (int q = 0; q < size; q++)
-			put(parts, t, (size_t)q * n + i, value(rank + q, i + 2, CT_SUM, size));
-	}
-	finish(ct_comm_broadcast(b->c, x, n, t, root, &w), &w);
-	finish(ct_comm_allgather(b->c, src, gathered, n, t, &w), &w);
-	finish(ct_comm_gather(b->c, src, rank == root ? at_root : NULL, n, t, root, &w), &w);
-	finish(ct_comm_scatter(b->c, rank == root ? parts : NULL, part, n, t, root, &w), &w);
-	finish(ct_comm_barrier(b->c, &w), &w);
-	for (size_t i = 0; i < n; i++) {
-		CHECK(get(x, t, i) == value(root, i, CT_SUM, size));
-		CHECK(get(src, t, i) == value(rank, i + 1, CT_SUM, size));
-		for (int q = 0; q < size; q++) {
-			CHECK(get(gathered, t, (size_t)q * n + i) == value(q, i + 1, CT_SUM, size));
-			CHECK(rank != root || get(at_root, t, (size_t)q * n + i) == value(q, i + 1, CT_SUM, size));
-		}
-		CHECK(get(part, t, i) == value(root + rank, i + 2, CT_SUM, size));
-	}
-	check_guards(x, bytes);
-	check_guards(gathered, all);
-	check_guards(at_root, all);
-	check_guards(part, bytes);
-	give_back(b);
-}
-
-static void collectives(struct buffers *b)
-{
-	static const size_t small[] = {0, 1, 3, 100, 511, 1000};
-
-	for (int t = 0; t < CT_N_DTYPES; t++) {
-		for (size_t k = 0; k < CT_ARRAY_LEN(small); k++) {
-			for (int op = CT_SUM; op <= CT_AVG; op++)
-				reductions(b, small[k], (enum ct_dtype)t, (enum ct_redop)op);
-			movements(b, small[k], (enum ct_dtype)t);
-		}
-	}
-	reductions(b, 300001, CT_F32, CT_SUM);
-	reductions(b, 40001, CT_F64, CT_AVG);
-	reductions(b, 700003, CT_U8, CT_MAX);
-	movements(b, 300001, CT_F32);
-	movements(b, 1300001, CT_U8);
-}
-
-/* More operations under way than the back end has room for, waited for in another order than posted. */
-static void overlap(struct buffers *b)
-{
-	enum { N = 150, LEN = 600 };
-	int size = ct_comm_size(b->c), rank = ct_comm_rank(b->c);
-	float *x = take(b, sizeof(float) * N * LEN);
-	int32_t *sums = take(b, sizeof(int32_t) * N);
-	ct_work *big[N], *tiny[N], *bar;
-
-	for (int k = 0; k < N; k++) {
-		for (int i = 0; i < LEN; i++)
-			x[k * LEN + i] = (float)(rank + k + i);
-		sums[k] = rank * k;
-	}
-	for (int k = 0; k < N; k++) {
-		CHECK(ct_comm_allreduce(b->c, x + k * LEN, LEN, CT_F32, CT_SUM, &big[k]) == CT_OK);
-		if (k % 3 == 0)
-			finish(ct_comm_barrier(b->c, &bar), &bar);
-		CHECK(ct_comm_allreduce(b->c, sums + k, 1, CT_I32, CT_SUM, &tiny[k]) == CT_OK);
-		CHECK(ct_comm_progress(b->c) == CT_OK);
-	}
-	for (int k = N - 1; k >= 0; k--) {
-		enum ct_status st;
-
-		CHECK(ct_work_wait(tiny[k]) == CT_OK);
-		while ((st = ct_work_test(big[k])) == CT_INPROGRESS)
-			;
-		CHECK(st == CT_OK);
-		CHECK(ct_work_wait(big[k]) == CT_OK);
-	}
-	for (int k = 0; k < N; k++) {
-		for (int i = 0; i < LEN; i++)
-			CHECK(x[k * LEN + i] == (float)(size * (k + i) + size * (size - 1) / 2));
-		CHECK(sums[k] == k * size * (size - 1) / 2);
-	}
-	give_back(b);
-}
-
-static void exchange(struct buffers *b, size_t n)
-{
-	int size = ct_comm_size(b->c), rank = ct_comm_rank(b->c), right = (rank + 1) % size,
-	    left = (rank + size - 1) % size;
-	int32_t *to[3], *from[3];
-	ct_work *s[3], *r[3];
-
-	if (size == 1)
-		return;
-	for (int k = 0; k < 3; k++) {
-		to[k] = ct_calloc(n ? n : 1, sizeof(int32_t));
-		from[k] = ct_calloc(n ? n : 1, sizeof(int32_t));
-		CHECK(to[k] && from[k]);
-		for (size_t i = 0; i < n; i++)
-			to[k][i] = (int32_t)i * 10 + rank + k * 1000;
-		CHECK(ct_comm_send(b->c, to[k], n, CT_I32, right, k, &s[k]) == CT_OK);
-	}
-	/* Tags in another order than they were sent. */
-	for (int k = 2; k >= 0; k--)
-		CHECK(ct_comm_recv(b->c, from[k], n, CT_I32, left, k, &r[k]) == CT_OK);
-	for (int k = 0; k < 3; k++) {
-		CHECK(ct_work_wait(r[k]) == CT_OK);
-		CHECK(ct_work_wait(s[k]) == CT_OK);
-		for (size_t i = 0; i < n; i++)
-			CHECK(from[k][i] == (int32_t)i * 10 + left + k * 1000);
-		ct_free(to[k]);
-		ct_free(from[k]);
-	}
-}
-
-/* Messages of one tag arrive in order, more of them than a channel has places. */
-static void stream(struct buffers *b)
-{
-	enum { N = 40 };
-	int size = ct_comm_size(b->c), rank = ct_comm_rank(b->c);
-	int64_t v[N];
-	ct_work *w[N];
-
-	if (size == 1 || rank > 1)
-		return;
-	for (int k = 0; k < N; k++) {
-		v[k] = rank == 0 ? k * k : -1;
-		CHECK((rank == 0 ? ct_comm_send(b->c, &v[k], 1, CT_I64, 1, 5, &w[k])
-				 : ct_comm_recv(b->c, &v[k], 1, CT_I64, 0, 5, &w[k])) == CT_OK);
-	}
-	for (int k = 0; k < N; k++) {
-		CHECK(ct_work_wait(w[k]) == CT_OK);
-		CHECK(v[k] == k * k);
-	}
-}
-
-static uint64_t fnv(const void *p, size_t n)
-{
-	const unsigned char *b = p;
-	uint64_t h = 14695981039346656037u;
-
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ b[i]) * 1099511628211u;
-	return h;
-}
-
-/* Sums of random floats round; they must round alike everywhere and every time. */
-static void same_bits(struct buffers *b, struct suite *s)
-{
-	int size = ct_comm_size(b->c), rank = ct_comm_rank(b->c);
-	size_t n = 200003;
-	float *x = take(b, n * sizeof(float));
-	uint64_t mine, all[MAX_RANKS];
-	uint32_t state = 12345u + (uint32_t)rank * 7919u;
-	ct_work *w;
-
-	for (size_t i = 0; i < n; i++) {
-		state = state * 1664525u + 1013904223u;
-		x[i] = ((float)(state >> 8) / 8388608.0f - 1.0f) * (float)(1 + i % 17);
-	}
-	finish(ct_comm_allreduce(b->c, x, n, CT_F32, CT_SUM, &w), &w);
-	mine = fnv(x, n * sizeof(float));
-	finish(ct_comm_allgather(b->c, &mine, all, 1, CT_I64, &w), &w);
-	for (int q = 0; q < size; q++)
-		CHECK(all[q] == mine);
-	/* shm reduces private and shared buffers in the same order. */
-	CHECK(!b->shared || strcmp(s->backend, "shm") != 0 || s->digests[s->run * MAX_RANKS + rank] == mine);
-	s->digests[s->run * MAX_RANKS + rank] = mine;
-	give_back(b);
-}
-
-static void conform(struct ct_world *world, void *arg)
-{
-	struct suite *s = arg;
-	struct ct_comm_opts o = {.timeout_ns = TIMEOUT};
-	struct buffers b = {.arena_bytes = (size_t)32 << 20};
-
-	enum ct_status st = ct_comm_open(s->backend, world, &o, &b.c);
-	if (st == CT_UNSUPPORTED) {
-		s->unsupported[world->id.rank] = true;
-		return;
-	}
-	CHECK(st == CT_OK);
-	CHECK(ct_comm_rank(b.c) == world->id.rank && ct_comm_size(b.c) == world->id.world);
-	CHECK(strcmp(ct_comm_name(b.c), world->id.world == 1 ? "self" : s->backend) == 0);
-	CHECK(ct_comm_mem_alloc(b.c, b.arena_bytes, (void **)&b.arena) == CT_OK);
-	CHECK(((uintptr_t)b.arena & 4095) == 0);
-	for (size_t i = 0; i < b.arena_bytes; i += 512)
-		CHECK(b.arena[i] == 0);
-	for (int shared = 0; shared < 2; shared++) {
-		b.shared = shared;
-		if (s->run == 0) {
-			collectives(&b);
-			overlap(&b);
-		}
-		same_bits(&b, s);
-	}
-	exchange(&b, 0);
-	exchange(&b, 10);
-	exchange(&b, 100003);
-	stream(&b);
-	CHECK(ct_comm_seq(b.c) > 0);
-	ct_comm_close(b.c);
-	/* Again on the same store. */
-	CHECK(ct_comm_open(s->backend, world, &o, &b.c) == CT_OK);
-	exchange(&b, 1);
-	ct_comm_close(b.c);
-}
 
 /* The host of each rank. */
 struct world {
@@ -469,6 +78,9 @@ static void test_all(void **state)
 	(void)state;
 	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
 		size_t n;
+
+		if (strcmp(name, "mpi") == 0)
+			continue; /* needs mpirun: test_mpi */
 		if (!available) {
 			printf("%s is skipped: %s\n", name, why);
 			continue;
@@ -483,12 +95,43 @@ static void test_all(void **state)
 	}
 }
 
-int main(void)
+/* The ranks of mpirun. shm must compute the same bits. */
+static void conform_on_mpi(struct ct_world *world, void *arg)
+{
+	uint64_t digests[2 * MAX_RANKS] = {0};
+	bool unsupported[MAX_RANKS] = {false};
+	struct suite s = {.backend = "mpi", .digests = digests, .unsupported = unsupported};
+	int rank = world->id.rank;
+
+	(void)arg;
+	conform(world, &s);
+	CHECK(!unsupported[rank]);
+	s.backend = "shm";
+	s.run = 1;
+	conform(world, &s);
+	CHECK(digests[rank] != 0 && digests[rank] == digests[MAX_RANKS + rank]);
+}
+
+static const struct mpi_scene mpi_scenes[] = {{"conform", conform_on_mpi}};
+
+static void test_mpi(void **state)
+{
+	(void)state;
+	for (int i = 0; i < N_MPIS; i++) {
+		for (int size = 2; size <= 4 && mpi_installed(i); size++)
+			mpi_play(i, size, "conform", TIMEOUT, 0);
+	}
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_rank),
 		cmocka_unit_test(test_all),
+		cmocka_unit_test(test_mpi),
 	};
 
+	if (mpi_is_rank(argc, argv))
+		return mpi_rank_main(argv, mpi_scenes, CT_ARRAY_LEN(mpi_scenes));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,8 @@ static ct_json *entry(const char *name, bool available, const char *why)
 	ct_json *o = ct_json_object();
 	ct_json_set_str(o, "name", name);
 	ct_json_set_bool(o, "available", available);
-	if (!available)
-		ct_json_set_str(o, "why", why);
+	if (why[0])
+		ct_json_set_str(o, available ? "library" : "why", why);
 	return o;
 }
 
@@ -98,12 +98,13 @@ static void print_backends(const char *title, const ct_json *list)
 		int64_t count = 0;
 		if (ct_json_get_str(o, "name", &name) < 0 || ct_json_get_bool(o, "available", &available) < 0)
 			continue;
-		if (!available && ct_json_get_str(o, "why", &why) < 0)
+		const char *key = available ? "library" : "why";
+		if (ct_json_get(o, key) && ct_json_get_str(o, key, &why) < 0)
 			why = "";
 		printf("%-10s %-10s %s", i == 0 ? title : "", name, available ? "yes" : "no");
 		if (ct_json_get(o, "count") && ct_json_get_i64(o, "count", &count) == CT_OK && available)
 			printf(" (%lld)", (long long)count);
-		printf("%s%s\n", available ? "" : ": ", why);
+		printf("%s%s\n", why[0] ? ": " : "", why);
 	}
 }
 

@@ -1,0 +1,411 @@
+/* The mpi communicator. It has no thread: posting an operation starts its messages, and test, progress and wait continue
+ * it. MPI itself makes progress only during its calls, so a thread would have to compete with the computation for a CPU.
+ * All waiting is polling of MPI_Testall with a deadline: an MPI call that waits would never return if a rank is lost.
+ * Tags contain a digest of the operation, so that messages of different operations never match, and diagnose_impl.h
+ * finds out which rank issued another operation. After a failure, MPI is not used any more, and MPI_Finalize is not
+ * called: it would wait for ranks that have ended. */
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "dist/comm/diagnose_impl.h"
+#include "dist/comm/mpi/load.h"
+#include "dist/comm/mpi/schedule.h"
+
+/* A wait that takes longer than this looks for the reason, then again at increasing intervals. */
+#define DIAGNOSE_NS CT_SEC
+/* A wait polls continuously at first, then lets other threads run between polls, then sleeps between polls. */
+#define EAGER_POLLS 50
+#define YIELD_NS (2 * CT_MS)
+#define SLEEP_NS (100 * 1000)
+
+/* Pieces of collectives that are under way at the same time. */
+#define WINDOW 2
+/* The low bits of a tag of a collective: the number of the piece, which distinguishes the pieces in the window of any
+ * rank, and the phase. */
+#define PIECE_TAGS 4
+#define COLLECTIVE_TAGS (2 * PIECE_TAGS)
+/* The low bits of a tag of a message contain its own tag. */
+#define MESSAGE_TAGS 4096
+
+/* Indexes of ct_work.scratch. Index 5 belongs to diagnose_impl.h. */
+enum { TAG, N_PIECES, STARTED, FINISHED, BATCH };
+
+struct slot {
+	struct ct_mpi_piece piece;
+	struct ct_mpi_batch *batch;
+	ct_work *work; /* NULL: idle */
+	int tag;
+};
+
+struct comm_mpi {
+	struct ct_comm base;
+	const struct ct_mpi_module *module;
+	struct ct_mpi_engine *engine;
+	struct ct_comm_history history;
+	struct ct_mpi_message *messages; /* [2 * (size - 1)] */
+	struct slot slots[WINDOW];
+	uint64_t n_pieces;             /* pieces started so far; piece k uses slots[k % WINDOW] */
+	ct_work *head, *tail;          /* collectives that are not done */
+	ct_work *starting;             /* the first of them with pieces that have not started */
+	ct_work *first_message;        /* list of messages that are not done, in any order */
+	struct ct_mpi_batch **batches; /* batches for messages that are not in use */
+	size_t n_batches, max_batches;
+};
+
+/* ---- opening */
+
+static enum ct_status supports(const struct ct_world *w)
+{
+	const struct ct_mpi_module *module;
+
+	if (w->id.by == CT_LAUNCHER_CTRAIN)
+		return CT_FAIL_HINT(CT_UNSUPPORTED,
+				    "start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, without --procs",
+				    "communicator \"mpi\" needs ranks that were started by mpirun or srun, but ctrain's launcher "
+				    "started them");
+	return ct__mpi_load(&module);
+}
+
+static void close_comm(ct_comm *c)
+{
+	struct comm_mpi *m = (struct comm_mpi *)c;
+	struct ct_error closed = {.status = CT_CANCELLED, .message = "communicator was closed"};
+	bool failed;
+
+	if (m->head || m->first_message)
+		ct__comm_die_of(c, &closed);
+	failed = atomic_load(&c->dead);
+	/* After a failure MPI may still use the requests. */
+	for (int i = 0; i < WINDOW; i++) {
+		if (m->slots[i].batch && !m->slots[i].work)
+			m->module->batch_destroy(m->slots[i].batch);
+		if (!m->slots[i].work)
+			ct_free_aligned(m->slots[i].piece.scratch);
+		ct_free(m->slots[i].piece.inputs);
+	}
+	for (size_t i = 0; i < m->n_batches; i++)
+		m->module->batch_destroy(m->batches[i]);
+	ct_free(m->batches);
+	ct_free(m->messages);
+	if (m->engine)
+		m->module->close(m->engine, failed);
+	ct__comm_history_release(&m->history);
+	ct__comm_release(c);
+	ct_free(m);
+}
+
+static enum ct_status prepare_slots(struct comm_mpi *m)
+{
+	int size = m->base.size;
+	size_t max = 2 * (size_t)(size - 1);
+
+	CT_TRY_ALLOC(m->messages = CT_NEW_ARRAY(struct ct_mpi_message, max));
+	for (int i = 0; i < WINDOW; i++) {
+		struct ct_mpi_piece *p = &m->slots[i].piece;
+
+		p->rank = m->base.rank;
+		p->size = size;
+		CT_TRY_ALLOC(p->scratch = ct_calloc_aligned(4096, ct__mpi_scratch_bytes(size)));
+		CT_TRY_ALLOC(p->inputs = CT_NEW_ARRAY(void *, (size_t)size));
+		CT_TRY(m->module->batch_create(m->engine, max, &m->slots[i].batch));
+	}
+	return CT_OK;
+}
+
+static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
+{
+	struct comm_mpi *m;
+	enum ct_status st;
+	int64_t deadline;
+
+	CT_TRY_ALLOC(m = CT_NEW(struct comm_mpi));
+	CT_TRY_GOTO(ct__mpi_load(&m->module), st, fail);
+	CT_TRY_GOTO(ct__comm_init(&m->base, &ct__comm_ops_mpi, world, opts), st, fail);
+	ct__comm_history_init(&m->history);
+	deadline = ct_deadline_in(m->base.opts.timeout_ns);
+	CT_TRY_GOTO(m->module->open(m->base.rank, m->base.size, deadline, &m->engine), st, fail);
+	CT_TRY_GOTO(prepare_slots(m), st, fail);
+	*out = &m->base;
+	return CT_OK;
+
+fail:
+	if (!m->base.ops) {
+		ct_free(m);
+		return st;
+	}
+	close_comm(&m->base);
+	return st;
+}
+
+/* ---- collectives */
+
+static enum ct_status start_phase(struct comm_mpi *m, struct slot *s)
+{
+	size_t n = ct__mpi_phase_messages(&s->piece, m->messages);
+
+	return m->module->start(s->batch, CT_MPI_COLLECTIVES, s->tag + s->piece.phase, m->messages, n);
+}
+
+static enum ct_status start_pieces(struct comm_mpi *m)
+{
+	while (m->starting && !m->slots[m->n_pieces % WINDOW].work) {
+		struct slot *s = &m->slots[m->n_pieces % WINDOW];
+		ct_work *w = m->starting;
+
+		s->work = w;
+		s->piece.work = w;
+		s->tag = (int)w->scratch[TAG] + 2 * (int)(m->n_pieces % PIECE_TAGS);
+		ct__mpi_piece_init(&s->piece, w->scratch[STARTED]++);
+		m->n_pieces++;
+		if (w->scratch[STARTED] == w->scratch[N_PIECES])
+			m->starting = w->next;
+		CT_TRY(start_phase(m, s));
+	}
+	return CT_OK;
+}
+
+/* Continues a piece if its messages are done. */
+static enum ct_status advance_piece(struct comm_mpi *m, struct slot *s, bool *moved)
+{
+	enum ct_status st = m->module->test(s->batch);
+
+	if (st != CT_OK)
+		return st < 0 ? st : CT_OK;
+	*moved = true;
+	ct__mpi_phase_finish(&s->piece);
+	if (++s->piece.phase < ct__mpi_n_phases(&s->piece))
+		return start_phase(m, s);
+	s->work->scratch[FINISHED]++;
+	s->work = NULL;
+	return CT_OK;
+}
+
+static void set_done(ct_work *w)
+{
+	atomic_store_explicit(&w->status, CT_OK, memory_order_release);
+}
+
+static enum ct_status advance_collectives(struct comm_mpi *m, bool *moved)
+{
+	for (int i = 0; i < WINDOW; i++) {
+		if (m->slots[i].work)
+			CT_TRY(advance_piece(m, &m->slots[i], moved));
+	}
+	CT_TRY(start_pieces(m));
+	while (m->head && m->head->scratch[FINISHED] == m->head->scratch[N_PIECES]) {
+		ct_work *w = m->head;
+
+		m->head = w->next;
+		if (!m->head)
+			m->tail = NULL;
+		set_done(w);
+	}
+	return CT_OK;
+}
+
+static enum ct_status post_collective(struct comm_mpi *m, ct_work *w)
+{
+	w->next = NULL;
+	w->scratch[N_PIECES] = ct__mpi_n_pieces(w, m->base.size);
+	w->scratch[STARTED] = w->scratch[FINISHED] = 0;
+	if (m->tail)
+		m->tail->next = w;
+	else
+		m->head = w;
+	m->tail = w;
+	if (!m->starting)
+		m->starting = w;
+	return start_pieces(m);
+}
+
+/* ---- messages */
+
+static enum ct_status take_batch(struct comm_mpi *m, size_t n, struct ct_mpi_batch **out)
+{
+	if (n == 1 && m->n_batches > 0) {
+		*out = m->batches[--m->n_batches];
+		return CT_OK;
+	}
+	return m->module->batch_create(m->engine, n, out);
+}
+
+/* Keeps the batch of a message that is done, for later messages. */
+static enum ct_status put_batch(struct comm_mpi *m, struct ct_mpi_batch *b, size_t n)
+{
+	if (n != 1) {
+		m->module->batch_destroy(b);
+		return CT_OK;
+	}
+	CT_TRY_GROW(m->batches, m->n_batches, m->max_batches);
+	m->batches[m->n_batches++] = b;
+	return CT_OK;
+}
+
+/* All parts of a long message are started at once, so that they stay in front of the parts of the next one. */
+static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
+{
+	size_t bytes = w->n * ct_dtype_bytes(w->dtype);
+	size_t n = bytes > CT_MPI_MESSAGE_MAX ? (bytes + CT_MPI_MESSAGE_MAX - 1) / CT_MPI_MESSAGE_MAX : 1;
+	bool sending = w->kind == CT_COMM_SEND;
+	char *buf = sending ? (char *)(uintptr_t)w->src : w->dst;
+	struct ct_mpi_message one, *parts = &one;
+	struct ct_mpi_batch *b = NULL;
+	enum ct_status st;
+
+	if (n > 1)
+		CT_TRY_ALLOC(parts = CT_NEW_ARRAY(struct ct_mpi_message, n));
+	for (size_t i = 0; i < n; i++) {
+		size_t from = i * CT_MPI_MESSAGE_MAX, left = bytes - from;
+
+		parts[i] = (struct ct_mpi_message){buf + from, left < CT_MPI_MESSAGE_MAX ? left : CT_MPI_MESSAGE_MAX,
+						   w->root, sending};
+	}
+	st = take_batch(m, n, &b);
+	if (st == CT_OK)
+		st = m->module->start(b, CT_MPI_MESSAGES, (int)w->scratch[TAG], parts, n);
+	w->scratch[BATCH] = (uint64_t)(uintptr_t)b;
+	w->scratch[N_PIECES] = n;
+	if (n > 1)
+		ct_free(parts);
+	return st;
+}
+
+static enum ct_status post_message(struct comm_mpi *m, ct_work *w)
+{
+	CT_TRY(start_message(m, w));
+	w->next = m->first_message;
+	m->first_message = w;
+	return CT_OK;
+}
+
+static enum ct_status advance_messages(struct comm_mpi *m, bool *moved)
+{
+	for (ct_work **link = &m->first_message; *link;) {
+		ct_work *w = *link;
+		struct ct_mpi_batch *b = (struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH];
+		enum ct_status st = m->module->test(b);
+
+		if (st < 0)
+			return st;
+		if (st == CT_INPROGRESS) {
+			link = &w->next;
+			continue;
+		}
+		*moved = true;
+		*link = w->next;
+		CT_TRY(put_batch(m, b, w->scratch[N_PIECES]));
+		set_done(w);
+	}
+	return CT_OK;
+}
+
+/* ---- all operations */
+
+static enum ct_status post(ct_comm *c, ct_work *w)
+{
+	struct comm_mpi *m = (struct comm_mpi *)c;
+	uint32_t digest = ct__comm_history_add(&m->history, w), max = (uint32_t)m->module->tag_max(m->engine);
+
+	if (!ct__comm_is_p2p(w->kind)) {
+		w->scratch[TAG] = digest % ((max + 1) / COLLECTIVE_TAGS) * COLLECTIVE_TAGS;
+		return post_collective(m, w);
+	}
+	if (w->tag < 0 || w->tag >= MESSAGE_TAGS)
+		return CT_FAIL(CT_BUG, "a message with tag %d: communicator mpi supports tags up to %d", w->tag,
+			       MESSAGE_TAGS - 1);
+	w->scratch[TAG] = digest % ((max + 1) / MESSAGE_TAGS) * MESSAGE_TAGS + (uint32_t)w->tag;
+	return post_message(m, w);
+}
+
+static enum ct_status advance(struct comm_mpi *m, bool *moved)
+{
+	*moved = false;
+	CT_TRY(advance_messages(m, moved));
+	return advance_collectives(m, moved);
+}
+
+static enum ct_status progress(ct_comm *c)
+{
+	struct comm_mpi *m = (struct comm_mpi *)c;
+	bool moved;
+
+	return m->head || m->first_message ? advance(m, &moved) : CT_OK;
+}
+
+static enum ct_status test(ct_comm *c, ct_work *w)
+{
+	CT_TRY(progress(c));
+	return atomic_load_explicit(&w->status, memory_order_relaxed) == CT_OK ? CT_OK : CT_INPROGRESS;
+}
+
+static void rest(int polls, int64_t idle_ns)
+{
+	const struct timespec pause = {.tv_nsec = SLEEP_NS};
+
+	if (polls < EAGER_POLLS)
+		return;
+	if (idle_ns < YIELD_NS)
+		sched_yield();
+	else
+		nanosleep(&pause, NULL);
+}
+
+/* The store may know which rank is late. */
+static enum ct_status look(struct comm_mpi *m, const ct_work *w, bool final)
+{
+	enum ct_status st = ct__comm_diagnose(&m->base, &m->history, w, final);
+
+	if (st == CT_TIMEOUT)
+		ct__comm_attribute_failure(&m->base, w);
+	return st;
+}
+
+static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
+{
+	struct comm_mpi *m = (struct comm_mpi *)c;
+	int64_t pause = c->opts.timeout_ns / 4 < DIAGNOSE_NS ? c->opts.timeout_ns / 4 : DIAGNOSE_NS;
+	int64_t moved_ns = ct_now_ns(), look_ns = moved_ns + pause;
+
+	for (int polls = 0;; polls++) {
+		int64_t now;
+		bool moved;
+
+		if (atomic_load_explicit(&c->dead, memory_order_acquire))
+			return ct_error_restore(&c->error);
+		CT_TRY(advance(m, &moved));
+		if (atomic_load_explicit(&w->status, memory_order_relaxed) == CT_OK)
+			return CT_OK;
+		now = ct_now_ns();
+		if (moved) {
+			moved_ns = now;
+			polls = 0;
+		}
+		if (now >= look_ns || now >= deadline_ns) {
+			CT_TRY(look(m, w, now >= deadline_ns));
+			pause = pause < 16 * DIAGNOSE_NS ? pause * 2 : pause;
+			look_ns = ct_now_ns() + pause;
+		}
+		rest(polls, now - moved_ns);
+	}
+}
+
+/* Waiting threads poll c->dead. */
+static void abort_comm(ct_comm *c)
+{
+	(void)c;
+}
+
+const struct ct_comm_ops ct__comm_ops_mpi = {
+	.name = "mpi",
+	.supports = supports,
+	.open = open_comm,
+	.close = close_comm,
+	.post = post,
+	.test = test,
+	.wait = wait,
+	.progress = progress,
+	.cooperative = true,
+	.abort = abort_comm,
+};

@@ -1,0 +1,141 @@
+#include "dist/comm/mpi/mpi_process.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+/* How long the end of the program waits for MPI_Finalize, which waits for all ranks. */
+#define FINALIZE_NS (10 * CT_SEC)
+
+enum state { NONE, STARTING, READY, BROKEN, FINALIZING, FINALIZED };
+
+static struct {
+	pthread_mutex_t lock;  /* of this struct */
+	pthread_mutex_t calls; /* held during calls of MPI */
+	pthread_cond_t changed;
+	enum state state;
+	int provided; /* level of thread support */
+	int n_open;
+	bool failed;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER, .calls = PTHREAD_MUTEX_INITIALIZER};
+
+void ct__mpi_lock(void)
+{
+	pthread_mutex_lock(&process.calls);
+}
+
+void ct__mpi_unlock(void)
+{
+	pthread_mutex_unlock(&process.calls);
+}
+
+static void set_state(enum state s)
+{
+	pthread_mutex_lock(&process.lock);
+	process.state = s;
+	pthread_cond_broadcast(&process.changed);
+	pthread_mutex_unlock(&process.lock);
+}
+
+static bool initialize(void)
+{
+	int provided = MPI_THREAD_SINGLE;
+
+	if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+		return false;
+	process.provided = provided;
+	/* The default handler ends the process without a message of ours. */
+	return MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN) == MPI_SUCCESS;
+}
+
+/* The thread that initializes MPI must also finalize it. */
+static void *life(void *unused)
+{
+	(void)unused;
+	if (!initialize()) {
+		set_state(BROKEN);
+		return NULL;
+	}
+	set_state(READY);
+	pthread_mutex_lock(&process.lock);
+	while (process.state != FINALIZING)
+		pthread_cond_wait(&process.changed, &process.lock);
+	pthread_mutex_unlock(&process.lock);
+	ct__mpi_lock();
+	MPI_Finalize();
+	ct__mpi_unlock();
+	set_state(FINALIZED);
+	return NULL;
+}
+
+static void finalize_at_exit(void)
+{
+	int64_t deadline = ct_deadline_in(FINALIZE_NS);
+
+	pthread_mutex_lock(&process.lock);
+	if (process.state == READY && process.n_open == 0 && !process.failed) {
+		process.state = FINALIZING;
+		pthread_cond_broadcast(&process.changed);
+		while (process.state == FINALIZING &&
+		       ct_cond_wait_until(&process.changed, &process.lock, deadline) == 0)
+			;
+	}
+	pthread_mutex_unlock(&process.lock);
+}
+
+/* Called with process.lock. */
+static enum ct_status start(void)
+{
+	static struct ct_thread thread; /* never joined: it may be blocked in MPI when the program ends */
+
+	ct_cond_init(&process.changed);
+	CT_TRY(ct_thread_start(&thread, "ct-mpi", life, NULL));
+	process.state = STARTING;
+	if (atexit(finalize_at_exit) != 0)
+		return CT_FAIL(CT_NOMEM, "cannot register a function for the end of the program");
+	return CT_OK;
+}
+
+/* Called with process.lock. */
+static enum ct_status await(int64_t deadline_ns)
+{
+	while (process.state == STARTING) {
+		if (ct_cond_wait_until(&process.changed, &process.lock, deadline_ns) != 0)
+			return CT_FAIL_HINT(CT_TIMEOUT, "check that all ranks run, and that they use dist.backend=mpi",
+					    "MPI_Init did not return in time");
+	}
+	if (process.state != READY)
+		return CT_FAIL(CT_COMM, process.state == BROKEN ? "MPI_Init failed" : "MPI has ended");
+	if (process.provided < MPI_THREAD_SERIALIZED)
+		return CT_FAIL(CT_UNSUPPORTED, "this MPI library does not support calls from several threads");
+	return CT_OK;
+}
+
+enum ct_status ct__mpi_process_init(int64_t deadline_ns)
+{
+	enum ct_status st;
+
+	pthread_mutex_lock(&process.lock);
+	st = process.state == NONE ? start() : CT_OK;
+	if (st == CT_OK)
+		st = await(deadline_ns);
+	pthread_mutex_unlock(&process.lock);
+	return st;
+}
+
+void ct__mpi_process_retain(void)
+{
+	pthread_mutex_lock(&process.lock);
+	process.n_open++;
+	pthread_mutex_unlock(&process.lock);
+}
+
+void ct__mpi_process_release(bool failed)
+{
+	pthread_mutex_lock(&process.lock);
+	process.n_open--;
+	process.failed |= failed;
+	pthread_mutex_unlock(&process.lock);
+}

@@ -1,0 +1,175 @@
+#include "tests/dist/mpirun.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/module.h"
+#include "dist/comm/comm_impl.h"
+#include "dist/store/net.h"
+#include "tests/dist/await_all.h"
+#include "tests/dist/scene.h"
+
+#define RANK_OPTION "--mpi-rank"
+
+static const struct {
+	const char *name, *launcher, *module, *option;
+} mpis[N_MPIS] = {
+	{"Open MPI", "mpirun.openmpi", "ctrain_mpi_openmpi.so", "--oversubscribe"},
+	{"MPICH", "mpirun.mpich", "ctrain_mpi_mpich.so", NULL},
+};
+
+static bool on_path(const char *program)
+{
+	const char *path = getenv("PATH");
+	bool found = false;
+
+	while (path && *path && !found) {
+		size_t n = strcspn(path, ":");
+		char *directory = ct_strndup(path, n), *full = ct_path_join(directory, program);
+
+		found = access(full, X_OK) == 0;
+		ct_free(full);
+		ct_free(directory);
+		path += n + (path[n] == ':');
+	}
+	return found;
+}
+
+bool mpi_installed(int mpi)
+{
+	const char *why = NULL;
+	const void *module;
+
+	if (ct_module_open(mpis[mpi].module, "ct_mpi_module", &module) < 0)
+		why = ct_error_message();
+	else if (!on_path(mpis[mpi].launcher))
+		why = "its mpirun is not installed";
+	if (why)
+		fprintf(stderr, "%s is skipped: %s\n", mpis[mpi].name, why);
+	ct_error_clear();
+	return !why;
+}
+
+/* ---- a rank */
+
+struct rank {
+	rank_fn fn;
+	struct scene scene;
+};
+
+/* Ranks that have not finalized MPI do not exit before all are done, because mpirun then ends the others. */
+static void play_rank(struct ct_world *w, void *arg)
+{
+	struct rank *r = arg;
+	int64_t n;
+
+	r->fn(w, &r->scene);
+	CHECK(ct_store_add(w->store, "succeeded", 1, &n) == CT_OK);
+	CHECK(await_all(w->store, "all", w->id.world) == CT_OK);
+}
+
+static int number(const char *text)
+{
+	return text ? (int)strtol(text, NULL, 10) : -1;
+}
+
+static int number_of(const char *openmpi, const char *mpich)
+{
+	return number(getenv(openmpi) ? getenv(openmpi) : getenv(mpich));
+}
+
+bool mpi_is_rank(int argc, char **argv)
+{
+	return argc == 6 && strcmp(argv[1], RANK_OPTION) == 0;
+}
+
+int mpi_rank_main(char **argv, const struct mpi_scene *scenes, size_t n)
+{
+	int outcome[MAX_RANKS] = {0}, rank = number_of("OMPI_COMM_WORLD_RANK", "PMI_RANK"),
+	    size = number_of("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
+	struct rank r = {.scene = {.backend = "mpi", .variant = number(argv[5]), .outcome = outcome}};
+
+	r.scene.timeout_ns = number(argv[4]) * CT_MS;
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(scenes[i].name, argv[2]) == 0)
+			r.fn = scenes[i].fn;
+	}
+	CHECK(r.fn && rank >= 0 && size <= MAX_RANKS);
+	be_rank(rank, size, number(argv[3]), NULL, play_rank, &r);
+	return 1;
+}
+
+/* ---- mpirun */
+
+/* Replaces this process by mpirun. */
+static void execute(int mpi, int size, int port, const char *name, int64_t timeout_ns, int variant)
+{
+	char texts[4][32], self[4096] = "";
+	char *argv[16] = {(char *)(uintptr_t)mpis[mpi].launcher};
+	int n = 1;
+
+	CHECK(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
+	snprintf(texts[0], sizeof(texts[0]), "%d", size);
+	snprintf(texts[1], sizeof(texts[1]), "%d", port);
+	snprintf(texts[2], sizeof(texts[2]), "%lld", (long long)(timeout_ns / CT_MS));
+	snprintf(texts[3], sizeof(texts[3]), "%d", variant);
+	if (mpis[mpi].option)
+		argv[n++] = (char *)(uintptr_t)mpis[mpi].option;
+	argv[n++] = (char *)(uintptr_t) "-n";
+	argv[n++] = texts[0];
+	argv[n++] = self;
+	argv[n++] = (char *)(uintptr_t)RANK_OPTION;
+	argv[n++] = (char *)(uintptr_t)name;
+	argv[n++] = texts[1];
+	argv[n++] = texts[2];
+	argv[n++] = texts[3];
+	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+	execvp(argv[0], argv);
+	_exit(127);
+}
+
+static int n_succeeded(int port)
+{
+	struct ct_store_opts o = {.run_id = "test", .member = -1, .host = "test", .pid = (int)getpid()};
+	ct_store *store;
+	int64_t n = 0;
+
+	CHECK(ct_store_connect("127.0.0.1", port, &o, ct_deadline_in(60 * CT_SEC), &store) == CT_OK);
+	CHECK(ct_store_add(store, "succeeded", 0, &n) == CT_OK);
+	ct_store_close(store);
+	return (int)n;
+}
+
+void mpi_play(int mpi, int size, const char *name, int64_t timeout_ns, int variant)
+{
+	struct test_store store;
+	int status = 0, n;
+	pid_t pid;
+
+	test_store_start(&store);
+	fflush(NULL);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		execute(mpi, size, store.port, name, timeout_ns, variant);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	n = n_succeeded(store.port);
+	test_store_stop(&store);
+	if (n != size)
+		fprintf(stderr, "%s: %d of %d ranks of %s %d succeeded\n", mpis[mpi].name, n, size, name, variant);
+	assert_int_equal(n, size);
+}
