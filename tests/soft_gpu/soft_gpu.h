@@ -99,6 +99,8 @@ cudaError_t soft_gpu_take_fault(void);
 unsigned soft_gpu_capture(cudaStream_t stream);
 /* Runs a random amount of posted work of the current device, as a query does. Returns the error of the device. */
 cudaError_t soft_gpu_progress(void);
+/* As cudaMalloc, with an alignment of 256 bytes or a larger power of two. */
+cudaError_t soft_gpu_alloc(void **out, size_t bytes, size_t alignment);
 /* Returns a uniformly distributed random number in [0, n), which is determined by SOFT_GPU_SEED. */
 unsigned soft_gpu_draw(unsigned n);
 /* Reports a mistake of the program under test: prints the message and ends the process. */

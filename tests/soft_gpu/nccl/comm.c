@@ -47,6 +47,7 @@ void soft__comm_drop(ncclComm_t c)
 {
 	if (--c->refs > 0)
 		return;
+	soft__registered_free(c);
 	soft__segment_leave(c->segment, c->fd, c->rank);
 	free(c);
 	n_live--;
@@ -110,7 +111,9 @@ static ncclResult_t state_of(const ncclComm_t c)
 {
 	if (c->error)
 		return c->error;
-	return c->phase == SOFT__JOINING || c->phase == SOFT__FINALIZING || c->deferred ? ncclInProgress : ncclSuccess;
+	if (c->phase == SOFT__JOINING || c->phase == SOFT__FINALIZING || c->deferred || soft__windows_pending(c))
+		return ncclInProgress;
+	return ncclSuccess;
 }
 
 static void proceed(ncclComm_t c)
@@ -121,6 +124,7 @@ static void proceed(ncclComm_t c)
 		c->phase = SOFT__READY;
 		soft__segment_complete(c->segment);
 	}
+	soft__windows_proceed(c);
 	if (c->phase == SOFT__FINALIZING && !c->first && c->n_captured == 0)
 		c->phase = SOFT__FINALIZED;
 }
@@ -266,7 +270,7 @@ static ncclResult_t init(ncclComm_t *out, int n_ranks, const ncclUniqueId *id, i
 	if (!blocking)
 		return c->error ? c->error : ncclInProgress;
 	if (soft__in_group()) {
-		soft__group_add_init(c);
+		soft__group_add_wait(c);
 		return ncclSuccess;
 	}
 	return soft__wait_ready(c);

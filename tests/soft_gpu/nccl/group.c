@@ -4,14 +4,14 @@
 
 #include "tests/soft_gpu/nccl/nccl_impl.h"
 
-enum { MAX_INITS = 64 };
+enum { MAX_WAITS = 64 };
 
 static _Thread_local struct {
 	int depth;
 	ncclResult_t error;
 	struct soft__job *jobs; /* at most one for each communicator */
-	int n_inits;
-	ncclComm_t inits[MAX_INITS]; /* communicators that block until they are ready */
+	int n_waits;
+	ncclComm_t waits[MAX_WAITS]; /* communicators for which the end of the group waits */
 } group;
 
 bool soft__in_group(void)
@@ -26,11 +26,11 @@ ncclResult_t soft__group_fail(ncclResult_t e)
 	return e;
 }
 
-void soft__group_add_init(ncclComm_t c)
+void soft__group_add_wait(ncclComm_t c)
 {
-	if (group.n_inits == MAX_INITS)
-		soft_gpu_fail("nccl: more than %d communicators in a group", MAX_INITS);
-	group.inits[group.n_inits++] = c;
+	if (group.n_waits == MAX_WAITS)
+		soft_gpu_fail("nccl: more than %d communicators in a group", MAX_WAITS);
+	group.waits[group.n_waits++] = c;
 }
 
 static struct soft__job *job_of(ncclComm_t c)
@@ -185,11 +185,11 @@ static ncclResult_t end_group(void)
 		return ncclSuccess;
 	group.error = ncclSuccess;
 	group.jobs = NULL;
-	for (int i = 0; i < group.n_inits; i++) {
-		got = soft__wait_ready(group.inits[i]);
+	for (int i = 0; i < group.n_waits; i++) {
+		got = soft__wait_ready(group.waits[i]);
 		e = e ? e : got;
 	}
-	group.n_inits = 0;
+	group.n_waits = 0;
 	while (jobs) {
 		struct soft__job *next = jobs->next;
 

@@ -15,6 +15,7 @@ enum {
 	SOFT__MAX_RANKS = 16,
 	SOFT__SLOT_BYTES = 256 << 10, /* of one rank in one round of a collective */
 	SOFT__PAIR_BYTES = 64 << 10,  /* of one message from one rank to another */
+	SOFT__MAX_WINDOWS = 16,       /* that are being registered at the same time */
 };
 
 /* ---- log.c ------------------------------------------------------------------------------------------ */
@@ -56,6 +57,9 @@ struct soft__member {
 	 * contents, and reads the slots of the others when they have written. */
 	atomic_ullong wrote, read;
 	struct soft__call call;
+	/* Registration of windows: their number, and the sizes of the last ones. */
+	atomic_uint windows;
+	uint64_t window_bytes[SOFT__MAX_WINDOWS];
 	/* Splits: number of calls of ncclCommSplit, their arguments, and the id of the new communicator. */
 	atomic_ullong splits, split_ids;
 	int32_t color, key;
@@ -98,6 +102,15 @@ struct soft__tape { /* the jobs of a communicator in one capture, in order */
 	int n_jobs, at; /* at: index of the job that runs next */
 };
 
+/* Registered memory. NCCL's window is a pointer to it. */
+struct ncclWindow_vidmem {
+	struct ncclWindow_vidmem *next;
+	void *memory;
+	size_t bytes;
+	unsigned number;   /* of the window, from 1; 0: a buffer that only this rank registered */
+	ncclWindow_t *out; /* not NULL: to be stored when all ranks have registered the window */
+};
+
 struct ncclComm {
 	struct ncclComm *next; /* of the communicators that the program can use */
 	int refs;              /* by the program and by jobs */
@@ -113,6 +126,8 @@ struct ncclComm {
 	/* For a communicator that does not block: a job that will be posted after this number of polls. */
 	struct soft__job *deferred;
 	unsigned polls;
+	struct ncclWindow_vidmem *registered;
+	unsigned n_windows;
 	unsigned long long rounds, sent[SOFT__MAX_RANKS], received[SOFT__MAX_RANKS];
 	int n_ended; /* jobs */
 };
@@ -126,6 +141,14 @@ ncclResult_t soft__wait_ready(ncclComm_t c);
 /* With the lock held: soft__comm_forget takes the communicator from the program. */
 void soft__comm_drop(ncclComm_t c);
 void soft__comm_forget(ncclComm_t c);
+
+/* ---- memory.c --------------------------------------------------------------------------------------- */
+
+/* With the lock held: completes the registration of windows that all ranks have registered. */
+void soft__windows_proceed(ncclComm_t c);
+/* Returns whether a registration is in progress. */
+bool soft__windows_pending(const ncclComm_t c);
+void soft__registered_free(ncclComm_t c);
 
 /* ---- group.c: from calls to posted work ------------------------------------------------------------- */
 
@@ -161,7 +184,7 @@ struct soft__job { /* the tasks of a group for one communicator: collectives fir
 
 bool soft__in_group(void);
 ncclResult_t soft__group_fail(ncclResult_t e);
-void soft__group_add_init(ncclComm_t c);
+void soft__group_add_wait(ncclComm_t c);
 /* Adds the tasks to the current group or, if there is none, posts them. */
 ncclResult_t soft__submit(ncclComm_t c, const struct soft__task *tasks, int n);
 ncclResult_t soft__post(struct soft__job *job);

@@ -154,6 +154,15 @@ static inline void run_ranks(int n, void (*fn)(struct rank *), void *arg)
 	}
 }
 
+/* Rank 0 must make a mistake that ends its process with a message that contains `part`. */
+static inline void expect_mistake(int n, void (*fn)(struct rank *), void *arg, const char *part)
+{
+	struct ranks result = start_ranks(n, fn, arg);
+
+	if (!WIFSIGNALED(result.status[0]) || WTERMSIG(result.status[0]) != SIGABRT || !strstr(result.output, part))
+		fail_msg("status %d; \"%s\" is not in the output: %s", result.status[0], part, result.output);
+}
+
 /* A device for each rank. The software GPU reads this at its first call. */
 static inline void use_devices(void)
 {

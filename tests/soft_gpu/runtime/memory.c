@@ -104,12 +104,12 @@ static void use_huge_pages(char *at, size_t bytes)
 }
 
 /* Memory is taken in a circle, so that freed memory stays unused as long as possible. */
-static cudaError_t mem_alloc(void **out, size_t bytes)
+static cudaError_t mem_alloc(void **out, size_t bytes, size_t alignment)
 {
 	struct soft__device *d = soft__current();
 	struct soft__block *b, **link;
-	size_t room = round_up(bytes, ALIGNMENT) + SOFT__GUARD;
-	char *at;
+	size_t room = round_up(bytes, ALIGNMENT) + alignment - ALIGNMENT + SOFT__GUARD;
+	char *free_at, *at;
 
 	*out = NULL;
 	if (bytes == 0)
@@ -117,11 +117,12 @@ static cudaError_t mem_alloc(void **out, size_t bytes)
 	reserve(d);
 	if (bytes > d->total - d->used || room > d->total)
 		return cudaErrorMemoryAllocation;
-	link = find_room(d, d->next_fit, room, &at);
+	link = find_room(d, d->next_fit, room, &free_at);
 	if (!link)
-		link = find_room(d, d->base, room, &at);
+		link = find_room(d, d->base, room, &free_at);
 	if (!link)
 		return cudaErrorMemoryAllocation;
+	at = (char *)round_up((uintptr_t)free_at, alignment);
 	b = soft__alloc(sizeof(*b));
 	*b = (struct soft__block){*link, at, bytes};
 	*link = b;
@@ -134,6 +135,7 @@ static cudaError_t mem_alloc(void **out, size_t bytes)
 	use_huge_pages(at, bytes);
 	soft__open_device(d);
 	fill_guard(d->base, SOFT__GUARD);
+	fill_guard(free_at, (size_t)(at - free_at));
 	ASAN_UNPOISON_MEMORY_REGION(at, bytes);
 	memset(at, FILL, bytes);
 	fill_guard(at + bytes, (size_t)(end_of(b) - (at + bytes)));
@@ -144,7 +146,12 @@ static cudaError_t mem_alloc(void **out, size_t bytes)
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
-	SOFT__CALL(SOFT__UNSAFE, mem_alloc(out, bytes));
+	SOFT__CALL(SOFT__UNSAFE, mem_alloc(out, bytes, ALIGNMENT));
+}
+
+cudaError_t soft_gpu_alloc(void **out, size_t bytes, size_t alignment)
+{
+	SOFT__CALL(SOFT__UNSAFE, mem_alloc(out, bytes, alignment));
 }
 
 struct soft__block *soft__find_block(const void *p, struct soft__device **device)
