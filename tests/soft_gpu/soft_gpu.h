@@ -50,7 +50,9 @@
  *   SOFT_GPU_LOG       a file to which a line is written for each call and each piece of work that ran and, at the
  *                      end, a line with the numbers of objects that were not released
  *
- * Calls may come from any thread; a mutex serializes them. Posted work runs on the thread that waits. */
+ * Calls may come from any thread; a mutex serializes them. Posted work runs on the thread that waits, except host
+ * functions: one other thread calls all of them, one after the other, while the streams that do not wait for them go
+ * on. */
 #ifndef CT_TESTS_SOFT_GPU_SOFT_GPU_H
 #define CT_TESTS_SOFT_GPU_SOFT_GPU_H
 

@@ -1,5 +1,7 @@
 /* Streams and events of the software GPU: the order of work, and the detection of work whose order is not defined. */
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 #include "tests/soft_gpu/check.h"
 #include "tests/soft_gpu/kernels.h"
@@ -293,6 +295,53 @@ static void test_threads(void **state)
 	assert_int_equal(soft_gpu_live(), 0);
 }
 
+struct gate {
+	_Atomic bool reached, open;
+	pthread_t thread; /* that reached the gate */
+};
+
+static void pass_gate(void *arg)
+{
+	struct gate *g = arg;
+
+	g->thread = pthread_self();
+	g->reached = true;
+	while (!g->open)
+		sched_yield();
+}
+
+/* A thread calls one function at a time. Meanwhile, other streams go on, and the host does not wait. */
+static void test_host_functions(void **state)
+{
+	cudaStream_t s[3] = {new_stream(), new_stream(), new_stream()};
+	unsigned char bytes[4] = {0}, *d = upload(bytes, sizeof(bytes));
+	struct gate gates[2] = {0};
+	void *host;
+
+	(void)state;
+	ok(cudaMallocHost(&host, sizeof(bytes)));
+	ok(cudaLaunchHostFunc(s[0], pass_gate, &gates[0]));
+	while (!gates[0].reached)
+		expect_error(cudaStreamQuery(s[0]), cudaErrorNotReady);
+	ok(cudaLaunchHostFunc(s[1], pass_gate, &gates[1]));
+	ok(cudaMemsetAsync(d, 7, sizeof(bytes), s[2]));
+	ok(cudaMemcpyAsync(host, d, sizeof(bytes), cudaMemcpyDeviceToHost, s[2]));
+	ok(cudaStreamSynchronize(s[2]));
+	assert_int_equal(((unsigned char *)host)[0], 7);
+	for (int i = 0; i < 100; i++)
+		expect_error(cudaStreamQuery(s[1]), cudaErrorNotReady);
+	assert_false(gates[1].reached);
+	gates[1].open = gates[0].open = true;
+	ok(cudaDeviceSynchronize());
+	assert_true(gates[1].reached);
+	assert_true(pthread_equal(gates[0].thread, gates[1].thread));
+	assert_false(pthread_equal(gates[0].thread, pthread_self()));
+	ok(cudaFreeHost(host));
+	ok(cudaFree(d));
+	for (int i = 0; i < 3; i++)
+		ok(cudaStreamDestroy(s[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,7 +349,7 @@ int main(void)
 		cmocka_unit_test(test_event_times),  cmocka_unit_test(test_legacy),
 		cmocka_unit_test(test_destroyed),    cmocka_unit_test(test_not_ready),
 		cmocka_unit_test(test_missing_wait), cmocka_unit_test(test_race),
-		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_threads),      cmocka_unit_test(test_host_functions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

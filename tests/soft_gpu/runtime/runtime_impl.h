@@ -45,7 +45,7 @@ struct soft__self {
 	cudaError_t last;       /* cudaGetLastError */
 	int device;             /* cudaSetDevice */
 	bool in_work;           /* the thread is running posted work */
-	bool in_host_function;  /* the thread is running a function of cudaLaunchHostFunc */
+	bool in_host_function;  /* the thread calls the functions of cudaLaunchHostFunc */
 	cudaError_t work_fault; /* the error with which work posted by the current call is to fail */
 	const char *function;   /* name of the current call */
 };
@@ -260,6 +260,10 @@ enum soft__step soft__launch_step(struct soft__launch *l, struct CUstream_st *s,
 void soft__launch_drop(struct soft__launch *l);
 /* schedule.c: runs work when its stream has its turn. */
 cudaError_t soft__run_work(struct CUstream_st *s, const struct soft__work *w);
+
+/* host_function.c: lets the thread of host functions call w, the first work of s. Returns cudaErrorNotReady until it has
+ * been called. */
+cudaError_t soft__host_run(struct CUstream_st *s, const struct soft__work *w);
 
 /* ---- exec/ ------------------------------------------------------------------------------------------ */
 

@@ -29,13 +29,7 @@ cudaError_t soft__run_work(struct CUstream_st *s, const struct soft__work *w)
 		return w->fault;
 	}
 	if (w->kind == SOFT__HOST) {
-		/* The program's code: with memory closed, and free to wait for other threads that call CUDA. */
-		soft__close_devices();
-		soft__self.in_host_function = true;
-		soft__unlock();
-		e = w->run(w->args);
-		soft__lock();
-		soft__self.in_host_function = false;
+		e = soft__host_run(s, w);
 	} else {
 		soft__open_device(&soft__gpu.devices[s->device]);
 		soft__self.in_work = true;

@@ -149,34 +149,3 @@ cudaError_t soft_gpu_post(cudaStream_t stream, const struct soft_work *work)
 	soft__unlock();
 	return e;
 }
-
-struct host_call {
-	cudaHostFn_t fn;
-	void *user;
-};
-
-static cudaError_t run_host_function(void *args)
-{
-	const struct host_call *call = args;
-
-	call->fn(call->user);
-	return cudaSuccess;
-}
-
-static cudaError_t launch_host_function(cudaStream_t handle, cudaHostFn_t fn, void *user)
-{
-	struct host_call call = {fn, user};
-	struct soft_work work = {
-		.name = "host function", .run = run_host_function, .args = &call, .args_bytes = sizeof(call)};
-	cudaStream_t s;
-	cudaError_t e = soft__stream(handle, &s);
-
-	if (e != cudaSuccess)
-		return e;
-	return fn ? soft__post(s, soft__work_create(&work, SOFT__HOST)) : cudaErrorInvalidValue;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void *user)
-{
-	SOFT__CALL(SOFT__PLAIN, launch_host_function(s, fn, user));
-}
