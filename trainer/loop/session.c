@@ -392,6 +392,26 @@ fail:
 	return st;
 }
 
+void ct_session_drain(struct ct_session *s)
+{
+	struct ct_error keep;
+	if (!s->device || !ct_device_caps(s->device)->async)
+		return;
+	ct_error_save(&keep);
+	if (s->watchdog && s->comm && ct_device_sync(s->device, ct_deadline_in(CT_SEC)) == CT_TIMEOUT) {
+		if (keep.status < 0)
+			(void)ct_error_restore(&keep);
+		ct_watchdog_report(s->watchdog);
+		ct_comm_abort(s->comm, NULL);
+		if (s->norm_comm)
+			ct_comm_abort(s->norm_comm, NULL);
+	}
+	ct_error_clear();
+	if (keep.status < 0)
+		(void)ct_error_restore(&keep);
+	ct_device_drain(s->device);
+}
+
 void ct_session_destroy(struct ct_session *s, bool failed)
 {
 	struct ct_error keep;
@@ -399,8 +419,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 		&keep); /* cleaning up must not lose the error chain, which also exists after a stop by a signal */
 	if (failed && s->watchdog)
 		ct_watchdog_report(s->watchdog);
-	/* After a failure, posted work may still use what is freed below. */
-	ct_device_drain(s->device);
+	ct_session_drain(s);
 	ct_program_destroy(s->eval);
 	ct_program_destroy(s->full);
 	ct_ema_destroy(s->ema);

@@ -90,6 +90,10 @@ enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
  * functions only for the rare collectives outside a step. */
 enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes) CT_MUST_CHECK;
 enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_MUST_CHECK;
+/* Waits until posted work no longer uses memory that is about to be freed. After a failure, posted collectives may wait
+ * for other ranks, and freeing memory of a GPU would wait for the collectives: after 1 s, this function reports the
+ * failure to the other ranks and aborts the collectives. Keeps the error chain. */
+void ct_session_drain(struct ct_session *s);
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);
 
 #endif

@@ -92,11 +92,13 @@ static enum ct_status create_loader(ct_stepper *p)
 	return ct_loader_seek(p->loader, s->state.epoch, s->state.step_in_epoch);
 }
 
-/* A collective that waits for another rank fails after dist.timeout and names the rank. The host waits twice as long for the work that
- * contains it: a device that cannot stop a collective reports at least which step was not done. */
+/* A collective that waits for another rank fails after dist.timeout and names the rank. The host waits twice as long for
+ * the work that contains it: a device that cannot stop a collective reports at least which step was not done. On a GPU,
+ * another thread finds out meanwhile which rank it is. */
 static int64_t patience(const struct ct_session *s)
 {
-	return s->world.id.world > 1 ? (int64_t)(2 * s->cfg->dist.timeout * 1e9) : CT_FOREVER;
+	const double find_s = ct_device_caps(s->device)->host_code ? 0 : 10;
+	return s->world.id.world > 1 ? (int64_t)((2 * s->cfg->dist.timeout + find_s) * 1e9) : CT_FOREVER;
 }
 
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
@@ -124,8 +126,7 @@ void ct_stepper_destroy(ct_stepper *p)
 	if (!p)
 		return;
 	ct_error_save(&keep);
-	/* After a failure work may still be posted that reads batches and scalars. */
-	ct_device_drain(p->s->device);
+	ct_session_drain(p->s);
 	ct__step_drop_recordings(p);
 	ct_lent_release(&p->lent);
 	ct_loader_destroy(p->loader);
@@ -221,7 +222,7 @@ static enum ct_status wait_done(const struct ct_stepper *p, const struct step_sl
 	(void)ct_error_wrap("waited %g s for the results of step %llu, which need the gradients of all ranks",
 			    (double)p->timeout_ns * 1e-9, (unsigned long long)slot->result.request.step);
 	ct_error_hint(
-		"check whether the process of another rank is stopped or busy; dist.timeout sets half of this time");
+		"check whether the process of another rank is stopped or busy; dist.timeout determines this time");
 	return st;
 }
 

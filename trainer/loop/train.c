@@ -464,6 +464,8 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		l.last_save_ns = ct_now_ns();
 		st = run(&l);
 	}
+	if (st < 0)
+		ct_session_drain(s);
 	/* Waits for the save in progress, because its checkpoint is valid even after a failure. */
 	ct_checkpoint_writer_destroy(l.writer);
 	ct_stepper_destroy(l.stepper);
