@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 
+# When the gate stops this step, on the clock of time.monotonic().
+DEADLINE = float(os.environ.get("GATE_DEADLINE", "inf"))
 BUNDLE = os.environ.get("GATE_BUNDLE", "")
 OUT = os.environ.get("GATE_OUT", "")
 WORK = os.environ.get("GATE_WORK", "")
 DRY = os.environ.get("GATE_DRY") == "1"
 DEVICE = ("device=cuda", "launch.procs=1")
+CACHED = "train.autotune=cached"  # a start takes a known time: only the step tune measures plans
 QUIET = ("log.tensorboard=false", "train.resume=never", "checkpoint.every_epochs=0", "checkpoint.best=false")
 # For programs of the bundle; Python and the tools of the machine use their own libraries.
 PROGRAM_ENV = {**os.environ, "LD_LIBRARY_PATH": os.environ.get("GATE_LIBRARIES", "")}
@@ -21,11 +24,42 @@ PASS, FAIL, MEASURED, UNAVAILABLE, SKIPPED, TIMEOUT, ERROR = "pass", "fail", "me
 
 def row(check, status, value=None, unit="", note="", **more):
     """Prints a row at once: the gate stores it even if this step fails or hangs later."""
-    print(json.dumps({"check": check, "status": status, "value": value, "unit": unit, "note": note, **more}), flush=True)
+    # One call, because several threads may do this.
+    sys.stdout.write(json.dumps({"check": check, "status": status, "value": value, "unit": unit, "note": note, **more}) + "\n")
+    sys.stdout.flush()
 
 
 def judge(check, good, value=None, unit="", note="", **more):
     row(check, PASS if good else FAIL, value, unit, note, **more)
+
+
+def left():
+    """The seconds until the gate stops this step."""
+    return DEADLINE - time.monotonic()
+
+
+class Pace:
+    """Whether there is time for the next of several similar checks, which takes as long as the longest one so far.
+
+    if pace.allows(check):
+        with pace: ...
+    """
+
+    def __init__(self, seconds):
+        self.longest = 0 if DRY else seconds  # a guess for the first one
+
+    def allows(self, check):
+        """Prints a row if there is too little time."""
+        if left() > self.longest:
+            return True
+        row(check, SKIPPED, note=f"{max(left(), 0):.0f} s of the step's time are left, and it needs about {self.longest:.0f}")
+        return False
+
+    def __enter__(self):
+        self.begin = time.monotonic()
+
+    def __exit__(self, *error):
+        self.longest = max(self.longest, time.monotonic() - self.begin)
 
 
 def bundle(*parts):

@@ -6,9 +6,10 @@
 BUNDLE is made by scripts/gpu_bundle.sh. Each step is a process (step.py NAME) with a time limit, and prints its results, one JSON object
 ("row") per line. The gate adds the name of the step, and stores each row in OUT/gate.jsonl at once. A step that fails or hangs gets a row
 that says so, and the next step begins. Steps for which too little of the budget is left are skipped. --scale multiplies the time limits, for
-slow machines. In the end, OUT/gate.json and OUT/gate.md have all rows; OUT/gate.log has what the steps printed on standard error;
+slow machines. After each step, OUT/gate.json and OUT/gate.md have all rows; OUT/gate.log has what the steps printed on standard error;
 OUT/plans.txt has the plans that ctrain chose for this GPU, and OUT/device.json the description of the GPU for cuDNN. OUT has few files and no
-directories, so that it can be copied back from anywhere.
+directories, so that it can be copied back from anywhere. To continue with these plans, store plans.txt in the bundle as plans/NAME.txt, with
+the name that the row "plans" has.
 
 Status of a row: pass, fail (a result is wrong), measured (a speed), not available (this build or machine does not have it), skipped,
 timeout, error (a step broke). Exit status: 0 if no row is fail, timeout or error, else 1; 2: wrong arguments.
@@ -76,6 +77,30 @@ def cuda_directories(a, python):
     return [d for d in found if os.path.isdir(d)]
 
 
+def work_directory(a):
+    """For runs: in memory if there is much of it, so that the speed of a disk has no influence."""
+    memory = "/dev/shm"
+    enough = not a.dry and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 16 << 30
+    return tempfile.mkdtemp(prefix="ctrain-gate-", dir=memory if enough else None)
+
+
+def prepare(a, work):
+    """The plans of an earlier run, and permissions that a copy may have lost."""
+    os.makedirs(plans_of(work))
+    for path in glob.glob(os.path.join(glob.escape(a.bundle), "plans", "*.txt")):
+        shutil.copy(path, plans_of(work))
+    for path in glob.glob(os.path.join(glob.escape(a.bundle), "bin", "*")) + glob.glob(os.path.join(glob.escape(a.bundle), "tests", "*")):
+        if not os.access(path, os.X_OK):
+            try:
+                os.chmod(path, 0o755)
+            except OSError:
+                pass  # the step that needs it reports this
+
+
+def plans_of(work):
+    return os.path.join(work, "cache", "ctrain", "plans")
+
+
 def environment(a, work):
     python = os.environ.get("GATE_PYTHON") or ("" if a.dry else sys.executable)
     cuda = cuda_directories(a, python)
@@ -93,7 +118,6 @@ class Gate:
     def __init__(self, a):
         self.a, self.rows, self.lock, self.begin = a, [], threading.Lock(), time.monotonic()
         self.step = ""
-        self.closed = False
         self.file = open(os.path.join(a.out, "gate.jsonl"), "w", encoding="utf-8")
         self.log = open(os.path.join(a.out, "gate.log"), "ab")
 
@@ -120,14 +144,16 @@ class Gate:
                 self.log.write(line)
 
     def run(self, step, env):
-        limit = min(step.seconds * self.a.scale, self.left())
+        full = step.seconds * self.a.scale
+        limit = min(full, self.left())
         if limit < step.least * self.a.scale:
-            self.store(step.name, {"check": step.name, "status": "skipped", 
+            self.store(step.name, {"check": step.name, "status": "skipped",
                                    "note": f"{max(self.left(), 0):.0f} s are left, and it needs {step.least * self.a.scale:.0f}"})
             return
         self.log.write(f"\n== {step.name} (limit {limit:.0f} s)\n".encode())
         self.log.flush()
         begin = time.monotonic()
+        env = {**env, "GATE_DEADLINE": str(begin + limit)}
         command = [sys.executable, "-B", os.path.join(HERE, "step.py"), step.name]
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, env=env, start_new_session=True)
         reader = threading.Thread(target=self.collect, args=(step.name, child.stdout), daemon=True)
@@ -143,11 +169,22 @@ class Gate:
             pass
         code = child.wait()
         reader.join(5)
-        if timed_out:
+        if timed_out and limit < full:
+            self.store(step.name, {"check": step.name, "status": "skipped", "note": f"stopped after {limit:.0f} s, when the gate's time was over"})
+        elif timed_out:
             self.store(step.name, {"check": step.name, "status": "timeout", "note": f"stopped after {limit:.0f} s"})
         elif code != 0:
             self.store(step.name, {"check": step.name, "status": "error", "note": f"the step ended with {code}: see gate.log"})
         self.log.write(f"== {step.name}: {time.monotonic() - begin:.1f} s\n".encode())
+
+    def report(self):
+        with self.lock:
+            report.write(self.a.out, self.rows, dry=self.a.dry, seconds=round(time.monotonic() - self.begin, 1))
+
+    def keep_plans(self, work):
+        for path in glob.glob(os.path.join(glob.escape(plans_of(work)), "*.txt"))[:1]:
+            shutil.copy(path, os.path.join(self.a.out, "plans.txt"))
+            self.store("end", {"check": "plans", "status": "measured", "value": os.path.basename(path)})
 
     def close(self):
         self.file.close()
@@ -158,19 +195,20 @@ def main():
     a = arguments()
     os.makedirs(a.out, exist_ok=True)
     gate = Gate(a)
-    work = tempfile.mkdtemp(prefix="ctrain-gate-")
+    work = work_directory(a)
     only = set(filter(None, a.only.split(",")))
     try:
+        prepare(a, work)
         env = environment(a, work)
         for step in STEPS:
             if not only or step.name in only:
                 gate.run(step, env)
+                gate.report()
     finally:
+        gate.keep_plans(work)
+        gate.report()
         gate.close()
-        for path in glob.glob(os.path.join(glob.escape(work), "cache", "ctrain", "plans", "*.txt"))[:1]:
-            shutil.copy(path, os.path.join(a.out, "plans.txt"))
         shutil.rmtree(work, ignore_errors=True)
-    report.write(a.out, gate.rows, dry=a.dry, seconds=round(time.monotonic() - gate.begin, 1))
     bad = [r for r in gate.rows if r["status"] in BAD]
     print(f"{len(gate.rows)} rows, {len(bad)} bad: {a.out}/gate.md")
     sys.exit(1 if bad else 0)

@@ -2,16 +2,19 @@
 import glob
 import json
 import os
+import select
 import statistics
 import subprocess
 import time
 
-from common import DRY, FAIL, MEASURED, QUIET, SKIPPED, UNAVAILABLE, USAGE, WORK, Failed, Run, bundle, program, row, speed
+from common import CACHED, DRY, FAIL, MEASURED, QUIET, SKIPPED, UNAVAILABLE, USAGE, WORK, Failed, Pace, Run, bundle, left, program, row, speed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CPUS = os.cpu_count() or 1
-# Loader threads compute the images, about 2,400 per second and CPU; they must not bound the step.
-IMAGES = ("data.shape=[3,224,224]", "data.classes=1000", "data.n_train=65536", f"data.workers={max(CPUS - 2, 1)}")
+# The images are in the memory of the GPU, as PyTorch's are: the rows are to measure training. One CPU computes about 2,400 images per second
+# when a run starts.
+RESIDENT = ("data.on_device=on", CACHED)
+IMAGES = ("data.shape=[3,224,224]", "data.classes=1000", "data.n_train=4096", *RESIDENT)
 MNIST = ("data.name=mnist", "data.dir=" + bundle("data", "mnist"))
 # A dry run trains a small network in place of each large one.
 SMALL = ("model.name=resnet20", "data.name=synthetic", "data.shape=[3,16,16]", "data.classes=10", "data.n_train=64", "batch.per_rank=4")
@@ -19,26 +22,15 @@ SMALL = ("model.name=resnet20", "data.name=synthetic", "data.shape=[3,16,16]", "
 MODELS = {
     "resnet50": ("bench/resnet50.yaml", IMAGES, 10),
     "resnet18": ("bench/resnet50.yaml", ("model.name=resnet18", *IMAGES), 20),
-    "resnet18_cifar": ("bench/resnet50.yaml", ("model.name=resnet18", "data.shape=[3,32,32]", "data.classes=10", "data.n_train=50000",
-                                               f"data.workers={max(CPUS // 2, 1)}"), 20),
+    "resnet18_cifar": ("bench/resnet50.yaml", ("model.name=resnet18", "data.shape=[3,32,32]", "data.classes=10", "data.n_train=50176",
+                                               *RESIDENT), 20),
     "mlp": ("bench/mlp.yaml", MNIST, 500),
     "convnet": ("bench/convnet.yaml", MNIST, 500),
 }
 TUNE_SECONDS = 42 * float(os.environ.get("GATE_SCALE", "1"))  # the limit of one start; the step tune makes two
+START_SECONDS = 8  # of a run and of one of PyTorch's variants, until they have been measured
+NOT_TUNED = ", plans of cuDNN's heuristics"
 GOAL_EAGER, GOAL_SMALL_EAGER, GOAL_SMALL_GRAPH, GOAL_STEP_US = 1.2, 10, 1.5, 50
-
-
-class Rates:
-    """Rates of ctrain and of PyTorch's variants, measured in turn."""
-
-    def __init__(self):
-        self.of = {}
-
-    def add(self, who, rate):
-        self.of.setdefault(who, []).append(rate)
-
-    def median(self, who):
-        return statistics.median(self.of[who])
 
 
 def our_rate(model, batch, precision, seconds, env=None):
@@ -48,11 +40,14 @@ def our_rate(model, batch, precision, seconds, env=None):
     return speed(name, config, *sets, f"batch.per_rank={batch}", f"precision={precision}", *dry, seconds=seconds, every=every, env=env)
 
 
-def own_row(model, batch, precision, seconds=5.0, label="", env=None):
+def own_row(pace, model, batch, precision, seconds=5.0, label="", env=None):
     """One row; returns the rate, or None if this ctrain cannot run it."""
     check = f"{model} N={batch} {precision}{label}"
+    if not pace.allows(check):
+        return None
     try:
-        r = our_rate(model, batch, precision, seconds, env)
+        with pace:
+            r = our_rate(model, batch, precision, seconds, env)
     except Failed as e:
         row(check, UNAVAILABLE if e.code == USAGE else FAIL, note=e.message)
         return None
@@ -92,8 +87,8 @@ def step_tune():
     for precision in ("fp16", "bf16"):
         check = f"resnet50 N=256 {precision}: first start"
         begin = time.monotonic()
-        run = Run("tune-" + precision, config, *QUIET, *sets, "batch.per_rank=256", "precision=" + precision, "data.val=none",
-                  "train.max_steps=2", *(SMALL if DRY else ()))
+        run = Run("tune-" + precision, config, *QUIET, *sets, "train.autotune=auto", "batch.per_rank=256", "precision=" + precision,
+                  "data.val=none", "train.max_steps=2", *(SMALL if DRY else ()))
         try:
             run.process.wait(TUNE_SECONDS)
             run.wait()
@@ -108,11 +103,12 @@ def step_tune():
 
 
 def step_resnet50():
+    pace = Pace(START_SECONDS + 5)
     for precision in ("fp16", "bf16"):
-        rate = own_row("resnet50", 256, precision)
+        rate = own_row(pace, "resnet50", 256, precision)
         if rate:
             remember(**{"resnet50-" + precision: rate})
-    own_row("resnet50", 256, "bf16", label=", not fused", env={"CTRAIN_CUDA_LEVEL": "0"})
+    own_row(pace, "resnet50", 256, "bf16", label=", not fused", env={"CTRAIN_CUDA_LEVEL": "0"})
 
 
 class Torch:
@@ -133,77 +129,113 @@ class Torch:
 
     def rate(self, seconds, **request):
         """Images per second. Raises ValueError with the reason."""
-        self.process.stdin.write(json.dumps({**request, "seconds": seconds}) + "\n")
-        self.process.stdin.flush()
-        reply = json.loads(self.process.stdout.readline() or '{"error": "torch_peer.py ended: see gate.log"}')
+        if self.why:
+            raise ValueError(self.why)
+        try:
+            self.process.stdin.write(json.dumps({**request, "seconds": seconds}) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self.why = "torch_peer.py ended: see gate.log"
+            raise ValueError(self.why) from None
+        # One line for each request, so nothing can be left in Python's buffer.
+        if not select.select([self.process.stdout], [], [], max(left() - 3, 0))[0]:
+            self.why = "PyTorch did not answer in time"
+            self.process.kill()
+            raise ValueError(self.why)
+        reply = json.loads(self.process.stdout.readline() or json.dumps({"error": "torch_peer.py ended: see gate.log"}))
         if "error" in reply:
             raise ValueError(reply["error"])
         return reply["images_per_sec"]
 
     def close(self):
         if self.process:
-            self.process.stdin.close()
+            self.process.kill()
             self.process.wait()
 
 
-def alternate(torch, model, batch, precision, modes, rounds, seconds):
-    """ctrain and each mode of PyTorch in turn, `rounds` times; rows with rates and ratios. modes: {mode: goal of the ratio, or None}."""
-    rates, broken, what = Rates(), {}, f"{model} N={batch} {precision}"
-    for _ in range(1 if DRY else rounds):
-        for mode in modes:
-            try:
-                rates.add("ctrain", our_rate(model, batch, precision, seconds)["images_per_sec"])
-            except Failed as e:
-                row(f"{what}: ctrain", UNAVAILABLE if e.code == USAGE else FAIL, note=e.message)
-                return
-            if torch.why or mode in broken:
+class Race:
+    """One model, with ctrain and some modes of PyTorch. Each run is a row at once; the ratios are rows in the end."""
+
+    def __init__(self, torch, model, batch, precision, modes, seconds):
+        self.torch, self.what, self.seconds, self.modes = torch, f"{model} N={batch} {precision}", seconds, modes  # {mode: goal of the ratio, or None}
+        self.key = {"model": model, "batch": batch, "precision": precision}
+        self.rates, self.missing = {}, {mode: torch.why for mode in modes if torch.why}
+
+    def measure(self, who):
+        if who == "ctrain":
+            return our_rate(**self.key, seconds=self.seconds)["images_per_sec"]
+        return self.torch.rate(self.seconds, mode=who, **self.key)
+
+    def round(self, pace):
+        for who in ("ctrain", *self.modes):
+            name = who if who == "ctrain" else f"PyTorch {who}"
+            n = len(self.rates.get(who, ()))
+            if who in self.missing or not pace.allows(f"{self.what}: {name}, run {n + 1}"):
                 continue
             try:
-                rates.add(mode, torch.rate(seconds, model=model, batch=batch, precision=precision, mode=mode))
+                with pace:
+                    rate = self.measure(who)
             except ValueError as e:
-                broken[mode] = str(e)
-    ours = rates.median("ctrain")
-    row(f"{what}: ctrain", MEASURED, ours, "images/s", f"runs: {', '.join('%.0f' % r for r in rates.of['ctrain'])}", step_us=1e6 * batch / ours)
-    for mode, goal in modes.items():
-        if mode in rates.of:
-            theirs = rates.median(mode)
-            row(f"{what}: PyTorch {mode}", MEASURED, theirs, "images/s", f"runs: {', '.join('%.0f' % r for r in rates.of[mode])}",
-                step_us=1e6 * batch / theirs)
-            row(f"{what}: ctrain / PyTorch {mode}", MEASURED, ours / theirs, "", f"goal: {goal}" if goal else "")
-        else:
-            row(f"{what}: PyTorch {mode}", SKIPPED, note=torch.why or broken[mode])
+                self.missing[who] = str(e)
+            except Failed as e:
+                self.missing[who] = e.message
+                row(f"{self.what}: ctrain", UNAVAILABLE if e.code == USAGE else FAIL, note=e.message)
+            else:
+                self.rates.setdefault(who, []).append(rate)
+                row(f"{self.what}: {name}, run {n + 1}", MEASURED, rate, "images/s")
+
+    def median(self, who, name):
+        rate = statistics.median(self.rates[who])
+        row(f"{self.what}: {name}", MEASURED, rate, "images/s", f"median of {len(self.rates[who])}", step_us=1e6 * self.key["batch"] / rate)
+        return rate
+
+    def result(self):
+        ours = self.median("ctrain", "ctrain") if "ctrain" in self.rates else None
+        for mode, goal in self.modes.items():
+            if mode in self.missing:
+                row(f"{self.what}: PyTorch {mode}", SKIPPED, note=self.missing[mode])
+            if mode in self.rates:
+                theirs = self.median(mode, f"PyTorch {mode}")
+                if ours:
+                    row(f"{self.what}: ctrain / PyTorch {mode}", MEASURED, ours / theirs, "", f"goal: {goal}" if goal else "")
+        return ours
+
+
+def alternate(contests, modes, rounds, seconds):
+    """Races in turn: a round of each, then the next round of each, so that the first rounds are complete if there is no time for the others.
+    contests: (model, batch, precision). Returns ctrain's median rates."""
+    torch = Torch()
+    races, pace = [Race(torch, *c, modes, seconds) for c in contests], Pace(START_SECONDS + seconds)
+    for _ in range(1 if DRY else rounds):
+        for race in races:
+            race.round(pace)
+    torch.close()
+    return [race.result() for race in races]
 
 
 def step_versus():
-    torch = Torch()
-    for precision in ("fp16", "bf16"):
-        alternate(torch, "resnet50", 256, precision, {"eager": GOAL_EAGER, "graph": None}, rounds=2, seconds=3.0)
-    torch.close()
+    alternate([("resnet50", 256, p) for p in ("fp16", "bf16")], {"eager": GOAL_EAGER, "graph": None}, rounds=2, seconds=3.0)
 
 
 def step_small():
-    torch = Torch()
-    for model in ("mlp", "convnet"):
-        alternate(torch, model, 64, "fp32", {"eager": GOAL_SMALL_EAGER, "graph": GOAL_SMALL_GRAPH}, rounds=2, seconds=1.5)
-        own = our_rate(model, 64, "fp32", 2.0)
-        row(f"{model} N=64 fp32: time of a step", MEASURED, 64e6 / own["images_per_sec"], "us", f"goal: {GOAL_STEP_US} or less")
-    torch.close()
+    contests = [(model, 64, "fp32") for model in ("mlp", "convnet")]
+    rates = alternate(contests, {"eager": GOAL_SMALL_EAGER, "graph": GOAL_SMALL_GRAPH}, rounds=2, seconds=1.5)
+    for (model, batch, precision), rate in zip(contests, rates):
+        if rate:
+            row(f"{model} N={batch} {precision}: time of a step", MEASURED, 1e6 * batch / rate, "us", f"goal: {GOAL_STEP_US} or less")
 
 
 def step_compiled():
-    torch = Torch()
-    alternate(torch, "resnet50", 256, "bf16", {"compile": None, "reduce-overhead": None}, rounds=2, seconds=3.0)
-    torch.close()
+    alternate([("resnet50", 256, "bf16")], {"compile": None, "reduce-overhead": None}, rounds=2, seconds=3.0)
 
 
 def step_sizes():
-    for batch in (64,) if DRY else (64, 128, 512):
-        for precision in ("fp16", "bf16"):
-            own_row("resnet50", batch, precision, 3.0)
-    for precision in ("fp16", "bf16"):
-        own_row("resnet18", 256, precision, 3.0)
-        own_row("resnet18_cifar", 512, precision, 3.0)
-    own_row("resnet50", 128, "tf32", 3.0)
+    """Only N = 256 has been tuned."""
+    pace, label = Pace(START_SECONDS + 3), NOT_TUNED
+    sizes = [("resnet50", n, p) for n in ((64,) if DRY else (64, 128, 512)) for p in ("fp16", "bf16")]
+    others = [(model, n, p) for model, n in (("resnet18", 256), ("resnet18_cifar", 512)) for p in ("fp16", "bf16")]
+    for model, batch, precision in (*sizes, *others, ("resnet50", 128, "tf32")):
+        own_row(pace, model, batch, precision, 3.0, label)
 
 
 def many_shards(copies):
@@ -233,11 +265,14 @@ def step_shards():
     j = json.loads(out.stdout)
     row("loader alone", MEASURED, j["images_per_sec"], "images/s", f"{j['threads']} threads; bound by {j['bound_by']}")
     small = ("model.name=resnet20", "batch.per_rank=8") if DRY else ()
-    synthetic = recall().get("resnet50-bf16")
+    synthetic, pace = recall().get("resnet50-bf16"), Pace(START_SECONDS + 8)
     for workers in ("auto", str(max(CPUS - 2, 1))):
         check = f"resnet50 N=256 bf16 from JPEG, data.workers={workers}"
-        r = speed(f"shards-{workers}", "bench/resnet50.yaml", "batch.per_rank=256", "precision=bf16", "data.workers=" + workers, *data, *size, *small,
-                  seconds=8.0, every=5)
+        if not pace.allows(check):
+            continue
+        with pace:
+            r = speed(f"shards-{workers}", "bench/resnet50.yaml", "batch.per_rank=256", "precision=bf16", CACHED, "data.workers=" + workers,
+                      *data, *size, *small, seconds=8.0, every=5)
         row(check, MEASURED, r["images_per_sec"], "images/s", f"{CPUS} CPUs")
         if synthetic and not DRY:
             row(check + " / synthetic", MEASURED, r["images_per_sec"] / synthetic, "", "goal: 0.9")

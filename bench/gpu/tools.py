@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 from cases import sets_of
-from common import DEVICE, DRY, FAIL, MEASURED, QUIET, UNAVAILABLE, WORK, bundle, judge, program, row
+from common import CACHED, DEVICE, DRY, FAIL, MEASURED, QUIET, UNAVAILABLE, WORK, Pace, bundle, judge, left, program, row
 from speed import IMAGES, SMALL
 
 # Kernels on small shapes; initcheck and synccheck are quick, racecheck is about shared memory.
@@ -18,15 +18,21 @@ CHECKS = (("memcheck", "test_cuda_layer_kernels"), ("racecheck", "test_cuda_laye
 NANOSECONDS = {"nsecond": 1, "ns": 1, "usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6}
 METRICS = {"gpu__time_duration.sum": "time", "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram",
            "sm__throughput.avg.pct_of_peak_sustained_elapsed": "sm"}
-LAUNCHES, SKIPPED_LAUNCHES, LONGEST = 800, 3000, 12
+LAUNCHES, SKIPPED_LAUNCHES, LONGEST = 450, 3000, 12  # about one step, after several
+# One process without a launcher, which the tools would also watch.
+ONE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
 
 
-def sanitize(tool, name, command, seconds):
+def sanitize(pace, tool, name, command, seconds, env=None):
     check = f"{tool} {name}"
+    if not pace.allows(check):
+        return
+    seconds = max(min(seconds, left() - 2), 1)
     try:
-        out = program(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command], timeout=seconds)
+        with pace:
+            out = program(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command], timeout=seconds, env=env)
     except subprocess.TimeoutExpired:
-        row(check, UNAVAILABLE, note=f"did not end within {seconds} s")
+        row(check, UNAVAILABLE, note=f"did not end within {seconds:.0f} s")
         return
     said = out.stdout + out.stderr
     if "Device not supported" in said:  # for example, a machine under gVisor
@@ -44,11 +50,12 @@ def step_sanitizer():
     if not shutil.which("compute-sanitizer"):
         row("compute-sanitizer", UNAVAILABLE, note="compute-sanitizer is not installed")
         return
+    pace = Pace(5)
     for tool, name in CHECKS[:2] if DRY else CHECKS:
-        sanitize(tool, name, [bundle("tests", name)], 25)
+        sanitize(pace, tool, name, [bundle("tests", name)], 15)
     config, sets = sets_of("bottleneck", bundle("data"), 2)
-    sanitize("memcheck", "training step", [bundle("bin", "ctrain"), bundle("configs", config), *DEVICE, *QUIET, *sets, "train.cuda_graph=off",
-                                           "run.dir=" + os.path.join(WORK, "sanitized")], 40)
+    sanitize(pace, "memcheck", "training step", [bundle("bin", "ctrain"), bundle("configs", config), *DEVICE, *QUIET, *sets, CACHED,
+                                                 "train.cuda_graph=off", "run.dir=" + os.path.join(WORK, "sanitized")], 40, ONE_RANK)
 
 
 def resnet50(*more):
@@ -95,14 +102,18 @@ def step_profile():
         return
     table = os.path.join(WORK, "ncu.csv")
     skip, count = (0, 20) if DRY else (SKIPPED_LAUNCHES, LAUNCHES)
-    out = program(["ncu", "--target-processes", "all", "--clock-control", "none", "--metrics", ",".join(METRICS), "--launch-skip", str(skip),
-                   "--launch-count", str(count), "--csv", "--log-file", table, bundle("bin", "ctrain"),
-                   *resnet50(*QUIET, "train.cuda_graph=off", "data.val=none", "train.max_steps=%d" % (2 if DRY else 12),
-                             "run.dir=" + os.path.join(WORK, "profiled"))])
+    command = ["ncu", "--target-processes", "all", "--clock-control", "none", "--metrics", ",".join(METRICS), "--launch-skip", str(skip),
+               "--launch-count", str(count), "--kill", "yes", "--csv", "--log-file", table, bundle("bin", "ctrain"),
+               *resnet50(*QUIET, "train.cuda_graph=off", "data.val=none", "train.max_steps=%d" % (2 if DRY else 12),
+                         "run.dir=" + os.path.join(WORK, "profiled"))]
+    try:
+        ended = f"ended with {program(command, ONE_RANK, timeout=max(left() - 2, 1)).returncode}"
+    except subprocess.TimeoutExpired:
+        ended = "did not end in time"
     kernels = read_kernels(table) if os.path.exists(table) else {}
     total = sum(sum(k.get("time", [])) for k in kernels.values())
     if not total:
-        row("longest kernels", UNAVAILABLE, note=f"ncu ended with {out.returncode} and measured nothing: see gate.log")
+        row("longest kernels", UNAVAILABLE, note=f"ncu {ended} and measured nothing: see gate.log")
         return
     n = sum(len(k.get("time", [])) for k in kernels.values())
     row("profiled kernels", MEASURED, total, "us", f"{n} launches; each kernel alone, so their sum is an upper bound of their share of a step")

@@ -23,7 +23,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch_train import MODELS  # noqa: E402
 
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-N_BATCHES, WARM_UP, WINDOWS = 4, 12, 3
+N_BATCHES, WARM_UP, WARM_UP_AGAIN, WINDOWS = 4, 12, 3, 3
 
 
 class Variant:
@@ -105,8 +105,12 @@ def answer(variants, request):
             variant.step()
         torch.cuda.synchronize()
         variants[key] = variant
+    else:
+        for _ in range(WARM_UP_AGAIN):
+            variants[key].step()
     built = time.perf_counter() - begin
     rate = variants[key].rate(seconds)
+    torch.cuda.empty_cache()  # for the other process and the other variants
     return {"images_per_sec": rate, "step_us": 1e6 * request["batch"] / rate, "build_seconds": built}
 
 

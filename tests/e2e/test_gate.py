@@ -4,7 +4,10 @@ reports wrong results, missing files, crashes and steps that hang."""
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import time
 
 from harness import CTRAIN, SLOW, SOURCE, USAGE, Case, Process, main, shared
 
@@ -128,6 +131,47 @@ class Gate(Case):
     def test_budget(self):
         rows = self.gate(Gate.bundle, "--budget", 1, expect=0, only="facts,tests")
         self.assertEqual({r["status"] for r in rows.values()}, {"skipped"})
+
+    def test_time_that_is_over(self):
+        """A step that the end of the gate stops is skipped, not at fault."""
+        bundle = self.changed()
+        self.replace(bundle, "bin/gpu_facts", "sleep 600\n")
+        rows = self.gate(bundle, "--scale", 0.2 * SLOW, "--budget", 4 * SLOW, expect=0, only="facts")
+        self.assertEqual(rows["facts", "facts"]["status"], "skipped")
+        self.assertIn("the gate's time was over", rows["facts", "facts"]["note"])
+
+    def test_pace(self):
+        """A check begins only if there is time for the longest one so far."""
+        code = ("import common, time\np = common.Pace(50)\nassert p.allows('a')\np.longest = 150\nassert not p.allows('b')\n"
+                "p = common.Pace(0)\nwith p: time.sleep(0.01)\nassert p.longest >= 0.01\n")
+        env = {**os.environ, "GATE_DEADLINE": str(time.monotonic() + 100), "PYTHONPATH": os.path.join(SOURCE, "bench", "gpu")}
+        out = subprocess.run([sys.executable, "-B", "-c", code], env=env, stdout=subprocess.PIPE, check=True).stdout
+        row = json.loads(out)
+        self.assertEqual((row["check"], row["status"]), ("b", "skipped"))
+        self.assertIn("it needs about 150", row["note"])
+
+    def test_limits(self):
+        """The most valuable steps fit in the budget, also if each needs all of its time."""
+        code = "import plan; print(sum(s.seconds for s in plan.STEPS[:[s.name for s in plan.STEPS].index('small') + 1]))"
+        env = {**os.environ, "PYTHONPATH": os.path.join(SOURCE, "bench", "gpu")}
+        self.assertLessEqual(int(subprocess.run([sys.executable, "-B", "-c", code], env=env, stdout=subprocess.PIPE, check=True).stdout), 570)
+
+    def test_earlier_plans(self):
+        """A bundle without permissions to execute, with the plans of an earlier gate."""
+        bundle = self.changed()
+        for name in os.listdir(os.path.join(bundle, "bin")):
+            os.chmod(os.path.join(bundle, "bin", name), 0o644)
+        rows = self.gate(bundle, expect=0, only="tune")
+        name = rows["end", "plans"]["value"]
+        os.makedirs(os.path.join(bundle, "plans"))
+        with open(self.path("out", "plans.txt"), encoding="utf-8") as f:
+            plans = f.read()
+        self.write(os.path.join(bundle, "plans", name), plans)
+        os.remove(self.path("out", "plans.txt"))
+        rows = self.gate(bundle, expect=0, only="facts")
+        self.assertEqual(rows["end", "plans"]["value"], name)
+        with open(self.path("out", "plans.txt"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), plans)
 
     def test_pytorch(self):
         """With a process in place of PyTorch whose rates are known; one of its variants cannot run."""
