@@ -1,7 +1,13 @@
 /* The functions that communicate: their arguments are checked and become tasks. */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/soft_gpu/nccl/nccl_impl.h"
+
+static bool reduces(const struct soft__call *call)
+{
+	return call->kind == SOFT__ALL_REDUCE || call->kind == SOFT__REDUCE || call->kind == SOFT__REDUCE_SCATTER;
+}
 
 static ncclResult_t check_arguments(const struct soft__task *t, ncclComm_t c)
 {
@@ -15,47 +21,43 @@ static ncclResult_t check_arguments(const struct soft__task *t, ncclComm_t c)
 		soft__warn("%s : invalid type %d", t->name, (int)call->type);
 		return ncclInvalidArgument;
 	}
-	if (call->op >= ncclNumOps) {
-		soft__warn("%s : reduction operation %d unknown to this communicator", t->name, (int)call->op);
-		return ncclInvalidArgument;
-	}
+	if (reduces(call) && !soft__can_reduce((ncclDataType_t)call->type))
+		soft_gpu_fail("%s: reductions of %s are not implemented", t->name, soft__type_name(call->type));
 	return ncclSuccess;
+}
+
+static void check_buffer(const struct soft__task *t, const char *what, const void *p, size_t bytes)
+{
+	if (bytes && !soft_gpu_is_device(p, bytes))
+		soft_gpu_fail("%s: the %s [%p, +%zu) is not in one allocation of device memory", t->name, what, p,
+			      bytes);
+}
+
+/* Both buffers of a collective may be the same memory, as NCCL's manual describes it for each of them. */
+static bool is_in_place(const struct soft__task *t, const ncclComm_t c)
+{
+	const char *send = t->send, *recv = t->recv;
+
+	if (t->call.kind == SOFT__ALL_GATHER)
+		return send == recv + (size_t)c->rank * t->send_bytes;
+	if (t->call.kind == SOFT__REDUCE_SCATTER)
+		return recv == send + (size_t)c->rank * t->recv_bytes;
+	return send == recv;
 }
 
 static void check_memory(const struct soft__task *t, ncclComm_t c)
 {
 	const char *send = t->send, *recv = t->recv;
-	const char *in_place = recv;
-	int device = 0;
+	int device = c->device;
 
-	if (t->call.kind == SOFT__ALL_GATHER && recv)
-		in_place = recv + (size_t)c->rank * t->send_bytes;
-	if (t->call.kind == SOFT__REDUCE_SCATTER && recv)
-		in_place = recv - (size_t)c->rank * t->recv_bytes;
-	if (send && recv && send != in_place && send < recv + t->recv_bytes && recv < send + t->send_bytes)
-		soft_gpu_fail("%s: sendbuff and recvbuff overlap, but not as an in-place operation", t->name);
-	if (t->send_bytes && t->send && !soft_gpu_is_device(t->send, t->send_bytes))
-		soft_gpu_fail("%s: sendbuff [%p, +%zu) is not in one allocation of device memory", t->name, t->send,
-			      t->send_bytes);
-	if (t->recv_bytes && t->recv && !soft_gpu_is_device(t->recv, t->recv_bytes))
-		soft_gpu_fail("%s: recvbuff [%p, +%zu) is not in one allocation of device memory", t->name, t->recv,
-			      t->recv_bytes);
+	check_buffer(t, "send buffer", t->send, t->send_bytes);
+	check_buffer(t, "receive buffer", t->recv, t->recv_bytes);
+	if (send && recv && send < recv + t->recv_bytes && recv < send + t->send_bytes && !is_in_place(t, c))
+		soft_gpu_fail("%s: the send buffer and the receive buffer overlap, but not as an in-place operation",
+			      t->name);
 	if (t->stream && cudaStreamGetDevice(t->stream, &device) == cudaSuccess && device != c->device)
 		soft_gpu_fail("%s: the stream belongs to device %d, and the communicator to device %d", t->name, device,
 			      c->device);
-}
-
-static ncclResult_t submit(ncclComm_t c, struct soft__task *tasks, int n)
-{
-	ncclResult_t e = ncclSuccess;
-
-	for (int i = 0; i < n && !e; i++)
-		e = check_arguments(&tasks[i], c);
-	if (!e && tasks[0].call.count == 0 && tasks[0].call.kind != SOFT__SEND && tasks[0].call.kind != SOFT__RECV)
-		return ncclSuccess; /* as in NCCL, which discards empty collectives */
-	for (int i = 0; i < n && !e; i++)
-		check_memory(&tasks[i], c);
-	return e ? e : soft__submit(c, tasks, n);
 }
 
 /* A call that fails leaves an asynchronous error in a communicator that does not block. */
@@ -69,141 +71,225 @@ static ncclResult_t fail(ncclComm_t c, ncclResult_t e)
 	return soft__group_fail(e);
 }
 
-static ncclResult_t begin(const char *function, ncclComm_t c, cudaError_t *fault)
+/* What all tasks of a call have in common. */
+struct request {
+	const char *name;
+	ncclComm_t comm;
+	ncclDataType_t type;
+	cudaStream_t stream;
+	cudaError_t fault;
+	int n_tasks;
+	struct soft__task tasks[2 * SOFT__MAX_RANKS];
+};
+
+static ncclResult_t begin(struct request *q, const char *name, ncclComm_t c, ncclDataType_t type, cudaStream_t stream)
 {
-	int failed = soft_gpu_call(function);
+	int failed = soft_gpu_call(name);
+	cudaError_t fault = soft_gpu_take_fault();
 	ncclResult_t e;
 
-	*fault = soft_gpu_take_fault();
+	q->name = name;
+	q->comm = c;
+	q->type = type;
+	q->stream = stream;
+	q->fault = fault;
+	q->n_tasks = 0;
 	if (failed)
 		return soft__group_fail((ncclResult_t)failed);
-	e = soft__ready(c, function);
+	e = soft__ready(c, name);
 	if (!e && c->phase > SOFT__READY)
-		soft_gpu_fail("%s: the communicator was finalized", function);
+		soft_gpu_fail("%s: the communicator was finalized", name);
 	return e ? fail(c, e) : ncclSuccess;
 }
 
-static ncclResult_t end(ncclComm_t c, struct soft__task *t, cudaError_t fault)
+/* Adds a task that sends and receives these numbers of elements. */
+static struct soft__task *add(struct request *q, enum soft__kind kind, const void *send, size_t n_send, void *recv,
+			      size_t n_recv, size_t count, int root)
 {
-	t->fault = fault;
-	return fail(c, submit(c, t, 1));
+	struct soft__task *t = &q->tasks[q->n_tasks++];
+	size_t bytes = soft__type_bytes(q->type);
+
+	*t = (struct soft__task){
+		.call = {.kind = kind, .type = (uint32_t)q->type, .count = count, .root = root},
+		.name = q->name,
+		.send = n_send ? send : NULL,
+		.recv = n_recv ? recv : NULL,
+		.send_bytes = n_send * bytes,
+		.recv_bytes = n_recv * bytes,
+		.stream = q->stream,
+		.fault = q->fault,
+	};
+	return t;
 }
 
-static struct soft__task task_of(enum soft__kind kind, const char *name, const void *send, void *recv, size_t count,
-				 ncclDataType_t type, cudaStream_t stream)
+static ncclResult_t submit(struct request *q)
 {
-	size_t bytes = count * soft__type_bytes(type);
+	ncclResult_t e = ncclSuccess;
 
-	return (struct soft__task){.call = {.kind = kind, .type = (uint32_t)type, .count = count},
-				   .name = name,
-				   .send = send,
-				   .recv = recv,
-				   .send_bytes = send ? bytes : 0,
-				   .recv_bytes = recv ? bytes : 0,
-				   .stream = stream};
+	for (int i = 0; i < q->n_tasks && !e; i++)
+		e = check_arguments(&q->tasks[i], q->comm);
+	/* NCCL discards empty collectives, but not empty messages. */
+	if (!e && q->tasks[0].call.count == 0 && (q->n_tasks > 1 || !soft__is_message(&q->tasks[0])))
+		return ncclSuccess;
+	for (int i = 0; i < q->n_tasks && !e; i++)
+		check_memory(&q->tasks[i], q->comm);
+	return fail(q->comm, e ? e : soft__submit(q->comm, q->tasks, q->n_tasks));
 }
 
-static void set_op(struct soft__task *t, ncclRedOp_t op, const ncclComm_t c)
+/* Submits the single task of the request as a reduction. */
+static ncclResult_t submit_reduction(struct request *q, ncclRedOp_t op)
 {
-	t->call.op = (uint32_t)op;
-	if (op == ncclAvg)
-		t->scaled = soft__average((ncclDataType_t)t->call.type, c->n_ranks, t->scalar);
+	struct soft__task *t = &q->tasks[0];
+	ncclResult_t e = check_arguments(t, q->comm);
+
+	if (!e)
+		e = soft__set_op(t, op, q->comm);
+	return e ? fail(q->comm, e) : submit(q);
 }
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
 			   ncclComm_t c, cudaStream_t stream)
 {
-	struct soft__task t;
-	cudaError_t fault;
-	ncclResult_t e = begin(__func__, c, &fault);
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
 
 	if (e)
 		return e;
-	t = task_of(SOFT__ALL_REDUCE, __func__, send, recv, count, type, stream);
-	set_op(&t, op, c);
-	return end(c, &t, fault);
+	add(&q, SOFT__ALL_REDUCE, send, count, recv, count, count, 0);
+	return submit_reduction(&q, op);
 }
 
 ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
 			ncclComm_t c, cudaStream_t stream)
 {
-	struct soft__task t;
-	cudaError_t fault;
-	ncclResult_t e = begin(__func__, c, &fault);
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
 
 	if (e)
 		return e;
-	t = task_of(SOFT__REDUCE, __func__, send, c->rank == root ? recv : NULL, count, type, stream);
-	set_op(&t, op, c);
-	t.call.root = root;
-	return end(c, &t, fault);
-}
-
-ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t c,
-			   cudaStream_t stream)
-{
-	struct soft__task t;
-	cudaError_t fault;
-	ncclResult_t e = begin(__func__, c, &fault);
-
-	if (e)
-		return e;
-	t = task_of(SOFT__BROADCAST, __func__, c->rank == root ? send : NULL, recv, count, type, stream);
-	t.call.root = root;
-	return end(c, &t, fault);
-}
-
-ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t c,
-			   cudaStream_t stream)
-{
-	struct soft__task t;
-	cudaError_t fault;
-	ncclResult_t e = begin(__func__, c, &fault);
-
-	if (e)
-		return e;
-	t = task_of(SOFT__ALL_GATHER, __func__, send, recv, count, type, stream);
-	t.recv_bytes *= (size_t)c->n_ranks;
-	return end(c, &t, fault);
+	add(&q, SOFT__REDUCE, send, count, recv, c->rank == root ? count : 0, count, root);
+	return submit_reduction(&q, op);
 }
 
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
 			       ncclComm_t c, cudaStream_t stream)
 {
-	struct soft__task t;
-	cudaError_t fault;
-	ncclResult_t e = begin(__func__, c, &fault);
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
 
 	if (e)
 		return e;
-	t = task_of(SOFT__REDUCE_SCATTER, __func__, send, recv, count, type, stream);
-	set_op(&t, op, c);
-	t.send_bytes *= (size_t)c->n_ranks;
-	return end(c, &t, fault);
+	add(&q, SOFT__REDUCE_SCATTER, send, count * (size_t)c->n_ranks, recv, count, count, 0);
+	return submit_reduction(&q, op);
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+			   cudaStream_t stream)
+{
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
+
+	if (e)
+		return e;
+	add(&q, SOFT__BROADCAST, send, c->rank == root ? count : 0, recv, count, count, root);
+	return submit(&q);
+}
+
+ncclResult_t ncclBcast(void *memory, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t stream)
+{
+	return ncclBroadcast(memory, memory, count, type, root, c, stream);
+}
+
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t c,
+			   cudaStream_t stream)
+{
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
+
+	if (e)
+		return e;
+	add(&q, SOFT__ALL_GATHER, send, count, recv, count * (size_t)c->n_ranks, count, 0);
+	return submit(&q);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
 {
-	struct soft__task t;
-	cudaError_t fault;
-	ncclResult_t e = begin(__func__, c, &fault);
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
 
 	if (e)
 		return e;
-	t = task_of(SOFT__SEND, __func__, send, NULL, count, type, stream);
-	t.call.root = peer;
-	return end(c, &t, fault);
+	add(&q, SOFT__SEND, send, count, NULL, 0, count, peer);
+	return submit(&q);
 }
 
 ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
 {
-	struct soft__task t;
-	cudaError_t fault;
-	ncclResult_t e = begin(__func__, c, &fault);
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
 
 	if (e)
 		return e;
-	t = task_of(SOFT__RECV, __func__, NULL, recv, count, type, stream);
-	t.call.root = peer;
-	return end(c, &t, fault);
+	add(&q, SOFT__RECV, NULL, 0, recv, count, count, peer);
+	return submit(&q);
+}
+
+/* As in NCCL, the following collectives are groups of messages. */
+
+static const char *block(const void *p, int rank, size_t count, ncclDataType_t type)
+{
+	return (const char *)p + (size_t)rank * count * soft__type_bytes(type);
+}
+
+static void add_send(struct request *q, const char *p, size_t count, int peer)
+{
+	add(q, SOFT__SEND, p, count, NULL, 0, count, peer);
+}
+
+static void add_recv(struct request *q, const char *p, size_t count, int peer)
+{
+	add(q, SOFT__RECV, NULL, 0, (void *)(uintptr_t)p, count, count, peer);
+}
+
+ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t c,
+			  cudaStream_t stream)
+{
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
+
+	if (e)
+		return e;
+	for (int r = 0; r < c->n_ranks; r++) {
+		add_send(&q, block(send, r, count, type), count, r);
+		add_recv(&q, block(recv, r, count, type), count, r);
+	}
+	return submit(&q);
+}
+
+ncclResult_t ncclGather(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+			cudaStream_t stream)
+{
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
+
+	if (e)
+		return e;
+	add_send(&q, send, count, root);
+	for (int r = 0; c->rank == root && r < c->n_ranks; r++)
+		add_recv(&q, block(recv, r, count, type), count, r);
+	return submit(&q);
+}
+
+ncclResult_t ncclScatter(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+			 cudaStream_t stream)
+{
+	struct request q;
+	ncclResult_t e = begin(&q, __func__, c, type, stream);
+
+	if (e)
+		return e;
+	for (int r = 0; c->rank == root && r < c->n_ranks; r++)
+		add_send(&q, block(send, r, count, type), count, r);
+	add_recv(&q, recv, count, root);
+	return submit(&q);
 }

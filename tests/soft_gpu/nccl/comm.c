@@ -10,6 +10,7 @@
 
 static ncclComm_t comms; /* that the program can use */
 static int n_live;
+static unsigned n_created;
 
 int soft_nccl_live(void)
 {
@@ -142,8 +143,12 @@ ncclResult_t soft__poll(ncclComm_t c)
 	}
 	e = state_of(c);
 	soft__unlock();
-	if (job)
-		e = soft__post(job);
+	if (!job)
+		return e;
+	soft__post(job); /* stores its error */
+	soft__lock();
+	e = state_of(c);
+	soft__unlock();
 	return e;
 }
 
@@ -265,6 +270,7 @@ static ncclResult_t init(ncclComm_t *out, int n_ranks, const ncclUniqueId *id, i
 	c->next = comms;
 	comms = c;
 	n_live++;
+	c->serial = n_created++;
 	soft__unlock();
 	*out = c;
 	if (!blocking)

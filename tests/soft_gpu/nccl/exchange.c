@@ -185,7 +185,7 @@ static bool receive_part(ncclComm_t c, struct soft__task *t)
 	return true;
 }
 
-static bool is_message(const struct soft__task *t)
+bool soft__is_message(const struct soft__task *t)
 {
 	return t->call.kind == SOFT__SEND || t->call.kind == SOFT__RECV;
 }
@@ -211,7 +211,7 @@ static bool proceed(struct soft__job *job)
 
 		if (t->ended)
 			continue;
-		if (!is_message(t)) {
+		if (!soft__is_message(t)) {
 			if (collectives)
 				any |= t->wrote ? read_round(job->comm, t) : write_round(job->comm, t);
 			collectives = false;

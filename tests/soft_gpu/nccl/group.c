@@ -106,11 +106,94 @@ static int list_ranges(const struct soft__job *job, struct soft_range *out)
 	return n;
 }
 
+static bool overlap(const void *p, size_t p_bytes, const void *q, size_t q_bytes)
+{
+	const char *a = p, *b = q;
+
+	return a && b && a < b + q_bytes && b < a + p_bytes;
+}
+
+/* A message from the rank to itself, in place. */
+static bool is_own_message(const struct soft__job *job, const struct soft__task *a, const struct soft__task *b)
+{
+	return a->recv == b->send && a->call.kind == SOFT__RECV && b->call.kind == SOFT__SEND &&
+	       a->call.root == job->comm->rank && b->call.root == job->comm->rank;
+}
+
+/* The program cannot know in which order the tasks of a group run. */
+static void check_overlaps(const struct soft__job *job)
+{
+	for (int i = 0; i < job->n_tasks; i++) {
+		const struct soft__task *a = &job->tasks[i];
+
+		for (int k = 0; k < job->n_tasks; k++) {
+			const struct soft__task *b = &job->tasks[k];
+
+			if (k < i && overlap(a->recv, a->recv_bytes, b->recv, b->recv_bytes))
+				soft_gpu_fail("nccl: in a group, %s writes memory that %s writes", a->name, b->name);
+			if (k != i && overlap(a->recv, a->recv_bytes, b->send, b->send_bytes) &&
+			    !is_own_message(job, a, b))
+				soft_gpu_fail("nccl: in a group, %s writes memory that %s reads", a->name, b->name);
+		}
+	}
+}
+
+/* The work is posted to one stream. It waits for the other streams of the group, and they wait for it. */
+static cudaError_t order(cudaStream_t first, cudaStream_t then)
+{
+	cudaEvent_t event;
+	cudaError_t e = cudaSuccess;
+
+	if (first == then)
+		return e;
+	e = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+	if (e != cudaSuccess)
+		return e;
+	e = cudaEventRecord(event, first);
+	if (e == cudaSuccess)
+		e = cudaStreamWaitEvent(then, event, 0);
+	cudaEventDestroy(event);
+	return e;
+}
+
+static cudaError_t post_to_streams(struct soft__job *job, const struct soft_work *w)
+{
+	int n = job->n_tasks;
+	cudaStream_t stream = job->stream, *others = soft__alloc(sizeof(cudaStream_t) * (size_t)n);
+	cudaError_t e = cudaSuccess;
+
+	for (int i = 0; i < n; i++) {
+		others[i] = job->tasks[i].stream;
+		e = e ? e : order(others[i], stream);
+	}
+	if (e == cudaSuccess) {
+		soft__lock();
+		enqueue(job);
+		soft__unlock();
+		e = soft_gpu_post(stream, w);
+	} else {
+		soft__release_job(&job);
+	}
+	for (int i = 0; i < n && e == cudaSuccess; i++)
+		e = order(stream, others[i]);
+	free(others);
+	return e;
+}
+
+static const char *name_of(const struct soft__job *job)
+{
+	for (int i = 1; i < job->n_tasks; i++) {
+		if (job->tasks[i].name != job->tasks[0].name)
+			return "ncclGroupEnd";
+	}
+	return job->tasks[0].name;
+}
+
 ncclResult_t soft__post(struct soft__job *job)
 {
 	ncclComm_t c = job->comm;
 	struct soft_range *ranges = soft__alloc(sizeof(*ranges) * 3 * (size_t)job->n_tasks);
-	struct soft_work w = {.name = job->n_tasks == 1 ? job->tasks[0].name : "ncclGroupEnd",
+	struct soft_work w = {.name = name_of(job),
 			      .run = soft__run_job,
 			      .args = &job,
 			      .args_bytes = sizeof(job),
@@ -123,10 +206,8 @@ ncclResult_t soft__post(struct soft__job *job)
 	if (soft_gpu_capture(job->stream) != job->capture)
 		soft_gpu_fail("%s: a capture has begun or ended before ncclCommGetAsyncError returned ncclSuccess",
 			      w.name);
-	soft__lock();
-	enqueue(job);
-	soft__unlock();
-	e = soft_gpu_post(job->stream, &w);
+	check_overlaps(job);
+	e = post_to_streams(job, &w);
 	free(ranges);
 	if (e == cudaSuccess)
 		return ncclSuccess;

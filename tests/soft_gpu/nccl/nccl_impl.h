@@ -15,6 +15,7 @@ enum {
 	SOFT__MAX_RANKS = 16,
 	SOFT__SLOT_BYTES = 256 << 10, /* of one rank in one round of a collective */
 	SOFT__PAIR_BYTES = 64 << 10,  /* of one message from one rank to another */
+	SOFT__MAX_OPS = 16,           /* of ncclRedOpCreatePreMulSum, per communicator */
 	SOFT__MAX_WINDOWS = 16,       /* that are being registered at the same time */
 };
 
@@ -111,6 +112,13 @@ struct ncclWindow_vidmem {
 	ncclWindow_t *out; /* not NULL: to be stored when all ranks have registered the window */
 };
 
+struct soft__op { /* of ncclRedOpCreatePreMulSum */
+	bool exists;
+	ncclDataType_t type;
+	const void *scalar_at; /* on the device; NULL: scalar */
+	char scalar[8];
+};
+
 struct ncclComm {
 	struct ncclComm *next; /* of the communicators that the program can use */
 	int refs;              /* by the program and by jobs */
@@ -128,6 +136,8 @@ struct ncclComm {
 	unsigned polls;
 	struct ncclWindow_vidmem *registered;
 	unsigned n_windows;
+	struct soft__op ops[SOFT__MAX_OPS];
+	unsigned serial; /* number of the communicator in the process */
 	unsigned long long rounds, sent[SOFT__MAX_RANKS], received[SOFT__MAX_RANKS];
 	int n_ended; /* jobs */
 };
@@ -189,8 +199,14 @@ void soft__group_add_wait(ncclComm_t c);
 ncclResult_t soft__submit(ncclComm_t c, const struct soft__task *tasks, int n);
 ncclResult_t soft__post(struct soft__job *job);
 
+/* ---- redop.c ---------------------------------------------------------------------------------------- */
+
+/* Makes the task a reduction with this operator. */
+ncclResult_t soft__set_op(struct soft__task *t, ncclRedOp_t handle, ncclComm_t c);
+
 /* ---- exchange.c, reduce.c: work that runs ----------------------------------------------------------- */
 
+bool soft__is_message(const struct soft__task *t);
 cudaError_t soft__run_job(void *args);
 void soft__release_job(void *args);
 size_t soft__type_bytes(ncclDataType_t t); /* 0: no such type */

@@ -24,8 +24,12 @@
  * be reduced.
  *
  * The stand-in is stricter than NCCL. A send ends only when its receiver has read everything. Buffers must be in one
- * allocation of device memory and overlap only in place. A communicator that does not exist, or a graph with a destroyed
- * communicator, ends the process with a message.
+ * allocation of device memory. They overlap only in place, and not those of other operations of their group. Windows
+ * have the same size in all ranks. A communicator that does not exist or was finalized, and a graph with a destroyed
+ * communicator, end the process with a message.
+ *
+ * Not implemented: ncclCommSplit, ncclCommShrink, ncclCommRevoke, ncclCommInitAll, ncclCommInitRankScalable, the device
+ * interface, and the functions whose names begin with pnccl.
  *
  * A process takes part in an operation only while it runs posted work, that is while it waits for its device or queries
  * it. If it waits for something else that depends on another rank's operation, both wait forever. On a GPU they do not.
