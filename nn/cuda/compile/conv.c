@@ -1,6 +1,9 @@
 /* Convolutions and linear layers, which are 1x1 convolutions of one pixel. */
 #include "nn/cuda/compile/compile.h"
 
+#define CT_LOG_COMPONENT "nn"
+#include "base/log.h"
+
 /* The workspace that a plan may ask for. */
 static const int64_t max_workspace_bytes = (int64_t)1 << 30;
 
@@ -82,6 +85,8 @@ enum ct_status ct__cuda_has_plan(struct cuda_program *p, const struct cuda_conv 
 	/* If all plans fail, the operations can still be computed one by one. */
 	if (st != CT_UNSUPPORTED && (st != CT_DEVICE || found.n_failed == 0))
 		return st;
+	if (st == CT_DEVICE)
+		CT_WARN("%s is not fused: %s", cuda_node(p, c->node)->name, ct_error_message());
 	ct_error_clear();
 	return CT_OK;
 }

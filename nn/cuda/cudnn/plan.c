@@ -158,8 +158,7 @@ struct search {
 	const struct ct__cudnn_filter *filter;
 	int max;
 	struct ct__cudnn_candidates *out;
-	bool has_run_time;       /* a configuration was excluded because its engine is compiled at run time */
-	struct ct_error failure; /* of the last configuration that failed */
+	bool has_run_time; /* a configuration was excluded because its engine is compiled at run time */
 };
 
 /* Adds the plan of a configuration to the candidates if cuDNN finalizes it and the filter allows it. A lack of memory ends the search, because
@@ -185,7 +184,7 @@ static enum ct_status add_plan(struct search *s, cudnnBackendDescriptor_t config
 		CT_DEBUG("plan %s of \"%s\" is skipped: %s", p->info.config, ct__cudnn_graph_text(s->graph),
 			 ct_error_message());
 		out->n_failed++;
-		ct_error_save(&s->failure);
+		ct_error_save(&out->failure);
 	}
 	ct__cudnn_plan_destroy(p);
 	if (st == CT_NOMEM)
@@ -254,7 +253,7 @@ static enum ct_status nothing_found(const struct search *s)
 		return CT_FAIL(CT_UNSUPPORTED,
 			       "cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed)",
 			       ct__cudnn_graph_text(s->graph), c->n_refused, c->n_filtered);
-	(void)ct_error_restore(&s->failure);
+	(void)ct_error_restore(&c->failure);
 	return ct_error_wrap(
 		"cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed, %d failed), last error",
 		ct__cudnn_graph_text(s->graph), c->n_refused, c->n_filtered, c->n_failed);

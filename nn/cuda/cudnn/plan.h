@@ -42,6 +42,7 @@ struct ct__cudnn_candidates {
 	int n_refused;  /* configurations that cuDNN did not finalize */
 	int n_filtered; /* not allowed by the filter, most of them not finalized */
 	int n_failed;   /* failed with another error than "not supported", when they were finalized or measured */
+	struct ct_error failure; /* of the last one that failed when it was finalized */
 };
 
 /* Finds at most `max` plans: those of heuristic A, or the fallbacks if it has none, not even one that is compiled at run time. Fails with

@@ -113,7 +113,8 @@ static size_t count_missing(const ct__cudnn_choices *c)
 	return n;
 }
 
-/* The first plan that the heuristics propose and that can be made. */
+/* The first plan that the heuristics propose and that can be made. If it is not the first one that is allowed, results differ from those of
+ * other starts in the last bits, so this must not happen silently. */
 static enum ct_status take_first(struct ct__cudnn_choice *one, const ct__cudnn_target *t)
 {
 	struct ct__cudnn_candidates found;
@@ -121,6 +122,9 @@ static enum ct_status take_first(struct ct__cudnn_choice *one, const ct__cudnn_t
 	if (ct__cudnn_plan_find(one->graph, t, &one->filter, 1, &found) < 0)
 		return ct_error_wrap("%s", one->name);
 	one->plan = ct__cudnn_candidates_take(&found, 0);
+	if (found.n_failed > 0)
+		CT_WARN("%s: plan %s is used, because %d that cuDNN prefers failed: %s", one->name,
+			ct__cudnn_plan_info(one->plan)->config, found.n_failed, found.failure.message);
 	ct__cudnn_candidates_release(&found);
 	return CT_OK;
 }

@@ -309,12 +309,34 @@ static void test_broken_engine(void **state)
 static void test_broken_choice(void **state)
 {
 	(void)state;
+}
+
+/* The same without tuning. A warning names the operation, because the results differ from those of other starts. */
+static void test_broken_first_plan(void **state)
+{
+	(void)state;
+	open_log();
+	(void)start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF);
+	assert_false(has_logged("cuDNN prefers"));
 	open_log();
 	const struct start one = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
 	const int64_t broken = one.info[0].engine;
 	soft_cudnn_set_broken(broken, SOFT_CUDNN_FINALIZE);
 	const struct start two = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
 	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
+	assert_true(has_logged("conv2: plan 11 is used, because 1 that cuDNN prefers failed: cuDNN: finalizing a plan"));
+}
+
+/* In fp32, the stand-in has only engine 0 for fused graphs. */
+static void test_broken_fusion(void **state)
+{
+	(void)state;
+	open_log();
+	soft_cudnn_set_broken(0, SOFT_CUDNN_FINALIZE);
+	const struct start s = start(CT_PRECISION_FP32, CT_AUTOTUNE_OFF);
+	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
+	assert_int_equal(s.status, CT_OK);
+	assert_true(has_logged("conv1 is not fused: cuDNN has no plan for"));
 	const struct start three = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
 
 	assert_int_equal(two.status, CT_OK);
@@ -431,3 +453,5 @@ int main(void)
 	ct_log_off_terminal(true);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
+		TEST(test_broken_first_plan),
+		TEST(test_broken_fusion),
