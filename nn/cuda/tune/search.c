@@ -18,7 +18,8 @@ struct ct__plan_search {
 	struct result *results;
 	size_t n, next; /* next: the first choice that no thread has taken */
 	int device, n_threads;
-	bool stopped;
+	int n_busy; /* threads that have taken a choice and not finished it */
+	bool paused, stopped;
 	struct ct_thread threads[MAX_THREADS];
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -27,8 +28,15 @@ struct ct__plan_search {
 /* Returns the next choice, or n at the end. */
 static size_t next_choice(ct__plan_search *s)
 {
+	size_t i = s->n;
+
 	pthread_mutex_lock(&s->lock);
-	const size_t i = s->stopped ? s->n : s->next < s->n ? s->next++ : s->n;
+	while (s->paused && !s->stopped)
+		pthread_cond_wait(&s->changed, &s->lock);
+	if (!s->stopped && s->next < s->n) {
+		i = s->next++;
+		s->n_busy++;
+	}
 	pthread_mutex_unlock(&s->lock);
 	return i;
 }
@@ -44,6 +52,7 @@ static void finish(ct__plan_search *s, size_t i, enum ct_status st)
 	}
 	pthread_mutex_lock(&s->lock);
 	r->status = st;
+	s->n_busy--;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -120,7 +129,14 @@ enum ct_status ct__plan_search_take(ct__plan_search *s, size_t i, struct ct__cud
 	struct result *r = &s->results[i];
 
 	pthread_mutex_lock(&s->lock);
+	if (r->status == CT_INPROGRESS) {
+		s->paused = false;
+		pthread_cond_broadcast(&s->changed);
+	}
 	while (r->status == CT_INPROGRESS)
+		pthread_cond_wait(&s->changed, &s->lock);
+	s->paused = true;
+	while (s->n_busy > 0)
 		pthread_cond_wait(&s->changed, &s->lock);
 	pthread_mutex_unlock(&s->lock);
 	if (r->status < 0)
@@ -134,6 +150,7 @@ void ct__plan_search_stop(ct__plan_search *s)
 {
 	pthread_mutex_lock(&s->lock);
 	s->stopped = true;
+	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
 	for (int i = 0; i < s->n_threads; i++)
 		ct_thread_join(&s->threads[i]);

@@ -177,14 +177,26 @@ static void test_slow_engines(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(engines); i++) {
-		soft_cudnn_set_slow(engines[i]);
+		soft_cudnn_set_slow(engines[i], SOFT_CUDNN_EXECUTE);
 		const struct start s = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
-		soft_cudnn_set_slow(-1);
+		soft_cudnn_set_slow(-1, SOFT_CUDNN_EXECUTE);
 		assert_ok(ct_dir_remove(dir));
 		assert_int_equal(s.n, 8);
 		for (int k = 0; k < s.n; k++)
 			assert_int_not_equal(s.info[k].engine, engines[i]);
 	}
+}
+
+/* While a plan is measured, no other one is made, although threads make them. */
+static void test_nothing_else_is_measured(void **state)
+{
+	(void)state;
+	const int before = soft_cudnn_overlaps();
+	soft_cudnn_set_slow(10, SOFT_CUDNN_FINALIZE);
+	const struct start s = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	soft_cudnn_set_slow(-1, SOFT_CUDNN_FINALIZE);
+	assert_true(s.executions > 0);
+	assert_int_equal(soft_cudnn_overlaps(), before);
 }
 
 /* fp32 and tf32 have the same graphs, but not the same plans. */
@@ -297,18 +309,6 @@ static void test_broken_engine(void **state)
 		assert_ok(ct_dir_remove(dir));
 		assert_ok(ct_dir_make(dir));
 	}
-	soft_cudnn_set_broken(10, SOFT_CUDNN_FINALIZE);
-	const struct start off = start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF);
-	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
-	assert_int_equal(off.status, CT_OK);
-	for (int k = 0; k < off.n; k++)
-		assert_int_not_equal(off.info[k].engine, 10);
-}
-
-/* The plans of the file that cannot be made again are replaced. */
-static void test_broken_choice(void **state)
-{
-	(void)state;
 }
 
 /* The same without tuning. A warning names the operation, because the results differ from those of other starts. */
@@ -318,12 +318,12 @@ static void test_broken_first_plan(void **state)
 	open_log();
 	(void)start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF);
 	assert_false(has_logged("cuDNN prefers"));
-	open_log();
-	const struct start one = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
-	const int64_t broken = one.info[0].engine;
-	soft_cudnn_set_broken(broken, SOFT_CUDNN_FINALIZE);
-	const struct start two = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	soft_cudnn_set_broken(10, SOFT_CUDNN_FINALIZE);
+	const struct start off = start(CT_PRECISION_TF32, CT_AUTOTUNE_OFF);
 	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
+	assert_int_equal(off.status, CT_OK);
+	for (int k = 0; k < off.n; k++)
+		assert_int_not_equal(off.info[k].engine, 10);
 	assert_true(has_logged("conv2: plan 11 is used, because 1 that cuDNN prefers failed: cuDNN: finalizing a plan"));
 }
 
@@ -337,6 +337,18 @@ static void test_broken_fusion(void **state)
 	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
 	assert_int_equal(s.status, CT_OK);
 	assert_true(has_logged("conv1 is not fused: cuDNN has no plan for"));
+}
+
+/* The plans of the file that cannot be made again are replaced. */
+static void test_broken_choice(void **state)
+{
+	(void)state;
+	open_log();
+	const struct start one = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	const int64_t broken = one.info[0].engine;
+	soft_cudnn_set_broken(broken, SOFT_CUDNN_FINALIZE);
+	const struct start two = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
+	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
 	const struct start three = start(CT_PRECISION_TF32, CT_AUTOTUNE_ON);
 
 	assert_int_equal(two.status, CT_OK);
@@ -438,12 +450,15 @@ int main(void)
 		TEST(test_slow_engines),
 		TEST(test_second_start_does_not_tune),
 		TEST(test_cached),
+		TEST(test_nothing_else_is_measured),
 		TEST(test_few_plans_are_made),
 		TEST(test_precisions_are_separate),
 		TEST(test_entry_that_is_not_allowed),
 		TEST(test_damaged_file_is_replaced),
 		TEST(test_no_directory),
 		TEST(test_broken_engine),
+		TEST(test_broken_first_plan),
+		TEST(test_broken_fusion),
 		TEST(test_broken_choice),
 		TEST(test_error_keeps_choices),
 		TEST(test_killed_start_keeps_choices),
@@ -453,5 +468,3 @@ int main(void)
 	ct_log_off_terminal(true);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
-		TEST(test_broken_first_plan),
-		TEST(test_broken_fusion),

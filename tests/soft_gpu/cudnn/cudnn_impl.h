@@ -221,5 +221,8 @@ cudnnStatus_t soft__consult_notes(struct soft__descriptor *engine);
 
 /* execute.c: fails if the engine was broken by soft_cudnn_set_broken. */
 cudnnStatus_t soft__check_broken(int64_t engine, int stage);
+/* Around the making of a plan. */
+void soft__begin_finalizing(int64_t engine);
+void soft__end_finalizing(void);
 
 #endif

@@ -376,16 +376,12 @@ cudnnStatus_t soft__finalize_config(struct soft__descriptor *d)
 	return soft__consults() ? soft__consult_finalize(d) : turn_knobs(d);
 }
 
-cudnnStatus_t soft__finalize_plan(struct soft__descriptor *d)
+static cudnnStatus_t make_plan(struct soft__descriptor *d, const struct soft__descriptor *c)
 {
-	const struct soft__descriptor *c = part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-						CUDNN_BACKEND_ENGINECFG_DESCRIPTOR),
-				      *device = part(d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+	const struct soft__descriptor *device = part(d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
 						     CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
 	cudnnStatus_t st;
 
-	if (!c || !c->is_final)
-		return soft__refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the configuration is not finalized");
 	if (!device || !device->is_final)
 		soft_gpu_fail("cudnn: a plan without a finalized device");
 	soft__graph_keep(d, c->graph);
@@ -400,4 +396,17 @@ cudnnStatus_t soft__finalize_plan(struct soft__descriptor *d)
 				    "engine %lld is compiled at run time, which needs a driver",
 				    (long long)d->engine.index);
 	return soft__check_broken(d->engine.index, SOFT_CUDNN_FINALIZE);
+}
+
+cudnnStatus_t soft__finalize_plan(struct soft__descriptor *d)
+{
+	const struct soft__descriptor *c = part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+						CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+
+	if (!c || !c->is_final)
+		return soft__refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the configuration is not finalized");
+	soft__begin_finalizing(c->engine.index);
+	const cudnnStatus_t st = make_plan(d, c);
+	soft__end_finalizing();
+	return st;
 }

@@ -112,10 +112,34 @@ static int list_ranges(const struct soft__run *r, struct soft_range *out)
 }
 
 static atomic_llong slow_engine = -1;
+static atomic_int slow_stage, n_finalizing, n_overlaps;
 
-void soft_cudnn_set_slow(int64_t engine)
+void soft_cudnn_set_slow(int64_t engine, enum soft_cudnn_stage stage)
 {
+	slow_stage = (int)stage;
 	slow_engine = engine;
+}
+
+int soft_cudnn_overlaps(void)
+{
+	return n_overlaps;
+}
+
+static void be_slow(int64_t engine, int stage)
+{
+	if (engine == slow_engine && stage == slow_stage)
+		(void)nanosleep(&(struct timespec){0, 30000000}, NULL);
+}
+
+void soft__begin_finalizing(int64_t engine)
+{
+	n_finalizing++;
+	be_slow(engine, SOFT_CUDNN_FINALIZE);
+}
+
+void soft__end_finalizing(void)
+{
+	n_finalizing--;
 }
 
 static atomic_llong broken_engine = -1;
@@ -136,8 +160,7 @@ cudnnStatus_t soft__check_broken(int64_t engine, int stage)
 
 static cudaError_t run(void *args)
 {
-	if (((const struct soft__run *)args)->engine.index == slow_engine)
-		(void)nanosleep(&(struct timespec){0, 30000000}, NULL);
+	be_slow(((const struct soft__run *)args)->engine.index, SOFT_CUDNN_EXECUTE);
 	soft__interpret(args);
 	return cudaSuccess;
 }
@@ -169,6 +192,7 @@ cudnnStatus_t soft__execute(cudaStream_t stream, const struct soft__descriptor *
 		st = place_all(&r, pack);
 	if (st)
 		return st;
+	n_overlaps += n_finalizing > 0;
 	w.ranges = ranges;
 	w.n_ranges = list_ranges(&r, ranges);
 	atomic_fetch_add(&r.graph->refs, 1);

@@ -40,10 +40,12 @@
 int soft_cudnn_live(void);
 /* Returns the number of descriptors of a cudnnBackendDescriptorType_t that were finalized since the process started. */
 int soft_cudnn_finalized(int type);
-/* Each execution of a plan with this engine then takes 30 ms longer. -1: none. */
-void soft_cudnn_set_slow(int64_t engine);
-/* Plans with this engine then cannot be finalized, or cannot be executed: CUDNN_STATUS_INTERNAL_ERROR. -1: none. */
 enum soft_cudnn_stage { SOFT_CUDNN_FINALIZE, SOFT_CUDNN_EXECUTE };
+/* Finalizing or executing a plan with this engine then takes 30 ms longer. -1: none. */
+void soft_cudnn_set_slow(int64_t engine, enum soft_cudnn_stage stage);
+/* Returns how many executions were posted, since the process started, while another thread was finalizing a plan. */
+int soft_cudnn_overlaps(void);
+/* Plans with this engine then cannot be finalized, or cannot be executed: CUDNN_STATUS_INTERNAL_ERROR. -1: none. */
 void soft_cudnn_set_broken(int64_t engine, enum soft_cudnn_stage stage);
 
 #endif
