@@ -238,6 +238,35 @@ enum ct_status ct_device_sync(ct_device *d, int64_t deadline_ns)
 	return d->ops->sync(d, deadline_ns);
 }
 
+void ct_device_add_check(ct_device *d, ct_device_check_fn check, void *arg)
+{
+	CT_ASSERT(d->n_checks < CT_DEVICE_CHECKS);
+	d->checks[d->n_checks].check = check;
+	d->checks[d->n_checks++].arg = arg;
+}
+
+void ct_device_remove_check(ct_device *d, const void *arg)
+{
+	int n = 0;
+
+	for (int i = 0; i < d->n_checks; i++) {
+		if (d->checks[i].arg != arg)
+			d->checks[n++] = d->checks[i];
+	}
+	d->n_checks = n;
+}
+
+/* Waits without checks: after a failure, the work still ends. */
+static enum ct_status sync_unchecked(ct_device *d, int64_t deadline_ns)
+{
+	const int n = d->n_checks;
+
+	d->n_checks = 0;
+	const enum ct_status st = ct_device_sync(d, deadline_ns);
+	d->n_checks = n;
+	return st;
+}
+
 void ct_device_drain(ct_device *d)
 {
 	struct ct_error before;
@@ -245,7 +274,7 @@ void ct_device_drain(ct_device *d)
 	if (!d || !d->caps.async)
 		return;
 	ct_error_save(&before);
-	if (ct_device_sync(d, ct_deadline_in(CT_SEC)) == CT_OK)
+	if (sync_unchecked(d, ct_deadline_in(CT_SEC)) == CT_OK)
 		return;
 	if (before.status == CT_OK) {
 		CT_WARN("%s", ct_error_message());

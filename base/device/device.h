@@ -122,6 +122,15 @@ enum ct_status ct_device_describe(const char *kind, int index, struct ct_device_
 /* Closes a device. All its memory, streams and events must have been freed or destroyed. NULL is allowed. */
 void ct_device_close(ct_device *d);
 enum ct_status ct_device_info(ct_device *d, struct ct_device_info *out) CT_MUST_CHECK;
+
+/* A function that waits of a GPU call repeatedly, and once more before they return CT_OK. If it fails, the wait fails
+ * with its error. A communicator uses it, because work that waits for another rank may never finish, and finishes with
+ * wrong results if the communicator is aborted. waited_ns is 0 in the first call of each wait. */
+typedef enum ct_status (*ct_device_check_fn)(void *arg, int64_t waited_ns);
+enum { CT_DEVICE_CHECKS = 4 }; /* at most this many at a time */
+void ct_device_add_check(ct_device *d, ct_device_check_fn check, void *arg);
+/* Removes the check with this argument, if there is one. */
+void ct_device_remove_check(ct_device *d, const void *arg);
 const struct ct_device_caps *ct_device_caps(const ct_device *d);
 const char *ct_device_kind(const ct_device *d);
 
@@ -210,6 +219,11 @@ struct ct_device {
 	const struct ct_device_ops *ops;
 	struct ct_device_caps caps;
 	const char *purpose; /* ct_device_purpose */
+	struct {
+		ct_device_check_fn check;
+		void *arg;
+	} checks[CT_DEVICE_CHECKS];
+	int n_checks;
 };
 struct ct_stream {
 	ct_device *device;

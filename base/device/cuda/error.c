@@ -138,21 +138,29 @@ static enum ct_status wait_failed(const struct cuda_device *d, cudaError_t e, co
 	return st;
 }
 
+static enum ct_status run_checks(const struct cuda_device *d, int64_t waited_ns)
+{
+	for (int i = 0; i < d->base.n_checks; i++)
+		CT_TRY(d->base.checks[i].check(d->base.checks[i].arg, waited_ns));
+	return CT_OK;
+}
+
 enum ct_status ct__cuda_wait(struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
 			     const char *function, int64_t deadline_ns)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	const int64_t start = ct_now_ns();
+	int64_t now = start;
 	bool failed = false;
 
 	for (;;) {
 		cudaError_t e = poll(object);
-		int64_t now;
 
+		if (e != cudaErrorNotReady && e != cudaSuccess)
+			return wait_failed(d, e, function);
+		CT_TRY(run_checks(d, now - start));
 		if (e == cudaSuccess)
 			return ct__cuda_failure(d);
-		if (e != cudaErrorNotReady)
-			return wait_failed(d, e, function);
 		now = ct_now_ns();
 		if (!failed && atomic_load(&d->failed)) {
 			failed = true;
