@@ -73,17 +73,38 @@ static enum ct_status open_libraries(const char *path)
 	return st;
 }
 
+/* Appends the directories in which libraries are searched for first. */
+static enum ct_status add_search_path(struct ct_str *path)
+{
+	const char *own = getenv("CTRAIN_CUDA_LIBS");
+
+	ct_str_addf(path, "%s:%s", own ? own : "", CT_CUDA_LIBRARY_PATH);
+	add_toolkit(path, getenv("CUDA_HOME"));
+	add_toolkit(path, getenv("CUDA_PATH"));
+	add_toolkit(path, "/usr/local/cuda");
+	return ct_str_status(path);
+}
+
+enum ct_status ct_cuda_library_open(const char *name)
+{
+	struct ct_str path = {0}, wheels = {0};
+	enum ct_status st = add_search_path(&path);
+
+	if (st == CT_OK)
+		st = ct_cuda_wheel_path(&wheels);
+	if (st == CT_OK)
+		st = ct_library_open(ct_str_text(&path), name, ct_str_text(&wheels));
+	ct_str_release(&wheels);
+	ct_str_release(&path);
+	return st;
+}
+
 enum ct_status ct_cuda_module_open(const char *symbol, const void **out)
 {
 	const char *own = getenv("CTRAIN_CUDA_LIBS");
 	struct ct_str path = {0};
-	enum ct_status st;
+	enum ct_status st = add_search_path(&path);
 
-	ct_str_addf(&path, "%s:%s", own ? own : "", CT_CUDA_LIBRARY_PATH);
-	add_toolkit(&path, getenv("CUDA_HOME"));
-	add_toolkit(&path, getenv("CUDA_PATH"));
-	add_toolkit(&path, "/usr/local/cuda");
-	st = ct_str_status(&path);
 	if (st == CT_OK)
 		st = open_libraries(ct_str_text(&path));
 	if (st == CT_OK)
@@ -138,6 +159,25 @@ static int cuda_version(const char *symbol, void **address)
 	return get && get(&version) == 0 ? version : 0;
 }
 
+static void set_nccl(struct ct_cuda_part *part)
+{
+	static const char name[] = "libnccl.so.2";
+	int (*get)(int *), version = 0;
+	void *address = NULL;
+
+	snprintf(part->name, sizeof(part->name), "%s", name);
+	if (ct_cuda_library_open(name) == CT_OK)
+		address = ct_library_symbol(name, "ncclGetVersion");
+	memcpy(&get, &address, sizeof(get));
+	ct_library_path(address, part->path, sizeof(part->path));
+	if (get && get(&version) == 0)
+		snprintf(part->version, sizeof(part->version), "%d.%d.%d", version / 10000, version % 10000 / 100,
+			 version % 100);
+	else
+		snprintf(part->version, sizeof(part->version), "not available: %.120s", ct_error_message());
+	ct_error_clear();
+}
+
 int ct_cuda_parts(struct ct_cuda_part parts[CT_CUDA_N_PARTS])
 {
 	const struct ct_module_head *module;
@@ -169,5 +209,6 @@ int ct_cuda_parts(struct ct_cuda_part parts[CT_CUDA_N_PARTS])
 	else
 		snprintf(parts[3].version, sizeof(parts[3].version), "%sCUDA %d.%d", release, version / 1000,
 			 version % 1000 / 10);
+	set_nccl(&parts[4]);
 	return CT_CUDA_N_PARTS;
 }

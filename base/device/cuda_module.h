@@ -12,6 +12,9 @@
  * finally in the packages of pip (ct_cuda_wheel_path). If the result is CT_UNSUPPORTED, the message states what is missing. */
 enum ct_status ct_cuda_module_open(const char *symbol, const void **out) CT_MUST_CHECK;
 
+/* Loads a library that only a part of the module needs, such as libnccl.so.2, from the same places. */
+enum ct_status ct_cuda_library_open(const char *name) CT_MUST_CHECK;
+
 /* Returns whether this machine has an NVIDIA driver, or CTRAIN_CUDA_LIBS names a substitute for it. Takes microseconds,
  * because it looks only for the files of the driver. */
 bool ct_cuda_has_driver(void);
@@ -20,10 +23,11 @@ bool ct_cuda_has_driver(void);
  * in ~/.local and in /usr/local. */
 enum ct_status ct_cuda_wheel_path(struct ct_str *path) CT_MUST_CHECK;
 
-/* Describes the module, libcudart, libcudnn and the driver, and returns CT_CUDA_N_PARTS. Returns 0 if they cannot be loaded. */
-enum { CT_CUDA_N_PARTS = 4 };
+/* Describes the module, libcudart, libcudnn, the driver and libnccl, and returns CT_CUDA_N_PARTS. Returns 0 if the module
+ * cannot be loaded. If libnccl cannot be loaded, its version is the reason. */
+enum { CT_CUDA_N_PARTS = 5 };
 struct ct_cuda_part {
-	char name[24], version[96];
+	char name[24], version[160];
 	char path[512]; /* absolute; "" if unknown */
 };
 int ct_cuda_parts(struct ct_cuda_part parts[CT_CUDA_N_PARTS]);
