@@ -2,8 +2,8 @@
 #   CTRAIN_CUDA_WHY          empty: the headers of CUDA 13 and cuDNN 9 were found; else why the CUDA parts are not built
 #   CTRAIN_NVCC_WHY          empty: CTRAIN_NVCC is nvcc of CUDA 13; else why GPU code is not compiled. The software GPU does not need it.
 #   CTRAIN_CUDA_MODULE_WHY   empty: the module for GPUs is built; else why not
-#   CTRAIN_NCCL_WHY          empty: the header of NCCL 2.28 or later was found in CTRAIN_NCCL_INCLUDE_DIR; else why it cannot be used
-#   ct_cuda                  the headers of CUDA and cuDNN
+#   CTRAIN_NCCL_WHY          empty: the header of NCCL 2.28 or later was found in CTRAIN_NCCL_INCLUDE_DIR; else why the communicator nccl is not built
+#   ct_cuda, ct_nccl         the headers of CUDA and cuDNN, and of NCCL
 #   CTRAIN_CUDART_LIBRARY, CTRAIN_CUDNN_LIBRARY, CTRAIN_NCCL_LIBRARY, CTRAIN_NVCC
 #   CTRAIN_CUDA_LIBRARY_PATH the directories of the two libraries, "DIR:DIR"
 set(CTRAIN_CUDA AUTO CACHE STRING "Build what needs CUDA: ON, OFF, or AUTO (where a toolkit is installed)")
@@ -91,6 +91,11 @@ set(CTRAIN_CUDA_LIBRARY_PATH "")
 if(NOT CTRAIN_CUDA_WHY)
   add_library(ct_cuda INTERFACE)
   target_include_directories(ct_cuda SYSTEM INTERFACE ${CTRAIN_CUDA_INCLUDE_DIR} ${CTRAIN_CUDNN_INCLUDE_DIR})
+endif()
+if(NOT CTRAIN_NCCL_WHY)
+  add_library(ct_nccl INTERFACE)
+  target_include_directories(ct_nccl SYSTEM INTERFACE ${CTRAIN_NCCL_INCLUDE_DIR})
+  target_link_libraries(ct_nccl INTERFACE ct_cuda)
 endif()
 if(NOT CTRAIN_CUDA_MODULE_WHY)
   get_filename_component(cudart_directory ${CTRAIN_CUDART_LIBRARY} DIRECTORY)

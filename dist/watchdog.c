@@ -54,6 +54,14 @@ static void beat(ct_watchdog *w)
 		ct_error_clear();
 }
 
+static void poll_comms(ct_watchdog *w)
+{
+	pthread_mutex_lock(&w->lock);
+	for (int i = 0; i < w->n_comms; i++)
+		ct_comm_poll(w->comms[i]);
+	pthread_mutex_unlock(&w->lock);
+}
+
 /* Ends the process with a message, even if other threads are blocked. */
 static void end_process(const struct ct_failure *f)
 {
@@ -116,6 +124,7 @@ static void *run(void *arg)
 		st = CT_OK;
 	while (st == CT_TIMEOUT) {
 		beat(w);
+		poll_comms(w);
 		st = ct_store_watch(w->own.store, ct_deadline_in(BEAT_NS), &f);
 	}
 	if (st == CT_OK && !ct_store_watcher_stopping(&w->own))

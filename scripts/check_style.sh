@@ -45,6 +45,7 @@ BEGIN {
 	arrow("dist/comm", "dist/rendezvous dist/store")
 	arrow("dist/comm/gloo", "dist/comm dist/store")
 	arrow("dist/comm/mpi", "dist/comm")
+	arrow("dist/comm/nccl", "base/device dist/comm dist/store")
 	arrow("dist/comm/shm", "dist/comm dist/store")
 	arrow("dist/rendezvous", "dist/store")
 	arrow("dist/store", "")
@@ -92,7 +93,8 @@ BEGIN {
 	own("^dlfcn[.]h$", "base/module.c")
 	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/onednn/dnnl/")
 	own("^omp[.]h$", "base/parallel.c")
-	own("^(cuda|cudnn|cublas|nccl).*[.]h$", "base/device/cuda/ nn/cuda/")
+	own("^(cuda|cudnn|cublas).*[.]h$", "base/device/cuda/ nn/cuda/")
+	own("^nccl.*[.]h$", "dist/comm/nccl/")
 	own("^zlib[.]h$", "data/files/inflate.c")
 	own("^libdeflate[.]h$", "data/files/inflate.c")
 	own("^(turbo)?(jpeg(lib)?|jerror)[.]h$", "data/image/jpeg.c data/image/jpeg_encode.c")
@@ -102,7 +104,7 @@ BEGIN {
 	own("^yaml[.]h$", "trainer/config/yaml_events.c")
 
 	# Back ends: every header in such a directory is private to it, whatever its name.
-	split("base/device/cuda base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi", backends, " ")
+	split("base/device/cuda base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi dist/comm/nccl", backends, " ")
 
 	ban("atoi atol atoll atof", "does not report errors: use ct_parse_i64 or ct_parse_f64", 1)
 	ban("sprintf vsprintf strcpy stpcpy strcat strncat gets", "does not know the buffer's end: use snprintf or ct_str", 1)

@@ -199,6 +199,20 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 	ct__comm_die_of(c, &e);
 }
 
+void ct_comm_poll(ct_comm *c)
+{
+	struct ct_error before;
+
+	if (!c->ops->poll || atomic_load(&c->dead))
+		return;
+	ct_error_save(&before);
+	if (c->ops->poll(c) < 0)
+		(void)ct__comm_die(c);
+	ct_error_clear();
+	if (before.status < 0)
+		(void)ct_error_restore(&before);
+}
+
 void ct__comm_await_final_error(ct_comm *c)
 {
 	int64_t deadline = ct_deadline_in(FINAL_ERROR_NS);

@@ -17,6 +17,8 @@
  *            several ranks
  *   mpi      ranks of mpirun or srun      messages of MPI, cooperative: post starts messages; test, progress and wait
  *                                         poll and reduce; no thread; reduces in rank order
+ *   nccl     one GPU per rank, any hosts  a stream of the GPU; no thread waits. Buffers are in device memory, or in host
+ *                                         memory, which is copied (dist/comm/nccl/nccl_impl.h)
  */
 #ifndef CT_DIST_COMM_COMM_H
 #define CT_DIST_COMM_COMM_H
@@ -36,10 +38,11 @@ struct ct_comm_opts {
 	int64_t timeout_ns; /* a collective that waits longer than this for a peer fails with CT_TIMEOUT; 0: no limit */
 	const char *iface;  /* network interface for gloo; NULL: use the address of the store connection */
 	const char *scope;  /* prefix of the keys in the store; NULL: "comm" */
+	ct_device *device;  /* the GPU of this rank, borrowed, for nccl; NULL: none */
 	bool nested;        /* part of another communicator, used by its thread: never spins or attributes failures */
 };
 
-/* Opens a communicator. backend is "auto", "self", "shm", "gloo", "hier" or "mpi"; a world of one always gets "self". Fails
+/* Opens a communicator. backend is "auto", "self", "shm", "gloo", "hier", "mpi" or "nccl"; a world of one always gets "self". Fails
  * with CT_UNSUPPORTED if the back end cannot be used here; the message states the reason (for example, shm on two
  * hosts, or a build without gloo). Fails with CT_CONFIG if there is no such back end, or if this host has no network
  * interface opts->iface. Borrows the world; copies the strings in opts. Collective: all ranks must call it. */
@@ -124,6 +127,8 @@ enum ct_status ct_comm_progress(ct_comm *c) CT_MUST_CHECK;
  * status) and its message, or CT_CANCELLED if `why` is NULL. Has no effect on a communicator that has already ended.
  * May be called from any thread. */
 void ct_comm_abort(ct_comm *c, const struct ct_failure *why);
+/* Ends the communicator if its back end has detected an error since the last wait. May be called from any thread. */
+void ct_comm_poll(ct_comm *c);
 /* Returns the number of operations posted so far, for error messages and heartbeats ("collective 1234"). May be called
  * from any thread. */
 int64_t ct_comm_seq(const ct_comm *c);

@@ -43,6 +43,7 @@ struct ct_comm_ops {
 	/* Posts *w, an allreduce or a broadcast, to the stream. The collective runs in stream order, and there is no
 	 * ct_work to wait for. Optional; default: the collective runs in a host function of the stream. */
 	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
+	enum ct_status (*poll)(ct_comm *c); /* optional; any thread: returns an error that has been detected meanwhile */
 	bool cooperative;          /* only test, wait and progress access buffers, never a thread of the back end */
 	void (*abort)(ct_comm *c); /* called once, by any thread, when the communicator has died */
 };
@@ -128,5 +129,9 @@ enum ct_status ct__gloo_available(char *note, size_t len) CT_MUST_CHECK;
 /* Returns CT_UNSUPPORTED, with the reason, if there is no usable shared object with MPI; otherwise writes the names and
  * versions of the libraries. */
 enum ct_status ct__mpi_available(char *note, size_t len) CT_MUST_CHECK;
+/* Opens the module for GPUs and libnccl. Returns CT_UNSUPPORTED, with the reason, if one of them cannot be loaded. */
+enum ct_status ct__nccl_load(const struct ct_comm_ops **out) CT_MUST_CHECK;
+/* Also checks that there is a GPU. */
+enum ct_status ct__nccl_available(char *note, size_t len) CT_MUST_CHECK;
 
 #endif

@@ -8,39 +8,58 @@
 
 struct backend {
 	const char *name;
-	const struct ct_comm_ops *ops;     /* NULL if not built */
-	const char *option; /* the CMake option that builds it; NULL: always built */
+	const struct ct_comm_ops *ops; /* NULL: not built, or in a module */
+	const char *option;            /* the CMake option that builds it; NULL: always built */
 	/* Checks whether it can be used, and writes what is known about its library; NULL: always. */
 	enum ct_status (*available)(char *note, size_t len);
+	enum ct_status (*load)(const struct ct_comm_ops **out); /* gets the table from a module; NULL: none */
 };
 
 static const struct backend backends[] = {
-	{"self", &ct__comm_ops_self, NULL, NULL},
-	{"shm", &ct__comm_ops_shm, NULL, NULL},
+	{"self", &ct__comm_ops_self, NULL, NULL, NULL},
+	{"shm", &ct__comm_ops_shm, NULL, NULL, NULL},
 #ifdef CT_WITH_GLOO
-	{"gloo", &ct__comm_ops_gloo, "CTRAIN_GLOO", ct__gloo_available},
-	{"hier", &ct__comm_ops_hier, "CTRAIN_GLOO", ct__gloo_available},
+	{"gloo", &ct__comm_ops_gloo, "CTRAIN_GLOO", ct__gloo_available, NULL},
+	{"hier", &ct__comm_ops_hier, "CTRAIN_GLOO", ct__gloo_available, NULL},
 #else
-	{"gloo", NULL, "CTRAIN_GLOO", NULL},
-	{"hier", NULL, "CTRAIN_GLOO", NULL},
+	{"gloo", NULL, "CTRAIN_GLOO", NULL, NULL},
+	{"hier", NULL, "CTRAIN_GLOO", NULL, NULL},
 #endif
 #ifdef CT_WITH_MPI
-	{"mpi", &ct__comm_ops_mpi, "CTRAIN_MPI", ct__mpi_available},
+	{"mpi", &ct__comm_ops_mpi, "CTRAIN_MPI", ct__mpi_available, NULL},
 #else
-	{"mpi", NULL, "CTRAIN_MPI", NULL},
+	{"mpi", NULL, "CTRAIN_MPI", NULL, NULL},
+#endif
+#ifdef CT_WITH_NCCL
+	{"nccl", NULL, "CTRAIN_CUDA", ct__nccl_available, ct__nccl_load},
+#else
+	{"nccl", NULL, "CTRAIN_CUDA", NULL, NULL},
 #endif
 };
+
+static bool is_built(const struct backend *b)
+{
+	return b->ops || b->load;
+}
+
+static void why_not_built(const struct backend *b, char *why, size_t len)
+{
+	if (strcmp(b->name, "nccl") == 0 && CT_NCCL_WHY[0])
+		snprintf(why, len, "not in this build: %s", CT_NCCL_WHY);
+	else
+		snprintf(why, len, "built with %s=OFF", b->option);
+}
 
 bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
 {
 	if (i >= CT_ARRAY_LEN(backends))
 		return false;
 	*name = backends[i].name;
-	*available = backends[i].ops != NULL;
+	*available = is_built(&backends[i]);
 	if (*available)
 		snprintf(why, why_len, "%s", "");
 	else
-		snprintf(why, why_len, "built with %s=OFF", backends[i].option);
+		why_not_built(&backends[i], why, why_len);
 	if (backends[i].available && backends[i].available(why, why_len) < 0) {
 		*available = false;
 		snprintf(why, why_len, "%s", ct_error_message());
@@ -93,25 +112,41 @@ static enum ct_status unknown_backend(const char *name)
 	return CT_CONFIG;
 }
 
+static enum ct_status not_built(const struct backend *b)
+{
+	char why[128];
+
+	why_not_built(b, why, sizeof(why));
+	(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", b->name, why);
+	ct_error_hint("rebuild with -D%s=ON, or use a communicator that `ctrain info` lists as available", b->option);
+	return CT_UNSUPPORTED;
+}
+
+static enum ct_status get_ops(const struct backend *b, const struct ct_comm_ops **out)
+{
+	*out = b->ops;
+	if (b->load && b->load(out) < 0)
+		return ct_error_wrap("communicator \"%s\" is not available", b->name);
+	return CT_OK;
+}
+
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
 {
 	const char *name = strcmp(backend, "auto") == 0 ? auto_backend(world) : backend;
 	const struct backend *b = find(name);
+	const struct ct_comm_ops *ops = &ct__comm_ops_self;
 
 	*out = NULL;
 	if (!b)
 		return unknown_backend(name);
-	if (!b->ops) {
-		(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: this build has %s=OFF", name,
-			      b->option);
-		ct_error_hint("rebuild with -D%s=ON, or use a communicator that `ctrain info` lists as available",
-			      b->option);
-		return CT_UNSUPPORTED;
-	}
+	if (!is_built(b))
+		return not_built(b);
 	/* Check the name even if the back end needs no interface, so that a wrong name is found before the first run on
 	 * two hosts. */
 	if (world->id.world > 1 && opts->iface)
 		CT_TRY(ct_net_check_iface(opts->iface));
-	CT_TRY(ct__comm_open_with(world->id.world > 1 ? b->ops : &ct__comm_ops_self, world, opts, out));
+	if (world->id.world > 1)
+		CT_TRY(get_ops(b, &ops));
+	CT_TRY(ct__comm_open_with(ops, world, opts, out));
 	return CT_OK;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/device/device.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -95,10 +96,24 @@ static double expected(size_t i, enum ct_redop op, int size)
 	return op == CT_AVG ? a / size : a;
 }
 
+/* Returns whether a result agrees with the expected one. For an average, NCCL multiplies by 1/size before it adds. */
+static bool agrees(double got, double want, enum ct_dtype t, enum ct_redop op, const char *backend)
+{
+	const double unit = t == CT_F32 ? 1e-6 : t == CT_F64 ? 1e-14 : t == CT_F16 ? 4e-3 : t == CT_BF16 ? 3e-2 : 0;
+	const double off = got < want ? want - got : got - want;
+
+	return op == CT_AVG && strcmp(backend, "nccl") == 0 ? off <= unit * want : got == want;
+}
+
 /* ---- buffers: private ones between guards, or the one shared arena */
 
 struct buffers {
 	ct_comm *c;
+	const char *backend;
+	/* With nccl: the collectives work on memory of the GPU, of which the arena is a copy. */
+	ct_device *gpu;
+	ct_stream *stream;
+	char *on_gpu;
 	char *arena;
 	size_t arena_bytes, used;
 	bool shared;
@@ -123,6 +138,23 @@ static void *take(struct buffers *b, size_t bytes)
 	}
 	memset(p, 0xa5, bytes + 2 * GUARD);
 	return p + GUARD;
+}
+
+/* The buffer that a collective gets. */
+static void *at(const struct buffers *b, void *p)
+{
+	return p && b->shared && b->gpu ? b->on_gpu + ((char *)p - b->arena) : p;
+}
+
+/* Copies what is in use of the arena to the GPU, or back. */
+static void copy_arena(const struct buffers *b, bool to_gpu)
+{
+	char *dst = to_gpu ? b->on_gpu : b->arena, *src = to_gpu ? b->arena : b->on_gpu;
+
+	if (!b->shared || !b->gpu)
+		return;
+	CHECK(ct_device_copy(b->gpu, dst, src, b->used, b->stream) == CT_OK);
+	CHECK(ct_stream_sync(b->stream, CT_FOREVER) == CT_OK);
 }
 
 static void check_guards(const void *buf, size_t bytes)
@@ -162,13 +194,15 @@ static void reductions(struct buffers *b, size_t n, enum ct_dtype t, enum ct_red
 		for (int q = 0; q < size; q++)
 			put(parts, t, (size_t)q * n + i, value(rank, i + (size_t)q, op, size));
 	}
-	finish(ct_comm_allreduce(b->c, x, n, t, op, &w), &w);
-	finish(ct_comm_reduce(b->c, y, n, t, op, root, &w), &w);
-	finish(ct_comm_reduce_scatter(b->c, parts, part, n, t, op, &w), &w);
+	copy_arena(b, true);
+	finish(ct_comm_allreduce(b->c, at(b, x), n, t, op, &w), &w);
+	finish(ct_comm_reduce(b->c, at(b, y), n, t, op, root, &w), &w);
+	finish(ct_comm_reduce_scatter(b->c, at(b, parts), at(b, part), n, t, op, &w), &w);
+	copy_arena(b, false);
 	for (size_t i = 0; i < n; i++) {
-		CHECK(get(x, t, i) == expected(i, op, size));
-		CHECK(rank != root || get(y, t, i) == expected(i, op, size));
-		CHECK(get(part, t, i) == expected(i + (size_t)rank, op, size));
+		CHECK(agrees(get(x, t, i), expected(i, op, size), t, op, b->backend));
+		CHECK(rank != root || agrees(get(y, t, i), expected(i, op, size), t, op, b->backend));
+		CHECK(agrees(get(part, t, i), expected(i + (size_t)rank, op, size), t, op, b->backend));
 	}
 	check_guards(x, bytes);
 	check_guards(y, bytes);
@@ -191,11 +225,13 @@ static void movements(struct buffers *b, size_t n, enum ct_dtype t)
 		for (int q = 0; q < size; q++)
 			put(parts, t, (size_t)q * n + i, value(rank + q, i + 2, CT_SUM, size));
 	}
-	finish(ct_comm_broadcast(b->c, x, n, t, root, &w), &w);
-	finish(ct_comm_allgather(b->c, src, gathered, n, t, &w), &w);
-	finish(ct_comm_gather(b->c, src, rank == root ? at_root : NULL, n, t, root, &w), &w);
-	finish(ct_comm_scatter(b->c, rank == root ? parts : NULL, part, n, t, root, &w), &w);
+	copy_arena(b, true);
+	finish(ct_comm_broadcast(b->c, at(b, x), n, t, root, &w), &w);
+	finish(ct_comm_allgather(b->c, at(b, src), at(b, gathered), n, t, &w), &w);
+	finish(ct_comm_gather(b->c, at(b, src), rank == root ? at(b, at_root) : NULL, n, t, root, &w), &w);
+	finish(ct_comm_scatter(b->c, rank == root ? at(b, parts) : NULL, at(b, part), n, t, root, &w), &w);
 	finish(ct_comm_barrier(b->c, &w), &w);
+	copy_arena(b, false);
 	for (size_t i = 0; i < n; i++) {
 		CHECK(get(x, t, i) == value(root, i, CT_SUM, size));
 		CHECK(get(src, t, i) == value(rank, i + 1, CT_SUM, size));
@@ -217,7 +253,7 @@ static void collectives(struct buffers *b)
 	static const size_t small[] = {0, 1, 3, 100, 511, 1000};
 
 	for (int t = 0; t < CT_N_DTYPES; t++) {
-		for (size_t k = 0; k < CT_ARRAY_LEN(small); k++) {
+		for (size_t k = 0; k < CT_ARRAY_LEN(small); k += b->gpu ? 2 : 1) { /* the software GPU is slow */
 			for (int op = CT_SUM; op <= CT_AVG; op++)
 				reductions(b, small[k], (enum ct_dtype)t, (enum ct_redop)op);
 			movements(b, small[k], (enum ct_dtype)t);
@@ -244,11 +280,12 @@ static void overlap(struct buffers *b)
 			x[k * LEN + i] = (float)(rank + k + i);
 		sums[k] = rank * k;
 	}
+	copy_arena(b, true);
 	for (int k = 0; k < N; k++) {
-		CHECK(ct_comm_allreduce(b->c, x + k * LEN, LEN, CT_F32, CT_SUM, &big[k]) == CT_OK);
+		CHECK(ct_comm_allreduce(b->c, at(b, x + k * LEN), LEN, CT_F32, CT_SUM, &big[k]) == CT_OK);
 		if (k % 3 == 0)
 			finish(ct_comm_barrier(b->c, &bar), &bar);
-		CHECK(ct_comm_allreduce(b->c, sums + k, 1, CT_I32, CT_SUM, &tiny[k]) == CT_OK);
+		CHECK(ct_comm_allreduce(b->c, at(b, sums + k), 1, CT_I32, CT_SUM, &tiny[k]) == CT_OK);
 		CHECK(ct_comm_progress(b->c) == CT_OK);
 	}
 	for (int k = N - 1; k >= 0; k--) {
@@ -260,6 +297,7 @@ static void overlap(struct buffers *b)
 		CHECK(st == CT_OK);
 		CHECK(ct_work_wait(big[k]) == CT_OK);
 	}
+	copy_arena(b, false);
 	for (int k = 0; k < N; k++) {
 		for (int i = 0; i < LEN; i++)
 			CHECK(x[k * LEN + i] == (float)(size * (k + i) + size * (size - 1) / 2));
@@ -343,7 +381,9 @@ static void same_bits(struct buffers *b, struct suite *s)
 		state = state * 1664525u + 1013904223u;
 		x[i] = ((float)(state >> 8) / 8388608.0f - 1.0f) * (float)(1 + i % 17);
 	}
-	finish(ct_comm_allreduce(b->c, x, n, CT_F32, CT_SUM, &w), &w);
+	copy_arena(b, true);
+	finish(ct_comm_allreduce(b->c, at(b, x), n, CT_F32, CT_SUM, &w), &w);
+	copy_arena(b, false);
 	mine = fnv(x, n * sizeof(float));
 	finish(ct_comm_allgather(b->c, &mine, all, 1, CT_I64, &w), &w);
 	for (int q = 0; q < size; q++)
@@ -354,12 +394,52 @@ static void same_bits(struct buffers *b, struct suite *s)
 	give_back(b);
 }
 
+static void open_gpu(struct buffers *b, int rank)
+{
+	if (strcmp(b->backend, "nccl") != 0)
+		return;
+	CHECK(ct_device_open("cuda", rank, &b->gpu) == CT_OK);
+	CHECK(ct_stream_create(b->gpu, false, &b->stream) == CT_OK);
+}
+
+static void close_gpu(struct buffers *b)
+{
+	if (!b->gpu)
+		return;
+	ct_device_host_free(b->gpu, b->arena);
+	ct_stream_destroy(b->stream);
+	ct_device_close(b->gpu);
+}
+
+static void open_arena(struct buffers *b)
+{
+	void *p;
+
+	CHECK(ct_comm_mem_alloc(b->c, b->arena_bytes, &p) == CT_OK);
+	b->arena = p;
+	if (b->gpu) {
+		b->on_gpu = p;
+		CHECK(ct_device_host_alloc(b->gpu, b->arena_bytes, &p) == CT_OK);
+		b->arena = p;
+		memset(b->arena, 1, b->arena_bytes);
+		b->shared = true;
+		b->used = b->arena_bytes;
+		copy_arena(b, false);
+		b->used = 0;
+	}
+	CHECK(((uintptr_t)b->arena & 4095) == 0 || b->gpu);
+	for (size_t i = 0; i < b->arena_bytes; i += 512)
+		CHECK(b->arena[i] == 0);
+}
+
 void conform(struct ct_world *world, void *arg)
 {
 	struct suite *s = arg;
 	struct ct_comm_opts o = {.timeout_ns = TIMEOUT};
-	struct buffers b = {.arena_bytes = (size_t)32 << 20};
+	struct buffers b = {.arena_bytes = (size_t)32 << 20, .backend = world->id.world == 1 ? "self" : s->backend};
 
+	open_gpu(&b, world->id.rank);
+	o.device = b.gpu;
 	enum ct_status st = ct_comm_open(s->backend, world, &o, &b.c);
 	if (st == CT_UNSUPPORTED) {
 		s->unsupported[world->id.rank] = true;
@@ -367,11 +447,8 @@ void conform(struct ct_world *world, void *arg)
 	}
 	CHECK(st == CT_OK);
 	CHECK(ct_comm_rank(b.c) == world->id.rank && ct_comm_size(b.c) == world->id.world);
-	CHECK(strcmp(ct_comm_name(b.c), world->id.world == 1 ? "self" : s->backend) == 0);
-	CHECK(ct_comm_mem_alloc(b.c, b.arena_bytes, (void **)&b.arena) == CT_OK);
-	CHECK(((uintptr_t)b.arena & 4095) == 0);
-	for (size_t i = 0; i < b.arena_bytes; i += 512)
-		CHECK(b.arena[i] == 0);
+	CHECK(strcmp(ct_comm_name(b.c), b.backend) == 0);
+	open_arena(&b);
 	for (int shared = 0; shared < 2; shared++) {
 		b.shared = shared;
 		if (s->run == 0) {
@@ -390,4 +467,5 @@ void conform(struct ct_world *world, void *arg)
 	CHECK(ct_comm_open(s->backend, world, &o, &b.c) == CT_OK);
 	exchange(&b, 1);
 	ct_comm_close(b.c);
+	close_gpu(&b);
 }

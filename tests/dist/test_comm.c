@@ -79,8 +79,8 @@ static void test_all(void **state)
 	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
 		size_t n;
 
-		if (strcmp(name, "mpi") == 0)
-			continue; /* needs mpirun: test_mpi */
+		if (strcmp(name, "mpi") == 0 || strcmp(name, "nccl") == 0)
+			continue; /* need mpirun (test_mpi) or GPUs (nccl/test_nccl_comm.c) */
 		if (!available) {
 			printf("%s is skipped: %s\n", name, why);
 			continue;

@@ -268,7 +268,8 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 	const struct ct_config *c = s->cfg;
 	const char *backend = local ? "self" : c->dist.backend;
 	struct ct_comm_opts co = {.timeout_ns = local ? CT_FOREVER : (int64_t)(c->dist.timeout * 1e9),
-				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL};
+				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL,
+				  .device = s->device};
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
 	if (s->watchdog)
 		ct_watchdog_add_comm(s->watchdog, s->comm);

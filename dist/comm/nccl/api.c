@@ -1,0 +1,90 @@
+#include "dist/comm/nccl/api.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/device/cuda_module.h"
+
+static const char library[] = "libnccl.so.2";
+
+static const struct function {
+	const char *name;
+	size_t offset; /* in struct nccl_api */
+} functions[] = {
+#define FUNCTION(f) {"nccl" #f, offsetof(struct nccl_api, f)},
+	CT__NCCL_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+};
+
+void ct__nccl_version_text(int version, char *buf, size_t len)
+{
+	snprintf(buf, len, "%d.%d.%d", version / 10000, version % 10000 / 100, version % 100);
+}
+
+static enum ct_status too_old(const char *why)
+{
+	char path[256];
+
+	ct_library_path(ct_library_symbol(library, "ncclGetVersion"), path, sizeof(path));
+	return CT_FAIL_HINT(CT_UNSUPPORTED, "install NCCL 2.27 or newer for CUDA 13, or set dist.backend=gloo or shm",
+			    "%s (%s) %s", library, path, why);
+}
+
+static enum ct_status check_version(struct nccl_api *api)
+{
+	char have[32], why[80];
+
+	if (api->GetVersion(&api->version) != ncclSuccess)
+		return too_old("does not report its version");
+	ct__nccl_version_text(api->version, have, sizeof(have));
+	snprintf(why, sizeof(why), "is NCCL %s, but ctrain needs NCCL 2.27 or newer", have);
+	return api->version < CT__NCCL_MIN_VERSION ? too_old(why) : CT_OK;
+}
+
+enum ct_status ct__nccl_api_open(struct nccl_api *api)
+{
+	char why[80];
+
+	CT_TRY(ct_cuda_library_open(library));
+	for (size_t i = 0; i < CT_ARRAY_LEN(functions); i++) {
+		void *address = ct_library_symbol(library, functions[i].name);
+
+		snprintf(why, sizeof(why), "has no function %s", functions[i].name);
+		if (!address)
+			return too_old(why);
+		memcpy((char *)api + functions[i].offset, &address, sizeof(address));
+	}
+	return check_version(api);
+}
+
+static enum ct_status status_of(ncclResult_t r)
+{
+	switch (r) {
+	case ncclSuccess:
+		return CT_OK;
+	case ncclInProgress:
+		return CT_INPROGRESS;
+	case ncclUnhandledCudaError:
+		return CT_DEVICE;
+	case ncclRemoteError:
+		return CT_PEER_LOST;
+	case ncclInvalidArgument:
+		return CT_BUG;
+	default:
+		return CT_COMM;
+	}
+}
+
+enum ct_status ct__nccl_check(const struct nccl_api *api, ncclComm_t comm, ncclResult_t r, const char *function)
+{
+	const enum ct_status st = status_of(r);
+	const char *last;
+
+	if (st >= 0)
+		return st;
+	last = api->GetLastError(comm);
+	(void)CT_FAIL(st, "NCCL: %s: %s%s%.400s", function, api->GetErrorString(r), last && *last ? ": " : "",
+		      last ? last : "");
+	ct_error_hint("the environment variable NCCL_DEBUG=WARN makes NCCL print the reason");
+	return st;
+}

@@ -1,0 +1,144 @@
+/* The ranks exchange NCCL's unique id through the store, and check that they have the same version of NCCL. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "dist/comm/nccl/nccl_impl.h"
+
+/* Rank 0 sees first which rank is missing, and informs the others. */
+#define LATER_NS (5 * CT_SEC)
+
+/* What rank 0 publishes: the id, or why there is none. */
+struct invitation {
+	int32_t version, status;
+	ncclUniqueId id;
+	char why[512];
+};
+
+static void key_of(const ct_comm *c, const char *what, int q, char *buf, size_t len)
+{
+	snprintf(buf, len, "%s/nccl/%s/%d", c->scope, what, q);
+}
+
+static enum ct_status has_not_come(const ct_comm *c, int q)
+{
+	char who[128];
+
+	if (ct_error_status() != CT_TIMEOUT)
+		return ct_error_status();
+	ct__comm_peer_text(c, q, who, sizeof(who));
+	return CT_FAIL_HINT(CT_TIMEOUT, "check whether that process is stopped, or busy for longer than dist.timeout",
+			    "%s has not opened the communicator within %.1f s", who, (double)c->opts.timeout_ns * 1e-9);
+}
+
+static enum ct_status versions_differ(const ct_comm *c, int q, int other, int own)
+{
+	char who[128], theirs[32], ours[32];
+
+	ct__comm_peer_text(c, q, who, sizeof(who));
+	ct__nccl_version_text(other, theirs, sizeof(theirs));
+	ct__nccl_version_text(own, ours, sizeof(ours));
+	return CT_FAIL_HINT(CT_MISMATCH, "install the same version of NCCL for all ranks; `ctrain info` shows its path",
+			    "%s has NCCL %s, but rank 0 has NCCL %s", who, theirs, ours);
+}
+
+/* Rank 0: waits until all ranks have come, and compares their versions. */
+static enum ct_status gather_versions(struct comm_nccl *n, int64_t deadline_ns)
+{
+	const ct_comm *c = &n->base;
+	char key[160], *text;
+	int64_t version;
+	size_t len;
+
+	for (int q = 1; q < c->size; q++) {
+		key_of(c, "version", q, key, sizeof(key));
+		if (ct_store_get(c->world->store, key, deadline_ns, &text, &len) < 0)
+			return has_not_come(c, q);
+		const enum ct_status st = ct_parse_i64(text, &version);
+		ct_free(text);
+		CT_TRY(st);
+		if (version != n->api.version)
+			return versions_differ(c, q, (int)version, n->api.version);
+	}
+	return CT_OK;
+}
+
+static enum ct_status invite(struct comm_nccl *n, int64_t deadline_ns, ncclUniqueId *id)
+{
+	struct invitation i = {.version = n->api.version};
+	struct ct_error e;
+	enum ct_status st = gather_versions(n, deadline_ns);
+	char key[160];
+
+	if (st == CT_OK)
+		st = ct__nccl_check(&n->api, NULL, n->api.GetUniqueId(&i.id), "ncclGetUniqueId");
+	ct_error_save(&e);
+	i.status = st;
+	snprintf(i.why, sizeof(i.why), "%.500s", st < 0 ? e.message : "");
+	*id = i.id;
+	key_of(&n->base, "id", 0, key, sizeof(key));
+	if (ct_store_set(n->base.world->store, key, &i, sizeof(i)) < 0 && st == CT_OK)
+		return ct_error_status();
+	return st < 0 ? ct_error_restore(&e) : CT_OK;
+}
+
+static enum ct_status accept_invitation(struct comm_nccl *n, int64_t deadline_ns, ncclUniqueId *id)
+{
+	const ct_comm *c = &n->base;
+	struct invitation i;
+	char key[160], text[16], *value;
+	size_t len;
+
+	key_of(c, "version", c->rank, key, sizeof(key));
+	snprintf(text, sizeof(text), "%d", n->api.version);
+	CT_TRY(ct_store_set(c->world->store, key, text, strlen(text)));
+	key_of(c, "id", 0, key, sizeof(key));
+	if (deadline_ns != CT_FOREVER)
+		deadline_ns += LATER_NS;
+	if (ct_store_get(c->world->store, key, deadline_ns, &value, &len) < 0)
+		return has_not_come(c, 0);
+	if (len == sizeof(i))
+		memcpy(&i, value, sizeof(i));
+	ct_free(value);
+	if (len != sizeof(i))
+		return CT_FAIL(CT_MISMATCH, "rank 0 belongs to another build of ctrain");
+	if (i.status < 0)
+		return CT_FAIL((enum ct_status)i.status, "%.*s", (int)sizeof(i.why) - 1, i.why);
+	*id = i.id;
+	return CT_OK;
+}
+
+/* NCCL's threads inherit the signal mask. */
+static ncclResult_t init(struct comm_nccl *n, ncclUniqueId id)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	sigset_t all, old;
+	ncclResult_t r;
+
+	config.blocking = 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = n->api.CommInitRankConfig(&n->nccl, n->base.size, id, n->base.rank, &config);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r;
+}
+
+enum ct_status ct__nccl_connect(struct comm_nccl *n)
+{
+	const int64_t deadline = ct_deadline_in(n->base.opts.timeout_ns);
+	ncclUniqueId id;
+
+	/* NCCL uses the interface for its own connections. The user's setting takes precedence. */
+	if (n->base.opts.iface)
+		setenv("NCCL_SOCKET_IFNAME", n->base.opts.iface, 0);
+	if (n->base.rank == 0)
+		CT_TRY(invite(n, deadline, &id));
+	else
+		CT_TRY(accept_invitation(n, deadline, &id));
+	pthread_mutex_lock(&n->lock);
+	if (ct__nccl_end(n, init(n, id), "ncclCommInitRankConfig") < 0)
+		return ct_error_wrap("connecting rank %d with NCCL", ct__comm_world_rank(&n->base, n->base.rank));
+	return CT_OK;
+}

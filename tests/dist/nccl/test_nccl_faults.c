@@ -1,0 +1,334 @@
+/* The errors of the communicator nccl: when it opens, and when ranks die, are late, leave, or NCCL itself reports an
+ * error. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "tests/dist/await_all.h"
+#include "tests/dist/nccl/gpu_rig.h"
+
+static void together(struct ct_world *world, const char *name)
+{
+	CHECK(await_all(world->store, name, world->id.world) == CT_OK);
+}
+
+static enum ct_status sum(struct rig *r)
+{
+	ct_work *w;
+
+	return run(ct_comm_allreduce(r->c, r->x, N, CT_F32, CT_SUM, &w), &w);
+}
+
+/* The other rank may have issued one before it ended. */
+static enum ct_status sums_end(struct rig *r)
+{
+	enum ct_status st;
+
+	while ((st = sum(r)) == CT_OK)
+		;
+	return st;
+}
+
+/* ---- opening */
+
+/* Rank 1 does not open the communicator. */
+static void missing(struct ct_world *world, void *arg)
+{
+	struct rig r;
+
+	open_gpu(world, &r);
+	if (world->id.rank != 1) {
+		CHECK(open_nccl(world, arg, &r) == CT_TIMEOUT && !r.c);
+		CHECK(says("rank 1 (pid") && says("has not opened the communicator within 0.5 s"));
+	}
+	together(world, "end");
+	close_rig(&r);
+}
+
+/* Rank 1 has another version of NCCL. */
+static void other_version(struct ct_world *world, void *arg)
+{
+	struct rig r;
+
+	open_gpu(world, &r);
+	if (world->id.rank == 1) {
+		CHECK(ct_store_set(world->store, "comm/0/1/nccl/version/1", "22703", 5) == CT_OK);
+	} else {
+		CHECK(open_nccl(world, arg, &r) == CT_MISMATCH && !r.c);
+		CHECK(says("rank 1 (pid") && says("has NCCL 2.27.3, but rank 0 has NCCL 2."));
+	}
+	together(world, "end");
+	close_rig(&r);
+}
+
+/* Rank 1 begins to connect, but never finishes. */
+static void stuck(struct ct_world *world, void *arg)
+{
+	struct rig r;
+
+	setenv("SOFT_NCCL_FAULT", "init@1", 1);
+	open_gpu(world, &r);
+	CHECK(open_nccl(world, arg, &r) == CT_TIMEOUT && !r.c);
+	CHECK(says("connecting rank ") && says("ncclCommInitRankConfig has not finished within 0.5 s"));
+	together(world, "end");
+	close_rig(&r);
+}
+
+/* NCCL reports an error while it connects: at once (variant 0), or later (1). */
+static void refused(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct rig r;
+
+	if (s->variant == 1)
+		setenv("SOFT_NCCL_FAULT", "init@1:0:2", 1);
+	else if (world->id.rank == 1)
+		setenv("SOFT_GPU_FAULT", "ncclCommInitRankConfig:1:2", 1);
+	open_gpu(world, &r);
+	if (world->id.rank == 1) {
+		CHECK(open_nccl(world, arg, &r) == CT_COMM && !r.c);
+		CHECK(says("NCCL: ncclCommInitRankConfig: unhandled system error"));
+		CHECK(strstr(ct_error_hint_text(), "NCCL_DEBUG"));
+	} else {
+		CHECK(open_nccl(world, arg, &r) == CT_PEER_LOST && !r.c);
+		CHECK(says("rank 1 (pid") && says("gave up: ") && says("unhandled system error"));
+	}
+	together(world, "end");
+	close_rig(&r);
+}
+
+/* Rank 0 cannot make the unique id: all ranks report why. */
+static void no_id(struct ct_world *world, void *arg)
+{
+	struct rig r;
+
+	if (world->id.rank == 0)
+		setenv("SOFT_GPU_FAULT", "ncclGetUniqueId:1:2", 1);
+	open_gpu(world, &r);
+	CHECK(open_nccl(world, arg, &r) == CT_COMM && !r.c);
+	CHECK(says("NCCL: ncclGetUniqueId: unhandled system error"));
+	close_rig(&r);
+}
+
+/* A rank that dies while the others connect. */
+static void killed_early(struct ct_world *world, void *arg)
+{
+	struct rig r;
+
+	setenv("SOFT_NCCL_FAULT", "init@1", 1);
+	open_gpu(world, &r);
+	if (world->id.rank == 1) {
+		alarm(1); /* its default action ends the process */
+		(void)!open_nccl(world, arg, &r);
+		CHECK(!"opened");
+	}
+	CHECK(open_nccl(world, arg, &r) == CT_PEER_LOST && !r.c);
+	CHECK(says("rank 1 "));
+	close_rig(&r);
+}
+
+/* A rank without a GPU. */
+static void on_cpu(struct ct_world *world, void *arg)
+{
+	struct ct_comm_opts o = {.timeout_ns = LONG};
+	ct_comm *c;
+
+	(void)arg;
+	CHECK(ct_comm_open("nccl", world, &o, &c) == CT_UNSUPPORTED && !c);
+	CHECK(says("needs GPUs, but this rank computes on the CPU"));
+}
+
+static void test_open(void **state)
+{
+	(void)state;
+	play("nccl", 3, NULL, CT_SEC / 2, missing, 0, 0, NULL);
+	play("nccl", 2, NULL, LONG, other_version, 0, 0, NULL);
+	play("nccl", 2, NULL, CT_SEC / 2, stuck, 0, 0, NULL);
+	play("nccl", 2, NULL, LONG, refused, 0, 0, NULL);
+	play("nccl", 2, NULL, LONG, refused, 1, 0, NULL);
+	play("nccl", 3, NULL, LONG, no_id, 0, 0, NULL);
+	play("nccl", 2, NULL, LONG, killed_early, 0, 1, NULL);
+	play("nccl", 2, NULL, LONG, on_cpu, 0, 0, NULL);
+}
+
+/* ---- the loss of a rank */
+
+static void killed(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct rig r = open_rig(world, s);
+	int last = world->id.world - 1;
+	enum ct_status st = CT_OK;
+	char name[32];
+
+	for (int i = 0; st == CT_OK; i++) {
+		if (world->id.rank == last && i == s->variant)
+			raise(SIGKILL);
+		st = sum(&r);
+	}
+	snprintf(name, sizeof(name), "rank %d ", last);
+	CHECK(st == CT_PEER_LOST && says(name));
+	is_dead(r.c, st);
+	close_rig(&r);
+}
+
+static void test_killed(void **state)
+{
+	(void)state;
+	for (int rounds = 0; rounds <= 20; rounds += 10) {
+		play("nccl", 2, NULL, LONG, killed, rounds, 1, NULL);
+		play("nccl", 3, NULL, LONG, killed, rounds, 1, NULL);
+	}
+}
+
+static void late(struct ct_world *world, void *arg)
+{
+	struct rig r = open_rig(world, arg);
+
+	if (world->id.rank == 0) {
+		CHECK(sum(&r) == CT_TIMEOUT);
+		CHECK(says("operation 1, allreduce sum f32[3000] has not finished within 0.5 s"));
+		together(world, "late");
+	} else {
+		together(world, "late");
+		CHECK(sums_end(&r) == CT_PEER_LOST);
+		CHECK(says("rank 0 (pid") && says("gave up: operation 1, allreduce"));
+	}
+	close_rig(&r);
+}
+
+static void test_late(void **state)
+{
+	(void)state;
+	play("nccl", 2, NULL, CT_SEC / 2, late, 0, 0, NULL);
+}
+
+static void left(struct ct_world *world, void *arg)
+{
+	struct rig r = open_rig(world, arg);
+
+	if (world->id.rank != 1) {
+		CHECK(barrier(r.c) == CT_PEER_LOST);
+		CHECK(says("rank 1 (pid") && says("closed the communicator"));
+	}
+	close_rig(&r);
+	together(world, "end");
+}
+
+static void test_left(void **state)
+{
+	(void)state;
+	play("nccl", 2, NULL, LONG, left, 0, 0, NULL);
+}
+
+static void *abort_it(void *arg)
+{
+	ct_comm_abort(arg, NULL);
+	return NULL;
+}
+
+static void aborted(struct ct_world *world, void *arg)
+{
+	struct rig r = open_rig(world, arg);
+	struct ct_thread t = {0};
+	ct_work *w;
+
+	if (world->id.rank == 0) {
+		CHECK(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_SUM, &w) == CT_OK);
+		CHECK(ct_thread_start(&t, "aborter", abort_it, r.c) == CT_OK);
+		CHECK(ct_work_wait(w) == CT_CANCELLED && says("communicator was aborted"));
+		ct_thread_join(&t);
+		is_dead(r.c, CT_CANCELLED);
+	}
+	together(world, "aborted");
+	CHECK(world->id.rank == 0 || sums_end(&r) == CT_PEER_LOST);
+	CHECK(world->id.rank == 0 || (says("rank 0 (pid") && says("gave up: communicator was aborted")));
+	close_rig(&r);
+}
+
+static void test_aborted(void **state)
+{
+	(void)state;
+	play("nccl", 2, NULL, LONG, aborted, 0, 0, NULL);
+}
+
+/* ---- errors of NCCL */
+
+/* A call fails on rank 1. */
+static void call_fails(struct ct_world *world, void *arg)
+{
+	struct rig r;
+
+	if (world->id.rank == 1)
+		setenv("SOFT_GPU_FAULT", "ncclAllReduce:3:1", 1); /* the first one is the barrier of the open */
+	r = open_rig(world, arg);
+	CHECK(sum(&r) == CT_OK);
+	if (world->id.rank == 1) {
+		CHECK(sum(&r) == CT_DEVICE);
+		CHECK(says("allreduce: NCCL: posting: unhandled cuda error"));
+	} else {
+		CHECK(sum(&r) == CT_PEER_LOST && says("rank 1 (pid") && says("unhandled cuda error"));
+	}
+	together(world, "end");
+	close_rig(&r);
+}
+
+/* An asynchronous error: a wait notices it (variant 0), a poll by the watchdog (1), a wait for a stream (2). */
+static void asynchronous(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	enum ct_status st = CT_OK;
+	struct rig r;
+	ct_work *w;
+
+	if (world->id.rank == 1)
+		setenv("SOFT_NCCL_FAULT", "error@1:2:2", 1);
+	r = open_rig(world, arg);
+	CHECK(world->id.rank == 1 || sum(&r) == CT_OK);
+	if (world->id.rank == 1 && s->variant == 1) {
+		CHECK(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_SUM, &w) == CT_OK);
+		CHECK(ct_device_sync(r.d, CT_FOREVER) < 0); /* runs the operation */
+		ct_error_clear();
+		ct_comm_poll(r.c);
+	}
+	for (int i = 0; st == CT_OK; i++) {
+		if (s->variant == 2) {
+			st = ct_comm_post_allreduce(r.c, r.x, N, CT_F32, CT_SUM, r.a);
+			st = st == CT_OK ? ct_stream_sync(r.a, CT_FOREVER) : st;
+		} else {
+			st = sum(&r);
+		}
+	}
+	if (world->id.rank == 1)
+		CHECK(st == CT_COMM && says("unhandled system error"));
+	else
+		CHECK(st == CT_PEER_LOST && says("rank 1 (pid") && says("unhandled system error"));
+	together(world, "end");
+	close_rig(&r);
+}
+
+static void test_errors(void **state)
+{
+	(void)state;
+	play("nccl", 2, NULL, LONG, call_fails, 0, 0, NULL);
+	for (int variant = 0; variant < 3; variant++)
+		play("nccl", 2, NULL, LONG, asynchronous, variant, 0, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_open), cmocka_unit_test(test_killed),  cmocka_unit_test(test_late),
+		cmocka_unit_test(test_left), cmocka_unit_test(test_aborted), cmocka_unit_test(test_errors),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
