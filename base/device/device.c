@@ -128,6 +128,15 @@ enum ct_status ct_device_count(const char *kind, int *n)
 	return need(kind, 0, &ops, n);
 }
 
+enum ct_status ct_device_check(const char *kind, int index)
+{
+	const struct ct_device_ops *ops;
+	int n;
+
+	CT_TRY(need(kind, index, &ops, &n));
+	return ops->check ? ops->check(index) : CT_OK;
+}
+
 const char *ct_device_choose(bool *has_driver, char *why, size_t why_len)
 {
 	const struct ct_device_ops *ops;

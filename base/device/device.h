@@ -78,6 +78,8 @@ struct ct_device_ops {
 	enum ct_status (*open)(int index, ct_device **out); /* sets caps */
 	void (*close)(ct_device *d);
 	enum ct_status (*info)(ct_device *d, struct ct_device_info *out);
+	/* (optional) [default: CT_OK] Fails with CT_NO_DEVICE if the device cannot be used; does not open it. */
+	enum ct_status (*check)(int index);
 	/* (optional) [default: not available] Everything but free_bytes, for a device that has not been opened. */
 	enum ct_status (*describe)(int index, struct ct_device_info *out);
 	/* The memory is 256-byte aligned. If zeroed is false, its contents are undefined. */
@@ -111,8 +113,12 @@ struct ct_device_ops {
  * the message gives the reason, and the hint lists the available devices. Fails with CT_CONFIG if the kind is unknown.
  * A GPU is bound to the calling thread, and to every other thread when it first allocates memory. */
 enum ct_status ct_device_open(const char *kind, int index, ct_device **out) CT_MUST_CHECK;
-/* Returns the number of devices of a kind, which is at least 1, without opening one. Fails like ct_device_open. */
+/* Returns the number of devices of a kind, which is at least 1, without opening one. At least one of them can be used.
+ * Fails like ct_device_open. */
 enum ct_status ct_device_count(const char *kind, int *n) CT_MUST_CHECK;
+/* Returns whether a device can be used, without opening it: a GPU may be too old for the kernels. Otherwise fails with
+ * CT_NO_DEVICE. */
+enum ct_status ct_device_check(const char *kind, int index) CT_MUST_CHECK;
 /* Returns the kind of device to use if the user does not choose one: "cuda" if there is a GPU that ctrain can use, else
  * "cpu". In the second case, writes the reason to `why`, and sets *has_driver if the machine has an NVIDIA driver, so
  * that the reason is probably an incomplete installation. Loads no library if there is no driver. */

@@ -335,8 +335,21 @@ class Devices(Case):
         env = {"SOFT_GPU_DEVICES": "2", "SOFT_GPU_OLD": "1"}
         r = self.refused("opening CUDA device 1: it has compute capability 7.5", "device=cuda:1", "launch.procs=1", env=env)
         self.assertIn("hint: ctrain needs a GPU of compute capability 8.0 (A100, RTX 30) or newer", r.err)
+        self.refused("opening CUDA device 1: it has compute capability 7.5", "device=cuda", "launch.devices=1", "launch.procs=1", env=env)
         r = self.cuda("launch.procs=1", run="new", env=env)
         self.assertIn("device  cuda:0:", r.err + r.out)
+        self.assertIn("skipped cuda:1: it has compute capability 7.5 (ctrain needs a GPU of compute capability 8.0", r.err + r.out)
+        # The first one is too old.
+        env["CUDA_VISIBLE_DEVICES"] = "1,0"
+        for i, device in enumerate(("auto", "cuda")):
+            r = self.cuda("device=" + device, "launch.procs=auto", run=f"second{i}", env=env)
+            self.assertIn("device  cuda:1:", r.err + r.out)
+            self.assertIn("skipped cuda:0: it has compute capability 7.5", r.err + r.out)
+            self.assertEqual(self.metrics(f"second{i}", "run")[-1]["world_size"], 1)
+        r = self.cuda("launch.procs=2", run="two", env=env)
+        self.assertIn("device=auto trains on the CPU: 2 ranks would have to share 1 GPU", r.err)
+        r = self.run_ctrain("info", env={**env, "CTRAIN_CUDA_LIBS": SOFT})
+        self.assertRegex(r.out, r"GPUs +cuda:0 .*; cannot be used: it has compute capability 7.5\n +cuda:1 .*PCI [0-9:.]+\n")
 
     def test_shared(self):
         """Two ranks on one GPU are refused, also if each of them sees only one, unless the list of devices requests it."""

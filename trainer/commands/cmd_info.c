@@ -62,6 +62,9 @@ static ct_json *cuda(void)
 		ct_json_set_i64(o, "bytes", (int64_t)info.total_bytes);
 		ct_json_set_str(o, "uuid", info.uuid);
 		ct_json_set_str(o, "bus", info.bus);
+		if (ct_device_check("cuda", i) < 0)
+			ct_json_set_str(o, "why_not", ct_error_message());
+		ct_error_clear();
 		ct_json_push(gpus, o);
 	}
 	ct_error_clear();
@@ -124,8 +127,10 @@ static void print_cuda(const ct_json *j)
 		int64_t bytes = 0;
 		if (ct_json_get_i64(o, "bytes", &bytes) < 0)
 			ct_error_clear();
-		printf("%-10s cuda:%-5zu %s (%s), %.1f GiB, %s, PCI %s\n", i == 0 ? "GPUs" : "", i, text_of(o, "name"),
+		printf("%-10s cuda:%-5zu %s (%s), %.1f GiB, %s, PCI %s", i == 0 ? "GPUs" : "", i, text_of(o, "name"),
 		       text_of(o, "arch"), (double)bytes / (1 << 30), text_of(o, "uuid"), text_of(o, "bus"));
+		printf("%s%s\n", ct_json_get(o, "why_not") ? "; cannot be used: " : "",
+		       ct_json_get(o, "why_not") ? text_of(o, "why_not") : "");
 	}
 	for (size_t i = 0; i < ct_json_len(libraries); i++) {
 		const ct_json *o = ct_json_at(libraries, i);

@@ -151,7 +151,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 {
 	const struct ct_run_plan *r = &p->plan;
 	struct ct_device_info di = {0};
-	struct ct_plan_devices devices;
+	struct ct_plan_devices devices = {0};
 	char cpus[128], *dir = ct_plan_run_dir(c);
 	if (ct_device_info(p->device, &di) < 0 || ct_plan_devices(c, &devices) < 0)
 		ct_error_clear();
@@ -162,6 +162,8 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	       p->ranks.n_nodes, ct_plural(p->ranks.n_nodes), p->ranks.local, ct_plan_threads(c, p->ranks.local),
 	       ct_plan_loader_threads(c, ct_dataset_info(p->train), p->ranks.local));
 	printf("device       %s: %s, CPUs %s\n", di.kind, di.name, cpus);
+	if (devices.skipped[0])
+		printf("skipped      %s\n", devices.skipped);
 	printf("engine       %s\n", ct_engine_version(p->engine));
 	for (int i = 0; i < p->ranks.local; i++)
 		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind,

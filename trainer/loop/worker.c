@@ -177,6 +177,8 @@ static enum ct_status say_device(const struct ct_session *s, ct_metrics_log *m)
 			       (double)info.free_bytes / (1 << 30), (double)info.total_bytes / (1 << 30));
 	else if (d.why[0])
 		ct_metrics_say(m, "  device  CPU: %s", d.why);
+	if (d.skipped[0])
+		ct_metrics_say(m, "  skipped %s", d.skipped);
 	if (d.has_driver && d.why[0])
 		CT_WARN("this machine has an NVIDIA driver, but device=auto trains on the CPU: %s", d.why);
 	return CT_OK;

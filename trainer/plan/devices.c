@@ -25,11 +25,50 @@ static int ranks_here(const struct ct_config *c)
 	return (int)strtol(p, NULL, 10);
 }
 
+static enum ct_status add(struct ct_plan_devices *out, int index)
+{
+	if (out->n == CT_PLAN_DEVICES_MAX)
+		return CT_FAIL(CT_CONFIG, "launch.devices lists more than %d devices", CT_PLAN_DEVICES_MAX);
+	for (int i = 0; i < out->n; i++)
+		out->shared = out->shared || out->index[i] == index;
+	out->index[out->n++] = index;
+	return CT_OK;
+}
+
+/* Notes that a GPU is skipped for the current error, which is cleared. */
+static void skip(struct ct_plan_devices *out, int index)
+{
+	const size_t len = strlen(out->skipped);
+
+	snprintf(out->skipped + len, sizeof(out->skipped) - len, "%scuda:%d: %s (%s)", len > 0 ? "; " : "", index,
+		 ct_error_message(), ct_error_hint_text());
+	ct_error_clear();
+}
+
+/* Adds the GPUs that ctrain can use. */
+static enum ct_status add_all(struct ct_plan_devices *out)
+{
+	int count;
+
+	CT_TRY(ct_device_count("cuda", &count));
+	for (int i = 0; i < count && out->n < CT_PLAN_DEVICES_MAX; i++) {
+		const enum ct_status st = ct_device_check("cuda", i);
+
+		if (st == CT_NO_DEVICE) {
+			skip(out, i);
+			continue;
+		}
+		CT_TRY(st);
+		CT_TRY(add(out, i));
+	}
+	return CT_OK;
+}
+
 /* Chooses the kind of device for `device: auto`. An engine that computes on the CPU decides. */
 static const char *choose_automatically(const struct ct_config *c, struct ct_plan_devices *out)
 {
 	const char *engine = c->train.engine, *kind;
-	int count;
+	struct ct_plan_devices all = {0};
 
 	if (strcmp(engine, "cuda") == 0)
 		return "cuda";
@@ -40,14 +79,14 @@ static const char *choose_automatically(const struct ct_config *c, struct ct_pla
 	kind = ct_device_choose(&out->has_driver, out->why, sizeof(out->why));
 	if (is_on_host(kind) || c->launch.devices[0] || ranks_here(c) <= 1)
 		return kind;
-	if (ct_device_count(kind, &count) < 0) {
+	if (add_all(&all) < 0) {
 		ct_error_clear(); /* the function that opens the device reports it */
 		return kind;
 	}
-	if (ranks_here(c) <= count)
+	if (ranks_here(c) <= all.n)
 		return kind;
 	snprintf(out->why, sizeof(out->why), "%d ranks would have to share %d GPU%s (launch.procs=%d uses the GPU%s)",
-		 ranks_here(c), count, ct_plural(count), count, ct_plural(count));
+		 ranks_here(c), all.n, ct_plural(all.n), all.n, ct_plural(all.n));
 	return "cpu";
 }
 
@@ -58,16 +97,6 @@ static void choose_kind(const struct ct_config *c, struct ct_plan_devices *out)
 		out->kind = "cuda";
 	else if (strcmp(c->device, "auto") == 0)
 		out->kind = choose_automatically(c, out);
-}
-
-static enum ct_status add(struct ct_plan_devices *out, int index)
-{
-	if (out->n == CT_PLAN_DEVICES_MAX)
-		return CT_FAIL(CT_CONFIG, "launch.devices lists more than %d devices", CT_PLAN_DEVICES_MAX);
-	for (int i = 0; i < out->n; i++)
-		out->shared = out->shared || out->index[i] == index;
-	out->index[out->n++] = index;
-	return CT_OK;
 }
 
 /* "0,2"; the config has checked the syntax. */
@@ -104,13 +133,10 @@ static enum ct_status choose_gpus(const struct ct_config *c, struct ct_plan_devi
 	const char *one = strchr(c->device, ':');
 	int count;
 
+	if (!one && !c->launch.devices[0])
+		return add_all(out);
 	CT_TRY(ct_device_count("cuda", &count));
-	if (one)
-		CT_TRY(add_listed(out, one + 1));
-	else
-		CT_TRY(add_listed(out, c->launch.devices));
-	for (int i = 0; out->n < count && i < CT_PLAN_DEVICES_MAX && !one && !c->launch.devices[0]; i++)
-		CT_TRY(add(out, i));
+	CT_TRY(add_listed(out, one ? one + 1 : c->launch.devices));
 	return check_indexes(out, count);
 }
 

@@ -12,6 +12,8 @@ struct ct_plan_devices {
 	/* The GPUs of the ranks of this host: the rank with local rank r uses index[r % n]. For other devices, n is 0. */
 	int n, index[CT_PLAN_DEVICES_MAX];
 	bool shared; /* the config lists a GPU twice, so ranks may share it */
+	/* The GPUs that the config does not list and that ctrain cannot use, each with the reason. */
+	char skipped[512];
 	/* If `device: auto` has chosen the CPU: the reason, and whether the machine has an NVIDIA driver nevertheless. */
 	char why[512];
 	bool has_driver;

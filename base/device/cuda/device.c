@@ -34,7 +34,7 @@ static bool one_is_capable(int n, char *why, size_t why_len)
 	return false;
 }
 
-/* If no device is capable, there is none, and so `device: auto` uses the CPU. cuda_open refuses single devices. */
+/* If no device is capable, there is none, and so `device: auto` uses the CPU. cuda_check refuses single devices. */
 static int cuda_count(char *why, size_t why_len)
 {
 	int n = 0;
@@ -63,7 +63,7 @@ enum ct_status ct__cuda_use(const struct cuda_device *d)
 	return CT_OK;
 }
 
-static enum ct_status check_capability(int index)
+static enum ct_status cuda_check(int index)
 {
 	int major = 0, minor = 0;
 
@@ -77,7 +77,7 @@ static enum ct_status cuda_open(int index, ct_device **out)
 {
 	struct cuda_device *d;
 
-	if (check_capability(index) < 0)
+	if (cuda_check(index) < 0)
 		return ct_error_wrap("opening CUDA device %d", index);
 	/* Creates the context of the device, too. */
 	bound = -1;
@@ -159,6 +159,7 @@ const struct ct_device_ops ct__device_cuda_ops = {
 	.open = cuda_open,
 	.close = cuda_close,
 	.info = cuda_info,
+	.check = cuda_check,
 	.describe = cuda_describe,
 	.mem_alloc = ct__cuda_mem_alloc,
 	.mem_free = ct__cuda_mem_free,
