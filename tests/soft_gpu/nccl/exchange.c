@@ -48,7 +48,7 @@ static void put(const struct soft__task *t, size_t first, char *to, size_t n)
 
 	if (t->scaled)
 		soft__scale(t->call.type, t->scalar_at ? t->scalar_at : t->scalar, from, to, n);
-	else
+	else if (n)
 		memcpy(to, from, n * bytes);
 }
 

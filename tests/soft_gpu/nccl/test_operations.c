@@ -3,7 +3,7 @@
 #include "tests/soft_gpu/nccl/ranks.h"
 
 /* Several rounds of each operation. */
-enum { N = 40001, MAX_BYTES = 8 * N * MAX_RANKS };
+enum { N = 33001, MAX_BYTES = 8 * N * MAX_RANKS };
 
 static const struct {
 	ncclDataType_t type;
@@ -188,8 +188,9 @@ static void reduce_all(struct rank *r)
 	nccl_ok(make_comm(r, true));
 	for (int t = 0; t < N_TYPES; t++) {
 		for (int op = ncclSum; op <= ncclAvg; op++) {
-			reduce_type(r, &b, t, (ncclRedOp_t)op, op == ncclSum ? N : 1001);
-			reduce_type(r, &b, t, (ncclRedOp_t)op, 1);
+			reduce_type(r, &b, t, (ncclRedOp_t)op, op == ncclSum && types[t].bytes >= 4 ? N : 101);
+			if (op == ncclSum)
+				reduce_type(r, &b, t, ncclSum, 1);
 		}
 	}
 	nccl_ok(ncclCommDestroy(r->comm));
@@ -238,7 +239,7 @@ static void move_all(struct rank *r)
 	nccl_ok(make_comm(r, true));
 	for (int t = 0; t < N_TYPES; t++) {
 		move_type(r, &b, t, 1);
-		move_type(r, &b, t, types[t].bytes == 8 || types[t].bytes == 1 ? N : 1001);
+		move_type(r, &b, t, types[t].bytes == 8 ? N : 101);
 	}
 	nccl_ok(ncclCommDestroy(r->comm));
 }
@@ -314,10 +315,37 @@ static void test_operators(void **state)
 	run_ranks(2, multiply, NULL);
 }
 
+/* Sums are computed in the order of ranks, and each partial sum is rounded. */
+static void add_in_order(struct rank *r)
+{
+	static const float singles[3] = {1e8f, -1e8f, 1}, halves[3] = {2048, 1, 1};
+	struct buffers b = new_buffers();
+
+	nccl_ok(make_comm(r, true));
+	put(ncclFloat32, b.host, 0, (double)singles[r->rank]);
+	ok(cudaMemcpy(b.send, b.host, 4, cudaMemcpyHostToDevice));
+	nccl_ok(ncclAllReduce(b.send, b.recv, 1, ncclFloat32, ncclSum, r->comm, r->stream));
+	fetch(r, &b, 8, b.recv, 1);
+	expect_element(r, &b, 8, 0, 1, 0);
+	put(ncclFloat16, b.host, 0, (double)halves[r->rank]);
+	ok(cudaMemcpy(b.send, b.host, 2, cudaMemcpyHostToDevice));
+	nccl_ok(ncclAllReduce(b.send, b.recv, 1, ncclFloat16, ncclSum, r->comm, r->stream));
+	fetch(r, &b, 6, b.recv, 1);
+	expect_element(r, &b, 6, 0, 2048, 0);
+	nccl_ok(ncclCommDestroy(r->comm));
+}
+
+static void test_order_of_sums(void **state)
+{
+	(void)state;
+	run_ranks(3, add_in_order, NULL);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_reductions), cmocka_unit_test(test_movements),
-					   cmocka_unit_test(test_messages), cmocka_unit_test(test_operators)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_order_of_sums), cmocka_unit_test(test_reductions),
+					   cmocka_unit_test(test_movements), cmocka_unit_test(test_messages),
+					   cmocka_unit_test(test_operators)};
 
 	use_devices();
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,10 +139,80 @@ static void overlap(struct rank *r)
 	nccl_ok(ncclCommDestroy(r->comm));
 }
 
+/* The same in a replayed graph: the copy goes on while the all-reduce in another branch waits. */
+static void overlap_in_graph(struct rank *r)
+{
+	float *x = device_values(1, 0), *y = device_values(2, 0), *copy = pinned(sizeof(*copy) * N);
+	cudaStream_t other = new_stream();
+	cudaEvent_t fork = new_event(), join = new_event();
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+
+	memset(copy, 0, sizeof(*copy) * N);
+	nccl_ok(make_comm(r, true));
+	ok(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+	ok(cudaEventRecord(fork, r->stream));
+	ok(cudaStreamWaitEvent(other, fork, 0));
+	nccl_ok(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, r->comm, other));
+	ok(cudaMemcpyAsync(copy, y, sizeof(*copy) * N, cudaMemcpyDeviceToHost, r->stream));
+	ok(cudaEventRecord(join, other));
+	ok(cudaStreamWaitEvent(r->stream, join, 0));
+	ok(cudaStreamEndCapture(r->stream, &graph));
+	ok(cudaGraphInstantiate(&exec, graph, 0));
+	if (r->rank == 1)
+		await_flag(r, 1, 1);
+	ok(cudaGraphLaunch(exec, r->stream));
+	while (r->rank == 0 && copy[N - 1] < 2)
+		check(cudaStreamQuery(r->stream) == cudaErrorNotReady);
+	r->board->flags[1] = 1;
+	expect_values(x, r->stream, 2, 0);
+}
+
 static void test_overlap(void **state)
 {
 	(void)state;
 	run_ranks(2, overlap, NULL);
+	run_ranks(2, overlap_in_graph, NULL);
+}
+
+/* Operations of a communicator in different streams run in the order of their calls, also in a graph. */
+static void keep_order(struct rank *r)
+{
+	float *x[8];
+	cudaStream_t streams[8];
+	cudaEvent_t event = new_event();
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+
+	for (int i = 0; i < 8; i++) {
+		x[i] = device_values(1, 0);
+		streams[i] = new_stream();
+	}
+	nccl_ok(make_comm(r, false));
+	for (size_t i = 0; i < 8; i++)
+		nccl_done(r->comm, ncclAllReduce(x[i], x[i], N - i, ncclFloat32, ncclSum, r->comm, streams[i]));
+	ok(cudaDeviceSynchronize());
+	ok(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+	ok(cudaEventRecord(event, r->stream));
+	for (size_t i = 0; i < 8; i++) {
+		cudaEvent_t done = new_event();
+
+		ok(cudaStreamWaitEvent(streams[i], event, 0));
+		nccl_done(r->comm, ncclAllReduce(x[i], x[i], N - i, ncclFloat32, ncclSum, r->comm, streams[i]));
+		ok(cudaEventRecord(done, streams[i]));
+		ok(cudaStreamWaitEvent(r->stream, done, 0));
+	}
+	ok(cudaStreamEndCapture(r->stream, &graph));
+	ok(cudaGraphInstantiate(&exec, graph, 0));
+	for (int i = 0; i < 3; i++)
+		ok(cudaGraphLaunch(exec, r->stream));
+	expect_values(x[0], r->stream, 16, 0);
+}
+
+static void test_order(void **state)
+{
+	(void)state;
+	run_ranks(2, keep_order, NULL);
 }
 
 /* The other rank never calls its operation. After the abort, the stream goes on. */
@@ -187,7 +257,8 @@ static void test_abort(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_sum), cmocka_unit_test(test_capture),
-					   cmocka_unit_test(test_overlap), cmocka_unit_test(test_abort)};
+					   cmocka_unit_test(test_overlap), cmocka_unit_test(test_order),
+					   cmocka_unit_test(test_abort)};
 
 	use_devices();
 	return cmocka_run_group_tests(tests, NULL, NULL);
