@@ -207,10 +207,10 @@ class Case(unittest.TestCase):
         env.update(extra or {})
         return env
 
-    def start(self, *args, env=None, prefix=(), cwd=None, **popen):
+    def start(self, *args, env=None, prefix=(), cwd=None, program=CTRAIN, **popen):
         if args and str(args[0]).endswith(".yaml"):
             args += self.always
-        return Process(self, [*prefix, CTRAIN, *map(str, args)], self.env(env), cwd or self.tmp, **popen)
+        return Process(self, [*prefix, program, *map(str, args)], self.env(env), cwd or self.tmp, **popen)
 
     def run_ctrain(self, *args, expect=OK, env=None, timeout=60, **more):
         r = self.start(*args, env=env, **more).wait(timeout)
