@@ -38,7 +38,7 @@ static bool uses_gradient(const struct cuda_program *p, int task)
 /* Tasks that write gradients of parameters are completed by ct__cuda_bind_grads. */
 static enum ct_status bind_tasks(struct cuda_program *p)
 {
-	p->bound_grads = NULL;
+	p->bound_grads = p->other_grads = NULL;
 	for (size_t i = 0; i < p->n_references; i++) {
 		const struct cuda_reference *r = &p->references[i];
 
@@ -153,20 +153,29 @@ enum ct_status ct__cuda_take_memory(struct cuda_program *p)
 
 enum ct_status ct__cuda_bind_grads(struct cuda_program *p, const ct_arena *grads)
 {
+	const ct_arena *before = p->bound_grads;
+	const bool known = p->other_grads == grads;
 	const ct_net *net = p->base.net;
 
-	if (p->bound_grads == grads)
+	if (before == grads)
 		return CT_OK;
+	p->bound_grads = p->other_grads = NULL; /* in case of an error */
 	for (size_t i = 0; i < p->n_references; i++) {
 		const struct cuda_reference *r = &p->references[i];
+		struct cuda_task *t = &p->tasks[r->task];
 
 		if (r->buffer != CUDA_NONE)
 			continue;
-		struct cuda_task *t = &p->tasks[r->task];
 		set_pointer(t, r->field, ct_arena_at(grads, net->slices[net->slice_of[r->param]].offset));
-		if (t->kind == CUDA_PLAN)
+		if (t->kind != CUDA_PLAN)
+			continue;
+		ct__cudnn_pack *pack = t->plan.pack;
+		t->plan.pack = t->plan.other;
+		t->plan.other = pack;
+		if (!known)
 			CT_TRY(make_pack(p, t));
 	}
 	p->bound_grads = grads;
+	p->other_grads = before;
 	return CT_OK;
 }

@@ -5,8 +5,10 @@
 void ct__cuda_release_tasks(struct cuda_program *p)
 {
 	for (size_t i = 0; i < p->n_tasks; i++) {
-		if (p->tasks[i].kind == CUDA_PLAN)
-			ct__cudnn_pack_destroy(p->tasks[i].plan.pack);
+		if (p->tasks[i].kind != CUDA_PLAN)
+			continue;
+		ct__cudnn_pack_destroy(p->tasks[i].plan.pack);
+		ct__cudnn_pack_destroy(p->tasks[i].plan.other);
 	}
 	ct_free(p->references);
 	ct_free(p->tasks);

@@ -85,7 +85,7 @@ struct cuda_task {
 		struct {
 			const struct ct__cudnn_choice *choice;
 			void *pointers[CT__CUDNN_MAX_TENSORS];
-			ct__cudnn_pack *pack;
+			ct__cudnn_pack *pack, *other; /* other: with the gradients in other_grads */
 		} plan;
 		struct {
 			double *sums;
@@ -160,7 +160,7 @@ struct cuda_program {
 	size_t n_forward; /* number of tasks of the forward pass */
 	size_t workspace_bytes;
 	struct ct_memory_plan plan;
-	const ct_arena *bound_grads;
+	const ct_arena *bound_grads, *other_grads; /* other_grads was bound before; accumulation alternates between two arenas */
 	struct cuda_program *next; /* in the net's list */
 	int bound_blocks;          /* n_blocks of the net when the tasks were bound */
 	uint64_t first_row; /* `first` of the batch of the last forward pass */

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "nn/cuda/program/program.h"
 #include "tests/nn/nn_check.h"
+#include "tests/soft_gpu/cudnn/soft_cudnn.h"
 #include "tests/soft_gpu/soft_gpu.h"
 
 extern const struct ct_device_ops ct__device_cuda_ops;
@@ -63,16 +64,22 @@ static size_t activations(const struct fixture *f)
 }
 
 /* One forward and one backward pass; the bits of all gradients. The caller frees them. */
-static float *train(struct fixture *f)
+static float *pass(struct fixture *f, bool accumulate)
 {
 	const struct ct_batch b = batch(f, ROWS);
 	const size_t n = ct_net_arena_elems(f->net);
 	float *grads = CT_NEW_ARRAY(float, n);
 
 	assert_ok(ct_program_forward(f->train, &b));
-	assert_ok(ct_program_backward(f->train, &(struct ct_backward_opts){.scale = 1.0f / ROWS}));
+	assert_ok(ct_program_backward(f->train,
+				      &(struct ct_backward_opts){.scale = 1.0f / ROWS, .accumulate = accumulate}));
 	assert_ok(ct_arena_read(ct_net_grads(f->net), 0, n, grads, ct_engine_stream(f->engine)));
 	return grads;
+}
+
+static float *train(struct fixture *f)
+{
+	return pass(f, false);
 }
 
 static double evaluate(struct fixture *f, ct_program *p, int n)
@@ -176,12 +183,45 @@ static void test_no_memory(void **state)
 	close_fixture(&f);
 }
 
+/* A step with accumulation writes gradients to two arenas in turn. The variant packs for both are made once, and again when memory moves. */
+static void test_accumulation(void **state)
+{
+	int packs[4] = {soft_cudnn_finalized(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)}; /* a real GPU skips the test */
+	struct fixture f;
+	ct_program *many;
+
+	(void)state;
+	open_fixture(&f);
+	assert_ok(ct_program_create(f.net, ROWS, CT_TRAIN, &f.train));
+	const size_t n = ct_net_arena_elems(f.net);
+	float *first = NULL;
+	for (int i = 0; i < 4; i++) {
+		if (i == 3)
+			assert_ok(ct_program_create(f.net, MANY, CT_EVAL, &many));
+		packs[i] = -soft_cudnn_finalized(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+		ct_free(train(&f));
+		float *sum = pass(&f, true);
+		packs[i] += soft_cudnn_finalized(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+		if (first)
+			assert_same(first, sum, n);
+		ct_free(first);
+		first = sum;
+	}
+	assert_int_equal(packs[0], 2 * 3); /* three layers */
+	assert_int_equal(packs[1] + packs[2], 0);
+	assert_true(packs[3] >= 2 * 3);
+	ct_free(first);
+	ct_program_destroy(many);
+	close_fixture(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_size),
 		cmocka_unit_test(test_neighbours),
 		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_accumulation),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
