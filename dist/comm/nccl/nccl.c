@@ -10,8 +10,8 @@
 enum { WORD_BYTES = 256 };
 
 #define CLOSE_NS (10 * CT_SEC)
-/* A rank that waits longer than this looks whether others have closed the communicator. */
-#define PATIENCE_NS CT_SEC
+/* A wait that takes longer than this looks for the reason, then again at increasing intervals. */
+#define DIAGNOSE_NS CT_SEC
 
 static enum ct_status supports(const struct ct_world *w)
 {
@@ -104,6 +104,7 @@ static void close_comm(ct_comm *c)
 	pthread_cond_destroy(&n->wake);
 	pthread_mutex_destroy(&n->abort_lock);
 	pthread_mutex_destroy(&n->lock);
+	ct__comm_history_release(&n->history);
 	ct__comm_release(c);
 	ct_free(n);
 }
@@ -146,6 +147,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_mutex_init(&n->abort_lock, NULL);
 	ct_cond_init(&n->wake);
+	ct__comm_history_init(&n->history);
 	st = ct__comm_init(&n->base, &ct__comm_ops_nccl, world, opts);
 	if (st == CT_OK)
 		st = build(n);
@@ -208,6 +210,7 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 {
 	struct comm_nccl *n = (struct comm_nccl *)c;
 
+	(void)ct__comm_history_add(&n->history, w);
 	if (w->n == 0 && w->kind != CT_COMM_BARRIER) {
 		atomic_store_explicit(&w->status, CT_OK, memory_order_relaxed);
 		return CT_OK;
@@ -256,32 +259,34 @@ static enum ct_status test(ct_comm *c, ct_work *w)
 	return CT_OK;
 }
 
-static enum ct_status timed_out(struct comm_nccl *n, const ct_work *w)
+/* Finds out why w takes long. NCCL does not detect that the ranks disagree. */
+static enum ct_status diagnose(struct comm_nccl *n, const ct_work *w, bool final)
 {
-	char what[128];
+	enum ct_status st;
 
-	snprintf(what, sizeof(what), "operation %lld, ", (long long)w->seq);
-	ct__work_text(w, what + strlen(what), sizeof(what) - strlen(what));
-	return ct__nccl_timed_out(n, w->seq, what);
+	CT_TRY(ct__nccl_others_stay(n, w));
+	st = ct__comm_diagnose(&n->base, &n->history, w, final);
+	if (st == CT_TIMEOUT)
+		ct__comm_attribute_failure(&n->base, w);
+	return st;
 }
 
 static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 {
+	const int64_t start = ct_now_ns(), timeout = c->opts.timeout_ns;
 	struct comm_nccl *n = (struct comm_nccl *)c;
-	const int64_t start = ct_now_ns();
-	int64_t look = start + PATIENCE_NS;
+	int64_t pause = timeout / 4 < DIAGNOSE_NS ? timeout / 4 : DIAGNOSE_NS, look = start + pause;
 	enum ct_status st;
 
 	ct__nccl_look_soon(n);
 	while ((st = test(c, w)) == CT_INPROGRESS) {
 		const int64_t now = ct_now_ns();
 
-		if (now >= look) {
-			CT_TRY(ct__nccl_others_stay(n, w));
-			look = now + PATIENCE_NS;
+		if (now >= look || now >= deadline_ns) {
+			CT_TRY(diagnose(n, w, now >= deadline_ns));
+			pause = pause < 16 * DIAGNOSE_NS ? pause * 2 : pause;
+			look = ct_now_ns() + pause;
 		}
-		if (now >= deadline_ns)
-			return timed_out(n, w);
 		ct__nccl_pause(start);
 	}
 	return st;
@@ -293,6 +298,7 @@ const struct ct_comm_ops ct__comm_ops_nccl = {
 	.open = open_comm,
 	.close = close_comm,
 	.mem_alloc = mem_alloc,
+	.mem_on_device = true,
 	.post = post,
 	.test = test,
 	.wait = wait,

@@ -14,11 +14,12 @@
 #include "base/device/device.h"
 #include "base/thread.h"
 #include "dist/comm/comm_impl.h"
+#include "dist/comm/diagnose_impl.h"
 #include "dist/comm/nccl/api.h"
 
 extern const struct ct_comm_ops ct__comm_ops_nccl;
 
-/* Indexes of ct_work.scratch. */
+/* Indexes of ct_work.scratch. Index 5 belongs to diagnose_impl.h. */
 enum { NCCL_FLIGHT };
 
 /* What an operation needs while it is under way: an event, and memory through which host buffers are copied. Flights are
@@ -52,6 +53,7 @@ struct comm_nccl {
 	ncclComm_t nccl;      /* NULL: not open, or aborted */
 	struct nccl_flight *flights;
 	struct nccl_memory *memory;
+	struct ct_comm_history history;
 	ct_work *messages;        /* sends and receives that have not been passed to NCCL */
 	int64_t n_posted, n_done; /* operations */
 	bool open;

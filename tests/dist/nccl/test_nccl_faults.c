@@ -195,12 +195,13 @@ static void late(struct ct_world *world, void *arg)
 
 	if (world->id.rank == 0) {
 		CHECK(sum(&r) == CT_TIMEOUT);
-		CHECK(says("operation 1, allreduce sum f32[3000] has not finished within 0.5 s"));
+		CHECK(says("allreduce sum f32[3000] (operation 1) has waited 0.5 s for rank 1 (pid") &&
+		      says("which has not reached it"));
 		together(world, "late");
 	} else {
 		together(world, "late");
 		CHECK(sums_end(&r) == CT_PEER_LOST);
-		CHECK(says("rank 0 (pid") && says("gave up: operation 1, allreduce"));
+		CHECK(says("rank 0 (pid") && says("gave up: allreduce sum f32[3000] (operation 1)"));
 	}
 	close_rig(&r);
 }
@@ -209,6 +210,32 @@ static void test_late(void **state)
 {
 	(void)state;
 	play("nccl", 2, NULL, CT_SEC / 2, late, 0, 0, NULL);
+}
+
+/* The ranks issue different operations, and NCCL does not notice. */
+static void different(struct ct_world *world, void *arg)
+{
+	struct rig r;
+	enum ct_status st;
+	ct_work *w;
+
+	setenv("SOFT_NCCL_MISMATCH", "hang", 1);
+	r = open_rig(world, arg);
+	if (world->id.rank == 0)
+		st = run(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_SUM, &w), &w);
+	else
+		st = run(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_MAX, &w), &w);
+	/* The second one to notice may first learn that the other one gave up. */
+	CHECK(st == CT_MISMATCH || st == CT_PEER_LOST);
+	CHECK(says("ranks disagree at collective 1: rank ") && says("allreduce max f32[3000]"));
+	together(world, "end");
+	close_rig(&r);
+}
+
+static void test_different(void **state)
+{
+	(void)state;
+	play("nccl", 2, NULL, LONG, different, 0, 0, NULL);
 }
 
 static void left(struct ct_world *world, void *arg)
@@ -295,9 +322,10 @@ static void asynchronous(struct ct_world *world, void *arg)
 	CHECK(world->id.rank == 1 || sum(&r) == CT_OK);
 	if (world->id.rank == 1 && s->variant == 1) {
 		CHECK(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_SUM, &w) == CT_OK);
-		CHECK(ct_device_sync(r.d, CT_FOREVER) < 0); /* runs the operation */
-		ct_error_clear();
+		ct_device_drain(r.d); /* runs the operation */
 		ct_comm_poll(r.c);
+		is_dead(r.c, CT_COMM);
+		CHECK(says("a running operation"));
 	}
 	for (int i = 0; st == CT_OK; i++) {
 		if (s->variant == 2) {
@@ -326,8 +354,9 @@ static void test_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open), cmocka_unit_test(test_killed),  cmocka_unit_test(test_late),
-		cmocka_unit_test(test_left), cmocka_unit_test(test_aborted), cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_open),      cmocka_unit_test(test_killed), cmocka_unit_test(test_late),
+		cmocka_unit_test(test_different), cmocka_unit_test(test_left),   cmocka_unit_test(test_aborted),
+		cmocka_unit_test(test_errors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
