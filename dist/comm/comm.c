@@ -125,6 +125,11 @@ int64_t ct_comm_seq(const ct_comm *c)
 	return atomic_load_explicit(&c->seq, memory_order_relaxed);
 }
 
+bool ct_comm_mem_is_on_device(const ct_comm *c)
+{
+	return c->ops->mem_on_device;
+}
+
 enum ct_status ct_comm_mem_alloc(ct_comm *c, size_t bytes, void **out)
 {
 	void **mem, *p;

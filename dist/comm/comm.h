@@ -60,6 +60,8 @@ bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why,
 /* Allocates zeroed memory with an alignment of 4,096 bytes; ct_comm_close frees it. For shm and hier this is a
  * collective: all ranks must request the same sizes in the same order; otherwise, the result is CT_MISMATCH. */
 enum ct_status ct_comm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_CHECK;
+/* Returns true if ct_comm_mem_alloc returns memory of the GPU, which the host cannot access. */
+bool ct_comm_mem_is_on_device(const ct_comm *c);
 
 /* An operation with one buffer works in place; src and dst must not overlap. n is a number of elements; root is a
  * rank. */

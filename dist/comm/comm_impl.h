@@ -44,6 +44,7 @@ struct ct_comm_ops {
 	 * ct_work to wait for. Optional; default: the collective runs in a host function of the stream. */
 	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
 	enum ct_status (*poll)(ct_comm *c); /* optional; any thread: returns an error that has been detected meanwhile */
+	bool mem_on_device;        /* mem_alloc returns device memory */
 	bool cooperative;          /* only test, wait and progress access buffers, never a thread of the back end */
 	void (*abort)(ct_comm *c); /* called once, by any thread, when the communicator has died */
 };

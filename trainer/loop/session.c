@@ -100,13 +100,13 @@ static enum ct_status build_buckets(struct ct_session *s)
 	return CT_OK;
 }
 
-/* Allocates the memory that is reduced over ranks: from the communicator, for zero copy, if device memory is visible to
- * the host. */
+/* Allocates the memory that is reduced over ranks: from the communicator, for zero copy, if it allocates the kind of
+ * memory that the device uses. */
 static enum ct_status alloc_reduced(struct ct_session *s)
 {
 	size_t elems = ct_net_arena_elems(s->net), bytes = (elems + CT_SCALAR_N) * sizeof(float);
 	void *memory;
-	if (ct_device_caps(s->device)->host_visible) {
+	if (ct_device_caps(s->device)->host_visible || ct_comm_mem_is_on_device(s->comm)) {
 		CT_TRY(ct_comm_mem_alloc(s->comm, bytes, &memory));
 	} else {
 		ct_device_purpose(s->device, "gradients");

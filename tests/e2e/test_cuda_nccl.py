@@ -1,0 +1,116 @@
+"""Several ranks on the device "cuda" with the communicator nccl, on the software GPU and the stand-in for NCCL."""
+
+import os
+import re
+import signal
+import time
+
+import test_cuda_ranks as ranks
+from harness import COMM, DEVICE, main, read_text
+
+
+class Soft(ranks.Soft):
+    always = (*ranks.Soft.always, "dist.backend=nccl")
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(os.path.join(ranks.SOFT, "libnccl.so.2")):
+            self.skipTest("built without NCCL's header")
+
+
+class Ranks(Soft):
+    def test_equals_one_rank(self):
+        for name, sets in ranks.SETS.items():
+            one = self.cuda(*sets, procs=1, run=f"one-{name}")[0]
+            for procs, seeds in ((2, (1, 2)), (3, (3,))):
+                digests = set()
+                for seed in seeds:
+                    with self.subTest(sets=name, procs=procs, seed=seed):
+                        losses, digest = self.cuda(*sets, procs=procs, run=f"{name}-{procs}-{seed}", seed=seed)
+                        self.assert_close(losses, one, 1e-6, name)
+                        digests.add(digest)
+                self.assertEqual(len(digests), 1, name)
+
+    def test_recorded_equals_posted(self):
+        for name, sets in ranks.RECORDED.items():
+            with self.subTest(sets=name):
+                want = self.cuda(*sets, "train.cuda_graph=off", run=f"off-{name}")
+                log = self.path(f"log-{name}")
+                got = self.cuda(*sets, "train.cuda_graph=on", run=f"on-{name}", seed=2, env={"SOFT_GPU_LOG": log})
+                self.assertEqual(got, want)
+                calls = read_text(log)
+                self.assertGreater(calls.count("call cudaGraphLaunch"), calls.count("call cudaGraphInstantiate"))
+                self.assertNotIn("call cudaLaunchHostFunc", calls)
+                self.assertIn("call ncclCommWindowRegister", calls)
+
+
+class Faults(Soft):
+    SETS = (*ranks.SMALL, "--procs", 2)
+
+    def start_ranks(self, *sets, run, env=None):
+        return self.start_training("device=cuda", *self.always, *self.SETS, *sets, run=run, env=self.soft(2, env=env))
+
+    def log(self, run, rank):
+        return read_text(self.path(run, "log", f"rank-{rank:05d}.log"))
+
+    def test_killed(self):
+        for rank, graph, point in ((0, "on", "step:7"), (1, "on", "step:7"), (1, "off", "step:2"), (1, "on", "eval")):
+            with self.subTest(killed=rank, graph=graph, point=point):
+                run = f"{rank}-{graph}-{point}"
+                p = self.start_ranks(f"train.cuda_graph={graph}", run=run, env={"CTRAIN_FAILPOINT": f"{point}@{rank}=stop"})
+                pid = self.until_stopped(rank, p)
+                since = time.monotonic()
+                os.kill(pid, signal.SIGKILL)
+                self.assert_gone(since, p, 5)
+                r = p.wait(5)
+                self.assert_code(r, COMM)
+                self.assert_last_says(r, rf"rank {rank} \(pid {pid}\b", "signal 9", "hint:")
+                self.assertRegex(self.log(run, 1 - rank), rf"ends with PEER_LOST: .*rank {rank} \(pid {pid}\b")
+
+    def test_launcher_killed(self):
+        p = self.start_ranks("train.epochs=1000", run="run", env={"CTRAIN_FAILPOINT": "step:7@1=stop"})
+        self.until_stopped(1, p)
+        p.signal(signal.SIGKILL)
+        self.assert_gone(time.monotonic(), p, 5)
+        self.assertEqual(p.wait(5).code, -signal.SIGKILL)
+
+    def test_stopped(self):
+        """The host waits for a step whose collectives wait for rank 1."""
+        p = self.start_ranks("dist.timeout=3", run="run", env={"CTRAIN_FAILPOINT": "step:7@1=stop"})
+        pid = self.until_stopped(1, p)
+        self.until(lambda: not self.marked(), "everything was gone", p)
+        r = p.wait()
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, r"rank 0 .*failed: .*work of the GPU with collectives has not finished within 3.0 s",
+                              rf"rank 1 \(pid {pid} on host .* has not answered")
+
+    def test_errors_of_nccl(self):
+        """While it connects, when a step is posted, and while a step runs."""
+        faults = (({"SOFT_NCCL_FAULT": "init@1:0:2"}, COMM, "NCCL: ncclCommInitRankConfig: unhandled system error"),
+                  ({"SOFT_GPU_FAULT": "ncclAllReduce:9:1"}, DEVICE, "allreduce: NCCL: .*unhandled cuda error"),
+                  ({"SOFT_NCCL_FAULT": "error@1:9:3"}, COMM, "NCCL: .*internal error"))
+        for i, (env, code, message) in enumerate(faults):
+            with self.subTest(**env):
+                p = self.start_ranks("train.cuda_graph=off", run=f"run-{i}", env=env)
+                r = p.wait(30)
+                self.assert_code(r, code)
+                self.assert_last_says(r, message)
+                self.until(lambda: not self.marked(), "everything was gone", p)
+
+    def test_rank_that_does_not_connect(self):
+        p = self.start_ranks("dist.timeout=2", run="run", env={"SOFT_NCCL_FAULT": "init@1"})
+        r = p.wait(30)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, "connecting rank . with NCCL: ncclCommInitRankConfig has not finished within 2.0 s")
+
+    def test_without_gpus(self):
+        r = self.train("device=cpu", "--procs", 2, *ranks.SMALL, run="run", env=self.soft(2), expect=2)
+        self.assert_last_says(r, 'communicator "nccl" needs GPUs')
+
+    def test_shared_gpu(self):
+        r = self.train("device=cuda", "--procs", 2, "launch.devices=0,0", *ranks.SMALL, run="run", env=self.soft(2), expect=COMM)
+        self.assertTrue(re.search("Duplicate GPU detected", r.err), r.err)
+
+
+if __name__ == "__main__":
+    main()
