@@ -52,14 +52,15 @@ static enum ct_status find(struct cuda_device *d, ct_stream_fn fn, const void *a
 {
 	struct cuda_call *c = d->calls;
 
-	while (c && (c->fn != fn || c->bytes != bytes || memcmp(c->args, args, bytes) != 0))
+	while (c && (c->fn != fn || c->bytes != bytes || (bytes > 0 && memcmp(c->args, args, bytes) != 0)))
 		c = c->next;
 	if (!c) {
 		CT_TRY_ALLOC(c = CT_NEW(struct cuda_call));
 		c->device = d;
 		c->fn = fn;
 		c->bytes = bytes;
-		memcpy(c->args, args, bytes);
+		if (bytes > 0)
+			memcpy(c->args, args, bytes);
 		c->next = d->calls;
 		d->calls = c;
 	}
