@@ -4,12 +4,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/soft_gpu/nccl/nccl_impl.h"
 
+enum level { NONE, VERSION, WARN, INFO };
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local char last_error[512];
+static char last_error[512];
+static pthread_once_t once = PTHREAD_ONCE_INIT, version_once = PTHREAD_ONCE_INIT;
+static enum level level;
+static FILE *file;
+static char host[256];
+static atomic_int device;
 
 void soft__lock(void)
 {
@@ -21,16 +30,102 @@ void soft__unlock(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-void soft__warn(const char *format, ...)
+/* Opens NCCL_DEBUG_FILE, in whose name %h is the host and %p the process. */
+static void open_file(const char *name)
 {
-	const char *debug = getenv("NCCL_DEBUG");
+	char path[4096];
+	size_t n = 0;
+
+	for (; *name && n < sizeof(path) - sizeof(host); name++) {
+		if (*name != '%' || !name[1]) {
+			path[n++] = *name;
+			continue;
+		}
+		name++;
+		if (*name == 'h')
+			n += (size_t)snprintf(path + n, sizeof(path) - n, "%s", host);
+		else if (*name == 'p')
+			n += (size_t)snprintf(path + n, sizeof(path) - n, "%d", (int)getpid());
+		else
+			path[n++] = *name;
+	}
+	path[n] = 0;
+	file = fopen(path, "we");
+	if (file)
+		setvbuf(file, NULL, _IOLBF, 0);
+}
+
+static void start(void)
+{
+	const char *debug = getenv("NCCL_DEBUG"), *name = getenv("NCCL_DEBUG_FILE");
+
+	gethostname(host, sizeof(host) - 1);
+	host[strcspn(host, ".")] = 0;
+	if (debug && *debug)
+		level = strcasecmp(debug, "VERSION") == 0                                   ? VERSION
+			: strcasecmp(debug, "WARN") == 0                                    ? WARN
+			: strcasecmp(debug, "INFO") == 0 || strcasecmp(debug, "TRACE") == 0 ? INFO
+											    : NONE;
+	if (level > VERSION && name)
+		open_file(name);
+	if (!file)
+		file = stdout;
+}
+
+void soft__log_device(int d)
+{
+	device = d;
+}
+
+static void print(const char *kind, const char *message)
+{
+	fprintf(file, "%s:%d:%d [%d] NCCL %s %s\n", host, (int)getpid(), (int)gettid(), (int)device, kind, message);
+	fflush(file);
+}
+
+static void print_version(void)
+{
+	char message[64];
+
+	snprintf(message, sizeof(message), "NCCL version %d.%d.%d%s+cuda%d.%d", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
+		 NCCL_SUFFIX, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+	if (level == INFO)
+		print("INFO", message);
+	else if (level != NONE)
+		fprintf(file, "%s\n", message);
+}
+
+void soft__log_version(int rank)
+{
+	pthread_once(&once, start);
+	if (level == INFO || rank == 0)
+		pthread_once(&version_once, print_version);
+}
+
+void soft__info(const char *format, ...)
+{
+	char message[512];
 	va_list args;
 
+	pthread_once(&once, start);
+	if (level < INFO)
+		return;
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	print("INFO", message);
+}
+
+void soft__warn(const char *format, ...)
+{
+	va_list args;
+
+	pthread_once(&once, start);
 	va_start(args, format);
 	vsnprintf(last_error, sizeof(last_error), format, args);
 	va_end(args);
-	if (debug && *debug && strcmp(debug, "VERSION") != 0)
-		fprintf(stderr, "soft nccl: NCCL WARN %s\n", last_error);
+	if (level >= WARN)
+		print("WARN", last_error);
 }
 
 void soft__report(const char *format, ...)

@@ -23,7 +23,11 @@ enum {
 
 void soft__lock(void);
 void soft__unlock(void);
-/* Stores the message for ncclGetLastError and, as NCCL does, prints it if NCCL_DEBUG is WARN or more. */
+/* Print as NCCL does, according to NCCL_DEBUG and NCCL_DEBUG_FILE. soft__warn stores the message for
+ * ncclGetLastError. */
+void soft__log_device(int device); /* that later lines name */
+void soft__log_version(int rank);
+void soft__info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void soft__warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints "soft nccl: ..." on standard error, and stores the message. */
 void soft__report(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -61,8 +65,9 @@ struct soft__member {
 	/* Registration of windows: their number, and the sizes of the last ones. */
 	atomic_uint windows;
 	uint64_t window_bytes[SOFT__MAX_WINDOWS];
-	/* Splits: number of calls of ncclCommSplit, their arguments, and the id of the new communicator. */
-	atomic_ullong splits, split_ids;
+	/* Splits: number of calls of ncclCommSplit, number of them for which this rank has read the colors of all
+	 * ranks, arguments of the last one, and the id of the new communicator. */
+	atomic_uint splits, split_ids;
 	int32_t color, key;
 	ncclUniqueId split_id;
 };
@@ -80,6 +85,7 @@ struct soft__segment {
 	struct soft__pair pairs[SOFT__MAX_RANKS][SOFT__MAX_RANKS]; /* [from][to] */
 };
 
+/* All of these are called with the lock held. */
 ncclResult_t soft__segment_create(ncclUniqueId *id);
 /* Opens the segment and joins as a rank. */
 ncclResult_t soft__segment_join(const ncclUniqueId *id, int n_ranks, int rank, struct soft__segment **out, int *fd);
@@ -91,7 +97,7 @@ char *soft__pair_data(struct soft__segment *s, int from, int to);
 /* Returns whether the process of the rank, which has joined, has ended. */
 bool soft__is_lost(int fd, int rank);
 
-/* ---- comm.c, end.c ---------------------------------------------------------------------------------- */
+/* ---- comm.c, init.c, split.c, end.c ----------------------------------------------------------------- */
 
 enum soft__phase { SOFT__JOINING, SOFT__READY, SOFT__FINALIZING, SOFT__FINALIZED };
 
@@ -135,6 +141,7 @@ struct ncclComm {
 	struct soft__job *deferred;
 	unsigned polls;
 	struct ncclWindow_vidmem *registered;
+	struct soft__split *split; /* in progress */
 	unsigned n_windows;
 	struct soft__op ops[SOFT__MAX_OPS];
 	unsigned serial; /* number of the communicator in the process */
@@ -148,6 +155,18 @@ ncclResult_t soft__poll(ncclComm_t c);
 ncclResult_t soft__ready(ncclComm_t c, const char *function);
 void soft__check_comm(ncclComm_t c, const char *function);
 ncclResult_t soft__wait_ready(ncclComm_t c);
+/* Stores the choice of config, which may be NULL. */
+ncclResult_t soft__check_config(const ncclConfig_t *config, bool *blocking);
+struct soft__place {
+	int device;
+	uint64_t host, bus;
+};
+/* With the lock held: creates a communicator, which the program cannot use until it is published. */
+ncclResult_t soft__comm_create(ncclComm_t *out, const ncclUniqueId *id, int n_ranks, int rank,
+			       const struct soft__place *place);
+void soft__comm_publish(ncclComm_t c);
+void soft__split_proceed(ncclComm_t c);
+void soft__split_free(ncclComm_t c);
 /* With the lock held: soft__comm_forget takes the communicator from the program. */
 void soft__comm_drop(ncclComm_t c);
 void soft__comm_forget(ncclComm_t c);

@@ -28,8 +28,8 @@
  * have the same size in all ranks. A communicator that does not exist or was finalized, and a graph with a destroyed
  * communicator, end the process with a message.
  *
- * Not implemented: ncclCommSplit, ncclCommShrink, ncclCommRevoke, ncclCommInitAll, ncclCommInitRankScalable, the device
- * interface, and the functions whose names begin with pnccl.
+ * Not implemented: ncclCommShrink, ncclCommRevoke, ncclCommInitAll, ncclGroupSimulateEnd, the device interface, and the
+ * functions whose names begin with pnccl.
  *
  * A process takes part in an operation only while it runs posted work, that is while it waits for its device or queries
  * it. If it waits for something else that depends on another rank's operation, both wait forever. On a GPU they do not.
@@ -48,7 +48,7 @@
  *                        stuck@RANK:N     the rank's N-th operation in a communicator never ends
  *                        error@RANK:N:E   after the rank's N-th operation, its asynchronous error is E
  *                        A group, or one replay of it, is one operation.
- *   NCCL_HOSTID, NCCL_DEBUG   as in NCCL; warnings are printed on standard error
+ *   NCCL_HOSTID, NCCL_DEBUG, NCCL_DEBUG_FILE   as in NCCL; there are few messages
  * SOFT_GPU_FAULT and soft_gpu_calls identify the functions by their names; an error is a ncclResult_t, and, with @, a
  * cudaError_t. */
 #ifndef CT_TESTS_SOFT_GPU_NCCL_SOFT_NCCL_H
