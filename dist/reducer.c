@@ -126,12 +126,17 @@ static enum ct_status post_bucket(ct_reducer *r, int b)
 {
 	const struct ct_bucket *k = &r->buckets[b];
 	void *at = (char *)r->memory[k->dtype] + k->offset * ct_dtype_bytes(k->dtype);
+	enum ct_status st;
 
-	if (!r->stream)
-		return ct_comm_allreduce(r->comm, at, k->n, k->dtype, CT_SUM, &r->works[b]);
-	CT_TRY(ct_event_record(r->full[b], r->compute));
-	CT_TRY(ct_stream_wait_event(r->stream, r->full[b]));
-	return ct_comm_post_allreduce(r->comm, at, k->n, k->dtype, CT_SUM, r->stream);
+	if (r->stream) {
+		CT_TRY(ct_event_record(r->full[b], r->compute));
+		CT_TRY(ct_stream_wait_event(r->stream, r->full[b]));
+	}
+	ct_comm_set_bucket(r->comm, b);
+	st = r->stream ? ct_comm_post_allreduce(r->comm, at, k->n, k->dtype, CT_SUM, r->stream)
+		       : ct_comm_allreduce(r->comm, at, k->n, k->dtype, CT_SUM, &r->works[b]);
+	ct_comm_set_bucket(r->comm, -1);
+	return st;
 }
 
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice)

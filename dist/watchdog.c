@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/output.h"
 #include "base/thread.h"
@@ -32,6 +33,7 @@ struct ct_watchdog {
 	ct_comm *comms[CT_WATCHDOG_COMMS];
 	int n_comms;
 	char phase[48];
+	char flight_file[512]; /* "": none, or already written */
 };
 
 /* Call with the lock held. */
@@ -73,6 +75,40 @@ static void end_process(const struct ct_failure *f)
 	_exit(ct_status_exit_code((enum ct_status)f->status));
 }
 
+/* Writes the flight records, once. Call with the lock held. Preserves the error chain. */
+static void write_flight(ct_watchdog *w, const char *reason)
+{
+	const struct ct_identity *id = &w->world->id;
+	struct ct_str text = {0};
+	struct ct_error before;
+	ct_json *j, *comms;
+
+	if (!w->flight_file[0])
+		return;
+	ct_error_save(&before);
+	j = ct_json_object();
+	comms = ct_json_array();
+	ct_json_set_i64(j, "v", 1);
+	ct_json_set_i64(j, "rank", id->rank);
+	ct_json_set_i64(j, "world_size", id->world);
+	ct_json_set_str(j, "host", w->world->peers[id->rank].host);
+	ct_json_set_i64(j, "pid", (int64_t)getpid());
+	ct_json_set_str(j, "phase", w->phase);
+	ct_json_set_str(j, "reason", reason);
+	for (int i = 0; i < w->n_comms; i++)
+		ct_json_push(comms, ct_comm_flight(w->comms[i]));
+	ct_json_set(j, "communicators", comms);
+	if (ct_json_dump(j, false, &text) < 0 || ct_file_replace(w->flight_file, ct_str_text(&text), text.len) < 0) {
+		CT_DEBUG("could not write the flight record: %s", ct_error_message());
+		ct_error_clear();
+	}
+	w->flight_file[0] = '\0';
+	ct_str_release(&text);
+	ct_json_destroy(j);
+	if (before.status < 0)
+		(void)ct_error_restore(&before);
+}
+
 static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 {
 	int64_t deadline = ct_deadline_in(GRACE_NS);
@@ -81,6 +117,7 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 	pthread_mutex_lock(&w->lock);
 	for (int i = 0; i < w->n_comms; i++)
 		ct_comm_abort(w->comms[i], f);
+	write_flight(w, f->message);
 	while (!ct_store_watcher_stopping(&w->own) && ct_now_ns() < deadline)
 		(void)ct_cond_wait_until(&w->changed, &w->lock, deadline);
 	if (!ct_store_watcher_stopping(&w->own))
@@ -173,6 +210,13 @@ void ct_watchdog_remove_comm(ct_watchdog *w, const ct_comm *c)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void ct_watchdog_flight_file(ct_watchdog *w, const char *path)
+{
+	pthread_mutex_lock(&w->lock);
+	snprintf(w->flight_file, sizeof(w->flight_file), "%s", strlen(path) < sizeof(w->flight_file) ? path : "");
+	pthread_mutex_unlock(&w->lock);
+}
+
 void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...)
 {
 	char text[sizeof(w->phase)];
@@ -211,6 +255,7 @@ void ct_watchdog_report(ct_watchdog *w)
 	pthread_mutex_lock(&w->lock);
 	memcpy(phase, w->phase, sizeof(phase));
 	seq = seq_of(w);
+	write_flight(w, e.message);
 	pthread_mutex_unlock(&w->lock);
 	ct_failure_set(&f, &m, e.status, "failed%s%s: %s", phase[0] ? " at " : "", phase, e.message);
 	f.seq = seq;

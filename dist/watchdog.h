@@ -1,7 +1,7 @@
 /* The watchdog: a thread that sends heartbeats to the store and waits for a failure record. When the run fails, it
  * aborts all communicators, so that every wait ends with a message that says which rank failed, where and why. If the
  * process has not ended 2 s later, the watchdog prints the message and ends the process with the exit code of the
- * failure. */
+ * failure. It also writes the flight records of the communicators to a file. */
 #ifndef CT_DIST_WATCHDOG_H
 #define CT_DIST_WATCHDOG_H
 
@@ -17,6 +17,9 @@ enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out) CT_M
 enum { CT_WATCHDOG_COMMS = 4 };
 void ct_watchdog_add_comm(ct_watchdog *w, ct_comm *c);
 void ct_watchdog_remove_comm(ct_watchdog *w, const ct_comm *c);
+/* Sets the file to which the flight records of the communicators are written when the run fails, on this rank or on
+ * another one. */
+void ct_watchdog_flight_file(ct_watchdog *w, const char *path);
 /* Sets the phase, which describes in messages what this rank is doing ("step 120", "evaluation", "saving"). Cheap. May
  * be called from any thread. */
 void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...) CT_PRINTF(2, 3);

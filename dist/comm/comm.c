@@ -10,6 +10,7 @@
 #include "dist/store/failure.h"
 
 #define WORKS_PER_BLOCK 32
+#define DEFAULT_SCOPE "comm"
 /* How long to wait for the final error of a lost peer from the store before we report our own error. */
 #define FINAL_ERROR_NS (300 * CT_MS)
 
@@ -35,7 +36,7 @@ static enum ct_status choose_scope(ct_comm *c, const char *prefix)
 	int64_t n;
 
 	if (!prefix)
-		prefix = "comm";
+		prefix = DEFAULT_SCOPE;
 	if (strlen(prefix) > 48)
 		return CT_FAIL(CT_BUG, "communicator scope \"%s\" is longer than 48 bytes", prefix);
 	if (c->size == 1 || !c->world->store)
@@ -77,6 +78,7 @@ enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct c
 	c->opts.iface = c->iface[0] ? c->iface : NULL;
 	CT_TRY(choose_scope(c, opts->scope));
 	c->opts.scope = c->scope;
+	CT_TRY_ALLOC(c->flight = CT_NEW(struct ct_flight));
 	return add_works(c);
 }
 
@@ -93,6 +95,7 @@ void ct__comm_release(ct_comm *c)
 	for (size_t i = 0; i < c->n_mem; i++)
 		ct_free_aligned(c->mem[i]);
 	ct_free(c->mem);
+	ct_free(c->flight);
 	ct__comm_stage_release(c);
 	pthread_cond_destroy(&c->died);
 	pthread_mutex_destroy(&c->lock);
@@ -122,7 +125,17 @@ int ct_comm_size(const ct_comm *c)
 
 int64_t ct_comm_seq(const ct_comm *c)
 {
-	return atomic_load_explicit(&c->seq, memory_order_relaxed);
+	return atomic_load_explicit(&c->n_collectives, memory_order_relaxed);
+}
+
+void ct_comm_set_step(ct_comm *c, int64_t step)
+{
+	atomic_store_explicit(&c->step, step + 1, memory_order_relaxed);
+}
+
+void ct_comm_set_bucket(ct_comm *c, int bucket)
+{
+	c->bucket = bucket + 1;
 }
 
 bool ct_comm_mem_is_on_device(const ct_comm *c)
@@ -185,15 +198,20 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 	if (atomic_load(&c->dead))
 		return;
 	if (why) {
-		char phase[64] = "", who[CT_MEMBER_TEXT];
+		char phase[64] = "", who[CT_MEMBER_TEXT], here[256] = "", what[200];
+		struct ct_flight_record r;
 
 		ct_member_text(who, sizeof(who), why->rank, why->pid, why->host);
 		if (why->phase[0])
 			snprintf(phase, sizeof(phase), " in %s", why->phase);
+		if (ct__flight_pending(c->flight, atomic_load(&c->seq), &r)) {
+			ct__flight_name(c, &r, what, sizeof(what));
+			snprintf(here, sizeof(here), "; this rank waited in %s", what);
+		}
 		/* Preserve the error chain of the caller's thread. */
 		ct_error_save(&keep);
-		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s failed%s: %s", who,
-			      phase, why->message);
+		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s failed%s: %s%s", who,
+			      phase, why->message, here);
 		if (why->hint[0])
 			ct_error_hint("%s", why->hint);
 		ct_error_save(&e);
@@ -230,15 +248,29 @@ void ct__comm_await_final_error(ct_comm *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* Writes what collective `number`, counted from 1, is on this rank. */
+static void name_collective(void *user, int64_t number, char *buf, size_t len)
+{
+	const ct_comm *c = user;
+	struct ct_flight_record r;
+
+	if (ct__flight_find(c->flight, atomic_load(&c->seq), number - 1, &r))
+		ct__flight_name(c, &r, buf, len);
+}
+
 void ct__comm_attribute_failure(ct_comm *c, const ct_work *w)
 {
+	/* Heartbeats contain the position in the first communicator only. */
+	const bool in_heartbeats = strncmp(c->scope, DEFAULT_SCOPE "/", strlen(DEFAULT_SCOPE "/")) == 0;
+	const struct ct_waiting at = {
+		.seq = w->number < 0 || !in_heartbeats ? -1 : w->number + 1, .name = name_collective, .user = c};
 	struct ct_failure f;
 	struct ct_error e;
 
 	if (!c->scope[0] || c->opts.nested)
 		return;
 	ct_error_save(&e);
-	if (ct_world_attribute_failure(c->world, w->seq, &f) != CT_OK) {
+	if (ct_world_attribute_failure(c->world, &at, &f) != CT_OK) {
 		(void)ct_error_restore(&e);
 		return;
 	}
@@ -288,6 +320,25 @@ static enum ct_status check(const ct_comm *c, const ct_work *w)
 	return CT_OK;
 }
 
+void ct__comm_record(ct_comm *c, ct_work *w)
+{
+	w->seq = atomic_fetch_add_explicit(&c->seq, 1, memory_order_relaxed);
+	w->number = ct__comm_is_p2p(w->kind) ? -1 - c->n_messages++
+					     : atomic_fetch_add_explicit(&c->n_collectives, 1, memory_order_relaxed);
+	ct__flight_add(c->flight,
+		       &(struct ct_flight_record){.seq = w->seq,
+						  .number = w->number,
+						  .step = atomic_load_explicit(&c->step, memory_order_relaxed) - 1,
+						  .bucket = w->bucket - 1,
+						  .kind = w->kind,
+						  .dtype = w->dtype,
+						  .op = w->op,
+						  .root = w->root,
+						  .tag = w->tag,
+						  .n = w->n,
+						  .posted_ns = ct_now_ns()});
+}
+
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 {
 	enum ct_status st;
@@ -300,7 +351,7 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 	CT_TRY_ALLOC(w = take_work(c));
 	*w = *want;
 	w->comm = c;
-	w->seq = atomic_fetch_add_explicit(&c->seq, 1, memory_order_relaxed);
+	ct__comm_record(c, w);
 	atomic_store_explicit(&w->status, CT_INPROGRESS, memory_order_relaxed);
 	st = c->ops->post(c, w);
 	if (st < 0) {
@@ -315,8 +366,15 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 
 enum ct_status ct_comm_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_work **out)
 {
-	return ct__comm_post(
-		c, &(ct_work){.kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op}, out);
+	return ct__comm_post(c,
+			     &(ct_work){.kind = CT_COMM_ALLREDUCE,
+					.src = buf,
+					.dst = buf,
+					.n = n,
+					.dtype = t,
+					.op = op,
+					.bucket = c->bucket},
+			     out);
 }
 
 enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root,
@@ -416,6 +474,8 @@ enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns)
 		st = c->ops->wait(c, w, deadline_ns);
 	if (st < 0)
 		st = end_of(c, st);
+	else
+		ct__flight_done(c->flight, w->seq);
 	put_work(c, w);
 	return st;
 }

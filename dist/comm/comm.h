@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "base/json.h"
 #include "dist/rendezvous/rendezvous.h"
 
 enum ct_redop { CT_SUM, CT_PROD, CT_MIN, CT_MAX, CT_AVG };
@@ -131,8 +132,16 @@ enum ct_status ct_comm_progress(ct_comm *c) CT_MUST_CHECK;
 void ct_comm_abort(ct_comm *c, const struct ct_failure *why);
 /* Ends the communicator if its back end has detected an error since the last wait. May be called from any thread. */
 void ct_comm_poll(ct_comm *c);
-/* Returns the number of operations posted so far, for error messages and heartbeats ("collective 1234"). May be called
+/* Returns the number of collectives posted so far, for error messages and heartbeats ("collective 1234"). May be called
  * from any thread. */
 int64_t ct_comm_seq(const ct_comm *c);
+
+/* Every communicator keeps a flight record: its latest operations, with the times at which they were posted, begun and
+ * done. Messages and the record name the step, and for all-reduces also the bucket, that were set last. -1: none. Only
+ * the thread that posts may call these functions. */
+void ct_comm_set_step(ct_comm *c, int64_t step);
+void ct_comm_set_bucket(ct_comm *c, int bucket);
+/* Returns the flight record as a JSON object (docs/FORMATS.md), which the caller owns. May be called from any thread. */
+ct_json *ct_comm_flight(const ct_comm *c);
 
 #endif

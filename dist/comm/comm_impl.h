@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "dist/comm/comm_op_impl.h"
+#include "dist/comm/flight_impl.h"
 
 struct ct_work {
 	ct_comm *comm;
@@ -18,6 +18,8 @@ struct ct_work {
 	enum ct_redop op;
 	int root; /* send and recv: the peer */
 	int tag;
+	int bucket;     /* 1 + the bucket of the reducer; 0: none */
+	int64_t number; /* number of the collective, or -1 - k for message k */
 	int64_t seq;
 	_Atomic int status; /* CT_INPROGRESS until done */
 	ct_work *next;      /* next and scratch belong to the back end */
@@ -74,6 +76,12 @@ struct ct_comm {
 	char iface[32];
 	char scope[96]; /* prefix of this communicator's keys in the store; "" for a world of one */
 	_Atomic int64_t seq;
+	_Atomic int64_t n_collectives;
+	int64_t n_messages;   /* of the thread that posts */
+	_Atomic int64_t step; /* 1 + the step; 0: none */
+	int bucket;           /* of the operations posted next, as in ct_work */
+	struct ct_flight *flight;
+	_Atomic int64_t published; /* number of operations when the latest ones were last written to the store */
 	_Atomic bool dead;
 	struct ct_error error; /* why it is dead: written once, under lock, before `dead` is set */
 	pthread_mutex_t lock;
@@ -86,8 +94,11 @@ struct ct_comm {
 	size_t n_mem;
 };
 
-/* Posts a copy of *want, in which only kind, src, dst, n, dtype, op, root and tag are set. */
+/* Posts a copy of *want, in which only kind, src, dst, n, dtype, op, root, tag and bucket are set. */
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
+/* Numbers the operation and adds it to the flight record. For back ends with post_to, whose operations ct__comm_post does
+ * not see. */
+void ct__comm_record(ct_comm *c, ct_work *w);
 /* Does the same as ct_work_wait, with another deadline. */
 enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
 
@@ -117,6 +128,7 @@ int ct__comm_world_rank(const ct_comm *c, int q);
 /* Writes a description such as "allreduce sum f32[1024]" or "send u8[3] to rank 1 tag 7". */
 void ct__comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root,
 		      int tag, char *buf, size_t len);
+/* Does the same, with the bucket and the step: "allreduce sum f32[1024] (bucket 2 of step 118)". */
 void ct__work_text(const ct_work *w, char *buf, size_t len);
 
 extern const struct ct_comm_ops ct__comm_ops_self;

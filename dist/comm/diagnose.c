@@ -7,9 +7,15 @@
 
 #define ASK_NS (2 * CT_SEC)
 
-/* Indexes of ct_work.scratch. */
-enum { NUMBER = 5 };
+#define LATEST 16
 #define NOTHING (-1) /* the kind of an unused entry */
+
+/* An operation in the store. */
+struct issue {
+	int64_t number; /* as in struct ct_flight_record */
+	int64_t n;
+	int32_t kind, dtype, op, root, tag, bucket;
+};
 
 static uint32_t mix(uint32_t h, uint64_t v)
 {
@@ -18,44 +24,10 @@ static uint32_t mix(uint32_t h, uint64_t v)
 	return h;
 }
 
-void ct__comm_history_init(struct ct_comm_history *h)
+uint32_t ct__comm_tag(const ct_work *w)
 {
-	pthread_mutex_init(&h->lock, NULL);
-	for (int i = 0; i < CT_COMM_HISTORY; i++)
-		h->last[i].kind = NOTHING;
-	h->ready = true;
-}
-
-void ct__comm_history_release(struct ct_comm_history *h)
-{
-	if (h->ready)
-		pthread_mutex_destroy(&h->lock);
-	h->ready = false;
-}
-
-static int64_t note(struct ct_comm_history *h, const ct_work *w)
-{
-	int64_t number;
-
-	pthread_mutex_lock(&h->lock);
-	number = ct__comm_is_p2p(w->kind) ? -1 - h->n_messages++ : h->n_collectives++;
-	h->last[h->n_issued++ % CT_COMM_HISTORY] = (struct ct_comm_issue){.number = number,
-									  .n = (int64_t)w->n,
-									  .kind = (int32_t)w->kind,
-									  .dtype = (int32_t)w->dtype,
-									  .op = (int32_t)w->op,
-									  .root = w->root,
-									  .tag = w->tag};
-	pthread_mutex_unlock(&h->lock);
-	return number;
-}
-
-uint32_t ct__comm_history_add(struct ct_comm_history *h, ct_work *w)
-{
-	int64_t number = note(h, w);
 	uint32_t tag = 2166136261u;
 
-	w->scratch[NUMBER] = (uint64_t)number;
 	tag = mix(tag, w->n);
 	tag = mix(tag, (uint64_t)w->dtype);
 	if (ct__comm_is_p2p(w->kind))
@@ -63,7 +35,27 @@ uint32_t ct__comm_history_add(struct ct_comm_history *h, ct_work *w)
 	tag = mix(tag, (uint64_t)w->kind);
 	tag = mix(tag, (uint64_t)w->op);
 	tag = mix(tag, (uint64_t)(uint32_t)w->root);
-	return mix(tag, (uint64_t)number);
+	tag = mix(tag, (uint64_t)w->bucket);
+	return mix(tag, (uint64_t)w->number);
+}
+
+/* Gets the latest operations from the flight record. */
+static void get_latest(const ct_comm *c, int64_t n_seq, struct issue latest[LATEST])
+{
+	struct ct_flight_record r;
+
+	for (int k = 0; k < LATEST; k++) {
+		latest[k] = (struct issue){.kind = NOTHING};
+		if (ct__flight_at(c->flight, n_seq - 1 - k, &r))
+			latest[k] = (struct issue){.number = r.number,
+						   .n = (int64_t)r.n,
+						   .kind = (int32_t)r.kind,
+						   .dtype = (int32_t)r.dtype,
+						   .op = (int32_t)r.op,
+						   .root = r.root,
+						   .tag = r.tag,
+						   .bucket = r.bucket};
+	}
 }
 
 static void key_of(const ct_comm *c, const char *what, int q, char *buf, size_t len)
@@ -71,28 +63,25 @@ static void key_of(const ct_comm *c, const char *what, int q, char *buf, size_t 
 	snprintf(buf, len, "%s/%s/%d", c->scope, what, q);
 }
 
-static enum ct_status publish(ct_comm *c, struct ct_comm_history *h)
+static enum ct_status publish(ct_comm *c)
 {
-	struct ct_comm_issue copy[CT_COMM_HISTORY];
-	int64_t n_issued, n;
+	const int64_t n_seq = atomic_load(&c->seq);
+	struct issue latest[LATEST];
 	char key[128];
+	int64_t n;
 
-	pthread_mutex_lock(&h->lock);
-	n_issued = h->published == h->n_issued ? -1 : h->n_issued;
-	memcpy(copy, h->last, sizeof(copy));
-	h->published = h->n_issued;
-	pthread_mutex_unlock(&h->lock);
-	if (n_issued < 0)
+	if (atomic_exchange(&c->published, n_seq) == n_seq)
 		return CT_OK;
+	get_latest(c, n_seq, latest);
 	key_of(c, "issued", c->rank, key, sizeof(key));
-	CT_TRY(ct_store_set(c->world->store, key, copy, sizeof(copy)));
+	CT_TRY(ct_store_set(c->world->store, key, latest, sizeof(latest)));
 	/* Other ranks can read this counter without waiting, and the operations after it is set. */
 	key_of(c, "waits", c->rank, key, sizeof(key));
 	return ct_store_add(c->world->store, key, 1, &n);
 }
 
 /* Reads the operations of rank q. *known is false if it has not published them. */
-static enum ct_status ask(ct_comm *c, int q, struct ct_comm_issue issued[CT_COMM_HISTORY], bool *known)
+static enum ct_status ask(ct_comm *c, int q, struct issue issued[LATEST], bool *known)
 {
 	char key[128], *value;
 	int64_t n;
@@ -105,20 +94,28 @@ static enum ct_status ask(ct_comm *c, int q, struct ct_comm_issue issued[CT_COMM
 		return CT_OK;
 	key_of(c, "issued", q, key, sizeof(key));
 	CT_TRY(ct_store_get(c->world->store, key, ct_deadline_in(ASK_NS), &value, &len));
-	*known = len == CT_COMM_HISTORY * sizeof(*issued);
+	*known = len == LATEST * sizeof(*issued);
 	if (*known)
 		memcpy(issued, value, len);
 	ct_free(value);
 	return CT_OK;
 }
 
-static void issue_text(const ct_comm *c, const struct ct_comm_issue *i, char *buf, size_t len)
+static void issue_text(const ct_comm *c, const struct issue *i, char *buf, size_t len)
 {
-	ct__comm_op_text(c, (enum ct_comm_kind)i->kind, (enum ct_dtype)i->dtype, (enum ct_redop)i->op, (uint64_t)i->n,
-			 i->root, i->tag, buf, len);
+	const struct ct_flight_record r = {.kind = (enum ct_comm_kind)i->kind,
+					   .dtype = (enum ct_dtype)i->dtype,
+					   .op = (enum ct_redop)i->op,
+					   .n = (uint64_t)i->n,
+					   .root = i->root,
+					   .tag = i->tag,
+					   .bucket = i->bucket,
+					   .step = -1};
+
+	ct__flight_text(c, &r, buf, len);
 }
 
-static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const struct ct_comm_issue *other)
+static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const struct issue *other)
 {
 	char me[128], who[128], mine[128], theirs[128];
 
@@ -137,20 +134,20 @@ static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const 
 }
 
 /* Returns true if i is a message in the other direction with the same tag. */
-static bool is_counterpart(const ct_comm *c, const ct_work *w, int q, const struct ct_comm_issue *i)
+static bool is_counterpart(const ct_comm *c, const ct_work *w, int q, const struct issue *i)
 {
 	return ct__comm_is_p2p((enum ct_comm_kind)i->kind) && i->number < 0 && i->kind != (int32_t)w->kind &&
 	       w->root == q && i->root == c->rank && i->tag == w->tag;
 }
 
 /* *came is set if rank q has issued w, too. */
-static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct ct_comm_issue *issued, bool *came)
+static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct issue *issued, bool *came)
 {
-	const struct ct_comm_issue *misfit = NULL;
+	const struct issue *misfit = NULL;
 
 	*came = false;
-	for (int k = 0; k < CT_COMM_HISTORY; k++) {
-		const struct ct_comm_issue *i = &issued[k];
+	for (int k = 0; k < LATEST; k++) {
+		const struct issue *i = &issued[k];
 		bool same;
 
 		if (i->kind == NOTHING)
@@ -162,9 +159,10 @@ static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const s
 				*came |= same;
 				misfit = same ? misfit : i;
 			}
-		} else if (i->number == (int64_t)w->scratch[NUMBER] && !ct__comm_is_p2p((enum ct_comm_kind)i->kind)) {
+		} else if (i->number == w->number && !ct__comm_is_p2p((enum ct_comm_kind)i->kind)) {
 			*came = true;
-			if (!same || i->kind != (int32_t)w->kind || i->op != (int32_t)w->op || i->root != w->root)
+			if (!same || i->kind != (int32_t)w->kind || i->op != (int32_t)w->op || i->root != w->root ||
+			    i->bucket != w->bucket - 1)
 				return disagree(c, w, q, i);
 		}
 	}
@@ -185,15 +183,15 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 	return CT_TIMEOUT;
 }
 
-enum ct_status ct__comm_diagnose(ct_comm *c, struct ct_comm_history *h, const ct_work *w, bool final)
+enum ct_status ct__comm_diagnose(ct_comm *c, const ct_work *w, bool final)
 {
-	struct ct_comm_issue issued[CT_COMM_HISTORY];
+	struct issue issued[LATEST];
 	char names[512] = "", who[128];
 	bool known, came;
 	size_t len = 0;
 	int n = 0;
 
-	CT_TRY(publish(c, h));
+	CT_TRY(publish(c));
 	for (int q = 0; q < c->size; q++) {
 		if (q == c->rank || (ct__comm_is_p2p(w->kind) && q != w->root))
 			continue;

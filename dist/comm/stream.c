@@ -93,6 +93,7 @@ static enum ct_status post_part(ct_comm *c, const ct_work *want, void *at, size_
 	p.want.dtype = want->dtype;
 	p.want.op = want->op;
 	p.want.root = want->root;
+	p.want.bucket = want->bucket;
 	if (sends)
 		CT_TRY(ct_device_copy(stage->device, stage->memory, at, bytes, s));
 	CT_TRY(ct_stream_run(s, run, &p, sizeof(p)));
@@ -115,11 +116,13 @@ static enum ct_status post_staged(ct_comm *c, const ct_work *want, ct_stream *s)
 static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
 {
 	const struct ct_device_caps *caps = ct_device_caps(ct_stream_device(s));
-	const struct posted p = {.comm = c, .want = *want};
+	struct posted p = {.comm = c, .want = *want};
 	ct_work *w = NULL;
 
-	if (c->ops->post_to)
-		return c->ops->post_to(c, want, s);
+	if (c->ops->post_to) {
+		ct__comm_record(c, &p.want);
+		return c->ops->post_to(c, &p.want, s);
+	}
 	if (c->size == 1 && want->src == want->dst) /* nothing to do */
 		return CT_OK;
 	if (!caps->async) {
@@ -133,7 +136,15 @@ static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
 
 enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_stream *s)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op}, s);
+	return post(c,
+		    &(ct_work){.kind = CT_COMM_ALLREDUCE,
+			       .src = buf,
+			       .dst = buf,
+			       .n = n,
+			       .dtype = t,
+			       .op = op,
+			       .bucket = c->bucket},
+		    s);
 }
 
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root, ct_stream *s)

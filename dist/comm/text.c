@@ -76,5 +76,10 @@ void ct__comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t,
 
 void ct__work_text(const ct_work *w, char *buf, size_t len)
 {
-	ct__comm_op_text(w->comm, w->kind, w->dtype, w->op, w->n, w->root, w->tag, buf, len);
+	struct ct_flight_record r;
+
+	if (ct__flight_at(w->comm->flight, w->seq, &r))
+		ct__flight_text(w->comm, &r, buf, len);
+	else
+		ct__comm_op_text(w->comm, w->kind, w->dtype, w->op, w->n, w->root, w->tag, buf, len);
 }

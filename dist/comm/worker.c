@@ -40,6 +40,7 @@ static void *work_loop(void *arg)
 			end_work(q, w, c->error.status);
 			continue;
 		}
+		ct__flight_begun(c->flight, w->seq);
 		st = q->run(c, w);
 		if (st == CT_PEER_LOST)
 			ct__comm_await_final_error(c);
@@ -47,6 +48,8 @@ static void *work_loop(void *arg)
 			ct__comm_attribute_failure(c, w);
 		if (st < 0)
 			st = ct__comm_die(c);
+		else
+			ct__flight_done(c->flight, w->seq);
 		end_work(q, w, st);
 	}
 	return NULL;

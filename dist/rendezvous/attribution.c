@@ -64,47 +64,91 @@ static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m,
 	}
 }
 
-static void describe(const struct ct_member_state *m, enum lateness how, int64_t seq, const char *others,
-		     struct ct_failure *out)
+/* Adds "NAME, 2, 3". Names at most 8 ranks. */
+static void add_rank(struct ct_str *b, int rank, int named, const char *name)
 {
-	switch (how) {
-	case LATE_GONE:
-		ct_failure_set(out, m, CT_TIMEOUT, "is gone%s", others);
-		break;
-	case LATE_LEFT:
-		ct_failure_set(out, m, CT_TIMEOUT, "has left the run while others wait for collective %" PRId64 "%s",
-			       seq, others);
-		break;
-	case LATE_SILENT:
-		ct_failure_set(out, m, CT_TIMEOUT, "has not answered for %.0f s%s", m->beat_age_s, others);
-		snprintf(out->hint, sizeof(out->hint),
-			 "check whether the process or its host is stopped: `ps -o stat,wchan -p %d` on %s", m->pid,
-			 m->host);
-		break;
-	default:
-		ct_failure_set(out, m, CT_TIMEOUT, "is alive but has not entered collective %" PRId64 "%s", seq,
-			       others);
-		snprintf(out->hint, sizeof(out->hint),
-			 "see what it is doing: `gdb -p %d -batch -ex 'thread apply all bt'` on %s; if it is "
-			 "only slow, raise dist.timeout",
-			 m->pid, m->host);
-		break;
-	}
+	if (named < 8)
+		ct_str_addf(b, "%s%d", named == 0 ? name : ", ", rank);
+	else if (named == 8)
+		ct_str_add(b, ", ...");
 }
 
-/* Adds the other ranks: " (and so rank 2, 3)". */
+/* Adds the other ranks that are late in the same way: " (and so rank 2, 3)". */
 static void name_others(struct ct_str *b, const struct ct_member_state *m, int n, const struct ct_member_state *worst,
-			int own, int64_t seq, double asked_s)
+			enum lateness how, int own, int64_t seq, double asked_s)
 {
 	int named = 0;
 
 	for (int i = 0; i < n; i++) {
-		if (&m[i] != worst && m[i].rank != own &&
-		    lateness(&m[i], seq, asked_s) == lateness(worst, seq, asked_s) && named++ < 8)
-			ct_str_addf(b, "%s%d", named == 1 ? " (and so rank " : ", ", m[i].rank);
+		if (&m[i] != worst && m[i].rank != own && lateness(&m[i], seq, asked_s) == how &&
+		    (how != LATE_BEHIND || m[i].seq == worst->seq))
+			add_rank(b, m[i].rank, named++, " (and so rank ");
 	}
 	if (named > 0)
-		ct_str_add(b, named > 8 ? ", ...)" : ")");
+		ct_str_add(b, ")");
+}
+
+/* Adds the ranks that have posted collective seq: "; ranks waiting in it: 0, 1". */
+static void name_waiting(struct ct_str *b, const struct ct_member_state *m, int n, const struct ct_member_state *worst,
+			 int64_t seq, const char *what)
+{
+	char text[200];
+	int named = 0;
+
+	snprintf(text, sizeof(text), "; ranks waiting in %.160s: ", what);
+	for (int i = 0; i < n; i++) {
+		if (&m[i] != worst && m[i].connected && seq > 0 && m[i].seq >= seq)
+			add_rank(b, m[i].rank, named++, text);
+	}
+}
+
+/* Writes what collective seq is: "bucket 2 of step 118 (allreduce sum f32[1024])", or "collective 9" if that is not
+ * known. */
+static void name_collective(const struct ct_waiting *at, int64_t seq, char *buf, size_t len)
+{
+	buf[0] = '\0';
+	if (at->name)
+		at->name(at->user, seq, buf, len);
+	if (!buf[0])
+		snprintf(buf, len, "collective %" PRId64, seq);
+}
+
+static void describe(const struct ct_waiting *at, const struct ct_member_state *m, int n,
+		     const struct ct_member_state *worst, enum lateness how, double asked_s, int own,
+		     struct ct_failure *out)
+{
+	/* What the rank should have posted next, or else what the others wait for. */
+	const int64_t seq = how == LATE_BEHIND ? worst->seq + 1 : at->seq;
+	struct ct_str others = {0};
+	char what[200];
+
+	name_collective(at, seq, what, sizeof(what));
+	name_others(&others, m, n, worst, how, own, at->seq, asked_s);
+	name_waiting(&others, m, n, worst, seq, how == LATE_BEHIND ? "it" : what);
+	switch (how) {
+	case LATE_GONE:
+		ct_failure_set(out, worst, CT_TIMEOUT, "is gone%s", ct_str_text(&others));
+		break;
+	case LATE_LEFT:
+		ct_failure_set(out, worst, CT_TIMEOUT, "has left the run%s", ct_str_text(&others));
+		break;
+	case LATE_SILENT:
+		ct_failure_set(out, worst, CT_TIMEOUT, "has not answered for %.0f s%s", worst->beat_age_s,
+			       ct_str_text(&others));
+		snprintf(out->hint, sizeof(out->hint),
+			 "check whether the process or its host is stopped: `ps -o stat,wchan -p %d` on %s", worst->pid,
+			 worst->host);
+		break;
+	default:
+		ct_failure_set(out, worst, CT_TIMEOUT, "is alive but has never posted %s%s", what,
+			       ct_str_text(&others));
+		snprintf(out->hint, sizeof(out->hint),
+			 "see what it is doing: `gdb -p %d -batch -ex 'thread apply all bt'` on %s; if it is "
+			 "only slow, raise dist.timeout",
+			 worst->pid, worst->host);
+		break;
+	}
+	ct_str_release(&others);
 }
 
 /* The store does not answer, so its owner is stopped or its host is unreachable. */
@@ -126,32 +170,28 @@ static enum ct_status attribute_to_owner(struct ct_world *w, struct ct_failure *
 	return CT_OK;
 }
 
-enum ct_status ct_world_attribute_failure(struct ct_world *w, int64_t seq, struct ct_failure *out)
+enum ct_status ct_world_attribute_failure(struct ct_world *w, const struct ct_waiting *at, struct ct_failure *out)
 {
 	const struct ct_member_state *worst = NULL;
 	enum lateness how = LATE_NOT;
-	struct ct_str others = {0};
 	struct ct_member_state *m;
 	double asked_s;
 	int n;
 
 	if (!w->store)
 		return CT_NOT_FOUND;
-	if (ct_store_beat(w->store, seq, "") != CT_OK || states_now(w, &m, &n, &asked_s) != CT_OK)
+	if (ct_store_beat(w->store, at->seq, "") != CT_OK || states_now(w, &m, &n, &asked_s) != CT_OK)
 		return attribute_to_owner(w, out);
 	for (int i = 0; i < n; i++) {
-		enum lateness l = m[i].rank == w->id.rank ? LATE_NOT : lateness(&m[i], seq, asked_s);
+		enum lateness l = m[i].rank == w->id.rank ? LATE_NOT : lateness(&m[i], at->seq, asked_s);
 
 		if (l > how || (l == how && l != LATE_NOT && m[i].seq < worst->seq)) {
 			worst = &m[i];
 			how = l;
 		}
 	}
-	if (worst) {
-		name_others(&others, m, n, worst, w->id.rank, seq, asked_s);
-		describe(worst, how, seq, ct_str_text(&others), out);
-	}
-	ct_str_release(&others);
+	if (worst)
+		describe(at, m, n, worst, how, asked_s, w->id.rank, out);
 	ct_free(m);
 	return worst ? CT_OK : CT_NOT_FOUND;
 }

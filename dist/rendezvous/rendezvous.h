@@ -90,11 +90,22 @@ void ct_world_leave(struct ct_world *w, bool failed);
 enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *lines,
 			      int64_t deadline_ns) CT_MUST_CHECK;
 
-/* Finds the rank that caused a timeout of this rank's collective `seq`. Sends this rank's position to the store, waits
- * up to 2.5 s for the heartbeats of the others, and chooses a rank that has left or lost its connection, else one
- * without a heartbeat (a stopped or hung process, an unreachable host), else the one that is furthest behind. Returns
- * CT_OK if *out is set, with status CT_TIMEOUT and a message such as "rank 1 (pid 4711 on host x) has not answered for
- * 12 s; last seen at collective 1234, step 120". Returns CT_NOT_FOUND (no error chain) if no such rank was found. */
-enum ct_status ct_world_attribute_failure(struct ct_world *w, int64_t seq, struct ct_failure *out) CT_MUST_CHECK;
+/* The collective for which a rank waits. */
+struct ct_waiting {
+	int64_t seq; /* its number, counted from 1; -1: unknown, for example because the rank waits for a message */
+	/* Writes what collective seq is, for example "bucket 2 of step 118 (allreduce sum f32[1024])", or "" if it is not
+	 * known. May be NULL. */
+	void (*name)(void *user, int64_t seq, char *buf, size_t len);
+	void *user;
+};
+
+/* Finds the rank that caused a timeout of this rank. Sends this rank's position to the store, waits up to 2.5 s for the
+ * heartbeats of the others, and chooses a rank that has left or lost its connection, else one without a heartbeat (a
+ * stopped or hung process, an unreachable host), else the one that has posted the fewest collectives. Returns CT_OK if
+ * *out is set, with status CT_TIMEOUT and a message such as "rank 3 (pid 4711 on host x) is alive but has never posted
+ * bucket 2 of step 118 (allreduce sum f32[1024]); ranks waiting in it: 0, 1, 2; last seen at collective 1234, training,
+ * step 118". Returns CT_NOT_FOUND (no error chain) if no such rank was found. */
+enum ct_status ct_world_attribute_failure(struct ct_world *w, const struct ct_waiting *at,
+					  struct ct_failure *out) CT_MUST_CHECK;
 
 #endif

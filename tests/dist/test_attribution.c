@@ -51,6 +51,14 @@ static void *heart_main(void *arg)
 	return NULL;
 }
 
+/* Rank 1 knows all collectives but number 8. */
+static void name_bucket(void *user, int64_t seq, char *buf, size_t len)
+{
+	(void)user;
+	if (seq != 8)
+		snprintf(buf, len, "bucket %d of step 118", (int)seq - 7);
+}
+
 /* A rank whose heart beats at the collective that its plan says. */
 static void beating_rank(struct proc *me, void *arg)
 {
@@ -68,7 +76,8 @@ static void beating_rank(struct proc *me, void *arg)
 	n = proc_hear(me);
 	if (strcmp(n.text, "blame") == 0) {
 		struct ct_failure f = {0};
-		enum ct_status st = ct_world_attribute_failure(&w, p->seq, &f);
+		const struct ct_waiting at = {.seq = p->seq, .name = name_bucket};
+		enum ct_status st = ct_world_attribute_failure(&w, &at, &f);
 
 		proc_send(me, st == CT_OK ? f.rank : -1, f.message);
 		n = proc_hear(me);
@@ -102,11 +111,21 @@ static void test_blame(void **state)
 {
 	char *path = ct_path_join(*state, "meet");
 	static const struct guilt cases[] = {
-		{{9, 9, 8}, NULL, 2, "is alive but has not entered collective 9; last seen at collective 8, step 120"},
-		{{7, 9, 8}, NULL, 0, "is alive but has not entered collective 9 (and so rank 2)"},
+		{{9, 9, 8},
+		 NULL,
+		 2,
+		 "is alive but has never posted bucket 2 of step 118; ranks waiting in it: 0, 1; last seen at collective 8, step 120"},
+		{{7, 9, 8},
+		 NULL,
+		 0,
+		 "is alive but has never posted collective 8; ranks waiting in it: 1, 2; last seen at collective 7"},
+		{{8, 9, 8},
+		 NULL,
+		 0,
+		 "is alive but has never posted bucket 2 of step 118 (and so rank 2); ranks waiting in it: 1"},
 		{{9, 9, 9}, NULL, -1, ""},
 		{{9, 9, 9}, "drop", 2, "is gone"},
-		{{9, 9, 9}, "leave", 2, "has left the run while others wait for collective 9"},
+		{{9, 9, 9}, "leave", 2, "has left the run; ranks waiting in bucket 2 of step 118: 0, 1"},
 	};
 
 	for (size_t c = 0; c < CT_ARRAY_LEN(cases); c++) {
@@ -153,7 +172,8 @@ static void test_blame_stopped(void **state)
 		n = proc_hear(&p[1]);
 		snprintf(who, sizeof(who), "rank %d (pid %d on host ", stopped, (int)p[stopped].pid);
 		assert_int_equal(n.v, stopped);
-		if (!strstr(n.text, who) || !strstr(n.text, "has not answered for"))
+		if (!strstr(n.text, who) || !strstr(n.text, "has not answered for") ||
+		    (stopped == 2 && !strstr(n.text, "; ranks waiting in bucket 2 of step 118: 0, 1")))
 			fail_msg("\"%s\"", n.text);
 		for (int i = 0; i < 3; i++) {
 			proc_kill(&p[i], SIGKILL);

@@ -147,7 +147,7 @@ static void test_alone(void **state)
 	assert_int_equal(w.n_hosts, 1);
 	assert_int_equal(w.peers[0].pid, getpid());
 	assert_ok(ct_world_agree(&w, "config", "a=1", 0));
-	assert_int_equal(ct_world_attribute_failure(&w, 3, &f), CT_NOT_FOUND);
+	assert_int_equal(ct_world_attribute_failure(&w, &(struct ct_waiting){.seq = 3}, &f), CT_NOT_FOUND);
 	ct_world_leave(&w, false);
 	ct_world_leave(&w, false);
 	p.rank = 1;

@@ -1,5 +1,6 @@
 """Processes that are killed or stopped, anywhere: one clear message, the right exit code, nothing left, and the run goes on."""
 
+import json
 import os
 import signal
 import time
@@ -150,8 +151,24 @@ class StoppedProcess(Case):
             self.assert_code(r, COMM)
             self.assert_last_says(r, rf"rank {rank}\b", rf"pid {pid}\b")
             self.assertEqual(state_of(pid), "")
+            if point == "step:7":
+                self.assert_last_says(r, r"rank %d \(pid %d on host \S+\) has not answered.*ranks waiting in bucket 0 of step 7 .*: %d" % (rank, pid, 1 - rank))
+                self.check_flight(run, rank, pid)
             self.train(*SETS, *sets, run=run)
+            self.assertEqual([name for name in os.listdir(self.path(run, "log")) if "flight" in name], [])
             self.assert_equals_reference(*SETS, run=run)
+
+    def check_flight(self, run, stopped, pid):
+        """The other rank has written what it was waiting for: it had posted one collective more."""
+        self.assertEqual(sorted(name for name in os.listdir(self.path(run, "log")) if "flight" in name), [f"flight-{1 - stopped:05d}.json"])
+        with open(self.path(run, "log", f"flight-{1 - stopped:05d}.json"), encoding="utf-8") as f:
+            j = json.load(f)
+        self.assertIn(f"(pid {pid} on ", j["reason"])
+        *earlier, last = j["communicators"][0]["records"]
+        self.assertEqual((last["op"], last["step"], last["bucket"], last["collective"]), ("allreduce", 7, 0, j["communicators"][0]["collectives"]))
+        self.assertIn(last["state"], ("posted", "begun"))
+        self.assertIsNone(last["done_ms"])
+        self.assertEqual({record["state"] for record in earlier}, {"done"})
 
     def test_in_a_step(self):
         self.check("step:7", 1)

@@ -200,7 +200,7 @@ static enum ct_status name_late(struct ct_session *s)
 	struct ct_error late;
 	struct ct_failure f = {0};
 	ct_error_save(&late);
-	if (ct_world_attribute_failure(&s->world, -1, &f) != CT_OK && !find_mute(s, &f))
+	if (ct_world_attribute_failure(&s->world, &(struct ct_waiting){.seq = -1}, &f) != CT_OK && !find_mute(s, &f))
 		return ct_error_restore(&late);
 	ct_error_set(CT_TIMEOUT, __FILE__, __LINE__, "start: %s", f.message);
 	if (f.hint[0])

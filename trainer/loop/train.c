@@ -344,6 +344,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 				      .lr = ct_schedule_lr(&s->plan.schedule, step),
 				      .stop = stop,
 				      .save = ct_session_is_root(s) && minutes};
+	ct_comm_set_step(s->comm, (int64_t)step);
 	CT_TRY(ct_stepper_post(l->stepper, &req, end_of_epoch));
 	int left =
 		*end_of_epoch || is_eval_due(l, step + 1) || is_save_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);

@@ -245,6 +245,19 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 	return CT_OK;
 }
 
+/* The record of an earlier failure would be misleading. */
+static enum ct_status name_flight_file(const struct ct_session *s)
+{
+	char *path;
+	if (!s->watchdog)
+		return CT_OK;
+	CT_TRY_ALLOC(path = ct_strfmt("%s/log/flight-%05d.json", s->run_dir, s->world.id.rank));
+	(void)unlink(path);
+	ct_watchdog_flight_file(s->watchdog, path);
+	ct_free(path);
+	return CT_OK;
+}
+
 static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const ct_run_lock *lock,
 			    int signals, struct ct_stop_guard *guard)
 {
@@ -253,7 +266,9 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	int64_t start = env_i64(CT_ENV_START_NS, ct_process_start_ns());
 	CT_TRY(ct_session_create(cfg, id, true, &s));
 	s.lock = lock;
-	enum ct_status st = ct_resume(&s);
+	enum ct_status st = name_flight_file(&s);
+	if (st == CT_OK)
+		st = ct_resume(&s);
 	if (st == CT_OK && id->rank == 0)
 		st = open_outputs(&s, &metrics);
 	ct_stop_guard_end(guard); /* from here on, a stop signal saves a checkpoint */

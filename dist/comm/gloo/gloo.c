@@ -30,7 +30,6 @@ struct comm_gloo {
 	ct_gloo *engine;
 	struct ct_gloo_sockets sockets;
 	struct ct_comm_worker worker;
-	struct ct_comm_history history;
 };
 
 static enum ct_status supports(const struct ct_world *w)
@@ -160,7 +159,6 @@ static void close_comm(ct_comm *c)
 	ct__comm_worker_stop(&g->worker);
 	ct__gloo_sockets_release(&g->sockets);
 	ct__gloo_close(g->engine);
-	ct__comm_history_release(&g->history);
 	ct__comm_release(c);
 	ct_free(g);
 }
@@ -175,7 +173,6 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 
 	CT_TRY_ALLOC(g = CT_NEW(struct comm_gloo));
 	CT_TRY_GOTO(ct__comm_init(&g->base, &ct__comm_ops_gloo, world, opts), st, fail);
-	ct__comm_history_init(&g->history);
 	block_sigpipe(&old);
 	st = connect_mesh(g);
 	restore_sigpipe(&old);
@@ -213,7 +210,7 @@ static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
 
 	ct_error_save(&e);
 	if (!atomic_load(&g->base.dead))
-		CT_TRY(ct__comm_diagnose(&g->base, &g->history, w, false));
+		CT_TRY(ct__comm_diagnose(&g->base, w, false));
 	(void)ct_error_restore(&e);
 	ct__work_text(w, what, sizeof(what));
 	if (q < 0)
@@ -234,7 +231,7 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 	else
 		st = ct__gloo_run(g->engine, &op);
 	if (st == CT_TIMEOUT && !atomic_load(&c->dead)) /* gloo's own timeout came first: find the rank */
-		return ct__comm_diagnose(c, &g->history, w, true);
+		return ct__comm_diagnose(c, w, true);
 	return st == CT_PEER_LOST ? explain_loss(g, w) : st;
 }
 
@@ -246,7 +243,7 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 	enum ct_status st;
 	sigset_t old;
 
-	w->scratch[TAG] = ct__comm_history_add(&g->history, w);
+	w->scratch[TAG] = ct__comm_tag(w);
 	if (ct__comm_is_p2p(w->kind)) {
 		op = describe(w);
 		block_sigpipe(&old);
@@ -292,7 +289,7 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 			return st;
 		if (atomic_load(&c->dead))
 			return give_up(g, w);
-		if (ct__comm_diagnose(c, &g->history, w, ct_now_ns() >= deadline_ns) < 0)
+		if (ct__comm_diagnose(c, w, ct_now_ns() >= deadline_ns) < 0)
 			return give_up(g, w);
 		pause = pause < 16 * DIAGNOSE_NS ? pause * 2 : pause;
 	}

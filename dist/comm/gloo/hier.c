@@ -273,7 +273,12 @@ static enum ct_status barrier(struct hier *h)
 static enum ct_status run(ct_comm *c, ct_work *w)
 {
 	struct hier *h = (struct hier *)c;
+	ct_comm *parts[] = {h->local, h->leaders};
 
+	for (size_t i = 0; i < CT_ARRAY_LEN(parts); i++) {
+		if (parts[i])
+			parts[i]->bucket = w->bucket;
+	}
 	switch (w->kind) {
 	case CT_COMM_ALLREDUCE:
 	case CT_COMM_REDUCE:

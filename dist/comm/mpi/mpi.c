@@ -29,7 +29,7 @@
 /* The low bits of a tag of a message contain its own tag. */
 #define MESSAGE_TAGS 4096
 
-/* Indexes of ct_work.scratch. Index 5 belongs to diagnose_impl.h. */
+/* Indexes of ct_work.scratch. */
 enum { TAG, N_PIECES, STARTED, FINISHED, BATCH };
 
 struct slot {
@@ -43,7 +43,6 @@ struct comm_mpi {
 	struct ct_comm base;
 	const struct ct_mpi_module *module;
 	struct ct_mpi_engine *engine;
-	struct ct_comm_history history;
 	struct ct_mpi_message *messages; /* [2 * (size - 1)] */
 	struct slot slots[WINDOW];
 	uint64_t n_pieces;             /* pieces started so far; piece k uses slots[k % WINDOW] */
@@ -61,10 +60,11 @@ static enum ct_status supports(const struct ct_world *w)
 	const struct ct_mpi_module *module;
 
 	if (w->id.by == CT_LAUNCHER_CTRAIN)
-		return CT_FAIL_HINT(CT_UNSUPPORTED,
-				    "start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, without --procs",
-				    "communicator \"mpi\" needs ranks that were started by mpirun or srun, but ctrain's launcher "
-				    "started them");
+		return CT_FAIL_HINT(
+			CT_UNSUPPORTED,
+			"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, without --procs",
+			"communicator \"mpi\" needs ranks that were started by mpirun or srun, but ctrain's launcher "
+			"started them");
 	return ct__mpi_load(&module);
 }
 
@@ -91,7 +91,6 @@ static void close_comm(ct_comm *c)
 	ct_free(m->messages);
 	if (m->engine)
 		m->module->close(m->engine, failed);
-	ct__comm_history_release(&m->history);
 	ct__comm_release(c);
 	ct_free(m);
 }
@@ -123,7 +122,6 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	CT_TRY_ALLOC(m = CT_NEW(struct comm_mpi));
 	CT_TRY_GOTO(ct__mpi_load(&m->module), st, fail);
 	CT_TRY_GOTO(ct__comm_init(&m->base, &ct__comm_ops_mpi, world, opts), st, fail);
-	ct__comm_history_init(&m->history);
 	deadline = ct_deadline_in(m->base.opts.timeout_ns);
 	CT_TRY_GOTO(m->module->open(m->base.rank, m->base.size, deadline, &m->engine), st, fail);
 	CT_TRY_GOTO(prepare_slots(m), st, fail);
@@ -157,6 +155,8 @@ static enum ct_status start_pieces(struct comm_mpi *m)
 		s->work = w;
 		s->piece.work = w;
 		s->tag = (int)w->scratch[TAG] + 2 * (int)(m->n_pieces % PIECE_TAGS);
+		if (w->scratch[STARTED] == 0)
+			ct__flight_begun(m->base.flight, w->seq);
 		ct__mpi_piece_init(&s->piece, w->scratch[STARTED]++);
 		m->n_pieces++;
 		if (w->scratch[STARTED] == w->scratch[N_PIECES])
@@ -184,6 +184,7 @@ static enum ct_status advance_piece(struct comm_mpi *m, struct slot *s, bool *mo
 
 static void set_done(ct_work *w)
 {
+	ct__flight_done(w->comm->flight, w->seq);
 	atomic_store_explicit(&w->status, CT_OK, memory_order_release);
 }
 
@@ -306,7 +307,7 @@ static enum ct_status advance_messages(struct comm_mpi *m, bool *moved)
 static enum ct_status post(ct_comm *c, ct_work *w)
 {
 	struct comm_mpi *m = (struct comm_mpi *)c;
-	uint32_t digest = ct__comm_history_add(&m->history, w), max = (uint32_t)m->module->tag_max(m->engine);
+	uint32_t digest = ct__comm_tag(w), max = (uint32_t)m->module->tag_max(m->engine);
 
 	if (!ct__comm_is_p2p(w->kind)) {
 		w->scratch[TAG] = digest % ((max + 1) / COLLECTIVE_TAGS) * COLLECTIVE_TAGS;
@@ -355,7 +356,7 @@ static void rest(int polls, int64_t idle_ns)
 /* The store may know which rank is late. */
 static enum ct_status look(struct comm_mpi *m, const ct_work *w, bool final)
 {
-	enum ct_status st = ct__comm_diagnose(&m->base, &m->history, w, final);
+	enum ct_status st = ct__comm_diagnose(&m->base, w, final);
 
 	if (st == CT_TIMEOUT)
 		ct__comm_attribute_failure(&m->base, w);

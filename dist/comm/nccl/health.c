@@ -212,11 +212,11 @@ enum ct_status ct__nccl_healthy(struct comm_nccl *n)
 	return look(n);
 }
 
-enum ct_status ct__nccl_timed_out(struct comm_nccl *n, int64_t seq, const char *what)
+enum ct_status ct__nccl_timed_out(struct comm_nccl *n, int64_t number, const char *what)
 {
 	(void)CT_FAIL(CT_TIMEOUT, "%s has not finished within %.1f s", what, (double)n->base.opts.timeout_ns * 1e-9);
 	ct_error_hint("check whether a process is stopped, or busy for longer than dist.timeout");
-	ct__comm_attribute_failure(&n->base, &(ct_work){.seq = seq});
+	ct__comm_attribute_failure(&n->base, &(ct_work){.number = number});
 	return CT_TIMEOUT;
 }
 
@@ -229,7 +229,7 @@ enum ct_status ct__nccl_check_wait(void *comm, int64_t waited_ns)
 		ct__nccl_look_soon(n);
 	st = ct__nccl_healthy(n);
 	if (st == CT_OK && waited_ns > n->base.opts.timeout_ns)
-		st = ct__nccl_timed_out(n, ct_comm_seq(&n->base), "work of the GPU with collectives");
+		st = ct__nccl_timed_out(n, ct_comm_seq(&n->base) - 1, "work of the GPU with collectives");
 	return st < 0 ? ct__comm_die(&n->base) : CT_OK;
 }
 

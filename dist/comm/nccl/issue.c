@@ -34,7 +34,7 @@ enum ct_status ct__nccl_end(struct comm_nccl *n, ncclResult_t r, const char *fun
 		pthread_mutex_unlock(&n->lock);
 		CT_TRY(ct__nccl_healthy(n));
 		if (ct_now_ns() - start > n->base.opts.timeout_ns)
-			return ct__nccl_timed_out(n, ct_comm_seq(&n->base), function);
+			return ct__nccl_timed_out(n, ct_comm_seq(&n->base) - 1, function);
 		ct__nccl_pause(start);
 		pthread_mutex_lock(&n->lock);
 		if (n->nccl)

@@ -104,7 +104,6 @@ static void close_comm(ct_comm *c)
 	pthread_cond_destroy(&n->wake);
 	pthread_mutex_destroy(&n->abort_lock);
 	pthread_mutex_destroy(&n->lock);
-	ct__comm_history_release(&n->history);
 	ct__comm_release(c);
 	ct_free(n);
 }
@@ -147,7 +146,6 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_mutex_init(&n->abort_lock, NULL);
 	ct_cond_init(&n->wake);
-	ct__comm_history_init(&n->history);
 	st = ct__comm_init(&n->base, &ct__comm_ops_nccl, world, opts);
 	if (st == CT_OK)
 		st = build(n);
@@ -210,7 +208,6 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 {
 	struct comm_nccl *n = (struct comm_nccl *)c;
 
-	(void)ct__comm_history_add(&n->history, w);
 	if (w->n == 0 && w->kind != CT_COMM_BARRIER) {
 		atomic_store_explicit(&w->status, CT_OK, memory_order_relaxed);
 		return CT_OK;
@@ -235,7 +232,6 @@ static enum ct_status post_to(ct_comm *c, const ct_work *w, ct_stream *s)
 		return CT_FAIL(CT_BUG, "a collective is posted to a stream of another device");
 	if (atomic_load_explicit(&c->dead, memory_order_acquire))
 		return ct_error_restore(&c->error);
-	atomic_fetch_add_explicit(&c->seq, 1, memory_order_relaxed);
 	st = ct__nccl_issue_messages(n);
 	if (st == CT_OK && w->n > 0)
 		st = ct__nccl_issue(n, w, w->src, w->dst, s);
@@ -265,7 +261,7 @@ static enum ct_status diagnose(struct comm_nccl *n, const ct_work *w, bool final
 	enum ct_status st;
 
 	CT_TRY(ct__nccl_others_stay(n, w));
-	st = ct__comm_diagnose(&n->base, &n->history, w, final);
+	st = ct__comm_diagnose(&n->base, w, final);
 	if (st == CT_TIMEOUT)
 		ct__comm_attribute_failure(&n->base, w);
 	return st;

@@ -19,7 +19,7 @@
 
 extern const struct ct_comm_ops ct__comm_ops_nccl;
 
-/* Indexes of ct_work.scratch. Index 5 belongs to diagnose_impl.h. */
+/* Indexes of ct_work.scratch. */
 enum { NCCL_FLIGHT };
 
 /* What an operation needs while it is under way: an event, and memory through which host buffers are copied. Flights are
@@ -53,7 +53,6 @@ struct comm_nccl {
 	ncclComm_t nccl;      /* NULL: not open, or aborted */
 	struct nccl_flight *flights;
 	struct nccl_memory *memory;
-	struct ct_comm_history history;
 	ct_work *messages;        /* sends and receives that have not been passed to NCCL */
 	int64_t n_posted, n_done; /* operations */
 	bool open;
@@ -109,8 +108,9 @@ void ct__nccl_look_soon(struct comm_nccl *n);
 enum ct_status ct__nccl_healthy(struct comm_nccl *n) CT_MUST_CHECK;
 /* The same, as a check of the device. Fails with CT_TIMEOUT if the host has waited longer than the timeout. */
 enum ct_status ct__nccl_check_wait(void *comm, int64_t waited_ns);
-/* Fails with CT_TIMEOUT. The message contains what the store knows about the rank for which all others wait. */
-enum ct_status ct__nccl_timed_out(struct comm_nccl *n, int64_t seq, const char *what) CT_MUST_CHECK;
+/* Fails with CT_TIMEOUT. The message contains what the store knows about the rank for which all others wait. number is
+ * that of ct_work, of the operation that this rank waits for. */
+enum ct_status ct__nccl_timed_out(struct comm_nccl *n, int64_t number, const char *what) CT_MUST_CHECK;
 /* Fails with CT_PEER_LOST if another rank has closed the communicator while this one waits for w. */
 enum ct_status ct__nccl_others_stay(struct comm_nccl *n, const ct_work *w) CT_MUST_CHECK;
 /* Informs the other ranks that this one has closed the communicator. */

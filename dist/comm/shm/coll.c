@@ -211,6 +211,7 @@ static void describe(struct shm *s, ct_work *w)
 	slot->dtype = (uint8_t)w->dtype;
 	slot->op = (uint8_t)w->op;
 	slot->root = w->root;
+	slot->bucket = w->bucket;
 	if (is_inline(s, w))
 		put_in(s, w, 0, total_bytes(w), total_bytes(w), (char *)slot->data);
 	else
@@ -262,13 +263,21 @@ void ct__shm_coll_post(struct shm *s, ct_work *w)
 
 static bool same_op(const struct shm_slot *a, const struct shm_slot *b)
 {
-	return a->n == b->n && a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root;
+	return a->n == b->n && a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
+	       a->bucket == b->bucket;
 }
 
 static void slot_text(const struct shm *s, const struct shm_slot *d, char *buf, size_t len)
 {
-	ct__comm_op_text(&s->base, (enum ct_comm_kind)d->kind, (enum ct_dtype)d->dtype, (enum ct_redop)d->op, d->n,
-			 d->root, 0, buf, len);
+	const struct ct_flight_record r = {.kind = (enum ct_comm_kind)d->kind,
+					   .dtype = (enum ct_dtype)d->dtype,
+					   .op = (enum ct_redop)d->op,
+					   .n = d->n,
+					   .root = d->root,
+					   .bucket = d->bucket - 1,
+					   .step = -1};
+
+	ct__flight_text(&s->base, &r, buf, len);
 }
 
 enum ct_status ct__shm_coll_compare(struct shm *s, uint64_t seq)
@@ -306,6 +315,7 @@ static enum ct_status decide(struct shm *s, ct_work *w)
 	bool direct = reduces(w) || w->kind == CT_COMM_BROADCAST;
 
 	CT_TRY(ct__shm_coll_compare(s, seq));
+	ct__flight_begun(s->base.flight, w->seq);
 	if (is_inline(s, w)) {
 		w->scratch[WAY] = INLINE;
 		return CT_OK;
@@ -426,6 +436,7 @@ static void complete_head(struct shm *s)
 		s->tail = NULL;
 	s->moved = true;
 	s->n_done++;
+	ct__flight_done(s->base.flight, w->seq);
 	atomic_store_explicit(&w->status, CT_OK, memory_order_relaxed);
 	atomic_store_explicit(&shm_me(s)->done, s->n_done, memory_order_release);
 	ct__shm_wake_for_done(s);

@@ -194,6 +194,7 @@ enum ct_status ct__shm_p2p_advance(struct shm *s)
 		if (!w->next)
 			s->p2p_tail = link;
 		s->moved = true;
+		ct__flight_done(s->base.flight, w->seq);
 		atomic_store_explicit(&w->status, CT_OK, memory_order_relaxed);
 	}
 	return CT_OK;

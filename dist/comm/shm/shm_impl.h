@@ -59,7 +59,7 @@ struct shm_slot {
 	_Alignas(SHM_LINE) uint64_t n;
 	uint64_t off;   /* offset of the buffer in its region */
 	int32_t region; /* -1: the buffer is private */
-	int32_t root;
+	int32_t root, bucket;
 	uint8_t kind, dtype, op;
 	_Alignas(SHM_LINE) unsigned char data[SHM_INLINE];
 };

@@ -1,0 +1,135 @@
+#include "dist/comm/flight_impl.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "dist/comm/comm_impl.h"
+
+static struct ct_flight_slot *slot_of(struct ct_flight *f, int64_t seq)
+{
+	return &f->slots[(uint64_t)seq % CT_FLIGHT_RECORDS];
+}
+
+static void put(_Atomic int64_t *at, int64_t v)
+{
+	atomic_store_explicit(at, v, memory_order_relaxed);
+}
+
+static int64_t get(const _Atomic int64_t *at)
+{
+	return atomic_load_explicit(at, memory_order_relaxed);
+}
+
+void ct__flight_add(struct ct_flight *f, const struct ct_flight_record *r)
+{
+	struct ct_flight_slot *s = slot_of(f, r->seq);
+
+	put(&s->stamp, 0);
+	/* Pairs with the fence in ct__flight_at: whoever reads one of the new values also reads the new stamp. */
+	atomic_thread_fence(memory_order_release);
+	put(&s->number, r->number);
+	put(&s->step, r->step);
+	put(&s->bucket, r->bucket);
+	put(&s->what, (int64_t)r->kind | (int64_t)r->dtype << 8 | (int64_t)r->op << 16);
+	put(&s->root_tag, (int64_t)((uint64_t)(uint32_t)r->root << 32 | (uint32_t)r->tag));
+	put(&s->n, (int64_t)r->n);
+	put(&s->posted_ns, r->posted_ns);
+	put(&s->begun_ns, 0);
+	put(&s->done_ns, 0);
+	atomic_store_explicit(&s->stamp, r->seq + 1, memory_order_release);
+}
+
+void ct__flight_begun(struct ct_flight *f, int64_t seq)
+{
+	struct ct_flight_slot *s = slot_of(f, seq);
+
+	if (get(&s->stamp) == seq + 1)
+		put(&s->begun_ns, ct_now_ns());
+}
+
+void ct__flight_done(struct ct_flight *f, int64_t seq)
+{
+	struct ct_flight_slot *s = slot_of(f, seq);
+
+	if (get(&s->stamp) == seq + 1 && get(&s->done_ns) == 0)
+		put(&s->done_ns, ct_now_ns());
+}
+
+bool ct__flight_at(const struct ct_flight *f, int64_t seq, struct ct_flight_record *out)
+{
+	const struct ct_flight_slot *s = &f->slots[(uint64_t)seq % CT_FLIGHT_RECORDS];
+	int64_t what;
+
+	if (seq < 0 || atomic_load_explicit(&s->stamp, memory_order_acquire) != seq + 1)
+		return false;
+	what = get(&s->what);
+	*out = (struct ct_flight_record){.seq = seq,
+					 .number = get(&s->number),
+					 .step = get(&s->step),
+					 .bucket = (int)get(&s->bucket),
+					 .kind = (enum ct_comm_kind)(what & 0xff),
+					 .dtype = (enum ct_dtype)(what >> 8 & 0xff),
+					 .op = (enum ct_redop)(what >> 16 & 0xff),
+					 .root = (int)(get(&s->root_tag) >> 32),
+					 .tag = (int)(uint32_t)get(&s->root_tag),
+					 .n = (uint64_t)get(&s->n),
+					 .posted_ns = get(&s->posted_ns),
+					 .begun_ns = get(&s->begun_ns),
+					 .done_ns = get(&s->done_ns)};
+	atomic_thread_fence(memory_order_acquire);
+	return get(&s->stamp) == seq + 1;
+}
+
+bool ct__flight_find(const struct ct_flight *f, int64_t n_seq, int64_t number, struct ct_flight_record *out)
+{
+	for (int64_t seq = n_seq - 1; seq >= 0 && n_seq - seq <= CT_FLIGHT_RECORDS; seq--) {
+		if (ct__flight_at(f, seq, out) && out->number == number)
+			return true;
+	}
+	return false;
+}
+
+bool ct__flight_pending(const struct ct_flight *f, int64_t n_seq, struct ct_flight_record *out)
+{
+	struct ct_flight_record r;
+	bool found = false;
+
+	for (int64_t seq = n_seq - 1; seq >= 0 && n_seq - seq <= CT_FLIGHT_RECORDS; seq--) {
+		if (!ct__flight_at(f, seq, &r) || r.done_ns != 0)
+			continue;
+		*out = r;
+		found = true;
+	}
+	return found;
+}
+
+/* Writes "bucket 2 of step 118", "bucket 2", "step 118" or "". */
+static void label_of(int bucket, int64_t step, char *buf, size_t len)
+{
+	if (bucket >= 0 && step >= 0)
+		snprintf(buf, len, "bucket %d of step %lld", bucket, (long long)step);
+	else if (bucket >= 0)
+		snprintf(buf, len, "bucket %d", bucket);
+	else if (step >= 0)
+		snprintf(buf, len, "step %lld", (long long)step);
+	else
+		snprintf(buf, len, "%s", "");
+}
+
+void ct__flight_text(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len)
+{
+	char op[128], label[64];
+
+	ct__comm_op_text(c, r->kind, r->dtype, r->op, r->n, r->root, r->tag, op, sizeof(op));
+	label_of(r->bucket, r->step, label, sizeof(label));
+	snprintf(buf, len, label[0] ? "%s (%s)" : "%s%s", op, label);
+}
+
+void ct__flight_name(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len)
+{
+	char op[128], label[64];
+
+	ct__comm_op_text(c, r->kind, r->dtype, r->op, r->n, r->root, r->tag, op, sizeof(op));
+	label_of(r->bucket, r->step, label, sizeof(label));
+	snprintf(buf, len, label[0] ? "%s (%s)" : "%s%s", label[0] ? label : op, label[0] ? op : "");
+}

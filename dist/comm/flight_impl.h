@@ -1,0 +1,52 @@
+/* The flight record: the latest operations of a communicator. When a run fails, it shows which rank has posted what.
+ * The thread that posts writes it without locks, a worker thread adds times, and any thread may read it. */
+#ifndef CT_DIST_COMM_FLIGHT_IMPL_H
+#define CT_DIST_COMM_FLIGHT_IMPL_H
+
+#include <stdatomic.h>
+
+#include "base/json.h"
+#include "dist/comm/comm_op_impl.h"
+
+#define CT_FLIGHT_RECORDS 512
+
+struct ct_flight_record {
+	int64_t seq;    /* number of the operation */
+	int64_t number; /* number of the collective, or -1 - k for message k */
+	int64_t step;   /* the step that ct_comm_set_step has set; -1: none */
+	int bucket;     /* of the reducer; -1: none */
+	enum ct_comm_kind kind;
+	enum ct_dtype dtype;
+	enum ct_redop op;
+	int root, tag;
+	uint64_t n;
+	/* begun: the back end has begun to move data; done: it is complete on this rank; 0: not yet. */
+	int64_t posted_ns, begun_ns, done_ns;
+};
+
+struct ct_flight_slot {
+	_Atomic int64_t stamp; /* seq + 1; 0: it is being written */
+	_Atomic int64_t number, step, bucket, what, root_tag, n, posted_ns, begun_ns, done_ns;
+};
+
+struct ct_flight {
+	struct ct_flight_slot slots[CT_FLIGHT_RECORDS];
+};
+
+void ct__flight_add(struct ct_flight *f, const struct ct_flight_record *r);
+/* These may be called by any thread. If the record has been overwritten, they do nothing. */
+void ct__flight_begun(struct ct_flight *f, int64_t seq);
+void ct__flight_done(struct ct_flight *f, int64_t seq);
+/* Returns false if there is no record of operation seq (any more). */
+bool ct__flight_at(const struct ct_flight *f, int64_t seq, struct ct_flight_record *out);
+/* Finds the record of a collective. n_seq is the number of operations posted so far. */
+bool ct__flight_find(const struct ct_flight *f, int64_t n_seq, int64_t number, struct ct_flight_record *out);
+/* Finds the first of the latest operations that is not done. */
+bool ct__flight_pending(const struct ct_flight *f, int64_t n_seq, struct ct_flight_record *out);
+
+/* Writes "bucket 2 of step 118 (allreduce sum f32[1024])", or "barrier" if bucket and step are unknown. */
+void ct__flight_name(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len);
+/* Writes "allreduce sum f32[1024] (bucket 2 of step 118)". */
+void ct__flight_text(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len);
+
+#endif
