@@ -11,7 +11,8 @@
 
 /* What an update needs on the device (ct_update.impl). */
 struct cuda_update {
-	void *segments, *chunks, *sums, *factors, *control;
+	void *segments, *chunks, *parts, *sums, *factors, *control;
+	int n_parts;
 };
 
 _Static_assert((int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS && (int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM &&
@@ -38,6 +39,38 @@ static enum ct_status upload(ct_net *net, const void *from, size_t n, void **out
 	if (st == CT_OK)
 		st = ct_stream_sync(net->engine->stream, CT_FOREVER);
 	ct_device_host_free(d, pinned);
+	return st;
+}
+
+/* Divides the chunks among more blocks. With `out` = NULL, only counts the parts. */
+static size_t divide_chunks(const struct ct_update *u, struct ct__k_chunk *out)
+{
+	size_t n = 0;
+
+	for (int64_t i = 0; i < u->n_chunks; i++) {
+		const struct ct_chunk *c = &u->chunks[i];
+
+		for (size_t at = 0; at < c->n; at += CT__K_PART_ELEMS, n++) {
+			const size_t left = c->n - at;
+
+			if (out)
+				out[n] = (struct ct__k_chunk){c->offset + at,
+							      (uint32_t)(left < CT__K_PART_ELEMS ? left : CT__K_PART_ELEMS),
+							      c->segment};
+		}
+	}
+	return n;
+}
+
+static enum ct_status upload_parts(ct_net *net, const struct ct_update *u, struct cuda_update *c)
+{
+	const size_t n = divide_chunks(u, NULL);
+	struct ct__k_chunk *parts;
+
+	CT_TRY_ALLOC(parts = CT_NEW_ARRAY(struct ct__k_chunk, n));
+	c->n_parts = (int)divide_chunks(u, parts);
+	const enum ct_status st = upload(net, parts, n * sizeof(*parts), &c->parts);
+	ct_free(parts);
 	return st;
 }
 
@@ -89,6 +122,7 @@ static void close_update(ct_net *net, struct ct_update *u)
 	ct_device_mem_free(d, c->control);
 	ct_device_mem_free(d, c->factors);
 	ct_device_mem_free(d, c->sums);
+	ct_device_mem_free(d, c->parts);
 	ct_device_mem_free(d, c->chunks);
 	ct_device_mem_free(d, c->segments);
 	ct_free(c);
@@ -103,6 +137,7 @@ static enum ct_status open_update(ct_net *net, struct ct_update *u)
 	CT_TRY_ALLOC(c = CT_NEW(struct cuda_update));
 	u->impl = c;
 	CT_TRY(upload_tables(net, u, c));
+	CT_TRY(upload_parts(net, u, c));
 	CT_TRY(ct_device_mem_alloc(d, 2 * (size_t)u->n_chunks * sizeof(double), false, &c->sums));
 	CT_TRY(ct_device_mem_alloc(d, (size_t)u->n_segments * sizeof(struct ct__k_factors), false, &c->factors));
 	return ct_device_mem_alloc(d, sizeof(struct ct__k_control), false, &c->control);
@@ -131,8 +166,10 @@ static struct ct__k_update_args update_args(const ct_net *net, const struct ct_u
 		.loss_scale_interval = o->loss_scale_interval,
 		.segments = c->segments,
 		.chunks = c->chunks,
+		.parts = c->parts,
 		.n_segments = u->n_segments,
 		.n_chunks = (int)u->n_chunks,
+		.n_parts = c->n_parts,
 		.sums = c->sums,
 		.factors = c->factors,
 		.control = c->control,

@@ -105,6 +105,8 @@ cudaError_t soft_gpu_progress(void);
 cudaError_t soft_gpu_alloc(void **out, size_t bytes, size_t alignment);
 /* Returns a uniformly distributed random number in [0, n), which is determined by SOFT_GPU_SEED. */
 unsigned soft_gpu_draw(unsigned n);
+/* Returns how many blocks of kernels have been launched since the process started. */
+uint64_t soft_gpu_blocks(void);
 /* Reports a mistake of the program under test: prints the message and ends the process. */
 void soft_gpu_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Returns whether [p, p + bytes) is within one allocation of device memory. */

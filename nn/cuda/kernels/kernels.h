@@ -233,11 +233,16 @@ struct ct__k_chunk {
 struct ct__k_factors { /* of a segment in one update */
 	float clip, weight_decay, shrink, step;
 };
+struct ct__k_adam { /* coefficients of AdamW and LAMB in one update */
+	float step, one_minus_beta1, beta2, one_minus_beta2, inverse_bias1, inverse_sqrt_bias2, eps;
+};
 /* Of one update: the factor for the gradient (clipping, and the inverse of the loss scale), and whether the update must change nothing. */
 struct ct__k_control {
 	float clip;
 	int32_t stop;
+	struct ct__k_adam adam;
 };
+enum { CT__K_PART_ELEMS = 1024 };
 struct ct__k_update_args {
 	int kind; /* CT__K_SGD ... */
 	int nesterov, need_norm;
@@ -249,7 +254,9 @@ struct ct__k_update_args {
 	uint32_t loss_scale_interval;
 	const struct ct__k_segment *segments; /* [n_segments] */
 	const struct ct__k_chunk *chunks;     /* [n_chunks] */
-	int n_segments, n_chunks;
+	/* [n_parts] The chunks divided into parts of at most CT__K_PART_ELEMS elements. A part is the work of a block that adds nothing up. */
+	const struct ct__k_chunk *parts;
+	int n_segments, n_chunks, n_parts;
 	double *sums;                  /* [2 * n_chunks] */
 	struct ct__k_factors *factors; /* [n_segments] */
 	struct ct__k_control *control;

@@ -1,14 +1,17 @@
-/* An update of an optimizer: the device decides whether to apply it, and how. A block works on a chunk of the arenas.
+/* An update of an optimizer: the device decides whether to apply it, and how.
  *
  *     norm        sums of squares of the gradient    for clipping and for a scaled loss
  *     decide      stop? factor of the gradient       one block; also changes the loss scale
  *     trust sums  LARS, LAMB (and LAMB's moments)    if segments have trust ratios
  *     factors     one thread per segment
  *     apply
- */
+ *
+ * The blocks of the sums work on a chunk of the arenas, because the last bits of the results depend on the order of the additions, which is
+ * that of nn/optim. `apply` changes each element for itself. Its blocks work on a part of a chunk with 4 elements per thread, so that the
+ * 100,000 parameters of a small model are divided among 100 multiprocessors and not two. */
 #include "nn/cuda/kernels/vector.cuh"
 
-enum { BLOCK = 1024, TILE = 256 };
+enum { BLOCK = 1024, APPLY_BLOCK = 256, TILE = 256 };
 static constexpr double LARS_EPS = 1e-8;
 
 /* The sums of a block's threads in a fixed order; thread 0 gets the result. */
@@ -97,6 +100,23 @@ static inline __device__ double add_all_chunks(const struct ct__k_update_args &a
 	return sum;
 }
 
+static inline __device__ struct ct__k_adam adam_of(const struct ct__k_update_args &a)
+{
+	/* Skipped updates do not count, as in PyTorch. */
+	const double t = (double)(a.step->update - (a.loss_scale ? a.loss_scale->skipped : 0)),
+		     bias1 = 1 - pow(a.beta1, t), bias2 = 1 - pow(a.beta2, t);
+	struct ct__k_adam c;
+
+	c.step = (float)(a.step->lr / bias1);
+	c.one_minus_beta1 = (float)(1 - a.beta1);
+	c.beta2 = (float)a.beta2;
+	c.one_minus_beta2 = (float)(1 - a.beta2);
+	c.inverse_bias1 = (float)(1 / bias1);
+	c.inverse_sqrt_bias2 = (float)(1 / sqrt(bias2));
+	c.eps = (float)a.eps;
+	return c;
+}
+
 /* The sum of squares in double is finite exactly if all gradients are. */
 static __global__ void decide(const struct ct__k_update_args a)
 {
@@ -127,6 +147,8 @@ static __global__ void decide(const struct ct__k_update_args a)
 	report(a, norm_out, outcome);
 	a.control->clip = clip / scale;
 	a.control->stop = outcome != CT__K_DONE;
+	if (a.kind == CT__K_ADAMW || a.kind == CT__K_LAMB)
+		a.control->adam = adam_of(a);
 }
 
 static __global__ void lars_sums(const struct ct__k_update_args a)
@@ -152,28 +174,7 @@ static __global__ void lars_sums(const struct ct__k_update_args a)
 	}
 }
 
-struct adam {
-	float step, one_minus_beta1, beta2, one_minus_beta2, inverse_bias1, inverse_sqrt_bias2, eps;
-};
-
-static inline __device__ struct adam adam_of(const struct ct__k_update_args &a)
-{
-	/* Skipped updates do not count, as in PyTorch. */
-	const double t = (double)(a.step->update - (a.loss_scale ? a.loss_scale->skipped : 0)),
-		     bias1 = 1 - pow(a.beta1, t), bias2 = 1 - pow(a.beta2, t);
-	struct adam c;
-
-	c.step = (float)(a.step->lr / bias1);
-	c.one_minus_beta1 = (float)(1 - a.beta1);
-	c.beta2 = (float)a.beta2;
-	c.one_minus_beta2 = (float)(1 - a.beta2);
-	c.inverse_bias1 = (float)(1 / bias1);
-	c.inverse_sqrt_bias2 = (float)(1 / sqrt(bias2));
-	c.eps = (float)a.eps;
-	return c;
-}
-
-static inline __device__ float lamb_update(float p, float m, float v, const struct adam &c, float weight_decay)
+static inline __device__ float lamb_update(float p, float m, float v, const struct ct__k_adam &c, float weight_decay)
 {
 	return m * c.inverse_bias1 / (sqrtf(v) * c.inverse_sqrt_bias2 + c.eps) + weight_decay * p;
 }
@@ -186,7 +187,7 @@ static __global__ void lamb_moments(const struct ct__k_update_args a)
 
 	if (a.control->stop || !a.segments[k.segment].adapt)
 		return;
-	const struct adam c = adam_of(a);
+	const struct ct__k_adam c = a.control->adam;
 	for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK) {
 		const size_t at = k.offset + i;
 		const float d = a.control->clip * a.grads[at],
@@ -268,7 +269,7 @@ static inline __device__ void apply_sgd(const struct ct__k_update_args &a, const
 }
 
 static inline __device__ void apply_adam(const struct ct__k_update_args &a, const struct ct__k_factors &f,
-					 const struct adam &c, size_t at)
+					 const struct ct__k_adam &c, size_t at)
 {
 	const float d = f.clip * a.grads[at], m = a.state[0][at] + c.one_minus_beta1 * (d - a.state[0][at]),
 		    v = c.beta2 * a.state[1][at] + c.one_minus_beta2 * (d * d);
@@ -280,28 +281,25 @@ static inline __device__ void apply_adam(const struct ct__k_update_args &a, cons
 
 static __global__ void apply(const struct ct__k_update_args a)
 {
-	__shared__ struct adam shared;
-	const struct ct__k_chunk k = a.chunks[blockIdx.x];
+	const struct ct__k_chunk k = a.parts[blockIdx.x];
 	const bool is_adam = a.kind == CT__K_ADAMW || a.kind == CT__K_LAMB;
 
-	if (threadIdx.x == 0 && is_adam)
-		shared = adam_of(a);
-	__syncthreads();
 	if (a.control->stop) { /* the copy of the weights may be older than the parameters */
-		for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK)
+		for (uint32_t i = threadIdx.x; i < k.n; i += APPLY_BLOCK)
 			store_weight(a, k.offset + i);
 		return;
 	}
 	const struct ct__k_factors f = a.factors[k.segment];
+	const struct ct__k_adam c = is_adam ? a.control->adam : ct__k_adam{};
 	const bool trusted = a.kind == CT__K_LAMB && a.segments[k.segment].adapt;
-	for (uint32_t i = threadIdx.x; i < k.n; i += BLOCK) {
+	for (uint32_t i = threadIdx.x; i < k.n; i += APPLY_BLOCK) {
 		const size_t at = k.offset + i;
 
 		if (trusted)
-			a.params[at] -= f.step * lamb_update(a.params[at], a.state[0][at], a.state[1][at], shared,
+			a.params[at] -= f.step * lamb_update(a.params[at], a.state[0][at], a.state[1][at], c,
 							     (float)a.weight_decay);
 		else if (is_adam)
-			apply_adam(a, f, shared, at);
+			apply_adam(a, f, c, at);
 		else
 			apply_sgd(a, f, at);
 		store_weight(a, at);
@@ -326,5 +324,5 @@ extern "C" cudaError_t ct__k_update(const struct ct__k_update_args *a, cudaStrea
 		e = for_chunks(lamb_moments, a, s);
 	if (e == cudaSuccess)
 		e = ct__launch(factors, blocks_for((size_t)a->n_segments, 64), 64, 0, s, *a);
-	return e ? e : for_chunks(apply, a, s);
+	return e ? e : ct__launch(apply, (unsigned)a->n_parts, APPLY_BLOCK, 0, s, *a);
 }

@@ -165,9 +165,34 @@ static void test_optimizers(void **state)
 		check_optimizer(cases[i].name, &cases[i].opts);
 }
 
+/* The update of an MLP with 784 inputs, whose weights are two chunks, occupies as many multiprocessors as it has thousands of parameters. */
+static void test_small_models_use_many_blocks(void **state)
+{
+	const struct ct_optim_opts opts = {.kind = CT_SGD, .momentum = 0.9};
+	uint64_t blocks = soft_gpu_blocks(); /* a real GPU skips the test */
+	struct side s;
+
+	(void)state;
+	ct_graph *g = graph_make((struct ct_shape){4, 14, 14}, "flatten;linear 128;relu;linear 10", 10,
+				 CT_LOSS_CROSS_ENTROPY, 0);
+	open_side(&s, true, g, &opts);
+	set_gradients(&s, 1);
+	ct_optim_begin(s.optim, 0.1, s.args);
+	assert_ok(ct_net_post_step_args(s.net, s.args));
+	blocks = soft_gpu_blocks();
+	assert_ok(ct_optim_post(s.optim));
+	assert_in_range(soft_gpu_blocks() - blocks, 100, 120);
+	assert_ok(ct_stream_sync(ct_engine_stream(s.engine), CT_FOREVER));
+	close_side(&s);
+	ct_graph_destroy(g);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_optimizers)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_optimizers),
+		cmocka_unit_test(test_small_models_use_many_blocks),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

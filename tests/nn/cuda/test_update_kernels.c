@@ -18,6 +18,8 @@ _Static_assert((int)CT__K_RESULT_OUTCOME == (int)CT_UPDATE_OUTCOME && (int)CT__K
 /* Three segments: one chunk, three chunks, and one without decay and trust ratio. */
 static const struct ct__k_chunk chunks[] = {{0, 10, 0}, {16, 1500, 1}, {1516, 1500, 1}, {3016, 7, 1}, {3024, 33, 2}};
 static const struct ct__k_segment segments[] = {{0, 1, 1, 1}, {1, 3, 1, 1}, {4, 1, 0, 0}};
+static const struct ct__k_chunk parts[] = {{0, 10, 0},     {16, 1024, 1}, {1040, 476, 1}, {1516, 1024, 1},
+					   {2540, 476, 1}, {3016, 7, 1},  {3024, 33, 2}};
 enum { N = 3057, N_CHUNKS = 5, N_SEGMENTS = 3 };
 
 struct fixture {
@@ -44,6 +46,8 @@ static void open_fixture(struct fixture *f, const struct ct__k_update_args *opts
 	f->a.chunks = gpu_bytes(chunks, sizeof(chunks));
 	f->a.n_segments = N_SEGMENTS;
 	f->a.n_chunks = N_CHUNKS;
+	f->a.parts = gpu_bytes(parts, sizeof(parts));
+	f->a.n_parts = CT_ARRAY_LEN(parts);
 	f->a.sums = gpu_bytes(NULL, 2 * N_CHUNKS * sizeof(double));
 	f->a.factors = gpu_bytes(NULL, N_SEGMENTS * sizeof(struct ct__k_factors));
 	f->a.control = gpu_bytes(NULL, sizeof(struct ct__k_control));
@@ -59,9 +63,9 @@ static void open_fixture(struct fixture *f, const struct ct__k_update_args *opts
 
 static void close_fixture(struct fixture *f)
 {
-	const void *device[] = {f->a.segments, f->a.chunks,  f->a.sums,     f->a.factors,  f->a.control,
-				f->a.params,   f->a.grads,   f->a.state[0], f->a.state[1], f->a.step,
-				f->a.loss,     f->a.stopped, f->a.result};
+	const void *device[] = {f->a.segments, f->a.chunks, f->a.parts,    f->a.sums,    f->a.factors,
+				f->a.control,  f->a.params, f->a.grads,    f->a.state[0], f->a.state[1],
+				f->a.step,     f->a.loss,   f->a.stopped,  f->a.result};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(device); i++)
 		gpu_free(device[i]);

@@ -1,4 +1,5 @@
 /* Kernels: launches of kernels compiled by a C++ compiler, and the functions to which object files of nvcc refer. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,13 @@ static bool is_launchable(const struct soft__grid *g)
 	       (uint64_t)b->x * b->y * b->z <= MAX_BLOCK;
 }
 
+static atomic_ullong n_blocks;
+
+uint64_t soft_gpu_blocks(void)
+{
+	return n_blocks;
+}
+
 static cudaError_t launch(const struct soft__grid *g, cudaStream_t handle, const void *args, size_t bytes)
 {
 	char name[256];
@@ -94,6 +102,7 @@ static cudaError_t launch(const struct soft__grid *g, cudaStream_t handle, const
 		return cudaErrorInvalidConfiguration;
 	if (g->shared_bytes > (l && l->bytes > SHARED_BYTES ? l->bytes : SHARED_BYTES))
 		return cudaErrorInvalidValue;
+	n_blocks += (uint64_t)g->grid.x * g->grid.y * g->grid.z;
 	name_kernel(name, sizeof(name), &g->kernel);
 	all = soft__alloc(work.args_bytes);
 	memcpy(all, g, sizeof(*g));
