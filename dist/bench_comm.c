@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/device/device.h"
 #include "base/mem.h"
 #include "dist/bench_values_impl.h"
 
@@ -16,7 +17,9 @@ struct bench {
 	struct ct_world *world;
 	const struct ct_bench_comm_opts *opts;
 	struct ct__bench_values values;
-	void *a, *b; /* source and destination; operations with one vector use a */
+	void *a, *b;           /* source and destination; operations with one vector use a */
+	void *host_a, *host_b; /* the same vectors, or pinned memory for their values if they are on a device */
+	ct_stream *stream;     /* of the device, or NULL */
 	double us[CT_BENCH_MAX_ITERS];
 };
 
@@ -158,13 +161,26 @@ static enum ct_status measure(struct bench *b, enum ct_bench_op op, size_t n, in
 
 /* ---- results */
 
-static enum ct_status check_vectors(struct bench *b, enum ct_bench_op op, size_t n, int64_t *wrong)
+static enum ct_status copy(struct bench *b, void *dst, const void *src, size_t bytes)
 {
-	void *dst = shapes[op].in_place ? b->a : b->b;
+	CT_TRY(ct_device_copy(b->opts->device, dst, src, bytes, b->stream));
+	return ct_stream_sync(b->stream, ct_deadline_in(ANSWER_NS));
+}
 
-	ct__bench_fill(&b->values, op, n, b->a, dst);
+static enum ct_status check_vectors(struct bench *b, enum ct_bench_op op, size_t n, size_t bytes, int64_t *wrong)
+{
+	const bool in_place = shapes[op].in_place;
+	void *dst = in_place ? b->a : b->b, *host_dst = in_place ? b->host_a : b->host_b;
+
+	ct__bench_fill(&b->values, op, n, b->host_a, host_dst);
+	if (b->stream) {
+		CT_TRY(copy(b, b->a, b->host_a, bytes));
+		CT_TRY(copy(b, b->b, b->host_b, bytes));
+	}
 	CT_TRY(once(b, op, n));
-	*wrong = ct__bench_count_wrong(&b->values, op, n, dst);
+	if (b->stream)
+		CT_TRY(copy(b, host_dst, dst, bytes));
+	*wrong = ct__bench_count_wrong(&b->values, op, n, host_dst);
 	return CT_OK;
 }
 
@@ -227,7 +243,7 @@ static enum ct_status run_row(struct bench *b, enum ct_bench_op op, size_t bytes
 		r.bytes = r.count * parts * element;
 	}
 	CT_TRY(measure(b, op, r.count, &r.iters, &r.us));
-	CT_TRY(op == CT_BENCH_BARRIER ? check_barrier(b, &r.wrong) : check_vectors(b, op, r.count, &r.wrong));
+	CT_TRY(op == CT_BENCH_BARRIER ? check_barrier(b, &r.wrong) : check_vectors(b, op, r.count, r.bytes, &r.wrong));
 	CT_TRY(agree(b, &r.wrong, CT_I64, CT_SUM));
 	r.algbw = (double)r.bytes / r.us / 1e3;
 	r.busbw = r.algbw * (s->a * n + s->b) / n;
@@ -268,6 +284,30 @@ static enum ct_status check_opts(const ct_comm *c, const struct ct_bench_comm_op
 	return CT_OK;
 }
 
+/* Allocates the vectors, which ct_comm_close frees, and what is needed to access them. */
+static enum ct_status alloc_vectors(struct bench *b, size_t bytes)
+{
+	CT_TRY(ct_comm_mem_alloc(b->comm, bytes, &b->a));
+	CT_TRY(ct_comm_mem_alloc(b->comm, bytes, &b->b));
+	b->host_a = b->a;
+	b->host_b = b->b;
+	if (!ct_comm_mem_is_on_device(b->comm))
+		return CT_OK;
+	b->host_a = b->host_b = NULL;
+	CT_TRY(ct_device_host_alloc(b->opts->device, bytes, &b->host_a));
+	CT_TRY(ct_device_host_alloc(b->opts->device, bytes, &b->host_b));
+	return ct_stream_create(b->opts->device, false, &b->stream);
+}
+
+static void release_vectors(struct bench *b)
+{
+	if (!ct_comm_mem_is_on_device(b->comm))
+		return;
+	ct_stream_destroy(b->stream);
+	ct_device_host_free(b->opts->device, b->host_b);
+	ct_device_host_free(b->opts->device, b->host_a);
+}
+
 enum ct_status ct_bench_comm(ct_comm *c, struct ct_world *world, const struct ct_bench_comm_opts *opts, int64_t *wrong)
 {
 	const size_t least = (size_t)ct_comm_size(c) * ct_dtype_bytes(opts->dtype);
@@ -275,19 +315,17 @@ enum ct_status ct_bench_comm(ct_comm *c, struct ct_world *world, const struct ct
 	int64_t total = 0;
 	enum ct_status st;
 	struct bench *b;
-	void *src, *dst;
 
 	CT_TRY(check_opts(c, opts));
-	CT_TRY(ct_comm_mem_alloc(c, bytes, &src));
-	CT_TRY(ct_comm_mem_alloc(c, bytes, &dst));
 	CT_TRY_ALLOC(b = CT_NEW(struct bench));
 	b->comm = c;
 	b->world = world;
 	b->opts = opts;
 	b->values = (struct ct__bench_values){ct_comm_rank(c), ct_comm_size(c), opts->dtype};
-	b->a = src;
-	b->b = dst;
-	st = run_all(b, &total);
+	st = alloc_vectors(b, bytes);
+	if (st == CT_OK)
+		st = run_all(b, &total);
+	release_vectors(b);
 	ct_free(b);
 	if (wrong)
 		*wrong = total;

@@ -46,6 +46,8 @@ struct ct_bench_comm_opts {
 	int factor;
 	int iters;  /* timed iterations; 0: as many as 200 ms allow, but at least 5 and at most CT_BENCH_MAX_ITERS */
 	int warmup; /* iterations that are not timed */
+	/* The device of the communicator; used if the vectors are in its memory (ct_comm_mem_is_on_device). */
+	ct_device *device;
 	/* Called on rank 0 after each measurement. */
 	void (*row)(void *user, const struct ct_bench_comm_row *r);
 	void *user;

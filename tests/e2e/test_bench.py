@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
@@ -50,10 +51,28 @@ class Bench(Case):
             with self.subTest(backend=backend, procs=procs):
                 self.check_comm(backend, procs)
 
-    def check_comm(self, backend, procs):
+    def test_comm_mpi(self):
+        for launcher in ("mpirun.openmpi", "mpirun.mpich"):
+            with self.subTest(launcher=launcher):
+                if not shutil.which(launcher):
+                    self.skipTest(f"{launcher} is not installed")
+                extra = ["--oversubscribe"] if "openmpi" in launcher else []
+                root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+                self.check_comm("mpi", 2, env=root, prefix=[launcher, *extra, "-n", "2"])
+
+    def test_comm_nccl(self):
+        """Vectors in the memory of the software GPU."""
+        soft = os.path.join(os.path.dirname(os.path.abspath(CTRAIN)), "soft_cudart")
+        if not os.path.exists(os.path.join(soft, "libnccl.so.2")):
+            self.skipTest("built without the software GPU or the stand-in for NCCL")
+        for procs in (2, 3):
+            self.check_comm("nccl", procs, "device=cuda", env={"CTRAIN_CUDA_LIBS": soft, "SOFT_GPU_DEVICES": "3"})
+
+    def check_comm(self, backend, procs, *sets, prefix=(), **more):
         """The table has nccl-tests' columns, and the JSON object has the same numbers."""
+        sets += () if prefix else ("--procs", procs)
         r = self.run_ctrain("bench", "comm", self.config(), "--iters", 2, "--warmup", 1, "--min", 8, "--max", "1M", "--factor", 1024,
-                            "--procs", procs, f"dist.backend={backend}", "--out", self.path("comm.json"))
+                            *sets, f"dist.backend={backend}", "--out", self.path("comm.json"), prefix=prefix, **more)
         with open(self.path("comm.json"), encoding="utf-8") as f:
             j = json.load(f)
         self.assertEqual((j["v"], j["bench"], j["backend"], j["world_size"], j["hosts"], j["wrong"]), (1, "comm", backend, procs, 1, 0))

@@ -14,6 +14,7 @@
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/stop_guard.h"
+#include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 
 #define DEFAULT_MIN 4096
@@ -229,6 +230,7 @@ static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config 
 {
 	struct ct_world world = {0};
 	ct_watchdog *dog = NULL;
+	ct_device *device = NULL;
 	ct_comm *comm = NULL;
 	int64_t wrong = 0;
 	enum ct_status st;
@@ -240,6 +242,8 @@ static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config 
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
 	if (id->world > 1)
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);
+	CT_TRY_GOTO(ct_plan_device_open(cfg, world.id.local_rank, &device), st, out);
+	o->device = co.device = device;
 	CT_TRY_GOTO(ct_comm_open(cfg->dist.backend, &world, &co, &comm), st, out);
 	if (dog)
 		ct_watchdog_add_comm(dog, comm);
@@ -250,6 +254,7 @@ out:
 	if (dog)
 		ct_watchdog_remove_comm(dog, comm);
 	ct_comm_close(comm);
+	ct_device_close(device);
 	ct_watchdog_stop(dog);
 	ct_world_leave(&world, st < 0);
 	/* All ranks know the sum, but one message is enough. */
