@@ -247,7 +247,7 @@ static void check_collective(int n_comms)
 	n = proc_hear(&p[0]);
 	snprintf(who, sizeof(who), "rank 1 (pid %d on host ", (int)p[1].pid);
 	assert_int_equal(n.v, CT_PEER_LOST);
-	if (!strstr(n.text, who))
+	if (!strstr(n.text, who) || !strstr(n.text, "this rank waited in allreduce sum f32[1]"))
 		fail_msg("\"%s\" does not hold \"%s\"", n.text, who);
 	(void)proc_end(&p[1]);
 	expect_end(&p[0], 40, (const char *const[]){NULL});
