@@ -81,10 +81,12 @@ static void find_lost(ncclComm_t c)
 	for (int r = 0; r < c->n_ranks; r++) {
 		const struct soft__member *m = &c->segment->members[r];
 
-		if (r == c->rank || !m->joined || m->left || !soft__is_lost(c->fd, r))
+		if (r == c->rank || !m->joined)
 			continue;
-		soft__warn("rank %d (process %d) has ended", r, m->pid);
-		c->error = ncclRemoteError;
+		if (m->aborted || (!m->left && soft__is_lost(c->fd, r))) {
+			soft__warn("rank %d (process %d) has %s", r, m->pid, m->aborted ? "aborted" : "ended");
+			c->error = ncclRemoteError;
+		}
 	}
 }
 
@@ -119,8 +121,15 @@ static void proceed(ncclComm_t c)
 ncclResult_t soft__poll(ncclComm_t c)
 {
 	struct soft__job *job = NULL;
+	bool flush;
 	ncclResult_t e;
 
+	soft__lock();
+	flush = c->phase == SOFT__FINALIZING && c->first && !c->error;
+	soft__unlock();
+	/* On a GPU, posted operations end while the program does nothing else than wait for ncclCommFinalize. */
+	if (flush)
+		(void)soft_gpu_progress();
 	soft__lock();
 	proceed(c);
 	if (c->deferred && c->polls-- == 0) {

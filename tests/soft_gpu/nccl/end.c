@@ -82,6 +82,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 	soft__lock();
 	check_graphs(c, __func__);
 	c->aborted = true;
+	c->segment->members[c->rank].aborted = 1;
 	deferred = c->deferred;
 	c->deferred = NULL;
 	soft__unlock();

@@ -55,7 +55,7 @@ struct soft__call {
 };
 
 struct soft__member {
-	atomic_uint joined, left; /* left: the communicator was finalized, destroyed or aborted */
+	atomic_uint joined, aborted, left; /* left: the rank does not use the memory any more */
 	int32_t pid;
 	uint64_t host, device;
 	/* Collectives proceed in rounds. In each, a rank writes its slot when all members have read the previous

@@ -19,7 +19,8 @@
  * - Two ranks cannot use the same device of the same host (ncclInvalidUsage), unless NCCL_HOSTID differs.
  *
  * Reductions are computed in the order of ranks, with every partial result rounded to the element type, as in NCCL's
- * rings. All ranks get the same bits, and the bits do not depend on the schedule. ncclAvg multiplies each input by
+ * rings. All ranks get the same bits, and the bits do not depend on the schedule. (How far other
+ * streams proceed while an operation waits depends on SOFT_GPU_SEED and on when the other ranks arrive.) ncclAvg multiplies each input by
  * 1/ranks, rounded to the element type, before the sum; integers are divided after it. 8-bit floating-point types cannot
  * be reduced.
  *

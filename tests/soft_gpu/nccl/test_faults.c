@@ -220,9 +220,25 @@ static void lose_rank(struct rank *r)
 	check(soft_nccl_live() == 0);
 }
 
+/* Rank 1 aborts, which rank 0 notices as it would over a network. */
+static void lose_by_abort(struct rank *r)
+{
+	setenv("SOFT_NCCL_LOST", "error", 1);
+	nccl_ok(make_comm(r, true));
+	if (r->rank == 0) {
+		ncclResult_t e = ncclSuccess;
+
+		for (; e == ncclSuccess; nap())
+			nccl_ok(ncclCommGetAsyncError(r->comm, &e));
+		check(e == ncclRemoteError);
+	}
+	nccl_ok(ncclCommAbort(r->comm));
+}
+
 static void test_lost_rank(void **state)
 {
 	(void)state;
+	run_ranks(2, lose_by_abort, NULL);
 	for (int noticed = 0; noticed < 2; noticed++) {
 		struct ranks result = start_ranks(2, lose_rank, noticed ? "noticed" : NULL);
 

@@ -1,5 +1,7 @@
 /* Operations as work of streams: order, overlap with other streams, capture and replay, and communicators that do not
  * block. */
+#include <math.h>
+
 #include "tests/soft_gpu/nccl/ranks.h"
 
 enum { N = 100000 };
@@ -175,6 +177,26 @@ static void test_overlap(void **state)
 	run_ranks(2, overlap_in_graph, NULL);
 }
 
+/* Finalization ends the operations that were posted, even if the program waits for nothing else. */
+static void finalize_posted(struct rank *r)
+{
+	float *x = device_values(1, 0);
+
+	nccl_ok(make_comm(r, r->arg != NULL));
+	nccl_done(r->comm, ncclAllReduce(x, x, N, ncclFloat32, ncclSum, r->comm, r->stream));
+	nccl_done(r->comm, ncclCommFinalize(r->comm));
+	nccl_ok(ncclCommDestroy(r->comm));
+	check(soft_nccl_live() == 0);
+	expect_values(x, r->stream, 2, 0);
+}
+
+static void test_finalize(void **state)
+{
+	(void)state;
+	run_ranks(2, finalize_posted, NULL);
+	run_ranks(2, finalize_posted, "blocking");
+}
+
 /* Operations of a communicator in different streams run in the order of their calls, also in a graph. */
 static void keep_order(struct rank *r)
 {
@@ -220,6 +242,7 @@ static void abort_in_flight(struct rank *r)
 {
 	float *x = device_values(1, 0), *y = device_values(2, 0);
 	bool captured = r->arg != NULL;
+	float result;
 	cudaGraphExec_t exec = NULL;
 	cudaGraph_t graph;
 
@@ -237,6 +260,8 @@ static void abort_in_flight(struct rank *r)
 		check(cudaStreamQuery(r->stream) == cudaErrorNotReady);
 		nccl_ok(ncclCommAbort(r->comm));
 		expect_values(y, r->stream, 2, 0);
+		ok(cudaMemcpy(&result, x, sizeof(result), cudaMemcpyDeviceToHost));
+		check(isnan(result));
 		if (captured)
 			ok(cudaGraphExecDestroy(exec));
 		r->board->flags[1] = 1;
@@ -256,9 +281,9 @@ static void test_abort(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_sum), cmocka_unit_test(test_capture),
-					   cmocka_unit_test(test_overlap), cmocka_unit_test(test_order),
-					   cmocka_unit_test(test_abort)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_sum),      cmocka_unit_test(test_capture),
+					   cmocka_unit_test(test_overlap),  cmocka_unit_test(test_order),
+					   cmocka_unit_test(test_finalize), cmocka_unit_test(test_abort)};
 
 	use_devices();
 	return cmocka_run_group_tests(tests, NULL, NULL);
