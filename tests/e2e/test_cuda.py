@@ -298,7 +298,7 @@ class Devices(Case):
         self.assertEqual([d["bus"] for d in j["devices"]], ["0000:01:00.0", "0000:02:00.0"])
         self.assertEqual(len({d["uuid"] for d in j["devices"]}), 2)
         libraries = {x["name"]: x for x in j["libraries"]}
-        self.assertEqual(set(libraries), {"libctrain_cuda.so", "libcudart.so.13", "libcudnn.so.9", "driver"})
+        self.assertEqual(set(libraries), {"libctrain_cuda.so", "libcudart.so.13", "libcudnn.so.9", "driver", "libnccl.so.2"})
         for name, x in libraries.items():
             self.assertRegex(x["version"], r"\d+\.\d+")
             if name != "driver":
