@@ -251,44 +251,47 @@ static void movements(struct buffers *b, size_t n, enum ct_dtype t)
 static void collectives(struct buffers *b)
 {
 	static const size_t small[] = {0, 1, 3, 100, 511, 1000};
+	const size_t large = b->gpu ? 320023 : 1300001; /* the software GPU is slow */
 
 	for (int t = 0; t < CT_N_DTYPES; t++) {
-		for (size_t k = 0; k < CT_ARRAY_LEN(small); k += b->gpu ? 2 : 1) { /* the software GPU is slow */
+		for (size_t k = b->gpu ? 1 : 0; k < CT_ARRAY_LEN(small); k += b->gpu ? 3 : 1) {
 			for (int op = CT_SUM; op <= CT_AVG; op++)
 				reductions(b, small[k], (enum ct_dtype)t, (enum ct_redop)op);
 			movements(b, small[k], (enum ct_dtype)t);
 		}
 	}
-	reductions(b, 300001, CT_F32, CT_SUM);
+	reductions(b, 0, CT_F32, CT_SUM);
+	movements(b, 0, CT_F32);
+	reductions(b, large / 4, CT_F32, CT_SUM);
 	reductions(b, 40001, CT_F64, CT_AVG);
-	reductions(b, 700003, CT_U8, CT_MAX);
-	movements(b, 300001, CT_F32);
-	movements(b, 1300001, CT_U8);
+	reductions(b, large / 2, CT_U8, CT_MAX);
+	movements(b, large / 4, CT_F32);
+	movements(b, large, CT_U8);
 }
 
 /* More operations under way than the back end has room for, waited for in another order than posted. */
 static void overlap(struct buffers *b)
 {
 	enum { N = 150, LEN = 600 };
-	int size = ct_comm_size(b->c), rank = ct_comm_rank(b->c);
+	const int size = ct_comm_size(b->c), rank = ct_comm_rank(b->c), n = b->gpu ? 40 : N;
 	float *x = take(b, sizeof(float) * N * LEN);
 	int32_t *sums = take(b, sizeof(int32_t) * N);
 	ct_work *big[N], *tiny[N], *bar;
 
-	for (int k = 0; k < N; k++) {
+	for (int k = 0; k < n; k++) {
 		for (int i = 0; i < LEN; i++)
 			x[k * LEN + i] = (float)(rank + k + i);
 		sums[k] = rank * k;
 	}
 	copy_arena(b, true);
-	for (int k = 0; k < N; k++) {
+	for (int k = 0; k < n; k++) {
 		CHECK(ct_comm_allreduce(b->c, at(b, x + k * LEN), LEN, CT_F32, CT_SUM, &big[k]) == CT_OK);
 		if (k % 3 == 0)
 			finish(ct_comm_barrier(b->c, &bar), &bar);
 		CHECK(ct_comm_allreduce(b->c, at(b, sums + k), 1, CT_I32, CT_SUM, &tiny[k]) == CT_OK);
 		CHECK(ct_comm_progress(b->c) == CT_OK);
 	}
-	for (int k = N - 1; k >= 0; k--) {
+	for (int k = n - 1; k >= 0; k--) {
 		enum ct_status st;
 
 		CHECK(ct_work_wait(tiny[k]) == CT_OK);
@@ -298,7 +301,7 @@ static void overlap(struct buffers *b)
 		CHECK(ct_work_wait(big[k]) == CT_OK);
 	}
 	copy_arena(b, false);
-	for (int k = 0; k < N; k++) {
+	for (int k = 0; k < n; k++) {
 		for (int i = 0; i < LEN; i++)
 			CHECK(x[k * LEN + i] == (float)(size * (k + i) + size * (size - 1) / 2));
 		CHECK(sums[k] == k * size * (size - 1) / 2);
@@ -436,10 +439,11 @@ void conform(struct ct_world *world, void *arg)
 {
 	struct suite *s = arg;
 	struct ct_comm_opts o = {.timeout_ns = TIMEOUT};
-	struct buffers b = {.arena_bytes = (size_t)32 << 20, .backend = world->id.world == 1 ? "self" : s->backend};
+	struct buffers b = {.backend = world->id.world == 1 ? "self" : s->backend};
 
 	open_gpu(&b, world->id.rank);
 	o.device = b.gpu;
+	b.arena_bytes = (size_t)(b.gpu ? 6 : 32) << 20;
 	enum ct_status st = ct_comm_open(s->backend, world, &o, &b.c);
 	if (st == CT_UNSUPPORTED) {
 		s->unsupported[world->id.rank] = true;
