@@ -2,6 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#define CT_LOG_COMPONENT "dist"
+#include "base/device/device.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
 #include "dist/store/net.h"
@@ -77,10 +80,8 @@ static const struct backend *find(const char *name)
 	return NULL;
 }
 
-static const char *auto_backend(const struct ct_world *w)
+static const char *host_backend(const struct ct_world *w)
 {
-	if (w->id.world <= 1)
-		return "self";
 	if (w->n_hosts <= 1)
 		return "shm";
 	for (int i = 1; i < w->id.world; i++) {
@@ -90,6 +91,26 @@ static const char *auto_backend(const struct ct_world *w)
 		}
 	}
 	return "gloo";
+}
+
+static enum ct_status choose(struct ct_world *w, const struct ct_comm_opts *opts, const char **out)
+{
+	const struct backend *nccl = find("nccl");
+	char own[256], why[320], note[64];
+
+	*out = w->id.world <= 1 ? "self" : host_backend(w);
+	if (w->id.world <= 1 || !opts->device || strcmp(ct_device_kind(opts->device), "cuda") != 0)
+		return CT_OK;
+	why_not_built(nccl, own, sizeof(own));
+	if (is_built(nccl))
+		snprintf(own, sizeof(own), "%s", nccl->available(note, sizeof(note)) < 0 ? ct_error_message() : "");
+	ct_error_clear();
+	CT_TRY(ct__comm_agree_on_nccl(w, opts, own, why, sizeof(why)));
+	if (!why[0])
+		*out = "nccl";
+	else
+		CT_INFO("the gradients go through the memory of the host, because NCCL cannot be used: %s", why);
+	return CT_OK;
 }
 
 static enum ct_status unknown_backend(const char *name)
@@ -132,13 +153,15 @@ static enum ct_status get_ops(const struct backend *b, const struct ct_comm_ops 
 
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
 {
-	const char *name = strcmp(backend, "auto") == 0 ? auto_backend(world) : backend;
-	const struct backend *b = find(name);
 	const struct ct_comm_ops *ops = &ct__comm_ops_self;
+	const struct backend *b;
 
 	*out = NULL;
+	if (strcmp(backend, "auto") == 0)
+		CT_TRY(choose(world, opts, &backend));
+	b = find(backend);
 	if (!b)
-		return unknown_backend(name);
+		return unknown_backend(backend);
 	if (!is_built(b))
 		return not_built(b);
 	/* Check the name even if the back end needs no interface, so that a wrong name is found before the first run on

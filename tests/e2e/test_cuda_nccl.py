@@ -6,7 +6,7 @@ import signal
 import time
 
 import test_cuda_ranks as ranks
-from harness import COMM, DEVICE, main, read_text
+from harness import COMM, DEVICE, OK, main, read_text
 
 
 class Soft(ranks.Soft):
@@ -42,6 +42,33 @@ class Ranks(Soft):
                 self.assertGreater(calls.count("call cudaGraphLaunch"), calls.count("call cudaGraphInstantiate"))
                 self.assertNotIn("call cudaLaunchHostFunc", calls)
                 self.assertIn("call ncclCommWindowRegister", calls)
+
+
+class Auto(Soft):
+    always = (*ranks.Soft.always, "dist.backend=auto")
+
+    def backends(self, run):
+        return {m["backend"] for m in self.metrics(run, "run")}
+
+    def test_nccl_if_possible(self):
+        self.cuda(run="run")
+        self.assertEqual(self.backends("run"), {"nccl"})
+
+    def test_shared_gpu(self):
+        self.cuda("launch.devices=0,0", run="run")
+        self.assertEqual(self.backends("run"), {"shm"})
+        self.assertIn("because NCCL cannot be used: rank 0 and rank 1 share a GPU", read_text(self.path("run", "log", "rank-00000.log")))
+
+    def test_one_rank_without_nccl(self):
+        """All ranks make the same choice."""
+        world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
+        faults = ({}, {"SOFT_GPU_FAULT": "ncclGetVersion:0:2"})
+        running = [self.start_training("device=cuda", *self.always, *ranks.SMALL, "train.max_steps=2", run="run",
+                                       env=self.soft(2, env={**world, "RANK": str(i), "LOCAL_RANK": str(i), **faults[i]})) for i in range(2)]
+        for p in running:
+            self.assert_code(p.wait(30), OK)
+        self.assertEqual(self.backends("run"), {"shm"})
+        self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), "NCCL cannot be used: rank 1: libnccl.* does not report its version")
 
 
 class Faults(Soft):

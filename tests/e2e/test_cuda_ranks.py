@@ -22,7 +22,7 @@ RECORDED = {
 
 
 class Soft(Case):
-    always = ("train.autotune=off",)
+    always = ("train.autotune=off", "dist.backend=shm")
 
     def setUp(self):
         super().setUp()

@@ -329,7 +329,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Also write TensorBoard event files to the run directory."},
 
 	{KEY(dist.backend, STR), SHARED, .choices = WORDS("auto", "self", "shm", "gloo", "hier", "mpi", "nccl"), .def = "auto",
-	 .doc = "Communicator. self: one rank. shm: shared memory within one host. gloo: TCP. hier: shm within hosts and gloo between them. mpi: the library of the mpirun that has started the ranks. nccl: NVIDIA's library for GPUs. auto: chosen by the number of ranks and hosts."},
+	 .doc = "Communicator. self: one rank. shm: shared memory within one host. gloo: TCP. hier: shm within hosts and gloo between them. mpi: the library of the mpirun that has started the ranks. nccl: NVIDIA's library for GPUs, one rank per GPU. auto: nccl if all ranks can use it, else chosen by the number of ranks and hosts."},
 	{KEY(dist.timeout, SECONDS), .flags = CT_KEY_OPEN_LO, .hi = 86400, .def = "600",
 	 .doc = "Maximum time that a rank waits for other ranks in a collective. Then the run fails."},
 	{KEY(dist.rendezvous_timeout, SECONDS), .flags = CT_KEY_OPEN_LO, .hi = 86400, .def = "300",

@@ -130,6 +130,8 @@ enum ct_status ct__nccl_connect(struct comm_nccl *n)
 	const int64_t deadline = ct_deadline_in(n->base.opts.timeout_ns);
 	ncclUniqueId id;
 
+	/* Synchronized batch norm uses a second communicator, whose operations NCCL otherwise does not order. */
+	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
 	/* NCCL uses the interface for its own connections. The user's setting takes precedence. */
 	if (n->base.opts.iface)
 		setenv("NCCL_SOCKET_IFNAME", n->base.opts.iface, 0);

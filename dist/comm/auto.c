@@ -1,0 +1,87 @@
+/* The choice of "auto" between communicators that not all ranks may be able to use. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/device/device.h"
+#include "base/mem.h"
+#include "dist/comm/comm_impl.h"
+
+struct answer {
+	char gpu[64];
+	char why[256]; /* why this rank cannot use nccl; "": it can */
+};
+
+/* Makes the prefix of the keys. All ranks call this equally often. */
+static enum ct_status choose_prefix(const struct ct_world *w, char *buf, size_t len)
+{
+	char key[96];
+	int64_t n;
+
+	snprintf(key, sizeof(key), "auto/%d/opened/%d", w->id.restart, w->id.rank);
+	CT_TRY(ct_store_add(w->store, key, 1, &n));
+	snprintf(buf, len, "auto/%d/%lld", w->id.restart, (long long)n);
+	return CT_OK;
+}
+
+static enum ct_status read_answer(const struct ct_world *w, const char *prefix, int q, int64_t deadline_ns,
+				  struct answer *out)
+{
+	char key[128], *value;
+	size_t len;
+
+	snprintf(key, sizeof(key), "%s/%d", prefix, q);
+	if (ct_store_get(w->store, key, deadline_ns, &value, &len) < 0)
+		return ct_error_wrap("rank %d (pid %d on %s) has not opened the communicator", q, w->peers[q].pid,
+				     w->peers[q].host);
+	memset(out, 0, sizeof(*out));
+	memcpy(out, value, len < sizeof(*out) ? len : sizeof(*out));
+	ct_free(value);
+	return CT_OK;
+}
+
+/* Writes why the ranks cannot use nccl, or "". */
+static enum ct_status judge(const struct ct_world *w, const char *prefix, int64_t deadline_ns, char *why, size_t len)
+{
+	struct answer *all;
+	enum ct_status st = CT_OK;
+
+	CT_TRY_ALLOC(all = CT_NEW_ARRAY(struct answer, (size_t)w->id.world));
+	snprintf(why, len, "%s", "");
+	for (int q = 0; st == CT_OK && q < w->id.world; q++) {
+		st = read_answer(w, prefix, q, deadline_ns, &all[q]);
+		if (st == CT_OK && !why[0] && all[q].why[0])
+			snprintf(why, len, "rank %d: %.*s", q, (int)sizeof(all[q].why) - 1, all[q].why);
+		for (int i = 0; st == CT_OK && !why[0] && i < q; i++)
+			if (strcmp(all[i].gpu, all[q].gpu) == 0)
+				snprintf(why, len, "rank %d and rank %d share a GPU", i, q);
+	}
+	ct_free(all);
+	return st;
+}
+
+enum ct_status ct__comm_agree_on_nccl(struct ct_world *w, const struct ct_comm_opts *opts, const char *own_why,
+				      char *why, size_t len)
+{
+	const int64_t deadline = ct_deadline_in(opts->timeout_ns > 0 ? opts->timeout_ns : CT_FOREVER);
+	struct answer own = {0};
+	struct ct_device_info info;
+	char prefix[96], key[128], *value;
+	size_t got;
+
+	CT_TRY(ct_device_info(opts->device, &info));
+	snprintf(own.gpu, sizeof(own.gpu), "%s", info.uuid);
+	snprintf(own.why, sizeof(own.why), "%s", own_why);
+	CT_TRY(choose_prefix(w, prefix, sizeof(prefix)));
+	snprintf(key, sizeof(key), "%s/%d", prefix, w->id.rank);
+	CT_TRY(ct_store_set(w->store, key, &own, sizeof(own)));
+	snprintf(key, sizeof(key), "%s/result", prefix);
+	if (w->id.rank == 0) {
+		CT_TRY(judge(w, prefix, deadline, why, len));
+		return ct_store_set(w->store, key, why, strlen(why));
+	}
+	if (ct_store_get(w->store, key, deadline, &value, &got) < 0)
+		return ct_error_wrap("rank 0 has not chosen the communicator");
+	snprintf(why, len, "%s", value);
+	ct_free(value);
+	return CT_OK;
+}
