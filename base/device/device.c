@@ -131,9 +131,13 @@ enum ct_status ct_device_count(const char *kind, int *n)
 enum ct_status ct_device_check(const char *kind, int index)
 {
 	const struct ct_device_ops *ops;
-	int n;
+	const struct kind *k;
+	char why[512];
 
-	CT_TRY(need(kind, index, &ops, &n));
+	CT_TRY(find_kind(kind, &k));
+	ops = ops_of(k, why, sizeof(why));
+	if (!ops)
+		return CT_FAIL(CT_NO_DEVICE, "no %s device: %s", kind, why);
 	return ops->check ? ops->check(index) : CT_OK;
 }
 

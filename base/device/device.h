@@ -116,8 +116,8 @@ enum ct_status ct_device_open(const char *kind, int index, ct_device **out) CT_M
 /* Returns the number of devices of a kind, which is at least 1, without opening one. At least one of them can be used.
  * Fails like ct_device_open. */
 enum ct_status ct_device_count(const char *kind, int *n) CT_MUST_CHECK;
-/* Returns whether a device can be used, without opening it: a GPU may be too old for the kernels. Otherwise fails with
- * CT_NO_DEVICE. */
+/* Returns whether an existing device can be used, without opening it: a GPU may be too old for the kernels. Otherwise
+ * fails with CT_NO_DEVICE. */
 enum ct_status ct_device_check(const char *kind, int index) CT_MUST_CHECK;
 /* Returns the kind of device to use if the user does not choose one: "cuda" if there is a GPU that ctrain can use, else
  * "cpu". In the second case, writes the reason to `why`, and sets *has_driver if the machine has an NVIDIA driver, so
@@ -167,8 +167,9 @@ void ct_device_drain(ct_device *d);
 enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **out) CT_MUST_CHECK;
 void ct_stream_destroy(ct_stream *s);
 ct_device *ct_stream_device(const ct_stream *s);
-/* Stores the name of the work that is being posted to s, for messages about work that failed: a GPU reports only at the
- * next wait that some work has failed. The string is borrowed until the next call; NULL: none. */
+/* Stores the name of the work that is being posted to s. A GPU reports only at a later call that some work has failed,
+ * and then the message lists the names of the work that was posted after the last wait. The string is borrowed until the
+ * next call; NULL: none. */
 void ct_stream_note(ct_stream *s, const char *work);
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
 /* Work that is posted to s after this call runs only after the work that preceded the latest ct_event_record of e is
