@@ -2,10 +2,14 @@
 #ifndef CT_BASE_DEVICE_CUDA_CHECK_H
 #define CT_BASE_DEVICE_CUDA_CHECK_H
 
-#include "base/status.h"
+#include "base/device/device.h"
 
 /* Returns CT_OK if `error`, a cudaError_t, is cudaSuccess. Otherwise fails with "CUDA: WHAT: NAME: CUDA's description",
  * and adds a hint if the user can correct the problem. `what` names the function that has returned the error. */
 enum ct_status ct_cuda_check(int error, const char *what) CT_MUST_CHECK;
+/* Must be called after each launch of a kernel on s. error: the result of the launch; kernel: a description, which
+ * messages contain if work on the GPU fails later, together with the string of ct_stream_note. Fails as ct_cuda_check
+ * does. */
+enum ct_status ct_cuda_launched(ct_stream *s, int error, const char *kernel) CT_MUST_CHECK;
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/device/cuda_check.h"
 #include "base/mem.h"
 #include "nn/cuda/run/run.h"
 #include "nn/optim/update.h"
@@ -192,8 +193,7 @@ static enum ct_status post_update(ct_net *net, const struct ct_update *u)
 {
 	const struct ct__k_update_args a = update_args(net, u);
 
-	ct_stream_note(net->engine->stream, "the update of the parameters");
-	return ct__cuda_launched(ct__k_update(&a, cuda_stream(net)), "update");
+	return ct_cuda_launched(net->engine->stream, ct__k_update(&a, cuda_stream(net)), "update of the parameters");
 }
 
 /* The update has written the 16-bit weights, too. */
@@ -207,7 +207,7 @@ static void updated(ct_net *net)
 
 static enum ct_status post_arena(const ct_net *net, const struct ct__k_arena_args *a)
 {
-	return a->n == 0 ? CT_OK : ct__cuda_launched(ct__k_arena(a, cuda_stream(net)), "pass over an arena");
+	return a->n == 0 ? CT_OK : ct_cuda_launched(net->engine->stream, ct__k_arena(a, cuda_stream(net)), "pass over an arena");
 }
 
 static enum ct_status post_add(const ct_net *net, const struct ct_span *dst, const struct ct_span *src)
@@ -243,7 +243,7 @@ static enum ct_status post_loss(ct_net *net, float *loss)
 {
 	const struct ct__k_take_loss_args a = {(struct ct__k_metrics *)&net->state->metrics, loss};
 
-	return ct__cuda_launched(ct__k_take_loss(&a, cuda_stream(net)), "loss of a step");
+	return ct_cuda_launched(net->engine->stream, ct__k_take_loss(&a, cuda_stream(net)), "loss of a step");
 }
 
 const struct ct_arena_ops ct__arena_ops_cuda = {

@@ -151,6 +151,7 @@ static enum ct_status post_recording(ct_stepper *p, struct step_group *group, st
 	}
 	ct_stream_note(p->stream, "a recorded step");
 	CT_TRY(ct_recording_post(group->recording, p->stream));
+	ct_stream_note(p->stream, NULL);
 	for (int k = 0; k < p->group; k++) {
 		first[k].head = first;
 		first[k].n_same_end = p->group - 1 - k;

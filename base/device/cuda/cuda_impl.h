@@ -13,18 +13,31 @@
 
 #include "base/device/cuda_check.h"
 #include "base/device/device.h"
+#include "base/mem.h"
 
 extern const struct ct_device_ops ct__device_cuda_ops;
+
+enum { CT__CUDA_NOTES = 256, CT__CUDA_NOTE_BYTES = 64 };
+
+/* Names of the kernels that were posted to a stream: that of kernel i is in names[i % CT__CUDA_NOTES]. */
+struct cuda_notes {
+	uint64_t posted, done; /* numbers of kernels; those before `done` have ended without an error */
+	char names[CT__CUDA_NOTES][CT__CUDA_NOTE_BYTES];
+};
 
 struct cuda_stream {
 	ct_stream base;
 	struct cuda_stream *next;
 	cudaStream_t stream;
+	struct cuda_notes notes;
 };
 
 struct cuda_event {
 	ct_event base;
 	cudaEvent_t event;
+	/* Of the latest ct_event_record, unless it was recorded: the kernels that come before the event. */
+	const struct cuda_stream *stream;
+	uint64_t posted;
 };
 
 struct cuda_recording {
@@ -66,11 +79,26 @@ enum ct_status ct__cuda_use(const struct cuda_device *d) CT_MUST_CHECK;
 enum ct_status ct__cuda_not_recording(const struct cuda_device *d, const char *what) CT_MUST_CHECK;
 /* Logs a warning if a call that releases something has failed, unless this is the consequence of an earlier error. */
 void ct__cuda_released(cudaError_t e, const char *what);
+/* Returns whether e is an error of work that ran: from then on, every call returns it. */
+bool ct__cuda_is_permanent(cudaError_t e);
+/* Fails with an error of posted work that `function` has returned. The message names the work that may have failed. */
+enum ct_status ct__cuda_work_failed(const struct cuda_device *d, cudaError_t e, const char *function);
 /* Calls poll(object) until it returns something other than cudaErrorNotReady. Fails with CT_TIMEOUT after the deadline.
- * function is the name of the CUDA function that poll calls. Messages contain the names of the work that was posted
- * last (ct_stream_note). If a host function has failed, waits for at most 1 s longer and returns its error. */
+ * function is the name of the CUDA function that poll calls. If a host function has failed, waits for at most 1 s longer and returns its error. */
 enum ct_status ct__cuda_wait(struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
 			     const char *function, int64_t deadline_ns) CT_MUST_CHECK;
+
+/* notes.c */
+/* Notes a kernel that was posted: "WORK: what", where WORK is that of ct_stream_note. Costs nothing while the device
+ * records. what: NULL if WORK says it all. */
+void ct__cuda_note(ct_stream *s, const char *what);
+/* Notes that the kernels of the stream before number `posted` have ended. The stream may no longer exist. */
+void ct__cuda_note_done(struct cuda_device *d, const struct cuda_stream *stream, uint64_t posted);
+/* Appends " reports that work has failed, probably one of" and the kernels that may have failed, or nothing if there are
+ * none. */
+void ct__cuda_suspects(const struct cuda_device *d, struct ct_str *out);
+/* Like ct_cuda_check, for a function that posts work to s: the error may be that of work that was posted before. */
+enum ct_status ct__cuda_posted(const ct_stream *s, cudaError_t e, const char *function) CT_MUST_CHECK;
 
 /* host_function.c */
 enum ct_status ct__cuda_stream_run(ct_stream *base, ct_stream_fn fn, const void *args, size_t bytes);

@@ -150,7 +150,10 @@ static enum ct_status cuda_sync(ct_device *base, int64_t deadline_ns)
 	struct cuda_device *d = (struct cuda_device *)base;
 
 	CT_TRY(ct__cuda_not_recording(d, "the host waits for the device"));
-	return ct__cuda_wait(d, poll_streams, d, "cudaStreamQuery", deadline_ns);
+	CT_TRY(ct__cuda_wait(d, poll_streams, d, "cudaStreamQuery", deadline_ns));
+	for (struct cuda_stream *s = d->streams; s; s = s->next)
+		s->notes.done = s->notes.posted;
+	return CT_OK;
 }
 
 const struct ct_device_ops ct__device_cuda_ops = {

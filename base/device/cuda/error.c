@@ -30,8 +30,7 @@ static enum ct_status status_of(cudaError_t e)
 	}
 }
 
-/* Errors of work that ran: from then on, every call returns them. */
-static bool is_permanent(cudaError_t e)
+bool ct__cuda_is_permanent(cudaError_t e)
 {
 	switch (e) {
 	case cudaErrorIllegalAddress:
@@ -61,7 +60,7 @@ static const char *hint_of(cudaError_t e)
 	case cudaErrorLaunchFailure:
 	case cudaErrorMisalignedAddress:
 	case cudaErrorIllegalInstruction:
-		return "this is a bug in ctrain or in a library; with the environment variable CUDA_LAUNCH_BLOCKING=1 and train.cuda_graph=off, the message names the kernel; compute-sanitizer finds its line";
+		return "this is a bug in ctrain or in a library; `CUDA_LAUNCH_BLOCKING=1 ctrain CONFIG train.cuda_graph=off` names the kernel; compute-sanitizer finds its line";
 	case cudaErrorECCUncorrectable:
 	case cudaErrorHardwareStackError:
 		return "the GPU reports a hardware error: see `nvidia-smi -q` and the system log";
@@ -119,20 +118,16 @@ void ct__cuda_released(cudaError_t e, const char *what)
 	if (e == cudaSuccess)
 		return;
 	(void)cudaGetLastError();
-	if (ct_error_status() == CT_OK && !is_permanent(e))
+	if (ct_error_status() == CT_OK && !ct__cuda_is_permanent(e))
 		CT_WARN("CUDA: %s: %s: %s", what, cudaGetErrorName(e), cudaGetErrorString(e));
 }
 
-/* Fails with the error of a wait, which may be that of any work that was posted before. */
-static enum ct_status wait_failed(const struct cuda_device *d, cudaError_t e, const char *function)
+enum ct_status ct__cuda_work_failed(const struct cuda_device *d, cudaError_t e, const char *function)
 {
 	struct ct_str what = {0};
 
 	ct_str_add(&what, function);
-	for (const struct cuda_stream *s = d->streams; s; s = s->next) {
-		if (s->base.posted)
-			ct_str_addf(&what, "%s \"%s\"", what.len == strlen(function) ? ", after posting" : " and", s->base.posted);
-	}
+	ct__cuda_suspects(d, &what);
 	enum ct_status st = ct_cuda_check(e, ct_str_text(&what));
 	ct_str_release(&what);
 	return st;
@@ -157,7 +152,7 @@ enum ct_status ct__cuda_wait(struct cuda_device *d, cudaError_t (*poll)(void *ob
 		cudaError_t e = poll(object);
 
 		if (e != cudaErrorNotReady && e != cudaSuccess)
-			return wait_failed(d, e, function);
+			return ct__cuda_work_failed(d, e, function);
 		CT_TRY(run_checks(d, now - start));
 		if (e == cudaSuccess)
 			return ct__cuda_failure(d);

@@ -137,11 +137,11 @@ void ct__cuda_host_free(ct_device *base, void *p)
 enum ct_status ct__cuda_copy(ct_device *base, void *dst, const void *src, size_t bytes, ct_stream *s)
 {
 	(void)base;
-	return ct_cuda_check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_of(s)), "cudaMemcpyAsync");
+	return ct__cuda_posted(s, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_of(s)), "cudaMemcpyAsync");
 }
 
 enum ct_status ct__cuda_fill(ct_device *base, void *dst, int byte, size_t bytes, ct_stream *s)
 {
 	(void)base;
-	return ct_cuda_check(cudaMemsetAsync(dst, byte, bytes, stream_of(s)), "cudaMemsetAsync");
+	return ct__cuda_posted(s, cudaMemsetAsync(dst, byte, bytes, stream_of(s)), "cudaMemsetAsync");
 }

@@ -69,7 +69,9 @@ enum ct_status ct__cuda_recording_post(ct_recording *base, ct_stream *s)
 {
 	const struct cuda_recording *r = (struct cuda_recording *)base;
 
-	return ct_cuda_check(cudaGraphLaunch(r->exec, stream_of(s)), "cudaGraphLaunch");
+	CT_TRY(ct__cuda_posted(s, cudaGraphLaunch(r->exec, stream_of(s)), "cudaGraphLaunch"));
+	ct__cuda_note(s, s->posted ? NULL : "recording");
+	return CT_OK;
 }
 
 /* The last post may still run: CUDA frees an executable graph when its launches are done. */

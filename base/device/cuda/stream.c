@@ -49,14 +49,18 @@ static cudaError_t poll_stream(void *object)
 
 enum ct_status ct__cuda_stream_sync(ct_stream *base, int64_t deadline_ns)
 {
+	const struct cuda_stream *s = (struct cuda_stream *)base;
+
 	CT_TRY(ct__cuda_not_recording(device_of(base), "the host waits for a stream"));
-	return ct__cuda_wait(device_of(base), poll_stream, base, "cudaStreamQuery", deadline_ns);
+	CT_TRY(ct__cuda_wait(device_of(base), poll_stream, base, "cudaStreamQuery", deadline_ns));
+	ct__cuda_note_done(device_of(base), s, s->notes.posted);
+	return CT_OK;
 }
 
 enum ct_status ct__cuda_stream_wait_event(ct_stream *base, ct_event *event)
 {
-	return ct_cuda_check(
-		cudaStreamWaitEvent(((struct cuda_stream *)base)->stream, ((struct cuda_event *)event)->event, 0),
+	return ct__cuda_posted(
+		base, cudaStreamWaitEvent(((struct cuda_stream *)base)->stream, ((struct cuda_event *)event)->event, 0),
 		"cudaStreamWaitEvent");
 }
 
@@ -90,16 +94,20 @@ void ct__cuda_event_destroy(ct_event *base)
  * records the event at each launch. */
 enum ct_status ct__cuda_event_record(ct_event *base, ct_stream *s)
 {
-	const struct cuda_event *e = (struct cuda_event *)base;
-	cudaStream_t stream = ((struct cuda_stream *)s)->stream;
+	struct cuda_event *e = (struct cuda_event *)base;
+	const struct cuda_stream *cs = (struct cuda_stream *)s;
 	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 
 	if (base->timed && device_of(s)->recording)
-		CT_TRY(ct_cuda_check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing"));
-	return ct_cuda_check(cudaEventRecordWithFlags(e->event, stream,
-						      status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal
-											      : cudaEventRecordDefault),
-			     "cudaEventRecordWithFlags");
+		CT_TRY(ct_cuda_check(cudaStreamIsCapturing(cs->stream, &status), "cudaStreamIsCapturing"));
+	e->stream = device_of(s)->recording ? NULL : cs;
+	e->posted = cs->notes.posted;
+	return ct__cuda_posted(s,
+			       cudaEventRecordWithFlags(e->event, cs->stream,
+							status == cudaStreamCaptureStatusActive
+								? cudaEventRecordExternal
+								: cudaEventRecordDefault),
+			       "cudaEventRecordWithFlags");
 }
 
 static cudaError_t poll_event(void *object)
@@ -111,8 +119,12 @@ enum ct_status ct__cuda_event_wait(ct_event *base, int64_t deadline_ns)
 {
 	struct cuda_device *d = (struct cuda_device *)base->device;
 
+	const struct cuda_event *e = (struct cuda_event *)base;
+
 	CT_TRY(ct__cuda_not_recording(d, "the host waits for an event"));
-	return ct__cuda_wait(d, poll_event, base, "cudaEventQuery", deadline_ns);
+	CT_TRY(ct__cuda_wait(d, poll_event, base, "cudaEventQuery", deadline_ns));
+	ct__cuda_note_done(d, e->stream, e->posted);
+	return CT_OK;
 }
 
 enum ct_status ct__cuda_event_elapsed(const ct_event *from, const ct_event *to, int64_t *ns)

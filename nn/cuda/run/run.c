@@ -14,18 +14,9 @@ struct pass {
 	struct ct_metrics *metrics;
 	const struct ct_backward_opts *opts; /* backward */
 	bool fold;                           /* the folded weights are not valid */
-	cudaStream_t stream;
+	ct_stream *on;
+	cudaStream_t stream; /* on->handle */
 };
-
-enum ct_status ct__cuda_launched(cudaError_t e, const char *what)
-{
-	char call[96];
-
-	if (e == cudaSuccess)
-		return CT_OK;
-	snprintf(call, sizeof(call), "cudaLaunchKernel (%s)", what);
-	return ct_cuda_check((int)e, call);
-}
 
 static const void *batch_array(const struct ct_batch *b, enum cuda_batch_array which)
 {
@@ -73,7 +64,7 @@ static enum ct_status run_loss(const struct pass *pass, const struct cuda_task *
 		a.labels_b = NULL;
 		a.mix = NULL;
 	}
-	return ct__cuda_launched(ct__k_loss(&a, pass->stream), "loss");
+	return ct_cuda_launched(pass->on, ct__k_loss(&a, pass->stream), "loss");
 }
 
 static enum ct_status run_input(const struct pass *pass, const struct cuda_task *t)
@@ -85,7 +76,7 @@ static enum ct_status run_input(const struct pass *pass, const struct cuda_task 
 	a.n_valid = pass->batch->n;
 	if (pass->batch->on_device)
 		a.x = pass->batch->x;
-	return ct__cuda_launched(ct__k_input(&a, pass->stream), "input");
+	return ct_cuda_launched(pass->on, ct__k_input(&a, pass->stream), "input");
 }
 
 static enum ct_status run_gather(const struct pass *pass, const struct cuda_task *t)
@@ -100,7 +91,7 @@ static enum ct_status run_gather(const struct pass *pass, const struct cuda_task
 	if (pass->batch->on_device)
 		a.rows = pass->batch->rows;
 	memcpy(a.fill, data->fill, sizeof(a.fill));
-	return ct__cuda_launched(ct__k_gather(&a, pass->stream), "input");
+	return ct_cuda_launched(pass->on, ct__k_gather(&a, pass->stream), "input");
 }
 
 /* Forward and backward of a dropout need the position of the batch; backward has it from the forward pass. */
@@ -109,7 +100,7 @@ static enum ct_status run_dropout(const struct pass *pass, struct cuda_task *t)
 	if (pass->batch)
 		pass->p->first_row = pass->batch->first;
 	t->dropout.first = pass->p->first_row;
-	return ct__cuda_launched(ct__k_dropout(&t->dropout, pass->stream), "dropout");
+	return ct_cuda_launched(pass->on, ct__k_dropout(&t->dropout, pass->stream), "dropout");
 }
 
 static enum ct_status run_loss_scale(const struct pass *pass, const struct cuda_task *t)
@@ -117,7 +108,7 @@ static enum ct_status run_loss_scale(const struct pass *pass, const struct cuda_
 	struct ct__k_convert_args a = t->convert;
 
 	a.scale = pass->opts->scale;
-	return ct__cuda_launched(ct__k_convert(&a, pass->stream), "loss gradient");
+	return ct_cuda_launched(pass->on, ct__k_convert(&a, pass->stream), "loss gradient");
 }
 
 static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
@@ -134,39 +125,40 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 	case CUDA_GATHER:
 		return run_gather(pass, t);
 	case CUDA_PLAN:
-		return ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn);
+		CT_TRY(ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn));
+		return ct_cuda_launched(pass->on, cudaSuccess, "cuDNN");
 	case CUDA_MAP:
-		return ct__cuda_launched(ct__k_map(&t->map, s), "element-wise operation");
+		return ct_cuda_launched(pass->on, ct__k_map(&t->map, s), "element-wise operation");
 	case CUDA_CONVERT:
-		return ct__cuda_launched(ct__k_convert(&t->convert, s), "conversion");
+		return ct_cuda_launched(pass->on, ct__k_convert(&t->convert, s), "conversion");
 	case CUDA_LOSS_SCALE:
 		return run_loss_scale(pass, t);
 	case CUDA_BIAS:
-		return ct__cuda_launched(ct__k_bias(&t->bias, s), "bias");
+		return ct_cuda_launched(pass->on, ct__k_bias(&t->bias, s), "bias");
 	case CUDA_GROUPS:
-		return ct__cuda_launched(ct__k_groups(&t->groups, s), "gradient of groups");
+		return ct_cuda_launched(pass->on, ct__k_groups(&t->groups, s), "gradient of groups");
 	case CUDA_FOLD:
-		return !pass->fold ? CT_OK : ct__cuda_launched(ct__k_fold(&t->fold, s), "folding of a batch norm");
+		return !pass->fold ? CT_OK : ct_cuda_launched(pass->on, ct__k_fold(&t->fold, s), "folding of a batch norm");
 	case CUDA_BIAS_BACKWARD:
-		return ct__cuda_launched(ct__k_bias_backward(&t->bias_backward, s), "bias gradient");
+		return ct_cuda_launched(pass->on, ct__k_bias_backward(&t->bias_backward, s), "bias gradient");
 	case CUDA_NORM_SUMS:
-		return ct__cuda_launched(ct__k_norm_sums(&t->norm, s), "batch norm statistics");
+		return ct_cuda_launched(pass->on, ct__k_norm_sums(&t->norm, s), "batch norm statistics");
 	case CUDA_NORM_SYNC:
 		return ct_norm_sync(net, cuda_node(pass->p, t->node), t->sync.sums, t->sync.n);
 	case CUDA_NORM_FINALIZE:
-		return ct__cuda_launched(ct__k_norm_finalize(&t->norm, s), "batch norm statistics");
+		return ct_cuda_launched(pass->on, ct__k_norm_finalize(&t->norm, s), "batch norm statistics");
 	case CUDA_NORM_RUNNING:
-		return ct__cuda_launched(ct__k_norm_running(&t->norm, s), "running statistics");
+		return ct_cuda_launched(pass->on, ct__k_norm_running(&t->norm, s), "running statistics");
 	case CUDA_NORM_APPLY:
-		return ct__cuda_launched(ct__k_norm_apply(&t->norm, s), "batch norm");
+		return ct_cuda_launched(pass->on, ct__k_norm_apply(&t->norm, s), "batch norm");
 	case CUDA_NORM_BACKWARD_SUMS:
-		return ct__cuda_launched(ct__k_norm_backward_sums(&t->norm, s), "batch norm gradient");
+		return ct_cuda_launched(pass->on, ct__k_norm_backward_sums(&t->norm, s), "batch norm gradient");
 	case CUDA_NORM_BACKWARD_DATA:
-		return ct__cuda_launched(ct__k_norm_backward_data(&t->norm, s), "batch norm gradient");
+		return ct_cuda_launched(pass->on, ct__k_norm_backward_data(&t->norm, s), "batch norm gradient");
 	case CUDA_POOL:
-		return ct__cuda_launched(ct__k_pool(&t->pool, s), "pooling");
+		return ct_cuda_launched(pass->on, ct__k_pool(&t->pool, s), "pooling");
 	case CUDA_POOL_BACKWARD:
-		return ct__cuda_launched(ct__k_pool_backward(&t->pool, s), "pooling gradient");
+		return ct_cuda_launched(pass->on, ct__k_pool_backward(&t->pool, s), "pooling gradient");
 	case CUDA_LOSS:
 		return run_loss(pass, t);
 	case CUDA_DROPOUT:
@@ -184,11 +176,12 @@ static enum ct_status run_tasks(const struct pass *pass, size_t begin, size_t en
 	for (size_t i = begin; i < end; i++) {
 		struct cuda_task *t = &pass->p->tasks[i];
 
-		ct_stream_note(pass->p->base.net->engine->stream, cuda_node(pass->p, t->node)->name);
+		ct_stream_note(pass->on, cuda_node(pass->p, t->node)->name);
 		if (run_task(pass, t) < 0)
 			return ct_error_wrap("%s", cuda_node(pass->p, t->node)->name);
 		CT_TRY(ct__cuda_profile_task(pass->p, i));
 	}
+	ct_stream_note(pass->on, NULL);
 	return CT_OK;
 }
 
@@ -207,7 +200,7 @@ static bool must_fold(struct cuda_program *p)
 enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
 {
 	struct cuda_program *p = (struct cuda_program *)base;
-	struct pass pass = {.p = p, .batch = b, .metrics = m, .stream = cuda_stream(base->net)};
+	struct pass pass = {.p = p, .batch = b, .metrics = m, .on = base->net->engine->stream, .stream = cuda_stream(base->net)};
 
 	CT_TRY(ct__cuda_refresh_weights(base->net));
 	CT_TRY(ct__cuda_take_memory(p));
@@ -218,7 +211,7 @@ enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, stru
 enum ct_status ct__cuda_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads)
 {
 	struct cuda_program *p = (struct cuda_program *)base;
-	const struct pass pass = {.p = p, .opts = opts, .stream = cuda_stream(base->net)};
+	const struct pass pass = {.p = p, .opts = opts, .on = base->net->engine->stream, .stream = cuda_stream(base->net)};
 
 	CT_TRY(ct__cuda_bind_grads(p, grads));
 	return run_tasks(&pass, p->n_forward, p->n_tasks);

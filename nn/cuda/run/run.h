@@ -6,8 +6,6 @@
 /* Post the forward and the backward pass (struct ct_engine_ops). */
 enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m);
 enum ct_status ct__cuda_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads);
-/* Returns CT_OK, or fails as ct_cuda_check does. e: the result of the launch of a kernel for the operation `what`. */
-enum ct_status ct__cuda_launched(cudaError_t e, const char *what) CT_MUST_CHECK;
 
 /* weights.c: The weights in the type of activations (struct cuda_net) are a copy of the parameter arena. Updates and swaps write both,
  * so that recorded steps stay valid. ct__cuda_alloc_weights allocates the copy, unless activations are fp32. ct__cuda_refresh_weights

@@ -1,5 +1,7 @@
 #include "nn/cuda/run/run.h"
 
+#include "base/device/cuda_check.h"
+
 enum ct_status ct__cuda_alloc_weights(ct_net *net)
 {
 	const enum ct_dtype t = cuda_type(net->opts.precision);
@@ -27,7 +29,7 @@ enum ct_status ct__cuda_refresh_weights(ct_net *net)
 
 	if (!cn->weights || cn->weights_generation == ct_arena_generation(net->params))
 		return CT_OK;
-	CT_TRY(ct__cuda_launched(ct__k_convert(&a, cuda_stream(net)), "conversion of the weights"));
+	CT_TRY(ct_cuda_launched(net->engine->stream, ct__k_convert(&a, cuda_stream(net)), "conversion of the weights"));
 	cn->weights_generation = ct_arena_generation(net->params);
 	return CT_OK;
 }

@@ -2,6 +2,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/device/cuda/cuda_impl.h"
@@ -381,6 +383,75 @@ static void test_old_device(void **state)
 	assert_int_equal(soft_gpu_live(), 0);
 }
 
+/* Posts n fills of which the last but one fails, and returns the error of the wait. */
+static enum ct_status fail_one_of(int device, int n, ct_device **d)
+{
+	char fault[32], name[16];
+	enum ct_status st;
+	ct_stream *s, *other;
+	ct_event *e;
+	void *p;
+
+	assert_ok(ct__device_cuda_ops.open(device, d));
+	assert_ok(ct_stream_create(*d, false, &other));
+	assert_ok(ct_stream_create(*d, false, &s));
+	assert_ok(ct_event_create(*d, true, &e));
+	assert_ok(ct_device_mem_alloc(*d, 16, false, &p));
+	snprintf(fault, sizeof(fault), "cudaMemsetAsync@%d:700", n);
+	soft_gpu_set_faults(fault);
+	for (int i = 0; i <= n; i++) {
+		snprintf(name, sizeof(name), "layer %d", i);
+		ct_stream_note(s, name);
+		assert_ok(ct_device_fill(*d, p, 0, 16, s));
+		assert_ok(ct_cuda_launched(s, 0, "fill"));
+		if (i > 0)
+			continue;
+		/* The first fill has ended. */
+		assert_ok(ct_event_record(e, s));
+		assert_ok(ct_event_wait(e, CT_FOREVER));
+		ct_stream_note(other, "other");
+		assert_ok(ct_recording_begin(other));
+		assert_ok(ct_device_fill(*d, p, 0, 16, other)); /* recorded, so it does not run */
+		assert_ok(ct_cuda_launched(other, 0, "fill"));
+		ct_recording *r;
+		assert_ok(ct_recording_end(other, &r));
+		ct_recording_destroy(r);
+	}
+	ct_stream_note(s, NULL);
+	st = ct_device_sync(*d, CT_FOREVER);
+	soft_gpu_set_faults(NULL);
+	ct_device_mem_free(*d, p);
+	ct_event_destroy(e);
+	ct_stream_destroy(s);
+	ct_stream_destroy(other);
+	return st;
+}
+
+/* The message of an error of posted work names the work that was posted after the last wait. */
+static void test_suspects(void **state)
+{
+	ct_device *d;
+	pid_t child;
+	int status;
+
+	(void)state;
+	skip_on_gpu();
+	child = fork(); /* a process does not recover from the failure of a GPU */
+	if (child == 0) {
+		expect_error(fail_one_of(1, 20, &d), CT_DEVICE,
+			     "work has failed, probably one of 20 kernels from \"layer 1: fill\" to \"layer 20: fill\": cudaE");
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	expect_error(fail_one_of(1, 3, &d), CT_DEVICE,
+		     "cudaStreamQuery reports that work has failed, probably one of \"layer 1: fill\", \"layer 2: fill\", "
+		     "\"layer 3: fill\": cudaErrorIllegalAddress");
+	assert_non_null(strstr(ct_error_hint_text(), "CUDA_LAUNCH_BLOCKING=1 ctrain CONFIG train.cuda_graph=off"));
+	ct_device_close(d);
+	assert_int_equal(soft_gpu_live(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -393,6 +464,7 @@ int main(void)
 		cmocka_unit_test(test_each_call_fails),
 		cmocka_unit_test(test_binds_each_thread),
 		cmocka_unit_test(test_old_device),
+		cmocka_unit_test(test_suspects), /* the last one: afterwards, the devices have failed */
 	};
 
 	assert_int_equal(setenv("SOFT_GPU_DEVICES", "3", 0), 0);
