@@ -27,9 +27,12 @@ static bool parse_number(const char *text, int64_t *out)
 
 static bool is_our_rank(const char *text)
 {
-	const char *env = getenv("RANK");
+	static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+	const char *env = NULL;
 	int64_t wanted, rank = 0;
 
+	for (size_t i = 0; i < CT_ARRAY_LEN(names) && !env; i++)
+		env = getenv(names[i]);
 	return parse_number(text, &wanted) && (!env || parse_number(env, &rank)) && rank == wanted;
 }
 

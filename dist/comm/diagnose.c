@@ -115,15 +115,15 @@ static void issue_text(const ct_comm *c, const struct issue *i, char *buf, size_
 	ct__flight_text(c, &r, buf, len);
 }
 
-static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const struct issue *other)
+static enum ct_status disagree(const ct_comm *c, const struct issue *own, int q, const struct issue *other)
 {
 	char me[128], who[128], mine[128], theirs[128];
 
 	ct__comm_peer_text(c, c->rank, me, sizeof(me));
 	ct__comm_peer_text(c, q, who, sizeof(who));
-	ct__work_text(w, mine, sizeof(mine));
+	issue_text(c, own, mine, sizeof(mine));
 	issue_text(c, other, theirs, sizeof(theirs));
-	if (ct__comm_is_p2p(w->kind))
+	if (own->number < 0)
 		(void)CT_FAIL(CT_MISMATCH, "ranks disagree on a message: %s issues %s, but %s issues %s", me, mine, who,
 			      theirs);
 	else
@@ -134,39 +134,71 @@ static enum ct_status disagree(const ct_comm *c, const ct_work *w, int q, const 
 }
 
 /* Returns true if i is a message in the other direction with the same tag. */
-static bool is_counterpart(const ct_comm *c, const ct_work *w, int q, const struct issue *i)
+static bool is_counterpart(const ct_comm *c, const struct issue *own, int q, const struct issue *i)
 {
-	return ct__comm_is_p2p((enum ct_comm_kind)i->kind) && i->number < 0 && i->kind != (int32_t)w->kind &&
-	       w->root == q && i->root == c->rank && i->tag == w->tag;
+	return i->number < 0 && i->kind != own->kind && own->root == q && i->root == c->rank && i->tag == own->tag;
 }
 
-/* *came is set if rank q has issued w, too. */
-static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct issue *issued, bool *came)
+/* Compares a message with those that rank q has issued. *came is set if one of them is its counterpart. */
+static enum ct_status compare_message(const ct_comm *c, const struct issue *own, int q, const struct issue *issued,
+				      bool *came)
 {
 	const struct issue *misfit = NULL;
 
 	*came = false;
 	for (int k = 0; k < LATEST; k++) {
 		const struct issue *i = &issued[k];
-		bool same;
 
-		if (i->kind == NOTHING)
+		if (i->kind == NOTHING || !is_counterpart(c, own, q, i))
 			continue;
-		same = i->n == (int64_t)w->n && i->dtype == (int32_t)w->dtype;
-
-		if (ct__comm_is_p2p(w->kind)) {
-			if (is_counterpart(c, w, q, i)) {
-				*came |= same;
-				misfit = same ? misfit : i;
-			}
-		} else if (i->number == w->number && !ct__comm_is_p2p((enum ct_comm_kind)i->kind)) {
+		if (i->n == own->n && i->dtype == own->dtype)
 			*came = true;
-			if (!same || i->kind != (int32_t)w->kind || i->op != (int32_t)w->op || i->root != w->root ||
-			    i->bucket != w->bucket - 1)
-				return disagree(c, w, q, i);
-		}
+		else
+			misfit = i;
 	}
-	return misfit && !*came ? disagree(c, w, q, misfit) : CT_OK;
+	return misfit && !*came ? disagree(c, own, q, misfit) : CT_OK;
+}
+
+/* Compares a collective of this rank with that of rank q. *came is set if rank q has issued it, too. */
+static enum ct_status compare_one(const ct_comm *c, const struct issue *own, int q, const struct issue *issued,
+				  bool *came)
+{
+	*came = false;
+	for (int k = 0; k < LATEST; k++) {
+		const struct issue *i = &issued[k];
+
+		if (i->kind == NOTHING || i->number != own->number)
+			continue;
+		*came = true;
+		if (i->n != own->n || i->dtype != own->dtype || i->kind != own->kind || i->op != own->op ||
+		    i->root != own->root || i->bucket != own->bucket)
+			return disagree(c, own, q, i);
+	}
+	return CT_OK;
+}
+
+/* *came is set if rank q has issued w, too. Earlier collectives are compared as well: a rank that did not have to wait
+ * in the collective on which the ranks disagree, such as the root of a broadcast, has continued. */
+static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct issue *issued, bool *came)
+{
+	const struct issue own = {.number = w->number,
+				  .n = (int64_t)w->n,
+				  .kind = (int32_t)w->kind,
+				  .dtype = (int32_t)w->dtype,
+				  .op = (int32_t)w->op,
+				  .root = w->root,
+				  .tag = w->tag,
+				  .bucket = w->bucket - 1};
+	struct issue mine[LATEST];
+	bool earlier;
+
+	*came = false;
+	get_latest(c, atomic_load(&c->seq), mine);
+	for (int k = 0; k < LATEST; k++) {
+		if (mine[k].kind != NOTHING && mine[k].number >= 0)
+			CT_TRY(compare_one(c, &mine[k], q, issued, &earlier));
+	}
+	return own.number < 0 ? compare_message(c, &own, q, issued, came) : compare_one(c, &own, q, issued, came);
 }
 
 static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names, int n)

@@ -15,8 +15,9 @@ struct mpi_scene {
 
 /* Returns whether ctrain's module and the mpirun of this MPI are here; otherwise prints the reason. */
 bool mpi_installed(int mpi);
-/* Runs the scene `name` in `size` ranks, and checks that it succeeds in all of them. */
-void mpi_play(int mpi, int size, const char *name, int64_t timeout_ns, int variant);
+/* Runs the scene `name` in `size` ranks, and checks that it succeeds in all of them. Returns the exit code of mpirun,
+ * which is not 0 if ranks have not finalized MPI because their communicator failed. */
+int mpi_play(int mpi, int size, const char *name, int64_t timeout_ns, int variant);
 
 /* For main: whether mpirun has started this process, and what it does then. Returns the exit code. */
 bool mpi_is_rank(int argc, char **argv);

@@ -4,16 +4,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "dist/comm/comm.h"
 #include "tests/dist/conform.h"
-#include "tests/dist/mpirun.h"
 #include "tests/dist/ranks.h"
-
-#define TIMEOUT (60 * CT_SEC)
 
 /* The host of each rank. */
 struct world {
@@ -80,7 +76,7 @@ static void test_all(void **state)
 		size_t n;
 
 		if (strcmp(name, "mpi") == 0 || strcmp(name, "nccl") == 0)
-			continue; /* need mpirun (test_mpi) or GPUs (nccl/test_nccl_comm.c) */
+			continue; /* need mpirun (test_comm_mpi.c) or GPUs (nccl/test_nccl_comm.c) */
 		if (!available) {
 			printf("%s is skipped: %s\n", name, why);
 			continue;
@@ -95,43 +91,12 @@ static void test_all(void **state)
 	}
 }
 
-/* The ranks of mpirun. shm must compute the same bits. */
-static void conform_on_mpi(struct ct_world *world, void *arg)
-{
-	uint64_t digests[2 * MAX_RANKS] = {0};
-	bool unsupported[MAX_RANKS] = {false};
-	struct suite s = {.backend = "mpi", .digests = digests, .unsupported = unsupported};
-	int rank = world->id.rank;
-
-	(void)arg;
-	conform(world, &s);
-	CHECK(!unsupported[rank]);
-	s.backend = "shm";
-	s.run = 1;
-	conform(world, &s);
-	CHECK(digests[rank] != 0 && digests[rank] == digests[MAX_RANKS + rank]);
-}
-
-static const struct mpi_scene mpi_scenes[] = {{"conform", conform_on_mpi}};
-
-static void test_mpi(void **state)
-{
-	(void)state;
-	for (int i = 0; i < N_MPIS; i++) {
-		for (int size = 2; size <= 4 && mpi_installed(i); size++)
-			mpi_play(i, size, "conform", TIMEOUT, 0);
-	}
-}
-
-int main(int argc, char **argv)
+int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_rank),
 		cmocka_unit_test(test_all),
-		cmocka_unit_test(test_mpi),
 	};
 
-	if (mpi_is_rank(argc, argv))
-		return mpi_rank_main(argv, mpi_scenes, CT_ARRAY_LEN(mpi_scenes));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,10 @@ static enum ct_status choose(const struct implementation **out)
 	if (own && own[0])
 		return CT_FAIL_HINT(CT_UNSUPPORTED, "set it to openmpi or mpich, or unset it",
 				    "CTRAIN_MPI is \"%.60s\", which is no implementation of MPI", own);
-	return CT_FAIL_HINT(CT_UNSUPPORTED,
-			    "start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, or use another dist.backend",
-			    "communicator \"mpi\" needs ranks that were started by mpirun or by srun --mpi");
+	return CT_FAIL_HINT(
+		CT_UNSUPPORTED,
+		"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, or use another dist.backend",
+		"communicator \"mpi\" needs ranks that were started by mpirun or by srun --mpi");
 }
 
 static enum ct_status load(const struct implementation *m, const struct ct_mpi_module **out)
@@ -54,8 +55,9 @@ enum ct_status ct__mpi_load(const struct ct_mpi_module **out)
 	CT_TRY(choose(&m));
 	if (load(m, out) < 0) {
 		(void)ct_error_wrap("communicator \"mpi\" with %s", m->name);
-		ct_error_hint("build ctrain where the development files of this MPI are installed (scripts/setup.sh --mpi), "
-			      "or use the mpirun of another MPI");
+		ct_error_hint(
+			"build ctrain where the development files of this MPI are installed (scripts/setup.sh --mpi), "
+			"or use the mpirun of another MPI");
 		return CT_UNSUPPORTED;
 	}
 	return CT_OK;

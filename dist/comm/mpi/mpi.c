@@ -13,6 +13,8 @@
 #include "dist/comm/mpi/load.h"
 #include "dist/comm/mpi/schedule.h"
 
+/* MPI_Init may take longer than a collective; all ranks have joined the run before. */
+#define OPEN_NS CT_MIN
 /* A wait that takes longer than this looks for the reason, then again at increasing intervals. */
 #define DIAGNOSE_NS CT_SEC
 /* A wait polls continuously at first, then lets other threads run between polls, then sleeps between polls. */
@@ -122,7 +124,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	CT_TRY_ALLOC(m = CT_NEW(struct comm_mpi));
 	CT_TRY_GOTO(ct__mpi_load(&m->module), st, fail);
 	CT_TRY_GOTO(ct__comm_init(&m->base, &ct__comm_ops_mpi, world, opts), st, fail);
-	deadline = ct_deadline_in(m->base.opts.timeout_ns);
+	deadline = ct_deadline_in(m->base.opts.timeout_ns > OPEN_NS ? m->base.opts.timeout_ns : OPEN_NS);
 	CT_TRY_GOTO(m->module->open(m->base.rank, m->base.size, deadline, &m->engine), st, fail);
 	CT_TRY_GOTO(prepare_slots(m), st, fail);
 	*out = &m->base;
