@@ -20,13 +20,19 @@
 #include "tests/dist/await_all.h"
 #include "tests/dist/scene.h"
 
+#ifdef __SANITIZE_THREAD__
+#define WITH_TSAN true
+#else
+#define WITH_TSAN false
+#endif
 #define RANK_OPTION "--mpi-rank"
 
 static const struct {
 	const char *name, *launcher, *module, *options[2];
+	bool ends_with_tsan; /* whether any program with ThreadSanitizer survives MPI_Finalize */
 } mpis[N_MPIS] = {
-	{"Open MPI", "mpirun.openmpi", "ctrain_mpi_openmpi.so", {"--oversubscribe", "--quiet"}},
-	{"MPICH", "mpirun.mpich", "ctrain_mpi_mpich.so", {NULL, NULL}},
+	{"Open MPI", "mpirun.openmpi", "ctrain_mpi_openmpi.so", {"--oversubscribe", "--quiet"}, true},
+	{"MPICH", "mpirun.mpich", "ctrain_mpi_mpich.so", {NULL, NULL}, false},
 };
 
 static bool on_path(const char *program)
@@ -55,6 +61,8 @@ bool mpi_installed(int mpi)
 		why = ct_error_message();
 	else if (!on_path(mpis[mpi].launcher))
 		why = "its mpirun is not installed";
+	else if (WITH_TSAN && !mpis[mpi].ends_with_tsan)
+		why = "it crashes in MPI_Finalize with ThreadSanitizer";
 	if (why)
 		fprintf(stderr, "%s is skipped: %s\n", mpis[mpi].name, why);
 	ct_error_clear();

@@ -14,7 +14,7 @@
 #include "dist/comm/mpi/schedule.h"
 
 /* MPI_Init may take longer than a collective; all ranks have joined the run before. */
-#define OPEN_NS CT_MIN
+#define OPEN_NS (60 * CT_SEC)
 /* A wait that takes longer than this looks for the reason, then again at increasing intervals. */
 #define DIAGNOSE_NS CT_SEC
 /* A wait polls continuously at first, then lets other threads run between polls, then sleeps between polls. */

@@ -19,6 +19,7 @@ static struct {
 	int provided; /* level of thread support */
 	int n_open;
 	bool failed;
+	struct ct_thread thread;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER, .calls = PTHREAD_MUTEX_INITIALIZER};
 
 void ct__mpi_lock(void)
@@ -73,6 +74,7 @@ static void *life(void *unused)
 static void finalize_at_exit(void)
 {
 	int64_t deadline = ct_deadline_in(FINALIZE_NS);
+	bool ended;
 
 	pthread_mutex_lock(&process.lock);
 	if (process.state == READY && process.n_open == 0 && !process.failed) {
@@ -82,16 +84,20 @@ static void finalize_at_exit(void)
 		       ct_cond_wait_until(&process.changed, &process.lock, deadline) == 0)
 			;
 	}
+	ended = process.state == FINALIZED;
 	pthread_mutex_unlock(&process.lock);
+	/* Otherwise the thread is blocked, in MPI or because there is nothing to do. */
+	if (ended)
+		ct_thread_join(&process.thread);
+	else
+		pthread_detach(process.thread.id);
 }
 
 /* Called with process.lock. */
 static enum ct_status start(void)
 {
-	static struct ct_thread thread; /* never joined: it may be blocked in MPI when the program ends */
-
 	ct_cond_init(&process.changed);
-	CT_TRY(ct_thread_start(&thread, "ct-mpi", life, NULL));
+	CT_TRY(ct_thread_start(&process.thread, "ct-mpi", life, NULL));
 	process.state = STARTING;
 	if (atexit(finalize_at_exit) != 0)
 		return CT_FAIL(CT_NOMEM, "cannot register a function for the end of the program");
