@@ -19,10 +19,10 @@
  * - Two ranks cannot use the same device of the same host (ncclInvalidUsage), unless NCCL_HOSTID differs.
  *
  * Reductions are computed in the order of ranks, with every partial result rounded to the element type, as in NCCL's
- * rings. All ranks get the same bits, and the bits do not depend on the schedule. (How far other
- * streams proceed while an operation waits depends on SOFT_GPU_SEED and on when the other ranks arrive.) ncclAvg multiplies each input by
+ * rings. All ranks get the same bits, and the bits do not depend on the schedule. ncclAvg multiplies each input by
  * 1/ranks, rounded to the element type, before the sum; integers are divided after it. 8-bit floating-point types cannot
- * be reduced.
+ * be reduced. How far other streams proceed while an operation waits depends on SOFT_GPU_SEED and on when the other ranks
+ * arrive.
  *
  * The stand-in is stricter than NCCL. A send ends only when its receiver has read everything. Buffers must be in one
  * allocation of device memory. They overlap only in place, and not those of other operations of their group. Windows
@@ -39,7 +39,7 @@
  *   SOFT_NCCL_MISMATCH   what happens if the ranks call different operations, types, counts or roots.
  *                        error: a line on standard error, and the asynchronous error ncclInvalidUsage [error]
  *                        hang:  nothing; the operation waits until the communicator is aborted
- *   SOFT_NCCL_LOST       what happens if the process of a rank has ended.
+ *   SOFT_NCCL_LOST       what happens if the process of a rank has ended, or has aborted the communicator.
  *                        hang:  nothing, as in NCCL on one host [hang]
  *                        error: the asynchronous error ncclRemoteError, as in NCCL over a network
  *   SOFT_NCCL_FAULT      a list of faults, separated by commas. A communicator with an asynchronous error does not run
