@@ -240,10 +240,7 @@ static const struct {
 	cudnnPointwiseMode_t mode;
 } pointwise[] = {
 	[CT__CUDNN_ADD] = {"add", CUDNN_POINTWISE_ADD},
-	[CT__CUDNN_MUL] = {"mul", CUDNN_POINTWISE_MUL},
 	[CT__CUDNN_RELU] = {"relu", CUDNN_POINTWISE_RELU_FWD},
-	[CT__CUDNN_RELU_BACKWARD] = {"relu_backward", CUDNN_POINTWISE_RELU_BWD},
-	[CT__CUDNN_IDENTITY] = {"identity", CUDNN_POINTWISE_IDENTITY},
 };
 
 static enum ct_status make_pointwise(ct__cudnn_graph *g, enum ct__cudnn_pointwise which, int x, int b, int y)
@@ -256,16 +253,10 @@ static enum ct_status make_pointwise(ct__cudnn_graph *g, enum ct__cudnn_pointwis
 	CT_TRY(ct__cudnn_set(part, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute));
 	CT_TRY(ct__cudnn_finalize(part, "finalizing a pointwise mode"));
 	CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &part));
-	if (which == CT__CUDNN_RELU_BACKWARD) {
-		CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, &tensor_at(g, x)->descriptor));
-		CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &tensor_at(g, b)->descriptor));
-		CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, &tensor_at(g, y)->descriptor));
-	} else {
-		CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &tensor_at(g, x)->descriptor));
-		if (b)
-			CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, &tensor_at(g, b)->descriptor));
-		CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &tensor_at(g, y)->descriptor));
-	}
+	CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &tensor_at(g, x)->descriptor));
+	if (b)
+		CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, &tensor_at(g, b)->descriptor));
+	CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &tensor_at(g, y)->descriptor));
 	return ct__cudnn_finalize(op, "finalizing a pointwise operation");
 }
 
@@ -279,36 +270,6 @@ void ct__cudnn_add_pointwise(ct__cudnn_graph *g, enum ct__cudnn_pointwise op, in
 		append_tensor(g, "b", b);
 	append_tensor(g, "y", y);
 	enum ct_status st = make_pointwise(g, op, x, b, y);
-	if (st < 0)
-		fail(g, st);
-}
-
-static enum ct_status make_statistics(ct__cudnn_graph *g, int x, int sum, int square_sum)
-{
-	const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-	const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
-
-	CT_ASSERT(g->n_ops < CT__CUDNN_MAX_OPS);
-	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, &g->ops[g->n_ops]));
-	g->n_ops++;
-	cudnnBackendDescriptor_t op = last_op(g);
-	CT_TRY(ct__cudnn_set(op, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode));
-	CT_TRY(ct__cudnn_set(op, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute));
-	CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, &tensor_at(g, x)->descriptor));
-	CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, &tensor_at(g, sum)->descriptor));
-	CT_TRY(set_descriptor(op, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, &tensor_at(g, square_sum)->descriptor));
-	return ct__cudnn_finalize(op, "finalizing a statistics operation");
-}
-
-void ct__cudnn_add_statistics(ct__cudnn_graph *g, int x, int sum, int square_sum)
-{
-	if (g->status < 0)
-		return;
-	append(g, "%sstatistics", g->text[0] ? "; " : "");
-	append_tensor(g, "x", x);
-	append_tensor(g, "sum", sum);
-	append_tensor(g, "square_sum", square_sum);
-	enum ct_status st = make_statistics(g, x, sum, square_sum);
 	if (st < 0)
 		fail(g, st);
 }

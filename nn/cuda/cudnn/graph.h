@@ -2,7 +2,7 @@
  *
  * A graph is built from tensors and operations, finished, and then planned (plan.h). Tensors are NHWC in memory and are described
  * as [N,C,H,W], filters as [K,C/groups,R,S] with the memory layout KRSC. A virtual tensor is an intermediate value that is never stored.
- * Convolutions, pointwise operations and statistics compute in fp32 for every element type.
+ * Convolutions and pointwise operations compute in fp32 for every element type.
  *
  * Builders record the first error and do nothing after it; ct__cudnn_graph_finish returns this error. A graph has a string form, which
  * contains everything that a plan depends on, except the device and the library. The string is the key of the plan cache and identifies the
@@ -28,11 +28,8 @@ enum ct__cudnn_conv {
 };
 
 enum ct__cudnn_pointwise {
-	CT__CUDNN_ADD,           /* y = x + b */
-	CT__CUDNN_MUL,           /* y = x * b */
-	CT__CUDNN_RELU,          /* y = max(x, 0) */
-	CT__CUDNN_RELU_BACKWARD, /* y = x where b > 0, else 0: x is the gradient, b the output or input of the ReLU */
-	CT__CUDNN_IDENTITY,      /* y = x, converted to the type of y */
+	CT__CUDNN_ADD,  /* y = x + b */
+	CT__CUDNN_RELU, /* y = max(x, 0) */
 };
 
 /* Creates an empty graph, which the caller owns. */
@@ -51,8 +48,6 @@ void ct__cudnn_add_conv(ct__cudnn_graph *g, enum ct__cudnn_conv direction, int x
 			const struct ct_window *win);
 /* b is 0 for operations with one input. */
 void ct__cudnn_add_pointwise(ct__cudnn_graph *g, enum ct__cudnn_pointwise op, int x, int b, int y);
-/* sum and square_sum are fp32 vectors of the channels of x: the sums of x and of x*x over N, H and W. */
-void ct__cudnn_add_statistics(ct__cudnn_graph *g, int x, int sum, int square_sum);
 
 /* Ends the construction. Fails with CT_UNSUPPORTED if cuDNN rejects the graph; the message contains the string form and the reason. */
 enum ct_status ct__cudnn_graph_finish(ct__cudnn_graph *g) CT_MUST_CHECK;

@@ -88,7 +88,6 @@ static enum ct_status read_notes(cudnnBackendDescriptor_t engine, struct ct__cud
 		info->tensor_core |= numerical[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
 		info->down_convert |= numerical[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
 		info->reduced_reduction |= numerical[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
-		info->winograd |= numerical[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD;
 		info->deterministic &= numerical[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
 	}
 	for (int64_t i = 0; i < n_behavior && i < MAX_NOTES; i++)

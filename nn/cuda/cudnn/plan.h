@@ -33,7 +33,7 @@ struct ct__cudnn_plan_info {
 	int64_t engine; /* index of the engine in cuDNN */
 	int64_t workspace_bytes;
 	char config[CT__CUDNN_CONFIG_MAX]; /* string form of the configuration (config.h) */
-	bool tensor_core, down_convert, reduced_reduction, winograd, deterministic, compiled_at_run_time;
+	bool tensor_core, down_convert, reduced_reduction, deterministic, compiled_at_run_time;
 };
 
 struct ct__cudnn_candidates {

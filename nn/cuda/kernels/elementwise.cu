@@ -10,13 +10,13 @@ template <class T> static __global__ void map(const struct ct__k_map_args a)
 	if (i >= a.n / ct_vector<T>::size)
 		return;
 	ct_vector<T> x = load_vector<T>(a.a, i), z = {}, c = {};
-	if (a.op != CT__K_COPY && a.op != CT__K_RELU)
+	if (a.op != CT__K_RELU)
 		z = load_vector<T>(a.b, i);
 	if (a.c)
 		c = load_vector<T>(a.c, i);
 	for (int j = 0; j < ct_vector<T>::size; j++) {
 		const float u = a.c ? to_float(x.v[j]) + to_float(c.v[j]) : to_float(x.v[j]), v = to_float(z.v[j]);
-		float y = u;
+		float y;
 
 		if (a.op == CT__K_ADD)
 			y = u + v;
@@ -24,7 +24,7 @@ template <class T> static __global__ void map(const struct ct__k_map_args a)
 			y = relu(u);
 		else if (a.op == CT__K_ADD_RELU)
 			y = relu(u + v);
-		else if (a.op == CT__K_RELU_BACKWARD)
+		else
 			y = v <= 0 ? 0.0f : u;
 		x.v[j] = from_float<T>(y);
 	}

@@ -47,7 +47,6 @@ struct ct__k_gather_args {
 cudaError_t ct__k_gather(const struct ct__k_gather_args *a, cudaStream_t s);
 
 enum ct__k_map_op {
-	CT__K_COPY,          /* y = a */
 	CT__K_ADD,           /* y = a + b */
 	CT__K_RELU,          /* y = max(a, 0); NaN stays NaN */
 	CT__K_ADD_RELU,      /* y = max(a + b, 0) */

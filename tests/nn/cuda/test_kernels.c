@@ -111,7 +111,7 @@ static void test_map(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(types); i++)
-		for (int op = CT__K_COPY; op <= CT__K_RELU_BACKWARD; op++) {
+		for (int op = CT__K_ADD; op <= CT__K_RELU_BACKWARD; op++) {
 			check_map((enum ct__k_map_op)op, 8, types[i]);
 			check_map((enum ct__k_map_op)op, 4104, types[i]);
 		}
