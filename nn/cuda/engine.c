@@ -48,11 +48,6 @@ static const char *cuda_version(void)
 	return text;
 }
 
-static enum ct_status check_cudnn(cudnnStatus_t st, const char *what)
-{
-	return st == CUDNN_STATUS_SUCCESS ? CT_OK : CT_FAIL(CT_DEVICE, "cuDNN: %s: %s", what, cudnnGetErrorString(st));
-}
-
 static void cuda_close(ct_engine *base)
 {
 	struct cuda_engine *e = (struct cuda_engine *)base;
@@ -77,7 +72,7 @@ static enum ct_status cuda_open(ct_device *device, int threads, ct_engine **out)
 	e->level = read_level();
 	st = e->level >= 0 ? CT_OK : CT_FAIL(CT_CONFIG, "CTRAIN_CUDA_LEVEL must be 0 or 1");
 	if (st == CT_OK)
-		st = check_cudnn(cudnnCreate(&e->cudnn), "cudnnCreate");
+		st = ct__cudnn_check(cudnnCreate(&e->cudnn), "cudnnCreate");
 	if (st == CT_OK)
 		st = ct__cudnn_target_create(info.index, &e->target);
 	if (st == CT_OK)
@@ -109,7 +104,7 @@ static enum ct_status cuda_net_open(ct_net *net)
 
 	CT_TRY_ALLOC(cn = CT_NEW(struct cuda_net));
 	net->impl = cn;
-	enum ct_status st = check_cudnn(
+	enum ct_status st = ct__cudnn_check(
 		cudnnSetStream(((struct cuda_engine *)net->engine)->cudnn, cuda_stream(net)), "cudnnSetStream");
 	if (st == CT_OK)
 		st = ct__cuda_count_elems(net);

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/device/cuda_check.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -60,10 +61,7 @@ static void finish(ct__plan_search *s, size_t i, enum ct_status st)
 /* Each thread has a target of its own. */
 static enum ct_status open_target(const ct__plan_search *s, ct__cudnn_target **out)
 {
-	const cudaError_t e = cudaSetDevice(s->device);
-
-	if (e != cudaSuccess)
-		return CT_FAIL(CT_DEVICE, "CUDA: cudaSetDevice: %s", cudaGetErrorName(e));
+	CT_TRY(ct_cuda_check((int)cudaSetDevice(s->device), "cudaSetDevice"));
 	return ct__cudnn_target_create(s->device, out);
 }
 

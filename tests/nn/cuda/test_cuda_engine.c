@@ -6,11 +6,9 @@
 #include "base/clock.h"
 #include "nn/engine_impl.h"
 #include "nn/optim/optim.h"
-#include "tests/nn/nn_check.h"
+#include "tests/nn/cuda/cuda_check.h"
 #include "tests/nn/op_cases.h"
 #include "tests/soft_gpu/soft_gpu.h"
-
-extern const struct ct_device_ops ct__device_cuda_ops;
 
 enum { TRAINING_STEPS = 2, LOSS_SCALE = 1024 };
 
@@ -106,13 +104,7 @@ static enum ct_status open_side(struct side *s, bool cuda, const ct_graph *g, co
 	void *args;
 
 	*s = (struct side){0};
-	if (cuda) {
-		assert_ok(ct__device_cuda_ops.open(0, &s->device));
-		assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, s->device, 1, &s->engine));
-	} else {
-		assert_ok(ct_device_open("cpu", 0, &s->device));
-		assert_ok(ct_engine_open("ref", s->device, 1, &s->engine));
-	}
+	open_engine(cuda, &s->device, &s->engine);
 	assert_ok(ct_net_create(s->engine, g, &opts, &s->net));
 	assert_ok(ct_net_init(s->net, CT_INIT_PYTORCH, 1));
 	fill_batch(s, c, bytes);

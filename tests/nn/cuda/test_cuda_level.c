@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "nn/cuda/program/program.h"
-#include "tests/nn/nn_check.h"
+#include "tests/nn/cuda/cuda_check.h"
 #include "tests/soft_gpu/soft_gpu.h"
 
 extern const struct ct_device_ops ct__device_cuda_ops;
@@ -18,51 +18,15 @@ extern const struct ct_device_ops ct__device_cuda_ops;
 #define LAYERS "conv2d 8 kernel=3 name=c;relu name=d;max_pool 2;flatten;linear 16 name=l;relu;dropout 0.2;linear 5"
 enum { ROWS = 4, SIZE = 10, CLASSES = 5, STEPS = 4 };
 
-struct fixture {
-	ct_device *device;
-	ct_engine *engine;
-	ct_graph *graph;
-	ct_net *net;
-	ct_program *train, *eval;
-	void *x, *labels;
-};
-
-static void open_fixture(struct fixture *f, const char *level, const char *layers, enum ct_precision precision)
+static void open_rig(struct cuda_rig *f, const char *level, const char *layers, enum ct_precision precision)
 {
 	const struct ct_net_opts opts = {
 		.batch = ROWS, .input = CT_INPUT_F32_NCHW, .seed = 5, .train = true, .precision = precision};
-	const size_t n = (size_t)ROWS * 3 * SIZE * SIZE;
 
 	assert_int_equal(setenv("CTRAIN_CUDA_LEVEL", level, 1), 0);
-	*f = (struct fixture){0};
-	assert_ok(ct__device_cuda_ops.open(0, &f->device));
-	assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, f->device, 1, &f->engine));
-	f->graph = graph_make((struct ct_shape){3, SIZE, SIZE}, layers, CLASSES, CT_LOSS_CROSS_ENTROPY, 0);
-	assert_ok(ct_net_create(f->engine, f->graph, &opts, &f->net));
-	assert_ok(ct_net_init(f->net, CT_INIT_PYTORCH, 1));
-	assert_ok(ct_device_host_alloc(f->device, n * sizeof(float), &f->x));
-	assert_ok(ct_device_host_alloc(f->device, ROWS * sizeof(int32_t), &f->labels));
-	fill_floats(1, f->x, n);
-	fill_labels(2, f->labels, ROWS, CLASSES);
+	cuda_rig_open(f, layers, SIZE, CLASSES, ROWS, &opts);
 	assert_ok(ct_program_create(f->net, ROWS, CT_TRAIN, &f->train));
 	assert_ok(ct_program_create(f->net, ROWS, CT_EVAL, &f->eval));
-}
-
-static void close_fixture(struct fixture *f)
-{
-	ct_program_destroy(f->eval);
-	ct_program_destroy(f->train);
-	ct_device_host_free(f->device, f->labels);
-	ct_device_host_free(f->device, f->x);
-	ct_net_destroy(f->net);
-	ct_graph_destroy(f->graph);
-	ct_engine_close(f->engine);
-	ct_device_close(f->device);
-}
-
-static struct ct_batch batch(const struct fixture *f)
-{
-	return (struct ct_batch){.n = ROWS, .x = f->x, .labels = f->labels};
 }
 
 static int count(const ct_program *base, enum cuda_kind kind, bool backward)
@@ -78,10 +42,10 @@ static int count(const ct_program *base, enum cuda_kind kind, bool backward)
 /* No kernel only adds, copies or masks. */
 static void test_tasks(void **state)
 {
-	struct fixture f;
+	struct cuda_rig f;
 
 	(void)state;
-	open_fixture(&f, "1", BOTTLENECKS, CT_PRECISION_BF16);
+	open_rig(&f, "1", BOTTLENECKS, CT_PRECISION_BF16);
 	assert_int_equal(count(f.train, CUDA_MAP, false), 0);
 	assert_int_equal(count(f.train, CUDA_MAP, true), 0);
 	assert_int_equal(count(f.train, CUDA_NORM_APPLY, false), 6);
@@ -89,15 +53,15 @@ static void test_tasks(void **state)
 	assert_int_equal(count(f.eval, CUDA_FOLD, false), 6);
 	assert_int_equal(count(f.eval, CUDA_MAP, false), 0);
 	assert_int_equal(count(f.eval, CUDA_NORM_APPLY, false) + count(f.eval, CUDA_BIAS, false), 0);
-	close_fixture(&f);
-	open_fixture(&f, "1", LAYERS, CT_PRECISION_FP32);
+	cuda_rig_close(&f);
+	open_rig(&f, "1", LAYERS, CT_PRECISION_FP32);
 	assert_int_equal(count(f.train, CUDA_MAP, false) + count(f.train, CUDA_BIAS, false), 0);
 	assert_int_equal(count(f.train, CUDA_MAP, true), 0);
 	assert_int_equal(count(f.train, CUDA_BIAS_BACKWARD, true), 3);
-	close_fixture(&f);
+	cuda_rig_close(&f);
 }
 
-static void expect_read(const struct fixture *f, const char *name, bool gradient, const char *why)
+static void expect_read(const struct cuda_rig *f, const char *name, bool gradient, const char *why)
 {
 	float out[ROWS * 8 * SIZE * SIZE];
 
@@ -108,11 +72,11 @@ static void test_reading(void **state)
 {
 	static const char not_stored[] = "not stored", reused[] = "reused";
 	float logits[ROWS * CLASSES];
-	struct fixture f;
+	struct cuda_rig f;
 
 	(void)state;
-	open_fixture(&f, "1", BOTTLENECKS, CT_PRECISION_FP32);
-	const struct ct_batch b = batch(&f);
+	open_rig(&f, "1", BOTTLENECKS, CT_PRECISION_FP32);
+	const struct ct_batch b = cuda_rig_batch(&f, ROWS);
 	assert_ok(ct_program_forward(f.train, &b));
 	expect_read(&f, "stem_norm", false, not_stored);
 	expect_read(&f, "last", false, not_stored);
@@ -122,19 +86,19 @@ static void test_reading(void **state)
 	expect_read(&f, "sum", true, not_stored);
 	expect_read(&f, "s", true, reused);
 	assert_ok(ct_program_read(f.train, node_named(f.graph, "fc1"), false, logits));
-	close_fixture(&f);
+	cuda_rig_close(&f);
 }
 
-static void evaluate(struct fixture *f, ct_program *p, float logits[ROWS * CLASSES])
+static void evaluate(struct cuda_rig *f, ct_program *p, float logits[ROWS * CLASSES])
 {
-	const struct ct_batch b = batch(f);
+	const struct ct_batch b = cuda_rig_batch(f, ROWS);
 
 	assert_ok(ct_program_forward(p, &b));
 	assert_ok(ct_program_read(p, node_named(f->graph, "fc1"), false, logits));
 }
 
 /* The parameters and running statistics, multiplied by a factor. */
-static void scale(struct fixture *f, ct_arena *a, float factor)
+static void scale(struct cuda_rig *f, ct_arena *a, float factor)
 {
 	struct ct_mirror m;
 	float *x;
@@ -158,19 +122,19 @@ static double largest_difference(const float *a, const float *b)
 /* Weights are folded again if and only if parameters or statistics have changed, or another program has used the memory. */
 static void test_folding_follows_changes(void **state)
 {
-	struct fixture f, unfused;
+	struct cuda_rig f, unfused;
 	ct_program *other;
 	float got[ROWS * CLASSES], want[ROWS * CLASSES], before[ROWS * CLASSES];
 
 	(void)state;
-	open_fixture(&f, "1", BOTTLENECKS, CT_PRECISION_FP32);
-	open_fixture(&unfused, "0", BOTTLENECKS, CT_PRECISION_FP32);
+	open_rig(&f, "1", BOTTLENECKS, CT_PRECISION_FP32);
+	open_rig(&unfused, "0", BOTTLENECKS, CT_PRECISION_FP32);
 	assert_ok(ct_program_create(f.net, ROWS - 1, CT_EVAL, &other));
 	for (int i = 0; i < 4; i++) {
-		struct fixture *both[] = {&f, &unfused};
+		struct cuda_rig *both[] = {&f, &unfused};
 
 		for (int k = 0; k < 2; k++) {
-			const struct ct_batch b = batch(both[k]);
+			const struct ct_batch b = cuda_rig_batch(both[k], ROWS);
 
 			if (i == 1)
 				scale(both[k], ct_net_params(both[k]->net), 1.5f);
@@ -189,18 +153,18 @@ static void test_folding_follows_changes(void **state)
 		assert_memory_equal(got, before, sizeof(got));
 	}
 	ct_program_destroy(other);
-	close_fixture(&unfused);
-	close_fixture(&f);
+	cuda_rig_close(&unfused);
+	cuda_rig_close(&f);
 }
 
 /* Losses of a few steps of gradient descent. */
-static void descend(struct fixture *f, double losses[STEPS])
+static void descend(struct cuda_rig *f, double losses[STEPS])
 {
 	const size_t n = ct_net_arena_elems(f->net);
 	float *grads = CT_NEW_ARRAY(float, n);
 
 	for (int step = 0; step < STEPS; step++) {
-		const struct ct_batch b = batch(f);
+		const struct ct_batch b = cuda_rig_batch(f, ROWS);
 		struct ct_metrics m;
 		struct ct_mirror params;
 
@@ -228,11 +192,11 @@ static void test_losses_are_equal(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
 		for (size_t k = 0; k < CT_ARRAY_LEN(models); k++) {
-			struct fixture a, b;
+			struct cuda_rig a, b;
 			double x[STEPS], y[STEPS];
 
-			open_fixture(&a, "0", models[k], cases[i].precision);
-			open_fixture(&b, "1", models[k], cases[i].precision);
+			open_rig(&a, "0", models[k], cases[i].precision);
+			open_rig(&b, "1", models[k], cases[i].precision);
 			descend(&a, x);
 			descend(&b, y);
 			for (int step = 0; step < STEPS; step++) {
@@ -241,8 +205,8 @@ static void test_losses_are_equal(void **state)
 						 (int)cases[i].precision, k, step, x[step], y[step]);
 			}
 			assert_true(x[STEPS - 1] < x[0]);
-			close_fixture(&b);
-			close_fixture(&a);
+			cuda_rig_close(&b);
+			cuda_rig_close(&a);
 		}
 }
 

@@ -1,61 +1,29 @@
 /* The memory for the values of a net, which all programs of the CUDA engine share. */
 #include "base/clock.h"
 #include "nn/cuda/program/program.h"
-#include "tests/nn/nn_check.h"
+#include "tests/nn/cuda/cuda_check.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
 #include "tests/soft_gpu/soft_gpu.h"
-
-extern const struct ct_device_ops ct__device_cuda_ops;
 
 #define LAYERS                                                                                                             \
 	"conv2d 16 kernel=3 stride=2 padding=1 bias=false;batch_norm;relu name=r;conv2d 16 kernel=3 padding=1 bias=false;" \
 	"batch_norm;add from=r;relu;global_avg_pool;linear 5"
 enum { ROWS = 3, MANY = 20, SIZE = 9, CLASSES = 5 };
 
-struct fixture {
-	ct_device *device;
-	ct_engine *engine;
-	ct_graph *graph;
-	ct_net *net;
-	ct_program *train;
-	void *x, *labels;
-};
-
-static void open_fixture(struct fixture *f)
+static void open_rig(struct cuda_rig *f)
 {
 	const struct ct_net_opts opts = {.batch = ROWS, .input = CT_INPUT_F32_NCHW, .seed = 5, .train = true};
-	const size_t row = (size_t)3 * SIZE * SIZE;
 
-	*f = (struct fixture){0};
-	assert_ok(ct__device_cuda_ops.open(0, &f->device));
-	assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, f->device, 1, &f->engine));
-	f->graph = graph_make((struct ct_shape){3, SIZE, SIZE}, LAYERS, CLASSES, CT_LOSS_CROSS_ENTROPY, 0);
-	assert_ok(ct_net_create(f->engine, f->graph, &opts, &f->net));
-	assert_ok(ct_net_init(f->net, CT_INIT_PYTORCH, 1));
-	assert_ok(ct_device_host_alloc(f->device, MANY * row * sizeof(float), &f->x));
-	assert_ok(ct_device_host_alloc(f->device, MANY * sizeof(int32_t), &f->labels));
-	fill_floats(1, f->x, MANY * row);
-	fill_labels(2, f->labels, MANY, CLASSES);
+	cuda_rig_open(f, LAYERS, SIZE, CLASSES, MANY, &opts);
 }
 
-static void close_fixture(struct fixture *f)
+static void close_rig(struct cuda_rig *f)
 {
-	ct_program_destroy(f->train);
-	ct_device_host_free(f->device, f->labels);
-	ct_device_host_free(f->device, f->x);
-	ct_net_destroy(f->net);
-	ct_graph_destroy(f->graph);
-	ct_engine_close(f->engine);
-	ct_device_close(f->device);
+	cuda_rig_close(f);
 	assert_int_equal(soft_gpu_live(), 0);
 }
 
-static struct ct_batch batch(const struct fixture *f, int n)
-{
-	return (struct ct_batch){.n = n, .x = f->x, .labels = f->labels};
-}
-
-static size_t activations(const struct fixture *f)
+static size_t activations(const struct cuda_rig *f)
 {
 	struct ct_net_memory m;
 
@@ -64,9 +32,9 @@ static size_t activations(const struct fixture *f)
 }
 
 /* One forward and one backward pass; the bits of all gradients. The caller frees them. */
-static float *pass(struct fixture *f, bool accumulate)
+static float *pass(struct cuda_rig *f, bool accumulate)
 {
-	const struct ct_batch b = batch(f, ROWS);
+	const struct ct_batch b = cuda_rig_batch(f, ROWS);
 	const size_t n = ct_net_arena_elems(f->net);
 	float *grads = CT_NEW_ARRAY(float, n);
 
@@ -77,14 +45,14 @@ static float *pass(struct fixture *f, bool accumulate)
 	return grads;
 }
 
-static float *train(struct fixture *f)
+static float *train(struct cuda_rig *f)
 {
 	return pass(f, false);
 }
 
-static double evaluate(struct fixture *f, ct_program *p, int n)
+static double evaluate(struct cuda_rig *f, ct_program *p, int n)
 {
-	const struct ct_batch b = batch(f, n);
+	const struct ct_batch b = cuda_rig_batch(f, n);
 	struct ct_metrics m;
 
 	assert_ok(ct_net_take_metrics(f->net, &m)); /* of other programs */
@@ -103,12 +71,12 @@ static void assert_same(const float *a, const float *b, size_t n)
 /* The memory is as large as the largest program needs, whatever the order of creation. */
 static void test_size(void **state)
 {
-	struct fixture f;
+	struct cuda_rig f;
 	ct_program *small, *large;
 	struct ct_net_memory m;
 
 	(void)state;
-	open_fixture(&f);
+	open_rig(&f);
 	assert_ok(ct_program_create(f.net, ROWS, CT_EVAL, &small));
 	const size_t eval = activations(&f);
 	assert_ok(ct_program_create(f.net, ROWS, CT_TRAIN, &f.train));
@@ -124,25 +92,25 @@ static void test_size(void **state)
 	assert_true(m.activations < m.activations_unplanned);
 	ct_program_destroy(large);
 	ct_program_destroy(small);
-	close_fixture(&f);
+	close_rig(&f);
 }
 
 /* Programs do not disturb each other, also when the memory moves. */
 static void test_neighbours(void **state)
 {
-	struct fixture f;
+	struct cuda_rig f;
 	ct_program *few, *many;
 
 	(void)state;
 	for (unsigned seed = 1; seed <= 3; seed++) {
 		soft_gpu_set_seed(seed);
-		open_fixture(&f);
+		open_rig(&f);
 		const size_t n = ct_net_arena_elems(f.net);
 		assert_ok(ct_program_create(f.net, ROWS, CT_TRAIN, &f.train));
 		float *first = train(&f);
 
 		assert_ok(ct_program_create(f.net, 2, CT_EVAL, &few));
-		const struct ct_batch b = batch(&f, ROWS);
+		const struct ct_batch b = cuda_rig_batch(&f, ROWS);
 		assert_ok(ct_program_forward(f.train, &b)); /* still runs when the memory moves */
 		assert_ok(ct_program_create(f.net, MANY, CT_EVAL, &many));
 		assert_fails(ct_program_backward(f.train, &(struct ct_backward_opts){.scale = 1}), CT_BUG,
@@ -158,18 +126,18 @@ static void test_neighbours(void **state)
 		ct_program_destroy(many);
 		ct_program_destroy(few);
 		ct_free(first);
-		close_fixture(&f);
+		close_rig(&f);
 	}
 }
 
 /* A program that cannot be created because memory is missing leaves the others usable. */
 static void test_no_memory(void **state)
 {
-	struct fixture f;
+	struct cuda_rig f;
 	ct_program *many;
 
 	(void)state;
-	open_fixture(&f);
+	open_rig(&f);
 	assert_ok(ct_program_create(f.net, ROWS, CT_TRAIN, &f.train));
 	float *first = train(&f);
 	soft_gpu_set_faults("cudaMalloc:1:2");
@@ -180,18 +148,18 @@ static void test_no_memory(void **state)
 	assert_same(first, again, ct_net_arena_elems(f.net));
 	ct_free(again);
 	ct_free(first);
-	close_fixture(&f);
+	close_rig(&f);
 }
 
 /* A step with accumulation writes gradients to two arenas in turn. The variant packs for both are made once, and again when memory moves. */
 static void test_accumulation(void **state)
 {
 	int packs[4] = {soft_cudnn_finalized(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)}; /* a real GPU skips the test */
-	struct fixture f;
+	struct cuda_rig f;
 	ct_program *many;
 
 	(void)state;
-	open_fixture(&f);
+	open_rig(&f);
 	assert_ok(ct_program_create(f.net, ROWS, CT_TRAIN, &f.train));
 	const size_t n = ct_net_arena_elems(f.net);
 	float *first = NULL;
@@ -212,7 +180,7 @@ static void test_accumulation(void **state)
 	assert_true(packs[3] >= 2 * 3);
 	ct_free(first);
 	ct_program_destroy(many);
-	close_fixture(&f);
+	close_rig(&f);
 }
 
 int main(void)

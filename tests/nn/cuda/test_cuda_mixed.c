@@ -7,10 +7,8 @@
 #include "base/half.h"
 #include "nn/cuda/program/program.h"
 #include "nn/optim/optim.h"
-#include "tests/nn/nn_check.h"
+#include "tests/nn/cuda/cuda_check.h"
 #include "tests/soft_gpu/soft_gpu.h"
-
-extern const struct ct_device_ops ct__device_cuda_ops;
 
 enum { ROWS = 3, FEATURES = 5, CLASSES = 4 };
 
@@ -46,8 +44,7 @@ static void open_fixture(struct fixture *f, enum ct_precision precision, double 
 	void *args;
 
 	*f = (struct fixture){.type = cuda_type(precision)};
-	assert_ok(ct__device_cuda_ops.open(0, &f->device));
-	assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, f->device, 1, &f->engine));
+	open_engine(true, &f->device, &f->engine);
 	f->graph = graph_make((struct ct_shape){FEATURES, 1, 1}, "linear 9;relu;linear 4", CLASSES,
 			      CT_LOSS_CROSS_ENTROPY, 0);
 	assert_ok(ct_net_create(f->engine, f->graph, &opts, &f->net));

@@ -2,9 +2,7 @@
  * is executed: these are bytes, not times. Training of this model is limited by the memory of a GPU, so the bytes predict its time. */
 #include "nn/cuda/compile/compile.h"
 #include "nn/memory_plan.h"
-#include "tests/nn/nn_check.h"
-
-extern const struct ct_device_ops ct__device_cuda_ops;
+#include "tests/nn/cuda/cuda_check.h"
 
 enum { N = 256, N_KINDS = CUDA_SLICE_DONE + 1 };
 
@@ -68,8 +66,7 @@ static void count(const char *level, enum ct_precision precision, struct step *o
 	ct_net *net;
 
 	assert_int_equal(setenv("CTRAIN_CUDA_LEVEL", level, 1), 0);
-	assert_ok(ct__device_cuda_ops.open(0, &device));
-	assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, device, 1, &engine));
+	open_engine(true, &device, &engine);
 	assert_ok(ct_model_build(&spec, &graph));
 	assert_ok(ct_net_create(engine, graph, &opts, &net));
 	struct cuda_program p = {.base = {.net = net, .graph = graph, .n = N, .mode = CT_TRAIN}};

@@ -11,12 +11,10 @@
 #include "base/mem.h"
 #include "nn/cuda/program/program.h"
 #include "nn/cuda/tune/cache.h"
+#include "tests/nn/cuda/cuda_check.h"
 #include "tests/nn/cuda/plan_cache_check.h"
-#include "tests/nn/nn_check.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
 #include "tests/soft_gpu/soft_gpu.h"
-
-extern const struct ct_device_ops ct__device_cuda_ops;
 
 enum { MAX_CHOICES = 16 };
 
@@ -72,8 +70,7 @@ static struct start start_with(enum ct_precision precision, enum ct_autotune tun
 
 	memset(&s, 0, sizeof(s));
 	soft_gpu_set_faults(NULL);
-	assert_ok(ct__device_cuda_ops.open(0, &device));
-	assert_ok(ct__engine_open_with(&ct__engine_ops_cuda, device, 1, &e));
+	open_engine(true, &device, &e);
 	soft_gpu_set_faults(faults);
 	compile(&s, g, e, precision, tune);
 	soft_gpu_set_faults(NULL);
