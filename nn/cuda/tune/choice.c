@@ -294,7 +294,8 @@ static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n
 	}
 	ct__plan_search_stop(search);
 	if (st == CT_OK)
-		CT_INFO("tuned %zu operations in %.1f s", n, ct_seconds_since(start));
+		CT_INFO("tuned %zu operations in %.1f s; the plans are kept in %s", n, ct_seconds_since(start),
+			*ct__plan_cache_path(cache) ? ct__plan_cache_path(cache) : "no file");
 	if (n_failed > 0)
 		CT_INFO("plans of cuDNN that failed and were skipped: %d (log.level=debug names them)", n_failed);
 	return st;
