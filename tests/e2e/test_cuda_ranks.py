@@ -109,6 +109,17 @@ class Ranks(Soft):
         self.assert_close(self.cuda(*sets, procs=3, run="more")[0], want[0], 1e-6, "losses")
 
 
+class Tuning(Soft):
+    always = ()
+
+    def test_smaller_last_step(self):
+        """Ranks take turns at choosing plans, while the GPU of none of them waits for another rank."""
+        self.train("device=cuda", "--procs", 2, *SMALL, *SETS["convnet"], env=self.soft(2))
+        self.assertEqual(self.metrics("run", "end")[-1]["step"], 10)
+        tuned = re.findall(r"tuned (\d+) operations", "".join(read_text(self.path("run", "log", f"rank-0000{i}.log")) for i in (0, 1)))
+        self.assertGreaterEqual(len(tuned), 3, tuned)  # training, the last step, evaluation
+
+
 class Faults(Soft):
     SETS = (*SMALL, "--procs", 2, "checkpoint.every_steps=3")
 

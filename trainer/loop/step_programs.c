@@ -4,6 +4,13 @@
 #include "base/log.h"
 #include "trainer/loop/step_impl.h"
 
+/* Waits for the posted steps before a program is created. An engine may measure plans meanwhile, one process at a time,
+ * on an idle device. If a posted step waited for a collective of a rank that waits for its turn, both would wait. */
+static enum ct_status wait_posted(const ct_stepper *p)
+{
+	return ct_stream_sync(p->stream, ct_deadline_in(p->timeout_ns));
+}
+
 enum ct_status ct__step_program(ct_stepper *p, int n, ct_program **out)
 {
 	*out = p->s->full;
@@ -17,6 +24,7 @@ enum ct_status ct__step_program(ct_stepper *p, int n, ct_program **out)
 	/* There are few: row counts other than 0 of one rank differ by at most one between micro-batches. */
 	CT_ASSERT(p->n_tails < CT_STEP_TAILS);
 	const ct_graph *g = p->s->size_graph ? p->s->size_graph : p->s->graph;
+	CT_TRY(wait_posted(p));
 	CT_TRY(ct_program_create_for(p->s->net, g, n, CT_TRAIN, out));
 	p->tails[p->n_tails].n = n;
 	p->tails[p->n_tails++].program = *out;
@@ -59,6 +67,7 @@ enum ct_status ct__step_fit_size(ct_stepper *p, struct ct_shape shape, int64_t *
 	int64_t t0 = ct_now_ns();
 	ct__step_drop_recordings(p);
 	ct__step_drop_tails(p);
+	CT_TRY(wait_posted(p));
 	CT_TRY(ct_session_resize(p->s, shape));
 	*compile_ns = ct_now_ns() - t0;
 	CT_INFO("training images are %dx%d from now on (compiled in %.2f s)", shape.w, shape.h,
