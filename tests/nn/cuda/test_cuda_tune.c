@@ -212,6 +212,33 @@ static void test_precisions_are_separate(void **state)
 		assert_false(fp32.info[i].tensor_core);
 }
 
+/* Nets of one engine share choices only if they allow the same plans. */
+static void test_determinism_is_separate(void **state)
+{
+	ct_graph *g = graph_make((struct ct_shape){3, 8, 8}, layers, 10, CT_LOSS_CROSS_ENTROPY, 0);
+	struct ct_net_opts opts = {.batch = 2, .input = CT_INPUT_F32_NCHW, .train = true, .autotune = CT_AUTOTUNE_OFF};
+	const size_t expected[] = {8, 16, 16}; /* deterministic, not, deterministic again */
+	ct_device *device;
+	ct_engine *e;
+
+	(void)state;
+	open_engine(true, &device, &e);
+	for (size_t i = 0; i < CT_ARRAY_LEN(expected); i++) {
+		ct_program *p;
+		ct_net *net;
+
+		opts.nondeterministic = i == 1;
+		assert_ok(ct_net_create(e, g, &opts, &net));
+		assert_ok(ct_program_create(net, 2, CT_TRAIN, &p));
+		assert_int_equal(ct__cudnn_choices_count(((const struct cuda_engine *)e)->choices), expected[i]);
+		ct_program_destroy(p);
+		ct_net_destroy(net);
+	}
+	ct_engine_close(e);
+	ct_device_close(device);
+	ct_graph_destroy(g);
+}
+
 /* An entry that is intact but not allowed, for example made by hand, is not used. */
 static void test_entry_that_is_not_allowed(void **state)
 {
@@ -450,6 +477,7 @@ int main(void)
 		TEST(test_nothing_else_is_measured),
 		TEST(test_few_plans_are_made),
 		TEST(test_precisions_are_separate),
+		TEST(test_determinism_is_separate),
 		TEST(test_entry_that_is_not_allowed),
 		TEST(test_damaged_file_is_replaced),
 		TEST(test_no_directory),
