@@ -172,6 +172,22 @@ class Loading(Case):
             other = f.read()
         self.refused(self.libraries(module=other), "libctrain_cuda.so is not a module of this program")
 
+    def test_missing_symbols(self):
+        """A module without a device or without an engine, and libraries without a function, for example because they are too old."""
+        def without(symbol):
+            def change(data):
+                self.assertIn(symbol + b"\0", data)  # perhaps as the end of another symbol
+                return data.replace(symbol + b"\0", symbol[:-1] + b"?\0")
+            return change
+        self.refused(self.libraries(module=without(b"ct_cuda_device")), "libctrain_cuda.so", "ct_cuda_devic")
+        self.refused(self.libraries(cudart=without(b"cudaGraphLaunch")), "cannot load libctrain_cuda.so", "cudaGraphLaunch")
+        self.refused(self.libraries(cudnn=without(b"cudnnBackendExecute")), "cannot load libctrain_cuda.so", "cudnnBackendExecute")
+        env = {"CTRAIN_CUDA_LIBS": self.libraries(module=without(b"ct_cuda_engine"))}
+        r = self.train("device=cuda", "launch.procs=1", run="no engine", env=env, expect=DEVICE)
+        errors = [line for line in r.err.splitlines() if "error" in line]
+        self.assertEqual(len(errors), 1, r.describe())
+        self.assertIn("ct_cuda_engin", errors[0])
+
     def test_other_build(self):
         """The module of another build is refused before anything in it is called."""
         def other_build(data):
