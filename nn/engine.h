@@ -194,7 +194,6 @@ int ct_net_n_slices(const ct_net *net);
 const struct ct_slice *ct_net_slice(const ct_net *net, int i); /* in backward completion order */
 /* The running statistics in the logical layout, in the order of the graph's buffers: [sum of ct_graph_buffer(i)->n]. */
 ct_arena *ct_net_buffers(ct_net *net);
-size_t ct_net_buffers_elems(const ct_net *net);
 
 /* Sets initial values. They depend only on the seed and the name of the parameter, so they are the same for every
  * engine and world size. Running means are set to 0, and running variances to 1. Waits until all values are set. */

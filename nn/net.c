@@ -258,11 +258,6 @@ ct_arena *ct_net_buffers(ct_net *net)
 	return net->buffers;
 }
 
-size_t ct_net_buffers_elems(const ct_net *net)
-{
-	return net->buffer_elems;
-}
-
 void ct_net_memory(const ct_net *net, struct ct_net_memory *out)
 {
 	*out = net->memory;

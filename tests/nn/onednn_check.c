@@ -119,7 +119,7 @@ void assert_equals_ref(const struct job *j, double tolerance)
 	run(&b, j);
 	double params = worst_difference(&a, &b, false), grads = worst_difference(&a, &b, true);
 	double loss = fabs(a.metrics.loss - b.metrics.loss) / a.metrics.loss, buffers = 0;
-	for (size_t i = 0; i < ct_net_buffers_elems(a.r.net); i++) {
+	for (size_t i = 0; i < ct_arena_elems(ct_net_buffers(a.r.net)); i++) {
 		double error =
 			fabs((double)on_host(ct_net_buffers(a.r.net))[i] - (double)on_host(ct_net_buffers(b.r.net))[i]);
 		buffers = error > buffers ? error : buffers;

@@ -97,14 +97,14 @@ static void run_engine(const char *engine, const struct op_case *c, const char *
 	size_t n_params = (size_t)ct_graph_n_params(r.graph), n_logits = (size_t)c->batch * (size_t)c->n_outputs;
 	*o = (struct outcome){.logits = CT_NEW_ARRAY(float, n_logits),
 			      .eval_logits = CT_NEW_ARRAY(float, n_logits),
-			      .buffers = CT_NEW_ARRAY(float, ct_net_buffers_elems(r.net)),
+			      .buffers = CT_NEW_ARRAY(float, ct_arena_elems(ct_net_buffers(r.net))),
 			      .grads = CT_NEW_ARRAY(float *, n_params),
 			      .sums = CT_NEW_ARRAY(float *, n_params)};
 	assert_ok(forward_now(r.program, &b, &o->train));
 	assert_ok(ct_program_read(r.program, ct_graph_node(r.graph, ct_graph_loss(r.graph))->in[0], false, o->logits));
 	assert_ok(ct_program_backward(r.program, &back));
 	export_grads(&r, o->grads);
-	memcpy(o->buffers, on_host(ct_net_buffers(r.net)), ct_net_buffers_elems(r.net) * sizeof(float));
+	memcpy(o->buffers, on_host(ct_net_buffers(r.net)), ct_arena_elems(ct_net_buffers(r.net)) * sizeof(float));
 	evaluate(&r, c, in, o);
 	for (int k = 0; k < 3; k++)
 		run_backward(&r, &b, k > 0);

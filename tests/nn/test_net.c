@@ -45,7 +45,7 @@ static void check_slices(const char *engine)
 	assert_true(ct_net_arena_elems(r.net) >= end && ct_net_arena_elems(r.net) % 16 == 0);
 	assert_int_equal((uintptr_t)on_host(ct_net_params(r.net)) % 64, 0);
 	assert_int_equal((uintptr_t)on_host(ct_net_grads(r.net)) % 64, 0);
-	assert_int_equal(ct_net_buffers_elems(r.net), 10);
+	assert_int_equal(ct_arena_elems(ct_net_buffers(r.net)), 10);
 	struct ct_net_memory m;
 	ct_net_memory(r.net, &m);
 	assert_int_equal(m.params, bytes);

@@ -68,7 +68,7 @@ static void test_same_bits(void **state)
 			assert_memory_equal(on_host(ct_net_params(a.r.net)), on_host(ct_net_params(b.r.net)),
 					    ct_net_arena_elems(a.r.net) * sizeof(float));
 			assert_memory_equal(on_host(ct_net_buffers(a.r.net)), on_host(ct_net_buffers(b.r.net)),
-					    ct_net_buffers_elems(a.r.net) * sizeof(float));
+					    ct_arena_elems(ct_net_buffers(a.r.net)) * sizeof(float));
 			assert_memory_equal(&a.metrics, &b.metrics, sizeof(a.metrics));
 			bench_close(&a);
 			bench_close(&b);

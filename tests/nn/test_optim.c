@@ -289,7 +289,7 @@ static void test_average(void **state)
 
 	(void)state;
 	open_rig(&r);
-	size_t n = ct_net_arena_elems(r.net), nb = ct_net_buffers_elems(r.net);
+	size_t n = ct_net_arena_elems(r.net), nb = ct_arena_elems(ct_net_buffers(r.net));
 	float *params = on_host(ct_net_params(r.net)), *buffers = on_host(ct_net_buffers(r.net));
 	float *first = copy(params, n), *last = CT_NEW_ARRAY(float, n);
 	assert_ok(ct_ema_create(r.net, 0.75, &e));

@@ -100,7 +100,7 @@ static double judged(struct rig *judge, const struct rig *r, int n)
 	memcpy(on_host(ct_net_params(judge->net)), on_host(ct_net_params(r->net)),
 	       ct_net_arena_elems(r->net) * sizeof(float));
 	memcpy(on_host(ct_net_buffers(judge->net)), on_host(ct_net_buffers(r->net)),
-	       ct_net_buffers_elems(r->net) * sizeof(float));
+	       ct_arena_elems(ct_net_buffers(r->net)) * sizeof(float));
 	assert_ok(ct_program_create(judge->net, n, CT_EVAL, &p));
 	const double loss = evaluated(p, n);
 	ct_program_destroy(p);

@@ -110,7 +110,7 @@ static bool run_setup(const struct setup *s, struct outcome *o)
 		return false;
 	train(&r, s, &o->metrics);
 	o->n_params = ct_net_arena_elems(r.net);
-	o->n_buffers = ct_net_buffers_elems(r.net);
+	o->n_buffers = ct_arena_elems(ct_net_buffers(r.net));
 	o->params = copy_of(on_host(ct_net_params(r.net)), o->n_params);
 	o->buffers = copy_of(on_host(ct_net_buffers(r.net)), o->n_buffers);
 	o->reorders = ct_program_reorders(r.program);

@@ -177,12 +177,12 @@ static void check_case(const char *const engines[WORLD], enum ct_precision preci
 	assert_true(off_by(ranks[1].logits, whole.logits + c->rows[0] * 5, (size_t)c->rows[1] * 5, 1) <= tolerance);
 	for (int i = 0; i < WORLD; i++)
 		assert_true(off_by(on_host(ct_net_buffers(ranks[i].rig.net)), on_host(ct_net_buffers(whole.rig.net)),
-				   ct_net_buffers_elems(whole.rig.net), 0) <= tolerance);
+				   ct_arena_elems(ct_net_buffers(whole.rig.net)), 0) <= tolerance);
 	/* The same to the bit on all ranks, or they would drift apart. */
 	if (strcmp(engines[0], engines[1]) == 0)
 		assert_memory_equal(on_host(ct_net_buffers(ranks[0].rig.net)),
 				    on_host(ct_net_buffers(ranks[1].rig.net)),
-				    ct_net_buffers_elems(whole.rig.net) * sizeof(float));
+				    ct_arena_elems(ct_net_buffers(whole.rig.net)) * sizeof(float));
 	compare_gradients(ranks, &whole, 4 * tolerance); /* those that are zero up to rounding */
 	for (int i = 0; i < WORLD; i++)
 		close_rank(&ranks[i]);

@@ -65,7 +65,7 @@ static inline void fixture_fill_buffers(struct fixture *f, float *buffers, uint3
 	struct ct_rng r;
 
 	ct_rng_init(&r, 7, CT_RNG_TEST, step, key * 1000 + 999);
-	for (size_t k = 0; k < ct_net_buffers_elems(f->net); k++)
+	for (size_t k = 0; k < ct_arena_elems(ct_net_buffers(f->net)); k++)
 		buffers[k] = ct_rng_uniform(&r);
 }
 
@@ -86,7 +86,7 @@ static inline void fixture_set_step(struct fixture *f, uint32_t step)
 static inline bool fixture_is_step(struct fixture *f, uint32_t step)
 {
 	size_t arena = ct_net_arena_elems(f->net) * sizeof(float),
-	       buffers = ct_net_buffers_elems(f->net) * sizeof(float);
+	       buffers = ct_arena_elems(ct_net_buffers(f->net)) * sizeof(float);
 	const float *now[] = {on_host(ct_net_params(f->net)), on_host(ct_optim_state(f->optim, 0)),
 			      on_host(ct_ema_params(f->ema)), on_host(ct_net_buffers(f->net)),
 			      on_host(ct_ema_buffers(f->ema))};

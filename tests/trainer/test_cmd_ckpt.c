@@ -158,7 +158,7 @@ static void test_export(void **state)
 	const char *args[1] = {in_tmpdir("averaged")};
 	struct ct_cli cli = {.args = args, .n_args = 1, .out = in_tmpdir("out.safetensors")};
 	size_t params = ct_net_arena_elems(fx.net) * sizeof(float),
-	       buffers = ct_net_buffers_elems(fx.net) * sizeof(float);
+	       buffers = ct_arena_elems(ct_net_buffers(fx.net)) * sizeof(float);
 	ct_safetensors *s;
 	char *text;
 

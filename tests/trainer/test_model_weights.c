@@ -84,7 +84,7 @@ static struct ct_tensor_desc *named(struct file *f, const char *name)
 static bool holds_either(struct fixture *x, uint32_t step, bool averages)
 {
 	size_t params = ct_net_arena_elems(x->net) * sizeof(float),
-	       buffers = ct_net_buffers_elems(x->net) * sizeof(float);
+	       buffers = ct_arena_elems(ct_net_buffers(x->net)) * sizeof(float);
 	float *p = ct_calloc(params, 1), *b = ct_calloc(buffers, 1);
 
 	memcpy(p, on_host(ct_net_params(x->net)), params);

@@ -11,7 +11,7 @@ enum { CT_SNAPSHOT_MAX_GROUPS = 8 };
 struct ct_snapshot_group {
 	const char *name;
 	struct ct_mirror params;  /* copy of an arena with the parameters' layout */
-	struct ct_mirror buffers; /* [ct_net_buffers_elems], if has_buffers */
+	struct ct_mirror buffers; /* [ct_arena_elems(ct_net_buffers(net))], if has_buffers */
 	bool has_buffers;
 };
 
