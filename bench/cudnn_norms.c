@@ -274,15 +274,12 @@ static enum ct_status read_engine(cudnnBackendDescriptor_t config, cudnnBackendD
 	int64_t n = 0, index = -1;
 	char name[32];
 
-	CT_TRY(ct__cudnn_check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-							CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
-			       "reading an engine"));
-	CT_TRY(ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n,
-							&index),
-			       "reading the index of an engine"));
-	CT_TRY(ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
-							CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES, &n, notes),
-			       "reading the notes of an engine"));
+	CT_TRY(ct__cudnn_get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine,
+			     "reading an engine"));
+	CT_TRY(ct__cudnn_get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, &index,
+			     "reading the index of an engine"));
+	CT_TRY(ct__cudnn_get(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES, &n, notes,
+			     "reading the notes of an engine"));
 	snprintf(name, sizeof(name), " %lld,", (long long)index);
 	*is_new = !strstr(ct_str_text(&a->engines), name);
 	if (!*is_new)
@@ -336,10 +333,8 @@ static void run_heuristics(struct question *q, cudnnBackendDescriptor_t graph, c
 	for (int i = 0; i < MAX_CONFIGS && q->status == CT_OK; i++)
 		q->status = ct__cudnn_create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]);
 	if (q->status == CT_OK)
-		q->status = ct__cudnn_check(cudnnBackendGetAttribute(h, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-								     CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n,
-								     configs),
-					    "reading the results of the heuristics");
+		q->status = ct__cudnn_get(h, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS,
+					  &n, configs, "reading the results of the heuristics");
 	for (int64_t i = 0; i < n && i < MAX_CONFIGS && q->status == CT_OK; i++)
 		q->status = add_config(configs[i], device, a);
 	a->proposed += n;

@@ -20,13 +20,11 @@ static enum ct_status read_engine(cudnnBackendDescriptor_t config, int64_t *inde
 	enum ct_status st;
 
 	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
-	st = ct__cudnn_check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-						      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
-			     "reading the engine of a configuration");
+	st = ct__cudnn_get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine,
+			   "reading the engine of a configuration");
 	if (st == CT_OK)
-		st = ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
-							      1, &n, index),
-				     "reading the index of an engine");
+		st = ct__cudnn_get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, index,
+				   "reading the index of an engine");
 	ct__cudnn_destroy(engine);
 	return st;
 }
@@ -35,21 +33,18 @@ static enum ct_status read_knob(cudnnBackendDescriptor_t d, struct knob *out)
 {
 	int64_t n = 0;
 
-	CT_TRY(ct__cudnn_check(
-		cudnnBackendGetAttribute(d, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &n, &out->type),
-		"reading the type of a knob"));
-	return ct__cudnn_check(
-		cudnnBackendGetAttribute(d, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &n, &out->value),
-		"reading the value of a knob");
+	CT_TRY(ct__cudnn_get(d, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &n, &out->type,
+			     "reading the type of a knob"));
+	return ct__cudnn_get(d, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &n, &out->value,
+			     "reading the value of a knob");
 }
 
 /* choices: MAX_KNOBS descriptors that receive the knobs. */
 static enum ct_status read_knobs(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t *choices, struct knob *knobs,
 				 int64_t *n)
 {
-	CT_TRY(ct__cudnn_check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-							CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_KNOBS, n, choices),
-			       "reading the knobs of a configuration"));
+	CT_TRY(ct__cudnn_get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_KNOBS, n,
+			     choices, "reading the knobs of a configuration"));
 	if (*n > MAX_KNOBS)
 		return CT_FAIL(CT_UNSUPPORTED, "cuDNN: a configuration has %lld knobs", (long long)*n);
 	for (int64_t i = 0; i < *n; i++)

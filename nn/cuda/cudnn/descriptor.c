@@ -1,9 +1,11 @@
 #define CT_LOG_COMPONENT "cudnn"
 #include "nn/cuda/cudnn/descriptor.h"
 
+#include <stdio.h>
+
 #include "base/log.h"
 
-enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *what)
+enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *function)
 {
 	char reason[512] = "";
 
@@ -17,19 +19,19 @@ enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *what)
 	else if (st == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
 		 st == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
 		mine = CT_NOMEM;
-	return CT_FAIL(mine, "cuDNN: %s: %s%s%s", what, cudnnGetErrorString(st), reason[0] ? ": " : "", reason);
+	return CT_FAIL(mine, "cuDNN: %s: %s%s%s", function, cudnnGetErrorString(st), reason[0] ? ": " : "", reason);
 }
 
 enum ct_status ct__cudnn_create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
 {
 	*out = NULL;
-	return ct__cudnn_check(cudnnBackendCreateDescriptor(type, out), "creating a descriptor");
+	return ct__cudnn_check(cudnnBackendCreateDescriptor(type, out), "cudnnBackendCreateDescriptor");
 }
 
-void ct__cudnn_released(cudnnStatus_t st, const char *what)
+void ct__cudnn_released(cudnnStatus_t st, const char *function)
 {
 	if (st != CUDNN_STATUS_SUCCESS && ct_error_status() == CT_OK)
-		CT_WARN("cuDNN: %s: %s", what, cudnnGetErrorString(st));
+		CT_WARN("cuDNN: %s: %s", function, cudnnGetErrorString(st));
 }
 
 void ct__cudnn_destroy(cudnnBackendDescriptor_t d)
@@ -41,10 +43,27 @@ void ct__cudnn_destroy(cudnnBackendDescriptor_t d)
 enum ct_status ct__cudnn_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
 			     cudnnBackendAttributeType_t type, int64_t n, const void *values)
 {
-	return ct__cudnn_check(cudnnBackendSetAttribute(d, name, type, n, values), "setting an attribute");
+	return ct__cudnn_check(cudnnBackendSetAttribute(d, name, type, n, values), "cudnnBackendSetAttribute");
+}
+
+/* As ct__cudnn_check; the message contains "FUNCTION (WHAT)". */
+static enum ct_status check_for(cudnnStatus_t st, const char *function, const char *what)
+{
+	char call[128];
+
+	if (st == CUDNN_STATUS_SUCCESS)
+		return CT_OK;
+	snprintf(call, sizeof(call), "%s (%s)", function, what);
+	return ct__cudnn_check(st, call);
+}
+
+enum ct_status ct__cudnn_get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+			     cudnnBackendAttributeType_t type, int64_t room, int64_t *n, void *values, const char *what)
+{
+	return check_for(cudnnBackendGetAttribute(d, name, type, room, n, values), "cudnnBackendGetAttribute", what);
 }
 
 enum ct_status ct__cudnn_finalize(cudnnBackendDescriptor_t d, const char *what)
 {
-	return ct__cudnn_check(cudnnBackendFinalize(d), what);
+	return check_for(cudnnBackendFinalize(d), "cudnnBackendFinalize", what);
 }

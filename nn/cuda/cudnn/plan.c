@@ -77,12 +77,10 @@ static enum ct_status read_notes(cudnnBackendDescriptor_t engine, struct ct__cud
 	cudnnBackendBehaviorNote_t behavior[MAX_NOTES];
 	int64_t n_numerical = 0, n_behavior = 0;
 
-	CT_TRY(ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-							CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES, &n_numerical, numerical),
-			       "reading the numerical notes of an engine"));
-	CT_TRY(ct__cudnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
-							CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES, &n_behavior, behavior),
-			       "reading the behavior notes of an engine"));
+	CT_TRY(ct__cudnn_get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES,
+			     &n_numerical, numerical, "reading the numerical notes of an engine"));
+	CT_TRY(ct__cudnn_get(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES, &n_behavior,
+			     behavior, "reading the behavior notes of an engine"));
 	info->deterministic = true;
 	for (int64_t i = 0; i < n_numerical && i < MAX_NOTES; i++) {
 		info->tensor_core |= numerical[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
@@ -103,9 +101,8 @@ static enum ct_status read_info(cudnnBackendDescriptor_t config, struct ct__cudn
 
 	CT_TRY(ct__cudnn_config_read(config, info->config, &info->engine));
 	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
-	st = ct__cudnn_check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-						      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
-			     "reading the engine of a configuration");
+	st = ct__cudnn_get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine,
+			   "reading the engine of a configuration");
 	if (st == CT_OK)
 		st = read_notes(engine, info);
 	ct__cudnn_destroy(engine);
@@ -133,9 +130,8 @@ static enum ct_status finalize_plan(ct__cudnn_plan *p, const ct__cudnn_target *t
 	CT_TRY(ct__cudnn_set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
 			     &t->properties));
 	CT_TRY(ct__cudnn_finalize(p->plan, "finalizing a plan"));
-	return ct__cudnn_check(cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-							CUDNN_TYPE_INT64, 1, &n, &p->info.workspace_bytes),
-			       "reading the workspace size of a plan");
+	return ct__cudnn_get(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
+			     &p->info.workspace_bytes, "reading the workspace size of a plan");
 }
 
 /* Sets *allowed to whether the filter allows the plan. If not, it may not have been finalized. */
@@ -216,9 +212,8 @@ static enum ct_status propose(const ct__cudnn_graph *g, const ct__cudnn_target *
 	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &h));
 	st = run_heuristics(h, g, t, mode);
 	if (st == CT_OK)
-		st = ct__cudnn_check(cudnnBackendGetAttribute(h, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-							      CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, n, configs),
-				     "reading the results of the heuristics");
+		st = ct__cudnn_get(h, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, n,
+				   configs, "reading the results of the heuristics");
 	if (*n > MAX_CONFIGS)
 		*n = MAX_CONFIGS;
 	ct__cudnn_destroy(h);
@@ -377,5 +372,5 @@ void ct__cudnn_pack_destroy(ct__cudnn_pack *p)
 
 enum ct_status ct__cudnn_plan_execute(const ct__cudnn_plan *p, const ct__cudnn_pack *pack, cudnnHandle_t handle)
 {
-	return ct__cudnn_check(cudnnBackendExecute(handle, p->plan, pack->pack), "running a plan");
+	return ct__cudnn_check(cudnnBackendExecute(handle, p->plan, pack->pack), "cudnnBackendExecute");
 }

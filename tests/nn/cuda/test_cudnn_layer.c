@@ -217,7 +217,7 @@ static void fail_once(const char *function, int call, cudnnStatus_t status)
 	soft_gpu_set_faults(fault);
 }
 
-/* Each call of cuDNN fails once. This is an error that names cuDNN and the graph, or one plan is skipped, and nothing is left. */
+/* Each call of cuDNN fails once. This is an error that names cuDNN and the function, or one plan is skipped, and nothing is left. */
 static void test_each_call_fails(void **state)
 {
 	static const char *const functions[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
@@ -239,7 +239,8 @@ static void test_each_call_fails(void **state)
 					fail_msg("call %d of %s failed unnoticed", i, functions[f]);
 				n_survived += f == FINALIZE;
 			} else {
-				assert_non_null(strstr(ct_error_message(), "cuDNN"));
+				assert_non_null(strstr(ct_error_message(), "cuDNN: "));
+				assert_non_null(strstr(ct_error_message(), functions[f]));
 				assert_int_not_equal(ct_error_status(), CT_UNSUPPORTED);
 			}
 			ct_error_clear();

@@ -27,11 +27,11 @@ cudnnStatus_t soft__refuse(cudnnStatus_t st, const char *format, ...)
 	return st;
 }
 
-#define ENTER()                                                                                             \
-	do {                                                                                                \
-		int fault_ = soft_gpu_call(__func__);                                                       \
-		if (fault_)                                                                                 \
-			return soft__refuse((cudnnStatus_t)fault_, "%s fails by SOFT_GPU_FAULT", __func__); \
+#define ENTER()                                                                                         \
+	do {                                                                                            \
+		int fault_ = soft_gpu_call(__func__);                                                   \
+		if (fault_)                                                                             \
+			return soft__refuse((cudnnStatus_t)fault_, "the call fails by SOFT_GPU_FAULT"); \
 	} while (0)
 
 int soft_cudnn_live(void)
