@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Provides a CUDA toolkit for the build on machines with an NVIDIA driver. scripts/setup.sh calls this script.
 #   scripts/setup_cuda.sh
-# An installed CUDA 13 toolkit with cuDNN 9 is used as is. Where there is none, the wheels of scripts/cuda_wheels.txt are installed from PyPI
+# An installed CUDA 13 toolkit with cuDNN 9 and NCCL 2.28 or later is used as is. Where there is none, the wheels of scripts/cuda_wheels.txt are installed from PyPI
 # into build/cuda, which CMake and ctrain prefer to an installed toolkit. Nothing else on the machine is changed: rm -r build/cuda undoes it.
 # CTRAIN_SETUP_CUDA: auto (default); wheels: install the wheels even without a driver or with an installed toolkit; off: do nothing.
 set -euo pipefail
@@ -38,7 +38,7 @@ driver_cuda() {
 	fi
 }
 
-# The directory of an installed CUDA 13 toolkit with nvcc and cuDNN 9, from the places where cmake/CtCuda.cmake searches.
+# The directory of an installed CUDA 13 toolkit with nvcc, cuDNN 9 and NCCL, from the places where cmake/CtCuda.cmake searches.
 installed_toolkit() {
 	local root nvcc
 	nvcc=$(command -v nvcc) || true
@@ -50,12 +50,24 @@ installed_toolkit() {
 	done
 }
 
-has_libraries() { # ROOT: has CUDA 13 and, in its directories or the distribution's, cuDNN 9
+has_libraries() { # ROOT: has CUDA 13 and, in its directories or the distribution's, cuDNN 9 and NCCL 2.28 or later
 	local arch
 	arch=$(uname -m)-linux-gnu
 	grep -qE '^#define CUDART_VERSION +13' "$1/include/cuda_runtime_api.h" 2>/dev/null &&
 		any_exists "$1/include/cudnn_graph.h" {/usr/include,/usr/include/"$arch"}/cudnn_graph.h &&
-		any_exists "$1"/{lib64,lib}/libcudnn.so.9 "/usr/lib/$arch/libcudnn.so.9"
+		any_exists "$1"/{lib64,lib}/libcudnn.so.9 "/usr/lib/$arch/libcudnn.so.9" &&
+		has_nccl "$1/include/nccl.h" {/usr/include/"$arch",/usr/include}/nccl.h
+}
+
+has_nccl() { # HEADER...: the first one that exists, which CMake uses, is of NCCL 2.28 or later
+	local header
+	for header in "$@"; do
+		if [ -e "$header" ]; then
+			[ "$(sed -n 's/^#define NCCL_VERSION_CODE  *\([0-9]*\).*/\1/p' "$header")" -ge 22800 ] 2>/dev/null
+			return
+		fi
+	done
+	return 1
 }
 
 any_exists() {
@@ -95,7 +107,7 @@ install_wheels() {
 		python3 -m pip install --quiet --no-cache-dir --no-compile --no-deps --only-binary=:all: --require-hashes \
 		--requirement scripts/cuda_wheels.txt --target $part; then
 		rm -rf $part
-		echo "setup: CUDA could not be installed; to build ctrain for the CPU only, set CTRAIN_SETUP_CUDA=off" >&2
+		echo "setup: CUDA could not be installed; to build ctrain with what is installed, set CTRAIN_SETUP_CUDA=off" >&2
 		exit 1
 	fi
 	# One tree, as an installed toolkit. The licences stay in *.dist-info.

@@ -135,11 +135,15 @@ static enum ct_status unknown_backend(const char *name)
 
 static enum ct_status not_built(const struct backend *b)
 {
-	char why[128];
+	char why[256], how[64];
 
 	why_not_built(b, why, sizeof(why));
 	(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", b->name, why);
-	ct_error_hint("rebuild with -D%s=ON, or use a communicator that `ctrain info` lists as available", b->option);
+	if (strcmp(b->name, "nccl") == 0)
+		snprintf(how, sizeof(how), "%s", CT_NCCL_HINT);
+	else
+		snprintf(how, sizeof(how), "rebuild with -D%s=ON", b->option);
+	ct_error_hint("%s, or use a communicator that `ctrain info` lists as available", how);
 	return CT_UNSUPPORTED;
 }
 

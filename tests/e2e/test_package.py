@@ -40,6 +40,16 @@ class Configure(Case):
         r = self.configure("-DCTRAIN_NVCC=OFF", "-DCTRAIN_CUDA=ON", expect=1)
         self.assert_says(r, "CTRAIN_CUDA is ON, but nvcc was not found")
 
+    def test_no_nccl(self):
+        """One line says why there is no communicator nccl, and its tests are skipped."""
+        if not os.path.exists(os.path.join(SOFT, "libctrain_cuda.so")):
+            self.skipTest("built without CUDA's headers")
+        old = os.path.dirname(self.write("old/nccl.h", "#define NCCL_VERSION_CODE 22707\n"))
+        for directory, why in (("OFF", "nccl.h of NCCL 2.28 or later was not found"), (old, f"NCCL 2.28 is needed, and {old} has 22707")):
+            r = self.configure(f"-DCTRAIN_NCCL_INCLUDE_DIR={directory}")
+            self.assertEqual([x for x in r.out.splitlines() if "no NCCL" in x], [f"-- no NCCL: {why}"])
+            self.assert_skipped("^test_(soft_)?nccl_", 8, why)
+
     def test_off(self):
         self.assert_no_cuda(self.configure("-DCTRAIN_CUDA=OFF"), "no CUDA: switched off by CTRAIN_CUDA")
         self.assert_skipped("^test_(cuda|soft)_", 20, "switched off by CTRAIN_CUDA")

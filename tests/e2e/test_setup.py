@@ -1,6 +1,7 @@
 """scripts/setup_cuda.sh: what it chooses on machines with and without an NVIDIA driver. scripts/test_chroot.sh runs it for real, in a bare
 system; here, nvidia-smi and pip are stand-ins."""
 
+import glob
 import os
 import shutil
 
@@ -32,10 +33,11 @@ class SetupCuda(Case):
     def program(self, name, text):
         os.chmod(self.write(f"bin/{name}", text), 0o755)
 
-    def toolkit(self, version=13000):
+    def toolkit(self, version=13000, nccl=22800):
         self.write("toolkit/include/cuda_runtime_api.h", f"#define CUDART_VERSION {version}\n")
         self.write("toolkit/include/cudnn_graph.h", "")
         self.write("toolkit/lib/libcudnn.so.9", "")
+        self.write("toolkit/include/nccl.h", f"#define NCCL_MAJOR 2\n#define NCCL_VERSION_CODE {nccl}\n")
         os.chmod(self.write("toolkit/bin/nvcc", "#!/bin/sh\n"), 0o755)
         return {"CUDA_HOME": self.path("toolkit")}
 
@@ -79,11 +81,13 @@ class SetupCuda(Case):
         self.assertEqual(self.calls(), [])
 
     def test_incomplete_toolkit(self):
-        """A toolkit of another version, or without cuDNN or nvcc, is not used. On this machine another one may be."""
+        """A toolkit of another version, or without cuDNN, nvcc or a recent NCCL, is not used. On this machine another one may be."""
         self.program("nvidia-smi", SMI % "13.0")
-        for change in ("version", "include/cudnn_graph.h", "bin/nvcc"):
-            env = self.toolkit(12080 if change == "version" else 13000)
-            if change != "version":
+        for change in ({"version": 12080}, {"nccl": 22707}, {"nccl": ""}, "include/cudnn_graph.h", "include/nccl.h", "bin/nvcc"):
+            env = self.toolkit(**change) if isinstance(change, dict) else self.toolkit()
+            if isinstance(change, str):
+                if any(glob.glob(d + os.path.basename(change)) for d in ("/usr/include/", "/usr/include/*-linux-gnu/")):
+                    continue  # the distribution has it
                 os.remove(self.path("toolkit", change))
             self.assertNotIn(self.path("toolkit"), self.setup(**env).out, change)
 
