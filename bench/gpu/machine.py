@@ -8,9 +8,10 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from common import DRY, FAIL, MEASURED, PASS, PROGRAM_ENV, SKIPPED, UNAVAILABLE, bundle, judge, left, program, row
+from common import DRY, ERROR, FAIL, MEASURED, PASS, PROGRAM_ENV, SKIPPED, TIMEOUT, UNAVAILABLE, bundle, judge, left, program, row
 
 AT_ONCE = 4  # test programs: most of their time, they compute on one CPU what the GPU has to compute
+LEAST_SECONDS = 4  # a test program does not begin if less of the step's time is left
 
 
 def check_manifest():
@@ -66,10 +67,17 @@ def step_facts():
 
 def run_test(name):
     """Runs one program. Its rows are printed when it ends, so that one that hangs does not hide the others."""
+    seconds = left()
+    if seconds < LEAST_SECONDS:
+        row(name, SKIPPED, note=f"{max(seconds, 0):.0f} s of the step's time are left, and it needs at least {LEAST_SECONDS}")
+        return
     try:
-        out = program([bundle("tests", name)], timeout=max(left() - 2, 1))
-    except (OSError, subprocess.TimeoutExpired) as e:
-        row(name, FAIL, note=str(e)[:200])
+        out = program([bundle("tests", name)], timeout=seconds - 2)
+    except subprocess.TimeoutExpired:
+        row(name, TIMEOUT, note=f"did not end within {seconds - 2:.0f} s")
+        return
+    except OSError as e:
+        row(name, ERROR, note=str(e)[:200])
         return
     said = out.stdout + out.stderr
     passed = re.search(r"\[  PASSED  \] (\d+) test", said)

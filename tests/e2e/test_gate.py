@@ -150,6 +150,22 @@ class Gate(Case):
         self.assertEqual((row["check"], row["status"]), ("b", "skipped"))
         self.assertIn("it needs about 150", row["note"])
 
+    def test_time_of_test_programs(self):
+        """One that does not end is a timeout, and one for which too little time is left does not begin: neither is a wrong result."""
+        bundle = self.path("bundle")
+        os.makedirs(os.path.join(bundle, "tests"))
+        for name in ("late", "slow"):
+            self.write(f"bundle/tests/{name}", "#!/bin/sh\nexec sleep 600\n")
+            os.chmod(os.path.join(bundle, "tests", name), 0o755)
+        self.write("bundle/tests/broken", "")
+        code = ("import time, common, machine\nfor name, seconds in (('late', 3), ('slow', 4.5), ('broken', 100)):\n"
+                "    common.DEADLINE = time.monotonic() + seconds\n    machine.run_test(name)\n")
+        env = {**os.environ, "GATE_BUNDLE": bundle, "PYTHONPATH": os.path.join(SOURCE, "bench", "gpu")}
+        out = subprocess.run([sys.executable, "-B", "-c", code], env=env, stdout=subprocess.PIPE, check=True).stdout.decode()
+        rows = {r["check"]: r for r in map(json.loads, out.splitlines())}
+        self.assertEqual({check: r["status"] for check, r in rows.items()}, {"late": "skipped", "slow": "timeout", "broken": "error"})
+        self.assertIn("it needs at least 4", rows["late"]["note"])
+
     def test_limits(self):
         """The most valuable steps fit in the budget, also if each needs all of its time."""
         code = "import plan; print(sum(s.seconds for s in plan.STEPS[:[s.name for s in plan.STEPS].index('small') + 1]))"
