@@ -46,7 +46,7 @@ def step_mnist():
         config, sets, goal = "mnist_mlp.yaml", ("train.epochs=1", "train.max_steps=30", "schedule.name=constant"), 0.7
     else:
         config, sets, goal = "mnist_ddp.yaml", (), MNIST_GOAL
-    run = train("mnist", config, data, *sets)
+    run = train("mnist", config, data, CACHED, *sets)
     end = run.metrics("end")[-1]
     judge("top-1 accuracy on MNIST", end["best_top1"] >= goal, end["best_top1"], "", f"at least {goal}; {end['images_per_sec']:.0f} images/s")
 
@@ -54,7 +54,7 @@ def step_mnist():
 def digests(name, *variants):
     """The digests of runs of a case that differ in keys or environment."""
     config, sets = sets_of(name, bundle("data"), 12 if DRY else 50)
-    return [train(f"bits-{name}-{i}", config, *QUIET, *sets, *more).digest() for i, more in enumerate(variants)]
+    return [train(f"bits-{name}-{i}", config, *QUIET, *sets, CACHED, *more).digest() for i, more in enumerate(variants)]
 
 
 def same(pace, check, case, *variants):
@@ -79,7 +79,7 @@ def resumed(pace, case):
     if not pace.allows(check):
         return
     config, sets = sets_of(case, bundle("data"), 6 if DRY else 50)
-    steps = ("checkpoint.every_steps=2", *sets)
+    steps = ("checkpoint.every_steps=2", *sets, CACHED)
     keep = [s for s in QUIET if not s.startswith("train.resume=")] + ["train.resume=auto"]
     with pace:
         complete = train(f"complete-{case}", config, *QUIET, *steps)

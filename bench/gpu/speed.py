@@ -15,7 +15,7 @@ CPUS = os.cpu_count() or 1
 # when a run starts.
 RESIDENT = ("data.on_device=on", CACHED)
 IMAGES = ("data.shape=[3,224,224]", "data.classes=1000", "data.n_train=4096", *RESIDENT)
-MNIST = ("data.name=mnist", "data.dir=" + bundle("data", "mnist"))
+MNIST = ("data.name=mnist", "data.dir=" + bundle("data", "mnist"), CACHED)
 # A dry run trains a small network in place of each large one.
 SMALL = ("model.name=resnet20", "data.name=synthetic", "data.shape=[3,16,16]", "data.classes=10", "data.n_train=64", "batch.per_rank=4")
 # name: config, keys, steps between two measurements
@@ -27,17 +27,22 @@ MODELS = {
     "mlp": ("bench/mlp.yaml", MNIST, 500),
     "convnet": ("bench/convnet.yaml", MNIST, 500),
 }
-TUNE_SECONDS = 42 * float(os.environ.get("GATE_SCALE", "1"))  # the limit of one start; the step tune makes two
+SCALE = float(os.environ.get("GATE_SCALE", "1"))
+TUNE_SECONDS, SMALL_TUNE_SECONDS = 42 * SCALE, 8 * SCALE  # the limit of one start; the steps tune and small make two each
 START_SECONDS = 8  # of a run and of one of PyTorch's variants, until they have been measured
 NOT_TUNED = ", plans of cuDNN's heuristics"
 GOAL_EAGER, GOAL_SMALL_EAGER, GOAL_SMALL_GRAPH, GOAL_STEP_US = 1.2, 10, 1.5, 50
 
 
-def our_rate(model, batch, precision, seconds, env=None):
-    config, sets, every = MODELS[model]
+def keys(model, batch, precision):
     dry = SMALL if DRY and model.startswith("resnet") else ("batch.per_rank=8",) if DRY else ()
+    return (*MODELS[model][1], f"batch.per_rank={batch}", f"precision={precision}", *dry)
+
+
+def our_rate(model, batch, precision, seconds, env=None):
+    config, _, every = MODELS[model]
     name = f"speed-{model}-{batch}-{precision}-{len(os.listdir(WORK))}"
-    return speed(name, config, *sets, f"batch.per_rank={batch}", f"precision={precision}", *dry, seconds=seconds, every=every, env=env)
+    return speed(name, config, *keys(model, batch, precision), seconds=seconds, every=every, env=env)
 
 
 def own_row(pace, model, batch, precision, seconds=5.0, label="", env=None):
@@ -81,25 +86,28 @@ def cached_plans():
     return n
 
 
+def first_start(model, batch, precision, seconds):
+    """Two steps of what is measured later, which choose the plans. A start that takes too long is stopped; the plans that it has stored remain."""
+    check = f"{model} N={batch} {precision}: first start"
+    begin = time.monotonic()
+    run = Run(f"tune-{model}-{precision}", MODELS[model][0], *QUIET, *keys(model, batch, precision), "train.autotune=auto", "data.val=none",
+              "train.max_steps=2")
+    try:
+        run.process.wait(seconds)
+        run.wait()
+    except subprocess.TimeoutExpired:
+        run.process.kill()
+        run.process.wait()
+        row(check, MEASURED, time.monotonic() - begin, "s", f"stopped; {cached_plans()} plans in the file")
+    except Failed as e:
+        row(check, UNAVAILABLE if e.code == USAGE else FAIL, note=e.message)
+    else:
+        row(check, MEASURED, time.monotonic() - begin, "s", f"{cached_plans()} plans in the file")
+
+
 def step_tune():
-    """Two steps of what the step resnet50 measures. A start that takes too long is stopped; the plans that it has stored remain."""
-    config, sets, _ = MODELS["resnet50"]
     for precision in ("fp16", "bf16"):
-        check = f"resnet50 N=256 {precision}: first start"
-        begin = time.monotonic()
-        run = Run("tune-" + precision, config, *QUIET, *sets, "train.autotune=auto", "batch.per_rank=256", "precision=" + precision,
-                  "data.val=none", "train.max_steps=2", *(SMALL if DRY else ()))
-        try:
-            run.process.wait(TUNE_SECONDS)
-            run.wait()
-        except subprocess.TimeoutExpired:
-            run.process.kill()
-            run.process.wait()
-            row(check, MEASURED, time.monotonic() - begin, "s", f"stopped; {cached_plans()} plans in the file")
-        except Failed as e:
-            row(check, UNAVAILABLE if e.code == USAGE else FAIL, note=e.message)
-        else:
-            row(check, MEASURED, time.monotonic() - begin, "s", f"{cached_plans()} plans in the file")
+        first_start("resnet50", 256, precision, TUNE_SECONDS)
 
 
 def step_resnet50():
@@ -219,6 +227,8 @@ def step_versus():
 
 def step_small():
     contests = [(model, 64, "fp32") for model in ("mlp", "convnet")]
+    for contest in contests:
+        first_start(*contest, SMALL_TUNE_SECONDS)
     rates = alternate(contests, {"eager": GOAL_SMALL_EAGER, "graph": GOAL_SMALL_GRAPH}, rounds=2, seconds=1.5)
     for (model, batch, precision), rate in zip(contests, rates):
         if rate:

@@ -75,7 +75,7 @@ class Gate(Case):
             self.assertEqual(rows[key]["status"], "pass", key)
         for key in (("tune", "resnet50 N=256 fp16: first start"), ("tune", "resnet50 N=256 bf16: first start"),
                     ("resnet50", "resnet50 N=256 bf16"), ("resnet50", "resnet50 N=256 bf16, not fused"),
-                    ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
+                    ("small", "convnet N=64 fp32: first start"), ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
             self.assertEqual(rows[key]["status"], "measured", key)
             self.assertGreater(rows[key]["value"], 0, key)
         steps = list(dict.fromkeys(step for step, _ in rows))
