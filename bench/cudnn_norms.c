@@ -1,4 +1,4 @@
-/* Asks cuDNN, without a GPU, about graphs that the CUDA engine could use in place of its own kernels and does not: batch norm with the sum and
+/* Asks cuDNN, with or without a GPU, about graphs that the CUDA engine could use in place of its own kernels and does not: batch norm with the sum and
  * the ReLU after it, its gradient, and the gradient of a convolution with a sum. Prints a table with one line for each graph and type.
  *
  *   build/release/bench/cudnn_norms [DEVICE.json]       [tests/nn/cuda/devices/h200.json]
@@ -9,7 +9,8 @@
  *
  * cuDNN lists engines that it compiles at run time only if it finds a libcuda.so.1. Without a driver, a link with this name to
  * lib64/stubs/libcuda.so of the toolkit, in a directory of LD_LIBRARY_PATH, is enough. Plans of these engines still cannot be finalized,
- * because this loads the compiled code on the GPU. bench/results/2026-11-22_cudnn_norms.tsv has the answers with such a link. */
+ * because this loads the compiled code on the GPU. bench/results/2026-11-22_cudnn_norms.tsv has the answers with such a link. The gate
+ * (scripts/gpu_gate.sh) asks on a GPU. */
 #include <stdio.h>
 #include <string.h>
 
@@ -400,8 +401,11 @@ int main(int argc, char **argv)
 {
 	const char *path = argc > 1 ? argv[1] : "tests/nn/cuda/devices/h200.json";
 	char *json;
+	cudnnHandle_t handle;
 	size_t n;
 
+	(void)cudnnCreate(&handle); /* initializes the GPU, if there is one: plans can be loaded only then */
+	setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* the gate reads the lines as they come */
 	if (ct_file_read(path, 1 << 16, &json, &n) < 0) {
 		fprintf(stderr, "cudnn_norms: %s\n", ct_error_message());
 		return 1;

@@ -44,7 +44,7 @@ if [ -z "$build" ]; then
 	cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCTRAIN_CUDA=ON -DCTRAIN_LAZY=OFF -DCTRAIN_ONEDNN=OFF -DCTRAIN_GLOO=OFF -DCTRAIN_TESTS=ON \
 		-DCTRAIN_BENCH=ON >/dev/null
 	rm -rf $build/tests/nn/cuda/gpu # also programs that an older version built
-	cmake --build $build --parallel "$(nproc)" -- ctrain ctrain_cuda gpu_facts gpu_tests
+	cmake --build $build --parallel "$(nproc)" -- ctrain ctrain_cuda gpu_facts cudnn_norms gpu_tests
 fi
 if [ -e "$out" ]; then
 	[ -e "$out/gate/gate.py" ] || fail "$out exists and is not a bundle"
@@ -57,7 +57,7 @@ if [ $dry = 1 ]; then
 	take soft "$build"/soft_cudart/{libcudart.so.13,libcudnn.so.9,libctrain_cuda.so}
 	take tests "$build"/tests/nn/cuda/test_cuda_*kernel*
 else
-	take bin "$build"/{ctrain,libctrain_cuda.so} "$build/bench/gpu_facts"
+	take bin "$build"/{ctrain,libctrain_cuda.so} "$build"/bench/{gpu_facts,cudnn_norms}
 	take tests "$build"/tests/nn/cuda/gpu/*
 fi
 # Libraries that the programs need and that another machine may lack. CUDA and what CUDA needs must be there.

@@ -1,13 +1,14 @@
-"""Steps that use NVIDIA's tools, where the machine has them: sanitizer, profile."""
+"""Steps that use NVIDIA's tools, where the machine has them: sanitizer, profile; and questions to cuDNN: norms."""
 import csv
 import json
 import os
 import re
 import shutil
 import subprocess
+import threading
 
 from cases import sets_of
-from common import CACHED, DEVICE, DRY, FAIL, MEASURED, QUIET, UNAVAILABLE, WORK, Pace, bundle, judge, left, program, row
+from common import CACHED, DEVICE, DRY, FAIL, MEASURED, OUT, PROGRAM_ENV, QUIET, SKIPPED, UNAVAILABLE, WORK, Pace, bundle, judge, left, program, row
 from speed import IMAGES, SMALL
 
 # Kernels on small shapes; initcheck and synccheck are quick, racecheck is about shared memory.
@@ -122,3 +123,27 @@ def step_profile():
         mean = {m: sum(k[m]) / len(k[m]) for m in ("dram", "sm") if m in k}
         row(f"kernel {name}", MEASURED, 100 * sum(times) / total, "%", f"{len(times)} launches, {sum(times) / len(times):.1f} us each" +
             "".join(f", {m} {v:.0f} %" for m, v in mean.items()))
+
+
+def step_norms():
+    """How many plans cuDNN can make of each graph that bench/cudnn_norms.c asks about (docs/DECISIONS.md, decision 24)."""
+    path, device = bundle("bin", "cudnn_norms"), os.path.join(OUT, "device.json")
+    if not os.path.exists(path):
+        row("NORM graphs", UNAVAILABLE, note="the bundle has no cudnn_norms")
+        return
+    if not os.path.exists(device):
+        row("NORM graphs", SKIPPED, note="the step facts has not written device.json")
+        return
+    child = subprocess.Popen([path, device], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=PROGRAM_ENV, universal_newlines=True)
+    timer = threading.Timer(max(left() - 2, 1), child.kill)
+    timer.start()
+    for line in child.stdout:
+        cells = line.rstrip("\n").split("\t")
+        if len(cells) == 7 and cells[2].isdigit():
+            graph, precision, _, engines, compiled, finalized, reason = cells
+            row(f"{graph}, {precision}", MEASURED, int(finalized), "plans", f"{engines.count(',')} engines, {compiled} of them compiled at run time" +
+                (f"; {reason}" if reason else ""))
+    code = child.wait()
+    timer.cancel()
+    if code != 0:
+        row("NORM graphs", UNAVAILABLE, note=f"cudnn_norms ended with {code}: see gate.log")

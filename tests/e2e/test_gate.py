@@ -225,6 +225,20 @@ class Gate(Case):
         self.assertEqual({r["status"] for r in rows.values()}, {"not available"})
         self.assertIn("Device not supported", rows["sanitizer", "memcheck training step"]["note"])
 
+    def test_norms(self):
+        """With a program in place of cudnn_norms, which a dry bundle does not have because the software GPU cannot answer it."""
+        rows = self.gate(Gate.bundle, expect=0, only="norms")
+        self.assertEqual(rows["norms", "NORM graphs"]["status"], "not available")
+        bundle = self.changed()
+        self.write("out/device.json", "{}\n")
+        self.write("bundle/bin/cudnn_norms", "#!/bin/sh\n[ -s \"$1\" ] || exit 1\nprintf '# x\\ngraph\\ttype\\tproposed\\tengines\\tcompiled"
+                   "\\tfinalized\\treason\\nnorm\\tbf16\\t30\\t0, 4,\\t1\\t2\\t\\nnorm, ReLU\\tfp32\\t0\\t\\t0\\t0\\tno engine\\n'\nkill -SEGV $$\n")
+        rows = self.gate(bundle, expect=0, only="norms")
+        norm, relu = rows["norms", "norm, bf16"], rows["norms", "norm, ReLU, fp32"]
+        self.assertEqual((norm["value"], norm["note"]), (2, "2 engines, 1 of them compiled at run time"))
+        self.assertEqual((relu["value"], relu["note"]), (0, "0 engines, 0 of them compiled at run time; no engine"))
+        self.assertIn("ended with -11", rows["norms", "NORM graphs"]["note"])
+
     def test_wrong_arguments(self):
         r = self.script("gpu_gate.sh", "--dry", self.path("nothing"), self.path("out"), expect=USAGE)
         self.assertIn("gpu_bundle.sh", r.err)
