@@ -11,5 +11,9 @@ enum ct_status ct_cuda_check(int error, const char *what) CT_MUST_CHECK;
  * messages contain if work on the GPU fails later, together with the string of ct_stream_note. Fails as ct_cuda_check
  * does. */
 enum ct_status ct_cuda_launched(ct_stream *s, int error, const char *kernel) CT_MUST_CHECK;
+/* Must be called with the result st of a library's function that posts work to s, with the message of the library if it
+ * has failed. Libraries return an error of their own if work has failed that was posted before. In this case, replaces
+ * the message by that of the error of CUDA, as ct_cuda_launched does. Otherwise, returns st. */
+enum ct_status ct_cuda_library_posted(ct_stream *s, enum ct_status st, const char *function) CT_MUST_CHECK;
 
 #endif

@@ -132,6 +132,14 @@ class Faults(Case):
         r = self.once(expect=DEVICE, CUDA_LAUNCH_BLOCKING="1", SOFT_GPU_FAULT="cudaLaunchKernel@12:700")
         self.assertRegex(r.err, r"ctrain: error: [a-z0-9]+: CUDA: cudaLaunchKernel \([a-z ]+\): cudaErrorIllegalAddress")
 
+    def test_named_plan(self):
+        """The same for a plan of cuDNN, which returns an error of its own."""
+        for tune, where in (("off", "[a-z0-9]+"), ("on", '[a-z0-9]+: timing plan [0-9:=,]+ of ".*"')):
+            r = self.once(f"train.autotune={tune}", expect=DEVICE, CUDA_LAUNCH_BLOCKING="1", SOFT_GPU_FAULT="cudnnBackendExecute@3:700")
+            self.assertRegex(r.err, f"ctrain: error: {where}: CUDA: cudnnBackendExecute: cudaErrorIllegalAddress")
+            self.assertIn("compute-sanitizer", r.err)
+            self.assertEqual(self.live(), {})
+
 
 class Loading(Case):
     """Libraries and the module that cannot be loaded."""

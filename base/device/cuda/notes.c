@@ -90,6 +90,19 @@ enum ct_status ct__cuda_posted(const ct_stream *s, cudaError_t e, const char *fu
 		       : ct_cuda_check((int)e, function);
 }
 
+enum ct_status ct_cuda_library_posted(ct_stream *base, enum ct_status st, const char *function)
+{
+	cudaStream_t s = ((struct cuda_stream *)base)->stream;
+	enum cudaStreamCaptureStatus unused;
+	cudaError_t e;
+
+	if (st >= 0)
+		return st;
+	/* The last error of CUDA is not sufficient: the library may have cleared it. Captures do not allow queries. */
+	e = ((struct cuda_device *)base->device)->recording ? cudaStreamIsCapturing(s, &unused) : cudaStreamQuery(s);
+	return ct__cuda_is_permanent(e) ? ct__cuda_posted(base, e, function) : st;
+}
+
 enum ct_status ct_cuda_launched(ct_stream *s, int error, const char *kernel)
 {
 	char call[96];

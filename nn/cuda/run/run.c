@@ -125,7 +125,9 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 	case CUDA_GATHER:
 		return run_gather(pass, t);
 	case CUDA_PLAN:
-		CT_TRY(ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn));
+		CT_TRY(ct_cuda_library_posted(pass->on,
+					      ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn),
+					      "cudnnBackendExecute"));
 		return ct_cuda_launched(pass->on, cudaSuccess, "cuDNN");
 	case CUDA_MAP:
 		return ct_cuda_launched(pass->on, ct__k_map(&t->map, s), "element-wise operation");

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/clock.h"
+#include "base/device/cuda_check.h"
 
 #define CT_LOG_COMPONENT "nn"
 #include "base/log.h"
@@ -40,7 +41,8 @@ static enum ct_status measure(struct run *r, const ct__cudnn_plan *p, const ct__
 	CT_TRY(ct_event_record(r->from, r->where->stream));
 	for (int i = 0; i < repeats; i++) {
 		r->refused = true;
-		CT_TRY(ct__cudnn_plan_execute(p, pack, r->where->handle));
+		CT_TRY(ct_cuda_library_posted(r->where->stream, ct__cudnn_plan_execute(p, pack, r->where->handle),
+					      "cudnnBackendExecute"));
 		r->refused = false;
 	}
 	CT_TRY(ct_event_record(r->to, r->where->stream));
