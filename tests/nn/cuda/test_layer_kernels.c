@@ -1,4 +1,4 @@
-/* The CUDA kernels for batch norm and pooling against nn/host and plain loops, in each element type, on odd shapes. */
+/* The CUDA kernels for batch norm, pooling and weights with groups against nn/host and plain loops, in each element type, on odd shapes. */
 #include <math.h>
 
 #include "nn/host/host.h"
@@ -28,7 +28,7 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 	m->rows = (size_t)s->n * (size_t)m->plane;
 	m->elems = m->rows * (size_t)m->cp;
 	m->node = (struct ct_node){
-		.op = CT_OP_BATCH_NORM, .name = "bn", .shape = {s->c, s->h, s->w}, .eps = 1e-5f, .momentum = 0.1f};
+		.op = CT_OP_BATCH_NORM, .name = "bn", .shape = {s->c, s->h, s->w}, .eps = 1e-3f, .momentum = 0.1f};
 	m->x = random_rows(m->rows, s->c, m->cp, s->type, 11);
 	m->residual = random_rows(m->rows, s->c, m->cp, s->type, 12);
 	m->dy = random_rows(m->rows, s->c, m->cp, s->type, 13);
@@ -199,11 +199,10 @@ static void test_norm_in_evaluation(void **state)
 	float *want = test_malloc(m.elems * sizeof(*want));
 	for (size_t i = 0; i < m.elems; i++) {
 		const size_t c = i % (size_t)m.cp;
+		const double std = sqrt((double)m.var[c] + (double)m.node.eps);
+		const double norm = ((double)m.x[i] - (double)m.mean[c]) / std;
 
-		want[i] = c < 5 ? (float)(((double)m.x[i] - (double)m.mean[c]) / sqrt((double)m.var[c] + 1e-5) *
-						  (double)m.gamma[c] +
-					  (double)m.beta[c])
-				: 0.0f;
+		want[i] = c < 5 ? (float)(norm * (double)m.gamma[c] + (double)m.beta[c]) : 0.0f;
 	}
 	check_cuda(ct__k_norm_running(&m.a, NULL));
 	check_cuda(ct__k_norm_apply(&m.a, NULL));
@@ -309,12 +308,49 @@ static void test_pool(void **state)
 		check_pool(&cases[i]);
 }
 
+/* Each of the groups connects c input channels with k output channels. */
+static void check_groups(int n_groups, int k, int c, int plane, enum ct_dtype t)
+{
+	const int kp = pad_channels(n_groups * k, t), cp = pad_channels(n_groups * c, t);
+	const size_t rows = (size_t)kp * (size_t)plane, n = rows * (size_t)cp;
+	float *w = random_rows(rows, n_groups * c, cp, t, 51), *want = test_malloc(n * sizeof(*want));
+	struct ct__k_groups_args a = {.k = k, .c = c, .plane = plane, .kp = kp, .cp = cp, .type = t};
+
+	for (int i = 0; i < kp; i++)
+		for (int p = 0; p < plane; p++)
+			for (int j = 0; j < cp; j++) {
+				const size_t at = ((size_t)i * (size_t)plane + (size_t)p) * (size_t)cp + (size_t)j;
+
+				want[at] = i / k == j / c ? w[at] : 0.0f;
+			}
+	a.w = gpu_upload(w, n, t);
+	check_cuda(ct__k_groups(&a, NULL));
+	expect_device("weights with groups", a.w, want, n, t, 0);
+	gpu_free(a.w);
+	test_free(want);
+	test_free(w);
+}
+
+static void test_groups(void **state)
+{
+	static const enum ct_dtype types[] = {CT_F32, CT_F16, CT_BF16};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(types); i++) {
+		check_groups(2, 9, 3, 1, types[i]);
+		check_groups(3, 2, 5, 9, types[i]);
+		check_groups(13, 1, 1, 25, types[i]);
+		check_groups(5, 7, 3, 15, types[i]);
+	}
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_norm),
 		cmocka_unit_test(test_norm_in_evaluation),
 		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_groups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

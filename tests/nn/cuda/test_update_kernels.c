@@ -55,6 +55,7 @@ static void open_fixture(struct fixture *f, const struct ct__k_update_args *opts
 	f->a.grads = gpu_upload(f->g, N, CT_F32);
 	f->a.state[0] = opts->kind == CT_SGD && !(opts->momentum > 0) ? NULL : gpu_upload(f->m, N, CT_F32);
 	f->a.state[1] = gpu_upload(f->v, N, CT_F32);
+	f->a.weights = opts->weights_type == CT_F32 ? NULL : gpu_upload(NULL, N, opts->weights_type);
 	f->a.step = gpu_bytes(&step, sizeof(step));
 	f->a.loss = gpu_upload(&loss, 1, CT_F32);
 	f->a.stopped = gpu_bytes(&stopped, sizeof(stopped));
@@ -63,9 +64,9 @@ static void open_fixture(struct fixture *f, const struct ct__k_update_args *opts
 
 static void close_fixture(struct fixture *f)
 {
-	const void *device[] = {f->a.segments, f->a.chunks, f->a.parts,    f->a.sums,    f->a.factors,
-				f->a.control,  f->a.params, f->a.grads,    f->a.state[0], f->a.state[1],
-				f->a.step,     f->a.loss,   f->a.stopped,  f->a.result};
+	const void *device[] = {f->a.segments, f->a.chunks, f->a.parts,   f->a.sums,     f->a.factors,
+				f->a.control,  f->a.params, f->a.grads,   f->a.state[0], f->a.state[1],
+				f->a.step,     f->a.loss,   f->a.stopped, f->a.result,   f->a.weights};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(device); i++)
 		gpu_free(device[i]);
@@ -178,18 +179,38 @@ static void expect_floats(const char *what, const float *device, const float *wa
 	test_free(got);
 }
 
-static void check_update(const struct ct__k_update_args *opts)
+/* The 16-bit copy has the parameters of all chunks, and nothing is written between them. */
+static void expect_weights(const struct fixture *f)
 {
+	float *p = gpu_download(f->a.params, N, CT_F32), *want = test_malloc(N * sizeof(*want));
+
+	for (int i = 0; i < N; i++)
+		want[i] = NAN;
+	for (int k = 0; k < N_CHUNKS; k++)
+		for (uint64_t i = chunks[k].offset; i < chunks[k].offset + chunks[k].n; i++)
+			want[i] = gpu_round(p[i], f->a.weights_type);
+	expect_device("16-bit weights", f->a.weights, want, N, f->a.weights_type, 0);
+	test_free(want);
+	test_free(p);
+}
+
+/* weights: the type of the copy of the parameters; CT_F32: none. */
+static void check_update(const struct ct__k_update_args *opts, enum ct_dtype weights)
+{
+	struct ct__k_update_args with = *opts;
 	struct fixture f;
 	float result[CT_UPDATE_RESULTS];
 
-	open_fixture(&f, opts, 1.5f, 0);
+	with.weights_type = weights;
+	open_fixture(&f, &with, 1.5f, 0);
 	check_cuda(ct__k_update(&f.a, NULL));
 	reference(&f);
 	expect_floats("parameters", f.a.params, f.p);
 	if (f.a.state[0])
 		expect_floats("first state", f.a.state[0], f.m);
 	expect_floats("second state", f.a.state[1], f.v);
+	if (f.a.weights)
+		expect_weights(&f);
 	gpu_read(result, f.a.result, sizeof(result));
 	assert_true(result[CT_UPDATE_OUTCOME] == CT_UPDATE_DONE);
 	if (opts->need_norm)
@@ -219,11 +240,14 @@ static const struct ct__k_update_args cases[] = {
 static void test_optimizers(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
-		check_update(&cases[i]);
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		check_update(&cases[i], CT_F32);
+		check_update(&cases[i], CT_F16);
+		check_update(&cases[i], CT_BF16);
+	}
 }
 
-/* Nothing changes from the first bad step on. */
+/* Nothing changes from the first bad step on, but the copy of the parameters is written. */
 static void check_stop(const struct ct__k_update_args *opts, float loss, float bad_gradient, int outcome)
 {
 	const float good = 1.0f;
@@ -236,6 +260,8 @@ static void check_stop(const struct ct__k_update_args *opts, float loss, float b
 		expect_floats("parameters", f.a.params, f.p);
 		expect_floats("first state", f.a.state[0], f.m);
 		expect_floats("second state", f.a.state[1], f.v);
+		if (f.a.weights)
+			expect_weights(&f);
 		gpu_read(result, f.a.result, sizeof(result));
 		assert_int_equal((int)result[CT_UPDATE_OUTCOME], outcome);
 		check_cuda(cudaMemcpy((void *)(uintptr_t)f.a.loss, &good, sizeof(good), cudaMemcpyHostToDevice));
@@ -245,7 +271,7 @@ static void check_stop(const struct ct__k_update_args *opts, float loss, float b
 
 static void test_stop(void **state)
 {
-	const struct ct__k_update_args sgd = {.kind = CT_SGD, .momentum = 0.9},
+	const struct ct__k_update_args sgd = {.kind = CT_SGD, .momentum = 0.9, .weights_type = CT_BF16},
 				       clipped = {.kind = CT_SGD, .momentum = 0.9, .need_norm = 1, .clip_norm = 1},
 				       lars = {.kind = CT_LARS, .momentum = 0.9, .trust = 0.01},
 				       lamb = {.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6};
