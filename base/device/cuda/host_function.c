@@ -75,7 +75,8 @@ enum ct_status ct__cuda_stream_run(ct_stream *base, ct_stream_fn fn, const void 
 
 	CT_TRY(ct__cuda_failure(d));
 	CT_TRY(find(d, fn, args, bytes, &c));
-	return ct_cuda_check(cudaLaunchHostFunc(((struct cuda_stream *)base)->stream, run, c), "cudaLaunchHostFunc");
+	return ct__cuda_posted(base, cudaLaunchHostFunc(((struct cuda_stream *)base)->stream, run, c),
+			       "cudaLaunchHostFunc");
 }
 
 enum ct_status ct__cuda_failure(struct cuda_device *d)

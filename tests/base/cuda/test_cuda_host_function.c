@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/device/cuda/cuda_impl.h"
@@ -222,12 +224,37 @@ static void test_deadline(void **state)
 	close_rig(&r);
 }
 
+/* If posting a function returns the error of earlier work, the message names this work. */
+static void test_suspects(void **state)
+{
+	const struct add never = {.bytes = NULL};
+	struct rig r;
+	int status;
+
+	(void)state;
+	const pid_t child = fork(); /* a process does not recover from the failure of a GPU */
+	if (child == 0) {
+		open_rig(&r);
+		soft_gpu_set_faults("cudaMemsetAsync@1:700");
+		assert_ok(ct_device_fill(r.d, r.x, 1, N, r.a));
+		assert_ok(ct_cuda_launched(r.a, 0, "fill"));
+		while (soft_gpu_progress() == cudaSuccess)
+			;
+		assert_fails(
+			ct_stream_run(r.b, add, &never, sizeof(never)), CT_DEVICE,
+			"cudaLaunchHostFunc reports that work has failed, probably \"fill\": cudaErrorIllegalAddress");
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),          cmocka_unit_test(test_recorded),
-		cmocka_unit_test(test_another_thread), cmocka_unit_test(test_failure),
-		cmocka_unit_test(test_deadline),
+		cmocka_unit_test(test_suspects), /* the first one: before there are other threads */
+		cmocka_unit_test(test_order),    cmocka_unit_test(test_recorded), cmocka_unit_test(test_another_thread),
+		cmocka_unit_test(test_failure),  cmocka_unit_test(test_deadline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
