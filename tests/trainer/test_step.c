@@ -251,8 +251,12 @@ static void test_results_that_never_come(void **state)
 	assert_int_equal(ct_stepper_create(&r.s, &r.stepper), CT_OK);
 	assert_int_equal(ct_stream_run(ct_engine_stream(r.s.engine), held, &r, sizeof(r.cfg)), CT_OK);
 	assert_int_equal(ct_stepper_post(r.stepper, &req, &last), CT_OK);
+	/* The next step, which is smaller, needs a program, and the device must be idle when it is created. */
+	assert_int_equal(ct_stepper_post(r.stepper, &req, &last), CT_TIMEOUT);
+	assert_non_null(strstr(ct_error_message(), "waited 0.1 s for the posted steps, which need"));
+	assert_non_null(strstr(ct_error_hint_text(), "dist.timeout determines this time"));
 	assert_int_equal(ct_stepper_take(r.stepper, &out), CT_TIMEOUT);
-	assert_non_null(strstr(ct_error_message(), "waited 0.1 s for the results of step 7"));
+	assert_non_null(strstr(ct_error_message(), "waited 0.1 s for the results of step 7, which need"));
 	hold = false;
 	r.s.world.id.world = 1;
 	close_rig(&r);

@@ -1,6 +1,8 @@
 #define CT_LOG_COMPONENT "train"
 #include "trainer/loop/step.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "trainer/loop/resident.h"
@@ -211,19 +213,25 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
 	return CT_OK;
 }
 
+enum ct_status ct__step_waited(const ct_stepper *p, enum ct_status st, int64_t deadline, const char *what)
+{
+	if (st != CT_TIMEOUT || ct_now_ns() < deadline)
+		return st;
+	(void)ct_error_wrap("waited %g s for %s, which need the gradients of all ranks", (double)p->timeout_ns * 1e-9,
+			    what);
+	ct_error_hint(
+		"check whether the process of another rank is stopped or busy; dist.timeout determines this time");
+	return st;
+}
+
 /* The results need the collectives of all ranks. */
 static enum ct_status wait_done(const struct ct_stepper *p, const struct step_slot *slot)
 {
 	int64_t deadline = ct_deadline_in(p->timeout_ns);
-	enum ct_status st = ct_event_wait(slot->head->done, deadline);
+	char what[64];
 
-	if (st != CT_TIMEOUT || ct_now_ns() < deadline)
-		return st;
-	(void)ct_error_wrap("waited %g s for the results of step %llu, which need the gradients of all ranks",
-			    (double)p->timeout_ns * 1e-9, (unsigned long long)slot->result.request.step);
-	ct_error_hint(
-		"check whether the process of another rank is stopped or busy; dist.timeout determines this time");
-	return st;
+	snprintf(what, sizeof(what), "the results of step %llu", (unsigned long long)slot->result.request.step);
+	return ct__step_waited(p, ct_event_wait(slot->head->done, deadline), deadline, what);
 }
 
 static enum ct_status read_clock(const struct step_slot *slot, struct ct_step_times *out)

@@ -75,6 +75,12 @@ struct ct_stepper {
 	uint64_t n_replayed;
 };
 
+/* step.c */
+
+/* Explains the result st of a wait for `what`, posted work that needs other ranks, if the deadline has passed. */
+enum ct_status ct__step_waited(const ct_stepper *p, enum ct_status st, int64_t deadline,
+			       const char *what) CT_MUST_CHECK;
+
 /* step_programs.c */
 
 /* Gets the training program for n rows. */

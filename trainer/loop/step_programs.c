@@ -8,7 +8,9 @@
  * on an idle device. If a posted step waited for a collective of a rank that waits for its turn, both would wait. */
 static enum ct_status wait_posted(const ct_stepper *p)
 {
-	return ct_stream_sync(p->stream, ct_deadline_in(p->timeout_ns));
+	int64_t deadline = ct_deadline_in(p->timeout_ns);
+
+	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the posted steps");
 }
 
 enum ct_status ct__step_program(ct_stepper *p, int n, ct_program **out)
