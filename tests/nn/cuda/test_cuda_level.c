@@ -5,15 +5,16 @@
 #include "base/clock.h"
 #include "nn/cuda/program/program.h"
 #include "tests/nn/cuda/cuda_check.h"
+#include "tests/soft_gpu/cudnn/soft_cudnn.h"
 #include "tests/soft_gpu/soft_gpu.h"
 
 extern const struct ct_device_ops ct__device_cuda_ops;
 
-#define BOTTLENECKS                                                                                                        \
-	"conv2d 8 kernel=3 padding=1 bias=false name=stem;batch_norm name=stem_norm;relu name=r;"                          \
-	"conv2d 4 kernel=1 bias=false;batch_norm;relu;conv2d 8 kernel=3 stride=2 padding=1 bias=false;batch_norm name=m;" \
-	"conv2d 8 kernel=1 stride=2 bias=false from=r name=p;batch_norm name=q;add from=m;relu name=s;"                    \
-	"conv2d 4 kernel=3 padding=1 bias=false;batch_norm;relu;conv2d 8 kernel=1 bias=false;batch_norm name=last;"        \
+#define BOTTLENECKS                                                                                                         \
+	"conv2d 8 kernel=3 padding=1 bias=false name=stem;batch_norm name=stem_norm;relu name=r;"                           \
+	"conv2d 4 kernel=1 bias=false;batch_norm;relu;conv2d 8 kernel=3 stride=2 padding=1 bias=false;batch_norm name=m;"   \
+	"conv2d 8 kernel=1 stride=2 bias=false from=r name=p;batch_norm name=q;add from=m;relu name=s;"                     \
+	"conv2d 4 kernel=3 padding=1 bias=false;batch_norm;relu;conv2d 8 kernel=1 bias=false;batch_norm eps=0.1 name=last;" \
 	"add from=s name=sum;relu name=end;global_avg_pool;linear 5"
 #define LAYERS "conv2d 8 kernel=3 name=c;relu name=d;max_pool 2;flatten;linear 16 name=l;relu;dropout 0.2;linear 5"
 enum { ROWS = 4, SIZE = 10, CLASSES = 5, STEPS = 4 };
@@ -157,6 +158,27 @@ static void test_folding_follows_changes(void **state)
 	cuda_rig_close(&f);
 }
 
+/* Where cuDNN has no plan for the fused operations, kernels add the bias, the residual and the ReLU. */
+static void test_layers_without_fused_plans(void **state)
+{
+	struct cuda_rig f, unfused;
+	float got[ROWS * CLASSES], want[ROWS * CLASSES];
+
+	(void)state;
+	soft_cudnn_set_broken(0, SOFT_CUDNN_FINALIZE); /* in fp32, the only engine of the stand-in for fused graphs */
+	open_rig(&f, "1", BOTTLENECKS, CT_PRECISION_FP32);
+	soft_cudnn_set_broken(-1, SOFT_CUDNN_FINALIZE);
+	open_rig(&unfused, "0", BOTTLENECKS, CT_PRECISION_FP32);
+	assert_int_equal(count(f.eval, CUDA_FOLD, false), 6);
+	assert_int_equal(count(f.eval, CUDA_BIAS, false), 7);
+	assert_int_equal(count(f.eval, CUDA_MAP, false), 2);
+	evaluate(&f, f.eval, got);
+	evaluate(&unfused, unfused.eval, want);
+	assert_true(largest_difference(got, want) < 1e-5);
+	cuda_rig_close(&unfused);
+	cuda_rig_close(&f);
+}
+
 /* Losses of a few steps of gradient descent. */
 static void descend(struct cuda_rig *f, double losses[STEPS])
 {
@@ -228,6 +250,7 @@ int main(void)
 		cmocka_unit_test(test_tasks),
 		cmocka_unit_test(test_reading),
 		cmocka_unit_test(test_folding_follows_changes),
+		cmocka_unit_test(test_layers_without_fused_plans),
 		cmocka_unit_test(test_losses_are_equal),
 		cmocka_unit_test(test_bad_level),
 	};
