@@ -55,6 +55,7 @@ if [ $dry = 1 ]; then
 	take bin "$build/ctrain" "$build/bench/soft_gpu_facts"
 	mv "$out/bin/soft_gpu_facts" "$out/bin/gpu_facts"
 	take soft "$build"/soft_cudart/{libcudart.so.13,libcudnn.so.9,libctrain_cuda.so}
+	[ ! -e "$build/soft_cudart/libnccl.so.2" ] || take soft "$build/soft_cudart/libnccl.so.2" # not there without NCCL's header
 	take tests "$build"/tests/nn/cuda/test_cuda_*kernel*
 else
 	take bin "$build"/{ctrain,libctrain_cuda.so} "$build"/bench/{gpu_facts,cudnn_norms}

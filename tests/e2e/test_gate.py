@@ -71,13 +71,15 @@ class Gate(Case):
                     ("equal", "bottleneck, fp16: losses of ref"), ("mnist", "top-1 accuracy on MNIST"),
                     ("bits", "convnet: repeated"), ("bits", "convnet: recorded = plain"), ("bits", "mlp: several steps in one graph = one"),
                     ("bits", "convnet: images on the device = on the host"),
-                    ("bits", "convnet: killed and resumed = uninterrupted")):
+                    ("bits", "convnet: killed and resumed = uninterrupted"), ("ranks", "2 ranks, host-staged: losses of 1 rank")):
             self.assertEqual(rows[key]["status"], "pass", key)
         for key in (("tune", "resnet50 N=256 fp16: first start"), ("tune", "resnet50 N=256 bf16: first start"),
                     ("resnet50", "resnet50 N=256 bf16"), ("resnet50", "resnet50 N=256 bf16, not fused"),
                     ("small", "convnet N=64 fp32: first start"), ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
             self.assertEqual(rows[key]["status"], "measured", key)
             self.assertGreater(rows[key]["value"], 0, key)
+        nccl = os.path.exists(os.path.join(Gate.bundle, "soft", "libnccl.so.2"))
+        self.assertEqual(rows["ranks", "2 ranks, NCCL over sockets: losses of 1 rank"]["status"], "pass" if nccl else "not available")
         steps = list(dict.fromkeys(step for step, _ in rows))
         self.assertEqual(steps[steps.index("mnist"):][:4], ["mnist", "tune", "resnet50", "bits"])
         self.assertRegex(rows["tune", "resnet50 N=256 fp16: first start"]["note"], r"^[1-9]\d* plans in the file$")
