@@ -93,7 +93,7 @@ def first_start(model, batch, precision, seconds):
     run = Run(f"tune-{model}-{precision}", MODELS[model][0], *QUIET, *keys(model, batch, precision), "train.autotune=auto", "data.val=none",
               "train.max_steps=2")
     try:
-        run.process.wait(seconds)
+        run.process.wait(min(seconds, max(left() - 1, 0)))  # it also ends before the gate stops the step
         run.wait()
     except subprocess.TimeoutExpired:
         run.process.kill()
