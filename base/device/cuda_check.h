@@ -7,6 +7,9 @@
 /* Returns CT_OK if `error`, a cudaError_t, is cudaSuccess. Otherwise fails with "CUDA: WHAT: NAME: CUDA's description",
  * and adds a hint if the user can correct the problem. `what` names the function that has returned the error. */
 enum ct_status ct_cuda_check(int error, const char *what) CT_MUST_CHECK;
+/* Writes one sentence that explains why there is no CUDA device. function: the function that has failed with `error`, a
+ * cudaError_t. */
+void ct_cuda_explain(int error, const char *function, char *why, size_t why_len);
 /* Must be called after each launch of a kernel on s. error: the result of the launch; kernel: a description, which
  * messages contain if work on the GPU fails later, together with the string of ct_stream_note. Fails as ct_cuda_check
  * does. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/device/cuda_check.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "nn/cuda/arenas.h"
@@ -18,11 +19,9 @@ static bool cuda_available(char *why, size_t why_len)
 	int n = 0;
 	const cudaError_t e = cudaGetDeviceCount(&n);
 
-	(void)cudaGetLastError();
 	if (e == cudaSuccess && n > 0)
 		return true;
-	snprintf(why, why_len, "cudaGetDeviceCount: %s",
-		 e == cudaSuccess ? "there is no CUDA device" : cudaGetErrorName(e));
+	ct_cuda_explain(e == cudaSuccess ? cudaErrorNoDevice : e, "cudaGetDeviceCount", why, why_len);
 	return false;
 }
 

@@ -70,8 +70,6 @@ struct cuda_device {
 #define CT__CUDA_MIN_MAJOR 8
 #define CT__CUDA_NEEDS "ctrain needs a GPU of compute capability 8.0 (A100, RTX 30) or newer"
 
-/* Writes one sentence that explains why there is no CUDA device. function: the function that has failed with e. */
-void ct__cuda_explain(cudaError_t e, const char *function, char *why, size_t why_len);
 /* Makes d the current device of the calling thread, on which allocations are made. */
 enum ct_status ct__cuda_use(const struct cuda_device *d) CT_MUST_CHECK;
 /* Fails with CT_BUG while the device has a recording in progress, because the host must neither wait for recorded work,

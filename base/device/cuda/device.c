@@ -24,7 +24,7 @@ static bool one_is_capable(int n, char *why, size_t why_len)
 		cudaError_t e = read_capability(i, &major, &minor);
 
 		if (e != cudaSuccess) {
-			ct__cuda_explain(e, "cudaDeviceGetAttribute", why, why_len);
+			ct_cuda_explain(e, "cudaDeviceGetAttribute", why, why_len);
 			return false;
 		}
 		if (major >= CT__CUDA_MIN_MAJOR)
@@ -41,7 +41,7 @@ static int cuda_count(char *why, size_t why_len)
 	cudaError_t e = cudaGetDeviceCount(&n);
 
 	if (e != cudaSuccess || n == 0) {
-		ct__cuda_explain(e == cudaSuccess ? cudaErrorNoDevice : e, "cudaGetDeviceCount", why, why_len);
+		ct_cuda_explain(e == cudaSuccess ? cudaErrorNoDevice : e, "cudaGetDeviceCount", why, why_len);
 		return 0;
 	}
 	if (!one_is_capable(n, why, why_len))

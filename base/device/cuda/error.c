@@ -85,8 +85,9 @@ enum ct_status ct_cuda_check(int error, const char *what)
 	return st;
 }
 
-void ct__cuda_explain(cudaError_t e, const char *function, char *why, size_t why_len)
+void ct_cuda_explain(int error, const char *function, char *why, size_t why_len)
 {
+	const cudaError_t e = (cudaError_t)error;
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	int driver = 0, runtime = 0;
 
