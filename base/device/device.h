@@ -120,8 +120,8 @@ enum ct_status ct_device_count(const char *kind, int *n) CT_MUST_CHECK;
  * fails with CT_NO_DEVICE. */
 enum ct_status ct_device_check(const char *kind, int index) CT_MUST_CHECK;
 /* Returns the kind of device to use if the user does not choose one: "cuda" if there is a GPU that ctrain can use, else
- * "cpu". In the second case, writes the reason to `why`, and sets *has_driver if the machine has an NVIDIA driver, so
- * that the reason is probably an incomplete installation. Loads no library if there is no driver. */
+ * "cpu". In the second case, writes the reason to `why`, and sets *has_driver if the machine has an NVIDIA driver, or
+ * CTRAIN_CUDA_LIBS is set, so that the reason is probably an incomplete installation. Otherwise, loads no library. */
 const char *ct_device_choose(bool *has_driver, char *why, size_t why_len);
 /* Describes a device without opening it. Fails with CT_UNSUPPORTED if devices of this kind do not support this. */
 enum ct_status ct_device_describe(const char *kind, int index, struct ct_device_info *out) CT_MUST_CHECK;

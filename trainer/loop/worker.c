@@ -168,6 +168,7 @@ static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
 /* The GPU, or why `device: auto` did not choose one. */
 static enum ct_status say_device(const struct ct_session *s, ct_metrics_log *m)
 {
+	const char *libs = getenv("CTRAIN_CUDA_LIBS");
 	struct ct_device_info info;
 	struct ct_plan_devices d;
 	CT_TRY(ct_plan_devices(s->cfg, &d));
@@ -180,7 +181,8 @@ static enum ct_status say_device(const struct ct_session *s, ct_metrics_log *m)
 	if (d.skipped[0])
 		ct_metrics_say(m, "  skipped %s", d.skipped);
 	if (d.has_driver && d.why[0])
-		CT_WARN("this machine has an NVIDIA driver, but device=auto trains on the CPU: %s", d.why);
+		CT_WARN("%s, but device=auto trains on the CPU: %s",
+			libs && *libs ? "CTRAIN_CUDA_LIBS is set" : "this machine has an NVIDIA driver", d.why);
 	return CT_OK;
 }
 

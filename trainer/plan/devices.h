@@ -14,7 +14,8 @@ struct ct_plan_devices {
 	bool shared; /* the config lists a GPU twice, so ranks may share it */
 	/* The GPUs that the config does not list and that ctrain cannot use, each with the reason. */
 	char skipped[512];
-	/* If `device: auto` has chosen the CPU: the reason, and whether the machine has an NVIDIA driver nevertheless. */
+	/* If `device: auto` has chosen the CPU: the reason, and whether a GPU was to be expected, because the machine has
+	 * an NVIDIA driver or CTRAIN_CUDA_LIBS is set. */
 	char why[512];
 	bool has_driver;
 };
