@@ -166,7 +166,8 @@ static void set_nccl(struct ct_cuda_part *part)
 	void *address = NULL;
 
 	snprintf(part->name, sizeof(part->name), "%s", name);
-	if (ct_cuda_library_open(name) == CT_OK)
+	const enum ct_status st = ct_cuda_library_open(name);
+	if (st == CT_OK)
 		address = ct_library_symbol(name, "ncclGetVersion");
 	memcpy(&get, &address, sizeof(get));
 	ct_library_path(address, part->path, sizeof(part->path));
@@ -174,7 +175,8 @@ static void set_nccl(struct ct_cuda_part *part)
 		snprintf(part->version, sizeof(part->version), "%d.%d.%d", version / 10000, version % 10000 / 100,
 			 version % 100);
 	else
-		snprintf(part->version, sizeof(part->version), "not available: %.120s", ct_error_message());
+		snprintf(part->version, sizeof(part->version), "not available: %.120s",
+			 st < 0 ? ct_error_message() : "it does not report its version");
 	ct_error_clear();
 }
 

@@ -24,7 +24,7 @@ bool ct_cuda_has_driver(void);
 enum ct_status ct_cuda_wheel_path(struct ct_str *path) CT_MUST_CHECK;
 
 /* Describes the module, libcudart, libcudnn, the driver and libnccl, and returns CT_CUDA_N_PARTS. Returns 0 if the module
- * cannot be loaded. If libnccl cannot be loaded, its version is the reason. */
+ * cannot be loaded. If libnccl cannot be used, its version is the reason. */
 enum { CT_CUDA_N_PARTS = 5 };
 struct ct_cuda_part {
 	char name[24], version[160];

@@ -306,6 +306,8 @@ class Devices(Case):
         r = self.run_ctrain("info", env={"CTRAIN_CUDA_LIBS": SOFT, "SOFT_GPU_DRIVER": "0"})
         self.assertEqual(len(re.findall(r"cuda +no: no NVIDIA driver is installed", r.out)), 2, r.out)  # the device and the engine
         self.assertRegex(r.out, r"driver: not installed")
+        r = self.run_ctrain("info", env={"CTRAIN_CUDA_LIBS": SOFT, "SOFT_GPU_FAULT": "ncclGetVersion:0:2"})
+        self.assertIn("libnccl.so.2: not available: it does not report its version", r.out)
 
     def test_auto_procs(self):
         """launch.procs=auto is one rank for each GPU."""

@@ -155,7 +155,7 @@ struct ct_config {
 		bool tensorboard; /* true */
 	} log;
 	struct {
-		char *backend;             /* auto | self | shm | gloo | hier | mpi */
+		char *backend;             /* auto | self | shm | gloo | hier | mpi | nccl */
 		double timeout;            /* maximum time in seconds for which a collective waits for a peer, 600 */
 		double rendezvous_timeout; /* 300 */
 		double bucket_mib;         /* 0 = auto: 4 on CPU, 25 on GPU */
