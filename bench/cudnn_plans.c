@@ -4,13 +4,17 @@
  *
  *   build/release/bench/cudnn_plans                     writes bench/results/cudnn_plans.tsv
  *   build/release/bench/cudnn_plans --check             compares the table with the answers of the installed cuDNN
+ *   build/release/bench/cudnn_plans --check --all       also its second part, which takes longer
  *   --devices DIR --configs DIR --runs FILE --table FILE
  *                 other paths [tests/nn/cuda/devices, configs, bench/gpu/runs.tsv, bench/results/cudnn_plans.tsv]
  *   SOFT_CUDNN_REAL=PATH                                another libcudnn.so.9 than that of the build (environment)
  *
- * The batch sizes are those of the configs, on 1, 2, 4 and 8 ranks if the config sets the global batch, and those of the gate
- * (bench/gpu/runs.py). --check fails if a graph has no deterministic plan on one of the cards, if a plan breaks the promise of its filter or,
- * if the table was made with the same version of cuDNN, if the table would be different now.
+ * The batch sizes are those of the configs on 1, 2, 4 and 8 ranks, and those of the gate (bench/gpu/runs.py). The smaller last steps of an
+ * epoch have graphs of their own. Their sizes follow from the numbers of samples in MNIST, Fashion-MNIST, CIFAR-10 and ImageNet, or in the
+ * config. The last steps on several ranks, and those of ImageNet, are the second part of the table, with which --check alone does not deal.
+ *
+ * --check fails if a graph has no deterministic plan on one of the cards, if a plan breaks the promise of its filter or, if the table was
+ * made with the same version of cuDNN, if the table would be different now.
  *
  * Columns: plans = plans that cuDNN proposes; allowed = those that have the arithmetic of the precision and need no more workspace than the
  * engine allows (train.deterministic=false); deterministic = those of them that cuDNN also calls deterministic, which are the only ones that
@@ -63,9 +67,10 @@ static enum ct_status parse(int argc, char **argv, struct plans_table *t)
 		     {"--table", &t->path}};
 
 	for (int i = 1; i < argc; i++) {
-		bool known = !strcmp(argv[i], "--check");
+		bool known = !strcmp(argv[i], "--check") || !strcmp(argv[i], "--all");
 
-		t->check |= known;
+		t->check |= !strcmp(argv[i], "--check");
+		t->all |= !strcmp(argv[i], "--all");
 		for (size_t k = 0; !known && k < CT_ARRAY_LEN(paths) && i + 1 < argc; k++) {
 			known = !strcmp(argv[i], paths[k].name);
 			if (known)

@@ -22,11 +22,14 @@ struct plans_row {
 
 struct plans_table {
 	const char *devices_dir, *configs_dir, *runs_path, *path;
-	bool check;
+	bool check, all;
 	ct__cudnn_target *targets[PLANS_DEVICES];
 	ct_device *device;
 	struct plans_row *rows;
 	size_t n_rows, rows_cap;
+	/* The second part begins after the first n_first rows. --check leaves it out without --all. second: it is being added. */
+	size_t n_first;
+	bool second;
 	/* Graphs without a plan, plans that break the promise of their filter, and plans that cannot be made again. */
 	int n_missing, n_wrong, n_lost;
 };
