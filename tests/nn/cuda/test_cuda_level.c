@@ -17,6 +17,8 @@ extern const struct ct_device_ops ct__device_cuda_ops;
 	"conv2d 4 kernel=3 padding=1 bias=false;batch_norm;relu;conv2d 8 kernel=1 bias=false;batch_norm eps=0.1 name=last;" \
 	"add from=s name=sum;relu name=end;global_avg_pool;linear 5"
 #define LAYERS "conv2d 8 kernel=3 name=c;relu name=d;max_pool 2;flatten;linear 16 name=l;relu;dropout 0.2;linear 5"
+/* The input of the ReLU has a second user, so the ReLU must not overwrite it. */
+#define TWO_USERS "conv2d 8 kernel=3 name=a;relu;conv2d 8 kernel=3 padding=1;add from=a;flatten;linear 5"
 enum { ROWS = 4, SIZE = 10, CLASSES = 5, STEPS = 4 };
 
 static void open_rig(struct cuda_rig *f, const char *level, const char *layers, enum ct_precision precision)
@@ -209,7 +211,7 @@ static void test_losses_are_equal(void **state)
 		enum ct_precision precision;
 		double tolerance;
 	} cases[] = {{CT_PRECISION_FP32, 2e-5}, {CT_PRECISION_TF32, 2e-5}, {CT_PRECISION_BF16, 3e-2}};
-	static const char *const models[] = {BOTTLENECKS, LAYERS};
+	static const char *const models[] = {BOTTLENECKS, LAYERS, TWO_USERS};
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
