@@ -392,7 +392,7 @@ class Unavailable(Case):
         for sets, words in ((["device=cuda"], ("no cuda device", "cpu")), (["precision=fp16"], ("precision", "fp32")),
                             (["train.engine=onedn"], ("train.engine", "onednn")), (["train.engine=cuda"], ("no cuda device", "cpu")),
                             (["train.engine=cuda", "device=cpu"], ("engine", "onednn", "ref")),
-                            (["dist.backend=nccl"], ("dist.backend", "gloo", "shm")), (["dist.backend=glo"], ("dist.backend", 'mean "gloo"')),
+                            (["dist.backend=nccl"], ("nccl", "hint:")), (["dist.backend=glo"], ("dist.backend", 'mean "gloo"')),
                             (["model.name=resnet51"], ("model.name", "resnet50")), (["data.name=imagenet"], ("data.name", "mnist")),
                             (["optim.name=adam"], ("optim.name", "adamw")), (["log.level=loud"], ("log.level", "info"))):
             with self.subTest(sets=sets):
