@@ -1,0 +1,147 @@
+#include "trainer/commands/step_bench_impl.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "trainer/loop/step.h"
+
+enum ct_status ct__backward_flops(const ct_graph *g, double **out)
+{
+	const int n = ct_graph_n_nodes(g);
+	bool *needs_grad = CT_NEW_ARRAY(bool, (size_t)n);
+
+	*out = CT_NEW_ARRAY(double, (size_t)n);
+	for (int i = 1; needs_grad && *out && i < n; i++) {
+		const struct ct_node *node = ct_graph_node(g, i);
+
+		if (node->op == CT_OP_CONV2D || node->op == CT_OP_LINEAR)
+			(*out)[i] = (needs_grad[node->in[0]] ? 2 : 1) * ct_graph_node_flops(g, i);
+		needs_grad[i] =
+			node->weight >= 0 || needs_grad[node->in[0]] || (node->in[1] >= 0 && needs_grad[node->in[1]]);
+	}
+	const enum ct_status st = needs_grad && *out ? CT_OK : CT_NOMEM;
+	ct_free(needs_grad);
+	return st;
+}
+
+static int compare_i64(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* Runs the n steps of a group and waits for their results, so that the measured time includes all of their work. */
+static enum ct_status run_steps(ct_stepper *p, uint64_t first, int n, double lr, struct ct_step_result *r)
+{
+	bool last_of_epoch;
+
+	for (int i = 0; i < n; i++)
+		CT_TRY(ct_stepper_post(p, &(struct ct_step_request){.step = first + (uint64_t)i, .lr = lr},
+				       &last_of_epoch));
+	for (int i = 0; i < n; i++)
+		CT_TRY(ct_stepper_take(p, &r[i]));
+	return CT_OK;
+}
+
+enum { STEP, DATA, FORWARD, BACKWARD, OPTIM, N_PHASES };
+
+/* Stores the times of step i, in nanoseconds, in ns [N_PHASES, steps]. */
+static void note_times(int64_t *ns, int64_t steps, int64_t i, int64_t step_ns, const struct ct_step_times *t)
+{
+	const int64_t all[N_PHASES] = {step_ns, t->data_ns, t->forward_ns, t->backward_ns, t->optim_ns};
+
+	for (int k = 0; k < N_PHASES; k++)
+		ns[k * steps + i] = all[k];
+}
+
+/* Median of a phase in milliseconds; sorts the row of the phase. */
+static double median_ms(int64_t *ns, int64_t steps, int phase)
+{
+	qsort(ns + phase * steps, (size_t)steps, sizeof(*ns), compare_i64);
+	return (double)ns[phase * steps + steps / 2] * 1e-6;
+}
+
+/* Numbers of heap allocations. */
+struct allocations {
+	uint64_t steps;     /* by full steps */
+	uint64_t preparing; /* by steps that compile the program of a smaller last batch, or record their work */
+	uint64_t all; /* by all threads: the buffers of loader threads grow until the largest file has been read */
+};
+
+/* Runs `steps` steps, in groups, after `warmup` others. Stores their times in ns [N_PHASES, steps]. */
+static enum ct_status measure(const struct ct_session *s, ct_stepper *p, int64_t warmup, int64_t steps, int64_t *ns,
+			      struct allocations *a)
+{
+	struct ct_step_result r[CT_STEP_GROUP_MAX];
+	const int group = ct_stepper_group(p);
+
+	for (int64_t i = -warmup; i < steps; i += group) {
+		if (i == 0)
+			a->all = ct_mem_count();
+		int64_t t0 = ct_now_ns(), compile_ns = 0;
+		const uint64_t before = ct_mem_count_of_thread(), replayed = ct_stepper_replayed(p);
+		CT_TRY(run_steps(p, (uint64_t)(i + warmup), group, s->plan.lr * 0.01, r));
+		const uint64_t made = ct_mem_count_of_thread() - before;
+		bool full = ct_stepper_replayed(p) > replayed || ct_stepper_replayed(p) == 0;
+		for (int k = 0; k < group; k++) {
+			compile_ns += r[k].compile_ns;
+			full = full && r[k].n_own == s->plan.per_rank && r[k].compile_ns == 0;
+		}
+		const int64_t step_ns = (ct_now_ns() - t0 - compile_ns) / group;
+		for (int k = 0; k < group && i >= 0; k++)
+			note_times(ns, steps, i + k, step_ns, &r[k].times);
+		a->steps += i >= 0 && full ? made : 0;
+		a->preparing += i >= 0 && !full ? made : 0;
+	}
+	a->all = ct_mem_count() - a->all;
+	return CT_OK;
+}
+
+/* Measures the nodes in up to 20 steps. Only full batches are counted, because the smaller last batch of an epoch has
+ * its own program. */
+static enum ct_status profile(const struct ct_session *s, ct_stepper *p, uint64_t first, int64_t steps, int64_t *n_full)
+{
+	const int64_t most = steps < 20 ? steps : 20;
+	struct ct_step_result r;
+
+	ct_program_profile(s->full, true);
+	for (int64_t i = 0; i < most; i++) {
+		CT_TRY(run_steps(p, first + (uint64_t)i, 1, 0, &r));
+		*n_full += r.n_own == s->plan.per_rank;
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__step_bench *out)
+{
+	ct_stepper *p = NULL;
+	int64_t *ns = NULL;
+	struct allocations made = {0};
+	enum ct_status st;
+
+	*out = (struct ct__step_bench){0};
+	if (s->plan.n_sizes > 1) /* with progressive resizing, only the first size is measured */
+		s->plan.n_sizes = 1;
+	CT_TRY(ct_stepper_create(s, &p));
+	/* Each slot is posted and recorded before it is measured. */
+	const int64_t group = ct_stepper_group(p), warmup = ct_stepper_lag(p) > 0 ? 2 * (ct_stepper_lag(p) + group) : 5;
+	steps = (steps + group - 1) / group * group;
+	ns = CT_NEW_ARRAY(int64_t, (size_t)steps * N_PHASES);
+	CT_TRY_GOTO(ns ? CT_OK : CT_NOMEM, st, out);
+	CT_TRY_GOTO(measure(s, p, warmup, steps, ns, &made), st, out);
+	CT_TRY_GOTO(profile(s, p, (uint64_t)(warmup + steps), steps, &out->profiled), st, out);
+	out->steps = steps;
+	out->step_ms = median_ms(ns, steps, STEP);
+	out->step_min_ms = (double)ns[0] * 1e-6;
+	out->data_ms = median_ms(ns, steps, DATA);
+	out->forward_ms = median_ms(ns, steps, FORWARD);
+	out->backward_ms = median_ms(ns, steps, BACKWARD);
+	out->optim_ms = median_ms(ns, steps, OPTIM);
+	out->allocations = made.steps;
+	out->loader_allocations = made.all - made.steps - made.preparing;
+out:
+	ct_stepper_destroy(p);
+	ct_free(ns);
+	return st;
+}

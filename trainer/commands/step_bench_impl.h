@@ -1,0 +1,22 @@
+/* Measures the training step of one rank, for `ctrain bench step` and `ctrain plan --simulate`. */
+#ifndef CT_TRAINER_COMMANDS_STEP_BENCH_IMPL_H
+#define CT_TRAINER_COMMANDS_STEP_BENCH_IMPL_H
+
+#include "trainer/loop/session.h"
+
+struct ct__step_bench {
+	int64_t steps;                                     /* number of measured steps */
+	double step_ms, step_min_ms;                       /* median and minimum of the complete step */
+	double data_ms, forward_ms, backward_ms, optim_ms; /* medians of its phases */
+	uint64_t allocations, loader_allocations; /* on the heap, in full steps: of the steps; of loader threads */
+	int64_t profiled; /* number of steps whose nodes were measured: see ct_program_times of s->full */
+};
+
+/* Runs at least `steps` steps after a warm-up, and up to 20 more in which the nodes are measured. */
+enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__step_bench *out) CT_MUST_CHECK;
+/* Stores in *out [n_nodes], which the caller owns, the floating-point operations of each node in the backward pass of
+ * one sample; 0 for nodes without matrix products. The gradient of the input takes as many operations as the gradient of
+ * the weights. It is computed only if a node before this one has parameters. Free *out even on failure. */
+enum ct_status ct__backward_flops(const ct_graph *g, double **out) CT_MUST_CHECK;
+
+#endif
