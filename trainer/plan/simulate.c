@@ -1,0 +1,185 @@
+#include "trainer/plan/simulate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define TREE_BANDWIDTH 0.92 /* NCCL, src/graph/tuning.cc */
+
+static double ring(const struct ct_sim_cluster *c, double bytes)
+{
+	const double n = c->nodes, m = c->devices, ranks = n * m;
+	double speed = INFINITY, base_s = 0;
+
+	if (m > 1) {
+		speed = c->intra.bytes_per_s;
+		base_s = c->intra.base_s;
+	}
+	if (n > 1) {
+		speed = fmin(speed, c->inter.bytes_per_s);
+		base_s = fmax(base_s, c->inter.base_s);
+	}
+	return base_s + 2 * n * (m - 1) * c->intra.ring_s + 2 * (n - 1) * c->inter.ring_s +
+	       2 * (ranks - 1) / ranks * bytes / speed;
+}
+
+static double tree(const struct ct_sim_cluster *c, double bytes)
+{
+	double speed = INFINITY, base_s = 0, hops_s = 0;
+
+	if (c->devices > 1) {
+		speed = c->intra.bytes_per_s;
+		base_s = c->intra.base_s;
+		hops_s = (c->devices - 1) * c->intra.tree_s;
+	}
+	if (c->nodes > 1) {
+		speed = fmin(speed, c->inter.bytes_per_s);
+		base_s = fmax(base_s, c->inter.base_s);
+		hops_s += ceil(log2(c->nodes)) * c->inter.tree_s;
+	}
+	return base_s + 2 * hops_s + 2 * bytes / (TREE_BANDWIDTH * speed);
+}
+
+static double hier(const struct ct_sim_cluster *c, double bytes)
+{
+	struct ct_sim_cluster leaders = *c;
+	const double within_s = c->intra.base_s + c->intra.ring_s + bytes / c->intra.bytes_per_s;
+
+	leaders.devices = 1;
+	if (c->nodes == 1)
+		return ring(c, bytes);
+	return ring(&leaders, bytes) + (c->devices > 1 ? 2 * within_s : 0);
+}
+
+double ct_sim_allreduce(const struct ct_sim_cluster *c, double bytes)
+{
+	if (c->nodes * c->devices == 1)
+		return 0;
+	switch (c->algorithm) {
+	case CT_SIM_RING:
+		return ring(c, bytes);
+	case CT_SIM_TREE:
+		return tree(c, bytes);
+	case CT_SIM_HIER:
+		return hier(c, bytes);
+	case CT_SIM_FASTEST:
+		break;
+	}
+	return fmin(ring(c, bytes), tree(c, bytes));
+}
+
+static double bucket_bytes(const struct ct_sim_work *w, const struct ct_bucket *b)
+{
+	return (double)b->n * (b->dtype == CT_F32 && w->half ? 2 : (double)ct_dtype_bytes(b->dtype));
+}
+
+/* Returns the fraction of the backward pass after which all slices of the bucket are final. */
+static double bucket_ready(const struct ct_sim_work *w, const struct ct_bucket *b)
+{
+	double ready = 0;
+
+	for (int i = 0; i < b->n_slices; i++)
+		ready = fmax(ready, w->ready[b->first_slice + i]);
+	return ready;
+}
+
+enum ct_status ct_sim_step(const struct ct_sim_work *w, const struct ct_sim_cluster *c, struct ct_sim_result *out)
+{
+	const int ranks = c->nodes * c->devices;
+	const double last_s = w->accumulate * w->forward_s + (w->accumulate - 1) * w->backward_s;
+	const double compute_s = last_s + w->backward_s;
+	double free_s = 0; /* when the communication stream has nothing to do */
+	struct ct_bucket *buckets;
+
+	*out = (struct ct_sim_result){0};
+	CT_TRY(ct_bucket_plan(w->slices, w->n_slices, w->first_cap_bytes, w->cap_bytes, &buckets, &out->n_buckets));
+	for (int i = 0; i < out->n_buckets; i++) {
+		const double posted_s = last_s + bucket_ready(w, &buckets[i]) * w->backward_s;
+		const double s = ct_sim_allreduce(c, bucket_bytes(w, &buckets[i]));
+
+		free_s = fmax(free_s, posted_s) + s;
+		out->comm_s += s;
+	}
+	ct_free(buckets);
+	out->exposed_s = fmax(0, free_s - compute_s);
+	out->step_s = compute_s + out->exposed_s + w->optim_s;
+	out->images_per_s = ranks * w->images / out->step_s;
+	out->efficiency = (compute_s + w->optim_s) / out->step_s;
+	return CT_OK;
+}
+
+/* ---- changes */
+
+/* Notes what a changed work or cluster gains over `before`. Returns whether it is better than what `out` contains. */
+static enum ct_status try_change(const struct ct_sim_work *w, const struct ct_sim_cluster *c, double before,
+				 struct ct_sim_change *out, bool *better)
+{
+	struct ct_sim_result r;
+
+	CT_TRY(ct_sim_step(w, c, &r));
+	const double gain = r.images_per_s / before - 1;
+	*better = gain > out->gain;
+	if (*better)
+		out->gain = gain;
+	return CT_OK;
+}
+
+static enum ct_status try_buckets(const struct ct_sim_work *w, const struct ct_sim_cluster *c, double before,
+				  struct ct_sim_change *out)
+{
+	static const int mib[] = {1, 2, 4, 8, 16, 25, 50, 100};
+	struct ct_sim_work other = *w;
+	bool better;
+
+	snprintf(out->setting, sizeof(out->setting), "dist.bucket_mib=%g", (double)w->cap_bytes / (1 << 20));
+	out->gain = 0;
+	for (size_t i = 0; i < CT_ARRAY_LEN(mib); i++) {
+		other.cap_bytes = (size_t)mib[i] << 20;
+		CT_TRY(try_change(&other, c, before, out, &better));
+		if (better)
+			snprintf(out->setting, sizeof(out->setting), "dist.bucket_mib=%d", mib[i]);
+	}
+	return CT_OK;
+}
+
+static int by_gain(const void *a, const void *b)
+{
+	const double x = ((const struct ct_sim_change *)a)->gain, y = ((const struct ct_sim_change *)b)->gain;
+
+	return (x < y) - (x > y);
+}
+
+enum ct_status ct_sim_changes(const struct ct_sim_work *w, const struct ct_sim_cluster *c,
+			      struct ct_sim_change out[CT_SIM_CHANGES])
+{
+	struct ct_sim_work batch = *w, accumulate = *w, half = *w;
+	struct ct_sim_cluster fast = *c;
+	struct ct_sim_link *link = c->nodes > 1 ? &fast.inter : &fast.intra;
+	struct ct_sim_result now;
+	bool better;
+
+	batch.forward_s *= 2;
+	batch.backward_s *= 2;
+	batch.images *= 2;
+	accumulate.accumulate *= 2;
+	accumulate.images *= 2;
+	half.half = true;
+	link->bytes_per_s *= 2;
+	for (int i = 0; i < CT_SIM_CHANGES; i++)
+		out[i].gain = -INFINITY;
+	snprintf(out[0].setting, sizeof(out[0].setting), "batch.per_rank=%g", batch.images / w->accumulate);
+	snprintf(out[1].setting, sizeof(out[1].setting), "train.accumulate=%d", accumulate.accumulate);
+	snprintf(out[2].setting, sizeof(out[2].setting), "16-bit gradients");
+	snprintf(out[3].setting, sizeof(out[3].setting), "%s of twice the bandwidth", link->name);
+	CT_TRY(ct_sim_step(w, c, &now));
+	CT_TRY(try_change(&batch, c, now.images_per_s, &out[0], &better));
+	CT_TRY(try_change(&accumulate, c, now.images_per_s, &out[1], &better));
+	CT_TRY(try_change(&half, c, now.images_per_s, &out[2], &better));
+	CT_TRY(try_change(w, &fast, now.images_per_s, &out[3], &better));
+	CT_TRY(try_buckets(w, c, now.images_per_s, &out[4]));
+	qsort(out, CT_SIM_CHANGES, sizeof(*out), by_gain);
+	return CT_OK;
+}
