@@ -128,6 +128,46 @@ class Plan(Case):
         self.assertTrue(about)
         self.assertLess(abs(estimated / measured - 1), 0.05, f"{estimated} is no estimate of {measured}")
 
+    def simulate(self, *args):
+        return self.run_ctrain("plan", self.config(), "--simulate", "1x1..4x1", "--link-inter", "0,0.001", "--json", *args).json()
+
+    def test_simulate(self):
+        j = self.simulate("--step-ms", "4,8,1")
+        one, two, four = j["rows"]
+        self.assertEqual((j["measured"], j["images"], j["buckets"], j["allreduce"]), (False, 24, 1, "hier"))
+        # 4970 parameters, and padding, in one bucket, which nothing hides. The link carries 1 MB/s; 2 (p-1)/p of the bytes pass it.
+        self.assertGreaterEqual(two["comm_ms"], 4970 * 4 / 1000)
+        self.assertLess(two["comm_ms"], 1.2 * 4970 * 4 / 1000)
+        self.assertAlmostEqual(four["comm_ms"], 1.5 * two["comm_ms"])
+        for row, ranks in ((one, 1), (two, 2), (four, 4)):
+            self.assertAlmostEqual(row["exposed_comm_ms"], row["comm_ms"])
+            self.assertAlmostEqual(row["step_ms"], 13 + row["comm_ms"])
+            self.assertAlmostEqual(row["images_per_sec"], ranks * 24 / row["step_ms"] * 1000)
+            self.assertAlmostEqual(row["efficiency"], 13 / row["step_ms"])
+        self.assertEqual((j["first_inefficient_row"], j["changes_row"]), (1, 1))
+        gains = {c["setting"]: c["gain"] for c in j["changes"]}
+        self.assertAlmostEqual(gains["batch.per_rank=48"], 2 * two["step_ms"] / (25 + two["comm_ms"]) - 1)
+        self.assertAlmostEqual(gains["16-bit gradients"], two["step_ms"] / (13 + two["comm_ms"] / 2) - 1)
+
+    def test_simulate_the_measured_step(self):
+        j = self.simulate("--steps", 5, "launch.threads=1")
+        self.assertTrue(j["measured"])
+        self.assertAlmostEqual(j["rows"][0]["step_ms"], j["forward_ms"] + j["backward_ms"] + j["optim_ms"])
+        self.assertGreater(min(j["forward_ms"], j["backward_ms"]), 0)
+        for last, row in zip(j["rows"], j["rows"][1:]):
+            self.assertGreater(row["step_ms"], last["step_ms"])
+        out = self.run_ctrain("plan", self.config(), "--simulate", "1x1,1x4", "--link-intra", "nvlink4", "--step-ms", "4,8,1").out
+        self.assertRegex(out, r"\n +1 x 4 +4 +13\.0\d+ .* 99\.\d %\n")
+        self.assertRegex(out, r"all-reduce +fastest\n")
+
+    def test_simulate_mistakes(self):
+        for words, *says in ((("--simulate", "2x1"), "--link-inter", "between nodes", "hint: [^\n]*ib400"), (("--simulate", "1x2"), "--link-intra"),
+                             (("--simulate", "2by1"), "--simulate 2by1"), (("--link-inter", "ib400"), "--link-inter needs --simulate"),
+                             (("--json",), "--json needs --simulate"), (("--simulate", "1x1", "--step-ms", "1,2"), "--step-ms 1,2"),
+                             (("--simulate", "1x1", "--allreduce", "star"), "--allreduce star is not one of ring")):
+            with self.subTest(words=words):
+                self.assert_last_says(self.run_ctrain("plan", self.config(), *words, expect=USAGE), *says)
+
 
 class Bottleneck(Case):
     def hog(self, cpu):

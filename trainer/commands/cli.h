@@ -21,6 +21,7 @@ struct ct_cli {
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
 	const char *config, *top;
 	const char *op, *type, *min, *max, *factor, *iters, *warmup;
+	const char *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
 	bool json, origins, seekable, force;
 	int argc; /* the complete command line, which is passed to the workers */
 	char **argv;

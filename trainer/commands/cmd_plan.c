@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "trainer/commands/cli.h"
+#include "trainer/commands/simulate_impl.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
@@ -274,6 +274,10 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 {
 	struct ct_config *c = NULL;
 	struct planned p = {0};
+
+	if (cli->simulate)
+		return ct__simulate(cli);
+	CT_TRY(ct__simulate_check_options(cli));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	enum ct_status st = make(c, &p);
 	if (st == CT_OK) {
