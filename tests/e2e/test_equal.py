@@ -5,7 +5,7 @@ import random
 import signal
 import sys
 
-from harness import STOPPED, TINY_STEPS_PER_EPOCH, Case, both_ways_to_save, main, state_of
+from harness import STOPPED, TINY_STEPS_PER_EPOCH, Case, both_ways_to_save, main, read_text, state_of
 
 SEED = int(os.environ.get("CTRAIN_E2E_SEED", random.SystemRandom().randrange(1 << 30)))
 AUGMENT = ("data.augment.crop_padding=2", "data.augment.flip=true", "data.augment.degrees=10")
@@ -49,6 +49,22 @@ class SameAgain(Case):
             runs.append(f"run-{i}")
             self.train(*sets, run=runs[-1])
         self.assert_same_bits(runs)
+
+
+    def test_measured_bucket_size_survives_a_resume(self):
+        """Three ranks of gloo add in an order that depends on the buckets, so a resumed run keeps those of its checkpoint."""
+        sets = ("--procs", 3, "dist.backend=gloo", "model.hidden=[600,600]", "data.n_train=200", "dist.first_bucket_mib=0.25")
+        for steps in (3, 6):
+            self.train("dist.bucket_mib=auto", f"train.max_steps={steps}", *sets, run="auto")
+        first, second = self.metrics("auto", "run")
+        self.assertEqual((first["bucket_choice"], second["bucket_choice"]), ("measured", "checkpoint"))
+        self.assertEqual(second["bucket_mib"], first["bucket_mib"])
+        sizes = [t["bytes"] for t in first["allreduce_times"]]
+        self.assertTrue(sizes == sorted(set(sizes)) and all(t["us"] > 0 for t in first["allreduce_times"]), first)
+        self.assertIn(f"dist.bucket_mib=auto has chosen {first['bucket_mib']:g} in this run", read_text(self.path("auto", "config.yaml")))
+        self.train(f"dist.bucket_mib={first['bucket_mib']}", "train.max_steps=6", *sets, run="fixed")
+        self.assertEqual(self.metrics("fixed", "run")[0]["bucket_choice"], "config")
+        self.assert_same_bits(("auto", "fixed"))
 
 
 class SameOnAnyWorld(Case):

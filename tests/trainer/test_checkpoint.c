@@ -51,6 +51,7 @@ static const struct ct_train_state odd_state = {
 	.skipped_updates = (uint64_t)1 << 40,
 	.global_batch = 256,
 	.world = 4,
+	.bucket_bytes = 8 << 20,
 	.seed = INT64_MIN,
 	.finished = true,
 	.config_digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
@@ -89,7 +90,7 @@ static void test_round_trip(void **state)
 		assert_true(same_bits(in.best_top1, out.best_top1) && same_bits(in.train_seconds, out.train_seconds));
 		assert_true(in.step == out.step && in.epoch == out.epoch && in.step_in_epoch == out.step_in_epoch);
 		assert_true(out.loss_scale == 65536 && out.loss_scale_steps == 12);
-		assert_true(out.skipped_updates == in.skipped_updates);
+		assert_true(out.skipped_updates == in.skipped_updates && out.bucket_bytes == in.bucket_bytes);
 		assert_true(in.optim_steps == out.optim_steps && in.images == out.images && in.seed == out.seed);
 		assert_true(out.finished && out.world == 4 && out.global_batch == 256 && out.best_step == 3);
 		assert_string_equal(in.config_digest, out.config_digest);

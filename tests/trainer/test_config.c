@@ -73,6 +73,9 @@ static void test_types(void **state)
 	assert_true(c->data.mean.n == 3 && c->data.mean.v[2] == 0.1 && c->data.std.v[1] == 2);
 	assert_true(c->schedule.milestones.v[1] == 2.5 && !c->checkpoint.best);
 	ct_config_destroy(c);
+	c = load_text("model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 1}\ndist: {bucket_mib: auto}\n");
+	assert_true(c->dist.bucket_mib == CT_CFG_AUTO);
+	ct_config_destroy(c);
 }
 
 static void test_anchors_and_empty_sections(void **state)

@@ -86,6 +86,11 @@ static const struct bad cases[] = {
 	{"list for a value", GOOD "optim:\n  lr: [1]\n", 0, ":5:7:", "a list instead of a single value"},
 	{"number for a list", "model: {name: mlp, hidden: 512}\n", 0, ":1:28:", "instead of a list"},
 	/* types and ranges */
+	{"auto for a size that cannot be auto", GOOD "dist:\n  first_bucket_mib: auto\n", 0, ":5:21:",
+	 "dist.first_bucket_mib: \"auto\" is not a number; the units are KiB, MiB, GiB"},
+	{"word for a size that can be auto", GOOD "dist:\n  bucket_mib: Auto\n", 0, ":5:15:",
+	 "dist.bucket_mib: \"Auto\" is not a number or auto; the units are KiB, MiB, GiB"},
+	{"negative size", GOOD "dist:\n  bucket_mib: -1\n", 0, ":5:15:", "is out of range (from 0 to 65536)"},
 	{"word for a number", GOOD "optim:\n  lr: fast\n", 0, ":5:7:", "optim.lr: \"fast\" is not a number"},
 	{"hexadecimal", GOOD "run:\n  seed: 0x10\n", 0, ":5:9:", "not an integer"},
 	{"leading zero", GOOD "run:\n  seed: 010\n", 0, ":5:9:", "octal"},

@@ -27,6 +27,7 @@ struct ct_train_state {
 	uint64_t images;      /* number of images in the run so far */
 	double train_seconds; /* duration of training so far, including the time before resumes */
 	uint32_t global_batch, world;
+	uint64_t bucket_bytes; /* size of the buckets if dist.bucket_mib=auto has chosen it, else 0 */
 	int64_t seed;
 	bool finished; /* the run is complete */
 	/* Dynamic loss scaling with precision fp16 (nn/optim/optim.h); 1, 0 and 0 for other precisions. */

@@ -62,6 +62,7 @@ static const struct field {
 	FIELD(loss_scale, FIELD_LATER_F64),
 	FIELD(loss_scale_steps, FIELD_LATER_U32),
 	FIELD(skipped_updates, FIELD_LATER_U64),
+	FIELD(bucket_bytes, FIELD_LATER_U64),
 #undef FIELD
 };
 

@@ -119,7 +119,7 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	if (p->val)
 		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
 	CT_TRY(find_memory(p));
-	return ct_plan_buckets(c, p->net, &p->buckets, &p->n_buckets);
+	return ct_plan_buckets(c, p->net, ct_plan_bucket_bytes(c), &p->buckets, &p->n_buckets);
 }
 
 static void release(struct planned *p)
@@ -242,7 +242,7 @@ static void print_memory(const struct planned *p, size_t states, size_t ema)
 static void print_buckets(const struct ct_config *c, const struct planned *p)
 {
 	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB):\n", p->n_buckets,
-	       c->dist.first_bucket_mib, c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4.0);
+	       c->dist.first_bucket_mib, mib(ct_plan_bucket_bytes(c)));
 	size_t total = 0;
 	for (int i = 0; i < p->n_buckets; i++) {
 		const struct ct_bucket *b = &p->buckets[i];

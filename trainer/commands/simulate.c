@@ -172,11 +172,10 @@ static enum ct_status fix_batch(struct ct_config *c)
 
 static enum ct_status find_work(struct simulation *m, const struct ct_cli *cli)
 {
-	const double cap = m->cfg->dist.bucket_mib > 0 ? m->cfg->dist.bucket_mib : 4;
 	int64_t steps;
 
 	m->work.first_cap_bytes = (size_t)(m->cfg->dist.first_bucket_mib * (1 << 20));
-	m->work.cap_bytes = (size_t)(cap * (1 << 20));
+	m->work.cap_bytes = ct_plan_bucket_bytes(m->cfg);
 	CT_TRY(ct_cli_number("--steps", cli->steps, DEFAULT_STEPS, 1, 1000000, &steps));
 	CT_TRY(fix_batch(m->cfg));
 	return cli->step_ms ? describe(m) : measure(m, steps);

@@ -19,7 +19,7 @@
 #include "nn/optim/schedule.h"
 #include "trainer/config/choices.h"
 
-#define CT_CFG_AUTO (-1)         /* value of an integer key that is set to "auto" */
+#define CT_CFG_AUTO (-1)         /* value of a number that is set to "auto" */
 #define CT_DATA_DEFAULT_SIZE 224 /* size of compressed images if data.train.size is not set */
 
 struct ct_int_list {
@@ -158,7 +158,7 @@ struct ct_config {
 		char *backend;             /* auto | self | shm | gloo | hier | mpi | nccl */
 		double timeout;            /* maximum time in seconds for which a collective waits for a peer, 600 */
 		double rendezvous_timeout; /* 300 */
-		double bucket_mib;         /* 0 = auto: 4 on CPU, 25 on GPU */
+		double bucket_mib;         /* 0: a fixed size (ct_plan_bucket_bytes); or CT_CFG_AUTO */
 		double first_bucket_mib;   /* 1 */
 		char *iface;
 		char *run_id; /* "" = chosen by the launcher */

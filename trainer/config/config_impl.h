@@ -22,7 +22,7 @@ enum ct_key_type {
 };
 
 enum {
-	CT_KEY_AUTO = 1,           /* for integers: "auto" is allowed, and is stored as CT_CFG_AUTO */
+	CT_KEY_AUTO = 1,           /* for integers and sizes in MiB: "auto" is allowed, and is stored as CT_CFG_AUTO */
 	CT_KEY_OPEN_LO = 2,        /* the range does not include lo */
 	CT_KEY_OPEN_HI = 4,        /* the range does not include hi */
 	CT_KEY_OTHERS = 8,         /* strings other than the choices are allowed */

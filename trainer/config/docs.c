@@ -263,6 +263,14 @@ static ct_json *choices_schema(const struct ct_key *k)
 	return numbered ? either(j, numbered) : j;
 }
 
+static ct_json *auto_schema(void)
+{
+	ct_json *j = ct_json_object();
+
+	ct_json_set_str(j, "const", "auto");
+	return j;
+}
+
 /* 224, or [[0, 128], [10, 160]] */
 static ct_json *sizes_schema(const struct ct_key *k)
 {
@@ -309,7 +317,8 @@ static ct_json *value_schema(const struct ct_key *k)
 		item = type_schema("string");
 		ct_json_set_str(item, "pattern",
 				k->type == CT_KEY_MIB ? "^[0-9.eE+-]+ ?(KiB|MiB|GiB)$" : "^[0-9.eE+-]+ ?(ms|s|min|h)$");
-		return either(number_schema(k), item);
+		item = either(number_schema(k), item);
+		return k->flags & CT_KEY_AUTO ? either(auto_schema(), item) : item;
 	case CT_KEY_INTS:
 	case CT_KEY_FLOATS:
 	case CT_KEY_STRS:
@@ -321,11 +330,7 @@ static ct_json *value_schema(const struct ct_key *k)
 	case CT_KEY_SIZES:
 		return sizes_schema(k);
 	default:
-		if (!(k->flags & CT_KEY_AUTO))
-			return number_schema(k);
-		item = ct_json_object();
-		ct_json_set_str(item, "const", "auto");
-		return either(number_schema(k), item);
+		return k->flags & CT_KEY_AUTO ? either(number_schema(k), auto_schema()) : number_schema(k);
 	}
 }
 

@@ -125,7 +125,7 @@ enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset)
 	ct__key_release(k, c);
 	if (k->type == CT_KEY_STR)
 		CT_TRY_ALLOC(*(char **)ct__key_slot(k, c) = ct_strdup(""));
-	if (unset && k->flags & CT_KEY_AUTO)
+	if (unset && k->flags & CT_KEY_AUTO && k->type == CT_KEY_INT)
 		*(int64_t *)ct__key_slot(k, c) = CT_CFG_AUTO;
 	if (unset || !k->def)
 		return CT_OK;
@@ -327,6 +327,9 @@ void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml
 		add_sizes(out, slot);
 		break;
 	default:
-		ct__add_number(out, *(const double *)slot);
+		if (k->flags & CT_KEY_AUTO && *(const double *)slot == CT_CFG_AUTO)
+			ct_str_add(out, "auto");
+		else
+			ct__add_number(out, *(const double *)slot);
 	}
 }

@@ -118,6 +118,8 @@ static double read_number(struct setter *t, const struct ct_yaml_node *v, const 
 	if (!ok) {
 		struct ct_str b = {0};
 
+		if (t->k->flags & CT_KEY_AUTO)
+			ct_str_add(&b, " or auto");
 		for (size_t i = 0; i < n_units; i++)
 			ct_str_addf(&b, "%s%s", i > 0 ? ", " : "; the units are ", units[i].name);
 		complain(t, v, "is not a number%s", ct_str_text(&b));
@@ -130,6 +132,8 @@ static double read_number(struct setter *t, const struct ct_yaml_node *v, const 
 
 static double read_float(struct setter *t, const struct ct_yaml_node *v)
 {
+	if (t->k->flags & CT_KEY_AUTO && strcmp(v->text, "auto") == 0)
+		return CT_CFG_AUTO;
 	if (t->k->type == CT_KEY_MIB)
 		return read_number(t, v, mib_units, CT_ARRAY_LEN(mib_units));
 	if (t->k->type == CT_KEY_SECONDS)

@@ -171,8 +171,11 @@ enum ct_status ct_resume(struct ct_session *s)
 		CT_TRY(load_root(s, &msg.state, &msg.found));
 	CT_TRY(ct_session_broadcast(s, &msg, sizeof(msg)));
 	if (msg.found) {
+		const bool same_world = msg.state.world == (uint32_t)s->world.id.world;
 		msg.state.world = (uint32_t)s->world.id.world;
 		s->state = msg.state;
+		/* Another number of ranks may need another size, and adds in another order in any case. */
+		CT_TRY(ct_session_resume_buckets(s, same_world ? msg.state.bucket_bytes : 0));
 		ct_optim_set_steps(s->optim, s->state.optim_steps);
 		if (ct_optim_scales_loss(s->optim))
 			CT_TRY(ct_optim_set_loss_scale(s->optim, s->state.loss_scale, s->state.loss_scale_steps,

@@ -22,6 +22,17 @@ enum ct_scalar {
 };
 _Static_assert(CT_SCALAR_UPDATE + CT_UPDATE_RESULTS <= CT_SCALAR_N, "the results of an update are among the scalars");
 
+enum { CT_BUCKET_TIMES = 8 };
+
+/* The size of the buckets, and how it was chosen. */
+struct ct_bucket_choice {
+	size_t bytes;
+	struct ct_allreduce_time times[CT_BUCKET_TIMES]; /* [n_times] the measurement, if there was one */
+	int n_times;
+	double seconds; /* duration of the measurement */
+	bool resumed;   /* bytes comes from the checkpoint instead */
+};
+
 struct ct_session {
 	const struct ct_config *cfg;
 	struct ct_run_plan plan;
@@ -47,6 +58,7 @@ struct ct_session {
 		norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: comm is used */
 	struct ct_bucket *buckets;
 	int n_buckets;
+	struct ct_bucket_choice bucket_choice;
 	ct_reducer *reducer;
 	ct_optim *optim;
 	ct_ema *ema;      /* NULL: off */
@@ -70,6 +82,9 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 /* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be
  * called on a zeroed session. */
 void ct_session_destroy(struct ct_session *s, bool failed);
+/* If the size of the buckets was chosen by a measurement, replaces it with the one that the checkpoint contains (0: it
+ * contains none), because the size may change the last bits of sums. Sets s->state.bucket_bytes. */
+enum ct_status ct_session_resume_buckets(struct ct_session *s, uint64_t bytes) CT_MUST_CHECK;
 /* Replaces the training program with one for images of this shape. */
 enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input) CT_MUST_CHECK;
 

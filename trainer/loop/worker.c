@@ -79,6 +79,9 @@ static enum ct_status write_config(const struct ct_session *s)
 	struct ct_str text = {0};
 	char *path = NULL;
 	enum ct_status st = ct_config_dump(s->cfg, true, &text);
+	if (s->bucket_choice.n_times > 0)
+		ct_str_addf(&text, "# dist.bucket_mib=auto has chosen %g in this run.\n",
+			    (double)s->bucket_choice.bytes / (1 << 20));
 	if (st == CT_OK)
 		st = (path = ct_path_join(s->run_dir, "config.yaml")) ? ct_file_replace(path, text.s, text.len)
 								      : CT_NOMEM;
@@ -106,6 +109,23 @@ static enum ct_status write_classes(const struct ct_session *s)
 	ct_free(path);
 	ct_str_release(&text);
 	return st;
+}
+
+static const char *bucket_choice_name(const struct ct_bucket_choice *c)
+{
+	return c->resumed ? "checkpoint" : c->n_times > 0 ? "measured" : "config";
+}
+
+static ct_json *allreduce_times(const struct ct_bucket_choice *c)
+{
+	ct_json *list = ct_json_array();
+	for (int i = 0; i < c->n_times; i++) {
+		ct_json *one = ct_json_object();
+		ct_json_set_i64(one, "bytes", (int64_t)c->times[i].bytes);
+		ct_json_set_f64(one, "us", 1e-3 * (double)c->times[i].ns);
+		ct_json_push(list, one);
+	}
+	return list;
 }
 
 static ct_json *run_fields(const struct ct_session *s)
@@ -137,6 +157,10 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_i64(j, "steps_per_epoch", (int64_t)s->plan.steps_per_epoch);
 	ct_json_set_i64(j, "total_steps", (int64_t)s->plan.total_steps);
 	ct_json_set_i64(j, "buckets", s->n_buckets);
+	ct_json_set_f64(j, "bucket_mib", (double)s->bucket_choice.bytes / (1 << 20));
+	ct_json_set_str(j, "bucket_choice", bucket_choice_name(&s->bucket_choice));
+	if (s->bucket_choice.n_times > 0)
+		ct_json_set(j, "allreduce_times", allreduce_times(&s->bucket_choice));
 	ct_json_set_i64(j, "resumed_step", (int64_t)s->state.step);
 	return j;
 }
@@ -162,6 +186,19 @@ static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
 	if (p->has_val)
 		ct_str_addf(&text, "; evaluation %dx%d", p->val_input.w, p->val_input.h);
 	ct_metrics_say(m, "  images  %s", ct_str_text(&text));
+	ct_str_release(&text);
+}
+
+static void say_buckets(const struct ct_session *s, ct_metrics_log *m)
+{
+	const struct ct_bucket_choice *c = &s->bucket_choice;
+	struct ct_str text = {0};
+	for (int i = 0; i < c->n_times; i++)
+		ct_str_addf(&text, "%s%.4g MiB %.4g us", i > 0 ? ", " : "", (double)c->times[i].bytes / (1 << 20),
+			    1e-3 * (double)c->times[i].ns);
+	ct_metrics_say(m, "  buckets %d of %g MiB, %s; all-reduces measured in %.2f s: %s", s->n_buckets,
+		       (double)c->bytes / (1 << 20), c->resumed ? "as in the checkpoint" : "chosen by measurement",
+		       c->seconds, ct_str_text(&text));
 	ct_str_release(&text);
 }
 
@@ -206,6 +243,8 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 		(unsigned long long)p->steps_per_epoch, (unsigned long long)p->total_steps);
 	if (p->encoded)
 		say_sizes(s, m);
+	if (s->bucket_choice.n_times > 0)
+		say_buckets(s, m);
 	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",
 		       s->resumed_from ? s->resumed_from : "");
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);

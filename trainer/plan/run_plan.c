@@ -389,22 +389,51 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 	return ct_model_build(&spec, out);
 }
 
-enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out, int *n_out)
+size_t ct_plan_bucket_bytes(const struct ct_config *c)
 {
-	int n = ct_net_n_slices(net);
-	struct ct_bucket_slice *slices = NULL;
-	if (n == 0) {
+	const double usual_mib = ct_plan_on_cpu(c) ? 4 : 25;
+
+	return (size_t)((c->dist.bucket_mib > 0 ? c->dist.bucket_mib : usual_mib) * (1 << 20));
+}
+
+static size_t first_bucket_bytes(const struct ct_config *c)
+{
+	return (size_t)(c->dist.first_bucket_mib * (1 << 20));
+}
+
+static enum ct_status bucket_slices(const ct_net *net, struct ct_bucket_slice **out, int *n)
+{
+	*n = ct_net_n_slices(net);
+	if (*n == 0) {
 		return CT_FAIL_HINT(CT_CONFIG, "add a linear or conv2d layer to model.layers",
 				    "the model has no parameters to train");
 	}
-	CT_TRY_ALLOC(slices = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)n));
-	for (int i = 0; i < n; i++) {
+	CT_TRY_ALLOC(*out = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)*n));
+	for (int i = 0; i < *n; i++) {
 		const struct ct_slice *from = ct_net_slice(net, i);
-		slices[i] = (struct ct_bucket_slice){from->offset, from->n, from->dtype};
+		(*out)[i] = (struct ct_bucket_slice){from->offset, from->n, from->dtype};
 	}
-	double cap = c->dist.bucket_mib > 0 ? c->dist.bucket_mib : 4;
-	enum ct_status st = ct_bucket_plan(slices, n, (size_t)(c->dist.first_bucket_mib * (1 << 20)),
-					   (size_t)(cap * (1 << 20)), out, n_out);
+	return CT_OK;
+}
+
+enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, size_t cap_bytes, struct ct_bucket **out,
+			       int *n_out)
+{
+	struct ct_bucket_slice *slices;
+	int n;
+	CT_TRY(bucket_slices(net, &slices, &n));
+	enum ct_status st = ct_bucket_plan(slices, n, first_bucket_bytes(c), cap_bytes, out, n_out);
+	ct_free(slices);
+	return st;
+}
+
+enum ct_status ct_plan_choose_buckets(const struct ct_config *c, const ct_net *net,
+				      const struct ct_allreduce_time *times, int n_times, size_t *cap_bytes)
+{
+	struct ct_bucket_slice *slices;
+	int n;
+	CT_TRY(bucket_slices(net, &slices, &n));
+	enum ct_status st = ct_bucket_choose_size(slices, n, first_bucket_bytes(c), times, n_times, cap_bytes);
 	ct_free(slices);
 	return st;
 }

@@ -5,7 +5,7 @@
 #define CT_TRAINER_PLAN_RUN_PLAN_H
 
 #include "data/loader/loader.h"
-#include "dist/bucket.h"
+#include "dist/bucket_size.h"
 #include "nn/models/model.h"
 #include "nn/optim/optim.h"
 #include "nn/optim/schedule.h"
@@ -115,9 +115,15 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
  * tensor. g is the graph for the first size of the plan. */
 enum ct_status ct_plan_check_sizes(const struct ct_config *c, const struct ct_dataset_info *train,
 				   const struct ct_run_plan *p, const ct_graph *g) CT_MUST_CHECK;
-/* Plans the reduce buckets over the net's gradient arena, with the size limits in dist.*. The result is owned by the
- * caller (ct_free). */
-enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, struct ct_bucket **out,
+/* Returns dist.bucket_mib in bytes. If it is 0 or auto, returns the usual size: 4 MiB on CPUs, 25 MiB on GPUs. */
+size_t ct_plan_bucket_bytes(const struct ct_config *c);
+/* Plans the reduce buckets over the net's gradient arena, with buckets of `cap_bytes`, except for the first one. The
+ * result is owned by the caller (ct_free). */
+enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, size_t cap_bytes, struct ct_bucket **out,
 			       int *n) CT_MUST_CHECK;
+/* Chooses the size of the buckets from measured all-reduces (dist/bucket_size.h). */
+enum ct_status ct_plan_choose_buckets(const struct ct_config *c, const ct_net *net,
+				      const struct ct_allreduce_time *times, int n_times,
+				      size_t *cap_bytes) CT_MUST_CHECK;
 
 #endif
