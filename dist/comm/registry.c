@@ -171,7 +171,7 @@ enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const s
 	/* Check the name even if the back end needs no interface, so that a wrong name is found before the first run on
 	 * two hosts. */
 	if (world->id.world > 1 && opts->iface)
-		CT_TRY(ct_net_check_iface(opts->iface));
+		CT_TRY(ct_net_check_iface("dist.iface", opts->iface));
 	if (world->id.world > 1)
 		CT_TRY(get_ops(b, &ops));
 	CT_TRY(ct__comm_open_with(ops, world, opts, out));

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -259,61 +258,5 @@ enum ct_status ct_net_route_source(const char *peer, char *buf, size_t len)
 		st = ct_net_local_addr(fd, buf, len);
 	freeaddrinfo(list);
 	ct_net_close(&fd);
-	return st;
-}
-
-static enum ct_status unknown_iface(const char *name, const char *const *names, size_t n)
-{
-	const char *near = ct_suggest(name, names, n);
-	struct ct_str list = {0};
-
-	for (size_t i = 0; i < n; i++)
-		ct_str_addf(&list, "%s%s", i ? ", " : "", names[i]);
-	(void)CT_FAIL(CT_CONFIG, "dist.iface: this host has no network interface \"%.60s\"; its interfaces are %.300s",
-		      name, n > 0 ? ct_str_text(&list) : "none");
-	if (near)
-		ct_error_hint("did you mean \"%s\"?", near);
-	else
-		ct_error_hint("choose one of them, or leave dist.iface empty to use the interface that reaches host 0");
-	ct_str_release(&list);
-	return CT_CONFIG;
-}
-
-static bool has_name(const char *const *names, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (strcmp(names[i], name) == 0)
-			return true;
-	}
-	return false;
-}
-
-enum ct_status ct_net_check_iface(const char *name)
-{
-	const char **names = NULL, **more;
-	struct ifaddrs *all;
-	enum ct_status st = CT_OK;
-	size_t n = 0;
-
-	if (getifaddrs(&all) != 0)
-		return CT_FAIL(CT_COMM, "cannot list the network interfaces for dist.iface=%.60s: %s", name,
-			       strerror(errno));
-	for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
-		if (has_name(names, n, i->ifa_name))
-			continue;
-		more = ct_realloc(names, n + 1, sizeof(*names));
-		if (!more) {
-			ct_error_frame(__FILE__, __LINE__, __func__);
-			st = CT_NOMEM;
-			goto out;
-		}
-		names = more;
-		names[n++] = i->ifa_name;
-	}
-	if (!has_name(names, n, name))
-		st = unknown_iface(name, names, n);
-out:
-	ct_free(names);
-	freeifaddrs(all);
 	return st;
 }

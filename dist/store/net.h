@@ -34,9 +34,17 @@ const char *ct_net_loopback(void);
 /* Gets the local address that this host would use to reach `peer`, a numeric address. Sends nothing. */
 enum ct_status ct_net_route_source(const char *peer, char *buf, size_t len) CT_MUST_CHECK;
 
-/* Returns CT_CONFIG if this host has no network interface with this name; the message lists the existing ones. An alias
- * label such as eth0:1 is accepted. */
-enum ct_status ct_net_check_iface(const char *name) CT_MUST_CHECK;
+/* A network interface, or an alias label of one such as eth0:1. */
+struct ct_iface {
+	char name[16];
+	bool running;
+	bool ipv4, ipv6; /* has an address of this family other than the loopback address of IPv6 */
+};
+/* Lists the network interfaces of this host. The caller frees *out with ct_free. */
+enum ct_status ct_net_ifaces(struct ct_iface **out, size_t *n) CT_MUST_CHECK;
+/* Returns CT_CONFIG if this host has no network interface with this name; the message lists the existing ones, and
+ * begins with `key`, the name of the setting. */
+enum ct_status ct_net_check_iface(const char *key, const char *name) CT_MUST_CHECK;
 
 /* Describes the process that listens on a TCP port of this host: "pid 4711 (python3)". Returns false if /proc does not
  * show this process. */

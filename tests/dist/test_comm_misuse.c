@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -187,6 +188,27 @@ static void wrong_iface(struct ct_world *world, void *arg)
 	ct_comm_close(c);
 }
 
+/* The variable that PyTorch reads. dist.iface takes precedence. */
+static void wrong_iface_of_gloo(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct ct_comm_opts o = {.timeout_ns = LONG};
+	ct_comm *c;
+
+	setenv("GLOO_SOCKET_IFNAME", "nosuch0", 1);
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
+	CHECK(says("GLOO_SOCKET_IFNAME: this host has no network interface \"nosuch0\"; its interfaces are "));
+	o.iface = "lo";
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_OK);
+	CHECK(barrier(c) == CT_OK);
+	ct_comm_close(c);
+	o.iface = NULL;
+	setenv("GLOO_SOCKET_IFNAME", "lo,nosuch0", 1);
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_OK);
+	CHECK(barrier(c) == CT_OK);
+	ct_comm_close(c);
+}
+
 static void test_wrong_iface(void **state)
 {
 	(void)state;
@@ -195,6 +217,8 @@ static void test_wrong_iface(void **state)
 		return;
 	play("gloo", 2, NULL, LONG, wrong_iface, 0, 0, NULL);
 	play("hier", 3, two_hosts, LONG, wrong_iface, 0, 0, NULL);
+	play("gloo", 2, NULL, LONG, wrong_iface_of_gloo, 0, 0, NULL);
+	play("hier", 3, two_hosts, LONG, wrong_iface_of_gloo, 0, 0, NULL);
 }
 
 static void test_wrong_requests(void **state)

@@ -6,7 +6,7 @@ import signal
 import time
 
 import test_cuda_ranks as ranks
-from harness import COMM, DEVICE, OK, main, read_text
+from harness import COMM, DEVICE, OK, USAGE, main, read_text
 
 
 class Soft(ranks.Soft):
@@ -69,6 +69,82 @@ class Auto(Soft):
             self.assert_code(p.wait(30), OK)
         self.assertEqual(self.backends("run"), {"shm"})
         self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), "NCCL cannot be used: rank 1: libnccl.* does not report its version")
+
+
+class Settings(Soft):
+    """NCCL's environment variables."""
+    SETS = (*ranks.SMALL, "train.max_steps=2")
+
+    def log(self, rank, run="run"):
+        return read_text(self.path(run, "log", f"rank-{rank:05d}.log"))
+
+    def two(self, *envs, expect=OK, run="run"):
+        """Two ranks without a launcher, each with its environment."""
+        world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
+        running = [self.start_training("device=cuda", *self.always, *self.SETS, run=run,
+                                       env=self.soft(2, env={**world, "RANK": str(i), "LOCAL_RANK": str(i), **env})) for i, env in enumerate(envs)]
+        results = [p.wait(30) for p in running]
+        for r in results:
+            if expect is not None:
+                self.assert_code(r, expect)
+        return results
+
+    def test_wrong(self):
+        """All are reported before a process is started."""
+        env = {"NCCL_DEBUG": "warning", "NCCL_SOCKET_IFNAME": "nosuch0", "NCCL_IB_DISABLE": "true"}
+        r = self.train("device=cuda", "--procs", 2, *self.SETS, run="run", env=self.soft(2, env=env), expect=USAGE)
+        self.assert_last_says(r, "NCCL_DEBUG=warning .*NCCL_IB_DISABLE=true .*NCCL_SOCKET_IFNAME=nosuch0 selects no network interface .*it has .*lo",
+                              "did you mean WARN.*NCCL_IB_DISABLE=1")
+        self.assertFalse(os.path.exists(self.path("run")))
+        info = {s["name"]: s for s in self.run_ctrain("info", "--json", env=env).json()["settings"]}
+        self.assertIn("did you mean WARN?", info["NCCL_DEBUG"]["hint"])
+        self.assertIn("problem", info["NCCL_SOCKET_IFNAME"])
+        # They do not matter to others.
+        self.always = ranks.Soft.always
+        self.train("device=cpu", "--procs", 2, *self.SETS, run="cpu", env=env)
+
+    def test_rank_on_another_host(self):
+        """Only its host lacks the interface: all ranks end, with its reason."""
+        results = self.two({}, {"NCCL_SOCKET_IFNAME": "nosuch0"}, expect=None)
+        self.assert_code(results[1], USAGE)
+        self.assert_last_says(results[1], "NCCL_SOCKET_IFNAME=nosuch0 selects no network interface")
+        self.assert_code(results[0], COMM)
+        self.assert_last_says(results[0], r"rank 1 \(pid .*NCCL_SOCKET_IFNAME=nosuch0 selects no network interface")
+
+    def test_messages_of_nccl(self):
+        """They are in the logs of the ranks, and not on standard output."""
+        env = {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAMES": "lo"}
+        r = self.train("device=cuda", "log.level=warn", "--procs", 2, *self.SETS, run="run", env=self.soft(2, env=env))
+        self.assertNotIn("NCCL INFO", r.out + r.err)
+        self.assertEqual(r.err.count("NCCL does not read NCCL_SOCKET_IFNAMES; did you mean NCCL_SOCKET_IFNAME?"), 1)
+        for rank in range(2):
+            self.assertRegex(self.log(rank), rf"(?m)info {rank}/2 nccl: .*NCCL INFO comm .* rank {rank} nranks 2 .*Init COMPLETE$")
+        self.train("device=cuda", "--procs", 2, *self.SETS, run="other", env=self.soft(2, env={**env, "NCCL_DEBUG_FILE": self.path("mine.%p")}))
+        self.assertNotIn(" nccl: ", self.log(0, "other"))
+        self.assertRegex(self.log(1, "other"), r"(?m)info 1/2 dist: environment: NCCL_DEBUG=INFO$")
+        mine = [f for f in os.listdir(self.path()) if f.startswith("mine.")]
+        self.assertEqual(len(mine), 2)
+        self.assertIn("Init COMPLETE", read_text(self.path(mine[0])))
+
+    def test_warning_of_nccl(self):
+        r = self.train("device=cuda", "--procs", 2, "launch.devices=0,0", *self.SETS, run="run", env=self.soft(2, env={"NCCL_DEBUG": "WARN"}),
+                       expect=COMM)
+        self.assertRegex(self.log(0) + self.log(1), r"(?m)warn ./2 nccl: .*NCCL WARN Duplicate GPU detected : rank ")
+        self.assertRegex(r.err, r"nccl: .*NCCL WARN Duplicate GPU detected")
+        self.assert_last_says(r, "NCCL: .*: invalid usage .*: Duplicate GPU detected", "hint: .*RUN/log/")
+
+    def test_versions_differ(self):
+        results = self.two({}, {"SOFT_NCCL_VERSION": "22703"}, expect=None)
+        for r in results:
+            self.assertNotEqual(r.code, OK)
+            self.assertRegex(r.err, r"rank 1 \(pid \d+ on .*\) has NCCL 2\.27\.3, but rank 0 \(pid \d+ on .*\) has NCCL 2\.2[89]")
+
+    def test_settings_differ(self):
+        results = self.two({"NCCL_ALGO": "Ring", "NCCL_HOSTID": "a"}, {"NCCL_ALGO": "Tree", "NCCL_HOSTID": "b", "NCCL_NET": "Socket"})
+        self.assertIn('different settings of NCCL: NCCL_ALGO is "Ring" on rank 0, but "Tree" on rank 1', results[0].err)
+        self.assertIn('NCCL_NET is not set on rank 0, but "Socket" on rank 1', results[0].err)
+        self.assertNotIn("NCCL_HOSTID", results[0].err)
+        self.assertEqual(len(re.findall("different settings", results[0].err)), 2)
 
 
 class Faults(Soft):

@@ -14,6 +14,7 @@
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/stop_guard.h"
+#include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 
@@ -232,6 +233,7 @@ static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config 
 	ct_watchdog *dog = NULL;
 	ct_device *device = NULL;
 	ct_comm *comm = NULL;
+	ct_nccl_log *nccl_log = NULL;
 	int64_t wrong = 0;
 	enum ct_status st;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(cfg, id->run_id),
@@ -244,6 +246,7 @@ static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config 
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);
 	CT_TRY_GOTO(ct_plan_device_open(cfg, world.id.local_rank, &device), st, out);
 	o->device = co.device = device;
+	CT_TRY_GOTO(ct_plan_use_comm_settings(cfg, &world.id, &nccl_log), st, out);
 	CT_TRY_GOTO(ct_comm_open(cfg->dist.backend, &world, &co, &comm), st, out);
 	if (dog)
 		ct_watchdog_add_comm(dog, comm);
@@ -254,6 +257,7 @@ out:
 	if (dog)
 		ct_watchdog_remove_comm(dog, comm);
 	ct_comm_close(comm);
+	ct_nccl_log_stop(nccl_log);
 	ct_device_close(device);
 	ct_watchdog_stop(dog);
 	ct_world_leave(&world, st < 0);

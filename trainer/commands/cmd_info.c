@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "data/dataset.h"
 #include "dist/comm/comm.h"
+#include "dist/settings/settings.h"
 #include "nn/engine.h"
 #include "nn/models/model.h"
 #include "trainer/commands/cli.h"
@@ -92,6 +93,26 @@ static ct_json *names(const char *(*at)(size_t))
 	return a;
 }
 
+/* The environment variables of NCCL and gloo that are set, with what is wrong with them. */
+static enum ct_status add_settings(const char *prefix, ct_json *list)
+{
+	struct ct_settings s;
+	CT_TRY(ct_settings_read(prefix, &s));
+	for (size_t i = 0; i < s.n; i++) {
+		const struct ct_setting *one = &s.all[i];
+		ct_json *o = ct_json_object();
+		ct_json_set_str(o, "name", one->name);
+		ct_json_set_str(o, "value", one->value);
+		if (one->state != CT_SETTING_FINE)
+			ct_json_set_str(o, "problem", one->why);
+		if (one->state != CT_SETTING_FINE && one->hint[0])
+			ct_json_set_str(o, "hint", one->hint);
+		ct_json_push(list, o);
+	}
+	ct_settings_release(&s);
+	return CT_OK;
+}
+
 static void print_backends(const char *title, const ct_json *list)
 {
 	for (size_t i = 0; i < ct_json_len(list); i++) {
@@ -139,6 +160,17 @@ static void print_cuda(const ct_json *j)
 	}
 }
 
+static void print_settings(const ct_json *list)
+{
+	for (size_t i = 0; i < ct_json_len(list); i++) {
+		const ct_json *o = ct_json_at(list, i);
+		printf("%-10s %s=%s\n", i == 0 ? "settings" : "", text_of(o, "name"), text_of(o, "value"));
+		if (ct_json_get(o, "problem"))
+			printf("%-10s   %s%s%s\n", "", text_of(o, "problem"), ct_json_get(o, "hint") ? "; " : "",
+			       ct_json_get(o, "hint") ? text_of(o, "hint") : "");
+	}
+}
+
 static void print_names(const char *title, const ct_json *list)
 {
 	printf("%-10s", title);
@@ -147,9 +179,9 @@ static void print_names(const char *title, const ct_json *list)
 	printf("\n");
 }
 
-static ct_json *collect(void)
+static enum ct_status collect(ct_json *j)
 {
-	ct_json *j = ct_json_object();
+	ct_json *settings = ct_json_array();
 	char cpus[128];
 	ct_cpu_list(cpus, sizeof(cpus));
 	ct_json_set_str(j, "version", CTRAIN_VERSION);
@@ -163,7 +195,9 @@ static ct_json *collect(void)
 	ct_json_set(j, "communicators", backends(ct_comm_backend_at));
 	ct_json_set(j, "models", names(ct_model_name_at));
 	ct_json_set(j, "data", names(ct_dataset_name_at));
-	return j;
+	ct_json_set(j, "settings", settings);
+	CT_TRY(add_settings("NCCL_", settings));
+	return add_settings("GLOO_", settings);
 }
 
 static enum ct_status print_text(const ct_json *j)
@@ -178,6 +212,7 @@ static enum ct_status print_text(const ct_json *j)
 		print_cuda(ct_json_get(j, "cuda"));
 	print_backends("engine", ct_json_get(j, "engines"));
 	print_backends("dist", ct_json_get(j, "communicators"));
+	print_settings(ct_json_get(j, "settings"));
 	print_names("models", ct_json_get(j, "models"));
 	print_names("data", ct_json_get(j, "data"));
 	return CT_OK;
@@ -185,10 +220,12 @@ static enum ct_status print_text(const ct_json *j)
 
 enum ct_status ct_cmd_info(const struct ct_cli *cli)
 {
-	ct_json *j = collect();
-	if (cli->json)
+	ct_json *j = ct_json_object();
+	enum ct_status st = collect(j);
+	if (st == CT_OK && cli->json)
 		return ct__print_json(j, true);
-	enum ct_status st = print_text(j);
+	if (st == CT_OK)
+		st = print_text(j);
 	ct_json_destroy(j);
 	return st;
 }

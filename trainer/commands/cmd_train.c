@@ -8,6 +8,7 @@
 #include "trainer/commands/cli.h"
 #include "trainer/launch/launch.h"
 #include "trainer/loop/worker.h"
+#include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 
@@ -33,6 +34,7 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)ranks.world));
 	CT_TRY(ct_plan_check_model(cfg));
 	CT_TRY(ct_plan_check_engine(cfg));
+	CT_TRY(ct_plan_check_comm_settings(cfg, ranks.world));
 	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
 		if (getenv(needed[i]))
 			continue;

@@ -10,6 +10,7 @@
 #include "trainer/loop/bucket_probe.h"
 #include "trainer/loop/resident.h"
 #include "trainer/loop/session_data.h"
+#include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/report/ticker.h"
 
@@ -314,6 +315,8 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 	struct ct_comm_opts co = {.timeout_ns = local ? CT_FOREVER : (int64_t)(c->dist.timeout * 1e9),
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL,
 				  .device = s->device};
+	if (!local)
+		CT_TRY(ct_plan_use_comm_settings(c, &s->world.id, &s->nccl_log));
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
 	if (s->watchdog)
 		ct_watchdog_add_comm(s->watchdog, s->comm);
@@ -482,6 +485,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	}
 	ct_comm_close(s->norm_comm);
 	ct_comm_close(s->comm);
+	ct_nccl_log_stop(s->nccl_log);
 	ct_engine_close(s->engine);
 	ct_graph_destroy(s->val_graph);
 	ct_graph_destroy(s->size_graph);

@@ -4,6 +4,7 @@
 #define CT_TRAINER_LOOP_SESSION_H
 
 #include "dist/reducer.h"
+#include "dist/settings/nccl_log.h"
 #include "dist/watchdog.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/run_plan.h"
@@ -49,6 +50,7 @@ struct ct_session {
 	ct_graph *size_graph;    /* graph of the program `full` after the image size has changed; otherwise NULL */
 	ct_graph *val_graph; /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
 	ct_engine *engine;
+	ct_nccl_log *nccl_log; /* NULL: NCCL is not used, or its messages are not wanted */
 	ct_comm *comm;
 	ct_net *net;
 	void *reduced; /* device memory for grads and scalars; NULL: the memory belongs to the communicator */

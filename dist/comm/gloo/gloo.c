@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -16,6 +17,7 @@
 #include "dist/comm/gloo/gloo_engine.h"
 #include "dist/comm/gloo/sockets.h"
 #include "dist/comm/worker_impl.h"
+#include "dist/store/net.h"
 
 /* A wait that takes longer than this looks for the reason, then again at increasing intervals. */
 #define DIAGNOSE_NS CT_SEC
@@ -117,22 +119,37 @@ done:
 	return st;
 }
 
+/* The environment variable by which PyTorch chooses the interface, if dist.iface is not set. PyTorch accepts a list, and
+ * uses several connections; the first interface is used here. */
+static enum ct_status choose_iface(const ct_comm *c, char *buf, size_t len, const char **out)
+{
+	static const char key[] = "GLOO_SOCKET_IFNAME";
+	const char *value = getenv(key);
+
+	*out = c->opts.iface;
+	if (c->opts.iface || !value || !*value)
+		return CT_OK;
+	snprintf(buf, len, "%.*s", (int)strcspn(value, ","), value);
+	*out = buf;
+	return ct_net_check_iface(key, buf);
+}
+
 static enum ct_status connect_mesh(struct comm_gloo *g)
 {
 	const struct ct_comm *c = &g->base;
 	struct ct_gloo_sockets before;
 	int64_t timeout = c->opts.timeout_ns;
-	char prefix[128];
+	char prefix[128], iface[64];
 	enum ct_status st;
 	struct ct_gloo_opts o = {.rank = c->rank,
 				 .size = c->size,
 				 .addr = c->world->peers[c->rank].addr,
-				 .iface = c->opts.iface,
 				 .store = c->world->store,
 				 .prefix = prefix,
 				 .connect_ns = timeout,
 				 .timeout_ns = timeout > CT_FOREVER - BEHIND_NS ? timeout : timeout + BEHIND_NS};
 
+	CT_TRY(choose_iface(c, iface, sizeof(iface), &o.iface));
 	snprintf(prefix, sizeof(prefix), "%s/gloo", c->scope);
 	CT_TRY(ct__gloo_sockets_find(NULL, &before));
 	st = open_engine(g, &o);

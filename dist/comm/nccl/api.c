@@ -1,6 +1,7 @@
 #include "dist/comm/nccl/api.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/device/cuda_module.h"
@@ -85,6 +86,9 @@ enum ct_status ct__nccl_check(const struct nccl_api *api, ncclComm_t comm, ncclR
 	last = api->GetLastError(comm);
 	(void)CT_FAIL(st, "NCCL: %s: %s%s%.400s", function, api->GetErrorString(r), last && *last ? ": " : "",
 		      last ? last : "");
-	ct_error_hint("the environment variable NCCL_DEBUG=WARN makes NCCL print the reason");
+	if (getenv("NCCL_DEBUG"))
+		ct_error_hint("the lines of NCCL in RUN/log/, or in NCCL_DEBUG_FILE, may have more detail");
+	else
+		ct_error_hint("the environment variable NCCL_DEBUG=WARN makes NCCL print the reason");
 	return st;
 }

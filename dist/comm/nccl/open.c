@@ -1,11 +1,15 @@
-/* The ranks exchange NCCL's unique id through the store, and check that they have the same version of NCCL. */
+/* The ranks exchange NCCL's unique id through the store, check that they have the same version of NCCL, and compare their
+ * settings of NCCL. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define CT_LOG_COMPONENT "dist"
+#include "base/log.h"
 #include "base/mem.h"
 #include "dist/comm/nccl/nccl_impl.h"
+#include "dist/settings/settings.h"
 
 /* Rank 0 sees first which rank is missing, and informs the others. */
 #define LATER_NS (5 * CT_SEC)
@@ -35,41 +39,99 @@ static enum ct_status has_not_come(const ct_comm *c, int q)
 
 static enum ct_status versions_differ(const ct_comm *c, int q, int other, int own)
 {
-	char who[128], theirs[32], ours[32];
+	char who[128], who0[128], theirs[32], ours[32];
 
 	ct__comm_peer_text(c, q, who, sizeof(who));
+	ct__comm_peer_text(c, 0, who0, sizeof(who0));
 	ct__nccl_version_text(other, theirs, sizeof(theirs));
 	ct__nccl_version_text(own, ours, sizeof(ours));
 	return CT_FAIL_HINT(CT_MISMATCH, "install the same version of NCCL for all ranks; `ctrain info` shows its path",
-			    "%s has NCCL %s, but rank 0 has NCCL %s", who, theirs, ours);
+			    "%s has NCCL %s, but %s has NCCL %s", who, theirs, who0, ours);
 }
 
-/* Rank 0: waits until all ranks have come, and compares their versions. */
-static enum ct_status gather_versions(struct comm_nccl *n, int64_t deadline_ns)
+/* Rank 0: waits until all ranks have come. answers[q] is the version of rank q, then its settings, one a line. */
+static enum ct_status gather(struct comm_nccl *n, int64_t deadline_ns, char **answers)
 {
 	const ct_comm *c = &n->base;
-	char key[160], *text;
-	int64_t version;
+	char key[160];
 	size_t len;
 
 	for (int q = 1; q < c->size; q++) {
 		key_of(c, "version", q, key, sizeof(key));
-		if (ct_store_get(c->world->store, key, deadline_ns, &text, &len) < 0)
+		if (ct_store_get(c->world->store, key, deadline_ns, &answers[q], &len) < 0)
 			return has_not_come(c, q);
-		const enum ct_status st = ct_parse_i64(text, &version);
-		ct_free(text);
-		CT_TRY(st);
-		if (version != n->api.version)
-			return versions_differ(c, q, (int)version, n->api.version);
 	}
 	return CT_OK;
+}
+
+static enum ct_status compare_versions(const struct comm_nccl *n, char *const *answers)
+{
+	for (int q = 1; q < n->base.size; q++) {
+		const int version = (int)strtol(answers[q], NULL, 10);
+
+		if (version != n->api.version)
+			return versions_differ(&n->base, q, version, n->api.version);
+	}
+	return CT_OK;
+}
+
+/* Different settings may be intended, but some make NCCL wait forever. */
+static void compare_settings(const ct_comm *c, char *const *answers, const char *own)
+{
+	const char **lines = CT_NEW_ARRAY(const char *, (size_t)c->size);
+	struct ct_str report = {0};
+
+	for (int q = 1; lines && q < c->size; q++)
+		lines[q] = answers[q] + strcspn(answers[q], "\n") + (strchr(answers[q], '\n') != NULL);
+	if (lines) {
+		lines[0] = own;
+		ct_settings_compare(lines, c->size, &report);
+	}
+	for (const char *p = ct_str_text(&report); *p; p += strcspn(p, "\n") + 1)
+		CT_WARN("the ranks have different settings of NCCL: %.*s", (int)strcspn(p, "\n"), p);
+	ct_str_release(&report);
+	ct_free(lines);
+}
+
+static enum ct_status compare_ranks(struct comm_nccl *n, int64_t deadline_ns)
+{
+	struct ct_str own = {0};
+	char **answers;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(answers = CT_NEW_ARRAY(char *, (size_t)n->base.size));
+	CT_TRY_GOTO(gather(n, deadline_ns, answers), st, out);
+	CT_TRY_GOTO(compare_versions(n, answers), st, out);
+	CT_TRY_GOTO(ct_settings_common(&own), st, out);
+	compare_settings(&n->base, answers, ct_str_text(&own));
+out:
+	for (int q = 1; q < n->base.size; q++)
+		ct_free(answers[q]);
+	ct_free(answers);
+	ct_str_release(&own);
+	return st;
+}
+
+static enum ct_status send_version(const struct comm_nccl *n)
+{
+	struct ct_str text = {0};
+	char key[160];
+	enum ct_status st;
+
+	ct_str_addf(&text, "%d\n", n->api.version);
+	key_of(&n->base, "version", n->base.rank, key, sizeof(key));
+	st = ct_settings_common(&text);
+	if (st == CT_OK)
+		st = ct_store_set(n->base.world->store, key, text.s, text.len);
+	ct_str_release(&text);
+	return st;
 }
 
 static enum ct_status invite(struct comm_nccl *n, int64_t deadline_ns, ncclUniqueId *id)
 {
 	struct invitation i = {.version = n->api.version};
 	struct ct_error e;
-	enum ct_status st = gather_versions(n, deadline_ns);
+	enum ct_status st = compare_ranks(n, deadline_ns);
 	char key[160];
 
 	if (st == CT_OK)
@@ -88,12 +150,10 @@ static enum ct_status accept_invitation(struct comm_nccl *n, int64_t deadline_ns
 {
 	const ct_comm *c = &n->base;
 	struct invitation i;
-	char key[160], text[16], *value;
+	char key[160], *value;
 	size_t len;
 
-	key_of(c, "version", c->rank, key, sizeof(key));
-	snprintf(text, sizeof(text), "%d", n->api.version);
-	CT_TRY(ct_store_set(c->world->store, key, text, strlen(text)));
+	CT_TRY(send_version(n));
 	key_of(c, "id", 0, key, sizeof(key));
 	if (deadline_ns != CT_FOREVER)
 		deadline_ns += LATER_NS;

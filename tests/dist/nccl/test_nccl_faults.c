@@ -63,7 +63,7 @@ static void other_version(struct ct_world *world, void *arg)
 		CHECK(ct_store_set(world->store, "comm/0/1/nccl/version/1", "22703", 5) == CT_OK);
 	} else {
 		CHECK(open_nccl(world, arg, &r) == CT_MISMATCH && !r.c);
-		CHECK(says("rank 1 (pid") && says("has NCCL 2.27.3, but rank 0 has NCCL 2."));
+		CHECK(says("rank 1 (pid") && says("has NCCL 2.27.3, but rank 0 (pid") && says(") has NCCL 2."));
 	}
 	together(world, "end");
 	close_rig(&r);

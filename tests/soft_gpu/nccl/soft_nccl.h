@@ -49,6 +49,7 @@
  *                        stuck@RANK:N     the rank's N-th operation in a communicator never ends
  *                        error@RANK:N:E   after the rank's N-th operation, its asynchronous error is E
  *                        A group, or one replay of it, is one operation.
+ *   SOFT_NCCL_VERSION    what ncclGetVersion returns, such as 22703
  *   NCCL_HOSTID, NCCL_DEBUG, NCCL_DEBUG_FILE   as in NCCL; there are few messages
  * SOFT_GPU_FAULT and soft_gpu_calls identify the functions by their names; an error is a ncclResult_t, and, with @, a
  * cudaError_t. */

@@ -1,0 +1,59 @@
+#include "trainer/plan/comm_settings.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "dist/settings/settings.h"
+#include "trainer/plan/devices.h"
+
+static bool may_use_nccl(const struct ct_config *c, int world)
+{
+	const char *backend = c->dist.backend;
+
+	return world > 1 && (strcmp(backend, "nccl") == 0 || (strcmp(backend, "auto") == 0 && !ct_plan_on_cpu(c)));
+}
+
+static bool may_use_gloo(const struct ct_config *c, int world)
+{
+	const char *backend = c->dist.backend;
+
+	return world > 1 && (strcmp(backend, "gloo") == 0 || strcmp(backend, "hier") == 0 ||
+			     (strcmp(backend, "auto") == 0 && c->launch.nodes > 1));
+}
+
+static enum ct_status check(const char *prefix, bool log)
+{
+	struct ct_settings s;
+	enum ct_status st;
+
+	CT_TRY(ct_settings_read(prefix, &s));
+	if (log)
+		ct_settings_log(&s);
+	st = ct_settings_check(&s);
+	ct_settings_release(&s);
+	return st;
+}
+
+static enum ct_status check_all(const struct ct_config *c, int world, bool log)
+{
+	if (may_use_nccl(c, world))
+		CT_TRY(check("NCCL_", log));
+	return may_use_gloo(c, world) ? check("GLOO_", log) : CT_OK;
+}
+
+enum ct_status ct_plan_check_comm_settings(const struct ct_config *c, int world)
+{
+	return check_all(c, world, false);
+}
+
+enum ct_status ct_plan_use_comm_settings(const struct ct_config *c, const struct ct_identity *id, ct_nccl_log **out)
+{
+	enum ct_status st;
+
+	*out = NULL;
+	/* One of the ranks of a host prints the warnings. All write them to their log files. */
+	ct_log_off_terminal(id->local_rank > 0);
+	st = check_all(c, id->world, true);
+	ct_log_off_terminal(false);
+	return st == CT_OK && may_use_nccl(c, id->world) ? ct_nccl_log_start(out) : st;
+}

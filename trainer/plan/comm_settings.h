@@ -1,0 +1,15 @@
+/* The settings of the libraries that sum gradients, in the environment (dist/settings/settings.h). */
+#ifndef CT_TRAINER_PLAN_COMM_SETTINGS_H
+#define CT_TRAINER_PLAN_COMM_SETTINGS_H
+
+#include "dist/rendezvous/rendezvous.h"
+#include "dist/settings/nccl_log.h"
+#include "trainer/config/config.h"
+
+/* Fails with CT_CONFIG if a setting of a library that a run of `world` ranks may use is wrong on this host. */
+enum ct_status ct_plan_check_comm_settings(const struct ct_config *c, int world) CT_MUST_CHECK;
+/* Does the same for a rank of the run, logs the settings, and starts to log the messages of NCCL. */
+enum ct_status ct_plan_use_comm_settings(const struct ct_config *c, const struct ct_identity *id,
+					 ct_nccl_log **out) CT_MUST_CHECK;
+
+#endif
