@@ -51,8 +51,10 @@ class Auto(Soft):
         return {m["backend"] for m in self.metrics(run, "run")}
 
     def test_nccl_if_possible(self):
-        self.cuda(run="run")
+        want = self.cuda(run="run")
         self.assertEqual(self.backends("run"), {"nccl"})
+        self.assertEqual(self.cuda("dist.bucket_mib=auto", run="measured"), want)
+        self.assertEqual(self.metrics("measured", "run")[0]["bucket_choice"], "measured")
 
     def test_shared_gpu(self):
         self.cuda("launch.devices=0,0", run="run")

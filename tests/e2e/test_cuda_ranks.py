@@ -80,6 +80,8 @@ class Ranks(Soft):
         want = self.cuda(*SETS["mlp"], run="shm")
         self.assertEqual(self.cuda(*SETS["mlp"], "dist.first_bucket_mib=25", run="large"), want)
         self.assertEqual(self.cuda(*SETS["mlp"], "launch.devices=0,0", run="shared"), want)
+        self.assertEqual(self.cuda(*SETS["mlp"], "dist.bucket_mib=auto", run="auto"), want)
+        self.assertEqual(self.metrics("auto", "run")[0]["bucket_choice"], "measured")
         comms = {c["name"]: c for c in self.run_ctrain("info", "--json").json()["communicators"]}
         if comms["gloo"]["available"]:
             self.assertEqual(self.cuda(*SETS["mlp"], "dist.backend=gloo", run="gloo"), want)
