@@ -334,6 +334,27 @@ class Commands(Case):
         self.assertRegex(r.out, r"ranks +3 ")
         self.assertRegex(r.out, r"lr: 0\.2 .*argument|lr: 0\.2 .*command line")
 
+    def test_plan_shows_the_buckets(self):
+        layers = ",".join(["linear 8", "relu"] * 30 + ["linear 10"])
+        args = ("plan", self.config(), "model.name=layers", f"model.layers=[flatten,{layers}]", "dist.first_bucket_mib=0.0001", "--procs", 2)
+        r = self.run_ctrain(*args, "dist.bucket_mib=0.0001", "--json").json()
+        b = r["buckets"]
+        self.assertEqual((b["cap_from"], r["world_size"]), ("config", 2))
+        self.assertEqual(sum(k["params"] for k in b["list"]), r["params"])
+        self.assertEqual(sum(k["bytes"] for k in b["list"]), b["traffic_bytes"])
+        self.assertGreaterEqual(b["traffic_bytes"], 4 * r["params"])
+        done = [k["complete"] for k in b["list"]]
+        self.assertEqual((done, done[-1]), (sorted(done), 1))
+        # The last layer has 8 inputs and 10 outputs, which are 170 operations with the bias.
+        self.assertAlmostEqual(done[0], 170 / r["forward_flops"], delta=1e-9)
+        self.assertEqual({k["type"] for k in b["list"]}, {"f32"})
+        out = self.run_ctrain(*args, "dist.bucket_mib=0.0001").out
+        self.assertRegex(out, rf"\nbuckets +{len(done)}, reduced in this order")
+        lines = re.findall(r"\n  (\d+) +[\d.]+ f32 +\d+ +[\d.]+ %", out)
+        self.assertEqual([int(n) for n in lines], [*range(12), *range(len(done) - 8, len(done))])
+        self.assertIn(f"...   {len(done) - 20} buckets of 0.000 to ", out)
+        self.assertIn("dist.bucket_mib=auto: the cap is chosen at start", self.run_ctrain(*args, "dist.bucket_mib=auto").out)
+
     def test_plan_counts_the_memory_of_evaluation(self):
         def activations(*sets):
             out = self.run_ctrain("plan", self.config(), "data.n_val=8192", *sets).out

@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "trainer/commands/plan_buckets_impl.h"
+#include "trainer/commands/print_impl.h"
 #include "trainer/commands/simulate_impl.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/plan/devices.h"
@@ -135,16 +137,16 @@ static void release(struct planned *p)
 	ct_dataset_close(p->train);
 }
 
+static size_t states_bytes(const struct planned *p)
+{
+	return p->memory.params * (size_t)ct_optim_n_states(&p->plan.optim);
+}
+
 static uint64_t host_bytes(void)
 {
 	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
-}
-
-static double mib(size_t bytes)
-{
-	return (double)bytes / (1 << 20);
 }
 
 static void print_run(const struct ct_config *c, const struct planned *p)
@@ -239,23 +241,6 @@ static void print_memory(const struct planned *p, size_t states, size_t ema)
 		       ct_bytes_text((uint64_t)bytes, need), ct_bytes_text(host, have));
 }
 
-static void print_buckets(const struct ct_config *c, const struct planned *p)
-{
-	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB):\n", p->n_buckets,
-	       c->dist.first_bucket_mib, mib(ct_plan_bucket_bytes(c)));
-	size_t total = 0;
-	for (int i = 0; i < p->n_buckets; i++) {
-		const struct ct_bucket *b = &p->buckets[i];
-		const struct ct_slice *first = ct_net_slice(p->net, b->first_slice);
-		const struct ct_slice *last = ct_net_slice(p->net, b->first_slice + b->n_slices - 1);
-		printf("  %-3d %9.3f MiB  %d tensors: %s ... %s\n", i, mib(b->n * ct_dtype_bytes(b->dtype)),
-		       b->n_slices, ct_graph_param(p->graph, first->param)->name,
-		       ct_graph_param(p->graph, last->param)->name);
-		total += b->n * ct_dtype_bytes(b->dtype);
-	}
-	printf("traffic      %.3f MiB of gradients per step and rank\n", p->ranks.world > 1 ? mib(total) : 0.0);
-}
-
 static enum ct_status print_origins(const struct ct_config *c)
 {
 	struct ct_str text = {0};
@@ -270,6 +255,35 @@ static enum ct_status print_origins(const struct ct_config *c)
 	return CT_OK;
 }
 
+static ct_json *plan_json(const struct ct_config *c, const struct planned *p, const struct planned_buckets *buckets)
+{
+	const struct ct_run_plan *r = &p->plan;
+	const struct ct_net_memory *m = &p->memory;
+	ct_json *j = ct_json_object(), *memory = ct_json_object();
+
+	ct_json_set_i64(j, "world_size", p->ranks.world);
+	ct_json_set_i64(j, "nodes", p->ranks.n_nodes);
+	ct_json_set_str(j, "engine", ct_engine_version(p->engine));
+	ct_json_set_i64(j, "global_batch", r->global_batch);
+	ct_json_set_i64(j, "per_rank", r->per_rank);
+	ct_json_set_i64(j, "accumulate", r->accumulate);
+	ct_json_set_i64(j, "steps_per_epoch", (int64_t)r->steps_per_epoch);
+	ct_json_set_i64(j, "total_steps", (int64_t)r->total_steps);
+	ct_json_set_f64(j, "lr", r->lr);
+	ct_json_set_str(j, "model", ct_config_choice(c, "model.name"));
+	ct_json_set_i64(j, "params", (int64_t)ct_graph_n_elems(p->graph));
+	ct_json_set_f64(j, "forward_flops", ct_graph_flops(p->graph));
+	ct_json_set_bool(memory, "estimated", p->estimated);
+	ct_json_set_i64(memory, "params", (int64_t)m->params);
+	ct_json_set_i64(memory, "gradients", (int64_t)m->grads);
+	ct_json_set_i64(memory, "optimizer", (int64_t)states_bytes(p));
+	ct_json_set_i64(memory, "activations", (int64_t)m->activations);
+	ct_json_set_i64(memory, "workspace", (int64_t)m->workspace);
+	ct_json_set(j, "memory_bytes", memory);
+	ct_json_set(j, "buckets", ct__plan_buckets_json(buckets));
+	return j;
+}
+
 enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 {
 	struct ct_config *c = NULL;
@@ -280,12 +294,16 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 	CT_TRY(ct__simulate_check_options(cli));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	enum ct_status st = make(c, &p);
-	if (st == CT_OK) {
+	const struct planned_buckets buckets = {
+		.cfg = c, .graph = p.graph, .net = p.net, .buckets = p.buckets, .n = p.n_buckets, .reduced = p.ranks.world > 1};
+	if (st == CT_OK && cli->json) {
+		st = ct__print_json(plan_json(c, &p, &buckets), true);
+	} else if (st == CT_OK) {
 		print_run(c, &p);
 		print_model(c, &p);
-		print_memory(&p, p.memory.params * (size_t)ct_optim_n_states(&p.plan.optim),
+		print_memory(&p, states_bytes(&p),
 			     c->train.ema > 0 ? p.memory.params + p.memory.buffers : 0);
-		print_buckets(c, &p);
+		ct__plan_print_buckets(&buckets);
 		st = print_origins(c);
 	}
 	release(&p);

@@ -407,7 +407,6 @@ enum ct_status ct__simulate_check_options(const struct ct_cli *cli)
 			     : cli->link_inter ? "--link-inter"
 			     : cli->allreduce  ? "--allreduce"
 			     : cli->steps      ? "--steps"
-			     : cli->json       ? "--json"
 					       : NULL;
 
 	if (option)

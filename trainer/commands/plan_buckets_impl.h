@@ -1,0 +1,22 @@
+/* The part of `ctrain plan` that shows the reduce buckets. */
+#ifndef CT_TRAINER_COMMANDS_PLAN_BUCKETS_IMPL_H
+#define CT_TRAINER_COMMANDS_PLAN_BUCKETS_IMPL_H
+
+#include "base/json.h"
+#include "trainer/plan/run_plan.h"
+
+struct planned_buckets { /* all borrowed */
+	const struct ct_config *cfg;
+	const ct_graph *graph;
+	const ct_net *net;
+	const struct ct_bucket *buckets;
+	int n;
+	bool reduced; /* there are several ranks */
+};
+
+/* Prints a line for each bucket; if there are many, a summary replaces those in the middle. */
+void ct__plan_print_buckets(const struct planned_buckets *p);
+/* Returns the same as a JSON object with all buckets. */
+ct_json *ct__plan_buckets_json(const struct planned_buckets *p);
+
+#endif
