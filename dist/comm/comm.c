@@ -240,7 +240,7 @@ void ct__comm_await_final_error(ct_comm *c)
 {
 	int64_t deadline = ct_deadline_in(FINAL_ERROR_NS);
 
-	if (!c->scope[0] || c->opts.nested)
+	if (!c->scope[0] || c->opts.outer)
 		return; /* there is no watchdog, or it notifies the outer communicator */
 	pthread_mutex_lock(&c->lock);
 	while (!atomic_load(&c->dead) && ct_cond_wait_until(&c->died, &c->lock, deadline) == 0)
@@ -267,7 +267,7 @@ void ct__comm_attribute_failure(ct_comm *c, const ct_work *w)
 	struct ct_failure f;
 	struct ct_error e;
 
-	if (!c->scope[0] || c->opts.nested)
+	if (!c->scope[0] || c->opts.outer)
 		return;
 	ct_error_save(&e);
 	if (ct_world_attribute_failure(c->world, &at, &f) != CT_OK) {
@@ -322,20 +322,24 @@ static enum ct_status check(const ct_comm *c, const ct_work *w)
 
 void ct__comm_record(ct_comm *c, ct_work *w)
 {
+	const ct_work *d;
+
+	w->comm = c;
+	d = ct__work_whole(w);
 	w->seq = atomic_fetch_add_explicit(&c->seq, 1, memory_order_relaxed);
 	w->number = ct__comm_is_p2p(w->kind) ? -1 - c->n_messages++
 					     : atomic_fetch_add_explicit(&c->n_collectives, 1, memory_order_relaxed);
 	ct__flight_add(c->flight,
 		       &(struct ct_flight_record){.seq = w->seq,
-						  .number = w->number,
+						  .number = d->number,
 						  .step = atomic_load_explicit(&c->step, memory_order_relaxed) - 1,
-						  .bucket = w->bucket - 1,
-						  .kind = w->kind,
-						  .dtype = w->dtype,
-						  .op = w->op,
-						  .root = w->root,
-						  .tag = w->tag,
-						  .n = w->n,
+						  .bucket = d->bucket - 1,
+						  .kind = d->kind,
+						  .dtype = d->dtype,
+						  .op = d->op,
+						  .root = d->root,
+						  .tag = d->tag,
+						  .n = d->n,
 						  .posted_ns = ct_now_ns()});
 }
 
@@ -350,7 +354,6 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 	CT_TRY(want->kind == CT_COMM_BARRIER ? CT_OK : check(c, want));
 	CT_TRY_ALLOC(w = take_work(c));
 	*w = *want;
-	w->comm = c;
 	ct__comm_record(c, w);
 	atomic_store_explicit(&w->status, CT_INPROGRESS, memory_order_relaxed);
 	st = c->ops->post(c, w);

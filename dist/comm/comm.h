@@ -4,9 +4,11 @@
  * Every rank must issue the same operations in the same order. Buffers may be anywhere in memory; memory from
  * ct_comm_mem_alloc permits zero copy if the back end supports it. Buffers of pending operations must not overlap.
  * Reductions are elementwise and give bitwise identical results on all ranks and in every run; shm reduces in rank
- * order. The collectives of a communicator complete in order. If the ranks issue different operations (kind, count,
- * type, reduction or root), the result is CT_MISMATCH with both descriptions. After an error the communicator is dead,
- * and every later call returns that error. Only one thread may post and wait; any thread may call ct_comm_abort.
+ * order. The collectives of a communicator complete in order. There is no all-to-all, because training does not need
+ * one. If the ranks issue different operations (kind, count, type, reduction, root or bucket), the result is
+ * CT_MISMATCH with both descriptions; NCCL only notices differences that make it wait. After an error the communicator
+ * is dead, and every later call returns that error. Only one thread may post and wait; any thread may call
+ * ct_comm_abort.
  *
  * back end   where                        notes
  *   self     world of one                 operations complete when posted
@@ -40,7 +42,8 @@ struct ct_comm_opts {
 	const char *iface;  /* network interface for gloo; NULL: use the address of the store connection */
 	const char *scope;  /* prefix of the keys in the store; NULL: "comm" */
 	ct_device *device;  /* the GPU of this rank, borrowed, for nccl; NULL: none */
-	bool nested;        /* part of another communicator, used by its thread: never spins or attributes failures */
+	const ct_comm *outer; /* this one is a part of that communicator and is used by its thread, so it never spins or
+				 attributes failures; NULL: none */
 };
 
 /* Opens a communicator. backend is "auto", "self", "shm", "gloo", "hier", "mpi" or "nccl"; a world of one always gets "self". Fails

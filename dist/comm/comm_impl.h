@@ -80,6 +80,7 @@ struct ct_comm {
 	int64_t n_messages;   /* of the thread that posts */
 	_Atomic int64_t step; /* 1 + the step; 0: none */
 	int bucket;           /* of the operations posted next, as in ct_work */
+	const ct_work *whole; /* the operation of opts.outer of which the operations posted next are parts; NULL: none */
 	struct ct_flight *flight;
 	_Atomic int64_t published; /* number of operations when the latest ones were last written to the store */
 	_Atomic bool dead;
@@ -99,6 +100,11 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_
 /* Numbers the operation and adds it to the flight record. For back ends with post_to, whose operations ct__comm_post does
  * not see. */
 void ct__comm_record(ct_comm *c, ct_work *w);
+/* Returns the operation that messages describe and that ranks compare: w, or the one of which w is a part. */
+static inline const ct_work *ct__work_whole(const ct_work *w)
+{
+	return w->comm->whole ? w->comm->whole : w;
+}
 /* Does the same as ct_work_wait, with another deadline. */
 enum ct_status ct__work_wait_until(ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
 
@@ -120,6 +126,9 @@ void ct__comm_die_of(ct_comm *c, const struct ct_error *e); /* the same with the
 void ct__comm_await_final_error(ct_comm *c);
 /* Adds to a CT_TIMEOUT error chain what the store knows about the rank for which all others wait. */
 void ct__comm_attribute_failure(ct_comm *c, const ct_work *w);
+
+/* The hint of CT_MISMATCH. */
+#define CT_COMM_MISMATCH_HINT "all ranks must run the same program with the same config"
 
 /* Writes "rank 1 (pid 4711 on node7)". q is the rank in this communicator; the string contains the rank in the
  * world. */

@@ -28,6 +28,7 @@ uint32_t ct__comm_tag(const ct_work *w)
 {
 	uint32_t tag = 2166136261u;
 
+	w = ct__work_whole(w);
 	tag = mix(tag, w->n);
 	tag = mix(tag, (uint64_t)w->dtype);
 	if (ct__comm_is_p2p(w->kind))
@@ -129,7 +130,7 @@ static enum ct_status disagree(const ct_comm *c, const struct issue *own, int q,
 	else
 		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, but %s issues %s",
 			      (long long)other->number, me, mine, who, theirs);
-	ct_error_hint("all ranks must run the same program with the same config");
+	ct_error_hint(CT_COMM_MISMATCH_HINT);
 	return CT_MISMATCH;
 }
 
@@ -181,14 +182,15 @@ static enum ct_status compare_one(const ct_comm *c, const struct issue *own, int
  * in the collective on which the ranks disagree, such as the root of a broadcast, has continued. */
 static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct issue *issued, bool *came)
 {
-	const struct issue own = {.number = w->number,
-				  .n = (int64_t)w->n,
-				  .kind = (int32_t)w->kind,
-				  .dtype = (int32_t)w->dtype,
-				  .op = (int32_t)w->op,
-				  .root = w->root,
-				  .tag = w->tag,
-				  .bucket = w->bucket - 1};
+	const ct_work *d = ct__work_whole(w);
+	const struct issue own = {.number = d->number,
+				  .n = (int64_t)d->n,
+				  .kind = (int32_t)d->kind,
+				  .dtype = (int32_t)d->dtype,
+				  .op = (int32_t)d->op,
+				  .root = d->root,
+				  .tag = d->tag,
+				  .bucket = d->bucket - 1};
 	struct issue mine[LATEST];
 	bool earlier;
 

@@ -42,7 +42,7 @@ void ct__comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t,
 {
 	const char *name = ct__comm_kind_name(kind), *type = (unsigned)t < CT_N_DTYPES ? ct_dtype_name(t) : "?";
 	unsigned long long count = n;
-	int r = ct__comm_world_rank(c, root);
+	int r = ct__comm_world_rank(c->opts.outer ? c->opts.outer : c, root);
 
 	switch (kind) {
 	case CT_COMM_ALLREDUCE:

@@ -12,6 +12,7 @@ struct scene {
 	const char *backend;
 	int64_t timeout_ns;
 	int variant;
+	bool gpu, posted; /* struct subject (cases.h) */
 	int *outcome; /* [MAX_RANKS] the statuses with which the ranks ended */
 };
 

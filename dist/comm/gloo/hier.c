@@ -84,7 +84,7 @@ static enum ct_status open_part(struct hier *h, const struct ct_comm_ops *ops, s
 
 	snprintf(scope, sizeof(scope), "%s/%s", h->base.scope, name);
 	o.scope = scope;
-	o.nested = true;
+	o.outer = &h->base;
 	return ct__comm_open_with(w->id.world > 1 ? ops : &ct__comm_ops_self, w, &o, out);
 }
 
@@ -270,15 +270,8 @@ static enum ct_status barrier(struct hier *h)
 	return now(h, HAND_DOWN, ct_comm_barrier(h->local, &w), &w);
 }
 
-static enum ct_status run(ct_comm *c, ct_work *w)
+static enum ct_status run_parts(struct hier *h, const ct_work *w)
 {
-	struct hier *h = (struct hier *)c;
-	ct_comm *parts[] = {h->local, h->leaders};
-
-	for (size_t i = 0; i < CT_ARRAY_LEN(parts); i++) {
-		if (parts[i])
-			parts[i]->bucket = w->bucket;
-	}
 	switch (w->kind) {
 	case CT_COMM_ALLREDUCE:
 	case CT_COMM_REDUCE:
@@ -299,6 +292,25 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 		break;
 	}
 	return barrier(h);
+}
+
+/* The parts of different operations may be equal, so ranks compare w itself. */
+static void set_whole(struct hier *h, const ct_work *w)
+{
+	h->local->whole = w;
+	if (h->leaders)
+		h->leaders->whole = w;
+}
+
+static enum ct_status run(ct_comm *c, ct_work *w)
+{
+	struct hier *h = (struct hier *)c;
+	enum ct_status st;
+
+	set_whole(h, w);
+	st = run_parts(h, w);
+	set_whole(h, NULL);
+	return st;
 }
 
 /* ---- the caller's side */

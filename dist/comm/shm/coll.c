@@ -205,13 +205,15 @@ static void describe(struct shm *s, ct_work *w)
 {
 	uint64_t seq = w->scratch[SEQ];
 	struct shm_slot *slot = shm_slot(s, s->base.rank, seq);
+	const ct_work *d = ct__work_whole(w);
 
-	slot->n = w->n;
-	slot->kind = (uint8_t)w->kind;
-	slot->dtype = (uint8_t)w->dtype;
-	slot->op = (uint8_t)w->op;
-	slot->root = w->root;
-	slot->bucket = w->bucket;
+	slot->number = d->number;
+	slot->n = d->n;
+	slot->kind = (uint8_t)d->kind;
+	slot->dtype = (uint8_t)d->dtype;
+	slot->op = (uint8_t)d->op;
+	slot->root = d->root;
+	slot->bucket = d->bucket;
 	if (is_inline(s, w))
 		put_in(s, w, 0, total_bytes(w), total_bytes(w), (char *)slot->data);
 	else
@@ -300,9 +302,9 @@ enum ct_status ct__shm_coll_compare(struct shm *s, uint64_t seq)
 		ct__comm_peer_text(&s->base, q, who_b, sizeof(who_b));
 		slot_text(s, a, what_a, sizeof(what_a));
 		slot_text(s, b, what_b, sizeof(what_b));
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %llu: %s issues %s, but %s issues %s",
-			      (unsigned long long)seq, who_a, what_a, who_b, what_b);
-		ct_error_hint("all ranks must run the same program with the same config");
+		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, but %s issues %s",
+			      (long long)a->number, who_a, what_a, who_b, what_b);
+		ct_error_hint(CT_COMM_MISMATCH_HINT);
 		return CT_MISMATCH;
 	}
 	return CT_OK;

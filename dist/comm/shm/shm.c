@@ -114,6 +114,7 @@ static void abort_comm(ct_comm *c)
 	if (!s->map_bytes)
 		return;
 	me = shm_me(s);
+	me->status = c->error.status;
 	snprintf(me->reason, sizeof(me->reason), "%.*s", (int)sizeof(me->reason) - 1, c->error.message);
 	atomic_store_explicit(&me->state, SHM_DEAD, memory_order_release);
 	ct__shm_wake(s, c->rank); /* abort may come from another thread */

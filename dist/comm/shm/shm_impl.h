@@ -52,11 +52,15 @@ struct shm_rank {
 	_Atomic uint32_t sleeping;
 	_Alignas(SHM_LINE) cpu_set_t cpus; /* the CPUs on which the rank may run */
 	int cpu_limit;
-	char reason[512]; /* why its state is SHM_DEAD */
+	/* Why its state is SHM_DEAD. */
+	int32_t status;
+	char reason[512];
 };
 
 struct shm_slot {
+	/* The operation, for comparison: of hier, not that part of it which shm does. */
 	_Alignas(SHM_LINE) uint64_t n;
+	int64_t number;
 	uint64_t off;   /* offset of the buffer in its region */
 	int32_t region; /* -1: the buffer is private */
 	int32_t root, bucket;

@@ -100,6 +100,24 @@ static const char *gone(struct shm *s, const ct_work *w, int q, bool look_at_pro
 	}
 }
 
+/* Rank q has ended the communicator. If ranks disagree, that is the error of all of them. */
+static enum ct_status gave_up(const struct shm *s, const ct_work *w, int q)
+{
+	const struct shm_rank *r = &s->ranks[q];
+	const int len = (int)sizeof(r->reason) - 1;
+	char who[128], what[128];
+
+	if (r->status == CT_MISMATCH) {
+		(void)CT_FAIL(CT_MISMATCH, "%.*s", len, r->reason);
+		ct_error_hint(CT_COMM_MISMATCH_HINT);
+		return CT_MISMATCH;
+	}
+	ct__comm_peer_text(&s->base, q, who, sizeof(who));
+	ct__work_text(w, what, sizeof(what));
+	return CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)", who, len,
+		       r->reason, what, (long long)w->seq);
+}
+
 /* What a peer published before it ended is complete. It is an error only if something is missing. */
 static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_process)
 {
@@ -113,12 +131,10 @@ static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_proces
 		CT_TRY(ct__shm_advance(s, true));
 		if (is_done(w))
 			return CT_OK;
+		if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_DEAD)
+			return gave_up(s, w, q);
 		ct__comm_peer_text(&s->base, q, who, sizeof(who));
 		ct__work_text(w, what, sizeof(what));
-		if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_DEAD)
-			return CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)",
-				       who, (int)sizeof(s->ranks[q].reason) - 1, s->ranks[q].reason, what,
-				       (long long)w->seq);
 		return CT_FAIL(CT_PEER_LOST, "%s %s while this rank waited in %s (operation %lld)", who, why, what,
 			       (long long)w->seq);
 	}
@@ -278,7 +294,7 @@ static bool may_spin(const struct shm *s)
 		if (s->ranks[q].cpu_limit < CPU_COUNT(&s->ranks[q].cpus) && s->ranks[q].cpu_limit < n)
 			n = s->ranks[q].cpu_limit;
 	}
-	return !s->base.opts.nested && s->base.size <= n;
+	return !s->base.opts.outer && s->base.size <= n;
 }
 
 enum ct_status ct__shm_watch_open(struct shm *s)
