@@ -6,6 +6,7 @@
 #define CT_LOG_COMPONENT "dist"
 #include "base/log.h"
 #include "base/mem.h"
+#include "dist/comm/diagnose_impl.h"
 #include "dist/comm/nccl/nccl_impl.h"
 
 enum { SPIN_NS = 20 * 1000, SHORT_PAUSE_NS = 20 * 1000, LONG_PAUSE_NS = 1000 * 1000, SHORT_NS = 20 * 1000 * 1000 };
@@ -33,8 +34,14 @@ void ct__nccl_pause(int64_t start_ns)
 
 /* ---- messages between the ranks about the end of a communicator */
 
-/* Sets the message of `what` if no rank has set it yet. */
-static void announce(struct comm_nccl *n, const char *what, const char *text)
+/* The error of the other ranks. */
+struct announcement {
+	int32_t status;
+	char text[1276];
+};
+
+/* Sets the announcement of `what` if no rank has set it yet. */
+static void announce(struct comm_nccl *n, const char *what, const struct announcement *a)
 {
 	ct_store *store = n->base.world->store;
 	char key[160];
@@ -43,16 +50,17 @@ static void announce(struct comm_nccl *n, const char *what, const char *text)
 	key_of(&n->base, what, key, sizeof(key));
 	if (ct_store_add(store, key, 1, &n_ranks) == CT_OK && n_ranks == 1) {
 		snprintf(key + strlen(key), sizeof(key) - strlen(key), "/why");
-		(void)!ct_store_set(store, key, text, strlen(text));
+		(void)!ct_store_set(store, key, a, sizeof(*a));
 	}
 	ct_error_clear();
 }
 
-/* Fails with the message of `what` if another rank has announced it. */
+/* Fails with the error of `what` if another rank has announced it. */
 static enum ct_status heed(struct comm_nccl *n, const char *what)
 {
 	ct_store *store = n->base.world->store;
-	char key[160], *text;
+	struct announcement a = {.status = CT_PEER_LOST};
+	char key[160], *value;
 	int64_t n_ranks;
 	size_t len;
 
@@ -61,28 +69,39 @@ static enum ct_status heed(struct comm_nccl *n, const char *what)
 	if (n_ranks == 0)
 		return CT_OK;
 	snprintf(key + strlen(key), sizeof(key) - strlen(key), "/why");
-	CT_TRY(ct_store_get(store, key, ct_deadline_in(ASK_NS), &text, &len));
-	(void)CT_FAIL(CT_PEER_LOST, "%s", text);
-	ct_free(text);
-	return CT_PEER_LOST;
+	CT_TRY(ct_store_get(store, key, ct_deadline_in(ASK_NS), &value, &len));
+	memcpy(&a, value, len < sizeof(a) ? len : sizeof(a));
+	ct_free(value);
+	(void)CT_FAIL((enum ct_status)a.status, "%.*s", (int)sizeof(a.text) - 1, a.text);
+	if (a.status == CT_MISMATCH)
+		ct_error_hint(CT_COMM_MISMATCH_HINT);
+	return (enum ct_status)a.status;
 }
 
 static void announce_failure(struct comm_nccl *n)
 {
-	char who[128], text[1280];
+	const struct ct_error *e = &n->base.error;
+	struct announcement a = {.status = CT_PEER_LOST};
+	char who[128];
 
 	ct__comm_peer_text(&n->base, n->base.rank, who, sizeof(who));
-	snprintf(text, sizeof(text), "%s gave up: %s", who, n->base.error.message);
-	announce(n, "failed", text);
+	if (e->status == CT_MISMATCH) { /* an error of all ranks */
+		a.status = CT_MISMATCH;
+		snprintf(a.text, sizeof(a.text), "%s", e->message);
+	} else {
+		snprintf(a.text, sizeof(a.text), "%s gave up: %s", who, e->message);
+	}
+	announce(n, "failed", &a);
 }
 
 void ct__nccl_announce_close(struct comm_nccl *n)
 {
-	char who[128], text[192];
+	struct announcement a = {.status = CT_PEER_LOST};
+	char who[128];
 
 	ct__comm_peer_text(&n->base, n->base.rank, who, sizeof(who));
-	snprintf(text, sizeof(text), "%s closed the communicator", who);
-	announce(n, "closed", text);
+	snprintf(a.text, sizeof(a.text), "%s closed the communicator", who);
+	announce(n, "closed", &a);
 }
 
 /* ---- abort */
@@ -220,14 +239,41 @@ enum ct_status ct__nccl_timed_out(struct comm_nccl *n, int64_t number, const cha
 	return CT_TIMEOUT;
 }
 
+/* Compares the latest collective, for which the stream may wait, with those of the other ranks. */
+static enum ct_status compare_latest(struct comm_nccl *n)
+{
+	const ct_comm *c = &n->base;
+	struct ct_flight_record r;
+
+	if (!ct__flight_find(c->flight, atomic_load(&c->seq), ct_comm_seq(c) - 1, &r))
+		return CT_OK;
+	return ct__comm_diagnose(&n->base,
+				 &(ct_work){.comm = &n->base,
+					    .kind = r.kind,
+					    .n = r.n,
+					    .dtype = r.dtype,
+					    .op = r.op,
+					    .root = r.root,
+					    .bucket = r.bucket + 1,
+					    .number = r.number,
+					    .seq = r.seq},
+				 false);
+}
+
 enum ct_status ct__nccl_check_wait(void *comm, int64_t waited_ns)
 {
 	struct comm_nccl *n = comm;
 	enum ct_status st;
 
-	if (waited_ns == 0)
+	if (waited_ns == 0) {
 		ct__nccl_look_soon(n);
+		n->diagnose_ns = CT_SEC;
+	}
 	st = ct__nccl_healthy(n);
+	if (st == CT_OK && waited_ns > n->diagnose_ns) {
+		n->diagnose_ns = 2 * waited_ns;
+		st = compare_latest(n);
+	}
 	if (st == CT_OK && waited_ns > n->base.opts.timeout_ns)
 		st = ct__nccl_timed_out(n, ct_comm_seq(&n->base) - 1, "work of the GPU with collectives");
 	return st < 0 ? ct__comm_die(&n->base) : CT_OK;

@@ -62,6 +62,7 @@ struct comm_nccl {
 	pthread_cond_t wake;
 	bool abort_now, stop, aborted;
 	int64_t look_ns, pause_ns; /* the next time to ask the store, and the interval */
+	int64_t diagnose_ns;       /* how long the host waits for a stream before it compares the ranks */
 };
 
 static inline cudaStream_t ct__nccl_stream(const ct_stream *s)
