@@ -102,17 +102,13 @@ bool mpi_is_rank(int argc, char **argv)
 	return argc == 6 && strcmp(argv[1], RANK_OPTION) == 0;
 }
 
-int mpi_rank_main(char **argv, const struct mpi_scene *scenes, size_t n)
+int mpi_rank_main(char **argv, rank_fn fn)
 {
 	int outcome[MAX_RANKS] = {0}, rank = number_of("OMPI_COMM_WORLD_RANK", "PMI_RANK"),
 	    size = number_of("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
-	struct rank r = {.scene = {.backend = "mpi", .variant = number(argv[5]), .outcome = outcome}};
+	struct rank r = {.fn = fn, .scene = {.backend = "mpi", .variant = number(argv[5]), .outcome = outcome}};
 
 	r.scene.timeout_ns = number(argv[4]) * CT_MS;
-	for (size_t i = 0; i < n; i++) {
-		if (strcmp(scenes[i].name, argv[2]) == 0)
-			r.fn = scenes[i].fn;
-	}
 	CHECK(r.fn && rank >= 0 && size <= MAX_RANKS);
 	be_rank(rank, size, number(argv[3]), NULL, play_rank, &r);
 	return 1;

@@ -1,7 +1,6 @@
 /* Collectives that are posted to streams of GPUs and staged in pinned memory, on the software GPU: every type and
- * reduction, in parts, recorded, and with ranks that end, stop or disagree. */
+ * reduction, in parts, and recorded. nccl/test_comm_gpu.c tests ranks that end, stop or disagree. */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +12,6 @@
 #include "base/device/cuda/cuda_impl.h"
 #include "base/mem.h"
 #include "dist/comm/comm.h"
-#include "tests/dist/await_all.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/scene.h"
 #include "tests/soft_gpu/soft_gpu.h"
@@ -212,84 +210,11 @@ static void test_two_streams(void **state)
 		play("gloo", 2, NULL, LONG, two_streams, 1, 0, NULL);
 }
 
-/* The last rank ends in the middle. */
-static void killed(struct ct_world *world, void *arg)
-{
-	struct rig r = open_rig(world, arg);
-	enum ct_status st = CT_OK;
-
-	for (int i = 0; st == CT_OK; i++) {
-		CHECK(ct_comm_post_allreduce(r.c, r.x, 1000, CT_F32, CT_SUM, r.a) == CT_OK);
-		if (world->id.rank == world->id.world - 1 && i == 3)
-			raise(SIGKILL);
-		st = ct_stream_sync(r.a, CT_FOREVER);
-	}
-	CHECK(st == CT_PEER_LOST);
-	CHECK(says("rank ") && says("allreduce sum f32["));
-	close_rig(&r);
-}
-
-static void test_killed(void **state)
-{
-	(void)state;
-	play("shm", 2, NULL, 3600 * CT_SEC, killed, 1, 1, NULL);
-	play("shm", 3, NULL, 3600 * CT_SEC, killed, 2, 1, NULL);
-	if (comm_built("gloo"))
-		play("gloo", 2, NULL, 3600 * CT_SEC, killed, 3, 1, NULL);
-}
-
-/* Rank 1 takes no part. The collective of rank 0 times out, or another thread aborts it. */
-static void alone(struct ct_world *world, void *arg)
-{
-	const struct scene *s = arg;
-	struct rig r = open_rig(world, arg);
-
-	if (world->id.rank == 0) {
-		CHECK(ct_comm_post_allreduce(r.c, r.x, 10, CT_F32, CT_SUM, r.a) == CT_OK);
-		if (s->timeout_ns == LONG) {
-			CHECK(ct_device_sync(r.d, ct_deadline_in(20 * CT_MS)) == CT_TIMEOUT);
-			ct_comm_abort(r.c, NULL);
-			CHECK(ct_device_sync(r.d, CT_FOREVER) == CT_CANCELLED);
-		} else {
-			CHECK(ct_device_sync(r.d, CT_FOREVER) == CT_TIMEOUT);
-			CHECK(says("has waited") && says("rank 1 "));
-		}
-	}
-	CHECK(await_all(world->store, "end", world->id.world) == CT_OK);
-	close_rig(&r);
-}
-
-static void test_alone(void **state)
-{
-	(void)state;
-	play("shm", 2, NULL, LONG, alone, 1, 0, NULL);
-	play("shm", 2, NULL, CT_SEC / 5, alone, 1, 0, NULL);
-}
-
-/* Ranks that post different collectives. */
-static void mismatch(struct ct_world *world, void *arg)
-{
-	struct rig r = open_rig(world, arg);
-
-	CHECK(ct_comm_post_allreduce(r.c, r.x, world->id.rank ? 100 : 99, CT_F32, CT_SUM, r.a) == CT_OK);
-	CHECK(ct_device_sync(r.d, CT_FOREVER) < 0);
-	CHECK(says("f32[99]") && says("f32[100]"));
-	CHECK(await_all(world->store, "end", world->id.world) == CT_OK);
-	close_rig(&r);
-}
-
-static void test_mismatch(void **state)
-{
-	(void)state;
-	play("shm", 2, NULL, LONG, mismatch, 1, 0, NULL);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_equal_to_host), cmocka_unit_test(test_two_streams),
-		cmocka_unit_test(test_killed),        cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_equal_to_host),
+		cmocka_unit_test(test_two_streams),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

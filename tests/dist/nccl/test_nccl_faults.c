@@ -1,7 +1,5 @@
-/* The errors of the communicator nccl: when it opens, and when ranks die, are late, leave, or NCCL itself reports an
- * error. */
+/* The errors of the communicator nccl when it opens, and when NCCL itself reports an error. */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,8 +8,6 @@
 
 #include <cmocka.h>
 
-#include "base/mem.h"
-#include "base/thread.h"
 #include "tests/dist/await_all.h"
 #include "tests/dist/nccl/gpu_rig.h"
 
@@ -25,16 +21,6 @@ static enum ct_status sum(struct rig *r)
 	ct_work *w;
 
 	return run(ct_comm_allreduce(r->c, r->x, N, CT_F32, CT_SUM, &w), &w);
-}
-
-/* The other rank may have issued one before it ended. */
-static enum ct_status sums_end(struct rig *r)
-{
-	enum ct_status st;
-
-	while ((st = sum(r)) == CT_OK)
-		;
-	return st;
 }
 
 /* ---- opening */
@@ -159,134 +145,6 @@ static void test_open(void **state)
 	play("nccl", 2, NULL, LONG, on_cpu, 0, 0, NULL);
 }
 
-/* ---- the loss of a rank */
-
-static void killed(struct ct_world *world, void *arg)
-{
-	const struct scene *s = arg;
-	struct rig r = open_rig(world, s);
-	int last = world->id.world - 1;
-	enum ct_status st = CT_OK;
-	char name[32];
-
-	for (int i = 0; st == CT_OK; i++) {
-		if (world->id.rank == last && i == s->variant)
-			raise(SIGKILL);
-		st = sum(&r);
-	}
-	snprintf(name, sizeof(name), "rank %d ", last);
-	CHECK(st == CT_PEER_LOST && says(name));
-	is_dead(r.c, st);
-	close_rig(&r);
-}
-
-static void test_killed(void **state)
-{
-	(void)state;
-	for (int rounds = 0; rounds <= 20; rounds += 10) {
-		play("nccl", 2, NULL, LONG, killed, rounds, 1, NULL);
-		play("nccl", 3, NULL, LONG, killed, rounds, 1, NULL);
-	}
-}
-
-static void late(struct ct_world *world, void *arg)
-{
-	struct rig r = open_rig(world, arg);
-
-	if (world->id.rank == 0) {
-		CHECK(sum(&r) == CT_TIMEOUT);
-		CHECK(says("allreduce sum f32[3000] (operation 1) has waited 0.5 s for rank 1 (pid") &&
-		      says("which has not reached it"));
-		together(world, "late");
-	} else {
-		together(world, "late");
-		CHECK(sums_end(&r) == CT_PEER_LOST);
-		CHECK(says("rank 0 (pid") && says("gave up: allreduce sum f32[3000] (operation 1)"));
-	}
-	close_rig(&r);
-}
-
-static void test_late(void **state)
-{
-	(void)state;
-	play("nccl", 2, NULL, CT_SEC / 2, late, 0, 0, NULL);
-}
-
-/* The ranks issue different operations, and NCCL does not notice. */
-static void different(struct ct_world *world, void *arg)
-{
-	struct rig r;
-	enum ct_status st;
-	ct_work *w;
-
-	setenv("SOFT_NCCL_MISMATCH", "hang", 1);
-	r = open_rig(world, arg);
-	if (world->id.rank == 0)
-		st = run(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_SUM, &w), &w);
-	else
-		st = run(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_MAX, &w), &w);
-	/* The second one to notice may first learn that the other one gave up. */
-	CHECK(st == CT_MISMATCH || st == CT_PEER_LOST);
-	CHECK(says("ranks disagree at collective 1: rank ") && says("allreduce max f32[3000]"));
-	together(world, "end");
-	close_rig(&r);
-}
-
-static void test_different(void **state)
-{
-	(void)state;
-	play("nccl", 2, NULL, LONG, different, 0, 0, NULL);
-}
-
-static void left(struct ct_world *world, void *arg)
-{
-	struct rig r = open_rig(world, arg);
-
-	if (world->id.rank != 1) {
-		CHECK(barrier(r.c) == CT_PEER_LOST);
-		CHECK(says("rank 1 (pid") && says("closed the communicator"));
-	}
-	close_rig(&r);
-	together(world, "end");
-}
-
-static void test_left(void **state)
-{
-	(void)state;
-	play("nccl", 2, NULL, LONG, left, 0, 0, NULL);
-}
-
-static void *abort_it(void *arg)
-{
-	ct_comm_abort(arg, NULL);
-	return NULL;
-}
-
-static void aborted(struct ct_world *world, void *arg)
-{
-	struct rig r = open_rig(world, arg);
-	struct ct_thread t = {0};
-	ct_work *w;
-
-	if (world->id.rank == 0) {
-		CHECK(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_SUM, &w) == CT_OK);
-		CHECK(ct_thread_start(&t, "aborter", abort_it, r.c) == CT_OK);
-		CHECK(ct_work_wait(w) == CT_CANCELLED && says("communicator was aborted"));
-		ct_thread_join(&t);
-		is_dead(r.c, CT_CANCELLED);
-	}
-	together(world, "aborted");
-	CHECK(world->id.rank == 0 || sums_end(&r) == CT_PEER_LOST);
-	CHECK(world->id.rank == 0 || (says("rank 0 (pid") && says("gave up: communicator was aborted")));
-	close_rig(&r);
-}
-
-static void test_aborted(void **state)
-{
-	(void)state;
-	play("nccl", 2, NULL, LONG, aborted, 0, 0, NULL);
-}
-
 /* ---- errors of NCCL */
 
 /* A call fails on rank 1. */
@@ -354,8 +212,7 @@ static void test_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open),      cmocka_unit_test(test_killed), cmocka_unit_test(test_late),
-		cmocka_unit_test(test_different), cmocka_unit_test(test_left),   cmocka_unit_test(test_aborted),
+		cmocka_unit_test(test_open),
 		cmocka_unit_test(test_errors),
 	};
 

@@ -1,6 +1,5 @@
-/* Collectives of NCCL in streams, posted and recorded, and what waits of the host return when another rank is lost. */
+/* Collectives of NCCL in streams, posted and recorded. */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,9 +8,6 @@
 
 #include <cmocka.h>
 
-#include "base/thread.h"
-#include "dist/watchdog.h"
-#include "tests/dist/await_all.h"
 #include "tests/dist/nccl/gpu_rig.h"
 
 /* variant: seed of the execution order */
@@ -104,110 +100,11 @@ static void test_recorded(void **state)
 	}
 }
 
-/* The last rank ends, or is stopped, in the middle. */
-static enum ct_status lose_last(struct ct_world *world, struct rig *r, int sig)
-{
-	enum ct_status st = CT_OK;
-
-	for (int i = 0; st == CT_OK; i++) {
-		st = ct_comm_post_allreduce(r->c, r->x, N, CT_F32, CT_SUM, r->a);
-		if (world->id.rank == world->id.world - 1 && i == 3)
-			raise(sig);
-		if (st == CT_OK)
-			st = ct_stream_sync(r->a, CT_FOREVER);
-	}
-	return st;
-}
-
-static void killed(struct ct_world *world, void *arg)
-{
-	struct rig r = open_rig(world, arg);
-	char name[32];
-
-	CHECK(lose_last(world, &r, SIGKILL) == CT_PEER_LOST);
-	snprintf(name, sizeof(name), "rank %d ", world->id.world - 1);
-	CHECK(says(name));
-	close_rig(&r);
-}
-
-static void test_killed(void **state)
-{
-	(void)state;
-	play("nccl", 2, NULL, 3600 * CT_SEC, killed, 0, 1, NULL);
-	play("nccl", 3, NULL, 3600 * CT_SEC, killed, 0, 1, NULL);
-}
-
-static void stopped(struct ct_world *world, void *arg)
-{
-	ct_watchdog *dog;
-	enum ct_status st;
-	struct rig r;
-
-	CHECK(ct_watchdog_start(world, &dog) == CT_OK);
-	r = open_rig(world, arg);
-	ct_watchdog_add_comm(dog, r.c);
-	st = lose_last(world, &r, SIGSTOP);
-	CHECK(st == CT_TIMEOUT && says("has not finished within 1.0 s; rank 1 (pid"));
-	((struct scene *)arg)->outcome[world->id.rank] = st;
-	ct_watchdog_remove_comm(dog, r.c);
-	close_rig(&r);
-	ct_watchdog_stop(dog);
-}
-
-static void test_stopped(void **state)
-{
-	int outcome[MAX_RANKS];
-
-	(void)state;
-	play("nccl", 2, NULL, CT_SEC, stopped, 0, 1, outcome);
-	assert_int_equal(outcome[0], CT_TIMEOUT);
-}
-
-static void *abort_it(void *arg)
-{
-	struct ct_failure why = {.rank = 7,
-				 .pid = 4711,
-				 .host = "nowhere",
-				 .status = CT_NUMERIC,
-				 .phase = "step 12",
-				 .message = "loss is not finite"};
-
-	ct_comm_abort(arg, &why);
-	return NULL;
-}
-
-/* The abort ends the work of the stream, but its result is wrong, so the wait must fail. */
-static void aborted(struct ct_world *world, void *arg)
-{
-	struct rig r = open_rig(world, arg);
-	struct ct_thread t = {0};
-
-	if (world->id.rank == 0) {
-		CHECK(ct_comm_post_allreduce(r.c, r.x, N, CT_F32, CT_SUM, r.a) == CT_OK);
-		CHECK(ct_thread_start(&t, "aborter", abort_it, r.c) == CT_OK);
-		CHECK(ct_stream_sync(r.a, CT_FOREVER) == CT_NUMERIC);
-		CHECK(says("rank 7 (pid 4711 on host nowhere) failed in step 12: loss is not finite"));
-		ct_thread_join(&t);
-		ct_device_drain(r.d);
-		CHECK(ct_stream_sync(r.a, CT_FOREVER) == CT_NUMERIC);
-		CHECK(ct_comm_post_allreduce(r.c, r.x, N, CT_F32, CT_SUM, r.a) == CT_NUMERIC);
-		is_dead(r.c, CT_NUMERIC);
-	}
-	CHECK(await_all(world->store, "end", world->id.world) == CT_OK);
-	close_rig(&r);
-}
-
-static void test_aborted(void **state)
-{
-	(void)state;
-	play("nccl", 2, NULL, LONG, aborted, 0, 0, NULL);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sums),    cmocka_unit_test(test_recorded), cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_stopped), cmocka_unit_test(test_aborted),
+		cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_recorded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,121 @@
+/* The errors of communicators that cannot be opened. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/dist/ranks.h"
+#include "tests/dist/scene.h"
+
+static void not_for_this_world(struct ct_world *world, void *arg)
+{
+	struct ct_comm_opts o = {.timeout_ns = LONG};
+	ct_comm *c;
+
+	(void)arg;
+	CHECK(ct_comm_open("gluu", world, &o, &c) == CT_CONFIG && c == NULL);
+	CHECK(strstr(ct_error_hint_text(), "gloo"));
+	CHECK(ct_comm_open("self", world, &o, &c) == CT_UNSUPPORTED && says("2"));
+	world->peers[1].node = 1;
+	CHECK(ct_comm_open("shm", world, &o, &c) == CT_UNSUPPORTED && says("host"));
+}
+
+static void test_not_for_this_world(void **state)
+{
+	(void)state;
+	play("shm", 2, NULL, LONG, not_for_this_world, 0, 0, NULL);
+}
+
+static void wrong_iface(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct ct_comm_opts o = {.timeout_ns = LONG, .iface = "nosuch0"};
+	ct_comm *c;
+
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
+	CHECK(says("dist.iface") && says("\"nosuch0\"; its interfaces are ") && says("lo"));
+	CHECK(strstr(ct_error_hint_text(), "leave dist.iface empty"));
+	o.iface = "loo";
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
+	CHECK(strstr(ct_error_hint_text(), "did you mean \"lo\"?"));
+	/* Nothing was opened, so nothing is in the way of the right name. */
+	o.iface = "lo";
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_OK);
+	CHECK(barrier(c) == CT_OK);
+	ct_comm_close(c);
+}
+
+/* The variable that PyTorch reads. dist.iface takes precedence. */
+static void wrong_iface_of_gloo(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct ct_comm_opts o = {.timeout_ns = LONG};
+	ct_comm *c;
+
+	setenv("GLOO_SOCKET_IFNAME", "nosuch0", 1);
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
+	CHECK(says("GLOO_SOCKET_IFNAME: this host has no network interface \"nosuch0\"; its interfaces are "));
+	o.iface = "lo";
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_OK);
+	CHECK(barrier(c) == CT_OK);
+	ct_comm_close(c);
+	o.iface = NULL;
+	setenv("GLOO_SOCKET_IFNAME", "lo,nosuch0", 1);
+	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_OK);
+	CHECK(barrier(c) == CT_OK);
+	ct_comm_close(c);
+}
+
+static void test_wrong_iface(void **state)
+{
+	(void)state;
+	play("shm", 2, NULL, LONG, wrong_iface, 0, 0, NULL);
+	if (!comm_built("gloo"))
+		return;
+	play("gloo", 2, NULL, LONG, wrong_iface, 0, 0, NULL);
+	play("hier", 3, two_hosts, LONG, wrong_iface, 0, 0, NULL);
+	play("gloo", 2, NULL, LONG, wrong_iface_of_gloo, 0, 0, NULL);
+	play("hier", 3, two_hosts, LONG, wrong_iface_of_gloo, 0, 0, NULL);
+}
+
+/* The messages about communicators that cannot be used name the others. */
+static void open_unknown(struct ct_world *world, void *arg)
+{
+	const struct ct_comm_opts o = {.timeout_ns = LONG};
+	const char *name;
+	bool available;
+	char why[256], hint[512];
+	ct_comm *c;
+
+	(void)arg;
+	CHECK(ct_comm_open("qqqqqqq", world, &o, &c) == CT_CONFIG);
+	CHECK(strstr(ct_error_message(), "there is no communicator \"qqqqqqq\""));
+	snprintf(hint, sizeof(hint), "%s", ct_error_hint_text());
+	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++)
+		CHECK(strstr(hint, name));
+	ct_error_clear();
+	CHECK(ct_comm_open("sh", world, &o, &c) == CT_CONFIG);
+	CHECK(strcmp(ct_error_hint_text(), "did you mean \"shm\"?") == 0);
+}
+
+static void test_unknown(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(1, NULL, open_unknown, NULL, NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_not_for_this_world),
+		cmocka_unit_test(test_wrong_iface),
+		cmocka_unit_test(test_unknown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
