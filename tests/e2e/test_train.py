@@ -339,7 +339,7 @@ class Commands(Case):
         args = ("plan", self.config(), "model.name=layers", f"model.layers=[flatten,{layers}]", "dist.first_bucket_mib=0.0001", "--procs", 2)
         r = self.run_ctrain(*args, "dist.bucket_mib=0.0001", "--json").json()
         b = r["buckets"]
-        self.assertEqual((b["cap_from"], r["world_size"]), ("config", 2))
+        self.assertEqual((b["cap_from"], b["cap_mib"], r["world_size"]), ("config", 0.0001, 2))
         self.assertEqual(sum(k["params"] for k in b["list"]), r["params"])
         self.assertEqual(sum(k["bytes"] for k in b["list"]), b["traffic_bytes"])
         self.assertGreaterEqual(b["traffic_bytes"], 4 * r["params"])
@@ -352,7 +352,7 @@ class Commands(Case):
         self.assertRegex(out, rf"\nbuckets +{len(done)}, reduced in this order")
         lines = re.findall(r"\n  (\d+) +[\d.]+ f32 +\d+ +[\d.]+ %", out)
         self.assertEqual([int(n) for n in lines], [*range(12), *range(len(done) - 8, len(done))])
-        self.assertIn(f"...   {len(done) - 20} buckets of 0.000 to ", out)
+        self.assertIn(f"...   {len(done) - 20} buckets of 0.001 to 0.001 MiB", out)
         self.assertIn("dist.bucket_mib=auto: the cap is chosen at start", self.run_ctrain(*args, "dist.bucket_mib=auto").out)
 
     def test_plan_counts_the_memory_of_evaluation(self):

@@ -54,6 +54,12 @@ static struct bucket_facts facts_of(const struct planned_buckets *p, int i)
 	return f;
 }
 
+/* dist.bucket_mib as in the config; its value in bytes is truncated. */
+static double cap_mib(const struct ct_config *c)
+{
+	return c->dist.bucket_mib > 0 ? c->dist.bucket_mib : mib(ct_plan_bucket_bytes(c));
+}
+
 /* Returns who determines the size of the buckets. */
 static const char *chosen_by(const struct ct_config *c)
 {
@@ -79,7 +85,7 @@ void ct__plan_print_buckets(const struct planned_buckets *p)
 	size_t total = 0;
 
 	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB)%s\n", p->n, c->dist.first_bucket_mib,
-	       mib(ct_plan_bucket_bytes(c)),
+	       cap_mib(c),
 	       c->dist.bucket_mib == CT_CFG_AUTO ? "; dist.bucket_mib=auto: the cap is chosen at start" : "");
 	printf("  %-4s %10s %-4s %12s %10s  %s\n", "", "MiB", "type", "parameters", "complete", "tensors");
 	for (int i = 0; i < p->n; i++) {
@@ -104,7 +110,7 @@ ct_json *ct__plan_buckets_json(const struct planned_buckets *p)
 	size_t total = 0;
 
 	ct_json_set_f64(j, "first_cap_mib", p->cfg->dist.first_bucket_mib);
-	ct_json_set_f64(j, "cap_mib", mib(ct_plan_bucket_bytes(p->cfg)));
+	ct_json_set_f64(j, "cap_mib", cap_mib(p->cfg));
 	ct_json_set_str(j, "cap_from", chosen_by(p->cfg));
 	for (int i = 0; i < p->n; i++) {
 		const struct bucket_facts f = facts_of(p, i);
