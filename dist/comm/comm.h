@@ -4,11 +4,12 @@
  * Every rank must issue the same operations in the same order. Buffers may be anywhere in memory; memory from
  * ct_comm_mem_alloc permits zero copy if the back end supports it. Buffers of pending operations must not overlap.
  * Reductions are elementwise and give bitwise identical results on all ranks and in every run; shm reduces in rank
- * order. The collectives of a communicator complete in order. There is no all-to-all, because training does not need
- * one. If the ranks issue different operations (kind, count, type, reduction, root or bucket), the result is
- * CT_MISMATCH with both descriptions; NCCL only notices differences that make it wait. After an error the communicator
- * is dead, and every later call returns that error. Only one thread may post and wait; any thread may call
- * ct_comm_abort.
+ * order. shm and mpi compute sums of bf16 and f16 numbers in fp32 and round once; gloo, hier and nccl also round partial
+ * sums, up to once per rank (hier: per host). The collectives of a communicator complete in order. There is no
+ * all-to-all, because training does not need one. If the ranks issue different operations (kind, count, type, reduction,
+ * root or bucket), the result is CT_MISMATCH with both descriptions; NCCL only notices differences that make it wait.
+ * After an error the communicator is dead, and every later call returns that error. Only one thread may post and wait;
+ * any thread may call ct_comm_abort.
  *
  * back end   where                        notes
  *   self     world of one                 operations complete when posted

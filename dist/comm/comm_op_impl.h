@@ -29,7 +29,8 @@ void ct__reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum
 /* Computes dst[i] /= k, for CT_AVG; integers are rounded toward zero. */
 void ct__reduce_scale(void *dst, size_t n, enum ct_dtype t, int k);
 /* Computes out[j][i] = in[0][i] op in[1][i] op ..., in this order, for every j; for CT_AVG, the result is divided by
- * n_in. Inputs and outputs may be the same vectors. */
+ * n_in. Sums and averages of 16-bit numbers are computed in fp32, and rounded once. Inputs and outputs may be the same
+ * vectors. */
 void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t,
 		      enum ct_redop op);
 

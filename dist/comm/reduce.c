@@ -91,6 +91,43 @@ KERNEL_16(min_f16, ct_f16_to_f32, ct_f16_from_f32, a < b || a != a ? a : b)
 KERNEL_16(max_bf16, ct_bf16_to_f32, ct_bf16_from_f32, a > b || a != a ? a : b)
 KERNEL_16(max_f16, ct_f16_to_f32, ct_f16_from_f32, a > b || a != a ? a : b)
 
+/* A sum of more than two 16-bit vectors is computed in fp32, and rounded once. */
+#define KERNEL_WIDE(name, to_f32, from_f32)                                            \
+	CLONES static void widen_##name(float *restrict sum, const void *vs, size_t n) \
+	{                                                                              \
+		const uint16_t *restrict s = vs;                                       \
+                                                                                       \
+		for (size_t i = 0; i < n; i++)                                         \
+			sum[i] = to_f32(s[i]);                                         \
+	}                                                                              \
+                                                                                       \
+	CLONES static void add_##name(float *restrict sum, const void *vs, size_t n)   \
+	{                                                                              \
+		const uint16_t *restrict s = vs;                                       \
+                                                                                       \
+		for (size_t i = 0; i < n; i++)                                         \
+			sum[i] += to_f32(s[i]);                                        \
+	}                                                                              \
+                                                                                       \
+	CLONES static void round_##name(void *vd, const float *restrict sum, size_t n) \
+	{                                                                              \
+		uint16_t *restrict d = vd;                                             \
+                                                                                       \
+		for (size_t i = 0; i < n; i++)                                         \
+			d[i] = from_f32(sum[i]);                                       \
+	}                                                                              \
+                                                                                       \
+	static const struct wide wide_##name = {widen_##name, add_##name, round_##name};
+
+struct wide {
+	void (*widen)(float *sum, const void *s, size_t n);
+	void (*add)(float *sum, const void *s, size_t n);
+	void (*round)(void *d, const float *sum, size_t n);
+};
+
+KERNEL_WIDE(bf16, ct_bf16_to_f32, ct_bf16_from_f32)
+KERNEL_WIDE(f16, ct_f16_to_f32, ct_f16_from_f32)
+
 struct kernels {
 	void (*into)(void *d, const void *s, size_t n);
 	void (*both)(void *d, void *s, size_t n);
@@ -173,6 +210,27 @@ static void reduce_in_place(void *const *v, int n_v, size_t from, size_t n, size
 		memcpy(at(v[r], from), at(v[0], from), n * elem);
 }
 
+/* Outputs are written after all inputs have been read. */
+static void sum_wide(void *const *in, int n_in, void *const *out, int n_out, size_t n, const struct wide *k,
+		     bool average)
+{
+	_Alignas(64) float sum[BLOCK_BYTES / sizeof(float)];
+	const size_t step = CT_ARRAY_LEN(sum);
+
+	for (size_t i = 0; i < n; i += step) {
+		const size_t m = n - i < step ? n - i : step, from = i * sizeof(uint16_t);
+
+		k->widen(sum, at(in[0], from), m);
+		for (int r = 1; r < n_in; r++)
+			k->add(sum, at(in[r], from), m);
+		if (average)
+			ct__reduce_scale(sum, m, CT_F32, n_in);
+		k->round(at(out[0], from), sum, m);
+		for (int r = 1; r < n_out; r++)
+			memcpy(at(out[r], from), at(out[0], from), m * sizeof(uint16_t));
+	}
+}
+
 void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, size_t n, enum ct_dtype t,
 		      enum ct_redop op)
 {
@@ -181,6 +239,10 @@ void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, si
 	size_t elem = ct_dtype_bytes(t), step = BLOCK_BYTES / elem;
 	bool in_place = n_in == n_out && n_in > 1 && op != CT_AVG, taken = false;
 
+	if ((t == CT_BF16 || t == CT_F16) && ((op == CT_SUM && n_in > 2) || op == CT_AVG)) {
+		sum_wide(in, n_in, out, n_out, n, t == CT_BF16 ? &wide_bf16 : &wide_f16, op == CT_AVG);
+		return;
+	}
 	for (int r = 0; r < n_out && in_place; r++)
 		in_place = in[r] == out[r];
 	/* The first output accumulates the result, unless it is still needed as an input. */
