@@ -367,17 +367,17 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 	return CT_OK;
 }
 
+ct_work ct__comm_allreduce_of(const ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op)
+{
+	return (ct_work){
+		.kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op, .bucket = c->bucket};
+}
+
 enum ct_status ct_comm_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_work **out)
 {
-	return ct__comm_post(c,
-			     &(ct_work){.kind = CT_COMM_ALLREDUCE,
-					.src = buf,
-					.dst = buf,
-					.n = n,
-					.dtype = t,
-					.op = op,
-					.bucket = c->bucket},
-			     out);
+	const ct_work w = ct__comm_allreduce_of(c, buf, n, t, op);
+
+	return ct__comm_post(c, &w, out);
 }
 
 enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root,

@@ -97,6 +97,8 @@ struct ct_comm {
 
 /* Posts a copy of *want, in which only kind, src, dst, n, dtype, op, root, tag and bucket are set. */
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
+/* Returns an all-reduce in place, to be posted. */
+ct_work ct__comm_allreduce_of(const ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op);
 /* Numbers the operation and adds it to the flight record. For back ends with post_to, whose operations ct__comm_post does
  * not see. */
 void ct__comm_record(ct_comm *c, ct_work *w);

@@ -136,15 +136,9 @@ static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
 
 enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_stream *s)
 {
-	return post(c,
-		    &(ct_work){.kind = CT_COMM_ALLREDUCE,
-			       .src = buf,
-			       .dst = buf,
-			       .n = n,
-			       .dtype = t,
-			       .op = op,
-			       .bucket = c->bucket},
-		    s);
+	const ct_work w = ct__comm_allreduce_of(c, buf, n, t, op);
+
+	return post(c, &w, s);
 }
 
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root, ct_stream *s)
