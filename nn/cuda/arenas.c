@@ -154,7 +154,7 @@ static struct ct__k_update_args update_args(const ct_net *net, const struct ct_u
 	struct ct__k_update_args a = {
 		.kind = kind_of(o->kind),
 		.nesterov = o->nesterov,
-		.need_norm = o->clip_norm > 0 || scaled,
+		.need_norm = o->clip_norm > 0 || o->check_norm || scaled,
 		.momentum = o->momentum,
 		.weight_decay = o->weight_decay,
 		.beta1 = o->beta1,

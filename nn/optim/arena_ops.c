@@ -197,12 +197,12 @@ static void step_adamw(struct pass *p, float clip)
 	for_chunks(p, adam_chunks);
 }
 
-/* Returns the factor of the gradient; stops all updates if the norm is not finite while clipping is on. */
+/* Returns the factor of the gradient; stops all updates if the norm is not finite while clipping or its check is on. */
 static float clip_gradient(struct pass *p, float *norm_out)
 {
 	const struct ct_optim_opts *o = &p->u->opts;
 
-	if (!(o->clip_norm > 0))
+	if (!(o->clip_norm > 0) && !o->check_norm)
 		return 1.0f;
 	for_chunks(p, square_gradients);
 	double norm = sqrt(add_sums(p->u, 0, p->u->n_chunks, 0));

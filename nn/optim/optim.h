@@ -4,8 +4,8 @@
  * once per step. Results depend neither on the vector width of the machine nor on the number of threads.
  *
  * An update is posted to the engine's stream, and the device decides whether to apply it. If the loss is not finite, or
- * if the gradient norm is not finite while clipping is on, this update and all later ones change nothing. This includes
- * updates of the EMA weights. Therefore the weights keep their last good values, no matter how late the host notices
+ * if the gradient norm is not finite while clipping or opts.check_norm is on, this update and all later ones change
+ * nothing. This includes updates of the EMA weights. Therefore the weights keep their last good values, no matter how late the host notices
  * the problem.
  *
  * With precision fp16, small gradients would be rounded to 0. Therefore the backward pass multiplies the gradient of the
@@ -47,6 +47,7 @@ struct ct_optim_opts {
 	double beta1, beta2, eps; /* AdamW, LAMB */
 	double trust;             /* trust coefficient of LARS, above 0; usually 0.001 */
 	double clip_norm; /* limit of the gradient's global L2 norm, as in torch.nn.utils.clip_grad_norm_; 0: off */
+	bool check_norm;  /* stop if the norm of the gradient is not finite, even without clipping */
 	/* Precision fp16 only: initial loss scale, and number of updates without overflow after which it is doubled. */
 	double loss_scale;
 	uint32_t loss_scale_interval;
@@ -66,8 +67,8 @@ void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
  * the update. */
 void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
 /* Posts one update, which uses the gradients in the net's arena, and the number and the learning rate in the step
- * arguments. If opts.clip_norm is above 0, or the loss is scaled, it also computes the norm of the gradient before
- * clipping. */
+ * arguments. If opts.clip_norm is above 0, opts.check_norm is set, or the loss is scaled, it also computes the norm of the
+ * gradient before clipping. */
 enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
 /* Call this when a recording of the update is posted again. Marks the parameters and states as changed. */
 void ct_optim_posted_again(ct_optim *o);

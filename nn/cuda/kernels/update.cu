@@ -136,7 +136,7 @@ static __global__ void decide(const struct ct__k_update_args a)
 
 		norm_out = (float)norm;
 		overflow = a.loss_scale && !is_finite(norm);
-		if (a.clip_norm > 0 && !is_finite(norm) && !overflow)
+		if (!is_finite(norm) && !overflow)
 			*a.stopped = CT__K_BAD_NORM;
 		else if (a.clip_norm > 0 && a.clip_norm / (norm + 1e-6) < 1)
 			clip = (float)(a.clip_norm / (norm + 1e-6));

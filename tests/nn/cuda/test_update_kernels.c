@@ -273,6 +273,7 @@ static void test_stop(void **state)
 {
 	const struct ct__k_update_args sgd = {.kind = CT_SGD, .momentum = 0.9, .weights_type = CT_BF16},
 				       clipped = {.kind = CT_SGD, .momentum = 0.9, .need_norm = 1, .clip_norm = 1},
+				       checked = {.kind = CT_SGD, .momentum = 0.9, .need_norm = 1},
 				       lars = {.kind = CT_LARS, .momentum = 0.9, .trust = 0.01},
 				       lamb = {.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6};
 
@@ -281,6 +282,7 @@ static void test_stop(void **state)
 	check_stop(&lars, INFINITY, 0, CT_UPDATE_BAD_LOSS);
 	check_stop(&lamb, NAN, 0, CT_UPDATE_BAD_LOSS);
 	check_stop(&clipped, 1, INFINITY, CT_UPDATE_BAD_NORM);
+	check_stop(&checked, 1, INFINITY, CT_UPDATE_BAD_NORM);
 }
 
 /* More chunks than `decide` loads at once, the last of them not full. */
