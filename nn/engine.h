@@ -14,8 +14,9 @@
  * arena and of every optimizer-state arena. n may exceed the number of logical elements, because blocked layouts are
  * padded with zeros. Every optimizer keeps the padding zero. Slices are aligned to 64 bytes. They are stored in the
  * order in which the backward pass completes their gradients (the last layer first), so that a reduce bucket is a
- * contiguous range of the gradient arena. The net chooses the layout for opts.batch, and all programs of the net use
- * it. Arenas are device memory: host code reads and writes them through mirrors (base/device/arena.h), ct_net_export
+ * contiguous range of the gradient arena. If opts.reduce_type is a 16-bit type, the slices of the weights of linear and
+ * convolution layers are stored first, in this order, and those of biases and batch norms after them. The net chooses
+ * the layout for opts.batch, and all programs of the net use it. Arenas are device memory: host code reads and writes them through mirrors (base/device/arena.h), ct_net_export
  * and ct_net_import. For the CPU engines, arena elements are fp32.
  *
  * The programs of a net also share the memory of their activations. When another program runs or is created, the values
@@ -78,6 +79,9 @@ struct ct_net_opts {
 	uint64_t seed;         /* dropout masks */
 	bool train;            /* false: no gradient arena, evaluation programs only */
 	enum ct_precision precision;
+	/* The element type in which the gradients of the weights of linear and convolution layers are summed over ranks:
+	 * CT_F32, CT_BF16 or CT_F16. Other gradients are summed in fp32. */
+	enum ct_dtype reduce_type;
 	enum ct_recompute recompute;
 	enum ct_autotune autotune;
 	/* Called while operations are measured, first with 0 and last with done == total. May be NULL. */
@@ -138,15 +142,15 @@ struct ct_metrics {
 struct ct_slice {
 	size_t offset, n;    /* in elements of the arena */
 	int param;           /* id of the parameter in the graph */
-	enum ct_dtype dtype; /* of the gradient */
+	enum ct_dtype dtype; /* in which the gradient is summed over ranks */
 };
 
 struct ct_backward_opts {
 	float scale;
 	bool accumulate; /* add to the existing gradients instead of replacing them */
-	/* Called for each slice, in slice order, when the work that makes the gradient of slice i final has been
-	 * posted. Work that is posted later sees the final gradient. May be NULL. If the callback fails, the backward
-	 * pass stops and returns the error. */
+	/* Called for each slice, when the work that makes the gradient of slice i final has been posted. Slices of the
+	 * same dtype are final in slice order. Work that is posted later sees the final gradient. May be NULL. If the
+	 * callback fails, the backward pass stops and returns the error. */
 	enum ct_status (*grad_ready)(void *user, int slice);
 	void *user;
 };
@@ -219,6 +223,17 @@ void ct_net_layout_digest(const ct_net *net, char hex[65]);
  * far needs. activations_unplanned is the size that all programs together would need if no memory were shared. The
  * engine "ref" does not share memory between programs. */
 void ct_net_memory(const ct_net *net, struct ct_net_memory *out);
+
+/* n elements of one type, and where to store them in another type. */
+struct ct_conversion {
+	void *to;
+	const void *from;
+	size_t n;
+	enum ct_dtype to_type, from_type; /* CT_F32, CT_BF16 or CT_F16 */
+};
+/* Posts a conversion to s, a stream of the engine's device. The elements are device memory and must not overlap.
+ * Rounds to nearest, ties to even; values out of range become infinite. */
+enum ct_status ct_net_post_conversion(const ct_net *net, const struct ct_conversion *c, ct_stream *s) CT_MUST_CHECK;
 
 /* Posts the arguments of a step. Work that is posted after this call and before the next one belongs to this step. args
  * must be in pinned host memory of the device. It is borrowed until it has been copied. Before the first call, all

@@ -26,6 +26,7 @@ struct ct_arena_ops {
 	enum ct_status (*swap)(ct_net *net, ct_arena *a, ct_arena *b);
 	/* Copies the loss in ct_net_state.metrics to *loss, which is in device memory, and resets the metrics. */
 	enum ct_status (*loss)(ct_net *net, float *loss);
+	enum ct_status (*convert)(const ct_net *net, const struct ct_conversion *c, ct_stream *s);
 };
 
 /* The structs of an engine begin with struct ct_engine, ct_net or ct_program. The wrappers fill in the members of these
@@ -52,7 +53,8 @@ struct ct_engine_ops {
 	/* Posts the forward pass, which adds the metrics of the rows to *m in device memory. */
 	enum ct_status (*forward)(ct_program *p, const struct ct_batch *b, struct ct_metrics *m);
 	/* Posts the backward pass, which writes the gradients to `grads`, node by node. `grads` is net->grads or,
-	 * when accumulating, net->scratch_grads. Calls ct__net_slice_done(net, opts, i) for each slice, in order. */
+	 * when accumulating, net->scratch_grads. Calls ct__net_slice_done(net, opts, i) for each slice, as soon as it
+	 * is final. */
 	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, ct_arena *grads);
 	/* Copies the value or the gradient of a node, for the p->rows rows of the last forward pass, to `out`. Called
 	 * when the posted work has finished. */
@@ -104,7 +106,7 @@ struct ct_net {
 	struct ct_net_data data[2]; /* for programs of each mode; samples is NULL if none is bound */
 	size_t *elems; /* [n_params] padded element counts, set by the engine */
 	int n_slices;
-	struct ct_slice *slices; /* in backward completion order */
+	struct ct_slice *slices; /* in the order of the arena */
 	int *slice_of;           /* [n_params] -> slice */
 	size_t arena_elems, buffer_elems;
 	size_t *buffer_offset; /* [n_buffers] */

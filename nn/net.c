@@ -13,24 +13,35 @@ static size_t align_up(size_t n)
 	return (n + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
 }
 
-static void add_slice(ct_net *net, int param)
+/* Adds the slice of a parameter if its gradient is summed in type t. */
+static void add_slice(ct_net *net, int param, enum ct_dtype t)
 {
-	if (param < 0)
+	if (param < 0 ||
+	    t != (ct_graph_param(net->graph, param)->kind == CT_PARAM_WEIGHT ? net->opts.reduce_type : CT_F32))
 		return;
 	net->slice_of[param] = net->n_slices;
 	net->slices[net->n_slices++] =
-		(struct ct_slice){.offset = net->arena_elems, .n = net->elems[param], .param = param, .dtype = CT_F32};
+		(struct ct_slice){.offset = net->arena_elems, .n = net->elems[param], .param = param, .dtype = t};
 	net->arena_elems = align_up(net->arena_elems + net->elems[param]);
 }
 
-/* Backward visits the nodes from last to first. Within a node, it finishes the weight before the bias. */
-static void plan_slices(ct_net *net)
+/* Backward visits the nodes from last to first. Within a node, it finishes the weight before
+ * the bias. */
+static void add_slices(ct_net *net, enum ct_dtype t)
 {
 	for (int id = ct_graph_n_nodes(net->graph) - 1; id >= 0; id--) {
 		const struct ct_node *node = ct_graph_node(net->graph, id);
-		add_slice(net, node->weight);
-		add_slice(net, node->bias);
+
+		add_slice(net, node->weight, t);
+		add_slice(net, node->bias, t);
 	}
+}
+
+static void plan_slices(ct_net *net)
+{
+	if (net->opts.reduce_type != CT_F32)
+		add_slices(net, net->opts.reduce_type);
+	add_slices(net, CT_F32);
 	CT_ASSERT(net->n_slices == ct_graph_n_params(net->graph));
 	for (int i = 0; i < ct_graph_n_buffers(net->graph); i++) {
 		net->buffer_offset[i] = net->buffer_elems;
@@ -198,6 +209,11 @@ enum ct_status ct_net_post_loss(ct_net *net, ct_arena *scalars, size_t i)
 {
 	ct_arena_touch(scalars);
 	return net->engine->arenas->loss(net, ct_arena_at(scalars, i));
+}
+
+enum ct_status ct_net_post_conversion(const ct_net *net, const struct ct_conversion *c, ct_stream *s)
+{
+	return c->n > 0 ? net->engine->arenas->convert(net, c, s) : CT_OK;
 }
 
 enum ct_status ct_net_post_step_args(ct_net *net, const struct ct_step_args *args)

@@ -246,6 +246,15 @@ static enum ct_status post_loss(ct_net *net, float *loss)
 	return ct_cuda_launched(net->engine->stream, ct__k_take_loss(&a, cuda_stream(net)), "loss of a step");
 }
 
+static enum ct_status post_convert(const ct_net *net, const struct ct_conversion *c, ct_stream *s)
+{
+	const struct ct__k_convert_args a = {
+		.x = c->from, .y = c->to, .scale = 1.0f, .n = c->n, .from = c->from_type, .to = c->to_type};
+
+	(void)net;
+	return ct_cuda_launched(s, ct__k_convert(&a, s->handle), "conversion of gradients");
+}
+
 const struct ct_arena_ops ct__arena_ops_cuda = {
 	.add = post_add,
 	.update_open = open_update,
@@ -255,4 +264,5 @@ const struct ct_arena_ops ct__arena_ops_cuda = {
 	.average = post_average,
 	.swap = post_swap,
 	.loss = post_loss,
+	.convert = post_convert,
 };

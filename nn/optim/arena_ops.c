@@ -2,6 +2,7 @@
  * every engine on a device with host_code. The compute threads process chunks of a fixed size, so that results do not
  * depend on the number of threads. */
 #include <math.h>
+#include <string.h>
 
 #include "base/parallel.h"
 #include "nn/engine_impl.h"
@@ -210,7 +211,7 @@ static float clip_gradient(struct pass *p, float *norm_out)
 	if (!isfinite(norm))
 		p->args->net->state->stopped = CT_UPDATE_BAD_NORM;
 	double factor = o->clip_norm / (norm + 1e-6);
-	return factor < 1 ? (float)factor : 1.0f;
+	return o->clip_norm > 0 && factor < 1 ? (float)factor : 1.0f;
 }
 
 static enum ct_status run_update(const void *args)
@@ -354,6 +355,45 @@ static enum ct_status post_average(ct_net *net, ct_arena *average, const ct_aren
 	return ct_stream_run(net->engine->stream, run_average, &p, sizeof(p));
 }
 
+struct convert_args {
+	struct ct_conversion what;
+	int threads;
+};
+
+static void convert_chunks(void *arg, int64_t begin, int64_t end)
+{
+	const struct convert_args *a = arg;
+	const struct ct_conversion *c = &a->what;
+	const size_t first = (size_t)begin * CT_CHUNK_ELEMS, last = (size_t)end * CT_CHUNK_ELEMS,
+		     n = (last < c->n ? last : c->n) - first;
+	const struct ct_optim_kernels *k = ct__optim_kernels_at(0);
+
+	if (c->to_type == CT_F32)
+		k->from_half(n, (float *)c->to + first, (const uint16_t *)c->from + first, c->from_type);
+	else
+		k->to_half(n, (uint16_t *)c->to + first, (const float *)c->from + first, c->to_type);
+}
+
+static enum ct_status run_convert(const void *args)
+{
+	const struct convert_args *a = args;
+
+	ct_parallel_for(a->threads, (int64_t)((a->what.n + CT_CHUNK_ELEMS - 1) / CT_CHUNK_ELEMS), 1, convert_chunks,
+			(void *)a);
+	return CT_OK;
+}
+
+static enum ct_status post_convert(const ct_net *net, const struct ct_conversion *c, ct_stream *s)
+{
+	struct convert_args a;
+
+	CT_ASSERT((c->to_type == CT_F32) != (c->from_type == CT_F32));
+	memset(&a, 0, sizeof(a)); /* padding, too: ct_stream_run */
+	a.what = *c;
+	a.threads = net->engine->threads;
+	return ct_stream_run(s, run_convert, &a, sizeof(a));
+}
+
 struct loss_args {
 	struct ct_net_state *state;
 	float *loss;
@@ -376,4 +416,10 @@ static enum ct_status post_loss(ct_net *net, float *loss)
 }
 
 const struct ct_arena_ops ct__arena_ops_host = {
-	.add = post_add, .update = post_update, .average = post_average, .swap = post_swap, .loss = post_loss};
+	.add = post_add,
+	.update = post_update,
+	.average = post_average,
+	.swap = post_swap,
+	.loss = post_loss,
+	.convert = post_convert,
+};

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/half.h"
+
 #define LANES 16
 #define BODY static inline __attribute__((always_inline))
 
@@ -129,6 +131,28 @@ BODY void average(size_t n, float *restrict e, const float *restrict x, float de
 		e[i] = decay * e[i] + rest * x[i];
 }
 
+BODY void to_half(size_t n, uint16_t *restrict h, const float *restrict x, enum ct_dtype t)
+{
+	if (t == CT_BF16) {
+		for (size_t i = 0; i < n; i++)
+			h[i] = ct_bf16_from_f32(x[i]);
+	} else {
+		for (size_t i = 0; i < n; i++)
+			h[i] = ct_f16_from_f32(x[i]);
+	}
+}
+
+BODY void from_half(size_t n, float *restrict x, const uint16_t *restrict h, enum ct_dtype t)
+{
+	if (t == CT_BF16) {
+		for (size_t i = 0; i < n; i++)
+			x[i] = ct_bf16_to_f32(h[i]);
+	} else {
+		for (size_t i = 0; i < n; i++)
+			x[i] = ct_f16_to_f32(h[i]);
+	}
+}
+
 /* Defines the kernels and their table, compiled for one target. */
 #define KERNELS(suffix, attribute, target_name)                                                                        \
 	attribute static void sgd_##suffix(size_t n, float *p, const float *g, float *m, const struct ct_sgd_coefs *c) \
@@ -158,9 +182,17 @@ BODY void average(size_t n, float *restrict e, const float *restrict x, float de
 	{                                                                                                              \
 		average(n, e, x, decay, rest);                                                                         \
 	}                                                                                                              \
+	attribute static void to_half_##suffix(size_t n, uint16_t *h, const float *x, enum ct_dtype t)                 \
+	{                                                                                                              \
+		to_half(n, h, x, t);                                                                                   \
+	}                                                                                                              \
+	attribute static void from_half_##suffix(size_t n, float *x, const uint16_t *h, enum ct_dtype t)               \
+	{                                                                                                              \
+		from_half(n, x, h, t);                                                                                 \
+	}                                                                                                              \
 	static const struct ct_optim_kernels kernels_##suffix = {                                                      \
-		target_name,         sgd_##suffix,         adamw_##suffix,  lamb_moments_##suffix,                     \
-		lamb_apply_##suffix, sum_squares_##suffix, average_##suffix};
+		target_name,          sgd_##suffix,     adamw_##suffix,   lamb_moments_##suffix, lamb_apply_##suffix,  \
+		sum_squares_##suffix, average_##suffix, to_half_##suffix, from_half_##suffix};
 
 #ifdef __x86_64__
 #ifdef __clang__

@@ -1,4 +1,4 @@
-/* Elementwise kernels of optimizers and EMA weights over contiguous ranges, with the widest vectors of the CPU. The
+/* Elementwise kernels of optimizers, EMA weights and conversions over contiguous ranges, with the widest vectors of the CPU. The
  * same source is compiled for several instruction sets, each with its own table of kernels. Floating-point contraction
  * is off (-ffp-contract=off), so every vector width gives bit-identical results. target_clones is not used, because its
  * ifunc resolvers run before the thread sanitizer is initialized. */
@@ -7,6 +7,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
 
 struct ct_sgd_coefs {
 	float lr, momentum, weight_decay;
@@ -44,6 +47,9 @@ struct ct_optim_kernels {
 	double (*sum_squares)(size_t n, const float *g);
 	/* e = decay*e + (1-decay)*x */
 	void (*average)(size_t n, float *e, const float *x, float decay, float rest);
+	/* Convert between fp32 and the 16-bit type t. */
+	void (*to_half)(size_t n, uint16_t *h, const float *x, enum ct_dtype t);
+	void (*from_half)(size_t n, float *x, const uint16_t *h, enum ct_dtype t);
 };
 
 /* Returns table i of the tables that this CPU can run, in order of decreasing vector width, or NULL if there is no

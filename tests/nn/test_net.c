@@ -24,18 +24,19 @@ static void open_rig(struct rig *r, const char *engine)
 	rig_open(r, engine, graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0), &opts);
 }
 
-static void check_slices(const char *engine)
+static void check_order(const char *engine, enum ct_dtype reduce_type, const char *const order[10])
 {
-	static const char *const order[] = {"f2.weight", "f2.bias",   "f1.weight", "f1.bias",   "c2.weight",
-					    "c2.bias",   "b1.weight", "b1.bias",   "c1.weight", "c1.bias"};
+	struct ct_net_opts opts = train_opts(ROWS);
 	struct rig r;
 	size_t end = 0, bytes = 0;
 
-	open_rig(&r, engine);
-	assert_int_equal(ct_net_n_slices(r.net), CT_ARRAY_LEN(order));
+	opts.reduce_type = reduce_type;
+	rig_open(&r, engine, graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0), &opts);
+	assert_int_equal(ct_net_n_slices(r.net), 10);
 	for (int i = 0; i < ct_net_n_slices(r.net); i++) {
 		const struct ct_slice *s = ct_net_slice(r.net, i);
 		assert_string_equal(ct_graph_param(r.graph, s->param)->name, order[i]);
+		assert_int_equal(s->dtype, i < 4 ? reduce_type : CT_F32);
 		assert_int_equal(s->offset % 16, 0);
 		assert_true(s->offset >= end && s->offset - end < 16);
 		assert_true(s->n >= ct_graph_param(r.graph, s->param)->n);
@@ -53,6 +54,17 @@ static void check_slices(const char *engine)
 	assert_int_equal(m.buffers, 40);
 	assert_true(m.activations > 0 && m.activations <= m.activations_unplanned);
 	rig_close(&r);
+}
+
+/* If weights are summed over ranks in another type than other parameters, they come first. */
+static void check_slices(const char *engine)
+{
+	static const char *const plain[] = {"f2.weight", "f2.bias",   "f1.weight", "f1.bias",   "c2.weight",
+					    "c2.bias",   "b1.weight", "b1.bias",   "c1.weight", "c1.bias"},
+				 *const typed[] = {"f2.weight", "f1.weight", "c2.weight", "c1.weight", "f2.bias",
+						   "f1.bias",   "c2.bias",   "b1.weight", "b1.bias",   "c1.bias"};
+	check_order(engine, CT_F32, plain);
+	check_order(engine, CT_BF16, typed);
 }
 
 static void test_slices_in_backward_order(void **state)

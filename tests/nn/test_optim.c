@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/half.h"
 #include "nn/optim/optim_kernels_impl.h"
 #include "tests/nn/optim_rig.h"
 
@@ -170,6 +171,74 @@ static void test_clipping(void **state)
 	assert_int_equal(ct_optim_steps(o), 4);
 	ct_optim_destroy(o);
 	ct_free(before);
+	rig_close(&r);
+}
+
+/* Without clipping: only the outcome depends on the norm. */
+static void test_check_norm(void **state)
+{
+	const struct ct_optim_opts opts = {.kind = CT_SGD, .check_norm = true};
+	struct rig r;
+	ct_optim *o;
+	double norm = 0;
+
+	(void)state;
+	open_rig(&r);
+	size_t n = ct_net_arena_elems(r.net);
+	float *params = on_host(ct_net_params(r.net)), *grads = on_host(ct_net_grads(r.net)), *before = copy(params, n);
+	fill_floats(1, grads, n);
+	assert_ok(ct_optim_create(r.net, &opts, &o));
+	assert_ok(update_now(o, 1, &norm));
+	assert_true(norm > 1);
+	for (size_t i = 0; i < n; i++)
+		assert_true(params[i] == before[i] - grads[i]);
+	memcpy(before, params, n * sizeof(float));
+	grads[5] = -INFINITY;
+	assert_fails(update_now(o, 1, &norm), CT_NUMERIC, "outcome 2, norm inf");
+	assert_memory_equal(params, before, n * sizeof(float));
+	ct_optim_destroy(o);
+	ct_free(before);
+	rig_close(&r);
+}
+
+/* Conversions of more than one chunk: every vector width rounds as base/half.h does. */
+static void test_conversions(void **state)
+{
+	static const enum ct_dtype types[] = {CT_BF16, CT_F16};
+	const size_t n = 3 * 65536 + 77;
+	float *x = CT_NEW_ARRAY(float, n), *back = CT_NEW_ARRAY(float, n);
+	uint16_t *half = CT_NEW_ARRAY(uint16_t, n), *want = CT_NEW_ARRAY(uint16_t, n);
+	struct rig r;
+
+	(void)state;
+	open_rig(&r);
+	fill_floats(1, x, n);
+	for (size_t i = 0; i < n; i++)
+		x[i] = ldexpf(x[i], (int)(i % 300) - 150);
+	x[3] = INFINITY;
+	x[4] = NAN;
+	x[5] = 1e5f;
+	for (int t = 0; t < 2; t++) {
+		const struct ct_conversion to = {half, x, n, types[t], CT_F32},
+					   from = {back, half, n, CT_F32, types[t]};
+
+		assert_ok(ct_net_post_conversion(r.net, &to, ct_engine_stream(r.engine)));
+		assert_ok(ct_net_post_conversion(r.net, &from, ct_engine_stream(r.engine)));
+		for (size_t i = 0; i < n; i++) {
+			const float b = t ? ct_f16_to_f32(half[i]) : ct_bf16_to_f32(half[i]);
+
+			assert_int_equal(half[i], t ? ct_f16_from_f32(x[i]) : ct_bf16_from_f32(x[i]));
+			assert_true(back[i] == b || (isnan(b) && isnan(back[i])));
+		}
+		for (int k = 0; ct__optim_kernels_at((size_t)k); k++) {
+			ct__optim_kernels_at((size_t)k)->to_half(n, want, x, types[t]);
+			assert_memory_equal(half, want, n * sizeof(*half));
+		}
+	}
+	ct_free(want);
+	ct_free(half);
+	ct_free(back);
+	ct_free(x);
 	rig_close(&r);
 }
 
@@ -402,6 +471,8 @@ int main(void)
 		cmocka_unit_test(test_sgd),
 		cmocka_unit_test(test_no_decay_on_norms_and_biases),
 		cmocka_unit_test(test_clipping),
+		cmocka_unit_test(test_check_norm),
+		cmocka_unit_test(test_conversions),
 		cmocka_unit_test(test_state_by_name),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_kernels_agree),
