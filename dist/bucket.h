@@ -9,12 +9,13 @@
 #include "base/status.h"
 
 struct ct_bucket {
-	size_t offset, n;    /* in elements of the arena of this type */
-	enum ct_dtype dtype; /* the type of all its slices */
+	size_t offset, n;    /* in elements of the arena */
+	enum ct_dtype dtype; /* in which all its slices are summed */
 	int first_slice, n_slices;
 };
 
-/* A slice of a gradient arena. Slices of the same type must be in ascending order and must not overlap. */
+/* A slice of a gradient arena, and the type in which it is summed. Slices of the same type must be in ascending order and
+ * must not overlap. */
 struct ct_bucket_slice {
 	size_t offset, n;
 	enum ct_dtype dtype;

@@ -7,7 +7,7 @@
 struct ct_reducer {
 	ct_comm *comm;
 	ct_stream *compute;
-	void *memory[CT_N_DTYPES];
+	struct ct_reducer_opts opts;
 	struct ct_bucket *buckets;
 	int *pending;    /* [n_buckets] number of slices that are not ready yet */
 	ct_work **works; /* [n_buckets]; NULL: not posted, or already waited for */
@@ -26,9 +26,12 @@ static enum ct_status index_slices(ct_reducer *r)
 	for (int b = 0; b < r->n_buckets; b++) {
 		const struct ct_bucket *k = &r->buckets[b];
 
-		if (k->first_slice != r->n_slices || k->n_slices <= 0)
+		if (k->first_slice != r->n_slices || k->n_slices < 0)
 			return CT_FAIL(CT_BUG, "bucket %d begins with slice %d instead of slice %d", b, k->first_slice,
 				       r->n_slices);
+		if (!r->opts.memory[k->dtype] || (k->dtype != CT_F32 && !r->opts.convert))
+			return CT_FAIL(CT_BUG, "no memory or no conversion for bucket %d of type %s", b,
+				       ct_dtype_name(k->dtype));
 		r->n_slices += k->n_slices;
 	}
 	CT_TRY_ALLOC(r->bucket_of = CT_NEW_ARRAY(int, (size_t)r->n_slices));
@@ -75,7 +78,7 @@ enum ct_status ct_reducer_create(ct_comm *c, const struct ct_reducer_opts *opts,
 	CT_TRY_ALLOC(r = CT_NEW(ct_reducer));
 	r->comm = c;
 	r->compute = opts->compute;
-	memcpy(r->memory, opts->memory, sizeof(r->memory));
+	r->opts = *opts;
 	r->n_buckets = opts->n_buckets;
 	st = build(r, opts->buckets);
 	if (st < 0) {
@@ -121,22 +124,37 @@ static enum ct_status name_bucket(const ct_reducer *r, int b)
 			     k->first_slice, k->first_slice + k->n_slices - 1, k->n);
 }
 
+static void *at(const ct_reducer *r, const struct ct_bucket *k, enum ct_dtype t)
+{
+	return (char *)r->opts.memory[t] + k->offset * ct_dtype_bytes(t);
+}
+
+/* Posts the conversion of a bucket between fp32 and its type. */
+static enum ct_status convert(ct_reducer *r, const struct ct_bucket *k, enum ct_dtype to, enum ct_dtype from)
+{
+	if (k->dtype == CT_F32)
+		return CT_OK;
+	return r->opts.convert(r->opts.user, at(r, k, to), to, at(r, k, from), from, k->n,
+			       r->stream ? r->stream : r->compute);
+}
+
 /* Call when all slices of bucket b are final. */
 static enum ct_status post_bucket(ct_reducer *r, int b)
 {
 	const struct ct_bucket *k = &r->buckets[b];
-	void *at = (char *)r->memory[k->dtype] + k->offset * ct_dtype_bytes(k->dtype);
+	void *buf = at(r, k, k->dtype);
 	enum ct_status st;
 
 	if (r->stream) {
 		CT_TRY(ct_event_record(r->full[b], r->compute));
 		CT_TRY(ct_stream_wait_event(r->stream, r->full[b]));
 	}
+	CT_TRY(convert(r, k, k->dtype, CT_F32));
 	ct_comm_set_bucket(r->comm, b);
-	st = r->stream ? ct_comm_post_allreduce(r->comm, at, k->n, k->dtype, CT_SUM, r->stream)
-		       : ct_comm_allreduce(r->comm, at, k->n, k->dtype, CT_SUM, &r->works[b]);
+	st = r->stream ? ct_comm_post_allreduce(r->comm, buf, k->n, k->dtype, CT_SUM, r->stream)
+		       : ct_comm_allreduce(r->comm, buf, k->n, k->dtype, CT_SUM, &r->works[b]);
 	ct_comm_set_bucket(r->comm, -1);
-	return st;
+	return st < 0 || !r->stream ? st : convert(r, k, CT_F32, k->dtype);
 }
 
 enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
@@ -205,7 +223,7 @@ enum ct_status ct_reducer_finish(ct_reducer *r)
 		enum ct_status st;
 
 		r->works[b] = NULL;
-		if (ct_work_wait(w) >= 0)
+		if (ct_work_wait(w) >= 0 && convert(r, &r->buckets[b], CT_F32, r->buckets[b].dtype) >= 0)
 			continue;
 		st = name_bucket(r, b);
 		drop_works(r);

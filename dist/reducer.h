@@ -1,4 +1,4 @@
-/* The gradient reducer posts the all-reduce (sum) of each bucket as soon as all gradients of the bucket are final,
+/* The gradient reducer sums gradients over ranks. It posts the all-reduce (sum) of each bucket as soon as all gradients of the bucket are final,
  * while the backward pass continues. Every rank posts buckets in the order of their indexes. The reducer knows only
  * memory and slices, not the model. Only one thread may use it.
  *
@@ -6,6 +6,11 @@
  * asynchronous device, a gradient is final when the work that has been posted to the compute stream so far is done. The
  * all-reduce of a bucket runs on a stream of the reducer, after an event that is recorded on the compute stream.
  * ct_reducer_finish makes the compute stream wait for the last all-reduce; the host does not wait.
+ *
+ * Gradients are fp32. To send fewer bytes, a bucket may be summed in another type: the reducer converts the gradients to
+ * this type before the all-reduce, and the sums back after it. Both conversions run on the stream of the all-reduce. All
+ * ranks get the same bits, because the sums that they convert are the same. This is like the fp16_compress_hook of
+ * PyTorch's DDP.
  *
  * The design follows PyTorch's DDP Reducer (Li et al., VLDB 2020). */
 #ifndef CT_DIST_REDUCER_H
@@ -19,9 +24,14 @@ typedef struct ct_reducer ct_reducer;
 
 struct ct_reducer_opts {
 	ct_stream *compute; /* the stream to which the backward pass is posted */
-	/* For each element type, the memory that contains the buckets of this type, or NULL if there are none. Memory
-	 * from ct_comm_mem_alloc permits zero copy. */
+	/* memory[CT_F32]: the gradients. For each other type of buckets, the memory in which these are summed; a bucket has
+	 * the same offset, in elements, as in the gradients. NULL if there are no buckets of this type. Memory from
+	 * ct_comm_mem_alloc permits zero copy. */
 	void *memory[CT_N_DTYPES];
+	/* Posts a conversion of n elements to s. Needed if there are buckets of other types than CT_F32. */
+	enum ct_status (*convert)(void *user, void *to, enum ct_dtype to_type, const void *from,
+				  enum ct_dtype from_type, size_t n, ct_stream *s);
+	void *user;
 	const struct ct_bucket *buckets; /* [n_buckets]; copied */
 	int n_buckets;
 };

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/half.h"
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
 #include "dist/reducer.h"
@@ -23,7 +24,7 @@ struct mock {
 	ct_work *queue[MAX_EVENTS];
 	int left[MAX_EVENTS];
 	int n_posted, n_done, delay, fail_at; /* fail_at: which post's wait fails, -1 none */
-	float *posted_buf[MAX_EVENTS];
+	void *posted_buf[MAX_EVENTS];
 	size_t posted_n[MAX_EVENTS];
 };
 
@@ -32,7 +33,6 @@ static enum ct_status mock_post(ct_comm *c, ct_work *w)
 	struct mock *m = (struct mock *)c;
 
 	assert_int_equal(w->kind, CT_COMM_ALLREDUCE);
-	assert_int_equal(w->dtype, CT_F32);
 	assert_int_equal(w->op, CT_SUM);
 	m->queue[m->n_posted] = w;
 	m->left[m->n_posted] = m->delay;
@@ -46,9 +46,14 @@ static void complete(struct mock *m)
 {
 	ct_work *w = m->queue[m->n_done++];
 	float *x = w->dst;
+	uint16_t *half = w->dst;
 
-	for (size_t i = 0; i < w->n; i++)
-		x[i] *= 10;
+	for (size_t i = 0; i < w->n; i++) {
+		if (w->dtype == CT_F32)
+			x[i] *= 10;
+		else
+			half[i] = ct_bf16_from_f32(10 * ct_bf16_to_f32(half[i]));
+	}
 	atomic_store(&w->status, CT_OK);
 }
 
@@ -312,6 +317,83 @@ static void test_no_memory(void **state)
 	ct_reducer_destroy(NULL);
 }
 
+/* ---- buckets of several types */
+
+struct halves {
+	uint16_t memory[128];
+	int n_to, n_from;
+};
+
+static enum ct_status convert(void *user, void *to, enum ct_dtype to_type, const void *from, enum ct_dtype from_type,
+			      size_t n, ct_stream *s)
+{
+	struct halves *h = user;
+
+	assert_non_null(s);
+	assert_int_equal(to_type + from_type, CT_F32 + CT_BF16);
+	for (size_t i = 0; i < n; i++) {
+		if (to_type == CT_BF16)
+			((uint16_t *)to)[i] = ct_bf16_from_f32(((const float *)from)[i]);
+		else
+			((float *)to)[i] = ct_bf16_to_f32(((const uint16_t *)from)[i]);
+	}
+	*(to_type == CT_BF16 ? &h->n_to : &h->n_from) += 1;
+	return CT_OK;
+}
+
+static void run_step(ct_reducer *r, bool sync, int n_slices)
+{
+	ct_reducer_begin(r, sync);
+	for (int i = 0; i < n_slices; i++)
+		assert_int_equal(ct_reducer_ready(r, i), CT_OK);
+	assert_int_equal(ct_reducer_finish(r), CT_OK);
+}
+
+/* Each bucket is converted once in each direction, and not in accumulation steps. The last bucket has no slices. */
+static void test_other_types(void **state)
+{
+	static const struct ct_bucket typed[] = {
+		{.offset = 0, .n = 10, .dtype = CT_BF16, .first_slice = 0, .n_slices = 2},
+		{.offset = 16, .n = 30, .dtype = CT_BF16, .first_slice = 2, .n_slices = 1},
+		{.offset = 48, .n = 5, .dtype = CT_F32, .first_slice = 3, .n_slices = 1},
+		{.offset = 64, .n = 4, .dtype = CT_F32, .first_slice = 4, .n_slices = 0},
+	};
+	struct fixture *f = *state;
+	struct halves h = {0};
+	struct ct_reducer_opts o = {.compute = f->stream,
+				    .memory = {[CT_F32] = f->arena, [CT_BF16] = h.memory},
+				    .user = &h,
+				    .buckets = typed,
+				    .n_buckets = 4};
+	const float x = 1.0f / 3, rounded = ct_bf16_to_f32(ct_bf16_from_f32(x));
+	ct_reducer *r;
+
+	assert_int_equal(ct_reducer_create(&f->m.base, &o, &r), CT_BUG); /* no conversion */
+	o.convert = convert;
+	o.memory[CT_BF16] = NULL;
+	assert_int_equal(ct_reducer_create(&f->m.base, &o, &r), CT_BUG); /* no memory */
+	o.memory[CT_BF16] = h.memory;
+	assert_int_equal(ct_reducer_create(&f->m.base, &o, &r), CT_OK);
+	for (int i = 0; i < 128; i++)
+		f->arena[i] = x;
+	for (int step = 0; step < 2; step++)
+		run_step(r, false, 4);
+	assert_int_equal(f->m.n_posted + h.n_to + h.n_from, 0);
+	f->m.delay = 1000;
+	run_step(r, true, 4);
+	assert_int_equal(f->m.n_posted, 4);
+	assert_ptr_equal(f->m.posted_buf[1], h.memory + 16);
+	assert_ptr_equal(f->m.posted_buf[3], f->arena + 64);
+	assert_int_equal(h.n_to, 2);
+	assert_int_equal(h.n_from, 2);
+	for (int i = 0; i < 68; i++) {
+		const bool half = i < 10 || (i >= 16 && i < 46), sum = (i >= 48 && i < 53) || i >= 64;
+
+		assert_true(f->arena[i] == (half ? ct_bf16_to_f32(ct_bf16_from_f32(10 * rounded)) : sum ? 10 * x : x));
+	}
+	ct_reducer_destroy(r);
+}
+
 /* ---- with real ranks: the sums, over several steps, with readiness in another order on every rank */
 
 static void train(struct ct_world *world, void *arg)
@@ -382,6 +464,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_failure_names_bucket, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_slices, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_types, setup, teardown),
 		cmocka_unit_test(test_real_ranks),
 	};
 
