@@ -115,6 +115,7 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	CT_TRY(ct_plan_graph(c, ti, p->plan.input, &p->graph));
 	CT_TRY(ct_plan_check_sizes(c, ti, &p->plan, p->graph));
 	CT_TRY(ct_plan_device_open(c, 0, &p->device));
+	ct_run_plan_reduce(c, p->device, &p->plan);
 	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
 	CT_TRY(ct_plan_check_precision(c, p->engine));
 	CT_TRY(ct_plan_graph(c, ti, largest_input(&p->plan), &p->size_graph));

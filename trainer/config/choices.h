@@ -37,6 +37,11 @@
 	X(CT_CFG_CONSOLE_PLAIN, "plain") \
 	X(CT_CFG_CONSOLE_OFF, "off")
 
+#define CT_CFG_REDUCE_DTYPES(X)            \
+	X(CT_CFG_REDUCE_DTYPE_AUTO, "auto") \
+	X(CT_CFG_REDUCE_DTYPE_FP32, "fp32") \
+	X(CT_CFG_REDUCE_DTYPE_BF16, "bf16") \
+	X(CT_CFG_REDUCE_DTYPE_FP16, "fp16")
 #define CT_CFG_GRAPHS(X) X(CT_CFG_GRAPH_AUTO, "auto") X(CT_CFG_GRAPH_ON, "on") X(CT_CFG_GRAPH_OFF, "off")
 
 enum ct_cfg_loss { CT_CFG_LOSSES(CT_CHOICE_ID) };
@@ -49,6 +54,7 @@ enum ct_cfg_on_device { CT_CFG_ON_DEVICES(CT_CHOICE_ID) };
 enum ct_cfg_decode { CT_CFG_DECODES(CT_CHOICE_ID) };
 enum ct_cfg_lr_rule { CT_CFG_LR_RULES(CT_CHOICE_ID) };
 enum ct_cfg_graph { CT_CFG_GRAPHS(CT_CHOICE_ID) };
+enum ct_cfg_reduce_dtype { CT_CFG_REDUCE_DTYPES(CT_CHOICE_ID) };
 enum ct_cfg_console { CT_CFG_CONSOLES(CT_CHOICE_ID) };
 
 #endif

@@ -160,6 +160,7 @@ struct ct_config {
 		double rendezvous_timeout; /* 300 */
 		double bucket_mib;         /* 0: a fixed size (ct_plan_bucket_bytes); or CT_CFG_AUTO */
 		double first_bucket_mib;   /* 1 */
+		enum ct_cfg_reduce_dtype reduce_dtype;
 		char *iface;
 		char *run_id; /* "" = chosen by the launcher */
 		bool open_network;

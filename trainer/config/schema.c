@@ -43,6 +43,7 @@ NAMES(CT_SCHEDULES, schedules);
 NAMES(CT_RECOMPUTES, recomputes);
 NAMES(CT_AUTOTUNES, autotunes);
 NAMES(CT_CFG_GRAPHS, graphs);
+NAMES(CT_CFG_REDUCE_DTYPES, reduce_dtypes);
 NAMES(CT_CFG_CONSOLES, consoles);
 
 static const struct ct_section sections[] = {
@@ -338,6 +339,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Size of the buckets into which gradients are grouped for all-reduce. 0: 4 MiB on CPUs, 25 MiB on GPUs. auto: chosen at the start of the run, by a measurement of all-reduces that takes less than 0.3 s. See docs/DISTRIBUTED.md."},
 	{KEY(dist.first_bucket_mib, MIB), ADVANCED, .flags = CT_KEY_OPEN_LO | CT_KEY_SHARED, .hi = 65536, .def = "1",
 	 .doc = "Size of the first bucket. If it is small, communication starts early."},
+	{KEY(dist.reduce_dtype, ENUM), SHARED, .choices = reduce_dtypes, .def = "auto",
+	 .doc = "Element type in which the gradients of the weights of linear and convolution layers are summed over ranks. bf16 and fp16 halve the traffic, but round the gradients and their sums. Other gradients (biases, batch norms) are summed in fp32. fp16 has a small range: see docs/DISTRIBUTED.md. auto: on GPUs with precision bf16 or fp16 and at most 64 ranks, the type of the precision, in which these gradients are computed anyway; otherwise fp32."},
 	{KEY(dist.open_network, BOOL), .def = "false",
 	 .doc = "Allow a run on several hosts without a shared secret. Any program that can connect to the port of host 0 can then read data of the run, join it and end it. Use this on private networks only. See docs/DISTRIBUTED.md."},
 	{KEY(dist.iface, STR), ADVANCED,

@@ -33,10 +33,15 @@ enum ct_status ct_outcome_check(const struct ct_session *s, const struct ct_step
 {
 	if (r->outcome == CT_UPDATE_DONE || r->outcome == CT_UPDATE_SKIPPED)
 		return CT_OK;
+	const bool half = s->cfg->precision == CT_PRECISION_FP16;
 	set_error(s, r);
 	ct_error_hint(
 		"lower optim.lr (now %g), increase schedule.warmup_epochs, or set optim.clip_norm%s; the earlier checkpoints in %s are intact",
-		s->plan.lr, s->cfg->precision == CT_PRECISION_FP16 ? ", or use precision=bf16" : "", s->run_dir);
+		s->plan.lr,
+		half                                ? ", or use precision=bf16"
+		: s->plan.net.reduce_type == CT_F16 ? ", or use dist.reduce_dtype=bf16, which has the range of fp32"
+						    : "",
+		s->run_dir);
 	return CT_NUMERIC;
 }
 

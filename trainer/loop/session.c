@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "trainer/loop/bucket_probe.h"
 #include "trainer/loop/resident.h"
 #include "trainer/loop/session_data.h"
+#include "trainer/loop/session_reducer.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/report/ticker.h"
@@ -75,6 +75,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 		return CT_FAIL(CT_CONFIG, "data.val is none, so there is no evaluation data");
 	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, train ? ti : NULL, vi, &s->plan));
 	s->plan.net.train = train;
+	ct_run_plan_reduce(s->cfg, s->device, &s->plan);
 	if (!train)
 		s->plan.net.batch = (int)s->plan.eval_rows;
 	if (s->cfg->model.bn == CT_CFG_BN_SYNC && s->world.id.world > 1) {
@@ -92,101 +93,9 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
 }
 
-static enum ct_status build_buckets(struct ct_session *s)
-{
-	CT_TRY(ct_plan_buckets(s->cfg, s->net, s->bucket_choice.bytes, &s->buckets, &s->n_buckets));
-	/* Extends the last bucket over the padding of the arena and the scalars after it. */
-	struct ct_bucket *last = &s->buckets[s->n_buckets - 1];
-	CT_ASSERT(last->dtype == CT_F32);
-	last->n = ct_net_arena_elems(s->net) + CT_SCALAR_N - last->offset;
-	return CT_OK;
-}
-
-/* Allocates the memory that is reduced over ranks: from the communicator, for zero copy, if it allocates the kind of
- * memory that the device uses. */
-static enum ct_status alloc_reduced(struct ct_session *s)
-{
-	size_t elems = ct_net_arena_elems(s->net), bytes = (elems + CT_SCALAR_N) * sizeof(float);
-	void *memory;
-	if (ct_device_caps(s->device)->host_visible || ct_comm_mem_is_on_device(s->comm)) {
-		CT_TRY(ct_comm_mem_alloc(s->comm, bytes, &memory));
-	} else {
-		ct_device_purpose(s->device, "gradients");
-		CT_TRY(ct_device_mem_alloc(s->device, bytes, true, &memory));
-		ct_device_purpose(s->device, NULL);
-		s->reduced = memory;
-	}
-	CT_TRY(ct_arena_wrap(s->device, CT_F32, elems, memory, &s->grads));
-	return ct_arena_wrap(s->device, CT_F32, CT_SCALAR_N, (float *)memory + elems, &s->scalars);
-}
-
-enum { STAGE_MAX = 64 << 20 };
-
-/* Allocates staging memory for the largest bucket, or for parts of it. With dist.bucket_mib=auto, the buckets are not
- * known yet. */
-static enum ct_status stage_buckets(struct ct_session *s)
-{
-	const size_t all = (ct_net_arena_elems(s->net) + CT_SCALAR_N) * sizeof(float);
-	size_t bytes = s->cfg->dist.bucket_mib == CT_CFG_AUTO ? all : 0;
-	for (int i = 0; i < s->n_buckets; i++) {
-		const size_t one = s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype);
-		bytes = one > bytes ? one : bytes;
-	}
-	return ct_comm_stage(s->comm, s->device, bytes < STAGE_MAX ? bytes : STAGE_MAX);
-}
-
-static enum ct_status create_reducer(struct ct_session *s)
-{
-	struct ct_reducer_opts ro = {.compute = ct_engine_stream(s->engine),
-				     .memory[CT_F32] = ct_arena_at(s->grads, 0),
-				     .buckets = s->buckets,
-				     .n_buckets = s->n_buckets};
-	return ct_reducer_create(s->comm, &ro, &s->reducer);
-}
-
-static enum ct_status replace_buckets(struct ct_session *s)
-{
-	ct_reducer_destroy(s->reducer);
-	s->reducer = NULL;
-	ct_free(s->buckets);
-	s->buckets = NULL;
-	return build_buckets(s);
-}
-
-static enum ct_status build_reducer(struct ct_session *s)
-{
-	const size_t usual = s->bucket_choice.bytes = ct_plan_bucket_bytes(s->cfg);
-	CT_TRY(build_buckets(s));
-	CT_TRY(stage_buckets(s));
-	CT_TRY(ct_bucket_probe(s, &s->bucket_choice));
-	if (s->bucket_choice.n_times > 0)
-		s->state.bucket_bytes = s->bucket_choice.bytes;
-	if (s->bucket_choice.bytes != usual)
-		CT_TRY(replace_buckets(s));
-	return create_reducer(s);
-}
-
-enum ct_status ct_session_resume_buckets(struct ct_session *s, uint64_t bytes)
-{
-	struct ct_bucket_choice *c = &s->bucket_choice;
-	const bool other = bytes > 0 && bytes != c->bytes;
-	s->state.bucket_bytes = 0;
-	if (c->n_times == 0)
-		return CT_OK;
-	c->resumed = bytes > 0;
-	c->bytes = bytes > 0 ? (size_t)bytes : c->bytes;
-	s->state.bucket_bytes = c->bytes;
-	if (!other)
-		return CT_OK;
-	CT_TRY(replace_buckets(s));
-	return create_reducer(s);
-}
-
 static enum ct_status build_training(struct ct_session *s)
 {
-	CT_TRY(alloc_reduced(s));
-	CT_TRY(ct_net_bind_grads(s->net, s->grads));
-	CT_TRY(build_reducer(s));
+	CT_TRY(ct_session_build_reducer(s));
 	ct_device_purpose(s->device, "optimizer states");
 	CT_TRY(ct_optim_create(s->net, &s->plan.optim, &s->optim));
 	ct_optim_watch_loss(s->optim, s->scalars, CT_SCALAR_LOSS);
@@ -478,7 +387,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_resident_release(s);
 	ct_arena_destroy(s->scalars);
 	ct_arena_destroy(s->grads);
-	ct_device_mem_free(s->device, s->reduced);
+	ct_session_release_reducer(s);
 	if (s->watchdog) {
 		ct_watchdog_remove_comm(s->watchdog, s->norm_comm);
 		ct_watchdog_remove_comm(s->watchdog, s->comm);

@@ -53,7 +53,9 @@ struct ct_session {
 	ct_nccl_log *nccl_log; /* NULL: NCCL is not used, or its messages are not wanted */
 	ct_comm *comm;
 	ct_net *net;
-	void *reduced; /* device memory for grads and scalars; NULL: the memory belongs to the communicator */
+	void *half; /* device memory of the buckets that are summed in another type than fp32; NULL: there are none */
+	/* The memory of grads and scalars, and of these buckets; NULL: it belongs to the communicator. */
+	void *reduced, *reduced_half;
 	ct_arena *grads,
 		*scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains both */
 	ct_comm *

@@ -389,6 +389,36 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 	return ct_model_build(&spec, out);
 }
 
+/* A sum of many 16-bit numbers, of which each intermediate result is rounded, loses precision. */
+enum { REDUCE_16_MAX_WORLD = 64 };
+
+static enum ct_dtype reduce_type(const struct ct_config *c, const ct_device *d, uint32_t world)
+{
+	const bool gpu = strcmp(ct_device_kind(d), "cuda") == 0;
+
+	if (world == 1)
+		return CT_F32;
+	switch (c->dist.reduce_dtype) {
+	case CT_CFG_REDUCE_DTYPE_FP32:
+		return CT_F32;
+	case CT_CFG_REDUCE_DTYPE_BF16:
+		return CT_BF16;
+	case CT_CFG_REDUCE_DTYPE_FP16:
+		return CT_F16;
+	case CT_CFG_REDUCE_DTYPE_AUTO:
+		break;
+	}
+	if (!gpu || world > REDUCE_16_MAX_WORLD)
+		return CT_F32;
+	return c->precision == CT_PRECISION_BF16 ? CT_BF16 : c->precision == CT_PRECISION_FP16 ? CT_F16 : CT_F32;
+}
+
+void ct_run_plan_reduce(const struct ct_config *c, const ct_device *d, struct ct_run_plan *p)
+{
+	p->net.reduce_type = reduce_type(c, d, p->world);
+	p->optim.check_norm = p->net.reduce_type == CT_F16; /* a gradient or a sum may be out of range */
+}
+
 size_t ct_plan_bucket_bytes(const struct ct_config *c)
 {
 	const double usual_mib = ct_plan_on_cpu(c) ? 4 : 25;

@@ -115,6 +115,9 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
  * tensor. g is the graph for the first size of the plan. */
 enum ct_status ct_plan_check_sizes(const struct ct_config *c, const struct ct_dataset_info *train,
 				   const struct ct_run_plan *p, const ct_graph *g) CT_MUST_CHECK;
+/* Sets the element type in which the gradients of weights are summed over the ranks of the plan (p->net.reduce_type) on
+ * this device, and what follows from it for the optimizer. */
+void ct_run_plan_reduce(const struct ct_config *c, const ct_device *d, struct ct_run_plan *p);
 /* Returns dist.bucket_mib in bytes. If it is 0 or auto, returns the usual size: 4 MiB on CPUs, 25 MiB on GPUs. */
 size_t ct_plan_bucket_bytes(const struct ct_config *c);
 /* Plans the reduce buckets over the net's gradient arena, with buckets of `cap_bytes`, except for the first one. The
