@@ -320,7 +320,7 @@ class Devices(Case):
 
     def test_index(self):
         three = {"SOFT_GPU_DEVICES": "3"}
-        for sets, index in ((("device=cuda:2",), 2), (("device=cuda", "launch.devices=1"), 1), (("launch.devices=2,0",), 2)):
+        for sets, index in ((("device=cuda:2",), 2), (("device=cuda", "launch.devices=1"), 1), (("launch.devices=2,0", "launch.procs=2"), 2)):
             with self.subTest(sets=sets):
                 r = self.cuda("launch.procs=1", *sets, run="-".join(sets), env=three)
                 self.assertIn(f"device  cuda:{index}:", r.err + r.out)

@@ -103,6 +103,9 @@ static void test_synonyms(void **state)
 		{"ema_decay", "train.ema"},
 		{"grad_checkpointing", "train.recompute"},
 		{"nproc_per_node", "launch.procs"},
+		{"parallel", "launch.procs"},
+		{"train.data_parallel", "launch.procs"},
+		{"model.device_ids", "launch.devices"},
 		{"learning_rate", "optim.lr"},
 		{"global_batch_size", "batch.global"},
 		/* Spelling alone. */

@@ -284,6 +284,28 @@ static void check_meeting(struct checker *k)
 	}
 }
 
+/* One process does not use several devices, as nn.DataParallel does. */
+static void check_devices(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	const int n = count_numbers(c->launch.devices, 0, 1023);
+
+	if (c->launch.devices[0] && strncmp(c->device, "cuda:", 5) == 0)
+		problem(k, "launch.devices",
+			"launch.devices=%s and device=%s both select GPUs; set device=cuda, or remove launch.devices",
+			c->launch.devices, c->device);
+	if (n < 0)
+		problem(k, "launch.devices",
+			"launch.devices \"%s\" must be a list of device numbers, for example \"0,2\"",
+			c->launch.devices);
+	if (n > c->launch.procs && c->launch.procs > 0 && !c->launch.procs_list[0] && fine(k, "launch.procs"))
+		problem(k, "launch.devices",
+			"launch.devices=%s lists %d GPUs, but launch.procs=%lld starts %lld process%s, and each process uses one "
+			"GPU; set launch.procs=%d (docs/DISTRIBUTED.md: \"Coming from nn.DataParallel\")",
+			c->launch.devices, n, (long long)c->launch.procs, (long long)c->launch.procs,
+			c->launch.procs == 1 ? "" : "es", n);
+}
+
 static void check_launch(struct checker *k)
 {
 	const struct ct_config *c = k->c;
@@ -305,14 +327,7 @@ static void check_launch(struct checker *k)
 			"launch.nodes=%lld requires launch.master_addr (--master-addr), the address of node 0",
 			(long long)c->launch.nodes);
 	check_meeting(k);
-	if (c->launch.devices[0] && strncmp(c->device, "cuda:", 5) == 0)
-		problem(k, "launch.devices",
-			"launch.devices=%s and device=%s both select GPUs; set device=cuda, or remove launch.devices",
-			c->launch.devices, c->device);
-	if (count_numbers(c->launch.devices, 0, 1023) < 0)
-		problem(k, "launch.devices",
-			"launch.devices \"%s\" must be a list of device numbers, for example \"0,2\"",
-			c->launch.devices);
+	check_devices(k);
 }
 
 /* Accepts the same strings as ct_log_configure, but does not configure anything. */

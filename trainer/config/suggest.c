@@ -84,4 +84,6 @@ void ct__key_suggest(const char *name, struct ct_str *out)
 
 	if (near)
 		ct_str_addf(out, "; did you mean \"%s\"?", near);
+	if (near && near == ct__key_synonym(name) && strcmp(near, "launch.procs") == 0)
+		ct_str_add(out, " ctrain starts one process for each device, and sums the gradients over all of them");
 }

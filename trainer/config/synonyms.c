@@ -35,6 +35,9 @@ static const struct {
 	{"ema_decay model_ema", "train.ema"},
 	{"grad_checkpointing gradient_checkpointing activation_checkpointing", "train.recompute"},
 	{"num_proc nproc nproc_per_node world_size num_processes gpus", "launch.procs"},
+	/* ctrain always trains like DistributedDataParallel, with one process for each device. */
+	{"parallel dp ddp data_parallel dataparallel distributed_data_parallel strategy", "launch.procs"},
+	{"device_ids gpu_ids", "launch.devices"},
 };
 
 /* Synonyms for values of keys with fixed choices. */
@@ -42,6 +45,8 @@ static const struct {
 	const char *key, *text, *choice;
 } values[] = {
 	{"device", "gpu", "cuda"},
+	{"dist.backend", "dp", "auto"},
+	{"dist.backend", "ddp", "auto"},
 	{"schedule.name", "CosineAnnealingLR", "cosine"},
 	{"schedule.name", "OneCycleLR", "one_cycle"},
 	{"schedule.name", "MultiStepLR", "step"},
