@@ -1,11 +1,8 @@
-"""Steps that compare results: equal, mnist, bits, ranks."""
+"""Steps that compare results: equal, mnist, bits."""
 import json
-import os
-import re
-import socket
 
-from cases import CASES, DRY_STEPS, STEPS, sets_of
-from common import CACHED, COMM, DRY, FAIL, QUIET, UNAVAILABLE, USAGE, Failed, Pace, Run, bundle, has_key, judge, program, row, train
+from cases import CASES, sets_of
+from common import CACHED, COMM, DRY, FAIL, QUIET, UNAVAILABLE, USAGE, Failed, Pace, Run, bundle, has_key, judge, row, train
 
 # Largest relative deviation of a loss from ref's.
 TOLERANCES = {"fp32": 1e-5, "tf32": 5e-3, "bf16": 3e-2, "fp16": 5e-3}
@@ -100,61 +97,3 @@ def step_bits():
     switch(pace, "several steps in one graph = one", "train.graph_steps", ("mlp",), ("1", "3"))
     for case in cases:
         same(pace, "repeated", case, (), ())
-
-
-def digest_of_rank_1(run):
-    """The metrics have that of rank 0 only."""
-    with open(os.path.join(run.folder, "log", "rank-00001.log"), encoding="utf-8", errors="replace") as f:
-        return "".join(re.findall(r"weights ([0-9a-f]{64})", f.read())[-1:])
-
-
-def compare_ranks(check, one, runs):
-    """runs: the processes of two ranks, or of their launcher."""
-    try:
-        for run in runs:
-            run.wait()
-    except Failed as e:
-        # An NCCL that does not accept two ranks on one GPU is not a wrong result.
-        row(check, UNAVAILABLE if "Duplicate GPU" in e.message else FAIL, note=e.message)
-        for run in runs:
-            run.process.kill()
-        return
-    d, equal = deviation(runs[0].losses(), one.losses()), digest_of_rank_1(runs[0]) == runs[0].digest()
-    judge(check, d <= TOLERANCES["fp32"] and equal, d, "relative",
-          f"over {len(one.losses())} steps, at most {TOLERANCES['fp32']:g}; the ranks have {'equal' if equal else 'different'} weights")
-
-
-def why_no_nccl():
-    info = json.loads(program([bundle("bin", "ctrain"), "info", "--json"]).stdout)
-    nccl = next((c for c in info["communicators"] if c["name"] == "nccl"), {"available": False, "why": "this ctrain has no communicator nccl"})
-    return "" if nccl["available"] else nccl.get("why", "ctrain info says that it is not available")
-
-
-def start_without_launcher(name, config, *sets):
-    """Two ranks that NCCL believes to be on two hosts: otherwise, it refuses ranks that share a GPU. They communicate through sockets."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = str(s.getsockname()[1])
-    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NCCL_NET": "Socket",
-             "NCCL_SOCKET_IFNAME": "lo"}
-    return [Run(name, config, *sets, env={**world, "RANK": r, "LOCAL_RANK": r, "NCCL_HOSTID": f"ctrain-gate-{r}"}) for r in ("0", "1")]
-
-
-def step_ranks():
-    """Two ranks that share the GPU have the losses of one. Not measured: the GPU executes their work in turn. bench/results/cudnn_plans.tsv has
-    the graphs of both batch sizes, because other runs have them too."""
-    config, sets = sets_of("convnet", bundle("data"), DRY_STEPS if DRY else STEPS)
-    sets = (*QUIET, *sets, CACHED, "model.bn=sync", "log.level=info,train=debug", "dist.timeout=20")
-    pair = (*sets, "batch.per_rank=32", "launch.procs=2", "launch.devices=0,0", "dist.first_bucket_mib=0.01", "dist.bucket_mib=0.05")
-    pace = Pace(8)
-    with pace:
-        one = train("ranks-1", config, *sets, "batch.per_rank=64")
-    check = "2 ranks, host-staged: losses of 1 rank"
-    if pace.allows(check):
-        with pace:
-            compare_ranks(check, one, [Run("ranks-shm", config, *pair, "dist.backend=shm")])
-    check, why = "2 ranks, NCCL over sockets: losses of 1 rank", why_no_nccl()
-    if why:
-        row(check, UNAVAILABLE, note=why)
-    elif pace.allows(check):
-        compare_ranks(check, one, start_without_launcher("ranks-nccl", config, *pair, "dist.backend=nccl"))

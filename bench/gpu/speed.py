@@ -39,10 +39,10 @@ def keys(model, batch, precision):
     return (*MODELS[model][1], f"batch.per_rank={batch}", f"precision={precision}", *dry)
 
 
-def our_rate(model, batch, precision, seconds, env=None):
+def our_rate(model, batch, precision, seconds, env=None, *sets):
     config, _, every = MODELS[model]
     name = f"speed-{model}-{batch}-{precision}-{len(os.listdir(WORK))}"
-    return speed(name, config, *keys(model, batch, precision), seconds=seconds, every=every, env=env)
+    return speed(name, config, *keys(model, batch, precision), *sets, seconds=seconds, every=every, env=env)
 
 
 def own_row(pace, model, batch, precision, seconds=5.0, label="", env=None):

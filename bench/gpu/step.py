@@ -5,13 +5,14 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import comm  # noqa: E402
 import common  # noqa: E402
 import correct  # noqa: E402
 import machine  # noqa: E402
 import speed  # noqa: E402
 import tools  # noqa: E402
 
-MODULES = (machine, correct, speed, tools)
+MODULES = (machine, correct, speed, tools, comm)
 
 
 def main():

@@ -44,6 +44,20 @@ class Ranks(Soft):
                 self.assertIn("call ncclCommWindowRegister", calls)
 
 
+class Alone(Soft):
+    """One rank with NCCL, as the gate measures it."""
+
+    def test_equals_self(self):
+        sets = ("train.cuda_graph=on", "train.graph_steps=1")
+        want = self.cuda(*sets, procs=1, run="self")
+        self.assertEqual(self.metrics("self", "run")[-1]["backend"], "self")
+        log = self.path("calls")
+        got = self.cuda(*sets, procs=1, run="nccl", env={"CTRAIN_NCCL_ALONE": "1", "SOFT_GPU_LOG": log})
+        self.assertEqual(self.metrics("nccl", "run")[-1]["backend"], "nccl")
+        self.assertEqual(got, want)
+        self.assertIn("call ncclAllReduce", read_text(log))
+
+
 class Auto(Soft):
     always = (*ranks.Soft.always, "dist.backend=auto")
 

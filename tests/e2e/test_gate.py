@@ -80,6 +80,10 @@ class Gate(Case):
             self.assertGreater(rows[key]["value"], 0, key)
         nccl = os.path.exists(os.path.join(Gate.bundle, "soft", "libnccl.so.2"))
         self.assertEqual(rows["ranks", "2 ranks, NCCL over sockets: losses of 1 rank"]["status"], "pass" if nccl else "not available")
+        if nccl:
+            for check in ("1 rank, NCCL in the recording: weights of self", "bench comm, 1 rank", "bench comm, 2 ranks, sockets"):
+                self.assertEqual(rows["nccl", check]["status"], "pass", rows["nccl", check])
+            self.assertEqual(rows["nccl", "1 rank, mlp N=64 fp32: NCCL adds to a step"]["status"], "measured")
         steps = list(dict.fromkeys(step for step, _ in rows))
         self.assertEqual(steps[steps.index("mnist"):][:4], ["mnist", "tune", "resnet50", "bits"])
         self.assertRegex(rows["tune", "resnet50 N=256 fp16: first start"]["note"], r"^[1-9]\d* plans in the file$")
