@@ -27,7 +27,7 @@ SLOW = float(os.environ.get("CTRAIN_E2E_SLOW", "1"))
 MARK = "E2E_MARK"
 # What other programs or an outer job may have set, and what would change what a test sees.
 FOREIGN = re.compile(r"^(CTRAIN_|RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$|MASTER_|SLURM_|OMPI_|PMI|TORCHELASTIC_|OMP_|DNNL_|COLUMNS$|LINES$)")
-OK, USAGE, DATA, DEVICE, COMM, NUMERIC, IO, STOPPED = 0, 2, 3, 4, 5, 6, 7, 75
+OK, USAGE, DATA, DEVICE, COMM, NUMERIC, IO, BUG, STOPPED = 0, 2, 3, 4, 5, 6, 7, 70, 75
 PR_SET_PDEATHSIG = 1
 
 # Trains in well under a second on the reference machine: 1000 samples, 21 steps an epoch, the last one of 40 rows.
@@ -267,9 +267,21 @@ class Case(unittest.TestCase):
     def until_stopped(self, rank, process, seconds=20):
         """Waits until the rank has stopped (at a failpoint =stop); returns its pid."""
         def stopped():
-            pid = self.rank_pid(rank)
-            return pid if pid and state_of(pid) == "T" else None
+            return next((pid for pid, e in self.marked().items() if e.get("RANK") == str(rank) and state_of(pid) == "T"), None)
         return self.until(stopped, f"rank {rank} stopped", process, seconds)
+
+    def kill_stopped(self, rank, process, run, others, *says):
+        """Kills the rank, which stops at a failpoint. Everything ends within 5 s, and the last message names the rank. The others end by
+        themselves and know the reason, so the launcher does not have to kill them."""
+        pid = self.until_stopped(rank, process)
+        since = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        self.assert_gone(since, process, 5)
+        r = process.wait(5)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, rf"rank {rank} \(pid {pid}\b", "signal 9", "hint:", *says)
+        for other in others:
+            self.assertRegex(read_text(self.path(run, "log", f"rank-{other:05d}.log")), rf"ends with PEER_LOST: .*rank {rank} \(pid {pid}\b")
 
     def until_step(self, step, process, run="run", seconds=20):
         def reached():

@@ -6,7 +6,7 @@ import re
 import signal
 import time
 
-from harness import COMM, CTRAIN, DEVICE, OK, Case, main, read_text
+from harness import BUG, COMM, CTRAIN, DEVICE, OK, Case, main, read_text
 
 SOFT = os.path.join(os.path.dirname(os.path.abspath(CTRAIN)), "soft_cudart")
 NET = "model.layers=[conv2d 4 kernel=3, batch_norm, relu, conv2d 4 kernel=3, batch_norm, relu, dropout 0.2, global_avg_pool, linear 10]"
@@ -123,42 +123,65 @@ class Tuning(Soft):
 
 
 class Faults(Soft):
-    SETS = (*SMALL, "--procs", 2, "checkpoint.every_steps=3")
+    """What can happen to a rank while the others wait for it. test_cuda_nccl.py runs the same cases with NCCL."""
 
-    def start_ranks(self, *sets, run, env=None):
-        return self.start_training("device=cuda", *self.always, *self.SETS, *sets, run=run, env=self.soft(2, env=env))
+    SETS = (*SMALL, "train.cuda_graph=on", "checkpoint.every_steps=3")
+
+    def start_ranks(self, procs, *sets, run, env=None):
+        return self.start_training("device=cuda", "--procs", procs, *self.SETS, *sets, run=run, env=self.soft(procs, env=env))
+
+    def start_stopping(self, procs, rank, point, *sets):
+        """Returns the started run, in which the rank stops at a failpoint, and its name."""
+        run = f"{procs}-{rank}-{point}"
+        return self.start_ranks(procs, *sets, run=run, env={"CTRAIN_FAILPOINT": f"{point}@{rank}=stop"}), run
 
     def test_killed(self):
-        """While the other rank waits in a host function of a stream."""
-        for rank, graph, point in ((0, "on", "step:7"), (1, "on", "step:7"), (1, "off", "step:2"), (0, "on", "eval")):
-            with self.subTest(killed=rank, graph=graph, point=point):
-                run = f"{rank}-{graph}-{point}"
-                p = self.start_ranks(f"train.cuda_graph={graph}", run=run, env={"CTRAIN_FAILPOINT": f"{point}@{rank}=stop"})
-                pid = self.until_stopped(rank, p)
-                since = time.monotonic()
-                os.kill(pid, signal.SIGKILL)
-                self.assert_gone(since, p, 5)
-                r = p.wait(5)
-                self.assert_code(r, COMM)
-                self.assert_last_says(r, rf"rank {rank} \(pid {pid}\b", "signal 9", "hint:", "run the same command again")
-                self.assertRegex(read_text(self.path(run, "log", f"rank-{1 - rank:05d}.log")), rf"ends with PEER_LOST: .*rank {rank} \(pid {pid}\b")
+        for procs, rank, point, *sets in ((2, 0, "startup"), (3, 2, "startup"), (2, 0, "step:7"), (3, 1, "step:7"),
+                                          (2, 1, "step:2", "train.cuda_graph=off"), (2, 0, "eval"), (3, 1, "eval"), (2, 0, "ckpt.optim"),
+                                          (3, 0, "ckpt.state")):
+            with self.subTest(procs=procs, killed=rank, point=point):
+                p, run = self.start_stopping(procs, rank, point, *sets)
+                # Before the first step, the ranks have no logs.
+                others = set(range(procs)) - {rank} if point != "startup" else ()
+                self.kill_stopped(rank, p, run, others)
 
     def test_launcher_killed(self):
-        p = self.start_ranks("train.epochs=1000", run="run", env={"CTRAIN_FAILPOINT": "step:7@1=stop"})
+        p, _ = self.start_stopping(2, 1, "step:7", "train.epochs=1000")
         self.until_stopped(1, p)
         p.signal(signal.SIGKILL)
         self.assert_gone(time.monotonic(), p, 5)
         self.assertEqual(p.wait(5).code, -signal.SIGKILL)
 
-    def test_stopped(self):
-        """The collective times out and names the rank."""
-        p = self.start_ranks("dist.timeout=1.5", run="run", env={"CTRAIN_FAILPOINT": "step:7@1=stop"})
-        pid = self.until_stopped(1, p)
-        self.until(lambda: not self.marked(), "everything was gone", p)
-        r = p.wait()
-        self.assert_code(r, COMM)
-        self.assert_last_says(r, r"rank 0 .*failed: allreduce sum", rf"rank 1 \(pid {pid} on host .* has not answered")
+    STOPPED = "allreduce sum"
 
+    def test_stopped(self):
+        """The others wait for a rank, and time out. The runs wait at the same time."""
+        limits = ("dist.timeout=4", "dist.rendezvous_timeout=4")
+        runs = [(rank, point, self.start_stopping(procs, rank, point, *limits)[0])
+                for procs, rank, point in ((2, 0, "ckpt.optim"), (2, 1, "step:7"), (3, 2, "eval"), (4, 3, "startup"))]
+        stopped = [self.until_stopped(rank, p) for rank, _, p in runs]
+        self.until(lambda: not self.marked(), "everything was gone", seconds=40)
+        for (rank, point, p), pid in zip(runs, stopped):
+            with self.subTest(stopped=rank, point=point):
+                r = p.wait()
+                self.assert_code(r, COMM)
+                self.assert_last_says(r, rf"rank {rank} \(pid {pid} on host .* has (not answered|joined, but has sent no heartbeat)")
+                if point == "step:7":
+                    self.assert_last_says(r, "rank 0 .*failed: .*" + self.STOPPED)
+
+    def test_crashed(self):
+        p, _ = self.start_stopping(3, 2, "step:7")
+        pid = self.until_stopped(2, p)
+        since = time.monotonic()
+        os.kill(pid, signal.SIGABRT)
+        os.kill(pid, signal.SIGCONT)
+        self.assert_gone(since, p, 5)
+        r = p.wait(5)
+        self.assert_code(r, BUG)
+        self.assert_last_says(r, rf"rank 2 \(pid {pid}\b", "signal 6")
+
+
+class HostFunctions(Soft):
     def test_failure_while_a_collective_waits(self):
         """Rank 0 fails while posted work waits for rank 1, which is stopped. It ends long before the timeout."""
         sets = ("device=cuda", *self.always, "train.cuda_graph=off", *SMALL, "launch.threads=1")

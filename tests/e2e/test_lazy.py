@@ -151,16 +151,7 @@ class Lazy(Case):
                 with self.subTest(device=device, killed=rank):
                     p = self.start_training("train.engine=ref", "model.name=layers", NET, "model.bn=sync", f"device={device}",
                                             run=f"{device}-{rank}", env={"CTRAIN_FAILPOINT": f"step:7@{rank}=stop"})
-                    pid = self.until_stopped(rank, p)
-                    since = time.monotonic()
-                    os.kill(pid, signal.SIGKILL)
-                    self.assert_gone(since, p, 5)
-                    r = p.wait(5)
-                    self.assert_code(r, COMM)
-                    self.assert_last_says(r, rf"rank {rank} \(pid {pid}\b", "signal 9", "hint:", "run the same command again")
-                    # The other rank ended by itself and knows the reason; the launcher did not have to kill it.
-                    self.assertRegex(read_text(self.path(f"{device}-{rank}", "log", f"rank-{1 - rank:05d}.log")),
-                                     rf"ends with PEER_LOST: .*rank {rank} \(pid {pid}\b")
+                    self.kill_stopped(rank, p, f"{device}-{rank}", (1 - rank,), "run the same command again")
 
 
 class Background(Case):
