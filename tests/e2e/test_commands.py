@@ -147,7 +147,12 @@ class Plan(Case):
         self.assertEqual((j["first_inefficient_row"], j["changes_row"]), (1, 1))
         gains = {c["setting"]: c["gain"] for c in j["changes"]}
         self.assertAlmostEqual(gains["batch.per_rank=48"], 2 * two["step_ms"] / (25 + two["comm_ms"]) - 1)
-        self.assertAlmostEqual(gains["16-bit gradients"], two["step_ms"] / (13 + two["comm_ms"] / 2) - 1)
+        # The weights have almost all of the elements.
+        self.assertAlmostEqual(gains["dist.reduce_dtype=bf16"], two["step_ms"] / (13 + two["comm_ms"] / 2) - 1, delta=0.1)
+        # The config may say so already.
+        j = self.simulate("--step-ms", "4,8,1", "dist.reduce_dtype=bf16")
+        self.assertAlmostEqual(j["rows"][1]["step_ms"], two["step_ms"] / (1 + gains["dist.reduce_dtype=bf16"]))
+        self.assertNotIn("dist.reduce_dtype=bf16", [c["setting"] for c in j["changes"]])
 
     def test_simulate_the_measured_step(self):
         j = self.simulate("--steps", 5, "launch.threads=1")

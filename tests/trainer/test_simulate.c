@@ -154,20 +154,17 @@ static void test_accumulate(void **state)
 	assert_true(step(&w, 1).images_per_s > 64 / (33 * MS)); /* fewer updates */
 }
 
-static void test_half(void **state)
+/* The first two gradients are reduced in 16 bits. */
+static const struct ct_bucket_slice half_slices[] = {
+	{0, 4 * PER_MB, CT_BF16}, {4 * PER_MB, 2 * PER_MB, CT_BF16}, {6 * PER_MB, 4 * PER_MB, CT_F32}};
+
+static void test_16_bits(void **state)
 {
-	struct ct_bucket_slice typed[3] = {slices[0], slices[1], slices[2]};
 	struct ct_sim_work w = work();
 
 	(void)state;
-	w.half = true;
-	NEAR(step(&w, 2).comm_s, 5 * MS);
-	/* Gradients that already have 16 bits stay as they are: 2 MB instead of 4 MB. */
-	typed[2] = (struct ct_bucket_slice){0, 4 * PER_MB, CT_F16};
-	w.slices = typed;
-	NEAR(step(&w, 2).comm_s, 5 * MS);
-	w.half = false;
-	NEAR(step(&w, 2).comm_s, 8 * MS);
+	w.slices = half_slices;
+	NEAR(step(&w, 2).comm_s, 7 * MS);
 }
 
 static void test_monotonic(void **state)
@@ -185,28 +182,63 @@ static void test_monotonic(void **state)
 	}
 }
 
+static double gain_of(const struct ct_sim_change *changes, int n, const char *setting)
+{
+	for (int i = 0; i < n; i++) {
+		assert_true(i == 0 || changes[i].gain <= changes[i - 1].gain);
+		if (strcmp(changes[i].setting, setting) == 0)
+			return changes[i].gain;
+	}
+	fail_msg("no change %s", setting);
+	return 0;
+}
+
 static void test_changes(void **state)
 {
-	const struct ct_sim_work w = work();
+	struct ct_sim_work w = work(), half = work();
 	struct ct_sim_cluster c = cluster(2, 1, CT_SIM_RING);
 	struct ct_sim_change changes[CT_SIM_CHANGES];
-	bool half = false, batch = false;
+	int n;
 
 	(void)state;
 	c.inter.ring_s = 0;
-	assert_ok(ct_sim_changes(&w, &c, changes));
-	for (int i = 0; i < CT_SIM_CHANGES; i++) {
-		assert_true(i == 0 || changes[i].gain <= changes[i - 1].gain);
-		if (strcmp(changes[i].setting, "16-bit gradients") == 0) {
-			NEAR(changes[i].gain, 37.0 / 35 - 1); /* the last bucket takes 2 ms instead of 4 */
-			half = true;
-		}
-		if (strcmp(changes[i].setting, "batch.per_rank=128") == 0) {
-			NEAR(changes[i].gain, 2 * 37.0 / 67 - 1);
-			batch = true;
-		}
-	}
-	assert_true(half && batch);
+	/* With a backward pass of 5 ms, the last bucket ends 7.5 ms after it, and the step takes 25.5 ms. */
+	w.backward_s = half.backward_s = 5 * MS;
+	half.slices = half_slices;
+	assert_ok(ct_sim_changes(&w, &half, &c, changes, &n));
+	assert_int_equal(n, CT_SIM_CHANGES);
+	/* The buckets are on the link from 12.5 to 14.5, to 15.5, and to 19.5 ms. */
+	NEAR(gain_of(changes, n, "dist.reduce_dtype=bf16"), 25.5 / 22.5 - 1);
+	/* From 25 to 29, to 31, to 35 ms. */
+	NEAR(gain_of(changes, n, "batch.per_rank=128"), 2 * 25.5 / 38 - 1);
+	/* From 27.5 to 31.5, to 33.5, to 37.5 ms. */
+	NEAR(gain_of(changes, n, "train.accumulate=2"), 2 * 25.5 / 40.5 - 1);
+	/* From 12.5 to 14.5, to 15.5, to 17.5 ms. */
+	NEAR(gain_of(changes, n, "slow of twice the bandwidth"), 25.5 / 20.5 - 1);
+	assert_ok(ct_sim_changes(&w, NULL, &c, changes, &n));
+	assert_int_equal(n, CT_SIM_CHANGES - 1);
+}
+
+static void test_best_bucket(void **state)
+{
+	struct ct_sim_work w = work();
+	struct ct_sim_cluster c = cluster(2, 1, CT_SIM_RING);
+	struct ct_sim_change changes[CT_SIM_CHANGES];
+	int n;
+
+	(void)state;
+	/* The first gradient is one bucket, and the other two are another one, of 6 MB. */
+	w.first_cap_bytes = 1 << 20;
+	w.cap_bytes = (size_t)100 << 20;
+	c.inter.ring_s = 0;
+	/* If all gradients are final at the end, the size does not matter. */
+	w.ready = (const double[]){1, 1, 1};
+	assert_ok(ct_sim_changes(&w, NULL, &c, changes, &n));
+	NEAR(gain_of(changes, n, "dist.bucket_mib=100"), 0);
+	/* Only the last gradient of 4 MB is exposed if it has a bucket of its own. */
+	w.ready = (const double[]){0.1, 0.1, 1};
+	assert_ok(ct_sim_changes(&w, NULL, &c, changes, &n));
+	NEAR(gain_of(changes, n, "dist.bucket_mib=1"), 39.0 / 37 - 1);
 }
 
 static void test_links(void **state)
@@ -282,9 +314,10 @@ int main(void)
 		cmocka_unit_test(test_one_bucket_has_no_overlap),
 		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_accumulate),
-		cmocka_unit_test(test_half),
+		cmocka_unit_test(test_16_bits),
 		cmocka_unit_test(test_monotonic),
 		cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_best_bucket),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_shapes),
 	};

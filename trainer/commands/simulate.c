@@ -17,69 +17,65 @@
 static const char *const algorithms[] = {
 	[CT_SIM_RING] = "ring", [CT_SIM_TREE] = "tree", [CT_SIM_FASTEST] = "fastest", [CT_SIM_HIER] = "hier"};
 
+enum { AS_CONFIGURED, HALF, N_TYPES }; /* types in which gradients are reduced */
+
 struct simulation {
 	struct ct_config *cfg;
-	struct ct_sim_work work;
-	struct ct_bucket_slice *slices;
-	double *ready;
+	double *costs; /* [n_nodes] of the graph, in the backward pass */
+	struct ct_sim_work work[N_TYPES];
+	struct ct_bucket_slice *slices[N_TYPES];
+	double *ready[N_TYPES];
 	struct ct_sim_cluster cluster; /* without the numbers of nodes and devices */
 	struct ct_sim_shape shapes[CT_SIM_MAX_SHAPES];
 	struct ct_sim_result results[CT_SIM_MAX_SHAPES];
 	int n_shapes, low; /* low: the first shape with a low efficiency, or n_shapes */
 	struct ct_sim_change changes[CT_SIM_CHANGES];
+	int n_changes;
 	int advised; /* the shape to which the changes apply; -1: none */
 };
 
 /* ---- the step of one rank */
 
-/* Copies the gradient slices, and computes when they become final from the costs of the nodes in the backward pass. */
-static enum ct_status set_slices(struct simulation *m, const ct_net *net, const double *costs)
+/* Copies the gradient slices of a net that reduces in a type, and computes when they become final. */
+static enum ct_status set_slices(struct simulation *m, int type, const ct_net *net)
 {
 	const ct_graph *g = ct_net_graph(net);
+	struct ct_sim_work *w = &m->work[type];
 	double total = 0;
 
-	m->work.n_slices = ct_net_n_slices(net);
-	CT_TRY_ALLOC(m->slices = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)m->work.n_slices));
-	CT_TRY_ALLOC(m->ready = CT_NEW_ARRAY(double, (size_t)m->work.n_slices));
-	m->work.slices = m->slices;
-	m->work.ready = m->ready;
+	w->n_slices = ct_net_n_slices(net);
+	CT_TRY_ALLOC(m->slices[type] = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)w->n_slices));
+	CT_TRY_ALLOC(m->ready[type] = CT_NEW_ARRAY(double, (size_t)w->n_slices));
+	w->slices = m->slices[type];
+	w->ready = m->ready[type];
 	for (int i = ct_graph_n_nodes(g) - 1; i >= 0; i--) {
-		total += costs[i];
-		for (int k = 0; k < m->work.n_slices; k++) {
+		total += m->costs[i];
+		for (int k = 0; k < w->n_slices; k++) {
 			const struct ct_slice *s = ct_net_slice(net, k);
 
-			m->slices[k] = (struct ct_bucket_slice){s->offset, s->n, s->dtype};
+			m->slices[type][k] = (struct ct_bucket_slice){s->offset, s->n, s->dtype};
 			if (ct_graph_param(g, s->param)->node == i)
-				m->ready[k] = total;
+				m->ready[type][k] = total;
 		}
 	}
-	for (int k = 0; k < m->work.n_slices; k++)
-		m->ready[k] = total > 0 ? m->ready[k] / total : 1;
+	for (int k = 0; k < w->n_slices; k++)
+		m->ready[type][k] = total > 0 ? m->ready[type][k] / total : 1;
 	return CT_OK;
 }
 
-static enum ct_status set_measured_slices(struct simulation *m, const struct ct_session *s)
+static enum ct_status measure_costs(struct simulation *m, const struct ct_session *s)
 {
 	const int n = ct_graph_n_nodes(s->graph);
-	double forward, *costs;
-	enum ct_status st = CT_OK;
+	double forward;
 
-	CT_TRY_ALLOC(costs = CT_NEW_ARRAY(double, (size_t)n));
-	for (int i = 0; i < n && st == CT_OK; i++)
-		st = ct_program_times(s->full, i, &forward, &costs[i]);
-	if (st == CT_OK)
-		st = set_slices(m, s->net, costs);
-	ct_free(costs);
-	return st;
+	CT_TRY_ALLOC(m->costs = CT_NEW_ARRAY(double, (size_t)n));
+	for (int i = 0; i < n; i++)
+		CT_TRY(ct_program_times(s->full, i, &forward, &m->costs[i]));
+	return CT_OK;
 }
 
-static void set_batch(struct simulation *m, const struct ct_run_plan *p)
-{
-	m->work.accumulate = (int)p->accumulate;
-	m->work.images = p->per_rank;
-}
-
-static enum ct_status measure(struct simulation *m, int64_t steps)
+/* Measures the step of one rank. */
+static enum ct_status measure(struct simulation *m, int64_t steps, struct ct_sim_work *w)
 {
 	struct ct_session s = {0};
 	struct ct__step_bench b;
@@ -87,40 +83,74 @@ static enum ct_status measure(struct simulation *m, int64_t steps)
 
 	CT_TRY_GOTO(ct_session_create(m->cfg, NULL, true, &s), st, out);
 	CT_TRY_GOTO(ct__step_bench(&s, steps, &b), st, out);
-	set_batch(m, &s.plan);
-	m->work.backward_s = b.backward_ms * 1e-3 / m->work.accumulate;
-	m->work.optim_s = b.optim_ms * 1e-3;
-	m->work.forward_s = fmax(0, b.step_ms - b.backward_ms - b.optim_ms) * 1e-3 / m->work.accumulate;
-	st = set_measured_slices(m, &s);
+	w->backward_s = b.backward_ms * 1e-3 / s.plan.accumulate;
+	w->optim_s = b.optim_ms * 1e-3;
+	w->forward_s = fmax(0, b.step_ms - b.backward_ms - b.optim_ms) * 1e-3 / s.plan.accumulate;
+	st = measure_costs(m, &s);
 out:
 	ct_session_destroy(&s, st < 0);
 	return st;
 }
 
-/* Builds the graph and the net, but no program, so that the batch may be too large for this host. */
-static enum ct_status describe_net(struct simulation *m, const struct ct_dataset_info *info)
+static int most_ranks(const struct simulation *m)
 {
-	struct ct_run_plan plan;
-	ct_graph *graph = NULL;
+	int most = 1;
+
+	for (int i = 0; i < m->n_shapes; i++)
+		most = m->shapes[i].nodes * m->shapes[i].devices > most ? m->shapes[i].nodes * m->shapes[i].devices
+									: most;
+	return most;
+}
+
+static enum ct_status describe_net(struct simulation *m, int type, ct_engine *engine, const ct_graph *graph,
+				   const struct ct_net_opts *opts)
+{
+	ct_net *net = NULL;
+
+	CT_TRY(ct_net_create(engine, graph, opts, &net));
+	const enum ct_status st = set_slices(m, type, net);
+	ct_net_destroy(net);
+	return st;
+}
+
+static enum ct_status describe_nets(struct simulation *m, struct ct_run_plan *plan, const ct_graph *graph)
+{
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
-	ct_net *net = NULL;
-	double *flops = NULL;
 	enum ct_status st;
 
-	CT_TRY(ct_run_plan_make(m->cfg, 1, info, NULL, &plan));
-	set_batch(m, &plan);
-	CT_TRY(ct_plan_graph(m->cfg, info, plan.input, &graph));
-	CT_TRY_GOTO(ct_plan_device_open(m->cfg, 0, &device), st, out);
+	if (!m->costs)
+		CT_TRY(ct__backward_flops(graph, &m->costs));
+	CT_TRY(ct_plan_device_open(m->cfg, 0, &device));
 	CT_TRY_GOTO(ct_engine_open(m->cfg->train.engine, device, 1, &engine), st, out);
-	CT_TRY_GOTO(ct_net_create(engine, graph, &plan.net, &net), st, out);
-	CT_TRY_GOTO(ct__backward_flops(graph, &flops), st, out);
-	st = set_slices(m, net, flops);
+	plan->world = (uint32_t)most_ranks(m);
+	ct_run_plan_reduce(m->cfg, device, plan);
+	const bool is_half = plan->net.reduce_type != CT_F32;
+	CT_TRY_GOTO(describe_net(m, AS_CONFIGURED, engine, graph, &plan->net), st, out);
+	plan->net.reduce_type = CT_BF16;
+	st = is_half ? CT_OK : describe_net(m, HALF, engine, graph, &plan->net);
 out:
-	ct_free(flops);
-	ct_net_destroy(net);
 	ct_engine_close(engine);
 	ct_device_close(device);
+	return st;
+}
+
+/* Builds the graph and nets, but no program, so that the batch may be too large for this host. Sets everything of the
+ * work but the times. */
+static enum ct_status describe_model(struct simulation *m, const struct ct_dataset_info *info)
+{
+	struct ct_run_plan plan;
+	struct ct_sim_work *w = &m->work[AS_CONFIGURED];
+	ct_graph *graph = NULL;
+
+	CT_TRY(ct_run_plan_make(m->cfg, 1, info, NULL, &plan));
+	w->accumulate = (int)plan.accumulate;
+	w->images = plan.per_rank;
+	w->first_cap_bytes = (size_t)(m->cfg->dist.first_bucket_mib * (1 << 20));
+	w->cap_bytes = ct_plan_bucket_bytes(m->cfg);
+	m->work[HALF] = *w;
+	CT_TRY(ct_plan_graph(m->cfg, info, plan.input, &graph));
+	const enum ct_status st = describe_nets(m, &plan, graph);
 	ct_graph_destroy(graph);
 	return st;
 }
@@ -132,7 +162,7 @@ static enum ct_status describe(struct simulation *m)
 
 	CT_TRY(ct_data_opening_start(&data, m->cfg, false, true));
 	CT_TRY(ct_data_opening_finish(&data, &train, &val));
-	const enum ct_status st = describe_net(m, ct_dataset_info(train));
+	const enum ct_status st = describe_model(m, ct_dataset_info(train));
 	ct_dataset_close(val);
 	ct_dataset_close(train);
 	return st;
@@ -143,7 +173,7 @@ static enum ct_status parse_step_ms(const char *text, struct ct_sim_work *w)
 	double ms[3];
 	int len = 0;
 
-	if (sscanf(text, "%15lf,%15lf,%15lf%n", &ms[0], &ms[1], &ms[2], &len) != 3 || text[len] || !(ms[0] >= 0) ||
+	if (sscanf(text, "%31lf,%31lf,%31lf%n", &ms[0], &ms[1], &ms[2], &len) != 3 || text[len] || !(ms[0] >= 0) ||
 	    !(ms[1] >= 0) || !(ms[2] >= 0) || !isfinite(ms[0] + ms[1] + ms[2]) || ms[0] + ms[1] + ms[2] <= 0)
 		return CT_FAIL(
 			CT_USAGE,
@@ -172,13 +202,13 @@ static enum ct_status fix_batch(struct ct_config *c)
 
 static enum ct_status find_work(struct simulation *m, const struct ct_cli *cli)
 {
+	struct ct_sim_work *w = &m->work[AS_CONFIGURED];
 	int64_t steps;
 
-	m->work.first_cap_bytes = (size_t)(m->cfg->dist.first_bucket_mib * (1 << 20));
-	m->work.cap_bytes = ct_plan_bucket_bytes(m->cfg);
 	CT_TRY(ct_cli_number("--steps", cli->steps, DEFAULT_STEPS, 1, 1000000, &steps));
 	CT_TRY(fix_batch(m->cfg));
-	return cli->step_ms ? describe(m) : measure(m, steps);
+	CT_TRY(cli->step_ms ? parse_step_ms(cli->step_ms, w) : measure(m, steps, w));
+	return describe(m);
 }
 
 /* ---- the cluster */
@@ -257,7 +287,7 @@ static enum ct_status run(struct simulation *m)
 	for (int i = 0; i < m->n_shapes; i++) {
 		const struct ct_sim_cluster c = cluster_at(m, i);
 
-		CT_TRY(ct_sim_step(&m->work, &c, &m->results[i]));
+		CT_TRY(ct_sim_step(&m->work[AS_CONFIGURED], &c, &m->results[i]));
 		if (m->results[i].efficiency < GOOD_EFFICIENCY && m->low == m->n_shapes)
 			m->low = i;
 	}
@@ -267,14 +297,15 @@ static enum ct_status run(struct simulation *m)
 		m->advised = -1;
 		return CT_OK;
 	}
-	return ct_sim_changes(&m->work, &c, m->changes);
+	return ct_sim_changes(&m->work[AS_CONFIGURED], m->slices[HALF] ? &m->work[HALF] : NULL, &c, m->changes,
+			      &m->n_changes);
 }
 
 /* ---- output */
 
 static void add_step(const struct simulation *m, bool measured, struct ct_str *out)
 {
-	const struct ct_sim_work *w = &m->work;
+	const struct ct_sim_work *w = &m->work[AS_CONFIGURED];
 	const struct ct_sim_link *intra = &m->cluster.intra, *inter = &m->cluster.inter;
 
 	ct_str_addf(out, "step         forward %.3f ms, backward %.3f ms, update %.3f ms (%s)\n", w->forward_s * 1e3,
@@ -317,7 +348,7 @@ static enum ct_status print_table(const struct simulation *m, bool measured)
 	if (m->advised >= 0)
 		ct_str_addf(&out, "Predicted change of the images per second at %dx%d:\n", m->shapes[m->advised].nodes,
 			    m->shapes[m->advised].devices);
-	for (int i = 0; m->advised >= 0 && i < CT_SIM_CHANGES; i++)
+	for (int i = 0; i < m->n_changes; i++)
 		ct_str_addf(&out, "  %+7.1f %%  %s\n", m->changes[i].gain * 100, m->changes[i].setting);
 	return ct__print_text(&out);
 }
@@ -346,7 +377,7 @@ static ct_json *changes_json(const struct simulation *m)
 {
 	ct_json *changes = ct_json_array();
 
-	for (int i = 0; m->advised >= 0 && i < CT_SIM_CHANGES; i++) {
+	for (int i = 0; i < m->n_changes; i++) {
 		ct_json *o = ct_json_object();
 
 		ct_json_set_str(o, "setting", m->changes[i].setting);
@@ -358,14 +389,15 @@ static ct_json *changes_json(const struct simulation *m)
 
 static enum ct_status print_json(const struct simulation *m, bool measured)
 {
+	const struct ct_sim_work *w = &m->work[AS_CONFIGURED];
 	ct_json *j = ct_json_object();
 
 	ct_json_set_i64(j, "v", 1);
 	ct_json_set_bool(j, "measured", measured);
-	ct_json_set_f64(j, "forward_ms", m->work.forward_s * 1e3);
-	ct_json_set_f64(j, "backward_ms", m->work.backward_s * 1e3);
-	ct_json_set_f64(j, "optim_ms", m->work.optim_s * 1e3);
-	ct_json_set_f64(j, "images", m->work.images);
+	ct_json_set_f64(j, "forward_ms", w->forward_s * 1e3);
+	ct_json_set_f64(j, "backward_ms", w->backward_s * 1e3);
+	ct_json_set_f64(j, "optim_ms", w->optim_s * 1e3);
+	ct_json_set_f64(j, "images", w->images);
 	ct_json_set_i64(j, "buckets", m->results[0].n_buckets);
 	ct_json_set_str(j, "allreduce", algorithms[m->cluster.algorithm]);
 	ct_json_set(j, "rows", rows_json(m));
@@ -377,8 +409,6 @@ static enum ct_status print_json(const struct simulation *m, bool measured)
 
 static enum ct_status simulate(struct simulation *m, const struct ct_cli *cli)
 {
-	if (cli->step_ms)
-		CT_TRY(parse_step_ms(cli->step_ms, &m->work));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &m->cfg));
 	CT_TRY(find_cluster(m, cli));
 	CT_TRY(ct_log_configure(m->cfg->log.level));
@@ -393,8 +423,11 @@ enum ct_status ct__simulate(const struct ct_cli *cli)
 
 	CT_TRY_ALLOC(m = CT_NEW(struct simulation));
 	const enum ct_status st = simulate(m, cli);
-	ct_free(m->ready);
-	ct_free(m->slices);
+	for (int i = 0; i < N_TYPES; i++) {
+		ct_free(m->ready[i]);
+		ct_free(m->slices[i]);
+	}
+	ct_free(m->costs);
 	ct_config_destroy(m->cfg);
 	ct_free(m);
 	return st;

@@ -71,11 +71,6 @@ double ct_sim_allreduce(const struct ct_sim_cluster *c, double bytes)
 	return fmin(ring(c, bytes), tree(c, bytes));
 }
 
-static double bucket_bytes(const struct ct_sim_work *w, const struct ct_bucket *b)
-{
-	return (double)b->n * (b->dtype == CT_F32 && w->half ? 2 : (double)ct_dtype_bytes(b->dtype));
-}
-
 /* Returns the fraction of the backward pass after which all slices of the bucket are final. */
 static double bucket_ready(const struct ct_sim_work *w, const struct ct_bucket *b)
 {
@@ -98,7 +93,7 @@ enum ct_status ct_sim_step(const struct ct_sim_work *w, const struct ct_sim_clus
 	CT_TRY(ct_bucket_plan(w->slices, w->n_slices, w->first_cap_bytes, w->cap_bytes, &buckets, &out->n_buckets));
 	for (int i = 0; i < out->n_buckets; i++) {
 		const double posted_s = last_s + bucket_ready(w, &buckets[i]) * w->backward_s;
-		const double s = ct_sim_allreduce(c, bucket_bytes(w, &buckets[i]));
+		const double s = ct_sim_allreduce(c, (double)(buckets[i].n * ct_dtype_bytes(buckets[i].dtype)));
 
 		free_s = fmax(free_s, posted_s) + s;
 		out->comm_s += s;
@@ -113,17 +108,17 @@ enum ct_status ct_sim_step(const struct ct_sim_work *w, const struct ct_sim_clus
 
 /* ---- changes */
 
-/* Notes what a changed work or cluster gains over `before`. Returns whether it is better than what `out` contains. */
+/* Simulates a changed work or cluster. If it has more images per second, relative to `before`, than *gain says, stores the
+ * new gain and sets *better. */
 static enum ct_status try_change(const struct ct_sim_work *w, const struct ct_sim_cluster *c, double before,
-				 struct ct_sim_change *out, bool *better)
+				 double *gain, bool *better)
 {
 	struct ct_sim_result r;
 
 	CT_TRY(ct_sim_step(w, c, &r));
-	const double gain = r.images_per_s / before - 1;
-	*better = gain > out->gain;
+	*better = r.images_per_s / before - 1 > *gain;
 	if (*better)
-		out->gain = gain;
+		*gain = r.images_per_s / before - 1;
 	return CT_OK;
 }
 
@@ -138,7 +133,7 @@ static enum ct_status try_buckets(const struct ct_sim_work *w, const struct ct_s
 	out->gain = 0;
 	for (size_t i = 0; i < CT_ARRAY_LEN(mib); i++) {
 		other.cap_bytes = (size_t)mib[i] << 20;
-		CT_TRY(try_change(&other, c, before, out, &better));
+		CT_TRY(try_change(&other, c, before, &out->gain, &better));
 		if (better)
 			snprintf(out->setting, sizeof(out->setting), "dist.bucket_mib=%d", mib[i]);
 	}
@@ -152,34 +147,44 @@ static int by_gain(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-enum ct_status ct_sim_changes(const struct ct_sim_work *w, const struct ct_sim_cluster *c,
-			      struct ct_sim_change out[CT_SIM_CHANGES])
+/* Adds a change to out [*n]. */
+static enum ct_status add_change(const struct ct_sim_work *w, const struct ct_sim_cluster *c, double before,
+				 const char *setting, struct ct_sim_change *out, int *n)
 {
-	struct ct_sim_work batch = *w, accumulate = *w, half = *w;
+	bool better;
+
+	snprintf(out[*n].setting, sizeof(out[*n].setting), "%s", setting);
+	out[*n].gain = -INFINITY;
+	return try_change(w, c, before, &out[(*n)++].gain, &better);
+}
+
+enum ct_status ct_sim_changes(const struct ct_sim_work *w, const struct ct_sim_work *half,
+			      const struct ct_sim_cluster *c, struct ct_sim_change out[CT_SIM_CHANGES], int *n)
+{
+	struct ct_sim_work batch = *w, accumulate = *w;
 	struct ct_sim_cluster fast = *c;
 	struct ct_sim_link *link = c->nodes > 1 ? &fast.inter : &fast.intra;
 	struct ct_sim_result now;
-	bool better;
+	char setting[80];
 
 	batch.forward_s *= 2;
 	batch.backward_s *= 2;
 	batch.images *= 2;
 	accumulate.accumulate *= 2;
 	accumulate.images *= 2;
-	half.half = true;
 	link->bytes_per_s *= 2;
-	for (int i = 0; i < CT_SIM_CHANGES; i++)
-		out[i].gain = -INFINITY;
-	snprintf(out[0].setting, sizeof(out[0].setting), "batch.per_rank=%g", batch.images / w->accumulate);
-	snprintf(out[1].setting, sizeof(out[1].setting), "train.accumulate=%d", accumulate.accumulate);
-	snprintf(out[2].setting, sizeof(out[2].setting), "16-bit gradients");
-	snprintf(out[3].setting, sizeof(out[3].setting), "%s of twice the bandwidth", link->name);
+	*n = 0;
 	CT_TRY(ct_sim_step(w, c, &now));
-	CT_TRY(try_change(&batch, c, now.images_per_s, &out[0], &better));
-	CT_TRY(try_change(&accumulate, c, now.images_per_s, &out[1], &better));
-	CT_TRY(try_change(&half, c, now.images_per_s, &out[2], &better));
-	CT_TRY(try_change(w, &fast, now.images_per_s, &out[3], &better));
-	CT_TRY(try_buckets(w, c, now.images_per_s, &out[4]));
-	qsort(out, CT_SIM_CHANGES, sizeof(*out), by_gain);
+	snprintf(setting, sizeof(setting), "batch.per_rank=%g", batch.images / w->accumulate);
+	CT_TRY(add_change(&batch, c, now.images_per_s, setting, out, n));
+	snprintf(setting, sizeof(setting), "train.accumulate=%d", accumulate.accumulate);
+	CT_TRY(add_change(&accumulate, c, now.images_per_s, setting, out, n));
+	snprintf(setting, sizeof(setting), "%s of twice the bandwidth", link->name);
+	CT_TRY(add_change(w, &fast, now.images_per_s, setting, out, n));
+	if (half)
+		CT_TRY(add_change(half, c, now.images_per_s, "dist.reduce_dtype=bf16", out, n));
+	CT_TRY(try_buckets(w, c, now.images_per_s, &out[*n]));
+	++*n;
+	qsort(out, (size_t)*n, sizeof(*out), by_gain);
 	return CT_OK;
 }

@@ -52,7 +52,6 @@ struct ct_sim_work {
 	const double *ready; /* [n_slices] fraction of the backward pass after which a slice is final */
 	int n_slices;
 	size_t first_cap_bytes, cap_bytes; /* of ct_bucket_plan */
-	bool half;                         /* fp32 gradients are reduced in a 16-bit type */
 };
 
 struct ct_sim_result {
@@ -73,10 +72,12 @@ struct ct_sim_change {
 	double gain; /* relative increase of the images per second */
 };
 enum { CT_SIM_CHANGES = 5 };
-/* Simulates a larger batch per rank, more accumulation, the best bucket size, 16-bit gradients, and a link of twice the
- * speed, one at a time. The order of `out` is that of decreasing gain. */
-enum ct_status ct_sim_changes(const struct ct_sim_work *w, const struct ct_sim_cluster *c,
-			      struct ct_sim_change out[CT_SIM_CHANGES]) CT_MUST_CHECK;
+/* Simulates a larger batch per rank, more accumulation, the best bucket size, a link of twice the speed, and gradients
+ * that are reduced in bf16, one at a time. `half` is the work with such gradients, or NULL to leave them out. Stores the
+ * changes in *out, in the order of decreasing gain, and their number in *n. */
+enum ct_status ct_sim_changes(const struct ct_sim_work *w, const struct ct_sim_work *half,
+			      const struct ct_sim_cluster *c, struct ct_sim_change out[CT_SIM_CHANGES],
+			      int *n) CT_MUST_CHECK;
 
 /* The shape of a cluster. */
 struct ct_sim_shape {
