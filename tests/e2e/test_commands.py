@@ -5,9 +5,11 @@ import os
 import re
 import resource
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import time
 import unittest
 import zlib
 
@@ -199,6 +201,36 @@ class Bottleneck(Case):
         found = [e for e in epochs if e["bound_by"] == "other programs"]
         self.assertGreaterEqual(len(found), 3, epochs)
         self.assertRegex(found[0]["verdict"], r"^bound by other programs: they used \d+ % of the \d+ CPUs?; rank [01] was ready to run, but had no CPU, for \d+ %")
+
+
+class Exposed(Case):
+    def until_blocked(self, pid, process):
+        """Waits until the main thread of a process sleeps, and has used no CPU time in a few looks at it."""
+        looks = []
+
+        def blocked():
+            fields = read_text(f"/proc/{pid}/task/{pid}/stat").rpartition(")")[2].split()
+            looks.append((fields[0], *fields[11:13]))
+            time.sleep(0.05)
+            return fields[0] == "S" and len(looks) >= 5 and len(set(looks[-5:])) == 1
+        self.until(blocked, f"process {pid} waited", process)
+
+    def test_batch_norm(self):
+        """The time for which a rank waits for another one in the middle of the forward pass is exposed communication."""
+        p = self.start_training("model.name=layers", "model.layers=[conv2d 4 kernel=3, batch_norm, relu, flatten, linear 10]", "model.bn=sync",
+                                "train.epochs=1", env={"CTRAIN_FAILPOINT": "step:7@1=stop"})
+        pid = self.until_stopped(1, p)
+        self.until_blocked(self.rank_pid(0), p)
+        start = time.monotonic()
+        time.sleep(0.3)
+        waited = time.monotonic() - start
+        os.kill(pid, signal.SIGCONT)
+        self.assert_code(p.wait(), OK)
+        self.assertGreaterEqual(sum(m["exposed_comm_ms"] for m in self.metrics(kind="step")), 1000 * waited)
+
+    def test_single_rank(self):
+        self.train("--procs", 1, "train.epochs=1")
+        self.assertEqual({m["exposed_comm_ms"] for m in self.metrics(kind="step")}, {0})
 
 
 class Weights(Case):

@@ -56,6 +56,7 @@ class Ranks(Soft):
             self.train("train.engine=ref", "--procs", 1, *SMALL, *sets, run=f"ref-{name}")
             one = self.cuda(*sets, procs=1, run=f"one-{name}")[0]
             self.assert_close(one, self.all_losses(f"ref-{name}"), 1e-5, name)
+            self.assertEqual({m["exposed_comm_ms"] for m in self.metrics(f"one-{name}", "step")}, {0})
             for procs, seeds in ((2, (1, 2)), (3, (3,))):
                 digests = set()
                 for seed in seeds:
@@ -72,6 +73,7 @@ class Ranks(Soft):
                 log = self.path(f"log-{name}")
                 got = self.cuda(*sets, "train.cuda_graph=on", run=f"on-{name}", seed=2, env={"SOFT_GPU_LOG": log})
                 self.assertEqual(got, want)
+                self.assertTrue(all(m["exposed_comm_ms"] > 0 for m in self.metrics(f"on-{name}", "step")))
                 calls = read_text(log)
                 self.assertGreater(calls.count("call cudaGraphLaunch"), calls.count("call cudaGraphInstantiate"))
 

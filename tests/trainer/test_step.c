@@ -262,6 +262,74 @@ static void test_results_that_never_come(void **state)
 	close_rig(&r);
 }
 
+/* An all-reduce that is not done before the compute stream waits for it. Other work runs between two calls, and at most a
+ * few operations precede the wait. */
+enum { CALLS = 200, STEPS = 33 };
+static struct {
+	bool on;
+	int calls, n;             /* calls of the current all-reduce; all-reduces that are done */
+	int64_t ns, waits[STEPS]; /* durations of the second halves of the calls, during which the compute stream waits */
+} late;
+
+static enum ct_status late_allreduce(const void *args)
+{
+	(void)args;
+	late.calls++;
+	if (late.calls == CALLS / 2)
+		late.ns = ct_now_ns();
+	if (late.calls < CALLS)
+		return CT_INPROGRESS;
+	assert_in_range(late.n, 0, STEPS - 1);
+	late.waits[late.n++] = ct_now_ns() - late.ns;
+	late.calls = 0;
+	return CT_OK;
+}
+
+enum ct_status __real_ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
+					     ct_stream *s);
+enum ct_status __wrap_ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
+					     ct_stream *s);
+enum ct_status __wrap_ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
+					     ct_stream *s)
+{
+	return late.on ? ct_stream_run(s, late_allreduce, &c, sizeof(c))
+		       : __real_ct_comm_post_allreduce(c, buf, n, t, op, s);
+}
+
+/* Most of the steps are recorded. */
+static void check_exposed(struct rig *r)
+{
+	for (int step = 0; step < STEPS; step++) {
+		const struct ct_step_times t = gradients(r).times;
+
+		if (late.on)
+			assert_true(late.waits[step] > 0 && t.exposed_ns >= late.waits[step]);
+		else
+			assert_int_equal(t.exposed_ns, 0);
+		assert_true(t.forward_ns > 0 && t.backward_ns > 0 && t.optim_ns > 0);
+	}
+	assert_true(ct_stepper_replayed(r->stepper) > STEPS / 2);
+}
+
+/* The compute stream's wait for a late all-reduce is exposed communication, in recorded steps, too. A single rank has
+ * none. */
+static void test_exposed_communication(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(open_lazy(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
+	check_exposed(&r);
+	close_rig(&r);
+	assert_int_equal(open_lazy(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
+	r.s.world.id.world = 2;
+	late.on = true;
+	check_exposed(&r);
+	late.on = false;
+	r.s.world.id.world = 1;
+	close_rig(&r);
+}
+
 /* The size in a checkpoint replaces one that was measured, but not one that the config sets. */
 static void test_buckets_of_a_checkpoint(void **state)
 {
@@ -296,6 +364,7 @@ int main(void)
 		cmocka_unit_test(test_device_that_cannot_record),
 		cmocka_unit_test(test_too_many_batches_to_record),
 		cmocka_unit_test(test_results_that_never_come),
+		cmocka_unit_test(test_exposed_communication),
 		cmocka_unit_test(test_buckets_of_a_checkpoint),
 	};
 

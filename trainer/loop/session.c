@@ -10,6 +10,7 @@
 #include "trainer/loop/resident.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/loop/session_reducer.h"
+#include "trainer/loop/step_clock.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/report/ticker.h"
@@ -52,9 +53,12 @@ enum ct_status ct_session_share_weights(struct ct_session *s)
 static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream *stream)
 {
 	struct ct_session *s = user;
+	if (s->clock)
+		CT_TRY(ct_step_clock_pause_phase(s->clock));
 	if (!s->norm_comm && s->reducer)
 		CT_TRY(ct_reducer_join(s->reducer, stream));
-	return ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->comm, v, n, CT_F64, CT_SUM, stream);
+	CT_TRY(ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->comm, v, n, CT_F64, CT_SUM, stream));
+	return s->clock ? ct_step_clock_resume_phase(s->clock) : CT_OK;
 }
 
 static void show_tuning(void *user, size_t done, size_t total)

@@ -68,6 +68,7 @@ struct ct_session {
 	ct_ema *ema;      /* NULL: off */
 	ct_program *full; /* training program for micro_rows rows and full_shape images */
 	struct ct_shape full_shape;
+	struct ct_step_clock *clock; /* of the step that is being posted; NULL: none */
 	struct ct_ticker *tuning; /* shown while the first program is compiled, before there is a console */
 	bool compiled;            /* the first program has been compiled */
 	ct_program *eval; /* compiled by the first evaluation */

@@ -19,6 +19,17 @@ static int n_slots(const ct_stepper *p)
 	return p->n_groups * p->group;
 }
 
+/* Synchronized batch norm has one collective in each pass, with a mark before and after it. */
+static int n_norm_marks(const ct_stepper *p)
+{
+	const ct_graph *g = p->s->graph;
+	int n = 0;
+
+	for (int i = 0; i < ct_graph_n_nodes(g); i++)
+		n += 4 * (ct_graph_node(g, i)->op == CT_OP_BATCH_NORM);
+	return p->s->plan.net.sync ? n : 0;
+}
+
 static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 {
 	ct_device *d = p->s->device;
@@ -32,9 +43,9 @@ static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 	CT_TRY(ct_device_host_alloc(d, sizeof(*slot->args), &args));
 	slot->args = args;
 	CT_TRY(ct_event_create(d, true, &slot->done));
-	/* Data, forward and backward of each micro-batch; data and compiling before a resize; statistics, buckets and
-	 * update once. */
-	CT_TRY(ct_step_clock_init(&slot->clock, p->stream, 3 * (int)n_micros + 5));
+	/* Data, forward and backward of each micro-batch, and waits for batch norm within them; data and compiling
+	 * before a resize; statistics, buckets and update once. */
+	CT_TRY(ct_step_clock_init(&slot->clock, p->stream, (3 + n_norm_marks(p)) * (int)n_micros + 5));
 	if (!p->copies)
 		return CT_OK;
 	CT_TRY_ALLOC(slot->micros = CT_NEW_ARRAY(struct step_micro, n_micros));

@@ -16,6 +16,7 @@ enum ct_status ct_step_clock_init(struct ct_step_clock *c, ct_stream *s, int cap
 {
 	*c = (struct ct_step_clock){.stream = s};
 	CT_TRY_ALLOC(c->marks = CT_NEW_ARRAY(struct ct_step_mark, (size_t)cap + 1));
+	CT_TRY_ALLOC(c->kept = CT_NEW_ARRAY(enum ct_phase, (size_t)cap + 1));
 	for (c->cap = 0; c->cap < cap + 1; c->cap++)
 		CT_TRY(ct_event_create(ct_stream_device(s), true, &c->marks[c->cap].event));
 	return CT_OK;
@@ -25,6 +26,7 @@ void ct_step_clock_release(struct ct_step_clock *c)
 {
 	for (int i = 0; i < c->cap; i++)
 		ct_event_destroy(c->marks[i].event);
+	ct_free(c->kept);
 	ct_free(c->marks);
 	*c = (struct ct_step_clock){0};
 }
@@ -45,19 +47,29 @@ enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase)
 	return ct_event_record(c->marks[c->n++].event, c->stream);
 }
 
-void ct_step_clock_keep(const struct ct_step_clock *c, int first, struct ct_step_phases *out)
+enum ct_status ct_step_clock_pause_phase(struct ct_step_clock *c)
 {
-	CT_ASSERT(c->n - first <= CT_STEP_PHASES);
-	*out = (struct ct_step_phases){.first = first};
-	for (int i = first; i < c->n; i++)
-		out->phase[out->n++] = c->marks[i].phase;
+	return ct_step_clock_mark(c, c->phase);
 }
 
-void ct_step_clock_repeat(struct ct_step_clock *c, const struct ct_step_phases *p)
+enum ct_status ct_step_clock_resume_phase(struct ct_step_clock *c)
 {
-	CT_ASSERT(c->n == p->first && p->first + p->n <= c->cap);
-	for (int i = 0; i < p->n; i++)
-		c->marks[c->n++].phase = p->phase[i];
+	return ct_step_clock_mark(c, CT_PHASE_EXPOSED);
+}
+
+void ct_step_clock_keep(struct ct_step_clock *c, int first)
+{
+	c->first_kept = first;
+	c->n_kept = c->n - first;
+	for (int i = 0; i < c->n_kept; i++)
+		c->kept[i] = c->marks[first + i].phase;
+}
+
+void ct_step_clock_repeat(struct ct_step_clock *c)
+{
+	CT_ASSERT(c->n == c->first_kept && c->n + c->n_kept <= c->cap);
+	for (int i = 0; i < c->n_kept; i++)
+		c->marks[c->n++].phase = c->kept[i];
 }
 
 enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out)

@@ -43,8 +43,7 @@ struct step_slot {
  * all later groups. */
 struct step_group {
 	bool warm;
-	ct_recording *recording;
-	struct ct_step_phases phases; /* marks of the first slot's clock that were made in the recording */
+	ct_recording *recording; /* the clock of the first slot keeps the phases that were marked in it */
 };
 /* Groups of an asynchronous device: one is being filled, and two have been posted. */
 enum { CT_STEP_GROUPS = CT_STEP_LAG + 1 };

@@ -119,12 +119,12 @@ static enum ct_status record(ct_stepper *p, struct step_group *group, struct ste
 		memcpy(first[k].recorded, first[k].micros, (size_t)first[k].n_micros * sizeof(*first[k].recorded));
 		first[k].n_recorded = first[k].n_micros;
 	}
-	ct_step_clock_keep(&first->clock, mark, &group->phases);
+	ct_step_clock_keep(&first->clock, mark);
 	return CT_OK;
 }
 
 /* Does what ct__step_post_work does on the host. */
-static void note_replay(ct_stepper *p, const struct step_group *group, struct step_slot *first)
+static void note_replay(ct_stepper *p, struct step_slot *first)
 {
 	struct ct_session *s = p->s;
 
@@ -134,7 +134,7 @@ static void note_replay(ct_stepper *p, const struct step_group *group, struct st
 	ct_optim_posted_again(s->optim);
 	if (s->ema)
 		ct_ema_posted_again(s->ema);
-	ct_step_clock_repeat(&first->clock, &group->phases);
+	ct_step_clock_repeat(&first->clock);
 }
 
 /* Posts the recording, after recording it if there is none. */
@@ -144,7 +144,7 @@ static enum ct_status post_recording(ct_stepper *p, struct step_group *group, st
 	CT_TRY(ct_step_input_wait(&first->input, p->stream));
 	CT_TRY(ct_step_clock_mark(&first->clock, CT_PHASE_DATA));
 	if (group->recording) {
-		note_replay(p, group, first);
+		note_replay(p, first);
 	} else if (record(p, group, first) < 0) {
 		ct_error_hint("train.cuda_graph=off trains without recorded steps");
 		return ct_error_wrap("recording step %llu", (unsigned long long)first->result.request.step);

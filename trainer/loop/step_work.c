@@ -130,6 +130,7 @@ static enum ct_status post_micro(ct_stepper *p, struct step_slot *slot, const st
 	ct_program *program = NULL;
 	if (m->batch.n > 0) {
 		CT_TRY(ct__step_program(p, m->batch.n, &program));
+		slot->clock.phase = CT_PHASE_FORWARD;
 		CT_TRY(ct_program_forward(program, &m->batch));
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_FORWARD));
 	}
@@ -141,6 +142,7 @@ static enum ct_status post_micro(ct_stepper *p, struct step_slot *slot, const st
 				      .accumulate = !m->first,
 				      .grad_ready = m->last ? slice_ready : NULL,
 				      .user = s->reducer};
+	slot->clock.phase = CT_PHASE_BACKWARD;
 	CT_TRY(ct_program_backward(program, &bo));
 	return ct_step_clock_mark(&slot->clock, CT_PHASE_BACKWARD);
 }
@@ -191,7 +193,7 @@ static enum ct_status post_update(ct_stepper *p, struct step_slot *slot)
 			      p->stream);
 }
 
-enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot)
+static enum ct_status post_work(ct_stepper *p, struct step_slot *slot)
 {
 	CT_TRY(ct_net_post_step_args(p->s->net, slot->args));
 	CT_TRY(share_statistics(p, slot));
@@ -200,8 +202,17 @@ enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot)
 	/* Where posting is doing, the collectives of the gradients are waited for here. Those of the statistics, and of
 	 * synchronized batch norm, are waited for when they are posted. */
 	CT_TRY(ct_reducer_finish(p->s->reducer));
-	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
+	if (p->s->world.id.world > 1)
+		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
 	return post_update(p, slot);
+}
+
+enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot)
+{
+	p->s->clock = &slot->clock;
+	enum ct_status st = post_work(p, slot);
+	p->s->clock = NULL;
+	return st;
 }
 
 enum ct_status ct__step_post_each(ct_stepper *p, struct step_slot *first, int n)
