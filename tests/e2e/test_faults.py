@@ -11,8 +11,7 @@ SAVE_POINTS = ("ckpt.model:3", "ckpt.optim", "ckpt.state", "ckpt.rename", "ckpt.
 SETS = ("checkpoint.every_steps=4", "checkpoint.keep_last=2")
 
 
-@both_ways_to_save
-class Killed(Case):
+class Kills(Case):
     """The rank is first stopped at the point, so that the moment of the kill and the pid are known."""
 
     def kill(self, victim, point, rank, *sets, run="run", seconds=5, **more):
@@ -48,17 +47,24 @@ class Killed(Case):
                             self.train(*SETS, run=run)
                             self.assert_equals_reference(*SETS, run=run)
 
+
+class KilledAtStartup(Kills):
+    """Before the first save: how checkpoints are saved makes no difference."""
+
+    def test_at_startup(self):
+        self.check(("startup",), (0, 1), ("it", "launcher"))
+        self.train(*SETS, run="startup-0-0")
+        self.assert_equals_reference(*SETS, run="startup-0-0")
+
+
+@both_ways_to_save
+class Killed(Kills):
     def test_in_a_step(self):
         self.check(("step:7",), (0, 1), ("it", "launcher"))
 
     def test_a_peer_of_the_stopped_one(self):
         self.check(("step:7",), (0,), (1,))
         self.check(("step:7",), (1,), (0,))
-
-    def test_at_startup(self):
-        self.check(("startup",), (0, 1), ("it", "launcher"))
-        self.train(*SETS, run="startup-0-0")
-        self.assert_equals_reference(*SETS, run="startup-0-0")
 
     def test_in_evaluation(self):
         self.check(("eval",), (0, 1), ("it", "launcher"))
