@@ -130,16 +130,20 @@ function(ct_add_shared_object name)
   set_target_properties(${name} PROPERTIES PREFIX "" SUFFIX .so LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endfunction()
 
-# ct_add_test(name LABEL unit|ops|dist|... SOURCES... LINK libs... [TIMEOUT s] [ARGS...]): a cmocka program that ctest runs.
+# ct_add_test(name LABEL unit|ops|dist|... SOURCES... LINK libs... [TIMEOUT s] [COST s] [ARGS...]): a cmocka program that ctest runs. COST:
+# about how long a long test takes. ctest starts those that take longest first, so that none of them ends alone.
 function(ct_add_test name)
-  cmake_parse_arguments(A "" "LABEL;TIMEOUT" "SOURCES;LINK;ARGS" ${ARGN})
+  cmake_parse_arguments(A "" "LABEL;TIMEOUT;COST" "SOURCES;LINK;ARGS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
   target_link_libraries(${name} PRIVATE ct_flags ${A_LINK} ct_cmocka)
   add_test(NAME ${name} COMMAND ${name} ${A_ARGS})
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 240)
   endif()
+  if(NOT A_COST)
+    set(A_COST 0)
+  endif()
   # Compute threads that spin while they wait are many times slower when other tests use the cores.
-  set_tests_properties(${name} PROPERTIES LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT} COST ${A_COST} SKIP_RETURN_CODE 77
     ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endfunction()
