@@ -1,22 +1,40 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds, and runs every test that this machine can run. The last line counts the tests of all stages.
-#   scripts/test.sh           everything: release, address + undefined sanitizers, thread sanitizer, fuzzing, end to end, and README's
-#                             commands in bare Debian systems
-#   scripts/test.sh --quick   the release build's unit, ops and dist tests only
-# CTRAIN_FUZZ_SECONDS: per fuzz target (default 60). CTRAIN_SHARED: directory with real data sets (default ../shared); without it the
-# tests that need them are skipped, listed and counted.
+# Installs what the tests need, builds, and runs every test that this machine can run. Ends with the seconds of each stage and with the
+# counts of tests that passed, failed and were skipped. Two cores need about half an hour, most of it for tests.
+#   scripts/test.sh               all stages except long
+#   scripts/test.sh --quick       stage release, without the packages that only other stages need
+#   scripts/test.sh --long        stage long
+#   scripts/test.sh --stage NAME  one stage:
+#     release    warnings are errors; unit, ops, dist
+#     asan       address and undefined-behaviour sanitizers: unit, ops, dist, golden, gpu, and training on the software GPU
+#     tsan       thread sanitizer: tests of base, data and dist, and the test of nn with a second thread
+#     fuzz       every fuzz target for CTRAIN_FUZZ_SECONDS (default 15; 60 in stage long)
+#     e2e        release: golden, gpu, bench-smoke, end to end, cluster
+#     bookworm   README's commands in this bare Debian system
+#     trixie     the same
+#     long       what repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only with sanitizers, longer fuzzing, and
+#                the quick tests also in a bare system of this machine's release
+# CTRAIN_SHARED: directory with real data sets (default ../shared); without it, the tests that need them are skipped, listed and counted.
+# shellcheck disable=SC2317 # stages are called by their names
 set -euo pipefail
 cd "$(dirname "$0")/.."
-quick=0
-case ${1:-} in
---quick) quick=1 ;;
--h | --help)
-	sed -n '2,7s/^# //p' "$0"
+complete=(release asan tsan fuzz e2e bookworm trixie)
+stages=("${complete[@]}")
+setup=--test
+case $#:${1:-} in
+0:) ;;
+1:--quick) stages=(release) setup=--test-quick ;;
+1:--long) stages=(long) ;;
+2:--stage)
+	stages=("$2")
+	[[ " ${complete[*]} long " == *" $2 "* ]] || { echo "test: there is no stage '$2' (stages: ${complete[*]} long)" >&2; exit 2; }
+	;;
+1:-h | 1:--help)
+	sed -n '2,18s/^# //p' scripts/test.sh
 	exit 0
 	;;
-'') ;;
 *)
-	echo "test: unknown argument '$1' (there is only --quick)" >&2
+	echo "test: unknown arguments '$*' (valid: --quick, --long, --stage NAME)" >&2
 	exit 2
 	;;
 esac
@@ -24,10 +42,16 @@ if [ -n "${CTRAIN_SHARED:-}" ] || [ -d ../shared ]; then
 	CTRAIN_SHARED=$(cd "${CTRAIN_SHARED:-../shared}" && pwd)
 	export CTRAIN_SHARED
 fi
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+# intercept_tls_get_addr=0: up to GCC 13 and clang 16, that interceptor expects a header of old glibcs in front of thread-local storage, and
+# the leak sanitizer sometimes crashes when it follows it ("Tracer caught signal 11").
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:intercept_tls_get_addr=0} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp}
+# Many tests wait more than they compute. The others take half a core each at worst.
+jobs=$(($(nproc) + 2))
+only_sanitized='^test_cuda_engine$' # of the gpu tests: as long with sanitizers as without, and the same comparisons
 failed=0
 results=() # of the stages, for scripts/sum_tests.py
+times=()   # "SECONDS s STAGE"
 
 say() { printf '\n== %s (%d s)\n' "$*" $SECONDS; }
 
@@ -39,12 +63,38 @@ build() { # PRESET ARGS...: as scripts/build.sh; a build that fails is a failed 
 	return 1
 }
 
-run_ctest() { # STAGE DIR ARGS...
+build_release() { build release -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=ON; }
+
+run_ctest() { # RESULT DIR ARGS...
 	local result=$PWD/build/$1.xml
 	rm -f "$result"
 	"${prefix[@]}" ctest --test-dir "$2" --output-on-failure --no-tests=error --test-output-size-passed 1000000 \
-		--test-output-size-failed 1000000 --output-junit "$result" "${@:3}" || failed=1
+		--test-output-size-failed 1000000 --output-junit "$result" -j "$jobs" "${@:3}" || failed=1
 	results+=("$result")
+}
+
+run_command() { # NAME COMMAND...: as one test
+	local verdict=passed
+	"${@:2}" || { verdict=failed failed=1; }
+	echo "$verdict $1" >"build/$1.txt"
+	results+=("build/$1.txt")
+}
+
+run_fuzz() { # SECONDS
+	if ! ls "$(clang -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.fuzzer* >/dev/null 2>&1; then
+		mkdir -p build
+		echo "skipped all targets: clang's fuzzer runtime is not installed" >build/fuzz.txt
+		results+=(build/fuzz.txt)
+	elif build fuzz; then
+		scripts/fuzz.sh "${CTRAIN_FUZZ_SECONDS:-$1}" || failed=1
+		results+=(build/fuzz/fuzz.txt)
+	fi
+}
+
+run_chroot() { # SUITE OPTIONS...
+	scripts/test_chroot.sh "${@:2}" "$1" || failed=1
+	results+=("build/chroot-$1.txt")
+	[ ! -e "build/chroot-$1-quick.xml" ] || results+=("build/chroot-$1-quick.xml")
 }
 
 # ThreadSanitizer of older compilers does not work with the number of random address bits that newer kernels use.
@@ -52,64 +102,63 @@ prefix=()
 plain_addresses=()
 setarch "$(uname -m)" -R true 2>/dev/null && plain_addresses=(setarch "$(uname -m)" -R)
 
-if [ $quick = 1 ]; then
-	scripts/setup.sh --test-quick
-else
-	scripts/setup.sh --test
-fi
+stage_release() {
+	build_release && run_ctest release build/release -L '^(unit|ops|dist)$'
+}
 
-say "release: warnings are errors; unit, ops, dist"
-if build release -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=ON; then
-	run_ctest release build/release -j 2 -L '^(unit|ops|dist)$'
-fi
+stage_asan() {
+	build asan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=OFF || return 0
+	[ ! -x build/release/ctrain ] || export CTRAIN_E2E_REF=$PWD/build/release/ctrain # "ref" is slow with sanitizers
+	run_ctest asan build/asan -L '^(unit|ops|dist|golden|gpu|asan)$'
+	unset CTRAIN_E2E_REF
+}
 
-if [ $quick = 0 ]; then
-	say "address and undefined-behaviour sanitizers: unit, ops, dist, golden, gpu"
-	if build asan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON; then
-		run_ctest asan build/asan -j 2 -L '^(unit|ops|dist|golden|gpu)$'
+stage_tsan() {
+	local folder names
+	build tsan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=OFF -- tests/{base,data,dist}/all test_onednn_export || return 0
+	names=$(for folder in base data dist; do
+		ctest --test-dir "build/tsan/tests/$folder" --show-only -LE '^(cluster|one-thread)$'
+	done | sed -n 's/^ *Test *#[0-9]*: \([a-z0-9_]*\).*/\1/p' | paste -sd '|')
+	prefix=("${plain_addresses[@]}")
+	run_ctest tsan build/tsan -R "^(${names:?no tests}|test_onednn_export)$"
+	prefix=()
+}
+
+stage_fuzz() { run_fuzz 15; }
+
+stage_e2e() {
+	build_release && run_ctest e2e build/release -LE '^(unit|ops|dist)$' -E "$only_sanitized"
+}
+
+stage_bookworm() { run_chroot bookworm; }
+stage_trixie() { run_chroot trixie; }
+
+stage_long() {
+	local suite
+	if build_release; then
+		run_ctest long build/release -R "$only_sanitized"
+		[ ! -x build/release/bench/cudnn_plans ] || run_command plans_of_all_graphs build/release/bench/cudnn_plans --check --all
 	fi
-
-	if [ -e build/asan/ctrain ]; then
-		say "address and undefined-behaviour sanitizers: training on the software GPU, and its faults"
-		[ ! -x build/release/ctrain ] || export CTRAIN_E2E_REF=$PWD/build/release/ctrain # "ref" is slow with sanitizers
-		run_ctest asan-cuda build/asan -R '^e2e_cuda(_faults|_configs)?$'
-		unset CTRAIN_E2E_REF
-	fi
-
-	say "thread sanitizer: tests of base, data and dist, and the test of nn with a second thread"
-	if build tsan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -- tests/{base,data,dist}/all test_onednn_export; then
-		prefix=("${plain_addresses[@]}")
-		for folder in base data dist; do
-			run_ctest "tsan-$folder" "build/tsan/tests/$folder" -j 2 -LE '^cluster$'
-		done
-		run_ctest tsan-nn build/tsan/tests/nn -R '^test_onednn_export$'
-		prefix=()
-	fi
-
-	say "fuzzing, ${CTRAIN_FUZZ_SECONDS:-60} s a target"
-	if ls "$(clang -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.fuzzer* >/dev/null 2>&1; then
-		if build fuzz; then
-			scripts/fuzz.sh "${CTRAIN_FUZZ_SECONDS:-60}" || failed=1
-			results+=(build/fuzz/fuzz.txt)
-		fi
-	else
-		echo "skipped all targets: clang's fuzzer runtime is not installed" >build/fuzz.txt
-		results+=(build/fuzz.txt)
-	fi
-
-	say "release: the rest, end to end and cluster last"
-	run_ctest release-rest build/release -LE '^(unit|ops|dist|e2e|cluster)$'
-	run_ctest release-e2e build/release -L '^(e2e|cluster)$'
-
-	# Last, so that its downloads and builds disturb no other test.
+	run_fuzz 60
 	for suite in bookworm trixie; do
-		say "README's commands in a bare Debian system: $suite"
-		scripts/test_chroot.sh $suite || failed=1
-		results+=("build/chroot-$suite.txt")
-		[ ! -e "build/chroot-$suite-quick.xml" ] || results+=("build/chroot-$suite-quick.xml")
+		run_chroot "$suite" --all
 	done
-fi
+}
+
+run_stage() { # NAME
+	local start=$SECONDS
+	say "$(sed -n "s/^#     $1  *//p" scripts/test.sh | head -n 1)"
+	"stage_$1" || true # what failed is in `failed`
+	times+=("$((SECONDS - start)) s $1")
+}
+
+scripts/setup.sh "$setup"
+times+=("$SECONDS s setup")
+for stage in "${stages[@]}"; do
+	run_stage "$stage"
+done
 
 say "result"
+printf '%s\n' "${times[@]}" "$SECONDS s in all"
 scripts/sum_tests.py "${results[@]}" || failed=1
 exit $failed
