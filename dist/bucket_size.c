@@ -37,11 +37,12 @@ static double least_ns_per_byte(const struct ct_allreduce_time *times, int n)
 }
 
 /* Simulates a step with buckets of this size. Sets *end_ns to the end of the last all-reduce. */
-static enum ct_status find_end(const struct ct_bucket_slice *slices, int n_slices, size_t first_cap, size_t cap,
-			       const struct ct_allreduce_time *times, int n_times, double *end_ns)
+static enum ct_status find_end(const struct ct_bucket_slice *slices, const double *ready, int n_slices,
+			       size_t first_cap, size_t cap, const struct ct_allreduce_time *times, int n_times,
+			       double *end_ns)
 {
 	struct ct_bucket *buckets;
-	double all = 0, bytes = 0;
+	double all = 0, full = 0;
 	int n;
 
 	*end_ns = 0;
@@ -50,21 +51,22 @@ static enum ct_status find_end(const struct ct_bucket_slice *slices, int n_slice
 		all += bytes_of(&buckets[i]);
 	const double backward_ns = all * least_ns_per_byte(times, n_times);
 	for (int i = 0; i < n; i++) {
-		bytes += bytes_of(&buckets[i]);
-		*end_ns = fmax(*end_ns, backward_ns * bytes / all) +
-			  ct_allreduce_ns(times, n_times, bytes_of(&buckets[i]));
+		for (int k = 0; k < buckets[i].n_slices; k++)
+			full = fmax(full, ready[buckets[i].first_slice + k]);
+		*end_ns = fmax(*end_ns, backward_ns * full) + ct_allreduce_ns(times, n_times, bytes_of(&buckets[i]));
 	}
 	ct_free(buckets);
 	return CT_OK;
 }
 
-enum ct_status ct_bucket_choose_size(const struct ct_bucket_slice *slices, int n_slices, size_t first_cap_bytes,
-				     const struct ct_allreduce_time *times, int n_times, size_t *cap_bytes)
+enum ct_status ct_bucket_choose_size(const struct ct_bucket_slice *slices, const double *ready, int n_slices,
+				     size_t first_cap_bytes, const struct ct_allreduce_time *times, int n_times,
+				     size_t *cap_bytes)
 {
 	double least = INFINITY, end;
 
 	for (size_t mib = MIN_MIB; mib <= MAX_MIB; mib *= 2) {
-		CT_TRY(find_end(slices, n_slices, first_cap_bytes, mib << 20, times, n_times, &end));
+		CT_TRY(find_end(slices, ready, n_slices, first_cap_bytes, mib << 20, times, n_times, &end));
 		if (end < least) {
 			least = end;
 			*cap_bytes = mib << 20;

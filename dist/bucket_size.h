@@ -2,9 +2,8 @@
  *
  * An all-reduce of n bytes takes about alpha + n beta (Hockney's model). Large buckets pay alpha less often. Small buckets
  * can be posted earlier, and leave less to do when the backward pass has ended. The function simulates a step for each
- * size: the backward pass completes the gradients at a constant rate, a bucket is reduced when its gradients are complete
- * and the bucket before it is done, and the size with the earliest end is best. For many equal buckets, this is near
- * sqrt(total alpha / beta).
+ * size: a bucket is reduced when its gradients are complete and the bucket before it is done, and the size with the
+ * earliest end is best. If gradients become complete at a constant rate, this is near sqrt(total alpha / beta).
  *
  * The duration of the backward pass is not known at the start of a run. The simulation assumes that it takes as long as
  * the all-reduces of all gradients at the highest measured rate. Then the size matters most: a much longer backward pass
@@ -27,10 +26,11 @@ struct ct_allreduce_time {
  * proportion to the last interval, or to the size if n is 1. */
 double ct_allreduce_ns(const struct ct_allreduce_time *times, int n, double bytes);
 
-/* Chooses *cap_bytes for ct_bucket_plan from 1, 2, 4, ..., 64 MiB; if two sizes cost the same, the smaller one. n_slices
- * is at least 1. Fails like ct_bucket_plan. */
-enum ct_status ct_bucket_choose_size(const struct ct_bucket_slice *slices, int n_slices, size_t first_cap_bytes,
-				     const struct ct_allreduce_time *times, int n_times,
+/* Chooses *cap_bytes for ct_bucket_plan from 1, 2, 4, ..., 64 MiB; if two sizes end at the same time, the smaller one.
+ * ready [n_slices] is the fraction of the backward pass after which a slice is complete. n_slices is at least 1. Fails
+ * like ct_bucket_plan. */
+enum ct_status ct_bucket_choose_size(const struct ct_bucket_slice *slices, const double *ready, int n_slices,
+				     size_t first_cap_bytes, const struct ct_allreduce_time *times, int n_times,
 				     size_t *cap_bytes) CT_MUST_CHECK;
 
 #endif

@@ -6,6 +6,7 @@
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
 #include "trainer/commands/step_bench_impl.h"
+#include "trainer/plan/ready.h"
 
 static void set_node(ct_json *a, const struct ct_session *s, int id, int64_t steps, double backward)
 {
@@ -35,7 +36,7 @@ static enum ct_status set_nodes(ct_json *j, const struct ct_session *s, int64_t 
 {
 	ct_json *a = ct_json_array();
 	double *backward = NULL;
-	const enum ct_status st = ct__backward_flops(s->graph, &backward);
+	const enum ct_status st = ct_plan_backward_flops(s->graph, &backward);
 
 	for (int i = 1; st == CT_OK && i < ct_graph_n_nodes(s->graph); i++)
 		set_node(a, s, i, steps, backward[i]);

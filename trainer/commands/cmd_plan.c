@@ -12,6 +12,7 @@
 #include "trainer/commands/simulate_impl.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/ready.h"
 #include "trainer/plan/run_plan.h"
 
 struct planned {
@@ -25,6 +26,7 @@ struct planned {
 	ct_program *program, *eval;
 	struct ct_bucket *buckets;
 	int n_buckets;
+	double *ready; /* [n_slices] of the gradients, from ct_plan_ready */
 	struct ct_net_memory memory;
 	bool estimated; /* memory is estimated from smaller batches, because the host has too little memory for these */
 };
@@ -122,11 +124,13 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	if (p->val)
 		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
 	CT_TRY(find_memory(p));
-	return ct_plan_buckets(c, p->net, ct_plan_bucket_bytes(c), &p->buckets, &p->n_buckets);
+	CT_TRY(ct_plan_buckets(c, p->net, ct_plan_bucket_bytes(c), &p->buckets, &p->n_buckets));
+	return ct_plan_ready_by_flops(p->net, &p->ready);
 }
 
 static void release(struct planned *p)
 {
+	ct_free(p->ready);
 	ct_free(p->buckets);
 	release_net(p);
 	ct_engine_close(p->engine);
@@ -296,7 +300,7 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	enum ct_status st = make(c, &p);
 	const struct planned_buckets buckets = {
-		.cfg = c, .graph = p.graph, .net = p.net, .buckets = p.buckets, .n = p.n_buckets, .reduced = p.ranks.world > 1};
+		.cfg = c, .net = p.net, .ready = p.ready, .buckets = p.buckets, .n = p.n_buckets, .reduced = p.ranks.world > 1};
 	if (st == CT_OK && cli->json) {
 		st = ct__print_json(plan_json(c, &p, &buckets), true);
 	} else if (st == CT_OK) {

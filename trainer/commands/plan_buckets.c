@@ -1,12 +1,13 @@
 #include "trainer/commands/plan_buckets_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { ALL_MAX = 24, SHOWN_FIRST = 12, SHOWN_LAST = 8 };
 
 struct bucket_facts {
 	size_t bytes, params;
-	double done; /* share of the backward pass, by FLOPs, after which the gradients of the bucket are complete */
+	double done; /* share of the backward pass after which the gradients of the bucket are complete */
 	const char *first, *last; /* names of parameters */
 };
 
@@ -15,39 +16,17 @@ static double mib(size_t bytes)
 	return (double)bytes / (1 << 20);
 }
 
-static int node_of(const ct_graph *g, int param)
-{
-	int node = ct_graph_n_nodes(g) - 1;
-
-	while (node > 0 && ct_graph_node(g, node)->weight != param && ct_graph_node(g, node)->bias != param)
-		node--;
-	return node;
-}
-
-/* Returns the share of the FLOPs of all nodes from `node` on, which is the share of the backward pass that ends with
- * it. */
-static double share_from(const ct_graph *g, int node)
-{
-	const double all = ct_graph_flops(g);
-	double sum = 0;
-
-	for (int i = node; i < ct_graph_n_nodes(g); i++)
-		sum += ct_graph_node_flops(g, i);
-	return all > 0 ? sum / all : 1;
-}
-
 static struct bucket_facts facts_of(const struct planned_buckets *p, int i)
 {
 	const struct ct_bucket *b = &p->buckets[i];
 	struct bucket_facts f = {.bytes = b->n * ct_dtype_bytes(b->dtype)};
 
 	for (int k = 0; k < b->n_slices; k++) {
-		const int id = ct_net_slice(p->net, b->first_slice + k)->param;
-		const struct ct_param *param = ct_graph_param(p->graph, id);
-		const double done = share_from(p->graph, node_of(p->graph, id));
+		const int slice = b->first_slice + k;
+		const struct ct_param *param = ct_graph_param(ct_net_graph(p->net), ct_net_slice(p->net, slice)->param);
 
 		f.params += param->n;
-		f.done = done > f.done ? done : f.done;
+		f.done = fmax(f.done, p->ready[slice]);
 		f.first = k == 0 ? param->name : f.first;
 		f.last = param->name;
 	}

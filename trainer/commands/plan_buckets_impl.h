@@ -7,8 +7,8 @@
 
 struct planned_buckets { /* all borrowed */
 	const struct ct_config *cfg;
-	const ct_graph *graph;
 	const ct_net *net;
+	const double *ready; /* [n_slices] from ct_plan_ready */
 	const struct ct_bucket *buckets;
 	int n;
 	bool reduced; /* there are several ranks */

@@ -9,6 +9,7 @@
 #include "trainer/commands/step_bench_impl.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/ready.h"
 #include "trainer/plan/simulate.h"
 
 #define GOOD_EFFICIENCY 0.8
@@ -39,27 +40,19 @@ struct simulation {
 /* Copies the gradient slices of a net that reduces in a type, and computes when they become final. */
 static enum ct_status set_slices(struct simulation *m, int type, const ct_net *net)
 {
-	const ct_graph *g = ct_net_graph(net);
 	struct ct_sim_work *w = &m->work[type];
-	double total = 0;
 
 	w->n_slices = ct_net_n_slices(net);
 	CT_TRY_ALLOC(m->slices[type] = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)w->n_slices));
 	CT_TRY_ALLOC(m->ready[type] = CT_NEW_ARRAY(double, (size_t)w->n_slices));
 	w->slices = m->slices[type];
 	w->ready = m->ready[type];
-	for (int i = ct_graph_n_nodes(g) - 1; i >= 0; i--) {
-		total += m->costs[i];
-		for (int k = 0; k < w->n_slices; k++) {
-			const struct ct_slice *s = ct_net_slice(net, k);
+	ct_plan_ready(net, m->costs, m->ready[type]);
+	for (int k = 0; k < w->n_slices; k++) {
+		const struct ct_slice *s = ct_net_slice(net, k);
 
-			m->slices[type][k] = (struct ct_bucket_slice){s->offset, s->n, s->dtype};
-			if (ct_graph_param(g, s->param)->node == i)
-				m->ready[type][k] = total;
-		}
+		m->slices[type][k] = (struct ct_bucket_slice){s->offset, s->n, s->dtype};
 	}
-	for (int k = 0; k < w->n_slices; k++)
-		m->ready[type][k] = total > 0 ? m->ready[type][k] / total : 1;
 	return CT_OK;
 }
 
@@ -120,7 +113,7 @@ static enum ct_status describe_nets(struct simulation *m, struct ct_run_plan *pl
 	enum ct_status st;
 
 	if (!m->costs)
-		CT_TRY(ct__backward_flops(graph, &m->costs));
+		CT_TRY(ct_plan_backward_flops(graph, &m->costs));
 	CT_TRY(ct_plan_device_open(m->cfg, 0, &device));
 	CT_TRY_GOTO(ct_engine_open(m->cfg->train.engine, device, 1, &engine), st, out);
 	plan->world = (uint32_t)most_ranks(m);

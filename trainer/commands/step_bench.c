@@ -6,25 +6,6 @@
 #include "base/mem.h"
 #include "trainer/loop/step.h"
 
-enum ct_status ct__backward_flops(const ct_graph *g, double **out)
-{
-	const int n = ct_graph_n_nodes(g);
-	bool *needs_grad = CT_NEW_ARRAY(bool, (size_t)n);
-
-	*out = CT_NEW_ARRAY(double, (size_t)n);
-	for (int i = 1; needs_grad && *out && i < n; i++) {
-		const struct ct_node *node = ct_graph_node(g, i);
-
-		if (node->op == CT_OP_CONV2D || node->op == CT_OP_LINEAR)
-			(*out)[i] = (needs_grad[node->in[0]] ? 2 : 1) * ct_graph_node_flops(g, i);
-		needs_grad[i] =
-			node->weight >= 0 || needs_grad[node->in[0]] || (node->in[1] >= 0 && needs_grad[node->in[1]]);
-	}
-	const enum ct_status st = needs_grad && *out ? CT_OK : CT_NOMEM;
-	ct_free(needs_grad);
-	return st;
-}
-
 static int compare_i64(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

@@ -14,9 +14,5 @@ struct ct__step_bench {
 
 /* Runs at least `steps` steps after a warm-up, and up to 20 more in which the nodes are measured. */
 enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__step_bench *out) CT_MUST_CHECK;
-/* Stores in *out [n_nodes], which the caller owns, the floating-point operations of each node in the backward pass of
- * one sample; 0 for nodes without matrix products. The gradient of the input takes as many operations as the gradient of
- * the weights. It is computed only if a node before this one has parameters. Free *out even on failure. */
-enum ct_status ct__backward_flops(const ct_graph *g, double **out) CT_MUST_CHECK;
 
 #endif

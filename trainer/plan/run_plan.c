@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/ready.h"
 
 enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 {
@@ -461,9 +462,13 @@ enum ct_status ct_plan_choose_buckets(const struct ct_config *c, const ct_net *n
 				      const struct ct_allreduce_time *times, int n_times, size_t *cap_bytes)
 {
 	struct ct_bucket_slice *slices;
+	double *ready = NULL;
 	int n;
 	CT_TRY(bucket_slices(net, &slices, &n));
-	enum ct_status st = ct_bucket_choose_size(slices, n, first_bucket_bytes(c), times, n_times, cap_bytes);
+	enum ct_status st = ct_plan_ready_by_flops(net, &ready);
+	if (st == CT_OK)
+		st = ct_bucket_choose_size(slices, ready, n, first_bucket_bytes(c), times, n_times, cap_bytes);
+	ct_free(ready);
 	ct_free(slices);
 	return st;
 }
