@@ -149,7 +149,8 @@ static enum ct_status post_bucket(ct_reducer *r, int b)
 		CT_TRY(ct_event_record(r->full[b], r->compute));
 		CT_TRY(ct_stream_wait_event(r->stream, r->full[b]));
 	}
-	CT_TRY(convert(r, k, k->dtype, CT_F32));
+	if (!r->opts.converted)
+		CT_TRY(convert(r, k, k->dtype, CT_F32));
 	ct_comm_set_bucket(r->comm, b);
 	st = r->stream ? ct_comm_post_allreduce(r->comm, buf, k->n, k->dtype, CT_SUM, r->stream)
 		       : ct_comm_allreduce(r->comm, buf, k->n, k->dtype, CT_SUM, &r->works[b]);

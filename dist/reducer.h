@@ -8,7 +8,7 @@
  * ct_reducer_finish makes the compute stream wait for the last all-reduce; the host does not wait.
  *
  * Gradients are fp32. To send fewer bytes, a bucket may be summed in another type: the reducer converts the gradients to
- * this type before the all-reduce, and the sums back after it. Both conversions run on the stream of the all-reduce. All
+ * this type before the all-reduce, unless they have been computed in it, and converts the sums back after it. Both conversions run on the stream of the all-reduce. All
  * ranks get the same bits, because the sums that they convert are the same. This is like the fp16_compress_hook of
  * PyTorch's DDP.
  *
@@ -32,6 +32,7 @@ struct ct_reducer_opts {
 	enum ct_status (*convert)(void *user, void *to, enum ct_dtype to_type, const void *from,
 				  enum ct_dtype from_type, size_t n, ct_stream *s);
 	void *user;
+	bool converted; /* gradients of other types than CT_F32 are in the memory of their type, and not in memory[CT_F32] */
 	const struct ct_bucket *buckets; /* [n_buckets]; copied */
 	int n_buckets;
 };

@@ -347,6 +347,8 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 		return CT_FAIL(CT_BUG, "backward must follow a forward of a training program");
 	if (net->ran != p)
 		return CT_FAIL(CT_BUG, "another program of the net has reused the memory between forward and backward");
+	if (opts->accumulate && net->half)
+		return CT_FAIL(CT_BUG, "gradients in 16-bit types cannot be accumulated");
 	if (opts->accumulate)
 		CT_TRY(ct__net_need_scratch(net));
 	p->forward_done = false; /* activations may be overwritten */

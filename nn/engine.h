@@ -187,6 +187,12 @@ ct_engine *ct_net_engine(const ct_net *net);
  * elements, aligned to 256 bytes. Call this before the first program is created. */
 enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads) CT_MUST_CHECK;
 
+/* Lets the backward pass write the gradients of slices of opts.reduce_type, a 16-bit type, to `half` instead of to the
+ * gradient arena, at the same offsets, if the engine computes them in this type. *writes is set to whether it does. half
+ * is borrowed, must outlive the net, and has elements for all these slices. If *writes is true, backward passes cannot
+ * accumulate (CT_BUG). Call this before the first program is created. */
+enum ct_status ct_net_bind_half(ct_net *net, ct_arena *half, bool *writes) CT_MUST_CHECK;
+
 /* Gives the programs of a mode the images that ct_batch.rows refers to. Copies *data. Fails with CT_UNSUPPORTED unless
  * ct_engine_gathers returns true. */
 enum ct_status ct_net_bind_data(ct_net *net, enum ct_mode mode, const struct ct_net_data *data) CT_MUST_CHECK;

@@ -70,6 +70,9 @@ struct ct_engine_ops {
 	 * reason to `why`. */
 	bool (*precision)(enum ct_precision p, char *why, size_t why_len);
 	bool gathers; /* forward supports ct_batch.rows */
+	/* (optional) [default: false] Returns whether backward can write the gradients of slices of opts.reduce_type to
+	 * net->half. */
+	bool (*writes_half)(const ct_net *net);
 	/* (optional) [default: host functions posted to the stream, nn/optim/arena_ops.c] */
 	const struct ct_arena_ops *arenas;
 	/* (optional) [default: the CPU only] Returns whether the engine supports devices of this kind. */
@@ -111,6 +114,7 @@ struct ct_net {
 	size_t arena_elems, buffer_elems;
 	size_t *buffer_offset; /* [n_buffers] */
 	ct_arena *params, *grads, *buffers;
+	ct_arena *half;          /* for gradients of opts.reduce_type; NULL: they are written to grads */
 	ct_arena *scratch_grads; /* same size as grads, created by the first accumulating backward */
 	struct ct_net_state *state;
 	struct ct_metrics *taken; /* pinned host memory to which metrics are copied */

@@ -179,6 +179,15 @@ enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads)
 	return CT_OK;
 }
 
+enum ct_status ct_net_bind_half(ct_net *net, ct_arena *half, bool *writes)
+{
+	if (!net->opts.train || net->n_programs || ct_arena_dtype(half) != net->opts.reduce_type)
+		return CT_FAIL(CT_BUG, "16-bit gradients can only be bound to a training net before its first program");
+	*writes = net->engine->ops->writes_half && net->engine->ops->writes_half(net);
+	net->half = *writes ? half : NULL;
+	return CT_OK;
+}
+
 enum ct_status ct_net_bind_data(ct_net *net, enum ct_mode mode, const struct ct_net_data *data)
 {
 	if (!ct_engine_gathers(net->engine) || net->opts.input != CT_INPUT_U8_NHWC)

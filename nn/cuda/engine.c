@@ -194,6 +194,12 @@ static enum ct_status cuda_read(ct_program *base, int node, bool gradient, float
 	return st;
 }
 
+/* Convolutions compute the gradients of weights in the type of activations. */
+static bool cuda_writes_half(const ct_net *net)
+{
+	return net->opts.reduce_type != CT_F32 && net->opts.reduce_type == cuda_type(net->opts.precision);
+}
+
 const struct ct_engine_ops ct__engine_ops_cuda = {
 	.name = "cuda",
 	.available = cuda_available,
@@ -212,6 +218,7 @@ const struct ct_engine_ops ct__engine_ops_cuda = {
 	.collect_times = ct__cuda_profile_collect,
 	.precision = cuda_precision,
 	.gathers = true,
+	.writes_half = cuda_writes_half,
 	.arenas = &ct__arena_ops_cuda,
 	.supports = cuda_supports,
 };

@@ -93,6 +93,12 @@ class Gpu(Ranks):
                 self.assert_close(got[0], fp32[0], TOLERANCE["bf16"], precision)
                 self.assertNotEqual(got[1], fp32[1])
 
+    def test_rank_without_rows(self):
+        """The last batch has one row. The other rank does not contribute the gradients of its last step again."""
+        sets = ("data.n_train=49", "train.epochs=1", "optim.lr=0.2", "precision=bf16", "dist.backend=shm")
+        fp32 = self.cuda(*sets, "dist.reduce_dtype=fp32", run="fp32")
+        self.assert_close(self.cuda(*sets, run="auto")[0], fp32[0], 0.002, "losses")
+
 
 if __name__ == "__main__":
     main()

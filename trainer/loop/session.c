@@ -390,6 +390,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_net_destroy(s->net);
 	ct_resident_release(s);
 	ct_arena_destroy(s->scalars);
+	ct_arena_destroy(s->half);
 	ct_arena_destroy(s->grads);
 	ct_session_release_reducer(s);
 	if (s->watchdog) {

@@ -53,7 +53,8 @@ struct ct_session {
 	ct_nccl_log *nccl_log; /* NULL: NCCL is not used, or its messages are not wanted */
 	ct_comm *comm;
 	ct_net *net;
-	void *half; /* device memory of the buckets that are summed in another type than fp32; NULL: there are none */
+	ct_arena *half;   /* the buckets that are summed in another type than fp32; NULL: there are none */
+	bool writes_half; /* the backward pass writes their gradients to `half` */
 	/* The memory of grads and scalars, and of these buckets; NULL: it belongs to the communicator. */
 	void *reduced, *reduced_half;
 	ct_arena *grads,

@@ -48,7 +48,17 @@ static enum ct_status alloc_reduced(struct ct_session *s)
 	CT_TRY(alloc_shared(s, (elems + CT_SCALAR_N) * sizeof(float), &s->reduced, &memory));
 	CT_TRY(ct_arena_wrap(s->device, CT_F32, elems, memory, &s->grads));
 	CT_TRY(ct_arena_wrap(s->device, CT_F32, CT_SCALAR_N, (float *)memory + elems, &s->scalars));
-	return half == 0 ? CT_OK : alloc_shared(s, half * sizeof(uint16_t), &s->reduced_half, &s->half);
+	if (half == 0)
+		return CT_OK;
+	CT_TRY(alloc_shared(s, half * sizeof(uint16_t), &s->reduced_half, &memory));
+	return ct_arena_wrap(s->device, s->plan.net.reduce_type, half, memory, &s->half);
+}
+
+/* Micro-batches are accumulated in fp32. */
+static enum ct_status bind_reduced(struct ct_session *s)
+{
+	CT_TRY(ct_net_bind_grads(s->net, s->grads));
+	return s->half && s->plan.accumulate == 1 ? ct_net_bind_half(s->net, s->half, &s->writes_half) : CT_OK;
 }
 
 enum { STAGE_MAX = 64 << 20 };
@@ -79,9 +89,11 @@ static enum ct_status create_reducer(struct ct_session *s)
 	struct ct_reducer_opts ro = {.compute = ct_engine_stream(s->engine),
 				     .convert = convert_bucket,
 				     .user = s->net,
+				     .converted = s->writes_half,
 				     .buckets = s->buckets,
 				     .n_buckets = s->n_buckets};
-	ro.memory[s->plan.net.reduce_type] = s->half;
+	if (s->half)
+		ro.memory[s->plan.net.reduce_type] = ct_arena_at(s->half, 0);
 	ro.memory[CT_F32] = ct_arena_at(s->grads, 0);
 	return ct_reducer_create(s->comm, &ro, &s->reducer);
 }
@@ -98,7 +110,7 @@ static enum ct_status replace_buckets(struct ct_session *s)
 enum ct_status ct_session_build_reducer(struct ct_session *s)
 {
 	CT_TRY(alloc_reduced(s));
-	CT_TRY(ct_net_bind_grads(s->net, s->grads));
+	CT_TRY(bind_reduced(s));
 	const size_t usual = s->bucket_choice.bytes = ct_plan_bucket_bytes(s->cfg);
 	CT_TRY(build_buckets(s));
 	CT_TRY(stage_buckets(s));

@@ -108,6 +108,8 @@ static enum ct_status empty_micro(ct_stepper *p, const struct step_micro *m)
 	struct ct_session *s = p->s;
 	if (m->first)
 		CT_TRY(ct_arena_zero(ct_net_grads(s->net), p->stream));
+	if (m->first && s->writes_half)
+		CT_TRY(ct_arena_zero(s->half, p->stream));
 	for (int i = 0; m->last && i < ct_net_n_slices(s->net); i++)
 		CT_TRY(ct_reducer_ready(s->reducer, i));
 	return CT_OK;

@@ -30,14 +30,16 @@ struct cuda_conv {
 	int node;
 	enum ct__cudnn_conv direction;
 	int x, y; /* buffers */
-	/* A buffer, or CUDA_NONE, which stands for the parameter itself (forward and data) or for its gradient (filter, if gradients have
-	 * the type of activations). */
+	/* A buffer, or CUDA_NONE, which stands for the parameter itself (forward and data) or for its gradient (filter), which must have
+	 * the type of activations: ct__cuda_refer_weight_grad. */
 	int w;
 	/* Forward only: y = relu(conv + residual + bias) in one plan. The bias has the type of activations. The bias CUDA_NONE stands for
 	 * the parameter, the residual CUDA_NONE for none. */
 	bool has_bias, relu;
 	int bias, residual;
 };
+/* conv.c: like ct__cuda_refer_grad for the gradient of a weight, which may be in the memory of 16-bit gradients. */
+enum ct_status ct__cuda_refer_weight_grad(struct cuda_program *p, void **field, int param) CT_MUST_CHECK;
 /* conv.c: adds the task. Fails with CT_UNSUPPORTED if cuDNN has no plan. */
 enum ct_status ct__cuda_add_conv(struct cuda_program *p, const struct cuda_conv *c) CT_MUST_CHECK;
 /* Sets *has to whether cuDNN has a precompiled plan. */

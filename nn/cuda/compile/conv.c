@@ -101,6 +101,16 @@ static void *typed_param(const struct cuda_program *p, int param)
 	return cn->weights ? (char *)cn->weights + at * ct_dtype_bytes(p->type) : ct_arena_at(net->params, at);
 }
 
+enum ct_status ct__cuda_refer_weight_grad(struct cuda_program *p, void **field, int param)
+{
+	const ct_net *net = p->base.net;
+
+	if (!net->half)
+		return ct__cuda_refer_grad(p, field, param);
+	*field = ct_arena_at(net->half, net->slices[net->slice_of[param]].offset);
+	return CT_OK;
+}
+
 enum ct_status ct__cuda_add_conv(struct cuda_program *p, const struct cuda_conv *c)
 {
 	const struct ct_node *node = cuda_node(p, c->node);
@@ -120,7 +130,7 @@ enum ct_status ct__cuda_add_conv(struct cuda_program *p, const struct cuda_conv 
 	if (c->w != CUDA_NONE)
 		CT_TRY(ct__cuda_refer(p, &at[TENSOR_W - 1], c->w));
 	else if (c->direction == CT__CUDNN_FILTER)
-		CT_TRY(ct__cuda_refer_grad(p, &at[TENSOR_W - 1], node->weight));
+		CT_TRY(ct__cuda_refer_weight_grad(p, &at[TENSOR_W - 1], node->weight));
 	else
 		at[TENSOR_W - 1] = typed_param(p, node->weight);
 	if (c->has_bias && c->bias != CUDA_NONE)

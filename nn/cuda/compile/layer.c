@@ -152,10 +152,11 @@ static enum ct_status clear_outside_groups(struct cuda_program *p, int id, int w
 					       .kp = v->cp,
 					       .cp = in->cp,
 					       .type = p->type};
-	return w == CUDA_NONE ? ct__cuda_refer_grad(p, &t->groups.w, node->weight) : ct__cuda_refer(p, &t->groups.w, w);
+	return w == CUDA_NONE ? ct__cuda_refer_weight_grad(p, &t->groups.w, node->weight)
+			      : ct__cuda_refer(p, &t->groups.w, w);
 }
 
-/* The gradient of the weights. In a 16-bit type it is converted to the fp32 of the arena. */
+/* The gradient of the weights. If it has a 16-bit type, but is not stored in this type, it is converted. */
 static enum ct_status weight_gradient(struct cuda_program *p, const struct cuda_conv *filter)
 {
 	const int param = cuda_node(p, filter->node)->weight;
@@ -163,7 +164,7 @@ static enum ct_status weight_gradient(struct cuda_program *p, const struct cuda_
 	struct cuda_conv c = *filter;
 	struct cuda_task *t;
 
-	if (p->type == CT_F32) {
+	if (p->type == CT_F32 || p->base.net->half) {
 		CT_TRY(ct__cuda_add_conv(p, &c));
 		return clear_outside_groups(p, c.node, CUDA_NONE);
 	}

@@ -341,6 +341,74 @@ static void test_bad_scales(void **state)
 	close_fixture(&f);
 }
 
+/* ---- gradients of weights in their 16-bit type */
+
+enum { GRAD_ROWS = 2, GRAD_MAX = 4096 };
+
+/* Runs a step, and reads n gradients; with `half`, those that the step writes there into *out_half. */
+static void gradients(enum ct_precision precision, bool half, size_t *n, float *out, uint16_t *out_half)
+{
+	const enum ct_dtype type = cuda_type(precision);
+	const struct ct_net_opts opts = {.batch = GRAD_ROWS,
+					 .input = CT_INPUT_F32_NCHW,
+					 .train = true,
+					 .precision = precision,
+					 .reduce_type = type};
+	const struct ct_backward_opts back = {.scale = 0.5f}, again = {.scale = 0.5f, .accumulate = true};
+	ct_arena *memory = NULL;
+	struct cuda_rig r;
+	bool writes = false;
+
+	cuda_rig_open(&r, "conv2d 6 kernel=3 groups=3;batch_norm;relu;conv2d 5 kernel=1;linear 4", 6, 4, GRAD_ROWS,
+		      &opts);
+	const struct ct_batch b = cuda_rig_batch(&r, GRAD_ROWS);
+	*n = ct_net_arena_elems(r.net);
+	assert_true(*n <= GRAD_MAX);
+	assert_ok(ct_net_init(r.net, CT_INIT_PYTORCH, 1));
+	if (half) {
+		assert_ok(ct_arena_create(r.device, type, *n, &memory));
+		assert_ok(ct_net_bind_half(r.net, memory, &writes));
+		assert_true(writes);
+	}
+	assert_ok(ct_program_create(r.net, GRAD_ROWS, CT_TRAIN, &r.train));
+	assert_ok(ct_program_forward(r.train, &b));
+	assert_ok(ct_program_backward(r.train, &back));
+	assert_ok(ct_arena_read(ct_net_grads(r.net), 0, *n, out, ct_engine_stream(r.engine)));
+	if (half) {
+		assert_ok(ct_arena_read(memory, 0, *n, out_half, ct_engine_stream(r.engine)));
+		assert_ok(ct_program_forward(r.train, &b));
+		assert_fails(ct_program_backward(r.train, &again), CT_BUG, "cannot be accumulated");
+	}
+	ct_arena_destroy(memory); /* before the rig closes the device; nothing uses it any more */
+	cuda_rig_close(&r);
+}
+
+/* The gradients of weights are either stored in the 16-bit type, or converted to fp32; all others are fp32. */
+static void test_stored_gradients(void **state)
+{
+	static float plain[GRAD_MAX], other[GRAD_MAX];
+	static uint16_t half[GRAD_MAX];
+	static const enum ct_precision precisions[] = {CT_PRECISION_BF16, CT_PRECISION_FP16};
+
+	(void)state;
+	for (size_t p = 0; p < CT_ARRAY_LEN(precisions); p++) {
+		size_t n, n_weights = 0, n_others = 0;
+
+		gradients(precisions[p], false, &n, plain, NULL);
+		gradients(precisions[p], true, &n, other, half);
+		for (size_t i = 0; i < n; i++) {
+			const float h = p ? ct_f16_to_f32(half[i]) : ct_bf16_to_f32(half[i]);
+
+			assert_true(plain[i] == h || plain[i] == other[i]);
+			assert_true(h == 0 || other[i] == 0);
+			n_weights += h != 0;
+			n_others += other[i] != 0;
+		}
+		assert_true(n_weights > 100);
+		assert_in_range(n_others, 10, 6 + 6 + 6 + 5 + 4);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -349,6 +417,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_ema_after_skipped_update, expect_all_freed),
 		cmocka_unit_test_teardown(test_continued_scale, expect_all_freed),
 		cmocka_unit_test_teardown(test_bad_scales, expect_all_freed),
+		cmocka_unit_test_teardown(test_stored_gradients, expect_all_freed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
