@@ -1,0 +1,147 @@
+/* Measures operations of an MPI library alone, for comparison with ctrain's communicator mpi (bench/vs_library.py).
+ *
+ *     mpirun -n 2 mpi_ops_NAME OPERATION BYTES...
+ *
+ * The operations and their vectors are those of `ctrain bench comm`: fp32, all-reduce and reduce in place. Rank 0 prints
+ * lines "BYTES MICROSECONDS". BYTES is the size of the complete vector. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "bench/median_time.h"
+
+struct vectors {
+	int rank, size, n; /* n elements per rank */
+	float *a, *b;
+};
+
+static void allreduce(void *user)
+{
+	const struct vectors *v = user;
+
+	MPI_Allreduce(MPI_IN_PLACE, v->a, v->n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void reduce(void *user)
+{
+	const struct vectors *v = user;
+
+	if (v->rank == 0)
+		MPI_Reduce(MPI_IN_PLACE, v->a, v->n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+	else
+		MPI_Reduce(v->a, NULL, v->n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+
+static void broadcast(void *user)
+{
+	const struct vectors *v = user;
+
+	MPI_Bcast(v->a, v->n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void allgather(void *user)
+{
+	const struct vectors *v = user;
+
+	MPI_Allgather(v->a, v->n, MPI_FLOAT, v->b, v->n, MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+static void gather(void *user)
+{
+	const struct vectors *v = user;
+
+	MPI_Gather(v->a, v->n, MPI_FLOAT, v->b, v->n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void scatter(void *user)
+{
+	const struct vectors *v = user;
+
+	MPI_Scatter(v->a, v->n, MPI_FLOAT, v->b, v->n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void reduce_scatter(void *user)
+{
+	const struct vectors *v = user;
+
+	MPI_Reduce_scatter_block(v->a, v->b, v->n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void sendrecv(void *user)
+{
+	const struct vectors *v = user;
+
+	MPI_Sendrecv(v->a, v->n, MPI_FLOAT, (v->rank + 1) % v->size, 0, v->b, v->n, MPI_FLOAT,
+		     (v->rank + v->size - 1) % v->size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void barrier(void *user)
+{
+	(void)user;
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static const struct operation {
+	const char *name;
+	void (*once)(void *user);
+	int in_parts; /* the vector consists of one part per rank */
+} operations[] = {
+	{"allreduce", allreduce, 0}, {"reduce", reduce, 0},   {"broadcast", broadcast, 0},
+	{"allgather", allgather, 1}, {"gather", gather, 1},   {"scatter", scatter, 1},
+	{"sendrecv", sendrecv, 0},   {"barrier", barrier, 0}, {"reduce_scatter", reduce_scatter, 1},
+};
+
+static double largest(void *user, double value)
+{
+	double all;
+
+	(void)user;
+	MPI_Allreduce(&value, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+	return all;
+}
+
+static double measure(const struct operation *o, size_t bytes)
+{
+	struct vectors v;
+	const struct library l = {&v, o->once, largest};
+	double us;
+
+	MPI_Comm_rank(MPI_COMM_WORLD, &v.rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &v.size);
+	v.n = (int)(bytes / sizeof(float) / (size_t)(o->in_parts ? v.size : 1));
+	/* The same kind of memory as that of `ctrain bench comm`. */
+	v.a = ct_calloc_aligned(4096, bytes + 1);
+	v.b = ct_calloc_aligned(4096, bytes + 1);
+	if (!v.a || !v.b)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	us = median_time_us(&l);
+	ct_free_aligned(v.b);
+	ct_free_aligned(v.a);
+	return us;
+}
+
+int main(int argc, char **argv)
+{
+	const struct operation *o = NULL;
+	int rank;
+
+	for (size_t i = 0; argc > 1 && i < sizeof(operations) / sizeof(*operations); i++)
+		o = strcmp(operations[i].name, argv[1]) == 0 ? &operations[i] : o;
+	if (!o) {
+		fprintf(stderr, "usage: mpirun -n N mpi_ops_NAME OPERATION BYTES...\n");
+		return 2;
+	}
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	for (int i = 2; i < argc; i++) {
+		size_t bytes = strtoul(argv[i], NULL, 10);
+		double us = measure(o, bytes);
+
+		if (rank == 0)
+			printf("%zu %.3f\n", bytes, us);
+	}
+	MPI_Finalize();
+	return 0;
+}
