@@ -327,6 +327,7 @@ void ct__comm_record(ct_comm *c, ct_work *w)
 	w->comm = c;
 	d = ct__work_whole(w);
 	w->seq = atomic_fetch_add_explicit(&c->seq, 1, memory_order_relaxed);
+	w->posted_ns = ct_now_ns();
 	w->number = ct__comm_is_p2p(w->kind) ? -1 - c->n_messages++
 					     : atomic_fetch_add_explicit(&c->n_collectives, 1, memory_order_relaxed);
 	ct__flight_add(c->flight,
@@ -340,7 +341,7 @@ void ct__comm_record(ct_comm *c, ct_work *w)
 						  .root = d->root,
 						  .tag = d->tag,
 						  .n = d->n,
-						  .posted_ns = ct_now_ns()});
+						  .posted_ns = w->posted_ns});
 }
 
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)

@@ -21,6 +21,7 @@ struct ct_work {
 	int bucket;     /* 1 + the bucket of the reducer; 0: none */
 	int64_t number; /* number of the collective, or -1 - k for message k */
 	int64_t seq;
+	int64_t posted_ns;
 	_Atomic int status; /* CT_INPROGRESS until done */
 	ct_work *next;      /* next and scratch belong to the back end */
 	uint64_t scratch[6];
@@ -78,6 +79,7 @@ struct ct_comm {
 	_Atomic int64_t seq;
 	_Atomic int64_t n_collectives;
 	int64_t n_messages;   /* of the thread that posts */
+	uint64_t history;     /* digest of the collectives posted so far (diagnose_impl.h) */
 	_Atomic int64_t step; /* 1 + the step; 0: none */
 	int bucket;           /* of the operations posted next, as in ct_work */
 	const ct_work *whole; /* the operation of opts.outer of which the operations posted next are parts; NULL: none */

@@ -17,27 +17,29 @@ struct issue {
 	int32_t kind, dtype, op, root, tag, bucket;
 };
 
-static uint32_t mix(uint32_t h, uint64_t v)
+/* One multiplication per value, because every operation computes its tag. */
+static uint64_t mix(uint64_t h, uint64_t v)
 {
-	for (int i = 0; i < 8; i++)
-		h = (h ^ (uint32_t)(v >> (8 * i) & 0xff)) * 16777619u;
-	return h;
+	h = (h ^ v) * 0x9e3779b97f4a7c15;
+	return h ^ h >> 32;
 }
 
 uint32_t ct__comm_tag(const ct_work *w)
 {
-	uint32_t tag = 2166136261u;
+	ct_comm *c = w->comm;
+	uint64_t tag = mix(0, 1);
 
 	w = ct__work_whole(w);
 	tag = mix(tag, w->n);
 	tag = mix(tag, (uint64_t)w->dtype);
 	if (ct__comm_is_p2p(w->kind))
-		return mix(tag, (uint64_t)(uint32_t)w->tag);
+		return (uint32_t)mix(tag, (uint64_t)(uint32_t)w->tag);
 	tag = mix(tag, (uint64_t)w->kind);
 	tag = mix(tag, (uint64_t)w->op);
 	tag = mix(tag, (uint64_t)(uint32_t)w->root);
 	tag = mix(tag, (uint64_t)w->bucket);
-	return mix(tag, (uint64_t)w->number);
+	c->history = mix(c->history, tag);
+	return (uint32_t)c->history;
 }
 
 /* Gets the latest operations from the flight record. */

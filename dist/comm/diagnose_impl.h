@@ -6,8 +6,9 @@
 
 #include "dist/comm/comm_impl.h"
 
-/* Returns the tag of a posted operation. Ranks that issue the same operation as their k-th collective get the same
- * tag. */
+/* Returns the tag of an operation; call it once for each, in the order of posting. Ranks get the same tag for their k-th
+ * collective if all collectives up to this one are the same. The earlier ones matter because a rank that only sends a
+ * short message ends its part of a collective whether or not anyone receives it. */
 uint32_t ct__comm_tag(const ct_work *w);
 /* Returns CT_MISMATCH if another waiting rank has issued a different operation in place of w. Otherwise, returns CT_OK
  * if `final` is false. If `final` is true because the deadline has passed, returns CT_TIMEOUT with a message that names

@@ -39,12 +39,12 @@ void ct__flight_add(struct ct_flight *f, const struct ct_flight_record *r)
 	atomic_store_explicit(&s->stamp, r->seq + 1, memory_order_release);
 }
 
-void ct__flight_begun(struct ct_flight *f, int64_t seq)
+void ct__flight_begun(struct ct_flight *f, int64_t seq, int64_t now_ns)
 {
 	struct ct_flight_slot *s = slot_of(f, seq);
 
 	if (get(&s->stamp) == seq + 1)
-		put(&s->begun_ns, ct_now_ns());
+		put(&s->begun_ns, now_ns);
 }
 
 void ct__flight_done(struct ct_flight *f, int64_t seq)

@@ -35,7 +35,7 @@ struct ct_flight {
 
 void ct__flight_add(struct ct_flight *f, const struct ct_flight_record *r);
 /* These may be called by any thread. If the record has been overwritten, they do nothing. */
-void ct__flight_begun(struct ct_flight *f, int64_t seq);
+void ct__flight_begun(struct ct_flight *f, int64_t seq, int64_t now_ns);
 void ct__flight_done(struct ct_flight *f, int64_t seq);
 /* Returns false if there is no record of operation seq (any more). */
 bool ct__flight_at(const struct ct_flight *f, int64_t seq, struct ct_flight_record *out);

@@ -40,7 +40,7 @@ static void *work_loop(void *arg)
 			end_work(q, w, c->error.status);
 			continue;
 		}
-		ct__flight_begun(c->flight, w->seq);
+		ct__flight_begun(c->flight, w->seq, ct_now_ns());
 		st = q->run(c, w);
 		if (st == CT_PEER_LOST)
 			ct__comm_await_final_error(c);

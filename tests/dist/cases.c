@@ -89,10 +89,10 @@ static enum ct_status sum(struct member *m)
 	return finish(m, begin_sum(m, N, CT_F32, CT_SUM));
 }
 
-static enum ct_status broadcast(struct member *m, int root)
+static enum ct_status broadcast(struct member *m, size_t n, int root)
 {
-	return finish(m, m->posted ? ct_comm_post_broadcast(m->c, m->x, N, CT_F32, root, m->stream)
-				   : ct_comm_broadcast(m->c, m->x, N, CT_F32, root, &m->w));
+	return finish(m, m->posted ? ct_comm_post_broadcast(m->c, m->x, n, CT_F32, root, m->stream)
+				   : ct_comm_broadcast(m->c, m->x, n, CT_F32, root, &m->w));
 }
 
 /* Sums until that fails: another rank may have issued some before it ended. */
@@ -112,14 +112,14 @@ static void together(struct ct_world *world, const char *name)
 
 /* ---- ranks that disagree */
 
-enum { KIND, COUNT, TYPE, REDUCTION, ROOT, BUCKET };
+enum { KIND, COUNT, TYPE, REDUCTION, ROOT, SHORT_ROOT, BUCKET };
 
 /* A root of a broadcast waits for no one, so a sum follows. */
 static enum ct_status issue(struct member *m, int variant, bool odd)
 {
 	switch (variant) {
 	case KIND:
-		CT_TRY(odd ? broadcast(m, 1) : CT_OK);
+		CT_TRY(odd ? broadcast(m, N, 1) : CT_OK);
 		break;
 	case COUNT:
 		return finish(m, begin_sum(m, odd ? 1001 : 1000, CT_F32, CT_SUM));
@@ -128,7 +128,8 @@ static enum ct_status issue(struct member *m, int variant, bool odd)
 	case REDUCTION: /* hier divides the average only after its parts */
 		return finish(m, begin_sum(m, 1000, CT_F32, odd ? CT_AVG : CT_SUM));
 	case ROOT:
-		CT_TRY(broadcast(m, odd));
+	case SHORT_ROOT: /* libraries send a short message without asking whether it is expected */
+		CT_TRY(broadcast(m, variant == ROOT ? N : 10, odd));
 		break;
 	case BUCKET:
 		ct_comm_set_bucket(m->c, odd);
@@ -148,6 +149,7 @@ static void disagree(struct ct_world *world, void *arg)
 		[TYPE] = {"f32[1000]", "i32[1000]"},
 		[REDUCTION] = {"allreduce sum", "allreduce avg"},
 		[ROOT] = {"from rank 0", "from rank 1"},
+		[SHORT_ROOT] = {"from rank 0", "from rank 1"},
 		[BUCKET] = {"bucket 0", "bucket 1"},
 	};
 	struct scene *s = arg;
@@ -335,6 +337,7 @@ static const struct comm_case cases[] = {
 	{"ranks issue different types", disagree, TYPE, LONG, 0},
 	{"ranks issue different reductions", disagree, REDUCTION, LONG, 0},
 	{"ranks issue different roots", disagree, ROOT, LONG, 0},
+	{"ranks issue different roots of a short broadcast", disagree, SHORT_ROOT, LONG, 0},
 	{"ranks issue different buckets", disagree, BUCKET, LONG, 0},
 	{"a message has another length", disagree_message, 0, LONG, 0},
 	{"invalid arguments", invalid, 0, LONG, 0},
@@ -363,8 +366,13 @@ static const struct absence of_mpi[] = {
 	{"a rank leaves", "MPI does not report it: to the others, the rank is late"},
 	{NULL, NULL},
 };
-static const struct absence of_nccl[] = {{"ranks issue different buckets", NOT_COMPARED}, {NULL, NULL}};
+static const struct absence of_nccl[] = {
+	{"ranks issue different roots of a short broadcast", NOT_COMPARED},
+	{"ranks issue different buckets", NOT_COMPARED},
+	{NULL, NULL},
+};
 static const struct absence of_nccl_posted[] = {
+	{"ranks issue different roots of a short broadcast", NOT_COMPARED},
 	{"ranks issue different buckets", NOT_COMPARED},
 	{"a message has another length", NO_MESSAGES},
 	{"a message is late", NO_MESSAGES},

@@ -69,7 +69,7 @@ static void test_ring(void **state)
 		ct__flight_done(f, seq); /* of overwritten records: nothing */
 	assert_true(ct__flight_pending(f, n, &r));
 	assert_int_equal(r.seq, n - 2);
-	ct__flight_begun(f, n - 2);
+	ct__flight_begun(f, n - 2, ct_now_ns());
 	assert_true(ct__flight_at(f, n - 2, &r) && r.begun_ns > 0 && r.done_ns == 0);
 	ct__flight_done(f, n - 2);
 	ct__flight_done(f, n - 1);

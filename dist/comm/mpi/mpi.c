@@ -17,8 +17,11 @@
 #define OPEN_NS (60 * CT_SEC)
 /* A wait that takes longer than this looks for the reason, then again at increasing intervals. */
 #define DIAGNOSE_NS CT_SEC
-/* A wait polls continuously at first, then lets other threads run between polls, then sleeps between polls. */
-#define EAGER_POLLS 50
+/* A wait polls continuously at first, then lets other threads run between polls, then sleeps between polls. At first it
+ * also makes many calls of MPI at once and does not look at the clock, because a small operation takes less than a
+ * microsecond. */
+#define EAGER_POLLS 4
+#define CALLS_PER_EAGER_POLL 32
 #define YIELD_NS (2 * CT_MS)
 #define SLEEP_NS (100 * 1000)
 
@@ -110,7 +113,7 @@ static enum ct_status prepare_slots(struct comm_mpi *m)
 		p->size = size;
 		CT_TRY_ALLOC(p->scratch = ct_calloc_aligned(4096, ct__mpi_scratch_bytes(size)));
 		CT_TRY_ALLOC(p->inputs = CT_NEW_ARRAY(void *, (size_t)size));
-		CT_TRY(m->module->batch_create(m->engine, max, &m->slots[i].batch));
+		CT_TRY(m->module->batch_create(m->engine, max * CT_MPI_PARTS_MAX, &m->slots[i].batch));
 	}
 	return CT_OK;
 }
@@ -143,12 +146,16 @@ fail:
 
 static enum ct_status start_phase(struct comm_mpi *m, struct slot *s)
 {
+	const struct ct_peer *peers = m->base.world->peers;
 	size_t n = ct__mpi_phase_messages(&s->piece, m->messages);
 
+	for (size_t i = 0; i < n; i++)
+		m->messages[i].same_host = peers[m->messages[i].peer].node == peers[m->base.rank].node;
 	return m->module->start(s->batch, CT_MPI_COLLECTIVES, s->tag + s->piece.phase, m->messages, n);
 }
 
-static enum ct_status start_pieces(struct comm_mpi *m)
+/* now_ns: the time, or 0 if the caller has not read the clock. */
+static enum ct_status start_pieces(struct comm_mpi *m, int64_t now_ns)
 {
 	while (m->starting && !m->slots[m->n_pieces % WINDOW].work) {
 		struct slot *s = &m->slots[m->n_pieces % WINDOW];
@@ -158,7 +165,7 @@ static enum ct_status start_pieces(struct comm_mpi *m)
 		s->piece.work = w;
 		s->tag = (int)w->scratch[TAG] + 2 * (int)(m->n_pieces % PIECE_TAGS);
 		if (w->scratch[STARTED] == 0)
-			ct__flight_begun(m->base.flight, w->seq);
+			ct__flight_begun(m->base.flight, w->seq, now_ns ? now_ns : ct_now_ns());
 		ct__mpi_piece_init(&s->piece, w->scratch[STARTED]++);
 		m->n_pieces++;
 		if (w->scratch[STARTED] == w->scratch[N_PIECES])
@@ -169,9 +176,9 @@ static enum ct_status start_pieces(struct comm_mpi *m)
 }
 
 /* Continues a piece if its messages are done. */
-static enum ct_status advance_piece(struct comm_mpi *m, struct slot *s, bool *moved)
+static enum ct_status advance_piece(struct comm_mpi *m, struct slot *s, int calls, bool *moved)
 {
-	enum ct_status st = m->module->test(s->batch);
+	enum ct_status st = m->module->test(s->batch, calls);
 
 	if (st != CT_OK)
 		return st < 0 ? st : CT_OK;
@@ -190,13 +197,13 @@ static void set_done(ct_work *w)
 	atomic_store_explicit(&w->status, CT_OK, memory_order_release);
 }
 
-static enum ct_status advance_collectives(struct comm_mpi *m, bool *moved)
+static enum ct_status advance_collectives(struct comm_mpi *m, int calls, bool *moved)
 {
 	for (int i = 0; i < WINDOW; i++) {
 		if (m->slots[i].work)
-			CT_TRY(advance_piece(m, &m->slots[i], moved));
+			CT_TRY(advance_piece(m, &m->slots[i], calls, moved));
 	}
-	CT_TRY(start_pieces(m));
+	CT_TRY(start_pieces(m, 0));
 	while (m->head && m->head->scratch[FINISHED] == m->head->scratch[N_PIECES]) {
 		ct_work *w = m->head;
 
@@ -220,7 +227,7 @@ static enum ct_status post_collective(struct comm_mpi *m, ct_work *w)
 	m->tail = w;
 	if (!m->starting)
 		m->starting = w;
-	return start_pieces(m);
+	return start_pieces(m, w->posted_ns);
 }
 
 /* ---- messages */
@@ -262,8 +269,10 @@ static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 	for (size_t i = 0; i < n; i++) {
 		size_t from = i * CT_MPI_MESSAGE_MAX, left = bytes - from;
 
-		parts[i] = (struct ct_mpi_message){buf + from, left < CT_MPI_MESSAGE_MAX ? left : CT_MPI_MESSAGE_MAX,
-						   w->root, sending};
+		parts[i] = (struct ct_mpi_message){.buf = buf + from,
+						   .bytes = left < CT_MPI_MESSAGE_MAX ? left : CT_MPI_MESSAGE_MAX,
+						   .peer = w->root,
+						   .sending = sending};
 	}
 	st = take_batch(m, n, &b);
 	if (st == CT_OK)
@@ -283,12 +292,12 @@ static enum ct_status post_message(struct comm_mpi *m, ct_work *w)
 	return CT_OK;
 }
 
-static enum ct_status advance_messages(struct comm_mpi *m, bool *moved)
+static enum ct_status advance_messages(struct comm_mpi *m, int calls, bool *moved)
 {
 	for (ct_work **link = &m->first_message; *link;) {
 		ct_work *w = *link;
 		struct ct_mpi_batch *b = (struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH];
-		enum ct_status st = m->module->test(b);
+		enum ct_status st = m->module->test(b, calls);
 
 		if (st < 0)
 			return st;
@@ -322,11 +331,12 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 	return post_message(m, w);
 }
 
-static enum ct_status advance(struct comm_mpi *m, bool *moved)
+/* Continues everything that is under way; for each part, MPI is called up to `calls` times. */
+static enum ct_status advance(struct comm_mpi *m, int calls, bool *moved)
 {
 	*moved = false;
-	CT_TRY(advance_messages(m, moved));
-	return advance_collectives(m, moved);
+	CT_TRY(advance_messages(m, calls, moved));
+	return advance_collectives(m, calls, moved);
 }
 
 static enum ct_status progress(ct_comm *c)
@@ -334,7 +344,7 @@ static enum ct_status progress(ct_comm *c)
 	struct comm_mpi *m = (struct comm_mpi *)c;
 	bool moved;
 
-	return m->head || m->first_message ? advance(m, &moved) : CT_OK;
+	return m->head || m->first_message ? advance(m, 1, &moved) : CT_OK;
 }
 
 static enum ct_status test(ct_comm *c, ct_work *w)
@@ -343,12 +353,10 @@ static enum ct_status test(ct_comm *c, ct_work *w)
 	return atomic_load_explicit(&w->status, memory_order_relaxed) == CT_OK ? CT_OK : CT_INPROGRESS;
 }
 
-static void rest(int polls, int64_t idle_ns)
+static void rest(int64_t idle_ns)
 {
 	const struct timespec pause = {.tv_nsec = SLEEP_NS};
 
-	if (polls < EAGER_POLLS)
-		return;
 	if (idle_ns < YIELD_NS)
 		sched_yield();
 	else
@@ -369,7 +377,7 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 {
 	struct comm_mpi *m = (struct comm_mpi *)c;
 	int64_t pause = c->opts.timeout_ns / 4 < DIAGNOSE_NS ? c->opts.timeout_ns / 4 : DIAGNOSE_NS;
-	int64_t moved_ns = ct_now_ns(), look_ns = moved_ns + pause;
+	int64_t moved_ns = 0, look_ns = 0; /* 0: the clock has not been read since then */
 
 	for (int polls = 0;; polls++) {
 		int64_t now;
@@ -377,20 +385,24 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 
 		if (atomic_load_explicit(&c->dead, memory_order_acquire))
 			return ct_error_restore(&c->error);
-		CT_TRY(advance(m, &moved));
+		CT_TRY(advance(m, polls < EAGER_POLLS ? CALLS_PER_EAGER_POLL : 1, &moved));
 		if (atomic_load_explicit(&w->status, memory_order_relaxed) == CT_OK)
 			return CT_OK;
-		now = ct_now_ns();
 		if (moved) {
-			moved_ns = now;
+			moved_ns = 0;
 			polls = 0;
 		}
+		if (polls < EAGER_POLLS)
+			continue;
+		now = ct_now_ns();
+		moved_ns = moved_ns ? moved_ns : now;
+		look_ns = look_ns ? look_ns : now + pause;
 		if (now >= look_ns || now >= deadline_ns) {
 			CT_TRY(look(m, w, now >= deadline_ns));
 			pause = pause < 16 * DIAGNOSE_NS ? pause * 2 : pause;
 			look_ns = ct_now_ns() + pause;
 		}
-		rest(polls, now - moved_ns);
+		rest(now - moved_ns);
 	}
 }
 

@@ -13,6 +13,17 @@
 #include "dist/comm/mpi/mpi_process.h"
 
 #define N_CHANNELS 2
+/* On one host, the libraries copy a message of at most EAGER_BYTES through shared memory. For a longer one, sender and
+ * receiver first agree, and one of them copies it with a system call. That takes several microseconds, so messages of
+ * medium length in collectives are sent in up to CT_MPI_PARTS_MAX parts of PART_BYTES. The limits are the defaults of
+ * the libraries, less a header. */
+#ifdef OPEN_MPI
+#define EAGER_BYTES 4032
+#define PART_BYTES 4032
+#else
+#define EAGER_BYTES 16256
+#define PART_BYTES 8128
+#endif
 
 struct ct_mpi_engine {
 	MPI_Comm channels[N_CHANNELS]; /* duplicates of MPI_COMM_WORLD */
@@ -196,6 +207,14 @@ static enum ct_status batch_create(struct ct_mpi_engine *e, size_t max, struct c
 	return CT_OK;
 }
 
+/* The number of messages of MPI for a message. */
+static size_t n_parts(const struct ct_mpi_message *m)
+{
+	const size_t n = (m->bytes + PART_BYTES - 1) / PART_BYTES;
+
+	return m->same_host && m->bytes > EAGER_BYTES && n <= CT_MPI_PARTS_MAX ? n : 1;
+}
+
 /* Called with the lock. */
 static enum ct_status start_one(struct ct_mpi_batch *b, enum ct_mpi_channel channel, int tag,
 				const struct ct_mpi_message *m)
@@ -218,6 +237,22 @@ static enum ct_status start_one(struct ct_mpi_batch *b, enum ct_mpi_channel chan
 	return CT_OK;
 }
 
+static enum ct_status start_parts(struct ct_mpi_batch *b, enum ct_mpi_channel channel, int tag,
+				  const struct ct_mpi_message *m)
+{
+	const size_t n = channel == CT_MPI_COLLECTIVES ? n_parts(m) : 1;
+
+	for (size_t i = 0; i < n; i++) {
+		const size_t from = i * PART_BYTES, len = i + 1 < n ? PART_BYTES : m->bytes - from;
+
+		CT_TRY(start_one(
+			b, channel, tag,
+			&(struct ct_mpi_message){
+				.buf = (char *)m->buf + from, .bytes = len, .peer = m->peer, .sending = m->sending}));
+	}
+	return CT_OK;
+}
+
 static enum ct_status start(struct ct_mpi_batch *b, enum ct_mpi_channel channel, int tag,
 			    const struct ct_mpi_message *m, size_t n)
 {
@@ -228,11 +263,11 @@ static enum ct_status start(struct ct_mpi_batch *b, enum ct_mpi_channel channel,
 	/* Receives first, so that data need not be buffered. */
 	for (size_t i = 0; i < n && st == CT_OK; i++) {
 		if (!m[i].sending)
-			st = start_one(b, channel, tag, &m[i]);
+			st = start_parts(b, channel, tag, &m[i]);
 	}
 	for (size_t i = 0; i < n && st == CT_OK; i++) {
 		if (m[i].sending)
-			st = start_one(b, channel, tag, &m[i]);
+			st = start_parts(b, channel, tag, &m[i]);
 	}
 	ct__mpi_unlock();
 	return st;
@@ -273,13 +308,14 @@ static enum ct_status check_sizes(const struct ct_mpi_batch *b)
 	return CT_OK;
 }
 
-static enum ct_status test(struct ct_mpi_batch *b)
+static enum ct_status test(struct ct_mpi_batch *b, int polls)
 {
 	enum ct_status st = CT_OK;
-	int done = 0, rc;
+	int done = 0, rc = MPI_SUCCESS;
 
 	ct__mpi_lock();
-	rc = MPI_Testall((int)b->n, b->requests, &done, b->statuses);
+	for (int i = 0; i < polls && !done && rc == MPI_SUCCESS; i++)
+		rc = MPI_Testall((int)b->n, b->requests, &done, b->statuses);
 	if (rc != MPI_SUCCESS)
 		st = find_error(b, rc);
 	else

@@ -5,7 +5,7 @@
 /* Bytes that a piece reduces at once, over all ranks. */
 #define PIECE_BYTES ((size_t)4 << 20)
 /* Up to this many bytes in all messages that a rank receives, one phase is faster than two. */
-#define SMALL_BYTES ((size_t)32 << 10)
+#define SMALL_BYTES ((size_t)8 << 10)
 
 static size_t elem_of(const struct ct_mpi_piece *p)
 {
@@ -108,12 +108,12 @@ struct list {
 
 static void send_to(struct list *l, int peer, void *buf, size_t n)
 {
-	l->m[l->n++] = (struct ct_mpi_message){buf, n * elem_of(l->p), peer, true};
+	l->m[l->n++] = (struct ct_mpi_message){.buf = buf, .bytes = n * elem_of(l->p), .peer = peer, .sending = true};
 }
 
 static void receive_from(struct list *l, int peer, void *buf, size_t n)
 {
-	l->m[l->n++] = (struct ct_mpi_message){buf, n * elem_of(l->p), peer, false};
+	l->m[l->n++] = (struct ct_mpi_message){.buf = buf, .bytes = n * elem_of(l->p), .peer = peer};
 }
 
 /* Every rank reduces its slice. */

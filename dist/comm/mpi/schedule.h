@@ -36,7 +36,7 @@ size_t ct__mpi_n_pieces(const ct_work *w, int size);
 /* Sets first, n and phase for piece k of p->work. */
 void ct__mpi_piece_init(struct ct_mpi_piece *p, size_t k);
 int ct__mpi_n_phases(const struct ct_mpi_piece *p);
-/* Writes the messages of the phase to m [2 * (size - 1)] and returns their number. */
+/* Writes the messages of the phase to m [2 * (size - 1)], except same_host, and returns their number. */
 size_t ct__mpi_phase_messages(const struct ct_mpi_piece *p, struct ct_mpi_message *m);
 /* Does the local part of a phase whose messages are done. */
 void ct__mpi_phase_finish(const struct ct_mpi_piece *p);

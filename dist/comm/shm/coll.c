@@ -317,7 +317,7 @@ static enum ct_status decide(struct shm *s, ct_work *w)
 	bool direct = reduces(w) || w->kind == CT_COMM_BROADCAST;
 
 	CT_TRY(ct__shm_coll_compare(s, seq));
-	ct__flight_begun(s->base.flight, w->seq);
+	ct__flight_begun(s->base.flight, w->seq, ct_now_ns());
 	if (is_inline(s, w)) {
 		w->scratch[WAY] = INLINE;
 		return CT_OK;
