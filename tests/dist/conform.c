@@ -1,7 +1,13 @@
 #include "tests/dist/conform.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "base/device/device.h"
 #include "base/half.h"
@@ -472,4 +478,24 @@ void conform(struct ct_world *world, void *arg)
 	exchange(&b, 1);
 	ct_comm_close(b.c);
 	close_gpu(&b);
+}
+
+bool run_suite(const char *backend, int size, const int *nodes)
+{
+	struct suite s = {.backend = backend};
+
+	s.digests = shared_zeroed(2 * MAX_RANKS * sizeof(uint64_t));
+	s.unsupported = shared_zeroed(MAX_RANKS * sizeof(bool));
+	assert_non_null(s.digests);
+	assert_non_null(s.unsupported);
+	for (s.run = 0; s.run < 2; s.run++) {
+		assert_int_equal(run_ranks(size, nodes, conform, &s, NULL), 0);
+		for (int q = 1; q < size; q++)
+			assert_int_equal(s.unsupported[q], s.unsupported[0]);
+		if (s.unsupported[0])
+			return false;
+	}
+	assert_memory_equal(s.digests, s.digests + MAX_RANKS, (size_t)size * sizeof(uint64_t));
+	assert_true(s.digests[0] != 0);
+	return true;
 }

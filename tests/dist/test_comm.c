@@ -18,27 +18,6 @@ struct world {
 static const struct world several_hosts[] = {{2, {0, 1}}, {3, {0, 0, 1}}, {4, {0, 1, 0, 1}}, {4, {0, 1, 1, 1}}};
 static const struct world one_host[] = {{2, {0, 0}}, {3, {0, 0, 0}}, {4, {0, 0, 0, 0}}};
 
-/* Returns whether the communicator is for such a world. All ranks must agree on that. */
-static bool run_suite(const char *backend, int size, const int *nodes)
-{
-	struct suite s = {.backend = backend};
-
-	s.digests = shared_zeroed(2 * MAX_RANKS * sizeof(uint64_t));
-	s.unsupported = shared_zeroed(MAX_RANKS * sizeof(bool));
-	assert_non_null(s.digests);
-	assert_non_null(s.unsupported);
-	for (s.run = 0; s.run < 2; s.run++) {
-		assert_int_equal(run_ranks(size, nodes, conform, &s, NULL), 0);
-		for (int q = 1; q < size; q++)
-			assert_int_equal(s.unsupported[q], s.unsupported[0]);
-		if (s.unsupported[0])
-			return false;
-	}
-	assert_memory_equal(s.digests, s.digests + MAX_RANKS, (size_t)size * sizeof(uint64_t));
-	assert_true(s.digests[0] != 0);
-	return true;
-}
-
 /* A single rank, for which every communicator is replaced by self. */
 static void test_one_rank(void **state)
 {

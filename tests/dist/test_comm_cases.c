@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -36,12 +37,32 @@ static void test_hier(void **state)
 	test(&(struct subject){.name = "hier", .backend = "hier", .nodes = (const int[]){0, 1, 1}});
 }
 
+/* A new back end must run the cases, here or in one of the other two tests. */
+static void test_all_back_ends(void **state)
+{
+	static const char *const tested[] = {"shm", "gloo", "hier", "mpi", "nccl"};
+	const char *name;
+	bool available;
+	char why[256];
+
+	(void)state;
+	for (size_t i = 0; ct_comm_backend_at(i, &name, &available, why, sizeof(why)); i++) {
+		bool found = strcmp(name, "self") == 0; /* has no other ranks */
+
+		for (size_t k = 0; k < CT_ARRAY_LEN(tested); k++)
+			found |= strcmp(name, tested[k]) == 0;
+		if (!found)
+			fail_msg("no test runs the cases for %s", name);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shm),
 		cmocka_unit_test(test_gloo),
 		cmocka_unit_test(test_hier),
+		cmocka_unit_test(test_all_back_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

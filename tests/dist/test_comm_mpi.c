@@ -58,10 +58,12 @@ static void wrong_world(struct ct_world *world, void *arg)
 
 static void test_conform(void **state)
 {
+	static const int sizes[N_MPIS][2] = {{2, 4}, {3, 4}};
+
 	(void)state;
 	for (int i = 0; i < N_MPIS; i++) {
-		for (int size = 2; size <= 3 && mpi_installed(i); size++)
-			assert_int_equal(mpi_play(i, size, "conform", LONG, 0), 0);
+		for (int k = 0; k < 2 && mpi_installed(i); k++)
+			assert_int_equal(mpi_play(i, sizes[i][k], "conform", LONG, 0), 0);
 	}
 }
 
