@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/dist/await_all.h"
-#include "tests/dist/nccl/gpu_rig.h"
+#include "tests/dist/stream_rig.h"
 
 static void together(struct ct_world *world, const char *name)
 {
@@ -30,9 +30,9 @@ static void missing(struct ct_world *world, void *arg)
 {
 	struct rig r;
 
-	open_gpu(world, &r);
+	open_device(world, arg, &r);
 	if (world->id.rank != 1) {
-		CHECK(open_nccl(world, arg, &r) == CT_TIMEOUT && !r.c);
+		CHECK(open_comm_of(world, arg, &r) == CT_TIMEOUT && !r.c);
 		CHECK(says("rank 1 (pid") && says("has not opened the communicator within 0.5 s"));
 	}
 	together(world, "end");
@@ -44,11 +44,11 @@ static void other_version(struct ct_world *world, void *arg)
 {
 	struct rig r;
 
-	open_gpu(world, &r);
+	open_device(world, arg, &r);
 	if (world->id.rank == 1) {
 		CHECK(ct_store_set(world->store, "comm/0/1/nccl/version/1", "22703", 5) == CT_OK);
 	} else {
-		CHECK(open_nccl(world, arg, &r) == CT_MISMATCH && !r.c);
+		CHECK(open_comm_of(world, arg, &r) == CT_MISMATCH && !r.c);
 		CHECK(says("rank 1 (pid") && says("has NCCL 2.27.3, but rank 0 (pid") && says(") has NCCL 2."));
 	}
 	together(world, "end");
@@ -61,8 +61,8 @@ static void stuck(struct ct_world *world, void *arg)
 	struct rig r;
 
 	setenv("SOFT_NCCL_FAULT", "init@1", 1);
-	open_gpu(world, &r);
-	CHECK(open_nccl(world, arg, &r) == CT_TIMEOUT && !r.c);
+	open_device(world, arg, &r);
+	CHECK(open_comm_of(world, arg, &r) == CT_TIMEOUT && !r.c);
 	CHECK(says("connecting rank ") && says("ncclCommInitRankConfig has not finished within 0.5 s"));
 	together(world, "end");
 	close_rig(&r);
@@ -78,13 +78,13 @@ static void refused(struct ct_world *world, void *arg)
 		setenv("SOFT_NCCL_FAULT", "init@1:0:2", 1);
 	else if (world->id.rank == 1)
 		setenv("SOFT_GPU_FAULT", "ncclCommInitRankConfig:1:2", 1);
-	open_gpu(world, &r);
+	open_device(world, arg, &r);
 	if (world->id.rank == 1) {
-		CHECK(open_nccl(world, arg, &r) == CT_COMM && !r.c);
+		CHECK(open_comm_of(world, arg, &r) == CT_COMM && !r.c);
 		CHECK(says("NCCL: ncclCommInitRankConfig: unhandled system error"));
 		CHECK(strstr(ct_error_hint_text(), "NCCL_DEBUG"));
 	} else {
-		CHECK(open_nccl(world, arg, &r) == CT_PEER_LOST && !r.c);
+		CHECK(open_comm_of(world, arg, &r) == CT_PEER_LOST && !r.c);
 		CHECK(says("rank 1 (pid") && says("gave up: ") && says("unhandled system error"));
 	}
 	together(world, "end");
@@ -98,8 +98,8 @@ static void no_id(struct ct_world *world, void *arg)
 
 	if (world->id.rank == 0)
 		setenv("SOFT_GPU_FAULT", "ncclGetUniqueId:1:2", 1);
-	open_gpu(world, &r);
-	CHECK(open_nccl(world, arg, &r) == CT_COMM && !r.c);
+	open_device(world, arg, &r);
+	CHECK(open_comm_of(world, arg, &r) == CT_COMM && !r.c);
 	CHECK(says("NCCL: ncclGetUniqueId: unhandled system error"));
 	close_rig(&r);
 }
@@ -110,13 +110,13 @@ static void killed_early(struct ct_world *world, void *arg)
 	struct rig r;
 
 	setenv("SOFT_NCCL_FAULT", "init@1", 1);
-	open_gpu(world, &r);
+	open_device(world, arg, &r);
 	if (world->id.rank == 1) {
 		alarm(1); /* its default action ends the process */
-		(void)!open_nccl(world, arg, &r);
+		(void)!open_comm_of(world, arg, &r);
 		CHECK(!"opened");
 	}
-	CHECK(open_nccl(world, arg, &r) == CT_PEER_LOST && !r.c);
+	CHECK(open_comm_of(world, arg, &r) == CT_PEER_LOST && !r.c);
 	CHECK(says("rank 1 "));
 	close_rig(&r);
 }
