@@ -206,6 +206,12 @@ enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_progr
 
 enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
 {
+	return ct_program_create_in(net, g, n, mode, 0, out);
+}
+
+enum ct_status ct_program_create_in(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
+				    ct_program **out)
+{
 	size_t n_nodes = (size_t)ct_graph_n_nodes(g);
 	ct_program *p;
 
@@ -217,14 +223,16 @@ enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum
 		return CT_FAIL(CT_BUG, "a training program cannot run on a net that was made for evaluation");
 	if (mode == CT_TRAIN && !net->opts.sync)
 		CT_TRY(check_batch_norm(g, n));
-	net->ran = NULL;
-	CT_TRY(net->engine->ops->program_create(net, g, n, mode, &p));
+	CT_ASSERT(context >= 0 && context < net->opts.contexts);
+	net->ran[context] = NULL;
+	CT_TRY(net->engine->ops->program_create(net, g, n, mode, context, &p));
 	net->n_programs++;
 	net->n_programs_made++;
 	p->net = net;
 	p->graph = g;
 	p->n = n;
 	p->mode = mode;
+	p->context = context;
 	p->forward_s = CT_NEW_ARRAY(double, n_nodes);
 	p->backward_s = CT_NEW_ARRAY(double, n_nodes);
 	if (!p->forward_s || !p->backward_s) {
@@ -243,8 +251,8 @@ void ct_program_destroy(ct_program *p)
 	ct_free(p->backward_s);
 	p->net->n_programs--;
 	ct_stream_note(p->net->engine->stream, NULL); /* names of nodes belong to the graph */
-	if (p->net->ran == p)
-		p->net->ran = NULL;
+	if (p->net->ran[p->context] == p)
+		p->net->ran[p->context] = NULL;
 	p->net->engine->ops->program_destroy(p);
 }
 
@@ -309,6 +317,8 @@ enum ct_status ct_program_check_batch(const ct_program *p, const struct ct_batch
 			       p->mode == CT_TRAIN ? "training" : "evaluation", p->n);
 	if (b->n && !b->x && !b->rows)
 		return CT_FAIL(CT_BUG, "the batch has no images");
+	if (loss->op == CT_OP_OUTPUT)
+		return b->n && !b->y ? CT_FAIL(CT_BUG, "the batch has no memory for the output of the stage") : CT_OK;
 	if (loss->op == CT_OP_MSE)
 		return b->n && !b->targets
 			       ? CT_FAIL(CT_DATA, "the model's loss (mse) needs targets, but the data has none")
@@ -331,7 +341,7 @@ enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b)
 		if (p->mode == CT_TRAIN)
 			ct_arena_touch(p->net->buffers);
 		enum ct_status st = p->net->engine->ops->forward(p, b, &p->net->state->metrics);
-		p->net->ran = st == CT_OK ? p : NULL;
+		p->net->ran[p->context] = st == CT_OK ? p : NULL;
 		CT_TRY(st);
 	}
 	p->rows = b->n;
@@ -345,10 +355,13 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 
 	if (p->mode != CT_TRAIN || !p->forward_done)
 		return CT_FAIL(CT_BUG, "backward must follow a forward of a training program");
-	if (net->ran != p)
+	if (net->ran[p->context] != p)
 		return CT_FAIL(CT_BUG, "another program of the net has reused the memory between forward and backward");
 	if (opts->accumulate && net->half)
 		return CT_FAIL(CT_BUG, "gradients in 16-bit types cannot be accumulated");
+	if ((ct_graph_node(p->graph, ct_graph_loss(p->graph))->op == CT_OP_OUTPUT) != (opts->dy != NULL) ||
+	    net->opts.input_gradient != (opts->dx != NULL))
+		return CT_FAIL(CT_BUG, "a backward pass has the gradient of an output or of an input, but the program has not, or vice versa");
 	if (opts->accumulate)
 		CT_TRY(ct__net_need_scratch(net));
 	p->forward_done = false; /* activations may be overwritten */
@@ -360,7 +373,7 @@ void ct_program_posted_again(ct_program *p)
 {
 	ct_arena_touch(p->net->buffers);
 	ct_arena_touch(p->net->grads);
-	p->net->ran = p;
+	p->net->ran[p->context] = p;
 	p->rows = p->n;
 	p->forward_done = false;
 }
@@ -373,7 +386,7 @@ uint64_t ct_net_programs_made(const ct_net *net)
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out)
 {
 	CT_ASSERT(node >= 0 && node < ct_graph_n_nodes(p->graph));
-	if (p->net->ran != p)
+	if (p->net->ran[p->context] != p)
 		return CT_FAIL(CT_UNSUPPORTED, "%s: another program of the net has reused the memory since",
 			       ct_graph_node(p->graph, node)->name);
 	CT_TRY(ct_stream_sync(p->net->engine->stream, CT_FOREVER));

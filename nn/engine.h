@@ -21,7 +21,9 @@
  *
  * The programs of a net also share the memory of their activations. When another program runs or is created, the values
  * that a forward pass has kept for the backward pass and for ct_program_read are lost. From then on,
- * ct_program_backward fails with CT_BUG, and ct_program_read fails with CT_UNSUPPORTED.
+ * ct_program_backward fails with CT_BUG, and ct_program_read fails with CT_UNSUPPORTED. A net with several contexts
+ * (opts.contexts) has such a memory for each context, and a program belongs to one context. A stage of a pipeline uses one
+ * context for each micro-batch whose backward pass has not run yet.
  *
  * A training step posts the step arguments (ct_net_post_step_args), then the forward pass of a batch, then the backward
  * pass. During the backward pass, grad_ready is called for each slice of gradients as soon as all work that contributes
@@ -78,6 +80,8 @@ struct ct_net_opts {
 	float mean[4], std[4]; /* per channel: x = (u8/255 - mean)/std; U8 input only */
 	uint64_t seed;         /* dropout masks */
 	bool train;            /* false: no gradient arena, evaluation programs only */
+	int contexts;          /* 0: one */
+	bool input_gradient;   /* backward passes also compute the gradient of the input */
 	enum ct_precision precision;
 	/* The element type in which the gradients of the weights of linear and convolution layers are summed over ranks:
 	 * CT_F32, CT_BF16 or CT_F16. Other gradients are summed in fp32. */
@@ -107,6 +111,7 @@ struct ct_batch {
 	const float *targets;    /* [n,C], for MSE */
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
 	const float *mix;        /* [n] weight of `labels` in the loss of a row; that of labels_b is 1 - mix */
+	float *y;                /* [n,C,H,W] if the graph ends with CT_OP_OUTPUT: the forward pass writes the output there */
 	uint64_t first;          /* position of row 0 in the global batch; dropout masks depend on it and on the step */
 	/* The arrays are in device memory and were checked (ct_program_check_batch) before they were copied to it. If
 	 * false, they are in memory that the host can read. */
@@ -148,6 +153,11 @@ struct ct_slice {
 struct ct_backward_opts {
 	float scale;
 	bool accumulate; /* add to the existing gradients instead of replacing them */
+	/* [n,C,H,W], with all n rows of the program. If the graph ends with CT_OP_OUTPUT, the pass begins with dy, the gradient
+	 * of the output, and `scale` has no effect. If opts.input_gradient was set, the gradient of the input is written to
+	 * dx. Both are host memory, which the CPU engines use when the pass runs. */
+	const float *dy;
+	float *dx;
 	/* Called for each slice, when the work that makes the gradient of slice i final has been posted. Slices of the
 	 * same dtype are final in slice order. Work that is posted later sees the final gradient. May be NULL. If the
 	 * callback fails, the backward pass stops and returns the error. */
@@ -222,6 +232,8 @@ enum ct_status ct_net_post_loss(ct_net *net, ct_arena *scalars, size_t i) CT_MUS
 /* Computes the hexadecimal SHA-256 of the logical bytes of all parameters, in the order of their names (weights_digest
  * in metrics.jsonl). Waits for the posted work. */
 enum ct_status ct_net_digest(const ct_net *net, char hex[65]) CT_MUST_CHECK;
+/* Computes the same from the values of all parameters in the logical layout, in the order of the graph. */
+enum ct_status ct_values_digest(const ct_graph *g, const float *values, char hex[65]) CT_MUST_CHECK;
 /* Computes a hexadecimal digest of the slices and the layout. Arenas can be summed over ranks only if all ranks have
  * the same digest. */
 void ct_net_layout_digest(const ct_net *net, char hex[65]);
@@ -252,6 +264,9 @@ enum ct_status ct_program_create(ct_net *net, int n, enum ct_mode mode, ct_progr
  * buffers differ. */
 enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum ct_mode mode,
 				     ct_program **out) CT_MUST_CHECK;
+/* Like ct_program_create_for, but in the given context. */
+enum ct_status ct_program_create_in(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
+				    ct_program **out) CT_MUST_CHECK;
 void ct_program_destroy(ct_program *p);
 /* Returns the number of values and gradients of values that a step converts from one layout to another. A good choice
  * of layouts needs few conversions. */

@@ -48,7 +48,8 @@ struct ct_engine_ops {
 	enum ct_status (*pack)(const ct_net *net, int param, const float *logical, float *slice);
 	enum ct_status (*unpack)(const ct_net *net, int param, const float *slice, float *logical);
 	/* g has the same parameters and buffers as net->graph, but its shapes may differ. */
-	enum ct_status (*program_create)(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out);
+	enum ct_status (*program_create)(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
+					 ct_program **out);
 	void (*program_destroy)(ct_program *p);
 	/* Posts the forward pass, which adds the metrics of the rows to *m in device memory. */
 	enum ct_status (*forward)(ct_program *p, const struct ct_batch *b, struct ct_metrics *m);
@@ -73,6 +74,7 @@ struct ct_engine_ops {
 	/* (optional) [default: false] Returns whether backward can write the gradients of slices of opts.reduce_type to
 	 * net->half. */
 	bool (*writes_half)(const ct_net *net);
+	bool stages;  /* supports CT_OP_OUTPUT, net->opts.input_gradient, and several contexts */
 	/* (optional) [default: host functions posted to the stream, nn/optim/arena_ops.c] */
 	const struct ct_arena_ops *arenas;
 	/* (optional) [default: the CPU only] Returns whether the engine supports devices of this kind. */
@@ -122,9 +124,9 @@ struct ct_net {
 	struct ct_net_memory memory;
 	int n_programs;
 	uint64_t n_programs_made;
-	/* The program whose values are in the memory that programs share, or NULL if there is none. During
-	 * ops->forward, it is still the program that ran last. */
-	const ct_program *ran;
+	/* [opts.contexts] The program whose values are in the memory that the programs of the context share, or NULL if
+	 * there is none. During ops->forward, it is still the program that ran last. */
+	const ct_program **ran;
 	void *impl;
 };
 
@@ -133,6 +135,7 @@ struct ct_program {
 	const ct_graph *graph; /* the net's graph, or another with the same tensors */
 	int n;
 	enum ct_mode mode;
+	int context;
 	bool profile;
 	bool forward_done;              /* forward has run, and backward has not been called since */
 	int rows;                       /* of the last forward pass */

@@ -104,6 +104,7 @@ static enum ct_status net_open(ct_net *net)
 {
 	size_t n_params = (size_t)ct_graph_n_params(net->graph), n_buffers = (size_t)ct_graph_n_buffers(net->graph);
 
+	CT_TRY_ALLOC(net->ran = CT_NEW_ARRAY(const ct_program *, (size_t)net->opts.contexts));
 	CT_TRY_ALLOC(net->elems = CT_NEW_ARRAY(size_t, n_params));
 	CT_TRY_ALLOC(net->slices = CT_NEW_ARRAY(struct ct_slice, n_params));
 	CT_TRY_ALLOC(net->slice_of = CT_NEW_ARRAY(int, n_params));
@@ -123,16 +124,28 @@ static enum ct_status net_open(ct_net *net)
 	return CT_OK;
 }
 
+/* The engine's own limits. */
+static enum ct_status check_stage(const ct_engine *e, const ct_graph *g, const struct ct_net_opts *o)
+{
+	const bool stage = ct_graph_node(g, ct_graph_loss(g))->op == CT_OP_OUTPUT || o->contexts > 1 || o->input_gradient;
+
+	return stage && !e->ops->stages ? CT_FAIL(CT_UNSUPPORTED, "the engine \"%s\" cannot compute the stages of a pipeline",
+						  e->ops->name)
+					: CT_OK;
+}
+
 enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts, ct_net **out)
 {
 	ct_net *net;
 
 	CT_TRY(check_opts(opts, ct_graph_node(g, 0)->shape));
 	CT_TRY(ct_engine_check_precision(e, opts->precision));
+	CT_TRY(check_stage(e, g, opts));
 	CT_TRY_ALLOC(net = CT_NEW(ct_net));
 	net->engine = e;
 	net->graph = g;
 	net->opts = *opts;
+	net->opts.contexts = opts->contexts > 1 ? opts->contexts : 1;
 	enum ct_status st = net_open(net);
 	if (st < 0) {
 		ct_net_destroy(net);
@@ -161,6 +174,7 @@ void ct_net_destroy(ct_net *net)
 	ct_free(net->slice_of);
 	ct_free(net->slices);
 	ct_free(net->elems);
+	ct_free(net->ran);
 	ct_free(net);
 }
 

@@ -130,7 +130,8 @@ static void cuda_program_destroy(ct_program *base)
 	ct_free(p);
 }
 
-static enum ct_status cuda_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
+static enum ct_status cuda_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
+					  ct_program **out)
 {
 	struct cuda_program *p;
 	enum ct_status st;
@@ -141,6 +142,7 @@ static enum ct_status cuda_program_create(ct_net *net, const ct_graph *g, int n,
 	p->base.graph = g;
 	p->base.n = n;
 	p->base.mode = mode;
+	p->base.context = context;
 	st = ct__cuda_compile(p);
 	if (st < 0) {
 		cuda_program_destroy(&p->base);

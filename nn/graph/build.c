@@ -105,7 +105,8 @@ static enum ct_status add_node(ct_graph *g, enum ct_op op, const char *name, int
 				 .bias = -1,
 				 .mean = -1,
 				 .var = -1,
-				 .block = g->block};
+				 .block = g->block,
+				 .origin = g->n_nodes - 1};
 	memcpy(node->name, name, strlen(name) + 1);
 	*out = node;
 	return CT_OK;

@@ -18,6 +18,7 @@ const char *ct_op_name(enum ct_op op)
 		[CT_OP_ADD] = "add",           [CT_OP_FLATTEN] = "flatten",
 		[CT_OP_DROPOUT] = "dropout",   [CT_OP_DROP_PATH] = "drop_path",
 		[CT_OP_MSE] = "mse",           [CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
+		[CT_OP_OUTPUT] = "output",
 	};
 	return (unsigned)op < CT_N_OPS ? names[op] : "?";
 }

@@ -29,6 +29,7 @@ enum ct_op {
 			     * 1-p and scaled by 1/(1-p), or set to zero; identity in evaluation */
 	CT_OP_SOFTMAX_XENT, /* loss head: class labels, label smoothing as in torch.nn.CrossEntropyLoss */
 	CT_OP_MSE,          /* loss head: float targets [C]; mean over C, as in torch.nn.MSELoss */
+	CT_OP_OUTPUT,       /* end of a stage that is not the last one (ct_graph_stage), in place of the loss head */
 	CT_N_OPS
 };
 const char *ct_op_name(enum ct_op op);
@@ -83,6 +84,7 @@ struct ct_node {
 			  * block) */
 	int block;             /* index of the residual block; -1: none. CT_RECOMPUTE_BLOCKS recomputes values block by
 			  * block */
+	int origin;            /* id of the node in the complete model, from which dropout masks are derived */
 };
 
 typedef struct ct_graph ct_graph;
@@ -117,7 +119,8 @@ enum ct_status ct_graph_finish(ct_graph *g) CT_MUST_CHECK;
 
 int ct_graph_n_nodes(const ct_graph *g);
 const struct ct_node *ct_graph_node(const ct_graph *g, int id);
-int ct_graph_loss(const ct_graph *g); /* node id of the loss head; its in[0] is the logits / prediction */
+/* Node id of the loss head, or of CT_OP_OUTPUT; its in[0] is the logits, the prediction or the output. */
+int ct_graph_loss(const ct_graph *g);
 int ct_graph_n_params(const ct_graph *g);
 const struct ct_param *ct_graph_param(const ct_graph *g, int id);
 int ct_graph_n_buffers(const ct_graph *g);
@@ -128,6 +131,21 @@ size_t ct_graph_n_elems(const ct_graph *g); /* number of elements of all trainab
  * as one. Pooling counts as one per kernel element, and the loss is not counted. */
 double ct_graph_flops(const ct_graph *g);
 double ct_graph_node_flops(const ct_graph *g, int node);
+
+/* Pipeline stages: parts of a model that run on different ranks. A stage consists of consecutive nodes. It receives the
+ * value of the node before it and passes on that of its last node, so no other value may be used on both sides of a
+ * cut. A cut is before a convolution or a linear layer, and never inside a residual block.
+ *
+ * Chooses the cuts so that the stage with the most FLOPs has as few as possible. Stage k consists of the nodes
+ * [first[k], first[k+1]) of g. Fails with CT_CONFIG if g has too few places for cuts. */
+enum ct_status ct_graph_cut(const ct_graph *g, int n_stages, int *first) CT_MUST_CHECK;
+/* Returns the largest number of stages. */
+int ct_graph_max_stages(const ct_graph *g);
+/* Makes the graph of the nodes [first, end) of g, which the caller owns. Its input is the value of node first - 1. If
+ * `end` is not the end of g, it ends with CT_OP_OUTPUT. Parameters and buffers have the same names and the same order as
+ * in g. */
+enum ct_status ct_graph_stage(const ct_graph *g, int first, int end, ct_graph **out) CT_MUST_CHECK;
+
 /* Computes the hex SHA-256 of operations, attributes, shapes and names. A run cannot start unless all ranks have the
  * same digest. Residual blocks are not included, because they do not change results. */
 void ct_graph_digest(const ct_graph *g, char hex[65]);

@@ -70,7 +70,8 @@ static void onednn_program_destroy(ct_program *base)
 	ct_free(p);
 }
 
-static enum ct_status program_new(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, struct onednn_program **out)
+static enum ct_status program_new(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
+				  struct onednn_program **out)
 {
 	struct onednn_program *p;
 
@@ -79,6 +80,7 @@ static enum ct_status program_new(ct_net *net, const ct_graph *g, int n, enum ct
 	p->base.graph = g;
 	p->base.n = n;
 	p->base.mode = mode;
+	p->base.context = context;
 	p->dnnl = dnnl_of(net);
 	p->values = CT_NEW_ARRAY(struct onednn_value, (size_t)ct_graph_n_nodes(g));
 	if (!p->values) {
@@ -112,6 +114,7 @@ static void onednn_net_close(ct_net *net)
 {
 	struct onednn_net *impl = net->impl;
 
+	ct_free(impl->memory);
 	ct_free(impl->layout);
 	ct_free(impl);
 	net->impl = NULL;
@@ -123,7 +126,7 @@ static enum ct_status choose_layouts(ct_net *net)
 	struct onednn_net *impl = net->impl;
 	struct onednn_program *p;
 
-	CT_TRY(program_new(net, net->graph, net->opts.batch, net->opts.train ? CT_TRAIN : CT_EVAL, &p));
+	CT_TRY(program_new(net, net->graph, net->opts.batch, net->opts.train ? CT_TRAIN : CT_EVAL, 0, &p));
 	onednn_program_destroy(&p->base);
 	for (int i = 0; i < ct_graph_n_params(net->graph); i++) {
 		if (!impl->layout[i])
@@ -140,7 +143,8 @@ static enum ct_status onednn_net_open(ct_net *net)
 	CT_TRY_ALLOC(impl = CT_NEW(struct onednn_net));
 	net->impl = impl;
 	impl->layout = CT_NEW_ARRAY(const ct_dnnl_desc *, (size_t)ct_graph_n_params(net->graph));
-	enum ct_status st = impl->layout ? choose_layouts(net) : CT_NOMEM;
+	impl->memory = CT_NEW_ARRAY(struct onednn_memory, (size_t)net->opts.contexts);
+	enum ct_status st = impl->layout && impl->memory ? choose_layouts(net) : CT_NOMEM;
 	if (st < 0)
 		onednn_net_close(net);
 	return st;
@@ -204,12 +208,13 @@ static void onednn_layout(const ct_net *net, int param, char *text, size_t len)
 	ct__dnnl_desc_text(impl->layout[param], text, len);
 }
 
-static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
+static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
+					    ct_program **out)
 {
 	struct onednn_program *p;
 	enum ct_status st;
 
-	CT_TRY(program_new(net, g, n, mode, &p));
+	CT_TRY(program_new(net, g, n, mode, context, &p));
 	if (mode == CT_TRAIN)
 		CT_TRY_GOTO(ct__onednn_compile_backward(p), st, fail);
 	CT_TRY_GOTO(ct_memory_plan(p->buffers, (size_t)p->n_buffers, ONEDNN_ALIGN, &p->memory), st, fail);
@@ -293,4 +298,5 @@ const struct ct_engine_ops ct__engine_ops_onednn = {
 	.read = onednn_read,
 	.layout = onednn_layout,
 	.precision = onednn_precision,
+	.stages = true,
 };

@@ -198,20 +198,25 @@ static void step_adamw(struct pass *p, float clip)
 	for_chunks(p, adam_chunks);
 }
 
-/* Returns the factor of the gradient; stops all updates if the norm is not finite while clipping or its check is on. */
-static float clip_gradient(struct pass *p, float *norm_out)
+/* Computes the factor of the gradient; stops all updates if the norm is not finite while clipping or its check is on. */
+static enum ct_status clip_gradient(struct pass *p, float *norm_out, float *factor_out)
 {
 	const struct ct_optim_opts *o = &p->u->opts;
 
+	*factor_out = 1.0f;
 	if (!(o->clip_norm > 0) && !o->check_norm)
-		return 1.0f;
+		return CT_OK;
 	for_chunks(p, square_gradients);
-	double norm = sqrt(add_sums(p->u, 0, p->u->n_chunks, 0));
+	double squares = add_sums(p->u, 0, p->u->n_chunks, 0);
+	if (p->u->sum_stages)
+		CT_TRY(p->u->sum_stages(p->u->sum_stages_user, &squares));
+	double norm = sqrt(squares);
 	*norm_out = (float)norm;
 	if (!isfinite(norm))
 		p->args->net->state->stopped = CT_UPDATE_BAD_NORM;
 	double factor = o->clip_norm / (norm + 1e-6);
-	return o->clip_norm > 0 && factor < 1 ? (float)factor : 1.0f;
+	*factor_out = o->clip_norm > 0 && factor < 1 ? (float)factor : 1.0f;
+	return CT_OK;
 }
 
 static enum ct_status run_update(const void *args)
@@ -230,7 +235,7 @@ static enum ct_status run_update(const void *args)
 	if (!state->stopped && u->loss && !isfinite(*f32_at(u->loss, u->loss_at)))
 		state->stopped = CT_UPDATE_BAD_LOSS;
 	if (!state->stopped)
-		clip = clip_gradient(&p, &result[CT_UPDATE_NORM]);
+		CT_TRY(clip_gradient(&p, &result[CT_UPDATE_NORM], &clip));
 	result[CT_UPDATE_OUTCOME] = (float)state->stopped;
 	if (state->stopped)
 		return CT_OK;

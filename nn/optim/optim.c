@@ -199,6 +199,12 @@ void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i)
 	o->update.loss_at = i;
 }
 
+void ct_optim_sum_stages(ct_optim *o, enum ct_status (*sum)(void *user, double *s), void *user)
+{
+	o->update.sum_stages = sum;
+	o->update.sum_stages_user = user;
+}
+
 ct_net *ct_optim_net(const ct_optim *o)
 {
 	return o->net;

@@ -63,6 +63,9 @@ ct_net *ct_optim_net(const ct_optim *o);
 /* Makes each update check that the loss is finite. When an update runs, element i of `scalars` (CT_F32) must contain
  * the loss, summed over all ranks. */
 void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
+/* If the net is a stage of a pipeline, the norm of the gradient also includes the other stages: sum(user, &s) adds up s,
+ * the sum of the squares, over the stages. It is called by updates that compute the norm. Only on the CPU device. */
+void ct_optim_sum_stages(ct_optim *o, enum ct_status (*sum)(void *user, double *s), void *user);
 /* Begins the next update: writes its number and its learning rate to args. Post args (ct_net_post_step_args) before
  * the update. */
 void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);

@@ -33,6 +33,8 @@ struct ct_update {
 	ct_arena *state[CT_OPTIM_MAX_STATES];
 	const ct_arena *loss; /* NULL: not checked */
 	size_t loss_at;
+	enum ct_status (*sum_stages)(void *user, double *s); /* NULL: the net is the complete model */
+	void *sum_stages_user;
 	ct_arena *result; /* CT_F32 [CT_UPDATE_RESULTS] */
 	void *impl;       /* data of the engine (update_open in nn/engine_impl.h) */
 	/* Scratch memory of nn/optim/arena_ops.c. */

@@ -5,14 +5,16 @@
 #include "nn/host/host.h"
 #include "nn/ref/ref_impl.h"
 
-static void backward_node(const struct ref_program *p, int id, float scale, ct_arena *grads)
+static void backward_node(const struct op *op)
 {
+	const struct ref_program *p = op->p;
+	const int id = op->id;
 	const ct_net *net = p->base.net;
 	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	const struct value *v = &p->values[id], *a = &p->values[node->in[0]];
 	const struct ct_shape in = ct_graph_node(p->base.graph, node->in[0])->shape;
 	const float *w = param_at(net, net->params, node->weight);
-	float *dw = param_at(net, grads, node->weight), *db = param_at(net, grads, node->bias);
+	float *dw = param_at(net, op->grads, node->weight), *db = param_at(net, op->grads, node->bias);
 	const int n = p->base.n;
 	const size_t n_elems = v->elems * (size_t)n;
 
@@ -59,7 +61,11 @@ static void backward_node(const struct ref_program *p, int id, float scale, ct_a
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		for (size_t i = 0; i < a->elems * (size_t)n; i++)
-			a->dy[i] += scale * p->dlogits[i];
+			a->dy[i] += op->scale * p->dlogits[i];
+		break;
+	case CT_OP_OUTPUT:
+		for (size_t i = 0; i < a->elems * (size_t)n; i++)
+			a->dy[i] += op->dy[i];
 		break;
 	case CT_OP_BATCH_NORM: /* in run_norm_sums and run_norm_data */
 	case CT_OP_INPUT:
@@ -94,9 +100,16 @@ static enum ct_status run_norm_data(const void *args)
 
 static enum ct_status run_backward(const void *args)
 {
-	const struct op *op = args;
+	backward_node(args);
+	return CT_OK;
+}
 
-	backward_node(op->p, op->id, op->scale, op->grads);
+static enum ct_status run_input_gradient(const void *args)
+{
+	const struct op *op = args;
+	const struct value *x = &op->p->values[0];
+
+	memcpy(op->dx, x->dy, x->elems * (size_t)op->p->base.n * sizeof(float));
 	return CT_OK;
 }
 
@@ -123,7 +136,11 @@ static enum ct_status run_clear(const void *args)
 
 enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads)
 {
-	struct op op = {.p = (struct ref_program *)base, .scale = opts->scale, .grads = grads};
+	struct op op = {.p = (struct ref_program *)base,
+			.scale = opts->scale,
+			.dy = opts->dy,
+			.dx = opts->dx,
+			.grads = grads};
 	ct_net *net = base->net;
 
 	CT_TRY(post(&op, run_clear));
@@ -138,5 +155,5 @@ enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts 
 		if (node->bias >= 0)
 			CT_TRY(ct__net_slice_done(net, opts, net->slice_of[node->bias]));
 	}
-	return CT_OK;
+	return opts->dx ? post(&op, run_input_gradient) : CT_OK;
 }

@@ -124,7 +124,9 @@ static enum ct_status alloc_program(struct ref_program *p, size_t *activations, 
 	return CT_OK;
 }
 
-static enum ct_status ref_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, ct_program **out)
+/* Programs share no memory, so contexts make no difference. */
+static enum ct_status ref_program_create(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
+					 ct_program **out)
 {
 	struct ref_program *p;
 	size_t activations = 0, workspace = 0;
@@ -134,6 +136,7 @@ static enum ct_status ref_program_create(ct_net *net, const ct_graph *g, int n, 
 	p->base.graph = g;
 	p->base.n = n;
 	p->base.mode = mode;
+	p->base.context = context;
 	enum ct_status st = alloc_program(p, &activations, &workspace);
 	if (st < 0) {
 		ref_program_destroy(&p->base);
@@ -174,7 +177,7 @@ static void forward_dropout(const struct ref_program *p, int id, const struct ct
 	const struct value *v = &p->values[id];
 
 	for (int i = 0; i < b->n; i++)
-		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, id, b->first + (uint64_t)i,
+		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, node->origin, b->first + (uint64_t)i,
 				node->p, v->elems, v->mask + (size_t)i * v->elems);
 	for (size_t i = 0; i < v->elems * (size_t)b->n; i++)
 		v->y[i] = x[i] * v->mask[i];
@@ -185,7 +188,7 @@ static void forward_drop_path(const struct ref_program *p, int id, const struct 
 	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	const struct value *v = &p->values[id];
 
-	ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, id, b->first, node->p, b->n, v->mask);
+	ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, node->origin, b->first, node->p, b->n, v->mask);
 	scale_rows(v->y, x, v->mask, b->n, v->elems, false);
 }
 
@@ -286,6 +289,9 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 	case CT_OP_MSE:
 		ct_loss_mse(1, a->y, b, (int)a->elems, train ? p->dlogits : NULL, m);
 		break;
+	case CT_OP_OUTPUT:
+		memcpy(b->y, a->y, a->elems * (size_t)b->n * sizeof(float));
+		break;
 	case CT_OP_BATCH_NORM: /* in run_norm */
 	case CT_OP_INPUT:
 	case CT_N_OPS:
@@ -354,4 +360,5 @@ const struct ct_engine_ops ct__engine_ops_ref = {
 	.backward = ct__ref_backward,
 	.read = ref_read,
 	.supports = ref_supports,
+	.stages = true,
 };

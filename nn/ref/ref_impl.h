@@ -27,6 +27,8 @@ struct op {
 	struct ref_program *p;
 	int id; /* of the node */
 	float scale;
+	const float *dy; /* of the output of a stage */
+	float *dx;       /* of its input; NULL: not requested */
 	ct_arena *grads;
 	struct ct_batch batch;
 	struct ct_metrics *metrics;

@@ -166,7 +166,7 @@ static void test_all_cases(void **state)
 		check_case(c);
 	}
 	for (int op = 0; op < CT_N_OPS; op++) {
-		if (!seen[op])
+		if (!seen[op] && op != CT_OP_OUTPUT) /* tests/nn/test_stage.c tests it */
 			fail_msg("no case has the operation %s", ct_op_name((enum ct_op)op));
 	}
 }

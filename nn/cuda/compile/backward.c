@@ -125,6 +125,7 @@ static enum ct_status backward_node(struct cuda_program *p, int id)
 	case CT_OP_RELU:
 	case CT_OP_INPUT:
 	case CT_OP_FLATTEN: /* its users have written the gradient of its input */
+	case CT_OP_OUTPUT:  /* not supported */
 	case CT_N_OPS:
 		break;
 	}

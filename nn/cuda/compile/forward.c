@@ -154,7 +154,7 @@ static enum ct_status add_dropout(struct cuda_program *p, int id, int x, int y)
 	t->dropout = (struct ct__k_dropout_args){
 		.step = &p->base.net->state->step.step,
 		.seed = p->base.net->opts.seed,
-		.node = id,
+		.node = node->origin,
 		.n = p->base.n,
 		.h = v->shape.h,
 		.w = v->shape.w,
@@ -241,6 +241,7 @@ static enum ct_status forward_node(struct cuda_program *p, int id)
 	case CT_OP_ADD:
 	case CT_OP_RELU:
 	case CT_OP_FLATTEN: /* shares the value of its input */
+	case CT_OP_OUTPUT:  /* not supported */
 	case CT_N_OPS:
 		break;
 	}

@@ -192,7 +192,7 @@ static bool must_fold(struct cuda_program *p)
 {
 	const ct_net *net = p->base.net;
 	const uint64_t params = ct_arena_generation(net->params), buffers = ct_arena_generation(net->buffers);
-	const bool valid = net->ran == &p->base && p->folded_params == params && p->folded_buffers == buffers;
+	const bool valid = net->ran[p->base.context] == &p->base && p->folded_params == params && p->folded_buffers == buffers;
 
 	p->folded_params = params;
 	p->folded_buffers = buffers;

@@ -33,5 +33,5 @@ enum ct_status ct__onednn_compile_backward(struct onednn_program *p)
 		CT_TRY(ct__onednn_recompute(p, id));
 		CT_TRY(lower_backward(p, id));
 	}
-	return CT_OK;
+	return p->base.net->opts.input_gradient ? ct__onednn_input_gradient(p) : CT_OK;
 }

@@ -108,7 +108,7 @@ static bool gives_logits(const struct onednn_program *p, int id)
 
 	while (user >= 0 && ct__onednn_node(p, user)->op == CT_OP_FLATTEN)
 		user = p->values[user].fusion.user;
-	return user >= 0 && user == ct_graph_loss(p->base.graph);
+	return user >= 0 && user == ct_graph_loss(p->base.graph) && ct__onednn_node(p, user)->op != CT_OP_OUTPUT;
 }
 
 static enum ct_status lower_conv(struct onednn_program *p, int id)

@@ -134,6 +134,26 @@ static enum ct_status lower_loss(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
+/* The caller gets and gives plain fp32 in the logical layout. */
+static enum ct_status lower_output(struct onednn_program *p, int id)
+{
+	const struct ct_shape s = ct__onednn_node(p, id)->shape;
+	const int root = p->values[ct__onednn_node(p, id)->in[0]].layout.root;
+	const ct_dnnl_desc *desc, *plain;
+	struct onednn_ref out;
+	struct onednn_task *t;
+	int dims[4], buffer;
+
+	ct__onednn_dims(p, id, dims);
+	CT_TRY(ct__dnnl_plain(p->dnnl, 4, dims, &plain));
+	CT_TRY(ct__onednn_view(p, id, root, 4, dims, &desc, &buffer));
+	CT_TRY(ct__onednn_relayout(p, id, ONEDNN_BUF(buffer), desc, plain, &out));
+	CT_TRY(ct__onednn_task(p, ONEDNN_OUTPUT, id, &t));
+	ct__onednn_arg(p, t, CT_DNNL_SRC, out);
+	t->n = (size_t)s.c * (size_t)s.h * (size_t)s.w;
+	return CT_OK;
+}
+
 enum ct_status ct__onednn_op_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -162,6 +182,8 @@ enum ct_status ct__onednn_op_forward(struct onednn_program *p, int id)
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		return lower_loss(p, id);
+	case CT_OP_OUTPUT:
+		return lower_output(p, id);
 	default:
 		return CT_FAIL(CT_BUG, "operation %d in a graph", (int)node->op);
 	}

@@ -6,5 +6,7 @@
 
 enum ct_status ct__onednn_op_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
+/* Appends the task that copies the gradient of the input to the caller. */
+enum ct_status ct__onednn_input_gradient(struct onednn_program *p) CT_MUST_CHECK;
 
 #endif

@@ -131,6 +131,38 @@ static enum ct_status lower_loss(struct onednn_program *p, int id)
 	return ct__onednn_give_grad(p, id, node->in[0], grad, plain, false);
 }
 
+static enum ct_status lower_output(struct onednn_program *p, int id)
+{
+	const ct_dnnl_desc *plain;
+	struct onednn_task *t;
+	int dims[4], grad;
+
+	ct__onednn_dims(p, id, dims);
+	CT_TRY(ct__dnnl_plain(p->dnnl, 4, dims, &plain));
+	CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(plain), &grad));
+	CT_TRY(ct__onednn_task(p, ONEDNN_OUTPUT_GRADIENT, id, &t));
+	ct__onednn_arg_buffer(p, t, CT_DNNL_DST, grad);
+	t->n = ct__dnnl_desc_bytes(plain) / sizeof(float);
+	return ct__onednn_give_grad(p, id, ct__onednn_node(p, id)->in[0], grad, plain, false);
+}
+
+enum ct_status ct__onednn_input_gradient(struct onednn_program *p)
+{
+	const struct onednn_value *v = &p->values[0];
+	const ct_dnnl_desc *plain;
+	struct onednn_ref grad;
+	struct onednn_task *t;
+	int dims[4];
+
+	ct__onednn_dims(p, 0, dims);
+	CT_TRY(ct__dnnl_plain(p->dnnl, 4, dims, &plain));
+	CT_TRY(ct__onednn_relayout(p, 0, ONEDNN_BUF(v->gradient.buffer), v->layout.desc, plain, &grad));
+	CT_TRY(ct__onednn_task(p, ONEDNN_INPUT_GRADIENT, 0, &t));
+	ct__onednn_arg(p, t, CT_DNNL_SRC, grad);
+	t->n = ct__dnnl_desc_bytes(plain) / sizeof(float);
+	return CT_OK;
+}
+
 enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -154,6 +186,8 @@ enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id)
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		return lower_loss(p, id);
+	case CT_OP_OUTPUT:
+		return lower_output(p, id);
 	default: /* the input, or a flatten, whose users pass their gradients to the root */
 		return CT_OK;
 	}

@@ -8,7 +8,7 @@ void *ct__onednn_at(const struct onednn_program *p, struct onednn_ref ref)
 
 	switch (ref.where) {
 	case ONEDNN_BUFFER:
-		return ct__onednn_net(p)->arena + p->buffers[ref.id].offset;
+		return ct__onednn_memory(p)->arena + p->buffers[ref.id].offset;
 	case ONEDNN_PARAM:
 		return ct_arena_at(net->params, net->slices[net->slice_of[ref.id]].offset);
 	case ONEDNN_GRAD:
@@ -49,62 +49,66 @@ static enum ct_status bind_tasks(struct onednn_program *p)
 	return CT_OK;
 }
 
-/* Allocates at least `bytes` bytes, enough for all existing programs, and binds these again. The old arena is freed
- * first, because both arenas together would raise the run's peak memory. */
-static enum ct_status make_arena(ct_net *base, size_t bytes)
+/* Allocates enough memory for all programs of the context of `for_program` and for this program, and binds them again. The
+ * old arena is freed first, because both arenas together would raise the run's peak memory. */
+static enum ct_status make_arena(const struct onednn_program *for_program)
 {
-	struct onednn_net *net = base->impl;
+	struct onednn_memory *m = ct__onednn_memory(for_program);
+	ct_net *net = for_program->base.net;
+	size_t bytes = for_program->memory.bytes, all = 0;
 
-	ct_free_aligned(net->arena);
-	net->arena = NULL;
-	net->arena_bytes = 0;
-	for (const struct onednn_program *p = net->programs; p; p = p->binding.next)
+	ct_free_aligned(m->arena);
+	m->arena = NULL;
+	m->bytes = 0;
+	for (const struct onednn_program *p = m->programs; p; p = p->binding.next)
 		bytes = p->memory.bytes > bytes ? p->memory.bytes : bytes;
-	CT_TRY_ALLOC(net->arena = ct_calloc_aligned(ONEDNN_ALIGN, bytes));
-	net->arena_bytes = bytes;
-	if (bytes > base->memory.activations)
-		base->memory.activations = bytes;
-	for (struct onednn_program *p = net->programs; p; p = p->binding.next)
+	CT_TRY_ALLOC(m->arena = ct_calloc_aligned(ONEDNN_ALIGN, bytes));
+	m->bytes = bytes;
+	for (int i = 0; i < net->opts.contexts; i++)
+		all += ct__onednn_net(for_program)->memory[i].bytes;
+	if (all > net->memory.activations)
+		net->memory.activations = all;
+	for (struct onednn_program *p = m->programs; p; p = p->binding.next)
 		CT_TRY(bind_tasks(p));
 	return CT_OK;
 }
 
 enum ct_status ct__onednn_bind(struct onednn_program *p)
 {
-	struct onednn_net *net = ct__onednn_net(p);
+	struct onednn_memory *m = ct__onednn_memory(p);
 
-	if (p->memory.bytes > net->arena_bytes)
-		CT_TRY(make_arena(p->base.net, p->memory.bytes));
+	if (p->memory.bytes > m->bytes)
+		CT_TRY(make_arena(p));
 	CT_TRY(bind_tasks(p));
-	p->binding.next = net->programs;
-	net->programs = p;
+	p->binding.next = m->programs;
+	m->programs = p;
 	return CT_OK;
 }
 
 void ct__onednn_unbind(struct onednn_program *p)
 {
-	struct onednn_net *net = ct__onednn_net(p);
-	struct onednn_program **at = &net->programs;
+	struct onednn_memory *m = ct__onednn_memory(p);
+	struct onednn_program **at = &m->programs;
 
 	while (*at && *at != p)
 		at = &(*at)->binding.next;
 	if (*at)
 		*at = p->binding.next;
-	if (net->programs)
+	if (m->programs)
 		return;
-	ct_free_aligned(net->arena);
-	net->arena = NULL;
-	net->arena_bytes = 0;
+	ct_free_aligned(m->arena);
+	m->arena = NULL;
+	m->bytes = 0;
 }
 
 /* Folded weights are also stored in the arena, so other programs have overwritten them. */
 enum ct_status ct__onednn_take_arena(struct onednn_program *p)
 {
-	if (p->base.net->ran == &p->base)
+	if (p->base.net->ran[p->base.context] == &p->base)
 		return CT_OK;
 	/* The arena is too small if an allocation failed when a program was created. */
-	if (p->memory.bytes > ct__onednn_net(p)->arena_bytes)
-		CT_TRY(make_arena(p->base.net, p->memory.bytes));
+	if (p->memory.bytes > ct__onednn_memory(p)->bytes)
+		CT_TRY(make_arena(p));
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph); id++)
 		p->values[id].fold.made = false;
 	return CT_OK;

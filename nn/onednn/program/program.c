@@ -50,6 +50,11 @@ struct onednn_net *ct__onednn_net(const struct onednn_program *p)
 	return p->base.net->impl;
 }
 
+struct onednn_memory *ct__onednn_memory(const struct onednn_program *p)
+{
+	return &ct__onednn_net(p)->memory[p->base.context];
+}
+
 const struct ct_node *ct__onednn_node(const struct onednn_program *p, int id)
 {
 	return ct_graph_node(p->base.graph, id);

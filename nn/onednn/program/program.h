@@ -22,16 +22,20 @@ enum { ONEDNN_NONE = -1 };
 /* Alignment of the arena and of the buffers in it, in bytes. */
 enum { ONEDNN_ALIGN = 64 };
 
+/* The memory for the values of all programs of a context. Because only one program runs at a time, this memory is only as
+ * large as the largest program needs. */
+struct onednn_memory {
+	char *arena;
+	size_t bytes;
+	/* The programs that are bound to the arena. */
+	struct onednn_program *programs;
+};
+
 /* The data that a net of this engine has in addition to struct ct_net. */
 struct onednn_net {
 	/* [n_params] The layout of each parameter in the arenas. NULL until the first program has chosen it. */
 	const ct_dnnl_desc **layout;
-	/* The memory for the values of all programs. Because only one program runs at a time, this memory is only as
-	 * large as the largest program needs. */
-	char *arena;
-	size_t arena_bytes;
-	/* The programs that are bound to the arena. */
-	struct onednn_program *programs;
+	struct onednn_memory *memory; /* [contexts] */
 };
 
 /* The kinds of memory in which an argument of a task may be. */
@@ -71,7 +75,10 @@ enum onednn_kind {
 	ONEDNN_FOLD,       /* computes folded weights: enum onednn_fold_arg */
 	ONEDNN_LOSS,       /* [logits, gradient of the sum of the row losses (in training)] */
 	ONEDNN_LOSS_SCALE, /* [out, in] out = in * the scale of the backward pass */
-	ONEDNN_SLICE_DONE  /* the gradient of parameter `n` is final */
+	ONEDNN_OUTPUT,          /* [in] copies the output of a stage to the caller; `n`: elements of a row */
+	ONEDNN_OUTPUT_GRADIENT, /* [out] copies the gradient of the output from the caller; `n`: elements of the batch */
+	ONEDNN_INPUT_GRADIENT,  /* [in] copies the gradient of the input to the caller; `n`: elements of the batch */
+	ONEDNN_SLICE_DONE       /* the gradient of parameter `n` is final */
 };
 
 enum onednn_norm_arg {
@@ -265,6 +272,7 @@ void ct__onednn_arg(struct onednn_program *p, struct onednn_task *t, enum ct_dnn
 void ct__onednn_arg_buffer(struct onednn_program *p, struct onednn_task *t, enum ct_dnnl_arg arg, int buffer);
 
 struct onednn_net *ct__onednn_net(const struct onednn_program *p);
+struct onednn_memory *ct__onednn_memory(const struct onednn_program *p);
 const struct ct_node *ct__onednn_node(const struct onednn_program *p, int id);
 /* Returns the element type of values and their gradients. Logits are always fp32. */
 enum ct_dnnl_type ct__onednn_type(const struct onednn_program *p);

@@ -180,7 +180,7 @@ enum ct_status ct__onednn_run_norm(struct onednn_program *p, const struct onednn
 	case ONEDNN_NORM_PLAIN_BACKWARD:
 		return plain_backward(p, t);
 	case ONEDNN_ROW_FACTORS:
-		ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, t->node, p->pass.batch->first,
+		ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, ct__onednn_node(p, t->node)->origin, p->pass.batch->first,
 				  ct__onednn_node(p, t->node)->p, p->pass.batch->n, t->ptr[0]);
 		return CT_OK;
 	default:

@@ -47,9 +47,10 @@ static void draw_rows(void *arg, int64_t begin, int64_t end)
 	const struct onednn_program *p = ((const struct mask *)arg)->p;
 	const struct onednn_task *t = ((const struct mask *)arg)->t;
 	const float rate = ct_graph_node(p->base.graph, t->node)->p;
+	const int origin = ct_graph_node(p->base.graph, t->node)->origin;
 
 	for (int i = (int)begin; i < (int)end; i++)
-		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, t->node,
+		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, origin,
 				p->pass.batch->first + (uint64_t)i, rate, t->n, t->ptr[0] + (size_t)i * t->n);
 }
 
@@ -169,6 +170,15 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 		break;
 	case ONEDNN_LOSS_SCALE:
 		ct__onednn_scale(t->ptr[0], t->ptr[1], p->pass.opts->scale, t->n);
+		break;
+	case ONEDNN_OUTPUT:
+		memcpy(p->pass.batch->y, t->ptr[0], (size_t)p->pass.batch->n * t->n * sizeof(float));
+		break;
+	case ONEDNN_OUTPUT_GRADIENT:
+		memcpy(t->ptr[0], p->pass.opts->dy, t->n * sizeof(float));
+		break;
+	case ONEDNN_INPUT_GRADIENT:
+		memcpy(p->pass.opts->dx, t->ptr[0], t->n * sizeof(float));
 		break;
 	case ONEDNN_SLICE_DONE:
 		return ct__net_slice_done(p->base.net, p->pass.opts, p->base.net->slice_of[t->n]);
