@@ -50,14 +50,14 @@ static bool all_have_new_heartbeats(const struct ct_member_state *m, int n, int 
 
 /* Gets the members' states when all have sent a new heartbeat, or after FRESH_NS. *asked_s is the time from the first
  * request to the last one. */
-static enum ct_status states_now(struct ct_world *w, struct ct_member_state **m, int *n, double *asked_s)
+static enum ct_status states_now(struct ct_world *w, int own, struct ct_member_state **m, int *n, double *asked_s)
 {
 	int64_t start = ct_now_ns();
 
 	for (;;) {
 		*asked_s = ct_seconds_since(start);
 		CT_TRY(ct_store_members_by(w->store, ct_deadline_in(ANSWER_NS), m, n));
-		if (all_have_new_heartbeats(*m, *n, w->id.rank, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
+		if (all_have_new_heartbeats(*m, *n, own, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
 			return CT_OK;
 		ct_free(*m);
 		(void)poll(NULL, 0, POLL_MS);
@@ -172,6 +172,7 @@ static enum ct_status attribute_to_owner(struct ct_world *w, struct ct_failure *
 
 enum ct_status ct_world_attribute_failure(struct ct_world *w, const struct ct_waiting *at, struct ct_failure *out)
 {
+	const int own = w->peers ? w->peers[w->id.rank].rank : w->id.rank; /* w may be a part of the world */
 	const struct ct_member_state *worst = NULL;
 	enum lateness how = LATE_NOT;
 	struct ct_member_state *m;
@@ -180,10 +181,10 @@ enum ct_status ct_world_attribute_failure(struct ct_world *w, const struct ct_wa
 
 	if (!w->store)
 		return CT_NOT_FOUND;
-	if (ct_store_beat(w->store, at->seq, "") != CT_OK || states_now(w, &m, &n, &asked_s) != CT_OK)
+	if (ct_store_beat(w->store, at->seq, "") != CT_OK || states_now(w, own, &m, &n, &asked_s) != CT_OK)
 		return attribute_to_owner(w, out);
 	for (int i = 0; i < n; i++) {
-		enum lateness l = m[i].rank == w->id.rank ? LATE_NOT : lateness(&m[i], at->seq, asked_s);
+		enum lateness l = m[i].rank == own ? LATE_NOT : lateness(&m[i], at->seq, asked_s);
 
 		if (l > how || (l == how && l != LATE_NOT && m[i].seq < worst->seq)) {
 			worst = &m[i];
@@ -191,7 +192,7 @@ enum ct_status ct_world_attribute_failure(struct ct_world *w, const struct ct_wa
 		}
 	}
 	if (worst)
-		describe(at, m, n, worst, how, asked_s, w->id.rank, out);
+		describe(at, m, n, worst, how, asked_s, own, out);
 	ct_free(m);
 	return worst ? CT_OK : CT_NOT_FOUND;
 }

@@ -84,6 +84,11 @@ enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world
  * the connection is closed without BYE. A zeroed world is allowed. */
 void ct_world_leave(struct ct_world *w, bool failed);
 
+/* Makes a world of the ranks q with which[q] == value, for a communicator of these ranks only. This rank must be one of
+ * them. Messages contain the ranks in the complete world, which the part borrows. Free out->peers with ct_free; a part is
+ * not left. */
+enum ct_status ct_world_part(const struct ct_world *w, const int *which, int value, struct ct_world *out) CT_MUST_CHECK;
+
 /* Checks that named values (config digest, graph digest ...) are the same on all ranks. `lines` contains "key=value"
  * lines, in the same order on all ranks. If a value differs, the result is CT_MISMATCH on every rank; the message names
  * the rank, its host, the first key that differs, and both values. */

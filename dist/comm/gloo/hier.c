@@ -58,24 +58,6 @@ static enum ct_status find_hosts(struct hier *h)
 	return CT_OK;
 }
 
-/* Makes a world of the ranks q with which[q] == value. Its messages contain the ranks in the complete world. */
-static enum ct_status make_world(struct hier *h, const int *which, int value, struct ct_world *out)
-{
-	const struct ct_world *w = h->base.world;
-
-	CT_TRY_ALLOC(out->peers = CT_NEW_ARRAY(struct ct_peer, (size_t)h->base.size));
-	out->store = w->store;
-	out->id.restart = w->id.restart;
-	for (int q = 0; q < h->base.size; q++) {
-		if (which[q] != value)
-			continue;
-		if (q == h->base.rank)
-			out->id.rank = out->id.world;
-		out->peers[out->id.world++] = w->peers[q];
-	}
-	return CT_OK;
-}
-
 static enum ct_status open_part(struct hier *h, const struct ct_comm_ops *ops, struct ct_world *w, const char *name,
 				ct_comm **out)
 {
@@ -92,11 +74,11 @@ static enum ct_status open_parts(struct hier *h)
 {
 	char name[32];
 
-	CT_TRY(make_world(h, h->host, h->host[h->base.rank], &h->local_world));
+	CT_TRY(ct_world_part(h->base.world, h->host, h->host[h->base.rank], &h->local_world));
 	snprintf(name, sizeof(name), "host%d", h->host[h->base.rank]);
 	CT_TRY(open_part(h, &ct__comm_ops_shm, &h->local_world, name, &h->local));
 	if (h->place[h->base.rank] == 0) {
-		CT_TRY(make_world(h, h->place, 0, &h->leader_world));
+		CT_TRY(ct_world_part(h->base.world, h->place, 0, &h->leader_world));
 		CT_TRY(open_part(h, &ct__comm_ops_gloo, &h->leader_world, "leaders", &h->leaders));
 	}
 	return open_part(h, &ct__comm_ops_gloo, h->base.world, "messages", &h->messages);
