@@ -114,12 +114,13 @@ static bool has_line(const struct ct_config *c, const char *line)
 /* Ranks must agree on what is learned and on when they meet, not on where they write and how they load. */
 static void test_run_lines(void **state)
 {
-	static const char *const shared[] = {"optim.lr=",          "train.epochs=",    "train.eval_every=",
-					     "train.target_top1=", "batch.eval=",      "data.val=",
-					     "dist.backend=",      "dist.bucket_mib=", "dist.first_bucket_mib=",
-					     "train.cuda_graph=",  "train.graph_steps="},
-				 *const own[] = {"run.dir=", "data.dir=",   "data.workers=", "launch.",
-						 "log.",     "checkpoint.", "train.resume="};
+	static const char *const shared[] = {"optim.lr=",          "train.epochs=",      "train.eval_every=",
+					     "train.target_top1=", "batch.eval=",        "data.val=",
+					     "dist.backend=",      "dist.bucket_mib=",   "dist.first_bucket_mib=",
+					     "train.cuda_graph=",  "train.graph_steps=", "launch.pipeline="},
+				 *const own[] = {"run.dir=",    "data.dir=",    "data.workers=",   "launch.procs=",
+						 "launch.node", "launch.init=", "launch.devices=", "launch.threads=",
+						 "log.",        "checkpoint.",  "train.resume="};
 	struct ct_config *c = load_text(GOOD);
 	struct ct_str lines = {0};
 
@@ -142,10 +143,11 @@ static void test_lines(void **state)
 {
 	static const char *const learned[] = {"run.seed=2", "optim.lr=0.2", "model.hidden=[3]",
 					      "data.augment.flip=true", "train.ema=0.9"},
-				 *const others[] = {"run.dir=elsewhere", "log.every=3",    "launch.procs=2",
-						    "data.workers=3",    "dist.timeout=3", "checkpoint.keep_last=5",
-						    "train.engine=ref",  "train.epochs=9", "train.target_top1=0.5",
-						    "batch.per_rank=5",  "batch.global=8", "train.accumulate=2"};
+				 *const others[] = {"run.dir=elsewhere",      "log.every=3",      "launch.procs=2",
+						    "launch.pipeline=2",      "data.workers=3",   "dist.timeout=3",
+						    "checkpoint.keep_last=5", "train.engine=ref", "train.epochs=9",
+						    "train.target_top1=0.5",  "batch.per_rank=5", "batch.global=8",
+						    "train.accumulate=2"};
 	struct ct_config *c = load_text(GOOD), *d;
 	char digest[65], other[65];
 

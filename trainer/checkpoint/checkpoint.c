@@ -22,6 +22,7 @@
 /* The tensors of one safetensors file that is to be written. */
 struct tensor_list {
 	const ct_net *net;
+	const ct_graph *graph;
 	const char *failpoint;
 	int n;
 	struct ct_tensor_desc *desc; /* names owned */
@@ -70,8 +71,9 @@ static enum ct_status check_finite(const float *x, size_t n, const char *name)
 /* Adds all parameters of a group, and its buffers if it has any. */
 static enum ct_status add_group(struct tensor_list *l, const struct ct_snapshot_group *group)
 {
-	const ct_graph *g = ct_net_graph(l->net);
-	const float *buffers = group->buffers.data;
+	const ct_graph *g = l->graph;
+	const float *buffers = group->whole ? group->whole->buffers : group->buffers.data;
+	const float *params = group->whole ? group->whole->params : NULL;
 	int n_params = ct_graph_n_params(g), n_buffers = group->has_buffers ? ct_graph_n_buffers(g) : 0;
 	size_t room = (size_t)l->n + (size_t)n_params + (size_t)n_buffers;
 	void *more;
@@ -80,8 +82,14 @@ static enum ct_status add_group(struct tensor_list *l, const struct ct_snapshot_
 	l->desc = more;
 	CT_TRY_ALLOC(more = ct_realloc(l->from, room, sizeof(*l->from)));
 	l->from = more;
-	for (int i = 0; i < n_params; i++)
-		CT_TRY(add_tensor(l, group->name, ct_graph_param(g, i), NULL, (struct origin){&group->params, i}));
+	for (int i = 0; i < n_params; i++) {
+		const struct ct_param *p = ct_graph_param(g, i);
+
+		if (params)
+			CT_TRY(check_finite(params, p->n, p->name));
+		CT_TRY(add_tensor(l, group->name, p, params, (struct origin){&group->params, i}));
+		params += params ? p->n : 0;
+	}
 	for (int i = 0; i < n_buffers; i++) {
 		const struct ct_param *p = ct_graph_buffer(g, i);
 
@@ -119,7 +127,7 @@ static enum ct_status write_list(struct tensor_list *l, const char *folder, cons
 static enum ct_status write_groups(const char *folder, const struct ct_snapshot *snap, int first, int end,
 				   const char *name, const char *failpoint, struct ct_ckpt_file *out)
 {
-	struct tensor_list l = {.net = snap->net, .failpoint = failpoint};
+	struct tensor_list l = {.net = snap->net, .graph = snap->graph, .failpoint = failpoint};
 	enum ct_status st = CT_OK;
 
 	for (int i = first; i < end; i++)

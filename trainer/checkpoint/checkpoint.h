@@ -9,7 +9,7 @@
 #ifndef CT_TRAINER_CHECKPOINT_CHECKPOINT_H
 #define CT_TRAINER_CHECKPOINT_CHECKPOINT_H
 
-#include "nn/optim/optim.h"
+#include "trainer/checkpoint/whole.h"
 
 /* Everything that a resume needs in addition to the tensors. */
 struct ct_train_state {
@@ -48,6 +48,9 @@ struct ct_checkpoint_source {
 	ct_net *net;
 	ct_optim *optim;
 	ct_ema *ema; /* or NULL */
+	/* If it is not NULL, these values are saved instead of those above, which belong to a stage of the model. It is
+	 * borrowed, and must not change, until the save is done. */
+	const struct ct_whole *whole;
 	const struct ct_train_state *state;
 	const char *
 		config_lines; /* from ct_config_lines; stored in state.json, so that a resume can name keys that differ */
@@ -122,5 +125,7 @@ enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state 
  * CT_DATA, the message lists the differences, and nothing is loaded from that file. PyTorch's *.num_batches_tracked is
  * ignored. The EMA weights are ignored if ema is NULL, and the optimizer states if optim is NULL. */
 enum ct_status ct_checkpoint_load(const char *path, ct_net *net, ct_optim *optim, ct_ema *ema) CT_MUST_CHECK;
+/* Does the same for the values of a complete model in host memory, which must have been initialized with `optim`. */
+enum ct_status ct_checkpoint_load_whole(const char *path, struct ct_whole *w, ct_optim *optim) CT_MUST_CHECK;
 
 #endif

@@ -6,19 +6,43 @@
 #include "trainer/checkpoint/checkpoint_files.h"
 #include "trainer/checkpoint/tensor_match_impl.h"
 
-/* Loads all groups from one file. Nothing is imported unless all tensors match. */
-static enum ct_status load_file(const char *path, ct_net *net, const struct ct_tensor_group *groups, int n_groups,
+/* What is loaded: groups 0 are those of the model, the others are in the file of the optimizer. */
+struct target {
+	const ct_graph *graph;
+	ct_net *net; /* NULL: the groups are in host memory */
+	struct ct_tensor_group groups[8];
+	char prefixes[8][64];
+	int n_groups;
+	bool has_ema;
+};
+
+static struct ct_tensor_group *add(struct target *t, const char *name)
+{
+	char *prefix = t->prefixes[t->n_groups];
+	const size_t len = strlen(name);
+
+	CT_ASSERT(t->n_groups < (int)CT_ARRAY_LEN(t->groups) && len + 2 <= sizeof(t->prefixes[0]));
+	memcpy(prefix, name, len);
+	memcpy(prefix + len, "/", len > 0 ? 2 : 0);
+	t->has_ema = t->has_ema || strcmp(name, CT_CKPT_EMA) == 0;
+	t->groups[t->n_groups] = (struct ct_tensor_group){.prefix = prefix};
+	return &t->groups[t->n_groups++];
+}
+
+/* Loads groups [first, end) from one file. Nothing is imported unless all tensors match. */
+static enum ct_status load_file(const char *path, const struct target *t, int first, int end,
 				struct ct_tensor_policy policy)
 {
+	const struct ct_tensor_group *groups = t->groups + first;
 	struct ct_tensor_match m = {0};
 	struct ct_str text = {0};
 	ct_safetensors *s;
 	enum ct_status st;
 
 	CT_TRY(ct_safetensors_open(path, &s));
-	CT_TRY_GOTO(ct__tensor_match(s, ct_net_graph(net), groups, n_groups, policy, &m), st, out);
+	CT_TRY_GOTO(ct__tensor_match(s, t->graph, groups, end - first, policy, &m), st, out);
 	if (ct__tensor_match_is_exact(&m)) {
-		st = ct__tensor_match_import(&m, s, net, groups, n_groups);
+		st = ct__tensor_match_import(&m, s, t->graph, t->net, groups, end - first);
 	} else {
 		ct__tensor_match_describe(&m, &text);
 		st = CT_FAIL_HINT(CT_DATA, "the checkpoint was saved with other settings of model, optim or train.ema",
@@ -32,56 +56,68 @@ out:
 }
 
 /* Opens file i of the checkpoint after comparing its checksum. */
-static enum ct_status load_checked(const char *folder, const struct ct_ckpt_state *state, int i, ct_net *net,
-				   const struct ct_tensor_group *groups, int n_groups, struct ct_tensor_policy policy)
+static enum ct_status load_checked(const char *folder, const struct ct_ckpt_state *state, int i, const struct target *t,
+				   int first, int end, struct ct_tensor_policy policy)
 {
 	enum ct_status st;
 	char *path;
 
 	CT_TRY(ct_ckpt_file_verify(folder, state, i));
 	CT_TRY_ALLOC(path = ct_path_join(folder, ct_ckpt_file_name(i)));
-	st = load_file(path, net, groups, n_groups, policy);
+	st = load_file(path, t, first, end, policy);
 	ct_free(path);
 	return st;
 }
 
-static enum ct_status load_optim(const char *folder, const struct ct_ckpt_state *state, ct_net *net, ct_optim *optim,
-				 ct_ema *ema)
+static enum ct_status load(const char *path, const struct target *t, ct_optim *optim)
 {
-	struct ct_tensor_group groups[8];
-	char prefixes[7][64];
-	int n = 0;
-
-	for (; optim && ct_optim_state_name(optim, n); n++) {
-		const char *name = ct_optim_state_name(optim, n);
-
-		CT_ASSERT(n < (int)CT_ARRAY_LEN(prefixes) && strlen(name) + 2 <= sizeof(prefixes[0]));
-		memcpy(prefixes[n], name, strlen(name));
-		memcpy(prefixes[n] + strlen(name), "/", 2);
-		groups[n] = (struct ct_tensor_group){prefixes[n], false, ct_optim_state(optim, n), NULL};
-	}
-	if (ema)
-		groups[n++] = (struct ct_tensor_group){CT_CKPT_EMA "/", true, ct_ema_params(ema), ct_ema_buffers(ema)};
 	/* The file may contain states and EMA weights that the caller does not request. */
-	CT_TRY(load_checked(
-		folder, state, 1, net, groups, n,
-		(struct ct_tensor_policy){.others_allowed = !optim, .ignored = ema ? NULL : CT_CKPT_EMA "/"}));
-	if (optim)
-		ct_optim_set_steps(optim, state->train.optim_steps);
-	return CT_OK;
-}
-
-enum ct_status ct_checkpoint_load(const char *path, ct_net *net, ct_optim *optim, ct_ema *ema)
-{
-	const struct ct_tensor_group model = {"", true, ct_net_params(net), ct_net_buffers(net)};
+	const struct ct_tensor_policy policy = {.others_allowed = !optim,
+						.ignored = t->has_ema ? NULL : CT_CKPT_EMA "/"};
 	struct ct_ckpt_state state;
 	enum ct_status st;
 
 	CT_TRY(ct_ckpt_state_read(path, &state));
-	CT_TRY_GOTO(load_checked(path, &state, 0, net, &model, 1, (struct ct_tensor_policy){0}), st, out);
-	if (optim || ema)
-		CT_TRY_GOTO(load_optim(path, &state, net, optim, ema), st, out);
+	CT_TRY_GOTO(load_checked(path, &state, 0, t, 0, 1, (struct ct_tensor_policy){0}), st, out);
+	if (optim || t->has_ema)
+		CT_TRY_GOTO(load_checked(path, &state, 1, t, 1, t->n_groups, policy), st, out);
+	if (optim)
+		ct_optim_set_steps(optim, state.train.optim_steps);
 out:
 	ct_ckpt_state_release(&state);
 	return st;
+}
+
+static void add_arenas(struct target *t, const char *name, ct_arena *params, ct_arena *buffers)
+{
+	struct ct_tensor_group *g = add(t, name);
+
+	g->has_buffers = buffers != NULL;
+	g->params = params;
+	g->buffers = buffers;
+}
+
+enum ct_status ct_checkpoint_load(const char *path, ct_net *net, ct_optim *optim, ct_ema *ema)
+{
+	struct target t = {.graph = ct_net_graph(net), .net = net};
+
+	add_arenas(&t, "", ct_net_params(net), ct_net_buffers(net));
+	for (int i = 0; optim && ct_optim_state_name(optim, i); i++)
+		add_arenas(&t, ct_optim_state_name(optim, i), ct_optim_state(optim, i), NULL);
+	if (ema)
+		add_arenas(&t, CT_CKPT_EMA, ct_ema_params(ema), ct_ema_buffers(ema));
+	return load(path, &t, optim);
+}
+
+enum ct_status ct_checkpoint_load_whole(const char *path, struct ct_whole *w, ct_optim *optim)
+{
+	struct target t = {.graph = w->graph};
+
+	for (int i = 0; i < w->n_groups; i++) {
+		struct ct_tensor_group *g = add(&t, w->groups[i].name);
+
+		g->has_buffers = w->groups[i].buffers != NULL;
+		g->whole = &w->groups[i];
+	}
+	return load(path, &t, optim);
 }

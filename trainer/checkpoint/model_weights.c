@@ -75,20 +75,21 @@ static void report(const struct ct_weights_file *from, const struct ct_tensor_ma
 	ct_str_release(&text);
 }
 
-static enum ct_status load(const struct ct_weights_file *from, ct_net *net, enum ct_weights_how how,
-			   struct ct_weights_report *out)
+/* Loads into the net or, if it is NULL, into the memory of the group. */
+static enum ct_status load(const struct ct_weights_file *from, const ct_graph *g, ct_net *net, struct ct_tensor_group group,
+			   enum ct_weights_how how, struct ct_weights_report *out)
 {
-	const struct ct_tensor_group group = {from->prefix, true, ct_net_params(net), ct_net_buffers(net)};
-	const ct_graph *g = ct_net_graph(net);
 	struct ct_tensor_match m;
 	enum ct_status st;
 
+	group.prefix = from->prefix;
+	group.has_buffers = true;
 	CT_TRY(ct__tensor_match(from->tensors, g, &group, 1, (struct ct_tensor_policy){.others_allowed = true}, &m));
 	*out = (struct ct_weights_report){m.n, m.loaded, m.missing.n, m.misshaped.n, m.extra.n};
 	if (m.loaded == 0 || (how != CT_WEIGHTS_FITTING && !ct__tensor_match_is_exact(&m)))
 		st = refuse(from, g, &m, how);
 	else
-		st = ct__tensor_match_import(&m, from->tensors, net, &group, 1);
+		st = ct__tensor_match_import(&m, from->tensors, g, net, &group, 1);
 	if (st == CT_OK && how != CT_WEIGHTS_WHOLE)
 		report(from, &m);
 	ct__tensor_match_release(&m);
@@ -186,7 +187,21 @@ enum ct_status ct_model_weights_load(const char *path, ct_net *net, enum ct_weig
 	enum ct_status st;
 
 	CT_TRY(ct_weights_open(path, &file));
-	st = load(&file, net, how, out ? out : &unused);
+	st = load(&file, ct_net_graph(net), net,
+		  (struct ct_tensor_group){.params = ct_net_params(net), .buffers = ct_net_buffers(net)}, how,
+		  out ? out : &unused);
+	ct_weights_close(&file);
+	return st;
+}
+
+enum ct_status ct_model_weights_load_whole(const char *path, struct ct_whole *w, enum ct_weights_how how)
+{
+	struct ct_weights_report report;
+	struct ct_weights_file file;
+	enum ct_status st;
+
+	CT_TRY(ct_weights_open(path, &file));
+	st = load(&file, w->graph, NULL, (struct ct_tensor_group){.whole = &w->groups[0]}, how, &report);
 	ct_weights_close(&file);
 	return st;
 }

@@ -6,6 +6,7 @@
 
 #include "nn/engine.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/whole.h"
 
 /* An open weights file. The name of a tensor in the file is the prefix followed by its name in the model. Tensors whose
  * names do not begin with the prefix are not weights. */
@@ -43,6 +44,8 @@ struct ct_weights_report {
  * changed. */
 enum ct_status ct_model_weights_load(const char *path, ct_net *net, enum ct_weights_how how,
 				     struct ct_weights_report *out) CT_MUST_CHECK;
+/* Does the same for the first group of *w. */
+enum ct_status ct_model_weights_load_whole(const char *path, struct ct_whole *w, enum ct_weights_how how) CT_MUST_CHECK;
 /* Determines the number of classes (or targets) of the model in the file. It is the number of rows of the tensor that
  * has the same name as the last weight of g. g may have been built for another number of classes. Fails with CT_DATA if
  * the file has no such tensor. */

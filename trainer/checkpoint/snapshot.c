@@ -59,8 +59,20 @@ static enum ct_status add(struct ct_snapshot *snap, const char *name, ct_arena *
 	snap->n_groups++;
 	g->name = name;
 	g->has_buffers = buffers != NULL;
+	g->whole = NULL;
 	CT_TRY(copy_arena(snap, params, threads, s, &g->params));
 	return buffers ? copy_arena(snap, buffers, threads, s, &g->buffers) : CT_OK;
+}
+
+static void add_whole(struct ct_snapshot *snap, const struct ct_whole *w)
+{
+	for (int i = 0; i < w->n_groups; i++) {
+		struct ct_snapshot_group *g = &snap->groups[snap->n_groups++];
+
+		g->name = w->groups[i].name;
+		g->has_buffers = w->groups[i].buffers != NULL;
+		g->whole = &w->groups[i];
+	}
 }
 
 enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *snap)
@@ -71,12 +83,17 @@ enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct 
 	CT_ASSERT(!snap->device || snap->device == ct_stream_device(s));
 	snap->device = ct_stream_device(s);
 	snap->net = src->net;
+	snap->graph = src->whole ? src->whole->graph : ct_net_graph(src->net);
 	snap->state = *src->state;
 	snap->guard = src->guard;
 	snap->start_ns = ct_now_ns();
 	snap->n_groups = 0;
 	ct_free(snap->config_lines);
 	CT_TRY_ALLOC(snap->config_lines = ct_strdup(src->config_lines ? src->config_lines : ""));
+	if (src->whole) {
+		add_whole(snap, src->whole);
+		return CT_OK;
+	}
 	CT_TRY(add(snap, "", ct_net_params(src->net), ct_net_buffers(src->net), src->threads, s));
 	for (int i = 0; src->optim && (name = ct_optim_state_name(src->optim, i)); i++)
 		CT_TRY(add(snap, name, ct_optim_state(src->optim, i), NULL, src->threads, s));

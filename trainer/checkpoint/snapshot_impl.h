@@ -13,11 +13,13 @@ struct ct_snapshot_group {
 	struct ct_mirror params;  /* copy of an arena with the parameters' layout */
 	struct ct_mirror buffers; /* [ct_arena_elems(ct_net_buffers(net))], if has_buffers */
 	bool has_buffers;
+	const struct ct_whole_group *whole; /* borrowed; if it is not NULL, the values are there and not above */
 };
 
 struct ct_snapshot {
 	ct_device *device;                                       /* borrowed; owns the memory of the copies */
 	const ct_net *net;                                       /* borrowed, for its layout */
+	const ct_graph *graph;                                   /* borrowed: the saved model */
 	struct ct_snapshot_group groups[CT_SNAPSHOT_MAX_GROUPS]; /* 0: the model */
 	int n_groups;
 	struct ct_train_state state;

@@ -246,10 +246,25 @@ fail:
 	return st;
 }
 
-enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct_safetensors *s, ct_net *net,
-				       const struct ct_tensor_group *groups, int n_groups)
+static enum ct_status read_whole(const ct_safetensors *s, const ct_graph *g, const struct ct_tensor_group *group,
+				 const int *at)
 {
-	const ct_graph *g = ct_net_graph(net);
+	float *params = group->whole->params, *buffers = group->whole->buffers;
+
+	for (int i = 0; i < n_tensors(g, group); i++) {
+		const size_t n = nth(g, i)->n;
+		float **to = i < ct_graph_n_params(g) ? &params : &buffers;
+
+		if (at[i] >= 0)
+			CT_TRY(ct_safetensors_read(s, at[i], *to, n));
+		*to += n;
+	}
+	return CT_OK;
+}
+
+enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct_safetensors *s, const ct_graph *g,
+				       ct_net *net, const struct ct_tensor_group *groups, int n_groups)
+{
 	enum ct_status st = CT_OK;
 	const int *at = m->at;
 	size_t most = 1;
@@ -259,7 +274,8 @@ enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct
 		most = nth(g, i)->n > most ? nth(g, i)->n : most;
 	CT_TRY_ALLOC(scratch = ct_realloc(NULL, most, sizeof(float)));
 	for (int k = 0; k < n_groups && st == CT_OK; at += n_tensors(g, &groups[k]), k++)
-		st = import_group(s, net, &groups[k], at, scratch);
+		st = groups[k].whole ? read_whole(s, g, &groups[k], at)
+				     : import_group(s, net, &groups[k], at, scratch);
 	ct_free(scratch);
 	return st;
 }

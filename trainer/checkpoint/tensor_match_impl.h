@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "nn/engine.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/whole.h"
 
 /* A group of tensors. The name of each tensor in the file is the prefix of the group followed by its name in the
  * model. */
@@ -15,6 +16,7 @@ struct ct_tensor_group {
 	/* The arenas to which ct__tensor_match_import copies the tensors. They have the layout of the net's parameters
 	 * and of its running statistics. NULL if nothing is imported. */
 	ct_arena *params, *buffers;
+	const struct ct_whole_group *whole; /* the destination, if it is not NULL */
 };
 
 /* Tensors that may be in the file although they belong to no group. PyTorch's counters *.num_batches_tracked are always
@@ -48,9 +50,10 @@ bool ct__tensor_match_is_exact(const struct ct_tensor_match *m);
 /* Appends the differences: "2 have another shape or type: fc.bias is [1000], but the model's is [10], ...; 1 is
  * missing: ..." */
 void ct__tensor_match_describe(const struct ct_tensor_match *m, struct ct_str *out);
-/* Copies the matching tensors to the arenas of their groups. The other values in the arenas do not change. */
-enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct_safetensors *s, ct_net *net,
-				       const struct ct_tensor_group *groups, int n_groups) CT_MUST_CHECK;
+/* Copies the matching tensors to the arenas of their groups, or to host memory. The other values do not change. g is the
+ * graph that was compared. net may be NULL if no group has arenas. */
+enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct_safetensors *s, const ct_graph *g,
+				       ct_net *net, const struct ct_tensor_group *groups, int n_groups) CT_MUST_CHECK;
 
 /* Returns the index of the tensor in the file whose name is `prefix` followed by `name`, or -1 if there is none. */
 int ct__tensor_find(const ct_safetensors *s, const char *prefix, const char *name);

@@ -11,6 +11,7 @@
 #include "trainer/commands/print_impl.h"
 #include "trainer/commands/simulate_impl.h"
 #include "trainer/loop/session_data.h"
+#include "trainer/pipeline/schedule.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
 #include "trainer/plan/run_plan.h"
@@ -20,6 +21,11 @@ struct planned {
 	struct ct_run_plan plan;
 	ct_dataset *train, *val;
 	ct_graph *graph, *size_graph, *val_graph;
+	/* With a pipeline, net, programs and memory are those of one stage, and these are its graphs. */
+	struct ct_stages stages;
+	int first[CT_MAX_STAGES + 1];
+	ct_graph *part, *size_part, *val_part;
+	ct_program *more[CT_MAX_STAGES]; /* training programs for the other micro-batches in flight */
 	ct_device *device;
 	ct_engine *engine;
 	ct_net *net;
@@ -47,6 +53,10 @@ static struct ct_shape largest_input(const struct ct_run_plan *r)
 static void release_net(struct planned *p)
 {
 	ct_program_destroy(p->eval);
+	for (size_t i = 0; i < CT_ARRAY_LEN(p->more); i++) {
+		ct_program_destroy(p->more[i]);
+		p->more[i] = NULL;
+	}
 	ct_program_destroy(p->program);
 	ct_net_destroy(p->net);
 	p->eval = p->program = NULL;
@@ -56,11 +66,16 @@ static void release_net(struct planned *p)
 /* Compiles the net and its programs for these batch sizes. Replaces those of an earlier call. */
 static enum ct_status compile(struct planned *p, uint32_t rows, uint32_t eval_rows)
 {
+	const bool whole = !p->part;
+	const ct_graph *g = whole ? p->size_graph : p->size_part;
 	release_net(p);
-	CT_TRY(ct_net_create(p->engine, p->graph, &p->plan.net, &p->net));
-	CT_TRY(ct_program_create_for(p->net, p->size_graph, (int)rows, CT_TRAIN, &p->program));
+	CT_TRY(ct_net_create(p->engine, whole ? p->graph : p->part, &p->plan.net, &p->net));
+	CT_TRY(ct_program_create_for(p->net, g, (int)rows, CT_TRAIN, &p->program));
+	for (int i = 1; i < p->plan.net.contexts; i++)
+		CT_TRY(ct_program_create_in(p->net, g, (int)rows, CT_TRAIN, i, &p->more[i]));
 	if (p->val)
-		CT_TRY(ct_program_create_for(p->net, p->val_graph, (int)eval_rows, CT_EVAL, &p->eval));
+		CT_TRY(ct_program_create_for(p->net, whole ? p->val_graph : p->val_part, (int)eval_rows, CT_EVAL,
+					     &p->eval));
 	ct_net_memory(p->net, &p->memory);
 	return CT_OK;
 }
@@ -105,14 +120,49 @@ static enum ct_status find_memory(struct planned *p)
 	return st;
 }
 
+static void release_parts(struct planned *p)
+{
+	release_net(p);
+	ct_free(p->ready);
+	ct_free(p->buckets);
+	ct_graph_destroy(p->part);
+	ct_graph_destroy(p->size_part);
+	ct_graph_destroy(p->val_part);
+	p->ready = NULL;
+	p->buckets = NULL;
+	p->part = p->size_part = p->val_part = NULL;
+}
+
+/* Compiles stage k, or the complete model if there is no pipeline. */
+static enum ct_status compile_stage(const struct ct_config *c, struct planned *p, int k)
+{
+	const int first = p->first[k], end = p->first[k + 1];
+	release_parts(p);
+	if (p->stages.n > 1) {
+		CT_TRY(ct_graph_stage(p->graph, first, end, &p->part));
+		CT_TRY(ct_graph_stage(p->size_graph, first, end, &p->size_part));
+		if (p->val)
+			CT_TRY(ct_graph_stage(p->val_graph, first, end, &p->val_part));
+		p->plan.net.contexts = ct_pipe_in_flight(p->stages.n, k, (int)p->plan.accumulate);
+		p->plan.net.input_gradient = k > 0;
+		if (k > 0)
+			p->plan.net.input = CT_INPUT_F32_NCHW;
+	}
+	CT_TRY(find_memory(p));
+	CT_TRY(ct_plan_buckets(c, p->net, ct_plan_bucket_bytes(c), &p->buckets, &p->n_buckets));
+	return ct_plan_ready_by_flops(p->net, &p->ready);
+}
+
 static enum ct_status make(const struct ct_config *c, struct planned *p)
 {
 	struct ct_data_opening data;
 	CT_TRY(ct_plan_ranks(c, &p->ranks));
+	CT_TRY(ct_plan_stages(c, p->ranks.world, p->ranks.first, &p->stages));
 	CT_TRY(ct_data_opening_start(&data, c, false, false));
 	CT_TRY(ct_data_opening_finish(&data, &p->train, &p->val));
 	const struct ct_dataset_info *ti = ct_dataset_info(p->train);
-	CT_TRY(ct_run_plan_make(c, (uint32_t)p->ranks.world, ti, p->val ? ct_dataset_info(p->val) : NULL, &p->plan));
+	CT_TRY(ct_run_plan_make(c, (uint32_t)p->stages.n_replicas, ti, p->val ? ct_dataset_info(p->val) : NULL,
+				&p->plan));
 	p->plan.net.autotune = CT_AUTOTUNE_OFF;
 	CT_TRY(ct_plan_graph(c, ti, p->plan.input, &p->graph));
 	CT_TRY(ct_plan_check_sizes(c, ti, &p->plan, p->graph));
@@ -123,16 +173,14 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	CT_TRY(ct_plan_graph(c, ti, largest_input(&p->plan), &p->size_graph));
 	if (p->val)
 		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
-	CT_TRY(find_memory(p));
-	CT_TRY(ct_plan_buckets(c, p->net, ct_plan_bucket_bytes(c), &p->buckets, &p->n_buckets));
-	return ct_plan_ready_by_flops(p->net, &p->ready);
+	if (p->stages.n > 1)
+		CT_TRY(ct_graph_cut(p->graph, p->stages.n, p->first));
+	return compile_stage(c, p, 0);
 }
 
 static void release(struct planned *p)
 {
-	ct_free(p->ready);
-	ct_free(p->buckets);
-	release_net(p);
+	release_parts(p);
 	ct_engine_close(p->engine);
 	ct_device_close(p->device);
 	ct_graph_destroy(p->val_graph);
@@ -175,7 +223,8 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	for (int i = 0; i < p->ranks.local; i++)
 		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind,
 		       devices.n > 0 ? devices.index[i % devices.n] : 0);
-	printf("batch        %u global = %u per rank x %u ranks", r->global_batch, r->per_rank, r->world);
+	const char *share = p->stages.n > 1 ? "replica" : "rank";
+	printf("batch        %u global = %u per %s x %u %ss", r->global_batch, r->per_rank, share, r->world, share);
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
 	printf("\ndata         %s: %u training samples [%d,%d,%d], %u evaluation samples",
@@ -219,11 +268,38 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 	}
 }
 
-static void print_memory(const struct planned *p, size_t states, size_t ema)
+/* The cut, and which part of the work each stage has. */
+static void print_stages(const struct planned *p)
+{
+	const struct ct_stages *s = &p->stages;
+	const double all = ct_graph_flops(p->graph);
+	if (s->n == 1)
+		return;
+	printf("pipeline     %d ranks = %d replica%s x %d stages; %u micro-batches; a stage waits for %.0f %% of a step if all "
+	       "stages take the same time\n",
+	       p->ranks.world, s->n_replicas, ct_plural(s->n_replicas), s->n, p->plan.accumulate,
+	       100 * ct_pipe_bubble(s->n, (int)p->plan.accumulate));
+	for (int k = 0; k < s->n; k++) {
+		double flops = 0;
+		for (int i = p->first[k]; i < p->first[k + 1]; i++)
+			flops += ct_graph_node_flops(p->graph, i);
+		printf("  stage %-3d  %s ... %s: %.1f %% of the FLOPs; up to %d micro-batches in flight; rank", k,
+		       ct_graph_node(p->graph, p->first[k])->name, ct_graph_node(p->graph, p->first[k + 1] - 1)->name,
+		       100 * flops / all, ct_pipe_in_flight(s->n, k, (int)p->plan.accumulate));
+		for (int i = 0; i < s->n_replicas; i++)
+			printf("%s%d", i > 0 ? ", " : s->n_replicas > 1 ? "s " : " ", i * s->n + k);
+		printf("\n");
+	}
+}
+
+static void print_memory(const struct planned *p, int stage, size_t states, size_t ema)
 {
 	const struct ct_net_memory *m = &p->memory;
-	/* Rank 0 keeps a copy of everything that a checkpoint contains. */
-	const double copy = (double)m->params + (double)m->buffers + (double)states + (double)ema;
+	const int ranks_here = p->ranks.local / p->stages.n > 0 ? p->ranks.local / p->stages.n : 1;
+	/* Rank 0 keeps a copy of everything that a checkpoint contains, also of the other stages. */
+	const double own = (double)m->params + (double)m->buffers + (double)states + (double)ema;
+	const double share = (double)ct_graph_n_elems(ct_net_graph(p->net)) / (double)ct_graph_n_elems(p->graph);
+	const double copy = stage == 0 ? own / share : 0;
 	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0), host;
 	double bytes = (double)m->params + (double)m->grads + (double)states + (double)ema + (double)m->buffers +
 		       (double)m->activations + (double)m->workspace + (double)data;
@@ -231,19 +307,35 @@ static void print_memory(const struct planned *p, size_t states, size_t ema)
 	bool large = bytes >= 10.0 * (1 << 30);
 	double k = large ? 1.0 / (1 << 30) : 1.0 / (1 << 20);
 	char need[CT_BYTES_TEXT], have[CT_BYTES_TEXT];
-	printf("memory       per rank %s%.1f %s: parameters %.2f, gradients %.2f, optimizer %.2f, EMA %.2f, activations %.2f (%.2f without "
+	if (p->stages.n > 1)
+		printf("memory       stage %-3d ", stage);
+	else
+		printf("memory       per rank ");
+	printf("%s%.1f %s: parameters %.2f, gradients %.2f, optimizer %.2f, EMA %.2f, activations %.2f (%.2f without "
 	       "the memory plan), workspace %.2f, data %.1f\n",
 	       p->estimated ? "about " : "", bytes * k, large ? "GiB" : "MiB", (double)m->params * k,
 	       (double)m->grads * k, (double)states * k, (double)ema * k, (double)m->activations * k,
 	       (double)m->activations_unplanned * k, (double)m->workspace * k, (double)data * k);
-	printf("             rank 0 also: copy of the last checkpoint %.2f %s\n", copy * k, large ? "GiB" : "MiB");
+	if (stage == 0)
+		printf("             rank 0 also: copy of the last checkpoint %.2f %s\n", copy * k,
+		       large ? "GiB" : "MiB");
 	host = host_bytes();
-	bytes = bytes * p->ranks.local + (p->ranks.first == 0 ? copy : 0);
+	bytes = bytes * ranks_here + (p->ranks.first == 0 ? copy : 0);
 	if (host > 0 && bytes > (double)host)
 		printf("             %d rank%s here need%s %s, this host has %s: use a smaller batch (or train.accumulate), a smaller "
 		       "model, or fewer ranks\n",
-		       p->ranks.local, ct_plural(p->ranks.local), p->ranks.local == 1 ? "s" : "",
+		       ranks_here, ct_plural(ranks_here), ranks_here == 1 ? "s" : "",
 		       ct_bytes_text((uint64_t)bytes, need), ct_bytes_text(host, have));
+}
+
+static struct planned_buckets buckets_of(const struct ct_config *c, const struct planned *p)
+{
+	return (struct planned_buckets){.cfg = c,
+					.net = p->net,
+					.ready = p->ready,
+					.buckets = p->buckets,
+					.n = p->n_buckets,
+					.reduced = p->stages.n_replicas > 1};
 }
 
 static enum ct_status print_origins(const struct ct_config *c)
@@ -299,17 +391,25 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 	CT_TRY(ct__simulate_check_options(cli));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	enum ct_status st = make(c, &p);
-	const struct planned_buckets buckets = {
-		.cfg = c, .net = p.net, .ready = p.ready, .buckets = p.buckets, .n = p.n_buckets, .reduced = p.ranks.world > 1};
 	if (st == CT_OK && cli->json) {
-		st = ct__print_json(plan_json(c, &p, &buckets), true);
+		const struct planned_buckets b = buckets_of(c, &p);
+		st = ct__print_json(plan_json(c, &p, &b), true);
 	} else if (st == CT_OK) {
 		print_run(c, &p);
 		print_model(c, &p);
-		print_memory(&p, states_bytes(&p),
-			     c->train.ema > 0 ? p.memory.params + p.memory.buffers : 0);
-		ct__plan_print_buckets(&buckets);
-		st = print_origins(c);
+		print_stages(&p);
+		for (int k = 0; k < p.stages.n && st == CT_OK; k++) {
+			if (k > 0)
+				st = compile_stage(c, &p, k);
+			if (st < 0)
+				break;
+			print_memory(&p, k, states_bytes(&p),
+				     c->train.ema > 0 ? p.memory.params + p.memory.buffers : 0);
+			const struct planned_buckets b = buckets_of(c, &p);
+			ct__plan_print_buckets(&b);
+		}
+		if (st == CT_OK)
+			st = print_origins(c);
 	}
 	release(&p);
 	ct_config_destroy(c);

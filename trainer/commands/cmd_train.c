@@ -27,11 +27,13 @@ static enum ct_status say_ranks(const struct ct_config *cfg, const struct ct_ran
 static enum ct_status check_start(const struct ct_config *cfg)
 {
 	static const char *const needed[] = {"MASTER_ADDR", "MASTER_PORT"};
+	struct ct_stages stages;
 	struct ct_ranks ranks;
 	CT_TRY(ct_plan_ranks(cfg, &ranks));
 	CT_TRY(ct_plan_check_devices(cfg, ranks.local));
 	CT_TRY(say_ranks(cfg, &ranks));
-	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)ranks.world));
+	CT_TRY(ct_plan_stages(cfg, ranks.world, ranks.first, &stages));
+	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)stages.n_replicas));
 	CT_TRY(ct_plan_check_model(cfg));
 	CT_TRY(ct_plan_check_engine(cfg));
 	CT_TRY(ct_plan_check_comm_settings(cfg, ranks.world));

@@ -60,6 +60,7 @@ struct ct_config {
 		int64_t master_port;      /* 0 = a free port with one node, 29400 with several nodes */
 		char *init;               /* "" | env:// | tcp://host:port | file:///path */
 		char *devices;            /* "" = all; "0,2" */
+		int64_t pipeline;         /* stages of the model; 1 */
 		int64_t threads;          /* compute threads per rank: auto = CPUs / local ranks */
 	} launch;
 	struct {

@@ -75,7 +75,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Number format of the computation. fp32: single precision. bf16: activations and convolutions use bfloat16; master weights and statistics stay in fp32. The processor must support bfloat16. fp16: like bf16, but with half precision and dynamic loss scaling. tf32: fp32, but the inputs of matrix products are rounded to a 10-bit mantissa. fp16 and tf32 are for GPUs: the CPU engines refuse them with an error."},
 
 	{KEY(launch.procs, INT), .flags = CT_KEY_AUTO | CT_KEY_HIDE_UNSET, .lo = 1, .hi = 1024, .def = "auto",
-	 .doc = "Number of processes (ranks) on this node. auto: one per GPU. If no GPUs are used: 2, or 1 if there is only one CPU."},
+	 .doc = "Number of processes (ranks) on this node. auto: one per GPU. If no GPUs are used: launch.pipeline if it is above 1, else 2, or 1 if there is only one CPU."},
 	{KEY(launch.procs_list, STR), ADVANCED, .flags = CT_KEY_HIDE_UNSET,
 	 .doc = "Number of processes on each node, if the nodes differ; for example \"8,2\". Used instead of launch.procs."},
 	{KEY(launch.nodes, INT), .lo = 1, .hi = 4096, .def = "1",
@@ -88,6 +88,8 @@ static const struct ct_key keys[] = {
 	 .doc = "URL of the rendezvous, through which the ranks find each other: env://, tcp://host:port or file:///path. Empty: derived from the other keys and the environment."},
 	{KEY(launch.devices, STR), ADVANCED,
 	 .doc = "Indexes of the GPUs to use, for example \"0,2\". The rank with local rank r uses element r modulo the length of the list. Ranks share a GPU only if the list contains it repeatedly, for example \"0,0\". Empty: all visible GPUs."},
+	{KEY(launch.pipeline, INT), SHARED, .lo = 1, .hi = 64, .def = "1",
+	 .doc = "Number of stages into which the model is split, for models that are too large for one rank. Each rank computes one stage; the number of ranks must be a multiple. 1: every rank has the complete model. The micro-batches of train.accumulate pass through the stages one after the other, so use at least 4 times as many micro-batches as stages. Only on CPUs. See docs/DISTRIBUTED.md."},
 	{KEY(launch.threads, INT), .flags = CT_KEY_AUTO, .lo = 1, .hi = 1024, .def = "auto",
 	 .doc = "Number of compute threads of each rank. auto: the number of CPUs that this job may use, divided by the number of ranks on the host. If this is 4 or more, and loading includes decoding, warping or color changes, one eighth is reserved for the loader threads."},
 

@@ -9,6 +9,8 @@
 
 static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m, uint64_t *n_bad)
 {
+	if (!ct_session_counts_samples(s))
+		*n_bad = 0;
 	double v[5] = {m->loss, (double)m->count, (double)m->top1, (double)m->top5, (double)*n_bad};
 	ct_work *w = NULL;
 	CT_TRY(ct_comm_allreduce(s->comm, v, CT_ARRAY_LEN(v), CT_F64, CT_SUM, &w));
@@ -18,21 +20,34 @@ static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m,
 	return CT_OK;
 }
 
+/* Runs a batch on a stage of a pipeline. *t is the transfer of the output of the previous batch. */
+static enum ct_status run_stage(struct ct_session *s, struct ct_batch *b, struct ct_transfer *t)
+{
+	if (!ct_pipeline_is_first(s->pipe))
+		b->x = s->pipe->x[0];
+	b->y = s->pipe->y;
+	CT_TRY(ct_pipeline_receive_input(s->pipe, 0, b->n, t));
+	CT_TRY(ct_pipeline_wait(t));
+	CT_TRY(ct_program_forward(s->eval, b));
+	return ct_pipeline_send_output(s->pipe, b->n, t);
+}
+
 static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, uint64_t steps,
 				  void (*progress)(void *, double), void *user)
 {
+	struct ct_transfer t = {0};
 	for (uint64_t i = 0; i < steps; i++) {
 		struct ct_loader_batch *b;
 		CT_TRY(ct_lent_next(lent, &b));
 		struct ct_batch in = ct_resident_batch(b);
 		if (b->n > 0)
-			CT_TRY(ct_program_forward(s->eval, &in));
+			CT_TRY(s->pipe ? run_stage(s, &in, &t) : ct_program_forward(s->eval, &in));
 		CT_TRY(ct_lent_posted(lent));
 		ct_failpoint("eval");
 		if (progress)
 			progress(user, (double)(i + 1) / (double)steps);
 	}
-	return CT_OK;
+	return ct_pipeline_wait(&t);
 }
 
 enum { EVAL_AHEAD = 3 }; /* batches that are posted before the host waits for one */
@@ -54,15 +69,14 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 /* Compiles the program once: all images of an evaluation have the same size. */
 static enum ct_status prepare(struct ct_session *s)
 {
-	const struct ct_shape *in = &s->plan.val_input, *have = &ct_graph_node(s->graph, 0)->shape;
-	const ct_graph *g = s->graph;
-	if (s->eval)
-		return CT_OK;
-	if (in->h != have->h || in->w != have->w) {
-		CT_TRY(ct_plan_graph(s->cfg, ct_dataset_info(s->val), *in, &s->val_graph));
-		g = s->val_graph;
-	}
-	return ct_program_create_for(s->net, g, (int)s->plan.eval_rows, CT_EVAL, &s->eval);
+	const struct ct_shape *in = &s->plan.val_input, *have = &ct_graph_node(ct_session_whole(s), 0)->shape;
+	const bool other = in->h != have->h || in->w != have->w;
+	if (other && !s->val_graph)
+		CT_TRY(ct_session_graph(s, *in, &s->val_graph));
+	const ct_graph *g = s->val_graph ? s->val_graph : s->graph;
+	if (s->pipe)
+		CT_TRY(ct_pipeline_reserve(s->pipe, g, (int)s->plan.eval_rows));
+	return s->eval ? CT_OK : ct_program_create_for(s->net, g, (int)s->plan.eval_rows, CT_EVAL, &s->eval);
 }
 
 static enum ct_status count_all(const struct ct_session *s, const struct ct_metrics *m, uint64_t n_bad)
@@ -97,7 +111,7 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	if (s->ema)
 		CT_TRY(ct_session_broadcast_arena(s, ct_ema_buffers(s->ema)));
 	CT_TRY(prepare(s));
-	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)s->world.id.rank,
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)ct_session_replica(s),
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
 	ct_resident_set_opts(s, CT_EVAL, &lo);

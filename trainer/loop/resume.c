@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "trainer/checkpoint/model_weights.h"
+#include "trainer/pipeline/gather.h"
 
 static enum ct_status find(struct ct_session *s, char **path)
 {
@@ -123,20 +124,38 @@ static enum ct_status load_weights(struct ct_session *s)
 	return CT_OK;
 }
 
-/* Called by rank 0: sets *found and the state, and loads the tensors into the session. */
-static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found)
+/* The values of a pipeline go through host memory of rank 0. The tensors that a weights file does not contain keep their
+ * values. */
+static enum ct_status load_weights_whole(struct ct_session *s, struct ct_whole *w)
+{
+	const char *path = s->cfg->model.weights;
+	if (path[0] && ct_model_weights_load_whole(path, w, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING) < 0)
+		return ct_error_wrap("model.weights");
+	return CT_OK;
+}
+
+/* Loads the checkpoint at `path` or, if it is NULL, the initial weights. */
+static enum ct_status load_values(struct ct_session *s, const char *path, struct ct_whole *w)
+{
+	if (s->pipe)
+		return path ? ct_checkpoint_load_whole(path, w, s->optim) : load_weights_whole(s, w);
+	return path ? ct_checkpoint_load(path, s->net, s->optim, s->ema) : load_weights(s);
+}
+
+/* Called by rank 0: sets *found and the state, and loads the tensors into the session or, with a pipeline, into *w. */
+static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found, struct ct_whole *w)
 {
 	char *path = NULL, *lines = NULL;
 	enum ct_status rc;
 	*found = false;
 	CT_TRY_GOTO(find(s, &path), rc, out);
 	if (!path) {
-		rc = load_weights(s);
+		rc = load_values(s, NULL, w);
 		goto out;
 	}
 	CT_TRY_GOTO(ct_checkpoint_load_state(path, st, &lines), rc, out);
 	CT_TRY_GOTO(check_same(s, path, st, lines), rc, out);
-	CT_TRY_GOTO(ct_checkpoint_load(path, s->net, s->optim, s->ema), rc, out);
+	CT_TRY_GOTO(load_values(s, path, w), rc, out);
 	*found = true;
 	s->resumed_from = path;
 	path = NULL;
@@ -160,15 +179,17 @@ static enum ct_status broadcast_values(struct ct_session *s, bool resumed)
 	return CT_OK;
 }
 
-enum ct_status ct_resume(struct ct_session *s)
+static enum ct_status resume(struct ct_session *s, struct ct_whole *w)
 {
 	struct {
 		bool found;
 		struct ct_train_state state;
 	} msg;
 	memset(&msg, 0, sizeof(msg));
+	if (s->pipe)
+		CT_TRY(ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, w));
 	if (ct_session_is_root(s))
-		CT_TRY(load_root(s, &msg.state, &msg.found));
+		CT_TRY(load_root(s, &msg.state, &msg.found, w));
 	CT_TRY(ct_session_broadcast(s, &msg, sizeof(msg)));
 	if (msg.found) {
 		const bool same_world = msg.state.world == (uint32_t)s->world.id.world;
@@ -183,5 +204,15 @@ enum ct_status ct_resume(struct ct_session *s)
 		if (ct_session_is_root(s))
 			CT_INFO("resuming from %s (step %llu)", s->resumed_from, (unsigned long long)s->state.step);
 	}
+	if (s->pipe)
+		CT_TRY(ct_pipeline_scatter(s->pipe, s->net, s->optim, s->ema, w));
 	return broadcast_values(s, msg.found);
+}
+
+enum ct_status ct_resume(struct ct_session *s)
+{
+	struct ct_whole w = {0};
+	enum ct_status st = resume(s, &w);
+	ct_whole_release(&w);
+	return st;
 }

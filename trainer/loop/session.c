@@ -10,6 +10,7 @@
 #include "trainer/loop/resident.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/loop/session_reducer.h"
+#include "trainer/loop/session_stage_impl.h"
 #include "trainer/loop/step_clock.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
@@ -21,20 +22,25 @@ void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
 		ct_watchdog_phase(s->watchdog, "%s, step %llu", phase, (unsigned long long)step);
 }
 
-enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes)
+static enum ct_status broadcast(ct_comm *c, void *buf, size_t bytes)
 {
 	ct_work *w = NULL;
-	CT_TRY(ct_comm_broadcast(s->comm, buf, bytes, CT_U8, 0, &w));
+	CT_TRY(ct_comm_broadcast(c, buf, bytes, CT_U8, 0, &w));
 	return ct_work_wait(w);
+}
+
+enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes)
+{
+	return broadcast(s->comm, buf, bytes);
 }
 
 enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a)
 {
-	enum ct_mirror_access access = ct_session_is_root(s) ? CT_MIRROR_READ : CT_MIRROR_WRITE;
+	enum ct_mirror_access access = ct_comm_rank(s->group) == 0 ? CT_MIRROR_READ : CT_MIRROR_WRITE;
 	struct ct_mirror m;
 
 	CT_TRY(ct_mirror_open(a, access, ct_engine_stream(s->engine), &m));
-	enum ct_status st = ct_session_broadcast(s, m.data, ct_arena_bytes(a));
+	enum ct_status st = broadcast(s->group, m.data, ct_arena_bytes(a));
 	if (st < 0) {
 		ct_mirror_drop(&m);
 		return st;
@@ -57,7 +63,7 @@ static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream 
 		CT_TRY(ct_step_clock_pause_phase(s->clock));
 	if (!s->norm_comm && s->reducer)
 		CT_TRY(ct_reducer_join(s->reducer, stream));
-	CT_TRY(ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->comm, v, n, CT_F64, CT_SUM, stream));
+	CT_TRY(ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->group, v, n, CT_F64, CT_SUM, stream));
 	return s->clock ? ct_step_clock_resume_phase(s->clock) : CT_OK;
 }
 
@@ -77,12 +83,12 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	const struct ct_dataset_info *ti = s->train ? ct_dataset_info(s->train) : vi;
 	if (!ti)
 		return CT_FAIL(CT_CONFIG, "data.val is none, so there is no evaluation data");
-	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)s->world.id.world, train ? ti : NULL, vi, &s->plan));
+	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)ct_session_n_replicas(s), train ? ti : NULL, vi, &s->plan));
 	s->plan.net.train = train;
 	ct_run_plan_reduce(s->cfg, s->device, &s->plan);
 	if (!train)
 		s->plan.net.batch = (int)s->plan.eval_rows;
-	if (s->cfg->model.bn == CT_CFG_BN_SYNC && s->world.id.world > 1) {
+	if (s->cfg->model.bn == CT_CFG_BN_SYNC && ct_session_n_replicas(s) > 1) {
 		s->plan.net.sync = sum_statistics;
 		s->plan.net.sync_user = s;
 	}
@@ -91,9 +97,11 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 		s->plan.net.tuning_user = s;
 	}
 	CT_TRY(ct_plan_check_precision(s->cfg, s->engine));
-	CT_TRY(ct_plan_graph(s->cfg, ti, train ? s->plan.input : s->plan.val_input, &s->graph));
+	CT_TRY(ct_session_graph(s, train ? s->plan.input : s->plan.val_input, &s->graph));
 	if (train)
-		CT_TRY(ct_plan_check_sizes(s->cfg, ti, &s->plan, s->graph));
+		CT_TRY(ct_plan_check_sizes(s->cfg, ti, &s->plan, ct_session_whole(s)));
+	if (s->pipe)
+		ct_pipeline_net_opts(s->pipe, &s->plan.net);
 	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
 }
 
@@ -103,6 +111,8 @@ static enum ct_status build_training(struct ct_session *s)
 	ct_device_purpose(s->device, "optimizer states");
 	CT_TRY(ct_optim_create(s->net, &s->plan.optim, &s->optim));
 	ct_optim_watch_loss(s->optim, s->scalars, CT_SCALAR_LOSS);
+	if (s->pipe)
+		ct_optim_sum_stages(s->optim, ct_pipeline_sum_stages, s->pipe);
 	CT_TRY(ct_optim_place_result(s->optim, ct_arena_at(s->scalars, CT_SCALAR_UPDATE)));
 	CT_TRY(ct_net_init(s->net, s->plan.init, (uint64_t)s->cfg->run.seed));
 	ct_device_purpose(s->device, "EMA weights");
@@ -110,6 +120,8 @@ static enum ct_status build_training(struct ct_session *s)
 		CT_TRY(ct_ema_create(s->net, s->cfg->train.ema, &s->ema));
 	ct_device_purpose(s->device, NULL);
 	s->full_shape = s->plan.input;
+	if (s->pipe)
+		CT_TRY(ct_pipeline_reserve(s->pipe, s->graph, (int)s->plan.micro_rows));
 	const enum ct_status st = ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 	s->compiled = true;
 	ct_ticker_destroy(s->tuning);
@@ -124,10 +136,12 @@ enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input)
 	s->full = NULL;
 	s->size_graph = NULL;
 	s->full_shape = input;
-	if (input.h == s->plan.input.h && input.w == s->plan.input.w)
-		return ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
-	CT_TRY(ct_plan_graph(s->cfg, ct_dataset_info(s->train), input, &s->size_graph));
-	return ct_program_create_for(s->net, s->size_graph, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
+	if (input.h != s->plan.input.h || input.w != s->plan.input.w)
+		CT_TRY(ct_session_graph(s, input, &s->size_graph));
+	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
+	if (s->pipe)
+		CT_TRY(ct_pipeline_reserve(s->pipe, g, (int)s->plan.micro_rows));
+	return ct_program_create_for(s->net, g, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 }
 
 /* Finds a rank that has joined but never sent a heartbeat; the failure attribution of dist/ does not cover this case. */
@@ -192,10 +206,16 @@ static enum ct_status agree_on_work(struct ct_session *s)
 	char layout[65], val[65] = "none";
 	struct ct_str lines = {0};
 	ct_net_layout_digest(s->net, layout);
+	if (s->pipe) { /* stages differ in their parameters */
+		CT_TRY(ct_pipeline_check_same(s->group, layout));
+		snprintf(layout, sizeof(layout), "of each stage");
+	}
 	if (s->val)
 		ct_dataset_digest(s->val, val);
 	ct_str_addf(&lines, "engine=%s\nmodel graph=%s\ntraining data=%s\nevaluation data=%s\nparameter layout=%s\n",
 		    ct_engine_version(s->engine), s->state.graph_digest, s->state.data_digest, val, layout);
+	if (s->pipe)
+		ct_str_addf(&lines, "micro-batches=%u\n", s->plan.accumulate);
 	return agree(s, &lines);
 }
 
@@ -231,8 +251,11 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 	if (!local)
 		CT_TRY(ct_plan_use_comm_settings(c, &s->world.id, &s->nccl_log));
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
+	s->group = s->comm;
 	if (s->watchdog)
 		ct_watchdog_add_comm(s->watchdog, s->comm);
+	if (!local)
+		CT_TRY(ct__session_open_pipeline(s, backend, &co));
 	/* Two streams may share a communicator only if their collectives are ordered. Staged ones must be, even with two
 	 * communicators, because a GPU calls functions of the host one after the other (sum_statistics orders them). */
 	if (c->model.bn != CT_CFG_BN_SYNC || s->world.id.world == 1 || !ct_device_caps(s->device)->async ||
@@ -269,7 +292,7 @@ static enum ct_status open_engine(struct ct_session *s)
 
 static void note_digests(struct ct_session *s)
 {
-	ct_graph_digest(s->graph, s->state.graph_digest);
+	ct_graph_digest(ct_session_whole(s), s->state.graph_digest);
 	if (s->train)
 		ct_dataset_digest(s->train, s->state.data_digest);
 	s->state.best_top1 = s->state.last_top1 = s->state.last_loss = -1;
@@ -364,6 +387,8 @@ void ct_session_drain(struct ct_session *s)
 			(void)ct_error_restore(&keep);
 		ct_watchdog_report(s->watchdog);
 		ct_comm_abort(s->comm, NULL);
+		if (s->group != s->comm)
+			ct_comm_abort(s->group, NULL);
 		if (s->norm_comm)
 			ct_comm_abort(s->norm_comm, NULL);
 	}
@@ -395,9 +420,13 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_session_release_reducer(s);
 	if (s->watchdog) {
 		ct_watchdog_remove_comm(s->watchdog, s->norm_comm);
+		ct_watchdog_remove_comm(s->watchdog, s->group);
 		ct_watchdog_remove_comm(s->watchdog, s->comm);
 	}
 	ct_comm_close(s->norm_comm);
+	if (s->group != s->comm)
+		ct_comm_close(s->group);
+	ct_pipeline_destroy(s->pipe);
 	ct_comm_close(s->comm);
 	ct_nccl_log_stop(s->nccl_log);
 	ct_engine_close(s->engine);

@@ -7,6 +7,7 @@
 #include "dist/settings/nccl_log.h"
 #include "dist/watchdog.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/pipeline/pipeline.h"
 #include "trainer/plan/run_plan.h"
 
 /* Step scalars. They are summed over all ranks together with the gradients of the last bucket, so a step needs no
@@ -46,19 +47,21 @@ struct ct_session {
 	ct_device *device;
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
 	void *samples[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches */
-	ct_graph *graph;         /* for the image size of epoch 0, or of evaluations if there is no training */
+	ct_graph *graph;         /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if there is a pipeline */
 	ct_graph *size_graph;    /* graph of the program `full` after the image size has changed; otherwise NULL */
 	ct_graph *val_graph; /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
 	ct_engine *engine;
 	ct_nccl_log *nccl_log; /* NULL: NCCL is not used, or its messages are not wanted */
 	ct_comm *comm;
+	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
+	ct_comm *group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a stage */
 	ct_net *net;
 	ct_arena *half;   /* the buckets that are summed in another type than fp32; NULL: there are none */
 	bool writes_half; /* the backward pass writes their gradients to `half` */
 	/* The memory of grads and scalars, and of these buckets; NULL: it belongs to the communicator. */
 	void *reduced, *reduced_half;
 	ct_arena *grads,
-		*scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains both */
+		*scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains both, unless there is a pipeline */
 	ct_comm *
 		norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: comm is used */
 	struct ct_bucket *buckets;
@@ -105,10 +108,35 @@ static inline int ct_session_local_world(const struct ct_session *s)
 	return s->world.id.local_world > 0 ? s->world.id.local_world : 1;
 }
 
-/* Broadcasts the parameters and running statistics of rank 0. */
+static inline const ct_graph *ct_session_whole(const struct ct_session *s)
+{
+	return s->pipe ? s->pipe->whole : s->graph;
+}
+
+/* Returns which share of the samples this rank processes. */
+static inline int ct_session_replica(const struct ct_session *s)
+{
+	return s->pipe ? s->pipe->stages.replica : s->world.id.rank;
+}
+
+static inline int ct_session_n_replicas(const struct ct_session *s)
+{
+	return s->pipe ? s->pipe->stages.n_replicas : s->world.id.world;
+}
+
+/* Returns true if this rank counts the unreadable and damaged samples of its share. The stages of a replica load the same
+ * batches, so only the first one counts them. */
+static inline bool ct_session_counts_samples(const struct ct_session *s)
+{
+	return !s->pipe || ct_pipeline_is_first(s->pipe);
+}
+
+/* Builds the graph of the model, or of this rank's stage, for images of this shape. */
+enum ct_status ct_session_graph(struct ct_session *s, struct ct_shape input, ct_graph **out) CT_MUST_CHECK;
+/* Broadcasts the parameters and running statistics of rank 0 or, for each stage, those of the first replica. */
 enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
-/* Broadcast host memory or an arena from rank 0 to all ranks, and wait until the broadcast has finished. Use these
- * functions only for the rare collectives outside a step. */
+/* Broadcast host memory from rank 0 to all ranks, or an arena from the first rank of the group to the others, and wait until
+ * the broadcast has finished. Use these functions only for the rare collectives outside a step. */
 enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes) CT_MUST_CHECK;
 enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_MUST_CHECK;
 /* Waits until posted work no longer uses memory that is about to be freed. After a failure, posted collectives may wait

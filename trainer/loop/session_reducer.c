@@ -3,12 +3,15 @@
 #include "base/mem.h"
 #include "trainer/loop/bucket_probe.h"
 
-/* Extends the last bucket over the padding of the arena and the scalars after it. If it is not fp32, adds a bucket. */
+/* Extends the last bucket over the padding of the arena and the scalars after it. If it is not fp32, adds a bucket. With a
+ * pipeline, the buckets do not contain the scalars, which are summed over more ranks than the gradients. */
 static enum ct_status build_buckets(struct ct_session *s)
 {
 	CT_TRY(ct_plan_buckets(s->cfg, s->net, s->bucket_choice.bytes, &s->buckets, &s->n_buckets));
 	const size_t elems = ct_net_arena_elems(s->net);
 	struct ct_bucket *last = &s->buckets[s->n_buckets - 1];
+	if (s->pipe)
+		return CT_OK;
 	if (last->dtype != CT_F32) {
 		CT_TRY_ALLOC(last = ct_realloc(s->buckets, (size_t)s->n_buckets + 1, sizeof(*last)));
 		s->buckets = last;
@@ -23,8 +26,8 @@ static enum ct_status build_buckets(struct ct_session *s)
  * that the device uses. Otherwise, *own is also set to the memory. */
 static enum ct_status alloc_shared(struct ct_session *s, size_t bytes, void **own, void **out)
 {
-	if (ct_device_caps(s->device)->host_visible || ct_comm_mem_is_on_device(s->comm))
-		return ct_comm_mem_alloc(s->comm, bytes, out);
+	if (ct_device_caps(s->device)->host_visible || ct_comm_mem_is_on_device(s->group))
+		return ct_comm_mem_alloc(s->group, bytes, out);
 	ct_device_purpose(s->device, "gradients");
 	CT_TRY(ct_device_mem_alloc(s->device, bytes, true, out));
 	ct_device_purpose(s->device, NULL);
@@ -73,7 +76,7 @@ static enum ct_status stage_buckets(struct ct_session *s)
 		const size_t one = s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype);
 		bytes = one > bytes ? one : bytes;
 	}
-	return ct_comm_stage(s->comm, s->device, bytes < STAGE_MAX ? bytes : STAGE_MAX);
+	return ct_comm_stage(s->group, s->device, bytes < STAGE_MAX ? bytes : STAGE_MAX);
 }
 
 static enum ct_status convert_bucket(void *user, void *to, enum ct_dtype to_type, const void *from,
@@ -95,7 +98,7 @@ static enum ct_status create_reducer(struct ct_session *s)
 	if (s->half)
 		ro.memory[s->plan.net.reduce_type] = ct_arena_at(s->half, 0);
 	ro.memory[CT_F32] = ct_arena_at(s->grads, 0);
-	return ct_reducer_create(s->comm, &ro, &s->reducer);
+	return ct_reducer_create(s->group, &ro, &s->reducer);
 }
 
 static enum ct_status replace_buckets(struct ct_session *s)

@@ -43,9 +43,9 @@ static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 	CT_TRY(ct_device_host_alloc(d, sizeof(*slot->args), &args));
 	slot->args = args;
 	CT_TRY(ct_event_create(d, true, &slot->done));
-	/* Data, forward and backward of each micro-batch, and waits for batch norm within them; data and compiling
-	 * before a resize; statistics, buckets and update once. */
-	CT_TRY(ct_step_clock_init(&slot->clock, p->stream, (3 + n_norm_marks(p)) * (int)n_micros + 5));
+	/* Data, forward and backward of each micro-batch, and waits for batch norm within them, or for the neighbors of a
+	 * stage before them; data and compiling before a resize; statistics, buckets and update once. */
+	CT_TRY(ct_step_clock_init(&slot->clock, p->stream, ((p->s->pipe ? 5 : 3) + n_norm_marks(p)) * (int)n_micros + 6));
 	if (!p->copies)
 		return CT_OK;
 	CT_TRY_ALLOC(slot->micros = CT_NEW_ARRAY(struct step_micro, n_micros));
@@ -91,7 +91,7 @@ static enum ct_status create_loader(ct_stepper *p)
 	struct ct_loader_opts lo;
 	int64_t compile_ns = 0;
 
-	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)s->world.id.rank,
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)ct_session_replica(s),
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
 	ct_resident_set_opts(s, CT_TRAIN, &lo);
@@ -114,6 +114,17 @@ static int64_t patience(const struct ct_session *s)
 	return s->world.id.world > 1 ? (int64_t)((2 * s->cfg->dist.timeout + find_s) * 1e9) : CT_FOREVER;
 }
 
+/* A step allocates nothing, so the programs of all contexts are compiled now. */
+static enum ct_status prepare_stage(ct_stepper *p)
+{
+	ct_program *program;
+
+	CT_TRY_ALLOC(p->in_flight = CT_NEW_ARRAY(struct step_micro, (size_t)p->s->pipe->n_contexts));
+	for (int i = 1; i < p->s->pipe->n_contexts; i++)
+		CT_TRY(ct__step_program(p, (int)p->s->plan.micro_rows, i, &program));
+	return CT_OK;
+}
+
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 {
 	ct_stepper *p = NULL;
@@ -124,6 +135,8 @@ enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 	enum ct_status st = create_slots(p);
 	if (st == CT_OK)
 		st = create_loader(p);
+	if (st == CT_OK && s->pipe)
+		st = prepare_stage(p);
 	if (st < 0) {
 		ct_stepper_destroy(p);
 		return st;
@@ -145,6 +158,7 @@ void ct_stepper_destroy(ct_stepper *p)
 	ct_loader_destroy(p->loader);
 	destroy_slots(p);
 	ct__step_drop_tails(p);
+	ct_free(p->in_flight);
 	ct_stream_destroy(p->copies);
 	ct_free(p);
 	if (keep.status < 0)

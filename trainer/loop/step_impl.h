@@ -1,13 +1,11 @@
 /* The parts of the stepper: step_programs.c compiles programs, step_input.c copies batches to the device, step_work.c
- * posts the work of a step, step_record.c records this work, and step.c contains the functions of step.h. */
+ * posts the work of a step, step_stage.c that of a stage of a pipeline, step_record.c records this work, and step.c contains the functions of step.h. */
 #ifndef CT_TRAINER_LOOP_STEP_IMPL_H
 #define CT_TRAINER_LOOP_STEP_IMPL_H
 
 #include "trainer/loop/lent.h"
 #include "trainer/loop/step.h"
 #include "trainer/loop/step_input.h"
-
-enum { CT_STEP_TAILS = 8 };
 
 /* A micro-batch of a step. */
 struct step_micro {
@@ -61,12 +59,14 @@ struct ct_stepper {
 	int next, n_gathered;       /* next slot; number of slots before it whose work has not been posted yet */
 	struct ct_lent lent;
 	int64_t timeout_ns; /* of waits for work that needs other ranks */
-	/* Remainder programs, for the row counts of an epoch's last, smaller step; compiled when first needed. */
-	struct {
-		int n;
+	/* Remainder programs, for the row counts of an epoch's last, smaller step, and the programs of all contexts but the
+	 * first. They are compiled when they are first needed. */
+	struct step_tail {
+		int n, context;
 		ct_program *program;
-	} tails[CT_STEP_TAILS];
-	int n_tails;
+	} *tails;
+	int n_tails, cap_tails;
+	struct step_micro *in_flight; /* [contexts] micro-batches whose backward passes have not been posted; NULL: no pipeline */
 	uint64_t n_bad; /* bad samples of the epoch on this rank; rank 0 also counts those from before a resume */
 	bool records;
 	uint64_t n_programs; /* ct_net_programs_made when the recordings were made */
@@ -82,8 +82,8 @@ enum ct_status ct__step_waited(const ct_stepper *p, enum ct_status st, int64_t d
 
 /* step_programs.c */
 
-/* Gets the training program for n rows. */
-enum ct_status ct__step_program(ct_stepper *p, int n, ct_program **out) CT_MUST_CHECK;
+/* Gets the training program for n rows in a context of the net. */
+enum ct_status ct__step_program(ct_stepper *p, int n, int context, ct_program **out) CT_MUST_CHECK;
 /* Fails if the model cannot be trained on the smaller batches at the end of an epoch. */
 enum ct_status ct__step_check_tail(ct_stepper *p, const struct ct_sampler *sampler) CT_MUST_CHECK;
 /* Progressive resizing: compiles another program if images have another size from now on, and sets *compile_ns to the
@@ -98,10 +98,28 @@ void ct__step_drop_tails(ct_stepper *p);
 enum ct_status ct__step_load_all(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
 /* Returns the number of bytes of one input of the model. */
 size_t ct__step_image_bytes(const ct_stepper *p);
+/* Borrows the next batch from the loader until ct_lent_posted is called. */
+enum ct_status ct__step_load(ct_stepper *p, struct step_slot *slot, struct step_micro *out) CT_MUST_CHECK;
+enum ct_status ct__step_forward(ct_stepper *p, struct step_slot *slot, const struct step_micro *m,
+				int context) CT_MUST_CHECK;
+/* dy and dx are those of struct ct_backward_opts. */
+enum ct_status ct__step_backward(ct_stepper *p, struct step_slot *slot, const struct step_micro *m, int context,
+				 const float *dy, float *dx) CT_MUST_CHECK;
+/* Does the work of a micro-batch without rows: a rank without rows contributes zero gradients. */
+enum ct_status ct__step_empty(ct_stepper *p, const struct step_micro *m) CT_MUST_CHECK;
+/* Posts the scalars of this rank. */
+enum ct_status ct__step_post_scalars(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
 /* Posts all work of a step, from its arguments to the copies of its results. */
 enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
 /* Posts the work of n steps, which were loaded with ct__step_load_all if p->copies is not NULL. */
 enum ct_status ct__step_post_each(ct_stepper *p, struct step_slot *first, int n) CT_MUST_CHECK;
+
+/* step_stage.c */
+
+/* Runs all micro-batches of a step on a stage of a pipeline. */
+enum ct_status ct__step_run_stage(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
+/* Sums the scalars over all ranks, whose update has to agree. */
+enum ct_status ct__step_sum_scalars(ct_stepper *p) CT_MUST_CHECK;
 
 /* step_record.c */
 

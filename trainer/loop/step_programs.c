@@ -2,6 +2,7 @@
 #define CT_LOG_COMPONENT "train"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "trainer/loop/step_impl.h"
 
 /* Waits for the posted steps before a program is created. An engine may measure plans meanwhile, one process at a time,
@@ -13,23 +14,22 @@ static enum ct_status wait_posted(const ct_stepper *p)
 	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the posted steps");
 }
 
-enum ct_status ct__step_program(ct_stepper *p, int n, ct_program **out)
+enum ct_status ct__step_program(ct_stepper *p, int n, int context, ct_program **out)
 {
 	*out = p->s->full;
-	if (n == (int)p->s->plan.micro_rows)
+	if (n == (int)p->s->plan.micro_rows && context == 0)
 		return CT_OK;
 	for (int i = 0; i < p->n_tails; i++)
-		if (p->tails[i].n == n) {
+		if (p->tails[i].n == n && p->tails[i].context == context) {
 			*out = p->tails[i].program;
 			return CT_OK;
 		}
 	/* There are few: row counts other than 0 of one rank differ by at most one between micro-batches. */
-	CT_ASSERT(p->n_tails < CT_STEP_TAILS);
+	CT_TRY_GROW(p->tails, p->n_tails, p->cap_tails);
 	const ct_graph *g = p->s->size_graph ? p->s->size_graph : p->s->graph;
 	CT_TRY(wait_posted(p));
-	CT_TRY(ct_program_create_for(p->s->net, g, n, CT_TRAIN, out));
-	p->tails[p->n_tails].n = n;
-	p->tails[p->n_tails++].program = *out;
+	CT_TRY(ct_program_create_in(p->s->net, g, n, CT_TRAIN, context, out));
+	p->tails[p->n_tails++] = (struct step_tail){n, context, *out};
 	return CT_OK;
 }
 
@@ -41,7 +41,7 @@ enum ct_status ct__step_check_tail(ct_stepper *p, const struct ct_sampler *sampl
 	ct_program *program;
 	for (uint32_t i = 0; i < plan->accumulate && plan->total_steps >= plan->steps_per_epoch; i++) {
 		if (ct_sampler_slice(sampler, plan->steps_per_epoch - 1, i).count != 1 ||
-		    ct__step_program(p, 1, &program) == CT_OK)
+		    ct__step_program(p, 1, 0, &program) == CT_OK)
 			continue;
 		ct_error_hint("or leave the last, smaller batch of an epoch out: data.drop_last=true");
 		return ct_error_wrap("the last step of an epoch has one sample for rank %u", sampler->rank);
@@ -53,7 +53,9 @@ void ct__step_drop_tails(ct_stepper *p)
 {
 	for (int i = 0; i < p->n_tails; i++)
 		ct_program_destroy(p->tails[i].program);
-	p->n_tails = 0;
+	ct_free(p->tails);
+	p->tails = NULL;
+	p->n_tails = p->cap_tails = 0;
 }
 
 bool ct__step_fits_size(const ct_stepper *p, struct ct_shape shape)

@@ -14,15 +14,14 @@ static void set_up(const ct_stepper *p, struct step_slot *slot)
 	slot->up[CT_SCALAR_BAD] = (float)p->n_bad;
 }
 
-/* Borrows the next batch from the loader. */
-static enum ct_status load(ct_stepper *p, struct step_slot *slot, struct step_micro *out)
+enum ct_status ct__step_load(ct_stepper *p, struct step_slot *slot, struct step_micro *out)
 {
 	struct ct_step_result *r = &slot->result;
 	struct ct_loader_batch *b;
 	int64_t compile_ns = 0;
 
 	CT_TRY(ct_lent_next(&p->lent, &b));
-	p->n_bad += b->n_bad;
+	p->n_bad += ct_session_counts_samples(p->s) ? b->n_bad : 0;
 	const struct ct_shape shape = {p->s->plan.input.c, b->h, b->w};
 	if (!ct__step_fits_size(p, shape)) {
 		CT_ASSERT(p->n_gathered == 0); /* they need the programs of the previous size */
@@ -77,7 +76,7 @@ static enum ct_status copy_batch(ct_stepper *p, struct step_slot *slot, int i)
 	ct_program *program;
 
 	if (b->n > 0) {
-		CT_TRY(ct__step_program(p, b->n, &program));
+		CT_TRY(ct__step_program(p, b->n, 0, &program));
 		CT_TRY(ct_program_check_batch(program, b));
 		CT_TRY(ct_step_input_copy(&slot->input, i, &size, b));
 	}
@@ -90,7 +89,7 @@ enum ct_status ct__step_load_all(ct_stepper *p, struct step_slot *slot)
 
 	do {
 		CT_ASSERT(n < (int)p->s->plan.accumulate);
-		CT_TRY(load(p, slot, &slot->micros[n]));
+		CT_TRY(ct__step_load(p, slot, &slot->micros[n]));
 		CT_TRY(copy_batch(p, slot, n));
 	} while (!slot->micros[n++].last);
 	slot->n_micros = n;
@@ -102,8 +101,7 @@ static enum ct_status slice_ready(void *user, int slice)
 	return ct_reducer_ready(user, slice);
 }
 
-/* A rank without rows in an epoch's last step contributes zero gradients. */
-static enum ct_status empty_micro(ct_stepper *p, const struct step_micro *m)
+enum ct_status ct__step_empty(ct_stepper *p, const struct step_micro *m)
 {
 	struct ct_session *s = p->s;
 	if (m->first)
@@ -115,9 +113,9 @@ static enum ct_status empty_micro(ct_stepper *p, const struct step_micro *m)
 	return CT_OK;
 }
 
-/* Posts the step scalars, which are reduced with the gradients of the last bucket. A single rank does not send its own
- * scalars to the device. */
-static enum ct_status post_scalars(ct_stepper *p, struct step_slot *slot)
+/* The scalars are reduced with the gradients of the last bucket, unless there is a pipeline. A single rank does not send
+ * its own scalars to the device. */
+enum ct_status ct__step_post_scalars(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
 	if (s->world.id.world > 1)
@@ -126,27 +124,38 @@ static enum ct_status post_scalars(ct_stepper *p, struct step_slot *slot)
 	return ct_net_post_loss(s->net, s->scalars, CT_SCALAR_LOSS);
 }
 
-static enum ct_status post_micro(ct_stepper *p, struct step_slot *slot, const struct step_micro *m)
+enum ct_status ct__step_forward(ct_stepper *p, struct step_slot *slot, const struct step_micro *m, int context)
 {
-	struct ct_session *s = p->s;
-	ct_program *program = NULL;
-	if (m->batch.n > 0) {
-		CT_TRY(ct__step_program(p, m->batch.n, &program));
-		slot->clock.phase = CT_PHASE_FORWARD;
-		CT_TRY(ct_program_forward(program, &m->batch));
-		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_FORWARD));
-	}
-	if (m->last)
-		CT_TRY(post_scalars(p, slot));
-	if (m->batch.n == 0)
-		return empty_micro(p, m);
-	struct ct_backward_opts bo = {.scale = m->scale,
-				      .accumulate = !m->first,
-				      .grad_ready = m->last ? slice_ready : NULL,
-				      .user = s->reducer};
+	ct_program *program;
+	CT_TRY(ct__step_program(p, m->batch.n, context, &program));
+	slot->clock.phase = CT_PHASE_FORWARD;
+	CT_TRY(ct_program_forward(program, &m->batch));
+	return ct_step_clock_mark(&slot->clock, CT_PHASE_FORWARD);
+}
+
+enum ct_status ct__step_backward(ct_stepper *p, struct step_slot *slot, const struct step_micro *m, int context,
+				 const float *dy, float *dx)
+{
+	const struct ct_backward_opts bo = {.scale = m->scale,
+					    .accumulate = !m->first,
+					    .dy = dy,
+					    .dx = dx,
+					    .grad_ready = m->last ? slice_ready : NULL,
+					    .user = p->s->reducer};
+	ct_program *program;
+	CT_TRY(ct__step_program(p, m->batch.n, context, &program));
 	slot->clock.phase = CT_PHASE_BACKWARD;
 	CT_TRY(ct_program_backward(program, &bo));
 	return ct_step_clock_mark(&slot->clock, CT_PHASE_BACKWARD);
+}
+
+static enum ct_status post_micro(ct_stepper *p, struct step_slot *slot, const struct step_micro *m)
+{
+	if (m->batch.n > 0)
+		CT_TRY(ct__step_forward(p, slot, m, 0));
+	if (m->last)
+		CT_TRY(ct__step_post_scalars(p, slot));
+	return m->batch.n > 0 ? ct__step_backward(p, slot, m, 0, NULL, NULL) : ct__step_empty(p, m);
 }
 
 /* Posts work that reads the batches of the loader. */
@@ -155,7 +164,7 @@ static enum ct_status post_lent(ct_stepper *p, struct step_slot *slot)
 	struct step_micro m;
 
 	do {
-		CT_TRY(load(p, slot, &m));
+		CT_TRY(ct__step_load(p, slot, &m));
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
 		CT_TRY(post_micro(p, slot, &m));
 		CT_TRY(ct_lent_posted(&p->lent));
@@ -165,6 +174,8 @@ static enum ct_status post_lent(ct_stepper *p, struct step_slot *slot)
 
 static enum ct_status post_micros(ct_stepper *p, struct step_slot *slot)
 {
+	if (p->s->pipe)
+		return ct__step_run_stage(p, slot);
 	if (!p->copies)
 		return post_lent(p, slot);
 	for (int i = 0; i < slot->n_micros; i++)
@@ -177,10 +188,10 @@ static enum ct_status share_statistics(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
 	ct_arena *buffers = ct_net_buffers(s->net);
-	if (s->cfg->model.bn != CT_CFG_BN_BROADCAST || s->world.id.world == 1 || ct_arena_elems(buffers) == 0)
+	if (s->cfg->model.bn != CT_CFG_BN_BROADCAST || ct_session_n_replicas(s) == 1 || ct_arena_elems(buffers) == 0)
 		return CT_OK;
 	ct_arena_touch(buffers);
-	CT_TRY(ct_comm_post_broadcast(s->comm, ct_arena_at(buffers, 0), ct_arena_elems(buffers), CT_F32, 0, p->stream));
+	CT_TRY(ct_comm_post_broadcast(s->group, ct_arena_at(buffers, 0), ct_arena_elems(buffers), CT_F32, 0, p->stream));
 	return ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED);
 }
 
@@ -204,6 +215,8 @@ static enum ct_status post_work(ct_stepper *p, struct step_slot *slot)
 	/* Where posting is doing, the collectives of the gradients are waited for here. Those of the statistics, and of
 	 * synchronized batch norm, are waited for when they are posted. */
 	CT_TRY(ct_reducer_finish(p->s->reducer));
+	if (p->s->pipe)
+		CT_TRY(ct__step_sum_scalars(p));
 	if (p->s->world.id.world > 1)
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
 	return post_update(p, slot);

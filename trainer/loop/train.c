@@ -15,6 +15,7 @@
 #include "trainer/loop/evaluate.h"
 #include "trainer/loop/meter.h"
 #include "trainer/loop/outcome.h"
+#include "trainer/pipeline/gather.h"
 #include "trainer/report/bottleneck.h"
 #include "trainer/report/cpu_use.h"
 
@@ -23,6 +24,7 @@ struct loop {
 	ct_metrics_log *metrics;      /* rank 0 only */
 	ct_checkpoint_writer *writer; /* rank 0 only */
 	ct_stepper *stepper;
+	struct ct_whole whole;            /* rank 0 of a pipeline: the values in the last checkpoint */
 	struct ct_checkpoint_guard guard; /* the lock of the run directory, which saves check */
 	struct ct_meter meter;
 	int signals;
@@ -135,12 +137,15 @@ static enum ct_status save(struct loop *l, bool best)
 	l->last_save_ns = t0;
 	CT_TRY(check_run_dir(s));
 	if (!l->writer)
-		return CT_OK;
+		return s->pipe ? ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, &l->whole) : CT_OK;
 	ct_session_phase(s, "saving", s->state.step);
 	report_progress(l, "saving");
 	CT_TRY(take_save(l, true)); /* excludes the time of the save */
 	t0 = ct_now_ns();
+	if (s->pipe)
+		CT_TRY(ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, &l->whole));
 	struct ct_checkpoint_source src = {.net = s->net,
+					   .whole = s->pipe ? &l->whole : NULL,
 					   .optim = s->optim,
 					   .ema = s->ema,
 					   .state = &s->state,
@@ -215,7 +220,7 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 				     .exposed_s = (double)e->exposed_ns * 1e-9,
 				     .loader_s = (double)busy * 1e-9,
 				     .loader_images = (double)(b->images - a->images),
-				     .damaged = (double)(b->warnings - a->warnings),
+				     .damaged = ct_session_counts_samples(s) ? (double)(b->warnings - a->warnings) : 0,
 				     .images = (double)epoch->own};
 	l->loader = now;
 	ct_cpu_use_since(&l->cpu, &mine);
@@ -345,6 +350,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 				      .stop = stop,
 				      .save = ct_session_is_root(s) && minutes};
 	ct_comm_set_step(s->comm, (int64_t)step);
+	ct_comm_set_step(s->group, (int64_t)step);
 	CT_TRY(ct_stepper_post(l->stepper, &req, end_of_epoch));
 	int left =
 		*end_of_epoch || is_eval_due(l, step + 1) || is_save_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
@@ -379,13 +385,28 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	return CT_OK;
 }
 
+/* Computes the digest of the complete model, on rank 0. */
+static enum ct_status digest_stages(const struct loop *l, char digest[65])
+{
+	const struct ct_session *s = l->s;
+	struct ct_whole w = {0};
+	enum ct_status st = ct_pipeline_gather(s->pipe, s->net, NULL, NULL, &w);
+	if (st == CT_OK && l->metrics)
+		st = ct_values_digest(w.graph, w.groups[0].params, digest);
+	ct_whole_release(&w);
+	return st;
+}
+
 static enum ct_status finish(struct loop *l, const char *status)
 {
 	struct ct_session *s = l->s;
 	char digest[65];
-	/* The weights of all ranks are the same. In the log, a test or a user can check this. */
+	/* The weights of all ranks, or of all ranks with the same stage, are the same. In the log, a test or a user can check
+	 * this. */
 	if (l->metrics || ct_log_enabled(CT_LOG_DEBUG, CT_LOG_COMPONENT))
 		CT_TRY(ct_net_digest(s->net, digest));
+	if (s->pipe)
+		CT_TRY(digest_stages(l, digest));
 	if (!l->metrics) {
 		CT_DEBUG("weights %s", digest);
 		return CT_OK;
@@ -469,6 +490,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		ct_session_drain(s);
 	/* Waits for the save in progress, because its checkpoint is valid even after a failure. */
 	ct_checkpoint_writer_destroy(l.writer);
+	ct_whole_release(&l.whole);
 	ct_stepper_destroy(l.stepper);
 	ct_free(l.ranks);
 	return st;

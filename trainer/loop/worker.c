@@ -139,6 +139,7 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_i64(j, "world_size", id->world);
 	ct_json_set_i64(j, "ranks_per_node", id->local_world);
 	ct_json_set_i64(j, "nodes", id->n_nodes);
+	ct_json_set_i64(j, "stages", s->pipe ? s->pipe->stages.n : 1);
 	ct_json_set_str(j, "launcher", ct_launcher_name(id->by));
 	ct_json_set_str(j, "engine", ct_engine_version(s->engine));
 	ct_json_set_i64(j, "threads", ct_plan_threads(s->cfg, id->local_world));
@@ -148,8 +149,8 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_str(j, "backend", ct_comm_name(s->comm));
 	ct_json_set_str(j, "config_digest", s->state.config_digest);
 	ct_json_set_str(j, "model", ct_config_choice(s->cfg, "model.name"));
-	ct_json_set_i64(j, "params", (int64_t)ct_graph_n_elems(s->graph));
-	ct_json_set_f64(j, "forward_flops", ct_graph_flops(s->graph));
+	ct_json_set_i64(j, "params", (int64_t)ct_graph_n_elems(ct_session_whole(s)));
+	ct_json_set_f64(j, "forward_flops", ct_graph_flops(ct_session_whole(s)));
 	ct_json_set_str(j, "data", ct_config_choice(s->cfg, "data.name"));
 	ct_json_set_i64(j, "seed", s->cfg->run.seed);
 	ct_json_set_i64(j, "global_batch", s->plan.global_batch);
@@ -165,6 +166,19 @@ static ct_json *run_fields(const struct ct_session *s)
 	return j;
 }
 
+static void say_stages(const struct ct_session *s, ct_metrics_log *m)
+{
+	const struct ct_pipeline *p = s->pipe;
+	struct ct_str text = {0};
+	if (!p)
+		return;
+	for (int k = 1; k < p->stages.n; k++)
+		ct_str_addf(&text, "%s%s", k > 1 ? ", " : "", ct_graph_node(p->whole, p->first[k])->name);
+	ct_metrics_say(m, "  stages  %d, cut before %s; %d replica%s, %u micro-batches", p->stages.n, ct_str_text(&text),
+		       p->stages.n_replicas, ct_plural(p->stages.n_replicas), s->plan.accumulate);
+	ct_str_release(&text);
+}
+
 static void say_batch(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
@@ -172,7 +186,8 @@ static void say_batch(const struct ct_session *s, ct_metrics_log *m)
 	if (s->cfg->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
 		snprintf(rule, sizeof(rule), "%g x %u / %lld by the linear rule", s->cfg->optim.lr, p->global_batch,
 			 (long long)s->cfg->optim.lr_base_batch);
-	ct_metrics_say(m, "  batch   %u per rank x %u rank%s%s = %u global; lr %g (%s)", p->per_rank, p->world,
+	const char *share = s->pipe ? "replica" : "rank";
+	ct_metrics_say(m, "  batch   %u per %s x %u %s%s%s = %u global; lr %g (%s)", p->per_rank, share, p->world, share,
 		       ct_plural(p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr, rule);
 }
 
@@ -233,8 +248,9 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 		       ct_config_choice(s->cfg, "model.name"), ct_config_choice(s->cfg, "data.name"),
 		       ct_precision_name(s->cfg->precision), id->world, ct_plural(id->world), threads,
 		       ct_plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
-	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(s->graph),
-		       ct_graph_flops(s->graph) * 1e-6);
+	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image", ct_graph_n_elems(ct_session_whole(s)),
+		       ct_graph_flops(ct_session_whole(s)) * 1e-6);
+	say_stages(s, m);
 	CT_TRY(say_device(s, m));
 	say_batch(s, m);
 	ct_metrics_say(

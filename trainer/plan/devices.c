@@ -173,6 +173,8 @@ int ct_plan_local_procs(const struct ct_config *c)
 
 	if (c->launch.procs > 0)
 		return (int)c->launch.procs;
+	if (c->launch.pipeline > 1)
+		return (int)c->launch.pipeline;
 	if (ct_plan_devices(c, &d) < 0)
 		ct_error_clear(); /* the function that opens the device reports it */
 	if (is_on_host(d.kind))

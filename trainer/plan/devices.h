@@ -26,7 +26,7 @@ enum ct_status ct_plan_devices(const struct ct_config *c, struct ct_plan_devices
 /* Fails with CT_NO_DEVICE if `local` ranks on this host would have to share GPUs and the config does not request it. */
 enum ct_status ct_plan_check_devices(const struct ct_config *c, int local) CT_MUST_CHECK;
 /* Returns the number of ranks on this node (launch.procs). auto is one per GPU; without GPUs, it
- * is 2 (1 if there is only one CPU). */
+ * is 2 (1 if there is only one CPU). With a pipeline, it is one per stage. */
 int ct_plan_local_procs(const struct ct_config *c);
 /* Returns whether the ranks of this host compute on its CPUs. */
 bool ct_plan_on_cpu(const struct ct_config *c);

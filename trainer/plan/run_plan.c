@@ -40,6 +40,23 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 	return CT_OK;
 }
 
+enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, struct ct_stages *out)
+{
+	const int n = (int)c->launch.pipeline;
+	if (world % n != 0)
+		return CT_FAIL_HINT(CT_CONFIG, "use a multiple, for example --procs with the number of stages",
+				    "launch.pipeline=%d does not divide the %d rank%s of this run", n, world, ct_plural(world));
+	struct ct_plan_devices d;
+	if (n > 1)
+		CT_TRY(ct_plan_devices(c, &d));
+	if (n > 1 && strcmp(d.kind, "cpu") != 0)
+		return CT_FAIL_HINT(CT_CONFIG, "set device=cpu, or launch.pipeline=1",
+				    "launch.pipeline=%d with device=%s: the stages of a pipeline run only on CPUs", n,
+				    d.kind);
+	*out = (struct ct_stages){.n = n, .stage = rank % n, .replica = rank / n, .n_replicas = world / n};
+	return CT_OK;
+}
+
 static int cpu_share(int local_world)
 {
 	int n = ct_cpu_count() / local_world;

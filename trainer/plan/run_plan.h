@@ -12,7 +12,7 @@
 #include "trainer/config/config.h"
 
 struct ct_run_plan {
-	uint32_t world;
+	uint32_t world;        /* ranks, or replicas of a pipeline, among which the samples are divided */
 	uint32_t global_batch; /* samples per optimizer step */
 	uint32_t per_rank;     /* samples per optimizer step on each rank */
 	uint32_t accumulate, micro_rows;
@@ -39,6 +39,14 @@ struct ct_ranks {
 	int local, first, world; /* ranks on this node, number of the first of them, ranks on all nodes */
 	int node, n_nodes;
 };
+/* The place of a rank in a pipeline of n stages (launch.pipeline). Ranks 0..n-1 are the stages of replica 0, and so on. A
+ * replica processes its own share of the samples. Without a pipeline, n is 1, and each rank is a replica. */
+enum { CT_MAX_STAGES = 64 };
+struct ct_stages {
+	int n, stage, replica, n_replicas;
+};
+/* Fails with CT_CONFIG if the number of ranks is not a multiple of the number of stages, or if a pipeline is not on CPUs. */
+enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, struct ct_stages *out) CT_MUST_CHECK;
 /* Derived from launch.procs (or its per-node list), launch.nodes and launch.node_rank. */
 enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT_MUST_CHECK;
 /* Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps. Called before any process is

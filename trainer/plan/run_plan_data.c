@@ -272,6 +272,13 @@ enum ct_status ct_plan_check_model(const struct ct_config *c)
 	enum ct_status st = ct_plan_graph(c, &info, p.input, &g);
 	if (st == CT_OK)
 		st = ct_plan_check_sizes(c, &info, &p, g);
+	if (st == CT_OK && c->launch.pipeline > 1) {
+		int first[CT_MAX_STAGES + 1];
+		key = "launch.pipeline";
+		st = ct_graph_cut(g, (int)c->launch.pipeline, first);
+		if (st == CT_CONFIG)
+			st = ct_error_wrap("launch.pipeline=%d", (int)c->launch.pipeline);
+	}
 	ct_graph_destroy(g);
 	return st == CT_CONFIG ? ct_error_wrap("%s: error", ct_config_origin(c, key)) : st;
 }
