@@ -160,6 +160,7 @@ class Plan(Case):
         j = self.simulate("--steps", 5, "launch.threads=1")
         self.assertTrue(j["measured"])
         self.assertAlmostEqual(j["rows"][0]["step_ms"], j["forward_ms"] + j["backward_ms"] + j["optim_ms"])
+        self.assertAlmostEqual(j["rows"][0]["step_ms"], j["measured_step_ms"])
         self.assertGreater(min(j["forward_ms"], j["backward_ms"]), 0)
         for last, row in zip(j["rows"], j["rows"][1:]):
             self.assertGreater(row["step_ms"], last["step_ms"])

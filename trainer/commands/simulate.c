@@ -22,7 +22,8 @@ enum { AS_CONFIGURED, HALF, N_TYPES }; /* types in which gradients are reduced *
 
 struct simulation {
 	struct ct_config *cfg;
-	double *costs; /* [n_nodes] of the graph, in the backward pass */
+	double measured_ms; /* the complete step; 0: not measured */
+	double *costs;      /* [n_nodes] of the graph, in the backward pass */
 	struct ct_sim_work work[N_TYPES];
 	struct ct_bucket_slice *slices[N_TYPES];
 	double *ready[N_TYPES];
@@ -76,6 +77,7 @@ static enum ct_status measure(struct simulation *m, int64_t steps, struct ct_sim
 
 	CT_TRY_GOTO(ct_session_create(m->cfg, NULL, true, &s), st, out);
 	CT_TRY_GOTO(ct__step_bench(&s, steps, &b), st, out);
+	m->measured_ms = b.step_ms;
 	w->backward_s = b.backward_ms * 1e-3 / s.plan.accumulate;
 	w->optim_s = b.optim_ms * 1e-3;
 	w->forward_s = fmax(0, b.step_ms - b.backward_ms - b.optim_ms) * 1e-3 / s.plan.accumulate;
@@ -296,9 +298,10 @@ static enum ct_status run(struct simulation *m)
 
 /* ---- output */
 
-static void add_step(const struct simulation *m, bool measured, struct ct_str *out)
+static void add_step(const struct simulation *m, struct ct_str *out)
 {
 	const struct ct_sim_work *w = &m->work[AS_CONFIGURED];
+	const bool measured = m->measured_ms > 0;
 	const struct ct_sim_link *intra = &m->cluster.intra, *inter = &m->cluster.inter;
 
 	ct_str_addf(out, "step         forward %.3f ms, backward %.3f ms, update %.3f ms (%s)\n", w->forward_s * 1e3,
@@ -318,11 +321,11 @@ static void add_step(const struct simulation *m, bool measured, struct ct_str *o
 	ct_str_addf(out, "all-reduce   %s\n\n", algorithms[m->cluster.algorithm]);
 }
 
-static enum ct_status print_table(const struct simulation *m, bool measured)
+static enum ct_status print_table(const struct simulation *m)
 {
 	struct ct_str out = {0};
 
-	add_step(m, measured, &out);
+	add_step(m, &out);
 	ct_str_addf(&out, "%14s %7s %10s %10s %11s %13s %11s\n", "nodes x devices", "ranks", "step ms", "comm ms",
 		    "exposed ms", "images/s", "efficiency");
 	for (int i = 0; i < m->n_shapes; i++) {
@@ -380,13 +383,16 @@ static ct_json *changes_json(const struct simulation *m)
 	return changes;
 }
 
-static enum ct_status print_json(const struct simulation *m, bool measured)
+static enum ct_status print_json(const struct simulation *m)
 {
 	const struct ct_sim_work *w = &m->work[AS_CONFIGURED];
+	const bool measured = m->measured_ms > 0;
 	ct_json *j = ct_json_object();
 
 	ct_json_set_i64(j, "v", 1);
 	ct_json_set_bool(j, "measured", measured);
+	if (measured)
+		ct_json_set_f64(j, "measured_step_ms", m->measured_ms);
 	ct_json_set_f64(j, "forward_ms", w->forward_s * 1e3);
 	ct_json_set_f64(j, "backward_ms", w->backward_s * 1e3);
 	ct_json_set_f64(j, "optim_ms", w->optim_s * 1e3);
@@ -407,7 +413,7 @@ static enum ct_status simulate(struct simulation *m, const struct ct_cli *cli)
 	CT_TRY(ct_log_configure(m->cfg->log.level));
 	CT_TRY(find_work(m, cli));
 	CT_TRY(run(m));
-	return cli->json ? print_json(m, !cli->step_ms) : print_table(m, !cli->step_ms);
+	return cli->json ? print_json(m) : print_table(m);
 }
 
 enum ct_status ct__simulate(const struct ct_cli *cli)
