@@ -50,13 +50,15 @@ class Soft(Case):
             self.assertLess(abs(x / y - 1), tolerance, f"{what}: loss {i}: {x}, {y}")
 
 
-class Ranks(Soft):
+class Equality:
+    """The results of several ranks, for a Soft. test_cuda_nccl.py tests the same with NCCL."""
+
+    def losses_of_one_rank(self, name, sets):
+        return self.cuda(*sets, procs=1, run=f"one-{name}")[0]
+
     def test_equals_one_rank(self):
         for name, sets in SETS.items():
-            self.train("train.engine=ref", "--procs", 1, *SMALL, *sets, run=f"ref-{name}")
-            one = self.cuda(*sets, procs=1, run=f"one-{name}")[0]
-            self.assert_close(one, self.all_losses(f"ref-{name}"), 1e-5, name)
-            self.assertEqual({m["exposed_comm_ms"] for m in self.metrics(f"one-{name}", "step")}, {0})
+            one = self.losses_of_one_rank(name, sets)
             for procs, seeds in ((2, (1, 2)), (3, (3,))):
                 digests = set()
                 for seed in seeds:
@@ -66,6 +68,10 @@ class Ranks(Soft):
                         digests.add(digest)
                 self.assertEqual(len(digests), 1, name)
 
+    def check_calls(self, calls):
+        """What the recorded run has called."""
+        self.assertGreater(calls.count("call cudaGraphLaunch"), calls.count("call cudaGraphInstantiate"))
+
     def test_recorded_equals_posted(self):
         for name, sets in RECORDED.items():
             with self.subTest(sets=name):
@@ -74,8 +80,16 @@ class Ranks(Soft):
                 got = self.cuda(*sets, "train.cuda_graph=on", run=f"on-{name}", seed=2, env={"SOFT_GPU_LOG": log})
                 self.assertEqual(got, want)
                 self.assertTrue(all(m["exposed_comm_ms"] > 0 for m in self.metrics(f"on-{name}", "step")))
-                calls = read_text(log)
-                self.assertGreater(calls.count("call cudaGraphLaunch"), calls.count("call cudaGraphInstantiate"))
+                self.check_calls(read_text(log))
+
+
+class Ranks(Equality, Soft):
+    def losses_of_one_rank(self, name, sets):
+        self.train("train.engine=ref", "--procs", 1, *SMALL, *sets, run=f"ref-{name}")
+        one = super().losses_of_one_rank(name, sets)
+        self.assert_close(one, self.all_losses(f"ref-{name}"), 1e-5, name)
+        self.assertEqual({m["exposed_comm_ms"] for m in self.metrics(f"one-{name}", "step")}, {0})
+        return one
 
     def test_any_communicator_and_bucket_size(self):
         """Two numbers have one sum."""
