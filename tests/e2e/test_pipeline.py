@@ -4,7 +4,6 @@ number of stages continues, and failures of a stage."""
 import os
 import re
 import signal
-import time
 
 from harness import COMM, DATA, NUMERIC, STOPPED, USAGE, Case, main
 
@@ -118,13 +117,7 @@ class Failures(Case):
                 with self.subTest(backend=backend, rank=rank):
                     run = f"{backend}-{rank}"
                     p = self.start_training(*MLP, *stages(3), f"dist.backend={backend}", run=run, env={"CTRAIN_FAILPOINT": f"step:7@{rank}=stop"})
-                    pid = self.until_stopped(rank, p)
-                    since = time.monotonic()
-                    os.kill(pid, signal.SIGKILL)
-                    self.assert_gone(since, p, 5)
-                    r = p.wait(5)
-                    self.assert_code(r, COMM)
-                    self.assert_last_says(r, rf"rank {rank}\b", rf"pid {pid}\b", r"signal 9|killed")
+                    self.kill_stopped(rank, p, run, {0, 1, 2} - {rank})
 
     def test_stopped_stage(self):
         """A stage that does not answer is named by the others after dist.timeout."""
