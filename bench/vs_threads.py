@@ -13,7 +13,7 @@ import sys
 
 import vs_commit
 
-vs_commit.STEPS["resnet20"] = (60, 5)
+vs_commit.STEPS["resnet20"] = (40, 4)
 
 
 def main():

@@ -346,7 +346,7 @@ static const struct ct_key keys[] = {
 	{KEY(dist.open_network, BOOL), .def = "false",
 	 .doc = "Allow a run on several hosts without a shared secret. Any program that can connect to the port of host 0 can then read data of the run, join it and end it. Use this on private networks only. See docs/DISTRIBUTED.md."},
 	{KEY(dist.iface, STR), ADVANCED,
-	 .doc = "Network interface for communication between hosts. Empty: the interface through which host 0 is reached."},
+	 .doc = "Network interface for communication between hosts. Empty: for gloo, that of the environment variable GLOO_SOCKET_IFNAME, if it is set; else the interface through which host 0 is reached."},
 	{KEY(dist.run_id, STR), ADVANCED,
 	 .doc = "Identifier that distinguishes runs that use the same port. It must be the same on all hosts of a run. Empty: chosen by the launcher."},
 };
