@@ -186,6 +186,9 @@ static enum ct_status fix_batch(struct ct_config *c)
 {
 	struct ct_ranks ranks;
 
+	if (c->launch.pipeline > 1)
+		return CT_FAIL_HINT(CT_UNSUPPORTED, "use launch.pipeline=1",
+				    "--simulate does not model launch.pipeline=%lld", (long long)c->launch.pipeline);
 	CT_TRY(ct_plan_ranks(c, &ranks));
 	CT_TRY(ct_plan_check_batch(c, (uint32_t)ranks.world));
 	if (c->batch.global > 0) {
