@@ -370,6 +370,8 @@ static ct_json *plan_json(const struct ct_config *c, const struct planned *p, co
 	ct_json_set_str(j, "model", ct_config_choice(c, "model.name"));
 	ct_json_set_i64(j, "params", (int64_t)ct_graph_n_elems(p->graph));
 	ct_json_set_f64(j, "forward_flops", ct_graph_flops(p->graph));
+	/* With a pipeline, the memory and the buckets are those of the first stage. */
+	ct_json_set_i64(j, "stages", c->launch.pipeline);
 	ct_json_set_bool(memory, "estimated", p->estimated);
 	ct_json_set_i64(memory, "params", (int64_t)m->params);
 	ct_json_set_i64(memory, "gradients", (int64_t)m->grads);

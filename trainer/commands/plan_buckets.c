@@ -39,10 +39,16 @@ static double cap_mib(const struct ct_config *c)
 	return c->dist.bucket_mib > 0 ? c->dist.bucket_mib : mib(ct_plan_bucket_bytes(c));
 }
 
-/* Returns who determines the size of the buckets. */
-static const char *chosen_by(const struct ct_config *c)
+/* Returns whether the run measures all-reduces (trainer/loop/bucket_probe.h). */
+static bool is_measured(const struct planned_buckets *p)
 {
-	return c->dist.bucket_mib == CT_CFG_AUTO ? "start" : c->dist.bucket_mib > 0 ? "config" : "default";
+	return p->cfg->dist.bucket_mib == CT_CFG_AUTO && p->reduced && p->cfg->launch.pipeline == 1;
+}
+
+/* Returns who determines the size of the buckets. */
+static const char *chosen_by(const struct planned_buckets *p)
+{
+	return is_measured(p) ? "start" : p->cfg->dist.bucket_mib > 0 ? "config" : "default";
 }
 
 static void print_skipped(const struct planned_buckets *p, int from, int to)
@@ -65,7 +71,7 @@ void ct__plan_print_buckets(const struct planned_buckets *p)
 
 	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB)%s\n", p->n, c->dist.first_bucket_mib,
 	       cap_mib(c),
-	       c->dist.bucket_mib == CT_CFG_AUTO ? "; dist.bucket_mib=auto: the cap is chosen at start" : "");
+	       is_measured(p) ? "; dist.bucket_mib=auto: the cap is chosen at start" : "");
 	printf("  %-4s %10s %-4s %12s %10s  %s\n", "", "MiB", "type", "parameters", "complete", "tensors");
 	for (int i = 0; i < p->n; i++) {
 		const struct bucket_facts f = facts_of(p, i);
@@ -90,7 +96,7 @@ ct_json *ct__plan_buckets_json(const struct planned_buckets *p)
 
 	ct_json_set_f64(j, "first_cap_mib", p->cfg->dist.first_bucket_mib);
 	ct_json_set_f64(j, "cap_mib", cap_mib(p->cfg));
-	ct_json_set_str(j, "cap_from", chosen_by(p->cfg));
+	ct_json_set_str(j, "cap_from", chosen_by(p));
 	for (int i = 0; i < p->n; i++) {
 		const struct bucket_facts f = facts_of(p, i);
 		ct_json *one = ct_json_object();
