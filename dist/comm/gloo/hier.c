@@ -331,12 +331,12 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 	char what[128];
 
 	if (ct__comm_is_p2p(w->kind)) {
-		st = ct_work_wait(*message_of(w));
+		st = ct__work_wait_until(*message_of(w), deadline_ns);
 		if (st == CT_TIMEOUT)
 			ct__comm_attribute_failure(c, w);
 		return st;
 	}
-	(void)deadline_ns;
+	/* The deadline of a collective is later than that of its stages. */
 	st = ct__comm_worker_wait(&h->worker, w, ct_deadline_in(patience(h, N_LEGS)));
 	if (st != CT_INPROGRESS)
 		return st;
