@@ -29,7 +29,7 @@ static const struct shape {
 	bool in_parts; /* the vector consists of one part per rank, and count is the length of a part */
 	bool in_place;
 	bool reduces;
-	bool rooted; /* the root is rank 0 */
+	bool rooted;
 	/* A link carries (a n + b) / n of the bytes. */
 	int a, b;
 } shapes[CT_BENCH_N_OPS] = {
@@ -64,29 +64,31 @@ static enum ct_status exchange(struct bench *b, size_t n)
 static enum ct_status once(struct bench *b, enum ct_bench_op op, size_t n)
 {
 	const enum ct_dtype t = b->opts->dtype;
+	const enum ct_redop redop = b->opts->redop;
+	const int root = b->opts->root;
 	ct_work *w = NULL;
 
 	switch (op) {
 	case CT_BENCH_ALLREDUCE:
-		CT_TRY(ct_comm_allreduce(b->comm, b->a, n, t, CT_SUM, &w));
+		CT_TRY(ct_comm_allreduce(b->comm, b->a, n, t, redop, &w));
 		break;
 	case CT_BENCH_REDUCE:
-		CT_TRY(ct_comm_reduce(b->comm, b->a, n, t, CT_SUM, 0, &w));
+		CT_TRY(ct_comm_reduce(b->comm, b->a, n, t, redop, root, &w));
 		break;
 	case CT_BENCH_BROADCAST:
-		CT_TRY(ct_comm_broadcast(b->comm, b->a, n, t, 0, &w));
+		CT_TRY(ct_comm_broadcast(b->comm, b->a, n, t, root, &w));
 		break;
 	case CT_BENCH_ALLGATHER:
 		CT_TRY(ct_comm_allgather(b->comm, b->a, b->b, n, t, &w));
 		break;
 	case CT_BENCH_GATHER:
-		CT_TRY(ct_comm_gather(b->comm, b->a, b->b, n, t, 0, &w));
+		CT_TRY(ct_comm_gather(b->comm, b->a, b->b, n, t, root, &w));
 		break;
 	case CT_BENCH_SCATTER:
-		CT_TRY(ct_comm_scatter(b->comm, b->a, b->b, n, t, 0, &w));
+		CT_TRY(ct_comm_scatter(b->comm, b->a, b->b, n, t, root, &w));
 		break;
 	case CT_BENCH_REDUCE_SCATTER:
-		CT_TRY(ct_comm_reduce_scatter(b->comm, b->a, b->b, n, t, CT_SUM, &w));
+		CT_TRY(ct_comm_reduce_scatter(b->comm, b->a, b->b, n, t, redop, &w));
 		break;
 	case CT_BENCH_SENDRECV:
 		return exchange(b, n);
@@ -235,7 +237,7 @@ static enum ct_status run_row(struct bench *b, enum ct_bench_op op, size_t bytes
 	const struct shape *s = &shapes[op];
 	const double n = b->values.size;
 	const size_t parts = s->in_parts ? (size_t)b->values.size : 1, element = ct_dtype_bytes(b->opts->dtype);
-	struct ct_bench_comm_row r = {.op = op, .root = s->rooted ? 0 : -1, .reduces = s->reduces};
+	struct ct_bench_comm_row r = {.op = op, .root = s->rooted ? b->opts->root : -1, .reduces = s->reduces};
 
 	if (op != CT_BENCH_BARRIER) {
 		r.count = bytes / element / parts;
@@ -253,6 +255,14 @@ static enum ct_status run_row(struct bench *b, enum ct_bench_op op, size_t bytes
 	return CT_OK;
 }
 
+/* Returns the size after `bytes`, or 0 after the last one. */
+static size_t next_size(const struct ct_bench_comm_opts *o, size_t bytes)
+{
+	if (o->step_bytes > 0)
+		return o->max_bytes - bytes < o->step_bytes ? 0 : bytes + o->step_bytes;
+	return bytes > o->max_bytes / (size_t)o->factor ? 0 : bytes * (size_t)o->factor;
+}
+
 static enum ct_status run_all(struct bench *b, int64_t *wrong)
 {
 	const struct ct_bench_comm_opts *o = b->opts;
@@ -263,11 +273,8 @@ static enum ct_status run_all(struct bench *b, int64_t *wrong)
 	for (int op = 0; op < CT_BENCH_N_OPS; op++) {
 		if (all ? op == CT_BENCH_SENDRECV && b->values.size == 1 : !o->ops[op])
 			continue;
-		for (size_t bytes = o->min_bytes;; bytes *= (size_t)o->factor) {
+		for (size_t bytes = o->min_bytes; bytes > 0; bytes = op == CT_BENCH_BARRIER ? 0 : next_size(o, bytes))
 			CT_TRY(run_row(b, (enum ct_bench_op)op, bytes, wrong));
-			if (op == CT_BENCH_BARRIER || bytes > o->max_bytes / (size_t)o->factor)
-				break;
-		}
 	}
 	return CT_OK;
 }
@@ -276,7 +283,9 @@ static enum ct_status check_opts(const ct_comm *c, const struct ct_bench_comm_op
 {
 	if (o->iters < 0 || o->iters > CT_BENCH_MAX_ITERS || o->warmup < 0)
 		return CT_FAIL(CT_USAGE, "the number of iterations must be 1 to %d", CT_BENCH_MAX_ITERS);
-	if (o->min_bytes < 1 || o->min_bytes > o->max_bytes || o->factor < 2)
+	if (o->root < 0 || o->root >= ct_comm_size(c))
+		return CT_FAIL(CT_USAGE, "root %d: the ranks are 0 to %d", o->root, ct_comm_size(c) - 1);
+	if (o->min_bytes < 1 || o->min_bytes > o->max_bytes || (o->step_bytes == 0 && o->factor < 2))
 		return CT_FAIL(CT_USAGE, "sizes from %zu to %zu bytes with factor %d are no range", o->min_bytes,
 			       o->max_bytes, o->factor);
 	if (o->ops[CT_BENCH_SENDRECV] && ct_comm_size(c) == 1)
@@ -321,7 +330,7 @@ enum ct_status ct_bench_comm(ct_comm *c, struct ct_world *world, const struct ct
 	b->comm = c;
 	b->world = world;
 	b->opts = opts;
-	b->values = (struct ct__bench_values){ct_comm_rank(c), ct_comm_size(c), opts->dtype};
+	b->values = (struct ct__bench_values){ct_comm_rank(c), ct_comm_size(c), opts->dtype, opts->redop, opts->root};
 	st = alloc_vectors(b, bytes);
 	if (st == CT_OK)
 		st = run_all(b, &total);

@@ -28,7 +28,7 @@ struct ct_bench_comm_row {
 	size_t bytes;
 	size_t count; /* elements per rank, as in the call */
 	int root;     /* -1: the operation has no root */
-	bool reduces; /* it computes sums */
+	bool reduces; /* it computes reductions */
 	int iters;
 	double us;           /* largest of the median times of all ranks */
 	double algbw, busbw; /* GB/s (1e9); 0 for a barrier */
@@ -40,9 +40,11 @@ struct ct_bench_comm_row {
 struct ct_bench_comm_opts {
 	bool ops[CT_BENCH_N_OPS]; /* which operations; all false: all that this number of ranks permits */
 	enum ct_dtype dtype;
-	/* Sizes of the vectors: min_bytes, min_bytes * factor ..., up to max_bytes. Each rank has at least one element.
-	 */
-	size_t min_bytes, max_bytes;
+	enum ct_redop redop;
+	int root;
+	/* Sizes of the vectors: min_bytes, min_bytes * factor ..., or min_bytes + step_bytes ... if step_bytes is not 0,
+	 * up to max_bytes. Each rank has at least one element. */
+	size_t min_bytes, max_bytes, step_bytes;
 	int factor;
 	int iters;  /* timed iterations; 0: as many as 200 ms allow, but at least 5 and at most CT_BENCH_MAX_ITERS */
 	int warmup; /* iterations that are not timed */

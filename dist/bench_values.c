@@ -7,26 +7,48 @@
 #define OTHER_BYTE 0xa5
 /* bf16 represents all integers up to this one. */
 #define MAX_SUM 255
+/* uint8 represents the product of this many twos. */
+#define MAX_TWOS 7
 
 /* Multiplication and shifts as in the finalizer of SplitMix64 (Steele et al., OOPSLA 2014). */
 static int value_of(const struct ct__bench_values *v, int rank, size_t i)
 {
 	const uint32_t n_values = v->size < MAX_SUM ? (uint32_t)(MAX_SUM / v->size) + 1 : 2;
-	uint64_t h = ((uint64_t)i + 1) * 0x9e3779b97f4a7c15 + (uint64_t)rank * 0xd1b54a32d192ed03;
+	const uint64_t who = v->redop == CT_AVG ? 0 : (uint64_t)rank;
+	uint64_t h = ((uint64_t)i + 1) * 0x9e3779b97f4a7c15 + who * 0xd1b54a32d192ed03;
 
-	if (rank >= MAX_SUM)
+	if ((v->redop == CT_SUM && rank >= MAX_SUM) || (v->redop == CT_AVG && v->size > MAX_SUM))
 		return 0;
 	h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9;
+	if (v->redop == CT_PROD)
+		return rank < MAX_TWOS ? 1 + (int)(h >> 63) : 1;
 	return (int)((h >> 32) * (n_values < 16 ? n_values : 16) >> 32);
 }
 
-static int sum_of(const struct ct__bench_values *v, size_t i)
+static int reduction_of(const struct ct__bench_values *v, size_t i)
 {
-	int sum = 0;
+	int all = value_of(v, 0, i);
 
-	for (int q = 0; q < v->size; q++)
-		sum += value_of(v, q, i);
-	return sum;
+	for (int q = 1; q < v->size && v->redop != CT_AVG; q++) {
+		const int x = value_of(v, q, i);
+
+		switch (v->redop) {
+		case CT_PROD:
+			all *= x;
+			break;
+		case CT_MIN:
+			all = x < all ? x : all;
+			break;
+		case CT_MAX:
+			all = x > all ? x : all;
+			break;
+		case CT_SUM:
+		case CT_AVG:
+			all += x;
+			break;
+		}
+	}
+	return all;
 }
 
 /* Writes x as an element of type t. */
@@ -72,19 +94,19 @@ static void lengths(const struct ct__bench_values *v, enum ct_bench_op op, size_
 	*n_src = *n_dst = count;
 	switch (op) {
 	case CT_BENCH_REDUCE:
-		*n_dst = v->rank == 0 ? count : 0;
+		*n_dst = v->rank == v->root ? count : 0;
 		break;
 	case CT_BENCH_BROADCAST:
-		*n_src = v->rank == 0 ? count : 0;
+		*n_src = v->rank == v->root ? count : 0;
 		break;
 	case CT_BENCH_ALLGATHER:
 		*n_dst = all;
 		break;
 	case CT_BENCH_GATHER:
-		*n_dst = v->rank == 0 ? all : 0;
+		*n_dst = v->rank == v->root ? all : 0;
 		break;
 	case CT_BENCH_SCATTER:
-		*n_src = v->rank == 0 ? all : 0;
+		*n_src = v->rank == v->root ? all : 0;
 		break;
 	case CT_BENCH_REDUCE_SCATTER:
 		*n_src = all;
@@ -118,13 +140,13 @@ static int expected(const struct ct__bench_values *v, enum ct_bench_op op, size_
 	switch (op) {
 	case CT_BENCH_ALLREDUCE:
 	case CT_BENCH_REDUCE:
-		return sum_of(v, i);
+		return reduction_of(v, i);
 	case CT_BENCH_REDUCE_SCATTER:
-		return sum_of(v, own + i);
+		return reduction_of(v, own + i);
 	case CT_BENCH_BROADCAST:
-		return value_of(v, 0, i);
+		return value_of(v, v->root, i);
 	case CT_BENCH_SCATTER:
-		return value_of(v, 0, own + i);
+		return value_of(v, v->root, own + i);
 	case CT_BENCH_ALLGATHER:
 	case CT_BENCH_GATHER:
 		return value_of(v, (int)(i / count), i % count);

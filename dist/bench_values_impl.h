@@ -1,5 +1,6 @@
 /* Known values for `ctrain bench comm`. The value at index i of a rank's vector is a small integer that depends on the
- * rank and on i. Sums over all ranks are exact in every element type. For dist/bench_*.c only. */
+ * rank and on i, so that reductions over all ranks are exact in every element type: sums are at most 255, products
+ * at most 128, and for averages all ranks have the same values. For dist/bench_*.c only. */
 #ifndef CT_DIST_BENCH_VALUES_IMPL_H
 #define CT_DIST_BENCH_VALUES_IMPL_H
 
@@ -8,6 +9,8 @@
 struct ct__bench_values {
 	int rank, size;
 	enum ct_dtype dtype;
+	enum ct_redop redop;
+	int root;
 };
 
 /* Fills the source and destination of an operation with `count` elements per rank: the source with this rank's values,

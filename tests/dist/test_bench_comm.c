@@ -93,14 +93,25 @@ static void check_row(const struct ct_bench_comm_row *r, int size, size_t elemen
 		CHECK(near(r->busbw, r->algbw * factor(r->op, size)));
 }
 
+/* The variant of a sweep is an element type and a reduction. With reductions other than sums, the root is the last
+ * rank. */
+static int variant_of(enum ct_dtype t, enum ct_redop op)
+{
+	return (int)t + CT_N_DTYPES * (int)op;
+}
+
 static void sweep(struct ct_world *world, void *arg)
 {
 	struct scene *s = arg;
-	const enum ct_dtype t = (enum ct_dtype)s->variant;
+	const enum ct_dtype t = (enum ct_dtype)(s->variant % CT_N_DTYPES);
+	const enum ct_redop op = (enum ct_redop)(s->variant / CT_N_DTYPES);
+	const int root = op == CT_SUM ? 0 : world->id.world - 1;
 	ct_comm *c = open_comm(world, s);
 	struct rows rows = {0};
 	int64_t wrong = -1;
 	struct ct_bench_comm_opts o = {.dtype = t,
+				       .redop = op,
+				       .root = root,
 				       .min_bytes = 1,
 				       .max_bytes = 100000,
 				       .factor = 100,
@@ -116,6 +127,7 @@ static void sweep(struct ct_world *world, void *arg)
 	for (int i = 0; i < rows.n; i++) {
 		CHECK(rows.at[i].op == (enum ct_bench_op)(i / 3));
 		CHECK(rows.at[i].iters == 3);
+		CHECK(rows.at[i].root == -1 || rows.at[i].root == root);
 		check_row(&rows.at[i], world->id.world, ct_dtype_bytes(t));
 	}
 	ct_comm_close(c);
@@ -137,7 +149,13 @@ static void test_sweep(void **state)
 		play(backends[b], 3, hosts ? two_hosts : NULL, LONG, sweep, CT_BF16, 0, NULL);
 	}
 	for (int t = 0; t < CT_N_DTYPES; t++)
-		play("shm", 3, NULL, LONG, sweep, t, 0, NULL);
+		play("shm", 3, NULL, LONG, sweep, variant_of((enum ct_dtype)t, CT_SUM), 0, NULL);
+	for (int op = CT_PROD; op <= CT_AVG; op++) {
+		for (int t = 0; t < CT_N_DTYPES; t++)
+			play("shm", 3, NULL, LONG, sweep, variant_of((enum ct_dtype)t, (enum ct_redop)op), 0, NULL);
+		if (comm_built("gloo"))
+			play("gloo", 3, NULL, LONG, sweep, variant_of(CT_F16, (enum ct_redop)op), 0, NULL);
+	}
 }
 
 /* The iterations that fit into the budget, and a selection of operations. */
@@ -160,6 +178,15 @@ static void chosen(struct ct_world *world, void *arg)
 		CHECK(rows.at[0].iters >= 5 && rows.at[0].iters <= CT_BENCH_MAX_ITERS && rows.at[0].root == 0);
 		CHECK(rows.at[1].bytes == 0 && rows.at[1].busbw == 0 && rows.at[1].root == -1);
 	}
+	rows.n = 0;
+	o.step_bytes = 24;
+	o.max_bytes = 111;
+	CHECK(ct_bench_comm(c, world, &o, NULL) == CT_OK);
+	if (world->id.rank == 0) /* two sizes, and the barrier */
+		CHECK(rows.n == 3 && rows.at[0].bytes == 64 && rows.at[1].bytes == 88);
+	o.root = 2;
+	CHECK(ct_bench_comm(c, world, &o, NULL) == CT_USAGE && says("root 2"));
+	o.root = 0;
 	o.max_bytes = 63;
 	CHECK(ct_bench_comm(c, world, &o, NULL) == CT_USAGE);
 	ct_comm_close(c);

@@ -45,8 +45,8 @@ static _Noreturn void be_rank(int rank, const char *dir)
 {
 	char *config = ct_path_join(dir, "c.yaml"), *out = ct_path_join(dir, "out.json");
 	char *text = ct_path_join(dir, "out.txt"), *file = ct_path_join(dir, "meet"), init[300];
-	char *argv[] = {"ctrain", "bench", "comm",    config, init,    "--op", "allreduce",        "--min", "64",
-			"--max",  "4K",    "--iters", "2",    "--out", out,    "dist.backend=shm", NULL};
+	char *argv[] = {"ctrain", "bench", "comm",    config, init,    "--op", "allreduce",        "-b", "64",
+			"-e",     "4K",    "--iters", "2",    "--out", out,    "dist.backend=shm", NULL};
 	struct ct_cli cli;
 	enum ct_status st;
 

@@ -20,7 +20,7 @@ struct ct_cli {
 	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
 	const char *config, *top;
-	const char *op, *type, *min, *max, *factor, *iters, *warmup;
+	const char *op, *type, *redop, *root, *min, *max, *factor, *step, *iters, *warmup;
 	const char *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
 	bool json, origins, seekable, force;
 	int argc; /* the complete command line, which is passed to the workers */

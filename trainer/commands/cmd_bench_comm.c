@@ -28,6 +28,10 @@ static const char *const types[CT_N_DTYPES] = {
 	[CT_U8] = "uint8",  [CT_BF16] = "bfloat16", [CT_F16] = "half",
 };
 
+static const char *const redops[] = {
+	[CT_SUM] = "sum", [CT_PROD] = "prod", [CT_MIN] = "min", [CT_MAX] = "max", [CT_AVG] = "avg",
+};
+
 /* ---- options */
 
 /* Parses 8, 512K, 32M or 1G (powers of 1024). */
@@ -63,6 +67,24 @@ static enum ct_status not_in_list(const char *option, const char *text, int len,
 	return CT_USAGE;
 }
 
+/* Returns the index of a string in a list, or n. */
+static size_t find(const char *text, size_t len, const char *const *names, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && (strlen(names[i]) != len || memcmp(names[i], text, len) != 0))
+		i++;
+	return i;
+}
+
+static enum ct_status unknown_op(const char *text, size_t len, const char *const *names)
+{
+	(void)not_in_list("--op", text, (int)len, names, CT_BENCH_N_OPS);
+	if (find(text, len, redops, CT_ARRAY_LEN(redops)) < CT_ARRAY_LEN(redops))
+		ct_error_hint("--op is the operation; --redop %.*s selects the reduction", (int)len, text);
+	return CT_USAGE;
+}
+
 /* Parses "allreduce,broadcast". */
 static enum ct_status parse_ops(const char *text, bool ops[CT_BENCH_N_OPS])
 {
@@ -72,19 +94,24 @@ static enum ct_status parse_ops(const char *text, bool ops[CT_BENCH_N_OPS])
 		names[i] = ct_bench_op_name(i);
 	while (text) {
 		const size_t len = strcspn(text, ",");
-		size_t i = 0;
+		const size_t i = find(text, len, names, CT_BENCH_N_OPS);
 
-		while (i < CT_BENCH_N_OPS && (strlen(names[i]) != len || memcmp(names[i], text, len) != 0))
-			i++;
 		if (i == CT_BENCH_N_OPS)
-			return not_in_list("--op", text, (int)len, names, CT_BENCH_N_OPS);
+			return unknown_op(text, len, names);
 		ops[i] = true;
 		text = text[len] ? text + len + 1 : NULL;
 	}
 	return CT_OK;
 }
 
-static enum ct_status read_options(const struct ct_cli *cli, struct ct_bench_comm_opts *o)
+/* Parses one of a list of names, of which the first is the default. */
+static enum ct_status parse_name(const char *option, const char *text, const char *const *names, size_t n, size_t *out)
+{
+	*out = text ? find(text, strlen(text), names, n) : 0;
+	return *out == n ? not_in_list(option, text, (int)strlen(text), names, n) : CT_OK;
+}
+
+static enum ct_status read_sizes(const struct ct_cli *cli, struct ct_bench_comm_opts *o)
 {
 	int64_t n;
 
@@ -98,16 +125,28 @@ static enum ct_status read_options(const struct ct_cli *cli, struct ct_bench_com
 		return CT_FAIL(CT_USAGE, "--min %s is larger than --max %s", cli->min, cli->max);
 	CT_TRY(ct_cli_number("--factor", cli->factor, 4, 2, 1024, &n));
 	o->factor = (int)n;
+	if (cli->step && cli->factor)
+		return CT_FAIL(CT_USAGE, "--step and --factor cannot be combined");
+	return cli->step ? parse_bytes("--step", cli->step, 0, &o->step_bytes) : CT_OK;
+}
+
+static enum ct_status read_options(const struct ct_cli *cli, struct ct_bench_comm_opts *o)
+{
+	size_t name;
+	int64_t n;
+
+	CT_TRY(read_sizes(cli, o));
 	CT_TRY(ct_cli_number("--iters", cli->iters, 0, 1, CT_BENCH_MAX_ITERS, &n));
 	o->iters = (int)n;
 	CT_TRY(ct_cli_number("--warmup", cli->warmup, 5, 0, 100000, &n));
 	o->warmup = (int)n;
 	CT_TRY(parse_ops(cli->op, o->ops));
-	for (n = 0; cli->type && n < CT_N_DTYPES && strcmp(cli->type, types[n]) != 0; n++)
-		;
-	if (n == CT_N_DTYPES)
-		return not_in_list("--type", cli->type, (int)strlen(cli->type), types, CT_N_DTYPES);
-	o->dtype = cli->type ? (enum ct_dtype)n : CT_F32;
+	CT_TRY(parse_name("--type", cli->type, types, CT_N_DTYPES, &name));
+	o->dtype = (enum ct_dtype)name;
+	CT_TRY(parse_name("--redop", cli->redop, redops, CT_ARRAY_LEN(redops), &name));
+	o->redop = (enum ct_redop)name;
+	CT_TRY(ct_cli_number("--root", cli->root, 0, 0, INT32_MAX, &n));
+	o->root = (int)n;
 	return CT_OK;
 }
 
@@ -147,8 +186,8 @@ static void print_row(struct report *r, const struct ct_bench_comm_row *row)
 		       "(GB/s)");
 	}
 	printf("%12zu  %12zu  %8s  %6s  %6d  %9.2f  %6.2f  %6.2f  %6lld\n", row->bytes, row->count,
-	       barrier ? "none" : types[r->opts->dtype], row->reduces ? "sum" : "none", row->root, row->us, row->algbw,
-	       row->busbw, (long long)row->wrong);
+	       barrier ? "none" : types[r->opts->dtype], row->reduces ? redops[r->opts->redop] : "none", row->root,
+	       row->us, row->algbw, row->busbw, (long long)row->wrong);
 	fflush(stdout);
 }
 
@@ -169,7 +208,7 @@ static void add_row(void *user, const struct ct_bench_comm_row *row)
 	ct_json_set_i64(o, "bytes", (int64_t)row->bytes);
 	ct_json_set_i64(o, "count", (int64_t)row->count);
 	ct_json_set_str(o, "type", row->op == CT_BENCH_BARRIER ? "none" : types[r->opts->dtype]);
-	ct_json_set_str(o, "redop", row->reduces ? "sum" : "none");
+	ct_json_set_str(o, "redop", row->reduces ? redops[r->opts->redop] : "none");
 	ct_json_set_i64(o, "root", row->root);
 	ct_json_set_i64(o, "iters", row->iters);
 	ct_json_set_f64(o, "us", row->us);
