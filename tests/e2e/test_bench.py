@@ -267,28 +267,39 @@ class Scripts(Case):
             kept = json.load(f)["runs"]
         self.assertEqual(self.script("cifar_accuracy.py", *args, "--seeds", 1)["runs"], kept)
 
-    def test_simulate(self):
-        """Two ranks in network namespaces; what the script measures is not compared."""
+    def on_limited_links(self, script, *args):
+        """Runs a script whose two ranks are in network namespaces. What it measures is not compared."""
         probe = subprocess.run(["unshare", "--net", "sh", "-c", "ip link add ctprobe type veth && tc qdisc add dev ctprobe root tbf rate 1gbit burst 32kb "
                                 "latency 50ms"], stderr=subprocess.PIPE, text=True)
         if probe.returncode != 0:
             self.skipTest("no network namespaces with limited links here: " + probe.stderr.strip())
-        result = self.path("simulate.json")
-        out = subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "bench", "simulate.py"), "--ctrain", CTRAIN, "--config", self.config(), "--ranks",
-                              "2", "--rounds", "1", "--steps", "8", "--json", result], env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             text=True, timeout=100 * SLOW)
+        result = self.path("result.json")
+        out = subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "bench", script), "--ctrain", CTRAIN, "--config", self.config(), "--ranks",
+                              "2", "--rounds", "1", "--steps", "8", "--json", result, *args], env=self.env(), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, timeout=100 * SLOW)
         self.assertEqual(out.returncode, 0, out.stderr)
+        # Processes, and with them the namespaces, end with the script.
+        self.until(lambda: not self.marked(), "all processes had ended")
         with open(result, encoding="utf-8") as f:
-            j = json.load(f)
+            return json.load(f), out.stdout
+
+    def test_simulate(self):
+        j, out = self.on_limited_links("simulate.py")
         self.assertEqual([row["ranks"] for row in j["rows"]], [1, 2])
         self.assertGreater(j["gbps"], 0)
         for row in j["rows"]:
             self.assertAlmostEqual(row["error"], row["predicted_ms"] / row["measured_ms"] - 1)
-            self.assertIn(f"{row['measured_ms']:.2f}", out.stdout)
+            self.assertIn(f"{row['measured_ms']:.2f}", out)
         self.assertAlmostEqual(j["rows"][0]["predicted_ms"], j["rows"][0]["compute_ms"])
         self.assertGreater(j["rows"][1]["predicted_ms"], j["rows"][1]["compute_ms"])
-        # Processes, and with them the namespaces, end with the script.
-        self.until(lambda: not self.marked(), "all processes had ended")
+
+    def test_reduce_dtype(self):
+        j, out = self.on_limited_links("reduce_dtype.py")
+        self.assertEqual([row["type"] for row in j["rows"]], ["fp32", "bf16", "fp16"])
+        self.assertEqual(j["rows"][0]["ratio"], 1)
+        for row in j["rows"]:
+            self.assertAlmostEqual(row["ratio"], j["rows"][0]["step_ms"] / row["step_ms"])
+            self.assertIn(f"{row['step_ms']:.2f}", out)
 
 
 if __name__ == "__main__":
