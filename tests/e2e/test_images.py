@@ -168,6 +168,20 @@ class Training(Images):
 class BadSamples(Images):
     BAD, BAD_VAL = (3, 17, 18, 40), (0, 20)
 
+    def test_stages(self):
+        """Every stage of a pipeline loads the same batches, of images that grow and are mixed; unreadable samples count once."""
+        config = self.sharded(bad=self.BAD, bad_val=self.BAD_VAL)
+        sets = ("data.max_bad=4", "data.train.size=[[0,16],[1,24]]", "data.val.size=32", "data.augment.mixup=0.2", "train.accumulate=3")
+        self.train(*sets, "--procs", 1, run="whole", config=config)
+        self.train(*sets, "--procs", 2, "launch.pipeline=2", run="stages", config=config)
+        expected = self.losses("whole")
+        for step, loss in self.losses("stages").items():
+            self.assertAlmostEqual(loss / expected[step], 1, delta=1e-6, msg=f"step {step}")
+        self.assertEqual([e["bad_samples"] for e in self.metrics("stages", "epoch")], [len(self.BAD)] * 2)
+        for a, b in zip(self.metrics("stages", "eval"), self.metrics("whole", "eval")):
+            self.assertEqual((a["count"], a["bad_samples"], a["top1"]), (19, 2, b["top1"]))
+            self.assertAlmostEqual(a["loss"] / b["loss"], 1, delta=1e-6)
+
     def test_budget(self):
         config = self.sharded(bad=self.BAD, bad_val=self.BAD_VAL)
         self.train("data.max_bad=4", config=config)
