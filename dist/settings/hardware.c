@@ -51,11 +51,11 @@ static bool is_usable(const struct ct_iface *f)
 /* "^=a,b": without interfaces whose names are a or b. */
 static bool is_selected(const char *name, const char *value)
 {
-	const bool not = value[0] == '^';
-	const bool exact = value[not ] == '=';
-	const char *list = value + not +exact;
+	const bool excludes = value[0] == '^';
+	const bool exact = value[excludes] == '=';
+	const char *list = value + excludes + exact;
 
-	return !has_words(list) || ct__setting_matches(name, list, strlen(list), exact) != not ;
+	return !has_words(list) || ct__setting_matches(name, list, strlen(list), exact) != excludes;
 }
 
 static void suggest_interface(struct ct_setting *s, const struct ct_iface *list, size_t n)
