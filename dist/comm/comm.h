@@ -112,6 +112,18 @@ enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_d
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,
 				      ct_stream *s) CT_MUST_CHECK;
 
+/* The collectives of a recording (base/device/device.h). A back end that passes collectives to streams (nccl) sees them
+ * only while they are recorded. So that their numbers are the same on all ranks, whether a rank posts a step or a
+ * recording of it, ct_comm_posted_again counts them when the recording is posted for the second time, and later. Other
+ * back ends count a recorded collective each time it runs. */
+typedef struct ct_comm_recorded ct_comm_recorded;
+/* Makes a list of the collectives that were posted since ct_comm_seq returned `first`. Call it after the recording has
+ * ended; nothing else may have been posted meanwhile. *out is NULL if nothing needs to be counted. */
+enum ct_status ct_comm_recorded_create(ct_comm *c, int64_t first, ct_comm_recorded **out) CT_MUST_CHECK;
+void ct_comm_recorded_destroy(ct_comm_recorded *r); /* NULL is allowed */
+/* Counts the collectives, and adds them to the flight record. NULL is allowed. */
+void ct_comm_posted_again(const ct_comm_recorded *r);
+
 /* Returns true if collectives that are posted to streams of d are staged: copied to pinned host memory, on which the
  * communicator works in a host function of the stream, and back. */
 bool ct_comm_is_staged(const ct_comm *c, const ct_device *d);

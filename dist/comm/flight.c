@@ -103,6 +103,20 @@ bool ct__flight_pending(const struct ct_flight *f, int64_t n_seq, struct ct_flig
 	return found;
 }
 
+ct_work ct__flight_work(ct_comm *c, const struct ct_flight_record *r)
+{
+	return (ct_work){.comm = c,
+			 .kind = r->kind,
+			 .n = r->n,
+			 .dtype = r->dtype,
+			 .op = r->op,
+			 .root = r->root,
+			 .tag = r->tag,
+			 .bucket = r->bucket + 1,
+			 .number = r->number,
+			 .seq = r->seq};
+}
+
 /* Writes "bucket 2 of step 118", "bucket 2", "step 118" or "". */
 static void label_of(int bucket, int64_t step, char *buf, size_t len)
 {

@@ -44,6 +44,9 @@ bool ct__flight_find(const struct ct_flight *f, int64_t n_seq, int64_t number, s
 /* Finds the first of the latest operations that is not done. */
 bool ct__flight_pending(const struct ct_flight *f, int64_t n_seq, struct ct_flight_record *out);
 
+/* Returns the operation of a record, without its buffers. */
+ct_work ct__flight_work(ct_comm *c, const struct ct_flight_record *r);
+
 /* Writes "bucket 2 of step 118 (allreduce sum f32[1024])", or "barrier" if bucket and step are unknown. */
 void ct__flight_name(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len);
 /* Writes "allreduce sum f32[1024] (bucket 2 of step 118)". */

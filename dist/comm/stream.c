@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/device/device.h"
+#include "base/mem.h"
 #include "dist/comm/comm_impl.h"
 
 /* Arguments of the posted function. They do not change, so that it can be replayed. */
@@ -150,4 +151,54 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
 bool ct_comm_is_cooperative(const ct_comm *c)
 {
 	return c->ops->cooperative || c->ops->post_to || c->stage.device;
+}
+
+/* ---- recordings */
+
+struct ct_comm_recorded {
+	ct_comm *comm;
+	int64_t n;                    /* collectives */
+	struct ct_flight_record *ops; /* [n_ops] the last ones, as many as the flight record has */
+	int n_ops;
+};
+
+enum ct_status ct_comm_recorded_create(ct_comm *c, int64_t first, ct_comm_recorded **out)
+{
+	const int64_t n = ct_comm_seq(c) - first, n_seq = atomic_load(&c->seq);
+	const int n_ops = (int)(n < CT_FLIGHT_RECORDS ? n : CT_FLIGHT_RECORDS);
+	ct_comm_recorded *r;
+
+	*out = NULL;
+	if (!c->ops->post_to || n == 0)
+		return CT_OK;
+	CT_TRY_ALLOC(r = CT_NEW(ct_comm_recorded));
+	*r = (ct_comm_recorded){.comm = c, .n = n, .n_ops = n_ops};
+	if (!(r->ops = CT_NEW_ARRAY(struct ct_flight_record, (size_t)n_ops))) {
+		ct_free(r);
+		return CT_NOMEM;
+	}
+	for (int i = 0; i < n_ops; i++)
+		CT_ASSERT(ct__flight_at(c->flight, n_seq - n_ops + i, &r->ops[i]));
+	*out = r;
+	return CT_OK;
+}
+
+void ct_comm_recorded_destroy(ct_comm_recorded *r)
+{
+	if (r)
+		ct_free(r->ops);
+	ct_free(r);
+}
+
+void ct_comm_posted_again(const ct_comm_recorded *r)
+{
+	if (!r)
+		return;
+	atomic_fetch_add(&r->comm->seq, r->n - r->n_ops);
+	atomic_fetch_add(&r->comm->n_collectives, r->n - r->n_ops);
+	for (int i = 0; i < r->n_ops; i++) {
+		ct_work w = ct__flight_work(r->comm, &r->ops[i]);
+
+		ct__comm_record(r->comm, &w);
+	}
 }

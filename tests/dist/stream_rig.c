@@ -106,22 +106,32 @@ void recorded(struct ct_world *world, void *arg)
 {
 	const struct scene *s = arg;
 	struct rig r = open_rig(world, s);
+	const int64_t first = ct_comm_seq(r.c);
 	int size = world->id.world, one;
+	int64_t n_each = 0;
+	ct_comm_recorded *collectives;
 	ct_recording *rec;
 	ct_work *w;
 
 	CHECK(ct_recording_begin(r.a) == CT_OK);
 	post_sums(&r, size);
 	CHECK(ct_recording_end(r.a, &rec) == CT_OK);
+	CHECK(ct_comm_recorded_create(r.c, first, &collectives) == CT_OK);
 	/* The barrier of the open: recording a collective does not begin it. */
 	CHECK(strcmp(s->backend, "shm") != 0 || ct_comm_seq(r.c) == 1);
 	for (int i = 0; i < ROUNDS; i++) {
 		fill(&r, world->id.rank, i);
+		if (i > 0)
+			ct_comm_posted_again(collectives);
 		CHECK(ct_recording_post(rec, r.a) == CT_OK);
 		check_sums(&r, size, i);
 		one = 1; /* between the recorded ones, another one that is not recorded */
 		CHECK(run(ct_comm_allreduce(r.c, &one, 1, CT_I32, CT_SUM, &w), &w) == CT_OK && one == size);
+		if (i == 0)
+			n_each = ct_comm_seq(r.c) - first;
+		CHECK((size == 1 || n_each >= 4) && ct_comm_seq(r.c) - first == (i + 1) * n_each);
 	}
+	ct_comm_recorded_destroy(collectives);
 	ct_recording_destroy(rec);
 	close_rig(&r);
 }

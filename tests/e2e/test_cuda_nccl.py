@@ -1,5 +1,6 @@
 """Several ranks on the device "cuda" with the communicator nccl, on the software GPU and the stand-in for NCCL."""
 
+import json
 import os
 import re
 
@@ -21,6 +22,25 @@ class Ranks(ranks.Equality, Soft):
         super().check_calls(calls)
         self.assertNotIn("call cudaLaunchHostFunc", calls)
         self.assertIn("call ncclCommWindowRegister", calls)
+
+
+class Numbers(Soft):
+    def records(self, run, rank):
+        """What the rank has posted, by the number of the collective."""
+        with open(self.path(run, "log", f"flight-{rank:05d}.json"), encoding="utf-8") as f:
+            records = json.load(f)["communicators"][0]["records"]
+        self.assertEqual([r["collective"] for r in records], list(range(1, len(records) + 1)))
+        return [(r["op"], r["count"], r.get("bucket"), r.get("step", -1)) for r in records]
+
+    def test_recorded_collectives_are_counted(self):
+        """In the last step of an epoch, two ranks have all their rows. The third compiles a program, and then records its steps again."""
+        sets = ("train.cuda_graph=on", "train.graph_steps=1", "train.epochs=3", "train.eval_every=0", "batch.global=12", "data.n_train=143")
+        p = self.start_training("device=cuda", "--procs", 3, *self.always, *sets, env=self.soft(3, env={"CTRAIN_FAILPOINT": "step:30@0"}))
+        self.assert_code(p.wait(30), COMM)
+        one, two = self.records("run", 1), self.records("run", 2)
+        n = min(len(one), len(two))
+        self.assertGreaterEqual(one[n - 1][3], 29)  # the recordings that were posted again are among them
+        self.assertEqual(one[:n], two[:n])
 
 
 class Alone(Soft):

@@ -36,12 +36,16 @@ struct step_slot {
 	int n_recorded;
 };
 
+/* The communicators that recorded steps use: group and norm_comm of the session. There are no recordings in a pipeline. */
+enum { CT_STEP_COMMS = 2 };
+
 /* `group` consecutive slots, whose steps are recorded together. The first full group is posted as usual, because some
  * memory is allocated when it is first used. The second one is recorded, and the recording is posted for the second and
  * all later groups. */
 struct step_group {
 	bool warm;
 	ct_recording *recording; /* the clock of the first slot keeps the phases that were marked in it */
+	ct_comm_recorded *collectives[CT_STEP_COMMS];
 };
 /* Groups of an asynchronous device: one is being filled, and two have been posted. */
 enum { CT_STEP_GROUPS = CT_STEP_LAG + 1 };

@@ -53,6 +53,8 @@ enum ct_status ct__step_choose_recording(ct_stepper *p)
 void ct__step_drop_recordings(ct_stepper *p)
 {
 	for (int i = 0; i < CT_STEP_GROUPS; i++) {
+		for (int k = 0; k < CT_STEP_COMMS; k++)
+			ct_comm_recorded_destroy(p->groups[i].collectives[k]);
 		ct_recording_destroy(p->groups[i].recording);
 		p->groups[i] = (struct step_group){0};
 	}
@@ -101,12 +103,21 @@ static enum ct_status post_works(ct_stepper *p, struct step_slot *first)
 	return CT_OK;
 }
 
+/* Returns NULL if there is no such communicator. */
+static ct_comm *comm_at(const ct_stepper *p, int k)
+{
+	return k == 0 ? p->s->group : p->s->norm_comm;
+}
+
 static enum ct_status record(ct_stepper *p, struct step_group *group, struct step_slot *first)
 {
+	int64_t n_collectives[CT_STEP_COMMS] = {0};
 	int mark = first->clock.n;
 	ct_recording *r = NULL;
 	struct ct_error e;
 
+	for (int k = 0; k < CT_STEP_COMMS; k++)
+		n_collectives[k] = comm_at(p, k) ? ct_comm_seq(comm_at(p, k)) : 0;
 	CT_TRY(ct_recording_begin(p->stream));
 	if (post_works(p, first) < 0) {
 		ct_error_save(&e);
@@ -115,6 +126,8 @@ static enum ct_status record(ct_stepper *p, struct step_group *group, struct ste
 		return ct_error_restore(&e);
 	}
 	CT_TRY(ct_recording_end(p->stream, &group->recording));
+	for (int k = 0; k < CT_STEP_COMMS && comm_at(p, k); k++)
+		CT_TRY(ct_comm_recorded_create(comm_at(p, k), n_collectives[k], &group->collectives[k]));
 	for (int k = 0; k < p->group; k++) {
 		memcpy(first[k].recorded, first[k].micros, (size_t)first[k].n_micros * sizeof(*first[k].recorded));
 		first[k].n_recorded = first[k].n_micros;
@@ -124,10 +137,12 @@ static enum ct_status record(ct_stepper *p, struct step_group *group, struct ste
 }
 
 /* Does what ct__step_post_work does on the host. */
-static void note_replay(ct_stepper *p, struct step_slot *first)
+static void note_replay(ct_stepper *p, const struct step_group *group, struct step_slot *first)
 {
 	struct ct_session *s = p->s;
 
+	for (int k = 0; k < CT_STEP_COMMS; k++)
+		ct_comm_posted_again(group->collectives[k]);
 	p->n_replayed += (uint64_t)p->group;
 	ct_program_posted_again(s->full);
 	ct_arena_touch(s->scalars);
@@ -144,7 +159,7 @@ static enum ct_status post_recording(ct_stepper *p, struct step_group *group, st
 	CT_TRY(ct_step_input_wait(&first->input, p->stream));
 	CT_TRY(ct_step_clock_mark(&first->clock, CT_PHASE_DATA));
 	if (group->recording) {
-		note_replay(p, first);
+		note_replay(p, group, first);
 	} else if (record(p, group, first) < 0) {
 		ct_error_hint("train.cuda_graph=off trains without recorded steps");
 		return ct_error_wrap("recording step %llu", (unsigned long long)first->result.request.step);

@@ -242,22 +242,13 @@ enum ct_status ct__nccl_timed_out(struct comm_nccl *n, int64_t number, const cha
 /* Compares the latest collective, for which the stream may wait, with those of the other ranks. */
 static enum ct_status compare_latest(struct comm_nccl *n)
 {
-	const ct_comm *c = &n->base;
+	ct_comm *c = &n->base;
 	struct ct_flight_record r;
 
 	if (!ct__flight_find(c->flight, atomic_load(&c->seq), ct_comm_seq(c) - 1, &r))
 		return CT_OK;
-	return ct__comm_diagnose(&n->base,
-				 &(ct_work){.comm = &n->base,
-					    .kind = r.kind,
-					    .n = r.n,
-					    .dtype = r.dtype,
-					    .op = r.op,
-					    .root = r.root,
-					    .bucket = r.bucket + 1,
-					    .number = r.number,
-					    .seq = r.seq},
-				 false);
+	const ct_work w = ct__flight_work(c, &r);
+	return ct__comm_diagnose(c, &w, false);
 }
 
 enum ct_status ct__nccl_check_wait(void *comm, int64_t waited_ns)
