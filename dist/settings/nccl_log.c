@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -16,9 +17,10 @@
 enum { MAX_LINE = 2000 };
 
 struct ct_nccl_log {
-	int from;    /* the end of the pipe that the thread reads; NCCL writes the other end */
-	int wake[2]; /* closing wake[1] ends the thread */
-	struct ct_thread thread;
+	int from, to; /* the pipe: the thread reads `from`, and NCCL opens `to` by its name */
+	/* A pair of sockets. After a byte from control[0], the thread logs what is left, and then closes control[1]. */
+	int control[2];
+	bool started;
 	char line[MAX_LINE];
 	size_t len;
 };
@@ -53,15 +55,27 @@ static bool drain(ct_nccl_log *l)
 	return n < 0 && errno == EAGAIN;
 }
 
+/* Logs until the log is closed, then discards: NCCL's threads may still write. They would wait if no one read, and get
+ * SIGPIPE if the pipe had no reader. */
 static void *run(void *arg)
 {
 	ct_nccl_log *l = arg;
-	struct pollfd fds[] = {{.fd = l->from, .events = POLLIN}, {.fd = l->wake[0], .events = POLLIN}};
+	struct pollfd fds[] = {{.fd = l->from, .events = POLLIN}, {.fd = l->control[1], .events = POLLIN}};
+	const int from = l->from, control = l->control[1];
+	char buf[4096];
+	ssize_t n;
 
 	while (drain(l) && !fds[1].revents)
 		(void)poll(fds, 2, -1);
+	while (read(control, buf, 1) < 0 && errno == EINTR)
+		;
 	drain(l);
 	flush_line(l);
+	ct_free(l);
+	close(control);
+	fcntl(from, F_SETFL, 0);
+	while ((n = read(from, buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR))
+		;
 	return NULL;
 }
 
@@ -74,58 +88,68 @@ static bool is_wanted(void)
 		strcasecmp(level, "TRACE") == 0);
 }
 
-static enum ct_status start(ct_nccl_log *l, int to)
+enum ct_status ct_nccl_log_open(ct_nccl_log **out)
 {
 	char name[32];
-
-	fcntl(l->from, F_SETFL, O_NONBLOCK);
-	if (pipe2(l->wake, O_CLOEXEC) != 0)
-		return CT_FAIL(CT_IO, "cannot create a pipe for the messages of NCCL: %m");
-	CT_TRY(ct_thread_start(&l->thread, "ct-nccl-log", run, l));
-	/* NCCL opens it, and also keeps it open after the last communicator has been closed. */
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", to);
-	setenv("NCCL_DEBUG_FILE", name, 1);
-	return CT_OK;
-}
-
-enum ct_status ct_nccl_log_start(ct_nccl_log **out)
-{
 	ct_nccl_log *l;
 	int fds[2];
-	enum ct_status st;
 
 	*out = NULL;
 	if (!is_wanted())
 		return CT_OK;
 	CT_TRY_ALLOC(l = CT_NEW(ct_nccl_log));
-	l->wake[0] = l->wake[1] = -1;
 	if (pipe2(fds, O_CLOEXEC) != 0) {
 		ct_free(l);
 		return CT_FAIL(CT_IO, "cannot create a pipe for the messages of NCCL: %m");
 	}
 	l->from = fds[0];
-	st = start(l, fds[1]);
-	if (st < 0) {
-		close(fds[0]);
-		close(fds[1]);
-		if (l->wake[0] >= 0)
-			close(l->wake[0]);
-		if (l->wake[1] >= 0)
-			close(l->wake[1]);
-		ct_free(l);
-		return st;
-	}
+	l->to = fds[1];
+	/* NCCL opens it, and also keeps it open after the last communicator has been closed. */
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", l->to);
+	setenv("NCCL_DEBUG_FILE", name, 1);
 	*out = l;
 	return CT_OK;
 }
 
-/* Leaves both ends of the pipe open: NCCL's threads may still write, and must not get SIGPIPE. */
-void ct_nccl_log_stop(ct_nccl_log *l)
+enum ct_status ct_nccl_log_start(ct_nccl_log *l)
 {
+	struct ct_thread thread = {0};
+	enum ct_status st;
+
+	if (!l)
+		return CT_OK;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, l->control) != 0)
+		return CT_FAIL(CT_IO, "cannot create a socket for the messages of NCCL: %m");
+	fcntl(l->from, F_SETFL, O_NONBLOCK);
+	st = ct_thread_start(&thread, "ct-nccl-log", run, l);
+	if (st < 0) {
+		close(l->control[0]);
+		close(l->control[1]);
+		return st;
+	}
+	pthread_detach(thread.id);
+	l->started = true;
+	return CT_OK;
+}
+
+void ct_nccl_log_close(ct_nccl_log *l)
+{
+	char byte;
+
 	if (!l)
 		return;
-	close(l->wake[1]);
-	ct_thread_join(&l->thread);
-	close(l->wake[0]);
-	ct_free(l);
+	if (l->started) {
+		const int control = l->control[0];
+
+		while (write(control, "", 1) < 0 && errno == EINTR)
+			;
+		while (read(control, &byte, 1) < 0 && errno == EINTR)
+			;
+		close(control);
+	} else {
+		close(l->from);
+		close(l->to);
+		ct_free(l);
+	}
+	unsetenv("NCCL_DEBUG_FILE");
 }

@@ -8,11 +8,15 @@
 
 typedef struct ct_nccl_log ct_nccl_log;
 
-/* Sets NCCL_DEBUG_FILE. Call it once in a process, before NCCL is used. *out is NULL if NCCL prints nothing, or to a file
- * that the user has chosen. */
-enum ct_status ct_nccl_log_start(ct_nccl_log **out) CT_MUST_CHECK;
-/* Logs what NCCL has printed so far. Call it after the last communicator has been closed. What NCCL prints later, for
- * example when the process ends, is lost. NULL is allowed. */
-void ct_nccl_log_stop(ct_nccl_log *l);
+/* Creates a pipe, and sets NCCL_DEBUG_FILE to its name. Call it before the process starts its first thread, because
+ * another thread could be reading the environment. *out is NULL if NCCL prints nothing, or to a file that the user has
+ * chosen. */
+enum ct_status ct_nccl_log_open(ct_nccl_log **out) CT_MUST_CHECK;
+/* Starts the thread that logs the messages. Call it before NCCL is used. NULL is allowed. */
+enum ct_status ct_nccl_log_start(ct_nccl_log *l) CT_MUST_CHECK;
+/* Logs what NCCL has printed so far, and unsets NCCL_DEBUG_FILE. Call it after the last communicator has been closed and
+ * the threads of the process have ended. What NCCL prints later, for example when the process ends, is discarded: the
+ * pipe and its thread remain. NULL is allowed. */
+void ct_nccl_log_close(ct_nccl_log *l);
 
 #endif

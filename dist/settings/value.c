@@ -131,7 +131,8 @@ static void check_file(struct ct_setting *s)
 /* NCCL truncates the file when it opens it. */
 static void check_log(struct ct_setting *s)
 {
-	if (strstr(s->value, "%p") || strncmp(s->value, "/dev/", 5) == 0)
+	if (strstr(s->value, "%p") || strncmp(s->value, "/dev/", 5) == 0 ||
+	    strncmp(s->value, "/proc/self/fd/", 14) == 0)
 		return;
 	ct__setting_judge(s, CT_SETTING_DOUBTFUL, "%s=%.200s is one file, which each rank of a host overwrites",
 			  s->name, s->value);

@@ -205,29 +205,40 @@ static void test_common(void **state)
 static void test_log(void **state)
 {
 	char path[] = "/tmp/ctrain_nccl_log.XXXXXX", *text;
+	char name[64];
 	ct_nccl_log *l;
 	size_t len;
 	FILE *f;
 
 	(void)state;
 	close(mkstemp(path));
-	assert_int_equal(ct_nccl_log_start(&l), CT_OK);
+	assert_int_equal(ct_nccl_log_open(&l), CT_OK);
 	assert_null(l); /* NCCL_DEBUG is not set */
 	setenv("NCCL_DEBUG", "info", 1);
 	setenv("NCCL_DEBUG_FILE", "/tmp/mine.%p", 1);
-	assert_int_equal(ct_nccl_log_start(&l), CT_OK);
+	assert_int_equal(ct_nccl_log_open(&l), CT_OK);
 	assert_null(l);
 	assert_string_equal(getenv("NCCL_DEBUG_FILE"), "/tmp/mine.%p");
 	unsetenv("NCCL_DEBUG_FILE");
 	assert_int_equal(ct_log_configure("error"), CT_OK);
 	assert_int_equal(ct_log_open_file(path), CT_OK);
-	assert_int_equal(ct_nccl_log_start(&l), CT_OK);
-	assert_non_null(f = fopen(getenv("NCCL_DEBUG_FILE"), "w"));
+	assert_int_equal(ct_nccl_log_open(&l), CT_OK);
+	snprintf(name, sizeof(name), "%s", getenv("NCCL_DEBUG_FILE"));
+	expect(CT_SETTING_FINE, "NCCL_DEBUG_FILE", name, "");
+	assert_int_equal(ct_nccl_log_start(l), CT_OK);
+	/* It does not set the variable, because other threads may be reading the environment. */
+	assert_null(getenv("NCCL_DEBUG_FILE"));
+	setenv("NCCL_DEBUG_FILE", name, 1);
+	assert_non_null(f = fopen(name, "w"));
 	for (int i = 0; i < 3000; i++) /* more than the pipe can hold */
 		fprintf(f, "host:1:2 [0] NCCL INFO message %d\n", i);
 	fprintf(f, "\nhost:1:2 [0] init.cc:3 NCCL WARN trouble\nno end of line");
-	fclose(f);
-	ct_nccl_log_stop(l);
+	fflush(f);
+	ct_nccl_log_close(l);
+	assert_null(getenv("NCCL_DEBUG_FILE"));
+	for (int i = 0; i < 3000; i++) /* NCCL's threads do not wait */
+		fprintf(f, "host:1:2 [0] NCCL INFO later %d\n", i);
+	assert_int_equal(fclose(f), 0);
 	ct_log_close();
 	assert_int_equal(ct_file_read(path, 1 << 24, &text, &len), CT_OK);
 	assert_non_null(strstr(text, "info nccl: host:1:2 [0] NCCL INFO message 0\n"));
@@ -235,6 +246,7 @@ static void test_log(void **state)
 	assert_non_null(strstr(text, "warn nccl: host:1:2 [0] init.cc:3 NCCL WARN trouble\n"));
 	assert_non_null(strstr(text, "info nccl: no end of line\n"));
 	assert_null(strstr(text, "nccl: \n"));
+	assert_null(strstr(text, "later"));
 	ct_free(text);
 	unlink(path);
 }

@@ -272,7 +272,6 @@ static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config 
 	ct_watchdog *dog = NULL;
 	ct_device *device = NULL;
 	ct_comm *comm = NULL;
-	ct_nccl_log *nccl_log = NULL;
 	int64_t wrong = 0;
 	enum ct_status st;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(cfg, id->run_id),
@@ -285,7 +284,7 @@ static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config 
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);
 	CT_TRY_GOTO(ct_plan_device_open(cfg, world.id.local_rank, &device), st, out);
 	o->device = co.device = device;
-	CT_TRY_GOTO(ct_plan_use_comm_settings(cfg, &world.id, &nccl_log), st, out);
+	CT_TRY_GOTO(ct_plan_use_comm_settings(cfg, &world.id), st, out);
 	CT_TRY_GOTO(ct_comm_open(cfg->dist.backend, &world, &co, &comm), st, out);
 	if (dog)
 		ct_watchdog_add_comm(dog, comm);
@@ -296,7 +295,6 @@ out:
 	if (dog)
 		ct_watchdog_remove_comm(dog, comm);
 	ct_comm_close(comm);
-	ct_nccl_log_stop(nccl_log);
 	ct_device_close(device);
 	ct_watchdog_stop(dog);
 	ct_world_leave(&world, st < 0);
@@ -313,6 +311,7 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 	struct ct_identity id;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
+	ct_nccl_log *nccl_log = NULL;
 	CT_TRY(read_options(cli, &opts));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
 	enum ct_status st = ct_log_configure(cfg->log.level);
@@ -323,10 +322,15 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 	} else if (st == CT_OK) {
 		st = ct_signals_open(false, &signals);
 		if (st == CT_OK)
+			st = ct_plan_open_nccl_log(cfg, id.world, &nccl_log);
+		if (st == CT_OK)
 			st = ct_stop_guard_start(&guard, signals);
+		if (st == CT_OK)
+			st = ct_nccl_log_start(nccl_log);
 		if (st == CT_OK)
 			st = run_rank(cli, cfg, &id, &opts);
 		ct_stop_guard_end(&guard);
+		ct_nccl_log_close(nccl_log);
 		ct_signals_close(signals);
 	}
 	ct_config_destroy(cfg);

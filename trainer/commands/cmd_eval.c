@@ -16,6 +16,7 @@
 #include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"
 #include "trainer/loop/stop_guard.h"
+#include "trainer/plan/comm_settings.h"
 
 static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 {
@@ -141,11 +142,16 @@ static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct
 	char *path = NULL;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
+	ct_nccl_log *nccl_log = NULL;
 	enum ct_status st = use_checkpoint(which, c, find_classes, c, &path);
 	if (st == CT_OK && id)
 		st = ct_signals_open(false, &signals);
+	if (st == CT_OK && id)
+		st = ct_plan_open_nccl_log(c, id->world, &nccl_log);
 	if (st == CT_OK)
 		st = ct_stop_guard_start(&guard, signals);
+	if (st == CT_OK)
+		st = ct_nccl_log_start(nccl_log);
 	if (st == CT_OK)
 		st = ct_session_create(c, id, false, &s);
 	if (st == CT_OK)
@@ -153,6 +159,7 @@ static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct
 	ct_free(path);
 	ct_session_destroy(&s, st < 0);
 	ct_stop_guard_end(&guard);
+	ct_nccl_log_close(nccl_log);
 	ct_signals_close(signals);
 	return st;
 }

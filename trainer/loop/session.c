@@ -249,7 +249,7 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL,
 				  .device = s->device};
 	if (!local)
-		CT_TRY(ct_plan_use_comm_settings(c, &s->world.id, &s->nccl_log));
+		CT_TRY(ct_plan_use_comm_settings(c, &s->world.id));
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
 	s->group = s->comm;
 	if (s->watchdog)
@@ -428,7 +428,6 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 		ct_comm_close(s->group);
 	ct_pipeline_destroy(s->pipe);
 	ct_comm_close(s->comm);
-	ct_nccl_log_stop(s->nccl_log);
 	ct_engine_close(s->engine);
 	ct_graph_destroy(s->val_graph);
 	ct_graph_destroy(s->size_graph);

@@ -4,7 +4,6 @@
 #define CT_TRAINER_LOOP_SESSION_H
 
 #include "dist/reducer.h"
-#include "dist/settings/nccl_log.h"
 #include "dist/watchdog.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/pipeline/pipeline.h"
@@ -51,7 +50,6 @@ struct ct_session {
 	ct_graph *size_graph;    /* graph of the program `full` after the image size has changed; otherwise NULL */
 	ct_graph *val_graph; /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
 	ct_engine *engine;
-	ct_nccl_log *nccl_log; /* NULL: NCCL is not used, or its messages are not wanted */
 	ct_comm *comm;
 	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
 	ct_comm *group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a stage */

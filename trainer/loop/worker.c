@@ -22,6 +22,7 @@
 #include "trainer/loop/resume.h"
 #include "trainer/loop/stop_guard.h"
 #include "trainer/loop/train.h"
+#include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 
 #define FINISH_NS CT_SEC /* maximum time to wait until the last lines of output have been read */
@@ -356,6 +357,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	ct_run_lock *lock = NULL;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
+	ct_nccl_log *nccl_log = NULL; /* NULL: NCCL is not used, or its messages are not wanted */
 	char *run_dir = NULL;
 	enum ct_status st;
 	CT_TRY(ct_limits_check(id->local_world));
@@ -363,12 +365,17 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	ct_output_never_wait();
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
 	ct_log_set_rank(id->rank, id->world);
-	st = ct_stop_guard_start(&guard, signals);
+	st = ct_plan_open_nccl_log(cfg, id->world, &nccl_log);
+	if (st == CT_OK)
+		st = ct_stop_guard_start(&guard, signals);
 	if (st == CT_OK)
 		st = open_run_dir(cfg, id, run_dir, &lock);
 	if (st == CT_OK)
+		st = ct_nccl_log_start(nccl_log);
+	if (st == CT_OK)
 		st = train(cfg, id, lock, signals, &guard);
 	ct_stop_guard_end(&guard);
+	ct_nccl_log_close(nccl_log);
 	if (st < 0) {
 		/* Written to the log file only, because the launcher or main prints the error. */
 		ct_log_record(CT_LOG_COMPONENT, "ends with %s: %s%s%s", ct_status_name(st), ct_error_message(),

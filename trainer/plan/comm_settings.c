@@ -46,14 +46,24 @@ enum ct_status ct_plan_check_comm_settings(const struct ct_config *c, int world)
 	return check_all(c, world, false);
 }
 
-enum ct_status ct_plan_use_comm_settings(const struct ct_config *c, const struct ct_identity *id, ct_nccl_log **out)
+enum ct_status ct_plan_use_comm_settings(const struct ct_config *c, const struct ct_identity *id)
 {
 	enum ct_status st;
 
-	*out = NULL;
 	/* One of the ranks of a host prints the warnings. All write them to their log files. */
 	ct_log_off_terminal(id->local_rank > 0);
 	st = check_all(c, id->world, true);
 	ct_log_off_terminal(false);
-	return st == CT_OK && may_use_nccl(c, id->world) ? ct_nccl_log_start(out) : st;
+	return st;
+}
+
+/* Does not look for GPUs, because their driver may start threads. */
+enum ct_status ct_plan_open_nccl_log(const struct ct_config *c, int world, ct_nccl_log **out)
+{
+	const char *backend = c->dist.backend;
+
+	*out = NULL;
+	if (world == 1 || (strcmp(backend, "nccl") != 0 && strcmp(backend, "auto") != 0))
+		return CT_OK;
+	return ct_nccl_log_open(out);
 }

@@ -8,8 +8,9 @@
 
 /* Fails with CT_CONFIG if a setting of a library that a run of `world` ranks may use is wrong on this host. */
 enum ct_status ct_plan_check_comm_settings(const struct ct_config *c, int world) CT_MUST_CHECK;
-/* Does the same for a rank of the run, logs the settings, and starts to log the messages of NCCL. */
-enum ct_status ct_plan_use_comm_settings(const struct ct_config *c, const struct ct_identity *id,
-					 ct_nccl_log **out) CT_MUST_CHECK;
+/* Does the same for a rank of the run, and logs the settings. */
+enum ct_status ct_plan_use_comm_settings(const struct ct_config *c, const struct ct_identity *id) CT_MUST_CHECK;
+/* Calls ct_nccl_log_open if a run of `world` ranks may use NCCL. */
+enum ct_status ct_plan_open_nccl_log(const struct ct_config *c, int world, ct_nccl_log **out) CT_MUST_CHECK;
 
 #endif
