@@ -136,7 +136,8 @@ class Plan(Case):
     def test_simulate(self):
         j = self.simulate("--step-ms", "4,8,1")
         one, two, four = j["rows"]
-        self.assertEqual((j["measured"], j["images"], j["buckets"], j["allreduce"]), (False, 24, 1, "hier"))
+        self.assertEqual((j["measured"], j["images"], j["allreduce"]), (False, 24, "hier"))
+        self.assertEqual([(row["buckets"], row["reduce_dtype"]) for row in j["rows"]], 3 * [(1, "fp32")])
         # 4970 parameters, and padding, in one bucket, which nothing hides. The link carries 1 MB/s; 2 (p-1)/p of the bytes pass it.
         self.assertGreaterEqual(two["comm_ms"], 4970 * 4 / 1000)
         self.assertLess(two["comm_ms"], 1.2 * 4970 * 4 / 1000)
@@ -165,7 +166,7 @@ class Plan(Case):
         for last, row in zip(j["rows"], j["rows"][1:]):
             self.assertGreater(row["step_ms"], last["step_ms"])
         out = self.run_ctrain("plan", self.config(), "--simulate", "1x1,1x4", "--link-intra", "nvlink4", "--step-ms", "4,8,1").out
-        self.assertRegex(out, r"\n +1 x 4 +4 +13\.0\d+ .* 99\.\d %\n")
+        self.assertRegex(out, r"\n +1 x 4 +4 +1 of fp32 +13\.0\d+ .* 99\.\d %\n")
         self.assertRegex(out, r"all-reduce +fastest\n")
 
     def test_simulate_mistakes(self):

@@ -93,6 +93,17 @@ class Gpu(Ranks):
                 self.assert_close(got[0], fp32[0], TOLERANCE["bf16"], precision)
                 self.assertNotEqual(got[1], fp32[1])
 
+    def test_simulated(self):
+        """dist.reduce_dtype=auto means fp32 for one rank, and for more than 64."""
+        def rows(*sets):
+            return self.run_ctrain("plan", self.config(), "device=cuda", "precision=bf16", *sets, "--simulate", "1x1,8x8,16x8", "--link-intra", "0,0.001",
+                                   "--link-inter", "0,0.001", "--allreduce", "ring", "--step-ms", "4,8,1", "--json", env=self.soft(1)).json()["rows"]
+
+        auto = rows()
+        self.assertEqual([row["reduce_dtype"] for row in auto], ["fp32", "bf16", "fp32"])
+        self.assertEqual(auto, [rows(f"dist.reduce_dtype={dtype}")[i] for i, dtype in enumerate(("fp32", "bf16", "fp32"))])
+        self.assertLess(auto[1]["comm_ms"], 0.6 * auto[2]["comm_ms"])
+
     def test_rank_without_rows(self):
         """The last batch has one row. The other rank does not contribute the gradients of its last step again."""
         sets = ("data.n_train=49", "train.epochs=1", "optim.lr=0.2", "precision=bf16", "dist.backend=shm")

@@ -18,17 +18,18 @@
 static const char *const algorithms[] = {
 	[CT_SIM_RING] = "ring", [CT_SIM_TREE] = "tree", [CT_SIM_FASTEST] = "fastest", [CT_SIM_HIER] = "hier"};
 
-enum { AS_CONFIGURED, HALF, N_TYPES }; /* types in which gradients are reduced */
+enum { FULL, HALF, N_NETS }; /* nets whose gradients are reduced in fp32, and in a type of 16 bits */
 
 struct simulation {
 	struct ct_config *cfg;
 	double measured_ms; /* the complete step; 0: not measured */
 	double *costs;      /* [n_nodes] of the graph, in the backward pass */
-	struct ct_sim_work work[N_TYPES];
-	struct ct_bucket_slice *slices[N_TYPES];
-	double *ready[N_TYPES];
+	struct ct_sim_work work[N_NETS];
+	struct ct_bucket_slice *slices[N_NETS];
+	double *ready[N_NETS];
 	struct ct_sim_cluster cluster; /* without the numbers of nodes and devices */
 	struct ct_sim_shape shapes[CT_SIM_MAX_SHAPES];
+	enum ct_dtype types[CT_SIM_MAX_SHAPES]; /* in which gradients are reduced */
 	struct ct_sim_result results[CT_SIM_MAX_SHAPES];
 	int n_shapes, low; /* low: the first shape with a low efficiency, or n_shapes */
 	struct ct_sim_change changes[CT_SIM_CHANGES];
@@ -38,21 +39,21 @@ struct simulation {
 
 /* ---- the step of one rank */
 
-/* Copies the gradient slices of a net that reduces in a type, and computes when they become final. */
-static enum ct_status set_slices(struct simulation *m, int type, const ct_net *net)
+/* Copies the gradient slices of a net, and computes when they become final. */
+static enum ct_status set_slices(struct simulation *m, int which, const ct_net *net)
 {
-	struct ct_sim_work *w = &m->work[type];
+	struct ct_sim_work *w = &m->work[which];
 
 	w->n_slices = ct_net_n_slices(net);
-	CT_TRY_ALLOC(m->slices[type] = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)w->n_slices));
-	CT_TRY_ALLOC(m->ready[type] = CT_NEW_ARRAY(double, (size_t)w->n_slices));
-	w->slices = m->slices[type];
-	w->ready = m->ready[type];
-	ct_plan_ready(net, m->costs, m->ready[type]);
+	CT_TRY_ALLOC(m->slices[which] = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)w->n_slices));
+	CT_TRY_ALLOC(m->ready[which] = CT_NEW_ARRAY(double, (size_t)w->n_slices));
+	w->slices = m->slices[which];
+	w->ready = m->ready[which];
+	ct_plan_ready(net, m->costs, m->ready[which]);
 	for (int k = 0; k < w->n_slices; k++) {
 		const struct ct_slice *s = ct_net_slice(net, k);
 
-		m->slices[type][k] = (struct ct_bucket_slice){s->offset, s->n, s->dtype};
+		m->slices[which][k] = (struct ct_bucket_slice){s->offset, s->n, s->dtype};
 	}
 	return CT_OK;
 }
@@ -87,43 +88,48 @@ out:
 	return st;
 }
 
-static int most_ranks(const struct simulation *m)
-{
-	int most = 1;
-
-	for (int i = 0; i < m->n_shapes; i++)
-		most = m->shapes[i].nodes * m->shapes[i].devices > most ? m->shapes[i].nodes * m->shapes[i].devices
-									: most;
-	return most;
-}
-
-static enum ct_status describe_net(struct simulation *m, int type, ct_engine *engine, const ct_graph *graph,
+static enum ct_status describe_net(struct simulation *m, int which, ct_engine *engine, const ct_graph *graph,
 				   const struct ct_net_opts *opts)
 {
 	ct_net *net = NULL;
 
 	CT_TRY(ct_net_create(engine, graph, opts, &net));
-	const enum ct_status st = set_slices(m, type, net);
+	const enum ct_status st = set_slices(m, which, net);
 	ct_net_destroy(net);
 	return st;
+}
+
+/* Finds the type of each shape: dist.reduce_dtype=auto depends on the number of ranks. Returns the type of the net with
+ * gradients of 16 bits, of which there is one even if no shape uses it, as a change to be simulated. */
+static enum ct_dtype find_types(struct simulation *m, const ct_device *device, struct ct_run_plan *plan)
+{
+	enum ct_dtype half = CT_BF16;
+
+	for (int i = 0; i < m->n_shapes; i++) {
+		plan->world = (uint32_t)(m->shapes[i].nodes * m->shapes[i].devices);
+		ct_run_plan_reduce(m->cfg, device, plan);
+		m->types[i] = plan->net.reduce_type;
+		half = m->types[i] == CT_F32 ? half : m->types[i];
+	}
+	return half;
 }
 
 static enum ct_status describe_nets(struct simulation *m, struct ct_run_plan *plan, const ct_graph *graph)
 {
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
+	enum ct_dtype half;
 	enum ct_status st;
 
 	if (!m->costs)
 		CT_TRY(ct_plan_backward_flops(graph, &m->costs));
 	CT_TRY(ct_plan_device_open(m->cfg, 0, &device));
 	CT_TRY_GOTO(ct_engine_open(m->cfg->train.engine, device, 1, &engine), st, out);
-	plan->world = (uint32_t)most_ranks(m);
-	ct_run_plan_reduce(m->cfg, device, plan);
-	const bool is_half = plan->net.reduce_type != CT_F32;
-	CT_TRY_GOTO(describe_net(m, AS_CONFIGURED, engine, graph, &plan->net), st, out);
-	plan->net.reduce_type = CT_BF16;
-	st = is_half ? CT_OK : describe_net(m, HALF, engine, graph, &plan->net);
+	half = find_types(m, device, plan);
+	plan->net.reduce_type = CT_F32;
+	CT_TRY_GOTO(describe_net(m, FULL, engine, graph, &plan->net), st, out);
+	plan->net.reduce_type = half;
+	st = describe_net(m, HALF, engine, graph, &plan->net);
 out:
 	ct_engine_close(engine);
 	ct_device_close(device);
@@ -135,7 +141,7 @@ out:
 static enum ct_status describe_model(struct simulation *m, const struct ct_dataset_info *info)
 {
 	struct ct_run_plan plan;
-	struct ct_sim_work *w = &m->work[AS_CONFIGURED];
+	struct ct_sim_work *w = &m->work[FULL];
 	ct_graph *graph = NULL;
 
 	CT_TRY(ct_run_plan_make(m->cfg, 1, info, NULL, &plan));
@@ -200,7 +206,7 @@ static enum ct_status fix_batch(struct ct_config *c)
 
 static enum ct_status find_work(struct simulation *m, const struct ct_cli *cli)
 {
-	struct ct_sim_work *w = &m->work[AS_CONFIGURED];
+	struct ct_sim_work *w = &m->work[FULL];
 	int64_t steps;
 
 	CT_TRY(ct_cli_number("--steps", cli->steps, DEFAULT_STEPS, 1, 1000000, &steps));
@@ -278,6 +284,11 @@ static struct ct_sim_cluster cluster_at(const struct simulation *m, int i)
 	return c;
 }
 
+static const struct ct_sim_work *work_at(const struct simulation *m, int i)
+{
+	return &m->work[m->types[i] == CT_F32 ? FULL : HALF];
+}
+
 /* Simulates all shapes, and the changes for the first one with a low efficiency, else for the last one. */
 static enum ct_status run(struct simulation *m)
 {
@@ -285,7 +296,7 @@ static enum ct_status run(struct simulation *m)
 	for (int i = 0; i < m->n_shapes; i++) {
 		const struct ct_sim_cluster c = cluster_at(m, i);
 
-		CT_TRY(ct_sim_step(&m->work[AS_CONFIGURED], &c, &m->results[i]));
+		CT_TRY(ct_sim_step(work_at(m, i), &c, &m->results[i]));
 		if (m->results[i].efficiency < GOOD_EFFICIENCY && m->low == m->n_shapes)
 			m->low = i;
 	}
@@ -295,15 +306,15 @@ static enum ct_status run(struct simulation *m)
 		m->advised = -1;
 		return CT_OK;
 	}
-	return ct_sim_changes(&m->work[AS_CONFIGURED], m->slices[HALF] ? &m->work[HALF] : NULL, &c, m->changes,
-			      &m->n_changes);
+	return ct_sim_changes(work_at(m, m->advised), m->types[m->advised] == CT_F32 ? &m->work[HALF] : NULL, &c,
+			      m->changes, &m->n_changes);
 }
 
 /* ---- output */
 
 static void add_step(const struct simulation *m, struct ct_str *out)
 {
-	const struct ct_sim_work *w = &m->work[AS_CONFIGURED];
+	const struct ct_sim_work *w = &m->work[FULL];
 	const bool measured = m->measured_ms > 0;
 	const struct ct_sim_link *intra = &m->cluster.intra, *inter = &m->cluster.inter;
 
@@ -313,7 +324,7 @@ static void add_step(const struct simulation *m, struct ct_str *out)
 	ct_str_addf(out, "batch        %g images per rank and step", w->images);
 	if (w->accumulate > 1)
 		ct_str_addf(out, ", as %d micro-batches", w->accumulate);
-	ct_str_addf(out, "\nbuckets      %d; gradients become final %s\n", m->results[0].n_buckets,
+	ct_str_addf(out, "\ngradients    become final %s\n",
 		    measured ? "as measured" : "in proportion to the floating-point operations");
 	if (intra->bytes_per_s > 0)
 		ct_str_addf(out, "within node  %s: %.2f us, %.3f GB/s\n", intra->name, intra->ring_s * 1e6,
@@ -324,20 +335,26 @@ static void add_step(const struct simulation *m, struct ct_str *out)
 	ct_str_addf(out, "all-reduce   %s\n\n", algorithms[m->cluster.algorithm]);
 }
 
+/* Returns the value of dist.reduce_dtype. */
+static const char *type_name(const struct simulation *m, int i)
+{
+	return m->types[i] == CT_F32 ? "fp32" : m->types[i] == CT_F16 ? "fp16" : "bf16";
+}
+
 static enum ct_status print_table(const struct simulation *m)
 {
 	struct ct_str out = {0};
 
 	add_step(m, &out);
-	ct_str_addf(&out, "%14s %7s %10s %10s %11s %13s %11s\n", "nodes x devices", "ranks", "step ms", "comm ms",
-		    "exposed ms", "images/s", "efficiency");
+	ct_str_addf(&out, "%14s %7s %14s %10s %10s %11s %13s %11s\n", "nodes x devices", "ranks", "buckets", "step ms",
+		    "comm ms", "exposed ms", "images/s", "efficiency");
 	for (int i = 0; i < m->n_shapes; i++) {
 		const struct ct_sim_shape *s = &m->shapes[i];
 		const struct ct_sim_result *r = &m->results[i];
 
-		ct_str_addf(&out, "%7d x %-5d %7d %10.3f %10.3f %11.3f %13.1f %9.1f %%\n", s->nodes, s->devices,
-			    s->nodes * s->devices, r->step_s * 1e3, r->comm_s * 1e3, r->exposed_s * 1e3,
-			    r->images_per_s, r->efficiency * 100);
+		ct_str_addf(&out, "%6d x %-5d %7d %6d of %s %10.3f %10.3f %11.3f %13.1f %9.1f %%\n", s->nodes,
+			    s->devices, s->nodes * s->devices, r->n_buckets, type_name(m, i), r->step_s * 1e3,
+			    r->comm_s * 1e3, r->exposed_s * 1e3, r->images_per_s, r->efficiency * 100);
 	}
 	if (m->low < m->n_shapes)
 		ct_str_addf(&out, "\nThe efficiency falls below %.0f %% at %dx%d.\n", GOOD_EFFICIENCY * 100,
@@ -362,6 +379,8 @@ static ct_json *rows_json(const struct simulation *m)
 
 		ct_json_set_i64(o, "nodes", m->shapes[i].nodes);
 		ct_json_set_i64(o, "devices", m->shapes[i].devices);
+		ct_json_set_str(o, "reduce_dtype", type_name(m, i));
+		ct_json_set_i64(o, "buckets", r->n_buckets);
 		ct_json_set_f64(o, "step_ms", r->step_s * 1e3);
 		ct_json_set_f64(o, "comm_ms", r->comm_s * 1e3);
 		ct_json_set_f64(o, "exposed_comm_ms", r->exposed_s * 1e3);
@@ -388,7 +407,7 @@ static ct_json *changes_json(const struct simulation *m)
 
 static enum ct_status print_json(const struct simulation *m)
 {
-	const struct ct_sim_work *w = &m->work[AS_CONFIGURED];
+	const struct ct_sim_work *w = &m->work[FULL];
 	const bool measured = m->measured_ms > 0;
 	ct_json *j = ct_json_object();
 
@@ -400,7 +419,6 @@ static enum ct_status print_json(const struct simulation *m)
 	ct_json_set_f64(j, "backward_ms", w->backward_s * 1e3);
 	ct_json_set_f64(j, "optim_ms", w->optim_s * 1e3);
 	ct_json_set_f64(j, "images", w->images);
-	ct_json_set_i64(j, "buckets", m->results[0].n_buckets);
 	ct_json_set_str(j, "allreduce", algorithms[m->cluster.algorithm]);
 	ct_json_set(j, "rows", rows_json(m));
 	ct_json_set_i64(j, "first_inefficient_row", m->low < m->n_shapes ? m->low : -1);
@@ -425,7 +443,7 @@ enum ct_status ct__simulate(const struct ct_cli *cli)
 
 	CT_TRY_ALLOC(m = CT_NEW(struct simulation));
 	const enum ct_status st = simulate(m, cli);
-	for (int i = 0; i < N_TYPES; i++) {
+	for (int i = 0; i < N_NETS; i++) {
 		ct_free(m->ready[i]);
 		ct_free(m->slices[i]);
 	}
