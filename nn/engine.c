@@ -359,9 +359,10 @@ enum ct_status ct_program_backward(ct_program *p, const struct ct_backward_opts 
 		return CT_FAIL(CT_BUG, "another program of the net has reused the memory between forward and backward");
 	if (opts->accumulate && net->half)
 		return CT_FAIL(CT_BUG, "gradients in 16-bit types cannot be accumulated");
-	if ((ct_graph_node(p->graph, ct_graph_loss(p->graph))->op == CT_OP_OUTPUT) != (opts->dy != NULL) ||
-	    net->opts.input_gradient != (opts->dx != NULL))
-		return CT_FAIL(CT_BUG, "a backward pass has the gradient of an output or of an input, but the program has not, or vice versa");
+	if ((ct_graph_node(p->graph, ct_graph_loss(p->graph))->op == CT_OP_OUTPUT) != (opts->dy != NULL))
+		return CT_FAIL(CT_BUG, "opts.dy must be set if and only if the program ends with CT_OP_OUTPUT");
+	if (net->opts.input_gradient != (opts->dx != NULL))
+		return CT_FAIL(CT_BUG, "opts.dx must be set if and only if the net has input_gradient");
 	if (opts->accumulate)
 		CT_TRY(ct__net_need_scratch(net));
 	p->forward_done = false; /* activations may be overwritten */

@@ -182,6 +182,24 @@ class BadSamples(Images):
             self.assertEqual((a["count"], a["bad_samples"], a["top1"]), (19, 2, b["top1"]))
             self.assertAlmostEqual(a["loss"] / b["loss"], 1, delta=1e-6)
 
+    def test_stages_without_evaluation(self):
+        """Images grow between two steps, and no evaluation has needed more memory before."""
+        config = self.sharded(bad=(), bad_val=())
+        sets = ("data.val=none", "data.train.size=[[0,16],[1,40]]", "train.accumulate=3")
+        self.train(*sets, "--procs", 1, run="whole", config=config)
+        self.train(*sets, "--procs", 2, "launch.pipeline=2", run="stages", config=config)
+        expected = self.losses("whole")
+        for step, loss in self.losses("stages").items():
+            self.assertAlmostEqual(loss / expected[step], 1, delta=1e-6, msg=f"step {step}")
+
+    def test_stages_stopped_by_a_bad_sample(self):
+        """A stage that fails while values are being sent ends the run with its own message."""
+        config = self.sharded(bad=self.BAD, bad_val=())
+        for backend in "shm", "gloo":
+            r = self.train("data.max_bad=0", "train.accumulate=4", "--procs", 2, "launch.pipeline=2", f"dist.backend={backend}", run=backend,
+                           config=config, expect=DATA)
+            self.assert_last_says(r, "data.max_bad|unreadable")
+
     def test_budget(self):
         config = self.sharded(bad=self.BAD, bad_val=self.BAD_VAL)
         self.train("data.max_bad=4", config=config)

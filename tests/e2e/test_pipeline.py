@@ -62,7 +62,6 @@ class Equal(Case):
             self.check(*RESNET, f"model.bn={bn}", "data.drop_last=true", "model.drop_path=0.2", replicas=2, name=bn, pipelines=(stages(2, 4),))
 
 
-
 class Checkpoints(Case):
     SETS = (*MLP, "optim.name=adamw", "optim.lr=0.002", "train.ema=0.9")
 
@@ -138,9 +137,16 @@ class Failures(Case):
         for sets, what in ((stages(2, 3), r"launch\.pipeline=2 does not divide the 3 ranks"),
                            (stages(5), r"launch\.pipeline.*cannot be split into 5 stages: there are only 3 places"),
                            ((*stages(2), "device=lazy"), r"launch\.pipeline=2 with device=lazy"),
+                           ((*stages(2), "dist.bucket_mib=auto"), r"dist\.bucket_mib=auto with launch\.pipeline=2"),
+                           ((*stages(2, 4), "dist.backend=mpi"), r"launch\.pipeline=2 with 4 ranks and dist\.backend=mpi"),
+                           ((*stages(2, 6), "batch.global=32"), r"batch\.global 32 is not divisible by 3 replicas x train\.accumulate 4"),
                            (("launch.pipeline=0",), r"launch\.pipeline")):
             with self.subTest(sets=sets):
                 self.assert_last_says(self.train(*MLP, *sets, run="bad", expect=USAGE), what)
+
+    def test_check(self):
+        r = self.run_ctrain("check", self.config(), *stages(2, 3), expect=USAGE)
+        self.assertRegex(r.err, r"launch\.pipeline=2 does not divide the 3 ranks")
 
     def test_plan(self):
         r = self.run_ctrain("plan", self.config(), *MLP, *stages(2, 4))

@@ -37,6 +37,16 @@ static void add_summary(const struct ct_config *c, struct ct_str *out)
 		ct_str_addf(out, "%lld steps\n", (long long)c->train.max_steps);
 }
 
+/* Checks the number of stages against the ranks that this command would start. */
+static enum ct_status check_ranks(const struct ct_config *c)
+{
+	struct ct_ranks ranks;
+	struct ct_stages stages;
+
+	CT_TRY(ct_plan_ranks(c, &ranks));
+	return ct_plan_stages(c, ranks.world, ranks.first, &stages);
+}
+
 enum ct_status ct_cmd_check(const struct ct_cli *cli)
 {
 	struct ct_config *c;
@@ -44,7 +54,9 @@ enum ct_status ct_cmd_check(const struct ct_cli *cli)
 	enum ct_status st;
 
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
-	st = ct_plan_check_model(c);
+	st = check_ranks(c);
+	if (st == CT_OK)
+		st = ct_plan_check_model(c);
 	if (st == CT_OK)
 		st = ct_plan_check_engine(c);
 	if (st == CT_OK)

@@ -11,6 +11,7 @@
 #include "trainer/commands/print_impl.h"
 #include "trainer/commands/simulate_impl.h"
 #include "trainer/loop/session_data.h"
+#include "trainer/pipeline/pipeline.h"
 #include "trainer/pipeline/schedule.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
@@ -143,10 +144,8 @@ static enum ct_status compile_stage(const struct ct_config *c, struct planned *p
 		CT_TRY(ct_graph_stage(p->size_graph, first, end, &p->size_part));
 		if (p->val)
 			CT_TRY(ct_graph_stage(p->val_graph, first, end, &p->val_part));
-		p->plan.net.contexts = ct_pipe_in_flight(p->stages.n, k, (int)p->plan.accumulate);
-		p->plan.net.input_gradient = k > 0;
-		if (k > 0)
-			p->plan.net.input = CT_INPUT_F32_NCHW;
+		p->stages.stage = k;
+		ct_pipeline_net_opts(&p->stages, p->plan.accumulate, &p->plan.net);
 	}
 	CT_TRY(find_memory(p));
 	CT_TRY(ct_plan_buckets(c, p->net, ct_plan_bucket_bytes(c), &p->buckets, &p->n_buckets));

@@ -306,6 +306,24 @@ static void check_devices(struct checker *k)
 			c->launch.procs == 1 ? "" : "es", n);
 }
 
+static void check_pipeline(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+
+	if (c->launch.pipeline == 1 || !fine(k, "launch.pipeline"))
+		return;
+	if (strcmp(c->device, "auto") != 0 && strcmp(c->device, "cpu") != 0)
+		problem(k, "launch.pipeline",
+			"launch.pipeline=%lld with device=%s: the stages of a pipeline run only on CPUs; set device=cpu, or "
+			"launch.pipeline=1",
+			(long long)c->launch.pipeline, c->device);
+	if (c->dist.bucket_mib == CT_CFG_AUTO && fine(k, "dist.bucket_mib"))
+		problem(k, "dist.bucket_mib",
+			"dist.bucket_mib=auto with launch.pipeline=%lld: the stages have different gradients, so no common size "
+			"is measured; set a number, or remove dist.bucket_mib",
+			(long long)c->launch.pipeline);
+}
+
 static void check_launch(struct checker *k)
 {
 	const struct ct_config *c = k->c;
@@ -328,6 +346,7 @@ static void check_launch(struct checker *k)
 			(long long)c->launch.nodes);
 	check_meeting(k);
 	check_devices(k);
+	check_pipeline(k);
 }
 
 /* Accepts the same strings as ct_log_configure, but does not configure anything. */

@@ -100,8 +100,7 @@ enum ct_status ct_bucket_probe(struct ct_session *s, struct ct_bucket_choice *ou
 	enum ct_status st;
 
 	*out = (struct ct_bucket_choice){.bytes = ct_plan_bucket_bytes(s->cfg)};
-	/* The stages of a pipeline have different gradients. */
-	if (s->cfg->dist.bucket_mib != CT_CFG_AUTO || s->world.id.world == 1 || s->pipe)
+	if (s->cfg->dist.bucket_mib != CT_CFG_AUTO || s->world.id.world == 1)
 		return CT_OK;
 	st = measure_and_choose(&p, out);
 	ct_event_destroy(p.to);

@@ -137,8 +137,13 @@ static enum ct_status load_weights_whole(struct ct_session *s, struct ct_whole *
 /* Loads the checkpoint at `path` or, if it is NULL, the initial weights. */
 static enum ct_status load_values(struct ct_session *s, const char *path, struct ct_whole *w)
 {
-	if (s->pipe)
-		return path ? ct_checkpoint_load_whole(path, w, s->optim) : load_weights_whole(s, w);
+	if (s->pipe && !path)
+		return load_weights_whole(s, w);
+	if (s->pipe) {
+		if (!w->graph)
+			CT_TRY(ct_whole_init(s->pipe->whole, s->optim, s->ema, w));
+		return ct_checkpoint_load_whole(path, w, s->optim);
+	}
 	return path ? ct_checkpoint_load(path, s->net, s->optim, s->ema) : load_weights(s);
 }
 
@@ -185,8 +190,9 @@ static enum ct_status resume(struct ct_session *s, struct ct_whole *w)
 		bool found;
 		struct ct_train_state state;
 	} msg;
+	const bool weights = s->cfg->model.weights[0];
 	memset(&msg, 0, sizeof(msg));
-	if (s->pipe)
+	if (s->pipe && weights)
 		CT_TRY(ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, w));
 	if (ct_session_is_root(s))
 		CT_TRY(load_root(s, &msg.state, &msg.found, w));
@@ -204,7 +210,7 @@ static enum ct_status resume(struct ct_session *s, struct ct_whole *w)
 		if (ct_session_is_root(s))
 			CT_INFO("resuming from %s (step %llu)", s->resumed_from, (unsigned long long)s->state.step);
 	}
-	if (s->pipe)
+	if (s->pipe && (msg.found || weights))
 		CT_TRY(ct_pipeline_scatter(s->pipe, s->net, s->optim, s->ema, w));
 	return broadcast_values(s, msg.found);
 }

@@ -101,7 +101,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	if (train)
 		CT_TRY(ct_plan_check_sizes(s->cfg, ti, &s->plan, ct_session_whole(s)));
 	if (s->pipe)
-		ct_pipeline_net_opts(s->pipe, &s->plan.net);
+		ct_pipeline_net_opts(&s->pipe->stages, s->plan.accumulate, &s->plan.net);
 	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
 }
 
@@ -426,8 +426,8 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_comm_close(s->norm_comm);
 	if (s->group != s->comm)
 		ct_comm_close(s->group);
+	ct_comm_close(s->comm); /* before the memory of its messages is freed */
 	ct_pipeline_destroy(s->pipe);
-	ct_comm_close(s->comm);
 	ct_engine_close(s->engine);
 	ct_graph_destroy(s->val_graph);
 	ct_graph_destroy(s->size_graph);

@@ -1,5 +1,6 @@
 /* The parts of the stepper: step_programs.c compiles programs, step_input.c copies batches to the device, step_work.c
- * posts the work of a step, step_stage.c that of a stage of a pipeline, step_record.c records this work, and step.c contains the functions of step.h. */
+ * posts the work of a step, step_stage.c that of a stage of a pipeline, step_record.c records this work, and step.c
+ * contains the functions of step.h. */
 #ifndef CT_TRAINER_LOOP_STEP_IMPL_H
 #define CT_TRAINER_LOOP_STEP_IMPL_H
 

@@ -23,10 +23,10 @@ static enum ct_status load(ct_stepper *p, struct step_slot *slot, int context)
 {
 	const struct ct_session *s = p->s;
 	struct step_micro *m = &p->in_flight[context];
-	float *x = s->pipe->x[context];
 
 	CT_TRY(ct__step_load(p, slot, m));
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
+	float *x = s->pipe->x[context]; /* larger images may have moved it */
 	m->batch.y = s->pipe->y;
 	if (!ct_pipeline_is_first(s->pipe)) {
 		m->batch.x = x;

@@ -403,7 +403,7 @@ static enum ct_status finish(struct loop *l, const char *status)
 	char digest[65];
 	/* The weights of all ranks, or of all ranks with the same stage, are the same. In the log, a test or a user can check
 	 * this. */
-	if (l->metrics || ct_log_enabled(CT_LOG_DEBUG, CT_LOG_COMPONENT))
+	if ((l->metrics && !s->pipe) || ct_log_enabled(CT_LOG_DEBUG, CT_LOG_COMPONENT))
 		CT_TRY(ct_net_digest(s->net, digest));
 	if (s->pipe)
 		CT_TRY(digest_stages(l, digest));

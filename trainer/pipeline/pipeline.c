@@ -69,11 +69,11 @@ enum ct_status ct_pipeline_take_stage(struct ct_pipeline *p, ct_graph **g)
 	return CT_OK;
 }
 
-void ct_pipeline_net_opts(const struct ct_pipeline *p, struct ct_net_opts *o)
+void ct_pipeline_net_opts(const struct ct_stages *stages, uint32_t n_micros, struct ct_net_opts *o)
 {
-	o->contexts = p->n_contexts;
-	o->input_gradient = !ct_pipeline_is_first(p);
-	if (!ct_pipeline_is_first(p))
+	o->contexts = ct_pipe_in_flight(stages->n, stages->stage, (int)n_micros);
+	o->input_gradient = stages->stage > 0;
+	if (stages->stage > 0)
 		o->input = CT_INPUT_F32_NCHW;
 }
 

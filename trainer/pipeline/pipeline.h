@@ -35,8 +35,8 @@ void ct_pipeline_destroy(struct ct_pipeline *p);
 /* Replaces the graph of a model by the graph of this rank's stage. The first graph determines the cuts; it becomes
  * p->whole. Later graphs are the same model for other image sizes. */
 enum ct_status ct_pipeline_take_stage(struct ct_pipeline *p, ct_graph **g) CT_MUST_CHECK;
-/* Sets the options of this rank's net. */
-void ct_pipeline_net_opts(const struct ct_pipeline *p, struct ct_net_opts *o);
+/* Sets the options of the net of a stage. */
+void ct_pipeline_net_opts(const struct ct_stages *stages, uint32_t n_micros, struct ct_net_opts *o);
 /* Provides memory for programs of this graph for n rows, which is the one of the following passes. */
 enum ct_status ct_pipeline_reserve(struct ct_pipeline *p, const ct_graph *stage, int rows) CT_MUST_CHECK;
 bool ct_pipeline_is_first(const struct ct_pipeline *p);

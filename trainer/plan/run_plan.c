@@ -53,6 +53,11 @@ enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, st
 		return CT_FAIL_HINT(CT_CONFIG, "set device=cpu, or launch.pipeline=1",
 				    "launch.pipeline=%d with device=%s: the stages of a pipeline run only on CPUs", n,
 				    d.kind);
+	if (n > 1 && n < world && strcmp(c->dist.backend, "mpi") == 0)
+		return CT_FAIL_HINT(CT_CONFIG, "use another dist.backend, or as many stages as ranks",
+				    "launch.pipeline=%d with %d ranks and dist.backend=mpi: the ranks of a stage need a communicator "
+				    "of their own, and communicator \"mpi\" has always all ranks",
+				    n, world);
 	*out = (struct ct_stages){.n = n, .stage = rank % n, .replica = rank / n, .n_replicas = world / n};
 	return CT_OK;
 }
@@ -160,8 +165,10 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 	uint64_t global = c->batch.global > 0 ? (uint64_t)c->batch.global : (uint64_t)c->batch.per_rank * parts;
 	if (global % parts != 0) {
 		return ct_error_hinted(CT_FAIL(CT_CONFIG,
-					       "batch.global %llu is not divisible by %u ranks x train.accumulate %lld",
-					       (unsigned long long)global, world, (long long)c->train.accumulate),
+					       "batch.global %llu is not divisible by %u %s x train.accumulate %lld",
+					       (unsigned long long)global, world,
+					       c->launch.pipeline > 1 ? "replicas" : "ranks",
+					       (long long)c->train.accumulate),
 				       "use a multiple of %llu, for example batch.global=%llu, or set batch.per_rank",
 				       (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
 	}
