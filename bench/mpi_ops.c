@@ -2,8 +2,9 @@
  *
  *     mpirun -n 2 mpi_ops_NAME OPERATION BYTES...
  *
- * The operations and their vectors are those of `ctrain bench comm`: fp32, all-reduce and reduce in place. Rank 0 prints
- * lines "BYTES MICROSECONDS". BYTES is the size of the complete vector. */
+ * The operations and their vectors are those of `ctrain bench comm`: fp32, all-reduce and reduce in place. With "i" in
+ * front of the name (iallreduce), the nonblocking operation of MPI is started and waited for at once, as by osu_iallreduce
+ * of the OSU micro-benchmarks. Rank 0 prints lines "BYTES MICROSECONDS". BYTES is the size of the complete vector. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,14 +84,123 @@ static void barrier(void *user)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* ---- nonblocking */
+
+static void wait_for(MPI_Request *r)
+{
+	MPI_Wait(r, MPI_STATUS_IGNORE);
+}
+
+static void iallreduce(void *user)
+{
+	const struct vectors *v = user;
+	MPI_Request r;
+
+	MPI_Iallreduce(MPI_IN_PLACE, v->a, v->n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r);
+	wait_for(&r);
+}
+
+static void ireduce(void *user)
+{
+	const struct vectors *v = user;
+	MPI_Request r;
+
+	if (v->rank == 0)
+		MPI_Ireduce(MPI_IN_PLACE, v->a, v->n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD, &r);
+	else
+		MPI_Ireduce(v->a, NULL, v->n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD, &r);
+	wait_for(&r);
+}
+
+static void ibroadcast(void *user)
+{
+	const struct vectors *v = user;
+	MPI_Request r;
+
+	MPI_Ibcast(v->a, v->n, MPI_FLOAT, 0, MPI_COMM_WORLD, &r);
+	wait_for(&r);
+}
+
+static void iallgather(void *user)
+{
+	const struct vectors *v = user;
+	MPI_Request r;
+
+	MPI_Iallgather(v->a, v->n, MPI_FLOAT, v->b, v->n, MPI_FLOAT, MPI_COMM_WORLD, &r);
+	wait_for(&r);
+}
+
+static void igather(void *user)
+{
+	const struct vectors *v = user;
+	MPI_Request r;
+
+	MPI_Igather(v->a, v->n, MPI_FLOAT, v->b, v->n, MPI_FLOAT, 0, MPI_COMM_WORLD, &r);
+	wait_for(&r);
+}
+
+static void iscatter(void *user)
+{
+	const struct vectors *v = user;
+	MPI_Request r;
+
+	MPI_Iscatter(v->a, v->n, MPI_FLOAT, v->b, v->n, MPI_FLOAT, 0, MPI_COMM_WORLD, &r);
+	wait_for(&r);
+}
+
+static void ireduce_scatter(void *user)
+{
+	const struct vectors *v = user;
+	MPI_Request r;
+
+	MPI_Ireduce_scatter_block(v->a, v->b, v->n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r);
+	wait_for(&r);
+}
+
+/* A synchronous send, as in dist/comm/comm.h: it ends when the receiver has posted the receive. */
+static void isendrecv(void *user)
+{
+	const struct vectors *v = user;
+	MPI_Request receive, send;
+
+	MPI_Irecv(v->b, v->n, MPI_FLOAT, (v->rank + v->size - 1) % v->size, 0, MPI_COMM_WORLD, &receive);
+	MPI_Issend(v->a, v->n, MPI_FLOAT, (v->rank + 1) % v->size, 0, MPI_COMM_WORLD, &send);
+	wait_for(&receive);
+	wait_for(&send);
+}
+
+static void ibarrier(void *user)
+{
+	MPI_Request r;
+
+	(void)user;
+	MPI_Ibarrier(MPI_COMM_WORLD, &r);
+	wait_for(&r);
+}
+
 static const struct operation {
 	const char *name;
 	void (*once)(void *user);
 	int in_parts; /* the vector consists of one part per rank */
 } operations[] = {
-	{"allreduce", allreduce, 0}, {"reduce", reduce, 0},   {"broadcast", broadcast, 0},
-	{"allgather", allgather, 1}, {"gather", gather, 1},   {"scatter", scatter, 1},
-	{"sendrecv", sendrecv, 0},   {"barrier", barrier, 0}, {"reduce_scatter", reduce_scatter, 1},
+	{"allreduce", allreduce, 0},
+	{"iallreduce", iallreduce, 0},
+	{"reduce", reduce, 0},
+	{"ireduce", ireduce, 0},
+	{"broadcast", broadcast, 0},
+	{"ibroadcast", ibroadcast, 0},
+	{"allgather", allgather, 1},
+	{"iallgather", iallgather, 1},
+	{"gather", gather, 1},
+	{"igather", igather, 1},
+	{"scatter", scatter, 1},
+	{"iscatter", iscatter, 1},
+	{"sendrecv", sendrecv, 0},
+	{"isendrecv", isendrecv, 0},
+	{"barrier", barrier, 0},
+	{"ibarrier", ibarrier, 0},
+	{"reduce_scatter", reduce_scatter, 1},
+	{"ireduce_scatter", ireduce_scatter, 1},
 };
 
 static double largest(void *user, double value)

@@ -5,8 +5,9 @@
                         [--min 4] [--max 67108864] [--factor 4] [--build build/release] [--out FILE.json]
 
 Runs `ctrain bench comm` and bench/mpi_ops.c or bench/gloo_ops.cc alternately, and prints for each size the medians over the rounds and their
-ratio; above 1, ctrain is faster. Both programs take times in the same way, and start with the same scheduling. gloo's all-reduce is measured
-with both of its algorithms, and the faster one counts. Measure on a quiet machine with a CPU for every rank."""
+ratio; above 1, ctrain is faster. Both programs take times in the same way, and start with the same scheduling. MPI is measured with its
+blocking and with its nonblocking operations; ctrain's operations are nonblocking. gloo's all-reduce is measured with both of its algorithms,
+and the faster one counts. Measure on a quiet machine with a CPU for every rank."""
 
 import argparse
 import datetime
@@ -67,19 +68,27 @@ def library_times(a, op, sizes):
     return {int(line.split()[0]): float(line.split()[1]) for line in text.splitlines()}
 
 
+def variants(a, op):
+    """Returns the operations of the library that do the same, by column. The fastest one of a column counts."""
+    if a.library in MPIRUN:
+        return {"library_us": [op], "nonblocking_us": ["i" + op]}
+    return {"library_us": [op, "allreduce_bcube"] if op == "allreduce" else [op]}
+
+
 def compare(a, op):
     """Returns the rows of an operation."""
-    own, names = [], [op, "allreduce_bcube"] if (a.library, op) == ("gloo", "allreduce") else [op]
-    other = {name: [] for name in names}
+    columns, own, other = variants(a, op), [], {}
     for _ in range(a.rounds):
         own.append(ctrain_times(a, op))
-        for name in names:
-            other[name].append(library_times(a, name, own[0]))
+        for name in sum(columns.values(), []):
+            other.setdefault(name, []).append(library_times(a, name, own[0]))
     rows = []
     for size in own[0]:
-        us = statistics.median(r[size] for r in own)
-        library_us = min(statistics.median(r[size] for r in other[name]) for name in names)
-        rows.append({"op": op, "bytes": size, "us": us, "library_us": library_us, "ratio": library_us / us})
+        row = {"op": op, "bytes": size, "us": statistics.median(r[size] for r in own)}
+        for column, names in columns.items():
+            row[column] = min(statistics.median(r[size] for r in other[name]) for name in names)
+            row[column.replace("_us", "_ratio")] = row[column] / row["us"]
+        rows.append(row)
     return rows
 
 
@@ -111,11 +120,13 @@ def main():
     a = arguments()
     rows = []
     print(f"# {a.backend} compared with {a.library}, {a.ranks} ranks, medians of {a.rounds} rounds\n"
-          f"# {'operation':<14} {'bytes':>10} {'ctrain us':>12} {'library us':>12} {'ratio':>7}")
+          f"# {'operation':<14} {'bytes':>10} {'ctrain us':>12} {'library us':>12} {'ratio':>7}"
+          + (f" {'nonblocking':>12} {'ratio':>7}" if a.library in MPIRUN else ""))
     for op in a.ops:
         new = compare(a, op)
         for r in new:
-            print(f"  {op:<14} {r['bytes']:>10} {r['us']:>12.2f} {r['library_us']:>12.2f} {r['ratio']:>7.2f}", flush=True)
+            text = "".join(f" {r[c + '_us']:>12.2f} {r[c + '_ratio']:>7.2f}" for c in ("library", "nonblocking") if c + "_us" in r)
+            print(f"  {op:<14} {r['bytes']:>10} {r['us']:>12.2f}{text}", flush=True)
         rows += new
     if a.out:
         with open(a.out, "w", encoding="utf-8") as f:

@@ -39,10 +39,11 @@ def main():
                 got[name].append(vs_commit.rate(a.program, config, a.stages, sets)[0])
         medians = {name: statistics.median(rates) for name, rates in got.items()}
         for m in micros:
-            ratio = medians[f"stages_{m}"] / medians["ranks"]
+            # Of each round, because the speed of a shared machine changes between rounds.
+            ratio = statistics.median(a / b for a, b in zip(got[f"stages_{m}"], got["ranks"]))
             rows.append({"config": config, "stages": a.stages, "micro_batches": m, "ranks": got["ranks"], "pipeline": got[f"stages_{m}"], "ratio": ratio})
             print(f"{config:10s} {a.stages} ranks {medians['ranks']:10.1f}  {a.stages} stages, {m} micro-batches {medians[f'stages_{m}']:10.1f} images/s  "
-                  f"ratio {ratio:.3f}  bubble {m / (m + a.stages - 1):.3f}", flush=True)
+                  f"ratio {ratio:.3f}  bubble {(a.stages - 1) / (m + a.stages - 1):.3f}", flush=True)
     if a.results:
         with open(a.results, "w") as f:
             json.dump({"command": sys.argv, "rows": rows}, f, indent=1)
