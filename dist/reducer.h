@@ -8,9 +8,9 @@
  * ct_reducer_finish makes the compute stream wait for the last all-reduce; the host does not wait.
  *
  * Gradients are fp32. To send fewer bytes, a bucket may be summed in another type: the reducer converts the gradients to
- * this type before the all-reduce, unless they have been computed in it, and converts the sums back after it. Both conversions run on the stream of the all-reduce. All
- * ranks get the same bits, because the sums that they convert are the same. This is like the fp16_compress_hook of
- * PyTorch's DDP.
+ * this type before the all-reduce, unless they have been computed in it, and converts the sums back after it. Both
+ * conversions run on the stream of the all-reduce. All ranks get the same bits, because the sums that they convert are
+ * the same. This is like the fp16_compress_hook of PyTorch's DDP.
  *
  * The design follows PyTorch's DDP Reducer (Li et al., VLDB 2020). */
 #ifndef CT_DIST_REDUCER_H

@@ -16,8 +16,9 @@
  * order in which the backward pass completes their gradients (the last layer first), so that a reduce bucket is a
  * contiguous range of the gradient arena. If opts.reduce_type is a 16-bit type, the slices of the weights of linear and
  * convolution layers are stored first, in this order, and those of biases and batch norms after them. The net chooses
- * the layout for opts.batch, and all programs of the net use it. Arenas are device memory: host code reads and writes them through mirrors (base/device/arena.h), ct_net_export
- * and ct_net_import. For the CPU engines, arena elements are fp32.
+ * the layout for opts.batch, and all programs of the net use it. Arenas are device memory: host code reads and writes
+ * them through mirrors (base/device/arena.h), ct_net_export and ct_net_import. For the CPU engines, arena elements are
+ * fp32.
  *
  * The programs of a net also share the memory of their activations. When another program runs or is created, the values
  * that a forward pass has kept for the backward pass and for ct_program_read are lost. From then on,

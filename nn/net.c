@@ -25,8 +25,7 @@ static void add_slice(ct_net *net, int param, enum ct_dtype t)
 	net->arena_elems = align_up(net->arena_elems + net->elems[param]);
 }
 
-/* Backward visits the nodes from last to first. Within a node, it finishes the weight before
- * the bias. */
+/* Backward visits the nodes from last to first. Within a node, it finishes the weight before the bias. */
 static void add_slices(ct_net *net, enum ct_dtype t)
 {
 	for (int id = ct_graph_n_nodes(net->graph) - 1; id >= 0; id--) {

@@ -103,10 +103,10 @@ enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, in
 
 /* Post a collective to a stream. The collective runs in stream order, and there is no ct_work to wait for. A failure
  * becomes an error of the stream (base/device/device.h) and ends the communicator. buf must be memory of the stream's
- * device. If the host cannot access it, ct_comm_stage must have been called. On a device that is not asynchronous, the call returns when the collective is done. If collectives of one
- * communicator are posted to several streams, events must put them in the same order on all ranks: if a collective
- * begins while another one is running, the result is CT_BUG. If a peer ends while a collective is running, the error is
- * the same as that of ct_work_wait. */
+ * device. If the host cannot access it, ct_comm_stage must have been called. On a device that is not asynchronous, the
+ * call returns when the collective is done. If collectives of one communicator are posted to several streams, events
+ * must put them in the same order on all ranks: if a collective begins while another one is running, the result is
+ * CT_BUG. If a peer ends while a collective is running, the error is the same as that of ct_work_wait. */
 enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op,
 				      ct_stream *s) CT_MUST_CHECK;
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root,

@@ -1,12 +1,13 @@
-/* Compiles a graph into tasks. Level 0 (no fusion): each node of the graph has its own tasks. Level 1: some nodes are computed together
- * (fuse.c), and values are written over others where nothing needs these any more. */
+/* Compiles a graph into tasks. Level 0 (no fusion): each node of the graph has its own tasks. Level 1: some nodes are
+ * computed together (fuse.c), and values are written over others where nothing needs these any more. */
 #ifndef CT_NN_CUDA_COMPILE_COMPILE_H
 #define CT_NN_CUDA_COMPILE_COMPILE_H
 
 #include "nn/cuda/program/program.h"
 
-/* ct__cuda_compile_tasks appends the tasks of p, and their graphs to the choices of the engine. ct__cuda_compile also chooses plans, assigns
- * memory and binds the tasks to it. The caller has already set p->base, and releases p if a function fails. */
+/* ct__cuda_compile_tasks appends the tasks of p, and their graphs to the choices of the engine. ct__cuda_compile also
+ * chooses plans, assigns memory and binds the tasks to it. The caller has already set p->base, and releases p if a
+ * function fails. */
 enum ct_status ct__cuda_compile_tasks(struct cuda_program *p) CT_MUST_CHECK;
 enum ct_status ct__cuda_compile(struct cuda_program *p) CT_MUST_CHECK;
 
