@@ -86,14 +86,8 @@ void ct_graph_destroy(ct_graph *g)
 	ct_free(g);
 }
 
-static enum ct_status add_node(ct_graph *g, enum ct_op op, const char *name, int a, int b, struct ct_node **out)
+enum ct_status ct__graph_append(ct_graph *g, enum ct_op op, int a, int b, struct ct_node **out)
 {
-	CT_TRY(check_name(name));
-	if (g->n_nodes >= MAX_NODES)
-		return CT_FAIL(CT_CONFIG, "%s: a model may have at most %d nodes", name, MAX_NODES);
-	CT_ASSERT(a >= 0 && a < g->n_nodes && b >= -1 && b < g->n_nodes);
-	if (g->finished || g->nodes[a].op == CT_OP_SOFTMAX_XENT || g->nodes[a].op == CT_OP_MSE)
-		return CT_FAIL(CT_CONFIG, "%s: nothing can follow the loss", name);
 	CT_TRY_GROW(g->nodes, g->n_nodes, g->cap_nodes);
 	struct ct_node *node = &g->nodes[g->n_nodes++];
 	*node = (struct ct_node){.op = op,
@@ -107,8 +101,20 @@ static enum ct_status add_node(ct_graph *g, enum ct_op op, const char *name, int
 				 .var = -1,
 				 .block = g->block,
 				 .origin = g->n_nodes - 1};
-	memcpy(node->name, name, strlen(name) + 1);
 	*out = node;
+	return CT_OK;
+}
+
+static enum ct_status add_node(ct_graph *g, enum ct_op op, const char *name, int a, int b, struct ct_node **out)
+{
+	CT_TRY(check_name(name));
+	if (g->n_nodes >= MAX_NODES)
+		return CT_FAIL(CT_CONFIG, "%s: a model may have at most %d nodes", name, MAX_NODES);
+	CT_ASSERT(a >= 0 && a < g->n_nodes && b >= -1 && b < g->n_nodes);
+	if (g->finished || g->nodes[a].op == CT_OP_SOFTMAX_XENT || g->nodes[a].op == CT_OP_MSE)
+		return CT_FAIL(CT_CONFIG, "%s: nothing can follow the loss", name);
+	CT_TRY(ct__graph_append(g, op, a, b, out));
+	memcpy((*out)->name, name, strlen(name) + 1);
 	return CT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* The members of ct_graph, for graph.c (checks, queries, digest) and build.c (builders). */
+/* The members of ct_graph, for graph.c (checks, queries, digest), build.c (builders) and stage.c (stages). */
 #ifndef CT_NN_GRAPH_GRAPH_IMPL_H
 #define CT_NN_GRAPH_GRAPH_IMPL_H
 
@@ -14,5 +14,9 @@ struct ct_graph {
 	bool finished;
 	struct ct_error error; /* the first error of the builders */
 };
+
+/* Appends a node without a name and parameters. Its inputs are nodes a and b (-1: none), and its shape is that of a. It is
+ * in the current residual block. */
+enum ct_status ct__graph_append(ct_graph *g, enum ct_op op, int a, int b, struct ct_node **out) CT_MUST_CHECK;
 
 #endif

@@ -151,20 +151,12 @@ static enum ct_status copy_node(ct_graph *g, const ct_graph *from, int id, int f
 
 static enum ct_status add_output(ct_graph *g)
 {
-	CT_TRY_GROW(g->nodes, g->n_nodes, g->cap_nodes);
-	const struct ct_node *last = &g->nodes[g->n_nodes - 1];
-	struct ct_node *node = &g->nodes[g->n_nodes++];
-	*node = (struct ct_node){.op = CT_OP_OUTPUT,
-				 .in = {g->n_nodes - 2, -1},
-				 .shape = last->shape,
-				 .groups = 1,
-				 .win = ct_window_square(1, 1, 0),
-				 .weight = -1,
-				 .bias = -1,
-				 .mean = -1,
-				 .var = -1,
-				 .block = -1,
-				 .origin = last->origin + 1};
+	const int last = g->n_nodes - 1;
+	struct ct_node *node;
+
+	CT_TRY(ct__graph_append(g, CT_OP_OUTPUT, last, -1, &node));
+	node->block = -1;
+	node->origin = g->nodes[last].origin + 1;
 	snprintf(node->name, sizeof(node->name), "(output)"); /* no layer can have this name */
 	g->loss = g->n_nodes - 1;
 	return CT_OK;
