@@ -11,7 +11,7 @@
 #     fuzz       every fuzz target for CTRAIN_FUZZ_SECONDS (default 15; 60 in stage long)
 #     e2e        release: golden, gpu, bench-smoke, end to end, cluster
 #     bookworm   README's commands in this bare Debian system
-#     trixie     the same
+#     trixie     README's commands and the quick tests in this bare Debian system
 #     long       what repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only with sanitizers, longer fuzzing, and
 #                the quick tests also in a bare system of this machine's release
 # CTRAIN_SHARED: directory with real data sets (default ../shared); without it, the tests that need them are skipped, listed and counted.
@@ -114,10 +114,10 @@ stage_asan() {
 }
 
 stage_tsan() {
-	local folder names
+	local directory names
 	build tsan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=OFF -- tests/{base,data,dist}/all test_onednn_export || return 0
-	names=$(for folder in base data dist; do
-		ctest --test-dir "build/tsan/tests/$folder" --show-only -LE '^(cluster|one-thread)$'
+	names=$(for directory in base data dist; do
+		ctest --test-dir "build/tsan/tests/$directory" --show-only -LE '^(cluster|one-thread)$'
 	done | sed -n 's/^ *Test *#[0-9]*: \([a-z0-9_]*\).*/\1/p' | paste -sd '|')
 	prefix=("${plain_addresses[@]}")
 	run_ctest tsan build/tsan -R "^(${names:?no tests}|test_onednn_export)$"

@@ -56,14 +56,14 @@ out:
 }
 
 /* Opens file i of the checkpoint after comparing its checksum. */
-static enum ct_status load_checked(const char *folder, const struct ct_ckpt_state *state, int i, const struct target *t,
+static enum ct_status load_checked(const char *dir, const struct ct_ckpt_state *state, int i, const struct target *t,
 				   int first, int end, struct ct_tensor_policy policy)
 {
 	enum ct_status st;
 	char *path;
 
-	CT_TRY(ct_ckpt_file_verify(folder, state, i));
-	CT_TRY_ALLOC(path = ct_path_join(folder, ct_ckpt_file_name(i)));
+	CT_TRY(ct_ckpt_file_verify(dir, state, i));
+	CT_TRY_ALLOC(path = ct_path_join(dir, ct_ckpt_file_name(i)));
 	st = load_file(path, t, first, end, policy);
 	ct_free(path);
 	return st;
