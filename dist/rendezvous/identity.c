@@ -342,30 +342,42 @@ static void name_run(const struct env *e, struct ct_identity *id)
 		snprintf(id->run_id, sizeof(id->run_id), "mpi-%.50s", mpi);
 }
 
-static void warn_near_misses(const struct env *e)
-{
-	static const char *const pairs[][2] = {
-		{"MASTER_IP", "MASTER_ADDR"},
-		{"MASTER_HOST", "MASTER_ADDR"},
-		{"MASTERADDR", "MASTER_ADDR"},
-		{"MASTER_ADDRESS", "MASTER_ADDR"},
-		{"MASTERPORT", "MASTER_PORT"},
-		{"WORLDSIZE", "WORLD_SIZE"},
-		{"WORD_SIZE", "WORLD_SIZE"},
-		{"LOCALRANK", "LOCAL_RANK"},
-		{"LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
-		{"LOCALWORLDSIZE", "LOCAL_WORLD_SIZE"},
-		{"CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"},
-		{"CUDA_VISABLE_DEVICES", "CUDA_VISIBLE_DEVICES"},
-		{"CTRAIN_RANK", "RANK"},
-		{"CTRAIN_WORLD_SIZE", "WORLD_SIZE"},
-		{"CTRAIN_RUNID", "CTRAIN_RUN_ID"},
-	};
+/* Names that users write instead of the names that programs read. */
+static const char *const misspelled[][2] = {
+	{"MASTER_IP", "MASTER_ADDR"},
+	{"MASTER_HOST", "MASTER_ADDR"},
+	{"MASTERADDR", "MASTER_ADDR"},
+	{"MASTER_ADDRESS", "MASTER_ADDR"},
+	{"MASTERPORT", "MASTER_PORT"},
+	{"WORLDSIZE", "WORLD_SIZE"},
+	{"WORD_SIZE", "WORLD_SIZE"},
+	{"LOCALRANK", "LOCAL_RANK"},
+	{"LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
+	{"LOCALWORLDSIZE", "LOCAL_WORLD_SIZE"},
+	{"CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"},
+	{"CUDA_VISABLE_DEVICES", "CUDA_VISIBLE_DEVICES"},
+	{"CTRAIN_RANK", "RANK"},
+	{"CTRAIN_WORLD_SIZE", "WORLD_SIZE"},
+	{"CTRAIN_RUNID", "CTRAIN_RUN_ID"},
+};
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(pairs); i++) {
-		if (value(e, pairs[i][0]) && !value(e, pairs[i][1]))
-			CT_WARN("the environment variable %s is set, but nothing reads it; did you mean %s?",
-				pairs[i][0], pairs[i][1]);
+bool ct_identity_misspelled_at(size_t i, const char **name, const char **meant)
+{
+	if (i >= CT_ARRAY_LEN(misspelled))
+		return false;
+	*name = misspelled[i][0];
+	*meant = misspelled[i][1];
+	return true;
+}
+
+static void warn_misspelled(const struct env *e)
+{
+	const char *name, *meant;
+
+	for (size_t i = 0; ct_identity_misspelled_at(i, &name, &meant); i++) {
+		if (value(e, name) && !value(e, meant))
+			CT_WARN("the environment variable %s is set, but nothing reads it; did you mean %s?", name,
+				meant);
 	}
 }
 
@@ -393,7 +405,7 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 	const struct source *s = NULL;
 	struct ct_init_url url;
 
-	warn_near_misses(&e);
+	warn_misspelled(&e);
 	for (size_t i = 0; i < CT_ARRAY_LEN(sources) && !s; i++) {
 		if (started_by(&e, &sources[i]))
 			s = &sources[i];

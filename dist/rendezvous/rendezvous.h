@@ -46,6 +46,8 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 /* Does the same with the environment of this process. */
 enum ct_status ct_identity_from_env(const char *init_override, struct ct_identity *out) CT_MUST_CHECK;
 const char *ct_launcher_name(enum ct_launcher l);
+/* Gets misspelled name i and the name that was probably meant. Returns false if i is past the end of the list. */
+bool ct_identity_misspelled_at(size_t i, const char **name, const char **meant);
 
 struct ct_peer {
 	int rank, pid, node; /* node: index of the host; ranks with equal indexes can share memory */

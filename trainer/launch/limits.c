@@ -10,10 +10,15 @@
 #define PER_PROCESS 32
 #define PER_RANK 4
 
+int ct_limits_open_files(int n_ranks)
+{
+	return PER_PROCESS + PER_RANK * (n_ranks > 0 ? n_ranks : 1);
+}
+
 enum ct_status ct_limits_check(int n_ranks)
 {
 	struct rlimit files;
-	rlim_t need = PER_PROCESS + PER_RANK * (rlim_t)(n_ranks > 0 ? n_ranks : 1);
+	rlim_t need = (rlim_t)ct_limits_open_files(n_ranks);
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return CT_OK;
 	if (files.rlim_cur < WANTED && files.rlim_cur < files.rlim_max) {
