@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "dist/rendezvous/rendezvous.h"
 #include "trainer/commands/cli.h"
+#include "trainer/doctor/doctor.h"
 #include "trainer/launch/launch.h"
 #include "trainer/loop/worker.h"
 #include "trainer/plan/comm_settings.h"
@@ -37,6 +38,7 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	CT_TRY(ct_plan_check_model(cfg));
 	CT_TRY(ct_plan_check_engine(cfg));
 	CT_TRY(ct_plan_check_comm_settings(cfg, ranks.world));
+	CT_TRY(ct_doctor_preflight(cfg, &ranks));
 	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
 		if (getenv(needed[i]))
 			continue;

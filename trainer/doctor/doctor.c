@@ -1,0 +1,61 @@
+#define CT_LOG_COMPONENT "doctor"
+#include "trainer/doctor/doctor.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "trainer/doctor/exchange.h"
+
+enum ct_status ct_doctor_run(const struct ct_collect_opts *o, struct ct_doctor *out)
+{
+	const int64_t start = ct_now_ns();
+	struct ct_cluster *c = &out->cluster;
+	/* What other nodes report is unknown in the quick form, so this node is judged alone. */
+	const bool compare = !o->quick && o->cfg && o->ranks.n_nodes > 1;
+
+	*out = (struct ct_doctor){0};
+	c->n = compare ? o->ranks.n_nodes : 1;
+	c->self = compare ? o->ranks.node : 0;
+	CT_TRY_ALLOC(c->nodes = CT_NEW_ARRAY(struct ct_facts, (size_t)c->n));
+	ct_facts_collect(o, &c->nodes[c->self]);
+	if (compare)
+		CT_TRY(ct_doctor_exchange(o, c));
+	CT_TRY(ct_checks_run(c, &out->findings));
+	out->seconds = ct_seconds_since(start);
+	return CT_OK;
+}
+
+void ct_doctor_release(struct ct_doctor *d)
+{
+	ct_findings_release(&d->findings);
+	ct_free(d->cluster.links);
+	ct_free(d->cluster.nodes);
+	*d = (struct ct_doctor){0};
+}
+
+static enum ct_status report_preflight(const struct ct_findings *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		const struct ct_finding *f = &list->all[i];
+
+		if (f->severity == CT_FINDING_ERROR)
+			return ct_error_hinted(
+				CT_FAIL(f->status, "%s (%s); found by the check %s", f->what, f->why, f->check),
+				"%s; `ctrain doctor` checks all nodes", f->fix);
+		CT_WARN("%s [%s]; %s; fix: %s", f->what, f->check, f->why, f->fix);
+	}
+	return CT_OK;
+}
+
+enum ct_status ct_doctor_preflight(const struct ct_config *cfg, const struct ct_ranks *ranks)
+{
+	const struct ct_collect_opts o = {.cfg = cfg, .ranks = *ranks, .quick = true};
+	struct ct_doctor d;
+
+	if (ranks->n_nodes == 1)
+		return CT_OK;
+	enum ct_status st = ct_doctor_run(&o, &d);
+	if (st == CT_OK)
+		st = report_preflight(&d.findings);
+	ct_doctor_release(&d);
+	return st;
+}
