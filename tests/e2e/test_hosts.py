@@ -40,17 +40,17 @@ def shell(*argv):
 
 
 class Host:
-    def __init__(self, case, k):
+    def __init__(self, case, k, name=None, hosts=None):
         holder = subprocess.Popen([*UNSHARE, "sleep", "600"], preexec_fn=die_with_parent, env=case.env({"E2E_HOST": str(k)}))
         case.addCleanup(holder.wait)
         case.addCleanup(holder.kill)
         # The first process of the host; until it is sleep, the host is not ready.
         self.init = case.until(lambda: next((pid for pid, e in case.everything_marked().items() if e.get("E2E_HOST") == str(k)
                                              and read_text(f"/proc/{pid}/comm") == "sleep\n"), None), "the host was there")
-        hosts = case.write(f"hosts-{k}", f"127.0.0.1 localhost\n127.0.1.1 {HOST[k]}\n{ADDRESS[1 - k]} {HOST[1 - k]}\n")
+        hosts = case.write(f"hosts-{k}", hosts or f"127.0.0.1 localhost\n127.0.1.1 {HOST[k]}\n{ADDRESS[1 - k]} {HOST[1 - k]}\n")
         self.prefix = ["nsenter", f"--target={self.init}", "--net", "--mount", "--root", "--uts", "--pid"]
         self.run("mount", "--bind", hosts, "/etc/hosts")
-        self.run("hostname", HOST[k])
+        self.run("hostname", name or HOST[k])
         self.run("ip", "link", "set", "lo", "up")
 
     def run(self, *argv):
