@@ -36,25 +36,45 @@ static double least_ns_per_byte(const struct ct_allreduce_time *times, int n)
 	return least;
 }
 
-/* Simulates a step with buckets of this size. Sets *end_ns to the end of the last all-reduce. */
+double ct_bucket_end(const struct ct_bucket *buckets, int n, const double *ready, double backward,
+		     double (*cost)(const void *user, const struct ct_bucket *b), const void *user)
+{
+	double end = 0;
+
+	for (int i = 0; i < n; i++) {
+		double complete = 0;
+
+		for (int k = 0; k < buckets[i].n_slices; k++)
+			complete = fmax(complete, ready[buckets[i].first_slice + k]);
+		end = fmax(end, backward * complete) + cost(user, &buckets[i]);
+	}
+	return end;
+}
+
+struct measured {
+	const struct ct_allreduce_time *times;
+	int n;
+};
+
+static double measured_cost(const void *user, const struct ct_bucket *b)
+{
+	const struct measured *m = user;
+
+	return ct_allreduce_ns(m->times, m->n, bytes_of(b));
+}
+
+/* Sets *end_ns to the end of the last all-reduce with buckets of this size. */
 static enum ct_status find_end(const struct ct_bucket_slice *slices, const double *ready, int n_slices,
-			       size_t first_cap, size_t cap, const struct ct_allreduce_time *times, int n_times,
-			       double *end_ns)
+			       size_t first_cap, size_t cap, const struct measured *m, double *end_ns)
 {
 	struct ct_bucket *buckets;
-	double all = 0, full = 0;
+	double all = 0;
 	int n;
 
-	*end_ns = 0;
 	CT_TRY(ct_bucket_plan(slices, n_slices, first_cap, cap, &buckets, &n));
 	for (int i = 0; i < n; i++)
 		all += bytes_of(&buckets[i]);
-	const double backward_ns = all * least_ns_per_byte(times, n_times);
-	for (int i = 0; i < n; i++) {
-		for (int k = 0; k < buckets[i].n_slices; k++)
-			full = fmax(full, ready[buckets[i].first_slice + k]);
-		*end_ns = fmax(*end_ns, backward_ns * full) + ct_allreduce_ns(times, n_times, bytes_of(&buckets[i]));
-	}
+	*end_ns = ct_bucket_end(buckets, n, ready, all * least_ns_per_byte(m->times, m->n), measured_cost, m);
 	ct_free(buckets);
 	return CT_OK;
 }
@@ -63,10 +83,11 @@ enum ct_status ct_bucket_choose_size(const struct ct_bucket_slice *slices, const
 				     size_t first_cap_bytes, const struct ct_allreduce_time *times, int n_times,
 				     size_t *cap_bytes)
 {
+	const struct measured m = {times, n_times};
 	double least = INFINITY, end;
 
 	for (size_t mib = MIN_MIB; mib <= MAX_MIB; mib *= 2) {
-		CT_TRY(find_end(slices, ready, n_slices, first_cap_bytes, mib << 20, times, n_times, &end));
+		CT_TRY(find_end(slices, ready, n_slices, first_cap_bytes, mib << 20, &m, &end));
 		if (end < least) {
 			least = end;
 			*cap_bytes = mib << 20;

@@ -33,4 +33,10 @@ enum ct_status ct_bucket_choose_size(const struct ct_bucket_slice *slices, const
 				     size_t first_cap_bytes, const struct ct_allreduce_time *times, int n_times,
 				     size_t *cap_bytes) CT_MUST_CHECK;
 
+/* Simulates the all-reduces of a step, one bucket at a time, in order. A bucket is reduced after the fraction of the
+ * backward pass at which the last of its slices is complete, ready [slices]. Returns the time from the start of the backward
+ * pass to the end of the last all-reduce, in the unit of `backward` and of cost(user, bucket). */
+double ct_bucket_end(const struct ct_bucket *buckets, int n, const double *ready, double backward,
+		     double (*cost)(const void *user, const struct ct_bucket *b), const void *user);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "dist/bucket_size.h"
 
 #define TREE_BANDWIDTH 0.92 /* NCCL, src/graph/tuning.cc */
 
@@ -71,35 +72,24 @@ double ct_sim_allreduce(const struct ct_sim_cluster *c, double bytes)
 	return fmin(ring(c, bytes), tree(c, bytes));
 }
 
-/* Returns the fraction of the backward pass after which all slices of the bucket are final. */
-static double bucket_ready(const struct ct_sim_work *w, const struct ct_bucket *b)
+static double bucket_cost(const void *cluster, const struct ct_bucket *b)
 {
-	double ready = 0;
-
-	for (int i = 0; i < b->n_slices; i++)
-		ready = fmax(ready, w->ready[b->first_slice + i]);
-	return ready;
+	return ct_sim_allreduce(cluster, (double)(b->n * ct_dtype_bytes(b->dtype)));
 }
 
 enum ct_status ct_sim_step(const struct ct_sim_work *w, const struct ct_sim_cluster *c, struct ct_sim_result *out)
 {
 	const int ranks = c->nodes * c->devices;
-	const double last_s = w->accumulate * w->forward_s + (w->accumulate - 1) * w->backward_s;
-	const double compute_s = last_s + w->backward_s;
-	double free_s = 0; /* when the communication stream has nothing to do */
+	const double compute_s = w->accumulate * (w->forward_s + w->backward_s);
 	struct ct_bucket *buckets;
 
 	*out = (struct ct_sim_result){0};
 	CT_TRY(ct_bucket_plan(w->slices, w->n_slices, w->first_cap_bytes, w->cap_bytes, &buckets, &out->n_buckets));
-	for (int i = 0; i < out->n_buckets; i++) {
-		const double posted_s = last_s + bucket_ready(w, &buckets[i]) * w->backward_s;
-		const double s = ct_sim_allreduce(c, (double)(buckets[i].n * ct_dtype_bytes(buckets[i].dtype)));
-
-		free_s = fmax(free_s, posted_s) + s;
-		out->comm_s += s;
-	}
+	for (int i = 0; i < out->n_buckets; i++)
+		out->comm_s += bucket_cost(c, &buckets[i]);
+	const double end_s = ct_bucket_end(buckets, out->n_buckets, w->ready, w->backward_s, bucket_cost, c);
 	ct_free(buckets);
-	out->exposed_s = fmax(0, free_s - compute_s);
+	out->exposed_s = fmax(0, end_s - w->backward_s);
 	out->step_s = compute_s + out->exposed_s + w->optim_s;
 	out->images_per_s = ranks * w->images / out->step_s;
 	out->efficiency = (compute_s + w->optim_s) / out->step_s;
