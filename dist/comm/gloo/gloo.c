@@ -1,4 +1,4 @@
-/* The gloo communicator. A worker thread runs gloo's blocking collectives in the order in which they are posted;
+/* The gloo communicator. A queue runs gloo's blocking collectives in the order in which they are posted;
  * messages start when they are posted. Three rules for using gloo come from measurements (docs/DISTRIBUTED.md). Its
  * loop thread runs with SCHED_BATCH, so that it does not preempt compute threads when it wakes up. All signals are
  * blocked in its threads, because it writes to sockets without MSG_NOSIGNAL and would otherwise raise SIGPIPE. Abort
@@ -19,8 +19,6 @@
 #include "dist/comm/worker_impl.h"
 #include "dist/store/net.h"
 
-/* A wait that takes longer than this looks for the reason, then again at increasing intervals. */
-#define DIAGNOSE_NS CT_SEC
 /* gloo's own timeout is longer than ours by this much, because our message has more detail. */
 #define BEHIND_NS (10 * CT_SEC)
 
@@ -194,7 +192,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	st = connect_mesh(g);
 	restore_sigpipe(&old);
 	CT_TRY_GOTO(st, st, fail);
-	CT_TRY_GOTO(ct__comm_worker_start(&g->worker, &g->base, "ct-gloo", run), st, fail);
+	CT_TRY_GOTO(ct__comm_worker_start(&g->worker, &g->base, "ct-gloo", run, ct__comm_diagnose), st, fail);
 	*out = &g->base;
 	return CT_OK;
 
@@ -236,17 +234,19 @@ static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
 	return ct_error_wrap("%s closed its connection during %s (operation %lld)", who, what, (long long)w->seq);
 }
 
-/* Runs on the worker thread, where SIGPIPE is blocked. */
 static enum ct_status run(ct_comm *c, ct_work *w)
 {
 	struct comm_gloo *g = (struct comm_gloo *)c;
 	struct ct_gloo_op op = describe(w);
 	enum ct_status st;
+	sigset_t old;
 
+	block_sigpipe(&old);
 	if (ct__comm_is_p2p(w->kind))
 		st = ct__gloo_finish(g->engine, (ct_gloo_message *)(uintptr_t)w->scratch[MESSAGE]);
 	else
 		st = ct__gloo_run(g->engine, &op);
+	restore_sigpipe(&old);
 	if (st == CT_TIMEOUT && !atomic_load(&c->dead)) /* gloo's own timeout came first: find the rank */
 		return ct__comm_diagnose(c, w, true);
 	return st == CT_PEER_LOST ? explain_loss(g, w) : st;
@@ -277,39 +277,18 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 
 static enum ct_status test(ct_comm *c, ct_work *w)
 {
-	enum ct_status st = atomic_load_explicit(&w->status, memory_order_acquire);
-
-	return st < 0 ? ct_error_restore(&c->error) : st;
-}
-
-/* Ends the communicator after an error, and waits until gloo no longer uses the buffers, because the caller may free
- * them. */
-static enum ct_status give_up(struct comm_gloo *g, ct_work *w)
-{
-	if (!atomic_load(&g->base.dead) && ct_error_status() == CT_TIMEOUT)
-		ct__comm_attribute_failure(&g->base, w);
-	(void)ct__comm_die(&g->base);
-	ct__comm_worker_settle(&g->worker, w);
-	return ct_error_restore(&g->base.error);
+	return ct__comm_worker_test(&((struct comm_gloo *)c)->worker, w);
 }
 
 static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 {
-	struct comm_gloo *g = (struct comm_gloo *)c;
-	int64_t pause = c->opts.timeout_ns / 4 < DIAGNOSE_NS ? c->opts.timeout_ns / 4 : DIAGNOSE_NS;
+	return ct__comm_worker_wait(&((struct comm_gloo *)c)->worker, w, deadline_ns);
+}
 
-	for (;;) {
-		int64_t look = ct_deadline_in(pause);
-		enum ct_status st = ct__comm_worker_wait(&g->worker, w, look < deadline_ns ? look : deadline_ns);
-
-		if (st != CT_INPROGRESS)
-			return st;
-		if (atomic_load(&c->dead))
-			return give_up(g, w);
-		if (ct__comm_diagnose(c, w, ct_now_ns() >= deadline_ns) < 0)
-			return give_up(g, w);
-		pause = pause < 16 * DIAGNOSE_NS ? pause * 2 : pause;
-	}
+static enum ct_status progress(ct_comm *c)
+{
+	ct__comm_worker_progress(&((struct comm_gloo *)c)->worker);
+	return CT_OK;
 }
 
 static void abort_comm(ct_comm *c)
@@ -325,5 +304,6 @@ const struct ct_comm_ops ct__comm_ops_gloo = {
 	.post = post,
 	.test = test,
 	.wait = wait,
+	.progress = progress,
 	.abort = abort_comm,
 };

@@ -105,6 +105,7 @@ static void close_comm(ct_comm *c)
 }
 
 static enum ct_status run(ct_comm *c, ct_work *w);
+static enum ct_status look(ct_comm *c, const ct_work *w, bool final);
 
 static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
 {
@@ -115,7 +116,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	CT_TRY_GOTO(ct__comm_init(&h->base, &ct__comm_ops_hier, world, opts), st, fail);
 	CT_TRY_GOTO(find_hosts(h), st, fail);
 	CT_TRY_GOTO(open_parts(h), st, fail);
-	CT_TRY_GOTO(ct__comm_worker_start(&h->worker, &h->base, "ct-hier", run), st, fail);
+	CT_TRY_GOTO(ct__comm_worker_start(&h->worker, &h->base, "ct-hier", run, look), st, fail);
 	*out = &h->base;
 	return CT_OK;
 
@@ -295,6 +296,18 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 	return st;
 }
 
+/* The parts of a collective look for the reason themselves. */
+static enum ct_status look(ct_comm *c, const ct_work *w, bool final)
+{
+	char what[128];
+
+	if (!final)
+		return CT_OK;
+	ct__work_text(w, what, sizeof(what));
+	return CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s", what, (long long)w->seq,
+		       (double)c->opts.timeout_ns / 1e9);
+}
+
 /* ---- the caller's side */
 
 static ct_work **message_of(ct_work *w)
@@ -316,19 +329,21 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 
 static enum ct_status test(ct_comm *c, ct_work *w)
 {
-	enum ct_status st;
-
 	if (ct__comm_is_p2p(w->kind))
 		return ct_work_test(*message_of(w));
-	st = atomic_load_explicit(&w->status, memory_order_acquire);
-	return st < 0 ? ct_error_restore(&c->error) : st;
+	return ct__comm_worker_test(&((struct hier *)c)->worker, w);
+}
+
+static enum ct_status progress(ct_comm *c)
+{
+	ct__comm_worker_progress(&((struct hier *)c)->worker);
+	return CT_OK;
 }
 
 static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 {
 	struct hier *h = (struct hier *)c;
 	enum ct_status st;
-	char what[128];
 
 	if (ct__comm_is_p2p(w->kind)) {
 		st = ct__work_wait_until(*message_of(w), deadline_ns);
@@ -337,16 +352,7 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 		return st;
 	}
 	/* The deadline of a collective is later than that of its stages. */
-	st = ct__comm_worker_wait(&h->worker, w, ct_deadline_in(patience(h, N_LEGS)));
-	if (st != CT_INPROGRESS)
-		return st;
-	ct__work_text(w, what, sizeof(what));
-	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s", what, (long long)w->seq,
-		      (double)c->opts.timeout_ns / 1e9);
-	ct__comm_attribute_failure(c, w);
-	(void)ct__comm_die(c);
-	ct__comm_worker_settle(&h->worker, w);
-	return ct_error_restore(&c->error);
+	return ct__comm_worker_wait(&h->worker, w, ct_deadline_in(patience(h, N_LEGS)));
 }
 
 static enum ct_status mem_alloc(ct_comm *c, size_t bytes, void **out)
@@ -379,5 +385,6 @@ const struct ct_comm_ops ct__comm_ops_hier = {
 	.post = post,
 	.test = test,
 	.wait = wait,
+	.progress = progress,
 	.abort = abort_comm,
 };
