@@ -33,7 +33,18 @@ using std::chrono::milliseconds;
 
 /* Below this size gloo's bcube algorithm is faster, above it the ring (measured over loopback with 2 to 4 ranks). */
 constexpr size_t kRingFrom = 512 << 10;
-constexpr uint8_t kMessagePrefix = 0x10; /* prefix of slots; gloo's own prefixes end at 0x08 */
+/* Up to this size of all vectors together and this number of ranks, it is faster to send the complete vector to all
+ * others. */
+constexpr size_t kExchangeTo = 64 << 10;
+constexpr int kExchangeRanks = 8;
+/* Prefixes of slots; gloo's own prefixes end at 0x08. */
+constexpr uint8_t kMessagePrefix = 0x10;
+constexpr uint8_t kExchangePrefix = 0x11;
+
+uint64_t slot_of(uint8_t prefix, uint32_t tag)
+{
+	return static_cast<uint64_t>(prefix) << 56 | static_cast<uint64_t>(tag) << 24;
+}
 
 milliseconds to_ms(int64_t ns)
 {
@@ -163,6 +174,8 @@ struct ct_gloo_engine {
 	std::shared_ptr<gloo::transport::Device> device;
 	std::shared_ptr<Context> context;
 	std::vector<char> scratch;
+	std::vector<char> vectors; /* of all ranks, for exchanges */
+	std::unique_ptr<gloo::transport::UnboundBuffer> exchange; /* refers to `vectors`; not set with many ranks */
 };
 
 struct ct_gloo_message {
@@ -194,6 +207,10 @@ void connect(ct_gloo_engine *g, const struct ct_gloo_opts *o)
 	g->context->connectFullMesh(store, g->device);
 #endif
 	g->context->set_all_timeouts(to_ms(o->timeout_ns));
+	if (o->size > kExchangeRanks)
+		return;
+	g->vectors.resize(kExchangeTo);
+	g->exchange = g->context->createUnboundBuffer(g->vectors.data(), g->vectors.size());
 }
 
 /* The reduction that gloo calls: c = a op b, where c may be a or b. */
@@ -213,11 +230,46 @@ char *bytes(const void *p)
 	return static_cast<char *>(const_cast<void *>(p));
 }
 
+/* Waits until a message of the buffer has been transferred. */
+void finish(milliseconds timeout, gloo::transport::UnboundBuffer &buffer, bool sending)
+{
+	if (!(sending ? buffer.waitSend(timeout) : buffer.waitRecv(timeout)))
+		throw gloo::IoException("a message was aborted");
+}
+
+/* Every rank sends its vector to all others and reduces all vectors itself, so that there is one message after another
+ * instead of two or more. */
+void exchange_and_reduce(ct_gloo_engine *g, const struct ct_gloo_op *op, void *buf, size_t n)
+{
+	const int rank = g->context->rank, size = g->context->size;
+	const size_t len = n * ct_dtype_bytes(op->dtype);
+	const uint64_t slot = slot_of(kExchangePrefix, op->tag);
+	void *in[kExchangeRanks];
+
+	for (int q = 0; q < size; q++) {
+		in[q] = g->vectors.data() + static_cast<size_t>(q) * len;
+		if (q != rank)
+			g->exchange->recv(q, slot, static_cast<size_t>(q) * len, len);
+	}
+	memcpy(in[rank], buf, len);
+	for (int q = 0; q < size; q++) {
+		if (q != rank)
+			g->exchange->send(q, slot, static_cast<size_t>(rank) * len, len);
+	}
+	for (int q = 1; q < size; q++)
+		finish(g->context->getTimeout(), *g->exchange, false);
+	for (int q = 1; q < size; q++)
+		finish(g->context->getTimeout(), *g->exchange, true);
+	ct__reduce_ranks(in, size, &buf, 1, n, op->dtype, op->op);
+}
+
 void allreduce(ct_gloo_engine *g, const struct ct_gloo_op *op, void *buf, size_t n)
 {
 	gloo::AllreduceOptions o(g->context);
 	size_t len = n * ct_dtype_bytes(op->dtype);
 
+	if (g->exchange && len * static_cast<size_t>(g->context->size) <= kExchangeTo)
+		return exchange_and_reduce(g, op, buf, n);
 	/* gloo needs only the size of an element. */
 	switch (ct_dtype_bytes(op->dtype)) {
 	case 1:
@@ -390,7 +442,7 @@ enum ct_status start_message(ct_gloo_engine *g, const struct ct_gloo_op *op, ct_
 	*out = nullptr;
 	return guarded([&] {
 		auto m = std::make_unique<ct_gloo_message>();
-		uint64_t slot = static_cast<uint64_t>(kMessagePrefix) << 56 | static_cast<uint64_t>(op->tag) << 24;
+		const uint64_t slot = slot_of(kMessagePrefix, op->tag);
 		size_t len = op->n * ct_dtype_bytes(op->dtype);
 
 		m->sending = op->kind == CT_COMM_SEND;
@@ -408,12 +460,7 @@ enum ct_status finish_message(ct_gloo_engine *g, ct_gloo_message *m)
 {
 	std::unique_ptr<ct_gloo_message> own(m);
 
-	return guarded([&] {
-		milliseconds timeout = g->context->getTimeout();
-
-		if (!(m->sending ? m->buffer->waitSend(timeout) : m->buffer->waitRecv(timeout)))
-			throw gloo::IoException("a message was aborted");
-	});
+	return guarded([&] { finish(g->context->getTimeout(), *m->buffer, m->sending); });
 }
 
 } // namespace
