@@ -2,6 +2,8 @@
 
 import json
 import os
+import shlex
+import subprocess
 import unittest
 
 from harness import COMM, IO, OK, USAGE, Case, main
@@ -89,6 +91,12 @@ class Doctor(Case):
         self.cluster(loopback={1: (1,), 2: ()})
         results, report = self.examine()
         self.assert_found(report, "loopback-name", 1, "127.0.1.1", f"{ADDRESS[1]} {NAME[1]}")
+        # The command does what it should, also where the name is in the line of localhost.
+        command = shlex.split(self.findings(report)[0]["fix"].split("sed -i")[1])[0]
+        for line in (f"127.0.1.1 {NAME[1]}", f"127.0.0.1 localhost {NAME[1]}"):
+            fixed = subprocess.check_output(["sed", command, self.write("hosts", line + "\n")], text=True).split("\n")
+            self.assertEqual(fixed[0].split(), [w for w in line.split() if w != NAME[1]])
+            self.assertEqual(fixed[1], f"{ADDRESS[1]} {NAME[1]}")
         for r in results:
             self.assert_code(r, COMM)
 

@@ -310,7 +310,7 @@ static const struct {
 	{plant_row_27_master_not_local, "master-address", 0, CT_FINDING_ERROR, CT_USAGE, "--master-addr 10.0.0.1"},
 	{plant_unknown_master, "master-address", 2, CT_FINDING_ERROR, CT_COMM, "echo '10.0.0.1 hosta' >> /etc/hosts"},
 	{plant_row_37_own_name_is_loopback, "loopback-name", 1, CT_FINDING_WARNING, CT_COMM,
-	 "/10.0.0.2 hostb/' /etc/hosts"},
+	 "$a 10.0.0.2 hostb' /etc/hosts"},
 	{plant_row_37_master_is_loopback, "loopback-name", 1, CT_FINDING_ERROR, CT_COMM, "--master-addr 10.0.0.1"},
 	{plant_ipv6_only, "address-family", 2, CT_FINDING_ERROR, CT_COMM, "ip addr add"},
 	{plant_docker0, "duplicate-address", 1, CT_FINDING_WARNING, CT_COMM, "NCCL_SOCKET_IFNAME=^docker0"},

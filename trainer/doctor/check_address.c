@@ -122,9 +122,10 @@ void ct__check_loopback(const struct ct_cluster *c, struct ct_findings *out)
 				f,
 				"programs that publish the address of their own name (gloo, MPI) send a loopback address to other hosts: \"connect [%s]: Connection refused\"; ctrain does not",
 				n->own_addr);
-			ct_finding_fix(f,
-				       "correct the line in /etc/hosts: sed -i 's/^%s[[:space:]].*/%s %s/' /etc/hosts",
-				       n->own_addr, usable_address(n), n->host);
+			ct_finding_fix(
+				f,
+				"move the name to the right address: sed -i '/^127[.]/s/\\b%s\\b//; $a %s %s' /etc/hosts",
+				n->host, usable_address(n), n->host);
 		}
 	}
 }
