@@ -70,6 +70,8 @@ void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap) CT_PRINTF(2, 0);
 /* Adds the untrusted string p [n]. Control bytes and invalid UTF-8 are written as \xNN. Everything beyond max bytes is
  * replaced by "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
+/* Adds a word of a shell command, in single quotes if necessary. */
+void ct_str_add_shell(struct ct_str *b, const char *word);
 /* Writes the escaped form of the first character of the n-byte string p to out, and terminates it with NUL. n must be
  * positive. Returns the number of bytes that this character occupies in p. Allocates nothing. */
 size_t ct_escape_next(const char *p, size_t n, char out[5]);
@@ -85,6 +87,9 @@ void ct_str_release(struct ct_str *b);
 /* Formats a size for messages, with three significant digits: "512 bytes", "1.50 MiB", "2.25 GiB". Returns out. */
 #define CT_BYTES_TEXT 24
 const char *ct_bytes_text(uint64_t bytes, char out[CT_BYTES_TEXT]);
+
+/* Whether name [len] is one of the words, which are separated by spaces. '-' and '_' are equivalent. */
+bool ct_word_in(const char *words, const char *name, size_t len);
 
 /* Returns the plural suffix for messages: "" if n is 1, else "s". */
 static inline const char *ct_plural(int64_t n)

@@ -353,3 +353,42 @@ void ct_name_escape(const char *name, size_t n, char *out, size_t len)
 	if (len > 0)
 		out[used] = '\0';
 }
+
+void ct_str_add_shell(struct ct_str *b, const char *word)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,+@%-";
+
+	if (word[0] && word[strspn(word, plain)] == '\0') {
+		ct_str_add(b, word);
+		return;
+	}
+	ct_str_add(b, "'");
+	for (; *word; word++) {
+		if (*word == '\'')
+			ct_str_add(b, "'\\''");
+		else
+			ct_str_add_bytes(b, word, 1);
+	}
+	ct_str_add(b, "'");
+}
+
+static bool same_name(const char *a, const char *b, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if ((a[i] == '_' ? '-' : a[i]) != (b[i] == '_' ? '-' : b[i]))
+			return false;
+	}
+	return true;
+}
+
+bool ct_word_in(const char *words, const char *name, size_t len)
+{
+	for (const char *s = words; *s; s += strspn(s, " ")) {
+		const size_t n = strcspn(s, " ");
+
+		if (n == len && same_name(s, name, n))
+			return true;
+		s += n;
+	}
+	return false;
+}

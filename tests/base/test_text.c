@@ -232,6 +232,36 @@ static void test_sort(void **state)
 	ct_strings_sort(NULL, 0);
 }
 
+static void test_shell_words(void **state)
+{
+	static const struct {
+		const char *word, *quoted;
+	} cases[] = {
+		{"a/b.c=1,2", "a/b.c=1,2"}, {"", "''"},           {"a b", "'a b'"},
+		{"it's", "'it'\\''s'"},     {"$HOME", "'$HOME'"}, {"a\nb", "'a\nb'"},
+	};
+	struct ct_str out = {0};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		ct_str_add_shell(&out, cases[i].word);
+		assert_string_equal(ct_str_text(&out), cases[i].quoted);
+		ct_str_clear(&out);
+	}
+	ct_str_release(&out);
+}
+
+static void test_word_in(void **state)
+{
+	(void)state;
+	assert_true(ct_word_in("nodes nnodes n", "nnodes", 6));
+	assert_true(ct_word_in("master-addr", "master_addr", 11));
+	assert_true(ct_word_in("a b", "b=1", 1));
+	assert_false(ct_word_in("nodes nnodes n", "node", 4));
+	assert_false(ct_word_in("nodes", "nodes2", 6));
+	assert_false(ct_word_in("", "a", 1));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,7 +269,8 @@ int main(void)
 		cmocka_unit_test(test_escapes),       cmocka_unit_test(test_escaped_cut),
 		cmocka_unit_test(test_suggest),       cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_real_numbers),
-		cmocka_unit_test(test_sort),
+		cmocka_unit_test(test_sort),          cmocka_unit_test(test_shell_words),
+		cmocka_unit_test(test_word_in),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

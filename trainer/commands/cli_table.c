@@ -165,25 +165,11 @@ const struct ct_option *ct__option_at(size_t i)
 	return i < CT_ARRAY_LEN(options) ? &options[i] : NULL;
 }
 
-static bool same_name(const char *a, const char *b, size_t len)
-{
-	for (size_t i = 0; i < len; i++) {
-		if ((a[i] == '_' ? '-' : a[i]) != (b[i] == '_' ? '-' : b[i]))
-			return false;
-	}
-	return true;
-}
-
 const struct ct_option *ct__option_find(const char *name, size_t len)
 {
 	for (size_t i = 0; i < CT_ARRAY_LEN(options); i++) {
-		for (const char *s = options[i].names; *s; s += strspn(s, " ")) {
-			size_t n = strcspn(s, " ");
-
-			if (n == len && same_name(s, name, n))
-				return &options[i];
-			s += n;
-		}
+		if (ct_word_in(options[i].names, name, len))
+			return &options[i];
 	}
 	return NULL;
 }
