@@ -120,6 +120,12 @@ static bool is_set(const char *word)
 	return len > 0 && word[len] == '=' && word[0] != '.';
 }
 
+/* The argument of import is a command line, which may start with NAME=VALUE. */
+static bool takes_line(const struct line *l)
+{
+	return l->n_words == 1 && strcmp(l->words[0], "import") == 0;
+}
+
 static enum ct_status split_words(struct line *l, int argc, char **argv)
 {
 	bool only_words = false;
@@ -132,7 +138,7 @@ static enum ct_status split_words(struct line *l, int argc, char **argv)
 			only_words = true;
 		else if (!only_words && arg[0] == '-' && arg[1])
 			CT_TRY(read_option(l, argc, argv, &i));
-		else if (!is_set(arg))
+		else if (!is_set(arg) || takes_line(l))
 			l->words[l->n_words++] = arg;
 		else {
 			snprintf(g->shown, sizeof(g->shown), "argument %d", i);

@@ -64,6 +64,7 @@ enum ct_status ct_cmd_config_dump(const struct ct_cli *cli);
 enum ct_status ct_cmd_info(const struct ct_cli *cli);
 enum ct_status ct_cmd_doctor(const struct ct_cli *cli);
 enum ct_status ct_cmd_explain(const struct ct_cli *cli); /* cmd_doctor.c */
+enum ct_status ct_cmd_import(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_digits(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_check(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_pack(const struct ct_cli *cli);

@@ -180,6 +180,11 @@ struct ct_config_set {
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
 void ct_config_destroy(struct ct_config *c);
+/* Called with a name and a value; "..." if the value is a list or a mapping that is not empty. */
+typedef void (*ct_config_visit_fn)(void *user, const char *name, const char *value);
+/* Reads a YAML file (or JSON, which is YAML) of another program, and calls `visit` for each name at its top level. Fails
+ * with CT_CONFIG if it is not such a file. */
+enum ct_status ct_config_read_other(const char *path, ct_config_visit_fn visit, void *user) CT_MUST_CHECK;
 /* Returns the name of the chosen value of an enumeration key, for example "sgd" for "optim.name". The result is a
  * string literal. */
 const char *ct_config_choice(const struct ct_config *c, const char *key);
