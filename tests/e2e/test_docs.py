@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import unittest
 
 import doc_commands
@@ -74,6 +75,19 @@ class Docs(Case):
         page = read_text(os.path.join(SOURCE, "docs", "DISTRIBUTED.md"))
         for name in self.schema("dist", "backend")["enum"]:
             self.assertIn(f"`{name}`", page)
+
+    def test_row_125_coming_from(self):
+        """The examples of COMING_FROM.md: `$ COMMAND`, and what it prints."""
+        page = os.path.join(SOURCE, "docs", "COMING_FROM.md")
+        for text in blocks(page, "yaml"):
+            self.write("default_config.yaml", text)
+        examples = [b for b in blocks(page, "") if b.startswith("$ ctrain import ")]
+        self.assertGreater(len(examples), 7)
+        for text in examples:
+            command, wanted = text.split("\n", 1)
+            with self.subTest(command=command):
+                r = self.run_ctrain(*shlex.split(command)[2:], cwd=self.path(""))
+                self.assertEqual(r.out, wanted)
 
     def test_plain_english(self):
         """Pages, config documentation, comments and messages use the words of the glossary."""
