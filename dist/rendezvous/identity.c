@@ -152,6 +152,9 @@ static bool started_by(const struct env *e, const struct source *s)
 		return false;
 	if (strcmp(s->sign[0], "SLURM_NTASKS") == 0 && !is_uncounted_step(e))
 		return false;
+	/* In the pods of Kubeflow's PyTorchJob, RANK is the number of the pod, and ctrain is the launcher. */
+	if (s->by == CT_LAUNCHER_ENV && value(e, "PET_NODE_RANK"))
+		return false;
 	/* `srun --pty bash` is a step with one task, and all commands that are typed there inherit its variables. */
 	world = s->by == CT_LAUNCHER_SLURM ? value(e, s->world) : NULL;
 	return !world || (strcmp(world, "1") != 0 && strcmp(world, "0") != 0);

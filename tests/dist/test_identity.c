@@ -52,6 +52,17 @@ static const struct good good[] = {
 	{{"RANK=0", "WORLD_SIZE=2"}, "tcp://h:81", {CT_LAUNCHER_ENV, 0, 2, -1, -1, -1, -1, "tcp://h:81", "", 0}},
 	{{"RANK=0", "WORLD_SIZE=2"}, "file:///m", {CT_LAUNCHER_ENV, 0, 2, -1, -1, -1, -1, "file:///m", "", 0}},
 	{{"RANK=0", "WORLD_SIZE=1"}, NULL, {CT_LAUNCHER_ENV, 0, 1, 0, 1, 0, 1, "tcp://127.0.0.1:29500", "", 0}},
+	/* A pod of a PyTorchJob is a node and no rank, but torchrun's ranks inherit its variables. */
+	{{"RANK=1", "WORLD_SIZE=16", "MASTER_ADDR=h", "MASTER_PORT=23456", "PET_NODE_RANK=1", "PET_NNODES=2"},
+	 NULL,
+	 {CT_LAUNCHER_NONE, 0, 1, 0, 1, 0, 1, "", "", 0}},
+	{{"TORCHELASTIC_RUN_ID=r", "PET_NODE_RANK=1", "RANK=8", "WORLD_SIZE=16", "MASTER_ADDR=h", "MASTER_PORT=80"},
+	 NULL,
+	 {CT_LAUNCHER_TORCHRUN, 8, 16, -1, -1, -1, -1, "tcp://h:81", "r", 0}},
+	{{"CTRAIN_STORE=10.0.0.1:4000", "PET_NODE_RANK=1", "RANK=8", "WORLD_SIZE=16", "LOCAL_RANK=0",
+	  "LOCAL_WORLD_SIZE=8", "CTRAIN_NODE_RANK=1", "CTRAIN_N_NODES=2"},
+	 NULL,
+	 {CT_LAUNCHER_CTRAIN, 8, 16, 0, 8, 1, 2, "store://10.0.0.1:4000", "", 0}},
 	/* Slurm: the first host of the step, the port from the job; node 1 of "2(x2),1" has two tasks. */
 	{{"SLURM_STEP_NUM_TASKS=5", "SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NODEID=1", "SLURM_STEP_NUM_NODES=3",
 	  "SLURM_STEP_TASKS_PER_NODE=2(x2),1", "SLURM_JOB_ID=123456", "SLURM_STEP_ID=2", "SLURM_STEP_NODELIST=n[07-09]",

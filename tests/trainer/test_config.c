@@ -9,6 +9,10 @@
 #include "tests/trainer/config_fixture.h"
 #include "trainer/config/config_impl.h"
 
+static const char *const pod_variables[] = {"JOB_COMPLETION_INDEX", "PET_NNODES",	 "PET_NODE_RANK",
+					    "PET_NPROC_PER_NODE",   "PET_MASTER_ADDR", "PET_MASTER_PORT",
+					    "TORCHELASTIC_RUN_ID"};
+
 /* Where the key's value came from, without the folder. */
 static void expect_origin(const struct ct_config *c, const char *key, const char *want)
 {
@@ -128,6 +132,50 @@ static void test_precedence(void **state)
 	unsetenv("CTRAIN_LOG");
 	assert_string_equal(c->log.level, "error");
 	ct_config_destroy(c);
+}
+
+/* Kubernetes: torchrun's variables, which Kubeflow sets, and the index of a pod of an Indexed Job. */
+static void test_pods(void **state)
+{
+	const struct ct_config_set two[] = {{"launch.nodes", "2", "--nodes"}, {"launch.master_addr", "a", "--master-addr"}};
+	const struct ct_config_set three[] = {{"launch.nodes", "3", "--nodes"}, {"launch.node_rank", "2", "--node-rank"}};
+	struct ct_config *c;
+
+	(void)state;
+	put("pod.yaml", GOOD);
+	setenv("JOB_COMPLETION_INDEX", "1", 1);
+	c = load(in_tmpdir("pod.yaml"), NULL, 0); /* pods that are separate runs */
+	assert_int_equal(c->launch.node_rank, 0);
+	ct_config_destroy(c);
+	c = load(in_tmpdir("pod.yaml"), two, CT_ARRAY_LEN(two));
+	assert_int_equal(c->launch.node_rank, 1);
+	expect_origin(c, "launch.node_rank", "environment JOB_COMPLETION_INDEX");
+	ct_config_destroy(c);
+
+	setenv("PET_NNODES", "4", 1);
+	setenv("PET_NODE_RANK", "0", 1);
+	setenv("PET_NPROC_PER_NODE", "auto", 1);
+	setenv("PET_MASTER_ADDR", "job-master-0", 1);
+	setenv("PET_MASTER_PORT", "23456", 1);
+	c = load(in_tmpdir("pod.yaml"), NULL, 0);
+	assert_int_equal(c->launch.nodes, 4);
+	assert_int_equal(c->launch.node_rank, 0);
+	expect_origin(c, "launch.node_rank", "environment PET_NODE_RANK");
+	assert_int_equal(c->launch.procs, CT_CFG_AUTO);
+	assert_string_equal(c->launch.master_addr, "job-master-0");
+	assert_int_equal(c->launch.master_port, 23456);
+	ct_config_destroy(c);
+	c = load(in_tmpdir("pod.yaml"), three, CT_ARRAY_LEN(three));
+	assert_int_equal(c->launch.nodes, 3);
+	assert_int_equal(c->launch.node_rank, 2);
+	ct_config_destroy(c);
+
+	setenv("TORCHELASTIC_RUN_ID", "none", 1); /* a rank that torchrun has started in such a pod */
+	c = load(in_tmpdir("pod.yaml"), NULL, 0);
+	assert_int_equal(c->launch.nodes, 1);
+	ct_config_destroy(c);
+	for (size_t i = 0; i < CT_ARRAY_LEN(pod_variables); i++)
+		unsetenv(pod_variables[i]);
 }
 
 /* base: is relative to the file that says it, bases of bases too. */
@@ -341,6 +389,7 @@ int main(void)
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_anchors_and_empty_sections),
 		cmocka_unit_test(test_precedence),
+		cmocka_unit_test(test_pods),
 		cmocka_unit_test(test_base_paths),
 		cmocka_unit_test(test_data_dir),
 		cmocka_unit_test(test_exclusive_keys),

@@ -304,26 +304,6 @@ static enum ct_status read_chain(struct loader *l, const char *path)
 	}
 }
 
-static enum ct_status apply_environment(struct loader *l)
-{
-	for (size_t i = 0; i < ct__key_count(); i++) {
-		const struct ct_key *k = ct__key_at(i);
-		const char *value = k->env ? getenv(k->env) : NULL;
-		struct ct_str name = {0};
-		struct ct_source s = {.layer = CT_LAYER_ENV};
-		enum ct_status st;
-
-		if (!value || !value[0])
-			continue;
-		ct_str_addf(&name, "environment %s", k->env);
-		s.name = ct_str_text(&name);
-		st = ct__key_store_text(i, l->c, value, &s, &l->p);
-		ct_str_release(&name);
-		CT_TRY(st);
-	}
-	return CT_OK;
-}
-
 static enum ct_status apply_sets(struct loader *l, const struct ct_config_set *sets, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -349,8 +329,8 @@ static enum ct_status load(struct loader *l, const char *path, const struct ct_c
 		if (l->files[i - 1].doc)
 			CT_TRY(apply_document(l, l->files[i - 1].doc, l->files[i - 1].path, (int)(l->n_files - i) + 1));
 	}
-	CT_TRY(apply_environment(l));
 	CT_TRY(apply_sets(l, sets, n_sets));
+	CT_TRY(ct__config_apply_environment(l->c, &l->p));
 	if (!l->incomplete)
 		CT_TRY(ct__config_check(l->c, path, &l->p));
 	return ct__problems_status(&l->p);

@@ -141,6 +141,9 @@ void ct__str_list_release(struct ct_str_list *l);
 /* Appends v with the fewest digits that convert back to the same number. */
 void ct__add_number(struct ct_str *out, double v);
 
+/* Applies environment variables to the keys that the command line has not set. */
+enum ct_status ct__config_apply_environment(struct ct_config *c, struct ct_problems *p) CT_MUST_CHECK;
+
 /* Checks rules that involve several keys, after all sources have been read. Also sets names and directories whose
  * defaults depend on other keys. */
 enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct_problems *p) CT_MUST_CHECK;
