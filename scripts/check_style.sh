@@ -70,7 +70,7 @@ BEGIN {
 	arrow("nn/onednn/winograd", "nn/onednn/kernels")
 	arrow("nn/optim", "nn")
 	arrow("nn/ref", "nn nn/host")
-	arrow("trainer", "trainer/commands trainer/loop")
+	arrow("trainer", "trainer/commands trainer/launch trainer/loop")
 	arrow("trainer/checkpoint", "*nn")
 	arrow("trainer/commands", "*nn *data *dist trainer/checkpoint trainer/config trainer/doctor trainer/import trainer/launch trainer/loop trainer/pipeline trainer/plan trainer/report")
 	arrow("trainer/config", "nn nn/models nn/optim")

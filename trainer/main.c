@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/output.h"
 #include "trainer/commands/cli.h"
+#include "trainer/launch/signals.h"
 #include "trainer/loop/worker.h"
 
 #define FINISH_NS (5 * CT_SEC) /* how long the final message waits for a reader that has stopped reading */
@@ -53,6 +54,7 @@ int main(int argc, char **argv)
 	struct ct_cli cli = {0};
 	enum ct_status st;
 
+	ct_signals_prepare_init_process();
 	st = levels && levels[0] ? ct_log_configure(levels) : CT_OK;
 	if (st < 0)
 		ct_error_wrap("environment CTRAIN_LOG");

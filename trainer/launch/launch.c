@@ -227,6 +227,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 		for (int i = 0; i < l->ranks.local; i++)
 			if (ct__worker_reap(&l->workers[i]))
 				note_end(l, i);
+		ct__workers_reap_orphans(l->workers, l->ranks.local);
 		look_at_store(l);
 		if (ct_now_ns() >= l->kill_at)
 			kill_all(l);
@@ -372,13 +373,7 @@ out_clock:
 	close(l.clock_fd);
 out_signals:
 	ct_signals_close(l.signals);
-	if (l.give_up) { /* end by the signal itself, as shells expect from an interrupted program */
-		signal(l.give_up, SIG_DFL);
-		sigset_t set;
-		sigemptyset(&set);
-		sigaddset(&set, l.give_up);
-		raise(l.give_up);
-		sigprocmask(SIG_UNBLOCK, &set, NULL);
-	}
+	if (l.give_up)
+		ct_signals_end_self(l.give_up);
 	return st;
 }

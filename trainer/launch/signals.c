@@ -13,6 +13,34 @@ static void add_stop_signals(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 }
 
+_Noreturn static void end_process(int sig)
+{
+	_exit(128 + sig);
+}
+
+void ct_signals_prepare_init_process(void)
+{
+	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+	if (getpid() != 1)
+		return;
+	for (size_t i = 0; i < CT_ARRAY_LEN(ending); i++) {
+		struct sigaction now;
+		if (sigaction(ending[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+			signal(ending[i], end_process);
+	}
+}
+
+void ct_signals_end_self(int sig)
+{
+	signal(sig, SIG_DFL);
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	raise(sig);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	end_process(sig); /* PID 1 of a container, for which the kernel has ignored the signal */
+}
+
 enum ct_status ct_signals_open(bool children, int *out)
 {
 	sigset_t set;

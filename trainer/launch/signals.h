@@ -16,6 +16,12 @@ void ct_signals_close(int fd);
  * when the process is continued. Returns at once in an orphaned process group, where no shell could continue the
  * process. */
 void ct_signals_suspend_self(void);
+/* For PID 1, the first process of a container, the kernel ignores every signal whose disposition is the default. There,
+ * makes SIGHUP, SIGINT, SIGQUIT and SIGTERM end the process with exit code 128 + signal. Does nothing in any other
+ * process, and to signals that the parent has set to be ignored. Call this before anything else. */
+void ct_signals_prepare_init_process(void);
+/* Ends this process by the signal, as shells expect from an interrupted program. PID 1 ends with exit code 128 + sig. */
+_Noreturn void ct_signals_end_self(int sig);
 /* For a child between fork and exec: unblocks all signals except SIGINT, SIGTERM and SIGUSR1. A stop signal that
  * arrives before the new program calls ct_signals_open stays pending until then instead of killing the program. */
 void ct_signals_reset_in_child(void);

@@ -195,6 +195,25 @@ bool ct__worker_reap(struct ct_worker *w)
 	return true;
 }
 
+static bool is_worker(const struct ct_worker *workers, int n, pid_t pid)
+{
+	for (int i = 0; i < n; i++)
+		if (workers[i].pid == pid && !workers[i].ended)
+			return true;
+	return false;
+}
+
+void ct__workers_reap_orphans(const struct ct_worker *workers, int n)
+{
+	siginfo_t info = {0};
+	/* A worker that ends now stops this loop. The next SIGCHLD, which is already pending, continues it. */
+	while (getpid() == 1 && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
+	       !is_worker(workers, n, info.si_pid)) {
+		(void)waitpid(info.si_pid, NULL, WNOHANG);
+		info.si_pid = 0;
+	}
+}
+
 enum ct_status ct__worker_status(const struct ct_worker *w)
 {
 	if (w->has_error)

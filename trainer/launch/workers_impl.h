@@ -29,6 +29,9 @@ void ct__worker_drain(struct ct_worker *w);
 /* If the worker has ended, reads its remaining output and reaps it. Returns true only once, in the first call after the
  * worker has ended. */
 bool ct__worker_reap(struct ct_worker *w);
+/* The kernel makes PID 1 of a container the parent of processes whose parent has ended, for example of those that
+ * `docker exec` started. Reaps those that have ended, but none of the workers. Does nothing in any other process. */
+void ct__workers_reap_orphans(const struct ct_worker *workers, int n);
 /* Returns how the worker ended: the status of the error that it delivered, CT_PEER_LOST if a signal killed it,
  * otherwise the status that corresponds to the exit code. */
 enum ct_status ct__worker_status(const struct ct_worker *w);
