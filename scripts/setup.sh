@@ -2,6 +2,7 @@
 # Installs what ctrain needs to build and run, on Debian 12/13 and Ubuntu 22.04/24.04.
 #   scripts/setup.sh                build and run
 #   scripts/setup.sh --mpi          also Open MPI and MPICH, for dist.backend: mpi
+#   scripts/setup.sh --containers   also Podman, Buildah and Docker's engine, for the long stage of scripts/test.sh
 #   scripts/setup.sh --test-quick   also what scripts/test.sh --quick needs
 #   scripts/setup.sh --test         also what scripts/test.sh needs (sanitizers, fuzzers, network tools, bare Debian systems)
 # On machines with an NVIDIA driver, scripts/setup_cuda.sh then provides CUDA, unless CTRAIN_SETUP_CUDA is "off".
@@ -12,16 +13,22 @@ packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
 	libspng-dev libdnnl-dev libgloo-dev)
 quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
 mpi_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
+container_packages=(podman buildah runc docker-compose mmdebstrap)
 test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring)
 
 want=("${packages[@]}")
 for arg in "$@"; do
 	case $arg in
+	--containers)
+		# Docker's engine: the only package with a name of this form.
+		mapfile -t engine < <(apt-cache search --names-only '^docker[.]..$' | cut -d' ' -f1)
+		want+=("${container_packages[@]}" "${engine[@]}")
+		;;
 	--mpi) want+=("${mpi_packages[@]}") ;;
 	--test) want+=("${test_packages[@]}") ;;
 	--test-quick) want+=("${quick_packages[@]}") ;;
-	-h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;;
-	*) echo "setup: unknown argument '$arg' (valid: --mpi, --test-quick, --test)" >&2; exit 2 ;;
+	-h | --help) sed -n '2,8s/^# //p' "$0"; exit 0 ;;
+	*) echo "setup: unknown argument '$arg' (valid: --mpi, --containers, --test-quick, --test)" >&2; exit 2 ;;
 	esac
 done
 

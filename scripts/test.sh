@@ -12,8 +12,8 @@
 #     e2e        release: golden, gpu, bench-smoke, end to end, cluster
 #     bookworm   README's commands in this bare Debian system
 #     trixie     README's commands and the quick tests in this bare Debian system
-#     long       what repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only with sanitizers, longer fuzzing, and
-#                the quick tests also in a bare system of this machine's release
+#     long       container images, with two engines; and what repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only
+#                with sanitizers, longer fuzzing, and the quick tests also in a bare system of this machine's release
 # CTRAIN_SHARED: directory with real data sets (default ../shared); without it, the tests that need them are skipped, listed and counted.
 # shellcheck disable=SC2317 # stages are called by their names
 set -euo pipefail
@@ -127,7 +127,7 @@ stage_tsan() {
 stage_fuzz() { run_fuzz 15; }
 
 stage_e2e() {
-	build_release && run_ctest e2e build/release -LE '^(unit|ops|dist)$' -E "$only_sanitized"
+	build_release && run_ctest e2e build/release -LE '^(unit|ops|dist|long)$' -E "$only_sanitized"
 }
 
 stage_bookworm() { run_chroot bookworm; }
@@ -137,6 +137,8 @@ stage_long() {
 	local suite
 	if build_release; then
 		run_ctest long build/release -R "$only_sanitized"
+		scripts/setup.sh --containers
+		run_ctest containers build/release -L '^long$'
 		[ ! -x build/release/bench/cudnn_plans ] || run_command plans_of_all_graphs build/release/bench/cudnn_plans --check --all
 	fi
 	run_fuzz 60
