@@ -2,7 +2,6 @@
 #include "base/thread.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -10,18 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
+
 #define MAX_CPUS 8192
-
-/* Reads a small file into buf; "" if it cannot be read. */
-static void read_small(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, buf, size - 1) : -1;
-
-	if (fd >= 0)
-		close(fd);
-	buf[n > 0 ? n : 0] = '\0';
-}
 
 /* CPUs that the group in `dir` may use; 0 means no limit. The file contains "max 100000" or "150000 100000" in v2, and
  * -1 or a quota in v1. */
@@ -32,14 +22,14 @@ static double group_quota(const char *dir, bool v2)
 
 	if (snprintf(path, sizeof(path), "%s/%s", dir, v2 ? "cpu.max" : "cpu.cfs_quota_us") >= (int)sizeof(path))
 		return 0;
-	read_small(path, text, sizeof(text));
+	ct_cgroup_read(path, text, sizeof(text));
 	quota = strtoll(text, &end, 10);
 	if (end == text || quota <= 0)
 		return 0;
 	if (!v2) {
 		if (snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", dir) >= (int)sizeof(path))
 			return 0;
-		read_small(path, text, sizeof(text));
+		ct_cgroup_read(path, text, sizeof(text));
 		end = text;
 	}
 	period = strtoll(end, NULL, 10);
@@ -70,29 +60,13 @@ static double tightest_quota(const char *mount, const char *group, bool v2)
 
 double ct_cpu_quota(const char *groups_file, const char *mount)
 {
-	char text[8192], dir[PATH_MAX], *line, *rest = text;
+	struct ct_cgroup groups[2];
+	int n = ct_cgroup_find(groups_file, mount, "cpu", groups);
 	double least = 0;
 
-	read_small(groups_file, text, sizeof(text));
-	while ((line = strsep(&rest, "\n"))) {
-		/* The line is "hierarchy:controllers:path"; in v2, controllers is empty. */
-		char *controllers = strchr(line, ':'), *group, *word;
-		bool v2, has_cpu = false;
-		double q;
+	for (int i = 0; i < n; i++) {
+		double q = tightest_quota(groups[i].mount, groups[i].group, groups[i].v2);
 
-		group = controllers ? strchr(controllers + 1, ':') : NULL;
-		if (!group)
-			continue;
-		*group++ = '\0';
-		controllers++;
-		v2 = controllers[0] == '\0';
-		if (!v2 && snprintf(dir, sizeof(dir), "%s/%s", mount, controllers) >= (int)sizeof(dir))
-			continue;
-		while (!has_cpu && (word = strsep(&controllers, ",")))
-			has_cpu = strcmp(word, "cpu") == 0;
-		if (!v2 && !has_cpu)
-			continue;
-		q = tightest_quota(v2 ? mount : dir, strcmp(group, "/") == 0 ? "" : group, v2);
 		if (q > 0 && (least == 0 || q < least))
 			least = q;
 	}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stacks.h"
 
 enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn)(void *), void *arg)
 {
@@ -22,6 +23,7 @@ enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn
 	sigdelset(&all, SIGABRT);
 	sigdelset(&all, SIGTRAP);
 	sigdelset(&all, SIGSYS);
+	sigdelset(&all, ct_stacks_signal());
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&t->id, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -1,0 +1,252 @@
+/* Backtraces of a process that crashes, and of one that is asked; the names of its functions; and the black box, which
+ * outlives a process that was killed. */
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/black_box.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/stacks.h"
+#include "base/symbols.h"
+#include "base/thread.h"
+
+static char path[64];
+
+static _Atomic int n_waiting;
+
+static void *wait_in_thread(void *arg)
+{
+	char c;
+
+	atomic_fetch_add(&n_waiting, 1);
+	(void)!read(*(int *)arg, &c, 1); /* until the process ends */
+	return NULL;
+}
+
+__attribute__((noinline)) static void crash_here(int sig)
+{
+	if (sig == SIGSEGV) {
+		volatile int *volatile nowhere = NULL;
+
+		*nowhere = 1;
+	} else if (sig == SIGABRT) {
+		abort();
+	} else {
+		ct_stacks_write("asked for");
+		_exit(0);
+	}
+	__asm__ volatile("" ::: "memory"); /* no tail call, which would hide this function */
+}
+
+/* Writes the backtraces of a process with two threads. Returns its wait status. */
+static int crash(int sig)
+{
+	int status = 0;
+	pid_t pid;
+
+	(void)unlink(path);
+	pid = fork();
+	if (pid == 0) {
+		struct ct_thread t = {0};
+		int pipe_fds[2];
+
+		/* The test library and sanitizers have handlers. */
+		signal(SIGSEGV, SIG_DFL);
+		signal(SIGABRT, SIG_DFL);
+		ct_stacks_enable(path);
+		if (pipe(pipe_fds) != 0 || ct_thread_start(&t, "test-reader", wait_in_thread, pipe_fds) < 0)
+			_exit(99);
+		while (atomic_load(&n_waiting) < 1)
+			sched_yield();
+		crash_here(sig);
+		_exit(98);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+/* Returns the file with the names of functions instead of addresses. The caller owns it. */
+static char *resolve(void)
+{
+	struct ct_str out = {0};
+	char *data, name[256], *line, *rest;
+	ct_symbols *s;
+	size_t len;
+
+	assert_int_equal(ct_file_read(path, 1 << 20, &data, &len), CT_OK);
+	assert_int_equal(ct_symbols_create(&s), CT_OK);
+	for (const char *m = strstr(data, "\nmap "); m; m = strstr(m + 1, "\nmap "))
+		assert_int_equal(ct_symbols_add_map(s, m + 5), CT_OK);
+	rest = data;
+	while ((line = strsep(&rest, "\n"))) {
+		if (strncmp(line, "at ", 3) == 0) {
+			ct_symbols_name(s, strtoull(line + 3, NULL, 16), true, name, sizeof(name));
+			ct_str_addf(&out, "at %s\n", name);
+		} else if (strncmp(line, "map ", 4) != 0) {
+			ct_str_addf(&out, "%s\n", line);
+		}
+	}
+	ct_symbols_destroy(s);
+	ct_free(data);
+	return out.s;
+}
+
+static bool has(const char *text, const char *what)
+{
+	if (!strstr(text, what))
+		print_message("\"%s\" is not in:\n%s\n", what, text);
+	return strstr(text, what) != NULL;
+}
+
+static void test_crash(void **state)
+{
+	static const int signals[] = {SIGABRT, SIGSEGV};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(signals); i++) {
+		int status = crash(signals[i]);
+		char reason[32], *text = resolve();
+
+		assert_true(WIFSIGNALED(status));
+		assert_int_equal(WTERMSIG(status), signals[i]);
+		snprintf(reason, sizeof(reason), "reason signal %d\n", signals[i]);
+		assert_true(has(text, reason));
+		assert_true(has(text, "at crash_here"));
+		assert_true(has(text, " test-reader\n"));
+		assert_true(has(text, "at wait_in_thread"));
+		ct_free(text);
+	}
+}
+
+static void test_request(void **state)
+{
+	char *text;
+
+	(void)state;
+	assert_int_equal(crash(0), 0);
+	text = resolve();
+	assert_true(has(text, "reason asked for\n"));
+	assert_true(has(text, "at crash_here"));
+	assert_true(has(text, "at wait_in_thread"));
+	ct_free(text);
+}
+
+static void *block_everything(void *arg)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	return wait_in_thread(arg);
+}
+
+/* A thread that blocks the signal is left out, and the others are there. */
+static void test_silent_thread(void **state)
+{
+	struct ct_thread silent = {0}, other = {0};
+	int fds[2], status = -1;
+	char *text;
+	pid_t pid;
+
+	(void)state;
+	(void)unlink(path);
+	pid = fork();
+	if (pid == 0) {
+		ct_stacks_enable(path);
+		if (pipe(fds) != 0 || ct_thread_start(&silent, "test-silent", block_everything, fds) < 0)
+			_exit(99);
+		while (atomic_load(&n_waiting) < 1)
+			sched_yield();
+		if (ct_thread_start(&other, "test-reader", wait_in_thread, fds) < 0)
+			_exit(99);
+		crash_here(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	text = resolve();
+	assert_true(has(text, "at crash_here"));
+	assert_true(has(text, " test-reader\n"));
+	assert_null(strstr(text, "test-silent"));
+	ct_free(text);
+}
+
+static void test_unknown_addresses(void **state)
+{
+	char name[128];
+	ct_symbols *s;
+
+	(void)state;
+	assert_int_equal(ct_symbols_create(&s), CT_OK);
+	assert_int_equal(ct_symbols_add_map(s, "nonsense"), CT_OK);
+	assert_int_equal(ct_symbols_add_map(s, "1000-2000 r-xp 00000000 00:00 0 "), CT_OK);
+	assert_int_equal(ct_symbols_add_map(s, "400000-500000 r-xp 00001000 08:01 1 /proc/self/exe"), CT_OK);
+	ct_symbols_name(s, 0x1800, true, name, sizeof(name));
+	assert_string_equal(name, "0x1800 (generated code)");
+	ct_symbols_name(s, 0x400010, true, name, sizeof(name)); /* another inode */
+	assert_string_equal(name, "exe+0x1010");
+	ct_symbols_destroy(s);
+}
+
+static void test_box_outlives_process(void **state)
+{
+	struct ct_black_box *b;
+	char at[64];
+	int fd, status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(ct_black_box_create(&fd, &b), CT_OK);
+	snprintf(at, sizeof(at), "/proc/%d/fd/%d", (int)getpid(), fd);
+	pid = fork();
+	if (pid == 0) {
+		ct_black_box_join(at);
+		ct_box_phase("training, step %d", 7);
+		ct_box_phase("training, step %d", 8);
+		ct_box_thread_enter();
+		ct_box_doing(CT_DOING_SAMPLE, 3);
+		ct_box_number(4);
+		char *area = ct_box_area_take(8);
+		memcpy(area, "content", 8);
+		(void)ct_box_area_return(area);
+		(void)ct_box_area_take(8);
+		(void)raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(b->pid, pid);
+	assert_string_equal(ct_box_phase_of(b), "training, step 8");
+	assert_int_equal(b->threads[0].tid, pid);
+	assert_string_equal(ct_doing_text(b->threads[0].doing), "loads sample");
+	assert_int_equal(b->threads[0].number, 4);
+	assert_string_equal((const char *)b->areas[0].data, "content"); /* the second request got another area */
+	ct_black_box_destroy(fd, b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_crash),
+		cmocka_unit_test(test_request),
+		cmocka_unit_test(test_silent_thread),
+		cmocka_unit_test(test_unknown_addresses),
+		cmocka_unit_test(test_box_outlives_process),
+	};
+
+	snprintf(path, sizeof(path), "/tmp/ctrain-stacks-%d", (int)getpid());
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	(void)unlink(path);
+	return failed;
+}
