@@ -6,10 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/black_box.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/output.h"
+#include "base/stacks.h"
 #include "base/thread.h"
 #include "dist/store/failure.h"
 #include "dist/store/watcher.h"
@@ -114,6 +116,8 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 	int64_t deadline = ct_deadline_in(GRACE_NS);
 
 	CT_DEBUG("the run has failed: %s", f->message);
+	ct_black_box_freeze();
+	ct_stacks_write(f->message);
 	pthread_mutex_lock(&w->lock);
 	for (int i = 0; i < w->n_comms; i++)
 		ct_comm_abort(w->comms[i], f);
@@ -246,6 +250,7 @@ void ct_watchdog_report(ct_watchdog *w)
 	struct ct_error e;
 	int64_t seq;
 
+	ct_black_box_freeze();
 	if (!world->store)
 		return;
 	ct_error_save(&e);

@@ -78,7 +78,9 @@ enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct c
 	c->opts.iface = c->iface[0] ? c->iface : NULL;
 	CT_TRY(choose_scope(c, opts->scope));
 	c->opts.scope = c->scope;
-	CT_TRY_ALLOC(c->flight = CT_NEW(struct ct_flight));
+	CT_TRY_ALLOC(c->flight = opts->outer ? CT_NEW(struct ct_flight) : ct__flight_create());
+	snprintf(c->flight->scope, sizeof(c->flight->scope), "%s", c->scope);
+	snprintf(c->flight->backend, sizeof(c->flight->backend), "%s", ops->name);
 	return add_works(c);
 }
 
@@ -95,7 +97,7 @@ void ct__comm_release(ct_comm *c)
 	for (size_t i = 0; i < c->n_mem; i++)
 		ct_free_aligned(c->mem[i]);
 	ct_free(c->mem);
-	ct_free(c->flight);
+	ct__flight_destroy(c->flight);
 	ct__comm_stage_release(c);
 	pthread_cond_destroy(&c->died);
 	pthread_mutex_destroy(&c->lock);
@@ -198,7 +200,7 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 	if (atomic_load(&c->dead))
 		return;
 	if (why) {
-		char phase[64] = "", who[CT_MEMBER_TEXT], here[256] = "", what[200];
+		char phase[64] = "", who[CT_MEMBER_TEXT], here[256] = "", what[224];
 		struct ct_flight_record r;
 
 		ct_member_text(who, sizeof(who), why->rank, why->pid, why->host);

@@ -161,5 +161,12 @@ void ct_comm_set_step(ct_comm *c, int64_t step);
 void ct_comm_set_bucket(ct_comm *c, int bucket);
 /* Returns the flight record as a JSON object (docs/FORMATS.md), which the caller owns. May be called from any thread. */
 ct_json *ct_comm_flight(const ct_comm *c);
+/* Sets the names of the first and the last parameter whose gradients are in this bucket of the reducer. Messages and the
+ * record contain them. */
+void ct_comm_name_bucket(ct_comm *c, int bucket, const char *first, const char *last);
+/* Returns the flight records in the black box of a process that has ended, as an array, which the caller owns. Each has at
+ * most `last` operations. */
+struct ct_black_box; /* base/black_box.h */
+ct_json *ct_flights_of_box(const struct ct_black_box *b, int last);
 
 #endif

@@ -120,7 +120,7 @@ static void issue_text(const ct_comm *c, const struct issue *i, char *buf, size_
 
 static enum ct_status disagree(const ct_comm *c, const struct issue *own, int q, const struct issue *other)
 {
-	char me[128], who[128], mine[128], theirs[128];
+	char me[128], who[128], mine[224], theirs[224];
 
 	ct__comm_peer_text(c, c->rank, me, sizeof(me));
 	ct__comm_peer_text(c, q, who, sizeof(who));
@@ -207,7 +207,7 @@ static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const s
 
 static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names, int n)
 {
-	char what[128];
+	char what[224];
 
 	ct__work_text(w, what, sizeof(what));
 	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s%s", what, (long long)w->seq,

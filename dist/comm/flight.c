@@ -1,13 +1,31 @@
 #include "dist/comm/flight_impl.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/black_box.h"
 #include "base/clock.h"
+#include "base/mem.h"
 #include "dist/comm/comm_impl.h"
 
 static struct ct_flight_slot *slot_of(struct ct_flight *f, int64_t seq)
 {
 	return &f->slots[(uint64_t)seq % CT_FLIGHT_RECORDS];
+}
+
+struct ct_flight *ct__flight_create(void)
+{
+	_Static_assert(sizeof(struct ct_flight) <= CT_BOX_AREA_BYTES,
+		       "a flight record fits into an area of the black box");
+	struct ct_flight *f = ct_box_area_take(sizeof(*f));
+
+	return f ? f : CT_NEW(struct ct_flight);
+}
+
+void ct__flight_destroy(struct ct_flight *f)
+{
+	if (!ct_box_area_return(f))
+		ct_free(f);
 }
 
 static void put(_Atomic int64_t *at, int64_t v)
@@ -130,20 +148,42 @@ static void label_of(int bucket, int64_t step, char *buf, size_t len)
 		snprintf(buf, len, "%s", "");
 }
 
+void ct_comm_name_bucket(ct_comm *c, int bucket, const char *first, const char *last)
+{
+	const bool one = strcmp(first, last) == 0;
+
+	if (bucket >= 0 && bucket < CT_FLIGHT_BUCKETS)
+		snprintf(c->flight->buckets[bucket], CT_FLIGHT_BUCKET_NAME, "gradients of %.30s%s%.30s", first,
+			 one ? "" : " to ", one ? "" : last);
+}
+
+const char *ct__flight_bucket(const struct ct_flight *f, int bucket)
+{
+	return bucket >= 0 && bucket < CT_FLIGHT_BUCKETS ? f->buckets[bucket] : "";
+}
+
 void ct__flight_text(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len)
 {
 	char op[128], label[64];
+	const char *params = ct__flight_bucket(c->flight, r->bucket);
 
 	ct__comm_op_text(c, r->kind, r->dtype, r->op, r->n, r->root, r->tag, op, sizeof(op));
 	label_of(r->bucket, r->step, label, sizeof(label));
-	snprintf(buf, len, label[0] ? "%s (%s)" : "%s%s", op, label);
+	if (label[0])
+		snprintf(buf, len, "%s (%s%s%s)", op, label, params[0] ? ", " : "", params);
+	else
+		snprintf(buf, len, "%s", op);
 }
 
 void ct__flight_name(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len)
 {
 	char op[128], label[64];
+	const char *params = ct__flight_bucket(c->flight, r->bucket);
 
 	ct__comm_op_text(c, r->kind, r->dtype, r->op, r->n, r->root, r->tag, op, sizeof(op));
 	label_of(r->bucket, r->step, label, sizeof(label));
-	snprintf(buf, len, label[0] ? "%s (%s)" : "%s%s", label[0] ? label : op, label[0] ? op : "");
+	if (label[0])
+		snprintf(buf, len, "%s (%s%s%s)", label, op, params[0] ? ", " : "", params);
+	else
+		snprintf(buf, len, "%s", op);
 }

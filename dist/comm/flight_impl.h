@@ -9,6 +9,8 @@
 #include "dist/comm/comm_op_impl.h"
 
 #define CT_FLIGHT_RECORDS 512
+#define CT_FLIGHT_BUCKETS 256
+#define CT_FLIGHT_BUCKET_NAME 80
 
 struct ct_flight_record {
 	int64_t seq;    /* number of the operation */
@@ -29,10 +31,16 @@ struct ct_flight_slot {
 	_Atomic int64_t number, step, bucket, what, root_tag, n, posted_ns, begun_ns, done_ns;
 };
 
+/* It is in the black box of the process (base/black_box.h) if that has space. */
 struct ct_flight {
+	char scope[96], backend[16];                            /* of the communicator */
+	char buckets[CT_FLIGHT_BUCKETS][CT_FLIGHT_BUCKET_NAME]; /* "gradients of fc2.bias to fc1.weight"; "": unknown */
 	struct ct_flight_slot slots[CT_FLIGHT_RECORDS];
 };
 
+/* Returns NULL if there is not enough memory. */
+struct ct_flight *ct__flight_create(void);
+void ct__flight_destroy(struct ct_flight *f);
 void ct__flight_add(struct ct_flight *f, const struct ct_flight_record *r);
 /* These may be called by any thread. If the record has been overwritten, they do nothing. */
 void ct__flight_begun(struct ct_flight *f, int64_t seq, int64_t now_ns);
@@ -47,9 +55,11 @@ bool ct__flight_pending(const struct ct_flight *f, int64_t n_seq, struct ct_flig
 /* Returns the operation of a record, without its buffers. */
 ct_work ct__flight_work(ct_comm *c, const struct ct_flight_record *r);
 
-/* Writes "bucket 2 of step 118 (allreduce sum f32[1024])", or "barrier" if bucket and step are unknown. */
+/* Returns the name of the parameters of a bucket, or "". */
+const char *ct__flight_bucket(const struct ct_flight *f, int bucket);
+/* Writes "bucket 2 of step 118 (allreduce sum f32[1024], gradients of fc2.bias to fc1.weight)", or "barrier" if bucket and step are unknown. */
 void ct__flight_name(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len);
-/* Writes "allreduce sum f32[1024] (bucket 2 of step 118)". */
+/* Writes "allreduce sum f32[1024] (bucket 2 of step 118, gradients of fc2.bias to fc1.weight)". */
 void ct__flight_text(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len);
 
 #endif

@@ -31,7 +31,7 @@ static enum ct_status run(const void *args)
 	const struct posted *p = args;
 	struct ct_in_stream *in = &p->comm->in_stream;
 	const void *running = NULL;
-	char other[128] = "another collective", own[128];
+	char other[224] = "another collective", own[128];
 
 	if (atomic_compare_exchange_strong(&in->args, &running, args)) {
 		CT_TRY(begin(in, p));

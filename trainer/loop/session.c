@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/black_box.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
@@ -18,6 +19,7 @@
 
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
 {
+	ct_box_phase("%s, step %llu", phase, (unsigned long long)step);
 	if (s->watchdog)
 		ct_watchdog_phase(s->watchdog, "%s, step %llu", phase, (unsigned long long)step);
 }
@@ -226,6 +228,7 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 				   .run_dir = s->run_dir,
 				   .open_network = c->dist.open_network,
 				   .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9)};
+	ct_box_phase("joining");
 	ct_failpoint("join");
 	CT_TRY(ct_world_join(id, &wo, &s->world));
 	if (id->world > 1)
@@ -356,6 +359,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	CT_TRY_GOTO(open_engine(s), st, fail_data);
 	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->train, &s->val), st, fail);
 	s->data_s = data.seconds;
+	ct_box_phase("compiling");
 	t0 = ct_now_ns();
 	CT_TRY_GOTO(build_model(s, train), st, fail);
 	note_digests(s);

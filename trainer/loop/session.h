@@ -111,6 +111,12 @@ static inline const ct_graph *ct_session_whole(const struct ct_session *s)
 	return s->pipe ? s->pipe->whole : s->graph;
 }
 
+/* Returns the name of the parameter to which slice i of the arenas belongs. */
+static inline const char *ct_session_slice_name(const struct ct_session *s, int i)
+{
+	return ct_graph_param(s->graph, ct_net_slice(s->net, i)->param)->name;
+}
+
 /* Returns which share of the samples this rank processes. */
 static inline int ct_session_replica(const struct ct_session *s)
 {

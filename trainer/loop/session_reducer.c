@@ -98,6 +98,13 @@ static enum ct_status create_reducer(struct ct_session *s)
 	if (s->half)
 		ro.memory[s->plan.net.reduce_type] = ct_arena_at(s->half, 0);
 	ro.memory[CT_F32] = ct_arena_at(s->grads, 0);
+	for (int b = 0; b < s->n_buckets; b++) {
+		const struct ct_bucket *k = &s->buckets[b];
+
+		if (k->n_slices > 0)
+			ct_comm_name_bucket(s->group, b, ct_session_slice_name(s, k->first_slice),
+					    ct_session_slice_name(s, k->first_slice + k->n_slices - 1));
+	}
 	return ct_reducer_create(s->group, &ro, &s->reducer);
 }
 

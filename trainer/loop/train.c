@@ -360,8 +360,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 			left = 0;
 	}
 	*drained = ct_stepper_pending(l->stepper) == 0;
-	if (s->watchdog)
-		ct_session_phase(s, "training", s->state.step);
+	ct_session_phase(s, "training", s->state.step);
 	report_progress(l, "train");
 	return take_save(l, false);
 }

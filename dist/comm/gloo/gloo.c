@@ -220,7 +220,7 @@ static struct ct_gloo_op describe(const ct_work *w)
 static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
 {
 	int q = ct__gloo_sockets_lost(&g->sockets);
-	char who[128], what[128];
+	char who[128], what[224];
 	struct ct_error e;
 
 	ct_error_save(&e);

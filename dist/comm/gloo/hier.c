@@ -299,7 +299,7 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 /* The parts of a collective look for the reason themselves. */
 static enum ct_status look(ct_comm *c, const ct_work *w, bool final)
 {
-	char what[128];
+	char what[224];
 
 	if (!final)
 		return CT_OK;

@@ -272,7 +272,7 @@ enum ct_status ct__nccl_check_wait(void *comm, int64_t waited_ns)
 
 enum ct_status ct__nccl_others_stay(struct comm_nccl *n, const ct_work *w)
 {
-	char what[128];
+	char what[224];
 
 	if (heed(n, "closed") == CT_OK)
 		return CT_OK;

@@ -284,7 +284,7 @@ static void slot_text(const struct shm *s, const struct shm_slot *d, char *buf, 
 
 enum ct_status ct__shm_coll_compare(struct shm *s, uint64_t seq)
 {
-	char who_a[128], who_b[128], what_a[128], what_b[128];
+	char who_a[128], who_b[128], what_a[224], what_b[224];
 	const struct shm_slot *a = NULL, *b;
 	int first = 0;
 

@@ -105,7 +105,7 @@ static enum ct_status gave_up(const struct shm *s, const ct_work *w, int q)
 {
 	const struct shm_rank *r = &s->ranks[q];
 	const int len = (int)sizeof(r->reason) - 1;
-	char who[128], what[128];
+	char who[128], what[224];
 
 	if (r->status == CT_MISMATCH) {
 		(void)CT_FAIL(CT_MISMATCH, "%.*s", len, r->reason);
@@ -121,7 +121,7 @@ static enum ct_status gave_up(const struct shm *s, const ct_work *w, int q)
 /* What a peer published before it ended is complete. It is an error only if something is missing. */
 static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_process)
 {
-	char who[128], what[128];
+	char who[128], what[224];
 
 	for (int q = 0; q < s->base.size; q++) {
 		const char *why = gone(s, w, q, look_at_process);
@@ -162,7 +162,7 @@ static bool is_late(const struct shm *s, const ct_work *w, int q, bool *inside)
 
 static enum ct_status timed_out(struct shm *s, ct_work *w)
 {
-	char names[512] = "its peers", who[128], what[128];
+	char names[512] = "its peers", who[128], what[224];
 	bool inside = false, any_inside = false;
 	size_t len = 0;
 	int n = 0;
