@@ -61,6 +61,7 @@ enum ct_status ct_cmd_check(const struct ct_cli *cli);       /* cmd_config.c */
 enum ct_status ct_cmd_config_docs(const struct ct_cli *cli); /* cmd_config.c: `ctrain config docs|schema|dump` */
 enum ct_status ct_cmd_config_schema(const struct ct_cli *cli);
 enum ct_status ct_cmd_config_dump(const struct ct_cli *cli);
+enum ct_status ct_cmd_postmortem(const struct ct_cli *cli);
 enum ct_status ct_cmd_info(const struct ct_cli *cli);
 enum ct_status ct_cmd_doctor(const struct ct_cli *cli);
 enum ct_status ct_cmd_explain(const struct ct_cli *cli); /* cmd_doctor.c */

@@ -20,6 +20,7 @@
 #include "trainer/launch/limits.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
+#include "trainer/launch/witness.h"
 #include "trainer/launch/workers_impl.h"
 
 #define KILL_AFTER_NS (2500 * CT_MS) /* after the first failure, so that all processes have ended within 5 s */
@@ -34,6 +35,7 @@ struct launcher {
 	struct ct_ranks ranks;
 	struct ct_worker *workers;
 	struct ct_job_store store;
+	struct ct_witness witness;
 	int signals;
 	int clock_fd;       /* clock that the launcher and the ranks share; Ctrl-Z halts it */
 	int64_t stopped_at; /* time of the first SIGINT or SIGTERM; 0 if there was none */
@@ -60,6 +62,7 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
 	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
 	env[n++] = ct_strfmt("%s=%d", CT_ENV_CLOCK_FD, l->clock_fd);
+	env[n++] = ct_witness_env(&l->witness, i);
 	if (l->store.addr[0]) {
 		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store.addr);
 		env[n++] = ct_strfmt("CTRAIN_TOKEN=%s", l->store.opts.token);
@@ -84,6 +87,7 @@ static void signal_all(struct launcher *l, int sig)
 
 static void kill_all(struct launcher *l)
 {
+	ct_witness_note_states(&l->witness, l->workers);
 	signal_all(l, SIGKILL);
 	l->killed = true;
 	l->kill_at = CT_FOREVER;
@@ -263,7 +267,7 @@ static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w
 		     l->store.opts.host, sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "",
 		     known ? f.phase : "");
 	if (sig == SIGKILL)
-		ct_error_hint("kill -9, or the kernel ran out of memory (see dmesg)");
+		ct_witness_explain_kill(&l->witness);
 	ct_error_hint("%s to continue from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
 	return crash ? CT_BUG : CT_PEER_LOST;
 }
@@ -324,6 +328,14 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	return st < 0 ? ct_error_restore(&first) : result(l);
 }
 
+static void report_failure(struct launcher *l, const char *run_dir)
+{
+	struct ct_failure f;
+	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
+	ct_witness_report(&l->witness, l->workers, l->ranks.node, l->ranks.world, run_dir, known ? &f : NULL,
+			  l->first_failed);
+}
+
 /* Writes the reason for the failure to RUN/log/launcher.log, because terminal output may be lost. */
 static enum ct_status record_failure(const char *run_dir)
 {
@@ -359,11 +371,16 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 	}
 	for (int i = 0; i < l.ranks.local; i++)
 		l.workers[i].out_fd = l.workers[i].error_fd = -1;
+	CT_TRY_GOTO(ct_witness_open(&l.witness, l.ranks.local), st, out_workers);
 	st = run_job(&l, argv);
+	if (st < 0)
+		report_failure(&l, run_dir);
 	if (st < 0 && run_dir && l.ranks.node == 0)
 		st = record_failure(run_dir);
 	for (int i = 0; i < l.ranks.local; i++)
 		ct__worker_release(&l.workers[i]);
+	ct_witness_close(&l.witness);
+out_workers:
 	ct_free(l.workers);
 out_store:
 	/* Ranks on other nodes may still have to read the result, or to leave. */

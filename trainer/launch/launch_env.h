@@ -5,6 +5,7 @@
 
 #define CT_ENV_ERROR_FD "CTRAIN_ERROR_FD" /* pipe to which a failing worker writes one struct ct_error */
 #define CT_ENV_CLOCK_FD "CTRAIN_CLOCK_FD" /* inherited descriptor for ct_clock_join */
+#define CT_ENV_BLACK_BOX "CTRAIN_BLACK_BOX" /* path for ct_black_box_join; "": there is none */
 #define CT_ENV_START_NS "CTRAIN_START_NS" /* start of the job on the ct_now_ns clock */
 
 #endif

@@ -9,11 +9,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/black_box.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/output.h"
+#include "base/stacks.h"
 #include "base/thread.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/limits.h"
@@ -24,6 +26,8 @@
 #include "trainer/loop/train.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
+#include "trainer/postmortem/entry.h"
+#include "trainer/postmortem/report.h"
 
 #define FINISH_NS CT_SEC /* maximum time to wait until the last lines of output have been read */
 
@@ -303,6 +307,44 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 	return CT_OK;
 }
 
+/* The backtraces of an earlier failure would be misleading. */
+static enum ct_status enable_stacks(const char *run_dir, int rank)
+{
+	char *path;
+	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, rank));
+	(void)unlink(path);
+	ct_stacks_enable(path);
+	ct_free(path);
+	return CT_OK;
+}
+
+/* Adds this rank to the report after a failure. Our launcher would do this itself. */
+static void report_failure(const struct ct_identity *id, const char *run_dir, double started)
+{
+	struct ct_failure f = {.rank = id->rank, .pid = (int)getpid(), .status = ct_error_status(), .seq = -1};
+	const struct ct_postmortem_job job = {.world = id->world, .started = started, .failure = &f};
+	struct ct_rank_end end = {.rank = id->rank, .pid = (int)getpid(), .node = id->node, .wait_status = -1};
+	const struct ct_black_box *box = ct_black_box_own();
+	struct ct_error keep;
+	char host[65] = "?";
+	if (id->by == CT_LAUNCHER_CTRAIN || f.status == CT_INTERRUPTED || !box || !strstr(ct_box_phase_of(box), ", step "))
+		return;
+	(void)gethostname(host, sizeof(host) - 1);
+	ct_error_save(&keep);
+	if (f.status == CT_PEER_LOST || f.status == CT_CANCELLED || f.status == CT_TIMEOUT)
+		f.rank = -1; /* another rank failed first */
+	snprintf(f.host, sizeof(f.host), "%.63s", host);
+	snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s): %.500s", id->rank, f.pid, f.host, keep.message);
+	end.host = host;
+	end.error = &keep;
+	ct_json *entries = ct_json_array();
+	ct_json_push(entries, ct_postmortem_entry(run_dir, &end, box));
+	if (ct_postmortem_add(run_dir, &job, entries) < 0)
+		CT_DEBUG("cannot write the report of the failure: %s", ct_error_message());
+	(void)ct_error_restore(&keep);
+	ct_error_hint("%s/log/postmortem.txt describes what each rank was doing", run_dir);
+}
+
 /* The record of an earlier failure would be misleading. */
 static enum ct_status name_flight_file(const struct ct_session *s)
 {
@@ -359,7 +401,10 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	struct ct_stop_guard guard = {0};
 	ct_nccl_log *nccl_log = NULL; /* NULL: NCCL is not used, or its messages are not wanted */
 	char *run_dir = NULL;
+	const double started = ct_wall_seconds();
+	const char *box = getenv(CT_ENV_BLACK_BOX);
 	enum ct_status st;
+	ct_black_box_join(box && box[0] ? box : NULL);
 	CT_TRY(ct_limits_check(id->local_world));
 	CT_TRY(ct_signals_open(false, &signals));
 	ct_output_never_wait();
@@ -371,12 +416,15 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	if (st == CT_OK)
 		st = open_run_dir(cfg, id, run_dir, &lock);
 	if (st == CT_OK)
+		st = enable_stacks(run_dir, id->rank);
+	if (st == CT_OK)
 		st = ct_nccl_log_start(nccl_log);
 	if (st == CT_OK)
 		st = train(cfg, id, lock, signals, &guard);
 	ct_stop_guard_end(&guard);
 	ct_nccl_log_close(nccl_log);
 	if (st < 0) {
+		report_failure(id, run_dir, started);
 		/* Written to the log file only, because the launcher or main prints the error. */
 		ct_log_record(CT_LOG_COMPONENT, "ends with %s: %s%s%s", ct_status_name(st), ct_error_message(),
 			      ct_error_hint_text()[0] ? "; hint: " : "", ct_error_hint_text());

@@ -1,0 +1,170 @@
+#define CT_LOG_COMPONENT "launch"
+#include "trainer/launch/witness.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "trainer/launch/launch_env.h"
+#include "trainer/postmortem/entry.h"
+#include "trainer/postmortem/oom.h"
+#include "trainer/postmortem/report.h"
+
+#define GROUPS "/proc/self/cgroup", "/sys/fs/cgroup"
+
+enum ct_status ct_witness_open(struct ct_witness *w, int n)
+{
+	*w = (struct ct_witness){.n = n, .oom_kills = ct_oom_kills(GROUPS), .started = ct_wall_seconds()};
+	w->boxes = CT_NEW_ARRAY(struct ct_black_box *, (size_t)n);
+	w->fds = CT_NEW_ARRAY(int, (size_t)n);
+	w->states = CT_NEW_ARRAY(char, (size_t)n);
+	if (!w->boxes || !w->fds || !w->states) {
+		w->n = 0;
+		ct_witness_close(w);
+		return CT_NOMEM;
+	}
+	for (int i = 0; i < n; i++) {
+		if (ct_black_box_create(&w->fds[i], &w->boxes[i]) < 0)
+			CT_DEBUG("%s", ct_error_message());
+	}
+	ct_error_clear();
+	return CT_OK;
+}
+
+void ct_witness_close(struct ct_witness *w)
+{
+	for (int i = 0; i < w->n; i++)
+		ct_black_box_destroy(w->fds[i], w->boxes[i]);
+	ct_free(w->boxes);
+	ct_free(w->fds);
+	ct_free(w->states);
+	*w = (struct ct_witness){0};
+}
+
+char *ct_witness_env(const struct ct_witness *w, int i)
+{
+	if (!w->boxes[i])
+		return ct_strfmt("%s=", CT_ENV_BLACK_BOX);
+	return ct_strfmt("%s=/proc/%d/fd/%d", CT_ENV_BLACK_BOX, (int)getpid(), w->fds[i]);
+}
+
+static char state_of(pid_t pid)
+{
+	char path[48], text[512] = "";
+	const char *end;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (!fgets(text, sizeof(text), f))
+		text[0] = '\0';
+	(void)fclose(f);
+	end = strrchr(text, ')'); /* of the program's name */
+	return end && end[1] == ' ' ? end[2] : 0;
+}
+
+void ct_witness_note_states(struct ct_witness *w, const struct ct_worker *workers)
+{
+	for (int i = 0; i < w->n; i++) {
+		if (workers[i].pid > 0 && !workers[i].ended)
+			w->states[i] = state_of(workers[i].pid);
+	}
+}
+
+static bool was_killed(const struct ct_witness *w, const struct ct_worker *workers, int i)
+{
+	return workers[i].ended && WIFSIGNALED(workers[i].wait_status) && !w->states[i];
+}
+
+static bool has_worked(const struct ct_witness *w, const struct ct_worker *workers)
+{
+	for (int i = 0; i < w->n; i++) {
+		if (was_killed(w, workers, i) || (w->boxes[i] && strstr(ct_box_phase_of(w->boxes[i]), ", step ")))
+			return true;
+	}
+	return false;
+}
+
+static bool ran_out_of_memory(const struct ct_witness *w)
+{
+	return w->oom_kills >= 0 && ct_oom_kills(GROUPS) > w->oom_kills;
+}
+
+void ct_witness_explain_kill(const struct ct_witness *w)
+{
+	const uint64_t limit = ct_oom_limit(GROUPS);
+	char bytes[CT_BYTES_TEXT];
+
+	if (!ran_out_of_memory(w))
+		ct_error_hint(w->oom_kills < 0 ? "kill -9, or the kernel ran out of memory (see dmesg)"
+					       : "a user or the batch system has used kill -9");
+	else if (limit > 0)
+		ct_error_hint(
+			"the kernel killed it because memory ran out: the limit of its control group is %s; raise it, or use a smaller batch or fewer loader threads",
+			ct_bytes_text(limit, bytes));
+	else
+		ct_error_hint(
+			"the kernel killed it because memory ran out; use a smaller batch or fewer loader threads");
+}
+
+static ct_json *entries_of(const struct ct_witness *w, const struct ct_worker *workers, int node, const char *run_dir)
+{
+	ct_json *list = ct_json_array();
+	char host[65] = "?";
+	const bool oom = ran_out_of_memory(w);
+
+	(void)gethostname(host, sizeof(host) - 1);
+	for (int i = 0; i < w->n; i++) {
+		const struct ct_worker *k = &workers[i];
+		const bool by_kernel = oom && was_killed(w, workers, i) && WTERMSIG(k->wait_status) == SIGKILL;
+		const struct ct_rank_end end = {.rank = k->rank,
+						.pid = (int)k->pid,
+						.node = node,
+						.host = host,
+						.wait_status = k->ended ? k->wait_status : -1,
+						.error = k->has_error ? &k->error : NULL,
+						.killed_by_launcher = w->states[i] != 0,
+						.state = w->states[i],
+						.out_of_memory = by_kernel,
+						.memory_limit = by_kernel ? ct_oom_limit(GROUPS) : 0};
+
+		if (k->pid > 0)
+			ct_json_push(list, ct_postmortem_entry(run_dir, &end, w->boxes[i]));
+	}
+	return list;
+}
+
+/* A failure without a record in the store, for example of a single rank. */
+static void describe(const struct ct_worker *w, struct ct_failure *out)
+{
+	*out = (struct ct_failure){.rank = w->rank, .pid = (int)w->pid, .status = ct_error_status(), .seq = -1};
+	snprintf(out->message, sizeof(out->message), "%.639s", ct_error_message());
+}
+
+void ct_witness_report(const struct ct_witness *w, const struct ct_worker *workers, int node, int world,
+		       const char *run_dir, const struct ct_failure *failure, int first)
+{
+	struct ct_postmortem_job job = {.world = world, .started = w->started, .failure = failure};
+	struct ct_failure own;
+	struct ct_error keep;
+	enum ct_status st;
+
+	if (!run_dir || ct_error_status() >= 0 || ct_error_status() == CT_INTERRUPTED || !has_worked(w, workers))
+		return;
+	if (first >= 0)
+		describe(&workers[first], &own);
+	if (!failure && first >= 0)
+		job.failure = &own;
+	ct_error_save(&keep);
+	st = ct_postmortem_add(run_dir, &job, entries_of(w, workers, node, run_dir));
+	if (st < 0)
+		CT_WARN("cannot write the report of the failure: %s", ct_error_message());
+	(void)ct_error_restore(&keep);
+	if (st == CT_OK)
+		ct_error_hint("%s/log/postmortem.txt describes what each rank was doing", run_dir);
+}

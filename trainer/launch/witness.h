@@ -1,0 +1,34 @@
+/* Collects what the launcher knows about its ranks for the report after a failure (trainer/postmortem/report.h): their
+ * black boxes, how their processes ended, and whether the kernel has killed one because memory ran out. */
+#ifndef CT_TRAINER_LAUNCH_WITNESS_H
+#define CT_TRAINER_LAUNCH_WITNESS_H
+
+#include "base/black_box.h"
+#include "dist/store/store.h"
+#include "trainer/launch/workers_impl.h"
+
+struct ct_witness {
+	int n;
+	struct ct_black_box **boxes; /* [n]; NULL: could not be created */
+	int *fds;                    /* [n] */
+	char *states;                /* [n] states of processes before they were killed; 0: unknown */
+	int64_t oom_kills;           /* at the start; -1: unknown */
+	double started;
+};
+
+/* Creates a black box for each of n ranks. Continues without those that cannot be created. */
+enum ct_status ct_witness_open(struct ct_witness *w, int n) CT_MUST_CHECK;
+void ct_witness_close(struct ct_witness *w); /* a zeroed struct is allowed */
+/* Returns the variable NAME=VALUE with which rank i of this node finds its black box. The caller owns it. */
+char *ct_witness_env(const struct ct_witness *w, int i);
+/* Stores the states of the processes that still run. Call it before the launcher kills them. */
+void ct_witness_note_states(struct ct_witness *w, const struct ct_worker *workers);
+/* Adds to the hint of the current error chain why a rank may have been killed by SIGKILL. */
+void ct_witness_explain_kill(const struct ct_witness *w);
+/* Adds the ranks [n] of this node to the report of the run, and the path of the report to the hint of the current error
+ * chain. Does nothing if the failure was found before the ranks began to work, because then the message says
+ * everything. failure: of the run; NULL: unknown. first: index of the rank that failed first, or -1. */
+void ct_witness_report(const struct ct_witness *w, const struct ct_worker *workers, int node, int world,
+		       const char *run_dir, const struct ct_failure *failure, int first);
+
+#endif
