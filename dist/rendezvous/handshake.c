@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/output.h"
+#include "dist/rendezvous/roll_call.h"
 #include "dist/store/failure.h"
 #include "dist/store/net.h"
 #include "dist/store/wire.h"
@@ -15,6 +17,8 @@
 #include "base/log.h"
 
 #define TABLE_ROWS 16
+#define SAY_FIRST_NS (2 * CT_SEC) /* interval of the lines that list the missing ranks; it doubles up to SAY_MAX_NS */
+#define SAY_MAX_NS (60 * CT_SEC)
 
 struct introduction {
 	struct ct_peer peer;
@@ -137,8 +141,9 @@ static void member_row(struct ct_str *b, int rank, const struct ct_member_state 
 /* Replaces the message of a store timeout with a table of the ranks that have arrived. */
 static enum ct_status name_missing(struct ct_world *w, double waited_s)
 {
-	struct ct_str missing = {0}, table = {0};
+	struct ct_str missing = {0}, table = {0}, nodes = {0};
 	struct ct_member_state *m;
+	struct ct_roll roll;
 	int n, at = 0, n_missing = 0, rows = 0;
 
 	if (ct_store_members_by(w->store, ct_deadline_in(2 * CT_SEC), &m, &n) != CT_OK)
@@ -157,13 +162,23 @@ static enum ct_status name_missing(struct ct_world *w, double waited_s)
 			rows++;
 		}
 	}
-	(void)CT_FAIL(CT_TIMEOUT, "after %.1f s, %d of %d ranks are missing: %s%s%s", waited_s, n_missing, w->id.world,
-		      ct_str_text(&missing), n_missing > TABLE_ROWS ? ", ..." : "", ct_str_text(&table));
+	/* With our launcher, the user thinks in nodes. */
+	if (w->id.by == CT_LAUNCHER_CTRAIN && w->id.n_nodes > 1 &&
+	    ct_roll_read(w->store, w->id.world, &roll) == CT_OK) {
+		ct_str_add(&nodes, " (");
+		ct_roll_call(&roll, m, n, &nodes);
+		ct_str_add(&nodes, ")");
+		ct_roll_release(&roll);
+	}
+	(void)CT_FAIL(CT_TIMEOUT, "after %.1f s, %d of %d ranks are missing: %s%s%s%s", waited_s, n_missing,
+		      w->id.world, ct_str_text(&missing), n_missing > TABLE_ROWS ? ", ..." : "", ct_str_text(&nodes),
+		      ct_str_text(&table));
 	ct_error_hint(
 		"check the output of the missing ranks: they must have started, and their hosts must be able to reach %s",
 		w->id.init);
 	ct_str_release(&missing);
 	ct_str_release(&table);
+	ct_str_release(&nodes);
 	ct_free(m);
 	return CT_TIMEOUT;
 }
@@ -181,20 +196,63 @@ static enum ct_status check_introduction(const struct ct_world *w, const struct 
 	return CT_MISMATCH;
 }
 
+/* Prints which ranks have joined. Our launcher does this itself. */
+static void say_missing(struct ct_world *w)
+{
+	const struct ct_roll roll = {.world = w->id.world};
+	struct ct_member_state *m;
+	struct ct_str text = {0};
+	int n;
+
+	if (w->id.by == CT_LAUNCHER_CTRAIN)
+		return;
+	if (ct_store_members_by(w->store, ct_deadline_in(CT_SEC), &m, &n) != CT_OK) {
+		ct_error_clear();
+		return;
+	}
+	ct_roll_call(&roll, m, n, &text);
+	ct_output_print(STDERR_FILENO, "ctrain: waiting for the other ranks: %s\n", ct_str_text(&text));
+	ct_str_release(&text);
+	ct_free(m);
+}
+
+/* When rank 0 logs which ranks are missing. */
+struct say {
+	int64_t at_ns, pause_ns;
+};
+
+/* Gets the handshake of a rank; logs at intervals which ranks are missing. */
+static enum ct_status get_introduction(struct ct_world *w, int rank, int64_t deadline_ns, struct say *say, char **text,
+				       size_t *len)
+{
+	enum ct_status st;
+	char key[32];
+
+	snprintf(key, sizeof(key), "introduction/%d", rank);
+	for (;;) {
+		st = ct_store_get(w->store, key, say->at_ns < deadline_ns ? say->at_ns : deadline_ns, text, len);
+		if (st != CT_TIMEOUT || ct_now_ns() >= deadline_ns)
+			return st;
+		say_missing(w);
+		say->pause_ns = say->pause_ns * 2 < SAY_MAX_NS ? say->pause_ns * 2 : SAY_MAX_NS;
+		say->at_ns = ct_deadline_in(say->pause_ns);
+	}
+}
+
 /* Collects the handshakes of all ranks in `all`. Runs on rank 0. */
 static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct_str *all)
 {
 	int64_t start = ct_now_ns();
+	struct say say = {ct_deadline_in(SAY_FIRST_NS), SAY_FIRST_NS};
 
 	for (int rank = 0; rank < w->id.world; rank++) {
 		struct ct_wire_reader r;
 		enum ct_status st;
 		struct introduction h;
-		char key[32], *text;
+		char *text;
 		size_t len;
 
-		snprintf(key, sizeof(key), "introduction/%d", rank);
-		st = ct_store_get(w->store, key, deadline_ns, &text, &len);
+		st = get_introduction(w, rank, deadline_ns, &say, &text, &len);
 		if (st == CT_TIMEOUT)
 			return name_missing(w, ct_seconds_since(start));
 		CT_TRY(st);

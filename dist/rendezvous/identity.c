@@ -17,6 +17,9 @@
 #define DEFAULT_PORT 29500 /* the same as PyTorch's */
 #define PORT_BASE 20000
 #define PORT_SPAN 20000
+#define TORCHRUN_PORT_BASE 20000
+#define TORCHRUN_PORT_SPAN 9000
+#define TORCHRUN_PORT_STEP 7919 /* a prime that does not divide the span, so all ports of the range are used */
 
 struct env {
 	ct_getenv_fn get;
@@ -131,6 +134,38 @@ static enum ct_status contradiction(const char *a, int va, const char *b, int vb
 	return CT_FAIL(CT_USAGE, "%s=%d and %s=%d contradict each other: %s", a, va, b, vb, why);
 }
 
+/* Lists the names [n] that are not set: "WORLD_SIZE, MASTER_ADDR and MASTER_PORT are". Returns the number of them. */
+static int list_missing(const struct env *e, const char *const *names, size_t n, char *buf, size_t len)
+{
+	size_t at[8], count = 0, used = 0;
+
+	for (size_t i = 0; i < n && count < CT_ARRAY_LEN(at); i++) {
+		if (!value(e, names[i]))
+			at[count++] = i;
+	}
+	buf[0] = '\0';
+	for (size_t i = 0; i < count && used < len; i++)
+		used += (size_t)snprintf(buf + used, len - used, "%s%s",
+					 i == 0           ? ""
+					 : i + 1 == count ? " and "
+							  : ", ",
+					 names[at[i]]);
+	if (used < len)
+		snprintf(buf + used, len - used, "%s", count == 1 ? " is" : " are");
+	return (int)count;
+}
+
+/* `have` is set, but at least one of the names [n] is not. All that are missing are in the message. */
+static enum ct_status some_missing(const struct env *e, const char *have, const char *const *names, size_t n)
+{
+	char missing[160];
+
+	(void)list_missing(e, names, n, missing, sizeof(missing));
+	(void)CT_FAIL(CT_USAGE, "%s is set, but %s not", have, missing);
+	ct_error_hint("set all of them, or unset %s to let ctrain start its own ranks", have);
+	return CT_USAGE;
+}
+
 static enum ct_status half_set(const char *have, const char *missing)
 {
 	(void)CT_FAIL(CT_USAGE, "%s is set, but %s is not", have, missing);
@@ -160,8 +195,14 @@ static bool started_by(const struct env *e, const struct source *s)
 	return !world || (strcmp(world, "1") != 0 && strcmp(world, "0") != 0);
 }
 
-static enum ct_status read_place(const struct env *e, const struct source *s, struct ct_identity *id)
+static enum ct_status read_place(const struct env *e, const struct source *s, bool has_init, struct ct_identity *id)
 {
+	if (s->by == CT_LAUNCHER_ENV && (!value(e, s->rank) || !value(e, s->world))) {
+		/* With an init URL, MASTER_* are not needed. */
+		const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+
+		return some_missing(e, value(e, s->rank) ? s->rank : s->world, names, has_init ? 2 : 4);
+	}
 	if (!value(e, s->rank) || !value(e, s->world)) {
 		bool both = !value(e, s->rank) && !value(e, s->world);
 
@@ -239,6 +280,14 @@ static enum ct_status meet(const struct env *e, struct ct_identity *id, const ch
 	return ct__init_url_make(id->init, sizeof(id->init), "tcp", addr ? addr : fallback_host, port);
 }
 
+/* torchrun's own store listens on MASTER_PORT, and users give successive ports to jobs on the same host. So successive
+ * ports are mapped to ports that are far apart. The range is below the usual ports of torchrun (29400, 29500) and the
+ * ports that Linux gives to clients (from 32768). */
+static int beside_torchrun(int master_port)
+{
+	return TORCHRUN_PORT_BASE + (int)((int64_t)master_port * TORCHRUN_PORT_STEP % TORCHRUN_PORT_SPAN);
+}
+
 static enum ct_status meet_env(const struct env *e, struct ct_identity *id)
 {
 	int port;
@@ -246,12 +295,11 @@ static enum ct_status meet_env(const struct env *e, struct ct_identity *id)
 	if (!value(e, "MASTER_ADDR") || !value(e, "MASTER_PORT")) {
 		if (id->world == 1)
 			return ct__init_url_make(id->init, sizeof(id->init), "tcp", "127.0.0.1", DEFAULT_PORT);
-		return half_set("WORLD_SIZE", value(e, "MASTER_ADDR") ? "MASTER_PORT" : "MASTER_ADDR");
+		return some_missing(e, "WORLD_SIZE", (const char *const[]){"MASTER_ADDR", "MASTER_PORT"}, 2);
 	}
 	CT_TRY(master_port(e, 0, &port));
-	/* torchrun's own store listens on MASTER_PORT. */
 	if (id->by == CT_LAUNCHER_TORCHRUN)
-		port += port < 65535 ? 1 : -1;
+		port = beside_torchrun(port);
 	return meet(e, id, NULL, port);
 }
 
@@ -408,11 +456,13 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 	const struct source *s = NULL;
 	struct ct_init_url url;
 
-	warn_misspelled(&e);
 	for (size_t i = 0; i < CT_ARRAY_LEN(sources) && !s; i++) {
 		if (started_by(&e, &sources[i]))
 			s = &sources[i];
 	}
+	/* Our launcher has already warned. */
+	if (!s || s->by != CT_LAUNCHER_CTRAIN)
+		warn_misspelled(&e);
 	if (!s) {
 		complete(&id);
 		if (init_override) {
@@ -423,7 +473,7 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 		return CT_OK;
 	}
 	id.by = s->by;
-	CT_TRY(read_place(&e, s, &id));
+	CT_TRY(read_place(&e, s, init_override != NULL, &id));
 	CT_TRY(check_place(s, &id));
 	for (size_t i = 0; i < CT_ARRAY_LEN(sources) && s->by == CT_LAUNCHER_ENV; i++) {
 		if (sources[i].by == CT_LAUNCHER_SLURM || sources[i].by == CT_LAUNCHER_MPI)

@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "dist/rendezvous/handshake_impl.h"
 #include "dist/rendezvous/init_url_impl.h"
+#include "dist/rendezvous/place.h"
 #include "dist/rendezvous/rendezvous_file_impl.h"
 #include "dist/rendezvous/secret.h"
 #include "dist/store/failure.h"
@@ -42,6 +43,9 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 	const char *run = opts->run_id ? opts->run_id : id->run_id[0] ? id->run_id : "ctrain";
 
 	*out = (struct ct_store_opts){.member = id->rank, .pid = me->pid, .world = id->world};
+	/* Other launchers may count differently on each node, for example in heterogeneous jobs. */
+	if (id->by == CT_LAUNCHER_CTRAIN && id->n_nodes > 0)
+		out->n_nodes = id->n_nodes;
 	ct_wire_copy(out->host, sizeof(out->host), me->host);
 	if (strlen(run) >= sizeof(out->run_id) - 12) {
 		(void)CT_FAIL(CT_USAGE, "the run id \"%.80s\" is longer than %zu bytes", run, sizeof(out->run_id) - 13);
@@ -121,8 +125,13 @@ static const char *bind_host(const char *host)
 static enum ct_status connect_own(const struct ct_init_url *url, const struct ct_store_opts *o, int64_t deadline_ns,
 				  ct_store **out)
 {
-	int64_t limit = ct_deadline_in(OWN_ADDRESS_NS);
+	int64_t limit;
 
+	/* The store counts a connection of rank 0 as rank 0, so it is kept. */
+	CT_TRY(ct_place_check("MASTER_ADDR (--init)", "rank 0", url->host, url->port, o, out));
+	if (*out)
+		return CT_OK;
+	limit = ct_deadline_in(OWN_ADDRESS_NS);
 	if (ct_store_connect(url->host, url->port, o, limit < deadline_ns ? limit : deadline_ns, out) == CT_OK)
 		return CT_OK;
 	CT_WARN("rank 0 serves on %s port %d, but cannot connect to it: %s; the other ranks may not find it", url->host,

@@ -55,8 +55,12 @@ static enum ct_status client_new(const char *host, int port, const struct ct_sto
 
 static enum ct_status send_handshake(ct_store *s, enum ct_wire_role role)
 {
-	struct ct_wire_handshake h = {
-		.role = role, .member = s->opts.member, .pid = s->opts.pid, .world = s->opts.world};
+	struct ct_wire_handshake h = {.role = role,
+				      .member = s->opts.member,
+				      .pid = s->opts.pid,
+				      .world = s->opts.world,
+				      .n_nodes = s->opts.n_nodes,
+				      .node = s->opts.node};
 	struct ct_str b = {0};
 	enum ct_status st;
 
@@ -124,7 +128,7 @@ static enum ct_status read_reply(ct_store *s, const struct ct_wire_frame *f)
 	(void)CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused the connection: %s", s->host, s->port,
 		      why);
 	ct_error_hint(
-		"all ranks of a run need the same token, run id, --nodes and --procs, and each needs a different rank; two runs on one host need two ports");
+		"all ranks of a run need the same token, run id, --nodes and --procs; each node needs a different --node-rank, and each rank a different RANK (not LOCAL_RANK); two runs on one host need two ports");
 	return (enum ct_status)f->status;
 }
 

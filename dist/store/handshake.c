@@ -50,29 +50,78 @@ static int n_joined(const ct_store_server *s)
 	return n;
 }
 
-/* Checks that a client of this run expects the same number of ranks. If it does not while ranks are still missing, the
- * run cannot start, so this becomes the run's failure. */
-static bool same_world(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
+/* Refuses a client of this run that cannot take part in it. While ranks are still missing, the run then cannot start, so
+ * this becomes the run's failure. */
+static void refuse_and_fail(struct ct_srv_conn *c, const struct ct_wire_handshake *h, const char *what,
+			    const char *hint)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
 	struct ct_member_state m = {
 		.rank = h->role == CT_ROLE_LAUNCHER ? CT_STORE_LAUNCHER : h->member, .pid = h->pid, .seq = -1};
-	char who[CT_MEMBER_TEXT], owner[CT_MEMBER_TEXT];
 	struct ct_failure f;
 
-	if (o->world == 0 || h->world == 0 || o->world == h->world)
-		return true;
 	ct_wire_copy(m.host, sizeof(m.host), h->host);
-	ct_member_text(who, sizeof(who), m.rank, m.pid, m.host);
-	ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
-	refuse(c, CT_MISMATCH, "%s was started for a world of %d ranks, but %s for %d", who, h->world, owner, o->world);
-	if (n_joined(c->srv) < o->world) {
-		ct_failure_set(&f, &m, CT_MISMATCH, "was started for a world of %d ranks, but %s for %d", h->world,
-			       owner, o->world);
-		ct_wire_copy(f.hint, sizeof(f.hint),
-			     "start every node with the same number of nodes and processes (--nodes, --procs)");
+	ct_failure_set(&f, &m, CT_MISMATCH, "%s", what);
+	ct_wire_copy(f.hint, sizeof(f.hint), hint);
+	refuse(c, CT_MISMATCH, "%s", f.message);
+	if (n_joined(c->srv) < o->world)
 		ct__srv_offer_failure(c->srv, &f, SRV_CAUSE);
+}
+
+/* Checks that a client of this run expects the same number of ranks and nodes. */
+static bool same_size(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
+{
+	const struct ct_store_opts *o = &c->srv->opts;
+	bool ranks = o->world != 0 && h->world != 0 && o->world != h->world;
+	bool nodes = o->n_nodes != 0 && h->n_nodes != 0 && o->n_nodes != h->n_nodes;
+	char owner[CT_MEMBER_TEXT], what[320];
+
+	if (!ranks && !nodes)
+		return true;
+	ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
+	if (nodes)
+		snprintf(what, sizeof(what),
+			 "was started for a world of %d ranks on %d node%s, but %s for %d on %d node%s", h->world,
+			 h->n_nodes, ct_plural(h->n_nodes), owner, o->world, o->n_nodes, ct_plural(o->n_nodes));
+	else
+		snprintf(what, sizeof(what), "was started for a world of %d ranks, but %s for %d", h->world, owner,
+			 o->world);
+	refuse_and_fail(c, h, what, "start every node with the same number of nodes and processes (--nodes, --procs)");
+	return false;
+}
+
+static bool is_same_process(int pid, const char *host, const struct ct_wire_handshake *h)
+{
+	return pid == h->pid && strcmp(host, h->host) == 0;
+}
+
+/* Checks that no other launcher has the node rank of this one. */
+static bool node_is_free(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
+{
+	const struct ct_store_opts *o = &c->srv->opts;
+	const char *host = NULL;
+	char other[CT_MEMBER_TEXT], what[320], hint[128];
+	int pid = 0;
+
+	if (h->role != CT_ROLE_LAUNCHER || h->n_nodes == 0)
+		return true;
+	/* The server of such a run belongs to a launcher, too. */
+	if (o->member < 0 && o->n_nodes != 0 && o->node == h->node && !is_same_process(o->pid, o->host, h)) {
+		pid = o->pid;
+		host = o->host;
 	}
+	for (const struct ct_srv_conn *q = c->srv->ready.first; q && !host; q = q->next) {
+		if (q->role != CT_ROLE_LAUNCHER || q->node != h->node || q->gone || is_same_process(q->pid, q->host, h))
+			continue;
+		pid = q->pid;
+		host = q->host;
+	}
+	if (!host)
+		return true;
+	ct_member_text(other, sizeof(other), CT_STORE_LAUNCHER, pid, host);
+	snprintf(what, sizeof(what), "was started with node rank %d, which %s already has", h->node, other);
+	snprintf(hint, sizeof(hint), "give each node a different --node-rank, from 0 to %d", h->n_nodes - 1);
+	refuse_and_fail(c, h, what, hint);
 	return false;
 }
 
@@ -93,7 +142,7 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 		       owner, h->run_id);
 		return false;
 	}
-	return same_world(c, h);
+	return same_size(c, h) && node_is_free(c, h);
 }
 
 /* A rank that stopped waiting for its welcome and connects again replaces its own earlier connection. */
@@ -108,16 +157,31 @@ static void supersede(struct ct_srv_member *m, const struct ct_wire_handshake *h
 	ct__srv_conn_lost(old, 0);
 }
 
+static void rank_is_taken(struct ct_srv_conn *c, const struct ct_wire_handshake *h, int pid, const char *host)
+{
+	char what[256];
+
+	snprintf(what, sizeof(what), "cannot join, because rank %d is taken by pid %d on host %s", h->member, pid,
+		 host);
+	refuse_and_fail(
+		c, h, what,
+		"give each node a different --node-rank, and each rank a different RANK: LOCAL_RANK is not the rank if there are several nodes");
+}
+
 static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
+	const struct ct_store_opts *o = &c->srv->opts;
 	struct ct_srv_member *m = ct__srv_member_find(c->srv, h->member);
 
 	if (m)
 		supersede(m, h);
 	if (m && m->conn) {
-		refuse(c, CT_MISMATCH,
-		       "rank %d is taken: pid %d on host %s has joined as rank %d, and pid %d on host %s tries to do the same",
-		       h->member, m->state.pid, m->state.host, h->member, h->pid, h->host);
+		rank_is_taken(c, h, m->state.pid, m->state.host);
+		return false;
+	}
+	/* The rank that serves the store has its place from the beginning. */
+	if (h->member == o->member && o->world != 0 && !is_same_process(o->pid, o->host, h)) {
+		rank_is_taken(c, h, o->pid, o->host);
 		return false;
 	}
 	if (!m)
@@ -162,6 +226,8 @@ void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 	    (h.role == CT_ROLE_AUXILIARY && !enter_auxiliary(c, &h)))
 		return;
 	c->role = h.role;
+	c->node = h.role == CT_ROLE_LAUNCHER && h.n_nodes > 0 ? h.node : -1;
+	c->pid = h.pid;
 	ct_wire_copy(c->host, sizeof(c->host), h.host);
 	c->ready = true;
 	ct__srv_list_drop(&c->srv->handshakes, c);

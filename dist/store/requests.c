@@ -213,16 +213,18 @@ static void do_members(struct ct_srv_conn *c, uint64_t tag)
 	ct__srv_conn_send_frame(c, &b);
 }
 
-/* A member may report only its own failure. A launcher may report the failure of a rank that is on its host or never
- * joined. */
+/* A member may report only its own failure. A launcher may report its own failure, and that of a rank that is on its
+ * host or never joined. */
 static bool may_report(const struct ct_srv_conn *c, const struct ct_failure *x)
 {
 	const struct ct_srv_member *m;
 
 	if (c->role == CT_ROLE_MEMBER || c->role == CT_ROLE_AUXILIARY)
 		return c->member && c->member->state.rank == x->rank;
-	if (c->role != CT_ROLE_LAUNCHER || x->rank < 0)
+	if (c->role != CT_ROLE_LAUNCHER)
 		return false;
+	if (x->rank < 0)
+		return x->pid == c->pid && strcmp(x->host, c->host) == 0;
 	m = ct__srv_member_find(c->srv, x->rank);
 	return !m || strcmp(m->state.host, c->host) == 0;
 }

@@ -21,6 +21,8 @@ enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts
 	s->opts.member = opts->member;
 	s->opts.pid = opts->pid;
 	s->opts.world = opts->world;
+	s->opts.n_nodes = opts->n_nodes;
+	s->opts.node = opts->node;
 	/* Copy field by field: the token is compared with its padding, which must be zero on both sides. */
 	ct_wire_copy(s->opts.run_id, sizeof(s->opts.run_id), opts->run_id);
 	ct_wire_copy(s->opts.token, sizeof(s->opts.token), opts->token);

@@ -53,6 +53,7 @@ struct ct_srv_conn {
 	int err;                   /* why the connection ended: errno, or 0 if the peer closed it */
 	int64_t deadline;          /* of the handshake */
 	enum ct_wire_role role;
+	int node, pid;                /* of a launcher that knows the number of nodes; node is -1 otherwise */
 	struct ct_srv_member *member; /* NULL for observers */
 	int n_waits;
 	enum ct_srv_stage stage;

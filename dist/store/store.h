@@ -34,7 +34,9 @@ struct ct_store_opts {
 	int member;               /* rank, or one of the above; for a server: rank, or -1 for a launcher */
 	char host[64];
 	int pid;
-	int world; /* the number of ranks that this side expects; 0: not checked */
+	int world;   /* the number of ranks that this side expects; 0: not checked */
+	int n_nodes; /* the number of nodes that this side expects; 0: not checked */
+	int node;    /* of a launcher: its node rank */
 };
 
 /* The failure that ended the run. */
@@ -78,11 +80,10 @@ void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f);
 bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out);
 
 /* Connects to the server. Retries at intervals of 2 ms to 200 ms until the server answers or the deadline has passed.
- * If the server refuses the client because of its token, its run id, its number of ranks or a member number that is
- * already taken, the function immediately returns CT_MISMATCH with the server's reason. If a client with the right
- * token expects a different number of ranks than the server, and some ranks have not joined yet, the mismatch also
- * becomes the run's failure record: one side was started with a wrong number, and the missing ranks will never
- * arrive. */
+ * If the server refuses the client because of its token, its run id, its number of ranks or nodes, or a rank or node
+ * rank that is already taken, the function immediately returns CT_MISMATCH with the server's reason. If the client has
+ * the right token and run id, and some ranks have not joined yet, the mismatch also becomes the run's failure record: a
+ * node or a rank was started with a wrong number, and the missing ranks will never arrive. */
 enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns,
 				ct_store **out) CT_MUST_CHECK;
 /* Opens another connection of the same member from the same process, for example for a watchdog. The end of this

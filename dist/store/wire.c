@@ -158,6 +158,8 @@ void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h)
 	ct_wire_put_u32(b, (uint32_t)h->pid);
 	ct_wire_put_str(b, h->host);
 	ct_wire_put_u32(b, (uint32_t)h->world);
+	ct_wire_put_u32(b, (uint32_t)h->n_nodes);
+	ct_wire_put_u32(b, (uint32_t)h->node);
 }
 
 bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h)
@@ -174,8 +176,10 @@ bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handsha
 	h->pid = (int)ct_wire_u32(&r);
 	ct_wire_str(&r, h->host, sizeof(h->host));
 	h->world = (int)ct_wire_u32(&r);
+	h->n_nodes = (int)ct_wire_u32(&r);
+	h->node = (int)ct_wire_u32(&r);
 	h->role = (enum ct_wire_role)role;
-	return ct_wire_done(&r) && role <= CT_ROLE_LAUNCHER && h->world >= 0 &&
+	return ct_wire_done(&r) && role <= CT_ROLE_LAUNCHER && h->world >= 0 && h->n_nodes >= 0 && h->node >= 0 &&
 	       (h->member >= 0) == (role == CT_ROLE_MEMBER || role == CT_ROLE_AUXILIARY);
 }
 

@@ -81,7 +81,9 @@ struct ct_wire_handshake {
 	char run_id[64], token[CT_TOKEN_HEX], host[64];
 	enum ct_wire_role role;
 	int member, pid;
-	int world; /* 0: not checked */
+	int world;   /* 0: not checked */
+	int n_nodes; /* 0: not checked */
+	int node;    /* of a launcher */
 };
 void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h);
 bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h);
