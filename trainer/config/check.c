@@ -336,6 +336,9 @@ static void check_launch(struct checker *k)
 	else if (n_list > 0 && n_list != c->launch.nodes && fine(k, "launch.nodes"))
 		problem(k, "launch.procs_list", "launch.procs_list \"%s\" is for %d nodes, but launch.nodes is %lld",
 			c->launch.procs_list, n_list, (long long)c->launch.nodes);
+	/* The variable often remains from a run on several nodes. */
+	if (c->launch.nodes == 1 && origin(k, "launch.node_rank")->layer == CT_LAYER_ENV)
+		k->c->launch.node_rank = 0;
 	if (c->launch.node_rank >= c->launch.nodes && fine(k, "launch.node_rank") && fine(k, "launch.nodes"))
 		problem(k, "launch.node_rank",
 			"launch.node_rank=%lld is out of range; with launch.nodes=%lld it must be from 0 to %lld",
@@ -423,6 +426,13 @@ static enum ct_status resolve(struct checker *k)
 		settle(k, "data.dir", &c->data.dir, text, root && root[0] ? "environment CTRAIN_DATA" : "default");
 	}
 	return CT_OK;
+}
+
+enum ct_status ct__config_resolve(struct ct_config *c, const char *path)
+{
+	struct checker k = {.c = c, .origins = ct__config_origins(c), .path = path};
+
+	return resolve(&k);
 }
 
 enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct_problems *p)

@@ -359,6 +359,22 @@ enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets
 	return finish(l, load(l, path, sets, n_sets), out);
 }
 
+enum ct_status ct_config_salvage(const char *path, const struct ct_config_set *sets, size_t n_sets,
+				 struct ct_config **out)
+{
+	struct loader *l;
+
+	CT_TRY_ALLOC(l = CT_NEW(struct loader));
+	(void)!load(l, path, sets, n_sets);
+	if (!l->c)
+		return finish(l, ct_error_status(), out);
+	/* If a file is missing, the load has ended before this default. */
+	if (!l->c->run.name[0])
+		(void)!ct__config_resolve(l->c, path);
+	ct_error_clear();
+	return finish(l, CT_OK, out);
+}
+
 enum ct_status ct__config_parse_fuzz(const uint8_t *data, size_t len)
 {
 	struct ct_config *c = NULL;

@@ -179,6 +179,10 @@ struct ct_config_set {
  * file is missing. *out is owned by the caller. */
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
+/* Reads what can be read of a config for which ct_config_load has failed, so that this node can report its failure to the
+ * other nodes. Other values are defaults. *out is owned by the caller. */
+enum ct_status ct_config_salvage(const char *path, const struct ct_config_set *sets, size_t n_sets,
+				 struct ct_config **out) CT_MUST_CHECK;
 void ct_config_destroy(struct ct_config *c);
 /* Called with a name and a value; "..." if the value is a list or a mapping that is not empty. */
 typedef void (*ct_config_visit_fn)(void *user, const char *name, const char *value);

@@ -147,6 +147,8 @@ enum ct_status ct__config_apply_environment(struct ct_config *c, struct ct_probl
 /* Checks rules that involve several keys, after all sources have been read. Also sets names and directories whose
  * defaults depend on other keys. */
 enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct_problems *p) CT_MUST_CHECK;
+/* Sets only these names and directories. */
+enum ct_status ct__config_resolve(struct ct_config *c, const char *path) CT_MUST_CHECK;
 
 /* For the fuzzer: runs one YAML file, without `base:` and environment, through the schema, the checks and the dump. */
 enum ct_status ct__config_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;

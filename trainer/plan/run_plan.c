@@ -40,6 +40,19 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 	return CT_OK;
 }
 
+int *ct_plan_first_ranks(const struct ct_config *c, const struct ct_ranks *r)
+{
+	const char *list = c->launch.procs_list;
+	int *first = CT_NEW_ARRAY(int, (size_t)r->n_nodes + 1);
+	for (int k = 0; first && k < r->n_nodes; k++) {
+		char *end = NULL;
+		first[k + 1] = first[k] + (list[0] ? (int)strtol(list, &end, 10) : r->local);
+		if (end)
+			list = end + (*end == ',');
+	}
+	return first;
+}
+
 enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, struct ct_stages *out)
 {
 	const int n = (int)c->launch.pipeline;

@@ -49,6 +49,9 @@ struct ct_stages {
 enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, struct ct_stages *out) CT_MUST_CHECK;
 /* Derived from launch.procs (or its per-node list), launch.nodes and launch.node_rank. */
 enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT_MUST_CHECK;
+/* Returns the first rank of each node, and the number of ranks in the last element: [r->n_nodes + 1], owned by the caller.
+ * NULL if out of memory. */
+int *ct_plan_first_ranks(const struct ct_config *c, const struct ct_ranks *r);
 /* Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps. Called before any process is
  * started. */
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT_MUST_CHECK;
