@@ -217,7 +217,7 @@ static void test_refused(void **state)
 		{"-q x.yaml", "unknown option \"-q\"", "", CT_USAGE},
 		{"--q x.yaml", "unknown option \"--q\"", "", CT_USAGE},
 		{"x.yaml ---procs 2", "unknown option \"---procs\"", "", CT_USAGE},
-		{"x.yaml --epochs=3", "unknown option \"--epochs\"", "without dashes: train.epochs=3", CT_USAGE},
+		{"x.yaml --max-steps=3", "unknown option \"--max-steps\"", "without dashes: train.max_steps=3", CT_USAGE},
 		{"x.yaml --device cuda", "unknown option \"--device\"", "without dashes: device=cuda", CT_USAGE},
 		{"x.yaml --batch-size 32", "unknown option \"--batch-size\"", "batch.per_rank=32", CT_USAGE},
 		{"x.yaml --resume --procs 2", "unknown option \"--resume\"", "train.resume=VALUE", CT_USAGE},

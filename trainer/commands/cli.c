@@ -276,12 +276,32 @@ static enum ct_status set_key(struct ct_cli *cli, const struct given *g, const c
 	return add_set(cli, g, key, strlen(key), value);
 }
 
+static void remove_spaces(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++) {
+		if (*s != ' ')
+			*to++ = *s;
+	}
+	*to = '\0';
+}
+
 static enum ct_status apply_procs(struct ct_cli *cli, const struct given *g)
 {
 	bool gpu = strcmp(g->value, "gpu") == 0 || strcmp(g->value, "cuda") == 0;
 
-	if (strchr(g->value, ','))
-		return set_key(cli, g, "launch.procs_list", g->value);
+	if (strchr(g->value, ',')) {
+		enum ct_status st;
+		char *list;
+
+		/* Users write "2, 8", too. */
+		CT_TRY_ALLOC(list = ct_strdup(g->value));
+		remove_spaces(list);
+		st = set_key(cli, g, "launch.procs_list", list);
+		ct_free(list);
+		return st;
+	}
 	/* torchrun accepts a kind of device, which means one rank per device of this kind. */
 	if (gpu || strcmp(g->value, "cpu") == 0) {
 		CT_TRY(set_key(cli, g, "device", gpu ? "cuda" : "cpu"));
@@ -323,10 +343,23 @@ static enum ct_status apply_endpoint(struct ct_cli *cli, const struct given *g)
 	return colon ? set_key(cli, g, "launch.master_port", colon + 1) : CT_OK;
 }
 
+/* True for the options that describe the place of this process in the run. */
+static bool needs_value(const struct ct_option *o)
+{
+	return o->group == CT_OPT_RANK || o->kind == CT_OPTION_PROCS || o->kind == CT_OPTION_NODES ||
+	       (o->key && (strncmp(o->key, "launch.node", 11) == 0 || strncmp(o->key, "launch.master", 13) == 0));
+}
+
 static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 {
 	const struct ct_option *o = g->option;
 
+	/* Usually "--node-rank $NAME" with a variable that this shell does not know. */
+	if (g->value && !g->value[0] && needs_value(o))
+		return ct_error_hinted(
+			CT_FAIL(CT_USAGE, "the value of %s is empty", g->shown),
+			"if it is a variable such as $NODE_RANK, set and export it in this shell, or remove %s",
+			g->shown);
 	switch (o->kind) {
 	case CT_OPTION_TEXT:
 		*(const char **)((char *)cli + o->offset) = g->value;

@@ -9,6 +9,8 @@
 #define CT_MAX_ARGS 64
 #define CT_ANY_ARGS 1000000
 
+struct ct_identity;
+
 struct ct_cli {
 	const struct ct_command *command;
 	const char **
@@ -20,6 +22,7 @@ struct ct_cli {
 	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
 	const char *config, *top;
+	const char *rank, *world_size, *local_rank;
 	const char *op, *type, *redop, *root, *min, *max, *factor, *step, *iters, *warmup;
 	const char *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
 	bool json, origins, seekable, force;
@@ -46,6 +49,11 @@ void ct_cli_release(struct ct_cli *cli);
 /* Parses the integer value of an option, or stores `fallback` if text is NULL. A CT_USAGE error names the option. */
 enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallback, int64_t lo, int64_t hi,
 			     int64_t *out) CT_MUST_CHECK;
+
+/* Determines which rank this process is (dist/rendezvous/rendezvous.h). --rank, --world-size and --local-rank replace the
+ * environment variables of the same names, except in the workers of our own launcher. */
+enum ct_status ct_cli_identity(const struct ct_cli *cli, const struct ct_config *cfg,
+			       struct ct_identity *out) CT_MUST_CHECK;
 
 /* Appends the help page of a command, or the overview if command is NULL. */
 void ct_cli_help(const struct ct_command *command, struct ct_str *out);

@@ -20,7 +20,8 @@ enum {
 	CT_OPT_PREDICT = 1 << 11,
 	CT_OPT_COMM = 1 << 12,
 	CT_OPT_SIMULATE = 1 << 13,
-	CT_OPT_ALL = 1 << 14 /* accepted by every command: --help, --version */
+	CT_OPT_RANK = 1 << 14, /* the identity of a process that another launcher has started */
+	CT_OPT_ALL = 1 << 15   /* accepted by every command: --help, --version */
 };
 
 enum ct_option_kind {

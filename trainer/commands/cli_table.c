@@ -7,11 +7,11 @@
 #define FIELD(f) offsetof(struct ct_cli, f)
 
 static const struct ct_command commands[] = {
-	{"train", NULL, CONFIG_ARGS, "train a model; `ctrain CONFIG.yaml` does the same", ct_cmd_train, CT_OPT_SETS, 1,
-	 1},
+	{"train", NULL, CONFIG_ARGS, "train a model; `ctrain CONFIG.yaml` does the same", ct_cmd_train,
+	 CT_OPT_SETS | CT_OPT_RANK, 1, 1},
 	{"eval", NULL, "CONFIG.yaml|RUN_DIRECTORY [KEY=VALUE ...]",
 	 "compute the loss and accuracy of a checkpoint on the evaluation data, on one rank, or on several with --procs",
-	 ct_cmd_eval, CT_OPT_SETS | CT_OPT_CKPT | CT_OPT_JSON, 1, 1},
+	 ct_cmd_eval, CT_OPT_SETS | CT_OPT_RANK | CT_OPT_CKPT | CT_OPT_JSON, 1, 1},
 	{"predict", NULL, "MODEL IMAGE...",
 	 "classify image files; MODEL is a run directory, a checkpoint, or a .safetensors file with --config",
 	 ct_cmd_predict, CT_OPT_SETS | CT_OPT_CKPT | CT_OPT_PREDICT | CT_OPT_JSON, 2, CT_ANY_ARGS},
@@ -69,7 +69,7 @@ static const struct ct_command commands[] = {
 	 ct_cmd_bench_data, CT_OPT_SETS | CT_OPT_THREADS | CT_OPT_SECONDS | CT_OPT_JSON, 1, 1},
 	{"bench", "comm", CONFIG_ARGS,
 	 "measure and check the operations of the communicator over all ranks; prints the columns of nccl-tests",
-	 ct_cmd_bench_comm, CT_OPT_SETS | CT_OPT_COMM | CT_OPT_JSON | CT_OPT_OUT, 1, 1},
+	 ct_cmd_bench_comm, CT_OPT_SETS | CT_OPT_RANK | CT_OPT_COMM | CT_OPT_JSON | CT_OPT_OUT, 1, 1},
 	{"help", NULL, "[COMMAND|KEY]", "explain a command, a config key (optim.lr) or a section (optim)", NULL, 0, 0,
 	 2},
 };
@@ -77,11 +77,16 @@ static const struct ct_command commands[] = {
 static const struct ct_option options[] = {
 	{"procs nproc-per-node g gpus", "N|auto|A,B,..", CT_OPT_SETS, CT_OPTION_PROCS, "launch.procs", 0,
 	 "number of processes (ranks) on this node, or on each node (A,B,..)"},
-	{"nodes nnodes n", "N", CT_OPT_SETS, CT_OPTION_NODES, "launch.nodes", 0,
+	{"nodes nnodes nnode n", "N", CT_OPT_SETS, CT_OPTION_NODES, "launch.nodes", 0,
 	 "number of hosts; start ctrain on each of them"},
 	{"node-rank i", "K", CT_OPT_SETS, CT_OPTION_KEY, "launch.node_rank", 0, "index of this host, starting at 0"},
 	{"master-addr", "HOST", CT_OPT_SETS, CT_OPTION_KEY, "launch.master_addr", 0, "address of host 0"},
 	{"master-port", "PORT", CT_OPT_SETS, CT_OPTION_KEY, "launch.master_port", 0, "TCP port on host 0"},
+	{"epochs", "N", CT_OPT_SETS, CT_OPTION_KEY, "train.epochs", 0, "number of epochs"},
+	{"rank", "R", CT_OPT_RANK, CT_OPTION_TEXT, NULL, FIELD(rank),
+	 "RANK, if you start each rank yourself; ctrain then starts no processes"},
+	{"world-size", "N", CT_OPT_RANK, CT_OPTION_TEXT, NULL, FIELD(world_size), "WORLD_SIZE, for --rank"},
+	{"local-rank", "R", CT_OPT_RANK, CT_OPTION_TEXT, NULL, FIELD(local_rank), "LOCAL_RANK, for --rank"},
 	{"init", "URL", CT_OPT_SETS, CT_OPTION_KEY, "launch.init", 0,
 	 "URL of the rendezvous: env://, tcp://host:port or file:///path"},
 	{"devices", "LIST", CT_OPT_SETS, CT_OPTION_KEY, "launch.devices", 0, "GPUs to use, for example 0,2"},

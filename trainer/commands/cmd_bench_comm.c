@@ -316,7 +316,7 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
 	enum ct_status st = ct_log_configure(cfg->log.level);
 	if (st == CT_OK)
-		st = ct_identity_from_env(cfg->launch.init[0] ? cfg->launch.init : NULL, &id);
+		st = ct_cli_identity(cli, cfg, &id);
 	if (st == CT_OK && id.by == CT_LAUNCHER_NONE) {
 		st = ct_launch(cfg, cli->argv, NULL);
 	} else if (st == CT_OK) {

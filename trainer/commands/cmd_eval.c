@@ -221,7 +221,7 @@ enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 	bool several = c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
 	enum ct_status st = ct_log_configure(c->log.level);
 	if (st == CT_OK)
-		st = ct_identity_from_env(c->launch.init[0] ? c->launch.init : NULL, &id);
+		st = ct_cli_identity(cli, c, &id);
 	if (st == CT_OK && id.by == CT_LAUNCHER_NONE && several)
 		st = ct_launch(c, cli->argv, NULL);
 	else if (st == CT_OK)

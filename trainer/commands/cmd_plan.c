@@ -201,6 +201,21 @@ static uint64_t host_bytes(void)
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
+/* Prints the ranks of each node; of many nodes, only the first and the last ones. */
+static void print_nodes(const struct ct_config *c, const struct ct_ranks *r)
+{
+	int *first = r->n_nodes > 1 ? ct_plan_first_ranks(c, r) : NULL;
+	for (int k = 0; first && k < r->n_nodes; k++) {
+		if (k == 4 && r->n_nodes > 8) {
+			printf("  ...\n");
+			k = r->n_nodes - 2;
+		}
+		printf("  node %-4d  ranks %d to %d%s\n", k, first[k], first[k + 1] - 1,
+		       k == r->node ? " (this node)" : "");
+	}
+	ct_free(first);
+}
+
 static void print_run(const struct ct_config *c, const struct planned *p)
 {
 	const struct ct_run_plan *r = &p->plan;
@@ -212,9 +227,10 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	ct_cpu_list(cpus, sizeof(cpus));
 	printf("run          %s\n", dir ? dir : "?");
 	ct_free(dir);
-	printf("ranks        %d = %d node%s x %d here; threads per rank %d, for loading %d\n", p->ranks.world,
+	printf("ranks        %d on %d node%s, %d here; threads per rank %d, for loading %d\n", p->ranks.world,
 	       p->ranks.n_nodes, ct_plural(p->ranks.n_nodes), p->ranks.local, ct_plan_threads(c, p->ranks.local),
 	       ct_plan_loader_threads(c, ct_dataset_info(p->train), p->ranks.local));
+	print_nodes(c, &p->ranks);
 	printf("device       %s: %s, CPUs %s\n", di.kind, di.name, cpus);
 	if (devices.skipped[0])
 		printf("skipped      %s\n", devices.skipped);

@@ -2,11 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/rendezvous/rendezvous.h"
 #include "trainer/commands/cli.h"
 #include "trainer/doctor/doctor.h"
+#include "trainer/launch/job_store.h"
 #include "trainer/launch/launch.h"
 #include "trainer/loop/worker.h"
 #include "trainer/plan/comm_settings.h"
@@ -50,15 +52,43 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	return CT_OK;
 }
 
+/* Returns how the command line sets a key, for example "--procs", or NULL if it does not. */
+static const char *given_as(const struct ct_cli *cli, const char *key)
+{
+	const char *given = NULL;
+	for (size_t i = 0; i < cli->n_sets; i++)
+		if (strcmp(cli->sets[i].key, key) == 0)
+			given = cli->sets[i].origin;
+	return given;
+}
+
+/* torchrun determines the nodes; the command line must not contradict it. */
+static enum ct_status check_node(const struct ct_cli *cli, const struct ct_config *cfg, const struct ct_identity *id)
+{
+	const char *rank = given_as(cli, "launch.node_rank"), *nodes = given_as(cli, "launch.nodes");
+	if (id->by != CT_LAUNCHER_TORCHRUN)
+		return CT_OK;
+	if (nodes && id->n_nodes >= 0 && cfg->launch.nodes != id->n_nodes)
+		return ct_error_hinted(
+			CT_FAIL(CT_USAGE, "%s requests %lld nodes, but according to the environment there %s %d (%s)",
+				nodes, (long long)cfg->launch.nodes, id->n_nodes == 1 ? "is" : "are", id->n_nodes,
+				ct_launcher_name(id->by)),
+			"remove %s, because %s determines the nodes", nodes, ct_launcher_name(id->by));
+	if (rank && id->node >= 0 && cfg->launch.node_rank != id->node)
+		return ct_error_hinted(
+			CT_FAIL(CT_USAGE,
+				"%s is %lld, but according to the environment this process is on node %d (%s)", rank,
+				(long long)cfg->launch.node_rank, id->node, ct_launcher_name(id->by)),
+			"remove %s, because %s determines the node", rank, ct_launcher_name(id->by));
+	return CT_OK;
+}
+
 /* If another launcher determines the number of ranks, refuses options that request a different number, because they
  * would have no effect. */
 static enum ct_status check_number(const struct ct_cli *cli, const struct ct_config *cfg, const struct ct_identity *id)
 {
-	const char *given = NULL;
+	const char *list = given_as(cli, "launch.procs_list"), *given = list ? list : given_as(cli, "launch.procs");
 	struct ct_ranks asked;
-	for (size_t i = 0; i < cli->n_sets; i++)
-		if (strcmp(cli->sets[i].key, "launch.procs") == 0 || strcmp(cli->sets[i].key, "launch.procs_list") == 0)
-			given = cli->sets[i].origin;
 	if (!given || id->by == CT_LAUNCHER_CTRAIN || (cfg->launch.procs < 0 && !cfg->launch.procs_list[0]))
 		return CT_OK;
 	CT_TRY(ct_plan_ranks(cfg, &asked));
@@ -66,6 +96,13 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 	int want = here ? asked.local : asked.world, have = here ? id->local_world : id->world;
 	if (want == have)
 		return CT_OK;
+	if (id->by == CT_LAUNCHER_SLURM || id->by == CT_LAUNCHER_MPI)
+		return ct_error_hinted(
+			CT_FAIL(CT_USAGE,
+				"launch within launch: %s requests %d ranks%s, but according to the environment there are %d (%s)",
+				given, want, here ? " on this host" : "", have, ct_launcher_name(id->by)),
+			"%s has already started one process for each rank: remove %s, and start as many tasks as you want ranks",
+			id->by == CT_LAUNCHER_SLURM ? "srun" : "mpirun", given);
 	return ct_error_hinted(
 		CT_FAIL(CT_USAGE, "%s requests %d ranks%s, but according to the environment there are %d (%s)", given,
 			want, here ? " on this host" : "", have, ct_launcher_name(id->by)),
@@ -78,23 +115,49 @@ static enum ct_status train_or_launch(const struct ct_cli *cli, const struct ct_
 {
 	struct ct_identity id;
 	char *run_dir = NULL;
-	CT_TRY(ct_identity_from_env(cfg->launch.init[0] ? cfg->launch.init : NULL, &id));
+	CT_TRY(ct_cli_identity(cli, cfg, &id));
 	if (id.by != CT_LAUNCHER_NONE) {
+		CT_TRY(check_node(cli, cfg, &id));
 		CT_TRY(check_number(cli, cfg, &id));
 		return ct_worker_run(cfg, &id);
 	}
-	CT_TRY(check_start(cfg));
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
-	enum ct_status st = ct_launch(cfg, cli->argv, run_dir);
+	enum ct_status st = check_start(cfg);
+	if (st < 0)
+		ct_job_store_report_early(cfg, run_dir);
+	else
+		st = ct_launch(cfg, cli->argv, run_dir);
 	ct_free(run_dir);
 	return st;
+}
+
+/* Reports to the other nodes that the config cannot be used, as far as the command line says where they are. */
+static void report_unusable(const struct ct_cli *cli)
+{
+	struct ct_config *c = NULL;
+	struct ct_error why;
+	char *run_dir = NULL;
+	if (getenv("CTRAIN_STORE") || getenv("RANK"))
+		return;
+	ct_error_save(&why);
+	if (ct_config_salvage(cli->args[0], cli->sets, cli->n_sets, &c) == CT_OK && (run_dir = ct_plan_run_dir(c))) {
+		(void)ct_error_restore(&why);
+		ct_job_store_report_early(c, run_dir);
+	}
+	(void)ct_error_restore(&why);
+	ct_free(run_dir);
+	ct_config_destroy(c);
 }
 
 enum ct_status ct_cmd_train(const struct ct_cli *cli)
 {
 	struct ct_config *cfg = NULL;
-	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
-	enum ct_status st = ct_log_configure(cfg->log.level);
+	enum ct_status st = ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg);
+	if (st < 0) {
+		report_unusable(cli);
+		return st;
+	}
+	st = ct_log_configure(cfg->log.level);
 	if (st == CT_OK)
 		st = train_or_launch(cli, cfg);
 	ct_config_destroy(cfg);

@@ -9,16 +9,29 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/output.h"
+#include "dist/rendezvous/place.h"
 #include "dist/rendezvous/secret.h"
+#include "dist/store/failure.h"
+#include "dist/store/net.h"
 #include "trainer/launch/signals.h"
 
 #define DEFAULT_PORT 29400 /* for runs on several nodes; the same port as torchrun's default */
 #define RETRY_MS 50
+#define OWN_NS (5 * CT_SEC) /* to connect to the server of this process */
+#define MEMBERS_NS (500 * CT_MS)
+#define EARLY_SERVE_NS (600 * CT_MS) /* longer than the interval at which clients retry */
+#define EARLY_CONNECT_NS CT_SEC
 
 static enum ct_status stopped_by(int sig)
 {
 	return CT_FAIL(CT_INTERRUPTED, "stopped by signal %d (%s) before any rank was started", sig, strsignal(sig));
+}
+
+static int port_of(const struct ct_config *c)
+{
+	return c->launch.master_port == 0 && c->launch.nodes > 1 ? DEFAULT_PORT : (int)c->launch.master_port;
 }
 
 /* Node 0 creates the secret if there is none, so the other nodes may have to wait for it. */
@@ -26,7 +39,7 @@ static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const str
 				      struct ct_secret *out)
 {
 	const char *host = c->launch.master_addr;
-	int port = c->launch.master_port ? (int)c->launch.master_port : DEFAULT_PORT;
+	int port = port_of(c);
 	int64_t start = ct_now_ns(), deadline = ct_deadline_in((int64_t)(c->dist.rendezvous_timeout * 1e9));
 	bool logged = false;
 	enum ct_status st;
@@ -88,32 +101,119 @@ static enum ct_status watch_store(struct ct_job_store *j, const struct ct_ranks 
 	return ct_store_watch_start(host, port, &j->opts, &j->watch);
 }
 
+static void name_self(const struct ct_config *c, int n_nodes, int node, struct ct_store_opts *out)
+{
+	*out = (struct ct_store_opts){.member = -1, .pid = (int)getpid(), .node = node};
+	/* With one node, nothing else can claim to be a node of the run. */
+	out->n_nodes = n_nodes > 1 ? n_nodes : 0;
+	(void)gethostname(out->host, sizeof(out->host) - 1);
+	snprintf(out->run_id, sizeof(out->run_id), "%s", ct_plan_run_id(c, ""));
+}
+
+static enum ct_status make_roll(const struct ct_config *c, const struct ct_ranks *ranks, struct ct_roll *out)
+{
+	out->world = ranks->world;
+	out->n_nodes = ranks->n_nodes;
+	CT_TRY_ALLOC(out->first = ct_plan_first_ranks(c, ranks));
+	return CT_OK;
+}
+
+/* Node 0 of several: checks that the other nodes will find the store, and publishes the list of nodes. */
+static enum ct_status check_place(const struct ct_config *c, const struct ct_job_store *j, int port)
+{
+	struct ct_store_opts opts = j->opts;
+	ct_store *outside, *own;
+	opts.member = CT_STORE_LAUNCHER;
+	CT_TRY(ct_place_check("--master-addr", "node rank 0", c->launch.master_addr, port, &opts, &outside));
+	ct_store_close(outside);
+	CT_TRY(ct_store_connect(ct_net_loopback(), port, &opts, ct_deadline_in(OWN_NS), &own));
+	enum ct_status st = ct_roll_publish(&j->roll, own);
+	ct_store_close(own);
+	return st;
+}
+
+enum ct_status ct_job_store_members(struct ct_job_store *j, struct ct_member_state **out, int *n)
+{
+	ct_store *s = ct_store_watch_store(j->watch);
+	char why[256] = "";
+	if (s)
+		return ct_store_members_by(s, ct_deadline_in(MEMBERS_NS), out, n);
+	if (j->watch)
+		ct_store_watch_trouble(j->watch, why, sizeof(why));
+	return CT_FAIL(CT_COMM, "%s", why);
+}
+
+static void report_early(const struct ct_config *c, const char *run_dir, const struct ct_error *why)
+{
+	const struct ct_secret_opts so = {.run_dir = run_dir, .open_network = c->dist.open_network};
+	struct ct_member_state me = {.rank = CT_STORE_LAUNCHER, .seq = -1};
+	struct ct_store_opts opts;
+	ct_store_server *server;
+	struct ct_failure f;
+	struct ct_secret secret;
+	ct_store *s;
+	if (ct_secret_find(&so, &secret) != CT_OK)
+		return;
+	name_self(c, (int)c->launch.nodes, (int)c->launch.node_rank, &opts);
+	memcpy(opts.token, secret.token, sizeof(opts.token));
+	me.pid = opts.pid;
+	snprintf(me.host, sizeof(me.host), "%s", opts.host);
+	ct_failure_set(&f, &me, why->status, "could not start node rank %d: %s", opts.node, why->message);
+	snprintf(f.hint, sizeof(f.hint), "%.255s", why->hint);
+	if (opts.node == 0) {
+		if (ct_store_server_start(NULL, port_of(c), &opts, &server) != CT_OK)
+			return;
+		ct_store_server_fail(server, &f);
+		(void)poll(NULL, 0, (int)(EARLY_SERVE_NS / CT_MS));
+		ct_store_server_stop(server, 0);
+		return;
+	}
+	opts.member = CT_STORE_LAUNCHER;
+	if (ct_store_connect(c->launch.master_addr, port_of(c), &opts, ct_deadline_in(EARLY_CONNECT_NS), &s) != CT_OK)
+		return;
+	(void)!ct_store_report(s, &f);
+	ct_store_close(s);
+}
+
+void ct_job_store_report_early(const struct ct_config *c, const char *run_dir)
+{
+	struct ct_error why;
+	if (c->launch.nodes < 2 || c->launch.init[0] || !c->launch.master_addr[0])
+		return;
+	ct_error_save(&why);
+	report_early(c, run_dir, &why);
+	(void)ct_error_restore(&why);
+}
+
 enum ct_status ct_job_store_open(const struct ct_config *c, const struct ct_ranks *ranks, const char *run_dir,
 				 int signals, struct ct_job_store *out)
 {
-	struct ct_job_store j = {.opts = {.member = -1, .pid = (int)getpid(), .world = ranks->world}};
+	struct ct_job_store j = {0};
 	const char *host = ranks->node == 0 ? "localhost" : c->launch.master_addr;
-	int port = (int)c->launch.master_port;
+	int port = port_of(c);
 	struct ct_secret secret;
-	(void)gethostname(j.opts.host, sizeof(j.opts.host) - 1);
-	snprintf(j.opts.run_id, sizeof(j.opts.run_id), "%s", ct_plan_run_id(c, ""));
+	name_self(c, ranks->n_nodes, ranks->node, &j.opts);
+	j.opts.world = ranks->world;
 	if (c->launch.init[0]) {
 		*out = j;
 		return CT_OK;
 	}
 	CT_TRY(choose_token(c, ranks, run_dir, signals, &secret));
 	memcpy(j.opts.token, secret.token, sizeof(j.opts.token));
-	if (ranks->n_nodes > 1 && port == 0)
-		port = DEFAULT_PORT;
-	if (ranks->node == 0) {
-		CT_TRY(ct_store_server_start(ranks->n_nodes == 1 ? host : NULL, port, &j.opts, &j.server));
-		port = ct_store_server_port(j.server);
-		if (ranks->n_nodes > 1)
+	enum ct_status st = make_roll(c, ranks, &j.roll);
+	if (st == CT_OK && ranks->node == 0) {
+		st = ct_store_server_start(ranks->n_nodes == 1 ? host : NULL, port, &j.opts, &j.server);
+		port = st == CT_OK ? ct_store_server_port(j.server) : port;
+		if (st == CT_OK && ranks->n_nodes > 1)
+			st = check_place(c, &j, port);
+		if (st == CT_OK && ranks->n_nodes > 1)
 			announce(&secret, port);
 	}
+	snprintf(j.master, sizeof(j.master), "%.255s port %d", c->launch.master_addr, port);
 	bool v6 = strchr(host, ':') && host[0] != '[';
 	snprintf(j.addr, sizeof(j.addr), "%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", port);
-	enum ct_status st = watch_store(&j, ranks, host, port);
+	if (st == CT_OK)
+		st = watch_store(&j, ranks, host, port);
 	if (st < 0)
 		ct_job_store_close(&j, 0);
 	else
@@ -139,6 +239,7 @@ void ct_job_store_close(struct ct_job_store *j, int64_t deadline_ns)
 {
 	ct_store_watch_stop(j->watch);
 	ct_store_server_stop(j->server, deadline_ns);
+	ct_roll_release(&j->roll);
 	j->watch = NULL;
 	j->server = NULL;
 }

@@ -3,23 +3,33 @@
 #ifndef CT_TRAINER_LAUNCH_JOB_STORE_H
 #define CT_TRAINER_LAUNCH_JOB_STORE_H
 
+#include "dist/rendezvous/roll_call.h"
 #include "trainer/launch/store_watch.h"
 #include "trainer/plan/run_plan.h"
 
 struct ct_job_store {
 	ct_store_server *server;      /* on node 0, otherwise NULL */
 	ct_store_watch_thread *watch; /* in runs on several nodes, otherwise NULL */
+	struct ct_roll roll;          /* which ranks belong to which node; empty if there is no store */
+	char master[300];             /* "HOST port N", for messages */
 	struct ct_store_opts opts;    /* run id, token, host, pid */
 	char addr[300];               /* host:port for the workers; "" if they use the rendezvous of launch.init */
 };
 
 /* Opens the store of a job. With one node, it uses a random token (or the one in the environment) and, unless the
  * config sets a port, a free port on the loopback interface. With several nodes, node 0 runs the store on
- * launch.master_port (default 29400); dist/rendezvous/secret.h describes where the secret comes from. Other nodes wait
- * for the secret for up to dist.rendezvous_timeout. A stop signal ends the wait with CT_INTERRUPTED. run_dir may be
- * NULL. */
+ * launch.master_port (default 29400); launch.master_addr must lead to this host (dist/rendezvous/place.h).
+ * dist/rendezvous/secret.h describes where the secret comes from. Other nodes wait for the secret for up to
+ * dist.rendezvous_timeout. A stop signal ends the wait with CT_INTERRUPTED. run_dir may be NULL. */
 enum ct_status ct_job_store_open(const struct ct_config *cfg, const struct ct_ranks *ranks, const char *run_dir,
 				 int signals, struct ct_job_store *out) CT_MUST_CHECK;
+/* Gets the ranks that have joined so far. The caller owns *out (ct_free). If this node has no connection to the store,
+ * returns CT_COMM; the message is the reason, or "" if there is none yet. Waits for at most half a second. */
+enum ct_status ct_job_store_members(struct ct_job_store *j, struct ct_member_state **out, int *n) CT_MUST_CHECK;
+/* Reports to the ranks of all nodes that this node has failed before its launcher could open the store, for the reason in the
+ * error chain, which stays as it is. Node 0 serves a store for this purpose for a moment; the other nodes wait for the
+ * store for up to a second. Does nothing with one node, or if no secret is found. */
+void ct_job_store_report_early(const struct ct_config *cfg, const char *run_dir);
 /* Reports to the ranks of all nodes how a rank of this node ended. */
 void ct_job_store_report(struct ct_job_store *j, const struct ct_failure *f);
 /* Returns the run's failure record, or false if there is none. For *store_gone, see trainer/launch/store_watch.h. */

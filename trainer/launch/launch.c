@@ -20,10 +20,12 @@
 #include "trainer/launch/limits.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
+#include "trainer/launch/waiting.h"
 #include "trainer/launch/witness.h"
 #include "trainer/launch/workers_impl.h"
 
 #define KILL_AFTER_NS (2500 * CT_MS) /* after the first failure, so that all processes have ended within 5 s */
+#define MISMATCH_AFTER_NS CT_SEC     /* after a node or rank was refused: the ranks have nothing to save */
 #define GONE_AFTER_NS (10 * CT_SEC)  /* after the store has ended, which also happens when a run finishes */
 #define LOOK_NS (100 * CT_MS)        /* interval at which the failure record is read after a stop signal */
 #define SAME_STOP_NS CT_SEC          /* a batch system may send the same stop signal to the launcher twice */
@@ -36,6 +38,7 @@ struct launcher {
 	struct ct_worker *workers;
 	struct ct_job_store store;
 	struct ct_witness witness;
+	struct ct_waiting waiting;
 	int signals;
 	int clock_fd;       /* clock that the launcher and the ranks share; Ctrl-Z halts it */
 	int64_t stopped_at; /* time of the first SIGINT or SIGTERM; 0 if there was none */
@@ -195,9 +198,20 @@ static void look_at_store(struct launcher *l)
 	if (l->run_failed || (!l->store.watch && !stopping) || !ct_job_store_failure(&l->store, &f, &store_gone))
 		return;
 	l->run_failed = true;
-	int64_t due = ct_deadline_in(store_gone ? GONE_AFTER_NS : KILL_AFTER_NS);
+	int64_t due = ct_deadline_in(store_gone                                    ? GONE_AFTER_NS
+				     : !l->waiting.done && f.status == CT_MISMATCH ? MISMATCH_AFTER_NS
+										   : KILL_AFTER_NS);
 	if (!l->killed && due < l->kill_at)
 		l->kill_at = due;
+}
+
+/* Shows which nodes have joined, until all have, or until the job ends. */
+static void look_at_nodes(struct launcher *l)
+{
+	if (l->run_failed || l->stopped_at != 0 || l->first_failed >= 0)
+		ct_waiting_end(&l->waiting);
+	else
+		ct_waiting_look(&l->waiting, &l->store);
 }
 
 static int n_running(const struct launcher *l)
@@ -222,7 +236,9 @@ static enum ct_status wait_for_all(struct launcher *l)
 			fds[k++] = (struct pollfd){.fd = l->workers[i].error_fd, .events = POLLIN};
 		}
 		int64_t look_at = l->stopped_at != 0 && !l->run_failed ? ct_deadline_in(LOOK_NS) : CT_FOREVER;
-		int ms = ct_deadline_poll_ms(look_at < l->kill_at ? look_at : l->kill_at);
+		int64_t due = ct_waiting_due(&l->waiting);
+		due = look_at < due ? look_at : due;
+		int ms = ct_deadline_poll_ms(l->kill_at < due ? l->kill_at : due);
 		/* Wakes up to print pending lines, in case the terminal accepts output again. */
 		(void)poll(fds, k, ct_output_pending() && (ms < 0 || ms > OUTPUT_RETRY_MS) ? OUTPUT_RETRY_MS : ms);
 		handle_signals(l);
@@ -233,6 +249,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 				note_end(l, i);
 		ct__workers_reap_orphans(l->workers, l->ranks.local);
 		look_at_store(l);
+		look_at_nodes(l);
 		if (ct_now_ns() >= l->kill_at)
 			kill_all(l);
 	}
@@ -323,7 +340,10 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	struct ct_error first = {0};
 	if (st < 0)
 		ct_error_save(&first);
-	CT_TRY(wait_for_all(l));
+	ct_waiting_begin(&l->waiting, &l->store, l->cfg);
+	enum ct_status waited = wait_for_all(l);
+	ct_waiting_end(&l->waiting);
+	CT_TRY(waited);
 	ct__worker_clear_live_line();
 	return st < 0 ? ct_error_restore(&first) : result(l);
 }

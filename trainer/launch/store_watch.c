@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "dist/store/watcher.h"
 
+#define LAST_REPORT_NS CT_SEC /* for a report when the node ends before it has a connection */
 #define CONNECT_ONCE_NS \
 	(500 * CT_MS) /* so that ct_store_watch_stop does not wait long for a host that does not respond */
 
@@ -26,6 +27,10 @@ struct ct_store_watch_thread {
 	pthread_mutex_t lock; /* protects the members below */
 	bool failed, store_gone;
 	struct ct_failure failure;
+	bool connected, have_report;
+	struct ct_failure report; /* to be sent when there is a connection */
+	int64_t give_up_ns;       /* end of the attempts to connect; 0 until the thread is stopped */
+	char trouble[256];
 };
 
 static void note_failure(ct_store_watch_thread *w, const struct ct_failure *f, bool store_gone)
@@ -51,9 +56,30 @@ static void note_refusal(ct_store_watch_thread *w)
 	note_failure(w, &f, false);
 }
 
+/* True if the thread should still try to connect. When it is stopped, only a report is a reason. */
+static bool may_connect(ct_store_watch_thread *w)
+{
+	pthread_mutex_lock(&w->lock);
+	bool may = w->give_up_ns == 0 || (w->have_report && ct_now_ns() < w->give_up_ns);
+	pthread_mutex_unlock(&w->lock);
+	return may;
+}
+
+/* Keeps the reason without the time for which an attempt has tried, which differs each time. */
+static void note_trouble(ct_store_watch_thread *w)
+{
+	const char *why = ct_error_message(), *rest = strstr(why, " s: ");
+	if (strncmp(why, "cannot reach the store within ", 30) == 0 && rest)
+		why = rest + 4;
+	pthread_mutex_lock(&w->lock);
+	snprintf(w->trouble, sizeof(w->trouble), "%.255s", why);
+	pthread_mutex_unlock(&w->lock);
+	ct_error_clear();
+}
+
 static ct_store *connect_store(ct_store_watch_thread *w)
 {
-	while (!ct_store_watcher_stopping(&w->watcher)) {
+	while (may_connect(w)) {
 		ct_store *s = NULL;
 		enum ct_status st = ct_store_connect(w->host, w->port, &w->opts, ct_deadline_in(CONNECT_ONCE_NS), &s);
 		if (st == CT_OK)
@@ -62,8 +88,30 @@ static ct_store *connect_store(ct_store_watch_thread *w)
 			note_refusal(w);
 			return NULL;
 		}
+		note_trouble(w);
 	}
 	return NULL;
+}
+
+static void send_report(ct_store *s, const struct ct_failure *f)
+{
+	if (ct_store_report(s, f) < 0) {
+		CT_DEBUG("could not report a failure: %s", ct_error_message());
+		ct_error_clear();
+	}
+}
+
+/* From now on, ct_store_watch_report sends reports itself. Sends the one that came before. */
+static void begin_reports(ct_store_watch_thread *w, ct_store *s)
+{
+	pthread_mutex_lock(&w->lock);
+	bool waiting = w->have_report;
+	struct ct_failure f = w->report;
+	w->have_report = false;
+	w->connected = true;
+	pthread_mutex_unlock(&w->lock);
+	if (waiting)
+		send_report(s, &f);
 }
 
 static void *run(void *arg)
@@ -74,6 +122,7 @@ static void *run(void *arg)
 	if (!s)
 		return NULL;
 	ct_store_watcher_attach(&w->watcher, s);
+	begin_reports(w, s);
 	if (ct_store_watch(s, CT_FOREVER, &f) == CT_OK) {
 		int rank, pid;
 		ct_store_owner(s, &rank, &pid, NULL);
@@ -127,17 +176,36 @@ void ct_store_watch_report(ct_store_watch_thread *w, const struct ct_failure *f)
 {
 	if (!w)
 		return;
-	ct_store *s = ct_store_watcher_store(&w->watcher);
-	if (s && ct_store_report(s, f) < 0) {
-		CT_DEBUG("could not report a failure: %s", ct_error_message());
-		ct_error_clear();
+	pthread_mutex_lock(&w->lock);
+	bool connected = w->connected;
+	if (!connected && !w->have_report) {
+		w->report = *f;
+		w->have_report = true;
 	}
+	pthread_mutex_unlock(&w->lock);
+	if (connected)
+		send_report(ct_store_watcher_store(&w->watcher), f);
+}
+
+ct_store *ct_store_watch_store(ct_store_watch_thread *w)
+{
+	return w ? ct_store_watcher_store(&w->watcher) : NULL;
+}
+
+void ct_store_watch_trouble(ct_store_watch_thread *w, char *buf, size_t len)
+{
+	pthread_mutex_lock(&w->lock);
+	snprintf(buf, len, "%s", w->trouble);
+	pthread_mutex_unlock(&w->lock);
 }
 
 void ct_store_watch_stop(ct_store_watch_thread *w)
 {
 	if (!w)
 		return;
+	pthread_mutex_lock(&w->lock);
+	w->give_up_ns = ct_deadline_in(LAST_REPORT_NS);
+	pthread_mutex_unlock(&w->lock);
 	ct_store_watcher_stop(&w->watcher);
 	ct_thread_join(&w->thread);
 	ct_store_watcher_release(&w->watcher);
