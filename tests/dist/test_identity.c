@@ -58,7 +58,7 @@ static const struct good good[] = {
 	 {CT_LAUNCHER_NONE, 0, 1, 0, 1, 0, 1, "", "", 0}},
 	{{"TORCHELASTIC_RUN_ID=r", "PET_NODE_RANK=1", "RANK=8", "WORLD_SIZE=16", "MASTER_ADDR=h", "MASTER_PORT=80"},
 	 NULL,
-	 {CT_LAUNCHER_TORCHRUN, 8, 16, -1, -1, -1, -1, "tcp://h:81", "r", 0}},
+	 {CT_LAUNCHER_TORCHRUN, 8, 16, -1, -1, -1, -1, "tcp://h:23520", "r", 0}},
 	{{"CTRAIN_STORE=10.0.0.1:4000", "PET_NODE_RANK=1", "RANK=8", "WORLD_SIZE=16", "LOCAL_RANK=0",
 	  "LOCAL_WORLD_SIZE=8", "CTRAIN_NODE_RANK=1", "CTRAIN_N_NODES=2"},
 	 NULL,

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 from harness import COMM, IO, OK, USAGE, Case, main
-from test_hosts import Host, shell, why_not
+from hosts import Host, shell, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
 N = 3

@@ -1,5 +1,4 @@
-"""Two hosts: network, process, mount and UTS namespaces joined by a virtual cable, each with Debian's /etc/hosts in which a
-host's own name is 127.0.1.1. The namespaces have no names and end with the processes that hold them."""
+"""Two hosts (hosts.py): communicators, failures and secrets of runs on several hosts."""
 
 import os
 import shutil
@@ -10,97 +9,14 @@ import sys
 import time
 import unittest
 
-from harness import COMM, CTRAIN, OK, SLOW, STOPPED, USAGE, Case, die_with_parent, main, read_text
-
-ADDRESS = ("10.77.0.1", "10.77.0.2")
-HOST = ("ctnodea", "ctnodeb")
-PORT = 29871
-UNSHARE = ("unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private")
-
-
-def why_not():
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    for tool in ("ip", "unshare", "nsenter", "mount", "hostname"):
-        if not shutil.which(tool):
-            return f"there is no program `{tool}`"
-    if not os.path.exists("/etc/hosts"):
-        return "there is no /etc/hosts to put the hosts' names over"
-    probe = subprocess.run([*UNSHARE, "ip", "link", "add", "ctprobe", "type", "veth"], capture_output=True, text=True)
-    return None if probe.returncode == 0 else "no network namespaces here: " + probe.stderr.strip()
-
+from harness import COMM, OK, SLOW, STOPPED, USAGE, main, read_text
+from hosts import ADDRESS, HOST, PORT, HostsCase, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
 
 
-def shell(*argv):
-    r = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
-    if r.returncode != 0:
-        raise AssertionError(f"{' '.join(map(str, argv))}: {r.stderr.strip()}")
-
-
-class Host:
-    def __init__(self, case, k, name=None, hosts=None):
-        holder = subprocess.Popen([*UNSHARE, "sleep", "600"], preexec_fn=die_with_parent, env=case.env({"E2E_HOST": str(k)}))
-        case.addCleanup(holder.wait)
-        case.addCleanup(holder.kill)
-        # The first process of the host; until it is sleep, the host is not ready.
-        self.init = case.until(lambda: next((pid for pid, e in case.everything_marked().items() if e.get("E2E_HOST") == str(k)
-                                             and read_text(f"/proc/{pid}/comm") == "sleep\n"), None), "the host was there")
-        hosts = case.write(f"hosts-{k}", hosts or f"127.0.0.1 localhost\n127.0.1.1 {HOST[k]}\n{ADDRESS[1 - k]} {HOST[1 - k]}\n")
-        self.prefix = ["nsenter", f"--target={self.init}", "--net", "--mount", "--root", "--uts", "--pid"]
-        self.run("mount", "--bind", hosts, "/etc/hosts")
-        self.run("hostname", name or HOST[k])
-        self.run("ip", "link", "set", "lo", "up")
-
-    def run(self, *argv):
-        shell(*self.prefix, *argv)
-
-
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
-class TwoHosts(Case):
-    def setUp(self):
-        super().setUp()
-        self.hosts = [Host(self, k) for k in (0, 1)]
-        a, b = self.hosts
-        # From a's network, but with the outer names of processes.
-        shell("nsenter", f"--target={a.init}", "--net", "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", b.init)
-        for k, host in enumerate(self.hosts):
-            host.run("ip", "addr", "add", ADDRESS[k] + "/24", "dev", "eth0")
-            host.run("ip", "link", "set", "eth0", "up")
-
-    def node(self, k, *sets, procs=2, env=None, **more):
-        return self.start_training("--nodes", 2, "--node-rank", k, "--procs", procs, "--master-addr", HOST[0], "--master-port", PORT,
-                                   "dist.rendezvous_timeout=10", *sets, prefix=self.hosts[k].prefix,
-                                   env={"CTRAIN_TOKEN": "secret of this job", "E2E_NODE": str(k), **(env or {})}, **more)
-
-    def everything_marked(self):
-        return super().marked()
-
-    def marked(self):
-        """The hosts themselves are no part of a run."""
-        return {pid: e for pid, e in super().marked().items() if "E2E_HOST" not in e}
-
-    def launcher(self, k):
-        """nsenter waits outside; the launcher is its child inside."""
-        return self.until(lambda: next((pid for pid, e in self.marked().items() if e.get("E2E_NODE") == str(k) and "RANK" not in e
-                                        and read_text(f"/proc/{pid}/cmdline").startswith(CTRAIN)), None), f"the launcher of host {k} was there")
-
-    @staticmethod
-    def inner(pid):
-        """What the process calls itself."""
-        return next(line.split()[-1] for line in read_text(f"/proc/{pid}/status").splitlines() if line.startswith("NSpid:"))
-
-    def both(self, *sets, **more):
-        return [self.node(k, *sets, **more) for k in (0, 1)]
-
-    def finish(self, nodes, expect=OK):
-        results = [n.wait() for n in nodes]
-        for r in results:
-            self.assert_code(r, expect)
-        self.assertEqual(self.marked(), {})
-        return results
-
+class TwoHosts(HostsCase):
     def assert_reference(self, run="run"):
         losses, _ = self.reference()
         mine = self.losses(run)
@@ -212,7 +128,7 @@ class TwoHosts(Case):
         """Returns the reply of the store on host 0 to a handshake from a process on host 1 that does not belong to the run."""
         def string(s):
             return struct.pack("<I", len(s)) + s
-        hello = string(run_id) + string(token) + struct.pack("<BII", role, rank, 4711) + string(b"stranger") + struct.pack("<I", 0)
+        hello = string(run_id) + string(token) + struct.pack("<BII", role, rank, 4711) + string(b"stranger") + struct.pack("<III", 0, 0, 0)
         data = b"CTSTORE2" + struct.pack("<IHhQ", len(hello), 1, 0, 0) + hello + then
         script = ("import socket,sys\ns=socket.create_connection((sys.argv[1],int(sys.argv[2])),5)\ns.sendall(bytes.fromhex(sys.argv[3]))\n"
                   "s.settimeout(5)\nb=b''\nwhile len(b)<24+int.from_bytes(b[8:12],'little') or len(b)<24:\n"

@@ -11,21 +11,6 @@ MISMATCH = USAGE
 
 
 class Meeting(Case):
-    @staticmethod
-    def torch_store():
-        """A listening socket whose next port, the one that ctrain takes, is nobody's: no client's that has just gone either."""
-        while True:
-            s = socket.socket()
-            s.bind(("127.0.0.1", 0))
-            try:
-                with socket.socket() as next_one:
-                    next_one.bind(("127.0.0.1", s.getsockname()[1] + 1))
-            except (OSError, OverflowError):
-                s.close()
-                continue
-            s.listen()
-            return s
-
     def worker(self, rank, world, port, *sets, run="run", env=None, **identity):
         identity = {"RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **identity, **(env or {})}
         return self.start_training(*sets, run=run, env={k: str(v) for k, v in identity.items() if v is not None})
@@ -86,7 +71,9 @@ class Rendezvous(Meeting):
 
     def test_torchrun(self):
         """Its own store sits on MASTER_PORT."""
-        with self.torch_store() as s:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            s.listen()
             port = s.getsockname()[1]
             env = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
                    "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1, "ROLE_RANK": 0, "ROLE_WORLD_SIZE": 2,
