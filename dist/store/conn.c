@@ -83,6 +83,9 @@ void ct__srv_conn_free(struct ct_srv_conn *c)
 {
 	drop_output(c);
 	drop_input(c);
+	/* Closing does not end the registration if a forked process still has the descriptor. */
+	if (c->fd >= 0)
+		(void)epoll_ctl(c->srv->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	ct_net_close(&c->fd);
 	ct_free(c);
 }

@@ -1,6 +1,9 @@
 /* Clients that the store must refuse, and clients that must not disturb it: other protocols, malformed input and
  * excessive requests. */
 #include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "base/log.h"
 #include "base/thread.h"
@@ -38,6 +41,37 @@ static void test_foreign_protocols(void **state)
 	close(fd);
 	close(raw(ct_store_server_port(srv)));
 	still_serves(s);
+	ct_store_close(s);
+	ct_store_server_stop(srv, SOON);
+}
+
+/* A forked process, for example a rank that has not called exec yet, keeps a connection open that the server has closed.
+ * The server must not use what it has freed when the client goes on to send. AddressSanitizer reports it otherwise. */
+static void test_connection_kept_by_a_child(void **state)
+{
+	ct_store_server *srv = serve();
+	ct_store *s = join(srv, 1);
+	int fd = raw(ct_store_server_port(srv));
+	pid_t child;
+
+	(void)state;
+	ct_store_close(join(srv, 2)); /* by now, the server has accepted both */
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		(void)pause();
+		_exit(0);
+	}
+	assert_int_equal(send(fd, "GET /", 5, MSG_NOSIGNAL), 5);
+	for (int i = 0; i < 10; i++)
+		still_serves(s);
+	(void)shutdown(fd, SHUT_WR);
+	for (int i = 0; i < 10; i++)
+		still_serves(s);
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	close(fd);
 	ct_store_close(s);
 	ct_store_server_stop(srv, SOON);
 }
@@ -260,6 +294,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_foreign_protocols),
+		cmocka_unit_test(test_connection_kept_by_a_child),
 		cmocka_unit_test(test_silent_crowd),
 		cmocka_unit_test(test_gave_up_at_the_door),
 		cmocka_unit_test(test_broken_member),
