@@ -111,7 +111,7 @@ class Doctor(Case):
         r = self.node(0, master="10.78.9.77").wait()
         self.assert_code(r, USAGE)
         self.assert_found(json.loads(r.out), "master-address", 0, "10.78.9.77", "--master-addr")
-        # Training makes the same check before it waits.
+        # Training fails, too, before it waits.
         r = self.start_training("--nodes", 2, "--node-rank", 0, "--procs", 1, "--master-addr", "10.78.9.77", prefix=self.hosts[0].prefix,
                                 env={"CTRAIN_TOKEN": "secret of this job"}).wait()
         self.assert_code(r, USAGE)

@@ -22,7 +22,7 @@ ct_json *ct_doctor_json(const struct ct_doctor *d);
 void ct_doctor_release(struct ct_doctor *d);
 
 /* The checks before a run on several nodes, of this node only and without measurements. Logs warnings. Fails with the
- * first error. */
+ * first error, except for those of the master address: dist/rendezvous/place.h. */
 enum ct_status ct_doctor_preflight(const struct ct_config *cfg, const struct ct_ranks *ranks) CT_MUST_CHECK;
 
 #endif
