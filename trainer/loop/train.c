@@ -15,6 +15,7 @@
 #include "trainer/loop/evaluate.h"
 #include "trainer/loop/meter.h"
 #include "trainer/loop/outcome.h"
+#include "trainer/loop/replica_check.h"
 #include "trainer/pipeline/gather.h"
 #include "trainer/report/bottleneck.h"
 #include "trainer/report/cpu_use.h"
@@ -24,6 +25,7 @@ struct loop {
 	ct_metrics_log *metrics;      /* rank 0 only */
 	ct_checkpoint_writer *writer; /* rank 0 only */
 	ct_stepper *stepper;
+	ct_replica_check *check; /* NULL: off */
 	struct ct_whole whole;            /* rank 0 of a pipeline: the values in the last checkpoint */
 	struct ct_checkpoint_guard guard; /* the lock of the run directory, which saves check */
 	struct ct_meter meter;
@@ -333,6 +335,12 @@ static bool is_save_due(const struct loop *l, uint64_t step)
 	       (l->save_steps > 0 && step % l->save_steps == 0);
 }
 
+/* Returns true if no posted step may be left after this step. */
+static bool is_event_due(const struct loop *l, uint64_t step)
+{
+	return is_eval_due(l, step) || is_save_due(l, step) || ct_replica_check_due(l->check, step);
+}
+
 /* Posts one optimizer step and takes the results that are due. *drained is true if no posted step is left, and
  * *end_of_epoch if it was the last step of an epoch. */
 static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch)
@@ -353,7 +361,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	ct_comm_set_step(s->group, (int64_t)step);
 	CT_TRY(ct_stepper_post(l->stepper, &req, end_of_epoch));
 	int left =
-		*end_of_epoch || is_eval_due(l, step + 1) || is_save_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
+		*end_of_epoch || is_event_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
 	while (ct_stepper_pending(l->stepper) > left) {
 		CT_TRY(take_step(l));
 		if (l->stop || l->save_now)
@@ -371,6 +379,8 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	struct ct_session *s = l->s;
 	struct ct_train_state *t = &s->state;
 	bool best = false;
+	if (ct_replica_check_due(l->check, t->step))
+		CT_TRY(ct_replica_check_run(l->check, t->step));
 	if (end_of_epoch)
 		CT_TRY(end_epoch(l));
 	if (is_eval_due(l, t->step))
@@ -478,6 +488,8 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	st = (l.ranks = CT_NEW_ARRAY(struct ct_rank_times, (size_t)s->world.id.world)) ? CT_OK : CT_NOMEM;
 	if (st == CT_OK)
 		st = ct_stepper_create(s, &l.stepper);
+	if (st == CT_OK)
+		st = ct_replica_check_create(s, &l.check);
 	if (st == CT_OK) {
 		ct_stepper_loader_stats(l.stepper, &l.loader);
 		ct_cpu_use_now(&l.cpu);
@@ -490,6 +502,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	/* Waits for the save in progress, because its checkpoint is valid even after a failure. */
 	ct_checkpoint_writer_destroy(l.writer);
 	ct_whole_release(&l.whole);
+	ct_replica_check_destroy(l.check);
 	ct_stepper_destroy(l.stepper);
 	ct_free(l.ranks);
 	return st;
