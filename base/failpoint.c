@@ -27,7 +27,7 @@ static bool parse_number(const char *text, int64_t *out)
 
 static bool is_our_rank(const char *text)
 {
-	static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+	static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
 	const char *env = NULL;
 	int64_t wanted, rank = 0;
 

@@ -1,0 +1,143 @@
+#include "base/subprocess.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define MAX_OUTPUT ((size_t)16 << 20)
+#define REAP_MS 5
+
+extern char **environ;
+
+static enum ct_status spawn(const char *const *argv, int out, int err, pid_t *pid)
+{
+	posix_spawn_file_actions_t files;
+	int rc = posix_spawn_file_actions_init(&files);
+
+	if (rc != 0)
+		return CT_FAIL(CT_NOMEM, "cannot run %s: %s", argv[0], strerror(rc));
+	rc = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	if (rc == 0)
+		rc = posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
+	if (rc == 0)
+		rc = posix_spawn_file_actions_adddup2(&files, err, STDERR_FILENO);
+	if (rc == 0)
+		rc = posix_spawnp(pid, argv[0], &files, NULL, (char *const *)argv, environ);
+	posix_spawn_file_actions_destroy(&files);
+	if (rc == 0)
+		return CT_OK;
+	return CT_FAIL(rc == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot run %s: %s", argv[0], strerror(rc));
+}
+
+/* Reads what is available. Closes the descriptor at the end of the output. */
+static void drain(int *fd, struct ct_str *text)
+{
+	char chunk[4096];
+	ssize_t n = read(*fd, chunk, sizeof(chunk));
+
+	if (n > 0 && text->len < MAX_OUTPUT) {
+		ct_str_add_bytes(text, chunk, (size_t)n);
+	} else if (n == 0 || (n < 0 && errno != EINTR)) {
+		close(*fd);
+		*fd = -1;
+	}
+}
+
+/* Returns false if the program has not closed its output by the deadline. */
+static bool collect(int fds[2], struct ct_str *texts[2], int64_t deadline_ns)
+{
+	while (fds[0] >= 0 || fds[1] >= 0) {
+		struct pollfd p[2] = {{.fd = fds[0], .events = POLLIN}, {.fd = fds[1], .events = POLLIN}};
+
+		if (ct_now_ns() >= deadline_ns)
+			return false;
+		if (poll(p, 2, ct_deadline_poll_ms(deadline_ns)) <= 0)
+			continue;
+		for (int i = 0; i < 2; i++) {
+			if (fds[i] >= 0 && p[i].revents)
+				drain(&fds[i], texts[i]);
+		}
+	}
+	return true;
+}
+
+/* Returns false if the program was still running at the deadline. It has ended in either case. */
+static bool reap(pid_t pid, bool closed, int64_t deadline_ns, int *status)
+{
+	bool in_time = closed;
+
+	while (waitpid(pid, status, in_time ? WNOHANG : 0) == 0) {
+		in_time = ct_now_ns() < deadline_ns;
+		if (in_time)
+			(void)poll(NULL, 0, REAP_MS);
+		else
+			kill(pid, SIGKILL);
+	}
+	return in_time;
+}
+
+static const char *last_line(struct ct_str *text)
+{
+	while (text->len > 0 && strchr(" \r\n", text->s[text->len - 1]))
+		text->s[--text->len] = '\0';
+	const char *all = ct_str_text(text), *nl = strrchr(all, '\n');
+
+	return nl ? nl + 1 : all;
+}
+
+static enum ct_status describe(const char *name, int status, struct ct_str *err)
+{
+	const char *why = last_line(err);
+
+	if (WIFSIGNALED(status))
+		return CT_FAIL(CT_IO, "%s was killed by signal %d (%s)", name, WTERMSIG(status),
+			       strsignal(WTERMSIG(status)));
+	if (WEXITSTATUS(status) == 0)
+		return CT_OK;
+	return CT_FAIL(CT_IO, "%s failed with exit code %d%s%.300s", name, WEXITSTATUS(status), *why ? ": " : "", why);
+}
+
+enum ct_status ct_subprocess_run(const char *const *argv, int64_t deadline_ns, struct ct_str *out)
+{
+	int output[2] = {-1, -1}, error[2] = {-1, -1}, status = 0;
+	struct ct_str err = {0};
+	enum ct_status st;
+	pid_t pid;
+
+	if (pipe2(output, O_CLOEXEC) != 0 || pipe2(error, O_CLOEXEC) != 0) {
+		st = CT_FAIL(CT_NOMEM, "cannot run %s: pipe: %s", argv[0], strerror(errno));
+		goto out;
+	}
+	CT_TRY_GOTO(spawn(argv, output[1], error[1], &pid), st, out);
+	close(output[1]);
+	close(error[1]);
+	output[1] = error[1] = -1;
+	int ends[2] = {output[0], error[0]};
+	bool closed = collect(ends, (struct ct_str *[2]){out, &err}, deadline_ns);
+	if (!closed)
+		kill(pid, SIGKILL);
+	output[0] = ends[0];
+	error[0] = ends[1];
+	if (!reap(pid, closed, deadline_ns, &status))
+		st = CT_FAIL(CT_TIMEOUT, "%s did not end in time and was killed", argv[0]);
+	else
+		st = describe(argv[0], status, &err);
+	if (st == CT_OK)
+		st = ct_str_status(out);
+out:
+	for (int i = 0; i < 2; i++) {
+		if (output[i] >= 0)
+			close(output[i]);
+		if (error[i] >= 0)
+			close(error[i]);
+	}
+	ct_str_release(&err);
+	return st;
+}

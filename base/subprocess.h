@@ -1,0 +1,14 @@
+/* Runs another program and captures what it prints. */
+#ifndef CT_BASE_SUBPROCESS_H
+#define CT_BASE_SUBPROCESS_H
+
+#include "base/mem.h"
+
+/* Runs argv[0], which is searched for in PATH, with the arguments argv (NULL-terminated), and waits until it has ended.
+ * Its standard input is empty. Its standard output is appended to *out, up to 16 MiB, even if the program fails. The
+ * program inherits the signal mask of the calling thread, so that signals which are blocked here do not end it, either.
+ * Fails with CT_NOT_FOUND if there is no such program; with CT_TIMEOUT, after killing it, if it has not ended at the
+ * deadline; and with CT_IO if its exit code is not 0. The message then contains the last line of its standard error. */
+enum ct_status ct_subprocess_run(const char *const *argv, int64_t deadline_ns, struct ct_str *out) CT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,86 @@
+/* Programs that succeed, fail, are missing, or do not end. */
+#include "base/subprocess.h"
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "tests/base/check.h"
+
+#define SHELL(script) ((const char *const[]){"sh", "-c", script, NULL})
+
+static int64_t soon(void)
+{
+	return ct_deadline_in(60 * CT_SEC);
+}
+
+static void test_output(void **state)
+{
+	struct ct_str out = {0};
+
+	(void)state;
+	assert_int_equal(ct_subprocess_run(SHELL("echo one; echo error >&2; cat; echo two"), soon(), &out), CT_OK);
+	assert_string_equal(ct_str_text(&out), "one\ntwo\n");
+	ct_str_clear(&out);
+	/* More than a pipe can hold, on both outputs. */
+	assert_int_equal(
+		ct_subprocess_run(SHELL("head -c 300000 /dev/zero | tr '\\0' x; head -c 300000 /dev/zero >&2"), soon(), &out),
+		CT_OK);
+	assert_int_equal(out.len, 300000);
+	ct_str_release(&out);
+}
+
+static void test_failures(void **state)
+{
+	struct ct_str out = {0};
+
+	(void)state;
+	assert_int_equal(ct_subprocess_run((const char *const[]){"ctrain-no-such-program", NULL}, soon(), &out), CT_NOT_FOUND);
+	assert_non_null(strstr(ct_error_message(), "ctrain-no-such-program"));
+	assert_int_equal(ct_subprocess_run(SHELL("echo some; echo first >&2; echo the reason >&2; exit 3"), soon(), &out), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "sh failed with exit code 3: the reason"));
+	assert_string_equal(ct_str_text(&out), "some\n");
+	assert_int_equal(ct_subprocess_run(SHELL("kill -9 $$"), soon(), &out), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "signal 9"));
+	ct_str_release(&out);
+}
+
+static void test_deadline(void **state)
+{
+	struct ct_str out = {0};
+
+	(void)state;
+	assert_int_equal(ct_subprocess_run((const char *const[]){"sleep", "1000", NULL}, ct_deadline_in(50 * CT_MS), &out),
+			 CT_TIMEOUT);
+	/* It has closed its outputs, but goes on. */
+	assert_int_equal(ct_subprocess_run(SHELL("exec sleep 1000 >/dev/null 2>&1"), ct_deadline_in(50 * CT_MS), &out),
+			 CT_TIMEOUT);
+	ct_str_release(&out);
+}
+
+/* A signal that is blocked here does not end the program. */
+static void test_signals(void **state)
+{
+	struct ct_str out = {0};
+	sigset_t set, old;
+
+	(void)state;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	assert_int_equal(ct_subprocess_run(SHELL("kill -TERM $$; echo alive"), soon(), &out), CT_OK);
+	assert_string_equal(ct_str_text(&out), "alive\n");
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	ct_str_release(&out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_output),
+		cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_deadline),
+		cmocka_unit_test(test_signals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
