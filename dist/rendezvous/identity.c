@@ -16,7 +16,8 @@
 #define MAX_NODES 65536
 #define DEFAULT_PORT 29500 /* the same as PyTorch's */
 #define PORT_BASE 20000
-#define PORT_SPAN 20000
+#define PORT_SPAN 12000  /* the ports that the system gives to outgoing connections begin at 32768 */
+#define PORTS_PER_JOB 8 /* for job steps and restarts */
 #define TORCHRUN_PORT_BASE 20000
 #define TORCHRUN_PORT_SPAN 9000
 #define TORCHRUN_PORT_STEP 7919 /* a prime that does not divide the span, so all ports of the range are used */
@@ -179,11 +180,19 @@ static bool is_uncounted_step(const struct env *e)
 	return !value(e, "SLURM_STEP_NUM_TASKS") && value(e, "SLURM_STEP_ID") && value(e, "SLURM_PROCID");
 }
 
+/* A batch script may export WORLD_SIZE, as many tutorials do, although each task gets its rank from srun. */
+static bool is_slurm_task(const struct env *e)
+{
+	return value(e, "SLURM_STEP_ID") && value(e, "SLURM_PROCID");
+}
+
 static bool started_by(const struct env *e, const struct source *s)
 {
 	const char *world;
 
 	if (!value(e, s->sign[0]) && !value(e, s->sign[1]))
+		return false;
+	if (s->by == CT_LAUNCHER_ENV && !value(e, "RANK") && is_slurm_task(e))
 		return false;
 	if (strcmp(s->sign[0], "SLURM_NTASKS") == 0 && !is_uncounted_step(e))
 		return false;
@@ -263,6 +272,35 @@ static enum ct_status check_against(const struct env *e, const struct source *s,
 	return CT_OK;
 }
 
+/* WORLD_SIZE that a batch script has exported must agree with srun, unless the tasks start further ranks. */
+static enum ct_status check_exported_world(const struct env *e, const struct source *s, const struct ct_identity *id)
+{
+	int world = -1;
+
+	CT_TRY(read_int(e, "WORLD_SIZE", &world));
+	if (world < 0 || world == id->world || id->world == id->n_nodes)
+		return CT_OK;
+	(void)contradiction("WORLD_SIZE", world, s->world, id->world, "srun has started another number of ranks");
+	ct_error_hint("do not export WORLD_SIZE in the batch script; ctrain reads the number of ranks from srun");
+	return CT_USAGE;
+}
+
+/* `srun --ntasks-per-node=4 torchrun --nproc_per_node=4` would start 16 ranks on each node. */
+static enum ct_status check_double_launch(const struct env *e, const struct ct_identity *id)
+{
+	int tasks = 0;
+
+	CT_TRY(read_int(e, "SLURM_STEP_NUM_TASKS", &tasks));
+	if (tasks < 2 || id->n_nodes < 0 || tasks == id->n_nodes)
+		return CT_OK;
+	(void)CT_FAIL(CT_USAGE,
+		      "srun has started %d tasks, and each of them has started torchrun, which expects %d node%s", tasks,
+		      id->n_nodes, ct_plural(id->n_nodes));
+	ct_error_hint("use srun without torchrun: srun ctrain CONFIG.yaml; or start torchrun once per node: srun "
+		      "--ntasks-per-node=1");
+	return CT_USAGE;
+}
+
 static enum ct_status master_port(const struct env *e, int fallback, int *port)
 {
 	const char *text = value(e, "MASTER_PORT");
@@ -303,6 +341,12 @@ static enum ct_status meet_env(const struct env *e, struct ct_identity *id)
 	return meet(e, id, NULL, port);
 }
 
+/* Jobs with consecutive ids may run on the same node, and a restarted job may find its earlier port in use. */
+static int slurm_port(int job, int step, int restart)
+{
+	return PORT_BASE + (job % PORT_SPAN * PORTS_PER_JOB + (step % PORTS_PER_JOB + restart) % PORTS_PER_JOB) % PORT_SPAN;
+}
+
 static enum ct_status meet_slurm(const struct env *e, struct ct_identity *id)
 {
 	const char *list = value(e, "SLURM_STEP_NODELIST");
@@ -313,7 +357,7 @@ static enum ct_status meet_slurm(const struct env *e, struct ct_identity *id)
 
 	CT_TRY(read_int(e, "SLURM_JOB_ID", &job));
 	CT_TRY(read_int(e, "SLURM_STEP_ID", &step));
-	CT_TRY(master_port(e, PORT_BASE + (job % PORT_SPAN + step % PORT_SPAN), &port));
+	CT_TRY(master_port(e, slurm_port(job, step, id->restart), &port));
 	if (!list)
 		list = value(e, "SLURM_JOB_NODELIST");
 	if (!list && !value(e, "MASTER_ADDR"))
@@ -479,11 +523,29 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 		if (sources[i].by == CT_LAUNCHER_SLURM || sources[i].by == CT_LAUNCHER_MPI)
 			CT_TRY(check_against(&e, s, &sources[i], &id));
 	}
+	if (id.by == CT_LAUNCHER_SLURM)
+		CT_TRY(check_exported_world(&e, s, &id));
+	if (id.by == CT_LAUNCHER_TORCHRUN)
+		CT_TRY(check_double_launch(&e, &id));
 	CT_TRY(find_meeting(&e, init_override, &id));
 	name_run(&e, &id);
 	complete(&id);
 	*out = id;
 	return CT_OK;
+}
+
+int ct_identity_slurm_tasks(ct_getenv_fn get, void *user)
+{
+	const struct env e = {get, user};
+	const char *counts = value(&e, "SLURM_STEP_TASKS_PER_NODE");
+	int node = -1, tasks = 0;
+
+	if (!counts || read_int(&e, "SLURM_NODEID", &node) < 0 || node < 0 ||
+	    ct__countlist_at(counts, node, &tasks) < 0) {
+		ct_error_clear();
+		return 0;
+	}
+	return tasks;
 }
 
 static const char *process_env(const char *name, void *user)

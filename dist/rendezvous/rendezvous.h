@@ -40,7 +40,8 @@ typedef const char *(*ct_getenv_fn)(const char *name, void *user);
  * the process was not started as a worker. init_override is the URL from --init or the config, or NULL. Contradictory
  * variables fail with CT_USAGE, and the message names both variables and their values: RANK >= WORLD_SIZE, LOCAL_RANK
  * >= LOCAL_WORLD_SIZE, a variable that is set without the other one of its pair, values that are not numbers, Slurm's
- * rank different from RANK. Misspelled names (such as CUDA_VISIBLE_DEVICE, MASTER_IP or WORLDSIZE) cause a warning. */
+ * rank different from RANK, torchrun in each of several Slurm tasks on a node. In a Slurm task, WORLD_SIZE without RANK
+ * is only compared with the number of tasks. Misspelled names (such as CUDA_VISIBLE_DEVICE, MASTER_IP or WORLDSIZE) cause a warning. */
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override,
 				  struct ct_identity *out) CT_MUST_CHECK;
 /* Does the same with the environment of this process. */
@@ -48,6 +49,8 @@ enum ct_status ct_identity_from_env(const char *init_override, struct ct_identit
 const char *ct_launcher_name(enum ct_launcher l);
 /* Gets misspelled name i and the name that was probably meant. Returns false if i is past the end of the list. */
 bool ct_identity_misspelled_at(size_t i, const char **name, const char **meant);
+/* Returns the number of tasks that the Slurm step of this process has on this node, or 0 if it is not in a step. */
+int ct_identity_slurm_tasks(ct_getenv_fn get, void *user);
 
 struct ct_peer {
 	int rank, pid, node; /* node: index of the host; ranks with equal indexes can share memory */
