@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/launch/run_dir.h"
 
 static bool exists(const char *run, const char *name)
@@ -108,6 +109,92 @@ static void test_lock_that_vanishes(void **state)
 	ct_run_dir_unlock(one);
 }
 
+static void set_job(const char *id, const char *restarts)
+{
+	assert_int_equal(setenv("SLURM_CLUSTER_NAME", "c", 1), 0);
+	assert_int_equal(setenv("SLURM_JOB_ID", id, 1), 0);
+	assert_int_equal(setenv("SLURM_RESTART_COUNT", restarts, 1), 0);
+}
+
+static void unset_job(void)
+{
+	unsetenv("SLURM_JOB_ID");
+	unsetenv("SLURM_RESTART_COUNT");
+	unsetenv("SLURM_CLUSTER_NAME");
+}
+
+/* A job that Slurm has restarted takes the directory from its earlier start, which can no longer publish. */
+static void test_take_over(void **state)
+{
+	const char *run = in_tmpdir("job"), *metrics = in_tmpdir("job/metrics.jsonl");
+	ct_run_lock *one = NULL, *two = NULL, *three = NULL;
+	char *text;
+	size_t len;
+	int fd;
+
+	(void)state;
+	set_job("7", "0");
+	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
+	assert_int_equal(ct_run_dir_lock(run, &one), CT_OK);
+	assert_int_equal(ct_run_lock_saves_before(one), -1);
+	assert_int_equal(ct_file_replace(metrics, "{}\n", 3), CT_OK);
+	assert_int_equal(ct_file_open(metrics, CT_FILE_APPEND, &fd), CT_OK);
+	add_checkpoint(run);
+	add_folder(run, ".tmp-step-000000000002-1-2");
+	set_job("8", "5");
+	assert_int_equal(ct_run_dir_lock(run, &two), CT_IO); /* another job is not a restart */
+	assert_int_equal(ct_run_lock_check(one), CT_OK);
+
+	set_job("7", "1");
+	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_OK);
+	assert_true(exists(run, "/checkpoints/step-000000000001"));
+	assert_int_equal(ct_run_dir_lock(run, &two), CT_OK);
+	assert_int_equal(ct_run_lock_saves_before(two), 0);
+	assert_int_equal(ct_run_lock_check(two), CT_OK);
+	assert_int_equal(ct_run_lock_check(one), CT_IO);
+	assert_false(exists(run, "/checkpoints/.tmp-step-000000000002-1-2"));
+	assert_int_equal(ct_fd_write_all(fd, "{\"late\":1}\n", 11, metrics), CT_OK);
+	close(fd);
+	assert_int_equal(ct_file_read(metrics, 100, &text, &len), CT_OK);
+	assert_string_equal(text, "{}\n");
+	ct_free(text);
+
+	/* The new lock is as good as the old one, and outlives the end of the earlier start. */
+	ct_run_dir_unlock(one);
+	assert_int_equal(ct_run_dir_lock(run, &three), CT_IO);
+	ct_run_dir_unlock(two);
+	set_job("7", "0");
+	assert_int_equal(ct_run_dir_lock(run, &three), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "start 0 of Slurm job c/7, but start 1"));
+	set_job("8", "5");
+	assert_int_equal(ct_run_dir_lock(run, &three), CT_OK);
+	ct_run_dir_unlock(three);
+	unset_job();
+}
+
+/* Only the first start of a job treats what it finds as an earlier run. */
+static void test_restarted_job_counts_saves(void **state)
+{
+	const char *run = in_tmpdir("saves");
+	ct_run_lock *lock = NULL;
+
+	(void)state;
+	set_job("9", "0");
+	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
+	add_checkpoint(run);
+	for (int restart = 0; restart < 3; restart++) {
+		set_job("9", (const char *const[]){"0", "1", "2"}[restart]);
+		assert_int_equal(ct_run_dir_lock(run, &lock), CT_OK);
+		assert_int_equal(ct_run_lock_saves_before(lock), restart == 0 ? -1 : (int64_t)ct_checkpoint_newest_save(run));
+		ct_run_dir_unlock(lock);
+	}
+	/* The earlier starts of this job have not locked the directory. */
+	set_job("10", "1");
+	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_OK);
+	assert_false(exists(run, "/checkpoints/step-000000000001"));
+	unset_job();
+}
+
 /* Not even as root in somebody else's directory. */
 static void test_lock_that_is_a_link(void **state)
 {
@@ -153,6 +240,8 @@ int main(void)
 		cmocka_unit_test(test_never_moves_a_run_aside),
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_lock_that_vanishes),
+		cmocka_unit_test(test_take_over),
+		cmocka_unit_test(test_restarted_job_counts_saves),
 		cmocka_unit_test(test_lock_that_is_a_link),
 		cmocka_unit_test(test_space),
 		cmocka_unit_test(test_folder_that_cannot_be),

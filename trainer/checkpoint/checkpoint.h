@@ -99,6 +99,9 @@ enum ct_status ct_checkpoint_writer_take(ct_checkpoint_writer *w, bool wait,
 enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHECK;
 /* Returns the number of checkpoint directories in the run directory, including invalid ones. */
 int ct_checkpoint_count(const char *run_dir);
+/* Returns the number of the newest save among the checkpoints in the run directory, or 0 if there are none. Each save has a larger number
+ * than all checkpoints that existed at that time, even if training has returned to an earlier step. */
+uint64_t ct_checkpoint_newest_save(const char *run_dir);
 /* Resolves "best", "last" or a path to the path of a checkpoint directory, which is owned by the caller. A path may
  * also be a run directory, whose last checkpoint is used, or a .safetensors file (for
  * trainer/checkpoint/model_weights.h). If run_dir is NULL, `what` must be a path. Fails with CT_NOT_FOUND. Does not

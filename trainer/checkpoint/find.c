@@ -400,15 +400,33 @@ char *ct_checkpoint_run(const char *path)
 	return holds(at, "config.yaml") ? ct_strdup(at) : NULL;
 }
 
-int ct_checkpoint_count(const char *run_dir)
+/* Lists the checkpoints of a run directory; the list is empty if that fails. The result is owned by the caller. */
+static struct ct_ckpt_entry *list_or_none(const char *run_dir, size_t *n)
 {
 	struct ct_ckpt_entry *list = NULL;
-	size_t n = 0;
-	char *folder = ct_path_join(run_dir, "checkpoints");
+	char *folder = ct_path_join(run_dir, CT_CKPT_FOLDER);
 
-	if (!folder || ct_ckpt_list(folder, &list, &n) < 0)
+	*n = 0;
+	if (!folder || ct_ckpt_list(folder, &list, n) < 0)
 		ct_error_clear();
-	ct_free(list);
 	ct_free(folder);
+	return list;
+}
+
+int ct_checkpoint_count(const char *run_dir)
+{
+	size_t n;
+
+	ct_free(list_or_none(run_dir, &n));
 	return (int)n;
+}
+
+uint64_t ct_checkpoint_newest_save(const char *run_dir)
+{
+	size_t n;
+	struct ct_ckpt_entry *list = list_or_none(run_dir, &n);
+	uint64_t newest = n > 0 ? list[n - 1].save_index : 0;
+
+	ct_free(list);
+	return newest;
 }

@@ -209,8 +209,8 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 		*out = ct__command_find(first, second);
 		return *out ? CT_OK : unknown_command(second, first);
 	}
-	*out = ct__command_find(first, NULL);
-	*used = *out ? 1 : 0;
+	*out = ct__command_find(first, second);
+	*used = *out ? (*out)->sub ? 2 : 1 : 0;
 	if (*out)
 		return CT_OK;
 	if (!is_config(first))

@@ -25,7 +25,8 @@ struct ct_cli {
 	const char *rank, *world_size, *local_rank;
 	const char *op, *type, *redop, *root, *min, *max, *factor, *step, *iters, *warmup;
 	const char *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
-	bool json, origins, seekable, force;
+	const char *gpus, *cpus, *time, *partition, *account, *mem, *array;
+	bool json, origins, seekable, force, submit;
 	int argc; /* the complete command line, which is passed to the workers */
 	char **argv;
 };
@@ -85,5 +86,7 @@ enum ct_status ct_cmd_bench_step(const struct ct_cli *cli); /* cmd_bench.c */
 enum ct_status ct_cmd_bench_loader(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_data(const struct ct_cli *cli);
+enum ct_status ct_cmd_slurm(const struct ct_cli *cli);
+enum ct_status ct_cmd_slurm_status(const struct ct_cli *cli); /* cmd_slurm.c */
 
 #endif

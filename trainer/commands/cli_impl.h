@@ -21,7 +21,8 @@ enum {
 	CT_OPT_COMM = 1 << 12,
 	CT_OPT_SIMULATE = 1 << 13,
 	CT_OPT_RANK = 1 << 14, /* the identity of a process that another launcher has started */
-	CT_OPT_ALL = 1 << 15   /* accepted by every command: --help, --version */
+	CT_OPT_SLURM = 1 << 15,
+	CT_OPT_ALL = 1 << 16 /* accepted by every command: --help, --version */
 };
 
 enum ct_option_kind {
@@ -52,8 +53,10 @@ struct ct_option {
 const struct ct_option *ct__option_at(size_t i);
 /* Finds an option by any of its names; '-' and '_' are equivalent. Returns NULL if it is unknown. */
 const struct ct_option *ct__option_find(const char *name, size_t len);
-/* Finds a command by name and sub (which may be NULL). Returns NULL if it is unknown. */
+/* Finds a command by name and sub (which may be NULL). Returns NULL if it is unknown. `ctrain slurm` has the sub
+ * "status", but also works without one; then, sub is not a part of the command, and is ignored. */
 const struct ct_command *ct__command_find(const char *name, const char *sub);
+/* Returns true if the command needs a sub. */
 bool ct__command_has_subs(const char *name);
 
 #endif

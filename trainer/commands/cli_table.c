@@ -70,6 +70,12 @@ static const struct ct_command commands[] = {
 	{"bench", "comm", CONFIG_ARGS,
 	 "measure and check the operations of the communicator over all ranks; prints the columns of nccl-tests",
 	 ct_cmd_bench_comm, CT_OPT_SETS | CT_OPT_RANK | CT_OPT_COMM | CT_OPT_JSON | CT_OPT_OUT, 1, 1},
+	{"slurm", "status", "[JOB ...]",
+	 "show the state, the run directory and the end of the log of Slurm jobs that were submitted with a script of ctrain slurm",
+	 ct_cmd_slurm_status, CT_OPT_JSON, 0, CT_MAX_ARGS},
+	{"slurm", NULL, CONFIG_ARGS,
+	 "write a batch script for Slurm that trains with these options on --nodes nodes, and submit it with --submit",
+	 ct_cmd_slurm, CT_OPT_SETS | CT_OPT_SLURM | CT_OPT_OUT, 1, 1},
 	{"help", NULL, "[COMMAND|KEY]", "explain a command, a config key (optim.lr) or a section (optim)", NULL, 0, 0,
 	 2},
 };
@@ -161,6 +167,17 @@ static const struct ct_option options[] = {
 	 "show the augmentation of this epoch, counted from 0 (0)"},
 	{"count", "N", CT_OPT_SHOW, CT_OPTION_TEXT, NULL, FIELD(count),
 	 "show this many images from the start of the data set, if no indexes are given (16)"},
+	{"gpus-per-node", "N", CT_OPT_SLURM, CT_OPTION_TEXT, NULL, FIELD(gpus),
+	 "GPUs on each node; without --procs, also the number of ranks"},
+	{"cpus-per-task", "N", CT_OPT_SLURM, CT_OPTION_TEXT, NULL, FIELD(cpus), "CPUs of each rank"},
+	{"time", "TIME", CT_OPT_SLURM, CT_OPTION_TEXT, NULL, FIELD(time),
+	 "time limit, such as 30 (minutes), 12:00:00 or 2-00"},
+	{"partition", "NAME", CT_OPT_SLURM, CT_OPTION_TEXT, NULL, FIELD(partition), "partition of the cluster"},
+	{"account", "NAME", CT_OPT_SLURM, CT_OPTION_TEXT, NULL, FIELD(account), "account to charge"},
+	{"mem", "SIZE", CT_OPT_SLURM, CT_OPTION_TEXT, NULL, FIELD(mem), "memory on each node, for example 32G"},
+	{"array", "INDEXES", CT_OPT_SLURM, CT_OPTION_TEXT, NULL, FIELD(array),
+	 "job array, for example 0-4: one run for each index"},
+	{"submit", NULL, CT_OPT_SLURM, CT_OPTION_FLAG, NULL, FIELD(submit), "submit the script with sbatch"},
 	{"origins", NULL, CT_OPT_ORIGINS, CT_OPTION_FLAG, NULL, FIELD(origins), "show the origin of each value"},
 	{"help h", NULL, CT_OPT_ALL, CT_OPTION_HELP, NULL, 0, "this page"},
 	{"version", NULL, CT_OPT_ALL, CT_OPTION_VERSION, NULL, 0, "print the version of ctrain"},
@@ -198,9 +215,14 @@ const struct ct_command *ct__command_find(const char *name, const char *sub)
 
 bool ct__command_has_subs(const char *name)
 {
+	bool has = false;
+
 	for (size_t i = 0; i < CT_ARRAY_LEN(commands); i++) {
-		if (strcmp(commands[i].name, name) == 0)
-			return commands[i].sub != NULL;
+		if (strcmp(commands[i].name, name) != 0)
+			continue;
+		if (!commands[i].sub)
+			return false;
+		has = true;
 	}
-	return false;
+	return has;
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "dist/rendezvous/rendezvous.h"
 #include "trainer/commands/cli.h"
+#include "trainer/commands/slurm_nodes_impl.h"
 #include "trainer/doctor/doctor.h"
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/launch.h"
@@ -111,13 +112,16 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 }
 
 /* Runs as a worker if the environment assigns a rank to this process, otherwise as the launcher. */
-static enum ct_status train_or_launch(const struct ct_cli *cli, const struct ct_config *cfg)
+static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config *cfg)
 {
 	struct ct_identity id;
 	char *run_dir = NULL;
 	CT_TRY(ct_cli_identity(cli, cfg, &id));
-	if (id.by != CT_LAUNCHER_NONE) {
-		CT_TRY(check_node(cli, cfg, &id));
+	CT_TRY(check_node(cli, cfg, &id));
+	CT_TRY(ct__slurm_check_nodes(cli, &id));
+	if (ct__slurm_task_starts_ranks(cfg, &id)) {
+		CT_TRY(ct__slurm_set_nodes(cfg, &id));
+	} else if (id.by != CT_LAUNCHER_NONE) {
 		CT_TRY(check_number(cli, cfg, &id));
 		return ct_worker_run(cfg, &id);
 	}

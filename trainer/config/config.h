@@ -62,6 +62,8 @@ struct ct_config {
 		char *devices;            /* "" = all; "0,2" */
 		int64_t pipeline;         /* stages of the model; 1 */
 		int64_t threads;          /* compute threads per rank: auto = CPUs / local ranks */
+		bool requeue;             /* requeue the Slurm job when the run has been stopped; true */
+		int64_t stop_before;      /* seconds before the time limit of the Slurm job; auto */
 	} launch;
 	struct {
 		enum ct_model name;

@@ -93,7 +93,11 @@ static const struct ct_key keys[] = {
 	{KEY(launch.pipeline, INT), SHARED, .lo = 1, .hi = 64, .def = "1",
 	 .doc = "Number of stages into which the model is split, for models that are too large for one rank. Each rank computes one stage; the number of ranks must be a multiple. 1: every rank has the complete model. The micro-batches of train.accumulate pass through the stages one after the other, so use at least 4 times as many micro-batches as stages. Only on CPUs. See docs/DISTRIBUTED.md."},
 	{KEY(launch.threads, INT), .flags = CT_KEY_AUTO, .lo = 1, .hi = 1024, .def = "auto",
-	 .doc = "Number of compute threads of each rank. auto: the number of CPUs that this job may use, divided by the number of ranks on the host. If this is 4 or more, and loading includes decoding, warping or color changes, one eighth is reserved for the loader threads."},
+	 .doc = "Number of compute threads of each rank. auto: the number of CPUs that this job may use, divided by the number of ranks on the host; under Slurm, those of the task (--cpus-per-task). If this is 4 or more, and loading includes decoding, warping or color changes, one eighth is reserved for the loader threads."},
+	{KEY(launch.requeue, BOOL), .def = "true",
+	 .doc = "In a Slurm batch job: requeue the job (scontrol requeue) when the run has saved and stopped because of a time limit, a signal or a preemption. It then starts again and resumes. Jobs that were cancelled, or submitted with --no-requeue, are not requeued. See docs/SLURM.md."},
+	{KEY(launch.stop_before, INT), .flags = CT_KEY_AUTO, .hi = 86400, .def = "auto",
+	 .doc = "In a Slurm job: number of seconds before the time limit of the job at which the run saves and stops. auto: a tenth of the time that remains when the run starts, at most 120. 0: do not stop."},
 
 	{KEY(model.name, ENUM), .flags = CT_KEY_LEARNED | CT_KEY_REQUIRED, .choices = models,
 	 .doc = "mlp: linear layers with ReLU. lenet: LeNet-5. convnet: two blocks of convolution, batch norm, ReLU and pooling. resnet18 to resnet152, resnext and wide_resnet: the same networks as in torchvision. resnet20 to resnet56: small networks for CIFAR. layers: the layers listed in model.layers."},

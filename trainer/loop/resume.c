@@ -9,7 +9,9 @@
 
 static enum ct_status find(struct ct_session *s, char **path)
 {
-	const char *how = s->cfg->train.resume;
+	/* After a restart, training continues from what this job has saved. Otherwise it begins as the job began. */
+	const bool saved = s->saves_before >= 0 && ct_checkpoint_newest_save(s->run_dir) > (uint64_t)s->saves_before;
+	const char *how = saved ? "auto" : s->cfg->train.resume;
 	*path = NULL;
 	if (strcmp(how, "never") == 0)
 		return CT_OK;

@@ -41,6 +41,8 @@ struct ct_session {
 	char *config_lines;
 	const struct ct_run_lock
 		*lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
+	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1: no restart. */
+	int64_t saves_before;
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;

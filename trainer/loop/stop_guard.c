@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -11,8 +12,10 @@
 #include "trainer/loop/worker.h"
 
 /* Calls _exit, because the other threads may hold any lock. */
-static void end_process(int sig)
+static void end_process(const struct ct_stop_guard *g, int sig)
 {
+	if (g->job && sig == SIGTERM)
+		ct_slurm_requeue(g->job);
 	(void)CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s); there was nothing to save", (int)getpid(), sig,
 		      strsignal(sig));
 	ct_error_hint("run the same command again");
@@ -31,13 +34,13 @@ static void *run(void *arg)
 			return NULL;
 		int sig = n > 0 ? ct_signals_next(g->signals) : 0;
 		if (sig != 0)
-			end_process(sig);
+			end_process(g, sig);
 	}
 }
 
 enum ct_status ct_stop_guard_start(struct ct_stop_guard *g, int signals)
 {
-	*g = (struct ct_stop_guard){.signals = signals, .wake_fd = -1};
+	*g = (struct ct_stop_guard){.signals = signals, .wake_fd = -1, .job = g->job};
 	if (signals < 0)
 		return CT_OK;
 	g->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -17,6 +17,7 @@
 #include "trainer/loop/outcome.h"
 #include "trainer/loop/replica_check.h"
 #include "trainer/pipeline/gather.h"
+#include "trainer/plan/cpus.h"
 #include "trainer/report/bottleneck.h"
 #include "trainer/report/cpu_use.h"
 
@@ -238,7 +239,7 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 					.per_rank = s->plan.per_rank,
 					.loader_threads = now.n_threads,
 					.compute_threads = ct_plan_threads(s->cfg, local),
-					.cpus = ct_cpu_count() > local ? ct_cpu_count() / local : 1,
+					.cpus = ct_plan_cpus(local),
 					.local_world = local,
 					.host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
 					.flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),

@@ -25,9 +25,12 @@
 #include "trainer/loop/stop_guard.h"
 #include "trainer/loop/train.h"
 #include "trainer/plan/comm_settings.h"
+#include "trainer/plan/cpus.h"
 #include "trainer/plan/devices.h"
 #include "trainer/postmortem/entry.h"
 #include "trainer/postmortem/report.h"
+#include "trainer/slurm/job.h"
+#include "trainer/slurm/limit.h"
 
 #define FINISH_NS CT_SEC /* maximum time to wait until the last lines of output have been read */
 
@@ -287,9 +290,9 @@ static enum ct_status check_space(const struct ct_session *s)
 /* Compute threads spin while they wait, so training is many times slower if there are more threads than CPUs. */
 static void warn_of_threads(const struct ct_session *s)
 {
-	int local = ct_session_local_world(s), cpus = ct_cpu_count();
+	int local = ct_session_local_world(s), cpus = local * ct_plan_cpus(local);
 	int threads = ct_plan_threads(s->cfg, local);
-	if (threads * local > cpus && threads > 1)
+	if (threads > ct_plan_cpus(local) && threads > 1)
 		CT_WARN("%d rank%s x %d compute threads on %d CPU%s: with more threads than CPUs, training is many "
 			"times slower; set launch.threads=%d or do not set it",
 			local, ct_plural(local), threads, cpus, ct_plural(cpus), cpus / local > 0 ? cpus / local : 1);
@@ -366,6 +369,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	int64_t start = env_i64(CT_ENV_START_NS, ct_process_start_ns());
 	CT_TRY(ct_session_create(cfg, id, true, &s));
 	s.lock = lock;
+	s.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
 	enum ct_status st = name_flight_file(&s);
 	if (st == CT_OK)
 		st = ct_resume(&s);
@@ -400,21 +404,28 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
 	ct_nccl_log *nccl_log = NULL; /* NULL: NCCL is not used, or its messages are not wanted */
+	struct ct_slurm_limit limit = {0};
+	struct ct_slurm_job job;
 	char *run_dir = NULL;
 	const double started = ct_wall_seconds();
 	const char *box = getenv(CT_ENV_BLACK_BOX);
 	enum ct_status st;
 	ct_black_box_join(box && box[0] ? box : NULL);
+	ct_slurm_job_from_env(&job);
+	bool requeues = id->rank == 0 && job.id > 0 && cfg->launch.requeue;
 	CT_TRY(ct_limits_check(id->local_world));
 	CT_TRY(ct_signals_open(false, &signals));
 	ct_output_never_wait();
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
 	ct_log_set_rank(id->rank, id->world);
+	guard.job = requeues ? &job : NULL;
 	st = ct_plan_open_nccl_log(cfg, id->world, &nccl_log);
 	if (st == CT_OK)
 		st = ct_stop_guard_start(&guard, signals);
 	if (st == CT_OK)
 		st = open_run_dir(cfg, id, run_dir, &lock);
+	if (st == CT_OK && id->rank == 0)
+		st = ct_slurm_limit_start(&limit, &job, cfg->launch.stop_before);
 	if (st == CT_OK)
 		st = enable_stacks(run_dir, id->rank);
 	if (st == CT_OK)
@@ -423,6 +434,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 		st = train(cfg, id, lock, signals, &guard);
 	ct_stop_guard_end(&guard);
 	ct_nccl_log_close(nccl_log);
+	ct_slurm_limit_stop(&limit);
 	if (st < 0) {
 		report_failure(id, run_dir, started);
 		/* Written to the log file only, because the launcher or main prints the error. */
@@ -431,6 +443,8 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 		CT_DEBUG("%s", ct_error_frames());
 	}
 	ct_run_dir_unlock(lock);
+	if (st == CT_INTERRUPTED && requeues)
+		ct_slurm_requeue(&job); /* comes last, because it ends this process */
 	ct_signals_close(signals);
 	ct_log_close();
 	ct_output_finish(ct_deadline_in(FINISH_NS));

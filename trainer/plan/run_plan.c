@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/thread.h"
+#include "trainer/plan/cpus.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
 
@@ -75,12 +75,6 @@ enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, st
 	return CT_OK;
 }
 
-static int cpu_share(int local_world)
-{
-	int n = ct_cpu_count() / local_world;
-	return n > 0 ? n : 1;
-}
-
 /* Returns the number of loader threads for this number of CPUs. One thread augments 28x28 images about as fast as seven
  * threads train an MLP on them. */
 static int loader_share(int cpus)
@@ -108,7 +102,7 @@ int ct_plan_threads(const struct ct_config *c, int local_world)
 	/* This does not depend on data.workers, because the last bits of the weights depend on the number of compute
 	 * threads, and must not depend on data.workers. With fewer than 4 CPUs, none is reserved for a thread that is
 	 * idle most of the time. */
-	int n = cpu_share(local_world);
+	int n = ct_plan_cpus(local_world);
 	return n >= 4 && loads_slowly(c) ? n - loader_share(n) : n;
 }
 
@@ -119,7 +113,7 @@ int ct_plan_loader_threads(const struct ct_config *c, const struct ct_dataset_in
 	if (info->in_memory && !loads_slowly(c))
 		return 0;
 	/* If a GPU computes, the loader uses all CPUs except one, which controls the GPU. */
-	int cpus = cpu_share(local_world);
+	int cpus = ct_plan_cpus(local_world);
 	if (ct_plan_is_encoded(c) && !ct_plan_on_cpu(c))
 		return cpus > 1 ? cpus - 1 : 1;
 	return loader_share(cpus);
