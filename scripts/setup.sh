@@ -4,7 +4,7 @@
 #   scripts/setup.sh --mpi          also Open MPI and MPICH, for dist.backend: mpi
 #   scripts/setup.sh --containers   also Podman, Buildah and Docker's engine, for the long stage of scripts/test.sh
 #   scripts/setup.sh --test-quick   also what scripts/test.sh --quick needs
-#   scripts/setup.sh --test         also what scripts/test.sh needs (sanitizers, fuzzers, network tools, bare Debian systems)
+#   scripts/setup.sh --test         also what scripts/test.sh needs (sanitizers, fuzzers, network tools, Slurm, bare Debian systems)
 # On machines with an NVIDIA driver, scripts/setup_cuda.sh then provides CUDA, unless CTRAIN_SETUP_CUDA is "off".
 set -euo pipefail
 
@@ -14,7 +14,7 @@ packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
 quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
 mpi_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 container_packages=(podman buildah runc docker-compose mmdebstrap)
-test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring)
+test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring slurm-wlm munge)
 
 want=("${packages[@]}")
 for arg in "$@"; do

@@ -28,6 +28,10 @@ SKIPPED = {
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model convnet"): "needs PyTorch",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model mlp"): "needs PyTorch",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model resnet18_cifar"): "needs PyTorch",
+    ("docs/SLURM.md", "sbatch mnist_ddp.sbatch"): "needs Slurm; tests/e2e/test_slurm.py runs a cluster",
+    ("docs/SLURM.md", "ctrain slurm status"): "needs Slurm",
+    ("docs/SLURM.md", "srun ctrain CONFIG.yaml"): "needs Slurm",
+    ("docs/SLURM.md", "if [ $? -eq 75 ]"): "needs Slurm",
 }
 
 # What is made before everything: README starts after scripts/quickstart.sh, and a reader has images.
