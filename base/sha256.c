@@ -1,6 +1,8 @@
 #include "base/sha256.h"
 
 #include <assert.h>
+#include <nettle/hmac.h>
+#include <nettle/memops.h>
 #include <nettle/sha2.h>
 
 static_assert(sizeof(struct sha256_ctx) <= sizeof(((struct ct_sha256 *)0)->state), "nettle's state fits");
@@ -38,4 +40,22 @@ void ct_sha256_final_hex(struct ct_sha256 *h, char out[CT_SHA256_HEX])
 		out[2 * i + 1] = digits[raw[i] & 15];
 	}
 	out[2 * CT_SHA256_BYTES] = '\0';
+}
+
+void ct_hmac_sha256(const void *key, size_t key_len, const struct ct_hmac_part *parts, size_t n,
+		    uint8_t out[CT_SHA256_BYTES])
+{
+	struct hmac_sha256_ctx h;
+
+	hmac_sha256_set_key(&h, key_len, key);
+	for (size_t i = 0; i < n; i++) {
+		if (parts[i].len > 0)
+			hmac_sha256_update(&h, parts[i].len, parts[i].p);
+	}
+	hmac_sha256_digest(&h, CT_SHA256_BYTES, out);
+}
+
+bool ct_sha256_equal(const uint8_t a[CT_SHA256_BYTES], const uint8_t b[CT_SHA256_BYTES])
+{
+	return memeql_sec(a, b, CT_SHA256_BYTES);
 }
