@@ -20,7 +20,7 @@
 #define CT_LOG_COMPONENT "dist"
 #include "base/log.h"
 
-#define MAX_WORLD 2000 /* two connections per rank; the store allows 4,096 */
+#define MAX_WORLD 4096 /* two connections per rank and one per node; the store allows 16,384 */
 #define LEAVE_NS (10 * CT_SEC)
 #define LEAVE_FAILED_NS CT_SEC
 #define OWN_ADDRESS_NS (2 * CT_SEC)
@@ -166,13 +166,13 @@ static enum ct_status serve_file(struct ct_world *w, const char *path, struct ct
 	return ct_store_connect(ct_net_loopback(), port, o, deadline_ns, &w->store);
 }
 
-/* Reads the file once and tries each address once. */
+/* Reads the file once and tries its addresses. */
 static enum ct_status try_file(struct ct_world *w, const char *path, const struct ct_store_opts *o, const char *net_key,
 			       int64_t each_ns)
 {
+	const char *addrs[CT_RENDEZVOUS_MAX_ADDRS];
 	struct ct_store_opts with_nonce = *o;
 	struct ct_rendezvous_file m;
-	enum ct_status st;
 
 	CT_TRY(ct__rendezvous_file_read(path, &m));
 	if (strcmp(m.run_id, o->run_id) != 0)
@@ -180,10 +180,9 @@ static enum ct_status try_file(struct ct_world *w, const char *path, const struc
 	hash_text(with_nonce.token, o->token, m.nonce);
 	if (strcmp(m.net_key, net_key) == 0)
 		return ct_store_connect(ct_net_loopback(), m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
-	st = CT_FAIL(CT_COMM, "%s contains no address", path);
-	for (int i = 0; i < m.n_addrs && st != CT_OK; i++)
-		st = ct_store_connect(m.addrs[i], m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
-	return st;
+	for (int i = 0; i < m.n_addrs; i++)
+		addrs[i] = m.addrs[i];
+	return ct_store_connect_any(addrs, m.n_addrs, m.port, &with_nonce, ct_deadline_in(each_ns), &w->store);
 }
 
 static enum ct_status no_meeting(const char *path, int64_t start)

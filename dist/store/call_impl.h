@@ -22,7 +22,8 @@ struct ct_call {
 
 struct ct_store {
 	int fd, wake_fd;
-	char *host; /* of the server, as passed to ct_store_connect */
+	char *host;    /* of the server, as passed to ct_store_connect */
+	char peer[64]; /* the numeric address of the server that has answered */
 	int port;
 	struct ct_store_opts opts;
 	int owner_rank, owner_pid;
@@ -41,6 +42,8 @@ struct ct_store {
 	size_t in_len, in_cap;
 };
 
+/* Does the handshake over the new connection s->fd. After CT_MISMATCH, another attempt at the same address is useless. */
+enum ct_status ct__call_handshake(ct_store *s, enum ct_wire_role role, int64_t deadline_ns) CT_MUST_CHECK;
 /* Call it once, after the handshake. Data that followed the handshake (a failure record) may already be in the buffer.
  * Returns false if this data does not consist of frames of the store protocol. */
 bool ct__call_begin(ct_store *s);

@@ -230,17 +230,20 @@ static void dispatch(struct ct_srv_conn *c)
 	c->frame.body = c->in + CT_WIRE_HEADER_LEN;
 	if (c->ready)
 		ct__srv_request(c, &c->frame);
-	else
+	else if (c->challenged)
 		ct__srv_handshake(c, &c->frame);
+	else
+		ct__srv_hello(c, &c->frame);
 	next_frame(c);
 }
 
 static void header_complete(struct ct_srv_conn *c)
 {
 	size_t limit = c->ready ? CT_WIRE_MAX_BODY : CT_WIRE_MAX_HANDSHAKE;
+	enum ct_wire_op first = c->challenged ? CT_WIRE_HANDSHAKE : CT_WIRE_HELLO;
 
 	ct_wire_decode_header(c->in, &c->frame);
-	if (c->frame.len > limit || (!c->ready && c->frame.op != CT_WIRE_HANDSHAKE)) {
+	if (c->frame.len > limit || (!c->ready && c->frame.op != first)) {
 		ct__srv_warn_refused(c, "it sent a malformed frame (operation %u, %" PRIu32 " bytes)", c->frame.op,
 				     c->frame.len);
 		ct__srv_conn_lost(c, EPROTO);
@@ -287,6 +290,17 @@ static size_t skip_bytes(struct ct_srv_conn *c, size_t n)
 	return k;
 }
 
+/* The last byte of the magic is the version. */
+static void wrong_magic(struct ct_srv_conn *c)
+{
+	if (c->in_len == CT_WIRE_MAGIC_LEN && memcmp(c->in, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN - 1) == 0) {
+		ct__srv_other_version(c);
+		return;
+	}
+	ct__srv_warn_refused(c, "it does not use ctrain's protocol");
+	ct__srv_conn_lost(c, EPROTO);
+}
+
 void ct__srv_conn_input(struct ct_srv_conn *c, const uint8_t *p, size_t n)
 {
 	while (n > 0 && !c->closing && !c->gone) {
@@ -301,8 +315,7 @@ void ct__srv_conn_input(struct ct_srv_conn *c, const uint8_t *p, size_t n)
 			memcpy(c->in + c->in_len, p, k);
 			c->in_len += k;
 			if (c->stage == SRV_MAGIC && memcmp(c->in, CT_WIRE_MAGIC, c->in_len) != 0) {
-				ct__srv_warn_refused(c, "it does not use ctrain's protocol");
-				ct__srv_conn_lost(c, EPROTO);
+				wrong_magic(c);
 			} else if (c->in_len == c->want) {
 				advance(c);
 			}

@@ -1,14 +1,13 @@
-/* Opening and closing the connection of a store client. */
+/* Opening and closing the connection of a store client. client_handshake.c has the handshake. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/thread.h"
 #include "dist/store/call_impl.h"
-#include "dist/store/net.h"
+#include "dist/store/race.h"
 
 #define CT_LOG_COMPONENT "store"
 #include "base/log.h"
@@ -16,6 +15,7 @@
 #define RETRY_FIRST_NS (2 * CT_MS)
 #define RETRY_MAX_NS (200 * CT_MS)
 #define HANDSHAKE_NS (5 * CT_SEC) /* a stopped server accepts connections but sends nothing */
+#define CONNECT_NS (5 * CT_SEC)   /* an address that drops our packets must not use up the deadline */
 #define BYE_NS CT_SEC
 
 static void client_free(ct_store *s)
@@ -53,136 +53,59 @@ static enum ct_status client_new(const char *host, int port, const struct ct_sto
 	return CT_OK;
 }
 
-static enum ct_status send_handshake(ct_store *s, enum ct_wire_role role)
+/* An address that has not answered before another one did is probably dead; each further connection would try it first. */
+static void note_winner(ct_store *s, const struct ct_race *race, int won, enum ct_wire_role role)
 {
-	struct ct_wire_handshake h = {.role = role,
-				      .member = s->opts.member,
-				      .pid = s->opts.pid,
-				      .world = s->opts.world,
-				      .n_nodes = s->opts.n_nodes,
-				      .node = s->opts.node};
-	struct ct_str b = {0};
-	enum ct_status st;
+	char dead[CT_ADDR_LEN] = "";
 
-	ct_wire_copy(h.run_id, sizeof(h.run_id), s->opts.run_id);
-	ct_wire_copy(h.token, sizeof(h.token), s->opts.token);
-	ct_wire_copy(h.host, sizeof(h.host), s->opts.host);
-	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
-	ct_wire_put_handshake(&b, &h);
-	ct_wire_end(&b, 0);
-	st = ct_str_status(&b);
-	/* These few bytes always fit into the buffer of a new socket. */
-	if (st == CT_OK &&
-	    (send(s->fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL | MSG_MORE) != CT_WIRE_MAGIC_LEN ||
-	     send(s->fd, b.s, b.len, MSG_NOSIGNAL) != (ssize_t)b.len))
-		st = CT_FAIL(CT_COMM, "the connection to %s port %d broke: %s", s->host, s->port, strerror(errno));
-	ct_str_release(&b);
-	return st;
+	if (ct_net_addr_text(&race->e[won].addr, s->peer, sizeof(s->peer)) != CT_OK) {
+		ct_error_clear();
+		ct_wire_copy(s->peer, sizeof(s->peer), s->host);
+	}
+	if (won == 0 || role == CT_ROLE_AUXILIARY || race->e[0].err == 0)
+		return;
+	if (ct_net_addr_text(&race->e[0].addr, dead, sizeof(dead)) == CT_OK)
+		CT_INFO("using address %s of %s: %s %s", s->peer, s->host, dead,
+			race->e[0].err == EINPROGRESS ? "does not answer" : strerror(race->e[0].err));
+	else
+		ct_error_clear();
 }
 
-/* Reads until s->in contains at least `want` bytes. */
-static enum ct_status read_up_to(ct_store *s, size_t want, int64_t deadline_ns)
+/* Does the handshake with each address that answers, until one belongs to the store of this run. On failure, the error
+ * chain is that of the most informative address: one that has refused this client, else one that has answered. */
+static enum ct_status try_addresses(ct_store *s, struct ct_race *race, enum ct_wire_role role, int64_t deadline_ns)
 {
-	while (s->in_len < want) {
-		struct pollfd p = {.fd = s->fd, .events = POLLIN};
-		ssize_t n = recv(s->fd, s->in + s->in_len, s->in_cap - s->in_len, MSG_DONTWAIT);
+	int64_t connect_by = ct_deadline_in(CONNECT_NS);
+	struct ct_error best = {.status = CT_OK};
+	int won;
 
-		if (n > 0) {
-			s->in_len += (size_t)n;
-			continue;
+	connect_by = connect_by < deadline_ns ? connect_by : deadline_ns;
+	while ((won = ct_race_next(race, connect_by, &s->fd)) >= 0) {
+		int64_t reply_by = ct_deadline_in(HANDSHAKE_NS);
+		enum ct_status st = ct__call_handshake(s, role, reply_by < deadline_ns ? reply_by : deadline_ns);
+
+		if (st == CT_OK) {
+			note_winner(s, race, won, role);
+			return CT_OK;
 		}
-		if (n == 0)
-			return CT_FAIL(CT_COMM, "%s port %d closed the connection", s->host, s->port);
-		if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-			return CT_FAIL(CT_COMM, "the connection to %s port %d broke: %s", s->host, s->port,
-				       strerror(errno));
-		if (ct_now_ns() >= deadline_ns)
-			return CT_FAIL(CT_TIMEOUT, "%s port %d accepts connections but does not answer", s->host,
-				       s->port);
-		(void)poll(&p, 1, ct_deadline_poll_ms(deadline_ns));
+		ct_net_close(&s->fd);
+		if (best.status == CT_OK || (best.status != CT_MISMATCH && st == CT_MISMATCH))
+			ct_error_save(&best);
 	}
-	return CT_OK;
-}
-
-static enum ct_status not_a_store(const ct_store *s)
-{
-	(void)CT_FAIL(CT_MISMATCH, "the server on %s port %d is not a ctrain store of this version", s->host, s->port);
-	ct_error_hint("choose another port (--master-port or MASTER_PORT), or end the program that uses it");
-	return CT_MISMATCH;
-}
-
-static enum ct_status read_reply(ct_store *s, const struct ct_wire_frame *f)
-{
-	struct ct_wire_reader r = ct_wire_reader(f);
-	char why[600];
-
-	if (f->op == CT_WIRE_WELCOME) {
-		s->owner_rank = (int)ct_wire_u32(&r);
-		s->owner_pid = (int)ct_wire_u32(&r);
-		ct_wire_str(&r, s->owner_host, sizeof(s->owner_host));
-		return ct_wire_done(&r) ? CT_OK : not_a_store(s);
-	}
-	ct_wire_str(&r, why, sizeof(why));
-	if (f->op != CT_WIRE_REFUSED || !ct_wire_done(&r) || f->status >= 0)
-		return not_a_store(s);
-	(void)CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused the connection: %s", s->host, s->port,
-		      why);
-	ct_error_hint(
-		"all ranks of a run need the same token, run id, --nodes and --procs; each node needs a different --node-rank, and each rank a different RANK (not LOCAL_RANK); two runs on one host need two ports");
-	return (enum ct_status)f->status;
-}
-
-/* READY has no reply. If it cannot be sent, the first request fails. */
-static void confirm(ct_store *s)
-{
-	const struct ct_wire_frame f = {.op = CT_WIRE_READY};
-	uint8_t header[CT_WIRE_HEADER_LEN];
-
-	ct_wire_encode_header(header, &f);
-	(void)!send(s->fd, header, sizeof(header), MSG_NOSIGNAL);
-}
-
-static enum ct_status read_handshake_reply(ct_store *s, int64_t deadline_ns)
-{
-	size_t at = CT_WIRE_MAGIC_LEN, end = at + CT_WIRE_HEADER_LEN;
-	struct ct_wire_frame f;
-
-	s->in_cap = 4096;
-	s->in_len = 0;
-	ct_free(s->in);
-	CT_TRY_ALLOC(s->in = ct_calloc(s->in_cap, 1));
-	CT_TRY(read_up_to(s, at, deadline_ns));
-	if (memcmp(s->in, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN) != 0)
-		return not_a_store(s);
-	CT_TRY(read_up_to(s, end, deadline_ns));
-	ct_wire_decode_header(s->in + at, &f);
-	if (f.len > CT_WIRE_MAX_HANDSHAKE)
-		return not_a_store(s);
-	CT_TRY(read_up_to(s, end + f.len, deadline_ns));
-	f.body = s->in + end;
-	CT_TRY(read_reply(s, &f));
-	confirm(s);
-	/* Bytes that follow the handshake (a failure record) stay in the buffer. */
-	at = end + f.len;
-	memmove(s->in, s->in + at, s->in_len - at);
-	s->in_len -= at;
-	return ct__call_begin(s) ? CT_OK : not_a_store(s);
+	return best.status == CT_OK ? ct_race_failed(race, s->host, s->port) : ct_error_restore(&best);
 }
 
 /* *again is set if another attempt may succeed. */
-static enum ct_status attempt(ct_store *s, enum ct_wire_role role, int64_t deadline_ns, bool *again)
+static enum ct_status attempt(ct_store *s, const char *const *hosts, int n_hosts, enum ct_wire_role role,
+			      int64_t deadline_ns, bool *again)
 {
-	int64_t reply_by = ct_deadline_in(HANDSHAKE_NS);
+	struct ct_race race;
 	enum ct_status st;
-	int err;
 
 	*again = true;
-	CT_TRY(ct_net_connect(s->host, s->port, deadline_ns, &s->fd, &err));
-	st = send_handshake(s, role);
-	if (st == CT_OK)
-		st = read_handshake_reply(s, reply_by < deadline_ns ? reply_by : deadline_ns);
-	if (st != CT_OK)
-		ct_net_close(&s->fd);
+	CT_TRY(ct_race_begin(&race, hosts, n_hosts, s->port));
+	st = try_addresses(s, &race, role, deadline_ns);
+	ct_race_end(&race);
 	*again = st == CT_COMM || st == CT_TIMEOUT;
 	return st;
 }
@@ -202,13 +125,14 @@ static enum ct_status fail_timeout(const ct_store *s, int64_t start)
 	return CT_TIMEOUT;
 }
 
-static enum ct_status connect_role(ct_store *s, enum ct_wire_role role, int64_t deadline_ns)
+static enum ct_status connect_role(ct_store *s, const char *const *hosts, int n_hosts, enum ct_wire_role role,
+				   int64_t deadline_ns)
 {
 	int64_t start = ct_now_ns(), pause = RETRY_FIRST_NS;
 	bool again, logged = false;
 
 	for (;;) {
-		enum ct_status st = attempt(s, role, deadline_ns, &again);
+		enum ct_status st = attempt(s, hosts, n_hosts, role, deadline_ns, &again);
 		int64_t now = ct_now_ns(), left = deadline_ns - now;
 
 		if (st == CT_OK || !again)
@@ -225,14 +149,14 @@ static enum ct_status connect_role(ct_store *s, enum ct_wire_role role, int64_t 
 	}
 }
 
-static enum ct_status open_role(const char *host, int port, const struct ct_store_opts *opts, enum ct_wire_role role,
-				int64_t deadline_ns, ct_store **out)
+static enum ct_status open_role(const char *const *hosts, int n_hosts, int port, const struct ct_store_opts *opts,
+				enum ct_wire_role role, int64_t deadline_ns, ct_store **out)
 {
 	enum ct_status st;
 	ct_store *s;
 
-	CT_TRY(client_new(host, port, opts, &s));
-	st = connect_role(s, role, deadline_ns);
+	CT_TRY(client_new(hosts[0], port, opts, &s));
+	st = connect_role(s, hosts, n_hosts, role, deadline_ns);
 	if (st != CT_OK) {
 		client_free(s);
 		return st;
@@ -241,21 +165,31 @@ static enum ct_status open_role(const char *host, int port, const struct ct_stor
 	return CT_OK;
 }
 
-enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns,
-				ct_store **out)
+enum ct_status ct_store_connect_any(const char *const *hosts, int n_hosts, int port, const struct ct_store_opts *opts,
+				    int64_t deadline_ns, ct_store **out)
 {
 	if (port < 1 || port > 65535)
 		return CT_FAIL(CT_USAGE, "the store's port %d is not in 1 to 65535", port);
-	return open_role(host, port, opts,
+	if (n_hosts < 1)
+		return CT_FAIL(CT_COMM, "the store has no address");
+	return open_role(hosts, n_hosts, port, opts,
 			 opts->member == CT_STORE_LAUNCHER ? CT_ROLE_LAUNCHER
 			 : opts->member < 0                ? CT_ROLE_OBSERVER
 							   : CT_ROLE_MEMBER,
 			 deadline_ns, out);
 }
 
+enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns,
+				ct_store **out)
+{
+	return ct_store_connect_any(&host, 1, port, opts, deadline_ns, out);
+}
+
 enum ct_status ct_store_connect_aux(const ct_store *first, int64_t deadline_ns, ct_store **out)
 {
-	return open_role(first->host, first->port, &first->opts,
+	const char *host = first->peer;
+
+	return open_role(&host, 1, first->port, &first->opts,
 			 first->opts.member < 0 ? CT_ROLE_OBSERVER : CT_ROLE_AUXILIARY, deadline_ns, out);
 }
 

@@ -7,15 +7,22 @@
 static enum ct_status fuzz_handshake(struct ct_srv_conn *c)
 {
 	const struct ct_wire_handshake h = {.run_id = "fuzz", .host = "h", .pid = 1};
+	const struct ct_wire_frame hello = {.op = CT_WIRE_HELLO, .len = CT_NONCE_BYTES};
+	const struct ct_nonces nonces = {0};
+	uint8_t header[CT_WIRE_HEADER_LEN];
 	struct ct_str b = {0};
 	enum ct_status st;
 
 	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
 	ct_wire_put_handshake(&b, &h);
+	ct_wire_put_proof(&b, "", CT_PROOF_OF_CLIENT, &nonces);
 	ct_wire_end(&b, 0);
 	st = ct_str_status(&b);
 	if (st == CT_OK) {
 		ct__srv_conn_input(c, (const uint8_t *)CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN);
+		ct_wire_encode_header(header, &hello);
+		ct__srv_conn_input(c, header, sizeof(header));
+		ct__srv_conn_input(c, nonces.client, sizeof(nonces.client));
 		ct__srv_conn_input(c, (const uint8_t *)ct_str_text(&b), b.len);
 	}
 	ct_str_release(&b);

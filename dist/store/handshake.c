@@ -1,4 +1,5 @@
-/* The server's side of the handshake: checks of the first frame of a connection. */
+/* The server's side of the handshake: the challenge, and checks of the client's answer. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,22 +23,13 @@ static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ..
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
 	ct__srv_warn_refused(c, "%s", why);
-	send_magic(c);
+	if (!c->challenged)
+		send_magic(c);
 	ct_wire_begin(&b, CT_WIRE_REFUSED, st, 0);
 	ct_wire_put_str(&b, why);
 	ct_wire_end(&b, 0);
 	ct__srv_conn_send_frame(c, &b);
 	c->closing = true;
-}
-
-/* Compares in constant time: reads the complete fields, whatever they contain. */
-static bool same_token(const char a[CT_TOKEN_HEX], const char b[CT_TOKEN_HEX])
-{
-	unsigned char diff = 0;
-
-	for (size_t i = 0; i < CT_TOKEN_HEX; i++)
-		diff |= (unsigned char)(a[i] ^ b[i]);
-	return diff == 0;
 }
 
 /* Ranks that have joined and not left. */
@@ -130,12 +122,6 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 	const struct ct_store_opts *o = &c->srv->opts;
 	char owner[CT_MEMBER_TEXT];
 
-	/* This is checked first, and the refusal contains no information about the run, because anyone could have sent
-	 * this. */
-	if (!same_token(h->token, o->token)) {
-		refuse(c, CT_MISMATCH, "wrong token");
-		return false;
-	}
 	if (strcmp(h->run_id, o->run_id) != 0) {
 		ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
 		refuse(c, CT_MISMATCH, "port %d serves run \"%s\" of %s, not run \"%s\"", c->srv->port, o->run_id,
@@ -212,13 +198,49 @@ static bool enter_auxiliary(struct ct_srv_conn *c, const struct ct_wire_handshak
 	return true;
 }
 
+void ct__srv_other_version(struct ct_srv_conn *c)
+{
+	ct__srv_warn_refused(c, "it uses another version of ctrain's protocol");
+	send_magic(c);
+	c->closing = true;
+}
+
+void ct__srv_hello(struct ct_srv_conn *c, const struct ct_wire_frame *f)
+{
+	struct ct_str b = {0};
+
+	if (f->len != CT_NONCE_BYTES) {
+		refuse(c, CT_MISMATCH, "this version of ctrain does not understand the handshake");
+		return;
+	}
+	memcpy(c->nonces.client, f->body, CT_NONCE_BYTES);
+	if (c->fd >= 0 && ct_nonce_make(c->nonces.server) != CT_OK) {
+		ct__srv_warn_refused(c, "%s", ct_error_message());
+		ct__srv_conn_lost(c, EIO);
+		return;
+	}
+	send_magic(c);
+	c->challenged = true;
+	ct_wire_begin(&b, CT_WIRE_CHALLENGE, CT_OK, 0);
+	ct_str_add_bytes(&b, c->nonces.server, CT_NONCE_BYTES);
+	ct_wire_end(&b, 0);
+	ct__srv_conn_send_frame(c, &b);
+}
+
 void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
+	struct ct_wire_frame proven = *f;
 	struct ct_wire_handshake h;
 	struct ct_str b = {0};
 
-	if (!ct_wire_get_handshake(f, &h)) {
+	/* This is checked first, and the refusal contains no information about the run, because anyone could have sent
+	 * this. */
+	if (!ct_wire_take_proof(&proven, o->token, CT_PROOF_OF_CLIENT, &c->nonces)) {
+		refuse(c, CT_MISMATCH, "wrong token");
+		return;
+	}
+	if (!ct_wire_get_handshake(&proven, &h)) {
 		refuse(c, CT_MISMATCH, "this version of ctrain does not understand the handshake");
 		return;
 	}
@@ -232,11 +254,11 @@ void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 	c->ready = true;
 	ct__srv_list_drop(&c->srv->handshakes, c);
 	ct__srv_list_push(&c->srv->ready, c);
-	send_magic(c);
 	ct_wire_begin(&b, CT_WIRE_WELCOME, CT_OK, 0);
 	ct_wire_put_u32(&b, (uint32_t)o->member);
 	ct_wire_put_u32(&b, (uint32_t)o->pid);
 	ct_wire_put_str(&b, o->host);
+	ct_wire_put_proof(&b, o->token, CT_PROOF_OF_SERVER, &c->nonces);
 	ct_wire_end(&b, 0);
 	ct__srv_conn_send_frame(c, &b);
 	if (c->srv->failed)

@@ -5,16 +5,15 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
+#include "dist/store/race.h"
 
 #define SILENCE_MS 15000
-#define TRY_ONE_NS (5 * CT_SEC) /* an address that drops our packets must not use up the deadline */
+#define TRY_NS (5 * CT_SEC) /* an address that drops our packets must not use up the deadline */
 #define BACKLOG 4096
 
 void ct_net_close(int *fd)
@@ -39,7 +38,7 @@ void ct_net_tune(int fd)
 	set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_MS);
 }
 
-static enum ct_status resolve(const char *host, int port, int flags, struct addrinfo **out)
+enum ct_status ct_net_resolve(const char *host, int port, int flags, struct addrinfo **out)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
 	char service[16];
@@ -118,7 +117,7 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
 	if (port < 0 || port > 65535)
 		return CT_FAIL(CT_USAGE, "port %d is not in 0 to 65535", port);
 	if (host) {
-		CT_TRY(resolve(host, port, AI_PASSIVE, &list));
+		CT_TRY(ct_net_resolve(host, port, AI_PASSIVE, &list));
 		*fd = listen_on(list->ai_family, list->ai_addr, list->ai_addrlen);
 		freeaddrinfo(list);
 	} else {
@@ -134,64 +133,21 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
 	return CT_OK;
 }
 
-/* When no process listens on a port of our own host, a socket that happens to have this source port connects to
- * itself. */
-static bool connected_to_itself(int fd)
-{
-	struct sockaddr_storage a = {0}, b = {0};
-	socklen_t na = sizeof(a), nb = sizeof(b);
-
-	return getsockname(fd, (struct sockaddr *)&a, &na) == 0 && getpeername(fd, (struct sockaddr *)&b, &nb) == 0 &&
-	       na == nb && memcmp(&a, &b, na) == 0;
-}
-
-/* 0 or an errno. */
-static int connect_one(const struct addrinfo *a, int64_t deadline_ns, int *out)
-{
-	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0, n;
-	struct pollfd p = {.fd = fd, .events = POLLOUT};
-	socklen_t len = sizeof(err);
-
-	if (fd < 0)
-		return errno;
-	if (connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
-		err = errno;
-		if (err == EINPROGRESS || err == EINTR) {
-			do
-				n = poll(&p, 1, ct_deadline_poll_ms(deadline_ns));
-			while (n < 0 && errno == EINTR);
-			err = ETIMEDOUT;
-			if (n > 0)
-				(void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
-		}
-	}
-	if (err == 0 && connected_to_itself(fd))
-		err = ECONNREFUSED;
-	if (err == 0)
-		*out = fd;
-	else
-		close(fd);
-	return err;
-}
-
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err)
 {
-	struct addrinfo *list;
+	int64_t limit = ct_deadline_in(TRY_NS);
+	enum ct_status st = CT_OK;
+	struct ct_race race;
 
 	*err = 0;
-	CT_TRY(resolve(host, port, 0, &list));
-	for (const struct addrinfo *a = list; a; a = a->ai_next) {
-		int64_t one = ct_deadline_in(TRY_ONE_NS);
-
-		*err = connect_one(a, one < deadline_ns ? one : deadline_ns, fd);
-		if (*err == 0)
-			break;
+	CT_TRY(ct_race_begin(&race, &host, 1, port));
+	if (ct_race_next(&race, limit < deadline_ns ? limit : deadline_ns, fd) < 0) {
+		*err = race.e[race.n - 1].err;
+		*err = *err == EINPROGRESS ? ETIMEDOUT : *err;
+		st = ct_race_failed(&race, host, port);
 	}
-	freeaddrinfo(list);
-	if (*err != 0)
-		return CT_FAIL(CT_COMM, "cannot connect to %.200s port %d: %s", host, port, strerror(*err));
-	ct_net_tune(*fd);
-	return CT_OK;
+	ct_race_end(&race);
+	return st;
 }
 
 enum ct_status ct_net_addr_text(const struct sockaddr_storage *a, char *buf, size_t len)
@@ -250,7 +206,7 @@ enum ct_status ct_net_route_source(const char *peer, char *buf, size_t len)
 	int fd;
 
 	/* Connecting a datagram socket only looks up the route; the port does not matter. */
-	CT_TRY(resolve(peer, 9, AI_NUMERICHOST, &list));
+	CT_TRY(ct_net_resolve(peer, 9, AI_NUMERICHOST, &list));
 	fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || connect(fd, list->ai_addr, list->ai_addrlen) != 0)
 		st = CT_FAIL(CT_COMM, "no route to %s: %s", peer, strerror(errno));

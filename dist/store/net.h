@@ -15,10 +15,14 @@
  * process that uses it if /proc shows that process. */
 enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound) CT_MUST_CHECK;
 
-/* Tries each address of host once. The deadline does not limit name resolution, which has its own timeouts. On failure
- * *err is the errno for the last address, or 0 if the name could not be resolved; the error chain describes the
- * failure. */
+/* Tries all addresses of host at the same time (race.h), once. The deadline does not limit name resolution, which has its
+ * own timeouts. On failure *err is the errno for the last address, or 0 if the name could not be resolved; the error chain
+ * describes the failure. */
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err) CT_MUST_CHECK;
+/* Resolves a host name or a numeric address with getaddrinfo and its flags AI_*. The caller frees *out with
+ * freeaddrinfo. */
+struct addrinfo;
+enum ct_status ct_net_resolve(const char *host, int port, int flags, struct addrinfo **out) CT_MUST_CHECK;
 
 /* Sets TCP_NODELAY, keepalive and the user timeout, so that a host that stops responding is detected within 15 s. */
 void ct_net_tune(int fd);
@@ -42,9 +46,28 @@ struct ct_iface {
 };
 /* Lists the network interfaces of this host. The caller frees *out with ct_free. */
 enum ct_status ct_net_ifaces(struct ct_iface **out, size_t *n) CT_MUST_CHECK;
-/* Returns CT_CONFIG if this host has no network interface with this name; the message lists the existing ones, and
- * begins with `key`, the name of the setting. */
-enum ct_status ct_net_check_iface(const char *key, const char *name) CT_MUST_CHECK;
+
+/* A selection of network interfaces: their names, addresses or networks ("eth0,10.1.0.0/16"), or "^" and those that are
+ * not to be used ("^docker0,virbr0"); then, the loopback interface is not used either. A selection for all hosts may
+ * contain names that some of them do not have. `key` is the name of the setting, for messages. */
+
+/* Returns CT_CONFIG if the selection is malformed, or if this host has no address in it. It is no error if "^" excludes all
+ * interfaces of a host, which may have only the loopback interface. */
+enum ct_status ct_net_check_iface(const char *key, const char *selection) CT_MUST_CHECK;
+struct ct_net_addr {
+	char iface[16];
+	char addr[CT_ADDR_LEN]; /* numeric */
+	bool ipv6;
+};
+/* Lists the selected addresses of this host, without those of IPv6 that are valid on one link only. The caller frees *out
+ * with ct_free. "" selects all except the loopback interface. */
+enum ct_status ct_net_select(const char *selection, struct ct_net_addr **out, size_t *n) CT_MUST_CHECK;
+/* Chooses one of the selected addresses: `prefer`, else one of the same family, else another one. If "^" excludes all
+ * interfaces, chooses `prefer`. */
+enum ct_status ct_net_choose(const char *key, const char *selection, const char *prefer,
+			     char buf[CT_ADDR_LEN]) CT_MUST_CHECK;
+/* Sets the error of a selection without an address. */
+enum ct_status ct__net_nothing_selected(const char *key, const char *selection) CT_MUST_CHECK;
 
 /* Describes the process that listens on a TCP port of this host: "pid 4711 (python3)". Returns false if /proc does not
  * show this process. */

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #define MAX_EVENTS 64
 #define ACCEPTS_A_ROUND 64
 #define LISTEN_PAUSE_NS (100 * CT_MS)
+#define OTHER_FILES 128
 
 enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts)
 {
@@ -23,7 +25,8 @@ enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts
 	s->opts.world = opts->world;
 	s->opts.n_nodes = opts->n_nodes;
 	s->opts.node = opts->node;
-	/* Copy field by field: the token is compared with its padding, which must be zero on both sides. */
+	/* All ranks may connect at the same time. */
+	s->max_handshakes = SRV_MAX_HANDSHAKES + 2 * opts->world;
 	ct_wire_copy(s->opts.run_id, sizeof(s->opts.run_id), opts->run_id);
 	ct_wire_copy(s->opts.token, sizeof(s->opts.token), opts->token);
 	ct_wire_copy(s->opts.host, sizeof(s->opts.host), opts->host);
@@ -92,7 +95,7 @@ static bool make_room(ct_store_server *s)
 
 	while (oldest && oldest->gone)
 		oldest = oldest->next;
-	if (s->handshakes.n >= SRV_MAX_HANDSHAKES && oldest) {
+	if (s->handshakes.n >= s->max_handshakes && oldest) {
 		ct__srv_warn_refused(oldest, "it sent no handshake while %d connections waited", s->handshakes.n);
 		ct__srv_conn_lost(oldest, ETIMEDOUT);
 	}
@@ -225,10 +228,26 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* Each rank has two connections, and each node's launcher has one. The usual limit of open files is 1024. */
+static void raise_file_limit(const ct_store_server *s)
+{
+	rlim_t need = OTHER_FILES + 3 * (rlim_t)s->opts.world + (rlim_t)s->max_handshakes;
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= need)
+		return;
+	files.rlim_cur = need < files.rlim_max ? need : files.rlim_max;
+	(void)!setrlimit(RLIMIT_NOFILE, &files);
+	if (files.rlim_cur < OTHER_FILES + 3 * (rlim_t)s->opts.world)
+		CT_WARN("the limit of open files is %llu, but the store of %d ranks may need %llu: raise it (ulimit -n)",
+			(unsigned long long)files.rlim_cur, s->opts.world, (unsigned long long)need);
+}
+
 static enum ct_status start(ct_store_server *s, const char *host, int port)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &s->wake_fd};
 
+	raise_file_limit(s);
 	CT_TRY(ct_net_listen(host, port, &s->listen_fd, &s->port));
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -11,8 +11,8 @@
 #include "dist/store/table.h"
 #include "dist/store/wire.h"
 
-#define SRV_MAX_CONNS 4096
-#define SRV_MAX_HANDSHAKES 256 /* limit of unauthenticated connections */
+#define SRV_MAX_CONNS 16384
+#define SRV_MAX_HANDSHAKES 256 /* limit of unauthenticated connections, in addition to two for each rank */
 #define SRV_MAX_BYTES ((size_t)64 << 20)
 #define SRV_MAX_WAITS 256  /* limit of pending waits of one connection */
 #define SRV_MAX_UNSENT 256 /* limit of unsent replies; at the limit, the connection's requests wait */
@@ -49,6 +49,8 @@ struct ct_srv_conn {
 	int fd;                    /* -1: no socket (fuzzer) */
 	char peer[64], host[64];   /* peer: its address; host: the host name that it sent */
 	bool ready, closing, gone; /* closing: sends the refusal and reads nothing more */
+	bool challenged;           /* has been sent the server's nonce */
+	struct ct_nonces nonces;   /* server: zero without a socket (fuzzer) */
 	bool confirmed, bye;       /* confirmed: has read its welcome; bye: has sent BYE */
 	int err;                   /* why the connection ended: errno, or 0 if the peer closed it */
 	int64_t deadline;          /* of the handshake */
@@ -82,6 +84,7 @@ struct ct_store_server {
 	struct ct_failure mail;
 
 	struct ct_srv_list handshakes, ready;
+	int max_handshakes;
 	struct ct_srv_conn *gone; /* ended; to be freed at the end of the round */
 	bool listening;
 	int64_t listen_again; /* when to listen again after running out of descriptors */
@@ -120,8 +123,11 @@ void ct__srv_list_push(struct ct_srv_list *l, struct ct_srv_conn *c);
 void ct__srv_list_drop(struct ct_srv_list *l, struct ct_srv_conn *c);
 void ct__srv_warn_refused(struct ct_srv_conn *c, const char *fmt, ...) CT_PRINTF(2, 3);
 
-/* handshake.c */
+/* handshake.c. The frames of a connection that is not ready: HELLO, then HANDSHAKE. */
+void ct__srv_hello(struct ct_srv_conn *c, const struct ct_wire_frame *f);
 void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f);
+/* Shows a client that uses another version of the protocol which one this is, and ends the connection. */
+void ct__srv_other_version(struct ct_srv_conn *c);
 
 /* requests.c */
 void ct__srv_request(struct ct_srv_conn *c, const struct ct_wire_frame *f);

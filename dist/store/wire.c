@@ -152,7 +152,6 @@ bool ct_wire_done(const struct ct_wire_reader *r)
 void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h)
 {
 	ct_wire_put_str(b, h->run_id);
-	ct_wire_put_str(b, h->token);
 	ct_wire_put_u8(b, (uint8_t)h->role);
 	ct_wire_put_u32(b, (uint32_t)h->member);
 	ct_wire_put_u32(b, (uint32_t)h->pid);
@@ -162,15 +161,31 @@ void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h)
 	ct_wire_put_u32(b, (uint32_t)h->node);
 }
 
+void ct_wire_put_proof(struct ct_str *b, const char *secret, const char *label, const struct ct_nonces *n)
+{
+	uint8_t proof[CT_PROOF_BYTES];
+
+	if (b->failed)
+		return;
+	ct_proof_make(secret, label, n, b->s + CT_WIRE_HEADER_LEN, b->len - CT_WIRE_HEADER_LEN, proof);
+	ct_str_add_bytes(b, proof, sizeof(proof));
+}
+
+bool ct_wire_take_proof(struct ct_wire_frame *f, const char *secret, const char *label, const struct ct_nonces *n)
+{
+	if (!ct_proof_check(secret, label, n, f->body, f->len))
+		return false;
+	f->len -= CT_PROOF_BYTES;
+	return true;
+}
+
 bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h)
 {
 	struct ct_wire_reader r = ct_wire_reader(f);
 	uint8_t role;
 
-	/* Zero it first: the complete field of the token is compared. */
 	*h = (struct ct_wire_handshake){0};
 	ct_wire_str(&r, h->run_id, sizeof(h->run_id));
-	ct_wire_str(&r, h->token, sizeof(h->token));
 	role = ct_wire_u8(&r);
 	h->member = (int)ct_wire_u32(&r);
 	h->pid = (int)ct_wire_u32(&r);

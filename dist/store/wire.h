@@ -7,9 +7,10 @@
 #define CT_DIST_STORE_WIRE_H
 
 #include "base/mem.h"
+#include "dist/store/proof.h"
 #include "dist/store/store.h"
 
-#define CT_WIRE_MAGIC "CTSTORE2"
+#define CT_WIRE_MAGIC "CTSTORE3"
 #define CT_WIRE_MAGIC_LEN 8
 #define CT_WIRE_HEADER_LEN 16
 #define CT_STORE_MAX_KEY 256
@@ -18,8 +19,8 @@
 #define CT_WIRE_MAX_BODY (CT_STORE_MAX_VALUE + 1024) /* a value and its key */
 
 enum ct_wire_op {
-	/* Client to server. The server answers each with a REPLY that has the same tag, except for HANDSHAKE, READY and
-	 * BEAT. */
+	/* Client to server. The server answers each with a REPLY that has the same tag, except for HELLO, HANDSHAKE,
+	 * READY and BEAT. */
 	CT_WIRE_HANDSHAKE = 1,
 	CT_WIRE_SET,
 	CT_WIRE_GET,
@@ -31,11 +32,13 @@ enum ct_wire_op {
 	CT_WIRE_REPORT,
 	CT_WIRE_BYE,
 	CT_WIRE_READY, /* the client has read its welcome; only after this is the end of its connection a failure */
+	CT_WIRE_HELLO, /* the client's nonce; before HANDSHAKE */
 	/* Server to client. */
 	CT_WIRE_WELCOME = 64,
 	CT_WIRE_REFUSED,
 	CT_WIRE_REPLY,
-	CT_WIRE_FAILED
+	CT_WIRE_FAILED,
+	CT_WIRE_CHALLENGE /* the server's nonce, in answer to HELLO */
 };
 
 struct ct_wire_frame {
@@ -78,7 +81,7 @@ bool ct_wire_done(const struct ct_wire_reader *r);
 
 enum ct_wire_role { CT_ROLE_MEMBER, CT_ROLE_AUXILIARY, CT_ROLE_OBSERVER, CT_ROLE_LAUNCHER };
 struct ct_wire_handshake {
-	char run_id[64], token[CT_TOKEN_HEX], host[64];
+	char run_id[64], host[64];
 	enum ct_wire_role role;
 	int member, pid;
 	int world;   /* 0: not checked */
@@ -86,6 +89,10 @@ struct ct_wire_handshake {
 	int node;    /* of a launcher */
 };
 void ct_wire_put_handshake(struct ct_str *b, const struct ct_wire_handshake *h);
+/* Adds the proof of everything that the body of the frame in b contains. */
+void ct_wire_put_proof(struct ct_str *b, const char *secret, const char *label, const struct ct_nonces *n);
+/* Checks the proof at the end of the body, and removes it from *f. */
+bool ct_wire_take_proof(struct ct_wire_frame *f, const char *secret, const char *label, const struct ct_nonces *n);
 bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h);
 
 void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x);

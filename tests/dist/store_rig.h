@@ -43,6 +43,14 @@ static inline ct_store *join(ct_store_server *srv, int member)
 	return s;
 }
 
+/* A peer that sends nothing makes the test fail, not hang. */
+static inline void limit_waits(int fd)
+{
+	const struct timeval limit = {.tv_sec = 20};
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+}
+
 static inline int raw(int port)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -50,6 +58,7 @@ static inline int raw(int port)
 
 	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_true(fd >= 0);
+	limit_waits(fd);
 	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	return fd;
 }
@@ -86,18 +95,41 @@ static inline void send_frame(int fd, enum ct_wire_op op, uint64_t tag, const vo
 		assert_int_equal(send(fd, body, len, MSG_NOSIGNAL), len);
 }
 
+/* Sends the magic and a nonce, and receives the server's nonce. */
+static inline int raw_challenged(int port, struct ct_nonces *nonces)
+{
+	char answer[CT_WIRE_MAGIC_LEN + CT_WIRE_HEADER_LEN];
+	int fd = raw(port);
+
+	assert_ok(ct_nonce_make(nonces->client));
+	assert_int_equal(send(fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL), CT_WIRE_MAGIC_LEN);
+	send_frame(fd, CT_WIRE_HELLO, 0, nonces->client, CT_NONCE_BYTES);
+	assert_int_equal(recv(fd, answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
+	assert_memory_equal(answer, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN);
+	assert_int_equal(recv(fd, nonces->server, CT_NONCE_BYTES, MSG_WAITALL), CT_NONCE_BYTES);
+	return fd;
+}
+
+/* Makes the frame with which a member of the run answers the challenge. */
+static inline void handshake_frame(struct ct_str *b, int member, const char *secret, const struct ct_nonces *nonces)
+{
+	struct ct_wire_handshake h = {.run_id = "run-a", .host = "raw", .member = member, .pid = 77};
+
+	ct_wire_begin(b, CT_WIRE_HANDSHAKE, CT_OK, 0);
+	ct_wire_put_handshake(b, &h);
+	ct_wire_put_proof(b, secret, CT_PROOF_OF_CLIENT, nonces);
+	ct_wire_end(b, 0);
+}
+
 /* Joins as a member over a raw connection, and reads only the beginning of the server's welcome. */
 static inline int raw_newcomer(ct_store_server *srv, int member)
 {
-	struct ct_wire_handshake h = {.run_id = "run-a", .token = "secret", .host = "raw", .member = member, .pid = 77};
-	int fd = raw(ct_store_server_port(srv));
+	struct ct_nonces nonces;
+	int fd = raw_challenged(ct_store_server_port(srv), &nonces);
 	struct ct_str b = {0};
-	char answer[CT_WIRE_MAGIC_LEN + CT_WIRE_HEADER_LEN];
+	char answer[CT_WIRE_HEADER_LEN];
 
-	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
-	ct_wire_put_handshake(&b, &h);
-	ct_wire_end(&b, 0);
-	assert_int_equal(send(fd, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN, MSG_NOSIGNAL), CT_WIRE_MAGIC_LEN);
+	handshake_frame(&b, member, "secret", &nonces);
 	assert_int_equal(send(fd, b.s, b.len, MSG_NOSIGNAL), b.len);
 	assert_int_equal(recv(fd, answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
 	ct_str_release(&b);

@@ -257,14 +257,20 @@ static void test_foreign_server(void **state)
 /* The committed inputs of the fuzzer, and every prefix of a valid conversation, in both of its modes. */
 static void test_parser(void **state)
 {
-	struct ct_wire_handshake h = {.run_id = "fuzz", .token = "", .host = "h", .member = 2, .pid = 77};
+	struct ct_wire_handshake h = {.run_id = "fuzz", .host = "h", .member = 2, .pid = 77};
+	const struct ct_nonces nonces = {0}; /* the fuzzer's server has a nonce of zeros */
 	struct ct_str b = {0}, talk = {0};
 
 	(void)state;
 	ct_str_add_bytes(&talk, "\001", 1);
 	ct_str_add_bytes(&talk, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN);
+	ct_wire_begin(&b, CT_WIRE_HELLO, CT_OK, 0);
+	ct_str_add_bytes(&b, nonces.client, sizeof(nonces.client));
+	ct_wire_end(&b, 0);
+	ct_str_add_bytes(&talk, b.s, b.len);
 	ct_wire_begin(&b, CT_WIRE_HANDSHAKE, CT_OK, 0);
 	ct_wire_put_handshake(&b, &h);
+	ct_wire_put_proof(&b, "", CT_PROOF_OF_CLIENT, &nonces);
 	ct_wire_end(&b, 0);
 	ct_str_add_bytes(&talk, b.s, b.len);
 	ct_wire_begin(&b, CT_WIRE_SET, CT_OK, 1);

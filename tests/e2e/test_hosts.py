@@ -15,6 +15,37 @@ from hosts import ADDRESS, HOST, PORT, HostsCase, why_not
 NO_HOSTS = why_not() if __name__ == "__main__" else None
 
 
+# A handshake with the store at argv 1:2, with the secret argv[3] and the body argv[4]; prints the server's last frame.
+STRANGER = """
+import hashlib, hmac, socket, struct, sys
+token, body, then = map(bytes.fromhex, sys.argv[3:6])
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
+s.settimeout(5)
+def read(n):
+    b = b""
+    while len(b) < n:
+        d = s.recv(n - len(b))
+        if not d:
+            sys.exit("closed after " + b.hex())
+        b += d
+    return b
+def frame():
+    head = read(16)
+    return head + read(int.from_bytes(head[:4], "little"))
+def send(op, body):
+    s.sendall(struct.pack("<IHhQ", len(body), op, 0, 0) + body)
+nonce = b"c" * 32
+s.sendall(b"CTSTORE3")
+send(14, nonce)
+assert read(8) == b"CTSTORE3"
+challenge = frame()
+proof = hmac.new(token, b"ctrain store client\\0" + nonce + challenge[16:] + body, hashlib.sha256).digest()
+send(1, body + proof)
+s.sendall(then)
+print(frame().hex())
+"""
+
+
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
 class TwoHosts(HostsCase):
     def assert_reference(self, run="run"):
@@ -128,15 +159,12 @@ class TwoHosts(HostsCase):
         """Returns the reply of the store on host 0 to a handshake from a process on host 1 that does not belong to the run."""
         def string(s):
             return struct.pack("<I", len(s)) + s
-        hello = string(run_id) + string(token) + struct.pack("<BII", role, rank, 4711) + string(b"stranger") + struct.pack("<III", 0, 0, 0)
-        data = b"CTSTORE2" + struct.pack("<IHhQ", len(hello), 1, 0, 0) + hello + then
-        script = ("import socket,sys\ns=socket.create_connection((sys.argv[1],int(sys.argv[2])),5)\ns.sendall(bytes.fromhex(sys.argv[3]))\n"
-                  "s.settimeout(5)\nb=b''\nwhile len(b)<24+int.from_bytes(b[8:12],'little') or len(b)<24:\n"
-                  "    d=s.recv(4096)\n    if not d: break\n    b+=d\nprint(b.hex())\n")
-        r = subprocess.run([*self.hosts[1].prefix, sys.executable, "-c", script, ADDRESS[0], str(port), data.hex()], capture_output=True, text=True)
+        body = string(run_id) + struct.pack("<BII", role, rank, 4711) + string(b"stranger") + struct.pack("<III", 0, 0, 0)
+        r = subprocess.run([*self.hosts[1].prefix, sys.executable, "-c", STRANGER, ADDRESS[0], str(port), token.hex(), body.hex(), then.hex()],
+                           capture_output=True, text=True)
         self.assertEqual(r.returncode, 0, r.stderr)
         answer = bytes.fromhex(r.stdout)
-        return struct.unpack("<H", answer[12:14])[0], answer
+        return struct.unpack("<H", answer[4:6])[0], answer
 
     def test_no_token(self):
         """README's two commands, with a run directory that both hosts see: node 0 makes the secret, and a stranger gets nothing."""
