@@ -73,6 +73,8 @@ enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct c
 	c->opts = *opts;
 	if (c->opts.timeout_ns <= 0)
 		c->opts.timeout_ns = CT_FOREVER;
+	if (opts->iface && strlen(opts->iface) >= sizeof(c->iface))
+		return CT_FAIL(CT_CONFIG, "dist.iface has more than %zu characters", sizeof(c->iface) - 1);
 	if (opts->iface)
 		snprintf(c->iface, sizeof(c->iface), "%s", opts->iface);
 	c->opts.iface = c->iface[0] ? c->iface : NULL;

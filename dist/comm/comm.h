@@ -40,7 +40,8 @@ typedef struct ct_work ct_work; /* a posted operation; ct_work_wait frees it */
 
 struct ct_comm_opts {
 	int64_t timeout_ns; /* a collective that waits longer than this for a peer fails with CT_TIMEOUT; 0: no limit */
-	const char *iface;  /* network interface for gloo; NULL: use the address of the store connection */
+	const char *iface;  /* selection of network interfaces (dist/store/net.h) for gloo and nccl; NULL: use the address
+			       of the store connection */
 	const char *scope;  /* prefix of the keys in the store; NULL: "comm" */
 	ct_device *device;  /* the GPU of this rank, borrowed, for nccl; NULL: none */
 	const ct_comm *outer; /* this one is a part of that communicator and is used by its thread, so it never spins or
@@ -50,7 +51,7 @@ struct ct_comm_opts {
 /* Opens a communicator. backend is "auto", "self", "shm", "gloo", "hier", "mpi" or "nccl". A world of one gets "self", or
  * "nccl" if that is requested and the environment variable CTRAIN_NCCL_ALONE is set. Fails with CT_UNSUPPORTED if the
  * back end cannot be used here; the message states the reason (for example, shm on two hosts, or a build without gloo).
- * Fails with CT_CONFIG if there is no such back end, or if this host has no network interface opts->iface. Borrows the
+ * Fails with CT_CONFIG if there is no such back end, or if opts->iface selects no interface of this host. Borrows the
  * world; copies the strings in opts. Collective: all ranks must call it. */
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts,
 			    ct_comm **out) CT_MUST_CHECK;

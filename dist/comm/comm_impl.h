@@ -74,7 +74,7 @@ struct ct_comm {
 	struct ct_world *world;
 	int rank, size;
 	struct ct_comm_opts opts; /* its strings point to the next two members */
-	char iface[32];
+	char iface[256];
 	char scope[96]; /* prefix of this communicator's keys in the store; "" for a world of one */
 	_Atomic int64_t seq;
 	_Atomic int64_t n_collectives;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "dist/store/iface_impl.h"
 #include "dist/store/net.h"
 
 static struct ct_iface *find(struct ct_iface *list, size_t n, const char *name)
@@ -67,36 +68,33 @@ enum ct_status ct_net_ifaces(struct ct_iface **out, size_t *n)
 	return st;
 }
 
-static enum ct_status unknown(const char *key, const char *name, const struct ct_iface *list, size_t n)
+enum ct_status ct__net_nothing_selected(const char *key, const char *selection)
 {
-	const char **names, *near;
+	const bool is_name = !strpbrk(selection, ",/^:");
+	const char **names = NULL, *near = NULL;
 	struct ct_str text = {0};
+	struct ct_iface *list;
+	size_t n;
 
-	CT_TRY_ALLOC(names = CT_NEW_ARRAY(const char *, n + 1));
-	for (size_t i = 0; i < n; i++) {
+	CT_TRY(ct_net_ifaces(&list, &n));
+	names = CT_NEW_ARRAY(const char *, n + 1);
+	for (size_t i = 0; names && i < n; i++) {
 		names[i] = list[i].name;
 		ct_str_addf(&text, "%s%s", i ? ", " : "", names[i]);
 	}
-	near = ct_suggest(name, names, n);
-	(void)CT_FAIL(CT_CONFIG, "%s: this host has no network interface \"%.60s\"; its interfaces are %.300s", key,
-		      name, n > 0 ? ct_str_text(&text) : "none");
+	if (names && is_name && !find(list, n, selection))
+		near = ct_suggest(selection, names, n);
+	(void)CT_FAIL(CT_CONFIG, "%s: this host has no %s \"%.200s\"; its interfaces are %.300s", key,
+		      !is_name				? "address in"
+		      : find(list, n, selection)	? "address on the network interface"
+							: "network interface",
+		      selection, n > 0 ? ct_str_text(&text) : "none");
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else
 		ct_error_hint("choose one of them, or leave %s empty to use the interface that reaches host 0", key);
 	ct_str_release(&text);
 	ct_free(names);
-	return CT_CONFIG;
-}
-
-enum ct_status ct_net_check_iface(const char *key, const char *name)
-{
-	struct ct_iface *list;
-	enum ct_status st;
-	size_t n;
-
-	CT_TRY(ct_net_ifaces(&list, &n));
-	st = find(list, n, name) ? CT_OK : unknown(key, name, list, n);
 	ct_free(list);
-	return st;
+	return CT_CONFIG;
 }

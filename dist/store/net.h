@@ -66,8 +66,6 @@ enum ct_status ct_net_select(const char *selection, struct ct_net_addr **out, si
  * interfaces, chooses `prefer`. */
 enum ct_status ct_net_choose(const char *key, const char *selection, const char *prefer,
 			     char buf[CT_ADDR_LEN]) CT_MUST_CHECK;
-/* Sets the error of a selection without an address. */
-enum ct_status ct__net_nothing_selected(const char *key, const char *selection) CT_MUST_CHECK;
 
 /* Describes the process that listens on a TCP port of this host: "pid 4711 (python3)". Returns false if /proc does not
  * show this process. */

@@ -354,7 +354,7 @@ static const struct ct_key keys[] = {
 	{KEY(dist.open_network, BOOL), .def = "false",
 	 .doc = "Allow a run on several hosts without a shared secret. Any program that can connect to the port of host 0 can then read data of the run, join it and end it. Use this on private networks only. See docs/DISTRIBUTED.md."},
 	{KEY(dist.iface, STR), ADVANCED,
-	 .doc = "Network interface for communication between hosts. Empty: for gloo, that of the environment variable GLOO_SOCKET_IFNAME, if it is set; else the interface through which host 0 is reached."},
+	 .doc = "Network interfaces for communication between hosts: names and networks, such as eth0,10.1.0.0/16, or ^ and the ones that are not to be used, such as ^docker0,virbr0. gloo uses one address of them. Empty: for gloo, the interface of the environment variable GLOO_SOCKET_IFNAME, if it is set; else the one through which host 0 is reached."},
 	{KEY(dist.run_id, STR), ADVANCED,
 	 .doc = "Identifier that distinguishes runs that use the same port. It must be the same on all hosts of a run. Empty: chosen by the launcher."},
 };

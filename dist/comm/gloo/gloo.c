@@ -119,17 +119,19 @@ done:
 
 /* The environment variable by which PyTorch chooses the interface, if dist.iface is not set. PyTorch accepts a list, and
  * uses several connections; the first interface is used here. */
-static enum ct_status choose_iface(const ct_comm *c, char *buf, size_t len, const char **out)
+static enum ct_status choose_address(const ct_comm *c, char buf[CT_ADDR_LEN])
 {
 	static const char key[] = "GLOO_SOCKET_IFNAME";
-	const char *value = getenv(key);
+	const char *value = getenv(key), *default_addr = c->world->peers[c->rank].addr;
+	char first[64];
 
-	*out = c->opts.iface;
-	if (c->opts.iface || !value || !*value)
+	snprintf(buf, CT_ADDR_LEN, "%s", default_addr);
+	if (c->opts.iface)
+		return ct_net_choose("dist.iface", c->opts.iface, default_addr, buf);
+	if (!value || !*value)
 		return CT_OK;
-	snprintf(buf, len, "%.*s", (int)strcspn(value, ","), value);
-	*out = buf;
-	return ct_net_check_iface(key, buf);
+	snprintf(first, sizeof(first), "%.*s", (int)strcspn(value, ","), value);
+	return ct_net_choose(key, first, default_addr, buf);
 }
 
 static enum ct_status connect_mesh(struct comm_gloo *g)
@@ -137,23 +139,22 @@ static enum ct_status connect_mesh(struct comm_gloo *g)
 	const struct ct_comm *c = &g->base;
 	struct ct_gloo_sockets before;
 	int64_t timeout = c->opts.timeout_ns;
-	char prefix[128], iface[64];
+	char prefix[128], addr[CT_ADDR_LEN];
 	enum ct_status st;
 	struct ct_gloo_opts o = {.rank = c->rank,
 				 .size = c->size,
-				 .addr = c->world->peers[c->rank].addr,
+				 .addr = addr,
 				 .store = c->world->store,
 				 .prefix = prefix,
 				 .connect_ns = timeout,
 				 .timeout_ns = timeout > CT_FOREVER - BEHIND_NS ? timeout : timeout + BEHIND_NS};
 
-	CT_TRY(choose_iface(c, iface, sizeof(iface), &o.iface));
+	CT_TRY(choose_address(c, addr));
 	snprintf(prefix, sizeof(prefix), "%s/gloo", c->scope);
 	CT_TRY(ct__gloo_sockets_find(NULL, &before));
 	st = open_engine(g, &o);
 	if (st < 0)
-		(void)ct_error_wrap("connecting rank %d (%s) with gloo", ct__comm_world_rank(c, c->rank),
-				    o.iface ? o.iface : o.addr);
+		(void)ct_error_wrap("connecting rank %d (%s) with gloo", ct__comm_world_rank(c, c->rank), addr);
 	else
 		st = ct__gloo_sockets_find(&before, &g->sockets);
 	ct__gloo_sockets_release(&before);

@@ -191,10 +191,7 @@ void connect(ct_gloo_engine *g, const struct ct_gloo_opts *o)
 {
 	gloo::transport::tcp::attr attr;
 
-	if (o->iface)
-		attr.iface = o->iface;
-	else
-		attr.hostname = o->addr;
+	attr.hostname = o->addr;
 	g->device = gloo::transport::tcp::CreateDevice(attr);
 	g->context = std::make_shared<Context>(o->rank, o->size);
 	/* Connecting may take up to five times the context's timeout. */

@@ -18,8 +18,7 @@ typedef struct ct_gloo_message ct_gloo_message; /* a pending send or receive */
 
 struct ct_gloo_opts {
 	int rank, size;
-	const char *addr; /* numeric local address to bind to; NULL: use iface */
-	const char *iface;
+	const char *addr; /* numeric local address to bind to */
 	ct_store *store;
 	const char *prefix; /* prefix of the keys in the store */
 	int64_t connect_ns; /* how long to wait for connections to all ranks */

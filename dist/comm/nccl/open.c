@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "dist/comm/nccl/nccl_impl.h"
 #include "dist/settings/settings.h"
+#include "dist/store/net.h"
 
 /* Rank 0 sees first which rank is missing, and informs the others. */
 #define LATER_NS (5 * CT_SEC)
@@ -185,6 +186,30 @@ static ncclResult_t init(struct comm_nccl *n, ncclUniqueId id)
 	return r;
 }
 
+/* NCCL uses the interfaces for its own connections. It understands names and ^, but no networks. The user's setting takes
+ * precedence. */
+static enum ct_status use_interfaces(const char *selection)
+{
+	struct ct_str names = {0};
+	struct ct_net_addr *list;
+	enum ct_status st;
+	size_t n;
+
+	if (!strpbrk(selection, "/.:")) {
+		setenv("NCCL_SOCKET_IFNAME", selection, 0);
+		return CT_OK;
+	}
+	CT_TRY(ct_net_select(selection, &list, &n));
+	for (size_t i = 0; i < n; i++)
+		ct_str_addf(&names, "%s%s", i ? "," : "=", list[i].iface);
+	st = ct_str_status(&names);
+	if (st == CT_OK)
+		setenv("NCCL_SOCKET_IFNAME", ct_str_text(&names), 0);
+	ct_str_release(&names);
+	ct_free(list);
+	return st;
+}
+
 enum ct_status ct__nccl_connect(struct comm_nccl *n)
 {
 	const int64_t deadline = ct_deadline_in(n->base.opts.timeout_ns);
@@ -192,9 +217,8 @@ enum ct_status ct__nccl_connect(struct comm_nccl *n)
 
 	/* Synchronized batch norm uses a second communicator, whose operations NCCL otherwise does not order. */
 	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-	/* NCCL uses the interface for its own connections. The user's setting takes precedence. */
 	if (n->base.opts.iface)
-		setenv("NCCL_SOCKET_IFNAME", n->base.opts.iface, 0);
+		CT_TRY(use_interfaces(n->base.opts.iface));
 	if (n->base.rank == 0)
 		CT_TRY(invite(n, deadline, &id));
 	else
