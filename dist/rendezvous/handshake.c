@@ -24,6 +24,7 @@ struct introduction {
 	struct ct_peer peer;
 	char net_key[128];
 	int world;
+	int like; /* the first rank in the list with the same host and address */
 };
 
 static unsigned long inode_of(const char *path)
@@ -125,6 +126,50 @@ static void read_introduction(struct ct_wire_reader *r, int rank, struct introdu
 	ct_wire_str(r, h->peer.host_key, sizeof(h->peer.host_key));
 	ct_wire_str(r, h->peer.addr, sizeof(h->peer.addr));
 	ct_wire_str(r, h->net_key, sizeof(h->net_key));
+}
+
+static bool same_host(const struct introduction *a, const struct introduction *b)
+{
+	return strcmp(a->peer.host_key, b->peer.host_key) == 0 && strcmp(a->peer.host, b->peer.host) == 0 &&
+	       strcmp(a->peer.addr, b->peer.addr) == 0 && strcmp(a->net_key, b->net_key) == 0;
+}
+
+/* In the list of all ranks, a rank refers to the first one that has the same host and address: every rank receives the
+ * list, so its size matters in large runs. */
+static void put_listed(struct ct_str *b, const struct introduction *all, int rank)
+{
+	const struct introduction *h = &all[rank];
+	int first = 0;
+
+	while (!same_host(&all[first], h))
+		first++;
+	ct_wire_put_u32(b, (uint32_t)h->peer.pid);
+	ct_wire_put_u32(b, (uint32_t)first);
+	if (first < rank)
+		return;
+	ct_wire_put_str(b, h->peer.host);
+	ct_wire_put_str(b, h->peer.host_key);
+	ct_wire_put_str(b, h->peer.addr);
+	ct_wire_put_str(b, h->net_key);
+}
+
+static void read_listed(struct ct_wire_reader *r, int rank, struct introduction *all)
+{
+	int pid = (int)ct_wire_u32(r);
+	uint32_t first = ct_wire_u32(r);
+	struct introduction *h = &all[rank];
+
+	if (first < (uint32_t)rank) {
+		*h = all[first];
+	} else {
+		ct_wire_str(r, h->peer.host, sizeof(h->peer.host));
+		ct_wire_str(r, h->peer.host_key, sizeof(h->peer.host_key));
+		ct_wire_str(r, h->peer.addr, sizeof(h->peer.addr));
+		ct_wire_str(r, h->net_key, sizeof(h->net_key));
+	}
+	h->peer.rank = rank;
+	h->peer.pid = pid;
+	h->like = first < (uint32_t)rank ? (int)first : rank;
 }
 
 static void member_row(struct ct_str *b, int rank, const struct ct_member_state *m)
@@ -239,8 +284,8 @@ static enum ct_status get_introduction(struct ct_world *w, int rank, int64_t dea
 	}
 }
 
-/* Collects the handshakes of all ranks in `all`. Runs on rank 0. */
-static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct_str *all)
+/* Collects the handshakes of all ranks. Runs on rank 0. */
+static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct introduction *all)
 {
 	int64_t start = ct_now_ns();
 	struct say say = {ct_deadline_in(SAY_FIRST_NS), SAY_FIRST_NS};
@@ -248,7 +293,7 @@ static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct
 	for (int rank = 0; rank < w->id.world; rank++) {
 		struct ct_wire_reader r;
 		enum ct_status st;
-		struct introduction h;
+		struct introduction *h = &all[rank];
 		char *text;
 		size_t len;
 
@@ -257,14 +302,28 @@ static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct ct
 			return name_missing(w, ct_seconds_since(start));
 		CT_TRY(st);
 		r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = len};
-		read_introduction(&r, rank, &h);
+		read_introduction(&r, rank, h);
 		ct_free(text);
 		if (!ct_wire_done(&r))
 			return CT_FAIL(CT_COMM, "cannot read the handshake of rank %d", rank);
-		CT_TRY(check_introduction(w, &h));
-		put_introduction(all, &h);
+		CT_TRY(check_introduction(w, h));
 	}
-	return ct_str_status(all);
+	return CT_OK;
+}
+
+/* Collects the handshakes, and writes the list of all ranks to b. */
+static enum ct_status make_list(struct ct_world *w, int64_t deadline_ns, struct ct_str *b)
+{
+	struct introduction *all;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(all = CT_NEW_ARRAY(struct introduction, (size_t)w->id.world));
+	st = collect(w, deadline_ns, all);
+	ct_wire_put_u32(b, (uint32_t)w->id.world);
+	for (int i = 0; st == CT_OK && i < w->id.world; i++)
+		put_listed(b, all, i);
+	ct_free(all);
+	return st == CT_OK ? ct_str_status(b) : st;
 }
 
 static enum ct_status introduce(struct ct_world *w, const struct introduction *me, int64_t deadline_ns)
@@ -282,8 +341,7 @@ static enum ct_status introduce(struct ct_world *w, const struct introduction *m
 	CT_TRY(st);
 	if (w->id.rank != 0)
 		return CT_OK;
-	ct_wire_put_u32(&all, (uint32_t)w->id.world);
-	st = collect(w, deadline_ns, &all);
+	st = make_list(w, deadline_ns, &all);
 	st = ct__consensus_publish(w, "world", st, ct_str_text(&all), all.len);
 	ct_str_release(&all);
 	return st;
@@ -309,7 +367,7 @@ static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, stru
 	r = (struct ct_wire_reader){.p = (const uint8_t *)text, .left = len};
 	world = ct_wire_u32(&r);
 	for (int i = 0; world == (uint32_t)w->id.world && i < w->id.world; i++)
-		read_introduction(&r, i, &all[i]);
+		read_listed(&r, i, all);
 	ct_free(text);
 	if (world != (uint32_t)w->id.world) {
 		(void)CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, but rank 0 for %u", w->id.rank,
@@ -378,14 +436,17 @@ static enum ct_status fix_loopback(struct ct_world *w, struct introduction *all,
 }
 
 /* Numbers the hosts in rank order, and fills in the values that the environment did not provide. */
-static void number_hosts(struct ct_world *w)
+static void number_hosts(struct ct_world *w, const struct introduction *all)
 {
 	struct ct_identity *id = &w->id;
 	int local_rank = 0, local_world = 0;
 
 	for (int i = 0; i < id->world; i++) {
-		int first = 0;
+		int first = all[i].like;
 
+		/* Ranks of one host may have several addresses. */
+		if (first == i)
+			first = 0;
 		while (strcmp(w->peers[first].host_key, w->peers[i].host_key) != 0)
 			first++;
 		w->peers[i].node = first == i ? w->n_hosts++ : w->peers[first].node;
@@ -417,7 +478,7 @@ enum ct_status ct__handshake(struct ct_world *w, const struct ct__host_facts *fa
 	CT_TRY_GOTO(fix_loopback(w, all, deadline_ns), st, out);
 	for (int i = 0; i < w->id.world; i++)
 		w->peers[i] = all[i].peer;
-	number_hosts(w);
+	number_hosts(w, all);
 out:
 	ct_free(all);
 	return st;
