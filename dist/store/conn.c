@@ -102,12 +102,14 @@ void ct__srv_conn_lost(struct ct_srv_conn *c, int err)
 
 void ct__srv_warn_refused(struct ct_srv_conn *c, const char *fmt, ...)
 {
-	uint64_t n = ++c->srv->n_refused;
+	uint64_t n = ++c->srv->n_refused, left = n;
 	char why[256];
 	va_list ap;
 
-	/* Log the first five, and then every hundredth: a port scanner must not fill the log. */
-	if (c->srv->quiet || (n > 5 && n % 100 != 0))
+	/* Log the first five, and then each power of ten: a port scanner must not fill the log. */
+	while (left % 10 == 0)
+		left /= 10;
+	if (c->srv->quiet || (n > 5 && left != 1))
 		return;
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
