@@ -1,0 +1,176 @@
+"""Addresses of hosts that do not work, and strangers that connect to the store of a run. The hosts are namespaces (hosts.py)."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+from harness import COMM, CTRAIN, Case, die_with_parent, main, read_text
+from hosts import ADDRESS, HOST, PORT, HostsCase, why_not
+
+NO_HOSTS = why_not() if __name__ == "__main__" else None
+BENCH = os.path.join(os.path.dirname(CTRAIN or ""), "bench", "store_clients")
+SCALE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "store_scale.py")
+
+# Connects to the store at argv 1:2 in each way that a stranger may choose, until it is killed. Prints a line after each round.
+STRANGERS = """
+import os, resource, select, socket, struct, sys, time
+address = (sys.argv[1], int(sys.argv[2]))
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+def frame(op, body, length=None):
+    return struct.pack("<IHhQ", len(body) if length is None else length, op, 0, 0) + body
+hello = b"CTSTORE3" + frame(14, b"c" * 32)
+sends = [b"", b"\\0", b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", b"\\x16\\x03\\x01\\x02\\0\\x01\\0\\x01\\xfc\\x03\\x03" + os.urandom(32), os.urandom(4000),
+         b"CTSTORE2", b"CTSTORE3", b"CTSTORE3" + frame(14, b"", 0xffffffff), b"CTSTORE3" + frame(14, b"c"), hello, hello + frame(1, os.urandom(90)),
+         hello + frame(1, b"", 0x7fffffff), hello * 20, hello + frame(2, b"key"), hello[:-1]]
+slow, held = [], []
+while True:
+    for data in sends:
+        try:
+            s = socket.create_connection(address, 1)
+            s.sendall(data)
+            held.append(s)
+        except OSError:
+            pass
+    # Slow clients send one byte of a valid beginning in each round. Others end with a reset.
+    try:
+        slow.append([socket.create_connection(address, 1), 0])
+        s = socket.create_connection(address, 1)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        s.sendall(hello[:20])
+        s.close()
+    except OSError:
+        pass
+    for c in slow[:]:
+        try:
+            c[0].sendall(hello[c[1]:c[1] + 1])
+            c[1] += 1
+        except OSError:
+            slow.remove(c)
+    while len(held) > 1000:
+        held.pop(0).close()
+    print("round", flush=True)
+"""
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class Addresses(HostsCase):
+    """Host 1 resolves the name of host 0 to several addresses, or to a wrong one."""
+
+    def name_leads_to(self, *addresses):
+        lines = "".join(f"{a} {HOST[0]}\n" for a in addresses)
+        hosts = self.write("hosts-wrong", f"127.0.0.1 localhost\n127.0.1.1 {HOST[1]}\n{lines}")
+        self.hosts[1].run("mount", "--bind", hosts, "/etc/hosts")
+
+    def trains(self, *words):
+        nodes = self.both("log.level=info")
+        self.finish(nodes)
+        losses, _ = self.reference()
+        for step, loss in self.losses().items():
+            self.assertAlmostEqual(loss / losses[step], 1, delta=1e-6, msg=f"step {step}")
+        text = nodes[1].err + read_text(self.path("run", "log", "rank-00002.log"))
+        for w in words:
+            self.assertRegex(text, w)
+
+    def test_dead_ipv6(self):
+        """The first address is of IPv6, and no host has it: packets to it get no answer."""
+        self.hosts[1].run("ip", "addr", "add", "2001:db8::2/64", "dev", "eth0", "nodad")
+        self.name_leads_to("2001:db8::1", ADDRESS[0])
+        self.trains(rf"using address {ADDRESS[0]} of {HOST[0]}: 2001:db8::1 does not answer")
+
+    def test_working_ipv6(self):
+        """The first address is of IPv4, and its packets are dropped; IPv6 works."""
+        for k in (0, 1):
+            self.hosts[k].run("ip", "addr", "add", f"2001:db8::{k + 1}/64", "dev", "eth0", "nodad")
+        self.hosts[1].run("ip", "addr", "add", "10.79.0.2/24", "dev", "eth0")
+        self.name_leads_to("10.79.0.1", "2001:db8::1")
+        self.trains()
+
+    def test_address_of_a_bridge_of_every_host(self):
+        """docker0 has the same address on every host: the connection reaches the own host, which refuses it."""
+        for k in (0, 1):
+            self.hosts[k].run("ip", "link", "add", "docker0", "type", "bridge")
+            self.hosts[k].run("ip", "addr", "add", "172.17.0.1/16", "dev", "docker0")
+            self.hosts[k].run("ip", "link", "set", "docker0", "up")
+        self.name_leads_to("172.17.0.1", ADDRESS[0])
+        self.trains()
+
+    def test_own_loopback_address(self):
+        """/etc/hosts was copied from host 0, where 127.0.1.1 is right."""
+        self.name_leads_to("127.0.1.1")
+        r = self.node(1, "dist.rendezvous_timeout=1").wait(20)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, "127.0.1.1", "loopback", "hint: .*/etc/hosts")
+        env = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": HOST[0], "MASTER_PORT": str(PORT), "CTRAIN_TOKEN": "secret of this job"}
+        r = self.start_training("dist.rendezvous_timeout=1", prefix=self.hosts[1].prefix, env=env).wait(20)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, "127.0.1.1", "Connection refused", rf"hint: .*resolves {HOST[0]} to 127.0.1.1, its own loopback interface", "/etc/hosts")
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class Strangers(HostsCase):
+    """A third host, which is no part of the run, connects to its store hundreds of times."""
+    n_hosts = 3
+
+    def strangers(self, rounds, process):
+        argv = [*self.hosts[2].prefix, sys.executable, "-c", STRANGERS, ADDRESS[0], str(PORT)]
+        with open(self.path("strangers"), "w", encoding="utf-8") as out:
+            p = subprocess.Popen(argv, stdout=out, preexec_fn=die_with_parent)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        self.until(lambda: read_text(self.path("strangers")).count("\n") >= rounds, f"{rounds} rounds of strangers", process, 60)
+
+    def nodes(self, k, *sets, **more):
+        return self.node(k, *sets, nodes=2, **more)
+
+    def test_while_the_run_forms(self):
+        """More strangers wait in the handshake than the store accepts; the ranks of node 1 still join."""
+        first = self.nodes(0, "dist.rendezvous_timeout=60")
+        self.until(lambda: self.rank_pid(0), "rank 0 had started", first)
+        self.strangers(30, first)
+        second = self.nodes(1, "dist.rendezvous_timeout=60")
+        self.finish([first, second])
+        self.assert_equals_undisturbed()
+
+    def test_while_the_run_trains(self):
+        """From step 9 to the end. The run also reports a failure as if no stranger were there."""
+        nodes = [self.nodes(k, env={"CTRAIN_FAILPOINT": "step:9@0=stop"}) for k in (0, 1)]
+        pid = self.until_stopped(0, nodes[0])
+        self.strangers(30, nodes[0])
+        os.kill(pid, signal.SIGCONT)
+        self.finish(nodes)
+        self.assert_equals_undisturbed()
+        self.assertRegex(nodes[0].err + read_text(self.path("run", "log", "rank-00000.log")), r"refused .*10\.77\.0\.3")
+        nodes = [self.nodes(k, run="lost", env={"CTRAIN_FAILPOINT": "step:9@3=stop"}) for k in (0, 1)]
+        os.kill(self.until_stopped(3, nodes[1]), signal.SIGKILL)
+        for n in nodes:
+            r = n.wait(20)
+            self.assert_code(r, COMM)
+            self.assert_last_says(r, r"rank 3\b")
+
+    def assert_equals_undisturbed(self):
+        self.finish([self.nodes(k, run="alone") for k in (0, 1)])
+        self.assertEqual(self.digest(), self.digest("alone"))
+
+
+@unittest.skipUnless(os.access(BENCH, os.X_OK), "built without bench/store_clients")
+class Scale(Case):
+    def test_many_ranks_and_strangers(self):
+        """bench/store_scale.py with few ranks: every phase ends, and each rank learns of the failure."""
+        r = subprocess.run([sys.executable, SCALE, os.path.dirname(os.path.dirname(BENCH)), "--ranks", "64", "--hosts", "2", "--strangers", "200", "--json"],
+                           capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        result = json.loads(r.stdout)
+        self.assertEqual(result["ranks"], 64)
+        self.assertEqual([p["phase"] for p in result["phases"]], ["join", "aux", "agree", "failure"])
+        for p in result["phases"]:
+            self.assertGreater(p["seconds"], 0)
+            self.assertGreater(p["sent_bytes"], 0)
+
+
+if __name__ == "__main__":
+    if NO_HOSTS:
+        print(f"  {NO_HOSTS}", file=sys.stderr)
+    main()
