@@ -66,21 +66,31 @@ static void key_of(const ct_comm *c, const char *what, int q, char *buf, size_t 
 	snprintf(buf, len, "%s/%s/%d", c->scope, what, q);
 }
 
-static enum ct_status publish(ct_comm *c)
+static enum ct_status publish(ct_comm *c, int64_t n_seq)
 {
-	const int64_t n_seq = atomic_load(&c->seq);
 	struct issue latest[LATEST];
 	char key[128];
 	int64_t n;
 
-	if (atomic_exchange(&c->published, n_seq) == n_seq)
-		return CT_OK;
 	get_latest(c, n_seq, latest);
 	key_of(c, "issued", c->rank, key, sizeof(key));
-	CT_TRY(ct_store_set(c->world->store, key, latest, sizeof(latest)));
+	CT_TRY(ct_store_set_by(c->world->store, key, latest, sizeof(latest), ct_store_patience(c->world->store, ASK_NS)));
 	/* Other ranks can read this counter without waiting, and the operations after it is set. */
 	key_of(c, "waits", c->rank, key, sizeof(key));
-	return ct_store_add(c->world->store, key, 1, &n);
+	return ct_store_add_by(c->world->store, key, 1, ct_store_patience(c->world->store, ASK_NS), &n);
+}
+
+static enum ct_status publish_once(ct_comm *c)
+{
+	const int64_t n_seq = atomic_load(&c->seq);
+	enum ct_status st;
+
+	if (atomic_exchange(&c->published, n_seq) == n_seq)
+		return CT_OK;
+	st = publish(c, n_seq);
+	if (st < 0)
+		atomic_store(&c->published, -1);
+	return st;
 }
 
 /* Reads the operations of rank q. *known is false if it has not published them. */
@@ -92,11 +102,11 @@ static enum ct_status ask(ct_comm *c, int q, struct issue issued[LATEST], bool *
 
 	*known = false;
 	key_of(c, "waits", q, key, sizeof(key));
-	CT_TRY(ct_store_add(c->world->store, key, 0, &n));
+	CT_TRY(ct_store_add_by(c->world->store, key, 0, ct_store_patience(c->world->store, ASK_NS), &n));
 	if (n == 0)
 		return CT_OK;
 	key_of(c, "issued", q, key, sizeof(key));
-	CT_TRY(ct_store_get(c->world->store, key, ct_deadline_in(ASK_NS), &value, &len));
+	CT_TRY(ct_store_get(c->world->store, key, ct_store_patience(c->world->store, ASK_NS), &value, &len));
 	*known = len == LATEST * sizeof(*issued);
 	if (*known)
 		memcpy(issued, value, len);
@@ -219,15 +229,15 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 	return CT_TIMEOUT;
 }
 
-enum ct_status ct__comm_diagnose(ct_comm *c, const ct_work *w, bool final)
+/* Compares w with the operations of all ranks. Appends the names of those that have not come to w. */
+static enum ct_status compare_all(ct_comm *c, const ct_work *w, char *names, size_t size, int *n)
 {
 	struct issue issued[LATEST];
-	char names[512] = "", who[128];
 	bool known, came;
 	size_t len = 0;
-	int n = 0;
+	char who[128];
 
-	CT_TRY(publish(c));
+	CT_TRY(publish_once(c));
 	for (int q = 0; q < c->size; q++) {
 		if (q == c->rank || (ct__comm_is_p2p(w->kind) && q != w->root))
 			continue;
@@ -235,10 +245,25 @@ enum ct_status ct__comm_diagnose(ct_comm *c, const ct_work *w, bool final)
 		came = false;
 		if (known)
 			CT_TRY(compare(c, w, q, issued, &came));
-		if (came || len >= sizeof(names) - 160)
+		if (came || len >= size - 160)
 			continue;
 		ct__comm_peer_text(c, q, who, sizeof(who));
-		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", n++ ? ", " : "", who);
+		len += (size_t)snprintf(names + len, size - len, "%s%s", (*n)++ ? ", " : "", who);
 	}
+	return CT_OK;
+}
+
+enum ct_status ct__comm_diagnose(ct_comm *c, const ct_work *w, bool final)
+{
+	char names[512] = "";
+	enum ct_status st;
+	int n = 0;
+
+	st = compare_all(c, w, names, sizeof(names), &n);
+	if (st == CT_TIMEOUT && !final) { /* the store may be stopped for a short time */
+		ct_error_clear();
+		return CT_OK;
+	}
+	CT_TRY(st);
 	return final ? late(c, w, names, n) : CT_OK;
 }

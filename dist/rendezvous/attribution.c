@@ -56,7 +56,7 @@ static enum ct_status states_now(struct ct_world *w, int own, struct ct_member_s
 
 	for (;;) {
 		*asked_s = ct_seconds_since(start);
-		CT_TRY(ct_store_members_by(w->store, ct_deadline_in(ANSWER_NS), m, n));
+		CT_TRY(ct_store_members_by(w->store, ct_store_patience(w->store, ANSWER_NS), m, n));
 		if (all_have_new_heartbeats(*m, *n, own, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
 			return CT_OK;
 		ct_free(*m);
@@ -162,8 +162,8 @@ static enum ct_status attribute_to_owner(struct ct_world *w, struct ct_failure *
 		return CT_OK;
 	}
 	ct_store_owner(w->store, &m.rank, &m.pid, m.host);
-	ct_failure_set(out, &m, CT_TIMEOUT, "serves the store of this run and has not answered for %d s",
-		       (int)(ANSWER_NS / CT_SEC));
+	ct_failure_set(out, &m, CT_TIMEOUT, "serves the store of this run and has not answered for %.0f s",
+		       ct_store_silent_s(w->store));
 	snprintf(out->hint, sizeof(out->hint),
 		 "check whether the process or its host is stopped: `ps -o stat,wchan -p %d` on %s", m.pid, m.host);
 	ct_error_clear();

@@ -119,8 +119,10 @@ static void read_socket(ct_store *s)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
-		if (n > 0)
+		if (n > 0) {
 			s->in_len += (size_t)n;
+			s->silent_since = 0;
+		}
 		if (n <= 0)
 			connection_lost(s, n < 0 ? errno : 0);
 		else if (!take_frames(s))
@@ -263,6 +265,7 @@ static enum ct_status no_answer(const ct_store *s)
 enum ct_status ct__call_do(ct_store *s, struct ct_str *b, const void *extra, size_t extra_len, int64_t deadline_ns,
 			   struct ct_call *c)
 {
+	const int64_t began = ct_now_ns();
 	enum ct_status st = CT_OK;
 
 	*c = (struct ct_call){0};
@@ -284,6 +287,8 @@ enum ct_status ct__call_do(ct_store *s, struct ct_str *b, const void *extra, siz
 		st = reply_failed(s, c);
 	else if (!c->done)
 		st = s->dead ? ct_failure_raise(&s->failure) : no_answer(s);
+	if (!c->done && !s->silent_since)
+		s->silent_since = began;
 	pthread_mutex_unlock(&s->lock);
 	return st;
 }

@@ -36,6 +36,7 @@ struct ct_store {
 	bool cancelled;    /* the watch has been cancelled */
 	bool failed, dead; /* failed: `failure` is set. dead: the connection has ended; implies failed */
 	struct ct_failure failure;
+	int64_t silent_since; /* when a call began that was not answered in time; 0: something has been received since then */
 	struct ct_call *calls;
 	uint64_t last_tag;
 	uint8_t *in;

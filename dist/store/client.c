@@ -7,6 +7,7 @@
 
 #define REPORT_NS (2 * CT_SEC)
 #define CANCEL_NS CT_SEC
+#define SILENT_NS (200 * CT_MS) /* if the server has not answered the call before */
 
 static enum ct_status check_key(const char *key)
 {
@@ -52,7 +53,27 @@ static enum ct_status finish(struct ct_call *call, const struct ct_wire_reader *
 	return good ? CT_OK : CT_FAIL(CT_COMM, "cannot read the store's reply to %s", what);
 }
 
+double ct_store_silent_s(ct_store *s)
+{
+	int64_t since;
+
+	pthread_mutex_lock(&s->lock);
+	since = s->silent_since;
+	pthread_mutex_unlock(&s->lock);
+	return since ? ct_seconds_since(since) : 0;
+}
+
+int64_t ct_store_patience(ct_store *s, int64_t ns)
+{
+	return ct_deadline_in(ns > SILENT_NS && ct_store_silent_s(s) > 0 ? SILENT_NS : ns);
+}
+
 enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, size_t len)
+{
+	return ct_store_set_by(s, key, value, len, ct_deadline_in(CT_STORE_CALL_NS));
+}
+
+enum ct_status ct_store_set_by(ct_store *s, const char *key, const void *value, size_t len, int64_t deadline_ns)
 {
 	struct ct_str b = {0};
 	struct ct_call call;
@@ -63,7 +84,7 @@ enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, siz
 	ct_wire_begin(&b, CT_WIRE_SET, CT_OK, 0);
 	ct_wire_put_str(&b, key);
 	ct_wire_put_u32(&b, (uint32_t)len);
-	st = ct__call_do(s, &b, value, len, ct_deadline_in(CT_STORE_CALL_NS), &call);
+	st = ct__call_do(s, &b, value, len, deadline_ns, &call);
 	ct_str_release(&b);
 	if (st == CT_OK)
 		ct_free(call.body);
@@ -113,6 +134,11 @@ enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, c
 
 enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t *result)
 {
+	return ct_store_add_by(s, key, delta, ct_deadline_in(CT_STORE_CALL_NS), result);
+}
+
+enum ct_status ct_store_add_by(ct_store *s, const char *key, int64_t delta, int64_t deadline_ns, int64_t *result)
+{
 	struct ct_wire_reader r;
 	struct ct_str b = {0};
 	struct ct_call call;
@@ -121,7 +147,7 @@ enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t
 	ct_wire_begin(&b, CT_WIRE_ADD, CT_OK, 0);
 	ct_wire_put_str(&b, key);
 	ct_wire_put_i64(&b, delta);
-	CT_TRY(request(s, &b, &call, &r));
+	CT_TRY(request_by(s, &b, deadline_ns, &call, &r));
 	*result = ct_wire_i64(&r);
 	return finish(&call, &r, "add");
 }
@@ -196,7 +222,7 @@ enum ct_status ct_store_report(ct_store *s, const struct ct_failure *f)
 
 	ct_wire_begin(&b, CT_WIRE_REPORT, CT_OK, 0);
 	ct_wire_put_failure(&b, f);
-	CT_TRY(request_by(s, &b, ct_deadline_in(REPORT_NS), &call, &r));
+	CT_TRY(request_by(s, &b, ct_store_patience(s, REPORT_NS), &call, &r));
 	return finish(&call, &r, "report");
 }
 

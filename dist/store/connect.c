@@ -206,7 +206,7 @@ void ct_store_close(ct_store *s)
 	ct_wire_begin(&b, CT_WIRE_BYE, CT_OK, 0);
 	/* The reply shows that the server has read the BYE. If we closed the connection earlier, with unread data, the
 	 * BYE could be discarded. */
-	if (ct__call_do(s, &b, NULL, 0, ct_deadline_in(BYE_NS), &call) == CT_OK)
+	if (ct__call_do(s, &b, NULL, 0, ct_store_patience(s, BYE_NS), &call) == CT_OK)
 		ct_free(call.body);
 	ct_str_release(&b);
 	(void)ct_error_restore(&before);

@@ -108,11 +108,21 @@ void ct_store_owner(const ct_store *s, int *rank, int *pid, char host[64]);
  * without a deadline parameter returns CT_TIMEOUT if the server does not answer within 30 s. If the connection to the
  * server has ended, all functions return CT_PEER_LOST with the name of the server's owner. */
 enum ct_status ct_store_set(ct_store *s, const char *key, const void *value, size_t len) CT_MUST_CHECK;
+/* Returns the deadline of a call that need not succeed: ns from now, or much sooner if the server has not answered the
+ * call before. */
+int64_t ct_store_patience(ct_store *s, int64_t ns);
+/* Returns for how many seconds the server has not answered; 0 if it answers. */
+double ct_store_silent_s(ct_store *s);
+/* Does the same as ct_store_set, and returns CT_TIMEOUT if the server has not answered by then. */
+enum ct_status ct_store_set_by(ct_store *s, const char *key, const void *value, size_t len,
+			       int64_t deadline_ns) CT_MUST_CHECK;
 /* Waits until the key exists and gets its value. The caller owns *value, which has a NUL after its *len bytes. Fails
  * with CT_TIMEOUT after the deadline; the message names the key. Fails with CT_PEER_LOST if the run has failed in the
  * meantime. */
 enum ct_status ct_store_get(ct_store *s, const char *key, int64_t deadline_ns, char **value, size_t *len) CT_MUST_CHECK;
 enum ct_status ct_store_add(ct_store *s, const char *key, int64_t delta, int64_t *result) CT_MUST_CHECK;
+enum ct_status ct_store_add_by(ct_store *s, const char *key, int64_t delta, int64_t deadline_ns,
+			       int64_t *result) CT_MUST_CHECK; /* as ct_store_set_by */
 enum ct_status ct_store_delete(ct_store *s, const char *key) CT_MUST_CHECK;
 
 /* Sends a heartbeat with the current phase of this member ("": unchanged). Cheap: does not wait for a reply. */

@@ -277,6 +277,15 @@ class TwoHosts(HostsCase):
             self.assert_code(r, COMM)
             self.assert_last_says(r, r"rank 0\b", HOST[0])
 
+    def test_frozen_first_host(self):
+        """The store does not answer either, but its connections stay open."""
+        nodes = [self.node(k, "dist.timeout=3", procs=1, env={"CTRAIN_FAILPOINT": "step:9@0=stop"}) for k in (0, 1)]
+        self.until_stopped(0, nodes[0])
+        os.kill(self.launcher(0), signal.SIGSTOP)
+        r = nodes[1].wait(20)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, HOST[0], "has not answered", "stopped")
+
     def test_stop_while_waiting_for_ranks(self):
         """SIGTERM to either node, while the ranks of the other are missing."""
         for k in (0, 1):
