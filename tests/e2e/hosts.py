@@ -54,22 +54,32 @@ class Host:
 
 class HostsCase(Case):
     n_hosts = 2
+    own_switch = False  # of three hosts or more, the first one is the switch
 
     def setUp(self):
         super().setUp()
         self.hosts = [Host(self, k) for k in range(self.n_hosts)]
-        # From a's network, but with the outer names of processes.
-        link = ["nsenter", f"--target={self.hosts[0].init}", "--net", "ip", "link"]
+        self.switch = Host(self, self.n_hosts) if self.own_switch else self.hosts[0]
         if self.n_hosts == 2:
-            shell(*link, "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", self.hosts[1].init)
-        else:  # the first host is the switch
-            shell(*link, "add", "eth0", "type", "bridge")
-            for k in range(1, self.n_hosts):
-                shell(*link, "add", f"port{k}", "type", "veth", "peer", "name", "eth0", "netns", self.hosts[k].init)
-                shell(*link, "set", f"port{k}", "master", "eth0", "up")
-        for k, host in enumerate(self.hosts):
-            host.run("ip", "addr", "add", ADDRESS[k] + "/24", "dev", "eth0")
-            host.run("ip", "link", "set", "eth0", "up")
+            self.link("add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", self.hosts[1].init)
+        else:
+            self.link("add", "eth0", "type", "bridge")
+            self.link("set", "eth0", "up")
+        for k in range(self.n_hosts):
+            self.plug_in(k)
+
+    def link(self, *argv):
+        """Runs `ip link` in the switch's network, but with the outer names of processes."""
+        shell("nsenter", f"--target={self.switch.init}", "--net", "ip", "link", *argv)
+
+    def plug_in(self, k):
+        host = self.hosts[k]
+        if self.n_hosts > 2 and host is not self.switch:
+            self.link("add", f"port{k}", "type", "veth", "peer", "name", "eth0", "netns", host.init)
+            self.link("set", f"port{k}", "master", "eth0", "up")
+        host.run("ip", "link", "set", "eth0", "address", f"02:00:00:00:00:{k:02x}")  # the same one after a restart
+        host.run("ip", "addr", "add", ADDRESS[k] + "/24", "dev", "eth0")
+        host.run("ip", "link", "set", "eth0", "up")
 
     def node(self, k, *sets, procs=2, nodes=None, on=None, env=None, **more):
         """The launcher of node k, on host k, unless `on` is another host."""
