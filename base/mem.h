@@ -104,6 +104,8 @@ const char *ct_suggest(const char *word, const char *const *words, size_t n);
 /* These functions parse a number strictly: the complete string must be a single number in range. On failure, they
  * return CT_USAGE and do not change *out. */
 enum ct_status ct_parse_i64(const char *s, int64_t *out) CT_MUST_CHECK;
+/* Parses "FIRST-LAST", for example "30000-30100". Returns false unless lo <= FIRST <= LAST <= hi and lo >= 0. */
+bool ct_parse_range(const char *s, int64_t lo, int64_t hi, int64_t *first, int64_t *last);
 enum ct_status ct_parse_f64(const char *s, double *out) CT_MUST_CHECK;
 
 #endif

@@ -315,6 +315,22 @@ enum ct_status ct_parse_i64(const char *s, int64_t *out)
 	return CT_OK;
 }
 
+bool ct_parse_range(const char *s, int64_t lo, int64_t hi, int64_t *first, int64_t *last)
+{
+	size_t len = strcspn(s, "-");
+	char text[24];
+
+	if (s[len] != '-' || len >= sizeof(text))
+		return false;
+	memcpy(text, s, len);
+	text[len] = '\0';
+	if (ct_parse_i64(text, first) != CT_OK || ct_parse_i64(s + len + 1, last) != CT_OK) {
+		ct_error_clear();
+		return false;
+	}
+	return lo <= *first && *first <= *last && *last <= hi;
+}
+
 enum ct_status ct_parse_f64(const char *s, double *out)
 {
 	char *end;

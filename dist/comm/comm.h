@@ -42,6 +42,7 @@ struct ct_comm_opts {
 	int64_t timeout_ns; /* a collective that waits longer than this for a peer fails with CT_TIMEOUT; 0: no limit */
 	const char *iface;  /* selection of network interfaces (dist/store/net.h) for gloo and nccl; NULL: use the address
 			       of the store connection */
+	struct ct_port_range ports; /* on which gloo listens for ranks of other hosts; the other back ends refuse one */
 	const char *scope;  /* prefix of the keys in the store; NULL: "comm" */
 	ct_device *device;  /* the GPU of this rank, borrowed, for nccl; NULL: none */
 	const ct_comm *outer; /* this one is a part of that communicator and is used by its thread, so it never spins or

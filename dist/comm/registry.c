@@ -162,6 +162,21 @@ static bool is_alone(const struct ct_world *world, const char *backend)
 	return world->id.world <= 1 && !(strcmp(backend, "nccl") == 0 && getenv("CTRAIN_NCCL_ALONE"));
 }
 
+/* The libraries of these back ends choose the ports of their connections between hosts. */
+static enum ct_status check_ports(const char *backend, const struct ct_world *world, const struct ct_port_range *r)
+{
+	if (r->first == 0 || world->n_hosts < 2 || (strcmp(backend, "nccl") != 0 && strcmp(backend, "mpi") != 0))
+		return CT_OK;
+	(void)CT_FAIL(CT_CONFIG,
+		      "dist.port_range=%d-%d cannot be used with communicator \"%s\", whose library chooses its ports",
+		      r->first, r->last, backend);
+	ct_error_hint(
+		"limit the ports of all programs on each host (sysctl -w net.ipv4.ip_local_port_range=\"%d %d\"), set --master-port, "
+		"and remove dist.port_range",
+		r->first, r->last);
+	return CT_CONFIG;
+}
+
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
 {
 	const struct ct_comm_ops *ops = &ct__comm_ops_self;
@@ -173,6 +188,7 @@ enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const s
 	b = find(backend);
 	if (!b)
 		return unknown_backend(backend);
+	CT_TRY(check_ports(backend, world, &opts->ports));
 	if (!is_built(b))
 		return not_built(b);
 	/* Check the name even if the back end needs no interface, so that a wrong name is found before the first run on

@@ -42,7 +42,7 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 {
 	const char *run = opts->run_id ? opts->run_id : id->run_id[0] ? id->run_id : "ctrain";
 
-	*out = (struct ct_store_opts){.member = id->rank, .pid = me->pid, .world = id->world};
+	*out = (struct ct_store_opts){.member = id->rank, .pid = me->pid, .world = id->world, .ports = opts->ports};
 	/* Other launchers may count differently on each node, for example in heterogeneous jobs. */
 	if (id->by == CT_LAUNCHER_CTRAIN && id->n_nodes > 0)
 		out->n_nodes = id->n_nodes;

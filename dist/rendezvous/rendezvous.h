@@ -75,7 +75,8 @@ struct ct_world_opts {
 	const char *token;  /* the secret; NULL: ct_secret_find looks for it */
 	const char *run_dir;
 	bool open_network;
-	int64_t timeout_ns; /* how long to wait for all ranks; after this the missing ranks are reported */
+	struct ct_port_range ports; /* for the store of a file:// rendezvous */
+	int64_t timeout_ns;         /* how long to wait for all ranks; after this the missing ranks are reported */
 };
 
 /* Joins the run: returns CT_OK when all ranks have joined, and fills in the unknown values of the identity. A world of

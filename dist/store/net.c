@@ -108,14 +108,11 @@ static int listen_everywhere(int port)
 	return fd;
 }
 
-enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
+/* *err is 0, or the errno if the port cannot be used. */
+static enum ct_status try_listen(const char *host, int port, int *fd, int *err)
 {
-	struct sockaddr_storage a;
-	socklen_t len = sizeof(a);
 	struct addrinfo *list = NULL;
 
-	if (port < 0 || port > 65535)
-		return CT_FAIL(CT_USAGE, "port %d is not in 0 to 65535", port);
 	if (host) {
 		CT_TRY(ct_net_resolve(host, port, AI_PASSIVE, &list));
 		*fd = listen_on(list->ai_family, list->ai_addr, list->ai_addrlen);
@@ -123,14 +120,52 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
 	} else {
 		*fd = listen_everywhere(port);
 	}
-	if (*fd < 0)
-		return listen_failed(host, port, -*fd);
-	if (getsockname(*fd, (struct sockaddr *)&a, &len) != 0)
-		a.ss_family = AF_UNSPEC;
-	*bound = a.ss_family == AF_INET6  ? ntohs(((struct sockaddr_in6 *)&a)->sin6_port)
-		 : a.ss_family == AF_INET ? ntohs(((struct sockaddr_in *)&a)->sin_port)
-					  : port;
+	*err = *fd < 0 ? -*fd : 0;
 	return CT_OK;
+}
+
+static int port_of(int fd, int otherwise)
+{
+	struct sockaddr_storage a;
+	socklen_t len = sizeof(a);
+
+	if (getsockname(fd, (struct sockaddr *)&a, &len) != 0)
+		a.ss_family = AF_UNSPEC;
+	return a.ss_family == AF_INET6  ? ntohs(((struct sockaddr_in6 *)&a)->sin6_port)
+	       : a.ss_family == AF_INET ? ntohs(((struct sockaddr_in *)&a)->sin_port)
+					: otherwise;
+}
+
+enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound)
+{
+	int err;
+
+	if (port < 0 || port > 65535)
+		return CT_FAIL(CT_USAGE, "port %d is not in 0 to 65535", port);
+	CT_TRY(try_listen(host, port, fd, &err));
+	if (err != 0)
+		return listen_failed(host, port, err);
+	*bound = port_of(*fd, port);
+	return CT_OK;
+}
+
+enum ct_status ct_net_listen_in(const char *host, const struct ct_port_range *range, int *fd, int *bound)
+{
+	int err;
+
+	for (int port = range->first; port <= range->last; port++) {
+		CT_TRY(try_listen(host, port, fd, &err));
+		if (err == 0) {
+			*bound = port_of(*fd, port);
+			return CT_OK;
+		}
+		if (err != EADDRINUSE)
+			return listen_failed(host, port, err);
+	}
+	return CT_FAIL_HINT(
+		CT_COMM,
+		"use a larger range: a rank listens on one port for each rank of another host that connects to it",
+		"all ports of dist.port_range (%d-%d) are in use on this host", range->first, range->last);
 }
 
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err)

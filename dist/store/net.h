@@ -15,6 +15,14 @@
  * process that uses it if /proc shows that process. */
 enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound) CT_MUST_CHECK;
 
+/* A range of ports (dist.port_range). 0 to 0: the system chooses the ports. */
+struct ct_port_range {
+	int first, last;
+};
+/* Listens on the first free port of the range. Fails with CT_COMM if all of them are in use. */
+enum ct_status ct_net_listen_in(const char *host, const struct ct_port_range *range, int *fd,
+				int *bound) CT_MUST_CHECK;
+
 /* Tries all addresses of host at the same time (race.h), once. The deadline does not limit name resolution, which has its
  * own timeouts. On failure *err is the errno for the last address, or 0 if the name could not be resolved; the error chain
  * describes the failure. */

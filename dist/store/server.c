@@ -25,6 +25,7 @@ enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts
 	s->opts.world = opts->world;
 	s->opts.n_nodes = opts->n_nodes;
 	s->opts.node = opts->node;
+	s->opts.ports = opts->ports;
 	/* All ranks may connect at the same time. */
 	s->max_handshakes = SRV_MAX_HANDSHAKES + 2 * opts->world;
 	ct_wire_copy(s->opts.run_id, sizeof(s->opts.run_id), opts->run_id);
@@ -248,7 +249,10 @@ static enum ct_status start(ct_store_server *s, const char *host, int port)
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &s->wake_fd};
 
 	raise_file_limit(s);
-	CT_TRY(ct_net_listen(host, port, &s->listen_fd, &s->port));
+	if (port == 0 && s->opts.ports.first > 0)
+		CT_TRY(ct_net_listen_in(host, &s->opts.ports, &s->listen_fd, &s->port));
+	else
+		CT_TRY(ct_net_listen(host, port, &s->listen_fd, &s->port));
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->epoll_fd < 0 || s->wake_fd < 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->wake_fd, &ev) != 0)

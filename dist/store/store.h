@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "dist/store/net.h"
 
 #define CT_TOKEN_HEX 65
 
@@ -35,9 +36,10 @@ struct ct_store_opts {
 	int member;               /* rank, or one of the above; for a server: rank, or -1 for a launcher */
 	char host[64];
 	int pid;
-	int world;   /* the number of ranks that this side expects; 0: not checked */
-	int n_nodes; /* the number of nodes that this side expects; 0: not checked */
-	int node;    /* of a launcher: its node rank */
+	int world;                  /* the number of ranks that this side expects; 0: not checked */
+	int n_nodes;                /* the number of nodes that this side expects; 0: not checked */
+	int node;                   /* of a launcher: its node rank */
+	struct ct_port_range ports; /* of a server without a port */
 };
 
 /* The failure that ended the run. */
@@ -66,7 +68,7 @@ struct ct_member_state {
 /* Makes a random 256-bit token in hexadecimal, from getrandom(2). */
 enum ct_status ct_token_make(char token[CT_TOKEN_HEX]) CT_MUST_CHECK;
 
-/* Starts a server on host:port in its own thread. If port is 0, the system chooses one. If host is NULL, the server
+/* Starts a server on host:port in its own thread. If port is 0, it is one of opts->ports, or the system chooses one. If host is NULL, the server
  * listens on all interfaces, IPv6 and IPv4. opts contains the run id and the secret that clients must know. Fails with
  * CT_COMM if the port is in use; the message contains the port and a remedy. */
 enum ct_status ct_store_server_start(const char *host, int port, const struct ct_store_opts *opts,

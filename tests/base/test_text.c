@@ -201,6 +201,21 @@ static void test_whole_numbers(void **state)
 	assert_fails(ct_parse_i64("12\x1bx", &v), CT_USAGE, "\"12\\x1bx\"");
 }
 
+static void test_ranges(void **state)
+{
+	static const char *const bad[] = {"",     "-",     "1-",  "-5",   "5",    "5-4", "0-5",
+					  "5-11", "1-2-3", "1,2", " 1-2", "1-2 ", "a-b", "99999999999999999999-5"};
+	int64_t a, b;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++) {
+		if (ct_parse_range(bad[i], 1, 10, &a, &b))
+			fail_msg("\"%s\" was accepted", bad[i]);
+	}
+	assert_true(ct_parse_range("1-10", 1, 10, &a, &b) && a == 1 && b == 10);
+	assert_true(ct_parse_range("7-7", 1, 10, &a, &b) && a == 7 && b == 7);
+}
+
 static void test_real_numbers(void **state)
 {
 	static const char *const bad[] = {"",   " 1", "1 ", "nan",   "inf",   "-inf", "0x1p3",
@@ -270,7 +285,7 @@ int main(void)
 		cmocka_unit_test(test_suggest),       cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_real_numbers),
 		cmocka_unit_test(test_sort),          cmocka_unit_test(test_shell_words),
-		cmocka_unit_test(test_word_in),
+		cmocka_unit_test(test_word_in),       cmocka_unit_test(test_ranges),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

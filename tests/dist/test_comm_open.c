@@ -23,6 +23,11 @@ static void not_for_this_world(struct ct_world *world, void *arg)
 	CHECK(ct_comm_open("self", world, &o, &c) == CT_UNSUPPORTED && says("2"));
 	world->peers[1].node = 1;
 	CHECK(ct_comm_open("shm", world, &o, &c) == CT_UNSUPPORTED && says("host"));
+	world->n_hosts = 2;
+	o.ports = (struct ct_port_range){30000, 30009};
+	CHECK(ct_comm_open("mpi", world, &o, &c) == CT_CONFIG && says("dist.port_range=30000-30009"));
+	CHECK(strstr(ct_error_hint_text(), "net.ipv4.ip_local_port_range=\"30000 30009\""));
+	CHECK(ct_comm_open("nccl", world, &o, &c) == CT_CONFIG && says("\"nccl\""));
 }
 
 static void test_not_for_this_world(void **state)

@@ -144,6 +144,26 @@ static void test_refused_address(void **state)
 	ct_store_server_stop(srv, SOON);
 }
 
+/* A server without a port takes the first free one of its range. */
+static void test_port_range(void **state)
+{
+	struct ct_store_opts o = opts_of("run-a", "secret", 0);
+	ct_store_server *srv = serve_at("127.0.0.2"), *a = NULL, *b = NULL;
+	int used = ct_store_server_port(srv);
+
+	(void)state;
+	o.ports = (struct ct_port_range){used, used + 20 < 65536 ? used + 20 : 65535};
+	assert_ok(ct_store_server_start("127.0.0.2", 0, &o, &a));
+	assert_in_range(ct_store_server_port(a), used + 1, o.ports.last);
+	o.ports.last = used;
+	assert_fails(ct_store_server_start("127.0.0.2", 0, &o, &b), CT_COMM, "all ports of dist.port_range");
+	/* A given port is used as it is. */
+	assert_ok(ct_store_server_start("127.0.0.3", used, &o, &b));
+	ct_store_server_stop(a, SOON);
+	ct_store_server_stop(b, SOON);
+	ct_store_server_stop(srv, SOON);
+}
+
 /* An address that occurs twice is tried once. */
 static void test_same_address(void **state)
 {
@@ -162,7 +182,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_dead_address),  cmocka_unit_test(test_refused_address),
 		cmocka_unit_test(test_wrong_servers), cmocka_unit_test(test_no_address_answers),
-		cmocka_unit_test(test_same_address),
+		cmocka_unit_test(test_port_range),    cmocka_unit_test(test_same_address),
 	};
 
 	if (ct_log_configure("error") != CT_OK)

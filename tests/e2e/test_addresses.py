@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,6 +108,46 @@ class Addresses(HostsCase):
         r = self.start_training("dist.rendezvous_timeout=1", prefix=self.hosts[1].prefix, env=env).wait(20)
         self.assert_code(r, COMM)
         self.assert_last_says(r, "127.0.1.1", "Connection refused", rf"hint: .*resolves {HOST[0]} to 127.0.1.1, its own loopback interface", "/etc/hosts")
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class Firewall(HostsCase):
+    """New connections between the hosts reach only the ports from 30000 to 30007."""
+
+    def setUp(self):
+        if not shutil.which("iptables"):
+            self.skipTest("there is no program `iptables`")
+        super().setUp()
+        for host in self.hosts:
+            host.run("iptables", "-A", "INPUT", "-i", "eth0", "-p", "tcp", "--syn", "!", "--dport", "30000:30007", "-j", "DROP")
+
+    def nodes(self, *sets, port=(), **more):
+        return [self.start_training("--nodes", 2, "--node-rank", k, "--procs", 2, "--master-addr", HOST[0], *port, "dist.rendezvous_timeout=10", *sets,
+                                    prefix=self.hosts[k].prefix, env={"CTRAIN_TOKEN": "secret of this job"}, **more) for k in (0, 1)]
+
+    def test_port_range(self):
+        for backend in ("gloo", "hier"):
+            self.finish(self.nodes("dist.port_range=30000-30007", f"dist.backend={backend}", run=backend))
+            self.assertEqual(len(self.losses(backend)), len(self.reference()[0]))
+
+    def test_file(self):
+        def rank(r):
+            env = {"RANK": str(r), "WORLD_SIZE": "2", "CTRAIN_TOKEN": "x"}
+            return self.start_training("--init", f"file://{self.path('meet')}", "dist.port_range=30000-30007", prefix=self.hosts[r].prefix, env=env)
+        self.finish([rank(0), rank(1)])
+
+    def test_without_a_range(self):
+        """The store is reached, but not gloo's connections."""
+        nodes = self.nodes("dist.timeout=3", "dist.backend=gloo", port=("--master-port", 30000))
+        for n in nodes:
+            self.assert_code(n.wait(40), COMM)
+
+    def test_small_range(self):
+        """The store uses one port, and each rank of the host with the lower address listens for two ranks."""
+        nodes = self.nodes("dist.port_range=30000-30003", "dist.backend=gloo")
+        results = [n.wait(20) for n in nodes]
+        self.assertEqual([r.code for r in results], [COMM, COMM], results[0].describe())
+        self.assert_last_says(results[0], r"all ports of dist\.port_range \(30000-30003\) are in use", "hint: use a larger range")
 
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)

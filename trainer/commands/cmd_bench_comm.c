@@ -276,8 +276,10 @@ static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config 
 	enum ct_status st;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(cfg, id->run_id),
 				   .open_network = cfg->dist.open_network,
+				   .ports = ct_plan_port_range(cfg),
 				   .timeout_ns = (int64_t)(cfg->dist.rendezvous_timeout * 1e9)};
 	struct ct_comm_opts co = {.timeout_ns = (int64_t)(cfg->dist.timeout * 1e9),
+				  .ports = ct_plan_port_range(cfg),
 				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL};
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
 	if (id->world > 1)

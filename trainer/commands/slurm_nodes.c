@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "trainer/commands/slurm_nodes_impl.h"
+#include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 
 static const struct ct_config_set *find_set(const struct ct_cli *cli, const char *key)
@@ -80,9 +81,12 @@ static enum ct_status set_master(struct ct_config *cfg, const char *init)
 {
 	const char *host = init + strlen("tcp://"), *colon = strrchr(host, ':');
 	size_t len = (size_t)(colon - host);
+	const struct ct_port_range range = ct_plan_port_range(cfg);
 	bool brackets = host[0] == '[';
 	int64_t port;
 	CT_TRY(ct_parse_i64(colon + 1, &port));
+	if (range.first > 0)
+		port = range.first + port % (range.last - range.first + 1);
 	if (cfg->launch.master_port == 0)
 		cfg->launch.master_port = port;
 	return cfg->launch.master_addr[0]

@@ -284,6 +284,31 @@ static void check_meeting(struct checker *k)
 	}
 }
 
+static void check_ports(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	const char *range = c->dist.port_range, *backend = c->dist.backend;
+	const int64_t port = c->launch.master_port;
+	int64_t first, last;
+
+	if (!range[0])
+		return;
+	if (!ct_parse_range(range, 1, 65535, &first, &last))
+		problem(k, "dist.port_range",
+			"dist.port_range \"%s\" must be FIRST-LAST, two ports from 1 to 65535, for example \"30000-30100\"",
+			range);
+	else if (port != 0 && c->launch.nodes > 1 && (port < first || port > last) && fine(k, "launch.master_port"))
+		problem(k, "launch.master_port",
+			"launch.master_port=%lld is not in dist.port_range (%s); change one of them, or remove "
+			"launch.master_port to use port %lld",
+			(long long)port, range, (long long)first);
+	if (c->launch.nodes > 1 && (strcmp(backend, "nccl") == 0 || strcmp(backend, "mpi") == 0))
+		problem(k, "dist.port_range",
+			"dist.port_range with dist.backend=%s: this library chooses its ports itself (docs/DISTRIBUTED.md, "
+			"\"Ports and firewalls\"); remove dist.port_range, or use dist.backend=hier",
+			backend);
+}
+
 /* One process does not use several devices, as nn.DataParallel does. */
 static void check_devices(struct checker *k)
 {
@@ -348,6 +373,7 @@ static void check_launch(struct checker *k)
 			"launch.nodes=%lld requires launch.master_addr (--master-addr), the address of node 0",
 			(long long)c->launch.nodes);
 	check_meeting(k);
+	check_ports(k);
 	check_devices(k);
 	check_pipeline(k);
 }

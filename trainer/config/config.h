@@ -166,6 +166,7 @@ struct ct_config {
 		int64_t check_weights;     /* interval in steps, 1000; 0 = off */
 		enum ct_cfg_reduce_dtype reduce_dtype;
 		char *iface;
+		char *port_range; /* "" = the system chooses the ports */
 		char *run_id; /* "" = chosen by the launcher */
 		bool open_network;
 	} dist;

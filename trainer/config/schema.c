@@ -85,7 +85,7 @@ static const struct ct_key keys[] = {
 	{KEY(launch.master_addr, STR), .env = "MASTER_ADDR",
 	 .doc = "Host name or address of node 0. Required if there are several nodes."},
 	{KEY(launch.master_port, INT), .hi = 65535, .def = "0", .env = "MASTER_PORT",
-	 .doc = "TCP port on node 0. 0: any free port if there is only one node; 29400 if there are several."},
+	 .doc = "TCP port on node 0. 0: any free port if there is only one node; if there are several, the first port of dist.port_range, or 29400."},
 	{KEY(launch.init, STR),
 	 .doc = "URL of the rendezvous, through which the ranks find each other: env://, tcp://host:port or file:///path. Empty: derived from the other keys and the environment."},
 	{KEY(launch.devices, STR), ADVANCED,
@@ -355,6 +355,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Allow a run on several hosts without a shared secret. Any program that can connect to the port of host 0 can then read data of the run, join it and end it. Use this on private networks only. See docs/DISTRIBUTED.md."},
 	{KEY(dist.iface, STR), ADVANCED,
 	 .doc = "Network interfaces for communication between hosts: names and networks, such as eth0,10.1.0.0/16, or ^ and the ones that are not to be used, such as ^docker0,virbr0. gloo uses one address of them. Empty: for gloo, the interface of the environment variable GLOO_SOCKET_IFNAME, if it is set; else the one through which host 0 is reached."},
+	{KEY(dist.port_range, STR),
+	 .doc = "TCP ports on which ctrain listens for other hosts, for example 30000-30100, where a firewall blocks other ports. The first one is the default of launch.master_port. Empty: 29400 and ports that the system chooses. NCCL and MPI choose their ports themselves: see docs/DISTRIBUTED.md."},
 	{KEY(dist.run_id, STR), ADVANCED,
 	 .doc = "Identifier that distinguishes runs that use the same port. It must be the same on all hosts of a run. Empty: chosen by the launcher."},
 };

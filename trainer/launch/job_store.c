@@ -16,6 +16,7 @@
 #include "dist/store/failure.h"
 #include "dist/store/net.h"
 #include "trainer/launch/signals.h"
+#include "trainer/plan/comm_settings.h"
 
 #define DEFAULT_PORT 29400 /* for runs on several nodes; the same port as torchrun's default */
 #define RETRY_MS 50
@@ -31,7 +32,11 @@ static enum ct_status stopped_by(int sig)
 
 static int port_of(const struct ct_config *c)
 {
-	return c->launch.master_port == 0 && c->launch.nodes > 1 ? DEFAULT_PORT : (int)c->launch.master_port;
+	const int first = ct_plan_port_range(c).first;
+
+	if (c->launch.master_port != 0 || c->launch.nodes == 1)
+		return (int)c->launch.master_port;
+	return first > 0 ? first : DEFAULT_PORT;
 }
 
 /* Node 0 creates the secret if there is none, so the other nodes may have to wait for it. */

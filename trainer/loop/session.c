@@ -227,6 +227,7 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(c, id->run_id),
 				   .run_dir = s->run_dir,
 				   .open_network = c->dist.open_network,
+				   .ports = ct_plan_port_range(c),
 				   .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9)};
 	ct_box_phase("joining");
 	ct_failpoint("join");
@@ -250,6 +251,7 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 	const char *backend = local ? "self" : c->dist.backend;
 	struct ct_comm_opts co = {.timeout_ns = local ? CT_FOREVER : (int64_t)(c->dist.timeout * 1e9),
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL,
+				  .ports = ct_plan_port_range(c),
 				  .device = s->device};
 	if (!local)
 		CT_TRY(ct_plan_use_comm_settings(c, &s->world.id));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "dist/settings/settings.h"
 #include "trainer/plan/devices.h"
 
@@ -66,4 +67,13 @@ enum ct_status ct_plan_open_nccl_log(const struct ct_config *c, int world, ct_nc
 	if (world == 1 || (strcmp(backend, "nccl") != 0 && strcmp(backend, "auto") != 0))
 		return CT_OK;
 	return ct_nccl_log_open(out);
+}
+
+struct ct_port_range ct_plan_port_range(const struct ct_config *c)
+{
+	int64_t first, last;
+
+	if (!ct_parse_range(c->dist.port_range, 1, 65535, &first, &last)) /* empty */
+		return (struct ct_port_range){0};
+	return (struct ct_port_range){.first = (int)first, .last = (int)last};
 }

@@ -13,4 +13,7 @@ enum ct_status ct_plan_use_comm_settings(const struct ct_config *c, const struct
 /* Calls ct_nccl_log_open if a run of `world` ranks may use NCCL. */
 enum ct_status ct_plan_open_nccl_log(const struct ct_config *c, int world, ct_nccl_log **out) CT_MUST_CHECK;
 
+/* Returns dist.port_range. */
+struct ct_port_range ct_plan_port_range(const struct ct_config *c);
+
 #endif

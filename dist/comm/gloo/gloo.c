@@ -146,6 +146,7 @@ static enum ct_status connect_mesh(struct comm_gloo *g)
 				 .addr = addr,
 				 .store = c->world->store,
 				 .prefix = prefix,
+				 .ports = c->opts.ports,
 				 .connect_ns = timeout,
 				 .timeout_ns = timeout > CT_FOREVER - BEHIND_NS ? timeout : timeout + BEHIND_NS};
 

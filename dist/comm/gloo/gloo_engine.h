@@ -21,6 +21,7 @@ struct ct_gloo_opts {
 	const char *addr; /* numeric local address to bind to */
 	ct_store *store;
 	const char *prefix; /* prefix of the keys in the store */
+	struct ct_port_range ports; /* for connections from other addresses */
 	int64_t connect_ns; /* how long to wait for connections to all ranks */
 	int64_t timeout_ns; /* timeout of one operation */
 };
