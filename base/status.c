@@ -66,6 +66,16 @@ int ct_status_exit_code(enum ct_status st)
 	return ct_status_exit_code(CT_BUG);
 }
 
+enum ct_status ct_status_of_exit_code(int code)
+{
+#define STATUS_OF(name, value, exit_code, text)  \
+	if (code == (exit_code) && (value) <= 0) \
+		return CT_##name;
+	CT_STATUS_LIST(STATUS_OF)
+#undef STATUS_OF
+	return CT_BUG;
+}
+
 enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...)
 {
 	char text[sizeof(chain.e.message)];

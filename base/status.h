@@ -47,6 +47,8 @@ enum ct_status {
 const char *ct_status_name(enum ct_status st);
 const char *ct_status_text(enum ct_status st);
 int ct_status_exit_code(enum ct_status st);
+/* Returns the first status with this exit code, or CT_BUG. */
+enum ct_status ct_status_of_exit_code(int code);
 
 /* Starts a new chain on this thread, which replaces the existing chain if there is one, and returns `st`. Call it
  * through CT_FAIL. */

@@ -111,7 +111,7 @@ static bool is_second_stop(struct launcher *l, int sig)
 /* Suspends the ranks, too: Ctrl-Z reaches only the launcher, because the ranks have separate process groups. */
 static void suspend(struct launcher *l)
 {
-	ct__worker_clear_live_line();
+	ct_lines_clear_live();
 	ct_clock_halt();
 	signal_all(l, SIGSTOP);
 	ct_signals_suspend_self();
@@ -133,7 +133,7 @@ static void handle_signals(struct launcher *l)
 			kill_all(l);
 			continue;
 		}
-		ct__worker_clear_live_line();
+		ct_lines_clear_live();
 		ct_output_print(
 			STDERR_FILENO, "ctrain: received %s: finishing the step and saving, if training has begun%s\n",
 			strsignal(sig), sig == SIGINT || sig == SIGTERM ? "; send it again to end at once" : "");
@@ -232,7 +232,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 		fds[k++] =
 			(struct pollfd){.fd = l->run_failed ? -1 : ct_store_watch_fd(l->store.watch), .events = POLLIN};
 		for (int i = 0; i < l->ranks.local; i++) {
-			fds[k++] = (struct pollfd){.fd = l->workers[i].out_fd, .events = POLLIN};
+			fds[k++] = (struct pollfd){.fd = l->workers[i].out.fd, .events = POLLIN};
 			fds[k++] = (struct pollfd){.fd = l->workers[i].error_fd, .events = POLLIN};
 		}
 		int64_t look_at = l->stopped_at != 0 && !l->run_failed ? ct_deadline_in(LOOK_NS) : CT_FOREVER;
@@ -344,7 +344,7 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	enum ct_status waited = wait_for_all(l);
 	ct_waiting_end(&l->waiting);
 	CT_TRY(waited);
-	ct__worker_clear_live_line();
+	ct_lines_clear_live();
 	return st < 0 ? ct_error_restore(&first) : result(l);
 }
 
@@ -390,7 +390,7 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		goto out_store;
 	}
 	for (int i = 0; i < l.ranks.local; i++)
-		l.workers[i].out_fd = l.workers[i].error_fd = -1;
+		l.workers[i].out.fd = l.workers[i].error_fd = -1;
 	CT_TRY_GOTO(ct_witness_open(&l.witness, l.ranks.local), st, out_workers);
 	st = run_job(&l, argv);
 	if (st < 0)

@@ -116,7 +116,7 @@ void ct_waiting_look(struct ct_waiting *w, struct ct_job_store *j)
 void ct_waiting_end(struct ct_waiting *w)
 {
 	if (!w->done && w->live && w->shown)
-		ct__worker_clear_live_line();
+		ct_lines_clear_live();
 	w->done = true;
 	ct_str_release(&w->last);
 }

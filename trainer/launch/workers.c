@@ -73,7 +73,7 @@ enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char
 	char error_env[48];
 	char **env = NULL;
 	enum ct_status st = CT_OK;
-	*w = (struct ct_worker){.rank = rank, .out_fd = -1, .error_fd = -1};
+	*w = (struct ct_worker){.rank = rank, .out.fd = -1, .error_fd = -1};
 	if (pipe2(error, O_CLOEXEC) != 0 || (!inherit_output && pipe2(out, O_CLOEXEC) != 0)) {
 		st = out_of("pipe", rank);
 		goto out;
@@ -93,11 +93,11 @@ enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char
 	}
 	setpgid(pid, pid); /* called here and in the child, because either may run first */
 	w->pid = pid;
-	w->out_fd = out[0];
+	w->out.fd = out[0];
 	w->error_fd = error[0];
 	out[0] = error[0] = -1;
-	if (w->out_fd >= 0)
-		fcntl(w->out_fd, F_SETFL, O_NONBLOCK);
+	if (w->out.fd >= 0)
+		fcntl(w->out.fd, F_SETFL, O_NONBLOCK);
 	fcntl(w->error_fd, F_SETFL, O_NONBLOCK);
 out:
 	for (int i = 0; i < 2; i++) {
@@ -110,69 +110,12 @@ out:
 	return st;
 }
 
-void ct__worker_clear_live_line(void)
-{
-	const char *term = getenv("TERM");
-	if (isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0)
-		ct_output_transient(STDERR_FILENO, "\r\033[J", 4);
-}
-
-static void print_line(int rank, const char *text, size_t len)
-{
-	struct ct_str line = {0};
-	ct_str_addf(&line, "[rank %d] ", rank);
-	ct_str_add_bytes(&line, text, len);
-	ct_str_add(&line, "\n");
-	if (ct_str_status(&line) == CT_OK)
-		ct_output_write(STDERR_FILENO, line.s, line.len);
-	else
-		ct_error_clear();
-	ct_str_release(&line);
-}
-
-static void print_lines(struct ct_worker *w, bool all)
-{
-	const char *text = ct_str_text(&w->line);
-	size_t done = 0;
-	if (strchr(text, '\n') || (all && text[0]))
-		ct__worker_clear_live_line();
-	for (const char *nl; (nl = strchr(text + done, '\n')) != NULL; done = (size_t)(nl - text) + 1)
-		print_line(w->rank, text + done, (size_t)(nl - text) - done);
-	if (all && text[done]) {
-		print_line(w->rank, text + done, strlen(text + done));
-		done = w->line.len;
-	}
-	if (done > 0) {
-		memmove(w->line.s, w->line.s + done, w->line.len - done + 1);
-		w->line.len -= done;
-	}
-}
-
-static void drain_output(struct ct_worker *w)
-{
-	char buf[4096];
-	ssize_t n;
-	while (w->out_fd >= 0 && (n = read(w->out_fd, buf, sizeof(buf))) != 0) {
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return;
-		for (ssize_t i = 0; i < n; i++) /* a NUL would truncate the line */
-			if (buf[i] == 0)
-				buf[i] = '?';
-		ct_str_add_bytes(&w->line, buf, (size_t)n);
-		print_lines(w, w->line.len > 65536);
-	}
-	if (w->out_fd >= 0) {
-		print_lines(w, true);
-		close(w->out_fd);
-		w->out_fd = -1;
-	}
-}
-
 void ct__worker_drain(struct ct_worker *w)
 {
-	drain_output(w);
+	char prefix[32];
+
+	snprintf(prefix, sizeof(prefix), "[rank %d] ", w->rank);
+	ct_lines_drain(&w->out, STDERR_FILENO, prefix);
 	if (w->error_fd < 0)
 		return;
 	struct ct_error e;
@@ -220,11 +163,7 @@ enum ct_status ct__worker_status(const struct ct_worker *w)
 		return w->error.status;
 	if (WIFSIGNALED(w->wait_status))
 		return CT_PEER_LOST;
-	int code = WEXITSTATUS(w->wait_status);
-	for (int st = CT_OK; st >= CT_INTERRUPTED; st--)
-		if (ct_status_exit_code((enum ct_status)st) == code)
-			return (enum ct_status)st;
-	return CT_BUG;
+	return ct_status_of_exit_code(WEXITSTATUS(w->wait_status));
 }
 
 bool ct__worker_is_consequence(const struct ct_worker *w)
@@ -243,9 +182,7 @@ void ct__worker_signal(const struct ct_worker *w, int sig)
 
 void ct__worker_release(struct ct_worker *w)
 {
-	if (w->out_fd >= 0)
-		close(w->out_fd);
+	ct_lines_release(&w->out);
 	if (w->error_fd >= 0)
 		close(w->error_fd);
-	ct_str_release(&w->line);
 }

@@ -4,13 +4,13 @@
 
 #include <sys/types.h>
 
-#include "base/mem.h"
+#include "trainer/launch/lines.h"
 
 struct ct_worker {
 	int rank;
 	pid_t pid;            /* 0: not started */
-	int out_fd, error_fd; /* -1 if closed; out_fd is also -1 if the rank writes directly to the launcher's output */
-	struct ct_str line;   /* incomplete line of output */
+	struct ct_lines out; /* out.fd: also -1 if the rank writes directly to the launcher's output */
+	int error_fd;        /* -1 if closed */
 	bool ended;
 	int wait_status; /* status from waitpid */
 	bool has_error;
@@ -39,8 +39,6 @@ enum ct_status ct__worker_status(const struct ct_worker *w);
 bool ct__worker_is_consequence(const struct ct_worker *w);
 /* Sends a signal to the process group of the worker. */
 void ct__worker_signal(const struct ct_worker *w, int sig);
-/* Erases the live status line of rank 0, before the launcher itself writes to the terminal. */
-void ct__worker_clear_live_line(void);
 void ct__worker_release(struct ct_worker *w);
 
 #endif
