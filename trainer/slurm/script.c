@@ -31,24 +31,6 @@ static enum ct_status add_option(struct ct_str *out, const char *option, const c
 	return CT_OK;
 }
 
-/* Adds a word of a shell command, in single quotes if necessary. */
-static void add_word(struct ct_str *out, const char *word)
-{
-	size_t plain = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,+@%-");
-	if (word[0] && word[plain] == '\0') {
-		ct_str_add(out, word);
-		return;
-	}
-	ct_str_add(out, "'");
-	for (const char *p = word; *p; p++) {
-		if (*p == '\'')
-			ct_str_add(out, "'\\''");
-		else
-			ct_str_add_bytes(out, p, 1);
-	}
-	ct_str_add(out, "'");
-}
-
 static enum ct_status add_options(const struct ct_slurm_script *s, struct ct_str *out)
 {
 	char nodes[24], tasks[24];
@@ -88,9 +70,9 @@ enum ct_status ct_slurm_script(const struct ct_slurm_script *s, struct ct_str *o
 	if (s->cpus)
 		ct_str_addf(out, " --cpus-per-task=%s", s->cpus);
 	ct_str_add(out, " \\\n\t");
-	add_word(out, s->program);
+	ct_str_add_shell(out, s->program);
 	ct_str_add(out, " ");
-	add_word(out, s->config);
+	ct_str_add_shell(out, s->config);
 	ct_str_add(out, " ");
 	if (s->array)
 		ct_str_addf(out, "run.dir=\"%s-$SLURM_ARRAY_TASK_ID\"", s->run_dir);
@@ -98,7 +80,7 @@ enum ct_status ct_slurm_script(const struct ct_slurm_script *s, struct ct_str *o
 		ct_str_addf(out, "run.dir=%s", s->run_dir);
 	for (size_t i = 0; i < s->n_sets; i++) {
 		ct_str_add(out, " ");
-		add_word(out, s->sets[i]);
+		ct_str_add_shell(out, s->sets[i]);
 	}
 	ct_str_add(out, "\n");
 	return ct_str_status(out);
