@@ -14,7 +14,8 @@ packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
 quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
 mpi_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 container_packages=(podman buildah runc docker-compose mmdebstrap)
-test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring slurm-wlm munge faketime iptables)
+test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring slurm-wlm munge faketime iptables
+	openssh-client openssh-server)
 
 want=("${packages[@]}")
 for arg in "$@"; do

@@ -11,6 +11,7 @@
 #include "trainer/commands/cli.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/worker.h"
+#include "trainer/remote/control.h"
 
 #define FINISH_NS (5 * CT_SEC) /* how long the final message waits for a reader that has stopped reading */
 
@@ -50,14 +51,15 @@ static void report(void)
 
 int main(int argc, char **argv)
 {
-	const char *levels = getenv("CTRAIN_LOG");
+	const char *levels;
 	struct ct_cli cli = {0};
 	enum ct_status st;
 
 	ct_signals_prepare_init_process();
-	st = levels && levels[0] ? ct_log_configure(levels) : CT_OK;
-	if (st < 0)
-		ct_error_wrap("environment CTRAIN_LOG");
+	st = ct_control_start();
+	levels = getenv("CTRAIN_LOG");
+	if (st == CT_OK && levels && levels[0])
+		st = ct_log_configure(levels) < 0 ? ct_error_wrap("environment CTRAIN_LOG") : CT_OK;
 	if (st == CT_OK)
 		st = ct_worker_join_clock();
 	if (st == CT_OK)

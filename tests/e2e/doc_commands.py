@@ -18,6 +18,7 @@ SKIPPED = {
     ("README.md", "scripts/test.sh"): "runs for half an hour; scripts/test_chroot.sh runs its --quick form",
     ("README.md", "ctrain configs/mnist_ddp.yaml --nodes 2 --node-rank 0"): "needs two hosts; tests/e2e/test_hosts.py runs two network namespaces",
     ("README.md", "ctrain configs/mnist_ddp.yaml --nodes 2 --node-rank 1"): "needs two hosts",
+    ("README.md", "ctrain launch --hosts a:4,b:4"): "needs two hosts; tests/e2e/test_ssh.py runs sshd in two network namespaces",
     ("README.md", "scripts/setup.sh"): "another part of scripts/test_chroot.sh has run it",
     ("README.md", "scripts/build.sh"): "another part of scripts/test_chroot.sh has run it",
     ("docs/CONTAINERS.md", "docker "): "needs a container engine; tests/e2e/test_container_engines.py runs it",

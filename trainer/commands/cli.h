@@ -23,6 +23,7 @@ struct ct_cli {
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
 	const char *config, *top;
 	const char *rank, *world_size, *local_rank;
+	const char *hosts, *ssh;
 	const char *op, *type, *redop, *root, *min, *max, *factor, *step, *iters, *warmup;
 	const char *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
 	const char *gpus, *cpus, *time, *partition, *account, *mem, *array;
@@ -74,6 +75,7 @@ enum ct_status ct_cmd_postmortem(const struct ct_cli *cli);
 enum ct_status ct_cmd_info(const struct ct_cli *cli);
 enum ct_status ct_cmd_doctor(const struct ct_cli *cli);
 enum ct_status ct_cmd_explain(const struct ct_cli *cli); /* cmd_doctor.c */
+enum ct_status ct_cmd_launch(const struct ct_cli *cli);
 enum ct_status ct_cmd_import(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_digits(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_check(const struct ct_cli *cli);

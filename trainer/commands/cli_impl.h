@@ -22,7 +22,8 @@ enum {
 	CT_OPT_SIMULATE = 1 << 13,
 	CT_OPT_RANK = 1 << 14, /* the identity of a process that another launcher has started */
 	CT_OPT_SLURM = 1 << 15,
-	CT_OPT_ALL = 1 << 16 /* accepted by every command: --help, --version */
+	CT_OPT_REMOTE = 1 << 16,
+	CT_OPT_ALL = 1 << 17 /* accepted by every command: --help, --version */
 };
 
 enum ct_option_kind {
