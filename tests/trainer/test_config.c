@@ -349,6 +349,12 @@ static void test_choices(void **state)
 	assert_int_equal(c->precision, CT_CHOICE_COUNT(CT_PRECISIONS) - 1);
 	assert_int_equal(c->train.recompute, CT_CHOICE_COUNT(CT_RECOMPUTES) - 1);
 	ct_config_destroy(c);
+	/* Upper and lower case are equal, as in torch.distributed. */
+	c = load_text(GOOD "dist: {backend: GLOO}\noptim: {name: SGD}\ndevice: CPU\n");
+	assert_string_equal(c->dist.backend, "gloo");
+	assert_string_equal(ct_config_choice(c, "optim.name"), "sgd");
+	assert_string_equal(c->device, "cpu");
+	ct_config_destroy(c);
 }
 
 /* The table itself: fields of the right size, defaults that parse, choices and controllers that exist. */

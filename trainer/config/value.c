@@ -216,21 +216,9 @@ static const char *resolve_alias(const struct ct_key *k, const char *text, char 
 	return text;
 }
 
-static int read_choice(struct setter *t, const struct ct_yaml_node *v)
-{
-	char buf[64];
-	int choice;
-
-	if (!plain_text(t, v))
-		return CT_CFG_UNSET;
-	choice = ct_choice_find(t->k->choices, resolve_alias(t->k, v->text, buf, sizeof(buf)));
-	if (choice < 0)
-		unknown_choice(t, v);
-	return choice;
-}
-
-/* A choice that ends with ":N", such as "cuda:N", stands for all numbers. */
-static bool is_choice(const char *const *choices, const char *text)
+/* Returns the choice that the string stands for, in which upper and lower case are equal ("NCCL"), or NULL. A choice that
+ * ends with ":N", such as "cuda:N", stands for all numbers. */
+static const char *choice_of(const char *const *choices, const char *text)
 {
 	for (size_t i = 0; choices[i]; i++) {
 		const size_t len = strlen(choices[i]);
@@ -241,23 +229,40 @@ static bool is_choice(const char *const *choices, const char *text)
 			const size_t digits = strspn(number, "0123456789");
 
 			if (digits >= 1 && digits <= 4 && !number[digits])
-				return true;
-		} else if (!numbered && strcmp(text, choices[i]) == 0) {
-			return true;
+				return text;
+		} else if (!numbered && strcasecmp(text, choices[i]) == 0) {
+			return choices[i];
 		}
 	}
-	return false;
+	return NULL;
+}
+
+static int read_choice(struct setter *t, const struct ct_yaml_node *v)
+{
+	char buf[64];
+	const char *name;
+
+	if (!plain_text(t, v))
+		return CT_CFG_UNSET;
+	name = choice_of(t->k->choices, resolve_alias(t->k, v->text, buf, sizeof(buf)));
+	if (!name)
+		unknown_choice(t, v);
+	return name ? ct_choice_find(t->k->choices, name) : -1;
 }
 
 static enum ct_status read_text(struct setter *t, const struct ct_yaml_node *v, char **out)
 {
+	const char *value = v->text;
 	*out = NULL;
 	if (!plain_text(t, v))
 		return CT_OK;
-	if (t->k->choices && !(t->k->flags & CT_KEY_OTHERS) && !is_choice(t->k->choices, v->text))
-		unknown_choice(t, v);
+	if (t->k->choices && !(t->k->flags & CT_KEY_OTHERS)) {
+		value = choice_of(t->k->choices, v->text);
+		if (!value)
+			unknown_choice(t, v);
+	}
 	if (!t->failed)
-		CT_TRY_ALLOC(*out = ct_strdup(v->text));
+		CT_TRY_ALLOC(*out = ct_strdup(value));
 	return CT_OK;
 }
 
