@@ -287,6 +287,17 @@ static enum ct_status explain_mismatch(struct ct_world *w)
 	return CT_MISMATCH;
 }
 
+/* One line per host. Our launcher logs it, too. */
+static void log_path(const struct ct_world *w)
+{
+	char path[400];
+
+	if (w->id.by == CT_LAUNCHER_CTRAIN || w->id.node < 1 || w->id.local_rank != 0)
+		return;
+	ct_store_describe(w->store, path, sizeof(path));
+	CT_INFO("rank %d has reached rank 0 at %s", w->id.rank, path);
+}
+
 enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world_opts *opts, struct ct_world *out)
 {
 	int64_t deadline_ns = ct_deadline_in(opts->timeout_ns);
@@ -311,6 +322,7 @@ enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world
 	CT_TRY_GOTO(meet(&w, &o, &me, opts, deadline_ns), st, fail);
 	CT_TRY_GOTO(ct__handshake(&w, &me, deadline_ns), st, fail);
 	CT_DEBUG("rank %d of %d on %d hosts, address %s", w.id.rank, w.id.world, w.n_hosts, w.peers[w.id.rank].addr);
+	log_path(&w);
 	*out = w;
 	return CT_OK;
 fail:

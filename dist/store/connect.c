@@ -1,12 +1,14 @@
 /* Opening and closing the connection of a store client. client_handshake.c has the handshake. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/thread.h"
 #include "dist/store/call_impl.h"
+#include "dist/store/local_addr.h"
 #include "dist/store/race.h"
 
 #define CT_LOG_COMPONENT "store"
@@ -222,6 +224,21 @@ void ct_store_drop(ct_store *s)
 enum ct_status ct_store_local_addr(const ct_store *s, char *buf, size_t len)
 {
 	return ct_net_local_addr(s->fd, buf, len);
+}
+
+void ct_store_describe(const ct_store *s, char *buf, size_t len)
+{
+	bool numeric = strcmp(s->host, s->peer) == 0;
+	char mine[CT_ADDR_LEN], iface[16] = "?";
+
+	if (ct_store_local_addr(s, mine, sizeof(mine)) == CT_OK) {
+		ct_net_iface_of(mine, iface);
+	} else {
+		ct_error_clear();
+		snprintf(mine, sizeof(mine), "?");
+	}
+	snprintf(buf, len, "%s%s%s%s port %d, through %s (%s)", s->host, numeric ? "" : " (", numeric ? "" : s->peer,
+		 numeric ? "" : ")", s->port, iface, mine);
 }
 
 void ct_store_owner(const ct_store *s, int *rank, int *pid, char host[64])

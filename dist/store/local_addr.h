@@ -10,5 +10,7 @@ enum ct_status ct_net_is_local(const char *host, bool *local, char addr[CT_ADDR_
 /* Writes the addresses of this host, for example "10.77.0.2 (eth0), fd00::2 (eth0)", without loopback and link-local
  * addresses. Writes "no address except loopback" if there is none. */
 void ct_net_local_list(char *buf, size_t len);
+/* Writes the name of the interface that has the numeric address, or "?". */
+void ct_net_iface_of(const char *addr, char name[16]);
 
 #endif

@@ -102,6 +102,8 @@ void ct_store_close(ct_store *s);
 void ct_store_drop(ct_store *s);
 /* Gets the numeric address of the client's end of the connection; 64 bytes are enough. */
 enum ct_status ct_store_local_addr(const ct_store *s, char *buf, size_t len) CT_MUST_CHECK;
+/* Describes the connection: "node0 (10.77.0.1) port 29400, through eth0 (10.77.0.2)". */
+void ct_store_describe(const ct_store *s, char *buf, size_t len);
 /* Gets the rank (-1: the launcher), the pid and the host of the process that runs the server. Each pointer may be
  * NULL. */
 void ct_store_owner(const ct_store *s, int *rank, int *pid, char host[64]);

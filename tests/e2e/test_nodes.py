@@ -10,7 +10,7 @@ import sys
 import threading
 import unittest
 
-from harness import COMM, DATA, SLOW, USAGE, Case, main
+from harness import COMM, DATA, SLOW, USAGE, Case, main, read_text
 from hosts import ADDRESS, HOST, PORT, HostsCase, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
@@ -124,6 +124,16 @@ class Refused(HostsCase):
         self.until(lambda: "joined 2/4" in some[0].err, "rank 0 listed the ranks", some[0])
         self.all_refused([*some, self.by_hand(1, 0, 4, run="elsewhere")], r"rank 0 is taken by pid \d+ on host ctnodea", "ctnodeb")
 
+    def test_row_111_interface_that_one_host_lacks(self):
+        """Both nodes print what node 1 lacks, although its ranks end before they have a communicator."""
+        for command in (("eth0", "down"), ("eth0", "name", "en5"), ("en5", "up")):
+            self.hosts[1].run("ip", "link", "set", *command)
+        results = [n.wait() for n in self.both(LONG, "dist.iface=eth0", "dist.backend=gloo")]
+        for r in results:
+            self.assertIn(r.code, (USAGE, COMM), r.describe())
+            self.assert_last_says(r, "rank [23]", 'dist.iface: this host has no .*"eth0"; its interfaces are .*en5', "hint:")
+        self.assert_last_says(results[0], HOST[1])
+
     def test_row_04_other_number_of_nodes(self):
         """The same number of ranks on other numbers of nodes."""
         self.all_refused([self.node(0, LONG, nodes=2, procs=2), self.node(1, LONG, nodes=4, procs=1)],
@@ -219,6 +229,15 @@ class Waiting(HostsCase):
                                        env={n: str(v) for n, v in env.items()})
         self.finish([node(k) for k in (0, 1)])
         self.assertEqual(self.metrics(kind="run")[0]["world_size"], 2)
+
+    def test_row_07_address_and_interface(self):
+        nodes = [self.node(k, nodes=2, procs=1) for k in (0, 1)]
+        self.finish(nodes)
+        self.assertIn("node 1 has reached node 0 at ctnodea (10.77.0.1) port 29871, through eth0 (10.77.0.2)", nodes[1].err)
+        env = {"WORLD_SIZE": "2", "MASTER_ADDR": ADDRESS[0], "MASTER_PORT": str(PORT), "CTRAIN_TOKEN": "x"}
+        ranks = [self.start_training(run="by-hand", prefix=self.hosts[k].prefix, env={**env, "RANK": str(k)}) for k in (0, 1)]
+        self.finish(ranks)
+        self.assertIn("rank 1 has reached rank 0 at 10.77.0.1 port 29871, through eth0 (10.77.0.2)", read_text(self.path("by-hand", "log", "rank-00001.log")))
 
     def test_row_43_two_nodes_as_with_torchrun(self):
         args = ("--nproc-per-node=2", "--nnodes=2", f"--master_addr={ADDRESS[0]}", f"--master-port={PORT}")

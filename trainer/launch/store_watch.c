@@ -114,6 +114,16 @@ static void begin_reports(ct_store_watch_thread *w, ct_store *s)
 		send_report(s, &f);
 }
 
+/* Which of several names and networks leads to node 0 is often the question when a run is slow or does not start. */
+static void log_path(const ct_store_watch_thread *w, const ct_store *s)
+{
+	char path[400];
+	if (w->opts.node == 0)
+		return;
+	ct_store_describe(s, path, sizeof(path));
+	CT_INFO("node %d has reached node 0 at %s", w->opts.node, path);
+}
+
 static void *run(void *arg)
 {
 	ct_store_watch_thread *w = arg;
@@ -123,6 +133,7 @@ static void *run(void *arg)
 		return NULL;
 	ct_store_watcher_attach(&w->watcher, s);
 	begin_reports(w, s);
+	log_path(w, s);
 	if (ct_store_watch(s, CT_FOREVER, &f) == CT_OK) {
 		int rank, pid;
 		ct_store_owner(s, &rank, &pid, NULL);
