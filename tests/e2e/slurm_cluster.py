@@ -293,6 +293,8 @@ class SlurmCase(Case):
     def until_job(self, job, state, seconds=60):
         def there():
             now = self.job(job)
+            if now["JobState"] in ("COMPLETED", "FAILED", "CANCELLED") and now["JobState"] != state:
+                raise AssertionError(f"job {job} is {now['JobState']}, not {state}")
             return now if now["JobState"] == state else None
         try:
             return self.cluster.until(there, f"job {job} was {state}", seconds)

@@ -58,6 +58,20 @@ class Slurm(SlurmCase):
                 self.assertEqual((self.metrics(name, "run")[0]["world_size"], self.metrics(name, "run")[0]["ranks_per_node"]), (4, 2))
                 self.assert_undisturbed(name)
 
+    def test_other_commands_start_ranks_on_each_node(self):
+        """eval and bench comm, as training does. They have no run directory with a secret."""
+        secret = {"CTRAIN_TOKEN": "of this test"}
+
+        def step(*args):
+            r = self.srun("-N2", "--ntasks-per-node=1", CTRAIN, *args, "--procs", 2, "--json", env=secret).wait()
+            self.assert_code(r, OK)
+            return r.json()
+        bench = step("bench", "comm", self.path("tiny.yaml"), "--max", 8, "--iters", 1, "--warmup", 0)
+        self.assertEqual((bench["world_size"], bench["hosts"]), (4, 2))
+        self.query("srun", "-N2", "--ntasks-per-node=2", CTRAIN, "tiny.yaml", "run.dir=run", "train.max_steps=2")
+        result = step("eval", self.path("tiny.yaml"), f"run.dir={self.path('run')}", "--checkpoint", "last")
+        self.assertEqual(result["loss"], self.metrics(kind="eval")[-1]["loss"])
+
     def test_row_104_heterogeneous(self):
         r = self.srun("-N1", "--ntasks-per-node=2", ":", "-N1", "--ntasks-per-node=2", "srun", "--het-group=0,1", CTRAIN,
                       self.path("tiny.yaml"), f"run.dir={self.path('run')}", program="salloc").wait()
@@ -150,13 +164,15 @@ class Slurm(SlurmCase):
         self.assertGreaterEqual(self.metrics(kind="run")[-1]["resumed_step"], STOP_AT)
 
     def test_no_requeue(self):
-        job, pid = self.start_stopped("--no-requeue")
-        self.query("scancel", "--signal=USR1", job)
-        os.kill(pid, signal.SIGCONT)
-        now = self.until_job(job, "FAILED")
-        self.assertEqual(now["ExitCode"], f"{STOPPED}:0")
-        self.assertIn("--no-requeue", self.log_of(job))
-        self.finish(self.submit(self.path("run.sbatch")))
+        for run, options, sets, log in (("run", ("--no-requeue",), (), "--no-requeue"), ("config", (), ("launch.requeue=false",), "")):
+            with self.subTest(run=run):
+                job, pid = self.start_stopped(*options, sets=sets, run=run)
+                self.query("scancel", "--signal=USR1", job)
+                os.kill(pid, signal.SIGCONT)
+                now = self.until_job(job, "FAILED")
+                self.assertEqual((now["ExitCode"], now["Restarts"]), (f"{STOPPED}:0", "0"))
+                self.assertIn(log, self.log_of(job))
+                self.finish(self.submit(self.path(f"{run}.sbatch")), run)
 
     def test_preemption(self):
         """A job of a partition with higher priority takes the nodes. Within the grace time, ctrain saves and requeues its job."""

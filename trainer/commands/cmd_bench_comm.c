@@ -11,6 +11,7 @@
 #include "dist/watchdog.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/commands/slurm_nodes_impl.h"
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/stop_guard.h"
@@ -319,6 +320,8 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 	enum ct_status st = ct_log_configure(cfg->log.level);
 	if (st == CT_OK)
 		st = ct_cli_identity(cli, cfg, &id);
+	if (st == CT_OK)
+		st = ct__slurm_nodes(cli, cfg, &id);
 	if (st == CT_OK && id.by == CT_LAUNCHER_NONE) {
 		st = ct_launch(cfg, cli->argv, NULL);
 	} else if (st == CT_OK) {

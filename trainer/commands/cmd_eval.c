@@ -12,6 +12,7 @@
 #include "trainer/checkpoint/model_weights.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/commands/slurm_nodes_impl.h"
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"
@@ -218,10 +219,12 @@ enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 	struct ct_identity id;
 	const char *which;
 	CT_TRY(load_config(cli, &c, &which));
-	bool several = c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
 	enum ct_status st = ct_log_configure(c->log.level);
 	if (st == CT_OK)
 		st = ct_cli_identity(cli, c, &id);
+	if (st == CT_OK)
+		st = ct__slurm_nodes(cli, c, &id);
+	bool several = c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
 	if (st == CT_OK && id.by == CT_LAUNCHER_NONE && several)
 		st = ct_launch(c, cli->argv, NULL);
 	else if (st == CT_OK)

@@ -118,10 +118,8 @@ static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config
 	char *run_dir = NULL;
 	CT_TRY(ct_cli_identity(cli, cfg, &id));
 	CT_TRY(check_node(cli, cfg, &id));
-	CT_TRY(ct__slurm_check_nodes(cli, &id));
-	if (ct__slurm_task_starts_ranks(cfg, &id)) {
-		CT_TRY(ct__slurm_set_nodes(cfg, &id));
-	} else if (id.by != CT_LAUNCHER_NONE) {
+	CT_TRY(ct__slurm_nodes(cli, cfg, &id));
+	if (id.by != CT_LAUNCHER_NONE) {
 		CT_TRY(check_number(cli, cfg, &id));
 		return ct_worker_run(cfg, &id);
 	}

@@ -26,7 +26,7 @@ static void warn_without_srun(const struct ct_cli *cli)
 			nodes);
 }
 
-enum ct_status ct__slurm_check_nodes(const struct ct_cli *cli, const struct ct_identity *id)
+static enum ct_status check_nodes(const struct ct_cli *cli, const struct ct_identity *id)
 {
 	const struct ct_config_set *nodes = find_set(cli, "launch.nodes"), *rank = find_set(cli, "launch.node_rank");
 	int64_t n = 0;
@@ -51,7 +51,7 @@ enum ct_status ct__slurm_check_nodes(const struct ct_cli *cli, const struct ct_i
 			       nodes->value);
 }
 
-bool ct__slurm_task_starts_ranks(const struct ct_config *cfg, const struct ct_identity *id)
+static bool starts_ranks(const struct ct_config *cfg, const struct ct_identity *id)
 {
 	struct ct_plan_devices d = {0};
 	if (id->by != CT_LAUNCHER_SLURM || id->world != id->n_nodes || id->local_world != 1)
@@ -94,7 +94,7 @@ static enum ct_status set_master(struct ct_config *cfg, const char *init)
 		       : set_string(&cfg->launch.master_addr, host + brackets, len - 2 * (size_t)brackets);
 }
 
-enum ct_status ct__slurm_set_nodes(struct ct_config *cfg, const struct ct_identity *id)
+static enum ct_status set_nodes(struct ct_config *cfg, const struct ct_identity *id)
 {
 	char run_id[80];
 	cfg->launch.nodes = id->n_nodes;
@@ -106,4 +106,14 @@ enum ct_status ct__slurm_set_nodes(struct ct_config *cfg, const struct ct_identi
 	if (!cfg->dist.run_id[0])
 		CT_TRY(set_string(&cfg->dist.run_id, run_id, strlen(run_id)));
 	return cfg->launch.init[0] ? CT_OK : set_master(cfg, id->init);
+}
+
+enum ct_status ct__slurm_nodes(const struct ct_cli *cli, struct ct_config *cfg, struct ct_identity *id)
+{
+	CT_TRY(check_nodes(cli, id));
+	if (!starts_ranks(cfg, id))
+		return CT_OK;
+	CT_TRY(set_nodes(cfg, id));
+	id->by = CT_LAUNCHER_NONE;
+	return CT_OK;
 }

@@ -370,7 +370,8 @@ static void check_launch(struct checker *k)
 			(long long)c->launch.node_rank, (long long)c->launch.nodes, (long long)c->launch.nodes - 1);
 	if (c->launch.nodes > 1 && !c->launch.master_addr[0] && !c->launch.init[0] && fine(k, "launch.init"))
 		problem(k, "launch.nodes",
-			"launch.nodes=%lld requires launch.master_addr (--master-addr), the address of node 0",
+			"launch.nodes=%lld requires launch.master_addr (--master-addr), the address of node 0; under srun, "
+			"remove launch.nodes",
 			(long long)c->launch.nodes);
 	check_meeting(k);
 	check_ports(k);

@@ -12,6 +12,7 @@
 #include "base/subprocess.h"
 
 #define REQUEST_NS (20 * CT_SEC) /* a busy controller may answer late */
+#define LIMIT_NS (5 * CT_SEC)    /* asked again later; the end of a run may have to wait for the answer */
 
 static int64_t env_number(const char *name)
 {
@@ -122,7 +123,7 @@ enum ct_status ct_slurm_time_left(const struct ct_slurm_job *job, int64_t *secon
 	struct ct_str text = {0};
 	enum ct_status st =
 		ct_subprocess_run((const char *const[]){"squeue", "-h", "-j", job->name, "-o", "%L", NULL},
-				  ct_deadline_in(REQUEST_NS), &text);
+				  ct_deadline_in(LIMIT_NS), &text);
 
 	while (text.len > 0 && isspace((unsigned char)text.s[text.len - 1]))
 		text.s[--text.len] = '\0';
