@@ -10,8 +10,8 @@ requests of HTTP, or that read slowly.
 
 Prints, for each phase, the seconds from its start to its end on the last rank, and the bytes that the host of the store has sent and received
 (with the headers of packets). join: ct_world_join, until each rank has the list of all ranks. aux: the second connection of each rank. agree:
-ct_world_agree, a barrier with a comparison. failure: from the moment at which a rank is lost until the last rank knows it; the store waits
-100 ms for a launcher that knows the reason."""
+ct_world_agree, a barrier with a comparison. failure: from the moment at which a rank is lost until the last rank knows it. Rank 0 runs
+the store here; a launcher's store would wait 100 ms longer, for the launcher that knows the reason."""
 
 import argparse
 import json

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from harness import COMM, CTRAIN, Case, die_with_parent, main, read_text
+from harness import COMM, CTRAIN, USAGE, Case, die_with_parent, main, read_text
 from hosts import ADDRESS, HOST, PORT, HostsCase, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
@@ -65,6 +65,12 @@ class Addresses(HostsCase):
         hosts = self.write("hosts-wrong", f"127.0.0.1 localhost\n127.0.1.1 {HOST[1]}\n{lines}")
         self.hosts[1].run("mount", "--bind", hosts, "/etc/hosts")
 
+    def docker0(self):
+        for host in self.hosts:
+            host.run("ip", "link", "add", "docker0", "type", "bridge")
+            host.run("ip", "addr", "add", "172.17.0.1/16", "dev", "docker0")
+            host.run("ip", "link", "set", "docker0", "up")
+
     def trains(self, *words):
         nodes = self.both("log.level=info")
         self.finish(nodes)
@@ -75,30 +81,39 @@ class Addresses(HostsCase):
         for w in words:
             self.assertRegex(text, w)
 
-    def test_dead_ipv6(self):
+    def test_row_113_dead_ipv6(self):
         """The first address is of IPv6, and no host has it: packets to it get no answer."""
         self.hosts[1].run("ip", "addr", "add", "2001:db8::2/64", "dev", "eth0", "nodad")
         self.name_leads_to("2001:db8::1", ADDRESS[0])
-        self.trains(rf"using address {ADDRESS[0]} of {HOST[0]}: 2001:db8::1 does not answer")
+        self.trains(rf"reached {HOST[0]} at {ADDRESS[0]} from {ADDRESS[1]} \(eth0\); 2001:db8::1: no answer")
 
-    def test_working_ipv6(self):
-        """The first address is of IPv4, and its packets are dropped; IPv6 works."""
-        for k in (0, 1):
-            self.hosts[k].run("ip", "addr", "add", f"2001:db8::{k + 1}/64", "dev", "eth0", "nodad")
-        self.hosts[1].run("ip", "addr", "add", "10.79.0.2/24", "dev", "eth0")
-        self.name_leads_to("10.79.0.1", "2001:db8::1")
-        self.trains()
+    def test_row_113_unreachable_ipv4(self):
+        """There is no route to two of the addresses (errno 113)."""
+        self.hosts[1].run("ip", "route", "add", "unreachable", "10.79.0.0/24")
+        self.name_leads_to("10.79.0.1", "10.79.0.2", ADDRESS[0])
+        self.trains(rf"reached {HOST[0]} at {ADDRESS[0]} from {ADDRESS[1]} \(eth0\)")
 
-    def test_address_of_a_bridge_of_every_host(self):
+    def test_row_113_bridge_of_every_host(self):
         """docker0 has the same address on every host: the connection reaches the own host, which refuses it."""
-        for k in (0, 1):
-            self.hosts[k].run("ip", "link", "add", "docker0", "type", "bridge")
-            self.hosts[k].run("ip", "addr", "add", "172.17.0.1/16", "dev", "docker0")
-            self.hosts[k].run("ip", "link", "set", "docker0", "up")
+        self.docker0()
         self.name_leads_to("172.17.0.1", ADDRESS[0])
         self.trains()
 
-    def test_own_loopback_address(self):
+    def test_row_7_name_address_and_interface(self):
+        self.trains(rf"reached {HOST[0]} at {ADDRESS[0]} from {ADDRESS[1]} \(eth0\)")
+
+    def test_row_111_selected_interfaces(self):
+        self.docker0()
+        self.finish([self.node(0, "dist.iface=^docker0"), self.node(1, "dist.iface=10.77.0.0/24,ens3")])
+
+    def test_row_111_interface_that_one_node_lacks(self):
+        nodes = [self.node(0), self.node(1, "dist.iface=ens3")]
+        results = [n.wait(20) for n in nodes]
+        self.assert_code(results[1], USAGE)
+        for r in results:
+            self.assert_last_says(r, r'dist.iface: this host has no network interface "ens3"; its interfaces are lo, eth0')
+
+    def test_row_37_copied_hosts_file(self):
         """/etc/hosts was copied from host 0, where 127.0.1.1 is right."""
         self.name_leads_to("127.0.1.1")
         r = self.node(1, "dist.rendezvous_timeout=1").wait(20)
@@ -125,24 +140,24 @@ class Firewall(HostsCase):
         return [self.start_training("--nodes", 2, "--node-rank", k, "--procs", 2, "--master-addr", HOST[0], *port, "dist.rendezvous_timeout=10", *sets,
                                     prefix=self.hosts[k].prefix, env={"CTRAIN_TOKEN": "secret of this job"}, **more) for k in (0, 1)]
 
-    def test_port_range(self):
+    def test_row_119_port_range(self):
         for backend in ("gloo", "hier"):
             self.finish(self.nodes("dist.port_range=30000-30007", f"dist.backend={backend}", run=backend))
             self.assertEqual(len(self.losses(backend)), len(self.reference()[0]))
 
-    def test_file(self):
+    def test_row_119_port_of_a_file(self):
         def rank(r):
             env = {"RANK": str(r), "WORLD_SIZE": "2", "CTRAIN_TOKEN": "x"}
             return self.start_training("--init", f"file://{self.path('meet')}", "dist.port_range=30000-30007", prefix=self.hosts[r].prefix, env=env)
         self.finish([rank(0), rank(1)])
 
-    def test_without_a_range(self):
+    def test_row_119_without_a_range(self):
         """The store is reached, but not gloo's connections."""
         nodes = self.nodes("dist.timeout=3", "dist.backend=gloo", port=("--master-port", 30000))
         for n in nodes:
             self.assert_code(n.wait(40), COMM)
 
-    def test_small_range(self):
+    def test_row_119_small_range(self):
         """The store uses one port, and each rank of the host with the lower address listens for two ranks."""
         nodes = self.nodes("dist.port_range=30000-30003", "dist.backend=gloo")
         results = [n.wait(20) for n in nodes]
