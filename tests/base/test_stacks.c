@@ -36,7 +36,7 @@ static void *wait_in_thread(void *arg)
 	return NULL;
 }
 
-__attribute__((noinline)) static void crash_here(int sig)
+__attribute__((noinline, no_sanitize("address", "undefined"))) static void crash_here(int sig)
 {
 	if (sig == SIGSEGV) {
 		volatile int *volatile nowhere = NULL;
