@@ -16,6 +16,7 @@
 #include "trainer/loop/meter.h"
 #include "trainer/loop/outcome.h"
 #include "trainer/loop/replica_check.h"
+#include "trainer/loop/summary.h"
 #include "trainer/pipeline/gather.h"
 #include "trainer/plan/cpus.h"
 #include "trainer/report/bottleneck.h"
@@ -26,7 +27,7 @@ struct loop {
 	ct_metrics_log *metrics;      /* rank 0 only */
 	ct_checkpoint_writer *writer; /* rank 0 only */
 	ct_stepper *stepper;
-	ct_replica_check *check; /* NULL: off */
+	ct_replica_check *check;          /* NULL: off */
 	struct ct_whole whole;            /* rank 0 of a pipeline: the values in the last checkpoint */
 	struct ct_checkpoint_guard guard; /* the lock of the run directory, which saves check */
 	struct ct_meter meter;
@@ -395,61 +396,6 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	return CT_OK;
 }
 
-/* Computes the digest of the complete model, on rank 0. */
-static enum ct_status digest_stages(const struct loop *l, char digest[65])
-{
-	const struct ct_session *s = l->s;
-	struct ct_whole w = {0};
-	enum ct_status st = ct_pipeline_gather(s->pipe, s->net, NULL, NULL, &w);
-	if (st == CT_OK && l->metrics)
-		st = ct_values_digest(w.graph, w.groups[0].params, digest);
-	ct_whole_release(&w);
-	return st;
-}
-
-static enum ct_status finish(struct loop *l, const char *status)
-{
-	struct ct_session *s = l->s;
-	char digest[65];
-	/* The weights of all ranks, or of all ranks with the same stage, are the same. In the log, a test or a user can check
-	 * this. */
-	if ((l->metrics && !s->pipe) || ct_log_enabled(CT_LOG_DEBUG, CT_LOG_COMPONENT))
-		CT_TRY(ct_net_digest(s->net, digest));
-	if (s->pipe)
-		CT_TRY(digest_stages(l, digest));
-	if (!l->metrics) {
-		CT_DEBUG("weights %s", digest);
-		return CT_OK;
-	}
-	const struct ct_interval *all = &l->meter.run;
-	double rate = all->images > 0 ? (double)all->images / ct_meter_seconds(&l->meter, all) : 0;
-	char *last = NULL;
-	CT_TRY_ALLOC(last = ct_path_join(s->run_dir, "checkpoints/last"));
-	const struct ct_step_times *t = &all->times;
-	struct ct_run_summary sum = {.status = status,
-				     .step = s->state.step,
-				     .images = s->state.images,
-				     .epoch = s->state.epoch,
-				     .seconds = ct_seconds_since(l->meter.start_ns),
-				     .best_top1 = s->state.best_top1,
-				     .last_loss = all->images > 0 ? l->loss : NAN,
-				     .images_per_sec = rate,
-				     .startup_seconds = l->meter.startup_s > 0 ? l->meter.startup_s : NAN,
-				     .weights_digest = digest,
-				     .checkpoint = last};
-	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
-	double whole = fmax(known, ct_meter_seconds(&l->meter, all) * 1e9);
-	if (whole > 0) {
-		const int64_t part[5] = {t->data_ns, t->forward_ns, t->backward_ns, t->exposed_ns, t->optim_ns};
-		for (int i = 0; i < 5; i++)
-			sum.share[i] = (double)part[i] / whole;
-		sum.share[5] = 1 - known / whole;
-	}
-	enum ct_status st = ct_metrics_end(l->metrics, &sum);
-	ct_free(last);
-	return st;
-}
-
 static enum ct_status run(struct loop *l)
 {
 	struct ct_session *s = l->s;
@@ -468,7 +414,7 @@ static enum ct_status run(struct loop *l)
 		status = "target reached";
 	CT_TRY(take_save(l, true));
 	CT_TRY(judge_rest(l));
-	CT_TRY(finish(l, done ? status : "stopped by a signal"));
+	CT_TRY(ct_summary_write(s, &l->meter, l->loss, done ? status : "stopped by a signal", l->metrics));
 	if (done)
 		return CT_OK;
 	ct_error_set(CT_INTERRUPTED, __FILE__, __LINE__, "stopped by a signal at step %llu; the checkpoint is saved",
