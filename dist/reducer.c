@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 struct ct_reducer {
@@ -15,6 +16,12 @@ struct ct_reducer {
 	bool *ready;     /* [n_slices] */
 	int n_buckets, n_slices, n_posted;
 	bool sync;
+	/* For ct_reducer_take_times. */
+	int64_t met_ns;      /* end of the last bucket of the previous step; 0: there was none */
+	int64_t *reached_ns; /* [n_buckets] in this step */
+	int64_t *sums_ns;    /* [n_buckets] */
+	int64_t wait_ns;
+	uint64_t n_timed;
 	/* On an asynchronous device. */
 	ct_stream *stream; /* for collectives; NULL on other devices */
 	ct_event **full;   /* [n_buckets] the bucket's gradients are final */
@@ -65,6 +72,8 @@ static enum ct_status build(ct_reducer *r, const struct ct_bucket *buckets)
 		memcpy(r->buckets, buckets, n * sizeof(*buckets));
 	CT_TRY_ALLOC(r->pending = CT_NEW_ARRAY(int, n));
 	CT_TRY_ALLOC(r->works = CT_NEW_ARRAY(ct_work *, n));
+	CT_TRY_ALLOC(r->reached_ns = CT_NEW_ARRAY(int64_t, n));
+	CT_TRY_ALLOC(r->sums_ns = CT_NEW_ARRAY(int64_t, n));
 	CT_TRY(index_slices(r));
 	return build_streams(r);
 }
@@ -100,6 +109,8 @@ void ct_reducer_destroy(ct_reducer *r)
 	ct_free(r->full);
 	ct_free(r->ready);
 	ct_free(r->bucket_of);
+	ct_free(r->reached_ns);
+	ct_free(r->sums_ns);
 	ct_free(r->works);
 	ct_free(r->pending);
 	ct_free(r->buckets);
@@ -170,6 +181,8 @@ enum ct_status ct_reducer_ready(ct_reducer *r, int slice)
 	while (r->n_posted < r->n_buckets && r->pending[r->n_posted] == 0) {
 		int b = r->n_posted;
 
+		if (!r->stream)
+			r->reached_ns[b] = ct_now_ns();
 		if (post_bucket(r, b) < 0)
 			return name_bucket(r, b);
 		r->n_posted++;
@@ -211,6 +224,34 @@ enum ct_status ct_reducer_join(ct_reducer *r, ct_stream *s)
 	return ct_stream_wait_event(s, r->done);
 }
 
+/* All ranks have posted the last bucket. */
+static void meet(ct_reducer *r)
+{
+	const int64_t now = ct_now_ns();
+
+	if (r->met_ns > 0) {
+		for (int b = 0; b < r->n_buckets; b++)
+			r->sums_ns[b] += r->reached_ns[b] - r->met_ns;
+		r->wait_ns += now - r->reached_ns[r->n_buckets - 1];
+		r->n_timed++;
+	}
+	r->met_ns = now;
+}
+
+uint64_t ct_reducer_take_times(ct_reducer *r, double *reached_s, double *wait_s)
+{
+	const uint64_t n = r->n_timed;
+
+	for (int b = 0; b < r->n_buckets; b++) {
+		reached_s[b] = (double)r->sums_ns[b] * 1e-9;
+		r->sums_ns[b] = 0;
+	}
+	*wait_s = (double)r->wait_ns * 1e-9;
+	r->wait_ns = 0;
+	r->n_timed = 0;
+	return n;
+}
+
 enum ct_status ct_reducer_finish(ct_reducer *r)
 {
 	if (!r->sync || r->n_buckets == 0)
@@ -230,5 +271,6 @@ enum ct_status ct_reducer_finish(ct_reducer *r)
 		drop_works(r);
 		return st;
 	}
+	meet(r);
 	return CT_OK;
 }

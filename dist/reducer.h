@@ -54,4 +54,11 @@ enum ct_status ct_reducer_join(ct_reducer *r, ct_stream *s) CT_MUST_CHECK;
  * ranks. Fails with CT_BUG if a slice has not been reported. Error messages name the bucket. */
 enum ct_status ct_reducer_finish(ct_reducer *r) CT_MUST_CHECK;
 
+/* Adds up when this rank has reached its buckets, to find the rank for which others wait. A rank reaches a bucket when all
+ * of its gradients are final. The time is measured from the end of the last bucket of the previous step, when all ranks
+ * have just met, so that their clocks need not agree. Stores the sums over all steps since the last call, in seconds, in
+ * reached_s [n_buckets], and that of the wait after the last bucket was reached in *wait_s. Returns the number of these
+ * steps. On an asynchronous device, it is 0. */
+uint64_t ct_reducer_take_times(ct_reducer *r, double *reached_s, double *wait_s);
+
 #endif

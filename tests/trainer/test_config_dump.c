@@ -116,7 +116,7 @@ static void test_run_lines(void **state)
 {
 	static const char *const shared[] = {"optim.lr=",          "train.epochs=",      "train.eval_every=",
 					     "train.target_top1=", "batch.eval=",        "data.val=",
-					     "dist.backend=",      "dist.bucket_mib=",   "dist.first_bucket_mib=", "dist.check_weights=",
+					     "dist.backend=",      "dist.bucket_mib=",   "dist.first_bucket_mib=", "dist.check_weights=", "dist.straggler_factor=",
 					     "train.cuda_graph=",  "train.graph_steps=", "launch.pipeline="},
 				 *const own[] = {"run.dir=",    "data.dir=",    "data.workers=",   "launch.procs=",
 						 "launch.node", "launch.init=", "launch.devices=", "launch.threads=",

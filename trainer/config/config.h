@@ -163,6 +163,7 @@ struct ct_config {
 		double rendezvous_timeout; /* 300 */
 		double bucket_mib;         /* 0: a fixed size (ct_plan_bucket_bytes); or CT_CFG_AUTO */
 		double first_bucket_mib;   /* 1 */
+		double straggler_factor;   /* 1.25; 0 = off */
 		int64_t check_weights;     /* interval in steps, 1000; 0 = off */
 		enum ct_cfg_reduce_dtype reduce_dtype;
 		char *iface;

@@ -351,6 +351,8 @@ static const struct ct_key keys[] = {
 	 .doc = "Element type in which the gradients of the weights of linear and convolution layers are summed over ranks. bf16 and fp16 halve the traffic, but round the gradients and their sums. Other gradients (biases, batch norms) are summed in fp32. fp16 has a small range: see docs/DISTRIBUTED.md. auto: on GPUs with precision bf16 or fp16 and at most 64 ranks, the type of the precision, in which these gradients are computed anyway; otherwise fp32."},
 	{KEY(dist.check_weights, INT), SHARED, .hi = 1e12, .def = "1000",
 	 .doc = "Interval, in steps, at which all ranks compare their weights, optimizer states, EMA weights and (with model.bn=sync) running statistics. If a rank differs, for example because of faulty memory, the run fails, and the message names the rank and the parameter. 0: off."},
+	{KEY(dist.straggler_factor, FLOAT), SHARED, .hi = 1000, .def = "1.25",
+	 .doc = "A rank that needs this many times as long for a step as the median of the others, without its waits for them, for three seconds, is reported as a straggler, with the phase in which it loses the time. 0: off. Only on CPUs."},
 	{KEY(dist.open_network, BOOL), .def = "false",
 	 .doc = "Allow a run on several hosts without a shared secret. Any program that can connect to the port of host 0 can then read data of the run, join it and end it. Use this on private networks only. See docs/DISTRIBUTED.md."},
 	{KEY(dist.iface, STR), ADVANCED,

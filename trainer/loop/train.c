@@ -16,6 +16,7 @@
 #include "trainer/loop/meter.h"
 #include "trainer/loop/outcome.h"
 #include "trainer/loop/replica_check.h"
+#include "trainer/loop/straggler_watch.h"
 #include "trainer/loop/summary.h"
 #include "trainer/pipeline/gather.h"
 #include "trainer/plan/cpus.h"
@@ -28,6 +29,7 @@ struct loop {
 	ct_checkpoint_writer *writer; /* rank 0 only */
 	ct_stepper *stepper;
 	ct_replica_check *check;          /* NULL: off */
+	ct_straggler_watch *stragglers;   /* NULL: off */
 	struct ct_whole whole;            /* rank 0 of a pipeline: the values in the last checkpoint */
 	struct ct_checkpoint_guard guard; /* the lock of the run directory, which saves check */
 	struct ct_meter meter;
@@ -311,6 +313,7 @@ static enum ct_status take_step(struct loop *l)
 	ct_outcome_note_scale(s, l->metrics, &r);
 	ct_failpoint("step");
 	ct_meter_add(&l->meter, &r);
+	CT_TRY(ct_straggler_watch_step(l->stragglers, &r.times, l->metrics));
 	t->epoch_bad = r.bad;
 	t->step++;
 	t->step_in_epoch++;
@@ -437,6 +440,8 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		st = ct_stepper_create(s, &l.stepper);
 	if (st == CT_OK)
 		st = ct_replica_check_create(s, &l.check);
+	if (st == CT_OK)
+		st = ct_straggler_watch_create(s, &l.stragglers);
 	if (st == CT_OK) {
 		ct_stepper_loader_stats(l.stepper, &l.loader);
 		ct_cpu_use_now(&l.cpu);
@@ -449,6 +454,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	/* Waits for the save in progress, because its checkpoint is valid even after a failure. */
 	ct_checkpoint_writer_destroy(l.writer);
 	ct_whole_release(&l.whole);
+	ct_straggler_watch_destroy(l.stragglers);
 	ct_replica_check_destroy(l.check);
 	ct_stepper_destroy(l.stepper);
 	ct_free(l.ranks);

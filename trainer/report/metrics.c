@@ -100,11 +100,21 @@ static enum ct_status put_scalars(ct_metrics_log *m, uint64_t step, const struct
 	return m->tb ? ct__tb_scalars(m->tb, step, s, n) : CT_OK;
 }
 
-enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields)
+static enum ct_status put_fields(ct_metrics_log *m, const char *kind, ct_json *fields)
 {
 	ct_json_set_i64(fields, "v", 1);
-	ct_json_set_str(fields, "kind", "run");
+	ct_json_set_str(fields, "kind", kind);
 	return put_line(m, fields);
+}
+
+enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields)
+{
+	return put_fields(m, "run", fields);
+}
+
+enum ct_status ct_metrics_straggler(ct_metrics_log *m, ct_json *fields)
+{
+	return put_fields(m, "straggler", fields);
 }
 
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s)

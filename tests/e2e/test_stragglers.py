@@ -1,0 +1,65 @@
+"""A rank for which the others wait is named while the run goes on, with the phase in which it loses the time."""
+
+import json
+import os
+import signal
+import time
+
+from harness import COMM, SLOW, STOPPED, Case, main, read_text
+
+FOREVER = ("train.epochs=1000000", "train.eval_every=0", "checkpoint.every_epochs=0", "log.every=1000000")
+
+
+class Stragglers(Case):
+    def stragglers(self):
+        return self.metrics("run", "straggler", partial=True) if os.path.exists(self.path("run", "metrics.jsonl")) else []
+
+    def until_named(self, process, seconds=30):
+        self.until(self.stragglers, "a straggler was in metrics.jsonl", process, seconds)
+        return self.stragglers()[0]
+
+    def test_pauses(self):
+        """Rank 1 is stopped again and again, as by other programs, for most of the time."""
+        p = self.start_training(*FOREVER, "model.hidden=[1024,1024]", env={"CTRAIN_FAILPOINT": "step:3@1=stop"})
+        pid = self.until_stopped(1, p)
+        deadline = time.monotonic() + 30 * SLOW
+        while not self.stragglers() and time.monotonic() < deadline:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.005)
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.015)
+        os.kill(pid, signal.SIGCONT)
+        m = self.until_named(p)
+        self.assertEqual(m["rank"], 1)
+        self.assertGreater(m["ratio"], 1.25)
+        self.assertGreater(m["late_ms"], 0)
+        p.signal(signal.SIGTERM)
+        self.assert_code(p.wait(), STOPPED)
+        self.assertRegex(p.out, rf"rank 1 \(pid {pid} on \S+\) is a straggler: all others wait for it, [\d.]+ ms per step, from bucket \d of \d on; it needs [\d.]+ times")
+        self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), "is a straggler")
+
+    def test_slow_data(self):
+        """Rank 1 has no loader threads, so it prepares its batches between its steps."""
+        sets = (*FOREVER, "data.shape=[3,96,96]", "data.n_train=480", "data.n_val=48", "data.workers=1", "launch.threads=1")
+        both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
+        ranks = [self.start_training(*sets, *(("data.workers=0",) if k == 1 else ()), env={**both, "RANK": str(k), "LOCAL_RANK": str(k)}) for k in (0, 1)]
+        m = self.until_named(ranks[0])
+        self.assertEqual((m["rank"], m["phase"]), (1, "data"))
+        self.assertGreater(m["phase_ms"], m["others_ms"])
+        for p in ranks:
+            p.signal(signal.SIGTERM)
+        for p in ranks:
+            self.assert_code(p.wait(), STOPPED)
+
+    def test_off(self):
+        """dist.straggler_factor=0: no times are exchanged. Otherwise, this first happens after step 10."""
+        for factor, n in ((0, 0), (1.25, 1)):
+            run = f"run-{factor}"
+            self.train(f"dist.straggler_factor={factor}", run=run, env={"CTRAIN_FAILPOINT": "step:11@1"}, expect=COMM)
+            with open(self.path(run, "log", "postmortem.json"), encoding="utf-8") as f:
+                records = json.load(f)["ranks"][1]["communicators"][0]["records"]
+            self.assertEqual([r["op"] for r in records].count("allgather"), n)
+
+
+if __name__ == "__main__":
+    main()
