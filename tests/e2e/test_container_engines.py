@@ -16,6 +16,7 @@ import time
 import unittest
 
 import doc_commands
+import slurm_cluster
 from harness import COMM, DEVICE, OK, SOURCE, STOPPED, Case, die_with_parent, main, read_text
 
 PAGE = os.path.join(SOURCE, "docs", "CONTAINERS.md")
@@ -61,7 +62,7 @@ def base_system():
 def host_state():
     """What engines change outside of their directories, and must be as before after the tests."""
     rules = subprocess.run(["iptables", "-t", "nat", "-S"], capture_output=True, text=True, check=False).stdout if shutil.which("iptables") else ""
-    groups = {path for path in glob.glob("/sys/fs/cgroup/*/") + glob.glob("/sys/fs/cgroup/*/*/") if re.search("docker|libpod|buildah", path)}
+    groups = {path for path in glob.glob("/sys/fs/cgroup/*/") + glob.glob("/sys/fs/cgroup/*/*/") if re.search("/(docker|libpod|buildah)", path)}
     return {"interfaces": sorted(os.listdir("/sys/class/net")), "NAT": rules, "forwarding": read_text("/proc/sys/net/ipv4/ip_forward"),
             "cgroups": sorted(groups), "files": [f for f in SHARED_FILES if os.path.exists(f)]}
 
@@ -74,7 +75,7 @@ def clean_up(before, cgroup):
     for path in SHARED_FILES:
         if path not in before["files"]:
             shutil.rmtree(path, ignore_errors=True)
-    after = host_state()
+    after = {**host_state(), "files": before["files"]}
     if after != before:
         raise AssertionError(f"the engine has changed this machine:\n{before}\n{after}")
 
@@ -305,6 +306,34 @@ class Commands:
         self.assertEqual(out.split(), ["1000", "/work", "/work", "/var/lib/apt/lists:", "/var/log:"][:3] + out.split()[3:])
         self.assertNotRegex(out, r"gcc|cmake|\.log\b")
 
+    def as_slurm_step(self, command, work, env, prepare, as_user=()):
+        """A command of the page on a node of a real Slurm: two tasks, each in a container. prepare(cluster) comes first. Then the same with a
+        job that is stopped: both containers save."""
+        why = slurm_cluster.why_not()
+        if why:
+            self.skipTest(why)
+        cluster = slurm_cluster.Cluster()
+        self.addCleanup(cluster.stop)
+        prepare(cluster)
+        env = {**env, "SLURM_CONF": cluster.env["SLURM_CONF"], "XDG_CACHE_HOME": f"{work}/.cache"}
+        command = command.replace("srun ", "srun --nodes=1 --ntasks=2 ", 1)
+
+        def step(*sets):
+            line = command.replace(".yaml", " ".join([".yaml", *sets]))
+            return self.start("-c", line, program="bash", prefix=[*cluster.hosts[0].prefix(work), *as_user], env=env)
+
+        def metrics(name):
+            text = read_text(f"{work}/runs/{name}/metrics.jsonl")
+            return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+        self.assert_code(step(STEPS).wait(120), OK)
+        self.assertEqual(metrics("mnist_ddp")[0]["world_size"], 2)
+        p = step("run.name=stopped", "train.epochs=1000", "log.every=1")
+        self.until(lambda: any(m["kind"] == "step" for m in metrics("stopped")), "there was a step", p)
+        cluster.query("scancel", "--signal=TERM", cluster.query("squeue", "-h", "-o", "%i").strip())
+        r = p.wait(60)
+        self.assert_code(r, STOPPED)
+        self.assertEqual([(m["kind"], m.get("status")) for m in metrics("stopped")[-1:]], [("end", "stopped by a signal")], r.describe())
+
     def test_9_nothing_was_forgotten(self):
         """Runs last: each docker command of the page has been executed."""
         left = [c for c in self.page if c not in self.done and not c.startswith(("srun ", "podman ")) and "docker compose" not in c]
@@ -375,6 +404,18 @@ class WithPodman(Commands, Case):
         self.assertTrue(files)
         self.assertEqual({os.stat(f).st_uid for f in files}, {USER})
 
+    def test_slurm_step(self):
+        """The user starts containers without root. PID 1 of the test's hosts does not reap, so Podman waits 20 s for each."""
+        env, know_user, as_user = self.user()
+        shutil.rmtree(f"{env['HOME']}/runs", ignore_errors=True)
+
+        def prepare(cluster):
+            first = cluster.hosts[0]
+            first.run("sh", "-c", know_user)
+            first.run(*as_user, "podman", "load", "--quiet", "--input", f"{env['HOME']}/image.tar", env=env)
+        command = next(c for c in self.page if c.startswith("srun podman "))
+        self.as_slurm_step(command.replace(" run ", " run --pull never ", 1), env["HOME"], env, prepare, as_user)
+
 
 class WithDocker(Commands, Case):
     engine = Docker
@@ -391,6 +432,16 @@ class WithDocker(Commands, Case):
         self.docker("save", "--output", f"{folder}/image.tar", "ctrain:cpu")
         sh(f"{self.folder}/bin/docker", "load", "--input", f"{folder}/image.tar", env=env)
         return env
+
+    def test_slurm_step(self):
+        """The engine runs on the node: it has the node's network and names."""
+        command = next(c for c in self.page if c.startswith("srun bash ")).replace("$(id -u):$(id -g)", f"{USER}:{USER}")
+        env = dict(self.running.env)
+
+        def prepare(cluster):
+            env.update(self.inner(["nsenter", f"--target={cluster.hosts[0].init}", "--net", "--uts", "unshare", "--mount", "sh", "-c",
+                                   f'mount --bind {cluster.etc_hosts} /etc/hosts && exec "$0" "$@"'], "slurm"))
+        self.as_slurm_step(command, self.work, env, prepare)
 
     def test_8_compose(self):
         """Two nodes in a bridge network, in a network namespace that vanishes with the engine."""
