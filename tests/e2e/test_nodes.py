@@ -32,6 +32,7 @@ while True:
     threading.Thread(target=copy, args=(b, a), daemon=True).start()
 """
 LONG = "dist.rendezvous_timeout=120"  # nothing here waits for it
+SHORT = f"dist.rendezvous_timeout={3 * SLOW:g}"  # time for the nodes that are not missing
 
 
 class Terminal:
@@ -95,7 +96,7 @@ class Refused(HostsCase):
 
     def test_T1_without_a_common_secret(self):
         env = {"CTRAIN_TOKEN": "", "HOME": self.path("nobody")}
-        first = self.node(0, "dist.rendezvous_timeout=5", env=env)
+        first = self.node(0, "dist.rendezvous_timeout=2", env=env)
         self.until_serving(first)
         r = self.node(0, LONG, on=1, run="elsewhere", env=env).wait()
         self.assert_code(r, USAGE)
@@ -151,7 +152,7 @@ class FailsEarly(HostsCase):
     def check(self, failing, *sets, words, config=None, code=USAGE):
         waiting = 1 - failing
         other = self.node(waiting, LONG)
-        self.until(lambda: "ctrain: waiting for node" in other.err, "the other node was waiting", other)
+        self.until(lambda: self.rank_pid(2 * waiting), "the other node had started its ranks", other)
         bad = self.node(failing, LONG, *sets, config=config).wait()
         self.assert_code(bad, code)
         self.assert_last_says(bad, *words)
@@ -170,9 +171,7 @@ class FailsEarly(HostsCase):
         self.check(1, "optim.lrr=1", words=["optim.lrr"])
 
     def test_wrong_batch(self):
-        for failing in (0, 1):
-            with self.subTest(node=failing):
-                self.check(failing, "batch.global=47", words=["batch.global", "47"])
+        self.check(0, "batch.global=47", words=["batch.global", "47"])
 
     def test_no_data(self):
         self.run_ctrain("data", "digits", "--out", self.path("data"), "--train", 300, "--test", 50)
@@ -200,13 +199,13 @@ class Waiting(HostsCase):
         self.assertEqual(self.metrics(kind="run")[0]["world_size"], 4)
 
     def test_row_118_deadline(self):
-        nodes = [self.node(k, "dist.rendezvous_timeout=4", procs=2) for k in (0, 1, 3)]
+        nodes = [self.node(k, SHORT, procs=2) for k in (0, 1, 3)]
         for r in self.finish(nodes, COMM):
             self.assert_last_says(r, "2 of 8 ranks are missing: 4, 5", r"joined 3/4: ctnodea\(0\), ctnodeb\(1\), ctnoded\(3\); missing node rank 2",
                                   "rank 4 +MISSING", "hint:")
 
     def test_row_11_uneven_nodes(self):
-        nodes = [self.node(k, "dist.rendezvous_timeout=4", nodes=3, procs="1, 2,1") for k in (0, 1)]
+        nodes = [self.node(k, SHORT, nodes=3, procs="1, 2,1") for k in (0, 1)]
         for r in self.finish(nodes, COMM):
             self.assert_last_says(r, r"joined 2/3: ctnodea\(0\), ctnodeb\(1\); missing node rank 2")
         self.finish([self.node(k, nodes=3, procs="1, 2,1", run="whole") for k in (0, 1, 2)])
