@@ -89,6 +89,19 @@ class Docs(Case):
                 r = self.run_ctrain(*shlex.split(command)[2:], cwd=self.path(""))
                 self.assertEqual(r.out, wanted)
 
+    def test_features(self):
+        """FEATURES.md lists all rows, and the test cases that it names exist."""
+        page = read_text(os.path.join(SOURCE, "docs", "FEATURES.md"))
+        rows = {row: tests for row, tests in re.findall(r"(?m)^\| (T?\d+) \|.*\| (`(?:tests|scripts)/.*) \|$", page)}
+        for row in [str(n) for n in (*range(1, 46), *range(98, 126))] + [f"T{n}" for n in range(1, 15)]:
+            self.assertTrue(row in rows, f"row {row} is missing")
+        for row, tests in rows.items():
+            for path, names in re.findall(r"`([\w/]+\.\w+)`((?: `\w+\*?`,?)*)", tests):
+                text = read_text(os.path.join(SOURCE, path))
+                for name in re.findall(r"\w+\*?", names):
+                    with self.subTest(row=row, path=path, name=name):
+                        self.assertTrue(re.search(rf"\b{name.replace('*', r'[a-z_0-9]+')}\(", text), "there is no such test case")
+
     def test_plain_english(self):
         """Pages, config documentation, comments and messages use the words of the glossary."""
         found = []
