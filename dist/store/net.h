@@ -19,7 +19,7 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound) CT
 struct ct_port_range {
 	int first, last;
 };
-/* Listens on the first free port of the range. Fails with CT_COMM if all of them are in use. */
+/* Listens on the first free port of the range, or on a port that the system chooses. Fails with CT_COMM if all of them are in use. */
 enum ct_status ct_net_listen_in(const char *host, const struct ct_port_range *range, int *fd,
 				int *bound) CT_MUST_CHECK;
 

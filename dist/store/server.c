@@ -249,7 +249,7 @@ static enum ct_status start(ct_store_server *s, const char *host, int port)
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &s->wake_fd};
 
 	raise_file_limit(s);
-	if (port == 0 && s->opts.ports.first > 0)
+	if (port == 0)
 		CT_TRY(ct_net_listen_in(host, &s->opts.ports, &s->listen_fd, &s->port));
 	else
 		CT_TRY(ct_net_listen(host, port, &s->listen_fd, &s->port));

@@ -151,6 +151,17 @@ class Firewall(HostsCase):
             return self.start_training("--init", f"file://{self.path('meet')}", "dist.port_range=30000-30007", prefix=self.hosts[r].prefix, env=env)
         self.finish([rank(0), rank(1)])
 
+    def test_row_119_doctor(self):
+        """Its measurements use the same ports as a run."""
+        nodes = [self.start("doctor", self.config(), f"run.dir={self.path('run')}", "--nodes", 2, "--node-rank", k, "--procs", 1, "--master-addr",
+                            ADDRESS[0], "--json", "dist.rendezvous_timeout=20", "dist.port_range=30000-30007", prefix=self.hosts[k].prefix,
+                            env={"CTRAIN_TOKEN": "secret of this job"}) for k in (0, 1)]
+        for n in nodes:
+            report = json.loads(n.wait(40).out)
+            self.assertNotIn("reachability", [f["check"] for f in report["findings"]])
+            self.assertEqual([len(row) for row in report["links"]], [2, 2])
+            self.assertTrue(report["links"][0][1]["reached"] and report["links"][1][0]["reached"])
+
     def test_row_119_without_a_range(self):
         """The store is reached, but not gloo's connections."""
         nodes = self.nodes("dist.timeout=3", "dist.backend=gloo", port=("--master-port", 30000))

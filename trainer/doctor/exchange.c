@@ -15,6 +15,7 @@
 #include "trainer/doctor/facts_json.h"
 #include "trainer/doctor/links_impl.h"
 #include "trainer/launch/job_store.h"
+#include "trainer/plan/comm_settings.h"
 
 #define ROUND_NS (20 * CT_SEC)
 #define LINK_SECONDS 0.1
@@ -272,6 +273,7 @@ static enum ct_status exchange_results(struct exchange *x)
 
 static enum ct_status exchange_all(struct exchange *x)
 {
+	const struct ct_port_range ports = ct_plan_port_range(x->o->cfg);
 	bool created = false;
 
 	if (ct__master_is_wrong(x->me))
@@ -280,7 +282,7 @@ static enum ct_status exchange_all(struct exchange *x)
 		x->o->cfg->dist.rendezvous_timeout);
 	CT_TRY(join(x));
 	CT_TRY(share_nonce(x));
-	CT_TRY(ct_probe_listen(x->c->self, x->nonce, &x->listener));
+	CT_TRY(ct_probe_listen(x->c->self, x->nonce, &ports, &x->listener));
 	create_probe_file(x);
 	CT_TRY(exchange_facts(x, &created));
 	find_probe_file(x, created);

@@ -142,7 +142,8 @@ static void *listen_thread(void *arg)
 	return NULL;
 }
 
-enum ct_status ct_probe_listen(int node, const char nonce[CT_PROBE_NONCE], ct_probe_listener **out)
+enum ct_status ct_probe_listen(int node, const char nonce[CT_PROBE_NONCE], const struct ct_port_range *ports,
+			       ct_probe_listener **out)
 {
 	ct_probe_listener *l;
 	enum ct_status st;
@@ -151,7 +152,7 @@ enum ct_status ct_probe_listen(int node, const char nonce[CT_PROBE_NONCE], ct_pr
 	l->node = node;
 	l->fd = -1;
 	memcpy(l->nonce, nonce, sizeof(l->nonce));
-	st = (l->buffer = ct_calloc(CHUNK, 1)) ? ct_net_listen(NULL, 0, &l->fd, &l->port) : CT_NOMEM;
+	st = (l->buffer = ct_calloc(CHUNK, 1)) ? ct_net_listen_in(NULL, ports, &l->fd, &l->port) : CT_NOMEM;
 	if (st == CT_OK)
 		st = ct_thread_start(&l->thread, "doctor", listen_thread, l);
 	if (st < 0)

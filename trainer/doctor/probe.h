@@ -8,6 +8,7 @@
 #define CT_TRAINER_DOCTOR_PROBE_H
 
 #include "base/status.h"
+#include "dist/store/net.h"
 #include "trainer/doctor/facts.h"
 
 #define CT_PROBE_NONCE 32
@@ -15,7 +16,8 @@
 typedef struct ct_probe_listener ct_probe_listener;
 
 /* Listens on a free port of all interfaces, in a thread of its own. */
-enum ct_status ct_probe_listen(int node, const char nonce[CT_PROBE_NONCE], ct_probe_listener **out) CT_MUST_CHECK;
+enum ct_status ct_probe_listen(int node, const char nonce[CT_PROBE_NONCE], const struct ct_port_range *ports,
+			       ct_probe_listener **out) CT_MUST_CHECK;
 int ct_probe_port(const ct_probe_listener *l);
 void ct_probe_close(ct_probe_listener *l);
 
