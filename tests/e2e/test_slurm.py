@@ -72,6 +72,20 @@ class Slurm(SlurmCase):
         result = step("eval", self.path("tiny.yaml"), f"run.dir={self.path('run')}", "--checkpoint", "last")
         self.assertEqual(result["loss"], self.metrics(kind="eval")[-1]["loss"])
 
+    def test_row_112_doctor(self):
+        """A task for each node, which starts 2 ranks, and a task for each rank, of which one works on each node."""
+        for tasks, more in ((1, ("--procs", 2)), (2, ())):
+            with self.subTest(tasks=tasks):
+                r = self.srun("-N2", f"--ntasks-per-node={tasks}", CTRAIN, "doctor", self.path("tiny.yaml"), f"run.dir={self.path('run')}",
+                              *more).wait()
+                for k in (0, 1):
+                    self.assertRegex(r.out, rf"(?m)^node {k} .*: ctrain .*, 2 ranks,")
+                self.assertRegex(r.out, r"(?m)^from 1 +\d+ +-")
+                self.assertNotIn("error [", r.out)
+        r = self.srun("-N2", "--ntasks-per-node=2", CTRAIN, "doctor", self.path("tiny.yaml"), "--procs", 2, f"run.dir={self.path('run')}").wait()
+        self.assert_code(r, USAGE)
+        self.assertIn("error [nested-launch]", r.out)
+
     def test_row_104_heterogeneous(self):
         r = self.srun("-N1", "--ntasks-per-node=2", ":", "-N1", "--ntasks-per-node=2", "srun", "--het-group=0,1", CTRAIN,
                       self.path("tiny.yaml"), f"run.dir={self.path('run')}", program="salloc").wait()

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/commands/slurm_nodes_impl.h"
 #include "trainer/doctor/doctor.h"
 #include "trainer/doctor/explain.h"
 
@@ -90,8 +91,10 @@ static enum ct_status examine(const struct ct_cli *cli, struct ct_config *cfg)
 	bool needed = true;
 
 	CT_TRY(ct_identity_from_env(NULL, &id));
-	o.by = id.by;
 	o.asks_for_ranks = sets_key(cli, "launch.procs") || sets_key(cli, "launch.procs_list");
+	if (cfg)
+		CT_TRY(ct__slurm_nodes(cli, cfg, &id));
+	o.by = id.by;
 	if (cfg)
 		CT_TRY(place(cfg, &id, &o.ranks, &needed));
 	if (!needed)

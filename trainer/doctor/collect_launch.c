@@ -47,7 +47,8 @@ void ct__collect_launch(const struct ct_collect_opts *o, struct ct_facts *f)
 	f->tasks_here = 0;
 	f->slurm_node = -1;
 	if (getenv("SLURM_STEP_ID")) {
-		f->slurm_node = number_of("SLURM_NODEID", -1);
+		/* Steps of one node each may be the nodes of a run. */
+		f->slurm_node = number_of("SLURM_STEP_NUM_NODES", 1) > 1 ? number_of("SLURM_NODEID", -1) : -1;
 		/* "2(x3)" */
 		const char *tasks = getenv("SLURM_STEP_TASKS_PER_NODE");
 		f->tasks_here = tasks ? strtol(tasks, NULL, 10) : 1;

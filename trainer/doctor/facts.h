@@ -51,7 +51,7 @@ struct ct_facts {
 	/* the launch */
 	char launcher[16];   /* "none", or the name of the launcher that started this process */
 	int64_t tasks_here;  /* tasks that Slurm started on this node for this step; 0: not in a step */
-	int64_t slurm_node;  /* SLURM_NODEID; -1: not in a Slurm step */
+	int64_t slurm_node;  /* SLURM_NODEID; -1: not in a Slurm step of several nodes */
 	bool asks_for_ranks; /* the command line has --procs or --nodes */
 
 	/* names */
