@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "dist/rendezvous/rendezvous.h"
 
 enum ct_status ct__init_port_parse(const char *text, const char *what, int *out)
 {
@@ -88,6 +89,18 @@ enum ct_status ct__init_url_parse(const char *text, struct ct_init_url *out)
 	if (strlen(sep) >= sizeof(out->path))
 		return bad_url(text, "the path is longer than 239 bytes");
 	memcpy(out->path, sep, strlen(sep) + 1);
+	return CT_OK;
+}
+
+enum ct_status ct_init_url_endpoint(const char *url, char *host, size_t len, int *port)
+{
+	struct ct_init_url u;
+
+	CT_TRY(ct__init_url_parse(url, &u));
+	if (u.scheme != CT_INIT_TCP)
+		return CT_FAIL(CT_UNSUPPORTED, "%s does not have the form tcp://HOST:PORT", url);
+	snprintf(host, len, "%s", u.host);
+	*port = u.port;
 	return CT_OK;
 }
 

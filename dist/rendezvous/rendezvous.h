@@ -47,6 +47,9 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 /* Does the same with the environment of this process. */
 enum ct_status ct_identity_from_env(const char *init_override, struct ct_identity *out) CT_MUST_CHECK;
 const char *ct_launcher_name(enum ct_launcher l);
+/* Copies host and port of tcp://HOST:PORT; the host without the brackets of an IPv6 address. Fails with CT_USAGE, and for
+ * other URLs with CT_UNSUPPORTED. */
+enum ct_status ct_init_url_endpoint(const char *url, char *host, size_t len, int *port) CT_MUST_CHECK;
 /* Gets misspelled name i and the name that was probably meant. Returns false if i is past the end of the list. */
 bool ct_identity_misspelled_at(size_t i, const char **name, const char **meant);
 /* Returns the number of tasks that the Slurm step of this process has on this node, or 0 if it is not in a step. */

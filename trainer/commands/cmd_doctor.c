@@ -20,14 +20,12 @@ static bool sets_key(const struct ct_cli *cli, const char *key)
 /* Sets the master address to that of tcp://HOST:PORT. */
 static enum ct_status set_master(struct ct_config *cfg, const char *init)
 {
-	const char *host = init + strlen("tcp://"), *colon = strrchr(init, ':');
-	const bool brackets = host[0] == '[';
-	char *copy;
+	char host[256], *copy;
+	int port;
 
-	if (strncmp(init, "tcp://", strlen("tcp://")) != 0 || !colon || colon < host)
-		return CT_FAIL(CT_UNSUPPORTED, "%s: doctor compares nodes only over tcp://HOST:PORT", init);
-	CT_TRY(ct_parse_i64(colon + 1, &cfg->launch.master_port));
-	CT_TRY_ALLOC(copy = ct_strndup(host + brackets, (size_t)(colon - host) - 2 * brackets));
+	CT_TRY(ct_init_url_endpoint(init, host, sizeof(host), &port));
+	CT_TRY_ALLOC(copy = ct_strdup(host));
+	cfg->launch.master_port = port;
 	ct_free(cfg->launch.master_addr);
 	cfg->launch.master_addr = copy;
 	return CT_OK;

@@ -79,19 +79,17 @@ static enum ct_status set_string(char **field, const char *text, size_t len)
 /* Takes host and port from "tcp://host:port". */
 static enum ct_status set_master(struct ct_config *cfg, const char *init)
 {
-	const char *host = init + strlen("tcp://"), *colon = strrchr(host, ':');
-	size_t len = (size_t)(colon - host);
 	const struct ct_port_range range = ct_plan_port_range(cfg);
-	bool brackets = host[0] == '[';
-	int64_t port;
-	CT_TRY(ct_parse_i64(colon + 1, &port));
+	char host[256];
+	int port;
+	CT_TRY(ct_init_url_endpoint(init, host, sizeof(host), &port));
 	if (range.first > 0)
 		port = range.first + port % (range.last - range.first + 1);
 	if (cfg->launch.master_port == 0)
 		cfg->launch.master_port = port;
 	return cfg->launch.master_addr[0]
 		       ? CT_OK
-		       : set_string(&cfg->launch.master_addr, host + brackets, len - 2 * (size_t)brackets);
+		       : set_string(&cfg->launch.master_addr, host, strlen(host));
 }
 
 static enum ct_status set_nodes(struct ct_config *cfg, const struct ct_identity *id)

@@ -87,23 +87,20 @@ static enum ct_status wait_for_all(struct exchange *x, int round)
 	return CT_OK;
 }
 
-/* "host:port" or "[host]:port" */
 static enum ct_status connect_store(struct exchange *x)
 {
 	const struct ct_job_store *job = &x->job;
-	const char *colon = strrchr(job->addr, ':');
-	const bool brackets = job->addr[0] == '[';
 	struct ct_store_opts opts = job->opts;
-	char host[300];
-	int64_t port = 0;
+	char url[320], host[256];
+	int port;
 
-	if (!colon)
+	if (!job->addr[0])
 		return CT_FAIL(CT_UNSUPPORTED,
 			       "launch.init is set, so there is no master port on which the nodes can meet");
-	CT_TRY(ct_parse_i64(colon + 1, &port));
-	snprintf(host, sizeof(host), "%.*s", (int)(colon - job->addr) - 2 * brackets, job->addr + brackets);
+	snprintf(url, sizeof(url), "tcp://%s", job->addr);
+	CT_TRY(ct_init_url_endpoint(url, host, sizeof(host), &port));
 	opts.member = x->c->self;
-	return ct_store_connect(host, (int)port, &opts, x->deadline, &x->store);
+	return ct_store_connect(host, port, &opts, x->deadline, &x->store);
 }
 
 /* Node 0 needs the run directory for the secret, if there is no other one, and to find out who shares the directory. If it
