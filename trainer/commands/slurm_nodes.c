@@ -94,13 +94,13 @@ static enum ct_status set_master(struct ct_config *cfg, const char *init)
 
 static enum ct_status set_nodes(struct ct_config *cfg, const struct ct_identity *id)
 {
-	char run_id[80];
+	char run_id[96];
 	cfg->launch.nodes = id->n_nodes;
 	cfg->launch.node_rank = id->node;
-	/* Ranks of an earlier start of the job are refused. */
+	/* Processes of an earlier start of the job are refused. "#" would separate attempts of the same start. */
 	snprintf(run_id, sizeof(run_id), "%s", id->run_id);
 	if (id->restart > 0)
-		snprintf(run_id, sizeof(run_id), "%s#%d", id->run_id, id->restart);
+		snprintf(run_id, sizeof(run_id), "%s.restart-%d", id->run_id, id->restart);
 	if (!cfg->dist.run_id[0])
 		CT_TRY(set_string(&cfg->dist.run_id, run_id, strlen(run_id)));
 	return cfg->launch.init[0] ? CT_OK : set_master(cfg, id->init);
