@@ -55,41 +55,23 @@ static enum ct_status client_new(const char *host, int port, const struct ct_sto
 	return CT_OK;
 }
 
-/* Logs the address to which a name has led, the interface through which it is reached, and why another address was not
- * used. */
-static void log_winner(const ct_store *s, const struct ct_race *race, int won)
-{
-	const int err = won > 0 ? race->e[0].err : 0;
-	char own[CT_ADDR_LEN], dead[CT_ADDR_LEN];
-	struct ct_net_addr *list = NULL;
-	const char *iface = "?";
-	size_t n = 0;
-
-	if (ct_net_is_loopback(s->peer) || ct_store_local_addr(s, own, sizeof(own)) != CT_OK ||
-	    ct_net_select("", &list, &n) != CT_OK || ct_net_addr_text(&race->e[0].addr, dead, sizeof(dead)) != CT_OK) {
-		ct_error_clear();
-		ct_free(list);
-		return;
-	}
-	for (size_t i = 0; i < n; i++)
-		iface = strcmp(list[i].addr, own) == 0 ? list[i].iface : iface;
-	if (err == 0)
-		CT_INFO("reached %s at %s from %s (%s)", s->host, s->peer, own, iface);
-	else
-		CT_INFO("reached %s at %s from %s (%s); %s: %s", s->host, s->peer, own, iface, dead,
-			err == EINPROGRESS ? "no answer" : strerror(err));
-	ct_free(list);
-}
-
-/* Further connections go to this address only: each would try a dead one first. */
+/* An address that has not answered before another one did is probably dead; each further connection would try it first. */
 static void note_winner(ct_store *s, const struct ct_race *race, int won, enum ct_wire_role role)
 {
+	const int err = won > 0 ? race->e[0].err : 0;
+	char dead[CT_ADDR_LEN] = "";
+
 	if (ct_net_addr_text(&race->e[won].addr, s->peer, sizeof(s->peer)) != CT_OK) {
 		ct_error_clear();
 		ct_wire_copy(s->peer, sizeof(s->peer), s->host);
 	}
-	if (role == CT_ROLE_MEMBER)
-		log_winner(s, race, won);
+	if (err == 0 || role == CT_ROLE_AUXILIARY)
+		return;
+	if (ct_net_addr_text(&race->e[0].addr, dead, sizeof(dead)) == CT_OK)
+		CT_INFO("reached %s at %s; %s: %s", s->host, s->peer, dead,
+			err == EINPROGRESS ? "no answer" : strerror(err));
+	else
+		ct_error_clear();
 }
 
 /* Does the handshake with each address that answers, until one belongs to the store of this run. On failure, the error
