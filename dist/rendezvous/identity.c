@@ -67,7 +67,7 @@ static const struct source sources[] = {
 	 "LOCAL_WORLD_SIZE",
 	 NULL,
 	 NULL,
-	 NULL},
+	 "CTRAIN_RESTART"},
 	{CT_LAUNCHER_MPI,
 	 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
 	 "OMPI_COMM_WORLD_RANK",

@@ -37,6 +37,14 @@ static void hash_text(char out[CT_TOKEN_HEX], const char *a, const char *b)
 	ct_sha256_final_hex(&h, out);
 }
 
+void ct_run_id_of_attempt(char out[64], const char *run, int restart)
+{
+	if (restart > 0)
+		snprintf(out, 64, "%.51s#%d", run, restart);
+	else
+		ct_wire_copy(out, 64, run);
+}
+
 static enum ct_status make_opts(const struct ct_identity *id, const struct ct_world_opts *opts,
 				const struct ct__host_facts *me, struct ct_store_opts *out)
 {
@@ -51,12 +59,7 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 		(void)CT_FAIL(CT_USAGE, "the run id \"%.80s\" is longer than %zu bytes", run, sizeof(out->run_id) - 13);
 		return CT_USAGE;
 	}
-	/* With the restart count in the run id, a rank from before a restart is refused. ctrain's own launcher does not
-	 * need this: its store is new after each restart. */
-	if (id->restart > 0 && id->by != CT_LAUNCHER_CTRAIN)
-		snprintf(out->run_id, sizeof(out->run_id), "%.50s#%d", run, id->restart);
-	else
-		ct_wire_copy(out->run_id, sizeof(out->run_id), run);
+	ct_run_id_of_attempt(out->run_id, run, id->restart);
 	return CT_OK;
 }
 

@@ -55,6 +55,10 @@ bool ct_identity_misspelled_at(size_t i, const char **name, const char **meant);
 /* Returns the number of tasks that the Slurm step of this process has on this node, or 0 if it is not in a step. */
 int ct_identity_slurm_tasks(ct_getenv_fn get, void *user);
 
+/* Writes the run id of an attempt: `run` (shortened) and, after a restart, the number of restarts. A rank of an earlier attempt
+ * is refused because of it. */
+void ct_run_id_of_attempt(char out[64], const char *run, int restart);
+
 struct ct_peer {
 	int rank, pid, node; /* node: index of the host; ranks with equal indexes can share memory */
 	char host[64];

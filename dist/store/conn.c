@@ -90,6 +90,15 @@ void ct__srv_conn_free(struct ct_srv_conn *c)
 	ct_free(c);
 }
 
+void ct__srv_conn_count_node(const struct ct_srv_conn *c, int n)
+{
+	if (!c->ready || c->role != CT_ROLE_LAUNCHER || c->node < 0 || c->node >= c->srv->opts.n_nodes)
+		return;
+	struct ct_srv_node *node = &c->srv->nodes[c->node];
+	int left = atomic_fetch_add(&node->n_conns, n) + n;
+	atomic_store(&node->left, left == 0 && c->bye);
+}
+
 void ct__srv_conn_lost(struct ct_srv_conn *c, int err)
 {
 	if (c->gone)

@@ -65,7 +65,9 @@ static bool same_size(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
 	bool ranks = o->world != 0 && h->world != 0 && o->world != h->world;
-	bool nodes = o->n_nodes != 0 && h->n_nodes != 0 && o->n_nodes != h->n_nodes;
+	/* A launcher has compared the nodes of its ranks, which may be fewer in some attempts of the job. */
+	bool same_kind = (o->member < 0) == (h->role == CT_ROLE_LAUNCHER);
+	bool nodes = same_kind && o->n_nodes != 0 && h->n_nodes != 0 && o->n_nodes != h->n_nodes;
 	char owner[CT_MEMBER_TEXT], what[320];
 
 	if (!ranks && !nodes)
@@ -117,12 +119,24 @@ static bool node_is_free(struct ct_srv_conn *c, const struct ct_wire_handshake *
 	return false;
 }
 
+/* After a restart of the job, the run id is that of the run, '#' and the number of restarts. Launchers may omit the number, because those of
+ * other nodes read it from this store. */
+static bool same_run(const char *run_id, const struct ct_wire_handshake *h)
+{
+	const char *number = strrchr(run_id, '#');
+	size_t len = number ? (size_t)(number - run_id) : 0;
+
+	if (strcmp(h->run_id, run_id) == 0)
+		return true;
+	return number && h->role == CT_ROLE_LAUNCHER && strlen(h->run_id) == len && memcmp(h->run_id, run_id, len) == 0;
+}
+
 static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
 	char owner[CT_MEMBER_TEXT];
 
-	if (strcmp(h->run_id, o->run_id) != 0) {
+	if (!same_run(o->run_id, h)) {
 		ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
 		refuse(c, CT_MISMATCH, "port %d serves run \"%s\" of %s, not run \"%s\"", c->srv->port, o->run_id,
 		       owner, h->run_id);
@@ -252,6 +266,7 @@ void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 	c->pid = h.pid;
 	ct_wire_copy(c->host, sizeof(c->host), h.host);
 	c->ready = true;
+	ct__srv_conn_count_node(c, 1);
 	ct__srv_list_drop(&c->srv->handshakes, c);
 	ct__srv_list_push(&c->srv->ready, c);
 	ct_wire_begin(&b, CT_WIRE_WELCOME, CT_OK, 0);

@@ -1,5 +1,6 @@
 /* Members and the failure record of the store server. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "dist/store/failure.h"
@@ -134,13 +135,21 @@ void ct__srv_offer_failure(ct_store_server *s, const struct ct_failure *f, enum 
 
 void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f)
 {
-	struct ct_srv_member *m = f->rank >= 0 && !f->phase[0] ? ct__srv_member_find(s, f->rank) : NULL;
+	struct ct_srv_member *m = f->rank >= 0 ? ct__srv_member_find(s, f->rank) : NULL;
 	char where[CT_WHERE_TEXT];
 
 	if (!m)
 		return;
 	f->seq = m->state.seq;
-	ct_wire_copy(f->phase, sizeof(f->phase), m->state.phase);
+	/* The launcher may know the step more exactly than the last heartbeat, which has the activity. */
+	char step[sizeof(f->phase)];
+	int activity = (int)strcspn(m->state.phase, ",");
+	memcpy(step, f->phase, sizeof(step));
+	if (!step[0])
+		ct_wire_copy(f->phase, sizeof(f->phase), m->state.phase);
+	else if (activity > 0)
+		snprintf(f->phase, sizeof(f->phase), "%.*s, %.24s", activity < 20 ? activity : 20, m->state.phase,
+			 step);
 	ct_where_text(where, sizeof(where), f->seq, f->phase);
 	size_t len = strlen(f->message);
 	if (len + strlen(where) < sizeof(f->message))

@@ -32,6 +32,7 @@ enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts
 	ct_wire_copy(s->opts.token, sizeof(s->opts.token), opts->token);
 	ct_wire_copy(s->opts.host, sizeof(s->opts.host), opts->host);
 	CT_ASSERT(pthread_mutex_init(&s->lock, NULL) == 0);
+	CT_TRY_ALLOC(s->nodes = CT_NEW_ARRAY(struct ct_srv_node, (size_t)opts->n_nodes + 1));
 	return ct_store_table_init(&s->table, &s->used);
 }
 
@@ -52,6 +53,7 @@ void ct__srv_release(ct_store_server *s)
 	for (int i = 0; i < s->n_members; i++)
 		ct_free(s->members[i]);
 	ct_free(s->members);
+	ct_free(s->nodes);
 	ct_store_table_release(&s->table);
 	ct_net_close(&s->listen_fd);
 	ct_net_close(&s->epoll_fd);
@@ -68,6 +70,7 @@ void ct__srv_finish_gone(ct_store_server *s)
 		s->gone = c->next_gone;
 		ct__srv_list_drop(c->ready ? &s->ready : &s->handshakes, c);
 		ct__srv_waits_drop(c);
+		ct__srv_conn_count_node(c, -1);
 		if (m)
 			m->conn = NULL;
 		/* If this process was stopped or slow, the client may have stopped waiting for its welcome. It will
@@ -300,6 +303,16 @@ void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f)
 	s->have_mail = true;
 	pthread_mutex_unlock(&s->lock);
 	wake(s);
+}
+
+bool ct_store_server_has_node(const ct_store_server *s, int node)
+{
+	return atomic_load(&s->nodes[node].n_conns) > 0;
+}
+
+bool ct_store_server_had_node(const ct_store_server *s, int node)
+{
+	return ct_store_server_has_node(s, node) || atomic_load(&s->nodes[node].left);
 }
 
 bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out)

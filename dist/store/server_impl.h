@@ -5,6 +5,7 @@
 #define CT_DIST_STORE_SERVER_IMPL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -68,6 +69,12 @@ struct ct_srv_conn {
 	uint32_t events; /* epoll interest */
 };
 
+/* The launcher of a node. Other threads read this. */
+struct ct_srv_node {
+	_Atomic int n_conns;
+	_Atomic bool left; /* its last connection ended with BYE */
+};
+
 struct ct_srv_list {
 	struct ct_srv_conn *first, *last;
 	int n;
@@ -85,7 +92,8 @@ struct ct_store_server {
 
 	struct ct_srv_list handshakes, ready;
 	int max_handshakes;
-	struct ct_srv_conn *gone; /* ended; to be freed at the end of the round */
+	struct ct_srv_node *nodes; /* [opts.n_nodes] */
+	struct ct_srv_conn *gone;  /* ended; to be freed at the end of the round */
 	bool listening;
 	int64_t listen_again; /* when to listen again after running out of descriptors */
 	uint64_t n_refused;
@@ -111,6 +119,8 @@ void ct__srv_finish_gone(ct_store_server *s);
 /* conn.c. These functions never free a connection: they mark it as lost, and ct__srv_finish_gone frees it. */
 struct ct_srv_conn *ct__srv_conn_open(ct_store_server *s, int fd, const char *peer);
 void ct__srv_conn_free(struct ct_srv_conn *c);
+/* Counts the connection of a launcher in srv->nodes: n is 1 when it begins and -1 when it ends. */
+void ct__srv_conn_count_node(const struct ct_srv_conn *c, int n);
 void ct__srv_conn_read(struct ct_srv_conn *c);
 void ct__srv_conn_input(struct ct_srv_conn *c, const uint8_t *p, size_t n);
 void ct__srv_conn_flush(struct ct_srv_conn *c);
@@ -141,7 +151,8 @@ void ct__srv_waits_drop(struct ct_srv_conn *c);
 void ct__srv_waits_fail(ct_store_server *s);
 
 /* record.c */
-/* Adds the collective and phase of the rank's last heartbeat to a failure that a launcher has reported. */
+/* Adds the collective and phase of the rank's last heartbeat to a failure that a launcher has reported. The launcher may have set the phase to
+ * "step N". */
 void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f);
 /* Returns true if the rank left with BYE after a stop signal: whatever its launcher reports, this is not a failure. */
 bool ct__srv_has_left(ct_store_server *s, const struct ct_failure *f);

@@ -82,6 +82,11 @@ void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f);
  * called from any thread. */
 bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out);
 
+/* Returns true if the launcher of a node is connected; had_node also returns true if it has ended its connection with BYE,
+ * so that it may connect again. node is less than the n_nodes of the server's options. May be called from any thread. */
+bool ct_store_server_has_node(const ct_store_server *s, int node);
+bool ct_store_server_had_node(const ct_store_server *s, int node);
+
 /* Connects to the server. Retries at intervals of 2 ms to 200 ms until the server answers or the deadline has passed.
  * If the server refuses the client because of its token, its run id, its number of ranks or nodes, or a rank or node
  * rank that is already taken, the function immediately returns CT_MISMATCH with the server's reason. If the client has

@@ -34,6 +34,39 @@ static void test_refusals(void **state)
 	ct_store_server_stop(srv, SOON);
 }
 
+/* After restarts of the job, the run id has their number, which launchers read from the store. */
+static void test_other_attempt(void **state)
+{
+	struct ct_store_opts o = opts_of("run-a#2", "secret", -1);
+	ct_store_server *srv = NULL;
+	ct_store *s = NULL;
+
+	(void)state;
+	assert_ok(ct_store_server_start("127.0.0.1", 0, &o, &srv));
+	int port = ct_store_server_port(srv);
+	static const struct {
+		const char *run_id;
+		int member;
+		bool enters;
+	} cases[] = {{"run-a#2", 0, true},
+		     {"run-a#2", CT_STORE_LAUNCHER, true},
+		     {"run-a", CT_STORE_LAUNCHER, true},
+		     {"run-a", 1, false},
+		     {"run-a", CT_STORE_OBSERVER, false},
+		     {"run-a#1", 1, false},
+		     {"run-a#1", CT_STORE_LAUNCHER, false},
+		     {"run-", CT_STORE_LAUNCHER, false}};
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		o = opts_of(cases[i].run_id, "secret", cases[i].member);
+		enum ct_status st = ct_store_connect("127.0.0.1", port, &o, SOON, &s);
+		if (st != (cases[i].enters ? CT_OK : CT_MISMATCH))
+			fail_msg("case %zu: %s", i, ct_status_name(st));
+		if (st == CT_OK)
+			ct_store_close(s);
+	}
+	ct_store_server_stop(srv, SOON);
+}
+
 static bool has_failed(ct_store *s)
 {
 	struct ct_failure f;
@@ -163,11 +196,9 @@ static void test_port_in_use(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_who_may_report),
-		cmocka_unit_test(test_reported_before_the_end),
-		cmocka_unit_test(test_other_world),
-		cmocka_unit_test(test_port_in_use),
+		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_other_attempt),
+		cmocka_unit_test(test_who_may_report), cmocka_unit_test(test_reported_before_the_end),
+		cmocka_unit_test(test_other_world),    cmocka_unit_test(test_port_in_use),
 	};
 
 	/* These tests cause many warnings about refused clients. */

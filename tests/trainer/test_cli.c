@@ -100,12 +100,14 @@ static void test_torchrun_spellings(void **state)
 	expect_sets("--nproc_per-node=gpu x.yaml", "device=cuda@--nproc_per-node launch.procs=auto@--nproc_per-node");
 	expect_sets("--nproc_per_node=cpu x.yaml", "device=cpu@--nproc_per_node launch.procs=auto@--nproc_per_node");
 	expect_sets("--standalone --nnodes=1 x.yaml", "launch.nodes=1@--standalone launch.nodes=1@--nnodes");
-	expect_sets("--nnodes 2:2 --node_rank=1 --master_addr=10.0.0.1 --master_port=1234 x.yaml",
-		    "launch.nodes=2@--nnodes launch.node_rank=1@--node_rank launch.master_addr=10.0.0.1@--master_addr "
+	expect_sets("--nnodes 2:4 --node_rank=1 --master_addr=10.0.0.1 --master_port=1234 x.yaml",
+		    "launch.nodes=2..4@--nnodes launch.node_rank=1@--node_rank launch.master_addr=10.0.0.1@--master_addr "
 		    "launch.master_port=1234@--master_port");
 	expect_sets(
 		"--rdzv_backend=c10d --rdzv_id=7 --rdzv_endpoint=host:29400 --max_restarts=0 x.yaml",
-		"dist.run_id=7@--rdzv_id launch.master_addr=host@--rdzv_endpoint launch.master_port=29400@--rdzv_endpoint");
+		"dist.run_id=7@--rdzv_id launch.master_addr=host@--rdzv_endpoint launch.master_port=29400@--rdzv_endpoint "
+		"launch.restarts=0@--max_restarts");
+	expect_sets("--restarts 3 x.yaml", "launch.restarts=3@--restarts");
 	expect_sets("--rdzv-endpoint host x.yaml", "launch.master_addr=host@--rdzv-endpoint");
 	expect_sets("--rdzv-endpoint [::1]:5 x.yaml",
 		    "launch.master_addr=[::1]@--rdzv-endpoint launch.master_port=5@--rdzv-endpoint");
@@ -203,8 +205,6 @@ static void test_refused(void **state)
 		{"info --procs 2", "--procs cannot be used with info", "ctrain help info", CT_USAGE},
 		{"info optim.lr=2", "info takes no KEY=VALUE", "", CT_USAGE},
 		{"x.yaml --checkpoint best", "--checkpoint cannot be used with train", "", CT_USAGE},
-		{"x.yaml --nnodes 1:4", "cannot change during training", "", CT_UNSUPPORTED},
-		{"x.yaml --max-restarts 3", "run the same command again", "", CT_UNSUPPORTED},
 		{"x.yaml --rdzv_backend etcd", "c10d or static", "", CT_UNSUPPORTED},
 		{"x.yaml --rdzv_endpoint :5", "expected HOST", "", CT_USAGE},
 		{"help nonsense", "\"nonsense\" is not a command", "", CT_USAGE},

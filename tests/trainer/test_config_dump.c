@@ -32,6 +32,14 @@ static void test_processes_in_the_dump(void **state)
 	expect_dumped(GOOD "launch: {procs_list: \"3\"}\n", "  procs_list: \"3\"  # ", "procs: auto");
 }
 
+static void test_range_in_the_dump(void **state)
+{
+	(void)state;
+	expect_dumped(GOOD "batch: {global: 48}\nlaunch: {nodes: 2..4, restarts: 1, master_addr: a}\n",
+		      "  nodes: 2..4  # ", "nodes: 4 ");
+	expect_dumped(GOOD "launch: {nodes: 3..3, master_addr: a}\n", "  nodes: 3  # ", "..");
+}
+
 static void expect_same(const struct ct_config *a, const struct ct_config *b)
 {
 	for (size_t i = 0; i < ct__key_count(); i++) {
@@ -180,6 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_processes_in_the_dump),
+		cmocka_unit_test(test_range_in_the_dump),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_shipped),
 		cmocka_unit_test(test_lines),

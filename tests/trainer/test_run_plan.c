@@ -17,6 +17,8 @@ static const struct ct_dataset_info digits = {
 
 static const char base[] = "model: {name: mlp}\ndata: {name: synthetic}\ntrain: {epochs: 3}\n";
 
+#define ELASTIC "launch.nodes=2..4", "launch.procs=1", "launch.restarts=1", "launch.master_addr=a"
+
 static enum ct_status plan_of(struct ct_config *c, uint32_t world, struct ct_run_plan *p)
 {
 	enum ct_status st = ct_run_plan_make(c, world, &digits, NULL, p);
@@ -52,6 +54,36 @@ static void test_batch_is_cut_evenly(void **state)
 	assert_non_null(strstr(ct_error_hint_text(), "batch.global=51"));
 	assert_int_equal(plan_of(LOAD("batch.global=6", "train.accumulate=4"), 2, &p), CT_CONFIG);
 	assert_int_equal(plan_of(LOAD("batch.per_rank=1048576", "train.accumulate=4096"), 1024, &p), CT_CONFIG);
+}
+
+/* If the number of nodes may change, micro-batches are not larger than with all of them. */
+static void test_accumulate_adapts(void **state)
+{
+	static const struct {
+		const char *accumulate;
+		uint32_t world, steps, micro;
+	} cases[] = {
+		{"train.accumulate=1", 4, 1, 12}, {"train.accumulate=1", 3, 2, 8}, {"train.accumulate=1", 2, 2, 12},
+		{"train.accumulate=1", 1, 4, 12}, {"train.accumulate=3", 4, 3, 4}, {"train.accumulate=3", 3, 4, 4},
+		{"train.accumulate=3", 1, 12, 4},
+	};
+	struct ct_run_plan p;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		assert_int_equal(plan_of(LOAD("batch.global=48", ELASTIC, cases[i].accumulate), cases[i].world, &p),
+				 CT_OK);
+		assert_int_equal(p.global_batch, 48);
+		assert_int_equal(p.accumulate, cases[i].steps);
+		assert_int_equal(p.micro_rows, cases[i].micro);
+	}
+	struct ct_config *c = LOAD("batch.global=35", ELASTIC);
+	assert_int_equal(ct_plan_check_batch(c, 4), CT_CONFIG);
+	assert_non_null(strstr(ct_error_message(), "the ranks of 2 to 4 nodes"));
+	ct_config_destroy(c);
+	c = LOAD("batch.global=33", ELASTIC); /* 3 nodes */
+	assert_int_equal(ct_plan_check_batch(c, 4), CT_OK);
+	ct_config_destroy(c);
 }
 
 static void test_steps(void **state)
@@ -306,6 +338,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_batch_is_cut_evenly),
+		cmocka_unit_test(test_accumulate_adapts),
 		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_learning_rate),
 		cmocka_unit_test(test_schedule_in_steps),

@@ -45,7 +45,7 @@ static void start(struct ct_worker *w, char *mode)
 
 	setenv("CT_TEST_A", "old", 1);
 	setenv("CT_TEST_AB", "old", 1);
-	assert_int_equal(ct__worker_start(w, 3, argv, env, CT_ARRAY_LEN(env), false, -1), CT_OK);
+	assert_int_equal(ct__worker_start(w, 3, argv, env, CT_ARRAY_LEN(env), false, NULL, 0), CT_OK);
 }
 
 static void wait_for_end(struct ct_worker *w)
@@ -170,7 +170,7 @@ static void test_limits_are_no_bug(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){0, limit.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_int_equal(ct__worker_start(&w, 3, argv, NULL, 0, false, -1), CT_NOMEM);
+	assert_int_equal(ct__worker_start(&w, 3, argv, NULL, 0, false, NULL, 0), CT_NOMEM);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_non_null(strstr(ct_error_message(), "rank 3"));
 	assert_int_equal(ct__worker_status(&w), CT_OK); /* it never was */

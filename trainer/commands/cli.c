@@ -313,17 +313,13 @@ static enum ct_status apply_procs(struct ct_cli *cli, const struct given *g)
 static enum ct_status apply_nodes(struct ct_cli *cli, const struct given *g)
 {
 	const char *colon = strchr(g->value, ':');
-	char number[24];
+	char range[64];
 
 	if (!colon)
 		return set_key(cli, g, "launch.nodes", g->value);
-	if (strncmp(g->value, colon + 1, (size_t)(colon - g->value)) != 0 ||
-	    strlen(colon + 1) != (size_t)(colon - g->value))
-		return CT_FAIL(CT_UNSUPPORTED,
-			       "%s %.40s: the number of nodes cannot change during training; give a single number",
-			       g->shown, g->value);
-	snprintf(number, sizeof(number), "%s", colon + 1);
-	return set_key(cli, g, "launch.nodes", number);
+	snprintf(range, sizeof(range), "%.*s..%.24s", (int)(colon - g->value < 24 ? colon - g->value : 24), g->value,
+		 colon + 1);
+	return set_key(cli, g, "launch.nodes", range);
 }
 
 /* host, host:port or [v6]:port */
@@ -382,13 +378,6 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 			return CT_FAIL(
 				CT_UNSUPPORTED,
 				"%s %.40s: ctrain supports only its own rendezvous, which is selected by c10d or static",
-				g->shown, g->value);
-		return CT_OK;
-	case CT_OPTION_RESTARTS:
-		if (strcmp(g->value, "0") != 0)
-			return CT_FAIL(
-				CT_UNSUPPORTED,
-				"%s %.40s: ctrain does not restart failed ranks; run the same command again to resume",
 				g->shown, g->value);
 		return CT_OK;
 	case CT_OPTION_HELP:

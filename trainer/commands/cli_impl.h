@@ -35,7 +35,6 @@ enum ct_option_kind {
 	CT_OPTION_STANDALONE,
 	CT_OPTION_ENDPOINT, /* host[:port] */
 	CT_OPTION_BACKEND,  /* torchrun's rendezvous back ends; ignored */
-	CT_OPTION_RESTARTS, /* only 0 is accepted */
 	CT_OPTION_HELP,
 	CT_OPTION_VERSION
 };

@@ -11,6 +11,7 @@
 #include "trainer/doctor/doctor.h"
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/launch.h"
+#include "trainer/launch/launch_env.h"
 #include "trainer/loop/worker.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
@@ -111,6 +112,14 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 		given);
 }
 
+/* Ranks that ctrain's launcher has started have a pipe for errors, whatever their identity is derived from. */
+static void warn_of_restarts(const struct ct_config *cfg, const struct ct_identity *id)
+{
+	if (cfg->launch.restarts > 0 && id->rank == 0 && !getenv(CT_ENV_ERROR_FD))
+		CT_WARN("launch.restarts=%lld has no effect: the ranks were started by another launcher (%s), which would have to restart them",
+			(long long)cfg->launch.restarts, ct_launcher_name(id->by));
+}
+
 /* Runs as a worker if the environment assigns a rank to this process, otherwise as the launcher. */
 static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config *cfg)
 {
@@ -121,6 +130,7 @@ static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config
 	CT_TRY(ct__slurm_nodes(cli, cfg, &id));
 	if (id.by != CT_LAUNCHER_NONE) {
 		CT_TRY(check_number(cli, cfg, &id));
+		warn_of_restarts(cfg, &id);
 		return ct_worker_run(cfg, &id);
 	}
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));

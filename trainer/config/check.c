@@ -349,6 +349,24 @@ static void check_pipeline(struct checker *k)
 			(long long)c->launch.pipeline);
 }
 
+static void check_elastic(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	const char *what = NULL;
+
+	if (c->launch.min_nodes == 0 || !fine(k, "launch.nodes"))
+		return;
+	if (c->launch.restarts == 0)
+		what = "launch.restarts, because the job forms again when a node is lost";
+	else if (c->batch.global == 0)
+		what = "batch.global, so that the batch does not depend on the number of nodes";
+	else if (c->launch.pipeline > 1)
+		what = "launch.pipeline=1";
+	if (what)
+		problem(k, "launch.nodes", "launch.nodes=%lld..%lld requires %s", (long long)c->launch.min_nodes,
+			(long long)c->launch.nodes, what);
+}
+
 static void check_launch(struct checker *k)
 {
 	const struct ct_config *c = k->c;
@@ -373,6 +391,12 @@ static void check_launch(struct checker *k)
 			"launch.nodes=%lld requires launch.master_addr (--master-addr), the address of node 0; under srun, "
 			"remove launch.nodes",
 			(long long)c->launch.nodes);
+	if (c->launch.restarts > 0 && c->launch.nodes > 1 && c->launch.init[0] && fine(k, "launch.restarts") &&
+	    fine(k, "launch.nodes"))
+		problem(k, "launch.restarts",
+			"launch.restarts=%lld with several nodes requires ctrain's own store; set launch.master_addr instead of launch.init",
+			(long long)c->launch.restarts);
+	check_elastic(k);
 	check_meeting(k);
 	check_ports(k);
 	check_devices(k);

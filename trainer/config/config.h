@@ -55,9 +55,12 @@ struct ct_config {
 	struct {
 		int64_t procs;    /* ranks per node; auto: one per GPU; without GPUs, 2 (1 if there is only one CPU) */
 		char *procs_list; /* ranks on each node, such as "8,2"; "" = same on all nodes */
-		int64_t nodes, node_rank; /* 1, 0 */
+		int64_t nodes, min_nodes; /* 1, 0; "2..4" is stored as 4, 2 */
+		int64_t node_rank;        /* 0 */
 		char *master_addr;        /* "" = 127.0.0.1, if there is only one node */
 		int64_t master_port;      /* 0 = a free port with one node, 29400 with several nodes */
+		int64_t restarts;         /* 0 */
+		double join_wait;         /* seconds; 15 */
 		char *init;               /* "" | env:// | tcp://host:port | file:///path */
 		char *devices;            /* "" = all; "0,2" */
 		int64_t pipeline;         /* stages of the model; 1 */

@@ -30,7 +30,10 @@ enum {
 	CT_KEY_LEARNED_TOTAL = 32, /* like LEARNED, but only for schedules that depend on the length of the run */
 	CT_KEY_REQUIRED = 64,
 	CT_KEY_HIDE_UNSET = 128, /* 0, "" and auto mean "not set", and are omitted from a dump */
-	CT_KEY_SHARED = 256      /* changes which collectives are issued; included in ct_config_run_lines */
+	CT_KEY_SHARED = 256,     /* changes which collectives are issued; included in ct_config_run_lines */
+	/* For integers: "MIN..MAX" is allowed. MAX is stored in the field, and MIN in the next field of struct ct_config,
+	 * which is 0 if there is only one number. */
+	CT_KEY_RANGE = 512
 };
 
 #define CT_CFG_UNSET (-1) /* value of an enumeration key that has no default and was not set */

@@ -330,6 +330,11 @@ static ct_json *value_schema(const struct ct_key *k)
 	case CT_KEY_SIZES:
 		return sizes_schema(k);
 	default:
+		if (k->flags & CT_KEY_RANGE) {
+			item = type_schema("string");
+			ct_json_set_str(item, "pattern", "^[0-9]+\\.\\.[0-9]+$");
+			return either(number_schema(k), item);
+		}
 		return k->flags & CT_KEY_AUTO ? either(number_schema(k), auto_schema()) : number_schema(k);
 	}
 }

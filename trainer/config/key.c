@@ -103,6 +103,8 @@ void ct__key_describe(const struct ct_key *k, struct ct_str *out)
 	ct__key_add_range(k, out);
 	if (k->flags & CT_KEY_AUTO)
 		ct_str_add(out, ", or auto");
+	if (k->flags & CT_KEY_RANGE)
+		ct_str_add(out, ", or MIN..MAX");
 	if (k->type == CT_KEY_SIZES)
 		ct_str_add(out, ", or a list of pairs [epoch, number]");
 }
@@ -196,7 +198,7 @@ void ct__key_release(const struct ct_key *k, struct ct_config *c)
 		*(int *)slot = CT_CFG_UNSET;
 		break;
 	case CT_KEY_INT:
-		*(int64_t *)slot = 0;
+		memset(slot, 0, (k->flags & CT_KEY_RANGE ? 2 : 1) * sizeof(int64_t));
 		break;
 	case CT_KEY_BOOL:
 		*(bool *)slot = false;
@@ -306,6 +308,9 @@ void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml
 	case CT_KEY_INT:
 		if (k->flags & CT_KEY_AUTO && *(const int64_t *)slot == CT_CFG_AUTO)
 			ct_str_add(out, "auto");
+		else if (k->flags & CT_KEY_RANGE && ((const int64_t *)slot)[1] > 0)
+			ct_str_addf(out, "%lld..%lld", (long long)((const int64_t *)slot)[1],
+				    (long long)*(const int64_t *)slot);
 		else
 			ct_str_addf(out, "%lld", (long long)*(const int64_t *)slot);
 		break;

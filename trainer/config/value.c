@@ -1,5 +1,7 @@
 /* Converts a string from a file, the command line or the environment to the typed value of a key. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -91,6 +93,22 @@ static int64_t read_int(struct setter *t, const struct ct_yaml_node *v)
 	complain(t, v, "is not an integer%s", ct_str_text(&b));
 	ct_str_release(&b);
 	return 0;
+}
+
+/* "N" or "MIN..MAX"; for CT_KEY_RANGE. */
+static void read_range(struct setter *t, const struct ct_yaml_node *v, int64_t slot[2])
+{
+	int64_t min = 0, max = 0;
+	int end;
+
+	if (sscanf(v->text, "%5" SCNd64 "..%5" SCNd64 "%n", &min, &max, &end) < 2)
+		max = read_int(t, v);
+	else if ((size_t)end != v->len || min > max)
+		complain(t, v, "is not a range MIN..MAX, such as 2..4");
+	else
+		(void)(in_range(t, v, (double)min) && in_range(t, v, (double)max));
+	slot[0] = max;
+	slot[1] = min < max ? min : 0;
 }
 
 /* Reads a number, which may be followed by one of the units. */
@@ -388,6 +406,8 @@ static enum ct_status store_scalar(struct setter *t, const struct ct_yaml_node *
 
 		if (!t->failed)
 			*(int *)slot = x;
+	} else if (t->k->flags & CT_KEY_RANGE) {
+		read_range(t, v, slot);
 	} else if (t->k->type == CT_KEY_INT) {
 		int64_t x = read_int(t, v);
 

@@ -116,12 +116,12 @@ static void make_run_dir(struct exchange *x)
 static enum ct_status join(struct exchange *x)
 {
 	const struct ct_ranks *r = &x->o->ranks;
-	const struct ct_ranks nodes = {
+	struct ct_ranks nodes = {
 		.local = 1, .first = r->node, .world = r->n_nodes, .node = r->node, .n_nodes = r->n_nodes};
 
 	x->deadline = ct_deadline_in((int64_t)(x->o->cfg->dist.rendezvous_timeout * 1e9));
 	make_run_dir(x);
-	const enum ct_status st = ct_job_store_open(x->o->cfg, &nodes, x->run_dir, -1, &x->job);
+	const enum ct_status st = ct_job_store_open(x->o->cfg, &nodes, x->run_dir, -1, NULL, &x->job);
 	if (st == CT_COMM && x->c->self == 0)
 		snprintf(x->me->port_error, sizeof(x->me->port_error), "%s", ct_error_message());
 	CT_TRY(st);

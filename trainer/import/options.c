@@ -12,9 +12,10 @@ static void set_nodes(struct ct_import *im, const char *value)
 	const char *colon = strchr(value, ':');
 
 	if (colon && strncmp(value, colon + 1, (size_t)(colon - value)) != 0)
-		ct__import_note(im,
-				"--nnodes %s: the number of nodes is fixed while ctrain runs; this is the larger one",
-				value);
+		ct__import_note(
+			im,
+			"--nnodes %s: this is the larger number; for a number that may change, set launch.nodes=MIN..MAX, launch.restarts and batch.global",
+			value);
 	ct__import_set(im, "launch.nodes", colon ? colon + 1 : value);
 }
 
@@ -44,7 +45,7 @@ void ct__import_set_endpoint(struct ct_import *im, const char *value)
 static void set_restarts(struct ct_import *im, const char *value)
 {
 	if (strcmp(value, "0") != 0)
-		ct__import_set(im, "launch.max_restarts", value);
+		ct__import_set(im, "launch.restarts", value);
 }
 
 static const struct ct_rule torchrun[] = {

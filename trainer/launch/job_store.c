@@ -2,7 +2,6 @@
 #include "trainer/launch/job_store.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,14 +11,17 @@
 #include "base/mem.h"
 #include "base/output.h"
 #include "dist/rendezvous/place.h"
+#include "dist/rendezvous/rendezvous.h"
 #include "dist/rendezvous/secret.h"
 #include "dist/store/failure.h"
 #include "dist/store/net.h"
+#include "trainer/launch/form.h"
 #include "trainer/launch/signals.h"
 #include "trainer/plan/comm_settings.h"
+#include "trainer/plan/elastic.h"
 
 #define DEFAULT_PORT 29400 /* for runs on several nodes; the same port as torchrun's default */
-#define RETRY_MS 50
+#define RETRY_NS (50 * CT_MS)
 #define OWN_NS (5 * CT_SEC) /* to connect to the server of this process */
 #define MEMBERS_NS (500 * CT_MS)
 #define EARLY_SERVE_NS (600 * CT_MS) /* longer than the interval at which clients retry */
@@ -49,17 +51,13 @@ static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const str
 	bool logged = false;
 	enum ct_status st;
 	while ((st = ct_secret_find(so, out)) == CT_NOT_FOUND && so->run_dir && ct_now_ns() < deadline) {
-		struct pollfd p = {.fd = signals, .events = POLLIN};
 		if (!logged && ct_now_ns() - start > CT_SEC) {
 			logged = true;
 			CT_INFO("waiting until node 0 creates the run's secret in %s/token; %s", so->run_dir,
 				ct_error_hint_text());
 		}
-		(void)poll(&p, 1, RETRY_MS);
-		int sig = ct_signals_next(signals);
-		if (sig == SIGTSTP)
-			ct_signals_suspend_self();
-		else if (sig != 0)
+		int sig = ct_signals_wait(signals, ct_deadline_in(RETRY_NS));
+		if (sig != 0)
 			return stopped_by(sig);
 	}
 	if (st != CT_NOT_FOUND)
@@ -123,16 +121,26 @@ static enum ct_status make_roll(const struct ct_config *c, const struct ct_ranks
 	return CT_OK;
 }
 
-/* Node 0 of several: checks that the other nodes will find the store, and publishes the list of nodes. */
-static enum ct_status check_place(const struct ct_config *c, const struct ct_job_store *j, int port)
+/* Node 0 of several: checks that the other nodes will find the store, and selects the nodes that take part. */
+static enum ct_status form(const struct ct_config *c, struct ct_job_store *j, int port, int signals)
 {
 	struct ct_store_opts opts = j->opts;
-	ct_store *outside, *own;
+	ct_store *outside;
 	opts.member = CT_STORE_LAUNCHER;
 	CT_TRY(ct_place_check("--master-addr", "node rank 0", c->launch.master_addr, port, &opts, &outside));
 	ct_store_close(outside);
+	return j->elastic ? ct_form_wait(c, j->server, signals, &j->roll) : CT_OK;
+}
+
+/* Node 0 of several: publishes the list of nodes, from which the other nodes start. */
+static enum ct_status publish(const struct ct_job_store *j, int port, const struct ct_rejoin_attempt *attempt)
+{
+	struct ct_store_opts opts = j->opts;
+	ct_store *own;
+	opts.member = CT_STORE_LAUNCHER;
 	CT_TRY(ct_store_connect(ct_net_loopback(), port, &opts, ct_deadline_in(OWN_NS), &own));
-	enum ct_status st = ct_roll_publish(&j->roll, own);
+	enum ct_status st =
+		attempt ? ct_rejoin_publish(own, attempt->number, &j->roll) : ct_roll_publish(&j->roll, own);
 	ct_store_close(own);
 	return st;
 }
@@ -183,47 +191,129 @@ static void report_early(const struct ct_config *c, const char *run_dir, const s
 void ct_job_store_report_early(const struct ct_config *c, const char *run_dir)
 {
 	struct ct_error why;
-	if (c->launch.nodes < 2 || c->launch.init[0] || !c->launch.master_addr[0])
+	if (c->launch.nodes < 2 || c->launch.init[0] || !c->launch.master_addr[0] || ct_plan_is_elastic(c))
 		return;
 	ct_error_save(&why);
 	report_early(c, run_dir, &why);
 	(void)ct_error_restore(&why);
 }
 
-enum ct_status ct_job_store_open(const struct ct_config *c, const struct ct_ranks *ranks, const char *run_dir,
-				 int signals, struct ct_job_store *out)
+/* Node 0: starts the store. */
+static enum ct_status serve(const struct ct_config *c, const struct ct_ranks *ranks, const struct ct_secret *secret,
+			    int signals, const struct ct_rejoin_attempt *attempt, struct ct_job_store *j)
 {
-	struct ct_job_store j = {0};
+	const bool several = ranks->n_nodes > 1;
+	CT_TRY(ct_store_server_start(several ? NULL : j->host, j->port, &j->opts, &j->server));
+	j->port = ct_store_server_port(j->server);
+	if (!several)
+		return CT_OK;
+	if (!attempt || attempt->number == 0)
+		announce(secret, j->port);
+	CT_TRY(form(c, j, j->port, signals));
+	return publish(j, j->port, attempt);
+}
+
+/* Other nodes, with launch.restarts: waits for the attempt. */
+static enum ct_status follow(const struct ct_config *c, const struct ct_ranks *ranks, int signals,
+			     struct ct_rejoin_attempt *attempt, struct ct_job_store *j)
+{
+	const struct ct_rejoin_at at = {j->host, j->port, &j->opts, signals};
+	ct_roll_release(&j->roll);
+	CT_TRY(ct_rejoin_wait(&at, (int64_t)(c->dist.rendezvous_timeout * 1e9), attempt, &j->roll, &j->over));
+	if (j->over)
+		return CT_OK;
+	ct_run_id_of_attempt(j->opts.run_id, ct_plan_run_id(c, ""), attempt->number);
+	const int node = ranks->node, n = j->roll.first[node + 1] - j->roll.first[node];
+	if (n == ranks->local)
+		return CT_OK;
+	return CT_FAIL_HINT(CT_MISMATCH,
+			    "start every node with the same number of processes (--procs), or with --procs A,B,..",
+			    "this node was started with %d ranks, but according to node 0 (%s) it has %d", ranks->local,
+			    attempt->host, n);
+}
+
+enum ct_status ct_job_store_open(const struct ct_config *c, struct ct_ranks *ranks, const char *run_dir, int signals,
+				 struct ct_rejoin_attempt *attempt, struct ct_job_store *out)
+{
+	struct ct_job_store j = {.port = port_of(c)};
 	const char *host = ranks->node == 0 ? "localhost" : c->launch.master_addr;
-	int port = port_of(c);
+	const bool follows = attempt && ranks->node != 0 && c->launch.restarts > 0;
 	struct ct_secret secret;
+	j.elastic = attempt && ct_plan_is_elastic(c);
 	name_self(c, ranks->n_nodes, ranks->node, &j.opts);
-	j.opts.world = ranks->world;
+	/* The number of ranks is not known before the nodes have been selected. */
+	j.opts.world = j.elastic ? 0 : ranks->world;
 	if (c->launch.init[0]) {
 		*out = j;
 		return CT_OK;
 	}
 	CT_TRY(choose_token(c, ranks, run_dir, signals, &secret));
 	memcpy(j.opts.token, secret.token, sizeof(j.opts.token));
+	if (attempt && !follows)
+		ct_run_id_of_attempt(j.opts.run_id, ct_plan_run_id(c, ""), attempt->number);
+	snprintf(j.host, sizeof(j.host), "%s", host);
 	enum ct_status st = make_roll(c, ranks, &j.roll);
-	if (st == CT_OK && ranks->node == 0) {
-		st = ct_store_server_start(ranks->n_nodes == 1 ? host : NULL, port, &j.opts, &j.server);
-		port = st == CT_OK ? ct_store_server_port(j.server) : port;
-		if (st == CT_OK && ranks->n_nodes > 1)
-			st = check_place(c, &j, port);
-		if (st == CT_OK && ranks->n_nodes > 1)
-			announce(&secret, port);
-	}
-	snprintf(j.master, sizeof(j.master), "%.255s port %d", c->launch.master_addr, port);
+	if (st == CT_OK && ranks->node == 0)
+		st = serve(c, ranks, &secret, signals, attempt, &j);
+	else if (st == CT_OK && follows)
+		st = follow(c, ranks, signals, attempt, &j);
+	snprintf(j.master, sizeof(j.master), "%.255s port %d", c->launch.master_addr, j.port);
 	bool v6 = strchr(host, ':') && host[0] != '[';
-	snprintf(j.addr, sizeof(j.addr), "%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", port);
+	snprintf(j.addr, sizeof(j.addr), "%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", j.port);
+	if (st == CT_OK && !j.over)
+		st = watch_store(&j, ranks, host, j.port);
+	if (st == CT_OK && j.elastic && !j.over) {
+		ranks->world = j.roll.world;
+		ranks->first = j.roll.first[ranks->node];
+	}
 	if (st == CT_OK)
-		st = watch_store(&j, ranks, host, port);
-	if (st < 0)
-		ct_job_store_close(&j, 0);
-	else
 		*out = j;
+	else
+		ct_job_store_close(&j, 0);
 	return st;
+}
+
+int ct_job_store_others(const struct ct_job_store *j, bool with_ranks)
+{
+	int n = 0;
+	for (int k = 1; j->server && k < j->roll.n_nodes; k++) {
+		const bool takes_part = j->roll.first[k + 1] > j->roll.first[k];
+		n += takes_part ? with_ranks && ct_store_server_had_node(j->server, k)
+				: ct_store_server_has_node(j->server, k);
+	}
+	return n;
+}
+
+bool ct_job_store_can_grow(const struct ct_job_store *j, const struct ct_config *c)
+{
+	return j->server && j->elastic && ct_form_count(&j->roll) < j->roll.n_nodes &&
+	       ct_form_can_grow(c, j->server, &j->roll);
+}
+
+void ct_job_store_serve_end(const struct ct_config *c, const struct ct_ranks *ranks, const char *run_dir, int signals,
+			    int number, int n_others)
+{
+	struct ct_job_store j = {.port = port_of(c), .host = "localhost"};
+	struct ct_secret secret;
+	struct ct_error e;
+	ct_error_save(&e);
+	name_self(c, ranks->n_nodes, ranks->node, &j.opts);
+	ct_run_id_of_attempt(j.opts.run_id, ct_plan_run_id(c, ""), number);
+	enum ct_status st = choose_token(c, ranks, run_dir, signals, &secret);
+	if (st == CT_OK) {
+		memcpy(j.opts.token, secret.token, sizeof(j.opts.token));
+		st = ct_store_server_start(NULL, j.port, &j.opts, &j.server);
+	}
+	(void)ct_error_restore(&e);
+	if (st == CT_OK)
+		ct_job_store_publish_end(&j, signals, n_others);
+	ct_job_store_close(&j, 0);
+}
+
+void ct_job_store_publish_end(const struct ct_job_store *j, int signals, int n_others)
+{
+	const struct ct_rejoin_at at = {j->host, j->port, &j->opts, signals};
+	ct_rejoin_publish_end(&at, n_others);
 }
 
 void ct_job_store_report(struct ct_job_store *j, const struct ct_failure *f)

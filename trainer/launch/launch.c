@@ -12,71 +12,95 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/output.h"
+#include "trainer/launch/attempts_impl.h"
+#include "trainer/launch/form.h"
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/limits.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
+#include "trainer/launch/step_board.h"
 #include "trainer/launch/waiting.h"
 #include "trainer/launch/witness.h"
 #include "trainer/launch/workers_impl.h"
+#include "trainer/plan/elastic.h"
 
 #define KILL_AFTER_NS (2500 * CT_MS) /* after the first failure, so that all processes have ended within 5 s */
 #define MISMATCH_AFTER_NS CT_SEC     /* after a node or rank was refused: the ranks have nothing to save */
 #define GONE_AFTER_NS (10 * CT_SEC)  /* after the store has ended, which also happens when a run finishes */
 #define LOOK_NS (100 * CT_MS)        /* interval at which the failure record is read after a stop signal */
 #define SAME_STOP_NS CT_SEC          /* a batch system may send the same stop signal to the launcher twice */
+#define GROW_NS (500 * CT_MS)        /* interval at which node 0 looks for nodes that could take part */
 #define OUTPUT_RETRY_MS 100
-#define MAX_ENV 16
+#define MAX_ENV (14 + CT_ATTEMPTS_ENV)
 
 struct launcher {
 	const struct ct_config *cfg;
-	struct ct_ranks ranks;
+	char **argv;
+	const char *run_dir;   /* NULL: the workers do not save when they are stopped */
+	struct ct_ranks ranks; /* of this attempt, if the number of nodes may change */
+	int signals;
+	int clock_fd;                /* clock that the launcher and the ranks share; Ctrl-Z halts it */
+	struct ct_step_count *steps; /* [ranks.local] */
+	int steps_fd;
+	struct ct_attempts attempts;
+
+	/* Of an attempt. */
 	struct ct_worker *workers;
 	struct ct_job_store store;
 	struct ct_witness witness;
 	struct ct_waiting waiting;
-	int signals;
-	int clock_fd;       /* clock that the launcher and the ranks share; Ctrl-Z halts it */
+	bool stopping;      /* a signal has requested to stop */
 	int64_t stopped_at; /* time of the first SIGINT or SIGTERM; 0 if there was none */
 	int64_t kill_at;    /* CT_FOREVER until a failure */
+	int64_t grow_at;    /* when to look for other nodes; CT_FOREVER unless the number of nodes may change */
 	int first_failed;   /* index of the worker, or -1 */
 	bool killed;        /* the launcher has killed the remaining workers */
 	bool run_failed;    /* the store has a failure record */
 	int give_up;        /* the signal that ends the job at once, or 0 */
-	bool saves;         /* on a stop signal, the workers save before they end */
+	int n_others;       /* other nodes that were connected at its end */
 };
 
-static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, char **argv)
+/* Returns the number of environment variables of rank i, which the caller owns. Out of memory, some of them are NULL. */
+static size_t worker_env(const struct launcher *l, int i, int64_t start_ns, char *env[MAX_ENV])
 {
-	char *env[MAX_ENV] = {0};
 	size_t n = 0;
 	int threads = ct_plan_threads(l->cfg, l->ranks.local);
 	env[n++] = ct_strfmt("RANK=%d", l->ranks.first + i);
 	env[n++] = ct_strfmt("WORLD_SIZE=%d", l->ranks.world);
 	env[n++] = ct_strfmt("LOCAL_RANK=%d", i);
 	env[n++] = ct_strfmt("LOCAL_WORLD_SIZE=%d", l->ranks.local);
-	env[n++] = ct_strfmt("CTRAIN_NODE_RANK=%d", l->ranks.node);
-	env[n++] = ct_strfmt("CTRAIN_N_NODES=%d", l->ranks.n_nodes);
-	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", l->store.opts.run_id);
+	const struct ct_roll *roll = &l->store.roll;
+	env[n++] = ct_strfmt("CTRAIN_NODE_RANK=%d", roll->first ? ct_form_index(roll, l->ranks.node) : l->ranks.node);
+	env[n++] = ct_strfmt("CTRAIN_N_NODES=%d", roll->first ? ct_form_count(roll) : l->ranks.n_nodes);
+	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", ct_plan_run_id(l->cfg, ""));
 	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
 	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
 	env[n++] = ct_strfmt("%s=%d", CT_ENV_CLOCK_FD, l->clock_fd);
 	env[n++] = ct_witness_env(&l->witness, i);
+	env[n++] = ct_strfmt("%s=%d", CT_ENV_STEPS_FD, l->steps_fd);
+	n += ct__attempts_env(&l->attempts, env + n);
 	if (l->store.addr[0]) {
 		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store.addr);
 		env[n++] = ct_strfmt("CTRAIN_TOKEN=%s", l->store.opts.token);
 	}
+	return n;
+}
+
+static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, char **argv)
+{
+	const int pass_fds[] = {l->clock_fd, l->steps_fd};
+	char *env[MAX_ENV] = {0};
+	size_t n = worker_env(l, i, start_ns, env);
 	enum ct_status st = CT_OK;
 	for (size_t k = 0; k < n; k++)
 		if (!env[k])
 			st = CT_NOMEM;
 	if (st == CT_OK)
 		st = ct__worker_start(&l->workers[i], l->ranks.first + i, argv, env, n, i == 0 && l->ranks.node == 0,
-				      l->clock_fd);
+				      pass_fds, CT_ARRAY_LEN(pass_fds));
 	for (size_t k = 0; k < n; k++)
 		ct_free(env[k]);
 	return st;
@@ -128,7 +152,8 @@ static void handle_signals(struct launcher *l)
 			suspend(l);
 			continue;
 		}
-		if (!l->saves || is_second_stop(l, sig)) {
+		l->stopping = true;
+		if (!l->run_dir || is_second_stop(l, sig)) {
 			l->give_up = sig;
 			kill_all(l);
 			continue;
@@ -149,6 +174,9 @@ static void publish_failure(struct launcher *l, const struct ct_worker *w)
 	if (w->has_error ? ct__worker_is_consequence(w) : !WIFSIGNALED(w->wait_status))
 		return;
 	snprintf(f.host, sizeof(f.host), "%s", l->store.opts.host);
+	uint64_t begun = atomic_load(&l->steps[w->rank - l->ranks.first].begun);
+	if (begun > 0)
+		snprintf(f.phase, sizeof(f.phase), "step %" PRIu64, begun - 1);
 	if (w->has_error) {
 		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) %s: %.500s", w->rank, (int)w->pid,
 			 f.host, f.status == CT_INTERRUPTED ? "ended" : "failed", w->error.message);
@@ -205,9 +233,17 @@ static void look_at_store(struct launcher *l)
 		l->kill_at = due;
 }
 
-/* Shows which nodes have joined, until all have, or until the job ends. */
+/* Shows which nodes have joined, until all have, or until the job ends. If other nodes can take part in the job, requests
+ * rank 0 to stop at the next checkpoint. */
 static void look_at_nodes(struct launcher *l)
 {
+	if (ct_now_ns() >= l->grow_at) {
+		l->grow_at = ct_deadline_in(GROW_NS);
+		if (ct_job_store_can_grow(&l->store, l->cfg) && !atomic_exchange(&l->steps[0].regroup, true))
+			ct_output_print(
+				STDERR_FILENO,
+				"ctrain: more nodes are there; the job continues with them after the next checkpoint\n");
+	}
 	if (l->run_failed || l->stopped_at != 0 || l->first_failed >= 0)
 		ct_waiting_end(&l->waiting);
 	else
@@ -238,6 +274,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 		int64_t look_at = l->stopped_at != 0 && !l->run_failed ? ct_deadline_in(LOOK_NS) : CT_FOREVER;
 		int64_t due = ct_waiting_due(&l->waiting);
 		due = look_at < due ? look_at : due;
+		due = l->grow_at < due ? l->grow_at : due;
 		int ms = ct_deadline_poll_ms(l->kill_at < due ? l->kill_at : due);
 		/* Wakes up to print pending lines, in case the terminal accepts output again. */
 		(void)poll(fds, k, ct_output_pending() && (ms < 0 || ms > OUTPUT_RETRY_MS) ? OUTPUT_RETRY_MS : ms);
@@ -329,10 +366,40 @@ static enum ct_status result(struct launcher *l)
 	return describe_end(l, w);
 }
 
+/* Returns the step that a rank of another node was computing, counted from 1. Its launcher or the rank itself has reported the phase, for
+ * example "training, step 120", where 120 steps have been done. Without a step, training had not begun. */
+static int64_t step_in(const char *phase)
+{
+	const char *at = strstr(phase, "step ");
+	return at ? strtoll(at + strlen("step "), NULL, 10) + 1 : 0;
+}
+
+/* Returns how the attempt has ended. The failure record of the store is the same on all nodes. If a rank hangs, it has the rank that reported
+ * this. */
+static struct ct_attempt_end describe_attempt(struct launcher *l, enum ct_status st)
+{
+	struct ct_attempt_end end = {.rank = -1, .step = -1, .stopped = l->stopping};
+	end.regroups = st == CT_INTERRUPTED && !l->stopping && atomic_load(&l->steps[0].regrouped);
+	struct ct_failure f = {0};
+	bool gone;
+	if (ct_job_store_failure(&l->store, &f, &gone) && f.rank >= 0)
+		end.rank = f.rank;
+	else if (l->first_failed >= 0)
+		end.rank = l->workers[l->first_failed].rank;
+	int i = end.rank - l->ranks.first;
+	if (end.rank >= 0 && i >= 0 && i < l->ranks.local) {
+		end.step = (int64_t)atomic_load(&l->steps[i].begun);
+	} else if (end.rank >= 0) {
+		end.step = step_in(f.phase);
+		end.status = (enum ct_status)f.status; /* the ranks of this node have only lost a peer */
+	}
+	return end;
+}
+
 static enum ct_status run_job(struct launcher *l, char **argv)
 {
 	enum ct_status st = CT_OK;
-	int64_t start = ct_process_start_ns();
+	int64_t start = l->attempts.now.number == 0 ? ct_process_start_ns() : ct_now_ns();
 	for (int i = 0; i < l->ranks.local && st == CT_OK; i++)
 		st = start_worker(l, i, start, argv);
 	if (st < 0)
@@ -348,34 +415,58 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	return st < 0 ? ct_error_restore(&first) : result(l);
 }
 
-static void report_failure(struct launcher *l, const char *run_dir)
+static void report_failure(struct launcher *l)
 {
 	struct ct_failure f;
 	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
-	ct_witness_report(&l->witness, l->workers, l->ranks.node, l->ranks.world, run_dir, known ? &f : NULL,
+	ct_witness_report(&l->witness, l->workers, l->ranks.node, l->ranks.world, l->run_dir, known ? &f : NULL,
 			  l->first_failed);
 }
 
-/* Writes the reason for the failure to RUN/log/launcher.log, because terminal output may be lost. */
-static enum ct_status record_failure(const char *run_dir)
+/* Starts the store and the ranks, and waits until all of them have ended. */
+static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 {
-	struct ct_error e;
-	ct_error_save(&e);
-	char *path = ct_path_join(run_dir, "log/launcher.log");
-	bool opened = path && ct_log_open_file(path) == CT_OK;
-	if (opened)
-		ct_log_record(CT_LOG_COMPONENT, "%s%s%s", ct_error_message(), e.hint[0] ? "; hint: " : "", e.hint);
-	else
-		(void)ct_error_restore(&e);
-	ct_log_close();
-	ct_free(path);
-	return e.status;
+	struct launcher *l = user;
+	l->stopping = l->killed = l->run_failed = false;
+	l->stopped_at = 0;
+	l->kill_at = CT_FOREVER;
+	l->grow_at = ct_plan_is_elastic(l->cfg) && l->ranks.node == 0 ? 0 : CT_FOREVER;
+	l->first_failed = -1;
+	ct_step_board_clear(l->steps, l->ranks.local);
+	end->stopped = l->attempts.follows; /* an error before the start of the ranks is final, except on node 0 */
+	CT_TRY(ct_job_store_open(l->cfg, &l->ranks, l->run_dir, l->signals, &l->attempts.now, &l->store));
+	if (l->store.over)
+		return CT_OK;
+	enum ct_status st = (l->workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l->ranks.local)) ? CT_OK : CT_NOMEM;
+	for (int i = 0; st == CT_OK && i < l->ranks.local; i++)
+		l->workers[i].out.fd = l->workers[i].error_fd = -1;
+	if (st == CT_OK)
+		st = ct_witness_open(&l->witness, l->ranks.local);
+	if (st == CT_OK) {
+		st = run_job(l, l->argv);
+		*end = describe_attempt(l, st);
+		if (st < 0 && !end->regroups)
+			report_failure(l);
+		ct_witness_close(&l->witness);
+	}
+	for (int i = 0; l->workers && i < l->ranks.local; i++)
+		ct__worker_release(&l->workers[i]);
+	ct_free(l->workers);
+	l->workers = NULL;
+	if (st == CT_OK)
+		ct_error_clear();
+	if (!end->regroups && (st == CT_OK || st == CT_INTERRUPTED) && ct_job_store_others(&l->store, false) > 0)
+		ct_job_store_publish_end(&l->store, l->signals, ct_job_store_others(&l->store, false));
+	l->n_others = ct_job_store_others(&l->store, true);
+	/* Ranks on other nodes may still have to read the result, or to leave. */
+	ct_job_store_close(&l->store,
+			   l->give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
+	return st;
 }
 
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir)
 {
-	struct launcher l = {
-		.cfg = cfg, .signals = -1, .kill_at = CT_FOREVER, .first_failed = -1, .saves = run_dir != NULL};
+	struct launcher l = {.cfg = cfg, .argv = argv, .run_dir = run_dir, .signals = -1};
 	enum ct_status st;
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
 	CT_TRY(ct_limits_check(l.ranks.local));
@@ -384,28 +475,14 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 	CT_TRY(ct_signals_open(true, &l.signals));
 	ct_output_never_wait();
 	CT_TRY_GOTO(ct_clock_share(&l.clock_fd), st, out_signals);
-	CT_TRY_GOTO(ct_job_store_open(cfg, &l.ranks, run_dir, l.signals, &l.store), st, out_clock);
-	if (!(l.workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l.ranks.local))) {
-		st = CT_NOMEM;
-		goto out_store;
-	}
-	for (int i = 0; i < l.ranks.local; i++)
-		l.workers[i].out.fd = l.workers[i].error_fd = -1;
-	CT_TRY_GOTO(ct_witness_open(&l.witness, l.ranks.local), st, out_workers);
-	st = run_job(&l, argv);
-	if (st < 0)
-		report_failure(&l, run_dir);
-	if (st < 0 && run_dir && l.ranks.node == 0)
-		st = record_failure(run_dir);
-	for (int i = 0; i < l.ranks.local; i++)
-		ct__worker_release(&l.workers[i]);
-	ct_witness_close(&l.witness);
-out_workers:
-	ct_free(l.workers);
-out_store:
-	/* Ranks on other nodes may still have to read the result, or to leave. */
-	ct_job_store_close(&l.store,
-			   l.give_up ? 0 : ct_deadline_in(st == CT_OK || st == CT_INTERRUPTED ? 10 * CT_SEC : CT_SEC));
+	CT_TRY_GOTO(ct_step_board_create(l.ranks.local, &l.steps, &l.steps_fd), st, out_clock);
+	ct__attempts_init(&l.attempts, cfg, run_dir, l.ranks.node, l.signals);
+	st = ct__attempts_run(&l.attempts, run_attempt, &l);
+	if (l.attempts.decided && l.n_others > 0)
+		ct_job_store_serve_end(cfg, &l.ranks, run_dir, l.signals, l.attempts.now.number + 1, l.n_others);
+	ct__attempts_release(&l.attempts);
+	ct_step_board_release(l.steps, l.ranks.local);
+	close(l.steps_fd);
 out_clock:
 	close(l.clock_fd);
 out_signals:

@@ -1,10 +1,13 @@
 #include "trainer/launch/signals.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 static void add_stop_signals(sigset_t *set)
 {
@@ -67,6 +70,21 @@ int ct_signals_next(int fd)
 {
 	struct signalfd_siginfo si;
 	return read(fd, &si, sizeof(si)) == (ssize_t)sizeof(si) ? (int)si.ssi_signo : 0;
+}
+
+int ct_signals_wait(int fd, int64_t deadline_ns)
+{
+	for (;;) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		(void)poll(&p, 1, ct_deadline_poll_ms(deadline_ns));
+		int sig = ct_signals_next(fd);
+		if (sig == SIGTSTP)
+			ct_signals_suspend_self();
+		else if (sig != 0 && sig != SIGCHLD)
+			return sig;
+		else if (sig == 0 && ct_now_ns() >= deadline_ns)
+			return 0;
+	}
 }
 
 void ct_signals_suspend_self(void)

@@ -3,6 +3,8 @@
 #ifndef CT_TRAINER_LAUNCH_SIGNALS_H
 #define CT_TRAINER_LAUNCH_SIGNALS_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 /* Blocks SIGINT, SIGTERM and SIGUSR1 in this thread and in all threads that it starts later. If `children` is true,
@@ -11,6 +13,8 @@
 enum ct_status ct_signals_open(bool children, int *fd) CT_MUST_CHECK;
 /* Returns the number of the next pending signal, or 0 if there is none. */
 int ct_signals_next(int fd);
+/* Waits for a stop signal, and returns its number, or 0 after the deadline. Ignores SIGCHLD, and suspends this process at SIGTSTP. */
+int ct_signals_wait(int fd, int64_t deadline_ns);
 void ct_signals_close(int fd);
 /* Stops this process as SIGTSTP (Ctrl-Z) does by default, although ct_signals_open has blocked that signal. Returns
  * when the process is continued. Returns at once in an orphaned process group, where no shell could continue the

@@ -40,7 +40,7 @@ static char **make_env(char *const *extra, size_t n_extra, char *error_env)
 }
 
 /* Makes only async-signal-safe calls, because the launcher has threads. */
-static void child_main(pid_t parent, char **argv, char **env, int out, int error, int pass_fd)
+static void child_main(pid_t parent, char **argv, char **env, int out, int error, const int *pass_fds, size_t n_pass)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -52,8 +52,8 @@ static void child_main(pid_t parent, char **argv, char **env, int out, int error
 		dup2(out, STDERR_FILENO);
 	}
 	fcntl(error, F_SETFD, 0);
-	if (pass_fd >= 0)
-		fcntl(pass_fd, F_SETFD, 0);
+	for (size_t i = 0; i < n_pass; i++)
+		fcntl(pass_fds[i], F_SETFD, 0);
 	execve("/proc/self/exe", argv, env);
 	_exit(70);
 }
@@ -67,7 +67,7 @@ static enum ct_status out_of(const char *what, int rank)
 }
 
 enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
-				bool inherit_output, int pass_fd)
+				bool inherit_output, const int *pass_fds, size_t n_pass)
 {
 	int out[2] = {-1, -1}, error[2] = {-1, -1};
 	char error_env[48];
@@ -86,7 +86,7 @@ enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char
 	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0)
-		child_main(parent, argv, env, out[1], error[1], pass_fd);
+		child_main(parent, argv, env, out[1], error[1], pass_fds, n_pass);
 	if (pid < 0) {
 		st = out_of("fork", rank);
 		goto out;

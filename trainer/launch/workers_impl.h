@@ -19,10 +19,10 @@ struct ct_worker {
 
 /* Forks, and executes this program again with argv and the additional environment variables extra_env [n_env] (strings
  * of the form NAME=VALUE, which replace existing variables). If inherit_output is true, the worker (rank 0) writes
- * directly to the launcher's output. pass_fd is a descriptor that the worker inherits, or -1. Fails with CT_NOMEM if
+ * directly to the launcher's output. pass_fds [n_pass] are descriptors that the worker inherits. Fails with CT_NOMEM if
  * the system cannot create another pipe or process. */
 enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
-				bool inherit_output, int pass_fd) CT_MUST_CHECK;
+				bool inherit_output, const int *pass_fds, size_t n_pass) CT_MUST_CHECK;
 /* Copies the available output with the prefix "[rank N] " on each line, and receives the error message if there is one.
  * Does not block. */
 void ct__worker_drain(struct ct_worker *w);

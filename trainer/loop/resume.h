@@ -11,7 +11,8 @@
  *   deleted.
  * - must: like auto, but fails with CT_NOT_FOUND if there is no checkpoint.
  * - Any other value is the path of a checkpoint.
- * When Slurm has restarted the job, the newest valid checkpoint is used in all cases, if this job has saved one.
+ * After a restart, by Slurm or by launch.restarts, the newest valid checkpoint is used in all cases, if this job has
+ * saved one.
  * Fails with CT_CONFIG if the checkpoint was saved with another config, model or data; the message lists the keys that
  * differ. A start from scratch loads model.weights (trainer/checkpoint/model_weights.h). Afterwards, all ranks have the
  * parameters, buffers, optimizer state and position of rank 0. */

@@ -24,6 +24,32 @@ void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
 		ct_watchdog_phase(s->watchdog, "%s, step %llu", phase, (unsigned long long)step);
 }
 
+void ct_session_count_steps(struct ct_session *s)
+{
+	if (s->steps)
+		atomic_store_explicit(&s->steps->begun, s->state.step + 1, memory_order_relaxed);
+}
+
+bool ct_session_wants_regroup(const struct ct_session *s)
+{
+	return ct_session_is_root(s) && s->steps && atomic_load(&s->steps->regroup);
+}
+
+enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes)
+{
+	const unsigned long long step = s->state.step;
+
+	if (more_nodes) {
+		if (s->steps)
+			atomic_store(&s->steps->regrouped, true);
+		return CT_FAIL(CT_INTERRUPTED, "stopped at step %llu to continue with more nodes", step);
+	}
+	ct_error_set(CT_INTERRUPTED, __FILE__, __LINE__, "stopped by a signal at step %llu; the checkpoint is saved",
+		     step);
+	ct_error_hint("%s to continue", ct_plan_how_to_resume(s->cfg));
+	return CT_INTERRUPTED;
+}
+
 static enum ct_status broadcast(ct_comm *c, void *buf, size_t bytes)
 {
 	ct_work *w = NULL;

@@ -6,6 +6,7 @@
 #include "dist/reducer.h"
 #include "dist/watchdog.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/launch/step_board.h"
 #include "trainer/pipeline/pipeline.h"
 #include "trainer/plan/run_plan.h"
 
@@ -13,8 +14,9 @@
  * additional all-reduce. They are fp32, regardless of the type of the gradients. */
 enum ct_scalar {
 	CT_SCALAR_LOSS,
-	CT_SCALAR_STOP, /* STOP and SAVE: requests of ranks to stop and to save */
+	CT_SCALAR_STOP, /* STOP, SAVE and REGROUP: requests of ranks to stop, to save, and to stop because a node can be added */
 	CT_SCALAR_SAVE,
+	CT_SCALAR_REGROUP,
 	CT_SCALAR_BAD, /* unreadable samples of the epoch so far */
 	/* The results of the update, which are not summed: they are written after the reduction, and read together with
 	 * the sums. */
@@ -43,18 +45,22 @@ struct ct_session {
 		*lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
 	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1: no restart. */
 	int64_t saves_before;
+	struct ct_step_count *steps; /* of this rank, for the launcher; NULL: there is none */
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
-	void *samples[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches */
-	ct_graph *graph;         /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if there is a pipeline */
-	ct_graph *size_graph;    /* graph of the program `full` after the image size has changed; otherwise NULL */
-	ct_graph *val_graph; /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
+	void *samples
+		[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches */
+	ct_graph *
+		graph; /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if there is a pipeline */
+	ct_graph *size_graph; /* graph of the program `full` after the image size has changed; otherwise NULL */
+	ct_graph *val_graph;  /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
 	ct_engine *engine;
 	ct_comm *comm;
 	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
-	ct_comm *group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a stage */
+	ct_comm *
+		group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a stage */
 	ct_net *net;
 	ct_arena *half;   /* the buckets that are summed in another type than fp32; NULL: there are none */
 	bool writes_half; /* the backward pass writes their gradients to `half` */
@@ -73,9 +79,9 @@ struct ct_session {
 	ct_program *full; /* training program for micro_rows rows and full_shape images */
 	struct ct_shape full_shape;
 	struct ct_step_clock *clock; /* of the step that is being posted; NULL: none */
-	struct ct_ticker *tuning; /* shown while the first program is compiled, before there is a console */
-	bool compiled;            /* the first program has been compiled */
-	ct_program *eval; /* compiled by the first evaluation */
+	struct ct_ticker *tuning;    /* shown while the first program is compiled, before there is a console */
+	bool compiled;               /* the first program has been compiled */
+	ct_program *eval;            /* compiled by the first evaluation */
 	struct ct_train_state state;
 	char *resumed_from;               /* checkpoint directory, or NULL */
 	double join_s, data_s, compile_s; /* durations of the startup phases, for the log */
@@ -150,5 +156,11 @@ enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_
  * failure to the other ranks and aborts the collectives. Keeps the error chain. */
 void ct_session_drain(struct ct_session *s);
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);
+/* Rank 0: returns true if its launcher requests to stop at the next checkpoint, because more nodes can take part. */
+bool ct_session_wants_regroup(const struct ct_session *s);
+/* Returns CT_INTERRUPTED with the message for a stop after a signal, or, if more_nodes is true, for that request. */
+enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes);
+/* Stores in s->steps that training has begun and how many steps have been done. */
+void ct_session_count_steps(struct ct_session *s);
 
 #endif

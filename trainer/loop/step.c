@@ -45,7 +45,8 @@ static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 	CT_TRY(ct_event_create(d, true, &slot->done));
 	/* Data, forward and backward of each micro-batch, and waits for batch norm within them, or for the neighbors of a
 	 * stage before them; data and compiling before a resize; statistics, buckets and update once. */
-	CT_TRY(ct_step_clock_init(&slot->clock, p->stream, ((p->s->pipe ? 5 : 3) + n_norm_marks(p)) * (int)n_micros + 6));
+	CT_TRY(ct_step_clock_init(&slot->clock, p->stream,
+				  ((p->s->pipe ? 5 : 3) + n_norm_marks(p)) * (int)n_micros + 6));
 	if (!p->copies)
 		return CT_OK;
 	CT_TRY_ALLOC(slot->micros = CT_NEW_ARRAY(struct step_micro, n_micros));
@@ -294,6 +295,7 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 	out->loss_sum = (double)slot->down[CT_SCALAR_LOSS];
 	out->stop = requests[CT_SCALAR_STOP] > 0;
 	out->save = requests[CT_SCALAR_SAVE] > 0;
+	out->regroup = requests[CT_SCALAR_REGROUP] > 0;
 	out->bad = (uint64_t)requests[CT_SCALAR_BAD];
 	take_update(slot->down + CT_SCALAR_UPDATE, out);
 	return check_bad(p, out->bad);

@@ -31,7 +31,7 @@ enum {
 struct ct_step_request {
 	uint64_t step; /* step number in the run, from which the dropout masks are derived */
 	double lr;
-	bool stop, save; /* requests of this rank; in the result: of any rank */
+	bool stop, save, regroup; /* requests of this rank; in the result: of any rank */
 };
 
 struct ct_step_result {
@@ -44,7 +44,7 @@ struct ct_step_result {
 	double loss_scale;
 	uint32_t loss_scale_steps;
 	uint64_t skipped_updates;
-	bool stop, save;
+	bool stop, save, regroup;
 	uint32_t n_global, n_own; /* number of samples of all ranks, and of this rank */
 	bool last_of_epoch;
 	int64_t compile_ns; /* time spent on compiling for another image size; not included in any other time */
@@ -67,7 +67,7 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
  * has more unreadable samples than data.max_bad allows. */
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out) CT_MUST_CHECK;
 int ct_stepper_lag(const ct_stepper *p);
-int ct_stepper_group(const ct_stepper *p); /* number of steps that are posted together if they can be recorded */
+int ct_stepper_group(const ct_stepper *p);   /* number of steps that are posted together if they can be recorded */
 int ct_stepper_pending(const ct_stepper *p); /* number of posted steps whose results have not been taken */
 /* Returns the number of steps that were posted by posting the recording of earlier steps. */
 uint64_t ct_stepper_replayed(const ct_stepper *p);

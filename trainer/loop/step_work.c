@@ -11,6 +11,7 @@ static void set_up(const ct_stepper *p, struct step_slot *slot)
 	memset(slot->up, 0, CT_SCALAR_N * sizeof(float));
 	slot->up[CT_SCALAR_STOP] = req->stop ? 1 : 0;
 	slot->up[CT_SCALAR_SAVE] = req->save ? 1 : 0;
+	slot->up[CT_SCALAR_REGROUP] = req->regroup ? 1 : 0;
 	slot->up[CT_SCALAR_BAD] = (float)p->n_bad;
 }
 
@@ -191,7 +192,8 @@ static enum ct_status share_statistics(ct_stepper *p, struct step_slot *slot)
 	if (s->cfg->model.bn != CT_CFG_BN_BROADCAST || ct_session_n_replicas(s) == 1 || ct_arena_elems(buffers) == 0)
 		return CT_OK;
 	ct_arena_touch(buffers);
-	CT_TRY(ct_comm_post_broadcast(s->group, ct_arena_at(buffers, 0), ct_arena_elems(buffers), CT_F32, 0, p->stream));
+	CT_TRY(ct_comm_post_broadcast(s->group, ct_arena_at(buffers, 0), ct_arena_elems(buffers), CT_F32, 0,
+				      p->stream));
 	return ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED);
 }
 

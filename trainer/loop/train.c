@@ -41,7 +41,7 @@ struct loop {
 	struct ct_rank_times *ranks;     /* [world] times of all ranks in the last epoch */
 	uint64_t epoch_damaged;          /* damaged images of all ranks, set by judge */
 	double images_per_sec, loss;     /* step of the last metrics line, and of the last step */
-	bool stop, save_now;
+	bool stop, save_now, regroup;
 };
 
 static uint64_t every(double epochs, uint64_t steps_per_epoch)
@@ -320,8 +320,10 @@ static enum ct_status take_step(struct loop *l)
 	t->images += r.n_global;
 	t->epoch_images += r.n_global;
 	t->epoch_loss_sum += r.loss_sum;
+	ct_session_count_steps(s);
 	l->stop |= r.stop; /* the same on every rank */
 	l->save_now |= r.save;
+	l->regroup |= r.regroup;
 	if (s->cfg->log.every > 0 && t->step % (uint64_t)s->cfg->log.every == 0)
 		CT_TRY(log_step(l, &r));
 	return CT_OK;
@@ -361,7 +363,8 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	struct ct_step_request req = {.step = step,
 				      .lr = ct_schedule_lr(&s->plan.schedule, step),
 				      .stop = stop,
-				      .save = ct_session_is_root(s) && minutes};
+				      .save = ct_session_is_root(s) && minutes,
+				      .regroup = (minutes || is_save_due(l, step + 1)) && ct_session_wants_regroup(s)};
 	ct_comm_set_step(s->comm, (int64_t)step);
 	ct_comm_set_step(s->group, (int64_t)step);
 	CT_TRY(ct_stepper_post(l->stepper, &req, end_of_epoch));
@@ -369,7 +372,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 		*end_of_epoch || is_event_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
 	while (ct_stepper_pending(l->stepper) > left) {
 		CT_TRY(take_step(l));
-		if (l->stop || l->save_now)
+		if (l->stop || l->save_now || l->regroup)
 			left = 0;
 	}
 	*drained = ct_stepper_pending(l->stepper) == 0;
@@ -392,7 +395,7 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 		CT_TRY(evaluate(l, &best));
 	best = best && s->cfg->checkpoint.best;
 	t->finished = t->step >= s->plan.total_steps || target_reached(s);
-	if (is_save_due(l, t->step) || best || l->save_now || l->stop || t->finished)
+	if (is_save_due(l, t->step) || best || l->save_now || l->stop || l->regroup || t->finished)
 		CT_TRY(save(l, best));
 	l->save_now = false;
 	*done = t->finished;
@@ -407,7 +410,7 @@ static enum ct_status run(struct loop *l)
 	const char *status = "done";
 	if (done && s->state.step > 0)
 		status = "already finished";
-	while (!done && !l->stop) {
+	while (!done && !l->stop && !l->regroup) {
 		bool drained = false, end_of_epoch = false;
 		CT_TRY(one_step(l, &drained, &end_of_epoch));
 		if (drained)
@@ -417,13 +420,13 @@ static enum ct_status run(struct loop *l)
 		status = "target reached";
 	CT_TRY(take_save(l, true));
 	CT_TRY(judge_rest(l));
-	CT_TRY(ct_summary_write(s, &l->meter, l->loss, done ? status : "stopped by a signal", l->metrics));
+	const bool more_nodes = !done && l->regroup && !l->stop;
+	if (!done)
+		status = more_nodes ? "continues with more nodes" : "stopped by a signal";
+	CT_TRY(ct_summary_write(s, &l->meter, l->loss, status, l->metrics));
 	if (done)
 		return CT_OK;
-	ct_error_set(CT_INTERRUPTED, __FILE__, __LINE__, "stopped by a signal at step %llu; the checkpoint is saved",
-		     (unsigned long long)s->state.step);
-	ct_error_hint("%s to continue", ct_plan_how_to_resume(s->cfg));
-	return CT_INTERRUPTED;
+	return ct_session_stopped(s, more_nodes);
 }
 
 enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals)
@@ -447,6 +450,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		ct_cpu_use_now(&l.cpu);
 		ct_meter_init(&l.meter, start_ns);
 		l.last_save_ns = ct_now_ns();
+		ct_session_count_steps(s);
 		st = run(&l);
 	}
 	if (st < 0)

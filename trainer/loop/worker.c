@@ -304,6 +304,8 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 	CT_TRY(write_config(s));
 	CT_TRY(write_classes(s));
 	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->cfg->log.console, m));
+	if (getenv(CT_ENV_RESTART_LINE))
+		CT_TRY(ct_metrics_restart(*m, getenv(CT_ENV_RESTART_LINE), s->state.step));
 	CT_TRY(ct_metrics_run(*m, run_fields(s)));
 	CT_TRY(say_banner(s, *m));
 	warn_of_threads(s);
@@ -362,14 +364,17 @@ static enum ct_status name_flight_file(const struct ct_session *s)
 }
 
 static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const ct_run_lock *lock,
-			    int signals, struct ct_stop_guard *guard)
+			    struct ct_step_count *steps, int signals, struct ct_stop_guard *guard)
 {
 	struct ct_session s = {0};
 	ct_metrics_log *metrics = NULL;
 	int64_t start = env_i64(CT_ENV_START_NS, ct_process_start_ns());
 	CT_TRY(ct_session_create(cfg, id, true, &s));
 	s.lock = lock;
+	s.steps = steps;
 	s.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
+	if (s.saves_before < 0)
+		s.saves_before = env_i64(CT_ENV_SAVES_BEFORE, -1);
 	enum ct_status st = name_flight_file(&s);
 	if (st == CT_OK)
 		st = ct_resume(&s);
@@ -386,11 +391,26 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	return st;
 }
 
+/* *out has an element for each rank of this node, or is NULL if ctrain's launcher has not started this process. */
+static enum ct_status join_steps(const struct ct_identity *id, struct ct_step_count **out)
+{
+	const int64_t fd = env_i64(CT_ENV_STEPS_FD, -1);
+	enum ct_status st = CT_OK;
+	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
+		st = ct_step_board_join((int)fd, id->local_world, out);
+		close((int)fd);
+	}
+	unsetenv(CT_ENV_STEPS_FD);
+	return st;
+}
+
 static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_identity *id, const char *run_dir,
 				   ct_run_lock **lock)
 {
 	if (id->rank == 0) {
-		CT_TRY(ct_run_dir_prepare(run_dir, id->by == CT_LAUNCHER_CTRAIN ? "auto" : cfg->train.resume));
+		/* ctrain's launcher has already prepared the directory. */
+		const bool prepared = id->by == CT_LAUNCHER_CTRAIN || id->restart > 0;
+		CT_TRY(ct_run_dir_prepare(run_dir, prepared ? "auto" : cfg->train.resume));
 		CT_TRY(ct_run_dir_lock(run_dir, lock));
 	}
 	return open_log(run_dir, id->rank);
@@ -401,6 +421,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	(void)prctl(PR_SET_NAME,
 		    "ctrain"); /* otherwise ps and top would show "exe", because the launcher executes /proc/self/exe */
 	ct_run_lock *lock = NULL;
+	struct ct_step_count *steps = NULL;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
 	ct_nccl_log *nccl_log = NULL; /* NULL: NCCL is not used, or its messages are not wanted */
@@ -431,7 +452,12 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	if (st == CT_OK)
 		st = ct_nccl_log_start(nccl_log);
 	if (st == CT_OK)
-		st = train(cfg, id, lock, signals, &guard);
+		st = join_steps(id, &steps);
+	if (st == CT_OK)
+		st = train(cfg, id, lock, steps ? &steps[id->local_rank] : NULL, signals, &guard);
+	/* The job continues by itself, so Slurm must not start it again. */
+	requeues = requeues && !(steps && atomic_load(&steps[id->local_rank].regrouped));
+	ct_step_board_release(steps, id->local_world);
 	ct_stop_guard_end(&guard);
 	ct_nccl_log_close(nccl_log);
 	ct_slurm_limit_stop(&limit);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "trainer/plan/cpus.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/elastic.h"
 #include "trainer/plan/ready.h"
 
 enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
@@ -58,7 +59,8 @@ enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, st
 	const int n = (int)c->launch.pipeline;
 	if (world % n != 0)
 		return CT_FAIL_HINT(CT_CONFIG, "use a multiple, for example --procs with the number of stages",
-				    "launch.pipeline=%d does not divide the %d rank%s of this run", n, world, ct_plural(world));
+				    "launch.pipeline=%d does not divide the %d rank%s of this run", n, world,
+				    ct_plural(world));
 	struct ct_plan_devices d;
 	if (n > 1)
 		CT_TRY(ct_plan_devices(c, &d));
@@ -67,10 +69,11 @@ enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, st
 				    "launch.pipeline=%d with device=%s: the stages of a pipeline run only on CPUs", n,
 				    d.kind);
 	if (n > 1 && n < world && strcmp(c->dist.backend, "mpi") == 0)
-		return CT_FAIL_HINT(CT_CONFIG, "use another dist.backend, or as many stages as ranks",
-				    "launch.pipeline=%d with %d ranks and dist.backend=mpi: the ranks of a stage need a communicator "
-				    "of their own, and communicator \"mpi\" has always all ranks",
-				    n, world);
+		return CT_FAIL_HINT(
+			CT_CONFIG, "use another dist.backend, or as many stages as ranks",
+			"launch.pipeline=%d with %d ranks and dist.backend=mpi: the ranks of a stage need a communicator "
+			"of their own, and communicator \"mpi\" has always all ranks",
+			n, world);
 	*out = (struct ct_stages){.n = n, .stage = rank % n, .replica = rank / n, .n_replicas = world / n};
 	return CT_OK;
 }
@@ -168,20 +171,21 @@ char *ct_plan_run_dir(const struct ct_config *c)
 
 static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, struct ct_run_plan *p)
 {
-	uint64_t parts = (uint64_t)world * (uint64_t)c->train.accumulate;
+	uint64_t accumulate;
+	CT_TRY(ct_plan_accumulate(c, world, &accumulate));
+	uint64_t parts = (uint64_t)world * accumulate;
 	uint64_t global = c->batch.global > 0 ? (uint64_t)c->batch.global : (uint64_t)c->batch.per_rank * parts;
 	if (global % parts != 0) {
 		return ct_error_hinted(CT_FAIL(CT_CONFIG,
 					       "batch.global %llu is not divisible by %u %s x train.accumulate %lld",
 					       (unsigned long long)global, world,
-					       c->launch.pipeline > 1 ? "replicas" : "ranks",
-					       (long long)c->train.accumulate),
+					       c->launch.pipeline > 1 ? "replicas" : "ranks", (long long)accumulate),
 				       "use a multiple of %llu, for example batch.global=%llu, or set batch.per_rank",
 				       (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
 	}
 	if (global > UINT32_MAX / 2)
 		return CT_FAIL(CT_CONFIG, "a global batch of %llu samples is too large", (unsigned long long)global);
-	p->accumulate = (uint32_t)c->train.accumulate;
+	p->accumulate = (uint32_t)accumulate;
 	p->global_batch = (uint32_t)global;
 	p->per_rank = p->global_batch / world;
 	p->micro_rows = p->per_rank / p->accumulate;
@@ -191,7 +195,7 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world)
 {
 	struct ct_run_plan p = {0};
-	return plan_batch(c, world, &p);
+	return ct_plan_is_elastic(c) ? ct_plan_check_elastic(c) : plan_batch(c, world, &p);
 }
 
 static uint64_t epochs_to_steps(double epochs, uint64_t per_epoch)

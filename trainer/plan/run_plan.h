@@ -52,8 +52,8 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT
 /* Returns the first rank of each node, and the number of ranks in the last element: [r->n_nodes + 1], owned by the caller.
  * NULL if out of memory. */
 int *ct_plan_first_ranks(const struct ct_config *c, const struct ct_ranks *r);
-/* Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps. Called before any process is
- * started. */
+/* Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps, or, if the number of nodes may
+ * change, of any possible number of ranks. Called before any process is started. */
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT_MUST_CHECK;
 /* Returns launch.threads. auto is the number of CPUs divided by the number of local ranks, but at least 1. If this is 4
  * or more, and loading includes decoding, warping or color changes, one eighth of it is reserved for the loader

@@ -117,6 +117,15 @@ enum ct_status ct_metrics_straggler(ct_metrics_log *m, ct_json *fields)
 	return put_fields(m, "straggler", fields);
 }
 
+enum ct_status ct_metrics_restart(ct_metrics_log *m, const char *fields, uint64_t step)
+{
+	ct_json *j;
+
+	CT_TRY(ct_json_parse(fields, strlen(fields), "the launcher's description of the restart", &j));
+	ct_json_set_i64(j, "step", (int64_t)step);
+	return put_fields(m, "restart", j);
+}
+
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s)
 {
 	struct ct_tb_scalar scalars[11] = {

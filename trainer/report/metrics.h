@@ -71,6 +71,8 @@ void ct_metrics_close(ct_metrics_log *m);
 /* Writes the line of kind `run`. The caller must have added host, world_size, resumed_step and so on to `fields`; this
  * function adds v and kind, and takes ownership of `fields`. */
 enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
+/* Writes the line of kind `restart`. fields is a JSON object from the launcher; `step` is the step from which training continues. */
+enum ct_status ct_metrics_restart(ct_metrics_log *m, const char *fields, uint64_t step) CT_MUST_CHECK;
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s) CT_MUST_CHECK;
 enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics *e) CT_MUST_CHECK;
 enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *e) CT_MUST_CHECK;

@@ -1,0 +1,50 @@
+#include "trainer/launch/restart.h"
+
+#include "base/clock.h"
+
+#define FIRST_DELAY_NS CT_SEC
+#define MAX_DELAY_NS (60 * CT_SEC)
+
+/* Errors of the machine, of the network or of a process may be gone in the next attempt. All others depend on the configuration and the
+ * data, which have not changed. */
+static bool may_be_gone(enum ct_status st)
+{
+	switch (st) {
+	case CT_DEVICE:
+	case CT_NOMEM:
+	case CT_COMM:
+	case CT_PEER_LOST:
+	case CT_TIMEOUT:
+	case CT_CANCELLED:
+	case CT_IO:
+	case CT_BUG:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool is_loop(const struct ct_restarts *r)
+{
+	if (r->last.rank < 0 || r->last.step < 0)
+		return false;
+	return r->n_same >= (r->last.step > 0 ? CT_LOOP_TRAINING : CT_LOOP_START);
+}
+
+enum ct_restart_choice ct_restarts_next(struct ct_restarts *r, const struct ct_attempt_end *end)
+{
+	const bool same = r->n_same > 0 && end->rank == r->last.rank && end->step == r->last.step,
+		   later = r->n_same == 0 || end->step > r->last.step;
+
+	r->n_same = same ? r->n_same + 1 : 1;
+	r->last = *end;
+	if (!may_be_gone(end->status))
+		return CT_RESTART_USELESS;
+	if (is_loop(r))
+		return CT_RESTART_LOOP;
+	if (r->used >= r->budget)
+		return CT_RESTART_USED;
+	r->used++;
+	r->delay_ns = later ? FIRST_DELAY_NS : r->delay_ns * 2 < MAX_DELAY_NS ? r->delay_ns * 2 : MAX_DELAY_NS;
+	return CT_RESTART_AGAIN;
+}
