@@ -101,7 +101,7 @@ static void test_torchrun_spellings(void **state)
 	expect_sets("--nproc_per_node=cpu x.yaml", "device=cpu@--nproc_per_node launch.procs=auto@--nproc_per_node");
 	expect_sets("--standalone --nnodes=1 x.yaml", "launch.nodes=1@--standalone launch.nodes=1@--nnodes");
 	expect_sets("--nnodes 2:4 --node_rank=1 --master_addr=10.0.0.1 --master_port=1234 x.yaml",
-		    "launch.nodes=2..4@--nnodes launch.node_rank=1@--node_rank launch.master_addr=10.0.0.1@--master_addr "
+		    "launch.nodes=2:4@--nnodes launch.node_rank=1@--node_rank launch.master_addr=10.0.0.1@--master_addr "
 		    "launch.master_port=1234@--master_port");
 	expect_sets(
 		"--rdzv_backend=c10d --rdzv_id=7 --rdzv_endpoint=host:29400 --max_restarts=0 x.yaml",

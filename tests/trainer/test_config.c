@@ -10,7 +10,7 @@
 #include "trainer/config/config_impl.h"
 
 static const char *const pod_variables[] = {"JOB_COMPLETION_INDEX", "PET_NNODES",	 "PET_NODE_RANK",
-					    "PET_NPROC_PER_NODE",   "PET_MASTER_ADDR", "PET_MASTER_PORT",
+					    "PET_NPROC_PER_NODE",   "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_MAX_RESTARTS",
 					    "TORCHELASTIC_RUN_ID"};
 
 /* Where the key's value came from, without the folder. */
@@ -139,6 +139,7 @@ static void test_pods(void **state)
 {
 	const struct ct_config_set two[] = {{"launch.nodes", "2", "--nodes"}, {"launch.master_addr", "a", "--master-addr"}};
 	const struct ct_config_set three[] = {{"launch.nodes", "3", "--nodes"}, {"launch.node_rank", "2", "--node-rank"}};
+	const struct ct_config_set batch[] = {{"batch.global", "96", "test"}};
 	struct ct_config *c;
 
 	(void)state;
@@ -168,6 +169,14 @@ static void test_pods(void **state)
 	c = load(in_tmpdir("pod.yaml"), three, CT_ARRAY_LEN(three));
 	assert_int_equal(c->launch.nodes, 3);
 	assert_int_equal(c->launch.node_rank, 2);
+	ct_config_destroy(c);
+
+	setenv("PET_NNODES", "1:3", 1); /* an elastic job */
+	setenv("PET_MAX_RESTARTS", "5", 1);
+	c = load(in_tmpdir("pod.yaml"), batch, 1);
+	assert_int_equal(c->launch.nodes, 3);
+	assert_int_equal(c->launch.min_nodes, 1);
+	assert_int_equal(c->launch.restarts, 5);
 	ct_config_destroy(c);
 
 	setenv("TORCHELASTIC_RUN_ID", "none", 1); /* a rank that torchrun has started in such a pod */

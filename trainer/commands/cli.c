@@ -310,18 +310,6 @@ static enum ct_status apply_procs(struct ct_cli *cli, const struct given *g)
 	return set_key(cli, g, "launch.procs", g->value);
 }
 
-static enum ct_status apply_nodes(struct ct_cli *cli, const struct given *g)
-{
-	const char *colon = strchr(g->value, ':');
-	char range[64];
-
-	if (!colon)
-		return set_key(cli, g, "launch.nodes", g->value);
-	snprintf(range, sizeof(range), "%.*s..%.24s", (int)(colon - g->value < 24 ? colon - g->value : 24), g->value,
-		 colon + 1);
-	return set_key(cli, g, "launch.nodes", range);
-}
-
 /* host, host:port or [v6]:port */
 static enum ct_status apply_endpoint(struct ct_cli *cli, const struct given *g)
 {
@@ -342,7 +330,7 @@ static enum ct_status apply_endpoint(struct ct_cli *cli, const struct given *g)
 /* True for the options that describe the place of this process in the run. */
 static bool needs_value(const struct ct_option *o)
 {
-	return o->group == CT_OPT_RANK || o->kind == CT_OPTION_PROCS || o->kind == CT_OPTION_NODES ||
+	return o->group == CT_OPT_RANK || o->kind == CT_OPTION_PROCS ||
 	       (o->key && (strncmp(o->key, "launch.node", 11) == 0 || strncmp(o->key, "launch.master", 13) == 0));
 }
 
@@ -367,8 +355,6 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 		return set_key(cli, g, o->key, g->value);
 	case CT_OPTION_PROCS:
 		return apply_procs(cli, g);
-	case CT_OPTION_NODES:
-		return apply_nodes(cli, g);
 	case CT_OPTION_STANDALONE:
 		return set_key(cli, g, o->key, "1");
 	case CT_OPTION_ENDPOINT:

@@ -31,7 +31,6 @@ enum ct_option_kind {
 	CT_OPTION_FLAG,  /* sets the bool at `offset`; has no value */
 	CT_OPTION_KEY,   /* sets the config key `key` */
 	CT_OPTION_PROCS, /* launch.procs, launch.procs_list or (torchrun: cpu, gpu) device */
-	CT_OPTION_NODES, /* N, or torchrun's N:N */
 	CT_OPTION_STANDALONE,
 	CT_OPTION_ENDPOINT, /* host[:port] */
 	CT_OPTION_BACKEND,  /* torchrun's rendezvous back ends; ignored */

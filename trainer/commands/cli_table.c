@@ -86,7 +86,7 @@ static const struct ct_command commands[] = {
 static const struct ct_option options[] = {
 	{"procs nproc-per-node g gpus", "N|auto|A,B,..", CT_OPT_SETS, CT_OPTION_PROCS, "launch.procs", 0,
 	 "number of processes (ranks) on this node, or on each node (A,B,..)"},
-	{"nodes nnodes nnode n", "N", CT_OPT_SETS, CT_OPTION_NODES, "launch.nodes", 0,
+	{"nodes nnodes nnode n", "N|MIN..MAX", CT_OPT_SETS, CT_OPTION_KEY, "launch.nodes", 0,
 	 "number of hosts; start ctrain on each of them"},
 	{"node-rank i", "K", CT_OPT_SETS, CT_OPTION_KEY, "launch.node_rank", 0, "index of this host, starting at 0"},
 	{"master-addr", "HOST", CT_OPT_SETS, CT_OPTION_KEY, "launch.master_addr", 0, "address of host 0"},

@@ -12,6 +12,7 @@ static const struct {
 	{"PET_NPROC_PER_NODE", "launch.procs"},
 	{"PET_MASTER_ADDR", "launch.master_addr"},
 	{"PET_MASTER_PORT", "launch.master_port"},
+	{"PET_MAX_RESTARTS", "launch.restarts"},
 };
 
 static enum ct_status store(struct ct_config *c, const char *variable, size_t key, struct ct_problems *p)

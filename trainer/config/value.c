@@ -95,13 +95,14 @@ static int64_t read_int(struct setter *t, const struct ct_yaml_node *v)
 	return 0;
 }
 
-/* "N" or "MIN..MAX"; for CT_KEY_RANGE. */
+/* "N", "MIN..MAX" or torchrun's "MIN:MAX"; for CT_KEY_RANGE. */
 static void read_range(struct setter *t, const struct ct_yaml_node *v, int64_t slot[2])
 {
 	int64_t min = 0, max = 0;
 	int end;
 
-	if (sscanf(v->text, "%5" SCNd64 "..%5" SCNd64 "%n", &min, &max, &end) < 2)
+	if (sscanf(v->text, "%5" SCNd64 "..%5" SCNd64 "%n", &min, &max, &end) < 2 &&
+	    sscanf(v->text, "%5" SCNd64 ":%5" SCNd64 "%n", &min, &max, &end) < 2)
 		max = read_int(t, v);
 	else if ((size_t)end != v->len || min > max)
 		complain(t, v, "is not a range MIN..MAX, such as 2..4");
