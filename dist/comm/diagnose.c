@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #define ASK_NS (2 * CT_SEC)
+#define NEIGHBOURS 16 /* ranks that a rank asks for before the deadline */
 
 #define LATEST 16
 #define NOTHING (-1) /* the kind of an unused entry */
@@ -229,8 +230,18 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 	return CT_TIMEOUT;
 }
 
-/* Compares w with the operations of all ranks. Appends the names of those that have not come to w. */
-static enum ct_status compare_all(ct_comm *c, const ct_work *w, char *names, size_t size, int *n)
+/* Before the deadline, each rank asks only for some others, so that the requests of many ranks do not keep the store busy.
+ * A rank that has issued another operation is one of these for some rank. */
+static bool is_asked(const ct_comm *c, const ct_work *w, int q, bool final)
+{
+	if (ct__comm_is_p2p(w->kind))
+		return q == w->root;
+	return q != c->rank && (final || (q - c->rank + c->size) % c->size <= NEIGHBOURS);
+}
+
+/* Compares w with the operations of other ranks. Appends the names of those that have not come to w, until `names` is
+ * full. */
+static enum ct_status compare_all(ct_comm *c, const ct_work *w, bool final, char *names, size_t size, int *n)
 {
 	struct issue issued[LATEST];
 	bool known, came;
@@ -238,14 +249,14 @@ static enum ct_status compare_all(ct_comm *c, const ct_work *w, char *names, siz
 	char who[128];
 
 	CT_TRY(publish_once(c));
-	for (int q = 0; q < c->size; q++) {
-		if (q == c->rank || (ct__comm_is_p2p(w->kind) && q != w->root))
+	for (int q = 0; q < c->size && len < size - 160; q++) {
+		if (!is_asked(c, w, q, final))
 			continue;
 		CT_TRY(ask(c, q, issued, &known));
 		came = false;
 		if (known)
 			CT_TRY(compare(c, w, q, issued, &came));
-		if (came || len >= size - 160)
+		if (came)
 			continue;
 		ct__comm_peer_text(c, q, who, sizeof(who));
 		len += (size_t)snprintf(names + len, size - len, "%s%s", (*n)++ ? ", " : "", who);
@@ -259,7 +270,7 @@ enum ct_status ct__comm_diagnose(ct_comm *c, const ct_work *w, bool final)
 	enum ct_status st;
 	int n = 0;
 
-	st = compare_all(c, w, names, sizeof(names), &n);
+	st = compare_all(c, w, final, names, sizeof(names), &n);
 	if (st == CT_TIMEOUT && !final) { /* the store may be stopped for a short time */
 		ct_error_clear();
 		return CT_OK;
