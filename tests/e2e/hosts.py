@@ -4,6 +4,7 @@ host's own name is 127.0.1.1. The namespaces have no names and end with the proc
 import os
 import shutil
 import subprocess
+import sys
 
 from harness import CTRAIN, OK, Case, die_with_parent, read_text
 
@@ -77,6 +78,22 @@ class HostsCase(Case):
         if self.n_hosts > 2 and host is not self.switch:
             self.link("add", f"port{k}", "type", "veth", "peer", "name", "eth0", "netns", host.init)
             self.link("set", f"port{k}", "master", "eth0", "up")
+        self.bring_up(k)
+
+    def plug_in_far_away(self, k, delay_ms):
+        """Replaces the cable of host k by one that delays every packet."""
+        self.link("del", f"port{k}")
+        wire = subprocess.Popen([sys.executable, "-B", os.path.join(os.path.dirname(__file__), "delay_wire.py"), str(self.hosts[k].init), "eth0",
+                                 str(self.switch.init), f"port{k}", str(delay_ms)],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+        self.addCleanup(wire.wait)
+        self.addCleanup(wire.kill)
+        self.assertEqual(wire.stdout.readline(), "ready\n")
+        self.link("set", f"port{k}", "master", "eth0", "up")
+        self.bring_up(k)
+
+    def bring_up(self, k):
+        host = self.hosts[k]
         host.run("ip", "link", "set", "eth0", "address", f"02:00:00:00:00:{k:02x}")  # the same one after a restart
         host.run("ip", "addr", "add", ADDRESS[k] + "/24", "dev", "eth0")
         host.run("ip", "link", "set", "eth0", "up")

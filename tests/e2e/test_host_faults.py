@@ -237,6 +237,15 @@ class Passes(ThreeHosts):
             self.hosts[k].run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "100ms")
         self.passes(throttle, 1)
 
+    def test_host_far_away(self):
+        """40 ms there and back, from the start; each of the steps needs at least one round trip."""
+        self.undisturbed()
+        self.plug_in_far_away(1, 20)
+        began = time.monotonic()
+        self.finish(self.nodes())
+        self.assertGreater(time.monotonic() - began, 42 * 0.04)
+        self.assertEqual(self.digest(), self.undisturbed())
+
     def test_lossy_link(self):
         def lose(k):
             self.hosts[k].run("iptables", "-A", "INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random", "--probability", "0.02",
