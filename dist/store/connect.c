@@ -16,8 +16,9 @@
 
 #define RETRY_FIRST_NS (2 * CT_MS)
 #define RETRY_MAX_NS (200 * CT_MS)
-#define HANDSHAKE_NS (5 * CT_SEC) /* a stopped server accepts connections but sends nothing */
-#define CONNECT_NS (5 * CT_SEC)   /* an address that drops our packets must not use up the deadline */
+#define HANDSHAKE_NS (5 * CT_SEC)  /* a stopped server accepts connections but sends nothing */
+#define HANDSHAKE_OF_ONE_NS CT_SEC /* the same, while other addresses have not been tried */
+#define CONNECT_NS (5 * CT_SEC)    /* an address that drops our packets must not use up the deadline */
 #define BYE_NS CT_SEC
 
 static void client_free(ct_store *s)
@@ -74,18 +75,30 @@ static void note_winner(ct_store *s, const struct ct_race *race, int won, enum c
 		ct_error_clear();
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* An address that accepts connections but does not answer leaves half of the time to the others. */
+static int64_t handshake_deadline(const struct ct_race *race, int64_t deadline_ns)
+{
+	const int64_t left = deadline_ns - ct_now_ns();
+
+	if (!ct_race_has_more(race))
+		return earlier(ct_deadline_in(HANDSHAKE_NS), deadline_ns);
+	return ct_deadline_in(earlier(HANDSHAKE_OF_ONE_NS, left / 2));
+}
+
 /* Does the handshake with each address that answers, until one belongs to the store of this run. On failure, the error
  * chain is that of the most informative address: one that has refused this client, else one that has answered. */
 static enum ct_status try_addresses(ct_store *s, struct ct_race *race, enum ct_wire_role role, int64_t deadline_ns)
 {
-	int64_t connect_by = ct_deadline_in(CONNECT_NS);
 	struct ct_error best = {.status = CT_OK};
 	int won;
 
-	connect_by = connect_by < deadline_ns ? connect_by : deadline_ns;
-	while ((won = ct_race_next(race, connect_by, &s->fd)) >= 0) {
-		int64_t reply_by = ct_deadline_in(HANDSHAKE_NS);
-		enum ct_status st = ct__call_handshake(s, role, reply_by < deadline_ns ? reply_by : deadline_ns);
+	while ((won = ct_race_next(race, earlier(ct_deadline_in(CONNECT_NS), deadline_ns), &s->fd)) >= 0) {
+		enum ct_status st = ct__call_handshake(s, role, handshake_deadline(race, deadline_ns));
 
 		if (st == CT_OK) {
 			note_winner(s, race, won, role);

@@ -142,6 +142,8 @@ int ct_race_next(struct ct_race *r, int64_t deadline_ns, int *fd)
 {
 	struct pollfd p[CT_RACE_MAX];
 
+	if (r->limit != CT_FOREVER)
+		r->limit = ct_deadline_in(REST_NS);
 	for (;;) {
 		int64_t now = ct_now_ns(), until = deadline_ns < r->limit ? deadline_ns : r->limit;
 		bool more;
@@ -166,6 +168,15 @@ int ct_race_next(struct ct_race *r, int64_t deadline_ns, int *fd)
 		if (ct_now_ns() >= until)
 			return -1;
 	}
+}
+
+bool ct_race_has_more(const struct ct_race *r)
+{
+	bool more = r->n_started < r->n;
+
+	for (int i = 0; i < r->n_started; i++)
+		more = more || r->e[i].fd >= 0;
+	return more;
 }
 
 void ct_race_end(struct ct_race *r)

@@ -31,8 +31,11 @@ struct ct_race {
  * none of the names can be resolved. */
 enum ct_status ct_race_begin(struct ct_race *r, const char *const *hosts, int n_hosts, int port) CT_MUST_CHECK;
 /* Waits for the next connection. Returns its index in r->e, and the caller owns *fd; or -1 if no more will come, or if
- * `deadline_ns` has passed. When an address has failed, the others have one more second. */
+ * `deadline_ns` has passed. When an address has failed, the others have one more second, not counting the time between
+ * calls. */
 int ct_race_next(struct ct_race *r, int64_t deadline_ns, int *fd);
+/* Returns true if some addresses have neither failed nor been given to the caller. */
+bool ct_race_has_more(const struct ct_race *r);
 /* Closes the connections that are under way. */
 void ct_race_end(struct ct_race *r);
 

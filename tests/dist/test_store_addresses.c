@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "dist/store/call_impl.h"
 #include "dist/store/race.h"
 #include "tests/dist/store_rig.h"
 
@@ -17,6 +18,18 @@ static int listen_at(const char *addr, int port, int backlog)
 	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	assert_int_equal(listen(fd, backlog), 0);
 	return fd;
+}
+
+static int64_t reply_ns[8]; /* the time that each handshake had */
+static int n_handshakes;
+
+enum ct_status __real_ct__call_handshake(ct_store *s, enum ct_wire_role role, int64_t deadline_ns);
+enum ct_status __wrap_ct__call_handshake(ct_store *s, enum ct_wire_role role, int64_t deadline_ns);
+enum ct_status __wrap_ct__call_handshake(ct_store *s, enum ct_wire_role role, int64_t deadline_ns)
+{
+	if (n_handshakes < (int)CT_ARRAY_LEN(reply_ns))
+		reply_ns[n_handshakes++] = deadline_ns - ct_now_ns();
+	return __real_ct__call_handshake(s, role, deadline_ns);
 }
 
 /* An address that drops packets: its queue of connections is full. */
@@ -105,6 +118,30 @@ static void test_wrong_servers(void **state)
 	ct_store_server_stop(other, SOON);
 }
 
+/* The first address refuses connections, and the second one accepts them but sends nothing. It leaves time to the third. */
+static void test_silent_address(void **state)
+{
+	ct_store_server *srv = serve_at("127.0.0.2");
+	int port = ct_store_server_port(srv), silent;
+	const char *const hosts[] = {"127.0.0.3", "127.0.0.4", "127.0.0.2"};
+	struct ct_store_opts o = opts_of("run-a", "secret", 1);
+	ct_store *s;
+
+	(void)state;
+	silent = listen_at("127.0.0.4", port, 5);
+	n_handshakes = 0;
+	assert_ok(ct_store_connect_any(hosts, 3, port, &o, SOON, &s));
+	assert_true(n_handshakes >= 2 && reply_ns[0] <= CT_SEC);
+	still_serves(s);
+	ct_store_close(s);
+	n_handshakes = 0;
+	assert_ok(ct_store_connect_any(hosts, 3, port, &o, ct_deadline_in(1500 * CT_MS), &s));
+	assert_true(n_handshakes >= 2 && reply_ns[0] <= 750 * CT_MS);
+	ct_store_close(s);
+	close(silent);
+	ct_store_server_stop(srv, SOON);
+}
+
 /* All addresses are named, with their errors. */
 static void test_no_address_answers(void **state)
 {
@@ -180,9 +217,10 @@ static void test_same_address(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_dead_address),  cmocka_unit_test(test_refused_address),
-		cmocka_unit_test(test_wrong_servers), cmocka_unit_test(test_no_address_answers),
-		cmocka_unit_test(test_port_range),    cmocka_unit_test(test_same_address),
+		cmocka_unit_test(test_dead_address),   cmocka_unit_test(test_refused_address),
+		cmocka_unit_test(test_wrong_servers),  cmocka_unit_test(test_no_address_answers),
+		cmocka_unit_test(test_port_range),     cmocka_unit_test(test_same_address),
+		cmocka_unit_test(test_silent_address),
 	};
 
 	if (ct_log_configure("error") != CT_OK)
