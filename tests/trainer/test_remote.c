@@ -1,7 +1,15 @@
 /* `ctrain launch`: lists of hosts, and the commands that are run on them. test_ssh.py runs them over ssh. */
 #include "tests/trainer/tmpdir.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "trainer/launch/signals.h"
 #include "trainer/remote/command_impl.h"
+#include "trainer/remote/control.h"
 
 static void test_hosts(void **state)
 {
@@ -89,6 +97,31 @@ static void test_variables(void **state)
 	ct_str_release(&text);
 }
 
+/* Two requests that arrive before the main thread has looked at its signals are two signals. */
+static void test_two_interrupts(void **state)
+{
+	static const char input[] = "CONTROL_TEST=1\n\nINT\nINT\n";
+	int pipes[2], signals, unread = -1;
+
+	(void)state;
+	assert_ok(ct_signals_open(false, &signals));
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(write(pipes[1], input, sizeof(input) - 1), sizeof(input) - 1);
+	assert_true(dup2(pipes[0], STDIN_FILENO) >= 0);
+	setenv(CT_CONTROL_VARIABLE, "stdin", 1);
+	assert_ok(ct_control_start());
+	assert_string_equal(getenv("CONTROL_TEST"), "1");
+	assert_null(getenv(CT_CONTROL_VARIABLE));
+	/* Leaves time for the error that this test looks for, which reads the second line at once. */
+	for (int i = 0; i < 50 && unread != 0; i++) {
+		(void)poll(NULL, 0, 1);
+		assert_int_equal(ioctl(pipes[0], FIONREAD, &unread), 0);
+	}
+	assert_int_equal(ct_signals_wait(signals, ct_deadline_in(20 * CT_SEC)), SIGINT);
+	assert_int_equal(ct_signals_wait(signals, ct_deadline_in(20 * CT_SEC)), SIGINT);
+	ct_signals_close(signals);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -96,6 +129,7 @@ int main(void)
 		cmocka_unit_test(test_bad_hosts),
 		cmocka_unit_test(test_commands),
 		cmocka_unit_test(test_variables),
+		cmocka_unit_test(test_two_interrupts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

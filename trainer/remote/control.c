@@ -17,6 +17,7 @@
 
 #define SILENCE_NS (60 * CT_SEC)
 #define SAVE_NS (20 * CT_SEC) /* time to save before the process ends at once */
+#define TAKEN_NS (5 * CT_SEC) /* for the main thread to take a signal */
 #define MAX_LINE 65536
 
 /* Reads a line without its end. Returns false at the end of the input, or if nothing arrives until the deadline. Reads
@@ -47,7 +48,25 @@ static bool read_line(int fd, char *buf, size_t size, int64_t deadline)
 	return true;
 }
 
-static void send_signal(const char *name)
+static bool is_pending(int sig)
+{
+	sigset_t set;
+
+	return sigpending(&set) == 0 && sigismember(&set, sig) == 1;
+}
+
+/* Waits until the main thread has taken the signal, because another one of the same number would merge with it. This
+ * thread blocks all signals (base/thread.h), so a signal that is pending for the process is pending for this thread. */
+static void send_signal(int sig)
+{
+	const int64_t deadline = ct_deadline_in(TAKEN_NS);
+
+	kill(getpid(), sig);
+	while (is_pending(sig) && ct_now_ns() < deadline)
+		(void)poll(NULL, 0, 1);
+}
+
+static void send_named(const char *name)
 {
 	static const struct {
 		const char *name;
@@ -56,7 +75,7 @@ static void send_signal(const char *name)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(known); i++) {
 		if (strcmp(name, known[i].name) == 0)
-			kill(getpid(), known[i].signal);
+			send_signal(known[i].signal);
 	}
 }
 
@@ -66,9 +85,9 @@ static void *control_thread(void *arg)
 	char line[16];
 
 	while (read_line(fd, line, sizeof(line), ct_deadline_in(SILENCE_NS)))
-		send_signal(line);
+		send_named(line);
 	CT_WARN("the connection to `ctrain launch` has ended: saving and ending");
-	kill(getpid(), SIGTERM);
+	send_signal(SIGTERM);
 	const struct timespec time = {.tv_sec = SAVE_NS / CT_SEC};
 	(void)nanosleep(&time, NULL);
 	kill(getpid(), SIGTERM);

@@ -207,6 +207,8 @@ static void handle_signals(struct job *j)
 				"ctrain: received %s: ending on %d host%s after saving; send it again to end at once\n",
 				strsignal(sig), n_running(j), ct_plural(n_running(j)));
 		stop_harder(j, "INT\n");
+		if (j->n_stops >= 2)
+			j->end_at = ct_deadline_in(STEP_NS);
 	}
 }
 
