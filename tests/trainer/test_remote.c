@@ -97,6 +97,22 @@ static void test_variables(void **state)
 	ct_str_release(&text);
 }
 
+static void test_large_variables(void **state)
+{
+	struct ct_str text = {0};
+	char *large = malloc(61 << 10);
+
+	(void)state;
+	assert_non_null(large);
+	memset(large, 'x', 61 << 10);
+	large[(61 << 10) - 1] = '\0';
+	setenv("NCCL_LARGE", large, 1);
+	assert_fails(ct__command_variables(&text), CT_USAGE, "the largest one is NCCL_LARGE (");
+	unsetenv("NCCL_LARGE");
+	free(large);
+	ct_str_release(&text);
+}
+
 /* Two requests that arrive before the main thread has looked at its signals are two signals. */
 static void test_two_interrupts(void **state)
 {
@@ -129,6 +145,7 @@ int main(void)
 		cmocka_unit_test(test_bad_hosts),
 		cmocka_unit_test(test_commands),
 		cmocka_unit_test(test_variables),
+		cmocka_unit_test(test_large_variables),
 		cmocka_unit_test(test_two_interrupts),
 	};
 

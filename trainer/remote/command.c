@@ -9,6 +9,8 @@
 #include "trainer/remote/command_impl.h"
 #include "trainer/remote/control.h"
 
+#define MAX_VARIABLES ((size_t)60 << 10) /* a pipe of 64 KiB has place for them and for some signals */
+
 extern char **environ;
 
 bool ct__host_is_here(const struct ct_host *h)
@@ -125,14 +127,31 @@ static bool is_passed_on(const char *variable)
 	return found && !strchr(variable, '\n');
 }
 
+static enum ct_status too_large(const struct ct_str *all, const char *largest)
+{
+	const int name = (int)strcspn(largest, "=");
+
+	return ct_error_hinted(
+		CT_FAIL(CT_USAGE,
+			"the environment variables for the hosts (CTRAIN_*, NCCL_*, GLOO_*) have %zu bytes, more than %zu; the largest one is %.*s (%zu bytes)",
+			all->len, MAX_VARIABLES, name, largest, strlen(largest)),
+		"unset %.*s", name, largest);
+}
+
 enum ct_status ct__command_variables(struct ct_str *out)
 {
+	const char *largest = "";
 	char token[CT_TOKEN_HEX];
 
 	for (size_t i = 0; environ[i]; i++) {
-		if (is_passed_on(environ[i]))
-			ct_str_addf(out, "%s\n", environ[i]);
+		if (!is_passed_on(environ[i]))
+			continue;
+		ct_str_addf(out, "%s\n", environ[i]);
+		if (strlen(environ[i]) > strlen(largest))
+			largest = environ[i];
 	}
+	if (out->len > MAX_VARIABLES)
+		return too_large(out, largest);
 	if (!getenv("CTRAIN_TOKEN")) {
 		CT_TRY(ct_token_make(token));
 		ct_str_addf(out, "CTRAIN_TOKEN=%s\n", token);

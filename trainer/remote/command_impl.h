@@ -14,7 +14,8 @@ enum ct_status ct__command_make(const struct ct_remote_opts *o, int k, struct ct
 void ct__command_release(struct ct__command *c);
 /* Whether the host is this one. */
 bool ct__host_is_here(const struct ct_host *h);
-/* Appends the variables for all nodes, as trainer/remote/control.h describes, with the secret of the run. */
+/* Appends the variables for all nodes, as trainer/remote/control.h describes, with the secret of the run. Fails with
+ * CT_USAGE if they are larger than the pipe to a host. */
 enum ct_status ct__command_variables(struct ct_str *out) CT_MUST_CHECK;
 
 #endif
