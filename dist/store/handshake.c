@@ -43,7 +43,7 @@ static int n_joined(const ct_store_server *s)
 }
 
 /* Refuses a client of this run that cannot take part in it. While ranks are still missing, the run then cannot start, so
- * this becomes the run's failure. */
+ * this becomes the run's failure. If the number of nodes may change (world is 0), the run can start without this client. */
 static void refuse_and_fail(struct ct_srv_conn *c, const struct ct_wire_handshake *h, const char *what,
 			    const char *hint)
 {

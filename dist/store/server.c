@@ -23,11 +23,12 @@ enum ct_status ct__srv_init(ct_store_server *s, const struct ct_store_opts *opts
 	s->opts.member = opts->member;
 	s->opts.pid = opts->pid;
 	s->opts.world = opts->world;
+	s->opts.max_world = opts->world != 0 ? opts->world : opts->max_world;
 	s->opts.n_nodes = opts->n_nodes;
 	s->opts.node = opts->node;
 	s->opts.ports = opts->ports;
 	/* All ranks may connect at the same time. */
-	s->max_handshakes = SRV_MAX_HANDSHAKES + 2 * opts->world;
+	s->max_handshakes = SRV_MAX_HANDSHAKES + 2 * s->opts.max_world;
 	ct_wire_copy(s->opts.run_id, sizeof(s->opts.run_id), opts->run_id);
 	ct_wire_copy(s->opts.token, sizeof(s->opts.token), opts->token);
 	ct_wire_copy(s->opts.host, sizeof(s->opts.host), opts->host);
@@ -235,16 +236,16 @@ static void *run(void *arg)
 /* Each rank has two connections, and each node's launcher has one. The usual limit of open files is 1024. */
 static void raise_file_limit(const ct_store_server *s)
 {
-	rlim_t need = OTHER_FILES + 3 * (rlim_t)s->opts.world + (rlim_t)s->max_handshakes;
+	const rlim_t members = OTHER_FILES + 3 * (rlim_t)s->opts.max_world, need = members + (rlim_t)s->max_handshakes;
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= need)
 		return;
 	files.rlim_cur = need < files.rlim_max ? need : files.rlim_max;
 	(void)!setrlimit(RLIMIT_NOFILE, &files);
-	if (files.rlim_cur < OTHER_FILES + 3 * (rlim_t)s->opts.world)
+	if (files.rlim_cur < members)
 		CT_WARN("the limit of open files is %llu, but the store of %d ranks may need %llu: raise it (ulimit -n)",
-			(unsigned long long)files.rlim_cur, s->opts.world, (unsigned long long)need);
+			(unsigned long long)files.rlim_cur, s->opts.max_world, (unsigned long long)need);
 }
 
 static enum ct_status start(ct_store_server *s, const char *host, int port)

@@ -37,6 +37,7 @@ struct ct_store_opts {
 	char host[64];
 	int pid;
 	int world;                  /* the number of ranks that this side expects; 0: not checked */
+	int max_world;              /* of a server whose world is 0: the most ranks that may join; 0: unknown */
 	int n_nodes;                /* the number of nodes that this side expects; 0: not checked */
 	int node;                   /* of a launcher: its node rank */
 	struct ct_port_range ports; /* of a server without a port */

@@ -1,4 +1,5 @@
 /* Who may join the store and what a member may report. */
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -193,12 +194,39 @@ static void test_port_in_use(void **state)
 	assert_fails(ct_store_server_start(NULL, 70000, &o, &second), CT_USAGE, "70000");
 }
 
+/* The server raises the limit of open files for as many ranks as may join. */
+static void test_open_files_of_all_ranks(void **state)
+{
+	enum { RANKS = 1000, FEW = 64 };
+	struct ct_store_opts o = opts_of("run-a", "secret", -1);
+	struct rlimit before, limit;
+	ct_store_server *srv = NULL;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	for (int i = 0; i < 2; i++) {
+		o.world = i == 0 ? RANKS : 0;
+		o.max_world = i == 0 ? 0 : RANKS;
+		limit = (struct rlimit){FEW, before.rlim_max};
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		assert_ok(ct_store_server_start("127.0.0.1", 0, &o, &srv));
+		ct_store_server_stop(srv, SOON);
+		assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+		assert_true(limit.rlim_cur >= 3 * RANKS || limit.rlim_cur == before.rlim_max);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_other_attempt),
-		cmocka_unit_test(test_who_may_report), cmocka_unit_test(test_reported_before_the_end),
-		cmocka_unit_test(test_other_world),    cmocka_unit_test(test_port_in_use),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_other_attempt),
+		cmocka_unit_test(test_who_may_report),
+		cmocka_unit_test(test_reported_before_the_end),
+		cmocka_unit_test(test_other_world),
+		cmocka_unit_test(test_port_in_use),
+		cmocka_unit_test(test_open_files_of_all_ranks),
 	};
 
 	/* These tests cause many warnings about refused clients. */

@@ -203,6 +203,7 @@ static enum ct_status serve(const struct ct_config *c, const struct ct_ranks *ra
 			    int signals, const struct ct_rejoin_attempt *attempt, struct ct_job_store *j)
 {
 	const bool several = ranks->n_nodes > 1;
+	j->opts.max_world = j->roll.first[j->roll.n_nodes];
 	CT_TRY(ct_store_server_start(several ? NULL : j->host, j->port, &j->opts, &j->server));
 	j->port = ct_store_server_port(j->server);
 	if (!several)
