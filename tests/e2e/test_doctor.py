@@ -150,6 +150,16 @@ class Doctor(Case):
     def test_row_119_firewall_rejects(self):
         self.firewall("rejects the connection", "REJECT", "--reject-with", "tcp-reset")
 
+    def test_link_that_fails_once(self):
+        """The first connection to node 1 is rejected."""
+        self.cluster()
+        self.hosts[1].run("iptables", "-A", "INPUT", "-i", "eth0", "-p", "tcp", "--syn", "!", "--dport", PORT, "-m", "limit", "--limit", "1/day",
+                          "--limit-burst", 1, "-j", "REJECT", "--reject-with", "tcp-reset")
+        _, report = self.examine()
+        self.assertEqual(self.findings(report), [])
+        rules = subprocess.check_output([*self.hosts[1].prefix, "iptables", "-nvxL", "INPUT"], text=True)
+        self.assertRegex(rules, r"(?m)^ +1 +\d+ REJECT ")
+
     def test_docker0_on_two_hosts(self):
         self.cluster()
         for k in (0, 2):

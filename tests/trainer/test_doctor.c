@@ -2,9 +2,12 @@
  * the node, the exit code and the remedy that belong to it. The names of rows are those of the tutorials' mistakes. */
 #include "tests/trainer/tmpdir.h"
 
+#include "base/clock.h"
+#include "dist/store/net.h"
 #include "trainer/doctor/checks.h"
 #include "trainer/doctor/collect_impl.h"
 #include "trainer/doctor/facts_json.h"
+#include "trainer/doctor/probe.h"
 
 enum { N = 3, MIB = 1 << 20 };
 
@@ -517,6 +520,27 @@ static void test_xid(void **state)
 	assert_string_equal(out, "");
 }
 
+/* Clients that connect and send nothing, such as port scanners, come before the real one. */
+static void test_silent_clients(void **state)
+{
+	static const char nonce[CT_PROBE_NONCE] = "nonce";
+	const struct ct_port_range any = {0};
+	struct ct_link_facts link;
+	ct_probe_listener *l;
+	int silent[2], err;
+
+	(void)state;
+	assert_ok(ct_probe_listen(1, nonce, &any, &l));
+	for (int i = 0; i < 2; i++)
+		assert_ok(ct_net_connect("127.0.0.1", ct_probe_port(l), ct_deadline_in(20 * CT_SEC), &silent[i], &err));
+	ct_probe_connect("127.0.0.1", ct_probe_port(l), 1, nonce, 0, &link);
+	assert_string_equal(link.error, "");
+	assert_true(link.reached);
+	for (int i = 0; i < 2; i++)
+		ct_net_close(&silent[i]);
+	ct_probe_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -527,6 +551,7 @@ int main(void)
 		cmocka_unit_test(test_facts_as_json),
 		cmocka_unit_test(test_row_117_seven_of_eight),
 		cmocka_unit_test(test_xid),
+		cmocka_unit_test(test_silent_clients),
 	};
 
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);

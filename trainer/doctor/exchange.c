@@ -21,7 +21,7 @@
 #define LINK_SECONDS 0.1
 #define ALL_LINKS_SECONDS 2.0
 #define MAX_ROUNDS 31
-#define PASSES 2 /* a busy CPU can make a link look slow once */
+#define PASSES 2 /* a busy CPU or a port scanner can make a link look slow, or make it fail, once */
 
 struct exchange {
 	const struct ct_collect_opts *o;
@@ -230,11 +230,8 @@ static enum ct_status measure_links(struct exchange *x)
 		struct ct_link_facts now, *best = &c->links[c->self * c->n + to];
 
 		CT_TRY(wait_for_all(x, i));
-		/* A link that failed once is not tried again. */
-		if (best->tried && !best->reached)
-			continue;
 		ct__link_probe(c, to, x->ports[to], x->nonce, seconds, &now);
-		if (!best->tried || !now.reached || now.mib_per_s > best->mib_per_s)
+		if (!best->tried || (now.reached && now.mib_per_s > best->mib_per_s))
 			*best = now;
 	}
 	return CT_OK;

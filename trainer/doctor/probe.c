@@ -16,7 +16,8 @@
 
 #define POLL_MS 20
 #define CONNECT_NS (1500 * CT_MS)
-#define ANSWER_NS CT_SEC
+#define NONCE_NS CT_SEC        /* for a client of the listener that may be a port scanner */
+#define ANSWER_NS (3 * CT_SEC) /* the listener may have to wait for other clients first */
 #define CLIENT_NS (5 * CT_SEC) /* limit of one client of the listener */
 #define CHUNK ((size_t)256 << 10)
 
@@ -103,7 +104,7 @@ static void serve(ct_probe_listener *l, int fd)
 	char nonce[CT_PROBE_NONCE];
 	int64_t total = 0;
 
-	if (!receive_all(fd, nonce, sizeof(nonce), ct_deadline_in(ANSWER_NS)) ||
+	if (!receive_all(fd, nonce, sizeof(nonce), ct_deadline_in(NONCE_NS)) ||
 	    memcmp(nonce, l->nonce, sizeof(nonce)) != 0)
 		return;
 	memcpy(a.nonce, l->nonce, sizeof(a.nonce));
