@@ -20,6 +20,10 @@ class Elastic(test_restart.Restarts):
         return self.start_job(point, "--nodes", nodes, "--node-rank", k, "--procs", 1, "--master-addr", "127.0.0.1", "--master-port", self.port,
                               "dist.rendezvous_timeout=30", *sets, restarts=restarts, **more)
 
+    def start_nodes(self, n, start):
+        """Starts node 0 last, because it waits only for launch.join_wait; the others try until it is there."""
+        return [start(k) for k in reversed(range(n))][::-1]
+
     def worlds(self, run="run"):
         return [(m["world_size"], m["nodes"]) for m in self.metrics(run, "run")]
 
@@ -46,7 +50,7 @@ class Elastic(test_restart.Restarts):
             self.assertAlmostEqual(loss / expected[step], 1, delta=1e-6, msg=f"step {step}")
 
     def test_row_48_two_nodes_one_and_two_again(self):
-        nodes = [self.node(0, "1..2", "launch.join_wait=1", point="step:7@0=stop"), self.node(1, "1..2", point="step:5@1=stop")]
+        nodes = self.start_nodes(2, lambda k: self.node(k, "1..2", "launch.join_wait=1", point=("step:7@0=stop", "step:5@1=stop")[k]))
         self.kill_node(nodes[1], 1)
         pid = self.until_stopped(0, nodes[0])  # alone, in step 11
         nodes[1] = self.node(1, "1..2")
@@ -63,7 +67,7 @@ class Elastic(test_restart.Restarts):
 
     def test_row_48_four_ranks_and_three(self):
         """The node that is lost is not the last one, so the ranks get other numbers."""
-        nodes = [self.node(k, "2:4", "launch.join_wait=1", point="step:7@1=stop" if k == 1 else "") for k in range(4)]
+        nodes = self.start_nodes(4, lambda k: self.node(k, "2:4", "launch.join_wait=1", point="step:7@1=stop" if k == 1 else ""))
         self.kill_node(nodes.pop(1), 1)
         r = self.finish(nodes)[0]
         self.assertEqual(self.worlds(), [(4, 4), (3, 3)], r.describe())
@@ -72,7 +76,7 @@ class Elastic(test_restart.Restarts):
 
     def test_node_that_cannot_take_part(self):
         """32 samples cannot be divided among 3 ranks. The third node waits, and ends with the job."""
-        nodes = [self.node(k, "2..3", "launch.join_wait=1", "batch.global=32", "train.max_steps=8") for k in range(3)]
+        nodes = self.start_nodes(3, lambda k: self.node(k, "2..3", "launch.join_wait=1", "batch.global=32", "train.max_steps=8"))
         r = self.finish(nodes)
         self.assertEqual(self.worlds(), [(2, 2)])
         self.assert_says(r[2], "this node is taken in")

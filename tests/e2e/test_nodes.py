@@ -32,7 +32,7 @@ while True:
     threading.Thread(target=copy, args=(b, a), daemon=True).start()
 """
 LONG = "dist.rendezvous_timeout=120"  # nothing here waits for it
-SHORT = f"dist.rendezvous_timeout={3 * SLOW:g}"  # time for the nodes that are not missing
+SHORT = f"dist.rendezvous_timeout={3 * SLOW:g}"  # for node 0, after the other nodes have started their ranks
 
 
 class Terminal:
@@ -199,13 +199,17 @@ class Waiting(HostsCase):
         self.assertEqual(self.metrics(kind="run")[0]["world_size"], 4)
 
     def test_row_118_deadline(self):
-        nodes = [self.node(k, SHORT, procs=2) for k in (0, 1, 3)]
+        nodes = [self.node(k, LONG, procs=2) for k in (1, 3)]
+        self.until(lambda: all(self.rank_pid(r) for r in (2, 3, 6, 7)), "the other nodes had started their ranks", nodes[0])
+        nodes.append(self.node(0, SHORT, procs=2))
         for r in self.finish(nodes, COMM):
             self.assert_last_says(r, "2 of 8 ranks are missing: 4, 5", r"joined 3/4: ctnodea\(0\), ctnodeb\(1\), ctnoded\(3\); missing node rank 2",
                                   "rank 4 +MISSING", "hint:")
 
     def test_row_11_uneven_nodes(self):
-        nodes = [self.node(k, SHORT, nodes=3, procs="1, 2,1") for k in (0, 1)]
+        nodes = [self.node(1, LONG, nodes=3, procs="1, 2,1")]
+        self.until(lambda: all(self.rank_pid(r) for r in (1, 2)), "the other node had started its ranks", nodes[0])
+        nodes.append(self.node(0, SHORT, nodes=3, procs="1, 2,1"))
         for r in self.finish(nodes, COMM):
             self.assert_last_says(r, r"joined 2/3: ctnodea\(0\), ctnodeb\(1\); missing node rank 2")
         self.finish([self.node(k, nodes=3, procs="1, 2,1", run="whole") for k in (0, 1, 2)])
