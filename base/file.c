@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -11,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+
+#define LOCK_RETRY_MS 20
 
 void ct_hint_errno(int err)
 {
@@ -229,6 +233,17 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 		offset += (uint64_t)n;
 	}
 	return CT_OK;
+}
+
+enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken)
+{
+	int rc;
+
+	while ((rc = flock(fd, LOCK_EX | LOCK_NB)) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
+	       ct_now_ns() < deadline_ns)
+		(void)poll(NULL, 0, LOCK_RETRY_MS);
+	*taken = rc == 0;
+	return rc == 0 || errno == EWOULDBLOCK ? CT_OK : CT_FAIL(CT_IO, "flock: %s", strerror(errno));
 }
 
 /* Returns a name in the same directory that no other process uses: it contains the process id and the time. Owned. */

@@ -1,7 +1,7 @@
 /* Files and directories: opening, reading with a size limit, and atomic, durable replacement. Functions fail with
  * CT_IO, or with CT_NOT_FOUND if the path does not exist. The message contains the path and the system's description of
- * the error. Interrupted system calls (EINTR) are repeated, and short writes are continued. No function waits for
- * another process: where a file is expected, a FIFO, a device or a socket is rejected. */
+ * the error. Interrupted system calls (EINTR) are repeated, and short writes are continued. Only
+ * ct_fd_lock waits for another process: where a file is expected, a FIFO, a device or a socket is rejected. */
 #ifndef CT_BASE_FILE_H
 #define CT_BASE_FILE_H
 
@@ -36,6 +36,9 @@ enum ct_status ct_file_still_at(int fd, const char *path) CT_MUST_CHECK;
 enum ct_status ct_fd_write_all(int fd, const void *data, size_t len, const char *path) CT_MUST_CHECK;
 /* Reads exactly len bytes at offset. Fails with CT_DATA if the file ends before the last of these bytes. */
 enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, const char *path) CT_MUST_CHECK;
+/* Takes an exclusive lock (flock(2)), which ends when the file is closed. Tries until the deadline, which may have
+ * passed; *taken is false if another process still has the lock then. Fails with CT_IO if the file system has no locks. */
+enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken) CT_MUST_CHECK;
 /* Calls fsync(2). */
 enum ct_status ct_fd_sync(int fd, const char *path) CT_MUST_CHECK;
 /* Closes a file after writing and checks for errors, because a network file system may report a failed write only at

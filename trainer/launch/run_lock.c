@@ -2,10 +2,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -75,17 +73,6 @@ static enum ct_status fail_late(const ct_run_lock *l, const char *run_dir, const
 			       run_dir);
 }
 
-/* Waits until the deadline, because a run that was just killed may not have ended yet. */
-static enum ct_status take(int fd, int64_t deadline, bool *taken)
-{
-	int rc;
-	while ((rc = flock(fd, LOCK_EX | LOCK_NB)) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
-	       ct_now_ns() < deadline)
-		(void)poll(NULL, 0, 20);
-	*taken = rc == 0;
-	return rc == 0 || errno == EWOULDBLOCK ? CT_OK : CT_FAIL(CT_IO, "flock: %s", strerror(errno));
-}
-
 /* Replaces RUN/lock by a new file that is already locked. Who has locked the old file notices it when it checks. */
 static enum ct_status replace_lock(ct_run_lock *l, int64_t saves)
 {
@@ -97,7 +84,7 @@ static enum ct_status replace_lock(ct_run_lock *l, int64_t saves)
 	(void)unlink(temp);
 	enum ct_status st = ct_file_open(temp, CT_FILE_NEW, &l->fd);
 	if (st == CT_OK)
-		st = take(l->fd, 0, &taken);
+		st = ct_fd_lock(l->fd, 0, &taken);
 	if (st == CT_OK) {
 		write_holder(l, saves);
 		st = ct_fd_sync(l->fd, temp);
@@ -173,7 +160,7 @@ static enum ct_status lock_file(ct_run_lock *l, const char *run_dir, int64_t dea
 		l->saves_before = h.saves;
 	if (same_job && h.restart < l->job.restart)
 		return take_over(l, run_dir, &h);
-	if (take(l->fd, deadline, &taken) < 0)
+	if (ct_fd_lock(l->fd, deadline, &taken) < 0)
 		return ct_error_wrap("can't lock %s", l->path);
 	if (!taken)
 		return fail_in_use(l, run_dir);
@@ -183,14 +170,14 @@ static enum ct_status lock_file(ct_run_lock *l, const char *run_dir, int64_t dea
 
 static enum ct_status lock_both(ct_run_lock *l, const char *run_dir)
 {
-	int64_t deadline = ct_deadline_in(2 * CT_SEC);
+	int64_t deadline = ct_deadline_in(2 * CT_SEC); /* a run that was just killed may not have ended yet */
 	bool taken;
 	CT_TRY(lock_file(l, run_dir, deadline));
 	/* An earlier start of the job may never release the directory. */
 	const bool shared = l->saves_before >= 0;
 	/* Some network file systems cannot lock a directory. RUN/lock is sufficient as long as no one removes it. */
 	l->dir_fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (l->dir_fd < 0 || take(l->dir_fd, shared ? 0 : deadline, &taken) < 0) {
+	if (l->dir_fd < 0 || ct_fd_lock(l->dir_fd, shared ? 0 : deadline, &taken) < 0) {
 		CT_DEBUG("cannot lock the directory %s itself: %s", run_dir, strerror(errno));
 		ct_error_clear();
 		return CT_OK;

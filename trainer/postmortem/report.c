@@ -1,17 +1,19 @@
+#define CT_LOG_COMPONENT "report"
 #include "trainer/postmortem/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "trainer/postmortem/entry.h"
 
 #define MAX_BYTES (64 << 20)
+#define LOCK_NS (2 * CT_SEC)
 
 static int64_t rank_of(const ct_json *entry)
 {
@@ -143,22 +145,24 @@ static enum ct_status write_both(const char *run_dir, const ct_json *j)
 	return st;
 }
 
-/* Locks RUN/log, because the launchers of several nodes may write at the same time. */
+/* Opens RUN/log, and locks it, because the launchers of several nodes may write at the same time. Continues without the
+ * lock if another process does not release it, or if the file system cannot lock a directory. */
 static enum ct_status lock_log(const char *run_dir, int *fd)
 {
 	char *dir;
-	int locked;
+	bool taken = false;
+	enum ct_status st = CT_OK;
 
 	CT_TRY_ALLOC(dir = ct_path_join(run_dir, "log"));
 	*fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	while ((locked = *fd < 0 ? -1 : flock(*fd, LOCK_EX)) != 0 && errno == EINTR)
-		;
-	if (locked != 0)
-		(void)CT_FAIL(CT_IO, "cannot lock %s: %s", dir, strerror(errno));
-	if (locked != 0 && *fd >= 0)
-		close(*fd);
+	if (*fd < 0)
+		st = CT_FAIL(CT_IO, "cannot open %s: %s", dir, strerror(errno));
+	else if (ct_fd_lock(*fd, ct_deadline_in(LOCK_NS), &taken) < 0)
+		ct_error_clear();
+	if (st == CT_OK && !taken)
+		CT_DEBUG("cannot lock %s; entries that other launchers add now may be lost", dir);
 	ct_free(dir);
-	return locked == 0 ? CT_OK : CT_IO;
+	return st;
 }
 
 enum ct_status ct_postmortem_add(const char *run_dir, const struct ct_postmortem_job *job, ct_json *entries)
