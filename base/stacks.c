@@ -261,7 +261,9 @@ static void die(int sig, siginfo_t *info, void *context)
 		write_file("signal ", (uint64_t)sig, context);
 	else if (atomic_load(&state.writer) != thread_id())
 		(void)nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* another thread is writing */
-	/* SA_RESETHAND has restored the default action, which takes effect when this function returns. */
+	/* Only now, because a crash of another thread would end the process while the file is being written. The default
+	 * action takes effect when this function returns. */
+	(void)signal(sig, SIG_DFL);
 	(void)raise(sig);
 }
 
@@ -285,5 +287,5 @@ void ct_stacks_enable(const char *path)
 	memcpy(state.path, path, strlen(path) + 1);
 	handle(ct_stacks_signal(), answer, SA_RESTART);
 	for (size_t i = 0; i < sizeof(fatal_signals) / sizeof(*fatal_signals); i++)
-		handle(fatal_signals[i], die, SA_RESETHAND | SA_ONSTACK);
+		handle(fatal_signals[i], die, SA_ONSTACK);
 }

@@ -194,6 +194,52 @@ static void test_silent_thread(void **state)
 	ct_free(text);
 }
 
+/* Crashes as soon as another thread has begun to write the file. */
+static void *crash_second(void *arg)
+{
+	(void)arg;
+	atomic_fetch_add(&n_waiting, 1);
+	while (!ct_file_exists(path))
+		sched_yield();
+	crash_here(SIGSEGV);
+	return NULL;
+}
+
+/* While the first thread writes the file and waits for answers of the silent ones, another thread crashes. The file is
+ * complete. */
+static void test_two_crashes(void **state)
+{
+	struct ct_thread silent[4] = {0}, second = {0};
+	int fds[2], status = 0;
+	char *text;
+	pid_t pid;
+
+	(void)state;
+	skip_with_tsan();
+	(void)unlink(path);
+	pid = fork();
+	if (pid == 0) {
+		signal(SIGSEGV, SIG_DFL);
+		ct_stacks_enable(path);
+		if (pipe(fds) != 0 || ct_thread_start(&second, "test-second", crash_second, NULL) < 0)
+			_exit(99);
+		for (size_t i = 0; i < CT_ARRAY_LEN(silent); i++) {
+			if (ct_thread_start(&silent[i], "test-silent", block_everything, fds) < 0)
+				_exit(99);
+		}
+		while (atomic_load(&n_waiting) < 1 + (int)CT_ARRAY_LEN(silent))
+			sched_yield();
+		crash_here(SIGSEGV);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGSEGV);
+	text = resolve();
+	assert_true(has(text, "reason signal 11\n"));
+	assert_true(has(text, "at crash_here"));
+	ct_free(text);
+}
+
 static void test_unknown_addresses(void **state)
 {
 	char name[128];
@@ -252,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_crash),
 		cmocka_unit_test(test_request),
 		cmocka_unit_test(test_silent_thread),
+		cmocka_unit_test(test_two_crashes),
 		cmocka_unit_test(test_unknown_addresses),
 		cmocka_unit_test(test_box_outlives_process),
 	};
