@@ -167,6 +167,8 @@ class SeveralLaunchers(Reports):
 
     def test_another_launcher(self):
         """torchrun and others: the ranks that live add themselves, and the command adds the backtraces of one that crashed."""
+        for name in ("stacks-00002.txt", "stacks-00003.old"):  # of an attempt with more ranks, and of somebody else
+            self.write(f"run/log/{name}", "reason signal 11\nthread 7 ctrain\nat 1234\n")
         port = self.free_port()
         both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CTRAIN_FAILPOINT": "step:7@1=stop"}
         ranks = [self.start_training(env={**both, "RANK": str(k), "LOCAL_RANK": str(k)}) for k in (0, 1)]

@@ -55,10 +55,38 @@ static void test_lock_of_another(void **state)
 	ASSERT_RANKS(0, 1);
 }
 
+static void put_stacks(const char *name)
+{
+	static const char text[] = "reason signal 11\nthread 7 ctrain\nat 1234\n";
+
+	assert_ok(ct_dir_make(in_tmpdir("log")));
+	assert_ok(ct_file_replace(in_tmpdir(name), text, strlen(text)));
+}
+
+/* Ranks that have only left backtraces. */
+static void test_stacks(void **state)
+{
+	static const char *const others[] = {"log/stacks-00003.old", "log/stacks-3.txt", "log/stacks--0004.txt",
+					     "log/stacks-00004.txt~", "log/stacks-4294967300.txt"};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(others); i++)
+		put_stacks(others[i]);
+	put_stacks("log/stacks-00001.txt");
+	put_stacks("log/stacks-00002.txt");
+	put_stacks("log/stacks-123456.txt");
+	ASSERT_RANKS(1, 2, 123456);
+	assert_ok(ct_postmortem_remove_stacks(tmpdir, 2));
+	ASSERT_RANKS(1);
+	for (size_t i = 0; i < CT_ARRAY_LEN(others); i++)
+		assert_true(ct_file_exists(in_tmpdir(others[i])));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_lock_of_another, tmpdir_setup, tmpdir_teardown),
+		cmocka_unit_test_setup_teardown(test_stacks, tmpdir_setup, tmpdir_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

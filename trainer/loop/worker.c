@@ -313,10 +313,12 @@ static enum ct_status open_outputs(struct ct_session *s, ct_metrics_log **m)
 }
 
 /* The backtraces of an earlier failure would be misleading. */
-static enum ct_status enable_stacks(const char *run_dir, int rank)
+static enum ct_status enable_stacks(const char *run_dir, const struct ct_identity *id)
 {
 	char *path;
-	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, rank));
+	if (id->local_rank <= 0) /* -1: not known yet */
+		CT_TRY(ct_postmortem_remove_stacks(run_dir, id->world));
+	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, id->rank));
 	(void)unlink(path);
 	ct_stacks_enable(path);
 	ct_free(path);
@@ -448,7 +450,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	if (st == CT_OK && id->rank == 0)
 		st = ct_slurm_limit_start(&limit, &job, cfg->launch.stop_before);
 	if (st == CT_OK)
-		st = enable_stacks(run_dir, id->rank);
+		st = enable_stacks(run_dir, id);
 	if (st == CT_OK)
 		st = ct_nccl_log_start(nccl_log);
 	if (st == CT_OK)

@@ -1,21 +1,59 @@
 #include "trainer/postmortem/entry.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/symbols.h"
 #include "dist/comm/comm.h"
 
+#define STACKS_NAME "stacks-%05d.txt"
 #define STACKS_MAX_BYTES (4 << 20)
 #define LAST_RECORDS 4
 
 char *ct_postmortem_stacks_path(const char *run_dir, int rank)
 {
-	return ct_strfmt("%s/log/stacks-%05d.txt", run_dir, rank);
+	return ct_strfmt("%s/log/" STACKS_NAME, run_dir, rank);
+}
+
+int ct_postmortem_stacks_rank(const char *name)
+{
+	char same[32];
+	int rank;
+
+	if (sscanf(name, "stacks-%d", &rank) != 1 || rank < 0)
+		return -1;
+	snprintf(same, sizeof(same), STACKS_NAME, rank);
+	return strcmp(name, same) == 0 ? rank : -1;
+}
+
+enum ct_status ct_postmortem_remove_stacks(const char *run_dir, int world)
+{
+	char **names, *log;
+	size_t n;
+	enum ct_status st;
+
+	CT_TRY_ALLOC(log = ct_path_join(run_dir, "log"));
+	st = ct_dir_list(log, &names, &n);
+	ct_free(log);
+	CT_TRY(st);
+	for (size_t i = 0; i < n && st == CT_OK; i++) {
+		const int rank = ct_postmortem_stacks_rank(names[i]);
+		char *path = rank >= world ? ct_postmortem_stacks_path(run_dir, rank) : NULL;
+
+		if (path)
+			(void)unlink(path);
+		else if (rank >= world)
+			st = CT_NOMEM;
+		ct_free(path);
+	}
+	ct_dir_list_free(names, n);
+	return st;
 }
 
 /* ---- backtraces */

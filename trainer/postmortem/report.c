@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -196,9 +195,9 @@ static enum ct_status adopt_stacks(const char *run_dir, ct_json *ranks)
 	ct_free(log);
 	CT_TRY(st);
 	for (size_t i = 0; i < n; i++) {
-		int rank;
+		const int rank = ct_postmortem_stacks_rank(names[i]);
 
-		if (sscanf(names[i], "stacks-%d.txt", &rank) != 1 || find(ranks, rank))
+		if (rank < 0 || find(ranks, rank))
 			continue;
 		const struct ct_rank_end end = {.rank = rank, .host = "", .wait_status = -1};
 		ct_json_push(ranks, ct_postmortem_entry(run_dir, &end, NULL));
