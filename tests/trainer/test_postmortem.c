@@ -3,11 +3,24 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "trainer/postmortem/entry.h"
 #include "trainer/postmortem/report.h"
+
+static double clock_ahead; /* of this host, in seconds */
+
+/* The linker sends the library's calls here (--wrap). */
+double __real_ct_wall_seconds(void);
+double __wrap_ct_wall_seconds(void);
+
+double __wrap_ct_wall_seconds(void)
+{
+	return __real_ct_wall_seconds() + clock_ahead;
+}
 
 /* Adds the entry of a rank, as the launcher of its node does. */
 static void add(int rank, double started)
@@ -42,7 +55,7 @@ static void assert_ranks(const int *ranks, size_t n)
 /* A process that is stopped may have the lock forever. */
 static void test_lock_of_another(void **state)
 {
-	const double started = ct_wall_seconds();
+	const double started = ct_wall_seconds() - 10;
 	int fd;
 
 	(void)state;
@@ -53,6 +66,36 @@ static void test_lock_of_another(void **state)
 	close(fd);
 	add(1, started);
 	ASSERT_RANKS(0, 1);
+}
+
+/* The clocks of the hosts differ by more than the run takes. */
+static void test_clocks(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		add(0, ct_wall_seconds() - 10);
+		clock_ahead = i == 0 ? 1000 : -1000;
+		add(1, ct_wall_seconds() - 10);
+		clock_ahead = 0;
+		ASSERT_RANKS(0, 1);
+		assert_ok(ct_dir_remove(in_tmpdir("log")));
+	}
+}
+
+/* A report of an earlier attempt, in the same place. */
+static void test_earlier_attempt(void **state)
+{
+	const struct timespec before[2] = {{.tv_sec = time(NULL) - 20}, {.tv_sec = time(NULL) - 20}};
+
+	(void)state;
+	for (int i = -1; i <= 1; i++) {
+		clock_ahead = 1000 * i;
+		add(0, ct_wall_seconds());
+		assert_int_equal(utimensat(AT_FDCWD, in_tmpdir("log/postmortem.json"), before, 0), 0);
+		add(1, ct_wall_seconds() - 10);
+		ASSERT_RANKS(1);
+	}
+	clock_ahead = 0;
 }
 
 static void put_stacks(const char *name)
@@ -86,6 +129,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_lock_of_another, tmpdir_setup, tmpdir_teardown),
+		cmocka_unit_test_setup_teardown(test_clocks, tmpdir_setup, tmpdir_teardown),
+		cmocka_unit_test_setup_teardown(test_earlier_attempt, tmpdir_setup, tmpdir_teardown),
 		cmocka_unit_test_setup_teardown(test_stacks, tmpdir_setup, tmpdir_teardown),
 	};
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -59,18 +60,33 @@ static enum ct_status read_json(const char *run_dir, ct_json **out)
 	return st;
 }
 
+static double modified(const struct stat *s)
+{
+	return (double)s->st_mtim.tv_sec + (double)s->st_mtim.tv_nsec * 1e-9;
+}
+
+/* Returns true if the report was written after this process had started. Another host may have written it, and the
+ * clocks of hosts differ, so both times are those of the file system. */
+static bool is_of_this_run(int log_fd, const struct ct_postmortem_job *job)
+{
+	struct stat report, now;
+	double ahead = 0; /* the clock of the file system, compared with that of this host */
+
+	if (fstatat(log_fd, "postmortem.json", &report, 0) != 0)
+		return false;
+	if (futimens(log_fd, NULL) == 0 && fstat(log_fd, &now) == 0)
+		ahead = modified(&now) - ct_wall_seconds();
+	return modified(&report) >= job->started + ahead;
+}
+
 /* Reads what other launchers of this run have written. */
-static ct_json *read_earlier(const char *run_dir, const struct ct_postmortem_job *job)
+static ct_json *read_earlier(const char *run_dir, int log_fd, const struct ct_postmortem_job *job)
 {
 	ct_json *j = NULL;
-	double time = 0;
 
-	if (read_json(run_dir, &j) < 0 || ct_json_get_f64(j, "time", &time) < 0)
+	if (is_of_this_run(log_fd, job) && read_json(run_dir, &j) < 0)
 		ct_error_clear();
-	if (time >= job->started)
-		return j;
-	ct_json_destroy(j);
-	return NULL;
+	return j;
 }
 
 static ct_json *failure_json(const struct ct_failure *f)
@@ -172,7 +188,7 @@ enum ct_status ct_postmortem_add(const char *run_dir, const struct ct_postmortem
 
 	st = lock_log(run_dir, &fd);
 	if (st == CT_OK) {
-		earlier = read_earlier(run_dir, job);
+		earlier = read_earlier(run_dir, fd, job);
 		j = merge(earlier, job, entries);
 		st = write_both(run_dir, j);
 		ct_json_destroy(j);

@@ -9,7 +9,7 @@
 
 struct ct_postmortem_job {
 	int world;
-	double started; /* when this process started, as of ct_wall_seconds: an older report belongs to another run */
+	double started; /* when this attempt started here, as of ct_wall_seconds: an older report belongs to another one */
 	const struct ct_failure *failure; /* NULL: unknown. Its rank is -1 if it is not known who failed first */
 };
 
