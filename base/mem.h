@@ -70,6 +70,8 @@ void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap) CT_PRINTF(2, 0);
 /* Adds the untrusted string p [n]. Control bytes and invalid UTF-8 are written as \xNN. Everything beyond max bytes is
  * replaced by "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
+/* Adds an untrusted string in the same way, but keeps its line breaks. */
+void ct_str_add_lines(struct ct_str *b, const char *text);
 /* Adds a word of a shell command, in single quotes if necessary. */
 void ct_str_add_shell(struct ct_str *b, const char *word);
 /* Writes the escaped form of the first character of the n-byte string p to out, and terminates it with NUL. n must be

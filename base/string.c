@@ -186,6 +186,17 @@ void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max)
 	}
 }
 
+void ct_str_add_lines(struct ct_str *b, const char *text)
+{
+	const size_t n = strlen(text);
+	char out[5];
+
+	for (size_t i = 0, taken; i < n; i += taken) {
+		taken = text[i] == '\n' ? 1 : ct_escape_next(text + i, n - i, out);
+		ct_str_add(b, text[i] == '\n' ? "\n" : out);
+	}
+}
+
 const char *ct_str_text(const struct ct_str *b)
 {
 	return b->s ? b->s : "";

@@ -15,19 +15,8 @@
 
 #define FINISH_NS (5 * CT_SEC) /* how long the final message waits for a reader that has stopped reading */
 
-/* The text may contain bytes of a user's file. Bytes that are not valid characters are escaped; line breaks remain. */
-static void add_text(struct ct_str *out, const char *text)
-{
-	size_t n = strlen(text), taken;
-	char shown[5];
-
-	for (size_t i = 0; i < n; i += taken) {
-		taken = text[i] == '\n' ? 1 : ct_escape_next(text + i, n - i, shown);
-		ct_str_add(out, text[i] == '\n' ? "\n" : shown);
-	}
-}
-
-/* Prints the message and the hint. At debug level, also prints where the error was set. */
+/* Prints the message and the hint, which may contain bytes of a user's file. At debug level, also prints where the error
+ * was set. */
 static void report(void)
 {
 	struct ct_str out = {0};
@@ -35,10 +24,10 @@ static void report(void)
 	/* A list of problems already contains "file:line:column: error:". */
 	if (!strstr(ct_error_message(), ": error: "))
 		ct_str_add(&out, "ctrain: error: ");
-	add_text(&out, ct_error_message());
+	ct_str_add_lines(&out, ct_error_message());
 	if (ct_error_hint_text()[0])
 		ct_str_add(&out, "\nhint: ");
-	add_text(&out, ct_error_hint_text());
+	ct_str_add_lines(&out, ct_error_hint_text());
 	ct_str_add(&out, "\n");
 	if (out.failed) /* out of memory: print the message unchanged */
 		ct_output_print(STDERR_FILENO, "ctrain: error: %s\n", ct_error_message());

@@ -98,6 +98,9 @@ static void test_escaped_cut(void **state)
 	ct_str_clear(&b);
 	ct_str_add_escaped(&b, "a\0b", 3, 10);
 	assert_string_equal(ct_str_text(&b), "a\\x00b");
+	ct_str_clear(&b);
+	ct_str_add_lines(&b, "a\033[2J\n\n\xC3\xA9\r\xFF");
+	assert_string_equal(ct_str_text(&b), "a\\x1b[2J\n\n\xC3\xA9\\x0d\\xff");
 	ct_str_release(&b);
 }
 

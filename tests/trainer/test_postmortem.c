@@ -125,6 +125,27 @@ static void test_stacks(void **state)
 		assert_true(ct_file_exists(in_tmpdir(others[i])));
 }
 
+/* Strings of a report do not reach the terminal as they are. */
+static void test_control_characters(void **state)
+{
+	static const char json[] =
+		"{\"failure\":{\"message\":\"\\u001b[2J\"},\"ranks\":[{\"rank\":0,\"phase\":\"\\u009b1m\","
+		"\"stacks\":{\"threads\":[{\"name\":\"\\u0007\",\"frames\":[\"\\r\\u00e9\"]}]}}]}";
+	struct ct_str text = {0};
+	ct_json *report;
+
+	(void)state;
+	assert_ok(ct_json_parse(json, strlen(json), "test", &report));
+	ct_postmortem_text(report, &text);
+	assert_non_null(strstr(text.s, "First failure: \\x1b[2J\n"));
+	assert_non_null(strstr(text.s, "\\x0d\xc3\xa9\n"));
+	for (const char *c = text.s; *c; c++)
+		assert_true(*c == '\n' || (unsigned char)*c >= ' ');
+	assert_null(strstr(text.s, "\xc2\x9b"));
+	ct_str_release(&text);
+	ct_json_destroy(report);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +153,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_clocks, tmpdir_setup, tmpdir_teardown),
 		cmocka_unit_test_setup_teardown(test_earlier_attempt, tmpdir_setup, tmpdir_teardown),
 		cmocka_unit_test_setup_teardown(test_stacks, tmpdir_setup, tmpdir_teardown),
+		cmocka_unit_test(test_control_characters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

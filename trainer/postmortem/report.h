@@ -20,7 +20,7 @@ enum ct_status ct_postmortem_add(const char *run_dir, const struct ct_postmortem
 /* Reads the report of a run. Adds the backtraces that ranks have left without an entry. The caller owns *out. Fails with
  * CT_NOT_FOUND if there is neither. */
 enum ct_status ct_postmortem_read(const char *run_dir, ct_json **out) CT_MUST_CHECK;
-/* Appends the text of a report. */
+/* Appends the text of a report, without control characters. */
 void ct_postmortem_text(const ct_json *report, struct ct_str *out);
 
 #endif

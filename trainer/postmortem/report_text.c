@@ -201,7 +201,7 @@ static void add_missing(const ct_json *ranks, int64_t world, struct ct_str *out)
 			   ": it was killed together with its launcher, or its node writes to another directory.\n");
 }
 
-void ct_postmortem_text(const ct_json *report, struct ct_str *out)
+static void add_report(const ct_json *report, struct ct_str *out)
 {
 	const ct_json *failure = ct_json_get(report, "failure"), *ranks = ct_json_get(report, "ranks");
 	const double seconds = f64(report, "time");
@@ -218,4 +218,15 @@ void ct_postmortem_text(const ct_json *report, struct ct_str *out)
 		add_rank(ct_json_at(ranks, i), i64(failure, "rank", -1), out);
 	if (ranks)
 		add_missing(ranks, i64(report, "world_size", 0), out);
+}
+
+/* The strings are those of other processes, or of a file that anyone may have changed. */
+void ct_postmortem_text(const ct_json *report, struct ct_str *out)
+{
+	struct ct_str raw = {0};
+
+	add_report(report, &raw);
+	ct_str_add_lines(out, ct_str_text(&raw));
+	out->failed = out->failed || raw.failed;
+	ct_str_release(&raw);
 }
