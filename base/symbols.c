@@ -5,11 +5,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
+
+#define MAX_PART_BYTES (256 << 20)
+
+/* A symbol table of a file. */
+struct table {
+	Elf64_Sym *symbols;
+	char *names; /* ends with a NUL */
+	size_t n, names_bytes;
+};
 
 /* A mapping of a file. Mappings of the same file are opened separately, because there is usually one that is
  * executable. */
@@ -17,8 +26,10 @@ struct mapping {
 	uint64_t start, end, offset, inode;
 	char path[512];
 	bool opened;
-	const unsigned char *data; /* the file; NULL: not opened, or not usable */
-	size_t bytes;
+	/* Copies of parts of the file, which may change at any time. Empty: not opened, or not usable. */
+	Elf64_Phdr *segments;
+	int n_segments;
+	struct table tables[2]; /* of all functions, and of those that other files use */
 };
 
 struct ct_symbols {
@@ -32,12 +43,19 @@ enum ct_status ct_symbols_create(ct_symbols **out)
 	return CT_OK;
 }
 
+static void release(struct mapping *m)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(m->tables); i++) {
+		ct_free(m->tables[i].symbols);
+		ct_free(m->tables[i].names);
+	}
+	ct_free(m->segments);
+}
+
 void ct_symbols_destroy(ct_symbols *s)
 {
-	for (size_t i = 0; s && i < s->n; i++) {
-		if (s->maps[i].data)
-			munmap((void *)(uintptr_t)s->maps[i].data, s->maps[i].bytes);
-	}
+	for (size_t i = 0; s && i < s->n; i++)
+		release(&s->maps[i]);
 	if (s)
 		ct_free(s->maps);
 	ct_free(s);
@@ -58,20 +76,58 @@ enum ct_status ct_symbols_add_map(ct_symbols *s, const char *line)
 
 /* ---- ELF */
 
-/* Returns a part of the file, or NULL if it is not completely in the file. */
-static const void *part(const struct mapping *m, uint64_t offset, uint64_t bytes)
+/* Returns a copy of a part of the file, which the caller owns, or NULL. The file may be damaged. */
+static void *read_part(int fd, const char *path, uint64_t offset, uint64_t bytes)
 {
-	return offset <= m->bytes && bytes <= m->bytes - offset ? m->data + offset : NULL;
+	void *p = bytes > 0 && bytes <= MAX_PART_BYTES ? ct_realloc(NULL, (size_t)bytes, 1) : NULL;
+
+	if (p && ct_fd_read_at(fd, p, (size_t)bytes, offset, path) == CT_OK)
+		return p;
+	ct_error_clear();
+	ct_free(p);
+	return NULL;
 }
 
-static const Elf64_Ehdr *header_of(const struct mapping *m)
+static void read_table(const struct mapping *m, int fd, const Elf64_Shdr *symbols, const Elf64_Shdr *names,
+		       struct table *out)
 {
-	const Elf64_Ehdr *h = part(m, 0, sizeof(*h));
+	struct table t = {.n = symbols->sh_size / sizeof(*t.symbols), .names_bytes = names->sh_size};
 
-	if (!h || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h->e_phentsize != sizeof(Elf64_Phdr) || h->e_shentsize != sizeof(Elf64_Shdr))
-		return NULL;
-	return h;
+	t.symbols = read_part(fd, m->path, symbols->sh_offset, symbols->sh_size);
+	t.names = read_part(fd, m->path, names->sh_offset, names->sh_size);
+	if (t.symbols && t.names && t.names[t.names_bytes - 1] == '\0') {
+		*out = t;
+		return;
+	}
+	ct_free(t.symbols);
+	ct_free(t.names);
+}
+
+static void read_tables(struct mapping *m, int fd, const Elf64_Ehdr *h)
+{
+	static const unsigned kinds[CT_ARRAY_LEN(m->tables)] = {SHT_SYMTAB, SHT_DYNSYM};
+	Elf64_Shdr *s = read_part(fd, m->path, h->e_shoff, (uint64_t)h->e_shnum * sizeof(*s));
+
+	for (int i = 0; s && i < h->e_shnum; i++) {
+		for (size_t k = 0; k < CT_ARRAY_LEN(kinds); k++) {
+			if (s[i].sh_type == kinds[k] && s[i].sh_link < h->e_shnum && !m->tables[k].symbols)
+				read_table(m, fd, &s[i], &s[s[i].sh_link], &m->tables[k]);
+		}
+	}
+	ct_free(s);
+}
+
+static void read_elf(struct mapping *m, int fd)
+{
+	Elf64_Ehdr *h = read_part(fd, m->path, 0, sizeof(*h));
+
+	if (h && memcmp(h->e_ident, ELFMAG, SELFMAG) == 0 && h->e_ident[EI_CLASS] == ELFCLASS64 &&
+	    h->e_phentsize == sizeof(Elf64_Phdr) && h->e_shentsize == sizeof(Elf64_Shdr)) {
+		m->segments = read_part(fd, m->path, h->e_phoff, (uint64_t)h->e_phnum * sizeof(*m->segments));
+		m->n_segments = m->segments ? h->e_phnum : 0;
+		read_tables(m, fd, h);
+	}
+	ct_free(h);
 }
 
 static void open_file(struct mapping *m)
@@ -81,70 +137,40 @@ static void open_file(struct mapping *m)
 
 	m->opened = true;
 	fd = open(m->path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_ino == m->inode &&
-	    st.st_size > 0) {
-		void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-
-		m->data = p == MAP_FAILED ? NULL : p;
-		m->bytes = (size_t)st.st_size;
-	}
-	if (fd >= 0)
-		close(fd);
-	if (m->data && !header_of(m)) {
-		munmap((void *)(uintptr_t)m->data, m->bytes);
-		m->data = NULL;
-	}
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_ino == m->inode)
+		read_elf(m, fd);
+	close(fd);
 }
 
 /* Converts an offset in the file to the address that symbols use. */
 static bool to_virtual(const struct mapping *m, uint64_t offset, uint64_t *out)
 {
-	const Elf64_Ehdr *h = header_of(m);
-	const Elf64_Phdr *p = part(m, h->e_phoff, (uint64_t)h->e_phnum * sizeof(*p));
+	for (int i = 0; i < m->n_segments; i++) {
+		const Elf64_Phdr *p = &m->segments[i];
 
-	for (int i = 0; p && i < h->e_phnum; i++) {
-		if (p[i].p_type != PT_LOAD || offset < p[i].p_offset || offset - p[i].p_offset >= p[i].p_filesz)
+		if (p->p_type != PT_LOAD || offset < p->p_offset || offset - p->p_offset >= p->p_filesz)
 			continue;
-		*out = p[i].p_vaddr + (offset - p[i].p_offset);
+		*out = p->p_vaddr + (offset - p->p_offset);
 		return true;
 	}
 	return false;
 }
 
-/* Finds the function at an address in one symbol table. Returns NULL if there is none. */
-static const char *find_in(const struct mapping *m, const Elf64_Shdr *table, const Elf64_Shdr *strings, uint64_t at,
-			   uint64_t *start)
-{
-	const Elf64_Sym *s = part(m, table->sh_offset, table->sh_size);
-	const char *names = part(m, strings->sh_offset, strings->sh_size);
-	const uint64_t n = table->sh_size / sizeof(*s);
-
-	for (uint64_t i = 0; s && names && i < n; i++) {
-		if (ELF64_ST_TYPE(s[i].st_info) != STT_FUNC || at < s[i].st_value ||
-		    at - s[i].st_value >= s[i].st_size || s[i].st_name >= strings->sh_size ||
-		    !memchr(names + s[i].st_name, 0, strings->sh_size - s[i].st_name))
-			continue;
-		*start = s[i].st_value;
-		return names + s[i].st_name;
-	}
-	return NULL;
-}
-
 static const char *find_function(const struct mapping *m, uint64_t at, uint64_t *start)
 {
-	static const unsigned kinds[] = {SHT_SYMTAB, SHT_DYNSYM};
-	const Elf64_Ehdr *h = header_of(m);
-	const Elf64_Shdr *s = part(m, h->e_shoff, (uint64_t)h->e_shnum * sizeof(*s));
+	for (size_t k = 0; k < CT_ARRAY_LEN(m->tables); k++) {
+		const struct table *t = &m->tables[k];
 
-	for (size_t k = 0; s && k < CT_ARRAY_LEN(kinds); k++) {
-		for (int i = 0; i < h->e_shnum; i++) {
-			const char *name;
+		for (size_t i = 0; i < t->n; i++) {
+			const Elf64_Sym *s = &t->symbols[i];
 
-			if (s[i].sh_type != kinds[k] || s[i].sh_link >= h->e_shnum)
+			if (ELF64_ST_TYPE(s->st_info) != STT_FUNC || at < s->st_value ||
+			    at - s->st_value >= s->st_size || s->st_name >= t->names_bytes)
 				continue;
-			name = find_in(m, &s[i], &s[s[i].sh_link], at, start);
-			if (name)
-				return name;
+			*start = s->st_value;
+			return t->names + s->st_name;
 		}
 	}
 	return NULL;
@@ -162,7 +188,7 @@ void ct_symbols_name(ct_symbols *s, uint64_t address, bool return_address, char 
 		offset = address - m->start + m->offset;
 		if (!m->opened)
 			open_file(m);
-		if (m->data && to_virtual(m, offset, &at))
+		if (to_virtual(m, offset, &at))
 			name = find_function(m, at - return_address, &start);
 		if (name)
 			snprintf(buf, len, "%s+0x%" PRIx64 " (%s)", name, at - start, file);

@@ -1,5 +1,7 @@
 /* Backtraces of a process that crashes, and of one that is asked; the names of its functions; and the black box, which
  * outlives a process that was killed. */
+#include <elf.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -257,6 +260,64 @@ static void test_unknown_addresses(void **state)
 	ct_symbols_destroy(s);
 }
 
+/* Writes the line of the mapping of the test program's code, as if the file `path` had been mapped. */
+static void mapping_of_copy(char *line, size_t len)
+{
+	const uint64_t here = (uint64_t)(uintptr_t)crash_here;
+	uint64_t start, end, offset;
+	char maps_line[1024];
+	struct stat copy;
+	FILE *maps = fopen("/proc/self/maps", "re");
+
+	assert_non_null(maps);
+	assert_int_equal(stat(path, &copy), 0);
+	line[0] = '\0';
+	while (!line[0] && fgets(maps_line, sizeof(maps_line), maps)) {
+		if (sscanf(maps_line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64, &start, &end, &offset) == 3 &&
+		    start <= here && here < end)
+			snprintf(line, len, "%" PRIx64 "-%" PRIx64 " r-xp %" PRIx64 " 00:00 %llu %s\n", start, end,
+				 offset, (unsigned long long)copy.st_ino, path);
+	}
+	(void)fclose(maps);
+	assert_true(line[0]);
+}
+
+/* The file is replaced by another program while its symbols are in use, as when ctrain is installed again. Its section
+ * headers may have any offset. */
+static void test_file_changes(void **state)
+{
+	char *data, *odd, line[1024], name[128];
+	Elf64_Ehdr *h;
+	ct_symbols *s;
+	size_t len, table;
+	int fd;
+
+	(void)state;
+	assert_int_equal(ct_file_read("/proc/self/exe", 1 << 30, &data, &len), CT_OK);
+	h = (Elf64_Ehdr *)(void *)data;
+	table = (size_t)h->e_shnum * sizeof(Elf64_Shdr);
+	odd = ct_calloc(len + table + 8, 1);
+	memcpy(odd, data, len);
+	memcpy(odd + (len | 1), data + h->e_shoff, table);
+	h = (Elf64_Ehdr *)(void *)odd;
+	h->e_shoff = len | 1;
+	(void)unlink(path);
+	assert_int_equal(ct_file_open(path, CT_FILE_NEW, &fd), CT_OK);
+	assert_int_equal(ct_fd_write_all(fd, odd, (len | 1) + table, path), CT_OK);
+	mapping_of_copy(line, sizeof(line));
+	assert_int_equal(ct_symbols_create(&s), CT_OK);
+	assert_int_equal(ct_symbols_add_map(s, line), CT_OK);
+	for (int i = 0; i < 2; i++) {
+		ct_symbols_name(s, (uint64_t)(uintptr_t)crash_here + 1, false, name, sizeof(name));
+		assert_true(has(name, "crash_here+0x1 ("));
+		assert_int_equal(ftruncate(fd, 0), 0);
+	}
+	close(fd);
+	ct_symbols_destroy(s);
+	ct_free(odd);
+	ct_free(data);
+}
+
 static void test_box_outlives_process(void **state)
 {
 	struct ct_black_box *b;
@@ -300,6 +361,7 @@ int main(void)
 		cmocka_unit_test(test_silent_thread),
 		cmocka_unit_test(test_two_crashes),
 		cmocka_unit_test(test_unknown_addresses),
+		cmocka_unit_test(test_file_changes),
 		cmocka_unit_test(test_box_outlives_process),
 	};
 
