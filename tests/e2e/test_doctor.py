@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import unittest
 
-from harness import COMM, IO, OK, USAGE, Case, main
+from harness import COMM, IO, OK, SLOW, USAGE, Case, main
 from hosts import Host, shell, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
@@ -14,6 +14,7 @@ N = 3
 NAME = [f"ctdoc{c}" for c in "abc"]
 ADDRESS = [f"10.78.9.{1 + k}" for k in range(N)]
 PORT = 29873
+SHORT = 6 * SLOW  # seconds for the nodes that are not missing
 
 
 def hosts_file(loopback=()):
@@ -189,9 +190,9 @@ class Doctor(Case):
 
     def test_row_4_trap_1_node_rank_twice(self):
         self.cluster()
-        nodes = [self.node(0, wait=4), self.node(1, wait=4)]
+        nodes = [self.node(0, wait=SHORT), self.node(1, wait=SHORT)]
         self.until(lambda: self.marked(), "they ran")
-        second = self.node(2, wait=4, rank=1)
+        second = self.node(2, wait=SHORT, rank=1)
         results = [n.wait() for n in (*nodes, second)]
         # The one that came second is refused; who that is depends on the scheduler.
         said = [json.loads(r.out)["findings"] for r in results[1:]]
@@ -199,7 +200,7 @@ class Doctor(Case):
 
     def test_missing_node(self):
         self.cluster()
-        results = [n.wait() for n in [self.node(k, wait=2) for k in (0, 1)]]
+        results = [n.wait() for n in [self.node(k, wait=SHORT) for k in (0, 1)]]
         for r in results:
             self.assert_code(r, COMM)
             self.assert_found(json.loads(r.out), "missing-node", -1, "node 2 of 3", "--node-rank 2")

@@ -6,7 +6,7 @@ import re
 import signal
 import uuid
 
-from harness import BUG, COMM, DATA, NUMERIC, OK, USAGE, Case, main, read_text
+from harness import BUG, COMM, DATA, NUMERIC, OK, SLOW, USAGE, Case, main, read_text
 
 MEMORY = "/sys/fs/cgroup/memory"  # the memory controller of v1; v2: /sys/fs/cgroup
 
@@ -91,7 +91,7 @@ class Report(Reports):
 
     def test_stopped(self):
         """SIGSTOP: the rank does not answer, so the launcher kills it; the report says that it was stopped."""
-        p = self.start_training("dist.timeout=1", env={"CTRAIN_FAILPOINT": "step:7@1=stop"})
+        p = self.start_training(f"dist.timeout={3 * SLOW:g}", env={"CTRAIN_FAILPOINT": "step:7@1=stop"})
         pid = self.until_stopped(1, p)
         r = p.wait()
         self.assert_code(r, COMM)

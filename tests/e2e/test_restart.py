@@ -7,7 +7,7 @@ import sys
 import unittest
 
 import test_hosts
-from harness import COMM, NUMERIC, OK, STOPPED, Case, main, read_text, state_of
+from harness import COMM, NUMERIC, OK, SLOW, STOPPED, Case, main, read_text, state_of
 
 # Training waits for each save, so that the checkpoint from which a restart continues is known.
 SETS = ("checkpoint.every_steps=4", "checkpoint.keep_last=2", "checkpoint.background=false")
@@ -63,7 +63,7 @@ class OneNode(Restarts):
 
     def test_row_48_stopped_rank(self):
         """Nobody can tell a stopped rank from a slow one before dist.timeout has passed. Rank 0 reports it while it computes step 8."""
-        p = self.start_job("step:7@1=stop", "dist.timeout=2")
+        p = self.start_job("step:7@1=stop", f"dist.timeout={3 * SLOW:g}")
         pid = self.until_stopped(1, p)
         self.until(lambda: not state_of(pid), "the stopped rank was killed", p)
         os.kill(self.until_stopped(1, p), signal.SIGCONT)
