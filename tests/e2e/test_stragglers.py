@@ -11,26 +11,26 @@ FOREVER = ("train.epochs=1000000", "train.eval_every=0", "checkpoint.every_epoch
 
 
 class Stragglers(Case):
-    def stragglers(self):
-        return self.metrics("run", "straggler", partial=True) if os.path.exists(self.path("run", "metrics.jsonl")) else []
+    def reports(self, **members):
+        """The reports of rank 1 with these members. Where other programs run, other ranks may be stragglers, too."""
+        all_of_them = self.metrics("run", "straggler", partial=True) if os.path.exists(self.path("run", "metrics.jsonl")) else []
+        return [m for m in all_of_them if {"rank": 1, **members}.items() <= m.items()]
 
-    def until_named(self, process, seconds=30):
-        self.until(self.stragglers, "a straggler was in metrics.jsonl", process, seconds)
-        return self.stragglers()[0]
+    def until_named(self, process, **members):
+        return self.until(lambda: self.reports(**members), "rank 1 was a straggler in metrics.jsonl", process, 30)[0]
 
     def test_pauses(self):
         """Rank 1 is stopped again and again, as by other programs, for most of the time."""
         p = self.start_training(*FOREVER, "model.hidden=[1024,1024]", env={"CTRAIN_FAILPOINT": "step:3@1=stop"})
         pid = self.until_stopped(1, p)
         deadline = time.monotonic() + 30 * SLOW
-        while not self.stragglers() and time.monotonic() < deadline:
+        while not self.reports() and time.monotonic() < deadline:
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.005)
             os.kill(pid, signal.SIGSTOP)
             time.sleep(0.015)
         os.kill(pid, signal.SIGCONT)
         m = self.until_named(p)
-        self.assertEqual(m["rank"], 1)
         self.assertGreater(m["ratio"], 1.25)
         self.assertGreater(m["late_ms"], 0)
         p.signal(signal.SIGTERM)
@@ -43,8 +43,7 @@ class Stragglers(Case):
         sets = (*FOREVER, "data.shape=[3,96,96]", "data.n_train=480", "data.n_val=48", "data.workers=1", "launch.threads=1")
         both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
         ranks = [self.start_training(*sets, *(("data.workers=0",) if k == 1 else ()), env={**both, "RANK": str(k), "LOCAL_RANK": str(k)}) for k in (0, 1)]
-        m = self.until_named(ranks[0])
-        self.assertEqual((m["rank"], m["phase"]), (1, "data"))
+        m = self.until_named(ranks[0], phase="data")
         self.assertGreater(m["phase_ms"], m["others_ms"])
         for p in ranks:
             p.signal(signal.SIGTERM)
