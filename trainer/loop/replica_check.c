@@ -103,11 +103,6 @@ bool ct_replica_check_due(const ct_replica_check *c, uint64_t step)
 	return c && step % c->every == 0;
 }
 
-double ct_replica_check_seconds(const ct_replica_check *c)
-{
-	return c ? c->seconds : 0;
-}
-
 /* ---- fingerprints */
 
 struct hashing {

@@ -18,7 +18,5 @@ bool ct_replica_check_due(const ct_replica_check *c, uint64_t step);
 /* Compares the state after `step` steps. Collective; no posted step may be left. Fails with CT_MISMATCH on all ranks; the
  * message names the rank that differs from most others, and the parameter. */
 enum ct_status ct_replica_check_run(ct_replica_check *c, uint64_t step) CT_MUST_CHECK;
-/* Returns the seconds that the checks took so far, including the wait for other ranks. c may be NULL. */
-double ct_replica_check_seconds(const ct_replica_check *c);
 
 #endif
