@@ -107,12 +107,35 @@ static void test_script(void **state)
 	assert_non_null(strstr(ct_str_text(&out), "#SBATCH --output=mnist-%A_%a.log\n"));
 	assert_non_null(strstr(ct_str_text(&out), "--comment=\"ctrain runs/mnist-%a\""));
 	assert_non_null(strstr(ct_str_text(&out), "srun --kill-on-bad-exit=0 --cpus-per-task=2 "));
-	assert_non_null(strstr(ct_str_text(&out), " run.dir=\"runs/mnist-$SLURM_ARRAY_TASK_ID\" "));
+	assert_non_null(strstr(ct_str_text(&out), " run.dir=runs/mnist-\"$SLURM_ARRAY_TASK_ID\" "));
 	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++) {
 		ct_str_clear(&out);
 		s.time = bad[i];
 		assert_int_equal(ct_slurm_script(&s, &out), CT_USAGE);
 	}
+	ct_str_release(&out);
+}
+
+/* The shell that executes the script does not interpret the values. */
+static void test_script_quotes_values(void **state)
+{
+	struct ct_slurm_script s = {.name = "mnist",
+				    .command_line = "slurm c.yaml",
+				    .program = "$(id)",
+				    .config = "`id`",
+				    .run_dir = "a$(touch${IFS}x)",
+				    .cpus = "2;id",
+				    .nodes = 1,
+				    .tasks = 1};
+	struct ct_str out = {0};
+
+	(void)state;
+	assert_int_equal(ct_slurm_script(&s, &out), CT_OK);
+	assert_non_null(strstr(ct_str_text(&out), " --cpus-per-task='2;id' \\\n\t'$(id)' '`id`' run.dir='a$(touch${IFS}x)'\n"));
+	ct_str_clear(&out);
+	s.array = "0-3";
+	assert_int_equal(ct_slurm_script(&s, &out), CT_OK);
+	assert_non_null(strstr(ct_str_text(&out), " run.dir='a$(touch${IFS}x)'-\"$SLURM_ARRAY_TASK_ID\"\n"));
 	ct_str_release(&out);
 }
 
@@ -183,7 +206,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_times),  cmocka_unit_test(test_fields), cmocka_unit_test(test_status),
-		cmocka_unit_test(test_script), cmocka_unit_test(test_job_of_environment), cmocka_unit_test(test_cpus),
+		cmocka_unit_test(test_script), cmocka_unit_test(test_script_quotes_values),
+		cmocka_unit_test(test_job_of_environment), cmocka_unit_test(test_cpus),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

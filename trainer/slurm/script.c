@@ -67,17 +67,18 @@ enum ct_status ct_slurm_script(const struct ct_slurm_script *s, struct ct_str *o
 			"# srun starts the ranks, so neither torchrun nor --procs is needed. ctrain itself ends all ranks if one\n"
 			"# fails; when the job stops, ranks end at different times because rank 0 saves. srun must not kill it.\n"
 			"exec srun --kill-on-bad-exit=0");
-	if (s->cpus)
-		ct_str_addf(out, " --cpus-per-task=%s", s->cpus);
+	if (s->cpus) {
+		ct_str_add(out, " --cpus-per-task=");
+		ct_str_add_shell(out, s->cpus);
+	}
 	ct_str_add(out, " \\\n\t");
 	ct_str_add_shell(out, s->program);
 	ct_str_add(out, " ");
 	ct_str_add_shell(out, s->config);
-	ct_str_add(out, " ");
+	ct_str_add(out, " run.dir=");
+	ct_str_add_shell(out, s->run_dir);
 	if (s->array)
-		ct_str_addf(out, "run.dir=\"%s-$SLURM_ARRAY_TASK_ID\"", s->run_dir);
-	else
-		ct_str_addf(out, "run.dir=%s", s->run_dir);
+		ct_str_add(out, "-\"$SLURM_ARRAY_TASK_ID\"");
 	for (size_t i = 0; i < s->n_sets; i++) {
 		ct_str_add(out, " ");
 		ct_str_add_shell(out, s->sets[i]);
