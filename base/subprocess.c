@@ -16,21 +16,62 @@
 
 extern char **environ;
 
+static int set_files(posix_spawn_file_actions_t *files, int out, int err)
+{
+	int rc = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+
+	if (rc == 0)
+		rc = posix_spawn_file_actions_adddup2(files, out, STDOUT_FILENO);
+	if (rc == 0)
+		rc = posix_spawn_file_actions_adddup2(files, err, STDERR_FILENO);
+	return rc;
+}
+
+static int set_attributes(posix_spawnattr_t *attr)
+{
+	static const int stops[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+	sigset_t blocked, mask, defaults;
+	int rc;
+
+	sigemptyset(&mask);
+	sigemptyset(&defaults);
+	sigaddset(&defaults, SIGCHLD);
+	pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+	for (size_t i = 0; i < CT_ARRAY_LEN(stops); i++) {
+		if (sigismember(&blocked, stops[i]))
+			sigaddset(&mask, stops[i]);
+	}
+	rc = posix_spawnattr_setsigmask(attr, &mask);
+	if (rc == 0)
+		rc = posix_spawnattr_setsigdefault(attr, &defaults);
+	if (rc == 0)
+		rc = posix_spawnattr_setpgroup(attr, 0);
+	if (rc == 0)
+		rc = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+							    POSIX_SPAWN_SETPGROUP);
+	return rc;
+}
+
 static enum ct_status spawn(const char *const *argv, int out, int err, pid_t *pid)
 {
 	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
 	int rc = posix_spawn_file_actions_init(&files);
 
 	if (rc != 0)
-		return CT_FAIL(CT_NOMEM, "cannot run %s: %s", argv[0], strerror(rc));
-	rc = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+		goto fail;
+	rc = posix_spawnattr_init(&attr);
+	if (rc != 0)
+		goto destroy_files;
+	rc = set_files(&files, out, err);
 	if (rc == 0)
-		rc = posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
+		rc = set_attributes(&attr);
 	if (rc == 0)
-		rc = posix_spawn_file_actions_adddup2(&files, err, STDERR_FILENO);
-	if (rc == 0)
-		rc = posix_spawnp(pid, argv[0], &files, NULL, (char *const *)argv, environ);
+		rc = posix_spawnp(pid, argv[0], &files, &attr, (char *const *)argv, environ);
+	posix_spawnattr_destroy(&attr);
+destroy_files:
 	posix_spawn_file_actions_destroy(&files);
+fail:
 	if (rc == 0)
 		return CT_OK;
 	return CT_FAIL(rc == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot run %s: %s", argv[0], strerror(rc));
@@ -68,19 +109,26 @@ static bool collect(int fds[2], struct ct_str *texts[2], int64_t deadline_ns)
 	return true;
 }
 
-/* Returns false if the program was still running at the deadline. It has ended in either case. */
-static bool reap(pid_t pid, bool closed, int64_t deadline_ns, int *status)
+/* Waits until the program has ended. If it has not done so at the deadline, kills it and all processes of its group. */
+static enum ct_status reap(const char *name, pid_t pid, bool closed, int64_t deadline_ns, int *status)
 {
 	bool in_time = closed;
+	pid_t got = 0;
 
-	while (waitpid(pid, status, in_time ? WNOHANG : 0) == 0) {
-		in_time = ct_now_ns() < deadline_ns;
-		if (in_time)
+	while (got != pid) {
+		if (!in_time)
+			kill(-pid, SIGKILL);
+		got = waitpid(pid, status, in_time ? WNOHANG : 0);
+		if (got < 0 && errno != EINTR)
+			return CT_FAIL(CT_IO, "cannot wait for %s: %s", name, strerror(errno));
+		if (got == 0) {
 			(void)poll(NULL, 0, REAP_MS);
-		else
-			kill(pid, SIGKILL);
+			in_time = ct_now_ns() < deadline_ns;
+		}
 	}
-	return in_time;
+	if (in_time)
+		return CT_OK;
+	return CT_FAIL(CT_TIMEOUT, "%s did not end in time and was killed", name);
 }
 
 static const char *last_line(struct ct_str *text)
@@ -121,13 +169,10 @@ enum ct_status ct_subprocess_run(const char *const *argv, int64_t deadline_ns, s
 	output[1] = error[1] = -1;
 	int ends[2] = {output[0], error[0]};
 	bool closed = collect(ends, (struct ct_str *[2]){out, &err}, deadline_ns);
-	if (!closed)
-		kill(pid, SIGKILL);
 	output[0] = ends[0];
 	error[0] = ends[1];
-	if (!reap(pid, closed, deadline_ns, &status))
-		st = CT_FAIL(CT_TIMEOUT, "%s did not end in time and was killed", argv[0]);
-	else
+	st = reap(argv[0], pid, closed, deadline_ns, &status);
+	if (st == CT_OK)
 		st = describe(argv[0], status, &err);
 	if (st == CT_OK)
 		st = ct_str_status(out);

@@ -1,7 +1,9 @@
 /* Programs that succeed, fail, are missing, or do not end. */
 #include "base/subprocess.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "tests/base/check.h"
@@ -57,7 +59,55 @@ static void test_deadline(void **state)
 	ct_str_release(&out);
 }
 
-/* A signal that is blocked here does not end the program. */
+/* The program of a wrapper ends with it. It inherits the pipe, which is closed when it has ended. */
+static void test_deadline_of_wrapper(void **state)
+{
+	struct ct_str out = {0};
+	struct pollfd p = {0};
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(ct_subprocess_run(SHELL("sleep 100 & wait"), ct_deadline_in(300 * CT_MS), &out), CT_TIMEOUT);
+	close(fds[1]);
+	p.fd = fds[0];
+	assert_int_equal(poll(&p, 1, 20000), 1);
+	assert_true(p.revents & POLLHUP);
+	close(fds[0]);
+	ct_str_release(&out);
+}
+
+/* Returns a signal set in /proc/self/status, as a mask. */
+static unsigned long long signals_in(const char *status, const char *name)
+{
+	const char *line = strstr(status, name);
+
+	assert_non_null(line);
+	return strtoull(line + strlen(name), NULL, 16);
+}
+
+/* The program does not inherit how this process treats the end of its children. Without it, no exit code is known. */
+static void test_children_are_ignored(void **state)
+{
+	const unsigned long long child = 1ULL << (SIGCHLD - 1), timer = 1ULL << (SIGALRM - 1),
+				 term = 1ULL << (SIGTERM - 1);
+	struct ct_str out = {0};
+	sigset_t set, old;
+
+	(void)state;
+	sigfillset(&set);
+	sigprocmask(SIG_SETMASK, &set, &old);
+	signal(SIGCHLD, SIG_IGN);
+	assert_fails(ct_subprocess_run((const char *const[]){"cat", "/proc/self/status", NULL}, soon(), &out), CT_IO,
+		     "cannot wait for cat: No child processes");
+	signal(SIGCHLD, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	assert_int_equal(signals_in(ct_str_text(&out), "SigBlk:") & (child | timer | term), term);
+	assert_int_equal(signals_in(ct_str_text(&out), "SigIgn:") & child, 0);
+	ct_str_release(&out);
+}
+
+/* A stop signal that is blocked here does not end the program. */
 static void test_signals(void **state)
 {
 	struct ct_str out = {0};
@@ -79,6 +129,8 @@ int main(void)
 		cmocka_unit_test(test_output),
 		cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_deadline),
+		cmocka_unit_test(test_deadline_of_wrapper),
+		cmocka_unit_test(test_children_are_ignored),
 		cmocka_unit_test(test_signals),
 	};
 
