@@ -13,7 +13,7 @@ import time
 import unittest
 import zlib
 
-from harness import DATA, NUMERIC, OK, TINY, USAGE, Case, die_with_parent, main, read_text
+from harness import DATA, IO, NUMERIC, OK, TINY, USAGE, Case, die_with_parent, main, read_text
 
 
 def contents(folder):
@@ -254,6 +254,15 @@ class BenchStep(Case):
         self.assertEqual((j["allocations"], j["loader_allocations"]), (0, 0))
         parts = sum(j[key] for key in ("data_ms", "forward_ms", "backward_ms", "optim_ms"))
         self.assertLess(parts, 1.5 * j["step_ms_median"])
+
+
+class Submit(Case):
+    def test_no_job_id(self):
+        """An sbatch, such as a wrapper of a site, that succeeds but does not print the id of the job."""
+        for printed in ("", "\n"):
+            os.chmod(self.write("bin/sbatch", f"#!/bin/sh\nprintf '{printed}'\n"), 0o755)
+            r = self.run_ctrain("slurm", self.config(), "--submit", expect=IO, env={"PATH": self.path("bin") + ":" + os.environ["PATH"]})
+            self.assert_last_says(r, r"sbatch \S*\.sbatch succeeded, but did not print the id", "hint: .*squeue")
 
 
 class Words(Case):

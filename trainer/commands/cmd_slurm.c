@@ -137,10 +137,13 @@ static enum ct_status submit(const char *path)
 	struct ct_str id = {0};
 	enum ct_status st = ct_subprocess_run((const char *const[]){"sbatch", "--parsable", path, NULL},
 					      ct_deadline_in(SUBMIT_NS), &id);
-	if (st == CT_OK) {
-		id.s[strcspn(id.s, ";\n")] = '\0';
-		printf("submitted job %s; its state: ctrain slurm status %s\n", id.s, id.s);
-	}
+	const int len = (int)strcspn(ct_str_text(&id), ";\n");
+	if (st == CT_OK && len == 0)
+		st = CT_FAIL_HINT(CT_IO, "find out with squeue --me whether the job was submitted",
+				  "sbatch %s succeeded, but did not print the id of the job", path);
+	if (st == CT_OK)
+		printf("submitted job %.*s; its state: ctrain slurm status %.*s\n", len, ct_str_text(&id), len,
+		       ct_str_text(&id));
 	ct_str_release(&id);
 	return st;
 }
