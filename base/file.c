@@ -269,10 +269,11 @@ enum ct_status ct_fd_close(int fd, const char *path)
 	return close(fd) == 0 || errno == EINTR ? CT_OK : fail_as(CT_IO, "close", path);
 }
 
-/* Writes and syncs the file `temp`, which is open as fd, and closes fd. */
-static enum ct_status write_synced(int fd, const char *temp, const void *data, size_t len, const char *path)
+/* Syncs the file `temp`, which is open as fd and was written with the status st, and closes fd. Removes the file after
+ * an error. */
+static enum ct_status finish_temp(enum ct_status st, int fd, const char *temp, const char *path)
 {
-	enum ct_status st = ct_fd_write_all(fd, data, len, path), closed;
+	enum ct_status closed;
 
 	if (st == CT_OK)
 		st = ct_fd_sync(fd, path);
@@ -316,10 +317,51 @@ enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
 		return refuse_kind(CT_IO, sb.st_mode, path);
 	CT_TRY_ALLOC(temp = temp_name(path));
 	fd = open_retry(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
-	st = fd < 0 ? fail_errno("create", temp) : write_synced(fd, temp, data, len, path);
+	if (fd < 0)
+		st = fail_errno("create", temp);
+	else
+		st = finish_temp(ct_fd_write_all(fd, data, len, path), fd, temp, path);
 	if (st == CT_OK)
 		st = move_into_place(temp, path);
 	ct_free(temp);
+	return st;
+}
+
+static enum ct_status copy_all(int from, int to, const char *path)
+{
+	char chunk[16384];
+
+	for (;;) {
+		ssize_t n = read(from, chunk, sizeof(chunk));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return fail_errno("read", path);
+		if (n == 0)
+			return CT_OK;
+		CT_TRY(ct_fd_write_all(to, chunk, (size_t)n, path));
+	}
+}
+
+enum ct_status ct_file_replace_by_copy(const char *path)
+{
+	enum ct_status st;
+	int from, to;
+	char *temp;
+
+	CT_TRY(ct_file_open(path, CT_FILE_READ, &from));
+	temp = temp_name(path);
+	if (!temp) {
+		st = CT_NOMEM;
+		goto out;
+	}
+	CT_TRY_GOTO(ct_file_open(temp, CT_FILE_NEW, &to), st, out);
+	CT_TRY_GOTO(finish_temp(copy_all(from, to, path), to, temp, path), st, out);
+	st = move_into_place(temp, path);
+out:
+	ct_free(temp);
+	close(from);
 	return st;
 }
 
@@ -385,7 +427,7 @@ static enum ct_status probe(const char *file)
 	st = check_regular(fd, CT_IO, file);
 	if (st < 0)
 		close(fd);
-	return st < 0 ? st : write_synced(fd, file, "probe\n", 6, file);
+	return st < 0 ? st : finish_temp(ct_fd_write_all(fd, "probe\n", 6, file), fd, file, file);
 }
 
 enum ct_status ct_dir_probe(const char *path)

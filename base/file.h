@@ -27,6 +27,9 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
  * `path`, and syncs the directory. Readers see either the old or the new file. A symbolic link is replaced, not
  * followed. A device, FIFO or directory is rejected. */
 enum ct_status ct_file_replace(const char *path, const void *data, size_t len) CT_MUST_CHECK;
+/* Replaces a file by a copy of itself in the same way. What other processes write to the old file, which they may still
+ * have open, is lost. The file may be of any size. */
+enum ct_status ct_file_replace_by_copy(const char *path) CT_MUST_CHECK;
 bool ct_file_exists(const char *path);
 enum ct_status ct_file_size(const char *path, uint64_t *bytes) CT_MUST_CHECK;
 /* Checks that `path` still refers to the file that is open as fd. Fails with CT_IO if the file was removed or replaced,

@@ -186,6 +186,50 @@ static void test_failed_replace_leaves_the_old_file(void **state)
 	ct_free(dir);
 }
 
+static void test_replace_by_copy(void **state)
+{
+	char *dir = sub_folder(state, "copy"), *path = ct_path_join(dir, "f"), *fifo = ct_path_join(dir, "fifo");
+	char *data = ct_calloc(1, 100001);
+	int fd;
+
+	for (size_t i = 0; i < 100000; i++)
+		data[i] = (char)('a' + i % 23);
+	assert_ok(ct_file_replace(path, data, 100000));
+	assert_ok(ct_file_open(path, CT_FILE_APPEND, &fd));
+	inject.write_max = 9999;
+	inject.n_eintr = 2;
+	assert_ok(ct_file_replace_by_copy(path));
+	work_again(NULL);
+	assert_ok(ct_fd_write_all(fd, "late", 4, path));
+	close(fd);
+	assert_holds(path, data);
+	/* A failure leaves the file as it is. */
+	assert_ok(ct_file_open(path, CT_FILE_APPEND, &fd));
+	inject.write_err = ENOSPC;
+	assert_fails(ct_file_replace_by_copy(path), CT_IO, "No space left");
+	work_again(NULL);
+	inject.fsync_err = EIO;
+	assert_fails(ct_file_replace_by_copy(path), CT_IO, "sync");
+	work_again(NULL);
+	inject.rename_err = EACCES;
+	assert_fails(ct_file_replace_by_copy(path), CT_IO, "replace");
+	work_again(NULL);
+	ct_mem_fail_after(1);
+	assert_int_equal(ct_file_replace_by_copy(path), CT_NOMEM);
+	ct_mem_fail_after(0);
+	assert_ok(ct_file_still_at(fd, path));
+	close(fd);
+	assert_holds(path, data);
+	assert_int_equal(count_entries(dir), 1);
+	assert_fails(ct_file_replace_by_copy(fifo), CT_NOT_FOUND, fifo);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_fails(ct_file_replace_by_copy(fifo), CT_DATA, "FIFO");
+	ct_free(fifo);
+	ct_free(data);
+	ct_free(path);
+	ct_free(dir);
+}
+
 static void test_read(void **state)
 {
 	char *path = ct_path_join(*state, "read"), *text = NULL, *big = ct_calloc(1, 100000);
@@ -471,6 +515,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_replace),
 		TEST(test_failed_replace_leaves_the_old_file),
+		TEST(test_replace_by_copy),
 		TEST(test_read),
 		TEST(test_make_list_remove),
 		TEST(test_probe_and_space),

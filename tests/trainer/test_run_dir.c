@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -172,6 +173,48 @@ static void test_take_over(void **state)
 	unset_job();
 }
 
+/* Limits the memory that this process can still allocate. */
+static struct rlimit limit_memory(size_t more)
+{
+	struct rlimit before, limit;
+	unsigned long long pages;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%llu", &pages), 1);
+	fclose(f);
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	limit = (struct rlimit){pages * (unsigned long long)sysconf(_SC_PAGESIZE) + more, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+	return before;
+}
+
+/* The metrics may be larger than the memory. */
+static void test_take_over_of_large_metrics(void **state)
+{
+	const char *run = in_tmpdir("large"), *metrics = in_tmpdir("large/metrics.jsonl");
+	const uint64_t size = 40 << 20;
+	ct_run_lock *lock = NULL;
+	struct rlimit before;
+	uint64_t now;
+
+	(void)state;
+	set_job("11", "0");
+	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
+	assert_int_equal(ct_run_dir_lock(run, &lock), CT_OK);
+	ct_run_dir_unlock(lock);
+	assert_int_equal(ct_file_replace(metrics, "{}\n", 3), CT_OK);
+	assert_int_equal(truncate(metrics, (off_t)size), 0);
+	set_job("11", "1");
+	before = limit_memory(size / 2);
+	assert_ok(ct_run_dir_lock(run, &lock));
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	assert_int_equal(ct_file_size(metrics, &now), CT_OK);
+	assert_int_equal(now, size);
+	ct_run_dir_unlock(lock);
+	unset_job();
+}
+
 /* Only the first start of a job treats what it finds as an earlier run. */
 static void test_restarted_job_counts_saves(void **state)
 {
@@ -241,6 +284,7 @@ int main(void)
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_lock_that_vanishes),
 		cmocka_unit_test(test_take_over),
+		cmocka_unit_test(test_take_over_of_large_metrics),
 		cmocka_unit_test(test_restarted_job_counts_saves),
 		cmocka_unit_test(test_lock_that_is_a_link),
 		cmocka_unit_test(test_space),

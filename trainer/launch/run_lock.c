@@ -15,7 +15,6 @@
 #include "trainer/slurm/job.h"
 
 #define MAX_LOCK_BYTES 512
-#define MAX_METRICS_BYTES ((size_t)1 << 30)
 #define REMOVE_TRIES 100
 
 struct ct_run_lock {
@@ -120,19 +119,14 @@ static enum ct_status remove_unfinished(const char *run_dir)
 	return st;
 }
 
-/* Replaces the file by a copy, so that what other processes write to the open file is lost. */
+/* What processes of an earlier start write to the file is lost. */
 static enum ct_status detach(const char *run_dir, const char *name)
 {
-	char *path = NULL, *data = NULL;
-	size_t len;
+	char *path = NULL;
 	enum ct_status st = CT_OK;
 	CT_TRY_ALLOC(path = ct_path_join(run_dir, name));
-	if (ct_file_exists(path)) {
-		st = ct_file_read(path, MAX_METRICS_BYTES, &data, &len);
-		if (st == CT_OK)
-			st = ct_file_replace(path, data, len);
-		ct_free(data);
-	}
+	if (ct_file_exists(path))
+		st = ct_file_replace_by_copy(path);
 	ct_free(path);
 	return st;
 }
