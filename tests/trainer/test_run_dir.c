@@ -13,6 +13,23 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/launch/run_dir.h"
 
+/* The linker sends the program's calls of rmdir here (--wrap). */
+static bool add_late_file; /* before the next rmdir */
+int __real_rmdir(const char *path);
+int __wrap_rmdir(const char *path);
+
+int __wrap_rmdir(const char *path)
+{
+	char file[600];
+
+	if (add_late_file) {
+		add_late_file = false;
+		snprintf(file, sizeof(file), "%s/late", path);
+		assert_int_equal(ct_file_replace(file, "x", 1), CT_OK);
+	}
+	return __real_rmdir(path);
+}
+
 static bool exists(const char *run, const char *name)
 {
 	char path[600];
@@ -173,6 +190,30 @@ static void test_take_over(void **state)
 	unset_job();
 }
 
+/* A process of the earlier start still writes a checkpoint. The first attempt to remove it fails, which is no error. */
+static void test_take_over_from_a_save(void **state)
+{
+	const char *run = in_tmpdir("saving");
+	ct_run_lock *lock = NULL;
+
+	(void)state;
+	set_job("12", "0");
+	assert_int_equal(ct_run_dir_prepare(run, "auto"), CT_OK);
+	assert_int_equal(ct_run_dir_lock(run, &lock), CT_OK);
+	ct_run_dir_unlock(lock);
+	add_folder(run, ".tmp-step-000000000002-1-2");
+	set_job("12", "1");
+	ct_error_clear();
+	add_late_file = true;
+	assert_ok(ct_run_dir_lock(run, &lock));
+	assert_false(add_late_file);
+	assert_false(exists(run, "/checkpoints/.tmp-step-000000000002-1-2"));
+	assert_int_equal(ct_error_status(), CT_OK);
+	assert_string_equal(ct_error_message(), "");
+	ct_run_dir_unlock(lock);
+	unset_job();
+}
+
 /* Limits the memory that this process can still allocate. */
 static struct rlimit limit_memory(size_t more)
 {
@@ -284,6 +325,7 @@ int main(void)
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_lock_that_vanishes),
 		cmocka_unit_test(test_take_over),
+		cmocka_unit_test(test_take_over_from_a_save),
 		cmocka_unit_test(test_take_over_of_large_metrics),
 		cmocka_unit_test(test_restarted_job_counts_saves),
 		cmocka_unit_test(test_lock_that_is_a_link),

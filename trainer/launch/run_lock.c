@@ -112,6 +112,8 @@ static enum ct_status remove_unfinished(const char *run_dir)
 			if (st == CT_OK)
 				break;
 		}
+		if (st == CT_OK)
+			ct_error_clear();
 		ct_free(path);
 	}
 	ct_dir_list_free(names, n);
