@@ -167,6 +167,18 @@ class Slurm(SlurmCase):
         os.kill(pid, signal.SIGCONT)
         self.finish(job, restarts=(1, 9))
 
+    def test_row_99_time_limit_in_start(self):
+        """The time limit comes while rank 0 waits for rank 1. The job is requeued, but not again if that start does not get further."""
+        job = self.submit(self.script("--time", "1", "launch.stop_before=60"), env={"CTRAIN_FAILPOINT": "join@1=stop"})
+        self.cluster.until(lambda: self.job(job)["Restarts"] == "1", "the job was requeued")
+        self.cluster.until(lambda: "not requeued again" in self.log_of(job), "rank 0 of the second start had ended")
+        pid = self.until_rank_stopped(1)
+        for sig in (signal.SIGUSR1, signal.SIGCONT):
+            os.kill(pid, sig)
+        now = self.until_job(job, "FAILED")
+        self.assertEqual((now["ExitCode"], now["Restarts"]), (f"{STOPPED}:0", "1"))
+        self.assertIn("request more time", self.log_of(job))
+
     def test_row_106_requeue_by_hand(self):
         """scontrol requeue of a running job, whose tasks start the ranks of their nodes: it saves; Slurm starts it again, once."""
         self.write("nodes.sbatch", f"#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --requeue --open-mode=append --output=tiny-%j.log\n"

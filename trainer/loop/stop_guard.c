@@ -14,11 +14,16 @@
 /* Calls _exit, because the other threads may hold any lock. */
 static void end_process(const struct ct_stop_guard *g, int sig)
 {
-	if (g->job && sig == SIGTERM)
+	const bool too_short = g->job && sig == SIGUSR1 && atomic_load(&g->no_progress);
+	if (g->job && sig != SIGINT && !too_short)
 		ct_slurm_requeue(g->job);
 	(void)CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s); there was nothing to save", (int)getpid(), sig,
 		      strsignal(sig));
-	ct_error_hint("run the same command again");
+	if (too_short)
+		ct_error_hint("the job is not requeued again, because none of its starts has saved a checkpoint: "
+			      "request more time (--time)");
+	else
+		ct_error_hint("run the same command again");
 	if (!ct_worker_deliver_error(CT_INTERRUPTED))
 		fprintf(stderr, "ctrain: error: %s\nhint: %s\n", ct_error_message(), ct_error_hint_text());
 	_exit(ct_status_exit_code(CT_INTERRUPTED));

@@ -418,6 +418,13 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 	return open_log(run_dir, id->rank);
 }
 
+/* Returns true if there were earlier starts of the same Slurm job, and none of them has saved a checkpoint. */
+static bool has_no_progress(const ct_run_lock *lock, const char *run_dir)
+{
+	const int64_t before = ct_run_lock_saves_before(lock);
+	return before >= 0 && ct_checkpoint_newest_save(run_dir) <= (uint64_t)before;
+}
+
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id)
 {
 	(void)prctl(PR_SET_NAME,
@@ -447,6 +454,8 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 		st = ct_stop_guard_start(&guard, signals);
 	if (st == CT_OK)
 		st = open_run_dir(cfg, id, run_dir, &lock);
+	if (st == CT_OK && lock)
+		atomic_store(&guard.no_progress, has_no_progress(lock, run_dir));
 	if (st == CT_OK && id->rank == 0)
 		st = ct_slurm_limit_start(&limit, &job, cfg->launch.stop_before);
 	if (st == CT_OK)
