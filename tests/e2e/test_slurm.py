@@ -161,7 +161,7 @@ class Slurm(SlurmCase):
 
     def test_row_99_time_limit(self):
         """Without any signal, ctrain stops and requeues the job before its time is over. Another rank waits until rank 0 has noticed."""
-        job = self.submit(self.script("--time", "1", "launch.stop_before=52"), env={"CTRAIN_FAILPOINT": f"step:{STOP_AT}@1=stop"})
+        job = self.submit(self.script("--time", "2", "launch.stop_before=100"), env={"CTRAIN_FAILPOINT": f"step:{STOP_AT}@1=stop"})
         pid = self.until_rank_stopped(1)
         self.cluster.until(lambda: "reaches its time limit" in self.log_of(job), "little time was left")
         os.kill(pid, signal.SIGCONT)
