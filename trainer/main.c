@@ -1,4 +1,5 @@
 #define CT_LOG_COMPONENT "main"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,8 @@ int main(int argc, char **argv)
 	struct ct_cli cli = {0};
 	enum ct_status st;
 
+	/* If the program that started ctrain ignores SIGCHLD, waitpid would not get the exit codes of children. */
+	(void)signal(SIGCHLD, SIG_DFL);
 	ct_signals_prepare_init_process();
 	st = ct_control_start();
 	levels = getenv("CTRAIN_LOG");

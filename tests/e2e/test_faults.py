@@ -231,6 +231,10 @@ class Signals(Case):
                 self.assertEqual(r.code, -sig)
                 self.assertNotIn("saving", r.err)
 
+    def test_ignored_children(self):
+        """Started by a program that ignores SIGCHLD, the launcher still notices how its ranks end."""
+        self.train("train.max_steps=2", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+
     def test_interrupt_while_starting(self):
         p = self.start_training("--procs", 3, env={"CTRAIN_FAILPOINT": "startup@2=stop"})
         pid = self.until_stopped(2, p)
