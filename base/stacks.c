@@ -17,12 +17,14 @@
 #define MAX_FRAMES 64
 #define ANSWER_MS 300       /* how long to wait for all threads together, */
 #define ANSWER_OF_ONE_MS 50 /* and for one of them */
+#define WRITE_MS 1000       /* how long another thread that crashes waits until the file is complete */
 #define ALT_STACK_BYTES (64 << 10)
 
 /* Used by signal handlers. Only the thread that has set `writer` writes the file. */
 static struct {
 	char path[512];     /* "": not enabled */
 	_Atomic int writer; /* thread id; 0: none yet */
+	_Atomic bool written;
 	/* The answer of one thread. */
 	_Atomic int asked;    /* thread id; 0: none */
 	_Atomic int n_frames; /* -1: not yet */
@@ -239,6 +241,7 @@ static void write_file(const char *reason, uint64_t number, const void *context)
 	put_other_threads(fd, own);
 	put_maps(fd);
 	close(fd);
+	atomic_store(&state.written, true);
 }
 
 static bool become_writer(void)
@@ -254,13 +257,20 @@ void ct_stacks_write(const char *reason)
 		write_file(reason, 0, NULL);
 }
 
+/* Counts its sleeps, as the writer does, because both take longer on a loaded machine. */
+static void wait_for_writer(void)
+{
+	for (int ms = 0; ms < WRITE_MS && !atomic_load(&state.written); ms++)
+		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 static void die(int sig, siginfo_t *info, void *context)
 {
 	(void)info;
 	if (become_writer())
 		write_file("signal ", (uint64_t)sig, context);
 	else if (atomic_load(&state.writer) != thread_id())
-		(void)nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* another thread is writing */
+		wait_for_writer();
 	/* Only now, because a crash of another thread would end the process while the file is being written. The default
 	 * action takes effect when this function returns. */
 	(void)signal(sig, SIG_DFL);
