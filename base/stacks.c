@@ -246,9 +246,9 @@ static void write_file(const char *reason, uint64_t number, const void *context)
 
 static bool become_writer(void)
 {
-	int nobody = 0;
+	int none = 0;
 
-	return state.path[0] && atomic_compare_exchange_strong(&state.writer, &nobody, thread_id());
+	return state.path[0] && atomic_compare_exchange_strong(&state.writer, &none, thread_id());
 }
 
 void ct_stacks_write(const char *reason)

@@ -18,7 +18,7 @@ int ct_stacks_signal(void);
  * Leaves signals alone that already have a handler, for example of a sanitizer. The file is created only when there is
  * something to write. Call it before threads are started. */
 void ct_stacks_enable(const char *path);
-/* Writes the backtraces now, unless they have been written before. Threads that do not answer within 0.3 s are left out.
+/* Writes the backtraces now, unless they have been written before. Threads that do not answer within 0.3 s are missing.
  * Does nothing without ct_stacks_enable. */
 void ct_stacks_write(const char *reason);
 

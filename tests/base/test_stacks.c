@@ -166,7 +166,7 @@ static void *block_everything(void *arg)
 	return wait_in_thread(arg);
 }
 
-/* A thread that blocks the signal is left out, and the others are there. */
+/* A thread that blocks the signal is missing, and the others are there. */
 static void test_silent_thread(void **state)
 {
 	struct ct_thread silent = {0}, other = {0};

@@ -108,9 +108,9 @@ class Host:
         self.run("hostname", name)
         self.run("ip", "link", "set", "lo", "up")
 
-    def prefix(self, folder):
+    def prefix(self, directory):
         """Starts a program on this host, in a directory: entering a mount namespace changes it."""
-        return [*self.enter, "sh", "-c", 'cd "$0" && exec "$@"', folder]
+        return [*self.enter, "sh", "-c", 'cd "$0" && exec "$@"', directory]
 
     def run(self, *argv, **more):
         return run(*self.enter, *argv, **more)
@@ -339,14 +339,14 @@ class SlurmCase(Case):
     def content(self, run="run"):
         """Digest of everything in the run directory but the logs of ranks."""
         h = hashlib.sha256()
-        for folder, subs, files in sorted(os.walk(self.path(run))):
+        for directory, subs, files in sorted(os.walk(self.path(run))):
             subs.sort()
             for name in sorted(files):
-                path = os.path.join(folder, name)
-                if os.path.basename(folder) != "log":
+                path = os.path.join(directory, name)
+                if os.path.basename(directory) != "log":
                     h.update(os.path.relpath(path, self.path(run)).encode() + b"\0" + open(path, "rb").read())
-            h.update(repr(sorted((d, os.readlink(os.path.join(folder, d))) for d in os.listdir(folder)
-                                 if os.path.islink(os.path.join(folder, d)))).encode())
+            h.update(repr(sorted((d, os.readlink(os.path.join(directory, d))) for d in os.listdir(directory)
+                                 if os.path.islink(os.path.join(directory, d)))).encode())
         return h.hexdigest()
 
     def lose_node(self, failpoint, at_once):

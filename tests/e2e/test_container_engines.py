@@ -21,7 +21,7 @@ from harness import COMM, DEVICE, OK, SOURCE, STOPPED, Case, die_with_parent, ma
 
 PAGE = os.path.join(SOURCE, "docs", "CONTAINERS.md")
 BASE = "localhost/ctrain-base:12"  # a name that no engine looks up in a registry
-USER = 1234  # who runs the commands of the page: nobody's number
+USER = 1234  # who runs the commands of the page: a user that does not exist on this host
 KILLED = 137
 VALIDATOR = "kubernetes-validate==1.37.0"  # it contains the schemas
 CACHE = os.path.join(SOURCE, "build", "containers")
@@ -70,8 +70,8 @@ def host_state():
 def clean_up(before, cgroup):
     """Removes the empty control groups of an engine, and the files that it stores outside of its directories."""
     for top in glob.glob(f"/sys/fs/cgroup/{cgroup}") + glob.glob(f"/sys/fs/cgroup/*/{cgroup}"):
-        for folder, _, _ in os.walk(top, topdown=False):
-            os.rmdir(folder)
+        for directory, _, _ in os.walk(top, topdown=False):
+            os.rmdir(directory)
     for path in SHARED_FILES:
         if path not in before["files"]:
             shutil.rmtree(path, ignore_errors=True)
@@ -86,26 +86,26 @@ class Podman:
     name = "podman"
     tools = ("podman", "buildah", "runc", "mmdebstrap")
 
-    def __init__(self, folder):
-        self.cgroup = os.path.basename(folder)
-        self.env = {**os.environ, "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf", "CONTAINERS_REGISTRIES_CONF": f"{folder}/registries.conf",
-                    "CONTAINERS_CONF": f"{folder}/containers.conf", "TMPDIR": folder}
+    def __init__(self, directory):
+        self.cgroup = os.path.basename(directory)
+        self.env = {**os.environ, "CONTAINERS_STORAGE_CONF": f"{directory}/storage.conf", "CONTAINERS_REGISTRIES_CONF": f"{directory}/registries.conf",
+                    "CONTAINERS_CONF": f"{directory}/containers.conf", "TMPDIR": directory}
         files = {
-            "storage.conf": f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/root"\nrunroot = "{folder}/run"\n',
+            "storage.conf": f'[storage]\ndriver = "overlay"\ngraphroot = "{directory}/root"\nrunroot = "{directory}/run"\n',
             "policy.json": '{"default":[{"type":"insecureAcceptAnything"}]}',
             "registries.conf": 'unqualified-search-registries = ["localhost"]\nshort-name-mode = "disabled"\n',
             "containers.conf": '[containers]\ndefault_ulimits = ["nofile=20000:20000","nproc=3000:3000"]\nnetns = "host"\n'
                                '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n',
         }
         for name, text in files.items():
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            with open(os.path.join(directory, name), "w", encoding="utf-8") as f:
                 f.write(text)
         os.makedirs(os.path.join(CACHE, "ccache"), exist_ok=True)
         self.program = f"""#!/bin/bash
 command=$1
 shift
 case "$command $*" in
-build*) exec buildah --signature-policy {folder}/policy.json build --isolation chroot --layers -v {CACHE}/ccache:/root/.cache/ccache \\
+build*) exec buildah --signature-policy {directory}/policy.json build --isolation chroot --layers -v {CACHE}/ccache:/root/.cache/ccache \\
 	--build-arg BASE={BASE} "$@" ;;
 run*--ulimit*) exec podman run --pull never --cgroup-parent /{self.cgroup} {ULIMITS} "$@" ;;
 run*) exec podman run --pull never --cgroup-parent /{self.cgroup} "$@" ;;
@@ -124,20 +124,20 @@ class Docker:
     name = "docker"
     tools = ("dockerd", "docker", "mmdebstrap")
 
-    def __init__(self, folder, prefix=()):
-        self.folder, self.cgroup = folder, os.path.basename(folder)
+    def __init__(self, directory, prefix=()):
+        self.directory, self.cgroup = directory, os.path.basename(directory)
         client = "/usr/bin/docker" if os.path.exists("/usr/bin/docker") else shutil.which("docker")
-        self.env = {**os.environ, "DOCKER_HOST": f"unix://{folder}/sock", "DOCKER_CONFIG": f"{folder}/config"}
-        self.log = open(f"{folder}/dockerd.log", "wb")
-        self.daemon = subprocess.Popen([*prefix, "dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "-p", f"{folder}/pid", "-H",
-                                        f"unix://{folder}/sock", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--bridge=none",
+        self.env = {**os.environ, "DOCKER_HOST": f"unix://{directory}/sock", "DOCKER_CONFIG": f"{directory}/config"}
+        self.log = open(f"{directory}/dockerd.log", "wb")
+        self.daemon = subprocess.Popen([*prefix, "dockerd", "--data-root", f"{directory}/data", "--exec-root", f"{directory}/exec", "-p", f"{directory}/pid", "-H",
+                                        f"unix://{directory}/sock", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--bridge=none",
                                         "--default-ulimit", "nofile=20000:20000", "--cgroup-parent", f"/{self.cgroup}"],
                                        stdout=self.log, stderr=self.log, preexec_fn=die_with_parent)
         deadline = time.monotonic() + 60
         while subprocess.run([client, "info"], env=self.env, capture_output=True, check=False).returncode != 0:
             if self.daemon.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                raise AssertionError("dockerd did not start:\n" + read_text(f"{folder}/dockerd.log")[-3000:])
+                raise AssertionError("dockerd did not start:\n" + read_text(f"{directory}/dockerd.log")[-3000:])
             time.sleep(0.1)
         self.program = f"""#!/bin/bash
 command=$1
@@ -156,13 +156,13 @@ esac
 
     def stop(self):
         try:
-            with open(f"{self.folder}/pid", encoding="utf-8") as f:
+            with open(f"{self.directory}/pid", encoding="utf-8") as f:
                 os.kill(int(f.read()), signal.SIGTERM)
         except (FileNotFoundError, ProcessLookupError):
             self.daemon.terminate()
         self.daemon.wait()
         self.log.close()
-        subprocess.run(["umount", f"{self.folder}/exec/netns/default"], capture_output=True, check=False)
+        subprocess.run(["umount", f"{self.directory}/exec/netns/default"], capture_output=True, check=False)
 
 
 class Commands:
@@ -176,19 +176,19 @@ class Commands:
         if why:
             raise unittest.SkipTest(why)
         before = host_state()
-        cls.folder = tempfile.mkdtemp(prefix=f"ctrain-{cls.engine.name}-")
-        cls.addClassCleanup(clean_up, before, os.path.basename(cls.folder))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        cls.running = cls.engine(cls.folder)
+        cls.directory = tempfile.mkdtemp(prefix=f"ctrain-{cls.engine.name}-")
+        cls.addClassCleanup(clean_up, before, os.path.basename(cls.directory))
+        cls.addClassCleanup(shutil.rmtree, cls.directory, ignore_errors=True)
+        cls.running = cls.engine(cls.directory)
         cls.addClassCleanup(cls.running.stop)
-        os.makedirs(f"{cls.folder}/bin")
-        with open(f"{cls.folder}/bin/docker", "w", encoding="utf-8") as f:
+        os.makedirs(f"{cls.directory}/bin")
+        with open(f"{cls.directory}/bin/docker", "w", encoding="utf-8") as f:
             f.write(cls.running.program)
-        os.chmod(f"{cls.folder}/bin/docker", 0o755)
-        cls.running.env["PATH"] = f"{cls.folder}/bin:{os.environ['PATH']}"
+        os.chmod(f"{cls.directory}/bin/docker", 0o755)
+        cls.running.env["PATH"] = f"{cls.directory}/bin:{os.environ['PATH']}"
         cls.running.env["NODE0"] = "127.0.0.1"
         cls.running.env["CTRAIN_TOKEN"] = "secret of this test"
-        cls.work = f"{cls.folder}/work"
+        cls.work = f"{cls.directory}/work"
         files = sh("git", "-C", SOURCE, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
         for name in filter(lambda n: n and os.path.isfile(os.path.join(SOURCE, n)), files):
             os.makedirs(os.path.dirname(os.path.join(cls.work, name)), exist_ok=True)
@@ -208,7 +208,7 @@ class Commands:
 
     @classmethod
     def docker(cls, *args):
-        return sh(f"{cls.folder}/bin/docker", *args, env=cls.running.env)
+        return sh(f"{cls.directory}/bin/docker", *args, env=cls.running.env)
 
     @classmethod
     def shell(cls, command, **more):
@@ -258,7 +258,7 @@ class Commands:
 
     def test_2_stop_and_resume(self):
         run, stop, wait, start, remove = [c for c in self.page if re.search(r" train$|--name train ", c)]
-        self.addCleanup(subprocess.run, [f"{self.folder}/bin/docker", "rm", "--force", "train"], env=self.running.env, capture_output=True)
+        self.addCleanup(subprocess.run, [f"{self.directory}/bin/docker", "rm", "--force", "train"], env=self.running.env, capture_output=True)
         self.docker_line(run, "log.every=1")
         self.until(lambda: self.steps("mnist_ddp"), "there was a step")
         self.docker_line(stop)
@@ -353,7 +353,7 @@ class WithPodman(Commands, Case):
         cuda = os.path.realpath(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
         if not os.path.exists(f"{cuda}/bin/nvcc"):
             self.skipTest("no CUDA toolkit on this machine")
-        sh("buildah", "--signature-policy", f"{self.folder}/policy.json", "build", "--isolation", "chroot", "--layers", "-v",
+        sh("buildah", "--signature-policy", f"{self.directory}/policy.json", "build", "--isolation", "chroot", "--layers", "-v",
            f"{CACHE}/ccache:/root/.cache/ccache", "-v", f"{cuda}:/usr/local/cuda:ro", "--build-arg", f"BASE={BASE}", "--build-arg", f"RUNTIME={BASE}",
            "-t", "localhost/ctrain:gpu", "-f", f"{self.work}/docker/Dockerfile.cuda", self.work, env=self.running.env)
         run = ["run", "--rm", "-v", f"{cuda}:/usr/local/cuda:ro", "localhost/ctrain:gpu"]
@@ -368,26 +368,26 @@ class WithPodman(Commands, Case):
     def user(cls):
         """A user without privileges, with the image. Returns their environment, a shell command after which their processes, but no others,
         know this user, and the start of a command that the user runs."""
-        folder = f"{cls.folder}/user"
-        env = {**cls.running.env, "HOME": f"{folder}/home", "XDG_RUNTIME_DIR": f"{folder}/runtime", "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf",
-               "TMPDIR": f"{folder}/home"}
-        lines = {"passwd": f"trainer:x:{USER}:{USER}::{folder}/home:/bin/sh", "group": f"trainer:x:{USER}:", "subuid": "trainer:200000:65536",
+        directory = f"{cls.directory}/user"
+        env = {**cls.running.env, "HOME": f"{directory}/home", "XDG_RUNTIME_DIR": f"{directory}/runtime", "CONTAINERS_STORAGE_CONF": f"{directory}/storage.conf",
+               "TMPDIR": f"{directory}/home"}
+        lines = {"passwd": f"trainer:x:{USER}:{USER}::{directory}/home:/bin/sh", "group": f"trainer:x:{USER}:", "subuid": "trainer:200000:65536",
                  "subgid": "trainer:200000:65536"}
-        shutil.rmtree(f"{folder}/runtime", ignore_errors=True)
-        if not os.path.exists(folder):
-            os.makedirs(f"{folder}/home")
-            os.chmod(cls.folder, 0o755)
+        shutil.rmtree(f"{directory}/runtime", ignore_errors=True)
+        if not os.path.exists(directory):
+            os.makedirs(f"{directory}/home")
+            os.chmod(cls.directory, 0o755)
             for name, line in lines.items():
-                with open(f"{folder}/{name}", "w", encoding="utf-8") as f:
+                with open(f"{directory}/{name}", "w", encoding="utf-8") as f:
                     f.write(f"{read_text(f'/etc/{name}')}\n{line}\n".lstrip())
-            with open(f"{folder}/storage.conf", "w", encoding="utf-8") as f:
-                f.write(f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/home/root"\nrunroot = "{folder}/runtime/run"\n')
-            cls.docker("save", "--output", f"{folder}/home/image.tar", "ctrain:cpu")
-            sh("cp", "-r", f"{cls.work}/configs", f"{cls.work}/datasets", f"{folder}/home")
-            sh("chown", "-R", f"{USER}:{USER}", f"{folder}/home")
-        os.makedirs(f"{folder}/runtime", mode=0o700)
-        os.chown(f"{folder}/runtime", USER, USER)
-        return env, " && ".join(f"mount --bind {folder}/{n} /etc/{n}" for n in lines), ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+            with open(f"{directory}/storage.conf", "w", encoding="utf-8") as f:
+                f.write(f'[storage]\ndriver = "overlay"\ngraphroot = "{directory}/home/root"\nrunroot = "{directory}/runtime/run"\n')
+            cls.docker("save", "--output", f"{directory}/home/image.tar", "ctrain:cpu")
+            sh("cp", "-r", f"{cls.work}/configs", f"{cls.work}/datasets", f"{directory}/home")
+            sh("chown", "-R", f"{USER}:{USER}", f"{directory}/home")
+        os.makedirs(f"{directory}/runtime", mode=0o700)
+        os.chown(f"{directory}/runtime", USER, USER)
+        return env, " && ".join(f"mount --bind {directory}/{n} /etc/{n}" for n in lines), ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
 
     def test_rootless(self):
         """The container runs in a user namespace; the files of the run are those of the user."""
@@ -423,14 +423,14 @@ class WithDocker(Commands, Case):
     def inner(self, prefix, name):
         """Another engine, in a network namespace that vanishes with it. Returns its environment."""
         before = host_state()
-        folder = tempfile.mkdtemp(prefix=f"ctrain-{name}-")
-        self.addCleanup(clean_up, before, os.path.basename(folder))
-        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        inner = Docker(folder, prefix)
+        directory = tempfile.mkdtemp(prefix=f"ctrain-{name}-")
+        self.addCleanup(clean_up, before, os.path.basename(directory))
+        self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
+        inner = Docker(directory, prefix)
         self.addCleanup(inner.stop)
         env = {**self.running.env, **inner.env, "PATH": self.running.env["PATH"]}
-        self.docker("save", "--output", f"{folder}/image.tar", "ctrain:cpu")
-        sh(f"{self.folder}/bin/docker", "load", "--input", f"{folder}/image.tar", env=env)
+        self.docker("save", "--output", f"{directory}/image.tar", "ctrain:cpu")
+        sh(f"{self.directory}/bin/docker", "load", "--input", f"{directory}/image.tar", env=env)
         return env
 
     def test_slurm_step(self):
@@ -475,12 +475,12 @@ class Manifests(Case):
             if r.returncode != 0:
                 self.skipTest(f"pip cannot install {VALIDATOR}: " + r.stderr.strip()[-200:])
             os.rename(target + ".part", target)
-        folder = os.path.join(SOURCE, "docker", "k8s")
-        template = re.search(r"^      template: &pod\n((?:        .*\n)+)", read_text(f"{folder}/pytorchjob.yaml"), re.M)[1]
+        directory = os.path.join(SOURCE, "docker", "k8s")
+        template = re.search(r"^      template: &pod\n((?:        .*\n)+)", read_text(f"{directory}/pytorchjob.yaml"), re.M)[1]
         pod = self.write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: ctrain}\n" + textwrap.dedent(template))
-        broken = self.write("broken.yaml", read_text(f"{folder}/job.yaml").replace("completionMode", "completionmode"))
+        broken = self.write("broken.yaml", read_text(f"{directory}/job.yaml").replace("completionMode", "completionmode"))
         for version in ("1.29", "1.37"):
-            for path, n in ((f"{folder}/job.yaml", 2), (pod, 1)):
+            for path, n in ((f"{directory}/job.yaml", 2), (pod, 1)):
                 with self.subTest(version=version, file=path):
                     r = check("-k", version, path)
                     self.assertEqual((r.returncode, (r.stdout + r.stderr).count(" passed ")), (0, n), r.stdout + r.stderr)

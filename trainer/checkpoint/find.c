@@ -53,12 +53,12 @@ static int by_age(const void *a, const void *b)
 	return (x->step > y->step) - (x->step < y->step);
 }
 
-static enum ct_status read_index(const char *folder, struct ct_ckpt_entry *e)
+static enum ct_status read_index(const char *directory, struct ct_ckpt_entry *e)
 {
 	struct ct_ckpt_state s;
 	char *path;
 
-	CT_TRY_ALLOC(path = ct_path_join(folder, e->name));
+	CT_TRY_ALLOC(path = ct_path_join(directory, e->name));
 	if (ct_ckpt_state_read(path, &s) == CT_OK) {
 		e->save_index = s.save_index;
 		ct_ckpt_state_release(&s);
@@ -69,15 +69,15 @@ static enum ct_status read_index(const char *folder, struct ct_ckpt_entry *e)
 	return CT_OK;
 }
 
-enum ct_status ct_ckpt_list(const char *folder, struct ct_ckpt_entry **out, size_t *n)
+enum ct_status ct_ckpt_list(const char *directory, struct ct_ckpt_entry **out, size_t *n)
 {
 	struct ct_ckpt_entry *list;
 	size_t n_names = 0, count = 0;
 	enum ct_status st = CT_OK;
 	char **names = NULL;
 
-	if (ct_file_exists(folder))
-		CT_TRY(ct_dir_list(folder, &names, &n_names));
+	if (ct_file_exists(directory))
+		CT_TRY(ct_dir_list(directory, &names, &n_names));
 	list = CT_NEW_ARRAY(struct ct_ckpt_entry, n_names);
 	if (!list) {
 		st = CT_NOMEM;
@@ -89,7 +89,7 @@ enum ct_status ct_ckpt_list(const char *folder, struct ct_ckpt_entry **out, size
 		if (!parse_name(names[i], &e->step))
 			continue;
 		ct_ckpt_name(e->step, e->name);
-		CT_TRY_GOTO(read_index(folder, e), st, out);
+		CT_TRY_GOTO(read_index(directory, e), st, out);
 		count++;
 	}
 	if (count > 0)
@@ -103,18 +103,18 @@ out:
 	return st;
 }
 
-void ct_ckpt_link_target(const char *folder, const char *link, char *out, size_t size)
+void ct_ckpt_link_target(const char *directory, const char *link, char *out, size_t size)
 {
-	char *path = ct_path_join(folder, link);
+	char *path = ct_path_join(directory, link);
 	ssize_t len = path ? readlink(path, out, size - 1) : -1;
 
 	out[len > 0 && (size_t)len < size ? len : 0] = '\0';
 	ct_free(path);
 }
 
-int ct_ckpt_lock(const char *folder)
+int ct_ckpt_lock(const char *directory)
 {
-	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
 		close(fd);
@@ -131,9 +131,9 @@ static bool is_stale_link(const char *path)
 	return lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode) && time(NULL) - sb.st_mtime > STALE_LINK_SECONDS;
 }
 
-static void remove_if_stale(const char *folder, const char *name)
+static void remove_if_stale(const char *directory, const char *name)
 {
-	char *path = ct_path_join(folder, name);
+	char *path = ct_path_join(directory, name);
 	int fd;
 
 	if (!path)
@@ -152,15 +152,15 @@ static void remove_if_stale(const char *folder, const char *name)
 	ct_free(path);
 }
 
-void ct_ckpt_remove_stale(const char *folder)
+void ct_ckpt_remove_stale(const char *directory)
 {
 	char **names;
 	size_t n;
 
-	if (!ct_file_exists(folder) || ct_dir_list(folder, &names, &n) < 0)
+	if (!ct_file_exists(directory) || ct_dir_list(directory, &names, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)
-		remove_if_stale(folder, names[i]);
+		remove_if_stale(directory, names[i]);
 	ct_dir_list_free(names, n);
 }
 
@@ -204,12 +204,12 @@ static enum ct_status verify_path(const char *path, const struct ct_ckpt_file *f
 	return CT_OK;
 }
 
-enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_state *s, int i)
+enum ct_status ct_ckpt_file_verify(const char *directory, const struct ct_ckpt_state *s, int i)
 {
 	enum ct_status st;
 	char *path;
 
-	CT_TRY_ALLOC(path = ct_path_join(folder, ct_ckpt_file_name(i)));
+	CT_TRY_ALLOC(path = ct_path_join(directory, ct_ckpt_file_name(i)));
 	st = verify_path(path, &s->files[i]);
 	ct_free(path);
 	/* A missing file makes the checkpoint invalid, as any other damage does. */
@@ -231,11 +231,11 @@ enum ct_status ct_checkpoint_verify(const char *path)
 }
 
 /* *path is set if the checkpoint is valid; otherwise a warning gives the reason. */
-static enum ct_status try_candidate(const char *folder, const char *name, char **path)
+static enum ct_status try_candidate(const char *directory, const char *name, char **path)
 {
 	char *candidate;
 
-	CT_TRY_ALLOC(candidate = ct_path_join(folder, name));
+	CT_TRY_ALLOC(candidate = ct_path_join(directory, name));
 	if (ct_checkpoint_verify(candidate) == CT_OK) {
 		*path = candidate;
 		return CT_OK;
@@ -251,26 +251,26 @@ enum ct_status ct_checkpoint_find(const char *run_dir, char **path)
 	struct ct_ckpt_entry *list = NULL;
 	enum ct_status st = CT_OK;
 	size_t n, n_ageless = 0;
-	char *folder;
+	char *directory;
 
 	*path = NULL;
-	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
-	ct_ckpt_remove_stale(folder);
-	CT_TRY_GOTO(ct_ckpt_list(folder, &list, &n), st, out);
+	CT_TRY_ALLOC(directory = ct_path_join(run_dir, CT_CKPT_FOLDER));
+	ct_ckpt_remove_stale(directory);
+	CT_TRY_GOTO(ct_ckpt_list(directory, &list, &n), st, out);
 	/* Without state.json, the age of a checkpoint is unknown. Such checkpoints come first, but one of them may have
 	 * been the newest, so they are reported in warnings. */
 	while (n_ageless < n && list[n_ageless].save_index == 0 && !*path)
-		CT_TRY_GOTO(try_candidate(folder, list[n_ageless++].name, path), st, out);
+		CT_TRY_GOTO(try_candidate(directory, list[n_ageless++].name, path), st, out);
 	while (n > n_ageless && !*path)
-		CT_TRY_GOTO(try_candidate(folder, list[--n].name, path), st, out);
+		CT_TRY_GOTO(try_candidate(directory, list[--n].name, path), st, out);
 out:
 	ct_free(list);
-	ct_free(folder);
+	ct_free(directory);
 	return st;
 }
 
 /* Returns the target of a link in the directory. *path is NULL if the target does not exist. */
-static enum ct_status follow(const char *folder, const char *link, char **path)
+static enum ct_status follow(const char *directory, const char *link, char **path)
 {
 	char target[256], now[256] = "";
 
@@ -278,15 +278,15 @@ static enum ct_status follow(const char *folder, const char *link, char **path)
 	do {
 		ct_free(*path);
 		*path = NULL;
-		ct_ckpt_link_target(folder, link, target, sizeof(target));
+		ct_ckpt_link_target(directory, link, target, sizeof(target));
 		if (target[0] == '\0')
 			return CT_OK;
-		CT_TRY_ALLOC(*path = ct_path_join(folder, target));
+		CT_TRY_ALLOC(*path = ct_path_join(directory, target));
 		if (ct_file_exists(*path))
 			return CT_OK;
 		/* The target may have been deleted since the link was read, because the link now points to a newer
 		 * checkpoint. */
-		ct_ckpt_link_target(folder, link, now, sizeof(now));
+		ct_ckpt_link_target(directory, link, now, sizeof(now));
 	} while (strcmp(target, now) != 0);
 	ct_free(*path);
 	*path = NULL;
@@ -296,11 +296,11 @@ static enum ct_status follow(const char *folder, const char *link, char **path)
 static enum ct_status resolve_link(const char *run_dir, const char *what, char **path)
 {
 	enum ct_status st;
-	char *folder;
+	char *directory;
 
-	CT_TRY_ALLOC(folder = ct_path_join(run_dir, CT_CKPT_FOLDER));
-	st = follow(folder, what, path);
-	ct_free(folder);
+	CT_TRY_ALLOC(directory = ct_path_join(run_dir, CT_CKPT_FOLDER));
+	st = follow(directory, what, path);
+	ct_free(directory);
 	/* After a crash, `last` may point to an older checkpoint or have no target. */
 	if (st == CT_OK && !*path && strcmp(what, "last") == 0)
 		st = ct_checkpoint_find(run_dir, path);
@@ -311,9 +311,9 @@ static enum ct_status resolve_link(const char *run_dir, const char *what, char *
 	return st;
 }
 
-static bool holds(const char *folder, const char *name)
+static bool holds(const char *directory, const char *name)
 {
-	char *path = ct_path_join(folder, name);
+	char *path = ct_path_join(directory, name);
 	bool there = path && ct_file_exists(path);
 
 	ct_free(path);
@@ -404,12 +404,12 @@ char *ct_checkpoint_run(const char *path)
 static struct ct_ckpt_entry *list_or_none(const char *run_dir, size_t *n)
 {
 	struct ct_ckpt_entry *list = NULL;
-	char *folder = ct_path_join(run_dir, CT_CKPT_FOLDER);
+	char *directory = ct_path_join(run_dir, CT_CKPT_FOLDER);
 
 	*n = 0;
-	if (!folder || ct_ckpt_list(folder, &list, n) < 0)
+	if (!directory || ct_ckpt_list(directory, &list, n) < 0)
 		ct_error_clear();
-	ct_free(folder);
+	ct_free(directory);
 	return list;
 }
 
